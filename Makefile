@@ -1,0 +1,2 @@
+# `make` lists the targets.
+.DEFAULT_GOAL := help

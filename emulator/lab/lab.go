@@ -1,0 +1,217 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+// The addresses of a local cluster. All of them exist only inside namespaces that this package makes.
+var (
+	Underlay    = netip.MustParsePrefix("10.99.0.0/24")
+	Router      = netip.MustParseAddr("10.99.0.1")
+	Outside     = netip.MustParseAddr("203.0.113.1") // a host of the outside world (RFC 5737, TEST-NET-3), on the router's lo
+	PodRange    = netip.MustParsePrefix("10.244.0.0/16")
+	ServiceIPs  = netip.MustParsePrefix("10.96.0.0/16")
+	ClusterDNS  = netip.MustParseAddr("10.96.0.10")
+	RouterNetns = "porthole-tor"
+)
+
+// Uplink is the name of every host's interface towards the router.
+const Uplink = "eth0"
+
+const switchName = "sw0"
+
+// Netns is the network namespace of the host called name.
+func Netns(host string) string { return "porthole-" + host }
+
+// EnsureRouter makes the router's namespace, its switch and the outside address.
+func EnsureRouter() error {
+	if err := platform.CreateNetns(RouterNetns); err != nil {
+		return err
+	}
+	return platform.InNetns(platform.NetnsPath(RouterNetns), func() error {
+		if err := linkUp("lo"); err != nil {
+			return err
+		}
+		bridge := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
+		bridge.Name = switchName
+		if err := netlink.LinkAdd(bridge); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("creating switch %s: %w", switchName, err)
+		}
+		if err := linkUp(switchName); err != nil {
+			return err
+		}
+		if err := ensureAddr(switchName, netip.PrefixFrom(Router, Underlay.Bits())); err != nil {
+			return err
+		}
+		if err := ensureAddr("lo", netip.PrefixFrom(Outside, 32)); err != nil {
+			return err
+		}
+		return sysctls(map[string]string{
+			"net/ipv4/ip_forward":                "1",
+			"net/ipv4/conf/all/send_redirects":   "0",
+			"net/ipv4/conf/sw0/send_redirects":   "0",
+			"net/bridge/bridge-nf-call-iptables": "0", // a switch does not look into packets
+		})
+	})
+}
+
+// EnsureHost makes the host's namespace and joins it to the router with the given address of Underlay.
+func EnsureHost(host string, addr netip.Addr) error {
+	if err := EnsureRouter(); err != nil {
+		return err
+	}
+	if err := platform.CreateNetns(Netns(host)); err != nil {
+		return err
+	}
+	if err := ensureVeth(host); err != nil {
+		return fmt.Errorf("joining host %s to %s: %w", host, RouterNetns, err)
+	}
+	return platform.InNetns(platform.NetnsPath(Netns(host)), func() error {
+		for _, name := range []string{"lo", Uplink} {
+			if err := linkUp(name); err != nil {
+				return err
+			}
+		}
+		if err := ensureAddr(Uplink, netip.PrefixFrom(addr, Underlay.Bits())); err != nil {
+			return err
+		}
+		link, err := netlink.LinkByName(Uplink)
+		if err != nil {
+			return err
+		}
+		if err := netlink.RouteReplace(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: Router.AsSlice(), Dst: anywhere()}); err != nil {
+			return fmt.Errorf("default route of %s: %w", host, err)
+		}
+		return sysctls(map[string]string{"net/ipv4/ip_forward": "1", "net/ipv4/conf/all/send_redirects": "0"})
+	})
+}
+
+// RemoveHost removes the host's namespace and its link. Absent is success. Its processes must have ended before.
+func RemoveHost(host string) error {
+	if platform.NetnsExists(RouterNetns) {
+		err := platform.InNetns(platform.NetnsPath(RouterNetns), func() error { return deleteLink(host) })
+		if err != nil {
+			return fmt.Errorf("unlinking host %s: %w", host, err)
+		}
+	}
+	return platform.DeleteNetns(Netns(host))
+}
+
+// RemoveRouter removes the router's namespace if no host is joined to it any more.
+func RemoveRouter() error {
+	if !platform.NetnsExists(RouterNetns) {
+		return platform.DeleteNetns(RouterNetns)
+	}
+	joined := 0
+	err := platform.InNetns(platform.NetnsPath(RouterNetns), func() error {
+		links, err := netlink.LinkList()
+		for _, l := range links {
+			if l.Type() == "veth" {
+				joined++
+			}
+		}
+		return err
+	})
+	if err != nil || joined > 0 {
+		return err
+	}
+	return platform.DeleteNetns(RouterNetns)
+}
+
+// Hosts lists the hosts that have a namespace, sorted by name.
+func Hosts() ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(platform.NetnsDir, "porthole-*"))
+	var hosts []string
+	for _, p := range paths {
+		if name := filepath.Base(p); name != RouterNetns {
+			hosts = append(hosts, strings.TrimPrefix(name, "porthole-"))
+		}
+	}
+	return hosts, err
+}
+
+// ensureVeth makes the pair {host in the router, eth0 in the host}. The router's end carries the host's name.
+func ensureVeth(host string) error {
+	target, err := netns.GetFromPath(platform.NetnsPath(Netns(host)))
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	return platform.InNetns(platform.NetnsPath(RouterNetns), func() error {
+		if _, err := netlink.LinkByName(host); err != nil {
+			veth := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: Uplink, PeerNamespace: netlink.NsFd(target)}
+			veth.Name = host
+			if err := netlink.LinkAdd(veth); err != nil {
+				return fmt.Errorf("creating veth: %w", err)
+			}
+		}
+		sw, err := netlink.LinkByName(switchName)
+		if err != nil {
+			return err
+		}
+		port, err := netlink.LinkByName(host)
+		if err != nil {
+			return err
+		}
+		if err := netlink.LinkSetMaster(port, sw); err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(port)
+	})
+}
+
+func linkUp(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", name, err)
+	}
+	return netlink.LinkSetUp(link)
+}
+
+func deleteLink(name string) error {
+	link, err := netlink.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return netlink.LinkDel(link)
+}
+
+func ensureAddr(name string, prefix netip.Prefix) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", name, err)
+	}
+	addr := &netlink.Addr{IPNet: &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}}
+	if err := netlink.AddrReplace(link, addr); err != nil {
+		return fmt.Errorf("address %s on %s: %w", prefix, name, err)
+	}
+	return nil
+}
+
+func anywhere() *net.IPNet { return &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)} }
+
+// sysctls writes kernel settings of the current network namespace. One that this kernel does not have is passed over.
+func sysctls(values map[string]string) error {
+	for name, value := range values {
+		err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0o644)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("setting %s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,2 @@
+// Package platform holds what differs between operating systems, behind one interface each.
+package platform

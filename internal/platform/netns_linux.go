@@ -1,0 +1,129 @@
+package platform
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// NetnsDir is where iproute2 and the CNI world keep named network namespaces.
+const NetnsDir = "/var/run/netns"
+
+// NetnsPath is the file of the network namespace called name.
+func NetnsPath(name string) string { return filepath.Join(NetnsDir, name) }
+
+// CreateNetns makes a network namespace called name with its loopback up, or does nothing if it is there already.
+// The caller's own namespace does not change.
+func CreateNetns(name string) error {
+	path := NetnsPath(name)
+	if NetnsExists(name) {
+		return nil
+	}
+	if err := os.MkdirAll(NetnsDir, 0o755); err != nil {
+		return fmt.Errorf("creating network namespace %s: %w", name, err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444)
+	if err != nil {
+		return fmt.Errorf("creating network namespace %s: %w", name, err)
+	}
+	f.Close()
+	errs := make(chan error, 1)
+	go func() {
+		// The thread is never unlocked: it ends with this goroutine, and with it the only thing that was changed.
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			errs <- fmt.Errorf("unshare: %w", err)
+			return
+		}
+		own := fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
+		if err := unix.Mount(own, path, "none", unix.MS_BIND, ""); err != nil {
+			errs <- fmt.Errorf("keeping it at %s: %w", path, err)
+			return
+		}
+		errs <- nil
+	}()
+	if err := <-errs; err != nil {
+		os.Remove(path)
+		return fmt.Errorf("creating network namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// NetnsExists tells whether a live namespace of that name is there. A left-over file without a namespace is not one.
+func NetnsExists(name string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(NetnsPath(name), &st) == nil && st.Type == unix.NSFS_MAGIC
+}
+
+// DeleteNetns removes the name; the kernel ends the namespace with its last process. Absent is success.
+func DeleteNetns(name string) error {
+	path := NetnsPath(name)
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("deleting network namespace %s: %w", name, err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("deleting network namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// InNetns runs f on a thread that is in the network namespace at path; "" means the caller's own. Sockets that f opens
+// belong to that namespace for good. f must not start goroutines that rely on the namespace.
+func InNetns(path string, f func() error) error {
+	if path == "" {
+		return f()
+	}
+	errs := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		handle, err := netns.GetFromPath(path)
+		if err != nil {
+			errs <- fmt.Errorf("opening network namespace %s: %w", path, err)
+			return
+		}
+		defer handle.Close()
+		if err := netns.Set(handle); err != nil {
+			errs <- fmt.Errorf("entering network namespace %s: %w", path, err)
+			return
+		}
+		errs <- f()
+	}()
+	return <-errs
+}
+
+// StartInNetns starts cmd inside the network namespace at path. Only the network differs: mounts stay the caller's, so
+// (unlike with `ip netns exec`) what the child mounts is seen outside.
+func StartInNetns(path string, cmd *exec.Cmd) error {
+	return InNetns(path, cmd.Start)
+}
+
+// NetnsPids lists the processes whose network namespace is the one at path. Processes that end meanwhile are left out.
+func NetnsPids(path string) ([]int, error) {
+	var want unix.Stat_t
+	if err := unix.Stat(path, &want); err != nil {
+		return nil, fmt.Errorf("network namespace %s: %w", path, err)
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Stat(filepath.Join("/proc", e.Name(), "ns/net"), &st) == nil && st.Ino == want.Ino && st.Dev == want.Dev {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
