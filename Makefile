@@ -1,2 +1,73 @@
-# `make` lists the targets.
+# `make` lists the targets. The first two that a newcomer needs are `make up` and `make test`.
 .DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+BIN := bin
+# The same sources give the same bytes on every machine: no paths, no version stamps, no C compiler.
+GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w -buildid="
+# Small programs of ours, one folder of cmd/ each. The other names are porthole under the names that installers expect.
+WINDOWS_PROGRAMS := $(notdir $(wildcard cmd/*))
+LINUX_PROGRAMS := $(filter porthole%,$(WINDOWS_PROGRAMS))
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# What the state folder of a local cluster is: DIR=/some/where make up
+DIR ?= /var/lib/porthole
+UP_FLAGS ?=
+TEST_PACKAGES ?= ./...
+TEST_FLAGS ?= -timeout 25m
+BENCH_FLAGS ?=
+
+# Third-party programs (target bundle) and the DLLs of the emulated Windows host (target dll).
+-include bundle/bundle.mk
+-include emulator/dll/dll.mk
+PARTS := $(if $(wildcard bundle/bundle.mk),bundle) $(if $(wildcard emulator/dll/dll.mk),dll)
+
+.PHONY: help
+help: ## list the targets
+	@echo "Porthole: Windows Server containers on Kubernetes, and an emulated Windows host to try them on Linux."
+	@echo
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
+		while IFS=$$'\t' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
+
+.PHONY: up
+up: deps build ## from nothing to a running cluster with the sample on it (root; safe to repeat)
+	$(BIN)/porthole up --dir $(DIR) $(UP_FLAGS)
+	tools/sample $(DIR)
+
+.PHONY: down
+down: ## stop the local cluster and remove everything it made
+	@if [ -x $(BIN)/porthole ]; then $(BIN)/porthole down --dir $(DIR); else echo "nothing to stop: $(BIN)/porthole is not built"; fi
+
+.PHONY: build
+build: programs $(PARTS) ## bin/porthole, bin/windows/*.exe and the third-party programs
+
+.PHONY: programs
+programs:
+	@mkdir -p $(BIN)/windows
+	@for p in $(LINUX_PROGRAMS); do echo "building $(BIN)/$$p"; $(GOBUILD) -o $(BIN)/$$p ./cmd/$$p; done
+	@for p in $(WINDOWS_PROGRAMS); do \
+		if [ -z "$$(GOOS=windows go list -f '{{if .GoFiles}}y{{end}}' ./cmd/$$p 2>/dev/null)" ]; then continue; fi; \
+		echo "building $(BIN)/windows/$$p.exe"; GOOS=windows GOARCH=amd64 $(GOBUILD) -o $(BIN)/windows/$$p.exe ./cmd/$$p; done
+	@for p in kubelet kube-proxy; do \
+		cmp -s $(BIN)/windows/porthole.exe $(BIN)/windows/$$p.exe || cp -f $(BIN)/windows/porthole.exe $(BIN)/windows/$$p.exe; done
+
+.PHONY: deps
+deps: ## install the distribution's packages that are missing (root)
+	@tools/deps
+
+.PHONY: check
+check: ## format, vet, static analysis, import rules, cross-builds
+	@tools/check $(STATICCHECK)
+
+.PHONY: test
+test: deps build check ## everything that can be tested on this machine; what CI runs
+	@go build -o $(BIN)/testsummary ./tools/testsummary
+	@go test -json $(TEST_FLAGS) $(TEST_PACKAGES) | $(BIN)/testsummary
+
+.PHONY: bench
+bench: deps build ## figures of ours beside those of peers, as JSON lines
+	@if [ -d test/bench ]; then go run ./test/bench $(BENCH_FLAGS); else echo "no benchmarks yet" >&2; exit 1; fi
+
+.PHONY: clean
+clean: ## remove what was built (not the local cluster: that is `make down`)
+	rm -rf $(BIN)

@@ -1,0 +1,127 @@
+package layering
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Module is the path of this module; every folder below is relative to it.
+const Module = "porthole.dev/porthole"
+
+// rule forbids the packages that from matches to import those that to matches. Both are lists of patterns: a folder or
+// import path stands for itself, and with "/..." at its end for all below it too.
+type rule struct {
+	from, except []string
+	to, allow    []string
+	// throughOthers: the rule holds for what is imported indirectly as well.
+	throughOthers bool
+	reason        string
+}
+
+var products = []string{"kubelet", "proxy", "routes", "cni", "join"}
+
+// pure folders compute; they do not act.
+var pure = []string{"kubelet/pod/...", "proxy/service/...", "routes/table/...", "emulator/hnsd"}
+
+// effects are packages through which code acts on, or depends on, more than its arguments.
+var effects = []string{"os/exec", "net/http", "syscall", "golang.org/x/sys/...", "k8s.io/client-go/...",
+	"github.com/vishvananda/...", "github.com/Microsoft/...", "google.golang.org/grpc/..."}
+
+func rules() []rule {
+	list := []rule{
+		{from: pure, to: slices.Concat(effects, []string{"os"}),
+			reason: "this folder is pure: its world comes in as arguments, so that it runs and is tested everywhere"},
+		{from: []string{"..."}, except: []string{"internal/kube/...", "internal/deps", "internal/testkit/...", "test/..."}, to: []string{"k8s.io/client-go/..."},
+			reason: "client-go is used by internal/kube only: one client and one set of informers per node, behind narrow interfaces (API types are free)"},
+		{from: []string{"..."}, except: []string{"hns/hcn/...", "internal/deps", "test/..."}, to: []string{"github.com/Microsoft/hcsshim/..."},
+			reason: "hcsshim is used by hns/hcn only: everybody else speaks our vocabulary of Windows networking"},
+		{from: []string{"..."}, except: []string{"routes/bgp/..."}, to: []string{"github.com/osrg/gobgp/..."},
+			reason: "GoBGP is used by routes/bgp only"},
+		{from: []string{"..."}, except: []string{"kubelet/runtime/...", "kubelet/image/...", "emulator/cri/...", "internal/deps", "internal/testkit/...", "test/...", "cli/bench/..."}, to: []string{"k8s.io/cri-api/..."},
+			reason: "CRI is spoken by kubelet/runtime, kubelet/image and emulator/cri only"},
+		{from: []string{"..."}, except: []string{"emulator/dataplane/...", "emulator/lab/...", "emulator/host/...", "emulator/hnsd/...", "emulator/cri/...", "routes/...", "internal/platform/...", "internal/testkit/...", "internal/deps", "test/..."},
+			to:     []string{"github.com/vishvananda/netlink/...", "sigs.k8s.io/knftables/...", "github.com/google/nftables/..."},
+			reason: "kernel networking is touched by the emulator, routes and internal/platform only"},
+		{from: []string{"routes/table/..."}, to: []string{"github.com/vishvananda/..."}, throughOthers: true,
+			reason: "the route plan must not reach netlink, not even through others"},
+		{from: []string{"emulator/..."}, to: []string{"hns/..."}, throughOthers: true,
+			reason: "the emulator is an independent oracle: it decodes HNS documents itself and shares nothing with our client code"},
+		{from: []string{"internal/..."}, except: []string{"internal/layering"}, to: []string{"cmd/...", "cli/...", "node/...", "hns/...", "emulator/...", "kubelet/...", "proxy/...", "routes/...", "cni/...", "join/..."},
+			reason: "arrows point down: internal is below everything else"},
+		{from: []string{"..."}, except: []string{"cmd/...", "cli/...", "test/...", "node/..."}, to: []string{"node/...", "cli/..."},
+			reason: "wiring (node) and the command line (cli) are used by cmd and cli only"},
+		{from: []string{"node/..."}, to: []string{"cli/...", "cmd/..."}, reason: "arrows point down: node is below cli"},
+		{from: []string{"cmd/..."}, except: []string{"cmd/porthole"}, to: []string{"cli/...", "node/..."},
+			reason: "CNI plugins are started for every pod and stay small"},
+		{from: []string{"..."}, except: []string{"cmd/...", "cli/...", "emulator/...", "test/..."}, to: []string{"emulator/..."},
+			reason: "no product knows the emulator: it must work the same on real Windows"},
+		{from: []string{"kubelet/...", "proxy/...", "routes/...", "join/..."}, to: []string{"hns/hcn/..."}, throughOthers: true,
+			reason: "products talk to Windows networking through interfaces that node or cli wires to hns/hcn"},
+	}
+	for _, p := range products {
+		others := []string{"emulator/..."}
+		for _, o := range products {
+			if o != p {
+				others = append(others, o+"/...")
+			}
+		}
+		list = append(list,
+			rule{from: []string{p + "/..."}, to: others, throughOthers: true,
+				reason: "products never import each other or the emulator: each can be used, replaced and tested alone"},
+			rule{from: []string{"emulator/..."}, to: []string{p + "/..."}, throughOthers: true,
+				reason: "the emulator judges the products; it must not contain their code"})
+	}
+	return list
+}
+
+// packageInfo is what the rules look at; paths of our own packages are relative to the module.
+type packageInfo struct {
+	path    string
+	imports []string // direct
+	deps    []string // direct and indirect
+	goos    string
+}
+
+// violations applies every rule and words each breach as "a imports b: reason".
+func violations(pkgs []packageInfo, rules []rule) []string {
+	var found []string
+	for _, p := range pkgs {
+		for _, r := range rules {
+			if !matchesAny(p.path, r.from) || matchesAny(p.path, r.except) {
+				continue
+			}
+			imported := p.imports
+			if r.throughOthers {
+				imported = p.deps
+			}
+			for _, i := range imported {
+				if matchesAny(i, r.to) && !matchesAny(i, r.allow) && i != p.path {
+					found = append(found, p.path+" imports "+i+" (on "+p.goos+"): "+r.reason)
+				}
+			}
+		}
+		if depth := strings.Count(p.path, "/") + 1; depth > 2 && !deepFolder(p.path) {
+			found = append(found, p.path+": folders have two levels; a third needs a reason in its README and a line in deepFolder")
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// deepFolder names the folders that have a third level.
+func deepFolder(p string) bool {
+	return matchesAny(p, []string{"bundle/...", "test/...", "tools/...", "emulator/dll/..."})
+}
+
+func matchesAny(p string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(p, pattern) })
+}
+
+func matches(p, pattern string) bool {
+	if pattern == "..." {
+		return true
+	}
+	base, below := strings.CutSuffix(pattern, "/...")
+	return path.Clean(p) == base || below && strings.HasPrefix(p, base+"/")
+}

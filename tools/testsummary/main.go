@@ -1,0 +1,196 @@
+// Command testsummary reads `go test -json` and prints one line per package, everything that a failed test printed, and
+// a summary. It exits with 1 if anything failed or nothing ran.
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// event is one line of `go test -json` (see `go doc test2json`), build output included.
+type event struct {
+	Action     string
+	Package    string
+	ImportPath string
+	Test       string
+	Output     string
+	Elapsed    float64 // seconds
+}
+
+type test struct{ pkg, name string }
+
+// summary collects the results of a run.
+type summary struct {
+	out     io.Writer
+	output  map[test]*strings.Builder
+	built   map[string]*strings.Builder // what the compiler said, by import path
+	passed  int
+	skipped []test
+	failed  []test
+	slow    []timed
+	broken  []string // packages that failed without a failed test: build errors, panics, time-outs
+}
+
+type timed struct {
+	test    test
+	elapsed time.Duration
+}
+
+func main() {
+	s := newSummary(os.Stdout)
+	if err := s.read(os.Stdin); err != nil {
+		fmt.Fprintln(os.Stderr, "testsummary:", err)
+		os.Exit(1)
+	}
+	if !s.finish() {
+		os.Exit(1)
+	}
+}
+
+func newSummary(out io.Writer) *summary {
+	return &summary{out: out, output: map[test]*strings.Builder{}, built: map[string]*strings.Builder{}}
+}
+
+func (s *summary) read(in io.Reader) error {
+	lines := bufio.NewReader(in)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			var e event
+			if json.Unmarshal(line, &e) != nil {
+				fmt.Fprintf(s.out, "%s", line)
+			} else {
+				s.add(e)
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading test events: %w", err)
+		}
+	}
+}
+
+func (s *summary) add(e event) {
+	key := test{e.Package, e.Test}
+	switch e.Action {
+	case "build-output":
+		appendTo(s.built, e.ImportPath, e.Output)
+	case "output":
+		appendTo(s.output, key, e.Output)
+	case "pass", "skip", "fail":
+		if e.Test == "" {
+			s.endPackage(e)
+			return
+		}
+		s.endTest(e.Action, key, time.Duration(e.Elapsed*float64(time.Second)))
+	}
+}
+
+func appendTo[K comparable](m map[K]*strings.Builder, key K, text string) {
+	if m[key] == nil {
+		m[key] = &strings.Builder{}
+	}
+	m[key].WriteString(text)
+}
+
+func (s *summary) endTest(action string, key test, took time.Duration) {
+	switch action {
+	case "pass":
+		s.passed++
+		delete(s.output, key)
+	case "skip":
+		s.skipped = append(s.skipped, key)
+	case "fail":
+		s.failed = append(s.failed, key)
+	}
+	if !strings.Contains(key.name, "/") {
+		s.slow = append(s.slow, timed{key, took})
+	}
+}
+
+func (s *summary) endPackage(e event) {
+	mark := map[string]string{"pass": "ok  ", "skip": "-   ", "fail": "FAIL"}[e.Action]
+	if e.Action != "skip" {
+		fmt.Fprintf(s.out, "%s %-52s %6.1fs\n", mark, short(e.Package), e.Elapsed)
+	}
+	if e.Action != "fail" {
+		return
+	}
+	any := false
+	for _, t := range s.failed {
+		if t.pkg == e.Package {
+			any = true
+			s.print(t)
+		}
+	}
+	if !any {
+		s.broken = append(s.broken, e.Package)
+		s.print(test{e.Package, ""})
+		for path, text := range s.built {
+			if strings.HasPrefix(path, e.Package) {
+				indent(s.out, text.String())
+			}
+		}
+	}
+}
+
+func (s *summary) print(t test) {
+	if text := s.output[t]; text != nil {
+		indent(s.out, text.String())
+		delete(s.output, t)
+	}
+}
+
+func indent(out io.Writer, text string) {
+	for line := range strings.Lines(text) {
+		fmt.Fprint(out, "     ", line)
+	}
+}
+
+func short(pkg string) string { return strings.TrimPrefix(pkg, "porthole.dev/porthole/") }
+
+// finish prints the summary and tells whether all is well.
+func (s *summary) finish() bool {
+	slices.SortFunc(s.slow, func(a, b timed) int { return cmp.Compare(b.elapsed, a.elapsed) })
+	fmt.Fprintln(s.out)
+	for _, t := range s.slow[:min(5, len(s.slow))] {
+		if t.elapsed >= time.Second {
+			fmt.Fprintf(s.out, "slow     %6.1fs  %s %s\n", t.elapsed.Seconds(), short(t.test.pkg), t.test.name)
+		}
+	}
+	for _, t := range s.skipped {
+		fmt.Fprintf(s.out, "skipped  %s %s: %s\n", short(t.pkg), t.name, s.reason(t))
+	}
+	for _, t := range s.failed {
+		fmt.Fprintf(s.out, "FAILED   %s %s\n", short(t.pkg), t.name)
+	}
+	for _, p := range s.broken {
+		fmt.Fprintf(s.out, "FAILED   %s (the package did not build or did not end)\n", short(p))
+	}
+	fmt.Fprintf(s.out, "tests: %d passed, %d failed, %d skipped, %d packages broken\n", s.passed, len(s.failed), len(s.skipped), len(s.broken))
+	return len(s.failed) == 0 && len(s.broken) == 0 && s.passed > 0
+}
+
+// reason is the last line that a skipped test printed, without the file that printed it.
+func (s *summary) reason(t test) string {
+	if s.output[t] == nil {
+		return "no reason given"
+	}
+	last := "no reason given"
+	for line := range strings.Lines(s.output[t].String()) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "---") && !strings.HasPrefix(line, "===") {
+			last = line
+		}
+	}
+	return last
+}

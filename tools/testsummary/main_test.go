@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestSummary(t *testing.T) {
+	cases := []struct {
+		name, events string
+		ok           bool
+		want         []string
+	}{
+		{"passed", `{"Action":"pass","Package":"a","Test":"TestA"}
+{"Action":"pass","Package":"a","Elapsed":1.5}`, true, []string{"ok   a", "tests: 1 passed, 0 failed, 0 skipped"}},
+		{"failed with its output", `{"Action":"output","Package":"a","Test":"TestA","Output":"x_test.go:1: bad\n"}
+{"Action":"fail","Package":"a","Test":"TestA"}
+{"Action":"fail","Package":"a"}`, false, []string{"FAIL a", "     x_test.go:1: bad", "FAILED   a TestA"}},
+		{"skipped with its reason", `{"Action":"output","Package":"a","Test":"TestA","Output":"x_test.go:1: no root\n"}
+{"Action":"skip","Package":"a","Test":"TestA"}
+{"Action":"pass","Package":"a","Test":"TestB"}`, true, []string{"skipped  a TestA: x_test.go:1: no root"}},
+		{"does not build", `{"ImportPath":"a [a.test]","Action":"build-output","Output":"a.go:1: undefined\n"}
+{"Action":"pass","Package":"b","Test":"TestB"}
+{"Action":"fail","Package":"a"}`, false, []string{"a.go:1: undefined", "1 packages broken"}},
+		{"nothing ran", ``, false, []string{"tests: 0 passed"}},
+		{"text between events", "go: downloading\n" + `{"Action":"pass","Package":"b","Test":"TestB"}`, true, []string{"go: downloading"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var out strings.Builder
+			s := newSummary(&out)
+			if err := s.read(strings.NewReader(c.events)); err != nil {
+				t.Fatal(err)
+			}
+			if ok := s.finish(); ok != c.ok {
+				t.Errorf("finish() = %v, want %v", ok, c.ok)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("output lacks %q:\n%s", want, out.String())
+				}
+			}
+		})
+	}
+}
