@@ -1,0 +1,56 @@
+# Third-party programs that a local cluster needs, each family in its own Go module, built from upstream's sources into
+# bin/bundle. Included by the root Makefile. A family is built again only when its own files change.
+
+BUNDLE_OUT := bin/bundle
+BUNDLE_BUILD := CGO_ENABLED=0 go build -trimpath
+BUNDLE_KUBE_VERSION := v1.36.3
+BUNDLE_KUBE_X := -X k8s.io/component-base/version.
+BUNDLE_CONTAINERD_VERSION := v2.3.6
+
+bundle-sources = $(shell find bundle/$(1) -type f -not -name '*_test.go' -not -name README.md)
+
+BUNDLE_KUBE := $(BUNDLE_OUT)/kube
+BUNDLE_CONTAINERD := $(BUNDLE_OUT)/containerd $(BUNDLE_OUT)/containerd-shim-runc-v2
+BUNDLE_CNI := $(addprefix $(BUNDLE_OUT)/cni/,bridge host-local loopback portmap)
+BUNDLE_CNI_WINDOWS := $(addprefix $(BUNDLE_OUT)/cni-windows/,host-local.exe win-bridge.exe)
+BUNDLE_COREDNS := $(BUNDLE_OUT)/coredns
+BUNDLE_REGISTRY := $(BUNDLE_OUT)/registry
+BUNDLE_IMAGES := $(foreach p,pause testapp,$(BUNDLE_OUT)/images/linux/$(p) $(BUNDLE_OUT)/images/windows/$(p).exe)
+
+.PHONY: bundle
+bundle: $(BUNDLE_KUBE) $(BUNDLE_CONTAINERD) $(BUNDLE_CNI) $(BUNDLE_CNI_WINDOWS) $(BUNDLE_COREDNS) $(BUNDLE_REGISTRY) $(BUNDLE_IMAGES) ## build the third-party programs of a local cluster
+
+$(BUNDLE_KUBE): $(call bundle-sources,controlplane)
+	cd bundle/controlplane && $(BUNDLE_BUILD) -ldflags "-s -w $(BUNDLE_KUBE_X)gitVersion=$(BUNDLE_KUBE_VERSION) $(BUNDLE_KUBE_X)gitMajor=1 $(BUNDLE_KUBE_X)gitMinor=36" -o ../../$@
+
+$(BUNDLE_CONTAINERD) &: $(call bundle-sources,containerd)
+	cd bundle/containerd && $(BUNDLE_BUILD) -tags no_btrfs,no_devmapper,no_zfs \
+		-ldflags "-s -w -X github.com/containerd/containerd/v2/version.Version=$(BUNDLE_CONTAINERD_VERSION)" -o ../../$(BUNDLE_OUT)/ \
+		github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
+	@touch $(BUNDLE_CONTAINERD)
+
+CNI_PLUGINS := github.com/containernetworking/plugins/plugins
+
+$(BUNDLE_CNI) &: $(call bundle-sources,cni)
+	@mkdir -p $(BUNDLE_OUT)/cni
+	cd bundle/cni && $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$(BUNDLE_OUT)/cni/ \
+		$(CNI_PLUGINS)/main/bridge $(CNI_PLUGINS)/main/loopback $(CNI_PLUGINS)/meta/portmap $(CNI_PLUGINS)/ipam/host-local
+	@touch $(BUNDLE_CNI)
+
+$(BUNDLE_CNI_WINDOWS) &: $(call bundle-sources,cni)
+	@mkdir -p $(BUNDLE_OUT)/cni-windows
+	cd bundle/cni && GOOS=windows $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$(BUNDLE_OUT)/cni-windows/ \
+		$(CNI_PLUGINS)/main/windows/win-bridge $(CNI_PLUGINS)/ipam/host-local
+	@touch $(BUNDLE_CNI_WINDOWS)
+
+$(BUNDLE_COREDNS): $(call bundle-sources,coredns)
+	cd bundle/coredns && $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$@
+
+$(BUNDLE_REGISTRY): $(call bundle-sources,registry)
+	cd bundle/registry && $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$@
+
+$(BUNDLE_OUT)/images/linux/%: $(call bundle-sources,registry)
+	cd bundle/registry && $(BUNDLE_BUILD) -buildvcs=false -ldflags "-s -w -buildid=" -o ../../$@ ./images/$*
+
+$(BUNDLE_OUT)/images/windows/%.exe: $(call bundle-sources,registry)
+	cd bundle/registry && GOOS=windows $(BUNDLE_BUILD) -buildvcs=false -ldflags "-s -w -buildid=" -o ../../$@ ./images/$*

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// handler answers the calls of the OCI distribution specification that pulling and pushing need.
+type handler struct{ store store }
+
+func newHandler(s store) http.Handler { return handler{s} }
+
+const maxManifest = 4 << 20
+
+var (
+	manifestsPath = regexp.MustCompile(`^/v2/(.+)/manifests/([^/]+)$`)
+	uploadsPath   = regexp.MustCompile(`^/v2/(.+)/blobs/uploads/([0-9A-Za-z]*)$`)
+	blobsPath     = regexp.MustCompile(`^/v2/(.+)/blobs/([^/]+)$`)
+	tagsPath      = regexp.MustCompile(`^/v2/(.+)/tags/list$`)
+)
+
+func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
+	path := r.URL.Path
+	switch {
+	case path == "/v2/" || path == "/v2":
+		fmt.Fprintln(w, "{}")
+		return
+	case path == "/v2/_catalog":
+		names, err := h.store.repositories()
+		answer(w, map[string]any{"repositories": names}, err)
+		return
+	}
+	for pattern, serve := range map[*regexp.Regexp]func(http.ResponseWriter, *http.Request, string, string){
+		manifestsPath: h.manifests, uploadsPath: h.uploads, blobsPath: h.blobs, tagsPath: h.tags,
+	} {
+		m := pattern.FindStringSubmatch(path)
+		if m == nil || pattern == blobsPath && strings.HasPrefix(m[2], "uploads") {
+			continue
+		}
+		if !validName.MatchString(m[1]) {
+			fail(w, http.StatusBadRequest, "NAME_INVALID", m[1])
+			return
+		}
+		serve(w, r, m[1], append(m, "")[2])
+		return
+	}
+	fail(w, http.StatusNotFound, "UNSUPPORTED", path)
+}
+
+func (h handler) tags(w http.ResponseWriter, _ *http.Request, name, _ string) {
+	tags, err := h.store.tags(name)
+	if errors.Is(err, os.ErrNotExist) {
+		fail(w, http.StatusNotFound, "NAME_UNKNOWN", name)
+		return
+	}
+	answer(w, map[string]any{"name": name, "tags": tags}, err)
+}
+
+func (h handler) manifests(w http.ResponseWriter, r *http.Request, name, reference string) {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		d, kind, content, err := h.store.manifest(name, reference)
+		if err != nil {
+			fail(w, http.StatusNotFound, "MANIFEST_UNKNOWN", name+" has no "+reference)
+			return
+		}
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("Docker-Content-Digest", d.String())
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+		if r.Method == http.MethodGet {
+			w.Write(content)
+		}
+	case http.MethodPut:
+		content, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxManifest))
+		if err != nil {
+			fail(w, http.StatusBadRequest, "MANIFEST_INVALID", err.Error())
+			return
+		}
+		tag := reference
+		if want, err := digest.Parse(reference); err == nil {
+			tag = ""
+			if got := digest.FromBytes(content); got != want {
+				fail(w, http.StatusBadRequest, "DIGEST_INVALID", fmt.Sprintf("manifest has digest %s", got))
+				return
+			}
+		} else if !validTag.MatchString(tag) {
+			fail(w, http.StatusBadRequest, "TAG_INVALID", tag)
+			return
+		}
+		d, err := h.store.putManifest(name, tag, r.Header.Get("Content-Type"), content)
+		if err != nil {
+			fail(w, http.StatusInternalServerError, "UNKNOWN", err.Error())
+			return
+		}
+		w.Header().Set("Docker-Content-Digest", d.String())
+		w.Header().Set("Location", fmt.Sprintf("/v2/%s/manifests/%s", name, d))
+		w.WriteHeader(http.StatusCreated)
+	default:
+		fail(w, http.StatusMethodNotAllowed, "UNSUPPORTED", r.Method)
+	}
+}
+
+func (h handler) blobs(w http.ResponseWriter, r *http.Request, name, reference string) {
+	d, err := digest.Parse(reference)
+	if err != nil {
+		fail(w, http.StatusBadRequest, "DIGEST_INVALID", reference)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		fail(w, http.StatusMethodNotAllowed, "UNSUPPORTED", r.Method)
+		return
+	}
+	if _, ok := h.store.hasBlob(d); !ok {
+		fail(w, http.StatusNotFound, "BLOB_UNKNOWN", d.String())
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Docker-Content-Digest", d.String())
+	http.ServeFile(w, r, h.store.blobPath(d))
+}
+
+// uploads takes a blob in one piece (POST or PUT with a digest) or in several (PATCH, then PUT).
+func (h handler) uploads(w http.ResponseWriter, r *http.Request, name, id string) {
+	want := digest.Digest(r.URL.Query().Get("digest"))
+	if want != "" && want.Validate() != nil {
+		fail(w, http.StatusBadRequest, "DIGEST_INVALID", want.String())
+		return
+	}
+	switch {
+	case r.Method == http.MethodPost && want == "":
+		h.uploadState(w, name, rand.Text(), 0)
+	case r.Method == http.MethodPost:
+		h.finish(w, name, r.Body, want)
+	case r.Method == http.MethodPatch && id != "":
+		size, err := h.addPart(id, r.Body)
+		if err != nil {
+			fail(w, http.StatusInternalServerError, "BLOB_UPLOAD_INVALID", err.Error())
+			return
+		}
+		h.uploadState(w, name, id, size)
+	case r.Method == http.MethodPut && id != "" && want != "":
+		if _, err := h.addPart(id, r.Body); err != nil {
+			fail(w, http.StatusInternalServerError, "BLOB_UPLOAD_INVALID", err.Error())
+			return
+		}
+		f, err := os.Open(h.partPath(id))
+		if err != nil {
+			fail(w, http.StatusNotFound, "BLOB_UPLOAD_UNKNOWN", id)
+			return
+		}
+		defer os.Remove(f.Name())
+		defer f.Close()
+		h.finish(w, name, f, want)
+	default:
+		fail(w, http.StatusMethodNotAllowed, "UNSUPPORTED", r.Method)
+	}
+}
+
+func (h handler) partPath(id string) string { return filepath.Join(h.store.dir, "uploads", id) }
+
+func (h handler) addPart(id string, r io.Reader) (int64, error) {
+	if err := os.MkdirAll(filepath.Dir(h.partPath(id)), 0o755); err != nil {
+		return 0, err
+	}
+	f, err := os.OpenFile(h.partPath(id), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := io.Copy(f, r); err != nil {
+		f.Close()
+		return 0, err
+	}
+	at, err := f.Seek(0, io.SeekCurrent)
+	return at, errors.Join(err, f.Close())
+}
+
+func (h handler) uploadState(w http.ResponseWriter, name, id string, size int64) {
+	w.Header().Set("Location", fmt.Sprintf("/v2/%s/blobs/uploads/%s", name, id))
+	w.Header().Set("Docker-Upload-UUID", id)
+	w.Header().Set("Range", fmt.Sprintf("0-%d", max(size-1, 0)))
+	w.WriteHeader(http.StatusAccepted)
+}
+
+func (h handler) finish(w http.ResponseWriter, name string, content io.Reader, want digest.Digest) {
+	d, _, err := h.store.putBlob(content, want)
+	if err != nil {
+		fail(w, http.StatusBadRequest, "DIGEST_INVALID", err.Error())
+		return
+	}
+	w.Header().Set("Docker-Content-Digest", d.String())
+	w.Header().Set("Location", fmt.Sprintf("/v2/%s/blobs/%s", name, d))
+	w.WriteHeader(http.StatusCreated)
+}
+
+func answer(w http.ResponseWriter, body any, err error) {
+	if err != nil {
+		fail(w, http.StatusInternalServerError, "UNKNOWN", err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(body)
+}
+
+func fail(w http.ResponseWriter, status int, code, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(map[string]any{"errors": []map[string]string{{"code": code, "message": message}}})
+}

@@ -1,0 +1,18 @@
+package main
+
+import (
+	"time"
+
+	"golang.org/x/sys/windows"
+)
+
+func cpuTime() time.Duration {
+	var created, exited, kernel, user windows.Filetime
+	if err := windows.GetProcessTimes(windows.CurrentProcess(), &created, &exited, &kernel, &user); err != nil {
+		return 0
+	}
+	ticks := func(t windows.Filetime) time.Duration {
+		return time.Duration(uint64(t.HighDateTime)<<32|uint64(t.LowDateTime)) * 100
+	}
+	return ticks(kernel) + ticks(user)
+}

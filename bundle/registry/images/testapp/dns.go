@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+func resolve(args []string) error {
+	if len(args) == 0 {
+		return errors.New("resolve needs a name")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	addresses, err := net.DefaultResolver.LookupHost(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	for _, a := range addresses {
+		fmt.Println(a)
+	}
+	return nil
+}
+
+// dnsUDP asks one server for the A records of a name, over UDP only, and prints them.
+func dnsUDP(args []string) error {
+	if len(args) < 2 {
+		return errors.New("dnsudp needs a server and a name")
+	}
+	server, name := args[0], args[1]
+	if _, _, err := net.SplitHostPort(server); err != nil {
+		server = net.JoinHostPort(server, "53")
+	}
+	if name[len(name)-1] != '.' {
+		name += "."
+	}
+	question, err := dnsmessage.NewName(name)
+	if err != nil {
+		return fmt.Errorf("name %s: %w", name, err)
+	}
+	id := uint16(rand.Uint32())
+	query := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: id, RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: question, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
+	}
+	packed, err := query.Pack()
+	if err != nil {
+		return err
+	}
+	c, err := net.DialTimeout("udp", server, 3*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
+		return err
+	}
+	if _, err := c.Write(packed); err != nil {
+		return err
+	}
+	return printAnswer(c, id, name)
+}
+
+func printAnswer(c net.Conn, id uint16, name string) error {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := c.Read(buffer)
+		if err != nil {
+			return err
+		}
+		var answer dnsmessage.Message
+		if err := answer.Unpack(buffer[:n]); err != nil {
+			return err
+		}
+		if answer.ID != id {
+			continue
+		}
+		if answer.RCode != dnsmessage.RCodeSuccess {
+			return fmt.Errorf("%s: %s", name, answer.RCode)
+		}
+		for _, a := range answer.Answers {
+			if body, ok := a.Body.(*dnsmessage.AResource); ok {
+				fmt.Println(netip.AddrFrom4(body.A))
+			}
+		}
+		return nil
+	}
+}

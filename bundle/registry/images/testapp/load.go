@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// hog keeps what it took; the garbage collector must not be able to give it back.
+var hogged [][]byte
+
+func hog(args []string) error {
+	if len(args) == 0 {
+		return errors.New("hog needs a number of MiB")
+	}
+	mib, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	const page = 4096
+	for i := range mib {
+		block := make([]byte, 1<<20)
+		for at := 0; at < len(block); at += page {
+			block[at] = byte(i + 1)
+		}
+		hogged = append(hogged, block)
+		if i%16 == 15 {
+			fmt.Printf("%d MiB\n", i+1)
+		}
+	}
+	fmt.Printf("holding %d MiB\n", mib)
+	waitForStop()
+	return nil
+}
+
+// burn keeps THREADS threads busy and prints, each second, how many CPU seconds the process got.
+func burn(args []string) error {
+	threads := runtime.NumCPU()
+	if len(args) > 1 {
+		n, err := strconv.Atoi(args[1])
+		if err != nil {
+			return err
+		}
+		threads = n
+	}
+	runtime.GOMAXPROCS(threads + 1)
+	var stop atomic.Bool
+	for range threads {
+		go func() {
+			for n := uint64(1); !stop.Load(); n = n*6364136223846793005 + 1 {
+				_ = n
+			}
+		}()
+	}
+	defer stop.Store(true)
+	var end <-chan time.Time
+	if limit := seconds(args, 0, 0); limit > 0 {
+		end = time.After(limit)
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	begin, last, lastCPU := time.Now(), time.Now(), cpuTime()
+	first := lastCPU
+	for {
+		select {
+		case now := <-tick.C:
+			used := cpuTime()
+			fmt.Printf("cpu %.2f\n", (used-lastCPU).Seconds()/now.Sub(last).Seconds())
+			last, lastCPU = now, used
+		case <-end:
+			fmt.Printf("average %.2f\n", (cpuTime()-first).Seconds()/time.Since(begin).Seconds())
+			return nil
+		case <-stopSignal():
+			return nil
+		}
+	}
+}

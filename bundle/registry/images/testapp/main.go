@@ -1,0 +1,215 @@
+// Command testapp is the program inside the test image: one source for every system and build, with a subcommand for
+// each thing that a test of pods, services and limits wants to see from inside a container.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const usage = `testapp COMMAND
+  serve [--http :80] [--tcp :7] [--udp :7]   HTTP, TCP echo and UDP echo (an empty address leaves one out)
+  get URL [SECONDS]         print what an HTTP server answers
+  tcp HOST:PORT TEXT        send TEXT, print the echo
+  udp HOST:PORT TEXT        send TEXT, print the echo
+  resolve NAME              addresses of NAME by the system's resolver
+  dnsudp SERVER NAME        addresses of NAME by one query over UDP
+  burn [SECONDS] [THREADS]  use CPU; prints CPU seconds used per second
+  hog MIB                   take memory and keep it
+  sleep [SECONDS]           do nothing (for ever without SECONDS)
+  env [NAME...]             print the environment
+  cat FILE...               print files
+  write FILE TEXT...        write a file
+  ls [DIR]                  names in a folder
+  exit CODE                 end with CODE
+  echo TEXT...              print TEXT
+  copy                      standard input to standard output
+  id                        host name, system, architecture, working folder, arguments
+`
+
+type command func(args []string) error
+
+func commands() map[string]command {
+	return map[string]command{
+		"serve": serve, "get": get, "tcp": echoClient("tcp"), "udp": echoClient("udp"), "resolve": resolve, "dnsudp": dnsUDP,
+		"burn": burn, "hog": hog, "sleep": sleep, "env": env, "cat": cat, "write": write, "ls": ls, "exit": exit, "copy": copyInput,
+		"echo": func(args []string) error { fmt.Println(strings.Join(args, " ")); return nil },
+		"id":   func([]string) error { return identify(os.Stdout) },
+	}
+}
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprint(os.Stderr, usage)
+		os.Exit(2)
+	}
+	run, ok := commands()[os.Args[1]]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "testapp: no command %q\n%s", os.Args[1], usage)
+		os.Exit(2)
+	}
+	if err := run(os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, "testapp:", err)
+		os.Exit(1)
+	}
+}
+
+func identify(w io.Writer) error {
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "hostname=%s\nos=%s\narch=%s\npid=%d\ndir=%s\nargs=%q\n", host, runtime.GOOS, runtime.GOARCH, os.Getpid(), dir, os.Args)
+	return err
+}
+
+func get(args []string) error {
+	if len(args) == 0 {
+		return errors.New("get needs a URL")
+	}
+	client := http.Client{Timeout: seconds(args, 1, 5)}
+	r, err := client.Get(args[0])
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	if _, err := io.Copy(os.Stdout, r.Body); err != nil {
+		return err
+	}
+	if r.StatusCode >= 400 {
+		return fmt.Errorf("%s: %s", args[0], r.Status)
+	}
+	return nil
+}
+
+// echoClient sends one message and prints what comes back.
+func echoClient(network string) command {
+	return func(args []string) error {
+		if len(args) < 2 {
+			return fmt.Errorf("%s needs HOST:PORT and TEXT", network)
+		}
+		c, err := net.DialTimeout(network, args[0], 5*time.Second)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			return err
+		}
+		text := strings.Join(args[1:], " ")
+		if _, err := c.Write([]byte(text)); err != nil {
+			return err
+		}
+		answer := make([]byte, 64<<10)
+		n, err := c.Read(answer)
+		if err != nil {
+			return err
+		}
+		fmt.Println(string(answer[:n]))
+		return nil
+	}
+}
+
+func sleep(args []string) error {
+	if len(args) == 0 {
+		waitForStop()
+		return nil
+	}
+	time.Sleep(seconds(args, 0, 0))
+	return nil
+}
+
+func env(args []string) error {
+	if len(args) == 0 {
+		all := os.Environ()
+		slices.Sort(all)
+		fmt.Println(strings.Join(all, "\n"))
+		return nil
+	}
+	for _, name := range args {
+		value, ok := os.LookupEnv(name)
+		if !ok {
+			return fmt.Errorf("environment variable %s is not set", name)
+		}
+		fmt.Println(value)
+	}
+	return nil
+}
+
+func cat(args []string) error {
+	for _, name := range args {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(os.Stdout, f)
+		f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func write(args []string) error {
+	if len(args) == 0 {
+		return errors.New("write needs a file")
+	}
+	if err := os.MkdirAll(filepath.Dir(args[0]), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(args[0], []byte(strings.Join(args[1:], " ")+"\n"), 0o644)
+}
+
+func ls(args []string) error {
+	dir := "."
+	if len(args) > 0 {
+		dir = args[0]
+	}
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		fmt.Println(e.Name())
+	}
+	return err
+}
+
+func exit(args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	code, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	os.Exit(code)
+	return nil
+}
+
+func copyInput([]string) error {
+	_, err := io.Copy(os.Stdout, os.Stdin)
+	return err
+}
+
+func seconds(args []string, i int, otherwise float64) time.Duration {
+	value := otherwise
+	if len(args) > i {
+		if v, err := strconv.ParseFloat(args[i], 64); err == nil {
+			value = v
+		}
+	}
+	return time.Duration(value * float64(time.Second))
+}
