@@ -1,0 +1,8 @@
+# dll: the DLLs that the emulated Windows host needs and Wine lacks, into bin/windows/dll.
+DLL_SOURCES := $(wildcard emulator/dll/*.c emulator/dll/*.h) emulator/dll/build.sh
+
+.PHONY: dll
+dll: bin/windows/dll/computenetwork.dll
+
+bin/windows/dll/computenetwork.dll: $(DLL_SOURCES)
+	@sh emulator/dll/build.sh bin/windows/dll

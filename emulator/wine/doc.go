@@ -1,0 +1,17 @@
+// Package wine runs Windows programs on Linux: it finds Wine, keeps one prepared prefix per Windows build, and gives
+// each emulated host its own copy-on-write view of it.
+//
+//	D/wine/template-20348/           made once: drive_c, registry of the build, our DLLs; never changed afterwards
+//	   │ lower                       (programs in it: wineserver, services.exe, winedevice.exe; nothing else starts)
+//	H/prefix/  = overlay mount  ◀── upper H/wine/upper, work H/wine/work
+//	   └─ drive_c/                   the host's C: as seen from Linux
+//
+// A caller that runs programs of a host:
+//
+//	tools, err := wine.Find()
+//	p := wine.Prefix{Dir: "H/prefix"}
+//	server := tools.ServerCommand(p)                   // in the foreground, for a supervisor; one per prefix
+//	cmd := tools.Command(ctx, p, `C:\app.exe`, args…)  // or a Linux path
+//
+// Paths between the two worlds go through LinuxPath and WindowsPath.
+package wine

@@ -1,0 +1,80 @@
+package wine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mount is a copy-on-write view of a folder.
+type Mount struct {
+	Lower  []string // read-only layers, topmost first; required
+	Upper  string   // changes go here; kept over unmount
+	Work   string   // the kernel's scratch folder beside Upper
+	Target string
+}
+
+// PrefixMount is a host's own view of a template: prefix/ over wine/upper in the host's folder.
+func PrefixMount(template, hostDir string) Mount {
+	return Mount{
+		Lower:  []string{template},
+		Upper:  filepath.Join(hostDir, "wine", "upper"),
+		Work:   filepath.Join(hostDir, "wine", "work"),
+		Target: filepath.Join(hostDir, "prefix"),
+	}
+}
+
+// Ensure mounts it, or does nothing if Target is a mount point already.
+func (m Mount) Ensure() error {
+	mounted, err := IsMounted(m.Target)
+	if err != nil || mounted {
+		return err
+	}
+	for _, dir := range []string{m.Upper, m.Work, m.Target} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("mounting %s: %w", m.Target, err)
+		}
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(m.Lower, ":"), m.Upper, m.Work)
+	if err := unix.Mount("overlay", m.Target, "overlay", 0, options); err != nil {
+		return fmt.Errorf("mounting %s over %s: %w", m.Target, m.Lower[0], err)
+	}
+	return nil
+}
+
+// Unmount takes the view away; Upper stays. Not mounted is success. Programs of the prefix must have ended; files that
+// something still holds open vanish when it lets go.
+func (m Mount) Unmount() error {
+	if dir, err := (Prefix{Dir: m.Target}).socketDir(); err == nil {
+		os.RemoveAll(dir)
+	}
+	for {
+		err := unix.Unmount(m.Target, unix.MNT_DETACH)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("unmounting %s: %w", m.Target, err)
+		}
+	}
+}
+
+// IsMounted tells whether path is a mount point.
+func IsMounted(path string) (bool, error) {
+	var here, parent unix.Stat_t
+	err := unix.Lstat(path, &here)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err == nil {
+		err = unix.Lstat(filepath.Dir(path), &parent)
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking at %s: %w", path, err)
+	}
+	return here.Dev != parent.Dev, nil
+}

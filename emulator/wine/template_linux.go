@@ -1,0 +1,199 @@
+package wine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TemplateOptions describe the prefix that hosts of one build share.
+type TemplateOptions struct {
+	Dir    string // where it is kept, required
+	Build  Build  // required
+	DLLDir string // DLLs that go into system32, required
+}
+
+// stampName is written last; a template without it is unfinished.
+const stampName = ".porthole-template"
+
+// TemplateDir is where templates are kept under the state folder.
+func TemplateDir(stateDir string, build int) string {
+	return filepath.Join(stateDir, "wine", fmt.Sprintf("template-%d", build))
+}
+
+// EnsureTemplate makes the template, which takes about ten seconds, or finds it as it should be. A template of another
+// make (other Wine, other settings) is made anew unless a prefix is mounted on it. Several processes may call it at
+// the same time.
+func (t Tools) EnsureTemplate(ctx context.Context, o TemplateOptions) error {
+	if err := os.MkdirAll(filepath.Dir(o.Dir), 0o755); err != nil {
+		return fmt.Errorf("making Wine template %s: %w", o.Dir, err)
+	}
+	unlock, err := lockFile(o.Dir + ".lock")
+	if err != nil {
+		return fmt.Errorf("making Wine template %s: %w", o.Dir, err)
+	}
+	defer unlock()
+	stamp, err := t.templateStamp(o)
+	if err != nil {
+		return fmt.Errorf("making Wine template %s: %w", o.Dir, err)
+	}
+	have, err := os.ReadFile(filepath.Join(o.Dir, stampName))
+	if err == nil && (string(have) == stamp || templateInUse(o.Dir)) {
+		return nil
+	}
+	if err := t.makeTemplate(ctx, o, stamp); err != nil {
+		return fmt.Errorf("making Wine template %s: %w", o.Dir, err)
+	}
+	return nil
+}
+
+func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string) error {
+	temp := Prefix{Dir: o.Dir + ".new"}
+	if err := os.RemoveAll(temp.Dir); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	if err := os.MkdirAll(temp.Dir, 0o755); err != nil {
+		return err
+	}
+	boot := t.Command(ctx, temp, "wineboot", "-i")
+	boot.Dir = "/"
+	if out, err := boot.CombinedOutput(); err != nil {
+		return fmt.Errorf("wineboot: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	if err := t.StopServer(ctx, temp); err != nil {
+		return err
+	}
+	if dir, err := temp.socketDir(); err == nil {
+		os.RemoveAll(dir)
+	}
+	steps := []func() error{
+		func() error { return appendFile(filepath.Join(temp.Dir, "system.reg"), o.Build.registry()) },
+		func() error {
+			return os.WriteFile(filepath.Join(temp.Dir, ".update-timestamp"), []byte("disable\n"), 0o644)
+		},
+		func() error { return replaceLinks(filepath.Join(temp.DriveC(), "users")) },
+		func() error { _, err := InstallDLLs(temp, o.DLLDir); return err },
+		func() error { return os.WriteFile(filepath.Join(temp.Dir, stampName), []byte(stamp), 0o644) },
+		func() error { return os.RemoveAll(o.Dir) },
+		func() error { return os.Rename(temp.Dir, o.Dir) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// templateStamp changes with everything that a template is made from.
+func (t Tools) templateStamp(o TemplateOptions) (string, error) {
+	h := sha256.New()
+	server, err := os.Stat(t.Server)
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprintf(h, "%s %d %d\n%s\n", t.Server, server.Size(), server.ModTime().Unix(), o.Build.registry())
+	dlls, err := dllFiles(o.DLLDir)
+	if err != nil {
+		return "", err
+	}
+	for _, path := range dlls {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s %x\n", filepath.Base(path), sha256.Sum256(data))
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// InstallDLLs copies our DLLs into the prefix's system32, those that differ only, and tells how many that were.
+func InstallDLLs(p Prefix, dllDir string) (changed int, err error) {
+	files, err := dllFiles(dllDir)
+	if err != nil {
+		return 0, err
+	}
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return changed, err
+		}
+		target := filepath.Join(p.DriveC(), "windows", "system32", filepath.Base(path))
+		if have, err := os.ReadFile(target); err == nil && string(have) == string(data) {
+			continue
+		}
+		if err := os.WriteFile(target+".new", data, 0o755); err != nil {
+			return changed, err
+		}
+		if err := os.Rename(target+".new", target); err != nil {
+			return changed, err
+		}
+		changed++
+	}
+	return changed, nil
+}
+
+func dllFiles(dir string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.dll"))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("no DLLs of the emulated host in %s (make dll builds them)", dir)
+	}
+	return files, nil
+}
+
+// templateInUse tells whether an overlay has dir as its lower layer: changing it then would break the mount.
+func templateInUse(dir string) bool {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return true
+	}
+	return strings.Contains(string(mounts), "lowerdir="+dir+",")
+}
+
+// replaceLinks makes folders of the links that Wine puts into a user's profile.
+func replaceLinks(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type()&fs.ModeSymlink == 0 {
+			return err
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+		return os.Mkdir(path, 0o755)
+	})
+}
+
+func appendFile(path, text string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+func lockFile(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}

@@ -1,0 +1,107 @@
+package wine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNotInstalled is the cause when no 64-bit Wine is found.
+var ErrNotInstalled = errors.New("wine64 is not installed (apt-get install wine64)")
+
+// Tools are the two programs of Wine.
+type Tools struct {
+	Loader string // wine64
+	Server string // wineserver64
+}
+
+// Find looks for Wine where Debian puts it, then on PATH.
+func Find() (Tools, error) {
+	loader := firstProgram("/usr/lib/wine/wine64", "wine64")
+	server := firstProgram("/usr/lib/wine/wineserver64", "wineserver64", "wineserver")
+	if loader == "" || server == "" {
+		return Tools{}, ErrNotInstalled
+	}
+	return Tools{Loader: loader, Server: server}, nil
+}
+
+func firstProgram(names ...string) string {
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// Prefix is one Wine prefix: a registry and a C: drive. Programs of one prefix share one wineserver.
+type Prefix struct{ Dir string }
+
+// DriveC is the folder that programs see as C:\.
+func (p Prefix) DriveC() string { return filepath.Join(p.Dir, "drive_c") }
+
+// Env is the environment that Wine needs for a program of the prefix; nothing is taken from the caller's environment
+// but HNSD_ADDR. The Windows environment (Path, SystemRoot, …) comes from the prefix's registry.
+func (t Tools) Env(p Prefix) []string {
+	env := []string{
+		"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=/nonexistent", // Wine would link the user's folders into C:
+		"WINEPREFIX=" + p.Dir,
+		"WINEARCH=win64",
+		"WINEDEBUG=-all",
+		"WINESERVER=" + t.Server,
+		"WINELOADER=" + t.Loader,
+		"WINEDLLOVERRIDES=mscoree,mshtml,winemenubuilder.exe=",
+		"LC_ALL=C.UTF-8",
+	}
+	if addr, ok := os.LookupEnv("HNSD_ADDR"); ok {
+		env = append(env, "HNSD_ADDR="+addr)
+	}
+	return env
+}
+
+// Command runs a Windows program of the prefix: exe is a C:\ path, a name on the Windows Path, or a Linux path. The
+// caller sets stdio, adds to Env, and starts it in the network namespace that it belongs to.
+func (t Tools) Command(ctx context.Context, p Prefix, exe string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, t.Loader, append([]string{exe}, args...)...)
+	cmd.Env = t.Env(p)
+	cmd.Dir = p.DriveC()
+	return cmd
+}
+
+// ServerCommand is the prefix's wineserver in the foreground, staying when no program runs. It exits at once with code
+// 2 if the prefix has one already. SIGTERM ends it and every program of the prefix.
+func (t Tools) ServerCommand(p Prefix) *exec.Cmd {
+	cmd := exec.Command(t.Server, "-f", "-p")
+	cmd.Env = t.Env(p)
+	return cmd
+}
+
+// StopServer ends the prefix's wineserver and every program of the prefix, and waits for them. None running is success.
+func (t Tools) StopServer(ctx context.Context, p Prefix) error {
+	for _, arg := range []string{"-k", "-w"} {
+		cmd := exec.CommandContext(ctx, t.Server, arg)
+		cmd.Env = t.Env(p)
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if err != nil && (!errors.As(err, &exit) || exit.ExitCode() > 2) {
+			return fmt.Errorf("stopping the wineserver of %s: %w: %s", p.Dir, err, strings.TrimSpace(string(out)))
+		}
+	}
+	return nil
+}
+
+// socketDir is where the prefix's wineserver keeps its socket: named by device and inode of the prefix folder.
+func (p Prefix) socketDir() (string, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(p.Dir, &st); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("/tmp/.wine-%d/server-%x-%x", os.Getuid(), st.Dev, st.Ino), nil
+}
