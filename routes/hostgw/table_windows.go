@@ -1,0 +1,110 @@
+package hostgw
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/windows"
+	"golang.zx2c4.com/wireguard/windows/tunnel/winipcfg"
+
+	"porthole.dev/porthole/routes/table"
+)
+
+// windowsTable is the host compartment's table, through the IP helper API.
+type windowsTable struct {
+	self netip.Addr
+	pods netip.Prefix
+}
+
+// NewTable gives access to this host's table: routes inside pods, through the interface that carries the address self.
+func NewTable(self netip.Addr, pods netip.Prefix) (hostTable, error) {
+	return &windowsTable{self: self, pods: pods.Masked()}, nil
+}
+
+// uplink is the interface of the node's address. It is looked up each time: making an HNS network moves the address
+// to another interface.
+func (t *windowsTable) uplink() (winipcfg.LUID, []netip.Prefix, error) {
+	adapters, err := winipcfg.GetAdaptersAddresses(windows.AF_UNSPEC, winipcfg.GAAFlagDefault)
+	if err != nil {
+		return 0, nil, fmt.Errorf("listing adapters: %w", err)
+	}
+	for _, a := range adapters {
+		var onLink []netip.Prefix
+		found := false
+		for u := a.FirstUnicastAddress; u != nil; u = u.Next {
+			addr, ok := netip.AddrFromSlice(u.Address.IP())
+			if !ok {
+				continue
+			}
+			addr = addr.Unmap()
+			onLink = append(onLink, netip.PrefixFrom(addr, int(u.OnLinkPrefixLength)).Masked())
+			found = found || addr == t.self
+		}
+		if found {
+			return a.LUID, onLink, nil
+		}
+	}
+	return 0, nil, fmt.Errorf("no adapter of this host has the node's address %s", t.self)
+}
+
+func (t *windowsTable) List() ([]table.Route, []netip.Prefix, error) {
+	luid, onLink, err := t.uplink()
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := winipcfg.GetIPForwardTable2(windows.AF_UNSPEC)
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing routes: %w", err)
+	}
+	var routes []table.Route
+	for i := range rows {
+		dst, hop := rows[i].DestinationPrefix.Prefix(), rows[i].NextHop.Addr()
+		if !dst.IsValid() || !hop.IsValid() || hop.IsUnspecified() || !t.pods.Overlaps(dst) || dst.Bits() < t.pods.Bits() {
+			continue
+		}
+		ours := rows[i].InterfaceLUID == luid && rows[i].Metric == 0
+		routes = append(routes, table.Route{Dst: dst.Masked(), NextHop: hop, Ours: ours})
+	}
+	return routes, onLink, nil
+}
+
+// Add keeps Windows' habit in mind: routes of one destination through several next hops stand side by side. The plan
+// deletes the wrong one afterwards.
+func (t *windowsTable) Add(dst netip.Prefix, nextHop netip.Addr) error {
+	luid, _, err := t.uplink()
+	if err != nil {
+		return err
+	}
+	if err := luid.AddRoute(dst, nextHop, 0); err != nil && !errors.Is(err, windows.ERROR_OBJECT_ALREADY_EXISTS) {
+		return err
+	}
+	return nil
+}
+
+func (t *windowsTable) Delete(dst netip.Prefix, nextHop netip.Addr) error {
+	luid, _, err := t.uplink()
+	if err != nil {
+		return err
+	}
+	if err := luid.DeleteRoute(dst, nextHop); err != nil && !errors.Is(err, windows.ERROR_NOT_FOUND) {
+		return err
+	}
+	return nil
+}
+
+func (t *windowsTable) Watch(ctx context.Context, changed func()) error {
+	routes, err := winipcfg.RegisterRouteChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibIPforwardRow2) { changed() })
+	if err != nil {
+		return fmt.Errorf("subscribing to route changes: %w", err)
+	}
+	defer routes.Unregister()
+	addrs, err := winipcfg.RegisterUnicastAddressChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibUnicastIPAddressRow) { changed() })
+	if err != nil {
+		return fmt.Errorf("subscribing to address changes: %w", err)
+	}
+	defer addrs.Unregister()
+	<-ctx.Done()
+	return ctx.Err()
+}
