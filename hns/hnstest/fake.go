@@ -1,0 +1,452 @@
+// Package hnstest is a Host Networking Service in memory, for tests: it keeps the rules that real HNS was seen to keep
+// (unique frontends, no load balancer without backends, unique local addresses), counts calls by kind, prints its state,
+// and fails calls when it is told to.
+package hnstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"porthole.dev/porthole/hns"
+)
+
+// Outcome of a call that a fault may change.
+type Outcome int
+
+// What a fault can do.
+const (
+	Work          Outcome = iota // nothing unusual
+	Fail                         // unknown error, nothing changed
+	DoThenFail                   // the change is made, and the caller gets an unknown error
+	LieAboutIt                   // success is answered and nothing changed
+	AnswerNothing                // a listing answers an empty list
+)
+
+// Fake is one host. Set its fields before use.
+type Fake struct {
+	HNS hns.Version
+	// Fault, if set, is asked before each call; kind is as counted by Calls.
+	Fault func(kind string) Outcome
+
+	mu         sync.Mutex
+	next       int
+	calls      map[string]int
+	networks   []hns.Network
+	endpoints  []hns.Endpoint
+	balancers  []hns.LoadBalancer
+	namespaces []hns.Namespace
+}
+
+// New makes a host with one network.
+func New(version hns.Version, networks ...hns.Network) *Fake {
+	return &Fake{HNS: version, networks: networks, calls: map[string]int{}}
+}
+
+// EveryNth is a fault that fails each nth call.
+func EveryNth(n int, how Outcome) func(string) Outcome {
+	var mu sync.Mutex
+	count := 0
+	return func(string) Outcome {
+		mu.Lock()
+		defer mu.Unlock()
+		if count++; count%n == 0 {
+			return how
+		}
+		return Work
+	}
+}
+
+// Calls counts the calls so far by kind, as "create endpoint: 3" lines in order.
+func (f *Fake) Calls() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var b strings.Builder
+	for _, kind := range slices.Sorted(maps.Keys(f.calls)) {
+		fmt.Fprintf(&b, "%s: %d\n", kind, f.calls[kind])
+	}
+	return b.String()
+}
+
+// Count of one kind of call.
+func (f *Fake) Count(kind string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[kind]
+}
+
+// ResetCalls starts counting anew.
+func (f *Fake) ResetCalls() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = map[string]int{}
+}
+
+// Edit changes the host's objects behind everybody's back.
+func (f *Fake) Edit(change func(endpoints *[]hns.Endpoint, balancers *[]hns.LoadBalancer, networks *[]hns.Network)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.endpoints, &f.balancers, &f.networks)
+}
+
+// SetFault replaces the fault.
+func (f *Fake) SetFault(fault func(string) Outcome) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.Fault = fault
+}
+
+// AddNamespace makes a namespace as a container runtime would.
+func (f *Fake) AddNamespace(id hns.NamespaceID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.namespaces = append(f.namespaces, hns.Namespace{ID: id, Type: "Guest"})
+}
+
+// enter counts the call and gives its fault. The caller holds f.mu.
+func (f *Fake) enter(kind string) Outcome {
+	f.calls[kind]++
+	if f.Fault == nil {
+		return Work
+	}
+	return f.Fault(kind)
+}
+
+func fail(class hns.Class, code uint32, format string, args ...any) error {
+	return &hns.Error{Doing: fmt.Sprintf(format, args...), Class: class, Code: code, Err: errors.New("refused by the fake")}
+}
+
+func broken(kind string) error { return fail(hns.Unknown, 0x6ba, "%s", kind) }
+
+func (f *Fake) newID() string {
+	f.next++
+	return fmt.Sprintf("00000000-0000-4000-8000-%012x", f.next)
+}
+
+// Version answers like hcn.Client's.
+func (f *Fake) Version(context.Context) (hns.Version, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.enter("read version") == Fail {
+		return hns.Version{}, broken("read version")
+	}
+	return f.HNS, nil
+}
+
+// NetworkByName answers like hcn.Client's.
+func (f *Fake) NetworkByName(_ context.Context, name string) (hns.Network, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.enter("find network") == Fail {
+		return hns.Network{}, broken("find network")
+	}
+	for _, n := range f.networks {
+		if n.Name == name {
+			return n, nil
+		}
+	}
+	return hns.Network{}, fail(hns.Absent, 0, "find network %s", name)
+}
+
+// Endpoints answers like hcn.Client's.
+func (f *Fake) Endpoints(_ context.Context, network hns.NetworkID) ([]hns.Endpoint, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch f.enter("list endpoints") {
+	case Fail, DoThenFail:
+		return nil, broken("list endpoints")
+	case AnswerNothing:
+		return nil, nil
+	}
+	var out []hns.Endpoint
+	for _, e := range f.endpoints {
+		if e.Network == network {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+// EndpointByName answers like hcn.Client's.
+func (f *Fake) EndpointByName(_ context.Context, name string) (hns.Endpoint, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.enter("find endpoint") == Fail {
+		return hns.Endpoint{}, broken("find endpoint")
+	}
+	for _, e := range f.endpoints {
+		if e.Name == name {
+			return e, nil
+		}
+	}
+	return hns.Endpoint{}, fail(hns.Absent, 0x490, "find endpoint %s", name)
+}
+
+// CreateEndpoint answers like hcn.Client's.
+func (f *Fake) CreateEndpoint(_ context.Context, e hns.Endpoint) (hns.Endpoint, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	outcome := f.enter("create endpoint")
+	if outcome == Fail {
+		return hns.Endpoint{}, broken("create endpoint")
+	}
+	if !slices.ContainsFunc(f.networks, func(n hns.Network) bool { return n.ID == e.Network }) {
+		return hns.Endpoint{}, fail(hns.Absent, 0x803b0001, "create endpoint on network %s", e.Network)
+	}
+	for _, other := range f.endpoints {
+		for _, a := range e.Addrs {
+			if !e.Remote && !other.Remote && other.Network == e.Network && other.Has(a) {
+				return hns.Endpoint{}, fail(hns.Invalid, 0x803b002f, "create endpoint %s", a)
+			}
+		}
+	}
+	if e.ID == "" {
+		e.ID = hns.EndpointID(f.newID())
+	}
+	f.endpoints = append(f.endpoints, e)
+	if outcome == DoThenFail {
+		return hns.Endpoint{}, broken("create endpoint")
+	}
+	return e, nil
+}
+
+// DeleteEndpoint answers like hcn.Client's.
+func (f *Fake) DeleteEndpoint(_ context.Context, id hns.EndpointID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	outcome := f.enter("delete endpoint")
+	if outcome == Fail {
+		return broken("delete endpoint")
+	}
+	f.endpoints = slices.DeleteFunc(f.endpoints, func(e hns.Endpoint) bool { return e.ID == id })
+	if outcome == DoThenFail {
+		return broken("delete endpoint")
+	}
+	return nil
+}
+
+// LoadBalancers answers like hcn.Client's.
+func (f *Fake) LoadBalancers(context.Context) ([]hns.LoadBalancer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch f.enter("list load balancers") {
+	case Fail, DoThenFail:
+		return nil, broken("list load balancers")
+	case AnswerNothing:
+		return nil, nil
+	}
+	return slices.Clone(f.balancers), nil
+}
+
+// frontends of a load balancer as HNS compares them.
+func frontends(lb hns.LoadBalancer) []string {
+	vips := lb.VIPs
+	if len(vips) == 0 {
+		vips = []netip.Addr{{}}
+	}
+	var out []string
+	for _, v := range vips {
+		for _, p := range lb.Ports {
+			out = append(out, fmt.Sprintf("%v %v %d %v", v, p.Protocol, p.External, lb.IPv6))
+		}
+	}
+	return out
+}
+
+func (f *Fake) checkBalancer(lb hns.LoadBalancer) error {
+	if len(lb.Endpoints) == 0 || len(lb.Ports) == 0 {
+		return fail(hns.Invalid, 0x57, "load balancer without backends or ports")
+	}
+	for _, id := range lb.Endpoints {
+		if !slices.ContainsFunc(f.endpoints, func(e hns.Endpoint) bool { return e.ID == id }) {
+			return fail(hns.Absent, 0x803b0002, "load balancer backend %s", id)
+		}
+	}
+	for _, other := range f.balancers {
+		if other.ID == lb.ID {
+			continue
+		}
+		for _, key := range frontends(other) {
+			if slices.Contains(frontends(lb), key) {
+				return fail(hns.Exists, 0xb7, "load balancer frontend %s", key)
+			}
+		}
+	}
+	return nil
+}
+
+// CreateLoadBalancer answers like hcn.Client's.
+func (f *Fake) CreateLoadBalancer(_ context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	outcome := f.enter("create load balancer")
+	if outcome == Fail {
+		return hns.LoadBalancer{}, broken("create load balancer")
+	}
+	if slices.ContainsFunc(f.balancers, func(o hns.LoadBalancer) bool { return lb.ID != "" && o.ID == lb.ID }) {
+		return hns.LoadBalancer{}, fail(hns.Exists, 0xb7, "create load balancer %s", lb.ID)
+	}
+	if err := f.checkBalancer(lb); err != nil {
+		return hns.LoadBalancer{}, err
+	}
+	if lb.ID == "" {
+		lb.ID = hns.LoadBalancerID(f.newID())
+	}
+	f.balancers = append(f.balancers, lb)
+	if outcome == DoThenFail {
+		return hns.LoadBalancer{}, broken("create load balancer")
+	}
+	return lb, nil
+}
+
+// ModifyLoadBalancer answers like hcn.Client's; 15.4 changes nothing, older versions refuse.
+func (f *Fake) ModifyLoadBalancer(_ context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	outcome := f.enter("modify load balancer")
+	if outcome == Fail {
+		return hns.LoadBalancer{}, broken("modify load balancer")
+	}
+	if !f.HNS.AtLeast(15, 4) {
+		return hns.LoadBalancer{}, fail(hns.Unsupported, 0x80004001, "modify load balancer")
+	}
+	for i, old := range f.balancers {
+		if old.ID != lb.ID {
+			continue
+		}
+		if !f.HNS.AtLeast(15, 5) || outcome == LieAboutIt {
+			return old, nil
+		}
+		if err := f.checkBalancer(lb); err != nil {
+			return hns.LoadBalancer{}, err
+		}
+		f.balancers[i] = lb
+		if outcome == DoThenFail {
+			return hns.LoadBalancer{}, broken("modify load balancer")
+		}
+		return lb, nil
+	}
+	return hns.LoadBalancer{}, fail(hns.Absent, 0x490, "modify load balancer %s", lb.ID)
+}
+
+// DeleteLoadBalancer answers like hcn.Client's.
+func (f *Fake) DeleteLoadBalancer(_ context.Context, id hns.LoadBalancerID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	outcome := f.enter("delete load balancer")
+	if outcome == Fail {
+		return broken("delete load balancer")
+	}
+	f.balancers = slices.DeleteFunc(f.balancers, func(lb hns.LoadBalancer) bool { return lb.ID == id })
+	if outcome == DoThenFail {
+		return broken("delete load balancer")
+	}
+	return nil
+}
+
+// Namespace answers like hcn.Client's.
+func (f *Fake) Namespace(_ context.Context, id hns.NamespaceID) (hns.Namespace, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.enter("find namespace") == Fail {
+		return hns.Namespace{}, broken("find namespace")
+	}
+	for _, n := range f.namespaces {
+		if n.ID == id {
+			return n, nil
+		}
+	}
+	return hns.Namespace{}, fail(hns.Absent, 0x490, "find namespace %s", id)
+}
+
+// AddToNamespace answers like hcn.Client's.
+func (f *Fake) AddToNamespace(_ context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.enter("add endpoint") == Fail {
+		return broken("add endpoint")
+	}
+	for i := range f.namespaces {
+		if f.namespaces[i].ID != id {
+			continue
+		}
+		for j := range f.endpoints {
+			e := &f.endpoints[j]
+			if e.ID != endpoint {
+				continue
+			}
+			if e.Namespace != "" && e.Namespace != id {
+				return fail(hns.Invalid, 0x803b002b, "add endpoint %s", endpoint)
+			}
+			if e.Namespace == "" {
+				e.Namespace = id
+				f.namespaces[i].Endpoints = append(f.namespaces[i].Endpoints, endpoint)
+			}
+			return nil
+		}
+	}
+	return fail(hns.Absent, 0x490, "add endpoint %s to namespace %s", endpoint, id)
+}
+
+// RemoveFromNamespace answers like hcn.Client's.
+func (f *Fake) RemoveFromNamespace(_ context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.enter("remove endpoint") == Fail {
+		return broken("remove endpoint")
+	}
+	for i := range f.namespaces {
+		if f.namespaces[i].ID == id {
+			f.namespaces[i].Endpoints = slices.DeleteFunc(f.namespaces[i].Endpoints,
+				func(e hns.EndpointID) bool { return e == endpoint })
+		}
+	}
+	for j := range f.endpoints {
+		if f.endpoints[j].ID == endpoint {
+			f.endpoints[j].Namespace = ""
+		}
+	}
+	return nil
+}
+
+// Dump prints endpoints and load balancers, backends by address, one line each, sorted.
+func (f *Fake) Dump() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var lines []string
+	byID := map[hns.EndpointID]string{}
+	for _, e := range f.endpoints {
+		kind := "local"
+		if e.Remote {
+			kind = "remote"
+		}
+		byID[e.ID] = fmt.Sprint(e.Addrs)
+		if len(e.Addrs) > 0 {
+			byID[e.ID] = e.Addrs[0].String()
+		}
+		lines = append(lines, fmt.Sprintf("endpoint %s %s %q", kind, byID[e.ID], e.Name))
+	}
+	for _, lb := range f.balancers {
+		var backends []string
+		for _, id := range lb.Endpoints {
+			backends = append(backends, byID[id])
+		}
+		slices.Sort(backends)
+		vips := "node"
+		if len(lb.VIPs) > 0 {
+			vips = lb.VIPs[0].String()
+		}
+		line := "lb " + vips
+		for _, p := range lb.Ports {
+			line += fmt.Sprintf(" %d/%v->%d", p.External, p.Protocol, p.Internal)
+		}
+		lines = append(lines, line+" "+strings.Join(backends, ","))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n") + "\n"
+}
