@@ -1,0 +1,134 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func (m *Manager) prepareEmptyDir(j job) error {
+	dir, source := m.volumeDir(j.pod.UID, j.volume), j.volume.EmptyDir
+	switch {
+	case source.Medium == v1.StorageMediumMemory:
+		return mountMemory(dir, memorySize(j.pod, source.SizeLimit, j.facts), 0o777, j.group())
+	case strings.HasPrefix(string(source.Medium), string(v1.StorageMediumHugePages)):
+		page, err := hugePage(j.pod, source.Medium)
+		if err != nil {
+			return err
+		}
+		return mountHuge(dir, page, j.group())
+	case source.Medium != v1.StorageMediumDefault:
+		return fmt.Errorf("unknown storage medium %q", source.Medium)
+	}
+	return makeEmptyDir(dir, j)
+}
+
+// makeEmptyDir makes the folder once; what the pod's containers do to its mode later stays.
+func makeEmptyDir(dir string, j job) error {
+	if _, err := os.Lstat(dir); err == nil {
+		return nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("looking for volume folder: %w", err)
+	}
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o750); err != nil {
+		return fmt.Errorf("making volume folder: %w", err)
+	}
+	stage, err := os.MkdirTemp(parent, "..new-")
+	if err != nil {
+		return fmt.Errorf("making volume folder: %w", err)
+	}
+	err = os.Chmod(stage, 0o777)
+	if group := j.group(); err == nil && group != nil {
+		err = setGroup(stage, *group, j.pod.Spec.SecurityContext.FSGroupChangePolicy)
+	}
+	if err == nil {
+		err = retryBusy(func() error { return os.Rename(stage, dir) })
+	}
+	if err != nil {
+		_ = os.Remove(stage)
+		return fmt.Errorf("making volume folder: %w", err)
+	}
+	return nil
+}
+
+// memorySize is the smallest of the size limit, the pod's memory limit and the node's memory; 0 means no bound known.
+func memorySize(pod *v1.Pod, limit *resource.Quantity, facts Facts) int64 {
+	size := int64(0)
+	lower := func(n int64) {
+		if n > 0 && (size == 0 || n < size) {
+			size = n
+		}
+	}
+	if q, ok := facts.Allocatable[v1.ResourceMemory]; ok {
+		lower(q.Value())
+	}
+	lower(podMemoryLimit(pod))
+	if limit != nil {
+		lower(limit.Value())
+	}
+	return size
+}
+
+// podMemoryLimit is the sum of the containers' limits or the largest init container's; 0 when one has none.
+func podMemoryLimit(pod *v1.Pod) int64 {
+	if r := pod.Spec.Resources; r != nil {
+		if q, ok := r.Limits[v1.ResourceMemory]; ok {
+			return q.Value()
+		}
+	}
+	var sum, largest int64
+	for _, c := range pod.Spec.Containers {
+		q, ok := c.Resources.Limits[v1.ResourceMemory]
+		if !ok {
+			return 0
+		}
+		sum += q.Value()
+	}
+	for _, c := range pod.Spec.InitContainers {
+		q, ok := c.Resources.Limits[v1.ResourceMemory]
+		if !ok {
+			return 0
+		}
+		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			sum += q.Value()
+			continue
+		}
+		largest = max(largest, q.Value())
+	}
+	return max(sum, largest)
+}
+
+// hugePage finds the page size in bytes: named by the medium, or the only one that the pod asks for.
+func hugePage(pod *v1.Pod, medium v1.StorageMedium) (int64, error) {
+	if text, ok := strings.CutPrefix(string(medium), string(v1.StorageMediumHugePagesPrefix)); ok {
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return 0, fmt.Errorf("storage medium %q: %w", medium, err)
+		}
+		return q.Value(), nil
+	}
+	sizes := map[int64]bool{}
+	for _, c := range append(append([]v1.Container{}, pod.Spec.InitContainers...), pod.Spec.Containers...) {
+		for name := range c.Resources.Requests {
+			if text, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
+				if q, err := resource.ParseQuantity(text); err == nil {
+					sizes[q.Value()] = true
+				}
+			}
+		}
+	}
+	if len(sizes) != 1 {
+		return 0, fmt.Errorf("medium %q needs containers that ask for exactly one huge page size; they ask for %d", medium, len(sizes))
+	}
+	for size := range sizes {
+		return size, nil
+	}
+	return 0, nil
+}

@@ -1,0 +1,82 @@
+package volume
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Hosts is what the hosts file of a pod is made from.
+type Hosts struct {
+	PodIPs   []string
+	HostName string // short name of the pod
+	Domain   string // <subdomain>.<namespace>.svc.<cluster domain>, or empty
+	Aliases  []v1.HostAlias
+	// HostNetwork takes Node, the text of the node's own hosts file, instead of the pod's addresses.
+	HostNetwork bool
+	Node        []byte
+}
+
+// HostsContent is the text of a pod's hosts file. Its first line is what programs look for.
+func HostsContent(h Hosts) []byte {
+	var b bytes.Buffer
+	if h.HostNetwork {
+		b.WriteString("# Kubernetes-managed hosts file (host network).\n")
+		b.Write(h.Node)
+	} else {
+		b.WriteString("# Kubernetes-managed hosts file.\n")
+		b.WriteString("127.0.0.1\tlocalhost\n")
+		b.WriteString("::1\tlocalhost ip6-localhost ip6-loopback\n")
+		b.WriteString("fe00::\tip6-localnet\n")
+		b.WriteString("fe00::\tip6-mcastprefix\n")
+		b.WriteString("fe00::1\tip6-allnodes\n")
+		b.WriteString("fe00::2\tip6-allrouters\n")
+		for _, ip := range h.PodIPs {
+			if h.Domain != "" {
+				fmt.Fprintf(&b, "%s\t%s.%s\t%s\n", ip, h.HostName, h.Domain, h.HostName)
+			} else {
+				fmt.Fprintf(&b, "%s\t%s\n", ip, h.HostName)
+			}
+		}
+	}
+	if len(h.Aliases) > 0 {
+		b.WriteString("\n# Entries added by HostAliases.\n")
+		for _, a := range h.Aliases {
+			fmt.Fprintf(&b, "%s\t%s\n", a.IP, strings.Join(a.Hostnames, "\t"))
+		}
+	}
+	return b.Bytes()
+}
+
+// EtcHosts writes the hosts file of a pod and returns its mount for the container, or nil if the container mounts
+// something there itself. Call it before each container is created, once the pod has its address.
+func (m *Manager) EtcHosts(pod *v1.Pod, c *v1.Container, h Hosts) (*Mount, error) {
+	at := "/etc/hosts"
+	if m.windows {
+		at = `C:\Windows\System32\drivers\etc\hosts`
+	}
+	for _, vm := range c.VolumeMounts {
+		if p, err := CleanContainerPath(vm.MountPath, m.windows); err == nil && (p == at || m.windows && strings.EqualFold(p, at)) {
+			return nil, nil
+		}
+	}
+	dir := m.podDir(pod.UID)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("making folder of pod: %w", err)
+	}
+	file, want := filepath.Join(dir, "etc-hosts"), HostsContent(h)
+	if have, err := os.ReadFile(file); err != nil || !bytes.Equal(have, want) {
+		// Written in place: running containers hold a mount of this very file.
+		if err := os.WriteFile(file, want, 0o644); err != nil {
+			return nil, fmt.Errorf("writing hosts file of pod: %w", err)
+		}
+		if err := os.Chmod(file, 0o644); err != nil {
+			return nil, fmt.Errorf("giving hosts file of pod its mode: %w", err)
+		}
+	}
+	return &Mount{Name: "k8s-managed-etc-hosts", HostPath: file, ContainerPath: at, Propagation: v1.MountPropagationNone}, nil
+}

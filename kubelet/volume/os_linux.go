@@ -1,0 +1,253 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+)
+
+const onWindows = false
+
+func isBusy(error) bool { return false }
+
+// swapLink makes ..data point to target in one step.
+func swapLink(dir, target string) error {
+	tmp := filepath.Join(dir, dataLink+"_tmp")
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(target, tmp); err != nil {
+		return err
+	}
+	return os.Rename(tmp, filepath.Join(dir, dataLink))
+}
+
+// setAccess gives each file its mode and owner, and everything the pod's group.
+func setAccess(dir string, want content, acc access) error {
+	for p, f := range want {
+		full := filepath.Join(dir, filepath.FromSlash(p))
+		mode := os.FileMode(f.mode & 0o777)
+		if acc.group != nil {
+			mode |= 0o440
+		}
+		uid, gid := 0, 0
+		if f.uid != nil {
+			uid = int(*f.uid)
+		}
+		if acc.group != nil {
+			gid = int(*acc.group)
+		}
+		if uid != os.Geteuid() || gid != os.Getegid() {
+			if err := os.Lchown(full, uid, gid); err != nil {
+				return fmt.Errorf("giving volume file its owner: %w", err)
+			}
+		}
+		if err := os.Chmod(full, mode); err != nil {
+			return fmt.Errorf("giving volume file its mode: %w", err)
+		}
+	}
+	if acc.group == nil {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		return groupDir(p, *acc.group, 0o550)
+	})
+}
+
+func groupDir(p string, group int64, bits os.FileMode) error {
+	if err := os.Lchown(p, -1, int(group)); err != nil {
+		return fmt.Errorf("giving folder to the pod's group: %w", err)
+	}
+	info, err := os.Lstat(p)
+	if err != nil {
+		return err
+	}
+	return os.Chmod(p, info.Mode().Perm()|bits|os.ModeSetgid)
+}
+
+// setRootAccess prepares the root folder of a volume that the kubelet fills.
+func setRootAccess(dir string, group *int64) error {
+	if group == nil {
+		return nil
+	}
+	return groupDir(dir, *group, 0o050)
+}
+
+// setGroup gives a whole tree to the pod's group: readable, writable and inherited. It does not follow links.
+func setGroup(dir string, group int64, policy *v1.PodFSGroupChangePolicy) error {
+	if policy != nil && *policy == v1.FSGroupChangeOnRootMismatch {
+		var st unix.Stat_t
+		if unix.Lstat(dir, &st) == nil && int64(st.Gid) == group && st.Mode&unix.S_ISGID != 0 && st.Mode&0o070 == 0o070 {
+			return nil
+		}
+	}
+	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return groupDir(p, group, 0o770)
+		}
+		if err := os.Lchown(p, -1, int(group)); err != nil {
+			return err
+		}
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		return os.Chmod(p, info.Mode().Perm()|0o660)
+	})
+}
+
+// isMount says whether a filesystem is mounted at p itself. Linux 5.8 and newer answer directly.
+func isMount(p string) (bool, error) {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, p, unix.AT_SYMLINK_NOFOLLOW, 0, &st)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking whether %s is a mount: %w", p, err)
+	}
+	if st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		return mountListed(p)
+	}
+	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
+}
+
+func mountListed(p string) (bool, error) {
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return false, fmt.Errorf("reading mount table: %w", err)
+	}
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Fields(line); len(f) > 4 && f[4] == p {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// mountMemory mounts a tmpfs at dir unless one is there. size 0 leaves the kernel's default of half the memory.
+func mountMemory(dir string, size int64, mode os.FileMode, group *int64) error {
+	if mounted, err := isMount(dir); err != nil || mounted {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making volume folder: %w", err)
+	}
+	options := "mode=" + strconv.FormatUint(uint64(mode.Perm()), 8)
+	if group != nil {
+		options = fmt.Sprintf("mode=2%o,gid=%d", mode.Perm(), *group)
+	}
+	if size > 0 {
+		options += ",size=" + strconv.FormatInt(size, 10)
+	}
+	err := unix.Mount("tmpfs", dir, "tmpfs", 0, options+",noswap")
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.4
+		err = unix.Mount("tmpfs", dir, "tmpfs", 0, options)
+	}
+	if err != nil {
+		return fmt.Errorf("mounting tmpfs at %s: %w", dir, err)
+	}
+	return nil
+}
+
+// mountHuge mounts a hugetlbfs with pages of the given bytes at dir unless something is mounted there.
+func mountHuge(dir string, page int64, group *int64) error {
+	if mounted, err := isMount(dir); err != nil || mounted {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making volume folder: %w", err)
+	}
+	options := fmt.Sprintf("mode=777,pagesize=%d", page)
+	if group != nil {
+		options = fmt.Sprintf("mode=2777,gid=%d,pagesize=%d", *group, page)
+	}
+	if err := unix.Mount("hugetlbfs", dir, "hugetlbfs", 0, options); err != nil {
+		return fmt.Errorf("mounting huge pages at %s: %w", dir, err)
+	}
+	return nil
+}
+
+func unmount(p string) error {
+	err := unix.Unmount(p, unix.UMOUNT_NOFOLLOW)
+	if errors.Is(err, unix.EBUSY) {
+		err = unix.Unmount(p, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
+	}
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unmounting %s: %w", p, err)
+	}
+	return nil
+}
+
+// removeTree removes a tree without following links and without entering a mounted filesystem.
+func removeTree(p string) error {
+	mounted, err := isMount(p)
+	if err != nil {
+		return err
+	}
+	if mounted {
+		return fmt.Errorf("%s is a mount: not removed", p)
+	}
+	parent, err := unix.Open(filepath.Dir(p), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", filepath.Dir(p), err)
+	}
+	defer unix.Close(parent)
+	return removeAt(parent, filepath.Base(p), p)
+}
+
+func removeAt(parent int, name, shown string) error {
+	err := unix.Unlinkat(parent, name, 0)
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("removing %s: %w", shown, err)
+	}
+	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening %s to remove it: %w", shown, err)
+	}
+	dir := os.NewFile(uintptr(fd), shown)
+	defer dir.Close()
+	var here unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &here); err == nil && here.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
+		return fmt.Errorf("%s is a mount: not removed", shown)
+	}
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", shown, err)
+	}
+	var failed []error
+	for _, n := range names {
+		if err := removeAt(fd, n, filepath.Join(shown, n)); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) > 0 {
+		return errors.Join(failed...)
+	}
+	if err := unix.Unlinkat(parent, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("removing %s: %w", shown, err)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+//go:build !linux
+
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// swapLink makes ..data point to target. A link to a folder cannot be renamed over here, so for a moment there is none.
+func swapLink(dir, target string) error {
+	link := filepath.Join(dir, dataLink)
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Symlink(target, link)
+}
+
+// Modes and groups of the API have no meaning here.
+
+func setAccess(string, content, access) error { return nil }
+
+func setRootAccess(string, *int64) error { return nil }
+
+func setGroup(string, int64, *v1.PodFSGroupChangePolicy) error { return nil }
+
+func isMount(string) (bool, error) { return false, nil }
+
+func unmount(string) error { return nil }
+
+// mountMemory makes a plain folder: there are no memory-backed volumes here.
+func mountMemory(dir string, _ int64, _ os.FileMode, _ *int64) error {
+	return os.MkdirAll(dir, 0o755)
+}
+
+func mountHuge(string, int64, *int64) error {
+	return fmt.Errorf("huge pages are not supported on this system")
+}
+
+// removeTree removes a tree. A link or junction is removed itself, never followed.
+func removeTree(p string) error {
+	info, err := os.Lstat(p)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("removing %s: %w", p, err)
+	}
+	if info.IsDir() && info.Mode()&(fs.ModeSymlink|fs.ModeIrregular) == 0 {
+		entries, err := os.ReadDir(p)
+		if err != nil {
+			return fmt.Errorf("listing %s: %w", p, err)
+		}
+		var failed []error
+		for _, e := range entries {
+			if err := removeTree(filepath.Join(p, e.Name())); err != nil {
+				failed = append(failed, err)
+			}
+		}
+		if len(failed) > 0 {
+			return errors.Join(failed...)
+		}
+	}
+	err = retryBusy(func() error {
+		err := os.Remove(p)
+		if err != nil && info.Mode()&0o200 == 0 {
+			_ = os.Chmod(p, 0o600) // the read-only attribute forbids removal
+			err = os.Remove(p)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing %s: %w", p, err)
+	}
+	return nil
+}

@@ -1,0 +1,7 @@
+//go:build !linux && !windows
+
+package volume
+
+const onWindows = false
+
+func isBusy(error) bool { return false }

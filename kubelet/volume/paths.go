@@ -1,0 +1,174 @@
+package volume
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+const (
+	maxPathLength = 4096 // of a file inside a volume, bytes
+	maxNameLength = 255  // of one element of it, bytes
+)
+
+// CleanHostPath turns a hostPath of the API into a path of the node. On Windows it accepts /x, \x, C:\x, c:/x, x,
+// \\.\pipe\x and \\server\share. It refuses '..' and relative paths on Linux.
+func CleanHostPath(p string, windows bool) (string, error) {
+	if p == "" {
+		return "", fmt.Errorf("path is empty")
+	}
+	if hasDotDot(p, windows) {
+		return "", fmt.Errorf("path %q must not contain '..'", p)
+	}
+	if !windows {
+		if !strings.HasPrefix(p, "/") {
+			return "", fmt.Errorf("path %q is not absolute", p)
+		}
+		return p, nil
+	}
+	return windowsPath(p)
+}
+
+// CleanContainerPath turns a mountPath of the API into a path inside the container.
+func CleanContainerPath(p string, windows bool) (string, error) {
+	if windows {
+		return CleanHostPath(p, true)
+	}
+	if p == "" {
+		return "", fmt.Errorf("path is empty")
+	}
+	if hasDotDot(p, false) {
+		return "", fmt.Errorf("path %q must not contain '..'", p)
+	}
+	if !strings.HasPrefix(p, "/") {
+		return "/" + p, nil
+	}
+	return p, nil
+}
+
+func windowsPath(p string) (string, error) {
+	p = strings.ReplaceAll(p, "/", `\`)
+	if strings.ContainsAny(p, "\x00<>\"|?*") && !strings.HasPrefix(p, `\\?\`) {
+		return "", fmt.Errorf("path %q has a character that Windows does not allow", p)
+	}
+	switch {
+	case strings.HasPrefix(p, `\\`): // pipe, device or share
+		return p, nil
+	case hasDrive(p):
+		rest := p[2:]
+		if strings.Contains(rest, ":") {
+			return "", fmt.Errorf("path %q has more than one ':'", p)
+		}
+		if rest == "" || rest[0] != '\\' {
+			rest = `\` + rest
+		}
+		return p[:2] + squash(rest), nil
+	case strings.Contains(p, ":"):
+		return "", fmt.Errorf("path %q has a ':' that does not follow a drive letter", p)
+	case strings.HasPrefix(p, `\`):
+		return `C:` + squash(p), nil
+	}
+	return `C:` + squash(`\`+p), nil
+}
+
+func hasDrive(p string) bool {
+	return len(p) >= 2 && p[1] == ':' && (p[0]|0x20) >= 'a' && (p[0]|0x20) <= 'z'
+}
+
+// squash removes empty and '.' elements and the last backslash of a path that begins with one.
+func squash(p string) string {
+	return strings.ReplaceAll(path.Clean(strings.ReplaceAll(p, `\`, "/")), "/", `\`)
+}
+
+func hasDotDot(p string, windows bool) bool {
+	for _, e := range elements(p, windows) {
+		// Windows drops trailing dots and spaces, so ".. " and "..." name other folders than they seem to.
+		if e == ".." || windows && len(e) > 1 && strings.HasPrefix(e, "..") && strings.Trim(e, ". ") == "" {
+			return true
+		}
+	}
+	return false
+}
+
+func elements(p string, windows bool) []string {
+	if windows {
+		p = strings.ReplaceAll(p, `\`, "/")
+	}
+	return strings.Split(p, "/")
+}
+
+// cleanSubPath checks a subPath and returns it with slashes; "" means the volume itself.
+func cleanSubPath(p string, windows bool) (string, error) {
+	if windows {
+		p = strings.ReplaceAll(p, `\`, "/")
+	}
+	if strings.HasPrefix(p, "/") || windows && strings.Contains(p, ":") {
+		return "", fmt.Errorf("subPath %q must be a relative path", p)
+	}
+	if hasDotDot(p, windows) {
+		return "", fmt.Errorf("subPath %q must not contain '..'", p)
+	}
+	for _, e := range elements(p, false) {
+		if windows && e != "." {
+			if err := checkWindowsName(e); err != nil {
+				return "", fmt.Errorf("subPath %q: %w", p, err)
+			}
+		}
+	}
+	if p = path.Clean(p); p == "." {
+		return "", nil
+	}
+	return p, nil
+}
+
+// checkFilePath checks the path of a file inside a volume (an item's path or a key).
+func checkFilePath(p string, windows bool) error {
+	switch {
+	case p == "":
+		return fmt.Errorf("invalid path: must not be empty")
+	case strings.HasPrefix(p, "/"):
+		return fmt.Errorf("invalid path %q: must be relative", p)
+	case len(p) > maxPathLength:
+		return fmt.Errorf("invalid path: must be at most %d characters", maxPathLength)
+	}
+	for i, e := range strings.Split(p, "/") {
+		switch {
+		case e == "..":
+			return fmt.Errorf("invalid path %q: must not contain '..'", p)
+		case e == "" || e == ".":
+			return fmt.Errorf("invalid path %q: has an empty element", p)
+		case strings.ContainsRune(e, 0):
+			return fmt.Errorf("invalid path %q: has a zero byte", p)
+		case i == 0 && strings.HasPrefix(e, ".."):
+			return fmt.Errorf("invalid path %q: must not start with '..'", p)
+		case len(e) > maxNameLength:
+			return fmt.Errorf("invalid path: an element must be at most %d characters", maxNameLength)
+		}
+		if windows {
+			if err := checkWindowsName(e); err != nil {
+				return fmt.Errorf("invalid path %q: %w", p, err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkWindowsName refuses names that Windows takes for something else: streams, devices, names with dropped ends.
+func checkWindowsName(e string) error {
+	if strings.ContainsAny(e, "\\:<>\"|?*\x00") {
+		return fmt.Errorf("%q has a character that Windows does not allow in a name", e)
+	}
+	if e != strings.TrimRight(e, ". ") {
+		return fmt.Errorf("%q ends with a dot or a space", e)
+	}
+	base, _, _ := strings.Cut(e, ".")
+	base = strings.ToUpper(strings.TrimRight(base, " "))
+	switch base {
+	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$":
+		return fmt.Errorf("%q is the name of a Windows device", e)
+	}
+	if len(base) == 4 && (strings.HasPrefix(base, "COM") || strings.HasPrefix(base, "LPT")) && base[3] >= '0' && base[3] <= '9' {
+		return fmt.Errorf("%q is the name of a Windows device", e)
+	}
+	return nil
+}

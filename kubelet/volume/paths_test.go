@@ -1,0 +1,155 @@
+package volume
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func ptrUID(s string) types.UID { return types.UID(s) }
+
+func TestWindowsPaths(t *testing.T) {
+	for in, want := range map[string]string{
+		`C:\etc\foo`:              `C:\etc\foo`,
+		`C:/etc/foo`:              `C:\etc\foo`,
+		`c:/etc//foo/`:            `c:\etc\foo`,
+		`/cache`:                  `C:\cache`,
+		`\cache`:                  `C:\cache`,
+		`cache`:                   `C:\cache`,
+		`/`:                       `C:\`,
+		`D:`:                      `D:\`,
+		`D:\`:                     `D:\`,
+		`D:data`:                  `D:\data`,
+		`\\.\pipe\containerd`:     `\\.\pipe\containerd`,
+		`\\server\share\x`:        `\\server\share\x`,
+		`//server/share`:          `\\server\share`,
+		`C:\a..b\c`:               `C:\a..b\c`,
+		`C:\..\x`:                 "error",
+		`C:/a/../../x`:            "error",
+		`\\.\pipe\..\x`:           "error",
+		`/a/.. /x`:                "error",
+		`/a/.../x`:                "error",
+		`C:\a:stream`:             "error",
+		`a:b:c`:                   "error",
+		`1:\x`:                    "error",
+		``:                        "error",
+		`C:\a|b`:                  "error",
+		"C:\\a\x00b":              "error",
+		`C:\var\log\pods\x y (1)`: `C:\var\log\pods\x y (1)`,
+	} {
+		got, err := CleanHostPath(in, true)
+		if err != nil {
+			got = "error"
+		}
+		if got != want {
+			t.Errorf("%q: %q (%v), want %q", in, got, err, want)
+		}
+	}
+}
+
+func TestLinuxPaths(t *testing.T) {
+	for in, want := range map[string]string{"/x": "/x", "x": "error", "": "error", "/a/../b": "error", "/a..b": "/a..b"} {
+		got, err := CleanHostPath(in, false)
+		if err != nil {
+			got = "error"
+		}
+		if got != want {
+			t.Errorf("%q: %q (%v), want %q", in, got, err, want)
+		}
+	}
+	if got, err := CleanContainerPath("rel", false); got != "/rel" || err != nil {
+		t.Errorf("relative mountPath: %q %v", got, err)
+	}
+}
+
+func TestSubPathText(t *testing.T) {
+	for _, c := range []struct {
+		in      string
+		windows bool
+		want    string
+	}{
+		{"a/b", false, "a/b"}, {"a//b/.", false, "a/b"}, {".", false, ""}, {"", false, ""},
+		{"/a", false, "error"}, {"../a", false, "error"}, {"a/..", false, "error"}, {`a\b`, false, `a\b`}, {"a..b", false, "a..b"},
+		{`a\b`, true, "a/b"}, {`a\..\b`, true, "error"}, {`C:\x`, true, "error"}, {`\x`, true, "error"}, {"a:s", true, "error"},
+		{"nul", true, "error"}, {"x/COM1.txt", true, "error"}, {"x.", true, "error"},
+	} {
+		got, err := cleanSubPath(c.in, c.windows)
+		if err != nil {
+			got = "error"
+		}
+		if got != c.want {
+			t.Errorf("%q windows=%v: %q (%v), want %q", c.in, c.windows, got, err, c.want)
+		}
+	}
+}
+
+func TestContentCheck(t *testing.T) {
+	for _, c := range []struct {
+		paths   string
+		windows bool
+		ok      bool
+	}{
+		{"a,b/c", false, true}, {"../a", false, false}, {"a/../b", false, false}, {"/a", false, false}, {"..a", false, false},
+		{"a//b", false, false}, {strings.Repeat("n", 256), false, false}, {strings.Repeat("n", 255), false, true},
+		{"A,a", false, true}, {"A,a", true, false}, {"a:b", true, false}, {"a:b", false, true}, {"nul.txt", true, false}, {`a\b`, true, false},
+	} {
+		files := content{}
+		for _, p := range strings.Split(c.paths, ",") {
+			files[p] = file{}
+		}
+		if err := files.check(c.windows); (err == nil) != c.ok {
+			t.Errorf("%s windows=%v: %v", c.paths, c.windows, err)
+		}
+	}
+}
+
+func TestMountsOnWindowsNameTheVolume(t *testing.T) {
+	m := New(Options{RootDir: `C:\k`})
+	m.windows = true
+	pod := podWith(vol("data", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/data"}}))
+	c := &v1.Container{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: "data", MountPath: "C:/etc/foo", ReadOnly: true}}}
+	got, err := m.Mounts(pod, c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Mount{Name: "data", HostPath: `C:\data`, ContainerPath: `C:\etc\foo`, ReadOnly: true, Propagation: v1.MountPropagationNone}
+	if len(got) != 1 || got[0] != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	for _, vm := range []v1.VolumeMount{
+		{Name: "data", MountPath: `C:\x\..\..\y`}, {Name: "data", MountPath: `C:\x`, SubPath: `..\y`},
+		{Name: "data", MountPath: `C:\x`, SubPathExpr: "$(NOPE)"}, {Name: "data", MountPath: `C:\x:y`},
+	} {
+		c.VolumeMounts = []v1.VolumeMount{vm}
+		if _, err := m.Mounts(pod, c, func(s string) string { return s }); err == nil || !strings.Contains(err.Error(), `"data"`) {
+			t.Errorf("%+v: %v", vm, err)
+		}
+	}
+}
+
+func FuzzPaths(f *testing.F) {
+	for _, s := range []string{`C:\etc\foo`, "C:/a/../b", `\\.\pipe\x`, "a/b", "..", `. .\..`, "x:y"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		for _, windows := range []bool{false, true} {
+			for name, clean := range map[string]func(string, bool) (string, error){"host": CleanHostPath, "container": CleanContainerPath} {
+				out, err := clean(in, windows)
+				if err != nil {
+					continue
+				}
+				if hasDotDot(out, windows) {
+					t.Fatalf("%s %q -> %q has '..'", name, in, out)
+				}
+				if again, err := clean(out, windows); err != nil || again != out {
+					t.Fatalf("%s %q -> %q -> %q %v", name, in, out, again, err)
+				}
+			}
+			if sub, err := cleanSubPath(in, windows); err == nil && (strings.HasPrefix(sub, "/") || sub == ".." || strings.HasPrefix(sub, "../") || strings.Contains(sub, "/../")) {
+				t.Fatalf("subPath %q -> %q", in, sub)
+			}
+		}
+	})
+}

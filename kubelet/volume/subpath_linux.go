@@ -1,0 +1,125 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// bindSubPath opens volume/sub without following a link that was put there meanwhile, makes missing folders with the
+// mode of the volume, and binds what it opened to bind, so that later changes of the path have no effect.
+func bindSubPath(volume, sub, bind string) (string, error) {
+	root, beneath, missing, err := resolveBeneath(volume, sub)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(beneath, filepath.FromSlash(missing))
+	fd, err := openBeneath(root, path)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	var want unix.Stat_t
+	if err := unix.Fstat(fd, &want); err != nil {
+		return "", err
+	}
+	mounted, err := isMount(bind)
+	if err != nil {
+		return "", err
+	}
+	if mounted {
+		var have unix.Stat_t
+		if unix.Lstat(bind, &have) == nil && have.Dev == want.Dev && have.Ino == want.Ino {
+			return bind, nil
+		}
+		if err := unmount(bind); err != nil {
+			return "", err
+		}
+	}
+	if err := makeTarget(bind, want.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
+		return "", err
+	}
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", fd), bind, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return "", fmt.Errorf("binding: %w", err)
+	}
+	return bind, nil
+}
+
+// makeTarget makes an empty folder or file to mount on.
+func makeTarget(bind string, dir bool) error {
+	if info, err := os.Lstat(bind); err == nil && info.IsDir() != dir {
+		if err := os.Remove(bind); err != nil {
+			return fmt.Errorf("removing old mount point: %w", err)
+		}
+	}
+	if dir {
+		return os.MkdirAll(bind, 0o750)
+	}
+	if err := os.MkdirAll(filepath.Dir(bind), 0o750); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(bind, os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, 0o640)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// openBeneath walks from root one element at a time, following no link, and makes folders that do not exist.
+func openBeneath(root, rel string) (int, error) {
+	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("opening the volume: %w", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	for _, name := range strings.Split(rel, "/") {
+		if name == "." || name == "" {
+			continue
+		}
+		next, err := openOrMake(fd, name, st.Mode&0o7777)
+		unix.Close(fd)
+		if err != nil {
+			return -1, fmt.Errorf("opening %q: %w", name, err)
+		}
+		fd = next
+	}
+	return fd, nil
+}
+
+func openOrMake(parent int, name string, mode uint32) (int, error) {
+	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(parent, name, flags, 0)
+	if errors.Is(err, unix.ENOENT) {
+		if err = unix.Mkdirat(parent, name, mode); err != nil && !errors.Is(err, unix.EEXIST) {
+			return -1, err
+		}
+		made := err == nil
+		if fd, err = unix.Openat(parent, name, flags, 0); err == nil && made {
+			_ = os.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), os.FileMode(mode&0o777)|special(mode))
+		}
+	}
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		unix.Close(fd)
+		return -1, errors.Join(err, errors.New("unexpected link"))
+	}
+	return fd, nil
+}
+
+func special(mode uint32) os.FileMode {
+	if mode&unix.S_ISGID != 0 {
+		return os.ModeSetgid
+	}
+	return 0
+}

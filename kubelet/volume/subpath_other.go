@@ -1,0 +1,25 @@
+//go:build !linux
+
+package volume
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// bindSubPath checks that volume/sub stays in the volume, makes missing folders and returns the resolved path: there
+// are no bind mounts here. A link put in place between this check and the start of the container is not noticed.
+func bindSubPath(volume, sub, _ string) (string, error) {
+	root, beneath, missing, err := resolveBeneath(volume, sub)
+	if err != nil {
+		return "", err
+	}
+	full := filepath.Join(root, beneath, filepath.FromSlash(missing))
+	if missing != "" {
+		if err := os.MkdirAll(full, 0o755); err != nil {
+			return "", fmt.Errorf("making folders: %w", hide(err))
+		}
+	}
+	return full, nil
+}

@@ -1,0 +1,101 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	authv1 "k8s.io/api/authentication/v1"
+	v1 "k8s.io/api/core/v1"
+)
+
+// ObjectKind says which kind of object an ObjectRef names.
+type ObjectKind string
+
+// The kinds of objects that volumes are made of.
+const (
+	ConfigMap ObjectKind = "ConfigMap"
+	Secret    ObjectKind = "Secret"
+)
+
+// ObjectRef names one ConfigMap or Secret.
+type ObjectRef struct {
+	Kind            ObjectKind
+	Namespace, Name string
+}
+
+// ObjectGetter reads ConfigMaps and Secrets; internal/kube implements it with one watch per object in use. An object
+// that does not exist is an error for which apierrors.IsNotFound is true.
+type ObjectGetter interface {
+	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
+	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
+	// Watch keeps the object fresh and calls changed after each change (never for the first sight). changed does not
+	// block. release may be called more than once.
+	Watch(ref ObjectRef, changed func()) (release func())
+}
+
+// TokenRequester asks for a service account token; internal/kube implements it.
+type TokenRequester interface {
+	RequestToken(ctx context.Context, namespace, serviceAccount string, request *authv1.TokenRequest) (*authv1.TokenRequest, error)
+}
+
+// Options configure a Manager. RootDir is required; Objects is needed by volumes made of objects, Tokens by
+// projected service account tokens.
+type Options struct {
+	RootDir  string // the kubelet's root folder, absolute
+	NodeName string
+	Objects  ObjectGetter
+	Tokens   TokenRequester
+	// Failed is told about a rewrite in the background that did not work; optional. It does not block.
+	Failed func(pod *v1.Pod, err error)
+	// Now is the clock for tokens; time.Now when nil.
+	Now func() time.Time
+}
+
+// Facts are what the volumes of a pod need to know beyond its spec.
+type Facts struct {
+	// Allocatable of the node: the default of resourceFieldRef limits, and the bound of memory-backed volumes.
+	Allocatable v1.ResourceList
+}
+
+// Mount is one mount of a container as the runtime wants it: paths in the form of the node's system.
+type Mount struct {
+	Name              string // of the volume
+	HostPath          string
+	ContainerPath     string
+	ReadOnly          bool
+	RecursiveReadOnly bool
+	Propagation       v1.MountPropagationMode // never empty
+}
+
+// Error is the failure of one volume. Its text begins as upstream's FailedMount events do.
+type Error struct {
+	Volume string
+	Err    error
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", e.Volume, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Failures lists the volumes that an error of Prepare is about: one event each.
+func Failures(err error) []*Error {
+	var one *Error
+	var many interface{ Unwrap() []error }
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &many):
+		var all []*Error
+		for _, e := range many.Unwrap() {
+			all = append(all, Failures(e)...)
+		}
+		return all
+	case errors.As(err, &one):
+		return []*Error{one}
+	}
+	return nil
+}

@@ -1,0 +1,247 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func TestConfigMapIsRewrittenWithinASecond(t *testing.T) {
+	o := newObjects()
+	o.setMap("cm", map[string]string{"a": "1", "old": "x"})
+	m := newTestManager(t, o)
+	pod := podWith(cmVolume("v", "cm"))
+	prepare(t, m, pod)
+	prepare(t, m, pod)
+	if got := read(t, m, "v", "a"); got != "1" {
+		t.Fatalf("a = %q", got)
+	}
+	o.setMap("cm", map[string]string{"a": "2", "new": "y"})
+	eventually(t, time.Second, "new content", func() bool {
+		return read(t, m, "v", "a") == "2" && read(t, m, "v", "new") == "y" && strings.HasPrefix(read(t, m, "v", "old"), "error")
+	})
+	if err := m.Teardown(context.Background(), pod.UID); err != nil {
+		t.Fatal(err)
+	}
+	if n := o.watching(); n != 0 {
+		t.Errorf("%d watches left after teardown", n)
+	}
+	if _, ok := m.HostPath(pod.UID, "v"); ok {
+		t.Error("volume still there after teardown")
+	}
+}
+
+func TestItemsOptionalAndMissing(t *testing.T) {
+	o := newObjects()
+	o.setMap("cm", map[string]string{"k": "v"})
+	m := newTestManager(t, o)
+	items := cmVolume("items", "cm")
+	items.ConfigMap.Items = []v1.KeyToPath{{Key: "k", Path: "sub/dir/file", Mode: ptr(int32(0o400))}}
+	gone := cmVolume("gone", "absent")
+	gone.ConfigMap.Optional = ptr(true)
+	prepare(t, m, podWith(items, gone))
+	if got := read(t, m, "items", "sub/dir/file"); got != "v" {
+		t.Errorf("item = %q", got)
+	}
+
+	bad, key, up := cmVolume("bad", "absent"), cmVolume("key", "cm"), cmVolume("up", "cm")
+	key.ConfigMap.Items = []v1.KeyToPath{{Key: "nokey", Path: "x"}}
+	up.ConfigMap.Items = []v1.KeyToPath{{Key: "k", Path: "../x"}}
+	pod := podWith(bad, key, up, items)
+	pod.UID = "uid-2"
+	err := m.Prepare(context.Background(), pod, Facts{})
+	failures := Failures(err)
+	if len(failures) != 3 {
+		t.Fatalf("failures of %v: %d", err, len(failures))
+	}
+	want := `MountVolume.SetUp failed for volume "bad" : configmaps "absent" not found`
+	if got := failures[0].Error(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for _, part := range []string{"references non-existent config key: nokey", "must not contain '..'"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v does not say %q", err, part)
+		}
+	}
+}
+
+func TestProjected(t *testing.T) {
+	o := newObjects()
+	o.setMap("kube-root-ca.crt", map[string]string{"ca.crt": "CA"})
+	m := newTestManager(t, o)
+	tok := &tokens{life: time.Hour}
+	m.opts.Tokens = tok
+	pod := podWith(vol("api", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+		{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: ptr(int64(3607))}},
+		{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "kube-root-ca.crt"}, Items: []v1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}}}},
+		{DownwardAPI: &v1.DownwardAPIProjection{Items: []v1.DownwardAPIVolumeFile{
+			{Path: "namespace", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
+			{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
+			{Path: "cpu", ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "c", Resource: "limits.cpu"}},
+		}}},
+	}}}))
+	prepare(t, m, pod)
+	prepare(t, m, pod)
+	for path, want := range map[string]string{"token": "tok-1", "ca.crt": "CA", "namespace": "ns", "labels": "a=\"x\\\"y\"\nb=\"2\"", "cpu": "0"} {
+		if got := read(t, m, "api", path); got != want {
+			t.Errorf("%s = %q, want %q", path, got, want)
+		}
+	}
+	if len(tok.asked) != 1 || *tok.asked[0].ExpirationSeconds != 3607 || tok.asked[0].BoundObjectRef.UID != "uid-1" {
+		t.Errorf("token requests: %+v", tok.asked)
+	}
+}
+
+func TestTokenIsRenewedAndKeptWhenRenewalFails(t *testing.T) {
+	m := newTestManager(t, newObjects())
+	tok := &tokens{life: 2 * time.Second} // jitter is longer, so it is due at once
+	m.opts.Tokens = tok
+	pod := podWith(vol("api", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+		{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}},
+	}}}))
+	prepare(t, m, pod)
+	eventually(t, 5*time.Second, "second token", func() bool { return read(t, m, "api", "token") != "tok-1" })
+	tok.mu.Lock()
+	tok.fail = errors.New("refused")
+	tok.mu.Unlock()
+	prepare(t, m, pod)
+	if got := read(t, m, "api", "token"); !strings.HasPrefix(got, "tok-") {
+		t.Errorf("token lost: %q", got)
+	}
+}
+
+func TestRenewTime(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	for _, c := range []struct{ life, jitter, want time.Duration }{
+		{time.Hour, 0, 48 * time.Minute},
+		{time.Hour, 10 * time.Second, 48*time.Minute - 10*time.Second},
+		{365 * 24 * time.Hour, 0, 24 * time.Hour},
+		{time.Second, 10 * time.Second, 0},
+	} {
+		if got := renewTime(now, now.Add(c.life), c.jitter).Sub(now); got != c.want {
+			t.Errorf("life %v jitter %v: %v, want %v", c.life, c.jitter, got, c.want)
+		}
+	}
+}
+
+func TestHostPathTypes(t *testing.T) {
+	m := newTestManager(t, newObjects())
+	base := t.TempDir()
+	file := filepath.Join(base, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		path string
+		kind v1.HostPathType
+		want string // part of the error
+	}{
+		{base, "", ""},
+		{filepath.Join(base, "absent"), "", ""},
+		{base, v1.HostPathDirectory, ""},
+		{file, v1.HostPathDirectory, "is not a directory"},
+		{filepath.Join(base, "x", "y"), v1.HostPathDirectoryOrCreate, ""},
+		{filepath.Join(base, "z"), v1.HostPathFileOrCreate, ""},
+		{file, v1.HostPathFile, ""},
+		{base, v1.HostPathFile, "is not a file"},
+		{filepath.Join(base, "absent"), v1.HostPathFile, "is not a file"},
+		{file, v1.HostPathSocket, "is not a socket file"},
+		{file, v1.HostPathCharDev, "is not a character device"},
+		{file, v1.HostPathBlockDev, "is not a block device"},
+		{base + "/../x", "", "must not contain '..'"},
+	} {
+		err := m.prepareHostPath(&v1.HostPathVolumeSource{Path: c.path, Type: &c.kind})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s as %q: %v, want %q", c.path, c.kind, err, c.want)
+		}
+	}
+}
+
+func TestEmptyDirKeepsContentAndTeardownFollowsNothing(t *testing.T) {
+	m := newTestManager(t, newObjects())
+	pod := podWith(vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))
+	prepare(t, m, pod)
+	dir, _ := m.HostPath(pod.UID, "e")
+	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("kept"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	outside := t.TempDir()
+	precious := filepath.Join(outside, "precious")
+	if err := os.WriteFile(precious, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Symlink(outside, filepath.Join(dir, "link"))
+	m.Close()
+	again := New(m.opts) // another process
+	prepare(t, again, pod)
+	if got := read(t, again, "e", "f"); got != "kept" {
+		t.Errorf("after restart: %q", got)
+	}
+	again.Close()
+	last := New(m.opts) // one that was never told of the pod
+	if got, ok := last.HostPath(pod.UID, "e"); !ok || got != dir {
+		t.Errorf("HostPath from disk: %q %v", got, ok)
+	}
+	if err := last.Remove(context.Background(), pod.UID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(precious); err != nil {
+		t.Errorf("teardown followed a link: %v", err)
+	}
+	if uids, _ := last.OnDisk(); len(uids) != 0 {
+		t.Errorf("left on disk: %v", uids)
+	}
+}
+
+func TestTeardownRefusesStrangeUIDs(t *testing.T) {
+	m := newTestManager(t, newObjects())
+	for _, uid := range []string{"", ".", "..", "a/b", `a\b`, "C:"} {
+		if err := m.Remove(context.Background(), ptrUID(uid)); err == nil {
+			t.Errorf("%q accepted", uid)
+		}
+	}
+}
+
+func TestPlainFilesWhereLinksDoNotWork(t *testing.T) {
+	dir := t.TempDir()
+	step := func(want content) {
+		t.Helper()
+		if err := writePlain(dir, want, access{}); err != nil {
+			t.Fatal(err)
+		}
+		have, mode, err := readFiles(dir)
+		if err != nil || !equalFiles(have, want) || len(want) > 0 && mode != layoutPlain {
+			t.Fatalf("have %v mode %v: %v", have, mode, err)
+		}
+		if changed, err := writeFiles(dir, want, access{}); len(want) > 0 && (changed || err != nil) {
+			t.Fatalf("second write: changed %v: %v", changed, err)
+		}
+	}
+	step(content{"a": {data: []byte("1"), mode: 0o644}, "d/x": {data: []byte("2"), mode: 0o600}})
+	step(content{"a/b": {data: []byte("1"), mode: 0o644}, "d": {data: []byte("2"), mode: 0o600}})
+	step(content{"z": {data: []byte("3"), mode: 0o644}})
+	step(content{})
+}
+
+func TestHostsContent(t *testing.T) {
+	got := string(HostsContent(Hosts{PodIPs: []string{"10.244.1.3"}, HostName: "web-0", Domain: "web.ns.svc.cluster.local",
+		Aliases: []v1.HostAlias{{IP: "1.2.3.4", Hostnames: []string{"a", "b"}}}}))
+	for _, want := range []string{"# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n", "10.244.1.3\tweb-0.web.ns.svc.cluster.local\tweb-0\n",
+		"\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+	host := string(HostsContent(Hosts{HostNetwork: true, Node: []byte("9.9.9.9 x\n")}))
+	if host != "# Kubernetes-managed hosts file (host network).\n9.9.9.9 x\n" {
+		t.Errorf("host network: %q", host)
+	}
+}
