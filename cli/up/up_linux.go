@@ -1,0 +1,49 @@
+// Package up is the command that brings a local cluster up.
+package up
+
+import (
+	"github.com/spf13/cobra"
+
+	"porthole.dev/porthole/node/cluster"
+)
+
+// Command is `porthole up`.
+func Command() *cobra.Command {
+	config := cluster.DefaultConfig()
+	var dir string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Bring up a cluster with Linux nodes and emulated Windows nodes on this machine",
+		Long: `Brings up a stock Kubernetes control plane, Linux nodes and emulated Windows nodes on this machine, each host in a
+network namespace of its own. Returns when all nodes are Ready and packets pass between all of them. On a running cluster
+it changes nothing; after an interrupted run it finishes the work.`,
+		Example: `  porthole up
+  porthole up --windows-nodes 3 --windows-build 26100
+  porthole up --dry-run`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := config.Validate(); err != nil {
+				return err
+			}
+			layout, err := cluster.NewLayout(dir)
+			if err != nil {
+				return err
+			}
+			if dryRun {
+				return cluster.PrintPlan(cmd.OutOrStdout(), layout, config)
+			}
+			return cluster.Up(cmd.Context(), cluster.UpOptions{Layout: layout, Config: config, Out: cmd.OutOrStdout()})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&dir, "dir", cluster.DefaultDir, "state folder")
+	f.IntVar(&config.LinuxNodes, "linux-nodes", config.LinuxNodes, "Linux nodes, 1 to 9")
+	f.IntVar(&config.WindowsNodes, "windows-nodes", config.WindowsNodes, "emulated Windows nodes, 0 to 9")
+	f.StringVar(&config.WindowsBuild, "windows-build", config.WindowsBuild, "Windows build of those nodes: 17763 (Server 2019), 20348 (2022), 26100 (2025)")
+	f.StringVar(&config.Network, "network", config.Network, "how pods of different nodes reach each other: host-gateway")
+	f.IntVar(&config.APIPort, "api-port", config.APIPort, "port of the API server on 127.0.0.1")
+	f.IntVar(&config.RegistryPort, "registry-port", config.RegistryPort, "port of the image registry on 127.0.0.1")
+	f.BoolVar(&dryRun, "dry-run", false, "print what would be made and run, and change nothing")
+	return cmd
+}

@@ -1,0 +1,84 @@
+package cluster
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"porthole.dev/porthole/emulator/lab"
+)
+
+// Version of Kubernetes that bundle/controlplane builds.
+const Version = "v1.36.3"
+
+// Config is what a user chooses at `porthole up`.
+type Config struct {
+	LinuxNodes   int    `json:"linuxNodes"`
+	WindowsNodes int    `json:"windowsNodes"`
+	WindowsBuild string `json:"windowsBuild"`
+	Network      string `json:"network"`
+	// APIPort and RegistryPort are on 127.0.0.1 of the machine.
+	APIPort      int `json:"apiPort"`
+	RegistryPort int `json:"registryPort"`
+}
+
+// DefaultConfig is one Linux node and two Windows Server 2022 nodes.
+func DefaultConfig() Config {
+	return Config{LinuxNodes: 1, WindowsNodes: 2, WindowsBuild: "20348", Network: "host-gateway", APIPort: 6443, RegistryPort: 5000}
+}
+
+// maxNodes of one system: the lab's addresses are .11 to .19 and .21 to .29.
+const maxNodes = 9
+
+// Builds of Windows that have a profile.
+var Builds = []string{"17763", "20348", "26100"}
+
+// Validate names the flag that is wrong and what it may be.
+func (c Config) Validate() error {
+	if c.LinuxNodes < 1 || c.LinuxNodes > maxNodes {
+		return fmt.Errorf("--linux-nodes %d: must be 1 to %d (the control plane and CoreDNS run on lin01)", c.LinuxNodes, maxNodes)
+	}
+	if c.WindowsNodes < 0 || c.WindowsNodes > maxNodes {
+		return fmt.Errorf("--windows-nodes %d: must be 0 to %d", c.WindowsNodes, maxNodes)
+	}
+	if !slices.Contains(Builds, c.WindowsBuild) {
+		return fmt.Errorf("--windows-build %s: known builds are %v (Windows Server 2019, 2022, 2025)", c.WindowsBuild, Builds)
+	}
+	if c.Network != "host-gateway" {
+		return fmt.Errorf("--network %s: only host-gateway is there yet", c.Network)
+	}
+	return nil
+}
+
+// Node is one host of the cluster.
+type Node struct {
+	Name    string     `json:"name"`
+	Windows bool       `json:"windows"`
+	Address netip.Addr `json:"address"`
+}
+
+// OS is the node's operating system as Kubernetes names it.
+func (n Node) OS() string {
+	if n.Windows {
+		return "windows"
+	}
+	return "linux"
+}
+
+// Nodes of the cluster: lin01… from 10.99.0.11, win01… from 10.99.0.21.
+func (c Config) Nodes() []Node {
+	var nodes []Node
+	for i := 1; i <= c.LinuxNodes; i++ {
+		nodes = append(nodes, Node{Name: fmt.Sprintf("lin%02d", i), Address: address(10 + i)})
+	}
+	for i := 1; i <= c.WindowsNodes; i++ {
+		nodes = append(nodes, Node{Name: fmt.Sprintf("win%02d", i), Windows: true, Address: address(20 + i)})
+	}
+	return nodes
+}
+
+func address(last int) netip.Addr {
+	b := lab.Underlay.Addr().As4()
+	b[3] = byte(last)
+	return netip.AddrFrom4(b)
+}

@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"porthole.dev/porthole/emulator/lab"
+)
+
+const etcdURL = "http://127.0.0.1:2379"
+
+// controlPlaneConfig is the file that `kube controlplane` reads: upstream's flags for a cluster with node authorisation,
+// token bootstrap and an aggregation layer that reaches pods directly.
+func controlPlaneConfig(l Layout) ([]byte, error) {
+	pki := func(name string) string { return filepath.Join(l.PKI(), name) }
+	doc := map[string]any{
+		"etcd": map[string]string{"dataDir": filepath.Join(l.ControlPlane(), "etcd"), "clientURL": etcdURL, "peerURL": "http://127.0.0.1:2380"},
+		"apiServer": []string{
+			"--advertise-address=" + address(11).String(), "--secure-port=6443",
+			"--etcd-servers=" + etcdURL,
+			"--service-cluster-ip-range=" + lab.ServiceIPs.String(),
+			"--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"),
+			"--client-ca-file=" + pki("ca.crt"),
+			"--kubelet-certificate-authority=" + pki("ca.crt"),
+			"--kubelet-client-certificate=" + pki("apiserver-kubelet-client.crt"), "--kubelet-client-key=" + pki("apiserver-kubelet-client.key"),
+			"--kubelet-preferred-address-types=InternalIP",
+			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+			"--service-account-key-file=" + pki("sa.key"), "--service-account-signing-key-file=" + pki("sa.key"),
+			"--requestheader-client-ca-file=" + pki("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
+			"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+			"--proxy-client-cert-file=" + pki("front-proxy-client.crt"), "--proxy-client-key-file=" + pki("front-proxy-client.key"),
+			"--enable-aggregator-routing=true",
+			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--enable-bootstrap-token-auth=true",
+			"--profiling=false", "--cert-dir=" + filepath.Join(l.ControlPlane(), "certs"),
+		},
+		"controllerManager": []string{
+			"--kubeconfig=" + kubeconfigOf(l, "controller-manager"), "--authentication-kubeconfig=" + kubeconfigOf(l, "controller-manager"),
+			"--authorization-kubeconfig=" + kubeconfigOf(l, "controller-manager"),
+			"--allocate-node-cidrs=true", "--cluster-cidr=" + lab.PodRange.String(), "--node-cidr-mask-size=24",
+			"--service-cluster-ip-range=" + lab.ServiceIPs.String(),
+			"--root-ca-file=" + pki("ca.crt"), "--service-account-private-key-file=" + pki("sa.key"),
+			"--cluster-signing-cert-file=" + pki("ca.crt"), "--cluster-signing-key-file=" + pki("ca.key"),
+			"--use-service-account-credentials=true", "--leader-elect=false", "--bind-address=127.0.0.1",
+			"--controllers=*,bootstrapsigner,tokencleaner", "--cert-dir=" + filepath.Join(l.ControlPlane(), "certs"),
+		},
+		"scheduler": []string{
+			"--kubeconfig=" + kubeconfigOf(l, "scheduler"), "--authentication-kubeconfig=" + kubeconfigOf(l, "scheduler"),
+			"--authorization-kubeconfig=" + kubeconfigOf(l, "scheduler"), "--leader-elect=false", "--bind-address=127.0.0.1",
+		},
+	}
+	return json.MarshalIndent(doc, "", "  ")
+}
+
+// kubeletConfig is the KubeletConfiguration of a node. On a Windows node every path is the node's own C: path.
+func kubeletConfig(l Layout, n Node) ([]byte, error) {
+	doc := map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"authentication":              map[string]any{"anonymous": map[string]bool{"enabled": false}, "webhook": map[string]bool{"enabled": true}, "x509": map[string]string{"clientCAFile": kubeletFile(l, n, "ca.crt")}},
+		"authorization":               map[string]string{"mode": "Webhook"},
+		"clusterDomain":               "cluster.local",
+		"clusterDNS":                  []string{lab.ClusterDNS.String()},
+		"tlsCertFile":                 kubeletFile(l, n, "kubelet.crt"),
+		"tlsPrivateKeyFile":           kubeletFile(l, n, "kubelet.key"),
+		"failCgroupV1":                false,
+		"failSwapOn":                  false,
+		"cgroupRoot":                  cgroupRoot(n),
+		"podLogsDir":                  podLogsDir(l, n),
+		"serializeImagePulls":         false,
+		"shutdownGracePeriod":         "0s",
+		"imageGCHighThresholdPercent": 100,
+		"evictionHard":                map[string]string{"memory.available": "100Mi"},
+	}
+	if n.Windows {
+		doc["containerRuntimeEndpoint"] = fmt.Sprintf("tcp://127.0.0.1:%d", criPort)
+		delete(doc, "cgroupRoot")
+		doc["evictionHard"] = map[string]string{"memory.available": "500Mi"}
+	} else {
+		doc["containerRuntimeEndpoint"] = "unix://" + containerdSocket(l, n)
+		doc["resolvConf"] = l.NodeFile(n.Name, "resolv.conf")
+	}
+	return json.MarshalIndent(doc, "", "  ")
+}
+
+// kubeletFile is the path of a file of /etc/kubernetes as the node's kubelet sees it.
+func kubeletFile(l Layout, n Node, name string) string {
+	if n.Windows {
+		return `C:\etc\kubernetes\` + name
+	}
+	return l.NodeFile(n.Name, "kubernetes", name)
+}
+
+func podLogsDir(l Layout, n Node) string {
+	if n.Windows {
+		return `C:\var\log\pods`
+	}
+	return l.NodeFile(n.Name, "log", "pods")
+}
+
+// cgroupRoot keeps the pods of each node apart from those of the others on this machine.
+func cgroupRoot(n Node) string { return "/porthole/" + n.Name }
+
+func containerdSocket(l Layout, n Node) string {
+	return l.NodeFile(n.Name, "containerd", "containerd.sock")
+}

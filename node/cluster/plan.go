@@ -1,0 +1,129 @@
+package cluster
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/node/supervise"
+)
+
+// Ports inside a Windows host's namespace, on its loopback.
+const (
+	hnsPort = 10090
+	criPort = 10091
+)
+
+// Processes is the whole cluster as a list of programs; a pure function of layout and configuration.
+func Processes(l Layout, c Config) []supervise.Process {
+	p := planner{l: l, c: c}
+	p.cluster()
+	for _, n := range c.Nodes() {
+		if n.Windows {
+			p.windowsNode(n)
+		} else {
+			p.linuxNode(n)
+		}
+	}
+	return p.list
+}
+
+type planner struct {
+	l    Layout
+	c    Config
+	list []supervise.Process
+}
+
+func (p *planner) add(proc supervise.Process) { p.list = append(p.list, proc) }
+
+func (p *planner) netns(node string) string { return platform.NetnsPath(lab.Netns(node)) }
+
+// apiReady holds once the API server takes connections.
+func (p *planner) apiReady() supervise.Condition {
+	return supervise.Condition{TCP: address(11).String() + ":6443", Netns: p.netns("lin01")}
+}
+
+func (p *planner) cluster() {
+	tor := platform.NetnsPath(lab.RouterNetns)
+	p.add(supervise.Process{
+		Name: "registry", Path: p.l.Bundled("registry"), Netns: tor, Log: p.l.Log("registry"),
+		Args: []string{"serve", "--listen", registryAddress(), "--dir", p.l.Images()},
+	})
+	p.add(supervise.Process{
+		Name: "controlplane", Node: "lin01", Path: p.l.Bundled("kube"), Netns: p.netns("lin01"), Log: p.l.Log("controlplane"),
+		Args: []string{"controlplane", "--config", filepath.Join(p.l.ControlPlane(), "config.json")},
+	})
+	p.add(supervise.Process{
+		Name: "relay", Path: p.l.Porthole(), Log: p.l.Log("relay"),
+		Args: []string{"relay",
+			fmt.Sprintf("--map=127.0.0.1:%d=%s@%s", p.c.APIPort, address(11).String()+":6443", p.netns("lin01")),
+			fmt.Sprintf("--map=127.0.0.1:%d=%s@%s", p.c.RegistryPort, registryAddress(), tor)},
+	})
+}
+
+func registryAddress() string { return lab.Router.String() + ":5000" }
+
+func (p *planner) linuxNode(n Node) {
+	file := func(parts ...string) string { return p.l.NodeFile(n.Name, parts...) }
+	add := func(name string, path string, wait []supervise.Condition, args ...string) {
+		p.add(supervise.Process{Name: n.Name + "/" + name, Node: n.Name, Path: path, Args: args, Netns: p.netns(n.Name),
+			Log: p.l.NodeLog(n.Name, name), WaitFor: wait})
+	}
+	containerd := supervise.Condition{Path: containerdSocket(p.l, n), Dial: true}
+	p.add(p.containerd(n))
+	add("kubelet", p.l.Porthole(), []supervise.Condition{p.apiReady(), containerd},
+		"kubelet", "--config="+file("kubernetes", "kubelet.json"), "--kubeconfig="+file("kubernetes", "kubelet.kubeconfig"),
+		"--hostname-override="+n.Name, "--node-ip="+n.Address.String(), "--root-dir="+file("kubelet"), "--v=2")
+	add("kube-proxy", p.l.Bundled("kube"), []supervise.Condition{p.apiReady()},
+		"kube-proxy", "--config="+file("kubernetes", "kube-proxy.json"), "--hostname-override="+n.Name)
+	add("routes", p.l.Porthole(), []supervise.Condition{p.apiReady()},
+		append(routesArgs(n, file("kubernetes", "routes.kubeconfig")), "--cni-conf-dir="+file("cni", "net.d"))...)
+}
+
+// routesArgs are the same on every node, which is the point of it.
+func routesArgs(n Node, kubeconfig string) []string {
+	return []string{"routes", "--kubeconfig=" + kubeconfig, "--hostname-override=" + n.Name, "--node-ip=" + n.Address.String(),
+		"--cluster-cidr=" + lab.PodRange.String(), "--service-cidr=" + lab.ServiceIPs.String(), "--mode=host-gateway"}
+}
+
+func (p *planner) containerd(n Node) supervise.Process {
+	return supervise.Process{
+		Name: n.Name + "/containerd", Node: n.Name, Path: p.l.Bundled("containerd"), Netns: p.netns(n.Name),
+		Log: p.l.NodeLog(n.Name, "containerd"), Args: []string{"--config", p.l.NodeFile(n.Name, "containerd", "config.toml")},
+		Env: []string{"PATH=" + filepath.Join(p.l.Bin, "bundle") + ":/usr/sbin:/usr/bin:/sbin:/bin"},
+	}
+}
+
+// windowsNode: the host's own parts are Linux programs, what a Windows administrator would install runs under Wine.
+func (p *planner) windowsNode(n Node) {
+	add := func(name, path string, env []string, wait []supervise.Condition, args ...string) {
+		p.add(supervise.Process{Name: n.Name + "/" + name, Node: n.Name, Path: path, Args: args, Env: env, Netns: p.netns(n.Name),
+			Log: p.l.NodeLog(n.Name, name), WaitFor: wait})
+	}
+	host := p.l.Host(n.Name)
+	wine := wineEnv(p.l, n)
+	hns := supervise.Condition{TCP: fmt.Sprintf("127.0.0.1:%d", hnsPort), Netns: p.netns(n.Name)}
+	cri := supervise.Condition{TCP: fmt.Sprintf("127.0.0.1:%d", criPort), Netns: p.netns(n.Name)}
+	add("wineserver", wineServer, wine, nil, "-f", "-p")
+	add("hnsd", p.l.Porthole(), nil, nil, "host", "hnsd", "--host", host)
+	p.add(p.containerd(n))
+	add("cri", p.l.Porthole(), nil, []supervise.Condition{{Path: containerdSocket(p.l, n), Dial: true}}, "host-cri", "--host", host)
+	add("kubelet", wineLoader, wine, []supervise.Condition{p.apiReady(), cri, hns},
+		`C:\k\kubelet.exe`, `--config=C:\etc\kubernetes\kubelet.json`, `--kubeconfig=C:\etc\kubernetes\kubelet.kubeconfig`,
+		"--hostname-override="+n.Name, "--node-ip="+n.Address.String(), `--root-dir=C:\var\lib\kubelet`, "--v=2")
+	add("kube-proxy", wineLoader, wine, []supervise.Condition{p.apiReady(), hns},
+		`C:\k\kube-proxy.exe`, `--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override="+n.Name)
+	add("routes", wineLoader, wine, []supervise.Condition{p.apiReady(), hns},
+		append([]string{`C:\k\porthole.exe`}, append(routesArgs(n, `C:\etc\kubernetes\routes.kubeconfig`), `--cni-conf-dir=C:\etc\cni\net.d`)...)...)
+}
+
+const (
+	wineLoader = "/usr/lib/wine/wine64"
+	wineServer = "/usr/lib/wine/wineserver64"
+)
+
+// wineEnv is what a Windows program of the host needs.
+func wineEnv(l Layout, n Node) []string {
+	return []string{"WINEPREFIX=" + l.NodeFile(n.Name, "prefix"), "WINEDEBUG=-all", "WINELOADER=" + wineLoader, "WINESERVER=" + wineServer}
+}

@@ -1,0 +1,169 @@
+package supervise
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+const maxLog = 16 << 20
+
+// keeper keeps one process running until its context ends, and leaves it running then.
+type keeper struct {
+	process Process
+	file    string // its state file
+	state   State
+}
+
+func newKeeper(runDir string, p Process) *keeper {
+	k := &keeper{process: p, file: stateFile(runDir, p.Name)}
+	if s, err := readState(k.file); err == nil {
+		k.state = s
+	}
+	k.state.Name, k.state.Node = p.Name, p.Node
+	return k
+}
+
+func stateFile(runDir, name string) string {
+	return filepath.Join(runDir, strings.ReplaceAll(name, "/", "_")+".json")
+}
+
+func readState(file string) (State, error) {
+	var s State
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(data, &s)
+}
+
+// save replaces the state file as a whole, so that a reader or a successor never sees half of it.
+func (k *keeper) save() error {
+	data, err := json.Marshal(k.state)
+	if err != nil {
+		return err
+	}
+	tmp := k.file + ".tmp"
+	if err := os.WriteFile(tmp, data, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(tmp, k.file)
+}
+
+func (k *keeper) enter(ctx context.Context, phase, waiting string) {
+	k.state.Phase, k.state.Waiting = phase, waiting
+	if err := k.save(); err != nil {
+		klog.FromContext(ctx).Error(err, "Keeping the state of a process", "process", k.process.Name)
+	}
+}
+
+func (k *keeper) run(ctx context.Context) {
+	logger := klog.FromContext(ctx).WithValues("process", k.process.Name)
+	pause := time.Duration(0)
+	for ctx.Err() == nil {
+		if !k.state.Alive() {
+			if !k.await(ctx) {
+				return
+			}
+			if err := k.start(); err != nil {
+				k.state.LastExit = err.Error()
+				logger.Error(err, "Starting a process")
+			} else {
+				logger.Info("Started a process", "pid", k.state.PID)
+			}
+		} else {
+			logger.Info("Adopted a running process", "pid", k.state.PID)
+		}
+		if k.state.PID > 0 {
+			k.enter(ctx, "running", "")
+			for !waitEnd(k.state.PID, time.Second) {
+				if ctx.Err() != nil {
+					return
+				}
+			}
+			logger.Info("A process ended", "pid", k.state.PID, "exit", k.state.LastExit)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		k.state.Restarts++
+		pause = nextBackoff(pause, time.Since(k.state.Started))
+		k.state.PID = 0
+		k.enter(ctx, "backoff", "")
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// await returns true once everything that the process waits for is there, false when the context ended first.
+func (k *keeper) await(ctx context.Context) bool {
+	for _, c := range k.process.WaitFor {
+		for first := true; !c.Holds(); first = false {
+			if first {
+				k.enter(ctx, "waiting", c.String())
+			}
+			select {
+			case <-ctx.Done():
+				return false
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// start starts the process in a session of its own, so that no signal meant for the supervisor reaches it.
+func (k *keeper) start() error {
+	p := k.process
+	k.state.PID, k.state.Started = 0, time.Now()
+	for _, f := range p.Removes {
+		if err := os.Remove(f); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	log, err := openLog(p.Log)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(p.Path, p.Args...)
+	cmd.Dir = p.Dir
+	if cmd.Dir == "" {
+		cmd.Dir = "/"
+	}
+	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}, p.Env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := platform.StartInNetns(p.Netns, cmd); err != nil {
+		return fmt.Errorf("starting %s: %w", p.Name, err)
+	}
+	k.state.PID = cmd.Process.Pid
+	k.state.StartTicks, _ = startTicks(cmd.Process.Pid)
+	go func() { _ = cmd.Wait() }() // reaps it; its end is seen through the pidfd
+	return nil
+}
+
+func openLog(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	if st, err := os.Stat(path); err == nil && st.Size() > maxLog {
+		if err := os.Rename(path, path+".1"); err != nil {
+			return nil, err
+		}
+	}
+	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+}

@@ -1,0 +1,218 @@
+package supervise
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+)
+
+// Files in the run folder, beside one state file per process.
+const (
+	lockFile      = "supervisor.lock"
+	processesFile = "processes.json"
+	activeFile    = "supervisor.json"
+	standbyFile   = "standby.json"
+)
+
+// Options of a supervisor.
+type Options struct {
+	// RunDir holds the state files; it belongs to the supervisor.
+	RunDir string
+	// Self is the command line that starts another supervisor with these options.
+	Self []string
+	// Log receives a standby's output.
+	Log string
+}
+
+// WriteProcesses sets what a supervisor started afterwards keeps running.
+func WriteProcesses(runDir string, processes []Process) error {
+	if err := os.MkdirAll(runDir, 0o755); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(processes, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(runDir, processesFile), data, 0o644)
+}
+
+// ReadProcesses gives what WriteProcesses wrote.
+func ReadProcesses(runDir string) ([]Process, error) {
+	data, err := os.ReadFile(filepath.Join(runDir, processesFile))
+	if err != nil {
+		return nil, err
+	}
+	var processes []Process
+	return processes, json.Unmarshal(data, &processes)
+}
+
+// Run waits until it is the only supervisor of the folder, then keeps the processes running until ctx ends. It leaves them
+// running: ending them is Shutdown's work.
+func Run(ctx context.Context, o Options) error {
+	if err := os.MkdirAll(o.RunDir, 0o755); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(o.RunDir, lockFile), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := acquire(ctx, lock); err != nil {
+		return err
+	}
+	if err := writeSelf(filepath.Join(o.RunDir, activeFile)); err != nil {
+		return err
+	}
+	processes, err := ReadProcesses(o.RunDir)
+	if err != nil {
+		return fmt.Errorf("reading the list of processes: %w", err)
+	}
+	klog.FromContext(ctx).Info("Supervising", "processes", len(processes), "folder", o.RunDir)
+	var wg sync.WaitGroup
+	for _, p := range processes {
+		wg.Go(func() { newKeeper(o.RunDir, p).run(ctx) })
+	}
+	wg.Go(func() { keepStandby(ctx, o) })
+	wg.Wait()
+	return nil
+}
+
+// acquire waits for the lock. flock cannot be interrupted, so it is tried in steps short enough not to be noticed.
+func acquire(ctx context.Context, lock *os.File) error {
+	for {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return fmt.Errorf("locking %s: %w", lock.Name(), err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func writeSelf(file string) error {
+	return writePID(file, "supervisor", os.Getpid())
+}
+
+func writePID(file, name string, pid int) error {
+	ticks, _ := startTicks(pid)
+	k := keeper{file: file, state: State{Name: name, Phase: "running", PID: pid, StartTicks: ticks, Started: time.Now()}}
+	return k.save()
+}
+
+// keepStandby makes sure that a second supervisor waits for the lock.
+func keepStandby(ctx context.Context, o Options) {
+	logger := klog.FromContext(ctx)
+	file := filepath.Join(o.RunDir, standbyFile)
+	for ctx.Err() == nil {
+		s, err := readState(file)
+		if err != nil || !s.Alive() || s.PID == os.Getpid() {
+			pid, err := Spawn(o)
+			if err == nil {
+				err = writePID(file, "standby", pid)
+			}
+			if err != nil {
+				logger.Error(err, "Starting the standby supervisor")
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// Spawn starts a supervisor that does not depend on this process, and returns its pid.
+func Spawn(o Options) (int, error) {
+	log, err := openLog(o.Log)
+	if err != nil {
+		return 0, err
+	}
+	defer log.Close()
+	cmd := exec.Command(o.Self[0], o.Self[1:]...)
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return 0, fmt.Errorf("starting %s: %w", o.Self[0], err)
+	}
+	go func() { _ = cmd.Wait() }()
+	return cmd.Process.Pid, nil
+}
+
+// Supervisors gives the supervisor at work and its standby, as far as they are alive.
+func Supervisors(runDir string) (active, standby State) {
+	active, _ = readState(filepath.Join(runDir, activeFile))
+	standby, _ = readState(filepath.Join(runDir, standbyFile))
+	if !active.Alive() {
+		active = State{}
+	}
+	if !standby.Alive() {
+		standby = State{}
+	}
+	return active, standby
+}
+
+// States lists the processes' states, sorted by name. A process that is said to run and does not is shown as "dead".
+func States(runDir string) ([]State, error) {
+	processes, err := ReadProcesses(runDir)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]State, 0, len(processes))
+	for _, p := range processes {
+		s, err := readState(stateFile(runDir, p.Name))
+		if err != nil {
+			s = State{Name: p.Name, Node: p.Node, Phase: "waiting"}
+		}
+		if s.Phase == "running" && !s.Alive() {
+			s.Phase, s.PID = "dead", 0
+		}
+		states = append(states, s)
+	}
+	sort.Slice(states, func(i, j int) bool { return states[i].Name < states[j].Name })
+	return states, nil
+}
+
+// Shutdown ends the supervisors first, then every process, in parallel: TERM, and KILL after grace.
+func Shutdown(runDir string, grace time.Duration) error {
+	for range 5 { // a standby may be starting while the one before it ends
+		active, standby := Supervisors(runDir)
+		if active.PID == 0 && standby.PID == 0 {
+			break
+		}
+		if err := errors.Join(standby.Stop(2*time.Second), active.Stop(5*time.Second)); err != nil {
+			return err
+		}
+	}
+	states, err := States(runDir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(states))
+	var wg sync.WaitGroup
+	for i, s := range states {
+		wg.Go(func() { errs[i] = s.Stop(grace) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

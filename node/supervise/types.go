@@ -1,0 +1,53 @@
+package supervise
+
+import "time"
+
+// Process is one program to keep running.
+type Process struct {
+	// Name is unique; it also names the state file and is shown by status. Convention: "<node>/<program>".
+	Name string `json:"name"`
+	// Node that the process belongs to; "" for those of the cluster.
+	Node string   `json:"node,omitempty"`
+	Path string   `json:"path"`
+	Args []string `json:"args,omitempty"`
+	// Env is added to a minimal environment (PATH, HOME).
+	Env []string `json:"env,omitempty"`
+	// Dir is the working directory; "" means /.
+	Dir string `json:"dir,omitempty"`
+	// Netns is the path of the network namespace to start in; "" means the supervisor's own.
+	Netns string `json:"netns,omitempty"`
+	// Log receives standard output and error, appended; it is started anew once it is larger than 16 MiB.
+	Log string `json:"log"`
+	// WaitFor must all hold before each start.
+	WaitFor []Condition `json:"waitFor,omitempty"`
+	// Removes are files that must not exist when the process starts, such as sockets of an earlier one.
+	Removes []string `json:"removes,omitempty"`
+}
+
+// Condition holds when a file exists or a TCP connection can be made. Exactly one of Path and TCP is set.
+type Condition struct {
+	Path string `json:"path,omitempty"`
+	// Dial makes Path a unix socket that must accept a connection.
+	Dial bool `json:"dial,omitempty"`
+	// TCP is host:port inside Netns.
+	TCP   string `json:"tcp,omitempty"`
+	Netns string `json:"netns,omitempty"`
+}
+
+// State of a process as kept in its state file.
+type State struct {
+	Name string `json:"name"`
+	Node string `json:"node,omitempty"`
+	// Phase is one of waiting, running, backoff, stopped.
+	Phase string `json:"phase"`
+	PID   int    `json:"pid,omitempty"`
+	// StartTicks is the kernel's start time of PID, which tells a process from a later one with the same number.
+	StartTicks uint64    `json:"startTicks,omitempty"`
+	Started    time.Time `json:"started,omitzero"`
+	// Restarts counts ends that nobody asked for.
+	Restarts int `json:"restarts"`
+	// LastExit says how it ended the last time.
+	LastExit string `json:"lastExit,omitempty"`
+	// Waiting names what is waited for.
+	Waiting string `json:"waiting,omitempty"`
+}
