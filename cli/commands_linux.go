@@ -1,8 +1,20 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"porthole.dev/porthole/cli/down"
+	"porthole.dev/porthole/cli/kubectl"
+	"porthole.dev/porthole/cli/relay"
+	"porthole.dev/porthole/cli/status"
+	"porthole.dev/porthole/cli/supervise"
+	"porthole.dev/porthole/cli/up"
+)
 
 // localCommands make and show clusters and emulated Windows hosts on this machine.
 func localCommands() []*cobra.Command {
-	return []*cobra.Command{}
+	return []*cobra.Command{
+		up.Command(), down.Command(), status.Command(), kubectl.Command(),
+		relay.Command(), supervise.Command(),
+	}
 }

@@ -8,12 +8,17 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/server/v3/embed"
+	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -68,13 +73,20 @@ func runControlPlane(args []string) error {
 	if err != nil {
 		return fmt.Errorf("kube-apiserver: %w", err)
 	}
-	ended := make(chan error, 3)
+	ended := make(chan error, 4)
 	run := func(name string, f func() error) {
 		go func() { ended <- fmt.Errorf("%s ended: %w", name, orEOF(f())) }()
 	}
 	run("kube-apiserver", func() error { return server(ctx) })
-	run("kube-controller-manager", func() error { return runControllers(ctx, cfg.ControllerManager) })
-	run("kube-scheduler", func() error { return runScheduler(ctx, cfg.Scheduler) })
+	// The other two end when they are refused, and they are refused until the API server has made its default roles.
+	go func() {
+		if err := waitReady(ctx, cfg.ControllerManager); err != nil {
+			ended <- fmt.Errorf("waiting for kube-apiserver: %w", err)
+			return
+		}
+		run("kube-controller-manager", func() error { return runControllers(ctx, cfg.ControllerManager) })
+		run("kube-scheduler", func() error { return runScheduler(ctx, cfg.Scheduler) })
+	}()
 	select {
 	case err := <-ended:
 		if ctx.Err() != nil {
@@ -85,6 +97,27 @@ func runControlPlane(args []string) error {
 		<-ended
 		return nil
 	}
+}
+
+// waitReady waits until the API server says that it is ready, asked with the controller manager's credentials.
+func waitReady(ctx context.Context, args []string) error {
+	var path string
+	for _, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--kubeconfig="); ok {
+			path = value
+		}
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		return client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil, nil
+	})
 }
 
 func orEOF(err error) error {

@@ -103,3 +103,24 @@ func cgroupRoot(n Node) string { return "/porthole/" + n.Name }
 func containerdSocket(l Layout, n Node) string {
 	return l.NodeFile(n.Name, "containerd", "containerd.sock")
 }
+
+// hnsNetwork is the name of the HNS network that `porthole routes` makes on a Windows node.
+const hnsNetwork = "porthole"
+
+// proxyConfig is the KubeProxyConfiguration of a node: ours in kernel mode on Windows, upstream's with nftables on Linux.
+func proxyConfig(l Layout, n Node) ([]byte, error) {
+	doc := map[string]any{
+		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
+		"clusterCIDR": lab.PodRange.String(), "hostnameOverride": n.Name,
+		"clientConnection":   map[string]string{"kubeconfig": kubeletFile(l, n, "kube-proxy.kubeconfig")},
+		"healthzBindAddress": "0.0.0.0:10256", "metricsBindAddress": "127.0.0.1:10249",
+	}
+	if n.Windows {
+		doc["mode"] = "kernelspace"
+		doc["winkernel"] = map[string]any{"networkName": hnsNetwork, "enableDSR": true}
+	} else {
+		doc["mode"] = "nftables"
+		doc["conntrack"] = map[string]any{"maxPerCore": 0}
+	}
+	return json.MarshalIndent(doc, "", "  ")
+}

@@ -87,7 +87,7 @@ func (k *keeper) run(ctx context.Context) {
 		}
 		if k.state.PID > 0 {
 			k.enter(ctx, "running", "")
-			for !waitEnd(k.state.PID, time.Second) {
+			for !WaitEnd(k.state.PID, time.Second) {
 				if ctx.Err() != nil {
 					return
 				}

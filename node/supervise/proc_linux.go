@@ -37,8 +37,8 @@ func (s State) Alive() bool {
 	return s.PID > 0 && ok && ticks == s.StartTicks
 }
 
-// waitEnd blocks until the process ends; it need not be a child. It returns false if wait was over first.
-func waitEnd(pid int, wait time.Duration) bool {
+// WaitEnd blocks until the process ends; it need not be a child. It returns false if wait was over first.
+func WaitEnd(pid int, wait time.Duration) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return true // ESRCH: gone
@@ -69,14 +69,14 @@ func (s State) Stop(grace time.Duration) error {
 		if err := unix.Kill(s.PID, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("stopping %s (pid %d): %w", s.Name, s.PID, err)
 		}
-		if waitEnd(s.PID, grace) {
+		if WaitEnd(s.PID, grace) {
 			return nil
 		}
 	}
 	if err := unix.Kill(s.PID, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("killing %s (pid %d): %w", s.Name, s.PID, err)
 	}
-	if !waitEnd(s.PID, 10*time.Second) {
+	if !WaitEnd(s.PID, 10*time.Second) {
 		return fmt.Errorf("killing %s (pid %d): it does not end", s.Name, s.PID)
 	}
 	return nil

@@ -78,6 +78,7 @@ func routes() http.Handler {
 		host, _ := os.Hostname()
 		fmt.Fprintf(w, "hostname=%s client=%s os=%s arch=%s\n", host, r.RemoteAddr, runtime.GOOS, runtime.GOARCH)
 	})
+	addFetchRoutes(mux)
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/env", func(w http.ResponseWriter, _ *http.Request) {
 		all := os.Environ()

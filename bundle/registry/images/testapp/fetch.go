@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// fetch lets a test outside ask this program to make a connection, so that a packet's path starts in this container:
+//
+//	/fetch?url=http://…                what that server answers
+//	/echo?network=udp&addr=HOST:PORT   sends a line and wants it back
+func addFetchRoutes(mux *http.ServeMux) {
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	mux.HandleFunc("/fetch", func(w http.ResponseWriter, r *http.Request) {
+		resp, err := client.Get(r.URL.Query().Get("url"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer resp.Body.Close()
+		w.WriteHeader(resp.StatusCode)
+		io.Copy(w, resp.Body)
+	})
+	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
+		answer, err := echoOnce(r.URL.Query().Get("network"), r.URL.Query().Get("addr"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		fmt.Fprintln(w, answer)
+	})
+}
+
+func echoOnce(network, addr string) (string, error) {
+	conn, err := net.DialTimeout(network, addr, 3*time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
+		return "", err
+	}
+	if _, err := fmt.Fprint(conn, "ping\n"); err != nil {
+		return "", err
+	}
+	buffer := make([]byte, 64)
+	n, err := conn.Read(buffer)
+	if err == nil && strings.TrimSpace(string(buffer[:n])) != "ping" {
+		err = fmt.Errorf("sent ping, got %q", buffer[:n])
+	}
+	return conn.LocalAddr().String() + " ok", err
+}

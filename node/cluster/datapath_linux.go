@@ -1,0 +1,165 @@
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/internal/platform"
+)
+
+//go:embed manifests/check.yaml
+var checkManifest string
+
+const checkNamespace = "porthole-check"
+
+// checkCluster waits for CoreDNS and tests that packets pass: from a pod on every node to a pod on every node, to a
+// service by its name, and to the outside.
+func checkCluster(ctx context.Context, o UpOptions, client *kube.Cluster, p *progress) error {
+	if err := apply(ctx, o.Layout, checkManifest); err != nil {
+		return err
+	}
+	err := wait(ctx, addonsWait, func(ctx context.Context) error {
+		d, err := client.Deployment(ctx, "kube-system", "coredns")
+		if err == nil && d.Status.ReadyReplicas == 0 {
+			err = errors.New("CoreDNS has no ready pod")
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	p.done("CoreDNS")
+	var pods []v1.Pod
+	err = wait(ctx, addonsWait, func(ctx context.Context) error {
+		var err error
+		if pods, err = client.Pods(ctx, checkNamespace, "app=check"); err != nil {
+			return err
+		}
+		return podsReady(pods, len(o.Config.Nodes()))
+	})
+	if err != nil {
+		return fmt.Errorf("pods for the test of the data path: %w", err)
+	}
+	p.done("a pod on every node")
+	if err := wait(ctx, 20*time.Second, func(ctx context.Context) error { return checkPaths(ctx, pods) }); err != nil {
+		return fmt.Errorf("data path: %w", err)
+	}
+	p.done(fmt.Sprintf("data path: %d pod-to-pod paths, service names over DNS, the outside", len(pods)*len(pods)))
+	return client.DeleteNamespace(ctx, checkNamespace)
+}
+
+func podsReady(pods []v1.Pod, want int) error {
+	ready := 0
+	var waiting error
+	for _, pod := range pods {
+		isReady := false
+		for _, c := range pod.Status.Conditions {
+			isReady = isReady || c.Type == v1.PodReady && c.Status == v1.ConditionTrue
+		}
+		if isReady {
+			ready++
+			continue
+		}
+		reason := string(pod.Status.Phase)
+		for _, s := range pod.Status.ContainerStatuses {
+			if s.State.Waiting != nil {
+				reason = s.State.Waiting.Reason + " " + s.State.Waiting.Message
+			}
+		}
+		waiting = fmt.Errorf("%s on %s is not ready: %s", pod.Name, pod.Spec.NodeName, reason)
+	}
+	if ready >= want {
+		return nil
+	}
+	return errors.Join(waiting, fmt.Errorf("%d of %d are ready", ready, want))
+}
+
+// checkPaths asks every pod to fetch from every target, all at once, and names the paths that fail.
+func checkPaths(ctx context.Context, pods []v1.Pod) error {
+	type target struct{ name, url string }
+	targets := []target{{"the service check." + checkNamespace, "http://check." + checkNamespace + ".svc.cluster.local/"}}
+	for _, pod := range pods {
+		targets = append(targets, target{"a pod on " + pod.Spec.NodeName, "http://" + pod.Status.PodIP + ":8080/"})
+	}
+	stop, err := serveOutside()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	targets = append(targets, target{"the outside", "http://" + outsideAddress + "/"})
+	client := clientInNetns(platform.NetnsPath(lab.Netns("lin01")))
+	defer client.CloseIdleConnections()
+	var wg sync.WaitGroup
+	errs := make([]error, len(pods)*len(targets))
+	for i, pod := range pods {
+		for j, t := range targets {
+			wg.Go(func() {
+				ask := fmt.Sprintf("http://%s:8080/fetch?url=%s", pod.Status.PodIP, url.QueryEscape(t.url))
+				if err := get(ctx, client, ask); err != nil {
+					errs[i*len(targets)+j] = fmt.Errorf("from a pod on %s to %s: %w", pod.Spec.NodeName, t.name, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+var outsideAddress = net.JoinHostPort(lab.Outside.String(), "8099")
+
+// serveOutside answers on the outside address while the test runs.
+func serveOutside() (stop func(), err error) {
+	var listener net.Listener
+	err = platform.InNetns(platform.NetnsPath(lab.RouterNetns), func() (err error) {
+		listener, err = net.Listen("tcp", outsideAddress)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "outside") })}
+	go func() { _ = server.Serve(listener) }()
+	return func() { server.Close() }, nil
+}
+
+// clientInNetns makes connections in another network namespace.
+func clientInNetns(path string) *http.Client {
+	return &http.Client{Timeout: 8 * time.Second, Transport: &http.Transport{
+		DialContext: func(_ context.Context, network, addr string) (conn net.Conn, err error) {
+			err = platform.InNetns(path, func() (err error) {
+				conn, err = net.DialTimeout(network, addr, 3*time.Second)
+				return err
+			})
+			return conn, err
+		},
+	}}
+}
+
+func get(ctx context.Context, client *http.Client, address string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, body)
+	}
+	return err
+}

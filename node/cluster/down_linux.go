@@ -1,0 +1,252 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/node/supervise"
+)
+
+// DownOptions of Down. Purge removes the state folder as well, with everything that makes the next start quick.
+type DownOptions struct {
+	Layout Layout
+	Purge  bool
+	Out    io.Writer
+}
+
+// Down ends and removes everything that Up made, also after an interrupted Up or a killed supervisor. Each step takes
+// what it finds; one that fails does not stop the others.
+func Down(ctx context.Context, o DownOptions) error {
+	l := o.Layout
+	if os.Geteuid() != 0 {
+		return errors.New("removing a local cluster needs root: run it with sudo")
+	}
+	if _, err := os.Stat(l.Dir); errors.Is(err, os.ErrNotExist) {
+		fmt.Fprintf(o.Out, "no cluster in %s\n", l.Dir)
+		return nil
+	}
+	unlock, err := lock(l)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	p := newProgress(o.Out)
+	config, err := readConfig(l)
+	if err != nil {
+		config = DefaultConfig()
+		config.LinuxNodes, config.WindowsNodes = maxNodes, maxNodes // whatever of it is there
+	}
+	var errs []error
+	for _, s := range []struct {
+		what string
+		do   func() error
+	}{
+		{"processes", func() error { return supervise.Shutdown(l.RunDir(), 5*time.Second) }},
+		{"containers", func() error { return errors.Join(killContainers(config), killInNetns(config)) }},
+		{"mounts", func() error { return unmountBelow(l.Dir) }},
+		{"network namespaces", func() error { return removeNetwork(config) }},
+		{"cgroups", func() error { return removeCgroups(config) }},
+		{"state", func() error { return removeState(l, o.Purge) }},
+	} {
+		if err := s.do(); err != nil {
+			errs = append(errs, fmt.Errorf("removing %s: %w", s.what, err))
+			continue
+		}
+		p.done(s.what + " removed")
+	}
+	return errors.Join(errs...)
+}
+
+// cgroupDirs lists the folders of a node's cgroup in every hierarchy.
+func cgroupDirs(n Node) []string {
+	var dirs []string
+	for _, pattern := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
+		found, _ := filepath.Glob(pattern + cgroupRoot(n))
+		dirs = append(dirs, found...)
+	}
+	return dirs
+}
+
+// killContainers ends every process in the cgroups of the cluster's pods.
+func killContainers(c Config) error {
+	pids := map[int]bool{}
+	for _, n := range c.Nodes() {
+		for _, dir := range cgroupDirs(n) {
+			err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+				if err != nil || d.IsDir() || d.Name() != "cgroup.procs" {
+					return ignoreGone(err)
+				}
+				data, err := os.ReadFile(path)
+				for _, f := range strings.Fields(string(data)) {
+					if pid, err := strconv.Atoi(f); err == nil {
+						pids[pid] = true
+					}
+				}
+				return ignoreGone(err)
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return killAll(pids)
+}
+
+// killInNetns ends what is left in the hosts' namespaces: shims, Wine's helpers.
+func killInNetns(c Config) error {
+	pids := map[int]bool{}
+	names := []string{lab.RouterNetns}
+	for _, n := range c.Nodes() {
+		names = append(names, lab.Netns(n.Name))
+	}
+	for _, name := range names {
+		if !platform.NetnsExists(name) {
+			continue
+		}
+		found, err := platform.NetnsPids(platform.NetnsPath(name))
+		if err != nil {
+			return err
+		}
+		for _, pid := range found {
+			pids[pid] = true
+		}
+	}
+	return killAll(pids)
+}
+
+// killAll kills and waits until the processes are gone.
+func killAll(pids map[int]bool) error {
+	for pid := range pids {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("killing pid %d: %w", pid, err)
+		}
+	}
+	for pid := range pids {
+		if !supervise.WaitEnd(pid, 10*time.Second) {
+			return fmt.Errorf("pid %d does not end", pid)
+		}
+	}
+	return nil
+}
+
+// unmountBelow unmounts everything under dir, the innermost first.
+func unmountBelow(dir string) error {
+	for range 3 { // what a mount hid shows after it is gone
+		mounts, err := mountsBelow(dir)
+		if err != nil || len(mounts) == 0 {
+			return err
+		}
+		for _, m := range mounts {
+			if err := unix.Unmount(m, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+				return fmt.Errorf("unmounting %s: %w", m, err)
+			}
+		}
+	}
+	return nil
+}
+
+func mountsBelow(dir string) ([]string, error) {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	var mounts []string
+	for _, line := range strings.Split(string(data), "\n") {
+		if f := strings.Fields(line); len(f) > 4 {
+			if path := unescapeMount(f[4]); strings.HasPrefix(path, dir+"/") {
+				mounts = append(mounts, path)
+			}
+		}
+	}
+	slices.Reverse(mounts)
+	return mounts, nil
+}
+
+// unescapeMount undoes the octal escapes of mountinfo (proc(5)).
+func unescapeMount(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+func removeNetwork(c Config) error {
+	var errs []error
+	for _, n := range c.Nodes() {
+		errs = append(errs, lab.RemoveHost(n.Name))
+	}
+	return errors.Join(append(errs, lab.RemoveRouter())...)
+}
+
+// removeCgroups removes the nodes' cgroups bottom-up. The kernel refuses while a killed process is being reaped.
+func removeCgroups(c Config) error {
+	var errs []error
+	for _, n := range c.Nodes() {
+		for _, dir := range cgroupDirs(n) {
+			errs = append(errs, removeCgroup(dir))
+			_ = unix.Rmdir(filepath.Dir(dir)) // the common parent goes with its last child
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func removeCgroup(dir string) error {
+	var dirs []string
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return ignoreGone(err)
+	})
+	if err != nil {
+		return err
+	}
+	slices.Reverse(dirs)
+	for _, d := range dirs {
+		err := wait(context.Background(), 5*time.Second, func(context.Context) error {
+			if err := unix.Rmdir(d); err != nil && !errors.Is(err, unix.ENOENT) {
+				return fmt.Errorf("removing cgroup %s: %w", d, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+// removeState removes what belongs to this run; caches stay unless purge is set. Nothing is removed through a mount.
+func removeState(l Layout, purge bool) error {
+	left, err := mountsBelow(l.Dir)
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("still mounted: %v", left)
+	}
+	if purge {
+		return os.RemoveAll(l.Dir)
+	}
+	var errs []error
+	for _, path := range []string{l.RunDir(), l.Hosts(), l.ControlPlane(), l.PKI(), l.ConfigFile(), l.Kubeconfig(), filepath.Join(l.Dir, "logs")} {
+		errs = append(errs, os.RemoveAll(path))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,27 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// PrintPlan prints what Up would make and run.
+func PrintPlan(out io.Writer, l Layout, c Config) error {
+	fmt.Fprintf(out, "state in %s, kubeconfig %s\n", l.Dir, l.Kubeconfig())
+	for _, n := range c.Nodes() {
+		build := ""
+		if n.Windows {
+			build = ", Windows build " + c.WindowsBuild
+		}
+		fmt.Fprintf(out, "node %s: %s, namespace porthole-%s%s\n", n.Name, n.Address, n.Name, build)
+	}
+	for _, p := range Processes(l, c) {
+		where := p.Netns
+		if where == "" {
+			where = "this machine's own network"
+		}
+		fmt.Fprintf(out, "process %s in %s: %s %s\n", p.Name, where, p.Path, strings.Join(p.Args, " "))
+	}
+	return nil
+}

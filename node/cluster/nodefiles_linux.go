@@ -1,0 +1,95 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"porthole.dev/porthole/emulator/lab"
+)
+
+func ensureNetwork(c Config) error {
+	for _, n := range c.Nodes() {
+		if err := lab.EnsureHost(n.Name, n.Address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeNodeFiles writes what the processes of every node read: /etc/kubernetes of a real one.
+func writeNodeFiles(l Layout, c Config) error {
+	doc, err := controlPlaneConfig(l)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(l.ControlPlane(), "config.json"), doc, 0o644); err != nil {
+		return err
+	}
+	for _, n := range c.Nodes() {
+		write := writeLinuxNode
+		if n.Windows {
+			write = writeWindowsNode
+		}
+		if err := errors.Join(writeKubernetesFiles(l, n), write(l, n)); err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// kubernetesDir is the folder that the node sees as its /etc/kubernetes or C:\etc\kubernetes.
+func kubernetesDir(l Layout, n Node) string {
+	if n.Windows {
+		return l.NodeFile(n.Name, "prefix", "drive_c", "etc", "kubernetes")
+	}
+	return l.NodeFile(n.Name, "kubernetes")
+}
+
+func writeKubernetesFiles(l Layout, n Node) error {
+	dir := kubernetesDir(l, n)
+	kubelet, err := kubeletConfig(l, n)
+	if err != nil {
+		return err
+	}
+	proxy, err := proxyConfig(l, n)
+	if err != nil {
+		return err
+	}
+	errs := []error{
+		writeFile(filepath.Join(dir, "kubelet.json"), kubelet, 0o644),
+		writeFile(filepath.Join(dir, "kube-proxy.json"), proxy, 0o644),
+	}
+	for from, to := range map[string]string{
+		filepath.Join(l.PKI(), "ca.crt"):                         "ca.crt",
+		filepath.Join(l.PKI(), "kubelet-serving-"+n.Name+".crt"): "kubelet.crt",
+		filepath.Join(l.PKI(), "kubelet-serving-"+n.Name+".key"): "kubelet.key",
+		kubeconfigOf(l, "kubelet-"+n.Name):                       "kubelet.kubeconfig",
+		kubeconfigOf(l, "kube-proxy"):                            "kube-proxy.kubeconfig",
+		kubeconfigOf(l, "routes"):                                "routes.kubeconfig",
+	} {
+		errs = append(errs, copyFile(from, filepath.Join(dir, to), 0o600))
+	}
+	return errors.Join(errs...)
+}
+
+func copyFile(from, to string, mode os.FileMode) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return writeFile(to, data, mode)
+}
+
+// installProgram copies a program as a reflink where the file system can, else in full; an equal one is left alone.
+func installProgram(from, to string) error {
+	src, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if dst, err := os.Stat(to); err == nil && dst.Size() == src.Size() && !dst.ModTime().Before(src.ModTime()) {
+		return nil
+	}
+	return copyFile(from, to, 0o755)
+}

@@ -1,0 +1,135 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"text/tabwriter"
+
+	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/node/supervise"
+)
+
+// Status is what `porthole status -o json` prints.
+type Status struct {
+	Dir        string            `json:"dir"`
+	Kubeconfig string            `json:"kubeconfig"`
+	Registry   string            `json:"registry"` // as nodes reach it
+	API        string            `json:"api"`
+	Supervisor supervise.State   `json:"supervisor"`
+	Standby    supervise.State   `json:"standby"`
+	Processes  []supervise.State `json:"processes"` // of the cluster itself
+	Nodes      []NodeStatus      `json:"nodes"`
+	// Error says why the API could not be asked.
+	Error string `json:"error,omitempty"`
+}
+
+// NodeStatus is one node.
+type NodeStatus struct {
+	Name      string            `json:"name"`
+	OS        string            `json:"os"`
+	Build     string            `json:"build,omitempty"`
+	OSImage   string            `json:"osImage,omitempty"`
+	Ready     bool              `json:"ready"`
+	Reason    string            `json:"reason,omitempty"` // why it is not Ready
+	Addresses []string          `json:"addresses"`
+	PodCIDR   string            `json:"podCIDR,omitempty"`
+	Runtime   string            `json:"runtime,omitempty"`
+	Netns     string            `json:"netns"`
+	Processes []supervise.State `json:"processes"`
+	Services  Counts            `json:"services"`
+	Routes    Counts            `json:"routes"`
+}
+
+// Counts of objects that a part of the node keeps.
+type Counts struct {
+	Wanted  int `json:"wanted"`
+	Present int `json:"present"`
+	Failed  int `json:"failed"`
+	// Problems name each object that is not right, with the reason.
+	Problems []string `json:"problems,omitempty"`
+	// Error says why the part could not be asked; the counts are unknown then.
+	Error string `json:"error,omitempty"`
+}
+
+func (c Counts) String() string {
+	if c.Error != "" {
+		return "?"
+	}
+	return fmt.Sprintf("%d/%d", c.Present, c.Wanted)
+}
+
+// nodeStatus fills in what the API knows of a node.
+func nodeStatus(n Node, netns string, object *v1.Node) NodeStatus {
+	s := NodeStatus{Name: n.Name, OS: n.OS(), Netns: netns, Addresses: []string{n.Address.String()}}
+	if object == nil {
+		s.Reason = "has not registered"
+		return s
+	}
+	s.Build = object.Labels["node.kubernetes.io/windows-build"]
+	s.OSImage, s.Runtime, s.PodCIDR = object.Status.NodeInfo.OSImage, object.Status.NodeInfo.ContainerRuntimeVersion, object.Spec.PodCIDR
+	s.Addresses = nil
+	for _, a := range object.Status.Addresses {
+		if _, err := netip.ParseAddr(a.Address); err == nil {
+			s.Addresses = append(s.Addresses, a.Address)
+		}
+	}
+	s.Reason = "no Ready condition yet"
+	for _, c := range object.Status.Conditions {
+		if c.Type == v1.NodeReady {
+			s.Ready = c.Status == v1.ConditionTrue
+			s.Reason = c.Reason + ": " + c.Message
+		}
+	}
+	if s.Ready {
+		s.Reason = ""
+	}
+	return s
+}
+
+// Print writes the status as tables.
+func (s *Status) Print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(w, "cluster in %s, API %s, registry %s\n", s.Dir, s.API, s.Registry)
+	if s.Error != "" {
+		fmt.Fprintf(w, "the API does not answer: %s\n", s.Error)
+	}
+	fmt.Fprintln(w, "\nNODE\tREADY\tOS\tBUILD\tADDRESS\tPODS\tSERVICES\tROUTES")
+	for _, n := range s.Nodes {
+		fmt.Fprintf(w, "%s\t%v\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.Ready, n.OS, dash(n.Build), strings.Join(n.Addresses, ","), dash(n.PodCIDR), n.Services, n.Routes)
+	}
+	fmt.Fprintln(w, "\nPROCESS\tPHASE\tPID\tRESTARTS\tWAITS FOR")
+	show := func(p supervise.State) {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", p.Name, p.Phase, p.PID, p.Restarts, p.Waiting)
+	}
+	show(s.Supervisor)
+	show(s.Standby)
+	for _, p := range s.Processes {
+		show(p)
+	}
+	for _, n := range s.Nodes {
+		for _, p := range n.Processes {
+			show(p)
+		}
+	}
+	for _, n := range s.Nodes {
+		problems := append([]string{}, n.Routes.Problems...)
+		problems = append(problems, n.Services.Problems...)
+		if n.Reason != "" {
+			problems = append(problems, n.Reason)
+		}
+		for _, p := range problems {
+			fmt.Fprintf(w, "\n%s: %s", n.Name, p)
+		}
+	}
+	return w.Flush()
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

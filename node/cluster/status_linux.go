@@ -1,0 +1,109 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/node/supervise"
+)
+
+// ReadStatus looks at the processes, asks the API about the nodes, and every node's routes and proxy about their objects.
+func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
+	config, err := readConfig(l)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("no cluster in %s: run `porthole up` first", l.Dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	s := &Status{Dir: l.Dir, Kubeconfig: l.Kubeconfig(), Registry: registryAddress(), API: fmt.Sprintf("https://127.0.0.1:%d", config.APIPort)}
+	s.Supervisor, s.Standby = supervise.Supervisors(l.RunDir())
+	processes, err := supervise.States(l.RunDir())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	objects, err := nodeObjects(ctx, l)
+	if err != nil {
+		s.Error = err.Error()
+	}
+	for _, n := range config.Nodes() {
+		s.Nodes = append(s.Nodes, nodeStatus(n, lab.Netns(n.Name), objects[n.Name]))
+	}
+	var wg sync.WaitGroup
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		for _, p := range processes {
+			if p.Node == n.Name {
+				n.Processes = append(n.Processes, p)
+			}
+		}
+		wg.Go(func() { askNode(ctx, n) })
+	}
+	wg.Wait()
+	for _, p := range processes {
+		if p.Node == "" {
+			s.Processes = append(s.Processes, p)
+		}
+	}
+	return s, nil
+}
+
+func nodeObjects(ctx context.Context, l Layout) (map[string]*v1.Node, error) {
+	client, err := kube.NewCluster(l.Kubeconfig())
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.Nodes(ctx)
+	objects := map[string]*v1.Node{}
+	for i := range list {
+		objects[list[i].Name] = &list[i]
+	}
+	return objects, err
+}
+
+// askNode asks the node's own programs over its loopback.
+func askNode(ctx context.Context, n *NodeStatus) {
+	client := clientInNetns(platform.NetnsPath(lab.Netns(n.Name)))
+	defer client.CloseIdleConnections()
+	n.Routes = askCounts(ctx, client, "http://127.0.0.1:10257/status")
+	if n.OS == "windows" {
+		n.Services = askCounts(ctx, client, "http://127.0.0.1:10249/status")
+		return
+	}
+	if err := get(ctx, client, "http://127.0.0.1:10256/healthz"); err != nil {
+		n.Services.Problems = append(n.Services.Problems, "kube-proxy: "+err.Error())
+	}
+}
+
+func askCounts(ctx context.Context, client *http.Client, url string) Counts {
+	var c Counts
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return Counts{Error: err.Error()}
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return Counts{Error: err.Error()}
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return Counts{Error: resp.Status}
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&c); err != nil {
+		return Counts{Error: err.Error()}
+	}
+	return c
+}

@@ -1,0 +1,271 @@
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/node/supervise"
+)
+
+//go:embed manifests/base.yaml
+var baseManifest string
+
+// How long each wait of Up may take. A cold machine with a slow disk needs about a tenth of it.
+const (
+	controlPlaneWait = 60 * time.Second
+	nodesWait        = 120 * time.Second
+	addonsWait       = 120 * time.Second
+)
+
+// UpOptions of Up; all are required.
+type UpOptions struct {
+	Layout Layout
+	Config Config
+	Out    io.Writer
+}
+
+// Up brings the cluster up and returns when it works. On a running cluster it changes nothing; after an interrupted Up it
+// finishes the work.
+func Up(ctx context.Context, o UpOptions) error {
+	if err := Preflight(o.Layout, o.Config); err != nil {
+		return err
+	}
+	unlock, err := lock(o.Layout)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	p := newProgress(o.Out)
+	running, err := isRunning(o.Layout, o.Config)
+	if err != nil {
+		return err
+	}
+	if !running {
+		if err := start(ctx, o, p); err != nil {
+			return err
+		}
+	} else {
+		p.done("the cluster is running already")
+	}
+	return settle(ctx, o, p)
+}
+
+// isRunning tells whether this very cluster is up. Another configuration in the same folder is an error.
+func isRunning(l Layout, c Config) (bool, error) {
+	active, _ := supervise.Supervisors(l.RunDir())
+	had, err := readConfig(l)
+	if errors.Is(err, os.ErrNotExist) || err == nil && active.PID == 0 {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if had != c {
+		return false, fmt.Errorf("a cluster with other settings runs in %s: `porthole down` first", l.Dir)
+	}
+	return true, nil
+}
+
+func readConfig(l Layout) (Config, error) {
+	var c Config
+	data, err := os.ReadFile(l.ConfigFile())
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return c, fmt.Errorf("reading %s: %w", l.ConfigFile(), err)
+	}
+	return c, nil
+}
+
+func writeJSON(path string, doc any, mode os.FileMode) error {
+	data, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(path, data, mode)
+}
+
+func writeFile(path string, data []byte, mode os.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, mode)
+}
+
+// lock makes sure that one `up` or `down` at a time works on the folder.
+func lock(l Layout) (func(), error) {
+	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making state folder %s: %w", l.Dir, err)
+	}
+	f, err := os.OpenFile(l.LockFile(), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s is in use by another `porthole up` or `porthole down`: wait for it to end", l.Dir)
+	}
+	return func() { f.Close() }, nil
+}
+
+// start makes everything that the processes need and starts their supervisor.
+func start(ctx context.Context, o UpOptions, p *progress) error {
+	l, c := o.Layout, o.Config
+	if err := writeJSON(l.ConfigFile(), c, 0o644); err != nil {
+		return err
+	}
+	steps := []struct {
+		what string
+		do   func() error
+	}{
+		{"images for the local registry", func() error { return ensureImages(ctx, l) }},
+		{"certificates and kubeconfigs", func() error { return ensureCredentials(l, c) }},
+		{"network namespaces and links", func() error { return ensureNetwork(c) }},
+		{"Windows hosts", func() error { return ensureWindowsHosts(ctx, l, c) }},
+		{"configuration of every node", func() error { return writeNodeFiles(l, c) }},
+		{"processes", func() error { return startProcesses(l, c) }},
+	}
+	for _, s := range steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := s.do(); err != nil {
+			return fmt.Errorf("%s: %w", s.what, err)
+		}
+		p.done(s.what)
+	}
+	return nil
+}
+
+func ensureImages(ctx context.Context, l Layout) error {
+	cmd := exec.CommandContext(ctx, l.Bundled("registry"), "build", "--out", l.Images())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+func startProcesses(l Layout, c Config) error {
+	if err := supervise.WriteProcesses(l.RunDir(), Processes(l, c)); err != nil {
+		return err
+	}
+	_, err := supervise.Spawn(SupervisorOptions(l))
+	return err
+}
+
+// settle waits until the cluster works and says what it waits for.
+func settle(ctx context.Context, o UpOptions, p *progress) error {
+	client, err := kube.NewCluster(o.Layout.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	err = wait(ctx, controlPlaneWait, func(ctx context.Context) error { return client.Ready(ctx) })
+	if err != nil {
+		return fmt.Errorf("the control plane is not ready: %w (log: %s)", err, o.Layout.Log("controlplane"))
+	}
+	p.done("control plane")
+	if err := wait(ctx, controlPlaneWait, func(ctx context.Context) error { return apply(ctx, o.Layout, baseManifest) }); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	err = wait(ctx, nodesWait, func(ctx context.Context) error {
+		nodes, err := client.Nodes(ctx)
+		if err != nil {
+			return err
+		}
+		return nodesReady(o.Config.Nodes(), nodes, func(name string) {
+			if !seen[name] {
+				seen[name] = true
+				p.done("node " + name + " is Ready")
+			}
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("%w (`porthole status` tells more; logs are in %s)", err, o.Layout.Hosts())
+	}
+	return checkCluster(ctx, o, client, p)
+}
+
+// nodesReady tells ready about each node that is, and names one that is not.
+func nodesReady(want []Node, have []v1.Node, ready func(name string)) error {
+	conditions := map[string]v1.NodeCondition{}
+	for _, n := range have {
+		for _, c := range n.Status.Conditions {
+			if c.Type == v1.NodeReady {
+				conditions[n.Name] = c
+			}
+		}
+	}
+	var missing []string
+	for _, n := range want {
+		switch c, ok := conditions[n.Name]; {
+		case !ok:
+			missing = append(missing, n.Name+": has not registered")
+		case c.Status != v1.ConditionTrue:
+			missing = append(missing, n.Name+": "+c.Reason+": "+c.Message)
+		default:
+			ready(n.Name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("nodes are not Ready: %s", strings.Join(missing, "; "))
+	}
+	return nil
+}
+
+// wait calls try until it succeeds or the time is over, and then returns try's own error.
+func wait(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var last error
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// apply gives a manifest to the bundled kubectl.
+func apply(ctx context.Context, l Layout, manifest string) error {
+	cmd := exec.CommandContext(ctx, l.Bundled("kube"), "kubectl", "--kubeconfig", l.Kubeconfig(), "apply", "--server-side", "--force-conflicts", "-f", "-")
+	cmd.Stdin = strings.NewReader(manifest)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("applying manifests: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// progress prints a line per step with the time since the start.
+type progress struct {
+	out   io.Writer
+	start time.Time
+}
+
+func newProgress(out io.Writer) *progress { return &progress{out: out, start: time.Now()} }
+
+func (p *progress) done(what string) {
+	fmt.Fprintf(p.out, "%6.1fs  %s\n", time.Since(p.start).Seconds(), what)
+}
