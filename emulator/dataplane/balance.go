@@ -1,0 +1,140 @@
+package dataplane
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"strconv"
+)
+
+type backend struct {
+	addr netip.Addr
+	id   string
+}
+
+// loadBalancer renders one load balancer:
+//
+//	frontend map:  VIP . proto . port          -> goto lb_<pick>_<source>
+//	the chain:     mark = index by pick; dnat to the element VIP . proto . port . mark of ep
+//
+// The chains are shared by all balancers with the same number of backends and the same kind of distribution.
+func (r *renderer) loadBalancer(lb *LoadBalancer) {
+	if lb.IPv6 {
+		return
+	}
+	var backends []backend
+	for _, id := range lb.Backends {
+		if e, ok := r.endpoints[id]; ok && e.address().IsValid() {
+			backends = append(backends, backend{e.address(), id})
+		}
+	}
+	if len(backends) == 0 {
+		return
+	}
+	for _, p := range lb.Ports {
+		if p.Protocol != 6 && p.Protocol != 17 {
+			r.state.Rejected[lb.ID] = fmt.Errorf("load balancer %s: protocol %d cannot be balanced", lb.ID, p.Protocol)
+			continue
+		}
+		port := fmt.Sprintf("%d . %d", p.Protocol, p.ExternalPort)
+		if len(lb.VIPs) == 0 {
+			r.frontend(lb, p, frontendSpec{sets: []string{setNP}, eps: setNPEP, key: port}, backends)
+		}
+		for _, vip := range lb.VIPs {
+			if !vip.Is4() {
+				continue
+			}
+			spec := frontendSpec{sets: []string{setSvc}, eps: setEP, key: vip.String() + " . " + port}
+			if lb.DSR {
+				spec.sets = []string{setDSR}
+			}
+			if p.VIPExternalIP {
+				spec.sets = append(spec.sets, setExt)
+			}
+			r.frontend(lb, p, spec, backends)
+		}
+	}
+}
+
+type frontendSpec struct {
+	sets []string
+	eps  string
+	key  string
+}
+
+func (r *renderer) frontend(lb *LoadBalancer, p LBPort, spec frontendSpec, backends []backend) {
+	// The first backend's element exists for every frontend, whichever its maps.
+	if _, taken := r.state.Rules.Sets[spec.eps].Elems[spec.key+" . 0"]; taken {
+		r.state.Rejected[lb.ID] = fmt.Errorf("load balancer %s: frontend %s is taken", lb.ID, spec.key)
+		return
+	}
+	chain := r.pickChain(lb, p, spec.eps, len(backends))
+	for _, set := range spec.sets {
+		r.elem(set, spec.key, "goto "+chain)
+	}
+	to := " . " + strconv.Itoa(int(p.InternalPort))
+	if p.Distribution == 0 {
+		for i, b := range backends {
+			r.elem(spec.eps, spec.key+" . "+strconv.Itoa(i), b.addr.String()+to)
+		}
+		return
+	}
+	for i, b := range affinity(lb.ID, backends) {
+		r.elem(spec.eps, spec.key+" . "+strconv.Itoa(i), b.addr.String()+to)
+	}
+}
+
+// pickChain adds the chain that picks a backend and returns its name.
+func (r *renderer) pickChain(lb *LoadBalancer, p LBPort, eps string, n int) string {
+	var pick, expr string
+	switch p.Distribution {
+	case 0:
+		pick, expr = fmt.Sprintf("r%d", n), fmt.Sprintf("numgen random mod %d", n)
+	case 1:
+		pick, expr = "h1", fmt.Sprintf("jhash ip saddr . meta l4proto mod %d seed 0x706f7274", affinitySlots)
+	default:
+		pick, expr = "h2", fmt.Sprintf("jhash ip saddr mod %d seed 0x706f7274", affinitySlots)
+	}
+	name, rules := fmt.Sprintf("%s_%s_dsr", eps, pick), []string(nil)
+	if !lb.DSR {
+		source := r.facts.Node
+		if lb.SourceVIP.Is4() && !lb.SourceVIP.IsUnspecified() {
+			source = lb.SourceVIP
+		}
+		mark := r.snatMark(source)
+		name, rules = fmt.Sprintf("%s_%s_%s", eps, pick, mark[2:]), []string{"ct mark set " + mark}
+	}
+	key := frontend
+	if eps == setNPEP {
+		key = "meta l4proto . th dport"
+	}
+	rules = append(rules, "meta mark set "+expr, balanced+"dnat to "+key+" . meta mark map @"+eps)
+	r.state.Rules.Chains[name] = Chain{Rules: rules}
+	return name
+}
+
+// affinity gives each slot of the source hash to a backend by highest random weight: when a backend goes, only its own
+// slots move.
+func affinity(lb string, backends []backend) []backend {
+	slots := make([]backend, affinitySlots)
+	for i := range slots {
+		best := uint64(0)
+		for _, b := range backends {
+			h := fnv.New64a()
+			fmt.Fprintf(h, "%d/%s/%s", i, b.id, lb)
+			if w := mix(h.Sum64()); w >= best {
+				best, slots[i] = w, b
+			}
+		}
+	}
+	return slots
+}
+
+// mix spreads the bits of an FNV sum, whose high bits depend little on the last bytes.
+func mix(x uint64) uint64 {
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	x *= 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}

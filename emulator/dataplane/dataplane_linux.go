@@ -1,0 +1,260 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+// Options of a data plane.
+type Options struct {
+	Netns  string // path of the host's network namespace; "" means the caller's own
+	Uplink string // interface that leads out of the host; "" means eth0
+	Nft    string // program; "" means nft from PATH
+}
+
+// DataPlane carries one host. Its methods may be called from several goroutines.
+type DataPlane struct {
+	opts   Options
+	handle *netlink.Handle
+
+	mu    sync.Mutex
+	known bool  // have is what the kernel holds, as far as only we write
+	have  State // what was last written or read
+}
+
+// Drift is one difference between what should be and what is.
+type Drift struct {
+	ID   string `json:"id,omitempty"` // the object, when it is known
+	Text string `json:"text"`         // the write that would mend it
+}
+
+// New opens the host's network namespace and sets what forwarding needs. It changes no link and no rule.
+func New(opts Options) (*DataPlane, error) {
+	if opts.Uplink == "" {
+		opts.Uplink = "eth0"
+	}
+	if opts.Nft == "" {
+		opts.Nft = "nft"
+	}
+	handle, err := handleAt(opts.Netns)
+	if err != nil {
+		return nil, fmt.Errorf("opening the data plane: %w", err)
+	}
+	d := &DataPlane{opts: opts, handle: handle}
+	if err := platform.InNetns(opts.Netns, func() error { return sysctls(hostSettings, true) }); err != nil {
+		handle.Close()
+		return nil, fmt.Errorf("preparing the host's network: %w", err)
+	}
+	return d, nil
+}
+
+// Close lets go of the namespace. The network stays as it is.
+func (d *DataPlane) Close() { d.handle.Close() }
+
+// Apply makes the kernel carry desired and returns the error of each object that it could not carry. Only what differs
+// is written: a second Apply of the same writes nothing, and so does the first after a restart. An error of the whole
+// means that the next Apply reads the kernel again.
+func (d *DataPlane) Apply(ctx context.Context, desired Desired) (map[string]error, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	log := klog.FromContext(ctx)
+	facts, err := d.facts()
+	if err != nil {
+		return nil, err
+	}
+	want := Render(desired, facts)
+	if !d.known {
+		have, err := d.observe(ctx, want)
+		if err != nil {
+			return nil, fmt.Errorf("reading the host's network: %w", err)
+		}
+		d.have, d.known = have, true
+	}
+	plan := Diff(want, d.have)
+	if len(plan) > 0 {
+		log.V(2).Info("Applying network plan", "operations", len(plan))
+	}
+	results := want.Rejected
+	var failed error
+	for _, op := range plan {
+		log.V(4).Info("Applying network operation", "operation", op.String())
+		err := d.apply(ctx, op, want)
+		if err == nil {
+			d.have.record(op, want)
+			continue
+		}
+		err = fmt.Errorf("%s: %w", firstLine(op.String()), err)
+		if op.Rules != nil {
+			d.known, failed = false, errors.Join(failed, err)
+			continue
+		}
+		results[op.ID] = errors.Join(results[op.ID], err)
+		if op.Verb == "del" {
+			d.known = false
+		}
+	}
+	return results, failed
+}
+
+// Verify compares the kernel with desired and changes nothing. After a difference the next Apply reads the kernel.
+func (d *DataPlane) Verify(ctx context.Context, desired Desired) ([]Drift, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	facts, err := d.facts()
+	if err != nil {
+		return nil, err
+	}
+	want := Render(desired, facts)
+	have, err := d.observe(ctx, want)
+	if err != nil {
+		return nil, fmt.Errorf("reading the host's network: %w", err)
+	}
+	drift := []Drift{}
+	for _, op := range Diff(want, have) {
+		if op.Rules == nil {
+			drift = append(drift, Drift{ID: op.ID, Text: op.String()})
+			continue
+		}
+		for _, line := range op.Rules.Lines {
+			if line != "add table ip hns" {
+				drift = append(drift, Drift{Text: line})
+			}
+		}
+	}
+	if len(drift) > 0 {
+		d.known = false
+	}
+	return drift, nil
+}
+
+// NamespacePath is the network namespace of an HCN namespace.
+func NamespacePath(n Namespace) string {
+	if n.Path != "" || n.Host {
+		return n.Path
+	}
+	return platform.NetnsPath(OwnNetns(n.ID))
+}
+
+func (d *DataPlane) facts() (Facts, error) {
+	f := Facts{Uplink: d.opts.Uplink, NetnsDir: platform.NetnsDir}
+	link, err := d.handle.LinkByName(d.opts.Uplink)
+	if err != nil {
+		return f, fmt.Errorf("reading uplink %s: %w", d.opts.Uplink, err)
+	}
+	f.MTU = link.Attrs().MTU
+	addrs, err := d.handle.AddrList(link, unix.AF_INET)
+	if err != nil {
+		return f, fmt.Errorf("reading addresses of uplink %s: %w", d.opts.Uplink, err)
+	}
+	if len(addrs) == 0 {
+		return f, fmt.Errorf("reading addresses of uplink %s: it has no IPv4 address", d.opts.Uplink)
+	}
+	f.Node, _ = netip.AddrFromSlice(addrs[0].IP.To4())
+	return f, nil
+}
+
+// record notes a write that was done.
+func (s *State) record(op Op, want State) {
+	switch {
+	case op.Rules != nil:
+		s.Rules = want.Rules
+	case op.Port != nil && op.Verb == "del":
+		delete(s.Ports, op.Port.Name)
+	case op.Port != nil:
+		s.Ports[op.Port.Name] = *op.Port
+	case op.Bridge != nil && op.Addr.IsValid():
+		b := s.Bridges[op.Bridge.Name]
+		var addrs []netip.Prefix
+		for _, a := range b.Addrs {
+			if a != op.Addr {
+				addrs = append(addrs, a)
+			}
+		}
+		if op.Verb == "add" {
+			addrs = append(addrs, op.Addr)
+		}
+		b.Addrs = addrs
+		s.Bridges[b.Name] = b
+	case op.Bridge != nil && op.Verb == "del":
+		delete(s.Bridges, op.Bridge.Name)
+	case op.Bridge != nil:
+		b := *op.Bridge
+		b.Addrs = s.Bridges[b.Name].Addrs
+		s.Bridges[b.Name] = b
+	case op.Verb == "del":
+		delete(s.Namespaces, op.Netns)
+	default:
+		s.Namespaces[op.Netns] = op.ID
+	}
+}
+
+func handleAt(path string) (*netlink.Handle, error) {
+	if path == "" {
+		return netlink.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
+	}
+	ns, err := netns.GetFromPath(path)
+	if err != nil {
+		return nil, fmt.Errorf("network namespace %s: %w", path, err)
+	}
+	defer ns.Close()
+	return netlink.NewHandleAt(ns, unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
+}
+
+// hostSettings: pods are routed, not bridged, to each other and out; rules are not evaluated on the bridged path.
+var hostSettings = map[string]string{
+	"net/ipv4/ip_forward":                "1",
+	"net/ipv4/conf/all/send_redirects":   "0",
+	"net/ipv4/conf/all/rp_filter":        "0",
+	"net/bridge/bridge-nf-call-iptables": "0",
+}
+
+// bridgeSettings: the bridge answers ARP for every pod, so that pods reach each other through it, and at once (the
+// kernel would wait up to 0.8 s before each proxy answer).
+func bridgeSettings(name string) map[string]string {
+	dir := "net/ipv4/conf/" + name + "/"
+	return map[string]string{"net/ipv4/neigh/" + name + "/proxy_delay": "0", dir + "proxy_arp_pvlan": "1", dir + "send_redirects": "0", dir + "rp_filter": "0",
+		"net/ipv6/conf/" + name + "/disable_ipv6": "1"}
+}
+
+// errSetting says that a kernel setting is not as it should be.
+var errSetting = errors.New("kernel setting differs")
+
+// sysctls compares kernel settings of the current network namespace and, if asked, writes those that differ. One that
+// this kernel does not have is passed over.
+func sysctls(values map[string]string, write bool) error {
+	for name, value := range values {
+		path := filepath.Join("/proc/sys", name)
+		now, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(now)) == value {
+			continue
+		}
+		if err == nil && !write {
+			return fmt.Errorf("%s: %w", name, errSetting)
+		}
+		if err == nil {
+			err = os.WriteFile(path, []byte(value), 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("setting %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}

@@ -1,0 +1,257 @@
+package dataplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+// observe reads what the kernel holds of ours. want tells where to look for the guests' ends of ports; a namespace of
+// our own name that is not wanted is not seen, because it may belong to another host of this machine.
+func (d *DataPlane) observe(ctx context.Context, want State) (State, error) {
+	have := newState()
+	for name, id := range want.Namespaces {
+		if platform.NetnsExists(name) {
+			have.Namespaces[name] = id
+		}
+	}
+	for name, id := range d.have.Namespaces {
+		if platform.NetnsExists(name) {
+			have.Namespaces[name] = id
+		}
+	}
+	links, err := d.handle.LinkList()
+	if err != nil {
+		return have, fmt.Errorf("listing links: %w", err)
+	}
+	for _, link := range links {
+		name := link.Attrs().Name
+		switch {
+		case link.Type() == "bridge" && strings.HasPrefix(name, "hnsb"):
+			if have.Bridges[name], err = d.observeBridge(link, want.Bridges[name].ID); err != nil {
+				return have, fmt.Errorf("reading bridge %s: %w", name, err)
+			}
+		case link.Type() == "veth" && strings.HasPrefix(name, "hnsv"):
+			have.Ports[name] = d.observePort(link, want.Ports[name])
+		}
+	}
+	have.Rules, err = d.observeRules(ctx)
+	return have, err
+}
+
+func (d *DataPlane) observeBridge(link netlink.Link, id string) (Bridge, error) {
+	b := Bridge{ID: id, Name: link.Attrs().Name, MTU: link.Attrs().MTU}
+	addrs, err := d.handle.AddrList(link, unix.AF_INET)
+	if err != nil {
+		return b, err
+	}
+	b.Addrs = prefixes(addrs)
+	err = platform.InNetns(d.opts.Netns, func() error { return sysctls(bridgeSettings(b.Name), false) })
+	if err != nil && !errors.Is(err, errSetting) {
+		return b, err
+	}
+	b.Settings = err == nil && link.Attrs().Flags&unix.IFF_UP != 0
+	return b, nil
+}
+
+// observePort reads the port as far as it is where it should be; anything else comes back as a port that differs.
+func (d *DataPlane) observePort(link netlink.Link, want Port) Port {
+	p := Port{ID: want.ID, Name: link.Attrs().Name, Netns: "?"}
+	info, err := d.handle.LinkGetProtinfo(link)
+	isolated := err == nil && info.Isolated && link.Attrs().Flags&unix.IFF_UP != 0
+	if br, err := d.handle.LinkByIndex(link.Attrs().MasterIndex); err == nil {
+		p.Bridge = br.Attrs().Name
+	}
+	if want.Netns == "" {
+		return p
+	}
+	guest, err := netns.GetFromPath(want.Netns)
+	if err != nil {
+		return p
+	}
+	defer guest.Close()
+	h, err := netlink.NewHandleAt(guest, unix.NETLINK_ROUTE)
+	if err != nil {
+		return p
+	}
+	defer h.Close()
+	eth, err := h.LinkByName(want.Guest)
+	if err != nil || eth.Attrs().Index != link.Attrs().ParentIndex || eth.Attrs().ParentIndex != link.Attrs().Index {
+		return p
+	}
+	addrs, err := h.AddrList(eth, unix.AF_INET)
+	if err != nil {
+		return p
+	}
+	p.Netns, p.Guest, p.MAC, p.MTU = want.Netns, want.Guest, eth.Attrs().HardwareAddr.String(), eth.Attrs().MTU
+	p.Addrs = slices.Clone(want.Addrs)
+	if !sameSet(prefixes(addrs), want.Addrs) {
+		p.Addrs = prefixes(addrs)
+	}
+	p.Up = isolated && eth.Attrs().Flags&unix.IFF_UP != 0
+	p.Gateway = want.Gateway
+	if want.Guest == "eth0" {
+		p.Gateway = defaultGateway(h, eth)
+	}
+	return p
+}
+
+func defaultGateway(h *netlink.Handle, eth netlink.Link) netip.Addr {
+	routes, err := h.RouteList(eth, unix.AF_INET)
+	if err != nil {
+		return netip.Addr{}
+	}
+	for _, r := range routes {
+		if ones := 0; r.Gw != nil {
+			if r.Dst != nil {
+				ones, _ = r.Dst.Mask.Size()
+			}
+			if gw, ok := netip.AddrFromSlice(r.Gw.To4()); ok && ones == 0 {
+				return gw
+			}
+		}
+	}
+	return netip.Addr{}
+}
+
+func prefixes(addrs []netlink.Addr) []netip.Prefix {
+	var out []netip.Prefix
+	for _, a := range addrs {
+		ip, _ := netip.AddrFromSlice(a.IP.To4())
+		ones, _ := a.Mask.Size()
+		out = append(out, netip.PrefixFrom(ip, ones))
+	}
+	slices.SortFunc(out, func(x, y netip.Prefix) int { return x.Addr().Compare(y.Addr()) })
+	return out
+}
+
+func sameSet(a, b []netip.Prefix) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for _, p := range a {
+		if !slices.Contains(b, p) {
+			return false
+		}
+	}
+	return true
+}
+
+// observeRules reads the table back. No table is an empty ruleset; anything that cannot be read is an error.
+func (d *DataPlane) observeRules(ctx context.Context) (Ruleset, error) {
+	var tables, out bytes.Buffer
+	if err := d.nft(ctx, nil, &tables, "list", "tables", "ip"); err != nil {
+		return Ruleset{}, err
+	}
+	if !slices.Contains(strings.Split(tables.String(), "\n"), "table ip hns") {
+		return Ruleset{}, nil
+	}
+	if err := d.nft(ctx, nil, &out, "-j", "-n", "list", "table", "ip", "hns"); err != nil {
+		return Ruleset{}, err
+	}
+	return parseRuleset(out.Bytes())
+}
+
+type nftObject struct {
+	Set   *nftSet   `json:"set"`
+	Map   *nftSet   `json:"map"`
+	Chain *nftChain `json:"chain"`
+	Rule  *struct {
+		Chain, Comment string
+	} `json:"rule"`
+}
+
+type nftSet struct {
+	Name string
+	Type any
+	Map  any
+	Elem []any
+}
+
+type nftChain struct {
+	Name, Type, Hook string
+	Prio             int
+}
+
+// parseRuleset reads nft's JSON into the words that Render uses.
+func parseRuleset(data []byte) (Ruleset, error) {
+	var doc struct{ Nftables []nftObject }
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return Ruleset{}, fmt.Errorf("reading nft's list: %w", err)
+	}
+	rs := Ruleset{Sets: map[string]Set{}, Chains: map[string]Chain{}}
+	for _, o := range doc.Nftables {
+		switch {
+		case o.Set != nil:
+			s := Set{Type: words(o.Set.Type), Elems: map[string]string{}}
+			for _, e := range o.Set.Elem {
+				s.Elems[words(e)] = ""
+			}
+			rs.Sets[o.Set.Name] = s
+		case o.Map != nil:
+			s := Set{Type: words(o.Map.Type) + " : " + words(o.Map.Map), Elems: map[string]string{}}
+			for _, e := range o.Map.Elem {
+				pair, ok := e.([]any)
+				if !ok || len(pair) != 2 {
+					return rs, fmt.Errorf("reading nft's list: map %s has the element %v", o.Map.Name, e)
+				}
+				s.Elems[words(pair[0])] = words(pair[1])
+			}
+			rs.Sets[o.Map.Name] = s
+		case o.Chain != nil:
+			c := Chain{}
+			if o.Chain.Hook != "" {
+				c.Base = fmt.Sprintf("type %s hook %s priority %d", o.Chain.Type, o.Chain.Hook, o.Chain.Prio)
+			}
+			rs.Chains[o.Chain.Name] = c
+		case o.Rule != nil:
+			c := rs.Chains[o.Rule.Chain]
+			sum := o.Rule.Comment
+			if !strings.HasPrefix(sum, "sum:") {
+				sum = "sum:unknown"
+			}
+			c.Rules = append(c.Rules, sum)
+			rs.Chains[o.Rule.Chain] = c
+		}
+	}
+	return rs, nil
+}
+
+// words spells one JSON value of nft as nft's own text does.
+func words(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case float64:
+		return fmt.Sprint(uint64(v))
+	case []any:
+		parts := make([]string, len(v))
+		for i, p := range v {
+			parts[i] = words(p)
+		}
+		return strings.Join(parts, " . ")
+	case map[string]any:
+		for kind, inner := range v {
+			switch kind {
+			case "concat":
+				return words(inner)
+			case "goto", "jump":
+				if m, ok := inner.(map[string]any); ok {
+					return kind + " " + words(m["target"])
+				}
+			}
+		}
+	}
+	return fmt.Sprint(v)
+}

@@ -1,0 +1,202 @@
+package dataplane
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Facts are what a rendering needs to know about the machine.
+type Facts struct {
+	Uplink   string // interface that leads out of the node
+	Node     netip.Addr
+	MTU      int    // of the uplink
+	NetnsDir string // where own namespaces are kept
+}
+
+// Render says what the kernel should hold for d. It is pure, and the same input gives the same state.
+func Render(d Desired, f Facts) State {
+	r := renderer{facts: f, state: newState(), endpoints: map[string]*Endpoint{}, networks: map[string]*Network{},
+		namespaces: map[string]*Namespace{}}
+	for i := range d.Networks {
+		if d.Networks[i].Type == "L2Bridge" {
+			r.network(&d.Networks[i])
+		}
+	}
+	for i := range d.Namespaces {
+		r.namespace(&d.Namespaces[i])
+	}
+	for i := range d.Endpoints {
+		r.endpoints[d.Endpoints[i].ID] = &d.Endpoints[i]
+	}
+	r.baseRules()
+	guests := map[string]int{}
+	for i := range d.Endpoints {
+		r.endpoint(&d.Endpoints[i], guests)
+	}
+	for i := range d.LoadBalancers {
+		r.loadBalancer(&d.LoadBalancers[i])
+	}
+	r.bridgeAddrs(d)
+	return r.state
+}
+
+type renderer struct {
+	facts      Facts
+	state      State
+	networks   map[string]*Network
+	namespaces map[string]*Namespace
+	endpoints  map[string]*Endpoint
+}
+
+func (r *renderer) network(n *Network) {
+	r.networks[n.ID] = n
+	b := Bridge{ID: n.ID, Name: bridgeName(n.ID), MTU: r.facts.MTU, Settings: true}
+	r.state.Bridges[b.Name] = b
+}
+
+func (r *renderer) namespace(n *Namespace) {
+	r.namespaces[n.ID] = n
+	if !n.Host && n.Path == "" {
+		r.state.Namespaces[OwnNetns(n.ID)] = n.ID
+	}
+}
+
+// endpoint renders the port, if the endpoint has one, and the policies.
+func (r *renderer) endpoint(e *Endpoint, guests map[string]int) {
+	network, ok := r.networks[e.Network]
+	if e.Remote || !ok || e.Namespace == "" {
+		return
+	}
+	ns, ok := r.namespaces[e.Namespace]
+	if !ok {
+		r.state.Rejected[e.ID] = fmt.Errorf("attaching endpoint %s: namespace %s does not exist", e.ID, e.Namespace)
+		return
+	}
+	if ns.Host {
+		return // its address goes to the bridge
+	}
+	addrs := guestAddrs(e, network)
+	if len(addrs) == 0 {
+		r.state.Rejected[e.ID] = fmt.Errorf("attaching endpoint %s: it has no IPv4 address", e.ID)
+		return
+	}
+	p := Port{ID: e.ID, Name: portName(e.ID), Bridge: bridgeName(network.ID), Netns: ns.Path, MAC: e.MAC, MTU: e.MTU,
+		Guest: fmt.Sprintf("eth%d", guests[ns.ID]), Addrs: addrs, Gateway: e.Gateway, Up: true}
+	guests[ns.ID]++
+	if p.Netns == "" {
+		p.Netns = r.facts.NetnsDir + "/" + OwnNetns(ns.ID)
+	}
+	if p.MTU == 0 {
+		p.MTU = r.facts.MTU
+	}
+	if p.MAC == "" {
+		p.MAC = derivedMAC(e.ID)
+	}
+	if !p.Gateway.Is4() || p.Gateway.IsUnspecified() {
+		p.Gateway = gatewayOf(network, addrs[0].Addr())
+	}
+	r.state.Ports[p.Name] = p
+	r.policies(e, addrs[0].Addr())
+}
+
+// bridgeAddrs gives each bridge the network's gateway, the host endpoints' addresses, and every gateway that an
+// endpoint was told to use (win-bridge says .2) unless a guest owns that address.
+func (r *renderer) bridgeAddrs(d Desired) {
+	guests := map[netip.Addr]bool{}
+	for _, p := range r.state.Ports {
+		for _, a := range p.Addrs {
+			guests[a.Addr()] = true
+		}
+	}
+	add := func(n *Network, addr netip.Addr) {
+		b := r.state.Bridges[bridgeName(n.ID)]
+		for _, s := range n.Subnets {
+			p := netip.PrefixFrom(addr, s.Prefix.Bits())
+			if addr.Is4() && s.Prefix.Contains(addr) && !guests[addr] && !slices.Contains(b.Addrs, p) {
+				b.Addrs = append(b.Addrs, p)
+			}
+		}
+		slices.SortFunc(b.Addrs, func(x, y netip.Prefix) int { return x.Addr().Compare(y.Addr()) })
+		r.state.Bridges[b.Name] = b
+	}
+	for _, n := range r.networks {
+		for _, s := range n.Subnets {
+			add(n, gatewayOf(n, s.Prefix.Addr()))
+		}
+	}
+	for i := range d.Endpoints {
+		e := &d.Endpoints[i]
+		n, ok := r.networks[e.Network]
+		if !ok || e.Remote || e.Namespace == "" {
+			continue
+		}
+		if ns := r.namespaces[e.Namespace]; ns != nil && ns.Host {
+			for _, a := range e.Addrs {
+				add(n, a.Addr())
+			}
+		}
+		add(n, e.Gateway)
+	}
+}
+
+// guestAddrs are the endpoint's IPv4 addresses, with the subnet's length where the endpoint has none.
+func guestAddrs(e *Endpoint, n *Network) []netip.Prefix {
+	var addrs []netip.Prefix
+	for _, a := range e.Addrs {
+		if !a.Addr().Is4() {
+			continue
+		}
+		bits := a.Bits()
+		for _, s := range n.Subnets {
+			if s.Prefix.Contains(a.Addr()) && (bits <= 0 || bits == 32) {
+				bits = s.Prefix.Bits()
+			}
+		}
+		addrs = append(addrs, netip.PrefixFrom(a.Addr(), bits))
+	}
+	return addrs
+}
+
+// gatewayOf is the network's gateway for addr: the subnet's own word, else its first address.
+func gatewayOf(n *Network, addr netip.Addr) netip.Addr {
+	for _, s := range n.Subnets {
+		if !s.Prefix.Contains(addr) {
+			continue
+		}
+		if s.Gateway.IsValid() && s.Prefix.Contains(s.Gateway) {
+			return s.Gateway
+		}
+		return s.Prefix.Masked().Addr().Next()
+	}
+	return netip.Addr{}
+}
+
+// address is the endpoint's first IPv4 address.
+func (e *Endpoint) address() netip.Addr {
+	for _, a := range e.Addrs {
+		if a.Addr().Is4() {
+			return a.Addr()
+		}
+	}
+	return netip.Addr{}
+}
+
+func shortSum(s string, n int) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])[:n]
+}
+
+// Interface names are at most 15 bytes, so a GUID does not fit.
+func bridgeName(network string) string { return "hnsb" + shortSum(network, 10) }
+func portName(endpoint string) string  { return "hnsv" + shortSum(endpoint, 10) }
+
+// OwnNetns is the name of the network namespace that the data plane makes for an HCN namespace without a path.
+func OwnNetns(namespace string) string { return "hns-" + namespace }
+
+func derivedMAC(id string) string {
+	h := shortSum(id, 10)
+	return fmt.Sprintf("02:%s:%s:%s:%s:%s", h[0:2], h[2:4], h[4:6], h[6:8], h[8:10])
+}

@@ -1,0 +1,274 @@
+package dataplane
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// The one table, family ip. Maps hold what differs between objects, chains what they have in common; a chain that
+// depends on content is named by the sum of its content, so one change of one object touches a few elements only.
+//
+//	prerouting ─ to the node itself ──▶ local: hostPorts, NodePorts
+//	           ─ from a pod ──▶ dsr: balancers with direct server return
+//	           │             └▶ sdn: the pod's SDNRoutes ──▶ svc: balancers without
+//	           └ from outside ──▶ ext: external addresses
+//	output     ─ dsr, svc                        (the node's own programs; NodePorts are refused, as on Windows)
+//	forward, input, output ─ aclout, aclin       (established flows pass)
+//	postrouting ─ snats (by connection mark), loop (a pod to itself), nat (OutBoundNAT)
+const (
+	setDSR, setSvc, setExt, setNP  = "dsr", "svc", "ext", "np"
+	setEP, setNPEP                 = "ep", "npep"
+	setHostPort, setHostPortVIP    = "hp", "hpv"
+	setSnats, setNat, setLoop      = "snats", "nat", "loop"
+	setSDN, setACLOut, setACLIn    = "sdn", "aclout", "aclin"
+	frontend                       = "ip daddr . meta l4proto . th dport"
+	balanced                       = "meta l4proto { tcp, udp } "
+	affinitySlots                  = 256
+	nodePortFirst, nodePortLastDef = 30000, 32767
+)
+
+var setTypes = map[string]string{
+	setDSR: "ipv4_addr . inet_proto . inet_service : verdict", setSvc: "ipv4_addr . inet_proto . inet_service : verdict",
+	setExt: "ipv4_addr . inet_proto . inet_service : verdict", setNP: "inet_proto . inet_service : verdict",
+	setEP:       "ipv4_addr . inet_proto . inet_service . mark : ipv4_addr . inet_service",
+	setNPEP:     "inet_proto . inet_service . mark : ipv4_addr . inet_service",
+	setHostPort: "inet_proto . inet_service : ipv4_addr . inet_service", setHostPortVIP: "ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service",
+	setSnats: "mark : ipv4_addr", setNat: "ipv4_addr : verdict", setLoop: "ipv4_addr . ipv4_addr",
+	setSDN: "ipv4_addr : verdict", setACLOut: "ipv4_addr : verdict", setACLIn: "ipv4_addr : verdict",
+}
+
+func (r *renderer) baseRules() {
+	for name, typ := range setTypes {
+		r.state.Rules.Sets[name] = Set{Type: typ, Elems: map[string]string{}}
+	}
+	chain := func(name, base string, rules ...string) {
+		r.state.Rules.Chains[name] = Chain{Base: base, Rules: rules}
+	}
+	up := fmt.Sprintf("%q", r.facts.Uplink)
+	chain("prerouting", "type nat hook prerouting priority -100",
+		"fib daddr type local ip daddr != 127.0.0.0/8 goto local",
+		`iifname "hnsb*" goto frompod`,
+		balanced+frontend+" vmap @"+setExt)
+	chain("frompod", "",
+		balanced+frontend+" vmap @"+setDSR,
+		"ip saddr vmap @"+setSDN)
+	chain("local", "",
+		balanced+"dnat to "+frontend+" map @"+setHostPortVIP,
+		balanced+"dnat to meta l4proto . th dport map @"+setHostPort,
+		balanced+"meta l4proto . th dport vmap @"+setNP,
+		// a load balancer may have an address of the node as its frontend
+		balanced+frontend+" vmap @"+setDSR,
+		balanced+frontend+" vmap @"+setSvc)
+	chain("output", "type nat hook output priority -100",
+		balanced+frontend+" vmap @"+setDSR,
+		balanced+frontend+" vmap @"+setSvc)
+	chain("postrouting", "type nat hook postrouting priority 100",
+		"snat to ct mark map @"+setSnats,
+		"ip saddr . ip daddr @"+setLoop+" snat to "+r.facts.Node.String(),
+		"oifname "+up+" ip saddr vmap @"+setNat)
+	established := "ct state established,related return"
+	chain("aclforward", "type filter hook forward priority 0", established, "ip saddr vmap @"+setACLOut, "ip daddr vmap @"+setACLIn)
+	chain("aclinput", "type filter hook input priority 0", established, "ip saddr vmap @"+setACLOut)
+	// A closed NodePort does not answer, as with the Windows firewall. A refusal of a first packet has sequence 0.
+	chain("acloutput", "type filter hook output priority 0",
+		fmt.Sprintf("oifname %s tcp sport %d-%d tcp flags == rst|ack tcp sequence 0 drop", up, nodePortFirst, nodePortLastDef),
+		established, "ip daddr vmap @"+setACLIn)
+}
+
+// content adds a chain named by its content and returns the name.
+func (r *renderer) content(prefix string, rules []string) string {
+	name := prefix + "_" + shortSum(strings.Join(rules, "\n"), 12)
+	r.state.Rules.Chains[name] = Chain{Rules: rules}
+	return name
+}
+
+func (r *renderer) elem(set, key, value string) { r.state.Rules.Sets[set].Elems[key] = value }
+
+// snatMark is the connection mark that makes postrouting use addr as the source. The mark is the address itself, so
+// it means the same after a restart.
+func (r *renderer) snatMark(addr netip.Addr) string {
+	n := binary.BigEndian.Uint32(addr.AsSlice())
+	r.elem(setSnats, fmt.Sprint(n), addr.String())
+	return fmt.Sprintf("0x%08x", n)
+}
+
+func (r *renderer) policies(e *Endpoint, addr netip.Addr) {
+	if e.OutboundNAT != nil {
+		r.outboundNAT(e, addr)
+	}
+	var routes []netip.Prefix
+	for _, s := range e.SDNRoutes {
+		routes = append(routes, s.Destination)
+	}
+	if len(routes) > 0 {
+		name := r.content("sdn", []string{matchPrefixes("ip daddr", routes) + balanced + frontend + " vmap @" + setSvc})
+		r.elem(setSDN, addr.String(), "goto "+name)
+	}
+	for _, m := range e.PortMappings {
+		key, value := fmt.Sprintf("%d . %d", m.Protocol, m.ExternalPort), fmt.Sprintf("%s . %d", addr, m.InternalPort)
+		set := setHostPort
+		if m.VIP.Is4() && !m.VIP.IsUnspecified() {
+			set, key = setHostPortVIP, m.VIP.String()+" . "+key
+		}
+		if other, taken := r.state.Rules.Sets[set].Elems[key]; taken && other != value {
+			r.state.Rejected[e.ID] = fmt.Errorf("mapping port %d of endpoint %s: the port is taken", m.ExternalPort, e.ID)
+			continue
+		}
+		r.elem(set, key, value)
+	}
+	r.acls(e, addr, true)
+	r.acls(e, addr, false)
+}
+
+// outboundNAT: exceptions of all policies together; a policy with destinations is an addition, and one whose
+// destination is the endpoint itself is loopback DSR.
+func (r *renderer) outboundNAT(e *Endpoint, addr netip.Addr) {
+	var exceptions []netip.Prefix
+	for _, o := range e.OutboundNAT {
+		exceptions = append(exceptions, o.Exceptions...)
+	}
+	var additions, general []string
+	for _, o := range e.OutboundNAT {
+		source := r.facts.Node
+		if o.VirtualIP.Is4() && !o.VirtualIP.IsUnspecified() {
+			source = o.VirtualIP
+		}
+		if len(o.Destinations) == 0 {
+			general = []string{"snat to " + source.String()}
+			continue
+		}
+		var others []netip.Prefix
+		for _, d := range o.Destinations {
+			if d.Bits() == 32 && d.Addr() == addr {
+				r.elem(setLoop, fmt.Sprintf("%s . %s", addr, addr), "")
+			} else {
+				others = append(others, d)
+			}
+		}
+		if len(others) > 0 {
+			additions = append(additions, matchPrefixes("ip daddr", others)+"snat to "+source.String())
+		}
+	}
+	rules := additions
+	if len(exceptions) > 0 {
+		rules = append(rules, matchPrefixes("ip daddr", exceptions)+"return")
+	}
+	if rules = append(rules, general...); len(additions)+len(general) > 0 {
+		r.elem(setNat, addr.String(), "goto "+r.content("nat", rules))
+	}
+}
+
+// acls renders one direction: lower priority number first, and what no rule names is allowed.
+func (r *renderer) acls(e *Endpoint, addr netip.Addr, in bool) {
+	var acls []ACL
+	for _, a := range e.ACLs {
+		if a.In == in {
+			acls = append(acls, a)
+		}
+	}
+	if len(acls) == 0 {
+		return
+	}
+	sort.SliceStable(acls, func(i, j int) bool { return acls[i].Priority < acls[j].Priority })
+	var rules []string
+	for _, a := range acls {
+		rules = append(rules, aclRule(a))
+	}
+	set := setACLOut
+	if in {
+		set = setACLIn
+	}
+	r.elem(set, addr.String(), "jump "+r.content("acl", rules))
+}
+
+func aclRule(a ACL) string {
+	local, remote, localPort, remotePort := "ip saddr", "ip daddr", "th sport", "th dport"
+	if a.In {
+		local, remote, localPort, remotePort = remote, local, remotePort, localPort
+	}
+	rule := ""
+	if len(a.Local) > 0 {
+		rule += matchPrefixes(local, a.Local)
+	}
+	if len(a.Remote) > 0 {
+		rule += matchPrefixes(remote, a.Remote)
+	}
+	if len(a.Protocols) > 0 {
+		rule += fmt.Sprintf("meta l4proto { %s } ", list(a.Protocols))
+	} else if len(a.LocalPorts)+len(a.RemotePorts) > 0 {
+		rule += balanced
+	}
+	rule += matchPorts(localPort, a.LocalPorts) + matchPorts(remotePort, a.RemotePorts)
+	if a.Allow {
+		return rule + "return"
+	}
+	return rule + "drop"
+}
+
+func matchPorts(field string, ranges []PortRange) string {
+	if len(ranges) == 0 {
+		return ""
+	}
+	sorted := slices.Clone(ranges)
+	sort.Slice(sorted, func(i, j int) bool { return sorted[i].First < sorted[j].First })
+	var merged []PortRange
+	for _, p := range sorted {
+		p.Last = max(p.Last, p.First)
+		if n := len(merged); n > 0 && int(p.First) <= int(merged[n-1].Last)+1 {
+			merged[n-1].Last = max(merged[n-1].Last, p.Last)
+			continue
+		}
+		merged = append(merged, p)
+	}
+	var words []string
+	for _, p := range merged {
+		if p.First == p.Last {
+			words = append(words, fmt.Sprint(p.First))
+		} else {
+			words = append(words, fmt.Sprintf("%d-%d", p.First, p.Last))
+		}
+	}
+	return fmt.Sprintf("%s { %s } ", field, strings.Join(words, ", "))
+}
+
+// matchPrefixes matches field against IPv4 prefixes, each of which is in no other (nft refuses overlaps). It is empty
+// when everything matches, and matches nothing when there is no IPv4 prefix.
+func matchPrefixes(field string, prefixes []netip.Prefix) string {
+	var v4 []netip.Prefix
+	for _, p := range prefixes {
+		if p.Addr().Is4() && p.IsValid() {
+			v4 = append(v4, p.Masked())
+		}
+	}
+	slices.SortFunc(v4, func(a, b netip.Prefix) int {
+		if a.Bits() != b.Bits() {
+			return a.Bits() - b.Bits()
+		}
+		return a.Addr().Compare(b.Addr())
+	})
+	var kept []netip.Prefix
+	for _, p := range v4 {
+		if !slices.ContainsFunc(kept, func(k netip.Prefix) bool { return k.Contains(p.Addr()) }) {
+			kept = append(kept, p)
+		}
+	}
+	if len(kept) == 0 {
+		return field + " 255.255.255.255 "
+	}
+	if kept[0].Bits() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s { %s } ", field, list(kept))
+}
+
+func list[T any](items []T) string {
+	words := make([]string, len(items))
+	for i, it := range items {
+		words[i] = fmt.Sprint(it)
+	}
+	return strings.Join(words, ", ")
+}

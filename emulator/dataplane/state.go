@@ -1,0 +1,85 @@
+package dataplane
+
+import (
+	"net/netip"
+	"sort"
+)
+
+// State is what the kernel should hold, or does hold, for one host. Names are ours: bridges hnsb*, ports hnsv*, network
+// namespaces hns-*, and one nft table.
+type State struct {
+	Namespaces map[string]string // own network namespace -> Namespace.ID
+	Bridges    map[string]Bridge // by interface name
+	Ports      map[string]Port   // by interface name
+	Rules      Ruleset
+	Rejected   map[string]error // objects that cannot be carried, by id
+}
+
+// Bridge is the switch of one L2Bridge network; the node's own addresses in the network sit on it.
+type Bridge struct {
+	ID, Name string
+	Addrs    []netip.Prefix // sorted
+	MTU      int
+	Settings bool // up, with our kernel settings
+}
+
+// Port is a veth pair from a bridge into a guest namespace.
+type Port struct {
+	ID, Name, Bridge string
+	Netns            string // path
+	Guest            string // name of the guest's end
+	MAC              string
+	MTU              int
+	Addrs            []netip.Prefix
+	Gateway          netip.Addr
+	Up               bool // both ends up, the bridge's end isolated
+}
+
+func (p Port) equal(q Port) bool {
+	if len(p.Addrs) != len(q.Addrs) {
+		return false
+	}
+	for i := range p.Addrs {
+		if p.Addrs[i] != q.Addrs[i] {
+			return false
+		}
+	}
+	return p.Name == q.Name && p.Bridge == q.Bridge && p.Netns == q.Netns && p.Guest == q.Guest && p.MAC == q.MAC &&
+		p.MTU == q.MTU && p.Gateway == q.Gateway && p.Up == q.Up
+}
+
+// Ruleset is the content of the nft table.
+type Ruleset struct {
+	Sets   map[string]Set
+	Chains map[string]Chain
+}
+
+// Set is a set (values all empty) or a map. Keys and values are spelled as nft's numeric output spells them.
+type Set struct {
+	Type  string // "ipv4_addr . inet_proto : verdict"
+	Elems map[string]string
+}
+
+// Chain is one chain. Base is its hook, empty for one that is jumped to. A rule read from the kernel is only its sum:
+// every rule carries the sum of its text as its comment.
+type Chain struct {
+	Base  string
+	Rules []string
+}
+
+func newState() State {
+	return State{
+		Namespaces: map[string]string{}, Bridges: map[string]Bridge{}, Ports: map[string]Port{},
+		Rules:    Ruleset{Sets: map[string]Set{}, Chains: map[string]Chain{}},
+		Rejected: map[string]error{},
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}
