@@ -1,0 +1,136 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+)
+
+// Nodes follows all nodes of the cluster by one watch. It keeps what is needed for addressing: names, pod ranges,
+// addresses, conditions.
+type Nodes struct {
+	factory  informers.SharedInformerFactory
+	informer cache.SharedIndexInformer
+}
+
+// NewNodes makes a follower that does nothing before Run. changed is called, from one goroutine, after each change and
+// once the first list is complete; it must not block.
+func NewNodes(client kubernetes.Interface, changed func()) (*Nodes, error) {
+	factory := informers.NewSharedInformerFactory(client, 0)
+	n := &Nodes{factory: factory, informer: factory.Core().V1().Nodes().Informer()}
+	if err := n.informer.SetTransform(trimNode); err != nil {
+		return nil, fmt.Errorf("following nodes: %w", err)
+	}
+	_, err := n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { changed() },
+		UpdateFunc: func(any, any) { changed() },
+		DeleteFunc: func(any) { changed() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("following nodes: %w", err)
+	}
+	return n, nil
+}
+
+// trimNode drops what Nodes does not promise: most of a node's size is its images.
+func trimNode(obj any) (any, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	return &corev1.Node{
+		TypeMeta:   node.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
+		Spec:       corev1.NodeSpec{PodCIDR: node.Spec.PodCIDR, PodCIDRs: node.Spec.PodCIDRs},
+		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses, Conditions: node.Status.Conditions},
+	}, nil
+}
+
+// Run follows until ctx ends.
+func (n *Nodes) Run(ctx context.Context) {
+	n.factory.Start(ctx.Done())
+	<-ctx.Done()
+	n.factory.Shutdown()
+}
+
+// List gives the nodes as last seen; ok is false until the first list is complete. They must not be changed.
+func (n *Nodes) List() (nodes []*corev1.Node, ok bool) {
+	if !n.informer.HasSynced() {
+		return nil, false
+	}
+	for _, obj := range n.informer.GetStore().List() {
+		if node, is := obj.(*corev1.Node); is {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes, true
+}
+
+// SetNodeCondition writes one condition of a node and leaves the others to their owners.
+func SetNodeCondition(ctx context.Context, client kubernetes.Interface, node string, condition corev1.NodeCondition) error {
+	now := metav1.Now()
+	condition.LastHeartbeatTime = now
+	if condition.LastTransitionTime.IsZero() {
+		condition.LastTransitionTime = now
+	}
+	patch, err := conditionPatch(condition)
+	if err != nil {
+		return fmt.Errorf("setting condition %s of node %s: %w", condition.Type, node, err)
+	}
+	_, err = client.CoreV1().Nodes().PatchStatus(ctx, node, patch)
+	if err != nil {
+		return fmt.Errorf("setting condition %s of node %s: %w", condition.Type, node, err)
+	}
+	return nil
+}
+
+func conditionPatch(condition corev1.NodeCondition) ([]byte, error) {
+	empty, err := json.Marshal(corev1.Node{})
+	if err != nil {
+		return nil, err
+	}
+	with, err := json.Marshal(corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{condition}}})
+	if err != nil {
+		return nil, err
+	}
+	return strategicpatch.CreateTwoWayMergePatch(empty, with, corev1.Node{})
+}
+
+// NodeEvents writes events on one node.
+type NodeEvents struct {
+	broadcaster record.EventBroadcaster
+	recorder    record.EventRecorder
+	about       *corev1.ObjectReference
+}
+
+// NewNodeEvents makes a recorder for events on node that come from component. Close it at the end. Repeated events
+// are counted on one object, and floods are held back.
+func NewNodeEvents(ctx context.Context, client kubernetes.Interface, component, node string) *NodeEvents {
+	b := record.NewBroadcaster(record.WithContext(ctx))
+	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	return &NodeEvents{
+		broadcaster: b,
+		recorder:    b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component, Host: node}),
+		// `kubectl describe node` looks for events by the node's name in place of its uid, as the kubelet writes them.
+		about: &corev1.ObjectReference{Kind: "Node", Name: node, UID: types.UID(node)},
+	}
+}
+
+// Warn records a warning. It does not block.
+func (e *NodeEvents) Warn(reason, message string) {
+	e.recorder.Event(e.about, corev1.EventTypeWarning, reason, message)
+}
+
+// Close stops recording.
+func (e *NodeEvents) Close() { e.broadcaster.Shutdown() }

@@ -1,0 +1,65 @@
+package kube
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func TestSetNodeConditionLeavesOthers(t *testing.T) {
+	ctx := context.Background()
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win01"}, Status: corev1.NodeStatus{
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+	}})
+	err := SetNodeCondition(ctx, client, "win01", corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: "RoutesReady"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := client.CoreV1().Nodes().Get(ctx, "win01", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(node.Status.Conditions) != 2 {
+		t.Fatalf("conditions %+v, want the old one and ours", node.Status.Conditions)
+	}
+}
+
+func TestNodesKeepWhatTheyPromise(t *testing.T) {
+	client := fake.NewClientset(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "win01", Labels: map[string]string{"a": "b"}},
+		Spec:       corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24"}},
+		Status:     corev1.NodeStatus{Images: []corev1.ContainerImage{{SizeBytes: 1}}, Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.99.0.21"}}},
+	})
+	changed := make(chan struct{}, 10)
+	nodes, err := NewNodes(client, func() { changed <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := nodes.List(); ok {
+		t.Error("nodes are known before the first list")
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { nodes.Run(ctx); close(done) }()
+	defer func() { stop(); <-done }()
+	select {
+	case <-changed:
+	case <-time.After(10 * time.Second):
+		t.Fatal("no node heard of")
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	list, ok := nodes.List()
+	for ; !ok && time.Now().Before(deadline); list, ok = nodes.List() {
+		time.Sleep(time.Millisecond)
+	}
+	if len(list) != 1 || list[0].Spec.PodCIDRs[0] != "10.244.1.0/24" || list[0].Status.Addresses[0].Address != "10.99.0.21" {
+		t.Fatalf("nodes %+v", list)
+	}
+	if len(list[0].Status.Images) > 0 || len(list[0].Labels) > 0 {
+		t.Error("what nobody needs is kept")
+	}
+}
