@@ -1,8 +1,14 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"porthole.dev/porthole/cli/kubeproxy"
+)
 
 // nodeCommands are the parts of a node; they exist on Windows and on Linux.
 func nodeCommands() []*cobra.Command {
-	return []*cobra.Command{}
+	return []*cobra.Command{
+		kubeproxy.Command(),
+	}
 }

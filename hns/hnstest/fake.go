@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -48,14 +49,14 @@ func New(version hns.Version, networks ...hns.Network) *Fake {
 	return &Fake{HNS: version, networks: networks, calls: map[string]int{}}
 }
 
-// EveryNth is a fault that fails each nth call.
-func EveryNth(n int, how Outcome) func(string) Outcome {
+// OneIn is a fault that makes one in n calls misbehave, by chance; the same seed gives the same chance.
+func OneIn(n int, seed uint64, how Outcome) func(string) Outcome {
 	var mu sync.Mutex
-	count := 0
+	chance := rand.New(rand.NewPCG(seed, 0))
 	return func(string) Outcome {
 		mu.Lock()
 		defer mu.Unlock()
-		if count++; count%n == 0 {
+		if chance.IntN(n) == 0 {
 			return how
 		}
 		return Work

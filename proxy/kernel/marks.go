@@ -24,7 +24,9 @@ func markedID(mark, what string) string {
 	return mark + sum[:3] + "-8" + sum[3:6] + "-" + sum[6:18]
 }
 
-func lbID(key service.Key) hns.LoadBalancerID { return hns.LoadBalancerID(markedID(lbMark, key.String())) }
+func lbID(key service.Key) hns.LoadBalancerID {
+	return hns.LoadBalancerID(markedID(lbMark, key.String()))
+}
 
 func endpointID(network hns.NetworkID, addr netip.Addr) hns.EndpointID {
 	return hns.EndpointID(markedID(endpointMark, string(network)+" "+addr.String()))
