@@ -22,12 +22,12 @@ type objects struct {
 	mu       sync.Mutex
 	maps     map[string]*v1.ConfigMap
 	secrets  map[string]*v1.Secret
-	watchers map[ObjectRef]map[int]func()
+	watchers map[objectRef]map[int]func()
 	next     int
 }
 
 func newObjects() *objects {
-	return &objects{maps: map[string]*v1.ConfigMap{}, secrets: map[string]*v1.Secret{}, watchers: map[ObjectRef]map[int]func(){}}
+	return &objects{maps: map[string]*v1.ConfigMap{}, secrets: map[string]*v1.Secret{}, watchers: map[objectRef]map[int]func(){}}
 }
 
 func (o *objects) ConfigMap(_ context.Context, _, name string) (*v1.ConfigMap, error) {
@@ -48,7 +48,8 @@ func (o *objects) Secret(_ context.Context, _, name string) (*v1.Secret, error) 
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, name)
 }
 
-func (o *objects) Watch(ref ObjectRef, changed func()) func() {
+func (o *objects) Watch(kind, namespace, name string, changed func()) func() {
+	ref := objectRef{kind, namespace, name}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.next++
@@ -78,7 +79,7 @@ func (o *objects) setMap(name string, data map[string]string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.maps[name] = &v1.ConfigMap{Data: data}
-	for _, changed := range o.watchers[ObjectRef{Kind: ConfigMap, Namespace: "ns", Name: name}] {
+	for _, changed := range o.watchers[objectRef{ConfigMap, "ns", name}] {
 		changed()
 	}
 }

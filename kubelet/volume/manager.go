@@ -31,7 +31,7 @@ type podVolumes struct {
 	mu      sync.Mutex // guards the rest
 	pod     *v1.Pod
 	facts   Facts
-	watches map[ObjectRef]func()
+	watches map[objectRef]func()
 	tokens  map[tokenKey]token
 	wake    chan struct{} // capacity 1: content may have changed
 	renewed chan struct{} // capacity 1: a token came, so the next one is due at another time
@@ -82,7 +82,7 @@ func (m *Manager) adopt(ctx context.Context, pod *v1.Pod, facts Facts) *podVolum
 
 func newPodVolumes() *podVolumes {
 	return &podVolumes{
-		watches: map[ObjectRef]func(){},
+		watches: map[objectRef]func(){},
 		tokens:  map[tokenKey]token{},
 		wake:    make(chan struct{}, 1),
 		renewed: make(chan struct{}, 1),
@@ -111,7 +111,7 @@ func (m *Manager) watchObjects(p *podVolumes, pod *v1.Pod) {
 	defer p.mu.Unlock()
 	for _, ref := range refsOf(pod) {
 		if _, known := p.watches[ref]; !known && !p.closed {
-			p.watches[ref] = m.opts.Objects.Watch(ref, changed)
+			p.watches[ref] = m.opts.Objects.Watch(ref.kind, ref.namespace, ref.name, changed)
 		}
 	}
 }

@@ -9,10 +9,10 @@ import (
 )
 
 // refsOf lists the objects that the volumes of a pod are made of.
-func refsOf(pod *v1.Pod) []ObjectRef {
-	var refs []ObjectRef
-	add := func(kind ObjectKind, name string) {
-		refs = append(refs, ObjectRef{Kind: kind, Namespace: pod.Namespace, Name: name})
+func refsOf(pod *v1.Pod) []objectRef {
+	var refs []objectRef
+	add := func(kind, name string) {
+		refs = append(refs, objectRef{kind: kind, namespace: pod.Namespace, name: name})
 	}
 	for _, v := range pod.Spec.Volumes {
 		switch {

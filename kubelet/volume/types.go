@@ -10,19 +10,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// ObjectKind says which kind of object an ObjectRef names.
-type ObjectKind string
-
 // The kinds of objects that volumes are made of.
 const (
-	ConfigMap ObjectKind = "ConfigMap"
-	Secret    ObjectKind = "Secret"
+	ConfigMap = "ConfigMap"
+	Secret    = "Secret"
 )
 
-// ObjectRef names one ConfigMap or Secret.
-type ObjectRef struct {
-	Kind            ObjectKind
-	Namespace, Name string
+// objectRef names one ConfigMap or Secret.
+type objectRef struct {
+	kind, namespace, name string
 }
 
 // ObjectGetter reads ConfigMaps and Secrets; internal/kube implements it with one watch per object in use. An object
@@ -30,9 +26,9 @@ type ObjectRef struct {
 type ObjectGetter interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
-	// Watch keeps the object fresh and calls changed after each change (never for the first sight). changed does not
-	// block. release may be called more than once.
-	Watch(ref ObjectRef, changed func()) (release func())
+	// Watch keeps the object of kind ConfigMap or Secret fresh and calls changed after it changed, and maybe when it is
+	// first seen. changed does not block. release may be called more than once.
+	Watch(kind, namespace, name string, changed func()) (release func())
 }
 
 // TokenRequester asks for a service account token; internal/kube implements it.

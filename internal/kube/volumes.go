@@ -1,0 +1,213 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	authv1 "k8s.io/api/authentication/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	objectSyncWait = time.Second // how long a read waits for the first sight of a watched object
+	objectIdle     = time.Minute // how long a watch outlives its last user
+)
+
+// Objects reads ConfigMaps and Secrets from one watch per object in use, which is all that a node may do. A read of an
+// object that nobody watches, or that its watch has not seen, asks the API server.
+type Objects struct {
+	client kubernetes.Interface
+
+	mu   sync.Mutex
+	open map[objectKey]*watchedObject
+}
+
+type objectKey struct{ kind, namespace, name string }
+
+// watchedObject is one watch. Its store holds the object or nothing.
+type watchedObject struct {
+	store  cache.Store
+	synced func() bool
+	stop   context.CancelFunc
+
+	users map[int]func() // guarded by Objects.mu, as is the rest
+	next  int
+	idle  *time.Timer
+}
+
+// NewObjects makes an empty set of watches.
+func NewObjects(client kubernetes.Interface) *Objects {
+	return &Objects{client: client, open: map[objectKey]*watchedObject{}}
+}
+
+// Watch keeps a ConfigMap or Secret fresh and calls changed whenever it was seen to change, and when it is first seen.
+// The watch ends a minute after its last release, or when the object is immutable.
+func (o *Objects) Watch(kind, namespace, name string, changed func()) func() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	key := objectKey{kind, namespace, name}
+	w := o.open[key]
+	if w == nil {
+		w = o.start(key)
+		o.open[key] = w
+	}
+	if w.idle != nil {
+		w.idle.Stop()
+		w.idle = nil
+	}
+	w.next++
+	id := w.next
+	w.users[id] = changed
+	return func() { o.release(key, w, id) }
+}
+
+func (o *Objects) release(key objectKey, w *watchedObject, id int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, used := w.users[id]; !used {
+		return
+	}
+	delete(w.users, id)
+	if len(w.users) > 0 {
+		return
+	}
+	w.idle = time.AfterFunc(objectIdle, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if len(w.users) == 0 && o.open[key] == w {
+			w.stop()
+			delete(o.open, key)
+		}
+	})
+}
+
+func (o *Objects) start(key objectKey) *watchedObject {
+	ctx, stop := context.WithCancel(context.Background())
+	w := &watchedObject{stop: stop, users: map[int]func(){}}
+	tell := func(obj any) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		for _, changed := range w.users {
+			changed()
+		}
+		if immutable(obj) {
+			stop() // it stays in the store
+		}
+	}
+	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: o.listWatch(key),
+		ObjectType:    emptyObject(key.kind),
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    tell,
+			UpdateFunc: func(_, obj any) { tell(obj) },
+			DeleteFunc: func(any) { tell(nil) },
+		},
+	})
+	w.store, w.synced = store, controller.HasSynced
+	go controller.RunWithContext(ctx)
+	return w
+}
+
+func emptyObject(kind string) runtime.Object {
+	if kind == "Secret" {
+		return &v1.Secret{}
+	}
+	return &v1.ConfigMap{}
+}
+
+func immutable(obj any) bool {
+	switch x := obj.(type) {
+	case *v1.ConfigMap:
+		return x.Immutable != nil && *x.Immutable
+	case *v1.Secret:
+		return x.Immutable != nil && *x.Immutable
+	}
+	return false
+}
+
+func (o *Objects) listWatch(key objectKey) cache.ListerWatcher {
+	only := func(opts *metav1.ListOptions) {
+		opts.FieldSelector = fields.OneTermEqualSelector("metadata.name", key.name).String()
+	}
+	core := o.client.CoreV1()
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			only(&opts)
+			if key.kind == "Secret" {
+				return core.Secrets(key.namespace).List(ctx, opts)
+			}
+			return core.ConfigMaps(key.namespace).List(ctx, opts)
+		},
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			only(&opts)
+			if key.kind == "Secret" {
+				return core.Secrets(key.namespace).Watch(ctx, opts)
+			}
+			return core.ConfigMaps(key.namespace).Watch(ctx, opts)
+		},
+	}
+}
+
+// ConfigMap reads a ConfigMap. The result is shared: do not change it.
+func (o *Objects) ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error) {
+	if cm, ok := o.cached(ctx, objectKey{"ConfigMap", namespace, name}).(*v1.ConfigMap); ok {
+		return cm, nil
+	}
+	return o.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// Secret reads a Secret. The result is shared: do not change it.
+func (o *Objects) Secret(ctx context.Context, namespace, name string) (*v1.Secret, error) {
+	if s, ok := o.cached(ctx, objectKey{"Secret", namespace, name}).(*v1.Secret); ok {
+		return s, nil
+	}
+	return o.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// cached returns what the watch of an object holds, waiting a little for its first sight; nil when there is none.
+func (o *Objects) cached(ctx context.Context, key objectKey) any {
+	o.mu.Lock()
+	w := o.open[key]
+	o.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	deadline := time.NewTimer(objectSyncWait)
+	defer deadline.Stop()
+	poll := time.NewTicker(2 * time.Millisecond)
+	defer poll.Stop()
+	for !w.synced() {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-deadline.C:
+			return nil
+		case <-poll.C:
+		}
+	}
+	obj, found, err := w.store.GetByKey(key.namespace + "/" + key.name)
+	if err != nil || !found {
+		return nil
+	}
+	return obj
+}
+
+// Tokens asks the API server for service account tokens.
+type Tokens struct{ Client kubernetes.Interface }
+
+// RequestToken creates a token of a service account.
+func (t Tokens) RequestToken(ctx context.Context, namespace, account string, r *authv1.TokenRequest) (*authv1.TokenRequest, error) {
+	out, err := t.Client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, r, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("creating token: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,257 @@
+package probe
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+)
+
+// Options configure a Manager. Exec and Report are required.
+type Options struct {
+	// Exec runs a command in a container (CRI ExecSync). A timeout is reported as context.DeadlineExceeded or gRPC's.
+	Exec func(ctx context.Context, containerID string, command []string, timeout time.Duration) (exit int, out []byte, err error)
+	// Report is told of each verdict when it changes. It does not block.
+	Report func(Result)
+	// Event is told what deserves an event: Unhealthy and ProbeWarning. Optional.
+	Event func(pod *v1.Pod, container, eventType, reason, message string)
+	// UserAgent of http and grpc probes; kube-probe/1.36 when empty.
+	UserAgent string
+	// Spread delays the first run of probes by a random part of their period, for the time just after the kubelet
+	// started and has many containers to probe at once. Zero never delays.
+	Spread time.Duration
+}
+
+// Result is one verdict about one container.
+type Result struct {
+	Key         Key
+	Kind        Kind
+	ContainerID string
+	Verdict     Verdict
+	Message     string
+	// GracePeriod of the probe in seconds, which replaces the pod's when this verdict kills the container; nil if unset.
+	GracePeriod *int64
+}
+
+// Key names a container of a pod.
+type Key struct {
+	Pod       types.UID
+	Container string
+}
+
+// Manager runs probes.
+type Manager struct {
+	opts  Options
+	began time.Time
+
+	mu     sync.Mutex
+	active map[Key]*workers
+}
+
+// workers are the probes of one container instance.
+type workers struct {
+	id      string
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	verdicts map[Kind]Verdict
+	started  chan struct{} // closed once the container counts as started
+	stopped  map[Kind]context.CancelFunc
+}
+
+// New makes a manager that runs nothing yet.
+func New(opts Options) *Manager {
+	if opts.UserAgent == "" {
+		opts.UserAgent = "kube-probe/1.36"
+	}
+	return &Manager{opts: opts, began: time.Now(), active: map[Key]*workers{}}
+}
+
+// Start begins to probe a container that has just started. Calling it again with the same container ID does nothing;
+// another ID ends the probes of the container before it. podIP is the address at this time.
+func (m *Manager) Start(key Key, pod *v1.Pod, c *v1.Container, containerID, podIP string) {
+	m.StartTarget(key, Target{Pod: pod, Container: c, ID: containerID, PodIP: podIP, Started: time.Now()})
+}
+
+// Target is the container that a probe asks. Started is when it was, which initial delays count from.
+type Target struct {
+	Pod       *v1.Pod
+	Container *v1.Container
+	ID, PodIP string
+	Started   time.Time
+	// AlreadyStarted says that its startup probe succeeded before, as the status that an earlier process wrote tells.
+	AlreadyStarted bool
+}
+
+// StartTarget is Start with all that can be said, for containers that an earlier kubelet started.
+func (m *Manager) StartTarget(key Key, t Target) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.active[key]; w != nil {
+		if w.id == t.ID {
+			return
+		}
+		w.cancel()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &workers{id: t.ID, cancel: cancel, verdicts: map[Kind]Verdict{}, started: make(chan struct{}), stopped: map[Kind]context.CancelFunc{}}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m.active[key] = w
+	startup := t.Container.StartupProbe
+	if startup != nil && t.AlreadyStarted {
+		startup, w.verdicts[Startup] = nil, Success
+	}
+	if startup == nil {
+		close(w.started)
+	}
+	for kind, p := range map[Kind]*v1.Probe{Startup: startup, Liveness: t.Container.LivenessProbe, Readiness: t.Container.ReadinessProbe} {
+		if p == nil {
+			continue
+		}
+		w.verdicts[kind] = kind.initial()
+		one, stop := context.WithCancel(ctx)
+		w.stopped[kind] = stop
+		tr := NewTracker(kind, p, t.Started)
+		w.running.Go(func() { m.work(one, key, t, job{workers: w, probe: p, tracker: tr}) })
+	}
+}
+
+// Stop ends all probes of a container.
+func (m *Manager) Stop(key Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.active[key]; w != nil {
+		w.cancel()
+		delete(m.active, key)
+	}
+}
+
+// Terminating ends startup and liveness probes of a pod that is being deleted; readiness goes on until Stop.
+func (m *Manager) Terminating(pod types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, w := range m.active {
+		if key.Pod != pod {
+			continue
+		}
+		for _, kind := range []Kind{Startup, Liveness} {
+			if stop := w.stopped[kind]; stop != nil {
+				stop()
+			}
+		}
+	}
+}
+
+// Verdict is what is believed of a container: of a probe that does not exist or does not run, known is false.
+func (m *Manager) Verdict(key Key, kind Kind) (v Verdict, known bool) {
+	m.mu.Lock()
+	w := m.active[key]
+	m.mu.Unlock()
+	if w == nil {
+		return Unknown, false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v, known = w.verdicts[kind]
+	return v, known
+}
+
+// job is one probe at work.
+type job struct {
+	workers *workers
+	probe   *v1.Probe
+	tracker *Tracker
+}
+
+func (m *Manager) work(ctx context.Context, key Key, t Target, j job) {
+	if j.tracker.kind != Startup {
+		select {
+		case <-ctx.Done():
+			return
+		case <-j.workers.started:
+		}
+	}
+	period := j.tracker.spec.period
+	if m.opts.Spread > 0 && time.Since(m.began) < min(period, m.opts.Spread) && !pause(ctx, rand.N(period)) {
+		return
+	}
+	if wait := time.Until(j.tracker.started.Add(j.tracker.spec.delay)); wait > 0 && !pause(ctx, wait) {
+		return
+	}
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		m.once(ctx, key, t, j)
+		if j.tracker.Ended() {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// once runs a probe and passes on what it means.
+func (m *Manager) once(ctx context.Context, key Key, t Target, j job) {
+	kind := j.tracker.kind
+	var out outcome
+	var err error
+	for range maxAttempts {
+		if out, err = m.run(ctx, j.probe, t); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	switch {
+	case err != nil:
+		klog.FromContext(ctx).V(1).Info("Could not run probe", "pod", klog.KObj(t.Pod), "container", key.Container, "probe", kind, "err", err)
+		m.event(t, key, "Unhealthy", string(kind)+" probe errored and resulted in unknown state: "+err.Error())
+		return
+	case out.warning:
+		m.event(t, key, "ProbeWarning", string(kind)+" probe warning: "+out.text)
+	case !out.ok:
+		m.event(t, key, "Unhealthy", string(kind)+" probe failed: "+out.text)
+	}
+	before := j.tracker.Verdict()
+	if !j.tracker.Observe(out.ok) {
+		return
+	}
+	now := j.tracker.Verdict()
+	w := j.workers
+	w.mu.Lock()
+	w.verdicts[kind] = now
+	if kind == Startup && now == Success {
+		close(w.started)
+	}
+	w.mu.Unlock()
+	if now != before {
+		m.opts.Report(Result{Key: key, Kind: kind, ContainerID: t.ID, Verdict: now, Message: out.text, GracePeriod: j.probe.TerminationGracePeriodSeconds})
+	}
+}
+
+func (m *Manager) event(t Target, key Key, reason, message string) {
+	if m.opts.Event != nil {
+		m.opts.Event(t.Pod, key.Container, v1.EventTypeWarning, reason, message)
+	}
+}

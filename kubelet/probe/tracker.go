@@ -1,0 +1,128 @@
+package probe
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Kind says what a probe decides.
+type Kind string
+
+// The kinds of probes, worded as upstream's events begin.
+const (
+	Startup   Kind = "Startup"
+	Liveness  Kind = "Liveness"
+	Readiness Kind = "Readiness"
+)
+
+// Verdict is what is believed of a container after its thresholds were met.
+type Verdict int
+
+// A container is Unknown until a probe has met a threshold.
+const (
+	Unknown Verdict = iota
+	Success
+	Failure
+)
+
+func (v Verdict) String() string {
+	switch v {
+	case Success:
+		return "success"
+	case Failure:
+		return "failure"
+	}
+	return "unknown"
+}
+
+// initial is the verdict before a probe has run: a container is alive until shown dead, and neither ready nor started
+// until shown to be.
+func (k Kind) initial() Verdict {
+	switch k {
+	case Liveness:
+		return Success
+	case Readiness:
+		return Failure
+	}
+	return Unknown
+}
+
+// Tracker turns outcomes of one probe of one container into verdicts. It has no clock of its own.
+type Tracker struct {
+	kind    Kind
+	spec    timing
+	verdict Verdict
+	last    bool // the last outcome
+	run     int  // how many outcomes like it in a row
+	started time.Time
+}
+
+// timing is a probe's numbers with upstream's defaults filled in.
+type timing struct {
+	delay, period, timeout time.Duration
+	successes, failures    int
+}
+
+func timingOf(p *v1.Probe) timing {
+	seconds := func(n, otherwise int32) time.Duration {
+		if n <= 0 {
+			n = otherwise
+		}
+		return time.Duration(n) * time.Second
+	}
+	count := func(n, otherwise int32) int {
+		if n <= 0 {
+			n = otherwise
+		}
+		return int(n)
+	}
+	return timing{
+		delay:     seconds(p.InitialDelaySeconds, 0),
+		period:    seconds(p.PeriodSeconds, 10),
+		timeout:   seconds(p.TimeoutSeconds, 1),
+		successes: count(p.SuccessThreshold, 1),
+		failures:  count(p.FailureThreshold, 3),
+	}
+}
+
+// NewTracker begins for a container that started at the given time.
+func NewTracker(kind Kind, p *v1.Probe, started time.Time) *Tracker {
+	return &Tracker{kind: kind, spec: timingOf(p), verdict: kind.initial(), started: started}
+}
+
+// Due says whether the probe may run at now: not before the initial delay.
+func (t *Tracker) Due(now time.Time) bool { return !now.Before(t.started.Add(t.spec.delay)) }
+
+// Verdict is the current one.
+func (t *Tracker) Verdict() Verdict { return t.verdict }
+
+// Observe takes one outcome, and says whether the threshold for it is met now: then the verdict is that outcome.
+func (t *Tracker) Observe(ok bool) (met bool) {
+	if ok == t.last && t.run > 0 {
+		t.run++
+	} else {
+		t.last, t.run = ok, 1
+	}
+	need, verdict := t.spec.failures, Failure
+	if ok {
+		need, verdict = t.spec.successes, Success
+	}
+	if t.run < need {
+		return false
+	}
+	t.verdict = verdict
+	return true
+}
+
+// Ended says whether no further run is wanted: a startup probe that decided, or a liveness probe that failed (the
+// container will be replaced).
+func (t *Tracker) Ended() bool {
+	switch t.kind {
+	case Startup:
+		return t.verdict != Unknown
+	case Liveness:
+		return t.verdict == Failure
+	}
+	return false
+}
