@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"porthole.dev/porthole/cli/down"
+	"porthole.dev/porthole/cli/hostcri"
 	"porthole.dev/porthole/cli/kubectl"
 	"porthole.dev/porthole/cli/relay"
 	"porthole.dev/porthole/cli/status"
@@ -16,5 +17,6 @@ func localCommands() []*cobra.Command {
 	return []*cobra.Command{
 		up.Command(), down.Command(), status.Command(), kubectl.Command(),
 		relay.Command(), supervise.Command(),
+		hostcri.Command(), hostcri.CNICommand(),
 	}
 }

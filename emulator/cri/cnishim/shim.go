@@ -1,0 +1,305 @@
+// Package cnishim is the CNI plugin that the Linux containerd of an emulated Windows host calls. It does what containerd
+// on Windows does itself: makes the HCN namespace of a pod, then runs the configured Windows plugin, by Wine, with that
+// namespace's GUID. It decides nothing about the network.
+package cnishim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"porthole.dev/porthole/emulator/cri"
+	"porthole.dev/porthole/emulator/wine"
+)
+
+// Call is one call of the plugin.
+type Call struct {
+	HostDir string            // the host's folder
+	Env     map[string]string // CNI_COMMAND, CNI_CONTAINERID, CNI_NETNS, CNI_IFNAME, CNI_ARGS
+	Stdin   []byte
+	Stdout  io.Writer
+	Timeout time.Duration // for one plugin; zero: one minute
+}
+
+// cniVersion is spoken towards containerd.
+const cniVersion = "1.0.0"
+
+// Config is the configuration that makes containerd call the program called PluginType.
+func Config() []byte {
+	return []byte(`{
+  "cniVersion": "` + cniVersion + `",
+  "name": "porthole-hcn",
+  "plugins": [{"type": "` + PluginType + `", "capabilities": {"portMappings": true, "dns": true, "bandwidth": true}}]
+}
+`)
+}
+
+// PluginType is the file name of the wrapper that calls `porthole host-cni`.
+const PluginType = "porthole-hcn"
+
+// Install writes containerd's CNI configuration and the wrapper for a host: <host>/cni/net.d and <host>/cni/bin.
+func Install(hostDir, porthole string) error {
+	conf, bin := filepath.Join(hostDir, "cni", "net.d"), filepath.Join(hostDir, "cni", "bin")
+	for _, dir := range []string{conf, bin} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("installing the CNI shim: %w", err)
+		}
+	}
+	wrapper := fmt.Sprintf("#!/bin/sh\nexec %s host-cni --host-dir %s\n", quote(porthole), quote(hostDir))
+	if err := replace(filepath.Join(bin, PluginType), []byte(wrapper), 0o755); err != nil {
+		return fmt.Errorf("installing the CNI shim: %w", err)
+	}
+	if err := replace(filepath.Join(conf, "10-porthole.conflist"), Config(), 0o644); err != nil {
+		return fmt.Errorf("installing the CNI shim: %w", err)
+	}
+	return nil
+}
+
+// quote makes one word of a shell command from a path.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// replace writes a file in one step, so that a program that reads it sees the old or the new one; an equal one stays.
+func replace(path string, data []byte, mode os.FileMode) error {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, data, mode); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// Run carries out one call. The answer, on success and on failure, is what CNI wants on standard output.
+func Run(ctx context.Context, c Call) error {
+	if c.Timeout == 0 {
+		c.Timeout = time.Minute
+	}
+	err := c.run(ctx)
+	if err == nil {
+		return nil
+	}
+	var failed pluginError
+	if errors.As(err, &failed) && json.Valid(failed.answer) {
+		c.Stdout.Write(failed.answer)
+		return err
+	}
+	json.NewEncoder(c.Stdout).Encode(map[string]any{"cniVersion": cniVersion, "code": 999, "msg": err.Error()})
+	return err
+}
+
+func (c Call) run(ctx context.Context) error {
+	switch command := c.Env["CNI_COMMAND"]; command {
+	case "VERSION":
+		return json.NewEncoder(c.Stdout).Encode(map[string]any{"cniVersion": cniVersion, "supportedVersions": supported})
+	case "STATUS", "GC":
+		_, err := c.network()
+		return err
+	case "ADD", "CHECK":
+		return c.add(ctx, command)
+	case "DEL":
+		return c.del(ctx)
+	default:
+		return fmt.Errorf("CNI command %q is not known", command)
+	}
+}
+
+var supported = []string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
+
+func (c Call) add(ctx context.Context, command string) error {
+	n, err := c.network()
+	if err != nil {
+		return err
+	}
+	guid, err := c.guestNamespace(ctx)
+	if err != nil {
+		return err
+	}
+	var result json.RawMessage
+	for _, p := range n.plugins {
+		stdin, err := n.stdin(p, c.outer(), result)
+		if err != nil {
+			return err
+		}
+		answer, err := c.exec(ctx, p, guid, stdin)
+		if err != nil {
+			return err
+		}
+		if len(bytes.TrimSpace(answer)) > 0 {
+			result = answer
+		}
+	}
+	if command == "CHECK" {
+		return nil
+	}
+	if len(result) == 0 {
+		return errors.New("the Windows CNI plugin gave no result")
+	}
+	_, err = c.Stdout.Write(result)
+	return err
+}
+
+// del takes the plugins in reverse, as CNI has it. A configuration or plugin that is gone is no reason to keep the pod:
+// its namespace goes, and with it what hangs on it. hnsd not answering is one: then the pod is deleted later.
+func (c Call) del(ctx context.Context) error {
+	if c.Env["CNI_NETNS"] == "" {
+		return nil
+	}
+	guid, err := c.guestNamespace(ctx)
+	if err != nil {
+		return err
+	}
+	if n, err := c.network(); err == nil {
+		for i := len(n.plugins) - 1; i >= 0; i-- {
+			stdin, err := n.stdin(n.plugins[i], c.outer(), c.previous())
+			if err != nil {
+				return err
+			}
+			if _, err := c.exec(ctx, n.plugins[i], guid, stdin); err != nil && !errors.Is(err, errNoPlugin) {
+				return err
+			}
+		}
+	}
+	return c.hnsd(ctx, http.MethodDelete, "/netns/"+guid, nil, nil)
+}
+
+// guestNamespace is the HCN namespace bound to the pod's Linux one; hnsd makes it at the first call.
+func (c Call) guestNamespace(ctx context.Context) (string, error) {
+	var answer struct {
+		ID string `json:"id"`
+	}
+	err := c.hnsd(ctx, http.MethodPost, "/netns", map[string]string{"path": c.Env["CNI_NETNS"]}, &answer)
+	if err != nil {
+		return "", fmt.Errorf("making the pod's HCN namespace: %w", err)
+	}
+	if answer.ID == "" {
+		return "", errors.New("making the pod's HCN namespace: hnsd gave no id")
+	}
+	return answer.ID, nil
+}
+
+// hnsd calls the host's network service. What is absent already counts as deleted.
+func (c Call) hnsd(ctx context.Context, method, path string, body, into any) error {
+	socket := filepath.Join(c.HostDir, "hnsd.sock")
+	client := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}}
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://hnsd"+path, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	r, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	if err != nil {
+		return err
+	}
+	if method == http.MethodDelete && r.StatusCode == http.StatusNotFound {
+		return nil
+	}
+	if r.StatusCode >= 300 {
+		return fmt.Errorf("hnsd answered %s: %s", r.Status, strings.TrimSpace(string(answer)))
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(answer, into)
+}
+
+// outer is what containerd sent: the name, and what its capabilities brought.
+func (c Call) outer() map[string]json.RawMessage {
+	conf := map[string]json.RawMessage{}
+	if json.Unmarshal(c.Stdin, &conf) != nil {
+		return nil
+	}
+	return conf
+}
+
+func (c Call) previous() json.RawMessage { return c.outer()["prevResult"] }
+
+func (c Call) network() (network, error) {
+	path, err := cri.WindowsCNIConfig(c.HostDir)
+	if err != nil {
+		return network{}, err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return network{}, fmt.Errorf("reading the Windows CNI configuration: %w", err)
+	}
+	n, err := parseNetwork(data)
+	if err != nil {
+		return network{}, fmt.Errorf(`reading C:\etc\cni\net.d\%s: %w`, filepath.Base(path), err)
+	}
+	return n, nil
+}
+
+// errNoPlugin is the cause when the plugin's program is absent.
+var errNoPlugin = errors.New(`the program is not in C:\opt\cni\bin`)
+
+// pluginError carries the answer that a failing plugin gave.
+type pluginError struct {
+	answer []byte
+	cause  error
+}
+
+func (e pluginError) Error() string {
+	return fmt.Sprintf("%v: %s", e.cause, strings.TrimSpace(string(e.answer)))
+}
+
+func (e pluginError) Unwrap() error { return e.cause }
+
+// exec runs one Windows plugin in the host's prefix; the network namespace is ours already, the host's.
+func (c Call) exec(ctx context.Context, p plugin, guid string, stdin []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	prefix := wine.Prefix{Dir: filepath.Join(c.HostDir, "prefix")}
+	linux, err := wine.LinuxPath(prefix.DriveC(), `C:\opt\cni\bin\`+p.kind+".exe")
+	if err != nil {
+		return nil, fmt.Errorf("CNI plugin %s: %w", p.kind, err)
+	}
+	if _, err := os.Stat(linux); err != nil {
+		return nil, fmt.Errorf("CNI plugin %s: %w", p.kind, errNoPlugin)
+	}
+	tools, err := wine.Find()
+	if err != nil {
+		return nil, err
+	}
+	var out, errOut bytes.Buffer
+	cmd := tools.Command(ctx, prefix, `C:\opt\cni\bin\`+p.kind+".exe")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &errOut
+	cmd.Env = append(cmd.Env, "CNI_NETNS="+guid, `CNI_PATH=C:\opt\cni\bin`)
+	for _, name := range []string{"CNI_COMMAND", "CNI_CONTAINERID", "CNI_IFNAME", "CNI_ARGS"} {
+		cmd.Env = append(cmd.Env, name+"="+c.Env[name])
+	}
+	if err := cmd.Run(); err != nil {
+		return nil, pluginError{answer: bytes.TrimSpace(out.Bytes()), cause: fmt.Errorf("CNI plugin %s.exe: %w%s", p.kind, err, note(errOut.String()))}
+	}
+	return out.Bytes(), nil
+}
+
+func note(text string) string {
+	if text = strings.TrimSpace(text); text == "" {
+		return ""
+	}
+	return " (" + text + ")"
+}

@@ -1,0 +1,218 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/google/uuid"
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/identity"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/emulator/wine"
+)
+
+// CreateContainer makes the container's C: and registry, and a Linux container that runs the program by Wine on them.
+func (s service) CreateContainer(ctx context.Context, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+	name := r.GetConfig().GetMetadata().GetName()
+	f := s.folder(uuid.NewString())
+	answer, err := s.create(namespaces.WithNamespace(ctx, namespace), f, r)
+	if err == nil {
+		return answer, nil
+	}
+	if cleanup := f.remove(); cleanup != nil {
+		err = errors.Join(err, cleanup)
+	}
+	code := status.Code(err)
+	if code == codes.Unknown && errors.Is(err, errRefused) {
+		code = codes.InvalidArgument
+	}
+	return nil, status.Errorf(code, "creating container %s: %v", name, err)
+}
+
+// errRefused marks requests that no retry can help.
+var errRefused = errors.New("refused")
+
+func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+	c := r.GetConfig()
+	image, err := s.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: c.GetImage()})
+	if err != nil {
+		return nil, err
+	}
+	if image.GetImage() == nil {
+		return nil, status.Errorf(codes.NotFound, "image %s is not on this host", c.GetImage().GetImage())
+	}
+	imageConfig, diffs, err := s.windowsImage(ctx, image.Image.Id)
+	if err != nil {
+		return nil, err
+	}
+	command, err := commandOf(c, imageConfig)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errRefused, err)
+	}
+	lower, err := s.layersOfC(ctx, diffs)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.create(s.o.Template, append(lower, filepath.Join(s.o.Template, "drive_c"))); err != nil {
+		return nil, err
+	}
+	if err := f.mount(); err != nil {
+		return nil, err
+	}
+	mounts, err := s.mounts(f, c.GetMounts())
+	if err != nil {
+		return nil, err
+	}
+	dir := workingDir(c, imageConfig)
+	linuxDir, err := s.inContainer(f, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Join(f.driveC(), strings.TrimPrefix(linuxDir, driveInContainer)), 0o755); err != nil {
+		return nil, fmt.Errorf("making the working folder: %w", err)
+	}
+	sandbox, err := linuxSandbox(r.GetSandboxConfig(), s.o)
+	if err != nil {
+		return nil, err
+	}
+	env := environment(c, imageConfig, s.o)
+	if err := f.save(record{Mounts: c.GetMounts(), Resources: c.GetWindows().GetResources(), Command: command, Dir: dir, Path: value(env, "WINEPATH"), Log: c.GetLogPath()}); err != nil {
+		return nil, err
+	}
+	return s.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: r.GetPodSandboxId(), SandboxConfig: sandbox,
+		Config: &runtimeapi.ContainerConfig{
+			Metadata: c.Metadata, Image: c.Image, LogPath: strings.ReplaceAll(c.LogPath, `\`, "/"),
+			Labels: c.Labels, Annotations: merge(c.Annotations, map[string]string{keyAnnotation: filepath.Base(f.dir)}),
+			Stdin: c.Stdin, StdinOnce: c.StdinOnce, Tty: c.Tty,
+			Command: []string{s.o.Wine}, Args: command, WorkingDir: linuxDir, Envs: env, Mounts: mounts,
+			Linux: &runtimeapi.LinuxContainerConfig{
+				Resources: linuxResources(c.GetWindows().GetResources(), s.o.CPUs),
+				SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+					NamespaceOptions: sandbox.Linux.SecurityContext.NamespaceOptions, Seccomp: sandbox.Linux.SecurityContext.Seccomp,
+				},
+			},
+		},
+	})
+}
+
+// layersOfC are the Files folders of the image's layers, top first, where containerd has unpacked them.
+func (s *Server) layersOfC(ctx context.Context, diffs []digest.Digest) ([]string, error) {
+	sn := s.containerd.SnapshotService(snapshotter)
+	key := "porthole-" + uuid.NewString()
+	mounts, err := sn.View(ctx, key, identity.ChainID(diffs).String(), snapshots.WithLabels(map[string]string{}))
+	if err != nil {
+		return nil, fmt.Errorf("finding the image's layers: %w", err)
+	}
+	defer sn.Remove(context.WithoutCancel(ctx), key)
+	var roots, files []string
+	for _, m := range mounts {
+		if m.Type == "bind" {
+			roots = append(roots, m.Source)
+		}
+		for _, o := range m.Options {
+			if list, ok := strings.CutPrefix(o, "lowerdir="); ok {
+				roots = append(roots, strings.Split(list, ":")...)
+			}
+		}
+	}
+	for _, root := range roots {
+		dir := filepath.Join(root, "Files")
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			files = append(files, dir)
+		}
+	}
+	return files, nil
+}
+
+// mounts translates the container's mounts and puts Wine's own in front.
+func (s *Server) mounts(f folder, of []*runtimeapi.Mount) ([]*runtimeapi.Mount, error) {
+	out := systemMounts(f)
+	for _, m := range of {
+		source, err := s.onHost(m.GetHostPath())
+		if err != nil {
+			return nil, fmt.Errorf("host path of the mount at %s: %w", m.GetContainerPath(), err)
+		}
+		target, err := s.inContainer(f, m.GetContainerPath())
+		if err != nil {
+			return nil, fmt.Errorf("mount of %s: %w", m.GetHostPath(), err)
+		}
+		if target == driveInContainer {
+			return nil, fmt.Errorf("%w: mount of %s: C:\\ itself cannot be mounted over", errRefused, m.GetHostPath())
+		}
+		out = append(out, &runtimeapi.Mount{ContainerPath: target, HostPath: source, Readonly: m.GetReadonly()})
+		if strings.EqualFold(target, driveInContainer+"/"+hostsFile) {
+			out = append(out, &runtimeapi.Mount{ContainerPath: "/etc/hosts", HostPath: source, Readonly: true})
+		}
+	}
+	return out, nil
+}
+
+// onHost is the Linux path of a Windows path on the host. A link that leads out of the host's C: is refused.
+func (s *Server) onHost(path string) (string, error) {
+	linux, err := windowsPath(s.o.driveC(), path)
+	if err != nil {
+		return "", err
+	}
+	root, err := filepath.EvalSymlinks(s.o.driveC())
+	if err != nil {
+		return "", err
+	}
+	for at := linux; ; at = filepath.Dir(at) {
+		real, err := filepath.EvalSymlinks(at)
+		if errors.Is(err, os.ErrNotExist) && at != s.o.driveC() {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		if real != root && !strings.HasPrefix(real, root+"/") {
+			return "", fmt.Errorf("%w: %s leads out of the host's C:", errRefused, path)
+		}
+		return linux, nil
+	}
+}
+
+// inContainer is the path inside the Linux container of a Windows path of the container.
+func (s *Server) inContainer(f folder, path string) (string, error) {
+	linux, err := windowsPath(f.driveC(), path)
+	if err != nil {
+		return "", err
+	}
+	return driveInContainer + strings.TrimPrefix(linux, f.driveC()), nil
+}
+
+// windowsPath translates a path on C:. Going up is refused outright: what it means would depend on links.
+func windowsPath(driveC, path string) (string, error) {
+	if strings.HasPrefix(path, `\\.\pipe\`) || strings.HasPrefix(path, `//./pipe/`) {
+		return "", fmt.Errorf("%w: %s is a named pipe, which an emulated host cannot share", errRefused, path)
+	}
+	for _, part := range strings.FieldsFunc(path, func(r rune) bool { return r == '\\' || r == '/' }) {
+		if part == ".." {
+			return "", fmt.Errorf(`%w: path %s goes up with "..": give the full path`, errRefused, path)
+		}
+	}
+	linux, err := wine.LinuxPath(driveC, path)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errRefused, err)
+	}
+	return linux, nil
+}
+
+func value(env []*runtimeapi.KeyValue, name string) string {
+	for _, kv := range env {
+		if kv.Key == name {
+			return string(kv.Value)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,165 @@
+package cri
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+)
+
+// folder holds what belongs to one container:
+//
+//	record.json       what the kubelet asked for
+//	lower             the layers of C:, one path a line, top first
+//	c/{upper,work,merged}
+//	prefix/           registry files and drive letters
+type folder struct{ dir string }
+
+// record is kept so that a status shows what was asked for, in Windows terms, and a start can be done at any time.
+type record struct {
+	Mounts    []*runtimeapi.Mount                   `json:"mounts,omitempty"`
+	Resources *runtimeapi.WindowsContainerResources `json:"resources,omitempty"`
+	Command   []string                              `json:"command"`
+	Dir       string                                `json:"dir"`
+	Path      string                                `json:"path,omitempty"`
+	Log       string                                `json:"log,omitempty"`
+}
+
+var validKey = regexp.MustCompile(`^[0-9a-f-]{36}$`)
+
+// folder of the container with this key. A key that is not one of ours gives a folder that never exists.
+func (s *Server) folder(key string) folder {
+	if !validKey.MatchString(key) {
+		key = "invalid"
+	}
+	return folder{filepath.Join(s.o.containersDir(), key)}
+}
+
+func (f folder) path(name string) string { return filepath.Join(f.dir, name) }
+
+func (f folder) driveC() string { return f.path("c/merged") }
+
+// create makes the folder of a new container: its registry and an empty upper layer for C:.
+func (f folder) create(template string, lower []string) error {
+	for _, dir := range []string{"c/upper", "c/work", "c/merged", "prefix/dosdevices", "prefix/drive_c"} {
+		if err := os.MkdirAll(f.path(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"system.reg", "user.reg", "userdef.reg", ".update-timestamp"} {
+		data, err := os.ReadFile(filepath.Join(template, name))
+		if errors.Is(err, os.ErrNotExist) && name == ".update-timestamp" {
+			data, err = []byte("disable\n"), nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the Wine template: %w", err)
+		}
+		if err := os.WriteFile(f.path("prefix/"+name), data, 0o644); err != nil {
+			return err
+		}
+	}
+	if err := os.Symlink("../drive_c", f.path("prefix/dosdevices/c:")); err != nil {
+		return err
+	}
+	// Wine wants some drive for the Linux root to name files outside C:, for example a console.
+	if err := os.Symlink("/", f.path("prefix/dosdevices/z:")); err != nil {
+		return err
+	}
+	if err := os.WriteFile(f.path("nsswitch.conf"), []byte("hosts: files dns\n"), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(f.path("lower"), []byte(strings.Join(lower, "\n")), 0o644)
+}
+
+func (f folder) save(r record) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(f.path("record.json"), data, 0o644)
+}
+
+func (f folder) load() (record, error) {
+	var r record
+	data, err := os.ReadFile(f.path("record.json"))
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(data, &r)
+}
+
+// mount makes C: if it is not there already; after the machine was started anew it is not.
+func (f folder) mount() error {
+	lower, err := os.ReadFile(f.path("lower"))
+	if err != nil {
+		return fmt.Errorf("mounting C: of a container: %w", err)
+	}
+	return mountOverlay(f.driveC(), strings.Split(string(lower), "\n"), f.path("c/upper"), f.path("c/work"))
+}
+
+// remove unmounts C: and deletes the folder. Absent is success.
+func (f folder) remove() error {
+	if err := unmount(f.driveC()); err != nil {
+		return fmt.Errorf("unmounting C: of a container: %w", err)
+	}
+	if err := os.RemoveAll(f.dir); err != nil {
+		return fmt.Errorf("removing a container's folder: %w", err)
+	}
+	return nil
+}
+
+// sweepAge is how old a folder without a container must be: a younger one may belong to a container being made.
+const sweepAge = 2 * time.Minute
+
+// sweep removes the folders of containers that are gone, which a kill between two steps can leave. If containerd
+// cannot say which there are, nothing is removed.
+func (s *Server) sweep(ctx context.Context) error {
+	entries, err := os.ReadDir(s.o.containersDir())
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	list, err := s.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		return fmt.Errorf("listing containers: %w", err)
+	}
+	known := map[string]bool{}
+	for _, c := range list.Containers {
+		known[c.Annotations[keyAnnotation]] = true
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || known[e.Name()] || !validKey.MatchString(e.Name()) || time.Since(info.ModTime()) < sweepAge {
+			continue
+		}
+		if err := s.folder(e.Name()).remove(); err != nil {
+			return err
+		}
+		klog.FromContext(ctx).Info("Removed the folder of a container that is gone", "container", e.Name())
+	}
+	return nil
+}
+
+// Unmount takes away the mounts of all containers of a host, for when the host is deleted. Its containers must have
+// been stopped.
+func Unmount(hostDir string) error {
+	entries, err := os.ReadDir(Options{HostDir: hostDir}.containersDir())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var all []error
+	for _, e := range entries {
+		all = append(all, unmount(filepath.Join(Options{HostDir: hostDir}.containersDir(), e.Name(), "c/merged")))
+	}
+	return errors.Join(all...)
+}

@@ -1,0 +1,43 @@
+package cri
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// overlayMagic is what statfs says of an overlay (linux/magic.h).
+const overlayMagic = 0x794c7630
+
+// mountOverlay mounts an overlay at target, or does nothing if there is one. lower is top first.
+func mountOverlay(target string, lower []string, upper, work string) error {
+	var st, parent unix.Stat_t
+	var fs unix.Statfs_t
+	if err := errors.Join(unix.Stat(target, &st), unix.Stat(filepath.Dir(target), &parent), unix.Statfs(target, &fs)); err != nil {
+		return fmt.Errorf("mounting %s: %w", target, err)
+	}
+	if st.Dev != parent.Dev && fs.Type == overlayMagic {
+		return nil
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(lower, ":"), upper, work)
+	if len(options) >= os.Getpagesize() {
+		return fmt.Errorf("mounting %s: the image has too many layers (%d) for one overlay", target, len(lower))
+	}
+	if err := unix.Mount("overlay", target, "overlay", 0, options); err != nil {
+		return fmt.Errorf("mounting %s: %w", target, err)
+	}
+	return nil
+}
+
+// unmount takes the mount at target away; none is success.
+func unmount(target string) error {
+	err := unix.Unmount(target, unix.MNT_DETACH)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unmounting %s: %w", target, err)
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/wine"
+)
+
+// RunPodSandbox makes the pod's namespaces; containerd calls the CNI shim, which makes the HCN namespace.
+func (s service) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+	config, err := linuxSandbox(r.GetConfig(), s.o)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	handler, err := runtimeHandler(r.GetRuntimeHandler())
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	return s.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
+}
+
+// runtimeHandler translates the handlers that containerd on Windows is configured with.
+func runtimeHandler(handler string) (string, error) {
+	switch handler {
+	case "", "runhcs-wcow-process":
+		return "", nil
+	case "runhcs-wcow-hypervisor", "runhcs-lcow":
+		return "", fmt.Errorf("runtime handler %s: an emulated host has process isolation only", handler)
+	}
+	return handler, nil
+}
+
+// linuxSandbox is the sandbox that stands for a Windows pod: its own network and IPC, like a Windows pod's HCN
+// namespace, or the host's network for a HostProcess pod.
+func linuxSandbox(w *runtimeapi.PodSandboxConfig, o Options) (*runtimeapi.PodSandboxConfig, error) {
+	if w.GetMetadata() == nil {
+		return nil, fmt.Errorf("pod sandbox has no metadata")
+	}
+	logs := w.GetLogDirectory()
+	if logs != "" {
+		var err error
+		if logs, err = wine.LinuxPath(o.driveC(), logs); err != nil {
+			return nil, fmt.Errorf("log folder of pod %s: %w", w.GetMetadata().GetName(), err)
+		}
+	}
+	network := runtimeapi.NamespaceMode_POD
+	if security := w.GetWindows().GetSecurityContext(); security.GetHostProcess() || security.GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
+		network = runtimeapi.NamespaceMode_NODE
+	}
+	return &runtimeapi.PodSandboxConfig{
+		Metadata: w.Metadata, Hostname: w.Hostname, LogDirectory: logs, DnsConfig: w.DnsConfig, PortMappings: w.PortMappings,
+		Labels: w.Labels, Annotations: w.Annotations,
+		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			CgroupParent: o.cgroupParent(w.GetMetadata().GetUid()),
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+				NamespaceOptions: &runtimeapi.NamespaceOption{Network: network, Pid: runtimeapi.NamespaceMode_CONTAINER, Ipc: runtimeapi.NamespaceMode_POD},
+				Seccomp:          &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined},
+			},
+		},
+	}, nil
+}
+
+// PodSandboxStatus leaves out what a Windows pod does not have.
+func (s service) PodSandboxStatus(ctx context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+	answer, err := s.runtime.PodSandboxStatus(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if answer.Status != nil {
+		answer.Status.Linux = nil
+	}
+	for _, c := range answer.ContainersStatuses {
+		s.windowsStatus(c)
+	}
+	return answer, nil
+}
+
+// RemovePodSandbox also removes the pod's containers' folders and its cgroups.
+func (s service) RemovePodSandbox(ctx context.Context, r *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
+	uid := ""
+	if st, err := s.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: r.PodSandboxId}); err == nil {
+		uid = st.GetStatus().GetMetadata().GetUid()
+	}
+	list, err := s.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: r.PodSandboxId}})
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.runtime.RemovePodSandbox(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range list.Containers {
+		if key := c.Annotations[keyAnnotation]; key != "" {
+			if err := s.folder(key).remove(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if uid != "" {
+		s.removeCgroup(ctx, uid)
+	}
+	return answer, nil
+}
+
+// removeCgroup removes the pod's cgroup from every hierarchy. Another sandbox of the same pod may still be in it: then
+// it stays, and that sandbox's removal takes it.
+func (s *Server) removeCgroup(ctx context.Context, uid string) {
+	hierarchies, err := filepath.Glob("/sys/fs/cgroup/*")
+	if err != nil {
+		return
+	}
+	for _, h := range append(hierarchies, "/sys/fs/cgroup") {
+		path := filepath.Join(h, s.o.cgroupParent(uid))
+		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+			klog.FromContext(ctx).V(4).Info("Pod's cgroup stays", "path", path, "reason", err.Error())
+		}
+	}
+}

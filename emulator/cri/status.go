@@ -1,0 +1,51 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Status takes containerd's word for the runtime; the network is ready when Windows has a CNI configuration, because
+// the Linux one, which names our shim, is always there.
+func (s service) Status(ctx context.Context, r *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	answer, err := s.runtime.Status(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := WindowsCNIConfig(s.o.HostDir); err != nil {
+		for _, c := range answer.GetStatus().GetConditions() {
+			if c.Type == runtimeapi.NetworkReady {
+				c.Status, c.Reason = false, "NetworkPluginNotReady"
+				c.Message = fmt.Sprintf("Network plugin returns error: %v", err)
+			}
+		}
+	}
+	return answer, nil
+}
+
+// cniConfDir is where a Windows node keeps its CNI configuration, relative to C:.
+const cniConfDir = "etc/cni/net.d"
+
+// WindowsCNIConfig finds the CNI configuration of a host: the first by name, as the CNI world has it.
+func WindowsCNIConfig(hostDir string) (string, error) {
+	dir := filepath.Join(hostDir, "prefix", "drive_c", filepath.FromSlash(cniConfDir))
+	var first string
+	for _, pattern := range []string{"*.conf", "*.conflist", "*.json"} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return "", err
+		}
+		for _, f := range found {
+			if first == "" || f < first {
+				first = f
+			}
+		}
+	}
+	if first == "" {
+		return "", fmt.Errorf(`cni plugin not initialized: no CNI configuration in C:\etc\cni\net.d`)
+	}
+	return first, nil
+}

@@ -1,0 +1,61 @@
+package cri
+
+import (
+	"path/filepath"
+	"time"
+)
+
+// Options say what host a Server works for.
+type Options struct {
+	Host       string // name of the host; its pods' cgroups are below /porthole/<Host>; required
+	HostDir    string // the host's folder; required
+	Build      int    // Windows build, for example 20348; required
+	Arch       string // of the images that are chosen; empty: amd64
+	Template   string // Wine prefix that containers start from; required
+	Wine       string // the wine64 program; required
+	WineServer string // the wineserver program; required
+	Listen     string // TCP address for CRI; empty: 127.0.0.1:10091
+	Containerd string // containerd's socket; empty: <HostDir>/containerd/containerd.sock
+	CertsDir   string // registry configuration; empty: <HostDir>/containerd/certs.d
+	CPUs       int    // of the machine; required: Windows gives CPU limits as a share of all
+}
+
+// namespace is where containerd's CRI plugin keeps what it makes.
+const namespace = "k8s.io"
+
+// keyAnnotation ties a container to its folder.
+const keyAnnotation = "porthole.dev/key"
+
+// Places in a container, as Linux sees them.
+const (
+	prefixInContainer = "/prefix"
+	driveInContainer  = prefixInContainer + "/drive_c"
+)
+
+const imageWait = 10 * time.Second
+
+func (o Options) withDefaults() Options {
+	if o.Arch == "" {
+		o.Arch = "amd64"
+	}
+	if o.Listen == "" {
+		o.Listen = "127.0.0.1:10091"
+	}
+	if o.Containerd == "" {
+		o.Containerd = filepath.Join(o.HostDir, "containerd", "containerd.sock")
+	}
+	if o.CertsDir == "" {
+		o.CertsDir = filepath.Join(o.HostDir, "containerd", "certs.d")
+	}
+	return o
+}
+
+// driveC is C: of the host.
+func (o Options) driveC() string { return filepath.Join(o.HostDir, "prefix", "drive_c") }
+
+func (o Options) containersDir() string { return filepath.Join(o.HostDir, "cri", "containers") }
+
+// cgroupParent is the cgroup of a pod; several hosts on one machine stay apart.
+func (o Options) cgroupParent(podUID string) string {
+	return filepath.Join("/porthole", o.Host, "pod"+podUID)
+}
