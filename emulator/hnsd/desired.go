@@ -1,0 +1,182 @@
+package hnsd
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"porthole.dev/porthole/emulator/dataplane"
+)
+
+// Desired is what the data plane has to carry for a State: L2Bridge networks with all that hangs on them, and every
+// namespace. Networks of other types are state only.
+func Desired(s *State) dataplane.Desired {
+	var d dataplane.Desired
+	carried := map[string]*Object{}
+	for _, o := range s.List(Network) {
+		if o.Doc.str("Type") == "L2Bridge" {
+			carried[o.ID] = o
+			d.Networks = append(d.Networks, desiredNetwork(o))
+		}
+	}
+	for _, o := range s.List(Namespace) {
+		d.Namespaces = append(d.Namespaces, dataplane.Namespace{ID: o.ID, Host: isHostNamespace(o.Doc), Path: o.Path})
+	}
+	endpoints := map[string]bool{}
+	routes := s.List(Route)
+	for _, o := range s.List(Endpoint) {
+		if network, ok := carried[o.Doc.str("HostComputeNetwork")]; ok {
+			endpoints[o.ID] = true
+			d.Endpoints = append(d.Endpoints, desiredEndpoint(o, network, routes))
+		}
+	}
+	for _, o := range s.List(LoadBalancer) {
+		if lb := desiredLoadBalancer(o); slices.ContainsFunc(lb.Backends, func(id string) bool { return endpoints[id] }) {
+			lb.Backends = slices.DeleteFunc(lb.Backends, func(id string) bool { return !endpoints[id] })
+			d.LoadBalancers = append(d.LoadBalancers, lb)
+		}
+	}
+	return d
+}
+
+func desiredNetwork(o *Object) dataplane.Network {
+	n := dataplane.Network{ID: o.ID, Type: o.Doc.str("Type")}
+	for _, s := range subnetsOf(o.Doc) {
+		gateway := s.gateway
+		if !gateway.IsValid() {
+			gateway = s.prefix.Addr().Next()
+		}
+		n.Subnets = append(n.Subnets, dataplane.Subnet{Prefix: s.prefix, Gateway: gateway, VSID: uint32(s.vsid)})
+	}
+	return n
+}
+
+func desiredEndpoint(o, network *Object, routes []*Object) dataplane.Endpoint {
+	d := o.Doc
+	e := dataplane.Endpoint{
+		ID: o.ID, Network: network.ID, Remote: isRemote(d),
+		MAC: strings.ToLower(strings.ReplaceAll(d.str("MacAddress"), "-", ":")),
+		DNS: d.doc("Dns").strs("ServerList"),
+	}
+	if ns := d.str("HostComputeNamespace"); ns != ZeroID {
+		e.Namespace = ns
+	}
+	for _, c := range d.docs("IpConfigurations") {
+		if addr, err := netip.ParseAddr(c.str("IpAddress")); err == nil {
+			e.Addrs = append(e.Addrs, netip.PrefixFrom(addr, int(c.num("PrefixLength"))))
+		}
+	}
+	for _, r := range d.docs("Routes") {
+		if e.Gateway.IsValid() {
+			break
+		}
+		e.Gateway, _ = netip.ParseAddr(r.str("NextHop"))
+	}
+	for _, p := range d.docs("Policies") {
+		addPolicy(&e, p.str("Type"), p.doc("Settings"))
+	}
+	for _, r := range routes {
+		if slices.Contains(r.Doc.strs("HostComputeEndpoints"), o.ID) {
+			for _, s := range r.Doc.docs("Setting") {
+				addPolicy(&e, "SDNRoute", s)
+			}
+		}
+	}
+	return e
+}
+
+func addPolicy(e *dataplane.Endpoint, kind string, s Doc) {
+	switch kind {
+	case "OutBoundNAT":
+		vip, _ := netip.ParseAddr(s.str("VirtualIP"))
+		e.OutboundNAT = append(e.OutboundNAT, dataplane.OutboundNAT{VirtualIP: vip,
+			Exceptions: prefixes(s.strs("Exceptions")), Destinations: prefixes(s.strs("Destinations"))})
+	case "SDNRoute":
+		hop, _ := netip.ParseAddr(s.str("NextHop"))
+		for _, p := range prefixes([]string{s.str("DestinationPrefix")}) {
+			e.SDNRoutes = append(e.SDNRoutes, dataplane.SDNRoute{Destination: p, NextHop: hop, NeedEncap: s.flag("NeedEncap")})
+		}
+	case "PortMapping":
+		vip, _ := netip.ParseAddr(s.str("VIP"))
+		e.PortMappings = append(e.PortMappings, dataplane.PortMapping{Protocol: uint8(protocol(s)), VIP: vip,
+			ExternalPort: uint16(s.num("ExternalPort")), InternalPort: uint16(s.num("InternalPort"))})
+	case "ACL":
+		e.ACLs = append(e.ACLs, dataplane.ACL{
+			In:        strings.EqualFold(enum(s, "Direction", "", "In", "Out"), "In"),
+			Allow:     !strings.EqualFold(s.str("Action"), "Block"),
+			Priority:  uint16(s.num("Priority")),
+			Protocols: protocols(s.strs("Protocols")),
+			Local:     prefixes(s.strs("LocalAddresses")), Remote: prefixes(s.strs("RemoteAddresses")),
+			LocalPorts: ports(s.strs("LocalPorts")), RemotePorts: ports(s.strs("RemotePorts")),
+			HostLayerDriver: strings.EqualFold(s.str("RuleType"), "Host"),
+		})
+	case "QOS":
+		e.MaxEgress = s.num("MaximumOutgoingBandwidthInBytes")
+	case "EncapOverhead":
+		if n := int(s.num("Overhead")); n > 0 && n < 500 {
+			e.MTU = 1500 - n
+		}
+	}
+}
+
+// prefixes reads addresses and prefixes, leaving out what is neither.
+func prefixes(texts []string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, t := range texts {
+		if p, err := netip.ParsePrefix(t); err == nil {
+			out = append(out, p.Masked())
+		} else if a, err := netip.ParseAddr(t); err == nil {
+			out = append(out, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	return out
+}
+
+func protocols(texts []string) []uint8 {
+	var out []uint8
+	for _, t := range texts {
+		if n, err := strconv.ParseUint(t, 10, 8); err == nil {
+			out = append(out, uint8(n))
+		}
+	}
+	return out
+}
+
+// ports reads "80" and "8000-8080".
+func ports(texts []string) []dataplane.PortRange {
+	var out []dataplane.PortRange
+	for _, t := range texts {
+		first, last, ranged := strings.Cut(t, "-")
+		if !ranged {
+			last = first
+		}
+		a, err1 := strconv.ParseUint(first, 10, 16)
+		b, err2 := strconv.ParseUint(last, 10, 16)
+		if err1 == nil && err2 == nil {
+			out = append(out, dataplane.PortRange{First: uint16(a), Last: uint16(b)})
+		}
+	}
+	return out
+}
+
+func desiredLoadBalancer(o *Object) dataplane.LoadBalancer {
+	d := o.Doc
+	flags := d.num("Flags")
+	lb := dataplane.LoadBalancer{ID: o.ID, Backends: d.strs("HostComputeEndpoints"), DSR: flags&1 != 0, IPv6: flags&2 != 0}
+	lb.SourceVIP, _ = netip.ParseAddr(d.str("SourceVIP"))
+	for _, v := range d.strs("FrontendVIPs") {
+		if a, err := netip.ParseAddr(v); err == nil {
+			lb.VIPs = append(lb.VIPs, a)
+		}
+	}
+	for _, m := range d.docs("PortMappings") {
+		f := m.num("Flags")
+		lb.Ports = append(lb.Ports, dataplane.LBPort{
+			Protocol: uint8(protocol(m)), ExternalPort: uint16(m.num("ExternalPort")), InternalPort: uint16(m.num("InternalPort")),
+			Distribution: uint8(m.num("DistributionType")),
+			ILB:          f&1 != 0, LocalRoutedVIP: f&2 != 0, PreserveDIP: f&8 != 0, VIPExternalIP: f&16 != 0,
+		})
+	}
+	return lb
+}

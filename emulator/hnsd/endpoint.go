@@ -1,0 +1,269 @@
+package hnsd
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Flags and states of endpoints.
+const (
+	flagRemote = 1
+
+	stateCreated  = 1
+	stateAttached = 3 // AttachedSharing: what a pod's healthy endpoint shows
+)
+
+func isRemote(endpoint Doc) bool { return endpoint.num("Flags")&flagRemote != 0 }
+
+func (h *Host) createEndpoint(n *State, o *Object, parent string) error {
+	d := o.Doc
+	given := canonicalID(d.str("HostComputeNetwork"))
+	switch {
+	case parent == "" && given == "":
+		return ErrInvalidParameter
+	case parent != "" && given != "" && given != ZeroID && parent != given:
+		return ErrInvalidParameter
+	case parent == "":
+		parent = given
+	}
+	network, ok := n.Get(Network, parent)
+	if !ok {
+		return ErrNetworkNotFound
+	}
+	d.set("HostComputeNetwork", parent)
+	if d.str("Name") == "" {
+		d.set("Name", "Ethernet")
+	}
+	list, err := h.policies(d.docs("Policies"), endpointPolicies)
+	if err != nil {
+		return err
+	}
+	d.set("Policies", list)
+	if err := checkPortMappings(n, d); err != nil {
+		return err
+	}
+	if err := h.assignAddresses(n, network.Doc, d); err != nil {
+		return err
+	}
+	if err := assignMAC(n, network.Doc, d); err != nil {
+		return err
+	}
+	if !d.has("Dns") {
+		d.set("Dns", network.Doc.doc("Dns"))
+	}
+	ns := canonicalID(d.str("HostComputeNamespace"))
+	if ns == "" {
+		ns = ZeroID
+	}
+	if _, ok := n.Get(Namespace, ns); ns != ZeroID && !ok {
+		return ErrElementNotFound
+	}
+	d.set("HostComputeNamespace", ns)
+	d.set("State", stateCreated)
+	return nil
+}
+
+// assignAddresses checks the addresses that were asked for, or takes a free one, and completes prefix and routes.
+func (h *Host) assignAddresses(n *State, network, d Doc) error {
+	subnets := subnetsOf(network)
+	configs := d.docs("IpConfigurations")
+	if len(configs) == 0 && !isRemote(d) && len(subnets) > 0 {
+		addr, ok := freeAddress(n, d.str("HostComputeNetwork"), subnets[0])
+		if !ok {
+			return ErrAddressInvalid
+		}
+		configs = []Doc{{"IpAddress": addr.String()}}
+	}
+	var gateway netip.Addr
+	for _, c := range configs {
+		addr, err := netip.ParseAddr(c.str("IpAddress"))
+		if err != nil {
+			return ErrAddressInvalid
+		}
+		i := slices.IndexFunc(subnets, func(s subnet) bool { return s.prefix.Contains(addr) })
+		if err := h.checkAddress(n, d, addr, subnets, i); err != nil {
+			return err
+		}
+		bits := addr.BitLen()
+		if i >= 0 {
+			bits = subnets[i].prefix.Bits()
+			c.set("IpSubnetId", subnets[i].id)
+			if !gateway.IsValid() {
+				gateway = subnets[i].gateway
+			}
+		}
+		if c.num("PrefixLength") == 0 {
+			c.set("PrefixLength", bits)
+		}
+	}
+	d.set("IpConfigurations", configs)
+	if len(d.docs("Routes")) == 0 && !isRemote(d) && gateway.IsValid() {
+		destination := "0.0.0.0/0"
+		if gateway.Is6() {
+			destination = "::/0"
+		}
+		d.set("Routes", []Doc{{"NextHop": gateway.String(), "DestinationPrefix": destination}})
+	}
+	return nil
+}
+
+// checkAddress refuses what HNS refuses: a local address outside the network, reserved, or taken by another local
+// endpoint. A remote endpoint may have any address; a second remote one with the same is up to the profile.
+func (h *Host) checkAddress(n *State, d Doc, addr netip.Addr, subnets []subnet, i int) error {
+	remote := isRemote(d)
+	if !remote && len(subnets) > 0 {
+		if i < 0 {
+			return ErrAddressInvalid
+		}
+		s := subnets[i]
+		if addr == s.prefix.Addr() || addr == s.gateway && !s.noGW {
+			return ErrAddressInvalid
+		}
+	}
+	for _, other := range n.List(Endpoint) {
+		if other.Doc.str("HostComputeNetwork") != d.str("HostComputeNetwork") || isRemote(other.Doc) != remote {
+			continue
+		}
+		if remote && !h.Profile.UniqueRemotes {
+			continue
+		}
+		if slices.Contains(addressesOf(other.Doc), addr) {
+			return ErrAddressInvalid
+		}
+	}
+	return nil
+}
+
+func addressesOf(endpoint Doc) []netip.Addr {
+	var out []netip.Addr
+	for _, c := range endpoint.docs("IpConfigurations") {
+		if addr, err := netip.ParseAddr(c.str("IpAddress")); err == nil {
+			out = append(out, addr)
+		}
+	}
+	return out
+}
+
+// freeAddress is the first address of the subnet that nobody has. The first two are left to gateways.
+func freeAddress(n *State, network string, s subnet) (netip.Addr, bool) {
+	taken := map[netip.Addr]bool{s.gateway: true}
+	for _, e := range n.List(Endpoint) {
+		if e.Doc.str("HostComputeNetwork") == network {
+			for _, a := range addressesOf(e.Doc) {
+				taken[a] = true
+			}
+		}
+	}
+	addr := s.prefix.Addr().Next().Next().Next()
+	for ; s.prefix.Contains(addr) && s.prefix.Contains(addr.Next()); addr = addr.Next() {
+		if !taken[addr] {
+			return addr, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// assignMAC takes the address asked for, or the next free one of the network's pool.
+func assignMAC(n *State, network, d Doc) error {
+	if given := d.str("MacAddress"); given != "" {
+		mac := canonicalMAC(given)
+		if mac == "" {
+			return ErrInvalidParameter
+		}
+		d.set("MacAddress", mac)
+		return nil
+	}
+	taken := map[string]bool{}
+	for _, e := range n.List(Endpoint) {
+		taken[e.Doc.str("MacAddress")] = true
+	}
+	for _, r := range network.doc("MacPool").docs("Ranges") {
+		first, last := macNumber(r.str("StartMacAddress")), macNumber(r.str("EndMacAddress"))
+		for v := first + 1; v <= last; v++ {
+			if mac := macText(v); !taken[mac] {
+				d.set("MacAddress", mac)
+				return nil
+			}
+		}
+	}
+	return ErrInvalidParameter.WithText("The network's pool of MAC addresses is used up.")
+}
+
+func macNumber(mac string) uint64 {
+	raw, err := hex.DecodeString(strings.ReplaceAll(canonicalMAC(mac), "-", ""))
+	if err != nil || len(raw) != 6 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(append([]byte{0, 0}, raw...))
+}
+
+func macText(v uint64) string {
+	text := fmt.Sprintf("%012X", v)
+	return strings.Join([]string{text[0:2], text[2:4], text[4:6], text[6:8], text[8:10], text[10:12]}, "-")
+}
+
+// checkPortMappings refuses a host port that another endpoint or a NodePort load balancer has.
+func checkPortMappings(n *State, d Doc) error {
+	for _, p := range d.docs("Policies") {
+		if p.str("Type") != "PortMapping" {
+			continue
+		}
+		want := p.doc("Settings")
+		for _, other := range n.List(Endpoint) {
+			for _, q := range other.Doc.docs("Policies") {
+				if q.str("Type") == "PortMapping" && samePort(want, q.doc("Settings")) && other.ID != d.str("ID") {
+					return ErrPortAlreadyExists
+				}
+			}
+		}
+		for _, lb := range n.List(LoadBalancer) {
+			if len(lb.Doc.strs("FrontendVIPs")) > 0 {
+				continue
+			}
+			for _, m := range lb.Doc.docs("PortMappings") {
+				if samePort(want, m) {
+					return ErrPortAlreadyExists
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func samePort(a, b Doc) bool {
+	return a.num("ExternalPort") != 0 && a.num("ExternalPort") == b.num("ExternalPort") && protocol(a) == protocol(b) &&
+		(a.str("VIP") == "" || b.str("VIP") == "" || a.str("VIP") == b.str("VIP"))
+}
+
+// protocol is a port's protocol number, also when it is given by name.
+func protocol(d Doc) uint64 {
+	switch strings.ToLower(d.str("Protocol")) {
+	case "tcp":
+		return 6
+	case "udp":
+		return 17
+	}
+	return d.num("Protocol")
+}
+
+func (h *Host) modifyEndpoint(n *State, o *Object, d Doc) error {
+	m, err := parseModification(d, "Port", "Policy")
+	if err != nil {
+		return err
+	}
+	if m.resource == "Policy" {
+		if err := h.changePolicies(o.Doc, m, endpointPolicies); err != nil {
+			return err
+		}
+		if err := checkPortMappings(n, o.Doc); err != nil {
+			return err
+		}
+	}
+	o.Doc = o.Doc.copy()
+	n.put(o)
+	return nil
+}

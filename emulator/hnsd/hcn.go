@@ -1,0 +1,338 @@
+package hnsd
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// Enumerate gives the ids of all objects that match a query: "" or {} mean all. A filter key that no object has, and
+// an empty ID, match nothing.
+func (h *Host) Enumerate(s *State, k Kind, query string) ([]string, error) {
+	filter, err := parseFilter(query)
+	if err != nil {
+		return nil, err
+	}
+	ids := []string{}
+	for _, o := range s.List(k) {
+		if h.matches(s, o, filter) {
+			ids = append(ids, o.ID)
+		}
+	}
+	return ids, nil
+}
+
+// parseFilter takes the filter out of a query. Samples also pass the bare filter as the query.
+func parseFilter(query string) (Doc, error) {
+	if strings.TrimSpace(query) == "" {
+		return nil, nil
+	}
+	q, err := parseDoc(query)
+	if err != nil {
+		return nil, err
+	}
+	if q.has("Filter") {
+		switch f := q.value("Filter").(type) {
+		case string:
+			if strings.TrimSpace(f) == "" {
+				return nil, nil
+			}
+			return parseDoc(f)
+		default:
+			return asDoc(f), nil
+		}
+	}
+	filter := Doc{}
+	for name, v := range q {
+		if !slices.ContainsFunc([]string{"SchemaVersion", "Flags"}, func(n string) bool { return strings.EqualFold(n, name) }) {
+			filter[name] = v
+		}
+	}
+	return filter, nil
+}
+
+func (h *Host) matches(s *State, o *Object, filter Doc) bool {
+	for name := range filter {
+		want := filter.str(name)
+		switch strings.ToLower(name) {
+		case "id":
+			if want == "" || canonicalID(want) != o.ID {
+				return false
+			}
+		case "name":
+			if o.Doc.str("Name") != want {
+				return false
+			}
+		case "virtualnetwork":
+			if o.Kind != Endpoint || canonicalID(want) != o.Doc.str("HostComputeNetwork") {
+				return false
+			}
+		case "virtualnetworkname":
+			n, ok := s.Get(Network, o.Doc.str("HostComputeNetwork"))
+			if o.Kind != Endpoint || !ok || n.Doc.str("Name") != want {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// Query gives an object's document. The query's filter is ignored: clients send the one they enumerated with.
+func (h *Host) Query(s *State, k Kind, id, query string) (string, error) {
+	o, ok := s.Get(k, id)
+	if !ok {
+		return "", ErrElementNotFound
+	}
+	if q, err := parseDoc(query); err == nil && q.doc("SchemaVersion").num("Major") == 1 {
+		return h.viewV1(s, o).String(), nil
+	}
+	return h.view(s, o).String(), nil
+}
+
+// view adds the fields that HNS itself gives.
+func (h *Host) view(_ *State, o *Object) Doc {
+	d := o.Doc.copy()
+	d["Version"] = h.Profile.Version.number()
+	if !d.has("Health") {
+		d["Health"] = Doc{"Extra": Doc{}}
+	}
+	return d
+}
+
+// Open tells whether an object is there.
+func (h *Host) Open(s *State, k Kind, id string) error {
+	if _, ok := s.Get(k, id); ok {
+		return nil
+	}
+	if k == Network {
+		return h.Profile.UnknownNetwork
+	}
+	return ErrElementNotFound
+}
+
+// Create makes an object. parent is the network of an endpoint; guid the id wanted by the call's argument (ZeroID:
+// none), over which an ID in the settings wins.
+func (h *Host) Create(s *State, k Kind, parent, guid, settings string) (*State, string, error) {
+	d, err := parseDoc(settings)
+	if err != nil {
+		return nil, "", err
+	}
+	o := &Object{Kind: k, Doc: d}
+	if !d.has("SchemaVersion") {
+		o = h.fromV1(k, d)
+	}
+	return h.create(s, o, parent, guid)
+}
+
+func (h *Host) create(s *State, o *Object, parent, guid string) (*State, string, error) {
+	if err := h.identify(s, o, guid); err != nil {
+		return nil, "", err
+	}
+	for _, name := range []string{"Version", "Health", "State", "Resources", "ActivityId", "SwitchGuid"} {
+		if o.Kind == Namespace && name == "Resources" {
+			continue
+		}
+		if key, ok := o.Doc.key(name); ok {
+			delete(o.Doc, key)
+		}
+	}
+	n := s.clone()
+	var err error
+	switch o.Kind {
+	case Network:
+		err = h.createNetwork(n, o)
+	case Endpoint:
+		err = h.createEndpoint(n, o, parent)
+	case Namespace:
+		err = h.createNamespace(n, o)
+	case LoadBalancer:
+		err = h.checkLoadBalancer(n, o)
+	case Route:
+		err = h.checkRoute(n, o)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	o.Doc = o.Doc.copy()
+	n.put(o)
+	if o.Kind == Endpoint && o.Doc.str("HostComputeNamespace") != ZeroID {
+		if err := attach(n, o.Doc.str("HostComputeNamespace"), o.ID); err != nil {
+			return nil, "", err
+		}
+	}
+	return n, o.ID, nil
+}
+
+// identify settles the object's id.
+func (h *Host) identify(s *State, o *Object, guid string) error {
+	id := o.Doc.str("ID")
+	switch {
+	case id != "" && canonicalID(id) == "":
+		return ErrInvalidParameter
+	case id != "" && canonicalID(id) != ZeroID:
+		o.ID = canonicalID(id)
+	case canonicalID(guid) != "" && canonicalID(guid) != ZeroID:
+		o.ID = canonicalID(guid)
+	default:
+		o.ID = h.NewID()
+	}
+	if _, taken := s.Get(o.Kind, o.ID); taken {
+		return ErrAlreadyExists
+	}
+	o.Doc.set("ID", o.ID)
+	return nil
+}
+
+// Modify changes an object: a request document, or for load balancers the complete new document.
+func (h *Host) Modify(s *State, k Kind, id, settings string) (*State, error) {
+	o, ok := s.Get(k, id)
+	if !ok {
+		return nil, ErrElementNotFound
+	}
+	d, err := parseDoc(settings)
+	if err != nil {
+		return nil, err
+	}
+	n := s.clone()
+	switch k {
+	case Network:
+		err = h.modifyNetwork(n, o.edit(), d)
+	case Endpoint:
+		err = h.modifyEndpoint(n, o.edit(), d)
+	case Namespace:
+		err = h.modifyNamespace(n, o, d)
+	case LoadBalancer:
+		err = h.modifyLoadBalancer(n, o, d)
+	case Route:
+		err = h.modifyRoute(n, o, d)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// Delete removes an object and what lives in it only.
+func (h *Host) Delete(s *State, k Kind, id string) (*State, error) {
+	o, ok := s.Get(k, id)
+	if !ok {
+		return nil, ErrElementNotFound
+	}
+	n := s.clone()
+	switch k {
+	case Network:
+		for _, e := range s.List(Endpoint) {
+			if e.Doc.str("HostComputeNetwork") != id {
+				continue
+			}
+			if e.Doc.str("HostComputeNamespace") != ZeroID {
+				return nil, ErrHasReferences
+			}
+			n.drop(Endpoint, e.ID)
+		}
+	case Endpoint:
+		if ns := o.Doc.str("HostComputeNamespace"); ns != ZeroID {
+			if err := detach(n, ns, id); err != nil {
+				return nil, err
+			}
+		}
+	case Namespace:
+		for _, e := range s.List(Endpoint) {
+			if e.Doc.str("HostComputeNamespace") == id {
+				if err := detach(n, id, e.ID); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	n.drop(k, id)
+	return n, nil
+}
+
+// modification is a request document: {"ResourceType","RequestType","Settings"}.
+type modification struct {
+	resource, request string
+	settings          Doc
+}
+
+func parseModification(d Doc, resources ...string) (modification, error) {
+	m := modification{
+		resource: enum(d, "ResourceType", resources...),
+		request:  enum(d, "RequestType", "Add", "Remove", "Update", "Refresh", "Reset"),
+		settings: d.doc("Settings"),
+	}
+	if m.resource == "" || m.request == "" {
+		return m, ErrInvalidParameter
+	}
+	return m, nil
+}
+
+// policies checks and normalises the policies of a document, against the types known for its kind.
+func (h *Host) policies(list []Doc, known []string) ([]any, error) {
+	out := []any{}
+	for _, p := range list {
+		i := slices.IndexFunc(known, func(t string) bool { return strings.EqualFold(t, p.str("Type")) })
+		if i < 0 || !h.Profile.supports(known[i]) {
+			return nil, ErrInvalidPolicyType.WithText("The policy type %s is not known to this version of HNS.", p.str("Type"))
+		}
+		p.set("Type", known[i])
+		if p.has("Data") && !p.has("Settings") {
+			p.set("Settings", p.value("Data"))
+			delete(p, "Data")
+		}
+		if text, ok := p.value("Settings").(string); ok {
+			var settings any
+			if json.Unmarshal([]byte(text), &settings) != nil {
+				return nil, ErrInvalidPolicy
+			}
+			p.set("Settings", settings)
+		}
+		out = append(out, map[string]any(p))
+	}
+	return out, nil
+}
+
+// changePolicies applies a policy request to a list: Add appends, Remove takes away what matches the given fields,
+// Update replaces every policy of the given types.
+func (h *Host) changePolicies(d Doc, m modification, known []string) error {
+	given, err := h.policies(m.settings.docs("Policies"), known)
+	if err != nil {
+		return err
+	}
+	have := d.docs("Policies")
+	same := func(a, b Doc) bool {
+		return a.str("Type") == b.str("Type") && a.doc("Settings").covers(b.doc("Settings"))
+	}
+	switch m.request {
+	case "Add":
+		for _, g := range given {
+			g := asDoc(g)
+			if slices.ContainsFunc(have, func(p Doc) bool { return same(p, g) && same(g, p) }) {
+				return ErrPolicyAlreadyExists
+			}
+			have = append(have, g)
+		}
+	case "Remove":
+		for _, g := range given {
+			g := asDoc(g)
+			before := len(have)
+			have = slices.DeleteFunc(have, func(p Doc) bool { return same(p, g) })
+			if len(have) == before {
+				return ErrElementNotFound
+			}
+		}
+	case "Update":
+		for _, g := range given {
+			have = slices.DeleteFunc(have, func(p Doc) bool { return p.str("Type") == asDoc(g).str("Type") })
+		}
+		for _, g := range given {
+			have = append(have, asDoc(g))
+		}
+	case "Reset":
+		have = []Doc{}
+	}
+	d.set("Policies", have)
+	return nil
+}

@@ -1,0 +1,169 @@
+package hnsd
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+const maxBackends = 1024
+
+// checkLoadBalancer normalises and checks a load balancer, alone and against the others.
+func (h *Host) checkLoadBalancer(n *State, o *Object) error {
+	d := o.Doc
+	backends := d.strs("HostComputeEndpoints")
+	if len(backends) == 0 || len(backends) > maxBackends {
+		return ErrInvalidParameter
+	}
+	var ids []any
+	network := ""
+	for _, b := range backends {
+		id := canonicalID(b)
+		e, ok := n.Get(Endpoint, id)
+		if !ok {
+			return ErrEndpointNotFound
+		}
+		if network == "" {
+			network = e.Doc.str("HostComputeNetwork")
+		}
+		if !slices.Contains(ids, any(id)) {
+			ids = append(ids, id)
+		}
+	}
+	d.set("HostComputeEndpoints", ids)
+	for _, vip := range d.strs("FrontendVIPs") {
+		if _, err := netip.ParseAddr(vip); err != nil {
+			return ErrAddressInvalid
+		}
+	}
+	if err := checkSourceVIP(n, network, d.str("SourceVIP")); err != nil {
+		return err
+	}
+	for _, key := range frontends(d) {
+		for _, other := range n.List(LoadBalancer) {
+			if other.ID != o.ID && slices.Contains(frontends(other.Doc), key) {
+				return h.Profile.FrontendConflict
+			}
+		}
+	}
+	return checkNodePorts(n, d)
+}
+
+// checkSourceVIP: an address of an overlay network must be a local endpoint's; addresses of no network of ours are
+// taken as they are.
+func checkSourceVIP(n *State, network, vip string) error {
+	if vip == "" {
+		return nil
+	}
+	addr, err := netip.ParseAddr(vip)
+	if err != nil {
+		return ErrAddressInvalid
+	}
+	net, ok := n.Get(Network, network)
+	if !ok || net.Doc.str("Type") != "Overlay" {
+		return nil
+	}
+	if !slices.ContainsFunc(subnetsOf(net.Doc), func(s subnet) bool { return s.prefix.Contains(addr) }) {
+		return nil
+	}
+	for _, e := range n.List(Endpoint) {
+		if !isRemote(e.Doc) && slices.Contains(addressesOf(e.Doc), addr) {
+			return nil
+		}
+	}
+	return ErrAddressInvalid
+}
+
+// frontends are the keys by which load balancers conflict: address (or node), protocol, port and family.
+func frontends(d Doc) []string {
+	vips := d.strs("FrontendVIPs")
+	if len(vips) == 0 {
+		vips = []string{"node"}
+	}
+	var keys []string
+	for _, vip := range vips {
+		for _, m := range d.docs("PortMappings") {
+			keys = append(keys, fmt.Sprintf("%s/%d/%d/%v", vip, protocol(m), m.num("ExternalPort"), d.num("Flags")&2 != 0))
+		}
+	}
+	return keys
+}
+
+// checkNodePorts refuses a port of the node that an endpoint's port mapping has.
+func checkNodePorts(n *State, d Doc) error {
+	if len(d.strs("FrontendVIPs")) > 0 {
+		return nil
+	}
+	for _, m := range d.docs("PortMappings") {
+		for _, e := range n.List(Endpoint) {
+			for _, p := range e.Doc.docs("Policies") {
+				if p.str("Type") == "PortMapping" && samePort(m, p.doc("Settings")) {
+					return ErrPortAlreadyExists
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// modifyLoadBalancer takes a complete document. Version 15.4 accepts it and changes nothing
+// (kubernetes/kubernetes#131466); older ones do not have the call.
+func (h *Host) modifyLoadBalancer(n *State, o *Object, d Doc) error {
+	if !h.Profile.Version.AtLeast(15, 4) {
+		return ErrNotImplemented
+	}
+	if !h.Profile.Version.AtLeast(15, 5) {
+		return nil
+	}
+	changed := &Object{Kind: LoadBalancer, ID: o.ID, Doc: d}
+	d.set("ID", o.ID)
+	if err := h.checkLoadBalancer(n, changed); err != nil {
+		return err
+	}
+	changed.Doc = d.copy()
+	n.put(changed)
+	return nil
+}
+
+// checkRoute normalises an SDN route: its list is called Setting by some clients and Routes by others.
+func (h *Host) checkRoute(n *State, o *Object) error {
+	d := o.Doc
+	var ids []any
+	for _, b := range d.strs("HostComputeEndpoints") {
+		id := canonicalID(b)
+		if _, ok := n.Get(Endpoint, id); !ok {
+			return ErrEndpointNotFound
+		}
+		ids = append(ids, id)
+	}
+	if len(ids) == 0 {
+		return ErrInvalidParameter
+	}
+	list := d.docs("Setting")
+	if len(list) == 0 {
+		list = d.docs("Routes")
+	}
+	if len(list) == 0 {
+		return ErrInvalidParameter
+	}
+	for _, r := range list {
+		if _, err := netip.ParsePrefix(r.str("DestinationPrefix")); err != nil {
+			return ErrInvalidPrefix
+		}
+	}
+	d.set("HostComputeEndpoints", ids)
+	d.set("Setting", list)
+	d.set("Routes", list)
+	return nil
+}
+
+func (h *Host) modifyRoute(n *State, o *Object, d Doc) error {
+	changed := &Object{Kind: Route, ID: o.ID, Doc: d}
+	d.set("ID", o.ID)
+	if err := h.checkRoute(n, changed); err != nil {
+		return err
+	}
+	changed.Doc = d.copy()
+	n.put(changed)
+	return nil
+}

@@ -1,0 +1,173 @@
+package hnsd
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+var networkTypes = []string{"NAT", "ICS", "Transparent", "L2Bridge", "L2Tunnel", "Overlay", "Private", "Internal", "Mirrored", "Infiniband", "ConstrainedICS"}
+
+func (h *Host) createNetwork(_ *State, o *Object) error {
+	d := o.Doc
+	if !d.has("Type") {
+		d.set("Type", "NAT")
+	}
+	kind := enum(d, "Type", networkTypes...)
+	if kind == "" {
+		return ErrInvalidNetworkType
+	}
+	d.set("Type", kind)
+	list, err := h.policies(d.docs("Policies"), networkPolicies)
+	if err != nil {
+		return err
+	}
+	for _, p := range list {
+		if p := asDoc(p); p.str("Type") == "NetAdapterName" && !h.knowsAdapter(p.doc("Settings").str("NetworkAdapterName")) {
+			return ErrAdapterNotFound
+		}
+	}
+	if kind == "Overlay" {
+		for name, settings := range map[string]Doc{
+			"ProviderAddress": {"ProviderAddress": h.NodeAddr},
+			"DrMacAddress":    {"Address": h.NodeMAC},
+		} {
+			if !slices.ContainsFunc(list, func(p any) bool { return asDoc(p).str("Type") == name }) {
+				list = append(list, Doc{"Type": name, "Settings": settings})
+			}
+		}
+	}
+	d.set("Policies", list)
+	if len(d.doc("MacPool").docs("Ranges")) == 0 {
+		id := strings.ToUpper(o.ID[:2])
+		d.set("MacPool", Doc{"Ranges": []Doc{{"StartMacAddress": "00-15-5D-" + id + "-00-00", "EndMacAddress": "00-15-5D-" + id + "-FF-FF"}}})
+	}
+	return h.createSubnets(d)
+}
+
+func (h *Host) knowsAdapter(name string) bool {
+	return name == "" || len(h.Adapters) == 0 || slices.ContainsFunc(h.Adapters, func(a string) bool { return strings.EqualFold(a, name) })
+}
+
+func (h *Host) createSubnets(d Doc) error {
+	ipams := d.docs("Ipams")
+	for _, ipam := range ipams {
+		if !ipam.has("Type") {
+			ipam.set("Type", "Static")
+		}
+		subnets := ipam.docs("Subnets")
+		for _, subnet := range subnets {
+			if err := h.checkSubnet(subnet, d.str("Type")); err != nil {
+				return err
+			}
+		}
+		ipam.set("Subnets", subnets)
+	}
+	d.set("Ipams", ipams)
+	return nil
+}
+
+func (h *Host) checkSubnet(subnet Doc, networkType string) error {
+	prefix, err := netip.ParsePrefix(subnet.str("IpAddressPrefix"))
+	if err != nil {
+		return ErrInvalidSubnet
+	}
+	if networkType == "Overlay" && prefix.Addr().Is6() {
+		return ErrInvalidPrefix
+	}
+	if canonicalID(subnet.str("ID")) == "" {
+		subnet.set("ID", h.NewID())
+	}
+	list, err := h.policies(subnet.docs("Policies"), subnetPolicies)
+	if err != nil {
+		return err
+	}
+	subnet.set("Policies", list)
+	return nil
+}
+
+// subnet is a network's subnet in numbers.
+type subnet struct {
+	id      string
+	prefix  netip.Prefix
+	gateway netip.Addr // the next hop of its default route
+	vsid    uint64
+	vlan    uint64
+	noGW    bool // the gateway's address is not reserved
+}
+
+func subnetsOf(network Doc) []subnet {
+	var out []subnet
+	for _, ipam := range network.docs("Ipams") {
+		for _, s := range ipam.docs("Subnets") {
+			prefix, err := netip.ParsePrefix(s.str("IpAddressPrefix"))
+			if err != nil {
+				continue
+			}
+			sub := subnet{id: s.str("ID"), prefix: prefix.Masked(), noGW: s.num("Flags")&1 != 0}
+			for _, r := range s.docs("Routes") {
+				if dst := r.str("DestinationPrefix"); dst == "0.0.0.0/0" || dst == "::/0" {
+					sub.gateway, _ = netip.ParseAddr(r.str("NextHop"))
+				}
+			}
+			for _, p := range s.docs("Policies") {
+				id := p.doc("Settings").num("IsolationId")
+				if p.str("Type") == "VSID" {
+					sub.vsid = id
+				} else {
+					sub.vlan = id
+				}
+			}
+			out = append(out, sub)
+		}
+	}
+	return out
+}
+
+func (h *Host) modifyNetwork(n *State, o *Object, d Doc) error {
+	m, err := parseModification(d, "DNS", "Extension", "Policy", "Subnet", "IPSubnet")
+	if err != nil {
+		return err
+	}
+	switch m.resource {
+	case "Policy":
+		err = h.changePolicies(o.Doc, m, networkPolicies)
+	case "DNS":
+		o.Doc.set("Dns", m.settings)
+	case "Subnet":
+		err = h.changeSubnets(o.Doc, m)
+	}
+	if err != nil {
+		return err
+	}
+	o.Doc = o.Doc.copy()
+	n.put(o)
+	return nil
+}
+
+func (h *Host) changeSubnets(d Doc, m modification) error {
+	ipams := d.docs("Ipams")
+	if len(ipams) == 0 {
+		ipams = []Doc{{"Type": "Static", "Subnets": []any{}}}
+	}
+	given := m.settings.docs("Subnets")
+	have := ipams[0].docs("Subnets")
+	for _, g := range given {
+		same := func(s Doc) bool { return s.str("IpAddressPrefix") == g.str("IpAddressPrefix") }
+		switch m.request {
+		case "Add":
+			if slices.ContainsFunc(have, same) {
+				return ErrAlreadyExists
+			}
+			if err := h.checkSubnet(g, d.str("Type")); err != nil {
+				return err
+			}
+			have = append(have, g)
+		case "Remove":
+			have = slices.DeleteFunc(have, same)
+		}
+	}
+	ipams[0].set("Subnets", have)
+	d.set("Ipams", ipams)
+	return nil
+}

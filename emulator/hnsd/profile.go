@@ -1,0 +1,83 @@
+package hnsd
+
+import "fmt"
+
+// Version of HNS, as GET /globals/version gives it. Every feature is announced by it.
+type Version struct{ Major, Minor uint32 }
+
+// AtLeast compares versions.
+func (v Version) AtLeast(major, minor uint32) bool {
+	return v.Major > major || v.Major == major && v.Minor >= minor
+}
+
+// within tells whether v is of the line major.minor up to the next major: features back-ported to an older line.
+func (v Version) within(major, minor uint32) bool { return v.Major == major && v.Minor >= minor }
+
+func (v Version) number() uint64 { return uint64(v.Major)<<32 | uint64(v.Minor) }
+
+func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
+
+// Profile is one HNS: its version and what differs between versions or is only inferred.
+type Profile struct {
+	Name    string
+	Version Version
+	// FrontendConflict is the answer to a load balancer whose frontend another one owns.
+	FrontendConflict *Error
+	// UnknownNetwork is the answer to opening a network that does not exist (unverified per version).
+	UnknownNetwork *Error
+	// V1Success makes failing v1 calls succeed with {"Success":false}, as older builds do.
+	V1Success bool
+	// UniqueNames refuses a second network of one name in v1 calls (seen in moby/moby#40345).
+	UniqueNames bool
+	// UniqueRemotes refuses a second remote endpoint with one address (inferred for newer builds).
+	UniqueRemotes bool
+}
+
+// profiles by Windows build.
+var profiles = map[int]Profile{
+	17763: {Name: "ws2019", Version: Version{9, 5}, FrontendConflict: ErrPortAlreadyExists, UnknownNetwork: ErrElementNotFound},
+	20348: {Name: "ws2022", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound},
+	26100: {Name: "ws2025", Version: Version{15, 5}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, UniqueRemotes: true},
+}
+
+// ProfileOf gives the profile of a Windows build.
+func ProfileOf(build int) (Profile, error) {
+	p, ok := profiles[build]
+	if !ok {
+		return Profile{}, fmt.Errorf("no HNS profile for Windows build %d", build)
+	}
+	return p, nil
+}
+
+// supports tells whether this version knows a policy type. Types that every version knows are not listed.
+func (p Profile) supports(policy string) bool {
+	v := p.Version
+	switch policy {
+	case "RemoteSubnetRoute", "HostRoute":
+		return v.AtLeast(9, 2)
+	case "L4Proxy":
+		return v.within(9, 5) || v.within(10, 5) || v.within(11, 11) || v.within(12, 1) || v.AtLeast(13, 1)
+	case "VxlanPort":
+		return v.AtLeast(10, 3)
+	case "SetPolicy":
+		return v.AtLeast(13, 0)
+	case "L4WFPPROXY":
+		return v.AtLeast(13, 2)
+	case "TierAcl":
+		return v.AtLeast(14, 0)
+	case "NetworkACL":
+		return v.AtLeast(15, 0)
+	}
+	return true
+}
+
+// networkPolicies, endpointPolicies and subnetPolicies are the known types in the spelling that is given back.
+var (
+	networkPolicies = []string{"SourceMacAddress", "NetAdapterName", "VSwitchExtension", "DrMacAddress", "AutomaticDNS",
+		"InterfaceConstraint", "ProviderAddress", "RemoteSubnetRoute", "VxlanPort", "HostRoute", "SetPolicy", "L4Proxy",
+		"LayerConstraint", "NetworkACL", "OutBoundNAT"}
+	endpointPolicies = []string{"PortMapping", "ACL", "QOS", "L2Driver", "OutBoundNAT", "SDNRoute", "L4Proxy", "L4WFPPROXY",
+		"ProviderAddress", "PortName", "EncapOverhead", "InterfaceConstraint", "Encryption", "VLAN", "InterfaceParameters",
+		"Iov", "TierAcl"}
+	subnetPolicies = []string{"VLAN", "VSID"}
+)

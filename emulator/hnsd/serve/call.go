@@ -1,0 +1,219 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/hnsd"
+)
+
+// Functions of one kind of object, by their number on the wire.
+const (
+	enumerate = iota
+	create
+	open
+	modify
+	query
+	remove
+	closeHandle
+	functions
+)
+
+// caller is the process at the other end of a connection.
+type caller struct {
+	process uint64
+	program string
+}
+
+// serveConn answers the calls of one thread until it goes away.
+func (s *Service) serveConn(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	r := bufio.NewReader(conn)
+	hello, err := readRequest(r)
+	if err != nil || hello.op != opHello {
+		return
+	}
+	who := caller{hello.handle, hello.text[0]}
+	s.handles.connected(who.process)
+	defer s.handles.disconnected(who.process)
+	for {
+		q, err := readRequest(r)
+		if err != nil {
+			return
+		}
+		a, ok := s.answer(ctx, who, q)
+		if !ok {
+			return
+		}
+		if _, err := conn.Write(a.frame()); err != nil {
+			return
+		}
+	}
+}
+
+// answer runs a call with its faults, counts and logs it. false: the connection is to be dropped.
+func (s *Service) answer(ctx context.Context, who caller, q request) (answer, bool) {
+	begin := time.Now()
+	name := functionName(q)
+	fault := s.faults.match(who.program, name)
+	fault.wait(ctx.Done())
+	var a answer
+	switch fault.Action {
+	case "drop":
+		s.stats.count(who.program, name, true, time.Since(begin))
+		return a, false
+	case "fail":
+		a = failure(&hnsd.Error{Code: fault.Code, Text: fault.Text})
+	case "skip":
+	default:
+		a = s.run(ctx, who, q)
+		if fault.Action == "after" {
+			a = failure(&hnsd.Error{Code: fault.Code, Text: fault.Text})
+		}
+	}
+	took := time.Since(begin)
+	s.stats.count(who.program, name, a.result&0x80000000 != 0, took)
+	if log := klog.FromContext(ctx).V(4); log.Enabled() {
+		log.Info("call", "function", name, "program", who.program, "process", who.process, "guid", q.guid, "input", q.text[:],
+			"result", a.result, "output", a.text[0], "took", took)
+	}
+	return a, true
+}
+
+func failure(err error) answer {
+	var e *hnsd.Error
+	if !errors.As(err, &e) {
+		e = hnsd.ErrFailed.WithText("%v", err)
+	}
+	a := answer{result: e.Code}
+	if e.Text != "" {
+		record := e.Record()
+		a.text[1] = &record
+	}
+	return a
+}
+
+// functionName is the call's name for counters, logs and faults.
+func functionName(q request) string {
+	if q.op == opHNSCall {
+		parts := strings.Split(strings.Trim(q.text[1], "/"), "/")
+		name := "HNSCall " + strings.ToUpper(q.text[0]) + " /" + parts[0] + "/"
+		if len(parts) > 2 {
+			name += "*/" + parts[2]
+		}
+		return name
+	}
+	kind := hnsd.Kind(q.op / 10).String()
+	switch q.op % 10 {
+	case enumerate:
+		return "HcnEnumerate" + kind + "s"
+	case query:
+		return "HcnQuery" + kind + "Properties"
+	}
+	verbs := [functions]string{create: "Create", open: "Open", modify: "Modify", remove: "Delete", closeHandle: "Close"}
+	if q.op%10 >= functions {
+		return "unknown"
+	}
+	return "Hcn" + verbs[q.op%10] + kind
+}
+
+func (s *Service) run(ctx context.Context, who caller, q request) answer {
+	if q.op == opHNSCall {
+		return s.runV1(ctx, q)
+	}
+	k := hnsd.Kind(q.op / 10)
+	if q.op >= 50 || q.op%10 >= functions {
+		return failure(hnsd.ErrNotImplemented)
+	}
+	a, err := s.runHCN(ctx, who, k, q)
+	if err != nil {
+		return failure(err)
+	}
+	return a
+}
+
+func (s *Service) runHCN(ctx context.Context, who caller, k hnsd.Kind, q request) (a answer, err error) {
+	state := s.state.Load()
+	var id string
+	switch q.op % 10 {
+	case modify, query:
+		if id, err = s.handles.get(q.handle, k, who.process); err != nil {
+			return a, err
+		}
+	}
+	switch q.op % 10 {
+	case enumerate:
+		ids, err := s.host.Enumerate(state, k, q.text[0])
+		if err != nil {
+			return a, err
+		}
+		data, err := json.Marshal(ids)
+		text := string(data)
+		a.text[0] = &text
+		return a, err
+	case create:
+		id, err = s.create(ctx, who, k, q)
+		if err == nil {
+			a.handle = s.handles.add(k, id, who.process)
+		}
+		return a, err
+	case open:
+		if err := s.host.Open(state, k, q.guid); err != nil {
+			return a, err
+		}
+		a.handle = s.handles.add(k, q.guid, who.process)
+		return a, nil
+	case modify:
+		return a, s.write(ctx, func(state *hnsd.State) (*hnsd.State, error) { return s.host.Modify(state, k, id, q.text[0]) })
+	case query:
+		text, err := s.host.Query(state, k, id, q.text[0])
+		if err == nil {
+			a.text[0] = &text
+		}
+		return a, err
+	case remove:
+		return a, s.write(ctx, func(state *hnsd.State) (*hnsd.State, error) { return s.host.Delete(state, k, q.guid) })
+	}
+	return a, s.handles.close(q.handle, k, who.process)
+}
+
+func (s *Service) create(ctx context.Context, who caller, k hnsd.Kind, q request) (id string, err error) {
+	parent := ""
+	if k == hnsd.Endpoint {
+		if parent, err = s.handles.get(q.handle, hnsd.Network, who.process); err != nil {
+			return "", err
+		}
+	}
+	err = s.write(ctx, func(state *hnsd.State) (next *hnsd.State, err error) {
+		next, id, err = s.host.Create(state, k, parent, q.guid, q.text[0])
+		return next, err
+	})
+	return id, err
+}
+
+func (s *Service) runV1(ctx context.Context, q request) (a answer) {
+	var text string
+	var err error
+	if strings.EqualFold(q.text[0], "GET") {
+		_, text, err = s.host.HNSCall(s.state.Load(), q.text[0], q.text[1], q.text[2])
+	} else {
+		err = s.write(ctx, func(state *hnsd.State) (next *hnsd.State, err error) {
+			next, text, err = s.host.HNSCall(state, q.text[0], q.text[1], q.text[2])
+			return next, err
+		})
+	}
+	if err != nil {
+		return failure(err)
+	}
+	a.text[0] = &text
+	return a
+}

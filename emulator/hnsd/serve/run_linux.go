@@ -1,0 +1,128 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/internal/platform"
+)
+
+// Options of the daemon.
+type Options struct {
+	HostDir string // the host's folder: state in hnsd/, control socket hnsd.sock; required
+	Build   int    // Windows build whose HNS it is; required
+	Netns   string // path of the host's network namespace; empty: the caller's own
+	Listen  string // address in that namespace for the DLLs; required
+	Uplink  string // interface whose addresses are the node's; may be absent
+	Plane   DataPlane
+}
+
+// Socket is the control socket of the host in hostDir.
+func Socket(hostDir string) string { return filepath.Join(hostDir, "hnsd.sock") }
+
+// Run serves until ctx ends. Only one daemon can run per host: a second one finds the address in use.
+func Run(ctx context.Context, o Options) error {
+	profile, err := hnsd.ProfileOf(o.Build)
+	if err != nil {
+		return err
+	}
+	host := &hnsd.Host{Profile: profile, NewID: uuid.NewString}
+	var listener net.Listener
+	err = platform.InNetns(o.Netns, func() (err error) {
+		describeUplink(host, o.Uplink)
+		listener, err = net.Listen("tcp4", o.Listen)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("serving HNS: %w", err)
+	}
+	defer listener.Close()
+	s, err := newService(host, o.Plane, filepath.Join(o.HostDir, "hnsd", "state.jsonl"))
+	if err != nil {
+		return err
+	}
+	if err := s.restore(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "carrying the state found on disk; will try again")
+	}
+	socket := Socket(o.HostDir)
+	os.Remove(socket)
+	controls, err := net.Listen("unix", socket)
+	if err != nil {
+		return fmt.Errorf("serving HNS control: %w", err)
+	}
+	server := &http.Server{Handler: s.control(), BaseContext: func(net.Listener) context.Context { return ctx }}
+	go server.Serve(controls)
+	defer server.Close()
+	klog.FromContext(ctx).Info("HNS is running", "version", profile.Version.String(), "address", o.Listen)
+	go s.retryRestore(ctx)
+	return s.accept(ctx, listener)
+}
+
+// describeUplink fills in what rules need to know of the node. Without the interface it stays unknown.
+func describeUplink(host *hnsd.Host, name string) {
+	link, err := net.InterfaceByName(name)
+	if err != nil {
+		return
+	}
+	host.NodeMAC = strings.ToUpper(strings.ReplaceAll(link.HardwareAddr.String(), ":", "-"))
+	host.Adapters = []string{name, "Ethernet", "vEthernet (Ethernet)", "vEthernet (" + name + ")"}
+	addrs, err := link.Addrs()
+	if err != nil {
+		return
+	}
+	for _, a := range addrs {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil {
+			host.NodeAddr = ip.IP.String()
+			return
+		}
+	}
+}
+
+func (s *Service) accept(ctx context.Context, listener net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	defer stop()
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	for {
+		conn, err := listener.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "accepting a connection")
+			continue
+		}
+		calls.Go(func() { s.serveConn(ctx, conn) })
+	}
+}
+
+// retryRestore repeats what the data plane could not do.
+func (s *Service) retryRestore(ctx context.Context) {
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := s.restore(ctx); err != nil {
+				klog.FromContext(ctx).V(2).Info("data plane still incomplete", "cause", err.Error())
+			}
+		}
+	}
+}

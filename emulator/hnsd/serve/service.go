@@ -1,0 +1,173 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd"
+)
+
+// DataPlane carries packets for a state; emulator/dataplane does it. Apply makes the kernel as desired and gives the
+// error of each object, by id, that could not be carried.
+type DataPlane interface {
+	Apply(ctx context.Context, d dataplane.Desired) (map[string]error, error)
+}
+
+// verifier is what a DataPlane has if it can compare the kernel with the state: one line per difference.
+type verifier interface {
+	Verify(ctx context.Context, d dataplane.Desired) ([]string, error)
+}
+
+// NoDataPlane keeps state only.
+type NoDataPlane struct{}
+
+func (NoDataPlane) Apply(context.Context, dataplane.Desired) (map[string]error, error) {
+	return nil, nil
+}
+
+// Service is one running HNS. Reads use the current state without a lock; writes come one at a time.
+type Service struct {
+	host  *hnsd.Host
+	plane DataPlane
+
+	state   atomic.Pointer[hnsd.State]
+	writing sync.Mutex
+	desired dataplane.Desired // what the data plane was last told; under writing
+	applied bool              // and whether it could do all of it; under writing
+	journal *journal
+
+	stats   stats
+	faults  faults
+	handles handles
+}
+
+// newService opens the state in journalPath. The data plane is not touched yet.
+func newService(host *hnsd.Host, plane DataPlane, journalPath string) (*Service, error) {
+	j, state, err := openJournal(journalPath)
+	if err != nil {
+		return nil, err
+	}
+	if state == nil {
+		state = hnsd.NewState(host.NewID())
+		if err := j.append(state.Diff(nil), state); err != nil {
+			return nil, err
+		}
+	}
+	s := &Service{host: host, plane: plane, journal: j}
+	s.state.Store(state)
+	return s, nil
+}
+
+// restore makes the data plane carry the state that was found on disk, or what an earlier apply left undone.
+func (s *Service) restore(ctx context.Context) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.applied {
+		return nil
+	}
+	s.desired = hnsd.Desired(s.state.Load())
+	errs, err := s.plane.Apply(ctx, s.desired)
+	if err == nil {
+		err = joinByID(errs)
+	}
+	s.applied = err == nil
+	return err
+}
+
+func joinByID(errs map[string]error) error {
+	var list []error
+	for id, err := range errs {
+		if err != nil {
+			list = append(list, fmt.Errorf("%s: %w", id, err))
+		}
+	}
+	return errors.Join(list...)
+}
+
+// write runs one change: rules, then data plane, then journal. If the data plane cannot carry an object that the change
+// makes or alters, nothing has happened.
+func (s *Service) write(ctx context.Context, change func(*hnsd.State) (*hnsd.State, error)) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	old := s.state.Load()
+	next, err := change(old)
+	if err != nil || next == old {
+		return err
+	}
+	diff := next.Diff(old)
+	if err := s.carry(ctx, next, diff); err != nil {
+		klog.FromContext(ctx).Error(err, "the data plane refused a change", "change", diff)
+		return hnsd.ErrFailed.WithText("%v", err)
+	}
+	if err := s.journal.append(diff, next); err != nil {
+		return hnsd.ErrFailed.WithText("%v", err)
+	}
+	s.state.Store(next)
+	return nil
+}
+
+// carry applies a state, and the former one again if an object of the change fails. Failures of other objects, and of
+// what goes away, are retried later.
+func (s *Service) carry(ctx context.Context, next *hnsd.State, diff hnsd.Change) error {
+	want := hnsd.Desired(next)
+	if s.applied && reflect.DeepEqual(want, s.desired) {
+		return nil
+	}
+	errs, err := s.plane.Apply(ctx, want)
+	var failed error
+	if len(diff.Put) > 0 && err != nil {
+		failed = err
+	}
+	for _, o := range diff.Put {
+		if errs[o.ID] != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s %s: %w", o.Kind, o.ID, errs[o.ID]))
+		}
+	}
+	if failed == nil {
+		s.desired, s.applied = want, err == nil && joinByID(errs) == nil
+		return nil
+	}
+	errs, err = s.plane.Apply(ctx, s.desired)
+	s.applied = err == nil && joinByID(errs) == nil
+	return failed
+}
+
+// Verify compares the data plane with the state; each line is one difference.
+func (s *Service) Verify(ctx context.Context) ([]string, error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	v, ok := s.plane.(verifier)
+	if !ok {
+		return nil, nil
+	}
+	return v.Verify(ctx, hnsd.Desired(s.state.Load()))
+}
+
+// lose drops objects of a kind without a trace in any call, as real HNS was seen to do: the state forgets them, and the
+// data plane with it. count 0: all of them.
+func (s *Service) lose(ctx context.Context, k hnsd.Kind, count int) (int, error) {
+	lost := 0
+	err := s.write(ctx, func(state *hnsd.State) (*hnsd.State, error) {
+		next := state
+		for _, o := range state.List(k) {
+			if count > 0 && lost >= count {
+				break
+			}
+			n, err := s.host.Delete(next, k, o.ID)
+			if err != nil {
+				return nil, err
+			}
+			next = n
+			lost++
+		}
+		return next, nil
+	})
+	return lost, err
+}

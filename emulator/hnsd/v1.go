@@ -1,0 +1,302 @@
+package hnsd
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+)
+
+// HNSCall is the older interface: a method, a path and a JSON body; the answer is {"Success","Error","Output"}. The
+// objects are those of the v2 interface, seen in the older form. The new State is s itself when nothing changed.
+func (h *Host) HNSCall(s *State, method, path, body string) (*State, string, error) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	call := v1Call{h: h, state: s, method: strings.ToUpper(method), parts: parts, body: Doc{}}
+	if strings.TrimSpace(body) != "" {
+		d, err := parseDoc(body)
+		if err != nil {
+			return s, "", err
+		}
+		call.body = d
+	}
+	output, err := call.run()
+	var failure *Error
+	if errors.As(err, &failure) && h.Profile.V1Success {
+		return s, Doc{"Success": false, "Error": failure.Text + " ", "Output": nil}.String(), nil
+	}
+	if err != nil {
+		return s, "", err
+	}
+	data, err := json.Marshal(map[string]any{"Success": true, "Output": output})
+	if err != nil {
+		return s, "", ErrInvalidParameter
+	}
+	return call.state, string(data), nil
+}
+
+type v1Call struct {
+	h      *Host
+	state  *State
+	method string
+	parts  []string
+	body   Doc
+}
+
+func (c *v1Call) id() string {
+	if len(c.parts) < 2 {
+		return ""
+	}
+	return canonicalID(c.parts[1])
+}
+
+func (c *v1Call) verb() string {
+	if len(c.parts) < 3 {
+		return ""
+	}
+	return strings.ToLower(c.parts[2])
+}
+
+func (c *v1Call) run() (any, error) {
+	switch strings.ToLower(c.parts[0]) {
+	case "globals":
+		v := c.h.Profile.Version
+		return Doc{"Major": v.Major, "Minor": v.Minor}, nil
+	case "networks":
+		return c.objects(Network, ErrNetworkNotFound)
+	case "endpoints":
+		if c.verb() == "attach" || c.verb() == "detach" {
+			return c.attachment()
+		}
+		return c.objects(Endpoint, ErrEndpointNotFound)
+	case "endpointstats":
+		return c.endpointStats()
+	case "policylists":
+		return c.policyLists()
+	case "namespaces":
+		if c.verb() != "" {
+			return c.resource()
+		}
+		return c.objects(Namespace, ErrElementNotFound)
+	case "accelnet":
+		return c.accelnet()
+	case "activities", "plugins":
+		return []any{}, nil
+	}
+	return nil, ErrElementNotFound
+}
+
+// objects serves list, get, create, update and delete of one kind.
+func (c *v1Call) objects(k Kind, missing *Error) (any, error) {
+	if len(c.parts) == 1 {
+		switch c.method {
+		case "GET":
+			out := []any{}
+			for _, o := range c.state.List(k) {
+				out = append(out, c.h.viewV1(c.state, o))
+			}
+			return out, nil
+		case "POST":
+			return c.create(k)
+		}
+		return nil, ErrInvalidParameter
+	}
+	o, ok := c.state.Get(k, c.id())
+	if !ok {
+		return nil, missing
+	}
+	switch c.method {
+	case "GET":
+		return c.h.viewV1(c.state, o), nil
+	case "DELETE":
+		view := c.h.viewV1(c.state, o)
+		n, err := c.h.Delete(c.state, k, o.ID)
+		if err != nil {
+			return nil, err
+		}
+		c.state = n
+		return view, nil
+	case "POST":
+		return c.update(o)
+	}
+	return nil, ErrInvalidParameter
+}
+
+func (c *v1Call) create(k Kind) (any, error) {
+	if k == Network && c.h.Profile.UniqueNames {
+		for _, o := range c.state.List(Network) {
+			if o.Doc.str("Name") == c.body.str("Name") {
+				return nil, ErrNetworkAlreadyExists
+			}
+		}
+	}
+	n, id, err := c.h.create(c.state, c.h.fromV1(k, c.body), "", "")
+	if k == Endpoint && errors.Is(err, ErrAlreadyExists) {
+		return nil, ErrObjectAlreadyExists
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.state = n
+	o, _ := n.Get(k, id)
+	return c.h.viewV1(n, o), nil
+}
+
+// update replaces the policies (a complete list) and, of a network, its DNS settings.
+func (c *v1Call) update(o *Object) (any, error) {
+	n := c.state.clone()
+	changed := o.edit()
+	given := c.h.fromV1(o.Kind, c.body)
+	known := endpointPolicies
+	if o.Kind == Network {
+		known = networkPolicies
+	}
+	if c.body.has("Policies") {
+		list, err := c.h.policies(given.Doc.docs("Policies"), known)
+		if err != nil {
+			return nil, err
+		}
+		changed.Doc.set("Policies", list)
+	}
+	if given.Doc.has("Dns") {
+		changed.Doc.set("Dns", given.Doc.value("Dns"))
+	}
+	changed.Doc = changed.Doc.copy()
+	n.put(changed)
+	c.state = n
+	return c.h.viewV1(n, changed), nil
+}
+
+// attachment attaches to the host's compartment (SystemType Host) or detaches. Containers and virtual machines attach
+// through the compute service, which is not emulated.
+func (c *v1Call) attachment() (any, error) {
+	o, ok := c.state.Get(Endpoint, c.id())
+	if !ok {
+		return nil, ErrEndpointNotFound
+	}
+	n := c.state.clone()
+	var err error
+	now := o.Doc.str("HostComputeNamespace")
+	switch {
+	case c.verb() == "detach" && now == ZeroID:
+		err = ErrEndpointNotAttached
+	case c.verb() == "detach":
+		err = detach(n, now, o.ID)
+	case now != ZeroID:
+		err = ErrAlreadyAttached
+	case strings.EqualFold(c.body.str("SystemType"), "Host"):
+		err = attach(n, hostNamespace(n), o.ID)
+	default:
+		err = ErrRequestUnsupported
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.state = n
+	o, _ = n.Get(Endpoint, o.ID)
+	return c.h.viewV1(n, o), nil
+}
+
+// hostNamespace is the oldest namespace of the host's own compartment.
+func hostNamespace(s *State) string {
+	for _, o := range s.List(Namespace) {
+		if isHostNamespace(o.Doc) {
+			return o.ID
+		}
+	}
+	return ""
+}
+
+// endpointStats are all zero here; whoever serves the call fills them in from the data plane.
+func (c *v1Call) endpointStats() (any, error) {
+	o, ok := c.state.Get(Endpoint, c.id())
+	if !ok {
+		return nil, ErrEndpointNotFound
+	}
+	return Doc{"EndpointId": strings.ToUpper(o.ID), "InstanceId": strings.ToUpper(o.ID), "BytesReceived": 0, "BytesSent": 0,
+		"PacketsReceived": 0, "PacketsSent": 0, "DroppedPacketsIncoming": 0, "DroppedPacketsOutgoing": 0}, nil
+}
+
+// policyLists are the load balancers and SDN routes.
+func (c *v1Call) policyLists() (any, error) {
+	if len(c.parts) == 1 && c.method == "GET" {
+		out := []any{}
+		for _, k := range []Kind{LoadBalancer, Route} {
+			for _, o := range c.state.List(k) {
+				out = append(out, c.h.viewV1(c.state, o))
+			}
+		}
+		return out, nil
+	}
+	if len(c.parts) == 1 {
+		k := LoadBalancer
+		if p := c.body.docs("Policies"); len(p) > 0 && strings.EqualFold(p[0].str("Type"), "ROUTE") {
+			k = Route
+		}
+		return c.create(k)
+	}
+	k := LoadBalancer
+	if _, ok := c.state.Get(Route, c.id()); ok {
+		k = Route
+	}
+	return c.objects(k, ErrElementNotFound)
+}
+
+func (c *v1Call) resource() (any, error) {
+	o, ok := c.state.Get(Namespace, c.id())
+	if !ok {
+		return nil, ErrElementNotFound
+	}
+	id := c.body.doc("Data").str("Id")
+	n := c.state.clone()
+	var err error
+	switch add := c.verb() == "addresource"; {
+	case !add && c.verb() != "removeresource":
+		err = ErrInvalidParameter
+	case !strings.EqualFold(c.body.str("Type"), "Endpoint"):
+		err = setResource(n, o.ID, "Container", id, add)
+	case add:
+		err = attach(n, o.ID, canonicalID(id))
+	default:
+		err = detach(n, o.ID, canonicalID(id))
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.state = n
+	o, _ = n.Get(Namespace, o.ID)
+	return c.h.viewV1(n, o), nil
+}
+
+// accelnet keeps the list of management MAC addresses: state only.
+func (c *v1Call) accelnet() (any, error) {
+	if c.method == "GET" {
+		return accelnetView(c.state), nil
+	}
+	if !c.h.Profile.Version.AtLeast(15, 4) {
+		return nil, ErrNotImplemented
+	}
+	n := c.state.clone()
+	n.accelnet = nil
+	if c.method == "POST" {
+		n.accelnet = slices.Clone(c.state.accelnet)
+		for _, m := range c.body.docs("MacAddressList") {
+			mac := canonicalMAC(m.str("MacAddress"))
+			if mac == "" {
+				return nil, ErrInvalidParameter
+			}
+			if !slices.Contains(n.accelnet, mac) {
+				n.accelnet = append(n.accelnet, mac)
+			}
+		}
+	}
+	c.state = n
+	return accelnetView(n), nil
+}
+
+func accelnetView(s *State) any {
+	list := []Doc{}
+	for _, mac := range s.accelnet {
+		list = append(list, Doc{"MacAddress": mac})
+	}
+	return Doc{"MacAddressList": list}
+}
