@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd"
 )
 
@@ -35,7 +36,7 @@ func (s *Service) control() http.Handler {
 	mux.HandleFunc("POST /stats/reset", func(w http.ResponseWriter, _ *http.Request) { s.stats.reset(); reply(w, struct{}{}, nil) })
 	mux.HandleFunc("POST /verify", func(w http.ResponseWriter, r *http.Request) {
 		drift, err := s.Verify(r.Context())
-		reply(w, map[string]any{"drift": append([]string{}, drift...)}, err)
+		reply(w, map[string]any{"drift": append([]dataplane.Drift{}, drift...)}, err)
 	})
 	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.faults.list(), nil) })
 	mux.HandleFunc("POST /faults", s.setFaults)

@@ -20,9 +20,9 @@ type DataPlane interface {
 	Apply(ctx context.Context, d dataplane.Desired) (map[string]error, error)
 }
 
-// verifier is what a DataPlane has if it can compare the kernel with the state: one line per difference.
+// verifier is what a DataPlane has if it can compare the kernel with the state.
 type verifier interface {
-	Verify(ctx context.Context, d dataplane.Desired) ([]string, error)
+	Verify(ctx context.Context, d dataplane.Desired) ([]dataplane.Drift, error)
 }
 
 // NoDataPlane keeps state only.
@@ -140,7 +140,7 @@ func (s *Service) carry(ctx context.Context, next *hnsd.State, diff hnsd.Change)
 }
 
 // Verify compares the data plane with the state; each line is one difference.
-func (s *Service) Verify(ctx context.Context) ([]string, error) {
+func (s *Service) Verify(ctx context.Context) ([]dataplane.Drift, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	v, ok := s.plane.(verifier)
