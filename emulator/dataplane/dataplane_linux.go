@@ -35,12 +35,6 @@ type DataPlane struct {
 	have  State // what was last written or read
 }
 
-// Drift is one difference between what should be and what is.
-type Drift struct {
-	ID   string `json:"id,omitempty"` // the object, when it is known
-	Text string `json:"text"`         // the write that would mend it
-}
-
 // New opens the host's network namespace and sets what forwarding needs. It changes no link and no rule.
 func New(opts Options) (*DataPlane, error) {
 	if opts.Uplink == "" {

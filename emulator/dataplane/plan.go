@@ -18,6 +18,12 @@ type Op struct {
 	Rules  *Transaction
 }
 
+// Drift is one difference between what should be and what is.
+type Drift struct {
+	ID   string `json:"id,omitempty"` // the object, when it is known
+	Text string `json:"text"`         // the write that would mend it
+}
+
 // Transaction is one atomic nft script, and the UDP frontends whose backends it changed.
 type Transaction struct {
 	Lines     []string
@@ -126,6 +132,13 @@ const elementsPerLine = 500
 // the whole table new, in the same transaction.
 func diffRules(want, have Ruleset) *Transaction {
 	tx := &Transaction{}
+	if len(want.Sets)+len(want.Chains) == 0 {
+		if len(have.Sets)+len(have.Chains) == 0 {
+			return nil
+		}
+		tx.Lines = []string{"add table ip hns", "delete table ip hns"}
+		return tx
+	}
 	tx.Lines = append(tx.Lines, "add table ip hns")
 	if !compatible(want, have) {
 		tx.Lines = append(tx.Lines, "delete table ip hns", "add table ip hns")

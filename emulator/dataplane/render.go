@@ -31,6 +31,9 @@ func Render(d Desired, f Facts) State {
 	for i := range d.Endpoints {
 		r.endpoints[d.Endpoints[i].ID] = &d.Endpoints[i]
 	}
+	if len(r.networks)+len(d.LoadBalancers) == 0 {
+		return r.state // no table either
+	}
 	r.baseRules()
 	guests := map[string]int{}
 	for i := range d.Endpoints {

@@ -1,0 +1,118 @@
+package dataplane
+
+import (
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+var testFacts = Facts{Uplink: "eth0", Node: netip.MustParseAddr("10.99.0.21"), MTU: 1500, NetnsDir: "/var/run/netns"}
+
+func sample() Desired {
+	p, a := netip.MustParsePrefix, netip.MustParseAddr
+	return Desired{
+		Networks: []Network{
+			{ID: "net", Type: "L2Bridge", Subnets: []Subnet{{Prefix: p("10.244.1.0/24"), Gateway: a("10.244.1.1")}}},
+			{ID: "other", Type: "Transparent"},
+		},
+		Namespaces: []Namespace{{ID: "host", Host: true}, {ID: "pod", Path: "/var/run/netns/cni-1"}, {ID: "own"}},
+		Endpoints: []Endpoint{
+			{ID: "cbr0_ep", Network: "net", Namespace: "host", Addrs: []netip.Prefix{p("10.244.1.2/24")}},
+			{ID: "e1", Network: "net", Namespace: "pod", Addrs: []netip.Prefix{p("10.244.1.11/24")}, MAC: "00:15:5d:00:00:11", Gateway: a("10.244.1.2"),
+				OutboundNAT:  []OutboundNAT{{Exceptions: []netip.Prefix{p("10.244.0.0/16"), p("10.244.1.0/24"), p("10.96.0.0/16")}}, {Destinations: []netip.Prefix{p("10.244.1.11/32")}}},
+				SDNRoutes:    []SDNRoute{{Destination: p("10.96.0.0/16"), NeedEncap: true}},
+				PortMappings: []PortMapping{{Protocol: 6, ExternalPort: 8080, InternalPort: 80}},
+				ACLs:         []ACL{{In: true, Priority: 200}, {In: true, Allow: true, Priority: 100, Protocols: []uint8{6}, LocalPorts: []PortRange{{80, 80}, {81, 90}}}}},
+			{ID: "unattached", Network: "net", Addrs: []netip.Prefix{p("10.244.1.12/24")}},
+			{ID: "lost", Network: "net", Namespace: "gone", Addrs: []netip.Prefix{p("10.244.1.13/24")}},
+			{ID: "far", Network: "net", Remote: true, Addrs: []netip.Prefix{p("10.244.2.11/24")}},
+		},
+		LoadBalancers: []LoadBalancer{
+			{ID: "dns", VIPs: []netip.Addr{a("10.96.0.10")}, Backends: []string{"e1", "far"}, DSR: true, Ports: []LBPort{{Protocol: 17, ExternalPort: 53, InternalPort: 5353}}},
+			{ID: "web", VIPs: []netip.Addr{a("10.96.0.20")}, Backends: []string{"far", "nobody"}, Ports: []LBPort{{Protocol: 6, ExternalPort: 80, InternalPort: 8080, VIPExternalIP: true}}},
+			{ID: "port", Backends: []string{"far"}, Ports: []LBPort{{Protocol: 6, ExternalPort: 30080, InternalPort: 8080}}},
+			{ID: "taken", VIPs: []netip.Addr{a("10.96.0.20")}, Backends: []string{"e1"}, Ports: []LBPort{{Protocol: 6, ExternalPort: 80, InternalPort: 80}}},
+			{ID: "empty", VIPs: []netip.Addr{a("10.96.0.21")}, Ports: []LBPort{{Protocol: 6, ExternalPort: 80, InternalPort: 80}}},
+		},
+	}
+}
+
+func TestPlanGolden(t *testing.T) {
+	full := Render(sample(), testFacts)
+	for _, id := range []string{"lost", "taken"} {
+		if full.Rejected[id] == nil {
+			t.Errorf("object %s was not rejected", id)
+		}
+	}
+	golden(t, "full", Diff(full, newState()))
+
+	d := sample()
+	d.LoadBalancers[0].Backends = []string{"far"}
+	golden(t, "backend-gone", Diff(Render(d, testFacts), full))
+
+	d = sample()
+	d.Endpoints = append(d.Endpoints[:1], d.Endpoints[2:]...)
+	golden(t, "endpoint-gone", Diff(Render(d, testFacts), full))
+
+	golden(t, "all-gone", Diff(Render(Desired{}, testFacts), full))
+	if plan := Diff(Render(sample(), testFacts), full); len(plan) != 0 {
+		t.Errorf("the same again is not nothing:\n%s", plan)
+	}
+}
+
+func golden(t *testing.T, name string, plan Plan) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".plan")
+	if *update {
+		if err := os.WriteFile(file, []byte(plan.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(plan.String(), "\n")); diff != "" {
+		t.Errorf("plan %s (-want +got):\n%s", name, diff)
+	}
+}
+
+func TestAffinityKeepsOthers(t *testing.T) {
+	var backends []backend
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		backends = append(backends, backend{id: id})
+	}
+	before, after := affinity("lb", backends), affinity("lb", backends[1:])
+	count := map[string]int{}
+	for i := range before {
+		count[before[i].id]++
+		if before[i].id != "a" && before[i] != after[i] {
+			t.Errorf("slot %d moved from %s to %s", i, before[i].id, after[i].id)
+		}
+	}
+	for _, b := range backends {
+		if count[b.id] < 256/5/2 {
+			t.Errorf("backend %s has %d of 256 slots", b.id, count[b.id])
+		}
+	}
+}
+
+func TestMatchPrefixes(t *testing.T) {
+	for want, in := range map[string][]netip.Prefix{
+		"ip daddr { 10.0.0.0/8 } ":               {netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.0.0.0/8")},
+		"":                                       {netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("10.0.0.0/8")},
+		"ip daddr 255.255.255.255 ":              {netip.MustParsePrefix("fd00::/8")},
+		"ip daddr { 10.1.0.0/16, 10.2.0.1/32 } ": {netip.MustParsePrefix("10.2.0.1/32"), netip.MustParsePrefix("10.1.2.0/16")},
+	} {
+		if got := matchPrefixes("ip daddr", in); got != want {
+			t.Errorf("prefixes %v: got %q, want %q", in, got, want)
+		}
+	}
+}
