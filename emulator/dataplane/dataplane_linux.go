@@ -142,9 +142,14 @@ func NamespacePath(n Namespace) string {
 	return platform.NetnsPath(OwnNetns(n.ID))
 }
 
+// facts reads the uplink. Without it, or its address, the host is alone: nothing leaves it, and the loopback address
+// stands in for the node's.
 func (d *DataPlane) facts() (Facts, error) {
-	f := Facts{Uplink: d.opts.Uplink, NetnsDir: platform.NetnsDir}
+	f := Facts{Uplink: d.opts.Uplink, NetnsDir: platform.NetnsDir, MTU: 1500, Node: netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	link, err := d.handle.LinkByName(d.opts.Uplink)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return f, nil
+	}
 	if err != nil {
 		return f, fmt.Errorf("reading uplink %s: %w", d.opts.Uplink, err)
 	}
@@ -153,10 +158,9 @@ func (d *DataPlane) facts() (Facts, error) {
 	if err != nil {
 		return f, fmt.Errorf("reading addresses of uplink %s: %w", d.opts.Uplink, err)
 	}
-	if len(addrs) == 0 {
-		return f, fmt.Errorf("reading addresses of uplink %s: it has no IPv4 address", d.opts.Uplink)
+	if len(addrs) > 0 {
+		f.Node, _ = netip.AddrFromSlice(addrs[0].IP.To4())
 	}
-	f.Node, _ = netip.AddrFromSlice(addrs[0].IP.To4())
 	return f, nil
 }
 

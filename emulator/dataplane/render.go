@@ -55,6 +55,13 @@ type renderer struct {
 }
 
 func (r *renderer) network(n *Network) {
+	for _, s := range n.Subnets {
+		if s.Prefix.Contains(r.facts.Node) {
+			// The bridge would take the node's own segment away from its uplink.
+			r.state.Rejected[n.ID] = fmt.Errorf("carrying network %s: its subnet %s contains the node's address %s", n.ID, s.Prefix, r.facts.Node)
+			return
+		}
+	}
 	r.networks[n.ID] = n
 	b := Bridge{ID: n.ID, Name: bridgeName(n.ID), MTU: r.facts.MTU, Settings: true}
 	r.state.Bridges[b.Name] = b

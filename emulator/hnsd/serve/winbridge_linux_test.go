@@ -1,0 +1,319 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/platform"
+)
+
+const (
+	bridgeConfig = `{"cniVersion": "1.0.0", "name": "porthole", "type": "win-bridge", "apiVersion": 2, "loopbackDSR": true,
+ "policies": [
+  {"name": "EndpointPolicy", "value": {"Type": "OutBoundNAT", "Settings": {"Exceptions": ["10.244.0.0/16", "10.96.0.0/16"]}}},
+  {"name": "EndpointPolicy", "value": {"Type": "SDNRoute", "Settings": {"DestinationPrefix": "10.96.0.0/16", "NeedEncap": true}}}],
+ "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.7.0/24", "rangeStart": "10.244.7.3"}]]}}`
+	bridgeNetwork = `{"Name": "porthole", "Type": "L2Bridge", "Ipams": [{"Type": "Static", "Subnets": [{"IpAddressPrefix": "10.244.7.0/24",
+ "Routes": [{"NextHop": "10.244.7.1", "DestinationPrefix": "0.0.0.0/0"}]}]}], "SchemaVersion": {"Major": 2, "Minor": 0}}`
+	testListen = "127.0.0.1:10090"
+)
+
+// TestUpstreamWinBridge lets upstream's own win-bridge.exe and host-local.exe add and delete a pod under Wine: the pod
+// gets its address, packets pass, and nothing is left.
+func TestUpstreamWinBridge(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("network namespaces and mounts need root")
+	}
+	h := startBridgeHost(t)
+	pod := h.netns("pod")
+	before := h.counts()
+	var bound struct{ ID string }
+	h.control("POST", "/netns", fmt.Sprintf(`{"path": %q}`, pod), &bound)
+
+	begin := time.Now()
+	out := h.plugin("ADD", bound.ID)
+	t.Logf("ADD took %v", time.Since(begin))
+	var result struct {
+		IPs []struct{ Address, Gateway string } `json:"ips"`
+	}
+	if err := json.Unmarshal(out, &result); err != nil || len(result.IPs) != 1 {
+		t.Fatalf("result of ADD: %v\n%s", err, out)
+	}
+	if ip := result.IPs[0]; ip.Address != "10.244.7.3/24" || ip.Gateway != "10.244.7.2" {
+		t.Errorf("the pod got %s via %s", ip.Address, ip.Gateway)
+	}
+	h.talk("host to pod", h.path, pod, "10.244.7.3:80", "10.244.7.1")
+	h.talk("pod to gateway", pod, h.path, "10.244.7.2:80", "10.244.7.3")
+	h.talk("pod to outside", pod, h.out, "203.0.113.1:80", "10.99.7.21") // outbound NAT
+	h.noDrift()
+
+	h.plugin("DEL", bound.ID)
+	h.control("DELETE", "/netns/"+bound.ID, "", nil)
+	if after := h.counts(); after != before {
+		t.Errorf("after DEL: %s, before ADD: %s", after, before)
+	}
+	h.noDrift()
+	leases, err := filepath.Glob(filepath.Join(h.prefix.DriveC(), "var/lib/cni/networks/porthole/10.*"))
+	must(t, err)
+	if len(leases) > 0 {
+		t.Errorf("addresses left: %v", leases)
+	}
+	must(t, platform.InNetns(pod, func() error {
+		if _, err := netlink.LinkByName("eth0"); err == nil {
+			t.Error("the pod still has eth0")
+		}
+		return nil
+	}))
+	h.plugin("DEL", bound.ID) // again is success
+}
+
+// bridgeHost is an emulated host made of its parts: Wine, HNS and the data plane, with an outside that is one veth away.
+type bridgeHost struct {
+	t         *testing.T
+	dir       string
+	path, out string
+	tools     wine.Tools
+	prefix    wine.Prefix
+}
+
+func startBridgeHost(t *testing.T) *bridgeHost {
+	h := &bridgeHost{t: t, dir: t.TempDir()}
+	h.path, h.out = h.netns("host"), h.netns("out")
+	h.connect()
+	h.startWine()
+	plane, err := dataplane.New(dataplane.Options{Netns: h.path})
+	must(t, err)
+	t.Cleanup(plane.Close)
+	must(t, os.MkdirAll(filepath.Join(h.dir, "hnsd"), 0o755))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- Run(ctx, Options{HostDir: h.dir, Build: 20348, Netns: h.path, Listen: testListen, Uplink: "eth0", Plane: plane})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		must(t, <-done)
+	})
+	h.waitFor(Socket(h.dir))
+	h.createNetwork()
+	return h
+}
+
+func (h *bridgeHost) netns(name string) string {
+	full := fmt.Sprintf("wbtest-%d-%s", os.Getpid(), name)
+	must(h.t, platform.CreateNetns(full))
+	h.t.Cleanup(func() { must(h.t, platform.DeleteNetns(full)) })
+	return platform.NetnsPath(full)
+}
+
+func (h *bridgeHost) connect() {
+	far, err := netns.GetFromPath(h.path)
+	must(h.t, err)
+	defer far.Close()
+	up := func(name string, addrs ...string) {
+		link, err := netlink.LinkByName(name)
+		must(h.t, err)
+		for _, a := range addrs {
+			addr, err := netlink.ParseAddr(a)
+			must(h.t, err)
+			must(h.t, netlink.AddrReplace(link, addr))
+		}
+		must(h.t, netlink.LinkSetUp(link))
+	}
+	must(h.t, platform.InNetns(h.out, func() error {
+		must(h.t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "host"}, PeerName: "eth0", PeerNamespace: netlink.NsFd(far)}))
+		up("host", "10.99.7.1/24")
+		up("lo", "203.0.113.1/32")
+		return nil
+	}))
+	must(h.t, platform.InNetns(h.path, func() error {
+		up("lo")
+		up("eth0", "10.99.7.21/24")
+		return netlink.RouteAdd(&netlink.Route{Dst: &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, Gw: net.ParseIP("10.99.7.1")})
+	}))
+}
+
+// startWine makes a prefix with the DLLs and puts the plugins where CNI_PATH says.
+func (h *bridgeHost) startWine() {
+	t, ctx := h.t, h.t.Context()
+	var err error
+	h.tools, err = wine.Find()
+	must(t, err)
+	dlls, plugins := filepath.Join(h.dir, "dll"), filepath.Join(h.dir, "plugins")
+	run := func(dir, name string, args ...string) {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+		}
+	}
+	run(".", "sh", "../../dll/build.sh", dlls)
+	const upstream = "github.com/containernetworking/plugins/plugins"
+	run("../../../bundle/cni", "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", plugins+"/",
+		upstream+"/main/windows/win-bridge", upstream+"/ipam/host-local")
+	build, err := wine.LookupBuild(20348)
+	must(t, err)
+	template := wine.TemplateDir(h.dir, 20348)
+	must(t, h.tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: build, DLLDir: dlls}))
+	mount := wine.PrefixMount(template, h.dir)
+	must(t, mount.Ensure())
+	h.prefix = wine.Prefix{Dir: mount.Target}
+	t.Cleanup(func() {
+		must(t, h.tools.StopServer(context.Background(), h.prefix))
+		must(t, mount.Unmount())
+	})
+	bin := filepath.Join(h.prefix.DriveC(), "opt/cni/bin")
+	must(t, os.MkdirAll(bin, 0o755))
+	for _, name := range []string{"win-bridge.exe", "host-local.exe"} {
+		data, err := os.ReadFile(filepath.Join(plugins, name))
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(bin, name), data, 0o755))
+	}
+}
+
+// createNetwork makes the network as a Windows program would, over the wire of the DLLs.
+func (h *bridgeHost) createNetwork() {
+	var conn net.Conn
+	must(h.t, platform.InNetns(h.path, func() (err error) {
+		conn, err = net.Dial("tcp4", testListen)
+		return err
+	}))
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	for _, f := range [][]byte{clientFrame(opHello, "test.exe"), clientFrame(create, bridgeNetwork)} {
+		_, err := conn.Write(f)
+		must(h.t, err)
+	}
+	head := make([]byte, 8)
+	_, err := io.ReadFull(conn, head)
+	must(h.t, err)
+	if result := binary.LittleEndian.Uint32(head[4:]); result != 0 {
+		h.t.Fatalf("creating the network: %#x", result)
+	}
+}
+
+func clientFrame(op uint32, text string) []byte {
+	b := binary.LittleEndian.AppendUint32(make([]byte, 4), op)
+	b = append(b, make([]byte, 8+16)...)
+	for _, s := range []string{text, "", ""} {
+		data := encodeText(s)
+		b = append(binary.LittleEndian.AppendUint32(b, uint32(len(data))), data...)
+	}
+	binary.LittleEndian.PutUint32(b, uint32(len(b)-4))
+	return b
+}
+
+func (h *bridgeHost) plugin(command, id string) []byte {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	defer cancel()
+	cmd := h.tools.Command(ctx, h.prefix, `C:\opt\cni\bin\win-bridge.exe`)
+	cmd.Env = append(cmd.Env, "CNI_COMMAND="+command, "CNI_CONTAINERID=sandbox1", "CNI_NETNS="+id, "CNI_IFNAME=eth0", `CNI_PATH=C:\opt\cni\bin`)
+	cmd.Stdin = strings.NewReader(bridgeConfig)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	must(h.t, platform.StartInNetns(h.path, cmd))
+	if err := cmd.Wait(); err != nil {
+		h.t.Fatalf("%s: %v\n%s\n%s", command, err, stdout.Bytes(), stderr.Bytes())
+	}
+	return stdout.Bytes()
+}
+
+// talk connects from one namespace to a server in another, which must see the given source.
+func (h *bridgeHost) talk(what, from, to, addr, source string) {
+	h.t.Helper()
+	var l net.Listener
+	must(h.t, platform.InNetns(to, func() (err error) {
+		l, err = net.Listen("tcp4", addr)
+		return err
+	}))
+	defer l.Close()
+	err := platform.InNetns(from, func() error {
+		c, err := net.DialTimeout("tcp4", addr, 2*time.Second)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		seen, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		defer seen.Close()
+		if host, _, _ := net.SplitHostPort(seen.RemoteAddr().String()); host != source {
+			return fmt.Errorf("the server saw %s, want %s", host, source)
+		}
+		return nil
+	})
+	if err != nil {
+		h.t.Errorf("%s: %v", what, err)
+	}
+}
+
+func (h *bridgeHost) control(method, path, body string, into any) {
+	h.t.Helper()
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", Socket(h.dir)) }}}
+	req, err := http.NewRequest(method, "http://hnsd"+path, strings.NewReader(body))
+	must(h.t, err)
+	resp, err := client.Do(req)
+	must(h.t, err)
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	must(h.t, err)
+	if resp.StatusCode != http.StatusOK {
+		h.t.Fatalf("%s %s: %s", method, path, data)
+	}
+	if into != nil {
+		must(h.t, json.Unmarshal(data, into))
+	}
+}
+
+func (h *bridgeHost) counts() string {
+	var d Dump
+	h.control("GET", "/dump", "", &d)
+	return fmt.Sprintf("%d networks, %d endpoints, %d namespaces, %d load balancers", len(d.Networks), len(d.Endpoints), len(d.Namespaces), len(d.LoadBalancers))
+}
+
+func (h *bridgeHost) noDrift() {
+	h.t.Helper()
+	var v struct{ Drift []dataplane.Drift }
+	h.control("POST", "/verify", "", &v)
+	for _, d := range v.Drift {
+		h.t.Errorf("drift: %s", d.Text)
+	}
+}
+
+func (h *bridgeHost) waitFor(path string) {
+	h.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			return
+		}
+	}
+	h.t.Fatalf("%s did not appear", path)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
