@@ -119,6 +119,7 @@ func systemMounts(f folder) []*runtimeapi.Mount {
 	return []*runtimeapi.Mount{
 		readonly("/usr", "/usr"), readonly("/lib", "/lib"), readonly("/lib64", "/lib64"),
 		readonly("/etc/nsswitch.conf", f.path("nsswitch.conf")),
+		{ContainerPath: "/tmp", HostPath: f.path("tmp")}, // the wineserver's socket
 		{ContainerPath: prefixInContainer, HostPath: f.path("prefix")},
 		{ContainerPath: driveInContainer, HostPath: f.driveC()},
 	}

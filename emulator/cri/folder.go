@@ -21,6 +21,7 @@ import (
 //	lower             the layers of C:, one path a line, top first
 //	c/{upper,work,merged}
 //	prefix/           registry files and drive letters
+//	tmp/              for Wine
 type folder struct{ dir string }
 
 // record is kept so that a status shows what was asked for, in Windows terms, and a start can be done at any time.
@@ -49,7 +50,7 @@ func (f folder) driveC() string { return f.path("c/merged") }
 
 // create makes the folder of a new container: its registry and an empty upper layer for C:.
 func (f folder) create(template string, lower []string) error {
-	for _, dir := range []string{"c/upper", "c/work", "c/merged", "prefix/dosdevices", "prefix/drive_c"} {
+	for _, dir := range []string{"c/upper", "c/work", "c/merged", "tmp", "prefix/dosdevices", "prefix/drive_c"} {
 		if err := os.MkdirAll(f.path(dir), 0o755); err != nil {
 			return err
 		}

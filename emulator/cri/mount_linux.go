@@ -23,7 +23,12 @@ func mountOverlay(target string, lower []string, upper, work string) error {
 	if st.Dev != parent.Dev && fs.Type == overlayMagic {
 		return nil
 	}
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(lower, ":"), upper, work)
+	// Without "volatile" each unmount writes the whole file system to disk. The mark it leaves forbids the next mount if
+	// the machine went down; a container's own layer need not survive that.
+	if err := os.RemoveAll(filepath.Join(work, "work", "incompat")); err != nil {
+		return fmt.Errorf("mounting %s: %w", target, err)
+	}
+	options := fmt.Sprintf("volatile,lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(lower, ":"), upper, work)
 	if len(options) >= os.Getpagesize() {
 		return fmt.Errorf("mounting %s: the image has too many layers (%d) for one overlay", target, len(lower))
 	}

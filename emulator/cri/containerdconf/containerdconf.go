@@ -58,15 +58,15 @@ func ContainerdConfig(o Options) []byte {
 	}
 	var b bytes.Buffer
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	p("version = 3")
+	p("version = 4")
 	p("root = %q", o.Root())
 	p("state = %q", o.State())
 	p("imports = []")
 	p("disabled_plugins = [%q, %q, %q, %q, %q]", "io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.blockfile",
 		"io.containerd.snapshotter.v1.erofs", "io.containerd.internal.v1.opt", "io.containerd.tracing.processor.v1.otlp")
 	p("\n[debug]\n  level = %q", level)
-	p("\n[grpc]\n  address = %q", o.Socket())
-	p("\n[ttrpc]\n  address = %q", o.Socket()+".ttrpc")
+	p("\n[plugins.'io.containerd.server.v1.grpc']\n  address = %q", o.Socket())
+	p("\n[plugins.'io.containerd.server.v1.ttrpc']\n  address = %q", o.Socket()+".ttrpc")
 	p("\n[plugins.'io.containerd.cri.v1.images']\n  snapshotter = %q", "overlayfs")
 	p("\n[plugins.'io.containerd.cri.v1.images'.pinned_images]\n  sandbox = %q", o.SandboxImage)
 	p("\n[plugins.'io.containerd.cri.v1.images'.registry]\n  config_path = %q", o.CertsDir())
