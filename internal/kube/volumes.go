@@ -138,7 +138,7 @@ func (o *Objects) listWatch(key objectKey) cache.ListerWatcher {
 		opts.FieldSelector = fields.OneTermEqualSelector("metadata.name", key.name).String()
 	}
 	core := o.client.CoreV1()
-	return &cache.ListWatch{
+	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			only(&opts)
 			if key.kind == "Secret" {
@@ -154,6 +154,7 @@ func (o *Objects) listWatch(key objectKey) cache.ListerWatcher {
 			return core.ConfigMaps(key.namespace).Watch(ctx, opts)
 		},
 	}
+	return cache.ToListWatcherWithWatchListSemantics(lw, o.client)
 }
 
 // ConfigMap reads a ConfigMap. The result is shared: do not change it.
