@@ -1,0 +1,275 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	authnv1 "k8s.io/api/authentication/v1"
+	authzv1 "k8s.io/api/authorization/v1"
+	"k8s.io/klog/v2"
+)
+
+const (
+	tokenTTL   = 2 * time.Minute // upstream's default, as the next two
+	allowedTTL = 5 * time.Minute
+	deniedTTL  = 30 * time.Second
+	maxCached  = 4096
+)
+
+// attributes says which verb on which subresources of the node a request needs: the first that is allowed suffices.
+func attributes(method, path string) (verb string, subresources []string) {
+	switch method {
+	case http.MethodPost:
+		verb = "create"
+	case http.MethodPut:
+		verb = "update"
+	case http.MethodPatch:
+		verb = "patch"
+	case http.MethodDelete:
+		verb = "delete"
+	default:
+		verb = "get"
+	}
+	below := func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
+	switch {
+	case below("/stats"):
+		return verb, []string{"stats"}
+	case below("/metrics"):
+		return verb, []string{"metrics"}
+	case below("/logs"):
+		return verb, []string{"log"}
+	case below("/checkpoint"):
+		return verb, []string{"checkpoint"}
+	case below("/statusz"):
+		return verb, []string{"statusz"}
+	case below("/flagz"), below("/configz"):
+		return verb, []string{"configz", "proxy"}
+	case below("/pods"), below("/runningpods"):
+		return verb, []string{"pods", "proxy"}
+	case below("/healthz"):
+		return verb, []string{"healthz", "proxy"}
+	}
+	return verb, []string{"proxy"}
+}
+
+// guard lets requests through that are allowed.
+type guard struct {
+	opts AuthOptions
+	node string
+
+	mu     sync.Mutex
+	tokens map[[32]byte]cached[authnv1.UserInfo]
+	rights map[[32]byte]cached[bool]
+	pool   *x509.CertPool
+	poolAt time.Time // modification time of the CA file
+}
+
+type cached[T any] struct {
+	value T
+	until time.Time
+}
+
+var errUnauthorized = errors.New("unauthorized")
+
+func newGuard(opts AuthOptions, node string) *guard {
+	return &guard{opts: opts, node: node, tokens: map[[32]byte]cached[authnv1.UserInfo]{}, rights: map[[32]byte]cached[bool]{}}
+}
+
+func (g *guard) wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, err := g.who(r)
+		if err != nil {
+			if !errors.Is(err, errUnauthorized) {
+				klog.FromContext(r.Context()).Error(err, "Could not authenticate a request", "remote", r.RemoteAddr)
+			}
+			http.Error(w, "Unauthorized", http.StatusUnauthorized)
+			return
+		}
+		verb, subs := attributes(r.Method, r.URL.Path)
+		allowed, err := g.may(r.Context(), user, verb, subs)
+		if err != nil {
+			klog.FromContext(r.Context()).Error(err, "Could not authorize a request", "user", user.Username, "verb", verb, "path", r.URL.Path)
+			http.Error(w, "Authorization error "+describe(user, verb, subs), http.StatusInternalServerError)
+			return
+		}
+		if !allowed {
+			http.Error(w, "Forbidden "+describe(user, verb, subs), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func describe(user authnv1.UserInfo, verb string, subs []string) string {
+	return fmt.Sprintf("(user=%s, verb=%s, resource=nodes, subresource(s)=%v)", user.Username, verb, subs)
+}
+
+func (g *guard) who(r *http.Request) (authnv1.UserInfo, error) {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && g.opts.ClientCAFile != "" {
+		user, err := g.fromCertificate(r.TLS.PeerCertificates)
+		if err != nil {
+			return authnv1.UserInfo{}, err
+		}
+		return user, nil
+	}
+	if kind, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(kind, "bearer") {
+		if !g.opts.Tokens || g.opts.Reviewer == nil {
+			return authnv1.UserInfo{}, errUnauthorized
+		}
+		return g.fromToken(r.Context(), strings.TrimSpace(token))
+	}
+	if g.opts.Anonymous {
+		return authnv1.UserInfo{Username: "system:anonymous", Groups: []string{"system:unauthenticated"}}, nil
+	}
+	return authnv1.UserInfo{}, errUnauthorized
+}
+
+func (g *guard) fromCertificate(chain []*x509.Certificate) (authnv1.UserInfo, error) {
+	pool, err := g.clientCA()
+	if err != nil {
+		return authnv1.UserInfo{}, err
+	}
+	between := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		between.AddCert(c)
+	}
+	leaf := chain[0]
+	_, err = leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil {
+		return authnv1.UserInfo{}, fmt.Errorf("verifying client certificate of %q: %w", leaf.Subject.CommonName, err)
+	}
+	if leaf.Subject.CommonName == "" {
+		return authnv1.UserInfo{}, errUnauthorized
+	}
+	return authnv1.UserInfo{Username: leaf.Subject.CommonName, Groups: append(append([]string{}, leaf.Subject.Organization...), "system:authenticated")}, nil
+}
+
+// clientCA reads the CA file again when it changed; a file that cannot be read keeps what was read before.
+func (g *guard) clientCA() (*x509.CertPool, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	info, err := os.Stat(g.opts.ClientCAFile)
+	if err == nil && g.pool != nil && info.ModTime().Equal(g.poolAt) {
+		return g.pool, nil
+	}
+	var pem []byte
+	if err == nil {
+		pem, err = os.ReadFile(g.opts.ClientCAFile)
+	}
+	pool := x509.NewCertPool()
+	if err == nil && !pool.AppendCertsFromPEM(pem) {
+		err = fmt.Errorf("%s holds no certificate", g.opts.ClientCAFile)
+	}
+	if err != nil {
+		if g.pool != nil {
+			return g.pool, nil
+		}
+		return nil, fmt.Errorf("reading client CA: %w", err)
+	}
+	g.pool, g.poolAt = pool, info.ModTime()
+	return pool, nil
+}
+
+func (g *guard) fromToken(ctx context.Context, token string) (authnv1.UserInfo, error) {
+	key := sha256.Sum256([]byte(token))
+	g.mu.Lock()
+	hit, ok := g.tokens[key]
+	g.mu.Unlock()
+	if ok && time.Now().Before(hit.until) {
+		return hit.value, nil
+	}
+	status, err := g.opts.Reviewer.ReviewToken(ctx, token, nil)
+	if err != nil {
+		return authnv1.UserInfo{}, err
+	}
+	if !status.Authenticated {
+		return authnv1.UserInfo{}, errUnauthorized
+	}
+	user := status.User
+	user.Groups = append(append([]string{}, user.Groups...), "system:authenticated")
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	trim(g.tokens)
+	g.tokens[key] = cached[authnv1.UserInfo]{value: user, until: time.Now().Add(tokenTTL)}
+	return user, nil
+}
+
+func (g *guard) may(ctx context.Context, user authnv1.UserInfo, verb string, subs []string) (bool, error) {
+	if !g.opts.Webhook {
+		return true, nil
+	}
+	if g.opts.Reviewer == nil {
+		return false, errors.New("there is no API server to ask for rights")
+	}
+	var failed []error
+	for _, sub := range subs {
+		ok, err := g.review(ctx, user, verb, sub)
+		if ok {
+			return true, nil
+		}
+		failed = append(failed, err)
+	}
+	return false, errors.Join(failed...)
+}
+
+func (g *guard) review(ctx context.Context, user authnv1.UserInfo, verb, sub string) (bool, error) {
+	spec := authzv1.SubjectAccessReviewSpec{
+		User: user.Username, Groups: user.Groups, UID: user.UID,
+		ResourceAttributes: &authzv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: "nodes", Subresource: sub, Name: g.node},
+	}
+	if len(user.Extra) > 0 {
+		spec.Extra = map[string]authzv1.ExtraValue{}
+		for k, v := range user.Extra {
+			spec.Extra[k] = authzv1.ExtraValue(v)
+		}
+	}
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return false, fmt.Errorf("encoding access review: %w", err)
+	}
+	key := sha256.Sum256(text)
+	g.mu.Lock()
+	hit, ok := g.rights[key]
+	g.mu.Unlock()
+	if ok && time.Now().Before(hit.until) {
+		return hit.value, nil
+	}
+	status, err := g.opts.Reviewer.ReviewAccess(ctx, spec)
+	if err != nil {
+		return false, err
+	}
+	ttl := deniedTTL
+	if status.Allowed {
+		ttl = allowedTTL
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	trim(g.rights)
+	g.rights[key] = cached[bool]{value: status.Allowed, until: time.Now().Add(ttl)}
+	return status.Allowed, nil
+}
+
+// trim bounds a cache: it drops what expired and, if that is not enough, everything.
+func trim[T any](m map[[32]byte]cached[T]) {
+	if len(m) < maxCached {
+		return
+	}
+	now := time.Now()
+	for k, c := range m {
+		if now.After(c.until) {
+			delete(m, k)
+		}
+	}
+	if len(m) >= maxCached {
+		clear(m)
+	}
+}

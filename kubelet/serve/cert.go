@@ -1,0 +1,126 @@
+package serve
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+const selfSignedLife = 365 * 24 * time.Hour
+
+// certificates serves a key pair from files and reads it again when a file changed.
+type certificates struct {
+	certFile, keyFile string
+	renew             func() error // makes the files anew before they expire; nil if they are somebody else's
+
+	mu     sync.Mutex
+	loaded *tls.Certificate
+	at     time.Time // modification time of the certificate file
+}
+
+// certificateSource picks where the serving certificate comes from, and fails early if there is none.
+func certificateSource(o Options) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+	if o.Certificate != nil {
+		return o.Certificate, nil
+	}
+	c := &certificates{certFile: o.CertFile, keyFile: o.KeyFile}
+	if c.certFile == "" || c.keyFile == "" {
+		if o.CertDir == "" {
+			return nil, fmt.Errorf("serving: neither a certificate nor a folder for one is given")
+		}
+		c.certFile, c.keyFile = filepath.Join(o.CertDir, "kubelet.crt"), filepath.Join(o.CertDir, "kubelet.key")
+		c.renew = func() error { return selfSign(c.certFile, c.keyFile, o.NodeName, o.NodeAddresses) }
+	}
+	if _, err := c.get(nil); err != nil {
+		return nil, err
+	}
+	return c.get, nil
+}
+
+func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	info, err := os.Stat(c.certFile)
+	if err == nil && c.loaded != nil && info.ModTime().Equal(c.at) && (c.renew == nil || valid(c.loaded)) {
+		return c.loaded, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if c.renew != nil && (err != nil || !valid(&pair)) {
+		if err := c.renew(); err != nil {
+			return nil, err
+		}
+		pair, err = tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	}
+	if err != nil {
+		if c.loaded != nil { // half-written by whoever renews it
+			return c.loaded, nil
+		}
+		return nil, fmt.Errorf("loading serving certificate: %w", err)
+	}
+	if info, err := os.Stat(c.certFile); err == nil {
+		c.at = info.ModTime()
+	}
+	c.loaded = &pair
+	return c.loaded, nil
+}
+
+func valid(pair *tls.Certificate) bool {
+	now := time.Now()
+	return pair.Leaf != nil && now.After(pair.Leaf.NotBefore) && now.Add(24*time.Hour).Before(pair.Leaf.NotAfter)
+}
+
+func selfSign(certFile, keyFile, name string, addresses []string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("making serving key: %w", err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return fmt.Errorf("making serving certificate: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(selfSignedLife),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames:     []string{name},
+	}
+	for _, a := range addresses {
+		if ip := net.ParseIP(a); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else if a != name {
+			template.DNSNames = append(template.DNSNames, a)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return fmt.Errorf("signing serving certificate: %w", err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("encoding serving key: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(certFile), 0o750); err != nil {
+		return fmt.Errorf("making folder of serving certificate: %w", err)
+	}
+	if err := os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600); err != nil {
+		return fmt.Errorf("writing serving key: %w", err)
+	}
+	if err := os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644); err != nil {
+		return fmt.Errorf("writing serving certificate: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+const (
+	logPoll     = 50 * time.Millisecond
+	tailBlock   = 16 << 10
+	maxLogLine  = 1 << 20 // a longer line without an end is passed on in parts
+	timeColumns = 64      // no time stamp is longer
+)
+
+// logLine is one line of a log in CRI format: "<RFC3339Nano> stdout|stderr F|P <text>".
+type logLine struct {
+	time    time.Time
+	stamp   []byte // as written
+	stderr  bool
+	partial bool // the text goes on in the next line of the same stream
+	text    []byte
+}
+
+// parseLog reads one line, without its line feed.
+func parseLog(line []byte) (logLine, error) {
+	stamp, rest, ok := bytes.Cut(line, []byte(" "))
+	if !ok || len(stamp) > timeColumns {
+		return logLine{}, errors.New("log line has no time stamp")
+	}
+	at, err := time.Parse(time.RFC3339Nano, string(stamp))
+	if err != nil {
+		return logLine{}, fmt.Errorf("log line: %w", err)
+	}
+	stream, rest, ok := bytes.Cut(rest, []byte(" "))
+	if !ok || string(stream) != "stdout" && string(stream) != "stderr" {
+		return logLine{}, fmt.Errorf("log line: unknown stream %.20q", stream)
+	}
+	tags, text, ok := bytes.Cut(rest, []byte(" "))
+	if !ok {
+		return logLine{}, errors.New("log line has no tag")
+	}
+	tag, _, _ := bytes.Cut(tags, []byte(":"))
+	return logLine{time: at, stamp: stamp, stderr: string(stream) == "stderr", partial: string(tag) == "P", text: text}, nil
+}
+
+// logQuery says which part of a log is wanted.
+type logQuery struct {
+	follow, timestamps bool
+	since              time.Time
+	tail               *int64 // lines from the end
+	limit              *int64 // bytes
+	stream             string // "Stdout", "Stderr", or anything else for both
+}
+
+// logWriter turns lines into what the client gets.
+type logWriter struct {
+	out     io.Writer
+	query   logQuery
+	left    int64
+	midLine bool // the last line written was partial
+}
+
+var errLimit = errors.New("limit reached")
+
+func (w *logWriter) line(raw []byte) error {
+	l, err := parseLog(raw)
+	if err != nil {
+		return nil // a damaged line is left out, as upstream does
+	}
+	if l.time.Before(w.query.since) || w.query.stream == "Stdout" && l.stderr || w.query.stream == "Stderr" && !l.stderr {
+		return nil
+	}
+	var b []byte
+	if w.query.timestamps && !w.midLine {
+		b = append(append(b, l.stamp...), ' ')
+	}
+	b = append(b, l.text...)
+	if !l.partial {
+		b = append(b, '\n')
+	}
+	w.midLine = l.partial
+	if w.query.limit != nil && int64(len(b)) >= w.left {
+		_, err := w.out.Write(b[:w.left])
+		return errors.Join(errLimit, err)
+	}
+	w.left -= int64(len(b))
+	_, err = w.out.Write(b)
+	return err
+}
+
+// readLog copies a log to out. With follow it goes on, through rotation of the file, until running says that the
+// container ended and all was read, or ctx ends.
+func readLog(ctx context.Context, path string, q logQuery, running func() bool, out io.Writer) error {
+	f, err := openLog(path)
+	if err != nil {
+		return fmt.Errorf("opening log: %w", err)
+	}
+	defer func() { f.Close() }()
+	if q.tail != nil {
+		if err := seekTail(f, *q.tail); err != nil {
+			return fmt.Errorf("finding the last lines of the log: %w", err)
+		}
+	}
+	w := &logWriter{out: out, query: q}
+	if q.limit != nil {
+		w.left = *q.limit
+	}
+	lines := &lineReader{from: f}
+	for {
+		last := !q.follow || !running() // asked before reading: what it wrote until then is there
+		if err := lines.all(w.line); err != nil {
+			if errors.Is(err, errLimit) {
+				return nil
+			}
+			return fmt.Errorf("reading log: %w", err)
+		}
+		next, rotated := reopened(f, path)
+		if rotated && q.follow {
+			err := errors.Join(lines.all(w.line), lines.rest(w.line)) // the end of the old file
+			f.Close()
+			f, lines = next, &lineReader{from: next}
+			if errors.Is(err, errLimit) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("reading log: %w", err)
+			}
+			continue
+		}
+		if rotated {
+			next.Close()
+		}
+		if last {
+			if err := lines.rest(w.line); err != nil && !errors.Is(err, errLimit) {
+				return fmt.Errorf("reading log: %w", err)
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(logPoll):
+		}
+	}
+}
+
+// reopened opens path again if it names another file than f by now.
+func reopened(f *os.File, path string) (*os.File, bool) {
+	here, err := f.Stat()
+	if err != nil {
+		return nil, false
+	}
+	there, err := os.Stat(path)
+	if err != nil || os.SameFile(here, there) {
+		return nil, false
+	}
+	next, err := openLog(path)
+	return next, err == nil
+}
+
+// lineReader cuts a growing file into lines and keeps an unfinished one for later.
+type lineReader struct {
+	from    io.Reader
+	pending []byte
+}
+
+func (r *lineReader) all(each func([]byte) error) error {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.from.Read(buf)
+		r.pending = append(r.pending, buf[:n]...)
+		done := 0
+		for {
+			i := bytes.IndexByte(r.pending[done:], '\n')
+			if i < 0 {
+				break
+			}
+			if err := each(bytes.TrimSuffix(r.pending[done:done+i], []byte("\r"))); err != nil {
+				return err
+			}
+			done += i + 1
+		}
+		r.pending = append(r.pending[:0], r.pending[done:]...)
+		if len(r.pending) > maxLogLine {
+			if err := r.rest(each); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) || err == nil && n == 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// rest passes on an unfinished line.
+func (r *lineReader) rest(each func([]byte) error) error {
+	if len(r.pending) == 0 {
+		return nil
+	}
+	line := r.pending
+	r.pending = nil
+	return each(line)
+}
+
+// seekTail puts f before its last n lines.
+func seekTail(f *os.File, n int64) error {
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil || n <= 0 {
+		return err
+	}
+	buf := make([]byte, tailBlock)
+	for at, found := end, int64(0); at > 0; {
+		size := min(at, tailBlock)
+		at -= size
+		if _, err := f.ReadAt(buf[:size], at); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		for i := size - 1; i >= 0; i-- {
+			if buf[i] != '\n' || at+i == end-1 { // the last line's own end does not count
+				continue
+			}
+			if found++; found == n {
+				_, err = f.Seek(at+i+1, io.SeekStart)
+				return err
+			}
+		}
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return err
+}

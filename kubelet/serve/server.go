@@ -1,0 +1,211 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+const (
+	streamTimeout = 4 * time.Hour
+	idleTimeout   = 90 * time.Second
+)
+
+// Server serves one node.
+type Server struct {
+	opts  Options
+	certs func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	guard *guard
+	stats *sampler
+}
+
+// New checks the options and makes or loads the serving certificate. It does not listen yet.
+func New(opts Options) (*Server, error) {
+	if opts.Pods == nil {
+		return nil, errors.New("serving: no source of pods")
+	}
+	if opts.Address == "" {
+		opts.Address = "0.0.0.0:10250"
+	}
+	if opts.HealthAddress == "" {
+		opts.HealthAddress = "127.0.0.1:10248"
+	}
+	if opts.Metrics == nil {
+		opts.Metrics = prometheus.DefaultGatherer
+	}
+	certs, err := certificateSource(opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{opts: opts, certs: certs, guard: newGuard(opts.Auth, opts.NodeName), stats: newSampler(opts)}, nil
+}
+
+// Run listens and serves until ctx ends or listening fails. It returns nil when ctx ended.
+func (s *Server) Run(ctx context.Context) error {
+	api, err := net.Listen("tcp", s.opts.Address)
+	if err != nil {
+		return fmt.Errorf("serving the kubelet API: %w", err)
+	}
+	servers := []*http.Server{s.server(s.Handler())}
+	servers[0].TLSConfig = &tls.Config{GetCertificate: s.certs, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	failed := make(chan error, 2)
+	var all sync.WaitGroup
+	all.Go(func() { failed <- servers[0].ServeTLS(api, "", "") })
+	if s.opts.HealthAddress != "-" {
+		health, err := net.Listen("tcp", s.opts.HealthAddress)
+		if err != nil {
+			servers[0].Close()
+			all.Wait()
+			return fmt.Errorf("serving health: %w", err)
+		}
+		mux := http.NewServeMux()
+		s.addHealth(mux)
+		servers = append(servers, s.server(mux))
+		all.Go(func() { failed <- servers[1].Serve(health) })
+	}
+	klog.FromContext(ctx).Info("Serving the kubelet API", "address", api.Addr().String())
+	all.Go(func() { s.stats.run(ctx) })
+	select {
+	case <-ctx.Done():
+		err = nil
+	case err = <-failed:
+	}
+	for _, srv := range servers {
+		srv.Close()
+	}
+	if err == nil {
+		all.Wait()
+	}
+	return err
+}
+
+func (s *Server) server(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadTimeout: streamTimeout, WriteTimeout: streamTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20}
+}
+
+// Handler is everything on the TLS port, with authentication and authorization in front.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	s.addHealth(mux)
+	mux.HandleFunc("GET /pods", s.pods)
+	mux.HandleFunc("GET /pods/", s.pods)
+	mux.HandleFunc("GET /runningpods/", s.runningPods)
+	mux.HandleFunc("GET /containerLogs/{ns}/{pod}/{container}", s.containerLogs)
+	for _, kind := range []string{"exec", "attach"} {
+		mux.HandleFunc("/"+kind+"/{ns}/{pod}/{container}", s.execOrAttach)
+		mux.HandleFunc("/"+kind+"/{ns}/{pod}/{uid}/{container}", s.execOrAttach)
+	}
+	mux.HandleFunc("/portForward/{ns}/{pod}", s.portForward)
+	mux.HandleFunc("/portForward/{ns}/{pod}/{uid}", s.portForward)
+	mux.HandleFunc("POST /run/{ns}/{pod}/{container}", s.runCommand)
+	mux.HandleFunc("POST /run/{ns}/{pod}/{uid}/{container}", s.runCommand)
+	mux.HandleFunc("GET /stats/summary", s.summary)
+	mux.HandleFunc("POST /stats/summary", s.summary)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.opts.Metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /metrics/resource", s.resourceMetrics)
+	mux.HandleFunc("GET /configz", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, map[string]any{"kubeletconfig": s.opts.Config})
+	})
+	if s.opts.LogsDir != "" {
+		mux.Handle("GET /logs/", http.StripPrefix("/logs/", http.HandlerFunc(s.nodeLogs)))
+	}
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	for pattern, h := range s.opts.Extra {
+		mux.Handle(pattern, h)
+	}
+	return s.guard.wrap(mux)
+}
+
+func (s *Server) addHealth(mux *http.ServeMux) {
+	check := func(w http.ResponseWriter, _ *http.Request) {
+		if s.opts.Healthy != nil {
+			if err := s.opts.Healthy(); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+		}
+		_, _ = w.Write([]byte("ok"))
+	}
+	mux.HandleFunc("GET /healthz", check)
+	mux.HandleFunc("GET /readyz", check)
+	mux.HandleFunc("GET /healthz/ping", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
+	mux.HandleFunc("GET /healthz/syncloop", check)
+}
+
+// nodeLogs shows files below the log folder; links that lead out of it are refused.
+func (s *Server) nodeLogs(w http.ResponseWriter, r *http.Request) {
+	root, err := os.OpenRoot(s.opts.LogsDir)
+	if err != nil {
+		http.Error(w, "the log folder cannot be read", http.StatusNotFound)
+		return
+	}
+	defer root.Close()
+	http.FileServerFS(root.FS()).ServeHTTP(w, r)
+}
+
+func writeJSON(w http.ResponseWriter, value any) {
+	b, err := json.Marshal(value)
+	if err != nil {
+		http.Error(w, "encoding answer: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(b)
+}
+
+func podList(pods []v1.Pod) *v1.PodList {
+	return &v1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: pods}
+}
+
+func (s *Server) pods(w http.ResponseWriter, _ *http.Request) {
+	pods := []v1.Pod{}
+	for _, view := range s.opts.Pods() {
+		pods = append(pods, *view.Pod)
+	}
+	writeJSON(w, podList(pods))
+}
+
+// runningPods lists what the runtime runs: identity and containers, not the wanted spec.
+func (s *Server) runningPods(w http.ResponseWriter, _ *http.Request) {
+	pods := []v1.Pod{}
+	for _, view := range s.opts.Pods() {
+		p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: view.Pod.Name, Namespace: view.Pod.Namespace, UID: view.Pod.UID}}
+		for _, c := range view.Pod.Spec.Containers {
+			if view.Containers[c.Name].State == Running {
+				p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: c.Name, Image: c.Image})
+			}
+		}
+		if len(p.Spec.Containers) > 0 {
+			pods = append(pods, p)
+		}
+	}
+	writeJSON(w, podList(pods))
+}
+
+// find looks a pod up by name and, where the request has one, uid.
+func (s *Server) find(r *http.Request) (PodView, bool) {
+	for _, view := range s.opts.Pods() {
+		if view.Pod.Namespace == r.PathValue("ns") && view.Pod.Name == r.PathValue("pod") {
+			if uid := r.PathValue("uid"); uid == "" || uid == string(view.Pod.UID) {
+				return view, true
+			}
+		}
+	}
+	return PodView{}, false
+}

@@ -1,0 +1,198 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+const statsAge = 10 * time.Second // the runtime is asked at most this often
+
+// sampler keeps the newest statistics. It asks the runtime at a steady pace, so that rates are known to the first reader.
+type sampler struct {
+	opts Options
+
+	mu      sync.Mutex
+	summary *statsapi.Summary
+	at      time.Time
+	last    platform.Usage // of the node, for the rate of CPU use
+	lastAt  time.Time
+}
+
+func newSampler(opts Options) *sampler { return &sampler{opts: opts} }
+
+func (s *sampler) run(ctx context.Context) {
+	if s.opts.Stats == nil {
+		return
+	}
+	tick := time.NewTicker(statsAge)
+	defer tick.Stop()
+	for {
+		if _, err := s.get(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).V(2).Info("Could not read statistics", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// get returns statistics that are at most statsAge old. The result is shared: do not change it.
+func (s *sampler) get(ctx context.Context) (*statsapi.Summary, error) {
+	if s.opts.Stats == nil {
+		return nil, errors.New("statistics are not available")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.summary != nil && time.Since(s.at) < statsAge-statsAge/10 {
+		return s.summary, nil
+	}
+	pods, err := s.opts.Stats.PodStats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	node, err := s.node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.summary, s.at = &statsapi.Summary{Node: node, Pods: pods}, time.Now()
+	return s.summary, nil
+}
+
+func (s *sampler) node(ctx context.Context) (statsapi.NodeStats, error) {
+	usage, err := platform.ReadUsage(s.opts.RootDir)
+	if err != nil {
+		return statsapi.NodeStats{}, err
+	}
+	now := time.Now()
+	at := metav1.NewTime(now)
+	node := statsapi.NodeStats{
+		NodeName:  s.opts.NodeName,
+		StartTime: metav1.NewTime(usage.Boot),
+		CPU:       &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(usage.CPUNanoseconds)},
+		Memory: &statsapi.MemoryStats{Time: at, UsageBytes: number(usage.MemoryTotal - usage.MemoryAvailable),
+			AvailableBytes: number(usage.MemoryAvailable), WorkingSetBytes: number(usage.MemoryWorkingSet)},
+		Fs: &statsapi.FsStats{Time: at, CapacityBytes: number(usage.DiskTotal), AvailableBytes: number(usage.DiskAvailable),
+			UsedBytes: number(usage.DiskTotal - usage.DiskFree)},
+	}
+	if usage.Inodes > 0 {
+		node.Fs.Inodes, node.Fs.InodesFree = number(usage.Inodes), number(usage.InodesFree)
+	}
+	rate := uint64(0)
+	if passed := now.Sub(s.lastAt); !s.lastAt.IsZero() && passed > 0 && usage.CPUNanoseconds >= s.last.CPUNanoseconds {
+		rate = uint64(float64(usage.CPUNanoseconds-s.last.CPUNanoseconds) / passed.Seconds())
+	}
+	node.CPU.UsageNanoCores = &rate
+	s.last, s.lastAt = usage, now
+	if fs, err := s.opts.Stats.ImageFs(ctx); err == nil {
+		node.Runtime = &statsapi.RuntimeStats{ImageFs: fs, ContainerFs: fs}
+	}
+	return node, nil
+}
+
+func number(n uint64) *uint64 { return &n }
+
+func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
+	all, err := s.stats.get(r.Context())
+	if err != nil {
+		http.Error(w, "reading statistics: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if r.URL.Query().Get("only_cpu_and_memory") == "true" {
+		all = onlyCPUAndMemory(all)
+	}
+	writeJSON(w, all)
+}
+
+func onlyCPUAndMemory(all *statsapi.Summary) *statsapi.Summary {
+	out := &statsapi.Summary{Node: statsapi.NodeStats{NodeName: all.Node.NodeName, StartTime: all.Node.StartTime, CPU: all.Node.CPU,
+		Memory: all.Node.Memory, SystemContainers: all.Node.SystemContainers}, Pods: []statsapi.PodStats{}}
+	for _, p := range all.Pods {
+		slim := statsapi.PodStats{PodRef: p.PodRef, StartTime: p.StartTime, CPU: p.CPU, Memory: p.Memory}
+		for _, c := range p.Containers {
+			slim.Containers = append(slim.Containers, statsapi.ContainerStats{Name: c.Name, StartTime: c.StartTime, CPU: c.CPU, Memory: c.Memory})
+		}
+		out.Pods = append(out.Pods, slim)
+	}
+	return out
+}
+
+func (s *Server) resourceMetrics(w http.ResponseWriter, r *http.Request) {
+	all, err := s.stats.get(r.Context())
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(resources{all: all, failed: err != nil})
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+}
+
+// resources turns statistics into the metrics that metrics-server reads.
+type resources struct {
+	all    *statsapi.Summary
+	failed bool
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+var (
+	nodeCPU      = desc("node_cpu_usage_seconds_total", "Cumulative cpu time consumed by the node in core-seconds")
+	nodeMemory   = desc("node_memory_working_set_bytes", "Current working set of the node in bytes")
+	podCPU       = desc("pod_cpu_usage_seconds_total", "Cumulative cpu time consumed by the pod in core-seconds", "pod", "namespace")
+	podMemory    = desc("pod_memory_working_set_bytes", "Current working set of the pod in bytes", "pod", "namespace")
+	boxCPU       = desc("container_cpu_usage_seconds_total", "Cumulative cpu time consumed by the container in core-seconds", "container", "pod", "namespace")
+	boxMemory    = desc("container_memory_working_set_bytes", "Current working set of the container in bytes", "container", "pod", "namespace")
+	boxStart     = desc("container_start_time_seconds", "Start time of the container since unix epoch in seconds", "container", "pod", "namespace")
+	scrapeFailed = desc("resource_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise")
+	scrapeOld    = desc("scrape_error", "1 if there was an error while getting container metrics, 0 otherwise")
+)
+
+func (r resources) Describe(chan<- *prometheus.Desc) {} // unchecked: what there is depends on the pods
+
+func (r resources) Collect(out chan<- prometheus.Metric) {
+	failed := 0.0
+	if r.failed {
+		failed = 1
+	}
+	for _, d := range []*prometheus.Desc{scrapeFailed, scrapeOld} {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, failed)
+	}
+	if r.failed {
+		return
+	}
+	emit(out, nodeCPU, nodeMemory, r.all.Node.CPU, r.all.Node.Memory)
+	for _, p := range r.all.Pods {
+		labels := []string{p.PodRef.Name, p.PodRef.Namespace}
+		emit(out, podCPU, podMemory, p.CPU, p.Memory, labels...)
+		for _, c := range p.Containers {
+			labels := append([]string{c.Name}, labels...)
+			emit(out, boxCPU, boxMemory, c.CPU, c.Memory, labels...)
+			if !c.StartTime.IsZero() {
+				start := float64(c.StartTime.UnixNano()) / 1e9
+				out <- prometheus.MustNewConstMetric(boxStart, prometheus.GaugeValue, start, labels...)
+			}
+		}
+	}
+}
+
+func emit(out chan<- prometheus.Metric, cpu, memory *prometheus.Desc, c *statsapi.CPUStats, m *statsapi.MemoryStats, labels ...string) {
+	if c != nil && c.UsageCoreNanoSeconds != nil {
+		metric := prometheus.MustNewConstMetric(cpu, prometheus.CounterValue, float64(*c.UsageCoreNanoSeconds)/1e9, labels...)
+		out <- prometheus.NewMetricWithTimestamp(c.Time.Time, metric)
+	}
+	if m != nil && m.WorkingSetBytes != nil {
+		metric := prometheus.MustNewConstMetric(memory, prometheus.GaugeValue, float64(*m.WorkingSetBytes), labels...)
+		out <- prometheus.NewMetricWithTimestamp(m.Time.Time, metric)
+	}
+}

@@ -1,0 +1,131 @@
+package serve
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/util/proxy"
+	"k8s.io/klog/v2"
+)
+
+// running finds the container that a request names, and answers the request if it cannot be used.
+func (s *Server) running(w http.ResponseWriter, r *http.Request) (ContainerView, bool) {
+	view, ok := s.find(r)
+	if !ok {
+		http.Error(w, fmt.Sprintf("pod %q does not exist", r.PathValue("ns")+"/"+r.PathValue("pod")), http.StatusNotFound)
+		return ContainerView{}, false
+	}
+	c, ok := view.Containers[r.PathValue("container")]
+	if !ok || c.ID == "" || c.State != Running {
+		http.Error(w, fmt.Sprintf("container not found (%q)", r.PathValue("container")), http.StatusNotFound)
+		return ContainerView{}, false
+	}
+	return c, true
+}
+
+func (s *Server) execOrAttach(w http.ResponseWriter, r *http.Request) {
+	if s.opts.Streams == nil {
+		http.Error(w, "streaming is not available", http.StatusNotImplemented)
+		return
+	}
+	c, ok := s.running(w, r)
+	if !ok {
+		return
+	}
+	q := r.URL.Query()
+	req := ExecRequest{
+		ContainerID: c.ID,
+		Command:     q["command"],
+		Stdin:       flag(q, "input"),
+		Stdout:      flag(q, "output"),
+		Stderr:      flag(q, "error"),
+		TTY:         flag(q, "tty"),
+	}
+	if req.TTY {
+		req.Stderr = false // a terminal has one stream
+	}
+	if !req.Stdin && !req.Stdout && !req.Stderr {
+		http.Error(w, "you must specify at least 1 of stdin, stdout, stderr", http.StatusBadRequest)
+		return
+	}
+	address, err := "", error(nil)
+	if r.URL.Path[1] == 'e' {
+		address, err = s.opts.Streams.ExecURL(r.Context(), req)
+	} else {
+		req.Command = nil
+		address, err = s.opts.Streams.AttachURL(r.Context(), req)
+	}
+	s.pass(w, r, address, err)
+}
+
+func flag(q url.Values, name string) bool { return q.Get(name) == "1" || q.Get(name) == "true" }
+
+func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
+	if s.opts.Streams == nil {
+		http.Error(w, "streaming is not available", http.StatusNotImplemented)
+		return
+	}
+	view, ok := s.find(r)
+	if !ok || view.SandboxID == "" {
+		http.Error(w, fmt.Sprintf("pod %q does not exist or does not run", r.PathValue("ns")+"/"+r.PathValue("pod")), http.StatusNotFound)
+		return
+	}
+	var ports []int32
+	for _, text := range append(r.URL.Query()["port"], r.URL.Query()["ports"]...) {
+		n, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || n == 0 {
+			http.Error(w, fmt.Sprintf("unable to parse %q as a port", text), http.StatusBadRequest)
+			return
+		}
+		ports = append(ports, int32(n))
+	}
+	address, err := s.opts.Streams.PortForwardURL(r.Context(), view.SandboxID, ports)
+	s.pass(w, r, address, err)
+}
+
+// pass hands the connection to the runtime's streaming server, whichever protocol it was upgraded for.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, address string, err error) {
+	if err == nil && address == "" {
+		err = fmt.Errorf("the runtime gave no address")
+	}
+	var target *url.URL
+	if err == nil {
+		target, err = url.Parse(address)
+	}
+	if err != nil {
+		http.Error(w, "asking the runtime for a stream: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	r.Header.Del("Authorization") // the runtime has no use for it
+	proxy.NewUpgradeAwareHandler(target, nil, false, true, responder{}).ServeHTTP(w, r)
+}
+
+type responder struct{}
+
+func (responder) Error(w http.ResponseWriter, r *http.Request, err error) {
+	klog.FromContext(r.Context()).Error(err, "Could not proxy a stream", "path", r.URL.Path)
+	http.Error(w, err.Error(), http.StatusInternalServerError)
+}
+
+func (s *Server) runCommand(w http.ResponseWriter, r *http.Request) {
+	if s.opts.Exec == nil {
+		http.Error(w, "running commands is not available", http.StatusNotImplemented)
+		return
+	}
+	c, ok := s.running(w, r)
+	if !ok {
+		return
+	}
+	exit, out, err := s.opts.Exec(r.Context(), c.ID, r.URL.Query()["cmd"], 0)
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	case exit != 0:
+		http.Error(w, fmt.Sprintf("command terminated with exit code %d: %s", exit, out), http.StatusInternalServerError)
+	default:
+		_, _ = io.WriteString(w, string(out))
+	}
+}

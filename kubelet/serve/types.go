@@ -1,0 +1,100 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	authnv1 "k8s.io/api/authentication/v1"
+	authzv1 "k8s.io/api/authorization/v1"
+	v1 "k8s.io/api/core/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// PodView is what the server may know of a pod. It is not changed after it was handed over.
+type PodView struct {
+	Pod        *v1.Pod
+	SandboxID  string // empty while there is none
+	Containers map[string]ContainerView
+}
+
+// State of a container.
+type State int
+
+// The states of a container.
+const (
+	Waiting State = iota
+	Running
+	Exited
+)
+
+// ContainerView is the newest instance of a container.
+type ContainerView struct {
+	ID       string // empty while it was never created
+	LogPath  string
+	State    State
+	Reason   string         // why it waits, for example ContainerCreating
+	Previous *ContainerView // the instance before it, if its log is still there
+}
+
+// ExecRequest asks for a command in a container, AttachRequest (no command) for its own streams.
+type ExecRequest struct {
+	ContainerID                string
+	Command                    []string
+	Stdin, Stdout, Stderr, TTY bool
+}
+
+// Streams gives addresses of the runtime's streaming server; the runtime client of the kubelet implements it.
+type Streams interface {
+	ExecURL(ctx context.Context, r ExecRequest) (string, error)
+	AttachURL(ctx context.Context, r ExecRequest) (string, error)
+	PortForwardURL(ctx context.Context, sandboxID string, ports []int32) (string, error)
+}
+
+// Reviewer asks the API server about tokens and rights; internal/kube implements it.
+type Reviewer interface {
+	ReviewToken(ctx context.Context, token string, audiences []string) (authnv1.TokenReviewStatus, error)
+	ReviewAccess(ctx context.Context, spec authzv1.SubjectAccessReviewSpec) (authzv1.SubjectAccessReviewStatus, error)
+}
+
+// Stats gives usage as the runtime reports it.
+type Stats interface {
+	PodStats(ctx context.Context) ([]statsapi.PodStats, error)
+	ImageFs(ctx context.Context) (*statsapi.FsStats, error)
+}
+
+// AuthOptions say who is let in.
+type AuthOptions struct {
+	ClientCAFile string   // empty: client certificates are not looked at; read again when it changes
+	Tokens       bool     // bearer tokens are reviewed
+	Webhook      bool     // rights are reviewed; false lets every authenticated user do everything
+	Anonymous    bool     // requests without credentials are system:anonymous instead of refused
+	Reviewer     Reviewer // required by Tokens and Webhook
+}
+
+// Options configure a Server. NodeName and Pods are required; handlers whose source is nil answer 501.
+type Options struct {
+	Address       string // default 0.0.0.0:10250
+	HealthAddress string // default 127.0.0.1:10248; "-" for none
+	NodeName      string
+	NodeAddresses []string // in the self-signed certificate
+
+	// The serving certificate: Certificate if set, else CertFile and KeyFile (read again when they change), else
+	// kubelet.crt and kubelet.key in CertDir, self-signed when absent or no longer valid.
+	Certificate                func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	CertFile, KeyFile, CertDir string
+
+	Auth    AuthOptions
+	Pods    func() []PodView
+	Streams Streams
+	Exec    func(ctx context.Context, containerID string, command []string, timeout time.Duration) (exit int, out []byte, err error)
+	Stats   Stats
+	RootDir string              // whose filesystem is the node's in statistics
+	Config  any                 // shown by /configz
+	Metrics prometheus.Gatherer // default: prometheus.DefaultGatherer
+	LogsDir string              // shown by /logs/; empty disables it
+	Healthy func() error        // nil means healthy
+	Extra   map[string]http.Handler
+}
