@@ -1,0 +1,28 @@
+package dataplane
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestProbe(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root to make network namespaces")
+	}
+	missing, err := Probe(t.Context(), "")
+	must(t, err)
+	if len(missing) > 0 {
+		t.Errorf("missing here: %s", strings.Join(missing, "\n"))
+	}
+	missing, err = Probe(t.Context(), "/nonexistent/nft")
+	must(t, err)
+	if len(missing) != 1 || !strings.Contains(missing[0], "apt-get install nftables") {
+		t.Errorf("without nft: %v", missing)
+	}
+	missing, err = Probe(t.Context(), "false")
+	must(t, err)
+	if len(missing) < 5 || !strings.Contains(missing[0], "nft tables") {
+		t.Errorf("with an nft that refuses: %v", missing)
+	}
+}
