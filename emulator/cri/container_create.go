@@ -62,7 +62,14 @@ func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateConta
 	if err != nil {
 		return nil, err
 	}
-	if err := f.create(s.o.Template, append(lower, filepath.Join(s.o.Template, "drive_c"))); err != nil {
+	env := environment(c, imageConfig, s.o)
+	hostname := r.GetSandboxConfig().GetHostname()
+	if hostname != "" {
+		env = append(env, &runtimeapi.KeyValue{Key: "COMPUTERNAME", Value: []byte(computerName(hostname))})
+	}
+	system, user := registryAdditions(hostname, env)
+	lower = append(lower, filepath.Join(s.o.Template, "drive_c"))
+	if err := f.create(s.o.Template, lower, map[string]string{"system.reg": system, "user.reg": user}); err != nil {
 		return nil, err
 	}
 	if err := f.mount(); err != nil {
@@ -84,7 +91,6 @@ func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateConta
 	if err != nil {
 		return nil, err
 	}
-	env := environment(c, imageConfig, s.o)
 	if err := f.save(record{Mounts: c.GetMounts(), Resources: c.GetWindows().GetResources(), Command: command, Dir: dir, Path: value(env, "WINEPATH"), Log: c.GetLogPath()}); err != nil {
 		return nil, err
 	}

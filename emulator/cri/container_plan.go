@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"unicode/utf16"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -37,7 +38,49 @@ func workingDir(c *runtimeapi.ContainerConfig, image v1.ImageConfig) string {
 }
 
 // takenByWine are variables that Wine keeps from the Linux side unless they are written with WINE in front.
-var takenByWine = map[string]bool{"PATH": true, "PWD": true, "HOME": true, "TEMP": true, "TMP": true}
+var takenByWine = map[string]bool{"PATH": true, "PWD": true, "HOME": true}
+
+// fromRegistry are variables that Wine takes from the user's registry, whatever the Linux side says.
+var fromRegistry = map[string]bool{"TEMP": true, "TMP": true}
+
+// registryAdditions are appended to a container's hives, in their text form (Wine merges repeated keys): the names that
+// a program gets for its computer, which is its pod, and variables that only the registry can set.
+func registryAdditions(hostname string, env []*runtimeapi.KeyValue) (system, user string) {
+	if hostname != "" {
+		short := computerName(hostname)
+		system = registryKey(`System\CurrentControlSet\Services\Tcpip\Parameters`, "Hostname", hostname) +
+			registryKey(`System\CurrentControlSet\Control\ComputerName\ComputerName`, "ComputerName", short) +
+			registryKey(`System\CurrentControlSet\Control\ComputerName\ActiveComputerName`, "ComputerName", short)
+	}
+	for _, kv := range env {
+		if name := strings.ToUpper(kv.Key); fromRegistry[name] {
+			user += registryKey("Environment", name, string(kv.Value))
+		}
+	}
+	return system, user
+}
+
+// computerName is the NetBIOS name: the first label in capitals, at most 15 characters.
+func computerName(hostname string) string {
+	short, _, _ := strings.Cut(strings.ToUpper(hostname), ".")
+	return short[:min(len(short), 15)]
+}
+
+// registryKey is one key with one string value in the text form of a hive, where what is not ASCII is escaped.
+func registryKey(key, name, value string) string {
+	var escaped strings.Builder
+	for _, unit := range utf16.Encode([]rune(value)) {
+		switch {
+		case unit == '\\' || unit == '"':
+			escaped.WriteString(`\` + string(rune(unit)))
+		case unit < ' ' || unit > '~':
+			fmt.Fprintf(&escaped, `\x%04x`, unit)
+		default:
+			escaped.WriteRune(rune(unit))
+		}
+	}
+	return fmt.Sprintf("\n[%s]\n\"%s\"=\"%s\"\n", strings.ReplaceAll(key, `\`, `\\`), name, escaped.String())
+}
 
 // environment is what the Linux process gets: Wine's own settings, then the image's and the container's variables, of
 // which the last one wins; names are compared as on Windows, without case.

@@ -48,8 +48,9 @@ func (f folder) path(name string) string { return filepath.Join(f.dir, name) }
 
 func (f folder) driveC() string { return f.path("c/merged") }
 
-// create makes the folder of a new container: its registry and an empty upper layer for C:.
-func (f folder) create(template string, lower []string) error {
+// create makes the folder of a new container: an empty upper layer for C:, and a registry of its own, of which add says
+// what is appended to which file.
+func (f folder) create(template string, lower []string, add map[string]string) error {
 	for _, dir := range []string{"c/upper", "c/work", "c/merged", "tmp", "prefix/dosdevices", "prefix/drive_c"} {
 		if err := os.MkdirAll(f.path(dir), 0o755); err != nil {
 			return err
@@ -63,7 +64,7 @@ func (f folder) create(template string, lower []string) error {
 		if err != nil {
 			return fmt.Errorf("reading the Wine template: %w", err)
 		}
-		if err := os.WriteFile(f.path("prefix/"+name), data, 0o644); err != nil {
+		if err := os.WriteFile(f.path("prefix/"+name), append(data, add[name]...), 0o644); err != nil {
 			return err
 		}
 	}

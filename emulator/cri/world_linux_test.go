@@ -159,6 +159,8 @@ func (w *world) makePrefix(base string) {
 	w.t.Cleanup(func() { must(w.t, m.Unmount()) })
 	prefix := wine.Prefix{Dir: m.Target}
 	w.t.Cleanup(func() { must(w.t, tools.StopServer(context.Background(), prefix)) })
+	must(w.t, tools.ServerCommand(prefix).Start())
+	must(w.t, tools.Command(w.ctx, prefix, "cmd", "/c", "ver").Run()) // services are up from now on
 	bin := filepath.Join(prefix.DriveC(), "opt/cni/bin")
 	conf := filepath.Join(prefix.DriveC(), "etc/cni/net.d")
 	must(w.t, errors.Join(os.MkdirAll(bin, 0o755), os.MkdirAll(conf, 0o755)))
