@@ -5,6 +5,7 @@ import (
 
 	"porthole.dev/porthole/cli/down"
 	"porthole.dev/porthole/cli/hostcri"
+	"porthole.dev/porthole/cli/hosthnsd"
 	"porthole.dev/porthole/cli/kubectl"
 	"porthole.dev/porthole/cli/relay"
 	"porthole.dev/porthole/cli/status"
@@ -17,6 +18,6 @@ func localCommands() []*cobra.Command {
 	return []*cobra.Command{
 		up.Command(), down.Command(), status.Command(), kubectl.Command(),
 		relay.Command(), supervise.Command(),
-		hostcri.Command(), hostcri.CNICommand(),
+		hostcri.Command(), hostcri.CNICommand(), hosthnsd.Command(),
 	}
 }

@@ -1,0 +1,56 @@
+// Package hosthnsd holds the hidden command that a local cluster runs for an emulated Windows host: its HNS, with the
+// data plane below it.
+package hosthnsd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd/serve"
+)
+
+// Command is `host-hnsd`.
+func Command() *cobra.Command {
+	var o serve.Options
+	c := &cobra.Command{
+		Use: "host-hnsd", Short: "Be the Host Networking Service of an emulated Windows host", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if o.HostDir == "" {
+				return errors.New("--host-dir is needed")
+			}
+			if os.Getuid() != 0 {
+				return errors.New("host-hnsd makes network interfaces: run it as root")
+			}
+			if err := os.MkdirAll(filepath.Join(o.HostDir, "hnsd"), 0o755); err != nil {
+				return fmt.Errorf("making the state folder of HNS: %w", err)
+			}
+			missing, err := dataplane.Probe(c.Context(), "")
+			if err != nil {
+				return err
+			}
+			for _, m := range missing {
+				klog.FromContext(c.Context()).Info("This machine cannot carry everything", "missing", m)
+			}
+			plane, err := dataplane.New(dataplane.Options{Netns: o.Netns, Uplink: o.Uplink})
+			if err != nil {
+				return err
+			}
+			defer plane.Close()
+			o.Plane = plane
+			return serve.Run(c.Context(), o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.HostDir, "host-dir", "", "folder of the host (required)")
+	f.IntVar(&o.Build, "build", 20348, "Windows build of the host")
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:10090", "TCP address for the host's DLLs")
+	f.StringVar(&o.Netns, "netns", "", "path of the host's network namespace (default: the one it is started in)")
+	f.StringVar(&o.Uplink, "uplink", "eth0", "the host's interface towards the outside")
+	return c
+}
