@@ -113,7 +113,7 @@ func equalFiles(have, want content) bool {
 // linksWork makes a link to a folder and reads a file through it, because a success answered is no proof.
 func linksWork(dir string) bool {
 	real, link := filepath.Join(dir, "..probe"), filepath.Join(dir, "..probelink")
-	defer os.RemoveAll(real)
+	defer removeTree(real)
 	defer os.Remove(link)
 	_ = os.Remove(link)
 	if os.MkdirAll(real, 0o755) != nil || os.WriteFile(filepath.Join(real, "f"), []byte("x"), 0o600) != nil {
@@ -137,16 +137,16 @@ func writeLinked(dir string, want content, acc access) error {
 	}
 	for p, f := range want {
 		if err := writeOne(fresh, p, f); err != nil {
-			_ = os.RemoveAll(fresh)
+			_ = removeTree(fresh)
 			return err
 		}
 	}
 	if err := setAccess(fresh, want, acc); err != nil {
-		_ = os.RemoveAll(fresh)
+		_ = removeTree(fresh)
 		return err
 	}
 	if err := swapLink(dir, stamp); err != nil {
-		_ = os.RemoveAll(fresh)
+		_ = removeTree(fresh)
 		return fmt.Errorf("switching volume to new files: %w", err)
 	}
 	return finishLinks(dir, want)
@@ -169,7 +169,7 @@ func finishLinks(dir string, want content) error {
 		if err == nil && have == target {
 			continue
 		}
-		if err := os.RemoveAll(link); err != nil {
+		if err := removeTree(link); err != nil {
 			return fmt.Errorf("removing what is in the way of volume file %s: %w", top, err)
 		}
 		if err := os.Symlink(target, link); err != nil {
@@ -191,9 +191,9 @@ func prune(dir, stamp string, tops map[string]bool) error {
 		switch {
 		case name == dataLink || name == stamp || tops[name]:
 		case strings.HasPrefix(name, ".."):
-			_ = os.RemoveAll(filepath.Join(dir, name))
+			_ = removeTree(filepath.Join(dir, name))
 		default:
-			if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			if err := removeTree(filepath.Join(dir, name)); err != nil {
 				return fmt.Errorf("removing old volume file: %w", err)
 			}
 		}
@@ -215,13 +215,13 @@ func writeOne(dir, rel string, f file) error {
 func writePlain(dir string, want content, acc access) error {
 	const fresh = "..new"
 	stage := filepath.Join(dir, fresh)
-	if err := os.RemoveAll(stage); err != nil {
+	if err := removeTree(stage); err != nil {
 		return fmt.Errorf("clearing volume staging: %w", err)
 	}
 	if err := os.Mkdir(stage, 0o755); err != nil {
 		return fmt.Errorf("making volume staging: %w", err)
 	}
-	defer os.RemoveAll(stage)
+	defer removeTree(stage)
 	for p, f := range want {
 		if err := writeOne(stage, p, f); err != nil {
 			return err
@@ -268,7 +268,7 @@ func removeUnwanted(dir string, want content) error {
 		case d.IsDir() && folders[rel], !d.IsDir() && wanted:
 			return nil
 		}
-		if err := os.RemoveAll(p); err != nil {
+		if err := removeTree(p); err != nil {
 			return fmt.Errorf("removing old volume file %s: %w", rel, err)
 		}
 		if d.IsDir() {

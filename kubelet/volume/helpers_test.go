@@ -123,7 +123,7 @@ func cmVolume(name, cm string) v1.Volume {
 
 func newTestManager(t *testing.T, o *objects) *Manager {
 	t.Helper()
-	m := New(Options{RootDir: t.TempDir(), Objects: o})
+	m := New(Options{RootDir: tempDir(t), Objects: o})
 	t.Cleanup(func() {
 		uids, _ := m.OnDisk()
 		for _, uid := range uids {
@@ -164,4 +164,19 @@ func eventually(t *testing.T, within time.Duration, what string, ok func() bool)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
+}
+
+// tempDir is t.TempDir without os.RemoveAll, which Wine 8 cannot carry out ("Invalid function").
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "volume-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := removeTree(dir); err != nil {
+			t.Errorf("cleaning up: %v", err)
+		}
+	})
+	return dir
 }

@@ -144,7 +144,7 @@ func TestSubPaths(t *testing.T) {
 		t.Error(err)
 	}
 
-	outside := t.TempDir()
+	outside := tempDir(t)
 	if err := os.Symlink(outside, filepath.Join(dir, "out")); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestSubPaths(t *testing.T) {
 }
 
 func TestInterruptedWriteIsFinished(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	want := content{"a": {data: []byte("1"), mode: 0o644}, "d/b": {data: []byte("2"), mode: 0o644}}
 	if _, err := writeFiles(dir, want, access{}); err != nil {
 		t.Fatal(err)

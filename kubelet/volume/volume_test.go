@@ -134,7 +134,7 @@ func TestRenewTime(t *testing.T) {
 
 func TestHostPathTypes(t *testing.T) {
 	m := newTestManager(t, newObjects())
-	base := t.TempDir()
+	base := tempDir(t)
 	file := filepath.Join(base, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func TestEmptyDirKeepsContentAndTeardownFollowsNothing(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("kept"), 0o400); err != nil {
 		t.Fatal(err)
 	}
-	outside := t.TempDir()
+	outside := tempDir(t)
 	precious := filepath.Join(outside, "precious")
 	if err := os.WriteFile(precious, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestTeardownRefusesStrangeUIDs(t *testing.T) {
 }
 
 func TestPlainFilesWhereLinksDoNotWork(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	step := func(want content) {
 		t.Helper()
 		if err := writePlain(dir, want, access{}); err != nil {
