@@ -1,0 +1,158 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const sample = "2026-01-02T03:04:05.000000001Z stdout F one\n" +
+	"2026-01-02T03:04:06Z stderr P tw\n" +
+	"2026-01-02T03:04:06Z stderr F o\n" +
+	"not a log line\n" +
+	"2026-01-02T03:04:07Z stdout F three\n" +
+	"2026-01-02T03:04:08Z stdout F \n"
+
+func writeLog(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "0.log")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestReadLog(t *testing.T) {
+	path := writeLog(t, sample)
+	for _, c := range []struct{ query, want string }{
+		{"", "one\ntwo\nthree\n\n"},
+		{"tailLines=0", ""},
+		{"tailLines=1", "\n"},
+		{"tailLines=2", "three\n\n"},
+		{"tailLines=100", "one\ntwo\nthree\n\n"},
+		{"limitBytes=5", "one\nt"},
+		{"limitBytes=4", "one\n"},
+		{"sinceTime=2026-01-02T03:04:07Z", "three\n\n"},
+		{"timestamps=true&tailLines=2", "2026-01-02T03:04:07Z three\n2026-01-02T03:04:08Z \n"},
+		{"timestamps=true&sinceTime=2026-01-02T03:04:06Z&limitBytes=25", "2026-01-02T03:04:06Z two\n"},
+		{"stream=Stderr", "two\n"},
+	} {
+		values, _ := url.ParseQuery(c.query)
+		q, err := parseLogQuery(values, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := readLog(context.Background(), path, q, nil, &out); err != nil || out.String() != c.want {
+			t.Errorf("%s: %q %v, want %q", c.query, out.String(), err, c.want)
+		}
+	}
+	for _, bad := range []string{"tailLines=-1", "tailLines=x", "limitBytes=0", "sinceSeconds=0", "sinceTime=yesterday", "sinceSeconds=1&sinceTime=2026-01-02T03:04:07Z"} {
+		values, _ := url.ParseQuery(bad)
+		if _, err := parseLogQuery(values, time.Now()); err == nil {
+			t.Errorf("%s accepted", bad)
+		}
+	}
+}
+
+// shared is a buffer that two goroutines may use.
+type shared struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *shared) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *shared) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func TestFollowThroughRotationUntilTheEnd(t *testing.T) {
+	path := writeLog(t, "2026-01-02T03:04:05Z stdout F 0\n")
+	var running atomic.Bool
+	running.Store(true)
+	out, done := &shared{}, make(chan error, 1)
+	go func() { done <- readLog(context.Background(), path, logQuery{follow: true}, running.Load, out) }()
+	add := func(text string) {
+		t.Helper()
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(text string) {
+		t.Helper()
+		deadline := time.Now().Add(5 * time.Second)
+		for out.String() != text {
+			if time.Now().After(deadline) {
+				t.Fatalf("have %q, want %q", out.String(), text)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	want("0\n")
+	add("2026-01-02T03:04:05Z stdout F ")
+	add("half\n")
+	want("0\nhalf\n")
+	add("2026-01-02T03:04:05Z stdout F last of old\n")
+	if err := os.Rename(path, path+".1"); err != nil { // must be allowed while it is open
+		t.Fatal(err)
+	}
+	add("2026-01-02T03:04:06Z stdout F new\n")
+	want("0\nhalf\nlast of old\nnew\n")
+	add("2026-01-02T03:04:06Z stdout F end\n")
+	running.Store(false)
+	select {
+	case err := <-done:
+		if err != nil || !strings.HasSuffix(out.String(), "end\n") {
+			t.Errorf("%q %v", out.String(), err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("does not stop although the container ended")
+	}
+}
+
+func TestTailOfLongLog(t *testing.T) {
+	var text strings.Builder
+	for i := range 20000 {
+		fmt.Fprintf(&text, "2026-01-02T03:04:05Z stdout F line %d\n", i)
+	}
+	n := int64(3000)
+	var out bytes.Buffer
+	if err := readLog(context.Background(), writeLog(t, text.String()), logQuery{tail: &n}, nil, &out); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Split(out.String(), "\n"); len(lines) != 3001 || lines[0] != "line 17000" {
+		t.Errorf("%d lines from %q", len(lines), lines[0])
+	}
+}
+
+func FuzzParseLog(f *testing.F) {
+	for _, line := range strings.Split(sample, "\n") {
+		f.Add([]byte(line))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		l, err := parseLog(line)
+		if err == nil && !bytes.HasSuffix(line, l.text) {
+			t.Fatalf("%q gives text %q", line, l.text)
+		}
+	})
+}

@@ -1,0 +1,309 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authnv1 "k8s.io/api/authentication/v1"
+	authzv1 "k8s.io/api/authorization/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-streaming/pkg/streaming"
+	crirc "k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+func TestAttributes(t *testing.T) {
+	for _, c := range []struct{ method, path, want string }{
+		{"GET", "/containerLogs/ns/p/c", "get proxy"}, {"POST", "/exec/ns/p/c", "create proxy"}, {"GET", "/pods", "get pods,proxy"},
+		{"GET", "/runningpods/", "get pods,proxy"}, {"GET", "/healthz/ping", "get healthz,proxy"}, {"GET", "/configz", "get configz,proxy"},
+		{"GET", "/stats/summary", "get stats"}, {"GET", "/metrics", "get metrics"}, {"GET", "/metrics/resource", "get metrics"},
+		{"GET", "/logs/x", "get log"}, {"DELETE", "/logsx", "delete proxy"}, {"PUT", "/", "update proxy"}, {"PATCH", "/", "patch proxy"},
+	} {
+		verb, subs := attributes(c.method, c.path)
+		if got := verb + " " + strings.Join(subs, ","); got != c.want {
+			t.Errorf("%s %s: %s, want %s", c.method, c.path, got, c.want)
+		}
+	}
+}
+
+// reviewer knows the token "good" and lets its user read pods.
+type reviewer struct{ reviews atomic.Int32 }
+
+func (r *reviewer) ReviewToken(_ context.Context, token string, _ []string) (authnv1.TokenReviewStatus, error) {
+	r.reviews.Add(1)
+	return authnv1.TokenReviewStatus{Authenticated: token == "good", User: authnv1.UserInfo{Username: "u"}}, nil
+}
+
+func (r *reviewer) ReviewAccess(_ context.Context, s authzv1.SubjectAccessReviewSpec) (authzv1.SubjectAccessReviewStatus, error) {
+	a := s.ResourceAttributes
+	admin := slices.Contains(s.Groups, "admins")
+	return authzv1.SubjectAccessReviewStatus{Allowed: a.Resource == "nodes" && a.Name == "n" && (admin || s.User == "u" && a.Subresource == "pods")}, nil
+}
+
+// issue makes a CA file and a client certificate of it.
+func issue(t *testing.T, cn, org string) (string, tls.Certificate) {
+	t.Helper()
+	caKey, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: cn, Organization: []string{org}},
+		NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func startServer(t *testing.T, o Options) *httptest.Server {
+	t.Helper()
+	o.NodeName, o.CertDir = "n", t.TempDir()
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(s.Handler())
+	srv.TLS = &tls.Config{GetCertificate: s.certs, ClientAuth: tls.RequestClientCert}
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+func client(certs ...tls.Certificate) *http.Client {
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certs}, DisableKeepAlives: true}}
+}
+
+func get(t *testing.T, c *http.Client, url, token string) (int, string) {
+	t.Helper()
+	req, _ := http.NewRequest(http.MethodGet, url, nil)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b)
+}
+
+func view(logPath string) []PodView {
+	return []PodView{{
+		Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u1"},
+			Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}, {Name: "new"}}}},
+		SandboxID:  "sb",
+		Containers: map[string]ContainerView{"c": {ID: "cid", LogPath: logPath, State: Running}, "new": {State: Waiting, Reason: "ImagePullBackOff"}},
+	}}
+}
+
+func TestWhoMayDoWhat(t *testing.T) {
+	ca, admin := issue(t, "root", "admins")
+	_, stranger := issue(t, "root", "admins")
+	r := &reviewer{}
+	srv := startServer(t, Options{Pods: func() []PodView { return view("") },
+		Auth: AuthOptions{ClientCAFile: ca, Tokens: true, Webhook: true, Reviewer: r}})
+	for _, c := range []struct {
+		who         *http.Client
+		token, path string
+		want        int
+	}{
+		{client(), "", "/pods", 401}, {client(), "bad", "/pods", 401}, {client(), "good", "/pods", 200}, {client(), "good", "/pods", 200},
+		{client(), "good", "/stats/summary", 403}, {client(), "good", "/configz", 403}, {client(admin), "", "/configz", 200},
+		{client(admin), "", "/healthz", 200}, {client(stranger), "", "/pods", 401}, {client(), "", "/healthz", 401},
+		{client(admin), "", "/nothing", 404}, {client(admin), "", "/metrics", 200},
+	} {
+		if code, body := get(t, c.who, srv.URL+c.path, c.token); code != c.want {
+			t.Errorf("%s token %q: %d %s, want %d", c.path, c.token, code, body, c.want)
+		}
+	}
+	if n := r.reviews.Load(); n != 2 {
+		t.Errorf("%d token reviews, want 2: one good (cached), one bad", n)
+	}
+	if _, body := get(t, client(), srv.URL+"/stats/summary", "good"); body != "Forbidden (user=u, verb=get, resource=nodes, subresource(s)=[stats])\n" {
+		t.Errorf("refusal: %q", body)
+	}
+}
+
+func TestLogAnswers(t *testing.T) {
+	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return view(writeLog(t, sample)) }})
+	for _, c := range []struct {
+		path string
+		code int
+		body string
+	}{
+		{"ns/p/c?tailLines=2", 200, "three\n\n"},
+		{"ns/none/c", 404, `pod "ns/none" does not exist`},
+		{"ns/p/none", 404, `container "none" not found in pod "ns/p"`},
+		{"ns/p/new", 400, `container "new" in pod "p" is waiting to start: ImagePullBackOff`},
+		{"ns/p/c?previous=true", 400, `previous terminated container "c" in pod "p" not found`},
+		{"ns/p/c?tailLines=-1", 422, "tailLines: Invalid value"},
+	} {
+		if code, body := get(t, client(), srv.URL+"/containerLogs/"+c.path, ""); code != c.code || !strings.HasPrefix(body, c.body) {
+			t.Errorf("%s: %d %q, want %d %q", c.path, code, body, c.code, c.body)
+		}
+	}
+}
+
+func TestSelfSignedCertificateIsReused(t *testing.T) {
+	o := Options{NodeName: "n", NodeAddresses: []string{"10.0.0.1"}, CertDir: t.TempDir()}
+	var serials [2]string
+	for i := range serials {
+		source, err := certificateSource(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair, err := source(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		serials[i] = pair.Leaf.SerialNumber.String()
+		if err := pair.Leaf.VerifyHostname("10.0.0.1"); err != nil {
+			t.Error(err)
+		}
+	}
+	if serials[0] != serials[1] {
+		t.Error("a restart made a new certificate")
+	}
+}
+
+// echo is a streaming runtime: it answers with the command and then repeats its input.
+type echo struct{}
+
+func (echo) Exec(_ context.Context, id string, cmd []string, in io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan crirc.TerminalSize) error {
+	_, _ = io.WriteString(out, id+" "+strings.Join(cmd, " ")+"\n")
+	if in != nil {
+		_, _ = io.Copy(out, in)
+	}
+	return nil
+}
+
+func (e echo) Attach(ctx context.Context, id string, in io.Reader, out, errOut io.WriteCloser, tty bool, size <-chan crirc.TerminalSize) error {
+	return e.Exec(ctx, id, []string{"attached"}, in, out, errOut, tty, size)
+}
+
+func (echo) PortForward(_ context.Context, _ string, _ int32, s io.ReadWriteCloser) error {
+	_, err := io.Copy(s, s)
+	return err
+}
+
+// criStreams hands out addresses of a CRI streaming server.
+type criStreams struct{ streaming.Server }
+
+func (s criStreams) ExecURL(_ context.Context, r ExecRequest) (string, error) {
+	resp, err := s.GetExec(&runtimeapi.ExecRequest{ContainerId: r.ContainerID, Cmd: r.Command, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Tty: r.TTY})
+	return resp.GetUrl(), err
+}
+
+func (s criStreams) AttachURL(_ context.Context, r ExecRequest) (string, error) {
+	resp, err := s.GetAttach(&runtimeapi.AttachRequest{ContainerId: r.ContainerID, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Tty: r.TTY})
+	return resp.GetUrl(), err
+}
+
+func (s criStreams) PortForwardURL(_ context.Context, id string, ports []int32) (string, error) {
+	resp, err := s.GetPortForward(&runtimeapi.PortForwardRequest{PodSandboxId: id, Port: ports})
+	return resp.GetUrl(), err
+}
+
+func TestExecThroughARealStreamingServer(t *testing.T) {
+	backend := httptest.NewUnstartedServer(nil)
+	config := streaming.DefaultConfig
+	config.Addr = backend.Listener.Addr().String()
+	runtime, err := streaming.NewServer(config, echo{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.Config.Handler = runtime
+	backend.Start()
+	defer backend.Close()
+	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return view("") }, Streams: criStreams{runtime}})
+	for path, want := range map[string]string{
+		"/exec/ns/p/c?command=a&command=b+c&input=1&output=1": "cid a b c\nhello",
+		"/exec/ns/p/u1/c?command=x&input=1&output=1&tty=1":    "cid x\nhello",
+		"/attach/ns/p/c?input=1&output=1":                     "cid attached\nhello",
+	} {
+		u := srv.URL + path
+		req, _ := http.NewRequest(http.MethodPost, u, nil)
+		ex, err := remotecommand.NewSPDYExecutor(&rest.Config{Host: srv.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "POST", req.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		var out bytes.Buffer
+		err = ex.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("hello"), Stdout: &out, Tty: strings.Contains(path, "tty=1")})
+		cancel()
+		if err != nil || out.String() != want {
+			t.Errorf("%s: %q %v, want %q", path, out.String(), err, want)
+		}
+	}
+	for path, want := range map[string]int{"/exec/ns/p/new?command=a&output=1": 404, "/exec/ns/p/other/c?command=a&output=1": 404, "/exec/ns/p/c?command=a": 400, "/portForward/ns/p?port=x": 400} {
+		if code, body := get(t, client(), srv.URL+path, ""); code != want {
+			t.Errorf("%s: %d %s, want %d", path, code, body, want)
+		}
+	}
+}
+
+type fixedStats struct{ calls atomic.Int32 }
+
+func (f *fixedStats) PodStats(context.Context) ([]statsapi.PodStats, error) {
+	f.calls.Add(1)
+	n, at := uint64(2e9), metav1.Now()
+	cpu, mem := &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: &n}, &statsapi.MemoryStats{Time: at, WorkingSetBytes: &n}
+	return []statsapi.PodStats{{PodRef: statsapi.PodReference{Name: "p", Namespace: "ns"}, CPU: cpu, Memory: mem,
+		Containers: []statsapi.ContainerStats{{Name: "c", StartTime: at, CPU: cpu, Memory: mem}}}}, nil
+}
+
+func (f *fixedStats) ImageFs(context.Context) (*statsapi.FsStats, error) {
+	return &statsapi.FsStats{}, nil
+}
+
+func TestStatistics(t *testing.T) {
+	stats := &fixedStats{}
+	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return view("") }, Stats: stats, RootDir: t.TempDir()})
+	_, summary := get(t, client(), srv.URL+"/stats/summary", "")
+	for _, want := range []string{`"nodeName":"n"`, `"usageCoreNanoSeconds":`, `"availableBytes":`, `"name":"c"`} {
+		if !strings.Contains(summary, want) {
+			t.Errorf("summary lacks %s: %s", want, summary)
+		}
+	}
+	_, metrics := get(t, client(), srv.URL+"/metrics/resource", "")
+	for _, want := range []string{`container_cpu_usage_seconds_total{container="c",namespace="ns",pod="p"} 2`, "node_memory_working_set_bytes ", "scrape_error 0"} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("metrics lack %s: %s", want, metrics)
+		}
+	}
+	if n := stats.calls.Load(); n != 1 {
+		t.Errorf("the runtime was asked %d times", n)
+	}
+}
