@@ -79,7 +79,7 @@ func issue(t *testing.T, cn, org string) (string, tls.Certificate) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "ca.crt")
+	file := filepath.Join(tempDir(t), "ca.crt")
 	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func issue(t *testing.T, cn, org string) (string, tls.Certificate) {
 
 func startServer(t *testing.T, o Options) *httptest.Server {
 	t.Helper()
-	o.NodeName, o.CertDir = "n", t.TempDir()
+	o.NodeName, o.CertDir = "n", tempDir(t)
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestLogAnswers(t *testing.T) {
 }
 
 func TestSelfSignedCertificateIsReused(t *testing.T) {
-	o := Options{NodeName: "n", NodeAddresses: []string{"10.0.0.1"}, CertDir: t.TempDir()}
+	o := Options{NodeName: "n", NodeAddresses: []string{"10.0.0.1"}, CertDir: tempDir(t)}
 	var serials [2]string
 	for i := range serials {
 		source, err := certificateSource(o)
@@ -290,7 +290,7 @@ func (f *fixedStats) ImageFs(context.Context) (*statsapi.FsStats, error) {
 
 func TestStatistics(t *testing.T) {
 	stats := &fixedStats{}
-	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return view("") }, Stats: stats, RootDir: t.TempDir()})
+	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return view("") }, Stats: stats, RootDir: tempDir(t)})
 	_, summary := get(t, client(), srv.URL+"/stats/summary", "")
 	for _, want := range []string{`"nodeName":"n"`, `"usageCoreNanoSeconds":`, `"availableBytes":`, `"name":"c"`} {
 		if !strings.Contains(summary, want) {
