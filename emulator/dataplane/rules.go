@@ -20,15 +20,15 @@ import (
 //	forward, input, output ─ aclout, aclin       (established flows pass)
 //	postrouting ─ snats (by connection mark), loop (a pod to itself), nat (OutBoundNAT)
 const (
-	setDSR, setSvc, setExt, setNP  = "dsr", "svc", "ext", "np"
-	setEP, setNPEP                 = "ep", "npep"
-	setHostPort, setHostPortVIP    = "hp", "hpv"
-	setSnats, setNat, setLoop      = "snats", "nat", "loop"
-	setSDN, setACLOut, setACLIn    = "sdn", "aclout", "aclin"
-	frontend                       = "ip daddr . meta l4proto . th dport"
-	balanced                       = "meta l4proto { tcp, udp } "
-	affinitySlots                  = 256
-	nodePortFirst, nodePortLastDef = 30000, 32767
+	setDSR, setSvc, setExt, setNP = "dsr", "svc", "ext", "np"
+	setEP, setNPEP                = "ep", "npep"
+	setHostPort, setHostPortVIP   = "hp", "hpv"
+	setSnats, setNat, setLoop     = "snats", "nat", "loop"
+	setSDN, setACLOut, setACLIn   = "sdn", "aclout", "aclin"
+	frontend                      = "ip daddr . meta l4proto . th dport"
+	balanced                      = "meta l4proto { tcp, udp } "
+	affinitySlots                 = 256
+	nodePortFirst, nodePortLast   = 30000, 32767
 )
 
 var setTypes = map[string]string{
@@ -75,7 +75,7 @@ func (r *renderer) baseRules() {
 	chain("aclinput", "type filter hook input priority 0", established, "ip saddr vmap @"+setACLOut)
 	// A closed NodePort does not answer, as with the Windows firewall. A refusal of a first packet has sequence 0.
 	chain("acloutput", "type filter hook output priority 0",
-		fmt.Sprintf("oifname %s tcp sport %d-%d tcp flags == rst|ack tcp sequence 0 drop", up, nodePortFirst, nodePortLastDef),
+		fmt.Sprintf("oifname %s tcp sport %d-%d tcp flags == rst|ack tcp sequence 0 drop", up, nodePortFirst, nodePortLast),
 		established, "ip daddr vmap @"+setACLIn)
 }
 

@@ -42,7 +42,8 @@ func TestUpstreamWinBridge(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")
 	}
-	h := startBridgeHost(t)
+	h := startBridgeHost(t, 20348)
+	h.createNetwork()
 	pod := h.netns("pod")
 	before := h.counts()
 	var bound struct{ ID string }
@@ -94,7 +95,7 @@ type bridgeHost struct {
 	prefix    wine.Prefix
 }
 
-func startBridgeHost(t *testing.T) *bridgeHost {
+func startBridgeHost(t *testing.T, build int) *bridgeHost {
 	h := &bridgeHost{t: t, dir: t.TempDir()}
 	h.path, h.out = h.netns("host"), h.netns("out")
 	h.connect()
@@ -106,14 +107,13 @@ func startBridgeHost(t *testing.T) *bridgeHost {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- Run(ctx, Options{HostDir: h.dir, Build: 20348, Netns: h.path, Listen: testListen, Uplink: "eth0", Plane: plane})
+		done <- Run(ctx, Options{HostDir: h.dir, Build: build, Netns: h.path, Listen: testListen, Uplink: "eth0", Plane: plane})
 	}()
 	t.Cleanup(func() {
 		cancel()
 		must(t, <-done)
 	})
 	h.waitFor(Socket(h.dir))
-	h.createNetwork()
 	return h
 }
 
@@ -158,21 +158,14 @@ func (h *bridgeHost) startWine() {
 	h.tools, err = wine.Find()
 	must(t, err)
 	dlls, plugins := filepath.Join(h.dir, "dll"), filepath.Join(h.dir, "plugins")
-	run := func(dir, name string, args ...string) {
-		cmd := exec.CommandContext(ctx, name, args...)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
-		}
-	}
-	run(".", "sh", "../../dll/build.sh", dlls)
+	h.build(".", "sh", "../../dll/build.sh", dlls)
 	const upstream = "github.com/containernetworking/plugins/plugins"
-	run("../../../bundle/cni", "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", plugins+"/",
+	h.build("../../../bundle/cni", "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", plugins+"/",
 		upstream+"/main/windows/win-bridge", upstream+"/ipam/host-local")
-	build, err := wine.LookupBuild(20348)
+	windows, err := wine.LookupBuild(20348)
 	must(t, err)
 	template := wine.TemplateDir(h.dir, 20348)
-	must(t, h.tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: build, DLLDir: dlls}))
+	must(t, h.tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: windows, DLLDir: dlls}))
 	mount := wine.PrefixMount(template, h.dir)
 	must(t, mount.Ensure())
 	h.prefix = wine.Prefix{Dir: mount.Target}
@@ -186,6 +179,16 @@ func (h *bridgeHost) startWine() {
 		data, err := os.ReadFile(filepath.Join(plugins, name))
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(bin, name), data, 0o755))
+	}
+}
+
+// build runs a command that compiles for Windows.
+func (h *bridgeHost) build(dir, name string, args ...string) {
+	h.t.Helper()
+	cmd := exec.CommandContext(h.t.Context(), name, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		h.t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 	}
 }
 
