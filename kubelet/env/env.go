@@ -1,0 +1,346 @@
+// Package env works out the environment, command and arguments of a container. It is pure: what it needs from the API is
+// handed in as look-ups.
+package env
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sort"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// ErrNotFound is what look-ups wrap for an object that is certainly absent.
+var ErrNotFound = errors.New("not found")
+
+// Var is one variable.
+type Var struct{ Name, Value string }
+
+// Inputs are what references may point at.
+type Inputs struct {
+	Pod       *v1.Pod
+	Container *v1.Container
+	// PodIPs and HostIPs as known now; the pod's status may lag behind.
+	PodIPs, HostIPs []string
+	NodeAllocatable v1.ResourceList
+	// Services of the pod's namespace, and `kubernetes` of the default one.
+	Services  []*v1.Service
+	ConfigMap func(name string) (*v1.ConfigMap, error)
+	Secret    func(name string) (*v1.Secret, error)
+}
+
+// Container returns the environment in order, later values replacing earlier ones in place.
+func Container(in Inputs) ([]Var, error) {
+	vars := newList()
+	service := newList()
+	for _, v := range Services(in.Pod, in.Services) {
+		service.set(v.Name, v.Value)
+	}
+	if err := fromSources(in, vars); err != nil {
+		return nil, err
+	}
+	known := func(name string) (string, bool) {
+		if v, ok := vars.get(name); ok {
+			return v, true
+		}
+		return service.get(name)
+	}
+	for _, e := range in.Container.Env {
+		value := e.Value
+		if e.ValueFrom == nil {
+			vars.set(e.Name, Expand(value, known))
+			continue
+		}
+		value, ok, err := fromRef(in, e.ValueFrom)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			vars.set(e.Name, value)
+		}
+	}
+	for _, v := range service.vars {
+		if _, ok := vars.get(v.Name); !ok {
+			vars.set(v.Name, v.Value)
+		}
+	}
+	return vars.vars, nil
+}
+
+type list struct {
+	vars []Var
+	at   map[string]int
+}
+
+func newList() *list { return &list{at: map[string]int{}} }
+
+func (l *list) set(name, value string) {
+	if i, ok := l.at[name]; ok {
+		l.vars[i].Value = value
+		return
+	}
+	l.at[name] = len(l.vars)
+	l.vars = append(l.vars, Var{name, value})
+}
+
+func (l *list) get(name string) (string, bool) {
+	i, ok := l.at[name]
+	if !ok {
+		return "", false
+	}
+	return l.vars[i].Value, true
+}
+
+func fromSources(in Inputs, vars *list) error {
+	for _, src := range in.Container.EnvFrom {
+		switch {
+		case src.ConfigMapRef != nil:
+			cm, err := in.ConfigMap(src.ConfigMapRef.Name)
+			if optional(src.ConfigMapRef.Optional) && errors.Is(err, ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			for _, k := range sortedKeys(cm.Data) {
+				vars.set(src.Prefix+k, cm.Data[k])
+			}
+		case src.SecretRef != nil:
+			s, err := in.Secret(src.SecretRef.Name)
+			if optional(src.SecretRef.Optional) && errors.Is(err, ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			for _, k := range sortedKeys(s.Data) {
+				vars.set(src.Prefix+k, string(s.Data[k]))
+			}
+		}
+	}
+	return nil
+}
+
+func optional(o *bool) bool { return o != nil && *o }
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+func fromRef(in Inputs, src *v1.EnvVarSource) (value string, ok bool, err error) {
+	switch {
+	case src.FieldRef != nil:
+		value, err = Field(in.Pod, src.FieldRef.FieldPath, in.PodIPs, in.HostIPs)
+		return value, err == nil, err
+	case src.ResourceFieldRef != nil:
+		value, err = ResourceField(in.Pod, in.Container, src.ResourceFieldRef, in.NodeAllocatable)
+		return value, err == nil, err
+	case src.ConfigMapKeyRef != nil:
+		ref := src.ConfigMapKeyRef
+		cm, err := in.ConfigMap(ref.Name)
+		if err == nil {
+			if v, found := cm.Data[ref.Key]; found {
+				return v, true, nil
+			}
+			err = fmt.Errorf("couldn't find key %v in ConfigMap %v/%v: %w", ref.Key, in.Pod.Namespace, ref.Name, ErrNotFound)
+		}
+		if optional(ref.Optional) && errors.Is(err, ErrNotFound) {
+			return "", false, nil
+		}
+		return "", false, err
+	case src.SecretKeyRef != nil:
+		ref := src.SecretKeyRef
+		s, err := in.Secret(ref.Name)
+		if err == nil {
+			if v, found := s.Data[ref.Key]; found {
+				return string(v), true, nil
+			}
+			err = fmt.Errorf("couldn't find key %v in Secret %v/%v: %w", ref.Key, in.Pod.Namespace, ref.Name, ErrNotFound)
+		}
+		if optional(ref.Optional) && errors.Is(err, ErrNotFound) {
+			return "", false, nil
+		}
+		return "", false, err
+	}
+	return "", false, nil
+}
+
+// Field reads the field of a pod that the downward API offers to the environment.
+func Field(p *v1.Pod, path string, podIPs, hostIPs []string) (string, error) {
+	first := func(list []string, other string) string {
+		if len(list) > 0 {
+			return list[0]
+		}
+		return other
+	}
+	switch path {
+	case "metadata.name":
+		return p.Name, nil
+	case "metadata.namespace":
+		return p.Namespace, nil
+	case "metadata.uid":
+		return string(p.UID), nil
+	case "spec.nodeName":
+		return p.Spec.NodeName, nil
+	case "spec.serviceAccountName":
+		return p.Spec.ServiceAccountName, nil
+	case "status.hostIP":
+		return first(hostIPs, p.Status.HostIP), nil
+	case "status.hostIPs":
+		return strings.Join(hostIPs, ","), nil
+	case "status.podIP":
+		return first(podIPs, p.Status.PodIP), nil
+	case "status.podIPs":
+		return strings.Join(podIPs, ","), nil
+	}
+	for prefix, m := range map[string]map[string]string{"metadata.labels": p.Labels, "metadata.annotations": p.Annotations} {
+		if key, ok := strings.CutPrefix(path, prefix+"['"); ok {
+			return m[strings.TrimSuffix(key, "']")], nil
+		}
+	}
+	return "", fmt.Errorf("unsupported fieldPath: %s", path)
+}
+
+// ResourceField reads a request or limit; a limit that is not set is what the node can give.
+func ResourceField(p *v1.Pod, own *v1.Container, ref *v1.ResourceFieldSelector, allocatable v1.ResourceList) (string, error) {
+	c := own
+	if ref.ContainerName != "" && (c == nil || ref.ContainerName != c.Name) {
+		c = nil
+		for _, l := range [][]v1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+			for i := range l {
+				if l[i].Name == ref.ContainerName {
+					c = &l[i]
+				}
+			}
+		}
+	}
+	if c == nil {
+		return "", fmt.Errorf("container %s not found", ref.ContainerName)
+	}
+	kind, name, ok := strings.Cut(ref.Resource, ".")
+	if !ok || kind != "limits" && kind != "requests" {
+		return "", fmt.Errorf("unsupported container resource: %s", ref.Resource)
+	}
+	list := c.Resources.Requests
+	if kind == "limits" {
+		list = c.Resources.Limits
+	}
+	q, set := list[v1.ResourceName(name)]
+	if !set && kind == "limits" {
+		q = allocatable[v1.ResourceName(name)]
+	}
+	divisor := ref.Divisor
+	if divisor.IsZero() {
+		divisor = resource.MustParse("1")
+	}
+	if name == "cpu" {
+		d := divisor.MilliValue()
+		return strconv.FormatInt((q.MilliValue()+d-1)/d, 10), nil
+	}
+	d := divisor.Value()
+	return strconv.FormatInt((q.Value()+d-1)/d, 10), nil
+}
+
+// Expand replaces $(NAME) by its value; $$ is a dollar sign; a name that is not known stays as written.
+func Expand(text string, known func(string) (string, bool)) string {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] != '$' || i+1 == len(text) {
+			b.WriteByte(text[i])
+			continue
+		}
+		switch text[i+1] {
+		case '$':
+			b.WriteByte('$')
+			i++
+		case '(':
+			end := strings.IndexByte(text[i+2:], ')')
+			if end < 0 {
+				b.WriteString("$(")
+				i++
+				continue
+			}
+			name := text[i+2 : i+2+end]
+			if v, ok := known(name); ok {
+				b.WriteString(v)
+			} else {
+				b.WriteString("$(" + name + ")")
+			}
+			i += 2 + end
+		default:
+			b.WriteByte('$')
+		}
+	}
+	return b.String()
+}
+
+// ExpandAll expands a command line with the variables of the container.
+func ExpandAll(words []string, vars []Var) []string {
+	if words == nil {
+		return nil
+	}
+	values := map[string]string{}
+	for _, v := range vars {
+		values[v.Name] = v.Value
+	}
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = Expand(w, func(n string) (string, bool) { v, ok := values[n]; return v, ok })
+	}
+	return out
+}
+
+// Services makes the service variables that a pod sees.
+func Services(p *v1.Pod, services []*v1.Service) []Var {
+	links := p.Spec.EnableServiceLinks == nil || *p.Spec.EnableServiceLinks
+	var mine []*v1.Service
+	for _, s := range services {
+		if s.Spec.ClusterIP == "" || s.Spec.ClusterIP == v1.ClusterIPNone || len(s.Spec.Ports) == 0 {
+			continue
+		}
+		master := s.Namespace == "default" && s.Name == "kubernetes"
+		if master || links && s.Namespace == p.Namespace {
+			mine = append(mine, s)
+		}
+	}
+	sort.Slice(mine, func(i, j int) bool { return mine[i].Namespace+mine[i].Name < mine[j].Namespace+mine[j].Name })
+	var out []Var
+	for _, s := range mine {
+		out = append(out, serviceVars(s)...)
+	}
+	return out
+}
+
+func serviceVars(s *v1.Service) []Var {
+	name := func(t string) string { return strings.ToUpper(strings.ReplaceAll(t, "-", "_")) }
+	x, ip := name(s.Name), s.Spec.ClusterIP
+	out := []Var{{x + "_SERVICE_HOST", ip}, {x + "_SERVICE_PORT", strconv.Itoa(int(s.Spec.Ports[0].Port))}}
+	for _, p := range s.Spec.Ports {
+		if p.Name != "" {
+			out = append(out, Var{x + "_SERVICE_PORT_" + name(p.Name), strconv.Itoa(int(p.Port))})
+		}
+	}
+	for i, p := range s.Spec.Ports {
+		proto := "tcp"
+		if p.Protocol != "" {
+			proto = strings.ToLower(string(p.Protocol))
+		}
+		port := strconv.Itoa(int(p.Port))
+		url := proto + "://" + net.JoinHostPort(ip, port)
+		if i == 0 {
+			out = append(out, Var{x + "_PORT", url})
+		}
+		prefix := x + "_PORT_" + port + "_" + strings.ToUpper(proto)
+		out = append(out, Var{prefix, url}, Var{prefix + "_PROTO", proto}, Var{prefix + "_PORT", port}, Var{prefix + "_ADDR", ip})
+	}
+	return out
+}

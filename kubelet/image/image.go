@@ -1,0 +1,309 @@
+// Package image makes images present on the node: pull policy, one pull per image at a time, credentials, and the
+// back-off of pulls that fail.
+package image
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	v1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Reasons that a container waits for its image, in the API's words.
+const (
+	ErrImagePull      = "ErrImagePull"
+	ImagePullBackOff  = "ImagePullBackOff"
+	ErrImageNeverPull = "ErrImageNeverPull"
+	ErrImageInspect   = "ImageInspectError"
+	ErrInvalidName    = "InvalidImageName"
+)
+
+// Pull back-off: the first wait and the longest one.
+const (
+	firstWait = 10 * time.Second
+	lastWait  = 300 * time.Second
+)
+
+// Event is called with what the user should know: type, reason, message.
+type Event func(eventType, reason, message string)
+
+// Image is an image that is present.
+type Image struct {
+	// Ref is what the runtime wants to hear in CreateContainer.
+	Ref string
+	// UID or Username is the user that the image names.
+	UID      *int64
+	Username string
+}
+
+// Request asks for one image.
+type Request struct {
+	Name    string
+	Policy  v1.PullPolicy
+	Secrets []v1.Secret
+	PodUID  string
+	// Labels of the sandbox's pod: name, namespace, uid; for the runtime's own records.
+	Pod   *cri.PodSandboxConfig
+	Event Event
+}
+
+// Error is a failure with its reason and the time of the next try.
+type Error struct {
+	Reason  string
+	RetryAt time.Time
+	Err     error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Puller makes images present. It is safe for concurrent use.
+type Puller struct {
+	client cri.ImageServiceClient
+	slots  chan struct{}
+	now    func() time.Time
+
+	mu      sync.Mutex
+	flights map[string]*flight
+	waits   map[string]wait // by pod UID and image
+}
+
+type flight struct {
+	done chan struct{}
+	ref  string
+	err  error
+	size uint64
+}
+
+type wait struct {
+	delay time.Duration
+	until time.Time
+	last  string
+}
+
+// New makes a Puller that pulls at most parallel images at once; zero means 5.
+func New(conn grpc.ClientConnInterface, parallel int) *Puller {
+	if parallel <= 0 {
+		parallel = 5
+	}
+	return &Puller{client: cri.NewImageServiceClient(conn), slots: make(chan struct{}, parallel), now: time.Now,
+		flights: map[string]*flight{}, waits: map[string]wait{}}
+}
+
+// Client is the raw image service, for statistics.
+func (p *Puller) Client() cri.ImageServiceClient { return p.client }
+
+// Ensure returns once the image is present, or an *Error.
+func (p *Puller) Ensure(ctx context.Context, r Request) (Image, error) {
+	name, err := Normalize(r.Name)
+	if err != nil {
+		r.Event(v1.EventTypeWarning, "InspectFailed", fmt.Sprintf("Failed to apply default image tag %q: %v", r.Name, err))
+		return Image{}, &Error{ErrInvalidName, p.now().Add(firstWait), fmt.Errorf("failed to apply default image tag %q: %w", r.Name, err)}
+	}
+	present, err := p.status(ctx, name)
+	if err != nil {
+		r.Event(v1.EventTypeWarning, "InspectFailed", fmt.Sprintf("Failed to inspect image %q: %v", name, err))
+		return Image{}, &Error{ErrImageInspect, p.now().Add(firstWait), fmt.Errorf("failed to inspect image %q: %w", name, err)}
+	}
+	switch policy(r.Policy, name) {
+	case v1.PullNever:
+		if present == nil {
+			text := fmt.Sprintf("Container image %q is not present with pull policy of Never", name)
+			r.Event(v1.EventTypeWarning, ErrImageNeverPull, text)
+			return Image{}, &Error{ErrImageNeverPull, p.now().Add(firstWait), fmt.Errorf("%s", text)}
+		}
+	case v1.PullIfNotPresent:
+		if present == nil {
+			return p.pull(ctx, name, r)
+		}
+	default:
+		return p.pull(ctx, name, r)
+	}
+	r.Event(v1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", name))
+	return *present, nil
+}
+
+func policy(p v1.PullPolicy, name string) v1.PullPolicy {
+	if p != "" {
+		return p
+	}
+	if strings.HasSuffix(name, ":latest") {
+		return v1.PullAlways
+	}
+	return v1.PullIfNotPresent
+}
+
+// Normalize checks an image name and adds :latest if it has neither tag nor digest.
+func Normalize(name string) (string, error) {
+	if name == "" || strings.TrimSpace(name) != name || strings.ContainsAny(name, " \t\n") {
+		return "", fmt.Errorf("invalid reference format")
+	}
+	last := name[strings.LastIndex(name, "/")+1:]
+	repo := name
+	if i := strings.IndexAny(last, ":@"); i >= 0 {
+		repo = name[:len(name)-len(last)+i]
+	}
+	slash := strings.Index(repo, "/")
+	if repoPath := repo[slash+1:]; strings.ToLower(repoPath) != repoPath || repoPath == "" {
+		return "", fmt.Errorf("invalid reference format: repository name must be lowercase")
+	}
+	if strings.ContainsAny(last, ":@") {
+		return name, nil
+	}
+	return name + ":latest", nil
+}
+
+func (p *Puller) status(ctx context.Context, name string) (*Image, error) {
+	resp, err := p.client.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: name}})
+	if err != nil {
+		return nil, err
+	}
+	if resp.Image == nil {
+		return nil, nil
+	}
+	img := &Image{Ref: resp.Image.Id, Username: resp.Image.Username}
+	if resp.Image.Uid != nil {
+		uid := resp.Image.Uid.Value
+		img.UID = &uid
+	}
+	return img, nil
+}
+
+func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error) {
+	key := r.PodUID + "/" + name
+	p.mu.Lock()
+	w := p.waits[key]
+	p.mu.Unlock()
+	if now := p.now(); now.Before(w.until) {
+		text := fmt.Sprintf("Back-off pulling image %q", name)
+		r.Event(v1.EventTypeNormal, "BackOff", text)
+		return Image{}, &Error{ImagePullBackOff, w.until, fmt.Errorf("%s: %s: %s", text, ErrImagePull, w.last)}
+	}
+	r.Event(v1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", name))
+	began := p.now()
+	f := p.share(ctx, name, r)
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		return Image{}, &Error{ErrImagePull, p.now(), ctx.Err()}
+	}
+	if f.err != nil {
+		p.mu.Lock()
+		w.delay = min(max(2*w.delay, firstWait), lastWait)
+		w.until, w.last = p.now().Add(w.delay), f.err.Error()
+		p.waits[key] = w
+		p.mu.Unlock()
+		r.Event(v1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", name, f.err))
+		// Soon again, so that the user sees that it now backs off.
+		return Image{}, &Error{ErrImagePull, p.now().Add(time.Second), f.err}
+	}
+	p.mu.Lock()
+	delete(p.waits, key)
+	p.mu.Unlock()
+	took := p.now().Sub(began).Round(time.Millisecond)
+	r.Event(v1.EventTypeNormal, "Pulled", fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", name, took, took, f.size))
+	img, err := p.status(ctx, name)
+	if err != nil || img == nil {
+		return Image{Ref: f.ref}, nil
+	}
+	return *img, nil
+}
+
+// share joins the pull of the same image by the same credentials, or starts one. A pull outlives the pod that asked.
+func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
+	auths := credentials(name, r.Secrets)
+	key := name
+	if len(auths) > 0 {
+		key += "/" + r.PodUID
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f := p.flights[key]; f != nil {
+		return f
+	}
+	f := &flight{done: make(chan struct{})}
+	p.flights[key] = f
+	go func() {
+		ctx := context.WithoutCancel(ctx)
+		p.slots <- struct{}{}
+		defer func() { <-p.slots }()
+		f.ref, f.err = p.pullOnce(ctx, name, auths, r.Pod)
+		if f.err == nil {
+			if st, err := p.client.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: name}}); err == nil {
+				f.size = st.GetImage().GetSize()
+			}
+		}
+		p.mu.Lock()
+		delete(p.flights, key)
+		p.mu.Unlock()
+		close(f.done)
+	}()
+	return f
+}
+
+func (p *Puller) pullOnce(ctx context.Context, name string, auths []*cri.AuthConfig, box *cri.PodSandboxConfig) (string, error) {
+	if len(auths) == 0 {
+		auths = []*cri.AuthConfig{nil}
+	}
+	var err error
+	for _, auth := range auths {
+		var resp *cri.PullImageResponse
+		resp, err = p.client.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: name}, Auth: auth, SandboxConfig: box})
+		if err == nil {
+			return resp.ImageRef, nil
+		}
+	}
+	return "", err
+}
+
+// credentials picks, from pull secrets, those whose registry matches the image.
+func credentials(name string, secrets []v1.Secret) []*cri.AuthConfig {
+	type entry struct {
+		Username, Password, Auth, IdentityToken string
+	}
+	host, _, hasHost := strings.Cut(name, "/")
+	if !hasHost || !strings.ContainsAny(host, ".:") && host != "localhost" {
+		host, name = "index.docker.io", "index.docker.io/"+name
+	}
+	var out []*cri.AuthConfig
+	for _, s := range secrets {
+		entries := map[string]entry{}
+		if data, ok := s.Data[v1.DockerConfigJsonKey]; ok {
+			var cfg struct{ Auths map[string]entry }
+			if json.Unmarshal(data, &cfg) == nil {
+				entries = cfg.Auths
+			}
+		} else if data, ok := s.Data[v1.DockerConfigKey]; ok {
+			_ = json.Unmarshal(data, &entries)
+		}
+		for registry, e := range entries {
+			if !matches(registry, host, name) {
+				continue
+			}
+			auth := &cri.AuthConfig{Username: e.Username, Password: e.Password, IdentityToken: e.IdentityToken}
+			if raw, err := base64.StdEncoding.DecodeString(e.Auth); err == nil && e.Auth != "" {
+				auth.Username, auth.Password, _ = strings.Cut(string(raw), ":")
+			}
+			out = append(out, auth)
+		}
+	}
+	return out
+}
+
+func matches(registry, host, name string) bool {
+	registry = strings.TrimPrefix(strings.TrimPrefix(registry, "https://"), "http://")
+	registry = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(registry, "/"), "/v1"), "/v2")
+	regHost, regPath, _ := strings.Cut(registry, "/")
+	if ok, _ := path.Match(regHost, host); !ok {
+		return false
+	}
+	return regPath == "" || strings.HasPrefix(strings.TrimPrefix(name, host+"/"), regPath)
+}

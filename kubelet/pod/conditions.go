@@ -1,0 +1,128 @@
+package pod
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// setCondition puts c into st; its transition time is the old one unless its status changed.
+func setCondition(st, last *v1.PodStatus, c v1.PodCondition, now time.Time) {
+	c.ObservedGeneration = st.ObservedGeneration
+	c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+	for _, old := range last.Conditions {
+		if old.Type == c.Type && old.Status == c.Status && !old.LastTransitionTime.IsZero() {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	i := slices.IndexFunc(st.Conditions, func(o v1.PodCondition) bool { return o.Type == c.Type })
+	if i < 0 {
+		st.Conditions = append(st.Conditions, c)
+		return
+	}
+	st.Conditions[i] = c
+}
+
+func truth(ok bool) v1.ConditionStatus {
+	if ok {
+		return v1.ConditionTrue
+	}
+	return v1.ConditionFalse
+}
+
+// conditions writes the conditions that the node owns, and keeps those of others.
+func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
+	for _, c := range s.Pod.Status.Conditions {
+		switch c.Type {
+		case v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled:
+		default:
+			st.Conditions = append(st.Conditions, c)
+		}
+	}
+	box := s.Runtime.sandbox()
+	network := box != nil && box.Ready && (len(box.IPs) > 0 || box.HostNetwork)
+	set := func(c v1.PodCondition) { setCondition(st, last, c, now) }
+	set(v1.PodCondition{Type: v1.PodReadyToStartContainers, Status: truth(network && s.VolumesReady && !terminal(st.Phase))})
+	set(initialized(st, s))
+	containers := containersReady(st)
+	readiness := containers
+	readiness.Type = v1.PodReady
+	if containers.Status == v1.ConditionTrue {
+		var missing []string
+		for _, g := range s.Pod.Spec.ReadinessGates {
+			i := slices.IndexFunc(s.Pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == g.ConditionType })
+			switch {
+			case i < 0:
+				missing = append(missing, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", g.ConditionType))
+			case s.Pod.Status.Conditions[i].Status != v1.ConditionTrue:
+				missing = append(missing, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", g.ConditionType, s.Pod.Status.Conditions[i].Status))
+			}
+		}
+		if len(missing) > 0 {
+			readiness.Status, readiness.Reason, readiness.Message = v1.ConditionFalse, "ReadinessGatesNotReady", strings.Join(missing, ", ")
+		}
+	}
+	set(readiness)
+	set(containers)
+	set(v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
+}
+
+func initialized(st *v1.PodStatus, s *State) v1.PodCondition {
+	c := v1.PodCondition{Type: v1.PodInitialized, Status: v1.ConditionTrue}
+	if st.Phase == v1.PodSucceeded {
+		c.Reason = "PodCompleted"
+		return c
+	}
+	for _, cs := range st.ContainerStatuses {
+		if cs.ContainerID != "" { // a regular container has run, so the init phase is over
+			return c
+		}
+	}
+	var open []string
+	for i, cs := range st.InitContainerStatuses {
+		if isSidecar(&s.Pod.Spec.InitContainers[i]) {
+			if cs.Started == nil || !*cs.Started {
+				open = append(open, cs.Name)
+			}
+		} else if !cs.Ready {
+			open = append(open, cs.Name)
+		}
+	}
+	if len(open) > 0 {
+		c.Status, c.Reason = v1.ConditionFalse, "ContainersNotInitialized"
+		c.Message = fmt.Sprintf("containers with incomplete status: [%s]", strings.Join(open, " "))
+	}
+	return c
+}
+
+func containersReady(st *v1.PodStatus) v1.PodCondition {
+	c := v1.PodCondition{Type: v1.ContainersReady, Status: v1.ConditionTrue}
+	switch st.Phase {
+	case v1.PodSucceeded:
+		c.Status, c.Reason = v1.ConditionFalse, "PodCompleted"
+		return c
+	case v1.PodFailed:
+		c.Status, c.Reason = v1.ConditionFalse, "PodFailed"
+		return c
+	}
+	var unready []string
+	for _, cs := range st.InitContainerStatuses {
+		if cs.State.Running != nil && cs.Started != nil && *cs.Started && !cs.Ready {
+			unready = append(unready, cs.Name)
+		}
+	}
+	for _, cs := range st.ContainerStatuses {
+		if !cs.Ready {
+			unready = append(unready, cs.Name)
+		}
+	}
+	if len(unready) > 0 {
+		c.Status, c.Reason = v1.ConditionFalse, "ContainersNotReady"
+		c.Message = fmt.Sprintf("containers with unready status: [%s]", strings.Join(unready, " "))
+	}
+	return c
+}

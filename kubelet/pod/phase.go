@@ -1,0 +1,112 @@
+package pod
+
+import v1 "k8s.io/api/core/v1"
+
+// computePhase sums up what the containers do. stopping means that nothing is started any more.
+func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
+	if s.Pod == nil {
+		return v1.PodUnknown
+	}
+	if failedInit {
+		return v1.PodFailed
+	}
+	spec := &s.Pod.Spec
+	initDone, appRan := true, false
+	for i := range spec.Containers {
+		if cur, _ := s.Runtime.latest(spec.Containers[i].Name); cur != nil && cur.State != Created {
+			appRan = true
+		}
+	}
+	for i := range spec.InitContainers {
+		c := &spec.InitContainers[i]
+		cur, _ := s.Runtime.latest(c.Name)
+		if isSidecar(c) {
+			if cur == nil || cur.State == Created || cur.State == Running && !started(s, c, cur) {
+				initDone = false
+			}
+			continue
+		}
+		if cur == nil || cur.State != Exited || cur.ExitCode != 0 {
+			initDone = false
+		}
+	}
+	if !initDone && !appRan {
+		if terminalSeen(s) {
+			return oldPhase(s)
+		}
+		return v1.PodPending
+	}
+	return appPhase(s, stopping)
+}
+
+func terminalSeen(s *State) bool { return terminal(s.Pod.Status.Phase) }
+
+func oldPhase(s *State) v1.PodPhase { return s.Pod.Status.Phase }
+
+// appPhase is the phase that the regular containers give.
+func appPhase(s *State, stopping bool) v1.PodPhase {
+	running, waiting, failed, restarts := 0, 0, 0, 0
+	for i := range s.Pod.Spec.Containers {
+		c := &s.Pod.Spec.Containers[i]
+		cur, _ := s.Runtime.latest(c.Name)
+		switch {
+		case cur == nil || cur.State == Created:
+			if old := findStatus(s, c.Name); old != nil && old.State.Terminated != nil && !restartableStatus(s, c, old) {
+				if old.State.Terminated.ExitCode != 0 {
+					failed++
+				}
+				continue
+			}
+			waiting++
+		case cur.State == Running:
+			running++
+		default:
+			if cur.ExitCode != 0 {
+				failed++
+			}
+			if restartable(s.Pod, c, cur) {
+				restarts++
+			}
+		}
+	}
+	switch {
+	case waiting > 0:
+		return v1.PodPending
+	case running > 0:
+		return v1.PodRunning
+	case restarts > 0 && !stopping:
+		return v1.PodRunning
+	case failed > 0:
+		return v1.PodFailed
+	}
+	return v1.PodSucceeded
+}
+
+// restartableStatus answers restartable for a container of which only the API still has a record.
+func restartableStatus(s *State, c *v1.Container, old *v1.ContainerStatus) bool {
+	return restartable(s.Pod, c, &Container{State: Exited, ExitCode: old.State.Terminated.ExitCode})
+}
+
+// started tells whether a running container counts as started.
+func started(s *State, c *v1.Container, cur *Container) bool {
+	if cur == nil || cur.State != Running {
+		return false
+	}
+	if c.StartupProbe == nil {
+		return true
+	}
+	p := s.Probes[c.Name]
+	return p.ContainerID == cur.ID && p.Started != nil && *p.Started
+}
+
+// ready tells whether a container counts as ready.
+func ready(s *State, c *v1.Container, cur *Container) bool {
+	if !started(s, c, cur) {
+		return false
+	}
+	if c.ReadinessProbe == nil {
+		return true
+	}
+	p := s.Probes[c.Name]
+	return p.ContainerID == cur.ID && p.Ready != nil && *p.Ready
+}

@@ -1,0 +1,110 @@
+package pod
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Kind says what an action does.
+type Kind string
+
+// The actions. Each has a key; at most one action per key is in flight (a stop may be repeated with less grace).
+const (
+	PrepareVolumes  Kind = "prepare-volumes"
+	CreateSandbox   Kind = "create-sandbox"
+	StopSandbox     Kind = "stop-sandbox"
+	RemoveSandbox   Kind = "remove-sandbox"
+	EnsureImage     Kind = "ensure-image"
+	StartContainer  Kind = "start-container"
+	StopContainer   Kind = "stop-container"
+	RemoveContainer Kind = "remove-container"
+	Cleanup         Kind = "clean-up"
+)
+
+// Action is one thing to do. Which fields count depends on Kind.
+type Action struct {
+	Kind Kind
+	// Key names the resource that the action is about.
+	Key string
+	// ID of the sandbox or container.
+	ID string
+	// Name of the container.
+	Name    string
+	Attempt uint32
+	// ImageRef is what the runtime calls the image.
+	ImageRef string
+	// Grace is how long StopContainer lets the container end by itself; Deadline is when that ends.
+	Grace    time.Duration
+	Deadline time.Time
+	// Message goes into the Killing event.
+	Message string
+	// Backoff replaces the restart back-off of the container.
+	Backoff *Backoff
+}
+
+func (a Action) String() string {
+	parts := []string{string(a.Kind)}
+	if a.Name != "" {
+		parts = append(parts, a.Name)
+	}
+	if a.ID != "" {
+		parts = append(parts, a.ID)
+	}
+	switch a.Kind {
+	case CreateSandbox, StartContainer:
+		parts = append(parts, fmt.Sprintf("attempt=%d", a.Attempt))
+	case StopContainer:
+		parts = append(parts, "grace="+a.Grace.String())
+	}
+	return strings.Join(parts, " ")
+}
+
+// Event is something to tell the user about. The actor sends each (Key, Reason) once.
+type Event struct {
+	Key                   string
+	Type, Reason, Message string
+	Container             string
+}
+
+// Plan is the outcome of one look at a pod.
+type Plan struct {
+	Status  v1.PodStatus
+	Actions []Action
+	Events  []Event
+	// NextWake is when to look again even if nothing happens; zero means never.
+	NextWake time.Time
+	// Stopping is set from the moment that the pod must end.
+	Stopping bool
+	// Stopped: no container runs and none will. The pod's resources are free.
+	Stopped bool
+	// Delete: the API object can go, after Status was written.
+	Delete bool
+	// Finished: nothing of the pod is left on the node.
+	Finished bool
+}
+
+func (p *Plan) do(s *State, a Action) bool {
+	if s.inFlight(a.Key) {
+		return false
+	}
+	p.Actions = append(p.Actions, a)
+	return true
+}
+
+func (p *Plan) wake(at time.Time) {
+	if !at.IsZero() && (p.NextWake.IsZero() || at.Before(p.NextWake)) {
+		p.NextWake = at
+	}
+}
+
+// Dump prints the actions, one per line.
+func (p *Plan) Dump() string {
+	var b strings.Builder
+	for _, a := range p.Actions {
+		fmt.Fprintln(&b, a)
+	}
+	return b.String()
+}

@@ -1,0 +1,264 @@
+package pod
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// ContainerState is where a container is in its life. It only ever grows.
+type ContainerState int
+
+// The states in order: a snapshot never goes back to an earlier one.
+const (
+	Created ContainerState = iota
+	Running
+	Exited
+)
+
+// Container is one container instance as the runtime knows it.
+type Container struct {
+	ID, SandboxID, Name string
+	// Attempt counts from 0; it is the restart count.
+	Attempt uint32
+	State   ContainerState
+	// Hash is Hash() of the spec that it was made from, as kept in its annotations.
+	Hash                             string
+	Image, ImageID                   string
+	CreatedAt, StartedAt, FinishedAt time.Time
+	ExitCode                         int32
+	Reason, Message                  string
+	LogPath                          string
+	User                             *v1.ContainerUser
+}
+
+// Sandbox is one pod sandbox as the runtime knows it.
+type Sandbox struct {
+	ID          string
+	Attempt     uint32
+	Ready       bool
+	HostNetwork bool
+	IPs         []string
+	CreatedAt   time.Time
+	// Handler is the runtime handler that runs it, "" for the default one.
+	Handler string
+}
+
+// Runtime is everything that the runtime knows about one pod. It is read only once published.
+type Runtime struct {
+	Name, Namespace, UID string
+	Sandboxes            []Sandbox
+	Containers           []Container
+}
+
+// Probe holds the latest probe results of one container instance. Nil means: not known yet.
+type Probe struct {
+	ContainerID          string
+	Started, Ready, Live *bool
+	// Message says why Live or Started is false.
+	Message string
+}
+
+// Failure is why the last try of something did not work, and when to try again.
+type Failure struct {
+	Reason, Message string
+	RetryAt         time.Time
+	Count           int
+}
+
+// Image is the outcome of making an image present for a container.
+type Image struct {
+	Ref     string
+	Failure *Failure
+}
+
+// Backoff is the restart back-off of one container: how long it waits after the exit that comes next, and when it was set.
+type Backoff struct {
+	Delay time.Duration
+	At    time.Time
+}
+
+// Stop asks for the end of a pod for a reason of the node's own.
+type Stop struct {
+	Reason, Message string
+	Phase           v1.PodPhase
+	// Grace bounds the time that containers get; nil means the pod's own.
+	Grace *time.Duration
+	// Rejected marks a pod that was never admitted: nothing of it runs.
+	Rejected bool
+	// Conditions are added to the status together with the terminal phase.
+	Conditions []v1.PodCondition
+}
+
+// State is all that the node knows about one pod. The actor owns it; Reconcile only reads it.
+type State struct {
+	// Pod is the desired pod; nil for a pod that only the runtime knows (an orphan).
+	Pod *v1.Pod
+	// Static pods come from files; their status goes to a mirror.
+	Static bool
+	// Gone is set when the source no longer has the pod.
+	Gone bool
+	// Admitted is set once the node agreed to run the pod.
+	Admitted bool
+	Stop     *Stop
+	// StopSince is when the pod began to stop; zero while it runs.
+	StopSince time.Time
+	// Runtime is nil until the runtime was read once. Nil is not "nothing runs".
+	Runtime *Runtime
+	Last    *v1.PodStatus
+
+	VolumesReady  bool
+	VolumeFailure *Failure
+	Images        map[string]Image    // by container name
+	Failures      map[string]*Failure // by container name, and SandboxKey
+	Backoffs      map[string]Backoff  // by container name
+	Probes        map[string]Probe    // by container name
+	// InFlight holds the keys of the actions that run, with the deadline of stops.
+	InFlight map[string]time.Time
+	// Cleaned is set when volumes, folders and the cgroup are gone.
+	Cleaned bool
+}
+
+// Facts are what the node contributes.
+type Facts struct {
+	HostIPs []string
+	// RuntimeName prefixes container ids: "containerd".
+	RuntimeName string
+	// NetworkNotReady is why pods cannot get a network now; "" when they can.
+	NetworkNotReady string
+	// InitialBackoff and MaxBackoff bound the restart back-off; zero means 10 s and 300 s.
+	InitialBackoff, MaxBackoff time.Duration
+}
+
+// SandboxKey is the key under which the sandbox is in flight or failed.
+const SandboxKey = "sandbox"
+
+const (
+	volumesKey = "volumes"
+	cleanupKey = "cleanup"
+)
+
+func (s *State) inFlight(key string) bool { _, ok := s.InFlight[key]; return ok }
+
+// creating tells whether something that could make a container run is under way.
+func (s *State) creating() bool {
+	for key := range s.InFlight {
+		if key == SandboxKey || strings.HasPrefix(key, "start/") {
+			return true
+		}
+	}
+	return false
+}
+
+// latest returns the newest instance of the named container and the one before it; nil when there is none.
+func (r *Runtime) latest(name string) (newest, previous *Container) {
+	if r == nil {
+		return nil, nil
+	}
+	for i := range r.Containers {
+		c := &r.Containers[i]
+		if c.Name != name {
+			continue
+		}
+		switch {
+		case newest == nil || later(c, newest):
+			newest, previous = c, newest
+		case previous == nil || later(c, previous):
+			previous = c
+		}
+	}
+	return newest, previous
+}
+
+func later(a, b *Container) bool {
+	if a.Attempt != b.Attempt {
+		return a.Attempt > b.Attempt
+	}
+	return a.CreatedAt.After(b.CreatedAt)
+}
+
+// sandbox returns the newest sandbox, or nil.
+func (r *Runtime) sandbox() *Sandbox {
+	if r == nil {
+		return nil
+	}
+	var newest *Sandbox
+	for i := range r.Sandboxes {
+		s := &r.Sandboxes[i]
+		if newest == nil || s.Attempt > newest.Attempt || s.Attempt == newest.Attempt && s.CreatedAt.After(newest.CreatedAt) {
+			newest = s
+		}
+	}
+	return newest
+}
+
+// Running tells whether any container may run.
+func (r *Runtime) Running() bool {
+	return r != nil && slices.ContainsFunc(r.Containers, func(c Container) bool { return c.State == Running })
+}
+
+// Sandbox returns the newest sandbox; ok is false when there is none.
+func (r *Runtime) Sandbox() (s Sandbox, ok bool) {
+	if p := r.sandbox(); p != nil {
+		return *p, true
+	}
+	return Sandbox{}, false
+}
+
+// Latest returns the newest instance of the named container.
+func (r *Runtime) Latest(name string) (c Container, ok bool) {
+	if p, _ := r.latest(name); p != nil {
+		return *p, true
+	}
+	return Container{}, false
+}
+
+// Merge returns r with what update knows put over it: new objects are added, and a container never goes back to an
+// earlier state. Objects that update does not name stay. Neither argument changes.
+func (r *Runtime) Merge(update *Runtime) *Runtime {
+	if r == nil {
+		return update
+	}
+	out := *r
+	out.Sandboxes, out.Containers = slices.Clone(r.Sandboxes), slices.Clone(r.Containers)
+	for _, s := range update.Sandboxes {
+		i := slices.IndexFunc(out.Sandboxes, func(o Sandbox) bool { return o.ID == s.ID })
+		switch {
+		case i < 0:
+			out.Sandboxes = append(out.Sandboxes, s)
+		case out.Sandboxes[i].Ready || !s.Ready:
+			if len(s.IPs) == 0 {
+				s.IPs = out.Sandboxes[i].IPs
+			}
+			out.Sandboxes[i] = s
+		}
+	}
+	for _, c := range update.Containers {
+		i := slices.IndexFunc(out.Containers, func(o Container) bool { return o.ID == c.ID })
+		switch {
+		case i < 0:
+			out.Containers = append(out.Containers, c)
+		case c.State >= out.Containers[i].State:
+			if c.SandboxID == "" {
+				c.SandboxID = out.Containers[i].SandboxID
+			}
+			out.Containers[i] = c
+		}
+	}
+	return &out
+}
+
+// Without returns r without the container or sandbox of that id. A removed sandbox takes its containers along.
+func (r *Runtime) Without(id string) *Runtime {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	out.Sandboxes = slices.DeleteFunc(slices.Clone(r.Sandboxes), func(s Sandbox) bool { return s.ID == id })
+	out.Containers = slices.DeleteFunc(slices.Clone(r.Containers), func(c Container) bool {
+		return c.ID == id || c.SandboxID == id
+	})
+	return &out
+}

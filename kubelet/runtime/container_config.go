@@ -1,0 +1,128 @@
+package runtime
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Mount is one path of the node seen in a container.
+type Mount struct {
+	HostPath, ContainerPath string
+	ReadOnly                bool
+	Propagation             v1.MountPropagationMode
+}
+
+// KeyValue is one environment variable. Order matters to nobody but the reader.
+type KeyValue struct{ Name, Value string }
+
+// ContainerSpec is what a container is made from.
+type ContainerSpec struct {
+	Sandbox   SandboxSpec
+	SandboxID string
+	Container *v1.Container
+	Attempt   uint32
+	// ImageRef is the runtime's name of the image; ImageUser what the image asks to run as.
+	ImageRef  string
+	ImageUser ImageUser
+	Command   []string
+	Args      []string
+	Env       []KeyValue
+	Mounts    []Mount
+	// TargetID makes an ephemeral container share the processes of that container.
+	TargetID string
+	// Created, when set, hears of the container between its creation and its start.
+	Created func(id string)
+}
+
+// ImageUser is the user that an image names: a number, or a name.
+type ImageUser struct {
+	UID  *int64
+	Name string
+}
+
+func (r *Runtime) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) {
+	c, p := s.Container, s.Sandbox.Pod
+	if err := checkNonRoot(p, c, s.ImageUser, r.o.Windows); err != nil {
+		return nil, err
+	}
+	cfg := &cri.ContainerConfig{
+		Metadata:   &cri.ContainerMetadata{Name: c.Name, Attempt: s.Attempt},
+		Image:      &cri.ImageSpec{Image: s.ImageRef, UserSpecifiedImage: c.Image},
+		Command:    s.Command,
+		Args:       s.Args,
+		WorkingDir: c.WorkingDir,
+		LogPath:    path.Join(c.Name, fmt.Sprintf("%d.log", s.Attempt)),
+		Stdin:      c.Stdin, StdinOnce: c.StdinOnce, Tty: c.TTY,
+		Labels: map[string]string{labelPodName: p.Name, labelPodNamespace: p.Namespace, labelPodUID: string(p.UID),
+			labelContainerName: c.Name},
+		Annotations: containerAnnotations(p, c, s.Attempt),
+	}
+	for _, e := range s.Env {
+		cfg.Envs = append(cfg.Envs, &cri.KeyValue{Key: e.Name, Value: []byte(e.Value)})
+	}
+	for _, m := range s.Mounts {
+		cfg.Mounts = append(cfg.Mounts, &cri.Mount{HostPath: m.HostPath, ContainerPath: r.containerPath(m.ContainerPath),
+			Readonly: m.ReadOnly, Propagation: propagation(m.Propagation)})
+	}
+	if r.o.Windows {
+		cfg.WorkingDir = r.containerPath(cfg.WorkingDir)
+		cfg.Windows = &cri.WindowsContainerConfig{Resources: windowsResources(c, r.o.CPUs), SecurityContext: windowsSecurity(p, c)}
+		return cfg, nil
+	}
+	cfg.Linux = &cri.LinuxContainerConfig{Resources: linuxResources(p, c, r.o), SecurityContext: linuxSecurity(p, c, s)}
+	return cfg, nil
+}
+
+// containerPath gives a path without a drive the drive C: on Windows.
+func (r *Runtime) containerPath(p string) string {
+	if !r.o.Windows || p == "" {
+		return p
+	}
+	p = strings.ReplaceAll(p, "/", `\`)
+	if strings.HasPrefix(p, `\`) && !strings.HasPrefix(p, `\\`) {
+		return "C:" + p
+	}
+	return p
+}
+
+func containerAnnotations(p *v1.Pod, c *v1.Container, attempt uint32) map[string]string {
+	a := map[string]string{
+		annHash:              containerKey(c),
+		annRestartCount:      strconv.Itoa(int(attempt)),
+		annTerminationPath:   c.TerminationMessagePath,
+		annTerminationPolicy: string(c.TerminationMessagePolicy),
+	}
+	if p.DeletionGracePeriodSeconds != nil {
+		a[annDeletionGracePeriod] = strconv.FormatInt(*p.DeletionGracePeriodSeconds, 10)
+	}
+	if p.Spec.TerminationGracePeriodSeconds != nil {
+		a[annTerminationGracePeriod] = strconv.FormatInt(*p.Spec.TerminationGracePeriodSeconds, 10)
+	}
+	if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
+		if text, err := json.Marshal(c.Lifecycle.PreStop); err == nil {
+			a[annPreStop] = string(text)
+		}
+	}
+	if len(c.Ports) > 0 {
+		if text, err := json.Marshal(c.Ports); err == nil {
+			a[annPorts] = string(text)
+		}
+	}
+	return a
+}
+
+func propagation(m v1.MountPropagationMode) cri.MountPropagation {
+	switch m {
+	case v1.MountPropagationHostToContainer:
+		return cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER
+	case v1.MountPropagationBidirectional:
+		return cri.MountPropagation_PROPAGATION_BIDIRECTIONAL
+	}
+	return cri.MountPropagation_PROPAGATION_PRIVATE
+}

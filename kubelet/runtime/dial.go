@@ -1,0 +1,57 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// maxMessage bounds one CRI answer, in bytes. It is what upstream allows.
+const maxMessage = 16 << 20
+
+// Dial prepares a connection to a CRI endpoint: unix:///path, tcp://host:port or (on Windows) npipe:////./pipe/name.
+// It does not wait for the runtime; calls do.
+func Dial(endpoint string) (*grpc.ClientConn, error) {
+	scheme, address, ok := strings.Cut(endpoint, "://")
+	if !ok {
+		scheme, address = "unix", endpoint
+	}
+	var dial func(ctx context.Context, _ string) (net.Conn, error)
+	switch scheme {
+	case "unix", "tcp":
+		dial = func(ctx context.Context, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, scheme, address)
+		}
+	case "npipe":
+		pipe := strings.ReplaceAll(address, "/", `\`)
+		dial = func(ctx context.Context, _ string) (net.Conn, error) { return dialPipe(ctx, pipe) }
+	default:
+		return nil, fmt.Errorf("runtime endpoint %q: scheme must be unix, tcp or npipe", endpoint)
+	}
+	bo := backoff.DefaultConfig
+	bo.BaseDelay, bo.MaxDelay = 100*time.Millisecond, 3*time.Second
+	conn, err := grpc.NewClient("passthrough:///cri", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(dial), grpc.WithAuthority("localhost"),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: bo, MinConnectTimeout: 5 * time.Second}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.WaitForReady(true)))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the runtime at %s: %w", endpoint, err)
+	}
+	return conn, nil
+}
+
+// New makes a Runtime that speaks over conn.
+func New(conn grpc.ClientConnInterface, o Options) *Runtime {
+	if o.RequestTimeout == 0 {
+		o.RequestTimeout = 2 * time.Minute
+	}
+	return &Runtime{client: cri.NewRuntimeServiceClient(conn), o: o}
+}

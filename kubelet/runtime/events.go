@@ -1,0 +1,65 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/kubelet/pod"
+)
+
+// Event is one thing that happened in the runtime.
+type Event struct {
+	// UID of the pod; empty when the runtime could not say.
+	UID string
+	// Update holds the state after the event; never nil.
+	Update *pod.Runtime
+	// Removed is the id of a container or sandbox that is gone.
+	Removed string
+	At      time.Time
+}
+
+// Events calls deliver for each event until the stream breaks or ctx ends; it returns why. subscribed is called once
+// the stream is open, before any event. deliver must not block: a slow reader stalls the runtime.
+func (r *Runtime) Events(ctx context.Context, subscribed func(), deliver func(Event)) error {
+	stream, err := r.client.GetContainerEvents(ctx, &cri.GetEventsRequest{})
+	if err != nil {
+		return fmt.Errorf("subscribing to runtime events: %w", err)
+	}
+	subscribed()
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return fmt.Errorf("reading runtime events: %w", err)
+		}
+		deliver(toEvent(m))
+	}
+}
+
+func toEvent(m *cri.ContainerEventResponse) Event {
+	e := Event{At: time.Unix(0, m.CreatedAt), Update: &pod.Runtime{}}
+	if s := m.PodSandboxStatus; s != nil {
+		e.UID = s.Labels[labelPodUID]
+		if e.UID == "" {
+			e.UID = s.GetMetadata().GetUid()
+		}
+		e.Update.Sandboxes = append(e.Update.Sandboxes, toSandbox(s))
+	}
+	for _, c := range m.ContainersStatuses {
+		if e.UID == "" {
+			e.UID = c.Labels[labelPodUID]
+		}
+		full := toContainer(c)
+		if s := m.PodSandboxStatus; s != nil && full.SandboxID == "" {
+			full.SandboxID = s.Id
+		}
+		e.Update.Containers = append(e.Update.Containers, full)
+	}
+	e.Update.UID = e.UID
+	if m.ContainerEventType == cri.ContainerEventType_CONTAINER_DELETED_EVENT {
+		e.Removed = m.ContainerId
+	}
+	return e
+}

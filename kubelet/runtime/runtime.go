@@ -1,0 +1,239 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/kubelet/pod"
+)
+
+// Options configure a Runtime.
+type Options struct {
+	// PodLogsDir is where container logs go: <PodLogsDir>/<ns>_<name>_<uid>/<container>/<attempt>.log. Required.
+	PodLogsDir string
+	// Windows makes Windows container configs.
+	Windows bool
+	// CPUs is the number of logical processors, for Windows CPU limits.
+	CPUs int64
+	// MemoryBytes is the node's memory, for OOM scores.
+	MemoryBytes int64
+	// CFSQuota turns CPU limits into CFS quotas (Linux).
+	CFSQuota bool
+	// RequestTimeout bounds one call; zero means 2 minutes. Stops get the grace period on top.
+	RequestTimeout time.Duration
+}
+
+// Runtime calls the runtime service.
+type Runtime struct {
+	client cri.RuntimeServiceClient
+	o      Options
+}
+
+// Version is what the runtime calls itself.
+type Version struct{ Name, Version string }
+
+// Health is the runtime's own judgement.
+type Health struct {
+	RuntimeReady, NetworkReady bool
+	// RuntimeMessage and NetworkMessage say why not.
+	RuntimeMessage, NetworkMessage string
+	Handlers                       []Handler
+	SupplementalGroupsPolicy       bool
+}
+
+// Handler is one runtime handler and what it can do.
+type Handler struct {
+	Name                                    string
+	RecursiveReadOnlyMounts, UserNamespaces bool
+}
+
+func (r *Runtime) short(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, r.o.RequestTimeout)
+}
+
+// Version asks the runtime for its name and version.
+func (r *Runtime) Version(ctx context.Context) (Version, error) {
+	ctx, cancel := r.short(ctx)
+	defer cancel()
+	v, err := r.client.Version(ctx, &cri.VersionRequest{Version: "v1"})
+	if err != nil {
+		return Version{}, fmt.Errorf("asking the runtime for its version: %w", err)
+	}
+	return Version{Name: v.RuntimeName, Version: v.RuntimeVersion}, nil
+}
+
+// Health asks whether the runtime and its network are ready.
+func (r *Runtime) Health(ctx context.Context) (Health, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	resp, err := r.client.Status(ctx, &cri.StatusRequest{})
+	if err != nil {
+		return Health{}, fmt.Errorf("asking the runtime for its status: %w", err)
+	}
+	var h Health
+	for _, c := range resp.GetStatus().GetConditions() {
+		text := fmt.Sprintf("%s=%v reason:%s message:%s", c.Type, c.Status, c.Reason, c.Message)
+		switch c.Type {
+		case cri.RuntimeReady:
+			h.RuntimeReady, h.RuntimeMessage = c.Status, text
+		case cri.NetworkReady:
+			h.NetworkReady, h.NetworkMessage = c.Status, text
+		}
+	}
+	for _, x := range resp.RuntimeHandlers {
+		h.Handlers = append(h.Handlers, Handler{Name: x.Name, RecursiveReadOnlyMounts: x.GetFeatures().GetRecursiveReadOnlyMounts(),
+			UserNamespaces: x.GetFeatures().GetUserNamespaces()})
+	}
+	h.SupplementalGroupsPolicy = resp.GetFeatures().GetSupplementalGroupsPolicy()
+	return h, nil
+}
+
+// SetPodCIDR tells the runtime the node's pod ranges, for its CNI template.
+func (r *Runtime) SetPodCIDR(ctx context.Context, cidrs string) error {
+	ctx, cancel := r.short(ctx)
+	defer cancel()
+	_, err := r.client.UpdateRuntimeConfig(ctx, &cri.UpdateRuntimeConfigRequest{
+		RuntimeConfig: &cri.RuntimeConfig{NetworkConfig: &cri.NetworkConfig{PodCidr: cidrs}}})
+	if err != nil {
+		return fmt.Errorf("telling the runtime the pod CIDR %s: %w", cidrs, err)
+	}
+	return nil
+}
+
+// CreateSandbox makes and starts a sandbox and returns it with its addresses.
+func (r *Runtime) CreateSandbox(ctx context.Context, spec SandboxSpec) (pod.Sandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*r.o.RequestTimeout)
+	defer cancel()
+	cfg := r.sandboxConfig(spec)
+	if err := os.MkdirAll(cfg.LogDirectory, 0o755); err != nil {
+		return pod.Sandbox{}, fmt.Errorf("creating the log folder of the pod: %w", err)
+	}
+	resp, err := r.client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: cfg, RuntimeHandler: spec.Handler})
+	if err != nil {
+		return pod.Sandbox{}, fmt.Errorf("failed to create pod sandbox: %w", err)
+	}
+	box := pod.Sandbox{ID: resp.PodSandboxId, Attempt: spec.Attempt, Ready: true, HostNetwork: spec.Pod.Spec.HostNetwork,
+		CreatedAt: time.Now(), Handler: spec.Handler}
+	st, err := r.client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: resp.PodSandboxId})
+	if err != nil {
+		return box, fmt.Errorf("reading the status of sandbox %s: %w", resp.PodSandboxId, err)
+	}
+	return toSandbox(st.Status), nil
+}
+
+// StartContainer creates and starts one container. Its error says with Step at which step it failed.
+func (r *Runtime) StartContainer(ctx context.Context, spec ContainerSpec) (pod.Container, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*r.o.RequestTimeout)
+	defer cancel()
+	cfg, err := r.containerConfig(spec)
+	if err != nil {
+		return pod.Container{}, &StepError{"CreateContainerConfigError", err}
+	}
+	logDir := filepath.Join(PodLogDir(r.o.PodLogsDir, spec.Sandbox.Pod), spec.Container.Name)
+	if err := os.MkdirAll(logDir, 0o755); err != nil {
+		return pod.Container{}, &StepError{"CreateContainerError", fmt.Errorf("creating the log folder: %w", err)}
+	}
+	made, err := r.client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: spec.SandboxID, Config: cfg,
+		SandboxConfig: r.sandboxConfig(spec.Sandbox)})
+	if err != nil {
+		return pod.Container{}, &StepError{"CreateContainerError", err}
+	}
+	if spec.Created != nil {
+		spec.Created(made.ContainerId)
+	}
+	if _, err := r.client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
+		c, readErr := r.container(ctx, made.ContainerId)
+		if readErr == nil {
+			c.SandboxID = spec.SandboxID
+		}
+		return c, &StepError{"RunContainerError", err}
+	}
+	c, err := r.container(ctx, made.ContainerId)
+	if err != nil { // it runs; the next event brings the details
+		c = pod.Container{ID: made.ContainerId, Name: spec.Container.Name, Attempt: spec.Attempt, State: pod.Running,
+			Hash: pod.Hash(spec.Container), CreatedAt: time.Now(), StartedAt: time.Now()}
+	}
+	c.SandboxID = spec.SandboxID
+	return c, nil
+}
+
+func (r *Runtime) container(ctx context.Context, id string) (pod.Container, error) {
+	st, err := r.client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
+	if err != nil {
+		return pod.Container{}, fmt.Errorf("reading the status of container %s: %w", id, err)
+	}
+	return toContainer(st.Status), nil
+}
+
+// StepError names the reason, in the API's words, of a container that could not be started.
+type StepError struct {
+	Reason string
+	Err    error
+}
+
+func (e *StepError) Error() string { return e.Err.Error() }
+func (e *StepError) Unwrap() error { return e.Err }
+
+// StopContainer asks a container to end and kills it after grace. A container that is gone is stopped.
+func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, grace+r.o.RequestTimeout)
+	defer cancel()
+	_, err := r.client.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id, Timeout: int64((grace + time.Second/2) / time.Second)})
+	return gone("stopping container", id, err)
+}
+
+// RemoveContainer removes a container and its log. Gone is success.
+func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
+	ctx, cancel := r.short(ctx)
+	defer cancel()
+	_, err := r.client.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id})
+	return gone("removing container", id, err)
+}
+
+// StopSandbox ends a sandbox, what still runs in it and its network. Gone is success.
+func (r *Runtime) StopSandbox(ctx context.Context, id string) error {
+	ctx, cancel := r.short(ctx)
+	defer cancel()
+	_, err := r.client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
+	return gone("stopping sandbox", id, err)
+}
+
+// RemoveSandbox removes a sandbox and all its containers. Gone is success.
+func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
+	ctx, cancel := r.short(ctx)
+	defer cancel()
+	_, err := r.client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
+	return gone("removing sandbox", id, err)
+}
+
+func gone(doing, id string, err error) error {
+	if err == nil || status.Code(err) == codes.NotFound {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", doing, id, err)
+}
+
+// Exec runs a command in a container and returns its exit code and combined output.
+func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, timeout time.Duration) (int, []byte, error) {
+	seconds := int64((timeout + time.Second - 1) / time.Second)
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout+r.o.RequestTimeout)
+		defer cancel()
+	}
+	resp, err := r.client.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: id, Cmd: cmd, Timeout: seconds})
+	if err != nil {
+		return -1, nil, fmt.Errorf("running a command in container %s: %w", id, err)
+	}
+	return int(resp.ExitCode), append(resp.Stdout, resp.Stderr...), nil
+}
+
+// Client is the raw runtime service, for streaming addresses and statistics.
+func (r *Runtime) Client() cri.RuntimeServiceClient { return r.client }

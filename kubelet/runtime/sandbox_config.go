@@ -1,0 +1,150 @@
+package runtime
+
+import (
+	"path/filepath"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/kubelet/pod"
+)
+
+// DNS is the resolver configuration of a pod.
+type DNS struct{ Servers, Searches, Options []string }
+
+// SandboxSpec is what a sandbox is made from.
+type SandboxSpec struct {
+	Pod          *v1.Pod
+	Attempt      uint32
+	Hostname     string
+	DNS          *DNS
+	CgroupParent string
+	Handler      string
+}
+
+// PodLogDir is the folder of a pod's logs.
+func PodLogDir(root string, p *v1.Pod) string {
+	return filepath.Join(root, strings.Join([]string{p.Namespace, p.Name, string(p.UID)}, "_"))
+}
+
+func (r *Runtime) sandboxConfig(s SandboxSpec) *cri.PodSandboxConfig {
+	p := s.Pod
+	cfg := &cri.PodSandboxConfig{
+		Metadata:     &cri.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID), Attempt: s.Attempt},
+		Hostname:     s.Hostname,
+		LogDirectory: PodLogDir(r.o.PodLogsDir, p),
+		Labels:       map[string]string{},
+		Annotations:  map[string]string{},
+	}
+	for k, v := range p.Labels {
+		cfg.Labels[k] = v
+	}
+	cfg.Labels[labelPodName], cfg.Labels[labelPodNamespace], cfg.Labels[labelPodUID] = p.Name, p.Namespace, string(p.UID)
+	for k, v := range p.Annotations {
+		cfg.Annotations[k] = v
+	}
+	if s.DNS != nil {
+		cfg.DnsConfig = &cri.DNSConfig{Servers: s.DNS.Servers, Searches: s.DNS.Searches, Options: s.DNS.Options}
+	}
+	for i := range p.Spec.Containers {
+		for _, port := range p.Spec.Containers[i].Ports {
+			cfg.PortMappings = append(cfg.PortMappings, &cri.PortMapping{HostIp: port.HostIP, HostPort: port.HostPort,
+				ContainerPort: port.ContainerPort, Protocol: protocol(port.Protocol)})
+		}
+	}
+	cfg.Linux = &cri.LinuxPodSandboxConfig{CgroupParent: s.CgroupParent, SecurityContext: sandboxSecurity(p)}
+	if sc := p.Spec.SecurityContext; sc != nil && len(sc.Sysctls) > 0 {
+		cfg.Linux.Sysctls = map[string]string{}
+		for _, x := range sc.Sysctls {
+			cfg.Linux.Sysctls[strings.ReplaceAll(x.Name, "/", ".")] = x.Value
+		}
+	}
+	if r.o.Windows {
+		cfg.Windows = &cri.WindowsPodSandboxConfig{SecurityContext: windowsSandboxSecurity(p)}
+	}
+	return cfg
+}
+
+func protocol(p v1.Protocol) cri.Protocol {
+	switch p {
+	case v1.ProtocolUDP:
+		return cri.Protocol_UDP
+	case v1.ProtocolSCTP:
+		return cri.Protocol_SCTP
+	}
+	return cri.Protocol_TCP
+}
+
+func namespaces(p *v1.Pod) *cri.NamespaceOption {
+	mode := func(host bool) cri.NamespaceMode {
+		if host {
+			return cri.NamespaceMode_NODE
+		}
+		return cri.NamespaceMode_POD
+	}
+	o := &cri.NamespaceOption{Network: mode(p.Spec.HostNetwork), Ipc: mode(p.Spec.HostIPC), Pid: cri.NamespaceMode_CONTAINER}
+	switch {
+	case p.Spec.HostPID:
+		o.Pid = cri.NamespaceMode_NODE
+	case p.Spec.ShareProcessNamespace != nil && *p.Spec.ShareProcessNamespace:
+		o.Pid = cri.NamespaceMode_POD
+	}
+	return o
+}
+
+func sandboxSecurity(p *v1.Pod) *cri.LinuxSandboxSecurityContext {
+	sec := &cri.LinuxSandboxSecurityContext{NamespaceOptions: namespaces(p),
+		Seccomp: &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}}
+	for i := range p.Spec.Containers {
+		if c := p.Spec.Containers[i].SecurityContext; c != nil && c.Privileged != nil && *c.Privileged {
+			sec.Privileged = true
+		}
+	}
+	sc := p.Spec.SecurityContext
+	if sc == nil {
+		return sec
+	}
+	if sc.RunAsUser != nil {
+		sec.RunAsUser = &cri.Int64Value{Value: *sc.RunAsUser}
+	}
+	if sc.RunAsGroup != nil && sc.RunAsUser != nil { // a group without a user is refused by runtimes
+		sec.RunAsGroup = &cri.Int64Value{Value: *sc.RunAsGroup}
+	}
+	sec.SupplementalGroups = groups(sc)
+	return sec
+}
+
+func groups(sc *v1.PodSecurityContext) []int64 {
+	var out []int64
+	if sc == nil {
+		return nil
+	}
+	if sc.FSGroup != nil {
+		out = append(out, *sc.FSGroup)
+	}
+	return append(out, sc.SupplementalGroups...)
+}
+
+func windowsSandboxSecurity(p *v1.Pod) *cri.WindowsSandboxSecurityContext {
+	sec := &cri.WindowsSandboxSecurityContext{}
+	if sc := p.Spec.SecurityContext; sc != nil && sc.WindowsOptions != nil {
+		fillWindows(sc.WindowsOptions, &sec.RunAsUsername, &sec.CredentialSpec, &sec.HostProcess)
+	}
+	return sec
+}
+
+func fillWindows(o *v1.WindowsSecurityContextOptions, user, credential *string, hostProcess *bool) {
+	if o.RunAsUserName != nil {
+		*user = *o.RunAsUserName
+	}
+	if o.GMSACredentialSpec != nil {
+		*credential = *o.GMSACredentialSpec
+	}
+	if o.HostProcess != nil {
+		*hostProcess = *o.HostProcess
+	}
+}
+
+// containerKey is the hash that tells whether a container must be made anew.
+func containerKey(c *v1.Container) string { return pod.Hash(c) }

@@ -1,0 +1,149 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Paths of /proc and /sys that a container with the default procMount does not see, or may only read.
+var (
+	maskedPaths = []string{"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+		"/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
+		"/sys/devices/virtual/powercap"}
+	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+)
+
+// merged returns the container's security context with the pod's values where it has none.
+func merged(p *v1.Pod, c *v1.Container) v1.SecurityContext {
+	var out v1.SecurityContext
+	if c.SecurityContext != nil {
+		out = *c.SecurityContext.DeepCopy()
+	}
+	pod := p.Spec.SecurityContext
+	if pod == nil {
+		return out
+	}
+	if out.RunAsUser == nil {
+		out.RunAsUser = pod.RunAsUser
+	}
+	if out.RunAsGroup == nil {
+		out.RunAsGroup = pod.RunAsGroup
+	}
+	if out.RunAsNonRoot == nil {
+		out.RunAsNonRoot = pod.RunAsNonRoot
+	}
+	if out.SeccompProfile == nil {
+		out.SeccompProfile = pod.SeccompProfile
+	}
+	if w := pod.WindowsOptions; w != nil {
+		if out.WindowsOptions == nil {
+			out.WindowsOptions = &v1.WindowsSecurityContextOptions{}
+		}
+		o := out.WindowsOptions
+		if o.RunAsUserName == nil {
+			o.RunAsUserName = w.RunAsUserName
+		}
+		if o.GMSACredentialSpec == nil && o.GMSACredentialSpecName == nil {
+			o.GMSACredentialSpec, o.GMSACredentialSpecName = w.GMSACredentialSpec, w.GMSACredentialSpecName
+		}
+		if o.HostProcess == nil {
+			o.HostProcess = w.HostProcess
+		}
+	}
+	return out
+}
+
+// checkNonRoot refuses a container that must not be root but would be.
+func checkNonRoot(p *v1.Pod, c *v1.Container, image ImageUser, windows bool) error {
+	sc := merged(p, c)
+	if sc.RunAsNonRoot == nil || !*sc.RunAsNonRoot {
+		return nil
+	}
+	where := fmt.Sprintf("(pod: %q, container: %s)", p.Name+"_"+p.Namespace+"("+string(p.UID)+")", c.Name)
+	if windows {
+		user := image.Name
+		if sc.WindowsOptions != nil && sc.WindowsOptions.RunAsUserName != nil {
+			user = *sc.WindowsOptions.RunAsUserName
+		}
+		if strings.EqualFold(user, "ContainerAdministrator") {
+			return fmt.Errorf("container's runAsUserName (%s) which will be regarded as root identity and will break non-root policy %s", user, where)
+		}
+		return nil
+	}
+	switch {
+	case sc.RunAsUser != nil && *sc.RunAsUser == 0:
+		return fmt.Errorf("container's runAsUser breaks non-root policy %s", where)
+	case sc.RunAsUser != nil:
+		return nil
+	case image.UID != nil && *image.UID == 0, image.UID == nil && image.Name == "":
+		return errors.New("container has runAsNonRoot and image will run as root " + where)
+	case image.UID == nil:
+		return fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root %s", image.Name, where)
+	}
+	return nil
+}
+
+func windowsSecurity(p *v1.Pod, c *v1.Container) *cri.WindowsContainerSecurityContext {
+	sec := &cri.WindowsContainerSecurityContext{}
+	if o := merged(p, c).WindowsOptions; o != nil {
+		fillWindows(o, &sec.RunAsUsername, &sec.CredentialSpec, &sec.HostProcess)
+	}
+	return sec
+}
+
+func linuxSecurity(p *v1.Pod, c *v1.Container, s ContainerSpec) *cri.LinuxContainerSecurityContext {
+	sc := merged(p, c)
+	sec := &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces(p), SupplementalGroups: groups(p.Spec.SecurityContext)}
+	if s.TargetID != "" {
+		sec.NamespaceOptions.Pid, sec.NamespaceOptions.TargetId = cri.NamespaceMode_TARGET, s.TargetID
+	}
+	sec.Privileged = sc.Privileged != nil && *sc.Privileged
+	sec.ReadonlyRootfs = sc.ReadOnlyRootFilesystem != nil && *sc.ReadOnlyRootFilesystem
+	sec.NoNewPrivs = sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation
+	user(sec, sc, s.ImageUser)
+	if k := sc.Capabilities; k != nil {
+		sec.Capabilities = &cri.Capability{}
+		for _, x := range k.Add {
+			sec.Capabilities.AddCapabilities = append(sec.Capabilities.AddCapabilities, string(x))
+		}
+		for _, x := range k.Drop {
+			sec.Capabilities.DropCapabilities = append(sec.Capabilities.DropCapabilities, string(x))
+		}
+	}
+	if sc.ProcMount == nil || *sc.ProcMount != v1.UnmaskedProcMount {
+		sec.MaskedPaths, sec.ReadonlyPaths = maskedPaths, readonlyPaths
+	}
+	sec.Seccomp = seccomp(sc.SeccompProfile, sec.Privileged)
+	return sec
+}
+
+func user(sec *cri.LinuxContainerSecurityContext, sc v1.SecurityContext, image ImageUser) {
+	switch {
+	case sc.RunAsUser != nil:
+		sec.RunAsUser = &cri.Int64Value{Value: *sc.RunAsUser}
+	case image.UID != nil:
+		sec.RunAsUser = &cri.Int64Value{Value: *image.UID}
+	case image.Name != "":
+		sec.RunAsUsername = image.Name
+	}
+	if sc.RunAsGroup != nil {
+		sec.RunAsGroup = &cri.Int64Value{Value: *sc.RunAsGroup}
+		if sec.RunAsUser == nil && sec.RunAsUsername == "" {
+			sec.RunAsUser = &cri.Int64Value{Value: 0}
+		}
+	}
+}
+
+func seccomp(p *v1.SeccompProfile, privileged bool) *cri.SecurityProfile {
+	switch {
+	case privileged || p == nil || p.Type == v1.SeccompProfileTypeUnconfined:
+		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Unconfined}
+	case p.Type == v1.SeccompProfileTypeLocalhost && p.LocalhostProfile != nil:
+		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: *p.LocalhostProfile}
+	}
+	return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}
+}
