@@ -3,12 +3,14 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/cli/kubelet"
 	"porthole.dev/porthole/cli/kubeproxy"
 )
 
 // nodeCommands are the parts of a node; they exist on Windows and on Linux.
 func nodeCommands() []*cobra.Command {
 	return []*cobra.Command{
+		kubelet.Command(),
 		kubeproxy.Command(),
 	}
 }

@@ -29,7 +29,7 @@ type Kubelet struct {
 	recorder record.EventRecorder
 	events   record.EventBroadcaster
 	services cache.SharedIndexInformer
-	*objects
+	*Objects
 }
 
 // NewKubelet makes the kubelet's clients from cfg: one for objects, one for events (50 per second, 100 at once) and one
@@ -53,7 +53,7 @@ func NewKubelet(cfg *rest.Config, node string) (*Kubelet, error) {
 	b := record.NewBroadcaster()
 	b.StartRecordingToSink(&typedv1.EventSinkImpl{Interface: events.CoreV1().Events("")})
 	return &Kubelet{node: node, client: client, leases: leases, events: b,
-		recorder: b.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: node}), objects: newObjects(client)}, nil
+		recorder: b.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: node}), Objects: NewObjects(client)}, nil
 }
 
 // Close sends the last events.

@@ -137,7 +137,7 @@ const SandboxKey = "sandbox"
 
 const (
 	volumesKey = "volumes"
-	cleanupKey = "cleanup"
+	cleanupKey = "clean-up"
 )
 
 func (s *State) inFlight(key string) bool { _, ok := s.InFlight[key]; return ok }
@@ -260,5 +260,32 @@ func (r *Runtime) Without(id string) *Runtime {
 	out.Containers = slices.DeleteFunc(slices.Clone(r.Containers), func(c Container) bool {
 		return c.ID == id || c.SandboxID == id
 	})
+	return &out
+}
+
+// Find returns the container of that id.
+func (r *Runtime) Find(id string) (c Container, ok bool) {
+	if r != nil {
+		for _, c := range r.Containers {
+			if c.ID == id {
+				return c, true
+			}
+		}
+	}
+	return Container{}, false
+}
+
+// SandboxDown returns r with that sandbox not ready and its containers ended.
+func (r *Runtime) SandboxDown(id string) *Runtime {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	out.Sandboxes = slices.Clone(r.Sandboxes)
+	for i := range out.Sandboxes {
+		if out.Sandboxes[i].ID == id {
+			out.Sandboxes[i].Ready = false
+		}
+	}
 	return &out
 }

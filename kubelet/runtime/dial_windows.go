@@ -7,4 +7,6 @@ import (
 	"github.com/Microsoft/go-winio"
 )
 
-func dialPipe(ctx context.Context, path string) (net.Conn, error) { return winio.DialPipeContext(ctx, path) }
+func dialPipe(ctx context.Context, path string) (net.Conn, error) {
+	return winio.DialPipeContext(ctx, path)
+}

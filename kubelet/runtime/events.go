@@ -2,9 +2,12 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/kubelet/pod"
@@ -63,3 +66,6 @@ func toEvent(m *cri.ContainerEventResponse) Event {
 	}
 	return e
 }
+
+// IsUnimplemented tells whether the runtime does not know a call at all.
+func IsUnimplemented(err error) bool { return status.Code(errors.Unwrap(err)) == codes.Unimplemented }

@@ -1,0 +1,11 @@
+package platform
+
+// Host is what a node tells about its machine.
+type Host struct {
+	OS, Arch                                      string
+	Hostname                                      string
+	CPUs, MemoryBytes                             int64
+	DiskBytes                                     int64 // of the file system that holds the asked folder
+	KernelVersion, OSImage                        string
+	MachineID, SystemUUID, BootID, WindowsRelease string // WindowsRelease is major.minor.build; empty elsewhere
+}

@@ -1,0 +1,50 @@
+package platform
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ReadHost reads the facts of this machine; folder says which file system's size counts.
+func ReadHost(folder string) (Host, error) {
+	h := Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: int64(runtime.NumCPU())}
+	h.Hostname, _ = os.Hostname()
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return h, fmt.Errorf("reading the size of memory: %w", err)
+	}
+	h.MemoryBytes = int64(info.Totalram) * int64(info.Unit)
+	var fs unix.Statfs_t
+	if err := unix.Statfs(folder, &fs); err != nil {
+		return h, fmt.Errorf("reading the size of the disk of %s: %w", folder, err)
+	}
+	h.DiskBytes = int64(fs.Blocks) * fs.Bsize
+	var u unix.Utsname
+	if err := unix.Uname(&u); err == nil {
+		h.KernelVersion = unix.ByteSliceToString(u.Release[:])
+	}
+	read := func(paths ...string) string {
+		for _, p := range paths {
+			if b, err := os.ReadFile(p); err == nil && len(strings.TrimSpace(string(b))) > 0 {
+				return strings.TrimSpace(string(b))
+			}
+		}
+		return ""
+	}
+	h.MachineID = read("/etc/machine-id", "/var/lib/dbus/machine-id")
+	h.SystemUUID = read("/sys/class/dmi/id/product_uuid", "/etc/machine-id")
+	h.BootID = read("/proc/sys/kernel/random/boot_id")
+	for _, line := range strings.Split(read("/etc/os-release"), "\n") {
+		if v, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
+			h.OSImage = strings.Trim(v, `"`)
+		}
+	}
+	return h, nil
+}
+
+// IsWindows tells whether this program runs on Windows.
+const IsWindows = false

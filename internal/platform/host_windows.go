@@ -1,0 +1,80 @@
+package platform
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/registry"
+)
+
+// IsWindows tells whether this program runs on Windows.
+const IsWindows = true
+
+var globalMemoryStatusEx = windows.NewLazySystemDLL("kernel32.dll").NewProc("GlobalMemoryStatusEx")
+
+type memoryStatus struct {
+	length, load                                                     uint32
+	totalPhys, availPhys, totalPage, availPage, totalVirtual, availV uint64
+	availExtended                                                    uint64
+}
+
+// ReadHost reads the facts of this machine; folder says which volume's size counts.
+func ReadHost(folder string) (Host, error) {
+	h := Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: int64(windows.GetActiveProcessorCount(windows.ALL_PROCESSOR_GROUPS))}
+	if h.CPUs == 0 {
+		h.CPUs = int64(runtime.NumCPU())
+	}
+	h.Hostname, _ = os.Hostname()
+	m := memoryStatus{}
+	m.length = uint32(unsafe.Sizeof(m))
+	if ok, _, err := globalMemoryStatusEx.Call(uintptr(unsafe.Pointer(&m))); ok == 0 {
+		return h, fmt.Errorf("reading the size of memory: %w", err)
+	}
+	h.MemoryBytes = int64(m.totalPhys)
+	if name, err := windows.UTF16PtrFromString(folder); err == nil {
+		var free, total, totalFree uint64
+		if err := windows.GetDiskFreeSpaceEx(name, &free, &total, &totalFree); err != nil {
+			return h, fmt.Errorf("reading the size of the volume of %s: %w", folder, err)
+		}
+		h.DiskBytes = int64(total)
+	}
+	readVersion(&h)
+	h.MachineID = h.Hostname
+	h.SystemUUID = text(`SYSTEM\HardwareConfig`, "LastConfig")
+	boot := number(`SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`, "BootId")
+	h.BootID = strconv.FormatUint(boot, 10)
+	return h, nil
+}
+
+func readVersion(h *Host) {
+	const key = `SOFTWARE\Microsoft\Windows NT\CurrentVersion`
+	major, minor, ubr := number(key, "CurrentMajorVersionNumber"), number(key, "CurrentMinorVersionNumber"), number(key, "UBR")
+	build := text(key, "CurrentBuildNumber")
+	h.WindowsRelease = fmt.Sprintf("%d.%d.%s", major, minor, build)
+	h.KernelVersion = fmt.Sprintf("%s.%d", h.WindowsRelease, ubr)
+	h.OSImage = text(key, "ProductName")
+}
+
+func text(key, name string) string {
+	k, err := registry.OpenKey(registry.LOCAL_MACHINE, key, registry.QUERY_VALUE)
+	if err != nil {
+		return ""
+	}
+	defer k.Close()
+	v, _, _ := k.GetStringValue(name)
+	return v
+}
+
+func number(key, name string) uint64 {
+	k, err := registry.OpenKey(registry.LOCAL_MACHINE, key, registry.QUERY_VALUE)
+	if err != nil {
+		return 0
+	}
+	defer k.Close()
+	v, _, _ := k.GetIntegerValue(name)
+	return v
+}

@@ -1,0 +1,275 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/kubelet/dns"
+	"porthole.dev/porthole/kubelet/image"
+	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/resource"
+	"porthole.dev/porthole/kubelet/runtime"
+	"porthole.dev/porthole/kubelet/volume"
+)
+
+// Waits before something that failed is tried again.
+const (
+	firstRetry   = 500 * time.Millisecond
+	lastRetry    = 2 * time.Minute
+	sandboxRetry = 5 * time.Second
+)
+
+// start runs an action in a goroutine; the fact that it returns is the outcome.
+func (a *actor) start(ctx context.Context, action pod.Action) {
+	s := &a.state
+	s.InFlight[action.Key] = action.Deadline
+	if action.Backoff != nil {
+		s.Backoffs[action.Name] = *action.Backoff
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	a.cancels[action.Key] = cancel
+	p := s.Pod
+	task := a.task(action, p)
+	a.k.running.Go(func() {
+		outcome := task(ctx)
+		a.post(func(s *pod.State) {
+			cancel()
+			delete(a.cancels, action.Key)
+			delete(s.InFlight, action.Key)
+			if outcome != nil {
+				outcome(s)
+			}
+		})
+	})
+}
+
+// task is what an action does. It gets copies of what it needs, because it runs beside the actor.
+func (a *actor) task(x pod.Action, p *v1.Pod) func(context.Context) fact {
+	rt := a.k.o.Runtime
+	switch x.Kind {
+	case pod.PrepareVolumes:
+		return func(ctx context.Context) fact { return a.prepareVolumes(ctx, p) }
+	case pod.CreateSandbox:
+		return func(ctx context.Context) fact { return a.createSandbox(ctx, p, x.Attempt) }
+	case pod.EnsureImage:
+		return func(ctx context.Context) fact { return a.ensureImage(ctx, p, x.Name) }
+	case pod.StartContainer:
+		var ips []string
+		if b, ok := a.state.Runtime.Sandbox(); ok {
+			ips = b.IPs
+		}
+		users, running := a.images(x.Name), a.targets(p, x.Name)
+		return func(ctx context.Context) fact { return a.startContainer(ctx, p, x, startFacts{ips, users, running}) }
+	case pod.StopContainer:
+		return func(ctx context.Context) fact { return a.stopContainer(ctx, p, x) }
+	case pod.RemoveContainer:
+		return func(ctx context.Context) fact { return a.remove(ctx, x, rt.RemoveContainer) }
+	case pod.RemoveSandbox:
+		return func(ctx context.Context) fact { return a.remove(ctx, x, rt.RemoveSandbox) }
+	case pod.StopSandbox:
+		return func(ctx context.Context) fact { return a.stopSandbox(ctx, p, x) }
+	case pod.Cleanup:
+		return func(ctx context.Context) fact { return a.cleanUp(ctx, p) }
+	}
+	return func(context.Context) fact { return nil }
+}
+
+// fail notes a failure under key; waits double from first to last.
+func fail(s *pod.State, key string, err error, reason string, wait time.Duration) {
+	count := 1
+	if old := s.Failures[key]; old != nil {
+		count = old.Count + 1
+	}
+	wait = min(wait<<min(count-1, 10), lastRetry)
+	s.Failures[key] = &pod.Failure{Reason: reason, Message: err.Error(), RetryAt: time.Now().Add(wait), Count: count}
+}
+
+func (a *actor) event(p *v1.Pod, container, kind, reason, message string) {
+	if p != nil {
+		a.k.o.API.PodEvent(p, container, kind, reason, message)
+	}
+}
+
+func (a *actor) prepareVolumes(ctx context.Context, p *v1.Pod) fact {
+	err := a.k.o.Volumes.Prepare(ctx, p, volume.Facts{Allocatable: a.k.NodeAllocatable()})
+	for _, f := range volume.Failures(err) {
+		if ctx.Err() == nil {
+			a.event(p, "", v1.EventTypeWarning, "FailedMount", f.Error())
+		}
+	}
+	return func(s *pod.State) {
+		if err == nil {
+			s.VolumesReady, s.VolumeFailure = true, nil
+			return
+		}
+		count := 1
+		if s.VolumeFailure != nil {
+			count = s.VolumeFailure.Count + 1
+		}
+		wait := min(firstRetry<<min(count-1, 10), lastRetry)
+		s.VolumeFailure = &pod.Failure{Message: err.Error(), RetryAt: time.Now().Add(wait), Count: count}
+	}
+}
+
+func (a *actor) sandboxSpec(p *v1.Pod, attempt uint32) (runtime.SandboxSpec, string, string) {
+	cfg, reason, message := dns.ForPod(p, a.k.o.DNS)
+	spec := runtime.SandboxSpec{Pod: p, Attempt: attempt, Hostname: dns.Hostname(p, a.k.o.NodeName, a.k.o.DNS.Domain),
+		DNS: &runtime.DNS{Servers: cfg.Servers, Searches: cfg.Searches, Options: cfg.Options}}
+	if !a.k.o.Windows {
+		spec.CgroupParent = resource.PodPath(a.k.o.CgroupRoot, p)
+	}
+	return spec, reason, message
+}
+
+func (a *actor) createSandbox(ctx context.Context, p *v1.Pod, attempt uint32) fact {
+	spec, reason, message := a.sandboxSpec(p, attempt)
+	if reason != "" {
+		a.event(p, "", v1.EventTypeWarning, reason, message)
+	}
+	failed := func(err error) fact {
+		a.event(p, "", v1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
+		return func(s *pod.State) { fail(s, pod.SandboxKey, err, "CreatePodSandboxError", sandboxRetry) }
+	}
+	if spec.CgroupParent != "" {
+		if err := resource.Ensure(spec.CgroupParent, resource.PodLimits(p)); err != nil {
+			return failed(err)
+		}
+	}
+	box, err := a.k.o.Runtime.CreateSandbox(context.WithoutCancel(ctx), spec)
+	if err != nil {
+		return failed(err)
+	}
+	return func(s *pod.State) {
+		delete(s.Failures, pod.SandboxKey)
+		s.Runtime = s.Runtime.Merge(&pod.Runtime{Sandboxes: []pod.Sandbox{box}})
+	}
+}
+
+func (a *actor) ensureImage(ctx context.Context, p *v1.Pod, name string) fact {
+	c := findContainer(p, name)
+	if c == nil {
+		return nil
+	}
+	var secrets []v1.Secret
+	for _, ref := range p.Spec.ImagePullSecrets {
+		s, err := a.k.o.API.Secret(ctx, p.Namespace, ref.Name)
+		if err != nil {
+			a.event(p, "", v1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
+				"Unable to retrieve some image pull secrets ("+ref.Name+"); attempting to pull the image may not succeed.")
+			continue
+		}
+		secrets = append(secrets, *s)
+	}
+	img, err := a.k.o.Images.Ensure(ctx, image.Request{Name: c.Image, Policy: c.ImagePullPolicy, Secrets: secrets, PodUID: string(p.UID),
+		Event: func(kind, reason, message string) {
+			if reason != "BackOff" || a.first("backoff/"+c.Image) {
+				a.event(p, name, kind, reason, message)
+			}
+		}})
+	return func(s *pod.State) {
+		if err == nil {
+			s.Images[name] = pod.Image{Ref: img.Ref}
+			a.imageUser(name, runtime.ImageUser{UID: img.UID, Name: img.Username})
+			return
+		}
+		f := &pod.Failure{Reason: image.ErrImagePull, Message: err.Error(), RetryAt: time.Now().Add(time.Second)}
+		var known *image.Error
+		if errors.As(err, &known) {
+			f.Reason, f.RetryAt = known.Reason, known.RetryAt
+		}
+		s.Images[name] = pod.Image{Failure: f}
+	}
+}
+
+func (a *actor) stopContainer(ctx context.Context, p *v1.Pod, x pod.Action) fact {
+	a.event(p, x.Name, v1.EventTypeNormal, "Killing", x.Message)
+	grace := x.Grace
+	if p != nil {
+		if c := findContainer(p, x.Name); c != nil && c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
+			grace = a.preStop(ctx, p, c, x)
+		}
+	}
+	ctx = context.WithoutCancel(ctx)
+	err := a.k.o.Runtime.StopContainer(ctx, x.ID, grace)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Stopping a container failed", "pod", a.uid, "container", x.Name)
+		return func(s *pod.State) { fail(s, x.Key, err, "KillContainerError", firstRetry) }
+	}
+	found, err := a.k.o.Runtime.Snapshot(ctx, string(a.uid))
+	return func(s *pod.State) {
+		delete(s.Failures, x.Key)
+		if err == nil {
+			s.Runtime = s.Runtime.Merge(found[string(a.uid)])
+		}
+		now, ok := s.Runtime.Find(x.ID)
+		if ok && now.State == pod.Running { // the runtime no longer knows it
+			s.Runtime = s.Runtime.Without(x.ID)
+		}
+	}
+}
+
+func (a *actor) remove(ctx context.Context, x pod.Action, call func(context.Context, string) error) fact {
+	if err := call(context.WithoutCancel(ctx), x.ID); err != nil {
+		klog.FromContext(ctx).Error(err, "Removing failed", "pod", a.uid)
+		return func(s *pod.State) { fail(s, "remove", err, "", firstRetry) }
+	}
+	return func(s *pod.State) {
+		a.removed[x.ID] = true
+		s.Runtime = s.Runtime.Without(x.ID)
+	}
+}
+
+func (a *actor) stopSandbox(ctx context.Context, p *v1.Pod, x pod.Action) fact {
+	if err := a.k.o.Runtime.StopSandbox(context.WithoutCancel(ctx), x.ID); err != nil {
+		a.event(p, "", v1.EventTypeWarning, "FailedKillPod", "error killing pod: "+err.Error())
+		return func(s *pod.State) { fail(s, "stop-sandbox", err, "KillPodSandboxError", firstRetry) }
+	}
+	return func(s *pod.State) {
+		delete(s.Failures, "stop-sandbox")
+		s.Runtime = s.Runtime.SandboxDown(x.ID)
+	}
+}
+
+func (a *actor) cleanUp(ctx context.Context, p *v1.Pod) fact {
+	ctx = context.WithoutCancel(ctx)
+	var errs []error
+	errs = append(errs, a.k.o.Volumes.Teardown(ctx, a.uid))
+	if p != nil && !a.k.o.Windows {
+		errs = append(errs, resource.Remove(resource.PodPath(a.k.o.CgroupRoot, p)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		klog.FromContext(ctx).Error(err, "Cleaning up after a pod failed", "pod", a.uid)
+		return func(s *pod.State) { fail(s, "clean-up", err, "", firstRetry) }
+	}
+	return func(s *pod.State) { s.Cleaned = true }
+}
+
+func findContainer(p *v1.Pod, name string) *v1.Container {
+	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	for i := range p.Spec.EphemeralContainers {
+		if p.Spec.EphemeralContainers[i].Name == name {
+			c := v1.Container(p.Spec.EphemeralContainers[i].EphemeralContainerCommon)
+			return &c
+		}
+	}
+	return nil
+}
+
+func notFound(kind, namespace, name string, err error) error {
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("%s %q not found: %w", kind, name, errNotFound)
+	}
+	return fmt.Errorf("reading %s %s/%s: %w", kind, namespace, name, err)
+}

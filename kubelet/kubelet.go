@@ -1,0 +1,322 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/probe"
+	"porthole.dev/porthole/kubelet/runtime"
+	"porthole.dev/porthole/kubelet/status"
+)
+
+// How often the runtime is asked for everything: to notice what its events missed, and when it has no events.
+const (
+	auditPeriod = 5 * time.Minute
+	pollPeriod  = time.Second
+)
+
+// Kubelet routes facts to the actors of pods.
+type Kubelet struct {
+	o      Options
+	status *status.Writer
+	probes *probe.Manager
+	admit  *admitter
+
+	version atomic.Pointer[runtime.Version]
+	health  atomic.Pointer[runtime.Health]
+	node    atomic.Pointer[v1.Node]
+	began   time.Time
+
+	mu      sync.Mutex
+	actors  map[types.UID]*actor
+	audited bool // the runtime was read once
+	ctx     context.Context
+	running sync.WaitGroup
+	// nodeChanged asks for a node status at once.
+	nodeChanged chan struct{}
+}
+
+// New makes a kubelet that does nothing yet.
+func New(o Options) *Kubelet {
+	k := &Kubelet{o: o, status: status.New(o.API), actors: map[types.UID]*actor{}, began: time.Now(),
+		nodeChanged: make(chan struct{}, 1)}
+	k.admit = newAdmitter()
+	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent})
+	return k
+}
+
+// Run registers the node and runs its pods until ctx ends. Containers go on without it.
+func (k *Kubelet) Run(ctx context.Context) error {
+	k.ctx = ctx
+	log := klog.FromContext(ctx)
+	if err := k.waitForRuntime(ctx); err != nil {
+		return err
+	}
+	if err := k.register(ctx); err != nil {
+		return err
+	}
+	k.o.API.NodeEvent(v1.EventTypeNormal, "Starting", "Starting kubelet.")
+	k.running.Go(func() { k.o.API.RunLease(ctx, k.o.LeaseSeconds) })
+	k.running.Go(func() { k.status.Run(ctx) })
+	k.running.Go(func() { k.runNode(ctx) })
+	services := k.o.API.WatchServices(ctx)
+	if err := until(ctx, services); err != nil {
+		return err
+	}
+	k.running.Go(func() { k.follow(ctx) })
+	synced := k.o.API.Pods(ctx, k.podChanged, k.podGone)
+	if err := until(ctx, synced); err != nil {
+		return err
+	}
+	log.Info("Kubelet runs", "node", k.o.NodeName)
+	k.running.Go(func() { k.cleanOrphans(ctx) })
+	<-ctx.Done()
+	k.running.Wait()
+	return nil
+}
+
+// until waits for an answer that turns true soon after a start.
+func until(ctx context.Context, done func() bool) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+func (k *Kubelet) waitForRuntime(ctx context.Context) error {
+	v, err := k.o.Runtime.Version(ctx) // waits until the runtime can be reached
+	for err != nil {
+		klog.FromContext(ctx).Error(err, "Runtime does not answer yet")
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+		v, err = k.o.Runtime.Version(ctx)
+	}
+	k.version.Store(&v)
+	k.checkRuntime(ctx)
+	return nil
+}
+
+// checkRuntime asks the runtime how it is and tells whether the answer changed.
+func (k *Kubelet) checkRuntime(ctx context.Context) {
+	h, err := k.o.Runtime.Health(ctx)
+	if err != nil {
+		h = runtime.Health{RuntimeMessage: err.Error(), NetworkMessage: err.Error()}
+	}
+	before := k.health.Swap(&h)
+	if before == nil || before.NetworkReady != h.NetworkReady || before.RuntimeReady != h.RuntimeReady {
+		k.nodeSoon()
+		if h.NetworkReady {
+			k.each(func(a *actor) { a.wake() })
+		}
+	}
+}
+
+func (k *Kubelet) nodeSoon() {
+	select {
+	case k.nodeChanged <- struct{}{}:
+	default:
+	}
+}
+
+func (k *Kubelet) each(f func(*actor)) {
+	k.mu.Lock()
+	list := make([]*actor, 0, len(k.actors))
+	for _, a := range k.actors {
+		list = append(list, a)
+	}
+	k.mu.Unlock()
+	for _, a := range list {
+		f(a)
+	}
+}
+
+// podChanged takes a pod from the API.
+func (k *Kubelet) podChanged(p *v1.Pod) {
+	k.status.Observe(p)
+	k.actor(p.UID, true).post(func(s *pod.State) { s.Pod, s.Gone = p, false })
+}
+
+func (k *Kubelet) podGone(p *v1.Pod) {
+	k.status.Forget(p.UID)
+	if a := k.actor(p.UID, false); a != nil {
+		a.post(func(s *pod.State) { s.Pod, s.Gone = p, true })
+	}
+}
+
+// actor finds the actor of a pod, and with make starts one.
+func (k *Kubelet) actor(uid types.UID, make bool) *actor {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a := k.actors[uid]
+	if a == nil && make {
+		a = newActor(k, uid)
+		k.actors[uid] = a
+		if k.audited { // a pod that the node has never seen has nothing in the runtime
+			a.state.Runtime = &pod.Runtime{UID: string(uid)}
+		}
+		k.running.Go(func() { a.run(k.ctx) })
+	}
+	return a
+}
+
+func (k *Kubelet) finished(a *actor) {
+	k.mu.Lock()
+	delete(k.actors, a.uid)
+	k.mu.Unlock()
+	k.admit.release(a.uid)
+	k.status.Forget(a.uid)
+}
+
+// follow keeps the actors up to date with the runtime: events, and audits for what they miss.
+func (k *Kubelet) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		streams := true
+		err := k.o.Runtime.Events(ctx, func() { k.running.Go(func() { k.audit(ctx) }) }, k.runtimeEvent)
+		if ctx.Err() != nil {
+			return
+		}
+		klog.FromContext(ctx).V(2).Info("Runtime events ended", "cause", err.Error())
+		streams = !runtime.IsUnimplemented(err)
+		k.checkRuntime(ctx)
+		k.audit(ctx)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pollPeriod):
+		}
+		_ = streams
+	}
+}
+
+func (k *Kubelet) runtimeEvent(e runtime.Event) {
+	if e.UID == "" {
+		if e.Removed != "" {
+			k.each(func(a *actor) { a.post(func(s *pod.State) { s.Runtime = s.Runtime.Without(e.Removed) }) })
+		}
+		return
+	}
+	a := k.actor(types.UID(e.UID), false)
+	if a == nil {
+		return
+	}
+	a.post(func(s *pod.State) {
+		if s.Runtime == nil { // the first audit decides
+			return
+		}
+		s.Runtime = s.Runtime.Merge(a.withoutRemoved(e.Update))
+		if e.Removed != "" {
+			a.removed[e.Removed] = true
+			s.Runtime = s.Runtime.Without(e.Removed)
+		}
+	})
+}
+
+// audit reads the whole runtime and tells each actor what is there.
+func (k *Kubelet) audit(ctx context.Context) {
+	all, err := k.o.Runtime.Snapshot(ctx, "")
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Reading the runtime failed")
+		return
+	}
+	k.mu.Lock()
+	first := !k.audited
+	k.audited = true
+	k.mu.Unlock()
+	for uid, found := range all {
+		k.actor(types.UID(uid), !first || true).post(func(s *pod.State) { s.Runtime = s.Runtime.Merge(found) })
+	}
+	k.each(func(a *actor) {
+		if all[string(a.uid)] == nil {
+			a.post(func(s *pod.State) {
+				if s.Runtime == nil {
+					s.Runtime = &pod.Runtime{UID: string(a.uid)}
+				}
+			})
+		}
+	})
+}
+
+// cleanOrphans lets the pods that only the runtime knows end, now that all that should run are known, and audits.
+func (k *Kubelet) cleanOrphans(ctx context.Context) {
+	k.each(func(a *actor) { a.post(func(s *pod.State) { a.sourcesReady = true }) })
+	tick := time.NewTicker(auditPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			k.audit(ctx)
+			k.each(func(a *actor) { a.post(func(s *pod.State) { a.sourcesReady = true }) })
+		}
+	}
+}
+
+func (k *Kubelet) probed(r probe.Result) {
+	a := k.actor(r.Key.Pod, false)
+	if a == nil {
+		return
+	}
+	a.post(func(s *pod.State) {
+		p := s.Probes[r.Key.Container]
+		if p.ContainerID != r.ContainerID {
+			p = pod.Probe{ContainerID: r.ContainerID}
+		}
+		ok := r.Verdict == probe.Success
+		switch r.Kind {
+		case probe.Startup:
+			p.Started = &ok
+			if !ok {
+				p.Live, p.Message = &ok, "failed startup probe"
+			}
+		case probe.Readiness:
+			p.Ready = &ok
+		case probe.Liveness:
+			p.Live = &ok
+			if !ok {
+				p.Message = "failed liveness probe"
+			}
+		}
+		s.Probes[r.Key.Container] = p
+	})
+}
+
+// View returns all pods of the node as they are now.
+func (k *Kubelet) View() []PodView {
+	var out []PodView
+	k.each(func(a *actor) {
+		if v := a.view.Load(); v != nil {
+			out = append(out, *v)
+		}
+	})
+	return out
+}
+
+// NodeAllocatable is what pods can have of the node.
+func (k *Kubelet) NodeAllocatable() v1.ResourceList { return k.allocatable(k.capacity(k.node.Load())) }
+
+func (k *Kubelet) facts() pod.Facts {
+	f := pod.Facts{HostIPs: k.o.NodeIPs, RuntimeName: k.version.Load().Name, MaxBackoff: k.o.MaxBackoff}
+	if h := k.health.Load(); h != nil && !h.NetworkReady {
+		f.NetworkNotReady = h.NetworkMessage
+	}
+	return f
+}
+
+func podName(p *v1.Pod) string { return fmt.Sprintf("%s_%s(%s)", p.Name, p.Namespace, p.UID) }
