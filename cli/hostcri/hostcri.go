@@ -3,6 +3,7 @@
 package hostcri
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"porthole.dev/porthole/emulator/cri"
 	"porthole.dev/porthole/emulator/cri/cnishim"
@@ -34,6 +36,9 @@ func Command() *cobra.Command {
 			if o.HostDir, err = filepath.Abs(o.HostDir); err != nil {
 				return err
 			}
+			if err := fromHostFile(&o, c.Flags().Changed("build")); err != nil {
+				return err
+			}
 			if o.Host == "" {
 				o.Host = filepath.Base(o.HostDir)
 			}
@@ -51,14 +56,49 @@ func Command() *cobra.Command {
 		},
 	}
 	f := c.Flags()
+	f.SetNormalizeFunc(hostIsHostDir)
 	f.StringVar(&o.HostDir, "host-dir", "", "folder of the host (required)")
 	f.StringVar(&o.Host, "name", "", "name of the host (default: the folder's name)")
-	f.IntVar(&o.Build, "build", 20348, "Windows build of the host")
+	f.IntVar(&o.Build, "build", 20348, "Windows build of the host (default: what host.json in its folder says)")
 	f.StringVar(&o.Template, "template", "", "Wine prefix that containers start from (default: the state folder's template of the build)")
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:10091", "TCP address for CRI")
 	f.StringVar(&o.Containerd, "containerd", "", "containerd's socket (default: containerd/containerd.sock in the host's folder)")
 	f.StringVar(&o.CertsDir, "registry-config", "", "registry configuration (default: containerd/certs.d in the host's folder)")
 	return c
+}
+
+// hostIsHostDir lets --host be written for --host-dir.
+func hostIsHostDir(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if name == "host" {
+		name = "host-dir"
+	}
+	return pflag.NormalizedName(name)
+}
+
+// fromHostFile takes the host's name and build from its host.json, if it has one, where no flag says otherwise.
+func fromHostFile(o *cri.Options, buildGiven bool) error {
+	path := filepath.Join(o.HostDir, "host.json")
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the host's description: %w", err)
+	}
+	var host struct {
+		Name  string `json:"name"`
+		Build int    `json:"build"`
+	}
+	if err := json.Unmarshal(data, &host); err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	if o.Host == "" {
+		o.Host = host.Name
+	}
+	if !buildGiven && host.Build != 0 {
+		o.Build = host.Build
+	}
+	return nil
 }
 
 // CNICommand is `host-cni`. Its input and answer follow the CNI specification.
@@ -81,6 +121,7 @@ func CNICommand() *cobra.Command {
 			return cnishim.Run(c.Context(), cnishim.Call{HostDir: hostDir, Env: env, Stdin: stdin, Stdout: os.Stdout})
 		},
 	}
+	c.Flags().SetNormalizeFunc(hostIsHostDir)
 	c.Flags().StringVar(&hostDir, "host-dir", "", "folder of the host (required)")
 	return c
 }

@@ -103,6 +103,11 @@ func (w *world) checkNothingLeft() {
 	}
 	cgroups, err := filepath.Glob("/sys/fs/cgroup/*/porthole/" + w.options.Host + "/*")
 	must(w.t, err)
+	pods, err := os.ReadDir(filepath.Join(w.dir, "cni/pods"))
+	must(w.t, err)
+	if len(pods) > 0 {
+		w.t.Errorf("the CNI shim remembers pods that are gone: %v", pods)
+	}
 	for _, c := range cgroups {
 		if info, err := os.Stat(c); err == nil && info.IsDir() {
 			w.t.Errorf("cgroup is left: %s", c)

@@ -124,6 +124,9 @@ func (c Call) add(ctx context.Context, command string) error {
 	if err != nil {
 		return err
 	}
+	if err := c.remember(guid); err != nil {
+		return fmt.Errorf("remembering the pod's HCN namespace: %w", err)
+	}
 	var result json.RawMessage
 	for _, p := range n.plugins {
 		stdin, err := n.stdin(p, c.outer(), result)
@@ -149,12 +152,10 @@ func (c Call) add(ctx context.Context, command string) error {
 }
 
 // del takes the plugins in reverse, as CNI has it. A configuration or plugin that is gone is no reason to keep the pod:
-// its namespace goes, and with it what hangs on it. hnsd not answering is one: then the pod is deleted later.
+// its namespace goes, and with it what hangs on it. hnsd not answering is one: then the pod is deleted later. The Linux
+// namespace may be gone already (the machine was started anew), so the GUID is the one remembered at ADD.
 func (c Call) del(ctx context.Context) error {
-	if c.Env["CNI_NETNS"] == "" {
-		return nil
-	}
-	guid, err := c.guestNamespace(ctx)
+	guid, known, err := c.recall()
 	if err != nil {
 		return err
 	}
@@ -169,7 +170,59 @@ func (c Call) del(ctx context.Context) error {
 			}
 		}
 	}
-	return c.hnsd(ctx, http.MethodDelete, "/netns/"+guid, nil, nil)
+	if !known {
+		return nil
+	}
+	if err := c.hnsd(ctx, http.MethodDelete, "/netns/"+guid, nil, nil); err != nil {
+		return fmt.Errorf("deleting the pod's HCN namespace: %w", err)
+	}
+	return c.forget()
+}
+
+// unknownGUID is given to plugins for a pod that was never added, so that they still free what they keep by its id.
+const unknownGUID = "00000000-0000-0000-0000-000000000000"
+
+// memory is the file that remembers the GUID of a pod's HCN namespace.
+func (c Call) memory() (string, error) {
+	id := c.Env["CNI_CONTAINERID"]
+	if id == "" || id != filepath.Base(id) || id == "." || id == ".." {
+		return "", fmt.Errorf("CNI container id %q is not a name", id)
+	}
+	return filepath.Join(c.HostDir, "cni", "pods", id), nil
+}
+
+func (c Call) remember(guid string) error {
+	path, err := c.memory()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return replace(path, []byte(guid), 0o644)
+}
+
+func (c Call) recall() (guid string, known bool, err error) {
+	path, err := c.memory()
+	if err != nil {
+		return "", false, err
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return unknownGUID, false, nil
+	}
+	return string(data), true, err
+}
+
+func (c Call) forget() error {
+	path, err := c.memory()
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // guestNamespace is the HCN namespace bound to the pod's Linux one; hnsd makes it at the first call.
