@@ -223,7 +223,8 @@ var hostSettings = map[string]string{
 // kernel would wait up to 0.8 s before each proxy answer).
 func bridgeSettings(name string) map[string]string {
 	dir := "net/ipv4/conf/" + name + "/"
-	return map[string]string{"net/ipv4/neigh/" + name + "/proxy_delay": "0", dir + "proxy_arp_pvlan": "1", dir + "send_redirects": "0", dir + "rp_filter": "0",
+	return map[string]string{"net/ipv4/neigh/" + name + "/proxy_delay": "0", dir + "proxy_arp_pvlan": "1", dir + "send_redirects": "0",
+		dir + "promote_secondaries": "1", dir + "rp_filter": "0",
 		"net/ipv6/conf/" + name + "/disable_ipv6": "1"}
 }
 
