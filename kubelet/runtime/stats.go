@@ -1,0 +1,199 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// Stats reads usage from the runtime in the form that the kubelet's API shows.
+type Stats struct {
+	Runtime cri.RuntimeServiceClient
+	Images  cri.ImageServiceClient
+}
+
+// PodStats lists the usage of all sandboxes and their containers. Runtimes that cannot tell it by sandbox (containerd
+// 1.6) are asked by container.
+func (s Stats) PodStats(ctx context.Context) ([]statsapi.PodStats, error) {
+	resp, err := s.Runtime.ListPodSandboxStats(ctx, &cri.ListPodSandboxStatsRequest{})
+	if status.Code(err) == codes.Unimplemented {
+		return s.byContainer(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing usage of sandboxes: %w", err)
+	}
+	pods := make([]statsapi.PodStats, 0, len(resp.GetStats()))
+	for _, p := range resp.GetStats() {
+		pods = append(pods, podStats(p))
+	}
+	return pods, nil
+}
+
+func (s Stats) byContainer(ctx context.Context) ([]statsapi.PodStats, error) {
+	resp, err := s.Runtime.ListContainerStats(ctx, &cri.ListContainerStatsRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("listing usage of containers: %w", err)
+	}
+	var pods []statsapi.PodStats
+	index := map[string]int{}
+	for _, c := range resp.GetStats() {
+		labels := c.GetAttributes().GetLabels()
+		uid := labels["io.kubernetes.pod.uid"]
+		i, known := index[uid]
+		if !known {
+			i = len(pods)
+			index[uid] = i
+			pods = append(pods, statsapi.PodStats{PodRef: statsapi.PodReference{UID: uid,
+				Name: labels["io.kubernetes.pod.name"], Namespace: labels["io.kubernetes.pod.namespace"]}})
+		}
+		pods[i].Containers = append(pods[i].Containers, containerStats(c))
+	}
+	for i := range pods {
+		pods[i].CPU, pods[i].Memory = total(pods[i].Containers)
+	}
+	return pods, nil
+}
+
+// ImageFs is the filesystem of images, as far as the runtime knows it: what is used.
+func (s Stats) ImageFs(ctx context.Context) (*statsapi.FsStats, error) {
+	resp, err := s.Images.ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("reading usage of images: %w", err)
+	}
+	for _, fs := range resp.GetImageFilesystems() {
+		return &statsapi.FsStats{Time: stamp(fs.GetTimestamp()), UsedBytes: amount(fs.GetUsedBytes()), InodesUsed: amount(fs.GetInodesUsed())}, nil
+	}
+	return nil, fmt.Errorf("the runtime names no filesystem of images")
+}
+
+func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
+	meta := p.GetAttributes().GetMetadata()
+	out := statsapi.PodStats{PodRef: statsapi.PodReference{Name: meta.GetName(), Namespace: meta.GetNamespace(), UID: meta.GetUid()}}
+	if w := p.GetWindows(); w != nil {
+		out.CPU, out.Memory = windowsCPU(w.GetCpu()), windowsMemory(w.GetMemory())
+		for _, c := range w.GetContainers() {
+			out.Containers = append(out.Containers, windowsContainer(c))
+		}
+		if n := w.GetNetwork(); n.GetDefaultInterface() != nil {
+			d := n.GetDefaultInterface()
+			out.Network = &statsapi.NetworkStats{Time: stamp(n.GetTimestamp()), InterfaceStats: statsapi.InterfaceStats{
+				Name: d.GetName(), RxBytes: amount(d.GetRxBytes()), TxBytes: amount(d.GetTxBytes())}}
+		}
+	} else {
+		l := p.GetLinux()
+		out.CPU, out.Memory = linuxCPU(l.GetCpu()), linuxMemory(l.GetMemory())
+		for _, c := range l.GetContainers() {
+			out.Containers = append(out.Containers, containerStats(c))
+		}
+		if n := l.GetNetwork(); n.GetDefaultInterface() != nil {
+			d := n.GetDefaultInterface()
+			out.Network = &statsapi.NetworkStats{Time: stamp(n.GetTimestamp()), InterfaceStats: statsapi.InterfaceStats{
+				Name: d.GetName(), RxBytes: amount(d.GetRxBytes()), RxErrors: amount(d.GetRxErrors()),
+				TxBytes: amount(d.GetTxBytes()), TxErrors: amount(d.GetTxErrors())}}
+		}
+	}
+	cpu, memory := total(out.Containers)
+	if out.CPU == nil {
+		out.CPU = cpu
+	}
+	if out.Memory == nil {
+		out.Memory = memory
+	}
+	return out
+}
+
+func containerStats(c *cri.ContainerStats) statsapi.ContainerStats {
+	out := statsapi.ContainerStats{Name: c.GetAttributes().GetMetadata().GetName(), CPU: linuxCPU(c.GetCpu()), Memory: linuxMemory(c.GetMemory())}
+	if l := c.GetWritableLayer(); l != nil {
+		out.Rootfs = &statsapi.FsStats{Time: stamp(l.GetTimestamp()), UsedBytes: amount(l.GetUsedBytes()), InodesUsed: amount(l.GetInodesUsed())}
+	}
+	return out
+}
+
+func windowsContainer(c *cri.WindowsContainerStats) statsapi.ContainerStats {
+	out := statsapi.ContainerStats{Name: c.GetAttributes().GetMetadata().GetName(), CPU: windowsCPU(c.GetCpu()), Memory: windowsMemory(c.GetMemory())}
+	if l := c.GetWritableLayer(); l != nil {
+		out.Rootfs = &statsapi.FsStats{Time: stamp(l.GetTimestamp()), UsedBytes: amount(l.GetUsedBytes())}
+	}
+	return out
+}
+
+func linuxCPU(c *cri.CpuUsage) *statsapi.CPUStats {
+	if c == nil {
+		return nil
+	}
+	return &statsapi.CPUStats{Time: stamp(c.GetTimestamp()), UsageNanoCores: amount(c.GetUsageNanoCores()), UsageCoreNanoSeconds: amount(c.GetUsageCoreNanoSeconds())}
+}
+
+func windowsCPU(c *cri.WindowsCpuUsage) *statsapi.CPUStats {
+	if c == nil {
+		return nil
+	}
+	return &statsapi.CPUStats{Time: stamp(c.GetTimestamp()), UsageNanoCores: amount(c.GetUsageNanoCores()), UsageCoreNanoSeconds: amount(c.GetUsageCoreNanoSeconds())}
+}
+
+func linuxMemory(m *cri.MemoryUsage) *statsapi.MemoryStats {
+	if m == nil {
+		return nil
+	}
+	return &statsapi.MemoryStats{Time: stamp(m.GetTimestamp()), WorkingSetBytes: amount(m.GetWorkingSetBytes()), AvailableBytes: amount(m.GetAvailableBytes()),
+		UsageBytes: amount(m.GetUsageBytes()), RSSBytes: amount(m.GetRssBytes()), PageFaults: amount(m.GetPageFaults()), MajorPageFaults: amount(m.GetMajorPageFaults())}
+}
+
+func windowsMemory(m *cri.WindowsMemoryUsage) *statsapi.MemoryStats {
+	if m == nil {
+		return nil
+	}
+	return &statsapi.MemoryStats{Time: stamp(m.GetTimestamp()), WorkingSetBytes: amount(m.GetWorkingSetBytes()), AvailableBytes: amount(m.GetAvailableBytes()),
+		UsageBytes: amount(m.GetCommitMemoryBytes()), PageFaults: amount(m.GetPageFaults())}
+}
+
+// total adds up the containers of a pod; nil when none of them is known.
+func total(containers []statsapi.ContainerStats) (*statsapi.CPUStats, *statsapi.MemoryStats) {
+	var cpu *statsapi.CPUStats
+	var memory *statsapi.MemoryStats
+	for _, c := range containers {
+		if c.CPU != nil {
+			if cpu == nil {
+				cpu = &statsapi.CPUStats{Time: c.CPU.Time}
+			}
+			cpu.UsageNanoCores = sum(cpu.UsageNanoCores, c.CPU.UsageNanoCores)
+			cpu.UsageCoreNanoSeconds = sum(cpu.UsageCoreNanoSeconds, c.CPU.UsageCoreNanoSeconds)
+		}
+		if c.Memory != nil {
+			if memory == nil {
+				memory = &statsapi.MemoryStats{Time: c.Memory.Time}
+			}
+			memory.WorkingSetBytes = sum(memory.WorkingSetBytes, c.Memory.WorkingSetBytes)
+			memory.UsageBytes = sum(memory.UsageBytes, c.Memory.UsageBytes)
+		}
+	}
+	return cpu, memory
+}
+
+func sum(a, b *uint64) *uint64 {
+	if a == nil {
+		return b
+	}
+	if b == nil {
+		return a
+	}
+	n := *a + *b
+	return &n
+}
+
+func stamp(nanoseconds int64) metav1.Time { return metav1.NewTime(time.Unix(0, nanoseconds)) }
+
+func amount(v *cri.UInt64Value) *uint64 {
+	if v == nil {
+		return nil
+	}
+	n := v.GetValue()
+	return &n
+}

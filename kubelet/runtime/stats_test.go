@@ -1,0 +1,60 @@
+package runtime
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// usageRuntime answers with fixed usage, by sandbox unless it is old.
+type usageRuntime struct {
+	cri.RuntimeServiceClient
+	old bool
+}
+
+func value(n uint64) *cri.UInt64Value { return &cri.UInt64Value{Value: n} }
+
+func linuxContainer(name string) *cri.ContainerStats {
+	return &cri.ContainerStats{
+		Attributes: &cri.ContainerAttributes{Metadata: &cri.ContainerMetadata{Name: name},
+			Labels: map[string]string{"io.kubernetes.pod.uid": "u", "io.kubernetes.pod.name": "p", "io.kubernetes.pod.namespace": "ns"}},
+		Cpu:    &cri.CpuUsage{Timestamp: 1e9, UsageCoreNanoSeconds: value(5)},
+		Memory: &cri.MemoryUsage{WorkingSetBytes: value(7)},
+	}
+}
+
+func (u usageRuntime) ListPodSandboxStats(context.Context, *cri.ListPodSandboxStatsRequest, ...grpc.CallOption) (*cri.ListPodSandboxStatsResponse, error) {
+	if u.old {
+		return nil, status.Error(codes.Unimplemented, "no")
+	}
+	meta := &cri.PodSandboxAttributes{Metadata: &cri.PodSandboxMetadata{Name: "p", Namespace: "ns", Uid: "u"}}
+	return &cri.ListPodSandboxStatsResponse{Stats: []*cri.PodSandboxStats{
+		{Attributes: meta, Linux: &cri.LinuxPodSandboxStats{Containers: []*cri.ContainerStats{linuxContainer("a"), linuxContainer("b")}}},
+		{Attributes: meta, Windows: &cri.WindowsPodSandboxStats{Containers: []*cri.WindowsContainerStats{
+			{Attributes: &cri.ContainerAttributes{Metadata: &cri.ContainerMetadata{Name: "a"}}, Cpu: &cri.WindowsCpuUsage{UsageCoreNanoSeconds: value(10)},
+				Memory: &cri.WindowsMemoryUsage{WorkingSetBytes: value(14), CommitMemoryBytes: value(20)}}, {}}}},
+	}}, nil
+}
+
+func (u usageRuntime) ListContainerStats(context.Context, *cri.ListContainerStatsRequest, ...grpc.CallOption) (*cri.ListContainerStatsResponse, error) {
+	return &cri.ListContainerStatsResponse{Stats: []*cri.ContainerStats{linuxContainer("a"), linuxContainer("b")}}, nil
+}
+
+func TestPodStats(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		pods, err := Stats{Runtime: usageRuntime{old: old}}.PodStats(context.Background())
+		if err != nil || len(pods) == 0 {
+			t.Fatalf("old %v: %v %v", old, pods, err)
+		}
+		for i, p := range pods {
+			if p.PodRef.UID != "u" || p.PodRef.Name != "p" || len(p.Containers) != 2 || p.Containers[0].Name != "a" ||
+				*p.CPU.UsageCoreNanoSeconds != 10 || *p.Memory.WorkingSetBytes != 14 {
+				t.Errorf("old %v, pod %d: %+v", old, i, p)
+			}
+		}
+	}
+}
