@@ -9,20 +9,10 @@ import (
 )
 
 var (
-	kernel32             = windows.NewLazySystemDLL("kernel32.dll")
-	getSystemTimes       = kernel32.NewProc("GetSystemTimes")
-	globalMemoryStatusEx = kernel32.NewProc("GlobalMemoryStatusEx")
-	getTickCount64       = kernel32.NewProc("GetTickCount64")
+	kernel32       = windows.NewLazySystemDLL("kernel32.dll")
+	getSystemTimes = kernel32.NewProc("GetSystemTimes")
+	getTickCount64 = kernel32.NewProc("GetTickCount64")
 )
-
-// memoryStatus is MEMORYSTATUSEX.
-type memoryStatus struct {
-	length, load            uint32
-	totalPhys, availPhys    uint64
-	totalPage, availPage    uint64
-	totalVirt, availVirt    uint64
-	availExtendedNeverGiven uint64
-}
 
 // ReadUsage reads the usage of the machine, and of the volume that root is on. The working set is the physical memory in
 // use; no performance counters are read, because hosts may lack them.
