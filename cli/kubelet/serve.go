@@ -2,14 +2,93 @@ package kubelet
 
 import (
 	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
 
+	"k8s.io/klog/v2"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"porthole.dev/porthole/internal/kube"
 	core "porthole.dev/porthole/kubelet"
+	"porthole.dev/porthole/kubelet/runtime"
+	"porthole.dev/porthole/kubelet/serve"
 )
 
-// serveHTTP starts the kubelet's HTTPS server.
-func serveHTTP(context.Context, *core.Kubelet, *v1beta1.KubeletConfiguration, *kube.Kubelet, *core.Options) (stop func(), err error) {
-	return func() {}, nil
+// serveHTTP starts the kubelet's HTTPS server and its health port. It has its own connection to the runtime, so that
+// streams and statistics never wait behind the work on pods.
+func serveHTTP(ctx context.Context, k *core.Kubelet, cfg *v1beta1.KubeletConfiguration, api *kube.Kubelet, o *core.Options) (stop func(), err error) {
+	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint)
+	if err != nil {
+		return nil, err
+	}
+	auth := cfg.Authentication
+	is := func(b *bool) bool { return b != nil && *b }
+	server, err := serve.New(serve.Options{
+		Address:       net.JoinHostPort(cfg.Address, strconv.Itoa(int(o.Port))),
+		HealthAddress: healthAddress(cfg),
+		NodeName:      o.NodeName,
+		NodeAddresses: o.NodeIPs,
+		CertFile:      cfg.TLSCertFile,
+		KeyFile:       cfg.TLSPrivateKeyFile,
+		CertDir:       filepath.Join(o.RootDir, "pki"),
+		Auth: serve.AuthOptions{
+			ClientCAFile: auth.X509.ClientCAFile,
+			Anonymous:    is(auth.Anonymous.Enabled),
+			Tokens:       is(auth.Webhook.Enabled),
+			Webhook:      cfg.Authorization.Mode != v1beta1.KubeletAuthorizationModeAlwaysAllow,
+			Reviewer:     kube.Reviewer{Client: api.Client()},
+		},
+		Pods:    func() []serve.PodView { return views(k.View()) },
+		Streams: runtime.NewStreams(conn),
+		Exec:    o.Runtime.Exec,
+		Stats:   runtime.NewStats(conn),
+		RootDir: o.RootDir,
+		Config:  cfg,
+		LogsDir: filepath.Dir(o.PodLogsDir),
+	})
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := server.Run(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "The kubelet API is not served")
+		}
+	}()
+	return func() { cancel(); <-done; conn.Close() }, nil
+}
+
+func healthAddress(cfg *v1beta1.KubeletConfiguration) string {
+	if cfg.HealthzPort == nil {
+		return ""
+	}
+	if *cfg.HealthzPort == 0 {
+		return "-"
+	}
+	host := cfg.HealthzBindAddress
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, fmt.Sprint(*cfg.HealthzPort))
+}
+
+func views(in []core.PodView) []serve.PodView {
+	out := make([]serve.PodView, 0, len(in))
+	for _, v := range in {
+		one := serve.PodView{Pod: v.Pod, SandboxID: v.SandboxID, Containers: map[string]serve.ContainerView{}}
+		for name, c := range v.Containers {
+			state := serve.Exited
+			if c.Running {
+				state = serve.Running
+			}
+			one.Containers[name] = serve.ContainerView{ID: c.ID, LogPath: c.LogPath, State: state}
+		}
+		out = append(out, one)
+	}
+	return out
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 )
 
@@ -61,7 +62,7 @@ func (s *Server) pick(r *http.Request, previous bool) (ContainerView, int, error
 	if !ok {
 		for _, known := range containerNames(view) {
 			if known == name {
-				return ContainerView{}, http.StatusBadRequest, fmt.Errorf("container %q in pod %q is waiting to start: PodInitializing", name, pod)
+				return ContainerView{}, http.StatusBadRequest, fmt.Errorf("container %q in pod %q is waiting to start: %s", name, pod, waitingReason(view, name))
 			}
 		}
 		return ContainerView{}, http.StatusNotFound, fmt.Errorf("container %q not found in pod %q", name, r.PathValue("ns")+"/"+pod)
@@ -83,6 +84,18 @@ func (s *Server) pick(r *http.Request, previous bool) (ContainerView, int, error
 		return c, http.StatusBadRequest, fmt.Errorf("container %q in pod %q is waiting to start: %s", name, pod, reason)
 	}
 	return c, 0, nil
+}
+
+// waitingReason is what the pod's status says about a container that was never created.
+func waitingReason(view PodView, name string) string {
+	for _, all := range [][]v1.ContainerStatus{view.Pod.Status.InitContainerStatuses, view.Pod.Status.ContainerStatuses} {
+		for _, c := range all {
+			if c.Name == name && c.State.Waiting != nil && c.State.Waiting.Reason != "" {
+				return c.State.Waiting.Reason
+			}
+		}
+	}
+	return "ContainerCreating"
 }
 
 func containerNames(view PodView) []string {
