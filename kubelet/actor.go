@@ -93,6 +93,7 @@ func (a *actor) look(ctx context.Context) (next time.Duration, finished bool) {
 		return resync, false
 	}
 	a.k.admission(a)
+	a.watchProbes()
 	now := time.Now()
 	plan := pod.Reconcile(s, a.k.facts(), now)
 	if plan.Stopping && s.StopSince.IsZero() {
@@ -104,7 +105,6 @@ func (a *actor) look(ctx context.Context) (next time.Duration, finished bool) {
 		a.k.admit.release(a.uid)
 	}
 	a.publish(&plan)
-	a.watchProbes()
 	for _, e := range plan.Events {
 		if key := e.Key + "/" + e.Reason; !a.told[key] && s.Pod != nil {
 			a.told[key] = true
@@ -172,8 +172,10 @@ func (a *actor) watchProbes() {
 		return
 	}
 	var ip string
-	if s.Last != nil {
-		ip = s.Last.PodIP
+	if b, ok := s.Runtime.Sandbox(); ok && len(b.IPs) > 0 {
+		ip = b.IPs[0]
+	} else if len(a.k.o.NodeIPs) > 0 {
+		ip = a.k.o.NodeIPs[0]
 	}
 	for _, list := range [][]v1.Container{s.Pod.Spec.InitContainers, s.Pod.Spec.Containers} {
 		for i := range list {

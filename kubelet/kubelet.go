@@ -2,7 +2,9 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,8 +81,21 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	log.Info("Kubelet runs", "node", k.o.NodeName)
 	k.running.Go(func() { k.cleanOrphans(ctx) })
 	<-ctx.Done()
-	k.running.Wait()
+	k.drain()
 	return nil
+}
+
+// drain lets what is under way end, but not for long: the next kubelet finds everything in the runtime.
+func (k *Kubelet) drain() {
+	done := make(chan struct{})
+	go func() {
+		k.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(2 * time.Second):
+	}
 }
 
 // until waits for an answer that turns true soon after a start.
@@ -182,25 +197,32 @@ func (k *Kubelet) finished(a *actor) {
 	k.mu.Unlock()
 	k.admit.release(a.uid)
 	k.status.Forget(a.uid)
+	p := a.state.Pod
+	k.running.Go(func() {
+		err := k.o.Volumes.Remove(context.WithoutCancel(k.ctx), a.uid)
+		if p != nil {
+			err = errors.Join(err, os.RemoveAll(runtime.PodLogDir(k.o.PodLogsDir, p)))
+		}
+		if err != nil {
+			klog.FromContext(k.ctx).Error(err, "Removing the folders of a pod failed", "pod", a.uid)
+		}
+	})
 }
 
 // follow keeps the actors up to date with the runtime: events, and audits for what they miss.
 func (k *Kubelet) follow(ctx context.Context) {
 	for ctx.Err() == nil {
-		streams := true
 		err := k.o.Runtime.Events(ctx, func() { k.running.Go(func() { k.audit(ctx) }) }, k.runtimeEvent)
 		if ctx.Err() != nil {
 			return
 		}
 		klog.FromContext(ctx).V(2).Info("Runtime events ended", "cause", err.Error())
-		streams = !runtime.IsUnimplemented(err)
 		k.checkRuntime(ctx)
 		k.audit(ctx)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pollPeriod):
 		}
-		_ = streams
 	}
 }
 
@@ -235,11 +257,10 @@ func (k *Kubelet) audit(ctx context.Context) {
 		return
 	}
 	k.mu.Lock()
-	first := !k.audited
 	k.audited = true
 	k.mu.Unlock()
 	for uid, found := range all {
-		k.actor(types.UID(uid), !first || true).post(func(s *pod.State) { s.Runtime = s.Runtime.Merge(found) })
+		k.actor(types.UID(uid), true).post(func(s *pod.State) { s.Runtime = s.Runtime.Merge(found) })
 	}
 	k.each(func(a *actor) {
 		if all[string(a.uid)] == nil {
@@ -264,6 +285,27 @@ func (k *Kubelet) cleanOrphans(ctx context.Context) {
 		case <-tick.C:
 			k.audit(ctx)
 			k.each(func(a *actor) { a.post(func(s *pod.State) { a.sourcesReady = true }) })
+		}
+		k.cleanFolders(ctx)
+	}
+}
+
+// cleanFolders removes what pods that neither the API nor the runtime knows have left on disk.
+func (k *Kubelet) cleanFolders(ctx context.Context) {
+	uids, err := k.o.Volumes.OnDisk()
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Listing the folders of pods failed")
+		return
+	}
+	for _, uid := range uids {
+		k.mu.Lock()
+		known := k.actors[uid] != nil || !k.audited
+		k.mu.Unlock()
+		if known {
+			continue
+		}
+		if err := k.o.Volumes.Remove(ctx, uid); err != nil {
+			klog.FromContext(ctx).Error(err, "Removing the folder of a pod failed", "pod", uid)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 	box := s.Runtime.sandbox()
 	network := box != nil && box.Ready && (len(box.IPs) > 0 || box.HostNetwork)
 	set := func(c v1.PodCondition) { setCondition(st, last, c, now) }
-	set(v1.PodCondition{Type: v1.PodReadyToStartContainers, Status: truth(network && s.VolumesReady && !terminal(st.Phase))})
+	set(v1.PodCondition{Type: v1.PodReadyToStartContainers, Status: truth(network && (s.VolumesReady || s.Runtime.Running()) && !terminal(st.Phase))})
 	set(initialized(st, s))
 	containers := containersReady(st)
 	readiness := containers

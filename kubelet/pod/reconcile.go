@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"strconv"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -114,7 +115,7 @@ func run(s *State, f Facts, now time.Time, p *Plan) (failedInit bool) {
 
 func (s *State) startInFlight() bool {
 	for key := range s.InFlight {
-		if len(key) > 6 && key[:6] == "start/" {
+		if strings.HasPrefix(key, "start/") {
 			return true
 		}
 	}
@@ -298,10 +299,12 @@ func restart(s *State, c *v1.Container, cur *Container, now time.Time, f Facts, 
 	case cur == nil:
 		return &want{c: c, attempt: lostAttempts(s, c.Name)}
 	case cur.State == Created: // made but never started, for example because the kubelet was killed in between
-		p.do(s, Action{Kind: RemoveContainer, Key: "remove/" + cur.ID, ID: cur.ID, Name: c.Name})
+		if !s.inFlight("start/" + c.Name) {
+			p.do(s, Action{Kind: RemoveContainer, Key: "remove/" + cur.ID, ID: cur.ID, Name: c.Name})
+		}
 		return nil
 	}
-	at, entry := nextStart(s.Backoffs[c.Name], cur.FinishedAt, f)
+	at, entry := nextStart(backoffOf(s, c.Name, cur, f), cur.FinishedAt, f)
 	if now.Before(at) {
 		p.wake(at)
 		p.Events = append(p.Events, Event{Key: cur.ID, Type: v1.EventTypeWarning, Reason: "BackOff", Container: c.Name,
@@ -320,16 +323,29 @@ func lostAttempts(s *State, name string) uint32 {
 	return 0
 }
 
+// backoffOf is the back-off entry of a container. A kubelet that has just started reads it from what its predecessor
+// published: only a container that was seen in back-off is held back.
+func backoffOf(s *State, name string, cur *Container, f Facts) Backoff {
+	b, ok := s.Backoffs[name]
+	old := findStatus(s, name)
+	if ok || cur.Attempt == 0 || old == nil || old.State.Waiting == nil || old.State.Waiting.Reason != "CrashLoopBackOff" {
+		return b
+	}
+	delay, limit := orDefault(f.InitialBackoff, 10*time.Second), orDefault(f.MaxBackoff, 300*time.Second)
+	return Backoff{Delay: min(delay<<min(cur.Attempt-1, 10), limit), At: cur.StartedAt}
+}
+
+func orDefault(d, other time.Duration) time.Duration {
+	if d == 0 {
+		return other
+	}
+	return d
+}
+
 // nextStart is when a container that ended at finished may start again, and the back-off entry that then holds. The
 // first restart is immediate; ten quiet minutes forget everything.
 func nextStart(b Backoff, finished time.Time, f Facts) (time.Time, Backoff) {
-	first, limit := f.InitialBackoff, f.MaxBackoff
-	if first == 0 {
-		first = 10 * time.Second
-	}
-	if limit == 0 {
-		limit = 300 * time.Second
-	}
+	first, limit := orDefault(f.InitialBackoff, 10*time.Second), orDefault(f.MaxBackoff, 300*time.Second)
 	if b.Delay == 0 || finished.Sub(b.At) > 2*limit {
 		return finished, Backoff{Delay: min(first, limit)}
 	}

@@ -138,7 +138,7 @@ func waitAfterExit(s *State, f Facts, st *v1.ContainerStatus, c *v1.Container, c
 		return
 	}
 	wait := &v1.ContainerStateWaiting{}
-	at, entry := nextStart(s.Backoffs[c.Name], cur.FinishedAt, f)
+	at, entry := nextStart(backoffOf(s, c.Name, cur, f), cur.FinishedAt, f)
 	if fail := s.Failures[c.Name]; fail != nil {
 		wait.Reason, wait.Message = fail.Reason, fail.Message
 	} else if delay := at.Sub(cur.FinishedAt); delay > 0 && entry.Delay > 0 {
