@@ -1,0 +1,162 @@
+// Package contract reads what container runtimes hand to CNI plugins on Windows: the network configuration in the
+// spellings found in the field, with every policy brought into its HNS v2 form. It is pure.
+package contract
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"porthole.dev/porthole/hns"
+)
+
+// Config of a Windows plugin. Keys are matched without regard to case, as files in the field write them.
+type Config struct {
+	CNIVersion string `json:"cniVersion"`
+	// Name is the HNS network's name too.
+	Name string `json:"name"`
+	Type string `json:"type"`
+	// APIVersion of HNS: 0 and 2 mean HCN; 1 would be Docker's way.
+	APIVersion int `json:"apiVersion"`
+	// IPMasqNetwork is reached without address translation; everything else that leaves takes the node's address.
+	IPMasqNetwork string        `json:"ipMasqNetwork"`
+	LoopbackDSR   bool          `json:"loopbackDSR"`
+	RawPolicies   []NamedPolicy `json:"policies"`
+	// AdditionalArgs are wincni's name for policies.
+	AdditionalArgs   []NamedPolicy        `json:"AdditionalArgs"`
+	DNS              DNS                  `json:"dns"`
+	IPAM             json.RawMessage      `json:"ipam"`
+	RuntimeConfig    RuntimeConfig        `json:"runtimeConfig"`
+	PrevResult       json.RawMessage      `json:"prevResult"`
+	ValidAttachments []types.GCAttachment `json:"cni.dev/valid-attachments"`
+	// Policies are RawPolicies and AdditionalArgs in HNS v2 form.
+	Policies []hns.Policy `json:"-"`
+	// Warnings say what was passed on without being understood.
+	Warnings []string `json:"-"`
+}
+
+// NamedPolicy as configurations write it; only those named EndpointPolicy concern endpoints.
+type NamedPolicy struct {
+	Name  string          `json:"name"`
+	Value json.RawMessage `json:"value"`
+}
+
+// DNS of a configuration.
+type DNS struct {
+	Nameservers []string `json:"nameservers"`
+	Domain      string   `json:"domain"`
+	Search      []string `json:"search"`
+	Options     []string `json:"options"`
+}
+
+// RuntimeConfig is what the runtime adds for one pod.
+type RuntimeConfig struct {
+	DNS struct {
+		Servers  []string `json:"servers"`
+		Searches []string `json:"searches"`
+		Options  []string `json:"options"`
+	} `json:"dns"`
+	PortMappings []PortMapping `json:"portMappings"`
+}
+
+// PortMapping is a hostPort of a pod.
+type PortMapping struct {
+	HostPort      int    `json:"hostPort"`
+	ContainerPort int    `json:"containerPort"`
+	Protocol      string `json:"protocol"`
+	HostIP        string `json:"hostIP"`
+}
+
+// Parse reads a configuration. Syntax errors name the line.
+func Parse(data []byte) (*Config, error) {
+	var c Config
+	if err := json.Unmarshal(data, &c); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			line := 1 + bytes.Count(data[:min(int(syntax.Offset), len(data))], []byte("\n"))
+			return nil, fmt.Errorf("reading the network configuration, line %d: %w", line, err)
+		}
+		return nil, fmt.Errorf("reading the network configuration: %w", err)
+	}
+	if c.Name == "" {
+		return nil, errors.New("reading the network configuration: it has no name, which is the HNS network's name")
+	}
+	if c.APIVersion != 0 && c.APIVersion != 2 {
+		return nil, fmt.Errorf("reading the network configuration of %s: apiVersion %d is Docker's way; containerd needs 2", c.Name, c.APIVersion)
+	}
+	for _, raw := range append(append([]NamedPolicy{}, c.RawPolicies...), c.AdditionalArgs...) {
+		if !strings.EqualFold(raw.Name, "EndpointPolicy") {
+			continue
+		}
+		p, warning, err := normalise(raw.Value)
+		if err != nil {
+			return nil, fmt.Errorf("reading the network configuration of %s: policy %s: %w", c.Name, raw.Value, err)
+		}
+		if warning != "" {
+			c.Warnings = append(c.Warnings, warning)
+		}
+		c.Policies = append(c.Policies, p)
+	}
+	return &c, nil
+}
+
+// canonical names of policy types and of their settings, by lower-case spelling.
+var (
+	policyTypes = map[string]string{
+		"outboundnat": "OutBoundNAT", "route": "SDNRoute", "sdnroute": "SDNRoute", "acl": "ACL", "qos": "QOS",
+		"portmapping": "PortMapping", "nat": "PortMapping", "l4proxy": "L4Proxy", "l4wfpproxy": "L4WFPPROXY", "l2driver": "L2Driver",
+		"provideraddress": "ProviderAddress", "pa": "ProviderAddress", "interfaceconstraint": "InterfaceConstraint",
+		"encapoverhead": "EncapOverhead", "portname": "PortName", "tieracl": "TierAcl",
+	}
+	settingNames = map[string]string{
+		"exceptionlist": "Exceptions", "exceptions": "Exceptions", "destinations": "Destinations",
+		"destinationprefix": "DestinationPrefix", "needencap": "NeedEncap", "nexthop": "NextHop", "vip": "VirtualIP",
+	}
+)
+
+// normalise brings a policy in flat (v1) or nested (v2) form into the nested form with canonical names.
+func normalise(value json.RawMessage) (hns.Policy, string, error) {
+	var flat map[string]json.RawMessage
+	if err := json.Unmarshal(value, &flat); err != nil {
+		return hns.Policy{}, "", err
+	}
+	var kind string
+	settings := map[string]json.RawMessage{}
+	for key, v := range flat {
+		switch strings.ToLower(key) {
+		case "type":
+			if err := json.Unmarshal(v, &kind); err != nil {
+				return hns.Policy{}, "", err
+			}
+		case "settings", "data":
+			if err := json.Unmarshal(v, &settings); err != nil {
+				return hns.Policy{}, "", err
+			}
+		}
+	}
+	for key, v := range flat {
+		switch strings.ToLower(key) {
+		case "type", "settings", "data":
+		default:
+			settings[key] = v
+		}
+	}
+	name, known := policyTypes[strings.ToLower(kind)]
+	warning := ""
+	if !known {
+		name, warning = kind, fmt.Sprintf("policy type %q is not known here; it is passed on as it is", kind)
+	} else if name == "OutBoundNAT" || name == "SDNRoute" {
+		for key, v := range settings {
+			if to, ok := settingNames[strings.ToLower(key)]; ok && to != key {
+				delete(settings, key)
+				settings[to] = v
+			}
+		}
+	}
+	data, err := json.Marshal(settings)
+	return hns.Policy{Type: name, Settings: data}, warning, err
+}

@@ -1,0 +1,326 @@
+// Package ipam gives out addresses of this node's range. Its files are those of the standard host-local plugin (one file
+// per address, named by it, holding the container and the interface), so that either can follow the other; but it runs
+// inside the plugin, which saves a process per pod.
+package ipam
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Range of addresses. Start and End default to the first and last usable address.
+type Range struct {
+	Subnet  string `json:"subnet"`
+	Start   string `json:"rangeStart"`
+	End     string `json:"rangeEnd"`
+	Gateway string `json:"gateway"`
+}
+
+// Config is the ipam part of a network configuration: ranges, or one range written inline.
+type Config struct {
+	Type    string    `json:"type"`
+	DataDir string    `json:"dataDir"`
+	Ranges  [][]Range `json:"ranges"`
+	Range
+}
+
+// DefaultDir is host-local's own.
+const DefaultDir = "/var/lib/cni/networks"
+
+// Pool is the address store of one network.
+type Pool struct {
+	dir  string
+	sets [][]span
+}
+
+type span struct {
+	prefix      netip.Prefix
+	first, last netip.Addr
+	gateway     netip.Addr // zero: not given
+}
+
+// Address that was given out. Gateway is zero when the configuration names none.
+type Address struct {
+	Prefix  netip.Prefix
+	Gateway netip.Addr
+}
+
+// Open reads the configuration. It touches no file.
+func Open(raw json.RawMessage, network string) (*Pool, error) {
+	var c Config
+	if len(raw) == 0 {
+		return nil, errors.New("the network configuration has no ipam")
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, fmt.Errorf("reading ipam: %w", err)
+	}
+	if t := strings.TrimSuffix(strings.ToLower(c.Type), ".exe"); t != "" && t != "host-local" {
+		return nil, fmt.Errorf("ipam type %q: this plugin keeps addresses itself, as host-local", c.Type)
+	}
+	if c.Subnet != "" {
+		c.Ranges = append([][]Range{{c.Range}}, c.Ranges...)
+	}
+	if len(c.Ranges) == 0 {
+		return nil, errors.New("ipam has neither subnet nor ranges")
+	}
+	if c.DataDir == "" {
+		c.DataDir = DefaultDir
+	}
+	p := &Pool{dir: filepath.Join(c.DataDir, network)}
+	for _, set := range c.Ranges {
+		var spans []span
+		for _, r := range set {
+			s, err := r.parse()
+			if err != nil {
+				return nil, err
+			}
+			spans = append(spans, s)
+		}
+		p.sets = append(p.sets, spans)
+	}
+	return p, nil
+}
+
+func (r Range) parse() (span, error) {
+	prefix, err := netip.ParsePrefix(r.Subnet)
+	if err != nil {
+		return span{}, fmt.Errorf("ipam subnet: %w", err)
+	}
+	prefix = prefix.Masked()
+	s := span{prefix: prefix, first: prefix.Addr().Next(), last: lastOf(prefix)}
+	if prefix.Addr().Is4() {
+		s.last = s.last.Prev() // the broadcast address
+	}
+	for _, part := range []struct {
+		name, text string
+		to         *netip.Addr
+	}{{"rangeStart", r.Start, &s.first}, {"rangeEnd", r.End, &s.last}, {"gateway", r.Gateway, &s.gateway}} {
+		if part.text == "" {
+			continue
+		}
+		addr, err := netip.ParseAddr(part.text)
+		if err != nil {
+			return span{}, fmt.Errorf("ipam %s: %w", part.name, err)
+		}
+		if !prefix.Contains(addr) {
+			return span{}, fmt.Errorf("ipam %s %s is outside %s", part.name, addr, prefix)
+		}
+		*part.to = addr
+	}
+	if s.last.Less(s.first) {
+		return span{}, fmt.Errorf("ipam range of %s is empty: %s to %s", prefix, s.first, s.last)
+	}
+	return s, nil
+}
+
+func lastOf(p netip.Prefix) netip.Addr {
+	b := p.Addr().AsSlice()
+	for i := p.Bits(); i < len(b)*8; i++ {
+		b[i/8] |= 1 << (7 - i%8)
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
+// Claim gives the container its addresses, one per range set. Asking again gives the same ones. Addresses in taken are
+// never given out.
+func (p *Pool) Claim(container, ifname string, taken ...netip.Addr) ([]Address, error) {
+	unlock, err := p.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	held, err := p.held()
+	if err != nil {
+		return nil, err
+	}
+	var out []Address
+	var fresh []netip.Addr
+	for i, set := range p.sets {
+		address, isNew, err := p.claimOne(i, set, owner(container, ifname), held, taken)
+		if err != nil {
+			for _, a := range fresh {
+				_ = os.Remove(p.file(a)) // the claim failed as a whole; the file is ours and a second ago was not there
+			}
+			return nil, err
+		}
+		if isNew {
+			fresh = append(fresh, address.Prefix.Addr())
+		}
+		out = append(out, address)
+	}
+	return out, nil
+}
+
+func (p *Pool) claimOne(set int, spans []span, owner string, held map[netip.Addr]string, taken []netip.Addr) (Address, bool, error) {
+	for addr, who := range held {
+		for _, s := range spans {
+			if who == owner && s.prefix.Contains(addr) {
+				return Address{netip.PrefixFrom(addr, s.prefix.Bits()), s.gateway}, false, nil
+			}
+		}
+	}
+	for _, s := range spans {
+		avoid := append([]netip.Addr{s.gateway}, taken...)
+		start := p.after(set, s)
+		for addr, wrapped := start, false; ; {
+			if _, used := held[addr]; !used && !contains(avoid, addr) {
+				return Address{netip.PrefixFrom(addr, s.prefix.Bits()), s.gateway}, true, p.write(set, addr, owner)
+			}
+			if addr = addr.Next(); s.last.Less(addr) {
+				if wrapped {
+					break
+				}
+				addr, wrapped = s.first, true
+			}
+			if addr == start {
+				break
+			}
+		}
+	}
+	return Address{}, false, fmt.Errorf("no address is free in %s (%d are in use; files in %s)", spans[0].prefix, len(held), p.dir)
+}
+
+func contains(list []netip.Addr, a netip.Addr) bool {
+	for _, b := range list {
+		if a == b {
+			return true
+		}
+	}
+	return false
+}
+
+// after is where the search starts: behind the last address given out, so that one that was freed rests a while.
+func (p *Pool) after(set int, s span) netip.Addr {
+	data, err := os.ReadFile(p.lastFile(set))
+	if err != nil {
+		return s.first
+	}
+	last, err := netip.ParseAddr(strings.TrimSpace(string(data)))
+	if err != nil || last.Less(s.first) || !last.Less(s.last) {
+		return s.first
+	}
+	return last.Next()
+}
+
+func (p *Pool) write(set int, addr netip.Addr, owner string) error {
+	f, err := os.OpenFile(p.file(addr), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("claiming address %s: %w", addr, err)
+	}
+	_, err = f.WriteString(owner)
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(f.Name()) // half a file would hold the address for ever
+		return fmt.Errorf("claiming address %s: %w", addr, err)
+	}
+	return os.WriteFile(p.lastFile(set), []byte(addr.String()), 0o600)
+}
+
+// Release frees all addresses of the container's interface; having none is no error.
+func (p *Pool) Release(container, ifname string) error {
+	return p.releaseIf(func(who string) bool {
+		return who == owner(container, ifname) || who == strings.TrimSpace(container)
+	})
+}
+
+// Keep frees the addresses of all containers but these.
+func (p *Pool) Keep(valid map[string]bool) error {
+	return p.releaseIf(func(who string) bool {
+		container, _, _ := strings.Cut(who, "\r\n")
+		return !valid[strings.TrimSpace(container)]
+	})
+}
+
+func (p *Pool) releaseIf(gone func(owner string) bool) error {
+	if _, err := os.Stat(p.dir); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	unlock, err := p.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	held, err := p.held()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for addr, who := range held {
+		if gone(who) {
+			if err := os.Remove(p.file(addr)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				errs = append(errs, fmt.Errorf("releasing address %s: %w", addr, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Holds says whether the container's interface has the address.
+func (p *Pool) Holds(container, ifname string, addr netip.Addr) (bool, error) {
+	held, err := p.held()
+	return held[addr] == owner(container, ifname), err
+}
+
+// Ready says whether addresses can be given out.
+func (p *Pool) Ready() error {
+	unlock, err := p.lock()
+	if err != nil {
+		return err
+	}
+	unlock()
+	return nil
+}
+
+// owner is what an address file holds; host-local separates by CR LF on every system.
+func owner(container, ifname string) string { return strings.TrimSpace(container) + "\r\n" + ifname }
+
+func (p *Pool) held() (map[netip.Addr]string, error) {
+	entries, err := os.ReadDir(p.dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("reading addresses in use: %w", err)
+	}
+	out := map[netip.Addr]string{}
+	for _, e := range entries {
+		addr, err := netip.ParseAddr(strings.ReplaceAll(e.Name(), "_", ":"))
+		if err != nil {
+			continue // the lock and the last_reserved_ip files
+		}
+		data, err := os.ReadFile(filepath.Join(p.dir, e.Name()))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading who has %s: %w", addr, err)
+		}
+		out[addr] = strings.TrimSpace(string(data))
+	}
+	return out, nil
+}
+
+func (p *Pool) file(addr netip.Addr) string {
+	return filepath.Join(p.dir, fileName(addr.String()))
+}
+
+func (p *Pool) lastFile(set int) string {
+	return filepath.Join(p.dir, fmt.Sprintf("last_reserved_ip.%d", set))
+}
+
+func (p *Pool) lock() (func(), error) {
+	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making the address store: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(p.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the address store: %w", err)
+	}
+	if err := lockFile(f); err != nil {
+		_ = f.Close() // nothing was written
+		return nil, fmt.Errorf("locking the address store %s: %w", p.dir, err)
+	}
+	return func() { _ = f.Close() }, nil // closing releases the lock
+}
