@@ -2,6 +2,7 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -123,4 +124,34 @@ func (s *Server) removeCgroup(ctx context.Context, uid string) {
 			klog.FromContext(ctx).V(4).Info("Pod's cgroup stays", "path", path, "reason", err.Error())
 		}
 	}
+}
+
+// RemoveCgroups removes the cgroups that a host's pods were in, for when the host is deleted. Its pods must be gone;
+// what still has processes stays and is reported.
+func RemoveCgroups(host string) error {
+	var all []error
+	for _, pattern := range []string{"/sys/fs/cgroup/*/porthole/", "/sys/fs/cgroup/porthole/"} {
+		for _, below := range []string{host + "/*/*", host + "/*", host} {
+			found, err := filepath.Glob(pattern + below)
+			if err != nil {
+				return err
+			}
+			for _, path := range found {
+				if info, err := os.Stat(path); err != nil || !info.IsDir() {
+					continue
+				}
+				if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+					all = append(all, fmt.Errorf("removing cgroup %s: %w", path, err))
+				}
+			}
+		}
+		roots, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
+		for _, root := range roots {
+			os.Remove(root) // the last host's removal empties it
+		}
+	}
+	return errors.Join(all...)
 }

@@ -58,13 +58,13 @@ type world struct {
 	netns   string
 	runtime runtimeapi.RuntimeServiceClient
 	images  runtimeapi.ImageServiceClient
-	hnsd    *fakeHnsd
+	hnsd    *fakeHnsd // nil: the real one
 	options cri.Options
 	stop    func() // ends the CRI server
 }
 
 // newWorld starts everything that a host needs below its kubelet; the test's end takes it all away and looks for rests.
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, realHNS bool) *world {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("containers need root")
@@ -81,11 +81,15 @@ func newWorld(t *testing.T) *world {
 	base := t.TempDir()
 	name := fmt.Sprintf("critest%d", os.Getpid())
 	w := &world{t: t, ctx: ctx, dir: filepath.Join(base, "hosts", name), netns: platform.NetnsPath("porthole-" + name)}
-	w.makePrefix(base)
 	must(t, platform.CreateNetns("porthole-"+name))
 	t.Cleanup(func() { must(t, platform.DeleteNetns("porthole-"+name)) })
 	must(t, platform.InNetns(w.netns, func() error { return exec.Command("ip", "link", "set", "lo", "up").Run() }))
-	w.hnsd = startHnsd(t, filepath.Join(w.dir, "hnsd.sock"))
+	w.makePrefix(base)
+	if realHNS {
+		w.startHNS()
+	} else {
+		w.hnsd = startHnsd(t, filepath.Join(w.dir, "hnsd.sock"))
+	}
 
 	registry := freeAddress(t)
 	images := filepath.Join(base, "images")
@@ -159,15 +163,17 @@ func (w *world) makePrefix(base string) {
 	w.t.Cleanup(func() { must(w.t, m.Unmount()) })
 	prefix := wine.Prefix{Dir: m.Target}
 	w.t.Cleanup(func() { must(w.t, tools.StopServer(context.Background(), prefix)) })
-	must(w.t, tools.ServerCommand(prefix).Start())
-	must(w.t, tools.Command(w.ctx, prefix, "cmd", "/c", "ver").Run()) // services are up from now on
+	must(w.t, platform.StartInNetns(w.netns, tools.ServerCommand(prefix))) // Wine's sockets are the server's
+	boot := tools.Command(w.ctx, prefix, "cmd", "/c", "ver")
+	must(w.t, platform.StartInNetns(w.netns, boot))
+	must(w.t, boot.Wait()) // services are up from now on
 	bin := filepath.Join(prefix.DriveC(), "opt/cni/bin")
 	conf := filepath.Join(prefix.DriveC(), "etc/cni/net.d")
 	must(w.t, errors.Join(os.MkdirAll(bin, 0o755), os.MkdirAll(conf, 0o755)))
-	cmd := exec.Command("go", "build", "-o", filepath.Join(bin, "nullcni.exe"), "./testdata/nullcni")
+	cmd := exec.Command("go", "build", "-o", bin+"/", "./testdata/nullcni", "./testdata/hcnnetwork")
 	cmd.Env = append(os.Environ(), "GOOS=windows", "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		w.t.Fatalf("building nullcni: %v\n%s", err, out)
+		w.t.Fatalf("building test programs: %v\n%s", err, out)
 	}
 }
 

@@ -53,42 +53,28 @@ func dnsUDP(args []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := net.DialTimeout("udp", server, 3*time.Second)
+	raw, err := udpExchange(server, packed, 3*time.Second)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
-		return err
-	}
-	if _, err := c.Write(packed); err != nil {
-		return err
-	}
-	return printAnswer(c, id, name)
+	return printAnswer(raw, id, name)
 }
 
-func printAnswer(c net.Conn, id uint16, name string) error {
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := c.Read(buffer)
-		if err != nil {
-			return err
-		}
-		var answer dnsmessage.Message
-		if err := answer.Unpack(buffer[:n]); err != nil {
-			return err
-		}
-		if answer.ID != id {
-			continue
-		}
-		if answer.RCode != dnsmessage.RCodeSuccess {
-			return fmt.Errorf("%s: %s", name, answer.RCode)
-		}
-		for _, a := range answer.Answers {
-			if body, ok := a.Body.(*dnsmessage.AResource); ok {
-				fmt.Println(netip.AddrFrom4(body.A))
-			}
-		}
-		return nil
+func printAnswer(raw []byte, id uint16, name string) error {
+	var answer dnsmessage.Message
+	if err := answer.Unpack(raw); err != nil {
+		return err
 	}
+	if answer.ID != id {
+		return fmt.Errorf("%s: answer to another question", name)
+	}
+	if answer.RCode != dnsmessage.RCodeSuccess {
+		return fmt.Errorf("%s: %s", name, answer.RCode)
+	}
+	for _, a := range answer.Answers {
+		if body, ok := a.Body.(*dnsmessage.AResource); ok {
+			fmt.Println(netip.AddrFrom4(body.A))
+		}
+	}
+	return nil
 }

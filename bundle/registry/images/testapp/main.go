@@ -41,7 +41,7 @@ type command func(args []string) error
 
 func commands() map[string]command {
 	return map[string]command{
-		"serve": serve, "get": get, "tcp": echoClient("tcp"), "udp": echoClient("udp"), "resolve": resolve, "dnsudp": dnsUDP,
+		"serve": serve, "get": get, "tcp": tcpClient, "udp": udpClient, "resolve": resolve, "dnsudp": dnsUDP,
 		"burn": burn, "hog": hog, "sleep": sleep, "env": env, "cat": cat, "write": write, "ls": ls, "exit": exit, "copy": copyInput,
 		"echo": func(args []string) error { fmt.Println(strings.Join(args, " ")); return nil },
 		"id":   func([]string) error { return identify(os.Stdout) },
@@ -96,32 +96,43 @@ func get(args []string) error {
 	return nil
 }
 
-// echoClient sends one message and prints what comes back.
-func echoClient(network string) command {
-	return func(args []string) error {
-		if len(args) < 2 {
-			return fmt.Errorf("%s needs HOST:PORT and TEXT", network)
-		}
-		c, err := net.DialTimeout(network, args[0], 5*time.Second)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-			return err
-		}
-		text := strings.Join(args[1:], " ")
-		if _, err := c.Write([]byte(text)); err != nil {
-			return err
-		}
-		answer := make([]byte, 64<<10)
-		n, err := c.Read(answer)
-		if err != nil {
-			return err
-		}
-		fmt.Println(string(answer[:n]))
-		return nil
+// udpClient sends one packet and prints what comes back.
+func udpClient(args []string) error {
+	if len(args) < 2 {
+		return errors.New("udp needs HOST:PORT and TEXT")
 	}
+	answer, err := udpExchange(args[0], []byte(strings.Join(args[1:], " ")), 5*time.Second)
+	if err != nil {
+		return err
+	}
+	fmt.Println(string(answer))
+	return nil
+}
+
+// tcpClient sends one message and prints what comes back.
+func tcpClient(args []string) error {
+	if len(args) < 2 {
+		return errors.New("tcp needs HOST:PORT and TEXT")
+	}
+	c, err := net.DialTimeout("tcp", args[0], 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return err
+	}
+	text := strings.Join(args[1:], " ")
+	if _, err := c.Write([]byte(text)); err != nil {
+		return err
+	}
+	answer := make([]byte, 64<<10)
+	n, err := c.Read(answer)
+	if err != nil {
+		return err
+	}
+	fmt.Println(string(answer[:n]))
+	return nil
 }
 
 func sleep(args []string) error {

@@ -38,7 +38,11 @@ func serve(args []string) error {
 	failed := make(chan error, 3)
 	server := &http.Server{Addr: *httpAddr, Handler: routes(), ReadHeaderTimeout: 5 * time.Second}
 	if *httpAddr != "" {
-		go func() { failed <- server.ListenAndServe() }()
+		l, err := net.Listen("tcp", *httpAddr)
+		if err != nil {
+			return err
+		}
+		go func() { failed <- server.Serve(l) }()
 		fmt.Println("serving HTTP on", *httpAddr)
 	}
 	if *tcpAddr != "" {
@@ -49,16 +53,18 @@ func serve(args []string) error {
 		go func() { failed <- echoTCP(l) }()
 		fmt.Println("echoing TCP on", *tcpAddr)
 	}
+	var udpFailed <-chan error
 	if *udpAddr != "" {
-		c, err := net.ListenPacket("udp", *udpAddr)
-		if err != nil {
+		var err error
+		if udpFailed, err = udpListen(*udpAddr); err != nil {
 			return err
 		}
-		go func() { failed <- echoUDP(c) }()
 		fmt.Println("echoing UDP on", *udpAddr)
 	}
 	select {
 	case err := <-failed:
+		return err
+	case err := <-udpFailed:
 		return err
 	case s := <-stopSignal():
 		fmt.Println("stopping on", s)
@@ -107,18 +113,5 @@ func echoTCP(l net.Listener) error {
 			defer c.Close()
 			io.Copy(c, c)
 		}()
-	}
-}
-
-func echoUDP(c net.PacketConn) error {
-	buffer := make([]byte, 64<<10)
-	for {
-		n, from, err := c.ReadFrom(buffer)
-		if err != nil {
-			return err
-		}
-		if _, err := c.WriteTo(buffer[:n], from); err != nil {
-			return err
-		}
 	}
 }

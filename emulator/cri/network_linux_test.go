@@ -1,0 +1,146 @@
+package cri_test
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd/serve"
+	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/platform"
+)
+
+const (
+	hcnNetwork = `{"Name":"porthole","Type":"L2Bridge","Ipams":[{"Type":"Static","Subnets":[{"IpAddressPrefix":"10.244.8.0/24",` +
+		`"Routes":[{"NextHop":"10.244.8.1","DestinationPrefix":"0.0.0.0/0"}]}]}],"SchemaVersion":{"Major":2,"Minor":0}}`
+	winBridge = `{"cniVersion":"1.0.0","name":"porthole","type":"win-bridge","apiVersion":2,"capabilities":{"portMappings":true,"dns":true},` +
+		`"ipam":{"type":"host-local","ranges":[[{"subnet":"10.244.8.0/24","rangeStart":"10.244.8.3"}]]}}`
+)
+
+// startHNS runs the real HNS and data plane for the host's namespace, which gets an uplink that leads nowhere.
+func (w *world) startHNS() {
+	w.t.Helper()
+	must(w.t, platform.InNetns(w.netns, func() error {
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "far0"}); err != nil {
+			return err
+		}
+		for _, name := range []string{"eth0", "far0"} {
+			link, err := netlink.LinkByName(name)
+			if err != nil {
+				return err
+			}
+			if err := netlink.LinkSetUp(link); err != nil {
+				return err
+			}
+		}
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		return netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(10, 99, 8, 21), Mask: net.CIDRMask(24, 32)}})
+	}))
+	plane, err := dataplane.New(dataplane.Options{Netns: w.netns, Uplink: "eth0"})
+	must(w.t, err)
+	w.t.Cleanup(plane.Close)
+	must(w.t, os.MkdirAll(filepath.Join(w.dir, "hnsd"), 0o755))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- serve.Run(ctx, serve.Options{HostDir: w.dir, Build: testBuild, Netns: w.netns, Listen: "127.0.0.1:10090", Uplink: "eth0", Plane: plane})
+	}()
+	w.t.Cleanup(func() {
+		cancel()
+		must(w.t, <-done)
+	})
+}
+
+// TestUpstreamWinBridgePods gives pods their network by upstream's win-bridge.exe and the emulated HNS, and lets one talk
+// to the other.
+func TestUpstreamWinBridgePods(t *testing.T) {
+	w := newWorld(t, true)
+	for _, name := range []string{"win-bridge.exe", "host-local.exe"} {
+		data, err := os.ReadFile(filepath.Join("../../bin/bundle/cni-windows", name))
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(w.driveC(), "opt/cni/bin", name), data, 0o755))
+	}
+	must(t, os.WriteFile(filepath.Join(w.driveC(), "etc/cni/net.d/10-porthole.conf"), []byte(winBridge), 0o644))
+	tools, err := wine.Find()
+	must(t, err)
+	cmd := tools.Command(w.ctx, wine.Prefix{Dir: filepath.Join(w.dir, "prefix")}, `C:\opt\cni\bin\hcnnetwork.exe`, hcnNetwork)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	must(t, platform.StartInNetns(w.netns, cmd))
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("making the network: %v: %s", err, out.String())
+	}
+	before := w.hnsObjects()
+	_, err = w.images.PullImage(w.ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: testImage}})
+	must(t, err)
+	server, client := w.runPod("server"), w.runPod("client")
+	id := w.started(t, server, "serve", nil, "serve", "--udp", ":7")
+	w.logShows(t, id, "serving HTTP")
+	address := w.address(server)
+	if address != "10.244.8.3" || w.address(client) != "10.244.8.4" {
+		t.Errorf("pods have addresses %s and %s", address, w.address(client))
+	}
+	id = w.started(t, client, "get", nil, "get", "http://"+address+"/")
+	if s := w.exited(t, id); s.ExitCode != 0 || !strings.Contains(w.log(t, id), "hostname=server client=10.244.8.4:") {
+		t.Errorf("get: code %d\n%s", s.ExitCode, w.log(t, id))
+	}
+	id = w.started(t, client, "udp", nil, "udp", address+":7", "ping")
+	if s := w.exited(t, id); s.ExitCode != 0 || !strings.Contains(w.log(t, id), "ping") {
+		t.Errorf("udp: code %d\n%s", s.ExitCode, w.log(t, id))
+	}
+	for _, p := range []pod{server, client} {
+		begin := time.Now()
+		_, err = w.runtime.StopPodSandbox(w.ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.id})
+		must(t, err)
+		_, err = w.runtime.RemovePodSandbox(w.ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.id})
+		must(t, err)
+		t.Logf("removing a pod took %v", time.Since(begin).Round(time.Millisecond))
+	}
+	if after := w.hnsObjects(); after != before {
+		t.Errorf("HNS has %s, had %s before the pods", after, before)
+	}
+	w.checkNothingLeft()
+}
+
+func (w *world) address(p pod) string {
+	w.t.Helper()
+	st, err := w.runtime.PodSandboxStatus(w.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.id})
+	must(w.t, err)
+	return st.GetStatus().GetNetwork().GetIp()
+}
+
+// hnsObjects counts the objects of HNS by kind.
+func (w *world) hnsObjects() string {
+	w.t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("unix", filepath.Join(w.dir, "hnsd.sock"))
+	}}}
+	r, err := client.Get("http://hnsd/dump")
+	must(w.t, err)
+	defer r.Body.Close()
+	var dump map[string]json.RawMessage
+	must(w.t, json.NewDecoder(r.Body).Decode(&dump))
+	counts := map[string]int{}
+	for kind, raw := range dump {
+		var list []json.RawMessage
+		if json.Unmarshal(raw, &list) == nil {
+			counts[kind] = len(list)
+		}
+	}
+	text, err := json.Marshal(counts)
+	must(w.t, err)
+	return string(text)
+}
