@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -202,6 +204,7 @@ func (k *Kubelet) finished(a *actor) {
 		err := k.o.Volumes.Remove(context.WithoutCancel(k.ctx), a.uid)
 		if p != nil {
 			err = errors.Join(err, os.RemoveAll(runtime.PodLogDir(k.o.PodLogsDir, p)))
+			cleanLinks(k.o.PodLogsDir)
 		}
 		if err != nil {
 			klog.FromContext(k.ctx).Error(err, "Removing the folders of a pod failed", "pod", a.uid)
@@ -276,6 +279,11 @@ func (k *Kubelet) audit(ctx context.Context) {
 // cleanOrphans lets the pods that only the runtime knows end, now that all that should run are known, and audits.
 func (k *Kubelet) cleanOrphans(ctx context.Context) {
 	k.each(func(a *actor) { a.post(func(s *pod.State) { a.sourcesReady = true }) })
+	audited := func() bool { k.mu.Lock(); defer k.mu.Unlock(); return k.audited }
+	if until(ctx, audited) != nil {
+		return
+	}
+	k.cleanFolders(ctx)
 	tick := time.NewTicker(auditPeriod)
 	defer tick.Stop()
 	for {
@@ -304,8 +312,29 @@ func (k *Kubelet) cleanFolders(ctx context.Context) {
 		if known {
 			continue
 		}
-		if err := k.o.Volumes.Remove(ctx, uid); err != nil {
+		err := k.o.Volumes.Remove(ctx, uid)
+		logs, _ := filepath.Glob(filepath.Join(k.o.PodLogsDir, "*_"+string(uid)))
+		for _, dir := range logs {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+		if err != nil {
 			klog.FromContext(ctx).Error(err, "Removing the folder of a pod failed", "pod", uid)
+		}
+	}
+	cleanLinks(k.o.PodLogsDir)
+}
+
+// cleanLinks removes links of log collectors that pointed to a log below podLogs that is gone. What cannot be removed
+// now is tried again the next time.
+func cleanLinks(podLogs string) {
+	links, _ := filepath.Glob(filepath.Join(filepath.Dir(podLogs), "containers", "*.log"))
+	for _, link := range links {
+		target, err := os.Readlink(link)
+		if err != nil || !strings.HasPrefix(target, podLogs) {
+			continue
+		}
+		if _, err := os.Stat(target); errors.Is(err, os.ErrNotExist) {
+			_ = os.Remove(link)
 		}
 	}
 }

@@ -64,7 +64,8 @@ func (s *Server) Run(ctx context.Context) error {
 	servers[0].TLSConfig = &tls.Config{GetCertificate: s.certs, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
 	failed := make(chan error, 2)
 	var all sync.WaitGroup
-	all.Go(func() { failed <- servers[0].ServeTLS(api, "", "") })
+	main := servers[0]
+	all.Go(func() { failed <- main.ServeTLS(api, "", "") })
 	if s.opts.HealthAddress != "-" {
 		health, err := net.Listen("tcp", s.opts.HealthAddress)
 		if err != nil {
