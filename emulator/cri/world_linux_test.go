@@ -83,6 +83,7 @@ func newWorld(t *testing.T, realHNS bool) *world {
 	w := &world{t: t, ctx: ctx, dir: filepath.Join(base, "hosts", name), netns: platform.NetnsPath("porthole-" + name)}
 	must(t, platform.CreateNetns("porthole-"+name))
 	t.Cleanup(func() { must(t, platform.DeleteNetns("porthole-"+name)) })
+	t.Cleanup(func() { must(t, cri.RemoveCgroups(name)) })
 	must(t, platform.InNetns(w.netns, func() error { return exec.Command("ip", "link", "set", "lo", "up").Run() }))
 	w.makePrefix(base)
 	if realHNS {
@@ -133,7 +134,22 @@ func newWorld(t *testing.T, realHNS bool) *world {
 		}
 		return nil
 	})
+	t.Cleanup(w.removeAllPods)
 	return w
+}
+
+// removeAllPods takes away what a failed test left, so that no process or mount outlives it.
+func (w *world) removeAllPods() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	list, err := w.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	must(w.t, err)
+	for _, p := range list.Items {
+		_, err := w.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.Id})
+		must(w.t, err)
+		_, err = w.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.Id})
+		must(w.t, err)
+	}
 }
 
 // serve starts the CRI server in this process.
