@@ -83,6 +83,9 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 	for _, w := range warnings {
 		log.Info("Configuration has a field that is not known", "file", f.config, "field", w)
 	}
+	if f.manifests != "" || cfg.StaticPodPath != "" {
+		log.Info("Static pods are not supported yet; their folder is not read", "file", f.manifests+cfg.StaticPodPath)
+	}
 	override(cfg, f)
 	o, err := options(cfg, f)
 	if err != nil {

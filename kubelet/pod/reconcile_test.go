@@ -28,7 +28,10 @@ func sandbox(s *State) {
 	s.Runtime.Sandboxes = []Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.5"}}}
 }
 
-func image(s *State) { s.Images["c"] = Image{Ref: "sha256:i"}; s.Images["init"] = Image{Ref: "sha256:i"} }
+func image(s *State) {
+	s.Images["c"] = Image{Ref: "sha256:i"}
+	s.Images["init"] = Image{Ref: "sha256:i"}
+}
 
 func policy(p v1.RestartPolicy) func(*State) { return func(s *State) { s.Pod.Spec.RestartPolicy = p } }
 

@@ -3,7 +3,7 @@ package runtime
 import (
 	"encoding/json"
 	"fmt"
-	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -57,7 +57,7 @@ func (r *Runtime) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error)
 		Command:    s.Command,
 		Args:       s.Args,
 		WorkingDir: c.WorkingDir,
-		LogPath:    path.Join(c.Name, fmt.Sprintf("%d.log", s.Attempt)),
+		LogPath:    filepath.Join(c.Name, fmt.Sprintf("%d.log", s.Attempt)),
 		Stdin:      c.Stdin, StdinOnce: c.StdinOnce, Tty: c.TTY,
 		Labels: map[string]string{labelPodName: p.Name, labelPodNamespace: p.Namespace, labelPodUID: string(p.UID),
 			labelContainerName: c.Name},
