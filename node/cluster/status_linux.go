@@ -88,8 +88,12 @@ func askNode(ctx context.Context, n *NodeStatus) {
 	}
 }
 
+// askCounts reads a part's own status: its counts, and each of its objects that is not right.
 func askCounts(ctx context.Context, client *http.Client, url string) Counts {
-	var c Counts
+	var answer struct {
+		Counts
+		Routes []struct{ Node, Destination, State, Reason string }
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return Counts{Error: err.Error()}
@@ -102,8 +106,13 @@ func askCounts(ctx context.Context, client *http.Client, url string) Counts {
 	if resp.StatusCode != http.StatusOK {
 		return Counts{Error: resp.Status}
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&c); err != nil {
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
 		return Counts{Error: err.Error()}
 	}
-	return c
+	for _, r := range answer.Routes {
+		if r.State != "present" {
+			answer.Problems = append(answer.Problems, fmt.Sprintf("route %s to %s is %s: %s", r.Destination, r.Node, r.State, r.Reason))
+		}
+	}
+	return answer.Counts
 }

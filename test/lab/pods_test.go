@@ -1,0 +1,453 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// systems are the two kinds of node that every pod story runs on.
+var systems = []string{"linux", "windows"}
+
+// onEach runs a story once per system, both at the same time.
+func onEach(t *testing.T, story func(t *testing.T, system string)) {
+	for _, system := range systems {
+		t.Run(system, func(t *testing.T) {
+			t.Parallel()
+			story(t, system)
+		})
+	}
+}
+
+func getPod(name string) (*v1.Pod, error) {
+	out, err := kubectlErr("get", "pod", name, "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	var pod v1.Pod
+	return &pod, unmarshal(out, &pod)
+}
+
+// waitPod polls until ok says so; the last reason fails the test.
+func waitPod(t *testing.T, name string, limit time.Duration, ok func(*v1.Pod) error) *v1.Pod {
+	t.Helper()
+	var pod *v1.Pod
+	eventually(t, limit, func() (err error) {
+		if pod, err = getPod(name); err != nil {
+			return err
+		}
+		if err := ok(pod); err != nil {
+			return fmt.Errorf("pod %s: %w; containers: %+v", name, err, pod.Status.ContainerStatuses)
+		}
+		return nil
+	})
+	return pod
+}
+
+func isReady(pod *v1.Pod) error {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1.PodReady && c.Status == v1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("is not ready (%s)", pod.Status.Phase)
+}
+
+func succeeded(pod *v1.Pod) error {
+	if pod.Status.Phase != v1.PodSucceeded {
+		return fmt.Errorf("phase is %s, want Succeeded", pod.Status.Phase)
+	}
+	return nil
+}
+
+const podWait = 60 * time.Second
+
+// config is the seeds' Secret and ConfigMap, for the stories about environments and volumes.
+const config = `
+apiVersion: v1
+kind: Secret
+metadata: {name: mysecret-%[1]s}
+type: Opaque
+data:
+  username: YWRtaW4=
+  password: MWYyZDFlMmU2N2Rm
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: example-config-%[1]s}
+data:
+  example.property.1: hello
+  example.property.2: world
+`
+
+func TestEnvironment(t *testing.T) {
+	onEach(t, func(t *testing.T, system string) {
+		apply(t, fmt.Sprintf(config+`
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: env-%[1]s, labels: {app: env}}
+spec:
+  restartPolicy: Never
+  nodeSelector: {kubernetes.io/os: %[1]s}
+  containers:
+  - name: env
+    image: porthole/testapp:1
+    args: [env]
+    env:
+    - {name: LITERAL, value: plain}
+    - {name: EXPANDED, value: "$(LITERAL)-more"}
+    - {name: NET__STYLE, value: kept}
+    - name: USERNAME
+      valueFrom: {secretKeyRef: {name: mysecret-%[1]s, key: username}}
+    - name: PROPERTY
+      valueFrom: {configMapKeyRef: {name: example-config-%[1]s, key: example.property.1}}
+    - name: MY_POD
+      valueFrom: {fieldRef: {fieldPath: metadata.name}}
+    - name: MY_NODE
+      valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
+    - name: MY_IP
+      valueFrom: {fieldRef: {fieldPath: status.podIP}}
+    envFrom:
+    - secretRef: {name: mysecret-%[1]s}
+`, system))
+		pod := waitPod(t, "env-"+system, podWait, succeeded)
+		logs := kubectl(t, "logs", "env-"+system)
+		for _, want := range []string{"LITERAL=plain", "EXPANDED=plain-more", "NET__STYLE=kept", "USERNAME=admin", "PROPERTY=hello", "password=1f2d1e2e67df",
+			"MY_POD=env-" + system, "MY_NODE=" + pod.Spec.NodeName, "MY_IP=" + pod.Status.PodIP, "KUBERNETES_SERVICE_HOST=10.96.0.1"} {
+			if !strings.Contains(logs, want) {
+				t.Errorf("environment lacks %q:\n%s", want, logs)
+			}
+		}
+	})
+}
+
+func TestTwoContainersAndInit(t *testing.T) {
+	onEach(t, func(t *testing.T, system string) {
+		data := map[string]string{"linux": "/data", "windows": "C:/data"}[system]
+		apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: two-%[1]s}
+spec:
+  restartPolicy: Never
+  nodeSelector: {kubernetes.io/os: %[1]s}
+  volumes:
+  - {name: shared, emptyDir: {}}
+  initContainers:
+  - name: init
+    image: porthole/testapp:1
+    args: [write, %[2]s/word, from-init]
+    volumeMounts: [{name: shared, mountPath: "%[2]s"}]
+  containers:
+  - name: server
+    image: porthole/testapp:1
+    args: [serve, --http, ":8080"]
+    volumeMounts: [{name: shared, mountPath: "%[2]s"}]
+  - name: client
+    image: porthole/testapp:1
+    args: [serve, --http, ":8081"]
+    volumeMounts: [{name: shared, mountPath: "%[2]s"}]
+`, system, data))
+		waitPod(t, "two-"+system, podWait, isReady)
+		for _, path := range []string{"/", "/file?path=" + data + "/word"} {
+			out := kubectl(t, "exec", "two-"+system, "-c", "client", "--", "testapp", "get", "http://localhost:8080"+path)
+			if path != "/" && !strings.Contains(out, "from-init") {
+				t.Errorf("the other container's %s gives %q", path, out)
+			}
+		}
+	})
+}
+
+func TestConfigVolumesAndHostPath(t *testing.T) {
+	onEach(t, func(t *testing.T, system string) {
+		paths := map[string][]string{
+			"linux":   {"/etc/foo", "/etc/bar", "/data/host"},
+			"windows": {`C:\etc\foo`, "C:/etc/bar", "/data/host"},
+		}[system]
+		hostPath := map[string]string{"linux": filepath.Join(dir, "hosts/lin01/shared"), "windows": `C:\shared`}[system]
+		apply(t, fmt.Sprintf(config+`
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: volumes-%[1]s}
+spec:
+  nodeSelector: {kubernetes.io/os: %[1]s}
+  terminationGracePeriodSeconds: 0
+  volumes:
+  - {name: secret, secret: {secretName: mysecret-%[1]s}}
+  - {name: config, configMap: {name: example-config-%[1]s}}
+  - {name: host, hostPath: {path: '%[5]s', type: DirectoryOrCreate}}
+  containers:
+  - name: app
+    image: porthole/testapp:1
+    args: [serve, --http, ":8080"]
+    volumeMounts:
+    - {name: secret, mountPath: '%[2]s', readOnly: true}
+    - {name: config, mountPath: '%[3]s', readOnly: true}
+    - {name: host, mountPath: '%[4]s', readOnly: true}
+`, system, paths[0], paths[1], paths[2], hostPath))
+		name := "volumes-" + system
+		waitPod(t, name, podWait, isReady)
+		for path, want := range map[string]string{paths[0] + "/username": "admin", paths[1] + "/example.property.2": "world"} {
+			if out := kubectl(t, "exec", name, "--", "testapp", "cat", path); strings.TrimSpace(out) != want {
+				t.Errorf("%s holds %q, want %q", path, out, want)
+			}
+		}
+		if out, err := kubectlErr("exec", name, "--", "testapp", "write", paths[2]+"/file", "x"); err == nil {
+			t.Errorf("writing to a read-only hostPath succeeded: %s", out)
+		}
+		kubectl(t, "patch", "configmap", "example-config-"+system, "-p", `{"data":{"example.property.2":"changed"}}`)
+		eventually(t, 10*time.Second, func() error {
+			out, err := kubectlErr("exec", name, "--", "testapp", "cat", paths[1]+"/example.property.2")
+			if err == nil && strings.TrimSpace(out) != "changed" {
+				err = fmt.Errorf("still %q", out)
+			}
+			return err
+		})
+	})
+}
+
+func TestRestartWithBackOff(t *testing.T) {
+	onEach(t, func(t *testing.T, system string) {
+		apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: crash-%[1]s}
+spec:
+  nodeSelector: {kubernetes.io/os: %[1]s}
+  containers: [{name: crash, image: "porthole/testapp:1", args: [exit, "3"]}]
+`, system))
+		pod := waitPod(t, "crash-"+system, podWait, func(pod *v1.Pod) error {
+			for _, s := range pod.Status.ContainerStatuses {
+				if s.RestartCount >= 2 && s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff" {
+					return nil
+				}
+			}
+			return fmt.Errorf("does not wait in CrashLoopBackOff after 2 restarts")
+		})
+		last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated
+		if last == nil || last.ExitCode != 3 {
+			t.Errorf("last termination is %+v, want exit code 3", last)
+		}
+	})
+}
+
+func TestLogsFollowAndDelete(t *testing.T) {
+	onEach(t, func(t *testing.T, system string) {
+		name := "follow-" + system
+		apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %[2]s}
+spec:
+  nodeSelector: {kubernetes.io/os: %[1]s}
+  terminationGracePeriodSeconds: 3
+  containers: [{name: app, image: "porthole/testapp:1", args: [serve, --http, ":8080"]}]
+`, system, name))
+		waitPod(t, name, podWait, isReady)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, porthole, "kubectl", "--dir", dir, "logs", "-f", name)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		scanner := bufio.NewScanner(out)
+		if !scanner.Scan() || !strings.Contains(scanner.Text(), "serving HTTP") {
+			t.Errorf("first line of logs -f is %q", scanner.Text())
+		}
+		started := time.Now()
+		kubectl(t, "delete", "pod", name, "--wait=true", "--timeout=30s")
+		if took := time.Since(started); took > 10*time.Second {
+			t.Errorf("deleting took %s with a grace period of 3 s", took)
+		}
+		for scanner.Scan() {
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("logs -f did not end with its container: %v", err)
+		}
+	})
+}
+
+func TestExec(t *testing.T) {
+	onEach(t, func(t *testing.T, system string) {
+		name := "exec-" + system
+		apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %[2]s}
+spec:
+  nodeSelector: {kubernetes.io/os: %[1]s}
+  terminationGracePeriodSeconds: 0
+  containers: [{name: app, image: "porthole/testapp:1", args: [serve, --http, ":8080"]}]
+`, system, name))
+		waitPod(t, name, podWait, isReady)
+		if out, err := kubectlErr("exec", name, "--", "testapp", "exit", "7"); err == nil || !strings.Contains(err.Error(), "exit code 7") {
+			t.Errorf("exec of exit 7 gives %v %s", err, out)
+		}
+		if system == "windows" {
+			out, err := command(time.Minute, "script", "-qec", fmt.Sprintf("%s kubectl --dir %s exec -it %s -- cmd /c ver", porthole, dir, name), "/dev/null")
+			if err != nil || !strings.Contains(out, "Windows") {
+				t.Errorf("exec -it -- cmd gives %q, %v", out, err)
+			}
+		}
+	})
+}
+
+func TestCPULimit(t *testing.T) {
+	onEach(t, func(t *testing.T, system string) {
+		name := "burn-" + system
+		apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %[2]s}
+spec:
+  nodeSelector: {kubernetes.io/os: %[1]s}
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: burn
+    image: porthole/testapp:1
+    args: [burn]
+    resources: {limits: {cpu: "500m"}, requests: {cpu: 10m}}
+`, system, name))
+		pod := waitPod(t, name, podWait, isReady)
+		used := cpuUsed(t, pod, 6*time.Second)
+		if used < 0.45 || used > 0.55 {
+			t.Errorf("a burner limited to 0.5 CPU used %.2f", used)
+		}
+		t.Logf("a burner limited to 0.5 CPU used %.3f", used)
+	})
+}
+
+// cpuUsed reads the CPU time of a pod's containers from the kernel twice.
+func cpuUsed(t *testing.T, pod *v1.Pod, over time.Duration) float64 {
+	t.Helper()
+	id := strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
+	read := func() float64 {
+		var files []string
+		eventually(t, 5*time.Second, func() error {
+			out, err := command(5*time.Second, "find", "/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct", "-path", "*"+id+"*", "-name", "cpuacct.usage")
+			files = strings.Fields(out)
+			if len(files) == 0 {
+				return fmt.Errorf("no cgroup of container %s: %v", id, err)
+			}
+			return nil
+		})
+		out, err := command(5*time.Second, "cat", files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		ns, err := strconv.ParseFloat(strings.TrimSpace(out), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ns / 1e9
+	}
+	before, started := read(), time.Now()
+	time.Sleep(over) // a measurement needs its time; nothing is waited for
+	return (read() - before) / time.Since(started).Seconds()
+}
+
+func TestMemoryLimit(t *testing.T) {
+	onEach(t, func(t *testing.T, system string) {
+		apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: hog-%[1]s}
+spec:
+  restartPolicy: Never
+  nodeSelector: {kubernetes.io/os: %[1]s}
+  containers:
+  - name: hog
+    image: porthole/testapp:1
+    args: [hog, "512"]
+    resources: {limits: {memory: 192Mi}, requests: {memory: 64Mi}}
+`, system))
+		waitPod(t, "hog-"+system, podWait, func(pod *v1.Pod) error {
+			for _, s := range pod.Status.ContainerStatuses {
+				if s.State.Terminated != nil && s.State.Terminated.Reason == "OOMKilled" {
+					return nil
+				}
+			}
+			return fmt.Errorf("is not OOMKilled")
+		})
+	})
+}
+
+func TestDaemonSet(t *testing.T) {
+	apply(t, `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: my-daemonset, labels: {app: foo}}
+spec:
+  selector: {matchLabels: {app: foo}}
+  template:
+    metadata: {labels: {app: foo}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers: [{name: foo, image: "porthole/testapp:1", args: [serve, --http, ":8080"]}]
+      nodeSelector: {beta.kubernetes.io/os: windows}
+`)
+	eventually(t, podWait, func() error {
+		out, err := kubectlErr("get", "pods", "-l", "app=foo", "-o", "jsonpath={range .items[*]}{.spec.nodeName}={.status.containerStatuses[0].ready} {end}")
+		if err == nil && (strings.Count(out, "=true") != 2 || !strings.Contains(out, "win01=") || !strings.Contains(out, "win02=")) {
+			err = fmt.Errorf("pods by node: %s", out)
+		}
+		return err
+	})
+}
+
+func TestImageForAnotherBuild(t *testing.T) {
+	apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: old-image}
+spec:
+  nodeSelector: {kubernetes.io/os: windows}
+  containers: [{name: app, image: "porthole/testapp:1709"}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: no-image}
+spec:
+  nodeSelector: {kubernetes.io/os: windows}
+  containers: [{name: app, image: "porthole/absent:1"}]
+`)
+	waitEvent(t, "old-image", "16299", "20348")
+	waitEvent(t, "no-image", "porthole/absent:1")
+}
+
+// waitEvent waits for an event of the pod whose message has all the words.
+func waitEvent(t *testing.T, pod string, words ...string) {
+	t.Helper()
+	eventually(t, podWait, func() error {
+		out, err := kubectlErr("get", "events", "--field-selector", "involvedObject.name="+pod, "-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
+		if err != nil {
+			return err
+		}
+		for _, line := range strings.Split(out, "\n") {
+			found := 0
+			for _, w := range words {
+				if strings.Contains(line, w) {
+					found++
+				}
+			}
+			if found == len(words) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no event of %s with %v in:\n%s", pod, words, out)
+	})
+}
