@@ -21,7 +21,11 @@ var windowsVersions = []struct{ tag, version string }{
 	{"ltsc2019", "10.0.17763.7314"},
 	{"ltsc2022", "10.0.20348.3695"},
 	{"ltsc2025", "10.0.26100.4061"},
+	{oldTag, "10.0.16299.15"},
 }
+
+// oldTag is an image that no node can run; it stays out of the index of all builds.
+const oldTag = "1709"
 
 // image is one image to make: a program, where it lies in the image and how it is started.
 type image struct {
@@ -85,7 +89,9 @@ func (i image) build(s store, programs string) error {
 			if err != nil {
 				return err
 			}
-			all = append(all, d)
+			if w.tag != oldTag {
+				all = append(all, d)
+			}
 			if err := i.index(s, w.tag, []v1.Descriptor{d}); err != nil {
 				return err
 			}
