@@ -1,0 +1,263 @@
+package lab
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// TestKillEachProcess kills every process of every node, one after the other, and the supervisor. Each time the node is
+// right again within 30 s, and no container was restarted.
+func TestKillEachProcess(t *testing.T) {
+	pods, clusterIP := echoPods(t)
+	before := containers(t)
+	s := readStatus(t)
+	var victims []process
+	for _, n := range s.Nodes {
+		if n.Name != "win02" { // the same programs as win01
+			victims = append(victims, n.Processes...)
+		}
+	}
+	victims = append(victims, s.Processes...)
+	for _, victim := range victims {
+		t.Run(strings.ReplaceAll(victim.Name, "/", "-"), func(t *testing.T) {
+			started := time.Now()
+			kill(t, current(t, victim.Name).PID)
+			eventually(t, 30*time.Second, func() error {
+				p := current(t, victim.Name)
+				if p.Phase != "running" || p.Restarts <= victim.Restarts {
+					return fmt.Errorf("%s is %s after %d restarts", p.Name, p.Phase, p.Restarts)
+				}
+				return healthy(t, pods, clusterIP)
+			})
+			t.Logf("%s: right again after %.1f s", victim.Name, time.Since(started).Seconds())
+		})
+	}
+	t.Run("supervisor", func(t *testing.T) {
+		started := time.Now()
+		kill(t, s.Supervisor.PID)
+		eventually(t, 30*time.Second, func() error {
+			now := readStatus(t)
+			if now.Supervisor.PID == 0 || now.Supervisor.PID == s.Supervisor.PID || now.Standby.PID == 0 || now.Standby.PID == now.Supervisor.PID {
+				return fmt.Errorf("supervisor %d, standby %d", now.Supervisor.PID, now.Standby.PID)
+			}
+			return healthy(t, pods, clusterIP)
+		})
+		t.Logf("another supervisor after %.1f s", time.Since(started).Seconds())
+	})
+	for name, id := range containers(t) {
+		if before[name] != id {
+			t.Errorf("container %s was replaced", name)
+		}
+	}
+}
+
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	if pid <= 1 {
+		t.Fatalf("no process to kill: pid %d", pid)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func current(t *testing.T, name string) process {
+	t.Helper()
+	s := readStatus(t)
+	all := s.Processes
+	for _, n := range s.Nodes {
+		all = append(all, n.Processes...)
+	}
+	for _, p := range all {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("no process %s", name)
+	return process{}
+}
+
+// containers gives the id of every container of the echo pods.
+func containers(t *testing.T) map[string]string {
+	t.Helper()
+	var list v1.PodList
+	object(t, &list, "pods", "-l", "app=echo")
+	ids := map[string]string{}
+	for _, pod := range list.Items {
+		for _, c := range pod.Status.ContainerStatuses {
+			ids[pod.Name+"/"+c.Name] = fmt.Sprint(c.ContainerID, " restarts ", c.RestartCount)
+		}
+	}
+	return ids
+}
+
+// healthy: all nodes are Ready, all processes run, and packets pass from every pod to the service.
+func healthy(t *testing.T, pods map[string]v1.Pod, clusterIP string) error {
+	for _, n := range readStatus(t).Nodes {
+		if !n.Ready {
+			return fmt.Errorf("node %s is not Ready: %s", n.Name, n.Reason)
+		}
+		if n.Routes.Error != "" || n.Routes.Present != n.Routes.Wanted {
+			return fmt.Errorf("node %s: routes %+v", n.Name, n.Routes)
+		}
+		if n.OS == "windows" && (n.Services.Error != "" || n.Services.Present != n.Services.Wanted) {
+			return fmt.Errorf("node %s: services %+v", n.Name, n.Services)
+		}
+		for _, p := range n.Processes {
+			if p.Phase != "running" {
+				return fmt.Errorf("process %s is %s", p.Name, p.Phase)
+			}
+		}
+	}
+	for node, pod := range pods {
+		if _, err := fromPod(pod, fetch("http://"+clusterIP+"/")); err != nil {
+			return fmt.Errorf("from %s to the service: %w", node, err)
+		}
+	}
+	return nil
+}
+
+// TestProxyRestart kills kube-proxy.exe: it must find everything right, write nothing, and break no open connection.
+func TestProxyRestart(t *testing.T) {
+	_, clusterIP := echoPods(t)
+	healthyWrites := writes(t, "win01")
+	conn, err := dialIn("porthole-win01", clusterIP+":7000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ping(t, conn)
+	before := current(t, "win01/kube-proxy")
+	kill(t, before.PID)
+	eventually(t, 30*time.Second, func() error {
+		p := current(t, "win01/kube-proxy")
+		if p.Restarts <= before.Restarts || p.Phase != "running" {
+			return fmt.Errorf("kube-proxy is %s", p.Phase)
+		}
+		for _, n := range readStatus(t).Nodes {
+			if n.Name == "win01" && (n.Services.Error != "" || n.Services.Wanted < 2 || n.Services.Present != n.Services.Wanted) {
+				return fmt.Errorf("services %+v", n.Services)
+			}
+		}
+		return nil
+	})
+	ping(t, conn)
+	if after := writes(t, "win01"); after != healthyWrites {
+		t.Errorf("a restart of kube-proxy made HNS writes: %s before, %s after", healthyWrites, after)
+	}
+}
+
+func ping(t *testing.T, conn net.Conn) {
+	t.Helper()
+	conn.SetDeadline(time.Now().Add(5 * time.Second))
+	buffer := make([]byte, 16)
+	if _, err := conn.Write([]byte("ping\n")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Read(buffer); err != nil || string(buffer[:n]) != "ping\n" {
+		t.Fatalf("open connection: %q, %v", buffer[:n], err)
+	}
+}
+
+// writes gives the counters of the calls that change HNS.
+func writes(t *testing.T, host string) string {
+	t.Helper()
+	out, err := command(20*time.Second, porthole, "host", "hns", "--dir", dir, host, "stats", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var counts map[string]any
+	if err := unmarshal(out, &counts); err != nil {
+		t.Fatal(err)
+	}
+	if inner, ok := counts["calls"].(map[string]any); ok {
+		counts = inner
+	}
+	total := ""
+	for _, kind := range []string{"Network", "Endpoint", "Namespace", "LoadBalancer", "SdnRoute"} {
+		for _, verb := range []string{"Create", "Modify", "Delete"} {
+			if n, ok := counts["Hcn"+verb+kind]; ok {
+				total += fmt.Sprintf("%s%s=%v ", verb, kind, n)
+			}
+		}
+	}
+	return total
+}
+
+// TestNothingIsLeft: after all pods are gone, a host has exactly what it had before them.
+func TestNothingIsLeft(t *testing.T) {
+	inventory := func() string {
+		var all []string
+		for _, host := range []string{"win01", "win02"} {
+			out, err := command(20*time.Second, porthole, "host", "hns", "--dir", dir, host, "dump", "-o", "json")
+			if err != nil {
+				return err.Error()
+			}
+			var dump map[string]any
+			if err := unmarshal(out, &dump); err != nil {
+				return err.Error()
+			}
+			for kind, list := range dump {
+				if objects, ok := list.([]any); ok {
+					all = append(all, fmt.Sprintf("%s %s: %d", host, kind, len(objects)))
+				} else if objects, ok := list.(map[string]any); ok {
+					all = append(all, fmt.Sprintf("%s %s: %d", host, kind, len(objects)))
+				}
+			}
+		}
+		for _, kind := range []string{"overlay", "nsfs", "tmpfs"} {
+			out, _ := command(5*time.Second, "findmnt", "-rn", "-t", kind, "-o", "TARGET")
+			for _, line := range strings.Fields(out) {
+				if strings.Contains(line, dir) || strings.Contains(line, "netns/cni-") {
+					all = append(all, line)
+				}
+			}
+		}
+		for _, host := range []string{"lin01", "win01", "win02"} {
+			for _, kind := range []string{"containers", "tasks"} {
+				out, err := command(20*time.Second, porthole, "host", "ctr", "--dir", dir, host, kind)
+				if err == nil {
+					all = append(all, host+" "+kind+" "+strings.Join(strings.Fields(out), " "))
+				}
+			}
+		}
+		return sorted(all)
+	}
+	settleInventory(t, inventory)
+	before := inventory()
+	echoPodsInScope(t)
+	eventually(t, 60*time.Second, func() error {
+		if after := inventory(); after != before {
+			return fmt.Errorf("before:\n%s\nafter:\n%s", before, after)
+		}
+		return nil
+	})
+}
+
+// echoPodsInScope makes pods and removes them again before it returns.
+func echoPodsInScope(t *testing.T) {
+	t.Run("pods", func(t *testing.T) { echoPods(t) })
+}
+
+// settleInventory waits until what earlier tests removed is gone.
+func settleInventory(t *testing.T, inventory func() string) {
+	last := ""
+	eventually(t, 90*time.Second, func() error {
+		out, err := kubectlErr("get", "pods", "-A", "-o", "jsonpath={range .items[?(@.metadata.deletionTimestamp)]}{.metadata.name} {end}")
+		if err != nil || strings.TrimSpace(out) != "" {
+			return fmt.Errorf("still being deleted: %s %v", out, err)
+		}
+		now := inventory()
+		if now != last {
+			last = now
+			return fmt.Errorf("still changing: %s", now)
+		}
+		return nil
+	})
+}
