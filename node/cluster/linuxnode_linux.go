@@ -3,6 +3,8 @@ package cluster
 import (
 	"errors"
 	"os"
+
+	"porthole.dev/porthole/emulator/cri/containerdconf"
 )
 
 // writeLinuxNode writes what only a Linux node has.
@@ -10,5 +12,18 @@ func writeLinuxNode(l Layout, n Node) error {
 	return errors.Join(
 		writeFile(l.NodeFile(n.Name, "resolv.conf"), []byte("# no servers outside the cluster\n"), 0o644),
 		os.MkdirAll(podLogsDir(l, n), 0o755),
+		writeContainerd(l, n),
 	)
+}
+
+func writeContainerd(l Layout, n Node) error {
+	o := containerdconf.Options{
+		Dir: l.NodeFile(n.Name, "containerd"), Registry: "http://" + registryAddress(),
+		CNIConfDir: l.NodeFile(n.Name, "cni", "net.d"), CNIBinDir: l.Bundled("cni"),
+		InternalLoopback: true,
+	}
+	if n.Windows {
+		o.CNIBinDir = l.NodeFile(n.Name, "cni", "bin")
+	}
+	return containerdconf.Write(o)
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/node/supervise"
 )
@@ -108,7 +109,7 @@ func (p *planner) windowsNode(n Node) {
 	add("wineserver", wineServer, wine, nil, "-f", "-p")
 	add("hnsd", p.l.Porthole(), nil, nil, "host", "hnsd", "--host", host)
 	p.add(p.containerd(n))
-	add("cri", p.l.Porthole(), nil, []supervise.Condition{{Path: containerdSocket(p.l, n), Dial: true}}, "host-cri", "--host", host)
+	add("cri", p.l.Porthole(), nil, []supervise.Condition{{Path: containerdSocket(p.l, n), Dial: true}}, "host-cri", "--host-dir", host, "--build", p.c.WindowsBuild)
 	add("kubelet", wineLoader, wine, []supervise.Condition{p.apiReady(), cri, hns},
 		`C:\k\kubelet.exe`, `--config=C:\etc\kubernetes\kubelet.json`, `--kubeconfig=C:\etc\kubernetes\kubelet.kubeconfig`,
 		"--hostname-override="+n.Name, "--node-ip="+n.Address.String(), `--root-dir=C:\var\lib\kubelet`, "--v=2")
@@ -118,6 +119,7 @@ func (p *planner) windowsNode(n Node) {
 		append([]string{`C:\k\porthole.exe`}, append(routesArgs(n, `C:\etc\kubernetes\routes.kubeconfig`), `--cni-conf-dir=C:\etc\cni\net.d`)...)...)
 }
 
+// Where Debian puts Wine.
 const (
 	wineLoader = "/usr/lib/wine/wine64"
 	wineServer = "/usr/lib/wine/wineserver64"
@@ -125,5 +127,6 @@ const (
 
 // wineEnv is what a Windows program of the host needs.
 func wineEnv(l Layout, n Node) []string {
-	return []string{"WINEPREFIX=" + l.NodeFile(n.Name, "prefix"), "WINEDEBUG=-all", "WINELOADER=" + wineLoader, "WINESERVER=" + wineServer}
+	tools := wine.Tools{Loader: wineLoader, Server: wineServer}
+	return tools.Env(wine.Prefix{Dir: l.NodeFile(n.Name, "prefix")})
 }

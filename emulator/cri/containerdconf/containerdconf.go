@@ -75,6 +75,8 @@ func ContainerdConfig(o Options) []byte {
 	p("  # Without CAP_SYS_RESOURCE runc cannot lower a process's score; with it nothing is lost.")
 	p("  restrict_oom_score_adj = true")
 	p("  disable_apparmor = true")
+	p("  # Pods' network namespaces are kept below the state folder, where whoever removes the node finds them.")
+	p("  netns_mounts_under_state_dir = true")
 	p("\n[plugins.'io.containerd.cri.v1.runtime'.cni]")
 	p("  bin_dirs = [%q]\n  conf_dir = %q\n  use_internal_loopback = %v", o.CNIBinDir, o.CNIConfDir, o.InternalLoopback)
 	p("\n[plugins.'io.containerd.cri.v1.runtime'.containerd]\n  default_runtime_name = %q", "runc")
