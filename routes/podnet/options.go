@@ -1,0 +1,53 @@
+package podnet
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// NetworkName is the HNS network's and the CNI configuration's name.
+const NetworkName = "porthole"
+
+// Options say which network.
+type Options struct {
+	PodCIDR  netip.Prefix   // this node's range, IPv4, required; at most /29, so that pods have room
+	Cluster  netip.Prefix   // all pods, required
+	Services netip.Prefix   // all service addresses, required
+	Node     netip.Addr     // the node's own address, required
+	Underlay []netip.Prefix // what is reached without NAT besides pods and services: the segment of the nodes
+	DNS      []string       // name servers of the cluster, in order; none: pods get none from CNI
+	Search   []string       // DNS search list that goes with them
+}
+
+// Validate says what is wrong with the options.
+func (o Options) Validate() error {
+	switch {
+	case !o.PodCIDR.IsValid() || !o.PodCIDR.Addr().Is4():
+		return fmt.Errorf("pod range %s is not an IPv4 range", o.PodCIDR)
+	case o.PodCIDR.Bits() > 29:
+		return fmt.Errorf("pod range %s is too small: network, gateway, host endpoint and broadcast leave no address (at most /29)", o.PodCIDR)
+	case !o.Cluster.IsValid() || !o.Services.IsValid() || !o.Node.IsValid():
+		return fmt.Errorf("the pod network needs the cluster's range, the services' range and the node's address")
+	}
+	return nil
+}
+
+// Gateway is the first address of the range. HNS keeps it for itself; on Linux the bridge has it.
+func (o Options) Gateway() netip.Addr { return o.PodCIDR.Masked().Addr().Next() }
+
+// HostAddr is the second address: on Windows the host's endpoint, which is the pods' gateway.
+func (o Options) HostAddr() netip.Addr { return o.Gateway().Next() }
+
+// FirstPod is the first address that Windows pods get.
+func (o Options) FirstPod() netip.Addr { return o.HostAddr().Next() }
+
+// Exceptions are the destinations that pods reach with their own address.
+func (o Options) Exceptions() []netip.Prefix {
+	list := []netip.Prefix{o.Cluster.Masked(), o.Services.Masked()}
+	for _, u := range o.Underlay {
+		if u.Addr().Is4() {
+			list = append(list, u.Masked())
+		}
+	}
+	return list
+}
