@@ -5,6 +5,7 @@ import (
 
 	"porthole.dev/porthole/cli/kubelet"
 	"porthole.dev/porthole/cli/kubeproxy"
+	"porthole.dev/porthole/cli/routes"
 )
 
 // nodeCommands are the parts of a node; they exist on Windows and on Linux.
@@ -12,5 +13,6 @@ func nodeCommands() []*cobra.Command {
 	return []*cobra.Command{
 		kubelet.Command(),
 		kubeproxy.Command(),
+		routes.Command(),
 	}
 }

@@ -6,6 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 cc=x86_64-w64-mingw32-gcc
 command -v $cc >/dev/null || { echo "building the emulator's DLLs: $cc is missing (apt-get install gcc-mingw-w64-x86-64)" >&2; exit 1; }
 mkdir -p "$out"
+out=$(cd "$out" && pwd)
 flags="-shared -s -O2 -Wall -Wextra -Wno-missing-field-initializers -static-libgcc -Wl,--no-insert-timestamp"
 cd "$here"
 $cc $flags -o "$out/computenetwork.dll" computenetwork.c wire.c -lws2_32 -lole32

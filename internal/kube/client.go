@@ -33,3 +33,6 @@ func typed(cfg *rest.Config) (kubernetes.Interface, error) {
 	c.ContentType = "application/vnd.kubernetes.protobuf"
 	return kubernetes.NewForConfig(c)
 }
+
+// Interface is client-go's typed client, for those who only pass it on.
+type Interface = kubernetes.Interface

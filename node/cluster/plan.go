@@ -107,7 +107,7 @@ func (p *planner) windowsNode(n Node) {
 	hns := supervise.Condition{TCP: fmt.Sprintf("127.0.0.1:%d", hnsPort), Netns: p.netns(n.Name)}
 	cri := supervise.Condition{TCP: fmt.Sprintf("127.0.0.1:%d", criPort), Netns: p.netns(n.Name)}
 	add("wineserver", wineServer, wine, nil, "-f", "-p")
-	add("hnsd", p.l.Porthole(), nil, nil, "host", "hnsd", "--host", host)
+	add("hnsd", p.l.Porthole(), nil, nil, "host-hnsd", "--host-dir", host, "--build", p.c.WindowsBuild)
 	p.add(p.containerd(n))
 	add("cri", p.l.Porthole(), nil, []supervise.Condition{{Path: containerdSocket(p.l, n), Dial: true}}, "host-cri", "--host-dir", host, "--build", p.c.WindowsBuild)
 	add("kubelet", wineLoader, wine, []supervise.Condition{p.apiReady(), cri, hns},

@@ -78,7 +78,7 @@ func nodeObjects(ctx context.Context, l Layout) (map[string]*v1.Node, error) {
 func askNode(ctx context.Context, n *NodeStatus) {
 	client := clientInNetns(platform.NetnsPath(lab.Netns(n.Name)))
 	defer client.CloseIdleConnections()
-	n.Routes = askCounts(ctx, client, "http://127.0.0.1:10257/status")
+	n.Routes = askCounts(ctx, client, "http://127.0.0.1:10261/status")
 	if n.OS == "windows" {
 		n.Services = askCounts(ctx, client, "http://127.0.0.1:10249/status")
 		return

@@ -1,0 +1,114 @@
+// Package routes is the command routes: it keeps a node's routes to the other nodes and its pod network.
+package routes
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/node/routes"
+)
+
+type flags struct {
+	kubeconfig, hostname, nodeIP, cluster, services, mode, confDir, bind string
+	dns, search                                                          []string
+	verbosity                                                            int
+}
+
+// Command makes `porthole routes`.
+func Command() *cobra.Command {
+	f := flags{}
+	c := &cobra.Command{
+		Use:   "routes",
+		Short: "Keep this node's pod network and its routes to the other nodes",
+		Long: "routes makes this node's pod network (on Windows the HNS network and the host's endpoint in it, on Linux the outbound\n" +
+			"NAT), writes the CNI configuration, and keeps a route to the pod range of every other node through that node's address.\n" +
+			"Routes and network stay when it ends.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			o, err := f.resolve(os.Hostname)
+			if err != nil {
+				return err
+			}
+			return run(c.Context(), o, f.verbosity)
+		},
+	}
+	fs := c.Flags()
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file with the API server's address and our credentials (required)")
+	fs.StringVar(&f.hostname, "hostname-override", "", "name of this node; empty: the host's name in lower case")
+	fs.StringVar(&f.nodeIP, "node-ip", "", "address of this node on the segment that the nodes share; empty: its internal address in the API")
+	fs.StringVar(&f.cluster, "cluster-cidr", "", "range of all pods (required)")
+	fs.StringVar(&f.services, "service-cidr", "", "range of all services (required)")
+	fs.StringVar(&f.mode, "mode", "host-gateway", "how packets get to other nodes: host-gateway")
+	fs.StringVar(&f.confDir, "cni-conf-dir", "", "folder for the CNI configuration; empty: none is written")
+	fs.StringSliceVar(&f.dns, "cluster-dns", nil, "name servers for the CNI configuration of Windows pods; the kubelet's own settings win")
+	fs.StringSliceVar(&f.search, "dns-search", nil, "DNS search list that goes with --cluster-dns")
+	fs.StringVar(&f.bind, "bind", "127.0.0.1:10261", "address and port of /healthz, /readyz, /metrics and /status; empty: none")
+	fs.IntVarP(&f.verbosity, "v", "v", 0, "log verbosity: 1 each changed route")
+	return c
+}
+
+func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) {
+	o := routes.Options{Kubeconfig: f.kubeconfig, Node: f.hostname, ConfDir: f.confDir, DNS: f.dns, Search: f.search, Bind: f.bind}
+	if f.kubeconfig == "" {
+		return o, errors.New("--kubeconfig is required: the file with the API server's address and our credentials")
+	}
+	switch f.mode {
+	case "host-gateway":
+	case "ipip", "ip-in-ip":
+		return o, fmt.Errorf("--mode %s: Windows cannot do IP-in-IP; use host-gateway", f.mode)
+	default:
+		return o, fmt.Errorf("--mode %q is not known; known: host-gateway", f.mode)
+	}
+	var err error
+	if o.Cluster, err = parseRange("--cluster-cidr", f.cluster); err != nil {
+		return o, err
+	}
+	if o.Services, err = parseRange("--service-cidr", f.services); err != nil {
+		return o, err
+	}
+	if o.Cluster.Overlaps(o.Services) {
+		return o, fmt.Errorf("--cluster-cidr %s and --service-cidr %s overlap", o.Cluster, o.Services)
+	}
+	if f.nodeIP != "" {
+		if o.NodeIP, err = netip.ParseAddr(f.nodeIP); err != nil {
+			return o, fmt.Errorf("--node-ip %q is not an address", f.nodeIP)
+		}
+	}
+	if o.Node == "" {
+		if o.Node, err = hostname(); err != nil {
+			return o, fmt.Errorf("reading the host's name: %w", err)
+		}
+	}
+	o.Node = strings.ToLower(strings.TrimSpace(o.Node))
+	return o, nil
+}
+
+func parseRange(name, text string) (netip.Prefix, error) {
+	if text == "" {
+		return netip.Prefix{}, fmt.Errorf("%s is required, for example %s=10.244.0.0/16", name, name)
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil || !p.Addr().Is4() {
+		return p, fmt.Errorf("%s %q is not an IPv4 range like 10.244.0.0/16", name, text)
+	}
+	return p.Masked(), nil
+}
+
+func run(ctx context.Context, o routes.Options, verbosity int) error {
+	settings := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(settings)
+	if err := settings.Set("v", strconv.Itoa(verbosity)); err != nil {
+		return err
+	}
+	logger := klog.Background().WithName("routes")
+	return routes.Run(klog.NewContext(ctx, logger), o)
+}

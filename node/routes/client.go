@@ -1,0 +1,90 @@
+package routes
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/routes/table"
+)
+
+// clusterClient is the API server.
+type clusterClient struct{ client kube.Interface }
+
+func (c clusterClient) setCondition(ctx context.Context, node string, condition corev1.NodeCondition) error {
+	return kube.SetNodeCondition(ctx, c.client, node, condition)
+}
+
+// routable shows the cluster's nodes as routes see them.
+type routable struct{ nodes *kube.Nodes }
+
+func (r routable) Routable() ([]table.Node, bool) {
+	list, ok := r.nodes.List()
+	if !ok {
+		return nil, false
+	}
+	nodes := make([]table.Node, len(list))
+	for i, n := range list {
+		nodes[i] = toTable(n)
+	}
+	return nodes, true
+}
+
+// toTable reads a node. Its address is the first internal one of the family of its first pod range. What does not
+// parse is left out, as if it were not assigned yet.
+func toTable(n *corev1.Node) table.Node {
+	t := table.Node{Name: n.Name}
+	ranges := n.Spec.PodCIDRs
+	if len(ranges) == 0 && n.Spec.PodCIDR != "" {
+		ranges = []string{n.Spec.PodCIDR}
+	}
+	for _, text := range ranges {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			t.PodCIDRs = append(t.PodCIDRs, p.Masked())
+		}
+	}
+	for _, a := range n.Status.Addresses {
+		addr, err := netip.ParseAddr(a.Address)
+		if err != nil || a.Type != corev1.NodeInternalIP || t.Addr.IsValid() {
+			continue
+		}
+		if len(t.PodCIDRs) == 0 || t.PodCIDRs[0].Addr().Is4() == addr.Unmap().Is4() {
+			t.Addr = addr.Unmap()
+		}
+	}
+	return t
+}
+
+// onLink lists the prefixes of the interface that carries addr.
+func onLink(addr netip.Addr) ([]netip.Prefix, error) {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("listing interfaces: %w", err)
+	}
+	for _, i := range interfaces {
+		addrs, err := i.Addrs()
+		if err != nil {
+			return nil, fmt.Errorf("listing addresses of %s: %w", i.Name, err)
+		}
+		var prefixes []netip.Prefix
+		found := false
+		for _, a := range addrs {
+			p, err := netip.ParsePrefix(a.String())
+			if err != nil {
+				continue
+			}
+			found = found || p.Addr().Unmap() == addr
+			if !p.Addr().IsLinkLocalUnicast() {
+				prefixes = append(prefixes, p.Masked())
+			}
+		}
+		if found {
+			return prefixes, nil
+		}
+	}
+	return nil, fmt.Errorf("no interface of this host has the node's address %s", addr)
+}
