@@ -92,7 +92,8 @@ func askNode(ctx context.Context, n *NodeStatus) {
 func askCounts(ctx context.Context, client *http.Client, url string) Counts {
 	var answer struct {
 		Counts
-		Routes []struct{ Node, Destination, State, Reason string }
+		Programmed int // the service proxy's word for present
+		Routes     []struct{ Node, Destination, State, Reason string }
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -109,6 +110,7 @@ func askCounts(ctx context.Context, client *http.Client, url string) Counts {
 	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
 		return Counts{Error: err.Error()}
 	}
+	answer.Present = max(answer.Present, answer.Programmed)
 	for _, r := range answer.Routes {
 		if r.State != "present" {
 			answer.Problems = append(answer.Problems, fmt.Sprintf("route %s to %s is %s: %s", r.Destination, r.Node, r.State, r.Reason))
