@@ -2,7 +2,11 @@
 // namespaces, nftables. It knows nothing of HNS documents; hnsd hands it a Desired and gets each object's error back.
 package dataplane
 
-import "net/netip"
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+)
 
 // Desired is everything that the data plane of one host carries. It is complete: what is not in it is removed,
 // as far as it carries our marks (links hns*, the nft table hns). Ids are lower-case GUIDs.
@@ -109,4 +113,38 @@ type LBPort struct {
 	Distribution               uint8
 	LocalRoutedVIP, ILB        bool
 	PreserveDIP, VIPExternalIP bool
+}
+
+// HostRoute is one route of the host's own table, as programs of the host name it: by destination, next hop and link.
+type HostRoute struct {
+	Prefix  netip.Prefix
+	NextHop netip.Addr // unspecified or zero: on the link itself
+	Link    int        // interface index
+	Metric  uint32
+}
+
+func (r HostRoute) String() string {
+	return fmt.Sprintf("%s via %s link %d", r.Prefix, r.NextHop, r.Link)
+}
+
+// Errors of changes to the host's routes.
+var (
+	ErrRouteExists = errors.New("it exists")
+	ErrNoRoute     = errors.New("there is none")
+)
+
+// EventType has the numbers of Windows' MIB_NOTIFICATION_TYPE.
+type EventType uint32
+
+const (
+	EventChange EventType = iota
+	EventAdd
+	EventDelete
+)
+
+// HostEvent is one change of the host's IP stack. For an address Prefix is that and its length; for an interface only
+// Link counts.
+type HostEvent struct {
+	Type EventType
+	HostRoute
 }

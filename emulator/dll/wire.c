@@ -126,7 +126,7 @@ static char *put_text(char *p, const WCHAR *text, size_t size)
 	return p + size;
 }
 
-static int send_call(SOCKET s, const struct call *c)
+int wire_send(SOCKET s, const struct call *c)
 {
 	static const GUID none;
 	size_t size[3], total = 4 + 8 + 16;
@@ -164,10 +164,10 @@ static int say_hello(SOCKET s)
 	path[MAX_PATH - 1] = 0;
 	name = wcsrchr(path, L'\\');
 	hello.text[0] = name ? name + 1 : path;
-	return send_call(s, &hello);
+	return wire_send(s, &hello);
 }
 
-static SOCKET open_connection(void)
+SOCKET wire_open(void)
 {
 	struct sockaddr_in a;
 	BOOL on = TRUE;
@@ -190,7 +190,7 @@ static SOCKET open_connection(void)
 	return s;
 }
 
-/* Copies one string of the answer into CoTaskMem. *p advances; nothing is read past end. */
+/* Copies one string of the answer into memory of the caller's kind. *p advances; nothing is read past end. */
 static int take_text(const char **p, const char *end, WCHAR **out)
 {
 	uint32_t size;
@@ -204,7 +204,7 @@ static int take_text(const char **p, const char *end, WCHAR **out)
 		return 0;
 	if ((size_t)(end - *p) < size)
 		return -1;
-	*out = CoTaskMemAlloc(size + sizeof(WCHAR));
+	*out = wire_alloc(size + sizeof(WCHAR));
 	if (!*out)
 		return -1;
 	memcpy(*out, *p, size);
@@ -213,7 +213,7 @@ static int take_text(const char **p, const char *end, WCHAR **out)
 	return 0;
 }
 
-static int receive_answer(SOCKET s, struct call *c, HRESULT *result)
+int wire_receive(SOCKET s, struct call *c, HRESULT *result)
 {
 	uint32_t total;
 	char *frame;
@@ -260,16 +260,16 @@ HRESULT wire_call(struct call *c)
 		s = INVALID_SOCKET;
 	}
 	if (s == INVALID_SOCKET) {
-		s = open_connection();
+		s = wire_open();
 		keep_connection(s);
 	}
 	if (s == INVALID_SOCKET)
 		return RPC_SERVER_UNAVAILABLE;
-	if (send_call(s, c) == 0 && receive_answer(s, c, &result) == 0)
+	if (wire_send(s, c) == 0 && wire_receive(s, c, &result) == 0)
 		return result;
 	drop_connection();
-	CoTaskMemFree(c->out[0]);
-	CoTaskMemFree(c->out[1]);
+	wire_free(c->out[0]);
+	wire_free(c->out[1]);
 	c->out[0] = c->out[1] = NULL;
 	return RPC_CALL_FAILED;
 }

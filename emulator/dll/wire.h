@@ -5,7 +5,12 @@
  *   first     op 1000 with handle = process id and the program's name as first string; no answer
  *
  * op = 10 x object (0 network, 1 endpoint, 2 namespace, 3 load balancer, 4 route) + function (0 enumerate, 1 create,
- * 2 open, 3 modify, 4 query, 5 delete, 6 close); 100 = HNSCall(method, path, body). */
+ * 2 open, 3 modify, 4 query, 5 delete, 6 close); 100 = HNSCall(method, path, body).
+ *
+ * The host's own IP stack, for iphlpapi.dll: 101 = route("create", "set" or "delete", prefix, next hop) with handle =
+ * metric << 32 | interface index. 102 = events("routes", "addresses" or "interfaces"): the first answer says that the
+ * subscription stands, and each further one is one event: result = MIB_NOTIFICATION_TYPE, handle as above, strings =
+ * prefix and next hop. Nothing else can be asked on such a connection. */
 #ifndef PORTHOLE_WIRE_H
 #define PORTHOLE_WIRE_H
 
@@ -15,7 +20,16 @@
 #include <windows.h>
 #include <objbase.h>
 
-/* One call. in: op, handle, guid, text; out: handle, out[2] (CoTaskMem strings or NULL). Returns the HRESULT. */
+/* Strings of an answer are the caller's. iphlpapi.dll is loaded by nearly everybody and does not bring COM along. */
+#ifdef WIRE_WITHOUT_COM
+#define wire_alloc(size) LocalAlloc(LMEM_FIXED, (size))
+#define wire_free(p) LocalFree(p)
+#else
+#define wire_alloc(size) CoTaskMemAlloc(size)
+#define wire_free(p) CoTaskMemFree(p)
+#endif
+
+/* One call. in: op, handle, guid, text; out: handle, out[2] (wire_alloc strings or NULL). Returns the HRESULT. */
 struct call {
 	uint32_t op;
 	uint64_t handle;
@@ -25,5 +39,11 @@ struct call {
 };
 
 HRESULT wire_call(struct call *c);
+
+/* For a connection of one's own, which another thread may shut down: opens one (INVALID_SOCKET: nobody there), sends a
+ * call, receives one answer. Not 0: the connection is of no use any more. */
+SOCKET wire_open(void);
+int wire_send(SOCKET s, const struct call *c);
+int wire_receive(SOCKET s, struct call *c, HRESULT *result);
 
 #endif

@@ -83,6 +83,7 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 			return os.WriteFile(filepath.Join(temp.Dir, ".update-timestamp"), []byte("disable\n"), 0o644)
 		},
 		func() error { return replaceLinks(filepath.Join(temp.DriveC(), "users")) },
+		func() error { return keepBuiltin(temp, "iphlpapi.dll", "wineiphl.dll") },
 		func() error { _, err := InstallDLLs(temp, o.DLLDir); return err },
 		func() error { return os.WriteFile(filepath.Join(temp.Dir, stampName), []byte(stamp), 0o644) },
 		func() error { return os.RemoveAll(o.Dir) },
@@ -162,6 +163,17 @@ func templateInUse(dir string) bool {
 		return true
 	}
 	return strings.Contains(string(mounts), "lowerdir="+dir+",")
+}
+
+// keepBuiltin copies a library of Wine's own under the name by which our library of the old name forwards to it. Wine
+// looks for a built-in library of the new name, finds none, and loads the copy (seen with Wine 8.0).
+func keepBuiltin(p Prefix, name, copyName string) error {
+	dir := filepath.Join(p.DriveC(), "windows", "system32")
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, copyName), data, 0o755)
 }
 
 // replaceLinks makes folders of the links that Wine puts into a user's profile.

@@ -50,6 +50,10 @@ func (s *Service) serveConn(ctx context.Context, conn net.Conn) {
 		if err != nil {
 			return
 		}
+		if q.op == opEvents {
+			s.streamEvents(ctx, conn, q)
+			return
+		}
 		a, ok := s.answer(ctx, who, q)
 		if !ok {
 			return
@@ -112,6 +116,9 @@ func functionName(q request) string {
 		}
 		return name
 	}
+	if q.op == opRoute {
+		return "IpForwardEntry " + q.text[0]
+	}
 	kind := hnsd.Kind(q.op / 10).String()
 	switch q.op % 10 {
 	case enumerate:
@@ -129,6 +136,12 @@ func functionName(q request) string {
 func (s *Service) run(ctx context.Context, who caller, q request) answer {
 	if q.op == opHNSCall {
 		return s.runV1(ctx, q)
+	}
+	if q.op == opRoute {
+		if err := s.changeRoute(ctx, q); err != nil {
+			return failure(err)
+		}
+		return answer{}
 	}
 	k := hnsd.Kind(q.op / 10)
 	if q.op >= 50 || q.op%10 >= functions {

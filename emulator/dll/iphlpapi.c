@@ -1,0 +1,320 @@
+/* iphlpapi.dll: the route functions of the IP helper library that Wine 8.0 lacks, and its change notifications, which
+ * Wine 8.0 accepts and never sends. hnsd does the work; everything else is forwarded to Wine's library (iphlpapi.def). */
+#include "wire.h"
+
+#include <ws2tcpip.h>
+
+#include <iphlpapi.h>
+#include <netioapi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OP_ROUTE 101
+#define OP_EVENTS 102
+#define RETRY_MS 500
+#define ADDRESS_CHARS 64
+
+static FARPROC wine(const char *name)
+{
+	static HMODULE library;
+
+	if (!library)
+		library = LoadLibraryW(L"wineiphl.dll");
+	return library ? GetProcAddress(library, name) : NULL;
+}
+
+static DWORD win32_error(HRESULT hr)
+{
+	if (SUCCEEDED(hr))
+		return NO_ERROR;
+	return HRESULT_FACILITY(hr) == FACILITY_WIN32 ? HRESULT_CODE(hr) : ERROR_GEN_FAILURE;
+}
+
+static NET_IFINDEX index_of(const NET_LUID *luid, NET_IFINDEX otherwise)
+{
+	DWORD (WINAPI *convert)(const NET_LUID *, NET_IFINDEX *) = (void *)wine("ConvertInterfaceLuidToIndex");
+	NET_IFINDEX index = 0;
+
+	if (luid->Value && convert && convert(luid, &index) == NO_ERROR)
+		return index;
+	return otherwise;
+}
+
+static void luid_of(NET_IFINDEX index, NET_LUID *luid)
+{
+	DWORD (WINAPI *convert)(NET_IFINDEX, NET_LUID *) = (void *)wine("ConvertInterfaceIndexToLuid");
+
+	if (convert)
+		convert(index, luid);
+}
+
+static int print_address(const SOCKADDR_INET *a, WCHAR *text)
+{
+	const void *bytes = a->si_family == AF_INET6 ? (const void *)&a->Ipv6.sin6_addr : (const void *)&a->Ipv4.sin_addr;
+
+	return (a->si_family == AF_INET || a->si_family == AF_INET6) && InetNtopW(a->si_family, bytes, text, ADDRESS_CHARS);
+}
+
+/* Reads an address, and the length behind a slash if there is one. */
+static void parse_address(const WCHAR *text, SOCKADDR_INET *a, UINT8 *length)
+{
+	WCHAR copy[ADDRESS_CHARS], *slash;
+
+	memset(a, 0, sizeof *a);
+	if (!text || wcslen(text) >= ADDRESS_CHARS)
+		return;
+	wcscpy(copy, text);
+	slash = wcschr(copy, L'/');
+	if (slash) {
+		*slash = 0;
+		*length = (UINT8)wcstoul(slash + 1, NULL, 10);
+	}
+	a->si_family = wcschr(copy, L':') ? AF_INET6 : AF_INET;
+	if (a->si_family == AF_INET6)
+		InetPtonW(AF_INET6, copy, &a->Ipv6.sin6_addr);
+	else
+		InetPtonW(AF_INET, copy, &a->Ipv4.sin_addr);
+}
+
+static BOOL same_address(const SOCKADDR_INET *a, const SOCKADDR_INET *b)
+{
+	if (a->si_family != b->si_family)
+		return FALSE;
+	if (a->si_family == AF_INET6)
+		return memcmp(&a->Ipv6.sin6_addr, &b->Ipv6.sin6_addr, sizeof a->Ipv6.sin6_addr) == 0;
+	return a->Ipv4.sin_addr.s_addr == b->Ipv4.sin_addr.s_addr;
+}
+
+static DWORD change_route(const WCHAR *verb, const MIB_IPFORWARD_ROW2 *row)
+{
+	WCHAR prefix[ADDRESS_CHARS + 8], hop[ADDRESS_CHARS];
+	struct call c = { OP_ROUTE, 0, NULL, { verb, prefix, hop } };
+	DWORD result;
+
+	if (!row || !print_address(&row->DestinationPrefix.Prefix, prefix) || !print_address(&row->NextHop, hop))
+		return ERROR_INVALID_PARAMETER;
+	swprintf(prefix + wcslen(prefix), 8, L"/%u", row->DestinationPrefix.PrefixLength);
+	c.handle = (uint64_t)row->Metric << 32 | index_of(&row->InterfaceLuid, row->InterfaceIndex);
+	result = win32_error(wire_call(&c));
+	wire_free(c.out[0]);
+	wire_free(c.out[1]);
+	return result;
+}
+
+VOID WINAPI InitializeIpForwardEntry(MIB_IPFORWARD_ROW2 *row)
+{
+	memset(row, 0, sizeof *row);
+	row->ValidLifetime = row->PreferredLifetime = 0xffffffff;
+	row->Metric = 0xffffffff;
+	row->Protocol = MIB_IPPROTO_NETMGMT;
+	row->Loopback = row->AutoconfigureAddress = row->Publish = row->Immortal = TRUE;
+}
+
+DWORD WINAPI CreateIpForwardEntry2(const MIB_IPFORWARD_ROW2 *row) { return change_route(L"create", row); }
+
+DWORD WINAPI SetIpForwardEntry2(const MIB_IPFORWARD_ROW2 *row) { return change_route(L"set", row); }
+
+DWORD WINAPI DeleteIpForwardEntry2(const MIB_IPFORWARD_ROW2 *row) { return change_route(L"delete", row); }
+
+/* A row is found by interface, destination and next hop. */
+DWORD WINAPI GetIpForwardEntry2(MIB_IPFORWARD_ROW2 *row)
+{
+	DWORD (WINAPI *get)(ADDRESS_FAMILY, MIB_IPFORWARD_TABLE2 **) = (void *)wine("GetIpForwardTable2");
+	void (WINAPI *release)(void *) = (void *)wine("FreeMibTable");
+	MIB_IPFORWARD_TABLE2 *table;
+	NET_IFINDEX index;
+	DWORD result;
+	ULONG i;
+
+	if (!row)
+		return ERROR_INVALID_PARAMETER;
+	if (!get || !release)
+		return ERROR_NOT_SUPPORTED;
+	result = get(row->DestinationPrefix.Prefix.si_family, &table);
+	if (result != NO_ERROR)
+		return result;
+	index = index_of(&row->InterfaceLuid, row->InterfaceIndex);
+	result = ERROR_NOT_FOUND;
+	for (i = 0; i < table->NumEntries && result != NO_ERROR; i++) {
+		const MIB_IPFORWARD_ROW2 *r = &table->Table[i];
+		if (r->InterfaceIndex == index && r->DestinationPrefix.PrefixLength == row->DestinationPrefix.PrefixLength &&
+		    same_address(&r->DestinationPrefix.Prefix, &row->DestinationPrefix.Prefix) && same_address(&r->NextHop, &row->NextHop)) {
+			*row = *r;
+			result = NO_ERROR;
+		}
+	}
+	release(table);
+	return result;
+}
+
+/* One subscription: a thread with its own connection. The handle that the program holds is the structure's address. */
+struct watch {
+	const WCHAR *kind;
+	ADDRESS_FAMILY family;
+	void (WINAPI *callback)(void *, void *, MIB_NOTIFICATION_TYPE);
+	void *context;
+	BOOLEAN initial;
+	SOCKET s; /* under lock; closed by the thread only */
+	CRITICAL_SECTION lock;
+	HANDLE stop, thread;
+	DWORD id;
+};
+
+static void report(struct watch *w, const struct call *c, MIB_NOTIFICATION_TYPE type)
+{
+	union {
+		MIB_IPFORWARD_ROW2 route;
+		MIB_UNICASTIPADDRESS_ROW address;
+		MIB_IPINTERFACE_ROW link;
+	} row;
+	SOCKADDR_INET a;
+	NET_LUID luid = { 0 };
+	NET_IFINDEX index = (NET_IFINDEX)c->handle;
+	UINT8 length = 0;
+
+	parse_address(c->out[0], &a, &length);
+	if (w->family != AF_UNSPEC && a.si_family != AF_UNSPEC && a.si_family != w->family)
+		return;
+	if (index)
+		luid_of(index, &luid);
+	memset(&row, 0, sizeof row);
+	if (w->kind[0] == L'r') {
+		row.route.InterfaceLuid = luid;
+		row.route.InterfaceIndex = index;
+		row.route.DestinationPrefix.Prefix = a;
+		row.route.DestinationPrefix.PrefixLength = length;
+		row.route.Metric = (ULONG)(c->handle >> 32);
+		parse_address(c->out[1], &row.route.NextHop, &length);
+	} else if (w->kind[0] == L'a') {
+		row.address.Address = a;
+		row.address.InterfaceLuid = luid;
+		row.address.InterfaceIndex = index;
+		row.address.OnLinkPrefixLength = length;
+	} else {
+		row.link.Family = a.si_family ? a.si_family : AF_INET;
+		row.link.InterfaceLuid = luid;
+		row.link.InterfaceIndex = index;
+	}
+	w->callback(w->context, &row, type);
+}
+
+static void replace_socket(struct watch *w, SOCKET s)
+{
+	EnterCriticalSection(&w->lock);
+	if (w->s != INVALID_SOCKET)
+		closesocket(w->s);
+	w->s = s;
+	LeaveCriticalSection(&w->lock);
+}
+
+/* Waits for an answer and reports it, unless it is the one that says that the subscription stands. Not 0: no more come. */
+static int next_event(struct watch *w, BOOL first)
+{
+	struct call c = { OP_EVENTS };
+	HRESULT result = E_FAIL;
+	int failed = wire_receive(w->s, &c, &result) || FAILED(result);
+
+	if (!failed && !first)
+		report(w, &c, (MIB_NOTIFICATION_TYPE)result);
+	wire_free(c.out[0]);
+	wire_free(c.out[1]);
+	return failed;
+}
+
+static BOOL subscribe(struct watch *w)
+{
+	struct call c = { OP_EVENTS, 0, NULL, { w->kind } };
+	SOCKET s = wire_open();
+
+	replace_socket(w, s);
+	return s != INVALID_SOCKET && wire_send(s, &c) == 0 && next_event(w, TRUE) == 0;
+}
+
+/* While hnsd is away nothing is heard; afterwards an empty row says that something may have changed. */
+static DWORD WINAPI watch_thread(void *argument)
+{
+	struct watch *w = argument;
+	struct call nothing = { OP_EVENTS };
+
+	if (w->initial)
+		w->callback(w->context, NULL, MibInitialNotification);
+	while (WaitForSingleObject(w->stop, 0) == WAIT_TIMEOUT) {
+		if (w->s != INVALID_SOCKET && next_event(w, FALSE) == 0)
+			continue;
+		replace_socket(w, INVALID_SOCKET);
+		if (WaitForSingleObject(w->stop, RETRY_MS) == WAIT_TIMEOUT && subscribe(w))
+			report(w, &nothing, MibParameterNotification);
+	}
+	replace_socket(w, INVALID_SOCKET);
+	return 0;
+}
+
+static void free_watch(struct watch *w)
+{
+	DeleteCriticalSection(&w->lock);
+	if (w->thread)
+		CloseHandle(w->thread);
+	if (w->stop)
+		CloseHandle(w->stop);
+	free(w);
+}
+
+static DWORD start_watch(struct watch setup, HANDLE *handle)
+{
+	struct watch *w;
+
+	if (!setup.callback || !handle)
+		return ERROR_INVALID_PARAMETER;
+	w = malloc(sizeof *w);
+	if (!w)
+		return ERROR_NOT_ENOUGH_MEMORY;
+	*w = setup;
+	w->s = INVALID_SOCKET;
+	InitializeCriticalSection(&w->lock);
+	w->stop = CreateEventW(NULL, TRUE, FALSE, NULL);
+	subscribe(w); /* here, so that a change right after the call is heard */
+	w->thread = w->stop ? CreateThread(NULL, 0, watch_thread, w, 0, &w->id) : NULL;
+	if (!w->thread) {
+		replace_socket(w, INVALID_SOCKET);
+		free_watch(w);
+		return ERROR_NOT_ENOUGH_MEMORY;
+	}
+	*handle = w;
+	return NO_ERROR;
+}
+
+DWORD WINAPI NotifyRouteChange2(ADDRESS_FAMILY family, PIPFORWARD_CHANGE_CALLBACK callback, void *context, BOOLEAN initial, HANDLE *handle)
+{
+	struct watch setup = { L"routes", family, (void *)callback, context, initial };
+	return start_watch(setup, handle);
+}
+
+DWORD WINAPI NotifyUnicastIpAddressChange(ADDRESS_FAMILY family, PUNICAST_IPADDRESS_CHANGE_CALLBACK callback, void *context, BOOLEAN initial, HANDLE *handle)
+{
+	struct watch setup = { L"addresses", family, (void *)callback, context, initial };
+	return start_watch(setup, handle);
+}
+
+DWORD WINAPI NotifyIpInterfaceChange(ADDRESS_FAMILY family, PIPINTERFACE_CHANGE_CALLBACK callback, void *context, BOOLEAN initial, HANDLE *handle)
+{
+	struct watch setup = { L"interfaces", family, (void *)callback, context, initial };
+	return start_watch(setup, handle);
+}
+
+/* Returns when no callback runs any more. As on Windows it must not be called from one. */
+DWORD WINAPI CancelMibChangeNotify2(HANDLE handle)
+{
+	struct watch *w = handle;
+
+	if (!w)
+		return ERROR_INVALID_PARAMETER;
+	SetEvent(w->stop);
+	EnterCriticalSection(&w->lock);
+	if (w->s != INVALID_SOCKET)
+		shutdown(w->s, SD_BOTH);
+	LeaveCriticalSection(&w->lock);
+	WaitForSingleObject(w->thread, INFINITE);
+	free_watch(w);
+	return NO_ERROR;
+}
