@@ -3,25 +3,39 @@ package serve
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"porthole.dev/porthole/internal/platform"
 )
 
-// TestHostRoutes lets the routes' own test for Windows change and watch the host's table through the IP helper library,
-// while the kernel is looked at from this side.
+// TestHostRoutes lets Windows programs change and watch the host's table through the IP helper library, while the
+// kernel is looked at from this side.
 func TestHostRoutes(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")
 	}
 	h := startBridgeHost(t, 20348)
+	t.Run("table", func(t *testing.T) { testWindowsTable(t, h) })
+	t.Run("program", func(t *testing.T) { testRoutesProgram(t, h) })
+}
+
+// testWindowsTable runs the Windows tests of routes/hostgw.
+func testWindowsTable(t *testing.T, h *bridgeHost) {
 	exe := filepath.Join(h.prefix.DriveC(), "hostgw.test.exe")
 	h.build(".", "go", "test", "-c", "-trimpath", "-o", exe, "porthole.dev/porthole/routes/hostgw")
 	ns, err := netns.GetFromPath(h.path)
@@ -29,13 +43,8 @@ func TestHostRoutes(t *testing.T) {
 	defer ns.Close()
 	updates, stop := make(chan netlink.RouteUpdate, 64), make(chan struct{})
 	must(t, netlink.RouteSubscribeAt(ns, updates, stop))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := h.tools.Command(ctx, h.prefix, `C:\hostgw.test.exe`, "-test.v", "-test.run", "TestWindowsTable")
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	must(t, platform.StartInNetns(h.path, cmd))
-	exit := cmd.Wait()
+	out, exit := h.start(`C:\hostgw.test.exe`, "-test.v")
+	failed := <-exit
 	close(stop)
 	added, deleted := 0, 0
 	for u := range updates {
@@ -47,8 +56,198 @@ func TestHostRoutes(t *testing.T) {
 			deleted++
 		}
 	}
-	if exit != nil || added != 2 || deleted != 2 {
-		t.Errorf("the kernel saw %d adds and %d deletes: %v\n%s", added, deleted, exit, out.Bytes())
+	if failed != nil || added != 2 || deleted != 2 {
+		t.Errorf("the kernel saw %d adds and %d deletes: %v\n%s", added, deleted, failed, out)
 	}
-	t.Logf("%s", out.Bytes())
+}
+
+// testRoutesProgram runs `porthole.exe routes` in a cluster of three nodes, of which this host is one, and meddles with
+// its routes.
+func testRoutesProgram(t *testing.T, h *bridgeHost) {
+	h.build("../../..", "go", "build", "-trimpath", "-o", filepath.Join(h.prefix.DriveC(), "porthole.exe"), "./cmd/porthole")
+	h.serveNodes("10.99.7.1:6443", "lin01 10.99.7.11 10.244.0.0/24", "win01 10.99.7.21 10.244.7.0/24", "win02 10.99.7.22 10.244.2.0/24")
+	must(t, os.WriteFile(filepath.Join(h.prefix.DriveC(), "kubeconfig"), []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+ "clusters": [{"name": "c", "cluster": {"server": "http://10.99.7.1:6443"}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+ "users": [{"name": "u", "user": {}}]}`), 0o600))
+	out, _ := h.start(`C:\porthole.exe`, "routes", `--kubeconfig=C:\kubeconfig`, "--hostname-override=win01", "--node-ip=10.99.7.21",
+		"--cluster-cidr=10.244.0.0/16", "--service-cidr=10.96.0.0/16", "--bind=127.0.0.1:10261", "--v=1")
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s", out)
+		}
+	})
+	right := []string{"10.244.0.0/24 via 10.99.7.11", "10.244.2.0/24 via 10.99.7.22"}
+	h.routesBecome(t, "the start", 20*time.Second, right)
+	h.statusBecomes(t, 2)
+	first := netlink.Route{Dst: prefix("10.244.0.0/24"), Gw: net.ParseIP("10.99.7.11").To4()}
+	for _, meddling := range []struct {
+		name string
+		do   func(link netlink.Link) error
+	}{
+		{"a deleted route", func(netlink.Link) error { return netlink.RouteDel(&first) }},
+		{"an overwritten route", func(netlink.Link) error {
+			return netlink.RouteReplace(&netlink.Route{Dst: first.Dst, Gw: net.ParseIP("10.99.7.22").To4()})
+		}},
+		{"a link that went down", func(link netlink.Link) error {
+			if err := netlink.LinkSetDown(link); err != nil {
+				return err
+			}
+			return netlink.LinkSetUp(link)
+		}},
+	} {
+		must(t, platform.InNetns(h.path, func() error {
+			link, err := netlink.LinkByName("eth0")
+			if err != nil {
+				return err
+			}
+			return meddling.do(link)
+		}))
+		h.routesBecome(t, meddling.name, 2*time.Second, right)
+	}
+	// Peace afterwards: several looks at the table later nothing more was repaired.
+	repairs := h.statusBecomes(t, 2)
+	h.routesBecome(t, "peace", 2*time.Second, right)
+	time.Sleep(1500 * time.Millisecond) // longer than the time between two looks
+	if again := h.statusBecomes(t, 2); again != repairs || repairs < 3 {
+		t.Errorf("%d repairs became %d", repairs, again)
+	}
+}
+
+// start runs a program of the host to the end of the test at most.
+func (h *bridgeHost) start(exe string, args ...string) (out *lockedBuffer, exit <-chan error) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	out = &lockedBuffer{}
+	cmd := h.tools.Command(ctx, h.prefix, exe, args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	must(h.t, platform.StartInNetns(h.path, cmd))
+	done, ended := make(chan error, 1), make(chan struct{})
+	go func() {
+		done <- cmd.Wait()
+		close(ended)
+	}()
+	h.t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return out, done
+}
+
+// routesBecome waits until the kernel's routes to pod ranges through other nodes are those.
+func (h *bridgeHost) routesBecome(t *testing.T, after string, within time.Duration, want []string) {
+	t.Helper()
+	begin := time.Now()
+	for {
+		var have []string
+		must(t, platform.InNetns(h.path, func() error {
+			list, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+			for _, r := range list {
+				if r.Gw != nil && r.Dst != nil && strings.HasPrefix(r.Dst.String(), "10.244.") {
+					have = append(have, fmt.Sprintf("%s via %s", r.Dst, r.Gw))
+				}
+			}
+			return err
+		}))
+		if fmt.Sprint(have) == fmt.Sprint(want) {
+			t.Logf("after %s: right within %v", after, time.Since(begin))
+			return
+		}
+		if time.Since(begin) > within {
+			t.Fatalf("after %s: %q, want %q", after, have, want)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// statusBecomes waits until the program says that n of n routes are there, and gives the repairs that it counted.
+func (h *bridgeHost) statusBecomes(t *testing.T, n int) (repairs int) {
+	t.Helper()
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(context.Context, string, string) (conn net.Conn, err error) {
+			err = platform.InNetns(h.path, func() error {
+				conn, err = net.Dial("tcp4", "127.0.0.1:10261")
+				return err
+			})
+			return conn, err
+		}}}
+	var s struct {
+		Wanted, Present, Failed, Repairs int
+		Error                            string
+	}
+	var err error
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		var resp *http.Response
+		if resp, err = client.Get("http://routes/status"); err != nil {
+			continue
+		}
+		err = json.NewDecoder(resp.Body).Decode(&s)
+		resp.Body.Close()
+		if err == nil && s.Wanted == n && s.Present == n && s.Failed == 0 && s.Error == "" {
+			return s.Repairs
+		}
+	}
+	t.Fatalf("status: %+v, %v", s, err)
+	return 0
+}
+
+// serveNodes is an API server outside the host with nodes given as "name address range". It knows lists and watches
+// in which nothing happens, and takes whatever is written.
+func (h *bridgeHost) serveNodes(addr string, nodes ...string) {
+	list := corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+	for _, text := range nodes {
+		f := strings.Fields(text)
+		list.Items = append(list.Items, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f[0], ResourceVersion: "1"},
+			Spec:   corev1.NodeSpec{PodCIDR: f[2], PodCIDRs: []string{f[2]}},
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: f[1]}}}})
+	}
+	var listener net.Listener
+	must(h.t, platform.InNetns(h.out, func() (err error) {
+		listener, err = net.Listen("tcp4", addr)
+		return err
+	}))
+	ctx, cancel := context.WithCancel(context.Background())
+	server := &http.Server{BaseContext: func(net.Listener) context.Context { return ctx }, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.FormValue("sendInitialEvents") != "":
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: 422})
+		case r.FormValue("watch") != "":
+			w.WriteHeader(http.StatusOK)
+			http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		case r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes":
+			json.NewEncoder(w).Encode(list)
+		default:
+			json.NewEncoder(w).Encode(list.Items[0])
+		}
+	})}
+	go server.Serve(listener)
+	h.t.Cleanup(func() {
+		cancel()
+		server.Close()
+	})
+}
+
+func prefix(text string) *net.IPNet {
+	_, n, _ := net.ParseCIDR(text)
+	return n
+}
+
+// lockedBuffer may be read while a program writes to it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
