@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"porthole.dev/porthole/cli/down"
+	"porthole.dev/porthole/cli/host"
 	"porthole.dev/porthole/cli/hostcri"
 	"porthole.dev/porthole/cli/hosthnsd"
 	"porthole.dev/porthole/cli/kubectl"
@@ -17,7 +18,7 @@ import (
 func localCommands() []*cobra.Command {
 	return []*cobra.Command{
 		up.Command(), down.Command(), status.Command(), kubectl.Command(),
-		relay.Command(), supervise.Command(),
+		host.Command(), relay.Command(), supervise.Command(),
 		hostcri.Command(), hostcri.CNICommand(), hosthnsd.Command(),
 	}
 }

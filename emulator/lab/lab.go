@@ -69,6 +69,98 @@ func EnsureRouter() error {
 
 // EnsureHost makes the host's namespace and joins it to the router with the given address of Underlay.
 func EnsureHost(host string, addr netip.Addr) error {
+	unlock, err := lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return ensureHost(host, addr)
+}
+
+// AddHost is EnsureHost for a host that must not share its address: with addr if it is valid, else with the first free
+// address from first on.
+func AddHost(host string, addr, first netip.Addr) (netip.Addr, error) {
+	unlock, err := lock()
+	if err != nil {
+		return addr, err
+	}
+	defer unlock()
+	used, err := addresses()
+	if err != nil {
+		return addr, err
+	}
+	if addr, err = chooseAddress(addr, first, used); err != nil {
+		return addr, err
+	}
+	return addr, ensureHost(host, addr)
+}
+
+// chooseAddress checks the wanted address, or finds a free one. used gives the host of each address.
+func chooseAddress(want, first netip.Addr, used map[netip.Addr]string) (netip.Addr, error) {
+	if want.IsValid() {
+		switch {
+		case !Underlay.Contains(want) || want == Underlay.Addr() || want.As4()[3] == 255:
+			return want, fmt.Errorf("address %s is not one of a host in %s", want, Underlay)
+		case used[want] != "":
+			return want, fmt.Errorf("address %s is in use by %s", want, used[want])
+		}
+		return want, nil
+	}
+	for a := first; Underlay.Contains(a) && a.As4()[3] < 255; a = a.Next() {
+		if used[a] == "" {
+			return a, nil
+		}
+	}
+	return want, fmt.Errorf("no free address from %s on in %s", first, Underlay)
+}
+
+// addresses tells which host has which address of Underlay.
+func addresses() (map[netip.Addr]string, error) {
+	used := map[netip.Addr]string{Router: "the router"}
+	hosts, err := Hosts()
+	if err != nil {
+		return nil, err
+	}
+	for _, host := range hosts {
+		if !platform.NetnsExists(Netns(host)) {
+			continue
+		}
+		err := platform.InNetns(platform.NetnsPath(Netns(host)), func() error {
+			link, err := netlink.LinkByName(Uplink)
+			if errors.As(err, &netlink.LinkNotFoundError{}) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			addrs, err := netlink.AddrList(link, unix.AF_INET)
+			for _, a := range addrs {
+				if ip, ok := netip.AddrFromSlice(a.IP.To4()); ok {
+					used[ip] = "host " + host
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("reading addresses of host %s: %w", host, err)
+		}
+	}
+	return used, nil
+}
+
+// lock lets one process at a time change who is joined to the router.
+func lock() (unlock func(), err error) {
+	f, err := os.OpenFile("/run/porthole-lab.lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err == nil {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("locking the network between hosts: %w", err)
+	}
+	return func() { f.Close() }, nil
+}
+
+func ensureHost(host string, addr netip.Addr) error {
 	if err := EnsureRouter(); err != nil {
 		return err
 	}
@@ -111,11 +203,16 @@ func RemoveHost(host string) error {
 
 // RemoveRouter removes the router's namespace if no host is joined to it any more.
 func RemoveRouter() error {
+	unlock, err := lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if !platform.NetnsExists(RouterNetns) {
 		return platform.DeleteNetns(RouterNetns)
 	}
 	joined := 0
-	err := platform.InNetns(platform.NetnsPath(RouterNetns), func() error {
+	err = platform.InNetns(platform.NetnsPath(RouterNetns), func() error {
 		links, err := netlink.LinkList()
 		for _, l := range links {
 			if l.Type() == "veth" {

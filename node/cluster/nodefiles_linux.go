@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 
+	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
 )
 
@@ -32,11 +34,23 @@ func writeNodeFiles(l Layout, c Config) error {
 		if n.Windows {
 			write = writeWindowsNode
 		}
-		if err := errors.Join(writeKubernetesFiles(l, n), write(l, n)); err != nil {
+		if err := errors.Join(describeHost(l, c, n), writeKubernetesFiles(l, n), write(l, n)); err != nil {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
 	}
 	return nil
+}
+
+// describeHost lets `porthole host` know the node.
+func describeHost(l Layout, c Config, n Node) error {
+	h := host.Host{Name: n.Name, OS: n.OS(), Address: n.Address, Netns: lab.Netns(n.Name)}
+	if n.Windows {
+		var err error
+		if h.Build, err = strconv.Atoi(c.WindowsBuild); err != nil {
+			return err
+		}
+	}
+	return host.Store{Dir: l.Dir}.Describe(h)
 }
 
 // kubernetesDir is the folder that the node sees as its /etc/kubernetes or C:\etc\kubernetes.

@@ -49,7 +49,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("serving HNS: %w", err)
 	}
 	defer listener.Close()
-	s, err := newService(host, o.Plane, filepath.Join(o.HostDir, "hnsd", "state.jsonl"))
+	s, err := newService(host, o.Plane, journalPath(o.HostDir))
 	if err != nil {
 		return err
 	}

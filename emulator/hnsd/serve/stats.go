@@ -57,8 +57,10 @@ func (s *stats) get() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.s
-	c.Calls, c.Errors = maps.Clone(c.Calls), maps.Clone(c.Errors)
-	c.Programs = map[string]map[string]int{}
+	// Empty ones are {} in JSON.
+	c.Calls, c.Errors, c.Programs = map[string]int{}, map[string]int{}, map[string]map[string]int{}
+	maps.Copy(c.Calls, s.s.Calls)
+	maps.Copy(c.Errors, s.s.Errors)
 	for name, calls := range s.s.Programs {
 		c.Programs[name] = maps.Clone(calls)
 	}

@@ -1,0 +1,136 @@
+// Package host is the command group for emulated Windows hosts: making one on its own, running programs on any, and
+// looking into what it has.
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"porthole.dev/porthole/emulator/host"
+	"porthole.dev/porthole/node/cluster"
+)
+
+// Command is `porthole host`.
+func Command() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "host",
+		Short: "Make emulated Windows hosts, run Windows programs on them, look into them",
+		Long: `Makes emulated Windows hosts on their own, and runs programs on any emulated host, also on the Windows nodes of a local
+cluster. A host is a network namespace porthole-NAME, a C: and a Host Networking Service that moves real packets.`,
+		Example: `  porthole host create h1 --build 26100
+  porthole host run h1 -- ./hello.exe --flag
+  porthole host hns h1 dump
+  porthole host delete h1`,
+		Args: cobra.NoArgs,
+	}
+	c.AddCommand(createCommand(), startCommand(), runCommand(), deleteCommand(), listCommand(), hnsCommand(), ctrCommand(), superviseCommand())
+	return c
+}
+
+// common are the flags that most of the commands have.
+type common struct{ dir, output string }
+
+func (o *common) flags(c *cobra.Command, withOutput bool) {
+	c.Flags().StringVar(&o.dir, "dir", cluster.DefaultDir, "state folder")
+	if withOutput {
+		c.Flags().StringVarP(&o.output, "output", "o", "", "json for all that is known")
+	}
+}
+
+// store is all hosts of the state folder. It also checks --output.
+func (o *common) store() (host.Store, error) {
+	if o.output != "" && o.output != "json" {
+		return host.Store{}, fmt.Errorf("-o %s: only json is known", o.output)
+	}
+	layout, err := cluster.NewLayout(o.dir)
+	return host.Store{Dir: layout.Dir, Bin: layout.Bin}, err
+}
+
+// find is the host called name in the state folder.
+func (o *common) find(name string) (host.Host, error) {
+	s, err := o.store()
+	if err != nil {
+		return host.Host{}, err
+	}
+	return s.Get(name)
+}
+
+func needRoot(what string) error {
+	if os.Geteuid() != 0 {
+		return errors.New(what + " needs root (namespaces, mounts): run it with sudo")
+	}
+	return nil
+}
+
+func printJSON(out io.Writer, v any) error {
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+func runCommand() *cobra.Command {
+	var o common
+	var env []string
+	c := &cobra.Command{
+		Use:   "run [--dir D] NAME -- PROGRAM ARGS…",
+		Short: "Run a Windows program on a host",
+		Long: `Runs a Windows program on a host: by its C:\ path, its Linux path, or its name if it is part of Windows. It has this
+command's input, output, terminal and signals; its exit code becomes the command's own, of which Linux keeps the lowest 8
+bits. It starts in C:\.`,
+		Example: `  porthole host run h1 -- ./hello.exe --flag
+  porthole host run win01 -- 'C:\k\porthole.exe' --help
+  porthole host run h1 -- cmd /c ver`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := needRoot("running a program on a host"); err != nil {
+				return err
+			}
+			h, err := o.find(args[0])
+			if err != nil {
+				return err
+			}
+			return h.Exec(env, args[1], args[2:]...)
+		},
+	}
+	o.flags(c, false)
+	c.Flags().StringArrayVarP(&env, "env", "e", nil, "environment variable NAME=VALUE for the program; may be repeated")
+	return c
+}
+
+func ctrCommand() *cobra.Command {
+	var o common
+	c := &cobra.Command{
+		Use:   "ctr NAME containers|tasks|images|snapshots",
+		Short: "List what the container runtime of a cluster's node has",
+		Long:  "Lists the ids of what the containerd of a cluster's node, Windows or Linux, has for Kubernetes: one per line.",
+		Args:  cobra.ExactArgs(2), ValidArgs: host.InventoryKinds,
+		RunE: func(c *cobra.Command, args []string) error {
+			h, err := o.find(args[0])
+			if err != nil {
+				return err
+			}
+			items, err := h.Inventory(c.Context(), args[1])
+			if err != nil {
+				return err
+			}
+			if o.output == "json" {
+				return printJSON(c.OutOrStdout(), items)
+			}
+			for _, i := range items {
+				fmt.Fprintln(c.OutOrStdout(), i.ID)
+			}
+			return nil
+		},
+	}
+	o.flags(c, true)
+	return c
+}
+
+// runDir holds the state of a host's processes.
+func runDir(h host.Host) string { return filepath.Join(h.Dir, "run") }

@@ -1,0 +1,301 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"porthole.dev/porthole/emulator/hnsd/serve"
+	"porthole.dev/porthole/emulator/host"
+	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/node/cluster"
+	"porthole.dev/porthole/node/supervise"
+)
+
+// hnsAddress is where the host's DLLs expect HNS.
+const hnsAddress = "127.0.0.1:10090"
+
+func createCommand() *cobra.Command {
+	var o common
+	var build int
+	var address string
+	c := &cobra.Command{
+		Use:     "create NAME",
+		Short:   "Make an emulated Windows host and start it",
+		Long:    "Makes an emulated Windows host and starts it. It runs until `porthole host delete`.",
+		Example: "  porthole host create h1\n  porthole host create h2 --build 26100 --address 10.99.0.150",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := needRoot("making a host"); err != nil {
+				return err
+			}
+			s, err := o.store()
+			if err != nil {
+				return err
+			}
+			create := host.CreateOptions{Name: args[0], Build: build, Progress: progress(c.OutOrStdout())}
+			if address != "" {
+				if create.Address, err = netip.ParseAddr(address); err != nil {
+					return fmt.Errorf("--address %s: not an IP address", address)
+				}
+			}
+			h, err := s.Create(c.Context(), create)
+			if err != nil {
+				return err
+			}
+			if err := start(c.Context(), s, h); err != nil {
+				return errors.Join(err, remove(s, h))
+			}
+			return printReady(c.OutOrStdout(), h)
+		},
+	}
+	o.flags(c, false)
+	c.Flags().IntVar(&build, "build", 20348, "Windows build: 17763 (Server 2019), 20348 (2022), 26100 (2025)")
+	c.Flags().StringVar(&address, "address", "", "address in 10.99.0.0/24 (default: the first free one from .101 on)")
+	return c
+}
+
+func startCommand() *cobra.Command {
+	var o common
+	c := &cobra.Command{
+		Use:   "start NAME",
+		Short: "Start a host again, for example after the machine was",
+		Long:  "Starts a host that was made with `porthole host create` again. On a running host it changes nothing.",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := needRoot("starting a host"); err != nil {
+				return err
+			}
+			s, err := o.store()
+			if err != nil {
+				return err
+			}
+			h, err := s.Get(args[0])
+			if err != nil {
+				return err
+			}
+			if !h.Standalone {
+				return fmt.Errorf("host %s belongs to a cluster: `porthole up` starts it", h.Name)
+			}
+			if err := s.Prepare(c.Context(), h, progress(c.OutOrStdout())); err != nil {
+				return fmt.Errorf("starting host %s: %w", h.Name, err)
+			}
+			if err := start(c.Context(), s, h); err != nil {
+				return err
+			}
+			return printReady(c.OutOrStdout(), h)
+		},
+	}
+	o.flags(c, false)
+	return c
+}
+
+func deleteCommand() *cobra.Command {
+	var o common
+	c := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Stop a host and remove everything of it",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := needRoot("removing a host"); err != nil {
+				return err
+			}
+			s, err := o.store()
+			if err != nil {
+				return err
+			}
+			h, err := s.Get(args[0])
+			if err != nil {
+				return err
+			}
+			if err := remove(s, h); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "host %s removed\n", h.Name)
+			return err
+		},
+	}
+	o.flags(c, false)
+	return c
+}
+
+func progress(out io.Writer) func(string) {
+	return func(what string) { fmt.Fprintln(out, what) }
+}
+
+func printReady(out io.Writer, h host.Host) error {
+	_, err := fmt.Fprintf(out, "host %s is ready: Windows build %d, address %s, network namespace %s\n", h.Name, h.Build, h.Address, h.Netns)
+	return err
+}
+
+// processes of a host on its own; a pure function of both.
+func processes(s host.Store, h host.Host, tools wine.Tools) []supervise.Process {
+	netns := platform.NetnsPath(h.Netns)
+	log := func(name string) string { return filepath.Join(h.Dir, "logs", name+".log") }
+	return []supervise.Process{
+		{Name: "wineserver", Path: tools.Server, Args: []string{"-f", "-p"}, Env: tools.Env(wine.Prefix{Dir: filepath.Join(h.Dir, "prefix")}),
+			Netns: netns, Log: log("wineserver")},
+		{Name: "hnsd", Path: filepath.Join(s.Bin, "porthole"), Args: []string{"host-hnsd", "--host-dir", h.Dir, "--build", strconv.Itoa(h.Build), "--listen", hnsAddress},
+			Netns: netns, Log: log("hnsd")},
+	}
+}
+
+func supervisorOptions(s host.Store, h host.Host) supervise.Options {
+	return supervise.Options{RunDir: runDir(h), Log: filepath.Join(h.Dir, "logs", "supervisor.log"),
+		Self: []string{filepath.Join(s.Bin, "porthole"), "host", "supervise", "--dir", s.Dir, h.Name}}
+}
+
+// start starts the host's supervisor if none runs, and returns when its processes do their work.
+func start(ctx context.Context, s host.Store, h host.Host) error {
+	tools, err := wine.Find()
+	if err != nil {
+		return err
+	}
+	if active, _ := supervise.Supervisors(runDir(h)); active.PID == 0 {
+		if err := supervise.WriteProcesses(runDir(h), processes(s, h, tools)); err != nil {
+			return fmt.Errorf("starting host %s: %w", h.Name, err)
+		}
+		if _, err := supervise.Spawn(supervisorOptions(s, h)); err != nil {
+			return fmt.Errorf("starting host %s: %w", h.Name, err)
+		}
+	}
+	waits := []supervise.Condition{
+		{TCP: hnsAddress, Netns: platform.NetnsPath(h.Netns)},
+		{Path: serve.Socket(h.Dir), Dial: true},
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		for len(waits) > 0 && waits[0].Holds() {
+			waits = waits[1:]
+		}
+		if len(waits) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("starting host %s: waiting for its HNS at %s: %w (see %s)", h.Name, waits[0], ctx.Err(), filepath.Join(h.Dir, "logs"))
+		case <-tick.C:
+		}
+	}
+}
+
+// remove stops the processes of a host on its own and removes it.
+func remove(s host.Store, h host.Host) error {
+	if h.Standalone {
+		if err := supervise.Shutdown(runDir(h), 3*time.Second); err != nil {
+			return fmt.Errorf("stopping host %s: %w", h.Name, err)
+		}
+	}
+	return s.Remove(h)
+}
+
+// superviseCommand is what keeps a host's processes running.
+func superviseCommand() *cobra.Command {
+	var o common
+	c := &cobra.Command{
+		Use: "supervise NAME", Short: "Keep the processes of a host running", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := o.store()
+			if err != nil {
+				return err
+			}
+			h, err := s.Get(args[0])
+			if err != nil {
+				return err
+			}
+			return supervise.Run(c.Context(), supervisorOptions(s, h))
+		},
+	}
+	o.flags(c, false)
+	return c
+}
+
+// listed is a host with its processes, as `list` shows it.
+type listed struct {
+	host.Host
+	Processes []supervise.State `json:"processes"`
+}
+
+func listCommand() *cobra.Command {
+	var o common
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List hosts, those of a cluster included",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := o.store()
+			if err != nil {
+				return err
+			}
+			hosts, err := s.List()
+			if err != nil {
+				return err
+			}
+			list := []listed{}
+			for _, h := range hosts {
+				list = append(list, listed{h, hostStates(s, h)})
+			}
+			if o.output == "json" {
+				return printJSON(c.OutOrStdout(), list)
+			}
+			return printHosts(c.OutOrStdout(), list)
+		},
+	}
+	o.flags(c, true)
+	return c
+}
+
+// hostStates finds the processes of a host, whoever supervises them.
+func hostStates(s host.Store, h host.Host) []supervise.State {
+	states := []supervise.State{}
+	dir := runDir(h)
+	if !h.Standalone {
+		dir = cluster.Layout{Dir: s.Dir}.RunDir()
+	}
+	all, err := supervise.States(dir)
+	if err != nil {
+		return states // never started
+	}
+	for _, p := range all {
+		if h.Standalone || p.Node == h.Name {
+			states = append(states, p)
+		}
+	}
+	return states
+}
+
+func printHosts(out io.Writer, list []listed) error {
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tOS\tBUILD\tADDRESS\tNETNS\tOF\tPROCESSES")
+	for _, h := range list {
+		build, address, of, running := "-", "-", "cluster", 0
+		if h.Build > 0 {
+			build = strconv.Itoa(h.Build)
+		}
+		if h.Address.IsValid() {
+			address = h.Address.String()
+		}
+		if h.Standalone {
+			of = "itself"
+		}
+		for _, p := range h.Processes {
+			if p.Phase == "running" {
+				running++
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d of %d running\n", h.Name, h.OS, build, address, h.Netns, of, running, len(h.Processes))
+	}
+	return w.Flush()
+}

@@ -1,0 +1,26 @@
+package serve
+
+import (
+	"path/filepath"
+
+	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd"
+)
+
+// OwnNetns names the network namespaces that the data plane of the host in hostDir made itself, read from the state on
+// disk. They outlive the daemon; who removes a host removes them. No state is none.
+func OwnNetns(hostDir string) ([]string, error) {
+	state, err := readJournal(journalPath(hostDir))
+	if err != nil || state == nil {
+		return nil, err
+	}
+	var names []string
+	for _, n := range hnsd.Desired(state).Namespaces {
+		if !n.Host && n.Path == "" {
+			names = append(names, dataplane.OwnNetns(n.ID))
+		}
+	}
+	return names, nil
+}
+
+func journalPath(hostDir string) string { return filepath.Join(hostDir, "hnsd", "state.jsonl") }

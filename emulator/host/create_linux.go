@@ -1,0 +1,107 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/platform"
+)
+
+// CreateOptions describe a new host.
+type CreateOptions struct {
+	Name    string
+	Build   int        // Windows build
+	Address netip.Addr // in lab.Underlay; zero: the first free one from firstAddress on
+	// Progress is called before something that takes seconds; may be nil.
+	Progress func(what string)
+}
+
+// firstAddress is above those of cluster nodes.
+var firstAddress = netip.MustParseAddr("10.99.0.101")
+
+// Create makes a host on its own: folder, network, C:. Its processes are not started. If it fails, nothing is left.
+func (s Store) Create(ctx context.Context, o CreateOptions) (Host, error) {
+	h := Host{Name: o.Name, OS: "windows", Build: o.Build, Netns: lab.Netns(o.Name), Standalone: true, Dir: s.Folder(o.Name)}
+	if err := s.checkNew(o); err != nil {
+		return h, err
+	}
+	if err := os.MkdirAll(filepath.Dir(h.Dir), 0o755); err != nil {
+		return h, fmt.Errorf("creating host %s: %w", h.Name, err)
+	}
+	// Of several that try the same name, one makes the folder.
+	if err := os.Mkdir(h.Dir, 0o755); errors.Is(err, os.ErrExist) {
+		return h, errNameInUse(h.Name, s.Dir)
+	} else if err != nil {
+		return h, fmt.Errorf("creating host %s: %w", h.Name, err)
+	}
+	err := h.write() // so that an interrupted creation can be deleted
+	if err == nil {
+		h.Address, err = lab.AddHost(h.Name, o.Address, firstAddress)
+	}
+	if err == nil {
+		err = h.write()
+	}
+	if err == nil {
+		err = s.Prepare(ctx, h, o.Progress)
+	}
+	if err != nil {
+		return h, errors.Join(fmt.Errorf("creating host %s: %w", h.Name, err), s.Remove(h))
+	}
+	return h, nil
+}
+
+func (s Store) checkNew(o CreateOptions) error {
+	if err := CheckName(o.Name); err != nil {
+		return err
+	}
+	if _, err := wine.LookupBuild(o.Build); err != nil {
+		return err
+	}
+	if _, err := wine.Find(); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(s.Folder(o.Name)); err == nil {
+		return errNameInUse(o.Name, s.Dir)
+	}
+	if platform.NetnsExists(lab.Netns(o.Name)) {
+		return fmt.Errorf("host name %s is in use: network namespace %s exists and belongs to another state folder", o.Name, lab.Netns(o.Name))
+	}
+	return nil
+}
+
+func errNameInUse(name, dir string) error {
+	return fmt.Errorf("host name %s is in use in %s: choose another, or `porthole host delete %s` first", name, dir, name)
+}
+
+// Prepare makes whatever of the host's network and C: is not there, for example after the machine started anew.
+func (s Store) Prepare(ctx context.Context, h Host, progress func(string)) error {
+	build, err := wine.LookupBuild(h.Build)
+	if err != nil {
+		return err
+	}
+	tools, err := wine.Find()
+	if err != nil {
+		return err
+	}
+	if err := lab.EnsureHost(h.Name, h.Address); err != nil {
+		return err
+	}
+	template := wine.TemplateDir(s.Dir, h.Build)
+	if _, err := os.Stat(template); errors.Is(err, os.ErrNotExist) && progress != nil {
+		progress(fmt.Sprintf("making the C: that all hosts of build %d start from (about 10 s, once)", h.Build))
+	}
+	o := wine.TemplateOptions{Dir: template, Build: build, DLLDir: filepath.Join(s.Bin, "windows", "dll")}
+	if err := tools.EnsureTemplate(ctx, o); err != nil {
+		return err
+	}
+	if err := wine.PrefixMount(template, h.Dir).Ensure(); err != nil {
+		return err
+	}
+	return os.MkdirAll(filepath.Join(h.Dir, "logs"), 0o755)
+}

@@ -1,0 +1,92 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/emulator/hnsd/serve"
+	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/platform"
+)
+
+// Remove removes everything that Create made, and what the host's HNS and programs left. What supervises its processes
+// must have ended; programs that still run in its namespaces are killed. What is gone already is passed over.
+func (s Store) Remove(h Host) error {
+	if !h.Standalone {
+		return fmt.Errorf("host %s belongs to the cluster in %s: `porthole down` removes it", h.Name, s.Dir)
+	}
+	own, err := serve.OwnNetns(h.Dir)
+	if err != nil {
+		return fmt.Errorf("removing host %s: %w", h.Name, err)
+	}
+	steps := []func() error{
+		func() error { return killInNetns(append([]string{h.Netns}, own...)) },
+		func() error { return wine.PrefixMount("", h.Dir).Unmount() },
+		func() error { return lab.RemoveHost(h.Name) },
+		func() error { return deleteNetns(own) },
+		lab.RemoveRouter,
+		func() error { return removeFolder(h.Dir) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return fmt.Errorf("removing host %s: %w", h.Name, err)
+		}
+	}
+	return nil
+}
+
+func deleteNetns(names []string) error {
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, platform.DeleteNetns(name))
+	}
+	return errors.Join(errs...)
+}
+
+// killInNetns ends all processes of the namespaces and waits until they are gone.
+func killInNetns(names []string) error {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		left := 0
+		for _, name := range names {
+			if !platform.NetnsExists(name) {
+				continue
+			}
+			pids, err := platform.NetnsPids(platform.NetnsPath(name))
+			if err != nil {
+				return err
+			}
+			for _, pid := range pids {
+				if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+					return fmt.Errorf("killing pid %d: %w", pid, err)
+				}
+			}
+			left += len(pids)
+		}
+		if left == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d processes in %s do not end", left, strings.Join(names, ", "))
+		}
+	}
+}
+
+// removeFolder removes nothing through a mount.
+func removeFolder(dir string) error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], dir+"/") {
+			return fmt.Errorf("%s is still mounted", f[4])
+		}
+	}
+	return os.RemoveAll(dir)
+}

@@ -1,0 +1,151 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Host describes one host as its host.json does.
+type Host struct {
+	Name    string     `json:"name"`
+	OS      string     `json:"os"`              // windows, or linux for a Linux node of a cluster
+	Build   int        `json:"build,omitempty"` // Windows build; 0: not known
+	Address netip.Addr `json:"address,omitzero"`
+	Netns   string     `json:"netns"` // name of its network namespace
+	// Standalone hosts were made one by one; the others belong to a cluster.
+	Standalone bool `json:"standalone"`
+
+	Dir string `json:"-"` // its folder
+}
+
+// Store is all hosts of one state folder.
+type Store struct {
+	Dir string // state folder, absolute; required
+	Bin string // folder of our programs, with windows/dll below it; needed to make hosts
+}
+
+// Folder of the host called name.
+func (s Store) Folder(name string) string { return filepath.Join(s.Dir, "hosts", name) }
+
+const hostFile = "host.json"
+
+// The name of a host becomes the name of a network interface, which Linux limits to 15 bytes.
+var nameForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,13}[a-z0-9])?$`)
+
+// CheckName tells whether a host can be called name.
+func CheckName(name string) error {
+	if !nameForm.MatchString(name) {
+		return fmt.Errorf("host name %q: use 1 to 15 characters of a-z, 0-9 and -, starting with a letter and not ending with -", name)
+	}
+	switch name {
+	case "tor", "lo", "sw0": // the router and its interfaces
+		return fmt.Errorf("host name %q is taken by the network between hosts: choose another", name)
+	}
+	return nil
+}
+
+// List finds all hosts, sorted by name.
+func (s Store) List() ([]Host, error) {
+	entries, err := os.ReadDir(filepath.Join(s.Dir, "hosts"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing hosts: %w", err)
+	}
+	var hosts []Host
+	for _, e := range entries {
+		if !e.IsDir() || CheckName(e.Name()) != nil {
+			continue
+		}
+		h, err := s.read(e.Name())
+		if err != nil {
+			return nil, err
+		}
+		hosts = append(hosts, h)
+	}
+	return hosts, nil
+}
+
+// Get finds one host.
+func (s Store) Get(name string) (Host, error) {
+	if err := CheckName(name); err != nil {
+		return Host{}, err
+	}
+	_, err := os.Stat(s.Folder(name))
+	if err == nil {
+		return s.read(name)
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return Host{}, fmt.Errorf("looking for host %s: %w", name, err)
+	}
+	hosts, err := s.List()
+	if err != nil {
+		return Host{}, err
+	}
+	var names []string
+	for _, h := range hosts {
+		names = append(names, h.Name)
+	}
+	have := "there are no hosts"
+	if len(names) > 0 {
+		have = "there are " + strings.Join(names, ", ")
+	}
+	return Host{}, fmt.Errorf("no host %s in %s (%s): `porthole host create %s` makes it", name, s.Dir, have, name)
+}
+
+// read describes the host in its folder, from what lies there if it has no description.
+func (s Store) read(name string) (Host, error) {
+	h := Host{Name: name, OS: "linux", Netns: "porthole-" + name}
+	path := filepath.Join(s.Folder(name), hostFile)
+	data, err := os.ReadFile(path)
+	switch {
+	case err == nil:
+		if err := json.Unmarshal(data, &h); err != nil {
+			return h, fmt.Errorf("reading %s: %w", path, err)
+		}
+		if h.OS == "" {
+			h.OS = "windows"
+		}
+	case errors.Is(err, os.ErrNotExist):
+		if _, err := os.Stat(filepath.Join(s.Folder(name), "prefix")); err == nil {
+			h.OS = "windows"
+		}
+	default:
+		return h, fmt.Errorf("reading host %s: %w", name, err)
+	}
+	h.Name, h.Dir = name, s.Folder(name)
+	return h, nil
+}
+
+// Describe writes the description of a host that something else made, such as a node of a cluster.
+func (s Store) Describe(h Host) error {
+	h.Dir = s.Folder(h.Name)
+	err := os.MkdirAll(h.Dir, 0o755)
+	if err == nil {
+		err = h.write()
+	}
+	if err != nil {
+		return fmt.Errorf("describing host %s: %w", h.Name, err)
+	}
+	return nil
+}
+
+// write keeps the description; a reader sees the old one or the new one.
+func (h Host) write() error {
+	data, err := json.MarshalIndent(h, "", "  ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(h.Dir, hostFile)
+	if err := os.WriteFile(path+".new", append(data, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
