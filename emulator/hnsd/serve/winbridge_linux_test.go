@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -93,6 +94,8 @@ type bridgeHost struct {
 	path, out string
 	tools     wine.Tools
 	prefix    wine.Prefix
+	serve     func() (stop func()) // starts HNS
+	stop      func()               // ends the one that runs
 }
 
 func startBridgeHost(t *testing.T, build int) *bridgeHost {
@@ -104,16 +107,20 @@ func startBridgeHost(t *testing.T, build int) *bridgeHost {
 	must(t, err)
 	t.Cleanup(plane.Close)
 	must(t, os.MkdirAll(filepath.Join(h.dir, "hnsd"), 0o755))
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		done <- Run(ctx, Options{HostDir: h.dir, Build: build, Netns: h.path, Listen: testListen, Uplink: "eth0", Plane: plane})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		must(t, <-done)
-	})
-	h.waitFor(Socket(h.dir))
+	h.serve = func() (stop func()) {
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() {
+			done <- Run(ctx, Options{HostDir: h.dir, Build: build, Netns: h.path, Listen: testListen, Uplink: "eth0", Plane: plane})
+		}()
+		h.waitFor(Socket(h.dir))
+		return sync.OnceFunc(func() {
+			cancel()
+			must(t, <-done)
+		})
+	}
+	h.stop = h.serve()
+	t.Cleanup(func() { h.stop() })
 	return h
 }
 
