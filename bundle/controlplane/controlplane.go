@@ -154,6 +154,7 @@ func startEtcd(cfg *config) (*embed.Etcd, error) {
 	c.Dir = cfg.Etcd.DataDir
 	c.UnsafeNoFsync = true
 	c.LogLevel = "warn"
+	c.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration // zero, the default here, warns of each request
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
 	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
 	c.InitialCluster = c.Name + "=" + cfg.Etcd.PeerURL

@@ -1,0 +1,94 @@
+package testkit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func (w *World) socket() string { return w.Path("containerd", "containerd.sock") }
+
+// CNIDir is where CNI keeps the addresses that are in use, one file each.
+func (w *World) CNIDir() string { return w.Path("cni", "data", "world") }
+
+// writeContainerd writes containerd's settings and a bridge network with the plugins that a Linux node has.
+func (w *World) writeContainerd() error {
+	text := fmt.Sprintf(`version = 4
+root = %[1]q
+state = %[2]q
+imports = []
+disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.blockfile", "io.containerd.snapshotter.v1.erofs",
+  "io.containerd.internal.v1.opt", "io.containerd.tracing.processor.v1.otlp"]
+[plugins.'io.containerd.server.v1.grpc']
+  address = %[3]q
+[plugins.'io.containerd.server.v1.ttrpc']
+  address = %[4]q
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = %[5]q
+[plugins.'io.containerd.cri.v1.runtime']
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  netns_mounts_under_state_dir = true
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+  bin_dirs = [%[6]q]
+  conf_dir = %[7]q
+  use_internal_loopback = true
+`, w.Path("containerd", "root"), w.Path("containerd", "state"), w.socket(), w.socket()+".ttrpc", pauseImage, w.bundled("cni"), w.Path("cni", "net.d"))
+	for _, dir := range []string{"containerd/root", "containerd/state", "cni/net.d"} {
+		if err := os.MkdirAll(w.Path(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	return errors.Join(os.WriteFile(w.Path("containerd", "config.toml"), []byte(text), 0o644),
+		writeJSON(w.Path("cni", "net.d", "10-world.conflist"), object{
+			"cniVersion": "1.0.0", "name": "world", "plugins": []object{
+				{"type": "bridge", "bridge": "pods0", "isDefaultGateway": true, "ipMasq": false, "hairpinMode": true,
+					"ipam": object{"type": "host-local", "dataDir": w.Path("cni", "data"), "ranges": [][]object{{{"subnet": podRange}}}}},
+				{"type": "portmap", "backend": "nftables", "capabilities": object{"portMappings": true}},
+			}}))
+}
+
+const cgroups = "/sys/fs/cgroup"
+
+// hierarchies of cgroups: the mount point itself on v2, one folder per controller on v1 and hybrid hosts.
+func hierarchies() ([]string, error) {
+	if _, err := os.Stat(filepath.Join(cgroups, "cgroup.controllers")); err == nil {
+		return []string{cgroups}, nil
+	}
+	entries, err := os.ReadDir(cgroups)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if e.IsDir() {
+			out = append(out, filepath.Join(cgroups, e.Name()))
+		}
+	}
+	return out, nil
+}
+
+// makeCgroups makes the cgroup of a World in every hierarchy: upstream's kubelet wants to find it.
+func makeCgroups(name string) error {
+	all, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, h := range all {
+		dir := filepath.Join(h, name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("making the cgroup %s: %w", dir, err)
+		}
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			value, err := os.ReadFile(filepath.Join(h, file))
+			if err != nil { // this hierarchy has no cpuset
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(dir, file), value, 0o644); err != nil {
+				return fmt.Errorf("making the cgroup %s: %w", dir, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// KubeletRoot is the root folder of a node's kubelet, and PodLogs its folder of container logs.
+func (w *World) KubeletRoot(node string) string { return w.Path("kubelet", node) }
+
+// PodLogs is the folder of a node's container logs.
+func (w *World) PodLogs(node string) string { return w.Path("log", node, "pods") }
+
+// StartKubelet starts our kubelet as the node, or upstream's, and returns when the node is Ready. One at a time: they
+// share containerd and ports.
+func (w *World) StartKubelet(ctx context.Context, node string, upstream bool) (*Process, error) {
+	config := w.Path(node + "-kubelet.json")
+	if err := errors.Join(os.MkdirAll(w.PodLogs(node), 0o755), os.WriteFile(w.Path("resolv.conf"), nil, 0o644),
+		writeJSON(config, w.kubeletConfig(node))); err != nil {
+		return nil, err
+	}
+	program := w.o.Porthole
+	if upstream {
+		program = w.bundled("kube")
+	}
+	began := metav1.Now()
+	p, err := w.Start("kubelet-"+node, program, "kubelet", "--config="+config, "--kubeconfig="+w.kubeconfig(node),
+		"--hostname-override="+node, "--node-ip="+NodeIP, "--root-dir="+w.KubeletRoot(node), "--cert-dir="+w.KubeletRoot(node)+"/pki", "--v=2")
+	if err != nil {
+		return nil, err
+	}
+	return p, Until(ctx, 60*time.Second, "node "+node, func(ctx context.Context) error {
+		select {
+		case <-p.done:
+			return fmt.Errorf("the kubelet ended: %s", w.Logs(3000))
+		default:
+		}
+		n, err := w.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == v1.NodeReady && c.Status == v1.ConditionTrue && !c.LastHeartbeatTime.Time.Before(began.Truncate(time.Second)) {
+				return nil
+			}
+		}
+		return errors.New("it is not Ready")
+	})
+}
+
+// kubeletConfig is the same for both kubelets.
+func (w *World) kubeletConfig(node string) object {
+	return object{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"authentication":           object{"anonymous": object{"enabled": true}, "webhook": object{"enabled": false}},
+		"authorization":            object{"mode": "AlwaysAllow"},
+		"cgroupDriver":             "cgroupfs",
+		"cgroupRoot":               w.CgroupRoot(),
+		"clusterDNS":               []string{"10.96.0.10"},
+		"clusterDomain":            "cluster.local",
+		"containerRuntimeEndpoint": "unix://" + w.socket(),
+		"enforceNodeAllocatable":   []string{},
+		"evictionHard":             object{"memory.available": "100Mi"},
+		// A full disk is no reason to throw away the images that the pods are to find.
+		"imageGCHighThresholdPercent":   100,
+		"failCgroupV1":                  false,
+		"failSwapOn":                    false,
+		"podLogsDir":                    w.PodLogs(node),
+		"resolvConf":                    w.Path("resolv.conf"),
+		"serializeImagePulls":           false,
+		"nodeStatusUpdateFrequency":     "1s",
+		"makeIPTablesUtilChains":        false,
+		"localStorageCapacityIsolation": false,
+	}
+}
+
+// Namespace makes a namespace in which pods can be made.
+func (w *World) Namespace(ctx context.Context, name string) error {
+	_, err := w.Client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	return Until(ctx, 30*time.Second, "namespace "+name, func(ctx context.Context) error { return w.accountReady(ctx, name) })
+}

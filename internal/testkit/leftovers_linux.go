@@ -1,0 +1,149 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+// Close ends every process of the World and removes all that it made. It may be called at any time.
+func (w *World) Close() error {
+	var errs []error
+	var containerd *Process
+	for _, p := range slices.Backward(w.procs) {
+		if p.Name == "containerd" {
+			containerd = p
+			continue
+		}
+		p.Stop()
+	}
+	if w.Runtime != nil {
+		errs = append(errs, w.RemovePods())
+	}
+	if w.conn != nil {
+		w.conn.Close()
+	}
+	if containerd != nil {
+		containerd.Stop()
+	}
+	errs = append(errs, w.endRest(), w.unmount(), RemoveCgroups(w.Name), platform.DeleteNetns(w.Name), os.RemoveAll(w.Dir))
+	return errors.Join(errs...)
+}
+
+// RemovePods stops and removes everything in containerd.
+func (w *World) RemovePods() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	list, err := w.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	if err != nil {
+		return fmt.Errorf("listing sandboxes: %w", err)
+	}
+	var errs []error
+	for _, s := range list.Items {
+		_, err := w.Runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: s.Id})
+		if err == nil {
+			_, err = w.Runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: s.Id})
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// endRest kills what is still in the namespace, such as shims whose containerd could not be asked.
+func (w *World) endRest() error {
+	if !platform.NetnsExists(w.Name) {
+		return nil
+	}
+	pids, err := platform.NetnsPids(w.Netns())
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
+	}
+	return err
+}
+
+// Mounts lists what is mounted below the World's folder, the deepest last.
+func (w *World) Mounts() ([]string, error) {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], w.Dir+"/") {
+			out = append(out, f[4])
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+func (w *World) unmount() error {
+	mounts, err := w.Mounts()
+	for _, m := range slices.Backward(mounts) {
+		err = errors.Join(err, unix.Unmount(m, unix.MNT_DETACH))
+	}
+	return err
+}
+
+// Cgroups lists the cgroups below the World's own, relative to it, of all hierarchies.
+func (w *World) Cgroups() ([]string, error) { return cgroupsBelow(w.Name) }
+
+func cgroupsBelow(name string) ([]string, error) {
+	all, err := hierarchies()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, h := range all {
+		base := filepath.Join(h, name)
+		err := filepath.WalkDir(base, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() && path != base {
+				out = append(out, strings.TrimPrefix(path, base+"/"))
+			}
+			if errors.Is(err, os.ErrNotExist) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// RemoveCgroups removes a cgroup and all below it from every hierarchy. The kernel lets go of ended tasks a moment late.
+func RemoveCgroups(name string) error {
+	return Until(context.Background(), 5*time.Second, "the cgroups of "+name+" to go", func(context.Context) error {
+		all, err := hierarchies()
+		if err != nil {
+			return err
+		}
+		below, err := cgroupsBelow(name)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, h := range all {
+			for _, path := range slices.Backward(append([]string{""}, below...)) {
+				if err := syscall.Rmdir(filepath.Join(h, name, path)); err != nil && !errors.Is(err, os.ErrNotExist) {
+					errs = append(errs, fmt.Errorf("removing cgroup %s of %s: %w", filepath.Join(name, path), h, err))
+				}
+			}
+		}
+		return errors.Join(errs...)
+	})
+}

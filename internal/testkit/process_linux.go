@@ -1,0 +1,84 @@
+package testkit
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+// Process is a program that runs in a World.
+type Process struct {
+	Name string
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// Start runs a program in the World's network namespace; its output goes to NAME.log of the World's folder.
+func (w *World) Start(name, program string, args ...string) (*Process, error) {
+	log, err := os.OpenFile(w.Path(name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(w.o.Bin, "bundle")+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for the test, which then stops them in order
+	if err := platform.StartInNetns(w.Netns(), cmd); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	p := &Process{Name: name, cmd: cmd, done: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait() // how it ended is in its log
+		close(p.done)
+	}()
+	w.procs = append(w.procs, p)
+	return p, nil
+}
+
+// PID of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Stop asks the process to end, and kills it when it has not after 15 s. One that has ended is stopped.
+func (p *Process) Stop() {
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(15 * time.Second):
+		p.Kill()
+	}
+}
+
+// Kill ends the process as a crash would, and returns when it is gone.
+func (p *Process) Kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+func (p *Process) signal(s syscall.Signal) {
+	select {
+	case <-p.done:
+	default:
+		_ = p.cmd.Process.Signal(s)
+	}
+}
+
+// Logs is the end of every log, at most limit bytes of each.
+func (w *World) Logs(limit int) string {
+	var b strings.Builder
+	files, _ := filepath.Glob(w.Path("*.log"))
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		fmt.Fprintf(&b, "---- %s\n%s\n", filepath.Base(f), data[max(0, len(data)-limit):])
+	}
+	return b.String()
+}

@@ -1,0 +1,197 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+// Addresses inside a World. They are in no other namespace, so any number of Worlds can live side by side.
+const (
+	NodeIP   = "10.98.0.1"
+	podRange = "10.97.0.0/16"
+)
+
+// Images of every World: our test program and the sandbox's.
+const (
+	TestImage  = "testkit.local/testapp:1"
+	pauseImage = "testkit.local/pause:1"
+)
+
+// Options of NewWorld.
+type Options struct {
+	// Bin is the folder of the built programs: bundle/ and, unless Porthole says otherwise, porthole. Required.
+	Bin string
+	// Porthole is the program whose kubelet runs; empty means Bin/porthole.
+	Porthole string
+	// Prefix begins the name of the World; a few letters. Required.
+	Prefix string
+	// Nodes that a kubelet may register as. Required.
+	Nodes []string
+}
+
+// World is a control plane and a containerd in a network namespace and a folder of their own, on which kubelets run.
+// Everything it makes on the machine has its Name.
+type World struct {
+	// Name is the name of the network namespace and of the cgroup below which pods live.
+	Name string
+	// Dir holds all state and logs.
+	Dir string
+	// Client is an administrator's.
+	Client kubernetes.Interface
+	// Runtime and Images speak to containerd.
+	Runtime cri.RuntimeServiceClient
+	Images  cri.ImageServiceClient
+
+	o     Options
+	conn  *grpc.ClientConn
+	procs []*Process
+}
+
+// NewWorld starts a World and returns when the control plane and containerd answer and the images are there. Close
+// it; a World that could not be started has removed itself.
+func NewWorld(ctx context.Context, o Options) (*World, error) {
+	if o.Porthole == "" {
+		o.Porthole = filepath.Join(o.Bin, "porthole")
+	}
+	for _, program := range []string{o.Porthole, filepath.Join(o.Bin, "bundle", "kube"), filepath.Join(o.Bin, "bundle", "containerd")} {
+		if _, err := os.Stat(program); err != nil {
+			return nil, fmt.Errorf("a program is missing (run `make build`): %w", err)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return nil, errors.New("pods need root")
+	}
+	dir, err := os.MkdirTemp("", o.Prefix+"-")
+	if err != nil {
+		return nil, err
+	}
+	w := &World{Name: fmt.Sprintf("%s-%d", o.Prefix, os.Getpid()), Dir: dir, o: o}
+	if err := w.start(ctx); err != nil {
+		logs := w.Logs(4000)
+		return nil, errors.Join(fmt.Errorf("%w\n%s", err, logs), w.Close())
+	}
+	return w, nil
+}
+
+// Netns is the path of the World's network namespace.
+func (w *World) Netns() string { return platform.NetnsPath(w.Name) }
+
+// Path is a file below Dir.
+func (w *World) Path(parts ...string) string {
+	return filepath.Join(append([]string{w.Dir}, parts...)...)
+}
+
+// CgroupRoot is where kubelets are told to put pods.
+func (w *World) CgroupRoot() string { return "/" + w.Name }
+
+func (w *World) bundled(name string) string { return filepath.Join(w.o.Bin, "bundle", name) }
+
+func (w *World) start(ctx context.Context) error {
+	if err := w.makeNetwork(); err != nil {
+		return err
+	}
+	if err := errors.Join(w.writeControlPlane(), w.writeContainerd(), makeCgroups(w.Name)); err != nil {
+		return err
+	}
+	if _, err := w.Start("controlplane", w.bundled("kube"), "controlplane", "--config", w.Path("controlplane", "config.json")); err != nil {
+		return err
+	}
+	if _, err := w.Start("containerd", w.bundled("containerd"), "--config", w.Path("containerd", "config.toml")); err != nil {
+		return err
+	}
+	if err := w.connect(ctx); err != nil {
+		return err
+	}
+	images := filepath.Join(w.o.Bin, "bundle", "images", "linux")
+	return errors.Join(
+		Import(ctx, w.socket(), pauseImage, map[string]string{"/pause": filepath.Join(images, "pause")}, "/pause"),
+		Import(ctx, w.socket(), TestImage, map[string]string{"/testapp": filepath.Join(images, "testapp")}, "/testapp"))
+}
+
+// makeNetwork makes the namespace, with a bridge that only carries the node's address.
+func (w *World) makeNetwork() error {
+	if err := platform.CreateNetns(w.Name); err != nil {
+		return err
+	}
+	return platform.InNetns(w.Netns(), func() error {
+		for _, args := range [][]string{{"link", "set", "lo", "up"}, {"link", "add", "node0", "type", "bridge"},
+			{"addr", "add", NodeIP + "/24", "dev", "node0"}, {"link", "set", "node0", "up"}} {
+			if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+				return fmt.Errorf("ip %v: %w: %s", args, err, out)
+			}
+		}
+		return nil
+	})
+}
+
+// connect waits until both sides answer, and the namespaces' service accounts are there.
+func (w *World) connect(ctx context.Context) error {
+	config := &rest.Config{Host: "https://" + NodeIP + ":6443", BearerToken: tokenOf("admin"), QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+		Dial: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+			err = platform.InNetns(w.Netns(), func() error {
+				conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+				return err
+			})
+			return conn, err
+		}}
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	var err error
+	if w.Client, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	if w.conn, err = grpc.NewClient("unix://"+w.socket(), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+		return err
+	}
+	w.Runtime, w.Images = cri.NewRuntimeServiceClient(w.conn), cri.NewImageServiceClient(w.conn)
+	if err := Until(ctx, 30*time.Second, "containerd", w.runtimeReady); err != nil {
+		return err
+	}
+	return Until(ctx, 60*time.Second, "the control plane", func(ctx context.Context) error {
+		return w.accountReady(ctx, "default")
+	})
+}
+
+func (w *World) runtimeReady(ctx context.Context) error {
+	r, err := w.Runtime.Status(ctx, &cri.StatusRequest{})
+	if err != nil {
+		return err
+	}
+	for _, c := range r.GetStatus().GetConditions() {
+		if !c.Status && (c.Type == cri.RuntimeReady || c.Type == cri.NetworkReady) {
+			return errors.New(c.Message)
+		}
+	}
+	return nil
+}
+
+// Until calls try until it succeeds. When the time is over it returns try's own error and what was waited for.
+func Until(ctx context.Context, limit time.Duration, what string, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", what, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

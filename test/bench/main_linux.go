@@ -1,0 +1,108 @@
+// Command bench measures ours beside peers and beside the bare calls below both, in one run, and prints one JSON line per
+// figure. It needs root and what `make build` builds.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// figure is one line of the output. Values are medians of the samples of the same name.
+type figure struct {
+	Name string `json:"name"`
+	Unit string `json:"unit"`
+	Ours any    `json:"ours,omitempty"`
+	Peer any    `json:"peer,omitempty"`
+	// PeerIs says which program that is.
+	PeerIs string `json:"peerIs,omitempty"`
+	// Floor is the same work without any kubelet.
+	Floor   any     `json:"floor,omitempty"`
+	Ratio   float64 `json:"ratioToPeer,omitempty"`
+	OfFloor float64 `json:"ratioToFloor,omitempty"`
+	// Target is what Ours must not exceed.
+	Target  float64              `json:"target,omitempty"`
+	OK      *bool                `json:"ok,omitempty"`
+	Samples map[string][]float64 `json:"samples,omitempty"`
+	Note    string               `json:"note,omitempty"`
+	Skipped string               `json:"skipped,omitempty"`
+}
+
+type options struct {
+	bin, only, dir string
+	rounds         int
+	fifty          bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.bin, "bin", "bin", "folder of the built programs")
+	flag.StringVar(&o.only, "only", "kubelet,cluster", "which groups to run: kubelet, cluster")
+	flag.StringVar(&o.dir, "dir", "", "state folder of the group cluster; a new one unless given")
+	flag.IntVar(&o.rounds, "rounds", 15, "samples of one pod; a third as many of 10 pods at once")
+	flag.BoolVar(&o.fifty, "fifty", false, "50 pods at once as well")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	bin, err := filepath.Abs(o.bin)
+	if err != nil {
+		return err
+	}
+	o.bin = bin
+	groups := map[string]func(context.Context, options) error{"kubelet": benchKubelet, "cluster": benchCluster}
+	var errs []error
+	for _, name := range strings.Split(o.only, ",") {
+		group := groups[name]
+		if group == nil {
+			return fmt.Errorf("--only %s: known groups are kubelet and cluster", name)
+		}
+		if err := group(ctx, o); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func print(f figure) {
+	if ours, ok := f.Ours.(float64); ok && f.Target > 0 {
+		good := ours <= f.Target
+		f.OK = &good
+	}
+	line, err := json.Marshal(f)
+	if err != nil { // figures hold numbers and text
+		panic(err)
+	}
+	fmt.Println(string(line))
+}
+
+// say tells a person how far it is; standard output is for the figures.
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+func median(samples []float64) float64 {
+	s := slices.Sorted(slices.Values(samples))
+	if len(s) == 0 {
+		return 0
+	}
+	if n := len(s); n%2 == 0 {
+		return round((s[n/2-1] + s[n/2]) / 2)
+	}
+	return round(s[len(s)/2])
+}
+
+// round keeps milliseconds: more would only be noise.
+func round(x float64) float64 { return float64(int64(x*1000+0.5)) / 1000 }
