@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"sync"
@@ -78,9 +79,9 @@ func nodeObjects(ctx context.Context, l Layout) (map[string]*v1.Node, error) {
 func askNode(ctx context.Context, n *NodeStatus) {
 	client := clientInNetns(platform.NetnsPath(lab.Netns(n.Name)))
 	defer client.CloseIdleConnections()
-	n.Routes = askCounts(ctx, client, "http://127.0.0.1:10261/status")
+	n.Routes = askRoutes(ctx, client)
 	if n.OS == "windows" {
-		n.Services = askCounts(ctx, client, "http://127.0.0.1:10249/status")
+		n.Services = askServices(ctx, client)
 		return
 	}
 	if err := get(ctx, client, "http://127.0.0.1:10256/healthz"); err != nil {
@@ -88,33 +89,57 @@ func askNode(ctx context.Context, n *NodeStatus) {
 	}
 }
 
-// askCounts reads a part's own status: its counts, and each of its objects that is not right.
-func askCounts(ctx context.Context, client *http.Client, url string) Counts {
+// askRoutes reads what `porthole routes` says of itself.
+func askRoutes(ctx context.Context, client *http.Client) Counts {
 	var answer struct {
 		Counts
-		Programmed int // the service proxy's word for present
-		Routes     []struct{ Node, Destination, State, Reason string }
+		Routes []struct{ Node, Destination, State, Reason string }
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
+	if err := ask(ctx, client, "http://127.0.0.1:10261/status", &answer); err != nil {
 		return Counts{Error: err.Error()}
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return Counts{Error: err.Error()}
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return Counts{Error: resp.Status}
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		return Counts{Error: err.Error()}
-	}
-	answer.Present = max(answer.Present, answer.Programmed)
 	for _, r := range answer.Routes {
 		if r.State != "present" {
 			answer.Problems = append(answer.Problems, fmt.Sprintf("route %s to %s is %s: %s", r.Destination, r.Node, r.State, r.Reason))
 		}
 	}
 	return answer.Counts
+}
+
+// askServices reads what our service proxy says of itself.
+func askServices(ctx context.Context, client *http.Client) Counts {
+	var answer struct {
+		Ready              bool
+		Error              string
+		Wanted, Programmed int
+		Failed, Unserved   []struct{ Service, Frontend, Reason string }
+	}
+	if err := ask(ctx, client, "http://127.0.0.1:10249/status", &answer); err != nil {
+		return Counts{Error: err.Error()}
+	}
+	c := Counts{Wanted: answer.Wanted, Present: answer.Programmed, Failed: len(answer.Failed), Error: answer.Error}
+	if !answer.Ready && c.Error == "" {
+		c.Error = "the service proxy has not looked at the host yet"
+	}
+	for _, f := range append(answer.Failed, answer.Unserved...) {
+		c.Problems = append(c.Problems, fmt.Sprintf("service %s %s: %s", f.Service, f.Frontend, f.Reason))
+	}
+	return c
+}
+
+// ask reads a JSON document of at most a megabyte.
+func ask(ctx context.Context, client *http.Client, url string, v any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, resp.Status)
+	}
+	return json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(v)
 }

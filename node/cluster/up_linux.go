@@ -178,11 +178,28 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 		return fmt.Errorf("the control plane is not ready: %w (log: %s)", err, o.Layout.Log("controlplane"))
 	}
 	p.done("control plane")
+	if _, err := os.Stat(checkedFile(o.Layout)); err == nil {
+		return nodesSettle(ctx, o, client, p)
+	}
 	if err := wait(ctx, controlPlaneWait, func(ctx context.Context) error { return apply(ctx, o.Layout, baseManifest) }); err != nil {
 		return err
 	}
+	if err := nodesSettle(ctx, o, client, p); err != nil {
+		return err
+	}
+	if err := checkCluster(ctx, o, client, p); err != nil {
+		return err
+	}
+	return writeFile(checkedFile(o.Layout), nil, 0o644)
+}
+
+// checkedFile is there once the data path of this very run has been tested, so that Up on a running cluster makes no pods.
+func checkedFile(l Layout) string { return filepath.Join(l.RunDir(), "checked") }
+
+// nodesSettle waits until every node is Ready.
+func nodesSettle(ctx context.Context, o UpOptions, client *kube.Cluster, p *progress) error {
 	seen := map[string]bool{}
-	err = wait(ctx, nodesWait, func(ctx context.Context) error {
+	err := wait(ctx, nodesWait, func(ctx context.Context) error {
 		nodes, err := client.Nodes(ctx)
 		if err != nil {
 			return err
@@ -197,7 +214,7 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 	if err != nil {
 		return fmt.Errorf("%w (`porthole status` tells more; logs are in %s)", err, o.Layout.Hosts())
 	}
-	return checkCluster(ctx, o, client, p)
+	return nil
 }
 
 // nodesReady tells ready about each node that is, and names one that is not.

@@ -13,7 +13,9 @@ func newMaker() (maker, error) {
 	return linuxMaker{nat}, err
 }
 
-func (m linuxMaker) ensure(ctx context.Context, o podnet.Options) (bool, error) { return m.nat.Ensure(ctx, o) }
+func (m linuxMaker) ensure(ctx context.Context, o podnet.Options) (bool, error) {
+	return m.nat.Ensure(ctx, o)
+}
 
 func (m linuxMaker) conf(o podnet.Options) (string, []byte, error) {
 	data, err := o.LinuxConf()

@@ -60,6 +60,7 @@ func (o Options) WindowsConf() ([]byte, error) {
 		"name":         NetworkName,
 		"type":         "win-bridge",
 		"apiVersion":   2,
+		"loopbackDSR":  true, // a pod reaches itself through its own service
 		"capabilities": object{"portMappings": true, "dns": true},
 		"ipam": object{
 			"type":       "host-local",

@@ -72,6 +72,14 @@ func echoPods(t *testing.T) (map[string]v1.Pod, string) {
 	})
 	var service v1.Service
 	object(t, &service, "service", "echo")
+	for node, pod := range pods { // the service has reached every node
+		eventually(t, 20*time.Second, func() error {
+			if _, err := fromPod(pod, fetch("http://"+service.Spec.ClusterIP+"/")); err != nil {
+				return fmt.Errorf("from %s to the service: %w", node, err)
+			}
+			return nil
+		})
+	}
 	return pods, service.Spec.ClusterIP
 }
 
@@ -122,8 +130,9 @@ func TestSeedRouteTable(t *testing.T) {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			out, err := p.try()
-			if err != nil {
-				out, err = p.try() // the first packet of a cold path may wait for ARP
+			for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); {
+				time.Sleep(200 * time.Millisecond) // a new service takes its time to reach every node
+				out, err = p.try()
 			}
 			if err != nil || !strings.Contains(out, p.want) {
 				t.Errorf("%s: %v %q, want %q", p.name, err, out, p.want)

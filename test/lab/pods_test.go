@@ -106,7 +106,7 @@ spec:
     - {name: LITERAL, value: plain}
     - {name: EXPANDED, value: "$(LITERAL)-more"}
     - {name: NET__STYLE, value: kept}
-    - name: USERNAME
+    - name: SECRET_USERNAME
       valueFrom: {secretKeyRef: {name: mysecret-%[1]s, key: username}}
     - name: PROPERTY
       valueFrom: {configMapKeyRef: {name: example-config-%[1]s, key: example.property.1}}
@@ -121,7 +121,7 @@ spec:
 `, system))
 		pod := waitPod(t, "env-"+system, podWait, succeeded)
 		logs := kubectl(t, "logs", "env-"+system)
-		for _, want := range []string{"LITERAL=plain", "EXPANDED=plain-more", "NET__STYLE=kept", "USERNAME=admin", "PROPERTY=hello", "password=1f2d1e2e67df",
+		for _, want := range []string{"LITERAL=plain", "EXPANDED=plain-more", "NET__STYLE=kept", "SECRET_USERNAME=admin", "PROPERTY=hello", "password=1f2d1e2e67df",
 			"MY_POD=env-" + system, "MY_NODE=" + pod.Spec.NodeName, "MY_IP=" + pod.Status.PodIP, "KUBERNETES_SERVICE_HOST=10.96.0.1"} {
 			if !strings.Contains(logs, want) {
 				t.Errorf("environment lacks %q:\n%s", want, logs)

@@ -36,6 +36,13 @@ func addFetchRoutes(mux *http.ServeMux) {
 }
 
 func echoOnce(network, addr string) (string, error) {
+	if network == "udp" {
+		answer, err := udpExchange(addr, []byte("ping\n"), 3*time.Second)
+		if err == nil && string(answer) != "ping\n" {
+			err = fmt.Errorf("sent ping, got %q", answer)
+		}
+		return "ok", err
+	}
 	conn, err := net.DialTimeout(network, addr, 3*time.Second)
 	if err != nil {
 		return "", err
