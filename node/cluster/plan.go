@@ -100,7 +100,7 @@ func (p *planner) containerd(n Node) supervise.Process {
 func (p *planner) windowsNode(n Node) {
 	add := func(name, path string, env []string, wait []supervise.Condition, args ...string) {
 		p.add(supervise.Process{Name: n.Name + "/" + name, Node: n.Name, Path: path, Args: args, Env: env, Netns: p.netns(n.Name),
-			Log: p.l.NodeLog(n.Name, name), WaitFor: wait})
+			Log: p.l.NodeLog(n.Name, name), WaitFor: wait, Follows: follows(n, path)})
 	}
 	host := p.l.Host(n.Name)
 	wine := wineEnv(p.l, n)
@@ -117,6 +117,14 @@ func (p *planner) windowsNode(n Node) {
 		`C:\k\kube-proxy.exe`, `--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override="+n.Name)
 	add("routes", wineLoader, wine, []supervise.Condition{p.apiReady(), hns},
 		append([]string{`C:\k\porthole.exe`}, append(routesArgs(n, `C:\etc\kubernetes\routes.kubeconfig`), `--cni-conf-dir=C:\etc\cni\net.d`)...)...)
+}
+
+// follows: a Windows program depends on its host's wineserver.
+func follows(n Node, path string) string {
+	if path == wineLoader {
+		return n.Name + "/wineserver"
+	}
+	return ""
 }
 
 // Where Debian puts Wine.

@@ -22,12 +22,13 @@ const maxLog = 16 << 20
 // keeper keeps one process running until its context ends, and leaves it running then.
 type keeper struct {
 	process Process
+	runDir  string
 	file    string // its state file
 	state   State
 }
 
 func newKeeper(runDir string, p Process) *keeper {
-	k := &keeper{process: p, file: stateFile(runDir, p.Name)}
+	k := &keeper{process: p, runDir: runDir, file: stateFile(runDir, p.Name)}
 	if s, err := readState(k.file); err == nil {
 		k.state = s
 	}
@@ -91,6 +92,12 @@ func (k *keeper) run(ctx context.Context) {
 				if ctx.Err() != nil {
 					return
 				}
+				if k.leaderChanged() {
+					logger.Info("Killing a process that lost the one it follows", "follows", k.process.Follows)
+					if err := k.state.Stop(0); err != nil {
+						logger.Error(err, "Killing a process")
+					}
+				}
 			}
 			logger.Info("A process ended", "pid", k.state.PID, "exit", k.state.LastExit)
 		}
@@ -122,7 +129,32 @@ func (k *keeper) await(ctx context.Context) bool {
 			}
 		}
 	}
+	for k.process.Follows != "" {
+		if pid := k.leader(); pid > 0 {
+			k.state.Leader = pid
+			break
+		}
+		k.enter(ctx, "waiting", k.process.Follows)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 	return ctx.Err() == nil
+}
+
+// leader is the pid of the followed process, 0 while it does not run.
+func (k *keeper) leader() int {
+	s, err := readState(stateFile(k.runDir, k.process.Follows))
+	if err != nil || !s.Alive() {
+		return 0
+	}
+	return s.PID
+}
+
+func (k *keeper) leaderChanged() bool {
+	return k.process.Follows != "" && k.leader() != k.state.Leader
 }
 
 // start starts the process in a session of its own, so that no signal meant for the supervisor reaches it.

@@ -22,6 +22,9 @@ type Process struct {
 	WaitFor []Condition `json:"waitFor,omitempty"`
 	// Removes are files that must not exist when the process starts, such as sockets of an earlier one.
 	Removes []string `json:"removes,omitempty"`
+	// Follows names a process without which this one is of no use and may not notice: it starts once that one runs, and
+	// is killed and started anew when that one was. (Wine's programs hang for ever when their wineserver is killed.)
+	Follows string `json:"follows,omitempty"`
 }
 
 // Condition holds when a file exists or a TCP connection can be made. Exactly one of Path and TCP is set.
@@ -44,6 +47,8 @@ type State struct {
 	// StartTicks is the kernel's start time of PID, which tells a process from a later one with the same number.
 	StartTicks uint64    `json:"startTicks,omitempty"`
 	Started    time.Time `json:"started,omitzero"`
+	// Leader is the pid of the followed process at the start.
+	Leader int `json:"leader,omitempty"`
 	// Restarts counts ends that nobody asked for.
 	Restarts int `json:"restarts"`
 	// LastExit says how it ended the last time.
