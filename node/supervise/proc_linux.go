@@ -24,7 +24,11 @@ func startTicks(pid int) (uint64, bool) {
 		return 0, false
 	}
 	fields := strings.Fields(rest)
-	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+	if len(fields) < 20 || fields[0] == "X" {
+		return 0, false
+	}
+	// A main thread that has ended is a zombie while other threads live on: such a process still has to be killed.
+	if threads, err := strconv.Atoi(fields[17]); fields[0] == "Z" && (err != nil || threads <= 1) {
 		return 0, false
 	}
 	ticks, err := strconv.ParseUint(fields[19], 10, 64)

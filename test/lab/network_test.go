@@ -171,17 +171,21 @@ func echoOutside(t *testing.T) (stop func()) {
 func TestSpreadOverAllBackends(t *testing.T) {
 	pods, clusterIP := echoPods(t)
 	for node, pod := range pods {
-		seen := map[string]int{}
-		for range 40 {
-			out, err := fromPod(pod, fetch("http://"+clusterIP+"/"))
-			if err != nil {
-				t.Fatalf("from %s: %v", node, err)
+		eventually(t, 15*time.Second, func() error {
+			seen := map[string]int{}
+			for range 40 {
+				out, err := fromPod(pod, fetch("http://"+clusterIP+"/"))
+				if err != nil {
+					return fmt.Errorf("from %s: %w", node, err)
+				}
+				seen[strings.Fields(out)[0]]++
 			}
-			seen[strings.Fields(out)[0]]++
-		}
-		if len(seen) != len(pods) {
-			t.Errorf("40 connections from a pod on %s reached %v, want all of %d backends", node, seen, len(pods))
-		}
+			if len(seen) != len(pods) {
+				return fmt.Errorf("40 connections from a pod on %s reached %v, want all of %d backends", node, seen, len(pods))
+			}
+			t.Logf("from %s: %v", node, seen)
+			return nil
+		})
 	}
 }
 
