@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,6 +62,7 @@ func killInNetns(names []string) error {
 			if err != nil {
 				return err
 			}
+			pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() })
 			for _, pid := range pids {
 				if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 					return fmt.Errorf("killing pid %d: %w", pid, err)

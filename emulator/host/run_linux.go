@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
@@ -47,6 +48,9 @@ func (h Host) Exec(env []string, name string, args ...string) error {
 	if err != nil {
 		return err
 	}
+	if err := h.boot(); err != nil {
+		return err
+	}
 	if term, ok := os.LookupEnv("TERM"); ok {
 		cmd.Env = append(cmd.Env, "TERM="+term)
 	}
@@ -57,6 +61,34 @@ func (h Host) Exec(env []string, name string, args ...string) error {
 		err := syscall.Exec(cmd.Path, cmd.Args, append(cmd.Env, env...))
 		return fmt.Errorf("running %s on host %s: %w", name, h.Name, err)
 	})
+}
+
+// boot starts Wine's service manager if it does not run. The first program of a prefix would start it otherwise, and it
+// would keep that program's standard error open for ever: whoever reads it to its end would wait for ever too.
+func (h Host) boot() error {
+	pids, err := platform.NetnsPids(platform.NetnsPath(h.Netns))
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err == nil && strings.Contains(string(args), `\services.exe`) {
+			return nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	cmd, err := h.Program(ctx, `C:\windows\system32\cmd.exe`, "/c", "exit")
+	if err != nil {
+		return err
+	}
+	if err := platform.StartInNetns(platform.NetnsPath(h.Netns), cmd); err != nil {
+		return fmt.Errorf("booting host %s: %w", h.Name, err)
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("booting host %s: %w", h.Name, err)
+	}
+	return nil
 }
 
 // findProgram gives what Wine's loader understands.

@@ -13,6 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// The kernel shows the namespace of a process's first thread as that of the process. Keeping that thread for the main
+// goroutine means that no goroutine of InNetns ever takes it along into another namespace, where the process would then
+// be counted, and killed, as one of a host's.
+func init() { runtime.LockOSThread() }
+
 // NetnsDir is where iproute2 and the CNI world keep named network namespaces.
 const NetnsDir = "/var/run/netns"
 
