@@ -389,5 +389,3 @@ func (k *Kubelet) facts() pod.Facts {
 	}
 	return f
 }
-
-func podName(p *v1.Pod) string { return fmt.Sprintf("%s_%s(%s)", p.Name, p.Namespace, p.UID) }

@@ -72,7 +72,6 @@ type settings struct {
 	burst                                                   int
 	verbosity                                               int
 	warnings                                                []string
-	syncPeriod                                              int // seconds; 0: default
 }
 
 func (f *flags) resolve(fs *pflag.FlagSet, getenv func(string) string, hostname func() (string, error)) (settings, error) {

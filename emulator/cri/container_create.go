@@ -182,7 +182,7 @@ func (s *Server) onHost(path string) (string, error) {
 			return "", err
 		}
 		if real != root && !strings.HasPrefix(real, root+"/") {
-			return "", fmt.Errorf("%w: %s leads out of the host's C:", errRefused, path)
+			return "", fmt.Errorf("%w: %s leads out of the C: drive of the host", errRefused, path)
 		}
 		return linux, nil
 	}

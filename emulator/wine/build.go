@@ -53,7 +53,7 @@ func LookupBuild(number int) (Build, error) {
 	}
 	list := strings.Join(known, ", ")
 	if name, old := refused[number]; old {
-		return Build{}, fmt.Errorf("Windows build %d (%s) is too old for the emulated host; use one of %s", number, name, list)
+		return Build{}, fmt.Errorf("build %d (%s) of Windows is too old for the emulated host; use one of %s", number, name, list)
 	}
 	return Build{}, fmt.Errorf("unknown Windows build %s; known builds are %s", strconv.Itoa(number), list)
 }

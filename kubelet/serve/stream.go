@@ -126,6 +126,6 @@ func (s *Server) runCommand(w http.ResponseWriter, r *http.Request) {
 	case exit != 0:
 		http.Error(w, fmt.Sprintf("command terminated with exit code %d: %s", exit, out), http.StatusInternalServerError)
 	default:
-		_, _ = io.WriteString(w, string(out))
+		_, _ = w.Write(out)
 	}
 }

@@ -31,7 +31,7 @@ func Preflight(l Layout, c Config) error {
 	}
 	if c.WindowsNodes > 0 {
 		if _, err := os.Stat(wineLoader); err != nil {
-			errs = append(errs, errors.New("Wine is missing: apt-get install wine64"))
+			errs = append(errs, errors.New("wine64 is missing: apt-get install wine64"))
 		}
 		for _, name := range []string{"kubelet", "kube-proxy", "porthole", "win-bridge"} {
 			if _, err := os.Stat(l.WindowsExe(name)); err != nil {
