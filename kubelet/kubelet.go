@@ -3,7 +3,6 @@ package kubelet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"

@@ -78,7 +78,9 @@ func TestHTTP(t *testing.T) {
 	mux.HandleFunc("/bad", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
 	mux.HandleFunc("/slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	mux.HandleFunc("/here", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/bad", http.StatusFound) })
-	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://203.0.113.9/", http.StatusFound) })
+	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://203.0.113.9/", http.StatusFound)
+	})
 	plain, secure := httptest.NewServer(mux), httptest.NewTLSServer(mux)
 	defer plain.Close()
 	defer secure.Close()
