@@ -84,6 +84,7 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 		},
 		func() error { return replaceLinks(filepath.Join(temp.DriveC(), "users")) },
 		func() error { return keepBuiltin(temp, "iphlpapi.dll", "wineiphl.dll") },
+		func() error { return keepBuiltin(temp, "ws2_32.dll", "builtin/ws2_32.dll") },
 		func() error { _, err := InstallDLLs(temp, o.DLLDir); return err },
 		func() error { return os.WriteFile(filepath.Join(temp.Dir, stampName), []byte(stamp), 0o644) },
 		func() error { return os.RemoveAll(o.Dir) },
@@ -165,15 +166,20 @@ func templateInUse(dir string) bool {
 	return strings.Contains(string(mounts), "lowerdir="+dir+",")
 }
 
-// keepBuiltin copies a library of Wine's own under the name by which our library of the old name forwards to it. Wine
-// looks for a built-in library of the new name, finds none, and loads the copy (seen with Wine 8.0).
+// keepBuiltin copies a library of Wine's own to where our library of that name finds it. Under another name Wine looks
+// for a built-in library of the new name, finds none, and loads the copy. In another folder it loads its built-in one
+// with the Linux half that belongs to it, which a copy under another name would miss (both seen with Wine 8.0).
 func keepBuiltin(p Prefix, name, copyName string) error {
 	dir := filepath.Join(p.DriveC(), "windows", "system32")
 	data, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, copyName), data, 0o755)
+	target := filepath.Join(dir, copyName)
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(target, data, 0o755)
 }
 
 // replaceLinks makes folders of the links that Wine puts into a user's profile.

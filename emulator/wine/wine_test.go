@@ -55,6 +55,7 @@ func TestPrefix(t *testing.T) {
 	if err != nil || !bytes.Contains(out, []byte("20348")) {
 		t.Fatalf("reg query: %v\n%s", err, out)
 	}
+	t.Run("sockets", func(t *testing.T) { testSockets(ctx, t, tools, p) })
 	if err := tools.StopServer(ctx, p); err != nil {
 		t.Fatal(err)
 	}
@@ -66,5 +67,20 @@ func TestPrefix(t *testing.T) {
 	}
 	if hive, _ := os.ReadFile(filepath.Join(o.Dir, "system.reg")); !strings.Contains(string(hive), `"UBR"`) {
 		t.Error("the template's registry has no UBR")
+	}
+}
+
+// testSockets runs a Windows program that does UDP, TCP and name lookups with Go's package net.
+func testSockets(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
+	exe := filepath.Join(p.DriveC(), "sockets.exe")
+	compile := exec.CommandContext(ctx, "go", "build", "-o", exe, "./testdata/sockets")
+	compile.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("building the program: %v\n%s", err, out)
+	}
+	out, err := tools.Command(ctx, p, `C:\sockets.exe`).CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Error(err)
 	}
 }
