@@ -62,7 +62,7 @@ check: ## format, vet, static analysis, import rules, cross-builds
 .PHONY: test
 test: deps build check ## everything that can be tested on this machine; what CI runs
 	@go build -o $(BIN)/testsummary ./tools/testsummary
-	@go test -json $(TEST_FLAGS) $(TEST_PACKAGES) | $(BIN)/testsummary
+	@go test -p 1 -json $(TEST_FLAGS) $(TEST_PACKAGES) | $(BIN)/testsummary
 
 .PHONY: bench
 bench: deps build ## figures of ours beside those of peers, as JSON lines
