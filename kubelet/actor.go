@@ -135,11 +135,7 @@ func (a *actor) publish(plan *pod.Plan) {
 		return
 	}
 	if !s.Gone {
-		known := s.Last
-		if known == nil {
-			known = &s.Pod.Status
-		}
-		urgent := known.Phase != plan.Status.Phase || isReady(known) != isReady(&plan.Status)
+		urgent := s.Last == nil || s.Last.Phase != plan.Status.Phase || isReady(s.Last) != isReady(&plan.Status)
 		if s.Last == nil || plan.Delete || !reflect.DeepEqual(*s.Last, plan.Status) {
 			a.k.status.Set(s.Pod, plan.Status, plan.Delete, urgent)
 		}
