@@ -135,7 +135,11 @@ func (a *actor) publish(plan *pod.Plan) {
 		return
 	}
 	if !s.Gone {
-		urgent := s.Last == nil || s.Last.Phase != plan.Status.Phase || isReady(s.Last) != isReady(&plan.Status)
+		known := s.Last
+		if known == nil {
+			known = &s.Pod.Status
+		}
+		urgent := known.Phase != plan.Status.Phase || isReady(known) != isReady(&plan.Status)
 		if s.Last == nil || plan.Delete || !reflect.DeepEqual(*s.Last, plan.Status) {
 			a.k.status.Set(s.Pod, plan.Status, plan.Delete, urgent)
 		}

@@ -21,6 +21,7 @@ import (
 // Waits before something that failed is tried again.
 const (
 	firstRetry   = 500 * time.Millisecond
+	volumeRetry  = 50 * time.Millisecond
 	lastRetry    = 2 * time.Minute
 	sandboxRetry = 5 * time.Second
 )
@@ -98,11 +99,6 @@ func (a *actor) event(p *v1.Pod, container, kind, reason, message string) {
 
 func (a *actor) prepareVolumes(ctx context.Context, p *v1.Pod) fact {
 	err := a.k.o.Volumes.Prepare(ctx, p, volume.Facts{Allocatable: a.k.NodeAllocatable()})
-	for _, f := range volume.Failures(err) {
-		if ctx.Err() == nil {
-			a.event(p, "", v1.EventTypeWarning, "FailedMount", f.Error())
-		}
-	}
 	return func(s *pod.State) {
 		if err == nil {
 			s.VolumesReady, s.VolumeFailure = true, nil
@@ -112,7 +108,15 @@ func (a *actor) prepareVolumes(ctx context.Context, p *v1.Pod) fact {
 		if s.VolumeFailure != nil {
 			count = s.VolumeFailure.Count + 1
 		}
-		wait := min(firstRetry<<min(count-1, 10), lastRetry)
+		// The API server's authorizer learns of a new pod a moment after this node did, and refuses the pod's token until
+		// then: hence the short first waits, and no event before the fourth failure.
+		wait := min(volumeRetry<<min(count-1, 12), lastRetry)
+		for _, f := range volume.Failures(err) {
+			if ctx.Err() == nil && count >= 4 {
+				a.event(p, "", v1.EventTypeWarning, "FailedMount", f.Error())
+			}
+		}
+		klog.FromContext(ctx).V(2).Info("Volumes are not ready", "pod", a.uid, "failures", count, "cause", err.Error())
 		s.VolumeFailure = &pod.Failure{Message: err.Error(), RetryAt: time.Now().Add(wait), Count: count}
 	}
 }

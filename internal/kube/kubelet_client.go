@@ -28,6 +28,7 @@ type Kubelet struct {
 	leases   kubernetes.Interface
 	recorder record.EventRecorder
 	events   record.EventBroadcaster
+	sink     *lateSink
 	services cache.SharedIndexInformer
 	*Objects
 }
@@ -51,13 +52,47 @@ func NewKubelet(cfg *rest.Config, node string) (*Kubelet, error) {
 		return nil, err
 	}
 	b := record.NewBroadcaster()
-	b.StartRecordingToSink(&typedv1.EventSinkImpl{Interface: events.CoreV1().Events("")})
-	return &Kubelet{node: node, client: client, leases: leases, events: b,
+	sink := &lateSink{EventSink: &typedv1.EventSinkImpl{Interface: events.CoreV1().Events("")}, closed: make(chan struct{})}
+	b.StartRecordingToSink(sink)
+	return &Kubelet{node: node, client: client, leases: leases, events: b, sink: sink,
 		recorder: b.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: node}), Objects: NewObjects(client)}, nil
 }
 
 // Close sends the last events.
-func (k *Kubelet) Close() { k.events.Shutdown() }
+func (k *Kubelet) Close() {
+	close(k.sink.closed)
+	k.events.Shutdown()
+}
+
+// lateSink sends an event no sooner than eventDelay after it happened: a pod that starts has better use for the
+// processors than the record of it. The broadcaster calls it from one goroutine, in order, and keeps what waits.
+type lateSink struct {
+	record.EventSink
+	closed chan struct{} // from here on nothing waits
+}
+
+const eventDelay = time.Second
+
+func (l *lateSink) wait(e *v1.Event) {
+	late := eventDelay - time.Since(e.LastTimestamp.Time)
+	if late <= 0 || late > eventDelay {
+		return
+	}
+	select {
+	case <-time.After(late):
+	case <-l.closed:
+	}
+}
+
+func (l *lateSink) Create(e *v1.Event) (*v1.Event, error) {
+	l.wait(e)
+	return l.EventSink.Create(e)
+}
+
+func (l *lateSink) Patch(e *v1.Event, data []byte) (*v1.Event, error) {
+	l.wait(e)
+	return l.EventSink.Patch(e, data)
+}
 
 // Pods watches the pods that are bound to the node. changed gets each pod that is new or different, gone each that was
 // removed; both are called from one goroutine and must not block. synced answers whether all were delivered once.

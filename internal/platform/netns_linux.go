@@ -41,8 +41,12 @@ func CreateNetns(name string) error {
 	f.Close()
 	errs := make(chan error, 1)
 	go func() {
-		// The thread is never unlocked: it ends with this goroutine, and with it the only thing that was changed.
-		runtime.LockOSThread()
+		back, err := lockThread()
+		if err != nil {
+			errs <- err
+			return
+		}
+		defer back()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			errs <- fmt.Errorf("unshare: %w", err)
 			return
@@ -59,6 +63,24 @@ func CreateNetns(name string) error {
 		return fmt.Errorf("creating network namespace %s: %w", name, err)
 	}
 	return nil
+}
+
+// lockThread keeps the goroutine on its thread until back, which returns the thread to the namespace that it came from. A
+// thread that cannot return ends with its goroutine. The process's first thread never ends: left behind in another
+// namespace, it would make the whole process look (to NetnsPids, for example) as if it were in there.
+func lockThread() (back func(), err error) {
+	runtime.LockOSThread()
+	own, err := netns.Get()
+	if err != nil {
+		runtime.UnlockOSThread()
+		return nil, fmt.Errorf("opening the network namespace of this thread: %w", err)
+	}
+	return func() {
+		if netns.Set(own) == nil {
+			runtime.UnlockOSThread()
+		}
+		own.Close()
+	}, nil
 }
 
 // NetnsExists tells whether a live namespace of that name is there. A left-over file without a namespace is not one.
@@ -87,7 +109,12 @@ func InNetns(path string, f func() error) error {
 	}
 	errs := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread()
+		back, err := lockThread()
+		if err != nil {
+			errs <- err
+			return
+		}
+		defer back()
 		handle, err := netns.GetFromPath(path)
 		if err != nil {
 			errs <- fmt.Errorf("opening network namespace %s: %w", path, err)

@@ -68,6 +68,9 @@ func (w *World) endRest() error {
 	}
 	pids, err := platform.NetnsPids(w.Netns())
 	for _, pid := range pids {
+		if pid == os.Getpid() {
+			return errors.Join(err, fmt.Errorf("this process is in network namespace %s", w.Name))
+		}
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
 	}
 	return err

@@ -1,10 +1,13 @@
 package testkit
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -45,6 +48,33 @@ func (w *World) Start(name, program string, args ...string) (*Process, error) {
 // PID of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
+// CPU is the processor time that the process has used, in seconds; 0 for one that has ended.
+func (p *Process) CPU() float64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(data), ") ") // the name before it may hold anything
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	const ticks = 100 // USER_HZ, the same on every Linux
+	return (user + system) / ticks
+}
+
+// Process finds a running process by the name that it was started with; nil if there is none.
+func (w *World) Process(name string) *Process {
+	for _, p := range slices.Backward(w.procs) {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
 // Stop asks the process to end, and kills it when it has not after 15 s. One that has ended is stopped.
 func (p *Process) Stop() {
 	p.signal(syscall.SIGTERM)
@@ -81,4 +111,20 @@ func (w *World) Logs(limit int) string {
 		fmt.Fprintf(&b, "---- %s\n%s\n", filepath.Base(f), data[max(0, len(data)-limit):])
 	}
 	return b.String()
+}
+
+// SaveLogs copies all logs to a folder; "" is nowhere.
+func (w *World) SaveLogs(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("keeping logs: %w", err)
+	}
+	files, err := filepath.Glob(w.Path("*.log"))
+	for _, f := range files {
+		data, readErr := os.ReadFile(f)
+		err = errors.Join(err, readErr, os.WriteFile(filepath.Join(dir, filepath.Base(f)), data, 0o644))
+	}
+	return err
 }

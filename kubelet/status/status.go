@@ -25,10 +25,11 @@ type client interface {
 	DeletePod(ctx context.Context, namespace, name string, uid types.UID) error
 }
 
-// Waits: how long a change that is not urgent is held back for others to join it, how soon a status that somebody else
-// wrote over is put right, and the back-off of failed requests.
+// Waits: how long a change that is not urgent is held back for others to join it (most pods are Ready by then, and one
+// request in place of three leaves the processors to their start), how soon a status that somebody else wrote over is
+// put right, and the back-off of failed requests.
 const (
-	settle     = 10 * time.Millisecond
+	settle     = 500 * time.Millisecond
 	foreign    = 10 * time.Second
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 30 * time.Second
@@ -135,7 +136,7 @@ func (w *Writer) later(uid types.UID, s *slot, wait time.Duration) {
 			s.queued = true
 			return
 		default: // full: come back soon
-			wait = settle
+			wait = firstRetry
 		}
 	}
 	time.AfterFunc(wait, func() {

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/emulator/hnsd/serve"
+	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/node/supervise"
@@ -27,7 +29,7 @@ type DownOptions struct {
 }
 
 // Down ends and removes everything that Up made, also after an interrupted Up or a killed supervisor. Each step takes
-// what it finds; one that fails does not stop the others.
+// what it finds; one that fails does not stop the others, but keeps the state folder.
 func Down(ctx context.Context, o DownOptions) error {
 	l := o.Layout
 	if os.Geteuid() != 0 {
@@ -42,9 +44,16 @@ func Down(ctx context.Context, o DownOptions) error {
 		return err
 	}
 	defer unlock()
+	keep, err := keptHosts(l)
+	if err != nil {
+		return err
+	}
+	if o.Purge && len(keep) > 0 {
+		return fmt.Errorf("%s holds host %s, which is not the cluster's: `porthole host delete %[2]s` first", l.Dir, keep[0])
+	}
 	p := newProgress(o.Out)
 	config, err := readConfig(l)
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // without the file no node was made: namespaces are another folder's
 		config = DefaultConfig()
 		config.LinuxNodes, config.WindowsNodes = maxNodes, maxNodes // whatever of it is there
 	}
@@ -55,11 +64,15 @@ func Down(ctx context.Context, o DownOptions) error {
 	}{
 		{"processes", func() error { return supervise.Shutdown(l.RunDir(), 5*time.Second) }},
 		{"containers", func() error { return errors.Join(killContainers(config), killInNetns(config)) }},
-		{"mounts", func() error { return unmountBelow(l.Dir) }},
-		{"network namespaces", func() error { return removeNetwork(config) }},
+		{"mounts", func() error { return unmountBelow(l, keep) }},
+		{"network namespaces", func() error { return removeNetwork(l, config) }},
 		{"cgroups", func() error { return removeCgroups(config) }},
-		{"state", func() error { return removeState(l, o.Purge) }},
+		{"state", func() error { return removeState(l, keep, o.Purge) }},
 	} {
+		if s.what == "state" && len(errs) > 0 { // it tells the next run what there is to remove
+			errs = append(errs, errors.New("the state folder is kept: run `porthole down` again"))
+			break
+		}
 		if err := s.do(); err != nil {
 			errs = append(errs, fmt.Errorf("removing %s: %w", s.what, err))
 			continue
@@ -107,7 +120,10 @@ func killContainers(c Config) error {
 // killInNetns ends what is left in the hosts' namespaces: shims, Wine's helpers.
 func killInNetns(c Config) error {
 	pids := map[int]bool{}
-	names := []string{lab.RouterNetns}
+	var names []string
+	if len(c.Nodes()) > 0 {
+		names = append(names, lab.RouterNetns)
+	}
 	for _, n := range c.Nodes() {
 		names = append(names, lab.Netns(n.Name))
 	}
@@ -141,10 +157,22 @@ func killAll(pids map[int]bool) error {
 	return nil
 }
 
-// unmountBelow unmounts everything under dir, the innermost first.
-func unmountBelow(dir string) error {
+// keptHosts names the hosts of `porthole host create` in the state folder: they are not the cluster's.
+func keptHosts(l Layout) ([]string, error) {
+	hosts, err := host.Store{Dir: l.Dir}.List()
+	var names []string
+	for _, h := range hosts {
+		if h.Standalone {
+			names = append(names, h.Name)
+		}
+	}
+	return names, err
+}
+
+// unmountBelow unmounts everything in the state folder, the innermost first.
+func unmountBelow(l Layout, keep []string) error {
 	for range 3 { // what a mount hid shows after it is gone
-		mounts, err := mountsBelow(dir)
+		mounts, err := mountsBelow(l, keep)
 		if err != nil || len(mounts) == 0 {
 			return err
 		}
@@ -157,7 +185,8 @@ func unmountBelow(dir string) error {
 	return nil
 }
 
-func mountsBelow(dir string) ([]string, error) {
+// mountsBelow lists the mounts in the state folder, those of the hosts to keep aside.
+func mountsBelow(l Layout, keep []string) ([]string, error) {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
@@ -165,7 +194,7 @@ func mountsBelow(dir string) ([]string, error) {
 	var mounts []string
 	for _, line := range strings.Split(string(data), "\n") {
 		if f := strings.Fields(line); len(f) > 4 {
-			if path := unescapeMount(f[4]); strings.HasPrefix(path, dir+"/") {
+			if path := unescapeMount(f[4]); strings.HasPrefix(path, l.Dir+"/") && !slices.ContainsFunc(keep, func(name string) bool { return strings.HasPrefix(path, l.Host(name)+"/") }) {
 				mounts = append(mounts, path)
 			}
 		}
@@ -179,10 +208,15 @@ func unescapeMount(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-func removeNetwork(c Config) error {
+func removeNetwork(l Layout, c Config) error {
 	var errs []error
 	for _, n := range c.Nodes() {
 		errs = append(errs, lab.RemoveHost(n.Name))
+		own, err := serve.OwnNetns(l.Host(n.Name)) // those that a host's HNS made
+		errs = append(errs, err)
+		for _, name := range own {
+			errs = append(errs, platform.DeleteNetns(name))
+		}
 	}
 	return errors.Join(append(errs, lab.RemoveRouter())...)
 }
@@ -233,8 +267,8 @@ func ignoreGone(err error) error {
 }
 
 // removeState removes what belongs to this run; caches stay unless purge is set. Nothing is removed through a mount.
-func removeState(l Layout, purge bool) error {
-	left, err := mountsBelow(l.Dir)
+func removeState(l Layout, keep []string, purge bool) error {
+	left, err := mountsBelow(l, keep)
 	if err != nil {
 		return err
 	}
@@ -244,8 +278,17 @@ func removeState(l Layout, purge bool) error {
 	if purge {
 		return os.RemoveAll(l.Dir)
 	}
-	var errs []error
-	for _, path := range []string{l.RunDir(), l.Hosts(), l.ControlPlane(), l.PKI(), l.ConfigFile(), l.Kubeconfig(), filepath.Join(l.Dir, "logs")} {
+	hosts, err := os.ReadDir(l.Hosts())
+	errs := []error{ignoreGone(err)}
+	for _, h := range hosts {
+		if !slices.Contains(keep, h.Name()) {
+			errs = append(errs, os.RemoveAll(l.Host(h.Name())))
+		}
+	}
+	if len(keep) == 0 {
+		errs = append(errs, os.RemoveAll(l.Hosts()))
+	}
+	for _, path := range []string{l.RunDir(), l.ControlPlane(), l.PKI(), l.ConfigFile(), l.Kubeconfig(), filepath.Join(l.Dir, "logs")} {
 		errs = append(errs, os.RemoveAll(path))
 	}
 	return errors.Join(errs...)

@@ -15,7 +15,7 @@ import (
 
 // bareBatch makes pods by the calls that every kubelet must make, and nothing else.
 func bareBatch(w *testkit.World) func(context.Context, int) ([]float64, float64, error) {
-	serial := 0
+	serial := int(time.Now().Unix() % 1e6)
 	return func(ctx context.Context, n int) ([]float64, float64, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 		defer cancel()

@@ -37,9 +37,9 @@ type figure struct {
 }
 
 type options struct {
-	bin, only, dir string
-	rounds         int
-	fifty          bool
+	bin, only, dir, logs string
+	rounds               int
+	fifty                bool
 }
 
 func main() {
@@ -47,6 +47,7 @@ func main() {
 	flag.StringVar(&o.bin, "bin", "bin", "folder of the built programs")
 	flag.StringVar(&o.only, "only", "kubelet,cluster", "which groups to run: kubelet, cluster")
 	flag.StringVar(&o.dir, "dir", "", "state folder of the group cluster; a new one unless given")
+	flag.StringVar(&o.logs, "logs", "", "folder to keep the logs of the group kubelet in")
 	flag.IntVar(&o.rounds, "rounds", 15, "samples of one pod; a third as many of 10 pods at once")
 	flag.BoolVar(&o.fifty, "fifty", false, "50 pods at once as well")
 	flag.Parse()
