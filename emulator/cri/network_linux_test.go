@@ -101,6 +101,10 @@ func TestUpstreamWinBridgePods(t *testing.T) {
 	if s := w.exited(t, id); s.ExitCode != 0 || !strings.Contains(w.log(t, id), "ping") {
 		t.Errorf("udp: code %d\n%s", s.ExitCode, w.log(t, id))
 	}
+	id = w.started(t, client, "addresses", nil, "addresses")
+	if s := w.exited(t, id); s.ExitCode != 0 || !strings.Contains(w.log(t, id), "10.244.8.4/") {
+		t.Errorf("addresses: code %d\n%s", s.ExitCode, w.log(t, id))
+	}
 	for _, p := range []pod{server, client} {
 		begin := time.Now()
 		_, err = w.runtime.StopPodSandbox(w.ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.id})

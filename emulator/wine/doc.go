@@ -13,5 +13,9 @@
 //	server := tools.ServerCommand(p)                   // in the foreground, for a supervisor; one per prefix
 //	cmd := tools.Command(ctx, p, `C:\app.exe`, args…)  // or a Linux path
 //
+// Programs find DLLs of ours in system32 that Wine lacks, and three that stand in front of Wine's own: iphlpapi.dll
+// (routes; hosts only), nsi.dll (interfaces and addresses without a helper process) and ws2_32.dll (UDP for Go). What an
+// environment must say so that they are taken is in Env.
+//
 // Paths between the two worlds go through LinuxPath and WindowsPath.
 package wine

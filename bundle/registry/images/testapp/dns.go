@@ -28,6 +28,17 @@ func resolve(args []string) error {
 	return nil
 }
 
+func addresses([]string) error {
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return err
+	}
+	for _, a := range list {
+		fmt.Println(a)
+	}
+	return nil
+}
+
 // dnsUDP asks one server for the A records of a name, over UDP only, and prints them.
 func dnsUDP(args []string) error {
 	if len(args) < 2 {

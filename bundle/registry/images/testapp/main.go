@@ -24,6 +24,7 @@ const usage = `testapp COMMAND
   udp HOST:PORT TEXT        send TEXT, print the echo
   resolve NAME              addresses of NAME by the system's resolver
   dnsudp SERVER NAME        addresses of NAME by one query over UDP
+  addresses                 addresses of the interfaces, with their lengths
   burn [SECONDS] [THREADS]  use CPU; prints CPU seconds used per second
   hog MIB                   take memory and keep it
   sleep [SECONDS]           do nothing (for ever without SECONDS)
@@ -41,7 +42,7 @@ type command func(args []string) error
 
 func commands() map[string]command {
 	return map[string]command{
-		"serve": serve, "get": get, "tcp": tcpClient, "udp": udpClient, "resolve": resolve, "dnsudp": dnsUDP,
+		"serve": serve, "get": get, "tcp": tcpClient, "udp": udpClient, "resolve": resolve, "dnsudp": dnsUDP, "addresses": addresses,
 		"burn": burn, "hog": hog, "sleep": sleep, "env": env, "cat": cat, "write": write, "ls": ls, "exit": exit, "copy": copyInput,
 		"echo": func(args []string) error { fmt.Println(strings.Join(args, " ")); return nil },
 		"id":   func([]string) error { return identify(os.Stdout) },

@@ -159,7 +159,7 @@ func interfaces() error {
 	return fmt.Errorf("127.0.0.1 is not among %v", addresses)
 }
 
-// refused: what Wine refuses to do with a socket it still refuses.
+// refused: an error of the system arrives as one.
 func refused() error {
 	if c, err := net.DialTimeout("tcp", "127.0.0.1:1", 5*time.Second); err == nil {
 		c.Close()
