@@ -124,6 +124,7 @@ func wineEnvironment(o Options) []*runtimeapi.KeyValue {
 		{Key: "LC_ALL", Value: []byte("C.UTF-8")},
 		{Key: "WINEARCH", Value: []byte("win64")},
 		{Key: "WINEDEBUG", Value: []byte("-all")},
+		{Key: "FONTCONFIG_FILE", Value: []byte("/prefix/fonts.conf")},
 		{Key: "WINEDLLOVERRIDES", Value: []byte("mscoree,mshtml,winemenubuilder.exe,wineboot.exe=;nsi,ws2_32=n,b")},
 		{Key: "WINELOADER", Value: []byte(o.Wine)},
 		{Key: "WINEPREFIX", Value: []byte(prefixInContainer)},

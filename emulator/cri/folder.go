@@ -34,6 +34,10 @@ type record struct {
 	Log       string                                `json:"log,omitempty"`
 }
 
+// noFonts keeps fontconfig, which Wine loads for a console, from complaining on the user's terminal that there are none.
+const noFonts = `<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig><cachedir>/prefix</cachedir></fontconfig>
+`
+
 var validKey = regexp.MustCompile(`^[0-9a-f-]{36}$`)
 
 // folder of the container with this key. A key that is not one of ours gives a folder that never exists.
@@ -76,6 +80,9 @@ func (f folder) create(template string, lower []string, add map[string]string) e
 		return err
 	}
 	if err := os.WriteFile(f.path("nsswitch.conf"), []byte("hosts: files dns\n"), 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(f.path("prefix/fonts.conf"), []byte(noFonts), 0o644); err != nil {
 		return err
 	}
 	return os.WriteFile(f.path("lower"), []byte(strings.Join(lower, "\n")), 0o644)

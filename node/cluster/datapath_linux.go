@@ -106,7 +106,7 @@ func checkPaths(ctx context.Context, pods []v1.Pod) error {
 	for i, pod := range pods {
 		for j, t := range targets {
 			wg.Go(func() {
-				ask := fmt.Sprintf("http://%s:8080/fetch?url=%s", pod.Status.PodIP, url.QueryEscape(t.url))
+				ask := fmt.Sprintf("http://%s:8080/fetch?timeout=1500ms&url=%s", pod.Status.PodIP, url.QueryEscape(t.url))
 				if err := get(ctx, client, ask); err != nil {
 					errs[i*len(targets)+j] = fmt.Errorf("from a pod on %s to %s: %w", pod.Spec.NodeName, t.name, err)
 				}

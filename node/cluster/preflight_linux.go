@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/node/supervise"
 )
 
@@ -43,7 +45,21 @@ func Preflight(l Layout, c Config) error {
 	if active, _ := supervise.Supervisors(l.RunDir()); active.PID == 0 {
 		errs = append(errs, portFree("--api-port", c.APIPort), portFree("--registry-port", c.RegistryPort))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, hostsFree(l, c)...)...)
+}
+
+// hostsFree: the hosts' namespaces have fixed names, so one machine carries one cluster; the folder that made them may go on.
+func hostsFree(l Layout, c Config) []error {
+	if _, err := readConfig(l); err == nil {
+		return nil
+	}
+	var errs []error
+	for _, n := range c.Nodes() {
+		if name := lab.Netns(n.Name); platform.NetnsExists(name) {
+			errs = append(errs, fmt.Errorf("network namespace %s is there already: a cluster in another folder? `porthole down --dir THAT-FOLDER` first", name))
+		}
+	}
+	return errs
 }
 
 // checkKernel looks for what containers and their networks need.

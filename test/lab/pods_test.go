@@ -121,6 +121,9 @@ spec:
 `, system))
 		pod := waitPod(t, "env-"+system, podWait, succeeded)
 		logs := kubectl(t, "logs", "env-"+system)
+		if system == "windows" && !strings.Contains(logs, "PORTHOLE_IMAGE_BUILD=10.0.20348.") {
+			t.Errorf("the image is not the one of the node's build:\n%s", logs)
+		}
 		for _, want := range []string{"LITERAL=plain", "EXPANDED=plain-more", "NET__STYLE=kept", "SECRET_USERNAME=admin", "PROPERTY=hello", "password=1f2d1e2e67df",
 			"MY_POD=env-" + system, "MY_NODE=" + pod.Spec.NodeName, "MY_IP=" + pod.Status.PodIP, "KUBERNETES_SERVICE_HOST=10.96.0.1"} {
 			if !strings.Contains(logs, want) {
@@ -453,4 +456,33 @@ func waitEvent(t *testing.T, pod string, words ...string) {
 		}
 		return fmt.Errorf("no event of %s with %v in:\n%s", pod, words, out)
 	})
+}
+
+// TestNeverOnTheOtherSystem: a pod that asks for one system is not run by a node of the other, even when it is put there
+// past the scheduler.
+func TestNeverOnTheOtherSystem(t *testing.T) {
+	for node, other := range map[string]string{"lin01": "windows", "win01": "linux"} {
+		t.Run(other+" on "+node, func(t *testing.T) {
+			name := "wrong-" + other
+			apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  nodeName: %s
+  nodeSelector: {kubernetes.io/os: %s}
+  containers: [{name: app, image: "porthole/testapp:1", args: [serve]}]
+`, name, node, other))
+			pod := waitPod(t, name, podWait, func(pod *v1.Pod) error {
+				if pod.Status.Phase != v1.PodFailed {
+					return fmt.Errorf("phase is %s, want Failed", pod.Status.Phase)
+				}
+				return nil
+			})
+			if len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].ContainerID != "" {
+				t.Errorf("a container was made: %+v", pod.Status.ContainerStatuses)
+			}
+			t.Logf("%s: %s", pod.Status.Reason, pod.Status.Message)
+		})
+	}
 }

@@ -11,11 +11,15 @@ import (
 
 // fetch lets a test outside ask this program to make a connection, so that a packet's path starts in this container:
 //
-//	/fetch?url=http://…                what that server answers
+//	/fetch?url=http://…&timeout=2s     what that server answers; the time-out may be left out
 //	/echo?network=udp&addr=HOST:PORT   sends a line and wants it back
 func addFetchRoutes(mux *http.ServeMux) {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	transport := &http.Transport{DisableKeepAlives: true}
 	mux.HandleFunc("/fetch", func(w http.ResponseWriter, r *http.Request) {
+		client := &http.Client{Timeout: 5 * time.Second, Transport: transport}
+		if limit, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil {
+			client.Timeout = limit
+		}
 		resp, err := client.Get(r.URL.Query().Get("url"))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
