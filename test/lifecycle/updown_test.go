@@ -79,7 +79,7 @@ func (c cluster) upKilledAfter(line string) {
 	select {
 	case <-out.seen:
 	case <-time.After(2 * time.Minute):
-		c.t.Errorf("up did not get to %q: %s", line, out.String())
+		c.t.Errorf("up did not get to %q: %s", line, out.text.String())
 	}
 	_ = cmd.Process.Signal(syscall.SIGKILL)
 	_ = cmd.Wait()
@@ -87,15 +87,15 @@ func (c cluster) upKilledAfter(line string) {
 
 // watched closes seen when the text that it is given holds want.
 type watched struct {
-	bytes.Buffer
+	text bytes.Buffer // not embedded: its ReadFrom would go past Write
 	want string
 	seen chan struct{}
 	done bool
 }
 
 func (w *watched) Write(p []byte) (int, error) {
-	n, err := w.Buffer.Write(p)
-	if !w.done && strings.Contains(w.Buffer.String(), w.want) {
+	n, err := w.text.Write(p)
+	if !w.done && strings.Contains(w.text.String(), w.want) {
 		w.done = true
 		close(w.seen)
 	}
@@ -162,7 +162,7 @@ func (c cluster) killSupervisors() {
 // inventory is what a cluster could leave on the machine, one thing a line.
 func inventory(dir string) []string {
 	var all []string
-	for _, pattern := range []string{"/var/run/netns/*", "/sys/fs/cgroup/*/porthole", "/sys/fs/cgroup/porthole", "/tmp/.wine-0/*"} {
+	for _, pattern := range []string{"/var/run/netns/porthole-*", "/var/run/netns/hns-*", "/var/run/netns/cni-*", "/sys/fs/cgroup/*/porthole", "/sys/fs/cgroup/porthole", "/tmp/.wine-0/*"} {
 		found, _ := filepath.Glob(pattern)
 		all = append(all, found...)
 	}
