@@ -288,8 +288,12 @@ func removeState(l Layout, keep []string, purge bool) error {
 	if len(keep) == 0 {
 		errs = append(errs, os.RemoveAll(l.Hosts()))
 	}
-	for _, path := range []string{l.RunDir(), l.ControlPlane(), l.PKI(), l.ConfigFile(), l.Kubeconfig(), filepath.Join(l.Dir, "logs")} {
+	for _, path := range []string{l.ControlPlane(), l.PKI(), l.Kubeconfig(), filepath.Join(l.Dir, "logs")} {
 		errs = append(errs, os.RemoveAll(path))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	// These tell what there is to remove, so they go last.
+	return errors.Join(os.RemoveAll(l.RunDir()), os.RemoveAll(l.ConfigFile()))
 }

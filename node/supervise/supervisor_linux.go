@@ -21,6 +21,7 @@ import (
 const (
 	lockFile      = "supervisor.lock"
 	processesFile = "processes.json"
+	stoppedFile   = "stopped.json" // what processesFile was, once a Shutdown began
 	activeFile    = "supervisor.json"
 	standbyFile   = "standby.json"
 )
@@ -48,8 +49,10 @@ func WriteProcesses(runDir string, processes []Process) error {
 }
 
 // ReadProcesses gives what WriteProcesses wrote.
-func ReadProcesses(runDir string) ([]Process, error) {
-	data, err := os.ReadFile(filepath.Join(runDir, processesFile))
+func ReadProcesses(runDir string) ([]Process, error) { return readList(runDir, processesFile) }
+
+func readList(runDir, name string) ([]Process, error) {
+	data, err := os.ReadFile(filepath.Join(runDir, name))
 	if err != nil {
 		return nil, err
 	}
@@ -60,10 +63,7 @@ func ReadProcesses(runDir string) ([]Process, error) {
 // Run waits until it is the only supervisor of the folder, then keeps the processes running until ctx ends. It leaves them
 // running: ending them is Shutdown's work.
 func Run(ctx context.Context, o Options) error {
-	if err := os.MkdirAll(o.RunDir, 0o755); err != nil {
-		return err
-	}
-	lock, err := os.OpenFile(filepath.Join(o.RunDir, lockFile), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
+	lock, err := openLock(o.RunDir)
 	if err != nil {
 		return err
 	}
@@ -71,12 +71,13 @@ func Run(ctx context.Context, o Options) error {
 	if err := acquire(ctx, lock); err != nil {
 		return err
 	}
-	if err := writeSelf(filepath.Join(o.RunDir, activeFile)); err != nil {
-		return err
-	}
+	// A Shutdown that began meanwhile has taken the list away: then there is nothing to supervise any more.
 	processes, err := ReadProcesses(o.RunDir)
 	if err != nil {
 		return fmt.Errorf("reading the list of processes: %w", err)
+	}
+	if err := writeSelf(filepath.Join(o.RunDir, activeFile)); err != nil {
+		return err
 	}
 	klog.FromContext(ctx).Info("Supervising", "processes", len(processes), "folder", o.RunDir)
 	var wg sync.WaitGroup
@@ -86,6 +87,11 @@ func Run(ctx context.Context, o Options) error {
 	wg.Go(func() { keepStandby(ctx, o) })
 	wg.Wait()
 	return nil
+}
+
+// openLock opens the lock file of a run folder; the folder must be there.
+func openLock(runDir string) (*os.File, error) {
+	return os.OpenFile(filepath.Join(runDir, lockFile), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
 }
 
 // acquire waits for the lock. flock cannot be interrupted, so it is tried in steps short enough not to be noticed.
@@ -171,7 +177,10 @@ func Supervisors(runDir string) (active, standby State) {
 
 // States lists the processes' states, sorted by name. A process that is said to run and does not is shown as "dead".
 func States(runDir string) ([]State, error) {
-	processes, err := ReadProcesses(runDir)
+	processes, err := readList(runDir, processesFile)
+	if errors.Is(err, os.ErrNotExist) {
+		processes, err = readList(runDir, stoppedFile)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -190,16 +199,15 @@ func States(runDir string) ([]State, error) {
 	return states, nil
 }
 
-// Shutdown ends the supervisors first, then every process, in parallel: TERM, and KILL after grace.
+// Shutdown ends the supervisors first, then every process, in parallel: TERM, and KILL after grace. It takes the list of
+// processes away before, so that no supervisor that is only just starting keeps anything running afterwards.
 func Shutdown(runDir string, grace time.Duration) error {
-	for range 5 { // a standby may be starting while the one before it ends
-		active, standby := Supervisors(runDir)
-		if active.PID == 0 && standby.PID == 0 {
-			break
-		}
-		if err := errors.Join(standby.Stop(2*time.Second), active.Stop(5*time.Second)); err != nil {
-			return err
-		}
+	err := os.Rename(filepath.Join(runDir, processesFile), filepath.Join(runDir, stoppedFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := stopSupervisors(runDir); err != nil {
+		return err
 	}
 	states, err := States(runDir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -215,4 +223,33 @@ func Shutdown(runDir string, grace time.Duration) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// stopSupervisors returns once nobody holds the lock.
+func stopSupervisors(runDir string) error {
+	lock, err := openLock(runDir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // no folder, no supervisor
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	for {
+		active, standby := Supervisors(runDir)
+		if err := errors.Join(standby.Stop(2*time.Second), active.Stop(5*time.Second)); err != nil {
+			return err
+		}
+		try, stop := context.WithTimeout(ctx, 250*time.Millisecond)
+		err := acquire(try, lock)
+		stop()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("a supervisor of %s does not end: %w", runDir, err)
+		}
+	}
 }

@@ -76,13 +76,17 @@ func (c cluster) upKilledAfter(line string) {
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
 	select {
 	case <-out.seen:
+	case err := <-ended:
+		c.t.Fatalf("up ended before %q: %v: %s", line, err, out.text.String())
 	case <-time.After(2 * time.Minute):
-		c.t.Errorf("up did not get to %q: %s", line, out.text.String())
+		c.t.Errorf("up did not get to %q in two minutes", line)
 	}
 	_ = cmd.Process.Signal(syscall.SIGKILL)
-	_ = cmd.Wait()
+	<-ended
 }
 
 // watched closes seen when the text that it is given holds want.
