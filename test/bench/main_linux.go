@@ -32,6 +32,8 @@ type figure struct {
 	Target  float64              `json:"target,omitempty"`
 	OK      *bool                `json:"ok,omitempty"`
 	Samples map[string][]float64 `json:"samples,omitempty"`
+	Steps   []step               `json:"steps,omitempty"`
+	Calls   map[string]int       `json:"calls,omitempty"`
 	Note    string               `json:"note,omitempty"`
 	Skipped string               `json:"skipped,omitempty"`
 }
