@@ -244,8 +244,8 @@ func (a *actor) cleanUp(ctx context.Context, p *v1.Pod) fact {
 	ctx = context.WithoutCancel(ctx)
 	var errs []error
 	errs = append(errs, a.k.o.Volumes.Teardown(ctx, a.uid))
-	if p != nil && !a.k.o.Windows {
-		errs = append(errs, resource.Remove(resource.PodPath(a.k.o.CgroupRoot, p)))
+	if !a.k.o.Windows {
+		errs = append(errs, resource.RemovePod(a.k.o.CgroupRoot, a.uid))
 	}
 	if err := errors.Join(errs...); err != nil {
 		klog.FromContext(ctx).Error(err, "Cleaning up after a pod failed", "pod", a.uid)

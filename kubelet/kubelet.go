@@ -16,6 +16,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/probe"
+	"porthole.dev/porthole/kubelet/resource"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/status"
 )
@@ -41,8 +42,10 @@ type Kubelet struct {
 	mu      sync.Mutex
 	actors  map[types.UID]*actor
 	audited bool // the runtime was read once
-	ctx     context.Context
-	running sync.WaitGroup
+	// sourcesReady: all pods that should run are known, so that others are orphans.
+	sourcesReady bool
+	ctx          context.Context
+	running      sync.WaitGroup
 	// nodeChanged asks for a node status at once.
 	nodeChanged chan struct{}
 }
@@ -183,6 +186,7 @@ func (k *Kubelet) actor(uid types.UID, make bool) *actor {
 	a := k.actors[uid]
 	if a == nil && make {
 		a = newActor(k, uid)
+		a.sourcesReady = k.sourcesReady
 		k.actors[uid] = a
 		if k.audited { // a pod that the node has never seen has nothing in the runtime
 			a.state.Runtime = &pod.Runtime{UID: string(uid)}
@@ -198,17 +202,28 @@ func (k *Kubelet) finished(a *actor) {
 	k.mu.Unlock()
 	k.admit.release(a.uid)
 	k.status.Forget(a.uid)
-	p := a.state.Pod
 	k.running.Go(func() {
-		err := k.o.Volumes.Remove(context.WithoutCancel(k.ctx), a.uid)
-		if p != nil {
-			err = errors.Join(err, os.RemoveAll(runtime.PodLogDir(k.o.PodLogsDir, p)))
-			cleanLinks(k.o.PodLogsDir)
-		}
-		if err != nil {
+		if err := k.removeFolders(context.WithoutCancel(k.ctx), a.uid); err != nil {
 			klog.FromContext(k.ctx).Error(err, "Removing the folders of a pod failed", "pod", a.uid)
 		}
+		cleanLinks(k.o.PodLogsDir)
 	})
+}
+
+// removeFolders removes what a pod that has ended has on disk. The pod's own folder goes last: by it a later kubelet
+// finds what this one could not finish.
+func (k *Kubelet) removeFolders(ctx context.Context, uid types.UID) error {
+	logs, err := filepath.Glob(filepath.Join(k.o.PodLogsDir, "*_"+string(uid)))
+	for _, dir := range logs {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	if !k.o.Windows {
+		err = errors.Join(err, resource.RemovePod(k.o.CgroupRoot, uid))
+	}
+	if err != nil {
+		return err
+	}
+	return k.o.Volumes.Remove(ctx, uid)
 }
 
 // follow keeps the actors up to date with the runtime: events, and audits for what they miss.
@@ -277,6 +292,9 @@ func (k *Kubelet) audit(ctx context.Context) {
 
 // cleanOrphans lets the pods that only the runtime knows end, now that all that should run are known, and audits.
 func (k *Kubelet) cleanOrphans(ctx context.Context) {
+	k.mu.Lock()
+	k.sourcesReady = true // the first audit may come later than this, and find more
+	k.mu.Unlock()
 	k.each(func(a *actor) { a.post(func(s *pod.State) { a.sourcesReady = true }) })
 	audited := func() bool { k.mu.Lock(); defer k.mu.Unlock(); return k.audited }
 	if until(ctx, audited) != nil {
@@ -291,7 +309,6 @@ func (k *Kubelet) cleanOrphans(ctx context.Context) {
 			return
 		case <-tick.C:
 			k.audit(ctx)
-			k.each(func(a *actor) { a.post(func(s *pod.State) { a.sourcesReady = true }) })
 		}
 		k.cleanFolders(ctx)
 	}
@@ -311,12 +328,7 @@ func (k *Kubelet) cleanFolders(ctx context.Context) {
 		if known {
 			continue
 		}
-		err := k.o.Volumes.Remove(ctx, uid)
-		logs, _ := filepath.Glob(filepath.Join(k.o.PodLogsDir, "*_"+string(uid)))
-		for _, dir := range logs {
-			err = errors.Join(err, os.RemoveAll(dir))
-		}
-		if err != nil {
+		if err := k.removeFolders(ctx, uid); err != nil {
 			klog.FromContext(ctx).Error(err, "Removing the folder of a pod failed", "pod", uid)
 		}
 	}

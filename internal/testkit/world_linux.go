@@ -179,18 +179,22 @@ func (w *World) runtimeReady(ctx context.Context) error {
 	return nil
 }
 
-// Until calls try until it succeeds. When the time is over it returns try's own error and what was waited for.
+// Until calls try until it succeeds. When the time is over it returns try's own last error and what was waited for.
 func Until(ctx context.Context, limit time.Duration, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	var last error
 	for {
 		err := try(ctx)
 		if err == nil {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w", what, err)
+			return fmt.Errorf("waiting for %s: %w", what, last)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

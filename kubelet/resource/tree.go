@@ -1,21 +1,28 @@
 package resource
 
 import (
+	"errors"
 	"path"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // PodPath is the cgroup of a pod below root: <root>/kubepods[/<class>]/pod<uid>.
 func PodPath(root string, p *v1.Pod) string {
-	dir := path.Join("/", root, "kubepods")
-	switch p.Status.QOSClass {
-	case v1.PodQOSBurstable:
-		dir = path.Join(dir, "burstable")
-	case v1.PodQOSBestEffort:
-		dir = path.Join(dir, "besteffort")
+	return path.Join("/", root, "kubepods", classFolders[p.Status.QOSClass], "pod"+string(p.UID))
+}
+
+var classFolders = map[v1.PodQOSClass]string{v1.PodQOSGuaranteed: "", v1.PodQOSBurstable: "burstable", v1.PodQOSBestEffort: "besteffort"}
+
+// RemovePod removes the cgroup of a pod of which only the UID is known. Gone is success.
+func RemovePod(root string, uid types.UID) error {
+	var errs []error
+	for class := range classFolders {
+		errs = append(errs, Remove(PodPath(root, &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: v1.PodStatus{QOSClass: class}})))
 	}
-	return path.Join(dir, "pod"+string(p.UID))
+	return errors.Join(errs...)
 }
 
 // Limits of one pod's cgroup; zero means none.

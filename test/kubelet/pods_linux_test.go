@@ -1,0 +1,111 @@
+package kubelet
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestKubelet runs all on one world: first pods side by side, then the kills, which hit every pod.
+func TestKubelet(t *testing.T) {
+	w := newWorld(t)
+	t.Run("pods", func(t *testing.T) {
+		t.Run("init container and environment", func(t *testing.T) { t.Parallel(); testEnvironment(t, w) })
+		t.Run("restart with back-off", func(t *testing.T) { t.Parallel(); testBackoff(t, w) })
+		t.Run("failed init container", func(t *testing.T) { t.Parallel(); testFailedInit(t, w) })
+	})
+	w.nothingLeft(t)
+	t.Run("killed during churn", func(t *testing.T) { testKilled(t, w) })
+	w.nothingLeft(t)
+}
+
+// testEnvironment: an init container leaves a file for the container, whose environment comes from every source.
+func testEnvironment(t *testing.T, w *world) {
+	api := w.Client.CoreV1()
+	_, err := api.ConfigMaps(namespace).Create(w.ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"},
+		Data: map[string]string{"colour": "blue"}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = api.Secrets(namespace).Create(w.ctx, &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keys"},
+		Data: map[string][]byte{"TOKEN": []byte("s3cret")}}, metav1.CreateOptions{})
+	must(t, err)
+	settings, keys := v1.LocalObjectReference{Name: "settings"}, v1.LocalObjectReference{Name: "keys"}
+	p := newPod("env", "env", "PLAIN", "COLOUR", "TOKEN", "NAME", "IP", "JOINED")
+	p.Spec.RestartPolicy = v1.RestartPolicyNever
+	p.Spec.Volumes = []v1.Volume{{Name: "shared", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+	shared := []v1.VolumeMount{{Name: "shared", MountPath: "/shared"}}
+	first := container("first", "write", "/shared/note", "from", "init")
+	first.VolumeMounts = shared
+	reader := container("reader", "cat", "/shared/note")
+	reader.VolumeMounts = shared
+	p.Spec.InitContainers = []v1.Container{first}
+	p.Spec.Containers = append(p.Spec.Containers, reader)
+	app := &p.Spec.Containers[0]
+	app.EnvFrom = []v1.EnvFromSource{{SecretRef: &v1.SecretEnvSource{LocalObjectReference: keys}}}
+	app.Env = []v1.EnvVar{
+		{Name: "PLAIN", Value: "plain"},
+		{Name: "COLOUR", ValueFrom: &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{LocalObjectReference: settings, Key: "colour"}}},
+		{Name: "NAME", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+		{Name: "IP", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
+		{Name: "JOINED", Value: "$(PLAIN)-$(NAME)"},
+	}
+	w.create(t, p)
+	done := w.until(t, 20*time.Second, "env", inPhase(v1.PodSucceeded))
+	want := strings.Join([]string{"plain", "blue", "s3cret", "env", done.Status.PodIP, "plain-env", ""}, "\n")
+	if got := w.log(t, done, "app"); got != want {
+		t.Errorf("environment:\n%s\nwant:\n%s", got, want)
+	}
+	if got := w.log(t, done, "reader"); got != "from init\n" {
+		t.Errorf("the file of the init container holds %q", got)
+	}
+	w.remove(t, "env", nil)
+}
+
+// testBackoff: the first restart comes at once, the second after ten seconds, with the reason in the status meanwhile.
+func testBackoff(t *testing.T, w *world) {
+	w.create(t, newPod("crash", "exit", "3"))
+	waiting := w.until(t, 20*time.Second, "crash", func(p *v1.Pod) error {
+		for _, c := range p.Status.ContainerStatuses {
+			if c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff" && c.RestartCount == 1 {
+				return nil
+			}
+		}
+		return fmt.Errorf("it is not in back-off after one restart: %s", statusText(p))
+	})
+	last := waiting.Status.ContainerStatuses[0].LastTerminationState.Terminated
+	if last == nil || last.ExitCode != 3 {
+		t.Fatalf("last state: %+v, want exit code 3", last)
+	}
+	var third *v1.ContainerStateTerminated // the container that the second restart made
+	w.until(t, 25*time.Second, "crash", func(p *v1.Pod) error {
+		c := p.Status.ContainerStatuses[0]
+		for _, s := range []v1.ContainerState{c.State, c.LastTerminationState} {
+			if s.Terminated != nil && s.Terminated.ContainerID != last.ContainerID {
+				third = s.Terminated
+				return nil
+			}
+		}
+		return errors.New("it has not restarted twice")
+	})
+	if pause := third.StartedAt.Sub(last.FinishedAt.Time); pause < 9*time.Second || pause > 15*time.Second {
+		t.Errorf("second restart %v after the end of the first, want about 10 s", pause)
+	}
+	w.remove(t, "crash", nil)
+}
+
+// testFailedInit: with restartPolicy Never a failed init container fails the pod, and its containers never start.
+func testFailedInit(t *testing.T, w *world) {
+	p := newPod("noinit", "sleep")
+	p.Spec.RestartPolicy = v1.RestartPolicyNever
+	p.Spec.InitContainers = []v1.Container{container("first", "exit", "4")}
+	w.create(t, p)
+	failed := w.until(t, 20*time.Second, "noinit", inPhase(v1.PodFailed))
+	if c := failed.Status.ContainerStatuses[0]; c.ContainerID != "" {
+		t.Errorf("the container was started: %+v", c)
+	}
+	w.remove(t, "noinit", nil)
+}

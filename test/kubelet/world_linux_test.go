@@ -1,0 +1,215 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/internal/testkit"
+)
+
+const (
+	node      = "node1"
+	namespace = "kubelet-test"
+)
+
+// world is a control plane, a containerd and the kubelet under test.
+type world struct {
+	*testkit.World
+	t       *testing.T
+	ctx     context.Context
+	kubelet *testkit.Process
+	mounts  []string // that were there before any pod
+}
+
+// newWorld starts everything; the test's end removes it. It needs `make build`.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	bin, err := filepath.Abs("../../bin")
+	must(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	t.Cleanup(cancel)
+	inner, err := testkit.NewWorld(ctx, testkit.Options{Bin: bin, Porthole: os.Getenv("PORTHOLE"), Prefix: "pht", Nodes: []string{node}})
+	must(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(inner.Logs(6000))
+		}
+		must(t, inner.Close())
+	})
+	w := &world{World: inner, t: t, ctx: ctx}
+	must(t, w.Namespace(ctx, namespace))
+	w.startKubelet()
+	w.mounts, err = w.Mounts()
+	must(t, err)
+	return w
+}
+
+func (w *world) startKubelet() {
+	w.t.Helper()
+	var err error
+	w.kubelet, err = w.StartKubelet(w.ctx, node, false)
+	must(w.t, err)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newPod is a pod on the node with one container that runs the test program with args.
+func newPod(name string, args ...string) *v1.Pod {
+	grace := int64(1)
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: v1.PodSpec{NodeName: node,
+		TerminationGracePeriodSeconds: &grace, Containers: []v1.Container{container("app", args...)}}}
+}
+
+func container(name string, args ...string) v1.Container {
+	return v1.Container{Name: name, Image: testkit.TestImage, Args: args}
+}
+
+func (w *world) create(t *testing.T, p *v1.Pod) *v1.Pod {
+	t.Helper()
+	made, err := w.Client.CoreV1().Pods(namespace).Create(w.ctx, p, metav1.CreateOptions{})
+	must(t, err)
+	return made
+}
+
+func (w *world) remove(t *testing.T, name string, grace *int64) {
+	t.Helper()
+	must(t, w.Client.CoreV1().Pods(namespace).Delete(w.ctx, name, metav1.DeleteOptions{GracePeriodSeconds: grace}))
+}
+
+// until waits for a pod to be as good says, and returns it.
+func (w *world) until(t *testing.T, limit time.Duration, name string, good func(*v1.Pod) error) *v1.Pod {
+	t.Helper()
+	var last *v1.Pod
+	must(t, testkit.Until(w.ctx, limit, "pod "+name, func(ctx context.Context) error {
+		p, err := w.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		last = p
+		return good(p)
+	}))
+	return last
+}
+
+func ready(p *v1.Pod) error {
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodReady && c.Status == v1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("it is not Ready: %s", statusText(p))
+}
+
+func inPhase(phase v1.PodPhase) func(*v1.Pod) error {
+	return func(p *v1.Pod) error {
+		if p.Status.Phase != phase {
+			return fmt.Errorf("its phase is not %s: %s", phase, statusText(p))
+		}
+		return nil
+	}
+}
+
+func statusText(p *v1.Pod) string {
+	return fmt.Sprintf("phase %s, containers %+v", p.Status.Phase, p.Status.ContainerStatuses)
+}
+
+// log is what a container has printed.
+func (w *world) log(t *testing.T, p *v1.Pod, container string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(w.podLogs(p), container, "0.log"))
+	must(t, err)
+	var b strings.Builder
+	for line := range strings.Lines(string(data)) {
+		if f := strings.SplitN(line, " ", 4); len(f) == 4 { // time, stream, F or P, text
+			b.WriteString(f[3])
+		}
+	}
+	return b.String()
+}
+
+func (w *world) podLogs(p *v1.Pod) string {
+	return filepath.Join(w.PodLogs(node), p.Namespace+"_"+p.Name+"_"+string(p.UID))
+}
+
+// nothingLeft checks that no pod has left anything on the node.
+func (w *world) nothingLeft(t *testing.T) {
+	t.Helper()
+	must(t, testkit.Until(w.ctx, 20*time.Second, "everything to be cleaned up", func(ctx context.Context) error {
+		pods, err := w.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err == nil && len(pods.Items) > 0 {
+			err = fmt.Errorf("%d pods are still in the API", len(pods.Items))
+		}
+		return errors.Join(err, w.runtimeEmpty(ctx), w.noMounts(), w.noCgroups(),
+			emptyFolder(filepath.Join(w.KubeletRoot(node), "pods")), emptyFolder(w.PodLogs(node)),
+			emptyFolder(filepath.Join(filepath.Dir(w.PodLogs(node)), "containers")), w.noAddresses())
+	}))
+}
+
+func (w *world) runtimeEmpty(ctx context.Context) error {
+	boxes, err := w.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	if err != nil {
+		return err
+	}
+	containers, err := w.Runtime.ListContainers(ctx, &cri.ListContainersRequest{})
+	if err == nil && len(boxes.Items)+len(containers.Containers) > 0 {
+		err = fmt.Errorf("the runtime still has %d sandboxes and %d containers", len(boxes.Items), len(containers.Containers))
+	}
+	return err
+}
+
+func (w *world) noMounts() error {
+	mounts, err := w.Mounts()
+	for _, m := range mounts {
+		if !slices.Contains(w.mounts, m) {
+			err = errors.Join(err, fmt.Errorf("left mounted: %s", m))
+		}
+	}
+	return err
+}
+
+// noCgroups allows the cgroups of the three classes, which stay.
+func (w *world) noCgroups() error {
+	found, err := w.Cgroups()
+	for _, c := range found {
+		if !slices.Contains([]string{"kubepods", "kubepods/besteffort", "kubepods/burstable"}, c) {
+			err = errors.Join(err, fmt.Errorf("left cgroup: %s", c))
+		}
+	}
+	return err
+}
+
+// noAddresses looks for addresses that CNI still holds; it keeps a lock and the last address beside them.
+func (w *world) noAddresses() error {
+	held, err := filepath.Glob(filepath.Join(w.CNIDir(), "10.*"))
+	if err == nil && len(held) > 0 {
+		err = fmt.Errorf("addresses in use: %v", held)
+	}
+	return err
+}
+
+func emptyFolder(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil && len(entries) > 0 {
+		err = fmt.Errorf("left in %s: %v", dir, entries)
+	}
+	return err
+}
