@@ -14,12 +14,15 @@ import (
 //	/fetch?url=http://…&timeout=2s     what that server answers; the time-out may be left out
 //	/echo?network=udp&addr=HOST:PORT   sends a line and wants it back
 func addFetchRoutes(mux *http.ServeMux) {
-	transport := &http.Transport{DisableKeepAlives: true}
 	mux.HandleFunc("/fetch", func(w http.ResponseWriter, r *http.Request) {
-		client := &http.Client{Timeout: 5 * time.Second, Transport: transport}
-		if limit, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil {
-			client.Timeout = limit
+		limit, err := time.ParseDuration(r.URL.Query().Get("timeout"))
+		if err != nil {
+			limit = 5 * time.Second
 		}
+		// The dialer needs the limit too. Otherwise it outlives a request that timed out, and the next request joins
+		// its lookup of the name, in which a lost packet is repeated after 5 s only.
+		dialer := &net.Dialer{Timeout: limit}
+		client := &http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}}
 		resp, err := client.Get(r.URL.Query().Get("url"))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
