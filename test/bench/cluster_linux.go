@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,7 +95,15 @@ func up(ctx context.Context, porthole, dir string) (steps, error) {
 	say("porthole up --dir %s", dir)
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, porthole, "up", "--dir", dir)
+	api, err := freePort()
+	if err != nil {
+		return steps{}, err
+	}
+	registry, err := freePort()
+	if err != nil {
+		return steps{}, err
+	}
+	cmd := exec.CommandContext(ctx, porthole, "up", "--dir", dir, "--api-port", api, "--registry-port", registry)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -111,6 +120,17 @@ func up(ctx context.Context, porthole, dir string) (steps, error) {
 		return s, errors.New("porthole up printed no times")
 	}
 	return s, nil
+}
+
+// freePort is a TCP port of the machine's loopback that nobody listens on.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
 }
 
 func readSteps(r io.Reader) (s steps) {

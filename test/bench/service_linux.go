@@ -14,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -49,6 +50,9 @@ func benchService(ctx context.Context, dir string) (err error) {
 	defer func() {
 		err = errors.Join(err, client.CoreV1().Namespaces().Delete(context.WithoutCancel(ctx), serviceNamespace, metav1.DeleteOptions{}))
 	}()
+	if err := checkGone(ctx, client); err != nil {
+		return err
+	}
 	checked := hns.afterCheck(ctx)
 	before, err := hns.calls(ctx)
 	if err != nil {
@@ -100,6 +104,20 @@ func benchService(ctx context.Context, dir string) (err error) {
 	print(f)
 	print(figure{Name: "service-to-hns", Unit: "s", Ours: round(took.Seconds()), Note: "from the answer of the API server to the creation of the load balancer"})
 	return nil
+}
+
+// checkGone waits for the end of the namespace in which `porthole up` tested the data path: its service goes with it.
+func checkGone(ctx context.Context, client kubernetes.Interface) error {
+	return testkit.Until(ctx, time.Minute, "namespace porthole-check to go", func(ctx context.Context) error {
+		_, err := client.CoreV1().Namespaces().Get(ctx, "porthole-check", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil {
+			err = errors.New("it is still there")
+		}
+		return err
+	})
 }
 
 // remoteAddresses are three addresses of the pods of a Linux node that no pod has.
