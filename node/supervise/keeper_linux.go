@@ -72,6 +72,9 @@ func (k *keeper) enter(ctx context.Context, phase, waiting string) {
 func (k *keeper) run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithValues("process", k.process.Name)
 	pause := time.Duration(0)
+	if k.state.Phase == "running" && !k.state.Alive() {
+		k.state.Restarts++ // it ended while nobody looked
+	}
 	for ctx.Err() == nil {
 		if !k.state.Alive() {
 			if !k.await(ctx) {

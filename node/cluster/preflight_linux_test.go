@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPreflightNamesThingAndCure: on a machine where nothing is built and nothing installed.
+func TestPreflightNamesThingAndCure(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("run as root: the check for root comes first")
+	}
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	t.Setenv("PATH", t.TempDir())
+	c := DefaultConfig()
+	c.APIPort = busy.Addr().(*net.TCPAddr).Port
+	l := Layout{Dir: filepath.Join(t.TempDir(), "state"), Bin: t.TempDir()}
+	err = Preflight(l, c)
+	if err == nil {
+		t.Fatal("an empty machine passed")
+	}
+	for _, want := range []string{"bundle/containerd is missing: `make build`", "runc is missing: apt-get install runc", "nft is missing: apt-get install nftables", "--api-port"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the message lacks %q:\n%v", want, err)
+		}
+	}
+	if _, err := os.Stat(l.Dir); err == nil {
+		t.Error("the check made the state folder")
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"default":         {func(*Config) {}, ""},
+		"no Linux node":   {func(c *Config) { c.LinuxNodes = 0 }, "--linux-nodes 0"},
+		"old build":       {func(c *Config) { c.WindowsBuild = "14393" }, "20348"},
+		"unknown network": {func(c *Config) { c.Network = "ipip" }, "--network ipip"},
+		"too many":        {func(c *Config) { c.WindowsNodes = 10 }, "--windows-nodes 10"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := DefaultConfig()
+			c.change(&config)
+			err := config.Validate()
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestProcessesArePure: the same input gives the same list, names are unique, and every process of a node says so.
+func TestProcessesArePure(t *testing.T) {
+	l, c := Layout{Dir: "/d", Bin: "/b"}, DefaultConfig()
+	first, second := Processes(l, c), Processes(l, c)
+	if len(first) != len(second) {
+		t.Fatal("two calls give different lists")
+	}
+	seen := map[string]bool{}
+	for i, p := range first {
+		if seen[p.Name] {
+			t.Errorf("two processes are called %s", p.Name)
+		}
+		seen[p.Name] = true
+		if strings.Join(p.Args, " ") != strings.Join(second[i].Args, " ") {
+			t.Errorf("%s has other arguments the second time", p.Name)
+		}
+		if node, _, ok := strings.Cut(p.Name, "/"); ok && (p.Node != node || !strings.HasSuffix(p.Netns, "porthole-"+node)) {
+			t.Errorf("%s is of node %q in %s", p.Name, p.Node, p.Netns)
+		}
+		if strings.HasSuffix(p.Path, "wine64") && p.Follows != p.Node+"/wineserver" {
+			t.Errorf("%s follows %q", p.Name, p.Follows)
+		}
+	}
+	for _, want := range []string{"controlplane", "lin01/kubelet", "win02/kube-proxy", "win01/hnsd"} {
+		if !seen[want] {
+			t.Errorf("no process %s", want)
+		}
+	}
+}

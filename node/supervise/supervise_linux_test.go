@@ -1,0 +1,179 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// world is a run folder with a supervisor in this process. Its standby is a program that ends at once: these tests
+// play the take-over themselves.
+type world struct {
+	t    *testing.T
+	dir  string
+	stop func()
+}
+
+func newWorld(t *testing.T, processes ...Process) *world {
+	w := &world{t: t, dir: t.TempDir()}
+	for i := range processes {
+		processes[i].Log = filepath.Join(w.dir, "log")
+	}
+	if err := WriteProcesses(w.dir, processes); err != nil {
+		t.Fatal(err)
+	}
+	w.supervise()
+	t.Cleanup(func() {
+		w.stop()
+		states, _ := States(w.dir)
+		for _, s := range states {
+			if err := s.Stop(0); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return w
+}
+
+func (w *world) supervise() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := Run(ctx, Options{RunDir: w.dir, Self: []string{"/bin/true"}, Log: filepath.Join(w.dir, "standby.log")}); err != nil {
+			w.t.Error(err)
+		}
+	}()
+	w.stop = func() { cancel(); <-done }
+}
+
+// state waits until the process is as wanted.
+func (w *world) state(name string, ok func(State) bool) State {
+	w.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		states, err := States(w.dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			w.t.Fatal(err)
+		}
+		for _, s := range states {
+			if s.Name == name && ok(s) {
+				return s
+			}
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%s is not as wanted: %+v", name, states)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func running(s State) bool { return s.Phase == "running" && s.Alive() }
+
+func sleeper(name string) Process { return Process{Name: name, Path: "/bin/sleep", Args: []string{"60"}} }
+
+func TestKilledProcessComesBack(t *testing.T) {
+	w := newWorld(t, sleeper("a"))
+	first := w.state("a", running)
+	if err := unix.Kill(first.PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	second := w.state("a", func(s State) bool { return running(s) && s.PID != first.PID })
+	if second.Restarts != 1 {
+		t.Errorf("restarts %d, want 1", second.Restarts)
+	}
+}
+
+func TestSuccessorAdopts(t *testing.T) {
+	w := newWorld(t, sleeper("a"))
+	first := w.state("a", running)
+	w.stop() // the processes stay
+	if !first.Alive() {
+		t.Fatal("the process ended with its supervisor")
+	}
+	w.supervise()
+	if err := unix.Kill(first.PID, 0); err != nil {
+		t.Fatal(err)
+	}
+	if again := w.state("a", running); again.PID != first.PID || again.Restarts != 0 {
+		t.Errorf("adopted %+v, want pid %d and no restart", again, first.PID)
+	}
+	if err := unix.Kill(first.PID, unix.SIGKILL); err != nil { // an adopted one is watched as well
+		t.Fatal(err)
+	}
+	w.state("a", func(s State) bool { return running(s) && s.PID != first.PID && s.Restarts == 1 })
+}
+
+func TestWaitsForItsCondition(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "there")
+	p := sleeper("a")
+	p.WaitFor = []Condition{{Path: file}}
+	w := newWorld(t, p)
+	if s := w.state("a", func(s State) bool { return s.Phase == "waiting" && s.Waiting == file }); s.PID != 0 {
+		t.Errorf("started with pid %d before its condition holds", s.PID)
+	}
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w.state("a", running)
+}
+
+func TestFollowerIsStartedAnew(t *testing.T) {
+	follower := sleeper("b")
+	follower.Follows = "a"
+	w := newWorld(t, follower, sleeper("a"))
+	a, b := w.state("a", running), w.state("b", running)
+	if b.Leader != a.PID {
+		t.Errorf("b follows pid %d, want %d", b.Leader, a.PID)
+	}
+	if err := unix.Kill(a.PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.state("b", func(s State) bool { return running(s) && s.PID != b.PID && s.Leader != a.PID })
+}
+
+func TestProgramThatDoesNotExist(t *testing.T) {
+	w := newWorld(t, Process{Name: "a", Path: "/no/such/program"})
+	s := w.state("a", func(s State) bool { return s.Restarts > 0 })
+	if s.LastExit == "" {
+		t.Errorf("no reason in %+v", s)
+	}
+}
+
+func TestShutdown(t *testing.T) {
+	w := newWorld(t, sleeper("a"), sleeper("b"))
+	a, b := w.state("a", running), w.state("b", running)
+	w.stop()
+	// The supervisor of this test is this process: Shutdown must not find it.
+	if err := os.Remove(filepath.Join(w.dir, activeFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Shutdown(w.dir, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if a.Alive() || b.Alive() {
+		t.Errorf("still alive after shutdown: %v %v", a.Alive(), b.Alive())
+	}
+	err := Run(t.Context(), Options{RunDir: w.dir, Self: []string{"/bin/true"}, Log: filepath.Join(w.dir, "late.log")})
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a supervisor that comes late gives %v, want that there is no list of processes", err)
+	}
+}
+
+func TestNextBackoff(t *testing.T) {
+	for _, c := range []struct{ last, ran, want time.Duration }{
+		{0, time.Second, backoffFirst},
+		{backoffFirst, time.Second, 2 * backoffFirst},
+		{backoffMost, time.Second, backoffMost},
+		{backoffMost, healthyAfter, backoffFirst},
+	} {
+		if got := nextBackoff(c.last, c.ran); got != c.want {
+			t.Errorf("after %s, ran %s: %s, want %s", c.last, c.ran, got, c.want)
+		}
+	}
+}
