@@ -57,22 +57,22 @@ type hnsCall struct {
 func (h hnsCall) do(ctx context.Context, verb string, rest []string) error {
 	switch {
 	case verb == "dump" && len(rest) == 0:
-		return ask(ctx, h, "GET", "/dump", nil, printDump)
+		return ask(ctx, h, "GET /dump", nil, printDump)
 	case verb == "stats" && len(rest) == 0:
-		return ask(ctx, h, "GET", "/stats", nil, printStats)
+		return ask(ctx, h, "GET /stats", nil, printStats)
 	case verb == "stats" && rest[0] == "reset":
 		_, err := h.call(ctx, "POST", "/stats/reset", nil)
 		return err
 	case verb == "verify" && len(rest) == 0:
-		return ask(ctx, h, "POST", "/verify", nil, printDrift)
+		return ask(ctx, h, "POST /verify", nil, printDrift)
 	case verb == "fault" && len(rest) == 0:
-		return ask(ctx, h, "GET", "/faults", nil, printFaults)
+		return ask(ctx, h, "GET /faults", nil, printFaults)
 	case verb == "fault":
 		rules, err := h.readRules(rest[0])
 		if err != nil {
 			return fmt.Errorf("reading fault rules: %w", err)
 		}
-		return ask(ctx, h, "POST", "/faults", rules, printFaults)
+		return ask(ctx, h, "POST /faults", rules, printFaults)
 	}
 	return fmt.Errorf("hns %s: known are dump, stats, stats reset, verify, fault, fault FILE, fault none", strings.Join(append([]string{verb}, rest...), " "))
 }
@@ -87,8 +87,10 @@ func (h hnsCall) readRules(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// ask makes a call and prints its answer, as it is or through print. Either way print tells whether it is a good one.
-func ask[T any](ctx context.Context, h hnsCall, method, path string, body []byte, print func(io.Writer, T) error) error {
+// ask makes a call, such as "GET /dump", and prints its answer, as it is or through print. Either way print tells whether
+// it is a good one.
+func ask[T any](ctx context.Context, h hnsCall, question string, body []byte, print func(io.Writer, T) error) error {
+	method, path, _ := strings.Cut(question, " ")
 	data, err := h.call(ctx, method, path, body)
 	if err != nil {
 		return err
