@@ -75,7 +75,9 @@ func (w *world) state(name string, ok func(State) bool) State {
 
 func running(s State) bool { return s.Phase == "running" && s.Alive() }
 
-func sleeper(name string) Process { return Process{Name: name, Path: "/bin/sleep", Args: []string{"60"}} }
+func sleeper(name string) Process {
+	return Process{Name: name, Path: "/bin/sleep", Args: []string{"60"}}
+}
 
 func TestKilledProcessComesBack(t *testing.T) {
 	w := newWorld(t, sleeper("a"))
