@@ -24,8 +24,16 @@ func gateway(prefix netip.Prefix, configured netip.Addr) netip.Addr {
 	return prefix.Masked().Addr().Next().Next()
 }
 
+// port is where a pod is joined to the network: the endpoint's name, the pod's address and its gateway.
+type port struct {
+	name    string
+	addr    netip.Prefix
+	gateway netip.Addr
+}
+
 // endpoint is the document for a pod. Version decides what this HNS can do.
-func endpoint(c *contract.Config, network hns.Network, name string, addr netip.Prefix, gw netip.Addr, version hns.Version) (hns.Endpoint, error) {
+func endpoint(c *contract.Config, network hns.Network, p port, version hns.Version) (hns.Endpoint, error) {
+	addr := p.addr
 	policies, err := policies(c, addr.Addr(), version)
 	if err != nil {
 		return hns.Endpoint{}, err
@@ -35,8 +43,8 @@ func endpoint(c *contract.Config, network hns.Network, name string, addr netip.P
 		all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 	}
 	return hns.Endpoint{
-		Name: name, Network: network.ID, Addrs: []netip.Addr{addr.Addr()}, PrefixLen: addr.Bits(),
-		Routes: []hns.Route{{Destination: all, NextHop: gw}}, DNS: dns(c), Policies: policies,
+		Name: p.name, Network: network.ID, Addrs: []netip.Addr{addr.Addr()}, PrefixLen: addr.Bits(),
+		Routes: []hns.Route{{Destination: all, NextHop: p.gateway}}, DNS: dns(c), Policies: policies,
 	}, nil
 }
 

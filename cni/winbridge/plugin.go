@@ -117,7 +117,7 @@ func (p *Plugin) make(ctx context.Context, c Call, network hns.Network, namespac
 		return nil, err
 	}
 	undo := func(cause error) error { return errors.Join(cause, pool.Release(c.Container, c.Interface)) }
-	doc, err := endpoint(c.Config, network, c.name(), addresses[0].Prefix, gateway(addresses[0].Prefix, addresses[0].Gateway), version)
+	doc, err := endpoint(c.Config, network, port{c.name(), addresses[0].Prefix, gateway(addresses[0].Prefix, addresses[0].Gateway)}, version)
 	if err != nil {
 		return nil, undo(err)
 	}

@@ -226,6 +226,11 @@ func ResourceField(p *v1.Pod, own *v1.Container, ref *v1.ResourceFieldSelector, 
 	if c == nil {
 		return "", fmt.Errorf("container %s not found", ref.ContainerName)
 	}
+	return ContainerResource(c, ref, allocatable)
+}
+
+// ContainerResource is ResourceField for a container that has been found, rounded up to the divisor.
+func ContainerResource(c *v1.Container, ref *v1.ResourceFieldSelector, allocatable v1.ResourceList) (string, error) {
 	kind, name, ok := strings.Cut(ref.Resource, ".")
 	if !ok || kind != "limits" && kind != "requests" {
 		return "", fmt.Errorf("unsupported container resource: %s", ref.Resource)
@@ -242,12 +247,14 @@ func ResourceField(p *v1.Pod, own *v1.Container, ref *v1.ResourceFieldSelector, 
 	if divisor.IsZero() {
 		divisor = resource.MustParse("1")
 	}
+	amount, unit := q.Value(), divisor.Value()
 	if name == "cpu" {
-		d := divisor.MilliValue()
-		return strconv.FormatInt((q.MilliValue()+d-1)/d, 10), nil
+		amount, unit = q.MilliValue(), divisor.MilliValue()
 	}
-	d := divisor.Value()
-	return strconv.FormatInt((q.Value()+d-1)/d, 10), nil
+	if unit <= 0 {
+		return "", fmt.Errorf("divisor %s of %s is not positive", divisor.String(), ref.Resource)
+	}
+	return strconv.FormatInt((amount+unit-1)/unit, 10), nil
 }
 
 // Expand replaces $(NAME) by its value; $$ is a dollar sign; a name that is not known stays as written.

@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+
+	"porthole.dev/porthole/kubelet/env"
 )
 
 // file is one file that a volume should hold.
@@ -182,33 +183,7 @@ func ResourceValue(pod *v1.Pod, container string, ref *v1.ResourceFieldSelector,
 	if c == nil {
 		return "", fmt.Errorf("container %q not found", container)
 	}
-	kind, name, ok := strings.Cut(ref.Resource, ".")
-	if !ok || (kind != "limits" && kind != "requests") {
-		return "", fmt.Errorf("unsupported container resource: %s", ref.Resource)
-	}
-	list := c.Resources.Requests
-	if kind == "limits" {
-		list = c.Resources.Limits
-	}
-	amount, set := list[v1.ResourceName(name)]
-	if !set && kind == "limits" {
-		amount = allocatable[v1.ResourceName(name)]
-	}
-	divisor := ref.Divisor
-	if divisor.IsZero() {
-		divisor = resource.MustParse("1")
-	}
-	if name == "cpu" {
-		return strconv.FormatInt(ceilDiv(amount.MilliValue(), divisor.MilliValue()), 10), nil
-	}
-	return strconv.FormatInt(ceilDiv(amount.Value(), divisor.Value()), 10), nil
-}
-
-func ceilDiv(a, b int64) int64 {
-	if b <= 0 {
-		return a
-	}
-	return (a + b - 1) / b
+	return env.ContainerResource(c, ref, allocatable)
 }
 
 func findContainer(pod *v1.Pod, name string) *v1.Container {
