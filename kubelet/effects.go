@@ -99,6 +99,7 @@ func (a *actor) event(p *v1.Pod, container, kind, reason, message string) {
 
 func (a *actor) prepareVolumes(ctx context.Context, p *v1.Pod) fact {
 	err := a.k.o.Volumes.Prepare(ctx, p, volume.Facts{Allocatable: a.k.NodeAllocatable()})
+	cancelled := ctx.Err() != nil // the context ends with the task, before the fact is taken up
 	return func(s *pod.State) {
 		if err == nil {
 			s.VolumesReady, s.VolumeFailure = true, nil
@@ -112,7 +113,7 @@ func (a *actor) prepareVolumes(ctx context.Context, p *v1.Pod) fact {
 		// then: hence the short first waits, and no event before the fourth failure.
 		wait := min(volumeRetry<<min(count-1, 12), lastRetry)
 		for _, f := range volume.Failures(err) {
-			if ctx.Err() == nil && count >= 4 {
+			if !cancelled && count >= 4 {
 				a.event(p, "", v1.EventTypeWarning, "FailedMount", f.Error())
 			}
 		}

@@ -140,6 +140,7 @@ func (t *linuxTable) Watch(ctx context.Context, changed func()) error {
 	); err != nil {
 		return fmt.Errorf("subscribing to the kernel's route changes: %w", err)
 	}
+	changed() // what happened before the subscriptions stood
 	for {
 		var open bool
 		select {

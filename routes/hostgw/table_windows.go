@@ -105,6 +105,7 @@ func (t *windowsTable) Watch(ctx context.Context, changed func()) error {
 		return fmt.Errorf("subscribing to address changes: %w", err)
 	}
 	defer addrs.Unregister()
+	changed() // what happened before the subscriptions stood
 	<-ctx.Done()
 	return ctx.Err()
 }
