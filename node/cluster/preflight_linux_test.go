@@ -87,3 +87,21 @@ func TestProcessesArePure(t *testing.T) {
 		}
 	}
 }
+
+// TestFolderInUse: a second `up` or `down` on a folder does not wait and does not work beside the first.
+func TestFolderInUse(t *testing.T) {
+	l := Layout{Dir: t.TempDir(), Bin: t.TempDir()}
+	unlock, err := lock(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock(l); err == nil || !strings.Contains(err.Error(), l.Dir+" is in use") {
+		t.Errorf("locking a folder twice: %v", err)
+	}
+	unlock()
+	again, err := lock(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}

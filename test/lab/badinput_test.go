@@ -22,6 +22,10 @@ func TestBadInput(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nmaxPods: [\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	unknown := filepath.Join(t.TempDir(), "unknown.yaml")
+	if err := os.WriteFile(unknown, []byte("kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nmaxPodz: 5\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	other := filepath.Join(t.TempDir(), "other")
 	for name, c := range map[string]struct {
 		args []string
@@ -35,9 +39,10 @@ func TestBadInput(t *testing.T) {
 		"no cluster":            {[]string{"status", "--dir", other}, []string{other, "porthole up"}},
 		"kubelet: broken file":  {[]string{"kubelet", "--config", broken}, []string{broken, "line"}},
 		"kubelet: unknown flag": {[]string{"kubelet", "--no-such-flag"}, []string{"--no-such-flag"}},
-		"proxy: unknown flag":   {[]string{"kube-proxy", "--no-such-flag"}, []string{"--no-such-flag"}},
-		"host: unknown build":   {[]string{"host", "create", "bad", "--dir", other, "--build", "1"}, []string{"20348"}},
-		"host: unknown host":    {[]string{"host", "run", "--dir", other, "absent", "--", "x.exe"}, []string{"absent"}},
+		"kubelet: unknown field, then no kubeconfig": {[]string{"kubelet", "--config", unknown, "--kubeconfig", "/nonexistent"}, []string{"maxPodz", unknown, "/nonexistent"}},
+		"proxy: unknown flag":                        {[]string{"kube-proxy", "--no-such-flag"}, []string{"--no-such-flag"}},
+		"host: unknown build":                        {[]string{"host", "create", "bad", "--dir", other, "--build", "1"}, []string{"20348"}},
+		"host: unknown host":                         {[]string{"host", "run", "--dir", other, "absent", "--", "x.exe"}, []string{"absent"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := command(30*time.Second, porthole, c.args...)
