@@ -126,7 +126,7 @@ func healthy(t *testing.T, pods map[string]v1.Pod, clusterIP string) error {
 // TestProxyRestart kills kube-proxy.exe: it must find everything right, write nothing, and break no open connection.
 func TestProxyRestart(t *testing.T) {
 	_, clusterIP := echoPods(t)
-	healthyWrites := writes(t, "win01")
+	healthyWrites := settledWrites(t, "win01")
 	conn, err := dialIn("porthole-win01", clusterIP+":7000")
 	if err != nil {
 		t.Fatal(err)
@@ -151,6 +151,22 @@ func TestProxyRestart(t *testing.T) {
 	if after := writes(t, "win01"); after != healthyWrites {
 		t.Errorf("a restart of kube-proxy made HNS writes: %s before, %s after", healthyWrites, after)
 	}
+}
+
+// settledWrites waits until what earlier tests changed has reached the host: no write for three seconds.
+func settledWrites(t *testing.T, host string) string {
+	t.Helper()
+	last, since := writes(t, host), time.Now()
+	eventually(t, 60*time.Second, func() error {
+		if now := writes(t, host); now != last {
+			last, since = now, time.Now()
+		}
+		if quiet := time.Since(since); quiet < 3*time.Second {
+			return fmt.Errorf("the last write to HNS was %s ago: %s", quiet, last)
+		}
+		return nil
+	})
+	return last
 }
 
 func ping(t *testing.T, conn net.Conn) {
