@@ -25,6 +25,20 @@ func grace(s *State) time.Duration {
 	return max(g, time.Second)
 }
 
+// removeNeverStarted removes containers that were made and never started, as a kubelet leaves them that is killed between
+// the two. No stop ends them, and their waiting process would keep the pod's cgroup busy for ever.
+func removeNeverStarted(s *State, now time.Time, p *Plan) (found bool) {
+	for _, c := range s.Runtime.Containers {
+		if c.State == Created {
+			found = true
+			retry(s.Failures["remove"], now, p, func() {
+				p.do(s, Action{Kind: RemoveContainer, Key: "remove/" + c.ID, ID: c.ID, Name: c.Name})
+			})
+		}
+	}
+	return found
+}
+
 // end plans a pod that must stop: containers, then sandboxes, then what they used, then their remains.
 func end(s *State, stop *Stop, now time.Time, p *Plan) {
 	since := s.StopSince
@@ -49,6 +63,9 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 		}
 	}
 	if running {
+		return
+	}
+	if removeNeverStarted(s, now, p) {
 		return
 	}
 	if !s.Cleaned {

@@ -105,7 +105,9 @@ func write(path, value string) error {
 	return nil
 }
 
-// Remove takes the cgroup away, with the empty ones below it. Gone is success; a busy one is an error.
+// Remove takes the cgroup away, with those below it. The caller has stopped all containers in it: what still runs there
+// is a left-over, such as the waiting half of a container whose start was cut off, and is killed. Gone is success; a
+// cgroup that is still busy is an error, to be tried again.
 func Remove(path string) error {
 	bases := []string{mountPoint}
 	if !unified() {
@@ -148,6 +150,22 @@ func removeTree(dir string) error {
 		if !errors.Is(err, syscall.EBUSY) || wait > 100*time.Millisecond {
 			return fmt.Errorf("removing the cgroup %s: %w", dir, err)
 		}
+		if wait > 10*time.Millisecond {
+			killTasks(dir)
+		}
 		time.Sleep(wait)
+	}
+}
+
+// killTasks kills what is in one cgroup. One that has ended meanwhile is none of its concern; rmdir tells the rest.
+func killTasks(dir string) {
+	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return
+	}
+	for _, field := range strings.Fields(string(data)) {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
 	}
 }
