@@ -1,0 +1,36 @@
+package lifecycle
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestMissingParts hides Wine and a kernel feature from one run of `up`, in a mount namespace of its own: one clear line,
+// and nothing is made.
+func TestMissingParts(t *testing.T) {
+	porthole, err := filepath.Abs("../../bin/porthole")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ hide, want string }{
+		"Wine":    {"mount -t tmpfs none /usr/lib/wine", "wine64 is missing: apt-get install wine64"},
+		"overlay": {"grep -v overlay /proc/filesystems > $1.fs; mount --bind $1.fs /proc/filesystems", "CONFIG_OVERLAY_FS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "state")
+			out, err := exec.Command("unshare", "-m", "sh", "-c", c.hide+` && exec "$0" up --dir "$1"`, porthole, dir).CombinedOutput()
+			if err == nil || !strings.Contains(string(out), c.want) {
+				t.Errorf("up: %v, %s; want %q", err, out, c.want)
+			}
+			if strings.Count(strings.TrimSpace(string(out)), "\n") > 0 {
+				t.Errorf("more than one line: %s", out)
+			}
+			if _, err := os.Stat(dir); err == nil {
+				t.Error("the state folder was made")
+			}
+		})
+	}
+}
