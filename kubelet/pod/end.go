@@ -115,29 +115,35 @@ func stopContainers(s *State, now time.Time, left time.Duration, p *Plan) (runni
 			continue
 		}
 		apps = true
-		stopContainer(s, p, c, now, left, "Stopping container "+c.Name)
+		stopContainer(s, p, c, now, ending{left, "Stopping container " + c.Name})
 	}
 	if !apps && last != nil {
-		stopContainer(s, p, last, now, left, "Stopping container "+last.Name)
+		stopContainer(s, p, last, now, ending{left, "Stopping container " + last.Name})
 	}
 	return running
 }
 
+// ending is how a container is stopped: the time it is given, and what its event says.
+type ending struct {
+	left    time.Duration
+	message string
+}
+
 // stopContainer plans a stop, or a second one if the time allowed has shrunk since.
-func stopContainer(s *State, p *Plan, c *Container, now time.Time, left time.Duration, message string) {
+func stopContainer(s *State, p *Plan, c *Container, now time.Time, e ending) {
 	key := "stop/" + c.ID
-	deadline := now.Add(left)
+	deadline := now.Add(e.left)
 	if before, ok := s.InFlight[key]; ok {
 		if before.Sub(deadline) < 2*time.Second {
 			return
 		}
-		key = fmt.Sprintf("stop/%s/%s", c.ID, left.Truncate(time.Second))
+		key = fmt.Sprintf("stop/%s/%s", c.ID, e.left.Truncate(time.Second))
 		if s.inFlight(key) {
 			return
 		}
 	}
 	retry(s.Failures[key], now, p, func() {
-		p.do(s, Action{Kind: StopContainer, Key: key, ID: c.ID, Name: c.Name, Grace: left, Deadline: deadline, Message: message})
+		p.do(s, Action{Kind: StopContainer, Key: key, ID: c.ID, Name: c.Name, Grace: e.left, Deadline: deadline, Message: e.message})
 	})
 }
 

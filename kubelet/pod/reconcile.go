@@ -134,7 +134,7 @@ func retry(fail *Failure, now time.Time, p *Plan, do func()) {
 func planSandbox(s *State, f Facts, now time.Time, p *Plan, box *Sandbox, needed bool) {
 	for _, c := range s.Runtime.Containers { // containers of a sandbox that is no good go first
 		if c.State == Running {
-			stopContainer(s, p, &c, now, time.Second*30, "Pod sandbox changed, it will be killed and re-created.")
+			stopContainer(s, p, &c, now, ending{30 * time.Second, "Pod sandbox changed, it will be killed and re-created."})
 			needed = false
 		}
 	}
@@ -260,9 +260,9 @@ func app(s *State, c *v1.Container, now time.Time, f Facts, p *Plan) *want {
 		probe := s.Probes[c.Name]
 		switch {
 		case cur.Hash != "" && cur.Hash != Hash(c):
-			stopContainer(s, p, cur, now, grace(s), fmt.Sprintf("Container %s definition changed, will be restarted", c.Name))
+			stopContainer(s, p, cur, now, ending{grace(s), fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)})
 		case probe.ContainerID == cur.ID && probe.Live != nil && !*probe.Live:
-			stopContainer(s, p, cur, now, grace(s), fmt.Sprintf("Container %s %s, will be restarted", c.Name, probe.Message))
+			stopContainer(s, p, cur, now, ending{grace(s), fmt.Sprintf("Container %s %s, will be restarted", c.Name, probe.Message)})
 		}
 		return nil
 	}

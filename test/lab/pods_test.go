@@ -244,19 +244,25 @@ spec:
 	})
 }
 
+// serverPod runs the test program as a server and waits until it is ready. grace is in seconds.
+func serverPod(t *testing.T, name, system string, grace int) {
+	t.Helper()
+	apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  nodeSelector: {kubernetes.io/os: %s}
+  terminationGracePeriodSeconds: %d
+  containers: [{name: app, image: "porthole/testapp:1", args: [serve, --http, ":8080"]}]
+`, name, system, grace))
+	waitPod(t, name, podWait, isReady)
+}
+
 func TestLogsFollowAndDelete(t *testing.T) {
 	onEach(t, func(t *testing.T, system string) {
 		name := "follow-" + system
-		apply(t, fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: %[2]s}
-spec:
-  nodeSelector: {kubernetes.io/os: %[1]s}
-  terminationGracePeriodSeconds: 3
-  containers: [{name: app, image: "porthole/testapp:1", args: [serve, --http, ":8080"]}]
-`, system, name))
-		waitPod(t, name, podWait, isReady)
+		serverPod(t, name, system, 3)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, porthole, "kubectl", "--dir", dir, "logs", "-f", name)
@@ -287,16 +293,7 @@ spec:
 func TestExec(t *testing.T) {
 	onEach(t, func(t *testing.T, system string) {
 		name := "exec-" + system
-		apply(t, fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: %[2]s}
-spec:
-  nodeSelector: {kubernetes.io/os: %[1]s}
-  terminationGracePeriodSeconds: 0
-  containers: [{name: app, image: "porthole/testapp:1", args: [serve, --http, ":8080"]}]
-`, system, name))
-		waitPod(t, name, podWait, isReady)
+		serverPod(t, name, system, 0)
 		if out, err := kubectlErr("exec", name, "--", "testapp", "exit", "7"); err == nil || !strings.Contains(err.Error(), "exit code 7") {
 			t.Errorf("exec of exit 7 gives %v %s", err, out)
 		}
