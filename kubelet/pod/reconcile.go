@@ -91,7 +91,7 @@ func run(s *State, f Facts, now time.Time, p *Plan) (failedInit bool) {
 	box := s.Runtime.sandbox()
 	usable := box != nil && box.Ready && box.HostNetwork == s.Pod.Spec.HostNetwork && (box.HostNetwork || len(box.IPs) > 0)
 	if !usable {
-		planSandbox(s, f, now, p, box, len(next) > 0)
+		planSandbox(s, f, now, p, len(next) > 0)
 	}
 	starting := s.startInFlight()
 	for _, w := range next {
@@ -131,7 +131,8 @@ func retry(fail *Failure, now time.Time, p *Plan, do func()) {
 	do()
 }
 
-func planSandbox(s *State, f Facts, now time.Time, p *Plan, box *Sandbox, needed bool) {
+func planSandbox(s *State, f Facts, now time.Time, p *Plan, needed bool) {
+	box := s.Runtime.sandbox()
 	for _, c := range s.Runtime.Containers { // containers of a sandbox that is no good go first
 		if c.State == Running {
 			stopContainer(s, p, &c, now, ending{30 * time.Second, "Pod sandbox changed, it will be killed and re-created."})
