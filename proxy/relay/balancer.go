@@ -1,0 +1,111 @@
+package relay
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxSticky bounds the clients that one frontend remembers for affinity: 100,000 are about 10 MB.
+const maxSticky = 100_000
+
+// Balancer chooses backends in turn, or the same one for one client as long as affinity lasts. It may be used from many
+// goroutines.
+type Balancer struct {
+	mu     sync.Mutex
+	config Config
+	turn   int
+	sticky map[netip.Addr]sticky
+	now    func() time.Time
+}
+
+type sticky struct {
+	backend netip.AddrPort
+	until   time.Time
+}
+
+func newBalancer(now func() time.Time) *Balancer {
+	return &Balancer{now: now, turn: rand.IntN(1 << 16)} // not all nodes of a cluster begin with the same backend
+}
+
+// Set replaces the configuration. Clients stay with their backends as far as those are still there.
+func (b *Balancer) Set(c Config) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.config = Config{Backends: slices.Clone(c.Backends), Affinity: c.Affinity}
+	if c.Affinity == 0 {
+		b.sticky = nil
+	}
+	for client, s := range b.sticky {
+		if !slices.Contains(b.config.Backends, s.backend) {
+			delete(b.sticky, client)
+		}
+	}
+}
+
+// Config is what was set last.
+func (b *Balancer) Config() Config {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Config{Backends: slices.Clone(b.config.Backends), Affinity: b.config.Affinity}
+}
+
+// has tells whether the backend is one of those now.
+func (b *Balancer) has(backend netip.AddrPort) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Contains(b.config.Backends, backend)
+}
+
+// Pick chooses a backend for a new connection of the client, none of those that were tried for it already. false: there
+// is no other. With affinity the client is tied to the choice, and untied from one that it tried in vain.
+func (b *Balancer) Pick(client netip.Addr, tried []netip.AddrPort) (netip.AddrPort, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.config.Affinity > 0 {
+		if s, ok := b.sticky[client]; ok && b.now().Before(s.until) && !slices.Contains(tried, s.backend) {
+			b.tie(client, s.backend)
+			return s.backend, true
+		}
+	}
+	for range b.config.Backends {
+		backend := b.config.Backends[b.turn%len(b.config.Backends)]
+		b.turn++
+		if slices.Contains(tried, backend) {
+			continue
+		}
+		if b.config.Affinity > 0 {
+			b.tie(client, backend)
+		}
+		return backend, true
+	}
+	return netip.AddrPort{}, false
+}
+
+func (b *Balancer) tie(client netip.Addr, backend netip.AddrPort) {
+	now := b.now()
+	if b.sticky == nil {
+		b.sticky = map[netip.Addr]sticky{}
+	}
+	if _, known := b.sticky[client]; !known && len(b.sticky) >= maxSticky {
+		b.forget(now)
+	}
+	b.sticky[client] = sticky{backend: backend, until: now.Add(b.config.Affinity)}
+}
+
+// forget makes room: what has run out goes, and if that is nothing, some client that comes first.
+func (b *Balancer) forget(now time.Time) {
+	for client, s := range b.sticky {
+		if !now.Before(s.until) {
+			delete(b.sticky, client)
+		}
+	}
+	for client := range b.sticky {
+		if len(b.sticky) < maxSticky {
+			return
+		}
+		delete(b.sticky, client)
+	}
+}

@@ -1,0 +1,81 @@
+package relay
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+)
+
+func TestBalancerAffinity(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := newBalancer(func() time.Time { return now })
+	x, y, z := netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("10.0.0.2:1"), netip.MustParseAddrPort("10.0.0.3:1")
+	all := []netip.AddrPort{x, y, z}
+	b.Set(Config{Backends: all, Affinity: 10 * time.Second})
+	client, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	pick := func(c netip.Addr, tried ...netip.AddrPort) netip.AddrPort {
+		t.Helper()
+		got, ok := b.Pick(c, tried)
+		if !ok {
+			t.Fatal("no backend")
+		}
+		return got
+	}
+	first := pick(client)
+	if got := pick(other); got == first {
+		t.Error("the second client has the first one's backend, though two were free")
+	}
+	for range 5 { // each connection begins the time anew: 45 s in all
+		now = now.Add(9 * time.Second)
+		if got := pick(client); got != first {
+			t.Fatalf("moved from %v to %v", first, got)
+		}
+	}
+	now = now.Add(10 * time.Second)
+	if got := pick(client); got == first {
+		t.Errorf("still with %v after the timeout, though it is another one's turn", got)
+	}
+	// A backend that refused is left for good.
+	before := pick(client)
+	after := pick(client, before)
+	if after == before || pick(client) != after {
+		t.Errorf("%v was tried in vain, then %v, then %v", before, after, pick(client))
+	}
+	// The backend goes: another one, for good. The others' clients stay.
+	stays := pick(other)
+	b.Set(Config{Backends: []netip.AddrPort{stays}, Affinity: 10 * time.Second})
+	if got := pick(client); got != stays {
+		t.Errorf("with %v, which is gone", got)
+	}
+	b.Set(Config{Backends: all, Affinity: 10 * time.Second})
+	if got := pick(client); got != stays {
+		t.Errorf("back to %v", got)
+	}
+	b.Set(Config{Backends: all})
+	if p, q := pick(client), pick(client); p == q {
+		t.Error("without affinity the same backend twice")
+	}
+	if _, ok := b.Pick(client, all); ok {
+		t.Error("a backend that was tried is chosen again")
+	}
+}
+
+// TestBalancerForgets: the memory of clients is bounded, and what has run out goes first.
+func TestBalancerForgets(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := newBalancer(func() time.Time { return now })
+	b.Set(Config{Backends: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:1")}, Affinity: time.Minute})
+	addr := netip.MustParseAddr("10.0.0.0")
+	for range maxSticky + 10 {
+		b.Pick(addr, nil)
+		addr = addr.Next()
+	}
+	if len(b.sticky) > maxSticky {
+		t.Errorf("%d clients", len(b.sticky))
+	}
+	now = now.Add(2 * time.Minute)
+	b.Pick(netip.MustParseAddr("192.0.2.1"), nil)
+	if len(b.sticky) != 1 {
+		t.Errorf("%d clients, of which one is left", len(b.sticky))
+	}
+}

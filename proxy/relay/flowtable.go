@@ -1,0 +1,107 @@
+package relay
+
+import (
+	"sync"
+	"time"
+)
+
+// Room for a new flow is made by looking at this many of those there are: the one that was idle for longest among 32 is
+// nearly always among the oldest tenth of all (1 - 0.9^32 = 97 %).
+const sample = 32
+
+// unansweredAge is how long a flow that waits for an answer is not given up for another one; resolvers ask again after 5 s.
+const unansweredAge = 5 * time.Second
+
+// flowTable bounds the flows of all frontends.
+type flowTable struct {
+	mu    sync.Mutex
+	max   int
+	total int
+	full  []*frontend // those that have flows
+}
+
+// add takes a flow in. When there is no room, victim is one that is out of the table and must be ended; ok is false
+// when every flow is still needed.
+func (t *flowTable) add(f *flow) (victim *flow, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	own := f.listener.frontend
+	crowded := own
+	if len(own.flows) < max(1, t.max/2) {
+		crowded = nil
+		if t.total >= t.max {
+			crowded = t.largest()
+		}
+	}
+	if crowded != nil {
+		if victim = oldest(crowded, time.Now()); victim == nil {
+			return nil, false
+		}
+		t.take(victim)
+	}
+	if len(own.flows) == 0 {
+		t.full = append(t.full, own)
+	}
+	own.flows[f] = struct{}{}
+	t.total++
+	return victim, true
+}
+
+func (t *flowTable) largest() *frontend {
+	var most *frontend
+	for _, f := range t.full {
+		if most == nil || len(f.flows) > len(most.flows) {
+			most = f
+		}
+	}
+	return most
+}
+
+// oldest finds a flow to give up: one that got its answer, or has waited too long for it.
+func oldest(f *frontend, now time.Time) *flow {
+	var found *flow
+	seen := 0
+	for candidate := range f.flows { // in random order
+		if seen++; seen > sample && (found != nil || seen > 8*sample) {
+			break
+		}
+		if !candidate.answered.Load() && now.UnixNano()-candidate.used.Load() < int64(unansweredAge) {
+			continue
+		}
+		if found == nil || candidate.used.Load() < found.used.Load() {
+			found = candidate
+		}
+	}
+	return found
+}
+
+func (t *flowTable) remove(f *flow) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.take(f)
+}
+
+func (t *flowTable) take(f *flow) {
+	own := f.listener.frontend
+	if _, there := own.flows[f]; !there {
+		return
+	}
+	delete(own.flows, f)
+	t.total--
+	if len(own.flows) > 0 {
+		return
+	}
+	for i := range t.full {
+		if t.full[i] == own {
+			t.full[i] = t.full[len(t.full)-1]
+			t.full = t.full[:len(t.full)-1]
+			return
+		}
+	}
+}
+
+func (t *flowTable) count(f *frontend) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(f.flows)
+}

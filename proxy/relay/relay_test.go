@@ -1,0 +1,583 @@
+package relay
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// limit is how long a test waits for what must happen.
+const limit = 20 * time.Second
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newRelay makes a relay that the test's end closes; nothing of it may be left then.
+func newRelay(t testing.TB, opts Options) *Relay {
+	r := New(opts)
+	t.Cleanup(func() {
+		done := make(chan struct{})
+		go func() {
+			r.Close()
+			close(done)
+		}()
+		select {
+		case <-done:
+		case <-time.After(limit):
+			t.Error("the relay did not end")
+		}
+	})
+	return r
+}
+
+// free gives an address on loopback where nobody listens.
+func free(t testing.TB, protocol Protocol) Endpoint {
+	t.Helper()
+	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	must(t, err)
+	defer l.Close()
+	return Endpoint{protocol, addrPort(l.Addr())}
+}
+
+// serveTCP runs a backend; handle gets each connection and the backend's number of it.
+func serveTCP(t testing.TB, handle func(c *net.TCPConn)) netip.AddrPort {
+	t.Helper()
+	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.AcceptTCP()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				handle(c)
+			}()
+		}
+	}()
+	return addrPort(l.Addr())
+}
+
+// named greets with its name and echoes then.
+func named(t testing.TB, name byte) netip.AddrPort {
+	return serveTCP(t, func(c *net.TCPConn) {
+		_, _ = c.Write([]byte{name})
+		_, _ = io.Copy(c, c)
+	})
+}
+
+// serveUDP runs a backend that answers each datagram with its name and the same.
+func serveUDP(t testing.TB, name byte) netip.AddrPort {
+	t.Helper()
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	must(t, err)
+	enlarge(c, receiveBuffer)
+	t.Cleanup(func() { c.Close() })
+	go func() {
+		buf := make([]byte, 64<<10)
+		for {
+			n, from, err := c.ReadFromUDPAddrPort(buf[1:])
+			if err != nil {
+				return
+			}
+			buf[0] = name
+			_, _ = c.WriteToUDPAddrPort(buf[:n+1], from)
+		}
+	}()
+	return addrPort(c.LocalAddr())
+}
+
+func serve(t testing.TB, r *Relay, protocol Protocol, c Config) Endpoint {
+	t.Helper()
+	at := free(t, protocol)
+	r.Set("test", c)
+	must(t, r.Listen("test", at))
+	return at
+}
+
+func dial(t testing.TB, at Endpoint) *net.TCPConn {
+	t.Helper()
+	c, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(at.AddrPort))
+	must(t, err)
+	t.Cleanup(func() { c.Close() })
+	must(t, c.SetDeadline(time.Now().Add(limit)))
+	return c
+}
+
+func greeting(t testing.TB, c net.Conn) byte {
+	t.Helper()
+	var b [1]byte
+	if _, err := io.ReadFull(c, b[:]); err != nil {
+		t.Fatalf("reading the greeting: %v", err)
+	}
+	return b[0]
+}
+
+// waitFor polls: what is waited for has no event.
+func waitFor(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, limit)
+		}
+	}
+}
+
+// streams are the ways of copying; the one of this system is used by the relay.
+var streams = map[string]func(to, from *net.TCPConn) error{
+	"system": stream,
+	"pooled": func(to, from *net.TCPConn) error { return pooledCopy(to, from, nil) },
+	"waiting": func(to, from *net.TCPConn) error { // as on Windows, with a wait that never has to
+		return pooledCopy(to, from, func() error { return nil })
+	},
+}
+
+func TestStreamCopiesAll(t *testing.T) {
+	payload := make([]byte, 3<<20+17)
+	for i := range payload {
+		payload[i] = byte(rand.Uint32())
+	}
+	for name, copyAll := range streams {
+		t.Run(name, func(t *testing.T) {
+			got := make(chan []byte, 1)
+			sink := serveTCP(t, func(c *net.TCPConn) {
+				data, _ := io.ReadAll(c)
+				got <- data
+			})
+			middle := serveTCP(t, func(from *net.TCPConn) {
+				to, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(sink))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer to.Close()
+				if err := copyAll(to, from); err != nil {
+					t.Error(err)
+				}
+			})
+			c := dial(t, Endpoint{TCP, middle})
+			_, err := c.Write(payload)
+			must(t, err)
+			must(t, c.CloseWrite())
+			select {
+			case data := <-got:
+				if !bytes.Equal(data, payload) {
+					t.Errorf("%d bytes arrived of %d, or other ones", len(data), len(payload))
+				}
+			case <-time.After(limit):
+				t.Fatal("nothing arrived")
+			}
+		})
+	}
+}
+
+// TestHalfClose: the client ends its direction first and still gets what the backend sends afterwards.
+func TestHalfClose(t *testing.T) {
+	r := newRelay(t, Options{})
+	backend := serveTCP(t, func(c *net.TCPConn) {
+		data, err := io.ReadAll(c)
+		if err == nil {
+			_, _ = fmt.Fprintf(c, "got %s", data)
+		}
+	})
+	c := dial(t, serve(t, r, TCP, Config{Backends: []netip.AddrPort{backend}}))
+	_, err := c.Write([]byte("all"))
+	must(t, err)
+	must(t, c.CloseWrite())
+	answer, err := io.ReadAll(c)
+	if err != nil || string(answer) != "got all" {
+		t.Errorf("%q, %v", answer, err)
+	}
+	waitFor(t, "the end of the connection", func() bool { return r.Stats()["test"].Open == 0 })
+}
+
+// TestReset: what one side breaks off is broken off for the other, not ended in an orderly way.
+func TestReset(t *testing.T) {
+	r := newRelay(t, Options{})
+	t.Run("by the backend", func(t *testing.T) {
+		backend := serveTCP(t, func(c *net.TCPConn) {
+			_, _ = c.Read(make([]byte, 1))
+			reset(c)
+		})
+		c := dial(t, serve(t, r, TCP, Config{Backends: []netip.AddrPort{backend}}))
+		_, err := c.Write([]byte("x"))
+		must(t, err)
+		if data, err := io.ReadAll(c); err == nil {
+			t.Errorf("an orderly end after %q", data)
+		}
+	})
+	t.Run("by the client", func(t *testing.T) {
+		seen := make(chan error, 1)
+		backend := serveTCP(t, func(c *net.TCPConn) {
+			_, _ = c.Write([]byte("x"))
+			_, err := io.ReadAll(c)
+			seen <- err
+		})
+		c := dial(t, serve(t, r, TCP, Config{Backends: []netip.AddrPort{backend}}))
+		greeting(t, c)
+		reset(c)
+		select {
+		case err := <-seen:
+			if err == nil {
+				t.Error("the backend saw an orderly end")
+			}
+		case <-time.After(limit):
+			t.Error("the backend saw nothing")
+		}
+	})
+	waitFor(t, "the end of the connections", func() bool { return r.Stats()["test"].Open == 0 })
+}
+
+// TestRefusingBackends: as long as one backend takes connections, no client notices the others.
+func TestRefusingBackends(t *testing.T) {
+	r := newRelay(t, Options{})
+	dead1, dead2 := free(t, TCP).AddrPort, free(t, TCP).AddrPort
+	at := serve(t, r, TCP, Config{Backends: []netip.AddrPort{dead1, dead2, named(t, 'a')}, Affinity: time.Hour})
+	for range 20 {
+		if got := greeting(t, dial(t, at)); got != 'a' {
+			t.Fatalf("greeted by %c", got)
+		}
+	}
+	if s := r.Stats()["test"]; s.Conns != 20 || s.Failed != 0 || s.Retries > 2 {
+		t.Errorf("%+v: affinity must keep to the backend that took the first connection", s)
+	}
+	r.Set("test", Config{Backends: []netip.AddrPort{dead1, dead2}})
+	c := dial(t, at)
+	if data, err := io.ReadAll(c); err == nil {
+		t.Errorf("an orderly end after %q without any backend", data)
+	}
+	waitFor(t, "the failure to be counted", func() bool { return r.Stats()["test"].Failed == 1 })
+}
+
+func TestSpreadAndChange(t *testing.T) {
+	r := newRelay(t, Options{})
+	backends := []netip.AddrPort{named(t, 'a'), named(t, 'b'), named(t, 'c')}
+	at := serve(t, r, TCP, Config{Backends: backends})
+	count, open := map[byte]int{}, map[byte]*net.TCPConn{}
+	for range 30 {
+		c := dial(t, at)
+		name := greeting(t, c)
+		count[name]++
+		open[name] = c
+	}
+	if count['a'] != 10 || count['b'] != 10 || count['c'] != 10 {
+		t.Errorf("spread %v, want 10 each", count)
+	}
+	// All the backends go from the frontend, and then the listener: open connections stay on.
+	r.Set("test", Config{Backends: backends[:1]})
+	for range 5 {
+		if name := greeting(t, dial(t, at)); name != 'a' {
+			t.Errorf("greeted by %c, which is none any more", name)
+		}
+	}
+	r.Unlisten(at)
+	r.Drop("test")
+	for name, c := range open {
+		_, err := c.Write([]byte{name})
+		must(t, err)
+		if got := greeting(t, c); got != name {
+			t.Errorf("connection to %c echoed %c", name, got)
+		}
+	}
+	if _, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(at.AddrPort)); err == nil {
+		t.Error("the closed listener takes connections")
+	}
+	if s := r.State(); len(s.Frontends) != 0 || len(s.Listeners) != 0 || s.Open[at.Addr()] != 35 {
+		t.Errorf("state %+v", s)
+	}
+}
+
+// TestBackpressure: a client that does not read is not read for: memory stays bounded by the sockets' buffers.
+func TestBackpressure(t *testing.T) {
+	r := newRelay(t, Options{})
+	var sent atomic.Int64
+	backend := serveTCP(t, func(c *net.TCPConn) {
+		block := make([]byte, 1<<20)
+		for sent.Load() < 1<<30 {
+			n, err := c.Write(block)
+			sent.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	})
+	c := dial(t, serve(t, r, TCP, Config{Backends: []netip.AddrPort{backend}}))
+	greeting(t, c)
+	last, quiet := int64(-1), 0
+	waitFor(t, "the backend to be held back", func() bool {
+		if now := sent.Load(); now == last {
+			quiet++
+		} else {
+			last, quiet = now, 0
+		}
+		return quiet > 200
+	})
+	if last > 64<<20 {
+		t.Errorf("%d MB went nowhere", last>>20)
+	}
+}
+
+// TestConnectionLimit: over the limit clients wait, and are served when others leave; another frontend has its share.
+func TestConnectionLimit(t *testing.T) {
+	r := newRelay(t, Options{MaxConns: 4})
+	at := serve(t, r, TCP, Config{Backends: []netip.AddrPort{named(t, 'a')}})
+	first, second := dial(t, at), dial(t, at)
+	greeting(t, first)
+	greeting(t, second)
+	third := dial(t, at)
+	must(t, third.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
+	if _, err := third.Read(make([]byte, 1)); err == nil {
+		t.Fatal("a third connection of half of four was served")
+	}
+	other := free(t, TCP)
+	r.Set("other", Config{Backends: []netip.AddrPort{named(t, 'b')}})
+	must(t, r.Listen("other", other))
+	if got := greeting(t, dial(t, other)); got != 'b' {
+		t.Errorf("the other frontend: greeted by %c", got)
+	}
+	first.Close()
+	must(t, third.SetReadDeadline(time.Now().Add(limit)))
+	if got := greeting(t, third); got != 'a' {
+		t.Errorf("the third: greeted by %c", got)
+	}
+}
+
+func TestListenErrors(t *testing.T) {
+	r := newRelay(t, Options{})
+	at := serve(t, r, TCP, Config{})
+	must(t, r.Listen("test", at)) // again is success
+	r.Set("other", Config{})
+	if err := r.Listen("other", at); !errors.Is(err, ErrPortTaken) {
+		t.Errorf("a port of another frontend: %v", err)
+	}
+	foreign := Endpoint{TCP, named(t, 'f')}
+	if err := r.Listen("test", foreign); !errors.Is(err, ErrPortTaken) {
+		t.Errorf("a port of another program: %v", err)
+	}
+	if err := r.Listen("nobody", free(t, TCP)); err == nil {
+		t.Error("a frontend that is not there can be listened for")
+	}
+	if err := r.Listen("test", Endpoint{TCP, netip.MustParseAddrPort("192.0.2.1:80")}); err == nil || errors.Is(err, ErrPortTaken) {
+		t.Errorf("an address that is not ours: %v", err)
+	}
+	r.Unlisten(foreign) // not there is success
+	r.Close()
+	if err := r.Listen("test", free(t, TCP)); err == nil {
+		t.Error("a closed relay listens")
+	}
+}
+
+func ask(t testing.TB, c *net.UDPConn, text string) (answer string, err error) {
+	t.Helper()
+	if _, err := c.Write([]byte(text)); err != nil {
+		return "", err
+	}
+	buf := make([]byte, 64<<10)
+	must(t, c.SetReadDeadline(time.Now().Add(limit)))
+	n, err := c.Read(buf)
+	return string(buf[:n]), err
+}
+
+func dialUDP(t testing.TB, at Endpoint) *net.UDPConn {
+	t.Helper()
+	c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(at.AddrPort))
+	must(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestUDPNoneLost sends 10,000 queries from 10,000 sockets, 500 at a time; each must be answered, with its own answer.
+func TestUDPNoneLost(t *testing.T) {
+	r := newRelay(t, Options{})
+	at := serve(t, r, UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a'), serveUDP(t, 'b')}})
+	var group sync.WaitGroup
+	var lost, a atomic.Int64
+	begin := time.Now()
+	for worker := range 500 {
+		group.Go(func() {
+			for i := range 20 {
+				c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(at.AddrPort))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				query := fmt.Sprintf("query %d of %d", i, worker)
+				answer, err := ask(t, c, query)
+				c.Close()
+				if err != nil || answer[1:] != query {
+					lost.Add(1)
+				} else if answer[0] == 'a' {
+					a.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%v; %+v", time.Since(begin), r.Stats()["test"])
+	// A client's port may come again and find its flow, so that the turns are not exactly even.
+	if lost.Load() != 0 || a.Load() < 4000 || a.Load() > 6000 {
+		t.Errorf("%d of 10000 were lost, %d answered by the first backend", lost.Load(), a.Load())
+	}
+}
+
+// TestUDPBurst sends 2,000 datagrams from 200 sockets without waiting for any answer.
+func TestUDPBurst(t *testing.T) {
+	r := newRelay(t, Options{})
+	at := serve(t, r, UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
+	var conns []*net.UDPConn
+	for range 200 {
+		conns = append(conns, dialUDP(t, at))
+	}
+	for i := range 10 {
+		for _, c := range conns {
+			_, err := fmt.Fprintf(c, "%d", i)
+			must(t, err)
+		}
+	}
+	for _, c := range conns {
+		must(t, c.SetReadDeadline(time.Now().Add(limit)))
+		for range 10 {
+			if _, err := c.Read(make([]byte, 100)); err != nil {
+				t.Fatalf("an answer is missing: %v; %+v", err, r.Stats()["test"])
+			}
+		}
+	}
+}
+
+// TestUDPSizes: the largest datagram passes as the smallest.
+func TestUDPSizes(t *testing.T) {
+	r := newRelay(t, Options{})
+	at := serve(t, r, UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
+	c := dialUDP(t, at)
+	for _, size := range []int{0, 1, 1400, 4096, 9000, 65000} {
+		want := string(bytes.Repeat([]byte{'x'}, size))
+		if answer, err := ask(t, c, want); err != nil || answer != "a"+want {
+			t.Errorf("%d bytes: %d came back, %v", size, len(answer), err)
+		}
+	}
+}
+
+func TestUDPMoves(t *testing.T) {
+	r := newRelay(t, Options{})
+	first, second := serveUDP(t, 'a'), serveUDP(t, 'b')
+	at := serve(t, r, UDP, Config{Backends: []netip.AddrPort{first}})
+	c := dialUDP(t, at)
+	expect := func(when, want string) {
+		t.Helper()
+		if answer, err := ask(t, c, "?"); err != nil || answer != want {
+			t.Errorf("%s: %q, %v; want %q", when, answer, err, want)
+		}
+	}
+	expect("at first", "a?")
+	r.Set("test", Config{Backends: []netip.AddrPort{first, second}})
+	for range 5 {
+		expect("with one more backend", "a?")
+	}
+	r.Set("test", Config{Backends: []netip.AddrPort{second}})
+	expect("with the other backend only", "b?")
+	if s := r.Stats()["test"]; s.Flows != 2 || s.Open != 1 || s.Dropped != 0 {
+		t.Errorf("%+v", s)
+	}
+	r.Unlisten(at)
+	if s := r.Stats()["test"]; s.Open != 0 {
+		t.Errorf("flows of a closed listener: %+v", s)
+	}
+}
+
+// TestUDPIdle: flows end by themselves, those that carry a stream later.
+func TestUDPIdle(t *testing.T) {
+	r := newRelay(t, Options{FlowIdle: 50 * time.Millisecond, StreamIdle: time.Hour})
+	at := serve(t, r, UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
+	c := dialUDP(t, at)
+	_, err := ask(t, c, "1")
+	must(t, err)
+	waitFor(t, "the flow's end", func() bool { return r.Stats()["test"].Open == 0 })
+	for begin := time.Now(); time.Since(begin) < streamAge+100*time.Millisecond; time.Sleep(5 * time.Millisecond) {
+		_, err := ask(t, c, "2")
+		must(t, err)
+	}
+	time.Sleep(200 * time.Millisecond) // longer than FlowIdle, which must not count any more
+	if s := r.Stats()["test"]; s.Open != 1 {
+		t.Errorf("the stream's flow is not there: %+v", s)
+	}
+}
+
+// TestFlowLimit: more clients than room; the latest are served and the answered ones give way.
+func TestFlowLimit(t *testing.T) {
+	r := newRelay(t, Options{MaxFlows: 20})
+	at := serve(t, r, UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
+	for i := range 100 {
+		if answer, err := ask(t, dialUDP(t, at), "?"); err != nil || answer != "a?" {
+			t.Fatalf("client %d: %q, %v", i, answer, err)
+		}
+		if s := r.Stats()["test"]; s.Open > 10 {
+			t.Fatalf("%d flows, half of 20 are allowed", s.Open)
+		}
+	}
+	// Another frontend that takes the rest, and more than that.
+	other := free(t, UDP)
+	r.Set("other", Config{Backends: []netip.AddrPort{serveUDP(t, 'b')}})
+	must(t, r.Listen("other", other))
+	for range 30 {
+		if answer, err := ask(t, dialUDP(t, other), "?"); err != nil || answer != "b?" {
+			t.Fatalf("%q, %v", answer, err)
+		}
+	}
+	if a, b := r.Stats()["test"].Open, r.Stats()["other"].Open; a+b > 20 {
+		t.Errorf("%d and %d flows of 20", a, b)
+	}
+}
+
+// TestUDPNoBackend: nothing is kept for a frontend that has none.
+func TestUDPNoBackend(t *testing.T) {
+	r := newRelay(t, Options{})
+	at := serve(t, r, UDP, Config{})
+	_, err := dialUDP(t, at).Write([]byte("?"))
+	must(t, err)
+	waitFor(t, "the datagram to be dropped", func() bool { s := r.Stats()["test"]; return s.Dropped == 1 && s.Open == 0 })
+}
+
+// TestClose ends what is open and what waits.
+func TestClose(t *testing.T) {
+	r := New(Options{})
+	at := serve(t, r, TCP, Config{Backends: []netip.AddrPort{named(t, 'a')}})
+	u := free(t, UDP)
+	must(t, r.Listen("test", u))
+	r.Set("udp", Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
+	r.Unlisten(u)
+	must(t, r.Listen("udp", u))
+	c := dial(t, at)
+	greeting(t, c)
+	_, err := ask(t, dialUDP(t, u), "?")
+	must(t, err)
+	done := make(chan struct{})
+	go func() {
+		r.Close()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(limit):
+		t.Fatal("Close does not return")
+	}
+	if _, err := io.ReadAll(c); err != nil && errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	if s := r.State(); len(s.Open) != 0 || len(s.Listeners) != 0 {
+		t.Errorf("%+v", s)
+	}
+}

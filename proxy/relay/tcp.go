@@ -1,0 +1,189 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+type tcpListener struct {
+	relay    *Relay
+	frontend *frontend
+	net      *net.TCPListener
+}
+
+func (r *Relay) listenTCP(at Endpoint, f *frontend) (listener, error) {
+	l, err := net.ListenTCP(at.network(), net.TCPAddrFromAddrPort(at.AddrPort))
+	if err != nil {
+		return nil, err
+	}
+	return &tcpListener{relay: r, frontend: f, net: l}, nil
+}
+
+func (l *tcpListener) owner() *frontend { return l.frontend }
+func (l *tcpListener) close()           { l.net.Close() }
+func (l *tcpListener) configured()      {}
+
+// run accepts. An error that is not the end (no descriptors left, a client that went away) leads to a pause.
+func (l *tcpListener) run() error {
+	pause := time.Duration(0)
+	for {
+		conn, err := l.net.AcceptTCP()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case err != nil:
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			if !l.relay.sleep(pause) {
+				return nil
+			}
+			continue
+		}
+		pause = 0
+		if !l.relay.acquire(l.frontend) {
+			conn.Close()
+			return nil
+		}
+		l.relay.work.Go(func() {
+			defer l.relay.release(l.frontend)
+			l.relay.serve(conn, l.frontend)
+		})
+	}
+}
+
+// acquire waits for room for one more connection: first in the frontend's share, then in all. false: the relay ends.
+func (r *Relay) acquire(f *frontend) bool {
+	select {
+	case f.slots <- struct{}{}:
+	case <-r.ctx.Done():
+		return false
+	}
+	select {
+	case r.slots <- struct{}{}:
+		return true
+	case <-r.ctx.Done():
+		<-f.slots
+		return false
+	}
+}
+
+func (r *Relay) release(f *frontend) {
+	<-r.slots
+	<-f.slots
+}
+
+func (r *Relay) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-r.ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// pair is a client's connection and the one to its backend.
+type pair struct {
+	client, backend *net.TCPConn
+	local           netip.Addr // that the client connected to
+	once            sync.Once
+}
+
+// serve carries one connection to its end.
+func (r *Relay) serve(client *net.TCPConn, f *frontend) {
+	remote, local := addrPort(client.RemoteAddr()), addrPort(client.LocalAddr())
+	backend := r.dial(f, remote.Addr())
+	if backend == nil {
+		f.failed.Add(1)
+		reset(client)
+		return
+	}
+	f.conns.Add(1)
+	p := &pair{client: client, backend: backend, local: local.Addr()}
+	r.mu.Lock()
+	closed := r.closed
+	if !closed {
+		r.pairs[p] = struct{}{}
+	}
+	r.mu.Unlock()
+	if !closed {
+		p.run()
+	}
+	p.close()
+	r.mu.Lock()
+	delete(r.pairs, p)
+	r.mu.Unlock()
+}
+
+// dial connects to a backend; nil if none takes the connection.
+func (r *Relay) dial(f *frontend, client netip.Addr) *net.TCPConn {
+	dialer := net.Dialer{Timeout: r.opts.DialTimeout}
+	var tried []netip.AddrPort
+	for len(tried) < maxTries {
+		backend, ok := f.balancer.Pick(client, tried)
+		if !ok {
+			return nil
+		}
+		conn, err := dialer.DialTCP(r.ctx, "tcp", netip.AddrPort{}, backend)
+		if err == nil {
+			return conn
+		}
+		if r.ctx.Err() != nil || errors.Is(err, context.Canceled) {
+			return nil
+		}
+		f.retries.Add(1)
+		tried = append(tried, backend)
+	}
+	return nil
+}
+
+// maxTries bounds the backends that are asked for one connection: clients give up before many of them time out.
+const maxTries = 5
+
+// run copies both ways until both have ended.
+func (p *pair) run() {
+	done := make(chan struct{})
+	go func() {
+		p.half(p.backend, p.client)
+		close(done)
+	}()
+	p.half(p.client, p.backend)
+	<-done
+}
+
+// half copies one direction. Its end is passed on; an error is a reset, of both sides.
+func (p *pair) half(to, from *net.TCPConn) {
+	err := stream(to, from)
+	if err == nil {
+		err = to.CloseWrite()
+	}
+	if err != nil {
+		p.once.Do(func() {
+			reset(p.client)
+			reset(p.backend)
+		})
+	}
+}
+
+func (p *pair) close() {
+	p.once.Do(func() {
+		p.client.Close()
+		p.backend.Close()
+	})
+}
+
+// reset closes so that the other side sees a reset rather than an orderly end.
+func reset(c *net.TCPConn) {
+	_ = c.SetLinger(0) // fails only on a socket that is closed already
+	c.Close()
+}
+
+// addrPort gives an IPv4 address as such, also if the socket is of IPv6.
+func addrPort(a net.Addr) netip.AddrPort {
+	ap := a.(interface{ AddrPort() netip.AddrPort }).AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}
