@@ -8,6 +8,7 @@ package service
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"porthole.dev/porthole/hns"
 )
@@ -49,6 +50,8 @@ type Frontend struct {
 	Service, PortName string
 	// Affinity keeps a client on one backend.
 	Affinity bool
+	// AffinityTimeout is how long an idle client is remembered; 0 without affinity.
+	AffinityTimeout time.Duration
 	// LocalOnly says that the traffic policy allows backends of this node only.
 	LocalOnly bool
 	// PreserveDestination asks for packets that still carry the frontend's address.
@@ -73,7 +76,8 @@ type Node struct {
 // Problem is something in a service that cannot be served as written.
 type Problem struct {
 	Service string
-	Text    string
+	// Reason is one CamelCase word, as events have it; Text is for people.
+	Reason, Text string
 }
 
 // Result of Frontends.

@@ -57,7 +57,7 @@ func (r *Result) dropDoubles() {
 			owner[f.Key] = f.Service
 			return false
 		}
-		r.Problems = append(r.Problems, Problem{f.Service, fmt.Sprintf("%s %s is taken by service %s", f.Kind, f.Key, first)})
+		r.Problems = append(r.Problems, Problem{f.Service, "FrontendTaken", fmt.Sprintf("%s %s is taken by service %s", f.Kind, f.Key, first)})
 		return true
 	})
 }
@@ -71,7 +71,7 @@ func (r *Result) add(s *corev1.Service, endpoints []*discoveryv1.EndpointSlice, 
 		port := &s.Spec.Ports[i]
 		protocol, ok := protocolOf(port.Protocol)
 		if !ok {
-			r.Problems = append(r.Problems, Problem{name, fmt.Sprintf("port %d: HNS has no load balancing for %s", port.Port, port.Protocol)})
+			r.Problems = append(r.Problems, Problem{name, "UnsupportedProtocol", fmt.Sprintf("port %d: HNS has no load balancing for %s", port.Port, port.Protocol)})
 			continue
 		}
 		base := Frontend{
@@ -98,7 +98,7 @@ func (r *Result) addPort(s *corev1.Service, port *corev1.ServicePort, base Front
 	for _, ip := range clusterIPs(s) {
 		addr, err := netip.ParseAddr(ip)
 		if err != nil {
-			r.Problems = append(r.Problems, Problem{base.Service, fmt.Sprintf("cluster IP %q is no address", ip)})
+			r.Problems = append(r.Problems, Problem{base.Service, "InvalidAddress", fmt.Sprintf("cluster IP %q is no address", ip)})
 			continue
 		}
 		families[addr.Is6()] = true
