@@ -3,6 +3,7 @@ package hnsd
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 )
@@ -86,9 +87,25 @@ func (s *State) Get(k Kind, id string) (*Object, bool) {
 	return o, ok
 }
 
+// Count is how many objects of a kind there are.
+func (s *State) Count(k Kind) int { return len(s.objects[k]) }
+
 // List gives all objects of a kind in the order of their creation.
 func (s *State) List(k Kind) []*Object {
 	return slices.SortedFunc(maps.Values(s.objects[k]), func(a, b *Object) int { return cmp.Compare(a.Seq, b.Seq) })
+}
+
+// Everything gives all objects, kind by kind.
+func (s *State) Everything() iter.Seq[*Object] {
+	return func(yield func(*Object) bool) {
+		for k := range kinds {
+			for _, o := range s.List(k) {
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Host are the rules of one emulated host, and what they need to know of it.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"os"
 	"strings"
 	"time"
 
@@ -54,7 +55,7 @@ func (s *Service) serveConn(ctx context.Context, conn net.Conn) {
 			s.streamEvents(ctx, conn, q)
 			return
 		}
-		a, ok := s.answer(ctx, who, q)
+		a, ok := s.answer(ctx, who, q, func() (<-chan struct{}, func()) { return watchEnd(conn, r) })
 		if !ok {
 			return
 		}
@@ -64,33 +65,122 @@ func (s *Service) serveConn(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// answer runs a call with its faults, counts and logs it. false: the connection is to be dropped.
-func (s *Service) answer(ctx context.Context, who caller, q request) (answer, bool) {
+// watchEnd tells when the caller goes away while its call is under way. stop must be called before r is read again.
+func watchEnd(conn net.Conn, r *bufio.Reader) (gone <-chan struct{}, stop func()) {
+	end, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		// A thread sends nothing while it waits for its answer: what comes is its end, or our own deadline.
+		if _, err := r.Peek(1); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			close(end)
+		}
+	}()
+	return end, func() {
+		conn.SetReadDeadline(time.Unix(1, 0))
+		<-done
+		conn.SetReadDeadline(time.Time{})
+	}
+}
+
+// answer runs a call with its faults, counts and logs it. false: the connection is to be dropped. watch begins to look
+// for the caller's end.
+func (s *Service) answer(ctx context.Context, who caller, q request, watch func() (<-chan struct{}, func())) (answer, bool) {
 	begin := time.Now()
 	name := functionName(q)
-	fault := s.faults.match(who.program, name)
-	fault.wait(ctx.Done())
-	var a answer
-	switch fault.Action {
-	case "drop":
-		s.stats.count(who.program, name, true, time.Since(begin))
-		return a, false
-	case "fail":
-		a = failure(&hnsd.Error{Code: fault.Code, Text: fault.Text})
-	case "skip":
-	default:
-		a = s.run(ctx, who, q)
-		if fault.Action == "after" {
-			a = failure(&hnsd.Error{Code: fault.Code, Text: fault.Text})
-		}
-	}
+	a, ok := s.respond(ctx, who, q, watch)
 	took := time.Since(begin)
-	s.stats.count(who.program, name, a.result&0x80000000 != 0, took)
+	s.stats.count(who.program, name, !ok || a.result&0x80000000 != 0, took)
 	if log := klog.FromContext(ctx).V(4); log.Enabled() {
 		log.Info("call", "function", name, "program", who.program, "process", who.process, "guid", q.guid, "input", q.text[:],
 			"result", a.result, "output", a.text[0], "took", took)
 	}
+	return a, ok
+}
+
+func (s *Service) respond(ctx context.Context, who caller, q request, watch func() (<-chan struct{}, func())) (answer, bool) {
+	if e := s.life.refusal(); e != nil && q.op != opRoute {
+		return failure(e), true
+	}
+	fault := s.faults.match(who.program, functionName(q), func() string { return s.subject(who, q) })
+	fault.wait(ctx)
+	switch fault.Action {
+	case "drop":
+		return answer{}, false
+	case "fail":
+		return failure(&hnsd.Error{Code: fault.Code, Text: fault.Text}), true
+	case "skip":
+		return s.pretend(who, q), true
+	case "hang":
+		if e := s.hang(ctx, watch); e != nil {
+			return failure(e), true
+		}
+	case "empty":
+		if q.op < opHNSCall && q.op%10 == enumerate {
+			return answer{text: [2]*string{ref("[]")}}, true
+		}
+		if q.op == opHNSCall && strings.EqualFold(q.text[0], "GET") {
+			return answer{text: [2]*string{ref(`{"Success":true,"Output":[]}`)}}, true
+		}
+	}
+	a := s.timed(ctx, who, q, func() answer { return s.run(ctx, who, q) })
+	switch {
+	case fault.Action == "after":
+		return failure(&hnsd.Error{Code: fault.Code, Text: fault.Text}), true
+	case fault.Action == "strip" && a.text[0] != nil:
+		a.text[0] = ref(stripped(*a.text[0], fault.Fields))
+	}
 	return a, true
+}
+
+func ref(text string) *string { return &text }
+
+// hang waits until the rules are replaced, which lets the call go on; an error ends it.
+func (s *Service) hang(ctx context.Context, watch func() (<-chan struct{}, func())) error {
+	gone, stop := watch()
+	defer stop()
+	select {
+	case <-s.faults.untilReplaced():
+		return nil
+	case <-gone:
+	case <-s.life.untilDown():
+	case <-ctx.Done():
+	}
+	return errCallFailed
+}
+
+// pretend is the answer of a call that did nothing, as successful as its caller can see: what it made cannot be read.
+func (s *Service) pretend(who caller, q request) answer {
+	if q.op == opHNSCall {
+		return answer{text: [2]*string{ref(`{"Success":true,"Output":{}}`)}}
+	}
+	k := hnsd.Kind(q.op / 10)
+	switch q.op % 10 {
+	case enumerate:
+		return answer{text: [2]*string{ref("[]")}}
+	case query:
+		return answer{text: [2]*string{ref("{}")}}
+	case create:
+		return answer{handle: s.handles.add(k, s.host.NewID(), who.process)}
+	case open:
+		return answer{handle: s.handles.add(k, q.guid, who.process)}
+	}
+	return answer{}
+}
+
+// subject is what the Match of a fault is looked for in: what the call brings, and the object that it is about.
+func (s *Service) subject(who caller, q request) string {
+	parts := append([]string{q.guid}, q.text[:]...)
+	if q.op >= opHNSCall {
+		return strings.Join(parts, "\n")
+	}
+	k, id := hnsd.Kind(q.op/10), q.guid
+	if fn := q.op % 10; fn == modify || fn == query || fn == closeHandle {
+		id, _ = s.handles.get(q.handle, k, who.process)
+	}
+	if o, ok := s.state.Load().Get(k, id); ok {
+		parts = append(parts, o.Doc.String())
+	}
+	return strings.Join(parts, "\n")
 }
 
 func failure(err error) answer {

@@ -1,8 +1,10 @@
 package serve
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -23,7 +25,7 @@ type Dump struct {
 }
 
 // control is the interface that is not part of HNS: for the CNI shim, the command line and tests.
-func (s *Service) control() http.Handler {
+func (s *Service) control(ctx context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /netns", s.bindNetns)
 	mux.HandleFunc("DELETE /netns/{id}", s.unbindNetns)
@@ -33,7 +35,11 @@ func (s *Service) control() http.Handler {
 		st.Handles = s.handles.count()
 		reply(w, st, nil)
 	})
-	mux.HandleFunc("POST /stats/reset", func(w http.ResponseWriter, _ *http.Request) { s.stats.reset(); reply(w, struct{}{}, nil) })
+	mux.HandleFunc("POST /stats/reset", func(w http.ResponseWriter, _ *http.Request) {
+		s.stats.reset()
+		s.latency.reset()
+		reply(w, struct{}{}, nil)
+	})
 	mux.HandleFunc("POST /verify", func(w http.ResponseWriter, r *http.Request) {
 		drift, err := s.Verify(r.Context())
 		reply(w, map[string]any{"drift": append([]dataplane.Drift{}, drift...)}, err)
@@ -41,6 +47,11 @@ func (s *Service) control() http.Handler {
 	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.faults.list(), nil) })
 	mux.HandleFunc("POST /faults", s.setFaults)
 	mux.HandleFunc("POST /lose", s.loseObjects)
+	mux.HandleFunc("POST /repair", func(w http.ResponseWriter, r *http.Request) { reply(w, struct{}{}, s.repair(r.Context())) })
+	mux.HandleFunc("GET /latency", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.latency.report(), nil) })
+	mux.HandleFunc("POST /latency", s.setLatency)
+	mux.HandleFunc("GET /service", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.life.status(), nil) })
+	mux.HandleFunc("POST /service", func(w http.ResponseWriter, r *http.Request) { s.changeService(ctx, w, r) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { reply(w, "ok", nil) })
 	return mux
 }
@@ -99,33 +110,70 @@ func (s *Service) dump() Dump {
 	return d
 }
 
+// decode reads the body; false: the answer says what it should have been.
+func decode(w http.ResponseWriter, r *http.Request, into any, form string) bool {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		refuse(w, fmt.Errorf("%w; the body is %s", err, form))
+		return false
+	}
+	return true
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
+}
+
 // setFaults replaces all rules by the list in the body; an empty list ends every fault.
 func (s *Service) setFaults(w http.ResponseWriter, r *http.Request) {
 	var rules []*Fault
-	if err := json.NewDecoder(r.Body).Decode(&rules); err != nil {
-		http.Error(w, `{"error":"the body is a list of fault rules"}`, http.StatusBadRequest)
+	if !decode(w, r, &rules, "a list of fault rules") {
 		return
 	}
-	s.faults.set(rules)
+	if err := s.faults.set(rules); err != nil {
+		refuse(w, err)
+		return
+	}
 	reply(w, s.faults.list(), nil)
 }
 
-// loseObjects takes {"kind":"LoadBalancer","count":1}; count 0 means all.
 func (s *Service) loseObjects(w http.ResponseWriter, r *http.Request) {
-	var q struct {
-		Kind  string `json:"kind"`
-		Count int    `json:"count"`
-	}
-	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
-		http.Error(w, `{"error":"the body is {\"kind\",\"count\"}"}`, http.StatusBadRequest)
+	var q LoseRequest
+	if !decode(w, r, &q, `{"kind", "count", "percent", "match", "planeOnly", "renew"}`) {
 		return
 	}
-	for k := hnsd.Network; k <= hnsd.Route; k++ {
-		if strings.EqualFold(k.String(), q.Kind) {
-			lost, err := s.lose(r.Context(), k, q.Count)
-			reply(w, map[string]int{"lost": lost}, err)
-			return
-		}
+	ids, err := s.lose(r.Context(), q)
+	reply(w, map[string]any{"lost": len(ids), "ids": ids}, err)
+}
+
+func (s *Service) setLatency(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		Profile string `json:"profile"`
 	}
-	http.Error(w, `{"error":"unknown kind"}`, http.StatusBadRequest)
+	if !decode(w, r, &q, `{"profile"}`) {
+		return
+	}
+	table, err := LatencyOf(q.Profile)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	s.latency.set(table)
+	reply(w, s.latency.report(), nil)
+}
+
+// changeService changes the service's state; ctx is the daemon's.
+func (s *Service) changeService(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	var q ServiceRequest
+	if !decode(w, r, &q, `{"state", "keep", "lose", "forMs"}`) {
+		return
+	}
+	if err := s.setService(ctx, q); err != nil {
+		refuse(w, err)
+		return
+	}
+	reply(w, s.life.status(), nil)
 }

@@ -72,6 +72,13 @@ func (h *handles) close(n uint64, k hnsd.Kind, process uint64) error {
 	return nil
 }
 
+// forget ends every handle, as a restart of the service does.
+func (h *handles) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.open)
+}
+
 func (h *handles) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

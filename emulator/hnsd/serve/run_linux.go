@@ -27,6 +27,7 @@ type Options struct {
 	Listen  string // address in that namespace for the DLLs; required
 	Uplink  string // interface whose addresses are the node's; may be absent
 	Plane   DataPlane
+	Latency string // name of the table of latencies to inject; empty: none
 }
 
 // Socket is the control socket of the host in hostDir.
@@ -35,6 +36,10 @@ func Socket(hostDir string) string { return filepath.Join(hostDir, "hnsd.sock") 
 // Run serves until ctx ends. Only one daemon can run per host: a second one finds the address in use.
 func Run(ctx context.Context, o Options) error {
 	profile, err := hnsd.ProfileOf(o.Build)
+	if err != nil {
+		return err
+	}
+	table, err := LatencyOf(o.Latency)
 	if err != nil {
 		return err
 	}
@@ -53,6 +58,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	s.latency.set(table)
 	if err := s.restore(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "carrying the state found on disk; will try again")
 	}
@@ -62,7 +68,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("serving HNS control: %w", err)
 	}
-	server := &http.Server{Handler: s.control(), BaseContext: func(net.Listener) context.Context { return ctx }}
+	server := &http.Server{Handler: s.control(ctx), BaseContext: func(net.Listener) context.Context { return ctx }}
 	go server.Serve(controls)
 	defer server.Close()
 	klog.FromContext(ctx).Info("HNS is running", "version", profile.Version.String(), "address", o.Listen)

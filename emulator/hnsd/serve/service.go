@@ -43,8 +43,12 @@ type Service struct {
 	applied bool              // and whether it could do all of it; under writing
 	journal *journal
 
+	hidden map[string]bool // objects by id that the data plane lost; under writing
+
 	stats   stats
 	faults  faults
+	latency latency
+	life    lifecycle
 	handles handles
 }
 
@@ -60,7 +64,7 @@ func newService(host *hnsd.Host, plane DataPlane, journalPath string) (*Service,
 			return nil, err
 		}
 	}
-	s := &Service{host: host, plane: plane, journal: j}
+	s := &Service{host: host, plane: plane, journal: j, hidden: map[string]bool{}}
 	s.state.Store(state)
 	return s, nil
 }
@@ -72,13 +76,7 @@ func (s *Service) restore(ctx context.Context) error {
 	if s.applied {
 		return nil
 	}
-	s.desired = hnsd.Desired(s.state.Load())
-	errs, err := s.plane.Apply(ctx, s.desired)
-	if err == nil {
-		err = joinByID(errs)
-	}
-	s.applied = err == nil
-	return err
+	return s.reapply(ctx)
 }
 
 func joinByID(errs map[string]error) error {
@@ -102,6 +100,7 @@ func (s *Service) write(ctx context.Context, change func(*hnsd.State) (*hnsd.Sta
 		return err
 	}
 	diff := next.Diff(old)
+	s.found(diff)
 	if err := s.carry(ctx, next, diff); err != nil {
 		klog.FromContext(ctx).Error(err, "the data plane refused a change", "change", diff)
 		return hnsd.ErrFailed.WithText("%v", err)
@@ -116,7 +115,7 @@ func (s *Service) write(ctx context.Context, change func(*hnsd.State) (*hnsd.Sta
 // carry applies a state, and the former one again if an object of the change fails. Failures of other objects, and of
 // what goes away, are retried later.
 func (s *Service) carry(ctx context.Context, next *hnsd.State, diff hnsd.Change) error {
-	want := hnsd.Desired(next)
+	want := s.want(next)
 	if s.applied && reflect.DeepEqual(want, s.desired) {
 		return nil
 	}
@@ -150,24 +149,15 @@ func (s *Service) Verify(ctx context.Context) ([]dataplane.Drift, error) {
 	return v.Verify(ctx, hnsd.Desired(s.state.Load()))
 }
 
-// lose drops objects of a kind without a trace in any call, as real HNS was seen to do: the state forgets them, and the
-// data plane with it. count 0: all of them.
-func (s *Service) lose(ctx context.Context, k hnsd.Kind, count int) (int, error) {
-	lost := 0
-	err := s.write(ctx, func(state *hnsd.State) (*hnsd.State, error) {
-		next := state
-		for _, o := range state.List(k) {
-			if count > 0 && lost >= count {
-				break
-			}
-			n, err := s.host.Delete(next, k, o.ID)
-			if err != nil {
-				return nil, err
-			}
-			next = n
-			lost++
-		}
-		return next, nil
-	})
-	return lost, err
+// found ends the loss of the objects that a change rewrites; under writing.
+func (s *Service) found(c hnsd.Change) {
+	if len(s.hidden) == 0 {
+		return
+	}
+	for _, o := range c.Put {
+		delete(s.hidden, o.ID)
+	}
+	for _, r := range c.Drop {
+		delete(s.hidden, r.ID)
+	}
 }

@@ -320,10 +320,3 @@ func (h *bridgeHost) waitFor(path string) {
 	}
 	h.t.Fatalf("%s did not appear", path)
 }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

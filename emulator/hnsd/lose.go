@@ -1,0 +1,59 @@
+package hnsd
+
+import "strings"
+
+// KindNames are the names by which Is knows objects.
+func KindNames() []string {
+	return append(append([]string{}, kindNames[:]...), "LocalEndpoint", "RemoteEndpoint")
+}
+
+// Is tells whether the object is of that kind, in any case: one of KindNames.
+func (o *Object) Is(kind string) bool {
+	switch {
+	case strings.EqualFold(kind, "LocalEndpoint"):
+		return o.Kind == Endpoint && !isRemote(o.Doc)
+	case strings.EqualFold(kind, "RemoteEndpoint"):
+		return o.Kind == Endpoint && isRemote(o.Doc)
+	}
+	return strings.EqualFold(kind, o.Kind.String())
+}
+
+// HostDefault tells whether it is the host's own compartment, which is always there.
+func (o *Object) HostDefault() bool { return o.Kind == Namespace && o.Doc.str("Type") == "HostDefault" }
+
+// Lose forgets every chosen object, whatever refers to it, and counts them: endpoints go with their network, attached
+// or not; load balancers keep naming backends that are gone. With renew a network comes back empty under a new id.
+func (h *Host) Lose(s *State, chosen func(*Object) bool, renew bool) (*State, int, error) {
+	next, n := s, 0
+	for _, k := range []Kind{LoadBalancer, Route, Endpoint, Network, Namespace} {
+		for _, o := range s.List(k) {
+			if o.HostDefault() || !chosen(o) {
+				continue
+			}
+			if k == Network {
+				for _, e := range next.List(Endpoint) {
+					if e.Doc.str("HostComputeNetwork") != o.ID {
+						continue
+					}
+					var err error
+					if next, err = h.Delete(next, Endpoint, e.ID); err != nil {
+						return nil, 0, err
+					}
+				}
+			}
+			var err error
+			if next, err = h.Delete(next, k, o.ID); err != nil {
+				return nil, 0, err
+			}
+			n++
+			if k == Network && renew {
+				again := o.edit()
+				again.ID = h.NewID()
+				again.Doc.set("ID", again.ID)
+				next = next.clone()
+				next.put(again)
+			}
+		}
+	}
+	return next, n, nil
+}

@@ -1,0 +1,231 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd"
+)
+
+// fakePlane remembers what it was told.
+type fakePlane struct {
+	mu   sync.Mutex
+	last dataplane.Desired
+}
+
+func (p *fakePlane) Apply(_ context.Context, d dataplane.Desired) (map[string]error, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = d
+	return nil, nil
+}
+
+func (p *fakePlane) balancers() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.last.LoadBalancers)
+}
+
+// server is an HNS of its own process, without kernel: wire on loopback, control by HTTP.
+type server struct {
+	t       *testing.T
+	s       *Service
+	plane   *fakePlane
+	addr    string
+	handler http.Handler
+}
+
+func startServer(t *testing.T, build int) *server {
+	t.Helper()
+	profile, err := hnsd.ProfileOf(build)
+	must(t, err)
+	plane := &fakePlane{}
+	s, err := newService(&hnsd.Host{Profile: profile, NodeAddr: "10.99.7.21", NodeMAC: "00-15-5D-00-00-01", NewID: uuid.NewString},
+		plane, filepath.Join(t.TempDir(), "state.jsonl"))
+	must(t, err)
+	must(t, s.restore(t.Context()))
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); s.accept(ctx, l) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return &server{t: t, s: s, plane: plane, addr: l.Addr().String(), handler: s.control(ctx)}
+}
+
+// control makes a call of the control interface and decodes its answer.
+func (s *server) control(method, path, body string, into any) {
+	s.t.Helper()
+	if code, answer := s.tryControl(method, path, body); code != http.StatusOK {
+		s.t.Fatalf("%s %s: %d %s", method, path, code, answer)
+	} else if into != nil {
+		must(s.t, json.Unmarshal([]byte(answer), into))
+	}
+}
+
+func (s *server) tryControl(method, path, body string) (int, string) {
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	return w.Code, w.Body.String()
+}
+
+// thread is one thread of a Windows program.
+type thread struct {
+	t    *testing.T
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+func (s *server) connect(program string, process uint64) *thread {
+	s.t.Helper()
+	conn, err := net.Dial("tcp4", s.addr)
+	must(s.t, err)
+	s.t.Cleanup(func() { conn.Close() })
+	c := &thread{s.t, conn, bufio.NewReader(conn)}
+	c.send(opHello, process, "", program)
+	return c
+}
+
+func (c *thread) send(op uint32, handle uint64, guid string, texts ...string) {
+	b := binary.LittleEndian.AppendUint32(make([]byte, 4), op)
+	b = binary.LittleEndian.AppendUint64(b, handle)
+	raw := make([]byte, 16)
+	if guid != "" {
+		id := uuid.MustParse(guid)
+		raw = append([]byte{id[3], id[2], id[1], id[0], id[5], id[4], id[7], id[6]}, id[8:]...)
+	}
+	b = append(b, raw...)
+	for i := range 3 {
+		var data []byte
+		if i < len(texts) {
+			data = encodeText(texts[i])
+		}
+		b = append(binary.LittleEndian.AppendUint32(b, uint32(len(data))), data...)
+	}
+	binary.LittleEndian.PutUint32(b, uint32(len(b)-4))
+	_, err := c.conn.Write(b)
+	must(c.t, err)
+}
+
+// reply of a call.
+type callReply struct {
+	result uint32
+	handle uint64
+	text   string
+	record string
+}
+
+func (c *thread) receive() (a callReply, err error) {
+	c.conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	var size [4]byte
+	if _, err := io.ReadFull(c.r, size[:]); err != nil {
+		return a, err
+	}
+	frame := make([]byte, binary.LittleEndian.Uint32(size[:]))
+	if _, err := io.ReadFull(c.r, frame); err != nil {
+		return a, err
+	}
+	a.result, a.handle = binary.LittleEndian.Uint32(frame), binary.LittleEndian.Uint64(frame[4:])
+	rest := frame[12:]
+	for _, to := range []*string{&a.text, &a.record} {
+		n := binary.LittleEndian.Uint32(rest)
+		rest = rest[4:]
+		if n != noText {
+			*to, rest = decodeText(rest[:n]), rest[n:]
+		}
+	}
+	return a, nil
+}
+
+func (c *thread) try(op uint32, handle uint64, guid string, texts ...string) (callReply, error) {
+	c.t.Helper()
+	c.send(op, handle, guid, texts...)
+	return c.receive()
+}
+
+// call makes a call whose connection must live.
+func (c *thread) call(op uint32, handle uint64, guid string, texts ...string) callReply {
+	c.t.Helper()
+	a, err := c.try(op, handle, guid, texts...)
+	must(c.t, err)
+	return a
+}
+
+// good makes a call that must succeed.
+func (c *thread) good(op uint32, handle uint64, guid string, texts ...string) callReply {
+	c.t.Helper()
+	a := c.call(op, handle, guid, texts...)
+	if a.result != 0 {
+		c.t.Fatalf("call %d: %#x %s", op, a.result, a.record)
+	}
+	return a
+}
+
+const (
+	opNetwork      = 0
+	opEndpoint     = 10
+	opLoadBalancer = 30
+)
+
+func (c *thread) network() (handle uint64) {
+	c.t.Helper()
+	return c.good(opNetwork+create, 0, "", bridgeNetwork).handle
+}
+
+// remote makes a remote endpoint and gives its id.
+func (c *thread) remote(network uint64, addr string) string {
+	c.t.Helper()
+	h := c.good(opEndpoint+create, network, "", remoteAt(addr)).handle
+	return c.idOf(opEndpoint, h)
+}
+
+func remoteAt(addr string) string {
+	return fmt.Sprintf(`{"IpConfigurations":[{"IpAddress":%q}],"MacAddress":"02-11-0a-f4-03-05","Flags":1,"SchemaVersion":{"Major":2,"Minor":0}}`, addr)
+}
+
+// remoteEndpoint is the document of the i-th of many.
+func remoteEndpoint(i int) string {
+	return remoteAt(fmt.Sprintf("10.%d.%d.%d", 245+i>>16, i>>8&255, i&255))
+}
+
+func (c *thread) idOf(kind uint32, handle uint64) string {
+	c.t.Helper()
+	var d struct{ ID string }
+	must(c.t, json.Unmarshal([]byte(c.good(kind+query, handle, "").text), &d))
+	return d.ID
+}
+
+func balancer(vip string, port int, backends ...string) string {
+	list, _ := json.Marshal(backends)
+	return fmt.Sprintf(`{"HostComputeEndpoints":%s,"FrontendVIPs":[%q],"PortMappings":[{"Protocol":6,"InternalPort":8080,"ExternalPort":%d}],"SchemaVersion":{"Major":2,"Minor":0}}`, list, vip, port)
+}
+
+// ids lists a kind.
+func (c *thread) ids(kind uint32) []string {
+	c.t.Helper()
+	var ids []string
+	must(c.t, json.Unmarshal([]byte(c.good(kind+enumerate, 0, "").text), &ids))
+	return ids
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,150 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestFaultActions runs each action against calls over the wire.
+func TestFaultActions(t *testing.T) {
+	s := startServer(t, 20348)
+	c := s.connect("kube-proxy.exe", 100)
+	network := c.network()
+	backend := c.remote(network, "10.244.3.5")
+	lb := c.good(opLoadBalancer+create, 0, "", balancer("10.96.0.10", 53, backend)).handle
+	id := c.idOf(opLoadBalancer, lb)
+	fault := func(rule string) { s.control("POST", "/faults", "["+rule+"]", nil) }
+
+	t.Run("fail", func(t *testing.T) {
+		fault(`{"function":"HcnDelete*","match":"10.96.0.10\"","action":"fail","code":2147943462,"text":"The service has not been started.","times":1}`)
+		if a := c.call(opLoadBalancer+remove, 0, id); a.result != 0x80070426 || !strings.Contains(a.record, "not been started. ") {
+			t.Errorf("got %#x %q", a.result, a.record)
+		}
+		if n := len(c.ids(opLoadBalancer)); n != 1 {
+			t.Errorf("%d load balancers: a failed deletion deleted", n)
+		}
+	})
+	t.Run("after", func(t *testing.T) {
+		fault(`{"function":"HcnCreateLoadBalancer","action":"after","code":2147944126}`)
+		if a := c.call(opLoadBalancer+create, 0, "", balancer("10.96.0.11", 53, backend)); a.result != 0x800706be || a.record != "" {
+			t.Errorf("got %#x %q", a.result, a.record)
+		}
+		if n := len(c.ids(opLoadBalancer)); n != 2 {
+			t.Errorf("%d load balancers, want the one whose creation was done but not told too", n)
+		}
+	})
+	t.Run("skip", func(t *testing.T) {
+		fault(`{"function":"HcnCreateLoadBalancer","action":"skip"}`)
+		h := c.good(opLoadBalancer+create, 0, "", balancer("10.96.0.12", 53, backend)).handle
+		if h == 0 {
+			t.Error("no handle")
+		}
+		if a := c.call(opLoadBalancer+query, h, ""); a.result != 0x80070490 {
+			t.Errorf("what was not made can be read: %#x", a.result)
+		}
+		if n := len(c.ids(opLoadBalancer)); n != 2 {
+			t.Errorf("%d load balancers", n)
+		}
+	})
+	t.Run("empty", func(t *testing.T) {
+		fault(`{"function":"HcnEnumerateEndpoints","action":"empty","times":1}`)
+		if n := len(c.ids(opEndpoint)); n != 0 {
+			t.Errorf("%d endpoints", n)
+		}
+		if n := len(c.ids(opEndpoint)); n != 1 {
+			t.Errorf("%d endpoints afterwards", n)
+		}
+	})
+	t.Run("strip", func(t *testing.T) {
+		fault(`{"function":"HcnQueryLoadBalancerProperties","action":"strip","fields":["PortMappings"]}`)
+		if text := c.good(opLoadBalancer+query, lb, "").text; strings.Contains(text, "PortMappings") || !strings.Contains(text, "FrontendVIPs") {
+			t.Errorf("got %s", text)
+		}
+	})
+	t.Run("delay", func(t *testing.T) {
+		fault(`{"function":"HcnOpenNetwork","delayMs":30}`)
+		begin := time.Now()
+		c.call(opNetwork+open, 0, id)
+		if took := time.Since(begin); took < 30*time.Millisecond {
+			t.Errorf("took %v", took)
+		}
+	})
+	t.Run("drop", func(t *testing.T) {
+		fault(`{"function":"HcnOpenNetwork","action":"drop","program":"kubelet.exe"}`)
+		c.call(opNetwork+open, 0, id) // another program
+		other := s.connect("kubelet.exe", 200)
+		if _, err := other.try(opNetwork+open, 0, id); !errors.Is(err, io.EOF) {
+			t.Errorf("the connection was not dropped: %v", err)
+		}
+	})
+	t.Run("hits", func(t *testing.T) {
+		var rules []Fault
+		s.control("GET", "/faults", "", &rules)
+		if len(rules) != 1 || rules[0].Hits != 1 {
+			t.Errorf("got %+v", rules)
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		for _, body := range []string{`[{"action":"fail"}]`, `[{"acton":"fail"}]`, `{}`} {
+			if code, text := s.tryControl("POST", "/faults", body); code != 400 || !strings.Contains(text, "error") {
+				t.Errorf("%s: %d %s", body, code, text)
+			}
+		}
+	})
+}
+
+// TestFaultHang: a hanging call holds up nobody else, and ends in each of its three ways.
+func TestFaultHang(t *testing.T) {
+	s := startServer(t, 20348)
+	hang := func() {
+		s.control("POST", "/faults", `[{"function":"HcnEnumerateNetworks","program":"kube-proxy.exe","action":"hang"}]`, nil)
+	}
+	hit := func(n int) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("%d calls hang", n), func() bool { return s.s.faults.list()[0].Hits == n })
+	}
+	hang()
+	c := s.connect("kube-proxy.exe", 100)
+	c.send(opNetwork+enumerate, 0, "")
+	hit(1)
+	s.connect("kube-proxy.exe", 100).good(opEndpoint+enumerate, 0, "") // another thread of the same program
+	s.control("POST", "/faults", `[]`, nil)
+	if a, err := c.receive(); err != nil || a.result != 0 || a.text != "[]" {
+		t.Errorf("after the rules were replaced: %#x %q %v", a.result, a.text, err)
+	}
+	c.good(opNetwork+enumerate, 0, "") // the connection can be used further
+
+	hang()
+	c.send(opNetwork+enumerate, 0, "")
+	hit(1)
+	s.control("POST", "/service", `{"state":"stopped"}`, nil)
+	if a, err := c.receive(); err != nil || a.result != 0x800706be {
+		t.Errorf("after HNS stopped: %#x %v", a.result, err)
+	}
+	s.control("POST", "/service", `{"state":"running"}`, nil)
+
+	hang()
+	c.good(opEndpoint+enumerate, 0, "")
+	c.send(opNetwork+enumerate, 0, "")
+	hit(1)
+	c.conn.Close()
+	eventually(t, "the caller's end is seen", func() bool {
+		s.s.handles.mu.Lock()
+		defer s.s.handles.mu.Unlock()
+		return s.s.handles.conns[100] <= 1 // the other thread's
+	})
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it did not come true that %s", what)
+		}
+	}
+}

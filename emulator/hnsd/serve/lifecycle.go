@@ -1,0 +1,184 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/hnsd"
+)
+
+// errCallFailed is what a caller gets whose call was under way when the service went (RPC_S_CALL_FAILED, no record).
+var errCallFailed = &hnsd.Error{Code: 0x800706be}
+
+// serviceStates are the states of the Windows service with what each call is answered meanwhile. Without text there is
+// no error record: the answer does not come from HNS.
+var serviceStates = map[string]*hnsd.Error{
+	"running":  nil,
+	"stopped":  hnsd.ErrServiceNotStarted,
+	"stopping": {Code: 0x803b0020, Text: "The HNS service is stopping."}, // HCN_E_MANAGER_STOPPED; text unverified
+	"starting": {Code: 0x800706d9},                                       // EPT_S_NOT_REGISTERED
+	"gone":     {Code: 0x800706ba},                                       // RPC_S_SERVER_UNAVAILABLE
+	"missing":  {Code: 0x80070424},                                       // ERROR_SERVICE_DOES_NOT_EXIST
+}
+
+// ServiceRequest changes the state of the service.
+type ServiceRequest struct {
+	// State is running, stopped, stopping, starting, gone or missing. Running while it runs is a restart.
+	State string `json:"state"`
+	// Keep says what is there when it runs again: "all" (default); "none": networks, namespaces and local endpoints
+	// stay, load balancers, remote endpoints and routes are lost; "half": of those every second one is lost.
+	Keep string `json:"keep,omitempty"`
+	// Lose names the kinds that are lost besides: Network (with its endpoints), LocalEndpoint, RemoteEndpoint, Endpoint,
+	// LoadBalancer, SdnRoute, Namespace.
+	Lose  []string `json:"lose,omitempty"`
+	ForMs int      `json:"forMs,omitempty"` // after this it runs again; 0: it stays so
+}
+
+// ServiceStatus is the state of the service.
+type ServiceStatus struct {
+	State    string `json:"state"`
+	Restarts int    `json:"restarts"`
+	Lost     int    `json:"lost"` // objects, at the last restart
+}
+
+type lifecycle struct {
+	mu       sync.Mutex
+	state    string // "" is running
+	restarts int
+	lost     int
+	down     chan struct{} // closed when it stops running; nil until somebody waits
+	timer    *time.Timer
+	changed  int // counts requests, so that a timer of an old one does nothing
+}
+
+// refusal is what calls are answered now; nil while the service runs.
+func (l *lifecycle) refusal() *hnsd.Error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return serviceStates[l.state]
+}
+
+// untilDown is closed when the service stops running, or starts anew.
+func (l *lifecycle) untilDown() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down == nil {
+		l.down = make(chan struct{})
+	}
+	return l.down
+}
+
+func (l *lifecycle) status() ServiceStatus {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	st := ServiceStatus{State: l.state, Restarts: l.restarts, Lost: l.lost}
+	if st.State == "" {
+		st.State = "running"
+	}
+	return st
+}
+
+// enter changes the state and gives the number of the change.
+func (l *lifecycle) enter(state string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	if l.down != nil {
+		close(l.down)
+		l.down = nil
+	}
+	l.state = state
+	l.changed++
+	return l.changed
+}
+
+// is tells whether no request came after that change.
+func (l *lifecycle) is(change int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changed == change
+}
+
+// setService carries out a request. ctx is the daemon's: a timed return outlives the request.
+func (s *Service) setService(ctx context.Context, q ServiceRequest) error {
+	if _, ok := serviceStates[q.State]; !ok {
+		return fmt.Errorf("no state %q: there are %s", q.State, strings.Join(slices.Sorted(maps.Keys(serviceStates)), ", "))
+	}
+	lost, err := lostKinds(q)
+	if err != nil {
+		return err
+	}
+	log := klog.FromContext(ctx)
+	if q.State == "running" {
+		return s.restart(ctx, lost)
+	}
+	change := s.life.enter(q.State)
+	s.handles.forget()
+	log.Info("HNS service", "state", q.State, "forMs", q.ForMs)
+	if q.ForMs <= 0 {
+		return nil
+	}
+	s.life.mu.Lock()
+	defer s.life.mu.Unlock()
+	if s.life.changed != change {
+		return nil
+	}
+	s.life.timer = time.AfterFunc(time.Duration(q.ForMs)*time.Millisecond, func() {
+		if ctx.Err() != nil || !s.life.is(change) {
+			return
+		}
+		if err := s.restart(ctx, lost); err != nil {
+			log.Error(err, "Starting the HNS service again")
+		}
+	})
+	return nil
+}
+
+// restart forgets what is lost, and every handle, and answers calls again.
+func (s *Service) restart(ctx context.Context, lost func(*hnsd.Object) bool) error {
+	s.life.enter("starting") // nobody sees half of it
+	n, err := s.forget(ctx, lost)
+	s.handles.forget()
+	s.life.enter("running")
+	s.life.mu.Lock()
+	s.life.restarts++
+	s.life.lost = n
+	s.life.mu.Unlock()
+	klog.FromContext(ctx).Info("HNS service", "state", "running", "lost", n)
+	return err
+}
+
+// lostKinds is the choice of objects that a restart loses.
+func lostKinds(q ServiceRequest) (func(*hnsd.Object) bool, error) {
+	for _, k := range q.Lose {
+		if !slices.ContainsFunc(hnsd.KindNames(), func(n string) bool { return strings.EqualFold(n, k) }) {
+			return nil, fmt.Errorf("no kind %q: there are %s", k, strings.Join(hnsd.KindNames(), ", "))
+		}
+	}
+	count := 0
+	var volatile func() bool
+	switch q.Keep {
+	case "", "all":
+		volatile = func() bool { return false }
+	case "none":
+		volatile = func() bool { return true }
+	case "half":
+		volatile = func() bool { count++; return count%2 == 0 }
+	default:
+		return nil, fmt.Errorf("keep %q: all, none or half", q.Keep)
+	}
+	return func(o *hnsd.Object) bool {
+		named := slices.ContainsFunc(q.Lose, func(k string) bool { return o.Is(k) })
+		return named || (o.Is("LoadBalancer") || o.Is("RemoteEndpoint") || o.Is("SdnRoute")) && volatile()
+	}, nil
+}

@@ -1,0 +1,84 @@
+package hnsd
+
+import "strings"
+
+// Target is what a call is about, as far as its duration and its place in the order of writes depend on it.
+type Target struct {
+	Network   string // whose writes it has to wait for; "" is none that is known
+	Backends  int    // named by the document of a load balancer
+	Balancers int    // that exist
+}
+
+// Target of a v2 call. id is the object's, or with create the parent network's; settings the document, if there is one.
+func (s *State) Target(k Kind, id string, create bool, settings string) Target {
+	t := Target{Balancers: s.Count(LoadBalancer)}
+	d, _ := parseDoc(settings)
+	switch {
+	case k == Network && !create:
+		t.Network = id
+	case k == Endpoint && create:
+		t.Network = id
+		if id == "" {
+			t.Network = canonicalID(d.str("HostComputeNetwork"))
+		}
+	case k == Endpoint:
+		t.Network = s.networkOf(id)
+	case k == Namespace:
+		t.Network = s.networkOf(canonicalID(d.doc("Settings").str("EndpointId")))
+	case k == LoadBalancer || k == Route:
+		backends := d.strs("HostComputeEndpoints")
+		if o, ok := s.Get(k, id); ok && len(backends) == 0 {
+			backends = o.Doc.strs("HostComputeEndpoints")
+		}
+		t.Backends = len(backends)
+		t.Network = s.networkOfFirst(backends)
+	}
+	return t
+}
+
+// TargetV1 is the same for a v1 call.
+func (s *State) TargetV1(method, path, body string) Target {
+	t := Target{Balancers: s.Count(LoadBalancer)}
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	id := ""
+	if len(parts) > 1 {
+		id = canonicalID(parts[1])
+	}
+	d, _ := parseDoc(body)
+	switch strings.ToLower(parts[0]) {
+	case "networks":
+		t.Network = id
+	case "endpoints":
+		t.Network = s.networkOf(id)
+		if id == "" {
+			t.Network = canonicalID(d.str("VirtualNetwork"))
+		}
+	case "policylists":
+		var backends []string
+		for _, r := range d.strs("References") {
+			backends = append(backends, canonicalID(r[strings.LastIndex(r, "/")+1:]))
+		}
+		if o, ok := s.Get(LoadBalancer, id); ok && len(backends) == 0 {
+			backends = o.Doc.strs("HostComputeEndpoints")
+		}
+		t.Backends, t.Network = len(backends), s.networkOfFirst(backends)
+	}
+	return t
+}
+
+func (s *State) networkOfFirst(endpoints []string) string {
+	for _, e := range endpoints {
+		if n := s.networkOf(canonicalID(e)); n != "" {
+			return n
+		}
+	}
+	return ""
+}
+
+func (s *State) networkOf(endpoint string) string {
+	e, ok := s.Get(Endpoint, endpoint)
+	if !ok {
+		return ""
+	}
+	return e.Doc.str("HostComputeNetwork")
+}
