@@ -5,6 +5,7 @@ BUNDLE_OUT := bin/bundle
 BUNDLE_BUILD := CGO_ENABLED=0 go build -trimpath
 BUNDLE_KUBE_VERSION := v1.36.3
 BUNDLE_KUBE_X := -X k8s.io/component-base/version.
+BUNDLE_KUBE_LD := -s -w $(BUNDLE_KUBE_X)gitVersion=$(BUNDLE_KUBE_VERSION) $(BUNDLE_KUBE_X)gitMajor=1 $(BUNDLE_KUBE_X)gitMinor=36
 BUNDLE_CONTAINERD_VERSION := v2.3.6
 
 bundle-sources = $(shell find bundle/$(1) -type f -not -name '*_test.go' -not -name README.md)
@@ -21,7 +22,7 @@ BUNDLE_IMAGES := $(foreach p,pause testapp,$(BUNDLE_OUT)/images/linux/$(p) $(BUN
 bundle: $(BUNDLE_KUBE) $(BUNDLE_CONTAINERD) $(BUNDLE_CNI) $(BUNDLE_CNI_WINDOWS) $(BUNDLE_COREDNS) $(BUNDLE_REGISTRY) $(BUNDLE_IMAGES) ## build the third-party programs of a local cluster
 
 $(BUNDLE_KUBE): $(call bundle-sources,controlplane)
-	cd bundle/controlplane && $(BUNDLE_BUILD) -ldflags "-s -w $(BUNDLE_KUBE_X)gitVersion=$(BUNDLE_KUBE_VERSION) $(BUNDLE_KUBE_X)gitMajor=1 $(BUNDLE_KUBE_X)gitMinor=36" -o ../../$@
+	cd bundle/controlplane && $(BUNDLE_BUILD) -ldflags "$(BUNDLE_KUBE_LD)" -o ../../$@
 
 $(BUNDLE_CONTAINERD) &: $(call bundle-sources,containerd)
 	cd bundle/containerd && $(BUNDLE_BUILD) -tags no_btrfs,no_devmapper,no_zfs \
@@ -54,3 +55,13 @@ $(BUNDLE_OUT)/images/linux/%: $(call bundle-sources,registry)
 
 $(BUNDLE_OUT)/images/windows/%.exe: $(call bundle-sources,registry)
 	cd bundle/registry && GOOS=windows $(BUNDLE_BUILD) -buildvcs=false -ldflags "-s -w -buildid=" -o ../../$@ ./images/$*
+
+# Upstream's service proxy for Windows is no part of a cluster: tests and benchmarks run it beside ours.
+BUNDLE_PEER := $(BUNDLE_OUT)/windows/kube-proxy.exe
+
+.PHONY: upstream-proxy
+upstream-proxy: $(BUNDLE_PEER)
+
+$(BUNDLE_PEER): bundle/controlplane/go.mod bundle/controlplane/go.sum
+	@mkdir -p $(BUNDLE_OUT)/windows
+	cd bundle/controlplane && GOOS=windows $(BUNDLE_BUILD) -ldflags "$(BUNDLE_KUBE_LD)" -o ../../$@ k8s.io/kubernetes/cmd/kube-proxy

@@ -38,7 +38,8 @@ type config struct {
 		ClientURL string `json:"clientURL"`
 		PeerURL   string `json:"peerURL"`
 	} `json:"etcd"`
-	// Flags as the upstream commands take them, for example "--secure-port=6443".
+	// Flags as the upstream commands take them, for example "--secure-port=6443". Without flags the controller manager
+	// or the scheduler does not run.
 	APIServer         []string `json:"apiServer"`
 	ControllerManager []string `json:"controllerManager"`
 	Scheduler         []string `json:"scheduler"`
@@ -80,12 +81,19 @@ func runControlPlane(args []string) error {
 	run("kube-apiserver", func() error { return server(ctx) })
 	// The other two end when they are refused, and they are refused until the API server has made its default roles.
 	go func() {
+		if len(cfg.ControllerManager) == 0 {
+			return
+		}
 		if err := waitReady(ctx, cfg.ControllerManager); err != nil {
 			ended <- fmt.Errorf("waiting for kube-apiserver: %w", err)
 			return
 		}
-		run("kube-controller-manager", func() error { return runControllers(ctx, cfg.ControllerManager) })
-		run("kube-scheduler", func() error { return runScheduler(ctx, cfg.Scheduler) })
+		if len(cfg.ControllerManager) > 0 {
+			run("kube-controller-manager", func() error { return runControllers(ctx, cfg.ControllerManager) })
+		}
+		if len(cfg.Scheduler) > 0 {
+			run("kube-scheduler", func() error { return runScheduler(ctx, cfg.Scheduler) })
+		}
 	}()
 	select {
 	case err := <-ended:

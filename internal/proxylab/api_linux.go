@@ -1,0 +1,84 @@
+package proxylab
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+// API is one host's way to the API server: a reverse proxy that speaks plain HTTP to the host's programs. It can be cut,
+// for this host only.
+type API struct {
+	// Addr is where the host's programs find the API server.
+	Addr netip.AddrPort
+
+	netns   string
+	handler http.Handler
+
+	mu     sync.Mutex
+	server *http.Server // nil while it is cut
+}
+
+// newAPI listens at a port of the router. only, if not empty, is the label that services and slices must carry to be seen.
+func newAPI(netns string, port uint16, only string) (*API, error) {
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "https", Host: apiServer.String()})
+			r.Out.Header.Set("Authorization", "Bearer "+token)
+			if only != "" && (r.In.URL.Path == "/api/v1/services" || r.In.URL.Path == "/apis/discovery.k8s.io/v1/endpointslices") {
+				q := r.Out.URL.Query()
+				q.Set("labelSelector", strings.TrimPrefix(q.Get("labelSelector")+","+only, ","))
+				r.Out.URL.RawQuery = q.Encode()
+			}
+		},
+		FlushInterval: -1, // watches stream
+		Transport: &http.Transport{DialContext: dialIn(netns), ForceAttemptHTTP2: true,
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // its certificate is made by the API server itself, at each start
+		ErrorLog: log.New(discard{}, "", 0), // a client that goes away is no news
+	}
+	a := &API{Addr: netip.AddrPortFrom(routerAddr, port), netns: netns, handler: proxy}
+	return a, a.Restore()
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// Cut ends all connections and refuses new ones, as an API server that is down does. Cut twice is cut.
+func (a *API) Cut() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.server != nil {
+		_ = a.server.Close() // that is the meaning
+		a.server = nil
+	}
+}
+
+// Restore ends a Cut.
+func (a *API) Restore() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.server != nil {
+		return nil
+	}
+	var listener net.Listener
+	err := platform.InNetns(a.netns, func() (err error) {
+		listener, err = net.Listen("tcp4", a.Addr.String())
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("listening for a host's API calls: %w", err)
+	}
+	a.server = &http.Server{Handler: a.handler, ErrorLog: log.New(discard{}, "", 0)}
+	go func(s *http.Server) { _ = s.Serve(listener) }(a.server) // until Cut
+	return nil
+}

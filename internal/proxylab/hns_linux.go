@@ -1,0 +1,129 @@
+package proxylab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/hnsd/serve"
+)
+
+// hnsAddr is where the DLLs find HNS, in the host's namespace.
+const hnsAddr = "127.0.0.1:10090"
+
+// HNS is the emulated service of one host: its control interface, and calls as any program of the host can make them.
+type HNS struct {
+	// Program is the file name that our own calls carry; fault rules can leave it out.
+	Program string
+
+	netns, socket string
+	client        *http.Client
+}
+
+func newHNS(netns, hostDir string) *HNS {
+	h := &HNS{Program: "agent.exe", netns: netns, socket: serve.Socket(hostDir)}
+	h.client = &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", h.socket)
+		}}}
+	return h
+}
+
+// Control makes one call of the control interface; body and into are JSON values and may be nil.
+func (h *HNS) Control(ctx context.Context, method, path string, body, into any) error {
+	var data []byte
+	if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://hns"+path, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("HNS control %s %s: %s: %s", method, path, resp.Status, strings.TrimSpace(string(answer)))
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(answer, into)
+}
+
+// Dump is everything that HNS has.
+func (h *HNS) Dump(ctx context.Context) (d serve.Dump, err error) {
+	err = h.Control(ctx, "GET", "/dump", nil, &d)
+	return d, err
+}
+
+// Stats are the calls since the start or the last ResetStats.
+func (h *HNS) Stats(ctx context.Context) (s serve.Stats, err error) {
+	err = h.Control(ctx, "GET", "/stats", nil, &s)
+	return s, err
+}
+
+// ResetStats begins to count anew.
+func (h *HNS) ResetStats(ctx context.Context) error {
+	return h.Control(ctx, "POST", "/stats/reset", object{}, nil)
+}
+
+// Faults replaces all fault rules; none ends every fault. A rule is a serve.Fault, or the same as a map.
+func (h *HNS) Faults(ctx context.Context, rules ...any) error {
+	return h.Control(ctx, "POST", "/faults", append([]any{}, rules...), nil)
+}
+
+// Hits is how often each of the present fault rules was used.
+func (h *HNS) Hits(ctx context.Context) ([]int, error) {
+	var rules []serve.Fault
+	if err := h.Control(ctx, "GET", "/faults", nil, &rules); err != nil {
+		return nil, err
+	}
+	var hits []int
+	for _, r := range rules {
+		hits = append(hits, r.Hits)
+	}
+	return hits, nil
+}
+
+// Lose makes HNS forget objects without a trace. Fields as in POST /lose: kind, count, percent, planeOnly.
+func (h *HNS) Lose(ctx context.Context, what map[string]any) (lost int, err error) {
+	var answer struct{ Lost int }
+	err = h.Control(ctx, "POST", "/lose", what, &answer)
+	return answer.Lost, err
+}
+
+// Verify lists where the kernel differs from HNS's state.
+func (h *HNS) Verify(ctx context.Context) ([]string, error) {
+	var v struct{ Drift []struct{ Text string } }
+	if err := h.Control(ctx, "POST", "/verify", object{}, &v); err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, d := range v.Drift {
+		list = append(list, d.Text)
+	}
+	return list, nil
+}
+
+// text reads a field of a document that may be absent.
+func text(d hnsd.Doc, field string) string {
+	s, _ := d[field].(string)
+	return s
+}

@@ -1,0 +1,357 @@
+package proxylab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+
+	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd/serve"
+	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/platform"
+)
+
+// HostOptions of AddHost.
+type HostOptions struct {
+	// Name of the host and of its Node object; required.
+	Name string
+	// Build of Windows; 0 is 20348.
+	Build int
+	// Latency is the profile of injected delays; "" is none.
+	Latency string
+	// NetworkType of the pods' network: L2Bridge ("" too) or Overlay.
+	NetworkType string
+	// NoNetwork: HNS starts without the pods' network; MakeNetwork makes it.
+	NoNetwork bool
+	// NoDataPlane: HNS keeps state only; pods have no network. For benchmarks.
+	NoDataPlane bool
+	// NoWine: no Windows program can run. For tests of the Lab's other parts.
+	NoWine bool
+	// Isolated: programs of the host see only the services and slices that carry Label(Name), so that tests on several
+	// hosts do not see each other's. Objects made through the Host carry it.
+	Isolated bool
+	// IPv6: the pods' network has an IPv6 range too.
+	IPv6 bool
+}
+
+// NetworkName of the pods' network on every host, and of the host's own endpoint in it.
+const (
+	NetworkName  = "porthole"
+	HostEndpoint = NetworkName + "_ep"
+)
+
+// Host is an emulated Windows host.
+type Host struct {
+	Place // the host itself
+	// Dir is its folder: prefix/drive_c, hnsd/, hnsd.sock, logs.
+	Dir string
+	// Pods is the range of its pods; Pods6 is invalid without IPv6.
+	Pods, Pods6 netip.Prefix
+	// HNS of the host, and its way to the API server.
+	HNS *HNS
+	API *API
+	// NetworkID of the pods' network.
+	NetworkID string
+
+	lab    *Lab
+	o      HostOptions
+	tools  wine.Tools
+	prefix wine.Prefix
+	mount  wine.Mount
+	server *exec.Cmd // wineserver
+	plane  *dataplane.DataPlane
+	ctx    context.Context // carries the log of HNS
+	log    *os.File
+
+	mu      sync.Mutex
+	stopHNS func() error // of the HNS that runs, or nil
+	procs   []*Process
+	pods    int
+	next    int // number of the next log
+}
+
+// AddHost makes a host and starts its HNS; its Node object is made as well. Close of the Lab closes it, if the caller
+// does not.
+func (l *Lab) AddHost(ctx context.Context, o HostOptions) (*Host, error) {
+	if o.Build == 0 {
+		o.Build = 20348
+	}
+	if o.NetworkType == "" {
+		o.NetworkType = "L2Bridge"
+	}
+	m, err := l.join(o.Name)
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{Place: Place{Name: o.Name, Netns: m.netns, Addr: m.addr}, Dir: filepath.Join(l.Dir, o.Name), Pods: m.pods, lab: l, o: o}
+	if o.IPv6 {
+		h.Addr6, h.Pods6 = m.addr6, m.pods6
+	}
+	l.mu.Lock()
+	l.hosts = append(l.hosts, h)
+	l.mu.Unlock()
+	steps := []func() error{
+		func() error { return os.MkdirAll(filepath.Join(h.Dir, "hnsd"), 0o755) },
+		func() error { return h.startWine(ctx) },
+		h.prepareHNS,
+		func() error { return h.StartHNS(ctx) },
+		func() error {
+			if o.NoNetwork {
+				return nil
+			}
+			return h.MakeNetwork(ctx)
+		},
+		func() error { return h.setLatency(ctx) },
+		func() error { return h.meetAPI(ctx, uint16(7000+m.number)) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return nil, fmt.Errorf("making host %s: %w", o.Name, err)
+		}
+	}
+	return h, nil
+}
+
+// startWine gives the host its C: and its wineserver.
+func (h *Host) startWine(ctx context.Context) (err error) {
+	if h.o.NoWine {
+		return nil
+	}
+	if h.tools, err = wine.Find(); err != nil {
+		return err
+	}
+	build, err := wine.LookupBuild(h.o.Build)
+	if err != nil {
+		return err
+	}
+	bin, err := filepath.EvalSymlinks(h.lab.o.Bin)
+	if err != nil {
+		return err
+	}
+	// The template outlives the Lab: making one takes ten seconds.
+	template, dlls := wine.TemplateDir(filepath.Join(bin, "proxylab"), h.o.Build), filepath.Join(bin, "windows", "dll")
+	if err := h.tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: build, DLLDir: dlls}); err != nil {
+		return err
+	}
+	h.mount = wine.PrefixMount(template, h.Dir)
+	if err := h.mount.Ensure(); err != nil {
+		return err
+	}
+	h.prefix = wine.Prefix{Dir: h.mount.Target}
+	if _, err := wine.InstallDLLs(h.prefix, dlls); err != nil {
+		return err
+	}
+	h.server = h.tools.ServerCommand(h.prefix)
+	h.server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := platform.StartInNetns(h.Netns, h.server); err != nil {
+		return fmt.Errorf("starting wineserver: %w", err)
+	}
+	return nil
+}
+
+func (h *Host) prepareHNS() (err error) {
+	if h.log, err = os.Create(filepath.Join(h.Dir, "hnsd.log")); err != nil {
+		return err
+	}
+	h.ctx = klog.NewContext(context.Background(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(h.log))))
+	h.HNS = newHNS(h.Netns, h.Dir)
+	if !h.o.NoDataPlane {
+		h.plane, err = dataplane.New(dataplane.Options{Netns: h.Netns, Uplink: Uplink})
+	}
+	return err
+}
+
+// StartHNS starts HNS with the objects that it had; it must not run. See also the control interface's POST /service.
+func (h *Host) StartHNS(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopHNS != nil {
+		return errors.New("HNS runs already")
+	}
+	o := serve.Options{HostDir: h.Dir, Build: h.o.Build, Netns: h.Netns, Listen: hnsAddr, Uplink: Uplink, Plane: serve.NoDataPlane{}}
+	if h.plane != nil {
+		o.Plane = h.plane
+	}
+	run, cancel := context.WithCancel(h.ctx)
+	done := make(chan error, 1)
+	os.Remove(serve.Socket(h.Dir))
+	go func() { done <- serve.Run(run, o) }()
+	err := Until(ctx, 20*time.Second, "HNS", func(ctx context.Context) error {
+		select {
+		case err := <-done:
+			done <- err
+			return fmt.Errorf("it ended: %w", err)
+		default:
+			return h.HNS.Control(ctx, "GET", "/healthz", nil, nil)
+		}
+	})
+	h.stopHNS = func() error {
+		cancel()
+		return <-done
+	}
+	return err
+}
+
+// StopHNS ends HNS; the packets that it arranged for keep flowing. Its state is on disk. Not running is success.
+func (h *Host) StopHNS() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopHNS == nil {
+		return nil
+	}
+	stop := h.stopHNS
+	h.stopHNS = nil
+	return stop()
+}
+
+func (h *Host) setLatency(ctx context.Context) error {
+	if h.o.Latency == "" {
+		return nil
+	}
+	return h.HNS.Control(ctx, "POST", "/latency", object{"profile": h.o.Latency}, nil)
+}
+
+// gateway and hostAddr are HNS's address in the pods' range and the host's own.
+func (h *Host) gateway() netip.Addr  { return nth(h.Pods, 1) }
+func (h *Host) hostAddr() netip.Addr { return nth(h.Pods, 2) }
+
+// MakeNetwork makes the pods' network and the host's endpoint in it, as `porthole routes` does.
+func (h *Host) MakeNetwork(ctx context.Context) (err error) {
+	subnet := func(p netip.Prefix) object {
+		zero := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		if p.Addr().Is6() {
+			zero = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+		}
+		s := object{"IpAddressPrefix": p.String(), "Routes": []object{{"NextHop": nth(p, 1).String(), "DestinationPrefix": zero.String()}}}
+		if h.o.NetworkType == "Overlay" {
+			s["Policies"] = []object{{"Type": "VSID", "Settings": object{"IsolationId": 4096}}}
+		}
+		return s
+	}
+	subnets := []object{subnet(h.Pods)}
+	if h.o.IPv6 {
+		subnets = append(subnets, subnet(h.Pods6))
+	}
+	doc := object{"Name": NetworkName, "Type": h.o.NetworkType, "Ipams": []object{{"Type": "Static", "Subnets": subnets}}, "SchemaVersion": schema}
+	if h.o.NetworkType == "Overlay" {
+		doc["Flags"] = 8
+		doc["Policies"] = []object{{"Type": "NetAdapterName", "Settings": object{"NetworkAdapterName": Uplink}}}
+	}
+	if h.NetworkID, err = h.HNS.Create(ctx, Network, "", doc); err != nil {
+		return fmt.Errorf("making the pods' network: %w", err)
+	}
+	if h.o.NetworkType == "Overlay" {
+		return nil // no host endpoint: pods reach their host through the overlay's own
+	}
+	addrs := []object{{"IpAddress": h.hostAddr().String(), "PrefixLength": h.Pods.Bits()}}
+	if h.o.IPv6 {
+		addrs = append(addrs, object{"IpAddress": nth(h.Pods6, 2).String(), "PrefixLength": h.Pods6.Bits()})
+	}
+	ep, err := h.HNS.Create(ctx, Endpoint, h.NetworkID, object{"Name": HostEndpoint, "HostComputeNetwork": h.NetworkID, "IpConfigurations": addrs, "SchemaVersion": schema})
+	if err != nil {
+		return fmt.Errorf("making the host's endpoint: %w", err)
+	}
+	d, err := h.HNS.Dump(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range d.Namespaces {
+		if kind := text(n, "Type"); kind == "Host" || kind == "HostDefault" {
+			return h.attach(ctx, text(n, "ID"), ep)
+		}
+	}
+	return errors.New("HNS has no namespace of the host")
+}
+
+var schema = object{"Major": 2, "Minor": 0}
+
+func (h *Host) attach(ctx context.Context, namespace, endpoint string) error {
+	return h.HNS.Modify(ctx, Namespace, namespace, object{"ResourceType": "Endpoint", "RequestType": "Add", "Settings": object{"EndpointId": endpoint}})
+}
+
+// meetAPI makes the host's relay, its kubeconfig and its Node object.
+func (h *Host) meetAPI(ctx context.Context, port uint16) (err error) {
+	if h.lab.o.NoAPI {
+		return nil
+	}
+	only := ""
+	if h.o.Isolated {
+		only = Label(h.Name)
+	}
+	if h.API, err = newAPI(h.lab.netns("sw"), port, only); err != nil {
+		return err
+	}
+	if !h.o.NoWine {
+		if err := writeJSON(filepath.Join(h.prefix.DriveC(), "k", "kubeconfig"), kubeconfig(h.API.Addr)); err != nil {
+			return err
+		}
+	}
+	return h.lab.register(ctx, h.Place, "windows", h.Pods, h.Pods6)
+}
+
+// register makes the Node object.
+func (l *Lab) register(ctx context.Context, p Place, system string, pods, pods6 netip.Prefix) error {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Labels: map[string]string{
+		corev1.LabelHostname: p.Name, corev1.LabelOSStable: system, corev1.LabelTopologyZone: "zone-" + p.Name}}}
+	n.Spec.PodCIDR, n.Spec.PodCIDRs = pods.String(), []string{pods.String()}
+	if pods6.IsValid() {
+		n.Spec.PodCIDRs = append(n.Spec.PodCIDRs, pods6.String())
+	}
+	made, err := l.Client.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	made.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: p.Addr.String()}}
+	if p.Addr6.IsValid() {
+		made.Status.Addresses = append(made.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: p.Addr6.String()})
+	}
+	_, err = l.Client.CoreV1().Nodes().UpdateStatus(ctx, made, metav1.UpdateOptions{})
+	return err
+}
+
+// Close ends the host's programs and takes its C: away. Closing twice is success.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	procs := h.procs
+	h.procs = nil
+	h.mu.Unlock()
+	for _, p := range procs {
+		p.Kill()
+	}
+	errs := []error{h.StopHNS()}
+	if h.API != nil {
+		h.API.Cut()
+	}
+	if h.server != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		errs = append(errs, h.tools.StopServer(ctx, h.prefix))
+		_ = h.server.Wait() // it was told to end
+		h.server = nil
+	}
+	if h.mount.Target != "" {
+		errs = append(errs, h.mount.Unmount())
+		h.mount.Target = ""
+	}
+	if h.plane != nil {
+		h.plane.Close()
+		h.plane = nil
+	}
+	if h.log != nil {
+		h.log.Close()
+		h.log = nil
+	}
+	return errors.Join(errs...)
+}

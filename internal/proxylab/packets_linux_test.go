@@ -1,0 +1,58 @@
+package proxylab_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	lab "porthole.dev/porthole/internal/proxylab"
+)
+
+// TestPackets sends packets between everything that a Lab is made of, without any proxy.
+func TestPackets(t *testing.T) {
+	ctx := t.Context()
+	l, err := lab.New(ctx, lab.Options{Bin: "../../bin", Prefix: "labnet", NoAPI: true})
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close()) })
+	node, err := l.AddNode(ctx, "lin1")
+	must(t, err)
+	far, err := node.Pod("far", netip.Addr{})
+	must(t, err)
+	h, err := l.AddHost(ctx, lab.HostOptions{Name: "win1", NoWine: true})
+	must(t, err)
+	near, err := h.Pod(ctx, "near", netip.Addr{})
+	must(t, err)
+	serve(t, far.Place)
+	serve(t, near.Place)
+	serve(t, l.Outside)
+	for _, c := range []struct {
+		what     string
+		from, to lab.Place
+		as       netip.Addr // how the server sees the client
+	}{
+		{"pod of the host to pod of the node", near.Place, far.Place, near.Addr},
+		{"pod of the node to pod of the host", far.Place, near.Place, far.Addr},
+		{"pod of the host to the outside", near.Place, l.Outside, h.Addr}, // outbound NAT
+		{"outside to pod of the host", l.Outside, near.Place, l.Outside.Addr},
+		{"host to its pod", h.Place, near.Place, netip.MustParseAddr("10.244.2.1")},
+		{"node to pod of the host", node.Place, near.Place, node.Addr},
+		{"host to pod of the node", h.Place, far.Place, h.Addr},
+	} {
+		for _, network := range []string{"tcp", "udp"} {
+			r, err := c.from.Ask(network, netip.AddrPortFrom(c.to.Addr, 8080), 2*time.Second)
+			if err != nil {
+				t.Errorf("%s, %s: %v", c.what, network, err)
+				continue
+			}
+			if r.Name != c.to.Name || r.Client.Addr() != c.as {
+				t.Errorf("%s, %s: %s answers %s", c.what, network, r.Name, r.Client)
+			}
+		}
+	}
+	drift, err := h.HNS.Verify(ctx)
+	must(t, err)
+	if len(drift) > 0 {
+		t.Errorf("drift: %v", drift)
+	}
+	must(t, near.Remove(ctx))
+}

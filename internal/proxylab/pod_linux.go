@@ -1,0 +1,171 @@
+package proxylab
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+// Pod is a network namespace with an address of its host's or node's range.
+type Pod struct {
+	Place
+	// Endpoint and Namespace are the ids of its HNS objects; "" on a Node.
+	Endpoint, Namespace string
+	host                *Host
+}
+
+// Pod makes a pod on the host; its endpoint has the policies that win-bridge gives it. A zero address is the next free
+// one, from .10 on.
+func (h *Host) Pod(ctx context.Context, name string, addr netip.Addr) (*Pod, error) {
+	h.mu.Lock()
+	number := h.pods
+	h.pods++
+	h.mu.Unlock()
+	if !addr.IsValid() {
+		addr = nth(h.Pods, 10+number)
+	}
+	p := &Pod{Place: Place{Name: name, Addr: addr}, host: h}
+	if h.o.IPv6 {
+		p.Addr6 = nth(h.Pods6, 10+number)
+	}
+	var err error
+	if p.Netns, err = h.lab.newNetns(h.Name + "-" + name); err != nil {
+		return nil, err
+	}
+	var bound struct{ ID string }
+	if err := h.HNS.Control(ctx, "POST", "/netns", object{"path": p.Netns}, &bound); err != nil {
+		return nil, fmt.Errorf("making pod %s: %w", name, err)
+	}
+	p.Namespace = bound.ID
+	if p.Endpoint, err = h.HNS.Create(ctx, Endpoint, h.NetworkID, h.podEndpoint(p)); err != nil {
+		return nil, fmt.Errorf("making the endpoint of pod %s: %w", name, err)
+	}
+	if err := h.attach(ctx, p.Namespace, p.Endpoint); err != nil {
+		return nil, fmt.Errorf("attaching pod %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// podEndpoint is the document of a pod's endpoint.
+func (h *Host) podEndpoint(p *Pod) object {
+	policy := func(kind string, settings object) object { return object{"Type": kind, "Settings": settings} }
+	policies := []object{
+		policy("OutBoundNAT", object{"Exceptions": []string{PodRange.String(), ServiceRange.String(), Underlay.String()}}),
+		policy("OutBoundNAT", object{"Destinations": []string{p.Addr.String()}}),
+		policy("SDNRoute", object{"DestinationPrefix": ServiceRange.String(), "NeedEncap": true}),
+		policy("SDNRoute", object{"DestinationPrefix": h.Addr.String() + "/32", "NeedEncap": true}),
+	}
+	next := h.hostAddr()
+	if h.o.NetworkType == "Overlay" {
+		next = h.gateway()
+		policies = append(policies, policy("ProviderAddress", object{"ProviderAddress": h.Addr.String()}))
+	}
+	addrs := []object{{"IpAddress": p.Addr.String(), "PrefixLength": h.Pods.Bits()}}
+	routes := []object{{"NextHop": next.String(), "DestinationPrefix": "0.0.0.0/0"}}
+	if p.Addr6.IsValid() {
+		addrs = append(addrs, object{"IpAddress": p.Addr6.String(), "PrefixLength": h.Pods6.Bits()})
+		routes = append(routes, object{"NextHop": nth(h.Pods6, 2).String(), "DestinationPrefix": "::/0"})
+	}
+	return object{"Name": p.Name + "_" + NetworkName, "HostComputeNetwork": h.NetworkID, "IpConfigurations": addrs,
+		"Policies": policies, "Routes": routes, "SchemaVersion": schema}
+}
+
+// Remove ends the pod's network, as the end of a pod does. Servers and connections in it are the caller's.
+func (p *Pod) Remove(ctx context.Context) error {
+	if p.host == nil {
+		return nil
+	}
+	if err := p.host.HNS.Delete(ctx, Endpoint, p.Endpoint); err != nil {
+		return err
+	}
+	return p.host.HNS.Control(ctx, "DELETE", "/netns/"+p.Namespace, nil, nil)
+}
+
+// Node is a Linux node; what runs on it is the caller's.
+type Node struct {
+	Place
+	// Pods and Pods6 are the ranges of its pods.
+	Pods, Pods6 netip.Prefix
+	lab         *Lab
+	pods        int
+}
+
+// podBridge is the bridge of a Node's pods.
+const podBridge = "pods0"
+
+// AddNode makes a Linux node with a bridge for its pods, and its Node object.
+func (l *Lab) AddNode(ctx context.Context, name string) (*Node, error) {
+	m, err := l.join(name)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{Place: Place{Name: name, Netns: m.netns, Addr: m.addr, Addr6: m.addr6}, Pods: m.pods, Pods6: m.pods6, lab: l}
+	err = platform.InNetns(m.netns, func() error {
+		bridge := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
+		bridge.Name = podBridge
+		if err := netlink.LinkAdd(bridge); err != nil {
+			return err
+		}
+		return addresses(podBridge, netip.PrefixFrom(nth(m.pods, 1), m.pods.Bits()), netip.PrefixFrom(nth(m.pods6, 1), m.pods6.Bits()))
+	})
+	if err == nil && !l.o.NoAPI {
+		err = l.register(ctx, n.Place, "linux", n.Pods, n.Pods6)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("making node %s: %w", name, err)
+	}
+	return n, nil
+}
+
+// Pod makes a pod of the node. A zero address is the next free one, from .10 on.
+func (n *Node) Pod(name string, addr netip.Addr) (*Pod, error) {
+	number := n.pods
+	n.pods++
+	if !addr.IsValid() {
+		addr = nth(n.Pods, 10+number)
+	}
+	p := &Pod{Place: Place{Name: name, Addr: addr, Addr6: nth(n.Pods6, 10+number)}}
+	var err error
+	if p.Netns, err = n.lab.newNetns(n.Name + "-" + name); err != nil {
+		return nil, err
+	}
+	port := fmt.Sprintf("p%d", number)
+	if err := veth(n.Netns, port, p.Netns, "eth0"); err != nil {
+		return nil, fmt.Errorf("making pod %s: %w", name, err)
+	}
+	err = platform.InNetns(n.Netns, func() error {
+		if err := enslave(port, podBridge); err != nil {
+			return err
+		}
+		link, err := netlink.LinkByName(port)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetHairpin(link, true)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making pod %s: %w", name, err)
+	}
+	err = platform.InNetns(p.Netns, func() error {
+		for _, step := range []func() error{
+			func() error {
+				return addresses("eth0", netip.PrefixFrom(p.Addr, n.Pods.Bits()), netip.PrefixFrom(p.Addr6, n.Pods6.Bits()))
+			},
+			func() error { return route(netip.PrefixFrom(netip.IPv4Unspecified(), 0), nth(n.Pods, 1)) },
+			func() error { return route(netip.PrefixFrom(netip.IPv6Unspecified(), 0), nth(n.Pods6, 1)) },
+		} {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making pod %s: %w", name, err)
+	}
+	return p, nil
+}
