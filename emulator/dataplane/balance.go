@@ -48,7 +48,7 @@ func (r *renderer) loadBalancer(lb *LoadBalancer) {
 			if lb.DSR {
 				spec.sets = []string{setDSR}
 			}
-			if p.VIPExternalIP {
+			if p.VIPExternalIP || p.LocalRoutedVIP {
 				spec.sets = append(spec.sets, setExt)
 			}
 			r.frontend(lb, p, spec, backends)

@@ -12,11 +12,13 @@ import (
 // The one table, family ip. Maps hold what differs between objects, chains what they have in common; a chain that
 // depends on content is named by the sum of its content, so one change of one object touches a few elements only.
 //
-//	prerouting ─ to the node itself ──▶ local: hostPorts, NodePorts
+//	prerouting ─ to the node itself ──▶ local: hostPorts, NodePorts, balancers with an address of the node
 //	           ─ from a pod ──▶ dsr: balancers with direct server return
-//	           │             └▶ sdn: the pod's SDNRoutes ──▶ svc: balancers without
-//	           └ from outside ──▶ ext: external addresses
-//	output     ─ dsr, svc                        (the node's own programs; NodePorts are refused, as on Windows)
+//	           │             ├▶ sdn: the pod's SDNRoutes ──▶ svc: balancers without
+//	           │             └▶ ext
+//	           └ from outside ──▶ ext: external addresses (port flags 2 and 16)
+//	output     ─ dsr, svc: every balancer with an address (the node's own programs; NodePorts without an address are
+//	             refused, as on Windows; an address of the node with port flag 2 stands in for them)
 //	forward, input, output ─ aclout, aclin       (established flows pass)
 //	postrouting ─ snats (by connection mark), loop (a pod to itself), nat (OutBoundNAT)
 const (
@@ -55,7 +57,8 @@ func (r *renderer) baseRules() {
 		balanced+frontend+" vmap @"+setExt)
 	chain("frompod", "",
 		balanced+frontend+" vmap @"+setDSR,
-		"ip saddr vmap @"+setSDN)
+		"ip saddr vmap @"+setSDN,
+		balanced+frontend+" vmap @"+setExt)
 	chain("local", "",
 		balanced+"dnat to "+frontend+" map @"+setHostPortVIP,
 		balanced+"dnat to meta l4proto . th dport map @"+setHostPort,
@@ -106,7 +109,7 @@ func (r *renderer) policies(e *Endpoint, addr netip.Addr) {
 	}
 	if len(routes) > 0 {
 		name := r.content("sdn", []string{matchPrefixes("ip daddr", routes) + balanced + frontend + " vmap @" + setSvc})
-		r.elem(setSDN, addr.String(), "goto "+name)
+		r.elem(setSDN, addr.String(), "jump "+name)
 	}
 	for _, m := range e.PortMappings {
 		key, value := fmt.Sprintf("%d . %d", m.Protocol, m.ExternalPort), fmt.Sprintf("%s . %d", addr, m.InternalPort)
