@@ -26,6 +26,8 @@ func (d *DataPlane) apply(ctx context.Context, op Op, want State) error {
 			return err
 		}
 		return d.moveUDP(op.Rules.Frontends, want)
+	case op.Tunnel != nil || op.Peer != nil || op.Path != nil:
+		return d.applyTunnel(op)
 	case op.Port != nil && op.Verb == "del":
 		return d.deleteLink(op.Port.Name)
 	case op.Port != nil:

@@ -169,6 +169,8 @@ func (s *State) record(op Op, want State) {
 	switch {
 	case op.Rules != nil:
 		s.Rules = want.Rules
+	case op.Tunnel != nil || op.Peer != nil || op.Path != nil:
+		s.recordTunnel(op)
 	case op.Port != nil && op.Verb == "del":
 		delete(s.Ports, op.Port.Name)
 	case op.Port != nil:

@@ -44,6 +44,10 @@ func (d *DataPlane) observe(ctx context.Context, want State) (State, error) {
 			}
 		case link.Type() == "veth" && strings.HasPrefix(name, "hnsv"):
 			have.Ports[name] = d.observePort(link, want.Ports[name])
+		case link.Type() == "vxlan" && strings.HasPrefix(name, "hnsx"):
+			if err := d.observeTunnel(link, want, &have); err != nil {
+				return have, err
+			}
 		}
 	}
 	have.Rules, err = d.observeRules(ctx)

@@ -15,6 +15,9 @@ type Op struct {
 	Bridge *Bridge
 	Addr   netip.Prefix // of Bridge
 	Port   *Port
+	Tunnel *Tunnel
+	Peer   *Peer
+	Path   *Path
 	Rules  *Transaction
 }
 
@@ -50,6 +53,8 @@ func (o Op) String() string {
 			s += "\nmove udp flows of " + f
 		}
 		return s
+	case o.Tunnel != nil || o.Peer != nil || o.Path != nil:
+		return o.tunnelString()
 	case o.Port != nil:
 		return fmt.Sprintf("%s port %s of %s: %s %v mac %s mtu %d via %s in %s", o.Verb, o.Port.Name, o.Port.Bridge,
 			o.Port.Guest, o.Port.Addrs, o.Port.MAC, o.Port.MTU, o.Port.Gateway, o.Port.Netns)
@@ -76,7 +81,10 @@ func Diff(want, have State) Plan {
 			plan = append(plan, Op{Verb: "add", ID: want.Namespaces[name], Netns: name})
 		}
 	}
+	gone, come := diffTunnels(want, have)
+	plan = append(plan, gone...)
 	plan = append(plan, diffBridges(want, have)...)
+	plan = append(plan, come...)
 	if tx := diffRules(want.Rules, have.Rules); tx != nil {
 		plan = append(plan, Op{Verb: "set", Rules: tx})
 	}

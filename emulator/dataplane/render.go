@@ -21,7 +21,7 @@ func Render(d Desired, f Facts) State {
 	r := renderer{facts: f, state: newState(), endpoints: map[string]*Endpoint{}, networks: map[string]*Network{},
 		namespaces: map[string]*Namespace{}}
 	for i := range d.Networks {
-		if d.Networks[i].Type == "L2Bridge" {
+		if t := d.Networks[i].Type; t == l2BridgeType || t == overlayType {
 			r.network(&d.Networks[i])
 		}
 	}
@@ -61,9 +61,20 @@ func (r *renderer) network(n *Network) {
 			r.state.Rejected[n.ID] = fmt.Errorf("carrying network %s: its subnet %s contains the node's address %s", n.ID, s.Prefix, r.facts.Node)
 			return
 		}
+		for _, o := range r.networks {
+			if slices.ContainsFunc(o.Subnets, func(t Subnet) bool { return t.Prefix.Overlaps(s.Prefix) }) && (n.Type == overlayType || o.Type == overlayType) {
+				// The host routes for all of them and has one table.
+				r.state.Rejected[n.ID] = fmt.Errorf("carrying network %s: its subnet %s is also in network %s", n.ID, s.Prefix, o.ID)
+				return
+			}
+		}
 	}
 	r.networks[n.ID] = n
 	b := Bridge{ID: n.ID, Name: bridgeName(n.ID), MTU: r.facts.MTU, Settings: true}
+	if n.Type == overlayType {
+		b.MTU -= vxlanOverhead
+		r.overlay(n)
+	}
 	r.state.Bridges[b.Name] = b
 }
 
@@ -77,7 +88,11 @@ func (r *renderer) namespace(n *Namespace) {
 // endpoint renders the port, if the endpoint has one, and the policies.
 func (r *renderer) endpoint(e *Endpoint, guests map[string]int) {
 	network, ok := r.networks[e.Network]
-	if e.Remote || !ok || e.Namespace == "" {
+	if e.Remote {
+		r.remoteEndpoint(e)
+		return
+	}
+	if !ok || e.Namespace == "" {
 		return
 	}
 	ns, ok := r.namespaces[e.Namespace]
@@ -99,8 +114,8 @@ func (r *renderer) endpoint(e *Endpoint, guests map[string]int) {
 	if p.Netns == "" {
 		p.Netns = r.facts.NetnsDir + "/" + OwnNetns(ns.ID)
 	}
-	if p.MTU == 0 {
-		p.MTU = r.facts.MTU
+	if mtu := r.state.Bridges[p.Bridge].MTU; p.MTU == 0 || network.Type == overlayType {
+		p.MTU = mtu
 	}
 	if p.MAC == "" {
 		p.MAC = derivedMAC(e.ID)

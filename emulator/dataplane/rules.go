@@ -74,12 +74,13 @@ func (r *renderer) baseRules() {
 		"ip saddr . ip daddr @"+setLoop+" snat to "+r.facts.Node.String(),
 		"oifname "+up+" ip saddr vmap @"+setNat)
 	established := "ct state established,related return"
-	chain("aclforward", "type filter hook forward priority 0", established, "ip saddr vmap @"+setACLOut, "ip daddr vmap @"+setACLIn)
+	forward, output := r.fences()
+	chain("aclforward", "type filter hook forward priority 0",
+		append(forward, established, "ip saddr vmap @"+setACLOut, "ip daddr vmap @"+setACLIn)...)
 	chain("aclinput", "type filter hook input priority 0", established, "ip saddr vmap @"+setACLOut)
 	// A closed NodePort does not answer, as with the Windows firewall. A refusal of a first packet has sequence 0.
-	chain("acloutput", "type filter hook output priority 0",
-		fmt.Sprintf("oifname %s tcp sport %d-%d tcp flags == rst|ack tcp sequence 0 drop", up, nodePortFirst, nodePortLast),
-		established, "ip daddr vmap @"+setACLIn)
+	closed := fmt.Sprintf("oifname %s tcp sport %d-%d tcp flags == rst|ack tcp sequence 0 drop", up, nodePortFirst, nodePortLast)
+	chain("acloutput", "type filter hook output priority 0", append(append([]string{closed}, output...), established, "ip daddr vmap @"+setACLIn)...)
 }
 
 // content adds a chain named by its content and returns the name.

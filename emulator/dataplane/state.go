@@ -5,17 +5,20 @@ import (
 	"sort"
 )
 
-// State is what the kernel should hold, or does hold, for one host. Names are ours: bridges hnsb*, ports hnsv*, network
-// namespaces hns-*, and one nft table.
+// State is what the kernel should hold, or does hold, for one host. Names are ours: bridges hnsb*, ports hnsv*, tunnels
+// hnsx*, network namespaces hns-*, and one nft table.
 type State struct {
 	Namespaces map[string]string // own network namespace -> Namespace.ID
 	Bridges    map[string]Bridge // by interface name
 	Ports      map[string]Port   // by interface name
+	Tunnels    map[string]Tunnel // by interface name
+	Peers      map[string]Peer   // by tunnel and MAC
+	Paths      map[string]Path   // by tunnel and prefix
 	Rules      Ruleset
 	Rejected   map[string]error // objects that cannot be carried, by id
 }
 
-// Bridge is the switch of one L2Bridge network; the node's own addresses in the network sit on it.
+// Bridge is the switch of one network; the node's own addresses in the network sit on it.
 type Bridge struct {
 	ID, Name string
 	Addrs    []netip.Prefix // sorted
@@ -70,6 +73,7 @@ type Chain struct {
 func newState() State {
 	return State{
 		Namespaces: map[string]string{}, Bridges: map[string]Bridge{}, Ports: map[string]Port{},
+		Tunnels: map[string]Tunnel{}, Peers: map[string]Peer{}, Paths: map[string]Path{},
 		Rules:    Ruleset{Sets: map[string]Set{}, Chains: map[string]Chain{}},
 		Rejected: map[string]error{},
 	}

@@ -22,7 +22,27 @@ type Network struct {
 	ID      string
 	Type    string // HCN's own word: L2Bridge, Overlay, Transparent, NAT, …
 	Subnets []Subnet
+
+	// Of an Overlay network.
+	Provider      netip.Addr // outer source of its packets; zero: the node's address
+	RouterMAC     string     // of this host in the overlay, aa:bb:cc:dd:ee:ff; "": derived from the ids
+	VxlanPort     uint16     // 0: 4789
+	HostRoute     bool       // the host's own programs reach the overlay
+	RemoteSubnets []RemoteSubnet
 }
+
+// RemoteSubnet is the part of an overlay that is on another host: at which provider address, behind which router.
+type RemoteSubnet struct {
+	Prefix   netip.Prefix
+	VSID     uint32
+	Provider netip.Addr
+	MAC      string // aa:bb:cc:dd:ee:ff
+}
+
+const (
+	l2BridgeType = "L2Bridge"
+	overlayType  = "Overlay"
+)
 
 // Subnet of a network. Gateway is HNS's own address in it (the bridge), usually the first.
 type Subnet struct {
@@ -50,7 +70,8 @@ type Endpoint struct {
 	MAC       string // aa:bb:cc:dd:ee:ff
 	Gateway   netip.Addr
 	DNS       []string
-	MTU       int // 0: the uplink's
+	MTU       int        // 0: the uplink's, less the encapsulation in an overlay
+	Provider  netip.Addr // of a remote endpoint in an overlay: the address of its host
 
 	// OutBoundNAT: traffic that leaves the node takes the node's address (or VirtualIP), except to Exceptions. With
 	// Destinations it concerns only those. Several rules: the union of exceptions; Destinations rules are additions.

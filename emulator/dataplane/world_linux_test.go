@@ -151,11 +151,13 @@ func (n *node) pod(octet int, change ...func(*Endpoint)) string {
 func (n *node) epID(octet int) string { return fmt.Sprintf("ep-%s-%d", n.name, octet) }
 
 // remote adds another node's address as a backend and returns its id.
-func (n *node) remote(addr string) string {
-	id := "remote-" + addr
-	n.desired.Endpoints = append(n.desired.Endpoints, Endpoint{ID: id, Network: netID, Remote: true,
-		Addrs: []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr(addr), 32)}})
-	return id
+func (n *node) remote(addr string, change ...func(*Endpoint)) string {
+	e := Endpoint{ID: "remote-" + addr, Network: netID, Remote: true, Addrs: []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr(addr), 32)}}
+	for _, c := range change {
+		c(&e)
+	}
+	n.desired.Endpoints = append(n.desired.Endpoints, e)
+	return e.ID
 }
 
 func (n *node) apply() {

@@ -9,13 +9,13 @@ import (
 	"porthole.dev/porthole/emulator/dataplane"
 )
 
-// Desired is what the data plane has to carry for a State: L2Bridge networks with all that hangs on them, and every
-// namespace. Networks of other types are state only.
+// Desired is what the data plane has to carry for a State: L2Bridge and Overlay networks with all that hangs on them, and
+// every namespace. Networks of other types are state only.
 func Desired(s *State) dataplane.Desired {
 	var d dataplane.Desired
 	carried := map[string]*Object{}
 	for _, o := range s.List(Network) {
-		if o.Doc.str("Type") == "L2Bridge" {
+		if t := o.Doc.str("Type"); t == "L2Bridge" || t == "Overlay" {
 			carried[o.ID] = o
 			d.Networks = append(d.Networks, desiredNetwork(o))
 		}
@@ -49,14 +49,36 @@ func desiredNetwork(o *Object) dataplane.Network {
 		}
 		n.Subnets = append(n.Subnets, dataplane.Subnet{Prefix: s.prefix, Gateway: gateway, VSID: uint32(s.vsid)})
 	}
+	for _, p := range o.Doc.docs("Policies") {
+		s := p.doc("Settings")
+		switch p.str("Type") {
+		case "ProviderAddress":
+			n.Provider, _ = netip.ParseAddr(s.str("ProviderAddress"))
+		case "DrMacAddress":
+			n.RouterMAC = linuxMAC(s.str("Address"))
+		case "VxlanPort":
+			n.VxlanPort = uint16(s.num("Port"))
+		case "HostRoute":
+			n.HostRoute = true
+		case "RemoteSubnetRoute":
+			provider, _ := netip.ParseAddr(s.str("ProviderAddress"))
+			for _, prefix := range prefixes([]string{s.str("DestinationPrefix")}) {
+				n.RemoteSubnets = append(n.RemoteSubnets, dataplane.RemoteSubnet{Prefix: prefix, VSID: uint32(s.num("IsolationId")),
+					Provider: provider, MAC: linuxMAC(s.str("DistributedRouterMacAddress"))})
+			}
+		}
+	}
 	return n
 }
+
+// linuxMAC spells a hardware address as Linux does.
+func linuxMAC(mac string) string { return strings.ToLower(strings.ReplaceAll(mac, "-", ":")) }
 
 func desiredEndpoint(o, network *Object, routes []*Object) dataplane.Endpoint {
 	d := o.Doc
 	e := dataplane.Endpoint{
 		ID: o.ID, Network: network.ID, Remote: isRemote(d),
-		MAC: strings.ToLower(strings.ReplaceAll(d.str("MacAddress"), "-", ":")),
+		MAC: linuxMAC(d.str("MacAddress")),
 		DNS: d.doc("Dns").strs("ServerList"),
 	}
 	if ns := d.str("HostComputeNamespace"); ns != ZeroID {
@@ -111,6 +133,8 @@ func addPolicy(e *dataplane.Endpoint, kind string, s Doc) {
 			LocalPorts: ports(s.strs("LocalPorts")), RemotePorts: ports(s.strs("RemotePorts")),
 			HostLayerDriver: strings.EqualFold(s.str("RuleType"), "Host"),
 		})
+	case "ProviderAddress":
+		e.Provider, _ = netip.ParseAddr(s.str("ProviderAddress"))
 	case "QOS":
 		e.MaxEgress = s.num("MaximumOutgoingBandwidthInBytes")
 	case "EncapOverhead":

@@ -84,6 +84,9 @@ func (h *Host) assignAddresses(n *State, network, d Doc) error {
 		if err != nil {
 			return ErrAddressInvalid
 		}
+		if addr.Is6() && network.str("Type") == "Overlay" {
+			return ErrInvalidParameter // overlays carry no IPv6
+		}
 		i := slices.IndexFunc(subnets, func(s subnet) bool { return s.prefix.Contains(addr) })
 		if err := h.checkAddress(n, d, addr, subnets, i); err != nil {
 			return err

@@ -36,6 +36,9 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 			return ErrAddressInvalid
 		}
 	}
+	if net, ok := n.Get(Network, network); ok && net.Doc.str("Type") == "Overlay" && d.num("Flags")&2 != 0 {
+		return ErrInvalidParameter // overlays carry no IPv6
+	}
 	if err := checkSourceVIP(n, network, d.str("SourceVIP")); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (h *Host) createNetwork(_ *State, o *Object) error {
 	if kind == "Overlay" {
 		for name, settings := range map[string]Doc{
 			"ProviderAddress": {"ProviderAddress": h.NodeAddr},
-			"DrMacAddress":    {"Address": h.NodeMAC},
+			"DrMacAddress":    {"Address": routerMAC(o.ID)},
 		} {
 			if !slices.ContainsFunc(list, func(p any) bool { return asDoc(p).str("Type") == name }) {
 				list = append(list, Doc{"Type": name, "Settings": settings})
@@ -43,6 +43,12 @@ func (h *Host) createNetwork(_ *State, o *Object) error {
 		d.set("MacPool", Doc{"Ranges": []Doc{{"StartMacAddress": "00-15-5D-" + id + "-00-00", "EndMacAddress": "00-15-5D-" + id + "-FF-FF"}}})
 	}
 	return h.createSubnets(d)
+}
+
+// routerMAC is the host's own in the overlay: another one after a network was made anew, which its peers must learn.
+func routerMAC(network string) string {
+	hex := strings.ToUpper(strings.ReplaceAll(network, "-", ""))
+	return "00-15-5D-" + hex[0:2] + "-" + hex[2:4] + "-" + hex[4:6]
 }
 
 func (h *Host) knowsAdapter(name string) bool {

@@ -1,0 +1,222 @@
+package dataplane
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Overlay networks. Pods sit behind a bridge as in an L2Bridge network; each VSID has a vxlan device beside the bridge,
+// and the host routes between the two, so that one connection table sees both directions of everything:
+//
+//	pod ─ veth ─ hnsb… .1 ── routing, nft ── hnsx… (VNI = VSID, MAC = DrMacAddress) ══ UDP 4789 ══▶ other hosts
+//
+// A remote subnet is a route through the device, a neighbour (the subnet's first address has the remote router's MAC)
+// and a forwarding entry (that MAC is at the remote provider address): the trio that a Linux flannel peer has too.
+const (
+	vxlanPort     = 4789 // the only port that flannel allows with Windows
+	vxlanOverhead = 50   // outer Ethernet, IP, UDP and VXLAN headers
+)
+
+// Tunnel is the vxlan device of one VSID of an Overlay network.
+type Tunnel struct {
+	ID, Name, MAC string
+	Local         netip.Addr
+	VNI           uint32
+	Port          uint16
+	MTU           int
+	Up            bool
+}
+
+// Peer says at which provider address a MAC of the overlay is.
+type Peer struct {
+	ID, Tunnel, MAC string
+	Provider        netip.Addr
+}
+
+// Path leads a prefix into a tunnel, to the MAC of the router (or, for one address, of the endpoint) behind it.
+type Path struct {
+	ID, Tunnel, MAC string
+	Prefix          netip.Prefix
+}
+
+func (p Peer) key() string { return p.Tunnel + " " + p.MAC }
+func (p Path) key() string { return p.Tunnel + " " + p.Prefix.String() }
+
+// gateway is the address whose MAC the path uses.
+func (p Path) gateway() netip.Addr { return p.Prefix.Masked().Addr() }
+
+// overlay renders the tunnels of an Overlay network and the ways to its remote subnets.
+func (r *renderer) overlay(n *Network) {
+	for _, s := range n.Subnets {
+		if s.VSID == 0 || !s.Prefix.Addr().Is4() {
+			continue
+		}
+		t := Tunnel{ID: n.ID, Name: tunnelName(n.ID, s.VSID), MAC: n.RouterMAC, Local: n.Provider, VNI: s.VSID, Port: n.VxlanPort,
+			MTU: r.facts.MTU - vxlanOverhead, Up: true}
+		if t.MAC == "" {
+			t.MAC = derivedMAC(t.Name)
+		}
+		if !t.Local.Is4() {
+			t.Local = r.facts.Node
+		}
+		if t.Port == 0 {
+			t.Port = vxlanPort
+		}
+		r.state.Tunnels[t.Name] = t
+	}
+	for _, s := range n.RemoteSubnets {
+		if _, ok := r.state.Tunnels[tunnelName(n.ID, s.VSID)]; ok && s.Prefix.Addr().Is4() && s.Provider.Is4() && s.MAC != "" {
+			r.path(Path{ID: n.ID, Tunnel: tunnelName(n.ID, s.VSID), MAC: s.MAC, Prefix: s.Prefix.Masked()}, s.Provider)
+		}
+	}
+}
+
+func (r *renderer) path(p Path, provider netip.Addr) {
+	peer := Peer{ID: p.ID, Tunnel: p.Tunnel, MAC: p.MAC, Provider: provider}
+	if other, taken := r.state.Peers[peer.key()]; taken && other.Provider != provider {
+		r.state.Rejected[p.ID] = fmt.Errorf("leading %s to %s: %s is at %s already", p.Prefix, provider, p.MAC, other.Provider)
+		return
+	}
+	r.state.Peers[peer.key()], r.state.Paths[p.key()] = peer, p
+}
+
+// remoteEndpoint renders the way to a remote endpoint with a provider address of its own. Where a remote subnet says
+// the same, that is the way; an address outside the overlay (a node's, or a service's that the proxy holds as an
+// endpoint) needs none, nor does one that is said to be on this very host.
+func (r *renderer) remoteEndpoint(e *Endpoint) {
+	n, ok := r.networks[e.Network]
+	addr := e.address()
+	if !ok || n.Type != overlayType || !e.Provider.Is4() || !addr.IsValid() || e.MAC == "" || e.Provider == n.Provider || e.Provider == r.facts.Node {
+		return
+	}
+	vsid := uint32(0)
+	for _, s := range n.Subnets {
+		if s.Prefix.Contains(addr) {
+			vsid = s.VSID
+		}
+	}
+	for _, s := range n.RemoteSubnets {
+		if s.Prefix.Contains(addr) {
+			if s.Provider == e.Provider {
+				return
+			}
+			vsid = s.VSID
+		}
+	}
+	if _, ok := r.state.Tunnels[tunnelName(n.ID, vsid)]; ok {
+		r.path(Path{ID: e.ID, Tunnel: tunnelName(n.ID, vsid), MAC: e.MAC, Prefix: netip.PrefixFrom(addr, 32)}, e.Provider)
+	}
+}
+
+// fences are the rules that keep an overlay to itself: nothing passes between it and other networks of ours, and the
+// host's own programs reach it only with a HostRoute policy, or through a load balancer.
+func (r *renderer) fences() (forward, output []string) {
+	for _, id := range sortedKeys(r.networks) {
+		n := r.networks[id]
+		if n.Type != overlayType {
+			continue
+		}
+		own := []string{fmt.Sprintf("%q", bridgeName(id))}
+		for _, name := range sortedKeys(r.state.Tunnels) {
+			if r.state.Tunnels[name].ID == id {
+				own = append(own, fmt.Sprintf("%q", name))
+			}
+		}
+		slices.Sort(own)
+		links := "{ " + strings.Join(own, ", ") + " }"
+		forward = append(forward, fmt.Sprintf(`iifname %s oifname "hns*" oifname != %s drop`, links, links),
+			fmt.Sprintf(`oifname %s iifname "hns*" iifname != %s drop`, links, links))
+		if !n.HostRoute {
+			output = append(output, fmt.Sprintf("oifname %s ct state new ct status & dnat == 0 drop", links))
+		}
+	}
+	return forward, output
+}
+
+func tunnelName(network string, vsid uint32) string {
+	return "hnsx" + shortSum(fmt.Sprintf("%s/%d", network, vsid), 10)
+}
+
+// diffTunnels gives what goes before anything else, and what comes once the bridges are there. A device whose
+// parameters differ is made anew, and with it its ways.
+func diffTunnels(want, have State) (gone, come Plan) {
+	fresh := map[string]bool{}
+	for _, name := range sortedKeys(have.Tunnels) {
+		h := have.Tunnels[name]
+		if w, ok := want.Tunnels[name]; !ok || w != h {
+			gone, fresh[name] = append(gone, Op{Verb: "del", ID: h.ID, Tunnel: &h}), true
+		}
+	}
+	for _, name := range sortedKeys(want.Tunnels) {
+		w := want.Tunnels[name]
+		if _, ok := have.Tunnels[name]; !ok || fresh[name] {
+			come = append(come, Op{Verb: "add", ID: w.ID, Tunnel: &w})
+		}
+	}
+	for _, key := range sortedKeys(have.Paths) {
+		h := have.Paths[key]
+		if w, ok := want.Paths[key]; !fresh[h.Tunnel] && (!ok || w.MAC != h.MAC) {
+			gone = append(gone, Op{Verb: "del", ID: h.ID, Path: &h})
+		}
+	}
+	for _, key := range sortedKeys(have.Peers) {
+		h := have.Peers[key]
+		if w, ok := want.Peers[key]; !fresh[h.Tunnel] && (!ok || w.Provider != h.Provider) {
+			gone = append(gone, Op{Verb: "del", ID: h.ID, Peer: &h})
+		}
+	}
+	for _, key := range sortedKeys(want.Peers) {
+		w := want.Peers[key]
+		if h, ok := have.Peers[key]; !ok || fresh[w.Tunnel] || h.Provider != w.Provider {
+			come = append(come, Op{Verb: "add", ID: w.ID, Peer: &w})
+		}
+	}
+	for _, key := range sortedKeys(want.Paths) {
+		w := want.Paths[key]
+		if h, ok := have.Paths[key]; !ok || fresh[w.Tunnel] || h.MAC != w.MAC {
+			come = append(come, Op{Verb: "add", ID: w.ID, Path: &w})
+		}
+	}
+	return gone, come
+}
+
+func (o Op) tunnelString() string {
+	switch {
+	case o.Tunnel != nil:
+		t := o.Tunnel
+		return fmt.Sprintf("%s tunnel %s id %d local %s port %d mac %s mtu %d", o.Verb, t.Name, t.VNI, t.Local, t.Port, t.MAC, t.MTU)
+	case o.Peer != nil:
+		return fmt.Sprintf("%s peer %s of %s at %s", o.Verb, o.Peer.MAC, o.Peer.Tunnel, o.Peer.Provider)
+	}
+	return fmt.Sprintf("%s path %s through %s to %s", o.Verb, o.Path.Prefix, o.Path.Tunnel, o.Path.MAC)
+}
+
+// recordTunnel notes a write that was done.
+func (s *State) recordTunnel(op Op) {
+	switch {
+	case op.Tunnel != nil && op.Verb == "del":
+		delete(s.Tunnels, op.Tunnel.Name)
+		for key, p := range s.Paths {
+			if p.Tunnel == op.Tunnel.Name {
+				delete(s.Paths, key)
+			}
+		}
+		for key, p := range s.Peers {
+			if p.Tunnel == op.Tunnel.Name {
+				delete(s.Peers, key)
+			}
+		}
+	case op.Tunnel != nil:
+		s.Tunnels[op.Tunnel.Name] = *op.Tunnel
+	case op.Peer != nil && op.Verb == "del":
+		delete(s.Peers, op.Peer.key())
+	case op.Peer != nil:
+		s.Peers[op.Peer.key()] = *op.Peer
+	case op.Verb == "del":
+		delete(s.Paths, op.Path.key())
+	default:
+		s.Paths[op.Path.key()] = *op.Path
+	}
+}
