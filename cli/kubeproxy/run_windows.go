@@ -31,7 +31,7 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	server := health.New(nil)
+	server := health.New(health.Options{Node: s.hostname})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop, err := serveAll(s, server, func(err error) { cancel(err) })
@@ -58,7 +58,7 @@ func run(ctx context.Context, s settings) error {
 			if !complete {
 				return service.Result{}, false
 			}
-			server.Queued()
+			server.Taken(nil)
 			return service.Frontends(all, slices, service.Node{Name: s.hostname, Zone: zone}), true
 		},
 	})
@@ -85,7 +85,7 @@ func serveAll(s settings, server *health.Server, failed func(error)) (func(), er
 		handler    http.Handler
 	}{
 		{"healthz-bind-address", s.healthz, server.HealthHandler()},
-		{"metrics-bind-address", s.metrics, server.MetricsHandler("kernelspace")},
+		{"metrics-bind-address", s.metrics, server.MetricsHandler(health.Pages{})},
 	} {
 		listener, err := net.Listen("tcp", part.addr)
 		if err != nil {

@@ -1,216 +1,200 @@
-// Package health says how the service proxy fares: /healthz, /livez, /readyz, metrics under upstream's names, and a
-// report of every service that is not served as wanted. Healthy means programmed: a proxy that runs and cannot set up a
-// service is not healthy, and says which service it is.
+// Package health says how the service proxy fares: /healthz, /livez and /readyz, metrics under upstream's names, a status
+// for every service, and events on the services that cannot be served. Healthy means programmed: a proxy that runs and
+// cannot set up a service is not healthy, and says which service it is.
+//
+//	loop ── Pass, Service, Programmed, Repaired ──▶ Server ─▶ /healthz /livez /readyz   (health address)
+//	changes of the API ── Changed, Taken ─────────▶        ─▶ /metrics /status /diff    (metrics address)
+//	calls to HNS ── Called ───────────────────────▶        ─▶ events on the services
+//
+// A change of one service costs one entry of a table, however many services there are.
 package health
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Report is the outcome of one pass of a proxy.
-type Report struct {
-	At time.Time `json:"at"`
-	// Took is how long the pass lasted.
-	Took time.Duration `json:"took"`
-	// Observed is when the host was last listed; Ready says that one pass was complete.
-	Observed time.Time `json:"observed"`
-	Ready    bool      `json:"ready"`
-	// Error says why the host could not be observed; "" when it could.
-	Error string `json:"error,omitempty"`
-	// Wanted counts frontends with backends, Programmed those that are served as wanted.
-	Wanted     int       `json:"wanted"`
-	Programmed int       `json:"programmed"`
-	Failed     []Failure `json:"failed,omitempty"`
-	// Unserved are services that this host can never serve as written (SCTP, a frontend taken twice).
-	Unserved []Failure `json:"unserved,omitempty"`
-}
-
-// Failure is one frontend and why it is not right.
-type Failure struct {
-	Service  string    `json:"service"`
-	Frontend string    `json:"frontend,omitempty"`
-	Reason   string    `json:"reason"`
-	Since    time.Time `json:"since,omitzero"`
-}
-
-// Sort puts failures in a stable order.
-func (r *Report) Sort() {
-	for _, list := range [][]Failure{r.Failed, r.Unserved} {
-		slices.SortFunc(list, func(a, b Failure) int {
-			return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Frontend, b.Frontend), cmp.Compare(a.Reason, b.Reason))
-		})
-	}
-}
-
-// Limits of health: a failure that is younger than this is still being retried.
+// Limits of health.
 const (
+	// readyLimit: a service that could not be programmed for this long makes /readyz bad.
+	readyLimit = 30 * time.Second
+	// failureLimit: one that could not be for this long makes /healthz bad.
 	failureLimit = 60 * time.Second
+	// observeLimit is four full checks, which come every 30 s.
 	observeLimit = 2 * time.Minute
-	liveLimit    = 5 * time.Minute
+	// liveLimit is for a loop that shows no sign: no pass, no call to the host, no service done.
+	liveLimit = 5 * time.Minute
+	// reasonsShown bounds the reasons in one answer; the rest are counted.
+	reasonsShown = 20
 )
 
-// Server answers health and metrics requests. It may be used from many goroutines.
+// Families of addresses, as upstream labels its metrics.
+const (
+	IPv4 = "IPv4"
+	IPv6 = "IPv6"
+)
+
+// Options of a Server. All are optional.
+type Options struct {
+	// Mode is what /proxyMode answers; "" means kernelspace.
+	Mode string
+	// Node is this node's name, for events.
+	Node string
+	// Families whose passes the metrics count; nil means IPv4.
+	Families []string
+	// Eligible says whether the node may have traffic from outside: false once it is being deleted. Nil: always.
+	Eligible func() bool
+	// Events takes events on services; nil: none are written.
+	Events Events
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Server keeps what the loop tells and answers for it. It may be used from many goroutines.
 type Server struct {
-	mu      sync.Mutex
-	last    Report
+	options Options
 	started time.Time
-	now     func() time.Time
+	metrics *metrics
 
-	registry *prometheus.Registry
-	duration prometheus.Histogram
-	lastSync prometheus.Gauge
-	queued   prometheus.Gauge
-	wanted   prometheus.Gauge
-	failed   prometheus.Gauge
-	healthz  *prometheus.CounterVec
-	livez    *prometheus.CounterVec
-	calls    *prometheus.CounterVec
-	callTime *prometheus.HistogramVec
+	mu    sync.Mutex
+	last  Pass
+	ended time.Time // when the last pass did
+	sign  time.Time // the last sign of life
+	table table
+	voice voice
+	// localOnly are services with a traffic policy Local and no endpoint here, by policy.
+	lacking map[string]map[string]bool
 }
 
-// New makes a server. Now is the clock; nil means time.Now.
-func New(now func() time.Time) *Server {
-	if now == nil {
-		now = time.Now
+// New makes a server.
+func New(o Options) *Server {
+	if o.Now == nil {
+		o.Now = time.Now
 	}
-	s := &Server{started: now(), now: now, registry: prometheus.NewRegistry()}
-	s.duration = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "kubeproxy_sync_proxy_rules_duration_seconds", Help: "Duration of one pass over all services.",
-		Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
-	})
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	if o.Mode == "" {
+		o.Mode = "kernelspace"
 	}
-	s.lastSync = gauge("kubeproxy_sync_proxy_rules_last_timestamp_seconds", "Time of the last pass that set up what it could.")
-	s.queued = gauge("kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds", "Time of the last change that asked for a pass.")
-	s.wanted = gauge("porthole_proxy_frontends_wanted", "Frontends with backends.")
-	s.failed = gauge("porthole_proxy_frontends_failed", "Frontends that are not served as wanted.")
-	code := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"code"})
+	if len(o.Families) == 0 {
+		o.Families = []string{IPv4}
 	}
-	s.healthz = code("kubeproxy_proxy_healthz_total", "Answers of /healthz by code.")
-	s.livez = code("kubeproxy_proxy_livez_total", "Answers of /livez by code.")
-	s.calls = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "porthole_hns_calls_total", Help: "Calls to HNS by kind and result.",
-	}, []string{"call", "result"})
-	s.callTime = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "porthole_hns_call_duration_seconds", Help: "Duration of calls to HNS by kind.",
-		Buckets: prometheus.ExponentialBuckets(0.0005, 4, 10),
-	}, []string{"call"})
-	s.registry.MustRegister(s.duration, s.lastSync, s.queued, s.wanted, s.failed, s.healthz, s.livez, s.calls, s.callTime)
-	return s
+	return &Server{
+		options: o, started: o.Now(), sign: o.Now(), metrics: newMetrics(o.Families), table: newTable(), voice: newVoice(o.Node),
+		lacking: map[string]map[string]bool{policyInternal: {}, policyExternal: {}},
+	}
 }
 
-// Update takes the outcome of a pass.
-func (s *Server) Update(r Report) {
+// Pass takes the outcome of a pass.
+func (s *Server) Pass(p Pass) {
+	now := s.options.Now()
 	s.mu.Lock()
-	s.last = r
+	s.last, s.ended, s.sign = p, now, now
+	due := s.voice.due(&s.table, now)
 	s.mu.Unlock()
-	s.duration.Observe(r.Took.Seconds())
-	s.wanted.Set(float64(r.Wanted))
-	s.failed.Set(float64(len(r.Failed)))
-	if r.Error == "" {
-		s.lastSync.Set(float64(r.At.UnixNano()) / 1e9)
-	}
+	s.metrics.pass(p, now)
+	s.say(due)
 }
 
-// Queued notes that a change asked for a pass.
-func (s *Server) Queued() { s.queued.Set(float64(s.now().UnixNano()) / 1e9) }
+// Service takes the status of one service that changed.
+func (s *Server) Service(status ServiceStatus) {
+	now := s.options.Now()
+	s.mu.Lock()
+	s.sign = now
+	s.table.set(status, now)
+	said := s.voice.hear(status, now)
+	s.metrics.services(&s.table)
+	s.mu.Unlock()
+	s.say(said)
+}
+
+// Programmed takes the time of what led to a change of endpoints that is now in the host's data plane.
+func (s *Server) Programmed(triggered time.Time) {
+	s.metrics.programmed(s.options.Now().Sub(triggered))
+}
+
+// Repaired counts objects that a full check found lost or altered.
+func (s *Server) Repaired(kind string, n int) {
+	s.metrics.repaired.WithLabelValues(kind).Add(float64(n))
+}
 
 // Called counts a call to HNS; result is "ok" or a class of error.
 func (s *Server) Called(kind, result string, took time.Duration) {
-	s.calls.WithLabelValues(kind, result).Inc()
-	s.callTime.WithLabelValues(kind).Observe(took.Seconds())
+	s.Alive()
+	s.metrics.calls.WithLabelValues(kind, result).Inc()
+	s.metrics.callTime.WithLabelValues(kind).Observe(took.Seconds())
 }
 
-// Report gives the last outcome.
-func (s *Server) Report() Report {
+// Alive notes that the loop turns although it has nothing to report, for example while it waits for the API.
+func (s *Server) Alive() {
+	now := s.options.Now()
+	s.mu.Lock()
+	s.sign = now
+	s.mu.Unlock()
+}
+
+// Serving says whether this node serves a service, as far as a load balancer in front of the cluster should know: the
+// host could be observed of late and no failure of this service is old. Failures of other services do not matter.
+func (s *Server) Serving(name string) bool {
+	now := s.options.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last
+	if len(s.blind(now)) > 0 {
+		return false
+	}
+	bad, is := s.table.bad[name]
+	return !is || now.Sub(time.Unix(0, bad)) <= readyLimit
 }
 
-// healthy gives the reasons why the proxy is not; none means healthy.
-func (s *Server) healthy() []string {
-	r, now := s.Report(), s.now()
+// blind gives the reasons why nothing can be known of the host. The caller holds mu.
+func (s *Server) blind(now time.Time) []string {
 	var reasons []string
-	if !r.Ready {
-		reasons = append(reasons, "no pass was complete yet")
-	}
-	if r.Error != "" && now.Sub(r.Observed) > failureLimit {
-		reasons = append(reasons, r.Error)
-	} else if r.Ready && now.Sub(r.Observed) > observeLimit {
-		reasons = append(reasons, fmt.Sprintf("the host was last checked at %s", r.Observed.Format(time.RFC3339)))
-	}
-	for _, f := range r.Failed {
-		if now.Sub(f.Since) > failureLimit {
-			reasons = append(reasons, fmt.Sprintf("service %s at %s: %s", f.Service, f.Frontend, f.Reason))
+	if !s.last.Ready {
+		reason := "no pass was complete yet"
+		if s.last.Err != nil {
+			reason += ": " + s.last.Err.Error()
 		}
+		return []string{reason}
+	}
+	switch since := now.Sub(s.last.Observed); {
+	case s.last.Err != nil && since > failureLimit:
+		reasons = append(reasons, s.last.Err.Error())
+	case since > observeLimit && now.Sub(s.sign) > observeLimit:
+		reasons = append(reasons, fmt.Sprintf("the host was last checked at %s", s.last.Observed.Format(time.RFC3339)))
 	}
 	return reasons
 }
 
-// HealthHandler serves /healthz (everything wanted is programmed), /livez (the loop turns) and /readyz (one pass was
-// complete). Bodies are JSON as upstream's, with the reasons added.
-func (s *Server) HealthHandler() http.Handler {
-	mux := http.NewServeMux()
-	answer := func(w http.ResponseWriter, counter *prometheus.CounterVec, reasons []string) {
-		r := s.Report()
-		code := http.StatusOK
-		if len(reasons) > 0 {
-			code = http.StatusServiceUnavailable
+// unhealthy gives the reasons why the proxy is not healthy when a service may be bad for limit; none means healthy.
+func (s *Server) unhealthy(limit time.Duration) []string {
+	now := s.options.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reasons := s.blind(now)
+	var late []string
+	for name, since := range s.table.bad {
+		if now.Sub(time.Unix(0, since)) > limit {
+			late = append(late, name)
 		}
-		if counter != nil {
-			counter.WithLabelValues(fmt.Sprint(code)).Inc()
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(map[string]any{
-			"lastUpdated": r.At, "currentTime": s.now(), "nodeEligible": true, "healthy": len(reasons) == 0, "reasons": reasons,
-		})
 	}
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.healthz, s.healthy()) })
-	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) {
-		var reasons []string
-		at := s.Report().At
-		if at.IsZero() {
-			at = s.started
+	slices.Sort(late)
+	for i, name := range late {
+		if i == reasonsShown {
+			return append(reasons, fmt.Sprintf("and %d more services", len(late)-i))
 		}
-		if s.now().Sub(at) > liveLimit {
-			reasons = []string{"the loop stands still since " + at.Format(time.RFC3339)}
-		}
-		answer(w, s.livez, reasons)
-	})
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		var reasons []string
-		if r := s.Report(); !r.Ready {
-			reasons = []string{strings.TrimSpace("no pass was complete yet. " + r.Error)}
-		}
-		answer(w, nil, reasons)
-	})
-	return mux
+		reasons = append(reasons, s.table.reason(name))
+	}
+	return reasons
 }
 
-// MetricsHandler serves /metrics, /healthz, /proxyMode and /status (the whole report as JSON).
-func (s *Server) MetricsHandler(mode string) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}))
-	mux.Handle("/healthz", s.HealthHandler())
-	mux.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, mode) })
-	mux.HandleFunc("/status", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(s.Report())
-	})
-	return mux
+// dead gives the reason why the loop does not turn; none means that it lives.
+func (s *Server) dead() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.options.Now().Sub(s.sign) > liveLimit {
+		return []string{"the loop has stood still since " + s.sign.Format(time.RFC3339)}
+	}
+	return nil
 }
+
+func (s *Server) eligible() bool { return s.options.Eligible == nil || s.options.Eligible() }
