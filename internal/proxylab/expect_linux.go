@@ -27,8 +27,22 @@ type Foreign struct {
 // node port is empty.
 type frontends map[string]string
 
-// Settled waits until HNS has exactly what the services imply: see Diff.
+// Settled waits until HNS has exactly what the services imply: see Diff. It does not wait for a program that has ended.
 func (h *Host) Settled(ctx context.Context, within time.Duration, f Foreign) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h.mu.Lock()
+	if n := len(h.procs); n > 0 {
+		last := h.procs[n-1]
+		go func() {
+			select {
+			case <-last.Done():
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	h.mu.Unlock()
 	return Until(ctx, within, "HNS to be as the services want it", func(ctx context.Context) error {
 		diff, err := h.Diff(ctx, f)
 		if err != nil {

@@ -136,12 +136,8 @@ func (h *Host) startWine(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	bin, err := filepath.EvalSymlinks(h.lab.o.Bin)
-	if err != nil {
-		return err
-	}
 	// The template outlives the Lab: making one takes ten seconds.
-	template, dlls := wine.TemplateDir(filepath.Join(bin, "proxylab"), h.o.Build), filepath.Join(bin, "windows", "dll")
+	template, dlls := wine.TemplateDir(filepath.Join(h.lab.o.Bin, "proxylab"), h.o.Build), filepath.Join(h.lab.o.Bin, "windows", "dll")
 	if err := h.tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: build, DLLDir: dlls}); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -78,6 +79,13 @@ type member struct {
 func New(ctx context.Context, o Options) (*Lab, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("a lab needs root")
+	}
+	bin, err := filepath.Abs(o.Bin)
+	if err == nil {
+		o.Bin, err = filepath.EvalSymlinks(bin)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the folder of the built programs: %w", err)
 	}
 	dir, err := os.MkdirTemp("", o.Prefix+"-")
 	if err != nil {
