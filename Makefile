@@ -64,6 +64,10 @@ test: deps build check ## everything that can be tested on this machine; what CI
 	@go build -o $(BIN)/testsummary ./tools/testsummary
 	@go test -p 1 -json $(TEST_FLAGS) $(TEST_PACKAGES) | $(BIN)/testsummary
 
+.PHONY: bench-proxy
+bench-proxy: deps build upstream-proxy ## the service proxy beside upstream's kube-proxy.exe on equal emulated hosts, as JSON lines
+	go run ./test/bench -only proxy $(BENCH_FLAGS)
+
 .PHONY: bench
 bench: deps build ## figures of ours beside those of peers, as JSON lines
 	@if [ -d test/bench ]; then go run ./test/bench $(BENCH_FLAGS); else echo "no benchmarks yet" >&2; exit 1; fi

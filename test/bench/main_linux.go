@@ -34,20 +34,25 @@ type figure struct {
 	Samples map[string][]float64 `json:"samples,omitempty"`
 	Steps   []step               `json:"steps,omitempty"`
 	Calls   map[string]int       `json:"calls,omitempty"`
-	Note    string               `json:"note,omitempty"`
-	Skipped string               `json:"skipped,omitempty"`
+	// PeerCalls are the peer's.
+	PeerCalls map[string]int `json:"peerCalls,omitempty"`
+	Note      string         `json:"note,omitempty"`
+	Skipped   string         `json:"skipped,omitempty"`
 }
 
 type options struct {
-	bin, only, dir, logs string
-	rounds               int
-	fifty                bool
+	bin, only, dir, logs, proxy string
+	rounds                      int
+	scale                       float64
+	fifty                       bool
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.bin, "bin", "bin", "folder of the built programs")
-	flag.StringVar(&o.only, "only", "kubelet,cluster", "which groups to run: kubelet, cluster")
+	flag.StringVar(&o.only, "only", "kubelet,cluster", "which groups to run: kubelet, cluster, proxy")
+	flag.StringVar(&o.proxy, "proxy", "start,crash,idle,churn,large", "parts of the group proxy")
+	flag.Float64Var(&o.scale, "scale", 1, "share of the services that the group proxy makes; for a quick look")
 	flag.StringVar(&o.dir, "dir", "", "state folder of the group cluster; a new one unless given")
 	flag.StringVar(&o.logs, "logs", "", "folder to keep the logs of the group kubelet in")
 	flag.IntVar(&o.rounds, "rounds", 15, "samples of one pod; a third as many of 10 pods at once")
@@ -61,18 +66,21 @@ func main() {
 	}
 }
 
+// wants says whether a part of the group proxy is to run.
+func (o options) wants(part string) bool { return slices.Contains(strings.Split(o.proxy, ","), part) }
+
 func run(ctx context.Context, o options) error {
 	bin, err := filepath.Abs(o.bin)
 	if err != nil {
 		return err
 	}
 	o.bin = bin
-	groups := map[string]func(context.Context, options) error{"kubelet": benchKubelet, "cluster": benchCluster}
+	groups := map[string]func(context.Context, options) error{"kubelet": benchKubelet, "cluster": benchCluster, "proxy": benchProxy}
 	var errs []error
 	for _, name := range strings.Split(o.only, ",") {
 		group := groups[name]
 		if group == nil {
-			return fmt.Errorf("--only %s: known groups are kubelet and cluster", name)
+			return fmt.Errorf("--only %s: known groups are kubelet, cluster and proxy", name)
 		}
 		if err := group(ctx, o); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))

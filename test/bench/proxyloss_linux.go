@@ -1,0 +1,378 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/emulator/hnsd/serve"
+	"porthole.dev/porthole/internal/proxylab"
+)
+
+// crashed is how many load balancers HNS loses: kubernetes/kubernetes#110674 and #110849 lost as many.
+const crashed = 577
+
+// crash lets HNS forget all load balancers and waits until they are back, without any change of a service.
+func (b *proxyBench) crash(ctx context.Context) error {
+	s := scale{"ws2022-updated", 20348, crashed - 3}
+	const patience = 90 * time.Second // upstream's program does not bring them back; this is three of its periods
+	all, dns, back := map[string]float64{}, map[string]float64{}, map[string]int{}
+	var floor float64
+	for _, program := range programs {
+		t, err := b.prepared(ctx, "crash", program, s)
+		if err != nil {
+			return err
+		}
+		l, err := serve.LatencyOf(s.profile)
+		if err != nil {
+			return err
+		}
+		floor = 0
+		for i, n := range b.load.backends(s) {
+			floor += l.Cost("HcnCreateLoadBalancer", n, i).Seconds()
+		}
+		if err := errors.Join(t.latency(ctx, s.profile), t.HNS.ResetStats(ctx)); err != nil {
+			return err
+		}
+		if _, err := t.HNS.Lose(ctx, map[string]any{"kind": "LoadBalancer"}); err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := t.answers(ctx, patience); err == nil {
+			dns[program] = round(time.Since(began).Seconds())
+		}
+		if err := t.made(ctx, patience-time.Since(began)); err == nil {
+			all[program] = round(time.Since(began).Seconds())
+		}
+		if back[program], err = t.balancers(ctx); err != nil {
+			return err
+		}
+		say("%s: %d back, DNS and API after %.2f s, all after %.1f s", t.Name, back[program], dns[program], all[program])
+		t.halt()
+		if err := t.close(); err != nil {
+			return err
+		}
+	}
+	note := fmt.Sprintf("HNS loses %d load balancers, latency profile %s; after %v upstream's program had made %d again (no value: not in that time)",
+		crashed, s.profile, patience, back["upstream"])
+	floor = round(floor)
+	f := compare(figure{Name: "proxy-crash-all-back", Unit: "s", Target: round(1.1 * floor), Note: note}, all["ours"], all["upstream"], floor)
+	g := compare(figure{Name: "proxy-crash-dns-back", Unit: "s", Target: 1, Note: note}, dns["ours"], dns["upstream"], 0)
+	if all["ours"] == 0 {
+		f.Ours, f.Skipped = nil, "they did not come back"
+	}
+	if dns["ours"] == 0 {
+		g.Ours, g.Skipped = nil, "it did not come back"
+	}
+	print(f)
+	print(g)
+	return nil
+}
+
+// prepared is a host on which the program has programmed everything, quickly.
+func (b *proxyBench) prepared(ctx context.Context, what, program string, s scale) (*bench, error) {
+	fast := s
+	fast.profile = "none"
+	t, err := b.host(ctx, what, program, fast, true)
+	if err != nil {
+		return nil, err
+	}
+	t.scale = s
+	if err := errors.Join(t.HNS.ResetStats(ctx), t.run()); err != nil {
+		return nil, err
+	}
+	if err := t.made(ctx, 5*time.Minute); err != nil {
+		return nil, err
+	}
+	return t, t.Settled(ctx, time.Minute, proxylab.Foreign{})
+}
+
+// idle counts the calls of both programs while nothing changes. They run at the same time, each on a host of its own:
+// it is calls that are counted, no time.
+func (b *proxyBench) idle(ctx context.Context) error {
+	s := scales[0]
+	const window = 2 * time.Minute
+	hosts := map[string]*bench{}
+	for _, program := range programs {
+		t, err := b.prepared(ctx, "idle", program, s)
+		if err != nil {
+			return err
+		}
+		hosts[program] = t
+		if _, err := t.quiet(ctx); err != nil {
+			return err
+		}
+	}
+	for _, t := range hosts {
+		if err := t.HNS.ResetStats(ctx); err != nil {
+			return err
+		}
+	}
+	timer := time.NewTimer(window) // the time itself is what is measured
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+	}
+	stats := map[string]serve.Stats{}
+	for program, t := range hosts {
+		var err error
+		if stats[program], err = t.HNS.Stats(ctx); err != nil {
+			return err
+		}
+		t.halt()
+		if err := t.close(); err != nil {
+			return err
+		}
+	}
+	ours, peer := stats["ours"], stats["upstream"]
+	print(compare(figure{Name: "proxy-idle-calls", Unit: "calls", Target: float64(allCalls(peer) / 10), Calls: ours.Calls, PeerCalls: peer.Calls,
+		Note: fmt.Sprintf("all calls in %v, %d services, nothing changes; target: a tenth of upstream's", window, s.services)},
+		float64(allCalls(ours)), float64(allCalls(peer)), 0))
+	return nil
+}
+
+const (
+	churnServices = 50 // with churnSlice endpoints each
+	churnSlice    = 100
+	churnRate     = 40 // slices written per second
+	churnPart     = 25 // endpoints that each write changes
+)
+
+// churn changes a thousand endpoints per second and watches how far behind the program is: a service of its own goes
+// from one pod to another and back, and a client sees when.
+func (b *proxyBench) churn(ctx context.Context) error {
+	s := scale{"none", 20348, answering}
+	for _, program := range programs {
+		window := time.Minute
+		t, err := b.prepared(ctx, "churn", program, s)
+		if err != nil {
+			return err
+		}
+		c := &churn{bench: t}
+		if err := c.prepare(ctx); err != nil {
+			return err
+		}
+		if _, err := t.quiet(ctx); err != nil {
+			return err
+		}
+		if err := c.run(ctx, window); err != nil {
+			return err
+		}
+		say("%s: worst lag %.2f s, %.0f changes per second, %.2f cores", t.Name, c.worst(), c.rate, c.cores)
+		c.print()
+		t.halt()
+		if err := t.close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type churn struct {
+	*bench
+	services []*corev1.Service
+	marker   *corev1.Service
+	lags     []float64
+	rate     float64
+	cores    float64
+	calls    serve.Stats
+}
+
+func (c *churn) prepare(ctx context.Context) (err error) {
+	if c.marker, err = c.ApplyService(ctx, proxylab.Service("marker-"+c.program, proxylab.Port("p", "tcp", 80, serverPort))); err != nil {
+		return err
+	}
+	c.services = make([]*corev1.Service, churnServices)
+	err = each(churnServices, func(i int) (err error) {
+		if c.services[i], err = c.ApplyService(ctx, proxylab.Service(fmt.Sprintf("churn-%s-%d", c.program, i), proxylab.Port("p", "tcp", 80, serverPort))); err != nil {
+			return err
+		}
+		return c.write(ctx, i, 0)
+	})
+	if err != nil {
+		return err
+	}
+	return c.mark(ctx, 0)
+}
+
+// write gives service i its endpoints of a turn: a part of them is others than in the turn before.
+func (c *churn) write(ctx context.Context, i, turn int) error {
+	var addrs []netip.Addr
+	for k := range churnSlice {
+		// Each turn the window moves on by a part; addresses come again after four turns.
+		addrs = append(addrs, remote((i*2*churnSlice+(turn*churnPart+k)%(2*churnSlice))%12000))
+	}
+	return c.ApplySlice(ctx, proxylab.Slice(c.services[i], "", proxylab.On("lin", addrs...)...))
+}
+
+// mark moves the marker to a pod and waits until a client is answered by it.
+func (c *churn) mark(ctx context.Context, pod int) error {
+	if err := c.ApplySlice(ctx, proxylab.Slice(c.marker, "", proxylab.On("lin", c.load.far[pod])...)); err != nil {
+		return err
+	}
+	return proxylab.Until(ctx, 2*time.Minute, "the marker to move", func(context.Context) error {
+		r, err := c.near.Ask("tcp", proxylab.ClusterAddr(c.marker, 80), time.Second)
+		if want := fmt.Sprintf("far%d", pod); err == nil && r.Name != want {
+			err = fmt.Errorf("%s answers, not %s", r.Name, want)
+		}
+		return err
+	})
+}
+
+func (c *churn) run(ctx context.Context, window time.Duration) error {
+	if err := c.HNS.ResetStats(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, window)
+	defer cancel()
+	writer := make(chan error, 1)
+	written := 0
+	began, cpu := time.Now(), c.proxy.CPU()
+	go func() {
+		tick := time.NewTicker(time.Second / churnRate)
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			select {
+			case <-ctx.Done():
+				writer <- nil
+				return
+			case <-tick.C:
+			}
+			if err := c.write(ctx, n%churnServices, 1+n/churnServices); err != nil && ctx.Err() == nil {
+				writer <- err
+				return
+			}
+			written++
+		}
+	}()
+	for n := 1; ctx.Err() == nil; n++ {
+		at := time.Now()
+		err := c.mark(ctx, n%2)
+		if err != nil && ctx.Err() == nil {
+			cancel()
+			return errors.Join(err, <-writer)
+		}
+		c.lags = append(c.lags, round(time.Since(at).Seconds()))
+	}
+	c.cores = round((c.proxy.CPU() - cpu).Seconds() / time.Since(began).Seconds())
+	err := <-writer
+	c.rate = float64(written*churnPart) / time.Since(began).Seconds()
+	if err != nil {
+		return err
+	}
+	c.calls, err = c.HNS.Stats(context.WithoutCancel(ctx))
+	return err
+}
+
+func (c *churn) worst() float64 {
+	worst := 0.0
+	for _, l := range c.lags {
+		worst = max(worst, l)
+	}
+	return worst
+}
+
+func (c *churn) print() {
+	note := fmt.Sprintf("%.0f endpoint changes per second in %d services; the time until a change of another service serves a client, at worst (median %.3f, %d samples)",
+		c.rate, churnServices, median(c.lags), len(c.lags))
+	lag := figure{Name: "proxy-churn-lag", Unit: "s", Note: note, Calls: c.calls.Calls}
+	cpu := figure{Name: "proxy-churn-cpu", Unit: "cores", Note: "processor time of the program"}
+	if c.program == "ours" {
+		lag.Ours, lag.Target, cpu.Ours, cpu.Target = c.worst(), 2, c.cores, 1
+	} else {
+		lag.PeerIs, cpu.PeerIs, lag.Peer, cpu.Peer = upstreamProxy, upstreamProxy, c.worst(), c.cores
+	}
+	print(lag)
+	print(cpu)
+}
+
+const (
+	largeServices = 10000
+	largeBackends = 10
+)
+
+// large is the memory and the check of a big cluster. HNS keeps state only: packets are not what is measured.
+func (b *proxyBench) large(ctx context.Context) error {
+	s := scale{"none", 20348, 0}
+	t, err := b.lab.AddHost(ctx, proxylab.HostOptions{Name: "large", Build: s.build, Isolated: true, NoDataPlane: true})
+	if err != nil {
+		return err
+	}
+	say("making %d services", largeServices)
+	err = each(largeServices, func(i int) error {
+		svc, err := t.ApplyService(ctx, proxylab.Service(fmt.Sprintf("large%d", i), proxylab.Port("p", "tcp", 80, serverPort)))
+		if err != nil {
+			return err
+		}
+		var addrs []netip.Addr
+		for k := range largeBackends {
+			addrs = append(addrs, remote((i*7+k*431)%5000))
+		}
+		return t.ApplySlice(ctx, proxylab.Slice(svc, "", proxylab.On("lin", addrs...)...))
+	})
+	if err != nil {
+		return err
+	}
+	figures := map[string]float64{}
+	for _, program := range programs {
+		h := &bench{Host: t, program: program, load: &b.load, scale: scale{"none", s.build, largeServices}}
+		if err := errors.Join(t.HNS.ResetStats(ctx), h.run()); err != nil {
+			return err
+		}
+		limit := 5 * time.Minute
+		err := proxylab.Until(ctx, limit, "load balancers of "+program, func(ctx context.Context) error {
+			d, err := t.LoadBalancers(ctx)
+			if err == nil && len(d) < largeServices {
+				err = fmt.Errorf("%d of %d", len(d), largeServices)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := h.quiet(ctx); err != nil {
+			return err
+		}
+		figures[program] = round(float64(h.proxy.RSS()) / 1e6)
+		if program == "ours" {
+			if err := h.check(ctx, figures); err != nil {
+				return err
+			}
+		}
+		say("%s: %.0f MB", program, figures[program])
+		h.halt()
+	}
+	note := fmt.Sprintf("%d services with %d endpoints each", largeServices, largeBackends)
+	print(compare(figure{Name: "proxy-large-rss", Unit: "MB", Target: 80, Note: note}, figures["ours"], figures["upstream"], 0))
+	print(figure{Name: "proxy-large-check", Unit: "s", Ours: figures["check"], Target: 0.1, Note: note + "; one check against HNS that finds nothing to do, without the listing"})
+	return t.Close()
+}
+
+var checkTime = regexp.MustCompile(`(?m)^porthole_proxy_check_duration_seconds_(sum|count) ([0-9.e+-]+)$`)
+
+// check reads the mean time of the checks since the start of the program.
+func (t *bench) check(ctx context.Context, figures map[string]float64) error {
+	status, body, err := t.Get(ctx, proxylab.MetricsPort, "/metrics")
+	if err != nil {
+		return err
+	}
+	values := map[string]float64{}
+	for _, m := range checkTime.FindAllStringSubmatch(body, -1) {
+		if values[m[1]], err = strconv.ParseFloat(m[2], 64); err != nil {
+			return err
+		}
+	}
+	if values["count"] == 0 {
+		return fmt.Errorf("the metrics (status %d) have no porthole_proxy_check_duration_seconds", status)
+	}
+	figures["check"] = round(values["sum"] / values["count"])
+	return nil
+}
