@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
-	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -206,53 +205,6 @@ func (d *DataPlane) deleteLink(name string) error {
 		return err
 	}
 	return nil
-}
-
-// moveUDP forgets the flows of the given frontends that lead to what is not their backend any more, so that their next
-// packet finds a new one. TCP flows stay: they end by themselves.
-func (d *DataPlane) moveUDP(frontends []string, want State) error {
-	if len(frontends) == 0 {
-		return nil
-	}
-	f := &staleUDP{backends: want.Rules.udpBackends(frontends), local: map[string]bool{}}
-	addrs, err := d.handle.AddrList(nil, unix.AF_INET)
-	if err != nil {
-		return fmt.Errorf("reading the host's addresses: %w", err)
-	}
-	for _, a := range addrs {
-		f.local[a.IP.String()] = true
-	}
-	if _, err := d.handle.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, f); err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("moving udp flows: %w", err)
-	}
-	return nil
-}
-
-type staleUDP struct {
-	backends map[string][]string
-	local    map[string]bool
-}
-
-// MatchConntrackFlow is netlink's question which flows to delete.
-func (s *staleUDP) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
-	if flow.Forward.Protocol != unix.IPPROTO_UDP {
-		return false
-	}
-	port := strconv.Itoa(int(flow.Forward.DstPort))
-	backends, ok := s.backends[flow.Forward.DstIP.String()+" . "+port]
-	if !ok && s.local[flow.Forward.DstIP.String()] {
-		backends, ok = s.backends[port]
-	}
-	if !ok {
-		return false
-	}
-	now := flow.Reverse.SrcIP.String() + " . " + strconv.Itoa(int(flow.Reverse.SrcPort))
-	for _, b := range backends {
-		if b == now {
-			return false
-		}
-	}
-	return true
 }
 
 func netlinkAddr(p netip.Prefix) *netlink.Addr {

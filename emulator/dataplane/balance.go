@@ -19,6 +19,16 @@ type backend struct {
 //
 // The chains are shared by all balancers with the same number of backends and the same kind of distribution.
 func (r *renderer) loadBalancer(lb *LoadBalancer) {
+	r.owner = lb.ID
+	defer func() { r.owner = "" }()
+	kept := *lb // the caller may change its own
+	r.balancers[lb.ID] = &kept
+	for _, b := range lb.Backends {
+		if r.users[b] == nil {
+			r.users[b] = map[string]bool{}
+		}
+		r.users[b][lb.ID] = true
+	}
 	if lb.IPv6 {
 		return
 	}
@@ -109,7 +119,7 @@ func (r *renderer) pickChain(lb *LoadBalancer, p LBPort, eps string, n int) stri
 		key = "meta l4proto . th dport"
 	}
 	rules = append(rules, "meta mark set "+expr, balanced+"dnat to "+key+" . meta mark map @"+eps)
-	r.state.Rules.Chains[name] = Chain{Rules: rules}
+	r.pick(name, rules)
 	return name
 }
 

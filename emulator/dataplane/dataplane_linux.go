@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 
+	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -33,6 +35,10 @@ type DataPlane struct {
 	mu    sync.Mutex
 	known bool  // have is what the kernel holds, as far as only we write
 	have  State // what was last written or read
+
+	live  *renderer // the last rendering, if the kernel carries all of it
+	fast  *nftables.Conn
+	mover mover
 }
 
 // New opens the host's network namespace and sets what forwarding needs. It changes no link and no rule.
@@ -56,7 +62,16 @@ func New(opts Options) (*DataPlane, error) {
 }
 
 // Close lets go of the namespace. The network stays as it is.
-func (d *DataPlane) Close() { d.handle.Close() }
+func (d *DataPlane) Close() {
+	d.mu.Lock()
+	d.mover.closed = true
+	d.mu.Unlock()
+	d.settle()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.handle.Close()
+	d.closeFast()
+}
 
 // Apply makes the kernel carry desired and returns the error of each object that it could not carry. Only what differs
 // is written: a second Apply of the same writes nothing, and so does the first after a restart. An error of the whole
@@ -64,12 +79,18 @@ func (d *DataPlane) Close() { d.handle.Close() }
 func (d *DataPlane) Apply(ctx context.Context, desired Desired) (map[string]error, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.applyAll(ctx, desired)
+}
+
+func (d *DataPlane) applyAll(ctx context.Context, desired Desired) (map[string]error, error) {
 	log := klog.FromContext(ctx)
+	d.live = nil
 	facts, err := d.facts()
 	if err != nil {
 		return nil, err
 	}
-	want := Render(desired, facts)
+	rendered := render(desired, facts)
+	want := rendered.state
 	if !d.known {
 		have, err := d.observe(ctx, want)
 		if err != nil {
@@ -81,7 +102,7 @@ func (d *DataPlane) Apply(ctx context.Context, desired Desired) (map[string]erro
 	if len(plan) > 0 {
 		log.V(2).Info("Applying network plan", "operations", len(plan))
 	}
-	results := want.Rejected
+	results := maps.Clone(want.Rejected)
 	var failed error
 	for _, op := range plan {
 		log.V(4).Info("Applying network operation", "operation", op.String())
@@ -100,6 +121,9 @@ func (d *DataPlane) Apply(ctx context.Context, desired Desired) (map[string]erro
 			d.known = false
 		}
 	}
+	if failed == nil && len(results) == 0 {
+		d.live, d.have.Rules = rendered, want.Rules
+	}
 	return results, failed
 }
 
@@ -112,6 +136,9 @@ func (d *DataPlane) Verify(ctx context.Context, desired Desired) ([]Drift, error
 		return nil, err
 	}
 	want := Render(desired, facts)
+	if d.live != nil {
+		want.keepChains(d.live.state)
+	}
 	have, err := d.observe(ctx, want)
 	if err != nil {
 		return nil, fmt.Errorf("reading the host's network: %w", err)
@@ -129,9 +156,18 @@ func (d *DataPlane) Verify(ctx context.Context, desired Desired) ([]Drift, error
 		}
 	}
 	if len(drift) > 0 {
-		d.known = false
+		d.known, d.live = false, nil
 	}
 	return drift, nil
+}
+
+// keepChains adds the chains that small changes left for the next load balancer.
+func (s *State) keepChains(live State) {
+	for name, c := range live.Rules.Chains {
+		if _, ok := s.Rules.Chains[name]; !ok && (strings.HasPrefix(name, setEP+"_") || strings.HasPrefix(name, setNPEP+"_")) {
+			s.Rules.Chains[name] = c
+		}
+	}
 }
 
 // NamespacePath is the network namespace of an HCN namespace.

@@ -31,6 +31,8 @@ type Drift struct {
 type Transaction struct {
 	Lines     []string
 	Frontends []string // "10.96.0.10 . 53", or "30053" for a NodePort
+
+	gone, come []element // of a small change, beside Lines: elements that go first, then those that come
 }
 
 // Plan is an ordered list of writes; it prints itself one per line.

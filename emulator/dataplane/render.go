@@ -17,9 +17,13 @@ type Facts struct {
 }
 
 // Render says what the kernel should hold for d. It is pure, and the same input gives the same state.
-func Render(d Desired, f Facts) State {
-	r := renderer{facts: f, state: newState(), endpoints: map[string]*Endpoint{}, networks: map[string]*Network{},
-		namespaces: map[string]*Namespace{}}
+func Render(d Desired, f Facts) State { return render(d, f).state }
+
+// render keeps what later small changes build on.
+func render(d Desired, f Facts) *renderer {
+	r := &renderer{facts: f, state: newState(), endpoints: map[string]*Endpoint{}, networks: map[string]*Network{},
+		namespaces: map[string]*Namespace{}, balancers: map[string]*LoadBalancer{}, owned: map[string][]place{},
+		shared: map[string]int{}, users: map[string]map[string]bool{}}
 	for i := range d.Networks {
 		if t := d.Networks[i].Type; t == l2BridgeType || t == overlayType {
 			r.network(&d.Networks[i])
@@ -29,10 +33,11 @@ func Render(d Desired, f Facts) State {
 		r.namespace(&d.Namespaces[i])
 	}
 	for i := range d.Endpoints {
-		r.endpoints[d.Endpoints[i].ID] = &d.Endpoints[i]
+		kept := d.Endpoints[i] // the caller may change its own
+		r.endpoints[kept.ID] = &kept
 	}
 	if len(r.networks)+len(d.LoadBalancers) == 0 {
-		return r.state // no table either
+		return r // no table either
 	}
 	r.baseRules()
 	guests := map[string]int{}
@@ -43,7 +48,7 @@ func Render(d Desired, f Facts) State {
 		r.loadBalancer(&d.LoadBalancers[i])
 	}
 	r.bridgeAddrs(d)
-	return r.state
+	return r
 }
 
 type renderer struct {
@@ -52,6 +57,15 @@ type renderer struct {
 	networks   map[string]*Network
 	namespaces map[string]*Namespace
 	endpoints  map[string]*Endpoint
+
+	// Of load balancers, so that one can change alone.
+	balancers map[string]*LoadBalancer
+	owner     string                     // the one that is being rendered
+	owned     map[string][]place         // by load balancer: its elements
+	shared    map[string]int             // elements of snats: how often they are owned
+	users     map[string]map[string]bool // by endpoint: the load balancers that name it
+	before    map[place]*string          // during a change: what was at each place that it touches; nil: nothing
+	chains    []string                   // and the chains that it adds
 }
 
 func (r *renderer) network(n *Network) {

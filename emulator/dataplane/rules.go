@@ -90,8 +90,6 @@ func (r *renderer) content(prefix string, rules []string) string {
 	return name
 }
 
-func (r *renderer) elem(set, key, value string) { r.state.Rules.Sets[set].Elems[key] = value }
-
 // snatMark is the connection mark that makes postrouting use addr as the source. The mark is the address itself, so
 // it means the same after a restart.
 func (r *renderer) snatMark(addr netip.Addr) string {

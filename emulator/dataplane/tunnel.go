@@ -86,10 +86,17 @@ func (r *renderer) path(p Path, provider netip.Addr) {
 // the same, that is the way; an address outside the overlay (a node's, or a service's that the proxy holds as an
 // endpoint) needs none, nor does one that is said to be on this very host.
 func (r *renderer) remoteEndpoint(e *Endpoint) {
+	if p, provider, ok := r.way(e); ok {
+		r.path(p, provider)
+	}
+}
+
+// way is the path to a remote endpoint, if it has one of its own.
+func (r *renderer) way(e *Endpoint) (p Path, provider netip.Addr, own bool) {
 	n, ok := r.networks[e.Network]
 	addr := e.address()
-	if !ok || n.Type != overlayType || !e.Provider.Is4() || !addr.IsValid() || e.MAC == "" || e.Provider == n.Provider || e.Provider == r.facts.Node {
-		return
+	if !ok || !e.Remote || n.Type != overlayType || !e.Provider.Is4() || !addr.IsValid() || e.MAC == "" || e.Provider == n.Provider || e.Provider == r.facts.Node {
+		return p, provider, false
 	}
 	vsid := uint32(0)
 	for _, s := range n.Subnets {
@@ -100,14 +107,14 @@ func (r *renderer) remoteEndpoint(e *Endpoint) {
 	for _, s := range n.RemoteSubnets {
 		if s.Prefix.Contains(addr) {
 			if s.Provider == e.Provider {
-				return
+				return p, provider, false
 			}
 			vsid = s.VSID
 		}
 	}
-	if _, ok := r.state.Tunnels[tunnelName(n.ID, vsid)]; ok {
-		r.path(Path{ID: e.ID, Tunnel: tunnelName(n.ID, vsid), MAC: e.MAC, Prefix: netip.PrefixFrom(addr, 32)}, e.Provider)
-	}
+	name := tunnelName(n.ID, vsid)
+	_, own = r.state.Tunnels[name]
+	return Path{ID: e.ID, Tunnel: name, MAC: e.MAC, Prefix: netip.PrefixFrom(addr, 32)}, e.Provider, own
 }
 
 // fences are the rules that keep an overlay to itself: nothing passes between it and other networks of ours, and the

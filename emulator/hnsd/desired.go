@@ -13,10 +13,10 @@ import (
 // every namespace. Networks of other types are state only.
 func Desired(s *State) dataplane.Desired {
 	var d dataplane.Desired
-	carried := map[string]*Object{}
+	networks := map[string]*Object{}
 	for _, o := range s.List(Network) {
-		if t := o.Doc.str("Type"); t == "L2Bridge" || t == "Overlay" {
-			carried[o.ID] = o
+		if carried(o) {
+			networks[o.ID] = o
 			d.Networks = append(d.Networks, desiredNetwork(o))
 		}
 	}
@@ -26,7 +26,7 @@ func Desired(s *State) dataplane.Desired {
 	endpoints := map[string]bool{}
 	routes := s.List(Route)
 	for _, o := range s.List(Endpoint) {
-		if network, ok := carried[o.Doc.str("HostComputeNetwork")]; ok {
+		if network, ok := networks[o.Doc.str("HostComputeNetwork")]; ok {
 			endpoints[o.ID] = true
 			d.Endpoints = append(d.Endpoints, desiredEndpoint(o, network, routes))
 		}
@@ -38,6 +38,58 @@ func Desired(s *State) dataplane.Desired {
 		}
 	}
 	return d
+}
+
+// DesiredChange is what a change to a state means for the data plane, next being the state after it. ok is false if it is
+// more than endpoints and load balancers; then only Desired tells.
+func DesiredChange(next *State, c Change) (out dataplane.Change, ok bool) {
+	routes := next.List(Route)
+	for _, o := range c.Put {
+		switch o.Kind {
+		case Endpoint:
+			network, ok := next.Get(Network, o.Doc.str("HostComputeNetwork"))
+			if !ok {
+				return out, false
+			}
+			if carried(network) {
+				out.Endpoints = append(out.Endpoints, desiredEndpoint(o, network, routes))
+			}
+		case LoadBalancer:
+			if lb := desiredLoadBalancer(o); slices.ContainsFunc(lb.Backends, func(id string) bool { return carriedEndpoint(next, id) }) {
+				out.LoadBalancers = append(out.LoadBalancers, lb)
+			} else {
+				out.GoneLoadBalancers = append(out.GoneLoadBalancers, lb.ID)
+			}
+		default:
+			return out, false
+		}
+	}
+	for _, r := range c.Drop {
+		switch r.Kind {
+		case Endpoint:
+			out.GoneEndpoints = append(out.GoneEndpoints, r.ID)
+		case LoadBalancer:
+			out.GoneLoadBalancers = append(out.GoneLoadBalancers, r.ID)
+		default:
+			return out, false
+		}
+	}
+	return out, true
+}
+
+// carried tells whether a network has packets.
+func carried(network *Object) bool {
+	t := network.Doc.str("Type")
+	return t == "L2Bridge" || t == "Overlay"
+}
+
+func carriedEndpoint(s *State, id string) bool {
+	e, ok := s.Get(Endpoint, id)
+	if !ok {
+		return false
+	}
+	network, ok := s.Get(Network, e.Doc.str("HostComputeNetwork"))
+	return ok && carried(network)
 }
 
 func desiredNetwork(o *Object) dataplane.Network {

@@ -108,8 +108,8 @@ func (s *Service) repair(ctx context.Context) error {
 
 // reapply tells the data plane anew; under writing.
 func (s *Service) reapply(ctx context.Context) error {
-	s.desired = s.want(s.state.Load())
-	errs, err := s.plane.Apply(ctx, s.desired)
+	s.tell(s.state.Load())
+	errs, err := s.plane.Apply(ctx, s.told())
 	if err == nil {
 		err = joinByID(errs)
 	}

@@ -25,6 +25,11 @@ type verifier interface {
 	Verify(ctx context.Context, d dataplane.Desired) ([]dataplane.Drift, error)
 }
 
+// updater is what a DataPlane has if it can carry a small change alone.
+type updater interface {
+	Update(ctx context.Context, c dataplane.Change, all func() dataplane.Desired) (map[string]error, error)
+}
+
 // NoDataPlane keeps state only.
 type NoDataPlane struct{}
 
@@ -39,8 +44,8 @@ type Service struct {
 
 	state   atomic.Pointer[hnsd.State]
 	writing sync.Mutex
-	desired dataplane.Desired // what the data plane was last told; under writing
-	applied bool              // and whether it could do all of it; under writing
+	desired *dataplane.Desired // what the data plane was last told; nil: Desired of the state; under writing
+	applied bool               // and whether it could do all of it; under writing
 	journal *journal
 
 	hidden map[string]bool // objects by id that the data plane lost; under writing
@@ -115,11 +120,25 @@ func (s *Service) write(ctx context.Context, change func(*hnsd.State) (*hnsd.Sta
 // carry applies a state, and the former one again if an object of the change fails. Failures of other objects, and of
 // what goes away, are retried later.
 func (s *Service) carry(ctx context.Context, next *hnsd.State, diff hnsd.Change) error {
-	want := s.want(next)
-	if s.applied && reflect.DeepEqual(want, s.desired) {
-		return nil
+	var errs map[string]error
+	var err error
+	small, alone := dataplane.Change{}, false
+	u, can := s.plane.(updater)
+	if can && s.applied && s.desired == nil {
+		small, alone = hnsd.DesiredChange(next, diff)
 	}
-	errs, err := s.plane.Apply(ctx, want)
+	switch {
+	case alone && small.Empty():
+		return nil
+	case alone:
+		errs, err = u.Update(ctx, small, func() dataplane.Desired { return hnsd.Desired(next) })
+	default:
+		want := s.want(next)
+		if s.applied && reflect.DeepEqual(want, s.told()) {
+			return nil
+		}
+		errs, err = s.plane.Apply(ctx, want)
+	}
 	var failed error
 	if len(diff.Put) > 0 && err != nil {
 		failed = err
@@ -130,12 +149,30 @@ func (s *Service) carry(ctx context.Context, next *hnsd.State, diff hnsd.Change)
 		}
 	}
 	if failed == nil {
-		s.desired, s.applied = want, err == nil && joinByID(errs) == nil
+		s.tell(next)
+		s.applied = err == nil && joinByID(errs) == nil
 		return nil
 	}
-	errs, err = s.plane.Apply(ctx, s.desired)
+	errs, err = s.plane.Apply(ctx, s.told())
 	s.applied = err == nil && joinByID(errs) == nil
 	return failed
+}
+
+// tell notes what the data plane was told for a state.
+func (s *Service) tell(state *hnsd.State) {
+	s.desired = nil
+	if len(s.hidden) > 0 {
+		want := s.want(state)
+		s.desired = &want
+	}
+}
+
+// told is what the data plane was last told.
+func (s *Service) told() dataplane.Desired {
+	if s.desired != nil {
+		return *s.desired
+	}
+	return hnsd.Desired(s.state.Load())
 }
 
 // Verify compares the data plane with the state; each line is one difference.

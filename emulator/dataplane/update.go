@@ -1,0 +1,209 @@
+package dataplane
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Change is what differs from what the data plane was last told: endpoints and load balancers that are new or altered,
+// and the ids of those that are gone.
+type Change struct {
+	Endpoints                        []Endpoint
+	LoadBalancers                    []LoadBalancer
+	GoneEndpoints, GoneLoadBalancers []string
+}
+
+// Empty tells whether nothing differs.
+func (c Change) Empty() bool {
+	return len(c.Endpoints)+len(c.LoadBalancers)+len(c.GoneEndpoints)+len(c.GoneLoadBalancers) == 0
+}
+
+// place is where an element is.
+type place struct{ set, key string }
+
+// element is one write to a set or map; its value is empty in a set, and in a deletion.
+type element struct {
+	place
+	value string
+}
+
+// elem puts an element where the object that is being rendered wants it.
+func (r *renderer) elem(set, key, value string) {
+	at := place{set, key}
+	if r.owner != "" {
+		r.owned[r.owner] = append(r.owned[r.owner], at)
+		if set == setSnats {
+			r.shared[key]++
+		}
+	}
+	elems := r.state.Rules.Sets[set].Elems
+	r.touch(at)
+	elems[key] = value
+}
+
+// touch remembers what was at a place before the change that is being rendered.
+func (r *renderer) touch(at place) {
+	if r.before == nil {
+		return
+	}
+	if _, done := r.before[at]; done {
+		return
+	}
+	r.before[at] = nil
+	if value, ok := r.state.Rules.Sets[at.set].Elems[at.key]; ok {
+		r.before[at] = &value
+	}
+}
+
+// pick adds a chain that picks backends; many load balancers share it.
+func (r *renderer) pick(name string, rules []string) {
+	if _, ok := r.state.Rules.Chains[name]; ok {
+		return
+	}
+	r.state.Rules.Chains[name] = Chain{Rules: rules}
+	if r.before != nil {
+		r.chains = append(r.chains, name)
+	}
+}
+
+// removeBalancer takes a load balancer's elements away. Chains stay, for the next one that needs them.
+func (r *renderer) removeBalancer(id string) {
+	for _, at := range r.owned[id] {
+		if at.set == setSnats {
+			if r.shared[at.key]--; r.shared[at.key] > 0 {
+				continue
+			}
+		}
+		r.touch(at)
+		delete(r.state.Rules.Sets[at.set].Elems, at.key)
+	}
+	delete(r.owned, id)
+	if lb := r.balancers[id]; lb != nil {
+		for _, b := range lb.Backends {
+			delete(r.users[b], id)
+		}
+	}
+	delete(r.balancers, id)
+}
+
+// portless tells whether an endpoint is nothing but an address: no port, and no way of its own.
+func (r *renderer) portless(e *Endpoint) bool {
+	if e == nil {
+		return true
+	}
+	_, _, way := r.way(e)
+	return !way && (e.Remote || e.Namespace == "")
+}
+
+// takes tells whether change can render c: rules are there, no object is rejected, and only addresses of load balancers
+// and backends differ.
+func (r *renderer) takes(c Change) bool {
+	if len(r.state.Rules.Chains) == 0 || len(r.state.Rejected) > 0 {
+		return false
+	}
+	for i := range c.Endpoints {
+		if !r.portless(&c.Endpoints[i]) || !r.portless(r.endpoints[c.Endpoints[i].ID]) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(c.GoneEndpoints, func(id string) bool { return !r.portless(r.endpoints[id]) })
+}
+
+// change renders c on top of what is rendered already and gives the writes for it. Afterwards the state is that of a
+// Render of everything, but for chains that nobody uses any more. If an object was rejected, it is not: render anew.
+func (r *renderer) change(c Change) *Transaction {
+	r.before, r.chains = map[place]*string{}, nil
+	defer func() { r.before = nil }()
+	again := map[string]*LoadBalancer{}
+	moved := func(id string) {
+		for lb := range r.users[id] {
+			again[lb] = r.balancers[lb]
+		}
+	}
+	for i := range c.Endpoints {
+		kept := c.Endpoints[i]
+		e := &kept
+		if old := r.endpoints[e.ID]; old == nil || old.address() != e.address() {
+			moved(e.ID)
+		}
+		r.endpoints[e.ID] = e
+	}
+	for _, id := range c.GoneEndpoints {
+		moved(id)
+		delete(r.endpoints, id)
+	}
+	for i := range c.LoadBalancers {
+		again[c.LoadBalancers[i].ID] = &c.LoadBalancers[i]
+	}
+	for _, id := range c.GoneLoadBalancers {
+		delete(again, id)
+		r.removeBalancer(id)
+	}
+	for _, id := range sortedKeys(again) {
+		r.removeBalancer(id)
+	}
+	for _, id := range sortedKeys(again) {
+		r.loadBalancer(again[id])
+	}
+	return r.transaction()
+}
+
+// transaction compares the places that were touched with what is there now.
+func (r *renderer) transaction() *Transaction {
+	tx := &Transaction{}
+	changed := map[string]bool{}
+	for at, before := range r.before {
+		now, ok := r.state.Rules.Sets[at.set].Elems[at.key]
+		if ok == (before != nil) && (!ok || now == *before) {
+			continue
+		}
+		if before != nil {
+			tx.gone = append(tx.gone, element{place: at})
+		}
+		if ok {
+			tx.come = append(tx.come, element{at, now})
+		}
+		if f := udpFrontend(at.set, at.key); f != "" {
+			changed[f] = true
+		}
+	}
+	order := func(a, b element) int {
+		if a.set != b.set {
+			return strings.Compare(a.set, b.set)
+		}
+		return strings.Compare(a.key, b.key)
+	}
+	slices.SortFunc(tx.gone, order)
+	slices.SortFunc(tx.come, order)
+	slices.Sort(r.chains)
+	for _, name := range r.chains {
+		tx.Lines = append(tx.Lines, "add chain ip hns "+name)
+	}
+	for _, name := range r.chains {
+		for _, rule := range r.state.Rules.Chains[name].Rules {
+			tx.Lines = append(tx.Lines, fmt.Sprintf("add rule ip hns %s %s comment %q", name, rule, ruleSum(rule)))
+		}
+	}
+	tx.Frontends = sortedKeys(changed)
+	return tx
+}
+
+// script is the transaction as nft commands.
+func (tx *Transaction) script() string {
+	var b strings.Builder
+	for _, line := range tx.Lines {
+		b.WriteString(line + "\n")
+	}
+	for _, e := range tx.gone {
+		fmt.Fprintf(&b, "delete element ip hns %s { %s }\n", e.set, e.key)
+	}
+	for _, e := range tx.come {
+		text := e.key
+		if e.value != "" {
+			text += " : " + e.value
+		}
+		fmt.Fprintf(&b, "add element ip hns %s { %s }\n", e.set, text)
+	}
+	return b.String()
+}

@@ -1,0 +1,162 @@
+package dataplane
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"k8s.io/klog/v2"
+)
+
+// Update makes the kernel carry a change on top of what was applied last. all gives everything that is desired after it;
+// it is asked only if the change cannot be made alone (pods' ports, ways of an overlay, something that failed before).
+// The results are those of Apply; UDP flows follow a moment later. The cost does not depend on how much there is, but for the kernel's own: it checks every
+// load balancer when one comes (0.7 ms at 4,000 frontends, Linux 6.18).
+func (d *DataPlane) Update(ctx context.Context, c Change, all func() Desired) (map[string]error, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	facts, err := d.facts()
+	if err != nil {
+		return nil, err
+	}
+	if !d.known || d.live == nil || d.live.facts != facts || !d.live.takes(c) {
+		return d.applyAll(ctx, all())
+	}
+	live := d.live
+	tx := live.change(c)
+	if len(live.state.Rejected) == 0 {
+		err = d.write(ctx, tx)
+	}
+	if err != nil || len(live.state.Rejected) > 0 {
+		klog.FromContext(ctx).V(2).Info("Making the whole network anew", "reason", err)
+		d.known = false // the state that is noted is ahead of the kernel
+		return d.applyAll(ctx, all())
+	}
+	d.have.Rules = live.state.Rules
+	d.moveSoon(tx.Frontends)
+	return map[string]error{}, nil
+}
+
+// write hands a small change to the kernel: elements over netlink, chains with the nft program.
+func (d *DataPlane) write(ctx context.Context, tx *Transaction) error {
+	switch {
+	case len(tx.Lines) > 0:
+		return d.nft(ctx, strings.NewReader(tx.script()), nil, "-f", "-")
+	case len(tx.gone)+len(tx.come) > 0:
+		if err := d.writeElements(tx); err != nil {
+			d.closeFast()
+			return err
+		}
+	}
+	return nil
+}
+
+// elementsPerMessage keeps a message's list of elements under the 64 KiB of a netlink attribute.
+const elementsPerMessage = 200
+
+func (d *DataPlane) writeElements(tx *Transaction) error {
+	if d.fast == nil {
+		ns, err := netnsHandle(d.opts.Netns)
+		if err != nil {
+			return fmt.Errorf("opening nftables: %w", err)
+		}
+		defer ns.Close()
+		if d.fast, err = nftables.New(nftables.WithNetNSFd(int(ns)), nftables.AsLasting()); err != nil {
+			return fmt.Errorf("opening nftables: %w", err)
+		}
+	}
+	for i, elems := range [][]element{tx.gone, tx.come} {
+		queue := d.fast.SetAddElements
+		if i == 0 {
+			queue = d.fast.SetDeleteElements
+		}
+		for len(elems) > 0 {
+			n := 1
+			for n < len(elems) && n < elementsPerMessage && elems[n].set == elems[0].set {
+				n++
+			}
+			if err := queueElements(queue, elems[:n]); err != nil {
+				return err
+			}
+			elems = elems[n:]
+		}
+	}
+	return d.fast.Flush()
+}
+
+func (d *DataPlane) closeFast() {
+	if d.fast != nil {
+		_ = d.fast.CloseLasting() // it only waits for goroutines that there are none of
+		d.fast = nil
+	}
+}
+
+// queueElements hands over elements of one set.
+func queueElements(queue func(*nftables.Set, []nftables.SetElement) error, elems []element) error {
+	keyType, valueType, isMap := strings.Cut(setTypes[elems[0].set], " : ")
+	set := &nftables.Set{Table: &nftables.Table{Name: "hns", Family: nftables.TableFamilyIPv4}, Name: elems[0].set, IsMap: isMap,
+		DataType: nftables.TypeInteger}
+	if valueType == "verdict" {
+		set.DataType = nftables.TypeVerdict
+	}
+	out := make([]nftables.SetElement, len(elems))
+	for i, e := range elems {
+		var err error
+		if out[i].Key, err = encode(keyType, e.key); err != nil {
+			return err
+		}
+		switch verb, chain, _ := strings.Cut(e.value, " "); {
+		case e.value == "":
+		case valueType == "verdict" && verb == "goto":
+			out[i].VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}
+		case valueType == "verdict":
+			out[i].VerdictData = &expr.Verdict{Kind: expr.VerdictJump, Chain: chain}
+		default:
+			if out[i].Val, err = encode(valueType, e.value); err != nil {
+				return err
+			}
+		}
+	}
+	return queue(set, out)
+}
+
+// encode turns a key or value in nft's words into the kernel's bytes: each field fills up to four bytes.
+func encode(types, text string) ([]byte, error) {
+	kinds, words := strings.Split(types, " . "), strings.Split(text, " . ")
+	if len(kinds) != len(words) {
+		return nil, fmt.Errorf("encoding %q: it is no %s", text, types)
+	}
+	var out []byte
+	for i, kind := range kinds {
+		if kind == "ipv4_addr" {
+			addr, err := netip.ParseAddr(words[i])
+			if err != nil || !addr.Is4() {
+				return nil, fmt.Errorf("encoding %q: it is no %s", text, types)
+			}
+			out = append(out, addr.AsSlice()...)
+			continue
+		}
+		n, err := strconv.ParseUint(words[i], 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("encoding %q: %w", text, err)
+		}
+		switch kind {
+		case "mark":
+			out = append(out, binaryutil.NativeEndian.PutUint32(uint32(n))...)
+		case "inet_service":
+			out = append(binary.BigEndian.AppendUint16(out, uint16(n)), 0, 0)
+		case "inet_proto":
+			out = append(out, byte(n), 0, 0, 0)
+		default:
+			return nil, fmt.Errorf("encoding %q: unknown type %s", text, kind)
+		}
+	}
+	return slices.Clip(out), nil
+}
