@@ -1,34 +1,316 @@
 package kubeproxy
 
 import (
+	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"net"
+	"net/netip"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	config "k8s.io/kube-proxy/config/v1alpha1"
 	"sigs.k8s.io/yaml"
 )
 
-// readConfig reads a KubeProxyConfiguration. Unknown fields are warnings: a newer cluster's file must not stop a node.
-func readConfig(path string) (config.KubeProxyConfiguration, []string, error) {
-	var cfg config.KubeProxyConfiguration
-	if path == "" {
-		return cfg, nil, nil
+// Modes.
+const (
+	kernelspace = "kernelspace"
+	userspace   = "userspace"
+)
+
+// Ports of upstream (pkg/cluster/ports).
+const (
+	healthzPort = 10256
+	metricsPort = 10249
+)
+
+// longestPeriod between full checks, whatever is configured: what others do to the host must not stay unseen for longer.
+const longestPeriod = 30 * time.Second
+
+// settings are what a run needs, from file, flags and environment. The configuration in it is complete.
+type settings struct {
+	config     config.KubeProxyConfiguration
+	configFile string
+	// configData is what the file held, to see it change.
+	configData []byte
+
+	master, override, writeTo        string
+	serviceInterface, stateFile      string
+	cleanup, initOnly, version       bool
+	noHealthz, noMetrics             bool
+	healthzPort, metricsPort         *int32
+	settle, period                   time.Duration // 0: the mode's own
+	sourceVIP                        netip.Addr
+	clusterRanges, nodePortRanges    []netip.Prefix
+	nodePortsPrimary                 bool   // node ports on the node's primary addresses only
+	hostname, mode, healthz, metrics string // addresses are "" where nothing is served
+	kubeconfig                       string
+	warnings                         []string
+}
+
+// host is what resolving asks of the machine.
+type host struct {
+	getenv   func(string) string
+	hostname func() (string, error)
+	readFile func(string) ([]byte, error)
+}
+
+// resolve applies file, flags and defaults in this order.
+func resolve(flags map[string]string, h host) (*settings, error) {
+	s := &settings{configFile: flags["config"]}
+	if s.configFile != "" {
+		if err := s.read(h.readFile); err != nil {
+			return nil, err
+		}
+	} else {
+		s.config.Winkernel.EnableDSR = true
 	}
-	data, err := os.ReadFile(path)
+	var noEffect []string
+	for _, o := range options() {
+		v, is := flags[o.name]
+		if !is {
+			continue
+		}
+		if err := o.set(s, v); err != nil {
+			return nil, fmt.Errorf("--%s: %w", o.name, err)
+		}
+		if o.linux {
+			noEffect = append(noEffect, "--"+o.name)
+		}
+	}
+	if s.version {
+		return s, nil
+	}
+	s.settle, s.period = s.config.IPTables.MinSyncPeriod.Duration, min(s.config.IPTables.SyncPeriod.Duration, longestPeriod)
+	s.warn("no effect in this mode, for they concern Linux: %s", noEffect)
+	s.warn("feature gates have no effect here: %s", slices.Sorted(maps.Keys(s.config.FeatureGates)))
+	s.environment(h.getenv)
+	s.defaults()
+	if err := s.name(h.hostname); err != nil {
+		return nil, err
+	}
+	return s, s.validate()
+}
+
+func (s *settings) warn(format string, names []string) {
+	if len(names) > 0 {
+		s.warnings = append(s.warnings, fmt.Sprintf(format, strings.Join(names, ", ")))
+	}
+}
+
+// read takes in a KubeProxyConfiguration. Unknown and doubled fields are warnings: a newer cluster's file must not stop
+// a node.
+func (s *settings) read(readFile func(string) ([]byte, error)) error {
+	data, err := readFile(s.configFile)
 	if err != nil {
-		return cfg, nil, fmt.Errorf("reading --config: %w", err)
+		return fmt.Errorf("reading --config: %w", err)
 	}
-	if err := yaml.Unmarshal(data, &cfg); err != nil {
-		return cfg, nil, fmt.Errorf("reading --config %s: %w", path, err)
+	s.configData = data
+	if err := yaml.Unmarshal(data, &s.config); err != nil {
+		return fmt.Errorf("reading --config %s: %w", s.configFile, err)
 	}
-	if cfg.Kind != "KubeProxyConfiguration" || cfg.APIVersion != "kubeproxy.config.k8s.io/v1alpha1" {
-		return cfg, nil, fmt.Errorf("reading --config %s: it holds %q of %q, wanted is KubeProxyConfiguration of kubeproxy.config.k8s.io/v1alpha1",
-			path, cfg.Kind, cfg.APIVersion)
+	if s.config.Kind != "KubeProxyConfiguration" || s.config.APIVersion != config.SchemeGroupVersion.String() {
+		return fmt.Errorf("reading --config %s: it holds %q of %q, wanted is KubeProxyConfiguration of %s",
+			s.configFile, s.config.Kind, s.config.APIVersion, config.SchemeGroupVersion)
 	}
-	var warnings []string
 	var strict config.KubeProxyConfiguration
 	if err := yaml.UnmarshalStrict(data, &strict); err != nil {
-		warnings = append(warnings, fmt.Sprintf("%s: %v", path, err))
+		s.warnings = append(s.warnings, fmt.Sprintf("%s: %v", s.configFile, err))
 	}
-	return cfg, warnings, nil
+	return nil
+}
+
+func (s *settings) environment(getenv func(string) string) {
+	s.config.Winkernel.NetworkName = cmp.Or(s.config.Winkernel.NetworkName, getenv("KUBE_NETWORK"))
+	s.serviceInterface = cmp.Or(s.serviceInterface, getenv("INTERFACE_TO_ADD_SERVICE_IP"))
+}
+
+// defaults fills in what was left open, as upstream does where it concerns Windows (apis/config/v1alpha1/defaults.go),
+// except for requests per second, of which upstream's 5 make a cluster's start slow.
+func (s *settings) defaults() {
+	c := &s.config
+	c.Kind, c.APIVersion = "KubeProxyConfiguration", config.SchemeGroupVersion.String()
+	c.BindAddress = cmp.Or(c.BindAddress, "0.0.0.0")
+	all, local := "0.0.0.0", "127.0.0.1"
+	if a, err := netip.ParseAddr(c.BindAddress); err == nil && a.Is6() {
+		all, local = "[::]", "[::1]"
+	}
+	port := func(given *int32, standard int, none *bool) string {
+		if given == nil || *given == 0 {
+			*none = *none || given != nil
+			return strconv.Itoa(standard)
+		}
+		return strconv.Itoa(int(*given))
+	}
+	healthz, metrics := port(s.healthzPort, healthzPort, &s.noHealthz), port(s.metricsPort, metricsPort, &s.noMetrics)
+	c.HealthzBindAddress = withPort(cmp.Or(c.HealthzBindAddress, all), healthz)
+	c.MetricsBindAddress = withPort(cmp.Or(c.MetricsBindAddress, local), metrics)
+	c.Mode = config.ProxyMode(cmp.Or(string(c.Mode), kernelspace))
+	if c.ClientConnection.QPS == 0 {
+		c.ClientConnection.QPS = 50
+	}
+	if c.ClientConnection.Burst == 0 {
+		c.ClientConnection.Burst = max(100, int32(2*c.ClientConnection.QPS))
+	}
+	c.ClientConnection.ContentType = cmp.Or(c.ClientConnection.ContentType, "application/vnd.kubernetes.protobuf")
+	c.Logging.Format = cmp.Or(c.Logging.Format, "text")
+	c.ConfigSyncPeriod.Duration = cmp.Or(c.ConfigSyncPeriod.Duration, 15*time.Minute)
+	c.Winkernel.RootHnsEndpointName = cmp.Or(c.Winkernel.RootHnsEndpointName, "cbr0")
+	s.mode, s.kubeconfig = string(c.Mode), c.ClientConnection.Kubeconfig
+}
+
+// withPort adds the port to an address that has none.
+func withPort(address, port string) string {
+	if _, _, err := net.SplitHostPort(address); err == nil {
+		return address
+	}
+	return net.JoinHostPort(strings.Trim(address, "[]"), port)
+}
+
+func (s *settings) name(hostname func() (string, error)) error {
+	name := strings.TrimSpace(s.override)
+	if s.override != "" && name == "" {
+		return errors.New("--hostname-override is blank")
+	}
+	name = cmp.Or(name, strings.TrimSpace(s.config.HostnameOverride))
+	if name == "" {
+		var err error
+		if name, err = hostname(); err != nil {
+			return fmt.Errorf("reading the host's name: %w", err)
+		}
+	}
+	s.hostname = strings.ToLower(strings.TrimSpace(name))
+	s.config.HostnameOverride = s.hostname
+	return nil
+}
+
+// validate reports everything that is wrong at once.
+func (s *settings) validate() error {
+	c := &s.config
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if _, err := netip.ParseAddr(c.BindAddress); err != nil {
+		bad("bind address %q is no address", c.BindAddress)
+	}
+	for _, a := range []struct{ what, address string }{{"healthz", c.HealthzBindAddress}, {"metrics", c.MetricsBindAddress}} {
+		if err := hostPort(a.address); err != nil {
+			bad("%s bind address: %w", a.what, err)
+		}
+	}
+	switch s.mode {
+	case kernelspace, userspace:
+	case "iptables", "ipvs", "nftables":
+		bad("proxy mode %s is for Linux nodes, and upstream's kube-proxy has it; this program knows %s and %s", s.mode, kernelspace, userspace)
+	default:
+		bad("proxy mode %q is unknown; this program knows %s and %s", s.mode, kernelspace, userspace)
+	}
+	if vip := c.Winkernel.SourceVip; vip != "" {
+		var err error
+		if s.sourceVIP, err = netip.ParseAddr(vip); err != nil {
+			bad("source VIP %q is no address", vip)
+		}
+	}
+	s.clusterRanges = prefixes(strings.Split(c.ClusterCIDR, ","), "cluster CIDR", bad)
+	if slices.Equal(c.NodePortAddresses, []string{"primary"}) {
+		s.nodePortsPrimary = true
+	} else {
+		s.nodePortRanges = prefixes(c.NodePortAddresses, "node port address", bad)
+	}
+	if c.ConfigSyncPeriod.Duration < 0 {
+		bad("config sync period %s is negative", c.ConfigSyncPeriod.Duration)
+	}
+	if s.settle < 0 || s.period < 0 {
+		bad("sync periods must not be negative")
+	}
+	if f := c.Logging.Format; f != "text" && f != "json" {
+		bad("logging format %q is unknown; text and json are known", f)
+	}
+	if v := c.ShowHiddenMetricsForVersion; v != "" && !minorVersion(v) {
+		bad("show hidden metrics for version %q: wanted is major.minor, such as 1.35", v)
+	}
+	if !s.noHealthz {
+		s.healthz = c.HealthzBindAddress
+	}
+	if !s.noMetrics {
+		s.metrics = c.MetricsBindAddress
+	}
+	return errors.Join(errs...)
+}
+
+func prefixes(texts []string, what string, bad func(string, ...any)) []netip.Prefix {
+	var out []netip.Prefix
+	for _, t := range texts {
+		if t = strings.TrimSpace(t); t == "" {
+			continue
+		}
+		p, err := netip.ParsePrefix(t)
+		if err != nil {
+			bad("%s %q is no range of addresses", what, t)
+			continue
+		}
+		out = append(out, p.Masked())
+	}
+	return out
+}
+
+func hostPort(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	if _, err := netip.ParseAddr(host); err != nil {
+		return fmt.Errorf("%q is no address", host)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return fmt.Errorf("port %q is not between 1 and 65535", port)
+	}
+	return nil
+}
+
+func minorVersion(v string) bool {
+	major, minor, ok := strings.Cut(v, ".")
+	_, err := strconv.Atoi(major)
+	_, err2 := strconv.Atoi(minor)
+	return ok && err == nil && err2 == nil
+}
+
+// runnable checks what only a proxy that serves needs.
+func (s *settings) runnable() error {
+	var errs []error
+	switch {
+	case s.mode == kernelspace && s.config.Winkernel.NetworkName == "":
+		errs = append(errs, errors.New("no HNS network is named: give --network-name, winkernel.networkName or KUBE_NETWORK"))
+	case s.mode == userspace && s.serviceInterface == "":
+		errs = append(errs, errors.New("no interface is named: give --service-interface or INTERFACE_TO_ADD_SERVICE_IP"))
+	}
+	if s.kubeconfig == "" && s.master == "" && !s.cleanup {
+		errs = append(errs, errors.New("no API server is named: give --kubeconfig, clientConnection.kubeconfig or --master"))
+	}
+	return errors.Join(append(errs, supported(s.mode))...)
+}
+
+// writeConfig writes the configuration as a file that --config reads.
+func writeConfig(s *settings) error {
+	data, err := marshal(s)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.writeTo, data, 0o600); err != nil {
+		return fmt.Errorf("writing --write-config-to: %w", err)
+	}
+	return nil
+}
+
+func marshal(s *settings) ([]byte, error) {
+	data, err := json.Marshal(&s.config)
+	if err != nil {
+		return nil, fmt.Errorf("writing the configuration: %w", err)
+	}
+	return yaml.JSONToYAML(data)
 }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"time"
 
+	"golang.org/x/sys/windows/svc"
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/hns"
@@ -18,87 +17,117 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-func unsupported() error { return nil }
+// supported says whether this system has a mode.
+func supported(mode string) error {
+	if mode == userspace {
+		return errors.New("mode userspace is not in this program")
+	}
+	return nil
+}
 
-// run serves until ctx ends. HNS keeps what was programmed.
-func run(ctx context.Context, s settings) error {
-	ctx = logging(ctx, s.verbosity)
-	logger := klog.FromContext(ctx)
-	for _, w := range s.warnings {
-		logger.Info("Configuration has unknown fields", "warning", w)
-	}
-	client, _, err := kube.LoadFor(s.master, s.kubeconfig, "kube-proxy.exe/porthole", s.qps, s.burst)
-	if err != nil {
-		return err
-	}
-	server := health.New(health.Options{Node: s.hostname})
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop, err := serveAll(s, server, func(err error) { cancel(err) })
-	if err != nil {
-		return err
-	}
-	defer stop()
-
-	services, err := kube.WatchServices(ctx, client, s.hostname)
-	if err != nil {
-		return err
-	}
-	host := hcn.New(hcn.Options{Observe: func(kind string, took time.Duration, err error) {
+func newHost(server *health.Server) *hcn.Client {
+	return hcn.New(hcn.Options{Observe: func(kind string, took time.Duration, err error) {
 		result := "ok"
 		if err != nil {
 			result = string(hns.ClassOf(err))
 		}
 		server.Called(kind, result, took)
 	}})
+}
+
+func (p *parts) mode(ctx context.Context) (running, error) {
+	services, err := kube.WatchServices(ctx, p.client, p.hostname)
+	if err != nil {
+		return running{}, err
+	}
 	proxy := kernel.New(kernel.Options{
-		NetworkName: s.network, EnableDSR: s.enableDSR, Host: host, Changed: services.Changed(), Report: server.Update,
+		NetworkName: p.config.Winkernel.NetworkName, EnableDSR: p.config.Winkernel.EnableDSR, Host: newHost(p.server),
+		Changed: services.Changed(), Report: p.server.Update, Settle: p.settle, Period: p.period,
 		Wanted: func() (service.Result, bool) {
+			p.server.Alive()
 			all, slices, zone, complete := services.Snapshot()
 			if !complete {
 				return service.Result{}, false
 			}
-			server.Taken(nil)
-			return service.Frontends(all, slices, service.Node{Name: s.hostname, Zone: zone}), true
+			p.server.Taken(nil)
+			return service.Frontends(all, slices, service.Node{Name: p.hostname, Zone: zone}), true
 		},
 	})
-	logger.Info("Serving services", "node", s.hostname, "network", s.network, "dsr", s.enableDSR)
-	if err := proxy.Run(ctx); err != nil {
-		return err
-	}
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	return nil
+	return running{run: proxy.Run}, nil
 }
 
-// serveAll starts the health and metrics servers; a port in use is an error that names it.
-func serveAll(s settings, server *health.Server, failed func(error)) (func(), error) {
-	var servers []*http.Server
-	stop := func() {
-		for _, server := range servers {
-			_ = server.Close() // nothing is lost: every answer is short
+// cleanupLimit is how long --cleanup keeps trying.
+const cleanupLimit = 5 * time.Minute
+
+// cleanup wants nothing, until nothing of ours is left.
+func cleanup(ctx context.Context, s *settings) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanupLimit)
+	defer cancel()
+	server := health.New(health.Options{})
+	proxy := kernel.New(kernel.Options{
+		NetworkName: s.config.Winkernel.NetworkName, EnableDSR: s.config.Winkernel.EnableDSR, Host: newHost(server),
+		Wanted: func() (service.Result, bool) { return service.Result{}, true },
+	})
+	for {
+		_, err := proxy.Sync(ctx)
+		if err == nil {
+			klog.FromContext(ctx).Info("Nothing of ours is left in HNS", "network", s.config.Winkernel.NetworkName)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("cleaning up: %w", err)
+		case <-time.After(time.Second):
 		}
 	}
-	for _, part := range []struct {
-		flag, addr string
-		handler    http.Handler
-	}{
-		{"healthz-bind-address", s.healthz, server.HealthHandler()},
-		{"metrics-bind-address", s.metrics, server.MetricsHandler(health.Pages{})},
-	} {
-		listener, err := net.Listen("tcp", part.addr)
-		if err != nil {
-			stop()
-			return nil, fmt.Errorf("opening --%s %s: %w", part.flag, part.addr, err)
-		}
-		h := &http.Server{Handler: part.handler, ReadHeaderTimeout: 10 * time.Second}
-		servers = append(servers, h)
-		go func() {
-			if err := h.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-				failed(fmt.Errorf("serving %s: %w", part.addr, err))
+}
+
+// asService runs under the service manager of Windows when it started us and --windows-service says so.
+func asService(ctx context.Context, s *settings, run func(context.Context) error) error {
+	if !s.config.WindowsRunAsService {
+		return run(ctx)
+	}
+	if managed, err := svc.IsWindowsService(); err != nil || !managed {
+		klog.FromContext(ctx).Info("Not started by the service manager: running as a plain program", "error", err)
+		return run(ctx)
+	}
+	h := &managedRun{ctx: ctx, run: run}
+	if err := svc.Run("kube-proxy", h); err != nil {
+		return fmt.Errorf("answering the service manager: %w", err)
+	}
+	return h.err
+}
+
+// managedRun answers the service manager while the proxy runs.
+type managedRun struct {
+	ctx context.Context
+	run func(context.Context) error
+	err error
+}
+
+// Execute runs until the manager says stop.
+func (m *managedRun) Execute(_ []string, requests <-chan svc.ChangeRequest, status chan<- svc.Status) (bool, uint32) {
+	ctx, stop := context.WithCancel(m.ctx)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- m.run(ctx) }()
+	status <- svc.Status{State: svc.Running, Accepts: svc.AcceptStop | svc.AcceptShutdown}
+	for {
+		select {
+		case m.err = <-done:
+			status <- svc.Status{State: svc.StopPending}
+			if m.err != nil {
+				return true, 1
 			}
-		}()
+			return false, 0
+		case r := <-requests:
+			switch r.Cmd {
+			case svc.Interrogate:
+				status <- r.CurrentStatus
+			case svc.Stop, svc.Shutdown:
+				status <- svc.Status{State: svc.StopPending}
+				stop()
+			}
+		}
 	}
-	return stop, nil
 }

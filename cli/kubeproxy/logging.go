@@ -1,0 +1,54 @@
+package kubeproxy
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// logging sets klog up and gives a context that carries its logger. All goes to standard error.
+func logging(ctx context.Context, s *settings) (context.Context, error) {
+	l := &s.config.Logging
+	fs := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(fs)
+	var modules []string
+	for _, m := range l.VModule {
+		modules = append(modules, fmt.Sprintf("%s=%d", m.FilePattern, m.Verbosity))
+	}
+	for name, value := range map[string]string{"v": fmt.Sprint(l.Verbosity), "vmodule": strings.Join(modules, ",")} {
+		if err := fs.Set(name, value); err != nil {
+			return ctx, fmt.Errorf("setting up logging: %s %s: %w", name, value, err)
+		}
+	}
+	if l.Format == "json" {
+		klog.SetSlogLogger(slog.New(jsonLog(os.Stderr, int(l.Verbosity))))
+	}
+	return klog.NewContext(ctx, klog.Background().WithName("kube-proxy")), nil
+}
+
+// jsonLog writes lines with upstream's keys: ts in milliseconds since 1970, v for all but errors, msg.
+func jsonLog(w io.Writer, verbosity int) slog.Handler {
+	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.Level(-verbosity), ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) > 0 {
+			return a
+		}
+		switch a.Key {
+		case slog.TimeKey:
+			return slog.Float64("ts", float64(a.Value.Time().UnixNano())/float64(time.Millisecond))
+		case slog.LevelKey:
+			level, _ := a.Value.Any().(slog.Level)
+			if level > slog.LevelInfo {
+				return slog.Attr{} // an error; it has its own key
+			}
+			return slog.Int("v", int(-level))
+		}
+		return a
+	}})
+}

@@ -1,0 +1,178 @@
+package kubeproxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/proxy/health"
+)
+
+// parts are what every mode uses.
+type parts struct {
+	*settings
+	client kube.Interface
+	server *health.Server
+	node   *kube.OwnNode
+}
+
+// serviceEvents passes events on to the API.
+type serviceEvents struct{ *kube.ServiceEvents }
+
+// ServiceEvent writes one.
+func (e serviceEvents) ServiceEvent(event health.Event) {
+	e.Event(event.Service, event.Warning, event.Reason, event.Text)
+}
+
+// serve runs until ctx ends or something breaks that only a new start mends. What was programmed stays.
+func serve(ctx context.Context, s *settings) error {
+	thrift(os.Getenv)
+	client, _, err := kube.LoadFor(s.master, s.kubeconfig, "kube-proxy/"+version, s.config.ClientConnection.QPS, int(s.config.ClientConnection.Burst))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p := &parts{settings: s, client: client}
+	events := kube.NewServiceEvents(ctx, client, "kube-proxy", s.hostname)
+	defer events.Close()
+	defer cancel(nil) // before Close, which waits for the end
+	if p.node, err = kube.WatchOwnNode(ctx, client, s.hostname); err != nil {
+		return err
+	}
+	p.server = health.New(health.Options{Mode: s.mode, Node: s.hostname, Families: []string{health.IPv4, health.IPv6},
+		Eligible: p.node.Eligible, Events: serviceEvents{events}})
+	if err := kube.RegisterClientMetrics(p.server.Registry()); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	mode, err := p.mode(ctx)
+	if err != nil {
+		return err
+	}
+	pages := health.Pages{Config: &s.config, Profiling: s.config.EnableProfiling, Diff: mode.diff}
+	open := listening{hardFail: s.config.BindAddressHardFail, failed: func(err error) { cancel(err) }}
+	defer open.close()
+	for _, part := range []struct {
+		flag, address string
+		handler       http.Handler
+	}{
+		{"healthz-bind-address", s.healthz, p.server.HealthHandler()},
+		{"metrics-bind-address", s.metrics, p.server.MetricsHandler(pages)},
+	} {
+		if err := open.serve(ctx, part.flag, part.address, part.handler); err != nil {
+			return err
+		}
+	}
+	go s.watchFile(ctx, cancel)
+	klog.FromContext(ctx).Info("Serving services", "node", s.hostname, "mode", s.mode)
+	if err := mode.run(ctx); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// running is a mode that is set up.
+type running struct {
+	run func(context.Context) error
+	// diff compares what is wanted with the host; nil where the mode cannot.
+	diff func(context.Context) (any, error)
+}
+
+// thrift keeps the heap small: a proxy is idle most of the time and lives on nodes with little memory. Who sets GOGC or
+// GOMEMLIMIT chooses otherwise.
+func thrift(getenv func(string) string) {
+	if getenv("GOGC") == "" && getenv("GOMEMLIMIT") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+}
+
+// gcPercent lets garbage be half of what lives, in place of as much.
+const gcPercent = 50
+
+// listening are HTTP servers.
+type listening struct {
+	hardFail bool
+	failed   func(error)
+	servers  []*http.Server
+}
+
+func (l *listening) close() {
+	for _, server := range l.servers {
+		_ = server.Close() // nothing is lost: every answer is short
+	}
+}
+
+// serve opens a server; address "" means none. A port in use is an error with hardFail, else it is tried again.
+func (l *listening) serve(ctx context.Context, flag, address string, handler http.Handler) error {
+	if address == "" {
+		return nil
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	l.servers = append(l.servers, server)
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		err = fmt.Errorf("opening --%s %s: %w", flag, address, err)
+		if l.hardFail {
+			return err
+		}
+		klog.FromContext(ctx).Error(err, "Trying again", "after", listenAgain)
+	}
+	go func() {
+		for listener == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(listenAgain):
+			}
+			if listener, err = net.Listen("tcp", address); err != nil {
+				listener = nil
+			}
+		}
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			l.failed(fmt.Errorf("serving %s: %w", address, err))
+		}
+	}()
+	return nil
+}
+
+// listenAgain is upstream's pause.
+const listenAgain = 5 * time.Second
+
+// errFileChanged ends the proxy; whoever supervises it starts it again, and the start writes nothing that is right.
+var errFileChanged = errors.New("the content of the --config file has changed: ending, to be started with the new one")
+
+// watchFile ends the proxy when its configuration file holds something else. A file that cannot be read is no reason.
+func (s *settings) watchFile(ctx context.Context, end context.CancelCauseFunc) {
+	if s.configFile == "" {
+		return
+	}
+	tick := time.NewTicker(watchPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		data, err := os.ReadFile(s.configFile)
+		if err == nil && len(data) > 0 && !bytes.Equal(data, s.configData) {
+			end(errFileChanged)
+			return
+		}
+	}
+}
+
+// watchPeriod: a variable for tests.
+var watchPeriod = 2 * time.Second

@@ -1,0 +1,123 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/metrics"
+)
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("not within 20 s: %s", what)
+}
+
+func eventsIn(client *fake.Clientset) []corev1.Event {
+	list, err := client.CoreV1().Events("").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return nil
+	}
+	return list.Items
+}
+
+func TestServiceEvents(t *testing.T) {
+	web := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-1"}}
+	client := fake.NewClientset(web)
+	ctx, stop := context.WithCancel(context.Background())
+	e := NewServiceEvents(ctx, client, "kube-proxy", "win01")
+	e.Event("shop/gone", true, "Lost", "nobody hears this")
+	e.Event("shop/web", true, "FailedToProgramLoadBalancer", "no ports")
+	eventually(t, "the event is written", func() bool { return len(eventsIn(client)) > 0 })
+	got := eventsIn(client)[0]
+	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "shop", Name: "web", UID: "uid-1"}
+	if got.InvolvedObject != about || got.Type != "Warning" || got.Reason != "FailedToProgramLoadBalancer" || got.Message != "no ports" ||
+		got.Source != (corev1.EventSource{Component: "kube-proxy", Host: "win01"}) || len(eventsIn(client)) != 1 {
+		t.Errorf("events %+v", eventsIn(client))
+	}
+	client.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("away")
+	})
+	e.Event("shop/web", false, "ProgrammedLoadBalancer", "again")
+	eventually(t, "an event goes out although the service cannot be looked up", func() bool { return len(eventsIn(client)) == 2 })
+	stop()
+	e.Close()
+	for range serviceEventQueue + 3 {
+		e.Event("shop/web", false, "A", "b")
+	}
+	if e.Dropped() != 3 {
+		t.Errorf("%d dropped, want 3", e.Dropped())
+	}
+}
+
+func TestOwnNode(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win01"},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.4"}, {Type: corev1.NodeHostName, Address: "win01"}}}}
+	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win02"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: toBeDeleted}}}}
+	client := fake.NewClientset(node, other)
+	ctx := t.Context()
+	n, err := WatchOwnNode(ctx, client, "win01")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !n.Eligible() {
+		t.Error("not eligible before anything is known")
+	}
+	eventually(t, "the address is known", func() bool { return strings.Join(n.Addresses(), ",") == "10.0.0.4" })
+	update := func(change func(*corev1.Node)) {
+		change(node)
+		if _, err := client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "other"}, {Key: toBeDeleted}} })
+	eventually(t, "the taint counts", func() bool { return !n.Eligible() })
+	update(func(n *corev1.Node) { n.Spec.Taints = nil })
+	eventually(t, "without it the node is back", n.Eligible)
+	now := metav1.Now()
+	update(func(n *corev1.Node) { n.DeletionTimestamp, n.Finalizers = &now, []string{"x"} })
+	eventually(t, "a node being deleted is not", func() bool { return !n.Eligible() })
+	update(func(n *corev1.Node) { n.DeletionTimestamp = nil })
+	eventually(t, "back again", n.Eligible)
+	if err := client.CoreV1().Nodes().Delete(ctx, "win01", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a node that is gone is not", func() bool { return !n.Eligible() })
+}
+
+func TestClientMetrics(t *testing.T) {
+	r := prometheus.NewRegistry()
+	if err := RegisterClientMetrics(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := RegisterClientMetrics(r); err == nil {
+		t.Error("registering twice in one place went unnoticed")
+	}
+	metrics.RequestResult.Increment(t.Context(), "200", "GET", "api:6443")
+	metrics.RequestLatency.Observe(t.Context(), "GET", url.URL{Host: "api:6443"}, time.Second)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, f := range families {
+		names[f.GetName()] = true
+	}
+	if !names["rest_client_requests_total"] || !names["rest_client_request_duration_seconds"] {
+		t.Errorf("metrics %v", names)
+	}
+}
