@@ -16,10 +16,11 @@ BUNDLE_CNI := $(addprefix $(BUNDLE_OUT)/cni/,bridge host-local loopback portmap)
 BUNDLE_CNI_WINDOWS := $(addprefix $(BUNDLE_OUT)/cni-windows/,host-local.exe win-bridge.exe)
 BUNDLE_COREDNS := $(BUNDLE_OUT)/coredns
 BUNDLE_REGISTRY := $(BUNDLE_OUT)/registry
+BUNDLE_PROXYORACLE := $(BUNDLE_OUT)/proxy-oracle
 BUNDLE_IMAGES := $(foreach p,pause testapp,$(BUNDLE_OUT)/images/linux/$(p) $(BUNDLE_OUT)/images/windows/$(p).exe)
 
 .PHONY: bundle
-bundle: $(BUNDLE_KUBE) $(BUNDLE_CONTAINERD) $(BUNDLE_CNI) $(BUNDLE_CNI_WINDOWS) $(BUNDLE_COREDNS) $(BUNDLE_REGISTRY) $(BUNDLE_IMAGES) ## build the third-party programs of a local cluster
+bundle: $(BUNDLE_KUBE) $(BUNDLE_CONTAINERD) $(BUNDLE_CNI) $(BUNDLE_CNI_WINDOWS) $(BUNDLE_COREDNS) $(BUNDLE_REGISTRY) $(BUNDLE_PROXYORACLE) $(BUNDLE_IMAGES) ## build the third-party programs of a local cluster
 
 $(BUNDLE_KUBE): $(call bundle-sources,controlplane)
 	cd bundle/controlplane && $(BUNDLE_BUILD) -ldflags "$(BUNDLE_KUBE_LD)" -o ../../$@
@@ -49,6 +50,9 @@ $(BUNDLE_COREDNS): $(call bundle-sources,coredns)
 
 $(BUNDLE_REGISTRY): $(call bundle-sources,registry)
 	cd bundle/registry && $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$@
+
+$(BUNDLE_PROXYORACLE): $(call bundle-sources,proxyoracle)
+	cd bundle/proxyoracle && $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$@
 
 $(BUNDLE_OUT)/images/linux/%: $(call bundle-sources,registry)
 	cd bundle/registry && $(BUNDLE_BUILD) -buildvcs=false -ldflags "-s -w -buildid=" -o ../../$@ ./images/$*

@@ -19,20 +19,16 @@ import (
 func hnsCommand() *cobra.Command {
 	var o common
 	c := &cobra.Command{
-		Use:   "hns NAME dump|stats|verify|fault",
+		Use:   "hns NAME dump|stats|verify|fault|scenario|latency|service|lose|repair|pool",
 		Short: "Look into the Host Networking Service of a host",
 		Long: `Looks into the Host Networking Service of a host.
 
-  dump            all objects, by kind
-  stats           calls since its start, by function
-  stats reset     start counting anew
-  verify          differences between its objects and the kernel's network; exit code 1 if there are any
-  fault           the rules by which calls go wrong
-  fault FILE      replace them by a JSON list of rules (- reads standard input): [{"function": "HcnCreate*",
-                  "action": "fail", "code": 2151350291, "times": 1}]; action is fail, skip, after or drop; delayMs delays
-  fault none      end all of them`,
+  dump              all objects, by kind
+  stats             calls since its start, by function
+  stats reset       start counting anew
+  verify            differences between its objects and the kernel's network; exit code 1 if there are any` + spoilHelp(),
 		Example: "  porthole host hns win01 stats\n  porthole host hns win01 dump -o json",
-		Args:    cobra.RangeArgs(2, 3),
+		Args:    cobra.RangeArgs(2, 6),
 		RunE: func(c *cobra.Command, args []string) error {
 			h, err := o.find(args[0])
 			if err != nil {
@@ -60,21 +56,24 @@ func (h hnsCall) do(ctx context.Context, verb string, rest []string) error {
 		return ask(ctx, h, "GET /dump", nil, printDump)
 	case verb == "stats" && len(rest) == 0:
 		return ask(ctx, h, "GET /stats", nil, printStats)
-	case verb == "stats" && rest[0] == "reset":
+	case verb == "stats" && len(rest) == 1 && rest[0] == "reset":
 		_, err := h.call(ctx, "POST", "/stats/reset", nil)
 		return err
 	case verb == "verify" && len(rest) == 0:
 		return ask(ctx, h, "POST /verify", nil, printDrift)
 	case verb == "fault" && len(rest) == 0:
 		return ask(ctx, h, "GET /faults", nil, printFaults)
-	case verb == "fault":
+	case verb == "fault" && len(rest) == 1:
 		rules, err := h.readRules(rest[0])
 		if err != nil {
 			return fmt.Errorf("reading fault rules: %w", err)
 		}
 		return ask(ctx, h, "POST /faults", rules, printFaults)
 	}
-	return fmt.Errorf("hns %s: known are dump, stats, stats reset, verify, fault, fault FILE, fault none", strings.Join(append([]string{verb}, rest...), " "))
+	if known, err := h.spoil(ctx, verb, rest); known {
+		return err
+	}
+	return fmt.Errorf("hns %s: known are dump, stats, stats reset, verify, fault, fault FILE, fault none, scenario, latency, service, lose, repair, pool", strings.Join(append([]string{verb}, rest...), " "))
 }
 
 func (h hnsCall) readRules(file string) ([]byte, error) {
@@ -241,9 +240,28 @@ func printDrift(out io.Writer, d drift) error {
 
 func printFaults(out io.Writer, rules []serve.Fault) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "FUNCTION\tPROGRAM\tACTION\tCODE\tDELAY\tTIMES\tHITS")
+	fmt.Fprintln(w, "FUNCTION\tPROGRAM\tMATCH\tACTION\tCODE\tDELAY\tTURN\tSEEN\tHITS")
 	for _, f := range rules {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%#x\t%d ms\t%d\t%d\n", f.Function, dash(f.Program), dash(f.Action), f.Code, f.Delay, f.Times, f.Hits)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%#x\t%d ms\t%s\t%d\t%d\n", f.Function, dash(f.Program), dash(f.Match), dash(f.Action), f.Code, f.Delay,
+			dash(turn(f)), f.Seen, f.Hits)
 	}
 	return w.Flush()
+}
+
+// turn words which of the calls are meant.
+func turn(f serve.Fault) string {
+	var words []string
+	if f.Nth > 0 {
+		words = append(words, fmt.Sprintf("call %d", f.Nth))
+	}
+	if f.Probability > 0 {
+		words = append(words, fmt.Sprintf("%g of them", f.Probability))
+	}
+	if f.Times > 0 {
+		words = append(words, fmt.Sprintf("%d times", f.Times))
+	}
+	if f.ForMs > 0 {
+		words = append(words, fmt.Sprintf("for %d ms", f.ForMs))
+	}
+	return strings.Join(words, ", ")
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
@@ -49,6 +50,8 @@ func Command() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.HostDir, "host-dir", "", "folder of the host (required)")
 	f.IntVar(&o.Build, "build", 20348, "Windows build of the host")
+	f.StringVar(&o.Profile, "profile", "", "HNS by name, such as ws2025-pre, instead of the build's")
+	f.StringVar(&o.Latency, "latency", "", "how long its calls take: "+strings.Join(serve.LatencyNames(), ", "))
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:10090", "TCP address for the host's DLLs")
 	f.StringVar(&o.Netns, "netns", "", "path of the host's network namespace (default: the one it is started in)")
 	f.StringVar(&o.Uplink, "uplink", "eth0", "the host's interface towards the outside")

@@ -43,7 +43,7 @@ func (h *Host) createEndpoint(n *State, o *Object, parent string) error {
 		return err
 	}
 	d.set("Policies", list)
-	if err := checkPortMappings(n, d); err != nil {
+	if err := h.checkPortMappings(n, d); err != nil {
 		return err
 	}
 	if err := h.assignAddresses(n, network.Doc, d); err != nil {
@@ -209,13 +209,17 @@ func macText(v uint64) string {
 	return strings.Join([]string{text[0:2], text[2:4], text[4:6], text[6:8], text[8:10], text[10:12]}, "-")
 }
 
-// checkPortMappings refuses a host port that another endpoint or a NodePort load balancer has.
-func checkPortMappings(n *State, d Doc) error {
+// checkPortMappings refuses a host port that another endpoint, a NodePort load balancer or, where the profile says so,
+// a process of the host has.
+func (h *Host) checkPortMappings(n *State, d Doc) error {
 	for _, p := range d.docs("Policies") {
 		if p.str("Type") != "PortMapping" {
 			continue
 		}
 		want := p.doc("Settings")
+		if h.listenerTaken(Doc{"PortMappings": []Doc{want}}) {
+			return ErrPortAlreadyExists
+		}
 		for _, other := range n.List(Endpoint) {
 			for _, q := range other.Doc.docs("Policies") {
 				if q.str("Type") == "PortMapping" && samePort(want, q.doc("Settings")) && other.ID != d.str("ID") {
@@ -262,7 +266,7 @@ func (h *Host) modifyEndpoint(n *State, o *Object, d Doc) error {
 		if err := h.changePolicies(o.Doc, m, endpointPolicies); err != nil {
 			return err
 		}
-		if err := checkPortMappings(n, o.Doc); err != nil {
+		if err := h.checkPortMappings(n, o.Doc); err != nil {
 			return err
 		}
 	}

@@ -49,7 +49,71 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 			}
 		}
 	}
-	return checkNodePorts(n, d)
+	if err := checkNodePorts(n, d); err != nil {
+		return err
+	}
+	if h.listenerTaken(d) {
+		return ErrPortAlreadyExists
+	}
+	return h.checkPortBlocks(n, o)
+}
+
+// PortBlock is how many ephemeral ports a load balancer without direct server return reserves
+// (kubernetes/website#17930).
+const PortBlock = 64
+
+// PortBlocks is how many blocks are reserved.
+func (s *State) PortBlocks() int {
+	used := 0
+	for _, o := range s.List(LoadBalancer) {
+		if holdsBlock(o.Doc) {
+			used++
+		}
+	}
+	return used
+}
+
+func holdsBlock(d Doc) bool { return d.num("Flags")&1 == 0 }
+
+// checkPortBlocks refuses a load balancer for which no block is left (kubernetes/kubernetes#117783; the code is
+// unverified). One that has its block keeps it.
+func (h *Host) checkPortBlocks(n *State, o *Object) error {
+	if h.PortBlocks == nil || !holdsBlock(o.Doc) {
+		return nil
+	}
+	if old, ok := n.Get(LoadBalancer, o.ID); ok && holdsBlock(old.Doc) {
+		return nil
+	}
+	if n.PortBlocks() >= h.PortBlocks() {
+		return ErrPortAlreadyExists
+	}
+	return nil
+}
+
+// listenerTaken tells whether a process of the host has a port that the load balancer wants on the host's own
+// addresses: a node port, or a frontend that is the node's address.
+func (h *Host) listenerTaken(d Doc) bool {
+	if !h.Profile.HostListeners || h.Listens == nil {
+		return false
+	}
+	var addrs []netip.Addr
+	vips := d.strs("FrontendVIPs")
+	for _, v := range vips {
+		if v == h.NodeAddr {
+			addrs = append(addrs, netip.MustParseAddr(v))
+		}
+	}
+	if len(vips) == 0 {
+		addrs = append(addrs, netip.Addr{})
+	}
+	for _, addr := range addrs {
+		for _, m := range d.docs("PortMappings") {
+			if h.Listens(uint8(protocol(m)), addr, uint16(m.num("ExternalPort"))) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // checkSourceVIP: an address of an overlay network must be a local endpoint's; addresses of no network of ours are

@@ -1,6 +1,9 @@
 package hnsd
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Version of HNS, as GET /globals/version gives it. Every feature is announced by it.
 type Version struct{ Major, Minor uint32 }
@@ -31,22 +34,45 @@ type Profile struct {
 	UniqueNames bool
 	// UniqueRemotes refuses a second remote endpoint with one address (inferred for newer builds).
 	UniqueRemotes bool
+	// HostListeners refuses a node port, or a frontend on the node's own address, on which a process of the host listens.
+	// kubernetes/kubernetes#137530 names builds of Server 2019; newer ones are taken not to (unverified).
+	HostListeners bool
 }
 
-// profiles by Windows build.
-var profiles = map[int]Profile{
-	17763: {Name: "ws2019", Version: Version{9, 5}, FrontendConflict: ErrPortAlreadyExists, UnknownNetwork: ErrElementNotFound},
-	20348: {Name: "ws2022", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound},
-	26100: {Name: "ws2025", Version: Version{15, 5}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, UniqueRemotes: true},
+// profiles of HNS. Those without a build lie between the builds that can be run, or are earlier revisions of one.
+var profiles = []struct {
+	build int
+	Profile
+}{
+	{17763, Profile{Name: "ws2019", Version: Version{9, 5}, FrontendConflict: ErrPortAlreadyExists, UnknownNetwork: ErrElementNotFound, HostListeners: true}},
+	{20348, Profile{Name: "ws2022", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound}},
+	{26100, Profile{Name: "ws2025", Version: Version{15, 5}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, UniqueRemotes: true}},
+	{0, Profile{Name: "ws2019-old", Version: Version{9, 2}, FrontendConflict: ErrPortAlreadyExists, UnknownNetwork: ErrElementNotFound, HostListeners: true}},
+	{0, Profile{Name: "win-19041", Version: Version{11, 10}, FrontendConflict: ErrPortAlreadyExists, UnknownNetwork: ErrElementNotFound}},
+	{0, Profile{Name: "ws-15.0", Version: Version{15, 0}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound}},
+	{0, Profile{Name: "ws2025-pre", Version: Version{15, 4}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, UniqueRemotes: true}},
 }
 
 // ProfileOf gives the profile of a Windows build.
 func ProfileOf(build int) (Profile, error) {
-	p, ok := profiles[build]
-	if !ok {
-		return Profile{}, fmt.Errorf("no HNS profile for Windows build %d", build)
+	for _, p := range profiles {
+		if p.build == build && build != 0 {
+			return p.Profile, nil
+		}
 	}
-	return p, nil
+	return Profile{}, fmt.Errorf("no HNS profile for Windows build %d", build)
+}
+
+// ProfileNamed gives a profile by its name.
+func ProfileNamed(name string) (Profile, error) {
+	var names []string
+	for _, p := range profiles {
+		if p.Name == name {
+			return p.Profile, nil
+		}
+		names = append(names, p.Name)
+	}
+	return Profile{}, fmt.Errorf("no HNS profile %q: there are %s", name, strings.Join(names, ", "))
 }
 
 // supports tells whether this version knows a policy type. Types that every version knows are not listed.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"net/netip"
 	"slices"
 )
 
@@ -115,6 +116,11 @@ type Host struct {
 	NodeMAC  string        // of the uplink, AA-BB-CC-DD-EE-FF
 	Adapters []string      // names under which the uplink may be asked for; none: any name
 	NewID    func() string // random GUIDs, lower case
+	// PortBlocks is how many blocks of ephemeral ports the host has; nil: no limit.
+	PortBlocks func() int
+	// Listens tells whether a process of the host listens on a port, at that address or at all of them. An invalid
+	// address stands for any of the host's but loopback. nil: nobody does.
+	Listens func(protocol uint8, addr netip.Addr, port uint16) bool
 }
 
 // edit copies an object's document for a change.

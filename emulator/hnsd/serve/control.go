@@ -52,6 +52,10 @@ func (s *Service) control(ctx context.Context) http.Handler {
 	mux.HandleFunc("POST /latency", s.setLatency)
 	mux.HandleFunc("GET /service", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.life.status(), nil) })
 	mux.HandleFunc("POST /service", func(w http.ResponseWriter, r *http.Request) { s.changeService(ctx, w, r) })
+	mux.HandleFunc("GET /pool", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.poolState(), nil) })
+	mux.HandleFunc("POST /pool", s.changePool)
+	mux.HandleFunc("GET /scenarios", func(w http.ResponseWriter, _ *http.Request) { reply(w, Scenarios(), nil) })
+	mux.HandleFunc("POST /scenario", func(w http.ResponseWriter, r *http.Request) { s.playScenario(ctx, w, r) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { reply(w, "ok", nil) })
 	return mux
 }
@@ -176,4 +180,35 @@ func (s *Service) changeService(ctx context.Context, w http.ResponseWriter, r *h
 		return
 	}
 	reply(w, s.life.status(), nil)
+}
+
+func (s *Service) changePool(w http.ResponseWriter, r *http.Request) {
+	var q PoolRequest
+	if !decode(w, r, &q, `{"size"} or {"free"}`) {
+		return
+	}
+	if err := s.setPool(q); err != nil {
+		refuse(w, err)
+		return
+	}
+	reply(w, s.poolState(), nil)
+}
+
+// playScenario makes a row of the catalogue happen; ctx is the daemon's.
+func (s *Service) playScenario(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		Name string `json:"name"`
+	}
+	if !decode(w, r, &q, `{"name": "F-n"}`) {
+		return
+	}
+	row, err := Scenario(q.Name)
+	if err == nil {
+		err = s.play(ctx, row)
+	}
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	reply(w, row, nil)
 }

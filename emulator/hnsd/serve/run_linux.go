@@ -27,6 +27,7 @@ type Options struct {
 	Listen  string // address in that namespace for the DLLs; required
 	Uplink  string // interface whose addresses are the node's; may be absent
 	Plane   DataPlane
+	Profile string // name of the HNS to be, over the build's; empty: the build's
 	Latency string // name of the table of latencies to inject; empty: none
 }
 
@@ -36,6 +37,9 @@ func Socket(hostDir string) string { return filepath.Join(hostDir, "hnsd.sock") 
 // Run serves until ctx ends. Only one daemon can run per host: a second one finds the address in use.
 func Run(ctx context.Context, o Options) error {
 	profile, err := hnsd.ProfileOf(o.Build)
+	if o.Profile != "" {
+		profile, err = hnsd.ProfileNamed(o.Profile)
+	}
 	if err != nil {
 		return err
 	}
@@ -43,7 +47,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	host := &hnsd.Host{Profile: profile, NewID: uuid.NewString}
+	host := &hnsd.Host{Profile: profile, NewID: uuid.NewString, Listens: listensIn(o.Netns)}
 	var listener net.Listener
 	err = platform.InNetns(o.Netns, func() (err error) {
 		describeUplink(host, o.Uplink)

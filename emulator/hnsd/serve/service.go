@@ -54,6 +54,7 @@ type Service struct {
 	faults  faults
 	latency latency
 	life    lifecycle
+	pool    pool
 	handles handles
 }
 
@@ -70,6 +71,8 @@ func newService(host *hnsd.Host, plane DataPlane, journalPath string) (*Service,
 		}
 	}
 	s := &Service{host: host, plane: plane, journal: j, hidden: map[string]bool{}}
+	s.pool.size.Store(endlessPool)
+	host.PortBlocks = func() int { return int(s.pool.size.Load()) }
 	s.state.Store(state)
 	return s, nil
 }
