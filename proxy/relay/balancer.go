@@ -18,6 +18,7 @@ type Balancer struct {
 	config Config
 	turn   int
 	sticky map[netip.Addr]sticky
+	inside func(netip.Addr) bool
 	now    func() time.Time
 }
 
@@ -26,20 +27,20 @@ type sticky struct {
 	until   time.Time
 }
 
-func newBalancer(now func() time.Time) *Balancer {
-	return &Balancer{now: now, turn: rand.IntN(1 << 16)} // not all nodes of a cluster begin with the same backend
+func newBalancer(inside func(netip.Addr) bool, now func() time.Time) *Balancer {
+	return &Balancer{inside: inside, now: now, turn: rand.IntN(1 << 16)} // not all nodes of a cluster begin with the same backend
 }
 
 // Set replaces the configuration. Clients stay with their backends as far as those are still there.
 func (b *Balancer) Set(c Config) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.config = Config{Backends: slices.Clone(c.Backends), Affinity: c.Affinity}
+	b.config = c
 	if c.Affinity == 0 {
 		b.sticky = nil
 	}
 	for client, s := range b.sticky {
-		if !slices.Contains(b.config.Backends, s.backend) {
+		if !c.has(s.backend) {
 			delete(b.sticky, client)
 		}
 	}
@@ -49,34 +50,44 @@ func (b *Balancer) Set(c Config) {
 func (b *Balancer) Config() Config {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Config{Backends: slices.Clone(b.config.Backends), Affinity: b.config.Affinity}
+	return b.config
 }
 
 // has tells whether the backend is one of those now.
 func (b *Balancer) has(backend netip.AddrPort) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Contains(b.config.Backends, backend)
+	return b.config.has(backend)
 }
 
 // Pick chooses a backend for a new connection of the client, none of those that were tried for it already. false: there
-// is no other. With affinity the client is tied to the choice, and untied from one that it tried in vain.
+// is no other, or none for this client. With affinity the client is tied to the choice, and untied from one that it
+// tried in vain.
 func (b *Balancer) Pick(client netip.Addr, tried []netip.AddrPort) (netip.AddrPort, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.config.Affinity > 0 {
-		if s, ok := b.sticky[client]; ok && b.now().Before(s.until) && !slices.Contains(tried, s.backend) {
+	c := &b.config
+	if len(c.Sources) > 0 && !slices.ContainsFunc(c.Sources, func(p netip.Prefix) bool { return p.Contains(client) }) {
+		return netip.AddrPort{}, false
+	}
+	backends := c.Backends
+	if c.Inside != nil && b.inside != nil && b.inside(client) {
+		backends = c.Inside
+	}
+	if c.Affinity > 0 {
+		s, ok := b.sticky[client]
+		if ok && b.now().Before(s.until) && !slices.Contains(tried, s.backend) && slices.Contains(backends, s.backend) {
 			b.tie(client, s.backend)
 			return s.backend, true
 		}
 	}
-	for range b.config.Backends {
-		backend := b.config.Backends[b.turn%len(b.config.Backends)]
+	for range backends {
+		backend := backends[b.turn%len(backends)]
 		b.turn++
 		if slices.Contains(tried, backend) {
 			continue
 		}
-		if b.config.Affinity > 0 {
+		if c.Affinity > 0 {
 			b.tie(client, backend)
 		}
 		return backend, true

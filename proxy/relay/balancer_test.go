@@ -2,13 +2,14 @@ package relay
 
 import (
 	"net/netip"
+	"reflect"
 	"testing"
 	"time"
 )
 
 func TestBalancerAffinity(t *testing.T) {
 	now := time.Unix(1000, 0)
-	b := newBalancer(func() time.Time { return now })
+	b := newBalancer(nil, func() time.Time { return now })
 	x, y, z := netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("10.0.0.2:1"), netip.MustParseAddrPort("10.0.0.3:1")
 	all := []netip.AddrPort{x, y, z}
 	b.Set(Config{Backends: all, Affinity: 10 * time.Second})
@@ -63,7 +64,7 @@ func TestBalancerAffinity(t *testing.T) {
 // TestBalancerForgets: the memory of clients is bounded, and what has run out goes first.
 func TestBalancerForgets(t *testing.T) {
 	now := time.Unix(1000, 0)
-	b := newBalancer(func() time.Time { return now })
+	b := newBalancer(nil, func() time.Time { return now })
 	b.Set(Config{Backends: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:1")}, Affinity: time.Minute})
 	addr := netip.MustParseAddr("10.0.0.0")
 	for range maxSticky + 10 {
@@ -77,5 +78,56 @@ func TestBalancerForgets(t *testing.T) {
 	b.Pick(netip.MustParseAddr("192.0.2.1"), nil)
 	if len(b.sticky) != 1 {
 		t.Errorf("%d clients, of which one is left", len(b.sticky))
+	}
+}
+
+// TestBalancerClients: who comes decides among what is chosen.
+func TestBalancerClients(t *testing.T) {
+	pods := netip.MustParsePrefix("10.244.0.0/16")
+	b := newBalancer(pods.Contains, time.Now)
+	local, remote := netip.MustParseAddrPort("10.244.1.1:80"), netip.MustParseAddrPort("10.244.2.1:80")
+	pod, outside := netip.MustParseAddr("10.244.1.9"), netip.MustParseAddr("192.0.2.1")
+	picks := func(client netip.Addr) (got []netip.AddrPort) {
+		for range 2 {
+			if backend, ok := b.Pick(client, got); ok {
+				got = append(got, backend)
+			}
+		}
+		return got
+	}
+	for _, c := range []struct {
+		name            string
+		config          Config
+		inside, outside int
+	}{
+		{"one list for all", Config{Backends: []netip.AddrPort{local, remote}}, 2, 2},
+		{"local only for others", Config{Backends: []netip.AddrPort{local}, Inside: []netip.AddrPort{local, remote}}, 2, 1},
+		{"none for others", Config{Inside: []netip.AddrPort{remote}}, 1, 0},
+		{"none inside", Config{Backends: []netip.AddrPort{local}, Inside: []netip.AddrPort{}}, 0, 1},
+		{"sources without pods", Config{Backends: []netip.AddrPort{local}, Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}, 0, 1},
+		{"sources without others", Config{Backends: []netip.AddrPort{local}, Sources: []netip.Prefix{pods}}, 1, 0},
+		{"affinity", Config{Backends: []netip.AddrPort{local}, Inside: []netip.AddrPort{remote}, Affinity: time.Hour}, 1, 1},
+	} {
+		b.Set(c.config)
+		if in, out := picks(pod), picks(outside); len(in) != c.inside || len(out) != c.outside {
+			t.Errorf("%s: %v for a pod, %v for others", c.name, in, out)
+		}
+	}
+}
+
+// TestConfigEqual: every field counts.
+func TestConfigEqual(t *testing.T) {
+	x := netip.MustParseAddrPort("10.0.0.1:1")
+	base := Config{Backends: []netip.AddrPort{x}}
+	for _, other := range []Config{
+		{}, {Backends: []netip.AddrPort{x}, Inside: []netip.AddrPort{}}, {Backends: []netip.AddrPort{x}, Affinity: 1},
+		{Backends: []netip.AddrPort{x}, Sources: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+	} {
+		if base.Equal(other) {
+			t.Errorf("%+v equals %+v", base, other)
+		}
+	}
+	if n := reflect.TypeFor[Config]().NumField(); n != 4 {
+		t.Errorf("Config has %d fields: Equal and this test know 4", n)
 	}
 }

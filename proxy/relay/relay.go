@@ -66,7 +66,7 @@ func (r *Relay) Set(name string, c Config) {
 	r.mu.Lock()
 	f := r.frontends[name]
 	if f == nil {
-		f = &frontend{name: name, balancer: newBalancer(time.Now), slots: make(chan struct{}, max(1, r.opts.MaxConns/2)), flows: map[*flow]struct{}{}}
+		f = &frontend{name: name, balancer: newBalancer(r.opts.Inside, time.Now), slots: make(chan struct{}, max(1, r.opts.MaxConns/2)), flows: map[*flow]struct{}{}}
 		r.frontends[name] = f
 	}
 	f.balancer.Set(c)
@@ -170,7 +170,7 @@ func (r *Relay) Drop(name string) {
 	}
 }
 
-// State says what the relay does now; the caller may keep and change it.
+// State says what the relay does now.
 func (r *Relay) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()

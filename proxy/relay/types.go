@@ -3,6 +3,7 @@ package relay
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -45,12 +46,28 @@ func (e Endpoint) network() string {
 	return name + "6"
 }
 
-// Config of a frontend.
+// Config of a frontend. Its slices are kept and handed out again: nobody may change them.
 type Config struct {
 	Backends []netip.AddrPort
+	// Inside are the backends for clients that Options.Inside knows; nil: Backends are for everybody.
+	Inside []netip.AddrPort
+	// Sources admits clients of these prefixes only; empty admits all. Others' connections are reset and their datagrams
+	// dropped.
+	Sources []netip.Prefix
 	// Affinity keeps a client's address on one backend for this long after its latest connection; 0: each connection
 	// goes to the next backend.
 	Affinity time.Duration
+}
+
+// Equal compares all of it; backends in another order are another configuration.
+func (c Config) Equal(d Config) bool {
+	return slices.Equal(c.Backends, d.Backends) && slices.Equal(c.Inside, d.Inside) && (c.Inside == nil) == (d.Inside == nil) &&
+		slices.Equal(c.Sources, d.Sources) && c.Affinity == d.Affinity
+}
+
+// has tells whether the backend is one for anybody.
+func (c Config) has(backend netip.AddrPort) bool {
+	return slices.Contains(c.Backends, backend) || slices.Contains(c.Inside, backend)
 }
 
 // Options of a Relay. The zero value is usable.
@@ -67,6 +84,8 @@ type Options struct {
 	// 2 s. 0 means 30 s and 120 s, as Linux' connection tracking has them (nf_conntrack_udp_timeout and _stream), which is
 	// what UDP through other service proxies meets.
 	FlowIdle, StreamIdle time.Duration
+	// Inside tells which clients are of the cluster, for Config.Inside; nil: none. It must not block.
+	Inside func(netip.Addr) bool
 	// Ended is called when a listener ends by itself, in a goroutine of its own; nil: nobody is told.
 	Ended func(Endpoint, error)
 }
@@ -90,7 +109,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// State is what a Relay does now.
+// State is what a Relay does now. The maps are the caller's, the configurations are not.
 type State struct {
 	Frontends map[string]Config
 	Listeners map[Endpoint]string // to the frontend's name

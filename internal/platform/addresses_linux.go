@@ -1,0 +1,124 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// List gives the names of all interfaces and all addresses.
+func (Addresses) List() (interfaces []string, addrs []HostAddress, err error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing interfaces: %w", err)
+	}
+	names := map[int]string{}
+	for _, l := range links {
+		names[l.Attrs().Index] = l.Attrs().Name
+		interfaces = append(interfaces, l.Attrs().Name)
+	}
+	listed, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing addresses: %w", err)
+	}
+	for _, a := range listed {
+		addr, ok := netip.AddrFromSlice(a.IP)
+		bits, _ := a.Mask.Size()
+		if name := names[a.LinkIndex]; ok && name != "" {
+			addrs = append(addrs, HostAddress{Interface: name, Addr: addr.Unmap(), Bits: bits})
+		}
+	}
+	return interfaces, addrs, nil
+}
+
+// Add puts an address on an interface, for that one address alone and never as the source of what this host sends by
+// itself. One that is there already is success.
+func (Addresses) Add(iface string, addr netip.Addr) error {
+	link, err := netlink.LinkByName(iface)
+	if err != nil {
+		return fmt.Errorf("adding address %s to %s: %w", addr, iface, err)
+	}
+	a := &netlink.Addr{IPNet: single(addr), Scope: unix.RT_SCOPE_UNIVERSE, Flags: unix.IFA_F_NOPREFIXROUTE}
+	if addr.Is6() {
+		// No search for doubles, which would take seconds; deprecated (RFC 4862) addresses are no sources of new traffic.
+		a.Flags |= unix.IFA_F_NODAD
+		a.PreferedLft, a.ValidLft = 0, int(^uint32(0)>>1)
+	}
+	if err := netlink.AddrAdd(link, a); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("adding address %s to %s: %w", addr, iface, err)
+	}
+	return nil
+}
+
+// Remove takes an address that Add put there off the interface. One that is gone is success, also with its interface.
+func (Addresses) Remove(iface string, addr netip.Addr) error {
+	link, err := netlink.LinkByName(iface)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err == nil {
+		err = netlink.AddrDel(link, &netlink.Addr{IPNet: single(addr)})
+	}
+	if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		return fmt.Errorf("removing address %s from %s: %w", addr, iface, err)
+	}
+	return nil
+}
+
+func single(addr netip.Addr) *net.IPNet {
+	return &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}
+}
+
+// Watch calls changed, which must not block, after each change of the addresses until ctx ends.
+func (Addresses) Watch(ctx context.Context, changed func()) error {
+	for {
+		err := watchAddresses(ctx, changed)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+			return fmt.Errorf("subscribing to changes of addresses: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second): // a subscription that breaks at once is not renewed without end
+		}
+	}
+}
+
+func watchAddresses(ctx context.Context, changed func()) error {
+	done := make(chan struct{})
+	defer close(done)
+	broken := make(chan error, 1)
+	updates := make(chan netlink.AddrUpdate, 64)
+	err := netlink.AddrSubscribeWithOptions(updates, done, netlink.AddrSubscribeOptions{ErrorCallback: func(err error) {
+		select {
+		case broken <- err:
+		default:
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	changed() // what happened before the subscription stood
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-broken:
+			return err
+		case _, open := <-updates:
+			if !open {
+				return errors.New("the kernel ended the subscription")
+			}
+			changed()
+		}
+	}
+}
