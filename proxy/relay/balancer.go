@@ -11,6 +11,11 @@ import (
 // maxSticky bounds the clients that one frontend remembers for affinity: 100,000 are about 10 MB.
 const maxSticky = 100_000
 
+// penalty is how long a backend that did not take a connection comes after the others. It keeps one dead backend from
+// costing every client in turn a timeout, and UDP clients a query: hosts send few of the ICMP messages that tell of a port
+// where nobody listens (Linux: one a second after a burst, net.ipv4.icmp_ratelimit). Its length is a choice.
+const penalty = 5 * time.Second
+
 // Balancer chooses backends in turn, or the same one for one client as long as affinity lasts. It may be used from many
 // goroutines.
 type Balancer struct {
@@ -18,6 +23,7 @@ type Balancer struct {
 	config Config
 	turn   int
 	sticky map[netip.Addr]sticky
+	shy    map[netip.AddrPort]time.Time // backends that did not take a connection, until when they come last
 	inside func(netip.Addr) bool
 	now    func() time.Time
 }
@@ -43,6 +49,23 @@ func (b *Balancer) Set(c Config) {
 		if !c.has(s.backend) {
 			delete(b.sticky, client)
 		}
+	}
+	for backend := range b.shy {
+		if !c.has(backend) {
+			delete(b.shy, backend)
+		}
+	}
+}
+
+// Refused notes that a backend did not take a connection.
+func (b *Balancer) Refused(backend netip.AddrPort) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.shy == nil {
+		b.shy = map[netip.AddrPort]time.Time{}
+	}
+	if b.config.has(backend) {
+		b.shy[backend] = b.now().Add(penalty)
 	}
 }
 
@@ -74,25 +97,41 @@ func (b *Balancer) Pick(client netip.Addr, tried []netip.AddrPort) (netip.AddrPo
 	if c.Inside != nil && b.inside != nil && b.inside(client) {
 		backends = c.Inside
 	}
-	if c.Affinity > 0 {
+	backend, ok := b.choose(backends, client, func(a netip.AddrPort) bool { return slices.Contains(tried, a) || b.isShy(a) })
+	if !ok {
+		backend, ok = b.choose(backends, client, func(a netip.AddrPort) bool { return slices.Contains(tried, a) })
+	}
+	if ok && c.Affinity > 0 {
+		b.tie(client, backend)
+	}
+	return backend, ok
+}
+
+// choose takes the client's own backend, else the next one.
+func (b *Balancer) choose(backends []netip.AddrPort, client netip.Addr, out func(netip.AddrPort) bool) (netip.AddrPort, bool) {
+	if b.config.Affinity > 0 {
 		s, ok := b.sticky[client]
-		if ok && b.now().Before(s.until) && !slices.Contains(tried, s.backend) && slices.Contains(backends, s.backend) {
-			b.tie(client, s.backend)
+		if ok && b.now().Before(s.until) && slices.Contains(backends, s.backend) && !out(s.backend) {
 			return s.backend, true
 		}
 	}
 	for range backends {
 		backend := backends[b.turn%len(backends)]
 		b.turn++
-		if slices.Contains(tried, backend) {
-			continue
+		if !out(backend) {
+			return backend, true
 		}
-		if c.Affinity > 0 {
-			b.tie(client, backend)
-		}
-		return backend, true
 	}
 	return netip.AddrPort{}, false
+}
+
+func (b *Balancer) isShy(backend netip.AddrPort) bool {
+	until, ok := b.shy[backend]
+	if ok && !b.now().Before(until) {
+		delete(b.shy, backend)
+		return false
+	}
+	return ok
 }
 
 func (b *Balancer) tie(client netip.Addr, backend netip.AddrPort) {

@@ -131,3 +131,45 @@ func TestConfigEqual(t *testing.T) {
 		t.Errorf("Config has %d fields: Equal and this test know 4", n)
 	}
 }
+
+// TestBalancerRefused: a backend that took no connection comes last for a while, and is asked again if it is the only one.
+func TestBalancerRefused(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := newBalancer(nil, func() time.Time { return now })
+	x, y := netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("10.0.0.2:1")
+	b.Set(Config{Backends: []netip.AddrPort{x, y}})
+	client := netip.MustParseAddr("192.0.2.1")
+	picks := func() map[netip.AddrPort]int {
+		got := map[netip.AddrPort]int{}
+		for range 10 {
+			backend, _ := b.Pick(client, nil)
+			got[backend]++
+		}
+		return got
+	}
+	b.Refused(x)
+	if got := picks(); got[y] != 10 {
+		t.Errorf("after a refusal: %v", got)
+	}
+	if got, ok := b.Pick(client, []netip.AddrPort{y}); !ok || got != x {
+		t.Errorf("when nothing else is left: %v, %v", got, ok)
+	}
+	b.Refused(y)
+	if got := picks(); got[x] != 5 || got[y] != 5 {
+		t.Errorf("when all refused: %v", got)
+	}
+	now = now.Add(penalty)
+	if got := picks(); got[x] != 5 || len(b.shy) != 0 {
+		t.Errorf("afterwards: %v, %v", got, b.shy)
+	}
+	b.Set(Config{Backends: []netip.AddrPort{x, y}, Affinity: time.Hour})
+	first, _ := b.Pick(client, nil)
+	b.Refused(first)
+	if second, _ := b.Pick(client, nil); second == first {
+		t.Error("affinity to a backend that refused")
+	}
+	b.Set(Config{})
+	if b.Refused(x); len(b.shy) != 0 {
+		t.Errorf("remembered of backends that are gone: %v", b.shy)
+	}
+}

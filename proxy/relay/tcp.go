@@ -136,6 +136,7 @@ func (r *Relay) dial(f *frontend, client netip.Addr) *net.TCPConn {
 			return nil
 		}
 		f.retries.Add(1)
+		f.balancer.Refused(backend)
 		tried = append(tried, backend)
 	}
 	return nil

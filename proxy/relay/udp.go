@@ -196,6 +196,7 @@ func (f *flow) run() {
 		if f.connect(backend) && !f.carry() {
 			return
 		}
+		f.listener.frontend.balancer.Refused(backend)
 	}
 	f.listener.frontend.dropped.Add(1)
 }

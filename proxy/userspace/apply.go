@@ -1,0 +1,105 @@
+package userspace
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/proxy/relay"
+	"porthole.dev/porthole/proxy/service"
+)
+
+// walk applies a plan. Nothing that fails stops the rest; a listener whose address or frontend failed is not tried.
+type walk struct {
+	host  host
+	relay *relay.Relay
+	owned *owned
+
+	failed map[service.Key]failure
+	addrs  map[netip.Addr]failure // addresses that could not be added
+	errs   []error                // failures that no frontend suffers from
+	writes int
+}
+
+func (w *walk) apply(ctx context.Context, ops []Op) {
+	logger := klog.FromContext(ctx)
+	noted := w.note(ops)
+	for _, op := range ops {
+		if op.Verb == Add && noted != nil {
+			w.addrs[op.Addr] = failure{ReasonAddressNotAdded, noted.Error()}
+			continue
+		}
+		logger.V(4).Info("Applying", "operation", op.String())
+		w.writes++
+		w.one(op)
+	}
+	if err := w.owned.save(); err != nil {
+		w.errs = append(w.errs, err)
+	}
+}
+
+// note writes down what is about to be added. Without that nothing is.
+func (w *walk) note(ops []Op) error {
+	before := map[netip.Addr]string{}
+	for _, op := range ops {
+		if op.Verb == Add {
+			before[op.Addr] = w.owned.addrs[op.Addr]
+			w.owned.add(op.Addr, op.Interface)
+		}
+	}
+	err := w.owned.save()
+	if err == nil {
+		return nil
+	}
+	for addr, iface := range before {
+		if iface == "" {
+			w.owned.remove(addr)
+		} else {
+			w.owned.add(addr, iface)
+		}
+	}
+	return err
+}
+
+func (w *walk) one(op Op) {
+	switch op.Verb {
+	case Close:
+		w.relay.Unlisten(op.At)
+	case Drop:
+		w.relay.Drop(op.Name)
+	case Serve:
+		w.relay.Set(op.Name, op.Config)
+	case Add:
+		if err := w.host.Add(op.Interface, op.Addr); err != nil {
+			// It stays ours: a failed call may have had its effect.
+			w.addrs[op.Addr] = failure{ReasonAddressNotAdded, err.Error()}
+		}
+	case Remove:
+		if err := w.host.Remove(op.Interface, op.Addr); err != nil {
+			w.errs = append(w.errs, err)
+		} else if w.owned.addrs[op.Addr] == op.Interface {
+			w.owned.remove(op.Addr)
+		}
+	case Forget:
+		w.owned.remove(op.Addr)
+	case Listen:
+		w.listen(op)
+	}
+}
+
+func (w *walk) listen(op Op) {
+	if f, failed := w.addrs[op.At.Addr()]; failed {
+		w.failed[op.Key] = f
+		return
+	}
+	err := w.relay.Listen(op.Name, op.At)
+	switch {
+	case err == nil:
+	case errors.Is(err, relay.ErrPortTaken):
+		w.failed[op.Key] = failure{ReasonPortInUse, err.Error()}
+	default:
+		w.failed[op.Key] = failure{ReasonListenFailed, err.Error()}
+	}
+}

@@ -1,0 +1,311 @@
+package userspace
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/proxy/health"
+	"porthole.dev/porthole/proxy/relay"
+	"porthole.dev/porthole/proxy/service"
+)
+
+// Proxy keeps addresses and relay as the services want them. Run it once.
+type Proxy struct {
+	opts   Options
+	relay  *relay.Relay
+	owned  *owned
+	states map[string]service.State
+	status statuses
+	idle   map[netip.Addr]time.Time
+	wake   chan struct{}
+
+	// The latest observation of the host; stale says that it changed since.
+	stale      atomic.Bool
+	interfaces []string
+	addrs      []platform.HostAddress
+	observed   time.Time
+	here       atomic.Pointer[map[netip.Addr]bool] // addrs, for Inside
+	done       bool                                // one pass was complete
+	triggered  []trigger
+}
+
+// trigger is a change of endpoints that is not served yet.
+type trigger struct {
+	service string
+	at      time.Time
+}
+
+// New makes a proxy; it touches nothing.
+func New(opts Options) *Proxy {
+	p := &Proxy{opts: opts.withDefaults(), states: map[string]service.State{}, status: statuses{},
+		idle: map[netip.Addr]time.Time{}, wake: make(chan struct{}, 1)}
+	p.opts.Relay.Inside = p.inside
+	p.opts.Relay.Ended = func(relay.Endpoint, error) { p.stir() }
+	p.stale.Store(true)
+	return p
+}
+
+// inside tells whether a client is of the cluster as this node sees it: one of its pods, or the node itself.
+func (p *Proxy) inside(client netip.Addr) bool {
+	if here := p.here.Load(); here != nil && (*here)[client] {
+		return true
+	}
+	return slices.ContainsFunc(p.opts.Cluster, func(r netip.Prefix) bool { return r.Contains(client) })
+}
+
+func (p *Proxy) stir() {
+	select {
+	case p.wake <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
+// Stats gives the relay's counters by frontend; nil before Run.
+func (p *Proxy) Stats() map[string]relay.Stats {
+	if p.relay == nil {
+		return nil
+	}
+	return p.relay.Stats()
+}
+
+// Run serves until ctx ends, then closes every connection and takes its addresses off the host. An error is one of the
+// start, or of that clean-up.
+func (p *Proxy) Run(ctx context.Context) error {
+	logger := klog.FromContext(ctx)
+	var warning string
+	var err error
+	if p.owned, warning, err = loadOwned(p.opts.StateFile); err != nil {
+		return err
+	}
+	if warning != "" {
+		logger.Info("Some addresses are not ours any more", "warning", warning)
+	}
+	p.relay = relay.New(p.opts.Relay)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		if err := p.opts.Host.Watch(ctx, func() { p.stale.Store(true); p.stir() }); err != nil {
+			logger.Error(err, "Changes of addresses are seen by the full check only", "period", p.opts.Period)
+		}
+	}()
+	p.loop(ctx)
+	<-watching
+	return p.shutDown()
+}
+
+func (p *Proxy) loop(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	due := time.NewTimer(0)
+	defer due.Stop()
+	retry := p.opts.RetryMin
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.opts.Changed:
+		case <-p.wake:
+		case <-due.C:
+		}
+		if !p.settle(ctx) {
+			return
+		}
+		err := p.sync(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			logger.Error(err, "Services are not as wanted; trying again", "after", retry)
+			due.Reset(retry)
+			retry = min(2*retry, p.opts.RetryMax)
+		default:
+			retry = p.opts.RetryMin
+			due.Reset(p.opts.Period)
+		}
+	}
+}
+
+// settle lets changes gather.
+func (p *Proxy) settle(ctx context.Context) bool {
+	timer := time.NewTimer(p.opts.Settle)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+			return true
+		case <-p.opts.Changed:
+		case <-p.wake:
+		}
+	}
+}
+
+// sync is one pass. Its error says that something must be tried again.
+func (p *Proxy) sync(ctx context.Context) error {
+	started := time.Now()
+	if !p.take() {
+		return nil // Changed wakes us
+	}
+	full := p.stale.Swap(false) || time.Since(p.observed) >= p.opts.Period
+	if full {
+		if err := p.observe(); err != nil {
+			p.stale.Store(true)
+			p.report(health.Pass{Started: started, Observed: p.observed, Took: time.Since(started), Ready: p.done, Full: true, Err: err})
+			return err
+		}
+	}
+	wanted := p.wanted()
+	plan := Plan(wanted, Observed{Interfaces: p.interfaces, Addresses: p.addrs, Owned: maps.Clone(p.owned.addrs), Idle: p.idle, Relay: p.relay.State()},
+		Facts{Interface: p.opts.Interface, Reserved: p.opts.Reserved, NodePorts: p.opts.NodePorts, Now: time.Now(), Linger: p.opts.Linger})
+	p.idle = plan.Idle
+	logger := klog.FromContext(ctx)
+	if len(plan.Ops) > 0 {
+		logger.V(2).Info("Applying plan", "operations", len(plan.Ops), "right", plan.Kept, "problems", len(plan.Problems))
+	}
+	w := walk{host: p.opts.Host, relay: p.relay, owned: p.owned, failed: map[service.Key]failure{}, addrs: map[netip.Addr]failure{}}
+	w.apply(ctx, plan.Ops)
+	p.repaired(plan.Ops)
+	failed := mergeFailures(wanted, plan.Problems, &w)
+	changed := p.status.update(p.states, failed, time.Now())
+	p.done = true
+	p.tell(changed)
+	pass := p.status.pass()
+	pass.Started, pass.Observed, pass.Took, pass.Ready, pass.Full, pass.Writes = started, p.observed, time.Since(started), true, full, w.writes
+	p.report(pass)
+	p.forgetGone()
+	if len(failed) == 0 && len(w.errs) == 0 {
+		return nil
+	}
+	p.stale.Store(true)
+	return errors.Join(append(w.errs, describe(failed)...)...)
+}
+
+// take merges what changed; false until everything has arrived once.
+func (p *Proxy) take() bool {
+	changed, complete := p.opts.Take()
+	for _, s := range changed {
+		p.states[s.Service] = s
+		for _, at := range s.Triggered {
+			p.triggered = append(p.triggered, trigger{s.Service, at})
+		}
+	}
+	return complete
+}
+
+// wanted lists the frontends in the order in which they are served.
+func (p *Proxy) wanted() []service.Frontend {
+	states := slices.SortedFunc(maps.Values(p.states), func(a, b service.State) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Service, b.Service))
+	})
+	var out []service.Frontend
+	for _, s := range states {
+		out = append(out, s.Frontends...)
+	}
+	return out
+}
+
+// observe lists the host's addresses. Its failure means that nothing is known, never that nothing is there.
+func (p *Proxy) observe() error {
+	interfaces, addrs, err := p.opts.Host.List()
+	if err != nil {
+		return err
+	}
+	p.interfaces, p.addrs, p.observed = interfaces, addrs, time.Now()
+	here := map[netip.Addr]bool{}
+	for _, a := range addrs {
+		here[a.Addr] = true
+	}
+	p.here.Store(&here)
+	return nil
+}
+
+// mergeFailures gives what is wrong with each frontend. One whose address could not be added is listed even if nothing
+// would listen there.
+func mergeFailures(wanted []service.Frontend, problems map[service.Key]failure, w *walk) map[service.Key]failure {
+	failed := maps.Clone(problems)
+	maps.Copy(failed, w.failed)
+	for _, f := range wanted {
+		if why, bad := w.addrs[f.VIP]; bad {
+			failed[f.Key] = why
+		}
+	}
+	return failed
+}
+
+func describe(failed map[service.Key]failure) (errs []error) {
+	for _, key := range slices.SortedFunc(maps.Keys(failed), func(a, b service.Key) int { return cmp.Compare(a.String(), b.String()) }) {
+		if len(errs) == 5 {
+			return append(errs, fmt.Errorf("and %d more", len(failed)-5))
+		}
+		errs = append(errs, fmt.Errorf("%s: %s: %s", key, failed[key].reason, failed[key].message))
+	}
+	return errs
+}
+
+// repaired tells how many of our addresses others took away.
+func (p *Proxy) repaired(ops []Op) {
+	n := 0
+	for _, op := range ops {
+		if op.Verb == Add && op.Again {
+			n++
+		}
+	}
+	if n > 0 && p.done && p.opts.Reporter != nil {
+		p.opts.Reporter.Repaired("address", n)
+	}
+}
+
+func (p *Proxy) report(pass health.Pass) {
+	if p.opts.Reporter != nil {
+		p.opts.Reporter.Pass(pass)
+	}
+}
+
+// tell passes on the services whose status changed, and the changes of endpoints that are served now.
+func (p *Proxy) tell(changed []health.ServiceStatus) {
+	waiting := p.triggered[:0]
+	for _, t := range p.triggered {
+		switch {
+		case p.status[t.service].State == health.Failed:
+			waiting = append(waiting, t)
+		case p.opts.Reporter != nil:
+			p.opts.Reporter.Programmed(t.at)
+		}
+	}
+	p.triggered = waiting
+	if p.opts.Reporter == nil {
+		return
+	}
+	for _, s := range changed {
+		p.opts.Reporter.Service(s)
+	}
+}
+
+// forgetGone drops services that ask nothing any more.
+func (p *Proxy) forgetGone() {
+	maps.DeleteFunc(p.states, func(_ string, s service.State) bool { return len(s.Frontends) == 0 && len(s.Problems) == 0 })
+}
+
+// shutDown ends the relay and takes our addresses off the host.
+func (p *Proxy) shutDown() error {
+	p.relay.Close()
+	var errs []error
+	for _, addr := range slices.SortedFunc(maps.Keys(p.owned.addrs), netip.Addr.Compare) {
+		if err := p.opts.Host.Remove(p.owned.addrs[addr], addr); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		p.owned.remove(addr)
+	}
+	return errors.Join(append(errs, p.owned.save())...)
+}

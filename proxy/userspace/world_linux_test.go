@@ -1,0 +1,392 @@
+package userspace
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/proxy/relay"
+	"porthole.dev/porthole/proxy/service"
+)
+
+const limit = 20 * time.Second
+
+// Addresses of the world below.
+const (
+	hostIP, outIP   = "10.99.7.21", "10.99.7.1"
+	pod1IP, pod2IP  = "10.244.7.3", "10.244.7.4"
+	foreignIP       = "198.51.100.9" // on svc0 before the proxy comes
+	controlEndpoint = "127.0.0.1:18080"
+)
+
+// world is a host with two pods, and an outside that is one hop away. All are network namespaces of this test.
+//
+//	out 10.99.7.1 ──── eth0 10.99.7.21  host  10.244.7.1 veth1 ──── 10.244.7.3 pod1
+//	                                    svc0        .1.1 veth2 ──── 10.244.7.4 pod2
+type world struct {
+	t                     *testing.T
+	host, out, pod1, pod2 string // paths
+	state                 string
+	setup                 childSetup
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newWorld(t *testing.T) *world {
+	if os.Getuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	w := &world{t: t, state: filepath.Join(t.TempDir(), "deeper", "addresses.json")}
+	w.host, w.out, w.pod1, w.pod2 = w.netns("host"), w.netns("out"), w.netns("pod1"), w.netns("pod2")
+	w.connect(w.out, outIP+"/24", "eth0", hostIP+"/24", hostIP)
+	w.connect(w.pod1, pod1IP+"/32", "veth1", "10.244.7.1/32", "10.244.7.1")
+	w.connect(w.pod2, pod2IP+"/32", "veth2", "10.244.7.1/32", "10.244.7.1")
+	w.in(w.host, func() error {
+		if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
+			return err
+		}
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "svc0"}}); err != nil {
+			return err
+		}
+		return w.up("svc0", foreignIP+"/32")
+	})
+	w.setup = childSetup{Listen: controlEndpoint, Interface: "svc0", StateFile: w.state, Cluster: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
+		Reserved: []netip.Addr{addr(outIP)}, RetryMin: 50 * time.Millisecond, RetryMax: 200 * time.Millisecond, Period: time.Second}
+	return w
+}
+
+func (w *world) netns(name string) string {
+	full := fmt.Sprintf("ustest-%d-%s", os.Getpid(), name)
+	must(w.t, platform.CreateNetns(full))
+	w.t.Cleanup(func() { must(w.t, platform.DeleteNetns(full)) })
+	path := platform.NetnsPath(full)
+	w.in(path, func() error { return w.up("lo") })
+	return path
+}
+
+func (w *world) in(path string, f func() error) {
+	w.t.Helper()
+	must(w.t, platform.InNetns(path, f))
+}
+
+func (w *world) up(name string, addrs ...string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	for _, a := range addrs {
+		parsed, err := netlink.ParseAddr(a)
+		if err != nil {
+			return err
+		}
+		if err := netlink.AddrReplace(link, parsed); err != nil {
+			return err
+		}
+	}
+	return netlink.LinkSetUp(link)
+}
+
+// connect joins a namespace to the host: its eth0 with address, the host's end with its own, and routes both ways.
+func (w *world) connect(path, address, hostEnd, hostAddress, gateway string) {
+	far, err := netns.GetFromPath(w.host)
+	must(w.t, err)
+	defer far.Close()
+	w.in(path, func() error {
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: hostEnd, PeerNamespace: netlink.NsFd(far)})
+	})
+	w.in(w.host, func() error {
+		if err := w.up(hostEnd, hostAddress); err != nil {
+			return err
+		}
+		prefix := netip.MustParsePrefix(address)
+		if prefix.Bits() != 32 {
+			return nil
+		}
+		link, err := netlink.LinkByName(hostEnd)
+		if err != nil {
+			return err
+		}
+		return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(32, 32)}})
+	})
+	w.in(path, func() error {
+		if err := w.up("eth0", address); err != nil {
+			return err
+		}
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.ParseIP(gateway).To4(), Flags: int(netlink.FLAG_ONLINK),
+			Dst: &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}})
+	})
+}
+
+// proxy is a running child.
+type proxy struct {
+	w      *world
+	cmd    *exec.Cmd
+	out    *lockedBuffer
+	ended  chan struct{}
+	client http.Client
+}
+
+func (w *world) start() *proxy {
+	w.t.Helper()
+	setup, err := json.Marshal(w.setup)
+	must(w.t, err)
+	p := &proxy{w: w, out: &lockedBuffer{}, ended: make(chan struct{})}
+	p.cmd = exec.Command(os.Args[0])
+	p.cmd.Env = append(os.Environ(), childVariable+"="+string(setup))
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	must(w.t, platform.StartInNetns(w.host, p.cmd))
+	go func() {
+		p.cmd.Wait()
+		close(p.ended)
+	}()
+	w.t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		<-p.ended
+		if w.t.Failed() {
+			w.t.Logf("proxy:\n%s", p.out)
+		}
+	})
+	p.client = http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return w.dial(w.host, "tcp4", controlEndpoint)
+		}}}
+	waitFor(w.t, "the proxy's start", func() bool {
+		_, err := p.get()
+		return err == nil
+	})
+	return p
+}
+
+func (p *proxy) signal(s syscall.Signal) {
+	p.w.t.Helper()
+	must(p.w.t, p.cmd.Process.Signal(s))
+	select {
+	case <-p.ended:
+	case <-time.After(limit):
+		p.w.t.Fatalf("the proxy does not end after %v", s)
+	}
+}
+
+func (p *proxy) get() (r childReport, err error) {
+	resp, err := p.client.Get("http://proxy/report")
+	if err != nil {
+		return r, err
+	}
+	defer resp.Body.Close()
+	return r, json.NewDecoder(resp.Body).Decode(&r)
+}
+
+// set hands over services and waits until a pass has taken them in.
+func (p *proxy) set(states ...service.State) {
+	p.w.t.Helper()
+	before, err := p.get()
+	must(p.w.t, err)
+	must(p.w.t, p.post(states))
+	waitFor(p.w.t, "the services to be taken", func() bool {
+		r, err := p.get()
+		must(p.w.t, err)
+		return r.Taken >= before.Taken+len(states) && r.Passes > before.Passes && r.Pass.Started.After(before.Pass.Started)
+	})
+}
+
+func (p *proxy) post(states []service.State) error {
+	body, err := json.Marshal(states)
+	if err != nil {
+		return err
+	}
+	resp, err := p.client.Post("http://proxy/services", "application/json", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+	return nil
+}
+
+func (p *proxy) stats() map[string]relay.Stats {
+	p.w.t.Helper()
+	resp, err := p.client.Get("http://proxy/stats")
+	must(p.w.t, err)
+	defer resp.Body.Close()
+	var s map[string]relay.Stats
+	must(p.w.t, json.NewDecoder(resp.Body).Decode(&s))
+	return s
+}
+
+func state(name string, frontends ...service.Frontend) service.State {
+	for i := range frontends {
+		frontends[i].Service = name
+	}
+	return service.State{Service: name, Frontends: frontends}
+}
+
+// addresses lists what is on an interface of the host, loopback excepted.
+func (w *world) addresses(iface string) (out []string) {
+	w.t.Helper()
+	w.in(w.host, func() error {
+		_, all, err := platform.Addresses{}.List()
+		for _, a := range all {
+			if a.Interface == iface && !a.Addr.IsLinkLocalUnicast() {
+				out = append(out, a.Addr.String())
+			}
+		}
+		return err
+	})
+	slices.Sort(out)
+	return out
+}
+
+func (w *world) dial(path, network, to string) (c net.Conn, err error) {
+	err = platform.InNetns(path, func() error {
+		c, err = net.DialTimeout(network, to, limit)
+		return err
+	})
+	if err == nil {
+		err = c.SetDeadline(time.Now().Add(limit))
+	}
+	return c, err
+}
+
+// serveTCP runs a server that greets with its name and the client's address, in brackets, and echoes then.
+func (w *world) serveTCP(path, name, at string) (stop func()) {
+	w.t.Helper()
+	var l net.Listener
+	w.in(path, func() (err error) {
+		l, err = net.Listen("tcp", at)
+		return err
+	})
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				client, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+				fmt.Fprintf(c, "<%s %s>", name, client)
+				io.Copy(c, c)
+			}()
+		}
+	}()
+	stop = sync.OnceFunc(func() { l.Close() })
+	w.t.Cleanup(stop)
+	return stop
+}
+
+// serveUDP answers each datagram with its name and the same.
+func (w *world) serveUDP(path, name, at string) {
+	w.t.Helper()
+	var c net.PacketConn
+	w.in(path, func() (err error) {
+		c, err = net.ListenPacket("udp", at)
+		return err
+	})
+	w.t.Cleanup(func() { c.Close() })
+	go func() {
+		buf := make([]byte, 64<<10)
+		for {
+			n, from, err := c.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			c.WriteTo(append([]byte(name+" "), buf[:n]...), from)
+		}
+	}()
+}
+
+// call connects and gives who greeted: "name client", or the error.
+func (w *world) call(path, to string) (string, net.Conn, error) {
+	c, err := w.dial(path, "tcp", to)
+	if err != nil {
+		return "", nil, err
+	}
+	var text []byte
+	for b := make([]byte, 1); !bytes.HasSuffix(text, []byte(">")); text = append(text, b[0]) {
+		if _, err := io.ReadFull(c, b); err != nil {
+			c.Close()
+			return "", nil, err
+		}
+	}
+	return string(bytes.Trim(text, "<>")), c, nil
+}
+
+func (w *world) expect(what, path, to, want string) {
+	w.t.Helper()
+	got, c, err := w.call(path, to)
+	if err != nil {
+		w.t.Errorf("%s: %v", what, err)
+		return
+	}
+	c.Close()
+	if got != want {
+		w.t.Errorf("%s: greeted by %q, want %q", what, got, want)
+	}
+}
+
+// refused expects that nobody is there: at once, or by a reset.
+func (w *world) refused(what, path, to string) {
+	w.t.Helper()
+	got, c, err := w.call(path, to)
+	if err == nil {
+		c.Close()
+		w.t.Errorf("%s: greeted by %q", what, got)
+	} else if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ECONNRESET) {
+		w.t.Errorf("%s: %v, want a refusal", what, err)
+	}
+}
+
+func waitFor(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, limit)
+		}
+	}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
