@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/cli/hns"
 	"porthole.dev/porthole/cli/kubelet"
 	"porthole.dev/porthole/cli/kubeproxy"
 	"porthole.dev/porthole/cli/routes"
@@ -14,5 +15,6 @@ func nodeCommands() []*cobra.Command {
 		kubelet.Command(),
 		kubeproxy.Command(),
 		routes.Command(),
+		hns.Command(),
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"sync"
 	"time"
 
@@ -132,6 +133,17 @@ func serveOutside() (stop func(), err error) {
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "outside") })}
 	go func() { _ = server.Serve(listener) }()
 	return func() { server.Close() }, nil
+}
+
+// NodeClient makes HTTP requests from within a node of the local cluster.
+func NodeClient(node string) (*http.Client, error) {
+	path := platform.NetnsPath(lab.Netns(node))
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("finding node %s of the local cluster: %w", node, err)
+	}
+	client := clientInNetns(path)
+	client.Timeout = 0 // the caller's context decides
+	return client, nil
 }
 
 // clientInNetns makes connections in another network namespace.

@@ -6,10 +6,12 @@ import (
 	"net/netip"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/node/supervise"
+	"porthole.dev/porthole/proxy/health"
 )
 
 // Status is what `porthole status -o json` prints.
@@ -48,17 +50,77 @@ type Counts struct {
 	Wanted  int `json:"wanted"`
 	Present int `json:"present"`
 	Failed  int `json:"failed"`
+	// Pending counts what is still to be done and has not gone wrong; of the service proxy only.
+	Pending int `json:"pending,omitempty"`
+	// ByState counts services by state: programmed, pending, failed; of the service proxy only.
+	ByState map[string]int `json:"byState,omitempty"`
+	// Troubled are the services that are not as wanted, and what cannot be served as it is written.
+	Troubled []ServiceTrouble `json:"troubled,omitempty"`
 	// Problems name each object that is not right, with the reason.
 	Problems []string `json:"problems,omitempty"`
 	// Error says why the part could not be asked; the counts are unknown then.
 	Error string `json:"error,omitempty"`
 }
 
+// ServiceTrouble is one service that a node does not serve as wanted.
+type ServiceTrouble struct {
+	Service string `json:"service"`
+	// State is failed or pending; "" for what the node can never serve as the service is written.
+	State   string    `json:"state,omitempty"`
+	Reason  string    `json:"reason,omitempty"` // one word
+	Message string    `json:"message,omitempty"`
+	Code    string    `json:"code,omitempty"` // of HNS, hexadecimal
+	Since   time.Time `json:"since,omitzero"`
+}
+
+func (t ServiceTrouble) String() string {
+	s := "service " + t.Service
+	if t.State != "" {
+		s += fmt.Sprintf(" is %s since %s", t.State, t.Since.Format(time.RFC3339))
+	}
+	for _, part := range []string{t.Reason, t.Message, t.Code} {
+		if part != "" {
+			s += ": " + part
+		}
+	}
+	return s
+}
+
 func (c Counts) String() string {
 	if c.Error != "" {
 		return "?"
 	}
-	return fmt.Sprintf("%d/%d", c.Present, c.Wanted)
+	s := fmt.Sprintf("%d/%d", c.Present, c.Wanted)
+	if n := c.ByState["failed"]; n > 0 {
+		s += fmt.Sprintf(", %d failed", n)
+	}
+	if n := c.ByState["pending"]; n > 0 {
+		s += fmt.Sprintf(", %d pending", n)
+	}
+	return s
+}
+
+// countServices reads what our service proxy says of itself.
+func countServices(s health.Status) Counts {
+	c := Counts{Wanted: s.Wanted, Present: s.Programmed, Failed: s.Services[health.Failed], Pending: s.Services[health.Pending],
+		ByState: map[string]int{}, Error: s.Error}
+	if !s.Ready && c.Error == "" {
+		c.Error = "the service proxy has not looked at the host yet"
+	}
+	for state, n := range s.Services {
+		c.ByState[string(state)] = n
+	}
+	for _, list := range [][]health.ServiceLine{s.Failed, s.Pending, s.Unserved} {
+		for _, l := range list {
+			t := ServiceTrouble{Service: l.Service, State: string(l.State), Reason: l.Reason, Message: l.Message, Code: l.Code, Since: l.Since}
+			c.Troubled = append(c.Troubled, t)
+			c.Problems = append(c.Problems, t.String())
+		}
+	}
+	if s.Omitted > 0 {
+		c.Problems = append(c.Problems, fmt.Sprintf("and %d more", s.Omitted))
+	}
+	return c
 }
 
 // nodeStatus fills in what the API knows of a node.

@@ -17,6 +17,7 @@ import (
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/node/supervise"
+	"porthole.dev/porthole/proxy/health"
 )
 
 // ReadStatus looks at the processes, asks the API about the nodes, and every node's routes and proxy about their objects.
@@ -108,23 +109,11 @@ func askRoutes(ctx context.Context, client *http.Client) Counts {
 
 // askServices reads what our service proxy says of itself.
 func askServices(ctx context.Context, client *http.Client) Counts {
-	var answer struct {
-		Ready              bool
-		Error              string
-		Wanted, Programmed int
-		Failed, Unserved   []struct{ Service, Frontend, Reason string }
-	}
+	var answer health.Status
 	if err := ask(ctx, client, "http://127.0.0.1:10249/status", &answer); err != nil {
 		return Counts{Error: err.Error()}
 	}
-	c := Counts{Wanted: answer.Wanted, Present: answer.Programmed, Failed: len(answer.Failed), Error: answer.Error}
-	if !answer.Ready && c.Error == "" {
-		c.Error = "the service proxy has not looked at the host yet"
-	}
-	for _, f := range append(answer.Failed, answer.Unserved...) {
-		c.Problems = append(c.Problems, fmt.Sprintf("service %s %s: %s", f.Service, f.Frontend, f.Reason))
-	}
-	return c
+	return countServices(answer)
 }
 
 // ask reads a JSON document of at most a megabyte.

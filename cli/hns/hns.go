@@ -1,0 +1,134 @@
+// Package hns is the command group that looks at the Host Networking Service of a node through its service proxy.
+package hns
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"porthole.dev/porthole/proxy/health"
+)
+
+// Command is `porthole hns`.
+func Command() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "hns",
+		Short: "Look at the Host Networking Service of a node",
+		Args:  cobra.NoArgs,
+	}
+	c.AddCommand(diffCommand())
+	return c
+}
+
+// exitCode ends the program with a code, everything having been said.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// ExitCode is for cli.Main.
+func (e exitCode) ExitCode() int { return int(e) }
+
+// Exit codes of diff, those of diff(1).
+const (
+	differs = exitCode(1)
+	trouble = exitCode(2)
+)
+
+// askLimit: the proxy lists everything anew, which takes long on a slow host.
+const askLimit = 2 * time.Minute
+
+func diffCommand() *cobra.Command {
+	var address, node, output string
+	c := &cobra.Command{
+		Use:   "diff",
+		Short: "Compare what the services ask for with the load balancers that HNS lists",
+		Long: `Asks the service proxy of a node to list HNS anew and to compare it with what it wants. Nothing is changed. The lines
+are the operations that would make both equal: none means that every service is served as wanted.
+
+Exit code: 0 equal, 1 different, 2 the proxy could not be asked or could not list HNS.`,
+		Example: "  porthole hns diff                 on the node itself\n" +
+			"  porthole hns diff --node win01    a node of the local cluster",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return fmt.Errorf("-o %s: text and json are known", output)
+			}
+			client := &http.Client{}
+			if node != "" {
+				var err error
+				if client, err = clientOf(node); err != nil {
+					return err
+				}
+			}
+			defer client.CloseIdleConnections()
+			return diff(c.Context(), client, address, output, streams{c.OutOrStdout(), c.ErrOrStderr()})
+		},
+	}
+	c.Flags().StringVar(&address, "address", "127.0.0.1:10249", "metrics address of the service proxy (--metrics-bind-address)")
+	c.Flags().StringVar(&node, "node", "", "node of the local cluster, in whose network namespace the address is")
+	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return c
+}
+
+type streams struct{ out, err io.Writer }
+
+func diff(ctx context.Context, client *http.Client, address, output string, to streams) error {
+	d, err := ask(ctx, client, address)
+	if err != nil {
+		fmt.Fprintln(to.err, "porthole:", err)
+		return trouble
+	}
+	if output == "json" {
+		enc := json.NewEncoder(to.out)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(d)
+	} else {
+		err = d.Print(to.out)
+	}
+	if err != nil {
+		return fmt.Errorf("printing the difference: %w", err)
+	}
+	if !d.Equal {
+		return differs
+	}
+	return nil
+}
+
+func ask(ctx context.Context, client *http.Client, address string) (health.Diff, error) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	var d health.Diff
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return d, fmt.Errorf("--address: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/diff", nil)
+	if err != nil {
+		return d, fmt.Errorf("--address %s: %w", address, err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return d, fmt.Errorf("asking the service proxy: %w", err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return d, fmt.Errorf("asking the service proxy: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		var why struct{ Error string }
+		if json.Unmarshal(data, &why) == nil && why.Error != "" {
+			return d, fmt.Errorf("the service proxy at %s cannot compare: %s", address, why.Error)
+		}
+		return d, fmt.Errorf("the service proxy at %s has no /diff (%s); is it ours, and in mode kernelspace?", address, resp.Status)
+	}
+	if err := json.Unmarshal(data, &d); err != nil {
+		return d, fmt.Errorf("reading the answer of %s: %w", address, err)
+	}
+	return d, nil
+}

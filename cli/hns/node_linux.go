@@ -1,0 +1,9 @@
+package hns
+
+import (
+	"net/http"
+
+	"porthole.dev/porthole/node/cluster"
+)
+
+func clientOf(node string) (*http.Client, error) { return cluster.NodeClient(node) }

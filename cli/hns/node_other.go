@@ -1,0 +1,12 @@
+//go:build !linux
+
+package hns
+
+import (
+	"errors"
+	"net/http"
+)
+
+func clientOf(string) (*http.Client, error) {
+	return nil, errors.New("--node: local clusters are on Linux; give --address")
+}

@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"porthole.dev/porthole/proxy/health"
+)
+
+// TestServicesInStatus goes from what the proxy says to the table and the JSON.
+func TestServicesInStatus(t *testing.T) {
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	c := countServices(health.Status{Ready: true, Wanted: 9, Programmed: 7, Omitted: 3,
+		Services: map[health.State]int{health.Programmed: 5, health.Pending: 1, health.Failed: 1},
+		Failed: []health.ServiceLine{{Service: "shop/web", State: health.Failed, Reason: "PortPoolExhausted", Message: "10.96.0.10 80/tcp: no ports",
+			Code: "0x803b0014", Since: since}},
+		Pending:  []health.ServiceLine{{Service: "shop/db", State: health.Pending, Since: since}},
+		Unserved: []health.ServiceLine{{Service: "shop/sctp", Reason: "ProtocolNotSupported", Message: "port 7"}}})
+	want := []string{
+		"service shop/web is failed since 2026-01-02T03:04:05Z: PortPoolExhausted: 10.96.0.10 80/tcp: no ports: 0x803b0014",
+		"service shop/db is pending since 2026-01-02T03:04:05Z",
+		"service shop/sctp: ProtocolNotSupported: port 7",
+		"and 3 more",
+	}
+	if diff := cmp.Diff(want, c.Problems); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+	if c.String() != "7/9, 1 failed, 1 pending" {
+		t.Errorf("column %q", c)
+	}
+	s := Status{Nodes: []NodeStatus{{Name: "win01", OS: "windows", Services: c}}}
+	var out bytes.Buffer
+	if err := s.Print(&out); err != nil || !strings.Contains(out.String(), "win01: service shop/web is failed since") {
+		t.Errorf("%v, table:\n%s", err, out.String())
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(data, &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"wanted", "present", "failed", "problems", "pending", "byState", "troubled"} {
+		if _, has := doc[key]; !has {
+			t.Errorf("JSON lacks %s: %s", key, data)
+		}
+	}
+	if c := countServices(health.Status{Error: "RPC server is unavailable"}); c.String() != "?" || c.Error != "RPC server is unavailable" {
+		t.Errorf("host away: %+v", c)
+	}
+	if c := countServices(health.Status{}); c.Error == "" {
+		t.Error("a proxy that has not looked yet has no error")
+	}
+}
