@@ -73,7 +73,7 @@ func newService(host *hnsd.Host, plane DataPlane, journalPath string) (*Service,
 	s := &Service{host: host, plane: plane, journal: j, hidden: map[string]bool{}}
 	s.pool.size.Store(endlessPool)
 	host.PortBlocks = func() int { return int(s.pool.size.Load()) }
-	s.state.Store(state)
+	s.state.Store(state.Settled())
 	return s, nil
 }
 
@@ -116,7 +116,7 @@ func (s *Service) write(ctx context.Context, change func(*hnsd.State) (*hnsd.Sta
 	if err := s.journal.append(diff, next); err != nil {
 		return hnsd.ErrFailed.WithText("%v", err)
 	}
-	s.state.Store(next)
+	s.state.Store(next.Settled())
 	return nil
 }
 
