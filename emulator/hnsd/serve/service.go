@@ -37,6 +37,11 @@ func (NoDataPlane) Apply(context.Context, dataplane.Desired) (map[string]error, 
 	return nil, nil
 }
 
+// Update keeps nothing either.
+func (NoDataPlane) Update(context.Context, dataplane.Change, func() dataplane.Desired) (map[string]error, error) {
+	return nil, nil
+}
+
 // Service is one running HNS. Reads use the current state without a lock; writes come one at a time.
 type Service struct {
 	host  *hnsd.Host
