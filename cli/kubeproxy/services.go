@@ -1,0 +1,41 @@
+package kubeproxy
+
+import (
+	"context"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/proxy/service"
+)
+
+// services are what the API server says of services, for whichever mode serves them.
+type services struct {
+	tracker *service.Tracker
+	feed    *kube.ServiceFeed
+	first   sync.Once
+}
+
+// watchServices starts watching and returns at once; it ends with ctx.
+func watchServices(ctx context.Context, client kube.Interface, node string, ranges service.SourceRanges) *services {
+	s := &services{tracker: service.NewTracker(service.Node{Name: node})}
+	s.tracker.SetOptions(service.Options{SourceRanges: ranges, Since: time.Now()})
+	s.feed = kube.FeedServices(ctx, client, node, s.tracker, func(n *corev1.Node) {
+		s.tracker.SetNode(service.Node{Name: node, Zone: n.Labels[corev1.LabelTopologyZone]})
+	})
+	return s
+}
+
+// take gives the services that changed since the last call; complete is false until all objects have arrived once. What
+// the first listing took (the objects of 10,000 services at once) goes back to the system soon after.
+func (s *services) take() (changed []service.State, complete bool) {
+	if !s.feed.Synced() {
+		return nil, false
+	}
+	changed = s.tracker.Take()
+	s.first.Do(func() { go debug.FreeOSMemory() })
+	return changed, true
+}
