@@ -64,6 +64,14 @@ type Network struct {
 	// Management is the node's own address on the adapter. HNS reports it some time after the network is made.
 	Management netip.Addr
 	DNS        DNS
+	// RemoteSubnets of an overlay network: which host serves which addresses.
+	RemoteSubnets []RemoteSubnet
+}
+
+// RemoteSubnet is a range of addresses of an overlay network and the host behind it.
+type RemoteSubnet struct {
+	Prefix   netip.Prefix
+	Provider netip.Addr
 }
 
 // Subnet of a network. Gateway is HNS's own address in it.
@@ -94,6 +102,8 @@ type Endpoint struct {
 	Routes    []Route
 	DNS       DNS
 	Policies  []Policy
+	// Provider is the host behind a remote endpoint of an overlay network, from its ProviderAddress policy.
+	Provider netip.Addr
 }
 
 // Has says whether the endpoint carries the address.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/windows/svc"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/hns"
@@ -26,7 +27,7 @@ func supported(mode string) error {
 }
 
 func newHost(server *health.Server) *hcn.Client {
-	return hcn.New(hcn.Options{Observe: func(kind string, took time.Duration, err error) {
+	return hcn.New(hcn.Options{Trust: true, Observe: func(kind string, took time.Duration, err error) {
 		result := "ok"
 		if err != nil {
 			result = string(hns.ClassOf(err))
@@ -36,24 +37,38 @@ func newHost(server *health.Server) *hcn.Client {
 }
 
 func (p *parts) mode(ctx context.Context) (running, error) {
-	services, err := kube.WatchServices(ctx, p.client, p.hostname)
-	if err != nil {
-		return running{}, err
-	}
+	tracker := service.NewTracker(service.Node{Name: p.hostname})
+	feed := kube.FeedServices(ctx, p.client, p.hostname, tracker, func(node *corev1.Node) {
+		tracker.SetNode(service.Node{Name: p.hostname, Zone: node.Labels[corev1.LabelTopologyZone]})
+	})
 	proxy := kernel.New(kernel.Options{
 		NetworkName: p.config.Winkernel.NetworkName, EnableDSR: p.config.Winkernel.EnableDSR, Host: newHost(p.server),
-		Changed: services.Changed(), Report: p.server.Update, Settle: p.settle, Period: p.period,
-		Wanted: func() (service.Result, bool) {
+		Changed: feed.Changed(), Reporter: p.server, Settle: p.settle, Period: p.period, SourceVIP: p.sourceVIP,
+		Take: func() ([]service.State, bool) {
 			p.server.Alive()
-			all, slices, zone, complete := services.Snapshot()
-			if !complete {
-				return service.Result{}, false
-			}
-			p.server.Taken(nil)
-			return service.Frontends(all, slices, service.Node{Name: p.hostname, Zone: zone}), true
+			complete := feed.Synced()
+			states := tracker.Take()
+			p.server.Taken(states)
+			return states, complete
 		},
 	})
-	return running{run: proxy.Run}, nil
+	return running{run: proxy.Run, diff: func(ctx context.Context) (any, error) { return diff(ctx, proxy) }}, nil
+}
+
+// diff puts what the proxy compared into the form of the page.
+func diff(ctx context.Context, proxy *kernel.Proxy) (health.Diff, error) {
+	changes, err := proxy.Diff(ctx)
+	if err != nil {
+		return health.Diff{}, err
+	}
+	d := health.Diff{Equal: len(changes.Ops) == 0 && len(changes.Problems) == 0, Right: changes.Right}
+	for _, op := range changes.Ops {
+		d.Operations = append(d.Operations, health.DiffLine{Verb: string(op.Verb), Frontend: op.Key.String(), Text: op.String()})
+	}
+	for key, text := range changes.Problems {
+		d.Problems = append(d.Problems, health.DiffLine{Frontend: key.String(), Text: text})
+	}
+	return d, nil
 }
 
 // cleanupLimit is how long --cleanup keeps trying.
@@ -64,22 +79,13 @@ func cleanup(ctx context.Context, s *settings) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupLimit)
 	defer cancel()
 	server := health.New(health.Options{})
-	proxy := kernel.New(kernel.Options{
+	err := kernel.Cleanup(ctx, kernel.Options{
 		NetworkName: s.config.Winkernel.NetworkName, EnableDSR: s.config.Winkernel.EnableDSR, Host: newHost(server),
-		Wanted: func() (service.Result, bool) { return service.Result{}, true },
 	})
-	for {
-		_, err := proxy.Sync(ctx)
-		if err == nil {
-			klog.FromContext(ctx).Info("Nothing of ours is left in HNS", "network", s.config.Winkernel.NetworkName)
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("cleaning up: %w", err)
-		case <-time.After(time.Second):
-		}
+	if err == nil {
+		klog.FromContext(ctx).Info("Nothing of ours is left in HNS", "network", s.config.Winkernel.NetworkName)
 	}
+	return err
 }
 
 // asService runs under the service manager of Windows when it started us and --windows-service says so.

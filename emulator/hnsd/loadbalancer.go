@@ -16,7 +16,6 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 		return ErrInvalidParameter
 	}
 	var ids []any
-	seen := make(map[string]bool, len(backends))
 	network := ""
 	for _, b := range backends {
 		id := canonicalID(b)
@@ -27,8 +26,7 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 		if network == "" {
 			network = e.Doc.str("HostComputeNetwork")
 		}
-		if !seen[id] {
-			seen[id] = true
+		if !slices.Contains(ids, any(id)) {
 			ids = append(ids, id)
 		}
 	}
@@ -45,8 +43,10 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 		return err
 	}
 	for _, key := range frontends(d) {
-		if n.anyHaving(frontendOf, key, o.ID) {
-			return h.Profile.FrontendConflict
+		for _, other := range n.List(LoadBalancer) {
+			if other.ID != o.ID && slices.Contains(frontends(other.Doc), key) {
+				return h.Profile.FrontendConflict
+			}
 		}
 	}
 	if err := checkNodePorts(n, d); err != nil {
@@ -63,7 +63,15 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 const PortBlock = 64
 
 // PortBlocks is how many blocks are reserved.
-func (s *State) PortBlocks() int { return s.blocks }
+func (s *State) PortBlocks() int {
+	used := 0
+	for _, o := range s.List(LoadBalancer) {
+		if holdsBlock(o.Doc) {
+			used++
+		}
+	}
+	return used
+}
 
 func holdsBlock(d Doc) bool { return d.num("Flags")&1 == 0 }
 
@@ -125,8 +133,10 @@ func checkSourceVIP(n *State, network, vip string) error {
 	if !slices.ContainsFunc(subnetsOf(net.Doc), func(s subnet) bool { return s.prefix.Contains(addr) }) {
 		return nil
 	}
-	if n.anyHaving(localOf, addr.String(), "") {
-		return nil
+	for _, e := range n.List(Endpoint) {
+		if !isRemote(e.Doc) && slices.Contains(addressesOf(e.Doc), addr) {
+			return nil
+		}
 	}
 	return ErrAddressInvalid
 }
@@ -152,7 +162,7 @@ func checkNodePorts(n *State, d Doc) error {
 		return nil
 	}
 	for _, m := range d.docs("PortMappings") {
-		for _, e := range n.endpointsHaving(hostPortOf, portKey(m)) {
+		for _, e := range n.List(Endpoint) {
 			for _, p := range e.Doc.docs("Policies") {
 				if p.str("Type") == "PortMapping" && samePort(m, p.doc("Settings")) {
 					return ErrPortAlreadyExists

@@ -261,8 +261,10 @@ func (h *Host) networkToV1(s *State, v Doc, o *Object) {
 	}
 	v.set("Policies", policies)
 	count := 0
-	for range s.having(networkOf, o.ID) {
-		count++
+	for _, e := range s.List(Endpoint) {
+		if e.Doc.str("HostComputeNetwork") == o.ID {
+			count++
+		}
 	}
 	v.set("CurrentEndpointCount", count)
 	v.set("TotalEndpoints", count)

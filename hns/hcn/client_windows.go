@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	shim "github.com/Microsoft/hcsshim/hcn"
@@ -20,6 +22,9 @@ type Options struct {
 	Deadline time.Duration
 	// Parallel calls at most, those that were given up included; 0 means 16.
 	Parallel int
+	// Trust: what is created is returned as it was sent, without being read back, once HNS has shown that it keeps the ids
+	// that it is given. It saves a call for each object; what HNS adds to a document is not seen.
+	Trust bool
 	// Observe, if set, is told of each call: its kind ("create endpoint"), how long it took and its error.
 	Observe func(kind string, took time.Duration, err error)
 }
@@ -28,6 +33,12 @@ type Options struct {
 type Client struct {
 	opts  Options
 	slots chan struct{}
+	// keepsIDs: HNS was seen to keep an id that it was given.
+	keepsIDs atomic.Bool
+	// parent is the network that endpoints were created on last, kept open.
+	mu       sync.Mutex
+	parentID hns.NetworkID
+	parent   handle
 }
 
 // New makes a client; it calls nothing.
@@ -81,18 +92,24 @@ func call[T any](ctx context.Context, c *Client, kind, what string, f func() (T,
 	return got.value, err
 }
 
-// classify turns hcsshim's errors into ours.
+// classify turns errors of HNS and of hcsshim into ours.
 func classify(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
 	e := &hns.Error{Doing: doing, Class: hns.Unknown, Err: err}
+	var known *hns.Error
+	var code *hresult
 	var network shim.NetworkNotFoundError
-	var endpoint shim.EndpointNotFoundError
 	var namespace shim.NamespaceNotFoundError
-	var lb shim.LoadBalancerNotFoundError
 	switch {
-	case errors.As(err, &network), errors.As(err, &endpoint), errors.As(err, &namespace), errors.As(err, &lb):
+	case errors.As(err, &known):
+		e.Class, e.Code = known.Class, known.Code
+		return e
+	case errors.As(err, &code):
+		e.Code, e.Class = code.code, hns.ClassOfCode(code.code)
+		return e
+	case errors.As(err, &network), errors.As(err, &namespace):
 		e.Class = hns.Absent
 		return e
 	}
@@ -105,7 +122,7 @@ func classify(doing string, err error) error {
 	return e
 }
 
-// list repeats a listing in which an object vanished between its enumeration and its query: that is no failure.
+// list repeats a listing of hcsshim's in which an object vanished between its enumeration and its query.
 func list[T any](f func() (T, error)) (T, error) {
 	var value T
 	var err error
@@ -120,33 +137,67 @@ func list[T any](f func() (T, error)) (T, error) {
 	return value, err
 }
 
+// all lists documents. An object that vanished between its enumeration and its query is not in the list, and no failure.
+func all[Doc, To any](o object, filter map[string]string, convert func(Doc) To) ([]To, error) {
+	ids, err := o.ids(filter)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]To, 0, len(ids))
+	for _, id := range ids {
+		var doc Doc
+		if err := o.read(id, &doc); err != nil {
+			if hns.IsAbsent(classify("", err)) {
+				continue
+			}
+			return nil, err
+		}
+		out = append(out, convert(doc))
+	}
+	return out, nil
+}
+
+// named finds the first object of a name.
+func named[Doc, To any](o object, name string, convert func(Doc) To) (To, error) {
+	var none To
+	found, err := all(o, map[string]string{"Name": name}, convert)
+	if err != nil {
+		return none, err
+	}
+	if len(found) == 0 {
+		return none, &hns.Error{Doing: "looking for " + name, Class: hns.Absent, Err: errors.New("there is none of this name")}
+	}
+	return found[0], nil
+}
+
+func idsAs[ID ~string](ids []string) []ID {
+	out := make([]ID, len(ids))
+	for i, id := range ids {
+		out[i] = ID(id)
+	}
+	return out
+}
+
 // Version of HNS. It is asked each time: an answer from a moment when HNS was down must not stick.
 func (c *Client) Version(ctx context.Context) (hns.Version, error) {
-	return call(ctx, c, "read version", "", func() (hns.Version, error) {
-		globals, err := shim.GetGlobals()
-		if err != nil {
-			return hns.Version{}, err
-		}
-		return hns.Version{Major: globals.Version.Major, Minor: globals.Version.Minor}, nil
-	})
+	return call(ctx, c, "read version", "", version)
 }
 
 // Networks lists all networks.
 func (c *Client) Networks(ctx context.Context) ([]hns.Network, error) {
-	return call(ctx, c, "list networks", "", func() ([]hns.Network, error) {
-		docs, err := list(shim.ListNetworks)
-		return convert(docs, networkFrom), err
-	})
+	return call(ctx, c, "list networks", "", func() ([]hns.Network, error) { return all(networks, nil, networkFrom) })
 }
 
 // NetworkByName finds a network; it fails with hns.Absent when there is none.
 func (c *Client) NetworkByName(ctx context.Context, name string) (hns.Network, error) {
-	return call(ctx, c, "find network", name, func() (hns.Network, error) {
-		doc, err := shim.GetNetworkByName(name)
-		if err != nil {
-			return hns.Network{}, err
-		}
-		return networkFrom(*doc), nil
+	return call(ctx, c, "find network", name, func() (hns.Network, error) { return named(networks, name, networkFrom) })
+}
+
+// NetworkIDs gives the ids of all networks of a name, in one call to HNS.
+func (c *Client) NetworkIDs(ctx context.Context, name string) ([]hns.NetworkID, error) {
+	return call(ctx, c, "list network ids", name, func() ([]hns.NetworkID, error) {
+		ids, err := networks.ids(map[string]string{"Name": name})
+		return idsAs[hns.NetworkID](ids), err
 	})
 }
 
@@ -158,75 +209,152 @@ func (c *Client) CreateNetwork(ctx context.Context, network hns.Network) (hns.Ne
 		if err != nil {
 			return hns.Network{}, err
 		}
-		return networkFrom(*made), nil
+		return networkOf(*made)
 	})
 }
 
 // DeleteNetwork removes a network; one that is gone already is no error.
 func (c *Client) DeleteNetwork(ctx context.Context, id hns.NetworkID) error {
 	return c.remove(ctx, "delete network", string(id), func() error {
-		return (&shim.HostComputeNetwork{Id: string(id)}).Delete()
+		return networks.removed(string(id))
 	})
 }
 
 // Endpoints lists the endpoints of one network.
 func (c *Client) Endpoints(ctx context.Context, network hns.NetworkID) ([]hns.Endpoint, error) {
 	return call(ctx, c, "list endpoints", "of network "+string(network), func() ([]hns.Endpoint, error) {
-		docs, err := list(func() ([]shim.HostComputeEndpoint, error) {
-			return shim.ListEndpointsOfNetwork(string(network))
-		})
-		return convert(docs, endpointFrom), err
+		return all(endpoints, map[string]string{"VirtualNetwork": string(network)}, endpointFrom)
+	})
+}
+
+// EndpointIDs gives the ids of the endpoints of one network, in one call to HNS.
+func (c *Client) EndpointIDs(ctx context.Context, network hns.NetworkID) ([]hns.EndpointID, error) {
+	return call(ctx, c, "list endpoint ids", "of network "+string(network), func() ([]hns.EndpointID, error) {
+		ids, err := endpoints.ids(map[string]string{"VirtualNetwork": string(network)})
+		return idsAs[hns.EndpointID](ids), err
+	})
+}
+
+// Endpoint reads one; it fails with hns.Absent when there is none. Half a document is an endpoint without addresses.
+func (c *Client) Endpoint(ctx context.Context, id hns.EndpointID) (hns.Endpoint, error) {
+	return call(ctx, c, "read endpoint", string(id), func() (hns.Endpoint, error) {
+		doc := endpointDoc{ID: string(id)}
+		err := endpoints.read(string(id), &doc)
+		return endpointFrom(doc), err
 	})
 }
 
 // EndpointByName finds an endpoint; it fails with hns.Absent when there is none.
 func (c *Client) EndpointByName(ctx context.Context, name string) (hns.Endpoint, error) {
-	return call(ctx, c, "find endpoint", name, func() (hns.Endpoint, error) {
-		doc, err := shim.GetEndpointByName(name)
-		if err != nil {
-			return hns.Endpoint{}, err
-		}
-		return endpointFrom(*doc), nil
-	})
+	return call(ctx, c, "find endpoint", name, func() (hns.Endpoint, error) { return named(endpoints, name, endpointFrom) })
 }
 
-// CreateEndpoint makes an endpoint and returns it as HNS knows it. Its Namespace is ignored: see AddToNamespace.
+// CreateEndpoint makes an endpoint and returns it as HNS knows it (see Options.Trust). Its Namespace is ignored: see
+// AddToNamespace.
 func (c *Client) CreateEndpoint(ctx context.Context, endpoint hns.Endpoint) (hns.Endpoint, error) {
 	what := fmt.Sprintf("%s %v on network %s", endpoint.Name, endpoint.Addrs, endpoint.Network)
 	return call(ctx, c, "create endpoint", what, func() (hns.Endpoint, error) {
-		doc := endpointTo(endpoint)
-		made, err := doc.Create()
+		var doc endpointDoc
+		err := c.onNetwork(endpoint.Network, func(network handle) error {
+			if c.trusts(string(endpoint.ID)) {
+				doc = endpointTo(endpoint)
+				return endpoints.made(network, doc, nil)
+			}
+			return endpoints.made(network, endpointTo(endpoint), &doc)
+		})
 		if err != nil {
 			return hns.Endpoint{}, err
 		}
-		return endpointFrom(*made), nil
+		c.kept(string(endpoint.ID), doc.ID)
+		return endpointFrom(doc), nil
 	})
 }
+
+// trusts says whether what is made under an id of ours need not be read back.
+func (c *Client) trusts(id string) bool { return c.opts.Trust && id != "" && c.keepsIDs.Load() }
+
+func (c *Client) kept(asked, got string) {
+	if asked != "" && hns.NormalID(got) == asked {
+		c.keepsIDs.Store(true)
+	}
+}
+
+// onNetwork runs f with an open network. The last one stays open for the next endpoint; after an error it is opened anew,
+// because HNS forgets handles when it restarts.
+func (c *Client) onNetwork(id hns.NetworkID, f func(handle) error) error {
+	c.mu.Lock()
+	h := c.parent
+	if c.parentID != id {
+		h = 0
+	}
+	c.mu.Unlock()
+	if h != 0 {
+		err := f(h)
+		var code *hresult
+		if err == nil || !errors.As(err, &code) || code.code != invalidHandle && code.code != notFound {
+			return err
+		}
+	}
+	fresh, err := networks.opened(string(id))
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.parentID, c.parent = id, fresh // the one before may be in use still; it is a handle per restart of HNS
+	c.mu.Unlock()
+	return f(fresh)
+}
+
+// Codes of a call with a handle that HNS does not know (any more).
+const (
+	invalidHandle = 0x6
+	notFound      = 0x490
+)
 
 // DeleteEndpoint removes an endpoint; one that is gone already is no error.
 func (c *Client) DeleteEndpoint(ctx context.Context, id hns.EndpointID) error {
 	return c.remove(ctx, "delete endpoint", string(id), func() error {
-		return (&shim.HostComputeEndpoint{Id: string(id)}).Delete()
+		return endpoints.removed(string(id))
 	})
 }
 
 // LoadBalancers lists all load balancers of the host.
 func (c *Client) LoadBalancers(ctx context.Context) ([]hns.LoadBalancer, error) {
 	return call(ctx, c, "list load balancers", "", func() ([]hns.LoadBalancer, error) {
-		docs, err := list(shim.ListLoadBalancers)
-		return convert(docs, loadBalancerFrom), err
+		return all(balancers, nil, loadBalancerFrom)
 	})
 }
 
-// CreateLoadBalancer makes a load balancer and returns it as HNS knows it. A given ID is kept.
+// LoadBalancerIDs gives the ids of all load balancers of the host, in one call to HNS.
+func (c *Client) LoadBalancerIDs(ctx context.Context) ([]hns.LoadBalancerID, error) {
+	return call(ctx, c, "list load balancer ids", "", func() ([]hns.LoadBalancerID, error) {
+		ids, err := balancers.ids(nil)
+		return idsAs[hns.LoadBalancerID](ids), err
+	})
+}
+
+// LoadBalancer reads one; it fails with hns.Absent when there is none.
+func (c *Client) LoadBalancer(ctx context.Context, id hns.LoadBalancerID) (hns.LoadBalancer, error) {
+	return call(ctx, c, "read load balancer", string(id), func() (hns.LoadBalancer, error) {
+		doc := balancerDoc{ID: string(id)}
+		err := balancers.read(string(id), &doc)
+		return loadBalancerFrom(doc), err
+	})
+}
+
+// CreateLoadBalancer makes a load balancer and returns it as HNS knows it (see Options.Trust). A given ID is kept.
 func (c *Client) CreateLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
-	return call(ctx, c, "create load balancer", string(lb.ID), func() (hns.LoadBalancer, error) {
-		doc := loadBalancerTo(lb)
-		made, err := doc.Create()
-		if err != nil {
+	what := fmt.Sprintf("%s for %v %v", lb.ID, lb.VIPs, lb.Ports)
+	return call(ctx, c, "create load balancer", what, func() (hns.LoadBalancer, error) {
+		if c.trusts(string(lb.ID)) {
+			return lb, balancers.made(0, loadBalancerTo(lb), nil)
+		}
+		var doc balancerDoc
+		if err := balancers.made(0, loadBalancerTo(lb), &doc); err != nil {
 			return hns.LoadBalancer{}, err
 		}
-		return loadBalancerFrom(*made), nil
+		c.kept(string(lb.ID), doc.ID)
+		return loadBalancerFrom(doc), nil
 	})
 }
 
@@ -234,20 +362,17 @@ func (c *Client) CreateLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (h
 // unchanged: see hns.Version.CanModifyLoadBalancer.
 func (c *Client) ModifyLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
 	return call(ctx, c, "modify load balancer", string(lb.ID), func() (hns.LoadBalancer, error) {
-		doc := loadBalancerTo(lb)
-		doc.Id = ""
-		made, err := doc.Update(string(lb.ID))
-		if err != nil {
-			return hns.LoadBalancer{}, err
-		}
-		return loadBalancerFrom(*made), nil
+		settings, doc := loadBalancerTo(lb), balancerDoc{ID: string(lb.ID)}
+		settings.ID = ""
+		err := balancers.modified(string(lb.ID), settings, &doc)
+		return loadBalancerFrom(doc), err
 	})
 }
 
 // DeleteLoadBalancer removes a load balancer; one that is gone already is no error.
 func (c *Client) DeleteLoadBalancer(ctx context.Context, id hns.LoadBalancerID) error {
 	return c.remove(ctx, "delete load balancer", string(id), func() error {
-		return (&shim.HostComputeLoadBalancer{Id: string(id)}).Delete()
+		return balancers.removed(string(id))
 	})
 }
 
@@ -301,10 +426,13 @@ func convert[From, To any](docs []From, f func(From) To) []To {
 	return out
 }
 
-func rawJSON(v any) json.RawMessage {
-	data, err := json.Marshal(v)
+// networkOf converts a document of hcsshim's.
+func networkOf(doc shim.HostComputeNetwork) (hns.Network, error) {
+	data, err := json.Marshal(doc)
 	if err != nil {
-		return json.RawMessage("{}")
+		return hns.Network{}, err
 	}
-	return data
+	var own networkDoc
+	err = json.Unmarshal(data, &own)
+	return networkFrom(own), err
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"porthole.dev/porthole/hns"
 )
@@ -27,6 +28,8 @@ const (
 	DoThenFail                   // the change is made, and the caller gets an unknown error
 	LieAboutIt                   // success is answered and nothing changed
 	AnswerNothing                // a listing answers an empty list
+	Hang                         // no answer until the caller's deadline, nothing changed
+	Vanish                       // reading one object finds it gone (it is not)
 )
 
 // Fake is one host. Set its fields before use.
@@ -34,7 +37,12 @@ type Fake struct {
 	HNS hns.Version
 	// Fault, if set, is asked before each call; kind is as counted by Calls.
 	Fault func(kind string) Outcome
+	// Latency, if set, is how long a call of a kind takes; writes wait for each other.
+	Latency func(kind string) time.Duration
+	// Refuse, if set, answers a creation or modification with an error of the host's own, a full port pool for example.
+	Refuse func(kind string, endpoint *hns.Endpoint, lb *hns.LoadBalancer) error
 
+	turn       chan struct{}
 	mu         sync.Mutex
 	next       int
 	calls      map[string]int
@@ -46,7 +54,7 @@ type Fake struct {
 
 // New makes a host with one network.
 func New(version hns.Version, networks ...hns.Network) *Fake {
-	return &Fake{HNS: version, networks: networks, calls: map[string]int{}}
+	return &Fake{HNS: version, networks: networks, calls: map[string]int{}, turn: make(chan struct{}, 1)}
 }
 
 // OneIn is a fault that makes one in n calls misbehave, by chance; the same seed gives the same chance.
@@ -109,13 +117,52 @@ func (f *Fake) AddNamespace(id hns.NamespaceID) {
 	f.namespaces = append(f.namespaces, hns.Namespace{ID: id, Type: "Guest"})
 }
 
-// enter counts the call and gives its fault. The caller holds f.mu.
-func (f *Fake) enter(kind string) Outcome {
+// hangs is how long a call that hangs is waited for: the deadline of hns/hcn.
+const hangs = 30 * time.Second
+
+// enter counts the call, lets its time pass and gives its fault. Writes take their time one after the other, as HNS has it.
+// The caller does not hold f.mu.
+func (f *Fake) enter(ctx context.Context, kind string) Outcome {
+	f.mu.Lock()
 	f.calls[kind]++
-	if f.Fault == nil {
-		return Work
+	outcome, latency := Work, time.Duration(0)
+	if f.Fault != nil {
+		outcome = f.Fault(kind)
 	}
-	return f.Fault(kind)
+	if f.Latency != nil {
+		latency = f.Latency(kind)
+	}
+	f.mu.Unlock()
+	if outcome == Hang {
+		pause(ctx, hangs)
+		return Fail
+	}
+	if latency > 0 {
+		if isWrite(kind) {
+			f.turn <- struct{}{}
+			defer func() { <-f.turn }()
+		}
+		pause(ctx, latency)
+	}
+	return outcome
+}
+
+func isWrite(kind string) bool {
+	for _, verb := range []string{"create", "modify", "delete", "add", "remove"} {
+		if strings.HasPrefix(kind, verb) {
+			return true
+		}
+	}
+	return false
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }
 
 func fail(class hns.Class, code uint32, format string, args ...any) error {
@@ -130,20 +177,22 @@ func (f *Fake) newID() string {
 }
 
 // Version answers like hcn.Client's.
-func (f *Fake) Version(context.Context) (hns.Version, error) {
+func (f *Fake) Version(ctx context.Context) (hns.Version, error) {
+	outcome := f.enter(ctx, "read version")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.enter("read version") == Fail {
+	if outcome == Fail {
 		return hns.Version{}, broken("read version")
 	}
 	return f.HNS, nil
 }
 
 // NetworkByName answers like hcn.Client's.
-func (f *Fake) NetworkByName(_ context.Context, name string) (hns.Network, error) {
+func (f *Fake) NetworkByName(ctx context.Context, name string) (hns.Network, error) {
+	outcome := f.enter(ctx, "find network")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.enter("find network") == Fail {
+	if outcome == Fail {
 		return hns.Network{}, broken("find network")
 	}
 	for _, n := range f.networks {
@@ -155,10 +204,11 @@ func (f *Fake) NetworkByName(_ context.Context, name string) (hns.Network, error
 }
 
 // Endpoints answers like hcn.Client's.
-func (f *Fake) Endpoints(_ context.Context, network hns.NetworkID) ([]hns.Endpoint, error) {
+func (f *Fake) Endpoints(ctx context.Context, network hns.NetworkID) ([]hns.Endpoint, error) {
+	outcome := f.enter(ctx, "list endpoints")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch f.enter("list endpoints") {
+	switch outcome {
 	case Fail, DoThenFail:
 		return nil, broken("list endpoints")
 	case AnswerNothing:
@@ -174,10 +224,11 @@ func (f *Fake) Endpoints(_ context.Context, network hns.NetworkID) ([]hns.Endpoi
 }
 
 // EndpointByName answers like hcn.Client's.
-func (f *Fake) EndpointByName(_ context.Context, name string) (hns.Endpoint, error) {
+func (f *Fake) EndpointByName(ctx context.Context, name string) (hns.Endpoint, error) {
+	outcome := f.enter(ctx, "find endpoint")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.enter("find endpoint") == Fail {
+	if outcome == Fail {
 		return hns.Endpoint{}, broken("find endpoint")
 	}
 	for _, e := range f.endpoints {
@@ -189,17 +240,25 @@ func (f *Fake) EndpointByName(_ context.Context, name string) (hns.Endpoint, err
 }
 
 // CreateEndpoint answers like hcn.Client's.
-func (f *Fake) CreateEndpoint(_ context.Context, e hns.Endpoint) (hns.Endpoint, error) {
+func (f *Fake) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint, error) {
+	outcome := f.enter(ctx, "create endpoint")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	outcome := f.enter("create endpoint")
 	if outcome == Fail {
 		return hns.Endpoint{}, broken("create endpoint")
 	}
 	if !slices.ContainsFunc(f.networks, func(n hns.Network) bool { return n.ID == e.Network }) {
 		return hns.Endpoint{}, fail(hns.Absent, 0x803b0001, "create endpoint on network %s", e.Network)
 	}
+	if f.Refuse != nil {
+		if err := f.Refuse("create endpoint", &e, nil); err != nil {
+			return hns.Endpoint{}, err
+		}
+	}
 	for _, other := range f.endpoints {
+		if e.ID != "" && other.ID == e.ID {
+			return hns.Endpoint{}, fail(hns.Exists, 0xb7, "create endpoint %s", e.ID)
+		}
 		for _, a := range e.Addrs {
 			if !e.Remote && !other.Remote && other.Network == e.Network && other.Has(a) {
 				return hns.Endpoint{}, fail(hns.Invalid, 0x803b002f, "create endpoint %s", a)
@@ -217,10 +276,10 @@ func (f *Fake) CreateEndpoint(_ context.Context, e hns.Endpoint) (hns.Endpoint, 
 }
 
 // DeleteEndpoint answers like hcn.Client's.
-func (f *Fake) DeleteEndpoint(_ context.Context, id hns.EndpointID) error {
+func (f *Fake) DeleteEndpoint(ctx context.Context, id hns.EndpointID) error {
+	outcome := f.enter(ctx, "delete endpoint")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	outcome := f.enter("delete endpoint")
 	if outcome == Fail {
 		return broken("delete endpoint")
 	}
@@ -232,10 +291,11 @@ func (f *Fake) DeleteEndpoint(_ context.Context, id hns.EndpointID) error {
 }
 
 // LoadBalancers answers like hcn.Client's.
-func (f *Fake) LoadBalancers(context.Context) ([]hns.LoadBalancer, error) {
+func (f *Fake) LoadBalancers(ctx context.Context) ([]hns.LoadBalancer, error) {
+	outcome := f.enter(ctx, "list load balancers")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch f.enter("list load balancers") {
+	switch outcome {
 	case Fail, DoThenFail:
 		return nil, broken("list load balancers")
 	case AnswerNothing:
@@ -257,6 +317,13 @@ func frontends(lb hns.LoadBalancer) []string {
 		}
 	}
 	return out
+}
+
+func (f *Fake) refused(kind string, lb *hns.LoadBalancer) error {
+	if f.Refuse == nil {
+		return nil
+	}
+	return f.Refuse(kind, nil, lb)
 }
 
 func (f *Fake) checkBalancer(lb hns.LoadBalancer) error {
@@ -282,15 +349,18 @@ func (f *Fake) checkBalancer(lb hns.LoadBalancer) error {
 }
 
 // CreateLoadBalancer answers like hcn.Client's.
-func (f *Fake) CreateLoadBalancer(_ context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
+func (f *Fake) CreateLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
+	outcome := f.enter(ctx, "create load balancer")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	outcome := f.enter("create load balancer")
 	if outcome == Fail {
 		return hns.LoadBalancer{}, broken("create load balancer")
 	}
 	if slices.ContainsFunc(f.balancers, func(o hns.LoadBalancer) bool { return lb.ID != "" && o.ID == lb.ID }) {
 		return hns.LoadBalancer{}, fail(hns.Exists, 0xb7, "create load balancer %s", lb.ID)
+	}
+	if err := f.refused("create load balancer", &lb); err != nil {
+		return hns.LoadBalancer{}, err
 	}
 	if err := f.checkBalancer(lb); err != nil {
 		return hns.LoadBalancer{}, err
@@ -306,10 +376,10 @@ func (f *Fake) CreateLoadBalancer(_ context.Context, lb hns.LoadBalancer) (hns.L
 }
 
 // ModifyLoadBalancer answers like hcn.Client's; 15.4 changes nothing, older versions refuse.
-func (f *Fake) ModifyLoadBalancer(_ context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
+func (f *Fake) ModifyLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
+	outcome := f.enter(ctx, "modify load balancer")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	outcome := f.enter("modify load balancer")
 	if outcome == Fail {
 		return hns.LoadBalancer{}, broken("modify load balancer")
 	}
@@ -336,10 +406,10 @@ func (f *Fake) ModifyLoadBalancer(_ context.Context, lb hns.LoadBalancer) (hns.L
 }
 
 // DeleteLoadBalancer answers like hcn.Client's.
-func (f *Fake) DeleteLoadBalancer(_ context.Context, id hns.LoadBalancerID) error {
+func (f *Fake) DeleteLoadBalancer(ctx context.Context, id hns.LoadBalancerID) error {
+	outcome := f.enter(ctx, "delete load balancer")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	outcome := f.enter("delete load balancer")
 	if outcome == Fail {
 		return broken("delete load balancer")
 	}
@@ -351,10 +421,11 @@ func (f *Fake) DeleteLoadBalancer(_ context.Context, id hns.LoadBalancerID) erro
 }
 
 // Namespace answers like hcn.Client's.
-func (f *Fake) Namespace(_ context.Context, id hns.NamespaceID) (hns.Namespace, error) {
+func (f *Fake) Namespace(ctx context.Context, id hns.NamespaceID) (hns.Namespace, error) {
+	outcome := f.enter(ctx, "find namespace")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.enter("find namespace") == Fail {
+	if outcome == Fail {
 		return hns.Namespace{}, broken("find namespace")
 	}
 	for _, n := range f.namespaces {
@@ -366,10 +437,11 @@ func (f *Fake) Namespace(_ context.Context, id hns.NamespaceID) (hns.Namespace, 
 }
 
 // AddToNamespace answers like hcn.Client's.
-func (f *Fake) AddToNamespace(_ context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
+func (f *Fake) AddToNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
+	outcome := f.enter(ctx, "add endpoint")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.enter("add endpoint") == Fail {
+	if outcome == Fail {
 		return broken("add endpoint")
 	}
 	for i := range f.namespaces {
@@ -395,10 +467,11 @@ func (f *Fake) AddToNamespace(_ context.Context, id hns.NamespaceID, endpoint hn
 }
 
 // RemoveFromNamespace answers like hcn.Client's.
-func (f *Fake) RemoveFromNamespace(_ context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
+func (f *Fake) RemoveFromNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
+	outcome := f.enter(ctx, "remove endpoint")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.enter("remove endpoint") == Fail {
+	if outcome == Fail {
 		return broken("remove endpoint")
 	}
 	for i := range f.namespaces {
@@ -447,6 +520,9 @@ func (f *Fake) Dump() string {
 			line += fmt.Sprintf(" %d/%v->%d", p.External, p.Protocol, p.Internal)
 		}
 		lines = append(lines, line+" "+strings.Join(backends, ","))
+	}
+	if len(lines) == 0 {
+		return ""
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n") + "\n"

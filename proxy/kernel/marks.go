@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -17,7 +18,27 @@ const (
 	endpointMark = "706f7274-6570-8"
 	// namePrefix of remote endpoints, for people who list them, and for an HNS that would choose its own ids.
 	namePrefix = "porthole-remote-"
+	// sourceName is the local endpoint that holds the source address on an overlay network.
+	sourceName = "porthole-source-vip"
 )
+
+// guid is an object's id in 16 bytes: a node may have 100,000 endpoints.
+type guid [16]byte
+
+// guidOf reads an id; false when it is none, which HNS never answers.
+func guidOf[T ~string](id T) (guid, bool) {
+	var g guid
+	s := strings.ReplaceAll(string(id), "-", "")
+	if len(s) != 32 {
+		return g, false
+	}
+	_, err := hex.Decode(g[:], []byte(s))
+	return g, err == nil
+}
+
+func (g guid) String() string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", g[0:4], g[4:6], g[6:8], g[8:10], g[10:16])
+}
 
 func markedID(mark, what string) string {
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(what)))
@@ -32,19 +53,19 @@ func endpointID(network hns.NetworkID, addr netip.Addr) hns.EndpointID {
 	return hns.EndpointID(markedID(endpointMark, string(network)+" "+addr.String()))
 }
 
-func ownsLB(id hns.LoadBalancerID) bool { return strings.HasPrefix(string(id), lbMark) }
+// bears says whether an id carries a mark.
+func bears(g guid, mark string) bool { return strings.HasPrefix(g.String(), mark) }
+
+func ownsLB(g guid) bool { return g[0] == 'p' && g[1] == 'o' && bears(g, lbMark) }
 
 func ownsEndpoint(e hns.Endpoint) bool {
-	return e.Remote && (strings.HasPrefix(string(e.ID), endpointMark) || strings.HasPrefix(e.Name, namePrefix))
+	return strings.HasPrefix(string(e.ID), endpointMark) || e.Remote && strings.HasPrefix(e.Name, namePrefix) || e.Name == sourceName
 }
 
 // remoteMAC is the address by which L2Bridge reaches something behind a router: any locally administered one that is
 // unique per address will do; this is the form that upstream's proxy uses.
 func remoteMAC(addr netip.Addr) string {
-	if addr.Is4() {
-		b := addr.As4()
-		return fmt.Sprintf("02-11-%02x-%02x-%02x-%02x", b[0], b[1], b[2], b[3])
-	}
-	b := addr.As16()
-	return fmt.Sprintf("02-11-%02x-%02x-%02x-%02x", b[12], b[13], b[14], b[15])
+	b := addr.AsSlice()
+	b = b[len(b)-4:]
+	return fmt.Sprintf("02-11-%02x-%02x-%02x-%02x", b[0], b[1], b[2], b[3])
 }

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,20 +10,6 @@ import (
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/proxy/service"
 )
-
-// Facts about the host that a plan depends on.
-type Facts struct {
-	Network hns.Network
-	Version hns.Version
-	// DSR: serve cluster IPs with direct server return.
-	DSR bool
-}
-
-// Listed is what HNS has, as far as this network is concerned.
-type Listed struct {
-	Endpoints     []hns.Endpoint
-	LoadBalancers []hns.LoadBalancer
-}
 
 // Verb of an operation.
 type Verb string
@@ -72,11 +59,266 @@ func (o Op) String() string {
 		if f := o.LB.Ports[0].Flags; f != 0 {
 			s += fmt.Sprintf(" flags=%d", f)
 		}
+		if o.LB.SourceVIP.IsValid() {
+			s += " source=" + o.LB.SourceVIP.String()
+		}
 	}
 	if o.Why != "" {
 		s += " (" + o.Why + ")"
 	}
 	return s
+}
+
+// flaw is why a frontend is not served as wanted: a word for events and a text for people.
+type flaw struct{ reason, text string }
+
+// verdict is the plan of one frontend.
+type verdict struct {
+	ops []Op
+	// blocked says why nothing, or not all, of it can be done now; it is tried again.
+	blocked flaw
+	// limits are what this HNS can never do of it; the rest is served.
+	limits []flaw
+	// missingLocal: a pod of this node has no endpoint among those listed.
+	missingLocal bool
+}
+
+func (v *verdict) right() bool { return len(v.ops) == 0 && v.blocked.reason == "" }
+
+// view is what one frontend is planned against. It changes nothing.
+type view struct {
+	x     *index
+	facts *Facts
+	// refused says why an address can have no endpoint at the moment; nil: every one can.
+	refused func(netip.Addr) string
+}
+
+// frontend plans one frontend: the endpoints it lacks, then its load balancer.
+func (w view) frontend(f *service.Frontend) verdict {
+	var v verdict
+	old := w.holder(f.Key)
+	if len(f.Backends) == 0 {
+		return w.gone(f.Key) // HNS refuses a load balancer without backends (kubernetes/kubernetes#106936)
+	}
+	if !w.facts.serves(f.IPv6) {
+		v.limits = append(v.limits, flaw{"NoIPv6", fmt.Sprintf("%s: this network, or HNS %s, has no IPv6", f.Key, w.facts.Version)})
+		return v
+	}
+	usable := w.usable(f, &v)
+	if len(usable) == 0 {
+		return v // the old load balancer, if there is one, is as good as none: it stays
+	}
+	if f.Affinity && !w.facts.Version.HasSessionAffinity() {
+		v.limits = append(v.limits, flaw{"NoSessionAffinity", fmt.Sprintf("%s: session affinity needs HNS 12.0, this is %s", f.Key, w.facts.Version)})
+	}
+	lb := document(f, usable[0].Port, w.facts)
+	lb.SourceVIP = sourceOf(usable, w.x, w.facts)
+	op := Op{Verb: CreateLB, LB: lb, Backends: usable, Key: f.Key}
+	if old != nil {
+		op.Why = w.difference(old, &lb, usable)
+		if op.Why == "" {
+			return v
+		}
+		if !w.mayChange(old) {
+			v.blocked = flaw{"FrontendTaken", fmt.Sprintf("%s: the frontend is owned by load balancer %s, which is not ours", f.Key, old.id)}
+			return v
+		}
+		op.Verb, op.Old = ReplaceLB, hns.LoadBalancerID(old.id.String())
+		if w.facts.canModify() && sameFrontend(old.doc, lb) {
+			op.Verb, op.LB.ID = ModifyLB, op.Old
+		}
+	}
+	w.endpoints(f, usable, &v)
+	v.ops = append(v.ops, op)
+	return v
+}
+
+// holder is the load balancer that a frontend has, or the one that has its id and something else.
+func (w view) holder(key service.Key) *balancer {
+	if b := w.x.serving[key]; b != nil {
+		return b
+	}
+	id, _ := guidOf(lbID(key)) // ours is well formed
+	return w.x.balancers[id]
+}
+
+// gone plans the end of a frontend.
+func (w view) gone(key service.Key) verdict {
+	old := w.holder(key)
+	if old == nil || !w.mayChange(old) {
+		return verdict{}
+	}
+	return verdict{ops: []Op{{Verb: DeleteLB, Old: hns.LoadBalancerID(old.id.String()), Key: key}}}
+}
+
+// usable are the backends that the load balancer can have now. The frontend's own list is returned when all can.
+func (w view) usable(f *service.Frontend, v *verdict) []service.Backend {
+	backends, left := onePort(f.Backends)
+	if left > 0 {
+		v.limits = append(v.limits, flaw{"MixedTargetPorts", fmt.Sprintf(
+			"%s: its pods listen on different ports; HNS can serve one (%d), %d pods are left out", f.Key, backends[0].Port, left)})
+	}
+	if len(backends) > maxBackends {
+		v.limits = append(v.limits, flaw{"BackendLimit", fmt.Sprintf(
+			"%s: HNS can serve %d backends, %d of %d are left out", f.Key, maxBackends, len(backends)-maxBackends, len(backends))})
+		backends = backends[:maxBackends]
+	}
+	unknown, refusal := 0, ""
+	bad := func(b service.Backend) bool {
+		e := w.x.find(b)
+		switch {
+		case b.Local && (e == nil || e.remote):
+			unknown++
+			return true
+		case e == nil && w.refused != nil:
+			if why := w.refused(b.Addr); why != "" {
+				refusal = why
+				return true
+			}
+		}
+		return false
+	}
+	first := slices.IndexFunc(backends, bad)
+	if first < 0 {
+		return backends
+	}
+	out := slices.Clone(backends[:first])
+	for _, b := range backends[first+1:] {
+		if !bad(b) {
+			out = append(out, b)
+		}
+	}
+	if unknown > 0 {
+		v.missingLocal = true
+		v.blocked = flaw{"PodUnknown", fmt.Sprintf("%s: HNS has no endpoint for %d of this node's pods behind it", f.Key, unknown)}
+	}
+	if refusal != "" {
+		v.blocked = flaw{"EndpointFailed", fmt.Sprintf("%s: %s", f.Key, refusal)}
+	}
+	return out
+}
+
+// endpoints plans those that are missing.
+func (w view) endpoints(f *service.Frontend, backends []service.Backend, v *verdict) {
+	need := func(addr netip.Addr) {
+		if !slices.ContainsFunc(v.ops, func(o Op) bool { return o.Addr == addr }) {
+			v.ops = append(v.ops, Op{Verb: CreateEndpoint, Addr: addr, Key: f.Key})
+		}
+	}
+	if w.facts.overlay() {
+		if s := w.facts.SourceVIP; s.IsValid() && w.x.locals[s] == nil {
+			need(s)
+		}
+		if f.Kind == service.ClusterIP && w.x.remotes[f.VIP] == nil {
+			need(f.VIP)
+		}
+	}
+	for _, b := range backends {
+		if w.x.find(b) == nil {
+			need(b.Addr)
+		}
+	}
+}
+
+// documented flags are compared; others, upstream's own bit among them, may not be read back.
+const documented = hns.PortILB | hns.PortLocalRouted | hns.PortPreserveDIP
+
+func sameFrontend(a, b hns.LoadBalancer) bool {
+	return len(a.Ports) == 1 && slices.Equal(a.VIPs, b.VIPs) && a.IPv6 == b.IPv6 &&
+		a.Ports[0].Protocol == b.Ports[0].Protocol && a.Ports[0].External == b.Ports[0].External
+}
+
+// difference says how a load balancer differs from the wanted one; "" when it is right.
+func (w view) difference(old *balancer, want *hns.LoadBalancer, backends []service.Backend) string {
+	if !sameFrontend(old.doc, *want) {
+		return "other frontends"
+	}
+	a, b := old.doc.Ports[0], want.Ports[0]
+	switch {
+	case a.Internal != b.Internal:
+		return fmt.Sprintf("target port was %d", a.Internal)
+	case a.Distribution != b.Distribution:
+		return "affinity changed"
+	case a.Flags&documented != b.Flags&documented, old.doc.DSR != want.DSR:
+		return "flags changed"
+	case old.doc.SourceVIP != want.SourceVIP:
+		return "source address changed"
+	}
+	if w.sameIDs(old, backends) {
+		return ""
+	}
+	left := map[netip.Addr]bool{} // wanted address: is it local
+	for _, b := range backends {
+		left[b.Addr] = b.Local
+	}
+	gone := 0
+	for _, id := range old.endpoints {
+		if !w.serves(w.x.endpoints[id], left) {
+			gone++
+		}
+	}
+	if gone > 0 || len(left) > 0 {
+		return fmt.Sprintf("backends +%d -%d", len(left), gone)
+	}
+	return ""
+}
+
+// serves takes the address that an endpoint stands for out of those that are left; false when it stands for none.
+func (w view) serves(e *endpoint, left map[netip.Addr]bool) bool {
+	if e == nil {
+		return false
+	}
+	for _, addr := range w.x.addresses(e) {
+		if local, ok := left[addr]; ok && !(local && e.remote) {
+			delete(left, addr)
+			return true
+		}
+	}
+	return false
+}
+
+// sameIDs is the usual case, without a map: each backend's endpoint is among those of the load balancer, and no other is.
+func (w view) sameIDs(old *balancer, backends []service.Backend) bool {
+	if len(old.endpoints) != len(backends) {
+		return false
+	}
+	var has map[guid]bool
+	if len(backends) > 64 {
+		has = make(map[guid]bool, len(backends))
+		for _, id := range old.endpoints {
+			has[id] = true
+		}
+	}
+	for i, b := range backends {
+		e := w.x.find(b)
+		switch {
+		case e == nil:
+			return false
+		case old.endpoints[i] == e.id:
+		case has != nil:
+			if !has[e.id] {
+				return false
+			}
+		case !slices.Contains(old.endpoints, e.id):
+			return false
+		}
+	}
+	return true
+}
+
+// mayChange: it is marked as ours, or it serves one frontend of this cluster with endpoints of this network, as another
+// service proxy of this node would have left it.
+func (w view) mayChange(b *balancer) bool {
+	if ownsLB(b.id) {
+		return true
+	}
+	if len(b.doc.Ports) != 1 || len(b.doc.VIPs) > 1 {
+		return false
+	}
+	if w.facts.SourceVIP.IsValid() && b.doc.SourceVIP == w.facts.SourceVIP {
+		return true
+	}
+	return slices.ContainsFunc(b.endpoints, func(id guid) bool { return w.x.endpoints[id] != nil })
 }
 
 // Changes is a plan: operations in order, and what is already so.
@@ -86,8 +328,6 @@ type Changes struct {
 	Right int
 	// Problems by frontend: it cannot be served as wanted, for this reason.
 	Problems map[service.Key]string
-	// MissingLocal is set when a pod of this node has no endpoint among those listed.
-	MissingLocal bool
 }
 
 func (c Changes) String() string {
@@ -98,325 +338,106 @@ func (c Changes) String() string {
 	return b.String()
 }
 
-// Plan compares. It is pure; the order of operations is: per frontend (in the order given) the endpoints it needs and
-// its load balancer, then load balancers that nobody wants, then endpoints that nobody uses.
+// Plan compares everything at once. It is pure; the order of operations is: per frontend (in the order given) the
+// endpoints it needs and its load balancer, then load balancers that nobody wants, then endpoints that nobody uses.
 func Plan(wanted []service.Frontend, listed Listed, facts Facts) Changes {
-	p := newPlanner(listed, facts)
-	for _, f := range wanted {
-		p.frontend(f)
-	}
-	p.deleteLoadBalancers()
-	p.deleteEndpoints()
-	return p.out
-}
-
-type planner struct {
-	facts   Facts
-	listed  Listed
-	byID    map[hns.EndpointID]hns.Endpoint
-	locals  map[netip.Addr]hns.EndpointID
-	remotes map[netip.Addr]hns.EndpointID
-	// serving finds the load balancer that holds a frontend.
-	serving map[service.Key]*hns.LoadBalancer
-	// kept load balancers stay or become something else in place; used addresses and ids are in the end state.
-	kept    map[hns.LoadBalancerID]bool
-	used    map[hns.EndpointID]bool
-	created map[netip.Addr]bool
-	out     Changes
-}
-
-func newPlanner(listed Listed, facts Facts) *planner {
-	p := &planner{
-		facts: facts, listed: listed,
-		byID:    map[hns.EndpointID]hns.Endpoint{},
-		locals:  map[netip.Addr]hns.EndpointID{},
-		remotes: map[netip.Addr]hns.EndpointID{},
-		serving: map[service.Key]*hns.LoadBalancer{},
-		kept:    map[hns.LoadBalancerID]bool{},
-		used:    map[hns.EndpointID]bool{},
-		created: map[netip.Addr]bool{},
-	}
-	p.out.Problems = map[service.Key]string{}
-	for _, e := range listed.Endpoints {
-		p.byID[e.ID] = e
-		for _, a := range e.Addrs {
-			index := p.locals
-			if e.Remote {
-				index = p.remotes
+	w := view{x: indexOf(listed), facts: &facts}
+	out := Changes{Problems: map[service.Key]string{}}
+	created := map[netip.Addr]bool{}
+	claimed := map[service.Key]bool{}
+	for i := range wanted {
+		f := &wanted[i]
+		claimed[f.Key] = true
+		v := w.frontend(f)
+		for _, op := range v.ops {
+			if op.Verb == CreateEndpoint {
+				if created[op.Addr] {
+					continue
+				}
+				created[op.Addr] = true
 			}
-			// Among doubles (WS2019 lets remote ones happen) ours is preferred, then the lowest id, for a stable answer.
-			if old, double := index[a]; !double || better(e, p.byID[old]) {
-				index[a] = e.ID
+			out.Ops = append(out.Ops, op)
+		}
+		for _, l := range append(v.limits, v.blocked) {
+			if l.reason != "" {
+				out.Problems[f.Key] = l.text
 			}
 		}
-	}
-	for i := range listed.LoadBalancers {
-		lb := &listed.LoadBalancers[i]
-		for _, key := range keysOf(*lb) {
-			if old := p.serving[key]; old == nil || ownsLB(lb.ID) && !ownsLB(old.ID) {
-				p.serving[key] = lb
-			}
+		if v.right() && len(f.Backends) > 0 {
+			out.Right++
 		}
 	}
-	return p
-}
-
-func better(a, b hns.Endpoint) bool {
-	if ownsEndpoint(a) != ownsEndpoint(b) {
-		return ownsEndpoint(a)
-	}
-	return a.ID < b.ID
-}
-
-// keysOf lists the frontends of a load balancer; one that lacks port mappings (kubernetes/kubernetes#141488) has none.
-func keysOf(lb hns.LoadBalancer) []service.Key {
-	vips := lb.VIPs
-	if len(vips) == 0 {
-		vips = []netip.Addr{{}}
-	}
-	var keys []service.Key
-	for _, vip := range vips {
-		for _, port := range lb.Ports {
-			keys = append(keys, service.Key{VIP: vip, IPv6: lb.IPv6, Protocol: port.Protocol, Port: port.External})
-		}
-	}
-	return keys
-}
-
-// frontend plans one frontend.
-func (p *planner) frontend(f service.Frontend) {
-	old := p.serving[f.Key]
-	if len(f.Backends) == 0 {
-		return // an old load balancer of ours goes in deleteLoadBalancers; HNS refuses one without backends
-	}
-	backends, problem := onePort(f.Backends)
-	usable := p.resolvable(backends)
-	if len(usable) < len(backends) {
-		problem = fmt.Sprintf("HNS has no endpoint for %d of this node's pods behind it", len(backends)-len(usable))
-		p.out.MissingLocal = true
-	}
-	if problem != "" {
-		p.out.Problems[f.Key] = problem
-	}
-	if len(usable) == 0 {
-		if old != nil {
-			p.keep(old)
-		}
-		return
-	}
-	lb := document(f, usable[0].Port, p.facts)
-	if f.Affinity && !p.facts.Version.HasSessionAffinity() {
-		p.out.Problems[f.Key] = fmt.Sprintf("session affinity needs HNS 12.0, this is %s", p.facts.Version)
-	}
-	if old == nil {
-		p.createBackends(f.Key, usable)
-		p.add(Op{Verb: CreateLB, LB: lb, Backends: usable, Key: f.Key})
-		return
-	}
-	differs := p.difference(*old, lb, usable)
-	if differs == "" {
-		p.keep(old)
-		p.out.Right++
-		return
-	}
-	if !p.mayChange(*old) {
-		p.keep(old)
-		p.out.Problems[f.Key] = fmt.Sprintf("load balancer %s, which is not ours, holds this frontend", old.ID)
-		return
-	}
-	p.kept[old.ID] = true
-	p.createBackends(f.Key, usable)
-	op := Op{Verb: ReplaceLB, Old: old.ID, LB: lb, Backends: usable, Key: f.Key, Why: differs}
-	if p.facts.Version.CanModifyLoadBalancer() {
-		op.Verb, op.LB.ID = ModifyLB, old.ID
-	}
-	p.add(op)
-}
-
-// onePort keeps the backends of the most common port: a load balancer of HNS has one internal port for all.
-func onePort(all []service.Backend) ([]service.Backend, string) {
-	count := map[uint16]int{}
-	best := all[0].Port
-	for _, b := range all {
-		if count[b.Port]++; count[b.Port] > count[best] || count[b.Port] == count[best] && b.Port < best {
-			best = b.Port
-		}
-	}
-	if len(count) == 1 {
-		return all, ""
-	}
-	var kept []service.Backend
-	for _, b := range all {
-		if b.Port == best {
-			kept = append(kept, b)
-		}
-	}
-	return kept, fmt.Sprintf("its pods listen on different ports; HNS can serve one (%d), %d pods are left out", best, len(all)-len(kept))
-}
-
-// resolvable leaves out this node's pods that HNS does not know: they have no network, or not yet.
-func (p *planner) resolvable(all []service.Backend) []service.Backend {
-	out := make([]service.Backend, 0, len(all))
-	for _, b := range all {
-		if _, known := p.locals[b.Addr]; b.Local && !known {
-			continue
-		}
-		out = append(out, b)
-	}
+	out.Ops = append(out.Ops, w.unwanted(claimed, out.Ops)...)
+	out.Ops = append(out.Ops, w.unused(wanted, out.Ops)...)
 	return out
 }
 
-// find gives the listed endpoint for a backend. One elsewhere is a remote endpoint; only when there is none, a local one
-// with the address will do, for slices written by hand that name no node.
-func (p *planner) find(b service.Backend) (hns.EndpointID, bool) {
-	if !b.Local {
-		if id, ok := p.remotes[b.Addr]; ok {
-			return id, true
-		}
+// unwanted deletes load balancers of ours that no frontend claims.
+func (w view) unwanted(claimed map[service.Key]bool, planned []Op) []Op {
+	taken := map[hns.LoadBalancerID]bool{}
+	for _, op := range planned {
+		taken[op.Old] = true
 	}
-	id, ok := p.locals[b.Addr]
-	return id, ok
-}
-
-func (p *planner) createBackends(key service.Key, backends []service.Backend) {
-	for _, b := range backends {
-		if id, ok := p.find(b); ok {
-			p.used[id] = true
+	var ops []Op
+	for _, b := range w.x.balancers {
+		keys := keysOf(b.doc)
+		id := hns.LoadBalancerID(b.id.String())
+		if !ownsLB(b.id) || taken[id] || slices.ContainsFunc(keys, func(k service.Key) bool { return claimed[k] }) {
 			continue
 		}
-		if !p.created[b.Addr] {
-			p.created[b.Addr] = true
-			p.add(Op{Verb: CreateEndpoint, Addr: b.Addr, Key: key})
+		op := Op{Verb: DeleteLB, Old: id}
+		if len(keys) > 0 {
+			op.Key = keys[0]
 		}
+		ops = append(ops, op)
 	}
+	slices.SortFunc(ops, func(a, b Op) int { return cmp.Compare(a.Old, b.Old) })
+	return ops
 }
 
-// document is the load balancer for a frontend, without its endpoints. The flags are those that upstream's proxy sets.
-func document(f service.Frontend, internal uint16, facts Facts) hns.LoadBalancer {
-	port := hns.Port{Protocol: f.Protocol, External: f.Port, Internal: internal}
-	lb := hns.LoadBalancer{ID: lbID(f.Key), IPv6: f.IPv6}
-	if f.VIP.IsValid() {
-		lb.VIPs = []netip.Addr{f.VIP}
-	}
-	switch f.Kind {
-	case service.ClusterIP:
-		lb.DSR = facts.DSR
-	case service.NodePort:
-		port.Flags = hns.PortLocalRouted | hns.PortVIPExternal
-		lb.DSR = f.LocalOnly
-	case service.ExternalIP:
-		port.Flags = hns.PortVIPExternal
-		lb.DSR = f.LocalOnly
-	case service.Ingress:
-		port.Flags = hns.PortVIPExternal
-		lb.DSR = f.LocalOnly
-		if f.PreserveDestination {
-			port.Flags |= hns.PortPreserveDIP | hns.PortUseMux
+// unused deletes endpoints of ours that neither a load balancer of the end state nor a wanted frontend uses.
+func (w view) unused(wanted []service.Frontend, planned []Op) []Op {
+	going := map[guid]bool{}
+	for _, op := range planned {
+		if id, ok := guidOf(op.Old); ok {
+			going[id] = true
 		}
 	}
-	if f.Affinity && facts.Version.HasSessionAffinity() {
-		port.Distribution = hns.PerSource
-	}
-	lb.DSR = lb.DSR && facts.Version.HasDSR()
-	lb.Ports = []hns.Port{port}
-	return lb
-}
-
-// documented flags are compared; others, upstream's own bit among them, may not be read back.
-const documented = hns.PortILB | hns.PortLocalRouted | hns.PortPreserveDIP
-
-// difference says how a load balancer differs from the wanted one; "" when it is right.
-func (p *planner) difference(old, want hns.LoadBalancer, backends []service.Backend) string {
-	if len(old.Ports) != 1 || !slices.Equal(old.VIPs, want.VIPs) {
-		return "other frontends"
-	}
-	a, b := old.Ports[0], want.Ports[0]
-	switch {
-	case a.Internal != b.Internal:
-		return fmt.Sprintf("target port was %d", a.Internal)
-	case a.Distribution != b.Distribution:
-		return "affinity changed"
-	case a.Flags&documented != b.Flags&documented, old.DSR != want.DSR:
-		return "flags changed"
-	case old.SourceVIP != want.SourceVIP:
-		return "source address changed"
-	}
-	left := map[netip.Addr]bool{} // wanted address: is it local
-	for _, w := range backends {
-		left[w.Addr] = w.Local
-	}
-	gone := 0
-	for _, id := range old.Endpoints {
-		e, known := p.byID[id]
-		matched := false
-		for _, addr := range e.Addrs {
-			if local, ok := left[addr]; known && ok && !(local && e.Remote) {
-				delete(left, addr)
-				matched = true
-				break
+	used := map[guid]bool{}
+	for id, b := range w.x.balancers {
+		if !going[id] {
+			for _, e := range b.endpoints {
+				used[e] = true
 			}
 		}
-		if !matched {
-			gone++
+	}
+	for i := range wanted {
+		w.uses(&wanted[i], used)
+	}
+	var ops []Op
+	for id, e := range w.x.endpoints {
+		if e.ours && !used[id] && !(w.facts.overlay() && e.addr == w.facts.SourceVIP) {
+			ops = append(ops, Op{Verb: DeleteEndpoint, Endpoint: hns.EndpointID(id.String()), Addr: e.addr})
 		}
 	}
-	if gone > 0 || len(left) > 0 {
-		return fmt.Sprintf("backends +%d -%d", len(left), gone)
-	}
-	return ""
+	slices.SortFunc(ops, func(a, b Op) int { return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Endpoint, b.Endpoint)) })
+	return ops
 }
 
-// mayChange: it is marked as ours, or it serves one frontend of this cluster with endpoints of this network, as another
-// service proxy of this node would have left it.
-func (p *planner) mayChange(lb hns.LoadBalancer) bool {
-	if ownsLB(lb.ID) {
-		return true
+// uses notes the endpoints that a frontend needs.
+func (w view) uses(f *service.Frontend, used map[guid]bool) {
+	if len(f.Backends) == 0 {
+		return
 	}
-	if len(keysOf(lb)) != 1 {
-		return false
-	}
-	for _, id := range lb.Endpoints {
-		if _, ours := p.byID[id]; ours {
-			return true
+	backends, _ := onePort(f.Backends)
+	for _, b := range backends[:min(len(backends), maxBackends)] {
+		if e := w.x.find(b); e != nil {
+			used[e.id] = true
 		}
 	}
-	return false
-}
-
-func (p *planner) keep(lb *hns.LoadBalancer) {
-	p.kept[lb.ID] = true
-	for _, id := range lb.Endpoints {
-		p.used[id] = true
-	}
-}
-
-func (p *planner) add(op Op) { p.out.Ops = append(p.out.Ops, op) }
-
-func (p *planner) deleteLoadBalancers() {
-	for i := range p.listed.LoadBalancers {
-		lb := &p.listed.LoadBalancers[i]
-		switch {
-		case p.kept[lb.ID]:
-		case ownsLB(lb.ID):
-			op := Op{Verb: DeleteLB, Old: lb.ID}
-			if keys := keysOf(*lb); len(keys) > 0 {
-				op.Key = keys[0]
-			}
-			p.add(op)
-		default:
-			p.keep(lb) // somebody else's: its endpoints are in use
-		}
-	}
-}
-
-func (p *planner) deleteEndpoints() {
-	for _, e := range p.listed.Endpoints {
-		if ownsEndpoint(e) && !p.used[e.ID] {
-			op := Op{Verb: DeleteEndpoint, Endpoint: e.ID}
-			if len(e.Addrs) > 0 {
-				op.Addr = e.Addrs[0]
-			}
-			p.add(op)
+	if w.facts.overlay() && f.Kind == service.ClusterIP {
+		if e := w.x.remotes[f.VIP]; e != nil {
+			used[e.id] = true
 		}
 	}
 }

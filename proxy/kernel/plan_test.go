@@ -49,17 +49,18 @@ func remote(addr string) hns.Endpoint {
 
 func foreignRemote(addr string) hns.Endpoint {
 	e := remote(addr)
-	e.ID, e.Name = hns.EndpointID("foreign-"+addr), "Ethernet"
+	e.ID, e.Name = hns.EndpointID(markedID("0a0a0a0a-0000-4", addr)), "Ethernet"
 	return e
 }
 
 func local(addr string) hns.Endpoint {
-	return hns.Endpoint{ID: hns.EndpointID("pod-" + addr), Network: net1.ID, Addrs: []netip.Addr{netip.MustParseAddr(addr)}}
+	return hns.Endpoint{ID: hns.EndpointID(markedID("0b0b0b0b-0000-4", addr)), Network: net1.ID, Addrs: []netip.Addr{netip.MustParseAddr(addr)}}
 }
 
 // served is the load balancer as we make it for a frontend.
 func served(f service.Frontend, version hns.Version, endpoints ...hns.Endpoint) hns.LoadBalancer {
-	lb := document(f, f.Backends[0].Port, factsOf(version))
+	facts := factsOf(version)
+	lb := document(&f, f.Backends[0].Port, &facts)
 	for _, e := range endpoints {
 		lb.Endpoints = append(lb.Endpoints, e.ID)
 	}
@@ -148,7 +149,7 @@ func TestPlan(t *testing.T) {
 			name: "a pod of this node that HNS does not know is left out and reported", wanted: []service.Frontend{web}, version: ws2025,
 			listed:   Listed{Endpoints: []hns.Endpoint{remote("10.244.3.5")}},
 			want:     []string{"create lb 10.96.0.10 80/tcp -> 10.244.3.5:8080 dsr"},
-			problems: []string{"HNS has no endpoint for 1 of this node's pods behind it"},
+			problems: []string{"10.96.0.10 80/tcp: HNS has no endpoint for 1 of this node's pods behind it"},
 		},
 		{
 			name: "a frontend held by strangers", wanted: []service.Frontend{web}, version: ws2025,
@@ -156,13 +157,12 @@ func TestPlan(t *testing.T) {
 				Endpoints:     []hns.Endpoint{local("10.244.2.5"), remote("10.244.3.5")},
 				LoadBalancers: []hns.LoadBalancer{foreign(served(web, ws2025, foreignRemote("192.0.2.1")))},
 			},
-			want:     []string{"delete endpoint 10.244.3.5"},
-			problems: []string{"load balancer 0a0a0a0a-0000-4000-8000-000000000001, which is not ours, holds this frontend"},
+			problems: []string{"10.96.0.10 80/tcp: the frontend is owned by load balancer 0a0a0a0a-0000-4000-8000-000000000001, which is not ours"},
 		},
 		{
 			name: "half a document is garbage, not a crash", version: ws2025,
 			listed: Listed{
-				Endpoints:     []hns.Endpoint{{ID: "x", Remote: true, Name: namePrefix + "lost"}},
+				Endpoints:     []hns.Endpoint{{ID: hns.EndpointID(markedID(endpointMark, "x")), Remote: true, Name: namePrefix + "lost"}},
 				LoadBalancers: []hns.LoadBalancer{{ID: lbID(web.Key)}},
 			},
 			want: []string{"delete lb node 0/protocol0", "delete endpoint invalid IP"},
@@ -179,7 +179,7 @@ func TestPlan(t *testing.T) {
 			name: "affinity that this HNS lacks is reported, the service served", wanted: []service.Frontend{affine}, version: ws2019,
 			listed:   Listed{Endpoints: []hns.Endpoint{local("10.244.2.5"), remote("10.244.3.5")}},
 			want:     []string{"create lb 10.96.0.10 80/tcp -> 10.244.2.5,10.244.3.5:8080 dsr"},
-			problems: []string{"session affinity needs HNS 12.0, this is 9.5"},
+			problems: []string{"10.96.0.10 80/tcp: session affinity needs HNS 12.0, this is 9.5"},
 		},
 		{
 			name: "node port", wanted: []service.Frontend{nodePort(30080, "10.244.3.5:8080")}, version: ws2025,
@@ -190,7 +190,7 @@ func TestPlan(t *testing.T) {
 			wanted: []service.Frontend{clusterIP("10.96.0.10:80", "10.244.3.5:8080", "10.244.3.6:8080", "10.244.3.7:9090")}, version: ws2025,
 			listed:   Listed{Endpoints: []hns.Endpoint{remote("10.244.3.5"), remote("10.244.3.6")}},
 			want:     []string{"create lb 10.96.0.10 80/tcp -> 10.244.3.5,10.244.3.6:8080 dsr"},
-			problems: []string{"its pods listen on different ports; HNS can serve one (8080), 1 pods are left out"},
+			problems: []string{"10.96.0.10 80/tcp: its pods listen on different ports; HNS can serve one (8080), 1 pods are left out"},
 		},
 		{
 			name: "two local-only services share backends", version: ws2025,

@@ -3,12 +3,8 @@ package kernel
 import (
 	"context"
 	"fmt"
-	"net/netip"
-	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-	"k8s.io/klog/v2"
+	"time"
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hnstest"
@@ -16,197 +12,325 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// bench is a proxy on a fake host.
-type bench struct {
-	t      *testing.T
-	host   *hnstest.Fake
-	wanted []service.Frontend
-	proxy  *Proxy
-	report health.Report
-}
-
-// quiet drops the log: faults fill it.
-func quiet() context.Context { return klog.NewContext(context.Background(), klog.Logger{}) }
-
-func newBench(t *testing.T, version hns.Version) *bench {
-	b := &bench{t: t, host: hnstest.New(version, net1)}
-	b.restart()
-	return b
-}
-
-// restart forgets everything that the proxy knew.
-func (b *bench) restart() {
-	b.proxy = New(Options{
-		NetworkName: "porthole", EnableDSR: true, Host: b.host,
-		Wanted: func() (service.Result, bool) { return service.Result{Frontends: b.wanted}, true },
-		Report: func(r health.Report) { b.report = r },
+func TestStartAddRestart(t *testing.T) {
+	inBubble(t, ws2022, func(b *bench) {
+		b.expectCalls("find network: 1\nlist endpoint ids: 1\nlist load balancer ids: 1\nread version: 1\n")
+		web := clusterIP("10.96.0.10:80", "10.244.3.1:80", "10.244.3.2:80")
+		b.want(web)
+		b.soon()
+		b.expectCalls("create endpoint: 2\ncreate load balancer: 1\n")
+		b.expectState(web.Service, health.Programmed, "")
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.1:80", "10.244.3.2:80", "10.244.3.3:80"))
+		b.soon()
+		b.expectCalls("create endpoint: 1\ncreate load balancer: 1\ndelete load balancer: 1\n")
+		if b.programmed != 2 {
+			t.Errorf("%d changes were told to be programmed", b.programmed)
+		}
+		b.restart()
+		b.soon()
+		b.expectCalls("find network: 1\nlist endpoint ids: 1\nlist load balancer ids: 1\nread endpoint: 3\nread load balancer: 1\nread version: 1\n")
+		b.expectState(web.Service, health.Programmed, "")
+		b.pass(5 * time.Minute)
+		b.expectCalls("list endpoint ids: 10\nlist load balancer ids: 10\nlist network ids: 10\nread endpoint: 7\nread load balancer: 3\n")
+		b.want()
+		b.soon()
+		b.expectCalls("delete endpoint: 3\ndelete load balancer: 1\n")
+		b.expectHost("")
+		if len(b.status) != 0 {
+			t.Errorf("services are left: %v", b.status)
+		}
 	})
 }
 
-func (b *bench) sync() {
-	b.t.Helper()
-	if _, err := b.proxy.Sync(quiet()); err != nil {
-		b.t.Fatal(err)
-	}
+func TestModifyWhereHNSCan(t *testing.T) {
+	inBubble(t, ws2025, func(b *bench) {
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.1:80"))
+		b.soon()
+		b.host.ResetCalls()
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.1:80", "10.244.3.2:80"))
+		b.soon()
+		b.expectCalls("create endpoint: 1\nmodify load balancer: 1\n")
+	})
 }
 
-// settle syncs until nothing is left to do; faults may stand in the way many times.
-func (b *bench) settle() {
-	b.t.Helper()
-	var err error
-	for range 200 {
-		if _, err = b.proxy.Sync(quiet()); err == nil {
-			return
+func TestLostObjectsComeBackInAPeriod(t *testing.T) {
+	inBubble(t, ws2025, func(b *bench) {
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.1:80"), clusterIP("10.96.0.11:80", "10.244.3.1:80"))
+		b.soon()
+		before := b.host.Dump()
+		b.edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer) { *lbs = (*lbs)[:1] })
+		b.pass(30 * time.Second)
+		b.expectHost(before)
+		b.edit(func(eps *[]hns.Endpoint, lbs *[]hns.LoadBalancer) { *eps, *lbs = nil, nil })
+		b.pass(30*time.Second + 300*time.Millisecond) // the first empty answer is doubted
+		b.expectHost(before)
+		if b.repaired["load balancer"] != 3 || b.repaired["endpoint"] != 1 {
+			t.Errorf("repaired: %v", b.repaired)
 		}
-	}
-	b.t.Fatalf("not settled after 200 passes: %v", err)
-}
-
-// refresh makes the next pass a full check.
-func (b *bench) refresh() { b.proxy.valid = false }
-
-func (b *bench) expectCalls(want string) {
-	b.t.Helper()
-	got := b.host.Calls()
-	b.host.ResetCalls()
-	if diff := cmp.Diff(strings.TrimLeft(want, "\n"), got); diff != "" {
-		b.t.Errorf("calls (-want +got):\n%s", diff)
-	}
-}
-
-func (b *bench) expectHost(want string) {
-	b.t.Helper()
-	if diff := cmp.Diff(strings.TrimLeft(want, "\n"), b.host.Dump()); diff != "" {
-		b.t.Errorf("host (-want +got):\n%s", diff)
-	}
-}
-
-func TestNewServiceCostsFourCalls(t *testing.T) {
-	b := newBench(t, ws2022)
-	b.wanted = []service.Frontend{clusterIP("10.96.0.1:443", "10.99.0.11:6443")}
-	b.sync()
-	b.expectCalls("create endpoint: 1\ncreate load balancer: 1\nfind network: 1\nlist endpoints: 1\nlist load balancers: 1\nread version: 1\n")
-	b.wanted = append(b.wanted, clusterIP("10.96.0.10:80", "10.244.3.1:80", "10.244.3.2:80", "10.244.3.3:80"))
-	b.sync()
-	b.expectCalls("create endpoint: 3\ncreate load balancer: 1\n")
-	b.sync()
-	b.expectCalls("")
-	b.restart()
-	b.sync()
-	b.expectCalls("find network: 1\nlist endpoints: 1\nlist load balancers: 1\nread version: 1\n")
-}
-
-func TestLostObjectsComeBack(t *testing.T) {
-	b := newBench(t, ws2025)
-	b.wanted = []service.Frontend{clusterIP("10.96.0.10:80", "10.244.3.1:80"), clusterIP("10.96.0.11:80", "10.244.3.1:80")}
-	b.sync()
-	before := b.host.Dump()
-	b.host.Edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer, _ *[]hns.Network) { *lbs = (*lbs)[:1] })
-	b.refresh()
-	b.sync()
-	b.expectHost(before)
-	b.host.Edit(func(eps *[]hns.Endpoint, lbs *[]hns.LoadBalancer, _ *[]hns.Network) { *eps, *lbs = nil, nil })
-	b.refresh()
-	b.settle() // the first empty answer is doubted
-	b.expectHost(before)
+		b.edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer) { *lbs = (*lbs)[:1] })
+		b.pass(2 * time.Second)
+		b.notify <- struct{}{}
+		b.soon()
+		b.expectHost(before)
+	})
 }
 
 func TestUnknownChangesNothing(t *testing.T) {
-	b := newBench(t, ws2022)
-	b.wanted = []service.Frontend{clusterIP("10.96.0.10:80", "10.244.3.1:80")}
-	b.sync()
-	before := b.host.Dump()
-	b.host.ResetCalls()
-	for _, how := range []hnstest.Outcome{hnstest.Fail, hnstest.AnswerNothing} {
-		for _, kind := range []string{"find network", "list endpoints", "list load balancers"} {
-			b.host.SetFault(func(k string) hnstest.Outcome {
-				if k == kind {
-					return how
-				}
-				return hnstest.Work
-			})
-			b.refresh()
-			_, _ = b.proxy.Sync(quiet()) // may fail; must not write
-			b.expectHost(before)
-			b.host.SetFault(nil)
-			b.settle()
+	inBubble(t, ws2022, func(b *bench) {
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.1:80"))
+		b.soon()
+		before := b.host.Dump()
+		b.host.ResetCalls()
+		for _, how := range []hnstest.Outcome{hnstest.Fail, hnstest.AnswerNothing} {
+			for _, kind := range []string{"list network ids", "list endpoint ids", "list load balancer ids", "read endpoint", "read load balancer"} {
+				failing := true
+				b.host.SetFault(func(k string) hnstest.Outcome {
+					if k == kind && failing {
+						failing = how != hnstest.AnswerNothing // an empty answer comes once
+						return how
+					}
+					return hnstest.Work
+				})
+				b.pass(30 * time.Second)
+				b.expectHost(before)
+				b.host.SetFault(nil)
+				b.pass(35 * time.Second)
+			}
 		}
-	}
-	for _, write := range []string{"create endpoint", "create load balancer", "delete endpoint", "delete load balancer"} {
-		if n := b.host.Count(write); n != 0 {
-			t.Errorf("%s: %d calls", write, n)
+		b.expectHost(before)
+		if n := b.writes(); n != 0 {
+			t.Errorf("%d writes", n)
 		}
-	}
+	})
+}
+
+func TestWhileHNSIsAwayNothingIsAskedOfItButWhetherItIsThere(t *testing.T) {
+	inBubble(t, ws2022, func(b *bench) {
+		var all []service.Frontend
+		for i := range 200 {
+			all = append(all, clusterIP(vip(i), addr(i)))
+		}
+		b.want(all[:100]...)
+		b.soon()
+		b.host.ResetCalls()
+		b.host.SetFault(func(string) hnstest.Outcome { return hnstest.Fail })
+		b.want(all...)
+		b.pass(5 * time.Second)
+		if n := b.writes(); n > 8 {
+			t.Errorf("%d writes were tried while HNS was away", n)
+		}
+		if b.passes[len(b.passes)-1].Err == nil {
+			t.Error("nobody was told")
+		}
+		b.host.SetFault(nil)
+		b.pass(6 * time.Second)
+		b.expectHost(b.ideal())
+	})
 }
 
 func TestModifyThatLies(t *testing.T) {
-	b := newBench(t, ws2025)
-	b.wanted = []service.Frontend{clusterIP("10.96.0.10:80", "10.244.3.1:80")}
-	b.sync()
-	b.host.SetFault(func(kind string) hnstest.Outcome {
-		if kind == "modify load balancer" {
-			return hnstest.LieAboutIt
+	inBubble(t, ws2025, func(b *bench) {
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.1:80"))
+		b.soon()
+		b.host.SetFault(func(kind string) hnstest.Outcome {
+			if kind == "modify load balancer" {
+				return hnstest.LieAboutIt
+			}
+			return hnstest.Work
+		})
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.2:80"))
+		b.soon()
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.3:80"))
+		b.soon()
+		b.expectHost("endpoint remote 10.244.3.3 \"porthole-remote-10.244.3.3\"\nlb 10.96.0.10 80/tcp->80 10.244.3.3\n")
+		if n := b.host.Count("modify load balancer"); n != 1 {
+			t.Errorf("%d modifications: the lie was not remembered", n)
 		}
-		return hnstest.Work
 	})
-	b.wanted[0] = clusterIP("10.96.0.10:80", "10.244.3.2:80")
-	b.sync()
-	b.expectHost("endpoint remote 10.244.3.2 \"porthole-remote-10.244.3.2\"\nlb 10.96.0.10 80/tcp->80 10.244.3.2\n")
 }
 
-func TestLocalPodNewerThanCache(t *testing.T) {
-	b := newBench(t, ws2025)
-	b.sync()
-	b.host.ResetCalls()
-	b.host.Edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer, _ *[]hns.Network) {
-		*eps = append(*eps, local("10.244.2.5"))
+func TestLocalPodNewerThanTheListing(t *testing.T) {
+	inBubble(t, ws2025, func(b *bench) {
+		b.host.ResetCalls()
+		b.edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer) { *eps = append(*eps, local("10.244.2.5")) })
+		b.want(clusterIP("10.96.0.10:80", "local 10.244.2.5:80"))
+		b.soon()
+		b.expectCalls("create load balancer: 1\nlist endpoint ids: 1\nlist load balancer ids: 1\nlist network ids: 1\nread endpoint: 1\n")
 	})
-	b.wanted = []service.Frontend{clusterIP("10.96.0.10:80", "local 10.244.2.5:80")}
-	b.sync()
-	b.expectCalls("create load balancer: 1\nlist endpoints: 1\n")
 }
 
 func TestOneBadServiceDoesNotStopOthers(t *testing.T) {
-	b := newBench(t, ws2025)
-	b.wanted = []service.Frontend{clusterIP("10.96.0.10:80", "local 10.244.2.9:80"), clusterIP("10.96.0.11:80", "10.244.3.1:80")}
-	if _, err := b.proxy.Sync(quiet()); err == nil || !strings.Contains(err.Error(), "10.96.0.10") {
-		t.Errorf("error does not name the service: %v", err)
-	}
-	b.expectHost("endpoint remote 10.244.3.1 \"porthole-remote-10.244.3.1\"\nlb 10.96.0.11 80/tcp->80 10.244.3.1\n")
-	if b.report.Wanted != 2 || b.report.Programmed != 1 || len(b.report.Failed) != 1 {
-		t.Errorf("report: %+v", b.report)
-	}
-}
-
-// Every tenth call fails, before or after its effect; services come and go; in the end the host is as if nothing had.
-func TestFaultsHeal(t *testing.T) {
-	for _, how := range []hnstest.Outcome{hnstest.Fail, hnstest.DoThenFail} {
-		for _, version := range []hns.Version{ws2019, ws2025} {
-			t.Run(fmt.Sprintf("%v %v", how, version), func(t *testing.T) {
-				b, calm := newBench(t, version), newBench(t, version)
-				b.host.SetFault(hnstest.OneIn(10, 1, how))
-				for round := range 12 {
-					var wanted []service.Frontend
-					for i := range 8 {
-						if (i+round)%5 == 0 {
-							continue
-						}
-						vip := fmt.Sprintf("10.96.0.%d:80", 10+i)
-						wanted = append(wanted, clusterIP(vip, addr(i), addr(40+i+round), addr(20+round%3)))
-					}
-					b.wanted, calm.wanted = wanted, wanted
-					if round%4 == 3 {
-						b.restart()
-					}
-					b.settle()
-					calm.settle()
-					b.expectHost(calm.host.Dump())
-				}
-			})
+	inBubble(t, ws2025, func(b *bench) {
+		bad := clusterIP("10.96.0.10:80", "local 10.244.2.9:80")
+		b.want(bad, clusterIP("10.96.0.11:80", "10.244.3.1:80"))
+		b.soon()
+		b.expectHost("endpoint remote 10.244.3.1 \"porthole-remote-10.244.3.1\"\nlb 10.96.0.11 80/tcp->80 10.244.3.1\n")
+		b.expectState(bad.Service, health.Failed, "PodUnknown")
+		last := b.passes[len(b.passes)-1]
+		if last.Wanted != 2 || last.Programmed != 1 || last.Failed != 1 {
+			t.Errorf("pass: %+v", last)
 		}
-	}
+		b.host.ResetCalls()
+		b.pass(5 * time.Minute)
+		if n := b.host.Count("list endpoint ids"); n > 20 {
+			t.Errorf("%d listings in five minutes for a pod that never comes", n)
+		}
+	})
 }
 
-func addr(i int) string {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, 3, byte(10 + i)}), 80).String()
+func TestConflictIsAdoptedReplacedOrReported(t *testing.T) {
+	inBubble(t, ws2022, func(b *bench) {
+		same, stale, taken := clusterIP("10.96.0.10:80", "10.244.3.1:80"), clusterIP("10.96.0.11:80", "10.244.3.1:80"), clusterIP("10.96.0.12:80", "10.244.3.1:80")
+		b.edit(func(eps *[]hns.Endpoint, lbs *[]hns.LoadBalancer) {
+			*eps = append(*eps, foreignRemote("10.244.3.1"), foreignRemote("10.244.3.2"))
+			for i, lb := range []hns.LoadBalancer{
+				served(same, ws2022, foreignRemote("10.244.3.1")), served(stale, ws2022, foreignRemote("10.244.3.2")),
+				served(taken, ws2022, foreignRemote("192.0.2.1")),
+			} {
+				lb.ID = hns.LoadBalancerID(fmt.Sprintf("0a0a0a0a-0000-4000-8000-00000000000%d", i))
+				*lbs = append(*lbs, lb)
+			}
+		})
+		b.want(same, stale, taken)
+		b.pass(2 * time.Second)
+		b.expectState(same.Service, health.Programmed, "")
+		b.expectState(stale.Service, health.Programmed, "")
+		b.expectState(taken.Service, health.Failed, "FrontendTaken")
+		if n := b.host.Count("delete load balancer"); n != 1 {
+			t.Errorf("%d load balancers were deleted, wanted the stale one only", n)
+		}
+		b.edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer) { *lbs = (*lbs)[1:] }) // its owner takes it away… and ours of the same
+		b.pass(65 * time.Second)
+	})
+}
+
+// Two services swap a node port: whoever has it now is served.
+func TestFrontendChangesHands(t *testing.T) {
+	inBubble(t, ws2022, func(b *bench) {
+		one, two := nodePort(30080, "10.244.3.1:80"), nodePort(30080, "10.244.3.2:80")
+		one.Service, two.Service = "default/one", "default/two"
+		b.want(one)
+		b.soon()
+		b.want(two)
+		b.soon()
+		b.expectHost("endpoint remote 10.244.3.2 \"porthole-remote-10.244.3.2\"\nlb node 30080/tcp->80 10.244.3.2\n")
+		b.expectState("default/two", health.Programmed, "")
+		if _, left := b.status["default/one"]; left {
+			t.Error("the service that is gone still has a status")
+		}
+	})
+}
+
+func TestCallThatHangsHoldsOneWorker(t *testing.T) {
+	inBubble(t, ws2022, func(b *bench) {
+		hung := false
+		b.host.SetFault(func(kind string) hnstest.Outcome {
+			if kind == "create load balancer" && !hung {
+				hung = true
+				return hnstest.Hang
+			}
+			return hnstest.Work
+		})
+		var all []service.Frontend
+		for i := range 20 {
+			all = append(all, clusterIP(vip(i), addr(i)))
+		}
+		b.want(all...)
+		b.pass(2 * time.Second)
+		if n := len(b.passes); n == 0 || b.passes[n-1].Programmed != 19 {
+			t.Errorf("passes: %+v", b.passes)
+		}
+		b.heal()
+		b.expectHost(b.ideal())
+	})
+}
+
+// A node that starts: DNS and the API service work first, and the whole takes hardly longer than HNS itself.
+func TestStartIsAsFastAsHNSWrites(t *testing.T) {
+	const services, endpoints = 200, 500
+	onNetwork(t, ws2022, net1, func(b *bench) {
+		b.host.Latency = func(kind string) time.Duration { // ws2022-updated of the emulated host
+			switch kind {
+			case "create endpoint":
+				return 30 * time.Millisecond
+			case "create load balancer":
+				return 40 * time.Millisecond
+			}
+			return 2 * time.Millisecond
+		}
+		var all []service.Frontend
+		for i := range services {
+			var backends []string
+			for j := range 5 {
+				backends = append(backends, addr((i*5+j)%endpoints))
+			}
+			all = append(all, clusterIP(vip(i), backends...))
+		}
+		name := all[len(all)-1]
+		name.Service = "kube-system/kube-dns"
+		all[len(all)-1] = name
+		b.want(all...)
+	}, func(b *bench) {
+		started := time.Now()
+		for b.statusOf("kube-system/kube-dns") != health.Programmed {
+			b.pass(10 * time.Millisecond)
+		}
+		if took := time.Since(started); took > time.Second {
+			t.Errorf("DNS worked after %s", took)
+		}
+		for {
+			b.pass(100 * time.Millisecond)
+			if n := len(b.passes); n > 0 && b.passes[n-1].Programmed == services {
+				break
+			}
+			if time.Since(started) > 5*time.Minute {
+				t.Fatal("not programmed after five minutes")
+			}
+		}
+		floor := endpoints*30*time.Millisecond + services*40*time.Millisecond
+		if took := time.Since(started); took > floor*110/100 {
+			t.Errorf("start took %s, the floor is %s", took, floor)
+		}
+		b.expectCalls(fmt.Sprintf("create endpoint: %d\ncreate load balancer: %d\nfind network: 1\nlist endpoint ids: 1\nlist load balancer ids: 1\nread version: 1\n", endpoints, services))
+	})
+}
+
+func (b *bench) statusOf(name string) health.State {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.status[name].State
+}
+
+func TestDiff(t *testing.T) {
+	inBubble(t, ws2022, func(b *bench) {
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.1:80"))
+		b.soon()
+		got, err := b.proxy.Diff(context.Background())
+		if err != nil || got.String() != "" || got.Right != 1 {
+			t.Errorf("nothing differs, but: %v %+v", err, got)
+		}
+		b.edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer) { *lbs = nil })
+		got, err = b.proxy.Diff(context.Background())
+		if want := "create lb 10.96.0.10 80/tcp -> 10.244.3.1:80 dsr\n"; err != nil || got.String() != want {
+			t.Errorf("%v %q, wanted %q", err, got, want)
+		}
+	})
+}
+
+func TestCleanup(t *testing.T) {
+	inBubble(t, ws2022, func(b *bench) {
+		b.edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer) {
+			*eps = append(*eps, local("10.244.2.5"), foreignRemote("192.0.2.1"))
+		})
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.1:80", "local 10.244.2.5:80"))
+		b.soon()
+		b.stop()
+		b.host.SetFault(hnstest.OneIn(3, 1, hnstest.Fail))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := Cleanup(ctx, Options{NetworkName: "porthole", Host: b.host}); err != nil {
+			t.Error(err)
+		}
+		b.expectHost("endpoint local 10.244.2.5 \"\"\nendpoint remote 192.0.2.1 \"Ethernet\"\n")
+	})
 }

@@ -1,0 +1,302 @@
+package kernel
+
+import (
+	"container/heap"
+	"context"
+	"net/netip"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/proxy/service"
+)
+
+// Proxy keeps HNS as the services want it. Run it once. One goroutine, Run's, owns all of it; calls to HNS are made by
+// others, which hold nothing and send back what HNS said.
+type Proxy struct {
+	opts   Options
+	ctx    context.Context
+	logger klog.Logger
+
+	// x and facts are the last survey, kept current by our own writes.
+	x     *index
+	facts Facts
+	// observed is when a survey last was complete (zero: never), away why the last one was not.
+	observed   time.Time
+	away       error
+	suspicions int // calls in a row that HNS did not answer
+	survey     *survey
+	surveyed   chan surveyed
+	rolling    []guid // what is to be read again, in turn
+
+	complete bool // all services have arrived once
+	offers   map[string]*offer
+	targets  map[service.Key]*target
+	litter   map[guid]*target
+	troubled map[*target]bool
+	supplies map[netip.Addr]*supply
+	// touched services may have a new status.
+	touched map[string]bool
+
+	queue   taskQueue
+	alarms  alarms
+	seq     uint64
+	results chan func()
+	asked   chan func()
+	// running calls to HNS; urgent of them are for DNS and the API service, for which others wait until urgentUntil.
+	running, urgent int
+	urgentUntil     time.Time
+	lastTake        time.Time
+	takeDue         bool
+	sweepDue        bool
+
+	tally  tally
+	passed passState
+}
+
+// New makes a proxy; it calls nothing.
+func New(opts Options) *Proxy {
+	opts.defaults()
+	return &Proxy{
+		opts: opts, x: newIndex(),
+		offers: map[string]*offer{}, targets: map[service.Key]*target{}, litter: map[guid]*target{},
+		troubled: map[*target]bool{}, supplies: map[netip.Addr]*supply{}, touched: map[string]bool{},
+		results: make(chan func()), asked: make(chan func()), surveyed: make(chan surveyed),
+	}
+}
+
+// Run keeps going until ctx ends. It leaves HNS as it is: services keep working without us.
+func (p *Proxy) Run(ctx context.Context) error {
+	p.ctx, p.logger = ctx, klog.FromContext(ctx)
+	p.begin()
+	p.take()
+	p.startSurvey(false)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	notify := p.opts.Notify
+	for {
+		p.ring()
+		p.dispatch()
+		p.conclude()
+		timer.Reset(p.nextAlarm())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.opts.Changed:
+			p.changed()
+		case _, open := <-notify:
+			if !open {
+				notify = nil
+				continue
+			}
+			p.notified()
+		case done := <-p.results:
+			done()
+		case s := <-p.surveyed:
+			p.surveyDone(s)
+		case ask := <-p.asked:
+			ask()
+		case <-timer.C:
+		}
+	}
+}
+
+// changed takes at once when the last look is long enough ago, else soon: while HNS has a long queue anyway, later.
+func (p *Proxy) changed() {
+	settle := p.opts.Settle
+	if len(p.queue) > 100 {
+		settle *= 30
+	}
+	wait := settle - time.Since(p.lastTake)
+	switch {
+	case wait <= 0:
+		p.take()
+	case !p.takeDue:
+		p.takeDue = true
+		p.at(time.Now().Add(wait), func() { p.takeDue = false; p.take() })
+	}
+}
+
+// take has the changed services.
+func (p *Proxy) take() {
+	changed, complete := p.opts.Take()
+	p.lastTake = time.Now()
+	p.begin()
+	first := complete && !p.complete
+	p.complete = complete
+	p.offer(changed)
+	if first {
+		p.everything()
+	}
+}
+
+// offer puts what services ask into targets. A key that one service gave up and another took is the other's.
+func (p *Proxy) offer(changed []service.State) {
+	var affected []*target
+	for i := range changed {
+		s := &changed[i]
+		o := p.offers[s.Service]
+		if o == nil {
+			o = &offer{}
+			p.offers[s.Service] = o
+		}
+		o.triggered = append(o.triggered, s.Triggered...)
+		o.state = *s
+		o.removed = s.Empty()
+		for _, key := range o.keys {
+			if t := p.targets[key]; t != nil && t.service == s.Service {
+				t.f = nil
+				affected = append(affected, t)
+			}
+		}
+		o.keys = nil
+		p.touched[s.Service] = true
+	}
+	for i := range changed {
+		affected = p.claim(changed[i].Service, affected)
+	}
+	for _, t := range affected {
+		if t.trouble != nil {
+			t.trouble.next = time.Time{} // what changed is tried at once
+		}
+		p.consider(t)
+	}
+}
+
+// claim makes a target for each frontend of a service.
+func (p *Proxy) claim(name string, affected []*target) []*target {
+	o := p.offers[name]
+	put := func(f *service.Frontend, optional bool) {
+		t := p.targets[f.Key]
+		if t == nil {
+			t = &target{key: f.Key}
+			t.run = func() bool { return p.begun(t) }
+			p.targets[f.Key] = t
+		}
+		if optional && t.f != nil && !t.optional {
+			return // somebody really wants it
+		}
+		t.f, t.service, t.optional = f, name, optional
+		if t.phase != queued { // a queue is ordered by it
+			t.rank = rank(o.state.Rank)
+		}
+		o.keys = append(o.keys, f.Key)
+		affected = append(affected, t)
+	}
+	for i := range o.state.Frontends {
+		put(adapted(&o.state.Frontends[i]), false)
+		derived := nodeAccessOf(&o.state.Frontends[i], &p.facts)
+		for j := range derived {
+			put(&derived[j], true)
+		}
+	}
+	return affected
+}
+
+// reoffer derives everything again, after facts that frontends are derived from changed.
+func (p *Proxy) reoffer() {
+	states := make([]service.State, 0, len(p.offers))
+	for _, o := range p.offers {
+		s := o.state
+		s.Triggered = nil
+		states = append(states, s)
+	}
+	p.offer(states)
+}
+
+// everything considers all there is, after a survey.
+func (p *Proxy) everything() {
+	if !p.ready() {
+		return
+	}
+	for _, t := range p.targets {
+		p.consider(t)
+	}
+	p.sweepBalancers()
+	p.sweepDue = true
+}
+
+// ready says whether plans may be made at all.
+func (p *Proxy) ready() bool { return p.complete && !p.observed.IsZero() }
+
+// dispatch starts what is queued, in order, as far as HNS is there.
+func (p *Proxy) dispatch() {
+	for p.running < p.opts.Writers && p.away == nil && p.ready() && len(p.queue) > 0 {
+		next := p.queue[0]
+		if !next.rank.urgent() && p.urgent > 0 && time.Now().Before(p.urgentUntil) {
+			return // an alarm is set
+		}
+		heap.Pop(&p.queue)
+		next.phase = idle
+		next.run()
+	}
+	if p.sweepDue && len(p.queue) == 0 && p.running == 0 && p.away == nil && p.ready() {
+		p.sweepDue = false
+		p.sweepEndpoints()
+		if len(p.queue) > 0 {
+			p.dispatch()
+		}
+	}
+}
+
+// urgentLimit is how long everything else waits for DNS and the API service.
+const urgentLimit = 2 * time.Second
+
+// call has HNS asked by a goroutine of its own, and the answer given to the loop. Finish runs in the loop.
+func call[T any](p *Proxy, t *task, ask func(context.Context) T, finish func(T)) {
+	t.phase = running
+	p.running++
+	p.begin()
+	urgent := t.rank.urgent()
+	if urgent {
+		if p.urgent == 0 {
+			p.urgentUntil = time.Now().Add(urgentLimit)
+			p.at(p.urgentUntil, func() {})
+		}
+		p.urgent++
+	}
+	go func() {
+		answer := ask(p.ctx)
+		select {
+		case p.results <- func() {
+			p.running--
+			if urgent {
+				p.urgent--
+			}
+			t.phase = idle
+			finish(answer)
+		}:
+		case <-p.ctx.Done():
+		}
+	}()
+}
+
+// heard notes whether HNS answers at all. After a few calls in a row without an answer nothing more is asked of it but
+// whether it is there.
+func (p *Proxy) heard(err error) {
+	if hns.ClassOf(err) != hns.Unknown {
+		p.suspicions = 0
+		return
+	}
+	if p.suspicions++; p.suspicions >= 3 && p.away == nil {
+		p.away = err
+		p.startSurvey(false)
+	}
+}
+
+// notified looks at HNS because it said that something changed; our own writes may be what it tells of.
+func (p *Proxy) notified() {
+	const least = time.Second
+	if p.survey == nil && time.Since(p.observed) >= least {
+		p.startSurvey(false)
+		return
+	}
+	if !p.passed.notified {
+		p.passed.notified = true
+		p.at(time.Now().Add(least), func() {
+			p.passed.notified = false
+			p.startSurvey(false)
+		})
+	}
+}

@@ -1,0 +1,515 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"porthole.dev/porthole/hns"
+)
+
+// A survey has two steps: the ids of everything, one call per kind, and then the documents of what is not known yet, what is
+// in doubt, and of a share of the rest in turn, so that each is read once in Options.ReadAll. The first survey knows nothing
+// and so reads everything. Both steps run beside the loop; what we write meanwhile is left as we know it.
+type survey struct {
+	started time.Time
+	deep    bool
+	// touched by our own writes since the survey began.
+	touched map[guid]bool
+	// again: another one was asked for meanwhile.
+	again, againDeep bool
+	confirming       bool
+}
+
+// surveyed is what a step found.
+type surveyed struct {
+	err       error
+	version   hns.Version
+	network   hns.Network
+	endpoints []guid
+	balancers []guid
+	// second step
+	read      bool
+	found     []held
+	balancing []*balancer
+	absent    []guid
+}
+
+// startSurvey begins one, or has the one that runs followed by another. A deep one reads every document.
+func (p *Proxy) startSurvey(deep bool) {
+	if p.survey != nil {
+		p.survey.again = true
+		p.survey.againDeep = p.survey.againDeep || deep
+		return
+	}
+	p.begin()
+	p.survey = &survey{started: time.Now(), deep: deep, touched: map[guid]bool{}, confirming: p.passed.doubted}
+	version, network := p.facts.Version, p.facts.Network
+	if p.away != nil || deep {
+		version = hns.Version{} // HNS may be another one after it was away
+	}
+	go func() {
+		s := p.ids(version, network)
+		select {
+		case p.surveyed <- s:
+		case <-p.ctx.Done():
+		}
+	}()
+}
+
+func (p *Proxy) noteTouched(id guid) {
+	if p.survey != nil {
+		p.survey.touched[id] = true
+	}
+}
+
+// ids is the first step. A known version is not asked again, a known network only by its id, except on overlay networks,
+// whose document tells of other nodes' subnets. It reads nothing of p that changes.
+func (p *Proxy) ids(version hns.Version, network hns.Network) (s surveyed) {
+	host, ctx := p.opts.Host, p.ctx
+	s.version, s.network = version, network
+	if version == (hns.Version{}) {
+		if s.version, s.err = host.Version(ctx); s.err != nil {
+			return s
+		}
+	}
+	if s.network, s.err = p.findNetwork(network); s.err != nil {
+		return s
+	}
+	endpoints, err := host.EndpointIDs(ctx, s.network.ID)
+	if err != nil {
+		s.err = err
+		return s
+	}
+	balancers, err := host.LoadBalancerIDs(ctx)
+	if err != nil {
+		s.err = err
+		return s
+	}
+	for _, id := range endpoints {
+		if g, ok := guidOf(id); ok {
+			s.endpoints = append(s.endpoints, g)
+		}
+	}
+	for _, id := range balancers {
+		if g, ok := guidOf(id); ok {
+			s.balancers = append(s.balancers, g)
+		}
+	}
+	return s
+}
+
+func (p *Proxy) findNetwork(known hns.Network) (hns.Network, error) {
+	host, ctx := p.opts.Host, p.ctx
+	if known.ID != "" && known.Type != hns.Overlay {
+		ids, err := host.NetworkIDs(ctx, p.opts.NetworkName)
+		if err != nil || slices.Contains(ids, known.ID) {
+			return known, err
+		}
+	}
+	network, err := host.NetworkByName(ctx, p.opts.NetworkName)
+	if hns.IsAbsent(err) {
+		return network, fmt.Errorf("waiting for the HNS network %q: %w", p.opts.NetworkName, err)
+	}
+	return network, err
+}
+
+// surveyDone takes what a step found.
+func (p *Proxy) surveyDone(s surveyed) {
+	if s.err != nil {
+		p.surveyFailed(s.err)
+		return
+	}
+	if s.read {
+		p.mergeRead(&s)
+		p.surveyEnds()
+		return
+	}
+	if err := p.doubt(&s); err != nil {
+		p.surveyFailed(err)
+		return
+	}
+	p.newFacts(&s)
+	lost := p.mergeIDs(&s)
+	endpoints, balancers := p.toRead(&s)
+	for kind, n := range lost {
+		if n > 0 {
+			p.logger.Info("Objects are gone that we did not delete", "kind", kind, "count", n)
+			p.opts.Reporter.Repaired(kind, n)
+		}
+	}
+	if len(endpoints)+len(balancers) == 0 {
+		p.surveyEnds()
+		return
+	}
+	go func() {
+		read := p.read(endpoints, balancers)
+		select {
+		case p.surveyed <- read:
+		case <-p.ctx.Done():
+		}
+	}()
+}
+
+// doubt: HNS that is starting lists nothing for a while. One such answer is not believed.
+func (p *Proxy) doubt(s *surveyed) error {
+	if s.network.ID != p.facts.Network.ID {
+		return nil
+	}
+	empty := len(s.endpoints) == 0 && len(p.x.endpoints) > 0 || len(s.balancers) == 0 && len(p.x.balancers) > 0
+	if !empty || p.survey.confirming {
+		p.passed.doubted = false
+		return nil
+	}
+	p.passed.doubted = true
+	return fmt.Errorf("HNS lists %d endpoints and %d load balancers where there were %d and %d: asking again",
+		len(s.endpoints), len(s.balancers), len(p.x.endpoints), len(p.x.balancers))
+}
+
+// surveyFailed: nothing is known, and nothing is written until something is.
+func (p *Proxy) surveyFailed(err error) {
+	if p.away == nil || p.passed.attempts == 0 {
+		p.logger.Error(err, "HNS cannot be observed; trying again")
+	}
+	p.away = err
+	p.survey = nil
+	p.passed.attempts++
+	p.passed.failed = true
+	wait := backoff(250*time.Millisecond, time.Second, p.passed.attempts) // while HNS is away that is one call each
+	if p.passed.doubted {
+		wait = 250 * time.Millisecond
+	}
+	p.at(time.Now().Add(wait), func() {
+		if p.away != nil {
+			p.startSurvey(false)
+		}
+	})
+}
+
+// newFacts takes version and network, and derives again what depends on them.
+func (p *Proxy) newFacts(s *surveyed) {
+	old := p.facts
+	p.facts.Version, p.facts.Network = s.version, s.network
+	p.facts.DSR, p.facts.HostMAC, p.facts.NodeAccess = p.opts.EnableDSR, p.opts.HostMAC, !p.opts.NoNodeAccess
+	if old.Version != s.version {
+		p.facts.ModifyLies = false
+	}
+	p.facts.NodeAddrs = nil
+	if !p.opts.NoNodeAccess {
+		p.facts.NodeAddrs = p.opts.NodeAddrs
+		if len(p.facts.NodeAddrs) == 0 && s.network.Management.IsValid() {
+			p.facts.NodeAddrs = []netip.Addr{s.network.Management}
+		}
+	}
+	if old.Network.ID != s.network.ID {
+		p.logger.Info("Using network", "network", s.network.Name, "id", s.network.ID, "hns", s.version)
+		p.x = newIndex()
+		p.supplies = map[netip.Addr]*supply{}
+		p.facts.SourceVIP = netip.Addr{}
+		for _, t := range p.targets {
+			if t.phase == waiting {
+				t.phase = idle
+			}
+		}
+	}
+	if p.facts.overlay() && !p.facts.SourceVIP.IsValid() {
+		p.facts.SourceVIP = p.opts.SourceVIP
+		if !p.facts.SourceVIP.IsValid() {
+			p.adoptSource()
+		}
+	}
+	if !slices.Equal(old.NodeAddrs, p.facts.NodeAddrs) {
+		p.reoffer()
+	}
+}
+
+// adoptSource takes the source address that is there already from an earlier run, else a free one.
+func (p *Proxy) adoptSource() {
+	for _, s := range p.facts.Network.Subnets {
+		if s.Prefix.Addr().Is4() {
+			p.facts.SourceVIP, _ = p.freeAddress(s)
+			return
+		}
+	}
+}
+
+// mergeIDs drops what is listed no more, and counts what we did not drop ourselves.
+func (p *Proxy) mergeIDs(s *surveyed) map[string]int {
+	lost := map[string]int{}
+	busy := p.inFlight()
+	there := make(map[guid]struct{}, len(s.endpoints))
+	for _, id := range s.endpoints {
+		there[id] = struct{}{}
+	}
+	for id, e := range p.x.endpoints {
+		if _, ok := there[id]; ok || p.survey.touched[id] || busy[id] {
+			continue
+		}
+		if e.ours {
+			lost["endpoint"]++
+		}
+		p.x.dropEndpoint(id)
+	}
+	clear(there)
+	for _, id := range s.balancers {
+		there[id] = struct{}{}
+	}
+	for id, b := range p.x.balancers {
+		if _, ok := there[id]; ok || p.survey.touched[id] || busy[id] {
+			continue
+		}
+		for _, key := range keysOf(b.doc) {
+			if t := p.targets[key]; t != nil && t.f != nil {
+				lost["load balancer"]++
+			}
+		}
+		p.x.dropBalancer(id)
+	}
+	return lost
+}
+
+// inFlight are the objects that a call is changing right now.
+func (p *Proxy) inFlight() map[guid]bool {
+	busy := map[guid]bool{}
+	for _, s := range p.supplies {
+		if s.phase == running {
+			id, _ := guidOf(endpointID(p.facts.Network.ID, s.addr))
+			busy[id], busy[s.delete] = true, true
+		}
+	}
+	if p.running == 0 {
+		return busy
+	}
+	note := func(t *target) {
+		if t.phase == running {
+			id, _ := guidOf(lbID(t.key))
+			busy[id], busy[t.litter] = true, true
+			if b := p.x.serving[t.key]; b != nil {
+				busy[b.id] = true
+			}
+		}
+	}
+	for _, t := range p.targets {
+		note(t)
+	}
+	for _, t := range p.litter {
+		note(t)
+	}
+	return busy
+}
+
+// toRead chooses the documents to read: unknown ones, and a share of the others in turn.
+func (p *Proxy) toRead(s *surveyed) (endpoints, balancers []guid) {
+	kind := make(map[guid]bool, 64) // true: an endpoint
+	for _, id := range s.endpoints {
+		if p.x.endpoints[id] == nil || p.survey.deep {
+			endpoints = append(endpoints, id)
+		}
+	}
+	for _, id := range s.balancers {
+		if p.x.balancers[id] == nil || p.survey.deep {
+			balancers = append(balancers, id)
+		}
+	}
+	if len(endpoints)+len(balancers) > 0 {
+		return endpoints, balancers // enough for now
+	}
+	share := int((int64(len(s.endpoints)+len(s.balancers))*int64(p.opts.Period) + int64(p.opts.ReadAll) - 1) / int64(p.opts.ReadAll))
+	if time.Since(p.observed) < p.opts.Period/2 {
+		share = 0 // this one is out of turn
+	}
+	for range share {
+		if len(p.rolling) == 0 {
+			p.rolling = append(append(p.rolling, s.balancers...), s.endpoints...)
+		}
+		id := p.rolling[0]
+		p.rolling = p.rolling[1:]
+		switch _, twice := kind[id]; {
+		case twice:
+		case p.x.balancers[id] != nil:
+			balancers, kind[id] = append(balancers, id), false
+		case p.x.endpoints[id] != nil:
+			endpoints, kind[id] = append(endpoints, id), true
+		}
+	}
+	return endpoints, balancers
+}
+
+// read is the second step: documents, several at a time. An object that is gone is no failure; one that HNS cannot give
+// after three attempts is one, but what was read is kept.
+func (p *Proxy) read(endpoints, balancers []guid) surveyed {
+	out := surveyed{read: true}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	work := make(chan func(context.Context) error)
+	for range p.opts.Readers {
+		wg.Go(func() {
+			for f := range work {
+				err := f(p.ctx)
+				for range 2 {
+					if hns.ClassOf(err) == hns.Unknown {
+						err = f(p.ctx)
+					}
+				}
+				if err != nil {
+					mu.Lock()
+					out.err = errors.Join(errors.New("reading what HNS listed"), err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	take := func(id guid, err error, put func()) error {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err == nil:
+			put()
+		case hns.IsAbsent(err):
+			out.absent = append(out.absent, id)
+		default:
+			return err
+		}
+		return nil
+	}
+	for _, id := range balancers { // first: what is served matters more
+		work <- func(ctx context.Context) error {
+			lb, err := p.opts.Host.LoadBalancer(ctx, hns.LoadBalancerID(id.String()))
+			return take(id, err, func() {
+				if b, ok := compactBalancer(lb); ok {
+					out.balancing = append(out.balancing, b)
+				}
+			})
+		}
+	}
+	for _, id := range endpoints {
+		work <- func(ctx context.Context) error {
+			e, err := p.opts.Host.Endpoint(ctx, hns.EndpointID(id.String()))
+			return take(id, err, func() {
+				if h, ok := compactEndpoint(e); ok {
+					out.found = append(out.found, h)
+				}
+			})
+		}
+	}
+	close(work)
+	wg.Wait()
+	return out
+}
+
+// mergeRead takes documents into the index.
+func (p *Proxy) mergeRead(s *surveyed) {
+	busy := p.inFlight()
+	skip := func(id guid) bool { return p.survey.touched[id] || busy[id] }
+	altered := 0
+	for _, id := range s.absent {
+		if !skip(id) {
+			p.x.dropEndpoint(id)
+			p.x.dropBalancer(id)
+		}
+	}
+	for _, h := range s.found {
+		if !skip(h.id) {
+			p.x.putEndpoint(h)
+		}
+	}
+	for _, b := range s.balancing {
+		if skip(b.id) {
+			continue
+		}
+		if old := p.x.balancers[b.id]; old != nil && !alike(old, b) {
+			altered++
+		}
+		p.x.putBalancer(b)
+	}
+	if altered > 0 {
+		p.logger.Info("Load balancers are other than we left them", "count", altered)
+		p.opts.Reporter.Repaired("load balancer", altered)
+	}
+}
+
+func alike(a, b *balancer) bool {
+	return sameFrontend(a.doc, b.doc) && a.doc.DSR == b.doc.DSR && a.doc.SourceVIP == b.doc.SourceVIP &&
+		a.doc.Ports[0].Internal == b.doc.Ports[0].Internal && len(a.endpoints) == len(b.endpoints) &&
+		!slices.ContainsFunc(a.endpoints, func(id guid) bool { return !slices.Contains(b.endpoints, id) })
+}
+
+// surveyEnds: HNS is known. Everything is compared with it.
+func (p *Proxy) surveyEnds() {
+	s := p.survey
+	p.survey = nil
+	if p.away != nil && p.passed.attempts > 0 {
+		p.logger.Info("HNS is observed again", "attempts", p.passed.attempts)
+	}
+	wasAway := p.away != nil
+	p.away, p.passed.attempts, p.suspicions = nil, 0, 0
+	p.observed = s.started
+	p.passed.full = true
+	for t := range p.troubled {
+		missing := t.trouble.reason == "PodUnknown"
+		if t.trouble.survey || wasAway && t.trouble.class == hns.Unknown || missing && !p.stillMissing(t) {
+			t.trouble.survey = false
+			t.trouble.next = time.Time{}
+		}
+	}
+	p.everything()
+	if s.again {
+		p.startSurvey(s.againDeep)
+	}
+	next := p.observed.Add(p.opts.Period)
+	p.at(next, func() {
+		if p.survey == nil && p.away == nil && !p.observed.After(s.started) {
+			p.startSurvey(false)
+		}
+	})
+}
+
+func (p *Proxy) stillMissing(t *target) bool {
+	v := p.plan(t)
+	return v.missingLocal
+}
+
+// Diff lists HNS anew and says what separates it from what is wanted. It changes nothing and may run beside Run, which it
+// needs.
+func (p *Proxy) Diff(ctx context.Context) (Changes, error) {
+	type wanted struct {
+		frontends []frontendOf
+		facts     Facts
+		err       error
+	}
+	answer := make(chan wanted, 1)
+	ask := func() {
+		var w wanted
+		switch {
+		case !p.complete:
+			w.err = errors.New("the services have not all arrived yet")
+		case p.observed.IsZero():
+			w.err = fmt.Errorf("HNS has not been observed yet: %v", p.away)
+		}
+		for _, t := range p.targets {
+			if t.f != nil {
+				w.frontends = append(w.frontends, frontendOf{t.rank, *t.f})
+			}
+		}
+		w.facts = p.facts
+		answer <- w
+	}
+	select {
+	case p.asked <- ask:
+	case <-ctx.Done():
+		return Changes{}, fmt.Errorf("asking the proxy what is wanted: %w", ctx.Err())
+	}
+	w := <-answer
+	if w.err != nil {
+		return Changes{}, w.err
+	}
+	listed, err := p.list(ctx, w.facts.Network.ID)
+	if err != nil {
+		return Changes{}, err
+	}
+	return Plan(ordered(w.frontends), listed, w.facts), nil
+}
