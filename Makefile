@@ -68,6 +68,10 @@ test: deps build check ## everything that can be tested on this machine; what CI
 bench-proxy: deps build upstream-proxy ## the service proxy beside upstream's kube-proxy.exe on equal emulated hosts, as JSON lines
 	go run ./test/bench -only proxy $(BENCH_FLAGS)
 
+.PHONY: test-peers
+test-peers: deps build upstream-proxy ## upstream's kube-proxy.exe shows each documented failure, ours does not
+	@go test -count=1 -timeout 60m -v ./test/peers -args -upstream -thorough
+
 .PHONY: bench
 bench: deps build ## figures of ours beside those of peers, as JSON lines
 	@if [ -d test/bench ]; then go run ./test/bench $(BENCH_FLAGS); else echo "no benchmarks yet" >&2; exit 1; fi

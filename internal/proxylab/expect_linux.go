@@ -109,6 +109,23 @@ func (h *Host) LoadBalancers(ctx context.Context) (map[string]string, error) {
 	return ids, nil
 }
 
+// LoadBalancerOrder gives the frontends of HNS's load balancers, oldest first.
+func (h *Host) LoadBalancerOrder(ctx context.Context) ([]string, error) {
+	d, err := h.HNS.Dump(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var order []string
+	for _, doc := range d.LoadBalancers {
+		lb, err := readLB(doc)
+		if err != nil {
+			return nil, err
+		}
+		order = append(order, lb.keys()...)
+	}
+	return order, nil
+}
+
 type view struct {
 	f    Foreign
 	addr map[string]string // of endpoints, by id

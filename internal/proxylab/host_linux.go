@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -66,6 +67,7 @@ type Host struct {
 	NetworkID string
 
 	lab    *Lab
+	member *member
 	o      HostOptions
 	tools  wine.Tools
 	prefix wine.Prefix
@@ -95,7 +97,7 @@ func (l *Lab) AddHost(ctx context.Context, o HostOptions) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{Place: Place{Name: o.Name, Netns: m.netns, Addr: m.addr}, Dir: filepath.Join(l.Dir, o.Name), Pods: m.pods, lab: l, o: o}
+	h := &Host{Place: Place{Name: o.Name, Netns: m.netns, Addr: m.addr}, Dir: filepath.Join(l.Dir, o.Name), Pods: m.pods, lab: l, member: m, o: o}
 	if o.IPv6 {
 		h.Addr6, h.Pods6 = m.addr6, m.pods6
 	}
@@ -222,6 +224,20 @@ func (h *Host) setLatency(ctx context.Context) error {
 // gateway and hostAddr are HNS's address in the pods' range and the host's own.
 func (h *Host) gateway() netip.Addr  { return nth(h.Pods, 1) }
 func (h *Host) hostAddr() netip.Addr { return nth(h.Pods, 2) }
+
+// Uplink takes the host's link to the switch up or down.
+func (h *Host) Uplink(on bool) error {
+	return platform.InNetns(h.Netns, func() error {
+		if on {
+			return h.member.linkUp()
+		}
+		link, err := netlink.LinkByName(Uplink)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetDown(link)
+	})
+}
 
 // MakeNetwork makes the pods' network and the host's endpoint in it, as `porthole routes` does.
 func (h *Host) MakeNetwork(ctx context.Context) (err error) {

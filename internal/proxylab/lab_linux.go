@@ -174,7 +174,7 @@ func (l *Lab) makeSwitch() error {
 	})
 }
 
-// join makes the namespace of a host or node, linked to the switch, with routes from and to all others.
+// join makes the namespace of a host or node, linked to the switch, which knows the way to its pods.
 func (l *Lab) join(name string) (*member, error) {
 	path, err := l.newNetns(name)
 	if err != nil {
@@ -193,28 +193,21 @@ func (l *Lab) join(name string) (*member, error) {
 	if err := veth(l.netns("sw"), port, path, Uplink); err != nil {
 		return nil, err
 	}
-	others := slices.Clone(l.members)
 	l.members = append(l.members, m)
 	err = platform.InNetns(l.netns("sw"), func() error {
 		return errors.Join(enslave(port, "sw0"), route(m.pods, m.addr), route(m.pods6, m.addr6))
 	})
-	err = errors.Join(err, platform.InNetns(path, func() error {
-		errs := []error{forwarding(), addresses(Uplink, netip.PrefixFrom(m.addr, 24), netip.PrefixFrom(m.addr6, 64)),
-			route(netip.PrefixFrom(netip.IPv4Unspecified(), 0), routerAddr), route(netip.PrefixFrom(netip.IPv6Unspecified(), 0), routerAddr6)}
-		for _, o := range others {
-			errs = append(errs, route(o.pods, o.addr), route(o.pods6, o.addr6))
-		}
-		return errors.Join(errs...)
-	}))
-	for _, o := range others {
-		err = errors.Join(err, platform.InNetns(o.netns, func() error {
-			return errors.Join(route(m.pods, m.addr), route(m.pods6, m.addr6))
-		}))
-	}
+	err = errors.Join(err, platform.InNetns(path, func() error { return errors.Join(forwarding(), m.linkUp()) }))
 	if err != nil {
 		return nil, fmt.Errorf("joining %s to the switch: %w", name, err)
 	}
 	return m, nil
+}
+
+// linkUp gives the member's uplink its addresses and routes, in the member's namespace.
+func (m *member) linkUp() error {
+	return errors.Join(addresses(Uplink, netip.PrefixFrom(m.addr, 24), netip.PrefixFrom(m.addr6, 64)),
+		route(netip.PrefixFrom(netip.IPv4Unspecified(), 0), routerAddr), route(netip.PrefixFrom(netip.IPv6Unspecified(), 0), routerAddr6))
 }
 
 // RouteTo makes the router send packets for addr, such as a load balancer's address, to a host or node.

@@ -1,0 +1,201 @@
+package peers
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lab "porthole.dev/porthole/internal/proxylab"
+)
+
+// awayAndBack: what else HNS and its other users do. The rows have no number in the catalogue.
+var awayAndBack = []scenario{
+	{
+		id: "stop none", issue: "projectcalico/calico#5164", what: "HNS is stopped for 5 s and comes back without load balancers and remote endpoints",
+		inject:  func(s *stage) { s.restartHNS("none") },
+		unshown: "upstream forgets everything while HNS is away, and so makes everything anew; F-11 is the quick restart that it does not see",
+		within:  period, cuts: true,
+	},
+	{
+		id: "stop half", issue: "projectcalico/calico#5164", what: "HNS is stopped for 5 s and comes back with half of its objects",
+		inject:   func(s *stage) { s.restartHNS("half") },
+		upstream: func(s *stage) string { return s.differs(5, "") },
+		within:   period, cuts: true,
+	},
+	{
+		id: "agent half", issue: "kubernetes/kubernetes#135802", what: "another program deletes half of the load balancers",
+		inject: func(s *stage) {
+			n := 0
+			for key, id := range s.lbs() {
+				// Not those of the open connections: they are those that the fault leaves alone.
+				if n++; n%2 == 0 && key != frontend(s.web, 6, 80) {
+					s.must(s.host.HNS.Delete(s.ctx, lab.LoadBalancer, id))
+				}
+			}
+		},
+		upstream: func(s *stage) string { return s.differs(5, "missing") },
+		within:   period,
+	},
+}
+
+func (s *stage) restartHNS(keep string) {
+	s.t.Helper()
+	s.hns(fault{"state": "stopped", "forMs": 5000, "keep": keep})
+	s.backFrom()
+}
+
+// TestDNSFirst: after HNS has lost everything, the services on which all others depend come back before them.
+func TestDNSFirst(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, true, lab.HostOptions{Name: "dnsfirst"})
+	for i := range 20 {
+		s.slice(s.service(fmt.Sprintf("a%d", i), lab.Port("http", "tcp", 80, targetPort)), s.backends(s.near1)...)
+	}
+	dns := lab.Service("kube-dns", lab.Port("dns", "udp", 53, targetPort), lab.Port("dns-tcp", "tcp", 53, targetPort))
+	dns.Namespace, dns.Labels = "kube-system", map[string]string{"k8s-app": "kube-dns"}
+	dns.Spec.ClusterIP = "10.96.0.10"
+	dns = s.apply(dns)
+	s.slice(dns, s.backends(s.near1, world.far[0])...)
+	label := fmt.Sprintf(`{"metadata":{"labels":{%q:""}}}`, lab.Label(s.host.Name))
+	api, err := world.Client.CoreV1().Services("default").Patch(s.ctx, "kubernetes", types.MergePatchType, []byte(label), metav1.PatchOptions{})
+	s.must(err)
+	s.rawSlice(&discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4,
+		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes-seen-by-" + s.host.Name, Namespace: "default", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		Endpoints:  lab.Slice(dns, "", s.backends(world.far[1])...).Endpoints,
+		Ports:      []discoveryv1.EndpointPort{{Name: &api.Spec.Ports[0].Name, Port: ptr(int32(targetPort)), Protocol: &api.Spec.Ports[0].Protocol}}})
+	s.begin()
+	s.quiet()
+	first := map[string]bool{frontend(dns, 17, 53): true, frontend(dns, 6, 53): true, frontend(api, 6, 443): true}
+	check := func(when string) {
+		t.Helper()
+		order, err := s.host.LoadBalancerOrder(s.ctx)
+		s.must(err)
+		for _, key := range order[:len(first)] {
+			if !first[key] {
+				t.Errorf("%s, %s came before DNS and the API service: %v", when, key, order)
+				return
+			}
+		}
+	}
+	check("at the first start")
+	s.hns(fault{"state": "running", "keep": "none"})
+	s.settle(period)
+	check("after a crash of HNS")
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// TestFlapping takes all endpoints of a service away and brings them back, many times, while one delete in ten fails.
+func TestFlapping(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, true, lab.HostOptions{Name: "flap"})
+	s.begin()
+	s.noisy = false
+	s.faults(fault{"function": "HcnDelete*", "program": proxyName, "action": "fail", "code": 0x80004005, "probability": 0.1, "seed": 3})
+	times := 25
+	if *thorough {
+		times = 100
+	}
+	for i := range times {
+		s.slice(s.sticky)
+		if i%5 == 0 {
+			s.settle(period) // seen, not merely overtaken
+		} else {
+			s.expire(time.Duration(rand.IntN(150)) * time.Millisecond) // anywhere in a pass
+		}
+		s.slice(s.sticky, s.backends(s.near2, world.far[1], world.far[2])...)
+		if i%5 == 2 {
+			s.settle(period)
+		} else {
+			s.expire(time.Duration(rand.IntN(150)) * time.Millisecond)
+		}
+	}
+	s.settle(period)
+	s.finish()
+}
+
+// TestAPIAway cuts the proxy off from its API server. What HNS loses meanwhile comes back, and what changes meanwhile is
+// taken up afterwards.
+func TestAPIAway(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, true, lab.HostOptions{Name: "apiaway"})
+	s.begin()
+	away := 20 * time.Second
+	if *thorough {
+		away = 5 * time.Minute
+	}
+	s.host.API.Cut()
+	cut := time.Now()
+	s.must(s.host.HNS.Delete(s.ctx, lab.LoadBalancer, s.lbs()[frontend(s.sticky, 6, 80)]))
+	s.settle(period)
+	s.expire(away - time.Since(cut))
+	if ended, err := s.proxy.Ended(); ended {
+		t.Fatalf("the proxy has ended: %v", err)
+	}
+	s.slice(s.sticky, s.backends(s.near1, world.far[2])...)
+	s.must(s.host.API.Restore())
+	s.settle(90 * time.Second) // client-go looks again after at most 30 s, with what one pass may need
+	s.finish()
+}
+
+// TestKill ends the proxy at random points while services change all the time.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, true, lab.HostOptions{Name: "kill"})
+	s.begin()
+	times := 8
+	if *thorough {
+		times = 100
+	}
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() { done <- s.churn(stop) }()
+	for range times {
+		s.expire(time.Duration(rand.IntN(1500)) * time.Millisecond)
+		s.proxy.Kill()
+		s.start()
+	}
+	close(stop)
+	s.must(<-done)
+	s.settle(2 * period)
+	s.finish()
+}
+
+// churn changes services until it is told to stop.
+func (s *stage) churn(stop <-chan struct{}) error {
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return nil
+		case <-time.After(20 * time.Millisecond):
+		}
+		pods := []*lab.Pod{s.near1, s.near2, world.far[0], world.far[1], world.far[2], world.far[3]}
+		rand.Shuffle(len(pods), func(a, b int) { pods[a], pods[b] = pods[b], pods[a] })
+		service := s.sticky
+		if i%2 == 0 {
+			service = s.lb
+		}
+		if err := s.host.ApplySlice(s.ctx, lab.Slice(service, "-a", s.backends(pods[:rand.IntN(len(pods)+1)]...)...)); err != nil {
+			return err
+		}
+	}
+}
+
+// finish checks that all answers and no open connection broke.
+func (s *stage) finish() {
+	s.t.Helper()
+	s.slice(s.sticky, s.backends(s.near2, world.far[1])...)
+	s.slice(s.lb, s.backends(s.near1, world.far[0])...)
+	s.settle(period)
+	s.answers()
+	if broken := s.watch.end(); len(broken) > 0 {
+		s.t.Errorf("%d of %d open connections broke: %s", len(broken), connCount, broken[0])
+	}
+	st, err := s.host.HNS.Stats(s.ctx)
+	s.must(err)
+	s.t.Logf("HNS was called %v times", st.Programs[proxyName])
+}

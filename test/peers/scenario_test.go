@@ -1,0 +1,112 @@
+package peers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	lab "porthole.dev/porthole/internal/proxylab"
+)
+
+// scenario is one row of the catalogue of failures. Both halves begin with a stage on which all is programmed.
+type scenario struct {
+	// id of the row, the issue that it comes from, and what goes wrong.
+	id, issue, what string
+	host            lab.HostOptions
+	// before runs before the proxy starts; nil: nothing to do.
+	before func(*stage)
+	// inject makes it go wrong.
+	inject func(*stage)
+	// upstream says what is wrong now with upstream's proxy; "" means that the documented failure does not show. nil:
+	// upstream's proxy has no failure to show, and unshown says why.
+	upstream func(*stage) string
+	unshown  string
+	// ours checks what is required besides: within the time HNS is exactly as the services want it, every service
+	// answers, no open connection broke, and the proxy still runs. nil: nothing besides.
+	ours   func(*stage)
+	within time.Duration
+	// cuts: the fault itself takes the rules away on which open connections depend.
+	cuts bool
+}
+
+func TestFaults(t *testing.T) {
+	for _, list := range [][]scenario{lostObjects, awayAndBack, failingCalls, oddObjects, startAndStop} {
+		for _, c := range list {
+			t.Run(c.id+"/ours", func(t *testing.T) { c.runOurs(t) })
+			if *upstreamToo {
+				t.Run(c.id+"/upstream", func(t *testing.T) { c.runUpstream(t) })
+			}
+		}
+	}
+}
+
+func (c scenario) stage(t *testing.T, ours bool) *stage {
+	t.Parallel()
+	o := c.host
+	o.Name = strings.ToLower(strings.NewReplacer("-", "", " ", "").Replace(c.id)) + "u"
+	if ours {
+		o.Name = o.Name[:len(o.Name)-1] + "p"
+	}
+	s := newStage(t, ours, o)
+	if c.before != nil {
+		c.before(s)
+	}
+	s.begin()
+	return s
+}
+
+func (c scenario) runOurs(t *testing.T) {
+	s := c.stage(t, true)
+	started := time.Now()
+	c.inject(s)
+	s.settle(c.within)
+	took := time.Since(started)
+	s.used()
+	if c.ours != nil {
+		c.ours(s)
+	}
+	s.answers()
+	broken := s.watch.end()
+	if len(broken) > 0 && !c.cuts {
+		t.Errorf("%d of %d open connections broke: %s", len(broken), connCount, broken[0])
+	}
+	if ended, err := s.proxy.Ended(); ended {
+		t.Errorf("the proxy has ended: %v", err)
+	}
+	t.Logf("%s (%s) %s: ours is right after %v", c.id, c.issue, c.what, took.Round(10*time.Millisecond))
+}
+
+func (c scenario) runUpstream(t *testing.T) {
+	if c.upstream == nil {
+		if c.unshown == "" {
+			t.Fatal("neither a failure nor a reason why there is none")
+		}
+		t.Skip(c.unshown)
+	}
+	s := c.stage(t, false)
+	c.inject(s)
+	seen := c.upstream(s)
+	s.used()
+	if seen == "" {
+		t.Errorf("%s (%s) %s: the documented failure does not show", c.id, c.issue, c.what)
+		return
+	}
+	t.Logf("%s (%s) %s: upstream %s", c.id, c.issue, c.what, seen)
+}
+
+// crashed tells that the proxy ended by itself within the time, and its last words.
+func crashed(s *stage, within time.Duration) string {
+	select {
+	case <-s.proxy.Done():
+	case <-time.After(within):
+		return ""
+	}
+	for line := range strings.Lines(s.proxy.Log()) {
+		if strings.Contains(line, "panic") || strings.Contains(line, "fatal") || strings.Contains(line, "command failed") {
+			return "ends: " + strings.TrimSpace(line)
+		}
+	}
+	_, err := s.proxy.Ended()
+	return fmt.Sprintf("ends: %v", err)
+}
