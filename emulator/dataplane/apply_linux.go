@@ -24,7 +24,7 @@ func (d *DataPlane) apply(ctx context.Context, op Op, want State) error {
 		if err := d.nft(ctx, strings.NewReader(strings.Join(op.Rules.Lines, "\n")+"\n"), nil, "-f", "-"); err != nil {
 			return err
 		}
-		return d.moveUDP(op.Rules.Frontends, want)
+		return d.moveUDP(op.Rules.Table, op.Rules.Frontends, want)
 	case op.Tunnel != nil || op.Peer != nil || op.Path != nil:
 		return d.applyTunnel(op)
 	case op.Port != nil && op.Verb == "del":
@@ -85,7 +85,7 @@ func (d *DataPlane) setBridge(b *Bridge) error {
 			return err
 		}
 	}
-	if err := platform.InNetns(d.opts.Netns, func() error { return sysctls(bridgeSettings(b.Name), true) }); err != nil {
+	if err := platform.InNetns(d.opts.Netns, func() error { return sysctls(bridgeSettings(b.Name, b.Six), true) }); err != nil {
 		return err
 	}
 	return d.handle.LinkSetUp(link)
@@ -156,7 +156,11 @@ func (d *DataPlane) bringUp(p *Port, guest netns.NsHandle) error {
 		return err
 	}
 	for _, a := range p.Addrs {
-		if err := h.AddrReplace(eth, netlinkAddr(a)); err != nil {
+		addr := netlinkAddr(a)
+		if a.Addr().Is6() {
+			addr.Flags |= unix.IFA_F_NOPREFIXROUTE // the bridge answers for no neighbour in IPv6, so all goes by the gateway
+		}
+		if err := h.AddrReplace(eth, addr); err != nil {
 			return fmt.Errorf("address %s: %w", a, err)
 		}
 	}
@@ -169,12 +173,14 @@ func (d *DataPlane) bringUp(p *Port, guest netns.NsHandle) error {
 	if err := settle(h, p.Guest, d.handle, p.Name, p.Bridge); err != nil {
 		return err
 	}
-	if !p.Gateway.IsValid() || p.Guest != "eth0" {
-		return nil
-	}
-	err = h.RouteReplace(&netlink.Route{LinkIndex: eth.Attrs().Index, Dst: anywhere(), Gw: p.Gateway.AsSlice(), Flags: int(netlink.FLAG_ONLINK)})
-	if err != nil {
-		return fmt.Errorf("default route via %s: %w", p.Gateway, err)
+	for _, gw := range []netip.Addr{p.Gateway, p.Gateway6} {
+		if !gw.IsValid() || p.Guest != "eth0" {
+			continue
+		}
+		err = h.RouteReplace(&netlink.Route{LinkIndex: eth.Attrs().Index, Dst: anywhere(gw), Gw: gw.AsSlice(), Flags: int(netlink.FLAG_ONLINK)})
+		if err != nil {
+			return fmt.Errorf("default route via %s: %w", gw, err)
+		}
 	}
 	return nil
 }
@@ -208,7 +214,18 @@ func (d *DataPlane) deleteLink(name string) error {
 }
 
 func netlinkAddr(p netip.Prefix) *netlink.Addr {
-	return &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
+	a := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
+	if p.Addr().Is6() {
+		a.Flags = unix.IFA_F_NODAD // nobody else has it: HNS gives addresses out
+	}
+	return a
 }
 
-func anywhere() *net.IPNet { return &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)} }
+// anywhere is the destination of a default route beside an address of its family.
+func anywhere(gw netip.Addr) *net.IPNet {
+	none := netip.IPv4Unspecified()
+	if gw.Is6() {
+		none = netip.IPv6Unspecified()
+	}
+	return &net.IPNet{IP: none.AsSlice(), Mask: net.CIDRMask(0, none.BitLen())}
+}

@@ -12,6 +12,16 @@ type backend struct {
 	id   string
 }
 
+// balance renders a load balancer in the table of its family.
+func (r *renderer) balance(lb *LoadBalancer) {
+	switch {
+	case !lb.IPv6:
+		r.loadBalancer(lb)
+	case r.six != nil:
+		r.six.loadBalancer(lb)
+	}
+}
+
 // loadBalancer renders one load balancer:
 //
 //	frontend map:  VIP . proto . port          -> goto lb_<pick>_<source>
@@ -29,13 +39,10 @@ func (r *renderer) loadBalancer(lb *LoadBalancer) {
 		}
 		r.users[b][lb.ID] = true
 	}
-	if lb.IPv6 {
-		return
-	}
 	var backends []backend
 	for _, id := range lb.Backends {
-		if e, ok := r.endpoints[id]; ok && e.address().IsValid() {
-			backends = append(backends, backend{e.address(), id})
+		if e, ok := r.endpoints[id]; ok && e.address(r.fam).IsValid() {
+			backends = append(backends, backend{e.address(r.fam), id})
 		}
 	}
 	if len(backends) == 0 {
@@ -51,7 +58,7 @@ func (r *renderer) loadBalancer(lb *LoadBalancer) {
 			r.frontend(lb, p, frontendSpec{sets: []string{setNP}, eps: setNPEP, key: port}, backends)
 		}
 		for _, vip := range lb.VIPs {
-			if !vip.Is4() {
+			if !r.fam.has(vip) {
 				continue
 			}
 			spec := frontendSpec{sets: []string{setSvc}, eps: setEP, key: vip.String() + " . " + port}
@@ -107,8 +114,8 @@ func (r *renderer) pickChain(lb *LoadBalancer, p LBPort, eps string, n int) stri
 	}
 	name, rules := fmt.Sprintf("%s_%s_dsr", eps, pick), []string(nil)
 	if !lb.DSR {
-		source := r.facts.Node
-		if lb.SourceVIP.Is4() && !lb.SourceVIP.IsUnspecified() {
+		source := r.fam.node(r.facts)
+		if r.fam.usable(lb.SourceVIP) {
 			source = lb.SourceVIP
 		}
 		mark := r.snatMark(source)

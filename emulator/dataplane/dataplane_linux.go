@@ -122,7 +122,7 @@ func (d *DataPlane) applyAll(ctx context.Context, desired Desired) (map[string]e
 		}
 	}
 	if failed == nil && len(results) == 0 {
-		d.live, d.have.Rules = rendered, want.Rules
+		d.live, d.have.Rules, d.have.Rules6 = rendered, want.Rules, want.Rules6
 	}
 	return results, failed
 }
@@ -150,7 +150,7 @@ func (d *DataPlane) Verify(ctx context.Context, desired Desired) ([]Drift, error
 			continue
 		}
 		for _, line := range op.Rules.Lines {
-			if line != "add table ip hns" {
+			if !strings.HasPrefix(line, "add table ") {
 				drift = append(drift, Drift{Text: line})
 			}
 		}
@@ -163,9 +163,11 @@ func (d *DataPlane) Verify(ctx context.Context, desired Desired) ([]Drift, error
 
 // keepChains adds the chains that small changes left for the next load balancer.
 func (s *State) keepChains(live State) {
-	for name, c := range live.Rules.Chains {
-		if _, ok := s.Rules.Chains[name]; !ok && (strings.HasPrefix(name, setEP+"_") || strings.HasPrefix(name, setNPEP+"_")) {
-			s.Rules.Chains[name] = c
+	for to, from := range map[*Ruleset]Ruleset{&s.Rules: live.Rules, &s.Rules6: live.Rules6} {
+		for name, c := range from.Chains {
+			if _, ok := to.Chains[name]; !ok && (strings.HasPrefix(name, setEP+"_") || strings.HasPrefix(name, setNPEP+"_")) {
+				to.Chains[name] = c
+			}
 		}
 	}
 }
@@ -197,6 +199,12 @@ func (d *DataPlane) facts() (Facts, error) {
 	if len(addrs) > 0 {
 		f.Node, _ = netip.AddrFromSlice(addrs[0].IP.To4())
 	}
+	if addrs, err = d.handle.AddrList(link, unix.AF_INET6); err != nil {
+		return f, fmt.Errorf("reading addresses of uplink %s: %w", d.opts.Uplink, err)
+	}
+	if six := prefixes(addrs); len(six) > 0 {
+		f.Node6 = six[0].Addr()
+	}
 	return f, nil
 }
 
@@ -204,7 +212,11 @@ func (d *DataPlane) facts() (Facts, error) {
 func (s *State) record(op Op, want State) {
 	switch {
 	case op.Rules != nil:
-		s.Rules = want.Rules
+		if op.Rules.Table == "ip6" {
+			s.Rules6 = want.Rules6
+		} else {
+			s.Rules = want.Rules
+		}
 	case op.Tunnel != nil || op.Peer != nil || op.Path != nil:
 		s.recordTunnel(op)
 	case op.Port != nil && op.Verb == "del":
@@ -251,19 +263,25 @@ func handleAt(path string) (*netlink.Handle, error) {
 
 // hostSettings: pods are routed, not bridged, to each other and out; rules are not evaluated on the bridged path.
 var hostSettings = map[string]string{
-	"net/ipv4/ip_forward":                "1",
-	"net/ipv4/conf/all/send_redirects":   "0",
-	"net/ipv4/conf/all/rp_filter":        "0",
-	"net/bridge/bridge-nf-call-iptables": "0",
+	"net/ipv4/ip_forward":                 "1",
+	"net/ipv4/conf/all/send_redirects":    "0",
+	"net/ipv4/conf/all/rp_filter":         "0",
+	"net/bridge/bridge-nf-call-iptables":  "0",
+	"net/bridge/bridge-nf-call-ip6tables": "0",
 }
 
 // bridgeSettings: the bridge answers ARP for every pod, so that pods reach each other through it, and at once (the
 // kernel would wait up to 0.8 s before each proxy answer).
-func bridgeSettings(name string) map[string]string {
-	dir := "net/ipv4/conf/" + name + "/"
-	return map[string]string{"net/ipv4/neigh/" + name + "/proxy_delay": "0", dir + "proxy_arp_pvlan": "1", dir + "send_redirects": "0",
+func bridgeSettings(name string, six bool) map[string]string {
+	dir, dir6 := "net/ipv4/conf/"+name+"/", "net/ipv6/conf/"+name+"/"
+	settings := map[string]string{"net/ipv4/neigh/" + name + "/proxy_delay": "0", dir + "proxy_arp_pvlan": "1", dir + "send_redirects": "0",
 		dir + "promote_secondaries": "1", dir + "rp_filter": "0",
-		"net/ipv6/conf/" + name + "/disable_ipv6": "1"}
+		dir6 + "disable_ipv6": "1"}
+	if six {
+		settings[dir6+"disable_ipv6"], settings[dir6+"accept_dad"], settings[dir6+"accept_ra"] = "0", "0", "0"
+		settings["net/ipv6/conf/all/forwarding"] = "1"
+	}
+	return settings
 }
 
 // errSetting says that a kernel setting is not as it should be.

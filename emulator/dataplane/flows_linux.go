@@ -17,21 +17,24 @@ const moverPause = 20 * time.Millisecond
 
 // mover moves UDP flows behind small changes.
 type mover struct {
-	pending map[string]bool // frontends; under DataPlane.mu
-	done    chan struct{}   // closed when the goroutine has ended; nil: there is none; under DataPlane.mu
-	closed  bool            // under DataPlane.mu
+	pending map[string]map[string]bool // by table, frontends; under DataPlane.mu
+	done    chan struct{}              // closed when the goroutine has ended; nil: there is none; under DataPlane.mu
+	closed  bool                       // under DataPlane.mu
 }
 
 // moveSoon moves the flows of frontends at once, but without the caller waiting for it. It is called under d.mu.
-func (d *DataPlane) moveSoon(frontends []string) {
+func (d *DataPlane) moveSoon(table string, frontends []string) {
 	if len(frontends) == 0 || d.mover.closed {
 		return
 	}
 	if d.mover.pending == nil {
-		d.mover.pending = map[string]bool{}
+		d.mover.pending = map[string]map[string]bool{}
+	}
+	if d.mover.pending[table] == nil {
+		d.mover.pending[table] = map[string]bool{}
 	}
 	for _, f := range frontends {
-		d.mover.pending[f] = true
+		d.mover.pending[table][f] = true
 	}
 	if d.mover.done == nil {
 		d.mover.done = make(chan struct{})
@@ -48,11 +51,16 @@ func (d *DataPlane) move(done chan struct{}) {
 			d.mu.Unlock()
 			return
 		}
-		backends := d.have.Rules.udpBackends(sortedKeys(d.mover.pending))
+		backends := map[string]map[string][]string{}
+		for table, frontends := range d.mover.pending {
+			backends[table] = d.have.rules(table).udpBackends(sortedKeys(frontends))
+		}
 		d.mover.pending = nil
 		d.mu.Unlock()
-		if err := d.moveFlows(backends); err != nil {
-			klog.Background().Error(err, "UDP flows stay with backends that are gone")
+		for table := range backends {
+			if err := d.moveFlows(table, backends[table]); err != nil {
+				klog.Background().Error(err, "UDP flows stay with backends that are gone")
+			}
 		}
 		time.Sleep(moverPause)
 	}
@@ -73,24 +81,28 @@ func (d *DataPlane) settle() {
 
 // moveUDP forgets the flows of the given frontends that lead to what is not their backend any more, so that their next
 // packet finds a new one. TCP flows stay: they end by themselves.
-func (d *DataPlane) moveUDP(frontends []string, want State) error {
+func (d *DataPlane) moveUDP(table string, frontends []string, want State) error {
 	if len(frontends) == 0 {
 		return nil
 	}
-	return d.moveFlows(want.Rules.udpBackends(frontends))
+	return d.moveFlows(table, want.rules(table).udpBackends(frontends))
 }
 
 // moveFlows takes, by UDP frontend, the backends that flows may stay with.
-func (d *DataPlane) moveFlows(backends map[string][]string) error {
+func (d *DataPlane) moveFlows(table string, backends map[string][]string) error {
+	af := netlink.InetFamily(unix.AF_INET)
+	if table == "ip6" {
+		af = unix.AF_INET6
+	}
 	f := &staleUDP{backends: backends, local: map[string]bool{}}
-	addrs, err := d.handle.AddrList(nil, unix.AF_INET)
+	addrs, err := d.handle.AddrList(nil, int(af))
 	if err != nil {
 		return fmt.Errorf("reading the host's addresses: %w", err)
 	}
 	for _, a := range addrs {
 		f.local[a.IP.String()] = true
 	}
-	if _, err := d.handle.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, f); err != nil && !errors.Is(err, unix.ENOENT) {
+	if _, err := d.handle.ConntrackDeleteFilters(netlink.ConntrackTable, af, f); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("moving udp flows: %w", err)
 	}
 	return nil

@@ -39,7 +39,7 @@ func (d *DataPlane) observe(ctx context.Context, want State) (State, error) {
 		name := link.Attrs().Name
 		switch {
 		case link.Type() == "bridge" && strings.HasPrefix(name, "hnsb"):
-			if have.Bridges[name], err = d.observeBridge(link, want.Bridges[name].ID); err != nil {
+			if have.Bridges[name], err = d.observeBridge(link, want.Bridges[name]); err != nil {
 				return have, fmt.Errorf("reading bridge %s: %w", name, err)
 			}
 		case link.Type() == "veth" && strings.HasPrefix(name, "hnsv"):
@@ -50,18 +50,20 @@ func (d *DataPlane) observe(ctx context.Context, want State) (State, error) {
 			}
 		}
 	}
-	have.Rules, err = d.observeRules(ctx)
+	if have.Rules, err = d.observeRules(ctx, "ip"); err == nil {
+		have.Rules6, err = d.observeRules(ctx, "ip6")
+	}
 	return have, err
 }
 
-func (d *DataPlane) observeBridge(link netlink.Link, id string) (Bridge, error) {
-	b := Bridge{ID: id, Name: link.Attrs().Name, MTU: link.Attrs().MTU}
-	addrs, err := d.handle.AddrList(link, unix.AF_INET)
+func (d *DataPlane) observeBridge(link netlink.Link, want Bridge) (Bridge, error) {
+	b := Bridge{ID: want.ID, Name: link.Attrs().Name, MTU: link.Attrs().MTU, Six: want.Six}
+	addrs, err := d.handle.AddrList(link, unix.AF_UNSPEC)
 	if err != nil {
 		return b, err
 	}
 	b.Addrs = prefixes(addrs)
-	err = platform.InNetns(d.opts.Netns, func() error { return sysctls(bridgeSettings(b.Name), false) })
+	err = platform.InNetns(d.opts.Netns, func() error { return sysctls(bridgeSettings(b.Name, b.Six), false) })
 	if err != nil && !errors.Is(err, errSetting) {
 		return b, err
 	}
@@ -94,7 +96,7 @@ func (d *DataPlane) observePort(link netlink.Link, want Port) Port {
 	if err != nil || eth.Attrs().Index != link.Attrs().ParentIndex || eth.Attrs().ParentIndex != link.Attrs().Index {
 		return p
 	}
-	addrs, err := h.AddrList(eth, unix.AF_INET)
+	addrs, err := h.AddrList(eth, unix.AF_UNSPEC)
 	if err != nil {
 		return p
 	}
@@ -104,15 +106,18 @@ func (d *DataPlane) observePort(link netlink.Link, want Port) Port {
 		p.Addrs = prefixes(addrs)
 	}
 	p.Up = isolated && eth.Attrs().Flags&unix.IFF_UP != 0
-	p.Gateway = want.Gateway
+	p.Gateway, p.Gateway6 = want.Gateway, want.Gateway6
 	if want.Guest == "eth0" {
-		p.Gateway = defaultGateway(h, eth)
+		p.Gateway = defaultGateway(h, eth, unix.AF_INET)
+		if want.Gateway6.IsValid() {
+			p.Gateway6 = defaultGateway(h, eth, unix.AF_INET6)
+		}
 	}
 	return p
 }
 
-func defaultGateway(h *netlink.Handle, eth netlink.Link) netip.Addr {
-	routes, err := h.RouteList(eth, unix.AF_INET)
+func defaultGateway(h *netlink.Handle, eth netlink.Link, family int) netip.Addr {
+	routes, err := h.RouteList(eth, family)
 	if err != nil {
 		return netip.Addr{}
 	}
@@ -121,20 +126,22 @@ func defaultGateway(h *netlink.Handle, eth netlink.Link) netip.Addr {
 			if r.Dst != nil {
 				ones, _ = r.Dst.Mask.Size()
 			}
-			if gw, ok := netip.AddrFromSlice(r.Gw.To4()); ok && ones == 0 {
-				return gw
+			if gw, ok := netip.AddrFromSlice(r.Gw); ok && ones == 0 {
+				return gw.Unmap()
 			}
 		}
 	}
 	return netip.Addr{}
 }
 
+// prefixes leaves out the addresses that the kernel gives each link.
 func prefixes(addrs []netlink.Addr) []netip.Prefix {
 	var out []netip.Prefix
 	for _, a := range addrs {
-		ip, _ := netip.AddrFromSlice(a.IP.To4())
-		ones, _ := a.Mask.Size()
-		out = append(out, netip.PrefixFrom(ip, ones))
+		if ip, _ := netip.AddrFromSlice(a.IP); ip.Unmap().Is4() || !ip.IsLinkLocalUnicast() {
+			ones, _ := a.Mask.Size()
+			out = append(out, netip.PrefixFrom(ip.Unmap(), ones))
+		}
 	}
 	slices.SortFunc(out, func(x, y netip.Prefix) int { return x.Addr().Compare(y.Addr()) })
 	return out
@@ -153,15 +160,15 @@ func sameSet(a, b []netip.Prefix) bool {
 }
 
 // observeRules reads the table back. No table is an empty ruleset; anything that cannot be read is an error.
-func (d *DataPlane) observeRules(ctx context.Context) (Ruleset, error) {
+func (d *DataPlane) observeRules(ctx context.Context, table string) (Ruleset, error) {
 	var tables, out bytes.Buffer
-	if err := d.nft(ctx, nil, &tables, "list", "tables", "ip"); err != nil {
+	if err := d.nft(ctx, nil, &tables, "list", "tables", table); err != nil {
 		return Ruleset{}, err
 	}
-	if !slices.Contains(strings.Split(tables.String(), "\n"), "table ip hns") {
+	if !slices.Contains(strings.Split(tables.String(), "\n"), "table "+table+" hns") {
 		return Ruleset{}, nil
 	}
-	if err := d.nft(ctx, nil, &out, "-j", "-n", "list", "table", "ip", "hns"); err != nil {
+	if err := d.nft(ctx, nil, &out, "-j", "-n", "list", "table", table, "hns"); err != nil {
 		return Ruleset{}, err
 	}
 	return parseRuleset(out.Bytes())

@@ -29,6 +29,7 @@ type Drift struct {
 
 // Transaction is one atomic nft script, and the UDP frontends whose backends it changed.
 type Transaction struct {
+	Table     string // ip or ip6: the family of the table hns
 	Lines     []string
 	Frontends []string // "10.96.0.10 . 53", or "30053" for a NodePort
 
@@ -87,7 +88,10 @@ func Diff(want, have State) Plan {
 	plan = append(plan, gone...)
 	plan = append(plan, diffBridges(want, have)...)
 	plan = append(plan, come...)
-	if tx := diffRules(want.Rules, have.Rules); tx != nil {
+	if tx := diffRules("ip", want.Rules, have.Rules); tx != nil {
+		plan = append(plan, Op{Verb: "set", Rules: tx})
+	}
+	if tx := diffRules("ip6", want.Rules6, have.Rules6); tx != nil {
 		plan = append(plan, Op{Verb: "set", Rules: tx})
 	}
 	for _, name := range sortedKeys(want.Ports) {
@@ -118,7 +122,7 @@ func diffBridges(want, have State) Plan {
 		switch {
 		case !ok:
 			plan = append(plan, Op{Verb: "add", ID: w.ID, Bridge: &w})
-		case w.MTU != h.MTU || w.Settings != h.Settings:
+		case w.MTU != h.MTU || w.Settings != h.Settings || w.Six != h.Six:
 			plan = append(plan, Op{Verb: "set", ID: w.ID, Bridge: &w})
 		}
 		for _, a := range h.Addrs {
@@ -140,18 +144,18 @@ const elementsPerLine = 500
 
 // diffRules is nil when nothing differs. A set or base chain of another type than ours (an older version of us) makes
 // the whole table new, in the same transaction.
-func diffRules(want, have Ruleset) *Transaction {
-	tx := &Transaction{}
+func diffRules(table string, want, have Ruleset) *Transaction {
+	tx := &Transaction{Table: table}
 	if len(want.Sets)+len(want.Chains) == 0 {
 		if len(have.Sets)+len(have.Chains) == 0 {
 			return nil
 		}
-		tx.Lines = []string{"add table ip hns", "delete table ip hns"}
+		tx.Lines = []string{"add table " + table + " hns", "delete table " + table + " hns"}
 		return tx
 	}
-	tx.Lines = append(tx.Lines, "add table ip hns")
+	tx.Lines = append(tx.Lines, "add table "+table+" hns")
 	if !compatible(want, have) {
-		tx.Lines = append(tx.Lines, "delete table ip hns", "add table ip hns")
+		tx.Lines = append(tx.Lines, "delete table "+table+" hns", "add table "+table+" hns")
 		have = Ruleset{}
 	}
 	start := len(tx.Lines)
@@ -162,7 +166,7 @@ func diffRules(want, have Ruleset) *Transaction {
 			if strings.Contains(want.Sets[name].Type, " : ") {
 				kind = "map"
 			}
-			tx.Lines = append(tx.Lines, fmt.Sprintf("add %s ip hns %s { type %s; }", kind, name, want.Sets[name].Type))
+			tx.Lines = append(tx.Lines, fmt.Sprintf("add %s %s hns %s { type %s; }", kind, table, name, want.Sets[name].Type))
 		}
 	}
 	tx.chains(want, have)
@@ -170,7 +174,7 @@ func diffRules(want, have Ruleset) *Transaction {
 		w, known := want.Sets[name]
 		tx.elements("delete", name, have.Sets[name].Elems, w.Elems, changed)
 		if !known {
-			tx.Lines = append(tx.Lines, "delete set ip hns "+name)
+			tx.Lines = append(tx.Lines, "delete set "+table+" hns "+name)
 		}
 	}
 	for _, name := range sortedKeys(want.Sets) {
@@ -178,7 +182,7 @@ func diffRules(want, have Ruleset) *Transaction {
 	}
 	for _, name := range sortedKeys(have.Chains) {
 		if _, ok := want.Chains[name]; !ok {
-			tx.Lines = append(tx.Lines, "flush chain ip hns "+name, "delete chain ip hns "+name)
+			tx.Lines = append(tx.Lines, "flush chain "+table+" hns "+name, "delete chain "+table+" hns "+name)
 		}
 	}
 	if len(tx.Lines) == start && start == 1 {
@@ -213,14 +217,14 @@ func (tx *Transaction) chains(want, have Ruleset) {
 		}
 		switch {
 		case ok:
-			rules = append(rules, "flush chain ip hns "+name)
+			rules = append(rules, "flush chain "+tx.Table+" hns "+name)
 		case w.Base != "":
-			tx.Lines = append(tx.Lines, fmt.Sprintf("add chain ip hns %s { %s; }", name, w.Base))
+			tx.Lines = append(tx.Lines, fmt.Sprintf("add chain %s hns %s { %s; }", tx.Table, name, w.Base))
 		default:
-			tx.Lines = append(tx.Lines, "add chain ip hns "+name)
+			tx.Lines = append(tx.Lines, "add chain "+tx.Table+" hns "+name)
 		}
 		for _, rule := range w.Rules {
-			rules = append(rules, fmt.Sprintf("add rule ip hns %s %s comment %q", name, rule, ruleSum(rule)))
+			rules = append(rules, fmt.Sprintf("add rule %s hns %s %s comment %q", tx.Table, name, rule, ruleSum(rule)))
 		}
 	}
 	tx.Lines = append(tx.Lines, rules...)
@@ -243,7 +247,7 @@ func (tx *Transaction) elements(verb, set string, elems, others map[string]strin
 		words = append(words, key)
 	}
 	for chunk := range slices.Chunk(words, elementsPerLine) {
-		tx.Lines = append(tx.Lines, fmt.Sprintf("%s element ip hns %s { %s }", verb, set, strings.Join(chunk, ", ")))
+		tx.Lines = append(tx.Lines, fmt.Sprintf("%s element %s hns %s { %s }", verb, tx.Table, set, strings.Join(chunk, ", ")))
 	}
 }
 

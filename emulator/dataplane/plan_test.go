@@ -111,7 +111,7 @@ func TestMatchPrefixes(t *testing.T) {
 		"ip daddr 255.255.255.255 ":              {netip.MustParsePrefix("fd00::/8")},
 		"ip daddr { 10.1.0.0/16, 10.2.0.1/32 } ": {netip.MustParsePrefix("10.2.0.1/32"), netip.MustParsePrefix("10.1.2.0/16")},
 	} {
-		if got := matchPrefixes("ip daddr", in); got != want {
+		if got := render(Desired{}, testFacts).matchPrefixes("ip daddr", in); got != want {
 			t.Errorf("prefixes %v: got %q, want %q", in, got, want)
 		}
 	}

@@ -25,6 +25,9 @@ var probes = []struct {
 		return h.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "probe0"}})
 	}},
 	{ability: "veth devices with isolated bridge ports", lost: "endpoints", try: probePort},
+	{ability: "vxlan devices", lost: "Overlay networks", try: func(h *netlink.Handle) error {
+		return h.LinkAdd(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe3"}, VxlanId: 4096, Port: vxlanPort})
+	}},
 	{ability: "connection tracking over netlink", lost: "moving UDP flows when a backend goes", try: func(h *netlink.Handle) error {
 		_, err := h.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
 		return err
@@ -32,6 +35,9 @@ var probes = []struct {
 	{ability: "nft tables of family ip", lost: "all policies", script: "add chain ip probe c"},
 	{ability: "nft NAT", lost: "OutBoundNAT and load balancers",
 		script: "add chain ip probe nat { type nat hook prerouting priority -100; }\nadd rule ip probe c snat to 192.0.2.1"},
+	{ability: "nft NAT of family ip6", lost: "IPv6",
+		script: "add table ip6 probe\nadd chain ip6 probe nat { type nat hook prerouting priority -100; }\nadd chain ip6 probe c\n" +
+			"add rule ip6 probe c snat to 2001:db8::1"},
 	{ability: "nft maps of several fields", lost: "load balancers",
 		script: "add map ip probe m { type ipv4_addr . inet_proto . inet_service . mark : ipv4_addr . inet_service; }\n" +
 			"add rule ip probe c " + balanced + "dnat to " + frontend + " . meta mark map @m"},

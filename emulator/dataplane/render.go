@@ -12,8 +12,9 @@ import (
 type Facts struct {
 	Uplink   string // interface that leads out of the node
 	Node     netip.Addr
-	MTU      int    // of the uplink
-	NetnsDir string // where own namespaces are kept
+	Node6    netip.Addr // zero: none
+	MTU      int        // of the uplink
+	NetnsDir string     // where own namespaces are kept
 }
 
 // Render says what the kernel should hold for d. It is pure, and the same input gives the same state.
@@ -21,9 +22,7 @@ func Render(d Desired, f Facts) State { return render(d, f).state }
 
 // render keeps what later small changes build on.
 func render(d Desired, f Facts) *renderer {
-	r := &renderer{facts: f, state: newState(), endpoints: map[string]*Endpoint{}, networks: map[string]*Network{},
-		namespaces: map[string]*Namespace{}, balancers: map[string]*LoadBalancer{}, owned: map[string][]place{},
-		shared: map[string]int{}, users: map[string]map[string]bool{}}
+	r := newRenderer(f)
 	for i := range d.Networks {
 		if t := d.Networks[i].Type; t == l2BridgeType || t == overlayType {
 			r.network(&d.Networks[i])
@@ -39,19 +38,37 @@ func render(d Desired, f Facts) *renderer {
 	if len(r.networks)+len(d.LoadBalancers) == 0 {
 		return r // no table either
 	}
-	r.baseRules()
+	for _, n := range r.networks {
+		if sixIn(n) && r.six == nil {
+			r.six = r.twin()
+		}
+	}
+	for _, x := range r.families() {
+		x.baseRules()
+	}
 	guests := map[string]int{}
 	for i := range d.Endpoints {
 		r.endpoint(&d.Endpoints[i], guests)
 	}
 	for i := range d.LoadBalancers {
-		r.loadBalancer(&d.LoadBalancers[i])
+		r.balance(&d.LoadBalancers[i])
 	}
 	r.bridgeAddrs(d)
+	if r.six != nil {
+		r.state.Rules6 = r.six.state.Rules
+	}
 	return r
 }
 
+func newRenderer(f Facts) *renderer {
+	return &renderer{fam: ip4, facts: f, state: newState(), endpoints: map[string]*Endpoint{}, networks: map[string]*Network{},
+		namespaces: map[string]*Namespace{}, balancers: map[string]*LoadBalancer{}, owned: map[string][]place{},
+		shared: map[string]int{}, users: map[string]map[string]bool{}}
+}
+
 type renderer struct {
+	fam        family
+	six        *renderer // for IPv6; nil: no network has it
 	facts      Facts
 	state      State
 	networks   map[string]*Network
@@ -70,7 +87,7 @@ type renderer struct {
 
 func (r *renderer) network(n *Network) {
 	for _, s := range n.Subnets {
-		if s.Prefix.Contains(r.facts.Node) {
+		if s.Prefix.Contains(r.facts.Node) || r.facts.Node6.IsValid() && s.Prefix.Contains(r.facts.Node6) {
 			// The bridge would take the node's own segment away from its uplink.
 			r.state.Rejected[n.ID] = fmt.Errorf("carrying network %s: its subnet %s contains the node's address %s", n.ID, s.Prefix, r.facts.Node)
 			return
@@ -84,7 +101,7 @@ func (r *renderer) network(n *Network) {
 		}
 	}
 	r.networks[n.ID] = n
-	b := Bridge{ID: n.ID, Name: bridgeName(n.ID), MTU: r.facts.MTU, Settings: true}
+	b := Bridge{ID: n.ID, Name: bridgeName(n.ID), MTU: r.facts.MTU, Six: sixIn(n), Settings: true}
 	if n.Type == overlayType {
 		b.MTU -= vxlanOverhead
 		r.overlay(n)
@@ -119,7 +136,7 @@ func (r *renderer) endpoint(e *Endpoint, guests map[string]int) {
 	}
 	addrs := guestAddrs(e, network)
 	if len(addrs) == 0 {
-		r.state.Rejected[e.ID] = fmt.Errorf("attaching endpoint %s: it has no IPv4 address", e.ID)
+		r.state.Rejected[e.ID] = fmt.Errorf("attaching endpoint %s: it has no address that is carried", e.ID)
 		return
 	}
 	p := Port{ID: e.ID, Name: portName(e.ID), Bridge: bridgeName(network.ID), Netns: ns.Path, MAC: e.MAC, MTU: e.MTU,
@@ -134,11 +151,20 @@ func (r *renderer) endpoint(e *Endpoint, guests map[string]int) {
 	if p.MAC == "" {
 		p.MAC = derivedMAC(e.ID)
 	}
-	if !p.Gateway.Is4() || p.Gateway.IsUnspecified() {
-		p.Gateway = gatewayOf(network, addrs[0].Addr())
+	if a := e.address(ip4); a.IsValid() && !ip4.usable(p.Gateway) {
+		p.Gateway = gatewayOf(network, a)
+	}
+	if a := e.address(ip6); sixIn(network) && a.IsValid() {
+		if p.Gateway6 = e.Gateway6; !ip6.usable(p.Gateway6) {
+			p.Gateway6 = gatewayOf(network, a)
+		}
 	}
 	r.state.Ports[p.Name] = p
-	r.policies(e, addrs[0].Addr())
+	for _, x := range r.families() {
+		if a := e.address(x.fam); a.IsValid() {
+			x.policies(e, a)
+		}
+	}
 }
 
 // bridgeAddrs gives each bridge the network's gateway, the host endpoints' addresses, and every gateway that an
@@ -154,7 +180,7 @@ func (r *renderer) bridgeAddrs(d Desired) {
 		b := r.state.Bridges[bridgeName(n.ID)]
 		for _, s := range n.Subnets {
 			p := netip.PrefixFrom(addr, s.Prefix.Bits())
-			if addr.Is4() && s.Prefix.Contains(addr) && !guests[addr] && !slices.Contains(b.Addrs, p) {
+			if (addr.Is4() || b.Six) && s.Prefix.Contains(addr) && !guests[addr] && !slices.Contains(b.Addrs, p) {
 				b.Addrs = append(b.Addrs, p)
 			}
 		}
@@ -178,19 +204,20 @@ func (r *renderer) bridgeAddrs(d Desired) {
 			}
 		}
 		add(n, e.Gateway)
+		add(n, e.Gateway6)
 	}
 }
 
-// guestAddrs are the endpoint's IPv4 addresses, with the subnet's length where the endpoint has none.
+// guestAddrs are the endpoint's addresses as far as the network carries their family, with the subnet's length where the endpoint has none.
 func guestAddrs(e *Endpoint, n *Network) []netip.Prefix {
 	var addrs []netip.Prefix
 	for _, a := range e.Addrs {
-		if !a.Addr().Is4() {
+		if !a.Addr().Is4() && !sixIn(n) {
 			continue
 		}
 		bits := a.Bits()
 		for _, s := range n.Subnets {
-			if s.Prefix.Contains(a.Addr()) && (bits <= 0 || bits == 32) {
+			if s.Prefix.Contains(a.Addr()) && (bits <= 0 || bits == a.Addr().BitLen()) {
 				bits = s.Prefix.Bits()
 			}
 		}
@@ -213,10 +240,10 @@ func gatewayOf(n *Network, addr netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// address is the endpoint's first IPv4 address.
-func (e *Endpoint) address() netip.Addr {
+// address is the endpoint's first address of a family.
+func (e *Endpoint) address(f family) netip.Addr {
 	for _, a := range e.Addrs {
-		if a.Addr().Is4() {
+		if f.has(a.Addr()) {
 			return a.Addr()
 		}
 	}

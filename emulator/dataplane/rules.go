@@ -1,7 +1,6 @@
 package dataplane
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -44,11 +43,11 @@ var setTypes = map[string]string{
 }
 
 func (r *renderer) baseRules() {
-	for name, typ := range setTypes {
-		r.state.Rules.Sets[name] = Set{Type: typ, Elems: map[string]string{}}
+	for name := range setTypes {
+		r.state.Rules.Sets[name] = Set{Type: r.fam.setType(name), Elems: map[string]string{}}
 	}
 	chain := func(name, base string, rules ...string) {
-		r.state.Rules.Chains[name] = Chain{Base: base, Rules: rules}
+		r.state.Rules.Chains[name] = Chain{Base: base, Rules: r.fam.words(rules)}
 	}
 	up := fmt.Sprintf("%q", r.facts.Uplink)
 	chain("prerouting", "type nat hook prerouting priority -100",
@@ -69,31 +68,37 @@ func (r *renderer) baseRules() {
 	chain("output", "type nat hook output priority -100",
 		balanced+frontend+" vmap @"+setDSR,
 		balanced+frontend+" vmap @"+setSvc)
-	chain("postrouting", "type nat hook postrouting priority 100",
-		"snat to ct mark map @"+setSnats,
-		"ip saddr . ip daddr @"+setLoop+" snat to "+r.facts.Node.String(),
-		"oifname "+up+" ip saddr vmap @"+setNat)
+	post := []string{"snat to ct mark map @" + setSnats}
+	if node := r.fam.node(r.facts); node.IsValid() {
+		post = append(post, "ip saddr . ip daddr @"+setLoop+" snat to "+node.String())
+	}
+	chain("postrouting", "type nat hook postrouting priority 100", append(post, "oifname "+up+" ip saddr vmap @"+setNat)...)
 	established := "ct state established,related return"
 	forward, output := r.fences()
 	chain("aclforward", "type filter hook forward priority 0",
 		append(forward, established, "ip saddr vmap @"+setACLOut, "ip daddr vmap @"+setACLIn)...)
-	chain("aclinput", "type filter hook input priority 0", established, "ip saddr vmap @"+setACLOut)
+	local := []string{established}
+	if r.fam == ip6 {
+		local = append(local, "icmpv6 type { 135, 136 } return") // finding neighbours is no traffic
+		output = append(output, "icmpv6 type 137 drop")          // a redirect would send pods to each other directly
+	}
+	chain("aclinput", "type filter hook input priority 0", append(local, "ip saddr vmap @"+setACLOut)...)
 	// A closed NodePort does not answer, as with the Windows firewall. A refusal of a first packet has sequence 0.
 	closed := fmt.Sprintf("oifname %s tcp sport %d-%d tcp flags == rst|ack tcp sequence 0 drop", up, nodePortFirst, nodePortLast)
-	chain("acloutput", "type filter hook output priority 0", append(append([]string{closed}, output...), established, "ip daddr vmap @"+setACLIn)...)
+	chain("acloutput", "type filter hook output priority 0", slices.Concat([]string{closed}, output, local, []string{"ip daddr vmap @" + setACLIn})...)
 }
 
 // content adds a chain named by its content and returns the name.
 func (r *renderer) content(prefix string, rules []string) string {
+	rules = r.fam.words(rules)
 	name := prefix + "_" + shortSum(strings.Join(rules, "\n"), 12)
 	r.state.Rules.Chains[name] = Chain{Rules: rules}
 	return name
 }
 
-// snatMark is the connection mark that makes postrouting use addr as the source. The mark is the address itself, so
-// it means the same after a restart.
+// snatMark is the connection mark that makes postrouting use addr as the source.
 func (r *renderer) snatMark(addr netip.Addr) string {
-	n := binary.BigEndian.Uint32(addr.AsSlice())
+	n := r.fam.mark(addr)
 	r.elem(setSnats, fmt.Sprint(n), addr.String())
 	return fmt.Sprintf("0x%08x", n)
 }
@@ -107,13 +112,16 @@ func (r *renderer) policies(e *Endpoint, addr netip.Addr) {
 		routes = append(routes, s.Destination)
 	}
 	if len(routes) > 0 {
-		name := r.content("sdn", []string{matchPrefixes("ip daddr", routes) + balanced + frontend + " vmap @" + setSvc})
+		name := r.content("sdn", []string{r.matchPrefixes("ip daddr", routes) + balanced + frontend + " vmap @" + setSvc})
 		r.elem(setSDN, addr.String(), "jump "+name)
 	}
 	for _, m := range e.PortMappings {
 		key, value := fmt.Sprintf("%d . %d", m.Protocol, m.ExternalPort), fmt.Sprintf("%s . %d", addr, m.InternalPort)
 		set := setHostPort
-		if m.VIP.Is4() && !m.VIP.IsUnspecified() {
+		if m.VIP.IsValid() && !m.VIP.IsUnspecified() {
+			if !r.fam.has(m.VIP) {
+				continue
+			}
 			set, key = setHostPortVIP, m.VIP.String()+" . "+key
 		}
 		if other, taken := r.state.Rules.Sets[set].Elems[key]; taken && other != value {
@@ -135,9 +143,12 @@ func (r *renderer) outboundNAT(e *Endpoint, addr netip.Addr) {
 	}
 	var additions, general []string
 	for _, o := range e.OutboundNAT {
-		source := r.facts.Node
-		if o.VirtualIP.Is4() && !o.VirtualIP.IsUnspecified() {
+		source := r.fam.node(r.facts)
+		if r.fam.usable(o.VirtualIP) {
 			source = o.VirtualIP
+		}
+		if !source.IsValid() {
+			continue
 		}
 		if len(o.Destinations) == 0 {
 			general = []string{"snat to " + source.String()}
@@ -145,19 +156,19 @@ func (r *renderer) outboundNAT(e *Endpoint, addr netip.Addr) {
 		}
 		var others []netip.Prefix
 		for _, d := range o.Destinations {
-			if d.Bits() == 32 && d.Addr() == addr {
+			if d.IsSingleIP() && d.Addr() == addr {
 				r.elem(setLoop, fmt.Sprintf("%s . %s", addr, addr), "")
 			} else {
 				others = append(others, d)
 			}
 		}
 		if len(others) > 0 {
-			additions = append(additions, matchPrefixes("ip daddr", others)+"snat to "+source.String())
+			additions = append(additions, r.matchPrefixes("ip daddr", others)+"snat to "+source.String())
 		}
 	}
 	rules := additions
 	if len(exceptions) > 0 {
-		rules = append(rules, matchPrefixes("ip daddr", exceptions)+"return")
+		rules = append(rules, r.matchPrefixes("ip daddr", exceptions)+"return")
 	}
 	if rules = append(rules, general...); len(additions)+len(general) > 0 {
 		r.elem(setNat, addr.String(), "goto "+r.content("nat", rules))
@@ -178,7 +189,7 @@ func (r *renderer) acls(e *Endpoint, addr netip.Addr, in bool) {
 	sort.SliceStable(acls, func(i, j int) bool { return acls[i].Priority < acls[j].Priority })
 	var rules []string
 	for _, a := range acls {
-		rules = append(rules, aclRule(a))
+		rules = append(rules, r.aclRule(a))
 	}
 	set := setACLOut
 	if in {
@@ -187,17 +198,17 @@ func (r *renderer) acls(e *Endpoint, addr netip.Addr, in bool) {
 	r.elem(set, addr.String(), "jump "+r.content("acl", rules))
 }
 
-func aclRule(a ACL) string {
+func (r *renderer) aclRule(a ACL) string {
 	local, remote, localPort, remotePort := "ip saddr", "ip daddr", "th sport", "th dport"
 	if a.In {
 		local, remote, localPort, remotePort = remote, local, remotePort, localPort
 	}
 	rule := ""
 	if len(a.Local) > 0 {
-		rule += matchPrefixes(local, a.Local)
+		rule += r.matchPrefixes(local, a.Local)
 	}
 	if len(a.Remote) > 0 {
-		rule += matchPrefixes(remote, a.Remote)
+		rule += r.matchPrefixes(remote, a.Remote)
 	}
 	if len(a.Protocols) > 0 {
 		rule += fmt.Sprintf("meta l4proto { %s } ", list(a.Protocols))
@@ -237,29 +248,29 @@ func matchPorts(field string, ranges []PortRange) string {
 	return fmt.Sprintf("%s { %s } ", field, strings.Join(words, ", "))
 }
 
-// matchPrefixes matches field against IPv4 prefixes, each of which is in no other (nft refuses overlaps). It is empty
-// when everything matches, and matches nothing when there is no IPv4 prefix.
-func matchPrefixes(field string, prefixes []netip.Prefix) string {
-	var v4 []netip.Prefix
+// matchPrefixes matches field against the family's prefixes, each of which is in no other (nft refuses overlaps). It is
+// empty when everything matches, and matches nothing when there is no prefix of the family.
+func (r *renderer) matchPrefixes(field string, prefixes []netip.Prefix) string {
+	var ours []netip.Prefix
 	for _, p := range prefixes {
-		if p.Addr().Is4() && p.IsValid() {
-			v4 = append(v4, p.Masked())
+		if p.IsValid() && r.fam.has(p.Addr()) {
+			ours = append(ours, p.Masked())
 		}
 	}
-	slices.SortFunc(v4, func(a, b netip.Prefix) int {
+	slices.SortFunc(ours, func(a, b netip.Prefix) int {
 		if a.Bits() != b.Bits() {
 			return a.Bits() - b.Bits()
 		}
 		return a.Addr().Compare(b.Addr())
 	})
 	var kept []netip.Prefix
-	for _, p := range v4 {
+	for _, p := range ours {
 		if !slices.ContainsFunc(kept, func(k netip.Prefix) bool { return k.Contains(p.Addr()) }) {
 			kept = append(kept, p)
 		}
 	}
 	if len(kept) == 0 {
-		return field + " 255.255.255.255 "
+		return field + " " + r.fam.none + " "
 	}
 	if kept[0].Bits() == 0 {
 		return ""

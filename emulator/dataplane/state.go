@@ -14,8 +14,9 @@ type State struct {
 	Tunnels    map[string]Tunnel // by interface name
 	Peers      map[string]Peer   // by tunnel and MAC
 	Paths      map[string]Path   // by tunnel and prefix
-	Rules      Ruleset
-	Rejected   map[string]error // objects that cannot be carried, by id
+	Rules      Ruleset           // table ip hns
+	Rules6     Ruleset           // table ip6 hns
+	Rejected   map[string]error  // objects that cannot be carried, by id
 }
 
 // Bridge is the switch of one network; the node's own addresses in the network sit on it.
@@ -23,6 +24,7 @@ type Bridge struct {
 	ID, Name string
 	Addrs    []netip.Prefix // sorted
 	MTU      int
+	Six      bool // carries IPv6
 	Settings bool // up, with our kernel settings
 }
 
@@ -35,6 +37,7 @@ type Port struct {
 	MTU              int
 	Addrs            []netip.Prefix
 	Gateway          netip.Addr
+	Gateway6         netip.Addr
 	Up               bool // both ends up, the bridge's end isolated
 }
 
@@ -48,7 +51,7 @@ func (p Port) equal(q Port) bool {
 		}
 	}
 	return p.Name == q.Name && p.Bridge == q.Bridge && p.Netns == q.Netns && p.Guest == q.Guest && p.MAC == q.MAC &&
-		p.MTU == q.MTU && p.Gateway == q.Gateway && p.Up == q.Up
+		p.MTU == q.MTU && p.Gateway == q.Gateway && p.Gateway6 == q.Gateway6 && p.Up == q.Up
 }
 
 // Ruleset is the content of the nft table.
@@ -70,11 +73,20 @@ type Chain struct {
 	Rules []string
 }
 
+// rules of a table: ip or ip6.
+func (s *State) rules(table string) Ruleset {
+	if table == ip6.table {
+		return s.Rules6
+	}
+	return s.Rules
+}
+
 func newState() State {
 	return State{
 		Namespaces: map[string]string{}, Bridges: map[string]Bridge{}, Ports: map[string]Port{},
 		Tunnels: map[string]Tunnel{}, Peers: map[string]Peer{}, Paths: map[string]Path{},
 		Rules:    Ruleset{Sets: map[string]Set{}, Chains: map[string]Chain{}},
+		Rules6:   Ruleset{Sets: map[string]Set{}, Chains: map[string]Chain{}},
 		Rejected: map[string]error{},
 	}
 }

@@ -94,7 +94,7 @@ func (r *renderer) remoteEndpoint(e *Endpoint) {
 // way is the path to a remote endpoint, if it has one of its own.
 func (r *renderer) way(e *Endpoint) (p Path, provider netip.Addr, own bool) {
 	n, ok := r.networks[e.Network]
-	addr := e.address()
+	addr := e.address(ip4)
 	if !ok || !e.Remote || n.Type != overlayType || !e.Provider.Is4() || !addr.IsValid() || e.MAC == "" || e.Provider == n.Provider || e.Provider == r.facts.Node {
 		return p, provider, false
 	}

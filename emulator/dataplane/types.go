@@ -69,6 +69,7 @@ type Endpoint struct {
 	Addrs     []netip.Prefix
 	MAC       string // aa:bb:cc:dd:ee:ff
 	Gateway   netip.Addr
+	Gateway6  netip.Addr
 	DNS       []string
 	MTU       int        // 0: the uplink's, less the encapsulation in an overlay
 	Provider  netip.Addr // of a remote endpoint in an overlay: the address of its host

@@ -61,7 +61,7 @@ func (r *renderer) pick(name string, rules []string) {
 	if _, ok := r.state.Rules.Chains[name]; ok {
 		return
 	}
-	r.state.Rules.Chains[name] = Chain{Rules: rules}
+	r.state.Rules.Chains[name] = Chain{Rules: r.fam.words(rules)}
 	if r.before != nil {
 		r.chains = append(r.chains, name)
 	}
@@ -110,24 +110,23 @@ func (r *renderer) takes(c Change) bool {
 	return !slices.ContainsFunc(c.GoneEndpoints, func(id string) bool { return !r.portless(r.endpoints[id]) })
 }
 
-// change renders c on top of what is rendered already and gives the writes for it. Afterwards the state is that of a
-// Render of everything, but for chains that nobody uses any more. If an object was rejected, it is not: render anew.
-func (r *renderer) change(c Change) *Transaction {
-	r.before, r.chains = map[place]*string{}, nil
-	defer func() { r.before = nil }()
+// change renders c on top of what is rendered already and gives the writes for it, by family. Afterwards the state is that
+// of a Render of everything, but for chains that nobody uses any more. If an object was rejected, it is not: render anew.
+func (r *renderer) change(c Change) []*Transaction {
 	again := map[string]*LoadBalancer{}
 	moved := func(id string) {
-		for lb := range r.users[id] {
-			again[lb] = r.balancers[lb]
+		for _, x := range r.families() {
+			for lb := range x.users[id] {
+				again[lb] = x.balancers[lb]
+			}
 		}
 	}
 	for i := range c.Endpoints {
 		kept := c.Endpoints[i]
-		e := &kept
-		if old := r.endpoints[e.ID]; old == nil || old.address() != e.address() {
-			moved(e.ID)
+		if old := r.endpoints[kept.ID]; old == nil || !slices.Equal(old.Addrs, kept.Addrs) {
+			moved(kept.ID)
 		}
-		r.endpoints[e.ID] = e
+		r.endpoints[kept.ID] = &kept
 	}
 	for _, id := range c.GoneEndpoints {
 		moved(id)
@@ -138,20 +137,27 @@ func (r *renderer) change(c Change) *Transaction {
 	}
 	for _, id := range c.GoneLoadBalancers {
 		delete(again, id)
-		r.removeBalancer(id)
+	}
+	var txs []*Transaction
+	for _, x := range r.families() {
+		x.before, x.chains = map[place]*string{}, nil
+		for _, id := range slices.Concat(c.GoneLoadBalancers, sortedKeys(again)) {
+			x.removeBalancer(id)
+		}
 	}
 	for _, id := range sortedKeys(again) {
-		r.removeBalancer(id)
+		r.balance(again[id])
 	}
-	for _, id := range sortedKeys(again) {
-		r.loadBalancer(again[id])
+	for _, x := range r.families() {
+		txs = append(txs, x.transaction())
+		x.before = nil
 	}
-	return r.transaction()
+	return txs
 }
 
 // transaction compares the places that were touched with what is there now.
 func (r *renderer) transaction() *Transaction {
-	tx := &Transaction{}
+	tx := &Transaction{Table: r.fam.table}
 	changed := map[string]bool{}
 	for at, before := range r.before {
 		now, ok := r.state.Rules.Sets[at.set].Elems[at.key]
@@ -178,11 +184,11 @@ func (r *renderer) transaction() *Transaction {
 	slices.SortFunc(tx.come, order)
 	slices.Sort(r.chains)
 	for _, name := range r.chains {
-		tx.Lines = append(tx.Lines, "add chain ip hns "+name)
+		tx.Lines = append(tx.Lines, "add chain "+tx.Table+" hns "+name)
 	}
 	for _, name := range r.chains {
 		for _, rule := range r.state.Rules.Chains[name].Rules {
-			tx.Lines = append(tx.Lines, fmt.Sprintf("add rule ip hns %s %s comment %q", name, rule, ruleSum(rule)))
+			tx.Lines = append(tx.Lines, fmt.Sprintf("add rule %s hns %s %s comment %q", tx.Table, name, rule, ruleSum(rule)))
 		}
 	}
 	tx.Frontends = sortedKeys(changed)
@@ -196,14 +202,14 @@ func (tx *Transaction) script() string {
 		b.WriteString(line + "\n")
 	}
 	for _, e := range tx.gone {
-		fmt.Fprintf(&b, "delete element ip hns %s { %s }\n", e.set, e.key)
+		fmt.Fprintf(&b, "delete element %s hns %s { %s }\n", tx.Table, e.set, e.key)
 	}
 	for _, e := range tx.come {
 		text := e.key
 		if e.value != "" {
 			text += " : " + e.value
 		}
-		fmt.Fprintf(&b, "add element ip hns %s { %s }\n", e.set, text)
+		fmt.Fprintf(&b, "add element %s hns %s { %s }\n", tx.Table, e.set, text)
 	}
 	return b.String()
 }

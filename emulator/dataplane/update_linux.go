@@ -30,17 +30,20 @@ func (d *DataPlane) Update(ctx context.Context, c Change, all func() Desired) (m
 		return d.applyAll(ctx, all())
 	}
 	live := d.live
-	tx := live.change(c)
-	if len(live.state.Rejected) == 0 {
-		err = d.write(ctx, tx)
+	txs := live.change(c)
+	for _, tx := range txs {
+		if err == nil && len(live.state.Rejected) == 0 {
+			err = d.write(ctx, tx)
+		}
 	}
 	if err != nil || len(live.state.Rejected) > 0 {
 		klog.FromContext(ctx).V(2).Info("Making the whole network anew", "reason", err)
 		d.known = false // the state that is noted is ahead of the kernel
 		return d.applyAll(ctx, all())
 	}
-	d.have.Rules = live.state.Rules
-	d.moveSoon(tx.Frontends)
+	for _, tx := range txs {
+		d.moveSoon(tx.Table, tx.Frontends)
+	}
 	return map[string]error{}, nil
 }
 
@@ -82,7 +85,7 @@ func (d *DataPlane) writeElements(tx *Transaction) error {
 			for n < len(elems) && n < elementsPerMessage && elems[n].set == elems[0].set {
 				n++
 			}
-			if err := queueElements(queue, elems[:n]); err != nil {
+			if err := queueElements(queue, tx.Table, elems[:n]); err != nil {
 				return err
 			}
 			elems = elems[n:]
@@ -99,9 +102,13 @@ func (d *DataPlane) closeFast() {
 }
 
 // queueElements hands over elements of one set.
-func queueElements(queue func(*nftables.Set, []nftables.SetElement) error, elems []element) error {
-	keyType, valueType, isMap := strings.Cut(setTypes[elems[0].set], " : ")
-	set := &nftables.Set{Table: &nftables.Table{Name: "hns", Family: nftables.TableFamilyIPv4}, Name: elems[0].set, IsMap: isMap,
+func queueElements(queue func(*nftables.Set, []nftables.SetElement) error, table string, elems []element) error {
+	fam, nfFamily := ip4, nftables.TableFamilyIPv4
+	if table == ip6.table {
+		fam, nfFamily = ip6, nftables.TableFamilyIPv6
+	}
+	keyType, valueType, isMap := strings.Cut(fam.setType(elems[0].set), " : ")
+	set := &nftables.Set{Table: &nftables.Table{Name: "hns", Family: nfFamily}, Name: elems[0].set, IsMap: isMap,
 		DataType: nftables.TypeInteger}
 	if valueType == "verdict" {
 		set.DataType = nftables.TypeVerdict
@@ -135,9 +142,9 @@ func encode(types, text string) ([]byte, error) {
 	}
 	var out []byte
 	for i, kind := range kinds {
-		if kind == "ipv4_addr" {
+		if kind == ip4.addr || kind == ip6.addr {
 			addr, err := netip.ParseAddr(words[i])
-			if err != nil || !addr.Is4() {
+			if err != nil || addr.Is4() != (kind == ip4.addr) {
 				return nil, fmt.Errorf("encoding %q: it is no %s", text, types)
 			}
 			out = append(out, addr.AsSlice()...)

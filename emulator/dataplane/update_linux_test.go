@@ -34,7 +34,7 @@ func (w *world) undrifted(n *node) {
 
 // Small changes leave the kernel as it should be, whatever their order, and packets follow them.
 func TestUpdateKernel(t *testing.T) {
-	w := newWorld(t)
+	w := newDual(t)
 	client, one, two := w.a.pod(11), w.a.pod(12), w.a.pod(13)
 	w.a.apply()
 	w.serve(one, "one", 80)

@@ -23,7 +23,11 @@ func (c *churn) addr() netip.Addr {
 }
 
 func (c *churn) remote() Endpoint {
-	return Endpoint{ID: fmt.Sprint("r", c.serial), Network: netID, Remote: true, Addrs: []netip.Prefix{netip.PrefixFrom(c.addr(), 32)}}
+	e := Endpoint{ID: fmt.Sprint("r", c.serial), Network: netID, Remote: true, Addrs: []netip.Prefix{netip.PrefixFrom(c.addr(), 32)}}
+	if c.rnd.IntN(2) == 0 {
+		e.Addrs = append(e.Addrs, netip.MustParsePrefix(fmt.Sprintf("fd00:3::%x/128", c.serial)))
+	}
+	return e
 }
 
 func (c *churn) balancer(serial int) LoadBalancer {
@@ -34,6 +38,9 @@ func (c *churn) balancer(serial int) LoadBalancer {
 	vip := ""
 	if c.rnd.IntN(4) > 0 {
 		vip = fmt.Sprintf("10.96.%d.%d", serial/200, 1+serial%200)
+		if c.rnd.IntN(3) == 0 {
+			vip, l.IPv6 = fmt.Sprintf("fd96::%x", 1+serial), true
+		}
 		l.VIPs = []netip.Addr{netip.MustParseAddr(vip)}
 	}
 	for _, proto := range []uint8{6, 17} {
@@ -92,7 +99,7 @@ func (c *churn) next() Change {
 // Small changes end in the same state as rendering everything.
 func TestChangeEqualsRender(t *testing.T) {
 	c := churn{rnd: rand.New(rand.NewPCG(1, 2)), desired: Desired{Networks: []Network{{ID: netID, Type: l2BridgeType,
-		Subnets: []Subnet{{Prefix: netip.MustParsePrefix("10.244.1.0/24")}}}}}}
+		Subnets: []Subnet{{Prefix: netip.MustParsePrefix("10.244.1.0/24")}, {Prefix: netip.MustParsePrefix("fd00:1::/64")}}}}}}
 	live := render(c.desired, testFacts)
 	writes := 0
 	for step := range 600 {
@@ -100,15 +107,19 @@ func TestChangeEqualsRender(t *testing.T) {
 		if !live.takes(change) {
 			t.Fatalf("step %d: the change cannot be made alone: %+v", step, change)
 		}
-		tx := live.change(change)
-		writes += len(tx.gone) + len(tx.come)
+		for _, tx := range live.change(change) {
+			writes += len(tx.gone) + len(tx.come)
+		}
+		if step%7 != 0 {
+			continue
+		}
 		want := Render(c.desired, testFacts)
 		if len(live.state.Rejected)+len(want.Rejected) > 0 {
 			t.Fatalf("step %d: rejected %v, %v", step, live.state.Rejected, want.Rejected)
 		}
 		want.keepChains(live.state)
-		if !reflect.DeepEqual(want.Rules, live.state.Rules) {
-			t.Fatalf("step %d, after %+v (-all +small):\n%s", step, change, cmp.Diff(want.Rules, live.state.Rules))
+		if !reflect.DeepEqual(want.Rules, live.state.Rules) || !reflect.DeepEqual(want.Rules6, live.state.Rules6) {
+			t.Fatalf("step %d, after %+v (-all +small):\n%s%s", step, change, cmp.Diff(want.Rules, live.state.Rules), cmp.Diff(want.Rules6, live.state.Rules6))
 		}
 	}
 	if writes < 3000 {

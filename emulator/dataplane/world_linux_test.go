@@ -60,7 +60,7 @@ func newWorld(t *testing.T) *world {
 		w.up("sw0", "10.99.0.1/24")
 		w.up("lo", outside+"/32")
 		// What nobody owns is lost without a word, as in the outside world.
-		must(t, netlink.RouteAdd(&netlink.Route{Dst: anywhere(), Type: unix.RTN_BLACKHOLE}))
+		must(t, netlink.RouteAdd(&netlink.Route{Dst: anywhere(netip.IPv4Unspecified()), Type: unix.RTN_BLACKHOLE}))
 		return sysctls(map[string]string{"net/ipv4/ip_forward": "1", "net/bridge/bridge-nf-call-iptables": "0",
 			"net/ipv4/conf/all/send_redirects": "0", "net/ipv4/conf/sw0/send_redirects": "0"}, true)
 	})
@@ -95,7 +95,7 @@ func (w *world) makeNode(name, addr, pods string) *node {
 	w.in(name, func() error {
 		w.up("lo", "")
 		w.up("eth0", addr+"/24")
-		return netlink.RouteAdd(&netlink.Route{Dst: anywhere(), Gw: net.ParseIP("10.99.0.1")})
+		return netlink.RouteAdd(&netlink.Route{Dst: anywhere(netip.IPv4Unspecified()), Gw: net.ParseIP("10.99.0.1")})
 	})
 	n := &node{w: w, name: name, addr: netip.MustParseAddr(addr), pods: netip.MustParsePrefix(pods)}
 	n.dp, err = New(Options{Netns: w.path(name)})
@@ -282,6 +282,11 @@ func (w *world) get(where, proto, addr string) string {
 			return answer
 		}
 	}
+	return outcome(err)
+}
+
+// outcome is the word for a failure.
+func outcome(err error) string {
 	if strings.Contains(err.Error(), syscall.ECONNREFUSED.Error()) {
 		return "refused"
 	}

@@ -142,10 +142,12 @@ func desiredEndpoint(o, network *Object, routes []*Object) dataplane.Endpoint {
 		}
 	}
 	for _, r := range d.docs("Routes") {
-		if e.Gateway.IsValid() {
-			break
+		switch hop, _ := netip.ParseAddr(r.str("NextHop")); {
+		case hop.Is4() && !e.Gateway.IsValid():
+			e.Gateway = hop
+		case hop.Is6() && !e.Gateway6.IsValid():
+			e.Gateway6 = hop
 		}
-		e.Gateway, _ = netip.ParseAddr(r.str("NextHop"))
 	}
 	for _, p := range d.docs("Policies") {
 		addPolicy(&e, p.str("Type"), p.doc("Settings"))

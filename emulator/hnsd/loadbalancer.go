@@ -36,8 +36,11 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 			return ErrAddressInvalid
 		}
 	}
-	if net, ok := n.Get(Network, network); ok && net.Doc.str("Type") == "Overlay" && d.num("Flags")&2 != 0 {
-		return ErrInvalidParameter // overlays carry no IPv6
+	if d.num("Flags")&2 != 0 { // IPv6
+		net, ok := n.Get(Network, network)
+		if overlay := ok && net.Doc.str("Type") == "Overlay"; overlay || !h.Profile.Version.AtLeast(11, 10) {
+			return ErrInvalidParameter // overlays carry none, older versions do not announce it; the code is unverified
+		}
 	}
 	if err := checkSourceVIP(n, network, d.str("SourceVIP")); err != nil {
 		return err
