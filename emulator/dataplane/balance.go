@@ -27,6 +27,9 @@ func (r *renderer) balance(lb *LoadBalancer) {
 //	frontend map:  VIP . proto . port          -> goto lb_<pick>_<source>
 //	the chain:     mark = index by pick; dnat to the element VIP . proto . port . mark of ep
 //
+// With session affinity the index is the backend's own number; slots tells which backend has a slot of the source hash,
+// and stick which one a client has already: it stays there when others come.
+//
 // The chains are shared by all balancers with the same number of backends and the same kind of distribution.
 func (r *renderer) loadBalancer(lb *LoadBalancer) {
 	r.owner = lb.ID
@@ -80,8 +83,14 @@ type frontendSpec struct {
 }
 
 func (r *renderer) frontend(lb *LoadBalancer, p LBPort, spec frontendSpec, backends []backend) {
-	// The first backend's element exists for every frontend, whichever its maps.
-	if _, taken := r.state.Rules.Sets[spec.eps].Elems[spec.key+" . 0"]; taken {
+	slots := setSlots
+	if spec.eps == setNPEP {
+		slots = setNPSlots
+	}
+	// One of the two exists for every frontend, whichever its maps.
+	_, taken := r.state.Rules.Sets[spec.eps].Elems[spec.key+" . 0"]
+	_, sticky := r.state.Rules.Sets[slots].Elems[spec.key+" . 0"]
+	if taken || sticky {
 		r.state.Rejected[lb.ID] = fmt.Errorf("load balancer %s: frontend %s is taken", lb.ID, spec.key)
 		return
 	}
@@ -96,8 +105,12 @@ func (r *renderer) frontend(lb *LoadBalancer, p LBPort, spec frontendSpec, backe
 		}
 		return
 	}
+	number := func(b backend) string { return strconv.FormatUint(uint64(r.fam.mark(b.addr)), 10) }
+	for _, b := range backends {
+		r.elem(spec.eps, spec.key+" . "+number(b), b.addr.String()+to)
+	}
 	for i, b := range affinity(lb.ID, backends) {
-		r.elem(spec.eps, spec.key+" . "+strconv.Itoa(i), b.addr.String()+to)
+		r.elem(slots, spec.key+" . "+strconv.Itoa(i), number(b))
 	}
 }
 
@@ -121,11 +134,25 @@ func (r *renderer) pickChain(lb *LoadBalancer, p LBPort, eps string, n int) stri
 		mark := r.snatMark(source)
 		name, rules = fmt.Sprintf("%s_%s_%s", eps, pick, mark[2:]), []string{"ct mark set " + mark}
 	}
-	key := frontend
+	key, slots := frontend, setSlots
 	if eps == setNPEP {
-		key = "meta l4proto . th dport"
+		key, slots = "meta l4proto . th dport", setNPSlots
 	}
-	rules = append(rules, "meta mark set "+expr, balanced+"dnat to "+key+" . meta mark map @"+eps)
+	dnat := balanced + "dnat to " + key + " . meta mark map @" + eps
+	// nft has no registers for two IPv6 addresses (seen with 1.0.6): there a new backend takes over some clients.
+	const client = "ip saddr . ip daddr . meta l4proto . th dport"
+	learns := p.Distribution != 0 && r.fam == ip4
+	if learns {
+		rules = append(rules, balanced+"meta mark set "+client+" map @"+setStick, dnat)
+	}
+	rules = append(rules, "meta mark set "+expr)
+	if p.Distribution != 0 {
+		rules = append(rules, balanced+"meta mark set "+key+" . meta mark map @"+slots)
+	}
+	if learns {
+		rules = append(rules, balanced+"update @"+setStick+" { "+client+" : meta mark }")
+	}
+	rules = append(rules, dnat)
 	r.pick(name, rules)
 	return name
 }

@@ -212,6 +212,9 @@ func parseRuleset(data []byte) (Ruleset, error) {
 			rs.Sets[o.Set.Name] = s
 		case o.Map != nil:
 			s := Set{Type: words(o.Map.Type) + " : " + words(o.Map.Map), Elems: map[string]string{}}
+			if o.Map.Name == setStick {
+				o.Map.Elem = nil // packets fill it
+			}
 			for _, e := range o.Map.Elem {
 				pair, ok := e.([]any)
 				if !ok || len(pair) != 2 {

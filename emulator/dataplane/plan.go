@@ -166,7 +166,7 @@ func diffRules(table string, want, have Ruleset) *Transaction {
 			if strings.Contains(want.Sets[name].Type, " : ") {
 				kind = "map"
 			}
-			tx.Lines = append(tx.Lines, fmt.Sprintf("add %s %s hns %s { type %s; }", kind, table, name, want.Sets[name].Type))
+			tx.Lines = append(tx.Lines, fmt.Sprintf("add %s %s hns %s { type %s;%s }", kind, table, name, want.Sets[name].Type, setOptions[name]))
 		}
 	}
 	tx.chains(want, have)
@@ -284,13 +284,17 @@ func (rs Ruleset) udpBackends(frontends []string) map[string][]string {
 	out := make(map[string][]string, len(frontends))
 	for _, f := range frontends {
 		vip, port, hasVIP := strings.Cut(f, " . ")
-		eps, hp, key := setEP, setHostPortVIP, vip+" . 17 . "+port
+		eps, slots, hp, key := setEP, setSlots, setHostPortVIP, vip+" . 17 . "+port
 		if !hasVIP {
-			eps, hp, key = setNPEP, setHostPort, "17 . "+f
+			eps, slots, hp, key = setNPEP, setNPSlots, setHostPort, "17 . "+f
 		}
 		backends := []string{}
 		for i := 0; ; i++ {
-			b, ok := rs.Sets[eps].Elems[fmt.Sprintf("%s . %d", key, i)]
+			index, sticky := rs.Sets[slots].Elems[fmt.Sprintf("%s . %d", key, i)]
+			if !sticky {
+				index = fmt.Sprint(i)
+			}
+			b, ok := rs.Sets[eps].Elems[key+" . "+index]
 			if !ok {
 				break
 			}

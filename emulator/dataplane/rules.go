@@ -26,6 +26,8 @@ const (
 	setHostPort, setHostPortVIP   = "hp", "hpv"
 	setSnats, setNat, setLoop     = "snats", "nat", "loop"
 	setSDN, setACLOut, setACLIn   = "sdn", "aclout", "aclin"
+	setSlots, setNPSlots          = "slots", "npslots"
+	setStick                      = "stick" // filled by packets: which backend a client has
 	frontend                      = "ip daddr . meta l4proto . th dport"
 	balanced                      = "meta l4proto { tcp, udp } "
 	affinitySlots                 = 256
@@ -39,8 +41,14 @@ var setTypes = map[string]string{
 	setNPEP:     "inet_proto . inet_service . mark : ipv4_addr . inet_service",
 	setHostPort: "inet_proto . inet_service : ipv4_addr . inet_service", setHostPortVIP: "ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service",
 	setSnats: "mark : ipv4_addr", setNat: "ipv4_addr : verdict", setLoop: "ipv4_addr . ipv4_addr",
-	setSDN: "ipv4_addr : verdict", setACLOut: "ipv4_addr : verdict", setACLIn: "ipv4_addr : verdict",
+	setSlots: "ipv4_addr . inet_proto . inet_service . mark : mark", setNPSlots: "inet_proto . inet_service . mark : mark",
+	setStick: "ipv4_addr . ipv4_addr . inet_proto . inet_service : mark",
+	setSDN:   "ipv4_addr : verdict", setACLOut: "ipv4_addr : verdict", setACLIn: "ipv4_addr : verdict",
 }
+
+// setOptions are what a set has beside its type. A client stays with its backend for as long as the proxies of Kubernetes
+// keep it by default (sessionAffinityConfig.clientIP.timeoutSeconds: three hours); HNS knows no time.
+var setOptions = map[string]string{setStick: " flags dynamic,timeout; timeout 3h; size 65536;"}
 
 func (r *renderer) baseRules() {
 	for name := range setTypes {

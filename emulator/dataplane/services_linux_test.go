@@ -123,6 +123,34 @@ func TestPacketsAffinity(t *testing.T) { // D-11
 	}
 	w.a.apply()
 	w.expect(client, "10.96.0.2:80", first)
+	// Others come: each client stays where it was, over a restart, too.
+	clients := map[string]string{client: first}
+	for i := 30; i < 36; i++ {
+		clients[w.a.pod(i)] = ""
+	}
+	w.a.apply()
+	for pod, was := range clients {
+		if was == "" {
+			clients[pod] = w.get(pod, "tcp", "10.96.0.2:80")
+		}
+	}
+	for i := 24; i < 30; i++ {
+		w.serve(w.a.pod(i), fmt.Sprint("s", i), 80) // before it has an address there is only TCP
+		backends = append(backends, w.a.epID(i))
+	}
+	w.a.desired.LoadBalancers[1].Backends = backends
+	again, err := New(Options{Netns: w.path("a")})
+	must(t, err)
+	defer again.Close()
+	w.a.dp = again
+	w.a.apply()
+	for pod, was := range clients {
+		for range 3 {
+			if got := w.get(pod, "tcp", "10.96.0.2:80"); got != was {
+				t.Errorf("%s moved from %s to %s", pod, was, got)
+			}
+		}
+	}
 }
 
 func TestPacketsNoPing(t *testing.T) { // D-20

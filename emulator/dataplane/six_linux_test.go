@@ -80,7 +80,11 @@ func TestSix(t *testing.T) { // D-22, and D-1 to D-4, D-9, D-10, D-20 in IPv6
 		lb6("dsr-near", "fd96::1", 80, 8080, true, near), lb6("dsr-far", "fd96::2", 80, 8080, true, remote),
 		lb6("nat-near", "fd96::3", 80, 8080, false, near), lb6("nat-far", "fd96::4", 80, 8080, false, remote),
 		lb6("np-near", "", 30001, 8080, false, near), lb6("np-far", "", 30002, 8080, false, remote), lb6("np-local", "", 30003, 8080, true, near),
+		lb6("sticky", "fd96::5", 80, 8080, true, near, remote),
 		lb("four", "10.96.0.1", 80, 8080, true, near), lb("np-four", "", 30001, 8080, false, near),
+	}
+	for i := range 2 {
+		w.a.desired.LoadBalancers[7].Ports[i].Distribution = 2
 	}
 	w.a.apply()
 	w.b.apply()
@@ -96,6 +100,14 @@ func TestSix(t *testing.T) { // D-22, and D-1 to D-4, D-9, D-10, D-20 in IPv6
 	w.expect6(client, "[fd99::1]:80", "out fd00:1::b")
 	for i, want := range []string{"near fd00:1::b", "far fd00:1::b", "near fd99::21", "far fd99::21"} {
 		w.expect6(client, fmt.Sprintf("[fd96::%d]:80", i+1), want)
+	}
+	c, err := w.dial6(client, "tcp", "[fd96::5]:80")
+	must(t, err)
+	sticky, err := ask(c)
+	must(t, err)
+	c.Close()
+	for range 10 {
+		w.expect6(client, "[fd96::5]:80", sticky)
 	}
 	w.expect6("a", "[fd96::2]:80", "far fd99::21")
 	w.expect6("a", "[fd96::3]:80", "near fd99::21")

@@ -1,0 +1,95 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/internal/platform"
+)
+
+const overlayNetwork = `{"Name":"flannel.4096","Type":"Overlay","Flags":8,"Ipams":[{"Type":"Static","Subnets":[{"IpAddressPrefix":"10.245.4.0/24",
+ "Policies":[{"Type":"VSID","Settings":{"IsolationId":4096}}],"Routes":[{"NextHop":"10.245.4.1","DestinationPrefix":"0.0.0.0/0"}]}]}],
+ "Policies":[{"Type":"HostRoute"}],"SchemaVersion":{"Major":2,"Minor":0}}`
+
+// The documents that flannel and upstream's kube-proxy send for an overlay become a tunnel, a way to the other host, and
+// load balancers.
+func TestOverlayDocuments(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root to make network namespaces")
+	}
+	name := fmt.Sprintf("hnsd-overlay-%d", os.Getpid())
+	must(t, platform.CreateNetns(name))
+	t.Cleanup(func() { must(t, platform.DeleteNetns(name)) })
+	plane, err := dataplane.New(dataplane.Options{Netns: platform.NetnsPath(name)})
+	must(t, err)
+	t.Cleanup(plane.Close)
+	s := startServer(t, 20348)
+	s.s.plane = plane
+	must(t, s.s.reapply(t.Context()))
+	c := s.connect("kube-proxy.exe", 1)
+	network := c.good(opNetwork+create, 0, "", overlayNetwork).handle
+	var doc struct {
+		Policies []struct {
+			Type     string
+			Settings map[string]any
+		}
+	}
+	must(t, json.Unmarshal([]byte(c.good(opNetwork+query, network, "").text), &doc))
+	router := ""
+	for _, p := range doc.Policies {
+		if p.Type == "DrMacAddress" {
+			router = strings.ToLower(strings.ReplaceAll(fmt.Sprint(p.Settings["Address"]), "-", ":"))
+		}
+	}
+	route := `{"ResourceType":"Policy","RequestType":%q,"Settings":{"Policies":[{"Type":"RemoteSubnetRoute","Settings":{"IsolationId":4096,
+	 "DistributedRouterMacAddress":"00-15-5D-11-00-05","ProviderAddress":"10.99.7.33","DestinationPrefix":"10.245.5.0/24"}}]}}`
+	c.good(opNetwork+modify, network, "", fmt.Sprintf(route, "Add"))
+	provider := func(addr, mac, pa, flags string) string {
+		return fmt.Sprintf(`{"IpConfigurations":[{"IpAddress":%q}],"MacAddress":%q,"Policies":[%s]%s,"SchemaVersion":{"Major":2,"Minor":0}}`, addr, mac, pa, flags)
+	}
+	pa := `{"Type":"ProviderAddress","Settings":{"ProviderAddress":%q}}`
+	c.good(opEndpoint+create, network, "", provider("10.245.4.2", "02:fc:00:00:00:01", "", "")) // the source address
+	c.good(opEndpoint+create, network, "", provider("10.96.0.10", "02:fc:00:00:00:01", fmt.Sprintf(pa, "10.99.7.21"), `,"Flags":1`))
+	remote := c.idOf(opEndpoint, c.good(opEndpoint+create, network, "", provider("10.245.5.7", "02-11-0a-f5-05-07", fmt.Sprintf(pa, "10.99.7.33"), `,"Flags":1`)).handle)
+	sourced := strings.Replace(balancer("10.96.0.10", 80, remote), `"FrontendVIPs"`, `"SourceVIP":"10.245.4.2","FrontendVIPs"`, 1)
+	c.good(opLoadBalancer+create, 0, "", sourced)
+	if a := c.call(opLoadBalancer+create, 0, "", strings.Replace(balancer("fd96::1", 80, remote), `"FrontendVIPs"`, `"Flags":2,"FrontendVIPs"`, 1)); a.result != 0x80070057 {
+		t.Errorf("an IPv6 load balancer of an overlay: %#x %s", a.result, a.record)
+	}
+	drift, err := s.s.Verify(t.Context())
+	must(t, err)
+	if len(drift) > 0 {
+		t.Errorf("drift: %v", drift)
+	}
+	show := func(command string) string {
+		var out bytes.Buffer
+		args := strings.Fields(command)
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Stdout = &out
+		must(t, platform.StartInNetns(platform.NetnsPath(name), cmd))
+		must(t, cmd.Wait())
+		return out.String()
+	}
+	for command, wants := range map[string][]string{
+		"ip -d link show type vxlan": {"vxlan id 4096 local 10.99.7.21", "dstport 4789 nolearning", "link/ether " + router},
+		"ip route":                   {"10.245.5.0/24 via 10.245.5.0 dev hnsx"},
+		"nft list table ip hns":      {"snat to ct mark map @snats", "10.96.0.10 . tcp . 80 . 0x00000000 : 10.245.5.7 . 8080", ": 10.245.4.2"},
+	} {
+		out := show(command)
+		for _, want := range wants {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s has no %q:\n%s", command, want, out)
+			}
+		}
+	}
+	c.good(opNetwork+modify, network, "", fmt.Sprintf(route, "Remove"))
+	if out := show("ip route"); strings.Contains(out, "10.245.5.0") {
+		t.Errorf("the way stayed:\n%s", out)
+	}
+}
