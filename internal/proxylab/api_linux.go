@@ -29,7 +29,11 @@ type API struct {
 }
 
 // newAPI listens at a port of the router. only, if not empty, is the label that services and slices must carry to be seen.
-func newAPI(netns string, port uint16, only string) (*API, error) {
+func (l *Lab) newAPI(port uint16, only string) (*API, error) {
+	server := l
+	if l.o.ControlPlane != nil {
+		server = l.o.ControlPlane
+	}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "https", Host: apiServer.String()})
@@ -41,11 +45,11 @@ func newAPI(netns string, port uint16, only string) (*API, error) {
 			}
 		},
 		FlushInterval: -1, // watches stream
-		Transport: &http.Transport{DialContext: dialIn(netns), ForceAttemptHTTP2: true,
+		Transport: &http.Transport{DialContext: dialIn(server.netns("sw")), ForceAttemptHTTP2: true,
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // its certificate is made by the API server itself, at each start
 		ErrorLog: log.New(discard{}, "", 0), // a client that goes away is no news
 	}
-	a := &API{Addr: netip.AddrPortFrom(routerAddr, port), netns: netns, handler: proxy}
+	a := &API{Addr: netip.AddrPortFrom(routerAddr, port), netns: l.netns("sw"), handler: proxy}
 	return a, a.Restore()
 }
 

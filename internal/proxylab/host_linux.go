@@ -14,6 +14,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
@@ -302,7 +303,7 @@ func (h *Host) meetAPI(ctx context.Context, port uint16) (err error) {
 	if h.o.Isolated {
 		only = Label(h.Name)
 	}
-	if h.API, err = newAPI(h.lab.netns("sw"), port, only); err != nil {
+	if h.API, err = h.lab.newAPI(port, only); err != nil {
 		return err
 	}
 	if !h.o.NoWine {
@@ -322,6 +323,9 @@ func (l *Lab) register(ctx context.Context, p Place, system string, pods, pods6 
 		n.Spec.PodCIDRs = append(n.Spec.PodCIDRs, pods6.String())
 	}
 	made, err := l.Client.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{})
+	if l.o.ControlPlane != nil && apierrors.IsAlreadyExists(err) {
+		return nil // the other Lab's, with the same addresses
+	}
 	if err != nil {
 		return err
 	}

@@ -44,6 +44,9 @@ type Options struct {
 	Prefix string
 	// NoAPI: no control plane runs, and no proxy can.
 	NoAPI bool
+	// ControlPlane, if not nil, is the Lab whose API server this one uses too. So two Labs with the same addresses can
+	// serve the same objects; nodes that have the same name share a Node object.
+	ControlPlane *Lab
 }
 
 // Lab is a switch, an API server and an outside client, to which hosts and nodes are joined. Its methods may be called
@@ -62,7 +65,8 @@ type Lab struct {
 	mu      sync.Mutex
 	members []*member
 	hosts   []*Host
-	spaces  []string // namespaces made, by name
+	procs   []*Process // on nodes
+	spaces  []string   // namespaces made, by name
 }
 
 // member is what is joined to the switch.
@@ -93,7 +97,11 @@ func New(ctx context.Context, o Options) (*Lab, error) {
 	}
 	l := &Lab{Name: fmt.Sprintf("%s-%d", o.Prefix, os.Getpid()), Dir: dir, o: o}
 	err = l.makeSwitch()
-	if err == nil && !o.NoAPI {
+	switch {
+	case err != nil || o.NoAPI:
+	case o.ControlPlane != nil:
+		l.Client = o.ControlPlane.Client
+	default:
 		err = l.startControlPlane(ctx)
 	}
 	if err != nil {
@@ -110,6 +118,9 @@ func (l *Lab) Close() error {
 	var errs []error
 	for _, h := range slices.Backward(l.hosts) {
 		errs = append(errs, h.Close())
+	}
+	for _, p := range l.procs {
+		p.Kill()
 	}
 	if l.control != nil {
 		l.control.Stop()

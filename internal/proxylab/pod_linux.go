@@ -90,8 +90,10 @@ type Node struct {
 	Place
 	// Pods and Pods6 are the ranges of its pods.
 	Pods, Pods6 netip.Prefix
-	lab         *Lab
-	pods        int
+	// API is its way to the API server.
+	API  *API
+	lab  *Lab
+	pods int
 }
 
 // podBridge is the bridge of a Node's pods.
@@ -112,6 +114,9 @@ func (l *Lab) AddNode(ctx context.Context, name string) (*Node, error) {
 		}
 		return addresses(podBridge, netip.PrefixFrom(nth(m.pods, 1), m.pods.Bits()), netip.PrefixFrom(nth(m.pods6, 1), m.pods6.Bits()))
 	})
+	if err == nil && !l.o.NoAPI {
+		n.API, err = l.newAPI(uint16(7000+m.number), "")
+	}
 	if err == nil && !l.o.NoAPI {
 		err = l.register(ctx, n.Place, "linux", n.Pods, n.Pods6)
 	}

@@ -1,0 +1,100 @@
+package proxylab
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+// RoutePrefix is RouteTo for all addresses of a prefix. What the host or node does not serve and sends back is lost.
+func (l *Lab) RoutePrefix(to netip.Prefix, p Place) error {
+	return platform.InNetns(l.netns("sw"), func() error {
+		lost := netlink.NewRule()
+		lost.IifName, lost.Dst, lost.Type, lost.Priority = "sw0", ipNet(to), unix.FR_ACT_BLACKHOLE, 100
+		if err := netlink.RuleAdd(lost); err != nil {
+			return fmt.Errorf("ending what comes back for %s: %w", to, err)
+		}
+		return route(to, p.Addr)
+	})
+}
+
+// outboundNAT is what a Linux node's CNI network does: pods have the node's address in the outside world. kube-proxy leaves
+// that alone.
+const outboundNAT = `
+add table ip outbound
+add chain ip outbound post { type nat hook postrouting priority 110; }
+add rule ip outbound post ip saddr %[1]s ip daddr != { %[1]s, %[2]s } masquerade
+`
+
+// prepare makes the node one on which upstream's kube-proxy works: packets between pods of one bridge meet its rules too.
+func (n *Node) prepare() error {
+	nft := exec.Command("nft", "-f", "-")
+	nft.Stdin = strings.NewReader(fmt.Sprintf(outboundNAT, PodRange, Underlay))
+	var out strings.Builder
+	nft.Stderr = &out
+	err := platform.InNetns(n.Netns, func() error {
+		if err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("1"), 0o644); err != nil {
+			return err
+		}
+		return nft.Start()
+	})
+	if err != nil {
+		return err
+	}
+	if err := nft.Wait(); err != nil {
+		return fmt.Errorf("translating addresses of pods: %w: %s", err, out.String())
+	}
+	return nil
+}
+
+// RunUpstream starts upstream's kube-proxy on the node, once, with a KubeProxyConfiguration that holds the fields given
+// besides those that every proxy needs.
+func (n *Node) RunUpstream(config map[string]any) (*Process, error) {
+	dir := filepath.Join(n.lab.Dir, n.Name)
+	if n.API == nil {
+		return nil, fmt.Errorf("node %s has no API server", n.Name)
+	}
+	if err := n.prepare(); err != nil {
+		return nil, fmt.Errorf("preparing node %s for kube-proxy: %w", n.Name, err)
+	}
+	doc := object{"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration", "hostnameOverride": n.Name,
+		"clientConnection": object{"kubeconfig": filepath.Join(dir, "kubeconfig")}, "clusterCIDR": PodRange.String(),
+		"healthzBindAddress": fmt.Sprintf("0.0.0.0:%d", HealthPort), "metricsBindAddress": fmt.Sprintf("127.0.0.1:%d", MetricsPort),
+		// The table of connections is the whole machine's.
+		"conntrack": object{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}}
+	for k, v := range config {
+		doc[k] = v
+	}
+	if err := writeJSON(filepath.Join(dir, "kubeconfig"), kubeconfig(n.API.Addr)); err != nil {
+		return nil, err
+	}
+	if err := writeJSON(filepath.Join(dir, "kube-proxy.json"), doc); err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(dir, "kube-proxy.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(filepath.Join(n.lab.o.Bin, "bundle", "kube"), "kube-proxy", "--config", filepath.Join(dir, "kube-proxy.json"))
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := platform.StartInNetns(n.Netns, cmd); err != nil {
+		return nil, fmt.Errorf("starting kube-proxy on %s: %w", n.Name, err)
+	}
+	p := newProcess("kube-proxy", log.Name(), cmd)
+	n.lab.mu.Lock()
+	defer n.lab.mu.Unlock()
+	n.lab.procs = append(n.lab.procs, p)
+	return p, nil
+}
