@@ -274,7 +274,7 @@ func TestCommand(t *testing.T) {
 		err := c.ExecuteContext(t.Context())
 		return out.String(), err
 	}
-	if out, err := run("--version=true"); err != nil || !strings.HasPrefix(out, "Kubernetes v1.36") {
+	if out, err := run("--version"); err != nil || !strings.HasPrefix(out, "Kubernetes v1.36") {
 		t.Errorf("--version: %q, %v", out, err)
 	}
 	file := filepath.Join(t.TempDir(), "c.yaml")

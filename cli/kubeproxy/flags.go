@@ -78,7 +78,7 @@ func register(fs *pflag.FlagSet, values map[string]*value) {
 			usage = "accepted for upstream's sake; no effect here: " + usage
 		}
 		f := fs.VarPF(v, o.name, shorthand[o.name], usage)
-		if o.kind == boolean {
+		if o.kind == boolean || o.name == "version" {
 			f.NoOptDefVal = "true"
 		}
 		f.Hidden = o.linux

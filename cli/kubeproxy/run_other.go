@@ -5,7 +5,6 @@ package kubeproxy
 import (
 	"context"
 	"errors"
-	"fmt"
 )
 
 // supported says whether this system has a mode.
@@ -13,12 +12,17 @@ func supported(mode string) error {
 	if mode == kernelspace {
 		return errors.New("mode kernelspace needs Windows and its Host Networking Service; Linux nodes use upstream's kube-proxy, or --proxy-mode=userspace")
 	}
-	return fmt.Errorf("mode %s is not in this program", mode)
+	return nil
 }
 
-func (p *parts) mode(context.Context) (running, error) { return running{}, supported(p.settings.mode) }
+func (p *parts) mode(ctx context.Context) (running, error) {
+	if err := supported(p.settings.mode); err != nil {
+		return running{}, err
+	}
+	return p.userspaceMode(ctx), nil
+}
 
-func cleanup(_ context.Context, s *settings) error { return supported(s.mode) }
+func cleanup(ctx context.Context, s *settings) error { return cleanupUserspace(ctx, s) }
 
 // asService runs directly: there is no service manager to answer.
 func asService(ctx context.Context, _ *settings, run func(context.Context) error) error {

@@ -1,30 +1,25 @@
 package kubeproxy
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/windows/svc"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hcn"
-	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/kernel"
 	"porthole.dev/porthole/proxy/service"
 )
 
 // supported says whether this system has a mode.
-func supported(mode string) error {
-	if mode == userspace {
-		return errors.New("mode userspace is not in this program")
-	}
-	return nil
-}
+func supported(string) error { return nil }
 
 func newHost(server *health.Server) *hcn.Client {
 	return hcn.New(hcn.Options{Trust: true, Observe: func(kind string, took time.Duration, err error) {
@@ -37,38 +32,57 @@ func newHost(server *health.Server) *hcn.Client {
 }
 
 func (p *parts) mode(ctx context.Context) (running, error) {
-	tracker := service.NewTracker(service.Node{Name: p.hostname})
-	feed := kube.FeedServices(ctx, p.client, p.hostname, tracker, func(node *corev1.Node) {
-		tracker.SetNode(service.Node{Name: p.hostname, Zone: node.Labels[corev1.LabelTopologyZone]})
-	})
-	proxy := kernel.New(kernel.Options{
-		NetworkName: p.config.Winkernel.NetworkName, EnableDSR: p.config.Winkernel.EnableDSR, Host: newHost(p.server),
-		Changed: feed.Changed(), Reporter: p.server, Settle: p.settle, Period: p.period, SourceVIP: p.sourceVIP,
-		Take: func() ([]service.State, bool) {
-			p.server.Alive()
-			complete := feed.Synced()
-			states := tracker.Take()
-			p.server.Taken(states)
-			return states, complete
-		},
-	})
-	return running{run: proxy.Run, diff: func(ctx context.Context) (any, error) { return diff(ctx, proxy) }}, nil
+	if p.settings.mode == userspace {
+		return p.userspaceMode(ctx), nil
+	}
+	p.hints(klog.FromContext(ctx))
+	source := p.source(ctx, service.Refuse)
+	o := p.kernelOptions()
+	o.Host, o.Take, o.Changed, o.Reporter = newHost(p.server), source.take, source.changed, p.server
+	o.HostMAC = nodeMAC(apiAddresses(p.api))
+	proxy := kernel.New(o)
+	return running{run: proxy.Run, diff: func(ctx context.Context) (any, error) {
+		changes, err := proxy.Diff(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return difference(changes), nil
+	}}, nil
 }
 
-// diff puts what the proxy compared into the form of the page.
-func diff(ctx context.Context, proxy *kernel.Proxy) (health.Diff, error) {
-	changes, err := proxy.Diff(ctx)
-	if err != nil {
-		return health.Diff{}, err
+func (s *settings) kernelOptions() kernel.Options {
+	o := kernel.Options{NetworkName: s.config.Winkernel.NetworkName, EnableDSR: s.config.Winkernel.EnableDSR, SourceVIP: s.sourceVIP,
+		Settle: s.settle, Period: s.period}
+	if a, err := netip.ParseAddr(s.config.BindAddress); err == nil && !a.IsUnspecified() {
+		o.NodeAddrs = []netip.Addr{a}
 	}
-	d := health.Diff{Equal: len(changes.Ops) == 0 && len(changes.Problems) == 0, Right: changes.Right}
-	for _, op := range changes.Ops {
-		d.Operations = append(d.Operations, health.DiffLine{Verb: string(op.Verb), Frontend: op.Key.String(), Text: op.String()})
+	return o
+}
+
+// hints tell of settings that HNS cannot carry.
+func (p *parts) hints(logger klog.Logger) {
+	if p.nodePortsPrimary || len(p.nodePortRanges) > 0 {
+		logger.Info("HNS serves node ports at every address of the node; node port addresses are for health checks of services only")
 	}
-	for key, text := range changes.Problems {
-		d.Problems = append(d.Problems, health.DiffLine{Frontend: key.String(), Text: text})
+	if p.config.Winkernel.ForwardHealthCheckVip {
+		logger.Info("Health check ports are not forwarded from load balancer addresses; ask the node's address")
 	}
-	return d, nil
+}
+
+func difference(c kernel.Changes) health.Diff {
+	d := health.Diff{Right: c.Right, Equal: len(c.Ops) == 0 && len(c.Problems) == 0}
+	for _, op := range c.Ops {
+		line := health.DiffLine{Verb: string(op.Verb), Text: op.String()}
+		if op.Key.Port != 0 {
+			line.Frontend = op.Key.String()
+		}
+		d.Operations = append(d.Operations, line)
+	}
+	for key, problem := range c.Problems {
+		d.Problems = append(d.Problems, health.DiffLine{Frontend: key.String(), Text: problem})
+	}
+	slices.SortFunc(d.Problems, func(a, b health.DiffLine) int { return cmp.Compare(a.Frontend, b.Frontend) })
+	return d
 }
 
 // cleanupLimit is how long --cleanup keeps trying.
@@ -76,16 +90,18 @@ const cleanupLimit = 5 * time.Minute
 
 // cleanup wants nothing, until nothing of ours is left.
 func cleanup(ctx context.Context, s *settings) error {
+	if s.mode == userspace {
+		return cleanupUserspace(ctx, s)
+	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupLimit)
 	defer cancel()
-	server := health.New(health.Options{})
-	err := kernel.Cleanup(ctx, kernel.Options{
-		NetworkName: s.config.Winkernel.NetworkName, EnableDSR: s.config.Winkernel.EnableDSR, Host: newHost(server),
-	})
-	if err == nil {
-		klog.FromContext(ctx).Info("Nothing of ours is left in HNS", "network", s.config.Winkernel.NetworkName)
+	o := s.kernelOptions()
+	o.Host = newHost(health.New(health.Options{}))
+	if err := kernel.Cleanup(ctx, o); err != nil {
+		return fmt.Errorf("cleaning up: %w", err)
 	}
-	return err
+	klog.FromContext(ctx).Info("Nothing of ours is left in HNS", "network", s.config.Winkernel.NetworkName)
+	return nil
 }
 
 // asService runs under the service manager of Windows when it started us and --windows-service says so.

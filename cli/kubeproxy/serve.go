@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -21,8 +22,12 @@ import (
 type parts struct {
 	*settings
 	client kube.Interface
+	api    string // address of the API server, as the kubeconfig has it
 	server *health.Server
 	node   *kube.OwnNode
+	events *kube.ServiceEvents
+	// background is what must have ended before the program does.
+	background sync.WaitGroup
 }
 
 // serviceEvents passes events on to the API.
@@ -36,21 +41,23 @@ func (e serviceEvents) ServiceEvent(event health.Event) {
 // serve runs until ctx ends or something breaks that only a new start mends. What was programmed stays.
 func serve(ctx context.Context, s *settings) error {
 	thrift(os.Getenv)
-	client, _, err := kube.LoadFor(s.master, s.kubeconfig, "kube-proxy/"+version, s.config.ClientConnection.QPS, int(s.config.ClientConnection.Burst))
+	client, rest, err := kube.LoadFor(s.master, s.kubeconfig, "kube-proxy/"+version, s.config.ClientConnection.QPS, int(s.config.ClientConnection.Burst))
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p := &parts{settings: s, client: client}
-	events := kube.NewServiceEvents(ctx, client, "kube-proxy", s.hostname)
-	defer events.Close()
-	defer cancel(nil) // before Close, which waits for the end
+	p := &parts{settings: s, client: client, api: rest.Host, events: kube.NewServiceEvents(ctx, client, "kube-proxy", s.hostname)}
+	defer func() {
+		cancel(nil)
+		p.background.Wait()
+		p.events.Close()
+	}()
 	if p.node, err = kube.WatchOwnNode(ctx, client, s.hostname); err != nil {
 		return err
 	}
 	p.server = health.New(health.Options{Mode: s.mode, Node: s.hostname, Families: []string{health.IPv4, health.IPv6},
-		Eligible: p.node.Eligible, Events: serviceEvents{events}})
+		Eligible: p.node.Eligible, Events: serviceEvents{p.events}})
 	if err := kube.RegisterClientMetrics(p.server.Registry()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}

@@ -19,11 +19,17 @@ type services struct {
 	first   sync.Once
 }
 
-// watchServices starts watching and returns at once; it ends with ctx.
-func watchServices(ctx context.Context, client kube.Interface, node string, ranges service.SourceRanges) *services {
+// watchServices starts watching and returns at once; it ends with ctx. around may put a sink of its own before the
+// tracker; nil means none.
+func watchServices(ctx context.Context, client kube.Interface, node string, ranges service.SourceRanges,
+	around func(*service.Tracker) kube.ServiceSink) *services {
 	s := &services{tracker: service.NewTracker(service.Node{Name: node})}
 	s.tracker.SetOptions(service.Options{SourceRanges: ranges, Since: time.Now()})
-	s.feed = kube.FeedServices(ctx, client, node, s.tracker, func(n *corev1.Node) {
+	var sink kube.ServiceSink = s.tracker
+	if around != nil {
+		sink = around(s.tracker)
+	}
+	s.feed = kube.FeedServices(ctx, client, node, sink, func(n *corev1.Node) {
 		s.tracker.SetNode(service.Node{Name: node, Zone: n.Labels[corev1.LabelTopologyZone]})
 	})
 	return s

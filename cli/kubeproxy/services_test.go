@@ -137,7 +137,7 @@ func TestBigCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, started := heapMB(), time.Now()
-	s := watchServices(ctx, client, "n1", service.Refuse)
+	s := watchServices(ctx, client, "n1", service.Refuse, nil)
 	all := map[string]service.State{}
 	wait := func(what string, done func() bool) {
 		t.Helper()

@@ -64,7 +64,7 @@ type Server struct {
 	sign  time.Time // the last sign of life
 	table table
 	voice voice
-	// localOnly are services with a traffic policy Local and no endpoint here, by policy.
+	// lacking are services with a traffic policy Local and no endpoint here, by policy.
 	lacking map[string]map[string]bool
 }
 

@@ -54,6 +54,11 @@ func newMetrics(families []string) *metrics {
 	for _, state := range []State{Programmed, Pending, Failed} {
 		m.states.WithLabelValues(string(state)).Set(0)
 	}
+	for _, family := range families { // there from the start, for those who alert on what is missing
+		for _, h := range []*prometheus.HistogramVec{m.duration, m.full, m.partial, m.network} {
+			h.WithLabelValues(family)
+		}
+	}
 	return m
 }
 

@@ -1,0 +1,38 @@
+package kubeproxy
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/proxy/service"
+	proxy "porthole.dev/porthole/proxy/userspace"
+)
+
+// userspaceMode relays in this process. Addresses on the host end with it.
+func (p *parts) userspaceMode(ctx context.Context) running {
+	o := p.userspaceOptions()
+	source := p.source(ctx, service.Carry)
+	o.Take, o.Changed, o.Reporter = source.take, source.changed, p.server
+	o.Reserved = apiAddresses(p.api)
+	return running{run: proxy.New(o).Run}
+}
+
+func (s *settings) userspaceOptions() proxy.Options {
+	folder := "/var/lib/kube-proxy"
+	if platform.IsWindows {
+		folder = `C:\var\lib\kube-proxy`
+	}
+	return proxy.Options{Interface: s.serviceInterface, StateFile: cmp.Or(s.stateFile, filepath.Join(folder, "userspace.json")),
+		NodePorts: s.nodePortRanges, Cluster: s.clusterRanges, Settle: s.settle, Period: s.period}
+}
+
+// cleanupUserspace takes off the host what an earlier run left: a proxy that ends at once does so.
+func cleanupUserspace(ctx context.Context, s *settings) error {
+	o := s.userspaceOptions()
+	o.Take = func() ([]service.State, bool) { return nil, false }
+	ended, end := context.WithCancel(ctx)
+	end()
+	return proxy.New(o).Run(ended)
+}

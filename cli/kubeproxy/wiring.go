@@ -1,0 +1,150 @@
+package kubeproxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/proxy/health"
+	"porthole.dev/porthole/proxy/healthcheck"
+	"porthole.dev/porthole/proxy/service"
+)
+
+// counted passes objects on to the tracker and counts them.
+type counted struct {
+	*service.Tracker
+	server *health.Server
+}
+
+func (c counted) SetService(s *corev1.Service) {
+	c.server.ServiceChanged()
+	c.Tracker.SetService(s)
+}
+
+func (c counted) RemoveService(namespace, name string) {
+	c.server.ServiceChanged()
+	c.Tracker.RemoveService(namespace, name)
+}
+
+func (c counted) SetSlice(s *discoveryv1.EndpointSlice) {
+	c.server.SliceChanged()
+	c.Tracker.SetSlice(s)
+}
+
+func (c counted) RemoveSlice(namespace, name string) {
+	c.server.SliceChanged()
+	c.Tracker.RemoveSlice(namespace, name)
+}
+
+// source is where a mode gets the services from.
+type source struct {
+	take    func() ([]service.State, bool)
+	changed <-chan struct{}
+}
+
+// source starts watching the API and answering health checks of services. It ends with ctx.
+func (p *parts) source(ctx context.Context, ranges service.SourceRanges) source {
+	all := watchServices(ctx, p.client, p.hostname, ranges, func(t *service.Tracker) kube.ServiceSink { return counted{t, p.server} })
+	checks := healthcheck.New(p.checkOptions())
+	p.background.Go(func() { checks.Run(ctx) })
+	take := func() ([]service.State, bool) {
+		p.server.Alive()
+		states, complete := all.take()
+		if !complete {
+			return nil, false
+		}
+		p.server.Taken(states)
+		for i := range states {
+			checks.Set(states[i].Service, states[i].HealthCheck)
+		}
+		return states, true
+	}
+	return source{take: take, changed: all.feed.Changed()}
+}
+
+// checkOptions are for the health checks of services, which answer on the addresses that node ports are for.
+func (p *parts) checkOptions() healthcheck.Options {
+	o := healthcheck.Options{Ranges: p.nodePortRanges, Serving: p.server.Serving, Failed: func(name string, _ uint16, err error) {
+		p.events.Event(name, true, health.ReasonHealthCheck, "node "+p.hostname+": "+err.Error())
+	}}
+	if p.nodePortsPrimary {
+		o.Ranges = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+		o.Addresses = p.primaryAddresses
+	}
+	return o
+}
+
+// primaryAddresses are the first of each family, as the node's object has them.
+func (p *parts) primaryAddresses() ([]netip.Addr, error) {
+	var out []netip.Addr
+	families := map[bool]bool{}
+	for _, text := range p.node.Addresses() {
+		if a, err := netip.ParseAddr(text); err == nil && !families[a.Is6()] {
+			families[a.Is6()] = true
+			out = append(out, a)
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("the node's addresses are not known yet")
+	}
+	return out, nil
+}
+
+// apiAddresses are those of the API server that the configuration names; none when it names it otherwise. master is a
+// URL or host:port.
+func apiAddresses(master string) []netip.Addr {
+	host := master
+	if u, err := url.Parse(master); err == nil && u.Host != "" {
+		host = u.Host
+	}
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return []netip.Addr{a}
+	}
+	return nil
+}
+
+// nodeMAC is the hardware address of the adapter by which this host reaches an address, in Windows' form; "" when it
+// cannot be found out.
+func nodeMAC(towards []netip.Addr) string {
+	for _, to := range towards {
+		conn, err := net.Dial("udp", netip.AddrPortFrom(to, 9).String()) // sends nothing: it asks for a route
+		if err != nil {
+			continue
+		}
+		local, _ := conn.LocalAddr().(*net.UDPAddr)
+		_ = conn.Close()
+		if mac := macOf(local); mac != "" {
+			return mac
+		}
+	}
+	return ""
+}
+
+func macOf(local *net.UDPAddr) string {
+	all, err := net.Interfaces()
+	if err != nil || local == nil {
+		return ""
+	}
+	for _, i := range all {
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue
+		}
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(local.IP) {
+				return strings.ToUpper(strings.ReplaceAll(i.HardwareAddr.String(), ":", "-"))
+			}
+		}
+	}
+	return ""
+}
