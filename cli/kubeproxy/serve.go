@@ -57,7 +57,7 @@ func serve(ctx context.Context, s *settings) error {
 		return err
 	}
 	p.server = health.New(health.Options{Mode: s.mode, Node: s.hostname, Families: []string{health.IPv4, health.IPv6},
-		Eligible: p.node.Eligible, Events: serviceEvents{p.events}})
+		MaxBackends: maxBackends[s.mode], Eligible: p.node.Eligible, Events: serviceEvents{p.events}})
 	if err := kube.RegisterClientMetrics(p.server.Registry()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
@@ -89,6 +89,9 @@ func serve(ctx context.Context, s *settings) error {
 	}
 	return nil
 }
+
+// maxBackends by mode: a load balancer of HNS takes 1,024 endpoints (as proxy/kernel has it), a relay any number.
+var maxBackends = map[string]int{kernelspace: 1024}
 
 // running is a mode that is set up.
 type running struct {

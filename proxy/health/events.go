@@ -3,6 +3,7 @@ package health
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"porthole.dev/porthole/proxy/service"
@@ -131,12 +132,19 @@ func (v *voice) speak(name string, sp *speaker, now time.Time) []Event {
 		return true
 	}
 	s := sp.last
-	for p := range sp.problems {
+	changed := map[service.Problem]time.Time{} // problems that went, by shape: one that comes in its place is the same
+	for p, at := range sp.problems {
 		if !slices.Contains(s.Problems, p) {
 			delete(sp.problems, p)
+			changed[shape(p)] = at
 		}
 	}
 	for _, p := range s.Problems {
+		if at, was := changed[shape(p)]; was {
+			if _, said := sp.problems[p]; !said {
+				sp.problems[p] = at
+			}
+		}
 		if at, said := sp.problems[p]; (!said || now.Sub(at) >= repeatEvent) && say(true, p.Reason, v.on(p.Text)) {
 			sp.problems[p] = now
 		}
@@ -154,6 +162,17 @@ func (v *voice) speak(name string, sp *speaker, now time.Time) []Event {
 	}
 	mark(v.owing, name, owes)
 	return out
+}
+
+// shape is a problem without its numbers: "1030 backends" becomes "1031 backends" with every pod, and is no news.
+func shape(p service.Problem) service.Problem {
+	p.Text = strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, p.Text)
+	return p
 }
 
 func (v *voice) on(text string) string {

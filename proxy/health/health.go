@@ -44,6 +44,8 @@ type Options struct {
 	Node string
 	// Families whose passes the metrics count; nil means IPv4.
 	Families []string
+	// MaxBackends is how many a frontend can have in this mode; 0: any number. The rest are counted in the metrics.
+	MaxBackends int
 	// Eligible says whether the node may have traffic from outside: false once it is being deleted. Nil: always.
 	Eligible func() bool
 	// Events takes events on services; nil: none are written.
@@ -66,6 +68,9 @@ type Server struct {
 	voice voice
 	// lacking are services with a traffic policy Local and no endpoint here, by policy.
 	lacking map[string]map[string]bool
+	// leftOut counts backends beyond MaxBackends, by service; those with none are not in it.
+	leftOut map[string]int
+	omitted int // their sum
 }
 
 // New makes a server.
@@ -81,7 +86,7 @@ func New(o Options) *Server {
 	}
 	return &Server{
 		options: o, started: o.Now(), sign: o.Now(), metrics: newMetrics(o.Families), table: newTable(), voice: newVoice(o.Node),
-		lacking: map[string]map[string]bool{policyInternal: {}, policyExternal: {}},
+		lacking: map[string]map[string]bool{policyInternal: {}, policyExternal: {}}, leftOut: map[string]int{},
 	}
 }
 

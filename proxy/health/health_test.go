@@ -28,7 +28,7 @@ func (b *bench) ServiceEvent(e health.Event) { b.events = append(b.events, e) }
 
 func newBench() *bench {
 	b := &bench{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), eligible: true}
-	b.Server = health.New(health.Options{Node: "win01", Families: []string{health.IPv4, health.IPv6}, Events: b,
+	b.Server = health.New(health.Options{Node: "win01", Families: []string{health.IPv4, health.IPv6}, Events: b, MaxBackends: 3,
 		Now: func() time.Time { return b.now }, Eligible: func() bool { return b.eligible }})
 	return b
 }
@@ -245,6 +245,12 @@ func TestEvents(t *testing.T) {
 			b.done("a/b")
 			b.Service(with)
 		}, []string{"W ProtocolNotSupported a/b: node win01: port 7: no SCTP", "W ProtocolNotSupported a/b: node win01: port 7: no SCTP"}},
+		{"a number that changes in a problem is no news", func(b *bench) {
+			for i := range 5 {
+				b.Service(health.ServiceStatus{Service: "a/b", State: health.Programmed, Problems: []service.Problem{sctp,
+					{Service: "a/b", Reason: "TooManyBackends", Text: fmt.Sprintf("%d of its backends are left out", i)}}})
+			}
+		}, []string{"W ProtocolNotSupported a/b: node win01: port 7: no SCTP", "W TooManyBackends a/b: node win01: 0 of its backends are left out"}},
 		{"a removed service is forgotten", func(b *bench) {
 			b.fail("a/b", 3, 1)
 			b.events = nil
@@ -321,7 +327,8 @@ func TestUpstreamMetrics(t *testing.T) {
 		}
 	}
 	local := service.Frontend{Kind: service.NodePort, LocalOnly: true}
-	b.Taken([]service.State{{Service: "a/b", Frontends: []service.Frontend{local}}})
+	many := service.Frontend{Kind: service.ClusterIP, Backends: make([]service.Backend, 8)}
+	b.Taken([]service.State{{Service: "a/b", Frontends: []service.Frontend{local, many, many}}})
 	b.Pass(health.Pass{Observed: b.now, Ready: true, Full: true, Took: 3 * time.Millisecond, Wanted: 7, Failed: 2, Writes: 5})
 	b.Pass(health.Pass{Observed: b.now, Ready: true, Took: 3 * time.Millisecond, Wanted: 7, Failed: 2, Err: errors.New("x")})
 	b.Programmed(b.now.Add(-700 * time.Millisecond))
@@ -353,6 +360,7 @@ func TestUpstreamMetrics(t *testing.T) {
 		`porthole_proxy_programming_latency_seconds_bucket{le="1.28"} 1`,
 		`porthole_proxy_repaired_total{kind="load balancer"} 577`,
 		`porthole_proxy_writes_total 5`,
+		`porthole_proxy_backends_left_out 10`,
 		`porthole_proxy_passes_blind_total 1`,
 		`porthole_proxy_frontends_wanted 7`,
 		`porthole_proxy_frontends_failed 2`,
@@ -367,7 +375,7 @@ func TestUpstreamMetrics(t *testing.T) {
 	b.Service(health.ServiceStatus{Service: "a/b", Removed: true})
 	b.Taken([]service.State{{Service: "a/b"}})
 	_, doc, _ = get(t, pages, "/metrics")
-	for _, gone := range []string{`porthole_proxy_services{state="failed"} 1`, "FrontendTaken", `traffic_policy="external"} 1`} {
+	for _, gone := range []string{`porthole_proxy_services{state="failed"} 1`, "FrontendTaken", `traffic_policy="external"} 1`, "left_out 10"} {
 		if strings.Contains(doc["text"].(string), gone) {
 			t.Errorf("still %s", gone)
 		}

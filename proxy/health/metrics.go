@@ -30,7 +30,7 @@ type metrics struct {
 	slicesTotal, servicesTotal       prometheus.Counter
 
 	states, problems           *prometheus.GaugeVec
-	wanted, failed             prometheus.Gauge
+	wanted, failed, leftOut    prometheus.Gauge
 	writes, passes, incomplete prometheus.Counter
 	latency                    prometheus.Histogram
 	repaired                   *prometheus.CounterVec
@@ -116,6 +116,7 @@ func (m *metrics) ours() {
 	m.problems = m.gauges("porthole_proxy_problems", "What cannot be served as the services are written, by reason.", "reason")
 	m.wanted = m.gauge("porthole_proxy_frontends_wanted", "Frontends with backends.")
 	m.failed = m.gauge("porthole_proxy_frontends_failed", "Frontends that are not served as wanted.")
+	m.leftOut = m.gauge("porthole_proxy_backends_left_out", "Backends beyond the number that a frontend can have, over all frontends.")
 	m.passes = m.counter("porthole_proxy_passes_total", "Passes.")
 	m.incomplete = m.counter("porthole_proxy_passes_blind_total", "Passes that could not observe the host and so changed nothing.")
 	m.writes = m.counter("porthole_proxy_writes_total", "Operations that changed the host.")
@@ -211,8 +212,11 @@ func (s *Server) Taken(states []service.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, state := range states {
-		internal, external := false, false
+		internal, external, beyond := false, false, 0
 		for _, f := range state.Frontends {
+			if s.options.MaxBackends > 0 {
+				beyond += max(0, len(f.Backends)-s.options.MaxBackends)
+			}
 			if f.LocalOnly && len(f.Backends) == 0 {
 				internal = internal || f.Kind == service.ClusterIP
 				external = external || f.Kind != service.ClusterIP
@@ -220,7 +224,12 @@ func (s *Server) Taken(states []service.State) {
 		}
 		mark(s.lacking[policyInternal], state.Service, internal)
 		mark(s.lacking[policyExternal], state.Service, external)
+		s.omitted += beyond - s.leftOut[state.Service]
+		if s.leftOut[state.Service] = beyond; beyond == 0 {
+			delete(s.leftOut, state.Service)
+		}
 	}
+	s.metrics.leftOut.Set(float64(s.omitted))
 	for policy, names := range s.lacking {
 		for _, family := range s.options.Families {
 			s.metrics.noLocal.WithLabelValues(policy, family).Set(float64(len(names)))
