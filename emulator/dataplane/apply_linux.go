@@ -27,6 +27,8 @@ func (d *DataPlane) apply(ctx context.Context, op Op, want State) error {
 		return d.moveUDP(op.Rules.Table, op.Rules.Frontends, want)
 	case op.Tunnel != nil || op.Peer != nil || op.Path != nil:
 		return d.applyTunnel(op)
+	case op.Keep != nil:
+		return d.applyKeep(op.Verb, *op.Keep)
 	case op.Port != nil && op.Verb == "del":
 		return d.deleteLink(op.Port.Name)
 	case op.Port != nil:

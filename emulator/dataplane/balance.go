@@ -71,8 +71,46 @@ func (r *renderer) loadBalancer(lb *LoadBalancer) {
 			if p.VIPExternalIP || p.LocalRoutedVIP {
 				spec.sets = append(spec.sets, setExt)
 			}
+			if p.PreserveDIP && lb.DSR && r.fam == ip4 {
+				r.keep(lb, p, spec, backends)
+				continue
+			}
 			r.frontend(lb, p, spec, backends)
 		}
+	}
+}
+
+// keep renders a frontend whose packets keep their destination and are led to a pod of this host, which must have the
+// frontend's address itself. There is no translation: a mark of the connection remembers the pod.
+func (r *renderer) keep(lb *LoadBalancer, p LBPort, spec frontendSpec, backends []backend) {
+	var local []backend
+	for _, b := range backends {
+		e := r.endpoints[b.id]
+		ns := r.namespaces[e.Namespace]
+		if n := r.networks[e.Network]; n != nil && ns != nil && !e.Remote && !ns.Host {
+			local = append(local, b)
+			r.state.Keeps[b.addr] = Keep{ID: b.id, Bridge: bridgeName(n.ID), Addr: b.addr}
+			mark := strconv.FormatUint(uint64(r.fam.mark(b.addr)), 10)
+			r.state.Rules.Sets[setKeeps].Elems[mark] = mark
+		}
+	}
+	if len(local) == 0 {
+		return
+	}
+	if _, taken := r.state.Rules.Sets[setKeep].Elems[spec.key+" . 0"]; taken {
+		r.state.Rejected[lb.ID] = fmt.Errorf("load balancer %s: frontend %s is taken", lb.ID, spec.key)
+		return
+	}
+	name, expr := fmt.Sprintf("keep_r%d", len(local)), fmt.Sprintf("numgen random mod %d", len(local))
+	if p.Distribution != 0 {
+		name, expr, local = "keep_h", fmt.Sprintf("jhash ip saddr mod %d seed 0x706f7274", affinitySlots), affinity(lb.ID, local)
+	}
+	r.pick(name, []string{"meta mark set " + expr, balanced + "ct mark set " + frontend + " . meta mark map @" + setKeep, "meta mark set ct mark", "accept"})
+	for _, set := range spec.sets {
+		r.elem(set, spec.key, "goto "+name)
+	}
+	for i, b := range local {
+		r.elem(setKeep, spec.key+" . "+strconv.Itoa(i), strconv.FormatUint(uint64(r.fam.mark(b.addr)), 10))
 	}
 }
 

@@ -165,7 +165,7 @@ func (d *DataPlane) Verify(ctx context.Context, desired Desired) ([]Drift, error
 func (s *State) keepChains(live State) {
 	for to, from := range map[*Ruleset]Ruleset{&s.Rules: live.Rules, &s.Rules6: live.Rules6} {
 		for name, c := range from.Chains {
-			if _, ok := to.Chains[name]; !ok && (strings.HasPrefix(name, setEP+"_") || strings.HasPrefix(name, setNPEP+"_")) {
+			if _, ok := to.Chains[name]; !ok && (strings.HasPrefix(name, setEP+"_") || strings.HasPrefix(name, setNPEP+"_") || strings.HasPrefix(name, setKeep+"_")) {
 				to.Chains[name] = c
 			}
 		}
@@ -219,6 +219,10 @@ func (s *State) record(op Op, want State) {
 		}
 	case op.Tunnel != nil || op.Peer != nil || op.Path != nil:
 		s.recordTunnel(op)
+	case op.Keep != nil && op.Verb == "del":
+		delete(s.Keeps, op.Keep.Addr)
+	case op.Keep != nil:
+		s.Keeps[op.Keep.Addr] = *op.Keep
 	case op.Port != nil && op.Verb == "del":
 		delete(s.Ports, op.Port.Name)
 	case op.Port != nil:

@@ -50,6 +50,9 @@ func (d *DataPlane) observe(ctx context.Context, want State) (State, error) {
 			}
 		}
 	}
+	if err := d.observeKeeps(want, &have); err != nil {
+		return have, err
+	}
 	if have.Rules, err = d.observeRules(ctx, "ip"); err == nil {
 		have.Rules6, err = d.observeRules(ctx, "ip6")
 	}

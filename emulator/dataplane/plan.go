@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ type Op struct {
 	Tunnel *Tunnel
 	Peer   *Peer
 	Path   *Path
+	Keep   *Keep
 	Rules  *Transaction
 }
 
@@ -58,6 +60,8 @@ func (o Op) String() string {
 		return s
 	case o.Tunnel != nil || o.Peer != nil || o.Path != nil:
 		return o.tunnelString()
+	case o.Keep != nil:
+		return fmt.Sprintf("%s way of marked packets to %s through %s", o.Verb, o.Keep.Addr, o.Keep.Bridge)
 	case o.Port != nil:
 		return fmt.Sprintf("%s port %s of %s: %s %v mac %s mtu %d via %s in %s", o.Verb, o.Port.Name, o.Port.Bridge,
 			o.Port.Guest, o.Port.Addrs, o.Port.MAC, o.Port.MTU, o.Port.Gateway, o.Port.Netns)
@@ -86,8 +90,18 @@ func Diff(want, have State) Plan {
 	}
 	gone, come := diffTunnels(want, have)
 	plan = append(plan, gone...)
+	for _, addr := range sortedAddrs(have.Keeps) {
+		if k := have.Keeps[addr]; k != want.Keeps[addr] {
+			plan = append(plan, Op{Verb: "del", ID: k.ID, Keep: &k})
+		}
+	}
 	plan = append(plan, diffBridges(want, have)...)
 	plan = append(plan, come...)
+	for _, addr := range sortedAddrs(want.Keeps) {
+		if k := want.Keeps[addr]; k != have.Keeps[addr] {
+			plan = append(plan, Op{Verb: "add", ID: k.ID, Keep: &k})
+		}
+	}
 	if tx := diffRules("ip", want.Rules, have.Rules); tx != nil {
 		plan = append(plan, Op{Verb: "set", Rules: tx})
 	}
@@ -112,6 +126,10 @@ func Diff(want, have State) Plan {
 		}
 	}
 	return plan
+}
+
+func sortedAddrs(m map[netip.Addr]Keep) []netip.Addr {
+	return slices.SortedFunc(maps.Keys(m), netip.Addr.Compare)
 }
 
 func diffBridges(want, have State) Plan {

@@ -16,6 +16,7 @@ import (
 //	           │             ├▶ sdn: the pod's SDNRoutes ──▶ svc: balancers without
 //	           │             └▶ ext
 //	           └ from outside ──▶ ext: external addresses (port flags 2 and 16)
+//	keepmark   ─ keeps: packets of connections that keep their destination get their pod's mark, for routing
 //	output     ─ dsr, svc: every balancer with an address (the node's own programs; NodePorts without an address are
 //	             refused, as on Windows; an address of the node with port flag 2 stands in for them)
 //	forward, input, output ─ aclout, aclin       (established flows pass)
@@ -27,6 +28,7 @@ const (
 	setSnats, setNat, setLoop     = "snats", "nat", "loop"
 	setSDN, setACLOut, setACLIn   = "sdn", "aclout", "aclin"
 	setSlots, setNPSlots          = "slots", "npslots"
+	setKeep, setKeeps             = "keep", "keeps"
 	setStick                      = "stick" // filled by packets: which backend a client has
 	frontend                      = "ip daddr . meta l4proto . th dport"
 	balanced                      = "meta l4proto { tcp, udp } "
@@ -42,6 +44,7 @@ var setTypes = map[string]string{
 	setHostPort: "inet_proto . inet_service : ipv4_addr . inet_service", setHostPortVIP: "ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service",
 	setSnats: "mark : ipv4_addr", setNat: "ipv4_addr : verdict", setLoop: "ipv4_addr . ipv4_addr",
 	setSlots: "ipv4_addr . inet_proto . inet_service . mark : mark", setNPSlots: "inet_proto . inet_service . mark : mark",
+	setKeep: "ipv4_addr . inet_proto . inet_service . mark : mark", setKeeps: "mark : mark",
 	setStick: "ipv4_addr . ipv4_addr . inet_proto . inet_service : mark",
 	setSDN:   "ipv4_addr : verdict", setACLOut: "ipv4_addr : verdict", setACLIn: "ipv4_addr : verdict",
 }
@@ -62,6 +65,7 @@ func (r *renderer) baseRules() {
 		"fib daddr type local ip daddr != 127.0.0.0/8 goto local",
 		`iifname "hnsb*" goto frompod`,
 		balanced+frontend+" vmap @"+setExt)
+	chain("keepmark", "type filter hook prerouting priority -150", "ct direction original meta mark set ct mark map @"+setKeeps)
 	chain("frompod", "",
 		balanced+frontend+" vmap @"+setDSR,
 		"ip saddr vmap @"+setSDN,

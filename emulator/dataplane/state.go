@@ -8,15 +8,16 @@ import (
 // State is what the kernel should hold, or does hold, for one host. Names are ours: bridges hnsb*, ports hnsv*, tunnels
 // hnsx*, network namespaces hns-*, and one nft table.
 type State struct {
-	Namespaces map[string]string // own network namespace -> Namespace.ID
-	Bridges    map[string]Bridge // by interface name
-	Ports      map[string]Port   // by interface name
-	Tunnels    map[string]Tunnel // by interface name
-	Peers      map[string]Peer   // by tunnel and MAC
-	Paths      map[string]Path   // by tunnel and prefix
-	Rules      Ruleset           // table ip hns
-	Rules6     Ruleset           // table ip6 hns
-	Rejected   map[string]error  // objects that cannot be carried, by id
+	Namespaces map[string]string   // own network namespace -> Namespace.ID
+	Bridges    map[string]Bridge   // by interface name
+	Ports      map[string]Port     // by interface name
+	Tunnels    map[string]Tunnel   // by interface name
+	Peers      map[string]Peer     // by tunnel and MAC
+	Paths      map[string]Path     // by tunnel and prefix
+	Keeps      map[netip.Addr]Keep // by the pod's address
+	Rules      Ruleset             // table ip hns
+	Rules6     Ruleset             // table ip6 hns
+	Rejected   map[string]error    // objects that cannot be carried, by id
 }
 
 // Bridge is the switch of one network; the node's own addresses in the network sit on it.
@@ -54,6 +55,12 @@ func (p Port) equal(q Port) bool {
 		p.MTU == q.MTU && p.Gateway == q.Gateway && p.Gateway6 == q.Gateway6 && p.Up == q.Up
 }
 
+// Keep leads packets with a pod's mark to it as they are: they keep their destination (preserve-destination).
+type Keep struct {
+	ID, Bridge string
+	Addr       netip.Addr // the pod's; the mark is the address
+}
+
 // Ruleset is the content of the nft table.
 type Ruleset struct {
 	Sets   map[string]Set
@@ -85,6 +92,7 @@ func newState() State {
 	return State{
 		Namespaces: map[string]string{}, Bridges: map[string]Bridge{}, Ports: map[string]Port{},
 		Tunnels: map[string]Tunnel{}, Peers: map[string]Peer{}, Paths: map[string]Path{},
+		Keeps:    map[netip.Addr]Keep{},
 		Rules:    Ruleset{Sets: map[string]Set{}, Chains: map[string]Chain{}},
 		Rules6:   Ruleset{Sets: map[string]Set{}, Chains: map[string]Chain{}},
 		Rejected: map[string]error{},

@@ -107,6 +107,17 @@ func (r *renderer) takes(c Change) bool {
 			return false
 		}
 	}
+	keeps := func(lb *LoadBalancer) bool {
+		return lb != nil && slices.ContainsFunc(lb.Ports, func(p LBPort) bool { return p.PreserveDIP })
+	}
+	for i := range c.LoadBalancers {
+		if lb := &c.LoadBalancers[i]; keeps(lb) || keeps(r.balancers[lb.ID]) {
+			return false // ways of marked packets come and go with it
+		}
+	}
+	if slices.ContainsFunc(c.GoneLoadBalancers, func(id string) bool { return keeps(r.balancers[id]) }) {
+		return false
+	}
 	return !slices.ContainsFunc(c.GoneEndpoints, func(id string) bool { return !r.portless(r.endpoints[id]) })
 }
 

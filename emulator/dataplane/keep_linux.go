@@ -1,0 +1,66 @@
+package dataplane
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// keepPriority is the priority of our routing rules; they are known by it.
+const keepPriority = 20100
+
+// applyKeep makes or removes a routing rule (packets with the pod's mark) and its table (everything by the pod).
+func (d *DataPlane) applyKeep(verb string, k Keep) error {
+	mark := ip4.mark(k.Addr)
+	rule := netlink.NewRule()
+	rule.Family, rule.Priority, rule.Mark, rule.Table = unix.AF_INET, keepPriority, mark, int(mark)
+	route := &netlink.Route{Dst: anywhere(k.Addr), Table: int(mark)}
+	if verb == "del" {
+		return errors.Join(unlessGone(d.handle.RuleDel(rule)), unlessGone(d.handle.RouteDel(route)))
+	}
+	link, err := d.handle.LinkByName(k.Bridge)
+	if err != nil {
+		return err
+	}
+	route.LinkIndex, route.Gw, route.Flags = link.Attrs().Index, k.Addr.AsSlice(), int(netlink.FLAG_ONLINK)
+	if err := d.handle.RouteReplace(route); err != nil {
+		return fmt.Errorf("route: %w", err)
+	}
+	if err := d.handle.RuleAdd(rule); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("rule: %w", err)
+	}
+	return nil
+}
+
+// observeKeeps reads our routing rules and their tables. One without its route comes back without a bridge.
+func (d *DataPlane) observeKeeps(want State, have *State) error {
+	rules, err := d.handle.RuleList(unix.AF_INET)
+	if err != nil {
+		return fmt.Errorf("listing routing rules: %w", err)
+	}
+	for _, r := range rules {
+		if r.Priority != keepPriority {
+			continue
+		}
+		k := Keep{Addr: netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, r.Mark)))}
+		k.ID = want.Keeps[k.Addr].ID
+		routes, err := d.handle.RouteListFiltered(unix.AF_INET, &netlink.Route{Table: r.Table}, netlink.RT_FILTER_TABLE)
+		if err != nil {
+			return fmt.Errorf("listing routes to %s: %w", k.Addr, err)
+		}
+		for _, route := range routes {
+			if gw, _ := netip.AddrFromSlice(route.Gw.To4()); gw != k.Addr {
+				continue
+			}
+			if link, err := d.handle.LinkByIndex(route.LinkIndex); err == nil {
+				k.Bridge = link.Attrs().Name
+			}
+		}
+		have.Keeps[k.Addr] = k
+	}
+	return nil
+}
