@@ -181,3 +181,28 @@ func TestThrift(t *testing.T) {
 		}
 	}
 }
+
+// TestNodeMAC: an address is found on its interface; loopback has no hardware address, and nowhere has none either.
+func TestNodeMAC(t *testing.T) {
+	if got := nodeMAC([]netip.Addr{netip.MustParseAddr("127.0.0.1")}); got != "" && got != "00-00-00-00-00-00" {
+		t.Errorf("loopback: %q", got)
+	}
+	if got := nodeMAC(nil); got != "" {
+		t.Errorf("nowhere: %q", got)
+	}
+	all, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range all {
+		addrs, err := i.Addrs()
+		if err != nil || len(addrs) == 0 || len(i.HardwareAddr) == 0 {
+			continue
+		}
+		n := addrs[0].(*net.IPNet)
+		want := strings.ToUpper(strings.ReplaceAll(i.HardwareAddr.String(), ":", "-"))
+		if got := macOf(&net.UDPAddr{IP: n.IP}); got != want {
+			t.Errorf("%s: %q, want %q", n.IP, got, want)
+		}
+	}
+}
