@@ -30,11 +30,11 @@ func adapted(f *service.Frontend) *service.Frontend {
 	return &g
 }
 
-// document is the load balancer for a frontend, without its endpoints. The flags are those that upstream's proxy sets,
+// document is the load balancer for a frontend, without its endpoints and its id. The flags are those that upstream's proxy sets,
 // and PortLocalRouted where the node itself is to reach an address from outside.
 func document(f *service.Frontend, internal uint16, facts *Facts) hns.LoadBalancer {
 	port := hns.Port{Protocol: f.Protocol, External: f.Port, Internal: internal}
-	lb := hns.LoadBalancer{ID: lbID(f.Key), IPv6: f.IPv6}
+	lb := hns.LoadBalancer{IPv6: f.IPv6}
 	if f.VIP.IsValid() {
 		lb.VIPs = []netip.Addr{f.VIP}
 	}

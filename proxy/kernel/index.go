@@ -1,7 +1,9 @@
 package kernel
 
 import (
+	"bytes"
 	"net/netip"
+	"slices"
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/proxy/service"
@@ -20,6 +22,13 @@ type endpoint struct {
 	// provider is the host behind a remote endpoint of an overlay network, as HNS has it.
 	provider     netip.Addr
 	remote, ours bool
+	// round is the last one of a walk over everything that met it: cheaper than a set of 100,000.
+	round uint32
+}
+
+// same leaves out what is ours to note.
+func (e *endpoint) same(o *endpoint) bool {
+	return e.addr == o.addr && e.provider == o.provider && e.remote == o.remote && e.ours == o.ours
 }
 
 // balancer is a load balancer; ID and Endpoints of doc are empty, they are in the fields.
@@ -27,6 +36,7 @@ type balancer struct {
 	id        guid
 	doc       hns.LoadBalancer
 	endpoints []guid
+	round     uint32 // as an endpoint's
 }
 
 // index is what HNS has, as last listed and as our own writes changed it since, found by id, address and frontend.
@@ -40,6 +50,15 @@ type index struct {
 	balancers       map[guid]*balancer
 	serving         map[service.Key]*balancer
 	contested       int
+	// changes counts them: a plan against an index that did not change is the plan that was made before.
+	changes uint64
+	rounds  uint32
+}
+
+// round begins a walk.
+func (x *index) round() uint32 {
+	x.rounds++
+	return x.rounds
 }
 
 func newIndex() *index {
@@ -118,6 +137,10 @@ func better(a, b *endpoint) bool {
 }
 
 func (x *index) putEndpoint(h held) {
+	if old := x.endpoints[h.id]; old != nil && old.same(&h.endpoint) && slices.Equal(x.more[h.id], h.more) {
+		return
+	}
+	x.changes++
 	x.dropEndpoint(h.id)
 	e := &h.endpoint
 	x.endpoints[e.id] = e
@@ -146,6 +169,7 @@ func (x *index) dropEndpoint(id guid) {
 	if e == nil {
 		return
 	}
+	x.changes++
 	side := x.side(e)
 	for _, a := range x.addresses(e) {
 		if side[a] == e {
@@ -163,6 +187,10 @@ func (x *index) dropEndpoint(id guid) {
 }
 
 func (x *index) putBalancer(b *balancer) {
+	if old := x.balancers[b.id]; old != nil && alike(old, b) {
+		return
+	}
+	x.changes++
 	x.dropBalancer(b.id)
 	x.balancers[b.id] = b
 	for _, key := range keysOf(b.doc) {
@@ -177,6 +205,7 @@ func (x *index) dropBalancer(id guid) {
 	if b == nil {
 		return
 	}
+	x.changes++
 	delete(x.balancers, id)
 	for _, key := range keysOf(b.doc) {
 		if x.serving[key] != b {
@@ -187,6 +216,26 @@ func (x *index) dropBalancer(id guid) {
 			x.reserve(key)
 		}
 	}
+}
+
+// alike says whether two documents are the same.
+func alike(a, b *balancer) bool {
+	return a.doc.SourceVIP == b.doc.SourceVIP && a.doc.DSR == b.doc.DSR && a.doc.IPv6 == b.doc.IPv6 &&
+		slices.Equal(a.doc.VIPs, b.doc.VIPs) && slices.Equal(a.doc.Ports, b.doc.Ports) && sameSet(a.endpoints, b.endpoints)
+}
+
+func sameSet(a, b []guid) bool {
+	if slices.Equal(a, b) {
+		return true
+	}
+	if len(a) != len(b) {
+		return false
+	}
+	x, y := slices.Clone(a), slices.Clone(b)
+	order := func(p, q guid) int { return bytes.Compare(p[:], q[:]) }
+	slices.SortFunc(x, order)
+	slices.SortFunc(y, order)
+	return slices.Equal(x, y)
 }
 
 func (x *index) reserve(key service.Key) {

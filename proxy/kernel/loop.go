@@ -29,6 +29,7 @@ type Proxy struct {
 	survey     *survey
 	surveyed   chan surveyed
 	rolling    []guid // what is to be read again, in turn
+	checked    uint64 // x.changes+1 at the last look at everything; 0: look
 
 	complete bool // all services have arrived once
 	offers   map[string]*offer
@@ -210,6 +211,14 @@ func (p *Proxy) everything() {
 	if !p.ready() {
 		return
 	}
+	if p.checked == p.x.changes+1 {
+		// Plans are pure: where nothing changed, only what is not right yet can come out otherwise.
+		for t := range p.troubled {
+			p.consider(t)
+		}
+		return
+	}
+	p.checked = p.x.changes + 1
 	for _, t := range p.targets {
 		p.consider(t)
 	}

@@ -53,10 +53,7 @@ func endpointID(network hns.NetworkID, addr netip.Addr) hns.EndpointID {
 	return hns.EndpointID(markedID(endpointMark, string(network)+" "+addr.String()))
 }
 
-// bears says whether an id carries a mark.
-func bears(g guid, mark string) bool { return strings.HasPrefix(g.String(), mark) }
-
-func ownsLB(g guid) bool { return g[0] == 'p' && g[1] == 'o' && bears(g, lbMark) }
+func ownsLB(g guid) bool { return string(g[:6]) == "portlb" && g[6]>>4 == 8 }
 
 func ownsEndpoint(e hns.Endpoint) bool {
 	return strings.HasPrefix(string(e.ID), endpointMark) || e.Remote && strings.HasPrefix(e.Name, namePrefix) || e.Name == sourceName

@@ -104,6 +104,9 @@ func (w view) frontend(f *service.Frontend) verdict {
 		v.limits = append(v.limits, flaw{"NoIPv6", fmt.Sprintf("%s: this network, or HNS %s, has no IPv6", f.Key, w.facts.Version)})
 		return v
 	}
+	if old != nil && w.served(f, old) {
+		return v // the usual case, at a look-up per backend
+	}
 	usable := w.usable(f, &v)
 	if len(usable) == 0 {
 		return v // the old load balancer, if there is one, is as good as none: it stays
@@ -113,12 +116,15 @@ func (w view) frontend(f *service.Frontend) verdict {
 	}
 	lb := document(f, usable[0].Port, w.facts)
 	lb.SourceVIP = sourceOf(usable, w.x, w.facts)
-	op := Op{Verb: CreateLB, LB: lb, Backends: usable, Key: f.Key}
+	why := ""
 	if old != nil {
-		op.Why = w.difference(old, &lb, usable)
-		if op.Why == "" {
+		if why = w.difference(old, &lb, usable); why == "" {
 			return v
 		}
+	}
+	lb.ID = lbID(f.Key)
+	op := Op{Verb: CreateLB, LB: lb, Backends: usable, Key: f.Key, Why: why}
+	if old != nil {
 		if !w.mayChange(old) {
 			v.blocked = flaw{"FrontendTaken", fmt.Sprintf("%s: the frontend is owned by load balancer %s, which is not ours", f.Key, old.id)}
 			return v
@@ -131,6 +137,23 @@ func (w view) frontend(f *service.Frontend) verdict {
 	w.endpoints(f, usable, &v)
 	v.ops = append(v.ops, op)
 	return v
+}
+
+// served says that a load balancer is the frontend's, with all of its backends and nothing to remark.
+func (w view) served(f *service.Frontend, old *balancer) bool {
+	if len(f.Backends) > maxBackends || f.Affinity && !w.facts.Version.HasSessionAffinity() || w.facts.overlay() {
+		return false
+	}
+	for i := range f.Backends {
+		if f.Backends[i].Port != f.Backends[0].Port {
+			return false
+		}
+	}
+	if !w.sameIDs(old, f.Backends) {
+		return false
+	}
+	want := document(f, f.Backends[0].Port, w.facts)
+	return w.difference(old, &want, nil) == ""
 }
 
 // holder is the load balancer that a frontend has, or the one that has its id and something else.
@@ -228,7 +251,7 @@ func sameFrontend(a, b hns.LoadBalancer) bool {
 		a.Ports[0].Protocol == b.Ports[0].Protocol && a.Ports[0].External == b.Ports[0].External
 }
 
-// difference says how a load balancer differs from the wanted one; "" when it is right.
+// difference says how a load balancer differs from the wanted one; "" when it is right. Nil backends are not compared.
 func (w view) difference(old *balancer, want *hns.LoadBalancer, backends []service.Backend) string {
 	if !sameFrontend(old.doc, *want) {
 		return "other frontends"
@@ -244,7 +267,7 @@ func (w view) difference(old *balancer, want *hns.LoadBalancer, backends []servi
 	case old.doc.SourceVIP != want.SourceVIP:
 		return "source address changed"
 	}
-	if w.sameIDs(old, backends) {
+	if backends == nil || w.sameIDs(old, backends) {
 		return ""
 	}
 	left := map[netip.Addr]bool{} // wanted address: is it local
@@ -403,20 +426,18 @@ func (w view) unused(wanted []service.Frontend, planned []Op) []Op {
 			going[id] = true
 		}
 	}
-	used := map[guid]bool{}
+	round := w.x.round()
 	for id, b := range w.x.balancers {
 		if !going[id] {
-			for _, e := range b.endpoints {
-				used[e] = true
-			}
+			w.holds(b, round)
 		}
 	}
 	for i := range wanted {
-		w.uses(&wanted[i], used)
+		w.uses(&wanted[i], round)
 	}
 	var ops []Op
 	for id, e := range w.x.endpoints {
-		if e.ours && !used[id] && !(w.facts.overlay() && e.addr == w.facts.SourceVIP) {
+		if w.idle(e, round) {
 			ops = append(ops, Op{Verb: DeleteEndpoint, Endpoint: hns.EndpointID(id.String()), Addr: e.addr})
 		}
 	}
@@ -424,20 +445,35 @@ func (w view) unused(wanted []service.Frontend, planned []Op) []Op {
 	return ops
 }
 
+// idle: it is ours, and neither held nor used in this round.
+func (w view) idle(e *endpoint, round uint32) bool {
+	source := w.facts.overlay() && !e.remote && e.addr == w.facts.SourceVIP
+	return e.ours && e.round != round && !source
+}
+
+// holds notes the endpoints of a load balancer.
+func (w view) holds(b *balancer, round uint32) {
+	for _, id := range b.endpoints {
+		if e := w.x.endpoints[id]; e != nil {
+			e.round = round
+		}
+	}
+}
+
 // uses notes the endpoints that a frontend needs.
-func (w view) uses(f *service.Frontend, used map[guid]bool) {
+func (w view) uses(f *service.Frontend, round uint32) {
 	if len(f.Backends) == 0 {
 		return
 	}
 	backends, _ := onePort(f.Backends)
 	for _, b := range backends[:min(len(backends), maxBackends)] {
 		if e := w.x.find(b); e != nil {
-			used[e.id] = true
+			e.round = round
 		}
 	}
 	if w.facts.overlay() && f.Kind == service.ClusterIP {
 		if e := w.x.remotes[f.VIP]; e != nil {
-			used[e.id] = true
+			e.round = round
 		}
 	}
 }

@@ -61,6 +61,7 @@ func local(addr string) hns.Endpoint {
 func served(f service.Frontend, version hns.Version, endpoints ...hns.Endpoint) hns.LoadBalancer {
 	facts := factsOf(version)
 	lb := document(&f, f.Backends[0].Port, &facts)
+	lb.ID = lbID(f.Key)
 	for _, e := range endpoints {
 		lb.Endpoints = append(lb.Endpoints, e.ID)
 	}

@@ -156,19 +156,18 @@ func (p *Proxy) wantsAddress(s *supply) bool {
 // nothing else to do.
 func (p *Proxy) sweepEndpoints() {
 	w := p.view()
-	used := map[guid]bool{}
+	round := p.x.round()
 	for _, b := range p.x.balancers {
-		for _, e := range b.endpoints {
-			used[e] = true
-		}
+		w.holds(b, round)
 	}
 	for _, t := range p.targets {
-		if t.f != nil {
-			w.uses(t.f, used)
+		// What is as wanted has its load balancer's endpoints, except for those of an overlay's own.
+		if t.f != nil && (!t.done || p.facts.overlay()) {
+			w.uses(t.f, round)
 		}
 	}
 	for id, e := range p.x.endpoints {
-		if !e.ours || used[id] || p.facts.overlay() && !e.remote && e.addr == p.facts.SourceVIP {
+		if !w.idle(e, round) {
 			continue
 		}
 		key := e.addr
@@ -240,6 +239,7 @@ func (p *Proxy) otherSource() {
 		if addr, ok := p.freeAddress(s); ok {
 			p.logger.Info("HNS refuses the source address; another one is used", "refused", p.facts.SourceVIP, "chosen", addr)
 			p.facts.SourceVIP = addr
+			p.checked = 0
 			p.everything()
 			return
 		}

@@ -32,6 +32,8 @@ type surveyed struct {
 	network   hns.Network
 	endpoints []guid
 	balancers []guid
+	// of them, those that were not known
+	newEndpoints, newBalancers []guid
 	// second step
 	read      bool
 	found     []held
@@ -160,7 +162,8 @@ func (p *Proxy) doubt(s *surveyed) error {
 	if s.network.ID != p.facts.Network.ID {
 		return nil
 	}
-	empty := len(s.endpoints) == 0 && len(p.x.endpoints) > 0 || len(s.balancers) == 0 && len(p.x.balancers) > 0
+	busy := p.inFlight()
+	empty := len(s.endpoints) == 0 && known(p, p.x.endpoints, busy) || len(s.balancers) == 0 && known(p, p.x.balancers, busy)
 	if !empty || p.survey.confirming {
 		p.passed.doubted = false
 		return nil
@@ -168,6 +171,16 @@ func (p *Proxy) doubt(s *surveyed) error {
 	p.passed.doubted = true
 	return fmt.Errorf("HNS lists %d endpoints and %d load balancers where there were %d and %d: asking again",
 		len(s.endpoints), len(s.balancers), len(p.x.endpoints), len(p.x.balancers))
+}
+
+// known says whether there is an object that was there before the survey began.
+func known[T any](p *Proxy, objects map[guid]T, busy map[guid]bool) bool {
+	for id := range objects {
+		if !p.survey.touched[id] && !busy[id] {
+			return true
+		}
+	}
+	return false
 }
 
 // surveyFailed: nothing is known, and nothing is written until something is.
@@ -193,6 +206,11 @@ func (p *Proxy) surveyFailed(err error) {
 // newFacts takes version and network, and derives again what depends on them.
 func (p *Proxy) newFacts(s *surveyed) {
 	old := p.facts
+	defer func() {
+		if !sameFacts(&old, &p.facts) {
+			p.checked = 0
+		}
+	}()
 	p.facts.Version, p.facts.Network = s.version, s.network
 	p.facts.DSR, p.facts.HostMAC, p.facts.NodeAccess = p.opts.EnableDSR, p.opts.HostMAC, !p.opts.NoNodeAccess
 	if old.Version != s.version {
@@ -227,6 +245,12 @@ func (p *Proxy) newFacts(s *surveyed) {
 	}
 }
 
+func sameFacts(a, b *Facts) bool {
+	return a.Version == b.Version && a.Network.ID == b.Network.ID && a.SourceVIP == b.SourceVIP && a.ModifyLies == b.ModifyLies &&
+		a.Network.Management == b.Network.Management && slices.Equal(a.Network.RemoteSubnets, b.Network.RemoteSubnets) &&
+		slices.Equal(a.Network.Subnets, b.Network.Subnets)
+}
+
 // adoptSource takes the source address that is there already from an earlier run, else a free one.
 func (p *Proxy) adoptSource() {
 	for _, s := range p.facts.Network.Subnets {
@@ -237,16 +261,21 @@ func (p *Proxy) adoptSource() {
 	}
 }
 
-// mergeIDs drops what is listed no more, and counts what we did not drop ourselves.
+// mergeIDs drops what is listed no more, and counts what we did not drop ourselves. What is listed and not known is left in
+// the lists.
 func (p *Proxy) mergeIDs(s *surveyed) map[string]int {
 	lost := map[string]int{}
 	busy := p.inFlight()
-	there := make(map[guid]struct{}, len(s.endpoints))
+	round := p.x.round()
 	for _, id := range s.endpoints {
-		there[id] = struct{}{}
+		if e := p.x.endpoints[id]; e != nil {
+			e.round = round
+		} else {
+			s.newEndpoints = append(s.newEndpoints, id)
+		}
 	}
 	for id, e := range p.x.endpoints {
-		if _, ok := there[id]; ok || p.survey.touched[id] || busy[id] {
+		if e.round == round || p.survey.touched[id] || busy[id] {
 			continue
 		}
 		if e.ours {
@@ -254,12 +283,15 @@ func (p *Proxy) mergeIDs(s *surveyed) map[string]int {
 		}
 		p.x.dropEndpoint(id)
 	}
-	clear(there)
 	for _, id := range s.balancers {
-		there[id] = struct{}{}
+		if b := p.x.balancers[id]; b != nil {
+			b.round = round
+		} else {
+			s.newBalancers = append(s.newBalancers, id)
+		}
 	}
 	for id, b := range p.x.balancers {
-		if _, ok := there[id]; ok || p.survey.touched[id] || busy[id] {
+		if b.round == round || p.survey.touched[id] || busy[id] {
 			continue
 		}
 		for _, key := range keysOf(b.doc) {
@@ -305,16 +337,10 @@ func (p *Proxy) inFlight() map[guid]bool {
 // toRead chooses the documents to read: unknown ones, and a share of the others in turn.
 func (p *Proxy) toRead(s *surveyed) (endpoints, balancers []guid) {
 	kind := make(map[guid]bool, 64) // true: an endpoint
-	for _, id := range s.endpoints {
-		if p.x.endpoints[id] == nil || p.survey.deep {
-			endpoints = append(endpoints, id)
-		}
+	if p.survey.deep {
+		return s.endpoints, s.balancers
 	}
-	for _, id := range s.balancers {
-		if p.x.balancers[id] == nil || p.survey.deep {
-			balancers = append(balancers, id)
-		}
-	}
+	endpoints, balancers = s.newEndpoints, s.newBalancers
 	if len(endpoints)+len(balancers) > 0 {
 		return endpoints, balancers // enough for now
 	}
@@ -430,12 +456,6 @@ func (p *Proxy) mergeRead(s *surveyed) {
 		p.logger.Info("Load balancers are other than we left them", "count", altered)
 		p.opts.Reporter.Repaired("load balancer", altered)
 	}
-}
-
-func alike(a, b *balancer) bool {
-	return sameFrontend(a.doc, b.doc) && a.doc.DSR == b.doc.DSR && a.doc.SourceVIP == b.doc.SourceVIP &&
-		a.doc.Ports[0].Internal == b.doc.Ports[0].Internal && len(a.endpoints) == len(b.endpoints) &&
-		!slices.ContainsFunc(a.endpoints, func(id guid) bool { return !slices.Contains(b.endpoints, id) })
 }
 
 // surveyEnds: HNS is known. Everything is compared with it.

@@ -1,0 +1,180 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/hns/hnstest"
+	"porthole.dev/porthole/proxy/service"
+)
+
+// large makes n services with backends of their own each.
+func large(n, backends int) []service.State {
+	states := make([]service.State, n)
+	for i := range states {
+		f := clusterIP(fmt.Sprintf("10.%d.%d.%d:80", 96+i/65536, i/256%256, i%256))
+		f.Service = fmt.Sprintf("default/s%d", i)
+		f.Backends = make([]service.Backend, backends)
+		for j := range f.Backends {
+			k := i*backends + j
+			f.Backends[j] = service.Backend{Addr: netip.AddrFrom4([4]byte{10, byte(128 + k/65536), byte(k / 256), byte(k)}), Port: 80}
+		}
+		states[i] = service.State{Service: f.Service, Rank: service.RankOther, Frontends: []service.Frontend{f}}
+	}
+	return states
+}
+
+// standing is a proxy that has observed a host on which everything is as wanted.
+func standing(states []service.State) *Proxy {
+	p := New(Options{NetworkName: "porthole", EnableDSR: true, NoNodeAccess: true, Take: func() ([]service.State, bool) { return nil, true }})
+	p.ctx, p.logger = context.Background(), klog.Logger{}
+	p.facts = factsOf(ws2022)
+	for _, s := range states {
+		f := &s.Frontends[0]
+		lb := document(f, 80, &p.facts)
+		lb.ID = lbID(f.Key)
+		for _, b := range f.Backends {
+			e := remoteDocument(b.Addr, &p.facts)
+			h, _ := compactEndpoint(e)
+			p.x.putEndpoint(h)
+			lb.Endpoints = append(lb.Endpoints, e.ID)
+		}
+		b, _ := compactBalancer(lb)
+		p.x.putBalancer(b)
+	}
+	p.complete, p.observed = true, time.Now()
+	p.offer(states)
+	p.everything()
+	return p
+}
+
+// TestLargeCheckIsFast: 10,000 services with ten endpoints each, a check that finds nothing to do: less than 100 ms.
+func TestLargeCheckIsFast(t *testing.T) {
+	states := large(10000, 10)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	p := standing(states)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	heap := (after.HeapAlloc - before.HeapAlloc) >> 20
+	everything := surveyed{}
+	for id := range p.x.endpoints {
+		everything.endpoints = append(everything.endpoints, id)
+	}
+	for id := range p.x.balancers {
+		everything.balancers = append(everything.balancers, id)
+	}
+	best, whole := time.Hour, time.Hour
+	for range 10 {
+		started := time.Now()
+		p.survey = &survey{}
+		if lost := p.mergeIDs(&everything); len(lost) != 0 {
+			t.Fatal(lost)
+		}
+		p.everything()
+		p.conclude()
+		best = min(best, time.Since(started))
+		started = time.Now()
+		p.checked = 0 // as if something had changed
+		p.everything()
+		p.sweepEndpoints()
+		whole = min(whole, time.Since(started))
+	}
+	t.Logf("check: %s, when something changed: %s; heap: %d MiB beside what the tracker gave", best, whole, heap)
+	if p.tally.programmed != 10000 || len(p.queue) != 0 {
+		t.Fatalf("%+v, %d tasks", p.tally, len(p.queue))
+	}
+	if best > 100*time.Millisecond {
+		t.Errorf("a check took %s", best)
+	}
+	if heap > 40 {
+		t.Errorf("%d MiB", heap)
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	p := standing(large(10000, 10))
+	for b.Loop() {
+		p.checked = 0
+		p.everything()
+		p.sweepEndpoints()
+	}
+}
+
+// BenchmarkChange is one endpoint change of one of 10,000 services until HNS, which takes no time, has it.
+func BenchmarkChange(b *testing.B) {
+	states := large(10000, 10)
+	changed := make(chan struct{}, 1)
+	next := make(chan []service.State, 1)
+	next <- states
+	host := hnstest.New(hns.Version{Major: 15, Minor: 5}, net1)
+	reporter := &counting{programmed: make(chan struct{}, 1)}
+	p := New(Options{NetworkName: "porthole", EnableDSR: true, NoNodeAccess: true, Host: discard{host}, Changed: changed, Reporter: reporter,
+		Settle: time.Nanosecond, Take: func() ([]service.State, bool) {
+			select {
+			case s := <-next:
+				return s, true
+			default:
+				return nil, true
+			}
+		}})
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
+	defer cancel()
+	go func() { _ = p.Run(ctx) }()
+	for {
+		if _, err := p.Diff(ctx); err == nil && p.idle(ctx) {
+			break
+		}
+	}
+	i := 0
+	for b.Loop() {
+		s := states[i%len(states)]
+		f := s.Frontends[0]
+		f.Backends = append([]service.Backend{{Addr: netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}), Port: 80}}, f.Backends[1:]...)
+		s.Frontends = []service.Frontend{f}
+		s.Triggered = []time.Time{time.Now()}
+		next <- []service.State{s}
+		changed <- struct{}{}
+		<-reporter.programmed
+		i++
+	}
+}
+
+// idle asks the loop whether everything is programmed.
+func (p *Proxy) idle(ctx context.Context) bool {
+	answer := make(chan bool, 1)
+	select {
+	case p.asked <- func() { answer <- p.tally.wanted > 0 && p.tally.programmed == p.tally.wanted }:
+		return <-answer
+	case <-ctx.Done():
+		return true
+	}
+}
+
+type counting struct {
+	deaf
+	programmed chan struct{}
+}
+
+func (c *counting) Programmed(time.Time) { c.programmed <- struct{}{} }
+
+// discard is a host that takes everything and remembers nothing: what is measured is the proxy.
+type discard struct{ *hnstest.Fake }
+
+func (discard) CreateEndpoint(_ context.Context, e hns.Endpoint) (hns.Endpoint, error) { return e, nil }
+func (discard) DeleteEndpoint(context.Context, hns.EndpointID) error                   { return nil }
+func (discard) CreateLoadBalancer(_ context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
+	return lb, nil
+}
+func (discard) ModifyLoadBalancer(_ context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
+	return lb, nil
+}
+func (discard) DeleteLoadBalancer(context.Context, hns.LoadBalancerID) error { return nil }
