@@ -38,7 +38,9 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	p.hints(klog.FromContext(ctx))
 	source := p.source(ctx, service.Refuse)
 	o := p.kernelOptions()
-	o.Host, o.Take, o.Changed, o.Reporter = newHost(p.server), source.take, source.changed, p.server
+	host := newHost(p.server)
+	o.Host, o.Take, o.Changed, o.Reporter = host, source.take, source.changed, p.server
+	o.Notify = host.Notifications(ctx)
 	o.HostMAC = nodeMAC(apiAddresses(p.api))
 	proxy := kernel.New(o)
 	return running{run: proxy.Run, diff: func(ctx context.Context) (any, error) {
