@@ -127,16 +127,11 @@ func (h *Host) checkAddress(n *State, d Doc, addr netip.Addr, subnets []subnet, 
 			return ErrAddressInvalid
 		}
 	}
-	for _, other := range n.List(Endpoint) {
-		if other.Doc.str("HostComputeNetwork") != d.str("HostComputeNetwork") || isRemote(other.Doc) != remote {
-			continue
-		}
-		if remote && !h.Profile.UniqueRemotes {
-			continue
-		}
-		if slices.Contains(addressesOf(other.Doc), addr) {
-			return ErrAddressInvalid
-		}
+	if remote && !h.Profile.UniqueRemotes {
+		return nil
+	}
+	if n.anyHaving(addressOf, addressKey(d.str("HostComputeNetwork"), remote, addr), "") {
+		return ErrAddressInvalid
 	}
 	return nil
 }
@@ -153,17 +148,12 @@ func addressesOf(endpoint Doc) []netip.Addr {
 
 // freeAddress is the first address of the subnet that nobody has. The first two are left to gateways.
 func freeAddress(n *State, network string, s subnet) (netip.Addr, bool) {
-	taken := map[netip.Addr]bool{s.gateway: true}
-	for _, e := range n.List(Endpoint) {
-		if e.Doc.str("HostComputeNetwork") == network {
-			for _, a := range addressesOf(e.Doc) {
-				taken[a] = true
-			}
-		}
+	taken := func(a netip.Addr) bool {
+		return a == s.gateway || n.anyHaving(addressOf, addressKey(network, false, a), "") || n.anyHaving(addressOf, addressKey(network, true, a), "")
 	}
 	addr := s.prefix.Addr().Next().Next().Next()
 	for ; s.prefix.Contains(addr) && s.prefix.Contains(addr.Next()); addr = addr.Next() {
-		if !taken[addr] {
+		if !taken(addr) {
 			return addr, true
 		}
 	}
@@ -180,14 +170,10 @@ func assignMAC(n *State, network, d Doc) error {
 		d.set("MacAddress", mac)
 		return nil
 	}
-	taken := map[string]bool{}
-	for _, e := range n.List(Endpoint) {
-		taken[e.Doc.str("MacAddress")] = true
-	}
 	for _, r := range network.doc("MacPool").docs("Ranges") {
 		first, last := macNumber(r.str("StartMacAddress")), macNumber(r.str("EndMacAddress"))
 		for v := first + 1; v <= last; v++ {
-			if mac := macText(v); !taken[mac] {
+			if mac := macText(v); !n.anyHaving(macOf, mac, "") {
 				d.set("MacAddress", mac)
 				return nil
 			}
@@ -220,21 +206,17 @@ func (h *Host) checkPortMappings(n *State, d Doc) error {
 		if h.listenerTaken(Doc{"PortMappings": []Doc{want}}) {
 			return ErrPortAlreadyExists
 		}
-		for _, other := range n.List(Endpoint) {
+		for _, other := range n.endpointsHaving(hostPortOf, portKey(want)) {
 			for _, q := range other.Doc.docs("Policies") {
 				if q.str("Type") == "PortMapping" && samePort(want, q.doc("Settings")) && other.ID != d.str("ID") {
 					return ErrPortAlreadyExists
 				}
 			}
 		}
-		for _, lb := range n.List(LoadBalancer) {
-			if len(lb.Doc.strs("FrontendVIPs")) > 0 {
-				continue
-			}
-			for _, m := range lb.Doc.docs("PortMappings") {
-				if samePort(want, m) {
-					return ErrPortAlreadyExists
-				}
+		for id := range n.having(nodePortOf, portKey(want)) {
+			lb, ok := n.Get(LoadBalancer, id)
+			if ok && slices.ContainsFunc(lb.Doc.docs("PortMappings"), func(m Doc) bool { return samePort(want, m) }) {
+				return ErrPortAlreadyExists
 			}
 		}
 	}

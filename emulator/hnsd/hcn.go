@@ -223,10 +223,7 @@ func (h *Host) Delete(s *State, k Kind, id string) (*State, error) {
 	n := s.clone()
 	switch k {
 	case Network:
-		for _, e := range s.List(Endpoint) {
-			if e.Doc.str("HostComputeNetwork") != id {
-				continue
-			}
+		for _, e := range s.endpointsHaving(networkOf, id) {
 			if e.Doc.str("HostComputeNamespace") != ZeroID {
 				return nil, ErrHasReferences
 			}
@@ -239,11 +236,9 @@ func (h *Host) Delete(s *State, k Kind, id string) (*State, error) {
 			}
 		}
 	case Namespace:
-		for _, e := range s.List(Endpoint) {
-			if e.Doc.str("HostComputeNamespace") == id {
-				if err := detach(n, id, e.ID); err != nil {
-					return nil, err
-				}
+		for _, e := range s.endpointsHaving(namespaceOf, id) {
+			if err := detach(n, id, e.ID); err != nil {
+				return nil, err
 			}
 		}
 	}

@@ -16,6 +16,7 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 		return ErrInvalidParameter
 	}
 	var ids []any
+	seen := make(map[string]bool, len(backends))
 	network := ""
 	for _, b := range backends {
 		id := canonicalID(b)
@@ -26,7 +27,8 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 		if network == "" {
 			network = e.Doc.str("HostComputeNetwork")
 		}
-		if !slices.Contains(ids, any(id)) {
+		if !seen[id] {
+			seen[id] = true
 			ids = append(ids, id)
 		}
 	}
@@ -46,10 +48,8 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 		return err
 	}
 	for _, key := range frontends(d) {
-		for _, other := range n.List(LoadBalancer) {
-			if other.ID != o.ID && slices.Contains(frontends(other.Doc), key) {
-				return h.Profile.FrontendConflict
-			}
+		if n.anyHaving(frontendOf, key, o.ID) {
+			return h.Profile.FrontendConflict
 		}
 	}
 	if err := checkNodePorts(n, d); err != nil {
@@ -66,15 +66,7 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 const PortBlock = 64
 
 // PortBlocks is how many blocks are reserved.
-func (s *State) PortBlocks() int {
-	used := 0
-	for _, o := range s.List(LoadBalancer) {
-		if holdsBlock(o.Doc) {
-			used++
-		}
-	}
-	return used
-}
+func (s *State) PortBlocks() int { return s.blocks }
 
 func holdsBlock(d Doc) bool { return d.num("Flags")&1 == 0 }
 
@@ -136,10 +128,8 @@ func checkSourceVIP(n *State, network, vip string) error {
 	if !slices.ContainsFunc(subnetsOf(net.Doc), func(s subnet) bool { return s.prefix.Contains(addr) }) {
 		return nil
 	}
-	for _, e := range n.List(Endpoint) {
-		if !isRemote(e.Doc) && slices.Contains(addressesOf(e.Doc), addr) {
-			return nil
-		}
+	if n.anyHaving(localOf, addr.String(), "") {
+		return nil
 	}
 	return ErrAddressInvalid
 }
@@ -165,7 +155,7 @@ func checkNodePorts(n *State, d Doc) error {
 		return nil
 	}
 	for _, m := range d.docs("PortMappings") {
-		for _, e := range n.List(Endpoint) {
+		for _, e := range n.endpointsHaving(hostPortOf, portKey(m)) {
 			for _, p := range e.Doc.docs("Policies") {
 				if p.str("Type") == "PortMapping" && samePort(m, p.doc("Settings")) {
 					return ErrPortAlreadyExists

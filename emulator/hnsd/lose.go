@@ -31,10 +31,7 @@ func (h *Host) Lose(s *State, chosen func(*Object) bool, renew bool) (*State, in
 				continue
 			}
 			if k == Network {
-				for _, e := range next.List(Endpoint) {
-					if e.Doc.str("HostComputeNetwork") != o.ID {
-						continue
-					}
+				for _, e := range next.endpointsHaving(networkOf, o.ID) {
 					var err error
 					if next, err = h.Delete(next, Endpoint, e.ID); err != nil {
 						return nil, 0, err

@@ -1,10 +1,8 @@
 package hnsd
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
-	"maps"
 	"net/netip"
 	"slices"
 )
@@ -42,18 +40,17 @@ type Object struct {
 
 // State is all objects of one host.
 type State struct {
-	objects     [kinds]map[string]*Object
+	tables
+	blocks      int // of ports, that load balancers hold
 	seq         uint64
-	compartment uint32   // the last one given out
-	accelnet    []string // management MAC addresses, in the order they were set
+	compartment uint32            // the last one given out
+	accelnet    []string          // management MAC addresses, in the order they were set
+	touched     []ObjectReference // what was put or dropped since the state was Settled
 }
 
 // NewState is the state of a host that has just been set up: only its own compartment.
 func NewState(hostNamespace string) *State {
-	s := &State{compartment: 1}
-	for k := range s.objects {
-		s.objects[k] = map[string]*Object{}
-	}
+	s := &State{tables: newTables(), compartment: 1}
 	s.put(&Object{Kind: Namespace, ID: hostNamespace, Doc: Doc{
 		"ID": hostNamespace, "NamespaceId": 1, "NamespaceGuid": hostNamespace, "Type": "HostDefault", "Resources": []any{},
 		"SchemaVersion": map[string]any{"Major": 2, "Minor": 0},
@@ -61,39 +58,67 @@ func NewState(hostNamespace string) *State {
 	return s
 }
 
-// clone shares the objects, which never change.
+// clone shares everything until one of the two changes. Not for two at once: whoever clones holds the lock of writers.
 func (s *State) clone() *State {
 	c := *s
-	for k := range s.objects {
-		c.objects[k] = maps.Clone(s.objects[k])
-	}
+	c.tables = s.tables.clone()
+	c.touched = slices.Clip(s.touched)
+	return &c
+}
+
+// Settled is the same state as the base of further changes: Diff tells what happened since.
+func (s *State) Settled() *State {
+	c := *s
+	c.touched = nil
 	return &c
 }
 
 func (s *State) put(o *Object) {
-	if old := s.objects[o.Kind][o.ID]; old != nil {
+	if old, ok := s.Get(o.Kind, o.ID); ok {
 		o.Seq = old.Seq
 	} else {
 		s.seq++
 		o.Seq = s.seq
 	}
-	s.objects[o.Kind][o.ID] = o
+	s.touched = append(s.touched, ObjectReference{o.Kind, o.ID})
+	s.set(o)
 }
 
-func (s *State) drop(k Kind, id string) { delete(s.objects[k], id) }
+// set puts an object in its place, and counts.
+func (s *State) set(o *Object) {
+	s.uncount(o.Kind, o.ID)
+	if o.Kind == LoadBalancer && holdsBlock(o.Doc) {
+		s.blocks++
+	}
+	s.insert(o)
+}
+
+func (s *State) uncount(k Kind, id string) {
+	if old, ok := s.Get(k, id); ok && k == LoadBalancer && holdsBlock(old.Doc) {
+		s.blocks--
+	}
+}
+
+func (s *State) drop(k Kind, id string) {
+	s.touched = append(s.touched, ObjectReference{k, id})
+	s.uncount(k, id)
+	s.remove(k, id)
+}
 
 // Get finds an object by its canonical id.
-func (s *State) Get(k Kind, id string) (*Object, bool) {
-	o, ok := s.objects[k][id]
-	return o, ok
-}
+func (s *State) Get(k Kind, id string) (*Object, bool) { return s.tables.get(k, id) }
 
 // Count is how many objects of a kind there are.
-func (s *State) Count(k Kind) int { return len(s.objects[k]) }
+func (s *State) Count(k Kind) int { return s.byID[k].Len() }
 
 // List gives all objects of a kind in the order of their creation.
 func (s *State) List(k Kind) []*Object {
-	return slices.SortedFunc(maps.Values(s.objects[k]), func(a, b *Object) int { return cmp.Compare(a.Seq, b.Seq) })
+	list := make([]*Object, 0, s.Count(k))
+	s.bySeq[k].Ascend(func(o *Object) bool {
+		list = append(list, o)
+		return true
+	})
+	return list
 }
 
 // Everything gives all objects, kind by kind.
@@ -150,22 +175,27 @@ type ObjectReference struct {
 	ID   string
 }
 
-// Diff is the Change that makes s out of old. nil as old gives the whole state.
+// Diff is the Change that makes s out of old, which was Settled before s was made of it. nil as old gives the whole
+// state.
 func (s *State) Diff(old *State) Change {
 	c := Change{Counters: Counters{s.seq, s.compartment, s.accelnet}}
-	for k := range kinds {
-		for _, o := range s.List(k) {
-			if old == nil || old.objects[k][o.ID] != o {
-				c.Put = append(c.Put, o)
-			}
-		}
-		if old == nil {
+	if old == nil {
+		c.Put = slices.Collect(s.Everything())
+		return c
+	}
+	seen := make(map[ObjectReference]bool, len(s.touched))
+	for _, r := range s.touched {
+		if seen[r] {
 			continue
 		}
-		for id := range old.objects[k] {
-			if _, ok := s.objects[k][id]; !ok {
-				c.Drop = append(c.Drop, ObjectReference{k, id})
-			}
+		seen[r] = true
+		now, is := s.Get(r.Kind, r.ID)
+		before, was := old.Get(r.Kind, r.ID)
+		switch {
+		case is && now != before:
+			c.Put = append(c.Put, now)
+		case !is && was:
+			c.Drop = append(c.Drop, r)
 		}
 	}
 	return c
@@ -176,14 +206,9 @@ func (c Change) Empty() bool { return len(c.Put) == 0 && len(c.Drop) == 0 }
 
 // Replay applies a Change that was read from a journal.
 func (s *State) Replay(c Change) (*State, error) {
-	n := &State{}
+	n := &State{tables: newTables()}
 	if s != nil {
 		n = s.clone()
-	}
-	for k := range n.objects {
-		if n.objects[k] == nil {
-			n.objects[k] = map[string]*Object{}
-		}
 	}
 	for _, r := range c.Drop {
 		if r.Kind < 0 || r.Kind >= kinds {
@@ -199,8 +224,9 @@ func (s *State) Replay(c Change) (*State, error) {
 		if o.V1 != nil {
 			o.V1 = o.V1.copy()
 		}
-		n.objects[o.Kind][o.ID] = o
+		n.set(o)
 	}
+	n.touched = nil
 	n.seq, n.compartment, n.accelnet = c.Counters.Seq, c.Counters.Compartment, c.Counters.Accelnet
 	return n, nil
 }

@@ -261,10 +261,8 @@ func (h *Host) networkToV1(s *State, v Doc, o *Object) {
 	}
 	v.set("Policies", policies)
 	count := 0
-	for _, e := range s.List(Endpoint) {
-		if e.Doc.str("HostComputeNetwork") == o.ID {
-			count++
-		}
+	for range s.having(networkOf, o.ID) {
+		count++
 	}
 	v.set("CurrentEndpointCount", count)
 	v.set("TotalEndpoints", count)

@@ -37,6 +37,11 @@ func (NoDataPlane) Apply(context.Context, dataplane.Desired) (map[string]error, 
 	return nil, nil
 }
 
+// Update keeps nothing either.
+func (NoDataPlane) Update(context.Context, dataplane.Change, func() dataplane.Desired) (map[string]error, error) {
+	return nil, nil
+}
+
 // Service is one running HNS. Reads use the current state without a lock; writes come one at a time.
 type Service struct {
 	host  *hnsd.Host
@@ -73,7 +78,7 @@ func newService(host *hnsd.Host, plane DataPlane, journalPath string) (*Service,
 	s := &Service{host: host, plane: plane, journal: j, hidden: map[string]bool{}}
 	s.pool.size.Store(endlessPool)
 	host.PortBlocks = func() int { return int(s.pool.size.Load()) }
-	s.state.Store(state)
+	s.state.Store(state.Settled())
 	return s, nil
 }
 
@@ -116,7 +121,7 @@ func (s *Service) write(ctx context.Context, change func(*hnsd.State) (*hnsd.Sta
 	if err := s.journal.append(diff, next); err != nil {
 		return hnsd.ErrFailed.WithText("%v", err)
 	}
-	s.state.Store(next)
+	s.state.Store(next.Settled())
 	return nil
 }
 

@@ -1,0 +1,174 @@
+package hnsd
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"net/netip"
+	"strconv"
+
+	"github.com/google/btree"
+)
+
+// tables hold the objects of a State, in trees that two states share until one of them changes: a copy costs nothing, and
+// a change as much as one path through a tree.
+type tables struct {
+	byID  [kinds]*btree.BTreeG[*Object]
+	bySeq [kinds]*btree.BTreeG[*Object]
+	index *btree.BTreeG[indexed]
+}
+
+// indexed says that an object has a property. The index answers who has one without a look at everybody.
+type indexed struct {
+	key property
+	id  string
+}
+
+// property is a kind of property and its value as text.
+type property struct{ name, value string }
+
+const (
+	frontendOf  = "frontend"  // load balancers, by what they conflict in
+	nodePortOf  = "node port" // load balancers without frontend addresses, by external port
+	blockOf     = "block"     // load balancers that hold a block of ports
+	networkOf   = "network"   // endpoints, by network
+	namespaceOf = "namespace" // endpoints, by namespace
+	addressOf   = "address"   // endpoints, by network, remote or local, and address
+	localOf     = "local"     // local endpoints, by address in whatever network
+	macOf       = "mac"       // endpoints
+	hostPortOf  = "host port" // endpoints with a port mapping, by external port
+)
+
+const degree = 16 // of the trees; a path to copy is a few of such nodes
+
+func newTables() tables {
+	t := tables{index: btree.NewG(degree, func(a, b indexed) bool {
+		return cmp.Or(cmp.Compare(a.key.name, b.key.name), cmp.Compare(a.key.value, b.key.value), cmp.Compare(a.id, b.id)) < 0
+	})}
+	for k := range t.byID {
+		t.byID[k] = btree.NewG(degree, func(a, b *Object) bool { return a.ID < b.ID })
+		t.bySeq[k] = btree.NewG(degree, func(a, b *Object) bool { return a.Seq < b.Seq })
+	}
+	return t
+}
+
+func (t tables) clone() tables {
+	for k := range t.byID {
+		t.byID[k], t.bySeq[k] = t.byID[k].Clone(), t.bySeq[k].Clone()
+	}
+	t.index = t.index.Clone()
+	return t
+}
+
+func (t tables) get(k Kind, id string) (*Object, bool) { return t.byID[k].Get(&Object{ID: id}) }
+
+func (t tables) insert(o *Object) {
+	t.remove(o.Kind, o.ID)
+	t.byID[o.Kind].ReplaceOrInsert(o)
+	t.bySeq[o.Kind].ReplaceOrInsert(o)
+	for p := range properties(o) {
+		t.index.ReplaceOrInsert(indexed{p, o.ID})
+	}
+}
+
+func (t tables) remove(k Kind, id string) {
+	old, ok := t.byID[k].Delete(&Object{ID: id})
+	if !ok {
+		return
+	}
+	t.bySeq[k].Delete(old)
+	for p := range properties(old) {
+		t.index.Delete(indexed{p, id})
+	}
+}
+
+// having gives the ids of the objects that have a property.
+func (s *State) having(name, value string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		p := property{name, value}
+		s.index.AscendGreaterOrEqual(indexed{key: p}, func(e indexed) bool { return e.key == p && yield(e.id) })
+	}
+}
+
+// anyHaving tells whether an object other than that has a property.
+func (s *State) anyHaving(name, value, but string) bool {
+	for id := range s.having(name, value) {
+		if id != but {
+			return true
+		}
+	}
+	return false
+}
+
+// endpointsHaving gives the endpoints that have a property.
+func (s *State) endpointsHaving(name, value string) []*Object {
+	var list []*Object
+	for id := range s.having(name, value) {
+		if o, ok := s.Get(Endpoint, id); ok {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// properties of an object, as the index has them.
+func properties(o *Object) iter.Seq[property] {
+	switch o.Kind {
+	case Endpoint:
+		return endpointProperties(o.Doc)
+	case LoadBalancer:
+		return balancerProperties(o.Doc)
+	}
+	return func(func(property) bool) {}
+}
+
+func endpointProperties(d Doc) iter.Seq[property] {
+	return func(yield func(property) bool) {
+		network, remote := d.str("HostComputeNetwork"), isRemote(d)
+		list := []property{{networkOf, network}, {macOf, d.str("MacAddress")}}
+		if ns := d.str("HostComputeNamespace"); ns != ZeroID {
+			list = append(list, property{namespaceOf, ns})
+		}
+		for _, a := range addressesOf(d) {
+			list = append(list, property{addressOf, addressKey(network, remote, a)})
+			if !remote {
+				list = append(list, property{localOf, a.String()})
+			}
+		}
+		for _, p := range d.docs("Policies") {
+			if p.str("Type") == "PortMapping" {
+				list = append(list, property{hostPortOf, portKey(p.doc("Settings"))})
+			}
+		}
+		for _, p := range list {
+			if !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+func addressKey(network string, remote bool, a netip.Addr) string {
+	return fmt.Sprintf("%s/%v/%s", network, remote, a)
+}
+
+// portKey is the external port of a mapping.
+func portKey(mapping Doc) string { return strconv.FormatUint(mapping.num("ExternalPort"), 10) }
+
+func balancerProperties(d Doc) iter.Seq[property] {
+	return func(yield func(property) bool) {
+		for _, f := range frontends(d) {
+			if !yield(property{frontendOf, f}) {
+				return
+			}
+		}
+		if holdsBlock(d) && !yield(property{blockOf, ""}) || len(d.strs("FrontendVIPs")) > 0 {
+			return
+		}
+		for _, m := range d.docs("PortMappings") {
+			if !yield(property{nodePortOf, portKey(m)}) {
+				return
+			}
+		}
+	}
+}

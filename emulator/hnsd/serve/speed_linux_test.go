@@ -1,0 +1,118 @@
+package serve
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/internal/platform"
+)
+
+var (
+	speedBalancers = flag.Int("balancers", 2000, "load balancers of BenchmarkCalls")
+	speedEndpoints = flag.Int("endpoints", 5000, "remote endpoints of BenchmarkCalls")
+)
+
+// BenchmarkCalls fills an HNS as a service proxy would at its first start, and reads everything back:
+//
+//	go test ./emulator/hnsd/serve -run - -bench Calls -benchtime 1x [-args -balancers 10000]
+func BenchmarkCalls(b *testing.B) {
+	for _, plane := range []string{"none", "kernel"} {
+		b.Run("plane="+plane, func(b *testing.B) {
+			for range b.N {
+				benchmarkCalls(b, plane == "kernel")
+			}
+		})
+	}
+}
+
+func benchmarkCalls(b *testing.B, kernel bool) {
+	profile, err := hnsd.ProfileOf(26100)
+	if err != nil {
+		b.Fatal(err)
+	}
+	host := &hnsd.Host{Profile: profile, NodeAddr: "10.99.7.21", NodeMAC: "00-15-5D-00-00-01", NewID: uuid.NewString}
+	var plane DataPlane = NoDataPlane{}
+	if kernel {
+		if os.Getuid() != 0 {
+			b.Skip("network namespaces need root")
+		}
+		name := fmt.Sprintf("hnsspeed-%d", os.Getpid())
+		if err := platform.CreateNetns(name); err != nil {
+			b.Fatal(err)
+		}
+		defer platform.DeleteNetns(name)
+		d, err := dataplane.New(dataplane.Options{Netns: platform.NetnsPath(name)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer d.Close()
+		plane = d
+	}
+	s, err := newService(host, plane, filepath.Join(b.TempDir(), "state.jsonl"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, who := context.Background(), caller{1, "bench.exe"}
+	s.handles.connected(1)
+	do := func(op uint32, handle uint64, text string) answer {
+		a, _ := s.answer(ctx, who, request{op: op, handle: handle, guid: hnsd.ZeroID, text: [3]string{text}}, nil)
+		if a.result != 0 {
+			b.Fatalf("call %d: %#x %v", op, a.result, *a.text[1])
+		}
+		return a
+	}
+	network := do(create, 0, bridgeNetwork).handle
+	ids := make([]string, *speedEndpoints)
+	phase := func(name string, calls int, run func()) {
+		begin := time.Now()
+		run()
+		took := time.Since(begin)
+		b.ReportMetric(float64(took.Microseconds())/float64(calls), name+"-µs/call")
+		b.Logf("%s: %d calls in %v", name, calls, took.Round(time.Millisecond))
+	}
+	phase("endpoint", len(ids), func() {
+		for i := range ids {
+			h := do(opEndpoint+create, network, remoteEndpoint(i)).handle
+			ids[i], _ = s.handles.get(h, hnsd.Endpoint, 1)
+			do(opEndpoint+closeHandle, h, "")
+		}
+	})
+	phase("balancer", *speedBalancers, func() {
+		for i := range *speedBalancers {
+			backends := []string{}
+			for k := range min(5, len(ids)) {
+				backends = append(backends, ids[(i*5+k)%len(ids)])
+			}
+			do(opLoadBalancer+closeHandle, do(opLoadBalancer+create, 0, balancer(fmt.Sprintf("10.96.%d.%d", i>>8, i&255), 80, backends...)).handle, "")
+		}
+	})
+	listed := s.state.Load().List(hnsd.LoadBalancer)
+	phase("list", len(listed), func() {
+		do(opLoadBalancer+enumerate, 0, "")
+		for _, o := range listed {
+			a, _ := s.answer(ctx, who, request{op: opLoadBalancer + open, guid: o.ID}, nil)
+			do(opLoadBalancer+query, a.handle, "")
+			do(opLoadBalancer+closeHandle, a.handle, "")
+		}
+	})
+	phase("modify", 100, func() {
+		for i := range 100 {
+			a, _ := s.answer(ctx, who, request{op: opLoadBalancer + open, guid: listed[i].ID}, nil)
+			do(opLoadBalancer+modify, a.handle, balancer(fmt.Sprintf("10.96.%d.%d", i>>8, i&255), 80, ids[i]))
+		}
+	})
+	phase("delete", 100, func() {
+		for i := range 100 {
+			s.answer(ctx, who, request{op: opLoadBalancer + remove, guid: listed[i].ID}, nil)
+		}
+	})
+}
