@@ -1,6 +1,8 @@
 /* computenetwork.dll: the HCN functions, each one call to hnsd. */
 #include "wire.h"
 
+#include <stdlib.h>
+
 typedef uint64_t handle_t64;
 
 enum { ENUMERATE, CREATE, OPEN, MODIFY, QUERY, DELETE_, CLOSE };
@@ -100,14 +102,103 @@ API HcnCreateEndpoint(handle_t64 network, const GUID *id, const WCHAR *settings,
 	return with_handle(&c, handle, record);
 }
 
+#define OP_NOTIFY 103
+#define SERVICE_DISCONNECT 0x01000000 /* HcnNotificationServiceDisconnect */
+
+/* One registration: a thread with its own connection. The handle that the program holds is the structure's address. */
+struct registration {
+	void (CALLBACK *callback)(DWORD type, void *context, HRESULT status, const WCHAR *data);
+	void *context;
+	SOCKET s; /* closed after the thread's end only */
+	HANDLE thread;
+	DWORD id;
+	volatile LONG stopping;
+};
+
+/* Receives one answer; the first says whether the registration stands. Not 0: no more come. */
+static int next_notification(struct registration *r, HRESULT *result, BOOL first)
+{
+	struct call c = { OP_NOTIFY };
+	int failed = wire_receive(r->s, &c, result);
+
+	if (!failed && !first && !r->stopping)
+		r->callback((DWORD)*result, r->context, S_OK, c.out[0]);
+	wire_free(c.out[0]);
+	wire_free(c.out[1]);
+	return failed;
+}
+
+/* Ends with the service: then the program is told, and has to register again (unverified on Windows). */
+static DWORD WINAPI notify_thread(void *argument)
+{
+	struct registration *r = argument;
+	HRESULT result;
+
+	while (next_notification(r, &result, FALSE) == 0)
+		;
+	if (!r->stopping)
+		r->callback(SERVICE_DISCONNECT, r->context, S_OK, NULL);
+	return 0;
+}
+
+static void free_registration(struct registration *r)
+{
+	if (r->s != INVALID_SOCKET)
+		closesocket(r->s);
+	if (r->thread)
+		CloseHandle(r->thread);
+	free(r);
+}
+
+API HcnRegisterServiceCallback(void *callback, void *context, void **handle)
+{
+	struct call c = { OP_NOTIFY };
+	HRESULT result = (HRESULT)0x800706baL; /* nobody listens */
+	struct registration *r;
+
+	if (!callback || !handle)
+		return E_POINTER;
+	*handle = NULL;
+	r = calloc(1, sizeof *r);
+	if (!r)
+		return E_OUTOFMEMORY;
+	r->callback = callback;
+	r->context = context;
+	r->s = wire_open();
+	if (r->s != INVALID_SOCKET && wire_send(r->s, &c) == 0 && next_notification(r, &result, TRUE) == 0 && SUCCEEDED(result)) {
+		r->thread = CreateThread(NULL, 0, notify_thread, r, 0, &r->id);
+		if (r->thread) {
+			*handle = r;
+			return S_OK;
+		}
+		result = E_OUTOFMEMORY;
+	}
+	free_registration(r);
+	return result;
+}
+
+/* Returns when no callback runs any more. It must not be called from one. */
+API HcnUnregisterServiceCallback(void *handle)
+{
+	struct registration *r = handle;
+
+	if (!r)
+		return E_HANDLE;
+	if (GetCurrentThreadId() == r->id)
+		return E_UNEXPECTED;
+	InterlockedExchange(&r->stopping, 1);
+	shutdown(r->s, SD_BOTH);
+	WaitForSingleObject(r->thread, INFINITE);
+	free_registration(r);
+	return S_OK;
+}
+
 /* Present on Windows, used by no program in scope: they say that they are not implemented. */
 #define STUB(X) API X(void) { return E_NOTIMPL; }
 STUB(HcnQueryEndpointStats)
 STUB(HcnQueryEndpointAddresses)
 STUB(HcnOpenService)
 STUB(HcnCloseService)
-STUB(HcnRegisterServiceCallback)
-STUB(HcnUnregisterServiceCallback)
 STUB(HcnRegisterGuestNetworkServiceCallback)
 STUB(HcnUnregisterGuestNetworkServiceCallback)
 STUB(HcnCreateGuestNetworkService)

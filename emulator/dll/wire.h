@@ -10,7 +10,10 @@
  * The host's own IP stack, for iphlpapi.dll: 101 = route("create", "set" or "delete", prefix, next hop) with handle =
  * metric << 32 | interface index. 102 = events("routes", "addresses" or "interfaces"): the first answer says that the
  * subscription stands, and each further one is one event: result = MIB_NOTIFICATION_TYPE, handle as above, strings =
- * prefix and next hop. Nothing else can be asked on such a connection. */
+ * prefix and next hop. Nothing else can be asked on such a connection.
+ *
+ * 103 = notifications of HNS for computenetwork.dll, in the same manner: result = HCN_NOTIFICATIONS, first string = data.
+ * The end of the connection is the end of the service. */
 #ifndef PORTHOLE_WIRE_H
 #define PORTHOLE_WIRE_H
 

@@ -55,6 +55,10 @@ func (s *Service) serveConn(ctx context.Context, conn net.Conn) {
 			s.streamEvents(ctx, conn, q)
 			return
 		}
+		if q.op == opNotify {
+			s.streamNotifications(ctx, who, conn)
+			return
+		}
 		a, ok := s.answer(ctx, who, q, func() (<-chan struct{}, func()) { return watchEnd(conn, r) })
 		if !ok {
 			return

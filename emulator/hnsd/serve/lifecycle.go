@@ -124,6 +124,7 @@ func (s *Service) setService(ctx context.Context, q ServiceRequest) error {
 	}
 	change := s.life.enter(q.State)
 	s.handles.forget()
+	s.subscribers.endAll()
 	log.Info("HNS service", "state", q.State, "forMs", q.ForMs)
 	if q.ForMs <= 0 {
 		return nil
@@ -147,6 +148,7 @@ func (s *Service) setService(ctx context.Context, q ServiceRequest) error {
 // restart forgets what is lost, and every handle, and answers calls again.
 func (s *Service) restart(ctx context.Context, lost func(*hnsd.Object) bool) error {
 	s.life.enter("starting") // nobody sees half of it
+	s.subscribers.endAll()
 	n, err := s.forget(ctx, lost)
 	s.handles.forget()
 	s.life.enter("running")

@@ -51,7 +51,7 @@ func (s *Service) lose(ctx context.Context, q LoseRequest) ([]string, error) {
 // lost chooses and loses in one write.
 func (s *Service) lost(ctx context.Context, q LoseRequest, choose func(*hnsd.State) func(*hnsd.Object) bool) error {
 	if !q.PlaneOnly {
-		return s.write(ctx, func(state *hnsd.State) (*hnsd.State, error) {
+		return s.silently(ctx, func(state *hnsd.State) (*hnsd.State, error) {
 			next, _, err := s.host.Lose(state, choose(state), q.Renew)
 			return next, err
 		})
@@ -91,7 +91,7 @@ func choose(state *hnsd.State, q LoseRequest, pattern *regexp.Regexp) []string {
 
 // forget drops what is chosen, and gives the number.
 func (s *Service) forget(ctx context.Context, chosen func(*hnsd.Object) bool) (n int, err error) {
-	err = s.write(ctx, func(state *hnsd.State) (next *hnsd.State, err error) {
+	err = s.silently(ctx, func(state *hnsd.State) (next *hnsd.State, err error) {
 		next, n, err = s.host.Lose(state, chosen, false)
 		return next, err
 	})

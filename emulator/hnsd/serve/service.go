@@ -60,7 +60,9 @@ type Service struct {
 	latency latency
 	life    lifecycle
 	pool    pool
-	handles handles
+
+	subscribers subscribers
+	handles     handles
 }
 
 // newService opens the state in journalPath. The data plane is not touched yet.
@@ -102,27 +104,45 @@ func joinByID(errs map[string]error) error {
 	return errors.Join(list...)
 }
 
-// write runs one change: rules, then data plane, then journal. If the data plane cannot carry an object that the change
-// makes or alters, nothing has happened.
+// write runs one change and tells who wants to know.
 func (s *Service) write(ctx context.Context, change func(*hnsd.State) (*hnsd.State, error)) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	old := s.state.Load()
+	diff, err := s.commit(ctx, change)
+	if err == nil {
+		s.subscribers.tell(notifications(old, diff))
+	}
+	return err
+}
+
+// silently is write without a word to anybody.
+func (s *Service) silently(ctx context.Context, change func(*hnsd.State) (*hnsd.State, error)) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	_, err := s.commit(ctx, change)
+	return err
+}
+
+// commit runs one change under writing: rules, then data plane, then journal. If the data plane cannot carry an object
+// that the change makes or alters, nothing has happened.
+func (s *Service) commit(ctx context.Context, change func(*hnsd.State) (*hnsd.State, error)) (diff hnsd.Change, err error) {
+	old := s.state.Load()
 	next, err := change(old)
 	if err != nil || next == old {
-		return err
+		return diff, err
 	}
-	diff := next.Diff(old)
+	diff = next.Diff(old)
 	s.found(diff)
 	if err := s.carry(ctx, next, diff); err != nil {
 		klog.FromContext(ctx).Error(err, "the data plane refused a change", "change", diff)
-		return hnsd.ErrFailed.WithText("%v", err)
+		return diff, hnsd.ErrFailed.WithText("%v", err)
 	}
 	if err := s.journal.append(diff, next); err != nil {
-		return hnsd.ErrFailed.WithText("%v", err)
+		return diff, hnsd.ErrFailed.WithText("%v", err)
 	}
 	s.state.Store(next.Settled())
-	return nil
+	return diff, nil
 }
 
 // carry applies a state, and the former one again if an object of the change fails. Failures of other objects, and of

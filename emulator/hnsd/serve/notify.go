@@ -1,0 +1,156 @@
+package serve
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+
+	"porthole.dev/porthole/emulator/hnsd"
+)
+
+// opNotify subscribes to the notifications of the service.
+const opNotify = 103
+
+// notification is what a callback of HcnRegisterServiceCallback gets.
+type notification struct {
+	kind uint32 // HCN_NOTIFICATIONS of computenetwork.h
+	data string
+}
+
+// The kinds that a service callback gets. There are none for load balancers; those for endpoints belong to handles of
+// networks, for which no callback can be registered. ServiceDisconnect (0x01000000) is the DLL's: it is what the end of
+// the stream means.
+const (
+	networkPreCreate = 1
+	networkCreate    = 2
+	networkPreDelete = 3
+	networkDelete    = 4
+	namespaceCreate  = 5
+	namespaceDelete  = 6
+)
+
+// subscribers of notifications.
+type subscribers struct {
+	mu   sync.Mutex
+	open map[chan notification]bool
+}
+
+// add begins a subscription. Its channel is closed when the service ends, or when nobody reads from it.
+func (s *subscribers) add() chan notification {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open = map[chan notification]bool{}
+	}
+	c := make(chan notification, 1024)
+	s.open[c] = true
+	return c
+}
+
+func (s *subscribers) remove(c chan notification) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end(c)
+}
+
+func (s *subscribers) end(c chan notification) {
+	if s.open[c] {
+		delete(s.open, c)
+		close(c)
+	}
+}
+
+// endAll is the end of the service.
+func (s *subscribers) endAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		s.end(c)
+	}
+}
+
+func (s *subscribers) tell(list []notification) {
+	if len(list) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		for _, n := range list {
+			select {
+			case c <- n:
+			default:
+				s.end(c)
+			}
+		}
+	}
+}
+
+// notifications of a change. The form of their data is unverified.
+func notifications(old *hnsd.State, c hnsd.Change) []notification {
+	var list []notification
+	tell := func(id string, kinds ...uint32) {
+		for _, k := range kinds {
+			list = append(list, notification{k, `{"ID":"` + id + `"}`})
+		}
+	}
+	for _, o := range c.Put {
+		if _, was := old.Get(o.Kind, o.ID); was {
+			continue
+		}
+		switch o.Kind {
+		case hnsd.Network:
+			tell(o.ID, networkPreCreate, networkCreate)
+		case hnsd.Namespace:
+			tell(o.ID, namespaceCreate)
+		}
+	}
+	for _, r := range c.Drop {
+		switch r.Kind {
+		case hnsd.Network:
+			tell(r.ID, networkPreDelete, networkDelete)
+		case hnsd.Namespace:
+			tell(r.ID, namespaceDelete)
+		}
+	}
+	return list
+}
+
+// streamNotifications answers opNotify until either side ends it: one answer that the subscription stands, then one for
+// each notification.
+func (s *Service) streamNotifications(ctx context.Context, who caller, conn net.Conn) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if e := s.life.refusal(); e != nil {
+		conn.Write(failure(e).frame())
+		return
+	}
+	fault := s.faults.match(who.program, "HcnRegisterServiceCallback", func() string { return "" })
+	if fault.Action == "fail" {
+		conn.Write(failure(&hnsd.Error{Code: fault.Code, Text: fault.Text}).frame())
+		return
+	}
+	c := s.subscribers.add()
+	defer s.subscribers.remove(c)
+	go func() {
+		defer cancel()
+		io.Copy(io.Discard, conn)
+	}()
+	if _, err := conn.Write(answer{}.frame()); err != nil {
+		return
+	}
+	for {
+		select {
+		case n, ok := <-c:
+			if !ok {
+				return
+			}
+			if _, err := conn.Write((answer{result: n.kind, text: [2]*string{&n.data}}).frame()); err != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
