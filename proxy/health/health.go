@@ -20,8 +20,9 @@ import (
 const (
 	// readyLimit: a service that could not be programmed for this long makes /readyz bad.
 	readyLimit = 30 * time.Second
-	// failureLimit: one that could not be for this long makes /healthz bad.
-	failureLimit = 60 * time.Second
+	// blindLimit: a host that could not be observed for this long makes /healthz and /readyz bad: two of upstream's sync
+	// periods, after which its own page turns bad too.
+	blindLimit = 60 * time.Second
 	// observeLimit is four full checks, which come every 30 s.
 	observeLimit = 2 * time.Minute
 	// liveLimit is for a loop that shows no sign: no pass, no call to the host, no service done.
@@ -162,7 +163,7 @@ func (s *Server) blind(now time.Time) []string {
 		return []string{reason}
 	}
 	switch since := now.Sub(s.last.Observed); {
-	case s.last.Err != nil && since > failureLimit:
+	case s.last.Err != nil && since > blindLimit:
 		reasons = append(reasons, s.last.Err.Error())
 	case since > observeLimit && now.Sub(s.sign) > observeLimit:
 		reasons = append(reasons, fmt.Sprintf("the host was last checked at %s", s.last.Observed.Format(time.RFC3339)))
@@ -170,15 +171,23 @@ func (s *Server) blind(now time.Time) []string {
 	return reasons
 }
 
-// unhealthy gives the reasons why the proxy is not healthy when a service may be bad for limit; none means healthy.
-func (s *Server) unhealthy(limit time.Duration) []string {
+// unhealthy gives the reasons why the node cannot serve anything well; none means healthy. A service that fails is no
+// reason: load balancers in front of the cluster take a node away from all services on the word of /healthz.
+func (s *Server) unhealthy() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.blind(s.options.Now())
+}
+
+// unready gives the reasons why not everything is served; none means ready.
+func (s *Server) unready() []string {
 	now := s.options.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reasons := s.blind(now)
 	var late []string
 	for name, since := range s.table.bad {
-		if now.Sub(time.Unix(0, since)) > limit {
+		if now.Sub(time.Unix(0, since)) > readyLimit {
 			late = append(late, name)
 		}
 	}

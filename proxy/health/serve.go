@@ -63,7 +63,7 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 
 // HealthHandler serves
 //
-//	/healthz  200 while everything wanted is programmed (60 s of grace) and the node is to have traffic
+//	/healthz  200 while the host can be observed (60 s of grace) and the node is to have traffic, as upstream
 //	/livez    200 while the loop turns; a restart could help if it does not
 //	/readyz   200 after one complete pass, while no service has been without its load balancers for 30 s
 //
@@ -72,10 +72,10 @@ func (s *Server) HealthHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		eligible := s.eligible()
-		s.reply(w, s.metrics.healthz, s.unhealthy(failureLimit), &eligible)
+		s.reply(w, s.metrics.healthz, s.unhealthy(), &eligible)
 	})
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { s.reply(w, s.metrics.livez, s.dead(), nil) })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { s.reply(w, nil, s.unhealthy(readyLimit), nil) })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { s.reply(w, nil, s.unready(), nil) })
 	return mux
 }
 
