@@ -36,3 +36,20 @@ func typed(cfg *rest.Config) (kubernetes.Interface, error) {
 
 // Interface is client-go's typed client, for those who only pass it on.
 type Interface = kubernetes.Interface
+
+// LoadFor is Load with the API server's address given beside (or instead of) a kubeconfig.
+func LoadFor(master, kubeconfig, userAgent string, qps float32, burst int) (kubernetes.Interface, *rest.Config, error) {
+	if master == "" {
+		return Load(kubeconfig, userAgent, qps, burst)
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags(master, kubeconfig)
+	if err != nil {
+		return nil, nil, fmt.Errorf("loading kubeconfig %s for %s: %w", kubeconfig, master, err)
+	}
+	cfg.UserAgent, cfg.QPS, cfg.Burst = userAgent, qps, burst
+	client, err := typed(cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a client for %s: %w", master, err)
+	}
+	return client, cfg, nil
+}

@@ -2,132 +2,252 @@ package kube
 
 import (
 	"context"
-	"fmt"
+	"maps"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 )
 
 // Services whose label names another proxy, and headless ones, are none of ours; the same labels are on their slices.
 const servicesOfOurs = "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless"
 
-// LoadFor is Load with the API server's address given beside (or instead of) a kubeconfig.
-func LoadFor(master, kubeconfig, userAgent string, qps float32, burst int) (kubernetes.Interface, *rest.Config, error) {
-	if master == "" {
-		return Load(kubeconfig, userAgent, qps, burst)
-	}
-	cfg, err := clientcmd.BuildConfigFromFlags(master, kubeconfig)
-	if err != nil {
-		return nil, nil, fmt.Errorf("loading kubeconfig %s for %s: %w", kubeconfig, master, err)
-	}
-	cfg.UserAgent, cfg.QPS, cfg.Burst = userAgent, qps, burst
-	client, err := typed(cfg)
-	if err != nil {
-		return nil, nil, fmt.Errorf("making a client for %s: %w", master, err)
-	}
-	return client, cfg, nil
+// ServiceSink takes in what a service proxy needs; proxy/service's Tracker is one. It keeps none of the objects.
+type ServiceSink interface {
+	SetService(*corev1.Service)
+	RemoveService(namespace, name string)
+	SetSlice(*discoveryv1.EndpointSlice)
+	RemoveSlice(namespace, name string)
 }
 
-// Services watches what a service proxy needs: services, endpoint slices, and the zone of one node.
-type Services struct {
-	services, slices, nodes cache.SharedIndexInformer
-	changed                 chan struct{}
-	synced                  atomic.Bool
-	node                    string
+// ServiceFeed brings services, endpoint slices and one node from the API server into a sink. It keeps their names only:
+// a proxy of 10,000 services would otherwise hold every object twice. After an interruption the reflectors list anew, and
+// what is not listed any more is removed from the sink.
+type ServiceFeed struct {
+	changed chan struct{}
+	synced  []func() bool
 }
 
-// WatchServices starts watching and returns at once; it ends with ctx. The node is the proxy's own.
-func WatchServices(ctx context.Context, client kubernetes.Interface, node string) (*Services, error) {
-	s := &Services{changed: make(chan struct{}, 1), node: node}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(dropManagedFields),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = servicesOfOurs }))
-	s.services = factory.Core().V1().Services().Informer()
-	s.slices = factory.Discovery().V1().EndpointSlices().Informer()
-	own := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(dropManagedFields),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", node).String()
-		}))
-	s.nodes = own.Core().V1().Nodes().Informer()
-	notify := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { s.notify() },
-		UpdateFunc: func(old, now any) { s.notifyIfChanged(old, now) },
-		DeleteFunc: func(any) { s.notify() },
+// FeedServices starts watching and returns at once; it ends with ctx. The node is the proxy's own; onNode is told of it
+// and of each change of its labels.
+func FeedServices(ctx context.Context, client kubernetes.Interface, node string, sink ServiceSink, onNode func(*corev1.Node)) *ServiceFeed {
+	f := &ServiceFeed{changed: make(chan struct{}, 1)}
+	ours := func(o *metav1.ListOptions) { o.LabelSelector = servicesOfOurs }
+	core, discovery := client.CoreV1(), client.DiscoveryV1()
+	start(ctx, f, client, listWatch(ours, core.Services("").List, core.Services("").Watch), &reflected[*corev1.Service]{
+		example: &corev1.Service{}, trim: trimService, set: sink.SetService, remove: sink.RemoveService})
+	start(ctx, f, client, listWatch(ours, discovery.EndpointSlices("").List, discovery.EndpointSlices("").Watch),
+		&reflected[*discoveryv1.EndpointSlice]{
+			example: &discoveryv1.EndpointSlice{}, trim: newSliceTrimmer(), set: sink.SetSlice, remove: sink.RemoveSlice})
+	own := func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", node).String()
 	}
-	for _, informer := range []cache.SharedIndexInformer{s.services, s.slices, s.nodes} {
-		if _, err := informer.AddEventHandler(notify); err != nil {
-			return nil, fmt.Errorf("watching services: %w", err)
+	labels := nodeLabels{tell: onNode}
+	start(ctx, f, client, listWatch(own, core.Nodes().List, core.Nodes().Watch), &reflected[*corev1.Node]{
+		example: &corev1.Node{}, trim: trimToLabels, setIfNew: labels.set, remove: func(_, _ string) {}})
+	return f
+}
+
+// Changed wakes whoever serves the services; one reader.
+func (f *ServiceFeed) Changed() <-chan struct{} { return f.changed }
+
+// Synced says that the sink has been given everything once.
+func (f *ServiceFeed) Synced() bool {
+	for _, synced := range f.synced {
+		if !synced() {
+			return false
 		}
 	}
-	factory.StartWithContext(ctx)
-	own.StartWithContext(ctx)
-	go func() {
-		if cache.WaitForCacheSync(ctx.Done(), s.services.HasSynced, s.slices.HasSynced, s.nodes.HasSynced) {
-			s.synced.Store(true)
-			s.notify()
-		}
-	}()
-	return s, nil
+	return true
 }
 
-func dropManagedFields(obj any) (any, error) {
-	if object, err := meta.Accessor(obj); err == nil {
-		object.SetManagedFields(nil)
-	}
-	return obj, nil
-}
-
-func (s *Services) notify() {
+func (f *ServiceFeed) wake() {
 	select {
-	case s.changed <- struct{}{}:
+	case f.changed <- struct{}{}:
 	default: // a wake-up is waiting already
 	}
 }
 
-// notifyIfChanged leaves out the node's own heartbeat: only its labels matter here.
-func (s *Services) notifyIfChanged(old, now any) {
-	a, isNode := old.(*corev1.Node)
-	b, isNode2 := now.(*corev1.Node)
-	if isNode && isNode2 && labels.Equals(a.Labels, b.Labels) {
-		return
+// listWatch adapts a typed client's list and watch.
+func listWatch[L runtime.Object](tweak func(*metav1.ListOptions), list func(context.Context, metav1.ListOptions) (L, error),
+	follow func(context.Context, metav1.ListOptions) (watch.Interface, error)) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			tweak(&o)
+			return list(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			tweak(&o)
+			return follow(ctx, o)
+		},
 	}
-	s.notify()
 }
 
-// Changed wakes whoever serves the services; one reader.
-func (s *Services) Changed() <-chan struct{} { return s.changed }
-
-// Snapshot gives the objects as they are now, and the node's zone; false until all have arrived once. The objects are
-// shared: they must not be changed.
-func (s *Services) Snapshot() ([]*corev1.Service, []*discoveryv1.EndpointSlice, string, bool) {
-	if !s.synced.Load() {
-		return nil, nil, "", false
-	}
-	zone := ""
-	for _, obj := range s.nodes.GetStore().List() {
-		if n, ok := obj.(*corev1.Node); ok && n.Name == s.node {
-			zone = n.Labels[corev1.LabelTopologyZone]
-		}
-	}
-	return objects[*corev1.Service](s.services), objects[*discoveryv1.EndpointSlice](s.slices), zone, true
+func start[T object](ctx context.Context, f *ServiceFeed, client kubernetes.Interface, lw *cache.ListWatch, r *reflected[T]) {
+	r.wake = f.wake
+	f.synced = append(f.synced, r.synced.Load)
+	logger := klog.FromContext(ctx)
+	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, client), r.example, r,
+		cache.ReflectorOptions{Logger: &logger})
+	go reflector.RunWithContext(ctx)
 }
 
-func objects[T any](informer cache.SharedIndexInformer) []T {
-	list := informer.GetStore().List()
-	out := make([]T, 0, len(list))
-	for _, obj := range list {
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// reflected is the store of a reflector: it passes objects on and remembers their names. A reflector calls it from one
+// goroutine.
+type reflected[T object] struct {
+	example  T
+	trim     func(T)
+	set      func(T)
+	setIfNew func(T) bool // in place of set: says whether anything changed
+	remove   func(namespace, name string)
+	wake     func()
+	known    map[cache.ObjectName]struct{}
+	synced   atomic.Bool
+}
+
+var _ cache.TransformingStore = (*reflected[*corev1.Service])(nil)
+
+// Transformer drops what nobody reads while a list is still coming in.
+func (r *reflected[T]) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
 		if o, ok := obj.(T); ok {
-			out = append(out, o)
+			r.trim(o)
+		}
+		return obj, nil
+	}
+}
+
+// put gives false when the object told nothing new.
+func (r *reflected[T]) put(obj any) bool {
+	o, ok := obj.(T)
+	if !ok {
+		return false
+	}
+	name := cache.ObjectName{Namespace: o.GetNamespace(), Name: o.GetName()}
+	if r.known == nil {
+		r.known = map[cache.ObjectName]struct{}{}
+	}
+	r.known[name] = struct{}{}
+	if r.setIfNew != nil {
+		return r.setIfNew(o)
+	}
+	r.set(o)
+	return true
+}
+
+// Add is an object that is new.
+func (r *reflected[T]) Add(obj any) error { return r.Update(obj) }
+
+// Update is an object that changed.
+func (r *reflected[T]) Update(obj any) error {
+	if r.put(obj) {
+		r.wake()
+	}
+	return nil
+}
+
+// Delete is an object that went; it may come as a tombstone.
+func (r *reflected[T]) Delete(obj any) error {
+	name, err := cache.DeletionHandlingObjectToName(obj)
+	if err != nil {
+		return err
+	}
+	delete(r.known, name)
+	r.remove(name.Namespace, name.Name)
+	r.wake()
+	return nil
+}
+
+// Replace is all there is.
+func (r *reflected[T]) Replace(list []any, _ string) error {
+	before := r.known
+	r.known = make(map[cache.ObjectName]struct{}, len(list))
+	for _, obj := range list {
+		r.put(obj)
+	}
+	for name := range before {
+		if _, listed := r.known[name]; !listed {
+			r.remove(name.Namespace, name.Name)
 		}
 	}
-	return out
+	r.synced.Store(true)
+	r.wake()
+	return nil
+}
+
+// Resync has nothing to do: the sink keeps its state.
+func (r *reflected[T]) Resync() error { return nil }
+
+// nodeLabels passes a node on when its labels are new: its status changes all the time.
+type nodeLabels struct {
+	tell  func(*corev1.Node)
+	known bool
+	last  map[string]string
+}
+
+func (n *nodeLabels) set(node *corev1.Node) bool {
+	if n.known && maps.Equal(n.last, node.Labels) {
+		return false
+	}
+	n.known, n.last = true, node.Labels
+	n.tell(node)
+	return true
+}
+
+func trimMeta(m *metav1.ObjectMeta) {
+	m.ManagedFields, m.OwnerReferences, m.Finalizers, m.GenerateName, m.UID, m.SelfLink = nil, nil, nil, "", "", ""
+}
+
+func trimService(s *corev1.Service) {
+	trimMeta(&s.ObjectMeta)
+	delete(s.Annotations, corev1.LastAppliedConfigAnnotation)
+	s.Spec.Selector, s.Status.Conditions = nil, nil
+}
+
+func trimToLabels(n *corev1.Node) {
+	trimMeta(&n.ObjectMeta)
+	n.Annotations, n.Spec, n.Status = nil, corev1.NodeSpec{}, corev1.NodeStatus{}
+}
+
+// newSliceTrimmer drops what no proxy reads, and shares node names and conditions, of which there are few.
+func newSliceTrimmer() func(*discoveryv1.EndpointSlice) {
+	nodes := map[string]*string{}
+	yes, no := true, false
+	share := func(b *bool) *bool {
+		switch {
+		case b == nil:
+			return nil
+		case *b:
+			return &yes
+		}
+		return &no
+	}
+	return func(s *discoveryv1.EndpointSlice) {
+		trimMeta(&s.ObjectMeta)
+		for i := range s.Endpoints {
+			e := &s.Endpoints[i]
+			e.TargetRef, e.Hostname, e.DeprecatedTopology, e.Zone = nil, nil, nil, nil
+			e.Conditions.Ready, e.Conditions.Serving, e.Conditions.Terminating =
+				share(e.Conditions.Ready), share(e.Conditions.Serving), share(e.Conditions.Terminating)
+			if e.NodeName == nil {
+				continue
+			}
+			if nodes[*e.NodeName] == nil {
+				nodes[*e.NodeName] = e.NodeName
+			}
+			e.NodeName = nodes[*e.NodeName]
+		}
+	}
 }

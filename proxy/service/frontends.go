@@ -4,33 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 )
-
-// Result of Frontends.
-type Result struct {
-	Frontends []Frontend // ordered: DNS and the API first, then by service
-	Problems  []Problem
-}
-
-// Frontends computes everything at once. The objects are not changed.
-func Frontends(services []*corev1.Service, slicesOf []*discoveryv1.EndpointSlice, node Node) Result {
-	t := NewTracker(node)
-	for _, s := range services {
-		t.SetService(s)
-	}
-	for _, s := range slicesOf {
-		t.SetSlice(s)
-	}
-	var r Result
-	for _, state := range t.Take() {
-		r.Frontends = append(r.Frontends, state.Frontends...)
-		r.Problems = append(r.Problems, state.Problems...)
-	}
-	return r
-}
 
 // state computes what an entry's service asks of this node.
 func (t *Tracker) state(e *entry) State {
