@@ -51,6 +51,8 @@ type Proxy struct {
 	lastTake        time.Time
 	takeDue         bool
 	sweepDue        bool
+	sweepSet        bool
+	nextSweep       time.Time
 
 	tally  tally
 	passed passState
@@ -240,13 +242,23 @@ func (p *Proxy) dispatch() {
 		next.phase = idle
 		next.run()
 	}
-	if p.sweepDue && len(p.queue) == 0 && p.running == 0 && p.away == nil && p.ready() {
+	if p.sweepDue && len(p.queue) == 0 && p.running == 0 && p.away == nil && p.ready() && p.maySweep() {
 		p.sweepDue = false
 		p.sweepEndpoints()
 		if len(p.queue) > 0 {
 			p.dispatch()
 		}
 	}
+}
+
+// maySweep: a sweep looks at everything, so it may take one part in twenty of the time at most.
+func (p *Proxy) maySweep() bool {
+	wait := time.Until(p.nextSweep)
+	if wait > 0 && !p.sweepSet {
+		p.sweepSet = true
+		p.at(p.nextSweep, func() { p.sweepSet = false })
+	}
+	return wait <= 0
 }
 
 // urgentLimit is how long everything else waits for DNS and the API service.

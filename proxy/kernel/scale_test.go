@@ -12,6 +12,7 @@ import (
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hnstest"
+	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/service"
 )
 
@@ -116,7 +117,7 @@ func BenchmarkChange(b *testing.B) {
 	next := make(chan []service.State, 1)
 	next <- states
 	host := hnstest.New(hns.Version{Major: 15, Minor: 5}, net1)
-	reporter := &counting{programmed: make(chan struct{}, 1)}
+	reporter := &counting{programmed: make(chan struct{}, 1), all: make(chan struct{}, 1)}
 	p := New(Options{NetworkName: "porthole", EnableDSR: true, NoNodeAccess: true, Host: discard{host}, Changed: changed, Reporter: reporter,
 		Settle: time.Nanosecond, Take: func() ([]service.State, bool) {
 			select {
@@ -129,11 +130,7 @@ func BenchmarkChange(b *testing.B) {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
 	defer cancel()
 	go func() { _ = p.Run(ctx) }()
-	for {
-		if _, err := p.Diff(ctx); err == nil && p.idle(ctx) {
-			break
-		}
-	}
+	<-reporter.all
 	i := 0
 	for b.Loop() {
 		s := states[i%len(states)]
@@ -148,21 +145,23 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-// idle asks the loop whether everything is programmed.
-func (p *Proxy) idle(ctx context.Context) bool {
-	answer := make(chan bool, 1)
-	select {
-	case p.asked <- func() { answer <- p.tally.wanted > 0 && p.tally.programmed == p.tally.wanted }:
-		return <-answer
-	case <-ctx.Done():
-		return true
+// counting tells of each change that is programmed, and when everything is for the first time.
+type counting struct {
+	deaf
+	programmed, all chan struct{}
+}
+
+// Pass is for the proxy.
+func (c *counting) Pass(p health.Pass) {
+	if p.Wanted > 0 && p.Programmed == p.Wanted {
+		select {
+		case c.all <- struct{}{}:
+		default:
+		}
 	}
 }
 
-type counting struct {
-	deaf
-	programmed chan struct{}
-}
+// Programmed is for the proxy.
 
 func (c *counting) Programmed(time.Time) { c.programmed <- struct{}{} }
 

@@ -155,6 +155,8 @@ func (p *Proxy) wantsAddress(s *supply) bool {
 // sweepEndpoints deletes endpoints of ours that nothing uses. It looks at everything, from scratch: it is run when there is
 // nothing else to do.
 func (p *Proxy) sweepEndpoints() {
+	started := time.Now()
+	defer func() { p.nextSweep = time.Now().Add(20 * time.Since(started)) }()
 	w := p.view()
 	round := p.x.round()
 	for _, b := range p.x.balancers {

@@ -449,6 +449,11 @@ func (p *Proxy) mergeRead(s *surveyed) {
 		}
 		if old := p.x.balancers[b.id]; old != nil && !alike(old, b) {
 			altered++
+			for _, key := range keysOf(old.doc) {
+				if t := p.targets[key]; t != nil {
+					t.doubted = true // read once more before anything is done about it: HNS may have answered nonsense
+				}
+			}
 		}
 		p.x.putBalancer(b)
 	}
