@@ -102,6 +102,10 @@ var failingCalls = []scenario{
 		inject: func(s *stage) {
 			s.faults(fault{"function": "HcnOpenEndpoint", "program": proxyName, "action": "fail", "code": 0x80070490, "text": "Element not found. ",
 				"probability": 0.5, "seed": 7, "forMs": s.untilSeen()})
+			if s.ours {
+				s.proxy.Kill() // ours reads what it does not know yet, that is all at a start
+				s.start()
+			}
 			s.slice(s.web, s.backends(s.near1, s.near2, world.far[0])...)
 			s.slice(s.sticky, s.backends(s.near2)...) // nobody uses the second far pod any more
 			s.must(lab.Until(s.ctx, period, "the fault", func(ctx) error { return s.hits(5) }))

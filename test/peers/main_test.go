@@ -30,7 +30,7 @@ var (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	// Tests wait more than they compute, so more of them run at a time than there are processors.
-	if err := flag.Set("test.parallel", "6"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	code, err := run(m)

@@ -72,7 +72,10 @@ var oddObjects = []scenario{
 			s.faults(fault{"function": "HcnQueryLoadBalancerProperties", "program": proxyName, "action": "strip", "fields": []string{"PortMappings"}, "times": 30})
 			s.slice(s.sticky, s.backends(s.near1)...)
 			if s.ours {
-				s.expire(5 * time.Second)
+				s.proxy.Kill() // ours reads what it does not know yet, that is all at a start
+				s.start()
+				s.must(lab.Until(s.ctx, period, "the fault", func(ctx) error { return s.hits(3) }))
+				s.expire(3 * time.Second)
 				s.faults()
 			}
 		},
@@ -85,7 +88,10 @@ var oddObjects = []scenario{
 			s.faults(fault{"function": "HcnQueryEndpointProperties", "program": proxyName, "action": "strip", "fields": []string{"IpConfigurations"}, "times": 30})
 			s.slice(s.sticky, s.backends(s.near1, world.far[2])...)
 			if s.ours {
-				s.expire(5 * time.Second)
+				s.proxy.Kill() // ours reads what it does not know yet, that is all at a start
+				s.start()
+				s.must(lab.Until(s.ctx, period, "the fault", func(ctx) error { return s.hits(3) }))
+				s.expire(3 * time.Second)
 				s.faults()
 			}
 		},
