@@ -119,3 +119,12 @@ func TestReduced(t *testing.T) {
 		}
 	}
 }
+
+func TestQuery(t *testing.T) {
+	if got, want := queryFor(nil), `{"SchemaVersion":{"Major":2,"Minor":0}}`; got != want {
+		t.Errorf("%s, wanted %s", got, want)
+	}
+	if got, want := queryFor(map[string]string{"Name": `a"b`}), `{"SchemaVersion":{"Major":2,"Minor":0},"Filter":"{\"Name\":\"a\\\"b\"}"}`; got != want {
+		t.Errorf("%s, wanted %s", got, want)
+	}
+}
