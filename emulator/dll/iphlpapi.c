@@ -12,6 +12,7 @@
 
 #define OP_ROUTE 101
 #define OP_EVENTS 102
+#define OP_ADDRESS 104
 #define RETRY_MS 500
 #define ADDRESS_CHARS 64
 
@@ -116,6 +117,40 @@ DWORD WINAPI CreateIpForwardEntry2(const MIB_IPFORWARD_ROW2 *row) { return chang
 DWORD WINAPI SetIpForwardEntry2(const MIB_IPFORWARD_ROW2 *row) { return change_route(L"set", row); }
 
 DWORD WINAPI DeleteIpForwardEntry2(const MIB_IPFORWARD_ROW2 *row) { return change_route(L"delete", row); }
+
+static DWORD change_address(const WCHAR *verb, const MIB_UNICASTIPADDRESS_ROW *row)
+{
+	WCHAR address[ADDRESS_CHARS + 8];
+	struct call c = { OP_ADDRESS, 0, NULL, { verb, address } };
+	unsigned length;
+	DWORD result;
+
+	if (!row || !print_address(&row->Address, address))
+		return ERROR_INVALID_PARAMETER;
+	/* 255, as InitializeUnicastIpAddressEntry leaves it, is the address alone. */
+	length = row->Address.si_family == AF_INET6 ? 128 : 32;
+	if (row->OnLinkPrefixLength < length)
+		length = row->OnLinkPrefixLength;
+	swprintf(address + wcslen(address), 8, L"/%u", length);
+	c.handle = index_of(&row->InterfaceLuid, row->InterfaceIndex);
+	result = win32_error(wire_call(&c));
+	wire_free(c.out[0]);
+	wire_free(c.out[1]);
+	return result;
+}
+
+VOID WINAPI InitializeUnicastIpAddressEntry(MIB_UNICASTIPADDRESS_ROW *row)
+{
+	memset(row, 0, sizeof *row);
+	row->PrefixOrigin = IpPrefixOriginUnchanged;
+	row->SuffixOrigin = IpSuffixOriginUnchanged;
+	row->ValidLifetime = row->PreferredLifetime = 0xffffffff;
+	row->OnLinkPrefixLength = 255;
+}
+
+DWORD WINAPI CreateUnicastIpAddressEntry(const MIB_UNICASTIPADDRESS_ROW *row) { return change_address(L"create", row); }
+
+DWORD WINAPI DeleteUnicastIpAddressEntry(const MIB_UNICASTIPADDRESS_ROW *row) { return change_address(L"delete", row); }
 
 /* A row is found by interface, destination and next hop. */
 DWORD WINAPI GetIpForwardEntry2(MIB_IPFORWARD_ROW2 *row)

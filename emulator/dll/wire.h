@@ -13,7 +13,9 @@
  * prefix and next hop. Nothing else can be asked on such a connection.
  *
  * 103 = notifications of HNS for computenetwork.dll, in the same manner: result = HCN_NOTIFICATIONS, first string = data.
- * The end of the connection is the end of the service. */
+ * The end of the connection is the end of the service.
+ *
+ * 104 = address("create" or "delete", address with length), for iphlpapi.dll, with handle = interface index. */
 #ifndef PORTHOLE_WIRE_H
 #define PORTHOLE_WIRE_H
 

@@ -213,6 +213,9 @@ func functionName(q request) string {
 	if q.op == opRoute {
 		return "IpForwardEntry " + q.text[0]
 	}
+	if q.op == opAddress {
+		return "UnicastIpAddressEntry " + q.text[0]
+	}
 	kind := hnsd.Kind(q.op / 10).String()
 	switch q.op % 10 {
 	case enumerate:
@@ -233,6 +236,12 @@ func (s *Service) run(ctx context.Context, who caller, q request) answer {
 	}
 	if q.op == opRoute {
 		if err := s.changeRoute(ctx, q); err != nil {
+			return failure(err)
+		}
+		return answer{}
+	}
+	if q.op == opAddress {
+		if err := s.changeAddress(ctx, q); err != nil {
 			return failure(err)
 		}
 		return answer{}

@@ -1,0 +1,63 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Errors of changes to the host's addresses.
+var (
+	ErrAddressExists = errors.New("the host has it already")
+	ErrNoAddress     = errors.New("the interface does not have it")
+	ErrNoInterface   = errors.New("there is no such interface")
+)
+
+// CreateAddress gives an interface of the host an address. As on Windows no two interfaces can have the same.
+func (d *DataPlane) CreateAddress(link int, addr netip.Prefix) error {
+	if _, err := d.handle.LinkByIndex(link); err != nil {
+		return fmt.Errorf("adding address %s to link %d: %w", addr, link, ErrNoInterface)
+	}
+	all, err := d.handle.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return fmt.Errorf("listing addresses of the host: %w", err)
+	}
+	for _, a := range all {
+		if have, ok := netip.AddrFromSlice(a.IP); ok && have.Unmap() == addr.Addr() {
+			return fmt.Errorf("adding address %s to link %d: %w", addr, link, ErrAddressExists)
+		}
+	}
+	n := &netlink.Addr{IPNet: netOf(addr)}
+	if addr.Addr().Is6() {
+		n.Flags = unix.IFA_F_NODAD // IpDadStatePreferred: it is usable at once
+	}
+	if err := d.handle.AddrAdd(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: link}}, n); err != nil {
+		return fmt.Errorf("adding address %s to link %d: %w", addr, link, err)
+	}
+	return nil
+}
+
+// DeleteAddress takes an address off an interface of the host, whoever put it there.
+func (d *DataPlane) DeleteAddress(link int, addr netip.Addr) error {
+	all, err := d.handle.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return fmt.Errorf("listing addresses of the host: %w", err)
+	}
+	for i := range all {
+		if have, ok := netip.AddrFromSlice(all[i].IP); ok && have.Unmap() == addr && all[i].LinkIndex == link {
+			if err := d.handle.AddrDel(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: link}}, &all[i]); err != nil {
+				return fmt.Errorf("removing address %s from link %d: %w", addr, link, err)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("removing address %s from link %d: %w", addr, link, ErrNoAddress)
+}
+
+func netOf(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
