@@ -66,7 +66,7 @@ test: deps build check ## everything that can be tested on this machine; what CI
 
 .PHONY: bench-proxy
 bench-proxy: deps build upstream-proxy ## the service proxy beside upstream's kube-proxy.exe on equal emulated hosts, as JSON lines
-	go run ./test/bench -only proxy $(BENCH_FLAGS)
+	go run ./test/bench -only proxy,relay $(BENCH_FLAGS)
 
 .PHONY: test-peers
 test-peers: deps build upstream-proxy ## upstream's kube-proxy.exe shows each documented failure, ours does not

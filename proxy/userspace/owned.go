@@ -93,3 +93,16 @@ func (o *owned) save() error {
 	o.dirty = false
 	return nil
 }
+
+// clear takes all addresses that are ours off the host.
+func (o *owned) clear(host host) error {
+	var errs []error
+	for _, addr := range slices.SortedFunc(maps.Keys(o.addrs), netip.Addr.Compare) {
+		if err := host.Remove(o.addrs[addr], addr); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		o.remove(addr)
+	}
+	return errors.Join(append(errs, o.save())...)
+}

@@ -299,13 +299,5 @@ func (p *Proxy) forgetGone() {
 // shutDown ends the relay and takes our addresses off the host.
 func (p *Proxy) shutDown() error {
 	p.relay.Close()
-	var errs []error
-	for _, addr := range slices.SortedFunc(maps.Keys(p.owned.addrs), netip.Addr.Compare) {
-		if err := p.opts.Host.Remove(p.owned.addrs[addr], addr); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		p.owned.remove(addr)
-	}
-	return errors.Join(append(errs, p.owned.save())...)
+	return p.owned.clear(p.opts.Host)
 }

@@ -50,7 +50,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.bin, "bin", "bin", "folder of the built programs")
-	flag.StringVar(&o.only, "only", "kubelet,cluster", "which groups to run: kubelet, cluster, proxy")
+	flag.StringVar(&o.only, "only", "kubelet,cluster", "which groups to run: kubelet, cluster, proxy, relay")
 	flag.StringVar(&o.proxy, "proxy", "start,crash,idle,churn,large", "parts of the group proxy")
 	flag.Float64Var(&o.scale, "scale", 1, "share of the services that the group proxy makes; for a quick look")
 	flag.StringVar(&o.dir, "dir", "", "state folder of the group cluster; a new one unless given")
@@ -75,12 +75,12 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	o.bin = bin
-	groups := map[string]func(context.Context, options) error{"kubelet": benchKubelet, "cluster": benchCluster, "proxy": benchProxy}
+	groups := map[string]func(context.Context, options) error{"kubelet": benchKubelet, "cluster": benchCluster, "proxy": benchProxy, "relay": benchRelay}
 	var errs []error
 	for _, name := range strings.Split(o.only, ",") {
 		group := groups[name]
 		if group == nil {
-			return fmt.Errorf("--only %s: known groups are kubelet, cluster and proxy", name)
+			return fmt.Errorf("--only %s: known groups are kubelet, cluster, proxy and relay", name)
 		}
 		if err := group(ctx, o); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
