@@ -1,5 +1,6 @@
-/* iphlpapi.dll: the route functions of the IP helper library that Wine 8.0 lacks, and its change notifications, which
- * Wine 8.0 accepts and never sends. hnsd does the work; everything else is forwarded to Wine's library (iphlpapi.def). */
+/* iphlpapi.dll: the route and address functions of the IP helper library that Wine 8.0 lacks, and its change
+ * notifications, which Wine 8.0 accepts and never sends. hnsd does the work; everything else is forwarded to Wine's
+ * library (iphlpapi.def). */
 #include "wire.h"
 
 #include <ws2tcpip.h>

@@ -62,7 +62,7 @@ func cmpErr(errs ...error) error {
 func testWindowsRelay(t *testing.T, h *bridgeHost) {
 	exe := filepath.Join(h.prefix.DriveC(), "relay.test.exe")
 	h.build(".", "go", "test", "-c", "-trimpath", "-o", exe, "porthole.dev/porthole/proxy/relay")
-	out, exit := h.start(`C:\relay.test.exe`, "-test.v")
+	out, exit := h.start(`C:\relay.test.exe`, "-test.v", "-test.short")
 	if err := <-exit; err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -112,7 +112,7 @@ func testUserspaceProgram(t *testing.T, h *bridgeHost) {
 	h.greeted(t, h.path, "198.51.100.9:80", "web")
 	h.greeted(t, h.path, "10.96.0.20:80", "web")
 	h.greeted(t, h.path, "127.0.0.1:30081", "admin")
-	h.queries(t, "10.96.0.10:53", 10_000)
+	h.queries(t, "10.96.0.10:53", 2_000)
 	// Somebody takes an address away: Windows tells, and it is put back.
 	must(t, platform.InNetns(h.path, func() error { return platform.Addresses{}.Remove("svc0", netip.MustParseAddr("10.96.0.20")) }))
 	h.addressesBecome(t, "an address was taken away", ours)
