@@ -504,7 +504,7 @@ func TestUDPMoves(t *testing.T) {
 
 // TestUDPIdle: flows end by themselves, those that carry a stream later.
 func TestUDPIdle(t *testing.T) {
-	r := newRelay(t, Options{FlowIdle: 50 * time.Millisecond, StreamIdle: time.Hour})
+	r := newRelay(t, Options{FlowIdle: 300 * time.Millisecond, StreamIdle: time.Hour})
 	at := serve(t, r, UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
 	c := dialUDP(t, at)
 	_, err := ask(t, c, "1")
@@ -514,7 +514,7 @@ func TestUDPIdle(t *testing.T) {
 		_, err := ask(t, c, "2")
 		must(t, err)
 	}
-	time.Sleep(200 * time.Millisecond) // longer than FlowIdle, which must not count any more
+	time.Sleep(600 * time.Millisecond) // longer than FlowIdle, which must not count any more
 	if s := r.Stats()["test"]; s.Open != 1 {
 		t.Errorf("the stream's flow is not there: %+v", s)
 	}

@@ -129,9 +129,9 @@ func testUserspaceProgram(t *testing.T, h *bridgeHost) {
 	if strings.Contains(again.String(), "add address") || !strings.Contains(again.String(), "listen 10.96.0.20:80/TCP") {
 		t.Errorf("the second start:\n%s", again)
 	}
-	out, exit := h.start(`C:\kube-proxy.exe`, append(args, "--cleanup")...)
+	cleaning, exit := h.start(`C:\kube-proxy.exe`, append(args, "--cleanup")...)
 	if err := <-exit; err != nil {
-		t.Errorf("cleaning up: %v\n%s", err, out)
+		t.Errorf("cleaning up: %v\n%s", err, cleaning)
 	}
 	h.addressesBecome(t, "the clean-up", ours[2:])
 }
