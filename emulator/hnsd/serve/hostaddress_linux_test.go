@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -12,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,7 +87,6 @@ func testUserspaceProgram(t *testing.T, h *bridgeHost) {
 		"/api/v1/nodes": `{"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": []}`})
 	h.greet("10.99.7.1:8080", "web")
 	h.greet("10.99.7.1:8081", "admin")
-	h.echoUDP("10.99.7.1:5353")
 	must(t, os.WriteFile(filepath.Join(h.prefix.DriveC(), "kubeconfig"), []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
  "clusters": [{"name": "c", "cluster": {"server": "http://10.99.7.1:6443"}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
  "users": [{"name": "u", "user": {}}]}`), 0o600))
@@ -112,7 +108,6 @@ func testUserspaceProgram(t *testing.T, h *bridgeHost) {
 	h.greeted(t, h.path, "198.51.100.9:80", "web")
 	h.greeted(t, h.path, "10.96.0.20:80", "web")
 	h.greeted(t, h.path, "127.0.0.1:30081", "admin")
-	h.queries(t, "10.96.0.10:53", 2_000)
 	// Somebody takes an address away: Windows tells, and it is put back.
 	must(t, platform.InNetns(h.path, func() error { return platform.Addresses{}.Remove("svc0", netip.MustParseAddr("10.96.0.20")) }))
 	h.addressesBecome(t, "an address was taken away", ours)
@@ -260,75 +255,4 @@ func (h *bridgeHost) greeted(t *testing.T, from, to, want string) {
 		}
 	}
 	t.Errorf("%s: %q, %v; want %q", to, got, err, want)
-}
-
-func (h *bridgeHost) echoUDP(addr string) {
-	var c net.PacketConn
-	must(h.t, platform.InNetns(h.out, func() (err error) {
-		c, err = net.ListenPacket("udp4", addr)
-		return err
-	}))
-	h.t.Cleanup(func() { c.Close() })
-	go func() {
-		buf := make([]byte, 1500)
-		for {
-			n, from, err := c.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			c.WriteTo(buf[:n], from)
-		}
-	}()
-}
-
-// queries sends n datagrams from as many sockets, 50 at a time, each of which must come back.
-func (h *bridgeHost) queries(t *testing.T, to string, n int) {
-	t.Helper()
-	var next, lost atomic.Int64
-	var mu sync.Mutex
-	var times []time.Duration
-	var group sync.WaitGroup
-	for range 50 {
-		group.Go(func() {
-			for i := next.Add(1); i <= int64(n) && lost.Load() < 10; i = next.Add(1) {
-				begin := time.Now()
-				if err := h.query(to, fmt.Sprintf("query %d", i)); err != nil {
-					lost.Add(1)
-					t.Error(err)
-					continue
-				}
-				mu.Lock()
-				times = append(times, time.Since(begin))
-				mu.Unlock()
-			}
-		})
-	}
-	group.Wait()
-	slices.Sort(times)
-	if len(times) != n {
-		t.Errorf("%d answers of %d", len(times), n)
-		return
-	}
-	t.Logf("%d queries: median %v, 99th percentile %v", n, times[n/2], times[n*99/100])
-}
-
-func (h *bridgeHost) query(to, text string) error {
-	var c net.Conn
-	if err := platform.InNetns(h.out, func() (err error) {
-		c, err = net.Dial("udp4", to)
-		return err
-	}); err != nil {
-		return err
-	}
-	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := io.WriteString(c, text); err != nil {
-		return err
-	}
-	buf := make([]byte, 1500)
-	size, err := c.Read(buf)
-	if err == nil && string(buf[:size]) != text {
-		err = fmt.Errorf("asked %q, answered %q", text, buf[:size])
-	}
-	return err
 }
