@@ -1,0 +1,66 @@
+package matrix
+
+import (
+	"slices"
+	"strings"
+)
+
+// The differences between the nodes that are expected, each with its reason. The first that fits explains a difference;
+// one that explains nothing fails the test.
+
+func l2bridgeKnown() []known {
+	return []known{{
+		reason: "HNS has one list of backends per frontend: where the node has backends of its own, a policy Local meant for the outside holds for its own clients too; Linux gives them all backends",
+		fits: func(d difference) bool {
+			return externalLocal(d.entry) && external(d.kind) && d.client != fromOutside &&
+				len(d.windows.backends) > 0 && !slices.ContainsFunc(d.windows.backends, isRemote)
+		},
+	}, {
+		reason: "an HNS load balancer has one port for all its backends; pods that listen on others are left out, and an event says so",
+		fits: func(d difference) bool {
+			return strings.HasPrefix(d.entry, "target-ports-differ") && len(d.windows.backends) > 0 && within(d.windows.backends, d.linux.backends)
+		},
+	}, {
+		reason: "a node port has one frontend for all clients: where a policy Local leaves it no backend for the outside, it serves nobody",
+		fits: func(d difference) bool {
+			return externalLocal(d.entry) && d.kind == nodePort && d.client == fromPod && len(d.windows.backends) == 0
+		},
+	}, {
+		reason: "HNS cannot filter by source, so the load balancer's address of a service with source ranges is refused, and an event says so",
+		fits: func(d difference) bool {
+			return d.entry == "source-ranges-with-client" && d.kind == ingressIP && len(d.windows.backends) == 0
+		},
+	}, {
+		reason: "a node port is a load balancer without an address, which on Windows does not serve the node itself",
+		fits: func(d difference) bool {
+			return d.kind == nodePort && d.client == fromNode && len(d.windows.backends) == 0
+		},
+	}, {
+		reason: "a pod in the host's own network has no HNS endpoint, and a load balancer has endpoints as backends",
+		fits: func(d difference) bool {
+			return d.entry == "backend-is-this-node" && len(d.windows.backends) == 0
+		},
+	}}
+}
+
+func withoutDSR() []known {
+	return []known{{
+		reason: "without direct server return the host's stack carries the packets, and backends see the node",
+		fits: func(d difference) bool {
+			return d.source && d.kind == clusterIP && d.client != fromNode && slices.Equal(d.windows.sources, []string{"node"})
+		},
+	}}
+}
+
+// externalLocal tells whether the external traffic policy of the entry is Local.
+func externalLocal(entry string) bool {
+	return strings.Contains(entry, "-ext-local-") || entry == "hints-and-local-policies" || entry == "affinity-local"
+}
+
+func external(kind string) bool { return kind == externalIP || kind == ingressIP || kind == nodePort }
+
+func isRemote(backend string) bool { return !strings.HasPrefix(backend, "l") }
+
+func within(some, all []string) bool {
+	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
+}

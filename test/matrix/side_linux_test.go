@@ -1,0 +1,231 @@
+package matrix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/proxylab"
+)
+
+const (
+	upstreamsRelay = 7001
+	fewTimes       = 6  // each cell is asked so often at first
+	manyTimes      = 40 // and so often when the answers differ: to miss one of four backends has a chance of 1 in 25,000
+	longest        = 15 * time.Second
+)
+
+// side is one of the two networks, with its node under test.
+type side struct {
+	name         string
+	node, remote proxylab.Place
+	probers      map[string]*prober
+	addrs        addresses
+}
+
+// podMaker makes a pod of the node under test.
+type podMaker func(name string, addr netip.Addr) (*proxylab.Pod, error)
+
+// dress puts pods, servers and clients into a lab whose first member is the node under test.
+func dress(t *testing.T, name string, lab *proxylab.Lab, node proxylab.Place, pod podMaker) *side {
+	t.Helper()
+	remote, err := lab.AddNode(t.Context(), remoteName)
+	must(t, err)
+	if node.Addr.String() != nodeIP || remote.Addr.String() != remoteIP || lab.Outside.Addr.String() != outIP {
+		t.Fatalf("%s: addresses are %s, %s and %s", name, node.Addr, remote.Addr, lab.Outside.Addr)
+	}
+	must(t, forgetful(node.Netns))
+	must(t, lab.RoutePrefix(netip.MustParsePrefix(externalRange), node))
+	places := map[string]proxylab.Place{"n1": node, "n2": remote.Place, "out": lab.Outside}
+	for server, addr := range backendAddrs() {
+		if _, is := places[server]; is {
+			continue
+		}
+		of := remote.Pod
+		if server[0] == 'l' {
+			of = pod
+		}
+		p, err := of(server, netip.MustParseAddr(addr))
+		must(t, err)
+		places[server] = p.Place
+	}
+	for server, place := range places {
+		serve(t, place.Netns, server, fmt.Sprintf("%s:%d", place.Addr, mainPort))
+		serve(t, place.Netns, fmt.Sprintf("%s:%d", server, otherPort), fmt.Sprintf("%s:%d", place.Addr, otherPort))
+	}
+	client, err := pod("client", netip.MustParseAddr(clientPod))
+	must(t, err)
+	s := &side{name: name, node: node, remote: remote.Place, probers: map[string]*prober{}, addrs: addresses{
+		node: []string{nodeIP, "10.244.1.1", "10.244.1.2"}, // the last two are the node's in its pods' network
+		client: map[string][]string{fromPod: {clientPod}, fromOutside: {outIP}, fromBackend: {backendAddrs()["l1"]},
+			fromNode: {nodeIP}},
+	}}
+	for who, place := range map[string]proxylab.Place{fromPod: client.Place, fromNode: node, fromOutside: lab.Outside, fromBackend: places["l1"]} {
+		s.probers[who] = startProber(t, place.Netns)
+	}
+	return s
+}
+
+// ask puts the cells' questions n times each.
+func (s *side) ask(cells []cell, n int) map[cell]outcome {
+	pending := make([]<-chan map[string]int, len(cells))
+	for i, c := range cells {
+		times := n
+		if c.kind == healthPort {
+			times = 1
+		}
+		q := question{Proto: c.proto, Addr: c.addr, N: times}
+		if n == manyTimes {
+			q.Patience = muchPatience
+		}
+		pending[i] = s.probers[c.client].ask(q)
+	}
+	out := map[cell]outcome{}
+	for i, c := range cells {
+		out[c] = outcomeOf(c, <-pending[i], s.addrs)
+	}
+	return out
+}
+
+// await asks until a backend answers every cell.
+func (s *side) await(t *testing.T, limit time.Duration, cells []cell) {
+	t.Helper()
+	err := proxylab.Until(t.Context(), limit, s.name+" to serve the last service", func(context.Context) error {
+		for c, o := range s.ask(cells, 1) {
+			if len(o.backends) == 0 {
+				return fmt.Errorf("%s: %s", c, o)
+			}
+		}
+		return nil
+	})
+	must(t, err)
+}
+
+// settle asks the Windows side, and again for what differs from l, the Linux side's outcomes, without a known reason until it
+// is equal or the time is over: a proxy may not have come to an end yet, and few questions need not meet all backends. What
+// is asked again is asked on both sides; l takes the new outcomes.
+func settle(windows, linux *side, l map[cell]outcome, cells []cell, sticky map[cell]bool, list []known) []difference {
+	w := windows.ask(cells, fewTimes)
+	for deadline, round := time.Now().Add(longest), 0; ; round++ {
+		var again []cell
+		for _, d := range compare(cells, sticky, w, l, list) {
+			if d.known == "" || round == 0 {
+				again = append(again, d.cell)
+			}
+		}
+		if len(again) == 0 || round > 1 && time.Now().After(deadline) {
+			break
+		}
+		var x, y map[cell]outcome
+		var both sync.WaitGroup
+		both.Go(func() { x = windows.ask(again, manyTimes) })
+		both.Go(func() { y = linux.ask(again, manyTimes) })
+		both.Wait()
+		for _, c := range again {
+			w[c], l[c] = x[c], y[c]
+		}
+	}
+	return compare(cells, sticky, w, l, list)
+}
+
+// report counts the known differences by reason, and fails for every other.
+func report(t *testing.T, found []difference, cells int) {
+	t.Helper()
+	byReason, others := map[string]int{}, []difference(nil)
+	for _, d := range found {
+		if d.known != "" {
+			byReason[d.known]++
+		} else {
+			others = append(others, d)
+		}
+	}
+	t.Logf("%d questions, %d without a known difference", cells, cells-len(found))
+	for _, reason := range sortedKeys(byReason) {
+		t.Logf("%d known differences: %s", byReason[reason], reason)
+	}
+	if len(others) > 0 {
+		t.Errorf("%d differences without a known reason:\n%s", len(others), table(others))
+	}
+}
+
+// load puts all objects into the API server.
+func load(ctx context.Context, client kubernetes.Interface, entries []entry) error {
+	rest.SetDefaultWarningHandler(rest.NoWarnings{}) // external IPs are deprecated, and here to stay
+	name := metav1.ObjectMeta{Name: namespace}
+	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: name}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	var work sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	next := make(chan entry)
+	for range 8 {
+		work.Go(func() {
+			for e := range next {
+				if err := loadOne(ctx, client, e); err != nil {
+					mu.Lock()
+					errs = append(errs, fmt.Errorf("creating %s: %w", e.name, err))
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, e := range entries {
+		next <- e
+	}
+	close(next)
+	work.Wait()
+	return errors.Join(errs...)
+}
+
+func loadOne(ctx context.Context, client kubernetes.Interface, e entry) error {
+	for _, s := range e.slices {
+		if _, err := client.DiscoveryV1().EndpointSlices(namespace).Create(ctx, s, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	made, err := client.CoreV1().Services(namespace).Create(ctx, e.service, metav1.CreateOptions{})
+	if err != nil || len(e.ingress) == 0 {
+		return err
+	}
+	made.Status.LoadBalancer.Ingress = e.ingress
+	_, err = client.CoreV1().Services(namespace).UpdateStatus(ctx, made, metav1.UpdateOptions{})
+	return err
+}
+
+// built is the folder of the programs.
+func built(t *testing.T) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root to make network namespaces")
+	}
+	bin, err := filepath.Abs("../../bin")
+	must(t, err)
+	return bin
+}
+
+// forgetful makes the connections of a namespace be forgotten soon after their end. The tests make a hundred thousand of
+// them, and both proxies look through all when the backends of UDP services change.
+func forgetful(netns string) error {
+	return platform.InNetns(netns, func() error {
+		for name, seconds := range map[string]string{"udp_timeout": "3", "udp_timeout_stream": "3", "tcp_timeout_close": "1",
+			"tcp_timeout_time_wait": "1", "tcp_timeout_syn_sent": "3", "tcp_timeout_fin_wait": "3", "tcp_timeout_last_ack": "3"} {
+			if err := os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_"+name, []byte(seconds), 0o644); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
