@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,17 +68,21 @@ func testWindowsRelay(t *testing.T, h *bridgeHost) {
 	}
 }
 
-// objects of the cluster that the program serves: TCP, UDP, a node port and one address that is on the host already.
+// objects of the cluster that the program serves: TCP, UDP (one port at two addresses), node ports and one address that is on the host already.
 const (
 	userspaceServices = `{"apiVersion": "v1", "kind": "ServiceList", "metadata": {"resourceVersion": "1"}, "items": [
- {"metadata": {"namespace": "kube-system", "name": "kube-dns", "resourceVersion": "1"}, "spec": {"type": "ClusterIP", "clusterIP": "10.96.0.10",
-  "clusterIPs": ["10.96.0.10"], "ipFamilies": ["IPv4"], "ports": [{"name": "dns", "protocol": "UDP", "port": 53}]}},
+ {"metadata": {"namespace": "kube-system", "name": "kube-dns", "resourceVersion": "1"}, "spec": {"type": "NodePort", "clusterIP": "10.96.0.10",
+  "clusterIPs": ["10.96.0.10"], "ipFamilies": ["IPv4"], "ports": [{"name": "dns", "protocol": "UDP", "port": 53, "nodePort": 30053}]}},
+ {"metadata": {"namespace": "default", "name": "names", "resourceVersion": "1"}, "spec": {"type": "ClusterIP", "clusterIP": "10.96.0.11",
+  "clusterIPs": ["10.96.0.11"], "ipFamilies": ["IPv4"], "ports": [{"name": "dns", "protocol": "UDP", "port": 53}]}},
  {"metadata": {"namespace": "default", "name": "web", "resourceVersion": "1"}, "spec": {"type": "NodePort", "clusterIP": "10.96.0.20",
   "clusterIPs": ["10.96.0.20"], "ipFamilies": ["IPv4"], "externalIPs": ["198.51.100.9"],
   "ports": [{"name": "http", "protocol": "TCP", "port": 80, "nodePort": 30080}, {"name": "admin", "protocol": "TCP", "port": 81, "nodePort": 30081}]}}]}`
 	userspaceSlices = `{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSliceList", "metadata": {"resourceVersion": "1"}, "items": [
  {"metadata": {"namespace": "kube-system", "name": "kube-dns-1", "resourceVersion": "1", "labels": {"kubernetes.io/service-name": "kube-dns"}},
   "addressType": "IPv4", "endpoints": [{"addresses": ["10.99.7.1"], "conditions": {"ready": true}}], "ports": [{"name": "dns", "protocol": "UDP", "port": 5353}]},
+ {"metadata": {"namespace": "default", "name": "names-1", "resourceVersion": "1", "labels": {"kubernetes.io/service-name": "names"}},
+  "addressType": "IPv4", "endpoints": [{"addresses": ["10.99.7.1"], "conditions": {"ready": true}}], "ports": [{"name": "dns", "protocol": "UDP", "port": 5354}]},
  {"metadata": {"namespace": "default", "name": "web-1", "resourceVersion": "1", "labels": {"kubernetes.io/service-name": "web"}},
   "addressType": "IPv4", "endpoints": [{"addresses": ["10.99.7.1"], "conditions": {"ready": true}}],
   "ports": [{"name": "http", "protocol": "TCP", "port": 8080}, {"name": "admin", "protocol": "TCP", "port": 8081}]}]}`
@@ -87,12 +94,14 @@ func testUserspaceProgram(t *testing.T, h *bridgeHost) {
 		"/api/v1/nodes": `{"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": []}`})
 	h.greet("10.99.7.1:8080", "web")
 	h.greet("10.99.7.1:8081", "admin")
+	h.echoUDP("10.99.7.1:5353", "dns")
+	h.echoUDP("10.99.7.1:5354", "names")
 	must(t, os.WriteFile(filepath.Join(h.prefix.DriveC(), "kubeconfig"), []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
  "clusters": [{"name": "c", "cluster": {"server": "http://10.99.7.1:6443"}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
  "users": [{"name": "u", "user": {}}]}`), 0o600))
 	args := []string{`--kubeconfig=C:\kubeconfig`, "--hostname-override=win01", "--proxy-mode=userspace", "--service-interface=svc0",
 		`--state-file=C:\var\addresses.json`, "--v=4"}
-	ours := []string{"10.96.0.10", "10.96.0.20", "198.51.100.9"}
+	ours := []string{"10.96.0.10", "10.96.0.11", "10.96.0.20", "198.51.100.9"}
 
 	ctx, kill := context.WithCancel(t.Context())
 	out, ended := h.startFor(ctx, `C:\kube-proxy.exe`, args...)
@@ -108,6 +117,9 @@ func testUserspaceProgram(t *testing.T, h *bridgeHost) {
 	h.greeted(t, h.path, "198.51.100.9:80", "web")
 	h.greeted(t, h.path, "10.96.0.20:80", "web")
 	h.greeted(t, h.path, "127.0.0.1:30081", "admin")
+	h.queries(t, "10.96.0.10:53", "dns", 10_000)
+	h.queries(t, "10.96.0.11:53", "names", 500)
+	h.queries(t, "10.99.7.21:30053", "dns", 500)
 	// Somebody takes an address away: Windows tells, and it is put back.
 	must(t, platform.InNetns(h.path, func() error { return platform.Addresses{}.Remove("svc0", netip.MustParseAddr("10.96.0.20")) }))
 	h.addressesBecome(t, "an address was taken away", ours)
@@ -128,7 +140,7 @@ func testUserspaceProgram(t *testing.T, h *bridgeHost) {
 	if err := <-exit; err != nil {
 		t.Errorf("cleaning up: %v\n%s", err, cleaning)
 	}
-	h.addressesBecome(t, "the clean-up", ours[2:])
+	h.addressesBecome(t, "the clean-up", ours[3:])
 }
 
 // startFor runs a program of the host until ctx ends, which kills it.
@@ -255,4 +267,77 @@ func (h *bridgeHost) greeted(t *testing.T, from, to, want string) {
 		}
 	}
 	t.Errorf("%s: %q, %v; want %q", to, got, err, want)
+}
+
+// echoUDP runs a server outside the host that gives datagrams back behind its name.
+func (h *bridgeHost) echoUDP(addr, name string) {
+	var c net.PacketConn
+	must(h.t, platform.InNetns(h.out, func() (err error) {
+		c, err = net.ListenPacket("udp4", addr)
+		return err
+	}))
+	h.t.Cleanup(func() { c.Close() })
+	go func() {
+		buf := make([]byte, 1500)
+		for {
+			n, from, err := c.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			c.WriteTo(append([]byte(name+" "), buf[:n]...), from)
+		}
+	}()
+}
+
+// queries sends n datagrams from as many sockets, 50 at a time; each must come back, from where it went, from the server
+// of that name.
+func (h *bridgeHost) queries(t *testing.T, to, name string, n int) {
+	t.Helper()
+	var next, lost atomic.Int64
+	var mu sync.Mutex
+	var times []time.Duration
+	var group sync.WaitGroup
+	for range 50 {
+		group.Go(func() {
+			for i := next.Add(1); i <= int64(n) && lost.Load() < 10; i = next.Add(1) {
+				begin := time.Now()
+				if err := h.query(to, name, fmt.Sprintf("query %d", i)); err != nil {
+					lost.Add(1)
+					t.Error(err)
+					continue
+				}
+				mu.Lock()
+				times = append(times, time.Since(begin))
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	slices.Sort(times)
+	if len(times) != n {
+		t.Errorf("%d answers of %d", len(times), n)
+		return
+	}
+	t.Logf("%d queries to %s: median %v, 99th percentile %v", n, to, times[n/2], times[n*99/100])
+}
+
+func (h *bridgeHost) query(to, name, text string) error {
+	var c net.Conn
+	if err := platform.InNetns(h.out, func() (err error) {
+		c, err = net.Dial("udp4", to)
+		return err
+	}); err != nil {
+		return err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(c, text); err != nil {
+		return err
+	}
+	buf := make([]byte, 1500)
+	size, err := c.Read(buf)
+	if err == nil && string(buf[:size]) != name+" "+text {
+		err = fmt.Errorf("asked %q, answered %q", text, buf[:size])
+	}
+	return err
 }
