@@ -81,7 +81,9 @@ func (h *Host) Diff(ctx context.Context, f Foreign) ([]string, error) {
 		}
 	}
 	for key, backends := range have {
-		if _, ok := want[key]; !ok {
+		// A proxy may serve a node port at the node's own address besides, for clients on the node.
+		port, own := strings.CutPrefix(key, h.Addr.String()+"/")
+		if _, ok := want[key]; !ok && !(own && want["/"+port] == backends) {
 			v.note("%s (%s) is there and nobody wants it", key, backends)
 		}
 	}

@@ -3,6 +3,7 @@ package peers
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -183,6 +184,22 @@ var failingCalls = []scenario{
 		within:   period,
 	},
 	{
+		id: "F-18", issue: "kubernetes/kubernetes#100962, kubernetes-sigs/sig-windows-tools#71", what: "HNS refuses the source address of an Overlay network",
+		host:   lab.HostOptions{NetworkType: "Overlay"},
+		before: func(s *stage) { s.flags, s.noisy = append(s.flags, "--source-vip="+s.sourceVIP()), false },
+		inject: func(s *stage) {
+			s.proxy.Kill()
+			s.lose(fault{"kind": "LocalEndpoint", "match": `"` + strings.ReplaceAll(s.sourceVIP(), ".", `\.`) + `"`})
+			s.faults(fault{"function": "HcnCreateEndpoint", "program": proxyName, "match": `"` + s.sourceVIP() + `"`, "action": "fail",
+				"code": 0x803b002f, "text": "The address is invalid or reserved. "})
+			s.slice(s.sticky, s.backends(s.near1)...)
+			s.start()
+			s.must(lab.Until(s.ctx, 30*time.Second, "the refusal", func(ctx) error { return s.hits(1) }))
+		},
+		upstream: func(s *stage) string { return s.differs(5, "missing") },
+		within:   period, cuts: true, // the load balancers carry the address
+	},
+	{
 		id: "F-32", issue: "hcsshim caches features", what: "HNS does not answer when the proxy asks for its version first",
 		inject: func(s *stage) {
 			s.proxy.Kill()
@@ -223,6 +240,13 @@ func (s *stage) syncsOf(n int) {
 	if !s.ours {
 		s.expire(time.Duration(n) * upstreamPeriod)
 	}
+}
+
+// sourceVIP is an address of the host's range that no pod has.
+func (s *stage) sourceVIP() string {
+	a := s.host.Pods.Addr().As4()
+	a[3] = 250
+	return netip.AddrFrom4(a).String()
 }
 
 // untilSeen is how long a fault of listings lasts, in milliseconds: ours lists only now and then.

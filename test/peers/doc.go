@@ -28,6 +28,7 @@
 //	F-13  Modify says yes and does nothing            old backends stay
 //	F-14  Modify of a lost load balancer              the service stays without one
 //	F-17  documents without ports or addresses        panic: index out of range
+//	F-18  the source address is refused               no service is programmed any more
 //	F-20  the rules are gone, the object is there     nothing
 //	F-22  remote endpoints of a proxy that died       stay for ever
 //	F-25  every call hangs                            stops, /healthz 503

@@ -67,23 +67,30 @@ func newStage(t *testing.T, ours bool, o lab.HostOptions) *stage {
 		t.Cleanup(func() { server.Close() })
 		s.foreign.Endpoints = append(s.foreign.Endpoints, (*p).Endpoint)
 	}
-	s.services()
+	s.services(o.NetworkType == "Overlay")
 	return s
 }
 
-// services makes the objects that every scenario begins with.
-func (s *stage) services() {
+// services makes the objects that every scenario begins with. The Linux node is not part of Overlay networks; its pods
+// are left out then.
+func (s *stage) services(alone bool) {
+	far := func(near *lab.Pod, far ...*lab.Pod) []*lab.Pod {
+		if alone {
+			return []*lab.Pod{near}
+		}
+		return append([]*lab.Pod{near}, far...)
+	}
 	s.web = s.service("web", lab.Port("http", "tcp", 80, targetPort), lab.Port("dns", "udp", 53, targetPort))
-	s.slice(s.web, s.backends(s.near1, s.near2, world.far[0], world.far[1])...)
+	s.slice(s.web, s.backends(append(far(s.near1, world.far[0], world.far[1]), s.near2)...)...)
 	doc := lab.Service(s.name("lb"), lab.Port("http", "tcp", 80, targetPort))
 	doc.Spec.Type = corev1.ServiceTypeLoadBalancer
 	doc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: fmt.Sprintf("198.51.100.%d", s.host.Pods.Addr().As4()[2])}}
 	s.lb = s.apply(doc)
-	s.slice(s.lb, s.backends(s.near1, world.far[0])...)
+	s.slice(s.lb, s.backends(far(s.near1, world.far[0])...)...)
 	doc = lab.Service(s.name("sticky"), lab.Port("http", "tcp", 80, targetPort))
 	doc.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 	s.sticky = s.apply(doc)
-	s.slice(s.sticky, s.backends(s.near2, world.far[1])...)
+	s.slice(s.sticky, s.backends(far(s.near2, world.far[1])...)...)
 }
 
 func (s *stage) must(err error) {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	lab "porthole.dev/porthole/internal/proxylab"
 )
 
@@ -147,16 +149,32 @@ var lostObjects = []scenario{
 	{
 		id: "F-24", issue: "kubernetes/kubernetes#117783, microsoft/WSL#5514, Azure/AKS#1375", what: "no port is left for a new load balancer",
 		inject: func(s *stage) {
-			s.faults(fault{"function": "HcnCreateLoadBalancer", "program": proxyName, "match": `"ExternalPort":8443`, "action": "fail",
-				"code": 0x803b0013, "text": "The specified port already exists. "})
-			s.slice(s.service("late", lab.Port("https", "tcp", 8443, targetPort)), s.backends(s.near1)...)
+			s.pool(fault{"free": 0})
+			// A node port needs a block; cluster addresses with direct server return, such as that of DNS, do not.
+			doc := lab.Service(s.name("late"), lab.Port("https", "tcp", 8443, targetPort))
+			doc.Spec.Type = corev1.ServiceTypeNodePort
+			late := s.apply(doc)
+			s.slice(late, s.backends(s.near1)...)
 			s.slice(s.service("after", lab.Port("http", "tcp", 80, targetPort)), s.backends(s.near2)...)
+			s.must(lab.Until(s.ctx, period, "all but the node port", func(ctx ctx) error {
+				d, err := s.host.Diff(ctx, s.foreign)
+				if err == nil && (len(d) != 1 || !strings.HasPrefix(d[0], fmt.Sprintf("/6/%d ", late.Spec.Ports[0].NodePort))) {
+					err = fmt.Errorf("%v", d)
+				}
+				return err
+			}))
 			s.reported("late", period)
-			s.faults()
+			s.pool(fault{"free": 100})
 		},
 		unshown: "upstream does not count port blocks",
 		within:  period,
 	},
+}
+
+// pool changes the host's blocks of ports: POST /pool.
+func (s *stage) pool(what map[string]any) {
+	s.t.Helper()
+	s.must(s.host.HNS.Control(s.ctx, "POST", "/pool", what, nil))
 }
 
 // repaired checks that the proxy's metrics tell of what it found lost.
