@@ -49,6 +49,12 @@ func withoutDSR() []known {
 		fits: func(d difference) bool {
 			return d.source && d.kind == clusterIP && d.client != fromNode && slices.Equal(d.windows.sources, []string{"node"})
 		},
+	}, {
+		reason: "without direct server return a pod meets only those load balancers for clients of the node to which its SDN routes lead, and they lead to the service range",
+		fits: func(d difference) bool {
+			return externalLocal(d.entry) && (d.kind == externalIP || d.kind == ingressIP) && d.client == fromPod &&
+				len(d.windows.backends) == 0 && !slices.ContainsFunc(d.linux.backends, func(b string) bool { return !isRemote(b) })
+		},
 	}}
 }
 
