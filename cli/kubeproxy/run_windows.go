@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -41,6 +40,7 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	host := newHost(p.server)
 	o.Host, o.Take, o.Changed, o.Reporter = host, source.take, source.changed, p.server
 	o.Notify = host.Notifications(ctx)
+	o.NodeAddrs, o.NodeChanged = p.nodeAddrs, p.node.Changed()
 	o.HostMAC = nodeMAC(apiAddresses(p.api))
 	proxy := kernel.New(o)
 	return running{run: proxy.Run, diff: func(ctx context.Context) (any, error) {
@@ -53,12 +53,8 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 }
 
 func (s *settings) kernelOptions() kernel.Options {
-	o := kernel.Options{NetworkName: s.config.Winkernel.NetworkName, EnableDSR: s.config.Winkernel.EnableDSR, SourceVIP: s.sourceVIP,
+	return kernel.Options{NetworkName: s.config.Winkernel.NetworkName, EnableDSR: s.config.Winkernel.EnableDSR, SourceVIP: s.sourceVIP,
 		Settle: s.settle, Period: s.period}
-	if a, err := netip.ParseAddr(s.config.BindAddress); err == nil && !a.IsUnspecified() {
-		o.NodeAddrs = []netip.Addr{a}
-	}
-	return o
 }
 
 // hints tell of settings that HNS cannot carry.

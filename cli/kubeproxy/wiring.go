@@ -97,6 +97,15 @@ func (p *parts) primaryAddresses() ([]netip.Addr, error) {
 	return out, nil
 }
 
+// nodeAddrs are those by which programs of this node reach its node ports: the one that --bind-address names, else the
+// internal ones of the node's object, whenever they come.
+func (p *parts) nodeAddrs() []netip.Addr {
+	if a, err := netip.ParseAddr(p.config.BindAddress); err == nil && !a.IsUnspecified() {
+		return []netip.Addr{a}
+	}
+	return p.node.InternalIPs()
+}
+
 // apiAddresses are those of the API server that the configuration names; none when it names it otherwise. master is a
 // URL or host:port.
 func apiAddresses(master string) []netip.Addr {

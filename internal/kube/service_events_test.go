@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -84,6 +85,19 @@ func TestOwnNode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	select {
+	case <-n.Changed():
+	case <-time.After(20 * time.Second):
+		t.Fatal("nobody was told of the address")
+	}
+	update(func(n *corev1.Node) {
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00::4"},
+			corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "203.0.113.4"})
+	})
+	<-n.Changed()
+	if got := fmt.Sprint(n.InternalIPs()); got != "[10.0.0.4 fd00::4]" {
+		t.Error(got)
+	}
 	update(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "other"}, {Key: toBeDeleted}} })
 	eventually(t, "the taint counts", func() bool { return !n.Eligible() })
 	update(func(n *corev1.Node) { n.Spec.Taints = nil })
@@ -97,6 +111,9 @@ func TestOwnNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "a node that is gone is not", func() bool { return !n.Eligible() })
+	if len(n.InternalIPs()) != 2 {
+		t.Error("the addresses are gone with the object")
+	}
 }
 
 func TestClientMetrics(t *testing.T) {

@@ -57,13 +57,14 @@ func (h *Host) Settled(ctx context.Context, within time.Duration, f Foreign) err
 
 // Diff lists how HNS differs from what the services and slices that the host sees imply, by the rules of Kubernetes and
 // none of a proxy's: each frontend has one load balancer with the right backends, nothing else has one, and no remote
-// endpoint is there twice or for nothing. Frontends whose backends have different ports are compared by address.
+// endpoint is there twice or for nothing. A load balancer for programs of the host itself, with its address and a node port,
+// may be there, with all backends. Frontends whose backends have different ports are compared by address.
 func (h *Host) Diff(ctx context.Context, f Foreign) ([]string, error) {
 	d, err := h.HNS.Dump(ctx)
 	if err != nil {
 		return nil, err
 	}
-	want, err := h.wanted(ctx)
+	want, optional, err := h.wanted(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,9 +82,7 @@ func (h *Host) Diff(ctx context.Context, f Foreign) ([]string, error) {
 		}
 	}
 	for key, backends := range have {
-		// A proxy may serve a node port at the node's own address besides, for clients on the node.
-		port, own := strings.CutPrefix(key, h.Addr.String()+"/")
-		if _, ok := want[key]; !ok && !(own && want["/"+port] == backends) {
+		if _, ok := want[key]; !ok && optional[key] != backends {
 			v.note("%s (%s) is there and nobody wants it", key, backends)
 		}
 	}
@@ -264,35 +263,37 @@ func (v *view) endpoints(docs []hnsd.Doc, want frontends) {
 	}
 }
 
-// wanted reads the objects that the host sees and works out its frontends.
-func (h *Host) wanted(ctx context.Context) (frontends, error) {
+// wanted reads the objects that the host sees and works out its frontends, and those that it may have besides.
+func (h *Host) wanted(ctx context.Context) (want, optional frontends, err error) {
 	o := metav1.ListOptions{}
 	if h.o.Isolated {
 		o.LabelSelector = Label(h.Name)
 	}
 	services, err := h.lab.Client.CoreV1().Services("").List(ctx, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	list, err := h.lab.Client.DiscoveryV1().EndpointSlices("").List(ctx, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	byService := map[string][]discoveryv1.EndpointSlice{}
 	for _, e := range list.Items {
 		name := e.Namespace + "/" + e.Labels[discoveryv1.LabelServiceName]
 		byService[name] = append(byService[name], e)
 	}
-	want := frontends{}
+	want, optional = frontends{}, frontends{}
 	for _, s := range services.Items {
 		if s.Spec.Type == corev1.ServiceTypeExternalName || s.Spec.ClusterIP == corev1.ClusterIPNone || s.Labels["service.kubernetes.io/service-proxy-name"] != "" {
 			continue
 		}
 		for _, p := range s.Spec.Ports {
-			maps.Copy(want, imply(&s, p, byService[s.Namespace+"/"+s.Name], h.Name))
+			own := byService[s.Namespace+"/"+s.Name]
+			maps.Copy(want, imply(&s, p, own, h.Name))
+			maps.Copy(optional, h.fromItself(p, own))
 		}
 	}
-	return want, nil
+	return want, optional, nil
 }
 
 // protocols by HNS's number (IANA).
@@ -329,6 +330,21 @@ func imply(s *corev1.Service, p corev1.ServicePort, list []discoveryv1.EndpointS
 	for _, in := range s.Status.LoadBalancer.Ingress {
 		if in.IP != "" && (in.IPMode == nil || *in.IPMode == corev1.LoadBalancerIPModeVIP) {
 			add(in.IP, p.Port, local)
+		}
+	}
+	return out
+}
+
+// fromItself are the frontends by which programs of the host reach a node port: clients in the cluster, whom the external
+// policy does not concern.
+func (h *Host) fromItself(p corev1.ServicePort, list []discoveryv1.EndpointSlice) frontends {
+	out := frontends{}
+	if p.NodePort == 0 {
+		return out
+	}
+	for _, addr := range []netip.Addr{h.Addr, h.Addr6} {
+		if backends := usable(list, p, h.Name, false, addr.Is6()); addr.IsValid() && backends != "" {
+			out[fmt.Sprintf("%s/%d/%d", addr, protocols[p.Protocol], p.NodePort)] = backends
 		}
 	}
 	return out

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	lab "porthole.dev/porthole/internal/proxylab"
 )
 
@@ -32,11 +34,11 @@ func TestProxies(t *testing.T) {
 	serve(t, far.Place)
 
 	for _, run := range []struct {
-		name  string
-		start func(*lab.Host) (*lab.Process, error)
+		name, external string
+		start          func(*lab.Host) (*lab.Process, error)
 	}{
-		{"ours", func(h *lab.Host) (*lab.Process, error) { return h.RunOurs("--v=2") }},
-		{"upstream", func(h *lab.Host) (*lab.Process, error) { return h.RunUpstream("--v=2") }},
+		{"ours", "203.0.113.21", func(h *lab.Host) (*lab.Process, error) { return h.RunOurs("--v=2") }},
+		{"upstream", "203.0.113.22", func(h *lab.Host) (*lab.Process, error) { return h.RunUpstream("--v=2") }},
 	} {
 		t.Run(run.name, func(t *testing.T) {
 			begin := time.Now()
@@ -49,7 +51,9 @@ func TestProxies(t *testing.T) {
 			if r, err := near.Ask("tcp", netip.AddrPortFrom(far.Addr, 8080), 2*time.Second); err != nil || r.Client.Addr() != near.Addr {
 				t.Fatalf("pod to pod: %+v, %v", r, err)
 			}
-			web, err := h.ApplyService(ctx, lab.Service(run.name, lab.Port("http", "tcp", 80, 8080), lab.Port("dns", "udp", 53, 8080)))
+			s := lab.Service(run.name, lab.Port("http", "tcp", 80, 8080), lab.Port("dns", "udp", 53, 8080))
+			s.Spec.Type, s.Spec.ExternalIPs = "NodePort", []string{run.external}
+			web, err := h.ApplyService(ctx, s)
 			must(t, err)
 			backends := append(lab.On(h.Name, near.Addr), lab.On(node.Name, far.Addr)...)
 			must(t, h.ApplySlice(ctx, lab.Slice(web, "-a", backends...)))
@@ -71,6 +75,7 @@ func TestProxies(t *testing.T) {
 			if len(seen) != 4 {
 				t.Errorf("40 connections and datagrams found only %v", seen)
 			}
+			fromHost(t, h, web, run.name == "ours")
 			conn, err := near.Open(lab.ClusterAddr(web, 80), 2*time.Second)
 			must(t, err)
 			defer conn.Close()
@@ -80,6 +85,29 @@ func TestProxies(t *testing.T) {
 			p.Kill()
 			must(t, h.Close())
 		})
+	}
+}
+
+// fromHost asks as a program of the host does: the cluster IP answers, and so do, with our proxy, the node port and the
+// external IP.
+func fromHost(t *testing.T, h *lab.Host, web *corev1.Service, all bool) {
+	t.Helper()
+	external := netip.MustParseAddr(web.Spec.ExternalIPs[0])
+	for i, network := range []string{"tcp", "udp"} {
+		p := web.Spec.Ports[i]
+		for _, c := range []struct {
+			what string
+			at   netip.AddrPort
+			want bool
+		}{
+			{"cluster IP", lab.ClusterAddr(web, uint16(p.Port)), true},
+			{"node port", netip.AddrPortFrom(h.Addr, uint16(p.NodePort)), all},
+			{"external IP", netip.AddrPortFrom(external, uint16(p.Port)), all},
+		} {
+			if _, err := h.Place.Ask(network, c.at, 2*time.Second); c.want && err != nil {
+				t.Errorf("a program of the host asks the %s by %s: %v", c.what, network, err)
+			}
+		}
 	}
 }
 

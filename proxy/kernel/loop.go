@@ -88,6 +88,8 @@ func (p *Proxy) Run(ctx context.Context) error {
 			return nil
 		case <-p.opts.Changed:
 			p.changed()
+		case <-p.opts.NodeChanged:
+			p.nodeMoved()
 		case _, open := <-notify:
 			if !open {
 				notify = nil

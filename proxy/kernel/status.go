@@ -136,7 +136,14 @@ func (p *Proxy) status(name string, o *offer) (health.ServiceStatus, bool) {
 	done := p.complete
 	for _, key := range o.keys {
 		t := p.targets[key]
-		if t == nil || t.optional || t.service != name {
+		if t == nil || t.service != name {
+			continue
+		}
+		if t.optional {
+			if t.state == health.Failed && t.trouble.streak >= enduring {
+				s.Problems = append(s.Problems, service.Problem{Service: name, Reason: "NodePortFromNode",
+					Text: "programs of this node do not reach the node port, others do: " + t.trouble.text})
+			}
 			continue
 		}
 		done = done && t.done

@@ -216,13 +216,7 @@ func (p *Proxy) newFacts(s *surveyed) {
 	if old.Version != s.version {
 		p.facts.ModifyLies = false
 	}
-	p.facts.NodeAddrs = nil
-	if !p.opts.NoNodeAccess {
-		p.facts.NodeAddrs = p.opts.NodeAddrs
-		if len(p.facts.NodeAddrs) == 0 && s.network.Management.IsValid() {
-			p.facts.NodeAddrs = []netip.Addr{s.network.Management}
-		}
-	}
+	p.facts.NodeAddrs = p.nodeAddrs(&s.network)
 	if old.Network.ID != s.network.ID {
 		p.logger.Info("Using network", "network", s.network.Name, "id", s.network.ID, "hns", s.version)
 		p.x = newIndex()
@@ -243,6 +237,34 @@ func (p *Proxy) newFacts(s *surveyed) {
 	if !slices.Equal(old.NodeAddrs, p.facts.NodeAddrs) {
 		p.reoffer()
 	}
+}
+
+// nodeAddrs are those by which programs of the node reach its node ports.
+func (p *Proxy) nodeAddrs(network *hns.Network) []netip.Addr {
+	if p.opts.NoNodeAccess {
+		return nil
+	}
+	if p.opts.NodeAddrs != nil {
+		if addrs := p.opts.NodeAddrs(); len(addrs) > 0 {
+			return addrs
+		}
+	}
+	if network.Management.IsValid() {
+		return []netip.Addr{network.Management}
+	}
+	return nil
+}
+
+// nodeMoved follows the node's addresses.
+func (p *Proxy) nodeMoved() {
+	addrs := p.nodeAddrs(&p.facts.Network)
+	if p.observed.IsZero() || slices.Equal(addrs, p.facts.NodeAddrs) {
+		return // the survey that comes asks again
+	}
+	p.logger.Info("The node's addresses are others", "were", p.facts.NodeAddrs, "are", addrs)
+	p.begin()
+	p.facts.NodeAddrs = addrs
+	p.reoffer()
 }
 
 func sameFacts(a, b *Facts) bool {

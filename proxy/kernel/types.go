@@ -66,8 +66,10 @@ type Options struct {
 	SourceVIP netip.Addr
 	// HostMAC is the hardware address of the node's adapter, for the node's own endpoints on overlay networks.
 	HostMAC string
-	// NodeAddrs are the node's addresses; none: the network's management address.
-	NodeAddrs []netip.Addr
+	// NodeAddrs gives the node's addresses as they are known now; nil, or while it gives none: the network's management
+	// address. It is asked at each survey and when NodeChanged (optional) says so, and must not block.
+	NodeAddrs   func() []netip.Addr
+	NodeChanged <-chan struct{}
 	// NoNodeAccess leaves out what lets programs of the node itself reach node ports and load balancer addresses: load
 	// balancers with the node's address and port flag 2 (unverified on real Windows).
 	NoNodeAccess bool

@@ -361,6 +361,7 @@ func (p *Proxy) failed(t *target, err error) {
 		reason = "Unsupported"
 	}
 	first := t.trouble == nil || t.trouble.reason != reason
+	survey = survey && (first || !t.optional)
 	p.fail(t, flaw{reason, fmt.Sprintf("%s: %v", t.key, err)}, err)
 	if survey && first {
 		t.trouble.survey = true
@@ -373,6 +374,9 @@ func (p *Proxy) failed(t *target, err error) {
 // fail notes why a target is not as wanted, and when it is tried again.
 func (p *Proxy) fail(t *target, f flaw, err error) {
 	next := p.worse(t.trouble, f, err)
+	if t.optional && next.streak >= enduring {
+		next.next = next.next.Add(10 * p.opts.RetryMax) // a program of the host has the port: it will not go soon
+	}
 	t.trouble = next
 	p.troubled[t] = true
 	p.setState(t, false)

@@ -1,0 +1,96 @@
+package kernel
+
+import (
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/proxy/health"
+)
+
+// The node's addresses come late, and change: node ports follow them, and everything else stays.
+func TestNodeAddressesAreFollowed(t *testing.T) {
+	var addrs atomic.Pointer[[]netip.Addr]
+	addrs.Store(&[]netip.Addr{})
+	var moved chan struct{} // of the bubble
+	move := func(to ...string) {
+		list := []netip.Addr{}
+		for _, a := range to {
+			list = append(list, netip.MustParseAddr(a))
+		}
+		addrs.Store(&list)
+		moved <- struct{}{}
+	}
+	onNetwork(t, ws2022, net1, func(b *bench) {
+		moved = make(chan struct{}, 1)
+		b.adjust = func(o *Options) {
+			o.NoNodeAccess, o.NodeChanged = false, moved
+			o.NodeAddrs = func() []netip.Addr { return *addrs.Load() }
+		}
+	}, func(b *bench) {
+		b.want(nodePort(30080, "10.244.3.5:80"))
+		b.soon()
+		const plain = "endpoint remote 10.244.3.5 \"porthole-remote-10.244.3.5\"\nlb node 30080/tcp->80 10.244.3.5\n"
+		const both = "endpoint remote 10.244.3.5 \"porthole-remote-10.244.3.5\"\nlb 192.0.2.7 30080/tcp->80 10.244.3.5\nlb node 30080/tcp->80 10.244.3.5\n"
+		b.expectHost(plain)
+		b.host.ResetCalls()
+		move("192.0.2.7", "fd00::7") // this service has no IPv6
+		b.soon()
+		b.expectHost(both)
+		b.expectCalls("create load balancer: 1\n")
+		b.expectState(nodePort(30080).Service, health.Programmed, "")
+		move("192.0.2.8")
+		b.soon()
+		b.expectHost(strings.ReplaceAll(both, "192.0.2.7", "192.0.2.8"))
+		b.expectCalls("create load balancer: 1\ndelete load balancer: 1\n")
+		b.restart()
+		b.soon()
+		if n := b.writes(); n != 0 {
+			t.Errorf("%d writes after a restart", n)
+		}
+	})
+}
+
+// A program of the host has the port: HNS refuses the load balancer for programs of the node. The service is programmed
+// all the same, somebody is told why, and HNS is not asked for ever.
+func TestNodePortFromNodeIsOptional(t *testing.T) {
+	onNetwork(t, ws2022, net1, func(b *bench) {
+		b.adjust = func(o *Options) {
+			o.NoNodeAccess = false
+			o.NodeAddrs = func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("192.0.2.7")} }
+		}
+		b.host.Refuse = func(kind string, _ *hns.Endpoint, lb *hns.LoadBalancer) error {
+			if lb != nil && len(lb.VIPs) > 0 && lb.VIPs[0].String() == "192.0.2.7" {
+				return &hns.Error{Doing: kind, Class: hns.Exists, Code: 0x803b0013, Err: errRefused}
+			}
+			return nil
+		}
+	}, func(b *bench) {
+		f := nodePort(30080, "10.244.3.5:80")
+		b.want(f)
+		b.pass(30 * time.Second)
+		b.expectState(f.Service, health.Programmed, "")
+		if problems := b.status[f.Service].Problems; len(problems) != 1 || problems[0].Reason != "NodePortFromNode" {
+			t.Errorf("problems: %+v", problems)
+		}
+		if last := b.passes[len(b.passes)-1]; last.Failed != 0 || last.Wanted != 1 {
+			t.Errorf("%+v", last)
+		}
+		b.host.ResetCalls()
+		b.pass(30 * time.Minute)
+		if n := b.host.Count("create load balancer"); n > 6 {
+			t.Errorf("%d attempts in half an hour", n)
+		}
+		if n := b.host.Count("list load balancer ids"); n > 67 {
+			t.Errorf("%d listings in half an hour", n)
+		}
+		b.host.Refuse = nil
+		b.pass(6 * time.Minute)
+		if !strings.Contains(b.host.Dump(), "lb 192.0.2.7 ") || len(b.status[f.Service].Problems) != 0 {
+			t.Errorf("not served once the port is free:\n%s%+v", b.host.Dump(), b.status[f.Service].Problems)
+		}
+	})
+}
