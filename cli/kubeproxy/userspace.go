@@ -12,11 +12,20 @@ import (
 
 // userspaceMode relays in this process. Addresses on the host end with it.
 func (p *parts) userspaceMode(ctx context.Context) running {
-	o := p.userspaceOptions()
+	o := p.servingOptions()
 	source := p.source(ctx, service.Carry)
-	o.Take, o.Changed, o.Reporter = source.take, source.changed, p.server
-	o.Reserved = apiAddresses(p.api)
+	o.Take, o.Changed = source.take, source.changed
 	return running{run: proxy.New(o).Run}
+}
+
+// servingOptions are those of a proxy that serves, but for the services.
+func (p *parts) servingOptions() proxy.Options {
+	o := p.userspaceOptions()
+	o.Reporter, o.Reserved = p.server, apiAddresses(p.api)
+	if p.nodePortsPrimary {
+		o.Primary = p.primaryAddresses
+	}
+	return o
 }
 
 func (s *settings) userspaceOptions() proxy.Options {

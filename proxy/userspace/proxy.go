@@ -37,6 +37,7 @@ type Proxy struct {
 	here       atomic.Pointer[map[netip.Addr]bool] // addrs, for Inside
 	done       bool                                // one pass was complete
 	triggered  []trigger
+	primary    []netip.Prefix // the latest of Options.Primary
 }
 
 // trigger is a change of endpoints that is not served yet.
@@ -165,8 +166,9 @@ func (p *Proxy) sync(ctx context.Context) error {
 		}
 	}
 	wanted := p.wanted()
+	nodePorts, unknown := p.nodePorts()
 	plan := Plan(wanted, Observed{Interfaces: p.interfaces, Addresses: p.addrs, Owned: maps.Clone(p.owned.addrs), Idle: p.idle, Relay: p.relay.State()},
-		Facts{Interface: p.opts.Interface, Reserved: p.opts.Reserved, NodePorts: p.opts.NodePorts, Now: time.Now(), Linger: p.opts.Linger})
+		Facts{Interface: p.opts.Interface, Reserved: p.opts.Reserved, NodePorts: nodePorts, Now: time.Now(), Linger: p.opts.Linger})
 	p.idle = plan.Idle
 	logger := klog.FromContext(ctx)
 	if len(plan.Ops) > 0 {
@@ -183,11 +185,30 @@ func (p *Proxy) sync(ctx context.Context) error {
 	pass.Started, pass.Observed, pass.Took, pass.Ready, pass.Full, pass.Writes = started, p.observed, time.Since(started), true, full, w.writes
 	p.report(pass)
 	p.forgetGone()
-	if len(failed) == 0 && len(w.errs) == 0 {
+	if len(failed) == 0 && len(w.errs) == 0 && unknown == nil {
 		return nil
 	}
 	p.stale.Store(true)
-	return errors.Join(append(w.errs, describe(failed)...)...)
+	return errors.Join(append(append(w.errs, unknown), describe(failed)...)...)
+}
+
+// nodePorts gives the ranges at which node ports are served. Primary addresses that are not known yet are nowhere; once
+// known, they stay until there are others.
+func (p *Proxy) nodePorts() ([]netip.Prefix, error) {
+	if p.opts.Primary == nil {
+		return p.opts.NodePorts, nil
+	}
+	addrs, err := p.opts.Primary()
+	if err == nil {
+		p.primary = nil
+		for _, a := range addrs {
+			p.primary = append(p.primary, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	if len(p.primary) == 0 {
+		return []netip.Prefix{{}}, err // contains nothing, whereas no range at all stands for every address
+	}
+	return p.primary, err
 }
 
 // take merges what changed; false until everything has arrived once.

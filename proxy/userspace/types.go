@@ -48,6 +48,9 @@ type Options struct {
 	Reserved []netip.Addr
 	// NodePorts are the ranges of this node's addresses at which node ports are served; empty: all but link-local ones.
 	NodePorts []netip.Prefix
+	// Primary, if set, gives the only addresses at which node ports are served, in place of NodePorts. With an error they
+	// are not known yet, and the proxy tries again.
+	Primary func() ([]netip.Addr, error)
 	// Cluster are the ranges of the pods; their clients, and this host itself, count as inside the cluster.
 	Cluster []netip.Prefix
 	// Reporter is told how things stand; nil: nobody.
