@@ -30,6 +30,7 @@ const (
 	AnswerNothing                // a listing answers an empty list
 	Hang                         // no answer until the caller's deadline, nothing changed
 	Vanish                       // reading one object finds it gone (it is not)
+	Halve                        // reading an endpoint gives no addresses
 )
 
 // Fake is one host. Set its fields before use.

@@ -77,6 +77,9 @@ func (f *Fake) Endpoint(ctx context.Context, id hns.EndpointID) (hns.Endpoint, e
 	}
 	for _, e := range f.endpoints {
 		if e.ID == id {
+			if outcome == Halve {
+				e.Addrs = nil
+			}
 			return e, nil
 		}
 	}

@@ -163,6 +163,43 @@ func TestAlteredDocument(t *testing.T) {
 	})
 }
 
+// TestHalfDocuments gives endpoints without addresses to a proxy that starts (kubernetes/kubernetes#141489).
+func TestHalfDocuments(t *testing.T) {
+	halve := func(kind string) hnstest.Outcome {
+		if kind == "read endpoint" {
+			return hnstest.Halve
+		}
+		return hnstest.Work
+	}
+	inBubble(t, ws2022, func(b *bench) {
+		b.edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer) { *eps = append(*eps, local("10.244.2.5")) })
+		web := clusterIP("10.96.0.10:80", addr(1), "local 10.244.2.5:80")
+		b.want(web)
+		b.soon()
+		before := b.host.Dump()
+		b.host.SetFault(halve)
+		b.restart()
+		b.pass(3 * time.Second)
+		b.expectHost(before)
+		b.expectState(web.Service, health.Failed, "HalfDocument")
+		b.host.SetFault(nil)
+		b.host.ResetCalls()
+		b.pass(10 * time.Second)
+		b.expectHost(before)
+		b.expectState(web.Service, health.Programmed, "")
+		if n := b.writes(); n != 0 {
+			t.Errorf("%d writes", n)
+		}
+		// One that stays so is garbage in the end, and what it stood for is made again.
+		b.host.SetFault(halve)
+		b.restart()
+		b.pass(5 * time.Minute)
+		b.host.SetFault(nil)
+		b.pass(20 * time.Minute)
+		b.expectHost(before)
+	})
+}
+
 func TestHNSRestarts(t *testing.T) {
 	for _, keep := range []string{"all", "none", "half"} {
 		t.Run(keep, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/netip"
 	"slices"
+	"time"
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/proxy/service"
@@ -31,6 +32,19 @@ func (e *endpoint) same(o *endpoint) bool {
 	return e.addr == o.addr && e.provider == o.provider && e.remote == o.remote && e.ours == o.ours
 }
 
+// half is an endpoint of which HNS gave a document without addresses, perhaps for the moment only
+// (kubernetes/kubernetes#141489): nothing is concluded from it until HNS has kept to it.
+type half struct {
+	since    time.Time
+	believed bool
+}
+
+// Half a document is read again every second, and believed after as long as HNS takes to come back from a crash.
+const (
+	halfAgain    = time.Second
+	halfBelieved = 30 * time.Second
+)
+
 // balancer is a load balancer; ID and Endpoints of doc are empty, they are in the fields.
 type balancer struct {
 	id        guid
@@ -50,6 +64,7 @@ type index struct {
 	balancers       map[guid]*balancer
 	serving         map[service.Key]*balancer
 	contested       int
+	halves          map[guid]half
 	// changes counts them: a plan against an index that did not change is the plan that was made before.
 	changes uint64
 	rounds  uint32
@@ -65,7 +80,7 @@ func newIndex() *index {
 	return &index{
 		endpoints: map[guid]*endpoint{}, more: map[guid][]netip.Addr{},
 		locals: map[netip.Addr]*endpoint{}, remotes: map[netip.Addr]*endpoint{},
-		balancers: map[guid]*balancer{}, serving: map[service.Key]*balancer{},
+		balancers: map[guid]*balancer{}, serving: map[service.Key]*balancer{}, halves: map[guid]half{},
 	}
 }
 
@@ -150,6 +165,34 @@ func (x *index) putEndpoint(h held) {
 	x.enter(e)
 }
 
+// readEndpoint takes a document as HNS gives it; half a one does not replace what is known.
+func (x *index) readEndpoint(h held, now time.Time) {
+	old, known := x.endpoints[h.id]
+	switch {
+	case h.addr.IsValid():
+		delete(x.halves, h.id)
+		x.putEndpoint(h)
+	case !known:
+		x.putEndpoint(h)
+		x.halves[h.id] = half{since: now}
+	case !old.addr.IsValid():
+		if f := x.halves[h.id]; !f.believed && now.Sub(f.since) >= halfBelieved {
+			x.halves[h.id] = half{believed: true}
+			x.changes++
+		}
+	}
+}
+
+// vague lists the endpoints of which HNS gave half a document that is not believed yet.
+func (x *index) vague() (ids []guid) {
+	for id, f := range x.halves {
+		if !f.believed {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 func (x *index) enter(e *endpoint) {
 	side := x.side(e)
 	for _, a := range x.addresses(e) {
@@ -178,6 +221,7 @@ func (x *index) dropEndpoint(id guid) {
 	}
 	delete(x.endpoints, id)
 	delete(x.more, id)
+	delete(x.halves, id)
 	if x.contested > 0 { // another one with its address may have been hidden by it
 		x.contested = 0
 		for _, other := range x.endpoints {

@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +137,12 @@ lb node 30080/tcp->80 10.244.3.5
 		if n := b.writes() - writes; n != 0 {
 			t.Errorf("%d writes after a restart", n)
 		}
+		// The endpoints that no load balancer names come back too.
+		b.edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer) {
+			*eps = slices.DeleteFunc(*eps, func(e hns.Endpoint) bool { return e.Addrs[0].String() != "10.244.3.5" })
+		})
+		b.pass(31 * time.Second)
+		b.expectHost(want)
 		b.want()
 		b.soon()
 		b.expectHost("endpoint local 10.244.2.2 \"porthole-source-vip\"\n")

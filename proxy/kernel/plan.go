@@ -108,6 +108,10 @@ func (w view) frontend(f *service.Frontend) verdict {
 		return v // the usual case, at a look-up per backend
 	}
 	usable := w.usable(f, &v)
+	if old != nil && w.vague(old) {
+		v.blocked = flaw{"HalfDocument", fmt.Sprintf("%s: HNS gives half a document of an endpoint behind it", f.Key)}
+		return v
+	}
 	if len(usable) == 0 {
 		return v // the old load balancer, if there is one, is as good as none: it stays
 	}
@@ -119,6 +123,9 @@ func (w view) frontend(f *service.Frontend) verdict {
 	why := ""
 	if old != nil {
 		if why = w.difference(old, &lb, usable); why == "" {
+			if w.facts.overlay() { // which has endpoints that no load balancer names
+				w.endpoints(f, usable, &v)
+			}
 			return v
 		}
 	}
@@ -137,6 +144,14 @@ func (w view) frontend(f *service.Frontend) verdict {
 	w.endpoints(f, usable, &v)
 	v.ops = append(v.ops, op)
 	return v
+}
+
+// vague says that nothing can be said of an endpoint behind a load balancer now.
+func (w view) vague(b *balancer) bool {
+	return slices.ContainsFunc(b.endpoints, func(id guid) bool {
+		f, is := w.x.halves[id]
+		return is && !f.believed
+	})
 }
 
 // served says that a load balancer is the frontend's, with all of its backends and nothing to remark.

@@ -362,7 +362,7 @@ func (p *Proxy) toRead(s *surveyed) (endpoints, balancers []guid) {
 	if p.survey.deep {
 		return s.endpoints, s.balancers
 	}
-	endpoints, balancers = s.newEndpoints, s.newBalancers
+	endpoints, balancers = append(s.newEndpoints, p.x.vague()...), s.newBalancers
 	if len(endpoints)+len(balancers) > 0 {
 		return endpoints, balancers // enough for now
 	}
@@ -462,7 +462,7 @@ func (p *Proxy) mergeRead(s *surveyed) {
 	}
 	for _, h := range s.found {
 		if !skip(h.id) {
-			p.x.putEndpoint(h)
+			p.x.readEndpoint(h, time.Now())
 		}
 	}
 	for _, b := range s.balancing {
@@ -508,6 +508,9 @@ func (p *Proxy) surveyEnds() {
 		p.startSurvey(s.againDeep)
 	}
 	next := p.observed.Add(p.opts.Period)
+	if again := time.Now().Add(halfAgain); len(p.x.vague()) > 0 && again.Before(next) {
+		next = again
+	}
 	p.at(next, func() {
 		if p.survey == nil && p.away == nil && !p.observed.After(s.started) {
 			p.startSurvey(false)
