@@ -23,17 +23,12 @@ func l2bridgeKnown() []known {
 	}, {
 		reason: "a node port has one frontend for all clients: where a policy Local leaves it no backend for the outside, it serves nobody",
 		fits: func(d difference) bool {
-			return externalLocal(d.entry) && d.kind == nodePort && d.client == fromPod && len(d.windows.backends) == 0
+			return externalLocal(d.entry) && d.kind == nodePort && d.client != fromOutside && len(d.windows.backends) == 0
 		},
 	}, {
 		reason: "HNS cannot filter by source, so the load balancer's address of a service with source ranges is refused, and an event says so",
 		fits: func(d difference) bool {
 			return d.entry == "source-ranges-with-client" && d.kind == ingressIP && len(d.windows.backends) == 0
-		},
-	}, {
-		reason: "a node port is a load balancer without an address, which on Windows does not serve the node itself",
-		fits: func(d difference) bool {
-			return d.kind == nodePort && d.client == fromNode && len(d.windows.backends) == 0
 		},
 	}, {
 		reason: "a pod in the host's own network has no HNS endpoint, and a load balancer has endpoints as backends",
