@@ -14,7 +14,6 @@ func TestUserspaceNodePorts(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win01"},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.4"}}}}
 	p, _ := bench(t, fake.NewClientset(node))
-	p.mode = userspace
 	if o := p.servingOptions(); o.Primary != nil || fmt.Sprint(o.NodePorts) != "[127.0.0.0/8]" {
 		t.Errorf("with ranges: %v, primary addresses %t", o.NodePorts, o.Primary != nil)
 	}
