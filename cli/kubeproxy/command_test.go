@@ -78,7 +78,7 @@ func TestEveryUpstreamFlag(t *testing.T) {
 	if len(s.warnings) != 2 || !strings.Contains(warnings, "--ipvs-scheduler") || !strings.Contains(warnings, "WinDSR") {
 		t.Errorf("warnings, want one for Linux and one for gates:\n%s", warnings)
 	}
-	ours := []string{"config", "write-config-to", "service-interface", "state-file"}
+	ours := []string{"config", "write-config-to", "service-interface", "state-file", "probe-services"}
 	for _, o := range options() {
 		if _, listed := flags[o.name]; !listed && !slices.Contains(ours, o.name) {
 			t.Errorf("--%s is neither upstream's nor known as ours", o.name)

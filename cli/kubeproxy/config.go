@@ -44,6 +44,7 @@ type settings struct {
 	serviceInterface, stateFile      string
 	cleanup, initOnly, version       bool
 	noHealthz, noMetrics             bool
+	noProbes                         bool // believe what HNS lists
 	healthzPort, metricsPort         *int32
 	settle, period                   time.Duration // 0: the mode's own
 	sourceVIP                        netip.Addr

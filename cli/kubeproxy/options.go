@@ -75,6 +75,12 @@ func modeOptions() []option {
 			toText(func(s *settings) *string { return &s.config.Winkernel.RootHnsEndpointName })},
 		{"forward-healthcheck-vip", "forward a load balancer address's health check port to this node", boolean, false,
 			toBool(func(s *settings) *bool { return &s.config.Winkernel.ForwardHealthCheckVip })},
+		{"probe-services", "connect to a few cluster IPs in each period, and create those anew that HNS lists and does not serve (default true)", boolean, false,
+			func(s *settings, v string) error {
+				on, err := strconv.ParseBool(v)
+				s.noProbes = !on
+				return err
+			}},
 		{"cluster-cidr", "ranges of pod addresses in the cluster, with commas", text, false,
 			toText(func(s *settings) *string { return &s.config.ClusterCIDR })},
 		{"service-interface", "mode userspace: interface that gets the services' addresses; also from INTERFACE_TO_ADD_SERVICE_IP", text, false,

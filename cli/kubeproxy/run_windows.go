@@ -41,6 +41,9 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	o.Host, o.Take, o.Changed, o.Reporter = host, source.take, source.changed, p.server
 	o.Notify = host.Notifications(ctx)
 	o.NodeAddrs, o.NodeChanged = p.nodeAddrs, p.node.Changed()
+	if !p.noProbes {
+		o.Dial, o.Probed = connect, p.probed()
+	}
 	o.HostMAC = nodeMAC(apiAddresses(p.api))
 	proxy := kernel.New(o)
 	return running{run: proxy.Run, diff: func(ctx context.Context) (any, error) {

@@ -8,12 +8,14 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/healthcheck"
+	"porthole.dev/porthole/proxy/kernel"
 	"porthole.dev/porthole/proxy/service"
 )
 
@@ -104,6 +106,26 @@ func (p *parts) nodeAddrs() []netip.Addr {
 		return []netip.Addr{a}
 	}
 	return p.node.InternalIPs()
+}
+
+// connect opens a TCP connection and hangs up.
+func connect(ctx context.Context, to netip.AddrPort) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// probed counts the results of probes.
+func (p *parts) probed() func(result string) {
+	probes := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "porthole_proxy_probe_total",
+		Help: "Connections to cluster IPs that show whether HNS serves what it lists, by result."}, []string{"result"})
+	p.server.Registry().MustRegister(probes)
+	for _, result := range []string{kernel.ProbeAnswered, kernel.ProbeLost, kernel.ProbeInconclusive} {
+		probes.WithLabelValues(result)
+	}
+	return func(result string) { probes.WithLabelValues(result).Inc() }
 }
 
 // apiAddresses are those of the API server that the configuration names; none when it names it otherwise. master is a

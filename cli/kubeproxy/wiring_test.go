@@ -206,3 +206,29 @@ func TestNodeMAC(t *testing.T) {
 		}
 	}
 }
+
+func TestProbes(t *testing.T) {
+	p, ctx := bench(t, fake.NewClientset())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := netip.MustParseAddrPort(l.Addr().String())
+	if err := connect(ctx, at); err != nil {
+		t.Error(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if connect(ctx, at) == nil {
+		t.Error("a closed port answers")
+	}
+	p.probed()("lost")
+	page := httptest.NewRecorder()
+	p.server.MetricsHandler(health.Pages{}).ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, line := range []string{`porthole_proxy_probe_total{result="lost"} 1`, `porthole_proxy_probe_total{result="answered"} 0`} {
+		if !strings.Contains(page.Body.String(), line) {
+			t.Errorf("the metrics lack %s", line)
+		}
+	}
+}

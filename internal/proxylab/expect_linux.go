@@ -290,7 +290,7 @@ func (h *Host) wanted(ctx context.Context) (want, optional frontends, err error)
 		for _, p := range s.Spec.Ports {
 			own := byService[s.Namespace+"/"+s.Name]
 			maps.Copy(want, imply(&s, p, own, h.Name))
-			maps.Copy(optional, h.fromItself(p, own))
+			maps.Copy(optional, h.fromItself(&s, p, own))
 		}
 	}
 	return want, optional, nil
@@ -335,15 +335,16 @@ func imply(s *corev1.Service, p corev1.ServicePort, list []discoveryv1.EndpointS
 	return out
 }
 
-// fromItself are the frontends by which programs of the host reach a node port: clients in the cluster, whom the external
-// policy does not concern.
-func (h *Host) fromItself(p corev1.ServicePort, list []discoveryv1.EndpointSlice) frontends {
+// fromItself are the frontends by which programs of the host reach a node port. Outside clients reach them too, so the
+// external policy holds.
+func (h *Host) fromItself(s *corev1.Service, p corev1.ServicePort, list []discoveryv1.EndpointSlice) frontends {
 	out := frontends{}
 	if p.NodePort == 0 {
 		return out
 	}
+	local := s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 	for _, addr := range []netip.Addr{h.Addr, h.Addr6} {
-		if backends := usable(list, p, h.Name, false, addr.Is6()); addr.IsValid() && backends != "" {
+		if backends := usable(list, p, h.Name, local, addr.Is6()); addr.IsValid() && backends != "" {
 			out[fmt.Sprintf("%s/%d/%d", addr, protocols[p.Protocol], p.NodePort)] = backends
 		}
 	}

@@ -46,6 +46,7 @@ func document(f *service.Frontend, internal uint16, facts *Facts) hns.LoadBalanc
 		lb.DSR = f.LocalOnly
 	case nodeAccess:
 		port.Flags = hns.PortLocalRouted
+		lb.DSR = f.LocalOnly
 	case service.ExternalIP, service.Ingress:
 		port.Flags = hns.PortVIPExternal
 		lb.DSR = f.LocalOnly
@@ -120,7 +121,8 @@ func providerSettings(addr netip.Addr) json.RawMessage {
 	return json.RawMessage(`{"ProviderAddress":"` + text + `"}`)
 }
 
-// nodeAccessOf derives what lets programs of the node reach a node port. They are clients in the cluster.
+// nodeAccessOf derives what lets programs of the node reach a node port. Clients from outside reach it too, so it has the
+// backends that the external policy allows them, and leaves them their address where the node port does.
 func nodeAccessOf(f *service.Frontend, facts *Facts) []service.Frontend {
 	if f.Kind != service.NodePort {
 		return nil
@@ -131,7 +133,7 @@ func nodeAccessOf(f *service.Frontend, facts *Facts) []service.Frontend {
 			continue
 		}
 		g := *f
-		g.Kind, g.VIP, g.Backends, g.LocalOnly = nodeAccess, addr, f.Internal(), false
+		g.Kind, g.VIP = nodeAccess, addr
 		out = append(out, g)
 	}
 	return out

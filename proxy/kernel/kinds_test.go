@@ -40,6 +40,8 @@ func TestKinds(t *testing.T) {
 	elsewhere.InternalBackends = []service.Backend{at("10.244.3.5:80")}
 	nodeOnly := nodePort(30080)
 	nodeOnly.LocalOnly, nodeOnly.InternalBackends = true, elsewhere.InternalBackends
+	nodeLocal := nodePort(30080, "local 10.244.2.5:80")
+	nodeLocal.LocalOnly, nodeLocal.InternalBackends = true, []service.Backend{at("local 10.244.2.5:80"), at("10.244.3.5:80")}
 	var many []string
 	for i := range 1030 {
 		many = append(many, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 245, byte(i / 250), byte(i%250 + 1)}), 80).String())
@@ -61,8 +63,9 @@ func TestKinds(t *testing.T) {
 		{"ingress, preserved destination", preserved, facts, []string{"create lb 203.0.113.7 80/tcp -> 10.244.2.5:80 dsr flags=28"}, ""},
 		{"ingress, policy local, pods elsewhere: for clients in the cluster", elsewhere, facts,
 			[]string{"create endpoint 10.244.3.5", "create lb 203.0.113.7 80/tcp -> 10.244.3.5:80 dsr"}, ""},
-		{"node port, policy local, pods elsewhere: for the node itself", nodeOnly, facts,
-			[]string{"create endpoint 10.244.3.5", "create lb 192.0.2.2 30080/tcp -> 10.244.3.5:80 flags=2"}, ""},
+		{"node port, policy local, pods elsewhere", nodeOnly, facts, nil, ""},
+		{"node port, policy local", nodeLocal, facts,
+			[]string{"create lb node 30080/tcp -> 10.244.2.5:80 dsr flags=18", "create lb 192.0.2.2 30080/tcp -> 10.244.2.5:80 dsr flags=2"}, ""},
 		{"overlay", clusterIP("10.96.0.10:80", "local 10.244.2.5:80", "10.244.3.5:80"), onOverlay,
 			[]string{"create endpoint 10.244.2.2", "create endpoint 10.96.0.10", "create endpoint 10.244.3.5",
 				"create lb 10.96.0.10 80/tcp -> 10.244.2.5,10.244.3.5:80 dsr source=10.244.2.2"}, ""},

@@ -56,6 +56,8 @@ type Proxy struct {
 
 	tally  tally
 	passed passState
+
+	probing probing
 }
 
 // New makes a proxy; it calls nothing.
@@ -65,6 +67,7 @@ func New(opts Options) *Proxy {
 		opts: opts, x: newIndex(),
 		offers: map[string]*offer{}, targets: map[service.Key]*target{}, litter: map[guid]*target{},
 		troubled: map[*target]bool{}, supplies: map[netip.Addr]*supply{}, touched: map[string]bool{},
+		probing: probing{reached: map[bool]bool{}, seen: map[service.Key]*probed{}},
 		results: make(chan func()), asked: make(chan func()), surveyed: make(chan surveyed),
 	}
 }
@@ -75,6 +78,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	p.begin()
 	p.take()
 	p.startSurvey(false)
+	p.probeLater()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	notify := p.opts.Notify

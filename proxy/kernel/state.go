@@ -65,8 +65,9 @@ type target struct {
 	// litter is a load balancer of ours that serves no frontend, to be deleted.
 	litter guid
 	// again: something changed while it was running. doubted: HNS may or may not have done what was asked last.
-	again, doubted bool
-	blockers       int
+	// rewrite: it is to be deleted and created although it is listed as it should be.
+	again, doubted, rewrite bool
+	blockers                int
 	// applied is why the last operation was done; the same reason again right after it means that HNS does otherwise.
 	applied string
 	done    bool         // HNS is as wanted

@@ -74,6 +74,11 @@ type Options struct {
 	// balancers with the node's address and port flag 2 (unverified on real Windows).
 	NoNodeAccess bool
 
+	// Dial connects to an address by TCP as a program of this node and hangs up at once; nil: load balancers that are listed
+	// are believed to work (probe.go). Probed (optional) is told the result of each probe, one of the Probe constants.
+	Dial   func(context.Context, netip.AddrPort) error
+	Probed func(result string)
+
 	// Settle is the least time between two looks at what changed; the first change after it is taken at once. 0: 8 ms.
 	Settle time.Duration
 	// Period of the full check against HNS; 0: 30 s. Documents are read again in ReadAll; 0: 10 min.

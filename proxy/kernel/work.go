@@ -66,7 +66,11 @@ func (p *Proxy) plan(t *target) verdict {
 	if t.f == nil {
 		return p.view().gone(t.key)
 	}
-	return p.view().frontend(t.f)
+	v := p.view().frontend(t.f)
+	if t.rewrite && v.right() && len(t.f.Backends) > 0 {
+		return p.rewritten(t)
+	}
+	return v
 }
 
 // conclusions of a plan for the target's status.
@@ -164,6 +168,7 @@ func (p *Proxy) begun(t *target) bool {
 		p.fail(t, flaw{"NotAsAsked", fmt.Sprintf("%s: HNS accepted a change and has it otherwise (%s)", op.Key, op.Why)}, nil)
 		return false
 	}
+	t.rewrite = false
 	lb := op.LB
 	for _, b := range op.Backends {
 		lb.Endpoints = append(lb.Endpoints, hns.EndpointID(p.x.find(b).id.String()))
