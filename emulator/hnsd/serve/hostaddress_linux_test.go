@@ -293,6 +293,14 @@ func (h *bridgeHost) echoUDP(addr, name string) {
 // of that name.
 func (h *bridgeHost) queries(t *testing.T, to, name string, n int) {
 	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) { // somebody must listen first
+		if err := h.query(to, name, "first"); err == nil {
+			break
+		} else if time.Now().After(end) {
+			t.Errorf("no answer: %v", err)
+			return
+		}
+	}
 	var next, lost atomic.Int64
 	var mu sync.Mutex
 	var times []time.Duration
