@@ -221,32 +221,36 @@ func (o object) removed(id string) error {
 	return invoke(o.remove, &record, uintptr(unsafe.Pointer(&g)), uintptr(unsafe.Pointer(&record)))
 }
 
-// version asks HNS through its first API, the only one that tells it.
-func version() (hns.Version, error) {
+// version asks HNS through its first interface, the only one that tells it.
+func version() (hns.Version, error) { return first[hns.Version]("/globals/version") }
+
+// first gets something by HNS's first interface.
+func first[T any](path string) (T, error) {
+	var none T
 	method, err := windows.UTF16PtrFromString("GET")
 	if err != nil {
-		return hns.Version{}, err
+		return none, err
 	}
-	path, err := windows.UTF16PtrFromString("/globals/version")
+	at, err := windows.UTF16PtrFromString(path)
 	if err != nil {
-		return hns.Version{}, err
+		return none, err
 	}
 	var body uint16
 	var response *uint16
-	err = invoke(procHNSCall, nil, uintptr(unsafe.Pointer(method)), uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(&body)), uintptr(unsafe.Pointer(&response)))
+	err = invoke(procHNSCall, nil, uintptr(unsafe.Pointer(method)), uintptr(unsafe.Pointer(at)), uintptr(unsafe.Pointer(&body)), uintptr(unsafe.Pointer(&response)))
 	if err != nil {
-		return hns.Version{}, err
+		return none, err
 	}
 	var said struct {
 		Success bool
 		Error   string
-		Output  hns.Version
+		Output  T
 	}
 	if err := json.Unmarshal([]byte(taken(response)), &said); err != nil {
-		return hns.Version{}, fmt.Errorf("HNS answered something that is no version: %w", err)
+		return none, fmt.Errorf("HNS's answer to GET %s is not understood: %w", path, err)
 	}
 	if !said.Success {
-		return hns.Version{}, errors.New(strings.TrimSpace(said.Error))
+		return none, errors.New(strings.TrimSpace(said.Error))
 	}
 	return said.Output, nil
 }

@@ -333,6 +333,14 @@ func (c *Client) LoadBalancerIDs(ctx context.Context) ([]hns.LoadBalancerID, err
 	})
 }
 
+// LoadBalancerOutlines gives the outlines of all load balancers of the host, in one call to HNS.
+func (c *Client) LoadBalancerOutlines(ctx context.Context) (map[hns.LoadBalancerID]uint64, error) {
+	return call(ctx, c, "list load balancer outlines", "", func() (map[hns.LoadBalancerID]uint64, error) {
+		lists, err := first[[]policyListDoc]("/policylists/")
+		return outlinesFrom(lists), err
+	})
+}
+
 // LoadBalancer reads one; it fails with hns.Absent when there is none.
 func (c *Client) LoadBalancer(ctx context.Context, id hns.LoadBalancerID) (hns.LoadBalancer, error) {
 	return call(ctx, c, "read load balancer", string(id), func() (hns.LoadBalancer, error) {

@@ -128,3 +128,39 @@ func TestQuery(t *testing.T) {
 		t.Errorf("%s, wanted %s", got, want)
 	}
 }
+
+// The first interface's view of a load balancer has the outline of its document; a route is none.
+func TestOutlines(t *testing.T) {
+	const lists = `[{"ID":"706F7274-6C62-8000-8000-000000000001","References":["/endpoints/5395A0A0-0000-4000-8000-000000000002","/endpoints/5395a0a0-0000-4000-8000-000000000001"],
+		"Policies":[{"Type":"ELB","Protocol":17,"InternalPort":53,"ExternalPort":153,"SourceVIP":"10.244.2.2","VIPs":["10.96.0.10"],"ILB":false,"IsDSR":true}]},
+		{"ID":"706f7274-6c62-8000-8000-000000000002","References":[],"Policies":[]},
+		{"ID":"706f7274-6c62-8000-8000-000000000003","References":["/endpoints/5395a0a0-0000-4000-8000-000000000001"],"Policies":[{"Type":"ROUTE","DestinationPrefix":"10.96.0.0/12","NeedEncap":true}]}]`
+	lb := hns.LoadBalancer{ID: "706f7274-6c62-8000-8000-000000000001", SourceVIP: netip.MustParseAddr("10.244.2.2"), DSR: true,
+		Endpoints: []hns.EndpointID{"5395a0a0-0000-4000-8000-000000000001", "5395a0a0-0000-4000-8000-000000000002"},
+		VIPs:      []netip.Addr{netip.MustParseAddr("10.96.0.10")},
+		Ports:     []hns.Port{{Protocol: hns.UDP, External: 153, Internal: 53, Distribution: hns.PerSource, Flags: hns.PortLocalRouted}}}
+	var doc []policyListDoc
+	if err := json.Unmarshal([]byte(lists), &doc); err != nil {
+		t.Fatal(err)
+	}
+	want := map[hns.LoadBalancerID]uint64{lb.ID: lb.Outline(), "706f7274-6c62-8000-8000-000000000002": hns.LoadBalancer{}.Outline()}
+	if diff := cmp.Diff(want, outlinesFrom(doc)); diff != "" {
+		t.Errorf("outlines (-want +got):\n%s", diff)
+	}
+	for name, alter := range map[string]func(*hns.LoadBalancer){
+		"endpoints": func(lb *hns.LoadBalancer) { lb.Endpoints = lb.Endpoints[:1] },
+		"source":    func(lb *hns.LoadBalancer) { lb.SourceVIP = netip.Addr{} },
+		"address":   func(lb *hns.LoadBalancer) { lb.VIPs = nil },
+		"return":    func(lb *hns.LoadBalancer) { lb.DSR = false },
+		"port":      func(lb *hns.LoadBalancer) { lb.Ports = []hns.Port{{Protocol: hns.UDP, External: 153, Internal: 54}} },
+		"protocol":  func(lb *hns.LoadBalancer) { lb.Ports = []hns.Port{{Protocol: hns.TCP, External: 153, Internal: 53}} },
+		"port's flag": func(lb *hns.LoadBalancer) {
+			lb.Ports = []hns.Port{{Protocol: hns.UDP, External: 153, Internal: 53, Flags: hns.PortILB}}
+		},
+	} {
+		other := lb
+		if alter(&other); other.Outline() == lb.Outline() {
+			t.Errorf("%s: the outline is the same", name)
+		}
+	}
+}

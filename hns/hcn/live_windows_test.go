@@ -104,6 +104,9 @@ func liveBalancer(ctx context.Context, t *testing.T, c *Client, version hns.Vers
 	if err != nil || read.DSR != lb.DSR || !slices.Equal(read.VIPs, lb.VIPs) || !slices.Equal(read.Ports, lb.Ports) || !slices.Equal(read.Endpoints, lb.Endpoints) {
 		t.Errorf("read %+v: %v", read, err)
 	}
+	if outlines, err := c.LoadBalancerOutlines(ctx); err != nil || outlines[lb.ID] != lb.Outline() {
+		t.Errorf("outline %x of %x: %v", outlines[lb.ID], lb.Outline(), err)
+	}
 	lb.Endpoints = endpoints
 	now, err := c.ModifyLoadBalancer(ctx, lb)
 	switch {

@@ -40,6 +40,8 @@ type Fake struct {
 	Fault func(kind string) Outcome
 	// Latency, if set, is how long a call of a kind takes; writes wait for each other.
 	Latency func(kind string) time.Duration
+	// Outline, if set, is what this host's first interface tells of a load balancer, in place of hns.LoadBalancer.Outline.
+	Outline func(hns.LoadBalancer) uint64
 	// Refuse, if set, answers a creation or modification with an error of the host's own, a full port pool for example.
 	Refuse func(kind string, endpoint *hns.Endpoint, lb *hns.LoadBalancer) error
 

@@ -64,6 +64,26 @@ func (f *Fake) LoadBalancerIDs(ctx context.Context) ([]hns.LoadBalancerID, error
 	return out, nil
 }
 
+// LoadBalancerOutlines answers like hcn.Client's.
+func (f *Fake) LoadBalancerOutlines(ctx context.Context) (map[hns.LoadBalancerID]uint64, error) {
+	outcome := f.enter(ctx, "list load balancer outlines")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch outcome {
+	case Fail, DoThenFail:
+		return nil, broken("list load balancer outlines")
+	case AnswerNothing:
+		return nil, nil
+	}
+	out := make(map[hns.LoadBalancerID]uint64, len(f.balancers))
+	for _, lb := range f.balancers {
+		if out[lb.ID] = lb.Outline(); f.Outline != nil {
+			out[lb.ID] = f.Outline(lb)
+		}
+	}
+	return out, nil
+}
+
 // Endpoint answers like hcn.Client's.
 func (f *Fake) Endpoint(ctx context.Context, id hns.EndpointID) (hns.Endpoint, error) {
 	outcome := f.enter(ctx, "read endpoint")

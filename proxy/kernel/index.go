@@ -50,6 +50,7 @@ type balancer struct {
 	id        guid
 	doc       hns.LoadBalancer
 	endpoints []guid
+	outline   uint64 // as HNS is expected to tell it
 	round     uint32 // as an endpoint's
 }
 
@@ -120,7 +121,7 @@ func compactEndpoint(e hns.Endpoint) (held, bool) {
 
 func compactBalancer(lb hns.LoadBalancer) (*balancer, bool) {
 	id, ok := guidOf(lb.ID)
-	b := &balancer{id: id, doc: lb, endpoints: make([]guid, 0, len(lb.Endpoints))}
+	b := &balancer{id: id, doc: lb, outline: lb.Outline(), endpoints: make([]guid, 0, len(lb.Endpoints))}
 	for _, e := range lb.Endpoints {
 		if g, ok := guidOf(e); ok {
 			b.endpoints = append(b.endpoints, g)

@@ -29,7 +29,9 @@ type Proxy struct {
 	survey     *survey
 	surveyed   chan surveyed
 	rolling    []guid // what is to be read again, in turn
-	checked    uint64 // x.changes+1 at the last look at everything; 0: look
+	// outlines are those that were found to belong to documents as we know them, where HNS tells others than we expect.
+	outlines map[*balancer]uint64
+	checked  uint64 // x.changes+1 at the last look at everything; 0: look
 
 	complete bool // all services have arrived once
 	offers   map[string]*offer
@@ -67,7 +69,7 @@ func New(opts Options) *Proxy {
 		opts: opts, x: newIndex(),
 		offers: map[string]*offer{}, targets: map[service.Key]*target{}, litter: map[guid]*target{},
 		troubled: map[*target]bool{}, supplies: map[netip.Addr]*supply{}, touched: map[string]bool{},
-		probing: probing{reached: map[bool]bool{}, seen: map[service.Key]*probed{}},
+		outlines: map[*balancer]uint64{}, probing: probing{reached: map[bool]bool{}, seen: map[service.Key]*probed{}},
 		results: make(chan func()), asked: make(chan func()), surveyed: make(chan surveyed),
 	}
 }

@@ -31,7 +31,7 @@ func TestStartAddRestart(t *testing.T) {
 		b.expectCalls("find network: 1\nlist endpoint ids: 1\nlist load balancer ids: 1\nread endpoint: 3\nread load balancer: 1\nread version: 1\n")
 		b.expectState(web.Service, health.Programmed, "")
 		b.pass(5 * time.Minute)
-		b.expectCalls("list endpoint ids: 10\nlist load balancer ids: 10\nlist network ids: 10\nread endpoint: 7\nread load balancer: 3\n")
+		b.expectCalls("list endpoint ids: 10\nlist load balancer ids: 10\nlist load balancer outlines: 10\nlist network ids: 10\nread endpoint: 7\nread load balancer: 3\n")
 		b.want()
 		b.soon()
 		b.expectCalls("delete endpoint: 3\ndelete load balancer: 1\n")

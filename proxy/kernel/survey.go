@@ -23,6 +23,8 @@ type survey struct {
 	// again: another one was asked for meanwhile.
 	again, againDeep bool
 	confirming       bool
+	// outlines of all load balancers, if they were asked for and answered.
+	outlines map[guid]uint64
 }
 
 // surveyed is what a step found.
@@ -32,6 +34,7 @@ type surveyed struct {
 	network   hns.Network
 	endpoints []guid
 	balancers []guid
+	outlines  map[guid]uint64
 	// of them, those that were not known
 	newEndpoints, newBalancers []guid
 	// second step
@@ -54,8 +57,10 @@ func (p *Proxy) startSurvey(deep bool) {
 	if p.away != nil || deep {
 		version = hns.Version{} // HNS may be another one after it was away
 	}
+	// One out of turn looks for what is missing.
+	outlining := len(p.x.balancers) > 0 && !deep && time.Since(p.observed) >= p.opts.Period/2
 	go func() {
-		s := p.ids(version, network)
+		s := p.ids(version, network, outlining)
 		select {
 		case p.surveyed <- s:
 		case <-p.ctx.Done():
@@ -71,7 +76,7 @@ func (p *Proxy) noteTouched(id guid) {
 
 // ids is the first step. A known version is not asked again, a known network only by its id, except on overlay networks,
 // whose document tells of other nodes' subnets. It reads nothing of p that changes.
-func (p *Proxy) ids(version hns.Version, network hns.Network) (s surveyed) {
+func (p *Proxy) ids(version hns.Version, network hns.Network, outlining bool) (s surveyed) {
 	host, ctx := p.opts.Host, p.ctx
 	s.version, s.network = version, network
 	if version == (hns.Version{}) {
@@ -101,6 +106,9 @@ func (p *Proxy) ids(version hns.Version, network hns.Network) (s surveyed) {
 		if g, ok := guidOf(id); ok {
 			s.balancers = append(s.balancers, g)
 		}
+	}
+	if outlining {
+		s.outlines = p.askOutlines()
 	}
 	return s
 }
@@ -362,7 +370,7 @@ func (p *Proxy) toRead(s *surveyed) (endpoints, balancers []guid) {
 	if p.survey.deep {
 		return s.endpoints, s.balancers
 	}
-	endpoints, balancers = append(s.newEndpoints, p.x.vague()...), s.newBalancers
+	endpoints, balancers = append(s.newEndpoints, p.x.vague()...), append(s.newBalancers, p.redrawn(s)...)
 	if len(endpoints)+len(balancers) > 0 {
 		return endpoints, balancers // enough for now
 	}
@@ -478,6 +486,7 @@ func (p *Proxy) mergeRead(s *surveyed) {
 			}
 		}
 		p.x.putBalancer(b)
+		p.accept(b.id)
 	}
 	if altered > 0 {
 		p.logger.Info("Load balancers are other than we left them", "count", altered)

@@ -20,6 +20,9 @@ type host interface {
 	NetworkIDs(ctx context.Context, name string) ([]hns.NetworkID, error)
 	EndpointIDs(context.Context, hns.NetworkID) ([]hns.EndpointID, error)
 	LoadBalancerIDs(context.Context) ([]hns.LoadBalancerID, error)
+	// LoadBalancerOutlines gives what one call tells of all load balancers, each as hns.LoadBalancer.Outline makes it a
+	// number; or an error where HNS has no such call.
+	LoadBalancerOutlines(context.Context) (map[hns.LoadBalancerID]uint64, error)
 	// One object's document.
 	Endpoint(context.Context, hns.EndpointID) (hns.Endpoint, error)
 	LoadBalancer(context.Context, hns.LoadBalancerID) (hns.LoadBalancer, error)
