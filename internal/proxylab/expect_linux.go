@@ -24,7 +24,7 @@ type Foreign struct {
 }
 
 // frontends are what services imply, or what HNS has: backends by "VIP/protocol/port", sorted and joined. The VIP of a
-// node port is empty.
+// node port is empty, in IPv6 it is "::".
 type frontends map[string]string
 
 // Settled waits until HNS has exactly what the services imply: see Diff. It does not wait for a program that has ended.
@@ -57,8 +57,8 @@ func (h *Host) Settled(ctx context.Context, within time.Duration, f Foreign) err
 
 // Diff lists how HNS differs from what the services and slices that the host sees imply, by the rules of Kubernetes and
 // none of a proxy's: each frontend has one load balancer with the right backends, nothing else has one, and no remote
-// endpoint is there twice or for nothing. A load balancer for programs of the host itself, with its address and a node port,
-// may be there, with all backends. Frontends whose backends have different ports are compared by address.
+// endpoint is there twice or for nothing. Load balancers for clients in the cluster may be there besides, with all backends: see
+// inCluster. Frontends whose backends have different ports are compared by address.
 func (h *Host) Diff(ctx context.Context, f Foreign) ([]string, error) {
 	d, err := h.HNS.Dump(ctx)
 	if err != nil {
@@ -68,9 +68,9 @@ func (h *Host) Diff(ctx context.Context, f Foreign) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &view{f: f, addr: map[string]string{}, used: map[string]bool{}}
+	v := &view{f: f, addrs: map[string][]string{}, used: map[string]bool{}}
 	for _, e := range d.Endpoints {
-		v.addr[text(e, "ID")] = endpointAddr(e)
+		v.addrs[text(e, "ID")] = endpointAddrs(e)
 	}
 	have := v.frontends(d.LoadBalancers)
 	for key, backends := range want {
@@ -91,7 +91,8 @@ func (h *Host) Diff(ctx context.Context, f Foreign) ([]string, error) {
 	return v.diff, nil
 }
 
-// LoadBalancers gives the ids of HNS's load balancers by frontend: "VIP/protocol/port", without a VIP for node ports.
+// LoadBalancers gives the ids of HNS's load balancers by frontend: "VIP/protocol/port", without a VIP for node ports ("::" in
+// IPv6).
 func (h *Host) LoadBalancers(ctx context.Context) (map[string]string, error) {
 	d, err := h.HNS.Dump(ctx)
 	if err != nil {
@@ -128,10 +129,10 @@ func (h *Host) LoadBalancerOrder(ctx context.Context) ([]string, error) {
 }
 
 type view struct {
-	f    Foreign
-	addr map[string]string // of endpoints, by id
-	used map[string]bool   // endpoints of load balancers
-	diff []string
+	f     Foreign
+	addrs map[string][]string // of endpoints, by id
+	used  map[string]bool     // endpoints of load balancers
+	diff  []string
 }
 
 func (v *view) note(format string, args ...any) {
@@ -143,10 +144,21 @@ type lbDoc struct {
 	ID                   string
 	HostComputeEndpoints []string
 	FrontendVIPs         []string
+	Flags                uint32
 	PortMappings         []struct {
 		Protocol                   json.RawMessage
 		InternalPort, ExternalPort uint16
 	}
+}
+
+// flagIPv6 of a load balancer (hcsshim hcn.LoadBalancerFlagsIPv6).
+const flagIPv6 = 2
+
+func nodePortVIP(v6 bool) string {
+	if v6 {
+		return netip.IPv6Unspecified().String()
+	}
+	return ""
 }
 
 func readLB(doc hnsd.Doc) (lb lbDoc, err error) {
@@ -160,7 +172,7 @@ func readLB(doc hnsd.Doc) (lb lbDoc, err error) {
 func (lb lbDoc) keys() []string {
 	vips := lb.FrontendVIPs
 	if len(vips) == 0 {
-		vips = []string{""}
+		vips = []string{nodePortVIP(lb.Flags&flagIPv6 != 0)}
 	}
 	var keys []string
 	for _, vip := range vips {
@@ -192,11 +204,12 @@ func (v *view) frontends(docs []hnsd.Doc) frontends {
 		}
 		var backends []string
 		for _, id := range lb.HostComputeEndpoints {
-			addr, ok := v.addr[id]
-			if !ok {
-				addr = "dead endpoint " + id
+			i := slices.IndexFunc(v.addrs[id], func(addr string) bool { return strings.Contains(addr, ":") == (lb.Flags&flagIPv6 != 0) })
+			if i < 0 {
+				backends = append(backends, "dead endpoint "+id)
+				continue
 			}
-			backends = append(backends, addr)
+			backends = append(backends, v.addrs[id][i])
 		}
 		slices.Sort(backends)
 		for _, key := range lb.keys() {
@@ -215,12 +228,15 @@ func (v *view) frontends(docs []hnsd.Doc) frontends {
 	return have
 }
 
-func endpointAddr(e hnsd.Doc) string {
+func endpointAddrs(e hnsd.Doc) (addrs []string) {
 	var doc struct{ IpConfigurations []struct{ IpAddress string } }
-	if data, err := json.Marshal(e); err != nil || json.Unmarshal(data, &doc) != nil || len(doc.IpConfigurations) == 0 {
-		return ""
+	if data, err := json.Marshal(e); err != nil || json.Unmarshal(data, &doc) != nil {
+		return nil
 	}
-	return doc.IpConfigurations[0].IpAddress
+	for _, c := range doc.IpConfigurations {
+		addrs = append(addrs, c.IpAddress)
+	}
+	return addrs
 }
 
 // isRemote tells by EndpointFlags 1 (hcsshim hcn.EndpointFlagsRemoteEndpoint).
@@ -242,7 +258,7 @@ func (v *view) endpoints(docs []hnsd.Doc, want frontends) {
 	}
 	seen := map[string]bool{}
 	for _, e := range docs {
-		id, addr := text(e, "ID"), endpointAddr(e)
+		id, addr := text(e, "ID"), strings.Join(endpointAddrs(e), " ") // a remote endpoint has one
 		if foreign[id] {
 			delete(foreign, id)
 			continue
@@ -289,8 +305,8 @@ func (h *Host) wanted(ctx context.Context) (want, optional frontends, err error)
 		}
 		for _, p := range s.Spec.Ports {
 			own := byService[s.Namespace+"/"+s.Name]
-			maps.Copy(want, imply(&s, p, own, h.Name))
-			maps.Copy(optional, h.fromItself(&s, p, own))
+			maps.Copy(want, h.imply(&s, p, own))
+			maps.Copy(optional, h.inCluster(&s, p, own))
 		}
 	}
 	return want, optional, nil
@@ -299,53 +315,75 @@ func (h *Host) wanted(ctx context.Context) (want, optional frontends, err error)
 // protocols by HNS's number (IANA).
 var protocols = map[corev1.Protocol]int{corev1.ProtocolTCP: 6, corev1.ProtocolUDP: 17}
 
-// imply gives the frontends of one port of a service on a node.
-func imply(s *corev1.Service, p corev1.ServicePort, list []discoveryv1.EndpointSlice, node string) frontends {
+// imply gives the frontends of one port of a service on the host; those in IPv6 only where the pods' network has it.
+func (h *Host) imply(s *corev1.Service, p corev1.ServicePort, list []discoveryv1.EndpointSlice) frontends {
 	out := frontends{}
 	number, ok := protocols[p.Protocol]
 	if !ok {
 		return out
 	}
 	local := s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
-	add := func(vip string, port int32, onlyLocal bool) {
-		v6 := false
-		if a, err := netip.ParseAddr(vip); err == nil {
-			v6 = a.Is6()
-		} else if vip != "" {
+	set := func(vip string, v6 bool, port int32, onlyLocal bool) {
+		if v6 && !h.o.IPv6 {
 			return
 		}
-		if backends := usable(list, p, node, onlyLocal, v6); backends != "" {
+		if backends := usable(list, p, h.Name, onlyLocal, v6); backends != "" {
 			out[fmt.Sprintf("%s/%d/%d", vip, number, port)] = backends
 		}
 	}
+	add := func(vip string, onlyLocal bool) {
+		if a, err := netip.ParseAddr(vip); err == nil {
+			set(a.String(), a.Is6(), p.Port, onlyLocal)
+		}
+	}
 	for _, ip := range s.Spec.ClusterIPs {
-		add(ip, p.Port, s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal)
+		add(ip, s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal)
 	}
 	if p.NodePort != 0 {
-		add("", p.NodePort, local)
+		for _, family := range s.Spec.IPFamilies {
+			v6 := family == corev1.IPv6Protocol
+			set(nodePortVIP(v6), v6, p.NodePort, local)
+		}
 	}
 	for _, ip := range s.Spec.ExternalIPs {
-		add(ip, p.Port, local)
+		add(ip, local)
 	}
 	for _, in := range s.Status.LoadBalancer.Ingress {
 		if in.IP != "" && (in.IPMode == nil || *in.IPMode == corev1.LoadBalancerIPModeVIP) {
-			add(in.IP, p.Port, local)
+			add(in.IP, local)
 		}
 	}
 	return out
 }
 
-// fromItself are the frontends by which programs of the host reach a node port. Outside clients reach them too, so the
-// external policy holds.
-func (h *Host) fromItself(s *corev1.Service, p corev1.ServicePort, list []discoveryv1.EndpointSlice) frontends {
+// inCluster are the frontends that may be there for clients in the cluster: node ports at the host's own addresses, for its
+// programs; outside clients reach them too, so the external policy holds. And, whatever that policy says, addresses from
+// outside for which the host has no backend of its own.
+func (h *Host) inCluster(s *corev1.Service, p corev1.ServicePort, list []discoveryv1.EndpointSlice) frontends {
 	out := frontends{}
-	if p.NodePort == 0 {
-		return out
+	set := func(addr netip.Addr, port int32, onlyLocal bool) {
+		if !addr.IsValid() || addr.Is6() && !h.o.IPv6 {
+			return
+		}
+		if backends := usable(list, p, h.Name, onlyLocal, addr.Is6()); backends != "" {
+			out[fmt.Sprintf("%s/%d/%d", addr, protocols[p.Protocol], port)] = backends
+		}
 	}
 	local := s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
-	for _, addr := range []netip.Addr{h.Addr, h.Addr6} {
-		if backends := usable(list, p, h.Name, local, addr.Is6()); addr.IsValid() && backends != "" {
-			out[fmt.Sprintf("%s/%d/%d", addr, protocols[p.Protocol], p.NodePort)] = backends
+	if p.NodePort != 0 {
+		set(h.Addr, p.NodePort, local)
+		set(h.Addr6, p.NodePort, local)
+	}
+	if !local {
+		return out
+	}
+	external := slices.Clone(s.Spec.ExternalIPs)
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		external = append(external, in.IP)
+	}
+	for _, ip := range external {
+		if addr, err := netip.ParseAddr(ip); err == nil && usable(list, p, h.Name, true, addr.Is6()) == "" {
+			set(addr, p.Port, false)
 		}
 	}
 	return out

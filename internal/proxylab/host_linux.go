@@ -33,7 +33,7 @@ type HostOptions struct {
 	Build int
 	// Latency is the profile of injected delays; "" is none.
 	Latency string
-	// NetworkType of the pods' network: L2Bridge ("" too) or Overlay.
+	// NetworkType of the pods' network: L2Bridge ("" too) or Overlay. See JoinOverlay.
 	NetworkType string
 	// NoNetwork: HNS starts without the pods' network; MakeNetwork makes it.
 	NoNetwork bool
@@ -101,6 +101,11 @@ func (l *Lab) AddHost(ctx context.Context, o HostOptions) (*Host, error) {
 	h := &Host{Place: Place{Name: o.Name, Netns: m.netns, Addr: m.addr}, Dir: filepath.Join(l.Dir, o.Name), Pods: m.pods, lab: l, member: m, o: o}
 	if o.IPv6 {
 		h.Addr6, h.Pods6 = m.addr6, m.pods6
+	}
+	if o.NetworkType == "Overlay" {
+		if err := l.hidePods(m); err != nil {
+			return nil, err
+		}
 	}
 	l.mu.Lock()
 	l.hosts = append(l.hosts, h)
@@ -249,7 +254,7 @@ func (h *Host) MakeNetwork(ctx context.Context) (err error) {
 		}
 		s := object{"IpAddressPrefix": p.String(), "Routes": []object{{"NextHop": nth(p, 1).String(), "DestinationPrefix": zero.String()}}}
 		if h.o.NetworkType == "Overlay" {
-			s["Policies"] = []object{{"Type": "VSID", "Settings": object{"IsolationId": 4096}}}
+			s["Policies"] = []object{{"Type": "VSID", "Settings": object{"IsolationId": overlayID}}}
 		}
 		return s
 	}
@@ -260,7 +265,7 @@ func (h *Host) MakeNetwork(ctx context.Context) (err error) {
 	doc := object{"Name": NetworkName, "Type": h.o.NetworkType, "Ipams": []object{{"Type": "Static", "Subnets": subnets}}, "SchemaVersion": schema}
 	if h.o.NetworkType == "Overlay" {
 		doc["Flags"] = 8
-		doc["Policies"] = []object{{"Type": "NetAdapterName", "Settings": object{"NetworkAdapterName": Uplink}}}
+		doc["Policies"] = []object{{"Type": "NetAdapterName", "Settings": object{"NetworkAdapterName": Uplink}}, {"Type": "HostRoute"}}
 	}
 	if h.NetworkID, err = h.HNS.Create(ctx, Network, "", doc); err != nil {
 		return fmt.Errorf("making the pods' network: %w", err)

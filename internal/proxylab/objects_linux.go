@@ -152,3 +152,12 @@ func (h *Host) labelled(labels map[string]string) map[string]string {
 func ClusterAddr(s *corev1.Service, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(s.Spec.ClusterIP), port)
 }
+
+// ClusterAddrs are all of a service's cluster addresses, in its order, with the number of a port.
+func ClusterAddrs(s *corev1.Service, port uint16) []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, ip := range s.Spec.ClusterIPs {
+		out = append(out, netip.AddrPortFrom(netip.MustParseAddr(ip), port))
+	}
+	return out
+}

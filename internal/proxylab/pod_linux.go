@@ -53,11 +53,16 @@ func (h *Host) Pod(ctx context.Context, name string, addr netip.Addr) (*Pod, err
 // podEndpoint is the document of a pod's endpoint.
 func (h *Host) podEndpoint(p *Pod) object {
 	policy := func(kind string, settings object) object { return object{"Type": kind, "Settings": settings} }
-	policies := []object{
-		policy("OutBoundNAT", object{"Exceptions": []string{PodRange.String(), ServiceRange.String(), Underlay.String()}}),
-		policy("OutBoundNAT", object{"Destinations": []string{p.Addr.String()}}),
-		policy("SDNRoute", object{"DestinationPrefix": ServiceRange.String(), "NeedEncap": true}),
-		policy("SDNRoute", object{"DestinationPrefix": h.Addr.String() + "/32", "NeedEncap": true}),
+	exceptions, own := []string{PodRange.String(), ServiceRange.String(), Underlay.String()}, []string{p.Addr.String()}
+	served := []string{ServiceRange.String(), h.Addr.String() + "/32"}
+	if p.Addr6.IsValid() {
+		exceptions = append(exceptions, PodRange6.String(), ServiceRange6.String(), Underlay6.String())
+		own = append(own, p.Addr6.String())
+		served = append(served, ServiceRange6.String(), h.Addr6.String()+"/128")
+	}
+	policies := []object{policy("OutBoundNAT", object{"Exceptions": exceptions}), policy("OutBoundNAT", object{"Destinations": own})}
+	for _, to := range served {
+		policies = append(policies, policy("SDNRoute", object{"DestinationPrefix": to, "NeedEncap": true}))
 	}
 	next := h.hostAddr()
 	if h.o.NetworkType == "Overlay" {

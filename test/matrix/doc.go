@@ -13,4 +13,7 @@
 //
 // l1 and r1 are ready, l2 and r2 terminate but serve, l3 and r3 terminate and do not serve, l4 and r4 are not ready: so the
 // endpoint slices say. All of them answer, so an answer tells whom the proxy chose.
+//
+// What has no Linux node to be compared with is asked of our proxy alone, with the expected answers beside the questions:
+// overlay networks (overlay_linux_test.go), dual stack and IPv6 (dual_linux_test.go).
 package matrix

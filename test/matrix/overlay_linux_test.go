@@ -1,0 +1,170 @@
+package matrix
+
+import (
+	"net/netip"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/proxylab"
+)
+
+// overlay is two hosts of one overlay network, with the proxy on the first.
+//
+//	outside ── router ── win1 (proxy): client, near ══vxlan══ win2: far
+type overlay struct {
+	*kinds
+	other             *proxylab.Host
+	client, near, far *proxylab.Pod
+	source            netip.Addr
+
+	web, local, elsewhere, inside, sticky *corev1.Service
+}
+
+const (
+	webExternal, webIngress        = "198.51.100.1", "198.51.100.2"
+	localIngress, elsewhereIngress = "198.51.100.3", "198.51.100.4"
+)
+
+// TestOverlay asks every kind of frontend on an overlay network, with direct server return and without. Backends see the pod
+// where HNS returns directly, else the source address.
+func TestOverlay(t *testing.T) {
+	o := newOverlay(t)
+	flags := []string{"--source-vip=" + o.source.String(), "--v=2"}
+	t.Run("dsr true", func(t *testing.T) {
+		o.run(t, append(flags, "--enable-dsr=true")...)
+		o.ask(t, true)
+	})
+	t.Run("changes", o.changes)
+	t.Run("restart", func(t *testing.T) { o.restart(t, append(flags, "--enable-dsr=true")...) })
+	t.Run("dsr false", func(t *testing.T) {
+		o.run(t, append(flags, "--enable-dsr=false")...)
+		o.ask(t, false)
+	})
+}
+
+func newOverlay(t *testing.T) *overlay {
+	t.Helper()
+	o := &overlay{kinds: newKinds(t, "phmo")}
+	o.host = o.addHost(t, proxylab.HostOptions{Name: "win1", NetworkType: "Overlay"})
+	o.other = o.addHost(t, proxylab.HostOptions{Name: "win2", NetworkType: "Overlay", NoWine: true})
+	must(t, o.lab.JoinOverlay(t.Context(), o.host, o.other))
+	o.source = o.host.Pods.Addr().Next().Next()
+	for pod, of := range map[**proxylab.Pod]struct {
+		host *proxylab.Host
+		name string
+	}{&o.client: {o.host, "client"}, &o.near: {o.host, "near"}, &o.far: {o.other, "far"}} {
+		p, err := of.host.Pod(t.Context(), of.name, netip.Addr{})
+		must(t, err)
+		serveAt(t, p.Place)
+		*pod = p
+	}
+	for _, ip := range []string{webExternal, webIngress, localIngress, elsewhereIngress} {
+		must(t, o.lab.RoutePrefix(netip.PrefixFrom(netip.MustParseAddr(ip), 32), o.host.Place))
+	}
+	near, far := proxylab.On("win1", o.near.Addr), proxylab.On("win2", o.far.Addr)
+	make := func(name string, change func(*corev1.Service), backends ...proxylab.Backend) *corev1.Service {
+		s := proxylab.Service(name, proxylab.Port("http", "tcp", 80, kindsPort), proxylab.Port("http-udp", "udp", 80, kindsPort),
+			proxylab.Port("dns", "udp", 53, kindsDNS), proxylab.Port("dns-tcp", "tcp", 53, kindsDNS))
+		change(s)
+		s = o.apply(t, s)
+		o.slice(t, s, "-a", backends...)
+		return s
+	}
+	both := append(near, far...)
+	balanced := func(s *corev1.Service, ingress string, policy corev1.ServiceExternalTrafficPolicy) {
+		s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, policy
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: ingress}}
+	}
+	o.web = make("web", func(s *corev1.Service) {
+		balanced(s, webIngress, corev1.ServiceExternalTrafficPolicyCluster)
+		s.Spec.ExternalIPs = []string{webExternal}
+	}, both...)
+	o.local = make("local", func(s *corev1.Service) { balanced(s, localIngress, corev1.ServiceExternalTrafficPolicyLocal) }, both...)
+	o.elsewhere = make("elsewhere", func(s *corev1.Service) { balanced(s, elsewhereIngress, corev1.ServiceExternalTrafficPolicyLocal) }, far...)
+	o.inside = make("inside", func(s *corev1.Service) {
+		policy := corev1.ServiceInternalTrafficPolicyLocal
+		s.Spec.InternalTrafficPolicy = &policy
+	}, both...)
+	o.sticky = make("sticky", func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }, both...)
+	return o
+}
+
+// nodePortOf gives a service's node port at a node.
+func nodePortOf(s *corev1.Service, port string, node netip.Addr) netip.AddrPort {
+	for _, p := range s.Spec.Ports {
+		if p.Name == port {
+			return netip.AddrPortFrom(node, uint16(p.NodePort))
+		}
+	}
+	return netip.AddrPort{}
+}
+
+func (o *overlay) ask(t *testing.T, dsr bool) {
+	pod := o.source // what backends see of a pod that asks a cluster IP
+	if dsr {
+		pod = o.client.Addr
+	}
+	at := func(ip string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(ip), 80) }
+	both, dns := []string{"near", "far"}, []string{"near:dns", "far:dns"}
+	client, node, outside := o.client.Place, o.host.Place, o.lab.Outside
+	own := o.source // what they see of the node that asks a cluster IP
+	if dsr {
+		own = node.Addr
+	}
+	for _, w := range []want{
+		{"cluster IP", client, proxylab.ClusterAddr(o.web, 80), both, pod},
+		{"another port", client, proxylab.ClusterAddr(o.web, 53), dns, pod},
+		{"cluster IP from the node", node, proxylab.ClusterAddr(o.web, 80), both, own},
+		{"external IP", outside, at(webExternal), both, o.source},
+		{"external IP from a pod", client, at(webExternal), both, o.source},
+		{"external IP from the node", node, at(webExternal), both, o.source},
+		{"ingress", outside, at(webIngress), both, o.source},
+		{"ingress from a pod", client, at(webIngress), both, o.source},
+		{"ingress from the node", node, at(webIngress), both, o.source},
+		{"policy Local", outside, at(localIngress), []string{"near"}, outside.Addr},
+		{"policy Local, no backend here", outside, at(elsewhereIngress), nil, netip.Addr{}},
+		{"policy Local, cluster IP", client, proxylab.ClusterAddr(o.local, 80), both, pod},
+		{"internal policy Local", client, proxylab.ClusterAddr(o.inside, 80), []string{"near"}, pod},
+	} {
+		w.check(t)
+	}
+	for _, s := range []struct {
+		what, port string
+		service    *corev1.Service
+		from       proxylab.Place
+		by         []string
+		as         netip.Addr
+	}{
+		{"node port", "http", o.web, outside, both, o.source},
+		{"node port from the node", "http", o.web, node, both, o.source},
+		{"node port, policy Local", "http", o.local, outside, []string{"near"}, outside.Addr},
+		{"node port, policy Local, no backend here", "http", o.elsewhere, outside, nil, netip.Addr{}},
+	} {
+		w := want{s.what, s.from, nodePortOf(s.service, s.port, o.host.Addr), s.by, s.as}
+		w.over(t, "tcp")
+		w.at = nodePortOf(s.service, s.port+"-udp", o.host.Addr)
+		w.over(t, "udp")
+	}
+	for _, network := range []string{"tcp", "udp"} {
+		first, err := client.Ask(network, proxylab.ClusterAddr(o.sticky, 80), 2*muchPatience)
+		must(t, err)
+		for range 2 {
+			want{"affinity", client, proxylab.ClusterAddr(o.sticky, 80), []string{first.Name}, pod}.over(t, network)
+		}
+	}
+}
+
+// changes takes the backends of a service away one after the other, and gives them back.
+func (o *overlay) changes(t *testing.T) {
+	near, far := proxylab.On("win1", o.near.Addr), proxylab.On("win2", o.far.Addr)
+	for _, step := range []struct {
+		backends []proxylab.Backend
+		by       []string
+	}{{far, []string{"far"}}, {near, []string{"near"}}, {nil, nil}, {append(near, far...), []string{"near", "far"}}} {
+		o.slice(t, o.web, "-a", step.backends...)
+		o.settled(t)
+		want{"cluster IP after a change", o.client.Place, proxylab.ClusterAddr(o.web, 80), step.by, o.client.Addr}.check(t)
+		want{"ingress after a change", o.lab.Outside, netip.AddrPortFrom(netip.MustParseAddr(webIngress), 80), step.by, o.source}.check(t)
+	}
+}
