@@ -44,9 +44,15 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	if !p.noProbes {
 		o.Dial, o.Probed = connect, p.probed()
 	}
+	mixed := newMixedPorts()
+	o.Relay = mixed
 	o.HostMAC = nodeMAC(apiAddresses(p.api))
 	proxy := kernel.New(o)
-	return running{run: proxy.Run, diff: func(ctx context.Context) (any, error) {
+	run := func(ctx context.Context) error {
+		defer mixed.relay.Close()
+		return proxy.Run(ctx)
+	}
+	return running{run: run, diff: func(ctx context.Context) (any, error) {
 		changes, err := proxy.Diff(ctx)
 		if err != nil {
 			return nil, err

@@ -60,7 +60,9 @@ func document(f *service.Frontend, internal uint16, facts *Facts) hns.LoadBalanc
 	if f.Affinity && facts.Version.HasSessionAffinity() {
 		port.Distribution = hns.PerSource
 	}
-	lb.DSR = lb.DSR && facts.Version.HasDSR()
+	// The relay is no pod: the way back is through the host, as for upstream's forwarded health checks.
+	toHost := len(f.Backends) == 1 && f.Backends[0].Addr == facts.HostAddr && facts.HostAddr.IsValid()
+	lb.DSR = lb.DSR && facts.Version.HasDSR() && !toHost
 	lb.Ports = []hns.Port{port}
 	return lb
 }

@@ -31,7 +31,9 @@ type Proxy struct {
 	rolling    []guid // what is to be read again, in turn
 	// outlines are those that were found to belong to documents as we know them, where HNS tells others than we expect.
 	outlines map[*balancer]uint64
-	checked  uint64 // x.changes+1 at the last look at everything; 0: look
+	hostAddr netip.Addr                        // of the host's own endpoint
+	relays   map[service.Key]*service.Frontend // those that the relay serves, as targets have them
+	checked  uint64                            // x.changes+1 at the last look at everything; 0: look
 
 	complete bool // all services have arrived once
 	offers   map[string]*offer
@@ -69,7 +71,7 @@ func New(opts Options) *Proxy {
 		opts: opts, x: newIndex(),
 		offers: map[string]*offer{}, targets: map[service.Key]*target{}, litter: map[guid]*target{},
 		troubled: map[*target]bool{}, supplies: map[netip.Addr]*supply{}, touched: map[string]bool{},
-		outlines: map[*balancer]uint64{}, probing: probing{reached: map[bool]bool{}, seen: map[service.Key]*probed{}},
+		outlines: map[*balancer]uint64{}, relays: map[service.Key]*service.Frontend{}, probing: probing{reached: map[bool]bool{}, seen: map[service.Key]*probed{}},
 		results: make(chan func()), asked: make(chan func()), surveyed: make(chan surveyed),
 	}
 }
@@ -196,10 +198,10 @@ func (p *Proxy) claim(name string, affected []*target) []*target {
 		affected = append(affected, t)
 	}
 	for i := range o.state.Frontends {
-		put(adapted(&o.state.Frontends[i]), false)
+		put(p.relayed(adapted(&o.state.Frontends[i])), false)
 		derived := nodeAccessOf(&o.state.Frontends[i], &p.facts)
 		for j := range derived {
-			put(&derived[j], true)
+			put(p.relayed(&derived[j]), true)
 		}
 	}
 	return affected

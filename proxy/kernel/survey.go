@@ -512,6 +512,7 @@ func (p *Proxy) surveyEnds() {
 			t.trouble.next = time.Time{}
 		}
 	}
+	p.findHost()
 	p.everything()
 	if s.again {
 		p.startSurvey(s.againDeep)

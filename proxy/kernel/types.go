@@ -82,6 +82,9 @@ type Options struct {
 	Dial   func(context.Context, netip.AddrPort) error
 	Probed func(result string)
 
+	// Relay carries what HNS cannot: backends of different ports behind one frontend; nil: those of one port are served.
+	Relay Relay
+
 	// Settle is the least time between two looks at what changed; the first change after it is taken at once. 0: 8 ms.
 	Settle time.Duration
 	// Period of the full check against HNS; 0: 30 s. Documents are read again in ReadAll; 0: 10 min.
@@ -130,6 +133,8 @@ type Facts struct {
 	SourceVIP netip.Addr
 	NodeAddrs []netip.Addr
 	HostMAC   string
+	// HostAddr is the address of the host's own endpoint; zero: none.
+	HostAddr netip.Addr
 	// NodeAccess: load balancer addresses are to work for programs of the node.
 	NodeAccess bool
 	// ModifyLies: this HNS answers yes to a modification and does nothing (kubernetes/kubernetes#131466).

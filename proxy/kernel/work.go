@@ -84,6 +84,7 @@ func (p *Proxy) conclusions(t *target, v *verdict) {
 		t.applied = ""
 		p.cleared(t)
 		p.setState(t, true)
+		p.unrelay(t)
 		p.forget(t)
 	case v.blocked.reason != "":
 		// HNS may know the pod by now; what is taken or refused is looked at again after a survey.

@@ -16,9 +16,9 @@ func l2bridgeKnown() []known {
 				len(d.windows.backends) > 0 && !slices.ContainsFunc(d.windows.backends, isRemote)
 		},
 	}, {
-		reason: "an HNS load balancer has one port for all its backends; pods that listen on others are left out, and an event says so",
+		reason: "an HNS load balancer has one port for all its backends; where pods listen on others a relay on the node carries it, and backends see the node",
 		fits: func(d difference) bool {
-			return strings.HasPrefix(d.entry, "target-ports-differ") && len(d.windows.backends) > 0 && within(d.windows.backends, d.linux.backends)
+			return strings.HasPrefix(d.entry, "target-ports-differ") && d.source && slices.Equal(d.windows.sources, []string{"node"})
 		},
 	}, {
 		reason: "a node port has one frontend for all clients: where a policy Local leaves it no backend for the outside, it serves nobody",
@@ -61,7 +61,3 @@ func externalLocal(entry string) bool {
 func external(kind string) bool { return kind == externalIP || kind == ingressIP || kind == nodePort }
 
 func isRemote(backend string) bool { return !strings.HasPrefix(backend, "l") }
-
-func within(some, all []string) bool {
-	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
-}
