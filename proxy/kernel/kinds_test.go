@@ -152,6 +152,37 @@ lb node 30080/tcp->80 10.244.3.5
 	})
 }
 
+// A node joins an overlay: its pods may be wanted before the next survey has read the way to it.
+func TestOverlayWayToNewNode(t *testing.T) {
+	onNetwork(t, ws2022, overlay, func(b *bench) {
+		b.adjust = func(o *Options) { o.SourceVIP = netip.MustParseAddr("10.244.2.2") }
+	}, func(b *bench) {
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.5:80"))
+		b.soon()
+		b.host.Edit(func(_ *[]hns.Endpoint, _ *[]hns.LoadBalancer, networks *[]hns.Network) {
+			(*networks)[0].RemoteSubnets = append(slices.Clone(overlay.RemoteSubnets),
+				hns.RemoteSubnet{Prefix: netip.MustParsePrefix("10.244.4.0/24"), Provider: netip.MustParseAddr("192.0.2.44")})
+		})
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.5:80", "10.244.4.5:80"), clusterIP("10.96.0.11:443", "192.0.2.9:6443"))
+		b.soon()
+		providers := map[string]string{}
+		b.edit(func(eps *[]hns.Endpoint, lbs *[]hns.LoadBalancer) {
+			for _, e := range *eps {
+				providers[e.Addrs[0].String()] = e.Provider.String()
+			}
+			for _, lb := range *lbs {
+				providers[lb.VIPs[0].String()+" source"] = lb.SourceVIP.String()
+			}
+		})
+		for addr, want := range map[string]string{"10.244.3.5": "192.0.2.33", "10.244.4.5": "192.0.2.44", "192.0.2.9": "192.0.2.2",
+			"10.96.0.10 source": "10.244.2.2", "10.96.0.11 source": "192.0.2.2"} {
+			if providers[addr] != want {
+				t.Errorf("%s: %s, wanted %s", addr, providers[addr], want)
+			}
+		}
+	})
+}
+
 // The source address belongs to somebody: HNS refuses it, another one is taken, and services work.
 func TestSourceAddressThatHNSRefuses(t *testing.T) {
 	onNetwork(t, ws2022, overlay, func(b *bench) {

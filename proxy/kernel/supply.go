@@ -17,24 +17,34 @@ func (p *Proxy) supplyBegun(s *supply) bool {
 		p.deleteEndpoint(s)
 		return true
 	}
-	want := p.endpointFor(s)
+	want, uncovered := p.endpointFor(s)
 	if e := p.x.remotes[s.addr]; e != nil && want.Remote || !want.Remote && p.x.locals[s.addr] != nil {
 		p.supplied(s)
 		return false
 	}
 	type answer struct {
-		made hns.Endpoint
-		err  error
+		made    hns.Endpoint
+		network hns.Network // as read now, if it has a way that we did not know
+		err     error
 	}
-	host := p.opts.Host
+	host, name, facts := p.opts.Host, p.opts.NetworkName, p.facts
 	call(p, &s.task, func(ctx context.Context) (a answer) {
+		if uncovered {
+			// The way to a node that has just joined may be newer than what we know.
+			if facts.Network, a.err = host.NetworkByName(ctx, name); a.err != nil {
+				return a
+			}
+			if _, found := facts.provider(s.addr); found && facts.Network.ID == want.Network {
+				want, a.network = remoteDocument(s.addr, &facts), facts.Network
+			}
+		}
 		a.made, a.err = host.CreateEndpoint(ctx, want)
 		if hns.ClassOf(a.err) != hns.Exists {
 			return a
 		}
 		// Our own from an attempt that HNS did not answer; anything else under our id is not what we need.
 		if old, err := host.Endpoint(ctx, want.ID); err == nil && old.Has(s.addr) && old.Remote == want.Remote {
-			return answer{made: old}
+			a.made, a.err = old, nil
 		}
 		return a
 	}, func(a answer) {
@@ -48,24 +58,31 @@ func (p *Proxy) supplyBegun(s *supply) bool {
 		}
 		p.passed.writes++
 		p.putEndpoint(a.made)
+		if a.network.ID != "" && a.network.ID == p.facts.Network.ID {
+			p.facts.Network = a.network
+			p.checked = 0
+			p.everything()
+		}
 		p.supplied(s)
 	})
 	return true
 }
 
-// endpointFor is the document for an address that targets wait for.
-func (p *Proxy) endpointFor(s *supply) hns.Endpoint {
+// endpointFor is the document for an address that targets wait for; uncovered says that an overlay network, as known, has no
+// way to it.
+func (p *Proxy) endpointFor(s *supply) (e hns.Endpoint, uncovered bool) {
 	if p.facts.overlay() {
 		if s.addr == p.facts.SourceVIP {
-			return sourceDocument(&p.facts)
+			return sourceDocument(&p.facts), false
 		}
 		if slices.ContainsFunc(s.waiters, func(t *target) bool {
 			return t.f != nil && t.f.Kind == service.ClusterIP && t.f.VIP == s.addr
 		}) {
-			return vipDocument(s.addr, &p.facts)
+			return vipDocument(s.addr, &p.facts), false
 		}
 	}
-	return remoteDocument(s.addr, &p.facts)
+	_, covered := p.facts.provider(s.addr)
+	return remoteDocument(s.addr, &p.facts), p.facts.overlay() && !covered
 }
 
 func (p *Proxy) putEndpoint(e hns.Endpoint) {

@@ -1,7 +1,9 @@
 package matrix
 
 import (
+	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +38,7 @@ func TestOverlay(t *testing.T) {
 		o.ask(t, true)
 	})
 	t.Run("changes", o.changes)
+	t.Run("a node that joins", o.joins)
 	t.Run("restart", func(t *testing.T) { o.restart(t, append(flags, "--enable-dsr=true")...) })
 	t.Run("dsr false", func(t *testing.T) {
 		o.run(t, append(flags, "--enable-dsr=false")...)
@@ -167,4 +170,35 @@ func (o *overlay) changes(t *testing.T) {
 		want{"cluster IP after a change", o.client.Place, proxylab.ClusterAddr(o.web, 80), step.by, o.client.Addr}.check(t)
 		want{"ingress after a change", o.lab.Outside, netip.AddrPortFrom(netip.MustParseAddr(webIngress), 80), step.by, o.source}.check(t)
 	}
+}
+
+// joins: flannel writes the way to a new node, and its pods are in use at once.
+func (o *overlay) joins(t *testing.T) {
+	third := o.addHost(t, proxylab.HostOptions{Name: "win3", NetworkType: "Overlay", NoWine: true})
+	newer, err := third.Pod(t.Context(), "newer", netip.Addr{})
+	must(t, err)
+	serveAt(t, newer.Place)
+	must(t, o.lab.JoinOverlay(t.Context(), o.host, third))
+	o.slice(t, o.sticky, "-a", proxylab.On("win3", newer.Addr)...)
+	o.settled(t)
+	want{"a pod of a new node", o.client.Place, proxylab.ClusterAddr(o.sticky, 80), []string{"newer"}, o.client.Addr}.check(t)
+	o.behind(t, newer.Addr, third.Addr)
+	o.slice(t, o.sticky, "-a", append(proxylab.On("win1", o.near.Addr), proxylab.On("win2", o.far.Addr)...)...)
+	o.settled(t)
+}
+
+// behind checks which host HNS was told to be behind a pod of another host. The emulated HNS finds its way without.
+func (o *overlay) behind(t *testing.T, pod, host netip.Addr) {
+	t.Helper()
+	d, err := o.host.HNS.Dump(t.Context())
+	must(t, err)
+	for _, e := range d.Endpoints {
+		if text := fmt.Sprint(e["IpConfigurations"]); strings.Contains(text, "IpAddress:"+pod.String()+" ") {
+			if policies := fmt.Sprint(e["Policies"]); !strings.Contains(policies, "ProviderAddress:"+host.String()+"]") {
+				t.Errorf("%s is not behind %s: %s", pod, host, policies)
+			}
+			return
+		}
+	}
+	t.Errorf("HNS has no endpoint for %s", pod)
 }
