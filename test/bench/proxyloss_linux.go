@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -312,20 +310,17 @@ func (c *churn) print() {
 	print(cpu)
 }
 
-const (
-	largeServices = 10000
-	largeBackends = 10
-)
+const largeBackends = 10
 
-// large is the memory and the check of a big cluster. HNS keeps state only: packets are not what is measured.
+// large is the memory of a big cluster. HNS keeps state only: packets are not what is measured.
 func (b *proxyBench) large(ctx context.Context) error {
 	s := scale{"none", 20348, 0}
 	t, err := b.lab.AddHost(ctx, proxylab.HostOptions{Name: "large", Build: s.build, Isolated: true, NoDataPlane: true})
 	if err != nil {
 		return err
 	}
-	say("making %d services", largeServices)
-	err = each(largeServices, func(i int) error {
+	say("making %d services", b.o.large)
+	err = each(b.o.large, func(i int) error {
 		svc, err := t.ApplyService(ctx, proxylab.Service(fmt.Sprintf("large%d", i), proxylab.Port("p", "tcp", 80, serverPort)))
 		if err != nil {
 			return err
@@ -341,15 +336,15 @@ func (b *proxyBench) large(ctx context.Context) error {
 	}
 	figures := map[string]float64{}
 	for _, program := range programs {
-		h := &bench{Host: t, program: program, load: &b.load, scale: scale{"none", s.build, largeServices}}
+		h := &bench{Host: t, program: program, load: &b.load, scale: scale{"none", s.build, b.o.large}}
 		if err := errors.Join(t.HNS.ResetStats(ctx), h.run()); err != nil {
 			return err
 		}
 		limit := 5 * time.Minute
 		err := proxylab.Until(ctx, limit, "load balancers of "+program, func(ctx context.Context) error {
 			d, err := t.LoadBalancers(ctx)
-			if err == nil && len(d) < largeServices {
-				err = fmt.Errorf("%d of %d", len(d), largeServices)
+			if err == nil && len(d) < b.o.large {
+				err = fmt.Errorf("%d of %d", len(d), b.o.large)
 			}
 			return err
 		})
@@ -360,37 +355,10 @@ func (b *proxyBench) large(ctx context.Context) error {
 			return err
 		}
 		figures[program] = round(float64(h.proxy.RSS()) / 1e6)
-		if program == "ours" {
-			if err := h.check(ctx, figures); err != nil {
-				return err
-			}
-		}
 		say("%s: %.0f MB", program, figures[program])
 		h.halt()
 	}
-	note := fmt.Sprintf("%d services with %d endpoints each", largeServices, largeBackends)
+	note := fmt.Sprintf("%d services with %d endpoints each", b.o.large, largeBackends)
 	print(compare(figure{Name: "proxy-large-rss", Unit: "MB", Target: 80, Note: note}, figures["ours"], figures["upstream"], 0))
-	print(figure{Name: "proxy-large-check", Unit: "s", Ours: figures["check"], Target: 0.1, Note: note + "; one check against HNS that finds nothing to do, without the listing"})
 	return t.Close()
-}
-
-var checkTime = regexp.MustCompile(`(?m)^porthole_proxy_check_duration_seconds_(sum|count) ([0-9.e+-]+)$`)
-
-// check reads the mean time of the checks since the start of the program.
-func (t *bench) check(ctx context.Context, figures map[string]float64) error {
-	status, body, err := t.Get(ctx, proxylab.MetricsPort, "/metrics")
-	if err != nil {
-		return err
-	}
-	values := map[string]float64{}
-	for _, m := range checkTime.FindAllStringSubmatch(body, -1) {
-		if values[m[1]], err = strconv.ParseFloat(m[2], 64); err != nil {
-			return err
-		}
-	}
-	if values["count"] == 0 {
-		return fmt.Errorf("the metrics (status %d) have no porthole_proxy_check_duration_seconds", status)
-	}
-	figures["check"] = round(values["sum"] / values["count"])
-	return nil
 }
