@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -159,4 +160,13 @@ func (m *managedRun) Execute(_ []string, requests <-chan svc.ChangeRequest, stat
 			}
 		}
 	}
+}
+
+// nodeAddrs are those by which programs of this node reach its node ports: the one that --bind-address names, else the
+// internal ones of the node's object, whenever they come.
+func (p *parts) nodeAddrs() []netip.Addr {
+	if a, err := netip.ParseAddr(p.config.BindAddress); err == nil && !a.IsUnspecified() {
+		return []netip.Addr{a}
+	}
+	return p.node.InternalIPs()
 }

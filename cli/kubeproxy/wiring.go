@@ -99,15 +99,6 @@ func (p *parts) primaryAddresses() ([]netip.Addr, error) {
 	return out, nil
 }
 
-// nodeAddrs are those by which programs of this node reach its node ports: the one that --bind-address names, else the
-// internal ones of the node's object, whenever they come.
-func (p *parts) nodeAddrs() []netip.Addr {
-	if a, err := netip.ParseAddr(p.config.BindAddress); err == nil && !a.IsUnspecified() {
-		return []netip.Addr{a}
-	}
-	return p.node.InternalIPs()
-}
-
 // connect opens a TCP connection and hangs up.
 func connect(ctx context.Context, to netip.AddrPort) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.String())

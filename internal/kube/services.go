@@ -207,7 +207,7 @@ func (n *nodeLabels) set(node *corev1.Node) bool {
 }
 
 func trimMeta(m *metav1.ObjectMeta) {
-	m.ManagedFields, m.OwnerReferences, m.Finalizers, m.GenerateName, m.UID, m.SelfLink = nil, nil, nil, "", "", ""
+	m.ManagedFields, m.OwnerReferences, m.Finalizers, m.GenerateName, m.UID = nil, nil, nil, "", ""
 }
 
 func trimService(s *corev1.Service) {

@@ -147,7 +147,7 @@ func ask(ctx context.Context, dial func(context.Context, netip.AddrPort) error, 
 			defer func() { <-slots }()
 			q := &list[i]
 			at := netip.AddrPortFrom(q.key.VIP, q.key.Port)
-			if answers(at) || answers(at) {
+			if first := answers(at); first || answers(at) { // one lost packet is nothing
 				q.result = ProbeAnswered
 				return
 			}

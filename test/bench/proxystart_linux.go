@@ -216,12 +216,12 @@ func (t *bench) changes(ctx context.Context, r *startResult) error {
 			return err
 		}
 		began := time.Now()
-		after, err := t.changed(ctx, before)
-		if err != nil {
+		if _, err := t.changed(ctx, before); err != nil {
 			return err
 		}
 		r.change = append(r.change, round(time.Since(began).Seconds()))
-		if after, err = t.quiet(ctx); err != nil {
+		after, err := t.quiet(ctx)
+		if err != nil {
 			return err
 		}
 		r.changeCalls = append(r.changeCalls, float64(operations(after)-operations(before)))
