@@ -159,8 +159,11 @@ func (l *latency) share(function string) time.Duration {
 	return l.own[function]
 }
 
+// spent is where the time of a call went: injected, waiting for its turn, and our own.
+type spent struct{ cost, queued, own time.Duration }
+
 // account books a finished call.
-func (l *latency) account(program, function, network string, cost, queued, own time.Duration) {
+func (l *latency) account(program, function, network string, t spent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.programs == nil {
@@ -169,19 +172,19 @@ func (l *latency) account(program, function, network string, cost, queued, own t
 	if l.own == nil {
 		l.own = map[string]time.Duration{}
 	}
-	l.own[function] += (own - l.own[function]) / 8
+	l.own[function] += (t.own - l.own[function]) / 8
 	p := l.programs[program]
 	if !isWrite(function) {
 		p.Reads++
-		p.ReadSeconds += cost.Seconds()
+		p.ReadSeconds += t.cost.Seconds()
 		l.programs[program] = p
 		return
 	}
 	n := l.networks[network]
 	for _, c := range []*LatencyCounter{&p, &n} {
 		c.Writes++
-		c.WriteSeconds += cost.Seconds()
-		c.QueueSeconds += queued.Seconds()
+		c.WriteSeconds += t.cost.Seconds()
+		c.QueueSeconds += t.queued.Seconds()
 	}
 	l.programs[program], l.networks[network] = p, n
 }
@@ -218,7 +221,7 @@ func (s *Service) timed(ctx context.Context, who caller, q request, run func() a
 	a := run()
 	own := time.Since(worked)
 	sleepUntil(ctx, begin.Add(cost))
-	s.latency.account(who.program, function, target.Network, cost, begin.Sub(asked), own)
+	s.latency.account(who.program, function, target.Network, spent{cost, begin.Sub(asked), own})
 	return a
 }
 
