@@ -92,7 +92,7 @@ func TestLife(t *testing.T) {
 			t.Errorf("DEL: %v", err)
 		}
 	}
-	if h.Dump() != "\n" || len(files(t, dir)) != 0 {
+	if h.Dump() != "" || len(files(t, dir)) != 0 {
 		t.Errorf("left over: %s %v", h.Dump(), files(t, dir))
 	}
 	if err := p.Check(ctx, call(c)); !hns.IsAbsent(err) {
@@ -114,7 +114,7 @@ func TestFailedAddLeavesNothing(t *testing.T) {
 			t.Errorf("%s: ADD succeeded", kind)
 		}
 		h.SetFault(nil)
-		if err := p.Del(context.Background(), call(c)); err != nil || h.Dump() != "\n" || len(files(t, dir)) != 0 {
+		if err := p.Del(context.Background(), call(c)); err != nil || h.Dump() != "" || len(files(t, dir)) != 0 {
 			t.Errorf("%s: after DEL: %v %s %v", kind, err, h.Dump(), files(t, dir))
 		}
 	}
