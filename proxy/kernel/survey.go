@@ -501,13 +501,12 @@ func (p *Proxy) surveyEnds() {
 	if p.away != nil && p.passed.attempts > 0 {
 		p.logger.Info("HNS is observed again", "attempts", p.passed.attempts)
 	}
-	wasAway := p.away != nil
 	p.away, p.passed.attempts, p.suspicions = nil, 0, 0
 	p.observed = s.started
 	p.passed.full = true
 	for t := range p.troubled {
 		missing := t.trouble.reason == "PodUnknown"
-		if t.trouble.survey || wasAway && t.trouble.class == hns.Unknown || missing && !p.stillMissing(t) {
+		if t.trouble.survey || t.trouble.class == hns.Unknown || missing && !p.stillMissing(t) {
 			t.trouble.survey = false
 			t.trouble.next = time.Time{}
 		}
