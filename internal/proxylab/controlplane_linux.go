@@ -2,12 +2,6 @@ package proxylab
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -23,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 )
 
 type object = map[string]any
@@ -38,7 +33,7 @@ func (l *Lab) startControlPlane(ctx context.Context) error {
 	if err := os.MkdirAll(at("certs"), 0o755); err != nil {
 		return err
 	}
-	if err := errors.Join(os.WriteFile(at("tokens.csv"), []byte(token+`,admin,admin,"system:masters"`+"\n"), 0o600), writeKey(at("sa.key"))); err != nil {
+	if err := errors.Join(os.WriteFile(at("tokens.csv"), []byte(token+`,admin,admin,"system:masters"`+"\n"), 0o600), testkit.WriteKey(at("sa.key"))); err != nil {
 		return err
 	}
 	const etcd = "http://127.0.0.1:2379"
@@ -54,7 +49,7 @@ func (l *Lab) startControlPlane(ctx context.Context) error {
 			"--max-requests-inflight=2000", "--max-mutating-requests-inflight=1000",
 		},
 	}
-	if err := writeJSON(at("config.json"), config); err != nil {
+	if err := testkit.WriteJSON(at("config.json"), config); err != nil {
 		return err
 	}
 	log, err := os.Create(filepath.Join(l.Dir, "controlplane.log"))
@@ -89,29 +84,6 @@ func dialIn(netns string) func(context.Context, string, string) (net.Conn, error
 		})
 		return conn, err
 	}
-}
-
-func writeKey(path string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
-}
-
-func writeJSON(path string, doc any) error {
-	data, err := json.MarshalIndent(doc, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, data, 0o600)
 }
 
 // kubeconfig is for a program that reaches the API server through the API at addr.

@@ -23,6 +23,7 @@ import (
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 )
 
 // HostOptions of AddHost.
@@ -312,7 +313,7 @@ func (h *Host) meetAPI(ctx context.Context, port uint16) (err error) {
 		return err
 	}
 	if !h.o.NoWine {
-		if err := writeJSON(filepath.Join(h.prefix.DriveC(), "k", "kubeconfig"), kubeconfig(h.API.Addr)); err != nil {
+		if err := testkit.WriteJSON(filepath.Join(h.prefix.DriveC(), "k", "kubeconfig"), kubeconfig(h.API.Addr)); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 )
 
 // Addresses of every Lab; they exist in its own namespaces only. Host or node n (from 1) has 10.98.0.(10+n) and
@@ -230,25 +231,9 @@ func (l *Lab) RouteTo(addr netip.Addr, p Place) error {
 	return platform.InNetns(l.netns("sw"), func() error { return route(netip.PrefixFrom(addr, addr.BitLen()), via) })
 }
 
-// Until calls try until it succeeds. When the time is over it returns try's own last error and what was waited for.
+// Until is testkit's, for the users of a Lab.
 func Until(ctx context.Context, limit time.Duration, what string, try func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	var last error
-	for {
-		err := try(ctx)
-		if err == nil {
-			return nil
-		}
-		if last == nil || ctx.Err() == nil {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting %s for %s: %w", limit, what, last)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	return testkit.Until(ctx, limit, fmt.Sprintf("%s (%s)", what, limit), try)
 }
 
 func nth(p netip.Prefix, n int) netip.Addr {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 )
 
 // RoutePrefix is RouteTo for all addresses of a prefix. What the host or node does not serve and sends back is lost.
@@ -74,10 +75,10 @@ func (n *Node) RunUpstream(config map[string]any) (*Process, error) {
 	for k, v := range config {
 		doc[k] = v
 	}
-	if err := writeJSON(filepath.Join(dir, "kubeconfig"), kubeconfig(n.API.Addr)); err != nil {
+	if err := testkit.WriteJSON(filepath.Join(dir, "kubeconfig"), kubeconfig(n.API.Addr)); err != nil {
 		return nil, err
 	}
-	if err := writeJSON(filepath.Join(dir, "kube-proxy.json"), doc); err != nil {
+	if err := testkit.WriteJSON(filepath.Join(dir, "kube-proxy.json"), doc); err != nil {
 		return nil, err
 	}
 	log, err := os.Create(filepath.Join(dir, "kube-proxy.log"))

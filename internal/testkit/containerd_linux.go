@@ -41,7 +41,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.bl
 		}
 	}
 	return errors.Join(os.WriteFile(w.Path("containerd", "config.toml"), []byte(text), 0o644),
-		writeJSON(w.Path("cni", "net.d", "10-world.conflist"), object{
+		WriteJSON(w.Path("cni", "net.d", "10-world.conflist"), object{
 			"cniVersion": "1.0.0", "name": "world", "plugins": []object{
 				{"type": "bridge", "bridge": "pods0", "isDefaultGateway": true, "ipMasq": false, "hairpinMode": true,
 					"ipam": object{"type": "host-local", "dataDir": w.Path("cni", "data"), "ranges": [][]object{{{"subnet": podRange}}}}},

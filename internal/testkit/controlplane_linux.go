@@ -43,11 +43,11 @@ func (w *World) writeControlPlane() error {
 			return err
 		}
 	}
-	if err := writeKey(at("sa.key")); err != nil {
+	if err := WriteKey(at("sa.key")); err != nil {
 		return err
 	}
 	const etcd, services = "http://127.0.0.1:2379", "--service-cluster-ip-range=10.96.0.0/16"
-	return writeJSON(at("config.json"), object{
+	return WriteJSON(at("config.json"), object{
 		"etcd": object{"dataDir": at("etcd"), "clientURL": etcd, "peerURL": "http://127.0.0.1:2380"},
 		"apiServer": []string{
 			"--advertise-address=" + NodeIP, "--secure-port=6443", "--etcd-servers=" + etcd, services,
@@ -74,7 +74,7 @@ func (w *World) writeControlPlane() error {
 func (w *World) kubeconfig(user string) string { return w.Path("controlplane", user+".kubeconfig") }
 
 func (w *World) writeKubeconfig(user string) error {
-	return writeJSON(w.kubeconfig(user), object{
+	return WriteJSON(w.kubeconfig(user), object{
 		"apiVersion": "v1", "kind": "Config", "current-context": "world",
 		"clusters": []object{{"name": "world", "cluster": object{"server": "https://" + NodeIP + ":6443", "insecure-skip-tls-verify": true}}},
 		"users":    []object{{"name": user, "user": object{"token": tokenOf(user)}}},
@@ -82,7 +82,8 @@ func (w *World) writeKubeconfig(user string) error {
 	})
 }
 
-func writeKey(path string) error {
+// WriteKey makes a private key for service account tokens.
+func WriteKey(path string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -94,7 +95,8 @@ func writeKey(path string) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
 }
 
-func writeJSON(path string, doc any) error {
+// WriteJSON writes a document, making its folder.
+func WriteJSON(path string, doc any) error {
 	data, err := json.MarshalIndent(doc, "", "  ")
 	if err != nil {
 		return err

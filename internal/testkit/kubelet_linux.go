@@ -22,7 +22,7 @@ func (w *World) PodLogs(node string) string { return w.Path("log", node, "pods")
 func (w *World) StartKubelet(ctx context.Context, node string, upstream bool) (*Process, error) {
 	config := w.Path(node + "-kubelet.json")
 	if err := errors.Join(os.MkdirAll(w.PodLogs(node), 0o755), os.WriteFile(w.Path("resolv.conf"), nil, 0o644),
-		writeJSON(config, w.kubeletConfig(node))); err != nil {
+		WriteJSON(config, w.kubeletConfig(node))); err != nil {
 		return nil, err
 	}
 	program := w.o.Porthole
