@@ -1,0 +1,170 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/probe"
+	"porthole.dev/porthole/kubelet/runtime"
+)
+
+// follow keeps the actors up to date with the runtime: events, and audits for what they miss.
+func (k *Kubelet) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := k.o.Runtime.Events(ctx, func() { k.running.Go(func() { k.audit(ctx) }) }, k.runtimeEvent)
+		if ctx.Err() != nil {
+			return
+		}
+		klog.FromContext(ctx).V(2).Info("Runtime events ended", "cause", err.Error())
+		k.checkRuntime(ctx)
+		k.audit(ctx)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pollPeriod):
+		}
+	}
+}
+
+func (k *Kubelet) runtimeEvent(e runtime.Event) {
+	if e.UID == "" {
+		if e.Removed != "" {
+			k.each(func(a *actor) { a.post(func(s *pod.State) { s.Runtime = s.Runtime.Without(e.Removed) }) })
+		}
+		return
+	}
+	a := k.actor(types.UID(e.UID), false)
+	if a == nil {
+		return
+	}
+	a.post(func(s *pod.State) {
+		if s.Runtime == nil { // the first audit decides
+			return
+		}
+		s.Runtime = s.Runtime.Merge(a.withoutRemoved(e.Update))
+		if e.Removed != "" {
+			a.removed[e.Removed] = true
+			s.Runtime = s.Runtime.Without(e.Removed)
+		}
+	})
+}
+
+// audit reads the whole runtime and tells each actor what is there.
+func (k *Kubelet) audit(ctx context.Context) {
+	all, err := k.o.Runtime.Snapshot(ctx, "")
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Reading the runtime failed")
+		return
+	}
+	k.mu.Lock()
+	k.audited = true
+	k.mu.Unlock()
+	for uid, found := range all {
+		k.actor(types.UID(uid), true).post(func(s *pod.State) { s.Runtime = s.Runtime.Merge(found) })
+	}
+	k.each(func(a *actor) {
+		if all[string(a.uid)] == nil {
+			a.post(func(s *pod.State) {
+				if s.Runtime == nil {
+					s.Runtime = &pod.Runtime{UID: string(a.uid)}
+				}
+			})
+		}
+	})
+}
+
+// cleanOrphans lets the pods that only the runtime knows end, now that all that should run are known, and audits.
+func (k *Kubelet) cleanOrphans(ctx context.Context) {
+	k.mu.Lock()
+	k.sourcesReady = true // the first audit may come later than this, and find more
+	k.mu.Unlock()
+	k.each(func(a *actor) { a.post(func(s *pod.State) { a.sourcesReady = true }) })
+	audited := func() bool { k.mu.Lock(); defer k.mu.Unlock(); return k.audited }
+	if until(ctx, audited) != nil {
+		return
+	}
+	k.cleanFolders(ctx)
+	tick := time.NewTicker(auditPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			k.audit(ctx)
+		}
+		k.cleanFolders(ctx)
+	}
+}
+
+// cleanFolders removes what pods that neither the API nor the runtime knows have left on disk.
+func (k *Kubelet) cleanFolders(ctx context.Context) {
+	uids, err := k.o.Volumes.OnDisk()
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Listing the folders of pods failed")
+		return
+	}
+	for _, uid := range uids {
+		k.mu.Lock()
+		known := k.actors[uid] != nil || !k.audited
+		k.mu.Unlock()
+		if known {
+			continue
+		}
+		if err := k.removeFolders(ctx, uid); err != nil {
+			klog.FromContext(ctx).Error(err, "Removing the folder of a pod failed", "pod", uid)
+		}
+	}
+	cleanLinks(k.o.PodLogsDir)
+}
+
+// cleanLinks removes links of log collectors that pointed to a log below podLogs that is gone. What cannot be removed
+// now is tried again the next time.
+func cleanLinks(podLogs string) {
+	links, _ := filepath.Glob(filepath.Join(filepath.Dir(podLogs), "containers", "*.log"))
+	for _, link := range links {
+		target, err := os.Readlink(link)
+		if err != nil || !strings.HasPrefix(target, podLogs) {
+			continue
+		}
+		if _, err := os.Stat(target); errors.Is(err, os.ErrNotExist) {
+			_ = os.Remove(link)
+		}
+	}
+}
+
+func (k *Kubelet) probed(r probe.Result) {
+	a := k.actor(r.Key.Pod, false)
+	if a == nil {
+		return
+	}
+	a.post(func(s *pod.State) {
+		p := s.Probes[r.Key.Container]
+		if p.ContainerID != r.ContainerID {
+			p = pod.Probe{ContainerID: r.ContainerID}
+		}
+		ok := r.Verdict == probe.Success
+		switch r.Kind {
+		case probe.Startup:
+			p.Started = &ok
+			if !ok {
+				p.Live, p.Message = &ok, "failed startup probe"
+			}
+		case probe.Readiness:
+			p.Ready = &ok
+		case probe.Liveness:
+			p.Live = &ok
+			if !ok {
+				p.Message = "failed liveness probe"
+			}
+		}
+		s.Probes[r.Key.Container] = p
+	})
+}
