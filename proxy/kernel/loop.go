@@ -271,8 +271,9 @@ func (p *Proxy) maySweep() bool {
 	return wait <= 0
 }
 
-// urgentLimit is how long everything else waits for DNS and the API service.
-const urgentLimit = 2 * time.Second
+// urgentLimit is how long everything else waits for DNS and the API service: their three load balancers and a few endpoints
+// take 3 s where HNS is slow (profile ws2019), and a call that hangs must not hold the others for long.
+const urgentLimit = 10 * time.Second
 
 // call has HNS asked by a goroutine of its own, and the answer given to the loop. Finish runs in the loop.
 func call[T any](p *Proxy, t *task, ask func(context.Context) T, finish func(T)) {

@@ -75,18 +75,20 @@ func manyServers(t *testing.T, s *side) {
 }
 
 // testMany: the first 1,024 backends serve, the others never, and the service says so.
-func testMany(t *testing.T, lab *proxylab.Lab, windows *side, e entry) {
-	must(t, loadOne(t.Context(), lab.Client, e))
-	defer func() { must(t, lab.DeleteService(t.Context(), namespace, e.name)) }()
+func testMany(t *testing.T, p *pair, e entry) {
+	must(t, loadOne(t.Context(), p.lab.Client, e))
+	defer func() { must(t, p.lab.DeleteService(t.Context(), namespace, e.name)) }()
 	i := slices.IndexFunc(e.fronts, func(f front) bool { return f.kind == clusterIP && f.proto == "tcp" })
-	windows.await(t, time.Minute, []cell{{entry: e.name, kind: clusterIP, proto: "tcp", addr: e.fronts[i].addr, client: fromPod}})
+	warned(t, p.lab.Client, e.name) // it has seen both slices
+	p.windows.await(t, time.Minute, []cell{{entry: e.name, kind: clusterIP, proto: "tcp", addr: e.fronts[i].addr, client: fromPod}})
+	p.idle(t) // a client that comes while HNS replaces the load balancer of the first slice is refused
 	var pending []<-chan map[string]int
 	for range askers {
-		pending = append(pending, windows.probers[fromPod].ask(question{Proto: "tcp", Addr: e.fronts[i].addr, N: asksEach, Patience: muchPatience}))
+		pending = append(pending, p.windows.probers[fromPod].ask(question{Proto: "tcp", Addr: e.fronts[i].addr, N: asksEach, Patience: muchPatience}))
 	}
 	met := map[string]int{}
-	for _, p := range pending {
-		for answer, n := range <-p {
+	for _, answers := range pending {
+		for answer, n := range <-answers {
 			server, _, _ := strings.Cut(answer, " ")
 			met[server] += n
 		}
@@ -110,7 +112,6 @@ func testMany(t *testing.T, lab *proxylab.Lab, windows *side, e entry) {
 	if len(met) < servedAtMost-40 {
 		t.Errorf("only %d backends of %d answered", len(met), servedAtMost)
 	}
-	warned(t, lab.Client, e.name)
 }
 
 // warned waits for a Warning about the service that a service proxy made.

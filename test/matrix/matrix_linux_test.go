@@ -106,7 +106,7 @@ func (p *pair) compare(t *testing.T, list []known, flags ...string) {
 	p.idle(t)
 	p.settled(t, "at the start", p.cells, list)
 	t.Run("more backends than HNS takes", func(t *testing.T) {
-		testMany(t, p.lab, p.windows, p.many)
+		testMany(t, p, p.many)
 	})
 	t.Run("warnings", func(t *testing.T) {
 		for _, name := range []string{"sctp-beside-others", "source-ranges-without-client"} {
