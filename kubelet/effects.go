@@ -122,24 +122,28 @@ func (a *actor) prepareVolumes(ctx context.Context, p *v1.Pod) fact {
 	}
 }
 
-func (a *actor) sandboxSpec(p *v1.Pod, attempt uint32) (runtime.SandboxSpec, string, string) {
+func (a *actor) sandboxSpec(p *v1.Pod, attempt uint32) (runtime.SandboxSpec, error) {
 	cfg, reason, message := dns.ForPod(p, a.k.o.DNS)
-	spec := runtime.SandboxSpec{Pod: p, Attempt: attempt, Hostname: dns.Hostname(p, a.k.o.NodeName, a.k.o.DNS.Domain),
+	if reason != "" && a.first(reason) {
+		a.event(p, "", v1.EventTypeWarning, reason, message)
+	}
+	name, err := dns.NameOf(p, a.k.o.NodeName, a.k.o.DNS.Domain)
+	spec := runtime.SandboxSpec{Pod: p, Attempt: attempt, Hostname: name.Kernel,
 		DNS: &runtime.DNS{Servers: cfg.Servers, Searches: cfg.Searches, Options: cfg.Options}}
 	if !a.k.o.Windows {
 		spec.CgroupParent = resource.PodPath(a.k.o.CgroupRoot, p)
 	}
-	return spec, reason, message
+	return spec, err
 }
 
 func (a *actor) createSandbox(ctx context.Context, p *v1.Pod, attempt uint32) fact {
-	spec, reason, message := a.sandboxSpec(p, attempt)
-	if reason != "" {
-		a.event(p, "", v1.EventTypeWarning, reason, message)
-	}
+	spec, err := a.sandboxSpec(p, attempt)
 	failed := func(err error) fact {
 		a.event(p, "", v1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
 		return func(s *pod.State) { fail(s, pod.SandboxKey, err, "CreatePodSandboxError", sandboxRetry) }
+	}
+	if err != nil {
+		return failed(err)
 	}
 	if spec.CgroupParent != "" {
 		if err := resource.Ensure(spec.CgroupParent, resource.PodLimits(p)); err != nil {

@@ -168,6 +168,7 @@ func (k *Kubelet) each(f func(*actor)) {
 // podChanged takes a pod from the API.
 func (k *Kubelet) podChanged(p *v1.Pod) {
 	k.status.Observe(p)
+	k.o.Volumes.Observe(p)
 	k.actor(p.UID, true).post(func(s *pod.State) { s.Pod, s.Gone = p, false })
 }
 

@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/env"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
@@ -64,6 +65,9 @@ func (a *actor) startContainer(ctx context.Context, p *v1.Pod, x pod.Action, f s
 		return func(s *pod.State) { fail(s, x.Name, err, reason, time.Second) }
 	}
 	spec, err := a.containerSpec(ctx, p, c, x, f)
+	if spec.Release != nil {
+		defer spec.Release()
+	}
 	if err != nil {
 		return failed("CreateContainerConfigError", err)
 	}
@@ -98,7 +102,10 @@ func (a *actor) startContainer(ctx context.Context, p *v1.Pod, x pod.Action, f s
 }
 
 func (a *actor) containerSpec(ctx context.Context, p *v1.Pod, c *v1.Container, x pod.Action, f startFacts) (runtime.ContainerSpec, error) {
-	box, _, _ := a.sandboxSpec(p, 0)
+	box, err := a.sandboxSpec(p, 0)
+	if err != nil {
+		return runtime.ContainerSpec{}, err
+	}
 	ips := f.podIPs
 	if p.Spec.HostNetwork {
 		ips = a.k.o.NodeIPs
@@ -129,16 +136,21 @@ func (a *actor) containerSpec(ctx context.Context, p *v1.Pod, c *v1.Container, x
 		values[v.Name] = v.Value
 		spec.Env = append(spec.Env, runtime.KeyValue{Name: v.Name, Value: v.Value})
 	}
-	expand := func(text string) string {
-		return env.Expand(text, func(n string) (string, bool) { v, ok := values[n]; return v, ok })
-	}
-	mounts, err := a.k.o.Volumes.Mounts(p, c, expand)
+	release, err := a.addMounts(&spec, p, ips, func(n string) (string, bool) { v, ok := values[n]; return v, ok })
+	spec.Release = release
+	return spec, err
+}
+
+// addMounts adds everything that is mounted into a container. release is called once it was started or will not be.
+func (a *actor) addMounts(spec *runtime.ContainerSpec, p *v1.Pod, ips []string, known func(string) (string, bool)) (release func(), err error) {
+	c := spec.Container
+	mounts, release, err := a.k.o.Volumes.Mounts(p, c, known)
 	if err != nil {
-		return runtime.ContainerSpec{}, err
+		return release, err
 	}
-	hosts, err := a.hosts(p, c, box.Hostname, ips)
+	hosts, err := a.hosts(p, c, ips)
 	if err != nil {
-		return runtime.ContainerSpec{}, err
+		return release, err
 	}
 	if hosts != nil {
 		mounts = append(mounts, *hosts)
@@ -148,20 +160,22 @@ func (a *actor) containerSpec(ctx context.Context, p *v1.Pod, c *v1.Container, x
 			Propagation: m.Propagation})
 	}
 	last, err := a.lastWords(p, c)
-	if err != nil {
-		return runtime.ContainerSpec{}, err
-	}
 	if last != nil {
 		spec.Mounts = append(spec.Mounts, *last)
 	}
-	return spec, nil
+	return release, err
 }
 
-func (a *actor) hosts(p *v1.Pod, c *v1.Container, hostname string, ips []string) (*volume.Mount, error) {
-	h := volume.Hosts{PodIPs: ips, HostName: hostname, Aliases: p.Spec.HostAliases, HostNetwork: p.Spec.HostNetwork}
-	if p.Spec.Subdomain != "" {
-		h.Domain = p.Spec.Subdomain + "." + p.Namespace + ".svc." + a.k.o.DNS.Domain
+// hosts makes the hosts file of a pod. A HostProcess container sees the node's own.
+func (a *actor) hosts(p *v1.Pod, c *v1.Container, ips []string) (*volume.Mount, error) {
+	if a.k.o.Windows && volume.HostProcess(p, c) {
+		return nil, nil
 	}
+	name, err := dns.NameOf(p, a.k.o.NodeName, a.k.o.DNS.Domain)
+	if err != nil {
+		return nil, err
+	}
+	h := volume.Hosts{PodIPs: ips, HostName: name.Host, Domain: name.Domain, Aliases: p.Spec.HostAliases, HostNetwork: p.Spec.HostNetwork}
 	if h.HostNetwork && !a.k.o.Windows {
 		h.Node, _ = os.ReadFile("/etc/hosts")
 	}

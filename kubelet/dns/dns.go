@@ -32,15 +32,15 @@ const (
 func ForPod(p *v1.Pod, c Cluster) (cfg Config, reason, message string) {
 	policy := p.Spec.DNSPolicy
 	switch {
-	case policy == v1.DNSClusterFirst && p.Spec.HostNetwork, policy == "":
+	case (policy == v1.DNSClusterFirst || policy == "") && p.Spec.HostNetwork: // "" is what a static pod may have
 		policy = v1.DNSDefault
-	case policy == v1.DNSClusterFirstWithHostNet:
+	case policy == v1.DNSClusterFirstWithHostNet, policy == "":
 		policy = v1.DNSClusterFirst
 	}
 	if policy == v1.DNSClusterFirst && len(c.Servers) == 0 {
 		reason = "MissingClusterDNS"
 		message = fmt.Sprintf("pod: %q. kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to \"Default\" policy.",
-			p.Name+"_"+p.Namespace+"("+string(p.UID)+")", p.Spec.DNSPolicy)
+			p.Name+"_"+p.Namespace+"("+string(p.UID)+")", v1.DNSClusterFirst)
 		policy = v1.DNSDefault
 	}
 	switch policy {
@@ -61,7 +61,7 @@ func ForPod(p *v1.Pod, c Cluster) (cfg Config, reason, message string) {
 		cfg.Searches = unique(append(cfg.Searches, d.Searches...))
 		cfg.Options = mergeOptions(cfg.Options, d.Options)
 	}
-	cfg.Searches = unique(cfg.Searches)
+	cfg.Servers, cfg.Searches = unique(cfg.Servers), unique(cfg.Searches)
 	if text := limit(&cfg); text != "" && reason == "" {
 		reason, message = "DNSConfigForming", text
 	}
@@ -85,14 +85,21 @@ func mergeOptions(base []string, more []v1.PodDNSConfigOption) []string {
 		if o.Value != nil && *o.Value != "" {
 			text += ":" + *o.Value
 		}
-		i := slices.IndexFunc(out, func(old string) bool { name, _, _ := strings.Cut(old, ":"); return name == o.Name })
-		if i >= 0 {
-			out[i] = text
-			continue
-		}
-		out = append(out, text)
+		out = setOption(out, text)
 	}
 	return out
+}
+
+// setOption puts "name:value" in the place of an earlier option of that name, or at the end.
+func setOption(options []string, text string) []string {
+	name, _, _ := strings.Cut(text, ":")
+	for i, old := range options {
+		if have, _, _ := strings.Cut(old, ":"); have == name {
+			options[i] = text
+			return options
+		}
+	}
+	return append(options, text)
 }
 
 func limit(cfg *Config) string {
@@ -136,31 +143,10 @@ func Parse(text string) Config {
 				}
 			}
 		case "options":
-			c.Options = append(c.Options, f[1:]...)
+			for _, o := range f[1:] {
+				c.Options = setOption(c.Options, o)
+			}
 		}
 	}
 	return c
-}
-
-// Hostname is the host name of a pod: at most 63 characters, or the node's own name on the host network.
-func Hostname(p *v1.Pod, nodeName, domain string) string {
-	if p.Spec.HostnameOverride != nil {
-		return *p.Spec.HostnameOverride
-	}
-	if p.Spec.HostNetwork {
-		return nodeName
-	}
-	name := p.Name
-	if p.Spec.Hostname != "" {
-		name = p.Spec.Hostname
-	}
-	if len(name) > 63 {
-		name = strings.TrimRight(name[:63], "-.")
-	}
-	if p.Spec.SetHostnameAsFQDN != nil && *p.Spec.SetHostnameAsFQDN && p.Spec.Subdomain != "" {
-		if full := name + "." + p.Spec.Subdomain + "." + p.Namespace + ".svc." + domain; len(full) <= 64 {
-			return full
-		}
-	}
-	return name
 }

@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // ErrNotFound is what look-ups wrap for an object that is certainly absent.
@@ -183,16 +184,6 @@ func Field(p *v1.Pod, path string, podIPs, hostIPs []string) (string, error) {
 		return other
 	}
 	switch path {
-	case "metadata.name":
-		return p.Name, nil
-	case "metadata.namespace":
-		return p.Namespace, nil
-	case "metadata.uid":
-		return string(p.UID), nil
-	case "spec.nodeName":
-		return p.Spec.NodeName, nil
-	case "spec.serviceAccountName":
-		return p.Spec.ServiceAccountName, nil
 	case "status.hostIP":
 		return first(hostIPs, p.Status.HostIP), nil
 	case "status.hostIPs":
@@ -202,15 +193,63 @@ func Field(p *v1.Pod, path string, podIPs, hostIPs []string) (string, error) {
 	case "status.podIPs":
 		return strings.Join(podIPs, ","), nil
 	}
-	for prefix, m := range map[string]map[string]string{"metadata.labels": p.Labels, "metadata.annotations": p.Annotations} {
-		if key, ok := strings.CutPrefix(path, prefix+"['"); ok {
-			return m[strings.TrimSuffix(key, "']")], nil
+	return Metadata(p, path)
+}
+
+// Metadata reads a field that does not change with the pod's status: the ones that volumes offer too.
+func Metadata(p *v1.Pod, path string) (string, error) {
+	if field, key, ok := subscript(path); ok {
+		switch field {
+		case "metadata.annotations":
+			if errs := validation.IsQualifiedName(strings.ToLower(key)); len(errs) > 0 {
+				return "", fmt.Errorf("invalid key subscript in %s: %s", path, strings.Join(errs, ";"))
+			}
+			return p.Annotations[key], nil
+		case "metadata.labels":
+			if errs := validation.IsQualifiedName(key); len(errs) > 0 {
+				return "", fmt.Errorf("invalid key subscript in %s: %s", path, strings.Join(errs, ";"))
+			}
+			return p.Labels[key], nil
 		}
+		return "", fmt.Errorf("fieldPath %q does not support subscript", path)
+	}
+	switch path {
+	case "metadata.name":
+		return p.Name, nil
+	case "metadata.namespace":
+		return p.Namespace, nil
+	case "metadata.uid":
+		return string(p.UID), nil
+	case "metadata.labels":
+		return formatMap(p.Labels), nil
+	case "metadata.annotations":
+		return formatMap(p.Annotations), nil
+	case "spec.nodeName":
+		return p.Spec.NodeName, nil
+	case "spec.serviceAccountName":
+		return p.Spec.ServiceAccountName, nil
 	}
 	return "", fmt.Errorf("unsupported fieldPath: %s", path)
 }
 
-// ResourceField reads a request or limit; a limit that is not set is what the node can give.
+// subscript splits "field['key']".
+func subscript(path string) (field, key string, ok bool) {
+	field, rest, found := strings.Cut(path, "['")
+	key, closed := strings.CutSuffix(rest, "']")
+	return field, key, found && closed && field != ""
+}
+
+func formatMap(m map[string]string) string {
+	lines := make([]string, 0, len(m))
+	for _, k := range sortedKeys(m) {
+		lines = append(lines, k+"="+strconv.Quote(m[k]))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// ResourceField reads a request or limit, rounded up to the divisor. A limit of CPU, memory or ephemeral storage that is
+// not set is the pod's own or, without one, what the node can give. own is the container meant by a reference that names
+// none.
 func ResourceField(p *v1.Pod, own *v1.Container, ref *v1.ResourceFieldSelector, allocatable v1.ResourceList) (string, error) {
 	c := own
 	if ref.ContainerName != "" && (c == nil || ref.ContainerName != c.Name) {
@@ -226,35 +265,50 @@ func ResourceField(p *v1.Pod, own *v1.Container, ref *v1.ResourceFieldSelector, 
 	if c == nil {
 		return "", fmt.Errorf("container %s not found", ref.ContainerName)
 	}
-	return ContainerResource(c, ref, allocatable)
-}
-
-// ContainerResource is ResourceField for a container that has been found, rounded up to the divisor.
-func ContainerResource(c *v1.Container, ref *v1.ResourceFieldSelector, allocatable v1.ResourceList) (string, error) {
-	kind, name, ok := strings.Cut(ref.Resource, ".")
-	if !ok || kind != "limits" && kind != "requests" {
-		return "", fmt.Errorf("unsupported container resource: %s", ref.Resource)
+	kind, text, ok := strings.Cut(ref.Resource, ".")
+	name := v1.ResourceName(text)
+	if !ok || kind != "limits" && kind != "requests" || !defaulted(name) && !strings.HasPrefix(text, v1.ResourceHugePagesPrefix) {
+		return "", fmt.Errorf("unsupported container resource : %s", ref.Resource)
 	}
-	list := c.Resources.Requests
+	q := c.Resources.Requests[name]
 	if kind == "limits" {
-		list = c.Resources.Limits
-	}
-	q, set := list[v1.ResourceName(name)]
-	if !set && kind == "limits" {
-		q = allocatable[v1.ResourceName(name)]
+		q = limit(p, c, name, allocatable)
 	}
 	divisor := ref.Divisor
 	if divisor.IsZero() {
 		divisor = resource.MustParse("1")
 	}
 	amount, unit := q.Value(), divisor.Value()
-	if name == "cpu" {
+	if name == v1.ResourceCPU {
 		amount, unit = q.MilliValue(), divisor.MilliValue()
 	}
 	if unit <= 0 {
 		return "", fmt.Errorf("divisor %s of %s is not positive", divisor.String(), ref.Resource)
 	}
-	return strconv.FormatInt((amount+unit-1)/unit, 10), nil
+	n := amount / unit
+	if amount%unit > 0 {
+		n++
+	}
+	return strconv.FormatInt(n, 10), nil
+}
+
+// defaulted tells whether a limit that is not set means what the pod or node has. Huge pages are never overcommitted, so
+// their limit is always set.
+func defaulted(name v1.ResourceName) bool {
+	return name == v1.ResourceCPU || name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage
+}
+
+func limit(p *v1.Pod, c *v1.Container, name v1.ResourceName, allocatable v1.ResourceList) resource.Quantity {
+	if q := c.Resources.Limits[name]; !q.IsZero() || !defaulted(name) {
+		return q
+	}
+	node, known := allocatable[name]
+	if whole := p.Spec.Resources; known && whole != nil {
+		if q := whole.Limits[name]; !q.IsZero() {
+			return q
+		}
+	}
+	return node
 }
 
 // Expand replaces $(NAME) by its value; $$ is a dollar sign; a name that is not known stays as written.
@@ -288,6 +342,22 @@ func Expand(text string, known func(string) (string, bool)) string {
 		}
 	}
 	return b.String()
+}
+
+// ExpandStrict is Expand for texts in which every name must be known; it names the first that is not.
+func ExpandStrict(text string, known func(string) (string, bool)) (string, error) {
+	missing := ""
+	out := Expand(text, func(name string) (string, bool) {
+		v, ok := known(name)
+		if !ok && missing == "" {
+			missing = name
+		}
+		return v, ok
+	})
+	if missing != "" {
+		return "", fmt.Errorf("missing value for %q", missing)
+	}
+	return out, nil
 }
 
 // ExpandAll expands a command line with the variables of the container.

@@ -38,6 +38,8 @@ type ContainerSpec struct {
 	TargetID string
 	// Created, when set, hears of the container between its creation and its start.
 	Created func(id string)
+	// Release, when set, gives back what was held for the mounts; whoever made the spec calls it after the start.
+	Release func()
 }
 
 // ImageUser is the user that an image names: a number, or a name.

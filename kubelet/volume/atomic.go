@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -27,27 +28,35 @@ type access struct {
 //
 // Where they do not (Wine answers success and makes nothing; Windows before 1803), plain files are replaced one by
 // one, each in one step.
+//
+// All of it goes through a handle of dir, which no link leads out of: what a program puts in the way while files are
+// written is refused or removed, not followed.
 func writeFiles(dir string, want content, acc access) (bool, error) {
-	have, mode, err := readFiles(dir)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return false, fmt.Errorf("opening volume: %w", err)
+	}
+	defer root.Close()
+	have, mode, err := readFiles(root)
 	if err != nil {
 		return false, err
 	}
 	if mode != layoutNone && equalFiles(have, want) {
 		if mode == layoutLinks { // an earlier process may have ended before it was done
-			return false, finishLinks(dir, want)
+			return false, finishLinks(root, want)
 		}
 		return false, nil
 	}
 	if mode == layoutNone {
 		mode = layoutPlain
-		if linksWork(dir) {
+		if linksWork(root) {
 			mode = layoutLinks
 		}
 	}
 	if mode == layoutPlain {
-		return true, writePlain(dir, want, acc)
+		return true, writePlain(root, want, acc)
 	}
-	return true, writeLinked(dir, want, acc)
+	return true, writeLinked(root, want, acc)
 }
 
 type layout int
@@ -58,36 +67,35 @@ const (
 	layoutPlain               // plain files
 )
 
-// readFiles reads back what an earlier write, maybe of an earlier process, left in dir.
-func readFiles(dir string) (content, layout, error) {
-	base, mode := dir, layoutPlain
-	if target, err := os.Readlink(filepath.Join(dir, dataLink)); err == nil {
-		base, mode = filepath.Join(dir, filepath.Base(target)), layoutLinks
+// readFiles reads back what an earlier write, maybe of an earlier process, left in a volume.
+func readFiles(root *os.Root) (content, layout, error) {
+	base, mode := ".", layoutPlain
+	if target, err := root.Readlink(dataLink); err == nil {
+		base, mode = filepath.Base(target), layoutLinks
 	}
-	have := content{}
-	err := filepath.WalkDir(base, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
+	have, tree := content{}, root.FS()
+	err := fs.WalkDir(tree, base, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || p == base {
 			return err
 		}
-		rel, err := filepath.Rel(base, p)
-		if err != nil || rel == "." {
-			return err
-		}
-		if mode == layoutPlain && strings.HasPrefix(rel, "..") {
+		rel := p
+		if mode == layoutLinks {
+			rel = strings.TrimPrefix(p, base+"/")
+		} else if strings.HasPrefix(rel, "..") {
 			if d.IsDir() {
-				return filepath.SkipDir
+				return fs.SkipDir
 			}
 			return nil
 		}
 		if !d.Type().IsRegular() {
 			return nil
 		}
-		data, err := os.ReadFile(p)
-		have[filepath.ToSlash(rel)] = file{data: data}
+		data, err := fs.ReadFile(tree, p)
+		have[rel] = file{data: data}
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) && mode == layoutLinks { // interrupted: the link points nowhere
-		return content{}, layoutLinks, os.Remove(filepath.Join(dir, dataLink))
+		return content{}, layoutLinks, removeIn(root, dataLink)
 	}
 	if err != nil {
 		return nil, layoutNone, fmt.Errorf("reading files of volume: %w", err)
@@ -97,6 +105,9 @@ func readFiles(dir string) (content, layout, error) {
 	}
 	return have, mode, nil
 }
+
+// removeIn removes what has a name in the folder of a volume: a file, a link (never what it points to) or a tree.
+func removeIn(root *os.Root, name string) error { return removeTree(filepath.Join(root.Name(), name)) }
 
 func equalFiles(have, want content) bool {
 	if len(have) != len(want) {
@@ -111,50 +122,60 @@ func equalFiles(have, want content) bool {
 }
 
 // linksWork makes a link to a folder and reads a file through it, because a success answered is no proof.
-func linksWork(dir string) bool {
-	real, link := filepath.Join(dir, "..probe"), filepath.Join(dir, "..probelink")
-	defer removeTree(real)
-	defer os.Remove(link)
-	_ = os.Remove(link)
-	if os.MkdirAll(real, 0o755) != nil || os.WriteFile(filepath.Join(real, "f"), []byte("x"), 0o600) != nil {
+func linksWork(root *os.Root) bool {
+	const real, link = "..probe", "..probelink"
+	defer removeIn(root, real)
+	defer removeIn(root, link)
+	if removeIn(root, link) != nil || root.MkdirAll(real, 0o755) != nil || root.WriteFile(real+"/f", []byte("x"), 0o600) != nil {
 		return false
 	}
-	if os.Symlink("..probe", link) != nil {
+	if root.Symlink(real, link) != nil {
 		return false
 	}
-	if target, err := os.Readlink(link); err != nil || target != "..probe" {
+	if target, err := root.Readlink(link); err != nil || target != real {
 		return false
 	}
-	data, err := os.ReadFile(filepath.Join(link, "f"))
+	data, err := root.ReadFile(link + "/f")
 	return err == nil && string(data) == "x"
 }
 
-func writeLinked(dir string, want content, acc access) error {
+func writeLinked(root *os.Root, want content, acc access) error {
 	stamp := fmt.Sprintf("..%s", time.Now().UTC().Format("2006_01_02_15_04_05.000000000"))
-	fresh := filepath.Join(dir, stamp)
-	if err := os.Mkdir(fresh, 0o755); err != nil {
-		return fmt.Errorf("making folder of volume files: %w", err)
-	}
-	for p, f := range want {
-		if err := writeOne(fresh, p, f); err != nil {
-			_ = removeTree(fresh)
-			return err
-		}
-	}
-	if err := setAccess(fresh, want, acc); err != nil {
-		_ = removeTree(fresh)
+	if err := writeAll(root, stamp, want, acc); err != nil {
+		_ = removeIn(root, stamp)
 		return err
 	}
-	if err := swapLink(dir, stamp); err != nil {
-		_ = removeTree(fresh)
+	if err := swapLink(root, stamp); err != nil {
+		_ = removeIn(root, stamp)
 		return fmt.Errorf("switching volume to new files: %w", err)
 	}
-	return finishLinks(dir, want)
+	return finishLinks(root, want)
+}
+
+// writeAll makes a folder with all files.
+func writeAll(root *os.Root, folder string, want content, acc access) error {
+	if err := root.Mkdir(folder, 0o755); err != nil {
+		return fmt.Errorf("making folder of volume files: %w", err)
+	}
+	fresh, err := root.OpenRoot(folder)
+	if err != nil {
+		return fmt.Errorf("opening folder of volume files: %w", err)
+	}
+	defer fresh.Close()
+	for p, f := range want {
+		if err := fresh.MkdirAll(path.Dir(p), 0o755); err != nil {
+			return fmt.Errorf("making folder of volume file %s: %w", p, err)
+		}
+		if err := fresh.WriteFile(p, f.data, 0o600); err != nil {
+			return fmt.Errorf("writing volume file %s: %w", p, err)
+		}
+	}
+	return setAccess(fresh, want, acc)
 }
 
 // finishLinks makes the links to the files behind ..data and removes what is no longer wanted.
-func finishLinks(dir string, want content) error {
-	stamp, err := os.Readlink(filepath.Join(dir, dataLink))
+func finishLinks(root *os.Root, want content) error {
+	stamp, err := root.Readlink(dataLink)
 	if err != nil {
 		return fmt.Errorf("reading link to volume files: %w", err)
 	}
@@ -164,25 +185,25 @@ func finishLinks(dir string, want content) error {
 		tops[top] = true
 	}
 	for top := range tops {
-		link, target := filepath.Join(dir, top), filepath.Join(dataLink, top)
-		have, err := os.Readlink(link)
+		target := filepath.Join(dataLink, top)
+		have, err := root.Readlink(top)
 		if err == nil && have == target {
 			continue
 		}
-		if err := removeTree(link); err != nil {
+		if err := removeIn(root, top); err != nil {
 			return fmt.Errorf("removing what is in the way of volume file %s: %w", top, err)
 		}
-		if err := os.Symlink(target, link); err != nil {
+		if err := root.Symlink(target, top); err != nil {
 			return fmt.Errorf("linking volume file %s: %w", top, err)
 		}
 	}
-	return prune(dir, filepath.Base(stamp), tops)
+	return prune(root, filepath.Base(stamp), tops)
 }
 
 // prune removes links to files that are no longer wanted and the folders of earlier writes. A folder that is still
 // open (Windows refuses to remove it) is left for the next write.
-func prune(dir, stamp string, tops map[string]bool) error {
-	entries, err := os.ReadDir(dir)
+func prune(root *os.Root, stamp string, tops map[string]bool) error {
+	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return fmt.Errorf("listing volume: %w", err)
 	}
@@ -191,9 +212,9 @@ func prune(dir, stamp string, tops map[string]bool) error {
 		switch {
 		case name == dataLink || name == stamp || tops[name]:
 		case strings.HasPrefix(name, ".."):
-			_ = removeTree(filepath.Join(dir, name))
+			_ = removeIn(root, name)
 		default:
-			if err := removeTree(filepath.Join(dir, name)); err != nil {
+			if err := removeIn(root, name); err != nil {
 				return fmt.Errorf("removing old volume file: %w", err)
 			}
 		}
@@ -201,44 +222,23 @@ func prune(dir, stamp string, tops map[string]bool) error {
 	return nil
 }
 
-func writeOne(dir, rel string, f file) error {
-	full := filepath.Join(dir, filepath.FromSlash(rel))
-	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-		return fmt.Errorf("making folder of volume file %s: %w", rel, err)
-	}
-	if err := os.WriteFile(full, f.data, 0o600); err != nil {
-		return fmt.Errorf("writing volume file %s: %w", rel, err)
-	}
-	return nil
-}
-
-func writePlain(dir string, want content, acc access) error {
-	const fresh = "..new"
-	stage := filepath.Join(dir, fresh)
-	if err := removeTree(stage); err != nil {
+func writePlain(root *os.Root, want content, acc access) error {
+	const stage = "..new"
+	if err := removeIn(root, stage); err != nil {
 		return fmt.Errorf("clearing volume staging: %w", err)
 	}
-	if err := os.Mkdir(stage, 0o755); err != nil {
-		return fmt.Errorf("making volume staging: %w", err)
-	}
-	defer removeTree(stage)
-	for p, f := range want {
-		if err := writeOne(stage, p, f); err != nil {
-			return err
-		}
-	}
-	if err := setAccess(stage, want, acc); err != nil {
+	defer removeIn(root, stage)
+	if err := writeAll(root, stage, want, acc); err != nil {
 		return err
 	}
-	if err := removeUnwanted(dir, want); err != nil {
+	if err := removeUnwanted(root, want); err != nil {
 		return err
 	}
 	for p := range want {
-		target := filepath.Join(dir, filepath.FromSlash(p))
-		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		if err := root.MkdirAll(path.Dir(p), 0o755); err != nil {
 			return fmt.Errorf("making folder of volume file %s: %w", p, err)
 		}
-		if err := replaceFile(filepath.Join(stage, filepath.FromSlash(p)), target); err != nil {
+		if err := retryBusy(func() error { return root.Rename(stage+"/"+p, p) }); err != nil {
 			return fmt.Errorf("replacing volume file %s: %w", p, err)
 		}
 	}
@@ -246,33 +246,29 @@ func writePlain(dir string, want content, acc access) error {
 }
 
 // removeUnwanted removes plain files that no longer belong, and folders that thereby became empty or are in the way.
-func removeUnwanted(dir string, want content) error {
+func removeUnwanted(root *os.Root, want content) error {
 	folders := map[string]bool{".": true}
 	for p := range want {
-		for d := filepath.Dir(filepath.FromSlash(p)); d != "."; d = filepath.Dir(d) {
+		for d := path.Dir(p); d != "."; d = path.Dir(d) {
 			folders[d] = true
 		}
 	}
-	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		rel, err := filepath.Rel(dir, p)
-		if err != nil {
-			return err
-		}
-		_, wanted := want[filepath.ToSlash(rel)]
+		_, wanted := want[p]
 		switch {
-		case rel == "..new":
-			return filepath.SkipDir
-		case d.IsDir() && folders[rel], !d.IsDir() && wanted:
+		case p == "..new":
+			return fs.SkipDir
+		case d.IsDir() && folders[p], d.Type().IsRegular() && wanted:
 			return nil
 		}
-		if err := removeTree(p); err != nil {
-			return fmt.Errorf("removing old volume file %s: %w", rel, err)
+		if err := removeIn(root, filepath.FromSlash(p)); err != nil {
+			return fmt.Errorf("removing old volume file %s: %w", p, err)
 		}
 		if d.IsDir() {
-			return filepath.SkipDir
+			return fs.SkipDir
 		}
 		return nil
 	})
@@ -289,8 +285,4 @@ func retryBusy(try func() error) error {
 		time.Sleep(wait)
 		wait *= 2
 	}
-}
-
-func replaceFile(from, to string) error {
-	return retryBusy(func() error { return os.Rename(from, to) })
 }

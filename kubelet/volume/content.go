@@ -2,8 +2,6 @@ package volume
 
 import (
 	"fmt"
-	"sort"
-	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -114,9 +112,9 @@ func downwardContent(pod *v1.Pod, facts Facts, items []v1.DownwardAPIVolumeFile,
 		var err error
 		switch {
 		case item.FieldRef != nil:
-			value, err = FieldValue(pod, item.FieldRef.FieldPath)
+			value, err = env.Metadata(pod, item.FieldRef.FieldPath)
 		case item.ResourceFieldRef != nil:
-			value, err = ResourceValue(pod, item.ResourceFieldRef.ContainerName, item.ResourceFieldRef, facts.Allocatable)
+			value, err = env.ResourceField(pod, onlyContainer(pod), item.ResourceFieldRef, facts.Allocatable)
 		default:
 			err = fmt.Errorf("file %q has neither fieldRef nor resourceFieldRef", item.Path)
 		}
@@ -129,73 +127,10 @@ func downwardContent(pod *v1.Pod, facts Facts, items []v1.DownwardAPIVolumeFile,
 	return out, nil
 }
 
-// FieldValue reads a field of the pod's metadata or spec as a fieldRef names it. Fields of status are not here.
-func FieldValue(pod *v1.Pod, fieldPath string) (string, error) {
-	if name, key, ok := subscript(fieldPath); ok {
-		switch name {
-		case "metadata.annotations":
-			return pod.Annotations[key], nil
-		case "metadata.labels":
-			return pod.Labels[key], nil
-		}
-		return "", fmt.Errorf("fieldPath %q does not support subscript", fieldPath)
-	}
-	switch fieldPath {
-	case "metadata.name":
-		return pod.Name, nil
-	case "metadata.namespace":
-		return pod.Namespace, nil
-	case "metadata.uid":
-		return string(pod.UID), nil
-	case "metadata.labels":
-		return formatMap(pod.Labels), nil
-	case "metadata.annotations":
-		return formatMap(pod.Annotations), nil
-	case "spec.nodeName":
-		return pod.Spec.NodeName, nil
-	case "spec.serviceAccountName":
-		return pod.Spec.ServiceAccountName, nil
-	}
-	return "", fmt.Errorf("unsupported fieldPath: %s", fieldPath)
-}
-
-func subscript(p string) (name, key string, ok bool) {
-	name, rest, found := strings.Cut(p, "['")
-	if !found || !strings.HasSuffix(rest, "']") {
-		return "", "", false
-	}
-	return name, strings.TrimSuffix(rest, "']"), true
-}
-
-func formatMap(m map[string]string) string {
-	lines := make([]string, 0, len(m))
-	for k, v := range m {
-		lines = append(lines, k+"="+strconv.Quote(v))
-	}
-	sort.Strings(lines)
-	return strings.Join(lines, "\n")
-}
-
-// ResourceValue reads requests or limits of a container, rounded up to the divisor. A limit that is not set is the
-// node's allocatable amount. An empty container name means the only container.
-func ResourceValue(pod *v1.Pod, container string, ref *v1.ResourceFieldSelector, allocatable v1.ResourceList) (string, error) {
-	c := findContainer(pod, container)
-	if c == nil {
-		return "", fmt.Errorf("container %q not found", container)
-	}
-	return env.ContainerResource(c, ref, allocatable)
-}
-
-func findContainer(pod *v1.Pod, name string) *v1.Container {
-	for i := range pod.Spec.Containers {
-		if c := &pod.Spec.Containers[i]; c.Name == name || name == "" && len(pod.Spec.Containers) == 1 {
-			return c
-		}
-	}
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.Name == name {
-			return c
-		}
+// onlyContainer is the container that a reference without a name means: the only one.
+func onlyContainer(pod *v1.Pod) *v1.Container {
+	if len(pod.Spec.Containers) == 1 {
+		return &pod.Spec.Containers[0]
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package volume
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,14 +70,38 @@ func (m *Manager) EtcHosts(pod *v1.Pod, c *v1.Container, h Hosts) (*Mount, error
 		return nil, fmt.Errorf("making folder of pod: %w", err)
 	}
 	file, want := filepath.Join(dir, "etc-hosts"), HostsContent(h)
-	if have, err := os.ReadFile(file); err != nil || !bytes.Equal(have, want) {
-		// Written in place: running containers hold a mount of this very file.
-		if err := os.WriteFile(file, want, 0o644); err != nil {
-			return nil, fmt.Errorf("writing hosts file of pod: %w", err)
-		}
-		if err := os.Chmod(file, 0o644); err != nil {
-			return nil, fmt.Errorf("giving hosts file of pod its mode: %w", err)
-		}
+	if err := writeHosts(file, want); err != nil {
+		return nil, fmt.Errorf("writing hosts file of pod: %w", err)
 	}
 	return &Mount{Name: "k8s-managed-etc-hosts", HostPath: file, ContainerPath: at, Propagation: v1.MountPropagationNone}, nil
+}
+
+// writeHosts makes the file hold what is wanted. It is written in place, because running containers hold a mount of this
+// very file; they may have written into it, so that it is not read further than what is wanted.
+func writeHosts(file string, want []byte) error {
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|noFollow, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	have, err := io.ReadAll(io.LimitReader(f, int64(len(want))+1))
+	if err == nil && bytes.Equal(have, want) {
+		return nil
+	}
+	if _, err = f.WriteAt(want, 0); err != nil {
+		return err
+	}
+	if err := f.Truncate(int64(len(want))); err != nil || onWindows {
+		return err
+	}
+	return f.Chmod(0o644)
+}
+
+// HostProcess tells whether a container of a pod runs as a process of the Windows host itself.
+func HostProcess(pod *v1.Pod, c *v1.Container) bool {
+	if sc := c.SecurityContext; sc != nil && sc.WindowsOptions != nil && sc.WindowsOptions.HostProcess != nil {
+		return *sc.WindowsOptions.HostProcess
+	}
+	sc := pod.Spec.SecurityContext
+	return sc != nil && sc.WindowsOptions != nil && sc.WindowsOptions.HostProcess != nil && *sc.WindowsOptions.HostProcess
 }

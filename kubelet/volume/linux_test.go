@@ -126,9 +126,9 @@ func TestSubPaths(t *testing.T) {
 		{Name: "cm", MountPath: "/key", SubPath: "key"},
 		{Name: "e", MountPath: "/new", SubPathExpr: "made/$(POD)"},
 	}
-	expand := func(s string) string { return strings.ReplaceAll(s, "$(POD)", "p") }
+	expand := func(s string) (string, bool) { return "p", s == "POD" }
 	for range 2 {
-		got, err := m.Mounts(pod, c, expand)
+		got, _, err := m.Mounts(pod, c, expand)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestSubPaths(t *testing.T) {
 	}
 	for _, sub := range []string{"out", "out/x", "out/x/y"} {
 		c.VolumeMounts = []v1.VolumeMount{{Name: "e", MountPath: "/x", SubPath: sub}}
-		_, err := m.Mounts(pod, c, nil)
+		_, _, err := m.Mounts(pod, c, nil)
 		if err == nil || !strings.Contains(err.Error(), `failed to prepare subPath for volumeMount "e"`) || strings.Contains(err.Error(), outside) {
 			t.Errorf("%s: %v", sub, err)
 		}
@@ -186,7 +186,7 @@ func TestInterruptedWriteIsFinished(t *testing.T) {
 		if _, err := writeFiles(dir, want, access{}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		have, _, err := readFiles(dir)
+		have, _, err := readFiles(openRoot(t, dir))
 		entries, _ := os.ReadDir(dir)
 		data, _ := os.ReadFile(filepath.Join(dir, "d", "b"))
 		if err != nil || !equalFiles(have, want) || len(entries) != 4 || string(data) != "2" {

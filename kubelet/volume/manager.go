@@ -61,6 +61,21 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, facts Facts) error {
 	return m.prepareAll(ctx, p, pod, facts)
 }
 
+// Observe tells of a new version of a pod: volumes that show its labels, annotations or resources are rewritten soon. It
+// does not block, and does nothing for a pod that was never prepared.
+func (m *Manager) Observe(pod *v1.Pod) {
+	m.mu.Lock()
+	p := m.pods[pod.UID]
+	m.mu.Unlock()
+	if p == nil || !hasDownward(pod) {
+		return
+	}
+	p.mu.Lock()
+	p.pod = pod
+	p.mu.Unlock()
+	notify(p.wake)
+}
+
 func (m *Manager) adopt(ctx context.Context, pod *v1.Pod, facts Facts) *podVolumes {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,7 +83,7 @@ func (m *Manager) adopt(ctx context.Context, pod *v1.Pod, facts Facts) *podVolum
 	if p == nil {
 		p = newPodVolumes()
 		m.pods[pod.UID] = p
-		if len(refsOf(pod)) > 0 || hasToken(pod) {
+		if len(refsOf(pod)) > 0 || hasToken(pod) || hasDownward(pod) {
 			run, stop := context.WithCancel(klog.NewContext(context.Background(), klog.FromContext(ctx)))
 			p.stop = stop
 			go m.keepFresh(run, p)
@@ -236,7 +251,7 @@ func (m *Manager) refresh(ctx context.Context, p *podVolumes) error {
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		if v.ConfigMap == nil && v.Secret == nil && v.Projected == nil {
+		if v.ConfigMap == nil && v.Secret == nil && v.DownwardAPI == nil && v.Projected == nil {
 			continue
 		}
 		if err := m.prepareOne(ctx, p, job{pod: pod, facts: facts, volume: v}); err != nil {

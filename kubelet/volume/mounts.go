@@ -2,38 +2,65 @@ package volume
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/env"
 )
 
-// Mounts says what to mount into a container, in the order of its volumeMounts. expand replaces $(NAME) of
-// subPathExpr. Prepare must have succeeded. On Linux it makes the bind mounts of sub paths; calling it again is safe.
-func (m *Manager) Mounts(pod *v1.Pod, c *v1.Container, expand func(string) string) ([]Mount, error) {
-	mounts := make([]Mount, 0, len(c.VolumeMounts))
+// Mounts says what to mount into a container, in the order of its volumeMounts. known gives the variables of
+// subPathExpr. Prepare must have succeeded. On Linux it makes the bind mounts of sub paths; calling it again is safe. On
+// Windows, where there are none, the folders of sub paths are held open so that nobody can put a link in their place:
+// call release, which is never nil, once the container was started or will not be.
+func (m *Manager) Mounts(pod *v1.Pod, c *v1.Container, known func(string) (string, bool)) (mounts []Mount, release func(), err error) {
+	var held holds
+	mounts = make([]Mount, 0, len(c.VolumeMounts))
 	for i := range c.VolumeMounts {
 		vm := &c.VolumeMounts[i]
 		v := findVolume(pod, vm.Name)
 		if v == nil {
-			return nil, fmt.Errorf("container %q mounts volume %q, which the pod does not have", c.Name, vm.Name)
-		}
-		if v.Image != nil {
+			err = fmt.Errorf("container %q mounts volume %q, which the pod does not have", c.Name, vm.Name)
+		} else if v.Image != nil {
 			continue // the runtime's
+		} else {
+			var one Mount
+			one, err = m.mount(mountJob{pod: pod, container: c, index: i, volume: v, held: &held}, known)
+			mounts = append(mounts, one)
 		}
-		one, err := m.mount(pod, c, i, v, expand)
 		if err != nil {
-			return nil, err
+			held.release()
+			return nil, func() {}, err
 		}
-		mounts = append(mounts, one)
 	}
-	return mounts, nil
+	return mounts, held.release, nil
 }
 
-func (m *Manager) mount(pod *v1.Pod, c *v1.Container, index int, v *v1.Volume, expand func(string) string) (Mount, error) {
-	vm := &c.VolumeMounts[index]
-	host, err := m.pathOf(pod.UID, v)
+// holds are handles that keep folders as they are.
+type holds []io.Closer
+
+func (h *holds) release() {
+	for _, c := range *h {
+		_ = c.Close()
+	}
+	*h = nil
+}
+
+// mountJob is one volumeMount of a container.
+type mountJob struct {
+	pod       *v1.Pod
+	container *v1.Container
+	index     int
+	volume    *v1.Volume
+	held      *holds
+}
+
+func (m *Manager) mount(j mountJob, known func(string) (string, bool)) (Mount, error) {
+	vm := &j.container.VolumeMounts[j.index]
+	host, err := m.pathOf(j.pod.UID, j.volume)
 	if err != nil {
 		return Mount{}, fmt.Errorf("volume %q: %w", vm.Name, err)
 	}
@@ -43,12 +70,11 @@ func (m *Manager) mount(pod *v1.Pod, c *v1.Container, index int, v *v1.Volume, e
 	}
 	sub := vm.SubPath
 	if vm.SubPathExpr != "" {
-		sub = vm.SubPathExpr
-		if expand != nil {
-			sub = expand(sub)
+		if known == nil {
+			known = func(string) (string, bool) { return "", false }
 		}
-		if strings.Contains(sub, "$(") {
-			return Mount{}, fmt.Errorf("mounting volume %q: subPathExpr %q names a variable that is not set", vm.Name, vm.SubPathExpr)
+		if sub, err = env.ExpandStrict(vm.SubPathExpr, known); err != nil {
+			return Mount{}, fmt.Errorf("mounting volume %q: subPathExpr: %w", vm.Name, err)
 		}
 	}
 	clean, err := cleanSubPath(sub, m.windows)
@@ -56,14 +82,14 @@ func (m *Manager) mount(pod *v1.Pod, c *v1.Container, index int, v *v1.Volume, e
 		return Mount{}, fmt.Errorf("mounting volume %q: %w", vm.Name, err)
 	}
 	if clean != "" {
-		bind := filepath.Join(m.podDir(pod.UID), "volume-subpaths", v.Name, c.Name, fmt.Sprint(index))
-		if host, err = bindSubPath(host, clean, bind); err != nil {
-			return Mount{}, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, c.Name, err)
+		bind := filepath.Join(m.podDir(j.pod.UID), "volume-subpaths", j.volume.Name, j.container.Name, fmt.Sprint(j.index))
+		if host, err = bindSubPath(host, clean, bind, j.held); err != nil {
+			return Mount{}, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, j.container.Name, err)
 		}
 	}
 	return Mount{
 		Name: vm.Name, HostPath: host, ContainerPath: at,
-		ReadOnly:          vm.ReadOnly || filledByKubelet(v),
+		ReadOnly:          vm.ReadOnly || filledByKubelet(j.volume),
 		RecursiveReadOnly: recursiveReadOnly(vm),
 		Propagation:       propagation(vm),
 	}, nil

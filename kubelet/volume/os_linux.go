@@ -15,24 +15,25 @@ import (
 
 const onWindows = false
 
+const noFollow = unix.O_NOFOLLOW // of os.OpenFile
+
 func isBusy(error) bool { return false }
 
 // swapLink makes ..data point to target in one step.
-func swapLink(dir, target string) error {
-	tmp := filepath.Join(dir, dataLink+"_tmp")
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func swapLink(root *os.Root, target string) error {
+	const fresh = dataLink + "_tmp"
+	if err := removeIn(root, fresh); err != nil {
 		return err
 	}
-	if err := os.Symlink(target, tmp); err != nil {
+	if err := root.Symlink(target, fresh); err != nil {
 		return err
 	}
-	return os.Rename(tmp, filepath.Join(dir, dataLink))
+	return root.Rename(fresh, dataLink)
 }
 
 // setAccess gives each file its mode and owner, and everything the pod's group.
-func setAccess(dir string, want content, acc access) error {
+func setAccess(root *os.Root, want content, acc access) error {
 	for p, f := range want {
-		full := filepath.Join(dir, filepath.FromSlash(p))
 		mode := os.FileMode(f.mode & 0o777)
 		if acc.group != nil {
 			mode |= 0o440
@@ -45,22 +46,29 @@ func setAccess(dir string, want content, acc access) error {
 			gid = int(*acc.group)
 		}
 		if uid != os.Geteuid() || gid != os.Getegid() {
-			if err := os.Lchown(full, uid, gid); err != nil {
+			if err := root.Lchown(p, uid, gid); err != nil {
 				return fmt.Errorf("giving volume file its owner: %w", err)
 			}
 		}
-		if err := os.Chmod(full, mode); err != nil {
+		if err := root.Chmod(p, mode); err != nil {
 			return fmt.Errorf("giving volume file its mode: %w", err)
 		}
 	}
 	if acc.group == nil {
 		return nil
 	}
-	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		return groupDir(p, *acc.group, 0o550)
+		if err := root.Lchown(p, -1, int(*acc.group)); err != nil {
+			return fmt.Errorf("giving folder to the pod's group: %w", err)
+		}
+		info, err := root.Lstat(p)
+		if err != nil {
+			return err
+		}
+		return root.Chmod(p, info.Mode().Perm()|0o550|os.ModeSetgid)
 	})
 }
 

@@ -13,17 +13,16 @@ import (
 )
 
 // swapLink makes ..data point to target. A link to a folder cannot be renamed over here, so for a moment there is none.
-func swapLink(dir, target string) error {
-	link := filepath.Join(dir, dataLink)
-	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func swapLink(root *os.Root, target string) error {
+	if err := removeIn(root, dataLink); err != nil {
 		return err
 	}
-	return os.Symlink(target, link)
+	return root.Symlink(target, dataLink)
 }
 
 // Modes and groups of the API have no meaning here.
 
-func setAccess(string, content, access) error { return nil }
+func setAccess(*os.Root, content, access) error { return nil }
 
 func setRootAccess(string, *int64) error { return nil }
 
@@ -53,18 +52,8 @@ func removeTree(p string) error {
 		return fmt.Errorf("removing %s: %w", p, err)
 	}
 	if info.IsDir() && info.Mode()&(fs.ModeSymlink|fs.ModeIrregular) == 0 {
-		entries, err := os.ReadDir(p)
-		if err != nil {
-			return fmt.Errorf("listing %s: %w", p, err)
-		}
-		var failed []error
-		for _, e := range entries {
-			if err := removeTree(filepath.Join(p, e.Name())); err != nil {
-				failed = append(failed, err)
-			}
-		}
-		if len(failed) > 0 {
-			return errors.Join(failed...)
+		if err := emptyFolder(p); err != nil {
+			return err
 		}
 	}
 	err = retryBusy(func() error {
@@ -79,4 +68,26 @@ func removeTree(p string) error {
 		return fmt.Errorf("removing %s: %w", p, err)
 	}
 	return nil
+}
+
+// emptyFolder removes what is in a folder. The folder is held meanwhile: were a link put in its place, another folder's
+// content would go.
+func emptyFolder(p string) error {
+	held, link, err := holdFolder(p)
+	if err != nil {
+		return fmt.Errorf("opening %s to remove it: %w", p, err)
+	}
+	defer held.Close()
+	if link {
+		return nil
+	}
+	entries, err := os.ReadDir(p)
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", p, err)
+	}
+	var failed []error
+	for _, e := range entries {
+		failed = append(failed, removeTree(filepath.Join(p, e.Name())))
+	}
+	return errors.Join(failed...)
 }

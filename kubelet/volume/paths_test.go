@@ -110,7 +110,8 @@ func TestMountsOnWindowsNameTheVolume(t *testing.T) {
 	m.windows = true
 	pod := podWith(vol("data", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/data"}}))
 	c := &v1.Container{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: "data", MountPath: "C:/etc/foo", ReadOnly: true}}}
-	got, err := m.Mounts(pod, c, nil)
+	got, release, err := m.Mounts(pod, c, nil)
+	release()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func TestMountsOnWindowsNameTheVolume(t *testing.T) {
 		{Name: "data", MountPath: `C:\x`, SubPathExpr: "$(NOPE)"}, {Name: "data", MountPath: `C:\x:y`},
 	} {
 		c.VolumeMounts = []v1.VolumeMount{vm}
-		if _, err := m.Mounts(pod, c, func(s string) string { return s }); err == nil || !strings.Contains(err.Error(), `"data"`) {
+		if _, _, err := m.Mounts(pod, c, nil); err == nil || !strings.Contains(err.Error(), `"data"`) {
 			t.Errorf("%+v: %v", vm, err)
 		}
 	}

@@ -48,6 +48,24 @@ func hasToken(pod *v1.Pod) bool {
 	return false
 }
 
+// hasDownward tells whether a volume shows something of the pod itself.
+func hasDownward(pod *v1.Pod) bool {
+	for _, v := range pod.Spec.Volumes {
+		if v.DownwardAPI != nil {
+			return true
+		}
+		if v.Projected == nil {
+			continue
+		}
+		for _, s := range v.Projected.Sources {
+			if s.DownwardAPI != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // collect gathers the files of a volume from the API.
 func (m *Manager) collect(ctx context.Context, p *podVolumes, j job) (content, error) {
 	ns := j.pod.Namespace
@@ -96,18 +114,16 @@ func (m *Manager) projected(ctx context.Context, p *podVolumes, j job, s *v1.Vol
 	return nil, fmt.Errorf("this type of projected source is not supported")
 }
 
-// restrictToken narrows a token file to the one user of the pod, or to its group (which setAccess adds).
+// restrictToken narrows a token file to the one user of the pod and to its group (which setAccess adds).
 func restrictToken(f *file, pod *v1.Pod) {
-	if sc := pod.Spec.SecurityContext; sc != nil && sc.FSGroup != nil {
+	f.uid = commonUser(pod)
+	if sc := pod.Spec.SecurityContext; f.uid != nil || sc != nil && sc.FSGroup != nil {
 		f.mode = 0o600
-		return
-	}
-	if uid := commonUser(pod); uid != nil {
-		f.mode, f.uid = 0o600, uid
 	}
 }
 
 // commonUser is the user that every container of the pod is told to run as; nil if they differ or one is not told.
+// Ephemeral containers do not count: they come later, and a file must not change its owner then.
 func commonUser(pod *v1.Pod) *int64 {
 	var base, common *int64
 	if sc := pod.Spec.SecurityContext; sc != nil {
@@ -128,9 +144,6 @@ func commonUser(pod *v1.Pod) *int64 {
 		visit(c.SecurityContext)
 	}
 	for _, c := range pod.Spec.Containers {
-		visit(c.SecurityContext)
-	}
-	for _, c := range pod.Spec.EphemeralContainers {
 		visit(c.SecurityContext)
 	}
 	if !same {

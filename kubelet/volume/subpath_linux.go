@@ -12,7 +12,7 @@ import (
 
 // bindSubPath opens volume/sub without following a link that was put there meanwhile, makes missing folders with the
 // mode of the volume, and binds what it opened to bind, so that later changes of the path have no effect.
-func bindSubPath(volume, sub, bind string) (string, error) {
+func bindSubPath(volume, sub, bind string, _ *holds) (string, error) {
 	root, beneath, missing, err := resolveBeneath(volume, sub)
 	if err != nil {
 		return "", err

@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !linux && !windows
 
 package volume
 
@@ -10,7 +10,7 @@ import (
 
 // bindSubPath checks that volume/sub stays in the volume, makes missing folders and returns the resolved path: there
 // are no bind mounts here. A link put in place between this check and the start of the container is not noticed.
-func bindSubPath(volume, sub, _ string) (string, error) {
+func bindSubPath(volume, sub, _ string, _ *holds) (string, error) {
 	root, beneath, missing, err := resolveBeneath(volume, sub)
 	if err != nil {
 		return "", err

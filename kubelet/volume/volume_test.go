@@ -214,10 +214,10 @@ func TestPlainFilesWhereLinksDoNotWork(t *testing.T) {
 	dir := tempDir(t)
 	step := func(want content) {
 		t.Helper()
-		if err := writePlain(dir, want, access{}); err != nil {
+		if err := writePlain(openRoot(t, dir), want, access{}); err != nil {
 			t.Fatal(err)
 		}
-		have, mode, err := readFiles(dir)
+		have, mode, err := readFiles(openRoot(t, dir))
 		if err != nil || !equalFiles(have, want) || len(want) > 0 && mode != layoutPlain {
 			t.Fatalf("have %v mode %v: %v", have, mode, err)
 		}

@@ -1,0 +1,57 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/windows"
+)
+
+// bindSubPath finds volume/sub, makes missing folders and returns the resolved path: there are no bind mounts here. Each
+// element is held open from its check on, until the caller lets go of held after the start of the container.
+func bindSubPath(volume, sub, _ string, held *holds) (string, error) {
+	root, beneath, missing, err := resolveBeneath(volume, sub)
+	if err != nil {
+		return "", err
+	}
+	full := root
+	for _, name := range strings.Split(filepath.ToSlash(filepath.Join(beneath, filepath.FromSlash(missing))), "/") {
+		if name == "." || name == "" {
+			continue
+		}
+		full = filepath.Join(full, name)
+		if err := holdElement(full, held); err != nil {
+			return "", fmt.Errorf("opening %q: %w", name, hide(err))
+		}
+	}
+	return full, nil
+}
+
+func holdElement(p string, held *holds) error {
+	h, link, dir, err := hold(p, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.Mkdir(p, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		h, link, dir, err = hold(p, 0)
+	}
+	if isBusy(err) { // a file that somebody writes
+		if h, link, dir, err = hold(p, windows.FILE_SHARE_WRITE); err == nil && dir {
+			h.Close()
+			return errors.New("the folder is open for writing")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if link {
+		h.Close()
+		return errors.New("unexpected link")
+	}
+	*held = append(*held, h)
+	return nil
+}
