@@ -325,7 +325,13 @@ spec:
     resources: {limits: {cpu: "1"}, requests: {cpu: 10m}}
 `, system, name))
 			pod := waitPod(t, name, podWait, isReady)
-			used := cpuUsed(t, pod, 6*time.Second)
+			used := 0.0
+			for try := 0; try < 8 && used < 0.9; try++ { // where the rest of the machine is busy, it gets less for a time
+				used = cpuUsed(t, pod, 4*time.Second)
+				if used > 1.1 {
+					break
+				}
+			}
 			if used < 0.9 || used > 1.1 {
 				t.Errorf("a burner limited to 1 CPU used %.2f", used)
 			}
