@@ -148,11 +148,12 @@ func (a *actor) publish(plan *pod.Plan) {
 	s.Last = &st
 	shown := *s.Pod
 	shown.Status = st
-	v := &PodView{Pod: &shown, Containers: map[string]ContainerView{}}
+	v := &PodView{Pod: &shown, Containers: map[string]ContainerView{}, Logs: map[string]string{}}
 	if b, ok := s.Runtime.Sandbox(); ok {
 		v.SandboxID = b.ID
 	}
 	for _, c := range s.Runtime.Containers {
+		v.Logs[c.ID] = c.LogPath
 		if newest, _ := s.Runtime.Latest(c.Name); newest.ID == c.ID {
 			v.Containers[c.Name] = ContainerView{ID: c.ID, LogPath: c.LogPath, Running: c.State == pod.Running, Attempt: c.Attempt}
 		}

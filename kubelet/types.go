@@ -78,6 +78,8 @@ type PodView struct {
 	SandboxID string
 	// Containers are the newest instances by name.
 	Containers map[string]ContainerView
+	// Logs are the log files of all instances that the runtime still has, by container id.
+	Logs map[string]string
 }
 
 // ContainerView is one container of a PodView.

@@ -39,7 +39,12 @@ func serveHTTP(ctx context.Context, k *core.Kubelet, cfg *v1beta1.KubeletConfigu
 			Tokens:       is(auth.Webhook.Enabled),
 			Webhook:      cfg.Authorization.Mode != v1beta1.KubeletAuthorizationModeAlwaysAllow,
 			Reviewer:     kube.Reviewer{Client: api.Client()},
+			TokenTTL:     auth.Webhook.CacheTTL.Duration,
+			AllowedTTL:   cfg.Authorization.Webhook.CacheAuthorizedTTL.Duration,
+			DeniedTTL:    cfg.Authorization.Webhook.CacheUnauthorizedTTL.Duration,
 		},
+		NoDebugging: cfg.EnableDebuggingHandlers != nil && !*cfg.EnableDebuggingHandlers,
+		NoProfiling: cfg.EnableProfilingHandler != nil && !*cfg.EnableProfilingHandler,
 		Pods:    func() []serve.PodView { return views(k.View()) },
 		Streams: runtime.NewStreams(conn),
 		Exec:    o.Runtime.Exec,
@@ -80,7 +85,7 @@ func healthAddress(cfg *v1beta1.KubeletConfiguration) string {
 func views(in []core.PodView) []serve.PodView {
 	out := make([]serve.PodView, 0, len(in))
 	for _, v := range in {
-		one := serve.PodView{Pod: v.Pod, SandboxID: v.SandboxID, Containers: map[string]serve.ContainerView{}}
+		one := serve.PodView{Pod: v.Pod, SandboxID: v.SandboxID, Logs: v.Logs, Containers: map[string]serve.ContainerView{}}
 		for name, c := range v.Containers {
 			state := serve.Exited
 			if c.Running {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,10 +20,8 @@ import (
 )
 
 const (
-	tokenTTL   = 2 * time.Minute // upstream's default, as the next two
-	allowedTTL = 5 * time.Minute
-	deniedTTL  = 30 * time.Second
-	maxCached  = 4096
+	maxCached = 4096
+	maxToken  = 64 << 10 // bytes
 )
 
 // attributes says which verb on which subresources of the node a request needs: the first that is allowed suffices.
@@ -67,7 +66,7 @@ type guard struct {
 	node string
 
 	mu     sync.Mutex
-	tokens map[[32]byte]cached[authnv1.UserInfo]
+	tokens map[[32]byte]cached[*authnv1.UserInfo] // nil for a token that is not valid
 	rights map[[32]byte]cached[bool]
 	pool   *x509.CertPool
 	poolAt time.Time // modification time of the CA file
@@ -81,7 +80,16 @@ type cached[T any] struct {
 var errUnauthorized = errors.New("unauthorized")
 
 func newGuard(opts AuthOptions, node string) *guard {
-	return &guard{opts: opts, node: node, tokens: map[[32]byte]cached[authnv1.UserInfo]{}, rights: map[[32]byte]cached[bool]{}}
+	orTime(&opts.TokenTTL, 2*time.Minute)
+	orTime(&opts.AllowedTTL, 5*time.Minute)
+	orTime(&opts.DeniedTTL, 30*time.Second)
+	return &guard{opts: opts, node: node, tokens: map[[32]byte]cached[*authnv1.UserInfo]{}, rights: map[[32]byte]cached[bool]{}}
+}
+
+func orTime(p *time.Duration, d time.Duration) {
+	if *p == 0 {
+		*p = d
+	}
 }
 
 func (g *guard) wrap(next http.Handler) http.Handler {
@@ -113,24 +121,60 @@ func describe(user authnv1.UserInfo, verb string, subs []string) string {
 	return fmt.Sprintf("(user=%s, verb=%s, resource=nodes, subresource(s)=%v)", user.Username, verb, subs)
 }
 
+// who finds the user of a request: by its certificate or else by its token. One that is no good does not count as none.
 func (g *guard) who(r *http.Request) (authnv1.UserInfo, error) {
+	var failed error
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && g.opts.ClientCAFile != "" {
 		user, err := g.fromCertificate(r.TLS.PeerCertificates)
-		if err != nil {
-			return authnv1.UserInfo{}, err
+		if err == nil {
+			return user, nil
 		}
-		return user, nil
+		failed = err
 	}
-	if kind, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(kind, "bearer") {
-		if !g.opts.Tokens || g.opts.Reviewer == nil {
-			return authnv1.UserInfo{}, errUnauthorized
+	if token := bearer(r); token != "" {
+		if !g.opts.Tokens || g.opts.Reviewer == nil || len(token) > maxToken {
+			return authnv1.UserInfo{}, errors.Join(failed, errUnauthorized)
 		}
-		return g.fromToken(r.Context(), strings.TrimSpace(token))
+		user, err := g.fromToken(r.Context(), token)
+		if err == nil {
+			return user, nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	if failed != nil {
+		return authnv1.UserInfo{}, failed
 	}
 	if g.opts.Anonymous {
 		return authnv1.UserInfo{Username: "system:anonymous", Groups: []string{"system:unauthenticated"}}, nil
 	}
 	return authnv1.UserInfo{}, errUnauthorized
+}
+
+// bearer takes the token out of a request, so that no handler sees it: from its header or, where a browser opens a
+// websocket, from the name of a protocol.
+func bearer(r *http.Request) string {
+	if kind, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(kind, "bearer") {
+		r.Header.Del("Authorization")
+		return strings.TrimSpace(token)
+	}
+	const prefix = "base64url.bearer.authorization.k8s.io."
+	token, others := "", []string{}
+	for _, line := range r.Header.Values("Sec-Websocket-Protocol") {
+		for _, name := range strings.Split(line, ",") {
+			name = strings.TrimSpace(name)
+			if text, ok := strings.CutPrefix(name, prefix); ok {
+				if b, err := base64.RawURLEncoding.DecodeString(text); err == nil {
+					token = string(b)
+				}
+				continue
+			}
+			others = append(others, name)
+		}
+	}
+	if token != "" {
+		r.Header.Set("Sec-Websocket-Protocol", strings.Join(others, ","))
+	}
+	return token
 }
 
 func (g *guard) fromCertificate(chain []*x509.Certificate) (authnv1.UserInfo, error) {
@@ -185,22 +229,28 @@ func (g *guard) fromToken(ctx context.Context, token string) (authnv1.UserInfo, 
 	hit, ok := g.tokens[key]
 	g.mu.Unlock()
 	if ok && time.Now().Before(hit.until) {
-		return hit.value, nil
+		if hit.value == nil {
+			return authnv1.UserInfo{}, errUnauthorized
+		}
+		return *hit.value, nil
 	}
 	status, err := g.opts.Reviewer.ReviewToken(ctx, token, nil)
 	if err != nil {
 		return authnv1.UserInfo{}, err
 	}
-	if !status.Authenticated {
+	var user *authnv1.UserInfo
+	if status.Authenticated {
+		user = &status.User
+		user.Groups = append(append([]string{}, user.Groups...), "system:authenticated")
+	}
+	g.mu.Lock()
+	trim(g.tokens)
+	g.tokens[key] = cached[*authnv1.UserInfo]{value: user, until: time.Now().Add(g.opts.TokenTTL)}
+	g.mu.Unlock()
+	if user == nil {
 		return authnv1.UserInfo{}, errUnauthorized
 	}
-	user := status.User
-	user.Groups = append(append([]string{}, user.Groups...), "system:authenticated")
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	trim(g.tokens)
-	g.tokens[key] = cached[authnv1.UserInfo]{value: user, until: time.Now().Add(tokenTTL)}
-	return user, nil
+	return *user, nil
 }
 
 func (g *guard) may(ctx context.Context, user authnv1.UserInfo, verb string, subs []string) (bool, error) {
@@ -247,9 +297,9 @@ func (g *guard) review(ctx context.Context, user authnv1.UserInfo, verb, sub str
 	if err != nil {
 		return false, err
 	}
-	ttl := deniedTTL
+	ttl := g.opts.DeniedTTL
 	if status.Allowed {
-		ttl = allowedTTL
+		ttl = g.opts.AllowedTTL
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

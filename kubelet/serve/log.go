@@ -20,11 +20,13 @@ const (
 // logLine is one line of a log in CRI format: "<RFC3339Nano> stdout|stderr F|P <text>".
 type logLine struct {
 	time    time.Time
-	stamp   []byte // as written
 	stderr  bool
 	partial bool // the text goes on in the next line of the same stream
 	text    []byte
 }
+
+// stampLayout is how time stamps are shown: nine digits, whatever the runtime wrote.
+const stampLayout = "2006-01-02T15:04:05.000000000Z07:00"
 
 // parseLog reads one line, without its line feed.
 func parseLog(line []byte) (logLine, error) {
@@ -45,45 +47,53 @@ func parseLog(line []byte) (logLine, error) {
 		return logLine{}, errors.New("log line has no tag")
 	}
 	tag, _, _ := bytes.Cut(tags, []byte(":"))
-	return logLine{time: at, stamp: stamp, stderr: string(stream) == "stderr", partial: string(tag) == "P", text: text}, nil
+	return logLine{time: at, stderr: string(stream) == "stderr", partial: string(tag) == "P", text: text}, nil
 }
 
 // logQuery says which part of a log is wanted.
 type logQuery struct {
-	follow, timestamps bool
-	since              time.Time
-	tail               *int64 // lines from the end
-	limit              *int64 // bytes
-	stream             string // "Stdout", "Stderr", or anything else for both
+	follow, timestamps, previous bool
+	since                        time.Time
+	tail                         *int64 // lines from the end
+	limit                        *int64 // bytes
+	stream                       string // "Stdout", "Stderr", or anything else for both
 }
 
 // logWriter turns lines into what the client gets.
 type logWriter struct {
 	out     io.Writer
 	query   logQuery
-	left    int64
-	midLine bool // the last line written was partial
+	left    int64 // bytes, with a limit
+	lines   int64 // that may still come, with a tail that is not followed; a part of a line counts as one
+	midLine bool  // the last line written was partial
 }
 
 var errLimit = errors.New("limit reached")
 
-func (w *logWriter) line(raw []byte) error {
+// line writes one line of the log. whole is false for the end of a file without a line feed.
+func (w *logWriter) line(raw []byte, whole bool) error {
+	counted := w.query.tail != nil && !w.query.follow
+	if counted && w.lines == 0 {
+		return errLimit
+	}
 	l, err := parseLog(raw)
 	if err != nil {
 		return nil // a damaged line is left out, as upstream does
 	}
+	w.lines--
+	stamped := w.query.timestamps && !w.midLine
+	w.midLine = (l.partial || !whole) && len(l.text) > 0
 	if l.time.Before(w.query.since) || w.query.stream == "Stdout" && l.stderr || w.query.stream == "Stderr" && !l.stderr {
 		return nil
 	}
 	var b []byte
-	if w.query.timestamps && !w.midLine {
-		b = append(append(b, l.stamp...), ' ')
+	if stamped {
+		b = append(l.time.AppendFormat(b, stampLayout), ' ')
 	}
 	b = append(b, l.text...)
-	if !l.partial {
+	if !l.partial && whole {
 		b = append(b, '\n')
 	}
-	w.midLine = l.partial
 	if w.query.limit != nil && int64(len(b)) >= w.left {
 		_, err := w.out.Write(b[:w.left])
 		return errors.Join(errLimit, err)
@@ -107,6 +117,9 @@ func readLog(ctx context.Context, path string, q logQuery, running func() bool, 
 		}
 	}
 	w := &logWriter{out: out, query: q}
+	if q.tail != nil {
+		w.lines = *q.tail
+	}
 	if q.limit != nil {
 		w.left = *q.limit
 	}
@@ -169,7 +182,7 @@ type lineReader struct {
 	pending []byte
 }
 
-func (r *lineReader) all(each func([]byte) error) error {
+func (r *lineReader) all(each func(line []byte, whole bool) error) error {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := r.from.Read(buf)
@@ -180,7 +193,7 @@ func (r *lineReader) all(each func([]byte) error) error {
 			if i < 0 {
 				break
 			}
-			if err := each(bytes.TrimSuffix(r.pending[done:done+i], []byte("\r"))); err != nil {
+			if err := each(r.pending[done:done+i], true); err != nil {
 				return err
 			}
 			done += i + 1
@@ -201,30 +214,30 @@ func (r *lineReader) all(each func([]byte) error) error {
 }
 
 // rest passes on an unfinished line.
-func (r *lineReader) rest(each func([]byte) error) error {
+func (r *lineReader) rest(each func(line []byte, whole bool) error) error {
 	if len(r.pending) == 0 {
 		return nil
 	}
 	line := r.pending
 	r.pending = nil
-	return each(line)
+	return each(line, false)
 }
 
-// seekTail puts f before its last n lines.
+// seekTail puts f before its last n lines. An unfinished line at the end does not count.
 func seekTail(f *os.File, n int64) error {
 	end, err := f.Seek(0, io.SeekEnd)
-	if err != nil || n <= 0 {
+	if err != nil {
 		return err
 	}
 	buf := make([]byte, tailBlock)
-	for at, found := end, int64(0); at > 0; {
+	for at, found := end, int64(-1); at > 0; { // the first line feed found ends the last line
 		size := min(at, tailBlock)
 		at -= size
 		if _, err := f.ReadAt(buf[:size], at); err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		for i := size - 1; i >= 0; i-- {
-			if buf[i] != '\n' || at+i == end-1 { // the last line's own end does not count
+			if buf[i] != '\n' {
 				continue
 			}
 			if found++; found == n {

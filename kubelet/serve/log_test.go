@@ -3,6 +3,8 @@ package serve
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -41,8 +43,10 @@ func TestReadLog(t *testing.T) {
 		{"limitBytes=5", "one\nt"},
 		{"limitBytes=4", "one\n"},
 		{"sinceTime=2026-01-02T03:04:07Z", "three\n\n"},
-		{"timestamps=true&tailLines=2", "2026-01-02T03:04:07Z three\n2026-01-02T03:04:08Z \n"},
-		{"timestamps=true&sinceTime=2026-01-02T03:04:06Z&limitBytes=25", "2026-01-02T03:04:06Z two\n"},
+		{"timestamps=true&tailLines=2", "2026-01-02T03:04:07.000000000Z three\n2026-01-02T03:04:08.000000000Z \n"},
+		{"timestamps&sinceTime=2026-01-02T03:04:06Z&limitBytes=35", "2026-01-02T03:04:06.000000000Z two\n"},
+		{"tail=1&tailLines=3", "\n"},
+		{"tail=all&tailLines=1", "one\ntwo\nthree\n\n"},
 		{"stream=Stderr", "two\n"},
 	} {
 		values, _ := url.ParseQuery(c.query)
@@ -55,11 +59,47 @@ func TestReadLog(t *testing.T) {
 			t.Errorf("%s: %q %v, want %q", c.query, out.String(), err, c.want)
 		}
 	}
-	for _, bad := range []string{"tailLines=-1", "tailLines=x", "limitBytes=0", "sinceSeconds=0", "sinceTime=yesterday", "sinceSeconds=1&sinceTime=2026-01-02T03:04:07Z"} {
+	for bad, want := range map[string]error{"tailLines=-1": errInvalid, "tailLines=x": errDecode, "limitBytes=0": errInvalid, "sinceSeconds=0": errInvalid,
+		"sinceTime=yesterday": errDecode, "sinceSeconds=1&sinceTime=2026-01-02T03:04:07Z": errInvalid, "stream=x": errInvalid, "stream=Stdout&tailLines=1": errInvalid,
+		"limitBytes=99999999999999999999": errDecode} {
 		values, _ := url.ParseQuery(bad)
-		if _, err := parseLogQuery(values, time.Now()); err == nil {
-			t.Errorf("%s accepted", bad)
+		if _, err := parseLogQuery(values, time.Now()); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", bad, err, want)
 		}
+	}
+}
+
+// TestLogsByteForByte compares with what Kubernetes' own reader of container logs (k8s.io/cri-client v0.36.3, pkg/logs) gave
+// for random logs and options.
+func TestLogsByteForByte(t *testing.T) {
+	text, err := os.ReadFile("testdata/logs.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := 0
+	for dec := json.NewDecoder(bytes.NewReader(text)); dec.More(); cases++ {
+		var c struct {
+			Log, Query string
+			Want       []byte
+		}
+		if err := dec.Decode(&c); err != nil {
+			t.Fatal(err)
+		}
+		values, err := url.ParseQuery(c.Query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := parseLogQuery(values, time.Now())
+		if err != nil {
+			t.Fatalf("%s: %v", c.Query, err)
+		}
+		var out bytes.Buffer
+		if err := readLog(context.Background(), writeLog(t, c.Log), q, nil, &out); err != nil || !bytes.Equal(out.Bytes(), c.Want) {
+			t.Errorf("%q with %s:\n%q %v, want\n%q", c.Log, c.Query, out.String(), err, c.Want)
+		}
+	}
+	if cases < 300 {
+		t.Errorf("only %d cases", cases)
 	}
 }
 

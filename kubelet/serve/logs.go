@@ -1,124 +1,191 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 )
 
-// parseLogQuery reads PodLogOptions from a query.
+// The two answers to queries that are wrong: one cannot be read, the other makes no sense.
+var (
+	errDecode  = errors.New(`{"message": "Unable to decode query."}`)
+	errInvalid = errors.New(`{"message": "Invalid request."}`)
+)
+
+// parseLogQuery reads PodLogOptions from a query. The error is errDecode or errInvalid, or says which stream is wrong.
 func parseLogQuery(q url.Values, now time.Time) (logQuery, error) {
-	out := logQuery{follow: q.Get("follow") == "true", timestamps: q.Get("timestamps") == "true", stream: q.Get("stream")}
-	number := func(name string, least int64) (*int64, error) {
+	out := logQuery{follow: truth(q, "follow"), timestamps: truth(q, "timestamps"), previous: truth(q, "previous"), stream: q.Get("stream")}
+	if tail := q.Get("tail"); tail == "all" { // what old clients say for tailLines
+		q.Del("tailLines")
+	} else if tail != "" {
+		q.Set("tailLines", tail)
+	}
+	var failed error
+	number := func(name string, least int64) *int64 {
 		text := q.Get(name)
 		if text == "" {
-			return nil, nil
+			return nil
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < least {
-			return nil, fmt.Errorf("%s: Invalid value: %q: must be a number of at least %d", name, text, least)
+		if err != nil {
+			failed = errDecode
+		} else if n < least && failed == nil {
+			failed = errInvalid
 		}
-		return &n, nil
+		return &n
 	}
-	var since *int64
-	var err error
-	if out.tail, err = number("tailLines", 0); err != nil {
-		return out, err
-	}
-	if out.limit, err = number("limitBytes", 1); err != nil {
-		return out, err
-	}
-	if since, err = number("sinceSeconds", 1); err != nil {
-		return out, err
-	}
+	out.tail, out.limit = number("tailLines", 0), number("limitBytes", 1)
+	since := number("sinceSeconds", 1)
 	if since != nil {
-		out.since = now.Add(-time.Duration(*since) * time.Second)
+		out.since = now.Add(-time.Duration(min(*since, maxSinceSeconds)) * time.Second)
 	}
-	if text := q.Get("sinceTime"); text != "" {
-		if since != nil {
-			return out, fmt.Errorf("at most one of `sinceTime` or `sinceSeconds` may be specified")
+	if text := q.Get("sinceTime"); text != "" && text != "null" {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			failed = errDecode
 		}
-		if out.since, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			return out, fmt.Errorf("sinceTime: Invalid value: %q: %w", text, err)
+		if since != nil && failed == nil {
+			failed = errInvalid
+		}
+		out.since = at
+	}
+	switch out.stream {
+	case v1.LogStreamStdout, v1.LogStreamStderr:
+		if out.tail != nil && failed == nil {
+			failed = errInvalid // upstream's rule: what the lines of one stream are is not decided
+		}
+	case v1.LogStreamAll, "":
+	default:
+		if failed == nil {
+			failed = errInvalid
 		}
 	}
-	return out, nil
+	return out, failed
 }
 
-// pick finds the instance of a container whose log is wanted; an error comes with the status of the answer.
-func (s *Server) pick(r *http.Request, previous bool) (ContainerView, int, error) {
+// maxSinceSeconds is what a time.Duration can hold.
+const maxSinceSeconds = int64(1<<63-1) / int64(time.Second)
+
+// truth reads a boolean of a query as the API does: everything but absence, "false" and "0" is true.
+func truth(q url.Values, name string) bool {
+	text, there := q[name]
+	return there && (len(text) == 0 || text[0] != "false" && text[0] != "0")
+}
+
+// pick finds the log of the container instance that is wanted; an error comes with the status of the answer.
+func (s *Server) pick(r *http.Request, previous bool) (id, path string, code int, err error) {
 	name, pod := r.PathValue("container"), r.PathValue("pod")
 	view, ok := s.find(r)
 	if !ok {
-		return ContainerView{}, http.StatusNotFound, fmt.Errorf("pod %q does not exist", r.PathValue("ns")+"/"+pod)
+		return "", "", http.StatusNotFound, fmt.Errorf("pod %q does not exist", pod)
 	}
-	c, ok := view.Containers[name]
+	if !hasContainer(view.Pod, name) {
+		return "", "", http.StatusNotFound, fmt.Errorf("container %q not found in pod %q", name, pod)
+	}
+	if id, err = loggedID(view.Pod, name, previous); err != nil {
+		return "", "", http.StatusBadRequest, err
+	}
+	if path = view.Logs[id]; path == "" {
+		return "", "", http.StatusBadRequest, fmt.Errorf("unable to retrieve container logs for %s", id)
+	}
+	return id, path, 0, nil
+}
+
+// loggedID is the id of the instance whose log a client wants to see, by the status that it sees too.
+func loggedID(p *v1.Pod, name string, previous bool) (string, error) {
+	c, ok := statusOf(p, name)
 	if !ok {
-		for _, known := range containerNames(view) {
-			if known == name {
-				return ContainerView{}, http.StatusBadRequest, fmt.Errorf("container %q in pod %q is waiting to start: %s", name, pod, waitingReason(view, name))
-			}
-		}
-		return ContainerView{}, http.StatusNotFound, fmt.Errorf("container %q not found in pod %q", name, r.PathValue("ns")+"/"+pod)
+		return "", fmt.Errorf("container %q in pod %q is not available", name, p.Name)
 	}
-	if previous {
-		if c.Previous == nil {
-			return c, http.StatusBadRequest, fmt.Errorf("previous terminated container %q in pod %q not found", name, pod)
-		}
-		return *c.Previous, 0, nil
+	before := ""
+	if c.LastTerminationState.Terminated != nil {
+		before = c.LastTerminationState.Terminated.ContainerID
 	}
-	if c.LogPath == "" || c.ID == "" {
-		if c.Previous != nil && c.Previous.LogPath != "" { // waits to be started again
-			return *c.Previous, 0, nil
+	id := ""
+	switch {
+	case previous:
+		if before == "" {
+			return "", fmt.Errorf("previous terminated container %q in pod %q not found", name, p.Name)
 		}
-		reason := c.Reason
-		if reason == "" {
-			reason = "ContainerCreating"
+		id = before
+	case c.State.Running != nil:
+		id = c.ContainerID
+	case c.State.Terminated != nil:
+		if id = c.State.Terminated.ContainerID; id == "" { // the next instance did not start
+			id = before
 		}
-		return c, http.StatusBadRequest, fmt.Errorf("container %q in pod %q is waiting to start: %s", name, pod, reason)
+	default:
+		id = before
 	}
-	return c, 0, nil
+	if id != "" {
+		return shortID(id), nil
+	}
+	if c.State.Terminated != nil || c.LastTerminationState.Terminated != nil {
+		return "", fmt.Errorf("container %q in pod %q is terminated", name, p.Name)
+	}
+	return "", waitsToStart(p, name, c.State.Waiting)
 }
 
-// waitingReason is what the pod's status says about a container that was never created.
-func waitingReason(view PodView, name string) string {
-	for _, all := range [][]v1.ContainerStatus{view.Pod.Status.InitContainerStatuses, view.Pod.Status.ContainerStatuses} {
+func waitsToStart(p *v1.Pod, name string, w *v1.ContainerStateWaiting) error {
+	if w == nil {
+		return fmt.Errorf("container %q in pod %q is waiting to start - no logs yet", name, p.Name)
+	}
+	why := w.Reason
+	switch why {
+	case "ErrImagePull":
+		why = "image can't be pulled"
+	case "ImagePullBackOff":
+		why = "trying and failing to pull image"
+	}
+	return fmt.Errorf("container %q in pod %q is waiting to start: %s", name, p.Name, why)
+}
+
+// shortID takes the name of the runtime off an id.
+func shortID(id string) string {
+	_, after, ok := strings.Cut(id, "://")
+	if !ok {
+		return id
+	}
+	return after
+}
+
+func statusOf(p *v1.Pod, name string) (v1.ContainerStatus, bool) {
+	for _, all := range [][]v1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses, p.Status.EphemeralContainerStatuses} {
 		for _, c := range all {
-			if c.Name == name && c.State.Waiting != nil && c.State.Waiting.Reason != "" {
-				return c.State.Waiting.Reason
+			if c.Name == name {
+				return c, true
 			}
 		}
 	}
-	return "ContainerCreating"
+	return v1.ContainerStatus{}, false
 }
 
-func containerNames(view PodView) []string {
-	var names []string
-	for _, c := range view.Pod.Spec.InitContainers {
-		names = append(names, c.Name)
-	}
-	for _, c := range view.Pod.Spec.Containers {
-		names = append(names, c.Name)
-	}
-	for _, c := range view.Pod.Spec.EphemeralContainers {
-		names = append(names, c.Name)
-	}
-	return names
+func hasContainer(p *v1.Pod, name string) bool {
+	is := func(c v1.Container) bool { return c.Name == name }
+	return slices.ContainsFunc(p.Spec.Containers, is) || slices.ContainsFunc(p.Spec.InitContainers, is) ||
+		slices.ContainsFunc(p.Spec.EphemeralContainers, func(c v1.EphemeralContainer) bool { return c.Name == name })
 }
 
 func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	q, err := parseLogQuery(r.URL.Query(), time.Now())
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+		code := http.StatusBadRequest
+		if errors.Is(err, errInvalid) {
+			code = http.StatusUnprocessableEntity
+		}
+		http.Error(w, err.Error(), code)
 		return
 	}
-	c, code, err := s.pick(r, r.URL.Query().Get("previous") == "true")
+	id, path, code, err := s.pick(r, q.previous)
 	if err != nil {
 		http.Error(w, err.Error(), code)
 		return
@@ -126,15 +193,15 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	running := func() bool {
 		view, ok := s.find(r)
 		now := view.Containers[r.PathValue("container")]
-		return ok && now.ID == c.ID && now.State != Exited
+		return ok && now.ID == id && now.State != Exited
 	}
 	out := &flushed{to: w, control: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "text/plain")
 	if q.follow {
 		_ = out.control.Flush() // the client sees that the log is open before there is a line
 	}
-	if err := readLog(r.Context(), c.LogPath, q, running, out); err != nil && r.Context().Err() == nil {
-		klog.FromContext(r.Context()).Error(err, "Could not serve a log", "containerID", c.ID, "path", c.LogPath)
+	if err := readLog(r.Context(), path, q, running, out); err != nil && r.Context().Err() == nil {
+		klog.FromContext(r.Context()).Error(err, "Could not serve a log", "containerID", id, "path", path)
 		if !out.used {
 			http.Error(w, fmt.Sprintf("failed to read the log of container %q: it cannot be opened or read", r.PathValue("container")), http.StatusInternalServerError)
 		}

@@ -10,10 +10,14 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,8 +30,12 @@ import (
 	authzv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/client-go/util/exec"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
 	crirc "k8s.io/cri-streaming/pkg/streaming/remotecommand"
@@ -122,9 +130,17 @@ func get(t *testing.T, c *http.Client, url, token string) (int, string) {
 func view(logPath string) []PodView {
 	return []PodView{{
 		Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u1"},
-			Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}, {Name: "new"}}}},
+			Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}, {Name: "new"}, {Name: "crash"}, {Name: "ready"}}},
+			Status: v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
+				{Name: "c", ContainerID: "containerd://cid", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},
+				{Name: "new", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}},
+				{Name: "ready", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}},
+				{Name: "crash", ContainerID: "containerd://old", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+					LastTerminationState: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ContainerID: "containerd://old"}}},
+			}}},
 		SandboxID:  "sb",
-		Containers: map[string]ContainerView{"c": {ID: "cid", LogPath: logPath, State: Running}, "new": {State: Waiting, Reason: "ImagePullBackOff"}},
+		Containers: map[string]ContainerView{"c": {ID: "cid", LogPath: logPath, State: Running}, "new": {State: Waiting}, "crash": {ID: "old", State: Exited}},
+		Logs:       map[string]string{"cid": logPath, "old": logPath},
 	}}
 }
 
@@ -164,11 +180,15 @@ func TestLogAnswers(t *testing.T) {
 		body string
 	}{
 		{"ns/p/c?tailLines=2", 200, "three\n\n"},
-		{"ns/none/c", 404, `pod "ns/none" does not exist`},
-		{"ns/p/none", 404, `container "none" not found in pod "ns/p"`},
-		{"ns/p/new", 400, `container "new" in pod "p" is waiting to start: ImagePullBackOff`},
+		{"ns/none/c", 404, `pod "none" does not exist`},
+		{"ns/p/none", 404, `container "none" not found in pod "p"`},
+		{"ns/p/new", 400, `container "new" in pod "p" is waiting to start: trying and failing to pull image`},
+		{"ns/p/ready", 400, `container "ready" in pod "p" is waiting to start: ContainerCreating`},
 		{"ns/p/c?previous=true", 400, `previous terminated container "c" in pod "p" not found`},
-		{"ns/p/c?tailLines=-1", 422, "tailLines: Invalid value"},
+		{"ns/p/crash?previous=true", 200, "one\n"},
+		{"ns/p/crash", 200, "one\n"},
+		{"ns/p/c?tailLines=-1", 422, `{"message": "Invalid request."}`},
+		{"ns/p/c?tailLines=x", 400, `{"message": "Unable to decode query."}`},
 	} {
 		if code, body := get(t, client(), srv.URL+"/containerLogs/"+c.path, ""); code != c.code || !strings.HasPrefix(body, c.body) {
 			t.Errorf("%s: %d %q, want %d %q", c.path, code, body, c.code, c.body)
@@ -205,6 +225,9 @@ func (echo) Exec(_ context.Context, id string, cmd []string, in io.Reader, out, 
 	_, _ = io.WriteString(out, id+" "+strings.Join(cmd, " ")+"\n")
 	if in != nil {
 		_, _ = io.Copy(out, in)
+	}
+	if slices.Equal(cmd, []string{"fail"}) {
+		return exec.CodeExitError{Err: errors.New("exit status 7"), Code: 7}
 	}
 	return nil
 }
@@ -248,29 +271,101 @@ func TestExecThroughARealStreamingServer(t *testing.T) {
 	backend.Start()
 	defer backend.Close()
 	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return view("") }, Streams: criStreams{runtime}})
+	executors := map[string]func(*rest.Config, string, *url.URL) (remotecommand.Executor, error){
+		"SPDY": func(c *rest.Config, method string, u *url.URL) (remotecommand.Executor, error) {
+			return remotecommand.NewSPDYExecutor(c, method, u)
+		},
+		"websocket v5": func(c *rest.Config, _ string, u *url.URL) (remotecommand.Executor, error) {
+			return remotecommand.NewWebSocketExecutor(c, "GET", u.String())
+		},
+	}
 	for path, want := range map[string]string{
 		"/exec/ns/p/c?command=a&command=b+c&input=1&output=1": "cid a b c\nhello",
 		"/exec/ns/p/u1/c?command=x&input=1&output=1&tty=1":    "cid x\nhello",
 		"/attach/ns/p/c?input=1&output=1":                     "cid attached\nhello",
+		"/exec/ns/p/c?command=fail&input=1&output=1":          "cid fail\nhello",
 	} {
-		u := srv.URL + path
-		req, _ := http.NewRequest(http.MethodPost, u, nil)
-		ex, err := remotecommand.NewSPDYExecutor(&rest.Config{Host: srv.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "POST", req.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		var out bytes.Buffer
-		err = ex.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("hello"), Stdout: &out, Tty: strings.Contains(path, "tty=1")})
-		cancel()
-		if err != nil || out.String() != want {
-			t.Errorf("%s: %q %v, want %q", path, out.String(), err, want)
+		for name, executor := range executors {
+			req, _ := http.NewRequest(http.MethodPost, srv.URL+path, nil)
+			ex, err := executor(&rest.Config{Host: srv.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "POST", req.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			var out bytes.Buffer
+			err = ex.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("hello"), Stdout: &out, Tty: strings.Contains(path, "tty=1")})
+			cancel()
+			var exit exec.CodeExitError
+			if strings.Contains(path, "fail") && errors.As(err, &exit) && exit.Code == 7 {
+				err = nil
+			}
+			if err != nil || out.String() != want {
+				t.Errorf("%s by %s: %q %v, want %q", path, name, out.String(), err, want)
+			}
 		}
 	}
 	for path, want := range map[string]int{"/exec/ns/p/new?command=a&output=1": 404, "/exec/ns/p/other/c?command=a&output=1": 404, "/exec/ns/p/c?command=a": 400, "/portForward/ns/p?port=x": 400} {
 		if code, body := get(t, client(), srv.URL+path, ""); code != want {
 			t.Errorf("%s: %d %s, want %d", path, code, body, want)
 		}
+	}
+}
+
+// TestPortForward goes through SPDY and through a websocket that carries SPDY, as kubectl does since 1.31.
+func TestPortForward(t *testing.T) {
+	backend := httptest.NewUnstartedServer(nil)
+	config := streaming.DefaultConfig
+	config.Addr = backend.Listener.Addr().String()
+	runtime, err := streaming.NewServer(config, echo{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.Config.Handler = runtime
+	backend.Start()
+	defer backend.Close()
+	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return view("") }, Streams: criStreams{runtime}})
+	u, _ := url.Parse(srv.URL + "/portForward/ns/p")
+	insecure := &rest.Config{Host: srv.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	transport, upgrader, err := spdy.RoundTripperFor(insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tunnel, err := portforward.NewSPDYOverWebsocketDialer(u, insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, dialer := range map[string]httpstream.Dialer{"SPDY": spdy.NewDialer(upgrader, &http.Client{Transport: transport}, "POST", u), "websocket": tunnel} {
+		stop, ready := make(chan struct{}), make(chan struct{})
+		fw, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:80"}, stop, ready, io.Discard, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- fw.ForwardPorts() }()
+		select {
+		case <-ready:
+		case err := <-done:
+			t.Fatalf("%s: %v", name, err)
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: not ready", name)
+		}
+		ports, err := fw.GetPorts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", ports[0].Local))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = io.WriteString(conn, "ping")
+		buf := make([]byte, 4)
+		if _, err := io.ReadFull(conn, buf); err != nil || string(buf) != "ping" {
+			t.Errorf("%s: %q %v", name, buf, err)
+		}
+		conn.Close()
+		close(stop)
+		<-done
 	}
 }
 

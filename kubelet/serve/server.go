@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -74,7 +76,9 @@ func (s *Server) Run(ctx context.Context) error {
 			return fmt.Errorf("serving health: %w", err)
 		}
 		mux := http.NewServeMux()
-		s.addHealth(mux)
+		for _, r := range s.healthRoutes() {
+			mux.HandleFunc(r.pattern, r.handler)
+		}
 		servers = append(servers, s.server(mux))
 		all.Go(func() { failed <- servers[1].Serve(health) })
 	}
@@ -101,39 +105,107 @@ func (s *Server) server(h http.Handler) *http.Server {
 // Handler is everything on the TLS port, with authentication and authorization in front.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	s.addHealth(mux)
-	mux.HandleFunc("GET /pods", s.pods)
-	mux.HandleFunc("GET /pods/", s.pods)
-	mux.HandleFunc("GET /runningpods/", s.runningPods)
-	mux.HandleFunc("GET /containerLogs/{ns}/{pod}/{container}", s.containerLogs)
-	for _, kind := range []string{"exec", "attach"} {
-		mux.HandleFunc("/"+kind+"/{ns}/{pod}/{container}", s.execOrAttach)
-		mux.HandleFunc("/"+kind+"/{ns}/{pod}/{uid}/{container}", s.execOrAttach)
-	}
-	mux.HandleFunc("/portForward/{ns}/{pod}", s.portForward)
-	mux.HandleFunc("/portForward/{ns}/{pod}/{uid}", s.portForward)
-	mux.HandleFunc("POST /run/{ns}/{pod}/{container}", s.runCommand)
-	mux.HandleFunc("POST /run/{ns}/{pod}/{uid}/{container}", s.runCommand)
-	mux.HandleFunc("GET /stats/summary", s.summary)
-	mux.HandleFunc("POST /stats/summary", s.summary)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.opts.Metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /metrics/resource", s.resourceMetrics)
-	mux.HandleFunc("GET /configz", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, map[string]any{"kubeletconfig": s.opts.Config})
-	})
-	if s.opts.LogsDir != "" {
-		mux.Handle("GET /logs/", http.StripPrefix("/logs/", http.HandlerFunc(s.nodeLogs)))
-	}
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	for pattern, h := range s.opts.Extra {
-		mux.Handle(pattern, h)
+	for _, r := range s.routes() {
+		mux.HandleFunc(r.pattern, r.handler)
 	}
 	return s.guard.wrap(mux)
 }
 
-func (s *Server) addHealth(mux *http.ServeMux) {
+// route is one endpoint: its pattern is that of http.ServeMux.
+type route struct {
+	pattern string
+	handler http.HandlerFunc
+}
+
+// routes are all endpoints.
+func (s *Server) routes() []route {
+	list := append(s.healthRoutes(),
+		route{"GET /pods", s.pods}, route{"GET /pods/{$}", s.pods},
+		route{"GET /stats/summary", s.summary}, route{"POST /stats/summary", s.summary},
+		route{"GET /metrics", s.metricsOf(s.opts.Metrics)},
+		route{"GET /metrics/probes", s.metricsOf(s.opts.ProbeMetrics)},
+		route{"GET /metrics/resource", s.resourceMetrics},
+		route{"GET /metrics/cadvisor", s.containerMetrics},
+		route{"GET /configz", s.configz})
+	list = append(list, s.debugRoutes()...)
+	list = append(list, s.logRoutes()...)
+	list = append(list, s.profileRoutes()...)
+	for pattern, h := range s.opts.Extra {
+		list = append(list, route{pattern, h.ServeHTTP})
+	}
+	return list
+}
+
+// debugRoutes are those that act on containers, or tell that they are switched off.
+func (s *Server) debugRoutes() []route {
+	if s.opts.NoDebugging {
+		off := disabled("Debug endpoints are disabled.")
+		var list []route
+		for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/debug/flags/v"} {
+			list = append(list, route{path, off})
+		}
+		return list
+	}
+	list := []route{
+		{"GET /runningpods/", s.runningPods},
+		{"GET /containerLogs/{ns}/{pod}/{container}", s.containerLogs},
+		{"POST /run/{ns}/{pod}/{container}", s.runCommand}, {"POST /run/{ns}/{pod}/{uid}/{container}", s.runCommand},
+		{"PUT /debug/flags/v", setVerbosity},
+	}
+	for _, method := range []string{"GET ", "POST "} {
+		for _, kind := range []string{"exec", "attach"} {
+			list = append(list, route{method + "/" + kind + "/{ns}/{pod}/{container}", s.execOrAttach},
+				route{method + "/" + kind + "/{ns}/{pod}/{uid}/{container}", s.execOrAttach})
+		}
+		list = append(list, route{method + "/portForward/{ns}/{pod}", s.portForward}, route{method + "/portForward/{ns}/{pod}/{uid}", s.portForward})
+	}
+	return list
+}
+
+func (s *Server) logRoutes() []route {
+	if s.opts.LogsDir == "" || s.opts.NoDebugging {
+		return []route{{"/logs/", disabled("logs endpoint is disabled.")}}
+	}
+	return []route{{"GET /logs/", s.nodeLogs}}
+}
+
+func (s *Server) profileRoutes() []route {
+	if s.opts.NoProfiling || s.opts.NoDebugging {
+		return []route{{"/debug/pprof/", disabled("profiling endpoint is disabled.")}}
+	}
+	return []route{{"GET /debug/pprof/", pprof.Index}, {"GET /debug/pprof/cmdline", pprof.Cmdline}, {"GET /debug/pprof/profile", pprof.Profile},
+		{"GET /debug/pprof/symbol", pprof.Symbol}, {"GET /debug/pprof/trace", pprof.Trace}}
+}
+
+func disabled(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, http.StatusMethodNotAllowed) }
+}
+
+func (s *Server) metricsOf(from prometheus.Gatherer) http.HandlerFunc {
+	if from == nil {
+		from = prometheus.NewRegistry()
+	}
+	return promhttp.HandlerFor(from, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP
+}
+
+func (s *Server) configz(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, map[string]any{"kubeletconfig": s.opts.Config})
+}
+
+// setVerbosity sets the log level of this process to the number that is the request's body.
+func setVerbosity(w http.ResponseWriter, r *http.Request) {
+	text, err := io.ReadAll(io.LimitReader(r.Body, 16))
+	if err == nil {
+		err = new(klog.Level).Set(strings.TrimSpace(string(text)))
+	}
+	if err != nil {
+		http.Error(w, fmt.Sprintf("failed to set klog.logging.verbosity %q", text), http.StatusBadRequest)
+		return
+	}
+	fmt.Fprintf(w, "successfully set klog.logging.verbosity to %s", text)
+}
+
+func (s *Server) healthRoutes() []route {
 	check := func(w http.ResponseWriter, _ *http.Request) {
 		if s.opts.Healthy != nil {
 			if err := s.opts.Healthy(); err != nil {
@@ -143,10 +215,8 @@ func (s *Server) addHealth(mux *http.ServeMux) {
 		}
 		_, _ = w.Write([]byte("ok"))
 	}
-	mux.HandleFunc("GET /healthz", check)
-	mux.HandleFunc("GET /readyz", check)
-	mux.HandleFunc("GET /healthz/ping", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
-	mux.HandleFunc("GET /healthz/syncloop", check)
+	ok := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }
+	return []route{{"GET /healthz", check}, {"GET /readyz", check}, {"GET /healthz/ping", ok}, {"GET /healthz/log", ok}, {"GET /healthz/syncloop", check}}
 }
 
 // nodeLogs shows files below the log folder; links that lead out of it are refused.
@@ -157,7 +227,7 @@ func (s *Server) nodeLogs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer root.Close()
-	http.FileServerFS(root.FS()).ServeHTTP(w, r)
+	http.StripPrefix("/logs/", http.FileServerFS(root.FS())).ServeHTTP(w, r)
 }
 
 func writeJSON(w http.ResponseWriter, value any) {

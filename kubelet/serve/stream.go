@@ -1,13 +1,17 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/proxy"
+	translate "k8s.io/apiserver/pkg/util/proxy"
 	"k8s.io/klog/v2"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
 // running finds the container that a request names, and answers the request if it cannot be used.
@@ -57,7 +61,13 @@ func (s *Server) execOrAttach(w http.ResponseWriter, r *http.Request) {
 		req.Command = nil
 		address, err = s.opts.Streams.AttachURL(r.Context(), req)
 	}
-	s.pass(w, r, address, err)
+	s.pass(w, r, stream{address: address, err: err, wrap: func(to *url.URL, plain http.Handler) http.Handler {
+		if !wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
+			return plain
+		}
+		// Version 5 of the protocol, which runtimes do not speak: its streams go on by SPDY.
+		return translate.NewStreamTranslatorHandler(to, nil, 0, translate.Options{Stdin: req.Stdin, Stdout: req.Stdout, Stderr: req.Stderr, Tty: req.TTY})
+	}})
 }
 
 func flag(q url.Values, name string) bool { return q.Get(name) == "1" || q.Get(name) == "true" }
@@ -82,13 +92,27 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		ports = append(ports, int32(n))
 	}
 	address, err := s.opts.Streams.PortForwardURL(r.Context(), view.SandboxID, ports)
-	s.pass(w, r, address, err)
+	s.pass(w, r, stream{address: address, err: err, wrap: func(_ *url.URL, plain http.Handler) http.Handler {
+		if !wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
+			return plain
+		}
+		return translate.NewTunnelingHandler(plain)
+	}})
 }
 
-// pass hands the connection to the runtime's streaming server, whichever protocol it was upgraded for.
-func (s *Server) pass(w http.ResponseWriter, r *http.Request, address string, err error) {
+// stream is what the runtime answered, and what stands between its streaming server and a client that speaks another
+// protocol.
+type stream struct {
+	address string
+	err     error
+	wrap    func(to *url.URL, plain http.Handler) http.Handler
+}
+
+// pass hands the connection to the runtime's streaming server.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, to stream) {
+	address, err := to.address, to.err
 	if err == nil && address == "" {
-		err = fmt.Errorf("the runtime gave no address")
+		err = errors.New("the runtime gave no address")
 	}
 	var target *url.URL
 	if err == nil {
@@ -99,7 +123,7 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, address string, er
 		return
 	}
 	r.Header.Del("Authorization") // the runtime has no use for it
-	proxy.NewUpgradeAwareHandler(target, nil, false, true, responder{}).ServeHTTP(w, r)
+	to.wrap(target, proxy.NewUpgradeAwareHandler(target, nil, false, true, responder{})).ServeHTTP(w, r)
 }
 
 type responder struct{}
@@ -118,7 +142,7 @@ func (s *Server) runCommand(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	exit, out, err := s.opts.Exec(r.Context(), c.ID, r.URL.Query()["cmd"], 0)
+	exit, out, err := s.opts.Exec(r.Context(), c.ID, strings.Split(r.URL.Query().Get("cmd"), " "), 0)
 	switch {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)

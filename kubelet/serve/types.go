@@ -18,6 +18,8 @@ type PodView struct {
 	Pod        *v1.Pod
 	SandboxID  string // empty while there is none
 	Containers map[string]ContainerView
+	// Logs are the log files of all instances that the runtime still has, by container id.
+	Logs map[string]string
 }
 
 // State of a container.
@@ -32,11 +34,9 @@ const (
 
 // ContainerView is the newest instance of a container.
 type ContainerView struct {
-	ID       string // empty while it was never created
-	LogPath  string
-	State    State
-	Reason   string         // why it waits, for example ContainerCreating
-	Previous *ContainerView // the instance before it, if its log is still there
+	ID      string // empty while it was never created
+	LogPath string
+	State   State
 }
 
 // ExecRequest asks for a command in a container, AttachRequest (no command) for its own streams.
@@ -67,11 +67,14 @@ type Stats interface {
 
 // AuthOptions say who is let in.
 type AuthOptions struct {
-	ClientCAFile string   // empty: client certificates are not looked at; read again when it changes
-	Tokens       bool     // bearer tokens are reviewed
-	Webhook      bool     // rights are reviewed; false lets every authenticated user do everything
-	Anonymous    bool     // requests without credentials are system:anonymous instead of refused
-	Reviewer     Reviewer // required by Tokens and Webhook
+	ClientCAFile string // empty: client certificates are not looked at; read again when it changes
+	Tokens       bool   // bearer tokens are reviewed
+	Webhook      bool   // rights are reviewed; false lets every authenticated user do everything
+	Anonymous    bool   // requests without credentials are system:anonymous instead of refused
+	// How long an answer about a token, and about an access that is allowed or denied, is believed; zero means upstream's
+	// 2 m, 5 m and 30 s.
+	TokenTTL, AllowedTTL, DeniedTTL time.Duration
+	Reviewer                        Reviewer // required by Tokens and Webhook
 }
 
 // Options configure a Server. NodeName and Pods are required; handlers whose source is nil answer 501.
@@ -94,7 +97,12 @@ type Options struct {
 	RootDir string              // whose filesystem is the node's in statistics
 	Config  any                 // shown by /configz
 	Metrics prometheus.Gatherer // default: prometheus.DefaultGatherer
-	LogsDir string              // shown by /logs/; empty disables it
-	Healthy func() error        // nil means healthy
-	Extra   map[string]http.Handler
+	// ProbeMetrics are shown by /metrics/probes; optional.
+	ProbeMetrics prometheus.Gatherer
+	// NoDebugging switches off what acts on containers or shows their output, /logs/ and profiles; NoProfiling the last
+	// only. Both answer 405.
+	NoDebugging, NoProfiling bool
+	LogsDir                  string       // shown by /logs/; empty disables it
+	Healthy                  func() error // nil means healthy
+	Extra                    map[string]http.Handler
 }
