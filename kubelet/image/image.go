@@ -4,15 +4,14 @@ package image
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"path"
+	"maps"
 	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -24,6 +23,8 @@ const (
 	ErrImageNeverPull = "ErrImageNeverPull"
 	ErrImageInspect   = "ImageInspectError"
 	ErrInvalidName    = "InvalidImageName"
+	ErrRegistry       = "RegistryUnavailable"
+	ErrSignature      = "SignatureValidationFailed"
 )
 
 // Pull back-off: the first wait and the longest one.
@@ -70,6 +71,8 @@ type Puller struct {
 	client cri.ImageServiceClient
 	slots  chan struct{}
 	now    func() time.Time
+	// NodeConfigs are folders in which a config.json may hold credentials for all pods. Set it before the first use.
+	NodeConfigs []string
 
 	mu      sync.Mutex
 	flights map[string]*flight
@@ -87,6 +90,7 @@ type wait struct {
 	delay time.Duration
 	until time.Time
 	last  string
+	why   string
 }
 
 // New makes a Puller that pulls at most parallel images at once; zero means 5.
@@ -185,7 +189,7 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 	if now := p.now(); now.Before(w.until) {
 		text := fmt.Sprintf("Back-off pulling image %q", name)
 		r.Event(v1.EventTypeNormal, "BackOff", text)
-		return Image{}, &Error{ImagePullBackOff, w.until, fmt.Errorf("%s: %s: %s", text, ErrImagePull, w.last)}
+		return Image{}, &Error{ImagePullBackOff, w.until, fmt.Errorf("%s: %s: %s", text, w.why, w.last)}
 	}
 	r.Event(v1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", name))
 	began := p.now()
@@ -196,14 +200,15 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 		return Image{}, &Error{ErrImagePull, p.now(), ctx.Err()}
 	}
 	if f.err != nil {
+		why, said := reasonOf(name, f.err)
 		p.mu.Lock()
 		w.delay = min(max(2*w.delay, firstWait), lastWait)
-		w.until, w.last = p.now().Add(w.delay), f.err.Error()
+		w.until, w.last, w.why = p.now().Add(w.delay), said.Error(), why
 		p.waits[key] = w
 		p.mu.Unlock()
 		r.Event(v1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", name, f.err))
 		// Soon again, so that the user sees that it now backs off.
-		return Image{}, &Error{ErrImagePull, p.now().Add(time.Second), f.err}
+		return Image{}, &Error{why, p.now().Add(time.Second), said}
 	}
 	p.mu.Lock()
 	delete(p.waits, key)
@@ -217,9 +222,28 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 	return *img, nil
 }
 
+// reasonOf turns what the runtime said about a pull into the API's words. The runtime begins some of its texts with the
+// reason.
+func reasonOf(name string, err error) (reason string, said error) {
+	text := status.Convert(err).Message()
+	for prefix, what := range map[string]string{ErrRegistry: "the registry is unavailable", ErrSignature: "the signature validation failed"} {
+		if rest, ok := strings.CutPrefix(text, prefix); ok {
+			return prefix, fmt.Errorf("image pull failed for %s because %s%s", name, what, rest)
+		}
+	}
+	return ErrImagePull, err
+}
+
+// Forget drops what is kept about the pulls of a pod that is gone.
+func (p *Puller) Forget(podUID string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.waits, func(key string, _ wait) bool { return strings.HasPrefix(key, podUID+"/") })
+}
+
 // share joins the pull of the same image by the same credentials, or starts one. A pull outlives the pod that asked.
 func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
-	auths := credentials(name, r.Secrets)
+	auths := credentials(name, append(r.Secrets, nodeSecrets(p.NodeConfigs)...))
 	key := name
 	if len(auths) > 0 {
 		key += "/" + r.PodUID
@@ -262,48 +286,4 @@ func (p *Puller) pullOnce(ctx context.Context, name string, auths []*cri.AuthCon
 		}
 	}
 	return "", err
-}
-
-// credentials picks, from pull secrets, those whose registry matches the image.
-func credentials(name string, secrets []v1.Secret) []*cri.AuthConfig {
-	type entry struct {
-		Username, Password, Auth, IdentityToken string
-	}
-	host, _, hasHost := strings.Cut(name, "/")
-	if !hasHost || !strings.ContainsAny(host, ".:") && host != "localhost" {
-		host, name = "index.docker.io", "index.docker.io/"+name
-	}
-	var out []*cri.AuthConfig
-	for _, s := range secrets {
-		entries := map[string]entry{}
-		if data, ok := s.Data[v1.DockerConfigJsonKey]; ok {
-			var cfg struct{ Auths map[string]entry }
-			if json.Unmarshal(data, &cfg) == nil {
-				entries = cfg.Auths
-			}
-		} else if data, ok := s.Data[v1.DockerConfigKey]; ok {
-			_ = json.Unmarshal(data, &entries)
-		}
-		for registry, e := range entries {
-			if !matches(registry, host, name) {
-				continue
-			}
-			auth := &cri.AuthConfig{Username: e.Username, Password: e.Password, IdentityToken: e.IdentityToken}
-			if raw, err := base64.StdEncoding.DecodeString(e.Auth); err == nil && e.Auth != "" {
-				auth.Username, auth.Password, _ = strings.Cut(string(raw), ":")
-			}
-			out = append(out, auth)
-		}
-	}
-	return out
-}
-
-func matches(registry, host, name string) bool {
-	registry = strings.TrimPrefix(strings.TrimPrefix(registry, "https://"), "http://")
-	registry = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(registry, "/"), "/v1"), "/v2")
-	regHost, regPath, _ := strings.Cut(registry, "/")
-	if ok, _ := path.Match(regHost, host); !ok {
-		return false
-	}
-	return regPath == "" || strings.HasPrefix(strings.TrimPrefix(name, host+"/"), regPath)
 }
