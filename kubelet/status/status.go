@@ -107,7 +107,8 @@ func (w *Writer) Set(p *v1.Pod, st v1.PodStatus, del, urgent bool) {
 	}
 	s.want, s.fresh = *st.DeepCopy(), true
 	s.delete = s.delete || del
-	if same(s.base.Status, Merge(s.base.Status, s.want)) && (!s.delete || s.deleted) {
+	// While a patch is under way base is out of date: then the next round compares.
+	if !s.busy && same(s.base.Status, Merge(s.base.Status, s.want)) && (!s.delete || s.deleted) {
 		return
 	}
 	wait := settle
@@ -159,7 +160,7 @@ func (w *Writer) send(ctx context.Context, uid types.UID) {
 	base, want, del := s.base, s.want, s.delete && !s.deleted
 	w.mu.Unlock()
 
-	after, err := w.write(ctx, base, want)
+	after, err := w.guarded(ctx, base, want)
 	if err == nil && del {
 		err = w.client.DeletePod(ctx, base.Namespace, base.Name, uid)
 	}
@@ -184,6 +185,16 @@ func (w *Writer) send(ctx context.Context, uid types.UID) {
 	if s.again || s.delete && !s.deleted {
 		w.later(uid, s, 0)
 	}
+}
+
+// guarded is write. A status that it cannot put into words is an error of this pod only.
+func (w *Writer) guarded(ctx context.Context, base *v1.Pod, want v1.PodStatus) (after *v1.Pod, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			after, err = nil, fmt.Errorf("internal error: %v", r)
+		}
+	}()
+	return w.write(ctx, base, want)
 }
 
 // write patches the status if it differs and returns the pod as the API then has it, or nil.
