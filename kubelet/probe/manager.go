@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -132,6 +133,18 @@ func (m *Manager) Stop(key Key) {
 	}
 }
 
+// StopPod ends all probes of a pod.
+func (m *Manager) StopPod(pod types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, w := range m.active {
+		if key.Pod == pod {
+			w.cancel()
+			delete(m.active, key)
+		}
+	}
+}
+
 // Terminating ends startup and liveness probes of a pod that is being deleted; readiness goes on until Stop.
 func (m *Manager) Terminating(pod types.UID) {
 	m.mu.Lock()
@@ -216,7 +229,7 @@ func (m *Manager) once(ctx context.Context, key Key, t Target, j job) {
 	var out outcome
 	var err error
 	for range maxAttempts {
-		if out, err = m.run(ctx, j.probe, t); err == nil || ctx.Err() != nil {
+		if out, err = m.guarded(ctx, j.probe, t); err == nil || ctx.Err() != nil {
 			break
 		}
 	}
@@ -248,6 +261,16 @@ func (m *Manager) once(ctx context.Context, key Key, t Target, j job) {
 	if now != before {
 		m.opts.Report(Result{Key: key, Kind: kind, ContainerID: t.ID, Verdict: now, Message: out.text, GracePeriod: j.probe.TerminationGracePeriodSeconds})
 	}
+}
+
+// guarded is run; a panic in it is an error of this probe only.
+func (m *Manager) guarded(ctx context.Context, p *v1.Probe, t Target) (out outcome, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			out, err = outcome{}, fmt.Errorf("internal error: %v", r)
+		}
+	}()
+	return m.run(ctx, p, t)
 }
 
 func (m *Manager) event(t Target, key Key, reason, message string) {
