@@ -2,7 +2,9 @@ package kubelet
 
 import (
 	"context"
+	"maps"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,15 +33,21 @@ type actor struct {
 	removed      map[string]bool // ids that are gone for good; late events may still name them
 	told         map[string]bool // events that were sent
 	cancels      map[string]context.CancelFunc
-	users        map[string]runtime.ImageUser // by container name
-	onces        map[string]bool              // under mu
+	users        map[string]runtime.ImageUser  // by container name
+	onces        map[string]bool               // under mu
+	preStops     map[string]*preStopRun        // by container id
+	postStarts   map[string]context.CancelFunc // by container id
+	looked       *v1.Pod                       // the pod as the last look saw it
+	panics       int                           // turns in a row that ended in a panic
+	reconcile    func(*pod.State, pod.Facts, time.Time) pod.Plan
 	view         atomic.Pointer[PodView]
 }
 
 func newActor(k *Kubelet, uid types.UID) *actor {
 	return &actor{k: k, uid: uid, bell: make(chan struct{}, 1), removed: map[string]bool{}, told: map[string]bool{},
-		cancels: map[string]context.CancelFunc{}, users: map[string]runtime.ImageUser{},
-		state: pod.State{Images: map[string]pod.Image{}, Failures: map[string]*pod.Failure{}, Backoffs: map[string]pod.Backoff{},
+		cancels: map[string]context.CancelFunc{}, users: map[string]runtime.ImageUser{}, preStops: map[string]*preStopRun{},
+		postStarts: map[string]context.CancelFunc{}, reconcile: pod.Reconcile,
+		state: pod.State{PostStart: map[string]pod.PostStart{}, Images: map[string]pod.Image{}, Failures: map[string]*pod.Failure{}, Backoffs: map[string]pod.Backoff{},
 			Probes: map[string]pod.Probe{}, InFlight: map[string]time.Time{}}}
 }
 
@@ -68,19 +76,37 @@ func (a *actor) run(ctx context.Context) {
 		case <-a.bell:
 		case <-timer.C:
 		}
-		a.mu.Lock()
-		facts := a.inbox
-		a.inbox = nil
-		a.mu.Unlock()
-		for _, f := range facts {
-			f(&a.state)
-		}
-		next, done := a.look(ctx)
+		next, done := a.turn(ctx)
 		if done {
 			return
 		}
 		timer.Reset(next)
 	}
+}
+
+// take returns the oldest fact of the inbox, or nil. A fact that ends in a panic is not seen again.
+func (a *actor) take() (f fact) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.inbox) > 0 {
+		f, a.inbox = a.inbox[0], a.inbox[1:]
+	}
+	return f
+}
+
+// turn takes in what is new and looks at the pod. A panic in it concerns this pod only.
+func (a *actor) turn(ctx context.Context) (next time.Duration, finished bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			next, finished = a.poisoned(ctx, r), false
+		}
+	}()
+	for f := a.take(); f != nil; f = a.take() {
+		f(&a.state)
+	}
+	next, finished = a.look(ctx)
+	a.panics = 0
+	return next, finished
 }
 
 // resync is how long an actor rests when it has nothing to wait for.
@@ -92,10 +118,13 @@ func (a *actor) look(ctx context.Context) (next time.Duration, finished bool) {
 	if s.Pod == nil && !a.sourcesReady {
 		return resync, false
 	}
+	a.podIsNew()
 	a.k.admission(a)
+	a.endHooks()
 	a.watchProbes()
 	now := time.Now()
-	plan := pod.Reconcile(s, a.k.facts(), now)
+	plan := a.reconcile(s, a.k.facts(), now)
+	a.assert(ctx, &plan)
 	if plan.Stopping && s.StopSince.IsZero() {
 		s.StopSince = now
 		a.cancelStarts()
@@ -118,6 +147,8 @@ func (a *actor) look(ctx context.Context) (next time.Duration, finished bool) {
 		a.start(ctx, action)
 	}
 	if plan.Finished {
+		a.k.probes.StopPod(a.uid)
+		a.k.o.Images.Forget(string(a.uid))
 		a.k.finished(a)
 		return 0, true
 	}
@@ -173,15 +204,10 @@ func isReady(st *v1.PodStatus) bool {
 // watchProbes starts the probes of running containers and ends those of others.
 func (a *actor) watchProbes() {
 	s := &a.state
-	if s.Pod == nil || s.Runtime == nil || !s.StopSince.IsZero() {
+	if s.Pod == nil || s.Runtime == nil {
 		return
 	}
-	var ip string
-	if b, ok := s.Runtime.Sandbox(); ok && len(b.IPs) > 0 {
-		ip = b.IPs[0]
-	} else if len(a.k.o.NodeIPs) > 0 {
-		ip = a.k.o.NodeIPs[0]
-	}
+	ip := a.podIP()
 	for _, list := range [][]v1.Container{s.Pod.Spec.InitContainers, s.Pod.Spec.Containers} {
 		for i := range list {
 			c := &list[i]
@@ -193,6 +219,10 @@ func (a *actor) watchProbes() {
 			if !ok || cur.State != pod.Running {
 				a.k.probes.Stop(key)
 				continue
+			}
+			hook := s.PostStart[c.Name]
+			if !s.StopSince.IsZero() || hook.ContainerID == cur.ID && !hook.Done {
+				continue // a pod that ends keeps the readiness probes that it has; others wait for the hook
 			}
 			t := probe.Target{Pod: s.Pod, Container: c, ID: cur.ID, PodIP: ip, Started: cur.StartedAt}
 			if s.Probes[c.Name].ContainerID != cur.ID {
@@ -226,6 +256,41 @@ func (a *actor) adoptProbe(name, id string, t *probe.Target) {
 	}
 }
 
+// podIP is the main address of the pod as it is now.
+func (a *actor) podIP() string {
+	if b, ok := a.state.Runtime.Sandbox(); ok && len(b.IPs) > 0 {
+		return b.IPs[0]
+	}
+	if len(a.k.o.NodeIPs) > 0 {
+		return a.k.o.NodeIPs[0]
+	}
+	return ""
+}
+
+// podIsNew notices what changed in the desired pod: images are asked for anew, and what failed may work now.
+func (a *actor) podIsNew() {
+	s, before := &a.state, a.looked
+	a.looked = s.Pod
+	if s.Pod == nil || before == nil || before == s.Pod {
+		return
+	}
+	if before.Generation == s.Pod.Generation && maps.Equal(before.Labels, s.Pod.Labels) && maps.Equal(before.Annotations, s.Pod.Annotations) {
+		return
+	}
+	for name := range s.Images {
+		if was, is := findContainer(before, name), findContainer(s.Pod, name); was == nil || is == nil || was.Image != is.Image {
+			delete(s.Images, name)
+		}
+	}
+	for key, f := range s.Failures {
+		if findContainer(s.Pod, key) != nil {
+			again := *f
+			again.RetryAt = time.Time{}
+			s.Failures[key] = &again
+		}
+	}
+}
+
 func (a *actor) withoutRemoved(r *pod.Runtime) *pod.Runtime {
 	for id := range a.removed {
 		r = r.Without(id)
@@ -236,7 +301,7 @@ func (a *actor) withoutRemoved(r *pod.Runtime) *pod.Runtime {
 // cancelStarts ends waits (not calls to the runtime) that would only delay the end of the pod.
 func (a *actor) cancelStarts() {
 	for key, cancel := range a.cancels {
-		if len(key) > 5 && key[:6] == "image/" || key == "volumes" {
+		if strings.HasPrefix(key, "image/") || key == pod.VolumesKey {
 			cancel()
 		}
 	}

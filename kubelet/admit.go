@@ -28,6 +28,13 @@ func (m *admitter) release(uid types.UID) {
 	delete(m.held, uid)
 }
 
+// holds tells whether a pod has its place.
+func (m *admitter) holds(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.held[uid] != nil
+}
+
 // refusal is why a pod cannot run here, in the API's words.
 type refusal struct{ reason, message string }
 

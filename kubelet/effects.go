@@ -22,23 +22,27 @@ import (
 const (
 	firstRetry   = 500 * time.Millisecond
 	volumeRetry  = 50 * time.Millisecond
-	lastRetry    = 2 * time.Minute
+	lastRetry    = 15 * time.Second
+	lastVolume   = 2 * time.Minute
 	sandboxRetry = 5 * time.Second
 )
 
 // start runs an action in a goroutine; the fact that it returns is the outcome.
 func (a *actor) start(ctx context.Context, action pod.Action) {
 	s := &a.state
+	p := s.Pod
+	task := a.task(action, p)
 	s.InFlight[action.Key] = action.Deadline
 	if action.Backoff != nil {
 		s.Backoffs[action.Name] = *action.Backoff
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	a.cancels[action.Key] = cancel
-	p := s.Pod
-	task := a.task(action, p)
 	a.k.running.Go(func() {
-		outcome := task(ctx)
+		var outcome fact
+		if err := a.guarded(string(action.Kind), func() error { outcome = task(ctx); return nil }); err != nil {
+			outcome = func(s *pod.State) { taskFailed(s, action, err) }
+		}
 		a.post(func(s *pod.State) {
 			cancel()
 			delete(a.cancels, action.Key)
@@ -68,7 +72,8 @@ func (a *actor) task(x pod.Action, p *v1.Pod) func(context.Context) fact {
 		users, running := a.images(x.Name), a.targets(p, x.Name)
 		return func(ctx context.Context) fact { return a.startContainer(ctx, p, x, startFacts{ips, users, running}) }
 	case pod.StopContainer:
-		return func(ctx context.Context) fact { return a.stopContainer(ctx, p, x) }
+		h := a.hookBefore(x)
+		return func(ctx context.Context) fact { return a.stopContainer(ctx, p, x, h) }
 	case pod.RemoveContainer:
 		return func(ctx context.Context) fact { return a.remove(ctx, x, rt.RemoveContainer) }
 	case pod.RemoveSandbox:
@@ -111,7 +116,7 @@ func (a *actor) prepareVolumes(ctx context.Context, p *v1.Pod) fact {
 		}
 		// The API server's authorizer learns of a new pod a moment after this node did, and refuses the pod's token until
 		// then: hence the short first waits, and no event before the fourth failure.
-		wait := min(volumeRetry<<min(count-1, 12), lastRetry)
+		wait := min(volumeRetry<<min(count-1, 12), lastVolume)
 		for _, f := range volume.Failures(err) {
 			if !cancelled && count >= 4 {
 				a.event(p, "", v1.EventTypeWarning, "FailedMount", f.Error())
@@ -152,11 +157,26 @@ func (a *actor) createSandbox(ctx context.Context, p *v1.Pod, attempt uint32) fa
 	}
 	box, err := a.k.o.Runtime.CreateSandbox(context.WithoutCancel(ctx), spec)
 	if err != nil {
-		return failed(err)
+		seen := a.reread(ctx)
+		out := failed(err)
+		return func(s *pod.State) { out(s); seen(s) }
 	}
 	return func(s *pod.State) {
 		delete(s.Failures, pod.SandboxKey)
 		s.Runtime = s.Runtime.Merge(&pod.Runtime{Sandboxes: []pod.Sandbox{box}})
+	}
+}
+
+// reread asks the runtime what it has of the pod, after a call of which nobody knows how much of it was done: its name
+// would be in the way of the next try.
+func (a *actor) reread(ctx context.Context) fact {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	found, err := a.k.o.Runtime.Snapshot(ctx, string(a.uid))
+	return func(s *pod.State) {
+		if err == nil && s.Runtime != nil {
+			s.Runtime = s.Runtime.Merge(a.withoutRemoved(found[string(a.uid)]))
+		}
 	}
 }
 
@@ -182,6 +202,9 @@ func (a *actor) ensureImage(ctx context.Context, p *v1.Pod, name string) fact {
 			}
 		}})
 	return func(s *pod.State) {
+		if now := findContainer(s.Pod, name); now == nil || now.Image != c.Image {
+			return // another image is wanted by now
+		}
 		if err == nil {
 			s.Images[name] = pod.Image{Ref: img.Ref}
 			a.imageUser(name, runtime.ImageUser{UID: img.UID, Name: img.Username})
@@ -196,13 +219,13 @@ func (a *actor) ensureImage(ctx context.Context, p *v1.Pod, name string) fact {
 	}
 }
 
-func (a *actor) stopContainer(ctx context.Context, p *v1.Pod, x pod.Action) fact {
-	a.event(p, x.Name, v1.EventTypeNormal, "Killing", x.Message)
+func (a *actor) stopContainer(ctx context.Context, p *v1.Pod, x pod.Action, h *preStopRun) fact {
+	if x.Key == "stop/"+x.ID { // not when it is told again, with less time
+		a.event(p, x.Name, v1.EventTypeNormal, "Killing", x.Message)
+	}
 	grace := x.Grace
-	if p != nil {
-		if c := findContainer(p, x.Name); c != nil && c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
-			grace = a.preStop(ctx, p, c, x)
-		}
+	if h != nil {
+		grace = a.preStop(h, p, x)
 	}
 	ctx = context.WithoutCancel(ctx)
 	err := a.k.o.Runtime.StopContainer(ctx, x.ID, grace)
@@ -214,7 +237,7 @@ func (a *actor) stopContainer(ctx context.Context, p *v1.Pod, x pod.Action) fact
 	return func(s *pod.State) {
 		delete(s.Failures, x.Key)
 		if err == nil {
-			s.Runtime = s.Runtime.Merge(found[string(a.uid)])
+			s.Runtime = s.Runtime.Merge(a.withoutRemoved(found[string(a.uid)]))
 		}
 		now, ok := s.Runtime.Find(x.ID)
 		if ok && now.State == pod.Running { // the runtime no longer knows it
@@ -226,9 +249,10 @@ func (a *actor) stopContainer(ctx context.Context, p *v1.Pod, x pod.Action) fact
 func (a *actor) remove(ctx context.Context, x pod.Action, call func(context.Context, string) error) fact {
 	if err := call(context.WithoutCancel(ctx), x.ID); err != nil {
 		klog.FromContext(ctx).Error(err, "Removing failed", "pod", a.uid)
-		return func(s *pod.State) { fail(s, "remove", err, "", firstRetry) }
+		return func(s *pod.State) { fail(s, pod.RemoveKey, err, "", firstRetry) }
 	}
 	return func(s *pod.State) {
+		delete(s.Failures, pod.RemoveKey)
 		a.removed[x.ID] = true
 		s.Runtime = s.Runtime.Without(x.ID)
 	}
@@ -237,10 +261,10 @@ func (a *actor) remove(ctx context.Context, x pod.Action, call func(context.Cont
 func (a *actor) stopSandbox(ctx context.Context, p *v1.Pod, x pod.Action) fact {
 	if err := a.k.o.Runtime.StopSandbox(context.WithoutCancel(ctx), x.ID); err != nil {
 		a.event(p, "", v1.EventTypeWarning, "FailedKillPod", "error killing pod: "+err.Error())
-		return func(s *pod.State) { fail(s, "stop-sandbox", err, "KillPodSandboxError", firstRetry) }
+		return func(s *pod.State) { fail(s, pod.StopSandboxKey, err, "KillPodSandboxError", firstRetry) }
 	}
 	return func(s *pod.State) {
-		delete(s.Failures, "stop-sandbox")
+		delete(s.Failures, pod.StopSandboxKey)
 		s.Runtime = s.Runtime.SandboxDown(x.ID)
 	}
 }
@@ -254,7 +278,7 @@ func (a *actor) cleanUp(ctx context.Context, p *v1.Pod) fact {
 	}
 	if err := errors.Join(errs...); err != nil {
 		klog.FromContext(ctx).Error(err, "Cleaning up after a pod failed", "pod", a.uid)
-		return func(s *pod.State) { fail(s, "clean-up", err, "", firstRetry) }
+		return func(s *pod.State) { fail(s, pod.CleanupKey, err, "", firstRetry) }
 	}
 	return func(s *pod.State) { s.Cleaned = true }
 }

@@ -56,28 +56,53 @@ func (k *Kubelet) runtimeEvent(e runtime.Event) {
 	})
 }
 
-// audit reads the whole runtime and tells each actor what is there.
+// audit reads the whole runtime and tells each actor what is there. A pod of which the runtime says nothing waits alone.
 func (k *Kubelet) audit(ctx context.Context) {
-	all, err := k.o.Runtime.Snapshot(ctx, "")
+	began := time.Now()
+	tell := func(uid string, found *pod.Runtime) {
+		a := k.actor(types.UID(uid), true)
+		a.post(func(s *pod.State) { s.Runtime = s.Runtime.Audited(a.withoutRemoved(found), began) })
+	}
+	uids, err := k.o.Runtime.Audit(ctx, func(uid string, found *pod.Runtime, err error) {
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Reading a pod in the runtime failed", "pod", uid)
+			k.running.Go(func() { k.readUntilKnown(ctx, uid, tell) })
+			return
+		}
+		tell(uid, found)
+	})
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Reading the runtime failed")
 		return
 	}
+	listed := map[types.UID]bool{}
+	for _, uid := range uids {
+		listed[types.UID(uid)] = true
+		k.actor(types.UID(uid), true)
+	}
 	k.mu.Lock()
 	k.audited = true
 	k.mu.Unlock()
-	for uid, found := range all {
-		k.actor(types.UID(uid), true).post(func(s *pod.State) { s.Runtime = s.Runtime.Merge(found) })
-	}
 	k.each(func(a *actor) {
-		if all[string(a.uid)] == nil {
-			a.post(func(s *pod.State) {
-				if s.Runtime == nil {
-					s.Runtime = &pod.Runtime{UID: string(a.uid)}
-				}
-			})
+		if !listed[a.uid] {
+			tell(string(a.uid), &pod.Runtime{UID: string(a.uid)})
 		}
 	})
+}
+
+// readUntilKnown asks about one pod until there is an answer.
+func (k *Kubelet) readUntilKnown(ctx context.Context, uid string, tell func(string, *pod.Runtime)) {
+	for wait := time.Second; ; wait = min(2*wait, auditPeriod) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		if found, err := k.o.Runtime.Snapshot(ctx, uid); err == nil {
+			tell(uid, found[uid])
+			return
+		}
+	}
 }
 
 // cleanOrphans lets the pods that only the runtime knows end, now that all that should run are known, and audits.
@@ -146,6 +171,9 @@ func (k *Kubelet) probed(r probe.Result) {
 		return
 	}
 	a.post(func(s *pod.State) {
+		if c, ok := s.Runtime.Latest(r.Key.Container); !ok || c.ID != r.ContainerID {
+			return // about an instance that is gone
+		}
 		p := s.Probes[r.Key.Container]
 		if p.ContainerID != r.ContainerID {
 			p = pod.Probe{ContainerID: r.ContainerID}

@@ -62,7 +62,10 @@ func (a *actor) startContainer(ctx context.Context, p *v1.Pod, x pod.Action, f s
 	failed := func(reason string, err error) fact {
 		event := "Failed"
 		a.event(p, x.Name, v1.EventTypeWarning, event, "Error: "+err.Error())
-		return func(s *pod.State) { fail(s, x.Name, err, reason, time.Second) }
+		return func(s *pod.State) {
+			fail(s, x.Name, err, reason, time.Second)
+			delete(s.Images, x.Name) // it may be gone: the next try looks again
+		}
 	}
 	spec, err := a.containerSpec(ctx, p, c, x, f)
 	if spec.Release != nil {
@@ -81,9 +84,10 @@ func (a *actor) startContainer(ctx context.Context, p *v1.Pod, x pod.Action, f s
 		if errors.As(err, &step) {
 			reason = step.Reason
 		}
-		out := failed(reason, err)
+		out, seen := failed(reason, err), a.reread(ctx)
 		return func(s *pod.State) {
 			out(s)
+			seen(s)
 			if made.ID != "" {
 				s.Runtime = s.Runtime.Merge(&pod.Runtime{Containers: []pod.Container{made}})
 			}

@@ -48,7 +48,7 @@ func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 	set := func(c v1.PodCondition) { setCondition(st, last, c, now) }
 	set(v1.PodCondition{Type: v1.PodReadyToStartContainers, Status: truth(network && (s.VolumesReady || s.Runtime.Running()) && !terminal(st.Phase))})
 	set(initialized(st, s))
-	containers := containersReady(st)
+	containers := containersReady(st, s)
 	readiness := containers
 	readiness.Type = v1.PodReady
 	if containers.Status == v1.ConditionTrue {
@@ -99,7 +99,7 @@ func initialized(st *v1.PodStatus, s *State) v1.PodCondition {
 	return c
 }
 
-func containersReady(st *v1.PodStatus) v1.PodCondition {
+func containersReady(st *v1.PodStatus, s *State) v1.PodCondition {
 	c := v1.PodCondition{Type: v1.ContainersReady, Status: v1.ConditionTrue}
 	switch st.Phase {
 	case v1.PodSucceeded:
@@ -110,8 +110,8 @@ func containersReady(st *v1.PodStatus) v1.PodCondition {
 		return c
 	}
 	var unready []string
-	for _, cs := range st.InitContainerStatuses {
-		if cs.State.Running != nil && cs.Started != nil && *cs.Started && !cs.Ready {
+	for i, cs := range st.InitContainerStatuses {
+		if isSidecar(&s.Pod.Spec.InitContainers[i]) && !cs.Ready {
 			unready = append(unready, cs.Name)
 		}
 	}

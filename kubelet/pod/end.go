@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ func removeNeverStarted(s *State, now time.Time, p *Plan) (found bool) {
 	for _, c := range s.Runtime.Containers {
 		if c.State == Created {
 			found = true
-			retry(s.Failures["remove"], now, p, func() {
+			retry(s.Failures[RemoveKey], now, p, func() {
 				p.do(s, Action{Kind: RemoveContainer, Key: "remove/" + c.ID, ID: c.ID, Name: c.Name})
 			})
 		}
@@ -56,7 +57,7 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 	p.Stopped = true
 	for _, b := range s.Runtime.Sandboxes {
 		if b.Ready {
-			retry(s.Failures["stop-sandbox"], now, p, func() {
+			retry(s.Failures[StopSandboxKey], now, p, func() {
 				p.do(s, Action{Kind: StopSandbox, Key: "stop-sandbox/" + b.ID, ID: b.ID})
 			})
 			running = true
@@ -69,20 +70,22 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 		return
 	}
 	if !s.Cleaned {
-		retry(s.Failures[cleanupKey], now, p, func() { p.do(s, Action{Kind: Cleanup, Key: cleanupKey}) })
+		retry(s.Failures[CleanupKey], now, p, func() { p.do(s, Action{Kind: Cleanup, Key: CleanupKey}) })
 		return
 	}
 	if s.Pod != nil && s.Pod.DeletionTimestamp == nil && !s.Gone {
 		return // a finished pod keeps its containers, for its logs, until it is deleted
 	}
 	for _, b := range s.Runtime.Sandboxes { // removing a sandbox removes its containers
-		retry(s.Failures["remove"], now, p, func() {
+		retry(s.Failures[RemoveKey], now, p, func() {
 			p.do(s, Action{Kind: RemoveSandbox, Key: "remove/" + b.ID, ID: b.ID})
 		})
 	}
 	for _, c := range s.Runtime.Containers {
 		if len(s.Runtime.Sandboxes) == 0 {
-			p.do(s, Action{Kind: RemoveContainer, Key: "remove/" + c.ID, ID: c.ID, Name: c.Name})
+			retry(s.Failures[RemoveKey], now, p, func() {
+				p.do(s, Action{Kind: RemoveContainer, Key: "remove/" + c.ID, ID: c.ID, Name: c.Name})
+			})
 		}
 	}
 	if len(s.Runtime.Sandboxes)+len(s.Runtime.Containers) == 0 {
@@ -133,14 +136,21 @@ type ending struct {
 func stopContainer(s *State, p *Plan, c *Container, now time.Time, e ending) {
 	key := "stop/" + c.ID
 	deadline := now.Add(e.left)
-	if before, ok := s.InFlight[key]; ok {
+	var before time.Time // the earliest end that was asked for
+	stops := 0
+	for k, at := range s.InFlight {
+		if k != key && !strings.HasPrefix(k, key+"/") {
+			continue
+		}
+		if stops++; before.IsZero() || at.Before(before) {
+			before = at
+		}
+	}
+	if stops > 0 {
 		if before.Sub(deadline) < 2*time.Second {
 			return
 		}
-		key = fmt.Sprintf("stop/%s/%s", c.ID, e.left.Truncate(time.Second))
-		if s.inFlight(key) {
-			return
-		}
+		key = fmt.Sprintf("%s/%d", key, stops)
 	}
 	retry(s.Failures[key], now, p, func() {
 		p.do(s, Action{Kind: StopContainer, Key: key, ID: c.ID, Name: c.Name, Grace: e.left, Deadline: deadline, Message: e.message})
@@ -164,7 +174,7 @@ func endPhase(s *State, stop *Stop, phase v1.PodPhase, stopped bool) v1.PodPhase
 	if stop.Phase != "" {
 		return stop.Phase
 	}
-	if terminal(phase) {
+	if terminal(phase) || s.Static { // what a static pod ends as is not for the API to learn
 		return phase
 	}
 	return v1.PodFailed

@@ -13,15 +13,15 @@ func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
 	spec := &s.Pod.Spec
 	initDone, appRan := true, false
 	for i := range spec.Containers {
-		if cur, _ := s.Runtime.latest(spec.Containers[i].Name); cur != nil && cur.State != Created {
+		if cur, _ := s.shown(spec.Containers[i].Name); cur != nil {
 			appRan = true
 		}
 	}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
-		cur, _ := s.Runtime.latest(c.Name)
+		cur, _ := s.shown(c.Name)
 		if isSidecar(c) {
-			if cur == nil || cur.State == Created || cur.State == Running && !started(s, c, cur) {
+			if cur == nil || cur.State == Running && !started(s, c, cur) {
 				initDone = false
 			}
 			continue
@@ -48,9 +48,9 @@ func appPhase(s *State, stopping bool) v1.PodPhase {
 	running, waiting, failed, restarts := 0, 0, 0, 0
 	for i := range s.Pod.Spec.Containers {
 		c := &s.Pod.Spec.Containers[i]
-		cur, _ := s.Runtime.latest(c.Name)
+		cur, _ := s.shown(c.Name)
 		switch {
-		case cur == nil || cur.State == Created:
+		case cur == nil:
 			if old := findStatus(s, c.Name); old != nil && old.State.Terminated != nil && !restartableStatus(s, c, old) {
 				if old.State.Terminated.ExitCode != 0 {
 					failed++

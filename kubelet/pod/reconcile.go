@@ -1,10 +1,7 @@
 package pod
 
 import (
-	"encoding/json"
 	"fmt"
-	"hash/fnv"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,10 +15,11 @@ func Reconcile(s *State, f Facts, now time.Time) Plan {
 		p.Status = status(s, f, now, v1.PodPending)
 		return *p
 	}
-	stop := stopCause(s, now)
-	var failedInit bool
-	if stop == nil {
-		failedInit = run(s, f, now, p)
+	l := &looking{facts: f, now: now, plan: p}
+	stop := stopCause(s, l)
+	failedInit := s.Pod != nil && initFailed(s)
+	if stop == nil && !failedInit {
+		run(s, l)
 	}
 	phase := computePhase(s, stop != nil, failedInit)
 	if stop == nil && terminal(phase) {
@@ -44,10 +42,19 @@ func Reconcile(s *State, f Facts, now time.Time) Plan {
 	return *p
 }
 
+// looking is what one look at a pod is done with, and the plan that grows meanwhile.
+type looking struct {
+	facts Facts
+	now   time.Time
+	plan  *Plan
+}
+
 func terminal(phase v1.PodPhase) bool { return phase == v1.PodFailed || phase == v1.PodSucceeded }
 
-// stopCause is why the pod must end, or nil. A deadline that lies ahead is left to deadlineWake.
-func stopCause(s *State, now time.Time) *Stop {
+const deadlineReason = "DeadlineExceeded"
+
+// stopCause is why the pod must end, or nil. A deadline that lies ahead is left to run, which wakes at it.
+func stopCause(s *State, l *looking) *Stop {
 	switch {
 	case s.Pod == nil:
 		grace := time.Second
@@ -61,8 +68,13 @@ func stopCause(s *State, now time.Time) *Stop {
 	case s.Last != nil && terminal(s.Last.Phase):
 		return &Stop{Phase: s.Last.Phase, Reason: s.Last.Reason, Message: s.Last.Message}
 	}
-	if at := deadline(s); !at.IsZero() && !now.Before(at) {
-		return &Stop{Phase: v1.PodFailed, Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"}
+	if at := deadline(s); !at.IsZero() && !l.now.Before(at) {
+		stop := &Stop{Phase: v1.PodFailed, Reason: deadlineReason, Message: "Pod was active on the node longer than the specified deadline"}
+		l.plan.Events = append(l.plan.Events, Event{Key: "deadline", Type: v1.EventTypeNormal, Reason: stop.Reason, Message: stop.Message})
+		return stop
+	}
+	if !s.StopSince.IsZero() { // it has begun to end, for a reason that may be harder to see by now
+		return &Stop{}
 	}
 	return nil
 }
@@ -75,42 +87,39 @@ func deadline(s *State) time.Time {
 	return start.Add(time.Duration(*s.Pod.Spec.ActiveDeadlineSeconds) * time.Second)
 }
 
-// run plans a pod that should run. It reports whether an init container failed for good.
-func run(s *State, f Facts, now time.Time, p *Plan) (failedInit bool) {
+// run plans a pod that should run.
+func run(s *State, l *looking) {
+	p := l.plan
 	p.wake(deadline(s))
 	if !s.Admitted {
-		return false
+		return
 	}
 	if !s.VolumesReady {
-		retry(s.VolumeFailure, now, p, func() { p.do(s, Action{Kind: PrepareVolumes, Key: volumesKey}) })
+		retry(s.VolumeFailure, l.now, p, func() { p.do(s, Action{Kind: PrepareVolumes, Key: VolumesKey}) })
 	}
-	next, failedInit := wanted(s, now, f, p)
-	if failedInit {
-		return true
-	}
+	next := wanted(s, l)
 	box := s.Runtime.sandbox()
 	usable := box != nil && box.Ready && box.HostNetwork == s.Pod.Spec.HostNetwork && (box.HostNetwork || len(box.IPs) > 0)
 	if !usable {
-		planSandbox(s, f, now, p, len(next) > 0)
+		planSandbox(s, l, len(next) > 0)
 	}
 	starting := s.startInFlight()
 	for _, w := range next {
 		img := s.Images[w.c.Name]
 		if img.Ref == "" {
-			retry(img.Failure, now, p, func() { p.do(s, Action{Kind: EnsureImage, Key: "image/" + w.c.Name, Name: w.c.Name}) })
+			retry(img.Failure, l.now, p, func() { p.do(s, Action{Kind: EnsureImage, Key: "image/" + w.c.Name, Name: w.c.Name}) })
 			continue
 		}
 		if !usable || !s.VolumesReady || starting {
 			continue
 		}
-		retry(s.Failures[w.c.Name], now, p, func() {
+		retry(s.Failures[w.c.Name], l.now, p, func() {
 			p.do(s, Action{Kind: StartContainer, Key: "start/" + w.c.Name, Name: w.c.Name, ID: box.ID, Attempt: w.attempt,
 				ImageRef: img.Ref, Backoff: w.backoff})
 			starting = true // one at a time, in the order of the spec
 		})
 	}
-	removeSurplus(s, p)
-	return false
+	retry(s.Failures[RemoveKey], l.now, p, func() { removeSurplus(s, p) })
 }
 
 func (s *State) startInFlight() bool {
@@ -131,17 +140,19 @@ func retry(fail *Failure, now time.Time, p *Plan, do func()) {
 	do()
 }
 
-func planSandbox(s *State, f Facts, now time.Time, p *Plan, needed bool) {
-	box := s.Runtime.sandbox()
+func planSandbox(s *State, l *looking, needed bool) {
+	box, p := s.Runtime.sandbox(), l.plan
 	for _, c := range s.Runtime.Containers { // containers of a sandbox that is no good go first
 		if c.State == Running {
-			stopContainer(s, p, &c, now, ending{30 * time.Second, "Pod sandbox changed, it will be killed and re-created."})
+			stopContainer(s, p, &c, l.now, ending{30 * time.Second, "Pod sandbox changed, it will be killed and re-created."})
 			needed = false
 		}
 	}
 	for _, b := range s.Runtime.Sandboxes {
 		if b.Ready && (box == nil || b.ID != box.ID || needed) {
-			p.do(s, Action{Kind: StopSandbox, Key: "stop-sandbox/" + b.ID, ID: b.ID})
+			retry(s.Failures[StopSandboxKey], l.now, p, func() {
+				p.do(s, Action{Kind: StopSandbox, Key: "stop-sandbox/" + b.ID, ID: b.ID})
+			})
 			needed = false
 		}
 	}
@@ -154,13 +165,13 @@ func planSandbox(s *State, f Facts, now time.Time, p *Plan, needed bool) {
 		p.Events = append(p.Events, Event{Key: box.ID, Type: v1.EventTypeNormal, Reason: "SandboxChanged",
 			Message: "Pod sandbox changed, it will be killed and re-created."})
 	}
-	if f.NetworkNotReady != "" && !s.Pod.Spec.HostNetwork {
+	if l.facts.NetworkNotReady != "" && !s.Pod.Spec.HostNetwork {
 		p.Events = append(p.Events, Event{Key: "network", Type: v1.EventTypeWarning, Reason: "NetworkNotReady",
-			Message: "network is not ready: " + f.NetworkNotReady})
-		p.wake(now.Add(time.Second))
+			Message: "network is not ready: " + l.facts.NetworkNotReady})
+		p.wake(l.now.Add(time.Second))
 		return
 	}
-	retry(s.Failures[SandboxKey], now, p, func() {
+	retry(s.Failures[SandboxKey], l.now, p, func() {
 		p.do(s, Action{Kind: CreateSandbox, Key: SandboxKey, Attempt: attempt})
 	})
 }
@@ -173,53 +184,58 @@ type want struct {
 }
 
 // wanted lists the containers to start now, in order, and plans the stops of those that must not go on.
-func wanted(s *State, now time.Time, f Facts, p *Plan) (next []want, failedInit bool) {
+func wanted(s *State, l *looking) (next []want) {
 	spec := &s.Pod.Spec
 	for i := range spec.EphemeralContainers {
 		c := v1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon)
-		if cur, _ := s.Runtime.latest(c.Name); cur == nil {
-			next = append(next, want{c: &c})
+		if cur, _ := s.Runtime.latest(c.Name); cur == nil || cur.State == Created { // once, whatever becomes of it
+			if w := restart(s, &c, cur, l); w != nil {
+				next = append(next, *w)
+			}
 		}
 	}
-	box := s.Runtime.sandbox()
-	appsSeen := false
-	for _, c := range spec.Containers {
-		if cur, _ := s.Runtime.latest(c.Name); cur != nil && (box == nil || cur.SandboxID == box.ID) && cur.State != Created {
-			appsSeen = true
-		}
-	}
+	appsSeen := s.appsSeen()
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
 		if isSidecar(c) {
-			w, up := sidecar(s, c, now, f, p)
+			w, up := sidecar(s, c, l)
 			if w != nil {
 				next = append(next, *w)
 			}
 			if !up && !appsSeen {
-				return next, false
+				return next
 			}
 			continue
 		}
 		if appsSeen {
 			continue
 		}
-		w, done, failed := initStep(s, c, now, f, p)
-		if failed {
-			return nil, true
-		}
+		w, done := initStep(s, c, l)
 		if w != nil {
 			next = append(next, *w)
 		}
 		if !done {
-			return next, false
+			return next
 		}
 	}
 	for i := range spec.Containers {
-		if w := app(s, &spec.Containers[i], now, f, p); w != nil {
+		if w := app(s, &spec.Containers[i], l); w != nil {
 			next = append(next, *w)
 		}
 	}
-	return next, false
+	return next
+}
+
+// appsSeen tells whether a regular container has run in the newest sandbox: then its init phase is over.
+func (s *State) appsSeen() bool {
+	box := s.Runtime.sandbox()
+	for i := range s.Pod.Spec.Containers {
+		cur, _ := s.Runtime.latest(s.Pod.Spec.Containers[i].Name)
+		if cur != nil && (box == nil || cur.SandboxID == box.ID) && cur.State != Created {
+			return true
+		}
+	}
+	return false
 }
 
 func isSidecar(c *v1.Container) bool {
@@ -227,134 +243,89 @@ func isSidecar(c *v1.Container) bool {
 }
 
 // sidecar plans an init container that runs along; up tells whether the containers after it may start.
-func sidecar(s *State, c *v1.Container, now time.Time, f Facts, p *Plan) (w *want, up bool) {
+func sidecar(s *State, c *v1.Container, l *looking) (w *want, up bool) {
 	cur, _ := s.Runtime.latest(c.Name)
 	if cur != nil && cur.State == Running {
+		stopBad(s, c, cur, l)
 		return nil, started(s, c, cur)
 	}
-	return restart(s, c, cur, now, f, p), false
+	return restart(s, c, cur, l), false
+}
+
+// initFailed tells whether a regular init container has failed for good.
+func initFailed(s *State) bool {
+	if s.appsSeen() {
+		return false
+	}
+	for i := range s.Pod.Spec.InitContainers {
+		c := &s.Pod.Spec.InitContainers[i]
+		cur, _ := s.shown(c.Name)
+		if !isSidecar(c) && cur != nil && cur.State == Exited && cur.ExitCode != 0 && !restartable(s.Pod, c, cur) {
+			return true
+		}
+	}
+	return false
 }
 
 // initStep plans a regular init container.
-func initStep(s *State, c *v1.Container, now time.Time, f Facts, p *Plan) (w *want, done, failed bool) {
+func initStep(s *State, c *v1.Container, l *looking) (w *want, done bool) {
 	cur, _ := s.Runtime.latest(c.Name)
 	box := s.Runtime.sandbox()
 	fresh := cur != nil && box != nil && cur.SandboxID != box.ID // it ran for a sandbox that is gone: once more
 	switch {
 	case cur != nil && cur.State == Running:
-		return nil, false, false
+		return nil, false
 	case cur != nil && !fresh && cur.State == Exited && cur.ExitCode == 0:
-		return nil, true, false
-	case cur != nil && cur.State == Exited && cur.ExitCode != 0 && s.Pod.Spec.RestartPolicy == v1.RestartPolicyNever:
-		return nil, false, true
+		return nil, true
 	}
-	return restart(s, c, cur, now, f, p), false, false
+	return restart(s, c, cur, l), false
 }
 
 // app plans one regular container.
-func app(s *State, c *v1.Container, now time.Time, f Facts, p *Plan) *want {
+func app(s *State, c *v1.Container, l *looking) *want {
 	cur, _ := s.Runtime.latest(c.Name)
-	if cur == nil || cur.State == Created {
-		return restart(s, c, cur, now, f, p)
-	}
-	if cur.State == Running {
-		probe := s.Probes[c.Name]
-		switch {
-		case cur.Hash != "" && cur.Hash != Hash(c):
-			stopContainer(s, p, cur, now, ending{grace(s), fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)})
-		case probe.ContainerID == cur.ID && probe.Live != nil && !*probe.Live:
-			stopContainer(s, p, cur, now, ending{grace(s), fmt.Sprintf("Container %s %s, will be restarted", c.Name, probe.Message)})
-		}
-		return nil
-	}
-	if !restartable(s.Pod, c, cur) {
-		return nil
-	}
-	return restart(s, c, cur, now, f, p)
-}
-
-// restartable tells whether the policy lets an exited container run again. A changed definition always does.
-func restartable(pod *v1.Pod, c *v1.Container, cur *Container) bool {
-	if cur == nil || cur.State != Exited {
-		return true
-	}
-	if cur.Hash != "" && cur.Hash != Hash(c) {
-		return true
-	}
-	policy := pod.Spec.RestartPolicy
-	if c.RestartPolicy != nil {
-		policy = v1.RestartPolicy(*c.RestartPolicy)
-	}
-	switch policy {
-	case v1.RestartPolicyNever:
-		return false
-	case v1.RestartPolicyOnFailure:
-		return cur.ExitCode != 0
-	}
-	return true
-}
-
-// restart wants c to run once more after cur, or plans the wake-up at the end of its back-off.
-func restart(s *State, c *v1.Container, cur *Container, now time.Time, f Facts, p *Plan) *want {
 	switch {
-	case cur == nil:
-		return &want{c: c, attempt: lostAttempts(s, c.Name)}
-	case cur.State == Created: // made but never started, for example because the kubelet was killed in between
-		if !s.inFlight("start/" + c.Name) {
-			p.do(s, Action{Kind: RemoveContainer, Key: "remove/" + cur.ID, ID: cur.ID, Name: c.Name})
+	case cur != nil && cur.State == Running:
+		stopBad(s, c, cur, l)
+		return nil
+	case !restartable(s.Pod, c, cur):
+		return nil
+	}
+	return restart(s, c, cur, l)
+}
+
+// stopBad plans the stop of a running container that must not go on as it is. Once it has ended it starts anew.
+func stopBad(s *State, c *v1.Container, cur *Container, l *looking) {
+	probe, hook := s.Probes[c.Name], s.PostStart[c.Name]
+	why, left := "", grace(s)
+	switch {
+	case cur.Hash != "" && cur.Hash != Hash(c):
+		why = fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)
+	case hook.ContainerID == cur.ID && hook.Failed:
+		why = "FailedPostStartHook"
+	case probe.ContainerID == cur.ID && probe.Live != nil && !*probe.Live:
+		why, left = fmt.Sprintf("Container %s %s, will be restarted", c.Name, probe.Message), probeGrace(c, probe, left)
+	default:
+		return
+	}
+	stopContainer(s, l.plan, cur, l.now, ending{left, why})
+}
+
+// probeGrace is how long a container gets that a probe has given up: the probe may say so itself.
+func probeGrace(c *v1.Container, p Probe, otherwise time.Duration) time.Duration {
+	by := c.LivenessProbe
+	if p.Started == nil || !*p.Started {
+		if c.StartupProbe != nil {
+			by = c.StartupProbe
 		}
-		return nil
 	}
-	at, entry := nextStart(backoffOf(s, c.Name, cur, f), cur.FinishedAt, f)
-	if now.Before(at) {
-		p.wake(at)
-		p.Events = append(p.Events, Event{Key: cur.ID, Type: v1.EventTypeWarning, Reason: "BackOff", Container: c.Name,
-			Message: fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, s.Pod.Name, s.Pod.Namespace, s.Pod.UID)})
-		return nil
+	if by == nil || by.TerminationGracePeriodSeconds == nil {
+		return otherwise
 	}
-	entry.At = now
-	return &want{c: c, attempt: cur.Attempt + 1, backoff: &entry}
-}
-
-// lostAttempts continues the count of a container whose instances the runtime has lost (a reboot, for example).
-func lostAttempts(s *State, name string) uint32 {
-	if old := findStatus(s, name); old != nil && old.ContainerID != "" {
-		return uint32(old.RestartCount) + 1
-	}
-	return 0
-}
-
-// backoffOf is the back-off entry of a container. A kubelet that has just started reads it from what its predecessor
-// published: only a container that was seen in back-off is held back.
-func backoffOf(s *State, name string, cur *Container, f Facts) Backoff {
-	b, ok := s.Backoffs[name]
-	old := findStatus(s, name)
-	if ok || cur.Attempt == 0 || old == nil || old.State.Waiting == nil || old.State.Waiting.Reason != "CrashLoopBackOff" {
-		return b
-	}
-	delay, limit := orDefault(f.InitialBackoff, 10*time.Second), orDefault(f.MaxBackoff, 300*time.Second)
-	return Backoff{Delay: min(delay<<min(cur.Attempt-1, 10), limit), At: cur.StartedAt}
-}
-
-func orDefault(d, other time.Duration) time.Duration {
-	if d == 0 {
-		return other
-	}
-	return d
-}
-
-// nextStart is when a container that ended at finished may start again, and the back-off entry that then holds. The
-// first restart is immediate; ten quiet minutes forget everything.
-func nextStart(b Backoff, finished time.Time, f Facts) (time.Time, Backoff) {
-	first, limit := orDefault(f.InitialBackoff, 10*time.Second), orDefault(f.MaxBackoff, 300*time.Second)
-	if b.Delay == 0 || finished.Sub(b.At) > 2*limit {
-		return finished, Backoff{Delay: min(first, limit)}
-	}
-	return finished.Add(b.Delay), Backoff{Delay: min(2*b.Delay, limit)}
+	return max(time.Duration(*by.TerminationGracePeriodSeconds)*time.Second, time.Second)
 }
 
 func removeSurplus(s *State, p *Plan) {
-	dead := map[string]int{}
 	for i := range s.Runtime.Containers {
 		c := &s.Runtime.Containers[i]
 		if c.State != Exited {
@@ -368,7 +339,6 @@ func removeSurplus(s *State, p *Plan) {
 			}
 		}
 		if newer > 0 {
-			dead[c.Name]++
 			p.do(s, Action{Kind: RemoveContainer, Key: "remove/" + c.ID, ID: c.ID, Name: c.Name})
 		}
 	}
@@ -387,15 +357,4 @@ func (r *Runtime) uses(sandbox string) bool {
 		}
 	}
 	return false
-}
-
-// Hash names what a container must be restarted for: its name and image.
-func Hash(c *v1.Container) string {
-	text, _ := json.Marshal(struct {
-		Name  string `json:"name"`
-		Image string `json:"image"`
-	}{c.Name, c.Image})
-	h := fnv.New32a()
-	h.Write(text)
-	return strconv.FormatUint(uint64(h.Sum32()), 16)
 }

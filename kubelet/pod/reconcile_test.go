@@ -57,6 +57,53 @@ func deleted(grace int64) func(*State) {
 	}
 }
 
+func dead(id, why string) func(*State) {
+	return func(s *State) {
+		no := false
+		s.Probes[id[:len(id)-1]] = Probe{ContainerID: id, Live: &no, Message: why}
+	}
+}
+
+func second(s *State) {
+	s.Pod.Spec.Containers = append(s.Pod.Spec.Containers, v1.Container{Name: "d", Image: "i"})
+}
+
+func addSidecar(s *State, name string) {
+	always := v1.ContainerRestartPolicyAlways
+	s.Pod.Spec.InitContainers = append(s.Pod.Spec.InitContainers, v1.Container{Name: name, Image: "i", RestartPolicy: &always})
+	s.Images[name] = Image{Ref: "sha256:i"}
+}
+
+func sidecarC(s *State) { addSidecar(s, "side") }
+func sidecarB(s *State) { addSidecar(s, "sideb") }
+
+func containerPolicy(p v1.ContainerRestartPolicy) func(*State) {
+	return func(s *State) { s.Pod.Spec.InitContainers[0].RestartPolicy = &p }
+}
+
+func rule(op v1.ContainerRestartRuleOnExitCodesOperator, codes ...int32) func(*State) {
+	return func(s *State) {
+		s.Pod.Spec.InitContainers[0].RestartPolicyRules = []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestart,
+			ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: op, Values: codes}}}
+	}
+}
+
+func ephemeral(s *State) {
+	s.Pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "e", Image: "i"}}}
+	s.Images["e"] = Image{Ref: "sha256:i"}
+}
+
+func activeFor(seconds int64) func(*State) {
+	return func(s *State) { s.Pod.Spec.ActiveDeadlineSeconds = &seconds }
+}
+
+func startedAgo(d time.Duration) func(*State) {
+	return func(s *State) {
+		t := metav1.NewTime(now.Add(-d))
+		s.Pod.Status.StartTime = &t
+	}
+}
+
 func TestReconcile(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -95,10 +142,72 @@ func TestReconcile(t *testing.T) {
 		{"deleted while a start is in flight: wait for it", fresh(sandbox, deleted(7), func(s *State) { s.InFlight["start/c"] = now }), v1.PodPending, ""},
 		{"deleted before start: failed", fresh(sandbox, deleted(7)), v1.PodFailed, "stop-sandbox s"},
 		{"image changed: restart", fresh(sandbox, running("c"), func(s *State) { s.Runtime.Containers[0].Hash = "other" }), v1.PodRunning, "stop-container c c1 grace=30s"},
+		{"liveness failed: stop with the pod's grace", fresh(sandbox, running("c"), dead("c1", "failed liveness probe")), v1.PodRunning, "stop-container c c1 grace=30s"},
+		{"liveness failed: the probe's own grace", fresh(sandbox, running("c"), dead("c1", "failed liveness probe"), func(s *State) {
+			g := int64(5)
+			s.Pod.Spec.Containers[0].LivenessProbe = &v1.Probe{TerminationGracePeriodSeconds: &g}
+		}), v1.PodRunning, "stop-container c c1 grace=5s"},
+		{"verdict about an earlier instance: rest", fresh(sandbox, running("c"), dead("c0", "failed liveness probe")), v1.PodRunning, ""},
+		{"postStart runs: not yet running, nothing else starts", fresh(sandbox, image, running("c"), second, func(s *State) {
+			s.PostStart = map[string]PostStart{"c": {ContainerID: "c1"}}
+			s.InFlight["start/c/hook"] = now
+		}), v1.PodPending, "ensure-image d"},
+		{"postStart failed: stop", fresh(sandbox, running("c"), func(s *State) {
+			s.PostStart = map[string]PostStart{"c": {ContainerID: "c1", Done: true, Failed: true}}
+		}), v1.PodRunning, "stop-container c c1 grace=30s"},
+		{"two containers: one after the other", fresh(sandbox, image, second, func(s *State) { s.Images["d"] = Image{Ref: "r"} }), v1.PodPending, "start-container c s attempt=0"},
+		{"two containers: the second when the first runs", fresh(sandbox, image, second, running("c"), func(s *State) { s.Images["d"] = Image{Ref: "r"} }), v1.PodPending, "start-container d s attempt=0"},
+		{"restart half made: still Running", fresh(sandbox, image, exited("c", 0, 1), func(s *State) {
+			s.InFlight["start/c"] = now
+			s.Runtime.Containers = append(s.Runtime.Containers, Container{ID: "c2", SandboxID: "s", Name: "c", Attempt: 1, State: Created})
+		}), v1.PodRunning, ""},
+		{"removing failed: not at once again", fresh(sandbox, running("c"), exited("c", 0, 1), func(s *State) {
+			s.Runtime.Containers[0].Attempt, s.Runtime.Containers[1].ID = 2, "c0"
+			s.Runtime.Containers = append(s.Runtime.Containers, Container{ID: "cx", SandboxID: "s", Name: "c", State: Exited, CreatedAt: now.Add(-time.Hour)})
+			s.Failures[RemoveKey] = &Failure{RetryAt: now.Add(time.Second)}
+		}), v1.PodRunning, ""},
+		{"sidecar first", fresh(sandbox, image, sidecarC), v1.PodPending, "start-container side s attempt=0"},
+		{"sidecar runs: app", fresh(sandbox, image, sidecarC, running("side")), v1.PodPending, "start-container c s attempt=0"},
+		{"sidecar with a startup probe that has not succeeded: wait", fresh(sandbox, image, sidecarC, running("side"), func(s *State) {
+			s.Pod.Spec.InitContainers[0].StartupProbe = &v1.Probe{}
+		}), v1.PodPending, ""},
+		{"sidecar failed its liveness probe: stop", fresh(sandbox, image, sidecarC, running("side"), running("c"), dead("side1", "failed liveness probe")), v1.PodRunning, "stop-container side side1 grace=30s"},
+		{"sidecar of another image: stop", fresh(sandbox, image, sidecarC, running("side"), running("c"), func(s *State) {
+			s.Runtime.Containers[0].Hash = "other"
+		}), v1.PodRunning, "stop-container side side1 grace=30s"},
+		{"sidecar ended with 0: again", fresh(sandbox, image, policy(v1.RestartPolicyNever), sidecarC, exited("side", 0, 0), running("c")), v1.PodRunning, "start-container side s attempt=1"},
+		{"apps done: the sidecar goes", fresh(sandbox, image, policy(v1.RestartPolicyNever), sidecarC, running("side"), exited("c", 0, 0)), v1.PodRunning, "stop-container side side1 grace=30s"},
+		{"apps and sidecar done: done, whatever the sidecar says", fresh(sandbox, image, policy(v1.RestartPolicyNever), sidecarC, exited("side", 0, 137), exited("c", 0, 0)), v1.PodSucceeded, "stop-sandbox s"},
+		{"deleted: apps before sidecars", fresh(sandbox, image, sidecarC, running("side"), running("c"), deleted(9)), v1.PodRunning, "stop-container c c1 grace=9s"},
+		{"deleted: last sidecar first", fresh(sandbox, image, sidecarC, sidecarB, running("side"), running("sideb"), exited("c", 0, 0), deleted(9)), v1.PodRunning, "stop-container sideb sideb1 grace=9s"},
+		{"init of its own policy Never failed", fresh(sandbox, image, initContainer, containerPolicy(v1.ContainerRestartPolicyNever), exited("init", 0, 2)), v1.PodFailed, "stop-sandbox s"},
+		{"init with a rule for its code: again", fresh(sandbox, image, initContainer, policy(v1.RestartPolicyNever), rule(v1.ContainerRestartRuleOnExitCodesOpIn, 42), exited("init", 0, 42)), v1.PodPending, "start-container init s attempt=1"},
+		{"init with a rule for other codes: failed", fresh(sandbox, image, initContainer, policy(v1.RestartPolicyNever), rule(v1.ContainerRestartRuleOnExitCodesOpNotIn, 42), exited("init", 0, 42)), v1.PodFailed, "stop-sandbox s"},
+		{"sandbox gone: init once more", fresh(image, initContainer, exited("init", 0, 0), exited("c", 0, 1), func(s *State) {
+			s.VolumesReady = true
+			s.Runtime.Sandboxes = []Sandbox{{ID: "s"}, {ID: "t", Attempt: 1, Ready: true, IPs: []string{"10.0.0.6"}}}
+		}), v1.PodRunning, "start-container init t attempt=1"},
+		{"sandbox gone: a new one", fresh(image, exited("c", 0, 1), func(s *State) {
+			s.VolumesReady = true
+			s.Runtime.Sandboxes = []Sandbox{{ID: "s"}}
+		}), v1.PodRunning, "create-sandbox attempt=1"},
+		{"ephemeral container: while init runs", fresh(sandbox, image, initContainer, running("init"), ephemeral), v1.PodPending, "start-container e s attempt=0"},
+		{"ephemeral container ended: never again", fresh(sandbox, image, running("c"), ephemeral, exited("e", 0, 1)), v1.PodRunning, ""},
+		{"ephemeral container half made: away with it", fresh(sandbox, image, running("c"), ephemeral, func(s *State) {
+			s.Runtime.Containers = append(s.Runtime.Containers, Container{ID: "e1", Name: "e", State: Created})
+		}), v1.PodRunning, "remove-container e e1"},
+		{"deadline passed: stop", fresh(sandbox, running("c"), activeFor(5), startedAgo(6*time.Second)), v1.PodRunning, "stop-container c c1 grace=30s"},
+		{"deadline ahead: rest", fresh(sandbox, running("c"), activeFor(5), startedAgo(4*time.Second)), v1.PodRunning, ""},
+		{"somebody wrote Failed: stop", fresh(sandbox, running("c"), func(s *State) { s.Pod.Status.Phase = v1.PodFailed }), v1.PodFailed, "stop-container c c1 grace=30s"},
+		{"gone from the API by force: a second", fresh(sandbox, running("c"), deleted(0), func(s *State) { s.Gone = true }), v1.PodRunning, "stop-container c c1 grace=1s"},
+		{"static and gone: no phase is forced on it", fresh(sandbox, func(s *State) { s.Static, s.Gone = true, true }), v1.PodPending, "stop-sandbox s"},
 		{"orphan: stop with a second", &State{Runtime: &Runtime{Containers: []Container{{ID: "x", Name: "c", State: Running}}}}, "", "stop-container c x grace=1s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := Reconcile(c.state, Facts{HostIPs: []string{"10.0.0.1"}, RuntimeName: "containerd"}, now)
+			if broken := Broken(c.state, &p); broken != nil {
+				t.Errorf("broken: %v", broken)
+			}
 			if got := strings.ReplaceAll(strings.TrimSpace(p.Dump()), "\n", "; "); got != c.plan {
 				t.Errorf("plan %q, want %q", got, c.plan)
 			}
@@ -124,6 +233,16 @@ func TestMergeNeverGoesBack(t *testing.T) {
 	out := r.Merge(&Runtime{Containers: []Container{{ID: "x", State: Running}, {ID: "y", State: Created}}})
 	if out.Containers[0].State != Exited || len(out.Containers) != 2 || len(r.Containers) != 1 {
 		t.Errorf("got %+v from %+v", out, r)
+	}
+}
+
+func TestAuditForgetsWhatIsGone(t *testing.T) {
+	old, young := now.Add(-time.Hour), now.Add(-time.Minute)
+	r := &Runtime{Sandboxes: []Sandbox{{ID: "s", CreatedAt: old}}, Containers: []Container{{ID: "x", State: Running, CreatedAt: old},
+		{ID: "y", State: Running, CreatedAt: young}, {ID: "z", State: Exited, CreatedAt: old}}}
+	out := r.Audited(&Runtime{Sandboxes: r.Sandboxes, Containers: []Container{{ID: "z", State: Running, CreatedAt: old}}}, now)
+	if len(out.Sandboxes) != 1 || len(out.Containers) != 2 || out.Containers[0].ID != "y" || out.Containers[1].State != Exited || len(r.Containers) != 3 {
+		t.Errorf("got %+v", out)
 	}
 }
 

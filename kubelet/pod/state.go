@@ -61,6 +61,13 @@ type Probe struct {
 	Message string
 }
 
+// PostStart is the hook after the start of one container instance. Until it is done the container counts as not
+// started; when it failed, the container is stopped.
+type PostStart struct {
+	ContainerID  string
+	Done, Failed bool
+}
+
 // Failure is why the last try of something did not work, and when to try again.
 type Failure struct {
 	Reason, Message string
@@ -112,9 +119,11 @@ type State struct {
 	VolumesReady  bool
 	VolumeFailure *Failure
 	Images        map[string]Image    // by container name
-	Failures      map[string]*Failure // by container name, and SandboxKey
+	Failures      map[string]*Failure // by container name, or a key below
 	Backoffs      map[string]Backoff  // by container name
 	Probes        map[string]Probe    // by container name
+	// PostStart holds, by container name, how far the hook of the newest instance is.
+	PostStart map[string]PostStart
 	// InFlight holds the keys of the actions that run, with the deadline of stops.
 	InFlight map[string]time.Time
 	// Cleaned is set when volumes, folders and the cgroup are gone.
@@ -132,12 +141,13 @@ type Facts struct {
 	InitialBackoff, MaxBackoff time.Duration
 }
 
-// SandboxKey is the key under which the sandbox is in flight or failed.
-const SandboxKey = "sandbox"
-
+// Keys of what is in flight, or failed, once for a pod. No container has such a name.
 const (
-	volumesKey = "volumes"
-	cleanupKey = "clean-up"
+	SandboxKey     = "/sandbox"
+	VolumesKey     = "/volumes"
+	CleanupKey     = "/clean-up"
+	RemoveKey      = "/remove"
+	StopSandboxKey = "/stop-sandbox"
 )
 
 func (s *State) inFlight(key string) bool { _, ok := s.InFlight[key]; return ok }
@@ -160,6 +170,30 @@ func (r *Runtime) latest(name string) (newest, previous *Container) {
 	for i := range r.Containers {
 		c := &r.Containers[i]
 		if c.Name != name {
+			continue
+		}
+		switch {
+		case newest == nil || later(c, newest):
+			newest, previous = c, newest
+		case previous == nil || later(c, previous):
+			previous = c
+		}
+	}
+	return newest, previous
+}
+
+// shown returns what there is to tell of a container: its newest instance that has started and is through with its
+// postStart hook, and the one before it. Of a pod that ends, hooks do not count.
+func (s *State) shown(name string) (newest, previous *Container) {
+	if s.Runtime == nil {
+		return nil, nil
+	}
+	hook := s.PostStart[name]
+	ending := s.Pod == nil || s.Gone || s.Stop != nil || !s.StopSince.IsZero() || s.Pod.DeletionTimestamp != nil
+	for i := range s.Runtime.Containers {
+		c := &s.Runtime.Containers[i]
+		hooked := c.State == Running && hook.ContainerID == c.ID && !hook.Done && !ending
+		if c.Name != name || c.State == Created || hooked {
 			continue
 		}
 		switch {
@@ -248,6 +282,27 @@ func (r *Runtime) Merge(update *Runtime) *Runtime {
 		}
 	}
 	return &out
+}
+
+// forgetAfter is how old an object must be that an audit did not list before it counts as gone: one that is being made
+// carries the time of its beginning, and is listed at its end.
+const forgetAfter = 5 * time.Minute
+
+// Audited returns r after an audit that began at that time and found update: what was made long before, and is not in it,
+// is gone.
+func (r *Runtime) Audited(update *Runtime, began time.Time) *Runtime {
+	if r == nil {
+		return update
+	}
+	out := r.Merge(update)
+	lost := func(id string, made time.Time) bool {
+		in := slices.ContainsFunc(update.Sandboxes, func(s Sandbox) bool { return s.ID == id }) ||
+			slices.ContainsFunc(update.Containers, func(c Container) bool { return c.ID == id })
+		return !in && made.Before(began.Add(-forgetAfter))
+	}
+	out.Sandboxes = slices.DeleteFunc(slices.Clone(out.Sandboxes), func(s Sandbox) bool { return lost(s.ID, s.CreatedAt) })
+	out.Containers = slices.DeleteFunc(slices.Clone(out.Containers), func(c Container) bool { return lost(c.ID, c.CreatedAt) })
+	return out
 }
 
 // Without returns r without the container or sandbox of that id. A removed sandbox takes its containers along.

@@ -59,19 +59,41 @@ func status(s *State, f Facts, now time.Time, phase v1.PodPhase) v1.PodStatus {
 		st.HostIPs = append(st.HostIPs, v1.HostIP{IP: ip})
 	}
 	podIPs(&st, s, f)
+	l := &looking{facts: f, now: now, plan: &Plan{}}
 	for i := range s.Pod.Spec.InitContainers {
-		st.InitContainerStatuses = append(st.InitContainerStatuses, containerStatus(s, f, &s.Pod.Spec.InitContainers[i], phase))
+		st.InitContainerStatuses = append(st.InitContainerStatuses, containerStatus(s, l, &s.Pod.Spec.InitContainers[i], phase))
 	}
 	for i := range s.Pod.Spec.Containers {
-		st.ContainerStatuses = append(st.ContainerStatuses, containerStatus(s, f, &s.Pod.Spec.Containers[i], phase))
+		st.ContainerStatuses = append(st.ContainerStatuses, containerStatus(s, l, &s.Pod.Spec.Containers[i], phase))
 	}
 	slices.SortFunc(st.ContainerStatuses, func(a, b v1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) })
 	for i := range s.Pod.Spec.EphemeralContainers {
 		c := v1.Container(s.Pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, containerStatus(s, f, &c, phase))
+		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, containerStatus(s, l, &c, phase))
 	}
 	conditions(&st, s, last, now)
+	shortenMessages(&st)
 	return st
+}
+
+// maxMessages bounds the termination messages of all containers of a pod together, in bytes. Upstream's value.
+const maxMessages = 12 << 10
+
+// shortenMessages gives each container an equal part of what messages may take.
+func shortenMessages(st *v1.PodStatus) {
+	lists := [][]v1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses}
+	part := maxMessages / max(1, len(lists[0])+len(lists[1])+len(lists[2]))
+	for _, list := range lists {
+		for i := range list {
+			for _, state := range []*v1.ContainerState{&list[i].State, &list[i].LastTerminationState} {
+				if t := state.Terminated; t != nil && len(t.Message) > part {
+					short := *t
+					short.Message = strings.ToValidUTF8(t.Message[:part], "")
+					state.Terminated = &short
+				}
+			}
+		}
+	}
 }
 
 func podIPs(st *v1.PodStatus, s *State, f Facts) {
@@ -92,12 +114,13 @@ func podIPs(st *v1.PodStatus, s *State, f Facts) {
 	}
 }
 
-func containerStatus(s *State, f Facts, c *v1.Container, phase v1.PodPhase) v1.ContainerStatus {
-	cur, prev := s.Runtime.latest(c.Name)
+func containerStatus(s *State, l *looking, c *v1.Container, phase v1.PodPhase) v1.ContainerStatus {
+	f := l.facts
+	cur, prev := s.shown(c.Name)
 	st := v1.ContainerStatus{Name: c.Name, Image: c.Image}
 	no := false
 	st.Started = &no
-	if cur == nil || cur.State == Created {
+	if old := findStatus(s, c.Name); cur == nil || old != nil && uint32(old.RestartCount) > cur.Attempt {
 		lostStatus(s, &st, c, phase)
 		return st
 	}
@@ -108,6 +131,7 @@ func containerStatus(s *State, f Facts, c *v1.Container, phase v1.PodPhase) v1.C
 	}
 	st.ImageID = cur.ImageID
 	st.User = cur.User
+	st.VolumeMounts = mountStatuses(c)
 	if prev != nil && prev.State == Exited {
 		st.LastTerminationState.Terminated = terminated(prev, f)
 	} else if old := findStatus(s, c.Name); prev == nil && old != nil && cur.Attempt > 0 {
@@ -127,20 +151,24 @@ func containerStatus(s *State, f Facts, c *v1.Container, phase v1.PodPhase) v1.C
 		st.Ready = cur.ExitCode == 0
 	}
 	if s.Stop == nil && s.Pod.DeletionTimestamp == nil && !terminal(phase) {
-		waitAfterExit(s, f, &st, c, cur)
+		waitAfterExit(s, l, &st, c)
 	}
 	return st
 }
 
 // waitAfterExit turns a terminated container that is to run again into a waiting one, when it has to wait.
-func waitAfterExit(s *State, f Facts, st *v1.ContainerStatus, c *v1.Container, cur *Container) {
-	if !restartable(s.Pod, c, cur) || isInit(s.Pod, c.Name) && !isSidecar(c) && cur.ExitCode == 0 {
+func waitAfterExit(s *State, l *looking, st *v1.ContainerStatus, c *v1.Container) {
+	cur, _ := s.shown(c.Name)
+	if isEphemeral(s.Pod, c.Name) || !restartable(s.Pod, c, cur) || isInit(s.Pod, c.Name) && !isSidecar(c) && cur.ExitCode == 0 {
 		return
 	}
 	wait := &v1.ContainerStateWaiting{}
-	at, entry := nextStart(backoffOf(s, c.Name, cur, f), cur.FinishedAt, f)
-	if fail := s.Failures[c.Name]; fail != nil {
+	at, entry := nextStart(backoffOf(s, c, cur, l.facts), cur.FinishedAt, l.facts)
+	backingOff := l.now.Before(at)
+	if fail := s.Failures[c.Name]; fail != nil && !(backingOff && !l.now.Before(fail.RetryAt)) {
 		wait.Reason, wait.Message = fail.Reason, fail.Message
+	} else if img := s.Images[c.Name]; img.Failure != nil && !backingOff {
+		wait.Reason, wait.Message = img.Failure.Reason, img.Failure.Message
 	} else if delay := at.Sub(cur.FinishedAt); delay > 0 && entry.Delay > 0 {
 		wait.Reason = "CrashLoopBackOff"
 		wait.Message = fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", delay, c.Name, s.Pod.Name, s.Pod.Namespace, s.Pod.UID)
@@ -157,7 +185,8 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 		st.RestartCount, st.LastTerminationState = old.RestartCount, old.LastTerminationState
 		st.ContainerID, st.ImageID = old.ContainerID, old.ImageID
 		switch {
-		case old.State.Terminated != nil && (terminal(phase) || !restartableStatus(s, c, old)):
+		case old.State.Terminated != nil && (terminal(phase) || !restartableStatus(s, c, old) ||
+			old.State.Terminated.ExitCode == 0 && initDone(s, c)):
 			st.State, st.Ready, st.Started = old.State, old.Ready, old.Started
 			return
 		case old.State.Terminated != nil:
@@ -176,13 +205,20 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 			return
 		}
 	}
+	if initDone(s, c) {
+		*st = v1.ContainerStatus{Name: c.Name, Image: c.Image, ContainerID: st.ContainerID, ImageID: st.ImageID, Ready: true,
+			Started: st.Started, RestartCount: st.RestartCount, LastTerminationState: st.LastTerminationState}
+		st.State.Terminated = &v1.ContainerStateTerminated{Reason: "Completed", ContainerID: st.ContainerID,
+			Message: "Unable to get init container status from container runtime and pod has been initialized, treat it as exit normally"}
+		return
+	}
 	if terminal(phase) && s.Pod.Status.Phase == v1.PodRunning {
 		st.State.Terminated = &v1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown",
 			Message: "The container could not be located when the pod was terminated"}
 		return
 	}
 	wait := &v1.ContainerStateWaiting{Reason: "ContainerCreating"}
-	if len(s.Pod.Spec.InitContainers) > 0 {
+	if len(s.Pod.Spec.InitContainers) > 0 && !isEphemeral(s.Pod, c.Name) {
 		wait.Reason = "PodInitializing"
 	}
 	if fail := s.Failures[c.Name]; fail != nil {
@@ -191,6 +227,32 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 		wait.Reason, wait.Message = img.Failure.Reason, img.Failure.Message
 	}
 	st.State.Waiting = wait
+}
+
+// initDone tells whether c is a regular init container of a pod whose regular containers have run: it must have ended
+// well, also when the runtime no longer knows it.
+func initDone(s *State, c *v1.Container) bool {
+	return isInit(s.Pod, c.Name) && !isSidecar(c) && s.Runtime != nil && s.appsSeen()
+}
+
+func mountStatuses(c *v1.Container) (out []v1.VolumeMountStatus) {
+	for i := range c.VolumeMounts {
+		m := &c.VolumeMounts[i]
+		st := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
+		if m.ReadOnly {
+			mode := v1.RecursiveReadOnlyDisabled
+			if m.RecursiveReadOnly != nil && *m.RecursiveReadOnly == v1.RecursiveReadOnlyEnabled {
+				mode = v1.RecursiveReadOnlyEnabled
+			}
+			st.RecursiveReadOnly = &mode
+		}
+		out = append(out, st)
+	}
+	return out
+}
+
+func isEphemeral(pod *v1.Pod, name string) bool {
+	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c v1.EphemeralContainer) bool { return c.Name == name })
 }
 
 func isInit(pod *v1.Pod, name string) bool {

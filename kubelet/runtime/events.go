@@ -51,6 +51,9 @@ func toEvent(m *cri.ContainerEventResponse) Event {
 		e.Update.Sandboxes = append(e.Update.Sandboxes, toSandbox(s))
 	}
 	for _, c := range m.ContainersStatuses {
+		if c == nil {
+			continue
+		}
 		if e.UID == "" {
 			e.UID = c.Labels[labelPodUID]
 		}

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// logTail returns the last lines of a CRI log file, without their time stamps.
+// logTail returns the end of a CRI log file, without its time stamps: at most maxLogLines lines, and of them the last
+// maxLogBytes bytes.
 func logTail(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -22,28 +23,19 @@ func logTail(path string) string {
 	if err != nil {
 		return ""
 	}
-	var out []string
-	total := 0
 	lines := bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
-	for i := len(lines) - 1; i >= 0 && len(out) < maxLogLines; i-- {
-		parts := bytes.SplitN(lines[i], []byte(" "), 4) // time, stream, tag, text
+	var text []byte
+	for _, line := range lines[max(0, len(lines)-maxLogLines):] {
+		parts := bytes.SplitN(line, []byte(" "), 4) // time, stream, tag, text
 		if len(parts) < 4 {
 			continue
 		}
-		text := string(parts[3])
+		text = append(text, parts[3]...)
 		if string(parts[2]) == "F" {
-			text += "\n"
+			text = append(text, '\n')
 		}
-		if total += len(text); total > maxLogBytes {
-			break
-		}
-		out = append(out, text)
 	}
-	var b strings.Builder
-	for i := len(out) - 1; i >= 0; i-- {
-		b.WriteString(out[i])
-	}
-	return b.String()
+	return string(text[max(0, len(text)-maxLogBytes):])
 }
 
 // samePath compares container paths; on Windows the drive letter may have been added and slashes turned.

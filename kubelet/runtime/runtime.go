@@ -117,7 +117,7 @@ func (r *Runtime) CreateSandbox(ctx context.Context, spec SandboxSpec) (pod.Sand
 	}
 	resp, err := r.client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: cfg, RuntimeHandler: spec.Handler})
 	if err != nil {
-		return pod.Sandbox{}, fmt.Errorf("failed to create pod sandbox: %w", err)
+		return pod.Sandbox{}, err // the runtime's own words stand in the event, as upstream's do
 	}
 	box := pod.Sandbox{ID: resp.PodSandboxId, Attempt: spec.Attempt, Ready: true, HostNetwork: spec.Pod.Spec.HostNetwork,
 		CreatedAt: time.Now(), Handler: spec.Handler}
@@ -143,7 +143,7 @@ func (r *Runtime) StartContainer(ctx context.Context, spec ContainerSpec) (pod.C
 	made, err := r.client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: spec.SandboxID, Config: cfg,
 		SandboxConfig: r.sandboxConfig(spec.Sandbox)})
 	if err != nil {
-		return pod.Container{}, &StepError{"CreateContainerError", err}
+		return pod.Container{}, &StepError{"CreateContainerError", described{err}}
 	}
 	if spec.Created != nil {
 		spec.Created(made.ContainerId)
@@ -153,7 +153,7 @@ func (r *Runtime) StartContainer(ctx context.Context, spec ContainerSpec) (pod.C
 		if readErr == nil {
 			c.SandboxID = spec.SandboxID
 		}
-		return c, &StepError{"RunContainerError", err}
+		return c, &StepError{"RunContainerError", described{err}}
 	}
 	c, err := r.container(ctx, made.ContainerId)
 	if err != nil { // it runs; the next event brings the details
@@ -177,6 +177,12 @@ type StepError struct {
 	Reason string
 	Err    error
 }
+
+// described is an error of the runtime that prints as its text alone, without the words of gRPC before it.
+type described struct{ err error }
+
+func (d described) Error() string { return status.Convert(d.err).Message() }
+func (d described) Unwrap() error { return d.err }
 
 func (e *StepError) Error() string { return e.Err.Error() }
 func (e *StepError) Unwrap() error { return e.Err }

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"time"
@@ -15,17 +16,72 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// Snapshot reads everything that the runtime knows about pods, by UID. With a UID, only that pod (which is then always in
-// the answer). An error means: unknown, not nothing.
+// Snapshot reads what the runtime knows about the pod of that UID, which is always in the answer. An error means:
+// unknown, not nothing.
 func (r *Runtime) Snapshot(ctx context.Context, uid string) (map[string]*pod.Runtime, error) {
 	ctx, cancel := r.short(ctx)
 	defer cancel()
-	var selector map[string]string
-	all := map[string]*pod.Runtime{}
-	if uid != "" {
-		selector = map[string]string{labelPodUID: uid}
-		all[uid] = &pod.Runtime{UID: uid}
+	listed, err := r.list(ctx, map[string]string{labelPodUID: uid})
+	if err != nil {
+		return nil, err
 	}
+	l := listed[uid]
+	if l == nil {
+		return map[string]*pod.Runtime{uid: {UID: uid}}, nil
+	}
+	p, err := r.details(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]*pod.Runtime{uid: p}, nil
+}
+
+// auditors is how many pods an audit asks about at a time.
+const auditors = 16
+
+// Audit reads everything that the runtime knows about pods. It returns the UIDs of all pods that it knows once these are
+// listed, and calls found for each as soon as its details are there, from other goroutines and also after it returned.
+// One pod about which the runtime does not answer holds up no other; it has an error.
+func (r *Runtime) Audit(ctx context.Context, found func(uid string, p *pod.Runtime, err error)) ([]string, error) {
+	short, cancel := r.short(ctx)
+	defer cancel()
+	listed, err := r.list(short, nil)
+	if err != nil {
+		return nil, err
+	}
+	slots := make(chan struct{}, auditors)
+	var uids []string
+	for uid, l := range listed {
+		uids = append(uids, uid)
+		go func() {
+			ctx, cancel := context.WithTimeout(ctx, auditTimeout)
+			defer cancel()
+			select {
+			case slots <- struct{}{}:
+				defer func() { <-slots }()
+			case <-time.After(slotWait): // others hang: do not wait for them
+			}
+			p, err := r.details(ctx, l)
+			found(uid, p, err)
+		}()
+	}
+	return uids, nil
+}
+
+// How long an audit waits for the details of one pod, and for a turn.
+const (
+	auditTimeout = 30 * time.Second
+	slotWait     = time.Second
+)
+
+// listing is what a list tells about one pod.
+type listing struct {
+	pod        *pod.Runtime
+	sandboxes  []*cri.PodSandbox
+	containers []*cri.Container
+}
+
+func (r *Runtime) list(ctx context.Context, selector map[string]string) (map[string]*listing, error) {
 	boxes, err := r.client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: selector}})
 	if err != nil {
 		return nil, fmt.Errorf("listing sandboxes: %w", err)
@@ -34,8 +90,37 @@ func (r *Runtime) Snapshot(ctx context.Context, uid string) (map[string]*pod.Run
 	if err != nil {
 		return nil, fmt.Errorf("listing containers: %w", err)
 	}
-	owner := map[string]string{}
+	all := map[string]*listing{}
 	for _, b := range boxes.Items {
+		if l := place(all, b.Labels); l != nil {
+			l.sandboxes = append(l.sandboxes, b)
+		}
+	}
+	for _, c := range list.Containers {
+		if l := place(all, c.Labels); l != nil {
+			l.containers = append(l.containers, c)
+		}
+	}
+	return all, nil
+}
+
+// place finds or makes the pod that labels name; nil when the object is not a pod's.
+func place(all map[string]*listing, labels map[string]string) *listing {
+	uid := labels[labelPodUID]
+	if uid == "" {
+		return nil
+	}
+	l := all[uid]
+	if l == nil {
+		l = &listing{pod: &pod.Runtime{UID: uid, Name: labels[labelPodName], Namespace: labels[labelPodNamespace]}}
+		all[uid] = l
+	}
+	return l
+}
+
+// details reads the status of each object of a pod. What is gone meanwhile is left out.
+func (r *Runtime) details(ctx context.Context, l *listing) (*pod.Runtime, error) {
+	for _, b := range l.sandboxes {
 		st, err := r.client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: b.Id})
 		if status.Code(err) == codes.NotFound {
 			continue
@@ -43,18 +128,9 @@ func (r *Runtime) Snapshot(ctx context.Context, uid string) (map[string]*pod.Run
 		if err != nil {
 			return nil, fmt.Errorf("reading the status of sandbox %s: %w", b.Id, err)
 		}
-		p := place(all, b.Labels)
-		if p == nil {
-			continue
-		}
-		owner[b.Id] = p.UID
-		p.Sandboxes = append(p.Sandboxes, toSandbox(st.Status))
+		l.pod.Sandboxes = append(l.pod.Sandboxes, toSandbox(st.Status))
 	}
-	for _, c := range list.Containers {
-		p := place(all, c.Labels)
-		if p == nil {
-			continue
-		}
+	for _, c := range l.containers {
 		full, err := r.container(ctx, c.Id)
 		if status.Code(err) == codes.NotFound {
 			continue
@@ -63,24 +139,9 @@ func (r *Runtime) Snapshot(ctx context.Context, uid string) (map[string]*pod.Run
 			return nil, err
 		}
 		full.SandboxID = c.PodSandboxId
-		p.Containers = append(p.Containers, full)
+		l.pod.Containers = append(l.pod.Containers, full)
 	}
-	return all, nil
-}
-
-// place finds or makes the pod that labels name; nil when the object is not a pod's.
-func place(all map[string]*pod.Runtime, labels map[string]string) *pod.Runtime {
-	uid := labels[labelPodUID]
-	if uid == "" {
-		return nil
-	}
-	p := all[uid]
-	if p == nil {
-		p = &pod.Runtime{UID: uid}
-		all[uid] = p
-	}
-	p.Name, p.Namespace = labels[labelPodName], labels[labelPodNamespace]
-	return p
+	return l.pod, nil
 }
 
 func toSandbox(s *cri.PodSandboxStatus) pod.Sandbox {
@@ -119,7 +180,10 @@ func toContainer(c *cri.ContainerStatus) pod.Container {
 	default:
 		out.State = pod.Exited
 		if m := terminationMessage(c); m != "" {
-			out.Message = m
+			if out.Message != "" {
+				out.Message += ": "
+			}
+			out.Message += m
 		}
 		if out.StartedAt.IsZero() && out.FinishedAt.IsZero() {
 			out.FinishedAt = out.CreatedAt
@@ -147,7 +211,7 @@ func terminationMessage(c *cri.ContainerStatus) string {
 	path := c.Annotations[annTerminationPath]
 	for _, m := range c.Mounts {
 		if path != "" && samePath(m.ContainerPath, path) {
-			if text := readHead(m.HostPath, maxMessageBytes); text != "" {
+			if text := readEnd(m.HostPath, maxMessageBytes); text != "" {
 				return text
 			}
 		}
@@ -158,13 +222,24 @@ func terminationMessage(c *cri.ContainerStatus) string {
 	return ""
 }
 
-func readHead(path string, limit int) string {
+// readEnd returns the last limit bytes of a file, "" if it cannot be read. A container may have put anything in the
+// place of the file: only a regular one is opened.
+func readEnd(path string, limit int64) string {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	buf := make([]byte, limit)
-	n, _ := f.Read(buf)
-	return string(buf[:n])
+	if size, err := f.Seek(0, io.SeekEnd); err == nil {
+		_, _ = f.Seek(max(0, size-limit), io.SeekStart)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit))
+	if err != nil {
+		return ""
+	}
+	return string(data)
 }

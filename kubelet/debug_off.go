@@ -1,0 +1,5 @@
+//go:build !debug
+
+package kubelet
+
+const debugBuild = false

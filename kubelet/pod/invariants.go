@@ -1,0 +1,80 @@
+package pod
+
+import (
+	"fmt"
+)
+
+// Broken lists what must never be true of a plan made for s, and is. It is asserted in tests; a node reports it, and one
+// built with the tag debug ends the pod's actor over it. Call it before s takes over anything of the plan.
+func Broken(s *State, p *Plan) []string {
+	var out []string
+	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if !s.StopSince.IsZero() && !p.Stopping {
+		bad("a pod that was stopping is to run again")
+	}
+	if p.Stopped && (s.Runtime.Running() || s.creating()) {
+		bad("called stopped while a container runs or is being made")
+	}
+	brokenActions(s, p, bad)
+	if s.Pod != nil {
+		brokenStatus(s, p, bad)
+	}
+	return out
+}
+
+func brokenActions(s *State, p *Plan, bad func(string, ...any)) {
+	keys := map[string]bool{}
+	for _, a := range p.Actions {
+		if s.inFlight(a.Key) || keys[a.Key] {
+			bad("%s is planned while %s is in flight", a, a.Key)
+		}
+		keys[a.Key] = true
+		switch a.Kind {
+		case CreateSandbox, StartContainer:
+			if p.Stopping {
+				bad("%s is planned for a pod that stops", a)
+			}
+			if a.Kind == StartContainer && !s.VolumesReady {
+				bad("%s is planned before its volumes are there", a)
+			}
+		case RemoveSandbox:
+			for _, c := range s.Runtime.Containers {
+				if c.SandboxID == a.ID && c.State == Running {
+					bad("%s is planned while container %s runs in it", a, c.ID)
+				}
+			}
+		case Cleanup:
+			if s.Runtime.Running() || s.creating() {
+				bad("%s is planned while a container runs or is being made", a)
+			}
+		}
+	}
+}
+
+func brokenStatus(s *State, p *Plan, bad func(string, ...any)) {
+	st, last := &p.Status, lastStatus(s)
+	known := terminal(last.Phase) || terminal(s.Pod.Status.Phase) // others may write a terminal phase over a pod that runs
+	if terminal(st.Phase) && !known && (s.Runtime.Running() || s.creating()) {
+		bad("phase %s while a container runs or is being made", st.Phase)
+	}
+	if terminal(last.Phase) && st.Phase != last.Phase {
+		bad("phase %s after %s", st.Phase, last.Phase)
+	}
+	if st.ObservedGeneration < last.ObservedGeneration && s.Last != nil || st.ObservedGeneration > s.Pod.Generation {
+		bad("observed generation %d after %d of %d", st.ObservedGeneration, last.ObservedGeneration, s.Pod.Generation)
+	}
+	if last.PodIP != "" && st.PodIP == "" {
+		bad("address %s forgotten", last.PodIP)
+	}
+	if s.Stop != nil && s.Stop.Rejected {
+		return
+	}
+	for _, c := range st.ContainerStatuses {
+		if old := findStatus(s, c.Name); old != nil && c.RestartCount < old.RestartCount {
+			bad("container %s counts %d restarts after %d", c.Name, c.RestartCount, old.RestartCount)
+		}
+		if c.State.Running != nil && c.ContainerID == "" {
+			bad("container %s runs without an id", c.Name)
+		}
+	}
+}

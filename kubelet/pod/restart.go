@@ -1,0 +1,134 @@
+package pod
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// restartable tells whether the policy lets an exited container run again. A changed definition always does.
+func restartable(pod *v1.Pod, c *v1.Container, cur *Container) bool {
+	if cur == nil || cur.State != Exited {
+		return true
+	}
+	if cur.Hash != "" && cur.Hash != Hash(c) {
+		return true
+	}
+	policy := pod.Spec.RestartPolicy
+	if c.RestartPolicy != nil {
+		policy = v1.RestartPolicy(*c.RestartPolicy)
+	}
+	for i := range c.RestartPolicyRules { // they say more than the policy, which counts where none applies
+		if ruled(&c.RestartPolicyRules[i], cur.ExitCode) {
+			return true
+		}
+	}
+	switch policy {
+	case v1.RestartPolicyNever:
+		return false
+	case v1.RestartPolicyOnFailure:
+		return cur.ExitCode != 0
+	}
+	return true
+}
+
+// ruled tells whether a rule asks for a restart after that exit code. A rule with an action that is not known asks for
+// nothing.
+func ruled(r *v1.ContainerRestartRule, code int32) bool {
+	if r.Action != v1.ContainerRestartRuleActionRestart || r.ExitCodes == nil {
+		return false
+	}
+	named := slices.Contains(r.ExitCodes.Values, code)
+	switch r.ExitCodes.Operator {
+	case v1.ContainerRestartRuleOnExitCodesOpIn:
+		return named
+	case v1.ContainerRestartRuleOnExitCodesOpNotIn:
+		return !named
+	}
+	return false
+}
+
+// restart wants c to run once more after cur, or plans the wake-up at the end of its back-off.
+func restart(s *State, c *v1.Container, cur *Container, l *looking) *want {
+	switch {
+	case cur == nil:
+		return &want{c: c, attempt: lostAttempts(s, c.Name, nil)}
+	case cur.State == Created: // made but never started, for example because the kubelet was killed in between
+		if !s.inFlight("start/" + c.Name) {
+			retry(s.Failures[RemoveKey], l.now, l.plan, func() {
+				l.plan.do(s, Action{Kind: RemoveContainer, Key: "remove/" + cur.ID, ID: cur.ID, Name: c.Name})
+			})
+		}
+		return nil
+	}
+	at, entry := nextStart(backoffOf(s, c, cur, l.facts), cur.FinishedAt, l.facts)
+	if l.now.Before(at) {
+		l.plan.wake(at)
+		if fail := s.Failures[c.Name]; fail != nil && l.now.Before(fail.RetryAt) {
+			l.plan.wake(fail.RetryAt) // then the status says that it backs off, no longer why it failed
+		}
+		l.plan.Events = append(l.plan.Events, Event{Key: cur.ID, Type: v1.EventTypeWarning, Reason: "BackOff", Container: c.Name,
+			Message: fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, s.Pod.Name, s.Pod.Namespace, s.Pod.UID)})
+		return nil
+	}
+	entry.At = l.now
+	return &want{c: c, attempt: max(cur.Attempt+1, lostAttempts(s, c.Name, cur)), backoff: &entry}
+}
+
+// lostAttempts continues the count of a container whose newest instance the runtime has lost (a reboot, for example);
+// cur is what it still has.
+func lostAttempts(s *State, name string, cur *Container) uint32 {
+	old := findStatus(s, name)
+	if old != nil && old.ContainerID != "" && (cur == nil || uint32(old.RestartCount) > cur.Attempt) {
+		return uint32(old.RestartCount) + 1
+	}
+	return 0
+}
+
+// backoffOf is the back-off entry of a container. A kubelet that has just started reads it from what its predecessor
+// published: only a container that was seen in back-off is held back. A changed definition begins anew.
+func backoffOf(s *State, c *v1.Container, cur *Container, f Facts) Backoff {
+	if cur.Hash != "" && cur.Hash != Hash(c) {
+		return Backoff{}
+	}
+	b, ok := s.Backoffs[c.Name]
+	old := findStatus(s, c.Name)
+	if ok || cur.Attempt == 0 || old == nil || old.State.Waiting == nil || old.State.Waiting.Reason != "CrashLoopBackOff" {
+		return b
+	}
+	delay, limit := orDefault(f.InitialBackoff, 10*time.Second), orDefault(f.MaxBackoff, 300*time.Second)
+	return Backoff{Delay: min(delay<<min(cur.Attempt-1, 10), limit), At: cur.StartedAt}
+}
+
+func orDefault(d, other time.Duration) time.Duration {
+	if d == 0 {
+		return other
+	}
+	return d
+}
+
+// nextStart is when a container that ended at finished may start again, and the back-off entry that then holds. The
+// first restart is immediate; ten quiet minutes forget everything.
+func nextStart(b Backoff, finished time.Time, f Facts) (time.Time, Backoff) {
+	first, limit := orDefault(f.InitialBackoff, 10*time.Second), orDefault(f.MaxBackoff, 300*time.Second)
+	if b.Delay == 0 || finished.Sub(b.At) > 2*limit {
+		return finished, Backoff{Delay: min(first, limit)}
+	}
+	return finished.Add(b.Delay), Backoff{Delay: min(2*b.Delay, limit)}
+}
+
+// Hash names what a container must be restarted for: its name and image.
+func Hash(c *v1.Container) string {
+	text, _ := json.Marshal(struct {
+		Name  string `json:"name"`
+		Image string `json:"image"`
+	}{c.Name, c.Image})
+	h := fnv.New32a()
+	h.Write(text)
+	return strconv.FormatUint(uint64(h.Sum32()), 16)
+}
