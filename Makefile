@@ -20,6 +20,8 @@ BENCH_FLAGS ?=
 # Third-party programs (target bundle) and the DLLs of the emulated Windows host (target dll).
 -include bundle/bundle.mk
 -include emulator/dll/dll.mk
+# Upstream's conformance suite (target conformance).
+-include test/conformance/conformance.mk
 PARTS := $(if $(wildcard bundle/bundle.mk),bundle) $(if $(wildcard emulator/dll/dll.mk),dll)
 
 .PHONY: help

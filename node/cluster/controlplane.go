@@ -32,6 +32,7 @@ func controlPlaneConfig(l Layout) ([]byte, error) {
 			"--proxy-client-cert-file=" + pki("front-proxy-client.crt"), "--proxy-client-key-file=" + pki("front-proxy-client.key"),
 			"--enable-aggregator-routing=true",
 			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--enable-bootstrap-token-auth=true",
+			"--allow-privileged=true", // as kubeadm sets it; the policy of a namespace decides
 			"--profiling=false", "--cert-dir=" + filepath.Join(l.ControlPlane(), "certs"),
 		},
 		"controllerManager": []string{

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/node/cluster"
+)
+
+// suiteCluster is the local cluster under test.
+type suiteCluster struct{ o options }
+
+func newCluster(o options) *suiteCluster { return &suiteCluster{o} }
+
+// nodes as `porthole up` takes them. Several tests need two nodes that take pods.
+var nodes = map[string][]string{
+	"lin": {"--linux-nodes=2", "--windows-nodes=0"},
+	"win": {"--linux-nodes=1", "--windows-nodes=2"},
+}
+
+func (c *suiteCluster) program(name ...string) string {
+	return filepath.Join(append([]string{c.o.bin}, name...)...)
+}
+
+func (c *suiteCluster) kubeconfig() string { return filepath.Join(c.o.dir, "conformance.kubeconfig") }
+
+func (c *suiteCluster) up(ctx context.Context) error {
+	return show(exec.CommandContext(ctx, c.program("porthole"), append([]string{"up", "--dir", c.o.dir}, nodes[c.o.node]...)...))
+}
+
+// down runs even after an interrupt.
+func (c *suiteCluster) down() error {
+	return show(exec.Command(c.program("porthole"), "down", "--dir", c.o.dir))
+}
+
+func show(cmd *exec.Cmd) error {
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	return nil
+}
+
+func (c *suiteCluster) pushImages(ctx context.Context) error {
+	p := &pusher{
+		registry: "http://" + lab.Router.String() + ":5000",
+		client:   clientIn(platform.NetnsPath(lab.RouterNetns)),
+		parts:    parts(c.program("conformance"), c.program("bundle")), made: map[string]madeLayer{},
+	}
+	return p.pushAll(ctx, images())
+}
+
+// clientIn makes connections in another network namespace.
+func clientIn(netns string) *http.Client {
+	dial := func(_ context.Context, network, addr string) (conn net.Conn, err error) {
+		err = platform.InNetns(netns, func() (err error) {
+			conn, err = net.DialTimeout(network, addr, 3*time.Second)
+			return err
+		})
+		return conn, err
+	}
+	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{DialContext: dial}}
+}
+
+// prepare writes a kubeconfig that works in the namespace of the outside world, names kubectl, and keeps pods off the
+// Linux node if Windows nodes are judged.
+func (c *suiteCluster) prepare(ctx context.Context) error {
+	data, err := os.ReadFile(filepath.Join(c.o.dir, "kubeconfig"))
+	if err != nil {
+		return err
+	}
+	var doc struct {
+		Clusters []struct {
+			Cluster map[string]any `json:"cluster"`
+			Name    string         `json:"name"`
+		} `json:"clusters"`
+		Users    json.RawMessage `json:"users"`
+		Contexts json.RawMessage `json:"contexts"`
+		Current  string          `json:"current-context"`
+		Kind     string          `json:"kind"`
+		Version  string          `json:"apiVersion"`
+	}
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return fmt.Errorf("reading the cluster's kubeconfig: %w", err)
+	}
+	for _, entry := range doc.Clusters {
+		entry.Cluster["server"] = fmt.Sprintf("https://%s:6443", cluster.DefaultConfig().Nodes()[0].Address)
+	}
+	if data, err = json.Marshal(doc); err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.kubeconfig(), data, 0o600); err != nil {
+		return err
+	}
+	kubectl := c.program("conformance", "kubectl")
+	if _, err := os.Lstat(kubectl); err != nil {
+		if err := os.Symlink(filepath.Join("..", "bundle", "kube"), kubectl); err != nil {
+			return err
+		}
+	}
+	if c.o.node != "win" {
+		return nil
+	}
+	return show(exec.CommandContext(ctx, kubectl, "--kubeconfig", filepath.Join(c.o.dir, "kubeconfig"),
+		"taint", "nodes", "--overwrite", "-l", "kubernetes.io/os=linux", "node-role.kubernetes.io/control-plane=:NoSchedule"))
+}

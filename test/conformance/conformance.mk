@@ -1,0 +1,55 @@
+# Upstream's conformance suite and what its images are made of, from a Go module of its own, into bin/conformance.
+# Included by the root Makefile. No other target needs any of it.
+
+CONFORMANCE_OUT := $(BIN)/conformance
+CONFORMANCE_DIR := test/conformance/e2e
+CONFORMANCE_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
+CONFORMANCE_MOD := $(CONFORMANCE_DIR)/go.mod $(CONFORMANCE_DIR)/go.sum
+CONFORMANCE_SUITE := $(CONFORMANCE_OUT)/e2e.test
+CONFORMANCE_PROGRAMS := $(addprefix $(CONFORMANCE_OUT)/,ginkgo agnhost nonewprivs sample-apiserver etcd windows/agnhost.exe)
+CONFORMANCE_DATA := $(CONFORMANCE_OUT)/data
+
+# What to run: FOCUS, a regular expression that picks tests by name; NODE, lin or win; PARALLEL, how many at once.
+FOCUS ?=
+NODE ?= lin
+PARALLEL ?= 10
+CONFORMANCE_FLAGS ?=
+
+.PHONY: conformance
+conformance: deps-conformance build conformance-build ## upstream's conformance suite on a local cluster [FOCUS=regexp] [NODE=lin|win] [PARALLEL=n]
+	go run ./test/conformance -bin $(BIN) -node $(NODE) -parallel $(PARALLEL) -focus "$(FOCUS)" $(CONFORMANCE_FLAGS)
+
+.PHONY: conformance-build
+conformance-build: $(CONFORMANCE_SUITE) $(CONFORMANCE_PROGRAMS) $(CONFORMANCE_DATA)
+
+.PHONY: deps-conformance
+deps-conformance:
+	@tools/deps conformance
+
+# Stamped as Kubernetes stamps it: the suite names its version and leaves out tests of other versions by it.
+$(CONFORMANCE_SUITE): $(CONFORMANCE_MOD)
+	cd $(CONFORMANCE_DIR) && CGO_ENABLED=0 go test -c -trimpath -ldflags "$(BUNDLE_KUBE_LD)" -o ../../../$@ k8s.io/kubernetes/test/e2e
+
+$(CONFORMANCE_OUT)/ginkgo: $(CONFORMANCE_MOD)
+	cd $(CONFORMANCE_DIR) && $(CONFORMANCE_BUILD) -o ../../../$@ github.com/onsi/ginkgo/v2/ginkgo
+
+$(CONFORMANCE_OUT)/agnhost $(CONFORMANCE_OUT)/nonewprivs: $(CONFORMANCE_MOD)
+	cd $(CONFORMANCE_DIR) && $(CONFORMANCE_BUILD) -o ../../../$@ k8s.io/kubernetes/test/images/$(notdir $@)
+
+$(CONFORMANCE_OUT)/sample-apiserver: $(CONFORMANCE_MOD)
+	cd $(CONFORMANCE_DIR) && $(CONFORMANCE_BUILD) -o ../../../$@ k8s.io/sample-apiserver
+
+$(CONFORMANCE_OUT)/etcd: $(CONFORMANCE_MOD)
+	cd $(CONFORMANCE_DIR) && $(CONFORMANCE_BUILD) -o ../../../$@ go.etcd.io/etcd/server/v3
+
+$(CONFORMANCE_OUT)/windows/agnhost.exe: $(CONFORMANCE_MOD)
+	cd $(CONFORMANCE_DIR) && GOOS=windows $(CONFORMANCE_BUILD) -o ../../../$@ k8s.io/kubernetes/test/images/agnhost
+
+# Files that lie in upstream's images beside the programs.
+$(CONFORMANCE_DATA): $(CONFORMANCE_MOD)
+	@mkdir -p $@
+	images=$$(cd $(CONFORMANCE_DIR) && go list -m -f '{{.Dir}}' k8s.io/kubernetes)/test/images; \
+	install -m 644 $$images/agnhost/porter/localhost.crt $$images/agnhost/porter/localhost.key $@; \
+	for name in nautilus kitten; do \
+		install -m 644 $$images/$$name/html/$$name.jpg $@/; install -m 644 $$images/$$name/html/data.json $@/$$name.json; done
+	@touch $@

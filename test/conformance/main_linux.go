@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	o, err := parse(os.Args[1:])
+	if err == nil {
+		err = run(ctx, o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "conformance:", err)
+		os.Exit(1)
+	}
+}
+
+// options of one run.
+type options struct {
+	bin      string        // folder of the built programs
+	dir      string        // state folder of the cluster
+	node     string        // lin or win: which nodes the pods run on
+	focus    string        // regular expression that a test's name must match; empty: all
+	skip     string        // regular expression of tests to leave out; empty: none
+	labels   string        // which of the suite's labels, as ginkgo's --label-filter
+	parallel int           // ginkgo processes
+	limit    time.Duration // for the whole suite
+	repo     string        // where to write results and the document; empty: nowhere
+	keep     bool          // leave a cluster that was started here running
+	images   bool          // push the images and do no more
+	document bool          // write the document anew and do no more
+	logs     string        // folder for the suite's output and report
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	f := flag.NewFlagSet("conformance", flag.ContinueOnError)
+	f.StringVar(&o.bin, "bin", "bin", "folder of the built programs")
+	f.StringVar(&o.dir, "dir", "/var/lib/porthole", "state folder of the cluster; one that runs there with the right nodes is used")
+	f.StringVar(&o.node, "node", "lin", "which nodes to judge: lin or win")
+	f.StringVar(&o.focus, "focus", "", "regular expression that a test's name must match")
+	f.StringVar(&o.skip, "skip", "", "regular expression of tests to leave out")
+	f.StringVar(&o.labels, "labels", "Conformance", "which of the suite's labels, as an expression for ginkgo")
+	f.IntVar(&o.parallel, "parallel", 10, "tests at once; those that must be alone come last")
+	f.DurationVar(&o.limit, "limit", 3*time.Hour, "end the suite after this time")
+	f.StringVar(&o.repo, "repo", ".", "write results and docs/conformance.md in this repository; empty: do not")
+	f.BoolVar(&o.keep, "keep", false, "leave the cluster running")
+	f.BoolVar(&o.images, "images", false, "push the images to a running cluster's registry and end")
+	f.BoolVar(&o.document, "document", false, "write docs/conformance.md from the results and reasons that are there, and end")
+	f.StringVar(&o.logs, "logs", "", "folder for the suite's output and report (default: conformance/logs-<node> in -bin)")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if o.node != "lin" && o.node != "win" {
+		return o, fmt.Errorf("-node %s: must be lin or win", o.node)
+	}
+	if o.parallel < 1 {
+		return o, fmt.Errorf("-parallel %d: at least 1", o.parallel)
+	}
+	var err error
+	if o.bin, err = filepath.Abs(o.bin); err != nil {
+		return o, err
+	}
+	if o.logs == "" {
+		o.logs = filepath.Join(o.bin, "conformance", "logs-"+o.node)
+	}
+	return o, nil
+}
+
+// run brings up the cluster, pushes images, runs the suite and writes down what it found. An error also means: some test
+// failed for which no reason is known, or a reason is no longer true.
+func run(ctx context.Context, o options) (err error) {
+	if o.document {
+		return write(o, nil)
+	}
+	c := newCluster(o)
+	if !o.images {
+		if err := c.up(ctx); err != nil {
+			return err
+		}
+		if !o.keep {
+			defer func() { err = errors.Join(err, c.down()) }()
+		}
+	}
+	start := time.Now()
+	if err := c.pushImages(ctx); err != nil {
+		return err
+	}
+	fmt.Printf("images pushed in %.1fs\n", time.Since(start).Seconds())
+	if o.images {
+		return nil
+	}
+	if err := c.prepare(ctx); err != nil {
+		return err
+	}
+	list, err := c.suite(ctx)
+	summarise(os.Stdout, list)
+	if err != nil && len(list) == 0 {
+		return err
+	}
+	if o.repo == "" {
+		return failures(list)
+	}
+	return write(o, list)
+}
+
+// failures is an error if a test of list failed.
+func failures(list []result) error {
+	n := 0
+	for _, one := range list {
+		if one.State == failed {
+			n++
+		}
+	}
+	if n > 0 {
+		return fmt.Errorf("%d tests failed", n)
+	}
+	return nil
+}
+
+// write adds results to those that the repository has, makes the document anew, and checks the reasons.
+func write(o options, list []result) error {
+	home := filepath.Join(o.repo, "test", "conformance")
+	all := map[string]results{}
+	for _, node := range []string{"lin", "win"} {
+		have, err := loadResults(filepath.Join(home, "results-"+node+".json"))
+		if err != nil {
+			return err
+		}
+		all[node] = have
+	}
+	if len(list) > 0 && o.focus == "" && o.skip == "" {
+		all[o.node] = results{}
+	}
+	all[o.node].add(list)
+	if err := all[o.node].save(filepath.Join(home, "results-"+o.node+".json")); err != nil {
+		return err
+	}
+	why, err := loadReasons(filepath.Join(home, "reasons.json"))
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(o.repo, "docs", "conformance.md")
+	if err := os.WriteFile(path, []byte(document(all, why)), 0o644); err != nil {
+		return err
+	}
+	ran := results{}
+	ran.add(list)
+	return why.check(o.node, ran)
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// result is what became of one test.
+type result struct {
+	Name    string  `json:"name"`    // full name, as the suite's own list of conformance tests has it
+	State   string  `json:"state"`   // passed, failed or skipped
+	Seconds float64 `json:"seconds"` // how long it took
+	Message string  `json:"message,omitempty"`
+	When    string  `json:"when"` // RFC 3339
+}
+
+// States of a result.
+const (
+	passed  = "passed"
+	failed  = "failed"
+	skipped = "skipped"
+)
+
+// ginkgoReport is the part of ginkgo's JSON report that is used here (ginkgo/v2/types, Report).
+type ginkgoReport struct {
+	SpecReports []struct {
+		ContainerHierarchyTexts []string
+		LeafNodeType            string
+		LeafNodeText            string
+		State                   string
+		StartTime               time.Time
+		RunTime                 time.Duration
+		Failure                 struct{ Message string }
+	}
+}
+
+// readReport gives the result of each test that ran. Tests that the focus left out are not in it; a test that skipped
+// itself is, because it has a reason of its own.
+func readReport(r io.Reader) ([]result, error) {
+	var reports []ginkgoReport
+	if err := json.NewDecoder(r).Decode(&reports); err != nil {
+		return nil, fmt.Errorf("reading ginkgo's report: %w", err)
+	}
+	var results []result
+	for _, report := range reports {
+		for _, s := range report.SpecReports {
+			if s.LeafNodeType != "It" || s.State == "pending" || s.State == skipped && s.Failure.Message == "" {
+				continue
+			}
+			state := s.State
+			if state != passed && state != skipped {
+				state = failed // also: timed out, interrupted, panicked, aborted
+			}
+			results = append(results, result{
+				Name: strings.Join(append(slices.Clone(s.ContainerHierarchyTexts), s.LeafNodeText), " "), State: state,
+				Seconds: s.RunTime.Seconds(), Message: s.Failure.Message, When: s.StartTime.UTC().Format(time.RFC3339),
+			})
+		}
+	}
+	return results, nil
+}
+
+// results by name.
+type results map[string]result
+
+// loadResults reads what earlier runs found; a file that is not there is an empty one.
+func loadResults(path string) (results, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return results{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := results{}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, fmt.Errorf("reading results of earlier runs in %s: %w", path, err)
+	}
+	return r, nil
+}
+
+func (r results) add(list []result) {
+	for _, one := range list {
+		r[one.Name] = one
+	}
+}
+
+func (r results) save(path string) error {
+	data, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o644)
+}
+
+// with gives the tests in a state, by name.
+func (r results) with(state string) []result {
+	var list []result
+	for _, one := range r {
+		if one.State == state {
+			list = append(list, one)
+		}
+	}
+	slices.SortFunc(list, func(a, b result) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// reasons say why tests do not pass: node system ("lin", "win"), then a test's full name or a regular expression between
+// slashes, then the reason.
+type reasons map[string]map[string]string
+
+func loadReasons(path string) (reasons, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var r reasons
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	for node, list := range r {
+		for name, reason := range list {
+			if strings.TrimSpace(reason) == "" {
+				return nil, fmt.Errorf("%s: %s on %s has an empty reason", path, name, node)
+			}
+			if _, err := matcher(name); err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+		}
+	}
+	return r, nil
+}
+
+func matcher(name string) (func(string) bool, error) {
+	if len(name) < 2 || name[0] != '/' || name[len(name)-1] != '/' {
+		return func(s string) bool { return s == name }, nil
+	}
+	re, err := regexp.Compile(name[1 : len(name)-1])
+	if err != nil {
+		return nil, err
+	}
+	return re.MatchString, nil
+}
+
+// of is the reason for a test on nodes of a system; empty if there is none.
+func (r reasons) of(node, test string) string {
+	for _, name := range slices.Sorted(maps.Keys(r[node])) {
+		if match, err := matcher(name); err == nil && match(test) {
+			return r[node][name]
+		}
+	}
+	return ""
+}
+
+// check finds reasons for tests that pass, and tests that fail without a reason.
+func (r reasons) check(node string, have results) error {
+	var errs []error
+	for _, one := range have.with(passed) {
+		if reason := r.of(node, one.Name); reason != "" {
+			errs = append(errs, fmt.Errorf("%s passes on %s; remove its reason: %s", one.Name, node, reason))
+		}
+	}
+	for _, one := range have.with(failed) {
+		if r.of(node, one.Name) == "" {
+			errs = append(errs, fmt.Errorf("%s fails on %s without a reason", one.Name, node))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sigOf is the special interest group that a test's name begins with.
+func sigOf(test string) string {
+	if sig, _, ok := strings.Cut(strings.TrimPrefix(test, "["), "]"); ok && strings.HasPrefix(test, "[sig-") {
+		return sig
+	}
+	return "other"
+}
+
+var nodeTitles = map[string]string{"lin": "Linux nodes", "win": "Emulated Windows nodes"}
+
+// document is docs/conformance.md: a table and the tests that do not pass, for each system that has results.
+func document(all map[string]results, why reasons) string {
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	p("# Conformance\n")
+	p("Kubernetes' own conformance suite, of the version that the cluster has, against our kubelet. `make conformance` runs it and writes this")
+	p("file; reasons stand in `test/conformance/reasons.json`, and one for a test that passes is an error. The images that the tests")
+	p("name are made of free parts, see `test/conformance/README.md`.")
+	for _, node := range slices.Sorted(maps.Keys(all)) {
+		have := all[node]
+		if len(have) == 0 {
+			continue
+		}
+		p("\n## %s", nodeTitles[node])
+		table(p, have)
+		rest(p, node, have, why)
+	}
+	return b.String()
+}
+
+func table(p func(string, ...any), have results) {
+	type count struct{ passed, failed, skipped int }
+	sigs := map[string]*count{}
+	total := &count{}
+	first, last := "9", ""
+	for _, one := range have {
+		sig := sigOf(one.Name)
+		if sigs[sig] == nil {
+			sigs[sig] = &count{}
+		}
+		for _, c := range []*count{sigs[sig], total} {
+			switch one.State {
+			case passed:
+				c.passed++
+			case failed:
+				c.failed++
+			default:
+				c.skipped++
+			}
+		}
+		first, last = min(first, one.When), max(last, one.When)
+	}
+	p("Run between %s and %s.\n", first, last)
+	p("| group | passed | failed | skipped |\n|---|---|---|---|")
+	for _, sig := range slices.Sorted(maps.Keys(sigs)) {
+		c := sigs[sig]
+		p("| %s | %d | %d | %d |", sig, c.passed, c.failed, c.skipped)
+	}
+	p("| all | %d | %d | %d |", total.passed, total.failed, total.skipped)
+}
+
+// rest lists what does not pass, with the reason of ours or the suite's own.
+func rest(p func(string, ...any), node string, have results, why reasons) {
+	for _, state := range []string{failed, skipped} {
+		list := have.with(state)
+		if len(list) == 0 {
+			continue
+		}
+		p("\n| %s | reason |\n|---|---|", state)
+		for _, one := range list {
+			reason := why.of(node, one.Name)
+			if reason == "" && state == skipped {
+				reason = firstLine(one.Message)
+			}
+			if reason == "" {
+				reason = "not yet known: " + firstLine(one.Message)
+			}
+			p("| %s | %s |", cell(one.Name), cell(reason))
+		}
+	}
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	if len(line) > 160 {
+		line = line[:160] + "…"
+	}
+	return line
+}
+
+func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A report as ginkgo writes it, cut down: set-up, four tests in four states, and one that the focus left out.
+const sampleReport = `[{"SpecReports": [
+ {"LeafNodeType": "BeforeSuite", "State": "passed"},
+ {"ContainerHierarchyTexts": ["[sig-node] Pods", "when x"], "LeafNodeType": "It", "LeafNodeText": "work [Conformance]", "State": "passed",
+  "StartTime": "2026-11-21T22:00:00.5Z", "RunTime": 1500000000},
+ {"ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeType": "It", "LeafNodeText": "fail | here", "State": "timedout",
+  "StartTime": "2026-11-21T22:01:00Z", "RunTime": 1000000000, "Failure": {"Message": "waiting for it\nmore"}},
+ {"ContainerHierarchyTexts": ["[sig-storage] Disks"], "LeafNodeType": "It", "LeafNodeText": "skip", "State": "skipped",
+  "StartTime": "2026-11-21T22:02:00Z", "Failure": {"Message": "no disks"}},
+ {"ContainerHierarchyTexts": ["[sig-apps] Jobs"], "LeafNodeType": "It", "LeafNodeText": "left out", "State": "skipped"}
+]}]`
+
+func sampleResults(t *testing.T) results {
+	t.Helper()
+	list, err := readReport(strings.NewReader(sampleReport))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := results{}
+	r.add(list)
+	return r
+}
+
+func TestReadReport(t *testing.T) {
+	want := results{
+		"[sig-node] Pods when x work [Conformance]": {Name: "[sig-node] Pods when x work [Conformance]", State: passed, Seconds: 1.5, When: "2026-11-21T22:00:00Z"},
+		"[sig-node] Pods fail | here":               {Name: "[sig-node] Pods fail | here", State: failed, Seconds: 1, Message: "waiting for it\nmore", When: "2026-11-21T22:01:00Z"},
+		"[sig-storage] Disks skip":                  {Name: "[sig-storage] Disks skip", State: skipped, Message: "no disks", When: "2026-11-21T22:02:00Z"},
+	}
+	if diff := cmp.Diff(want, sampleResults(t)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if _, err := readReport(strings.NewReader(`{"a`)); err == nil {
+		t.Error("half a report was read without an error")
+	}
+}
+
+// A reason for a test that passes is an error, and so is a failure without one; a pattern may stand for many tests.
+func TestCheckReasons(t *testing.T) {
+	have := sampleResults(t)
+	for name, c := range map[string]struct {
+		why  reasons
+		want string
+	}{
+		"all explained":     {reasons{"lin": {"[sig-node] Pods fail | here": "the machine has no floppy"}}, ""},
+		"by pattern":        {reasons{"lin": {`/Pods fail/`: "the machine has no floppy"}}, ""},
+		"not explained":     {reasons{"win": {`/Pods fail/`: "of another system"}}, "fails on lin without a reason"},
+		"explained, passes": {reasons{"lin": {`/sig-node/`: "too much"}}, "remove its reason: too much"},
+	} {
+		err := c.why.check("lin", have)
+		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestLoadReasons(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "reasons.json")
+	for text, ok := range map[string]bool{
+		`{"lin": {"a test": "a reason"}}`: true,
+		`{"lin": {"a test": " "}}`:        false,
+		`{"lin": {"/(/": "a reason"}}`:    false,
+		`{"lin"`:                          false,
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := loadReasons(path); (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestDocument(t *testing.T) {
+	text := document(map[string]results{"lin": sampleResults(t), "win": {}}, reasons{"lin": {`/Pods fail/`: "the machine has no floppy"}})
+	for _, want := range []string{
+		"| sig-node | 1 | 1 | 0 |", "| sig-storage | 0 | 0 | 1 |", "| all | 1 | 1 | 1 |",
+		`| [sig-node] Pods fail \| here | the machine has no floppy |`, "| [sig-storage] Disks skip | no disks |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the document lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, nodeTitles["win"]) {
+		t.Error("the document has a section for nodes without results")
+	}
+}
+
+// The document in the repository is what the results and reasons beside it give, and each reason is about a test that was run
+// and does not pass.
+func TestDocumentIsCurrent(t *testing.T) {
+	all := map[string]results{}
+	why, err := loadReasons("reasons.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for node := range nodeTitles {
+		if all[node], err = loadResults("results-" + node + ".json"); err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range all[node].with(passed) {
+			if reason := why.of(node, one.Name); reason != "" {
+				t.Errorf("%s passes on %s, but has a reason: %s", one.Name, node, reason)
+			}
+		}
+	}
+	have, err := os.ReadFile(filepath.Join("..", "..", "docs", "conformance.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(document(all, why), string(have)); diff != "" {
+		t.Errorf("docs/conformance.md is not what results and reasons give; `go run ./test/conformance -document` writes it (-want +have)\n%s", diff)
+	}
+}

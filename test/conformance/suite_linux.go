@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/platform"
+)
+
+// graceAfterLimit is what ginkgo gets to clean up and report after it was told to end.
+const graceAfterLimit = 2 * time.Minute
+
+// suite runs the tests and gives what became of each. With an error there may be results too.
+func (c *suiteCluster) suite(ctx context.Context) ([]result, error) {
+	if err := os.MkdirAll(c.o.logs, 0o755); err != nil {
+		return nil, err
+	}
+	report := filepath.Join(c.o.logs, "report.json")
+	if err := os.Remove(report); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	output, err := os.Create(filepath.Join(c.o.logs, "output.txt"))
+	if err != nil {
+		return nil, err
+	}
+	defer output.Close()
+	netns := platform.NetnsPath(lab.RouterNetns)
+	shown := &progress{log: output, out: os.Stdout, start: time.Now()}
+	ctx, cancel := context.WithTimeout(ctx, c.o.limit+graceAfterLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + netns, c.program("conformance", "ginkgo")}, c.arguments()...)...)
+	cmd.Stdout, cmd.Stderr = shown, shown
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	cmd.WaitDelay = graceAfterLimit
+	fmt.Printf("running the suite; its output goes to %s\n", output.Name())
+	ended := cmd.Run()
+	f, err := os.Open(report)
+	if err != nil {
+		return nil, fmt.Errorf("the suite wrote no report: %w", errors.Join(ended, err))
+	}
+	defer f.Close()
+	list, err := readReport(f)
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("no test was run: does the focus %q fit any?", c.o.focus)
+	}
+	var exit *exec.ExitError
+	if errors.As(ended, &exit) && len(list) > 0 {
+		ended = nil // that tests failed is in the results
+	}
+	return list, errors.Join(err, ended)
+}
+
+// arguments of ginkgo, then those of the suite.
+func (c *suiteCluster) arguments() []string {
+	args := []string{
+		"--procs=" + strconv.Itoa(c.o.parallel), "--timeout=" + c.o.limit.String(), "--no-color", "--silence-skips",
+		"--output-dir=" + c.o.logs, "--json-report=report.json", "--label-filter=" + c.o.labels,
+	}
+	if c.o.focus != "" {
+		args = append(args, "--focus="+c.o.focus)
+	}
+	if c.o.skip != "" {
+		args = append(args, "--skip="+c.o.skip)
+	}
+	args = append(args, c.suiteFilter()...)
+	args = append(args, c.program("conformance", "e2e.test"), "--",
+		"--kubeconfig="+c.kubeconfig(), "--kubectl-path="+c.program("conformance", "kubectl"), "--provider=skeleton",
+		"--report-dir="+c.o.logs, "--dump-logs-on-failure=true")
+	if c.o.node == "win" {
+		args = append(args, "--node-os-distro=windows", "--non-blocking-taints=node-role.kubernetes.io/control-plane")
+	}
+	return args
+}
+
+// suiteFilter leaves out what upstream does not mean for Windows nodes.
+func (c *suiteCluster) suiteFilter() []string {
+	if c.o.node == "win" {
+		return []string{`--skip=\[LinuxOnly\]`}
+	}
+	return nil
+}
+
+// summarise prints the counts and what failed.
+func summarise(out io.Writer, list []result) {
+	counts := map[string]int{}
+	for _, one := range list {
+		counts[one.State]++
+	}
+	for _, one := range list {
+		if one.State == failed {
+			fmt.Fprintf(out, "FAILED %s\n       %s\n", one.Name, firstLine(one.Message))
+		}
+	}
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", counts[passed], counts[failed], counts[skipped])
+}
