@@ -75,7 +75,12 @@ func (a *actor) task(x pod.Action, p *v1.Pod) func(context.Context) fact {
 		h := a.hookBefore(x)
 		return func(ctx context.Context) fact { return a.stopContainer(ctx, p, x, h) }
 	case pod.RemoveContainer:
-		return func(ctx context.Context) fact { return a.remove(ctx, x, rt.RemoveContainer) }
+		gone, _ := a.state.Runtime.Find(x.ID)
+		return func(ctx context.Context) fact {
+			return a.remove(ctx, x, func(ctx context.Context, id string) error {
+				return errors.Join(rt.RemoveContainer(ctx, id), a.removeLog(gone))
+			})
+		}
 	case pod.RemoveSandbox:
 		return func(ctx context.Context) fact { return a.remove(ctx, x, rt.RemoveSandbox) }
 	case pod.StopSandbox:

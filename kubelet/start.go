@@ -14,6 +14,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/env"
+	"porthole.dev/porthole/kubelet/logs"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/volume"
@@ -219,4 +220,16 @@ func (a *actor) linkLog(p *v1.Pod, name string, c pod.Container) {
 		prefix = prefix[:250-len(c.ID)]
 	}
 	_ = os.Symlink(c.LogPath, filepath.Join(dir, prefix+c.ID+".log"))
+}
+
+// removeLog removes the log of a container that the runtime no longer has, and the link to it.
+func (a *actor) removeLog(c pod.Container) error {
+	if c.LogPath == "" {
+		return nil
+	}
+	links, _ := filepath.Glob(filepath.Join(filepath.Dir(a.k.o.PodLogsDir), "containers", "*-"+c.ID+".log"))
+	for _, link := range links {
+		_ = os.Remove(link)
+	}
+	return logs.Remove(c.LogPath)
 }

@@ -45,20 +45,26 @@ func serveHTTP(ctx context.Context, k *core.Kubelet, cfg *v1beta1.KubeletConfigu
 		},
 		NoDebugging: cfg.EnableDebuggingHandlers != nil && !*cfg.EnableDebuggingHandlers,
 		NoProfiling: cfg.EnableProfilingHandler != nil && !*cfg.EnableProfilingHandler,
-		Pods:    func() []serve.PodView { return views(k.View()) },
-		Streams: runtime.NewStreams(conn),
-		Exec:    o.Runtime.Exec,
-		Stats:   runtime.NewStats(conn),
-		RootDir: o.RootDir,
-		Config:  cfg,
-		LogsDir: filepath.Dir(o.PodLogsDir),
+		Pods:        func() []serve.PodView { return views(k.View()) },
+		Streams:     runtime.NewStreams(conn),
+		Exec:        o.Runtime.Exec,
+		Stats:       runtime.NewStats(conn),
+		RootDir:     o.RootDir,
+		Config:      cfg,
+		LogsDir:     filepath.Dir(o.PodLogsDir),
 	})
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	rotation, err := rotator(k, cfg, o)
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
+	go rotation.Run(ctx)
 	go func() {
 		defer close(done)
 		if err := server.Run(ctx); err != nil {

@@ -1,0 +1,237 @@
+// Package logs keeps the log files of containers small: what grew too long is put aside, compressed and in the end
+// removed, in upstream's layout.
+//
+//	0.log                        what the runtime writes
+//	0.log.20260102-030405        put aside last; log readers may still follow it
+//	0.log.20260101-030405.gz     older ones, compressed
+package logs
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// The names of upstream's files, which log collectors know.
+const (
+	stampLayout = "20060102-150405"
+	compressed  = ".gz"
+	temporary   = ".tmp"
+)
+
+// Container is a running container and its log.
+type Container struct{ ID, Path string }
+
+// Options configure a Rotator. Running and Reopen are required.
+type Options struct {
+	// Running lists the containers that may write.
+	Running func() []Container
+	// Reopen has the runtime write to a new file at the old path (CRI ReopenContainerLog).
+	Reopen func(ctx context.Context, id string) error
+	// MaxBytes is the size from which on a file is put aside. Zero or less: never.
+	MaxBytes int64
+	// MaxFiles of one container, at least 2.
+	MaxFiles int
+	// Workers rotate at the same time; 1 when zero. Every is the pause between looks; 10 s when zero.
+	Workers int
+	Every   time.Duration
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
+}
+
+// Rotator looks at the logs of running containers from time to time.
+type Rotator struct{ o Options }
+
+// New checks the options.
+func New(o Options) (*Rotator, error) {
+	if o.MaxFiles < 2 {
+		return nil, fmt.Errorf("containerLogMaxFiles is %d: it must be greater than 1", o.MaxFiles)
+	}
+	o.Workers = max(o.Workers, 1)
+	if o.Every <= 0 {
+		o.Every = 10 * time.Second
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Rotator{o}, nil
+}
+
+// Run rotates until ctx ends.
+func (r *Rotator) Run(ctx context.Context) {
+	if r.o.MaxBytes <= 0 {
+		return
+	}
+	tick := time.NewTicker(r.o.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		r.Look(ctx)
+	}
+}
+
+// Look rotates what is too long now. A failure is logged; the next look tries again.
+func (r *Rotator) Look(ctx context.Context) {
+	work := make(chan Container)
+	var all sync.WaitGroup
+	for range r.o.Workers {
+		all.Go(func() {
+			for c := range work {
+				if err := r.one(ctx, c); err != nil {
+					klog.FromContext(ctx).Error(err, "Rotating a log failed", "containerID", c.ID)
+				}
+			}
+		})
+	}
+	for _, c := range r.o.Running() {
+		if c.Path != "" {
+			work <- c
+		}
+	}
+	close(work)
+	all.Wait()
+}
+
+func (r *Rotator) one(ctx context.Context, c Container) error {
+	info, err := os.Lstat(c.Path)
+	if errors.Is(err, fs.ErrNotExist) { // an earlier rotation stopped half way
+		return r.reopen(ctx, c)
+	}
+	if err != nil || info.Size() < r.o.MaxBytes || !info.Mode().IsRegular() {
+		return err
+	}
+	old, err := aside(c.Path)
+	if err != nil {
+		return err
+	}
+	if old, err = r.removeExcess(old); err != nil {
+		return err
+	}
+	for _, path := range old {
+		if !strings.HasSuffix(path, compressed) {
+			if err := compress(path); err != nil {
+				return err
+			}
+		}
+	}
+	rotated := c.Path + "." + r.o.Now().UTC().Format(stampLayout)
+	if _, err := os.Lstat(rotated); err == nil {
+		return fmt.Errorf("putting %s aside: there is one of this second already", c.Path)
+	}
+	if err := os.Rename(c.Path, rotated); err != nil {
+		return fmt.Errorf("putting a log aside: %w", err)
+	}
+	if err := r.reopen(ctx, c); err != nil {
+		// The runtime still writes to the old file: give it its name back, so that nothing is lost.
+		return errors.Join(err, os.Rename(rotated, c.Path))
+	}
+	return nil
+}
+
+func (r *Rotator) reopen(ctx context.Context, c Container) error {
+	if err := r.o.Reopen(ctx, c.ID); err != nil {
+		return fmt.Errorf("having the log of container %s opened again: %w", c.ID, err)
+	}
+	return nil
+}
+
+// aside lists what was put aside for a log, oldest first, and removes what an interrupted compression left.
+func aside(path string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("listing logs: %w", err)
+	}
+	var all, keep []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), filepath.Base(path)+".") && e.Type().IsRegular() {
+			all = append(all, filepath.Join(filepath.Dir(path), e.Name()))
+		}
+	}
+	for _, p := range all {
+		if strings.HasSuffix(p, temporary) || !strings.HasSuffix(p, compressed) && slices.Contains(all, p+compressed) {
+			if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, fmt.Errorf("removing what an interrupted rotation left: %w", err)
+			}
+			continue
+		}
+		keep = append(keep, p)
+	}
+	slices.Sort(keep)
+	return keep, nil
+}
+
+// removeExcess removes the oldest, so that with the current file and the one that is put aside next there are MaxFiles.
+func (r *Rotator) removeExcess(old []string) ([]string, error) {
+	for len(old) > r.o.MaxFiles-2 {
+		if err := os.Remove(old[0]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("removing an old log: %w", err)
+		}
+		old = old[1:]
+	}
+	return old, nil
+}
+
+// compress replaces a file by one with ".gz" that has the same permissions.
+func compress(path string) (err error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("compressing a log: %w", err)
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return fmt.Errorf("compressing a log: %w", err)
+	}
+	tmp := path + temporary
+	out, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, info.Mode().Perm())
+	if err != nil {
+		return fmt.Errorf("compressing a log: %w", err)
+	}
+	zip := gzip.NewWriter(out)
+	_, err = io.Copy(zip, in)
+	err = errors.Join(err, zip.Close(), out.Close())
+	if err == nil {
+		err = os.Rename(tmp, path+compressed)
+	}
+	if err != nil {
+		_ = os.Remove(tmp)
+		return fmt.Errorf("compressing a log: %w", err)
+	}
+	in.Close() // Windows does not remove an open file
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("removing a log that was compressed: %w", err)
+	}
+	return nil
+}
+
+// Remove removes the log of a container that is gone, with all that was put aside.
+func Remove(path string) error {
+	if path == "" {
+		return nil
+	}
+	old, err := aside(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, p := range append(old, path) {
+		if e := os.Remove(p); e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("removing a log: %w", e))
+		}
+	}
+	return err
+}

@@ -1,0 +1,198 @@
+package logs
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// writer is a runtime that writes one log.
+type writer struct {
+	path string
+	f    *os.File
+	fail error
+}
+
+func (w *writer) reopen(context.Context, string) error {
+	if w.fail != nil {
+		return w.fail
+	}
+	w.f.Close()
+	f, err := os.OpenFile(w.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o640)
+	w.f = f
+	return err
+}
+
+func (w *writer) write(t *testing.T, text string) {
+	t.Helper()
+	if _, err := w.f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func world(t *testing.T, size int64, files int) (*writer, *Rotator, *time.Time) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "logs-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &writer{path: filepath.Join(dir, "0.log")}
+	t.Cleanup(func() {
+		w.f.Close()
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if w.f, err = os.OpenFile(w.path, os.O_CREATE|os.O_WRONLY, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	r, err := New(Options{MaxBytes: size, MaxFiles: files, Reopen: w.reopen, Now: func() time.Time { return now },
+		Running: func() []Container { return []Container{{ID: "c", Path: w.path}, {ID: "not started"}} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, r, &now
+}
+
+func names(t *testing.T, w *writer) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(w.path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+func content(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasSuffix(path, ".gz") {
+		z, err := gzip.NewReader(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err = io.ReadAll(z); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return string(data)
+}
+
+func TestRotation(t *testing.T) {
+	w, r, now := world(t, 100, 4)
+	ctx := context.Background()
+	w.write(t, strings.Repeat("x", 99))
+	r.Look(ctx)
+	if got := names(t, w); !slices.Equal(got, []string{"0.log"}) {
+		t.Fatalf("99 bytes were rotated: %v", got)
+	}
+	for i := range 6 {
+		w.write(t, fmt.Sprintf("round %d %s", i, strings.Repeat("x", 100)))
+		r.Look(ctx)
+		*now = now.Add(time.Second)
+	}
+	want := []string{"0.log", "0.log.20260102-030408.gz", "0.log.20260102-030409.gz", "0.log.20260102-030410"}
+	if got := names(t, w); !slices.Equal(got, want) {
+		t.Fatalf("%v, want %v", got, want)
+	}
+	for i, name := range want[1:] {
+		path := filepath.Join(filepath.Dir(w.path), name)
+		if text := content(t, path); !strings.HasPrefix(text, fmt.Sprintf("round %d ", i+3)) {
+			t.Errorf("%s holds %.10q", name, text)
+		}
+		info, err := os.Stat(path)
+		if err != nil || filepath.Separator == '/' && info.Mode().Perm() != 0o640 {
+			t.Errorf("%s has mode %v: %v", name, info.Mode(), err)
+		}
+	}
+	if content(t, w.path) != "" {
+		t.Error("the new file is not empty")
+	}
+	if err := Remove(w.path); err != nil || len(names(t, w)) != 0 {
+		t.Errorf("removed, but there are %v: %v", names(t, w), err)
+	}
+}
+
+func TestNothingIsLostWhenTheRuntimeDoesNotReopen(t *testing.T) {
+	w, r, _ := world(t, 10, 3)
+	w.write(t, "much too long a text")
+	w.fail = errors.New("refused")
+	r.Look(context.Background())
+	w.write(t, ", and on")
+	if got := content(t, w.path); got != "much too long a text, and on" || len(names(t, w)) != 1 {
+		t.Errorf("%q in %v", got, names(t, w))
+	}
+}
+
+func TestAnInterruptedRotationIsFinished(t *testing.T) {
+	w, r, _ := world(t, 10, 5)
+	ctx := context.Background()
+	old := w.path + ".20260101-000000"
+	for _, p := range []string{old, old + ".gz", w.path + ".20251231-000000.tmp"} { // killed after the compression, and within one
+		if err := os.WriteFile(p, []byte("old"), 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(w.path, w.path+".20260102-000000"); err != nil { // and before the runtime was told
+		t.Fatal(err)
+	}
+	r.Look(ctx)
+	w.write(t, "after the restart, long")
+	r.Look(ctx)
+	want := []string{"0.log", "0.log.20260101-000000.gz", "0.log.20260102-000000.gz", "0.log.20260102-030405"}
+	if got := names(t, w); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := content(t, w.path+".20260102-030405"); got != "after the restart, long" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestLinksAreLeftAlone(t *testing.T) {
+	w, r, _ := world(t, 10, 3)
+	w.write(t, "much too long a text")
+	w.f.Close()
+	real := w.path + "-real"
+	if err := os.Rename(w.path, real); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(real, w.path); err != nil {
+		t.Skip("no links here:", err)
+	}
+	r.Look(context.Background())
+	if got := content(t, real); got != "much too long a text" || len(names(t, w)) != 2 {
+		t.Errorf("%q in %v", got, names(t, w))
+	}
+}
+
+func TestOptions(t *testing.T) {
+	if _, err := New(Options{MaxFiles: 1}); err == nil {
+		t.Error("one file accepted")
+	}
+	r, err := New(Options{MaxFiles: 2, MaxBytes: -1, Running: func() []Container { panic("asked") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Run(context.Background()) // returns: a negative size switches rotation off
+}
