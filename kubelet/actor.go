@@ -41,10 +41,12 @@ type actor struct {
 	panics       int                           // turns in a row that ended in a panic
 	reconcile    func(*pod.State, pod.Facts, time.Time) pod.Plan
 	view         atomic.Pointer[PodView]
+	mirror       types.UID // that got the status of a static pod last
+	seen         string    // when the node learned of the pod, as an annotation
 }
 
 func newActor(k *Kubelet, uid types.UID) *actor {
-	return &actor{k: k, uid: uid, bell: make(chan struct{}, 1), removed: map[string]bool{}, told: map[string]bool{},
+	return &actor{k: k, uid: uid, seen: time.Now().Format(time.RFC3339Nano), bell: make(chan struct{}, 1), removed: map[string]bool{}, told: map[string]bool{},
 		cancels: map[string]context.CancelFunc{}, users: map[string]runtime.ImageUser{}, preStops: map[string]*preStopRun{},
 		postStarts: map[string]context.CancelFunc{}, reconcile: pod.Reconcile,
 		state: pod.State{PostStart: map[string]pod.PostStart{}, Images: map[string]pod.Image{}, Failures: map[string]*pod.Failure{}, Backoffs: map[string]pod.Backoff{},
@@ -165,7 +167,9 @@ func (a *actor) publish(plan *pod.Plan) {
 	if s.Pod == nil || s.Runtime == nil {
 		return
 	}
-	if !s.Gone {
+	if s.Static {
+		a.publishMirror(plan)
+	} else if !s.Gone {
 		known := s.Last
 		if known == nil {
 			known = &s.Pod.Status

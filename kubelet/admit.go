@@ -1,17 +1,24 @@
 package kubelet
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	resources "k8s.io/component-helpers/resource"
 	corehelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/static"
 )
 
 // admitter keeps what the admitted pods hold of the node. A pod holds it until its last container has stopped.
@@ -40,7 +47,7 @@ type refusal struct{ reason, message string }
 
 // admit takes the pod in or says why not. running is true for a pod that already has containers on the node: it keeps
 // its place whatever has changed since.
-func (m *admitter) admit(p *v1.Pod, n *v1.Node, allocatable v1.ResourceList, goos string, running bool) *refusal {
+func (m *admitter) admit(p *v1.Pod, f nodeFacts, running bool) *refusal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !running {
@@ -50,7 +57,7 @@ func (m *admitter) admit(p *v1.Pod, n *v1.Node, allocatable v1.ResourceList, goo
 				others = append(others, o)
 			}
 		}
-		if r := check(p, n, allocatable, others, goos); r != nil {
+		if r := check(p, f, others); r != nil {
 			return r
 		}
 	}
@@ -58,117 +65,139 @@ func (m *admitter) admit(p *v1.Pod, n *v1.Node, allocatable v1.ResourceList, goo
 	return nil
 }
 
-// check applies the rules in upstream's order. It is pure.
-func check(p *v1.Pod, n *v1.Node, allocatable v1.ResourceList, others []*v1.Pod, goos string) *refusal {
-	if label, ok := p.Labels[v1.LabelOSStable]; ok && label != goos {
+// nodeFacts is what the rules know about the node.
+type nodeFacts struct {
+	node        *v1.Node
+	allocatable v1.ResourceList
+	goos        string
+}
+
+const (
+	affinity       = "NodeAffinity"
+	affinityFailed = "node(s) didn't match Pod's node affinity/selector"
+)
+
+// check applies the rules in upstream's order and words (pkg/kubelet/lifecycle/predicate.go of 1.36.3). The first that
+// fails is told. It is pure.
+func check(p *v1.Pod, f nodeFacts, others []*v1.Pod) *refusal {
+	if label, ok := p.Labels[v1.LabelOSStable]; ok && label != f.goos {
 		return &refusal{"PodOSSelectorNodeLabelDoesNotMatch", "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
 	}
-	if p.Spec.OS != nil && string(p.Spec.OS.Name) != goos {
+	if p.Spec.OS != nil && string(p.Spec.OS.Name) != f.goos {
 		return &refusal{"PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"}
 	}
-	if n != nil {
-		if ok, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(n); err == nil && !ok {
-			return &refusal{"NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"}
-		}
-		noExecute := func(t *v1.Taint) bool { return t.Effect == v1.TaintEffectNoExecute }
-		if _, bad := corehelpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, p.Spec.Tolerations, noExecute, false); bad {
-			return &refusal{"TaintToleration", "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"}
-		}
+	if groups := f.node.Status.Features; strictGroups(p) && (groups == nil || groups.SupplementalGroupsPolicy == nil || !*groups.SupplementalGroupsPolicy) {
+		return &refusal{"SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict is not supported in this node"}
 	}
-	if r := fits(p, allocatable, others); r != nil {
+	if r := fits(p, f.allocatable, others); r != nil {
 		return r
 	}
-	for _, want := range hostPorts(p) {
-		for _, o := range others {
-			for _, have := range hostPorts(o) {
-				if conflict(want, have) {
-					return &refusal{"NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"}
-				}
-			}
-		}
+	predicate := func(name, why string) *refusal { return &refusal{name, "Predicate " + name + " failed: " + why} }
+	if ok, _ := nodeaffinity.GetRequiredNodeAffinity(p).Match(f.node); !ok { // what cannot be read does not match
+		return predicate(affinity, affinityFailed)
+	}
+	if p.Spec.NodeName != "" && p.Spec.NodeName != f.node.Name {
+		return predicate("NodeName", "node(s) didn't match the requested node name")
+	}
+	if slices.ContainsFunc(others, func(o *v1.Pod) bool { return portsConflict(p, o) }) {
+		return predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+	}
+	noExecute := func(t *v1.Taint) bool { return t.Effect == v1.TaintEffectNoExecute }
+	_, bad := corehelpers.FindMatchingUntoleratedTaint(klog.Background(), f.node.Spec.Taints, p.Spec.Tolerations, noExecute, false)
+	if bad && !static.IsStatic(p) { // a pod of the API says that it is one, see stamped
+		return predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
 	}
 	return nil
 }
 
+func strictGroups(p *v1.Pod) bool {
+	sc := p.Spec.SecurityContext
+	return sc != nil && sc.SupplementalGroupsPolicy != nil && *sc.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict
+}
+
+// fits compares requests with what is left. Resources that the node does not have are not its own to check: they are the
+// scheduler's.
 func fits(p *v1.Pod, allocatable v1.ResourceList, others []*v1.Pod) *refusal {
+	short := func(name v1.ResourceName, need, used, have int64) *refusal {
+		return &refusal{"OutOf" + string(name), fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, need, used, have)}
+	}
 	if limit, ok := allocatable[v1.ResourcePods]; ok && int64(len(others)+1) > limit.Value() {
-		return &refusal{"OutOfpods", fmt.Sprintf("Node didn't have enough resource: pods, requested: 1, used: %d, capacity: %d", len(others), limit.Value())}
+		return short(v1.ResourcePods, 1, int64(len(others)), limit.Value())
 	}
 	want := requests(p)
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage} {
-		need := want[name]
+	used := v1.ResourceList{}
+	for _, o := range others {
+		for name, q := range requests(o) {
+			sum := used[name]
+			sum.Add(q)
+			used[name] = sum
+		}
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(want), importance) {
+		need, sum := want[name], used[name]
 		have, known := allocatable[name]
 		if need.IsZero() || !known {
 			continue
 		}
-		used := resource.Quantity{}
-		for _, o := range others {
-			used.Add(requests(o)[name])
-		}
-		sum := used.DeepCopy()
-		sum.Add(need)
-		if sum.Cmp(have) > 0 {
-			return &refusal{"OutOf" + string(name), fmt.Sprintf("Node didn't have enough resource: %s, requested: %s, used: %s, capacity: %s",
-				name, amount(name, need), amount(name, used), amount(name, have))}
+		total := sum.DeepCopy()
+		total.Add(need)
+		if total.Cmp(have) > 0 {
+			return short(name, amount(name, need), amount(name, sum), amount(name, have))
 		}
 	}
 	return nil
 }
 
-func amount(name v1.ResourceName, q resource.Quantity) string {
-	if name == v1.ResourceCPU {
-		return fmt.Sprint(q.MilliValue())
+// importance puts the three resources that every node has first, then all by name.
+func importance(a, b v1.ResourceName) int {
+	rank := func(n v1.ResourceName) int {
+		if i := slices.Index([]v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}, n); i >= 0 {
+			return i
+		}
+		return 3
 	}
-	return fmt.Sprint(q.Value())
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
 }
 
-// requests of a pod: the sum of its containers (sidecars included) or its largest init container, and its overhead.
+func amount(name v1.ResourceName, q resource.Quantity) int64 {
+	if name == v1.ResourceCPU {
+		return q.MilliValue()
+	}
+	return q.Value()
+}
+
+// requests of a pod: its containers and sidecars or its largest init container, or what the pod as a whole asks for, and
+// the overhead of its runtime.
 func requests(p *v1.Pod) v1.ResourceList {
-	sum, side, biggest := v1.ResourceList{}, v1.ResourceList{}, v1.ResourceList{}
-	add := func(to, more v1.ResourceList) {
-		for name, q := range more {
-			x := to[name]
-			x.Add(q)
-			to[name] = x
-		}
-	}
-	for i := range p.Spec.Containers {
-		add(sum, p.Spec.Containers[i].Resources.Requests)
-	}
-	for i := range p.Spec.InitContainers {
-		c := &p.Spec.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
-			add(sum, c.Resources.Requests)
-			add(side, c.Resources.Requests)
-			continue
-		}
-		step := side.DeepCopy()
-		if step == nil {
-			step = v1.ResourceList{}
-		}
-		add(step, c.Resources.Requests)
-		for name, q := range step {
-			if x := biggest[name]; q.Cmp(x) > 0 {
-				biggest[name] = q
+	return resources.PodRequests(p, resources.PodResourcesOptions{})
+}
+
+func portsConflict(p, o *v1.Pod) bool {
+	for _, want := range hostPorts(p) {
+		for _, have := range hostPorts(o) {
+			if conflict(want, have) {
+				return true
 			}
 		}
 	}
-	for name, q := range biggest {
-		if x := sum[name]; q.Cmp(x) > 0 {
-			sum[name] = q
-		}
-	}
-	add(sum, p.Spec.Overhead)
-	return sum
+	return false
 }
 
 func hostPorts(p *v1.Pod) []v1.ContainerPort {
 	var out []v1.ContainerPort
-	for i := range p.Spec.Containers {
-		for _, port := range p.Spec.Containers[i].Ports {
-			if port.HostPort != 0 {
+	add := func(c *v1.Container) {
+		for _, port := range c.Ports {
+			if port.HostPort > 0 {
 				out = append(out, port)
 			}
+		}
+	}
+	for i := range p.Spec.Containers {
+		add(&p.Spec.Containers[i])
+	}
+	for i := range p.Spec.InitContainers { // sidecars; other init containers share the ports of their successors
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			add(c)
 		}
 	}
 	return out
@@ -186,12 +215,30 @@ func (k *Kubelet) admission(a *actor) {
 		s.Pod.Status.Phase == v1.PodFailed || s.Pod.Status.Phase == v1.PodSucceeded {
 		return
 	}
+	if s.Static && !k.statics.mayStart(s.Pod) {
+		return
+	}
 	running := len(s.Runtime.Containers) > 0
-	r := k.admit.admit(s.Pod, k.node.Load(), k.NodeAllocatable(), k.o.Host.OS, running)
+	r := k.admit.admit(s.Pod, k.nodeFacts(k.node.Load()), running)
+	if r != nil && r.reason == affinity && !k.o.Standalone {
+		// The node's labels may have changed a moment ago, and the watch be late: ask once.
+		ctx, cancel := context.WithTimeout(k.ctx, affinityTimeout)
+		defer cancel()
+		if n, err := k.o.API.GetNode(ctx); err == nil {
+			r = k.admit.admit(s.Pod, k.nodeFacts(n), running)
+		}
+	}
 	if r == nil {
 		s.Admitted = true
 		return
 	}
 	k.o.API.PodEvent(s.Pod, "", v1.EventTypeWarning, r.reason, r.message)
 	s.Stop = &pod.Stop{Reason: r.reason, Message: "Pod was rejected: " + r.message, Phase: v1.PodFailed, Rejected: true}
+}
+
+// affinityTimeout bounds the question for the node's labels; without an answer those that are known count.
+const affinityTimeout = 5 * time.Second
+
+func (k *Kubelet) nodeFacts(n *v1.Node) nodeFacts {
+	return nodeFacts{node: n, allocatable: k.allocatable(k.capacity(n)), goos: k.o.Host.OS}
 }

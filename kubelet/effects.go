@@ -152,6 +152,9 @@ func (a *actor) createSandbox(ctx context.Context, p *v1.Pod, attempt uint32) fa
 		a.event(p, "", v1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
 		return func(s *pod.State) { fail(s, pod.SandboxKey, err, "CreatePodSandboxError", sandboxRetry) }
 	}
+	if err == nil {
+		err = a.runtimeHandler(ctx, p, &spec)
+	}
 	if err != nil {
 		return failed(err)
 	}

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"porthole.dev/porthole/kubelet/probe"
 	"porthole.dev/porthole/kubelet/resource"
 	"porthole.dev/porthole/kubelet/runtime"
+	"porthole.dev/porthole/kubelet/static"
 	"porthole.dev/porthole/kubelet/status"
 )
 
@@ -32,11 +34,15 @@ type Kubelet struct {
 	status *status.Writer
 	probes *probe.Manager
 	admit  *admitter
+	// statics are the pods that do not come from the API, and their mirrors there.
+	statics *statics
 
 	version atomic.Pointer[runtime.Version]
 	health  atomic.Pointer[runtime.Health]
 	node    atomic.Pointer[v1.Node]
 	began   time.Time
+	// answered is when the runtime last said how it is.
+	answered atomic.Pointer[time.Time]
 
 	mu      sync.Mutex
 	actors  map[types.UID]*actor
@@ -53,38 +59,55 @@ type Kubelet struct {
 func New(o Options) *Kubelet {
 	k := &Kubelet{o: o, status: status.New(o.API), actors: map[types.UID]*actor{}, began: time.Now(),
 		nodeChanged: make(chan struct{}, 1)}
-	k.admit = newAdmitter()
+	k.admit, k.statics = newAdmitter(), newStatics(len(o.Static))
 	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent})
 	return k
 }
 
-// Run registers the node and runs its pods until ctx ends. Containers go on without it.
+// Run registers the node and runs its pods until ctx ends. Containers go on without it. Static pods run before the API
+// server answers, for it may be one of them; without one (Standalone) they are all that there is.
 func (k *Kubelet) Run(ctx context.Context) error {
 	k.ctx = ctx
-	log := klog.FromContext(ctx)
 	if err := k.waitForRuntime(ctx); err != nil {
 		return err
 	}
+	k.node.Store(k.newNode())
+	k.running.Go(func() { k.watchRuntime(ctx) })
+	k.running.Go(func() { k.status.Run(ctx) })
+	k.running.Go(func() { k.follow(ctx) })
+	k.runStatic(ctx)
+	if !k.o.Standalone {
+		if err := k.join(ctx); err != nil {
+			return err
+		}
+	}
+	klog.FromContext(ctx).Info("Kubelet runs", "node", k.o.NodeName)
+	k.running.Go(func() { k.cleanOrphans(ctx) })
+	<-ctx.Done()
+	k.drain()
+	return nil
+}
+
+// join registers the node and follows the API. It returns when all pods of the API are known.
+func (k *Kubelet) join(ctx context.Context) error {
 	if err := k.register(ctx); err != nil {
 		return err
 	}
 	k.o.API.NodeEvent(v1.EventTypeNormal, "Starting", "Starting kubelet.")
+	for _, reason := range transitions(nil, k.node.Load().Status.Conditions) {
+		k.nodeEvent(reason)
+	}
 	k.running.Go(func() { k.o.API.RunLease(ctx, k.o.LeaseSeconds) })
-	k.running.Go(func() { k.status.Run(ctx) })
 	k.running.Go(func() { k.runNode(ctx) })
 	services := k.o.API.WatchServices(ctx)
 	if err := until(ctx, services); err != nil {
 		return err
 	}
-	k.running.Go(func() { k.follow(ctx) })
 	synced := k.o.API.Pods(ctx, k.podChanged, k.podGone)
 	if err := until(ctx, synced); err != nil {
 		return err
 	}
-	log.Info("Kubelet runs", "node", k.o.NodeName)
-	k.running.Go(func() { k.cleanOrphans(ctx) })
-	<-ctx.Done()
-	k.drain()
+	k.running.Go(func() { k.runMirrors(ctx) })
 	return nil
 }
 
@@ -131,11 +154,21 @@ func (k *Kubelet) waitForRuntime(ctx context.Context) error {
 	return nil
 }
 
-// checkRuntime asks the runtime how it is and tells whether the answer changed.
+// runtimePatience is how long a runtime may say nothing before the node is not ready: a restart is shorter. Upstream's is
+// the same.
+const runtimePatience = 30 * time.Second
+
+// checkRuntime asks the runtime how it is and passes on what has changed.
 func (k *Kubelet) checkRuntime(ctx context.Context) {
 	h, err := k.o.Runtime.Health(ctx)
 	if err != nil {
-		h = runtime.Health{RuntimeMessage: err.Error(), NetworkMessage: err.Error()}
+		if last := k.answered.Load(); last != nil && time.Since(*last) < runtimePatience {
+			return
+		}
+		h = runtime.Health{RuntimeMessage: "container runtime is down: " + err.Error(), NetworkMessage: err.Error()}
+	} else {
+		now := time.Now()
+		k.answered.Store(&now)
 	}
 	before := k.health.Swap(&h)
 	if before == nil || before.NetworkReady != h.NetworkReady || before.RuntimeReady != h.RuntimeReady {
@@ -167,15 +200,37 @@ func (k *Kubelet) each(f func(*actor)) {
 
 // podChanged takes a pod from the API.
 func (k *Kubelet) podChanged(p *v1.Pod) {
+	if static.IsMirror(p) {
+		k.mirrorChanged(p)
+		return
+	}
 	k.status.Observe(p)
+	a := k.actor(p.UID, true)
+	p = a.stamped(p)
 	k.o.Volumes.Observe(p)
-	k.actor(p.UID, true).post(func(s *pod.State) { s.Pod, s.Gone = p, false })
+	a.post(func(s *pod.State) { s.Pod, s.Gone = p, false })
+}
+
+// stamped is a pod of the API with the annotations by which upstream's kubelet tells sources apart, whatever its own
+// annotations claim.
+func (a *actor) stamped(p *v1.Pod) *v1.Pod {
+	out := *p
+	out.Annotations = maps.Clone(p.Annotations)
+	if out.Annotations == nil {
+		out.Annotations = map[string]string{}
+	}
+	out.Annotations[static.SourceAnnotation], out.Annotations[static.SeenAnnotation] = "api", a.seen
+	return &out
 }
 
 func (k *Kubelet) podGone(p *v1.Pod) {
+	if static.IsMirror(p) {
+		k.mirrorGone(p)
+		return
+	}
 	k.status.Forget(p.UID)
 	if a := k.actor(p.UID, false); a != nil {
-		a.post(func(s *pod.State) { s.Pod, s.Gone = p, true })
+		a.post(func(s *pod.State) { s.Pod, s.Gone = a.stamped(p), true })
 	}
 }
 
@@ -202,6 +257,7 @@ func (k *Kubelet) finished(a *actor) {
 	k.mu.Unlock()
 	k.admit.release(a.uid)
 	k.status.Forget(a.uid)
+	k.staticFinished(a.uid)
 	k.running.Go(func() {
 		if err := k.removeFolders(context.WithoutCancel(k.ctx), a.uid); err != nil {
 			klog.FromContext(k.ctx).Error(err, "Removing the folders of a pod failed", "pod", a.uid)

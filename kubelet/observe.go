@@ -60,6 +60,9 @@ func (k *Kubelet) runtimeEvent(e runtime.Event) {
 func (k *Kubelet) audit(ctx context.Context) {
 	began := time.Now()
 	tell := func(uid string, found *pod.Runtime) {
+		if found != nil && found.Name != "" {
+			k.statics.occupied(fullName(found.Namespace, found.Name), types.UID(uid))
+		}
 		a := k.actor(types.UID(uid), true)
 		a.post(func(s *pod.State) { s.Runtime = s.Runtime.Audited(a.withoutRemoved(found), began) })
 	}
@@ -88,6 +91,7 @@ func (k *Kubelet) audit(ctx context.Context) {
 			tell(string(a.uid), &pod.Runtime{UID: string(a.uid)})
 		}
 	})
+	k.endPredecessors()
 }
 
 // readUntilKnown asks about one pod until there is an answer.
@@ -107,6 +111,11 @@ func (k *Kubelet) readUntilKnown(ctx context.Context, uid string, tell func(stri
 
 // cleanOrphans lets the pods that only the runtime knows end, now that all that should run are known, and audits.
 func (k *Kubelet) cleanOrphans(ctx context.Context) {
+	select {
+	case <-k.statics.ready:
+	case <-ctx.Done():
+		return
+	}
 	k.mu.Lock()
 	k.sourcesReady = true // the first audit may come later than this, and find more
 	k.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"porthole.dev/porthole/internal/platform"
@@ -23,7 +24,10 @@ type API interface {
 	Services(namespace string) []*v1.Service
 	WatchNode(ctx context.Context, changed func(*v1.Node))
 	PatchPodStatus(ctx context.Context, namespace, name string, patch []byte) (*v1.Pod, error)
+	CreatePod(ctx context.Context, p *v1.Pod) (*v1.Pod, error)
 	DeletePod(ctx context.Context, namespace, name string, uid types.UID) error
+	// RuntimeClass finds a class; one that does not exist is a NotFound error.
+	RuntimeClass(ctx context.Context, name string) (*nodev1.RuntimeClass, error)
 	GetNode(ctx context.Context) (*v1.Node, error)
 	CreateNode(ctx context.Context, n *v1.Node) (*v1.Node, error)
 	PatchNode(ctx context.Context, patch []byte) (*v1.Node, error)
@@ -45,12 +49,20 @@ type Options struct {
 	PodLogsDir string
 	// CgroupRoot is the folder of the cgroup tree below which pods live; "" is the top.
 	CgroupRoot string
-	// Labels and Taints are given to the node when it registers; both may be empty.
-	Labels map[string]string
-	Taints []v1.Taint
+	// Labels and Taints are given to the node when it registers; both may be empty. ProviderID is the cloud's name for it.
+	Labels     map[string]string
+	Taints     []v1.Taint
+	ProviderID string
+	// NoRegister leaves it to others to make the node object.
+	NoRegister bool
+	// ExternalCloud says that a cloud controller knows the node's addresses better; NodeIPGiven, that it should be told
+	// NodeIPs because the user chose them.
+	ExternalCloud, NodeIPGiven bool
 	// Port is where the HTTPS server listens.
 	Port    int32
 	MaxPods int64
+	// PodsPerCore bounds MaxPods further; 0 for no such bound.
+	PodsPerCore int64
 	// Reserved is taken off the node's capacity: system, kubelet, and eviction thresholds.
 	Reserved v1.ResourceList
 	DNS      dns.Cluster
@@ -63,7 +75,11 @@ type Options struct {
 	// MaxBackoff bounds the restart back-off; zero means 300 s.
 	MaxBackoff time.Duration
 
-	API     API
+	// API is the cluster; Standalone says that there is none, and that only Static pods run (API is then Offline).
+	API        API
+	Standalone bool
+	// Static are the sources of pods beside the API; may be empty.
+	Static  []StaticSource
 	Runtime *runtime.Runtime
 	Images  *image.Puller
 	Volumes *volume.Manager

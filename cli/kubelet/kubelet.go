@@ -3,8 +3,10 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,8 +17,10 @@ import (
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
+	kubeletapis "k8s.io/kubelet/pkg/apis"
 
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
@@ -25,6 +29,7 @@ import (
 	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/runtime"
+	"porthole.dev/porthole/kubelet/static"
 	"porthole.dev/porthole/kubelet/volume"
 )
 
@@ -32,78 +37,65 @@ import (
 const version = "v1.36.3"
 
 type flags struct {
-	kubeconfig, config, hostname, nodeIP, rootDir, certDir, endpoint, labels, manifests string
-	taints                                                                              []string
-	clusterDNS                                                                          []string
-	clusterDomain, cgroupRoot, resolvConf                                               string
-	maxPods, verbosity                                                                  int32
-	register                                                                            bool
+	kubeconfig, bootstrap, config, configDir, hostname, nodeIP, rootDir, certDir, labels string
+	cloudProvider, priorityClass                                                         string
+	verbosity                                                                            int32
+	settings                                                                             *config.Flags
 }
+
+// Flags of upstream's kubelet that have no effect here, by the kind of their value.
+var (
+	ignoredTexts = []string{"pod-infra-container-image", "runtime-cgroups", "image-credential-provider-config", "image-credential-provider-bin-dir",
+		"lock-file", "experimental-mounter-path", "log-flush-frequency", "logging-format", "vmodule", "reserved-memory",
+		"maximum-dead-containers", "maximum-dead-containers-per-container", "minimum-container-ttl-duration"}
+	ignoredSwitches = []string{"exit-on-lock-contention", "experimental-allocatable-ignore-eviction", "windows-service", "logtostderr"}
+)
 
 // Command makes `porthole kubelet`.
 func Command() *cobra.Command {
 	var f flags
-	c := &cobra.Command{Use: "kubelet", Short: "run the pods of this node", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "kubelet", Short: "run the pods of this node", Args: cobra.NoArgs, Version: version,
 		RunE: func(c *cobra.Command, _ []string) error { return run(c.Context(), c, &f) }}
 	fs := c.Flags()
-	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "file with the address and the credentials of the API server")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "file with the address and the credentials of the API server; without it only static pods run")
+	fs.StringVar(&f.bootstrap, "bootstrap-kubeconfig", "", "kubeconfig that may ask for a client certificate; used while --kubeconfig does not exist or has expired")
 	fs.StringVar(&f.config, "config", "", "KubeletConfiguration file; flags go before it")
+	fs.StringVar(&f.configDir, "config-dir", "", "folder of *.conf files that go before --config, later names before earlier")
 	fs.StringVar(&f.hostname, "hostname-override", "", "name of the node, if not the host name")
 	fs.StringVar(&f.nodeIP, "node-ip", "", "address of the node, or one of each family with a comma")
 	fs.StringVar(&f.rootDir, "root-dir", "/var/lib/kubelet", "folder of volumes and other state")
 	fs.StringVar(&f.certDir, "cert-dir", "", "folder of certificates; pki below --root-dir if empty")
-	fs.StringVar(&f.endpoint, "container-runtime-endpoint", "", "unix:///path, tcp://host:port or npipe:////./pipe/name")
 	fs.StringVar(&f.labels, "node-labels", "", "labels to register with: key=value,…")
-	fs.StringSliceVar(&f.taints, "register-with-taints", nil, "taints to register with: key=value:effect,…")
-	fs.StringVar(&f.manifests, "pod-manifest-path", "", "folder of static pods (not yet supported)")
-	fs.StringSliceVar(&f.clusterDNS, "cluster-dns", nil, "addresses of the cluster's DNS")
-	fs.StringVar(&f.clusterDomain, "cluster-domain", "", "domain of the cluster")
-	fs.StringVar(&f.cgroupRoot, "cgroup-root", "", "cgroup below which pods live")
-	fs.StringVar(&f.resolvConf, "resolv-conf", "", "resolver file that pods with dnsPolicy Default get")
-	fs.Int32Var(&f.maxPods, "max-pods", 0, "how many pods the node runs")
-	fs.BoolVar(&f.register, "register-node", true, "create the node object")
-	fs.Int32Var(&f.verbosity, "v", 0, "log level: 0 changes of state … 6 payloads")
-	for _, name := range []string{"pod-infra-container-image", "image-service-endpoint", "cgroup-driver", "feature-gates", "cloud-provider",
-		"provider-id", "windows-priorityclass"} {
+	fs.StringVar(&f.cloudProvider, "cloud-provider", "", "external: the node's addresses come from a cloud controller")
+	fs.StringVar(&f.priorityClass, "windows-priorityclass", "NORMAL_PRIORITY_CLASS", "accepted for upstream's sake; has no effect")
+	fs.Int32VarP(&f.verbosity, "v", "v", 0, "log level: 0 changes of state … 6 payloads")
+	for _, name := range ignoredTexts {
 		fs.String(name, "", "accepted for upstream's sake; has no effect")
 	}
-	for _, name := range []string{"fail-swap-on", "rotate-certificates", "rotate-server-certificates", "windows-service"} {
+	for _, name := range ignoredSwitches {
 		fs.Bool(name, false, "accepted for upstream's sake; has no effect")
 	}
+	f.settings = config.AddFlags(fs)
+	fs.SortFlags = true
 	return c
 }
 
 func run(ctx context.Context, c *cobra.Command, f *flags) error {
 	initLogs(f.verbosity)
-	log := klog.FromContext(ctx)
-	cfg, warnings, err := config.Load(f.config, platform.IsWindows)
+	cfg, err := configure(ctx, c, f)
 	if err != nil {
 		return err
 	}
-	for _, w := range warnings {
-		log.Info("Configuration has a field that is not known", "file", f.config, "field", w)
-	}
-	if f.manifests != "" || cfg.StaticPodPath != "" {
-		log.Info("Static pods are not supported yet; their folder is not read", "file", f.manifests+cfg.StaticPodPath)
-	}
-	override(cfg, f)
 	o, err := options(cfg, f)
 	if err != nil {
 		return err
 	}
-	if f.kubeconfig == "" {
-		return fmt.Errorf("--kubeconfig is missing: without an API server there is nothing to run")
-	}
-	_, rest, err := kube.Load(f.kubeconfig, "kubelet/"+version, float32(*cfg.KubeAPIQPS), int(cfg.KubeAPIBurst))
+	ctx, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
+	api, err := connect(ctx, cfg, f, o, lost)
 	if err != nil {
 		return err
 	}
-	api, err := kube.NewKubelet(rest, o.NodeName)
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	o.API = api
 	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint)
 	if err != nil {
 		return err
@@ -111,6 +103,13 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 	defer conn.Close()
 	o.Runtime = runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, Windows: platform.IsWindows, CPUs: o.Host.CPUs,
 		MemoryBytes: o.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration})
+	images := conn
+	if cfg.ImageServiceEndpoint != "" && cfg.ImageServiceEndpoint != cfg.ContainerRuntimeEndpoint {
+		if images, err = runtime.Dial(cfg.ImageServiceEndpoint); err != nil {
+			return err
+		}
+		defer images.Close()
+	}
 	parallel := 0
 	if cfg.SerializeImagePulls != nil && *cfg.SerializeImagePulls {
 		parallel = 1
@@ -118,50 +117,101 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 	if cfg.MaxParallelImagePulls != nil {
 		parallel = int(*cfg.MaxParallelImagePulls)
 	}
-	o.Images = image.New(conn, parallel)
-	o.Volumes = volume.New(volume.Options{RootDir: o.RootDir, NodeName: o.NodeName, Objects: api.Objects, Tokens: api,
+	o.Images = image.New(images, parallel)
+	volumes := volume.Options{RootDir: o.RootDir, NodeName: o.NodeName,
 		Failed: func(p *v1.Pod, err error) {
-			api.PodEvent(p, "", v1.EventTypeWarning, "FailedMount", err.Error())
-		}})
+			o.API.PodEvent(p, "", v1.EventTypeWarning, "FailedMount", err.Error())
+		}}
+	if api != nil {
+		defer api.Close()
+		volumes.Objects, volumes.Tokens = api.Objects, api
+	}
+	o.Volumes = volume.New(volumes)
 	defer o.Volumes.Close()
 	k := core.New(*o)
-	stop, err := serveHTTP(ctx, k, cfg, api, o)
-	if err != nil {
-		return err
+	if *cfg.EnableServer {
+		stop, err := serveHTTP(ctx, servedBy{k: k, cfg: cfg, api: api, o: o, certDir: f.certDir})
+		if err != nil {
+			return err
+		}
+		defer stop()
 	}
-	defer stop()
 	err = k.Run(ctx)
-	if ctx.Err() != nil {
-		return nil
+	if cause := context.Cause(ctx); cause != nil {
+		if errors.Is(cause, context.Canceled) {
+			return nil
+		}
+		return cause
 	}
 	return err
+}
+
+// configure reads the configuration and says what of it has no effect.
+func configure(ctx context.Context, c *cobra.Command, f *flags) (*v1beta1.KubeletConfiguration, error) {
+	log := klog.FromContext(ctx)
+	cfg, warnings, err := config.Load(config.Source{File: f.config, Dir: f.configDir, Windows: platform.IsWindows, Flags: f.settings})
+	for _, w := range warnings {
+		log.Info("Configuration has a field that is not known or not supported", "file", f.config, "field", w)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Concat(ignoredTexts, ignoredSwitches) {
+		if c.Flags().Changed(name) {
+			log.Info("Flag has no effect", "flag", "--"+name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.FeatureGates)) {
+		log.Info("Feature gate has no effect: features are on or absent", "gate", name, "value", cfg.FeatureGates[name])
+	}
+	if f.certDir == "" {
+		f.certDir = filepath.Join(f.rootDir, "pki")
+	}
+	if f.certDir, err = filepath.Abs(f.certDir); err != nil {
+		return nil, fmt.Errorf("finding --cert-dir %s: %w", f.certDir, err)
+	}
+	return cfg, platform.CheckNode(platform.NodeRules{NoSwap: *cfg.FailSwapOn, NoCgroupV1: *cfg.FailCgroupV1})
+}
+
+// connect makes the client of the API server; nil when the node is on its own.
+func connect(ctx context.Context, cfg *v1beta1.KubeletConfiguration, f *flags, o *core.Options, lost func(error)) (*kube.Kubelet, error) {
+	if f.kubeconfig == "" {
+		if f.bootstrap != "" {
+			return nil, errors.New("--bootstrap-kubeconfig needs --kubeconfig, which is where the outcome goes")
+		}
+		klog.FromContext(ctx).Info("Standalone: without --kubeconfig only static pods run")
+		o.API, o.Standalone = core.Offline{}, true
+		return nil, nil
+	}
+	rest, err := kube.Credentials{Node: o.NodeName, Kubeconfig: f.kubeconfig, Bootstrap: f.bootstrap, CertDir: f.certDir, Rotate: cfg.RotateCertificates,
+		UserAgent: "kubelet/" + version, QPS: float32(*cfg.KubeAPIQPS), Burst: int(cfg.KubeAPIBurst), Lost: lost}.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	api, err := kube.NewKubelet(rest, o.NodeName)
+	if err != nil {
+		return nil, err
+	}
+	o.API = api
+	return api, nil
+}
+
+// staticSources are the folder and the address that the configuration names.
+func staticSources(cfg *v1beta1.KubeletConfiguration, node string) []core.StaticSource {
+	var out []core.StaticSource
+	if cfg.StaticPodPath != "" {
+		out = append(out, &static.Files{Path: filepath.Clean(cfg.StaticPodPath), Node: node, Period: cfg.FileCheckFrequency.Duration})
+	}
+	if cfg.StaticPodURL != "" {
+		out = append(out, &static.URL{Address: cfg.StaticPodURL, Header: cfg.StaticPodURLHeader, Node: node, Period: cfg.HTTPCheckFrequency.Duration})
+	}
+	return out
 }
 
 func initLogs(v int32) {
 	fs := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(fs)
 	_ = fs.Set("v", strconv.Itoa(int(v)))
-}
-
-func override(cfg *v1beta1.KubeletConfiguration, f *flags) {
-	if f.endpoint != "" {
-		cfg.ContainerRuntimeEndpoint = f.endpoint
-	}
-	if len(f.clusterDNS) > 0 {
-		cfg.ClusterDNS = f.clusterDNS
-	}
-	if f.clusterDomain != "" {
-		cfg.ClusterDomain = f.clusterDomain
-	}
-	if f.cgroupRoot != "" {
-		cfg.CgroupRoot = f.cgroupRoot
-	}
-	if f.resolvConf != "" {
-		cfg.ResolverConfig = &f.resolvConf
-	}
-	if f.maxPods > 0 {
-		cfg.MaxPods = f.maxPods
-	}
 }
 
 func options(cfg *v1beta1.KubeletConfiguration, f *flags) (*core.Options, error) {
@@ -195,10 +245,11 @@ func options(cfg *v1beta1.KubeletConfiguration, f *flags) (*core.Options, error)
 	if o.Labels, err = parseLabels(f.labels); err != nil {
 		return nil, err
 	}
-	if o.Taints, err = parseTaints(f.taints); err != nil {
+	o.Taints, o.ProviderID, o.PodsPerCore = cfg.RegisterWithTaints, cfg.ProviderID, int64(cfg.PodsPerCore)
+	o.Static, o.NoRegister = staticSources(cfg, o.NodeName), !*cfg.RegisterNode
+	if err := cloud(o, f); err != nil {
 		return nil, err
 	}
-	o.Taints = append(o.Taints, cfg.RegisterWithTaints...)
 	if o.Reserved, err = reserved(cfg, host); err != nil {
 		return nil, err
 	}
@@ -234,6 +285,18 @@ func nodeIPs(text string) ([]string, error) {
 	return out, nil
 }
 
+// cloud prepares a node whose cloud controller will say more about it.
+func cloud(o *core.Options, f *flags) error {
+	switch f.cloudProvider {
+	case "":
+		return nil
+	case "external":
+		o.ExternalCloud, o.NodeIPGiven = true, f.nodeIP != ""
+		return nil
+	}
+	return fmt.Errorf("unknown cloud provider: %s (only external is left)", f.cloudProvider)
+}
+
 func parseLabels(text string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, s := range strings.Split(text, ",") {
@@ -246,21 +309,29 @@ func parseLabels(text string) (map[string]string, error) {
 		}
 		out[k] = v
 	}
-	return out, nil
+	return out, checkLabels(out)
 }
 
-func parseTaints(list []string) ([]v1.Taint, error) {
-	var out []v1.Taint
-	for _, s := range list {
-		kv, effect, ok := strings.Cut(s, ":")
-		known := []v1.TaintEffect{v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoExecute}
-		if !ok || !slices.Contains(known, v1.TaintEffect(effect)) {
-			return nil, fmt.Errorf("--register-with-taints: %q is not key=value:effect", s)
+// checkLabels refuses labels that only the cluster may give a node, as upstream's kubelet does.
+func checkLabels(labels map[string]string) error {
+	var unknown []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if errs := validation.IsQualifiedName(k); len(errs) > 0 {
+			return fmt.Errorf("--node-labels: %q: %s", k, strings.Join(errs, "; "))
 		}
-		k, v, _ := strings.Cut(kv, "=")
-		out = append(out, v1.Taint{Key: k, Value: v, Effect: v1.TaintEffect(effect)})
+		if errs := validation.IsValidLabelValue(labels[k]); len(errs) > 0 {
+			return fmt.Errorf("--node-labels: %q: %s", labels[k], strings.Join(errs, "; "))
+		}
+		domain, _, _ := strings.Cut(k, "/")
+		reserved := domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || domain == "k8s.io" || strings.HasSuffix(domain, ".k8s.io")
+		if reserved && domain != k && !kubeletapis.IsKubeletLabel(k) {
+			unknown = append(unknown, k)
+		}
 	}
-	return out, nil
+	if len(unknown) > 0 {
+		return fmt.Errorf("unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: %v", unknown)
+	}
+	return nil
 }
 
 // reserved adds up what is kept from pods: for the system, for the node's own programs, and the eviction thresholds.

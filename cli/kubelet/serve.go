@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -16,9 +17,29 @@ import (
 	"porthole.dev/porthole/kubelet/serve"
 )
 
+// servedBy is what the server is made of; api is nil on a node without a cluster.
+type servedBy struct {
+	k       *core.Kubelet
+	cfg     *v1beta1.KubeletConfiguration
+	api     *kube.Kubelet
+	o       *core.Options
+	certDir string
+}
+
 // serveHTTP starts the kubelet's HTTPS server and its health port. It has its own connection to the runtime, so that
 // streams and statistics never wait behind the work on pods.
-func serveHTTP(ctx context.Context, k *core.Kubelet, cfg *v1beta1.KubeletConfiguration, api *kube.Kubelet, o *core.Options) (stop func(), err error) {
+func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
+	k, cfg, api, o := s.k, s.cfg, s.api, s.o
+	var certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	if cfg.ServerTLSBootstrap && api != nil && cfg.TLSCertFile == "" {
+		if certificate, err = api.ServingCertificate(ctx, s.certDir, k.NodeAddresses); err != nil {
+			return nil, err
+		}
+	}
+	var reviewer serve.Reviewer
+	if api != nil {
+		reviewer = kube.Reviewer{Client: api.Client()}
+	}
 	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint)
 	if err != nil {
 		return nil, err
@@ -30,15 +51,16 @@ func serveHTTP(ctx context.Context, k *core.Kubelet, cfg *v1beta1.KubeletConfigu
 		HealthAddress: healthAddress(cfg),
 		NodeName:      o.NodeName,
 		NodeAddresses: o.NodeIPs,
+		Certificate:   certificate,
 		CertFile:      cfg.TLSCertFile,
 		KeyFile:       cfg.TLSPrivateKeyFile,
-		CertDir:       filepath.Join(o.RootDir, "pki"),
+		CertDir:       s.certDir,
 		Auth: serve.AuthOptions{
 			ClientCAFile: auth.X509.ClientCAFile,
 			Anonymous:    is(auth.Anonymous.Enabled),
 			Tokens:       is(auth.Webhook.Enabled),
 			Webhook:      cfg.Authorization.Mode != v1beta1.KubeletAuthorizationModeAlwaysAllow,
-			Reviewer:     kube.Reviewer{Client: api.Client()},
+			Reviewer:     reviewer,
 			TokenTTL:     auth.Webhook.CacheTTL.Duration,
 			AllowedTTL:   cfg.Authorization.Webhook.CacheAuthorizedTTL.Duration,
 			DeniedTTL:    cfg.Authorization.Webhook.CacheUnauthorizedTTL.Duration,

@@ -30,6 +30,7 @@ type Kubelet struct {
 	events   record.EventBroadcaster
 	sink     *lateSink
 	services cache.SharedIndexInformer
+	classes  runtimeClasses
 	*Objects
 }
 
@@ -54,7 +55,10 @@ func NewKubelet(cfg *rest.Config, node string) (*Kubelet, error) {
 	b := record.NewBroadcaster()
 	sink := &lateSink{EventSink: &typedv1.EventSinkImpl{Interface: events.CoreV1().Events("")}, closed: make(chan struct{})}
 	b.StartRecordingToSink(sink)
-	return &Kubelet{node: node, client: client, leases: leases, events: b, sink: sink,
+	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "services", metav1.NamespaceAll,
+		fields.OneTermNotEqualSelector("spec.clusterIP", v1.ClusterIPNone))
+	services := cache.NewSharedIndexInformer(lw, &v1.Service{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	return &Kubelet{node: node, client: client, leases: leases, events: b, sink: sink, services: services,
 		recorder: b.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: node}), Objects: NewObjects(client)}, nil
 }
 
@@ -121,14 +125,11 @@ func (k *Kubelet) Pods(ctx context.Context, changed, gone func(*v1.Pod)) (synced
 
 // WatchServices starts the watch that Services reads; synced answers whether it is complete.
 func (k *Kubelet) WatchServices(ctx context.Context) (synced func() bool) {
-	lw := cache.NewListWatchFromClient(k.client.CoreV1().RESTClient(), "services", metav1.NamespaceAll,
-		fields.OneTermNotEqualSelector("spec.clusterIP", v1.ClusterIPNone))
-	k.services = cache.NewSharedIndexInformer(lw, &v1.Service{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	go k.services.RunWithContext(ctx)
 	return k.services.HasSynced
 }
 
-// Services lists the services of a namespace and `kubernetes` of the default one.
+// Services lists the services of a namespace and `kubernetes` of the default one; none before WatchServices.
 func (k *Kubelet) Services(namespace string) []*v1.Service {
 	var out []*v1.Service
 	list, _ := k.services.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
@@ -158,6 +159,11 @@ func (k *Kubelet) WatchNode(ctx context.Context, changed func(*v1.Node)) {
 // PatchPodStatus sends a strategic merge patch of a pod's status and returns the outcome.
 func (k *Kubelet) PatchPodStatus(ctx context.Context, namespace, name string, patch []byte) (*v1.Pod, error) {
 	return k.client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+}
+
+// CreatePod makes a pod: the mirror of a static one.
+func (k *Kubelet) CreatePod(ctx context.Context, p *v1.Pod) (*v1.Pod, error) {
+	return k.client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
 }
 
 // DeletePod removes a pod at once, if it still is the one with that UID.

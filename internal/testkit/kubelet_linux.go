@@ -17,11 +17,14 @@ func (w *World) KubeletRoot(node string) string { return w.Path("kubelet", node)
 // PodLogs is the folder of a node's container logs.
 func (w *World) PodLogs(node string) string { return w.Path("log", node, "pods") }
 
+// Manifests is the folder of a node's static pods.
+func (w *World) Manifests(node string) string { return w.Path("manifests", node) }
+
 // StartKubelet starts our kubelet as the node, or upstream's, and returns when the node is Ready. One at a time: they
 // share containerd and ports.
 func (w *World) StartKubelet(ctx context.Context, node string, upstream bool) (*Process, error) {
 	config := w.Path(node + "-kubelet.json")
-	if err := errors.Join(os.MkdirAll(w.PodLogs(node), 0o755), os.WriteFile(w.Path("resolv.conf"), nil, 0o644),
+	if err := errors.Join(os.MkdirAll(w.PodLogs(node), 0o755), os.MkdirAll(w.Manifests(node), 0o755), os.WriteFile(w.Path("resolv.conf"), nil, 0o644),
 		WriteJSON(config, w.kubeletConfig(node))); err != nil {
 		return nil, err
 	}
@@ -30,8 +33,7 @@ func (w *World) StartKubelet(ctx context.Context, node string, upstream bool) (*
 		program = w.bundled("kube")
 	}
 	began := metav1.Now()
-	p, err := w.Start("kubelet-"+node, program, "kubelet", "--config="+config, "--kubeconfig="+w.kubeconfig(node),
-		"--hostname-override="+node, "--node-ip="+NodeIP, "--root-dir="+w.KubeletRoot(node), "--cert-dir="+w.KubeletRoot(node)+"/pki", "--v=2")
+	p, err := w.Start("kubelet-"+node, program, w.KubeletArgs(node)...)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +56,15 @@ func (w *World) StartKubelet(ctx context.Context, node string, upstream bool) (*
 	})
 }
 
+// Program is the program whose kubelet runs.
+func (w *World) Program() string { return w.o.Porthole }
+
+// KubeletArgs are the arguments with which StartKubelet starts a kubelet.
+func (w *World) KubeletArgs(node string) []string {
+	return []string{"kubelet", "--config=" + w.Path(node+"-kubelet.json"), "--kubeconfig=" + w.kubeconfig(node), "--hostname-override=" + node,
+		"--node-ip=" + NodeIP, "--root-dir=" + w.KubeletRoot(node), "--cert-dir=" + w.KubeletRoot(node) + "/pki", "--v=2"}
+}
+
 // kubeletConfig is the same for both kubelets.
 func (w *World) kubeletConfig(node string) object {
 	return object{
@@ -73,6 +84,7 @@ func (w *World) kubeletConfig(node string) object {
 		"failSwapOn":                    false,
 		"podLogsDir":                    w.PodLogs(node),
 		"resolvConf":                    w.Path("resolv.conf"),
+		"staticPodPath":                 w.Manifests(node),
 		"serializeImagePulls":           false,
 		"nodeStatusUpdateFrequency":     "1s",
 		"makeIPTablesUtilChains":        false,

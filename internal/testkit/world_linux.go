@@ -107,7 +107,7 @@ func (w *World) start(ctx context.Context) error {
 	if err := errors.Join(w.writeControlPlane(), w.writeContainerd(), makeCgroups(w.Name)); err != nil {
 		return err
 	}
-	if _, err := w.Start("controlplane", w.bundled("kube"), "controlplane", "--config", w.Path("controlplane", "config.json")); err != nil {
+	if err := w.StartControlPlane(); err != nil {
 		return err
 	}
 	if _, err := w.Start("containerd", w.bundled("containerd"), "--config", w.Path("containerd", "config.toml")); err != nil {
@@ -120,6 +120,13 @@ func (w *World) start(ctx context.Context) error {
 	return errors.Join(
 		Import(ctx, w.socket(), pauseImage, map[string]string{"/pause": filepath.Join(images, "pause")}, "/pause"),
 		Import(ctx, w.socket(), TestImage, map[string]string{"/testapp": filepath.Join(images, "testapp")}, "/testapp"))
+}
+
+// StartControlPlane starts the API server, its store and its controllers, again after a test has ended them. It returns before
+// they answer.
+func (w *World) StartControlPlane() error {
+	_, err := w.Start("controlplane", w.bundled("kube"), "controlplane", "--config", w.Path("controlplane", "config.json"))
+	return err
 }
 
 // makeNetwork makes the namespace, with a bridge that only carries the node's address.

@@ -1,11 +1,14 @@
-// Package config reads a KubeletConfiguration file and fills in what it leaves out.
+// Package config reads the kubelet's configuration: a KubeletConfiguration file, drop-ins beside it, and flags over both.
+// What they leave out gets upstream's defaults, and what cannot work is refused in upstream's words.
 package config
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
-	"time"
+	"path/filepath"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -13,118 +16,129 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Load reads the file at path; "" gives the defaults. Fields that nobody knows come back as warnings, one text each.
-// windows chooses the defaults of that system.
-func Load(path string, windows bool) (cfg *v1beta1.KubeletConfiguration, warnings []string, err error) {
-	cfg = &v1beta1.KubeletConfiguration{}
-	if path != "" {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, nil, fmt.Errorf("reading the kubelet's configuration: %w", err)
-		}
-		if warnings, err = decode(data, cfg); err != nil {
-			return nil, nil, fmt.Errorf("reading the kubelet's configuration %s: %w", path, err)
-		}
-	}
-	setDefaults(cfg, windows)
-	return cfg, warnings, nil
+// Source says where the configuration comes from.
+type Source struct {
+	// File is a KubeletConfiguration; "" gives the defaults.
+	File string
+	// Dir holds drop-ins, files named *.conf, that are laid over File in the order of their names; "" for none.
+	Dir string
+	// Windows chooses the defaults of that system.
+	Windows bool
+	// Flags go over everything; may be nil.
+	Flags *Flags
 }
 
-func decode(data []byte, cfg *v1beta1.KubeletConfiguration) (warnings []string, err error) {
-	text, err := yaml.YAMLToJSON(data) // names the line of a mistake
+// Load reads and checks the configuration. Fields that nobody knows, and settings that mean nothing here, come back as
+// warnings, one text each.
+func Load(s Source) (cfg *v1beta1.KubeletConfiguration, warnings []string, err error) {
+	cfg = &v1beta1.KubeletConfiguration{}
+	text, err := gather(s)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if text != nil {
+		strict, err := strictjson.UnmarshalStrict(text, cfg)
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading the kubelet's configuration %s: %w", s.File, err)
+		}
+		for _, w := range strict {
+			warnings = append(warnings, w.Error())
+		}
+	}
+	if s.Flags != nil {
+		if err := s.Flags.apply(cfg); err != nil {
+			return nil, warnings, err
+		}
+	}
+	setDefaults(cfg, s.Windows)
+	more, err := check(cfg, s.Windows)
+	return cfg, append(warnings, more...), err
+}
+
+// gather reads the file and lays the drop-ins over it; nil when there is neither.
+func gather(s Source) ([]byte, error) {
+	var paths []string
+	if s.File != "" {
+		paths = append(paths, s.File)
+	}
+	if s.Dir != "" {
+		dropIns, err := dropIns(s.Dir)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, dropIns...)
+	}
+	var all map[string]any
+	var whole []byte
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("reading the kubelet's configuration: %w", err)
+		}
+		text, one, err := object(data)
+		if err != nil {
+			return nil, fmt.Errorf("reading the kubelet's configuration %s: %w", path, err)
+		}
+		whole = text
+		all = lay(all, one)
+	}
+	if len(paths) < 2 {
+		return whole, nil // as it was written, so that a field that is there twice is noticed
+	}
+	return json.Marshal(all)
+}
+
+func dropIns(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir) // sorted by name
+	if err != nil {
+		return nil, fmt.Errorf("listing the kubelet's configuration drop-ins: %w", err)
+	}
+	var out []string
+	for _, e := range entries {
+		if !e.IsDir() && strings.HasSuffix(e.Name(), ".conf") {
+			out = append(out, filepath.Join(dir, e.Name()))
+		}
+	}
+	return out, nil
+}
+
+// object reads one file, which must be a KubeletConfiguration.
+func object(data []byte) (text []byte, fields map[string]any, err error) {
+	if text, err = yaml.YAMLToJSON(data); err != nil { // names the line of a mistake
+		return nil, nil, err
 	}
 	var kind metav1.TypeMeta
 	if err := json.Unmarshal(text, &kind); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if kind.Kind != "KubeletConfiguration" || kind.APIVersion != v1beta1.SchemeGroupVersion.String() {
-		return nil, fmt.Errorf("it is a %q of %q, not a KubeletConfiguration of %s", kind.Kind, kind.APIVersion, v1beta1.SchemeGroupVersion)
+		return nil, nil, fmt.Errorf("it is a %q of %q, not a KubeletConfiguration of %s", kind.Kind, kind.APIVersion, v1beta1.SchemeGroupVersion)
 	}
-	strict, err := strictjson.UnmarshalStrict(text, cfg)
-	if err != nil {
-		return nil, err
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, nil, err
 	}
-	for _, w := range strict {
-		warnings = append(warnings, w.Error())
+	if fields == nil {
+		return nil, nil, errors.New("it is empty")
 	}
-	return warnings, nil
+	return text, fields, nil
 }
 
-func orString(p *string, v string) {
-	if *p == "" {
-		*p = v
+// lay puts over on top of base: objects are merged, everything else is replaced, and null takes away. Neither changes.
+func lay(base, over map[string]any) map[string]any {
+	out := map[string]any{}
+	for k, v := range base {
+		out[k] = v
 	}
-}
-
-func orInt(p *int32, v int32) {
-	if *p == 0 {
-		*p = v
-	}
-}
-
-func orTime(p *metav1.Duration, v time.Duration) {
-	if p.Duration == 0 {
-		p.Duration = v
-	}
-}
-
-func orPtr[T any](p **T, v T) {
-	if *p == nil {
-		*p = &v
-	}
-}
-
-func setDefaults(c *v1beta1.KubeletConfiguration, windows bool) {
-	orString(&c.Address, "0.0.0.0")
-	orInt(&c.Port, 10250)
-	orPtr(&c.HealthzPort, 10248)
-	orString(&c.HealthzBindAddress, "127.0.0.1")
-	orTime(&c.SyncFrequency, time.Minute)
-	orTime(&c.FileCheckFrequency, 20*time.Second)
-	if c.NodeStatusReportFrequency.Duration == 0 {
-		c.NodeStatusReportFrequency.Duration = 5 * time.Minute
-		if c.NodeStatusUpdateFrequency.Duration != 0 {
-			c.NodeStatusReportFrequency = c.NodeStatusUpdateFrequency
+	for k, v := range over {
+		switch v := v.(type) {
+		case nil:
+			delete(out, k)
+		case map[string]any:
+			below, _ := out[k].(map[string]any)
+			out[k] = lay(below, v)
+		default:
+			out[k] = v
 		}
 	}
-	orTime(&c.NodeStatusUpdateFrequency, 10*time.Second)
-	orInt(&c.NodeLeaseDurationSeconds, 40)
-	orTime(&c.RuntimeRequestTimeout, 2*time.Minute)
-	orInt(&c.MaxPods, 110)
-	orInt(&c.KubeAPIBurst, 100)
-	orPtr(&c.KubeAPIQPS, 50)
-	orPtr(&c.CPUCFSQuota, true)
-	orPtr(&c.CgroupsPerQOS, true)
-	orPtr(&c.RegisterNode, true)
-	orPtr(&c.EnableServer, true)
-	orPtr(&c.Authentication.Anonymous.Enabled, false)
-	orPtr(&c.Authentication.Webhook.Enabled, true)
-	orTime(&c.Authentication.Webhook.CacheTTL, 2*time.Minute)
-	orTime(&c.Authorization.Webhook.CacheAuthorizedTTL, 5*time.Minute)
-	orTime(&c.Authorization.Webhook.CacheUnauthorizedTTL, 30*time.Second)
-	if c.Authorization.Mode == "" {
-		c.Authorization.Mode = v1beta1.KubeletAuthorizationModeWebhook
-	}
-	// Upstream refuses cgroup v1 unless told otherwise. Hybrid hosts are common where Windows nodes are tried out, so
-	// here the absence of the field allows it.
-	orPtr(&c.FailCgroupV1, false)
-	orPtr(&c.FailSwapOn, true)
-	orString(&c.PodLogsDir, "/var/log/pods")
-	orString(&c.CgroupDriver, "cgroupfs")
-	if windows {
-		orString(&c.ContainerRuntimeEndpoint, "npipe:////./pipe/containerd-containerd")
-		orPtr(&c.ResolverConfig, "")
-		if c.EvictionHard == nil {
-			c.EvictionHard = map[string]string{"memory.available": "500Mi", "nodefs.available": "10%", "imagefs.available": "15%"}
-		}
-		return
-	}
-	orString(&c.ContainerRuntimeEndpoint, "unix:///run/containerd/containerd.sock")
-	orPtr(&c.ResolverConfig, "/etc/resolv.conf")
-	if c.EvictionHard == nil {
-		c.EvictionHard = map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
-			"imagefs.available": "15%", "imagefs.inodesFree": "5%"}
-	}
+	return out
 }

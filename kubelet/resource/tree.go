@@ -3,10 +3,12 @@ package resource
 import (
 	"errors"
 	"path"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	resources "k8s.io/component-helpers/resource"
 )
 
 // PodPath is the cgroup of a pod below root: <root>/kubepods[/<class>]/pod<uid>.
@@ -30,34 +32,31 @@ type Limits struct {
 	Shares, Quota, Memory int64
 }
 
-// PodLimits adds up what the containers of a pod ask for. A limit counts only if every container has one.
+// Bounds of cpu.shares (the kernel's), and the least quota per period of 100 ms that it takes.
+const (
+	minShares, maxShares = 2, 262144
+	minQuota             = 1000
+)
+
+// PodLimits adds up what a pod asks for, with the overhead of its runtime. A limit counts only if every container has one,
+// or the pod as a whole.
 func PodLimits(p *v1.Pod) Limits {
-	var l Limits
-	var request, cpu, mem int64
 	cpuAll, memAll := true, true
-	for i := range p.Spec.Containers {
-		r := &p.Spec.Containers[i].Resources
-		req := r.Requests.Cpu().MilliValue()
-		if req == 0 {
-			req = r.Limits.Cpu().MilliValue()
-		}
-		request += req
-		cpu += r.Limits.Cpu().MilliValue()
-		mem += r.Limits.Memory().Value()
-		cpuAll = cpuAll && !r.Limits.Cpu().IsZero()
-		memAll = memAll && !r.Limits.Memory().IsZero()
+	requests := resources.PodRequests(p, resources.PodResourcesOptions{})
+	limits := resources.PodLimits(p, resources.PodResourcesOptions{ContainerFn: func(l v1.ResourceList, _ resources.ContainerType) {
+		cpuAll = cpuAll && !l.Cpu().IsZero()
+		memAll = memAll && !l.Memory().IsZero()
+	}})
+	if whole := p.Spec.Resources; whole != nil {
+		cpuAll = cpuAll || !whole.Limits.Cpu().IsZero()
+		memAll = memAll || !whole.Limits.Memory().IsZero()
 	}
-	for i := range p.Spec.InitContainers {
-		r := &p.Spec.InitContainers[i].Resources
-		cpu = max(cpu, r.Limits.Cpu().MilliValue())
-		mem = max(mem, r.Limits.Memory().Value())
-	}
-	l.Shares = max(request*1024/1000, 2)
-	if cpuAll {
-		l.Quota = max(cpu*100, 1000)
+	l := Limits{Shares: min(max(requests.Cpu().MilliValue()*1024/1000, minShares), maxShares)}
+	if cpuAll && !limits.Cpu().IsZero() {
+		l.Quota = max(limits.Cpu().MilliValue()*100, minQuota)
 	}
 	if memAll {
-		l.Memory = mem
+		l.Memory = limits.Memory().Value()
 	}
 	return l
 }
@@ -76,6 +75,15 @@ func Allocatable(capacity v1.ResourceList, reserved ...v1.ResourceList) v1.Resou
 			left.Set(0)
 		}
 		out[name] = left
+	}
+	for name, q := range capacity { // huge pages are memory that nobody else can have
+		if memory, ok := out[v1.ResourceMemory]; ok && strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+			memory.Sub(q)
+			if memory.Sign() < 0 {
+				memory.Set(0)
+			}
+			out[v1.ResourceMemory] = memory
+		}
 	}
 	return out
 }

@@ -20,6 +20,9 @@ func TestKubelet(t *testing.T) {
 		t.Run("failed init container", func(t *testing.T) { t.Parallel(); testFailedInit(t, w) })
 	})
 	w.nothingLeft(t)
+	t.Run("static pod", func(t *testing.T) { testStatic(t, w) })
+	t.Run("API server away", func(t *testing.T) { testAway(t, w) })
+	w.nothingLeft(t)
 	t.Run("killed during churn", func(t *testing.T) { testKilled(t, w) })
 	w.nothingLeft(t)
 }

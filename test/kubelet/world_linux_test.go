@@ -32,12 +32,18 @@ type world struct {
 	mounts  []string // that were there before any pod
 }
 
+// worldTime bounds the whole test, with what AWAY adds to it.
+func worldTime() time.Duration {
+	away, _ := time.ParseDuration(os.Getenv("AWAY")) // testAway says what is wrong with it
+	return 5*time.Minute + away
+}
+
 // newWorld starts everything; the test's end removes it. It needs `make build`.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	bin, err := filepath.Abs("../../bin")
 	must(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), worldTime())
 	t.Cleanup(cancel)
 	inner, err := testkit.NewWorld(ctx, testkit.Options{Bin: bin, Porthole: os.Getenv("PORTHOLE"), Prefix: "pht", Nodes: []string{node}})
 	must(t, err)

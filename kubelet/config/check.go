@@ -1,0 +1,181 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+)
+
+// checker collects what cannot work. The words are upstream's (pkg/kubelet/apis/config/validation of 1.36.3), which
+// installers and their users know.
+type checker struct{ errs []error }
+
+func (c *checker) refuse(bad bool, format string, args ...any) {
+	if bad {
+		c.errs = append(c.errs, fmt.Errorf("invalid configuration: "+format, args...))
+	}
+}
+
+func (c *checker) port(value int32, zero bool, name, flag, least string) {
+	bad := len(utilvalidation.IsValidPortNum(int(value))) > 0 && !(zero && value == 0)
+	c.refuse(bad, "%s (--%s) %v must be between %s and 65535, inclusive", name, flag, value, least)
+}
+
+func (c *checker) notNegative(value int64, name, flag string) {
+	c.refuse(value < 0, "%s (--%s) %v must not be a negative number", name, flag, value)
+}
+
+func (c *checker) percent(value int32, name, flag string) {
+	c.refuse(value < 0 || value > 100, "%s (--%s) %v must be between 0 and 100, inclusive", name, flag, value)
+}
+
+// check refuses what cannot work, and warns of what means nothing here.
+func check(c *v1beta1.KubeletConfiguration, windows bool) (warnings []string, err error) {
+	var k checker
+	checkNumbers(&k, c)
+	checkChoices(&k, c)
+	checkQuantities(&k, c)
+	for _, t := range c.RegisterWithTaints {
+		if err := Taint(t); err != nil {
+			k.errs = append(k.errs, fmt.Errorf("invalid taint: %w", err))
+		}
+		k.refuse(t.TimeAdded != nil, "taint.TimeAdded is not nil")
+	}
+	for _, ip := range c.ClusterDNS {
+		k.refuse(net.ParseIP(ip) == nil, "clusterDNS (--cluster-dns) %q is not an IP address", ip)
+	}
+	k.refuse(net.ParseIP(c.Address) == nil, "address (--address) %q is not an IP address", c.Address)
+	k.refuse((c.TLSCertFile == "") != (c.TLSPrivateKeyFile == ""), "tlsCertFile and tlsPrivateKeyFile must be set together")
+	if windows {
+		warnings = onWindows(&k, c)
+	}
+	return warnings, errors.Join(k.errs...)
+}
+
+func checkNumbers(k *checker, c *v1beta1.KubeletConfiguration) {
+	k.refuse(c.NodeLeaseDurationSeconds <= 0, "nodeLeaseDurationSeconds must be greater than 0")
+	k.notNegative(int64(c.EventBurst), "eventBurst", "event-burst")
+	k.notNegative(int64(*c.EventRecordQPS), "eventRecordQPS", "event-qps")
+	k.port(*c.HealthzPort, true, "healthzPort", "healthz-port", "1")
+	k.port(c.Port, false, "port", "port", "1")
+	k.port(c.ReadOnlyPort, true, "readOnlyPort", "read-only-port", "0")
+	k.percent(*c.ImageGCHighThresholdPercent, "imageGCHighThresholdPercent", "image-gc-high-threshold")
+	k.percent(*c.ImageGCLowThresholdPercent, "imageGCLowThresholdPercent", "image-gc-low-threshold")
+	k.refuse(*c.ImageGCLowThresholdPercent >= *c.ImageGCHighThresholdPercent,
+		"imageGCLowThresholdPercent (--image-gc-low-threshold) %v must be less than imageGCHighThresholdPercent (--image-gc-high-threshold) %v",
+		*c.ImageGCLowThresholdPercent, *c.ImageGCHighThresholdPercent)
+	k.refuse(c.ImageMinimumGCAge.Duration < 0, "imageMinimumGCAge %v must not be negative", c.ImageMinimumGCAge.Duration)
+	k.refuse(c.ImageMaximumGCAge.Duration < 0, "imageMaximumGCAge %v must not be negative", c.ImageMaximumGCAge.Duration)
+	k.refuse(c.ImageMaximumGCAge.Duration > 0 && c.ImageMaximumGCAge.Duration <= c.ImageMinimumGCAge.Duration,
+		"imageMaximumGCAge %v must be greater than imageMinimumGCAge %v", c.ImageMaximumGCAge.Duration, c.ImageMinimumGCAge.Duration)
+	k.notNegative(int64(c.KubeAPIBurst), "kubeAPIBurst", "kube-api-burst")
+	k.notNegative(int64(*c.KubeAPIQPS), "kubeAPIQPS", "kube-api-qps")
+	k.refuse(*c.NodeStatusMaxImages < -1, "nodeStatusMaxImages (--node-status-max-images) %v must be -1 or greater", *c.NodeStatusMaxImages)
+	k.notNegative(c.MaxOpenFiles, "maxOpenFiles", "max-open-files")
+	k.notNegative(int64(c.MaxPods), "maxPods", "max-pods")
+	k.refuse(*c.OOMScoreAdj < -1000 || *c.OOMScoreAdj > 1000, "oomScoreAdj (--oom-score-adj) %v must be between -1000 and 1000, inclusive", *c.OOMScoreAdj)
+	k.notNegative(int64(c.PodsPerCore), "podsPerCore", "pods-per-core")
+	k.notNegative(int64(c.RegistryBurst), "registryBurst", "registry-burst")
+	k.notNegative(int64(*c.RegistryPullQPS), "registryPullQPS", "registry-qps")
+	if n := c.MaxParallelImagePulls; n != nil {
+		k.refuse(*n < 1, "maxParallelImagePulls %v must be a positive number", *n)
+		k.refuse(*n > 1 && c.SerializeImagePulls != nil && *c.SerializeImagePulls,
+			"maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls (--serialize-image-pulls) is set to false")
+	}
+	period := c.CrashLoopBackOff.MaxContainerRestartPeriod.Duration
+	k.refuse(period.Milliseconds() < 1000 || period.Milliseconds() > 300000,
+		"CrashLoopBackOff.MaxContainerRestartPeriod (got: %v seconds) must be set between 1s and 300s", period.Seconds())
+	critical, all := c.ShutdownGracePeriodCriticalPods.Duration, c.ShutdownGracePeriod.Duration
+	k.refuse(critical > all, "shutdownGracePeriodCriticalPods %v must be <= shutdownGracePeriod %v", critical, all)
+	k.refuse(*c.ContainerLogMaxFiles <= 1, "containerLogMaxFiles (--container-log-max-files) %v must be greater than 1", *c.ContainerLogMaxFiles)
+}
+
+func (c *checker) oneOf(value, name, flag string, known ...string) {
+	c.refuse(!slices.Contains(known, value), "%s (--%s) %q must be one of: %q", name, flag, value, known)
+}
+
+func checkChoices(k *checker, c *v1beta1.KubeletConfiguration) {
+	k.refuse(c.RunOnce, "runOnce (--runOnce) %v, Runonce mode has been deprecated and should not be set", c.RunOnce)
+	k.oneOf(c.TopologyManagerPolicy, "topologyManagerPolicy", "topology-manager-policy", "none", "best-effort", "restricted", "single-numa-node")
+	k.oneOf(c.TopologyManagerScope, "topologyManagerScope", "topology-manager-scope", "container", "pod")
+	k.oneOf(c.HairpinMode, "hairpinMode", "hairpin-mode", "none", "hairpin-veth", "promiscuous-bridge")
+	k.refuse(!slices.Contains([]string{"", "NoSwap", "LimitedSwap"}, c.MemorySwap.SwapBehavior),
+		"memorySwap.swapBehavior %q must be one of: \"\", %q or %q", c.MemorySwap.SwapBehavior, "LimitedSwap", "NoSwap")
+	k.refuse(!slices.Contains([]v1beta1.KubeletAuthorizationMode{v1beta1.KubeletAuthorizationModeWebhook, v1beta1.KubeletAuthorizationModeAlwaysAllow}, c.Authorization.Mode),
+		"authorization.mode %q must be Webhook or AlwaysAllow", c.Authorization.Mode)
+	k.refuse(c.SystemCgroups != "" && c.CgroupRoot == "",
+		"systemCgroups (--system-cgroups) was specified and cgroupRoot (--cgroup-root) was not specified")
+}
+
+func checkQuantities(k *checker, c *v1beta1.KubeletConfiguration) {
+	for field, m := range map[string]map[string]string{"systemReserved": c.SystemReserved, "kubeReserved": c.KubeReserved} {
+		for name, text := range m {
+			q, err := resource.ParseQuantity(text)
+			k.refuse(err != nil || q.Sign() < 0, "%s: %s of %q is not a quantity", field, name, text)
+		}
+	}
+	if q, err := resource.ParseQuantity(c.ContainerLogMaxSize); err != nil || q.Sign() <= 0 {
+		k.refuse(true, "containerLogMaxSize (--container-log-max-size) %q is not a size", c.ContainerLogMaxSize)
+	}
+	for field, m := range map[string]map[string]string{"evictionHard": c.EvictionHard, "evictionSoft": c.EvictionSoft} {
+		for signal, text := range m {
+			k.refuse(!validThreshold(text), "%s: %s of %q is neither a quantity nor a percentage", field, signal, text)
+		}
+	}
+	for signal := range c.EvictionSoft {
+		k.refuse(c.EvictionSoftGracePeriod[signal] == "", "grace period must be specified for the soft eviction threshold %s", signal)
+	}
+}
+
+func validThreshold(text string) bool {
+	if number, ok := strings.CutSuffix(text, "%"); ok {
+		p, err := strconv.ParseFloat(number, 64)
+		return err == nil && p >= 0 && p <= 100
+	}
+	q, err := resource.ParseQuantity(text)
+	return err == nil && q.Sign() >= 0
+}
+
+// Taint refuses a taint that the API server would refuse.
+func Taint(t v1.Taint) error {
+	if errs := utilvalidation.IsQualifiedName(t.Key); len(errs) > 0 {
+		return fmt.Errorf("%s: %s", t.Key, strings.Join(errs, "; "))
+	}
+	if errs := utilvalidation.IsValidLabelValue(t.Value); len(errs) > 0 {
+		return fmt.Errorf("%s=%s: %s", t.Key, t.Value, strings.Join(errs, "; "))
+	}
+	known := []v1.TaintEffect{v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoExecute}
+	if !slices.Contains(known, t.Effect) {
+		return fmt.Errorf("%s: %q is not an effect", t.Key, t.Effect)
+	}
+	return nil
+}
+
+// onWindows names settings of cgroups, which Windows does not have.
+func onWindows(k *checker, c *v1beta1.KubeletConfiguration) (warnings []string) {
+	ignored := map[string]bool{
+		"CgroupsPerQOS (--cgroups-per-qos)":                   *c.CgroupsPerQOS,
+		"EnforceNodeAllocatable (--enforce-node-allocatable)": len(c.EnforceNodeAllocatable) > 0,
+		"SystemCgroups (--system-cgroups)":                    c.SystemCgroups != "",
+		"CgroupRoot (--cgroup-root)":                          c.CgroupRoot != "",
+		"SystemReservedCgroup (--system-reserved-cgroup)":     c.SystemReservedCgroup != "",
+		"KubeReservedCgroup (--kube-reserved-cgroup)":         c.KubeReservedCgroup != "",
+	}
+	for name, set := range ignored {
+		if set {
+			warnings = append(warnings, name+" is not supported on Windows and is ignored")
+		}
+	}
+	slices.Sort(warnings)
+	k.refuse(c.SingleProcessOOMKill != nil, "singleProcessOOMKill is not supported on Windows")
+	k.refuse(c.UserNamespaces != nil, "userNamespaces is not supported on Windows")
+	return warnings
+}

@@ -1,0 +1,174 @@
+package config
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+)
+
+func orString(p *string, v string) {
+	if *p == "" {
+		*p = v
+	}
+}
+
+func orInt(p *int32, v int32) {
+	if *p == 0 {
+		*p = v
+	}
+}
+
+func orTime(p *metav1.Duration, v time.Duration) {
+	if p.Duration == 0 {
+		p.Duration = v
+	}
+}
+
+func orPtr[T any](p **T, v T) {
+	if *p == nil {
+		*p = &v
+	}
+}
+
+// setDefaults fills in upstream's defaults (k8s.io/kubernetes pkg/kubelet/apis/config/v1beta1/defaults.go of 1.36.3).
+func setDefaults(c *v1beta1.KubeletConfiguration, windows bool) {
+	defaultServer(c)
+	defaultNode(c)
+	defaultPods(c)
+	defaultImagesAndLogs(c)
+	if windows {
+		defaultWindows(c)
+		return
+	}
+	defaultLinux(c)
+}
+
+func defaultServer(c *v1beta1.KubeletConfiguration) {
+	orString(&c.Address, "0.0.0.0")
+	orInt(&c.Port, 10250)
+	orPtr(&c.HealthzPort, 10248)
+	orString(&c.HealthzBindAddress, "127.0.0.1")
+	orPtr(&c.EnableServer, true)
+	orPtr(&c.EnableDebuggingHandlers, true)
+	orPtr(&c.EnableSystemLogHandler, true)
+	orPtr(&c.EnableSystemLogQuery, false)
+	orPtr(&c.EnableProfilingHandler, true)
+	orPtr(&c.EnableDebugFlagsHandler, true)
+	orTime(&c.StreamingConnectionIdleTimeout, 4*time.Hour)
+	orPtr(&c.Authentication.Anonymous.Enabled, false)
+	orPtr(&c.Authentication.Webhook.Enabled, true)
+	orTime(&c.Authentication.Webhook.CacheTTL, 2*time.Minute)
+	orTime(&c.Authorization.Webhook.CacheAuthorizedTTL, 5*time.Minute)
+	orTime(&c.Authorization.Webhook.CacheUnauthorizedTTL, 30*time.Second)
+	if c.Authorization.Mode == "" {
+		c.Authorization.Mode = v1beta1.KubeletAuthorizationModeWebhook
+	}
+	orTime(&c.VolumeStatsAggPeriod, time.Minute)
+}
+
+func defaultNode(c *v1beta1.KubeletConfiguration) {
+	orTime(&c.SyncFrequency, time.Minute)
+	orTime(&c.FileCheckFrequency, 20*time.Second)
+	orTime(&c.HTTPCheckFrequency, 20*time.Second)
+	if c.NodeStatusReportFrequency.Duration == 0 {
+		c.NodeStatusReportFrequency.Duration = 5 * time.Minute
+		if c.NodeStatusUpdateFrequency.Duration != 0 {
+			c.NodeStatusReportFrequency = c.NodeStatusUpdateFrequency
+		}
+	}
+	orTime(&c.NodeStatusUpdateFrequency, 10*time.Second)
+	orInt(&c.NodeLeaseDurationSeconds, 40)
+	orPtr(&c.NodeStatusMaxImages, 50)
+	orPtr(&c.RegisterNode, true)
+	orInt(&c.KubeAPIBurst, 100)
+	orPtr(&c.KubeAPIQPS, 50)
+	orString(&c.ContentType, "application/vnd.kubernetes.protobuf")
+	orPtr(&c.EventRecordQPS, 50)
+	orInt(&c.EventBurst, 100)
+	orPtr(&c.OOMScoreAdj, -999)
+	orPtr(&c.EnableControllerAttachDetach, true)
+	orPtr(&c.LocalStorageCapacityIsolation, true)
+	orTime(&c.EvictionPressureTransitionPeriod, 5*time.Minute)
+	orPtr(&c.MergeDefaultEvictionSettings, false)
+	orPtr(&c.FailSwapOn, true)
+	if c.MaxOpenFiles == 0 {
+		c.MaxOpenFiles = 1000000
+	}
+	// Upstream refuses cgroup v1 unless told otherwise. Hybrid hosts are common where Windows nodes are tried out, so
+	// here the absence of the field allows it.
+	orPtr(&c.FailCgroupV1, false)
+}
+
+func defaultPods(c *v1beta1.KubeletConfiguration) {
+	orTime(&c.RuntimeRequestTimeout, 2*time.Minute)
+	orInt(&c.MaxPods, 110)
+	orPtr(&c.PodPidsLimit, -1)
+	orPtr(&c.CPUCFSQuota, true)
+	orPtr(&c.CPUCFSQuotaPeriod, metav1.Duration{Duration: 100 * time.Millisecond})
+	orPtr(&c.CrashLoopBackOff.MaxContainerRestartPeriod, metav1.Duration{Duration: 300 * time.Second})
+	orString(&c.HairpinMode, "promiscuous-bridge")
+	orString(&c.CPUManagerPolicy, "none")
+	orTime(&c.CPUManagerReconcilePeriod, 10*time.Second)
+	orString(&c.MemoryManagerPolicy, "None")
+	orString(&c.TopologyManagerPolicy, "none")
+	orString(&c.TopologyManagerScope, "container")
+	orPtr(&c.SeccompDefault, false)
+	if c.ConfigMapAndSecretChangeDetectionStrategy == "" {
+		c.ConfigMapAndSecretChangeDetectionStrategy = v1beta1.WatchChangeDetectionStrategy
+	}
+}
+
+func defaultImagesAndLogs(c *v1beta1.KubeletConfiguration) {
+	orPtr(&c.RegistryPullQPS, 5)
+	orInt(&c.RegistryBurst, 10)
+	orTime(&c.ImageMinimumGCAge, 2*time.Minute)
+	orPtr(&c.ImageGCHighThresholdPercent, 85)
+	orPtr(&c.ImageGCLowThresholdPercent, 80)
+	if c.ImagePullCredentialsVerificationPolicy == "" {
+		c.ImagePullCredentialsVerificationPolicy = v1beta1.NeverVerifyPreloadedImages
+	}
+	orString(&c.ContainerLogMaxSize, "10Mi")
+	orPtr(&c.ContainerLogMaxFiles, 5)
+	orPtr(&c.ContainerLogMaxWorkers, 1)
+	orPtr(&c.ContainerLogMonitorInterval, metav1.Duration{Duration: 10 * time.Second})
+	orString(&c.PodLogsDir, "/var/log/pods")
+	orString(&c.Logging.Format, "text")
+}
+
+func defaultWindows(c *v1beta1.KubeletConfiguration) {
+	orString(&c.ContainerRuntimeEndpoint, "npipe:////./pipe/containerd-containerd")
+	orPtr(&c.ResolverConfig, "")
+	orPtr(&c.CgroupsPerQOS, false)
+	defaultEviction(c, map[string]string{"memory.available": "500Mi", "nodefs.available": "10%", "imagefs.available": "15%"})
+}
+
+func defaultLinux(c *v1beta1.KubeletConfiguration) {
+	orString(&c.ContainerRuntimeEndpoint, "unix:///run/containerd/containerd.sock")
+	orPtr(&c.ResolverConfig, "/etc/resolv.conf")
+	orString(&c.CgroupDriver, "cgroupfs")
+	orPtr(&c.CgroupsPerQOS, true)
+	if c.EnforceNodeAllocatable == nil {
+		c.EnforceNodeAllocatable = []string{"pods"}
+	}
+	orPtr(&c.MakeIPTablesUtilChains, true)
+	orPtr(&c.IPTablesMasqueradeBit, 14)
+	orPtr(&c.IPTablesDropBit, 15)
+	defaultEviction(c, map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
+		"imagefs.available": "15%", "imagefs.inodesFree": "5%"})
+}
+
+// defaultEviction: thresholds of one's own replace all defaults, unless they are to be merged.
+func defaultEviction(c *v1beta1.KubeletConfiguration, defaults map[string]string) {
+	if c.EvictionHard == nil {
+		c.EvictionHard = defaults
+		return
+	}
+	if *c.MergeDefaultEvictionSettings {
+		for signal, threshold := range defaults {
+			if _, ok := c.EvictionHard[signal]; !ok {
+				c.EvictionHard[signal] = threshold
+			}
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package kubelet
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	alloc "porthole.dev/porthole/kubelet/resource"
+	"porthole.dev/porthole/kubelet/runtime"
+)
+
+// capacity is what the machine has, and the extended resources that others wrote into the node.
+func (k *Kubelet) capacity(n *v1.Node) v1.ResourceList {
+	if n == nil {
+		return machineCapacity(k.o, nil)
+	}
+	return machineCapacity(k.o, n.Status.Capacity)
+}
+
+func machineCapacity(o Options, foreign v1.ResourceList) v1.ResourceList {
+	pods := o.MaxPods
+	if o.PodsPerCore > 0 {
+		pods = min(pods, o.PodsPerCore*o.Host.CPUs)
+	}
+	list := v1.ResourceList{
+		v1.ResourceCPU:              *resource.NewMilliQuantity(o.Host.CPUs*1000, resource.DecimalSI),
+		v1.ResourceMemory:           *resource.NewQuantity(o.Host.MemoryBytes, resource.BinarySI),
+		v1.ResourcePods:             *resource.NewQuantity(pods, resource.DecimalSI),
+		v1.ResourceEphemeralStorage: *resource.NewQuantity(o.Host.DiskBytes, resource.BinarySI),
+	}
+	for name, q := range foreign {
+		if _, ours := list[name]; !ours {
+			list[name] = q
+		}
+	}
+	return list
+}
+
+func (k *Kubelet) allocatable(capacity v1.ResourceList) v1.ResourceList {
+	return alloc.Allocatable(capacity, k.o.Reserved)
+}
+
+func (k *Kubelet) nodeStatus(old v1.NodeStatus, now time.Time) v1.NodeStatus {
+	return statusOf(k.o, statusFacts{version: *k.version.Load(), health: *k.health.Load(), now: now}, old)
+}
+
+// statusFacts is what the runtime contributes to the node's status.
+type statusFacts struct {
+	version runtime.Version
+	health  runtime.Health
+	now     time.Time
+}
+
+// statusOf is the node's status as it should be, over what the API has: what is not ours to say stays. It is pure.
+func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
+	st := *old.DeepCopy()
+	st.Capacity = machineCapacity(o, old.Capacity)
+	st.Allocatable = alloc.Allocatable(st.Capacity, o.Reserved)
+	if !o.ExternalCloud || len(old.Addresses) == 0 {
+		st.Addresses = addresses(o)
+	}
+	st.DaemonEndpoints.KubeletEndpoint.Port = o.Port
+	h, info := o.Host, &st.NodeInfo
+	info.MachineID, info.SystemUUID, info.BootID = h.MachineID, h.SystemUUID, h.BootID
+	info.KernelVersion, info.OSImage = h.KernelVersion, h.OSImage
+	info.ContainerRuntimeVersion = f.version.Name + "://" + trimV(f.version.Version)
+	info.KubeletVersion, info.KubeProxyVersion = o.Version, ""
+	info.OperatingSystem, info.Architecture = h.OS, h.Arch
+	st.RuntimeHandlers = nil
+	for _, x := range f.health.Handlers {
+		rro, userns := x.RecursiveReadOnlyMounts, x.UserNamespaces
+		st.RuntimeHandlers = append(st.RuntimeHandlers, v1.NodeRuntimeHandler{Name: x.Name,
+			Features: &v1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: &rro, UserNamespaces: &userns}})
+	}
+	groups := f.health.SupplementalGroupsPolicy
+	st.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: &groups}
+	for _, c := range []v1.NodeCondition{
+		{Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
+		{Type: v1.NodeDiskPressure, Status: v1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
+		{Type: v1.NodePIDPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
+		readiness(f.health, st.Capacity),
+	} {
+		setNodeCondition(&st, c, f.now)
+	}
+	return st
+}
+
+func addresses(o Options) (out []v1.NodeAddress) {
+	if !o.ExternalCloud || o.NodeIPGiven { // otherwise the cloud knows, and pods cannot come before it has said so
+		for _, ip := range o.NodeIPs {
+			out = append(out, v1.NodeAddress{Type: v1.NodeInternalIP, Address: ip})
+		}
+	}
+	return append(out, v1.NodeAddress{Type: v1.NodeHostName, Address: o.NodeName})
+}
+
+// readiness says everything that keeps pods from running here.
+func readiness(h runtime.Health, capacity v1.ResourceList) v1.NodeCondition {
+	var errs []error
+	if !h.RuntimeReady {
+		errs = append(errs, errors.New("container runtime not ready: "+h.RuntimeMessage))
+	}
+	if !h.NetworkReady {
+		errs = append(errs, errors.New("container runtime network not ready: "+h.NetworkMessage))
+	}
+	var missing []string
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods, v1.ResourceEphemeralStorage} {
+		if q, ok := capacity[name]; !ok || name != v1.ResourcePods && q.IsZero() {
+			missing = append(missing, string(name))
+		}
+	}
+	if len(missing) > 0 {
+		errs = append(errs, errors.New("missing node capacity for resources: "+strings.Join(missing, ", ")))
+	}
+	c := v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"}
+	if all := utilerrors.NewAggregate(errs); all != nil {
+		c.Status, c.Reason, c.Message = v1.ConditionFalse, "KubeletNotReady", all.Error()
+	}
+	return c
+}
+
+func trimV(v string) string {
+	if len(v) > 1 && v[0] == 'v' {
+		if _, err := strconv.Atoi(v[1:2]); err == nil {
+			return v[1:]
+		}
+	}
+	return v
+}
+
+// setNodeCondition puts a condition in its place. Ready stays the last of ours, where old schedulers look for it.
+func setNodeCondition(st *v1.NodeStatus, c v1.NodeCondition, now time.Time) {
+	c.LastHeartbeatTime, c.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
+	i := slices.IndexFunc(st.Conditions, func(old v1.NodeCondition) bool { return old.Type == c.Type })
+	if i < 0 {
+		st.Conditions = append(st.Conditions, c)
+		return
+	}
+	if st.Conditions[i].Status == c.Status {
+		c.LastTransitionTime = st.Conditions[i].LastTransitionTime
+	}
+	st.Conditions[i] = c
+}
+
+// pressureEvents are the reasons of events when a condition becomes false, and true.
+var pressureEvents = map[v1.NodeConditionType][2]string{
+	v1.NodeMemoryPressure: {"NodeHasSufficientMemory", "NodeHasInsufficientMemory"},
+	v1.NodeDiskPressure:   {"NodeHasNoDiskPressure", "NodeHasDiskPressure"},
+	v1.NodePIDPressure:    {"NodeHasSufficientPID", "NodeHasInsufficientPID"},
+	v1.NodeReady:          {"NodeNotReady", "NodeReady"},
+}
+
+// transitions are the reasons of the events that tell of changed conditions.
+func transitions(before, after []v1.NodeCondition) (reasons []string) {
+	for _, c := range after {
+		names, ours := pressureEvents[c.Type]
+		i := slices.IndexFunc(before, func(old v1.NodeCondition) bool { return old.Type == c.Type })
+		known := i >= 0
+		if !ours || known && before[i].Status == c.Status || !known && c.Type == v1.NodeReady {
+			continue
+		}
+		if c.Status == v1.ConditionTrue {
+			reasons = append(reasons, names[1])
+		} else {
+			reasons = append(reasons, names[0])
+		}
+	}
+	return reasons
+}

@@ -1,0 +1,95 @@
+package static
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+)
+
+// URL is a web address that gives a Pod or a PodList.
+type URL struct {
+	Address string
+	// Header is sent with each request; may be nil.
+	Header http.Header
+	Node   string
+	// Period is how often the address is asked. Required.
+	Period time.Duration
+
+	last []byte
+}
+
+// urlTimeout bounds one request, as upstream's kubelet does.
+const urlTimeout = 10 * time.Second
+
+// Run delivers the pods once they were read, and whenever they have changed, until ctx ends. While the address does not
+// answer, or not with pods, everything stays as it is; refused gets the reason.
+func (u *URL) Run(ctx context.Context, deliver func([]*v1.Pod), refused func(place string, err error)) {
+	client := &http.Client{Timeout: urlTimeout}
+	tick := time.NewTicker(u.Period)
+	defer tick.Stop()
+	said := ""
+	for {
+		pods, changed, err := u.read(ctx, client)
+		switch {
+		case err == nil:
+			said = ""
+			if changed {
+				deliver(pods)
+			}
+		case ctx.Err() == nil && err.Error() != said:
+			said = err.Error()
+			if refused != nil {
+				refused(u.Address, err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (u *URL) read(ctx context.Context, client *http.Client) (pods []*v1.Pod, changed bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.Address, nil)
+	if err != nil {
+		return nil, false, fmt.Errorf("asking for static pods: %w", err)
+	}
+	for name, values := range u.Header {
+		req.Header[name] = values
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, false, fmt.Errorf("asking for static pods: %w", err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxManifest+1))
+	if err != nil {
+		return nil, false, fmt.Errorf("reading static pods: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, false, fmt.Errorf("asking for static pods: %s", resp.Status)
+	}
+	if len(data) == 0 {
+		return nil, false, errors.New("asking for static pods: the answer is empty")
+	}
+	if bytes.Equal(data, u.last) {
+		return nil, false, nil
+	}
+	pods, unknown, err := Parse(data, Origin{Kind: "http", Place: u.Address, Node: u.Node})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, f := range unknown {
+		klog.FromContext(ctx).Info("A manifest has a field that is not known", "file", u.Address, "field", f)
+	}
+	u.last = data
+	return pods, true, nil
+}
