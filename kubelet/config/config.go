@@ -32,7 +32,7 @@ type Source struct {
 // warnings, one text each.
 func Load(s Source) (cfg *v1beta1.KubeletConfiguration, warnings []string, err error) {
 	cfg = &v1beta1.KubeletConfiguration{}
-	text, err := gather(s)
+	text, warnings, err := gather(s)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -56,7 +56,7 @@ func Load(s Source) (cfg *v1beta1.KubeletConfiguration, warnings []string, err e
 }
 
 // gather reads the file and lays the drop-ins over it; nil when there is neither.
-func gather(s Source) ([]byte, error) {
+func gather(s Source) (text []byte, warnings []string, err error) {
 	var paths []string
 	if s.File != "" {
 		paths = append(paths, s.File)
@@ -64,28 +64,30 @@ func gather(s Source) ([]byte, error) {
 	if s.Dir != "" {
 		dropIns, err := dropIns(s.Dir)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		paths = append(paths, dropIns...)
 	}
 	var all map[string]any
-	var whole []byte
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		if err != nil {
-			return nil, fmt.Errorf("reading the kubelet's configuration: %w", err)
+			return nil, nil, fmt.Errorf("reading the kubelet's configuration: %w", err)
 		}
-		text, one, err := object(data)
+		var one map[string]any
+		text, one, err = object(data)
 		if err != nil {
-			return nil, fmt.Errorf("reading the kubelet's configuration %s: %w", path, err)
+			return nil, nil, fmt.Errorf("reading the kubelet's configuration %s: %w", path, err)
 		}
-		whole = text
+		if _, err := yaml.YAMLToJSONStrict(data); err != nil { // a field that is there twice: the last counts
+			warnings = append(warnings, err.Error())
+		}
 		all = lay(all, one)
 	}
-	if len(paths) < 2 {
-		return whole, nil // as it was written, so that a field that is there twice is noticed
+	if len(paths) > 1 {
+		text, err = json.Marshal(all)
 	}
-	return json.Marshal(all)
+	return text, warnings, err
 }
 
 func dropIns(dir string) ([]string, error) {

@@ -1,0 +1,217 @@
+package config
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	v1 "k8s.io/api/core/v1"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+)
+
+const kind = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// flags parses a command line.
+func flags(t *testing.T, args ...string) *Flags {
+	t.Helper()
+	fs := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
+	f := AddFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return f
+}
+
+func load(t *testing.T, s Source) *v1beta1.KubeletConfiguration {
+	t.Helper()
+	cfg, _, err := Load(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func TestDefaults(t *testing.T) {
+	c := load(t, Source{})
+	for what, ok := range map[string]bool{
+		"ports":      c.Port == 10250 && c.ReadOnlyPort == 0 && *c.HealthzPort == 10248,
+		"status":     c.NodeStatusUpdateFrequency.Duration == 10*time.Second && c.NodeStatusReportFrequency.Duration == 5*time.Minute,
+		"files":      c.FileCheckFrequency.Duration == 20*time.Second && c.HTTPCheckFrequency.Duration == 20*time.Second,
+		"access":     !*c.Authentication.Anonymous.Enabled && *c.Authentication.Webhook.Enabled && c.Authorization.Mode == "Webhook",
+		"images":     *c.ImageGCHighThresholdPercent == 85 && *c.ImageGCLowThresholdPercent == 80 && c.ImageMinimumGCAge.Duration == 2*time.Minute,
+		"logs":       c.ContainerLogMaxSize == "10Mi" && *c.ContainerLogMaxFiles == 5,
+		"eviction":   len(c.EvictionHard) == 5 && c.EvictionHard["memory.available"] == "100Mi",
+		"back-off":   c.CrashLoopBackOff.MaxContainerRestartPeriod.Duration == 300*time.Second,
+		"no fencing": slices.Equal(c.EnforceNodeAllocatable, []string{"pods"}),
+	} {
+		if !ok {
+			t.Errorf("%s: %+v", what, c)
+		}
+	}
+	w := load(t, Source{Windows: true})
+	if w.EvictionHard["memory.available"] != "500Mi" || *w.ResolverConfig != "" || !strings.HasPrefix(w.ContainerRuntimeEndpoint, "npipe:") || w.CgroupDriver != "" {
+		t.Errorf("Windows: %+v", w)
+	}
+	// A period of one's own is also how often the node says that it lives.
+	path := write(t, t.TempDir(), "c.yaml", kind+"nodeStatusUpdateFrequency: 3s\n")
+	if c := load(t, Source{File: path}); c.NodeStatusReportFrequency.Duration != 3*time.Second {
+		t.Errorf("report frequency %v", c.NodeStatusReportFrequency)
+	}
+	// What is written out can be read in again.
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := strings.Replace(string(text), "{", `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration",`, 1)
+	if again := load(t, Source{File: write(t, t.TempDir(), "c.json", doc)}); !reflect.DeepEqual(again.EvictionHard, c.EvictionHard) || again.Port != c.Port {
+		t.Errorf("read again: %+v", again)
+	}
+}
+
+// TestUnknownFields are warned of by name, and the rest counts.
+func TestUnknownFields(t *testing.T) {
+	path := write(t, t.TempDir(), "c.yaml", kind+"maxPods: 7\nmaxPodz: 8\nauthentication: {x509: {clientCA: x}}\nclusterDomain: a\n")
+	cfg, warnings, err := Load(Source{File: path})
+	text := strings.Join(warnings, "\n")
+	if err != nil || cfg.MaxPods != 7 || cfg.ClusterDomain != "a" || len(warnings) != 2 ||
+		!strings.Contains(text, "maxPodz") || !strings.Contains(text, "authentication.x509.clientCA") {
+		t.Errorf("maxPods %d, warnings %v, error %v", cfg.MaxPods, warnings, err)
+	}
+	twice := write(t, t.TempDir(), "c.yaml", `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPods":1,"maxPods":2}`)
+	if cfg, warnings, err := Load(Source{File: twice}); err != nil || cfg.MaxPods != 2 || (len(warnings) != 1 || !strings.Contains(warnings[0], "maxPods")) {
+		t.Errorf("a field that is there twice: warnings %v, error %v", warnings, err)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"not YAML", "a: [", "yaml"},
+		{"another kind", "apiVersion: v1\nkind: Pod\n", `it is a "Pod" of "v1", not a KubeletConfiguration`},
+		{"nothing", "", "not a KubeletConfiguration"},
+		{"wrong type", kind + "maxPods: many\n", "maxPods"},
+		{"max pods", kind + "maxPods: -1\n", "invalid configuration: maxPods (--max-pods) -1 must not be a negative number"},
+		{"port", kind + "port: 70000\n", "invalid configuration: port (--port) 70000 must be between 1 and 65535, inclusive"},
+		{"health port", kind + "healthzPort: -1\n", "healthzPort (--healthz-port) -1 must be between 1 and 65535, inclusive"},
+		{"image thresholds", kind + "imageGCHighThresholdPercent: 50\n", "imageGCLowThresholdPercent (--image-gc-low-threshold) 80 must be less than imageGCHighThresholdPercent (--image-gc-high-threshold) 50"},
+		{"back-off", kind + "crashLoopBackOff: {maxContainerRestartPeriod: 1h}\n", "CrashLoopBackOff.MaxContainerRestartPeriod (got: 3600 seconds) must be set between 1s and 300s"},
+		{"taint", kind + "registerWithTaints: [{key: a, effect: Never}]\n", "invalid taint"},
+		{"eviction", kind + "evictionHard: {memory.available: lots}\n", `memory.available of "lots" is neither a quantity nor a percentage`},
+		{"reserved", kind + "systemReserved: {cpu: some}\n", `cpu of "some" is not a quantity`},
+		{"parallel pulls", kind + "serializeImagePulls: true\nmaxParallelImagePulls: 2\n", "maxParallelImagePulls cannot be larger than 1"},
+		{"hairpin", kind + "hairpinMode: yes-please\n", "hairpinMode (--hairpin-mode)"},
+		{"DNS", kind + "clusterDNS: [kube-dns]\n", `clusterDNS (--cluster-dns) "kube-dns" is not an IP address`},
+		{"shutdown", kind + "shutdownGracePeriodCriticalPods: 5s\n", "shutdownGracePeriodCriticalPods 5s must be <= shutdownGracePeriod 0s"},
+		{"half a certificate", kind + "tlsCertFile: /x\n", "tlsCertFile and tlsPrivateKeyFile must be set together"},
+		{"two", kind + "maxPods: -1\nport: -2\n", "port (--port) -2"},
+	} {
+		_, _, err := Load(Source{File: write(t, t.TempDir(), "c.yaml", c.text)})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+	if _, _, err := Load(Source{File: "/no/such/file"}); err == nil {
+		t.Error("a file that does not exist was read")
+	}
+	path := write(t, t.TempDir(), "c.yaml", kind+"singleProcessOOMKill: true\ncgroupRoot: /x\n")
+	_, warnings, err := Load(Source{File: path, Windows: true})
+	if err == nil || !strings.Contains(err.Error(), "singleProcessOOMKill is not supported on Windows") ||
+		!slices.Contains(warnings, "CgroupRoot (--cgroup-root) is not supported on Windows and is ignored") {
+		t.Errorf("cgroups on Windows: warnings %v, error %v", warnings, err)
+	}
+}
+
+// TestDropIns: later names win, objects are merged, lists replaced, other files not read.
+func TestDropIns(t *testing.T) {
+	dir := t.TempDir()
+	base := write(t, t.TempDir(), "c.yaml", kind+"maxPods: 1\nclusterDNS: [10.0.0.1, 10.0.0.2]\nevictionHard: {memory.available: 1Mi, nodefs.available: 1%}\n")
+	write(t, dir, "10-a.conf", kind+"maxPods: 2\nevictionHard: {memory.available: 2Mi}\n")
+	write(t, dir, "20-b.conf", kind+"maxPods: 3\nclusterDNS: [10.0.0.9]\n")
+	write(t, dir, "30-c.yaml", kind+"maxPods: 4\n")
+	c := load(t, Source{File: base, Dir: dir})
+	if c.MaxPods != 3 || !slices.Equal(c.ClusterDNS, []string{"10.0.0.9"}) || c.EvictionHard["memory.available"] != "2Mi" || c.EvictionHard["nodefs.available"] != "1%" {
+		t.Errorf("configuration: %+v", c)
+	}
+	if c := load(t, Source{File: base, Dir: dir, Flags: flags(t, "--max-pods=5")}); c.MaxPods != 5 {
+		t.Errorf("a flag does not win: %d", c.MaxPods)
+	}
+	write(t, dir, "40-d.conf", "kind: Pod")
+	if _, _, err := Load(Source{File: base, Dir: dir}); err == nil || !strings.Contains(err.Error(), "40-d.conf") {
+		t.Errorf("a drop-in of another kind: %v", err)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	path := write(t, t.TempDir(), "c.yaml", kind+"clusterDNS: [10.0.0.1]\nevictionHard: {memory.available: 1Gi}\nrotateCertificates: true\nregisterWithTaints: [{key: old, effect: NoSchedule}]\n")
+	c := load(t, Source{File: path, Flags: flags(t,
+		"--cluster-dns=10.0.0.2,10.0.0.3", "--cluster-dns", "10.0.0.4", "--eviction-hard=memory.available<5%,nodefs.available<10%",
+		"--rotate-certificates=false", "--rotate-server-certificates", "--system-reserved", "cpu=100m,memory=1Gi",
+		"--register-with-taints=a=b:NoSchedule,c=:NoExecute", "--feature-gates=A=true,B=false", "--node-status-update-frequency=4s",
+		"--healthz-port=0", "--pod-max-pids=100", "--manifest-url-header=a:b,a:c", "--resolv-conf=", "--cgroup-driver=systemd")})
+	for what, ok := range map[string]bool{
+		"a list that is given twice": slices.Equal(c.ClusterDNS, []string{"10.0.0.2", "10.0.0.3", "10.0.0.4"}),
+		"pairs":                      reflect.DeepEqual(c.EvictionHard, map[string]string{"memory.available": "5%", "nodefs.available": "10%"}),
+		"switched off and on":        !c.RotateCertificates && c.ServerTLSBootstrap,
+		"quantities":                 c.SystemReserved["cpu"] == "100m" && c.SystemReserved["memory"] == "1Gi",
+		"taints": reflect.DeepEqual(c.RegisterWithTaints, []v1.Taint{{Key: "a", Value: "b", Effect: v1.TaintEffectNoSchedule},
+			{Key: "c", Effect: v1.TaintEffectNoExecute}}),
+		"gates":   c.FeatureGates["A"] && len(c.FeatureGates) == 2,
+		"time":    c.NodeStatusUpdateFrequency.Duration == 4*time.Second,
+		"zero":    *c.HealthzPort == 0,
+		"long":    *c.PodPidsLimit == 100,
+		"headers": slices.Equal(c.StaticPodURLHeader["a"], []string{"b", "c"}),
+		"empty":   *c.ResolverConfig == "",
+		"text":    c.CgroupDriver == "systemd",
+	} {
+		if !ok {
+			t.Errorf("%s: %+v", what, c)
+		}
+	}
+	if c := load(t, Source{Flags: flags(t, "--eviction-hard=")}); len(c.EvictionHard) != 0 {
+		t.Errorf("no thresholds were asked for: %v", c.EvictionHard)
+	}
+}
+
+func TestFlagMistakes(t *testing.T) {
+	for _, arg := range []string{"--max-pods=many", "--no-such-flag", "--node-status-update-frequency=5", "--register-with-taints=a", "--feature-gates=A",
+		"--feature-gates=A=maybe", "--system-reserved=cpu", "--cgroups-per-qos=perhaps", "--max-pods=99999999999"} {
+		fs := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
+		AddFlags(fs)
+		if err := fs.Parse([]string{arg}); err == nil {
+			t.Errorf("%s was accepted", arg)
+		}
+	}
+}
+
+// FuzzLoad: whatever a file holds, there is an error or a configuration with all its defaults.
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte(kind + "maxPods: 7\n"))
+	f.Add([]byte(kind + "authentication: null\nevictionHard: {a: null}\nregisterWithTaints: [null]\n"))
+	f.Add([]byte(kind + "crashLoopBackOff: {maxContainerRestartPeriod: 9999999999h}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), "c.yaml")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, windows := range []bool{false, true} {
+			cfg, _, err := Load(Source{File: path, Windows: windows})
+			if err == nil && (cfg.Port == 0 || cfg.HealthzPort == nil || cfg.CrashLoopBackOff.MaxContainerRestartPeriod == nil) {
+				t.Fatalf("defaults are missing: %+v", cfg)
+			}
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package resource
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func list(pairs ...string) v1.ResourceList {
+	out := v1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[v1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
+
+func container(requests, limits v1.ResourceList) v1.Container {
+	return v1.Container{Resources: v1.ResourceRequirements{Requests: requests, Limits: limits}}
+}
+
+func TestPodLimits(t *testing.T) {
+	full := container(list("cpu", "500m", "memory", "64Mi"), list("cpu", "1", "memory", "128Mi"))
+	half := container(list("cpu", "100m"), list("memory", "64Mi"))
+	for _, c := range []struct {
+		name string
+		spec v1.PodSpec
+		want Limits
+	}{
+		{"nothing", v1.PodSpec{Containers: []v1.Container{container(nil, nil)}}, Limits{Shares: 2}},
+		{"all", v1.PodSpec{Containers: []v1.Container{full}}, Limits{Shares: 512, Quota: 100000, Memory: 128 << 20}},
+		{"one has no cpu limit", v1.PodSpec{Containers: []v1.Container{full, half}}, Limits{Shares: 614, Memory: 192 << 20}},
+		{"overhead", v1.PodSpec{Containers: []v1.Container{full}, Overhead: list("cpu", "250m", "memory", "32Mi")},
+			Limits{Shares: 768, Quota: 125000, Memory: 160 << 20}},
+		{"overhead alone limits nothing", v1.PodSpec{Containers: []v1.Container{container(nil, nil)}, Overhead: list("cpu", "250m")}, Limits{Shares: 256}},
+		{"largest init container", v1.PodSpec{Containers: []v1.Container{full}, InitContainers: []v1.Container{container(list("cpu", "2"), list("cpu", "2", "memory", "1Gi"))}},
+			Limits{Shares: 2048, Quota: 200000, Memory: 1 << 30}},
+		{"tiny", v1.PodSpec{Containers: []v1.Container{container(list("cpu", "1m"), list("cpu", "1m"))}}, Limits{Shares: 2, Quota: 1000}},
+		{"huge", v1.PodSpec{Containers: []v1.Container{container(list("cpu", "1000"), nil)}}, Limits{Shares: 262144}},
+		{"the pod as a whole", v1.PodSpec{Containers: []v1.Container{container(nil, nil)}, Resources: &v1.ResourceRequirements{
+			Requests: list("cpu", "1"), Limits: list("cpu", "2", "memory", "1Gi")}}, Limits{Shares: 1024, Quota: 200000, Memory: 1 << 30}},
+	} {
+		if got := PodLimits(&v1.Pod{Spec: c.spec}); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestAllocatable(t *testing.T) {
+	got := Allocatable(list("cpu", "2", "memory", "1Gi", "hugepages-2Mi", "256Mi", "example.com/x", "3"),
+		list("cpu", "500m", "memory", "256Mi"), list("cpu", "3"))
+	want := list("cpu", "0", "memory", "512Mi", "hugepages-2Mi", "256Mi", "example.com/x", "3")
+	for name := range want {
+		w, g := want[name], got[name]
+		if w.Cmp(g) != 0 {
+			t.Errorf("%s: %s, want %s", name, g.String(), w.String())
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("allocatable: %v", got)
+	}
+}
