@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
@@ -15,6 +16,7 @@ import (
 	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/serve"
+	"porthole.dev/porthole/kubelet/volume"
 )
 
 // servedBy is what the server is made of; api is nil on a node without a cluster.
@@ -71,6 +73,7 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 		Streams:     runtime.NewStreams(conn),
 		Exec:        o.Runtime.Exec,
 		Stats:       runtime.NewStats(conn),
+		Volumes:     func(uid types.UID) []serve.VolumeUse { return volumeUse(o.Volumes.Usage(uid)) },
 		RootDir:     o.RootDir,
 		Config:      cfg,
 		LogsDir:     filepath.Dir(o.PodLogsDir),
@@ -122,6 +125,14 @@ func views(in []core.PodView) []serve.PodView {
 			one.Containers[name] = serve.ContainerView{ID: c.ID, LogPath: c.LogPath, State: state}
 		}
 		out = append(out, one)
+	}
+	return out
+}
+
+func volumeUse(in []volume.Usage) []serve.VolumeUse {
+	out := make([]serve.VolumeUse, 0, len(in))
+	for _, u := range in {
+		out = append(out, serve.VolumeUse(u))
 	}
 	return out
 }

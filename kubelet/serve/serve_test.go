@@ -39,7 +39,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
 	crirc "k8s.io/cri-streaming/pkg/streaming/remotecommand"
-	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
 func TestAttributes(t *testing.T) {
@@ -366,39 +365,5 @@ func TestPortForward(t *testing.T) {
 		conn.Close()
 		close(stop)
 		<-done
-	}
-}
-
-type fixedStats struct{ calls atomic.Int32 }
-
-func (f *fixedStats) PodStats(context.Context) ([]statsapi.PodStats, error) {
-	f.calls.Add(1)
-	n, at := uint64(2e9), metav1.Now()
-	cpu, mem := &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: &n}, &statsapi.MemoryStats{Time: at, WorkingSetBytes: &n}
-	return []statsapi.PodStats{{PodRef: statsapi.PodReference{Name: "p", Namespace: "ns"}, CPU: cpu, Memory: mem,
-		Containers: []statsapi.ContainerStats{{Name: "c", StartTime: at, CPU: cpu, Memory: mem}}}}, nil
-}
-
-func (f *fixedStats) ImageFs(context.Context) (*statsapi.FsStats, error) {
-	return &statsapi.FsStats{}, nil
-}
-
-func TestStatistics(t *testing.T) {
-	stats := &fixedStats{}
-	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return view("") }, Stats: stats, RootDir: tempDir(t)})
-	_, summary := get(t, client(), srv.URL+"/stats/summary", "")
-	for _, want := range []string{`"nodeName":"n"`, `"usageCoreNanoSeconds":`, `"availableBytes":`, `"name":"c"`} {
-		if !strings.Contains(summary, want) {
-			t.Errorf("summary lacks %s: %s", want, summary)
-		}
-	}
-	_, metrics := get(t, client(), srv.URL+"/metrics/resource", "")
-	for _, want := range []string{`container_cpu_usage_seconds_total{container="c",namespace="ns",pod="p"} 2`, "node_memory_working_set_bytes ", "scrape_error 0"} {
-		if !strings.Contains(metrics, want) {
-			t.Errorf("metrics lack %s: %s", want, metrics)
-		}
-	}
-	if n := stats.calls.Load(); n != 1 {
-		t.Errorf("the runtime was asked %d times", n)
 	}
 }

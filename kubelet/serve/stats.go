@@ -10,26 +10,43 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
+	"k8s.io/apimachinery/pkg/types"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"porthole.dev/porthole/internal/platform"
 )
 
-const statsAge = 10 * time.Second // the runtime is asked at most this often
+const (
+	statsAge  = 10 * time.Second       // while somebody reads them, statistics are at most this old
+	idlePace  = time.Minute            // how often they are taken when nobody does, so that rates are known to the first reader
+	activeFor = 5 * time.Minute        // after a read, somebody is expected to come again
+	staleWait = 500 * time.Millisecond // how long a reader waits for new ones when there are old ones
+	firstWait = 10 * time.Second       // and when there are none
+	takeLimit = 2 * time.Minute        // how long the runtime may take
+	diskAge   = time.Minute            // sizes of folders are at most this old
+)
 
-// sampler keeps the newest statistics. It asks the runtime at a steady pace, so that rates are known to the first reader.
+// sampler keeps the newest statistics. One goroutine asks the runtime; readers get what is there, so that a runtime that
+// hangs makes statistics old and not slow.
 type sampler struct {
 	opts Options
 
 	mu      sync.Mutex
 	summary *statsapi.Summary
+	failure error // of the last try
 	at      time.Time
+	readAt  time.Time
+	taking  chan struct{} // closed when the try under way has ended; nil while there is none
+
+	// The rest belongs to the try under way.
 	last    platform.Usage // of the node, for the rate of CPU use
 	lastAt  time.Time
+	imageFs *statsapi.FsStats
+	imageAt time.Time
+	disk    map[types.UID]diskUse
 }
 
-func newSampler(opts Options) *sampler { return &sampler{opts: opts} }
+func newSampler(opts Options) *sampler { return &sampler{opts: opts, disk: map[types.UID]diskUse{}} }
 
 func (s *sampler) run(ctx context.Context) {
 	if s.opts.Stats == nil {
@@ -38,8 +55,11 @@ func (s *sampler) run(ctx context.Context) {
 	tick := time.NewTicker(statsAge)
 	defer tick.Stop()
 	for {
-		if _, err := s.get(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).V(2).Info("Could not read statistics", "err", err)
+		s.mu.Lock()
+		due := time.Since(s.readAt) < activeFor || time.Since(s.at) >= idlePace-statsAge/2
+		s.mu.Unlock()
+		if due {
+			s.start()
 		}
 		select {
 		case <-ctx.Done():
@@ -49,16 +69,66 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// get returns statistics that are at most statsAge old. The result is shared: do not change it.
+// start begins a try unless one is under way, and returns what is closed at its end.
+func (s *sampler) start() chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taking != nil {
+		return s.taking
+	}
+	done := make(chan struct{})
+	s.taking = done
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), takeLimit)
+		defer cancel()
+		summary, err := s.take(ctx)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.failure = err; err == nil {
+			s.summary, s.at = summary, time.Now()
+		}
+		s.taking = nil
+		close(done)
+	}()
+	return done
+}
+
+// get returns statistics that are at most statsAge old, or older ones when the runtime is slow. The result is shared: do
+// not change it.
 func (s *sampler) get(ctx context.Context) (*statsapi.Summary, error) {
 	if s.opts.Stats == nil {
 		return nil, errors.New("statistics are not available")
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.summary != nil && time.Since(s.at) < statsAge-statsAge/10 {
-		return s.summary, nil
+	s.readAt = time.Now()
+	have, fresh := s.summary, time.Since(s.at) < statsAge+statsAge/10
+	s.mu.Unlock()
+	if have != nil && fresh {
+		return have, nil
 	}
+	wait := firstWait
+	if have != nil {
+		wait = staleWait
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-s.start():
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.summary != nil:
+		return s.summary, nil
+	case s.failure != nil:
+		return nil, s.failure
+	}
+	return nil, errors.New("the runtime does not answer")
+}
+
+func (s *sampler) take(ctx context.Context) (*statsapi.Summary, error) {
 	pods, err := s.opts.Stats.PodStats(ctx)
 	if err != nil {
 		return nil, err
@@ -67,8 +137,8 @@ func (s *sampler) get(ctx context.Context) (*statsapi.Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.summary, s.at = &statsapi.Summary{Node: node, Pods: pods}, time.Now()
-	return s.summary, nil
+	s.addDisk(pods, node)
+	return &statsapi.Summary{Node: node, Pods: pods}, nil
 }
 
 func (s *sampler) node(ctx context.Context) (statsapi.NodeStats, error) {
@@ -96,10 +166,28 @@ func (s *sampler) node(ctx context.Context) (statsapi.NodeStats, error) {
 	}
 	node.CPU.UsageNanoCores = &rate
 	s.last, s.lastAt = usage, now
-	if fs, err := s.opts.Stats.ImageFs(ctx); err == nil {
+	if fs := s.images(ctx, node.Fs); fs != nil {
 		node.Runtime = &statsapi.RuntimeStats{ImageFs: fs, ContainerFs: fs}
 	}
 	return node, nil
+}
+
+// images is the filesystem of images: what is used as the runtime says, at most diskAge old, and the rest as the node's own
+// filesystem, where images are unless somebody put them elsewhere.
+func (s *sampler) images(ctx context.Context, node *statsapi.FsStats) *statsapi.FsStats {
+	if s.imageFs == nil || time.Since(s.imageAt) > diskAge {
+		fs, err := s.opts.Stats.ImageFs(ctx)
+		if err != nil {
+			return s.imageFs
+		}
+		whole := *fs
+		if whole.AvailableBytes == nil {
+			whole.AvailableBytes, whole.CapacityBytes = node.AvailableBytes, node.CapacityBytes
+			whole.Inodes, whole.InodesFree = node.Inodes, node.InodesFree
+		}
+		s.imageFs, s.imageAt = &whole, time.Now()
+	}
+	return s.imageFs
 }
 
 func number(n uint64) *uint64 { return &n }

@@ -10,6 +10,7 @@ import (
 	authnv1 "k8s.io/api/authentication/v1"
 	authzv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
@@ -94,6 +95,8 @@ type Options struct {
 	Streams Streams
 	Exec    func(ctx context.Context, containerID string, command []string, timeout time.Duration) (exit int, out []byte, err error)
 	Stats   Stats
+	// Volumes measures the volumes of a pod; optional.
+	Volumes func(types.UID) []VolumeUse
 	RootDir string              // whose filesystem is the node's in statistics
 	Config  any                 // shown by /configz
 	Metrics prometheus.Gatherer // default: prometheus.DefaultGatherer

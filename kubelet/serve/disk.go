@@ -1,0 +1,118 @@
+package serve
+
+import (
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// diskUse is what one pod has on disk.
+type diskUse struct {
+	at      time.Time
+	logs    map[string]uint64 // by container name, bytes
+	volumes []VolumeUse
+}
+
+// VolumeUse is what a volume holds.
+type VolumeUse struct {
+	Name                  string
+	UsedBytes, UsedInodes uint64
+	// Of its filesystem; zero where that is the node's.
+	CapacityBytes, AvailableBytes, Inodes, InodesFree uint64
+	// Local volumes count as ephemeral storage of the pod: those on the node's disk that go with it.
+	Local bool
+}
+
+// addDisk completes what the runtime reported with what the kubelet knows: start times, logs, volumes, ephemeral storage.
+func (s *sampler) addDisk(pods []statsapi.PodStats, node statsapi.NodeStats) {
+	views := map[string]PodView{}
+	for _, v := range s.opts.Pods() {
+		views[string(v.Pod.UID)] = v
+	}
+	for uid := range s.disk {
+		if _, there := views[string(uid)]; !there {
+			delete(s.disk, uid)
+		}
+	}
+	for i := range pods {
+		view, known := views[pods[i].PodRef.UID]
+		if known {
+			s.complete(&pods[i], view, node.Fs)
+		}
+	}
+}
+
+func (s *sampler) complete(p *statsapi.PodStats, view PodView, node *statsapi.FsStats) {
+	use := s.disk[view.Pod.UID]
+	if time.Since(use.at) > diskAge {
+		use = s.measure(view)
+		s.disk[view.Pod.UID] = use
+	}
+	if start := view.Pod.Status.StartTime; start != nil {
+		p.StartTime = *start
+	}
+	local := uint64(0)
+	fsOf := func(used uint64) *statsapi.FsStats {
+		return &statsapi.FsStats{Time: node.Time, UsedBytes: number(used), AvailableBytes: node.AvailableBytes, CapacityBytes: node.CapacityBytes,
+			Inodes: node.Inodes, InodesFree: node.InodesFree}
+	}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if st, ok := statusOf(view.Pod, c.Name); ok && st.State.Running != nil {
+			c.StartTime = st.State.Running.StartedAt
+		}
+		c.Logs = fsOf(use.logs[c.Name])
+		if c.Rootfs != nil {
+			root := fsOf(0)
+			root.Time, root.UsedBytes, root.InodesUsed = c.Rootfs.Time, c.Rootfs.UsedBytes, c.Rootfs.InodesUsed
+			c.Rootfs = root
+			if root.UsedBytes != nil {
+				local += *root.UsedBytes
+			}
+		}
+		local += use.logs[c.Name]
+	}
+	for _, v := range use.volumes {
+		one := statsapi.VolumeStats{Name: v.Name, FsStats: *fsOf(v.UsedBytes)}
+		one.InodesUsed = number(v.UsedInodes)
+		if v.CapacityBytes > 0 {
+			one.CapacityBytes, one.AvailableBytes = number(v.CapacityBytes), number(v.AvailableBytes)
+			one.Inodes, one.InodesFree = number(v.Inodes), number(v.InodesFree)
+		}
+		p.VolumeStats = append(p.VolumeStats, one)
+		if v.Local {
+			local += v.UsedBytes
+		}
+	}
+	p.EphemeralStorage = fsOf(local)
+}
+
+func (s *sampler) measure(view PodView) diskUse {
+	use := diskUse{at: time.Now(), logs: map[string]uint64{}}
+	for name, c := range view.Containers {
+		if c.LogPath != "" {
+			use.logs[name] = sizeOf(filepath.Dir(c.LogPath))
+		}
+	}
+	if s.opts.Volumes != nil {
+		use.volumes = s.opts.Volumes(view.Pod.UID)
+	}
+	return use
+}
+
+// sizeOf adds up the files of a folder, not of those below.
+func sizeOf(dir string) uint64 {
+	total := uint64(0)
+	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() && p != dir {
+			return fs.SkipDir
+		}
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			total += uint64(info.Size())
+		}
+		return nil
+	})
+	return total
+}

@@ -1,0 +1,47 @@
+package volume
+
+import (
+	"io/fs"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// fileID tells files of one filesystem apart.
+type fileID struct{ dev, ino uint64 }
+
+// idOf identifies a file; many says that it has other names too.
+func idOf(info fs.FileInfo) (id fileID, many bool) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || info.IsDir() {
+		return fileID{}, false
+	}
+	return fileID{uint64(st.Dev), st.Ino}, st.Nlink > 1
+}
+
+func sameDevice(a, b fs.FileInfo) bool {
+	x, ok := a.Sys().(*syscall.Stat_t)
+	y, ok2 := b.Sys().(*syscall.Stat_t)
+	return !ok || !ok2 || x.Dev == y.Dev
+}
+
+func onDisk(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Blocks) * 512
+	}
+	return uint64(info.Size())
+}
+
+// filesystem measures a volume that is a filesystem of its own.
+func filesystem(dir string) (Usage, bool) {
+	if mounted, err := isMount(dir); err != nil || !mounted {
+		return Usage{}, false
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return Usage{}, false
+	}
+	size := uint64(st.Bsize)
+	return Usage{UsedBytes: (st.Blocks - st.Bfree) * size, UsedInodes: st.Files - st.Ffree, CapacityBytes: st.Blocks * size,
+		AvailableBytes: st.Bavail * size, Inodes: st.Files, InodesFree: st.Ffree}, true
+}
