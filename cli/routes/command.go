@@ -18,9 +18,9 @@ import (
 )
 
 type flags struct {
-	kubeconfig, hostname, nodeIP, cluster, services, mode, confDir, bind string
-	dns, search                                                          []string
-	verbosity                                                            int
+	kubeconfig, hostname, nodeIP, cluster, services, mode, confDir, dataDir, bind string
+	dns, search                                                                   []string
+	verbosity                                                                     int
 }
 
 // Command makes `porthole routes`.
@@ -49,6 +49,7 @@ func Command() *cobra.Command {
 	fs.StringVar(&f.services, "service-cidr", "", "range of all services (required)")
 	fs.StringVar(&f.mode, "mode", "host-gateway", "how packets get to other nodes: host-gateway")
 	fs.StringVar(&f.confDir, "cni-conf-dir", "", "folder for the CNI configuration; empty: none is written")
+	fs.StringVar(&f.dataDir, "cni-data-dir", "", "Linux: folder in which CNI keeps the addresses in use; empty: the plugin's default, one per machine")
 	fs.StringSliceVar(&f.dns, "cluster-dns", nil, "name servers for the CNI configuration of Windows pods; the kubelet's own settings win")
 	fs.StringSliceVar(&f.search, "dns-search", nil, "DNS search list that goes with --cluster-dns")
 	fs.StringVar(&f.bind, "bind", "127.0.0.1:10261", "address and port of /healthz, /readyz, /metrics and /status; empty: none")
@@ -57,7 +58,7 @@ func Command() *cobra.Command {
 }
 
 func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) {
-	o := routes.Options{Kubeconfig: f.kubeconfig, Node: f.hostname, ConfDir: f.confDir, DNS: f.dns, Search: f.search, Bind: f.bind}
+	o := routes.Options{Kubeconfig: f.kubeconfig, Node: f.hostname, ConfDir: f.confDir, DataDir: f.dataDir, DNS: f.dns, Search: f.search, Bind: f.bind}
 	if f.kubeconfig == "" {
 		return o, errors.New("--kubeconfig is required: the file with the API server's address and our credentials")
 	}

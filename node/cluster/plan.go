@@ -79,7 +79,7 @@ func (p *planner) linuxNode(n Node) {
 	add("kube-proxy", p.l.Bundled("kube"), []supervise.Condition{p.apiReady()},
 		"kube-proxy", "--config="+file("kubernetes", "kube-proxy.json"), "--hostname-override="+n.Name)
 	add("routes", p.l.Porthole(), []supervise.Condition{p.apiReady()},
-		append(routesArgs(n, file("kubernetes", "routes.kubeconfig")), "--cni-conf-dir="+file("cni", "net.d"))...)
+		append(routesArgs(n, file("kubernetes", "routes.kubeconfig")), "--cni-conf-dir="+file("cni", "net.d"), "--cni-data-dir="+file("cni", "data"))...)
 }
 
 // routesArgs are the same on every node, which is the point of it.

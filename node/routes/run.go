@@ -26,6 +26,7 @@ type Options struct {
 	Cluster    netip.Prefix // all pods, required
 	Services   netip.Prefix // all service addresses, required
 	ConfDir    string       // where the CNI configuration goes; empty: none is written
+	DataDir    string       // where CNI keeps addresses on a Linux node; empty: the plugin's default
 	DNS        []string     // name servers for the CNI configuration (Windows)
 	Search     []string
 	Bind       string // address:port of /healthz, /readyz, /metrics and /status; empty: none
@@ -227,7 +228,7 @@ func (a *agent) facts() (podnet.Options, error) {
 			return podnet.Options{}, err
 		}
 		o := podnet.Options{PodCIDR: self.PodCIDRs[0], Cluster: a.o.Cluster, Services: a.o.Services, Node: self.Addr,
-			Underlay: underlay, DNS: a.o.DNS, Search: a.o.Search}
+			Underlay: underlay, DNS: a.o.DNS, Search: a.o.Search, DataDir: a.o.DataDir}
 		return o, o.Validate()
 	}
 	return podnet.Options{}, fmt.Errorf("node %s is not in the cluster yet", a.o.Node)

@@ -22,6 +22,14 @@ type object = map[string]any
 
 // LinuxConf is the configuration for the standard plugins bridge, portmap and host-local.
 func (o Options) LinuxConf() ([]byte, error) {
+	ipam := object{
+		"type":   "host-local",
+		"ranges": [][]object{{{"subnet": o.PodCIDR.Masked().String(), "gateway": o.Gateway().String()}}},
+		"routes": []object{{"dst": "0.0.0.0/0"}},
+	}
+	if o.DataDir != "" {
+		ipam["dataDir"] = o.DataDir
+	}
 	return encode(object{
 		"cniVersion": "1.0.0",
 		"name":       NetworkName,
@@ -32,11 +40,7 @@ func (o Options) LinuxConf() ([]byte, error) {
 				"isGateway":   true,
 				"ipMasq":      false, // outbound NAT has exceptions here: see NAT
 				"hairpinMode": true,
-				"ipam": object{
-					"type":   "host-local",
-					"ranges": [][]object{{{"subnet": o.PodCIDR.Masked().String(), "gateway": o.Gateway().String()}}},
-					"routes": []object{{"dst": "0.0.0.0/0"}},
-				},
+				"ipam":        ipam,
 			},
 			{"type": "portmap", "backend": "nftables", "capabilities": object{"portMappings": true}},
 		},

@@ -6,7 +6,7 @@ CONFORMANCE_DIR := test/conformance/e2e
 CONFORMANCE_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
 CONFORMANCE_MOD := $(CONFORMANCE_DIR)/go.mod $(CONFORMANCE_DIR)/go.sum
 CONFORMANCE_SUITE := $(CONFORMANCE_OUT)/e2e.test
-CONFORMANCE_PROGRAMS := $(addprefix $(CONFORMANCE_OUT)/,ginkgo agnhost nonewprivs sample-apiserver etcd windows/agnhost.exe)
+CONFORMANCE_PROGRAMS := $(addprefix $(CONFORMANCE_OUT)/,ginkgo sh agnhost nonewprivs sample-apiserver etcd windows/agnhost.exe)
 CONFORMANCE_DATA := $(CONFORMANCE_OUT)/data
 
 # What to run: FOCUS, a regular expression that picks tests by name; NODE, lin or win; PARALLEL, how many at once.
@@ -32,6 +32,9 @@ $(CONFORMANCE_SUITE): $(CONFORMANCE_MOD)
 
 $(CONFORMANCE_OUT)/ginkgo: $(CONFORMANCE_MOD)
 	cd $(CONFORMANCE_DIR) && $(CONFORMANCE_BUILD) -o ../../../$@ github.com/onsi/ginkgo/v2/ginkgo
+
+$(CONFORMANCE_OUT)/sh: $(CONFORMANCE_MOD) $(wildcard $(CONFORMANCE_DIR)/shell/*.go)
+	cd $(CONFORMANCE_DIR) && $(CONFORMANCE_BUILD) -o ../../../$@ ./shell
 
 $(CONFORMANCE_OUT)/agnhost $(CONFORMANCE_OUT)/nonewprivs: $(CONFORMANCE_MOD)
 	cd $(CONFORMANCE_DIR) && $(CONFORMANCE_BUILD) -o ../../../$@ k8s.io/kubernetes/test/images/$(notdir $@)

@@ -97,7 +97,7 @@ func parts(dir, bundle string) map[string]func(*layer) error {
 		}
 	}
 	return map[string]func(*layer) error{
-		"base":  addBase,
+		"base":  func(l *layer) error { return addBase(l, at("sh")) },
 		"tools": addTools,
 		"agnhost": func(l *layer) error {
 			l.link("agnhost", "agnhost-2")
@@ -134,14 +134,16 @@ var etc = map[string]string{
 	"etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\nuser-defined-in-image:x:1000:1000::/:/bin/sh\n",
 	"etc/group": "root:x:0:\nnogroup:x:65534:\nuser-defined-in-image:x:1000:\n" +
 		"group-defined-in-image:x:50000:user-defined-in-image\n",
+	// A test of image volumes looks for the name of the system that upstream's image is made of.
+	"etc/os-release":    "NAME=\"Porthole's stand-in for an image made of Alpine Linux\"\nID=porthole\n",
 	"etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 
 // busybox of Debian's package busybox-static.
 const busybox = "/bin/busybox"
 
-// addBase makes a small userland of Debian's static busybox.
-func addBase(l *layer) error {
+// addBase makes a small userland of Debian's static busybox, with our choice of shells (e2e/shell).
+func addBase(l *layer, shell string) error {
 	for _, d := range []string{"bin", "etc", "home", "root", "usr", "usr/bin", "usr/local", "usr/local/bin", "usr/sbin", "var", "sbin", "lib", "lib64", "mnt"} {
 		l.dir(d, 0o755)
 	}
@@ -157,13 +159,13 @@ func addBase(l *layer) error {
 		return err
 	}
 	for _, name := range applets {
-		if name != "busybox" {
+		if name != "busybox" && name != "sh" {
 			l.link("/bin/busybox", "bin/"+name)
 		}
 	}
-	// The shell of Debian's busybox drops variables whose names it could not use itself, such as "data-1"; bash passes
-	// them on, as busybox in upstream's image does.
-	l.link("/usr/bin/bash", "bin/sh")
+	if err := l.file("bin/sh", shell, 0o755); err != nil {
+		return err
+	}
 	l.link("/usr/bin/bash", "bin/bash")
 	return l.program("usr/bin/bash", "/bin/bash")
 }
