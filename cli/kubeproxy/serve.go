@@ -108,8 +108,8 @@ func thrift(getenv func(string) string) {
 	}
 }
 
-// gcPercent lets garbage be half of what lives, in place of as much.
-const gcPercent = 50
+// gcPercent lets garbage be a third of what lives, in place of as much.
+const gcPercent = 33
 
 // listening are HTTP servers.
 type listening struct {

@@ -36,7 +36,7 @@ func (l *Lab) startControlPlane(ctx context.Context) error {
 	if err := errors.Join(os.WriteFile(at("tokens.csv"), []byte(token+`,admin,admin,"system:masters"`+"\n"), 0o600), testkit.WriteKey(at("sa.key"))); err != nil {
 		return err
 	}
-	const etcd = "http://127.0.0.1:2379"
+	const etcd = etcdURL
 	config := object{
 		"etcd": object{"dataDir": at("etcd"), "clientURL": etcd, "peerURL": "http://127.0.0.1:2380"},
 		"apiServer": []string{

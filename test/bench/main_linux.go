@@ -53,7 +53,7 @@ func main() {
 	flag.StringVar(&o.only, "only", "kubelet,cluster", "which groups to run: kubelet, cluster, proxy, relay")
 	flag.StringVar(&o.proxy, "proxy", "start,crash,idle,churn,large", "parts of the group proxy")
 	flag.Float64Var(&o.scale, "scale", 1, "share of the services that the group proxy makes; for a quick look")
-	flag.IntVar(&o.large, "large", 2500, "services of the part large, with ten endpoints each; the API server takes a hundred a second")
+	flag.IntVar(&o.large, "large", largeServices, "services of the part large, with ten endpoints each")
 	flag.StringVar(&o.dir, "dir", "", "state folder of the group cluster; a new one unless given")
 	flag.StringVar(&o.logs, "logs", "", "folder to keep the logs of the group kubelet in")
 	flag.IntVar(&o.rounds, "rounds", 15, "samples of one pod; a third as many of 10 pods at once")

@@ -85,16 +85,21 @@ func (t *bench) start(ctx context.Context) (*startResult, error) {
 	if err := t.restart(ctx, &r); err != nil {
 		return nil, err
 	}
-	return &r, t.changes(ctx, &r)
+	err = t.changes(ctx, &r)
+	if err != nil && t.program != "ours" {
+		say("%s: its changes are not measured: %v", t.Name, err)
+		err = nil
+	}
+	return &r, err
 }
 
 // answers waits until DNS and the API answer a pod.
 func (t *bench) answers(ctx context.Context, limit time.Duration) error {
 	return proxylab.Until(ctx, limit, "DNS and the API service on "+t.Name, func(context.Context) error {
-		if _, err := t.near.Ask("udp", t.load.dns, 100*time.Millisecond); err != nil {
+		if _, err := t.near.Ask("udp", t.load.dns, 40*time.Millisecond); err != nil {
 			return err
 		}
-		_, err := t.near.Ask("tcp", t.load.api, 100*time.Millisecond)
+		_, err := t.near.Ask("tcp", t.load.api, 40*time.Millisecond)
 		return err
 	})
 }
@@ -202,7 +207,7 @@ func (t *bench) changes(ctx context.Context, r *startResult) error {
 	if err != nil {
 		return err
 	}
-	for n := range 5 {
+	for n := range 3 {
 		i := t.scale.services - localPods - 1 - n
 		if i < answering {
 			i = n % t.scale.services
@@ -251,13 +256,20 @@ func (t *bench) changed(ctx context.Context, before serve.Stats) (after serve.St
 		}
 		return n
 	}
-	err = proxylab.Until(ctx, 2*time.Minute, "a change on "+t.Name, func(ctx context.Context) error {
-		if after, err = t.HNS.Stats(ctx); err == nil && updates(after) == updates(before) {
-			err = errors.New("HNS was asked for none")
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond) // what is measured takes a few
+	defer tick.Stop()
+	for {
+		if after, err = t.HNS.Stats(ctx); err != nil || updates(after) > updates(before) {
+			return after, err
 		}
-		return err
-	})
-	return after, err
+		select {
+		case <-ctx.Done():
+			return after, fmt.Errorf("a change on %s: HNS was asked for none: %w", t.Name, ctx.Err())
+		case <-tick.C:
+		}
+	}
 }
 
 // quiet waits until no call was made for a second and gives the counters.

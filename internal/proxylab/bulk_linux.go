@@ -1,0 +1,111 @@
+package proxylab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+// bulkAddrs is the half of ServiceRange from which the API server chooses none while there are others: it prefers the
+// upper part of a range, and the smallest 256 addresses are left to those who choose by hand.
+var bulkAddrs = netip.MustParseAddr("10.96.1.0")
+
+const (
+	etcdURL = "http://127.0.0.1:2379"
+	// etcd takes 128 operations in one transaction (its --max-txn-ops).
+	etcdOps = 128
+)
+
+// Bulk writes services, each with a slice of ready backends that are on no node of the lab, straight into etcd: the API
+// server takes a hundred services a second, etcd thousands. The host sees them; names are prefix and a number.
+func (h *Host) Bulk(ctx context.Context, prefix string, n int, backends func(i int) []netip.Addr) error {
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (c net.Conn, err error) {
+			err = platform.InNetns(h.lab.netns("sw"), func() error {
+				c, err = (&net.Dialer{}).DialContext(ctx, network, addr)
+				return err
+			})
+			return c, err
+		}}}
+	defer client.CloseIdleConnections()
+	var ops []object
+	put := func(kind string, o metav1.Object) error {
+		value, err := json.Marshal(o)
+		if err != nil {
+			return err
+		}
+		key := []byte("/registry/" + kind + "/" + o.GetNamespace() + "/" + o.GetName())
+		ops = append(ops, object{"requestPut": object{"key": key, "value": value}})
+		if len(ops) < etcdOps {
+			return nil
+		}
+		err = transaction(ctx, client, ops)
+		ops = nil
+		return err
+	}
+	addr := bulkAddrs
+	for i := range n {
+		s, e := h.bulkService(fmt.Sprintf("%s%d", prefix, i), addr, backends(i))
+		addr = addr.Next()
+		for kind, o := range map[string]metav1.Object{"services/specs": s, "endpointslices": e} {
+			if err := put(kind, o); err != nil {
+				return err
+			}
+		}
+	}
+	return transaction(ctx, client, ops)
+}
+
+// bulkService has all that the API server would have filled in.
+func (h *Host) bulkService(name string, addr netip.Addr, backends []netip.Addr) (*corev1.Service, *discoveryv1.EndpointSlice) {
+	s := Service(name, Port("p", "tcp", 80, 80))
+	single, everywhere := corev1.IPFamilyPolicySingleStack, corev1.ServiceInternalTrafficPolicyCluster
+	s.Spec.ClusterIP, s.Spec.ClusterIPs = addr.String(), []string{addr.String()}
+	s.Spec.IPFamilies, s.Spec.IPFamilyPolicy = []corev1.IPFamily{corev1.IPv4Protocol}, &single
+	s.Spec.InternalTrafficPolicy, s.Spec.SessionAffinity = &everywhere, corev1.ServiceAffinityNone
+	e := Slice(s, "", On("", backends...)...)
+	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}
+	e.TypeMeta = metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}
+	for _, m := range []*metav1.ObjectMeta{&s.ObjectMeta, &e.ObjectMeta} {
+		m.Labels, m.UID, m.CreationTimestamp = h.labelled(m.Labels), types.UID(name), metav1.Now()
+	}
+	return s, e
+}
+
+// transaction uses etcd's JSON gateway.
+func transaction(ctx context.Context, client *http.Client, ops []object) error {
+	if len(ops) == 0 {
+		return nil
+	}
+	body, err := json.Marshal(object{"success": ops})
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, etcdURL+"/v3/kv/txn", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("writing to etcd: %w", err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("writing to etcd: status %d: %.200s", resp.StatusCode, answer)
+	}
+	return err
+}
