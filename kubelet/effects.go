@@ -188,11 +188,8 @@ func (a *actor) reread(ctx context.Context) fact {
 	}
 }
 
-func (a *actor) ensureImage(ctx context.Context, p *v1.Pod, name string) fact {
-	c := findContainer(p, name)
-	if c == nil {
-		return nil
-	}
+// pullSecrets are the credentials that a pod gives for registries. What cannot be read is left out, with an event.
+func (a *actor) pullSecrets(ctx context.Context, p *v1.Pod) []v1.Secret {
 	var secrets []v1.Secret
 	for _, ref := range p.Spec.ImagePullSecrets {
 		s, err := a.k.o.API.Secret(ctx, p.Namespace, ref.Name)
@@ -203,7 +200,15 @@ func (a *actor) ensureImage(ctx context.Context, p *v1.Pod, name string) fact {
 		}
 		secrets = append(secrets, *s)
 	}
-	img, err := a.k.o.Images.Ensure(ctx, image.Request{Name: c.Image, Policy: c.ImagePullPolicy, Secrets: secrets, PodUID: string(p.UID),
+	return secrets
+}
+
+func (a *actor) ensureImage(ctx context.Context, p *v1.Pod, name string) fact {
+	c := findContainer(p, name)
+	if c == nil {
+		return nil
+	}
+	img, err := a.k.o.Images.Ensure(ctx, image.Request{Name: c.Image, Policy: c.ImagePullPolicy, Secrets: a.pullSecrets(ctx, p), PodUID: string(p.UID),
 		Event: func(kind, reason, message string) {
 			if reason != "BackOff" || a.first("backoff/"+c.Image) {
 				a.event(p, name, kind, reason, message)

@@ -14,6 +14,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/env"
+	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/logs"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
@@ -73,7 +74,12 @@ func (a *actor) startContainer(ctx context.Context, p *v1.Pod, x pod.Action, f s
 		defer spec.Release()
 	}
 	if err != nil {
-		return failed("CreateContainerConfigError", err)
+		reason := "CreateContainerConfigError"
+		var known *image.Error
+		if errors.As(err, &known) {
+			reason = known.Reason
+		}
+		return failed(reason, err)
 	}
 	spec.Created = func(id string) {
 		a.event(p, x.Name, v1.EventTypeNormal, "Created", "Container created")
@@ -141,6 +147,9 @@ func (a *actor) containerSpec(ctx context.Context, p *v1.Pod, c *v1.Container, x
 		values[v.Name] = v.Value
 		spec.Env = append(spec.Env, runtime.KeyValue{Name: v.Name, Value: v.Value})
 	}
+	if spec.Mounts, err = a.imageMounts(ctx, p, c); err != nil {
+		return spec, err
+	}
 	release, err := a.addMounts(&spec, p, ips, func(n string) (string, bool) { v, ok := values[n]; return v, ok })
 	spec.Release = release
 	return spec, err
@@ -162,7 +171,7 @@ func (a *actor) addMounts(spec *runtime.ContainerSpec, p *v1.Pod, ips []string, 
 	}
 	for _, m := range mounts {
 		spec.Mounts = append(spec.Mounts, runtime.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.ReadOnly,
-			Propagation: m.Propagation})
+			RecursiveReadOnly: m.RecursiveReadOnly, Propagation: m.Propagation})
 	}
 	last, err := a.lastWords(p, c)
 	if last != nil {

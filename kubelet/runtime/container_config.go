@@ -15,7 +15,12 @@ import (
 type Mount struct {
 	HostPath, ContainerPath string
 	ReadOnly                bool
-	Propagation             v1.MountPropagationMode
+	// RecursiveReadOnly makes what is mounted below read-only too.
+	RecursiveReadOnly bool
+	Propagation       v1.MountPropagationMode
+	// Image, when set, is the runtime's name of an image that is mounted in place of a path; ImageName is what the pod
+	// calls it, ImageSubPath the part of it.
+	Image, ImageName, ImageSubPath string
 }
 
 // KeyValue is one environment variable. Order matters to nobody but the reader.
@@ -69,8 +74,12 @@ func (r *Runtime) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error)
 		cfg.Envs = append(cfg.Envs, &cri.KeyValue{Key: e.Name, Value: []byte(e.Value)})
 	}
 	for _, m := range s.Mounts {
-		cfg.Mounts = append(cfg.Mounts, &cri.Mount{HostPath: m.HostPath, ContainerPath: r.containerPath(m.ContainerPath),
-			Readonly: m.ReadOnly, Propagation: propagation(m.Propagation)})
+		one := &cri.Mount{HostPath: m.HostPath, ContainerPath: r.containerPath(m.ContainerPath), Readonly: m.ReadOnly,
+			RecursiveReadOnly: m.RecursiveReadOnly, Propagation: propagation(m.Propagation), ImageSubPath: m.ImageSubPath}
+		if m.Image != "" {
+			one.Image = &cri.ImageSpec{Image: m.Image, UserSpecifiedImage: m.ImageName}
+		}
+		cfg.Mounts = append(cfg.Mounts, one)
 	}
 	if r.o.Windows {
 		cfg.WorkingDir = r.containerPath(cfg.WorkingDir)
