@@ -1,4 +1,4 @@
-# Upstream's conformance suite and what its images are made of, from a Go module of its own, into bin/conformance.
+# Upstream's conformance suite and what its images are made of, from Go modules of their own, into bin/conformance.
 # Included by the root Makefile. No other target needs any of it.
 
 CONFORMANCE_OUT := $(BIN)/conformance
@@ -6,7 +6,7 @@ CONFORMANCE_DIR := test/conformance/e2e
 CONFORMANCE_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
 CONFORMANCE_MOD := $(CONFORMANCE_DIR)/go.mod $(CONFORMANCE_DIR)/go.sum
 CONFORMANCE_SUITE := $(CONFORMANCE_OUT)/e2e.test
-CONFORMANCE_PROGRAMS := $(addprefix $(CONFORMANCE_OUT)/,ginkgo sh agnhost nonewprivs sample-apiserver etcd windows/agnhost.exe)
+CONFORMANCE_PROGRAMS := $(addprefix $(CONFORMANCE_OUT)/,ginkgo sh agnhost nonewprivs sample-apiserver etcd windows/agnhost.exe windows/sh.exe)
 CONFORMANCE_DATA := $(CONFORMANCE_OUT)/data
 
 # What to run: FOCUS, a regular expression that picks tests by name; NODE, lin or win; PARALLEL, how many at once.
@@ -18,6 +18,10 @@ CONFORMANCE_FLAGS ?=
 .PHONY: conformance
 conformance: deps-conformance build conformance-build ## upstream's conformance suite on a local cluster [FOCUS=regexp] [NODE=lin|win] [PARALLEL=n]
 	go run ./test/conformance -bin $(BIN) -node $(NODE) -parallel $(PARALLEL) -focus "$(FOCUS)" $(CONFORMANCE_FLAGS)
+
+.PHONY: conformance-smoke
+conformance-smoke: deps-conformance build conformance-build ## a few of these tests, in at most 5 minutes; `make test` runs them where the suite is built
+	go test -count=1 -timeout 10m -v -run TestSmoke ./test/conformance
 
 .PHONY: conformance-build
 conformance-build: $(CONFORMANCE_SUITE) $(CONFORMANCE_PROGRAMS) $(CONFORMANCE_DATA)
@@ -33,8 +37,11 @@ $(CONFORMANCE_SUITE): $(CONFORMANCE_MOD)
 $(CONFORMANCE_OUT)/ginkgo: $(CONFORMANCE_MOD)
 	cd $(CONFORMANCE_DIR) && $(CONFORMANCE_BUILD) -o ../../../$@ github.com/onsi/ginkgo/v2/ginkgo
 
-$(CONFORMANCE_OUT)/sh: $(CONFORMANCE_MOD) $(wildcard $(CONFORMANCE_DIR)/shell/*.go)
-	cd $(CONFORMANCE_DIR) && $(CONFORMANCE_BUILD) -o ../../../$@ ./shell
+$(CONFORMANCE_OUT)/sh: $(wildcard test/conformance/shell/*)
+	cd test/conformance/shell && $(CONFORMANCE_BUILD) -o ../../../$@
+
+$(CONFORMANCE_OUT)/windows/sh.exe: $(wildcard test/conformance/shell/*)
+	cd test/conformance/shell && GOOS=windows $(CONFORMANCE_BUILD) -o ../../../$@
 
 $(CONFORMANCE_OUT)/agnhost $(CONFORMANCE_OUT)/nonewprivs: $(CONFORMANCE_MOD)
 	cd $(CONFORMANCE_DIR) && $(CONFORMANCE_BUILD) -o ../../../$@ k8s.io/kubernetes/test/images/$(notdir $@)

@@ -116,7 +116,11 @@ func parts(dir, bundle string) map[string]func(*layer) error {
 			l.dir("Files", 0o755)
 			l.dir("Hives", 0o755)
 			l.dir("Files/tmp", 0o777)
-			return nil
+			l.dir("Files/bin", 0o755)
+			for _, name := range windowsCommands {
+				l.same("Files/bin/busybox.exe", "Files/bin/"+name+".exe")
+			}
+			return l.file("Files/bin/busybox.exe", at("windows", "sh.exe"), 0o755)
 		},
 		"windows-agnhost": func(l *layer) error {
 			l.dir("Files/uploads", 0o777)
@@ -142,7 +146,7 @@ var etc = map[string]string{
 // busybox of Debian's package busybox-static.
 const busybox = "/bin/busybox"
 
-// addBase makes a small userland of Debian's static busybox, with our choice of shells (e2e/shell).
+// addBase makes a small userland of Debian's static busybox, with our choice of shells (shell/).
 func addBase(l *layer, shell string) error {
 	for _, d := range []string{"bin", "etc", "home", "root", "usr", "usr/bin", "usr/local", "usr/local/bin", "usr/sbin", "var", "sbin", "lib", "lib64", "mnt"} {
 		l.dir(d, 0o755)
@@ -168,6 +172,13 @@ func addBase(l *layer, shell string) error {
 	}
 	l.link("/usr/bin/bash", "bin/bash")
 	return l.program("usr/bin/bash", "/bin/bash")
+}
+
+// windowsCommands are the names that the shell for Windows (shell/) knows. It comes first in the archive, as its other
+// names link to it.
+var windowsCommands = []string{
+	"cat", "chmod", "chown", "cp", "curl", "date", "echo", "env", "false", "find", "grep", "head", "hostname", "id", "ls", "mkdir", "mv",
+	"nslookup", "printf", "pwd", "rm", "seq", "sh", "sleep", "sync", "tail", "test", "touch", "true", "uname", "wc", "wget", "xargs",
 }
 
 // tools that the tests call by name and that busybox lacks or does another way, with Debian's package of each.

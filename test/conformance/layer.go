@@ -41,6 +41,11 @@ func (l *layer) link(target, name string) {
 	l.add(tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}, nil)
 }
 
+// same adds another name of a file that is in the layer.
+func (l *layer) same(as, name string) {
+	l.add(tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: as, Mode: 0o755}, nil)
+}
+
 // text adds a file with this content.
 func (l *layer) text(name, content string) {
 	l.add(tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644}, []byte(content))

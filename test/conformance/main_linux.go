@@ -38,6 +38,7 @@ type options struct {
 	repo     string        // where to write results and the document; empty: nowhere
 	keep     bool          // leave a cluster that was started here running
 	images   bool          // push the images and do no more
+	from     string        // report of an earlier run to take in, without another run
 	document bool          // write the document anew and do no more
 	logs     string        // folder for the suite's output and report
 }
@@ -56,6 +57,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.repo, "repo", ".", "write results and docs/conformance.md in this repository; empty: do not")
 	f.BoolVar(&o.keep, "keep", false, "leave the cluster running")
 	f.BoolVar(&o.images, "images", false, "push the images to a running cluster's registry and end")
+	f.StringVar(&o.from, "from", "", "take in this report.json of an earlier run of some tests, and end")
 	f.BoolVar(&o.document, "document", false, "write docs/conformance.md from the results and reasons that are there, and end")
 	f.StringVar(&o.logs, "logs", "", "folder for the suite's output and report (default: conformance/logs-<node> in -bin)")
 	if err := f.Parse(args); err != nil {
@@ -82,6 +84,9 @@ func parse(args []string) (options, error) {
 func run(ctx context.Context, o options) (err error) {
 	if o.document {
 		return write(o, nil)
+	}
+	if o.from != "" {
+		return takeIn(o)
 	}
 	c := newCluster(o)
 	if !o.images {
@@ -110,6 +115,23 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	if o.repo == "" {
 		return failures(list)
+	}
+	return write(o, list)
+}
+
+// takeIn adds what an earlier run with -repo "" found.
+func takeIn(o options) error {
+	f, err := os.Open(o.from)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	list, err := readReport(f)
+	if err != nil {
+		return err
+	}
+	if o.focus == "" {
+		o.focus = "some" // what other tests gave stays
 	}
 	return write(o, list)
 }

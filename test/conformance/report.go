@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -89,8 +90,11 @@ func loadResults(path string) (results, error) {
 	return r, nil
 }
 
+// add keeps of each message the first line only: the rest is in the report of the run.
 func (r results) add(list []result) {
 	for _, one := range list {
+		one.Message = firstLine(one.Message)
+		one.Seconds = math.Round(one.Seconds*10) / 10
 		r[one.Name] = one
 	}
 }

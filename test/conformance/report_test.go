@@ -35,7 +35,7 @@ func sampleResults(t *testing.T) results {
 func TestReadReport(t *testing.T) {
 	want := results{
 		"[sig-node] Pods when x work [Conformance]": {Name: "[sig-node] Pods when x work [Conformance]", State: passed, Seconds: 1.5, When: "2026-11-21T22:00:00Z"},
-		"[sig-node] Pods fail | here":               {Name: "[sig-node] Pods fail | here", State: failed, Seconds: 1, Message: "waiting for it\nmore", When: "2026-11-21T22:01:00Z"},
+		"[sig-node] Pods fail | here":               {Name: "[sig-node] Pods fail | here", State: failed, Seconds: 1, Message: "waiting for it", When: "2026-11-21T22:01:00Z"},
 		"[sig-storage] Disks skip":                  {Name: "[sig-storage] Disks skip", State: skipped, Message: "no disks", When: "2026-11-21T22:02:00Z"},
 	}
 	if diff := cmp.Diff(want, sampleResults(t)); diff != "" {

@@ -1,0 +1,319 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/interp"
+)
+
+// commands that tests use in images for Windows and that neither the shell nor the core utilities have. Only the options
+// that tests use are there.
+var commands = map[string]func(ctx context.Context, c interp.HandlerContext, args []string) error{
+	"env": env, "sleep": sleep, "hostname": hostname, "grep": grep, "head": head, "tail": tail, "wget": wget, "curl": wget,
+	"nslookup": nslookup, "date": date, "seq": seq, "wc": wc, "sync": nothing, "chown": nothing, "id": id, "uname": uname,
+}
+
+// own is the middleware of the interpreter that finds them.
+func own(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
+	return func(ctx context.Context, args []string) error {
+		name := strings.TrimSuffix(strings.ToLower(filepath.Base(args[0])), ".exe")
+		do, ok := commands[name]
+		if !ok || strings.ContainsAny(args[0], `/\`) && filepath.Dir(strings.ToLower(filepath.Clean(args[0]))) != `\bin` {
+			return next(ctx, args)
+		}
+		c := interp.HandlerCtx(ctx)
+		if err := do(ctx, c, args[1:]); err != nil {
+			if _, status := err.(interp.ExitStatus); !status {
+				fmt.Fprintf(c.Stderr, "%s: %v\n", name, err)
+				err = interp.ExitStatus(1)
+			}
+			return err
+		}
+		return nil
+	}
+}
+
+func nothing(context.Context, interp.HandlerContext, []string) error { return nil }
+
+func env(_ context.Context, c interp.HandlerContext, _ []string) error {
+	c.Env.Each(func(name string, v expand.Variable) bool {
+		if v.Exported {
+			fmt.Fprintf(c.Stdout, "%s=%s\n", name, v.String())
+		}
+		return true
+	})
+	return nil
+}
+
+func sleep(ctx context.Context, _ interp.HandlerContext, args []string) error {
+	var total time.Duration
+	for _, a := range args {
+		if _, err := strconv.ParseFloat(a, 64); err == nil {
+			a += "s"
+		}
+		d, err := time.ParseDuration(a)
+		if err != nil {
+			return err
+		}
+		total += d
+	}
+	select {
+	case <-time.After(total):
+	case <-ctx.Done():
+		return interp.ExitStatus(143)
+	}
+	return nil
+}
+
+func hostname(_ context.Context, c interp.HandlerContext, _ []string) error {
+	name, err := os.Hostname()
+	fmt.Fprintln(c.Stdout, name)
+	return err
+}
+
+func id(_ context.Context, c interp.HandlerContext, _ []string) error {
+	fmt.Fprintln(c.Stdout, os.Getenv("USERNAME"))
+	return nil
+}
+
+func uname(_ context.Context, c interp.HandlerContext, _ []string) error {
+	fmt.Fprintln(c.Stdout, "Windows_NT")
+	return nil
+}
+
+func date(_ context.Context, c interp.HandlerContext, args []string) error {
+	now := time.Now()
+	switch {
+	case slices.Contains(args, "+%s"):
+		fmt.Fprintln(c.Stdout, now.Unix())
+	default:
+		fmt.Fprintln(c.Stdout, now.UTC().Format(time.UnixDate))
+	}
+	return nil
+}
+
+func seq(_ context.Context, c interp.HandlerContext, args []string) error {
+	from, to := 1, 0
+	var err error
+	switch len(args) {
+	case 1:
+		to, err = strconv.Atoi(args[0])
+	case 2:
+		if from, err = strconv.Atoi(args[0]); err == nil {
+			to, err = strconv.Atoi(args[1])
+		}
+	default:
+		err = fmt.Errorf("one or two numbers are needed")
+	}
+	for ; err == nil && from <= to; from++ {
+		fmt.Fprintln(c.Stdout, from)
+	}
+	return err
+}
+
+// inputs are the files that are named, or standard input.
+func inputs(c interp.HandlerContext, names []string) (io.Reader, func(), error) {
+	if len(names) == 0 {
+		return c.Stdin, func() {}, nil
+	}
+	var all []io.Reader
+	var files []*os.File
+	done := func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}
+	for _, name := range names {
+		if !filepath.IsAbs(name) && !strings.HasPrefix(name, "/") && !strings.HasPrefix(name, `\`) {
+			name = filepath.Join(c.Dir, name)
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			done()
+			return nil, nil, err
+		}
+		files, all = append(files, f), append(all, f)
+	}
+	return io.MultiReader(all...), done, nil
+}
+
+func lines(c interp.HandlerContext, names []string) ([]string, error) {
+	r, done, err := inputs(c, names)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var out []string
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, 16<<20)
+	for s.Scan() {
+		out = append(out, strings.TrimSuffix(s.Text(), "\r"))
+	}
+	return out, s.Err()
+}
+
+// split parts options from operands.
+func split(args []string) (options, operands []string) {
+	for i, a := range args {
+		if a == "--" {
+			return options, append(operands, args[i+1:]...)
+		}
+		if strings.HasPrefix(a, "-") && a != "-" {
+			options = append(options, a)
+		} else {
+			operands = append(operands, a)
+		}
+	}
+	return options, operands
+}
+
+func grep(_ context.Context, c interp.HandlerContext, args []string) error {
+	options, operands := split(args)
+	flags := strings.Join(options, "")
+	if len(operands) == 0 {
+		return fmt.Errorf("a pattern is needed")
+	}
+	pattern := operands[0]
+	if strings.Contains(flags, "F") {
+		pattern = regexp.QuoteMeta(pattern)
+	}
+	if strings.Contains(flags, "i") {
+		pattern = "(?i)" + pattern
+	}
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return err
+	}
+	all, err := lines(c, operands[1:])
+	if err != nil {
+		return err
+	}
+	count := 0
+	for _, line := range all {
+		if re.MatchString(line) == strings.Contains(flags, "v") {
+			continue
+		}
+		count++
+		if !strings.ContainsAny(flags, "qc") {
+			fmt.Fprintln(c.Stdout, line)
+		}
+	}
+	if strings.Contains(flags, "c") {
+		fmt.Fprintln(c.Stdout, count)
+	}
+	if count == 0 {
+		return interp.ExitStatus(1)
+	}
+	return nil
+}
+
+// number of lines that head and tail are asked for, as -n 3, -n3 or -3.
+func number(args []string) (int, []string) {
+	n, rest := 10, []string(nil)
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		switch {
+		case a == "-n" && i+1 < len(args):
+			n, _ = strconv.Atoi(strings.TrimPrefix(args[i+1], "-"))
+			i++
+		case strings.HasPrefix(a, "-"):
+			if v, err := strconv.Atoi(strings.TrimLeft(a, "-n")); err == nil {
+				n = v
+			}
+		default:
+			rest = append(rest, a)
+		}
+	}
+	return n, rest
+}
+
+func head(_ context.Context, c interp.HandlerContext, args []string) error {
+	n, names := number(args)
+	all, err := lines(c, names)
+	for _, line := range all[:min(n, len(all))] {
+		fmt.Fprintln(c.Stdout, line)
+	}
+	return err
+}
+
+func tail(_ context.Context, c interp.HandlerContext, args []string) error {
+	n, names := number(args)
+	all, err := lines(c, names)
+	for _, line := range all[max(0, len(all)-n):] {
+		fmt.Fprintln(c.Stdout, line)
+	}
+	return err
+}
+
+func wc(_ context.Context, c interp.HandlerContext, args []string) error {
+	_, names := split(args)
+	all, err := lines(c, names)
+	fmt.Fprintln(c.Stdout, len(all))
+	return err
+}
+
+// wget fetches the last operand and prints the body. Options of wget and curl that say how long to wait and how much to
+// tell are accepted.
+func wget(ctx context.Context, c interp.HandlerContext, args []string) error {
+	takesValue := []string{"-T", "-O", "-o", "--connect-timeout", "--max-time", "-m", "--timeout", "-X", "-w", "--interface", "-t", "--tries"}
+	address, limit := "", 30*time.Second
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		switch {
+		case slices.Contains(takesValue, a) && i+1 < len(args):
+			if v, err := strconv.Atoi(args[i+1]); err == nil && a != "-O" && a != "-t" && a != "--tries" {
+				limit = time.Duration(v) * time.Second
+			}
+			i++
+		case !strings.HasPrefix(a, "-"):
+			address = a
+		}
+	}
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(c.Stdout, resp.Body); err != nil {
+		return err
+	}
+	if resp.StatusCode >= 400 {
+		return fmt.Errorf("server returned error: %s", resp.Status)
+	}
+	return nil
+}
+
+func nslookup(ctx context.Context, c interp.HandlerContext, args []string) error {
+	_, operands := split(args)
+	if len(operands) == 0 {
+		return fmt.Errorf("a name is needed")
+	}
+	addresses, err := net.DefaultResolver.LookupHost(ctx, operands[0])
+	fmt.Fprintf(c.Stdout, "Name:\t%s\n", operands[0])
+	for _, a := range addresses {
+		fmt.Fprintf(c.Stdout, "Address: %s\n", a)
+	}
+	return err
+}
