@@ -174,7 +174,7 @@ func (a *actor) publish(plan *pod.Plan) {
 		if known == nil {
 			known = &s.Pod.Status
 		}
-		urgent := known.Phase != plan.Status.Phase || isReady(known) != isReady(&plan.Status)
+		urgent := known.Phase != plan.Status.Phase || isReady(known) != isReady(&plan.Status) && !restarting(plan)
 		if s.Last == nil || plan.Delete || !reflect.DeepEqual(*s.Last, plan.Status) {
 			a.k.status.Set(s.Pod, plan.Status, plan.Delete, urgent)
 		}
@@ -194,6 +194,20 @@ func (a *actor) publish(plan *pod.Plan) {
 		}
 	}
 	a.view.Store(v)
+}
+
+// restarting tells whether a pod that goes on waits for a container of its own to run again, which is soon over: then its
+// not being ready is not worth a message of its own.
+func restarting(plan *pod.Plan) bool {
+	if plan.Stopping || isReady(&plan.Status) {
+		return false
+	}
+	for _, c := range plan.Status.ContainerStatuses {
+		if c.State.Running == nil && (c.State.Terminated != nil || c.LastTerminationState.Terminated != nil) {
+			return true
+		}
+	}
+	return false
 }
 
 func isReady(st *v1.PodStatus) bool {
@@ -282,6 +296,9 @@ func (a *actor) podIsNew() {
 		return
 	}
 	for name := range s.Images {
+		if strings.HasPrefix(name, "/") {
+			continue // of a volume, which cannot change
+		}
 		if was, is := findContainer(before, name), findContainer(s.Pod, name); was == nil || is == nil || was.Image != is.Image {
 			delete(s.Images, name)
 		}

@@ -11,7 +11,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/kubelet/dns"
-	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/resource"
 	"porthole.dev/porthole/kubelet/runtime"
@@ -63,14 +62,14 @@ func (a *actor) task(x pod.Action, p *v1.Pod) func(context.Context) fact {
 	case pod.CreateSandbox:
 		return func(ctx context.Context) fact { return a.createSandbox(ctx, p, x.Attempt) }
 	case pod.EnsureImage:
-		return func(ctx context.Context) fact { return a.ensureImage(ctx, p, x.Name) }
+		return func(ctx context.Context) fact { return a.ensureImage(ctx, p, x) }
 	case pod.StartContainer:
 		var ips []string
 		if b, ok := a.state.Runtime.Sandbox(); ok {
 			ips = b.IPs
 		}
-		users, running := a.images(x.Name), a.targets(p, x.Name)
-		return func(ctx context.Context) fact { return a.startContainer(ctx, p, x, startFacts{ips, users, running}) }
+		f := startFacts{podIPs: ips, user: a.images(x.Name), target: a.targets(p, x.Name), volumes: a.imageVolumes(p)}
+		return func(ctx context.Context) fact { return a.startContainer(ctx, p, x, f) }
 	case pod.StopContainer:
 		h := a.hookBefore(x)
 		return func(ctx context.Context) fact { return a.stopContainer(ctx, p, x, h) }
@@ -138,8 +137,11 @@ func (a *actor) sandboxSpec(p *v1.Pod, attempt uint32) (runtime.SandboxSpec, err
 		a.event(p, "", v1.EventTypeWarning, reason, message)
 	}
 	name, err := dns.NameOf(p, a.k.o.NodeName, a.k.o.DNS.Domain)
-	spec := runtime.SandboxSpec{Pod: p, Attempt: attempt, Hostname: name.Kernel,
+	spec := runtime.SandboxSpec{Pod: p, Attempt: attempt,
 		DNS: &runtime.DNS{Servers: cfg.Servers, Searches: cfg.Searches, Options: cfg.Options}}
+	if !p.Spec.HostNetwork { // else it has the node's, and runtimes refuse to set one
+		spec.Hostname = name.Kernel
+	}
 	if !a.k.o.Windows {
 		spec.CgroupParent = resource.PodPath(a.k.o.CgroupRoot, p)
 	}
@@ -185,50 +187,6 @@ func (a *actor) reread(ctx context.Context) fact {
 		if err == nil && s.Runtime != nil {
 			s.Runtime = s.Runtime.Merge(a.withoutRemoved(found[string(a.uid)]))
 		}
-	}
-}
-
-// pullSecrets are the credentials that a pod gives for registries. What cannot be read is left out, with an event.
-func (a *actor) pullSecrets(ctx context.Context, p *v1.Pod) []v1.Secret {
-	var secrets []v1.Secret
-	for _, ref := range p.Spec.ImagePullSecrets {
-		s, err := a.k.o.API.Secret(ctx, p.Namespace, ref.Name)
-		if err != nil {
-			a.event(p, "", v1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
-				"Unable to retrieve some image pull secrets ("+ref.Name+"); attempting to pull the image may not succeed.")
-			continue
-		}
-		secrets = append(secrets, *s)
-	}
-	return secrets
-}
-
-func (a *actor) ensureImage(ctx context.Context, p *v1.Pod, name string) fact {
-	c := findContainer(p, name)
-	if c == nil {
-		return nil
-	}
-	img, err := a.k.o.Images.Ensure(ctx, image.Request{Name: c.Image, Policy: c.ImagePullPolicy, Secrets: a.pullSecrets(ctx, p), PodUID: string(p.UID),
-		Event: func(kind, reason, message string) {
-			if reason != "BackOff" || a.first("backoff/"+c.Image) {
-				a.event(p, name, kind, reason, message)
-			}
-		}})
-	return func(s *pod.State) {
-		if now := findContainer(s.Pod, name); now == nil || now.Image != c.Image {
-			return // another image is wanted by now
-		}
-		if err == nil {
-			s.Images[name] = pod.Image{Ref: img.Ref}
-			a.imageUser(name, runtime.ImageUser{UID: img.UID, Name: img.Username})
-			return
-		}
-		f := &pod.Failure{Reason: image.ErrImagePull, Message: err.Error(), RetryAt: time.Now().Add(time.Second)}
-		var known *image.Error
-		if errors.As(err, &known) {
-			f.Reason, f.RetryAt = known.Reason, known.RetryAt
-		}
-		s.Images[name] = pod.Image{Failure: f}
 	}
 }
 

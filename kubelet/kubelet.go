@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/probe"
 	"porthole.dev/porthole/kubelet/resource"
@@ -60,6 +61,9 @@ func New(o Options) *Kubelet {
 	k := &Kubelet{o: o, status: status.New(o.API), actors: map[types.UID]*actor{}, began: time.Now(),
 		nodeChanged: make(chan struct{}, 1)}
 	k.admit, k.statics = newAdmitter(), newStatics(len(o.Static))
+	if o.Images != nil && o.Images.NodeConfigs == nil {
+		o.Images.NodeConfigs = image.NodeConfigFolders(o.RootDir)
+	}
 	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent})
 	return k
 }

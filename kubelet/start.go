@@ -14,7 +14,6 @@ import (
 
 	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/env"
-	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/logs"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
@@ -28,6 +27,8 @@ type startFacts struct {
 	podIPs []string
 	user   runtime.ImageUser
 	target string
+	// volumes are the references of images that are volumes, by the volume's name.
+	volumes map[string]string
 }
 
 func (a *actor) first(key string) bool {
@@ -74,12 +75,7 @@ func (a *actor) startContainer(ctx context.Context, p *v1.Pod, x pod.Action, f s
 		defer spec.Release()
 	}
 	if err != nil {
-		reason := "CreateContainerConfigError"
-		var known *image.Error
-		if errors.As(err, &known) {
-			reason = known.Reason
-		}
-		return failed(reason, err)
+		return failed("CreateContainerConfigError", err)
 	}
 	spec.Created = func(id string) {
 		a.event(p, x.Name, v1.EventTypeNormal, "Created", "Container created")
@@ -147,11 +143,9 @@ func (a *actor) containerSpec(ctx context.Context, p *v1.Pod, c *v1.Container, x
 		values[v.Name] = v.Value
 		spec.Env = append(spec.Env, runtime.KeyValue{Name: v.Name, Value: v.Value})
 	}
-	if spec.Mounts, err = a.imageMounts(ctx, p, c); err != nil {
-		return spec, err
-	}
 	release, err := a.addMounts(&spec, p, ips, func(n string) (string, bool) { v, ok := values[n]; return v, ok })
 	spec.Release = release
+	spec.Mounts = append(spec.Mounts, imageMounts(p, c, f.volumes)...)
 	return spec, err
 }
 

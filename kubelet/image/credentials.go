@@ -19,6 +19,15 @@ type login struct {
 	Username, Password, Auth, IdentityToken string
 }
 
+// NodeConfigFolders are the folders that upstream's kubelet looks into: its own, the working folder, and the user's.
+func NodeConfigFolders(root string) []string {
+	folders := []string{root, "."}
+	if home, err := os.UserHomeDir(); err == nil {
+		folders = append(folders, filepath.Join(home, ".docker"))
+	}
+	return folders
+}
+
 // nodeSecrets reads the credentials that the node has for all pods. A file that is not there or cannot be read has none.
 func nodeSecrets(folders []string) (out []v1.Secret) {
 	for _, dir := range folders {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/distribution/reference"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
@@ -145,24 +146,16 @@ func policy(p v1.PullPolicy, name string) v1.PullPolicy {
 	return v1.PullIfNotPresent
 }
 
-// Normalize checks an image name and adds :latest if it has neither tag nor digest.
+// Normalize checks an image name and adds :latest if it has neither tag nor digest. It adds no registry.
 func Normalize(name string) (string, error) {
-	if name == "" || strings.TrimSpace(name) != name || strings.ContainsAny(name, " \t\n") {
-		return "", fmt.Errorf("invalid reference format")
+	ref, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return "", fmt.Errorf("couldn't parse image name %q: %w", name, err)
 	}
-	last := name[strings.LastIndex(name, "/")+1:]
-	repo := name
-	if i := strings.IndexAny(last, ":@"); i >= 0 {
-		repo = name[:len(name)-len(last)+i]
+	if reference.IsNameOnly(ref) {
+		return name + ":latest", nil
 	}
-	slash := strings.Index(repo, "/")
-	if repoPath := repo[slash+1:]; strings.ToLower(repoPath) != repoPath || repoPath == "" {
-		return "", fmt.Errorf("invalid reference format: repository name must be lowercase")
-	}
-	if strings.ContainsAny(last, ":@") {
-		return name, nil
-	}
-	return name + ":latest", nil
+	return name, nil
 }
 
 func (p *Puller) status(ctx context.Context, name string) (*Image, error) {

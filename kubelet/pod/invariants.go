@@ -9,6 +9,12 @@ import (
 func Broken(s *State, p *Plan) []string {
 	var out []string
 	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if s.Runtime == nil { // nothing is known: such a plan has no actions, and nobody publishes its status
+		if len(p.Actions) > 0 {
+			bad("%s is planned before the runtime was read", p.Actions[0])
+		}
+		return out
+	}
 	if !s.StopSince.IsZero() && !p.Stopping {
 		bad("a pod that was stopping is to run again")
 	}

@@ -41,14 +41,18 @@ type Action struct {
 	Deadline time.Time
 	// Message goes into the Killing event.
 	Message string
+	// Volume of the pod whose image EnsureImage is about; "" for the image of the container Name.
+	Volume string
 	// Backoff replaces the restart back-off of the container.
 	Backoff *Backoff
 }
 
 func (a Action) String() string {
 	parts := []string{string(a.Kind)}
-	if a.Name != "" {
-		parts = append(parts, a.Name)
+	for _, name := range []string{a.Name, a.Volume} {
+		if name != "" {
+			parts = append(parts, name)
+		}
 	}
 	if a.ID != "" {
 		parts = append(parts, a.ID)

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -110,7 +111,7 @@ func run(s *State, l *looking) {
 			retry(img.Failure, l.now, p, func() { p.do(s, Action{Kind: EnsureImage, Key: "image/" + w.c.Name, Name: w.c.Name}) })
 			continue
 		}
-		if !usable || !s.VolumesReady || starting {
+		if !imageVolumes(s, w.c, l) || !usable || !s.VolumesReady || starting {
 			continue
 		}
 		retry(s.Failures[w.c.Name], l.now, p, func() {
@@ -120,6 +121,41 @@ func run(s *State, l *looking) {
 		})
 	}
 	retry(s.Failures[RemoveKey], l.now, p, func() { removeSurplus(s, p) })
+}
+
+// VolumeImage is the key of State.Images for the image of a volume. No container has such a name.
+func VolumeImage(volume string) string { return "/volume/" + volume }
+
+// imageVolumes plans the images of the volumes that a container mounts, and tells whether all are there.
+func imageVolumes(s *State, c *v1.Container, l *looking) (present bool) {
+	present = true
+	for _, v := range mountedImages(s.Pod, c) {
+		img := s.Images[VolumeImage(v)]
+		if img.Ref != "" {
+			continue
+		}
+		present = false
+		key := "image" + VolumeImage(v)
+		if !hasAction(l.plan, key) { // several containers may mount it
+			retry(img.Failure, l.now, l.plan, func() { l.plan.do(s, Action{Kind: EnsureImage, Key: key, Volume: v}) })
+		}
+	}
+	return present
+}
+
+func hasAction(p *Plan, key string) bool {
+	return slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Key == key })
+}
+
+// mountedImages are the volumes that are images and that c mounts.
+func mountedImages(p *v1.Pod, c *v1.Container) (names []string) {
+	for _, m := range c.VolumeMounts {
+		i := slices.IndexFunc(p.Spec.Volumes, func(v v1.Volume) bool { return v.Name == m.Name })
+		if i >= 0 && p.Spec.Volumes[i].Image != nil && !slices.Contains(names, m.Name) {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }
 
 func (s *State) startInFlight() bool {

@@ -155,6 +155,13 @@ func TestReconcile(t *testing.T) {
 		{"postStart failed: stop", fresh(sandbox, running("c"), func(s *State) {
 			s.PostStart = map[string]PostStart{"c": {ContainerID: "c1", Done: true, Failed: true}}
 		}), v1.PodRunning, "stop-container c c1 grace=30s"},
+		{"an image that two containers mount: once, before the start", fresh(sandbox, image, second, func(s *State) {
+			s.Images["d"] = Image{Ref: "r"}
+			s.Pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "x"}}}}
+			for i := range s.Pod.Spec.Containers {
+				s.Pod.Spec.Containers[i].VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/v"}}
+			}
+		}), v1.PodPending, "ensure-image v"},
 		{"two containers: one after the other", fresh(sandbox, image, second, func(s *State) { s.Images["d"] = Image{Ref: "r"} }), v1.PodPending, "start-container c s attempt=0"},
 		{"two containers: the second when the first runs", fresh(sandbox, image, second, running("c"), func(s *State) { s.Images["d"] = Image{Ref: "r"} }), v1.PodPending, "start-container d s attempt=0"},
 		{"restart half made: still Running", fresh(sandbox, image, exited("c", 0, 1), func(s *State) {

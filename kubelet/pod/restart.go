@@ -56,14 +56,14 @@ func ruled(r *v1.ContainerRestartRule, code int32) bool {
 // restart wants c to run once more after cur, or plans the wake-up at the end of its back-off.
 func restart(s *State, c *v1.Container, cur *Container, l *looking) *want {
 	switch {
+	case s.inFlight("start/" + c.Name): // its back-off is already that of the next restart
+		return nil
 	case cur == nil:
 		return &want{c: c, attempt: lostAttempts(s, c.Name, nil)}
 	case cur.State == Created: // made but never started, for example because the kubelet was killed in between
-		if !s.inFlight("start/" + c.Name) {
-			retry(s.Failures[RemoveKey], l.now, l.plan, func() {
-				l.plan.do(s, Action{Kind: RemoveContainer, Key: "remove/" + cur.ID, ID: cur.ID, Name: c.Name})
-			})
-		}
+		retry(s.Failures[RemoveKey], l.now, l.plan, func() {
+			l.plan.do(s, Action{Kind: RemoveContainer, Key: "remove/" + cur.ID, ID: cur.ID, Name: c.Name})
+		})
 		return nil
 	}
 	at, entry := nextStart(backoffOf(s, c, cur, l.facts), cur.FinishedAt, l.facts)

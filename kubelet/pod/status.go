@@ -159,7 +159,7 @@ func containerStatus(s *State, l *looking, c *v1.Container, phase v1.PodPhase) v
 // waitAfterExit turns a terminated container that is to run again into a waiting one, when it has to wait.
 func waitAfterExit(s *State, l *looking, st *v1.ContainerStatus, c *v1.Container) {
 	cur, _ := s.shown(c.Name)
-	if isEphemeral(s.Pod, c.Name) || !restartable(s.Pod, c, cur) || isInit(s.Pod, c.Name) && !isSidecar(c) && cur.ExitCode == 0 {
+	if s.inFlight("start/"+c.Name) || isEphemeral(s.Pod, c.Name) || !restartable(s.Pod, c, cur) || isInit(s.Pod, c.Name) && !isSidecar(c) && cur.ExitCode == 0 {
 		return
 	}
 	wait := &v1.ContainerStateWaiting{}
@@ -167,8 +167,8 @@ func waitAfterExit(s *State, l *looking, st *v1.ContainerStatus, c *v1.Container
 	backingOff := l.now.Before(at)
 	if fail := s.Failures[c.Name]; fail != nil && !(backingOff && !l.now.Before(fail.RetryAt)) {
 		wait.Reason, wait.Message = fail.Reason, fail.Message
-	} else if img := s.Images[c.Name]; img.Failure != nil && !backingOff {
-		wait.Reason, wait.Message = img.Failure.Reason, img.Failure.Message
+	} else if img := imageFailure(s, c); img != nil && !backingOff {
+		wait.Reason, wait.Message = img.Reason, img.Message
 	} else if delay := at.Sub(cur.FinishedAt); delay > 0 && entry.Delay > 0 {
 		wait.Reason = "CrashLoopBackOff"
 		wait.Message = fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", delay, c.Name, s.Pod.Name, s.Pod.Namespace, s.Pod.UID)
@@ -223,10 +223,23 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 	}
 	if fail := s.Failures[c.Name]; fail != nil {
 		wait.Reason, wait.Message = fail.Reason, fail.Message
-	} else if img := s.Images[c.Name]; img.Failure != nil {
-		wait.Reason, wait.Message = img.Failure.Reason, img.Failure.Message
+	} else if img := imageFailure(s, c); img != nil {
+		wait.Reason, wait.Message = img.Reason, img.Message
 	}
 	st.State.Waiting = wait
+}
+
+// imageFailure is why an image that a container needs is not there: its own, or that of a volume.
+func imageFailure(s *State, c *v1.Container) *Failure {
+	if f := s.Images[c.Name].Failure; f != nil {
+		return f
+	}
+	for _, v := range mountedImages(s.Pod, c) {
+		if f := s.Images[VolumeImage(v)].Failure; f != nil {
+			return f
+		}
+	}
+	return nil
 }
 
 // initDone tells whether c is a regular init container of a pod whose regular containers have run: it must have ended

@@ -90,6 +90,10 @@ func TestContainerStates(t *testing.T) {
 		{"cannot be made", "waiting CreateContainerConfigError", fresh(sandbox, image, failure("CreateContainerConfigError", time.Second)), -1},
 		{"ended, restarts at once", "terminated ", fresh(sandbox, image, exited("c", 0, 3)), -1},
 		{"in back-off", "waiting CrashLoopBackOff", fresh(sandbox, image, exited("c", 1, 3), backoff), 3},
+		{"starts again: not in the next back-off yet", "terminated ", fresh(sandbox, image, exited("c", 0, 3), func(s *State) {
+			s.Backoffs["c"] = Backoff{Delay: 10 * time.Second, At: now}
+			s.InFlight["start/c"] = now
+		}), -1},
 		{"did not start", "waiting RunContainerError", fresh(sandbox, image, exited("c", 1, 128), backoff, failure("RunContainerError", time.Second)), 128},
 		{"did not start, some time ago", "waiting CrashLoopBackOff", fresh(sandbox, image, exited("c", 1, 128), backoff, failure("RunContainerError", -1)), 128},
 		{"ended, and its image is gone", "waiting ErrImagePull", fresh(sandbox, noImage, exited("c", 0, 3)), 3},
@@ -105,6 +109,9 @@ func TestContainerStates(t *testing.T) {
 		}), -1},
 	} {
 		p := Reconcile(c.state, facts, now)
+		if _, starts := c.state.InFlight["start/c"]; starts && len(p.Events) > 0 {
+			t.Errorf("%s: events %+v", c.name, p.Events)
+		}
 		got := &p.Status.ContainerStatuses[0]
 		if stateText(got) != c.want {
 			t.Errorf("%s: %s, want %s", c.name, stateText(got), c.want)
