@@ -24,10 +24,18 @@ import (
 // admitter keeps what the admitted pods hold of the node. A pod holds it until its last container has stopped.
 type admitter struct {
 	mu   sync.Mutex
-	held map[types.UID]*v1.Pod
+	held map[types.UID]claim
 }
 
-func newAdmitter() *admitter { return &admitter{held: map[types.UID]*v1.Pod{}} }
+// claim is what one pod holds.
+type claim struct {
+	requests v1.ResourceList
+	ports    []v1.ContainerPort
+}
+
+func claimOf(p *v1.Pod) claim { return claim{requests: requests(p), ports: hostPorts(p)} }
+
+func newAdmitter() *admitter { return &admitter{held: map[types.UID]claim{}} }
 
 func (m *admitter) release(uid types.UID) {
 	m.mu.Lock()
@@ -39,7 +47,8 @@ func (m *admitter) release(uid types.UID) {
 func (m *admitter) holds(uid types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.held[uid] != nil
+	_, ok := m.held[uid]
+	return ok
 }
 
 // refusal is why a pod cannot run here, in the API's words.
@@ -48,20 +57,21 @@ type refusal struct{ reason, message string }
 // admit takes the pod in or says why not. running is true for a pod that already has containers on the node: it keeps
 // its place whatever has changed since.
 func (m *admitter) admit(p *v1.Pod, f nodeFacts, running bool) *refusal {
+	want := claimOf(p) // before the lock, and once: a pod that cannot be read troubles no other
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !running {
-		others := make([]*v1.Pod, 0, len(m.held))
+		others := make([]claim, 0, len(m.held))
 		for uid, o := range m.held {
 			if uid != p.UID {
 				others = append(others, o)
 			}
 		}
-		if r := check(p, f, others); r != nil {
+		if r := check(p, want, f, others); r != nil {
 			return r
 		}
 	}
-	m.held[p.UID] = p
+	m.held[p.UID] = want
 	return nil
 }
 
@@ -79,7 +89,7 @@ const (
 
 // check applies the rules in upstream's order and words (pkg/kubelet/lifecycle/predicate.go of 1.36.3). The first that
 // fails is told. It is pure.
-func check(p *v1.Pod, f nodeFacts, others []*v1.Pod) *refusal {
+func check(p *v1.Pod, want claim, f nodeFacts, others []claim) *refusal {
 	if label, ok := p.Labels[v1.LabelOSStable]; ok && label != f.goos {
 		return &refusal{"PodOSSelectorNodeLabelDoesNotMatch", "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
 	}
@@ -89,7 +99,7 @@ func check(p *v1.Pod, f nodeFacts, others []*v1.Pod) *refusal {
 	if groups := f.node.Status.Features; strictGroups(p) && (groups == nil || groups.SupplementalGroupsPolicy == nil || !*groups.SupplementalGroupsPolicy) {
 		return &refusal{"SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict is not supported in this node"}
 	}
-	if r := fits(p, f.allocatable, others); r != nil {
+	if r := fits(want.requests, f.allocatable, others); r != nil {
 		return r
 	}
 	predicate := func(name, why string) *refusal { return &refusal{name, "Predicate " + name + " failed: " + why} }
@@ -99,7 +109,7 @@ func check(p *v1.Pod, f nodeFacts, others []*v1.Pod) *refusal {
 	if p.Spec.NodeName != "" && p.Spec.NodeName != f.node.Name {
 		return predicate("NodeName", "node(s) didn't match the requested node name")
 	}
-	if slices.ContainsFunc(others, func(o *v1.Pod) bool { return portsConflict(p, o) }) {
+	if slices.ContainsFunc(others, func(o claim) bool { return portsConflict(want.ports, o.ports) }) {
 		return predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
 	}
 	noExecute := func(t *v1.Taint) bool { return t.Effect == v1.TaintEffectNoExecute }
@@ -117,17 +127,16 @@ func strictGroups(p *v1.Pod) bool {
 
 // fits compares requests with what is left. Resources that the node does not have are not its own to check: they are the
 // scheduler's.
-func fits(p *v1.Pod, allocatable v1.ResourceList, others []*v1.Pod) *refusal {
+func fits(want, allocatable v1.ResourceList, others []claim) *refusal {
 	short := func(name v1.ResourceName, need, used, have int64) *refusal {
 		return &refusal{"OutOf" + string(name), fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, need, used, have)}
 	}
 	if limit, ok := allocatable[v1.ResourcePods]; ok && int64(len(others)+1) > limit.Value() {
 		return short(v1.ResourcePods, 1, int64(len(others)), limit.Value())
 	}
-	want := requests(p)
 	used := v1.ResourceList{}
 	for _, o := range others {
-		for name, q := range requests(o) {
+		for name, q := range o.requests {
 			sum := used[name]
 			sum.Add(q)
 			used[name] = sum
@@ -172,9 +181,9 @@ func requests(p *v1.Pod) v1.ResourceList {
 	return resources.PodRequests(p, resources.PodResourcesOptions{})
 }
 
-func portsConflict(p, o *v1.Pod) bool {
-	for _, want := range hostPorts(p) {
-		for _, have := range hostPorts(o) {
+func portsConflict(wanted, held []v1.ContainerPort) bool {
+	for _, want := range wanted {
+		for _, have := range held {
 			if conflict(want, have) {
 				return true
 			}

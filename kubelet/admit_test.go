@@ -89,7 +89,11 @@ func TestCheck(t *testing.T) {
 			p.Spec.Tolerations = []v1.Toleration{{Key: "out", Operator: v1.TolerationOpExists}}
 		}), tainted, nil, "", ""},
 	} {
-		got := check(c.pod, c.facts, c.others)
+		var others []claim
+		for _, o := range c.others {
+			others = append(others, claimOf(o))
+		}
+		got := check(c.pod, claimOf(c.pod), c.facts, others)
 		switch {
 		case got == nil && c.reason == "":
 		case got == nil || got.reason != c.reason || !strings.Contains(got.message, c.text):

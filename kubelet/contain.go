@@ -96,3 +96,17 @@ func (a *actor) assert(ctx context.Context, p *pod.Plan) {
 		panic("invariant broken: " + text)
 	}
 }
+
+// contained is f that outlives a panic: what came from outside and cannot be taken in is told of and left out, and
+// everything else goes on. What was missed, the next version or the next audit brings again.
+func contained[T any](ctx context.Context, what string, f func(T)) func(T) {
+	return func(x T) {
+		defer func() {
+			if r := recover(); r != nil {
+				klog.FromContext(ctx).Error(fmt.Errorf("panic in %s: %v", what, r), "Left out what cannot be taken in",
+					"stack", string(debug.Stack()))
+			}
+		}()
+		f(x)
+	}
+}

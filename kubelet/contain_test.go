@@ -44,7 +44,7 @@ func actorOf(k *Kubelet, name string, annotations map[string]string) *actor {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(name), Annotations: annotations},
 		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i"}}}}
 	a.state.Pod, a.state.Runtime, a.state.Admitted = p, &pod.Runtime{}, true
-	k.admit.held[a.uid] = p
+	k.admit.held[a.uid] = claimOf(p)
 	a.reconcile = func(s *pod.State, f pod.Facts, now time.Time) pod.Plan {
 		if s.Pod.Annotations[poison] != "" {
 			panic("cannot be worked out")

@@ -107,7 +107,7 @@ func (k *Kubelet) join(ctx context.Context) error {
 	if err := until(ctx, services); err != nil {
 		return err
 	}
-	synced := k.o.API.Pods(ctx, k.podChanged, k.podGone)
+	synced := k.o.API.Pods(ctx, contained(ctx, "taking in a pod", k.podChanged), contained(ctx, "letting go of a pod", k.podGone))
 	if err := until(ctx, synced); err != nil {
 		return err
 	}

@@ -19,7 +19,8 @@ import (
 // follow keeps the actors up to date with the runtime: events, and audits for what they miss.
 func (k *Kubelet) follow(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := k.o.Runtime.Events(ctx, func() { k.running.Go(func() { k.audit(ctx) }) }, k.runtimeEvent)
+		err := k.o.Runtime.Events(ctx, func() { k.running.Go(func() { k.audit(ctx) }) },
+			contained(ctx, "taking in an event of the runtime", k.runtimeEvent))
 		if ctx.Err() != nil {
 			return
 		}
@@ -145,7 +146,7 @@ func (k *Kubelet) cleanFolders(ctx context.Context) {
 		klog.FromContext(ctx).Error(err, "Listing the folders of pods failed")
 		return
 	}
-	for _, uid := range uids {
+	for _, uid := range append(uids, loggedPods(k.o.PodLogsDir)...) {
 		k.mu.Lock()
 		known := k.actors[uid] != nil || !k.audited
 		k.mu.Unlock()
@@ -157,6 +158,20 @@ func (k *Kubelet) cleanFolders(ctx context.Context) {
 		}
 	}
 	cleanLinks(k.o.PodLogsDir)
+}
+
+// loggedPods are the pods that have a folder of logs, named <namespace>_<name>_<UID>.
+func loggedPods(podLogs string) (uids []types.UID) {
+	entries, err := os.ReadDir(podLogs)
+	if err != nil {
+		return nil // none yet, or none that could be removed
+	}
+	for _, e := range entries {
+		if parts := strings.Split(e.Name(), "_"); e.IsDir() && len(parts) == 3 && parts[2] != "" {
+			uids = append(uids, types.UID(parts[2]))
+		}
+	}
+	return uids
 }
 
 // cleanLinks removes links of log collectors that pointed to a log below podLogs that is gone. What cannot be removed

@@ -212,7 +212,8 @@ func (s *statics) plan() (create, remove []*v1.Pod) {
 func (k *Kubelet) runStatic(ctx context.Context) {
 	for i, source := range k.o.Static {
 		k.running.Go(func() {
-			source.Run(ctx, func(pods []*v1.Pod) { k.staticPods(i, pods) }, func(place string, err error) {
+			deliver := contained(ctx, "taking in static pods", func(pods []*v1.Pod) { k.staticPods(i, pods) })
+			source.Run(ctx, deliver, func(place string, err error) {
 				klog.FromContext(ctx).Error(err, "A manifest holds no pod that can run", "file", place)
 				k.o.API.NodeEvent(v1.EventTypeWarning, "FailedValidation", fmt.Sprintf("Error validating pod from %s: %v", place, err))
 			})

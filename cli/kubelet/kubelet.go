@@ -2,12 +2,12 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,6 +56,7 @@ func Command() *cobra.Command {
 	var f flags
 	c := &cobra.Command{Use: "kubelet", Short: "run the pods of this node", Args: cobra.NoArgs, Version: version,
 		RunE: func(c *cobra.Command, _ []string) error { return run(c.Context(), c, &f) }}
+	c.SetVersionTemplate("Kubernetes {{.Version}}\n") // installers read it so
 	fs := c.Flags()
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "file with the address and the credentials of the API server; without it only static pods run")
 	fs.StringVar(&f.bootstrap, "bootstrap-kubeconfig", "", "kubeconfig that may ask for a client certificate; used while --kubeconfig does not exist or has expired")
@@ -76,7 +77,6 @@ func Command() *cobra.Command {
 		fs.Bool(name, false, "accepted for upstream's sake; has no effect")
 	}
 	f.settings = config.AddFlags(fs)
-	fs.SortFlags = true
 	return c
 }
 
@@ -167,9 +167,11 @@ func configure(ctx context.Context, c *cobra.Command, f *flags) (*v1beta1.Kubele
 	if f.certDir == "" {
 		f.certDir = filepath.Join(f.rootDir, "pki")
 	}
-	if f.certDir, err = filepath.Abs(f.certDir); err != nil {
+	dir, err := filepath.Abs(f.certDir)
+	if err != nil {
 		return nil, fmt.Errorf("finding --cert-dir %s: %w", f.certDir, err)
 	}
+	f.certDir = dir
 	return cfg, platform.CheckNode(platform.NodeRules{NoSwap: *cfg.FailSwapOn, NoCgroupV1: *cfg.FailCgroupV1})
 }
 
@@ -230,16 +232,17 @@ func options(cfg *v1beta1.KubeletConfiguration, f *flags) (*core.Options, error)
 	if err != nil {
 		return nil, err
 	}
-	o := &core.Options{NodeName: strings.ToLower(host.Hostname), RootDir: root, PodLogsDir: logs, CgroupRoot: cfg.CgroupRoot,
+	name := strings.ToLower(strings.TrimSpace(cmp.Or(f.hostname, host.Hostname)))
+	if name == "" {
+		return nil, errors.New("empty hostname is invalid")
+	}
+	o := &core.Options{NodeName: name, RootDir: root, PodLogsDir: logs, CgroupRoot: cfg.CgroupRoot,
 		Port: cfg.Port, MaxPods: int64(cfg.MaxPods), Host: host, Version: version, LeaseSeconds: cfg.NodeLeaseDurationSeconds,
 		StatusPeriod: cfg.NodeStatusUpdateFrequency.Duration, ReportPeriod: cfg.NodeStatusReportFrequency.Duration, Windows: platform.IsWindows}
-	if f.hostname != "" {
-		o.NodeName = strings.ToLower(f.hostname)
-	}
 	if cfg.CrashLoopBackOff.MaxContainerRestartPeriod != nil {
 		o.MaxBackoff = cfg.CrashLoopBackOff.MaxContainerRestartPeriod.Duration
 	}
-	if o.NodeIPs, err = nodeIPs(f.nodeIP); err != nil {
+	if o.NodeIPs, err = nodeIPs(f.nodeIP, name); err != nil {
 		return nil, err
 	}
 	if o.Labels, err = parseLabels(f.labels); err != nil {
@@ -262,27 +265,6 @@ func options(cfg *v1beta1.KubeletConfiguration, f *flags) (*core.Options, error)
 		o.DNS.Host = dns.Parse(string(text))
 	}
 	return o, nil
-}
-
-// nodeIPs reads --node-ip, or finds the address that the default route goes out by.
-func nodeIPs(text string) ([]string, error) {
-	if text == "" {
-		conn, err := net.Dial("udp4", "192.0.2.1:9") // sends nothing: it only asks for a route
-		if err != nil {
-			return nil, fmt.Errorf("finding the node's address (say it with --node-ip): %w", err)
-		}
-		defer conn.Close()
-		return []string{conn.LocalAddr().(*net.UDPAddr).IP.String()}, nil
-	}
-	var out []string
-	for _, s := range strings.Split(text, ",") {
-		ip := net.ParseIP(strings.TrimSpace(s))
-		if ip == nil {
-			return nil, fmt.Errorf("--node-ip %q is not an address", s)
-		}
-		out = append(out, ip.String())
-	}
-	return out, nil
 }
 
 // cloud prepares a node whose cloud controller will say more about it.

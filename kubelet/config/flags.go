@@ -153,6 +153,10 @@ func AddFlags(fs *pflag.FlagSet) *Flags {
 	for name, m := range maps {
 		add(name, "mapStringString", func(c *cfg, v string) error { return addPairs(m.at(c), v, m.sign) })
 	}
+	add("authorization-mode", "string", func(c *cfg, v string) error {
+		c.Authorization.Mode = v1beta1.KubeletAuthorizationMode(v)
+		return nil
+	})
 	add("feature-gates", "mapStringBool", setGates)
 	add("register-with-taints", "taints", setTaints)
 	add("manifest-url-header", "colonSeparatedMultimapStringString", setHeader)

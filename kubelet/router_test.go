@@ -1,0 +1,78 @@
+package kubelet
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"porthole.dev/porthole/kubelet/runtime"
+	"porthole.dev/porthole/kubelet/static"
+	"porthole.dev/porthole/kubelet/volume"
+)
+
+func aKubelet(t *testing.T) *Kubelet {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	volumes := volume.New(volume.Options{RootDir: t.TempDir()})
+	t.Cleanup(volumes.Close)
+	k := New(Options{NodeName: "n", API: Offline{}, Runtime: &runtime.Runtime{}, Volumes: volumes})
+	k.ctx = ctx
+	return k
+}
+
+// TestRouterContains: what cannot be taken in harms nothing that comes after it.
+func TestRouterContains(t *testing.T) {
+	k := aKubelet(t)
+	take := contained(k.ctx, "test", k.podChanged)
+	take(nil)
+	take(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "good", Name: "good"}})
+	if k.actor("good", false) == nil {
+		t.Error("the pod after one that cannot be read has no actor")
+	}
+	contained(k.ctx, "test", func(pods []*v1.Pod) { k.staticPods(0, pods) })([]*v1.Pod{nil})
+	done := make(chan struct{})
+	go func() { // the locks are free again
+		defer close(done)
+		k.statics.kick()
+		k.statics.plan()
+		k.each(func(*actor) {})
+	}()
+	<-done
+}
+
+// TestStamped: an API pod cannot claim to come from a file.
+func TestStamped(t *testing.T) {
+	k := aKubelet(t)
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{static.SourceAnnotation: "file", "own": "1"}}}
+	got := newActor(k, "u").stamped(p)
+	if static.IsStatic(got) || got.Annotations["own"] != "1" || got.Annotations[static.SeenAnnotation] == "" || !static.IsStatic(p) {
+		t.Errorf("stamped %v of %v", got.Annotations, p.Annotations)
+	}
+}
+
+// TestCleanFoldersLogs: logs of pods that nobody knows go, even when nothing else of the pod is on disk; other folders stay.
+func TestCleanFoldersLogs(t *testing.T) {
+	k := aKubelet(t)
+	k.o.PodLogsDir, k.o.Windows, k.audited = t.TempDir(), true, true
+	k.actors["known"] = newActor(k, "known")
+	for _, dir := range []string{"ns_gone_gone", "ns_known_known", "foreign", "a_b_"} {
+		if err := os.Mkdir(filepath.Join(k.o.PodLogsDir, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.cleanFolders(k.ctx)
+	left, err := os.ReadDir(k.o.PodLogsDir)
+	var names []string
+	for _, e := range left {
+		names = append(names, e.Name())
+	}
+	if err != nil || !slices.Equal(names, []string{"a_b_", "foreign", "ns_known_known"}) {
+		t.Errorf("left: %v, error %v", names, err)
+	}
+}
