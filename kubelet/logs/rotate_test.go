@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// writer is a runtime that writes one log.
+// writer is a runtime that writes one log. It opens the file for each write: Windows lets nobody rename a file that a
+// program of Go has open, which runtimes must not do either.
 type writer struct {
 	path string
-	f    *os.File
 	fail error
 }
 
@@ -26,15 +26,17 @@ func (w *writer) reopen(context.Context, string) error {
 	if w.fail != nil {
 		return w.fail
 	}
-	w.f.Close()
-	f, err := os.OpenFile(w.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o640)
-	w.f = f
-	return err
+	return os.WriteFile(w.path, nil, 0o640)
 }
 
 func (w *writer) write(t *testing.T, text string) {
 	t.Helper()
-	if _, err := w.f.WriteString(text); err != nil {
+	f, err := os.OpenFile(w.path, os.O_WRONLY|os.O_APPEND, 0)
+	if err == nil {
+		_, err = f.WriteString(text)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -47,7 +49,6 @@ func world(t *testing.T, size int64, files int) (*writer, *Rotator, *time.Time) 
 	}
 	w := &writer{path: filepath.Join(dir, "0.log")}
 	t.Cleanup(func() {
-		w.f.Close()
 		entries, _ := os.ReadDir(dir)
 		for _, e := range entries {
 			_ = os.Remove(filepath.Join(dir, e.Name()))
@@ -56,7 +57,7 @@ func world(t *testing.T, size int64, files int) (*writer, *Rotator, *time.Time) 
 			t.Error(err)
 		}
 	})
-	if w.f, err = os.OpenFile(w.path, os.O_CREATE|os.O_WRONLY, 0o640); err != nil {
+	if err := w.reopen(context.Background(), ""); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -172,7 +173,6 @@ func TestAnInterruptedRotationIsFinished(t *testing.T) {
 func TestLinksAreLeftAlone(t *testing.T) {
 	w, r, _ := world(t, 10, 3)
 	w.write(t, "much too long a text")
-	w.f.Close()
 	real := w.path + "-real"
 	if err := os.Rename(w.path, real); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -36,6 +37,30 @@ func TestConfigMapIsRewrittenWithinASecond(t *testing.T) {
 	}
 	if _, ok := m.HostPath(pod.UID, "v"); ok {
 		t.Error("volume still there after teardown")
+	}
+}
+
+func TestANewVersionOfThePodReachesItsVolumes(t *testing.T) {
+	m := newTestManager(t, newObjects())
+	field := []v1.DownwardAPIVolumeFile{{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
+		{Path: "cpu", ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "c", Resource: "limits.cpu", Divisor: resource.MustParse("1m")}}}
+	pod := podWith(vol("own", v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: field}}),
+		vol("mixed", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{DownwardAPI: &v1.DownwardAPIProjection{Items: field}}}}}))
+	m.Observe(pod) // not prepared: nothing happens
+	if _, ok := m.HostPath(pod.UID, "own"); ok {
+		t.Error("a volume was made for a pod that was never prepared")
+	}
+	if err := m.Prepare(context.Background(), pod, Facts{Allocatable: v1.ResourceList{"cpu": resource.MustParse("1500m")}}); err != nil {
+		t.Fatal(err)
+	}
+	changed := pod.DeepCopy()
+	changed.Labels = map[string]string{"new": "1"}
+	m.Observe(changed)
+	for _, v := range []string{"own", "mixed"} {
+		eventually(t, time.Second, "new labels in "+v, func() bool { return read(t, m, v, "labels") == `new="1"` })
+		if got := read(t, m, v, "cpu"); got != "1500" {
+			t.Errorf("%s: cpu %q: what the node allows was forgotten", v, got)
+		}
 	}
 }
 

@@ -1,0 +1,278 @@
+//go:build linux
+
+package volume
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+)
+
+var raceFor = flag.Duration("race-for", 3*time.Second, "how long each racing test goes on")
+
+// attack calls swap over and over beside try, for raceFor, and returns how often each ran.
+func attack(t *testing.T, swap func(i int), try func(i int)) (swaps, tries int) {
+	t.Helper()
+	var stop atomic.Bool
+	var attacker sync.WaitGroup
+	attacker.Go(func() {
+		for ; !stop.Load(); swaps++ {
+			swap(swaps)
+		}
+	})
+	for end := time.Now().Add(*raceFor); time.Now().Before(end) && !t.Failed(); tries++ {
+		try(tries)
+	}
+	stop.Store(true)
+	attacker.Wait()
+	if swaps < 1000 || tries < 5 {
+		t.Errorf("only %d swaps beside %d tries: that is no race", swaps, tries)
+	}
+	return swaps, tries
+}
+
+// outsideOf makes a folder that no volume may lead to, with a secret in it.
+func outsideOf(t *testing.T) string {
+	t.Helper()
+	dir := tempDir(t)
+	if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"secret", "sub/secret"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("SECRET"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// unharmed checks that nothing was added to, taken from or changed in that folder.
+func unharmed(t *testing.T, dir string) {
+	t.Helper()
+	for name, want := range map[string]int{".": 2, "sub": 1} {
+		entries, err := os.ReadDir(filepath.Join(dir, name))
+		if err != nil || len(entries) != want {
+			t.Errorf("outside the volume, %s: %v %v", name, entries, err)
+		}
+	}
+	for _, name := range []string{"secret", "sub/secret"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		data, err2 := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || err2 != nil || string(data) != "SECRET" || info.Mode().Perm() != 0o600 {
+			t.Errorf("outside the volume, %s: %q %v %v %v", name, data, info, err, err2)
+		}
+	}
+}
+
+// TestSubPathRace is CVE-2017-1002101 and CVE-2021-25741: a container exchanges a folder of its volume for a link while the
+// kubelet resolves a sub path through it. What is bound is never outside, and nothing is made there.
+func TestSubPathRace(t *testing.T) {
+	m := newTestManager(t, newObjects())
+	pod := podWith(vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))
+	prepare(t, m, pod)
+	dir, _ := m.HostPath(pod.UID, "e")
+	outside := outsideOf(t)
+	for _, p := range []string{"a/sub", "b"} {
+		if err := os.MkdirAll(filepath.Join(dir, p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("b", filepath.Join(dir, "inner")); err != nil {
+		t.Fatal(err)
+	}
+	exchange := func(x, y string) {
+		_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, x), unix.AT_FDCWD, filepath.Join(dir, y), unix.RENAME_EXCHANGE)
+	}
+	bound, refused := 0, 0
+	c := &pod.Spec.Containers[0]
+	paths := []string{"a/sub", "a/secret", "a", "a/new", "inner/x", "a/sub/secret"}
+	swaps, tries := attack(t, func(i int) {
+		if exchange("a", "link"); i%7 == 0 {
+			exchange("b", "link")
+		}
+	}, func(i int) {
+		sub := paths[i%len(paths)]
+		if sub == "a/new" || sub == "inner/x" {
+			sub = fmt.Sprintf("%s%d", sub, i)
+		}
+		c.VolumeMounts = []v1.VolumeMount{{Name: "e", MountPath: "/x", SubPath: sub}}
+		mounts, _, err := m.Mounts(pod, c, nil)
+		if err != nil {
+			if refused++; strings.Contains(err.Error(), outside) {
+				t.Errorf("the error names the node's folders: %v", err)
+			}
+			return
+		}
+		bound++
+		at := mounts[0].HostPath
+		if data, err := os.ReadFile(filepath.Join(at, "secret")); err == nil {
+			t.Errorf("%s leads outside: %q", sub, data)
+		}
+		if data, err := os.ReadFile(at); err == nil && string(data) == "SECRET" {
+			t.Errorf("%s is a file outside", sub)
+		}
+	})
+	t.Logf("%d swaps beside %d tries: %d bound, %d refused", swaps, tries, bound, refused)
+	if bound == 0 || refused == 0 {
+		t.Error("the race never went both ways")
+	}
+	unharmed(t, outside)
+}
+
+// TestWriterRace: links and folders are put in the way of the files of a volume while they are written again and again.
+// Nothing outside is written, removed or given away, and in the end the volume is right.
+func TestWriterRace(t *testing.T) {
+	dir, outside := tempDir(t), outsideOf(t)
+	group := int64(4321)
+	want := func(i int) content {
+		text := []byte(fmt.Sprint(i))
+		return content{"secret": {data: text, mode: 0o666, uid: &group}, "sub/secret": {data: text, mode: 0o666, uid: &group}, "c": {data: text, mode: 0o600}}
+	}
+	put := func(name, target string) {
+		tmp := filepath.Join(dir, "evil")
+		_ = os.Remove(tmp)
+		if os.Symlink(target, tmp) == nil {
+			_ = os.Rename(tmp, filepath.Join(dir, name))
+		}
+	}
+	wrote, failed := 0, 0
+	swaps, tries := attack(t, func(i int) {
+		switch i % 5 {
+		case 0:
+			put("sub", outside+"/sub")
+		case 1:
+			put("secret", outside+"/secret")
+		case 2:
+			put("..data", outside)
+		case 3:
+			put("..data_tmp", outside)
+		case 4: // the newest folder of files becomes a link
+			entries, _ := os.ReadDir(dir)
+			for _, e := range entries {
+				if strings.HasPrefix(e.Name(), "..2") && e.IsDir() {
+					old := filepath.Join(dir, e.Name())
+					if os.Rename(old, old+"x") == nil {
+						_ = os.Symlink(outside, old)
+					}
+				}
+			}
+		}
+	}, func(i int) {
+		if _, err := writeFiles(dir, want(i), access{group: &group}); err != nil {
+			failed++
+			return
+		}
+		wrote++
+	})
+	t.Logf("%d swaps beside %d writes: %d done, %d refused", swaps, tries, wrote, failed)
+	unharmed(t, outside)
+	for range 5 { // what the attacker left is cleaned up
+		if _, err := writeFiles(dir, want(-1), access{group: &group}); err == nil {
+			break
+		}
+	}
+	for _, name := range []string{"secret", "sub/secret", "c"} {
+		if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(data) != "-1" {
+			t.Errorf("%s: %q %v", name, data, err)
+		}
+	}
+	unharmed(t, outside)
+}
+
+// TestRemovalRace is CVE-2017-1002102: while a volume is removed, folders in it become links. Nothing outside goes.
+func TestRemovalRace(t *testing.T) {
+	base, outside := tempDir(t), outsideOf(t)
+	victim := filepath.Join(base, "v")
+	const folders = 40
+	name := func(kind string, i int) string { return filepath.Join(victim, fmt.Sprint(kind, i%folders)) }
+	swaps, tries := attack(t, func(i int) {
+		_ = unix.Renameat2(unix.AT_FDCWD, name("a", i), unix.AT_FDCWD, name("link", i), unix.RENAME_EXCHANGE)
+	}, func(int) {
+		for i := range folders {
+			_ = os.MkdirAll(filepath.Join(name("a", i), "sub"), 0o755)
+			_ = os.Symlink(outside, name("link", i))
+		}
+		_ = removeTree(victim)
+	})
+	t.Logf("%d swaps beside %d removals", swaps, tries)
+	unharmed(t, outside)
+	if err := removeTree(victim); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHostsFileIsNotFollowedNorReadWhole: a container may have made its hosts file huge, and a link in its place is refused.
+func TestHostsFileIsNotFollowedNorReadWhole(t *testing.T) {
+	m := newTestManager(t, newObjects())
+	pod := podWith()
+	c := &pod.Spec.Containers[0]
+	h := Hosts{PodIPs: []string{"10.0.0.1"}, HostName: "p"}
+	mount, err := m.EtcHosts(pod, c, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(mount.HostPath, 64<<30); err != nil { // sparse: reading it would take all memory
+		t.Fatal(err)
+	}
+	if _, err := m.EtcHosts(pod, c, h); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(mount.HostPath); err != nil || string(data) != string(HostsContent(h)) {
+		t.Errorf("%.80q %v", data, err)
+	}
+	outside := outsideOf(t)
+	if err := errors.Join(os.Remove(mount.HostPath), os.Symlink(filepath.Join(outside, "secret"), mount.HostPath)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.EtcHosts(pod, c, h); err == nil {
+		t.Error("a link was written through")
+	}
+	unharmed(t, outside)
+}
+
+// TestUsageFollowsNothing: what is measured is the volume itself.
+func TestUsageFollowsNothing(t *testing.T) {
+	m := newTestManager(t, newObjects())
+	size := int64(64 << 10)
+	pod := podWith(vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}),
+		vol("m", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}))
+	prepare(t, m, pod)
+	dir, _ := m.HostPath(pod.UID, "e")
+	outside := outsideOf(t)
+	big := filepath.Join(outside, "big")
+	if err := os.WriteFile(big, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := errors.Join(os.Symlink(outside, filepath.Join(dir, "out")), os.Symlink(big, filepath.Join(dir, "file")), os.Symlink("..", filepath.Join(dir, "up")),
+		os.Mkdir(filepath.Join(dir, "d"), 0o700), os.WriteFile(filepath.Join(dir, "d", "f"), make([]byte, size), 0o600), os.Link(filepath.Join(dir, "d", "f"), filepath.Join(dir, "again")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	use := m.Usage(pod.UID)
+	if len(use) != 2 || use[0].Name != "e" || !use[0].Local || use[0].UsedBytes < uint64(size) || use[0].UsedBytes > uint64(size)+64<<10 || use[0].CapacityBytes != 0 {
+		t.Errorf("%+v", use)
+	}
+	if use[1].Name != "m" || use[1].Local || use[1].CapacityBytes == 0 {
+		t.Errorf("%+v", use[1])
+	}
+	if err := os.Remove(big); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Teardown(context.Background(), pod.UID); err != nil || m.Usage(pod.UID) != nil {
+		t.Errorf("after teardown: %v %v", m.Usage(pod.UID), err)
+	}
+}
