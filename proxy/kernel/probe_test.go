@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/hns/hnstest"
 	"porthole.dev/porthole/proxy/service"
 )
 
@@ -100,6 +102,35 @@ func TestLostRuleIsRepaired(t *testing.T) {
 			t.Errorf("%d load balancers of DNS were created anew, wanted those of TCP and UDP", c)
 		}
 	})
+}
+
+// The first attempt fails, done or not: the rule is made anew all the same.
+func TestLostRuleIsRepairedLater(t *testing.T) {
+	for _, call := range []string{"delete load balancer", "create load balancer"} {
+		for _, how := range []hnstest.Outcome{hnstest.Fail, hnstest.DoThenFail} {
+			t.Run(fmt.Sprint(call, " ", how), func(t *testing.T) {
+				withProbes(t, func(b *bench, d *plane) {
+					b.want(clusterIP("10.96.0.11:80", "10.244.3.1:8080"))
+					b.pass(35 * time.Second)
+					b.host.ResetCalls()
+					before, failed := b.host.Dump(), false
+					b.host.SetFault(func(kind string) hnstest.Outcome {
+						if kind != call || failed {
+							return hnstest.Work
+						}
+						failed = true
+						return how
+					})
+					d.kill("10.96.0.11:80")
+					b.pass(45 * time.Second)
+					if c, x := b.host.Count("create load balancer"), b.host.Count("delete load balancer"); !failed || c == 0 || x == 0 {
+						t.Errorf("%d created, %d deleted, the fault came: %v", c, x, failed)
+					}
+					b.expectHost(before)
+				})
+			})
+		}
+	}
 }
 
 // Where programs of the node reach no load balancer at all, nothing is concluded.

@@ -169,7 +169,6 @@ func (p *Proxy) begun(t *target) bool {
 		p.fail(t, flaw{"NotAsAsked", fmt.Sprintf("%s: HNS accepted a change and has it otherwise (%s)", op.Key, op.Why)}, nil)
 		return false
 	}
-	t.rewrite = false
 	lb := op.LB
 	for _, b := range op.Backends {
 		lb.Endpoints = append(lb.Endpoints, hns.EndpointID(p.x.find(b).id.String()))
@@ -264,7 +263,7 @@ func (p *Proxy) written(t *target, op Op, o outcome) {
 	t.again = false
 	if o.err == nil {
 		p.logger.V(4).Info("Applied", "operation", op.String())
-		t.applied = op.Why
+		t.applied, t.rewrite = op.Why, false
 		if again {
 			t.applied = ""
 		}
