@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -158,6 +160,10 @@ func (a *actor) createSandbox(ctx context.Context, p *v1.Pod, attempt uint32) fa
 		err = a.runtimeHandler(ctx, p, &spec)
 	}
 	if err != nil {
+		return failed(err)
+	}
+	// The folder first: by it a later kubelet finds what this one has begun.
+	if err := os.MkdirAll(filepath.Join(a.k.o.RootDir, "pods", string(a.uid)), 0o750); err != nil {
 		return failed(err)
 	}
 	if spec.CgroupParent != "" {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/pod"
@@ -79,6 +80,30 @@ func (a *actor) pullSecrets(ctx context.Context, p *v1.Pod) (secrets []v1.Secret
 		secrets = append(secrets, *s)
 	}
 	return secrets
+}
+
+// imagePeriod is how often unused images are looked for.
+const imagePeriod = 5 * time.Minute
+
+// collectImages removes unused images when their disk is full or they are old.
+func (k *Kubelet) collectImages(ctx context.Context) {
+	g := k.o.ImageGC
+	if g == nil {
+		return
+	}
+	g.Event = k.o.API.NodeEvent
+	tick := time.NewTicker(imagePeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := g.Collect(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Collecting unused images failed")
+		}
+	}
 }
 
 // imageVolumes are the references of the pod's volumes that are images, by name. Only the actor's goroutine calls it.

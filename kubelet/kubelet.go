@@ -48,6 +48,8 @@ type Kubelet struct {
 	mu      sync.Mutex
 	actors  map[types.UID]*actor
 	audited bool // the runtime was read once
+	// auditing: an audit is about to begin.
+	auditing atomic.Bool
 	// sourcesReady: all pods that should run are known, so that others are orphans.
 	sourcesReady bool
 	ctx          context.Context
@@ -79,6 +81,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	k.running.Go(func() { k.watchRuntime(ctx) })
 	k.running.Go(func() { k.status.Run(ctx) })
 	k.running.Go(func() { k.follow(ctx) })
+	k.running.Go(func() { k.collectImages(ctx) })
 	k.runStatic(ctx)
 	if !k.o.Standalone {
 		if err := k.join(ctx); err != nil {
@@ -263,6 +266,12 @@ func (k *Kubelet) finished(a *actor) {
 	k.status.Forget(a.uid)
 	k.staticFinished(a.uid)
 	k.running.Go(func() {
+		if !k.grown() {
+			return // the next kubelet finds them
+		}
+		if k.actor(a.uid, false) != nil {
+			return // a static pod that came back
+		}
 		if err := k.removeFolders(context.WithoutCancel(k.ctx), a.uid); err != nil {
 			klog.FromContext(k.ctx).Error(err, "Removing the folders of a pod failed", "pod", a.uid)
 		}

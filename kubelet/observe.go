@@ -43,6 +43,9 @@ func (k *Kubelet) runtimeEvent(e runtime.Event) {
 	}
 	a := k.actor(types.UID(e.UID), false)
 	if a == nil {
+		if e.Removed == "" && len(e.Update.Sandboxes)+len(e.Update.Containers) > 0 {
+			k.auditSoon() // late news of a pod that is gone, or something that nobody wants
+		}
 		return
 	}
 	a.post(func(s *pod.State) {
@@ -55,6 +58,38 @@ func (k *Kubelet) runtimeEvent(e runtime.Event) {
 			s.Runtime = s.Runtime.Without(e.Removed)
 		}
 	})
+}
+
+// strangerPause is how long after the runtime spoke of a pod that nobody knows an audit looks what there is to it.
+const strangerPause = 3 * time.Second
+
+// auditSoon audits once, however often it is asked for meanwhile.
+func (k *Kubelet) auditSoon() {
+	if !k.auditing.CompareAndSwap(false, true) {
+		return
+	}
+	k.running.Go(func() {
+		select {
+		case <-k.ctx.Done():
+		case <-time.After(strangerPause):
+			k.auditing.Store(false)
+			k.audit(k.ctx)
+		}
+	})
+}
+
+// youth is how long a kubelet keeps the folders of pods that are gone after its start: a sandbox that its predecessor had
+// asked for may still be being made, or taken back, and leaves a cgroup that only such a folder tells of.
+const youth = 10 * time.Second
+
+// grown waits until the kubelet is no longer young; false when it ends first.
+func (k *Kubelet) grown() bool {
+	select {
+	case <-k.ctx.Done():
+		return false
+	case <-time.After(time.Until(k.began.Add(youth))):
+		return true
+	}
 }
 
 // audit reads the whole runtime and tells each actor what is there. A pod of which the runtime says nothing waits alone.
@@ -122,7 +157,7 @@ func (k *Kubelet) cleanOrphans(ctx context.Context) {
 	k.mu.Unlock()
 	k.each(func(a *actor) { a.post(func(s *pod.State) { a.sourcesReady = true }) })
 	audited := func() bool { k.mu.Lock(); defer k.mu.Unlock(); return k.audited }
-	if until(ctx, audited) != nil {
+	if until(ctx, audited) != nil || !k.grown() {
 		return
 	}
 	k.cleanFolders(ctx)

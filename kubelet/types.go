@@ -83,6 +83,8 @@ type Options struct {
 	Runtime *runtime.Runtime
 	Images  *image.Puller
 	Volumes *volume.Manager
+	// ImageGC removes unused images; nil removes none. Its Event is set by Run.
+	ImageGC *image.GC
 	Windows bool
 }
 

@@ -118,6 +118,9 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 		parallel = int(*cfg.MaxParallelImagePulls)
 	}
 	o.Images = image.New(images, parallel)
+	o.ImageGC = &image.GC{Images: o.Images.Client(), Runtime: o.Runtime.Client(), Disk: diskOf, Policy: image.GCPolicy{
+		High: int(*cfg.ImageGCHighThresholdPercent), Low: int(*cfg.ImageGCLowThresholdPercent),
+		MinAge: cfg.ImageMinimumGCAge.Duration, MaxAge: cfg.ImageMaximumGCAge.Duration}}
 	volumes := volume.Options{RootDir: o.RootDir, NodeName: o.NodeName,
 		Failed: func(p *v1.Pod, err error) {
 			o.API.PodEvent(p, "", v1.EventTypeWarning, "FailedMount", err.Error())
@@ -144,6 +147,12 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 		return cause
 	}
 	return err
+}
+
+// diskOf is the size of the file system of a path and what is free of it, in bytes.
+func diskOf(path string) (capacity, available uint64, err error) {
+	u, err := platform.ReadUsage(path)
+	return u.DiskTotal, u.DiskAvailable, err
 }
 
 // configure reads the configuration and says what of it has no effect.

@@ -1,0 +1,190 @@
+package image
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// GCPolicy says when unused images go.
+type GCPolicy struct {
+	// High is the use of the images' disk, in percent, from which on images are removed, and Low what it is brought down
+	// to. High 100 removes none for want of space.
+	High, Low int
+	// MinAge is how long an image is kept after it was first seen.
+	MinAge time.Duration
+	// MaxAge is how long an image may be unused; 0 is for ever.
+	MaxAge time.Duration
+}
+
+// GC removes images that no container uses, those unused for the longest time first. It is for one goroutine.
+type GC struct {
+	Policy  GCPolicy
+	Images  cri.ImageServiceClient
+	Runtime cri.RuntimeServiceClient
+	// Disk is how large the file system of a path is and how much of it is free, in bytes.
+	Disk func(path string) (capacity, available uint64, err error)
+	// Event tells about the node: type, reason, message.
+	Event func(eventType, reason, message string)
+
+	now    func() time.Time
+	began  time.Time
+	seen   map[string]record
+	failed int // rounds in a row
+}
+
+// record is what is known of one image from round to round.
+type record struct {
+	first, used time.Time
+	size        uint64
+	pinned      bool
+}
+
+// Collect is one round. Rounds should be a few minutes apart.
+func (g *GC) Collect(ctx context.Context) error {
+	if g.now == nil {
+		g.now = time.Now
+	}
+	if g.began.IsZero() {
+		g.began = g.now()
+	}
+	err := g.collect(ctx)
+	if err == nil {
+		g.failed = 0
+		return nil
+	}
+	if g.failed++; g.failed > 1 { // at the start statistics may not be there yet
+		g.Event(v1.EventTypeWarning, "ImageGCFailed", err.Error())
+	}
+	return err
+}
+
+func (g *GC) collect(ctx context.Context) error {
+	now := g.now()
+	if err := g.look(ctx, now); err != nil {
+		return err
+	}
+	var errs []error
+	if age := g.Policy.MaxAge; age > 0 && now.Sub(g.began) > age { // before, nobody knows what was used
+		_, err := g.remove(ctx, g.old(now, age), math.MaxInt64)
+		errs = append(errs, err)
+	}
+	if g.Policy.High < 100 {
+		errs = append(errs, g.makeRoom(ctx, now))
+	}
+	return errors.Join(errs...)
+}
+
+// look notes which images there are and which are in use.
+func (g *GC) look(ctx context.Context, now time.Time) error {
+	images, err := g.Images.ListImages(ctx, &cri.ListImagesRequest{})
+	if err != nil {
+		return fmt.Errorf("listing images: %w", err)
+	}
+	containers, err := g.Runtime.ListContainers(ctx, &cri.ListContainersRequest{})
+	if err != nil {
+		return fmt.Errorf("listing containers: %w", err)
+	}
+	uses := map[string]bool{}
+	for _, c := range containers.Containers {
+		uses[c.GetImage().GetImage()], uses[c.ImageRef], uses[c.ImageId] = true, true, true
+	}
+	delete(uses, "")
+	before := g.seen
+	g.seen = map[string]record{}
+	for _, i := range images.Images {
+		r, known := before[i.Id]
+		if !known {
+			r.first = now
+		}
+		r.size, r.pinned = i.Size, i.Pinned
+		names := append(append([]string{i.Id}, i.RepoTags...), i.RepoDigests...)
+		if slices.ContainsFunc(names, func(n string) bool { return uses[n] }) {
+			r.used = now
+		}
+		g.seen[i.Id] = r
+	}
+	return nil
+}
+
+// idle are the images that may go, those unused for the longest time first, then those known for the longest.
+func (g *GC) idle(now time.Time) (ids []string) {
+	for id, r := range g.seen {
+		if !r.pinned && r.used.Before(now) && now.Sub(r.first) >= g.Policy.MinAge {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int {
+		x, y := g.seen[a], g.seen[b]
+		return cmp.Or(x.used.Compare(y.used), x.first.Compare(y.first), cmp.Compare(a, b))
+	})
+	return ids
+}
+
+// old are the images that may go and have been unused for longer than age.
+func (g *GC) old(now time.Time, age time.Duration) []string {
+	return slices.DeleteFunc(g.idle(now), func(id string) bool {
+		r := g.seen[id]
+		last := r.used
+		if last.IsZero() {
+			last = r.first
+		}
+		return now.Sub(last) <= age
+	})
+}
+
+func (g *GC) makeRoom(ctx context.Context, now time.Time) error {
+	info, err := g.Images.ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
+	if err != nil {
+		return fmt.Errorf("asking where images are: %w", err)
+	}
+	if len(info.ImageFilesystems) == 0 {
+		return errors.New("the runtime names no file system of images")
+	}
+	path := info.ImageFilesystems[0].GetFsId().GetMountpoint()
+	capacity, available, err := g.Disk(path)
+	if err != nil {
+		return fmt.Errorf("reading the size of the disk of images at %s: %w", path, err)
+	}
+	if capacity == 0 {
+		err := errors.New("invalid capacity 0 on image filesystem")
+		g.Event(v1.EventTypeWarning, "InvalidDiskCapacity", err.Error())
+		return err
+	}
+	available = min(available, capacity)
+	if used := 100 - int(available*100/capacity); used < g.Policy.High {
+		return nil
+	}
+	want := int64(capacity*uint64(100-g.Policy.Low)/100) - int64(available)
+	freed, err := g.remove(ctx, g.idle(now), want)
+	if freed < want {
+		text := fmt.Sprintf("Insufficient free disk space on the node's image filesystem (%d of %d bytes free). Failed to free sufficient space by deleting unused images (freed %d bytes of %d)",
+			available, capacity, freed, want)
+		g.Event(v1.EventTypeWarning, "FreeDiskSpaceFailed", text)
+		return errors.Join(errors.New(text), err)
+	}
+	return err
+}
+
+// remove removes images one after the other until they come to want bytes. One that cannot be removed is passed over.
+func (g *GC) remove(ctx context.Context, ids []string, want int64) (freed int64, err error) {
+	for _, id := range ids {
+		if freed >= want {
+			break
+		}
+		if _, one := g.Images.RemoveImage(ctx, &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: id}}); one != nil {
+			err = errors.Join(err, fmt.Errorf("removing image %s: %w", id, one))
+			continue
+		}
+		freed += int64(g.seen[id].size)
+		delete(g.seen, id)
+	}
+	return freed, err
+}
