@@ -43,10 +43,13 @@ type actor struct {
 	view         atomic.Pointer[PodView]
 	mirror       types.UID // that got the status of a static pod last
 	seen         string    // when the node learned of the pod, as an annotation
+	born         time.Time // the same, as a time
+	counted, ran bool      // once; for figures only
+	pulled       atomic.Bool
 }
 
 func newActor(k *Kubelet, uid types.UID) *actor {
-	return &actor{k: k, uid: uid, seen: time.Now().Format(time.RFC3339Nano), bell: make(chan struct{}, 1), removed: map[string]bool{}, told: map[string]bool{},
+	return &actor{k: k, uid: uid, born: time.Now(), seen: time.Now().Format(time.RFC3339Nano), bell: make(chan struct{}, 1), removed: map[string]bool{}, told: map[string]bool{},
 		cancels: map[string]context.CancelFunc{}, users: map[string]runtime.ImageUser{}, preStops: map[string]*preStopRun{},
 		postStarts: map[string]context.CancelFunc{}, reconcile: pod.Reconcile,
 		state: pod.State{PostStart: map[string]pod.PostStart{}, Images: map[string]pod.Image{}, Failures: map[string]*pod.Failure{}, Backoffs: map[string]pod.Backoff{},
@@ -120,6 +123,11 @@ func (a *actor) look(ctx context.Context) (next time.Duration, finished bool) {
 	if s.Pod == nil && !a.sourcesReady {
 		return resync, false
 	}
+	began := time.Now()
+	defer func() {
+		a.k.o.Meter.Worker(!a.counted, time.Since(began), began.Sub(a.born))
+		a.counted = true
+	}()
 	a.podIsNew()
 	a.k.admission(a)
 	a.endHooks()
@@ -180,6 +188,11 @@ func (a *actor) publish(plan *pod.Plan) {
 		}
 	}
 	st := plan.Status
+	if !a.ran && st.Phase == v1.PodRunning {
+		if a.ran = true; s.Last != nil && s.Last.Phase == v1.PodPending {
+			a.k.o.Meter.Running(s.Pod, a.born, time.Now(), a.pulled.Load())
+		}
+	}
 	s.Last = &st
 	shown := *s.Pod
 	shown.Status = st

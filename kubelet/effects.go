@@ -172,6 +172,7 @@ func (a *actor) createSandbox(ctx context.Context, p *v1.Pod, attempt uint32) fa
 		}
 	}
 	box, err := a.k.o.Runtime.CreateSandbox(context.WithoutCancel(ctx), spec)
+	a.k.o.Meter.Sandbox(err)
 	if err != nil {
 		seen := a.reread(ctx)
 		out := failed(err)

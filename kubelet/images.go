@@ -45,6 +45,9 @@ func (a *actor) ensureImage(ctx context.Context, p *v1.Pod, x pod.Action) fact {
 	}
 	img, err := a.k.o.Images.Ensure(ctx, image.Request{Name: name, Policy: policy, Secrets: a.pullSecrets(ctx, p), PodUID: string(p.UID),
 		Event: func(kind, reason, message string) {
+			if reason == "Pulling" {
+				a.pulled.Store(true)
+			}
 			if reason != "BackOff" || a.first("backoff/"+name) {
 				a.event(p, x.Name, kind, reason, message)
 			}

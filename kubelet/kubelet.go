@@ -66,7 +66,7 @@ func New(o Options) *Kubelet {
 	if o.Images != nil && o.Images.NodeConfigs == nil {
 		o.Images.NodeConfigs = image.NodeConfigFolders(o.RootDir)
 	}
-	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent})
+	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent, Measure: o.Meter.Probe})
 	return k
 }
 
@@ -265,6 +265,7 @@ func (k *Kubelet) finished(a *actor) {
 	k.admit.release(a.uid)
 	k.status.Forget(a.uid)
 	k.staticFinished(a.uid)
+	k.o.Meter.Forget(a.state.Pod)
 	k.running.Go(func() {
 		if !k.grown() {
 			return // the next kubelet finds them

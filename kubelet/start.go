@@ -64,6 +64,7 @@ func (a *actor) startContainer(ctx context.Context, p *v1.Pod, x pod.Action, f s
 	}
 	failed := func(reason string, err error) fact {
 		event := "Failed"
+		a.k.o.Meter.Container(p, x.Name, reason, volume.HostProcess(p, c))
 		a.event(p, x.Name, v1.EventTypeWarning, event, "Error: "+err.Error())
 		return func(s *pod.State) {
 			fail(s, x.Name, err, reason, time.Second)
@@ -97,6 +98,7 @@ func (a *actor) startContainer(ctx context.Context, p *v1.Pod, x pod.Action, f s
 		}
 	}
 	a.event(p, x.Name, v1.EventTypeNormal, "Started", "Container started")
+	a.k.o.Meter.Container(p, x.Name, "", volume.HostProcess(p, c))
 	a.linkLog(p, c.Name, made)
 	return func(s *pod.State) {
 		delete(s.Failures, x.Name)

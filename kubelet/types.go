@@ -11,6 +11,7 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/image"
+	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/probe"
 	"porthole.dev/porthole/kubelet/runtime"
@@ -86,6 +87,8 @@ type Options struct {
 	// ImageGC removes unused images; nil removes none. Its Event is set by Run.
 	ImageGC *image.GC
 	Windows bool
+	// Meter counts; nil counts nothing.
+	Meter *meter.Meter
 }
 
 // PodView is a pod as others may see it. It never changes.

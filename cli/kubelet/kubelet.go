@@ -28,6 +28,7 @@ import (
 	"porthole.dev/porthole/kubelet/config"
 	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/image"
+	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/static"
 	"porthole.dev/porthole/kubelet/volume"
@@ -96,7 +97,8 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 	if err != nil {
 		return err
 	}
-	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint)
+	o.Meter = meter.New(meter.Options{NodeName: o.NodeName})
+	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, o.Meter.Call)
 	if err != nil {
 		return err
 	}
@@ -105,7 +107,7 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 		MemoryBytes: o.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration})
 	images := conn
 	if cfg.ImageServiceEndpoint != "" && cfg.ImageServiceEndpoint != cfg.ContainerRuntimeEndpoint {
-		if images, err = runtime.Dial(cfg.ImageServiceEndpoint); err != nil {
+		if images, err = runtime.Dial(cfg.ImageServiceEndpoint, o.Meter.Call); err != nil {
 			return err
 		}
 		defer images.Close()

@@ -42,7 +42,11 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 	if api != nil {
 		reviewer = kube.Reviewer{Client: api.Client()}
 	}
-	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint)
+	o.Meter.CountRunning(func() (int, map[string]int) { return count(k.View()) })
+	if err := kube.RegisterClientMetrics(o.Meter.Registry); err != nil {
+		return nil, err
+	}
+	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, o.Meter.Call)
 	if err != nil {
 		return nil, err
 	}
@@ -73,10 +77,11 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 		Streams:     runtime.NewStreams(conn),
 		Exec:        o.Runtime.Exec,
 		Stats:       runtime.NewStats(conn),
-		Volumes:     func(uid types.UID) []serve.VolumeUse { return volumeUse(o.Volumes.Usage(uid)) },
-		RootDir:     o.RootDir,
-		Config:      cfg,
-		LogsDir:     filepath.Dir(o.PodLogsDir),
+		Metrics:     o.Meter.Registry, ProbeMetrics: o.Meter.Probes,
+		Volumes: func(uid types.UID) []serve.VolumeUse { return volumeUse(o.Volumes.Usage(uid)) },
+		RootDir: o.RootDir,
+		Config:  cfg,
+		LogsDir: filepath.Dir(o.PodLogsDir),
 	})
 	if err != nil {
 		conn.Close()
@@ -135,4 +140,22 @@ func volumeUse(in []volume.Usage) []serve.VolumeUse {
 		out = append(out, serve.VolumeUse(u))
 	}
 	return out
+}
+
+// count says how many pods have a sandbox, and how many containers are in which state.
+func count(pods []core.PodView) (sandboxes int, containers map[string]int) {
+	containers = map[string]int{"running": 0, "exited": 0}
+	for _, p := range pods {
+		if p.SandboxID != "" {
+			sandboxes++
+		}
+		for _, c := range p.Containers {
+			if c.Running {
+				containers["running"]++
+			} else {
+				containers["exited"]++
+			}
+		}
+	}
+	return sandboxes, containers
 }

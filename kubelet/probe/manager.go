@@ -20,6 +20,8 @@ type Options struct {
 	Report func(Result)
 	// Event is told what deserves an event: Unhealthy and ProbeWarning. Optional.
 	Event func(pod *v1.Pod, container, eventType, reason, message string)
+	// Measure is told of each probe that ran: the kind, successful, failed or unknown, and how long it took. Optional.
+	Measure func(pod *v1.Pod, container, kind, result string, took time.Duration)
 	// UserAgent of http and grpc probes; kube-probe/1.36 when empty.
 	UserAgent string
 	// Spread delays the first run of probes by a random part of their period, for the time just after the kubelet
@@ -228,6 +230,7 @@ func (m *Manager) once(ctx context.Context, key Key, t Target, j job) {
 	kind := j.tracker.kind
 	var out outcome
 	var err error
+	began := time.Now()
 	for range maxAttempts {
 		if out, err = m.guarded(ctx, j.probe, t); err == nil || ctx.Err() != nil {
 			break
@@ -236,6 +239,7 @@ func (m *Manager) once(ctx context.Context, key Key, t Target, j job) {
 	if ctx.Err() != nil {
 		return
 	}
+	m.measure(t, key, measured{kind, out.ok, err, time.Since(began)})
 	switch {
 	case err != nil:
 		klog.FromContext(ctx).V(1).Info("Could not run probe", "pod", klog.KObj(t.Pod), "container", key.Container, "probe", kind, "err", err)
@@ -271,6 +275,27 @@ func (m *Manager) guarded(ctx context.Context, p *v1.Probe, t Target) (out outco
 		}
 	}()
 	return m.run(ctx, p, t)
+}
+
+func (m *Manager) measure(t Target, key Key, o measured) {
+	if m.opts.Measure == nil {
+		return
+	}
+	result := "failed"
+	if o.err != nil {
+		result = "unknown"
+	} else if o.ok {
+		result = "successful"
+	}
+	m.opts.Measure(t.Pod, key.Container, string(o.kind), result, o.took)
+}
+
+// measured is one probe that ran.
+type measured struct {
+	kind Kind
+	ok   bool
+	err  error
+	took time.Duration
 }
 
 func (m *Manager) event(t Target, key Key, reason, message string) {

@@ -17,8 +17,8 @@ import (
 const maxMessage = 16 << 20
 
 // Dial prepares a connection to a CRI endpoint: unix:///path, tcp://host:port or (on Windows) npipe:////./pipe/name.
-// It does not wait for the runtime; calls do.
-func Dial(endpoint string) (*grpc.ClientConn, error) {
+// It does not wait for the runtime; calls do. Each call goes through intercept.
+func Dial(endpoint string, intercept ...grpc.UnaryClientInterceptor) (*grpc.ClientConn, error) {
 	scheme, address, ok := strings.Cut(endpoint, "://")
 	if !ok {
 		scheme, address = "unix", endpoint
@@ -39,7 +39,7 @@ func Dial(endpoint string) (*grpc.ClientConn, error) {
 	bo := backoff.DefaultConfig
 	bo.BaseDelay, bo.MaxDelay = 100*time.Millisecond, 3*time.Second
 	conn, err := grpc.NewClient("passthrough:///cri", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(dial), grpc.WithAuthority("localhost"),
+		grpc.WithContextDialer(dial), grpc.WithAuthority("localhost"), grpc.WithChainUnaryInterceptor(intercept...),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: bo, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.WaitForReady(true)))
 	if err != nil {

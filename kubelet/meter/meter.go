@@ -1,0 +1,229 @@
+// Package meter counts what the kubelet does, under the names, labels and buckets of upstream's kubelet, so that existing
+// dashboards and tests read them. A nil Meter counts nothing.
+package meter
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"google.golang.org/grpc"
+	v1 "k8s.io/api/core/v1"
+)
+
+// Options configure a Meter.
+type Options struct {
+	NodeName string
+}
+
+// Meter holds the metrics of one kubelet.
+type Meter struct {
+	// Registry is shown by /metrics, Probes by /metrics/probes.
+	Registry, Probes *prometheus.Registry
+
+	operations, operationErrors, containers, containerErrors, hostProcess, hostProcessErrors *prometheus.CounterVec
+	pods, podErrors                                                                          prometheus.Counter
+	operationTime, workerTime                                                                *prometheus.HistogramVec
+	podStart, podSLI, podTotal, workerStart                                                  prometheus.Histogram
+	probes                                                                                   *prometheus.CounterVec
+	probeTime                                                                                *prometheus.HistogramVec
+}
+
+// startBuckets are upstream's for the start of a pod, in seconds.
+var startBuckets = []float64{0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
+
+// New makes a meter with registries of its own.
+func New(o Options) *Meter {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet", Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Subsystem: "kubelet", Name: name, Help: help, Buckets: buckets})
+	}
+	m := &Meter{Registry: prometheus.NewRegistry(), Probes: prometheus.NewRegistry(),
+		operations:        counter("runtime_operations_total", "Calls of the runtime by operation.", "operation_type"),
+		operationErrors:   counter("runtime_operations_errors_total", "Calls of the runtime that failed, by operation.", "operation_type"),
+		containers:        counter("started_containers_total", "Containers started.", "container_type"),
+		containerErrors:   counter("started_containers_errors_total", "Containers that could not be started, by reason.", "container_type", "code"),
+		hostProcess:       counter("started_host_process_containers_total", "HostProcess containers that were to be started (Windows).", "container_type"),
+		hostProcessErrors: counter("started_host_process_containers_errors_total", "HostProcess containers that could not be started (Windows).", "container_type", "code"),
+		pods:              prometheus.NewCounter(prometheus.CounterOpts{Subsystem: "kubelet", Name: "started_pods_total", Help: "Sandboxes that were to be created."}),
+		podErrors:         prometheus.NewCounter(prometheus.CounterOpts{Subsystem: "kubelet", Name: "started_pods_errors_total", Help: "Sandboxes that could not be created."}),
+		operationTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "runtime_operations_duration_seconds",
+			Help: "How long calls of the runtime took, by operation.", Buckets: prometheus.ExponentialBuckets(.005, 2.5, 14)}, []string{"operation_type"}),
+		workerTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "kubelet", Name: "pod_worker_duration_seconds",
+			Help: "How long one look at a pod took, by what it was for.", Buckets: prometheus.DefBuckets}, []string{"operation_type"}),
+		podStart:    histogram("pod_start_duration_seconds", "From the first sight of a pod until it runs.", startBuckets),
+		podSLI:      histogram("pod_start_sli_duration_seconds", "From the creation of a pod until it runs, for pods that needed no image and have no init containers.", startBuckets),
+		podTotal:    histogram("pod_start_total_duration_seconds", "From the creation of a pod until it runs.", startBuckets),
+		workerStart: histogram("pod_worker_start_duration_seconds", "From the first sight of a pod until its worker began.", prometheus.DefBuckets),
+		probes: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "prober", Name: "probe_total", Help: "Probes by result."},
+			[]string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}),
+		probeTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "prober", Name: "probe_duration_seconds", Help: "How long probes took."},
+			[]string{"probe_type", "container", "pod", "namespace"}),
+	}
+	node := prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "node_name", Help: "The node's name. The value is always 1.",
+		ConstLabels: prometheus.Labels{"node": o.NodeName}})
+	node.Set(1)
+	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), node,
+		m.operations, m.operationErrors, m.operationTime, m.containers, m.containerErrors, m.hostProcess, m.hostProcessErrors, m.pods, m.podErrors,
+		m.workerTime, m.podStart, m.podSLI, m.podTotal, m.workerStart)
+	m.Probes.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.probes, m.probeTime)
+	return m
+}
+
+// CountRunning adds the numbers of pods with a running sandbox and of containers by state (created, running, exited),
+// which count tells at each look. Call it once.
+func (m *Meter) CountRunning(count func() (pods int, containers map[string]int)) {
+	m.Registry.MustRegister(running{count})
+}
+
+// running asks at each scrape.
+type running struct {
+	count func() (int, map[string]int)
+}
+
+var (
+	runningPods       = prometheus.NewDesc("kubelet_running_pods", "Pods with a running sandbox.", nil, nil)
+	runningContainers = prometheus.NewDesc("kubelet_running_containers", "Containers by state.", []string{"container_state"}, nil)
+)
+
+// Describe names the two series.
+func (r running) Describe(out chan<- *prometheus.Desc) { out <- runningPods; out <- runningContainers }
+
+// Collect counts now.
+func (r running) Collect(out chan<- prometheus.Metric) {
+	pods, containers := r.count()
+	out <- prometheus.MustNewConstMetric(runningPods, prometheus.GaugeValue, float64(pods))
+	for state, n := range containers {
+		out <- prometheus.MustNewConstMetric(runningContainers, prometheus.GaugeValue, float64(n), state)
+	}
+}
+
+// Call is an interceptor for connections to the runtime: it counts calls by upstream's names of them.
+func (m *Meter) Call(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if m == nil {
+		return invoke(ctx, method, req, reply, conn, opts...)
+	}
+	began, name := time.Now(), Operation(method)
+	err := invoke(ctx, method, req, reply, conn, opts...)
+	m.operations.WithLabelValues(name).Inc()
+	m.operationTime.WithLabelValues(name).Observe(time.Since(began).Seconds())
+	if err != nil {
+		m.operationErrors.WithLabelValues(name).Inc()
+	}
+	return err
+}
+
+// Operation is upstream's name of a CRI method: /runtime.v1.RuntimeService/RunPodSandbox is run_podsandbox.
+func Operation(method string) string {
+	name := method[strings.LastIndexByte(method, '/')+1:]
+	name = strings.ReplaceAll(name, "PodSandbox", "Podsandbox")
+	switch name {
+	case "UpdateContainerResources":
+		return "update_container"
+	case "ImageFsInfo":
+		return "image_fs_info"
+	}
+	var b strings.Builder
+	for i, r := range name {
+		if i > 0 && r >= 'A' && r <= 'Z' {
+			b.WriteByte('_')
+		}
+		b.WriteString(strings.ToLower(string(r)))
+	}
+	return b.String()
+}
+
+// Sandbox counts the creation of a sandbox; err is why it failed.
+func (m *Meter) Sandbox(err error) {
+	if m == nil {
+		return
+	}
+	m.pods.Inc()
+	if err != nil {
+		m.podErrors.Inc()
+	}
+}
+
+// Container counts the start of a container. code is why it could not be started, "" when it was.
+func (m *Meter) Container(pod *v1.Pod, name, code string, hostProcess bool) {
+	if m == nil {
+		return
+	}
+	kind := containerType(pod, name)
+	m.containers.WithLabelValues(kind).Inc()
+	if hostProcess {
+		m.hostProcess.WithLabelValues(kind).Inc()
+	}
+	if code == "" {
+		return
+	}
+	m.containerErrors.WithLabelValues(kind, code).Inc()
+	if hostProcess {
+		m.hostProcessErrors.WithLabelValues(kind, code).Inc()
+	}
+}
+
+func containerType(pod *v1.Pod, name string) string {
+	for _, c := range pod.Spec.InitContainers {
+		if c.Name == name {
+			return "init_container"
+		}
+	}
+	for _, c := range pod.Spec.EphemeralContainers {
+		if c.Name == name {
+			return "ephemeral_container"
+		}
+	}
+	return "container"
+}
+
+// Running observes that a pod runs for the first time. seen is when the kubelet heard of it; pulled says that an image had
+// to be pulled.
+func (m *Meter) Running(pod *v1.Pod, seen, now time.Time, pulled bool) {
+	if m == nil {
+		return
+	}
+	m.podStart.Observe(now.Sub(seen).Seconds())
+	if created := pod.CreationTimestamp; !created.IsZero() {
+		took := max(now.Sub(created.Time), 0).Seconds()
+		m.podTotal.Observe(took)
+		if !pulled && len(pod.Spec.InitContainers) == 0 {
+			m.podSLI.Observe(took)
+		}
+	}
+}
+
+// Worker observes one look at a pod; the first one with create. waited is how long it took to begin, for the first.
+func (m *Meter) Worker(create bool, took, waited time.Duration) {
+	if m == nil {
+		return
+	}
+	if !create {
+		m.workerTime.WithLabelValues("sync").Observe(took.Seconds())
+		return
+	}
+	m.workerTime.WithLabelValues("create").Observe(took.Seconds())
+	m.workerStart.Observe(waited.Seconds())
+}
+
+// Probe counts one probe. kind is Liveness, Readiness or Startup; result is successful, failed or unknown.
+func (m *Meter) Probe(pod *v1.Pod, container, kind, result string, took time.Duration) {
+	if m == nil {
+		return
+	}
+	m.probes.WithLabelValues(kind, result, container, pod.Name, pod.Namespace, string(pod.UID)).Inc()
+	m.probeTime.WithLabelValues(kind, container, pod.Name, pod.Namespace).Observe(took.Seconds())
+}
+
+// Forget drops the series of a pod that is gone.
+func (m *Meter) Forget(pod *v1.Pod) {
+	if m == nil || pod == nil {
+		return
+	}
+	m.probes.DeletePartialMatch(prometheus.Labels{"pod_uid": string(pod.UID)})
+	m.probeTime.DeletePartialMatch(prometheus.Labels{"pod": pod.Name, "namespace": pod.Namespace})
+}
