@@ -1,13 +1,38 @@
 package testkit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 func (w *World) socket() string { return w.Path("containerd", "containerd.sock") }
+
+// endpoint is where kubelets find the runtime.
+func (w *World) endpoint() string {
+	if w.proxy != "" {
+		return w.proxy
+	}
+	return w.socket()
+}
+
+// RestartContainerd ends containerd, with kill as a crash would, and starts it again; it returns when pods can be made.
+// Containers go on without it.
+func (w *World) RestartContainerd(ctx context.Context, kill bool) error {
+	p := w.Process("containerd")
+	if kill {
+		p.Kill()
+	} else {
+		p.Stop()
+	}
+	if _, err := w.Start("containerd", w.bundled("containerd"), "--config", w.Path("containerd", "config.toml")); err != nil {
+		return err
+	}
+	return Until(ctx, 60*time.Second, "containerd", w.runtimeReady)
+}
 
 // CNIDir is where CNI keeps the addresses that are in use, one file each.
 func (w *World) CNIDir() string { return w.Path("cni", "data", "world") }

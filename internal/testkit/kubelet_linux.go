@@ -20,20 +20,10 @@ func (w *World) PodLogs(node string) string { return w.Path("log", node, "pods")
 // Manifests is the folder of a node's static pods.
 func (w *World) Manifests(node string) string { return w.Path("manifests", node) }
 
-// StartKubelet starts our kubelet as the node, or upstream's, and returns when the node is Ready. One at a time: they
-// share containerd and ports.
+// StartKubelet is LaunchKubelet, and returns when the node is Ready.
 func (w *World) StartKubelet(ctx context.Context, node string, upstream bool) (*Process, error) {
-	config := w.Path(node + "-kubelet.json")
-	if err := errors.Join(os.MkdirAll(w.PodLogs(node), 0o755), os.MkdirAll(w.Manifests(node), 0o755), os.WriteFile(w.Path("resolv.conf"), nil, 0o644),
-		WriteJSON(config, w.kubeletConfig(node))); err != nil {
-		return nil, err
-	}
-	program := w.o.Porthole
-	if upstream {
-		program = w.bundled("kube")
-	}
 	began := metav1.Now()
-	p, err := w.Start("kubelet-"+node, program, w.KubeletArgs(node)...)
+	p, err := w.LaunchKubelet(node, upstream)
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +55,21 @@ func (w *World) KubeletArgs(node string) []string {
 		"--node-ip=" + NodeIP, "--root-dir=" + w.KubeletRoot(node), "--cert-dir=" + w.KubeletRoot(node) + "/pki", "--v=2"}
 }
 
+// LaunchKubelet starts our kubelet as the node, or upstream's, and does not wait for anything. One at a time: they share
+// containerd and ports.
+func (w *World) LaunchKubelet(node string, upstream bool) (*Process, error) {
+	config := w.Path(node + "-kubelet.json")
+	if err := errors.Join(os.MkdirAll(w.PodLogs(node), 0o755), os.MkdirAll(w.Manifests(node), 0o755), os.WriteFile(w.Path("resolv.conf"), nil, 0o644),
+		WriteJSON(config, w.kubeletConfig(node))); err != nil {
+		return nil, err
+	}
+	program := w.o.Porthole
+	if upstream {
+		program = w.bundled("kube")
+	}
+	return w.Start("kubelet-"+node, program, w.KubeletArgs(node)...)
+}
+
 // kubeletConfig is the same for both kubelets.
 func (w *World) kubeletConfig(node string) object {
 	return object{
@@ -75,7 +80,7 @@ func (w *World) kubeletConfig(node string) object {
 		"cgroupRoot":               w.CgroupRoot(),
 		"clusterDNS":               []string{"10.96.0.10"},
 		"clusterDomain":            "cluster.local",
-		"containerRuntimeEndpoint": "unix://" + w.socket(),
+		"containerRuntimeEndpoint": "unix://" + w.endpoint(),
 		"enforceNodeAllocatable":   []string{},
 		"evictionHard":             object{"memory.available": "100Mi"},
 		// A full disk is no reason to throw away the images that the pods are to find.

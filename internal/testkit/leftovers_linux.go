@@ -24,7 +24,9 @@ func (w *World) Close() error {
 	var containerd *Process
 	for _, p := range slices.Backward(w.procs) {
 		if p.Name == "containerd" {
-			containerd = p
+			if containerd == nil { // one that was restarted has ended before
+				containerd = p
+			}
 			continue
 		}
 		p.Stop()

@@ -59,6 +59,7 @@ type World struct {
 	o     Options
 	conn  *grpc.ClientConn
 	procs []*Process
+	proxy string // socket of the proxy before containerd, "" without one
 }
 
 // NewWorld starts a World and returns when the control plane and containerd answer and the images are there. Close
@@ -119,7 +120,13 @@ func (w *World) start(ctx context.Context) error {
 	images := filepath.Join(w.o.Bin, "bundle", "images", "linux")
 	return errors.Join(
 		Import(ctx, w.socket(), pauseImage, map[string]string{"/pause": filepath.Join(images, "pause")}, "/pause"),
-		Import(ctx, w.socket(), TestImage, map[string]string{"/testapp": filepath.Join(images, "testapp")}, "/testapp"))
+		w.ImportTestImage(ctx, TestImage))
+}
+
+// ImportTestImage gives containerd our test program as an image of that name.
+func (w *World) ImportTestImage(ctx context.Context, ref string) error {
+	program := filepath.Join(w.o.Bin, "bundle", "images", "linux", "testapp")
+	return Import(ctx, w.socket(), ref, map[string]string{"/testapp": program}, "/testapp")
 }
 
 // StartControlPlane starts the API server, its store and its controllers, again after a test has ended them. It returns before

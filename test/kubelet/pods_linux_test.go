@@ -13,11 +13,14 @@ import (
 
 // TestKubelet runs all on one world: first pods side by side, then the kills, which hit every pod.
 func TestKubelet(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, setup{limit: worldTime()})
 	t.Run("pods", func(t *testing.T) {
 		t.Run("init container and environment", func(t *testing.T) { t.Parallel(); testEnvironment(t, w) })
 		t.Run("restart with back-off", func(t *testing.T) { t.Parallel(); testBackoff(t, w) })
 		t.Run("failed init container", func(t *testing.T) { t.Parallel(); testFailedInit(t, w) })
+		for name, test := range lifecycle {
+			t.Run(name, func(t *testing.T) { t.Parallel(); test(t, w) })
+		}
 	})
 	w.nothingLeft(t)
 	t.Run("node", func(t *testing.T) {

@@ -29,6 +29,7 @@ type world struct {
 	t       *testing.T
 	ctx     context.Context
 	kubelet *testkit.Process
+	proxy   *testkit.CRIProxy
 	mounts  []string // that were there before any pod
 }
 
@@ -38,12 +39,35 @@ func worldTime() time.Duration {
 	return 5*time.Minute + away
 }
 
-// newWorld starts everything; the test's end removes it. It needs `make build`.
-func newWorld(t *testing.T) *world {
+// soundLogs looks for reports of broken invariants and of panics.
+func (w *world) soundLogs(t *testing.T) {
+	t.Helper()
+	data, err := os.ReadFile(w.Path("kubelet-" + node + ".log"))
+	must(t, err)
+	for line := range strings.Lines(string(data)) {
+		for _, bad := range []string{"Invariant broken", "panicked", "panic:", "fatal error:", "DATA RACE"} {
+			if strings.Contains(line, bad) {
+				t.Errorf("the kubelet reports: %s", line)
+			}
+		}
+	}
+}
+
+// setup says what a world is to be like.
+type setup struct {
+	// limit is how long the test may take.
+	limit time.Duration
+	// proxied puts a proxy between kubelet and containerd.
+	proxied bool
+}
+
+// newWorld starts everything; the test's end removes it, and fails the test if a kubelet reported what must never be. It
+// needs `make build`.
+func newWorld(t *testing.T, s setup) *world {
 	t.Helper()
 	bin, err := filepath.Abs("../../bin")
 	must(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), worldTime())
+	ctx, cancel := context.WithTimeout(context.Background(), s.limit)
 	t.Cleanup(cancel)
 	inner, err := testkit.NewWorld(ctx, testkit.Options{Bin: bin, Porthole: os.Getenv("PORTHOLE"), Prefix: "pht", Nodes: []string{node}})
 	must(t, err)
@@ -54,6 +78,12 @@ func newWorld(t *testing.T) *world {
 		must(t, inner.Close())
 	})
 	w := &world{World: inner, t: t, ctx: ctx}
+	t.Cleanup(func() { w.soundLogs(t) })
+	if s.proxied {
+		w.proxy, err = inner.ProxyRuntime()
+		must(t, err)
+		t.Cleanup(w.proxy.Close)
+	}
 	must(t, w.Namespace(ctx, namespace))
 	w.startKubelet()
 	w.mounts, err = w.Mounts()
@@ -156,7 +186,8 @@ func (w *world) podLogs(p *v1.Pod) string {
 // nothingLeft checks that no pod has left anything on the node.
 func (w *world) nothingLeft(t *testing.T) {
 	t.Helper()
-	must(t, testkit.Until(w.ctx, 20*time.Second, "everything to be cleaned up", func(ctx context.Context) error {
+	// A kubelet that has just begun keeps folders for ten seconds.
+	must(t, testkit.Until(w.ctx, 40*time.Second, "everything to be cleaned up", func(ctx context.Context) error {
 		pods, err := w.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		if err == nil && len(pods.Items) > 0 {
 			err = fmt.Errorf("%d pods are still in the API", len(pods.Items))
@@ -165,6 +196,16 @@ func (w *world) nothingLeft(t *testing.T) {
 			emptyFolder(filepath.Join(w.KubeletRoot(node), "pods")), emptyFolder(w.PodLogs(node)),
 			emptyFolder(filepath.Join(filepath.Dir(w.PodLogs(node)), "containers")), w.noAddresses())
 	}))
+}
+
+// sandboxesOf are the ids of a pod's sandboxes.
+func (w *world) sandboxesOf(p *v1.Pod) (ids []string, err error) {
+	list, err := w.Runtime.ListPodSandbox(w.ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{
+		LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(p.UID)}}})
+	for _, b := range list.GetItems() {
+		ids = append(ids, b.Id)
+	}
+	return ids, err
 }
 
 func (w *world) runtimeEmpty(ctx context.Context) error {

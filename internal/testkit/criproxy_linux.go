@@ -1,0 +1,139 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// Fault decides about one call to the runtime: hold is waited for before the call is passed on (nil passes it at once).
+// The method is its gRPC name, such as /runtime.v1.RuntimeService/StopContainer; request is as on the wire, in which ids
+// and names stand as they are.
+type Fault func(method string, request []byte) (hold <-chan struct{})
+
+// CRIProxy passes every call to containerd on, except what its fault holds up. What it passes it does not understand.
+type CRIProxy struct {
+	server *grpc.Server
+	conn   *grpc.ClientConn
+
+	mu    sync.Mutex
+	fault Fault
+	calls map[string]int
+}
+
+// ProxyRuntime puts a proxy before containerd. Kubelets that are started from now on speak to it.
+func (w *World) ProxyRuntime() (*CRIProxy, error) {
+	path := w.Path("containerd", "proxy.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listening before the runtime: %w", err)
+	}
+	conn, err := grpc.NewClient("unix://"+w.socket(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{}), grpc.MaxCallRecvMsgSize(64<<20)))
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	p := &CRIProxy{conn: conn, calls: map[string]int{}}
+	p.server = grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(p.pass))
+	go func() { _ = p.server.Serve(l) }()
+	w.proxy = path
+	return p, nil
+}
+
+// Set replaces the fault; nil passes everything.
+func (p *CRIProxy) Set(f Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = f
+}
+
+// Calls is how often each method was called.
+func (p *CRIProxy) Calls() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := map[string]int{}
+	for m, n := range p.calls {
+		out[m] = n
+	}
+	return out
+}
+
+// Close ends the proxy and every call through it.
+func (p *CRIProxy) Close() {
+	p.server.Stop()
+	p.conn.Close()
+}
+
+func (p *CRIProxy) pass(_ any, in grpc.ServerStream) error {
+	method, ok := grpc.MethodFromServerStream(in)
+	if !ok {
+		return errors.New("a call without a name")
+	}
+	var m []byte // CRI has calls with one request only
+	if err := in.RecvMsg(&m); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.calls[method]++
+	fault := p.fault
+	p.mu.Unlock()
+	ctx, cancel := context.WithCancel(in.Context())
+	defer cancel()
+	if fault != nil {
+		if hold := fault(method, m); hold != nil {
+			select {
+			case <-hold:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	out, err := p.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(out.SendMsg(&m), out.CloseSend()); err != nil {
+		return err
+	}
+	for {
+		var answer []byte
+		switch err := out.RecvMsg(&answer); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := in.SendMsg(&answer); err != nil {
+			return err
+		}
+	}
+}
+
+// rawCodec leaves messages as they are on the wire.
+type rawCodec struct{}
+
+func (rawCodec) Name() string { return "proto" }
+
+func (rawCodec) Marshal(v any) ([]byte, error) {
+	b, ok := v.(*[]byte)
+	if !ok {
+		return nil, fmt.Errorf("cannot pass on a %T", v)
+	}
+	return *b, nil
+}
+
+func (rawCodec) Unmarshal(data []byte, v any) error {
+	b, ok := v.(*[]byte)
+	if !ok {
+		return fmt.Errorf("cannot pass on a %T", v)
+	}
+	*b = append([]byte(nil), data...)
+	return nil
+}
