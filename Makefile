@@ -13,6 +13,8 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # What the state folder of a local cluster is: DIR=/some/where make up
 DIR ?= /var/lib/porthole
 UP_FLAGS ?=
+# Most packages bring hosts of their own and wait for them most of the time, so that two go on at once; those that bring up
+# the whole cluster, of which there can be one, follow alone.
 TEST_PACKAGES ?= ./...
 TEST_FLAGS ?= -timeout 25m
 BENCH_FLAGS ?=
@@ -62,9 +64,11 @@ check: ## format, vet, static analysis, import rules, cross-builds
 	@tools/check $(STATICCHECK)
 
 .PHONY: test
-test: deps build check ## everything that can be tested on this machine; what CI runs
+test: deps deps-conformance build conformance-build check ## everything that can be tested on this machine; what CI runs
 	@go build -o $(BIN)/testsummary ./tools/testsummary
-	@go test -p 1 -json $(TEST_FLAGS) $(TEST_PACKAGES) | $(BIN)/testsummary
+	@alone='/test/(lab|lifecycle|conformance)$$'; all=$$(go list $(TEST_PACKAGES)); \
+	{ grep -vE "$$alone" <<<"$$all" | xargs -r go test -p 2 -json $(TEST_FLAGS) || true; \
+	  grep -E "$$alone" <<<"$$all" | xargs -r go test -p 1 -json $(TEST_FLAGS) || true; } | $(BIN)/testsummary
 
 .PHONY: bench-proxy
 bench-proxy: deps build upstream-proxy ## the service proxy beside upstream's kube-proxy.exe on equal emulated hosts, as JSON lines
