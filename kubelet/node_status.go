@@ -73,6 +73,9 @@ func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 	info.ContainerRuntimeVersion = f.version.Name + "://" + trimV(f.version.Version)
 	info.KubeletVersion, info.KubeProxyVersion = o.Version, ""
 	info.OperatingSystem, info.Architecture = h.OS, h.Arch
+	if h.SwapBytes > 0 {
+		info.Swap = &v1.NodeSwapStatus{Capacity: &h.SwapBytes}
+	}
 	st.RuntimeHandlers = nil
 	for _, x := range f.health.Handlers {
 		rro, userns := x.RecursiveReadOnlyMounts, x.UserNamespaces

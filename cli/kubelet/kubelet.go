@@ -41,6 +41,7 @@ type flags struct {
 	kubeconfig, bootstrap, config, configDir, hostname, nodeIP, rootDir, certDir, labels string
 	cloudProvider, priorityClass                                                         string
 	verbosity                                                                            int32
+	service                                                                              bool
 	settings                                                                             *config.Flags
 }
 
@@ -49,14 +50,20 @@ var (
 	ignoredTexts = []string{"pod-infra-container-image", "runtime-cgroups", "image-credential-provider-config", "image-credential-provider-bin-dir",
 		"lock-file", "experimental-mounter-path", "log-flush-frequency", "logging-format", "vmodule", "reserved-memory",
 		"maximum-dead-containers", "maximum-dead-containers-per-container", "minimum-container-ttl-duration"}
-	ignoredSwitches = []string{"exit-on-lock-contention", "experimental-allocatable-ignore-eviction", "windows-service", "logtostderr"}
+	ignoredSwitches = []string{"exit-on-lock-contention", "experimental-allocatable-ignore-eviction", "logtostderr"}
 )
 
 // Command makes `porthole kubelet`.
 func Command() *cobra.Command {
 	var f flags
 	c := &cobra.Command{Use: "kubelet", Short: "run the pods of this node", Args: cobra.NoArgs, Version: version,
-		RunE: func(c *cobra.Command, _ []string) error { return run(c.Context(), c, &f) }}
+		RunE: func(c *cobra.Command, _ []string) error {
+			initLogs(f.verbosity)
+			if !f.service {
+				return run(c.Context(), c, &f)
+			}
+			return platform.AsService(c.Context(), "kubelet", func(ctx context.Context) error { return run(ctx, c, &f) })
+		}}
 	c.SetVersionTemplate("Kubernetes {{.Version}}\n") // installers read it so
 	fs := c.Flags()
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "file with the address and the credentials of the API server; without it only static pods run")
@@ -69,7 +76,8 @@ func Command() *cobra.Command {
 	fs.StringVar(&f.certDir, "cert-dir", "", "folder of certificates; pki below --root-dir if empty")
 	fs.StringVar(&f.labels, "node-labels", "", "labels to register with: key=value,…")
 	fs.StringVar(&f.cloudProvider, "cloud-provider", "", "external: the node's addresses come from a cloud controller")
-	fs.StringVar(&f.priorityClass, "windows-priorityclass", "NORMAL_PRIORITY_CLASS", "accepted for upstream's sake; has no effect")
+	fs.StringVar(&f.priorityClass, "windows-priorityclass", "NORMAL_PRIORITY_CLASS", "priority class of the process on Windows")
+	fs.BoolVar(&f.service, "windows-service", false, "run under the service manager of Windows, as the service kubelet")
 	fs.Int32VarP(&f.verbosity, "v", "v", 0, "log level: 0 changes of state … 6 payloads")
 	for _, name := range ignoredTexts {
 		fs.String(name, "", "accepted for upstream's sake; has no effect")
@@ -82,7 +90,6 @@ func Command() *cobra.Command {
 }
 
 func run(ctx context.Context, c *cobra.Command, f *flags) error {
-	initLogs(f.verbosity)
 	cfg, err := configure(ctx, c, f)
 	if err != nil {
 		return err
@@ -95,6 +102,9 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 	defer lost(nil)
 	api, err := connect(ctx, cfg, f, o, lost)
 	if err != nil {
+		return err
+	}
+	if err := privileges(ctx, cfg, f); err != nil {
 		return err
 	}
 	o.Meter = meter.New(meter.Options{NodeName: o.NodeName})
@@ -184,6 +194,17 @@ func configure(ctx context.Context, c *cobra.Command, f *flags) (*v1beta1.Kubele
 	}
 	f.certDir = dir
 	return cfg, platform.CheckNode(platform.NodeRules{NoSwap: *cfg.FailSwapOn, NoCgroupV1: *cfg.FailCgroupV1})
+}
+
+// privileges makes sure of what the process must be able to do, and asks for what it should.
+func privileges(ctx context.Context, cfg *v1beta1.KubeletConfiguration, f *flags) error {
+	if err := errors.Join(platform.CheckPrivileges(), platform.SetPriority(f.priorityClass)); err != nil {
+		return err
+	}
+	if err := platform.Claim(platform.Resources{OOMScore: int(*cfg.OOMScoreAdj), OpenFiles: uint64(cfg.MaxOpenFiles)}); err != nil {
+		klog.FromContext(ctx).Info("The system does not give what the kubelet asks for", "cause", err.Error())
+	}
+	return nil
 }
 
 // connect makes the client of the API server; nil when the node is on its own.

@@ -9,11 +9,11 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/windows/svc"
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hcn"
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/kernel"
 	"porthole.dev/porthole/proxy/service"
@@ -118,49 +118,7 @@ func asService(ctx context.Context, s *settings, run func(context.Context) error
 	if !s.config.WindowsRunAsService {
 		return run(ctx)
 	}
-	if managed, err := svc.IsWindowsService(); err != nil || !managed {
-		klog.FromContext(ctx).Info("Not started by the service manager: running as a plain program", "error", err)
-		return run(ctx)
-	}
-	h := &managedRun{ctx: ctx, run: run}
-	if err := svc.Run("kube-proxy", h); err != nil {
-		return fmt.Errorf("answering the service manager: %w", err)
-	}
-	return h.err
-}
-
-// managedRun answers the service manager while the proxy runs.
-type managedRun struct {
-	ctx context.Context
-	run func(context.Context) error
-	err error
-}
-
-// Execute runs until the manager says stop.
-func (m *managedRun) Execute(_ []string, requests <-chan svc.ChangeRequest, status chan<- svc.Status) (bool, uint32) {
-	ctx, stop := context.WithCancel(m.ctx)
-	defer stop()
-	done := make(chan error, 1)
-	go func() { done <- m.run(ctx) }()
-	status <- svc.Status{State: svc.Running, Accepts: svc.AcceptStop | svc.AcceptShutdown}
-	for {
-		select {
-		case m.err = <-done:
-			status <- svc.Status{State: svc.StopPending}
-			if m.err != nil {
-				return true, 1
-			}
-			return false, 0
-		case r := <-requests:
-			switch r.Cmd {
-			case svc.Interrogate:
-				status <- r.CurrentStatus
-			case svc.Stop, svc.Shutdown:
-				status <- svc.Status{State: svc.StopPending}
-				stop()
-			}
-		}
-	}
+	return platform.AsService(ctx, "kube-proxy", run)
 }
 
 // nodeAddrs are those by which programs of this node reach its node ports: the one that --bind-address names, else the

@@ -5,6 +5,7 @@ type Host struct {
 	OS, Arch                                      string
 	Hostname                                      string
 	CPUs, MemoryBytes                             int64
+	SwapBytes                                     int64 // 0 where there is none, and on Windows
 	DiskBytes                                     int64 // of the file system that holds the asked folder
 	KernelVersion, OSImage                        string
 	MachineID, SystemUUID, BootID, WindowsRelease string // WindowsRelease is major.minor.build; empty elsewhere

@@ -18,6 +18,7 @@ func ReadHost(folder string) (Host, error) {
 		return h, fmt.Errorf("reading the size of memory: %w", err)
 	}
 	h.MemoryBytes = int64(info.Totalram) * int64(info.Unit)
+	h.SwapBytes = int64(info.Totalswap) * int64(info.Unit)
 	var fs unix.Statfs_t
 	if err := unix.Statfs(folder, &fs); err != nil {
 		return h, fmt.Errorf("reading the size of the disk of %s: %w", folder, err)

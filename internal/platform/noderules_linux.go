@@ -2,7 +2,9 @@ package platform
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -22,4 +24,19 @@ func CheckNode(r NodeRules) error {
 		return errors.New("kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is unsupported and will be removed in a future release")
 	}
 	return nil
+}
+
+// CheckPrivileges refuses to run without those that pods need, in upstream's words.
+func CheckPrivileges() error {
+	if uid := os.Getuid(); uid != 0 {
+		return fmt.Errorf("kubelet needs to run as uid `0`. It is being run as %d", uid)
+	}
+	return nil
+}
+
+// Claim asks the system for r. What it does not give is in the error; the program can go on without.
+func Claim(r Resources) error {
+	err := os.WriteFile("/proc/self/oom_score_adj", []byte(strconv.Itoa(r.OOMScore)), 0o644)
+	limit := unix.Rlimit{Cur: r.OpenFiles, Max: r.OpenFiles}
+	return errors.Join(err, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 }

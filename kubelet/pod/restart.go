@@ -67,6 +67,9 @@ func restart(s *State, c *v1.Container, cur *Container, l *looking) *want {
 		return nil
 	}
 	at, entry := nextStart(backoffOf(s, c, cur, l.facts), cur.FinishedAt, l.facts)
+	if cur.FinishedAt.After(l.now) { // the clock was set back since: nobody knows how long ago it was
+		at = l.now
+	}
 	if l.now.Before(at) {
 		l.plan.wake(at)
 		if fail := s.Failures[c.Name]; fail != nil && l.now.Before(fail.RetryAt) {
