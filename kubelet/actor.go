@@ -41,10 +41,11 @@ type actor struct {
 	panics       int                           // turns in a row that ended in a panic
 	reconcile    func(*pod.State, pod.Facts, time.Time) pod.Plan
 	view         atomic.Pointer[PodView]
-	mirror       types.UID // that got the status of a static pod last
-	seen         string    // when the node learned of the pod, as an annotation
-	born         time.Time // the same, as a time
-	counted, ran bool      // once; for figures only
+	known        atomic.Pointer[pod.Runtime] // the state's, for those outside the actor; never changed
+	mirror       types.UID                   // that got the status of a static pod last
+	seen         string                      // when the node learned of the pod, as an annotation
+	born         time.Time                   // the same, as a time
+	counted, ran bool                        // once; for figures only
 	pulled       atomic.Bool
 }
 
@@ -109,6 +110,7 @@ func (a *actor) turn(ctx context.Context) (next time.Duration, finished bool) {
 	for f := a.take(); f != nil; f = a.take() {
 		f(&a.state)
 	}
+	a.known.Store(a.state.Runtime)
 	next, finished = a.look(ctx)
 	a.panics = 0
 	return next, finished

@@ -102,7 +102,7 @@ func (k *Kubelet) audit(ctx context.Context) {
 		a := k.actor(types.UID(uid), true)
 		a.post(func(s *pod.State) { s.Runtime = s.Runtime.Audited(a.withoutRemoved(found), began) })
 	}
-	uids, err := k.o.Runtime.Audit(ctx, func(uid string, found *pod.Runtime, err error) {
+	uids, err := k.o.Runtime.Audit(ctx, k.known, func(uid string, found *pod.Runtime, err error) {
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Reading a pod in the runtime failed", "pod", uid)
 			k.running.Go(func() { k.readUntilKnown(ctx, uid, tell) })
@@ -128,6 +128,14 @@ func (k *Kubelet) audit(ctx context.Context) {
 		}
 	})
 	k.endPredecessors()
+}
+
+// known is what the actor of a pod last saw of it in the runtime.
+func (k *Kubelet) known(uid string) *pod.Runtime {
+	if a := k.actor(types.UID(uid), false); a != nil {
+		return a.known.Load()
+	}
+	return nil
 }
 
 // readUntilKnown asks about one pod until there is an answer.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,7 +30,7 @@ func (r *Runtime) Snapshot(ctx context.Context, uid string) (map[string]*pod.Run
 	if l == nil {
 		return map[string]*pod.Runtime{uid: {UID: uid}}, nil
 	}
-	p, err := r.details(ctx, l)
+	p, err := r.details(ctx, l, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +42,9 @@ const auditors = 16
 
 // Audit reads everything that the runtime knows about pods. It returns the UIDs of all pods that it knows once these are
 // listed, and calls found for each as soon as its details are there, from other goroutines and also after it returned.
-// One pod about which the runtime does not answer holds up no other; it has an error.
-func (r *Runtime) Audit(ctx context.Context, found func(uid string, p *pod.Runtime, err error)) ([]string, error) {
+// One pod about which the runtime does not answer holds up no other; it has an error. known is what is known of a pod so
+// far, nil for nothing: what the list shows in that state is not asked about again.
+func (r *Runtime) Audit(ctx context.Context, known func(uid string) *pod.Runtime, found func(uid string, p *pod.Runtime, err error)) ([]string, error) {
 	short, cancel := r.short(ctx)
 	defer cancel()
 	listed, err := r.list(short, nil)
@@ -61,7 +63,7 @@ func (r *Runtime) Audit(ctx context.Context, found func(uid string, p *pod.Runti
 				defer func() { <-slots }()
 			case <-time.After(slotWait): // others hang: do not wait for them
 			}
-			p, err := r.details(ctx, l)
+			p, err := r.details(ctx, l, known(uid))
 			found(uid, p, err)
 		}()
 	}
@@ -118,9 +120,20 @@ func place(all map[string]*listing, labels map[string]string) *listing {
 	return l
 }
 
-// details reads the status of each object of a pod. What is gone meanwhile is left out.
-func (r *Runtime) details(ctx context.Context, l *listing) (*pod.Runtime, error) {
+// details reads the status of each object of a pod that is not in the state in which it is known. What is gone meanwhile
+// is left out.
+func (r *Runtime) details(ctx context.Context, l *listing, known *pod.Runtime) (*pod.Runtime, error) {
+	if known == nil {
+		known = &pod.Runtime{}
+	}
 	for _, b := range l.sandboxes {
+		same := func(k pod.Sandbox) bool {
+			return k.ID == b.Id && k.Ready == (b.State == cri.PodSandboxState_SANDBOX_READY) && (len(k.IPs) > 0 || k.HostNetwork)
+		}
+		if i := slices.IndexFunc(known.Sandboxes, same); i >= 0 {
+			l.pod.Sandboxes = append(l.pod.Sandboxes, known.Sandboxes[i])
+			continue
+		}
 		st, err := r.client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: b.Id})
 		if status.Code(err) == codes.NotFound {
 			continue
@@ -131,6 +144,10 @@ func (r *Runtime) details(ctx context.Context, l *listing) (*pod.Runtime, error)
 		l.pod.Sandboxes = append(l.pod.Sandboxes, toSandbox(st.Status))
 	}
 	for _, c := range l.containers {
+		if k, ok := known.Find(c.Id); ok && k.State == stateOf(c.State) && k.ImageID != "" {
+			l.pod.Containers = append(l.pod.Containers, k)
+			continue
+		}
 		full, err := r.container(ctx, c.Id)
 		if status.Code(err) == codes.NotFound {
 			continue
@@ -172,13 +189,7 @@ func toContainer(c *cri.ContainerStatus) pod.Container {
 	if l := c.GetUser().GetLinux(); l != nil {
 		out.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: l.Uid, GID: l.Gid, SupplementalGroups: l.SupplementalGroups}}
 	}
-	switch c.State {
-	case cri.ContainerState_CONTAINER_RUNNING:
-		out.State = pod.Running
-	case cri.ContainerState_CONTAINER_CREATED:
-		out.State = pod.Created
-	default:
-		out.State = pod.Exited
+	if out.State = stateOf(c.State); out.State == pod.Exited {
 		if m := terminationMessage(c); m != "" {
 			if out.Message != "" {
 				out.Message += ": "
@@ -190,6 +201,16 @@ func toContainer(c *cri.ContainerStatus) pod.Container {
 		}
 	}
 	return out
+}
+
+func stateOf(s cri.ContainerState) pod.ContainerState {
+	switch s {
+	case cri.ContainerState_CONTAINER_RUNNING:
+		return pod.Running
+	case cri.ContainerState_CONTAINER_CREATED:
+		return pod.Created
+	}
+	return pod.Exited
 }
 
 func at(ns int64) time.Time {
