@@ -211,11 +211,11 @@ func (a *actor) stopContainer(ctx context.Context, p *v1.Pod, x pod.Action, h *p
 		klog.FromContext(ctx).Error(err, "Stopping a container failed", "pod", a.uid, "container", x.Name)
 		return func(s *pod.State) { fail(s, x.Key, err, "KillContainerError", firstRetry) }
 	}
-	found, err := a.k.o.Runtime.Snapshot(ctx, string(a.uid))
+	ended, known, _ := a.k.o.Runtime.Container(ctx, x.ID) // what it cannot say now an event will
 	return func(s *pod.State) {
 		delete(s.Failures, x.Key)
-		if err == nil {
-			s.Runtime = s.Runtime.Merge(a.withoutRemoved(found[string(a.uid)]))
+		if known {
+			s.Runtime = s.Runtime.Merge(a.withoutRemoved(&pod.Runtime{Containers: []pod.Container{ended}}))
 		}
 		now, ok := s.Runtime.Find(x.ID)
 		if ok && now.State == pod.Running { // the runtime no longer knows it

@@ -172,6 +172,17 @@ func (r *Runtime) container(ctx context.Context, id string) (pod.Container, erro
 	return toContainer(st.Status), nil
 }
 
+// Container reads one container; ok is false when the runtime does not know it.
+func (r *Runtime) Container(ctx context.Context, id string) (c pod.Container, ok bool, err error) {
+	ctx, cancel := r.short(ctx)
+	defer cancel()
+	c, err = r.container(ctx, id)
+	if status.Code(err) == codes.NotFound {
+		return pod.Container{}, false, nil
+	}
+	return c, err == nil, err
+}
+
 // StepError names the reason, in the API's words, of a container that could not be started.
 type StepError struct {
 	Reason string
