@@ -83,6 +83,10 @@ test-peers: deps build upstream-proxy ## upstream's kube-proxy.exe shows each do
 bench: deps build ## figures of ours beside those of peers, as JSON lines
 	@if [ -d test/bench ]; then go run ./test/bench $(BENCH_FLAGS); else echo "no benchmarks yet" >&2; exit 1; fi
 
+.PHONY: bench-kubelet
+bench-kubelet: deps build ## our kubelet beside upstream's and beside the bare CRI calls on one containerd, as JSON lines (15 minutes at most)
+	go run ./test/bench -only kubelet $(BENCH_FLAGS)
+
 .PHONY: clean
 clean: ## remove what was built (not the local cluster: that is `make down`)
 	rm -rf $(BIN)

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// RuntimeMetrics is the address, in the World's network namespace, where containerd serves /v1/metrics.
+const RuntimeMetrics = "127.0.0.1:1338"
+
 func (w *World) socket() string { return w.Path("containerd", "containerd.sock") }
 
 // endpoint is where kubelets find the runtime.
@@ -49,6 +52,8 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.bl
   address = %[3]q
 [plugins.'io.containerd.server.v1.ttrpc']
   address = %[4]q
+[plugins.'io.containerd.server.v1.metrics']
+  address = %[8]q
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = %[5]q
 [plugins.'io.containerd.cri.v1.runtime']
@@ -59,7 +64,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.bl
   bin_dirs = [%[6]q]
   conf_dir = %[7]q
   use_internal_loopback = true
-`, w.Path("containerd", "root"), w.Path("containerd", "state"), w.socket(), w.socket()+".ttrpc", pauseImage, w.bundled("cni"), w.Path("cni", "net.d"))
+`, w.Path("containerd", "root"), w.Path("containerd", "state"), w.socket(), w.socket()+".ttrpc", pauseImage, w.bundled("cni"), w.Path("cni", "net.d"), RuntimeMetrics)
 	for _, dir := range []string{"containerd/root", "containerd/state", "cni/net.d"} {
 		if err := os.MkdirAll(w.Path(dir), 0o755); err != nil {
 			return err

@@ -86,6 +86,7 @@ func (w *World) kubeletConfig(node string) object {
 		// A full disk is no reason to throw away the images that the pods are to find.
 		"imageGCHighThresholdPercent":   100,
 		"failCgroupV1":                  false,
+		"maxPods":                       300,
 		"failSwapOn":                    false,
 		"podLogsDir":                    w.PodLogs(node),
 		"resolvConf":                    w.Path("resolv.conf"),

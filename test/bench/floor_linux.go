@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,63 +14,174 @@ import (
 	"porthole.dev/porthole/internal/testkit"
 )
 
-// bareBatch makes pods by the calls that every kubelet must make, and nothing else.
-func bareBatch(w *testkit.World) func(context.Context, int) ([]float64, float64, error) {
-	serial := int(time.Now().Unix() % 1e6)
-	return func(ctx context.Context, n int) ([]float64, float64, error) {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-		defer cancel()
-		serial++
-		each, errs, ids := make([]float64, n), make([]error, n), make([]string, n)
-		began := time.Now()
-		var all sync.WaitGroup
-		for i := range n {
-			all.Go(func() {
-				ids[i], errs[i] = barePod(ctx, w, fmt.Sprintf("floor-%d-%d", serial, i))
-				each[i] = time.Since(began).Seconds()
-			})
-		}
-		all.Wait()
-		total := time.Since(began).Seconds()
-		for _, id := range ids {
-			if id == "" {
-				continue
-			}
-			_, stopErr := w.Runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
-			_, removeErr := w.Runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
-			errs = append(errs, stopErr, removeErr)
-		}
-		return each, total, errors.Join(errs...)
-	}
+// barePod is a pod that is made by the calls that every kubelet must make, and nothing else.
+type barePod struct {
+	s                  *side
+	config             *cri.PodSandboxConfig
+	sandbox, container string
+	started, stopped   time.Time
 }
 
-func barePod(ctx context.Context, w *testkit.World, name string) (sandbox string, err error) {
-	logs := w.Path("log", "floor", name)
-	if err := os.MkdirAll(logs+"/app", 0o755); err != nil {
-		return "", err
+// bareBatch makes n pods at once and ends them, as a kubelet with batch.end. The times are those of each, of all, and of
+// the end, in seconds.
+func (s *side) bareBatch(ctx context.Context, n int) (each []float64, all float64, end ending, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*patience(n))
+	defer cancel()
+	pods := make([]*barePod, n)
+	for i := range pods {
+		pods[i] = s.barePod()
 	}
-	config := &cri.PodSandboxConfig{
+	began := time.Now()
+	err = together(pods, func(p *barePod) error { return p.start(ctx) })
+	for _, p := range pods {
+		each = append(each, p.started.Sub(began).Seconds())
+	}
+	all, began = slices.Max(each), time.Now()
+	err = errors.Join(err, together(pods, func(p *barePod) error { return errors.Join(p.stop(ctx, 1), p.remove(ctx)) }))
+	end.removed = time.Since(began).Seconds()
+	for _, p := range pods {
+		end.stopped = max(end.stopped, p.stopped.Sub(began).Seconds())
+	}
+	return each, all, end, err
+}
+
+// together does the same with all pods at once.
+func together(pods []*barePod, do func(*barePod) error) error {
+	errs := make([]error, len(pods))
+	var all sync.WaitGroup
+	for i, p := range pods {
+		all.Go(func() { errs[i] = do(p) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *side) barePod() *barePod {
+	name := s.pod()
+	return &barePod{s: s, config: &cri.PodSandboxConfig{
 		Metadata:     &cri.PodSandboxMetadata{Name: name, Namespace: namespace, Uid: name},
 		Hostname:     name,
-		LogDirectory: logs,
+		LogDirectory: s.w.Path("log", "floor", name),
 		DnsConfig:    &cri.DNSConfig{Servers: []string{"10.96.0.10"}},
-		Linux:        &cri.LinuxPodSandboxConfig{CgroupParent: w.CgroupRoot() + "/kubepods/besteffort/" + name},
+		Linux:        &cri.LinuxPodSandboxConfig{CgroupParent: s.w.CgroupRoot() + "/kubepods/besteffort/" + name},
+	}}
+}
+
+func (p *barePod) start(ctx context.Context) error {
+	if err := os.MkdirAll(p.config.LogDirectory+"/app", 0o755); err != nil {
+		return err
 	}
-	box, err := w.Runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
+	box, err := p.s.w.Runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: p.config})
 	if err != nil {
-		return "", fmt.Errorf("running a sandbox: %w", err)
+		return fmt.Errorf("running a sandbox: %w", err)
 	}
-	made, err := w.Runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: box.PodSandboxId, SandboxConfig: config,
-		Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "app"}, Image: &cri.ImageSpec{Image: testkit.TestImage},
-			Args: []string{"sleep"}, LogPath: "app/0.log", Linux: &cri.LinuxContainerConfig{}}})
+	p.sandbox = box.PodSandboxId
+	err = p.run(ctx, 0)
+	p.started = time.Now()
+	return err
+}
+
+// run makes and starts the pod's container.
+func (p *barePod) run(ctx context.Context, attempt uint32) error {
+	made, err := p.s.w.Runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: p.sandbox, SandboxConfig: p.config,
+		Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "app", Attempt: attempt}, Image: &cri.ImageSpec{Image: testkit.TestImage},
+			Args: []string{"sleep"}, LogPath: fmt.Sprintf("app/%d.log", attempt), Linux: &cri.LinuxContainerConfig{}}})
 	if err != nil {
-		return box.PodSandboxId, fmt.Errorf("creating a container: %w", err)
+		return fmt.Errorf("creating a container: %w", err)
 	}
-	if _, err := w.Runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
-		return box.PodSandboxId, fmt.Errorf("starting a container: %w", err)
+	p.container = made.ContainerId
+	if _, err := p.s.w.Runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
+		return fmt.Errorf("starting a container: %w", err)
 	}
-	if _, err := w.Runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: made.ContainerId}); err != nil {
-		return box.PodSandboxId, fmt.Errorf("reading a container's status: %w", err)
+	if _, err := p.s.w.Runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: made.ContainerId}); err != nil {
+		return fmt.Errorf("reading a container's status: %w", err)
 	}
-	return box.PodSandboxId, nil
+	return nil
+}
+
+// stop ends the pod; grace is in seconds.
+func (p *barePod) stop(ctx context.Context, grace int64) error {
+	if p.sandbox == "" {
+		return nil
+	}
+	var stopErr error
+	if p.container != "" {
+		_, stopErr = p.s.w.Runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: p.container, Timeout: grace})
+	}
+	_, err := p.s.w.Runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.sandbox})
+	p.stopped = time.Now()
+	return errors.Join(stopErr, err)
+}
+
+func (p *barePod) remove(ctx context.Context) error {
+	if p.sandbox == "" {
+		return nil
+	}
+	_, err := p.s.w.Runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.sandbox})
+	return err
+}
+
+// bareEnds is the end of a pod by the calls alone.
+func bareEnds(ctx context.Context, s *side, rounds int) error {
+	for range rounds {
+		p := s.barePod()
+		err := p.start(ctx)
+		if err == nil {
+			err = s.hears(ctx)
+		}
+		began := time.Now()
+		err = errors.Join(err, p.stop(ctx, 30))
+		s.add("end", time.Since(began).Seconds())
+		if err := errors.Join(err, p.remove(ctx)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bareCrashes starts a container anew as soon as the runtime says that the one before it has ended.
+func bareCrashes(ctx context.Context, s *side, rounds int) error {
+	for range rounds {
+		p := s.barePod()
+		if err := errors.Join(p.crash(ctx), p.stop(ctx, 1), p.remove(ctx)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *barePod) crash(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience(1))
+	defer cancel()
+	events, err := p.s.w.Runtime.GetContainerEvents(ctx, &cri.GetEventsRequest{})
+	if err != nil {
+		return err
+	}
+	await := func(kind cri.ContainerEventType) error {
+		for {
+			e, err := events.Recv()
+			if err != nil {
+				return fmt.Errorf("reading runtime events: %w", err)
+			}
+			if e.ContainerId == p.container && e.ContainerEventType == kind {
+				return nil
+			}
+		}
+	}
+	if err := p.start(ctx); err != nil {
+		return err
+	}
+	if err := await(cri.ContainerEventType_CONTAINER_STARTED_EVENT); err != nil {
+		return err
+	}
+	began, err := p.s.crash(ctx, p.container)
+	if err == nil {
+		err = await(cri.ContainerEventType_CONTAINER_STOPPED_EVENT)
+	}
+	if err != nil {
+		return err
+	}
+	err = p.run(ctx, 1)
+	p.s.add("crash", time.Since(began).Seconds())
+	return err
 }

@@ -5,29 +5,125 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"strings"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/internal/testkit"
 )
 
-const namespace = "bench"
+const (
+	namespace    = "bench"
+	upstreamIs   = "upstream kubelet v1.36.3"
+	kubeletLimit = 15 * time.Minute // for the whole group
+	passes       = 3                // over everything, so that other work on the machine hits each side alike
+)
 
-// sizes of batches: how many pods at once, how often, and the target for all of them.
-type size struct {
-	pods, rounds int
-	target       float64
+// The sides that are compared: the calls of the runtime that every kubelet must make and nothing else, and two kubelets.
+const (
+	bare = "floor"
+	ours = "ours"
+	peer = "upstream"
+)
+
+// kubeletPart is something that is measured with each side in turn.
+type kubeletPart struct {
+	name string
+	// rounds of all passes together; 0 is one, in the last pass.
+	rounds  int
+	measure func(context.Context, *side, int) error
+	// floor measures the same without a kubelet; nil when there is nothing to measure.
+	floor func(context.Context, *side, int) error
+	lines []line
 }
 
-// benchKubelet measures bind to Ready with our kubelet and with upstream's, one after the other on the same containerd,
-// and the same CRI calls without a kubelet.
+// line is one figure of a part.
+type line struct {
+	key, name, unit string
+	// target is what ours must not exceed, given the floor's and the peer's median; nil: none.
+	target func(floor, peer float64) float64
+	note   string
+}
+
+func fixed(x float64) func(float64, float64) float64 {
+	return func(float64, float64) float64 { return x }
+}
+func ofFloor(factor, more float64) func(float64, float64) float64 {
+	return func(floor, _ float64) float64 { return round(factor*floor + more) }
+}
+func ofPeer(part float64) func(float64, float64) float64 {
+	return func(_, peer float64) float64 { return round(part * peer) }
+}
+
+func kubeletParts(rounds int) []kubeletPart {
+	return []kubeletPart{
+		startPart("start", 1, rounds, ofFloor(1, 0.060)),
+		startPart("ten", 10, max(1, rounds/3), ofFloor(1.15, 0)),
+		startPart("fifty", 50, max(1, rounds/5), ofFloor(1.1, 0)),
+		{name: "end", rounds: rounds, measure: ends, floor: bareEnds, lines: []line{{key: "end", name: "kubelet-delete-to-gone", unit: "s", target: ofPeer(1. / 3),
+			note: "a container that ends on TERM; floor: StopContainer, StopPodSandbox"}}},
+		{name: "crash", rounds: rounds, measure: crashes, floor: bareCrashes, lines: []line{{key: "crash", name: "kubelet-crash-to-restarted", unit: "s", target: ofFloor(1, 0.050),
+			note: "first restart, from the end of the container until the API says that the next one runs; floor: the event, CreateContainer, StartContainer, ContainerStatus"}}},
+		{name: "config", measure: configEdits, lines: []line{{key: "config", name: "kubelet-configmap-edit-to-file", unit: "s", target: fixed(1)}}},
+		{name: "idle", measure: idles, lines: []line{
+			{key: "idle-calls", name: "kubelet-idle-50-cri-calls", unit: "1/s", target: fixed(0.3)},
+			{key: "idle-cpu", name: "kubelet-idle-50-cpu", unit: "CPUs", target: ofPeer(1. / 3)},
+			{key: "idle-cpu-all", name: "kubelet-idle-50-cpu-with-containerd-and-control-plane", unit: "CPUs"},
+			{key: "idle-rss", name: "kubelet-idle-50-rss", unit: "MB", target: fixed(60)}}},
+		{name: "large", measure: crowds, lines: []line{
+			{key: "large-ready", name: "kubelet-250-pods-ready", unit: "s", note: "from the first bind until all are Ready"},
+			{key: "large-stats", name: "kubelet-250-pods-stats-summary", unit: "s", target: fixed(0.25), note: "the target is for the slowest of the samples as well"},
+			{key: "large-rss", name: "kubelet-250-pods-rss", unit: "MB"}}},
+	}
+}
+
+// side is one of those that are compared, while its kubelet runs.
+type side struct {
+	name    string
+	w       *testkit.World
+	kubelet *testkit.Process
+	samples samples
+	calls   map[string]map[string]int // of the part idle, by side
+	serial  int
+	// profiles is the folder for profiles of our kubelet; empty: none.
+	profiles string
+}
+
+// samples by key of a figure and by side.
+type samples map[string]map[string][]float64
+
+func (s samples) add(key, side string, values ...float64) {
+	if s[key] == nil {
+		s[key] = map[string][]float64{}
+	}
+	for _, v := range values {
+		s[key][side] = append(s[key][side], round(v))
+	}
+}
+
+func (s *side) add(key string, values ...float64) { s.samples.add(key, s.name, values...) }
+
+// pod is a name that no other pod of the run has.
+func (s *side) pod() string {
+	s.serial++
+	return fmt.Sprintf("%s-%d", s.name, s.serial)
+}
+
+// benchKubelet measures our kubelet and upstream's, one after the other on the same containerd, and the same CRI calls
+// without a kubelet.
 func benchKubelet(ctx context.Context, o options) (err error) {
-	w, err := testkit.NewWorld(ctx, testkit.Options{Bin: o.bin, Prefix: "phb", Nodes: []string{"ours", "upstream"}})
+	ctx, cancel := context.WithTimeout(ctx, kubeletLimit)
+	defer cancel()
+	var parts []kubeletPart
+	wanted := strings.Split(o.kubelet, ",")
+	for _, p := range kubeletParts(o.rounds) {
+		if i := slices.Index(wanted, p.name); i >= 0 {
+			parts, wanted = append(parts, p), slices.Delete(wanted, i, i+1)
+		}
+	}
+	if len(wanted) > 0 {
+		return fmt.Errorf("--kubelet: no part %q", wanted)
+	}
+	w, err := testkit.NewWorld(ctx, testkit.Options{Bin: o.bin, Porthole: o.porthole, Prefix: "phb", Nodes: []string{ours, peer}})
 	if err != nil {
 		return err
 	}
@@ -35,257 +131,117 @@ func benchKubelet(ctx context.Context, o options) (err error) {
 	if err := w.Namespace(ctx, namespace); err != nil {
 		return err
 	}
-	sizes := []size{{1, o.rounds, 0.30}, {10, max(1, o.rounds/3), 1.2}}
-	if o.fifty {
-		sizes = append(sizes, size{50, 2, 0})
+	found, calls := samples{}, map[string]map[string]int{}
+	sides := []*side{}
+	for _, name := range []string{bare, ours, peer} {
+		sides = append(sides, &side{name: name, w: w, samples: found, calls: calls, profiles: o.profiles})
 	}
-	// Several passes over all, so that other work on the machine hits each of them alike.
-	const passes = 3
-	results := map[string][]result{}
 	for pass := range passes {
-		for _, name := range []string{"floor", "ours", "upstream"} {
-			if err := measure(ctx, w, name, share(sizes, pass, passes), results); err != nil {
-				return fmt.Errorf("%s: %w\n%s", name, err, w.Logs(3000))
+		for _, s := range sides {
+			if err := s.pass(ctx, parts, pass); err != nil {
+				for _, p := range parts { // what there is
+					p.print(found, calls)
+				}
+				return fmt.Errorf("%s: %w\n%s", s.name, err, w.Logs(3000))
 			}
 		}
 	}
-	for i, s := range sizes {
-		report(s, results["floor"][i], results["ours"][i], results["upstream"][i])
+	for _, p := range parts {
+		p.print(found, calls)
 	}
 	return nil
 }
 
-// share is the part of the rounds that one of the passes does.
-func share(sizes []size, pass, passes int) []size {
-	out := slices.Clone(sizes)
-	for i := range out {
-		out[i].rounds = (out[i].rounds + passes - 1 - pass) / passes
+// share is how many rounds of a part one pass does.
+func (p kubeletPart) share(pass int) int {
+	if p.rounds == 0 {
+		return max(0, pass-passes+2)
 	}
-	return out
+	return (p.rounds + passes - 1 - pass) / passes
 }
 
-// result of one batch size: the time until all pods of a batch were Ready, and of every pod; and the processor seconds,
-// from the making to the end of all pods, of the kubelet and of what it keeps busy.
-type result struct {
-	all, each                   []float64
-	cpu, cpuControl, cpuRuntime float64
-}
-
-func measure(ctx context.Context, w *testkit.World, name string, sizes []size, results map[string][]result) error {
-	batch := bareBatch(w)
-	kubelet := (*testkit.Process)(nil)
-	if name != "floor" {
-		k, err := w.StartKubelet(ctx, name, name == "upstream")
+// pass does one pass over all parts with one side.
+func (s *side) pass(ctx context.Context, parts []kubeletPart, pass int) error {
+	do := func(p kubeletPart) func(context.Context, *side, int) error { return p.floor }
+	if s.name != bare {
+		do = func(p kubeletPart) func(context.Context, *side, int) error { return p.measure }
+	}
+	var due []kubeletPart
+	for _, p := range parts {
+		if p.share(pass) > 0 && do(p) != nil {
+			due = append(due, p)
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	if s.name != bare {
+		k, err := s.w.StartKubelet(ctx, s.name, s.name == peer)
 		if err != nil {
 			return err
 		}
 		defer k.Stop()
-		batch, kubelet = podBatch(w, name), k
+		s.kubelet = k
 	}
-	if _, _, err := batch(ctx, 1); err != nil { // the first one pays for caches
+	if err := s.warm(ctx); err != nil {
 		return err
 	}
-	if results[name] == nil {
-		results[name] = make([]result, len(sizes))
-	}
-	for i, s := range sizes {
-		say("%s: %d × %d at once", name, s.rounds, s.pods)
-		r := &results[name][i]
-		began := usage(w, kubelet)
-		for range s.rounds {
-			each, all, err := batch(ctx, s.pods)
-			if err != nil {
-				return err
-			}
-			r.all = append(r.all, round(all))
-			for _, x := range each {
-				r.each = append(r.each, round(x))
-			}
+	for _, p := range due {
+		say("%s: %s, %d rounds", s.name, p.name, p.share(pass))
+		saved := s.profile(ctx, p.name)
+		if err := errors.Join(do(p)(ctx, s, p.share(pass)), saved()); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		ended := usage(w, kubelet)
-		r.cpu, r.cpuControl, r.cpuRuntime = r.cpu+ended[0]-began[0], r.cpuControl+ended[1]-began[1], r.cpuRuntime+ended[2]-began[2]
 	}
 	return nil
 }
 
-// usage of processor time by the kubelet, the control plane and containerd.
-func usage(w *testkit.World, kubelet *testkit.Process) (out [3]float64) {
-	if kubelet != nil {
-		out[0] = kubelet.CPU()
+// warm pays for caches with one pod that does not count.
+func (s *side) warm(ctx context.Context) error {
+	if s.name == bare {
+		_, _, _, err := s.bareBatch(ctx, 1)
+		return err
 	}
-	out[1], out[2] = w.Process("controlplane").CPU(), w.Process("containerd").CPU()
-	return out
-}
-
-func report(s size, floor, ours, peer result) {
-	f := figure{Name: "kubelet-bind-to-ready-1", Unit: "s", PeerIs: "upstream kubelet v1.36.3", Target: s.target,
-		Note: "median; floor: RunPodSandbox, CreateContainer, StartContainer, ContainerStatus without a kubelet"}
-	if s.pods > 1 {
-		f.Name = fmt.Sprintf("kubelet-bind-to-ready-%d-at-once", s.pods)
-		f.Note = "median over batches of the time from the first bind until the last pod is Ready"
-	}
-	o, p, b := median(ours.all), median(peer.all), median(floor.all)
-	f.Ours, f.Peer, f.Floor = o, p, b
-	f.Ratio, f.OfFloor = round(o/p), round(o/b)
-	f.Samples = map[string][]float64{"ours": ours.all, "peer": peer.all, "floor": floor.all}
-	if s.pods > 1 {
-		f.Samples["oursEachPod"], f.Samples["peerEachPod"], f.Samples["floorEachPod"] = ours.each, peer.each, floor.each
-	}
-	print(f)
-	cpu := func(r result) map[string]float64 {
-		pods := float64(len(r.all) * s.pods)
-		return map[string]float64{"kubelet": round(r.cpu / pods), "controlPlane": round(r.cpuControl / pods), "containerd": round(r.cpuRuntime / pods)}
-	}
-	print(figure{Name: fmt.Sprintf("kubelet-cpu-per-pod-%d-at-once", s.pods), Unit: "s", PeerIs: f.PeerIs, Ours: cpu(ours), Peer: cpu(peer),
-		Floor: cpu(floor), Ratio: round(ours.cpu / peer.cpu), Note: "processor time from making to end of a pod"})
-}
-
-// podBatch makes pods that are bound to the node and waits for the watch to say that they are Ready.
-func podBatch(w *testkit.World, node string) func(context.Context, int) ([]float64, float64, error) {
-	serial := int(time.Now().Unix() % 1e6) // names do not come again in the next pass
-	return func(ctx context.Context, n int) ([]float64, float64, error) {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-		defer cancel()
-		serial++
-		seen := newWatcher()
-		if err := seen.follow(ctx, w); err != nil {
-			return nil, 0, err
-		}
-		bound := make([]time.Time, n)
-		errs := make([]error, n)
-		var all sync.WaitGroup
-		for i := range n {
-			all.Go(func() {
-				_, errs[i] = w.Client.CoreV1().Pods(namespace).Create(ctx, benchPod(podName(node, serial, i), node), metav1.CreateOptions{})
-				bound[i] = time.Now()
-			})
-		}
-		all.Wait()
-		if err := errors.Join(errs...); err != nil {
-			return nil, 0, err
-		}
-		first, last := bound[0], time.Time{}
-		each := make([]float64, n)
-		for i := range n {
-			at, err := seen.wait(ctx, seen.ready, podName(node, serial, i))
-			if err != nil {
-				return nil, 0, err
-			}
-			each[i] = at.Sub(bound[i]).Seconds()
-			if bound[i].Before(first) {
-				first = bound[i]
-			}
-			if at.After(last) {
-				last = at
-			}
-		}
-		for i := range n {
-			if err := w.Client.CoreV1().Pods(namespace).Delete(ctx, podName(node, serial, i), metav1.DeleteOptions{}); err != nil {
-				return nil, 0, err
-			}
-		}
-		for i := range n {
-			if _, err := seen.wait(ctx, seen.gone, podName(node, serial, i)); err != nil {
-				return nil, 0, err
-			}
-		}
-		return each, last.Sub(first).Seconds(), empty(ctx, w, node == "upstream")
-	}
-}
-
-func podName(node string, serial, i int) string { return fmt.Sprintf("%s-%d-%d", node, serial, i) }
-
-func benchPod(name, node string) *v1.Pod {
-	zero := int64(0)
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: &zero,
-		Containers: []v1.Container{{Name: "app", Image: testkit.TestImage, Args: []string{"sleep"}}}}}
-}
-
-// empty waits until containerd has no sandbox any more, so that no clean-up runs into the next sample. Upstream's kubelet
-// removes sandboxes that have ended once a minute; with help they are removed at once.
-func empty(ctx context.Context, w *testkit.World, help bool) error {
-	return testkit.Until(ctx, time.Minute, "pods to end", func(ctx context.Context) error {
-		list, err := w.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
-		if err != nil || len(list.Items) == 0 {
-			return err
-		}
-		for _, s := range list.Items {
-			if s.State == cri.PodSandboxState_SANDBOX_READY {
-				return fmt.Errorf("sandbox %s runs", s.GetMetadata().GetName())
-			}
-		}
-		if help {
-			return w.RemovePods()
-		}
-		return fmt.Errorf("%d sandboxes are there", len(list.Items))
-	})
-}
-
-// watcher notes when pods are seen Ready and when they are gone.
-type watcher struct {
-	mu          sync.Mutex
-	news        chan struct{} // closed and replaced at each change
-	ready, gone map[string]time.Time
-}
-
-func newWatcher() *watcher {
-	return &watcher{news: make(chan struct{}), ready: map[string]time.Time{}, gone: map[string]time.Time{}}
-}
-
-func (s *watcher) follow(ctx context.Context, w *testkit.World) error {
-	list, err := w.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	b, err := s.start(ctx, 1, nil)
 	if err != nil {
 		return err
 	}
-	events, err := w.Client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		return err
-	}
-	go func() {
-		for e := range events.ResultChan() {
-			if p, ok := e.Object.(*v1.Pod); ok {
-				s.note(e.Type, p, time.Now())
+	_, err = b.end(ctx)
+	return err
+}
+
+func (p kubeletPart) print(found samples, calls map[string]map[string]int) {
+	for _, l := range p.lines {
+		of := found[l.key]
+		f := figure{Name: l.name, Unit: l.unit, PeerIs: upstreamIs, Note: l.note, Samples: map[string][]float64{}, P99: map[string]float64{}}
+		for side, name := range map[string]string{ours: "ours", peer: "peer", bare: "floor"} {
+			if len(of[side]) > 0 {
+				f.Samples[name], f.P99[name] = of[side], percentile(of[side], 0.99)
+			}
+			if each := found[l.key+"-each"][side]; len(each) > 0 {
+				f.Samples[name+"EachPod"], f.P99[name+"EachPod"] = each, percentile(each, 0.99)
 			}
 		}
-	}()
-	return nil
-}
-
-func (s *watcher) note(kind watch.EventType, p *v1.Pod, at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, known := s.ready[p.Name]; !known && isReady(p) {
-		s.ready[p.Name] = at
-	}
-	if kind == watch.Deleted {
-		s.gone[p.Name] = at
-	}
-	close(s.news)
-	s.news = make(chan struct{})
-}
-
-func isReady(p *v1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == v1.PodReady {
-			return c.Status == v1.ConditionTrue
+		o, u, b := median(of[ours]), median(of[peer]), median(of[bare])
+		f.Ours = o
+		if len(of[peer]) > 0 {
+			f.Peer = u
 		}
-	}
-	return false
-}
-
-func (s *watcher) wait(ctx context.Context, table map[string]time.Time, pod string) (time.Time, error) {
-	for {
-		s.mu.Lock()
-		at, ok := table[pod]
-		news := s.news
-		s.mu.Unlock()
-		if ok {
-			return at, nil
+		if u > 0 {
+			f.Ratio = round(o / u)
 		}
-		select {
-		case <-ctx.Done():
-			return time.Time{}, fmt.Errorf("pod %s: %w", pod, ctx.Err())
-		case <-news:
+		if b > 0 {
+			f.Floor, f.OfFloor = b, round(o/b)
 		}
+		if l.target != nil {
+			f.Target = l.target(b, u)
+		}
+		if l.key == "idle-calls" {
+			f.Calls, f.PeerCalls = calls[ours], calls[peer]
+		}
+		if len(of[ours]) == 0 {
+			f = figure{Name: l.name, Unit: l.unit, Skipped: "the run ended before it"}
+		}
+		print(f)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -32,8 +33,10 @@ type figure struct {
 	Target  float64              `json:"target,omitempty"`
 	OK      *bool                `json:"ok,omitempty"`
 	Samples map[string][]float64 `json:"samples,omitempty"`
-	Steps   []step               `json:"steps,omitempty"`
-	Calls   map[string]int       `json:"calls,omitempty"`
+	// P99 of the samples of the same name: the slowest of less than a hundred.
+	P99   map[string]float64 `json:"p99,omitempty"`
+	Steps []step             `json:"steps,omitempty"`
+	Calls map[string]int     `json:"calls,omitempty"`
 	// PeerCalls are the peer's.
 	PeerCalls map[string]int `json:"peerCalls,omitempty"`
 	Note      string         `json:"note,omitempty"`
@@ -42,9 +45,9 @@ type figure struct {
 
 type options struct {
 	bin, only, dir, logs, proxy string
+	kubelet, porthole, profiles string
 	rounds, large               int
 	scale                       float64
-	fifty                       bool
 }
 
 func main() {
@@ -56,8 +59,10 @@ func main() {
 	flag.IntVar(&o.large, "large", largeServices, "services of the part large, with ten endpoints each")
 	flag.StringVar(&o.dir, "dir", "", "state folder of the group cluster; a new one unless given")
 	flag.StringVar(&o.logs, "logs", "", "folder to keep the logs of the group kubelet in")
-	flag.IntVar(&o.rounds, "rounds", 15, "samples of one pod; a third as many of 10 pods at once")
-	flag.BoolVar(&o.fifty, "fifty", false, "50 pods at once as well")
+	flag.IntVar(&o.rounds, "rounds", 15, "group kubelet: samples of one pod; a third as many of 10 pods at once, a fifth of 50")
+	flag.StringVar(&o.kubelet, "kubelet", "start,ten,fifty,end,crash,config,idle,large", "parts of the group kubelet")
+	flag.StringVar(&o.profiles, "profiles", "", "group kubelet: folder to keep processor profiles of our kubelet in, one of each part")
+	flag.StringVar(&o.porthole, "porthole", "", "group kubelet: the program whose kubelet runs; empty means the one in --bin")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -114,6 +119,15 @@ func median(samples []float64) float64 {
 		return round((s[n/2-1] + s[n/2]) / 2)
 	}
 	return round(s[len(s)/2])
+}
+
+// percentile is the smallest sample that this part of all does not exceed.
+func percentile(samples []float64, part float64) float64 {
+	s := slices.Sorted(slices.Values(samples))
+	if len(s) == 0 {
+		return 0
+	}
+	return s[min(len(s)-1, max(0, int(math.Ceil(part*float64(len(s))))-1))]
 }
 
 // round keeps milliseconds: more would only be noise.
