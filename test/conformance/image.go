@@ -198,5 +198,6 @@ func addTools(l *layer) error {
 			return fmt.Errorf("%w (Debian's package %s has it)", err, from)
 		}
 	}
+	l.link("/usr/bin/bash", "bin/sh") // the shell of busybox would take its own nc
 	return nil
 }
