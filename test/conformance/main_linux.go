@@ -136,18 +136,31 @@ func takeIn(o options) error {
 	return write(o, list)
 }
 
-// failures is an error if a test of list failed.
+// failures is an error if a test of list failed or was cut off.
 func failures(list []result) error {
+	n := count(list, failed)
+	if n > 0 {
+		return errors.Join(cut(list), fmt.Errorf("%d tests failed", n))
+	}
+	return cut(list)
+}
+
+// cut is an error if the limit ended tests.
+func cut(list []result) error {
+	if n := count(list, unfinished); n > 0 {
+		return fmt.Errorf("the time was over before all tests had run: %d were cut off; -limit gives more", n)
+	}
+	return nil
+}
+
+func count(list []result, state string) int {
 	n := 0
 	for _, one := range list {
-		if one.State == failed {
+		if one.State == state {
 			n++
 		}
 	}
-	if n > 0 {
-		return fmt.Errorf("%d tests failed", n)
-	}
-	return nil
+	return n
 }
 
 // write adds results to those that the repository has, makes the document anew, and checks the reasons.
@@ -178,5 +191,5 @@ func write(o options, list []result) error {
 	}
 	ran := results{}
 	ran.add(list)
-	return why.check(o.node, ran)
+	return errors.Join(cut(list), why.check(o.node, ran))
 }

@@ -19,7 +19,7 @@ import (
 // result is what became of one test.
 type result struct {
 	Name    string  `json:"name"`    // full name, as the suite's own list of conformance tests has it
-	State   string  `json:"state"`   // passed, failed or skipped
+	State   string  `json:"state"`   // passed, failed, skipped; unfinished is never kept
 	Seconds float64 `json:"seconds"` // how long it took
 	Message string  `json:"message,omitempty"`
 	When    string  `json:"when"` // RFC 3339
@@ -30,7 +30,12 @@ const (
 	passed  = "passed"
 	failed  = "failed"
 	skipped = "skipped"
+	// unfinished tests were cut off by the limit of the whole run: nothing is known about them.
+	unfinished = "unfinished"
 )
+
+// cutOff is what ginkgo 2.28 says of a test that ran when the time of the suite was over.
+const cutOff = "A suite timeout occurred"
 
 // ginkgoReport is the part of ginkgo's JSON report that is used here (ginkgo/v2/types, Report).
 type ginkgoReport struct {
@@ -59,8 +64,11 @@ func readReport(r io.Reader) ([]result, error) {
 				continue
 			}
 			state := s.State
-			if state != passed && state != skipped {
-				state = failed // also: timed out, interrupted, panicked, aborted
+			switch {
+			case state == "interrupted" || state == "aborted" || strings.HasPrefix(s.Failure.Message, cutOff):
+				state = unfinished
+			case state != passed && state != skipped:
+				state = failed // also: timed out, panicked
 			}
 			results = append(results, result{
 				Name: strings.Join(append(slices.Clone(s.ContainerHierarchyTexts), s.LeafNodeText), " "), State: state,
@@ -93,6 +101,9 @@ func loadResults(path string) (results, error) {
 // add keeps of each message the first line only: the rest is in the report of the run.
 func (r results) add(list []result) {
 	for _, one := range list {
+		if one.State == unfinished {
+			continue
+		}
 		one.Message = firstLine(one.Message)
 		one.Seconds = math.Round(one.Seconds*10) / 10
 		r[one.Name] = one

@@ -18,6 +18,8 @@ const sampleReport = `[{"SpecReports": [
   "StartTime": "2026-11-21T22:01:00Z", "RunTime": 1000000000, "Failure": {"Message": "waiting for it\nmore"}},
  {"ContainerHierarchyTexts": ["[sig-storage] Disks"], "LeafNodeType": "It", "LeafNodeText": "skip", "State": "skipped",
   "StartTime": "2026-11-21T22:02:00Z", "Failure": {"Message": "no disks"}},
+ {"ContainerHierarchyTexts": ["[sig-apps] Jobs"], "LeafNodeType": "It", "LeafNodeText": "cut off", "State": "timedout",
+  "Failure": {"Message": "A suite timeout occurred"}},
  {"ContainerHierarchyTexts": ["[sig-apps] Jobs"], "LeafNodeType": "It", "LeafNodeText": "left out", "State": "skipped"}
 ]}]`
 

@@ -91,14 +91,10 @@ func (c *suiteCluster) suiteFilter() []string {
 
 // summarise prints the counts and what failed.
 func summarise(out io.Writer, list []result) {
-	counts := map[string]int{}
-	for _, one := range list {
-		counts[one.State]++
-	}
 	for _, one := range list {
 		if one.State == failed {
 			fmt.Fprintf(out, "FAILED %s\n       %s\n", one.Name, firstLine(one.Message))
 		}
 	}
-	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", counts[passed], counts[failed], counts[skipped])
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped, %d cut off\n", count(list, passed), count(list, failed), count(list, skipped), count(list, unfinished))
 }
