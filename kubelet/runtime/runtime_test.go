@@ -1,0 +1,305 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/kubelet/pod"
+)
+
+// service is a runtime with pods u1, u2 and so on, each with a sandbox and a container. About those that hang it does not
+// answer.
+type service struct {
+	cri.UnimplementedRuntimeServiceServer
+	pods   int
+	hang   string
+	create error // of containers
+	start  error
+	made   *cri.CreateContainerRequest
+}
+
+func labelsOf(i int) map[string]string {
+	return map[string]string{labelPodUID: fmt.Sprint("u", i), labelPodName: "p", labelPodNamespace: "ns", labelContainerName: "c"}
+}
+
+func (s *service) ListPodSandbox(_ context.Context, r *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+	out := &cri.ListPodSandboxResponse{Items: []*cri.PodSandbox{{Id: "not-a-pods"}}}
+	for i := range s.pods {
+		if l := labelsOf(i); r.Filter.LabelSelector == nil || r.Filter.LabelSelector[labelPodUID] == l[labelPodUID] {
+			out.Items = append(out.Items, &cri.PodSandbox{Id: fmt.Sprint("s", i), Labels: l})
+		}
+	}
+	return out, nil
+}
+
+func (s *service) ListContainers(_ context.Context, r *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
+	out := &cri.ListContainersResponse{}
+	for i := range s.pods {
+		if l := labelsOf(i); r.Filter.LabelSelector == nil || r.Filter.LabelSelector[labelPodUID] == l[labelPodUID] {
+			out.Containers = append(out.Containers, &cri.Container{Id: fmt.Sprint("c", i), PodSandboxId: fmt.Sprint("s", i), Labels: l},
+				&cri.Container{Id: fmt.Sprint("gone", i), Labels: l})
+		}
+	}
+	return out, nil
+}
+
+func (s *service) PodSandboxStatus(_ context.Context, r *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+	return &cri.PodSandboxStatusResponse{Status: &cri.PodSandboxStatus{Id: r.PodSandboxId, Metadata: &cri.PodSandboxMetadata{},
+		Network: &cri.PodSandboxNetworkStatus{Ip: "10.0.0.1"}}}, nil
+}
+
+func (s *service) ContainerStatus(ctx context.Context, r *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+	if strings.HasPrefix(r.ContainerId, "gone") {
+		return nil, status.Error(codes.NotFound, "no such container")
+	}
+	if r.ContainerId == s.hang {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{Id: r.ContainerId, Metadata: &cri.ContainerMetadata{Name: "c"},
+		State: cri.ContainerState_CONTAINER_EXITED, ExitCode: 128, Reason: "StartError"}}, nil
+}
+
+func (s *service) CreateContainer(_ context.Context, r *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+	s.made = r
+	return &cri.CreateContainerResponse{ContainerId: "c0"}, s.create
+}
+
+func (s *service) StartContainer(context.Context, *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
+	return &cri.StartContainerResponse{}, s.start
+}
+
+func newRuntime(t *testing.T, s *service, o Options) *Runtime {
+	t.Helper()
+	l := bufconn.Listen(1 << 20)
+	server := grpc.NewServer()
+	cri.RegisterRuntimeServiceServer(server, s)
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(server.Stop)
+	conn, err := grpc.NewClient("passthrough:///service", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return New(conn, o)
+}
+
+// TestAuditOfOneThatHangs: all other pods are there at once, and the one has an error when the time is over.
+func TestAuditOfOneThatHangs(t *testing.T) {
+	r := newRuntime(t, &service{pods: 40, hang: "c7"}, Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	var mu sync.Mutex
+	found, failed := map[string]*pod.Runtime{}, map[string]error{}
+	answers := make(chan struct{}, 40)
+	uids, err := r.Audit(ctx, func(string) *pod.Runtime { return nil }, func(uid string, p *pod.Runtime, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			failed[uid] = err
+		} else {
+			found[uid] = p
+		}
+		answers <- struct{}{}
+	})
+	if err != nil || len(uids) != 40 {
+		t.Fatalf("%d pods, %v", len(uids), err)
+	}
+	timeout := time.After(10 * time.Second)
+	for range 39 {
+		select {
+		case <-answers:
+		case <-timeout:
+			t.Fatalf("after ten seconds there are %d answers", len(found))
+		}
+	}
+	mu.Lock()
+	if p := found["u3"]; len(failed) != 0 || p == nil || p.Name != "p" || len(p.Sandboxes) != 1 || len(p.Containers) != 1 || p.Containers[0].SandboxID != "s3" {
+		t.Errorf("failed %v, u3 is %+v", failed, p)
+	}
+	mu.Unlock()
+	cancel()
+	<-answers
+	if mu.Lock(); failed["u7"] == nil {
+		t.Error("the one that hangs has no error")
+	}
+	mu.Unlock()
+	one, err := r.Snapshot(context.Background(), "u5")
+	if err != nil || len(one) != 1 || len(one["u5"].Containers) != 1 {
+		t.Errorf("snapshot of one: %+v, %v", one, err)
+	}
+	if none, err := r.Snapshot(context.Background(), "nobody"); err != nil || none["nobody"] == nil {
+		t.Errorf("snapshot of nobody: %+v, %v", none, err)
+	}
+}
+
+func TestReasonsOfFailedStarts(t *testing.T) {
+	no := false
+	for _, c := range []struct {
+		name         string
+		create       error
+		start        error
+		spec         *v1.SecurityContext
+		reason, text string
+	}{
+		{"config", nil, nil, &v1.SecurityContext{RunAsNonRoot: new(bool), RunAsUser: new(int64)}, "", ""},
+		{"create", status.Error(codes.Unknown, "no room"), nil, nil, "CreateContainerError", "no room"},
+		{"start", nil, status.Error(codes.Unknown, "no such file"), nil, "RunContainerError", "no such file"},
+		{"well", nil, nil, &v1.SecurityContext{RunAsNonRoot: &no}, "", ""},
+	} {
+		s := &service{pods: 1, create: c.create, start: c.start}
+		r := newRuntime(t, s, Options{PodLogsDir: t.TempDir()})
+		if c.name == "config" {
+			*c.spec.RunAsNonRoot = true
+			c.reason, c.text = "CreateContainerConfigError", "container's runAsUser breaks non-root policy (pod: \"p_ns(u)\", container: c)"
+		}
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u"}}
+		made, err := r.StartContainer(context.Background(), ContainerSpec{Sandbox: SandboxSpec{Pod: p}, SandboxID: "s0",
+			Container: &v1.Container{Name: "c", Image: "i", SecurityContext: c.spec}, Attempt: 3, ImageRef: "ref"})
+		var step *StepError
+		if errors.As(err, &step); (err == nil) != (c.reason == "") || step != nil && (step.Reason != c.reason || step.Error() != c.text) {
+			t.Errorf("%s: %v, want %s %q", c.name, err, c.reason, c.text)
+		}
+		if c.name == "start" && (made.ID != "c0" || made.State != pod.Exited || made.SandboxID != "s0") {
+			t.Errorf("%s: container %+v", c.name, made)
+		}
+		if c.name == "well" {
+			cfg := s.made.Config
+			if cfg.LogPath != filepath.Join("c", "3.log") || cfg.Annotations[annRestartCount] != "3" || cfg.Metadata.Attempt != 3 ||
+				cfg.Labels[labelPodUID] != "u" || cfg.Image.Image != "ref" || cfg.Image.UserSpecifiedImage != "i" {
+				t.Errorf("config %+v", cfg)
+			}
+		}
+	}
+}
+
+func TestLastWords(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	line := func(tag, text string) string {
+		return "2026-01-01T00:00:00.000000000Z stdout " + tag + " " + text + "\n"
+	}
+	var many strings.Builder
+	for i := range 200 {
+		many.WriteString(line("F", fmt.Sprint("line ", i)))
+	}
+	short, long := file("short.log", line("P", "half ")+line("F", "whole")+"broken\n"), file("long.log", line("F", strings.Repeat("x", 5000)+"end"))
+	manyLog := file("many.log", many.String())
+	said, silent, huge := file("said", "done"), file("silent", ""), file("huge", strings.Repeat("a", 5000)+"b")
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(said, link); err != nil {
+		t.Fatal(err)
+	}
+	const fallback = string(v1.TerminationMessageFallbackToLogsOnError)
+	for _, c := range []struct {
+		name, path, policy, log string
+		code                    int32
+		runtime                 string
+		length                  int
+		want                    string // its end
+	}{
+		{"from the file", said, fallback, short, 1, "", 4, "done"},
+		{"after what the runtime says", said, "", short, 1, "OOM", 9, "OOM: done"},
+		{"the end of a long file", huge, "", short, 1, "", 4096, "ab"},
+		{"empty file, no error: nothing", silent, fallback, short, 0, "", 0, ""},
+		{"empty file, error: the log", silent, fallback, short, 1, "", 11, "half whole\n"},
+		{"empty file, no fallback: nothing", silent, "File", short, 1, "", 0, ""},
+		{"the end of a long line", silent, fallback, long, 1, "", 2048, "xend\n"},
+		{"the last 80 lines", silent, fallback, manyLog, 1, "", 80 * 9, "line 199\n"},
+		{"no log", silent, fallback, filepath.Join(dir, "absent"), 1, "", 0, ""},
+		{"a link in place of the file is not followed", link, "", short, 1, "", 0, ""},
+	} {
+		got := toContainer(&cri.ContainerStatus{State: cri.ContainerState_CONTAINER_EXITED, ExitCode: c.code, LogPath: c.log, Message: c.runtime,
+			Mounts:      []*cri.Mount{{ContainerPath: "/dev/termination-log", HostPath: c.path}},
+			Annotations: map[string]string{annTerminationPath: "/dev/termination-log", annTerminationPolicy: c.policy}}).Message
+		if len(got) != c.length || !strings.HasSuffix(got, c.want) {
+			t.Errorf("%s: %d bytes %.60q, want %d that end in %q", c.name, len(got), got, c.length, c.want)
+		}
+	}
+}
+
+func TestSandboxConfig(t *testing.T) {
+	user, group, fs := int64(1000), int64(2000), int64(3000)
+	yes := true
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"x": "y"}},
+		Spec: v1.PodSpec{ShareProcessNamespace: &yes, Containers: []v1.Container{{Name: "c", Ports: []v1.ContainerPort{{ContainerPort: 80, HostPort: 8080, HostIP: "1.2.3.4", Protocol: v1.ProtocolUDP}}}},
+			SecurityContext: &v1.PodSecurityContext{RunAsUser: &user, RunAsGroup: &group, FSGroup: &fs, SupplementalGroups: []int64{7},
+				Sysctls: []v1.Sysctl{{Name: "net/ipv4.x", Value: "1"}}}}}
+	r := New(nil, Options{PodLogsDir: "/logs"})
+	cfg := r.sandboxConfig(SandboxSpec{Pod: p, Attempt: 2, Hostname: "h", CgroupParent: "/g"})
+	sec := cfg.Linux.SecurityContext
+	m := cfg.PortMappings[0]
+	for what, ok := range map[string]bool{
+		"names":      cfg.Metadata.Uid == "u" && cfg.Metadata.Attempt == 2 && cfg.Labels["a"] == "b" && cfg.Labels[labelPodName] == "p" && cfg.Annotations["x"] == "y",
+		"host name":  cfg.Hostname == "h",
+		"logs":       cfg.LogDirectory == filepath.Join("/logs", "ns_p_u"),
+		"cgroup":     cfg.Linux.CgroupParent == "/g",
+		"sysctl":     cfg.Linux.Sysctls["net.ipv4.x"] == "1",
+		"port":       m.HostIp == "1.2.3.4" && m.HostPort == 8080 && m.ContainerPort == 80 && m.Protocol == cri.Protocol_UDP,
+		"user":       sec.RunAsUser.Value == 1000 && sec.RunAsGroup.Value == 2000 && fmt.Sprint(sec.SupplementalGroups) == "[3000 7]",
+		"namespaces": sec.NamespaceOptions.Pid == cri.NamespaceMode_POD && sec.NamespaceOptions.Network == cri.NamespaceMode_POD,
+		"seccomp":    sec.Seccomp.ProfileType == cri.SecurityProfile_RuntimeDefault,
+		"windows":    cfg.Windows == nil,
+	} {
+		if !ok {
+			t.Errorf("%s: %+v", what, cfg)
+		}
+	}
+	name := "ContainerUser"
+	p.Spec.SecurityContext.WindowsOptions = &v1.WindowsSecurityContextOptions{RunAsUserName: &name, HostProcess: &yes}
+	if w := New(nil, Options{Windows: true}).sandboxConfig(SandboxSpec{Pod: p}).Windows; w.SecurityContext.RunAsUsername != name || !w.SecurityContext.HostProcess {
+		t.Errorf("windows: %+v", w)
+	}
+}
+
+// FuzzEvent: whatever the runtime sends, the kubelet reads it.
+func FuzzEvent(f *testing.F) {
+	f.Add([]byte{}, "2026 stdout F x\n")
+	full, err := proto.Marshal(&cri.ContainerEventResponse{ContainerId: "c", PodSandboxStatus: &cri.PodSandboxStatus{Id: "s"},
+		ContainersStatuses: []*cri.ContainerStatus{{Id: "c", Annotations: map[string]string{annRestartCount: "x"}}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(full, "")
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, data []byte, log string) {
+		path := filepath.Join(dir, "log")
+		if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if text := logTail(path); len(text) > maxLogBytes {
+			t.Errorf("%d bytes of log", len(text))
+		}
+		var m cri.ContainerEventResponse
+		if proto.Unmarshal(data, &m) != nil {
+			return
+		}
+		if toEvent(&m).Update == nil {
+			t.Error("no update")
+		}
+	})
+}
