@@ -38,6 +38,8 @@ type actor struct {
 	preStops     map[string]*preStopRun        // by container id
 	postStarts   map[string]context.CancelFunc // by container id
 	looked       *v1.Pod                       // the pod as the last look saw it
+	desired      *v1.Pod                       // the pod as its source has it
+	shaped       *v1.Pod                       // desired with the resources that the node agreed to
 	panics       int                           // turns in a row that ended in a panic
 	reconcile    func(*pod.State, pod.Facts, time.Time) pod.Plan
 	view         atomic.Pointer[PodView]
@@ -130,6 +132,7 @@ func (a *actor) look(ctx context.Context) (next time.Duration, finished bool) {
 		a.k.o.Meter.Worker(!a.counted, time.Since(began), began.Sub(a.born))
 		a.counted = true
 	}()
+	a.allocate(ctx)
 	a.podIsNew()
 	a.k.admission(a)
 	a.endHooks()

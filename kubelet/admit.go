@@ -25,6 +25,9 @@ import (
 type admitter struct {
 	mu   sync.Mutex
 	held map[types.UID]claim
+	// waiting are the resizes that wait for room; granted hears, under the lock, of one that has got it.
+	waiting map[types.UID]*waiter
+	granted func(types.UID)
 }
 
 // claim is what one pod holds.
@@ -35,12 +38,19 @@ type claim struct {
 
 func claimOf(p *v1.Pod) claim { return claim{requests: requests(p), ports: hostPorts(p)} }
 
-func newAdmitter() *admitter { return &admitter{held: map[types.UID]claim{}} }
+func newAdmitter() *admitter {
+	return &admitter{held: map[types.UID]claim{}, waiting: map[types.UID]*waiter{}, granted: func(types.UID) {}}
+}
 
 func (m *admitter) release(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	_, held := m.held[uid]
 	delete(m.held, uid)
+	delete(m.waiting, uid)
+	if held {
+		m.regrant()
+	}
 }
 
 // holds tells whether a pod has its place.
@@ -61,13 +71,7 @@ func (m *admitter) admit(p *v1.Pod, f nodeFacts, running bool) *refusal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !running {
-		others := make([]claim, 0, len(m.held))
-		for uid, o := range m.held {
-			if uid != p.UID {
-				others = append(others, o)
-			}
-		}
-		if r := check(p, want, f, others); r != nil {
+		if r := check(p, want, f, m.others(p.UID)); r != nil {
 			return r
 		}
 	}

@@ -86,6 +86,9 @@ func (a *actor) task(x pod.Action, p *v1.Pod) func(context.Context) fact {
 		return func(ctx context.Context) fact { return a.remove(ctx, x, rt.RemoveSandbox) }
 	case pod.StopSandbox:
 		return func(ctx context.Context) fact { return a.stopSandbox(ctx, p, x) }
+	case pod.ResizePod:
+		limits := a.memoryLimits(x)
+		return func(ctx context.Context) fact { return a.resizePod(ctx, p, x, limits) }
 	case pod.Cleanup:
 		return func(ctx context.Context) fact { return a.cleanUp(ctx, p) }
 	}

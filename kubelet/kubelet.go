@@ -63,6 +63,11 @@ func New(o Options) *Kubelet {
 	k := &Kubelet{o: o, status: status.New(o.API), actors: map[types.UID]*actor{}, began: time.Now(),
 		nodeChanged: make(chan struct{}, 1)}
 	k.admit, k.statics = newAdmitter(), newStatics(len(o.Static))
+	k.admit.granted = func(uid types.UID) {
+		if a := k.actor(uid, false); a != nil {
+			a.wake()
+		}
+	}
 	if o.Images != nil && o.Images.NodeConfigs == nil {
 		o.Images.NodeConfigs = image.NodeConfigFolders(o.RootDir)
 	}

@@ -38,7 +38,8 @@ func truth(ok bool) v1.ConditionStatus {
 func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 	for _, c := range s.Pod.Status.Conditions {
 		switch c.Type {
-		case v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled:
+		case v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled,
+			v1.PodResizePending, v1.PodResizeInProgress:
 		default:
 			st.Conditions = append(st.Conditions, c)
 		}
@@ -69,6 +70,7 @@ func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 	set(readiness)
 	set(containers)
 	set(v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
+	resizeConditions(st, s, last, now)
 }
 
 func initialized(st *v1.PodStatus, s *State) v1.PodCondition {

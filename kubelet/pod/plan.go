@@ -22,6 +22,7 @@ const (
 	StopContainer   Kind = "stop-container"
 	RemoveContainer Kind = "remove-container"
 	Cleanup         Kind = "clean-up"
+	ResizePod       Kind = "resize-pod"
 )
 
 // Action is one thing to do. Which fields count depends on Kind.
@@ -45,6 +46,8 @@ type Action struct {
 	Volume string
 	// Backoff replaces the restart back-off of the container.
 	Backoff *Backoff
+	// Updates are the containers that ResizePod is about, in order; none when only the pod as a whole changes.
+	Updates []Update
 }
 
 func (a Action) String() string {
@@ -62,6 +65,9 @@ func (a Action) String() string {
 		parts = append(parts, fmt.Sprintf("attempt=%d", a.Attempt))
 	case StopContainer:
 		parts = append(parts, "grace="+a.Grace.String())
+	}
+	for _, u := range a.Updates {
+		parts = append(parts, u.Name)
 	}
 	return strings.Join(parts, " ")
 }

@@ -40,6 +40,9 @@ func Reconcile(s *State, f Facts, now time.Time) Plan {
 	if p.Stopped && s.Pod != nil && s.Pod.DeletionTimestamp != nil && s.Cleaned {
 		p.Delete = true
 	}
+	if s.Pod != nil {
+		resizeEvents(s, p)
+	}
 	return *p
 }
 
@@ -104,7 +107,7 @@ func run(s *State, l *looking) {
 	if !usable {
 		planSandbox(s, l, len(next) > 0)
 	}
-	starting := s.startInFlight()
+	starting := usable && resize(s, l) || s.startInFlight()
 	for _, w := range next {
 		img := s.Images[w.c.Name]
 		if img.Ref == "" {
@@ -341,6 +344,8 @@ func stopBad(s *State, c *v1.Container, cur *Container, l *looking) {
 		why = "FailedPostStartHook"
 	case probe.ContainerID == cur.ID && probe.Live != nil && !*probe.Live:
 		why, left = fmt.Sprintf("Container %s %s, will be restarted", c.Name, probe.Message), probeGrace(c, probe, left)
+	case resizeRestarts(s, c, cur):
+		why = fmt.Sprintf("Container %s resize requires restart", c.Name)
 	default:
 		return
 	}

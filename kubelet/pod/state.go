@@ -32,6 +32,10 @@ type Container struct {
 	Reason, Message                  string
 	LogPath                          string
 	User                             *v1.ContainerUser
+	// MadeWith is what it was made with, as kept in its annotations; nil when they do not tell. Given is what the runtime
+	// says that it has now.
+	MadeWith *v1.ResourceRequirements
+	Given    Given
 }
 
 // Sandbox is one pod sandbox as the runtime knows it.
@@ -126,6 +130,8 @@ type State struct {
 	PostStart map[string]PostStart
 	// InFlight holds the keys of the actions that run, with the deadline of stops.
 	InFlight map[string]time.Time
+	// Resize is how far a change of the resources is.
+	Resize Resize
 	// Cleaned is set when volumes, folders and the cgroup are gone.
 	Cleaned bool
 }

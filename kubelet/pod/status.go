@@ -143,7 +143,7 @@ func containerStatus(s *State, l *looking, c *v1.Container, phase v1.PodPhase) v
 		st.Started = &up
 		st.Ready = ready(s, c, cur)
 		st.AllocatedResources = c.Resources.Requests
-		st.Resources = c.Resources.DeepCopy()
+		st.Resources = shownResources(s, c, cur)
 		return st
 	}
 	st.State.Terminated = terminated(cur, f)

@@ -64,7 +64,7 @@ func ensureV2(path string, l Limits) error {
 	_ = write(filepath.Join(dir, "cgroup.subtree_control"), "+cpu +cpuset +memory +pids")
 	var errs []error
 	if l.Shares > 0 {
-		errs = append(errs, write(filepath.Join(dir, "cpu.weight"), strconv.FormatInt(1+(l.Shares-2)*9999/262142, 10)))
+		errs = append(errs, write(filepath.Join(dir, "cpu.weight"), strconv.FormatInt(weight(l.Shares), 10)))
 	}
 	if l.Quota > 0 {
 		errs = append(errs, write(filepath.Join(dir, "cpu.max"), fmt.Sprintf("%d 100000", l.Quota)))

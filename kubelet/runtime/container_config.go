@@ -109,6 +109,9 @@ func containerAnnotations(p *v1.Pod, c *v1.Container, attempt uint32) map[string
 		annTerminationPath:   c.TerminationMessagePath,
 		annTerminationPolicy: string(c.TerminationMessagePolicy),
 	}
+	if text, err := json.Marshal(c.Resources); err == nil {
+		a[annResources] = string(text)
+	}
 	if p.DeletionGracePeriodSeconds != nil {
 		a[annDeletionGracePeriod] = strconv.FormatInt(*p.DeletionGracePeriodSeconds, 10)
 	}

@@ -15,4 +15,8 @@ const (
 	annPorts                  = "io.kubernetes.container.ports"
 	annDeletionGracePeriod    = "io.kubernetes.pod.deletionGracePeriod"
 	annTerminationGracePeriod = "io.kubernetes.pod.terminationGracePeriod"
+
+	// annResources keeps, as JSON, the resources that a container was made with: what they are may have changed since, and
+	// the kernel's values do not tell them exactly.
+	annResources = "porthole.dev/container.resources"
 )

@@ -189,6 +189,7 @@ func toContainer(c *cri.ContainerStatus) pod.Container {
 	if l := c.GetUser().GetLinux(); l != nil {
 		out.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: l.Uid, GID: l.Gid, SupplementalGroups: l.SupplementalGroups}}
 	}
+	out.MadeWith, out.Given = madeWith(c), given(c)
 	if out.State = stateOf(c.State); out.State == pod.Exited {
 		if m := terminationMessage(c); m != "" {
 			if out.Message != "" {

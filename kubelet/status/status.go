@@ -229,7 +229,7 @@ func Patch(base *v1.Pod, want v1.PodStatus) ([]byte, error) {
 }
 
 var owned = map[v1.PodConditionType]bool{v1.PodReadyToStartContainers: true, v1.PodInitialized: true, v1.PodReady: true,
-	v1.ContainersReady: true, v1.PodScheduled: true}
+	v1.ContainersReady: true, v1.PodScheduled: true, v1.PodResizePending: true, v1.PodResizeInProgress: true}
 
 // Merge lays the node's status over what the API has: conditions of others stay, and a terminal phase is never left.
 func Merge(base, want v1.PodStatus) v1.PodStatus {

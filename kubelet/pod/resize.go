@@ -1,0 +1,285 @@
+package pod
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Resources are the requests and limits of a pod and its containers.
+type Resources struct {
+	// Pod has those of the pod as a whole; nil when it has none.
+	Pod        *v1.ResourceRequirements           `json:"pod,omitempty"`
+	Containers map[string]v1.ResourceRequirements `json:"containers"` // by name
+}
+
+// ResourcesOf reads what a pod asks for.
+func ResourcesOf(p *v1.Pod) Resources {
+	out := Resources{Pod: p.Spec.Resources.DeepCopy(), Containers: map[string]v1.ResourceRequirements{}}
+	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			out.Containers[list[i].Name] = *list[i].Resources.DeepCopy()
+		}
+	}
+	return out
+}
+
+// Same tells whether p asks for r.
+func (r Resources) Same(p *v1.Pod) bool { return equality.Semantic.DeepEqual(r, ResourcesOf(p)) }
+
+// Apply returns p with r in place of what it asks for: p itself when that is the same, else a copy.
+func (r Resources) Apply(p *v1.Pod) *v1.Pod {
+	if r.Same(p) {
+		return p
+	}
+	out := p.DeepCopy()
+	out.Spec.Resources = r.Pod.DeepCopy()
+	for _, list := range [][]v1.Container{out.Spec.InitContainers, out.Spec.Containers} {
+		for i := range list {
+			if x, ok := r.Containers[list[i].Name]; ok {
+				list[i].Resources = *x.DeepCopy()
+			}
+		}
+	}
+	return out
+}
+
+// Resize is how far a change of the pod's resources is. State.Pod always asks for what is allocated.
+type Resize struct {
+	// Allocated is what the node has agreed to; nil until the pod was looked at.
+	Allocated *Resources `json:"allocated,omitempty"`
+	// Generation of the pod that asked for it.
+	Generation int64 `json:"generation,omitempty"`
+	// Open: the cgroup of the pod may still have the limits of before.
+	Open bool `json:"open,omitempty"`
+	// Actuated is, by container id, what the runtime was told last, where that is not what the container was made with.
+	Actuated map[string]v1.ResourceRequirements `json:"actuated,omitempty"`
+	// Pending is why the pod cannot have what it asks for (yet); nil when it has.
+	Pending *Pending `json:"-"`
+}
+
+// Pending is a resize that the node did not agree to. Reason is v1.PodReasonDeferred or v1.PodReasonInfeasible.
+type Pending struct {
+	Reason, Message string
+	Generation      int64
+}
+
+// Given is what the kernel was told about a container, as the runtime remembers it. Zero means nothing.
+type Given struct {
+	Shares, Quota, Period, Memory int64
+}
+
+// Update is one running container that is to get the resources that its spec now has.
+type Update struct{ ID, Name string }
+
+// ResizeKey is the key of the action, and of its failure, that changes what runs.
+const ResizeKey = "/resize"
+
+// actuated is what a container runs with. Of one that somebody else made without saying so nothing is known: it counts as
+// made with what is allocated.
+func (s *State) actuated(c *v1.Container, cur *Container) v1.ResourceRequirements {
+	if r, ok := s.Resize.Actuated[cur.ID]; ok {
+		return r
+	}
+	if cur.MadeWith != nil {
+		return *cur.MadeWith
+	}
+	return c.Resources
+}
+
+// differs tells which of the two resources that can change differ between what a container has and what it should have.
+func differs(have, want v1.ResourceRequirements) (names []v1.ResourceName) {
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		if compare(have.Requests, want.Requests, name) != 0 || compare(have.Limits, want.Limits, name) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func compare(a, b v1.ResourceList, name v1.ResourceName) int {
+	x, y := a[name], b[name]
+	return x.Cmp(y)
+}
+
+// resizeRestarts tells whether a running container must end for its new resources.
+func resizeRestarts(s *State, c *v1.Container, cur *Container) bool {
+	for _, name := range differs(s.actuated(c, cur), c.Resources) {
+		if slices.ContainsFunc(c.ResizePolicy, func(p v1.ContainerResizePolicy) bool {
+			return p.ResourceName == name && p.RestartPolicy == v1.RestartContainer
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// updates lists the running containers that do not have their resources yet, those that give something back first.
+// restarts tells whether one of them has to end for it.
+func updates(s *State) (list []Update, restarts bool) {
+	type ranked struct {
+		Update
+		rank int
+	}
+	var all []ranked
+	for _, spec := range [][]v1.Container{s.Pod.Spec.InitContainers, s.Pod.Spec.Containers} {
+		for i := range spec {
+			c := &spec[i]
+			cur, _ := s.Runtime.latest(c.Name)
+			if cur == nil || cur.State != Running {
+				continue
+			}
+			have := s.actuated(c, cur)
+			if len(differs(have, c.Resources)) == 0 {
+				continue
+			}
+			restarts = restarts || resizeRestarts(s, c, cur)
+			rank := cmp.Or(compare(c.Resources.Limits, have.Limits, v1.ResourceMemory), compare(c.Resources.Limits, have.Limits, v1.ResourceCPU),
+				compare(c.Resources.Requests, have.Requests, v1.ResourceCPU))
+			all = append(all, ranked{Update{ID: cur.ID, Name: c.Name}, rank})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
+	for _, r := range all {
+		list = append(list, r.Update)
+	}
+	return list, restarts
+}
+
+// Resizing tells whether something of the pod does not have yet what is allocated.
+func (s *State) Resizing() bool {
+	if s.Pod == nil || s.Runtime == nil || s.Resize.Allocated == nil {
+		return false
+	}
+	list, _ := updates(s)
+	return s.Resize.Open || len(list) > 0
+}
+
+// resize plans the change of what runs; while it is under way, nothing starts. Containers that must end for it end first:
+// a limit cannot fall below what they use.
+func resize(s *State, l *looking) (busy bool) {
+	if !s.Resizing() {
+		return false
+	}
+	list, restarts := updates(s)
+	if !restarts {
+		retry(s.Failures[ResizeKey], l.now, l.plan, func() { l.plan.do(s, Action{Kind: ResizePod, Key: ResizeKey, Updates: list}) })
+	}
+	return true
+}
+
+// resizeConditions tells how far a resize is, in upstream's words.
+func resizeConditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
+	set := func(c v1.PodCondition) {
+		c.Status, c.LastTransitionTime = v1.ConditionTrue, metav1.NewTime(now.Truncate(time.Second))
+		if old := condition(last, c.Type); old != nil && old.Reason == c.Reason {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		st.Conditions = append(st.Conditions, c)
+	}
+	if terminal(st.Phase) {
+		return
+	}
+	if p := s.Resize.Pending; p != nil {
+		set(v1.PodCondition{Type: v1.PodResizePending, Reason: p.Reason, Message: p.Message, ObservedGeneration: p.Generation})
+	}
+	if s.Resizing() {
+		c := v1.PodCondition{Type: v1.PodResizeInProgress, ObservedGeneration: s.Resize.Generation}
+		if f := s.Failures[ResizeKey]; f != nil {
+			c.Reason, c.Message = v1.PodReasonError, f.Message
+		}
+		set(c)
+	}
+}
+
+func condition(st *v1.PodStatus, kind v1.PodConditionType) *v1.PodCondition {
+	for i := range st.Conditions {
+		if st.Conditions[i].Type == kind {
+			return &st.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// resizeEvents tells of what has changed since the status that was published last.
+func resizeEvents(s *State, p *Plan) {
+	before, now := condition(lastStatus(s), v1.PodResizeInProgress), condition(&p.Status, v1.PodResizeInProgress)
+	switch {
+	case now != nil && now.Reason != "" && (before == nil || before.Reason == ""):
+		p.Events = append(p.Events, Event{Key: fmt.Sprintf("resize-%d", now.ObservedGeneration), Type: v1.EventTypeWarning, Reason: "ResizeError",
+			Message: ResizeMessage("Pod resize error", s.Pod, now.ObservedGeneration, now.Message)})
+	case before != nil && now == nil && !p.Stopping:
+		p.Events = append(p.Events, Event{Key: fmt.Sprintf("resize-%d", before.ObservedGeneration), Type: v1.EventTypeNormal, Reason: "ResizeCompleted",
+			Message: ResizeMessage("Pod resize completed", s.Pod, before.ObservedGeneration, "")})
+	}
+}
+
+// ResizeMessage is the text of an event about a resize, in upstream's form: what, and the pod's resources as JSON.
+func ResizeMessage(what string, p *v1.Pod, generation int64, failure string) string {
+	type one struct {
+		Name      string                  `json:"name"`
+		Resources v1.ResourceRequirements `json:"resources,omitempty"`
+	}
+	var all struct {
+		InitContainers []one  `json:"initContainers,omitempty"`
+		Containers     []one  `json:"containers,omitempty"`
+		Generation     int64  `json:"generation"`
+		Error          string `json:"error,omitempty"`
+	}
+	all.Generation, all.Error = generation, failure
+	for i := range p.Spec.InitContainers {
+		all.InitContainers = append(all.InitContainers, one{p.Spec.InitContainers[i].Name, p.Spec.InitContainers[i].Resources})
+	}
+	for i := range p.Spec.Containers {
+		all.Containers = append(all.Containers, one{p.Spec.Containers[i].Name, p.Spec.Containers[i].Resources})
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return what
+	}
+	return what + ": " + string(text)
+}
+
+// Below these the kernel's values are the same whatever is asked for: there the API shows what was asked for. In
+// milli-CPUs; the kernel's least quota of a period of 100 ms, and its least cpu.shares, which upstream takes for
+// milli-CPUs.
+const (
+	leastLimit   = 10
+	leastRequest = 2
+)
+
+// shownResources are those that a running container really has: what is allocated, with the kernel's values in place of
+// those that it was told.
+func shownResources(s *State, c *v1.Container, cur *Container) *v1.ResourceRequirements {
+	out := c.Resources.DeepCopy()
+	g := cur.Given
+	if out.Limits != nil {
+		milli := int64(0)
+		if g.Period > 0 && g.Quota > 0 {
+			milli = g.Quota * 1000 / g.Period
+		}
+		if milli > 0 && (milli > leastLimit || out.Limits.Cpu().MilliValue() > leastLimit) {
+			out.Limits[v1.ResourceCPU] = *resource.NewMilliQuantity(milli, resource.DecimalSI)
+		}
+		if g.Memory > 0 {
+			out.Limits[v1.ResourceMemory] = *resource.NewQuantity(g.Memory, resource.BinarySI)
+		}
+	}
+	if out.Requests != nil {
+		milli := (g.Shares*1000 + 1023) / 1024
+		if milli > 0 && (milli > leastRequest || out.Requests.Cpu().MilliValue() > leastRequest) {
+			out.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(milli, resource.DecimalSI)
+		}
+		if q, ok := s.actuated(c, cur).Requests[v1.ResourceMemory]; ok {
+			out.Requests[v1.ResourceMemory] = q
+		}
+	}
+	return out
+}

@@ -1,0 +1,188 @@
+package pod
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func amounts(pairs ...string) v1.ResourceList {
+	out := v1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[v1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
+
+func needs(cpu, memory string) v1.ResourceRequirements {
+	return v1.ResourceRequirements{Requests: amounts("cpu", cpu, "memory", memory), Limits: amounts("cpu", cpu, "memory", memory)}
+}
+
+// sized makes the newest instance of the first container one that was made with these resources, and lets the pod have
+// others.
+func sized(had, has v1.ResourceRequirements, open bool) func(*State) {
+	return func(s *State) {
+		s.Runtime.Containers[0].MadeWith = &had
+		s.Pod.Spec.Containers[0].Resources = has
+		r := ResourcesOf(s.Pod)
+		s.Resize = Resize{Allocated: &r, Generation: 3, Open: open}
+	}
+}
+
+func restartFor(name v1.ResourceName) func(*State) {
+	return func(s *State) {
+		s.Pod.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: name, RestartPolicy: v1.RestartContainer}}
+	}
+}
+
+func resizeFailed(wait time.Duration) func(*State) {
+	return func(s *State) {
+		s.Failures[ResizeKey] = &Failure{Reason: v1.PodReasonError, Message: "too much in use", RetryAt: now.Add(wait)}
+	}
+}
+
+func TestResize(t *testing.T) {
+	small, big := needs("10m", "10Mi"), needs("20m", "20Mi")
+	moreCPU := needs("20m", "10Mi")
+	base := []func(*State){sandbox, image, running("c")}
+	for _, c := range []struct {
+		name    string
+		changes []func(*State)
+		want    string // the plan
+		reason  string // of PodResizeInProgress; "-" for no such condition
+	}{
+		{"nothing to change", []func(*State){sized(small, small, false)}, "", "-"},
+		{"somebody else's container", []func(*State){sized(small, big, false), func(s *State) { s.Runtime.Containers[0].MadeWith = nil }}, "", "-"},
+		{"container and pod", []func(*State){sized(small, big, true)}, "resize-pod c", ""},
+		{"pod only", []func(*State){sized(small, small, true)}, "resize-pod", ""},
+		{"container that was started meanwhile", []func(*State){sized(small, big, false)}, "resize-pod c", ""},
+		{"told already", []func(*State){sized(small, big, false), func(s *State) {
+			s.Resize.Actuated = map[string]v1.ResourceRequirements{"c1": big}
+		}}, "", "-"},
+		{"in flight", []func(*State){sized(small, big, true), func(s *State) { s.InFlight[ResizeKey] = time.Time{} }}, "", ""},
+		{"failed a moment ago", []func(*State){sized(small, big, true), resizeFailed(time.Second)}, "", v1.PodReasonError},
+		{"failed a while ago", []func(*State){sized(small, big, true), resizeFailed(-time.Second)}, "resize-pod c", v1.PodReasonError},
+		{"restart for memory", []func(*State){sized(small, big, true), restartFor(v1.ResourceMemory)}, "stop-container c c1 grace=30s", ""},
+		{"restart for memory, which stays", []func(*State){sized(small, moreCPU, true), restartFor(v1.ResourceMemory)}, "resize-pod c", ""},
+		{"nothing starts before the pod has its limits", []func(*State){sized(small, big, true), func(s *State) {
+			s.Runtime.Containers[0].State, s.Runtime.Containers[0].FinishedAt = Exited, now.Add(-time.Minute)
+		}}, "resize-pod", ""},
+		{"then it does", []func(*State){sized(small, big, false), func(s *State) {
+			s.Runtime.Containers[0].State, s.Runtime.Containers[0].FinishedAt = Exited, now.Add(-time.Minute)
+		}}, "start-container c s attempt=1", "-"},
+		{"a pod that ends", []func(*State){sized(small, big, true), deleted(30)}, "stop-container c c1 grace=30s", ""},
+	} {
+		s := fresh(append(base[:len(base):len(base)], c.changes...)...)
+		p := Reconcile(s, Facts{}, now)
+		if got := strings.TrimSpace(p.Dump()); got != c.want {
+			t.Errorf("%s: plan %q, want %q", c.name, got, c.want)
+		}
+		if bad := Broken(s, &p); len(bad) > 0 {
+			t.Errorf("%s: %v", c.name, bad)
+		}
+		got := "-"
+		if cond := condition(&p.Status, v1.PodResizeInProgress); cond != nil {
+			got = cond.Reason
+			if cond.ObservedGeneration != 3 || cond.Status != v1.ConditionTrue {
+				t.Errorf("%s: %+v", c.name, cond)
+			}
+		}
+		if got != c.reason {
+			t.Errorf("%s: in progress %q, want %q", c.name, got, c.reason)
+		}
+	}
+}
+
+// TestResizeOrder: who gives something back goes first.
+func TestResizeOrder(t *testing.T) {
+	s := fresh(sandbox, image, second, running("c"), running("d"), sized(needs("10m", "10Mi"), needs("20m", "20Mi"), true))
+	was := needs("40m", "40Mi")
+	s.Runtime.Containers[1].MadeWith = &was
+	s.Pod.Spec.Containers[1].Resources = needs("30m", "30Mi")
+	s.Images["d"] = Image{Ref: "sha256:i"}
+	if p := Reconcile(s, Facts{}, now); strings.TrimSpace(p.Dump()) != "resize-pod d c" {
+		t.Errorf("plan %q", p.Dump())
+	}
+}
+
+// TestResizeTold: the conditions and events of a resize that waits, goes wrong, and comes to its end.
+func TestResizeTold(t *testing.T) {
+	s := fresh(sandbox, image, running("c"), sized(needs("10m", "10Mi"), needs("10m", "10Mi"), false))
+	s.Resize.Pending = &Pending{Reason: v1.PodReasonDeferred, Message: "no room", Generation: 4}
+	look := func(at time.Time) Plan {
+		p := Reconcile(s, Facts{}, at)
+		st := p.Status
+		s.Last = &st
+		return p
+	}
+	p := look(now)
+	if c := condition(&p.Status, v1.PodResizePending); c == nil || c.Reason != "Deferred" || c.Message != "no room" || c.ObservedGeneration != 4 {
+		t.Fatalf("pending: %+v", c)
+	}
+	p = look(now.Add(time.Minute))
+	if c := condition(&p.Status, v1.PodResizePending); !c.LastTransitionTime.Time.Equal(now) {
+		t.Errorf("pending since %v", c.LastTransitionTime)
+	}
+	s.Resize.Pending, s.Resize.Open, s.Resize.Generation = nil, true, 4
+	if p = look(now); condition(&p.Status, v1.PodResizePending) != nil || condition(&p.Status, v1.PodResizeInProgress) == nil || len(p.Events) != 0 {
+		t.Errorf("begun: %+v %v", p.Status.Conditions, p.Events)
+	}
+	resizeFailed(time.Second)(s)
+	if p = look(now); len(p.Events) != 1 || p.Events[0].Reason != "ResizeError" || !strings.Contains(p.Events[0].Message, `"error":"too much in use"`) {
+		t.Errorf("failed: %v", p.Events)
+	}
+	delete(s.Failures, ResizeKey)
+	s.Resize.Open = false
+	p = look(now)
+	want := `Pod resize completed: {"containers":[{"name":"c","resources":{"limits":{"cpu":"10m","memory":"10Mi"},"requests":{"cpu":"10m","memory":"10Mi"}}}],"generation":4}`
+	if len(p.Events) != 1 || p.Events[0].Reason != "ResizeCompleted" || p.Events[0].Message != want {
+		t.Errorf("done: %v", p.Events)
+	}
+	if condition(&p.Status, v1.PodResizeInProgress) != nil {
+		t.Errorf("done: %+v", p.Status.Conditions)
+	}
+}
+
+// TestShownResources: the status tells what a container has by the kernel, and below the kernel's least values what it
+// asked for.
+func TestShownResources(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		asked, want v1.ResourceRequirements
+		given       Given
+	}{
+		{"nothing known", needs("20m", "35Mi"), needs("20m", "35Mi"), Given{}},
+		{"has it", needs("20m", "35Mi"), needs("20m", "35Mi"), Given{Shares: 20, Quota: 2000, Period: 100000, Memory: 35 << 20}},
+		{"has less", needs("25m", "40Mi"), v1.ResourceRequirements{Requests: amounts("cpu", "20m", "memory", "40Mi"), Limits: amounts("cpu", "20m", "memory", "35Mi")},
+			Given{Shares: 20, Quota: 2000, Period: 100000, Memory: 35 << 20}},
+		{"below the least", v1.ResourceRequirements{Requests: amounts("cpu", "1m"), Limits: amounts("cpu", "5m")},
+			v1.ResourceRequirements{Requests: amounts("cpu", "1m"), Limits: amounts("cpu", "5m")}, Given{Shares: 2, Quota: 1000, Period: 100000}},
+		{"no limits, no request for CPU", v1.ResourceRequirements{Requests: amounts("memory", "35Mi")},
+			v1.ResourceRequirements{Requests: amounts("memory", "35Mi")}, Given{Shares: 2, Period: 100000}},
+		{"nothing asked", v1.ResourceRequirements{}, v1.ResourceRequirements{}, Given{Shares: 2, Period: 100000}},
+	} {
+		s := fresh(running("c"))
+		s.Pod.Spec.Containers[0].Resources, s.Runtime.Containers[0].Given = c.asked, c.given
+		if got := shownResources(s, &s.Pod.Spec.Containers[0], &s.Runtime.Containers[0]); !equality.Semantic.DeepEqual(*got, c.want) {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestResourcesApply(t *testing.T) {
+	p := fresh(sidecarC).Pod
+	p.Spec.Containers[0].Resources = needs("20m", "20Mi")
+	same := ResourcesOf(p)
+	if same.Apply(p) != p {
+		t.Error("a pod that has what it asks for was copied")
+	}
+	p.Spec.InitContainers[0].Resources = needs("1", "1Gi")
+	got := same.Apply(p)
+	if got == p || !same.Same(got) || same.Same(p) || !equality.Semantic.DeepEqual(p.Spec.InitContainers[0].Resources, needs("1", "1Gi")) {
+		t.Errorf("applied: %+v, to %+v", got.Spec, p.Spec)
+	}
+}

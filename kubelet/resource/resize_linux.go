@@ -1,0 +1,145 @@
+package resource
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// period of CPU quotas in microseconds, as Ensure sets them up.
+const period = 100000
+
+// none is a limit that is not there, so that limits compare as numbers.
+const none = math.MaxInt64
+
+// knob is one setting of a cgroup.
+type knob struct {
+	file string
+	// read and print turn the text in the file into a number that grows with what it allows, and back.
+	read  func(text string) (int64, error)
+	print func(int64) string
+}
+
+// Resize gives the cgroup at path the limits l: those that grow before change is called, which changes what is below it,
+// and those that shrink after. Where change fails nothing shrinks. A memory limit does not fall below what is in use.
+// It may be repeated.
+func Resize(path string, l Limits, change func() error) error {
+	memory, quota, shares := knobs(path)
+	type step struct {
+		knob
+		have, want int64
+	}
+	var steps []step
+	for _, s := range []step{{knob: memory, want: orNone(l.Memory)}, {knob: quota, want: orNone(l.Quota)}, {knob: shares, want: max(l.Shares, minShares)}} {
+		text, err := os.ReadFile(s.file)
+		if err != nil {
+			return fmt.Errorf("reading a limit of the pod: %w", err)
+		}
+		if s.have, err = s.read(strings.TrimSpace(string(text))); err != nil {
+			return fmt.Errorf("reading %s: %w", s.file, err)
+		}
+		steps = append(steps, s)
+	}
+	if s := steps[0]; s.want < s.have {
+		if err := checkUsage(path, s.want); err != nil {
+			return err
+		}
+	}
+	for _, s := range steps { // limits before requests
+		if s.want > s.have {
+			if err := write(s.file, s.print(s.want)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := change(); err != nil {
+		return err
+	}
+	var errs []error
+	for i := len(steps) - 1; i >= 0; i-- { // requests before limits
+		if s := steps[i]; s.want < s.have && s.print(s.want) != s.print(s.have) {
+			errs = append(errs, write(s.file, s.print(s.want)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func orNone(limit int64) int64 {
+	if limit == 0 {
+		return none
+	}
+	return limit
+}
+
+// knobs of the cgroup at path, which Ensure made.
+func knobs(path string) (memory, quota, shares knob) {
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	if !unified() {
+		limit := func(n int64) string {
+			if n == none {
+				return "-1"
+			}
+			return number(n)
+		}
+		return knob{filepath.Join(mountPoint, "memory", path, "memory.limit_in_bytes"), readLimit, limit},
+			knob{filepath.Join(mountPoint, "cpu", path, "cpu.cfs_quota_us"), readLimit, limit},
+			knob{filepath.Join(mountPoint, "cpu", path, "cpu.shares"), readLimit, number}
+	}
+	limit := func(n int64) string {
+		if n == none {
+			return "max"
+		}
+		return number(n)
+	}
+	dir := filepath.Join(mountPoint, path)
+	return knob{filepath.Join(dir, "memory.max"), readLimit, limit},
+		knob{filepath.Join(dir, "cpu.max"), readLimit, func(n int64) string { return limit(n) + " " + number(period) }},
+		knob{filepath.Join(dir, "cpu.weight"), readWeight, func(n int64) string { return number(weight(n)) }}
+}
+
+// readLimit reads the first number of a limit. What the kernel shows when there is none is -1, "max", or more memory than
+// there can be.
+func readLimit(text string) (int64, error) {
+	first, _, _ := strings.Cut(text, " ")
+	if first == "max" {
+		return none, nil
+	}
+	n, err := strconv.ParseInt(first, 10, 64)
+	if err == nil && (n < 0 || n > 1<<60) {
+		return none, nil
+	}
+	return n, err
+}
+
+// readWeight gives the least number of shares that has that weight.
+func readWeight(text string) (int64, error) {
+	w, err := strconv.ParseInt(text, 10, 64)
+	return minShares + ((w-1)*262142+9998)/9999, err
+}
+
+// weight is what cgroup v2 has in place of cpu.shares.
+func weight(shares int64) int64 { return 1 + (shares-minShares)*9999/262142 }
+
+// checkUsage fails, in upstream's words, when the cgroup uses more memory than limit.
+func checkUsage(path string, limit int64) error {
+	file := filepath.Join(mountPoint, path, "memory.current")
+	if !unified() {
+		file = filepath.Join(mountPoint, "memory", path, "memory.usage_in_bytes")
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("reading the memory that the pod uses: %w", err)
+	}
+	used, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", file, err)
+	}
+	if used >= limit {
+		return fmt.Errorf("cannot decrease memory limits: attempting to set pod memory limit (%d) below current usage (%d)", limit, used)
+	}
+	return nil
+}

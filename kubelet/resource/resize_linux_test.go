@@ -1,0 +1,93 @@
+package resource
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestResize changes the limits of a real cgroup.
+func TestResize(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	path := filepath.Join("/porthole-test-resize-"+strconv.Itoa(os.Getpid()), "pod1")
+	if err := Ensure(path, Limits{Shares: 20, Quota: 2000, Memory: 32 << 20}); err != nil {
+		t.Skip("no cgroups can be made here: ", err)
+	}
+	t.Cleanup(func() {
+		if err := Remove(filepath.Dir(path)); err != nil {
+			t.Error(err)
+		}
+	})
+	memory, quota, shares := knobs(path)
+	read := func(k knob) string {
+		t.Helper()
+		text, err := os.ReadFile(k.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := k.read(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.print(n)
+	}
+	expect := func(when string, l Limits) {
+		t.Helper()
+		for _, c := range []struct {
+			k    knob
+			want int64
+		}{{memory, orNone(l.Memory)}, {quota, orNone(l.Quota)}, {shares, l.Shares}} {
+			if got, want := read(c.k), c.k.print(c.want); got != want {
+				t.Errorf("%s: %s has %s, want %s", when, c.k.file, got, want)
+			}
+		}
+	}
+	resize := func(l Limits, change func() error) {
+		t.Helper()
+		if err := Resize(path, l, change); err != nil {
+			t.Fatal(err)
+		}
+		expect("after", l)
+	}
+	small, big, mixed := Limits{Shares: 20, Quota: 2000, Memory: 32 << 20}, Limits{Shares: 400, Quota: 40000, Memory: 64 << 20},
+		Limits{Shares: 400, Quota: 2000, Memory: 32 << 20}
+	expect("before", small)
+	resize(big, func() error { expect("growing", big); return nil })
+	resize(mixed, func() error { expect("shrinking", big); return nil })
+	resize(small, func() error { expect("fewer shares", mixed); return nil })
+	resize(Limits{Shares: 20}, func() error { expect("without limits", Limits{Shares: 20}); return nil })
+	resize(small, func() error { expect("limits again", Limits{Shares: 20}); return nil })
+
+	failed := errors.New("no")
+	if err := Resize(path, Limits{Shares: 2, Quota: 1000, Memory: 16 << 20}, func() error { return failed }); !errors.Is(err, failed) {
+		t.Error(err)
+	}
+	expect("after a failure", small)
+	called := false
+	err := Resize(path, Limits{Shares: 400, Quota: 2000, Memory: 1}, func() error { called = true; return nil })
+	if usage := checkUsage(path, 1); usage != nil { // an empty cgroup may use nothing at all
+		if err == nil || called || !strings.HasPrefix(err.Error(), "cannot decrease memory limits: attempting to set pod memory limit (1) below current usage (") {
+			t.Errorf("%v, called: %v", err, called)
+		}
+		expect("refused", small)
+	}
+}
+
+func TestKernelNumbers(t *testing.T) {
+	for text, want := range map[string]int64{"-1": none, "max": none, "max 100000": none, "2000 100000": 2000, "9223372036854771712": none, "33554432": 32 << 20} {
+		if got, err := readLimit(text); err != nil || got != want {
+			t.Errorf("%s: %d, %v", text, got, err)
+		}
+	}
+	for _, n := range []int64{2, 3, 20, 512, 1024, 262144} {
+		w := weight(n)
+		if got, err := readWeight(strconv.FormatInt(w, 10)); err != nil || weight(got) != w || got > n {
+			t.Errorf("%d shares: weight %d is %d shares, %v", n, w, got, err)
+		}
+	}
+}

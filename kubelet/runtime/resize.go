@@ -1,0 +1,64 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/kubelet/pod"
+)
+
+// UpdateResources gives a running container the resources that c now asks for. Limits that c no longer has stay.
+func (r *Runtime) UpdateResources(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error {
+	ctx, cancel := r.short(ctx)
+	defer cancel()
+	req := &cri.UpdateContainerResourcesRequest{ContainerId: id}
+	if r.o.Windows {
+		req.Windows = windowsResources(c, r.o.CPUs)
+	} else {
+		req.Linux = linuxResources(p, c, r.o)
+	}
+	if _, err := r.client.UpdateContainerResources(ctx, req); err != nil {
+		return fmt.Errorf("updating the resources of container %s: %w", c.Name, described{err})
+	}
+	return nil
+}
+
+// MemoryUsage is how much memory a running container uses, in bytes.
+func (r *Runtime) MemoryUsage(ctx context.Context, id string) (int64, error) {
+	ctx, cancel := r.short(ctx)
+	defer cancel()
+	resp, err := r.client.ContainerStats(ctx, &cri.ContainerStatsRequest{ContainerId: id})
+	if err != nil {
+		return 0, fmt.Errorf("reading the memory usage of container %s: %w", id, err)
+	}
+	used := resp.GetStats().GetMemory().GetUsageBytes()
+	if used == nil {
+		used = resp.GetStats().GetMemory().GetWorkingSetBytes()
+	}
+	if used == nil {
+		return 0, fmt.Errorf("the runtime does not tell the memory usage of container %s", id)
+	}
+	return int64(used.Value), nil
+}
+
+// madeWith reads what a container was made with; nil for one that somebody else made.
+func madeWith(c *cri.ContainerStatus) *v1.ResourceRequirements {
+	text := c.Annotations[annResources]
+	if text == "" {
+		return nil
+	}
+	var out v1.ResourceRequirements
+	if json.Unmarshal([]byte(text), &out) != nil {
+		return nil
+	}
+	return &out
+}
+
+func given(c *cri.ContainerStatus) pod.Given {
+	l := c.GetResources().GetLinux()
+	return pod.Given{Shares: l.GetCpuShares(), Quota: l.GetCpuQuota(), Period: l.GetCpuPeriod(), Memory: l.GetMemoryLimitInBytes()}
+}
