@@ -150,23 +150,31 @@ func bareCrashes(ctx context.Context, s *side, rounds int) error {
 	return nil
 }
 
+// eventBacklog holds what a stream of events may begin with: containerd keeps for a while what nobody reads, and does
+// nothing else while a reader that it has does not read.
+const eventBacklog = 1 << 16
+
 func (p *barePod) crash(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience(1))
 	defer cancel()
-	events, err := p.s.w.Runtime.GetContainerEvents(ctx, &cri.GetEventsRequest{})
+	stream, err := p.s.w.Runtime.GetContainerEvents(ctx, &cri.GetEventsRequest{})
 	if err != nil {
 		return err
 	}
+	events := make(chan *cri.ContainerEventResponse, eventBacklog)
+	go func() {
+		defer close(events)
+		for e, err := stream.Recv(); err == nil; e, err = stream.Recv() {
+			events <- e
+		}
+	}()
 	await := func(kind cri.ContainerEventType) error {
-		for {
-			e, err := events.Recv()
-			if err != nil {
-				return fmt.Errorf("reading runtime events: %w", err)
-			}
+		for e := range events {
 			if e.ContainerId == p.container && e.ContainerEventType == kind {
 				return nil
 			}
 		}
+		return fmt.Errorf("the runtime's events ended before %s", kind)
 	}
 	if err := p.start(ctx); err != nil {
 		return err
