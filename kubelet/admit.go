@@ -53,6 +53,14 @@ func (m *admitter) release(uid types.UID) {
 	}
 }
 
+// hold gives a pod its place without a question.
+func (m *admitter) hold(p *v1.Pod) {
+	c := claimOf(p)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held[p.UID] = c
+}
+
 // holds tells whether a pod has its place.
 func (m *admitter) holds(uid types.UID) bool {
 	m.mu.Lock()
@@ -232,6 +240,9 @@ func (k *Kubelet) admission(a *actor) {
 		return
 	}
 	running := len(s.Runtime.Containers) > 0
+	if !running && !s.Static && !k.joined.Load() {
+		return
+	}
 	r := k.admit.admit(s.Pod, k.nodeFacts(k.node.Load()), running)
 	if r != nil && r.reason == affinity && !k.o.Standalone {
 		// The node's labels may have changed a moment ago, and the watch be late: ask once.

@@ -35,6 +35,9 @@ type Kubelet struct {
 	status *status.Writer
 	probes *probe.Manager
 	admit  *admitter
+	// joined: all pods of the API were delivered once. New ones are not admitted before, for an earlier kubelet may have given
+	// what they want to others.
+	joined atomic.Bool
 	// statics are the pods that do not come from the API, and their mirrors there.
 	statics *statics
 
@@ -119,6 +122,8 @@ func (k *Kubelet) join(ctx context.Context) error {
 	if err := until(ctx, synced); err != nil {
 		return err
 	}
+	k.joined.Store(true)
+	k.each(func(a *actor) { a.wake() })
 	k.running.Go(func() { k.runMirrors(ctx) })
 	return nil
 }
@@ -217,6 +222,9 @@ func (k *Kubelet) podChanged(p *v1.Pod) {
 		return
 	}
 	k.status.Observe(p)
+	if !k.joined.Load() && p.Status.StartTime != nil && p.Status.Phase != v1.PodFailed && p.Status.Phase != v1.PodSucceeded {
+		k.admit.hold(p) // an earlier kubelet has admitted it: its place is not for others that come in with it
+	}
 	a := k.actor(p.UID, true)
 	p = a.stamped(p)
 	k.o.Volumes.Observe(p)

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/static"
 	"porthole.dev/porthole/kubelet/volume"
@@ -23,6 +24,7 @@ func aKubelet(t *testing.T) *Kubelet {
 	t.Cleanup(volumes.Close)
 	k := New(Options{NodeName: "n", API: Offline{}, Runtime: &runtime.Runtime{}, Volumes: volumes})
 	k.ctx = ctx
+	k.version.Store(&runtime.Version{Name: "containerd"})
 	return k
 }
 
@@ -74,5 +76,34 @@ func TestCleanFoldersLogs(t *testing.T) {
 	}
 	if err != nil || !slices.Equal(names, []string{"a_b_", "foreign", "ns_known_known"}) {
 		t.Errorf("left: %v, error %v", names, err)
+	}
+}
+
+// TestRestartKeepsPlaces: after a restart of the kubelet a new pod does not get the place of one that was admitted before,
+// in whichever order the API delivers them and although the old one has no container at the moment.
+func TestRestartKeepsPlaces(t *testing.T) {
+	k := aKubelet(t)
+	k.o.Host.OS, k.o.Host.CPUs, k.o.MaxPods = "linux", 1, 10
+	k.node.Store(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	now := metav1.Now()
+	fresh, old := asking("cpu", "600m"), asking("cpu", "700m")
+	old.Status.StartTime = &now
+	look := func(p *v1.Pod) *actor {
+		a := newActor(k, p.UID)
+		a.state.Pod, a.state.Runtime = p, &pod.Runtime{}
+		k.admission(a)
+		return a
+	}
+	if a := look(fresh); a.state.Admitted || a.state.Stop != nil {
+		t.Errorf("a new pod was decided about before all are known: %+v", a.state.Stop)
+	}
+	k.podChanged(fresh)
+	k.podChanged(old)
+	k.joined.Store(true)
+	if a := look(fresh); a.state.Stop == nil || a.state.Stop.Reason != "OutOfcpu" {
+		t.Errorf("the new pod: admitted %v, %+v", a.state.Admitted, a.state.Stop)
+	}
+	if a := look(old); !a.state.Admitted {
+		t.Errorf("the old pod: %+v", a.state.Stop)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
@@ -38,6 +39,14 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 			return nil, err
 		}
 	}
+	oldest, err := cliflag.TLSVersion(cfg.TLSMinVersion)
+	if err != nil {
+		return nil, fmt.Errorf("tlsMinVersion (--tls-min-version): %w", err)
+	}
+	ciphers, err := cliflag.TLSCipherSuites(cfg.TLSCipherSuites)
+	if err != nil {
+		return nil, fmt.Errorf("tlsCipherSuites (--tls-cipher-suites): %w", err)
+	}
 	var reviewer serve.Reviewer
 	if api != nil {
 		reviewer = kube.Reviewer{Client: api.Client()}
@@ -58,6 +67,8 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 		NodeName:      o.NodeName,
 		NodeAddresses: o.NodeIPs,
 		Certificate:   certificate,
+		MinTLS:        oldest,
+		CipherSuites:  ciphers,
 		CertFile:      cfg.TLSCertFile,
 		KeyFile:       cfg.TLSPrivateKeyFile,
 		CertDir:       s.certDir,

@@ -63,7 +63,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("serving the kubelet API: %w", err)
 	}
 	servers := []*http.Server{s.server(s.Handler())}
-	servers[0].TLSConfig = &tls.Config{GetCertificate: s.certs, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	servers[0].TLSConfig = s.tlsConfig()
 	failed := make(chan error, 2)
 	var all sync.WaitGroup
 	main := servers[0]
@@ -96,6 +96,12 @@ func (s *Server) Run(ctx context.Context) error {
 		all.Wait()
 	}
 	return err
+}
+
+// tlsConfig asks clients for a certificate and lets those without one in: they may have a token.
+func (s *Server) tlsConfig() *tls.Config {
+	return &tls.Config{GetCertificate: s.certs, ClientAuth: tls.RequestClientCert, MinVersion: max(s.opts.MinTLS, tls.VersionTLS12),
+		CipherSuites: s.opts.CipherSuites}
 }
 
 func (s *Server) server(h http.Handler) *http.Server {

@@ -89,6 +89,9 @@ type Options struct {
 	// kubelet.crt and kubelet.key in CertDir, self-signed when absent or no longer valid.
 	Certificate                func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	CertFile, KeyFile, CertDir string
+	// MinTLS is the oldest version of TLS that is spoken, CipherSuites what is spoken before 1.3; zero means 1.2, and Go's choice.
+	MinTLS       uint16
+	CipherSuites []uint16
 
 	Auth    AuthOptions
 	Pods    func() []PodView
