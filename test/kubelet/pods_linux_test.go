@@ -21,6 +21,8 @@ func TestKubelet(t *testing.T) {
 		for name, test := range lifecycle {
 			t.Run(name, func(t *testing.T) { t.Parallel(); test(t, w) })
 		}
+		t.Run("server", func(t *testing.T) { t.Parallel(); testServer(t, w) })
+		t.Run("volumes follow their objects", func(t *testing.T) { t.Parallel(); testFollows(t, w) })
 	})
 	w.nothingLeft(t)
 	t.Run("node", func(t *testing.T) {

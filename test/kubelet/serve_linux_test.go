@@ -1,0 +1,144 @@
+package kubelet
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
+)
+
+// testServer asks the kubelet's own server what kubectl and metrics collectors do.
+func testServer(t *testing.T, w *world) {
+	p := newPod("talk", "env", "WORD")
+	p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "WORD", Value: "spoken"}}
+	w.create(t, p)
+	p = w.until(t, time.Minute, p.Name, func(p *v1.Pod) error {
+		if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].RestartCount < 1 {
+			return fmt.Errorf("not restarted yet: %s", statusText(p))
+		}
+		return nil
+	})
+	lines := logOf(t, w, "")
+	if !strings.Contains(lines, "spoken") {
+		t.Errorf("log: %q", lines)
+	}
+	if got := logOf(t, w, "?previous=true"); got != lines {
+		t.Errorf("log of the instance before: %q, want %q", got, lines)
+	}
+	if got := logOf(t, w, "?limitBytes=3"); got != lines[:3] {
+		t.Errorf("three bytes of the log: %q", got)
+	}
+	if got := logOf(t, w, "?timestamps=true"); len(got) != len(lines)+strings.Count(lines, "\n")*len("2006-01-02T15:04:05.000000000Z ") {
+		t.Errorf("time stamps are not of one width: %q", got)
+	}
+	metrics := ask(t, w, "metrics")
+	for _, want := range []string{"kubelet_running_pods ", `kubelet_running_containers{container_state="exited"} `, `kubelet_started_containers_total{container_type="container"} `,
+		`kubelet_runtime_operations_total{operation_type="run_podsandbox"} `, "kubelet_pod_start_duration_seconds_count ", `rest_client_requests_total{`} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+	if got := ask(t, w, "metrics/resource"); !strings.Contains(got, "node_cpu_usage_seconds_total ") || !strings.Contains(got, "scrape_error 0") {
+		t.Errorf("/metrics/resource: %s", got)
+	}
+	if got := ask(t, w, "configz"); !strings.Contains(got, `"kubeletconfig":{`) || !strings.Contains(got, `"evictionHard":{"memory.available":"100Mi"}`) {
+		t.Errorf("/configz: %s", got)
+	}
+	if got := ask(t, w, "pods"); !strings.Contains(got, `"name":"talk"`) {
+		t.Errorf("/pods: %s", got)
+	}
+	w.remove(t, "talk", nil)
+}
+
+func logOf(t *testing.T, w *world, query string) string {
+	t.Helper()
+	return ask(t, w, "containerLogs/"+namespace+"/talk/app"+query)
+}
+
+// ask reads a path of the kubelet's server, in the World's network.
+func ask(t *testing.T, w *world, path string) string {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+			err = platform.InNetns(w.Netns(), func() error {
+				conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+				return err
+			})
+			return conn, err
+		}}}
+	resp, err := client.Get("https://" + testkit.NodeIP + ":10250/" + path)
+	must(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	must(t, err)
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s %s", path, resp.Status, text)
+	}
+	return string(text)
+}
+
+// testFollows: what a volume is made of changes, and within a second so do its files; statistics show the pod.
+func testFollows(t *testing.T, w *world) {
+	maps := w.Client.CoreV1().ConfigMaps(namespace)
+	cm, err := maps.Create(w.ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "live"}, Data: map[string]string{"k": "old"}}, metav1.CreateOptions{})
+	must(t, err)
+	p := newPod("follow", "sleep", "3600")
+	p.Spec.Volumes = []v1.Volume{{Name: "live", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "live"}}}},
+		{Name: "own", VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: []v1.DownwardAPIVolumeFile{{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}}}}
+	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "live", MountPath: "/live"}, {Name: "own", MountPath: "/own"}}
+	w.create(t, p)
+	p = w.until(t, time.Minute, p.Name, ready)
+	volumes := filepath.Join(w.KubeletRoot(node), "pods", string(p.UID), "volumes")
+	shows := func(file, want string) {
+		t.Helper()
+		must(t, testkit.Until(w.ctx, time.Second, file+" to change", func(context.Context) error {
+			data, err := os.ReadFile(filepath.Join(volumes, file))
+			if err == nil && string(data) != want {
+				err = fmt.Errorf("it is %q", data)
+			}
+			return err
+		}))
+	}
+	cm.Data["k"] = "new"
+	_, err = maps.Update(w.ctx, cm, metav1.UpdateOptions{})
+	must(t, err)
+	shows("kubernetes.io~configmap/live/k", "new")
+	_, err = w.Client.CoreV1().Pods(namespace).Patch(w.ctx, p.Name, "application/strategic-merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+	must(t, err)
+	shows("kubernetes.io~downward-api/own/labels", `a="b"`)
+
+	must(t, testkit.Until(w.ctx, 30*time.Second, "the pod in the statistics", func(context.Context) error {
+		var all statsapi.Summary
+		if err := json.Unmarshal([]byte(ask(t, w, "stats/summary")), &all); err != nil {
+			return err
+		}
+		for _, one := range all.Pods {
+			if one.PodRef.UID != string(p.UID) || len(one.Containers) != 1 {
+				continue
+			}
+			c := one.Containers[0]
+			if c.Logs == nil || *c.Logs.AvailableBytes == 0 || c.Memory == nil || *c.Memory.WorkingSetBytes == 0 || len(one.VolumeStats) < 2 || one.EphemeralStorage == nil {
+				return fmt.Errorf("incomplete: %+v", one)
+			}
+			return nil
+		}
+		return fmt.Errorf("%d pods, but not this one", len(all.Pods))
+	}))
+	w.remove(t, p.Name, nil)
+	must(t, maps.Delete(w.ctx, "live", metav1.DeleteOptions{}))
+}
