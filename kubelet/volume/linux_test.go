@@ -43,6 +43,11 @@ func TestModesAndGroup(t *testing.T) {
 	if got := modeOf(t, at("e", "")); got != os.ModeDir|0o777 {
 		t.Errorf("emptyDir %v", got)
 	}
+	for _, above := range []string{"pods/uid-1", "pods/uid-1/volumes", "pods/uid-1/volumes/kubernetes.io~secret"} {
+		if got := modeOf(t, filepath.Join(m.opts.RootDir, above)); got != os.ModeDir|0o750 {
+			t.Errorf("%s has mode %v", above, got)
+		}
+	}
 	var st unix.Stat_t
 	if err := unix.Stat(at("t", "token"), &st); err != nil || st.Uid != 1001 || st.Mode&0o777 != 0o600 {
 		t.Errorf("token: uid %d mode %o: %v", st.Uid, st.Mode, err)

@@ -165,6 +165,11 @@ func (m *Manager) prepareOne(ctx context.Context, p *podVolumes, j job) error {
 	if err := checkVolumeName(v.Name); err != nil {
 		return err
 	}
+	if pluginOf(v) != "" { // what is above the volume is nobody's but the kubelet's
+		if err := os.MkdirAll(filepath.Dir(m.volumeDir(j.pod.UID, v)), 0o750); err != nil {
+			return fmt.Errorf("making volume folder: %w", err)
+		}
+	}
 	switch {
 	case v.HostPath != nil:
 		return m.prepareHostPath(v.HostPath)
