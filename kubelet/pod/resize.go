@@ -74,6 +74,8 @@ type Pending struct {
 // Given is what the kernel was told about a container, as the runtime remembers it. Zero means nothing.
 type Given struct {
 	Shares, Quota, Period, Memory int64
+	// At is when the runtime was asked. Nothing else tells of a change: an older answer never replaces a newer one.
+	At time.Time
 }
 
 // Update is one running container that is to get the resources that its spec now has.

@@ -173,6 +173,20 @@ func TestShownResources(t *testing.T) {
 	}
 }
 
+// TestGivenOld: an audit that began before a change, and ends after, does not bring back what was.
+func TestGivenOld(t *testing.T) {
+	read := func(memory int64, at time.Time) *Runtime {
+		return &Runtime{Containers: []Container{{ID: "c1", Name: "c", State: Running, Given: Given{Memory: memory, At: at}}}}
+	}
+	r := read(1, now).Merge(read(2, now.Add(time.Second))).Merge(read(1, now))
+	if got := r.Containers[0].Given.Memory; got != 2 {
+		t.Errorf("it has %d, want 2", got)
+	}
+	if r = r.Merge(read(3, now.Add(time.Minute))); r.Containers[0].Given.Memory != 3 {
+		t.Errorf("it has %+v, want 3", r.Containers[0].Given)
+	}
+}
+
 func TestResourcesApply(t *testing.T) {
 	p := fresh(sidecarC).Pod
 	p.Spec.Containers[0].Resources = needs("20m", "20Mi")

@@ -284,6 +284,9 @@ func (r *Runtime) Merge(update *Runtime) *Runtime {
 			if c.SandboxID == "" {
 				c.SandboxID = out.Containers[i].SandboxID
 			}
+			if old := out.Containers[i].Given; c.Given.At.Before(old.At) {
+				c.Given = old
+			}
 			out.Containers[i] = c
 		}
 	}

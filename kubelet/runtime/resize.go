@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -60,5 +61,5 @@ func madeWith(c *cri.ContainerStatus) *v1.ResourceRequirements {
 
 func given(c *cri.ContainerStatus) pod.Given {
 	l := c.GetResources().GetLinux()
-	return pod.Given{Shares: l.GetCpuShares(), Quota: l.GetCpuQuota(), Period: l.GetCpuPeriod(), Memory: l.GetMemoryLimitInBytes()}
+	return pod.Given{At: time.Now(), Shares: l.GetCpuShares(), Quota: l.GetCpuQuota(), Period: l.GetCpuPeriod(), Memory: l.GetMemoryLimitInBytes()}
 }

@@ -31,6 +31,7 @@ func TestKubelet(t *testing.T) {
 		t.Run("foreign status", func(t *testing.T) { t.Parallel(); testForeignStatus(t, w) })
 	})
 	w.nothingLeft(t)
+	t.Run("resize", func(t *testing.T) { testResize(t, w) })
 	t.Run("static pod", func(t *testing.T) { testStatic(t, w) })
 	t.Run("standalone", func(t *testing.T) { testStandalone(t, w) })
 	t.Run("full disk", func(t *testing.T) { testFullDisk(t, w) })
