@@ -54,11 +54,11 @@ func ofPeer(part float64) func(float64, float64) float64 {
 	return func(_, peer float64) float64 { return round(part * peer) }
 }
 
-func kubeletParts(rounds int) []kubeletPart {
+func kubeletParts(rounds, crowd int) []kubeletPart {
 	return []kubeletPart{
 		startPart("start", 1, rounds, ofFloor(1, 0.060)),
 		startPart("ten", 10, max(1, rounds/3), ofFloor(1.15, 0)),
-		startPart("fifty", 50, max(1, rounds/5), ofFloor(1.1, 0)),
+		startPart("fifty", 50, max(1, rounds/4), ofFloor(1.1, 0)),
 		{name: "end", rounds: rounds, measure: ends, floor: bareEnds, lines: []line{{key: "end", name: "kubelet-delete-to-gone", unit: "s", target: ofPeer(1. / 3),
 			note: "a container that ends on TERM; floor: StopContainer, StopPodSandbox"}}},
 		{name: "crash", rounds: rounds, measure: crashes, floor: bareCrashes, lines: []line{{key: "crash", name: "kubelet-crash-to-restarted", unit: "s", target: ofFloor(1, 0.050),
@@ -68,11 +68,12 @@ func kubeletParts(rounds int) []kubeletPart {
 			{key: "idle-calls", name: "kubelet-idle-50-cri-calls", unit: "1/s", target: fixed(0.3)},
 			{key: "idle-cpu", name: "kubelet-idle-50-cpu", unit: "CPUs", target: ofPeer(1. / 3)},
 			{key: "idle-cpu-all", name: "kubelet-idle-50-cpu-with-containerd-and-control-plane", unit: "CPUs"},
-			{key: "idle-rss", name: "kubelet-idle-50-rss", unit: "MB", target: fixed(60)}}},
-		{name: "large", measure: crowds, lines: []line{
-			{key: "large-ready", name: "kubelet-250-pods-ready", unit: "s", note: "from the first bind until all are Ready"},
-			{key: "large-stats", name: "kubelet-250-pods-stats-summary", unit: "s", target: fixed(0.25), note: "the target is for the slowest of the samples as well"},
-			{key: "large-rss", name: "kubelet-250-pods-rss", unit: "MB"}}},
+			{key: "idle-rss", name: "kubelet-idle-50-rss", unit: "MB", target: fixed(60)},
+			{key: "idle-rss-own", name: "kubelet-idle-50-rss-own", unit: "MB", note: "without the pages of the program file, which all processes of that program share"}}},
+		{name: "large", measure: crowds(crowd), lines: []line{
+			{key: "large-ready", name: fmt.Sprintf("kubelet-%d-pods-ready", crowd), unit: "s", note: "from the first bind until all are Ready"},
+			{key: "large-stats", name: fmt.Sprintf("kubelet-%d-pods-stats-summary", crowd), unit: "s", target: fixed(0.25), note: "the target is for the slowest of the samples as well"},
+			{key: "large-rss", name: fmt.Sprintf("kubelet-%d-pods-rss", crowd), unit: "MB"}}},
 	}
 }
 
@@ -115,7 +116,7 @@ func benchKubelet(ctx context.Context, o options) (err error) {
 	defer cancel()
 	var parts []kubeletPart
 	wanted := strings.Split(o.kubelet, ",")
-	for _, p := range kubeletParts(o.rounds) {
+	for _, p := range kubeletParts(o.rounds, o.crowd) {
 		if i := slices.Index(wanted, p.name); i >= 0 {
 			parts, wanted = append(parts, p), slices.Delete(wanted, i, i+1)
 		}

@@ -22,10 +22,9 @@ import (
 )
 
 const (
-	settling    = 15 * time.Second // after the start of many pods
+	settling    = 10 * time.Second // after the start of many pods
 	idleWindow  = time.Minute
-	crowd       = 250
-	statsReads  = 30
+	statsReads  = 24
 	profileTime = 20 * time.Second
 	statsPause  = 500 * time.Millisecond
 	kubeletPort = "10250"
@@ -68,17 +67,22 @@ func idles(ctx context.Context, s *side, _ int) error {
 	s.add("idle-calls", float64(sum)/passed)
 	s.add("idle-cpu", (ended["kubelet"]-used["kubelet"])/passed)
 	s.add("idle-cpu-all", all/passed)
-	rss, err := residentMB(s.kubelet)
+	rss, own, err := residentMB(s.kubelet)
 	if err != nil {
 		return err
 	}
 	s.add("idle-rss", rss)
+	s.add("idle-rss-own", own)
 	_, err = b.end(ctx)
 	return err
 }
 
-// crowds runs as many pods as a node may have and reads statistics meanwhile.
-func crowds(ctx context.Context, s *side, _ int) error {
+// crowds runs many pods and reads statistics meanwhile.
+func crowds(crowd int) func(context.Context, *side, int) error {
+	return func(ctx context.Context, s *side, _ int) error { return s.crowd(ctx, crowd) }
+}
+
+func (s *side) crowd(ctx context.Context, crowd int) error {
 	b, err := s.start(ctx, crowd, nil)
 	if err != nil {
 		return err
@@ -109,7 +113,7 @@ func crowds(ctx context.Context, s *side, _ int) error {
 			return err
 		}
 	}
-	rss, err := residentMB(s.kubelet)
+	rss, _, err := residentMB(s.kubelet)
 	if err != nil {
 		return err
 	}
@@ -146,19 +150,25 @@ func (s *side) profile(ctx context.Context, part string) (saved func() error) {
 	return func() error { return <-done }
 }
 
-// residentMB is the memory that a process has in use, in MB of 10^6 bytes.
-func residentMB(p *testkit.Process) (float64, error) {
+// residentMB is the memory that a process has in use, and the part of it that is no page of a file, in MB of 10^6 bytes.
+func residentMB(p *testkit.Process) (all, own float64, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for line := range strings.Lines(string(data)) {
 		var kib float64
 		if n, _ := fmt.Sscanf(line, "VmRSS: %f kB", &kib); n == 1 {
-			return kib * 1024 / 1e6, nil
+			all = kib * 1024 / 1e6
+		}
+		if n, _ := fmt.Sscanf(line, "RssAnon: %f kB", &kib); n == 1 {
+			own = kib * 1024 / 1e6
 		}
 	}
-	return 0, fmt.Errorf("process %s says no VmRSS", p.Name)
+	if all == 0 || own == 0 {
+		return 0, 0, fmt.Errorf("process %s says no VmRSS or RssAnon", p.Name)
+	}
+	return all, own, nil
 }
 
 // httpClient speaks to servers of the World, whose certificates it does not check.

@@ -203,21 +203,28 @@ func (s *side) without(ctx context.Context, filter *cri.PodSandboxFilter) error 
 	})
 }
 
-// removeAll removes all sandboxes from the runtime.
+// removeAll removes all sandboxes from the runtime. The kubelet may do the same at that moment, so a refusal is no failure
+// as long as they are gone in the end.
 func (s *side) removeAll(ctx context.Context) error {
-	list, err := s.w.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
-	if err != nil {
-		return err
-	}
-	errs := make([]error, len(list.Items))
-	var all sync.WaitGroup
-	for i, box := range list.Items {
-		all.Go(func() {
-			_, errs[i] = s.w.Runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: box.Id})
-		})
-	}
-	all.Wait()
-	return errors.Join(errs...)
+	return testkit.Until(ctx, 5*time.Minute, "sandboxes to be removed", func(ctx context.Context) error {
+		list, err := s.w.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+		if err != nil || len(list.Items) == 0 {
+			return err
+		}
+		errs := []error{fmt.Errorf("%d sandboxes were there", len(list.Items))}
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for _, box := range list.Items {
+			all.Go(func() {
+				_, err := s.w.Runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: box.Id})
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			})
+		}
+		all.Wait()
+		return errors.Join(errs...)
+	})
 }
 
 func benchPod(name, node string) *v1.Pod {

@@ -46,7 +46,7 @@ type figure struct {
 type options struct {
 	bin, only, dir, logs, proxy string
 	kubelet, porthole, profiles string
-	rounds, large               int
+	rounds, large, crowd        int
 	scale                       float64
 }
 
@@ -59,7 +59,8 @@ func main() {
 	flag.IntVar(&o.large, "large", largeServices, "services of the part large, with ten endpoints each")
 	flag.StringVar(&o.dir, "dir", "", "state folder of the group cluster; a new one unless given")
 	flag.StringVar(&o.logs, "logs", "", "folder to keep the logs of the group kubelet in")
-	flag.IntVar(&o.rounds, "rounds", 15, "group kubelet: samples of one pod; a third as many of 10 pods at once, a fifth of 50")
+	flag.IntVar(&o.rounds, "rounds", 9, "group kubelet: samples of one pod; a third as many of 10 pods at once, a quarter of 50")
+	flag.IntVar(&o.crowd, "crowd", 250, "group kubelet: pods of the part large")
 	flag.StringVar(&o.kubelet, "kubelet", "start,ten,fifty,end,crash,config,idle,large", "parts of the group kubelet")
 	flag.StringVar(&o.profiles, "profiles", "", "group kubelet: folder to keep processor profiles of our kubelet in, one of each part")
 	flag.StringVar(&o.porthole, "porthole", "", "group kubelet: the program whose kubelet runs; empty means the one in --bin")
