@@ -27,10 +27,12 @@ type walk struct {
 	next    int
 	plan    Plan
 	done    bool
+	note    Resize             // what a kubelet finds that begins anew
+	planned map[string]*v1.Pod // what an action that is under way was planned for, by key
 }
 
 func newWalk(t *testing.T, seed uint64) *walk {
-	w := &walk{t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: now, bad: map[string]bool{}}
+	w := &walk{t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: now, bad: map[string]bool{}, planned: map[string]*v1.Pod{}}
 	always := v1.ContainerRestartPolicyAlways
 	w.api = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", Generation: 1}}
 	w.api.Spec.RestartPolicy = []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}[w.rand.IntN(3)]
@@ -44,6 +46,7 @@ func newWalk(t *testing.T, seed uint64) *walk {
 	for i := range 1 + w.rand.IntN(2) {
 		w.api.Spec.Containers = append(w.api.Spec.Containers, v1.Container{Name: fmt.Sprintf("c%d", i), Image: "i"})
 	}
+	w.sizes()
 	w.begin()
 	return w
 }
@@ -51,7 +54,7 @@ func newWalk(t *testing.T, seed uint64) *walk {
 // begin is a kubelet that has just started.
 func (w *walk) begin() {
 	w.state = &State{Pod: w.api.DeepCopy(), Admitted: true, Images: map[string]Image{}, Failures: map[string]*Failure{}, Backoffs: map[string]Backoff{},
-		Probes: map[string]Probe{}, PostStart: map[string]PostStart{}, InFlight: map[string]time.Time{}}
+		Probes: map[string]Probe{}, PostStart: map[string]PostStart{}, InFlight: map[string]time.Time{}, Resize: w.note}
 	w.see()
 }
 
@@ -82,7 +85,7 @@ func (w *walk) look() {
 	st := p.Status
 	w.state.Last, w.api.Status = &st, st
 	for _, a := range p.Actions {
-		if c, ok := w.state.Runtime.Find(a.ID); a.Kind == StopContainer && ok && !p.Stopping && !w.bad[a.ID] {
+		if c, ok := w.state.Runtime.Find(a.ID); a.Kind == StopContainer && ok && !p.Stopping && !w.bad[a.ID] && !w.restartsFor(&c) {
 			box, _ := w.state.Runtime.Sandbox()
 			if box.Ready && box.ID == c.SandboxID {
 				w.fatal("a healthy container is stopped: %s", a)
@@ -93,6 +96,7 @@ func (w *walk) look() {
 		if a.Backoff != nil {
 			w.state.Backoffs[a.Name] = *a.Backoff
 		}
+		w.planned[a.Key] = w.state.Pod
 		w.work = append(w.work, a)
 	}
 	w.plan, w.done = p, p.Finished
@@ -122,6 +126,8 @@ func (w *walk) finish(a Action, well, half bool) {
 		}
 	case StartContainer:
 		c := Container{ID: id, SandboxID: a.ID, Name: a.Name, Attempt: a.Attempt, CreatedAt: w.now, State: Running, StartedAt: w.now}
+		size := ResourcesOf(w.planned[a.Key]).Containers[a.Name]
+		c.MadeWith = &size
 		if box := w.runtime.sandbox(); box == nil || box.ID != a.ID || !box.Ready {
 			fail(a.Name)
 			break
@@ -150,6 +156,8 @@ func (w *walk) finish(a Action, well, half bool) {
 		} else {
 			fail(RemoveKey)
 		}
+	case ResizePod:
+		w.resized(a, w.planned[a.Key], well)
 	case Cleanup:
 		s.Cleaned = well
 	}
@@ -214,6 +222,8 @@ func (w *walk) stumble() {
 		}
 		w.work = nil
 		w.begin()
+	case n < 16 && w.state.Pod.DeletionTimestamp == nil:
+		w.resize()
 	default:
 		w.now = w.now.Add(time.Duration(w.rand.IntN(5000)) * time.Millisecond)
 	}
@@ -270,6 +280,7 @@ func TestRandomWalks(t *testing.T) {
 			if phase := w.plan.Status.Phase; !terminal(phase) && phase != v1.PodRunning {
 				w.fatal("it rests in phase %s", phase)
 			}
+			w.checkSizes()
 			for _, c := range w.plan.Status.ContainerStatuses {
 				if w.plan.Status.Phase == v1.PodRunning && w.api.Spec.RestartPolicy == v1.RestartPolicyAlways && !c.Ready {
 					w.fatal("container %s is not ready: %+v", c.Name, c.State)
