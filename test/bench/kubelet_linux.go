@@ -72,7 +72,7 @@ func kubeletParts(rounds, crowd int) []kubeletPart {
 			{key: "idle-rss-own", name: "kubelet-idle-50-rss-own", unit: "MB", note: "without the pages of the program file, which all processes of that program share"}}},
 		{name: "large", measure: crowds(crowd), lines: []line{
 			{key: "large-ready", name: fmt.Sprintf("kubelet-%d-pods-ready", crowd), unit: "s", note: "from the first bind until all are Ready"},
-			{key: "large-stats", name: fmt.Sprintf("kubelet-%d-pods-stats-summary", crowd), unit: "s", target: fixed(0.25), note: "the target is for the slowest of the samples as well"},
+			{key: "large-stats", name: fmt.Sprintf("kubelet-%d-pods-stats-summary", crowd), unit: "s", target: fixed(0.25), note: "peer: processors and memory only; the target is for the slowest of the samples as well"},
 			{key: "large-rss", name: fmt.Sprintf("kubelet-%d-pods-rss", crowd), unit: "MB"}}},
 	}
 }
