@@ -142,7 +142,9 @@ func (s service) Exec(ctx context.Context, r *runtimeapi.ExecRequest) (*runtimea
 	})
 }
 
-func (s *Server) byWine(command []string) []string { return append([]string{s.o.Wine}, command...) }
+func (s *Server) byWine(command []string) []string {
+	return append([]string{s.o.Wine}, rooted(command)...)
+}
 
 // GetContainerEvents passes containerd's events on, with statuses in Windows terms.
 func (s service) GetContainerEvents(r *runtimeapi.GetEventsRequest, to grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {

@@ -100,7 +100,7 @@ func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateConta
 			Metadata: c.Metadata, Image: c.Image, LogPath: strings.ReplaceAll(c.LogPath, `\`, "/"),
 			Labels: c.Labels, Annotations: merge(c.Annotations, map[string]string{keyAnnotation: filepath.Base(f.dir)}),
 			Stdin: c.Stdin, StdinOnce: c.StdinOnce, Tty: c.Tty,
-			Command: []string{s.o.Wine}, Args: command, WorkingDir: linuxDir, Envs: env, Mounts: mounts,
+			Command: []string{s.o.Wine}, Args: rooted(command), WorkingDir: linuxDir, Envs: env, Mounts: mounts,
 			Linux: &runtimeapi.LinuxContainerConfig{
 				Resources: linuxResources(c.GetWindows().GetResources(), s.o.CPUs),
 				SecurityContext: &runtimeapi.LinuxContainerSecurityContext{

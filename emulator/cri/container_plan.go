@@ -172,6 +172,19 @@ func systemMounts(f folder) []*runtimeapi.Mount {
 // hostsFile is where Windows programs have their hosts file; Wine resolves names with the Linux one.
 const hostsFile = "windows/system32/drivers/etc/hosts"
 
+// rooted names the program from the root of C: if it is named from a root: Wine's loader would take /bin/sh for a Linux
+// program, on Windows it is C:\bin\sh.exe. The loader does not add .exe either. The arguments stay as they are.
+func rooted(command []string) []string {
+	if len(command) == 0 || !strings.HasPrefix(command[0], "/") {
+		return command
+	}
+	program := `C:` + strings.ReplaceAll(command[0], "/", `\`)
+	if filepath.Ext(command[0]) == "" {
+		program += ".exe"
+	}
+	return append([]string{program}, command[1:]...)
+}
+
 // programCandidates are the files, below C:, that a program name may mean: as given and with .exe, in the working
 // folder and on the path, as CreateProcess looks for them.
 func programCandidates(program, dir, path string) []string {

@@ -75,8 +75,9 @@ func (f folder) create(template string, lower []string, add map[string]string) e
 	if err := os.Symlink("../drive_c", f.path("prefix/dosdevices/c:")); err != nil {
 		return err
 	}
-	// Wine wants some drive for the Linux root to name files outside C:, for example a console.
-	if err := os.Symlink("/", f.path("prefix/dosdevices/z:")); err != nil {
+	// Wine wants a drive for its own files. It must not be the Linux root: Wine would then take a path like /etc/hosts for
+	// a Linux one, while on Windows it is C:\etc\hosts (ntdll looks for the drive whose folder such a path begins with).
+	if err := os.Symlink("/usr", f.path("prefix/dosdevices/z:")); err != nil {
 		return err
 	}
 	if err := os.WriteFile(f.path("nsswitch.conf"), []byte("hosts: files dns\n"), 0o644); err != nil {
