@@ -71,7 +71,8 @@ func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 	info.MachineID, info.SystemUUID, info.BootID = h.MachineID, h.SystemUUID, h.BootID
 	info.KernelVersion, info.OSImage = h.KernelVersion, h.OSImage
 	info.ContainerRuntimeVersion = f.version.Name + "://" + trimV(f.version.Version)
-	info.KubeletVersion, info.KubeProxyVersion = o.Version, ""
+	info.KubeletVersion = o.Version
+	info.KubeProxyVersion = "" //lint:ignore SA1019 an older kubelet may have left one; upstream empties it too
 	info.OperatingSystem, info.Architecture = h.OS, h.Arch
 	if h.SwapBytes > 0 {
 		info.Swap = &v1.NodeSwapStatus{Capacity: &h.SwapBytes}

@@ -32,14 +32,15 @@ func bindSubPath(volume, sub, _ string, held *holds) (string, error) {
 }
 
 func holdElement(p string, held *holds) error {
-	h, link, dir, err := hold(p, 0)
+	h, link, _, err := hold(p, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.Mkdir(p, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		h, link, dir, err = hold(p, 0)
+		h, link, _, err = hold(p, 0)
 	}
 	if isBusy(err) { // a file that somebody writes
+		var dir bool
 		if h, link, dir, err = hold(p, windows.FILE_SHARE_WRITE); err == nil && dir {
 			h.Close()
 			return errors.New("the folder is open for writing")

@@ -27,7 +27,7 @@ func testServer(t *testing.T, w *world) {
 	p := newPod("talk", "env", "WORD")
 	p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "WORD", Value: "spoken"}}
 	w.create(t, p)
-	p = w.until(t, time.Minute, p.Name, func(p *v1.Pod) error {
+	w.until(t, time.Minute, p.Name, func(p *v1.Pod) error {
 		if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].RestartCount < 1 {
 			return fmt.Errorf("not restarted yet: %s", statusText(p))
 		}
