@@ -93,7 +93,7 @@ var failingCalls = []scenario{
 		},
 		within: period,
 		ours: func(s *stage) {
-			if n := s.calls("HcnDeleteEndpoint") + s.calls("HcnDeleteLoadBalancer"); n > 1 { // the changed service's own
+			if n := s.done("HcnDeleteEndpoint") + s.done("HcnDeleteLoadBalancer"); n > 1 { // the changed service's own
 				s.t.Errorf("%d objects were deleted", n)
 			}
 		},
