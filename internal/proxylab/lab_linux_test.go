@@ -80,6 +80,10 @@ func TestProxies(t *testing.T) {
 				t.Errorf("40 connections and datagrams found only %v", seen)
 			}
 			fromHost(t, h, web, run.name == "ours")
+			if t.Failed() {
+				_, status, _ := h.Get(ctx, lab.MetricsPort, "/status") // an error shows in the log
+				t.Fatalf("kube-proxy.exe says %s\n%s", status, p.LogTail(4000))
+			}
 			conn, err := near.Open(lab.ClusterAddr(web, 80), 2*time.Second)
 			must(t, err)
 			defer conn.Close()
