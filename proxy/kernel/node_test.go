@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/hns/hnstest"
 	"porthole.dev/porthole/proxy/health"
 )
 
@@ -50,6 +51,37 @@ func TestNodeAddressesAreFollowed(t *testing.T) {
 		b.soon()
 		if n := b.writes(); n != 0 {
 			t.Errorf("%d writes after a restart", n)
+		}
+	})
+}
+
+// The address comes while the first survey reads objects: it counts at once, not at the next survey.
+func TestNodeAddressComesDuringTheFirstSurvey(t *testing.T) {
+	var known atomic.Bool
+	onNetwork(t, ws2022, net1, func(b *bench) {
+		moved := make(chan struct{}, 1)
+		b.adjust = func(o *Options) {
+			o.NoNodeAccess, o.NodeChanged = false, moved
+			o.NodeAddrs = func() []netip.Addr {
+				if known.Load() {
+					return []netip.Addr{netip.MustParseAddr("192.0.2.7")}
+				}
+				return nil
+			}
+		}
+		b.edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer) { *eps = append(*eps, local("10.244.2.5")) })
+		b.host.SetFault(func(kind string) hnstest.Outcome {
+			if kind == "read endpoint" && known.CompareAndSwap(false, true) {
+				moved <- struct{}{}
+				time.Sleep(time.Second) // of the bubble: the proxy hears of it meanwhile
+			}
+			return hnstest.Work
+		})
+	}, func(b *bench) {
+		b.want(nodePort(30080, "10.244.3.5:80"))
+		b.pass(3 * time.Second)
+		if !known.Load() || !strings.Contains(b.host.Dump(), "lb 192.0.2.7 30080/tcp") {
+			t.Errorf("programs of the node do not reach the node port:\n%s", b.host.Dump())
 		}
 	})
 }

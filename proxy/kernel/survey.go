@@ -266,8 +266,8 @@ func (p *Proxy) nodeAddrs(network *hns.Network) []netip.Addr {
 // nodeMoved follows the node's addresses.
 func (p *Proxy) nodeMoved() {
 	addrs := p.nodeAddrs(&p.facts.Network)
-	if p.observed.IsZero() || slices.Equal(addrs, p.facts.NodeAddrs) {
-		return // the survey that comes asks again
+	if p.facts.Network.ID == "" || slices.Equal(addrs, p.facts.NodeAddrs) {
+		return // the survey that finds the network asks again
 	}
 	p.logger.Info("The node's addresses are others", "were", p.facts.NodeAddrs, "are", addrs)
 	p.begin()
