@@ -1,5 +1,5 @@
 # Upstream's conformance suite and what its images are made of, from Go modules of their own, into bin/conformance.
-# Included by the root Makefile. No other target needs any of it.
+# Included by the root Makefile; `make test` needs it for a few of the suite's tests.
 
 CONFORMANCE_OUT := $(BIN)/conformance
 CONFORMANCE_DIR := test/conformance/e2e
@@ -20,7 +20,7 @@ conformance: deps-conformance build conformance-build ## upstream's conformance 
 	go run ./test/conformance -bin $(BIN) -node $(NODE) -parallel $(PARALLEL) -focus "$(FOCUS)" $(CONFORMANCE_FLAGS)
 
 .PHONY: conformance-smoke
-conformance-smoke: deps-conformance build conformance-build ## a few of these tests, in at most 5 minutes; `make test` runs them where the suite is built
+conformance-smoke: deps-conformance build conformance-build ## a few of these tests, in at most 5 minutes; `make test` runs them too
 	go test -count=1 -timeout 10m -v -run TestSmoke ./test/conformance
 
 .PHONY: conformance-build
