@@ -19,10 +19,17 @@ func PodPath(root string, p *v1.Pod) string {
 var classFolders = map[v1.PodQOSClass]string{v1.PodQOSGuaranteed: "", v1.PodQOSBurstable: "burstable", v1.PodQOSBestEffort: "besteffort"}
 
 // RemovePod removes the cgroup of a pod of which only the UID is known. Gone is success.
-func RemovePod(root string, uid types.UID) error {
+func RemovePod(root string, uid types.UID) error { return removeBelow(root, uid, "") }
+
+// RemoveContainer removes the cgroup of one container, which has ended, and kills what is left in it: where the end of a
+// kubelet cut a start short, the runtime does not remove the container before that.
+func RemoveContainer(root string, uid types.UID, id string) error { return removeBelow(root, uid, id) }
+
+func removeBelow(root string, uid types.UID, name string) error {
 	var errs []error
 	for class := range classFolders {
-		errs = append(errs, Remove(PodPath(root, &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: v1.PodStatus{QOSClass: class}})))
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: v1.PodStatus{QOSClass: class}}
+		errs = append(errs, Remove(path.Join(PodPath(root, p), name)))
 	}
 	return errors.Join(errs...)
 }

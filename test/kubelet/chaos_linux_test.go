@@ -27,7 +27,7 @@ const (
 
 // kills is how often the kubelet is killed; KILLS in the environment changes it.
 func kills(t *testing.T) int {
-	n := 12
+	n := 5
 	if text := os.Getenv("KILLS"); text != "" {
 		var err error
 		n, err = strconv.Atoi(text)
