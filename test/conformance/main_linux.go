@@ -174,10 +174,10 @@ func write(o options, list []result) error {
 		}
 		all[node] = have
 	}
-	if len(list) > 0 && o.focus == "" && o.skip == "" {
-		all[o.node] = results{}
-	}
 	all[o.node].add(list)
+	if len(list) > 0 && o.focus == "" && o.skip == "" {
+		all[o.node].keep(list) // the suite may have lost tests since earlier runs
+	}
 	if err := all[o.node].save(filepath.Join(home, "results-"+o.node+".json")); err != nil {
 		return err
 	}

@@ -22,7 +22,8 @@ type result struct {
 	State   string  `json:"state"`   // passed, failed, skipped; unfinished is never kept
 	Seconds float64 `json:"seconds"` // how long it took
 	Message string  `json:"message,omitempty"`
-	When    string  `json:"when"` // RFC 3339
+	When    string  `json:"when"`          // start, RFC 3339
+	Row     int     `json:"row,omitempty"` // how many runs in a row it has passed, the last included
 }
 
 // States of a result.
@@ -33,6 +34,9 @@ const (
 	// unfinished tests were cut off by the limit of the whole run: nothing is known about them.
 	unfinished = "unfinished"
 )
+
+// enough runs in a row that a test passes make it one that passes always.
+const enough = 3
 
 // cutOff is what ginkgo 2.28 says of a test that ran when the time of the suite was over.
 const cutOff = "A suite timeout occurred"
@@ -95,19 +99,38 @@ func loadResults(path string) (results, error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, fmt.Errorf("reading results of earlier runs in %s: %w", path, err)
 	}
+	for name, one := range r {
+		if one.State == passed && one.Row == 0 { // written before the passes were counted
+			one.Row = 1
+			r[name] = one
+		}
+	}
 	return r, nil
 }
 
-// add keeps of each message the first line only: the rest is in the report of the run.
+// add puts newer results in the place of older ones of the same tests, and counts how often in a row a test has passed; a
+// report that was taken in before changes nothing. Of each message only the first line is kept: the rest is in the report
+// of the run.
 func (r results) add(list []result) {
 	for _, one := range list {
-		if one.State == unfinished {
+		before := r[one.Name]
+		if one.State == unfinished || one.When <= before.When {
 			continue
+		}
+		if one.State == passed {
+			one.Row = before.Row + 1
 		}
 		one.Message = firstLine(one.Message)
 		one.Seconds = math.Round(one.Seconds*10) / 10
 		r[one.Name] = one
 	}
+}
+
+// keep drops results of tests that are not in list.
+func (r results) keep(list []result) {
+	maps.DeleteFunc(r, func(name string, _ result) bool {
+		return !slices.ContainsFunc(list, func(one result) bool { return one.Name == name })
+	})
 }
 
 func (r results) save(path string) error {
@@ -227,7 +250,7 @@ func document(all map[string]results, why reasons) string {
 }
 
 func table(p func(string, ...any), have results) {
-	type count struct{ passed, failed, skipped int }
+	type count struct{ passed, row, failed, skipped int }
 	sigs := map[string]*count{}
 	total := &count{}
 	first, last := "9", ""
@@ -240,6 +263,9 @@ func table(p func(string, ...any), have results) {
 			switch one.State {
 			case passed:
 				c.passed++
+				if one.Row >= enough {
+					c.row++
+				}
 			case failed:
 				c.failed++
 			default:
@@ -248,13 +274,13 @@ func table(p func(string, ...any), have results) {
 		}
 		first, last = min(first, one.When), max(last, one.When)
 	}
-	p("Run between %s and %s.\n", first, last)
-	p("| group | passed | failed | skipped |\n|---|---|---|---|")
+	p("The last run of each test, between %s and %s.\n", first, last)
+	p("| group | passed | of these %d times in a row | failed | skipped |\n|---|---|---|---|---|", enough)
 	for _, sig := range slices.Sorted(maps.Keys(sigs)) {
 		c := sigs[sig]
-		p("| %s | %d | %d | %d |", sig, c.passed, c.failed, c.skipped)
+		p("| %s | %d | %d | %d | %d |", sig, c.passed, c.row, c.failed, c.skipped)
 	}
-	p("| all | %d | %d | %d |", total.passed, total.failed, total.skipped)
+	p("| all | %d | %d | %d | %d |", total.passed, total.row, total.failed, total.skipped)
 }
 
 // rest lists what does not pass, with the reason of ours or the suite's own.

@@ -34,9 +34,37 @@ func sampleResults(t *testing.T) results {
 	return r
 }
 
+// A newer result takes the place of an older one; passes in a row are counted, each run once; an older report changes nothing.
+func TestAddCountsPassesInARow(t *testing.T) {
+	r := results{}
+	for _, step := range []struct {
+		when, state string
+		row         int
+	}{
+		{"2026-11-21T22:00:00Z", passed, 1},
+		{"2026-11-21T22:00:00Z", passed, 1},
+		{"2026-11-21T23:00:00Z", passed, 2},
+		{"2026-11-21T23:30:00Z", unfinished, 2},
+		{"2026-11-21T22:30:00Z", failed, 2},
+		{"2026-11-22T00:00:00Z", passed, 3},
+		{"2026-11-22T01:00:00Z", failed, 0},
+		{"2026-11-22T02:00:00Z", passed, 1},
+	} {
+		r.add([]result{{Name: "a", State: step.state, When: step.when}})
+		if got := r["a"].Row; got != step.row {
+			t.Errorf("%s at %s: passed %d times in a row, want %d", step.state, step.when, got, step.row)
+		}
+	}
+	r.add([]result{{Name: "b", State: passed, When: "2026-11-22T02:00:00Z"}})
+	r.keep([]result{{Name: "b", State: unfinished}})
+	if len(r) != 1 || r["b"].Row != 1 {
+		t.Errorf("after a whole run without test a: %v", r)
+	}
+}
+
 func TestReadReport(t *testing.T) {
 	want := results{
-		"[sig-node] Pods when x work [Conformance]": {Name: "[sig-node] Pods when x work [Conformance]", State: passed, Seconds: 1.5, When: "2026-11-21T22:00:00Z"},
+		"[sig-node] Pods when x work [Conformance]": {Name: "[sig-node] Pods when x work [Conformance]", State: passed, Seconds: 1.5, When: "2026-11-21T22:00:00Z", Row: 1},
 		"[sig-node] Pods fail | here":               {Name: "[sig-node] Pods fail | here", State: failed, Seconds: 1, Message: "waiting for it", When: "2026-11-21T22:01:00Z"},
 		"[sig-storage] Disks skip":                  {Name: "[sig-storage] Disks skip", State: skipped, Message: "no disks", When: "2026-11-21T22:02:00Z"},
 	}
@@ -87,7 +115,7 @@ func TestLoadReasons(t *testing.T) {
 func TestDocument(t *testing.T) {
 	text := document(map[string]results{"lin": sampleResults(t), "win": {}}, reasons{"lin": {`/Pods fail/`: "the machine has no floppy"}})
 	for _, want := range []string{
-		"| sig-node | 1 | 1 | 0 |", "| sig-storage | 0 | 0 | 1 |", "| all | 1 | 1 | 1 |",
+		"| sig-node | 1 | 0 | 1 | 0 |", "| sig-storage | 0 | 0 | 0 | 1 |", "| all | 1 | 0 | 1 | 1 |",
 		`| [sig-node] Pods fail \| here | the machine has no floppy |`, "| [sig-storage] Disks skip | no disks |",
 	} {
 		if !strings.Contains(text, want) {
