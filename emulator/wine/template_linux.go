@@ -1,6 +1,7 @@
 package wine
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -58,24 +60,12 @@ func (t Tools) EnsureTemplate(ctx context.Context, o TemplateOptions) error {
 
 func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string) error {
 	temp := Prefix{Dir: o.Dir + ".new"}
-	if err := os.RemoveAll(temp.Dir); err != nil {
+	err := t.boot(ctx, temp, bootLimit)
+	if errors.Is(err, errBootHangs) && ctx.Err() == nil {
+		err = t.boot(ctx, temp, bootLimit)
+	}
+	if err != nil {
 		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
-	defer cancel()
-	if err := os.MkdirAll(temp.Dir, 0o755); err != nil {
-		return err
-	}
-	boot := t.Command(ctx, temp, "wineboot", "-i")
-	boot.Dir = "/"
-	if out, err := boot.CombinedOutput(); err != nil {
-		return fmt.Errorf("wineboot: %w: %s", err, strings.TrimSpace(string(out)))
-	}
-	if err := t.StopServer(ctx, temp); err != nil {
-		return err
-	}
-	if dir, err := temp.socketDir(); err == nil {
-		os.RemoveAll(dir)
 	}
 	steps := []func() error{
 		func() error { return appendFile(filepath.Join(temp.Dir, "system.reg"), o.Build.registry()) },
@@ -97,6 +87,42 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 		}
 	}
 	return nil
+}
+
+// bootLimit is how long Wine may take to make a prefix: ten seconds alone, thirty on a machine with much to do.
+const bootLimit = 90 * time.Second
+
+// errBootHangs is seen once in some hundred boots of Wine 8.0 on a busy machine: all files and the registry are there, and
+// wineboot or one of the services that it starts waits for ever.
+var errBootHangs = errors.New("wineboot does not end")
+
+// boot makes the prefix from nothing within limit, and leaves no program of it running.
+func (t Tools) boot(ctx context.Context, p Prefix, limit time.Duration) error {
+	if err := os.RemoveAll(p.Dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(p.Dir, 0o755); err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	boot := t.Command(bounded, p, "wineboot", "-i")
+	boot.Dir = "/"
+	out, err := boot.CombinedOutput() // returns when everything that wineboot started has ended
+	switch {
+	case bounded.Err() != nil && ctx.Err() == nil:
+		err = fmt.Errorf("%w within %v: %s", errBootHangs, limit, bytes.TrimSpace(out))
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
+		err = fmt.Errorf("wineboot: %w: %s", err, bytes.TrimSpace(out))
+	default:
+		err = t.StopServer(bounded, p)
+	}
+	// What hangs would keep the files open, and its wineserver the socket.
+	err = errors.Join(err, p.kill())
+	if dir, e := p.socketDir(); e == nil {
+		os.RemoveAll(dir)
+	}
+	return err
 }
 
 // templateStamp changes with everything that a template is made from.

@@ -1,13 +1,16 @@
 package wine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -67,11 +70,13 @@ func (t Tools) Env(p Prefix) []string {
 }
 
 // Command runs a Windows program of the prefix: exe is a C:\ path, a name on the Windows Path, or a Linux path. The
-// caller sets stdio, adds to Env, and starts it in the network namespace that it belongs to.
+// caller sets stdio, adds to Env, and starts it in the network namespace that it belongs to. Programs that Wine starts
+// beside it keep its pipes: Wait leaves those ten seconds after its end, with exec.ErrWaitDelay.
 func (t Tools) Command(ctx context.Context, p Prefix, exe string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, t.Loader, append([]string{exe}, args...)...)
 	cmd.Env = t.Env(p)
 	cmd.Dir = p.DriveC()
+	cmd.WaitDelay = 10 * time.Second
 	return cmd
 }
 
@@ -88,6 +93,7 @@ func (t Tools) StopServer(ctx context.Context, p Prefix) error {
 	for _, arg := range []string{"-k", "-w"} {
 		cmd := exec.CommandContext(ctx, t.Server, arg)
 		cmd.Env = t.Env(p)
+		cmd.WaitDelay = time.Second
 		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
 		if err != nil && (!errors.As(err, &exit) || exit.ExitCode() > 2) {
@@ -95,6 +101,35 @@ func (t Tools) StopServer(ctx context.Context, p Prefix) error {
 		}
 	}
 	return nil
+}
+
+// processes are those of the prefix, its wineserver among them.
+func (p Prefix) processes() (pids []int, err error) {
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	own := []byte("\x00WINEPREFIX=" + p.Dir + "\x00")
+	for _, file := range files {
+		env, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(append([]byte{0}, env...), own) { // an error says that it has ended
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, err
+}
+
+// kill ends every process of the prefix by a signal: those that StopServer does not reach, because their wineserver is
+// gone or does not answer.
+func (p Prefix) kill() error {
+	pids, err := p.processes()
+	errs := []error{err}
+	for _, pid := range pids {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // socketDir is where the prefix's wineserver keeps its socket: named by device and inode of the prefix folder.

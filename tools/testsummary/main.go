@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -135,6 +136,7 @@ func (s *summary) endPackage(e event) {
 	if !any {
 		s.broken = append(s.broken, e.Package)
 		s.print(test{e.Package, ""})
+		s.printUnfinished(e.Package)
 		for path, text := range s.built {
 			if strings.HasPrefix(path, e.Package) {
 				indent(s.out, text.String())
@@ -146,6 +148,26 @@ func (s *summary) endPackage(e event) {
 func (s *summary) print(t test) {
 	if text := s.output[t]; text != nil {
 		indent(s.out, text.String())
+		delete(s.output, t)
+	}
+}
+
+// unfinishedLines is how much of a test that has no result is shown: enough for what a panic or the end of the time says and
+// for the first goroutines.
+const unfinishedLines = 80
+
+// printUnfinished shows what the tests of a package printed that have no result, from the panic on if there is one.
+func (s *summary) printUnfinished(pkg string) {
+	for _, t := range slices.SortedFunc(maps.Keys(s.output), func(a, b test) int { return cmp.Compare(a.name, b.name) }) {
+		if t.pkg != pkg || slices.Contains(s.skipped, t) {
+			continue
+		}
+		text := s.output[t].String()
+		if at := strings.Index(text, "panic: "); at > 0 {
+			text = text[at:]
+		}
+		lines := strings.SplitAfterN(text, "\n", unfinishedLines+1)
+		indent(s.out, t.name+":\n"+strings.Join(lines[:min(len(lines), unfinishedLines)], ""))
 		delete(s.output, t)
 	}
 }

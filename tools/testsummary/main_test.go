@@ -22,6 +22,10 @@ func TestSummary(t *testing.T) {
 		{"does not build", `{"ImportPath":"a [a.test]","Action":"build-output","Output":"a.go:1: undefined\n"}
 {"Action":"pass","Package":"b","Test":"TestB"}
 {"Action":"fail","Package":"a"}`, false, []string{"a.go:1: undefined", "1 packages broken"}},
+		{"does not end", `{"Action":"output","Package":"a","Test":"TestA","Output":"much before\n"}
+{"Action":"output","Package":"a","Test":"TestA","Output":"panic: test timed out after 1s\n"}
+{"Action":"output","Package":"a","Test":"TestA","Output":"goroutine 7 [select]:\n"}
+{"Action":"fail","Package":"a"}`, false, []string{"     TestA:\n     panic: test timed out after 1s\n     goroutine 7 [select]:\n", "1 packages broken"}},
 		{"nothing ran", ``, false, []string{"tests: 0 passed"}},
 		{"text between events", "go: downloading\n" + `{"Action":"pass","Package":"b","Test":"TestB"}`, true, []string{"go: downloading"}},
 	}
