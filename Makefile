@@ -4,8 +4,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
 BIN := bin
-# The same sources give the same bytes on every machine: no paths, no version stamps, no C compiler.
-GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w -buildid="
+# The same sources give the same bytes on every machine: no paths, no version stamps, no C compiler. The tag keeps gRPC's
+# traces out, whose pages bring in templates: with those a program holds every method that something might call by name.
+GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags=grpcnotrace -ldflags="-s -w -buildid="
 # Small programs of ours, one folder of cmd/ each. The other names are porthole under the names that installers expect.
 WINDOWS_PROGRAMS := $(notdir $(wildcard cmd/*))
 LINUX_PROGRAMS := $(filter porthole%,$(WINDOWS_PROGRAMS))

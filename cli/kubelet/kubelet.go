@@ -41,7 +41,7 @@ type flags struct {
 	kubeconfig, bootstrap, config, configDir, hostname, nodeIP, rootDir, certDir, labels string
 	cloudProvider, priorityClass                                                         string
 	verbosity                                                                            int32
-	service                                                                              bool
+	service, version                                                                     bool
 	settings                                                                             *config.Flags
 }
 
@@ -56,15 +56,18 @@ var (
 // Command makes `porthole kubelet`.
 func Command() *cobra.Command {
 	var f flags
-	c := &cobra.Command{Use: "kubelet", Short: "run the pods of this node", Args: cobra.NoArgs, Version: version,
+	c := &cobra.Command{Use: "kubelet", Short: "run the pods of this node", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if f.version { // installers read it so; cobra's own would need a template
+				_, err := fmt.Fprintln(c.OutOrStdout(), "Kubernetes "+version)
+				return err
+			}
 			initLogs(f.verbosity)
 			if !f.service {
 				return run(c.Context(), c, &f)
 			}
 			return platform.AsService(c.Context(), "kubelet", func(ctx context.Context) error { return run(ctx, c, &f) })
 		}}
-	c.SetVersionTemplate("Kubernetes {{.Version}}\n") // installers read it so
 	fs := c.Flags()
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "file with the address and the credentials of the API server; without it only static pods run")
 	fs.StringVar(&f.bootstrap, "bootstrap-kubeconfig", "", "kubeconfig that may ask for a client certificate; used while --kubeconfig does not exist or has expired")
@@ -77,6 +80,7 @@ func Command() *cobra.Command {
 	fs.StringVar(&f.labels, "node-labels", "", "labels to register with: key=value,…")
 	fs.StringVar(&f.cloudProvider, "cloud-provider", "", "external: the node's addresses come from a cloud controller")
 	fs.StringVar(&f.priorityClass, "windows-priorityclass", "NORMAL_PRIORITY_CLASS", "priority class of the process on Windows")
+	fs.BoolVar(&f.version, "version", false, "print the version of Kubernetes whose kubelet this one equals")
 	fs.BoolVar(&f.service, "windows-service", false, "run under the service manager of Windows, as the service kubelet")
 	fs.Int32VarP(&f.verbosity, "v", "v", 0, "log level: 0 changes of state … 6 payloads")
 	for _, name := range ignoredTexts {
