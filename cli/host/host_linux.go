@@ -61,6 +61,19 @@ func (o *common) find(name string) (host.Host, error) {
 	return s.Get(name)
 }
 
+// change is find for a command that changes the host, which needs root to do what (a gerund).
+func (o *common) change(what, name string) (host.Store, host.Host, error) {
+	if err := needRoot(what); err != nil {
+		return host.Store{}, host.Host{}, err
+	}
+	s, err := o.store()
+	if err != nil {
+		return s, host.Host{}, err
+	}
+	h, err := s.Get(name)
+	return s, h, err
+}
+
 func needRoot(what string) error {
 	if os.Geteuid() != 0 {
 		return errors.New(what + " needs root (namespaces, mounts): run it with sudo")

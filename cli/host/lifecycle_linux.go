@@ -72,14 +72,7 @@ func startCommand() *cobra.Command {
 		Long:  "Starts a host that was made with `porthole host create` again. On a running host it changes nothing.",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := needRoot("starting a host"); err != nil {
-				return err
-			}
-			s, err := o.store()
-			if err != nil {
-				return err
-			}
-			h, err := s.Get(args[0])
+			s, h, err := o.change("starting a host", args[0])
 			if err != nil {
 				return err
 			}
@@ -106,14 +99,7 @@ func deleteCommand() *cobra.Command {
 		Short: "Stop a host and remove everything of it",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := needRoot("removing a host"); err != nil {
-				return err
-			}
-			s, err := o.store()
-			if err != nil {
-				return err
-			}
-			h, err := s.Get(args[0])
+			s, h, err := o.change("removing a host", args[0])
 			if err != nil {
 				return err
 			}

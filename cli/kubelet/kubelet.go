@@ -112,7 +112,7 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 		return err
 	}
 	o.Meter = meter.New(meter.Options{NodeName: o.NodeName})
-	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, o.Meter.Call)
+	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, meter.Calls{Meter: o.Meter})
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 		MemoryBytes: o.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration})
 	images := conn
 	if cfg.ImageServiceEndpoint != "" && cfg.ImageServiceEndpoint != cfg.ContainerRuntimeEndpoint {
-		if images, err = runtime.Dial(cfg.ImageServiceEndpoint, o.Meter.Call); err != nil {
+		if images, err = runtime.Dial(cfg.ImageServiceEndpoint, meter.Calls{Meter: o.Meter}); err != nil {
 			return err
 		}
 		defer images.Close()

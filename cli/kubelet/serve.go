@@ -15,6 +15,7 @@ import (
 
 	"porthole.dev/porthole/internal/kube"
 	core "porthole.dev/porthole/kubelet"
+	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/serve"
 	"porthole.dev/porthole/kubelet/volume"
@@ -55,7 +56,7 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 	if err := kube.RegisterClientMetrics(o.Meter.Registry); err != nil {
 		return nil, err
 	}
-	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, o.Meter.Call)
+	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, meter.Calls{Meter: o.Meter})
 	if err != nil {
 		return nil, err
 	}

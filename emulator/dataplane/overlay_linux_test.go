@@ -222,15 +222,7 @@ func TestOverlayRestart(t *testing.T) {
 	near, far := w.a.pod(11), w.b.pod(11)
 	w.applyBoth()
 	w.serve(far, "far", 80)
-	before := w.snapshot()
-	again, err := New(Options{Netns: w.path("a")})
-	must(t, err)
-	defer again.Close()
-	w.a.dp = again
-	w.a.apply()
-	if after := w.snapshot(); after != before {
-		t.Errorf("a restart changed the kernel:\n%s\n--- before:\n%s", after, before)
-	}
+	again := w.restarted()
 	w.in("a", func() error {
 		link, err := netlink.LinkByName(tunnelName(netID, testVSID))
 		if err != nil {

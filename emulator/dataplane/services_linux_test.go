@@ -140,10 +140,7 @@ func TestPacketsAffinity(t *testing.T) { // D-11
 		backends = append(backends, w.a.epID(i))
 	}
 	w.a.desired.LoadBalancers[1].Backends = backends
-	again, err := New(Options{Netns: w.path("a")})
-	must(t, err)
-	defer again.Close()
-	w.a.dp = again
+	w.replaced()
 	w.a.apply()
 	for pod, was := range clients {
 		for range 3 {
@@ -270,18 +267,10 @@ func TestPacketsRestart(t *testing.T) {
 	w.nft("add table ip foreign")
 	w.a.apply()
 	w.serve(server, "one", 80)
-	before := w.snapshot()
 	conn, err := w.dial(client, "tcp", "10.96.0.1:80")
 	must(t, err)
 	defer conn.Close()
-	again, err := New(Options{Netns: w.path("a")})
-	must(t, err)
-	defer again.Close()
-	w.a.dp = again
-	w.a.apply()
-	if after := w.snapshot(); after != before {
-		t.Errorf("a restart changed the kernel:\n%s\n--- before:\n%s", after, before)
-	}
+	again := w.restarted()
 	if got, err := ask(conn); err != nil || got != "one 10.244.1.11" {
 		t.Errorf("open connection after restart: %q %v", got, err)
 	}
@@ -302,6 +291,28 @@ func TestPacketsRestart(t *testing.T) {
 	if platform.NetnsExists(OwnNetns("own-" + w.id)) {
 		t.Error("the own namespace was left")
 	}
+}
+
+// restarted puts another daemon in place of host a's, as a restart does, and applies the same once more: it changes nothing
+// in the kernel.
+func (w *world) restarted() *DataPlane {
+	w.t.Helper()
+	before := w.snapshot()
+	again := w.replaced()
+	w.a.apply()
+	if after := w.snapshot(); after != before {
+		w.t.Errorf("a restart changed the kernel:\n%s\n--- before:\n%s", after, before)
+	}
+	return again
+}
+
+// replaced is the new daemon that host a has from now on.
+func (w *world) replaced() *DataPlane {
+	again, err := New(Options{Netns: w.path("a")})
+	must(w.t, err)
+	w.t.Cleanup(again.Close)
+	w.a.dp = again
+	return again
 }
 
 // snapshot shows links with their indexes and rules with their handles: a thing made again looks different.
@@ -355,11 +366,8 @@ func TestPacketsScale(t *testing.T) {
 	w.apply(w.a)
 	pod := time.Since(start)
 	w.expect(p, "10.96.99.1:80", "one 10.244.1.13")
-	again, err := New(Options{Netns: w.path("a")})
-	must(t, err)
-	defer again.Close()
+	w.replaced()
 	start = time.Now()
-	w.a.dp = again
 	w.apply(w.a)
 	adopt := time.Since(start)
 	t.Logf("2000 load balancers x 5: all %v, one more %v, one pod more %v, adopted %v", bulk, one, pod, adopt)

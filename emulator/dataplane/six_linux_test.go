@@ -135,15 +135,7 @@ func TestSix(t *testing.T) { // D-22, and D-1 to D-4, D-9, D-10, D-20 in IPv6
 		t.Errorf("after the change: %q %v", got, err)
 	}
 	w.undrifted(w.a)
-	before := w.snapshot()
-	again, err := New(Options{Netns: w.path("a")})
-	must(t, err)
-	defer again.Close()
-	w.a.dp = again
-	w.a.apply()
-	if after := w.snapshot(); after != before {
-		t.Errorf("a restart changed the kernel:\n%s\n--- before:\n%s", after, before)
-	}
+	again := w.restarted()
 	w.a.desired.Endpoints = slices.DeleteFunc(w.a.desired.Endpoints, func(e Endpoint) bool { return e.ID == w.a.epID(12) })
 	w.a.apply()
 	_, err = again.Apply(w.ctx, Desired{})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -102,20 +102,36 @@ func (r running) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// Call is an interceptor for connections to the runtime: it counts calls by upstream's names of them.
-func (m *Meter) Call(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if m == nil {
-		return invoke(ctx, method, req, reply, conn, opts...)
-	}
-	began, name := time.Now(), Operation(method)
-	err := invoke(ctx, method, req, reply, conn, opts...)
-	m.operations.WithLabelValues(name).Inc()
-	m.operationTime.WithLabelValues(name).Observe(time.Since(began).Seconds())
-	if err != nil {
-		m.operationErrors.WithLabelValues(name).Inc()
-	}
-	return err
+// Calls counts the calls of a connection to the runtime by upstream's names of them. It is a stats.Handler of gRPC.
+type Calls struct{ Meter *Meter }
+
+type methodKey struct{}
+
+// TagRPC keeps the method's name for HandleRPC.
+func (Calls) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
+	return context.WithValue(ctx, methodKey{}, info.FullMethodName)
 }
+
+// HandleRPC counts a call that ended.
+func (c Calls) HandleRPC(ctx context.Context, event stats.RPCStats) {
+	end, ok := event.(*stats.End)
+	method, known := ctx.Value(methodKey{}).(string)
+	if c.Meter == nil || !ok || !known {
+		return
+	}
+	name := Operation(method)
+	c.Meter.operations.WithLabelValues(name).Inc()
+	c.Meter.operationTime.WithLabelValues(name).Observe(end.EndTime.Sub(end.BeginTime).Seconds())
+	if end.Error != nil {
+		c.Meter.operationErrors.WithLabelValues(name).Inc()
+	}
+}
+
+// TagConn does nothing.
+func (Calls) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn does nothing.
+func (Calls) HandleConn(context.Context, stats.ConnStats) {}
 
 // Operation is upstream's name of a CRI method: /runtime.v1.RuntimeService/RunPodSandbox is run_podsandbox.
 func Operation(method string) string {

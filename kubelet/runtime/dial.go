@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/stats"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -17,8 +18,8 @@ import (
 const maxMessage = 16 << 20
 
 // Dial prepares a connection to a CRI endpoint: unix:///path, tcp://host:port or (on Windows) npipe:////./pipe/name.
-// It does not wait for the runtime; calls do. Each call goes through intercept.
-func Dial(endpoint string, intercept ...grpc.UnaryClientInterceptor) (*grpc.ClientConn, error) {
+// It does not wait for the runtime; calls do. Counters are told of each call.
+func Dial(endpoint string, counters ...stats.Handler) (*grpc.ClientConn, error) {
 	scheme, address, ok := strings.Cut(endpoint, "://")
 	if !ok {
 		scheme, address = "unix", endpoint
@@ -38,10 +39,13 @@ func Dial(endpoint string, intercept ...grpc.UnaryClientInterceptor) (*grpc.Clie
 	}
 	bo := backoff.DefaultConfig
 	bo.BaseDelay, bo.MaxDelay = 100*time.Millisecond, 3*time.Second
-	conn, err := grpc.NewClient("passthrough:///cri", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(dial), grpc.WithAuthority("localhost"), grpc.WithChainUnaryInterceptor(intercept...),
+	opts := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial), grpc.WithAuthority("localhost"),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: bo, MinConnectTimeout: 5 * time.Second}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.WaitForReady(true)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.WaitForReady(true))}
+	for _, c := range counters {
+		opts = append(opts, grpc.WithStatsHandler(c))
+	}
+	conn, err := grpc.NewClient("passthrough:///cri", opts...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the runtime at %s: %w", endpoint, err)
 	}

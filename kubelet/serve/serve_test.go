@@ -258,7 +258,8 @@ func (s criStreams) PortForwardURL(_ context.Context, id string, ports []int32) 
 	return resp.GetUrl(), err
 }
 
-func TestExecThroughARealStreamingServer(t *testing.T) {
+// streamingServer is a server before a runtime's real streaming server.
+func streamingServer(t *testing.T) *httptest.Server {
 	backend := httptest.NewUnstartedServer(nil)
 	config := streaming.DefaultConfig
 	config.Addr = backend.Listener.Addr().String()
@@ -268,8 +269,12 @@ func TestExecThroughARealStreamingServer(t *testing.T) {
 	}
 	backend.Config.Handler = runtime
 	backend.Start()
-	defer backend.Close()
-	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return view("") }, Streams: criStreams{runtime}})
+	t.Cleanup(backend.Close)
+	return startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return view("") }, Streams: criStreams{runtime}})
+}
+
+func TestExecThroughARealStreamingServer(t *testing.T) {
+	srv := streamingServer(t)
 	executors := map[string]func(*rest.Config, string, *url.URL) (remotecommand.Executor, error){
 		"SPDY": func(c *rest.Config, method string, u *url.URL) (remotecommand.Executor, error) {
 			return remotecommand.NewSPDYExecutor(c, method, u)
@@ -312,17 +317,7 @@ func TestExecThroughARealStreamingServer(t *testing.T) {
 
 // TestPortForward goes through SPDY and through a websocket that carries SPDY, as kubectl does since 1.31.
 func TestPortForward(t *testing.T) {
-	backend := httptest.NewUnstartedServer(nil)
-	config := streaming.DefaultConfig
-	config.Addr = backend.Listener.Addr().String()
-	runtime, err := streaming.NewServer(config, echo{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	backend.Config.Handler = runtime
-	backend.Start()
-	defer backend.Close()
-	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return view("") }, Streams: criStreams{runtime}})
+	srv := streamingServer(t)
 	u, _ := url.Parse(srv.URL + "/portForward/ns/p")
 	insecure := &rest.Config{Host: srv.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 	transport, upgrader, err := spdy.RoundTripperFor(insecure)

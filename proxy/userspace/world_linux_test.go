@@ -23,6 +23,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/proxy/relay"
 	"porthole.dev/porthole/proxy/service"
 )
@@ -148,7 +149,7 @@ func (w *world) connect(path, address, hostEnd, hostAddress, gateway string) {
 type proxy struct {
 	w      *world
 	cmd    *exec.Cmd
-	out    *lockedBuffer
+	out    *testkit.Buffer
 	ended  chan struct{}
 	client http.Client
 }
@@ -157,7 +158,7 @@ func (w *world) start() *proxy {
 	w.t.Helper()
 	setup, err := json.Marshal(w.setup)
 	must(w.t, err)
-	p := &proxy{w: w, out: &lockedBuffer{}, ended: make(chan struct{})}
+	p := &proxy{w: w, out: &testkit.Buffer{}, ended: make(chan struct{})}
 	p.cmd = exec.Command(os.Args[0])
 	p.cmd.Env = append(os.Environ(), childVariable+"="+string(setup))
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
@@ -372,21 +373,4 @@ func waitFor(t testing.TB, what string, ok func() bool) {
 			t.Fatalf("%s: not within %v", what, limit)
 		}
 	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

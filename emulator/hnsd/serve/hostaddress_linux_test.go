@@ -20,6 +20,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 )
 
 // TestHostAddresses lets a Windows program put addresses on an interface of the host, and relay what comes to them.
@@ -144,9 +145,9 @@ func testUserspaceProgram(t *testing.T, h *bridgeHost) {
 }
 
 // startFor runs a program of the host until ctx ends, which kills it.
-func (h *bridgeHost) startFor(ctx context.Context, exe string, args ...string) (out *lockedBuffer, ended <-chan struct{}) {
+func (h *bridgeHost) startFor(ctx context.Context, exe string, args ...string) (out *testkit.Buffer, ended <-chan struct{}) {
 	h.t.Helper()
-	out = &lockedBuffer{}
+	out = &testkit.Buffer{}
 	cmd := h.tools.Command(ctx, h.prefix, exe, args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	must(h.t, platform.StartInNetns(h.path, cmd))

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 )
 
 // TestHostRoutes lets Windows programs change and watch the host's table through the IP helper library, while the
@@ -131,10 +130,10 @@ func testRoutesProgram(t *testing.T, h *bridgeHost) {
 }
 
 // start runs a program of the host to the end of the test at most.
-func (h *bridgeHost) start(exe string, args ...string) (out *lockedBuffer, exit <-chan error) {
+func (h *bridgeHost) start(exe string, args ...string) (out *testkit.Buffer, exit <-chan error) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	out = &lockedBuffer{}
+	out = &testkit.Buffer{}
 	cmd := h.tools.Command(ctx, h.prefix, exe, args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	must(h.t, platform.StartInNetns(h.path, cmd))
@@ -249,22 +248,4 @@ func (h *bridgeHost) serveNodes(addr string, nodes ...string) {
 func prefix(text string) *net.IPNet {
 	_, n, _ := net.ParseCIDR(text)
 	return n
-}
-
-// lockedBuffer may be read while a program writes to it.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
