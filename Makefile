@@ -50,11 +50,12 @@ build: programs $(PARTS) ## bin/porthole, bin/windows/*.exe and the third-party 
 programs:
 	@mkdir -p $(BIN)/windows
 	@for p in $(LINUX_PROGRAMS); do echo "building $(BIN)/$$p"; $(GOBUILD) -o $(BIN)/$$p ./cmd/$$p; done
+	@go build -o $(BIN)/pealign ./tools/pealign
 	@for p in $(WINDOWS_PROGRAMS); do \
 		if [ -z "$$(GOOS=windows go list -f '{{if .GoFiles}}y{{end}}' ./cmd/$$p 2>/dev/null)" ]; then continue; fi; \
-		echo "building $(BIN)/windows/$$p.exe"; GOOS=windows GOARCH=amd64 $(GOBUILD) -o $(BIN)/windows/$$p.exe ./cmd/$$p; done
-	@for p in kubelet kube-proxy; do \
-		cmp -s $(BIN)/windows/porthole.exe $(BIN)/windows/$$p.exe || cp -f $(BIN)/windows/porthole.exe $(BIN)/windows/$$p.exe; done
+		exe=$(BIN)/windows/$$p.exe; echo "building $$exe"; \
+		GOOS=windows GOARCH=amd64 $(GOBUILD) -o $$exe.linked ./cmd/$$p; $(BIN)/pealign $$exe.linked $$exe; rm $$exe.linked; done
+	@for p in kubelet kube-proxy; do ln -f $(BIN)/windows/porthole.exe $(BIN)/windows/$$p.exe; done
 
 .PHONY: deps
 deps: ## install the distribution's packages that are missing (root)

@@ -96,7 +96,7 @@ func copyFile(from, to string, mode os.FileMode) error {
 	return writeFile(to, data, mode)
 }
 
-// installProgram copies a program as a reflink where the file system can, else in full; an equal one is left alone.
+// installProgram copies a program; an equal one is left alone. A program that runs keeps the old file, which it has mapped.
 func installProgram(from, to string) error {
 	src, err := os.Stat(from)
 	if err != nil {
@@ -105,5 +105,8 @@ func installProgram(from, to string) error {
 	if dst, err := os.Stat(to); err == nil && dst.Size() == src.Size() && !dst.ModTime().Before(src.ModTime()) {
 		return nil
 	}
-	return copyFile(from, to, 0o755)
+	if err := copyFile(from, to+".new", 0o755); err != nil {
+		return err
+	}
+	return os.Rename(to+".new", to)
 }
