@@ -187,7 +187,7 @@ func (a *actor) publish(plan *pod.Plan) {
 		if known == nil {
 			known = &s.Pod.Status
 		}
-		urgent := known.Phase != plan.Status.Phase || isReady(known) != isReady(&plan.Status) && !restarting(plan)
+		urgent := (known.Phase != plan.Status.Phase || isReady(known) != isReady(&plan.Status) && !restarting(plan)) && !vanishing(s.Pod)
 		if s.Last == nil || plan.Delete || !reflect.DeepEqual(*s.Last, plan.Status) {
 			a.k.status.Set(s.Pod, plan.Status, plan.Delete, urgent)
 		}
@@ -226,6 +226,12 @@ func restarting(plan *pod.Plan) bool {
 		}
 	}
 	return false
+}
+
+// vanishing tells whether the pod was deleted without any grace: then the API forgets it at once, unless a finalizer keeps
+// it, and what becomes of it here is soon of no interest.
+func vanishing(p *v1.Pod) bool {
+	return p.DeletionTimestamp != nil && p.DeletionGracePeriodSeconds != nil && *p.DeletionGracePeriodSeconds == 0
 }
 
 func isReady(st *v1.PodStatus) bool {

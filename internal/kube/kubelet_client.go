@@ -53,7 +53,7 @@ func NewKubelet(cfg *rest.Config, node string) (*Kubelet, error) {
 		return nil, err
 	}
 	b := record.NewBroadcaster()
-	sink := &lateSink{EventSink: &typedv1.EventSinkImpl{Interface: events.CoreV1().Events("")}, closed: make(chan struct{})}
+	sink := newLateSink(&typedv1.EventSinkImpl{Interface: events.CoreV1().Events("")})
 	b.StartRecordingToSink(sink)
 	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "services", metav1.NamespaceAll,
 		fields.OneTermNotEqualSelector("spec.clusterIP", v1.ClusterIPNone))
@@ -66,36 +66,6 @@ func NewKubelet(cfg *rest.Config, node string) (*Kubelet, error) {
 func (k *Kubelet) Close() {
 	close(k.sink.closed)
 	k.events.Shutdown()
-}
-
-// lateSink sends an event no sooner than eventDelay after it happened: a pod that starts has better use for the
-// processors than the record of it. The broadcaster calls it from one goroutine, in order, and keeps what waits.
-type lateSink struct {
-	record.EventSink
-	closed chan struct{} // from here on nothing waits
-}
-
-const eventDelay = time.Second
-
-func (l *lateSink) wait(e *v1.Event) {
-	late := eventDelay - time.Since(e.LastTimestamp.Time)
-	if late <= 0 || late > eventDelay {
-		return
-	}
-	select {
-	case <-time.After(late):
-	case <-l.closed:
-	}
-}
-
-func (l *lateSink) Create(e *v1.Event) (*v1.Event, error) {
-	l.wait(e)
-	return l.EventSink.Create(e)
-}
-
-func (l *lateSink) Patch(e *v1.Event, data []byte) (*v1.Event, error) {
-	l.wait(e)
-	return l.EventSink.Patch(e, data)
 }
 
 // Pods watches the pods that are bound to the node. changed gets each pod that is new or different, gone each that was
@@ -222,6 +192,7 @@ func (k *Kubelet) PodEvent(p *v1.Pod, container, eventType, reason, message stri
 		}
 		ref.FieldPath = fmt.Sprintf("spec.%s{%s}", field, container)
 	}
+	k.sink.told(time.Now())
 	k.recorder.Event(ref, eventType, reason, message)
 }
 

@@ -93,6 +93,7 @@ func (w *World) kubeletConfig(node string) object {
 		"staticPodPath":                 w.Manifests(node),
 		"serializeImagePulls":           false,
 		"nodeStatusUpdateFrequency":     "1s",
+		"nodeStatusReportFrequency":     "10s", // what does not change; without it also once a second
 		"makeIPTablesUtilChains":        false,
 		"localStorageCapacityIsolation": false,
 	}

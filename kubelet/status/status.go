@@ -26,10 +26,13 @@ type client interface {
 }
 
 // Waits: how long a change that is not urgent is held back for others to join it (most pods are Ready by then, and one
-// request in place of three leaves the processors to their start), how soon a status that somebody else wrote over is
-// put right, and the back-off of failed requests.
+// request in place of three leaves the processors to their start), how much longer for each pod that waits already (many
+// that start at once take longer) and how long at most; how soon a status that somebody else wrote over is put right, and
+// the back-off of failed requests.
 const (
 	settle     = 500 * time.Millisecond
+	settleEach = 100 * time.Millisecond
+	settleMost = 5 * time.Second
 	foreign    = 10 * time.Second
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 30 * time.Second
@@ -43,6 +46,8 @@ type Writer struct {
 	mu    sync.Mutex
 	slots map[types.UID]*slot
 	work  chan types.UID
+	// settling is how many slots hold a change back.
+	settling int
 }
 
 type slot struct {
@@ -52,7 +57,9 @@ type slot struct {
 	delete bool
 	// deleted: the deletion was sent; it is not repeated.
 	deleted, queued, busy, again bool
-	retry                        time.Duration
+	// settling: a change is held back; the newest is sent when that ends.
+	settling bool
+	retry    time.Duration
 }
 
 // New makes a Writer; Run sends.
@@ -111,11 +118,30 @@ func (w *Writer) Set(p *v1.Pod, st v1.PodStatus, del, urgent bool) {
 	if !s.busy && same(s.base.Status, Merge(s.base.Status, s.want)) && (!s.delete || s.deleted) {
 		return
 	}
-	wait := settle
-	if urgent || del {
-		wait = 0
+	if urgent || del || s.busy {
+		w.later(p.UID, s, 0)
+		return
 	}
-	w.later(p.UID, s, wait)
+	w.settle(p.UID, s)
+}
+
+// settle queues a slot after others had time to join its change; the caller holds the lock.
+func (w *Writer) settle(uid types.UID, s *slot) {
+	if s.settling || s.queued {
+		return
+	}
+	wait := min(settle+time.Duration(w.settling)*settleEach, settleMost)
+	s.settling = true
+	w.settling++
+	time.AfterFunc(wait, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		s.settling = false
+		w.settling--
+		if w.slots[uid] == s && !s.queued {
+			w.later(uid, s, 0)
+		}
+	})
 }
 
 // Forget drops the slot of a pod that is gone.

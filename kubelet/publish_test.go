@@ -1,0 +1,62 @@
+package kubelet
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"porthole.dev/porthole/kubelet/pod"
+)
+
+// patches counts the patches of pods.
+type patches struct {
+	Offline
+	n atomic.Int32
+}
+
+func (p *patches) PatchPodStatus(context.Context, string, string, []byte) (*v1.Pod, error) {
+	p.n.Add(1)
+	return nil, nil
+}
+
+// TestVanishingPod: a pod that turns unready is reported at once, unless the API is about to forget it.
+func TestVanishingPod(t *testing.T) {
+	zero, some := int64(0), int64(30)
+	for _, c := range []struct {
+		name  string
+		grace *int64
+		want  int32
+	}{{"running", nil, 1}, {"deleted", &some, 1}, {"deleted without grace", &zero, 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := &patches{}
+				k := New(Options{NodeName: "n", API: api})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go k.status.Run(ctx)
+				a := newActor(k, "u")
+				a.state.Runtime = &pod.Runtime{UID: "u"}
+				a.state.Pod = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}, Status: v1.PodStatus{Phase: v1.PodRunning,
+					Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}}
+				if c.grace != nil {
+					now := metav1.Now()
+					a.state.Pod.DeletionTimestamp, a.state.Pod.DeletionGracePeriodSeconds = &now, c.grace
+				}
+				a.publish(&pod.Plan{Status: v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}}}})
+				synctest.Wait()
+				if n := api.n.Load(); n != c.want {
+					t.Errorf("%d patches at once, want %d", n, c.want)
+				}
+				time.Sleep(5 * time.Second)
+				if n := api.n.Load(); n != 1 {
+					t.Errorf("%d patches in the end, want 1", n)
+				}
+			})
+		})
+	}
+}
