@@ -79,11 +79,11 @@ func (a *actor) task(x pod.Action, p *v1.Pod) func(context.Context) fact {
 		gone, _ := a.state.Runtime.Find(x.ID)
 		return func(ctx context.Context) fact {
 			return a.remove(ctx, x, func(ctx context.Context, id string) error {
-				err := rt.RemoveContainer(ctx, id)
-				if err != nil && !a.k.o.Windows { // what hinders it may be left of a start that was cut short
+				err := errors.Join(rt.RemoveContainer(ctx, id), a.removeLog(gone))
+				if gone.StartedAt.IsZero() && !a.k.o.Windows { // a start that was cut short leaves a process that waits
 					err = errors.Join(err, resource.RemoveContainer(a.k.o.CgroupRoot, a.uid, id))
 				}
-				return errors.Join(err, a.removeLog(gone))
+				return err
 			})
 		}
 	case pod.RemoveSandbox:

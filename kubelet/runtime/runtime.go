@@ -2,11 +2,13 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -32,6 +34,7 @@ type Options struct {
 
 // Runtime calls the runtime service.
 type Runtime struct {
+	conn   grpc.ClientConnInterface
 	client cri.RuntimeServiceClient
 	o      Options
 }
@@ -206,12 +209,22 @@ func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Durat
 	return gone("stopping container", id, err)
 }
 
-// RemoveContainer removes a container and its log. Gone is success.
+// RemoveContainer removes a container and its log, also one whose start was cut short. Gone is success.
 func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	ctx, cancel := r.short(ctx)
 	defer cancel()
-	_, err := r.client.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id})
-	return gone("removing container", id, err)
+	remove := func() error {
+		_, err := r.client.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id})
+		return gone("removing container", id, err)
+	}
+	err := remove()
+	if status.Code(err) != codes.FailedPrecondition {
+		return err
+	}
+	if ended := r.endTask(ctx, id); ended != nil {
+		return errors.Join(err, ended)
+	}
+	return remove()
 }
 
 // StopSandbox ends a sandbox, what still runs in it and its network. Gone is success.
@@ -222,12 +235,38 @@ func (r *Runtime) StopSandbox(ctx context.Context, id string) error {
 	return gone("stopping sandbox", id, err)
 }
 
-// RemoveSandbox removes a sandbox and all its containers. Gone is success.
+// RemoveSandbox removes a sandbox and all its containers, also those whose start was cut short. Gone is success.
 func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 	ctx, cancel := r.short(ctx)
 	defer cancel()
-	_, err := r.client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
-	return gone("removing sandbox", id, err)
+	remove := func() error {
+		_, err := r.client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
+		return gone("removing sandbox", id, err)
+	}
+	err := remove()
+	if status.Code(err) == codes.FailedPrecondition { // a container of it that cannot be removed
+		if more := r.removeContainers(ctx, id); more != nil {
+			return errors.Join(err, more)
+		}
+		err = remove()
+	}
+	if err != nil {
+		return err
+	}
+	return r.forgotten(ctx, id)
+}
+
+// removeContainers removes all containers of a sandbox that has been stopped.
+func (r *Runtime) removeContainers(ctx context.Context, sandbox string) error {
+	list, err := r.client.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: sandbox}})
+	if err != nil {
+		return fmt.Errorf("listing the containers of sandbox %s: %w", sandbox, err)
+	}
+	var errs []error
+	for _, c := range list.Containers {
+		errs = append(errs, r.RemoveContainer(ctx, c.Id))
+	}
+	return errors.Join(errs...)
 }
 
 func gone(doing, id string, err error) error {

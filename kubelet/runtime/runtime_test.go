@@ -89,9 +89,15 @@ func (s *service) StartContainer(context.Context, *cri.StartContainerRequest) (*
 
 func newRuntime(t *testing.T, s *service, o Options) *Runtime {
 	t.Helper()
+	return runtimeOn(t, o, func(server *grpc.Server) { cri.RegisterRuntimeServiceServer(server, s) })
+}
+
+// runtimeOn is a Runtime that calls what register registers.
+func runtimeOn(t *testing.T, o Options, register func(*grpc.Server)) *Runtime {
+	t.Helper()
 	l := bufconn.Listen(1 << 20)
 	server := grpc.NewServer()
-	cri.RegisterRuntimeServiceServer(server, s)
+	register(server)
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
 	conn, err := grpc.NewClient("passthrough:///service", grpc.WithTransportCredentials(insecure.NewCredentials()),

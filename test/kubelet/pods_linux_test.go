@@ -37,6 +37,7 @@ func TestKubelet(t *testing.T) {
 	t.Run("full disk", func(t *testing.T) { testFullDisk(t, w) })
 	t.Run("API server away", func(t *testing.T) { testAway(t, w) })
 	w.nothingLeft(t)
+	t.Run("start that was cut short", func(t *testing.T) { testCutStart(t, w) })
 	t.Run("killed during churn", func(t *testing.T) { testKilled(t, w) })
 	w.nothingLeft(t)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -32,8 +31,6 @@ type world struct {
 	kubelet *testkit.Process
 	proxy   *testkit.CRIProxy
 	mounts  []string // that were there before any pod
-	// cutShort: the kubelet was killed at random, and so were starts that it had asked for.
-	cutShort bool
 }
 
 // worldTime bounds the whole test, with what AWAY adds to it.
@@ -223,14 +220,10 @@ func (w *world) runtimeEmpty(ctx context.Context) error {
 	return err
 }
 
-// ofTask is the root filesystem of a container that runs. containerd leaves it mounted where the end of its caller cut a
-// start short: then it knows no such container any more, which runtimeEmpty asserts, and no call of CRI reaches it.
-var ofTask = regexp.MustCompile(`/io\.containerd\.runtime\.v2\.task/k8s\.io/[0-9a-f]{64}/rootfs$`)
-
 func (w *world) noMounts() error {
 	mounts, err := w.Mounts()
 	for _, m := range mounts {
-		if !slices.Contains(w.mounts, m) && !(w.cutShort && ofTask.MatchString(m)) {
+		if !slices.Contains(w.mounts, m) {
 			err = errors.Join(err, fmt.Errorf("left mounted: %s", m))
 		}
 	}

@@ -1,0 +1,91 @@
+package kubelet
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	containers "github.com/containerd/containerd/api/services/containers/v1"
+	snapshots "github.com/containerd/containerd/api/services/snapshots/v1"
+	tasks "github.com/containerd/containerd/api/services/tasks/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/kubelet/resource"
+	"porthole.dev/porthole/kubelet/runtime"
+)
+
+// testCutStart makes what containerd keeps of a start whose caller died: a task of which CRI knows nothing. CRI does not
+// remove its container, the kubelet does; and it removes the task also where CRI has forgotten container and sandbox.
+func testCutStart(t *testing.T, w *world) {
+	ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+	defer cancel()
+	conn, err := runtime.Dial("unix://" + w.Path("containerd", "containerd.sock"))
+	must(t, err)
+	defer conn.Close()
+	rt := runtime.New(conn, runtime.Options{PodLogsDir: w.Path("log")})
+	parent := w.CgroupRoot() + "/cut"
+	box := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "cut", Namespace: namespace, Uid: "cut"}, LogDirectory: w.Path("log"),
+		Linux: &cri.LinuxPodSandboxConfig{CgroupParent: parent}}
+	made, err := w.Runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: box})
+	must(t, err)
+	create := func(name string) string {
+		t.Helper()
+		c, err := w.Runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: made.PodSandboxId, SandboxConfig: box,
+			Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: name}, Image: &cri.ImageSpec{Image: testkit.TestImage},
+				Args: []string{"sleep"}, Linux: &cri.LinuxContainerConfig{}}})
+		must(t, err)
+		makeTask(t, ctx, conn, c.ContainerId)
+		return c.ContainerId
+	}
+	cut, swept, forgotten := create("cut"), create("swept"), create("forgotten")
+	_, err = w.Runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: cut})
+	if status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("CRI removes a container with a task by itself: %v", err) // then the kubelet need not
+	}
+	must(t, rt.RemoveContainer(ctx, cut))
+	must(t, rt.RemoveSandbox(ctx, forgotten)) // CRI knows no such sandbox, as after a start of one that was cut short
+	must(t, rt.StopSandbox(ctx, made.PodSandboxId))
+	must(t, rt.RemoveSandbox(ctx, made.PodSandboxId)) // with the container that is left in it
+	named := inCRI(ctx)
+	for _, id := range []string{cut, swept, forgotten} {
+		_, err := tasks.NewTasksClient(conn).Get(named, &tasks.GetRequest{ContainerID: id})
+		_, err2 := containers.NewContainersClient(conn).Get(named, &containers.GetContainerRequest{ID: id})
+		_, err3 := snapshots.NewSnapshotsClient(conn).Stat(named, &snapshots.StatSnapshotRequest{Snapshotter: "overlayfs", Key: id})
+		for what, err := range map[string]error{"task": err, "container": err2, "snapshot": err3} {
+			if status.Code(err) != codes.NotFound {
+				t.Errorf("the %s of %s is still there (%v)", what, id, err)
+			}
+		}
+	}
+	now, err := w.Mounts()
+	must(t, err)
+	for _, m := range now {
+		if !slices.Contains(w.mounts, m) {
+			t.Errorf("left mounted: %s", m)
+		}
+	}
+	must(t, resource.Remove(parent))
+}
+
+// inCRI makes a call one to what containerd keeps for CRI.
+func inCRI(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "containerd-namespace", "k8s.io")
+}
+
+// makeTask makes the task of a container, with a process that waits for its start, behind CRI's back.
+func makeTask(t *testing.T, ctx context.Context, conn grpc.ClientConnInterface, id string) {
+	t.Helper()
+	ctx = inCRI(ctx)
+	c, err := containers.NewContainersClient(conn).Get(ctx, &containers.GetContainerRequest{ID: id})
+	must(t, err)
+	rootfs, err := snapshots.NewSnapshotsClient(conn).Mounts(ctx, &snapshots.MountsRequest{Snapshotter: c.Container.Snapshotter, Key: c.Container.SnapshotKey})
+	must(t, err)
+	_, err = tasks.NewTasksClient(conn).Create(ctx, &tasks.CreateTaskRequest{ContainerID: id, Rootfs: rootfs.Mounts})
+	must(t, err)
+}
