@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -40,7 +42,7 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	source := p.source(ctx, service.Refuse)
 	o := p.kernelOptions()
 	host := newHost(p.server)
-	o.Host, o.Take, o.Changed, o.Reporter = host, source.take, source.changed, tidy{p.server}
+	o.Host, o.Take, o.Changed, o.Reporter = host, source.take, source.changed, tidy{p.server, sync.OnceFunc(func() { thrift(os.Getenv, gcPercent) })}
 	o.Notify = host.Notifications(ctx)
 	o.NodeAddrs, o.NodeChanged = p.nodeAddrs, p.node.Changed()
 	if !p.noProbes {
@@ -132,13 +134,19 @@ func (p *parts) nodeAddrs() []netip.Addr {
 
 // tidy gives memory back to the system after each look at everything, where that is a lot: a listing of thousands of
 // objects, twice a minute, would else stay with the program until the next. It costs tens of milliseconds.
-type tidy struct{ kernel.Reporter }
+type tidy struct {
+	kernel.Reporter
+	started func() // called whenever everything has been dealt with once
+}
 
 // aLot of frontends: fewer than that are listed in a few megabytes.
 const aLot = 1000
 
 func (t tidy) Pass(p health.Pass) {
 	t.Reporter.Pass(p)
+	if p.Ready {
+		t.started()
+	}
 	if p.Full && p.Pending == 0 && p.Wanted >= aLot {
 		go debug.FreeOSMemory()
 	}

@@ -40,7 +40,7 @@ func (e serviceEvents) ServiceEvent(event health.Event) {
 
 // serve runs until ctx ends or something breaks that only a new start mends. What was programmed stays.
 func serve(ctx context.Context, s *settings) error {
-	thrift(os.Getenv)
+	thrift(os.Getenv, startPercent[s.mode])
 	client, rest, err := kube.LoadFor(s.master, s.kubeconfig, "kube-proxy/"+version, s.config.ClientConnection.QPS, int(s.config.ClientConnection.Burst))
 	if err != nil {
 		return err
@@ -102,14 +102,18 @@ type running struct {
 
 // thrift keeps the heap small: a proxy is idle most of the time and lives on nodes with little memory. Who sets GOGC or
 // GOMEMLIMIT chooses otherwise.
-func thrift(getenv func(string) string) {
+func thrift(getenv func(string) string, percent int) {
 	if getenv("GOGC") == "" && getenv("GOMEMLIMIT") == "" {
-		debug.SetGCPercent(gcPercent)
+		debug.SetGCPercent(percent)
 	}
 }
 
 // gcPercent lets garbage be a third of what lives, in place of as much.
 const gcPercent = 33
+
+// startPercent is the same by mode until the first services are programmed: they are decoded and written while the heap is
+// still small, and would have it collected over and over. The userspace mode does not say when that is.
+var startPercent = map[string]int{kernelspace: 200, userspace: gcPercent}
 
 // listening are HTTP servers.
 type listening struct {

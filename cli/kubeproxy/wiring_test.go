@@ -168,14 +168,14 @@ func TestAPIAddresses(t *testing.T) {
 }
 
 func TestThrift(t *testing.T) {
-	for env, want := range map[string]int{"": gcPercent, "GOGC": 77, "GOMEMLIMIT": 77} {
+	for env, want := range map[string]int{"": 55, "GOGC": 77, "GOMEMLIMIT": 77} {
 		before := debug.SetGCPercent(77)
 		thrift(func(name string) string {
 			if name == env {
 				return "set"
 			}
 			return ""
-		})
+		}, 55)
 		if got := debug.SetGCPercent(before); got != want {
 			t.Errorf("with %q: GC percent %d, want %d", env, got, want)
 		}

@@ -17,6 +17,7 @@ import (
 // startResult is what one program did on one profile.
 type startResult struct {
 	essential, all, restart, ownTime float64
+	cpu                              float64 // processor time until all is programmed
 	calls, restartCalls              serve.Stats
 	outage                           outage
 	change                           []float64
@@ -42,7 +43,7 @@ func (b *proxyBench) starts(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", t.Name, err)
 			}
 			results[program] = r
-			say("%s: all %.1f s, essential %.2f s, restart %.1f s", t.Name, r.all, r.essential, r.restart)
+			say("%s: all %.1f s, essential %.2f s, processor %.1f s, restart %.1f s", t.Name, r.all, r.essential, r.cpu, r.restart)
 			if err := t.close(); err != nil {
 				return err
 			}
@@ -71,6 +72,7 @@ func (t *bench) start(ctx context.Context) (*startResult, error) {
 	}()
 	err := t.made(ctx, 20*time.Minute)
 	r.all = round(time.Since(began).Seconds())
+	r.cpu = round(t.proxy.CPU().Seconds())
 	if err := errors.Join(err, <-essential); err != nil {
 		return nil, err
 	}
@@ -319,6 +321,7 @@ func (b *proxyBench) printStarts(s scale, floor float64, ours, peer *startResult
 		note = scaleNote + "; floor: what the emulated HNS itself took for our calls"
 	}
 	print(compare(figure{Name: name("start-all"), Unit: "s", Target: round(1.1 * floor), Note: note}, ours.all, peer.all, floor))
+	print(compare(figure{Name: name("start-cpu"), Unit: "s", Note: "processor time of the program until all is programmed"}, ours.cpu, peer.cpu, 0))
 	essential := figure{Name: name("start-dns-and-api"), Unit: "s", Note: scaleNote + "; until a pod gets answers"}
 	if s.profile == "ws2022-updated" {
 		essential.Target = 2
