@@ -186,8 +186,8 @@ func (a *actor) hosts(p *v1.Pod, c *v1.Container, ips []string) (*volume.Mount, 
 		return nil, err
 	}
 	h := volume.Hosts{PodIPs: ips, HostName: name.Host, Domain: name.Domain, Aliases: p.Spec.HostAliases, HostNetwork: p.Spec.HostNetwork}
-	if h.HostNetwork && !a.k.o.Windows {
-		h.Node, _ = os.ReadFile("/etc/hosts")
+	if h.HostNetwork {
+		h.Node, _ = os.ReadFile(volume.HostsFile(a.k.o.Windows))
 	}
 	return a.k.o.Volumes.EtcHosts(p, c, h)
 }

@@ -53,13 +53,18 @@ func HostsContent(h Hosts) []byte {
 	return b.Bytes()
 }
 
+// HostsFile is where a system has its hosts file, and where containers look for it.
+func HostsFile(windows bool) string {
+	if windows {
+		return `C:\Windows\System32\drivers\etc\hosts`
+	}
+	return "/etc/hosts"
+}
+
 // EtcHosts writes the hosts file of a pod and returns its mount for the container, or nil if the container mounts
 // something there itself. Call it before each container is created, once the pod has its address.
 func (m *Manager) EtcHosts(pod *v1.Pod, c *v1.Container, h Hosts) (*Mount, error) {
-	at := "/etc/hosts"
-	if m.windows {
-		at = `C:\Windows\System32\drivers\etc\hosts`
-	}
+	at := HostsFile(m.windows)
 	for _, vm := range c.VolumeMounts {
 		if p, err := CleanContainerPath(vm.MountPath, m.windows); err == nil && (p == at || m.windows && strings.EqualFold(p, at)) {
 			return nil, nil
