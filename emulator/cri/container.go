@@ -160,9 +160,7 @@ func (s service) GetContainerEvents(r *runtimeapi.GetEventsRequest, to grpc.Serv
 		for _, c := range event.ContainersStatuses {
 			s.windowsStatus(c)
 		}
-		if event.PodSandboxStatus != nil {
-			event.PodSandboxStatus.Linux = nil
-		}
+		windowsSandbox(event.PodSandboxStatus)
 		if err := to.Send(event); err != nil {
 			return err
 		}

@@ -67,7 +67,7 @@ func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateConta
 	if hostname != "" {
 		env = append(env, &runtimeapi.KeyValue{Key: "COMPUTERNAME", Value: []byte(computerName(hostname))})
 	}
-	system, user := registryAdditions(hostname, env)
+	system, user := registryAdditions(hostname, r.GetSandboxConfig().GetDnsConfig(), env)
 	lower = append(lower, filepath.Join(s.o.Template, "drive_c"))
 	if err := f.create(s.o.Template, lower, map[string]string{"system.reg": system, "user.reg": user}); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateConta
 			Metadata: c.Metadata, Image: c.Image, LogPath: strings.ReplaceAll(c.LogPath, `\`, "/"),
 			Labels: c.Labels, Annotations: merge(c.Annotations, map[string]string{keyAnnotation: filepath.Base(f.dir)}),
 			Stdin: c.Stdin, StdinOnce: c.StdinOnce, Tty: c.Tty,
-			Command: []string{s.o.Wine}, Args: rooted(command), WorkingDir: linuxDir, Envs: env, Mounts: mounts,
+			Command: []string{s.o.Wine}, Args: launched(command), WorkingDir: linuxDir, Envs: env, Mounts: mounts,
 			Linux: &runtimeapi.LinuxContainerConfig{
 				Resources: linuxResources(c.GetWindows().GetResources(), s.o.CPUs),
 				SecurityContext: &runtimeapi.LinuxContainerSecurityContext{

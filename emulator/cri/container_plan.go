@@ -44,14 +44,17 @@ var takenByWine = map[string]bool{"PATH": true, "PWD": true, "HOME": true}
 var fromRegistry = map[string]bool{"TEMP": true, "TMP": true}
 
 // registryAdditions are appended to a container's hives, in their text form (Wine merges repeated keys): the names that
-// a program gets for its computer, which is its pod, and variables that only the registry can set.
-func registryAdditions(hostname string, env []*runtimeapi.KeyValue) (system, user string) {
+// a program gets for its computer, which is its pod, what its adapter says of DNS, and variables that only the registry
+// can set.
+func registryAdditions(hostname string, dns *runtimeapi.DNSConfig, env []*runtimeapi.KeyValue) (system, user string) {
 	if hostname != "" {
 		short := computerName(hostname)
 		system = registryKey(`System\CurrentControlSet\Services\Tcpip\Parameters`, "Hostname", hostname) +
 			registryKey(`System\CurrentControlSet\Control\ComputerName\ComputerName`, "ComputerName", short) +
 			registryKey(`System\CurrentControlSet\Control\ComputerName\ActiveComputerName`, "ComputerName", short)
 	}
+	system += registryKey(adapterKey, "SearchList", strings.Join(dns.GetSearches(), ",")) +
+		registryKey(adapterKey, "NameServer", strings.Join(dns.GetServers(), ","))
 	for _, kv := range env {
 		if name := strings.ToUpper(kv.Key); fromRegistry[name] {
 			user += registryKey("Environment", name, string(kv.Value))
@@ -59,6 +62,10 @@ func registryAdditions(hostname string, env []*runtimeapi.KeyValue) (system, use
 	}
 	return system, user
 }
+
+// adapterKey is where an adapter's settings are. Programs look through all adapters there; Wine has no GUID of its own for
+// the one that a pod has.
+const adapterKey = `System\CurrentControlSet\Services\Tcpip\Parameters\Interfaces\{8e1d5c2a-6f5b-4a0e-9a57-706f7274686f}`
 
 // computerName is the NetBIOS name: the first label in capitals, at most 15 characters.
 func computerName(hostname string) string {
@@ -183,6 +190,20 @@ func rooted(command []string) []string {
 		program += ".exe"
 	}
 	return append([]string{program}, command[1:]...)
+}
+
+// launcher is our program of that name, see emulator/dll/launch.c.
+const launcher = `C:\windows\system32\porthole-launch.exe`
+
+// launched is what Wine's loader is to start for a container's command. A program that is named from a root without a
+// drive gets that name as its first argument, as on Windows: the loader would give it its full path. The launcher costs a
+// process and 0.08 s (observed with Wine 8.0, 2026-11), so it starts no others, and no exec.
+func launched(command []string) []string {
+	named := rooted(command)
+	if len(command) == 0 || named[0] == command[0] {
+		return command
+	}
+	return append([]string{launcher, named[0]}, command...)
 }
 
 // programCandidates are the files, below C:, that a program name may mean: as given and with .exe, in the working

@@ -110,8 +110,9 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestRegistryAdditions(t *testing.T) {
-	system, user := registryAdditions("a-very-long-pod-name.sub", []*runtimeapi.KeyValue{{Key: "Tmp", Value: []byte(`C:\a "b" ü`)}, {Key: "X", Value: []byte("y")}})
-	for _, want := range []string{`"Hostname"="a-very-long-pod-name.sub"`, `"ComputerName"="A-VERY-LONG-POD"`, `[System\\CurrentControlSet\\Services\\Tcpip\\Parameters]`} {
+	system, user := registryAdditions("a-very-long-pod-name.sub", &runtimeapi.DNSConfig{Servers: []string{"1.1.1.1", "2.2.2.2"}, Searches: []string{"a.example", "b.example"}}, []*runtimeapi.KeyValue{{Key: "Tmp", Value: []byte(`C:\a "b" ü`)}, {Key: "X", Value: []byte("y")}})
+	for _, want := range []string{`"Hostname"="a-very-long-pod-name.sub"`, `"ComputerName"="A-VERY-LONG-POD"`, `[System\\CurrentControlSet\\Services\\Tcpip\\Parameters]`,
+		`\\Interfaces\\{`, `"SearchList"="a.example,b.example"`, `"NameServer"="1.1.1.1,2.2.2.2"`} {
 		if !strings.Contains(system, want) {
 			t.Errorf("system hive lacks %s:\n%s", want, system)
 		}

@@ -28,8 +28,9 @@ func TestWindowsPods(t *testing.T) {
 		"refused paths":          w.testRefusedPaths,
 		"absent program":         w.testAbsentProgram,
 		"exec and graceful stop": w.testExec,
-		"memory limit":           w.testMemoryLimit,
-		"CPU limit":              w.testCPULimit,
+		"a program keeps the name that it is started by": w.testName,
+		"memory limit": w.testMemoryLimit,
+		"CPU limit":    w.testCPULimit,
 		"a container survives a restart of the server": w.testRestart,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -38,6 +39,7 @@ func TestWindowsPods(t *testing.T) {
 			test(t, story)
 		})
 	}
+	t.Run("the network that a pod asked for is told", w.testAskedNetwork)
 	w.removePod(story)
 	w.checkNothingLeft()
 }
@@ -335,6 +337,9 @@ func (w *world) testExec(t *testing.T, p pod) {
 	if r := w.exec(t, id, "testapp.exe", "get", "http://127.0.0.1/"); !strings.Contains(string(r.Stdout), "hostname=story") {
 		t.Errorf("get: %v %s %s", r.ExitCode, r.Stdout, r.Stderr)
 	}
+	if r := w.exec(t, id, "reg", "query", `HKLM\System\CurrentControlSet\Services\Tcpip\Parameters\Interfaces`, "/s"); !strings.Contains(string(r.Stdout), "default.svc.cluster.local") {
+		t.Errorf("the adapter's settings: %v %s %s", r.ExitCode, r.Stdout, r.Stderr)
+	}
 	if r := w.exec(t, id, `C:\testapp.exe`, "exit", "3"); r.ExitCode != 3 {
 		t.Errorf("exit code of exec: %d", r.ExitCode)
 	}
@@ -360,6 +365,53 @@ func (w *world) testExec(t *testing.T, p pod) {
 		t.Errorf("exit code %d, log\n%s", s.ExitCode, w.log(t, id))
 	}
 	w.remove(t, id)
+}
+
+// testName: a program named from the root sees that name, has its arguments as they were given, is told to stop, and its
+// exit code is the container's.
+func (w *world) testName(t *testing.T, p pod) {
+	named := func(c *runtimeapi.ContainerConfig) { c.Command = []string{"/testapp"} }
+	id := w.started(t, p, "name", named, "id", "two words", `quote"and\`)
+	if s, want := w.exited(t, id), `args=["/testapp" "id" "two words" "quote\"and\\"]`; s.ExitCode != 0 || !strings.Contains(w.log(t, id), want) {
+		t.Errorf("exit code %d, log without %s:\n%s", s.ExitCode, want, w.log(t, id))
+	}
+	w.remove(t, id)
+	id = w.started(t, p, "code", named, "exit", "9")
+	if s := w.exited(t, id); s.ExitCode != 9 {
+		t.Errorf("exit code %d", s.ExitCode)
+	}
+	w.remove(t, id)
+	id = w.started(t, p, "told", named, "serve")
+	w.logShows(t, id, "serving HTTP")
+	_, err := w.runtime.StopContainer(w.ctx, &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 10})
+	must(t, err)
+	if s := w.exited(t, id); s.ExitCode != 0 || !strings.Contains(w.log(t, id), "stopped") {
+		t.Errorf("exit code %d, log\n%s", s.ExitCode, w.log(t, id))
+	}
+	w.remove(t, id)
+}
+
+// testAskedNetwork: the kubelet compares it with the pod, and makes the sandbox anew if it differs.
+func (w *world) testAskedNetwork(t *testing.T) {
+	for _, mode := range []runtimeapi.NamespaceMode{runtimeapi.NamespaceMode_POD, runtimeapi.NamespaceMode_NODE} {
+		config := &runtimeapi.PodSandboxConfig{
+			Metadata: &runtimeapi.PodSandboxMetadata{Name: "asks", Uid: "asks-" + mode.String(), Namespace: "default"}, Hostname: "asks",
+			Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+				NamespaceOptions: &runtimeapi.NamespaceOption{Network: mode}}},
+			Windows: &runtimeapi.WindowsPodSandboxConfig{SecurityContext: &runtimeapi.WindowsSandboxSecurityContext{}},
+		}
+		r, err := w.runtime.RunPodSandbox(w.ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+		must(t, err)
+		st, err := w.runtime.PodSandboxStatus(w.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: r.PodSandboxId})
+		must(t, err)
+		if got := st.GetStatus().GetLinux().GetNamespaces().GetOptions().GetNetwork(); got != mode || st.GetStatus().GetNetwork().GetIp() == "" {
+			t.Errorf("asked for %v, told %v with address %q", mode, got, st.GetStatus().GetNetwork().GetIp())
+		}
+		_, err = w.runtime.StopPodSandbox(w.ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: r.PodSandboxId})
+		must(t, err)
+		_, err = w.runtime.RemovePodSandbox(w.ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: r.PodSandboxId})
+		must(t, err)
+	}
 }
 
 func (w *world) testMemoryLimit(t *testing.T, p pod) {

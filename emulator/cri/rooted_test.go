@@ -22,3 +22,17 @@ func TestRooted(t *testing.T) {
 		}
 	}
 }
+
+// Only what rooted would name anew goes through the launcher, which gets program and command line apart.
+func TestLaunched(t *testing.T) {
+	for _, c := range []struct{ command, want []string }{
+		{[]string{"/agnhost", "pause"}, []string{launcher, `C:\agnhost.exe`, "/agnhost", "pause"}},
+		{[]string{`C:\app.exe`, "/x"}, []string{`C:\app.exe`, "/x"}},
+		{[]string{"cmd", "/c", "dir"}, []string{"cmd", "/c", "dir"}},
+		{nil, nil},
+	} {
+		if got := launched(c.command); !slices.Equal(got, c.want) {
+			t.Errorf("%q became %q, want %q", c.command, got, c.want)
+		}
+	}
+}

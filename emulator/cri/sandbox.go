@@ -58,7 +58,7 @@ func linuxSandbox(w *runtimeapi.PodSandboxConfig, o Options) (*runtimeapi.PodSan
 	}
 	return &runtimeapi.PodSandboxConfig{
 		Metadata: w.Metadata, Hostname: w.Hostname, LogDirectory: logs, DnsConfig: w.DnsConfig, PortMappings: w.PortMappings,
-		Labels: w.Labels, Annotations: w.Annotations,
+		Labels: w.Labels, Annotations: asked(w),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent: o.cgroupParent(w.GetMetadata().GetUid()),
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
@@ -69,15 +69,38 @@ func linuxSandbox(w *runtimeapi.PodSandboxConfig, o Options) (*runtimeapi.PodSan
 	}, nil
 }
 
-// PodSandboxStatus leaves out what a Windows pod does not have.
+// networkAnnotation keeps what a pod asked for as its network where that was the node's.
+const networkAnnotation = "porthole.dev/network"
+
+// asked is the pod's annotations, and what network it asked for. containerd on Windows ignores that (a HostProcess pod has
+// the host's network, and no other), but tells it in the sandbox's status, as part of the Linux settings that a kubelet
+// sends along (internal/cri/server/sandbox_status.go).
+func asked(w *runtimeapi.PodSandboxConfig) map[string]string {
+	if w.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() != runtimeapi.NamespaceMode_NODE {
+		return w.Annotations
+	}
+	return merge(w.Annotations, map[string]string{networkAnnotation: runtimeapi.NamespaceMode_NODE.String()})
+}
+
+// windowsSandbox leaves out what a Windows pod does not have.
+func windowsSandbox(st *runtimeapi.PodSandboxStatus) {
+	if st == nil {
+		return
+	}
+	st.Linux = nil
+	if mode, ok := st.Annotations[networkAnnotation]; ok {
+		st.Linux = &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{
+			Network: runtimeapi.NamespaceMode(runtimeapi.NamespaceMode_value[mode])}}}
+	}
+}
+
+// PodSandboxStatus is the sandbox's and its containers', in Windows terms.
 func (s service) PodSandboxStatus(ctx context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
 	answer, err := s.runtime.PodSandboxStatus(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	if answer.Status != nil {
-		answer.Status.Linux = nil
-	}
+	windowsSandbox(answer.Status)
 	for _, c := range answer.ContainersStatuses {
 		s.windowsStatus(c)
 	}

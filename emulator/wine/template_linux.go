@@ -21,7 +21,7 @@ import (
 type TemplateOptions struct {
 	Dir    string // where it is kept, required
 	Build  Build  // required
-	DLLDir string // DLLs that go into system32, required
+	DLLDir string // DLLs and programs that go into system32, required
 }
 
 // stampName is written last; a template without it is unfinished.
@@ -147,7 +147,7 @@ func (t Tools) templateStamp(o TemplateOptions) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// InstallDLLs copies our DLLs into the prefix's system32, those that differ only, and tells how many that were.
+// InstallDLLs copies our DLLs and programs into the prefix's system32, those that differ only, and tells how many that were.
 func InstallDLLs(p Prefix, dllDir string) (changed int, err error) {
 	files, err := dllFiles(dllDir)
 	if err != nil {
@@ -174,14 +174,18 @@ func InstallDLLs(p Prefix, dllDir string) (changed int, err error) {
 }
 
 func dllFiles(dir string) ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.dll"))
+	dlls, err := filepath.Glob(filepath.Join(dir, "*.dll"))
 	if err != nil {
 		return nil, err
 	}
-	if len(files) == 0 {
+	programs, err := filepath.Glob(filepath.Join(dir, "*.exe"))
+	if err != nil {
+		return nil, err
+	}
+	if len(dlls) == 0 || len(programs) == 0 {
 		return nil, fmt.Errorf("no DLLs of the emulated host in %s (make dll builds them)", dir)
 	}
-	return files, nil
+	return append(dlls, programs...), nil
 }
 
 // templateInUse tells whether an overlay has dir as its lower layer: changing it then would break the mount.
