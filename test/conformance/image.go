@@ -57,7 +57,7 @@ func images() []image {
 		return linux(append([]string{"tools", "agnhost"}, extra...)...).starting([]string{"/agnhost"}, "pause")
 	}
 	agnhostWindows := func(extra ...string) *variant {
-		return windows(append([]string{"windows-agnhost"}, extra...)...).starting([]string{`C:\agnhost.exe`}, "pause")
+		return windows(append([]string{"windows-agnhost"}, extra...)...).starting([]string{"/agnhost"}, "pause")
 	}
 	shell := windows().starting([]string{"cmd.exe", "/s", "/c"})
 	return []image{
@@ -65,11 +65,11 @@ func images() []image {
 		{repository: "e2e-test-images/busybox", tags: []string{"1.37.0-1"}, linux: linux().starting(nil, "sh"), windows: shell},
 		{repository: "e2e-test-images/nginx", tags: []string{"1.15-4", "1.27-0"},
 			linux:   agnhost().starting([]string{"/agnhost"}, "test-webserver"),
-			windows: agnhostWindows().starting([]string{`C:\agnhost.exe`}, "test-webserver")},
+			windows: agnhostWindows().starting([]string{"/agnhost"}, "test-webserver")},
 		{repository: "e2e-test-images/nautilus", tags: []string{"1.8"},
-			linux: agnhost("nautilus").starting([]string{"/agnhost"}, "test-webserver"), windows: agnhostWindows("windows-nautilus").starting([]string{`C:\agnhost.exe`}, "test-webserver")},
+			linux: agnhost("nautilus").starting([]string{"/agnhost"}, "test-webserver"), windows: agnhostWindows("windows-nautilus").starting([]string{"/agnhost"}, "test-webserver")},
 		{repository: "e2e-test-images/kitten", tags: []string{"1.8"},
-			linux: agnhost("kitten").starting([]string{"/agnhost"}, "test-webserver"), windows: agnhostWindows("windows-kitten").starting([]string{`C:\agnhost.exe`}, "test-webserver")},
+			linux: agnhost("kitten").starting([]string{"/agnhost"}, "test-webserver"), windows: agnhostWindows("windows-kitten").starting([]string{"/agnhost"}, "test-webserver")},
 		{repository: "e2e-test-images/glibc-dns-testing", tags: []string{"2.0.0"}, linux: linux("tools").starting(nil, "sh")},
 		{repository: "e2e-test-images/ipc-utils", tags: []string{"1.4"}, linux: linux("tools").starting(nil, "sh")},
 		{repository: "e2e-test-images/nonroot", tags: []string{"1.5"}, linux: linux().starting(nil, "sh").as("1234"), windows: windows().starting([]string{"cmd.exe", "/s", "/c"}).as("ContainerUser")},
@@ -178,7 +178,7 @@ func addBase(l *layer, shell string) error {
 // names link to it.
 var windowsCommands = []string{
 	"cat", "chmod", "chown", "cp", "curl", "date", "echo", "env", "false", "find", "grep", "head", "hostname", "id", "ls", "mkdir", "mv",
-	"nslookup", "printf", "pwd", "rm", "seq", "sh", "sleep", "sync", "tail", "test", "touch", "true", "uname", "wc", "wget", "xargs",
+	"nc", "nslookup", "powershell", "printf", "pwd", "rm", "seq", "sh", "sleep", "sync", "tail", "test", "touch", "true", "uname", "wc", "wget", "xargs",
 }
 
 // tools that the tests call by name and that busybox lacks or does another way, with Debian's package of each.

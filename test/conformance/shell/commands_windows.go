@@ -24,6 +24,7 @@ import (
 var commands = map[string]func(ctx context.Context, c interp.HandlerContext, args []string) error{
 	"env": env, "sleep": sleep, "hostname": hostname, "grep": grep, "head": head, "tail": tail, "wget": wget, "curl": wget,
 	"nslookup": nslookup, "date": date, "seq": seq, "wc": wc, "sync": nothing, "chown": nothing, "id": id, "uname": uname,
+	"powershell": powershell, "nc": nc, "mv": move,
 }
 
 // own is the middleware of the interpreter that finds them.
@@ -137,10 +138,7 @@ func inputs(c interp.HandlerContext, names []string) (io.Reader, func(), error) 
 		}
 	}
 	for _, name := range names {
-		if !filepath.IsAbs(name) && !strings.HasPrefix(name, "/") && !strings.HasPrefix(name, `\`) {
-			name = filepath.Join(c.Dir, name)
-		}
-		f, err := os.Open(name)
+		f, err := os.Open(pathOf(c, name))
 		if err != nil {
 			done()
 			return nil, nil, err
@@ -148,6 +146,17 @@ func inputs(c interp.HandlerContext, names []string) (io.Reader, func(), error) 
 		files, all = append(files, f), append(all, f)
 	}
 	return io.MultiReader(all...), done, nil
+}
+
+// pathOf is the path of a file that is named as on Linux.
+func pathOf(c interp.HandlerContext, name string) string {
+	switch {
+	case name == "/dev/null":
+		return os.DevNull
+	case filepath.IsAbs(name), strings.HasPrefix(name, "/"), strings.HasPrefix(name, `\`):
+		return name
+	}
+	return filepath.Join(c.Dir, name)
 }
 
 func lines(c interp.HandlerContext, names []string) ([]string, error) {
@@ -220,6 +229,31 @@ func grep(_ context.Context, c interp.HandlerContext, args []string) error {
 	return nil
 }
 
+// move is mv of one or more files; its options change nothing here.
+func move(_ context.Context, c interp.HandlerContext, args []string) error {
+	_, names := split(args)
+	if len(names) < 2 {
+		return fmt.Errorf("what to move and where to are needed")
+	}
+	last := len(names) - 1
+	to := pathOf(c, names[last])
+	info, err := os.Stat(to)
+	into := err == nil && info.IsDir()
+	if !into && last > 1 {
+		return fmt.Errorf("%s is not a folder", names[last])
+	}
+	for _, name := range names[:last] {
+		target := to
+		if into {
+			target = filepath.Join(to, filepath.Base(name))
+		}
+		if err := os.Rename(pathOf(c, name), target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // number of lines that head and tail are asked for, as -n 3, -n3 or -3.
 func number(args []string) (int, []string) {
 	n, rest := 10, []string(nil)
@@ -249,13 +283,49 @@ func head(_ context.Context, c interp.HandlerContext, args []string) error {
 	return err
 }
 
-func tail(_ context.Context, c interp.HandlerContext, args []string) error {
+func tail(ctx context.Context, c interp.HandlerContext, args []string) error {
 	n, names := number(args)
+	if len(names) == 1 && (slices.Contains(args, "-f") || slices.Contains(args, "-F")) {
+		return follow(ctx, c, names[0], n)
+	}
 	all, err := lines(c, names)
 	for _, line := range all[max(0, len(all)-n):] {
 		fmt.Fprintln(c.Stdout, line)
 	}
 	return err
+}
+
+// followEvery is how often a file is looked at for more.
+const followEvery = 200 * time.Millisecond
+
+// follow prints the last n lines of a file and then what is appended to it, until it is told to stop.
+func follow(ctx context.Context, c interp.HandlerContext, name string, n int) error {
+	f, err := os.Open(pathOf(c, name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	have, err := io.ReadAll(f)
+	if err != nil {
+		return err
+	}
+	last := strings.SplitAfter(string(have), "\n")
+	if last[len(last)-1] == "" {
+		last = last[:len(last)-1]
+	}
+	for _, line := range last[max(0, len(last)-n):] {
+		fmt.Fprint(c.Stdout, line)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return interp.ExitStatus(143)
+		case <-time.After(followEvery):
+		}
+		if _, err := io.Copy(c.Stdout, f); err != nil {
+			return err
+		}
+	}
 }
 
 func wc(_ context.Context, c interp.HandlerContext, args []string) error {

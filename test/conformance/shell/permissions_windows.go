@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+	"mvdan.cc/sh/v3/interp"
+)
+
+// powershell does what the one script does that tests run: mounttest of agnhost reads a file's permissions through
+// filePermissions.ps1 -FileName FILE, which prints them as an octal number.
+func powershell(_ context.Context, c interp.HandlerContext, args []string) error {
+	script, file := "", ""
+	for i, a := range args {
+		switch {
+		case strings.EqualFold(a, "-FileName") && i+1 < len(args):
+			file = args[i+1]
+		case strings.EqualFold(filepath.Ext(a), ".ps1"):
+			script = filepath.Base(a)
+		}
+	}
+	if script != "filePermissions.ps1" || file == "" {
+		return errors.New("only filePermissions.ps1 -FileName FILE is known here")
+	}
+	acl, err := accessOf(file)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.Stdout, "0%o\n", acl.mode())
+	return nil
+}
+
+// access is what a file's security descriptor says, in names of accounts as Get-Acl has them.
+type access struct {
+	owner, group string
+	allowed      []rule
+}
+
+type rule struct {
+	account string
+	rights  windows.ACCESS_MASK
+}
+
+// Rights that make up a digit, as the script has them.
+const (
+	rightsRead    = windows.FILE_READ_DATA | windows.FILE_READ_ATTRIBUTES
+	rightsWrite   = windows.FILE_WRITE_DATA | windows.FILE_APPEND_DATA | windows.FILE_WRITE_ATTRIBUTES | windows.FILE_WRITE_EA
+	rightsExecute = windows.FILE_READ_DATA | windows.FILE_EXECUTE
+)
+
+// mode has a digit each for the owner, the group, and the accounts that are called users. A later rule for one of them
+// wins, as in the script.
+func (a access) mode() uint32 {
+	var user, group, other uint32
+	for _, r := range a.allowed {
+		var digit uint32
+		for bit, all := range map[uint32]windows.ACCESS_MASK{4: rightsRead, 2: rightsWrite, 1: rightsExecute} {
+			if r.rights&all == all {
+				digit |= bit
+			}
+		}
+		if r.account == a.owner {
+			user = digit
+		}
+		if r.account == a.group {
+			group = digit
+		}
+		if strings.Contains(strings.ToLower(r.account), "users") {
+			other = digit
+		}
+	}
+	return user<<6 | group<<3 | other
+}
+
+func accessOf(file string) (access, error) {
+	sd, err := windows.GetNamedSecurityInfo(file, windows.SE_FILE_OBJECT,
+		windows.OWNER_SECURITY_INFORMATION|windows.GROUP_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
+	if err != nil {
+		return access{}, fmt.Errorf("reading the security descriptor of %s: %w", file, err)
+	}
+	owner, _, err := sd.Owner()
+	if err != nil {
+		return access{}, err
+	}
+	group, _, err := sd.Group()
+	if err != nil {
+		return access{}, err
+	}
+	dacl, _, err := sd.DACL()
+	if err != nil {
+		return access{}, fmt.Errorf("access list of %s: %w", file, err)
+	}
+	names, err := accounts(owner, group)
+	if err != nil {
+		return access{}, err
+	}
+	a := access{owner: names(owner), group: names(group)}
+	for i := range uint32(dacl.AceCount) {
+		var ace *windows.ACCESS_ALLOWED_ACE
+		if err := windows.GetAce(dacl, i, &ace); err != nil {
+			return access{}, fmt.Errorf("rule %d of the access list of %s: %w", i, file, err)
+		}
+		if ace.Header.AceType == windows.ACCESS_ALLOWED_ACE_TYPE {
+			a.allowed = append(a.allowed, rule{names((*windows.SID)(unsafe.Pointer(&ace.SidStart))), ace.Mask})
+		}
+	}
+	return a, nil
+}
+
+// accounts names the accounts of a file whose owner and group these are.
+//
+// A file of Wine has no list of its own: Wine 8.0 makes one of the Linux mode (server/file.c), with what the owner may do,
+// what Everyone may do, and everything for SYSTEM; the group is one that no rule is about. On Windows a file of a volume
+// has what it inherits from the folders above: the owner is Administrators, as the kubelet's account is one of them, the
+// group is SYSTEM, and the rule for all others is about Users. So where the owner is the one account that Wine knows, these
+// accounts go by their names on Windows. The rights stay what the file says.
+func accounts(owner, group *windows.SID) (func(*windows.SID) string, error) {
+	known := map[string]windows.WELL_KNOWN_SID_TYPE{}
+	if user, err := windows.GetCurrentProcessToken().GetTokenUser(); err == nil && user.User.Sid.Equals(owner) {
+		everyone, err := windows.CreateWellKnownSid(windows.WinWorldSid)
+		if err != nil {
+			return nil, err
+		}
+		known[owner.String()] = windows.WinBuiltinAdministratorsSid
+		known[group.String()] = windows.WinLocalSystemSid
+		known[everyone.String()] = windows.WinBuiltinUsersSid
+	}
+	return func(sid *windows.SID) string {
+		if kind, ok := known[sid.String()]; ok {
+			if like, err := windows.CreateWellKnownSid(kind); err == nil {
+				sid = like
+			}
+		}
+		name, domain, _, err := sid.LookupAccount("")
+		switch {
+		case err != nil:
+			return sid.String()
+		case domain == "":
+			return name
+		}
+		return domain + `\` + name
+	}, nil
+}
