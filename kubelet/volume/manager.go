@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -71,9 +72,17 @@ func (m *Manager) Observe(pod *v1.Pod) {
 		return
 	}
 	p.mu.Lock()
+	before := p.pod
 	p.pod = pod
 	p.mu.Unlock()
-	notify(p.wake)
+	if before == nil || looksOther(before, pod) {
+		notify(p.wake)
+	}
+}
+
+// looksOther tells whether a volume may show anything of a pod in another way than before. A new status is in none.
+func looksOther(before, after *v1.Pod) bool {
+	return before.Generation != after.Generation || !maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations)
 }
 
 func (m *Manager) adopt(ctx context.Context, pod *v1.Pod, facts Facts) *podVolumes {

@@ -64,6 +64,25 @@ func TestANewVersionOfThePodReachesItsVolumes(t *testing.T) {
 	}
 }
 
+func TestLooksOther(t *testing.T) {
+	before := podWith()
+	before.Labels, before.Annotations, before.Generation = map[string]string{"a": "1"}, map[string]string{"b": "1"}, 1
+	for name, c := range map[string]struct {
+		change func(*v1.Pod)
+		want   bool
+	}{
+		"status":     {func(p *v1.Pod) { p.Status.Phase, p.ResourceVersion = v1.PodRunning, "7" }, false},
+		"label":      {func(p *v1.Pod) { p.Labels["a"] = "2" }, true},
+		"annotation": {func(p *v1.Pod) { delete(p.Annotations, "b") }, true},
+		"spec":       {func(p *v1.Pod) { p.Generation++ }, true},
+	} {
+		after := before.DeepCopy()
+		if c.change(after); looksOther(before, after) != c.want {
+			t.Errorf("another %s: %v, want %v", name, !c.want, c.want)
+		}
+	}
+}
+
 func TestItemsOptionalAndMissing(t *testing.T) {
 	o := newObjects()
 	o.setMap("cm", map[string]string{"k": "v"})

@@ -23,7 +23,7 @@ import (
 
 const (
 	settling    = 10 * time.Second // after the start of many pods
-	idleWindow  = time.Minute
+	idleWindow  = 45 * time.Second
 	statsReads  = 24
 	profileTime = 20 * time.Second
 	statsPause  = 500 * time.Millisecond
