@@ -77,6 +77,9 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 		return // a finished pod keeps its containers, for its logs, until it is deleted
 	}
 	for _, b := range s.Runtime.Sandboxes { // removing a sandbox removes its containers
+		if s.inFlight("stop-sandbox/" + b.ID) { // it has ended, its network not yet: a removal would end that a second time
+			continue
+		}
 		retry(s.Failures[RemoveKey], now, p, func() {
 			p.do(s, Action{Kind: RemoveSandbox, Key: "remove/" + b.ID, ID: b.ID})
 		})

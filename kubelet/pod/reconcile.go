@@ -385,7 +385,7 @@ func removeSurplus(s *State, p *Plan) {
 	}
 	box := s.Runtime.sandbox()
 	for _, b := range s.Runtime.Sandboxes {
-		if b.ID != box.ID && !b.Ready && !s.Runtime.uses(b.ID) {
+		if b.ID != box.ID && !b.Ready && !s.Runtime.uses(b.ID) && !s.inFlight("stop-sandbox/"+b.ID) {
 			p.do(s, Action{Kind: RemoveSandbox, Key: "remove/" + b.ID, ID: b.ID})
 		}
 	}

@@ -208,6 +208,9 @@ func TestReconcile(t *testing.T) {
 		{"somebody wrote Failed: stop", fresh(sandbox, running("c"), func(s *State) { s.Pod.Status.Phase = v1.PodFailed }), v1.PodFailed, "stop-container c c1 grace=30s"},
 		{"gone from the API by force: a second", fresh(sandbox, running("c"), deleted(0), func(s *State) { s.Gone = true }), v1.PodRunning, "stop-container c c1 grace=1s"},
 		{"static and gone: no phase is forced on it", fresh(sandbox, func(s *State) { s.Static, s.Gone = true, true }), v1.PodPending, "stop-sandbox s"},
+		{"orphan, sandbox down: remove it", &State{Cleaned: true, Runtime: &Runtime{Sandboxes: []Sandbox{{ID: "s"}}}}, "", "remove-sandbox s"},
+		{"orphan, sandbox down, its stop in flight: wait for its network", &State{Cleaned: true, InFlight: map[string]time.Time{"stop-sandbox/s": now},
+			Runtime: &Runtime{Sandboxes: []Sandbox{{ID: "s"}}}}, "", ""},
 		{"orphan: stop with a second", &State{Runtime: &Runtime{Containers: []Container{{ID: "x", Name: "c", State: Running}}}}, "", "stop-container c x grace=1s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -70,6 +70,7 @@ func TestKilledAtRandom(t *testing.T) {
 	must(t, c.err)
 	w.allUp(t, before)
 	must(t, w.Client.CoreV1().Pods(namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+	w.killed = true
 	w.nothingLeft(t)
 }
 
