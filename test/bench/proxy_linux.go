@@ -22,7 +22,7 @@ type scale struct {
 var scales = []scale{
 	{"none", 20348, 1000},
 	{"ws2025", 26100, 250},
-	{"ws2022-updated", 20348, 250},
+	{"ws2022-updated", 20348, 200},
 	{"ws2019", 17763, 24},
 }
 

@@ -22,7 +22,7 @@ const crashed = 577
 // change of a service.
 func (b *proxyBench) crash(ctx context.Context) error {
 	s := scale{"ws2022-updated", 20348, crashed - 3}
-	const patience = time.Minute // upstream's program does not bring them back; this is two of its periods
+	const patience = 40 * time.Second // upstream's program does not bring them back; this is more than one of its periods
 	all, dns, back := map[string]float64{}, map[string]float64{}, map[string]int{}
 	var floor float64
 	for _, program := range programs {
@@ -115,7 +115,7 @@ func (b *proxyBench) prepared(ctx context.Context, what, program string, s scale
 // it is calls that are counted, no time.
 func (b *proxyBench) idle(ctx context.Context) error {
 	s := scales[0]
-	const window = 90 * time.Second // three periods of both
+	const window = 65 * time.Second // two periods of both
 	hosts := map[string]*bench{}
 	for _, program := range programs {
 		t, err := b.prepared(ctx, "idle", program, s)
@@ -350,7 +350,7 @@ func (b *proxyBench) large(ctx context.Context) error {
 	note := fmt.Sprintf("%d services with %d endpoints each", b.o.large, largeBackends)
 	print(figure{Name: "proxy-large-own-memory", Unit: "MB", Ours: own, Target: 80, Note: note + "; what the Go runtime holds"})
 	print(figure{Name: "proxy-large-rss", Unit: "MB", Ours: rss, Target: 80,
-		Note: note + "; Wine copies the program's image (about 60 MB) into private memory and touches 1 MB of each thread's stack, which Windows does not"})
+		Note: note + "; Wine touches 1 MB of each thread's stack, which Windows does not; the program's file, of which this has what was read, is shared with others"})
 	t.halt()
 	return t.close()
 }
