@@ -177,7 +177,7 @@ func addBase(l *layer, shell string) error {
 // windowsCommands are the names that the shell for Windows (shell/) knows. It comes first in the archive, as its other
 // names link to it.
 var windowsCommands = []string{
-	"cat", "chmod", "chown", "cp", "curl", "date", "echo", "env", "false", "find", "grep", "head", "hostname", "id", "ls", "mkdir", "mv",
+	"cat", "chmod", "chown", "cp", "curl", "date", "echo", "env", "expr", "false", "find", "grep", "head", "hostname", "id", "ls", "mkdir", "mv",
 	"nc", "nslookup", "powershell", "printf", "pwd", "rm", "seq", "sh", "sleep", "sync", "tail", "test", "touch", "true", "uname", "wc", "wget", "xargs",
 }
 

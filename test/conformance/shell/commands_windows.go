@@ -24,7 +24,7 @@ import (
 var commands = map[string]func(ctx context.Context, c interp.HandlerContext, args []string) error{
 	"env": env, "sleep": sleep, "hostname": hostname, "grep": grep, "head": head, "tail": tail, "wget": wget, "curl": wget,
 	"nslookup": nslookup, "date": date, "seq": seq, "wc": wc, "sync": nothing, "chown": nothing, "id": id, "uname": uname,
-	"powershell": powershell, "nc": nc, "mv": move,
+	"powershell": powershell, "nc": nc, "mv": move, "expr": expr,
 }
 
 // own is the middleware of the interpreter that finds them.
@@ -123,6 +123,43 @@ func seq(_ context.Context, c interp.HandlerContext, args []string) error {
 		fmt.Fprintln(c.Stdout, from)
 	}
 	return err
+}
+
+// expr calculates with two whole numbers. It prints the result, and fails if that is 0, as expr does.
+func expr(_ context.Context, c interp.HandlerContext, args []string) error {
+	if len(args) != 3 {
+		return fmt.Errorf("a number, an operator and a number are needed")
+	}
+	a, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	b, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	if b == 0 && (args[1] == "/" || args[1] == "%") {
+		return fmt.Errorf("division by zero")
+	}
+	switch args[1] {
+	case "+":
+		a += b
+	case "-":
+		a -= b
+	case "*":
+		a *= b
+	case "/":
+		a /= b
+	case "%":
+		a %= b
+	default:
+		return fmt.Errorf("operator %s is not known here", args[1])
+	}
+	fmt.Fprintln(c.Stdout, a)
+	if a == 0 {
+		return interp.ExitStatus(1)
+	}
+	return nil
 }
 
 // inputs are the files that are named, or standard input.
