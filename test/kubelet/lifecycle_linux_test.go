@@ -69,7 +69,7 @@ func (w *world) gone(t *testing.T, name string, limit time.Duration) time.Durati
 // event waits for an event about a pod whose message holds text.
 func (w *world) event(t *testing.T, pod, reason, text string) {
 	t.Helper()
-	must(t, testkit.Until(w.ctx, 15*time.Second, "event "+reason+" of pod "+pod, func(c context.Context) error {
+	must(t, testkit.Until(w.ctx, 30*time.Second, "event "+reason+" of pod "+pod, func(c context.Context) error {
 		list, err := w.Client.CoreV1().Events(namespace).List(c, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
 		if err != nil {
 			return err

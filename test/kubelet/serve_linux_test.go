@@ -33,10 +33,13 @@ func testServer(t *testing.T, w *world) {
 		}
 		return nil
 	})
-	lines := logOf(t, w, "")
-	if !strings.Contains(lines, "spoken") {
-		t.Errorf("log: %q", lines)
-	}
+	lines := ""
+	must(t, testkit.Until(w.ctx, 20*time.Second, "the new instance to speak", func(context.Context) error {
+		if lines = logOf(t, w, ""); !strings.Contains(lines, "spoken\n") {
+			return fmt.Errorf("log: %q", lines)
+		}
+		return nil
+	}))
 	if got := logOf(t, w, "?previous=true"); got != lines {
 		t.Errorf("log of the instance before: %q, want %q", got, lines)
 	}
