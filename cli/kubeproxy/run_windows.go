@@ -42,7 +42,7 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	source := p.source(ctx, service.Refuse)
 	o := p.kernelOptions()
 	host := newHost(p.server)
-	o.Host, o.Take, o.Changed, o.Reporter = host, source.take, source.changed, tidy{p.server, sync.OnceFunc(func() { thrift(os.Getenv, gcPercent) })}
+	o.Host, o.Take, o.Changed, o.Reporter = host, source.take, source.changed, tidy{p.server, &sync.Once{}}
 	o.Notify = host.Notifications(ctx)
 	o.NodeAddrs, o.NodeChanged = p.nodeAddrs, p.node.Changed()
 	if !p.noProbes {
@@ -133,10 +133,11 @@ func (p *parts) nodeAddrs() []netip.Addr {
 }
 
 // tidy gives memory back to the system after each look at everything, where that is a lot: a listing of thousands of
-// objects, twice a minute, would else stay with the program until the next. It costs tens of milliseconds.
+// objects, twice a minute, would else stay with the program until the next. It costs tens of milliseconds. So it does when
+// everything has been dealt with once, from when on the heap is kept small.
 type tidy struct {
 	kernel.Reporter
-	started func() // called whenever everything has been dealt with once
+	start *sync.Once
 }
 
 // aLot of frontends: fewer than that are listed in a few megabytes.
@@ -144,10 +145,14 @@ const aLot = 1000
 
 func (t tidy) Pass(p health.Pass) {
 	t.Reporter.Pass(p)
+	started := false
 	if p.Ready {
-		t.started()
+		t.start.Do(func() {
+			started = true
+			thrift(os.Getenv, gcPercent)
+		})
 	}
-	if p.Full && p.Pending == 0 && p.Wanted >= aLot {
+	if (p.Full || started) && p.Pending == 0 && p.Wanted >= aLot {
 		go debug.FreeOSMemory()
 	}
 }

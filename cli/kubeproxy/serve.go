@@ -113,7 +113,7 @@ const gcPercent = 33
 
 // startPercent is the same by mode until the first services are programmed: they are decoded and written while the heap is
 // still small, and would have it collected over and over. The userspace mode does not say when that is.
-var startPercent = map[string]int{kernelspace: 200, userspace: gcPercent}
+var startPercent = map[string]int{kernelspace: 100, userspace: gcPercent}
 
 // listening are HTTP servers.
 type listening struct {
