@@ -128,6 +128,24 @@ func TestWhileHNSIsAwayNothingIsAskedOfItButWhetherItIsThere(t *testing.T) {
 	})
 }
 
+// TestHNSComesBackWithoutItsLoadBalancers has them again half a second later: it is found back, and what is missing is looked at
+// twice.
+func TestHNSComesBackWithoutItsLoadBalancers(t *testing.T) {
+	for _, away := range []time.Duration{1300 * time.Millisecond, 8300 * time.Millisecond} {
+		inBubble(t, ws2022, func(b *bench) {
+			b.want(clusterIP("10.96.0.10:80", "10.244.3.1:80"))
+			b.soon()
+			b.host.SetFault(func(string) hnstest.Outcome { return hnstest.Fail })
+			b.edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer) { *lbs = nil })
+			b.notify <- struct{}{}
+			b.pass(away)
+			b.host.SetFault(nil)
+			b.pass(600 * time.Millisecond)
+			b.expectHost(b.ideal())
+		})
+	}
+}
+
 func TestModifyThatLies(t *testing.T) {
 	inBubble(t, ws2025, func(b *bench) {
 		b.want(clusterIP("10.96.0.10:80", "10.244.3.1:80"))

@@ -191,6 +191,13 @@ func known[T any](p *Proxy, objects map[guid]T, busy map[guid]bool) bool {
 	return false
 }
 
+// HNS that cannot be observed is asked this often, one call each: a service that restarts is back within seconds, and DNS
+// shall be right within the second after that. After ten seconds it is asked once a second.
+const (
+	awayWait  = 250 * time.Millisecond
+	awayOften = 40
+)
+
 // surveyFailed: nothing is known, and nothing is written until something is.
 func (p *Proxy) surveyFailed(err error) {
 	if p.away == nil || p.passed.attempts == 0 {
@@ -200,9 +207,9 @@ func (p *Proxy) surveyFailed(err error) {
 	p.survey = nil
 	p.passed.attempts++
 	p.passed.failed = true
-	wait := backoff(250*time.Millisecond, time.Second, p.passed.attempts) // while HNS is away that is one call each
-	if p.passed.doubted {
-		wait = 250 * time.Millisecond
+	wait := awayWait
+	if p.passed.attempts > awayOften && !p.passed.doubted {
+		wait = time.Second
 	}
 	p.at(time.Now().Add(wait), func() {
 		if p.away != nil {

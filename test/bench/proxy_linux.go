@@ -20,10 +20,10 @@ type scale struct {
 }
 
 var scales = []scale{
-	{"none", 20348, 1000},
-	{"ws2025", 26100, 250},
+	{"none", 20348, 800},
+	{"ws2025", 26100, 220},
 	{"ws2022-updated", 20348, 200},
-	{"ws2019", 17763, 24},
+	{"ws2019", 17763, 16},
 }
 
 // localPods of each host are backends, as in the report that the scale is taken from (kubernetes/kubernetes#109124).

@@ -171,7 +171,7 @@ func (b *proxyBench) churn(ctx context.Context) error {
 	for _, program := range programs {
 		window := time.Minute
 		if program != "ours" {
-			window /= 2
+			window /= 4
 		}
 		t, err := b.prepared(ctx, "churn", program, s)
 		if err != nil {
