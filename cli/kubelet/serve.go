@@ -48,10 +48,6 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("tlsCipherSuites (--tls-cipher-suites): %w", err)
 	}
-	var reviewer serve.Reviewer
-	if api != nil {
-		reviewer = kube.Reviewer{Client: api.Client()}
-	}
 	o.Meter.CountRunning(func() (int, map[string]int) { return count(k.View()) })
 	if err := kube.RegisterClientMetrics(o.Meter.Registry); err != nil {
 		return nil, err
@@ -60,8 +56,6 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	auth := cfg.Authentication
-	is := func(b *bool) bool { return b != nil && *b }
 	server, err := serve.New(serve.Options{
 		Address:       net.JoinHostPort(cfg.Address, strconv.Itoa(int(o.Port))),
 		HealthAddress: healthAddress(cfg),
@@ -73,23 +67,14 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 		CertFile:      cfg.TLSCertFile,
 		KeyFile:       cfg.TLSPrivateKeyFile,
 		CertDir:       s.certDir,
-		Auth: serve.AuthOptions{
-			ClientCAFile: auth.X509.ClientCAFile,
-			Anonymous:    is(auth.Anonymous.Enabled),
-			Tokens:       is(auth.Webhook.Enabled),
-			Webhook:      cfg.Authorization.Mode != v1beta1.KubeletAuthorizationModeAlwaysAllow,
-			Reviewer:     reviewer,
-			TokenTTL:     auth.Webhook.CacheTTL.Duration,
-			AllowedTTL:   cfg.Authorization.Webhook.CacheAuthorizedTTL.Duration,
-			DeniedTTL:    cfg.Authorization.Webhook.CacheUnauthorizedTTL.Duration,
-		},
-		NoDebugging: cfg.EnableDebuggingHandlers != nil && !*cfg.EnableDebuggingHandlers,
-		NoProfiling: cfg.EnableProfilingHandler != nil && !*cfg.EnableProfilingHandler,
-		Pods:        func() []serve.PodView { return views(k.View()) },
-		Streams:     runtime.NewStreams(conn),
-		Exec:        o.Runtime.Exec,
-		Stats:       runtime.NewStats(conn),
-		Metrics:     o.Meter.Registry, ProbeMetrics: o.Meter.Probes,
+		Auth:          authOptions(cfg, api),
+		NoDebugging:   cfg.EnableDebuggingHandlers != nil && !*cfg.EnableDebuggingHandlers,
+		NoProfiling:   cfg.EnableProfilingHandler != nil && !*cfg.EnableProfilingHandler,
+		Pods:          func() []serve.PodView { return views(k.View()) },
+		Streams:       runtime.NewStreams(conn),
+		Exec:          o.Runtime.Exec,
+		Stats:         runtime.NewStats(conn),
+		Metrics:       o.Meter.Registry, ProbeMetrics: o.Meter.Probes,
 		Volumes: func(uid types.UID) []serve.VolumeUse { return volumeUse(o.Volumes.Usage(uid)) },
 		RootDir: o.RootDir,
 		Config:  cfg,
@@ -114,6 +99,25 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 		}
 	}()
 	return func() { cancel(); <-done; conn.Close() }, nil
+}
+
+// authOptions say who may ask; api is nil on a node without a cluster, where nobody can be looked up.
+func authOptions(cfg *v1beta1.KubeletConfiguration, api *kube.Kubelet) serve.AuthOptions {
+	is := func(b *bool) bool { return b != nil && *b }
+	auth := cfg.Authentication
+	o := serve.AuthOptions{
+		ClientCAFile: auth.X509.ClientCAFile,
+		Anonymous:    is(auth.Anonymous.Enabled),
+		Tokens:       is(auth.Webhook.Enabled),
+		Webhook:      cfg.Authorization.Mode != v1beta1.KubeletAuthorizationModeAlwaysAllow,
+		TokenTTL:     auth.Webhook.CacheTTL.Duration,
+		AllowedTTL:   cfg.Authorization.Webhook.CacheAuthorizedTTL.Duration,
+		DeniedTTL:    cfg.Authorization.Webhook.CacheUnauthorizedTTL.Duration,
+	}
+	if api != nil {
+		o.Reviewer = kube.Reviewer{Client: api.Client()}
+	}
+	return o
 }
 
 func healthAddress(cfg *v1beta1.KubeletConfiguration) string {

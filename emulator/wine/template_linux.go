@@ -92,8 +92,8 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 // bootLimit is how long Wine may take to make a prefix: ten seconds alone, thirty on a machine with much to do.
 const bootLimit = 90 * time.Second
 
-// errBootHangs is seen once in some hundred boots of Wine 8.0 on a busy machine: all files and the registry are there, and
-// wineboot or one of the services that it starts waits for ever.
+// errBootHangs was seen once with Wine 8.0: all files and the registry were there, and wineboot or one of the services that it
+// starts waited for ever.
 var errBootHangs = errors.New("wineboot does not end")
 
 // boot makes the prefix from nothing within limit, and leaves no program of it running.
@@ -108,7 +108,7 @@ func (t Tools) boot(ctx context.Context, p Prefix, limit time.Duration) error {
 	defer cancel()
 	boot := t.Command(bounded, p, "wineboot", "-i")
 	boot.Dir = "/"
-	out, err := boot.CombinedOutput() // returns when everything that wineboot started has ended
+	out, err := boot.CombinedOutput() // also waits for what wineboot started, as Command tells
 	switch {
 	case bounded.Err() != nil && ctx.Err() == nil:
 		err = fmt.Errorf("%w within %v: %s", errBootHangs, limit, bytes.TrimSpace(out))

@@ -259,13 +259,16 @@ func (r resources) Collect(out chan<- prometheus.Metric) {
 	if r.failed {
 		return
 	}
-	emit(out, nodeCPU, nodeMemory, r.all.Node.CPU, r.all.Node.Memory)
+	emitCPU(out, nodeCPU, r.all.Node.CPU)
+	emitMemory(out, nodeMemory, r.all.Node.Memory)
 	for _, p := range r.all.Pods {
 		labels := []string{p.PodRef.Name, p.PodRef.Namespace}
-		emit(out, podCPU, podMemory, p.CPU, p.Memory, labels...)
+		emitCPU(out, podCPU, p.CPU, labels...)
+		emitMemory(out, podMemory, p.Memory, labels...)
 		for _, c := range p.Containers {
 			labels := append([]string{c.Name}, labels...)
-			emit(out, boxCPU, boxMemory, c.CPU, c.Memory, labels...)
+			emitCPU(out, boxCPU, c.CPU, labels...)
+			emitMemory(out, boxMemory, c.Memory, labels...)
 			if !c.StartTime.IsZero() {
 				start := float64(c.StartTime.UnixNano()) / 1e9
 				out <- prometheus.MustNewConstMetric(boxStart, prometheus.GaugeValue, start, labels...)
@@ -274,13 +277,16 @@ func (r resources) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-func emit(out chan<- prometheus.Metric, cpu, memory *prometheus.Desc, c *statsapi.CPUStats, m *statsapi.MemoryStats, labels ...string) {
+func emitCPU(out chan<- prometheus.Metric, d *prometheus.Desc, c *statsapi.CPUStats, labels ...string) {
 	if c != nil && c.UsageCoreNanoSeconds != nil {
-		metric := prometheus.MustNewConstMetric(cpu, prometheus.CounterValue, float64(*c.UsageCoreNanoSeconds)/1e9, labels...)
+		metric := prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(*c.UsageCoreNanoSeconds)/1e9, labels...)
 		out <- prometheus.NewMetricWithTimestamp(c.Time.Time, metric)
 	}
+}
+
+func emitMemory(out chan<- prometheus.Metric, d *prometheus.Desc, m *statsapi.MemoryStats, labels ...string) {
 	if m != nil && m.WorkingSetBytes != nil {
-		metric := prometheus.MustNewConstMetric(memory, prometheus.GaugeValue, float64(*m.WorkingSetBytes), labels...)
+		metric := prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(*m.WorkingSetBytes), labels...)
 		out <- prometheus.NewMetricWithTimestamp(m.Time.Time, metric)
 	}
 }
