@@ -49,6 +49,7 @@ type actor struct {
 	born         time.Time                   // the same, as a time
 	counted, ran bool                        // once; for figures only
 	pulled       atomic.Bool
+	mingled      bool // counted in the crowd
 }
 
 func newActor(k *Kubelet, uid types.UID) *actor {
@@ -161,7 +162,11 @@ func (a *actor) look(ctx context.Context) (next time.Duration, finished bool) {
 	for _, action := range plan.Actions {
 		a.start(ctx, action)
 	}
+	a.mingle()
 	if plan.Finished {
+		if a.mingled { // its volumes were being made still
+			a.k.crowd.leave()
+		}
 		a.k.probes.StopPod(a.uid)
 		a.k.o.Images.Forget(string(a.uid))
 		a.k.finished(a)
@@ -341,6 +346,19 @@ func (a *actor) withoutRemoved(r *pod.Runtime) *pod.Runtime {
 		r = r.Without(id)
 	}
 	return r
+}
+
+// mingle counts the pod among those that are set up at the moment, while it is.
+func (a *actor) mingle() {
+	switch now := a.state.SettingUp(); {
+	case now && !a.mingled:
+		a.k.crowd.enter()
+	case !now && a.mingled:
+		a.k.crowd.leave()
+	default:
+		return
+	}
+	a.mingled = !a.mingled
 }
 
 // cancelStarts ends waits (not calls to the runtime) that would only delay the end of the pod.

@@ -92,6 +92,9 @@ type nodeFacts struct {
 	node        *v1.Node
 	allocatable v1.ResourceList
 	goos        string
+	// sysctls are what pods may set; nil lets them set any. noAppArmor says that the kernel enforces no such profiles.
+	sysctls    *sysctlRules
+	noAppArmor bool
 }
 
 const (
@@ -102,6 +105,11 @@ const (
 // check applies the rules in upstream's order and words (pkg/kubelet/lifecycle/predicate.go of 1.36.3). The first that
 // fails is told. It is pure.
 func check(p *v1.Pod, want claim, f nodeFacts, others []claim) *refusal {
+	if f.sysctls != nil {
+		if r := f.sysctls.refuse(p); r != nil {
+			return r
+		}
+	}
 	if label, ok := p.Labels[v1.LabelOSStable]; ok && label != f.goos {
 		return &refusal{"PodOSSelectorNodeLabelDoesNotMatch", "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
 	}
@@ -129,7 +137,30 @@ func check(p *v1.Pod, want claim, f nodeFacts, others []claim) *refusal {
 	if bad && !static.IsStatic(p) { // a pod of the API says that it is one, see stamped
 		return predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
 	}
+	if f.noAppArmor && wantsAppArmor(p) {
+		return &refusal{"AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host"}
+	}
 	return nil
+}
+
+// wantsAppArmor tells whether a container names a profile that the kernel would have to enforce.
+func wantsAppArmor(p *v1.Pod) bool {
+	enforced := func(a *v1.AppArmorProfile) bool { return a != nil && a.Type != v1.AppArmorProfileTypeUnconfined }
+	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			own := list[i].SecurityContext
+			if own != nil && own.AppArmorProfile != nil {
+				if enforced(own.AppArmorProfile) {
+					return true
+				}
+				continue
+			}
+			if sc := p.Spec.SecurityContext; sc != nil && enforced(sc.AppArmorProfile) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func strictGroups(p *v1.Pod) bool {
@@ -264,5 +295,6 @@ func (k *Kubelet) admission(a *actor) {
 const affinityTimeout = 5 * time.Second
 
 func (k *Kubelet) nodeFacts(n *v1.Node) nodeFacts {
-	return nodeFacts{node: n, allocatable: k.allocatable(k.capacity(n)), goos: k.o.Host.OS}
+	return nodeFacts{node: n, allocatable: k.allocatable(k.capacity(n)), goos: k.o.Host.OS, sysctls: k.sysctls,
+		noAppArmor: !k.o.Windows && !k.o.Host.AppArmor}
 }

@@ -40,7 +40,8 @@ func TestCheck(t *testing.T) {
 	strict := v1.SupplementalGroupsPolicyStrict
 	free := nodeFacts{goos: "linux", allocatable: list("cpu", "2", "memory", "1Gi", "pods", "3", "ephemeral-storage", "1Gi", "example.com/fake", "1"),
 		node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"disk": "ssd"}}}}
-	tainted, groups := free, free
+	tainted, groups, strictNode := free, free, free
+	strictNode.sysctls, strictNode.noAppArmor = newSysctlRules("6.1", nil), true
 	tainted.node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1.NodeSpec{Taints: []v1.Taint{
 		{Key: "soft", Effect: v1.TaintEffectNoSchedule}, {Key: "out", Value: "x", Effect: v1.TaintEffectNoExecute}}}}
 	groups.node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1.NodeStatus{Features: &v1.NodeFeatures{SupplementalGroupsPolicy: &yes}}}
@@ -54,6 +55,16 @@ func TestCheck(t *testing.T) {
 		text   string
 	}{
 		{"fits", asking("cpu", "2", "memory", "1Gi", "example.com/fake", "1"), free, nil, "", ""},
+		{"sysctl of the node", with(asking(), func(p *v1.Pod) {
+			p.Spec.SecurityContext = &v1.PodSecurityContext{Sysctls: []v1.Sysctl{{Name: "vm.swappiness", Value: "1"}}}
+		}), strictNode, nil, "SysctlForbidden", `forbidden sysctl: "vm.swappiness" not allowlisted`},
+		{"AppArmor without the kernel's", with(asking(), func(p *v1.Pod) {
+			p.Spec.SecurityContext = &v1.PodSecurityContext{AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}}
+		}), strictNode, nil, "AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host"},
+		{"no AppArmor wanted", with(asking(), func(p *v1.Pod) {
+			p.Spec.SecurityContext = &v1.PodSecurityContext{AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}}
+			p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeUnconfined}}
+		}), strictNode, nil, "", ""},
 		{"label of another system", with(asking(), func(p *v1.Pod) { p.Labels = map[string]string{"kubernetes.io/os": "windows"} }), free, nil,
 			"PodOSSelectorNodeLabelDoesNotMatch", "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"},
 		{"another system", with(asking(), func(p *v1.Pod) { p.Spec.OS = &v1.PodOS{Name: v1.Windows} }), free, nil,

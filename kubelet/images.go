@@ -88,23 +88,26 @@ func (a *actor) pullSecrets(ctx context.Context, p *v1.Pod) (secrets []v1.Secret
 // imagePeriod is how often unused images are looked for.
 const imagePeriod = 5 * time.Minute
 
-// collectImages removes unused images when their disk is full or they are old.
+// collectImages removes unused images when their disk is full or they are old. The first round only sees what there is;
+// the second comes as soon as that is old enough to go, for a disk may be full when a kubelet starts.
 func (k *Kubelet) collectImages(ctx context.Context) {
 	g := k.o.ImageGC
 	if g == nil {
 		return
 	}
 	g.Event = k.o.API.NodeEvent
-	tick := time.NewTicker(imagePeriod)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for wait := min(g.Policy.MinAge+time.Second, imagePeriod); ; wait = imagePeriod {
 		if err := g.Collect(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Collecting unused images failed")
+		}
+		list := g.Largest(k.o.MaxImages)
+		k.imageList.Store(&list) // for the next report: nobody waits for it
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
 		}
 	}
 }

@@ -3,8 +3,8 @@ package kubelet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -21,6 +21,7 @@ import (
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/static"
 	"porthole.dev/porthole/kubelet/status"
+	"porthole.dev/porthole/kubelet/volume"
 )
 
 // How often the runtime is asked for everything: to notice what its events missed, and when it has no events.
@@ -35,18 +36,24 @@ type Kubelet struct {
 	status *status.Writer
 	probes *probe.Manager
 	admit  *admitter
+	crowd  *crowd
 	// joined: all pods of the API were delivered once. New ones are not admitted before, for an earlier kubelet may have given
 	// what they want to others.
 	joined atomic.Bool
 	// statics are the pods that do not come from the API, and their mirrors there.
 	statics *statics
+	sysctls *sysctlRules
 
 	version atomic.Pointer[runtime.Version]
 	health  atomic.Pointer[runtime.Health]
 	node    atomic.Pointer[v1.Node]
 	began   time.Time
-	// answered is when the runtime last said how it is.
-	answered atomic.Pointer[time.Time]
+	// imageList are the images that the node tells of; nil while they are not known.
+	imageList atomic.Pointer[[]v1.ContainerImage]
+	// pressed are the pressure conditions that are true.
+	pressed atomic.Pointer[map[v1.NodeConditionType]bool]
+	// answered is when the runtime last said how it is, turned when the loop that asks it last went round.
+	answered, turned atomic.Pointer[time.Time]
 
 	mu      sync.Mutex
 	actors  map[types.UID]*actor
@@ -65,7 +72,13 @@ type Kubelet struct {
 func New(o Options) *Kubelet {
 	k := &Kubelet{o: o, status: status.New(o.API), actors: map[types.UID]*actor{}, began: time.Now(),
 		nodeChanged: make(chan struct{}, 1)}
-	k.admit, k.statics = newAdmitter(), newStatics(len(o.Static))
+	k.admit, k.statics, k.crowd = newAdmitter(), newStatics(len(o.Static)), newCrowd(o.Crowd)
+	kernel := o.Host.KernelVersion
+	if o.Windows {
+		kernel = ""
+	}
+	k.pressed.Store(&map[v1.NodeConditionType]bool{})
+	k.sysctls = newSysctlRules(kernel, o.UnsafeSysctls)
 	k.admit.granted = func(uid types.UID) {
 		if a := k.actor(uid, false); a != nil {
 			a.wake()
@@ -90,6 +103,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	k.running.Go(func() { k.status.Run(ctx) })
 	k.running.Go(func() { k.follow(ctx) })
 	k.running.Go(func() { k.collectImages(ctx) })
+	k.running.Go(func() { k.watchPressure(ctx) })
 	k.runStatic(ctx)
 	if !k.o.Standalone {
 		if err := k.join(ctx); err != nil {
@@ -196,6 +210,17 @@ func (k *Kubelet) checkRuntime(ctx context.Context) {
 	}
 }
 
+// Patience with the loop that watches over all else, as upstream's health check has it.
+const loopPatience = 5 * time.Minute
+
+// Healthy is nil as long as the kubelet does its rounds. What is wrong with the node is in the node's status.
+func (k *Kubelet) Healthy() error {
+	if last := k.turned.Load(); last != nil && time.Since(*last) > loopPatience {
+		return fmt.Errorf("sync Loop took longer than expected: its last round was at %s", last.Format(time.RFC3339))
+	}
+	return nil
+}
+
 func (k *Kubelet) nodeSoon() {
 	select {
 	case k.nodeChanged <- struct{}{}:
@@ -283,14 +308,29 @@ func (k *Kubelet) finished(a *actor) {
 		if !k.grown() {
 			return // the next kubelet finds them
 		}
-		if k.actor(a.uid, false) != nil {
-			return // a static pod that came back
-		}
-		if err := k.removeFolders(context.WithoutCancel(k.ctx), a.uid); err != nil {
-			klog.FromContext(k.ctx).Error(err, "Removing the folders of a pod failed", "pod", a.uid)
-		}
+		k.removeSoon(a.uid)
 		cleanLinks(k.o.PodLogsDir)
 	})
+}
+
+// removeSoon tries for a minute, as a file that the runtime still holds cannot be removed on Windows, unless the pod comes back,
+// which static ones do. Then the audits go on.
+func (k *Kubelet) removeSoon(uid types.UID) {
+	for wait := time.Second; k.actor(uid, false) == nil; wait *= 2 {
+		err := k.removeFolders(context.WithoutCancel(k.ctx), uid)
+		if err == nil {
+			return
+		}
+		klog.FromContext(k.ctx).Error(err, "Removing the folders of a pod failed", "pod", uid)
+		if wait > 30*time.Second {
+			return
+		}
+		select {
+		case <-k.ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
 }
 
 // removeFolders removes what a pod that has ended has on disk. The pod's own folder goes last: by it a later kubelet
@@ -298,7 +338,7 @@ func (k *Kubelet) finished(a *actor) {
 func (k *Kubelet) removeFolders(ctx context.Context, uid types.UID) error {
 	logs, err := filepath.Glob(filepath.Join(k.o.PodLogsDir, "*_"+string(uid)))
 	for _, dir := range logs {
-		err = errors.Join(err, os.RemoveAll(dir))
+		err = errors.Join(err, volume.RemoveTree(dir))
 	}
 	if !k.o.Windows {
 		err = errors.Join(err, resource.RemovePod(k.o.CgroupRoot, uid))

@@ -141,6 +141,8 @@ func (k *Kubelet) watchRuntime(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		now := time.Now()
+		k.turned.Store(&now)
 		h := k.health.Load()
 		if !h.NetworkReady || !h.RuntimeReady || time.Since(asked) > 5*time.Second {
 			asked = time.Now()

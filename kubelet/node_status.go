@@ -35,6 +35,10 @@ func machineCapacity(o Options, foreign v1.ResourceList) v1.ResourceList {
 		v1.ResourcePods:             *resource.NewQuantity(pods, resource.DecimalSI),
 		v1.ResourceEphemeralStorage: *resource.NewQuantity(o.Host.DiskBytes, resource.BinarySI),
 	}
+	for page, bytes := range o.Host.HugePages {
+		name := v1.ResourceName(v1.ResourceHugePagesPrefix + resource.NewQuantity(page, resource.BinarySI).String())
+		list[name] = *resource.NewQuantity(bytes, resource.BinarySI)
+	}
 	for name, q := range foreign {
 		if _, ours := list[name]; !ours {
 			list[name] = q
@@ -48,13 +52,15 @@ func (k *Kubelet) allocatable(capacity v1.ResourceList) v1.ResourceList {
 }
 
 func (k *Kubelet) nodeStatus(old v1.NodeStatus, now time.Time) v1.NodeStatus {
-	return statusOf(k.o, statusFacts{version: *k.version.Load(), health: *k.health.Load(), now: now}, old)
+	return statusOf(k.o, statusFacts{version: *k.version.Load(), health: *k.health.Load(), images: k.imageList.Load(), pressed: *k.pressed.Load(), now: now}, old)
 }
 
 // statusFacts is what the runtime contributes to the node's status.
 type statusFacts struct {
 	version runtime.Version
 	health  runtime.Health
+	images  *[]v1.ContainerImage // nil: not known
+	pressed map[v1.NodeConditionType]bool
 	now     time.Time
 }
 
@@ -77,6 +83,9 @@ func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 	if h.SwapBytes > 0 {
 		info.Swap = &v1.NodeSwapStatus{Capacity: &h.SwapBytes}
 	}
+	if f.images != nil {
+		st.Images = *f.images
+	}
 	st.RuntimeHandlers = nil
 	for _, x := range f.health.Handlers {
 		rro, userns := x.RecursiveReadOnlyMounts, x.UserNamespaces
@@ -85,15 +94,25 @@ func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 	}
 	groups := f.health.SupplementalGroupsPolicy
 	st.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: &groups}
-	for _, c := range []v1.NodeCondition{
-		{Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
-		{Type: v1.NodeDiskPressure, Status: v1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
-		{Type: v1.NodePIDPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
-		readiness(f.health, st.Capacity),
-	} {
-		setNodeCondition(&st, c, f.now)
+	for _, c := range pressureConditions {
+		one := c.without
+		if f.pressed[one.Type] {
+			one = c.with
+		}
+		setNodeCondition(&st, one, f.now)
 	}
+	setNodeCondition(&st, readiness(f.health, st.Capacity), f.now)
 	return st
+}
+
+// pressureConditions are what the node says of its pressures, in the order in which it does.
+var pressureConditions = []struct{ without, with v1.NodeCondition }{
+	{v1.NodeCondition{Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
+		v1.NodeCondition{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue, Reason: "KubeletHasInsufficientMemory", Message: "kubelet has insufficient memory available"}},
+	{v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
+		v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue, Reason: "KubeletHasDiskPressure", Message: "kubelet has disk pressure"}},
+	{v1.NodeCondition{Type: v1.NodePIDPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
+		v1.NodeCondition{Type: v1.NodePIDPressure, Status: v1.ConditionTrue, Reason: "KubeletHasInsufficientPID", Message: "kubelet has insufficient PID available"}},
 }
 
 func addresses(o Options) (out []v1.NodeAddress) {

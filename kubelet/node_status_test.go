@@ -55,6 +55,12 @@ func TestNodeStatus(t *testing.T) {
 			t.Errorf("%s: %+v", what, st)
 		}
 	}
+	o.Host.HugePages = map[int64]int64{2 << 20: 64 << 20, 1 << 30: 0}
+	st = statusOf(o, f, v1.NodeStatus{})
+	if huge, none := st.Capacity["hugepages-2Mi"], st.Allocatable["hugepages-1Gi"]; huge.Value() != 64<<20 || !none.IsZero() || len(st.Capacity) != 6 ||
+		st.Allocatable.Memory().Value() != 1<<30-164<<20 {
+		t.Errorf("huge pages: %v, %v", st.Capacity, st.Allocatable)
+	}
 	o.PodsPerCore = 10
 	if st := statusOf(o, f, v1.NodeStatus{}); st.Capacity.Pods().Value() != 20 {
 		t.Errorf("10 pods for each of 2 CPUs: %v", st.Capacity)

@@ -66,9 +66,18 @@ type Options struct {
 	PodsPerCore int64
 	// Reserved is taken off the node's capacity: system, kubelet, and eviction thresholds.
 	Reserved v1.ResourceList
-	DNS      dns.Cluster
-	Host     platform.Host
-	Version  string
+	// MaxImages bounds the images that the node's status names; negative for no bound.
+	MaxImages int
+	// Thresholds say when the node is under pressure, and PressureTransition how long it then says so at least. Usage reads
+	// what the machine uses, with the file system of a path; nil measures nothing.
+	Thresholds         []Threshold
+	PressureTransition time.Duration
+	Usage              func(path string) (platform.Usage, error)
+	// UnsafeSysctls are kernel parameters that pods may set beyond the safe ones: names, and beginnings of names with a *.
+	UnsafeSysctls []string
+	DNS           dns.Cluster
+	Host          platform.Host
+	Version       string
 	// LeaseSeconds is how long the node counts as alive without a renewal.
 	LeaseSeconds int32
 	// StatusPeriod is how often the node's status is computed, ReportPeriod how often it is sent when nothing changed.
@@ -89,6 +98,8 @@ type Options struct {
 	Windows bool
 	// Meter counts; nil counts nothing.
 	Meter *meter.Meter
+	// Crowd hears when many pods are set up at once, and when that is over; nil for nobody. It must not block for long.
+	Crowd func(bool)
 }
 
 // PodView is a pod as others may see it. It never changes.

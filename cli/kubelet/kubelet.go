@@ -10,11 +10,16 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -118,7 +123,7 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 	}
 	defer conn.Close()
 	o.Runtime = runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, Windows: platform.IsWindows, CPUs: o.Host.CPUs,
-		MemoryBytes: o.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration})
+		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, MemoryBytes: o.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration})
 	images := conn
 	if cfg.ImageServiceEndpoint != "" && cfg.ImageServiceEndpoint != cfg.ContainerRuntimeEndpoint {
 		if images, err = runtime.Dial(cfg.ImageServiceEndpoint, meter.Calls{Meter: o.Meter}); err != nil {
@@ -126,14 +131,7 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 		}
 		defer images.Close()
 	}
-	parallel := 0
-	if cfg.SerializeImagePulls != nil && *cfg.SerializeImagePulls {
-		parallel = 1
-	}
-	if cfg.MaxParallelImagePulls != nil {
-		parallel = int(*cfg.MaxParallelImagePulls)
-	}
-	o.Images = image.New(images, parallel)
+	o.Images = puller(cfg, images)
 	o.ImageGC = &image.GC{Images: o.Images.Client(), Runtime: o.Runtime.Client(), Disk: diskOf, Policy: image.GCPolicy{
 		High: int(*cfg.ImageGCHighThresholdPercent), Low: int(*cfg.ImageGCLowThresholdPercent),
 		MinAge: cfg.ImageMinimumGCAge.Duration, MaxAge: cfg.ImageMaximumGCAge.Duration}}
@@ -149,7 +147,7 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 	defer o.Volumes.Close()
 	k := core.New(*o)
 	if *cfg.EnableServer {
-		stop, err := serveHTTP(ctx, servedBy{k: k, cfg: cfg, api: api, o: o, certDir: f.certDir})
+		stop, err := serveHTTP(ctx, servedBy{k: k, cfg: cfg, api: api, o: o, certDir: f.certDir, flags: flagValues(c.Flags())})
 		if err != nil {
 			return err
 		}
@@ -165,10 +163,33 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 	return err
 }
 
+// puller pulls images through a connection, as many at once and as often as the configuration lets it.
+func puller(cfg *v1beta1.KubeletConfiguration, conn *grpc.ClientConn) *image.Puller {
+	parallel := 0
+	if cfg.SerializeImagePulls != nil && *cfg.SerializeImagePulls {
+		parallel = 1
+	}
+	if cfg.MaxParallelImagePulls != nil {
+		parallel = int(*cfg.MaxParallelImagePulls)
+	}
+	p := image.New(conn, parallel)
+	if qps := *cfg.RegistryPullQPS; qps > 0 {
+		p.Rate = rate.NewLimiter(rate.Limit(qps), int(cfg.RegistryBurst))
+	}
+	return p
+}
+
+// flagValues are all flags with the values that they have.
+func flagValues(fs *pflag.FlagSet) map[string]string {
+	out := map[string]string{}
+	fs.VisitAll(func(f *pflag.Flag) { out[f.Name] = f.Value.String() })
+	return out
+}
+
 // diskOf is the size of the file system of a path and what is free of it, in bytes.
 func diskOf(path string) (capacity, available uint64, err error) {
-	u, err := platform.ReadUsage(path)
-	return u.DiskTotal, u.DiskAvailable, err
+	d, err := platform.ReadDisk(path)
+	return d.DiskTotal, d.DiskAvailable, err
 }
 
 // configure reads the configuration and says what of it has no effect.
@@ -252,6 +273,22 @@ func initLogs(v int32) {
 	_ = fs.Set("v", strconv.Itoa(int(v)))
 }
 
+// private makes folders that are nobody's business but the kubelet's and the administrators', where modes do not say so.
+func private(dirs ...string) error {
+	if !platform.IsWindows {
+		return nil
+	}
+	for _, dir := range dirs {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return fmt.Errorf("creating a folder: %w", err)
+		}
+		if err := platform.Protect(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func options(cfg *v1beta1.KubeletConfiguration, f *flags) (*core.Options, error) {
 	root, err := filepath.Abs(f.rootDir)
 	if err != nil {
@@ -263,6 +300,9 @@ func options(cfg *v1beta1.KubeletConfiguration, f *flags) (*core.Options, error)
 	logs, err := filepath.Abs(cfg.PodLogsDir)
 	if err != nil {
 		return nil, fmt.Errorf("finding podLogsDir %s: %w", cfg.PodLogsDir, err)
+	}
+	if err := private(logs, filepath.Join(filepath.Dir(logs), "containers"), filepath.Join(root, "checkpoints"), f.certDir); err != nil {
+		return nil, err
 	}
 	host, err := platform.ReadHost(root)
 	if err != nil {
@@ -292,15 +332,79 @@ func options(cfg *v1beta1.KubeletConfiguration, f *flags) (*core.Options, error)
 	if o.Reserved, err = reserved(cfg, host); err != nil {
 		return nil, err
 	}
+	o.Thresholds, o.PressureTransition, o.Usage = thresholds(cfg), cfg.EvictionPressureTransitionPeriod.Duration, platform.ReadUsage
+	o.UnsafeSysctls, o.MaxImages = cfg.AllowedUnsafeSysctls, int(*cfg.NodeStatusMaxImages)
+	o.Crowd = roomier(os.Getenv)
 	o.DNS = dns.Cluster{Servers: cfg.ClusterDNS, Domain: cfg.ClusterDomain}
-	if path := *cfg.ResolverConfig; path != "" {
-		text, err := os.ReadFile(path)
+	o.DNS.Host, err = hostDNS(*cfg.ResolverConfig, o.NodeIPs)
+	return o, err
+}
+
+// systemDNS, in place of a file, are the settings of a Windows node itself.
+const systemDNS = "Host"
+
+// hostDNS is what pods with the policy Default get: the node's own settings, or nobody to ask when there are to be none.
+func hostDNS(source string, nodeIPs []string) (dns.Config, error) {
+	switch {
+	case source == "":
+		return dns.Nowhere(nodeIPs), nil
+	case source == systemDNS && platform.IsWindows:
+		servers, searches, err := platform.ReadResolver()
 		if err != nil {
-			return nil, fmt.Errorf("reading resolvConf: %w", err)
+			return dns.Config{}, fmt.Errorf("reading resolvConf %q: %w", source, err)
 		}
-		o.DNS.Host = dns.Parse(string(text))
+		return dns.Config{Servers: servers, Searches: searches}, nil
 	}
-	return o, nil
+	text, err := os.ReadFile(source)
+	if err != nil {
+		return dns.Config{}, fmt.Errorf("reading resolvConf: %w", err)
+	}
+	return dns.Parse(string(text)), nil
+}
+
+// thresholds are when the node is under pressure, of the configuration's signals. The configuration was checked: what
+// cannot be read here is not there.
+func thresholds(cfg *v1beta1.KubeletConfiguration) (out []core.Threshold) {
+	add := func(signal, text, grace string) {
+		t := core.Threshold{Signal: signal}
+		t.Grace, _ = time.ParseDuration(grace) // none for a hard threshold
+		if number, ok := strings.CutSuffix(text, "%"); ok {
+			t.Percent, _ = strconv.ParseFloat(number, 64)
+		} else if q, err := resource.ParseQuantity(text); err == nil {
+			t.Least = q.Value()
+		}
+		out = append(out, t)
+	}
+	for _, signal := range slices.Sorted(maps.Keys(cfg.EvictionHard)) {
+		add(signal, cfg.EvictionHard[signal], "")
+	}
+	for _, signal := range slices.Sorted(maps.Keys(cfg.EvictionSoft)) {
+		add(signal, cfg.EvictionSoft[signal], cfg.EvictionSoftGracePeriod[signal])
+	}
+	return out
+}
+
+// How much garbage may come, in percent of what is in use, before it is collected: while many pods start, which have better
+// use for the processors, and otherwise (Go's default).
+const (
+	crowdGarbage = 400
+	calmGarbage  = 100
+)
+
+// roomier collects garbage seldom while many pods start, and gives the memory back after it. Who sets GOGC or GOMEMLIMIT
+// knows better; then it is nil.
+func roomier(getenv func(string) string) func(bool) {
+	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
+		return nil
+	}
+	return func(crowd bool) {
+		if crowd {
+			debug.SetGCPercent(crowdGarbage)
+			return
+		}
+		debug.SetGCPercent(calmGarbage)
+		go debug.FreeOSMemory() // a collection, for which nobody is to wait
+	}
 }
 
 // cloud prepares a node whose cloud controller will say more about it.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/types"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
@@ -28,6 +29,7 @@ type servedBy struct {
 	api     *kube.Kubelet
 	o       *core.Options
 	certDir string
+	flags   map[string]string // of the command line, by name
 }
 
 // serveHTTP starts the kubelet's HTTPS server and its health port. It has its own connection to the runtime, so that
@@ -56,30 +58,9 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := serve.New(serve.Options{
-		Address:       net.JoinHostPort(cfg.Address, strconv.Itoa(int(o.Port))),
-		HealthAddress: healthAddress(cfg),
-		NodeName:      o.NodeName,
-		NodeAddresses: o.NodeIPs,
-		Certificate:   certificate,
-		MinTLS:        oldest,
-		CipherSuites:  ciphers,
-		CertFile:      cfg.TLSCertFile,
-		KeyFile:       cfg.TLSPrivateKeyFile,
-		CertDir:       s.certDir,
-		Auth:          authOptions(cfg, api),
-		NoDebugging:   cfg.EnableDebuggingHandlers != nil && !*cfg.EnableDebuggingHandlers,
-		NoProfiling:   cfg.EnableProfilingHandler != nil && !*cfg.EnableProfilingHandler,
-		Pods:          func() []serve.PodView { return views(k.View()) },
-		Streams:       runtime.NewStreams(conn),
-		Exec:          o.Runtime.Exec,
-		Stats:         runtime.NewStats(conn),
-		Metrics:       o.Meter.Registry, ProbeMetrics: o.Meter.Probes,
-		Volumes: func(uid types.UID) []serve.VolumeUse { return volumeUse(o.Volumes.Usage(uid)) },
-		RootDir: o.RootDir,
-		Config:  cfg,
-		LogsDir: filepath.Dir(o.PodLogsDir),
-	})
+	options := s.answers(conn)
+	options.Certificate, options.MinTLS, options.CipherSuites = certificate, oldest, ciphers
+	server, err := serve.New(options)
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -99,6 +80,53 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 		}
 	}()
 	return func() { cancel(); <-done; conn.Close() }, nil
+}
+
+// answers are where the server listens, whom it lets in, and what it tells of.
+func (s servedBy) answers(conn *grpc.ClientConn) serve.Options {
+	k, cfg, o := s.k, s.cfg, s.o
+	return serve.Options{
+		Address:       net.JoinHostPort(cfg.Address, strconv.Itoa(int(o.Port))),
+		HealthAddress: healthAddress(cfg),
+		NodeName:      o.NodeName,
+		NodeAddresses: o.NodeIPs,
+		CertFile:      cfg.TLSCertFile,
+		KeyFile:       cfg.TLSPrivateKeyFile,
+		CertDir:       s.certDir,
+		Auth:          authOptions(cfg, s.api),
+		NoDebugging:   cfg.EnableDebuggingHandlers != nil && !*cfg.EnableDebuggingHandlers,
+		NoProfiling:   cfg.EnableProfilingHandler != nil && !*cfg.EnableProfilingHandler,
+		NoFlagChanges: !*cfg.EnableDebugFlagsHandler,
+		Pods:          func() []serve.PodView { return views(k.View()) },
+		Streams:       runtime.NewStreams(conn),
+		Exec:          o.Runtime.Exec,
+		Checkpoint:    o.Runtime.Checkpoint,
+		Stats:         runtime.NewStats(conn),
+		Metrics:       o.Meter.Registry, ProbeMetrics: o.Meter.Probes,
+		Volumes:    func(uid types.UID) []serve.VolumeUse { return volumeUse(o.Volumes.Usage(uid)) },
+		RootDir:    o.RootDir,
+		Config:     cfg,
+		Flags:      s.flags,
+		Version:    version,
+		LogsDir:    logsDir(cfg, o.PodLogsDir),
+		LogQueries: *cfg.EnableSystemLogQuery,
+		Healthy:    k.Healthy,
+		Machine: serve.Machine{CPUs: o.Host.CPUs, MemoryBytes: o.Host.MemoryBytes, MachineID: o.Host.MachineID, SystemUUID: o.Host.SystemUUID,
+			BootID: o.Host.BootID, KernelVersion: o.Host.KernelVersion, OSImage: o.Host.OSImage},
+	}
+}
+
+// logsDir is the folder that /logs/ shows: the one around the pods' logs, which is upstream's /var/log unless several nodes
+// share a machine. Where that would be the root of the file system, it is /var/log all the same.
+func logsDir(cfg *v1beta1.KubeletConfiguration, podLogs string) string {
+	if !*cfg.EnableSystemLogHandler {
+		return ""
+	}
+	dir := filepath.Dir(podLogs)
+	if dir == filepath.Dir(dir) {
+		return "/var/log"
+	}
+	return dir
 }
 
 // authOptions say who may ask; api is nil on a node without a cluster, where nobody can be looked up.

@@ -190,6 +190,11 @@ func (k *Kubelet) PodEvent(p *v1.Pod, container, eventType, reason, message stri
 				field = "initContainers"
 			}
 		}
+		for _, c := range p.Spec.EphemeralContainers {
+			if c.Name == container {
+				field = "ephemeralContainers"
+			}
+		}
 		ref.FieldPath = fmt.Sprintf("spec.%s{%s}", field, container)
 	}
 	k.sink.told(time.Now())

@@ -3,7 +3,9 @@ package platform
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +38,8 @@ func ReadHost(folder string) (Host, error) {
 		}
 		return ""
 	}
+	h.HugePages = hugePages("/sys/kernel/mm/hugepages")
+	h.AppArmor = strings.HasPrefix(read("/sys/module/apparmor/parameters/enabled"), "Y")
 	h.MachineID = read("/etc/machine-id", "/var/lib/dbus/machine-id")
 	h.SystemUUID = read("/sys/class/dmi/id/product_uuid", "/etc/machine-id")
 	h.BootID = read("/proc/sys/kernel/random/boot_id")
@@ -45,6 +49,27 @@ func ReadHost(folder string) (Host, error) {
 		}
 	}
 	return h, nil
+}
+
+// hugePages reads how much memory is in pages of each size: folders hugepages-<KiB>kB with their number.
+func hugePages(dir string) map[int64]int64 {
+	out := map[int64]int64{}
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		text, ok := strings.CutPrefix(e.Name(), "hugepages-")
+		size, err := strconv.ParseInt(strings.TrimSuffix(text, "kB"), 10, 64)
+		if !ok || err != nil || size <= 0 {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, e.Name(), "nr_hugepages"))
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64); err == nil {
+			out[size<<10] = n * size << 10
+		}
+	}
+	return out
 }
 
 // IsWindows tells whether this program runs on Windows.

@@ -57,18 +57,105 @@ func ReadUsage(root string) (Usage, error) {
 			inactive += n << 10
 		case "Inactive(file):":
 			inactive += n << 10
+		case "SwapTotal:":
+			u.SwapTotal = n << 10
+		case "SwapFree:":
+			u.SwapFree = n << 10
 		}
 	}
 	u.MemoryWorkingSet = u.MemoryTotal - min(u.MemoryTotal, inactive)
+	if u.Disk, err = ReadDisk(root); err != nil {
+		return u, err
+	}
+	readTasks(&u)
+	readOwn(&u)
+	u.Interfaces = readInterfaces()
+	return u, nil
+}
+
+// ReadDisk reads the usage of the file system that root is on; the machine's where root is empty.
+func ReadDisk(root string) (Disk, error) {
 	if root == "" {
 		root = "/"
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(root, &fs); err != nil {
-		return u, fmt.Errorf("reading disk usage of %s: %w", root, err)
+		return Disk{}, fmt.Errorf("reading disk usage of %s: %w", root, err)
 	}
 	size := uint64(fs.Bsize)
-	u.DiskTotal, u.DiskFree, u.DiskAvailable = fs.Blocks*size, fs.Bfree*size, fs.Bavail*size
-	u.Inodes, u.InodesFree = fs.Files, fs.Ffree
-	return u, nil
+	return Disk{DiskTotal: fs.Blocks * size, DiskFree: fs.Bfree * size, DiskAvailable: fs.Bavail * size, Inodes: fs.Files, InodesFree: fs.Ffree}, nil
+}
+
+// readTasks reads what the kernel counts of tasks and page faults. What it does not tell stays 0.
+func readTasks(u *Usage) {
+	for _, file := range []string{"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err == nil && (u.MaxTasks == 0 || n < u.MaxTasks) {
+			u.MaxTasks = n
+		}
+	}
+	if data, err := os.ReadFile("/proc/loadavg"); err == nil { // 0.1 0.2 0.3 running/all last
+		if f := strings.Fields(string(data)); len(f) > 3 {
+			_, all, _ := strings.Cut(f[3], "/")
+			u.Tasks, _ = strconv.ParseUint(all, 10, 64)
+		}
+	}
+	data, err := os.ReadFile("/proc/vmstat")
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(data)) {
+		name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch name {
+		case "pgfault":
+			u.MemoryFaults, _ = strconv.ParseUint(text, 10, 64)
+		case "pgmajfault":
+			u.MemoryMajorFaults, _ = strconv.ParseUint(text, 10, 64)
+		}
+	}
+}
+
+func readOwn(u *Usage) {
+	var r unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &r) == nil {
+		u.OwnCPUNanoseconds = uint64(r.Utime.Nano() + r.Stime.Nano())
+	}
+	if data, err := os.ReadFile("/proc/self/statm"); err == nil { // pages: size resident …
+		if f := strings.Fields(string(data)); len(f) > 1 {
+			pages, _ := strconv.ParseUint(f[1], 10, 64)
+			u.OwnMemory = pages * uint64(os.Getpagesize())
+		}
+	}
+}
+
+// readInterfaces reads the counters of the interfaces of this network namespace, the loopback left out.
+func readInterfaces() []InterfaceUsage {
+	table, err := os.ReadFile("/proc/net/dev")
+	if err != nil {
+		return nil
+	}
+	routes, _ := os.ReadFile("/proc/net/route") // absent where there is no IPv4
+	return parseInterfaces(string(table), string(routes))
+}
+
+func parseInterfaces(table, routes string) (out []InterfaceUsage) {
+	byDefault := ""
+	for line := range strings.Lines(routes) { // Iface Destination …
+		if f := strings.Fields(line); len(f) > 1 && f[1] == "00000000" && byDefault == "" {
+			byDefault = f[0]
+		}
+	}
+	for line := range strings.Lines(table) {
+		name, rest, ok := strings.Cut(strings.TrimSpace(line), ":")
+		f := strings.Fields(rest) // receive: bytes packets errs drop fifo frame compressed multicast; transmit: bytes packets errs …
+		if !ok || len(f) < 11 || name == "lo" {
+			continue
+		}
+		number := func(i int) uint64 { n, _ := strconv.ParseUint(f[i], 10, 64); return n }
+		out = append(out, InterfaceUsage{Name: name, Default: name == byDefault, RxBytes: number(0), RxErrors: number(2), TxBytes: number(8), TxErrors: number(10)})
+	}
+	return out
 }

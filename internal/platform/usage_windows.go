@@ -6,12 +6,16 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/windows"
+	"golang.zx2c4.com/wireguard/windows/tunnel/winipcfg"
 )
 
 var (
 	kernel32       = windows.NewLazySystemDLL("kernel32.dll")
 	getSystemTimes = kernel32.NewProc("GetSystemTimes")
 	getTickCount64 = kernel32.NewProc("GetTickCount64")
+	// The K32 names are those of psapi in kernel32, since Windows 7.
+	getPerformanceInfo   = kernel32.NewProc("K32GetPerformanceInfo")
+	getProcessMemoryInfo = kernel32.NewProc("K32GetProcessMemoryInfo")
 )
 
 // ReadUsage reads the usage of the machine, and of the volume that root is on. The working set is the physical memory in
@@ -35,15 +39,92 @@ func ReadUsage(root string) (Usage, error) {
 	u.MemoryWorkingSet = memory.totalPhys - min(memory.totalPhys, memory.availPhys)
 	up, _, _ := getTickCount64.Call()
 	u.Boot = time.Now().Add(-time.Duration(up) * time.Millisecond)
+	if u.Disk, err = ReadDisk(root); err != nil {
+		return u, err
+	}
+	readCommit(&u)
+	readOwn(&u)
+	u.Interfaces = readInterfaces()
+	return u, nil
+}
+
+// ReadDisk reads the usage of the volume that root is on; of C: where root is empty.
+func ReadDisk(root string) (d Disk, err error) {
 	if root == "" {
 		root = `C:\`
 	}
 	path, err := windows.UTF16PtrFromString(root)
+	if err == nil {
+		err = windows.GetDiskFreeSpaceEx(path, &d.DiskAvailable, &d.DiskTotal, &d.DiskFree)
+	}
 	if err != nil {
-		return u, fmt.Errorf("reading disk usage of %s: %w", root, err)
+		return Disk{}, fmt.Errorf("reading disk usage of %s: %w", root, err)
 	}
-	if err := windows.GetDiskFreeSpaceEx(path, &u.DiskAvailable, &u.DiskTotal, &u.DiskFree); err != nil {
-		return u, fmt.Errorf("reading disk usage of %s: %w", root, err)
+	return d, nil
+}
+
+// performance is PERFORMANCE_INFORMATION of psapi.h. All but the last three are in pages.
+type performance struct {
+	size                                                   uint32
+	commitTotal, commitLimit, commitPeak                   uintptr
+	physicalTotal, physicalAvailable, systemCache          uintptr
+	kernelTotal, kernelPaged, kernelNonpaged, bytesPerPage uintptr
+	handles, processes, threads                            uint32
+}
+
+// readCommit reads what the system has promised of memory, and how many processes there are. What it does not tell stays 0.
+func readCommit(u *Usage) {
+	p := performance{size: uint32(unsafe.Sizeof(performance{}))}
+	if ok, _, _ := getPerformanceInfo.Call(uintptr(unsafe.Pointer(&p)), unsafe.Sizeof(p)); ok == 0 {
+		return
 	}
-	return u, nil
+	page := uint64(p.bytesPerPage)
+	u.CommitTotal, u.CommitLimit, u.Tasks = uint64(p.commitTotal)*page, uint64(p.commitLimit)*page, uint64(p.processes)
+}
+
+// memoryCounters is PROCESS_MEMORY_COUNTERS of psapi.h.
+type memoryCounters struct {
+	size, faults                                                                                      uint32
+	peakWorkingSet, workingSet, peakPaged, paged, peakNonpaged, nonpaged, pagefileUsage, peakPagefile uintptr
+}
+
+func readOwn(u *Usage) {
+	var created, exited, kernel, user windows.Filetime
+	if windows.GetProcessTimes(windows.CurrentProcess(), &created, &exited, &kernel, &user) == nil {
+		ticks := func(f windows.Filetime) uint64 { return uint64(f.HighDateTime)<<32 | uint64(f.LowDateTime) }
+		u.OwnCPUNanoseconds = (ticks(kernel) + ticks(user)) * 100
+	}
+	m := memoryCounters{size: uint32(unsafe.Sizeof(memoryCounters{}))}
+	if ok, _, _ := getProcessMemoryInfo.Call(uintptr(windows.CurrentProcess()), uintptr(unsafe.Pointer(&m)), unsafe.Sizeof(m)); ok != 0 {
+		u.OwnMemory = uint64(m.workingSet)
+	}
+}
+
+// readInterfaces reads the counters of the adapters that have addresses, by their friendly names. Tunnels and filters, of
+// which Windows lists many, have none.
+func readInterfaces() (out []InterfaceUsage) {
+	rows, err := winipcfg.GetIfTable2Ex(winipcfg.MibIfEntryNormal)
+	if err != nil {
+		return nil
+	}
+	list, err := adapters(winipcfg.GAAFlagSkipAnycast | winipcfg.GAAFlagSkipMulticast | winipcfg.GAAFlagSkipDNSServer | winipcfg.GAAFlagIncludeGateways)
+	if err != nil {
+		return nil
+	}
+	seen := false
+	for _, a := range list {
+		if a.IfType == winipcfg.IfTypeSoftwareLoopback || a.FirstUnicastAddress == nil {
+			continue
+		}
+		for i := range rows {
+			r := &rows[i]
+			if r.InterfaceLUID != a.LUID {
+				continue
+			}
+			first := !seen && a.FirstGatewayAddress != nil
+			seen = seen || first
+			out = append(out, InterfaceUsage{Name: a.FriendlyName(), Default: first, RxBytes: r.InOctets, RxErrors: r.InErrors, TxBytes: r.OutOctets, TxErrors: r.OutErrors})
+		}
+	}
+	return out
 }

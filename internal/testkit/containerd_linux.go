@@ -12,6 +12,9 @@ import (
 // RuntimeMetrics is the address, in the World's network namespace, where containerd serves /v1/metrics.
 const RuntimeMetrics = "127.0.0.1:1338"
 
+// RuntimeProfiles is where it serves /debug/pprof.
+const RuntimeProfiles = "127.0.0.1:1339"
+
 func (w *World) socket() string { return w.Path("containerd", "containerd.sock") }
 
 // endpoint is where kubelets find the runtime.
@@ -54,6 +57,8 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.bl
   address = %[4]q
 [plugins.'io.containerd.server.v1.metrics']
   address = %[8]q
+[plugins.'io.containerd.server.v1.debug']
+  address = %[9]q
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = %[5]q
 [plugins.'io.containerd.cri.v1.runtime']
@@ -64,7 +69,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.bl
   bin_dirs = [%[6]q]
   conf_dir = %[7]q
   use_internal_loopback = true
-`, w.Path("containerd", "root"), w.Path("containerd", "state"), w.socket(), w.socket()+".ttrpc", pauseImage, w.bundled("cni"), w.Path("cni", "net.d"), RuntimeMetrics)
+`, w.Path("containerd", "root"), w.Path("containerd", "state"), w.socket(), w.socket()+".ttrpc", pauseImage, w.bundled("cni"), w.Path("cni", "net.d"), RuntimeMetrics, RuntimeProfiles)
 	for _, dir := range []string{"containerd/root", "containerd/state", "cni/net.d"} {
 		if err := os.MkdirAll(w.Path(dir), 0o755); err != nil {
 			return err

@@ -54,7 +54,7 @@ func (w *World) writeControlPlane() error {
 			"--cert-dir=" + at("certs"), "--token-auth-file=" + at("tokens.csv"),
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 			"--service-account-key-file=" + at("sa.key"), "--service-account-signing-key-file=" + at("sa.key"),
-			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--profiling=false",
+			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		},
 		"controllerManager": []string{
 			"--kubeconfig=" + w.kubeconfig("controllers"), "--authentication-kubeconfig=" + w.kubeconfig("controllers"),

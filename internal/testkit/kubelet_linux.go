@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"time"
 
@@ -59,8 +60,10 @@ func (w *World) KubeletArgs(node string) []string {
 // containerd and ports.
 func (w *World) LaunchKubelet(node string, upstream bool) (*Process, error) {
 	config := w.Path(node + "-kubelet.json")
+	content := w.kubeletConfig(node)
+	maps.Copy(content, w.KubeletConfig)
 	if err := errors.Join(os.MkdirAll(w.PodLogs(node), 0o755), os.MkdirAll(w.Manifests(node), 0o755), os.WriteFile(w.Path("resolv.conf"), nil, 0o644),
-		WriteJSON(config, w.kubeletConfig(node))); err != nil {
+		WriteJSON(config, content)); err != nil {
 		return nil, err
 	}
 	program := w.o.Porthole

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -52,6 +53,8 @@ type World struct {
 	Dir string
 	// Client is an administrator's.
 	Client kubernetes.Interface
+	// KubeletConfig are fields of the configuration that the next kubelet starts with, beside those that all have.
+	KubeletConfig map[string]any
 	// Runtime and Images speak to containerd.
 	Runtime cri.RuntimeServiceClient
 	Images  cri.ImageServiceClient
@@ -121,6 +124,18 @@ func (w *World) start(ctx context.Context) error {
 	return errors.Join(
 		Import(ctx, w.socket(), pauseImage, map[string]string{"/pause": filepath.Join(images, "pause")}, "/pause"),
 		w.ImportTestImage(ctx, TestImage))
+}
+
+// ImportOther gives containerd our test program as an image of that name that shares nothing with the others.
+func (w *World) ImportOther(ctx context.Context, ref string) error {
+	program := filepath.Join(w.o.Bin, "bundle", "images", "linux", "testapp")
+	path := "/" + strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' {
+			return r
+		}
+		return '-'
+	}, ref)
+	return Import(ctx, w.socket(), ref, map[string]string{path: program}, path)
 }
 
 // ImportTestImage gives containerd our test program as an image of that name.

@@ -3,14 +3,17 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/component-helpers/node/util/sysctl"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
@@ -33,6 +36,11 @@ func (c *checker) notNegative(value int64, name, flag string) {
 	c.refuse(value < 0, "%s (--%s) %v must not be a negative number", name, flag, value)
 }
 
+// period refuses what no clock ticks at. Upstream has no words for these: its kubelet ends in a panic.
+func (c *checker) period(value time.Duration, name, flag string) {
+	c.refuse(value <= 0, "%s (--%s) %v must be greater than 0", name, flag, value)
+}
+
 func (c *checker) percent(value int32, name, flag string) {
 	c.refuse(value < 0 || value > 100, "%s (--%s) %v must be between 0 and 100, inclusive", name, flag, value)
 }
@@ -43,6 +51,7 @@ func check(c *v1beta1.KubeletConfiguration, windows bool) (warnings []string, er
 	checkNumbers(&k, c)
 	checkChoices(&k, c)
 	checkQuantities(&k, c)
+	checkPeriods(&k, c)
 	for _, t := range c.RegisterWithTaints {
 		if err := Taint(t); err != nil {
 			k.errs = append(k.errs, fmt.Errorf("invalid taint: %w", err))
@@ -95,7 +104,24 @@ func checkNumbers(k *checker, c *v1beta1.KubeletConfiguration) {
 		"CrashLoopBackOff.MaxContainerRestartPeriod (got: %v seconds) must be set between 1s and 300s", period.Seconds())
 	critical, all := c.ShutdownGracePeriodCriticalPods.Duration, c.ShutdownGracePeriod.Duration
 	k.refuse(critical > all, "shutdownGracePeriodCriticalPods %v must be <= shutdownGracePeriod %v", critical, all)
+	k.refuse(*c.ContainerLogMaxWorkers < 1, "containerLogMaxWorkers %v must be greater than or equal to 1", *c.ContainerLogMaxWorkers)
+	interval := c.ContainerLogMonitorInterval.Duration
+	k.refuse(interval < 3*time.Second, "containerLogMonitorInterval %v must be greater than or equal to 3s", interval)
 	k.refuse(*c.ContainerLogMaxFiles <= 1, "containerLogMaxFiles (--container-log-max-files) %v must be greater than 1", *c.ContainerLogMaxFiles)
+}
+
+func checkPeriods(k *checker, c *v1beta1.KubeletConfiguration) {
+	k.period(c.FileCheckFrequency.Duration, "fileCheckFrequency", "file-check-frequency")
+	k.period(c.HTTPCheckFrequency.Duration, "httpCheckFrequency", "http-check-frequency")
+	k.period(c.NodeStatusUpdateFrequency.Duration, "nodeStatusUpdateFrequency", "node-status-update-frequency")
+	k.refuse(c.NodeStatusReportFrequency.Duration <= 0, "nodeStatusReportFrequency %v must be greater than 0", c.NodeStatusReportFrequency.Duration)
+	k.period(c.RuntimeRequestTimeout.Duration, "runtimeRequestTimeout", "runtime-request-timeout")
+	k.refuse(c.EvictionPressureTransitionPeriod.Duration < 0, "evictionPressureTransitionPeriod %v must not be negative", c.EvictionPressureTransitionPeriod.Duration)
+	for signal := range c.EvictionSoft {
+		text := c.EvictionSoftGracePeriod[signal]
+		grace, err := time.ParseDuration(text)
+		k.refuse(text != "" && (err != nil || grace < 0), "evictionSoftGracePeriod: %s of %q is not a duration", signal, text)
+	}
 }
 
 func (c *checker) oneOf(value, name, flag string, known ...string) {
@@ -111,6 +137,11 @@ func checkChoices(k *checker, c *v1beta1.KubeletConfiguration) {
 		"memorySwap.swapBehavior %q must be one of: \"\", %q or %q", c.MemorySwap.SwapBehavior, "LimitedSwap", "NoSwap")
 	k.refuse(!slices.Contains([]v1beta1.KubeletAuthorizationMode{v1beta1.KubeletAuthorizationModeWebhook, v1beta1.KubeletAuthorizationModeAlwaysAllow}, c.Authorization.Mode),
 		"authorization.mode %q must be Webhook or AlwaysAllow", c.Authorization.Mode)
+	k.refuse(*c.EnableSystemLogQuery && !*c.EnableSystemLogHandler, "enableSystemLogHandler is required for enableSystemLogQuery")
+	for _, pattern := range c.AllowedUnsafeSysctls {
+		ns, _, _ := sysctl.GetNamespace(pattern)
+		k.refuse(ns == sysctl.UnknownNamespace, "the sysctls %q are not known to be namespaced", pattern)
+	}
 	k.refuse(c.SystemCgroups != "" && c.CgroupRoot == "",
 		"systemCgroups (--system-cgroups) was specified and cgroupRoot (--cgroup-root) was not specified")
 }
@@ -118,11 +149,11 @@ func checkChoices(k *checker, c *v1beta1.KubeletConfiguration) {
 func checkQuantities(k *checker, c *v1beta1.KubeletConfiguration) {
 	for field, m := range map[string]map[string]string{"systemReserved": c.SystemReserved, "kubeReserved": c.KubeReserved} {
 		for name, text := range m {
-			q, err := resource.ParseQuantity(text)
-			k.refuse(err != nil || q.Sign() < 0, "%s: %s of %q is not a quantity", field, name, text)
+			_, ok := quantity(text)
+			k.refuse(!ok, "%s: %s of %q is not a quantity", field, name, text)
 		}
 	}
-	if q, err := resource.ParseQuantity(c.ContainerLogMaxSize); err != nil || q.Sign() <= 0 {
+	if q, ok := quantity(c.ContainerLogMaxSize); !ok || q.IsZero() {
 		k.refuse(true, "containerLogMaxSize (--container-log-max-size) %q is not a size", c.ContainerLogMaxSize)
 	}
 	for field, m := range map[string]map[string]string{"evictionHard": c.EvictionHard, "evictionSoft": c.EvictionSoft} {
@@ -140,8 +171,15 @@ func validThreshold(text string) bool {
 		p, err := strconv.ParseFloat(number, 64)
 		return err == nil && p >= 0 && p <= 100
 	}
+	_, ok := quantity(text)
+	return ok
+}
+
+// quantity reads an amount that is not negative and that a counter of 64 bits holds: 10E is more, and would come out as
+// something else.
+func quantity(text string) (q resource.Quantity, ok bool) {
 	q, err := resource.ParseQuantity(text)
-	return err == nil && q.Sign() >= 0
+	return q, err == nil && q.Sign() >= 0 && q.CmpInt64(math.MaxInt64) <= 0
 }
 
 // Taint refuses a taint that the API server would refuse.

@@ -64,7 +64,7 @@ func TestDefaults(t *testing.T) {
 		}
 	}
 	w := load(t, Source{Windows: true})
-	if w.EvictionHard["memory.available"] != "500Mi" || *w.ResolverConfig != "" || !strings.HasPrefix(w.ContainerRuntimeEndpoint, "npipe:") || w.CgroupDriver != "" {
+	if w.EvictionHard["memory.available"] != "500Mi" || *w.ResolverConfig != "Host" || !strings.HasPrefix(w.ContainerRuntimeEndpoint, "npipe:") || w.CgroupDriver != "" {
 		t.Errorf("Windows: %+v", w)
 	}
 	// A period of one's own is also how often the node says that it lives.
@@ -105,6 +105,9 @@ func TestMistakes(t *testing.T) {
 		{"nothing", "", "not a KubeletConfiguration"},
 		{"wrong type", kind + "maxPods: many\n", "maxPods"},
 		{"max pods", kind + "maxPods: -1\n", "invalid configuration: maxPods (--max-pods) -1 must not be a negative number"},
+		{"log query without logs", kind + "enableSystemLogQuery: true\nenableSystemLogHandler: false\n", "invalid configuration: enableSystemLogHandler is required for enableSystemLogQuery"},
+		{"sysctl of the whole machine", kind + "allowedUnsafeSysctls: [net.core.somaxconn, \"vm.*\"]\n", `invalid configuration: the sysctls "vm.*" are not known to be namespaced`},
+		{"log interval", kind + "containerLogMonitorInterval: 1s\n", "invalid configuration: containerLogMonitorInterval 1s must be greater than or equal to 3s"},
 		{"port", kind + "port: 70000\n", "invalid configuration: port (--port) 70000 must be between 1 and 65535, inclusive"},
 		{"health port", kind + "healthzPort: -1\n", "healthzPort (--healthz-port) -1 must be between 1 and 65535, inclusive"},
 		{"image thresholds", kind + "imageGCHighThresholdPercent: 50\n", "imageGCLowThresholdPercent (--image-gc-low-threshold) 80 must be less than imageGCHighThresholdPercent (--image-gc-high-threshold) 50"},
@@ -195,23 +198,4 @@ func TestFlagMistakes(t *testing.T) {
 			t.Errorf("%s was accepted", arg)
 		}
 	}
-}
-
-// FuzzLoad: whatever a file holds, there is an error or a configuration with all its defaults.
-func FuzzLoad(f *testing.F) {
-	f.Add([]byte(kind + "maxPods: 7\n"))
-	f.Add([]byte(kind + "authentication: null\nevictionHard: {a: null}\nregisterWithTaints: [null]\n"))
-	f.Add([]byte(kind + "crashLoopBackOff: {maxContainerRestartPeriod: 9999999999h}\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		path := filepath.Join(t.TempDir(), "c.yaml")
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for _, windows := range []bool{false, true} {
-			cfg, _, err := Load(Source{File: path, Windows: windows})
-			if err == nil && (cfg.Port == 0 || cfg.HealthzPort == nil || cfg.CrashLoopBackOff.MaxContainerRestartPeriod == nil) {
-				t.Fatalf("defaults are missing: %+v", cfg)
-			}
-		}
-	})
 }

@@ -138,7 +138,7 @@ func defaultImagesAndLogs(c *v1beta1.KubeletConfiguration) {
 
 func defaultWindows(c *v1beta1.KubeletConfiguration) {
 	orString(&c.ContainerRuntimeEndpoint, "npipe:////./pipe/containerd-containerd")
-	orPtr(&c.ResolverConfig, "")
+	orPtr(&c.ResolverConfig, "Host") // upstream's default is a file that no Windows has, and refuses to start
 	orPtr(&c.CgroupsPerQOS, false)
 	defaultEviction(c, map[string]string{"memory.available": "500Mi", "nodefs.available": "10%", "imagefs.available": "15%"})
 }

@@ -20,6 +20,23 @@ type Cluster struct {
 	Host Config
 }
 
+// Nowhere are the settings of a node that has none: the pod itself is asked, and nothing is searched, as upstream's kubelet
+// has it. nodeIPs tell the families that there are.
+func Nowhere(nodeIPs []string) Config {
+	c := Config{Searches: []string{"."}}
+	for _, ip := range nodeIPs {
+		if strings.Contains(ip, ":") {
+			c.Servers = append(c.Servers, "::1")
+		} else {
+			c.Servers = append(c.Servers, "127.0.0.1")
+		}
+	}
+	if len(c.Servers) == 0 {
+		c.Servers = []string{"127.0.0.1"}
+	}
+	return c
+}
+
 // Bounds that resolvers have; upstream's values.
 const (
 	maxServers     = 3
@@ -50,7 +67,11 @@ func ForPod(p *v1.Pod, c Cluster) (cfg Config, reason, message string) {
 			svc := "svc." + c.Domain
 			cfg.Searches = []string{p.Namespace + "." + svc, svc, c.Domain}
 		}
-		cfg.Searches = append(cfg.Searches, c.Host.Searches...)
+		for _, s := range c.Host.Searches {
+			if s != "." { // of a node that searches nothing
+				cfg.Searches = append(cfg.Searches, s)
+			}
+		}
 		cfg.Options = []string{"ndots:5"}
 	case v1.DNSNone:
 	default:
@@ -70,8 +91,10 @@ func ForPod(p *v1.Pod, c Cluster) (cfg Config, reason, message string) {
 
 func unique(in []string) []string {
 	var out []string
+	seen := map[string]bool{}
 	for _, s := range in {
-		if !slices.Contains(out, s) {
+		if !seen[s] {
+			seen[s] = true
 			out = append(out, s)
 		}
 	}
@@ -85,21 +108,25 @@ func mergeOptions(base []string, more []v1.PodDNSConfigOption) []string {
 		if o.Value != nil && *o.Value != "" {
 			text += ":" + *o.Value
 		}
-		out = setOption(out, text)
+		out = append(out, text)
 	}
-	return out
+	return lastOptions(out)
 }
 
-// setOption puts "name:value" in the place of an earlier option of that name, or at the end.
-func setOption(options []string, text string) []string {
-	name, _, _ := strings.Cut(text, ":")
-	for i, old := range options {
-		if have, _, _ := strings.Cut(old, ":"); have == name {
-			options[i] = text
-			return options
+// lastOptions leaves of options "name:value" of one name the last, in the place of the first.
+func lastOptions(options []string) []string {
+	var out []string
+	at := map[string]int{}
+	for _, text := range options {
+		name, _, _ := strings.Cut(text, ":")
+		if i, known := at[name]; known {
+			out[i] = text
+			continue
 		}
+		at[name] = len(out)
+		out = append(out, text)
 	}
-	return append(options, text)
+	return out
 }
 
 func limit(cfg *Config) string {
@@ -143,10 +170,9 @@ func Parse(text string) Config {
 				}
 			}
 		case "options":
-			for _, o := range f[1:] {
-				c.Options = setOption(c.Options, o)
-			}
+			c.Options = append(c.Options, f[1:]...)
 		}
 	}
+	c.Options = lastOptions(c.Options)
 	return c
 }

@@ -46,6 +46,23 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+// TestNowhere: a node without settings gives its pods none, and those of the cluster only what is the cluster's.
+func TestNowhere(t *testing.T) {
+	cluster := Cluster{Servers: []string{"10.96.0.10"}, Domain: "cluster.local", Host: Nowhere([]string{"192.0.2.1", "2001:db8::1"})}
+	for policy, want := range map[v1.DNSPolicy]string{
+		v1.DNSDefault:      "{[127.0.0.1 ::1] [.] []}",
+		v1.DNSClusterFirst: "{[10.96.0.10] [ns.svc.cluster.local svc.cluster.local cluster.local] [ndots:5]}",
+	} {
+		cfg, _, _ := ForPod(podWith(v1.PodSpec{DNSPolicy: policy}), cluster)
+		if got := fmt.Sprint(cfg); got != want {
+			t.Errorf("%s: %s, want %s", policy, got, want)
+		}
+	}
+	if got := fmt.Sprint(Nowhere(nil).Servers); got != "[127.0.0.1]" {
+		t.Errorf("without addresses: %s", got)
+	}
+}
+
 func TestWarnings(t *testing.T) {
 	_, reason, message := ForPod(podWith(v1.PodSpec{DNSPolicy: v1.DNSClusterFirstWithHostNet}), Cluster{})
 	want := `pod: "web-0_ns(u)". kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`

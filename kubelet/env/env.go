@@ -314,6 +314,7 @@ func limit(p *v1.Pod, c *v1.Container, name v1.ResourceName, allocatable v1.Reso
 // Expand replaces $(NAME) by its value; $$ is a dollar sign; a name that is not known stays as written.
 func Expand(text string, known func(string) (string, bool)) string {
 	var b strings.Builder
+	last := strings.LastIndexByte(text, ')') // behind it no name ends, and none is looked for
 	for i := 0; i < len(text); i++ {
 		if text[i] != '$' || i+1 == len(text) {
 			b.WriteByte(text[i])
@@ -324,12 +325,12 @@ func Expand(text string, known func(string) (string, bool)) string {
 			b.WriteByte('$')
 			i++
 		case '(':
-			end := strings.IndexByte(text[i+2:], ')')
-			if end < 0 {
+			if i > last {
 				b.WriteString("$(")
 				i++
 				continue
 			}
+			end := strings.IndexByte(text[i+2:], ')')
 			name := text[i+2 : i+2+end]
 			if v, ok := known(name); ok {
 				b.WriteString(v)

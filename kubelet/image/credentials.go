@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -38,18 +39,25 @@ func nodeSecrets(folders []string) (out []v1.Secret) {
 	return out
 }
 
+// The registry of names that have none, and what logins for it are kept under.
+const (
+	defaultRegistry = "docker.io"
+	defaultKey      = "index.docker.io"
+)
+
 // credentials picks those logins whose registry matches the image, the most exact match of each secret first.
 func credentials(name string, secrets []v1.Secret) []*cri.AuthConfig {
-	host, _, hasHost := strings.Cut(name, "/")
-	if !hasHost || !strings.ContainsAny(host, ".:") && host != "localhost" {
-		host, name = "index.docker.io", "index.docker.io/"+name
+	ref, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return nil
 	}
+	host, repository := reference.Domain(ref), reference.Path(ref)
 	var out []*cri.AuthConfig
 	for _, s := range secrets {
 		logins := loginsOf(s)
 		var fitting []string
 		for registry := range logins {
-			if matches(registry, host, name) {
+			if matches(registry, host, repository) {
 				fitting = append(fitting, registry)
 			}
 		}
@@ -78,7 +86,8 @@ func loginsOf(s v1.Secret) map[string]login {
 
 func (l login) auth() *cri.AuthConfig {
 	auth := &cri.AuthConfig{Username: l.Username, Password: l.Password, IdentityToken: l.IdentityToken}
-	if raw, err := base64.StdEncoding.DecodeString(l.Auth); err == nil && l.Auth != "" {
+	// With and without padding, as upstream takes both.
+	if raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(l.Auth, "=")); err == nil && l.Auth != "" {
 		auth.Username, auth.Password, _ = strings.Cut(string(raw), ":")
 		auth.Password = strings.TrimRight(auth.Password, "\x00")
 	}
@@ -87,17 +96,20 @@ func (l login) auth() *cri.AuthConfig {
 
 // matches compares a registry of a login with an image: host by host name part, where * stands for a part or a piece of
 // it; the path is a prefix.
-func matches(registry, host, name string) bool {
+func matches(registry, host, repository string) bool {
 	registry = strings.TrimPrefix(strings.TrimPrefix(registry, "https://"), "http://")
 	registry = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(registry, "/"), "/v1"), "/v2")
 	regHost, regPath, _ := strings.Cut(registry, "/")
-	if !sameHost(regHost, host) {
-		return false
+	if regHost == defaultKey && host == defaultRegistry {
+		regHost = host
 	}
-	return regPath == "" || strings.HasPrefix(strings.TrimPrefix(name, host+"/"), regPath)
+	return sameHost(regHost, host) && strings.HasPrefix(repository, regPath)
 }
 
 func sameHost(pattern, host string) bool {
+	if pattern == host { // also an address of IPv6, whose brackets would be a pattern
+		return true
+	}
 	want, wantPort, _ := strings.Cut(pattern, ":")
 	have, havePort, _ := strings.Cut(host, ":")
 	wants, haves := strings.Split(want, "."), strings.Split(have, ".")

@@ -37,7 +37,8 @@ type GC struct {
 	now    func() time.Time
 	began  time.Time
 	seen   map[string]record
-	failed int // rounds in a row
+	listed []*cri.Image // in the last round
+	failed int          // rounds in a row
 }
 
 // record is what is known of one image from round to round.
@@ -66,6 +67,28 @@ func (g *GC) Collect(ctx context.Context) error {
 	return err
 }
 
+// maxNames bounds the names of one image in a node's status. Upstream's value.
+const maxNames = 5
+
+// Largest are the images that the last round found, as a node's status shows them: at most that many, the largest first.
+// A negative number is no bound.
+func (g *GC) Largest(most int) []v1.ContainerImage {
+	var out []v1.ContainerImage
+	for _, i := range g.listed {
+		names := slices.Concat(i.RepoDigests, i.RepoTags)
+		if len(names) > 0 {
+			out = append(out, v1.ContainerImage{Names: names[:min(len(names), maxNames)], SizeBytes: int64(i.Size)})
+		}
+	}
+	slices.SortFunc(out, func(a, b v1.ContainerImage) int {
+		return cmp.Or(cmp.Compare(b.SizeBytes, a.SizeBytes), cmp.Compare(a.Names[0], b.Names[0]))
+	})
+	if most >= 0 {
+		out = out[:min(len(out), most)]
+	}
+	return out
+}
+
 func (g *GC) collect(ctx context.Context) error {
 	now := g.now()
 	if err := g.look(ctx, now); err != nil {
@@ -92,6 +115,7 @@ func (g *GC) look(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("listing containers: %w", err)
 	}
+	g.listed = slices.Clone(images.Images)
 	uses := map[string]bool{}
 	for _, c := range containers.Containers {
 		uses[c.GetImage().GetImage()], uses[c.ImageRef], uses[c.ImageId] = true, true, true
@@ -140,15 +164,23 @@ func (g *GC) old(now time.Time, age time.Duration) []string {
 	})
 }
 
-func (g *GC) makeRoom(ctx context.Context, now time.Time) error {
+// Path asks the runtime in which folder images are. It may be called beside a round.
+func (g *GC) Path(ctx context.Context) (string, error) {
 	info, err := g.Images.ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
 	if err != nil {
-		return fmt.Errorf("asking where images are: %w", err)
+		return "", fmt.Errorf("asking where images are: %w", err)
 	}
 	if len(info.ImageFilesystems) == 0 {
-		return errors.New("the runtime names no file system of images")
+		return "", errors.New("the runtime names no file system of images")
 	}
-	path := info.ImageFilesystems[0].GetFsId().GetMountpoint()
+	return info.ImageFilesystems[0].GetFsId().GetMountpoint(), nil
+}
+
+func (g *GC) makeRoom(ctx context.Context, now time.Time) error {
+	path, err := g.Path(ctx)
+	if err != nil {
+		return err
+	}
 	capacity, available, err := g.Disk(path)
 	if err != nil {
 		return fmt.Errorf("reading the size of the disk of images at %s: %w", path, err)
@@ -185,6 +217,7 @@ func (g *GC) remove(ctx context.Context, ids []string, want int64) (freed int64,
 		}
 		freed += int64(g.seen[id].size)
 		delete(g.seen, id)
+		g.listed = slices.DeleteFunc(g.listed, func(i *cri.Image) bool { return i.Id == id })
 	}
 	return freed, err
 }

@@ -126,6 +126,27 @@ func TestCollect(t *testing.T) {
 	}
 }
 
+func TestLargest(t *testing.T) {
+	s := &shelf{images: []*cri.Image{
+		{Id: "small", Size: 5, RepoTags: []string{"a/small:1"}},
+		{Id: "large", Size: 50, RepoTags: []string{"a/large:1", "a/large:2", "a/large:3", "a/large:4"}, RepoDigests: []string{"a/large@sha256:1", "a/large@sha256:2"}},
+		{Id: "nameless", Size: 500},
+	}}
+	g := &GC{Policy: GCPolicy{High: 100}, Images: imagesOf{s: s}, Runtime: runtimeOf{s: s}}
+	if got := g.Largest(-1); len(got) > 0 {
+		t.Errorf("before the first round: %v", got)
+	}
+	if err := g.Collect(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(g.Largest(-1)); got != "[{[a/large@sha256:1 a/large@sha256:2 a/large:1 a/large:2 a/large:3] 50} {[a/small:1] 5}]" {
+		t.Errorf("images %s", got)
+	}
+	if got := g.Largest(1); len(got) != 1 || got[0].SizeBytes != 50 || len(g.Largest(0)) > 0 {
+		t.Errorf("at most one: %v", got)
+	}
+}
+
 func TestCollectByAge(t *testing.T) {
 	s := &shelf{}
 	s.put("a", "b")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/distribution/reference"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
@@ -74,6 +75,9 @@ type Puller struct {
 	now    func() time.Time
 	// NodeConfigs are folders in which a config.json may hold credentials for all pods. Set it before the first use.
 	NodeConfigs []string
+	// Rate bounds how many pulls begin; nil for no bound. Set it before the first use. A pull waits for its turn, where
+	// upstream's fails and is tried again ten seconds later.
+	Rate *rate.Limiter
 
 	mu      sync.Mutex
 	flights map[string]*flight
@@ -272,6 +276,11 @@ func (p *Puller) pullOnce(ctx context.Context, name string, auths []*cri.AuthCon
 	}
 	var err error
 	for _, auth := range auths {
+		if p.Rate != nil {
+			if err := p.Rate.Wait(ctx); err != nil {
+				return "", err
+			}
+		}
 		var resp *cri.PullImageResponse
 		resp, err = p.client.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: name}, Auth: auth, SandboxConfig: box})
 		if err == nil {

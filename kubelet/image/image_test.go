@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -116,6 +117,22 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+// TestPullsWaitForTheirTurn: more pulls than may begin at once begin later, and do not fail.
+func TestPullsWaitForTheirTurn(t *testing.T) {
+	s := &store{has: map[string]bool{}}
+	p := newPuller(t, s)
+	p.Rate = rate.NewLimiter(20, 1)
+	began := time.Now()
+	for _, name := range []string{"a.b/c:1", "a.b/d:1", "a.b/e:1"} {
+		if _, err, events := ask(p, Request{Name: name, PodUID: "u"}); err != nil {
+			t.Errorf("%s: %v, events\n%s", name, err, events)
+		}
+	}
+	if took := time.Since(began); len(s.pulls) != 3 || took < 100*time.Millisecond {
+		t.Errorf("%d pulls in %v", len(s.pulls), took)
+	}
+}
+
 // TestBackoff: a failed pull is tried again after 10 s, 20 s and so on up to 300 s, for that pod and image only.
 func TestBackoff(t *testing.T) {
 	s := &store{has: map[string]bool{}, fail: status.Error(codes.Unknown, "no such thing")}
@@ -202,6 +219,10 @@ func TestCredentials(t *testing.T) {
 	}{
 		{"reg.test/team/app:1", []v1.Secret{secret(`"reg.test":` + login("all"))}, "all"},
 		{"reg.test/team/app:1", []v1.Secret{secret(`"reg.test":`+login("all"), `"https://reg.test/team":`+login("team"), `"reg.test/other":`+login("other"))}, "team all"},
+		{"docker.io/team/app", []v1.Secret{secret(`"https://index.docker.io/v1/":` + login("hub"))}, "hub"},
+		{"team/app", []v1.Secret{secret(`"docker.io":`+login("name"), `"other.docker.io":`+login("no"))}, "name"},
+		{"[fd00::5]:5000/app", []v1.Secret{secret(`"[fd00::5]:5000":` + login("six"))}, "six"},
+		{"reg.test/app", []v1.Secret{secret(`"reg.test":{"auth":"YTpi"},"reg.test/":{"auth":"dTpwYXNz"},"reg.test/a":{"auth":"YWE6Yg"}`)}, "aa u a"},
 		{"a.reg.test/app", []v1.Secret{secret(`"*.reg.test":` + login("star"))}, "star"},
 		{"a.b.reg.test/app", []v1.Secret{secret(`"*.reg.test":` + login("star"))}, ""},
 		{"reg.test:5000/app", []v1.Secret{secret(`"reg.test":`+login("plain"), `"reg.test:5000":`+login("port"))}, "port"},
@@ -226,17 +247,4 @@ func TestCredentials(t *testing.T) {
 	if _, err, _ := ask(p, Request{Name: "reg.test/app:1", PodUID: "u"}); err != nil || len(s.pulls) != 1 || s.pulls[0] != "reg.test/app:1 node" {
 		t.Errorf("with the node's login: %v, pulls %v", err, s.pulls)
 	}
-}
-
-func FuzzNormalize(f *testing.F) {
-	for _, seed := range []string{"a", "a:1", "a/b@sha256:00", "reg:5000/a", ":", "@", "/", "A", " a", "a//"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, name string) {
-		full, err := Normalize(name)
-		if err == nil && full != name && full != name+":latest" {
-			t.Errorf("%q became %q", name, full)
-		}
-		credentials(name, nil)
-	})
 }

@@ -168,6 +168,9 @@ func (s *State) creating() bool {
 	return false
 }
 
+// SettingUp tells whether volumes, a sandbox or a container are being made.
+func (s *State) SettingUp() bool { return s.creating() || s.inFlight(VolumesKey) }
+
 // latest returns the newest instance of the named container and the one before it; nil when there is none.
 func (r *Runtime) latest(name string) (newest, previous *Container) {
 	if r == nil {

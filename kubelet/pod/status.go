@@ -141,13 +141,13 @@ func containerStatus(s *State, l *looking, c *v1.Container, phase v1.PodPhase) v
 		st.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(cur.StartedAt)}
 		up := started(s, c, cur)
 		st.Started = &up
-		st.Ready = ready(s, c, cur)
+		st.Ready = !endsBeforeApps(s, c) && ready(s, c, cur)
 		st.AllocatedResources = c.Resources.Requests
 		st.Resources = shownResources(s, c, cur)
 		return st
 	}
 	st.State.Terminated = terminated(cur, f)
-	if isInit(s.Pod, c.Name) && !isSidecar(c) {
+	if endsBeforeApps(s, c) {
 		st.Ready = cur.ExitCode == 0
 	}
 	if s.Stop == nil && s.Pod.DeletionTimestamp == nil && !terminal(phase) {
@@ -159,7 +159,7 @@ func containerStatus(s *State, l *looking, c *v1.Container, phase v1.PodPhase) v
 // waitAfterExit turns a terminated container that is to run again into a waiting one, when it has to wait.
 func waitAfterExit(s *State, l *looking, st *v1.ContainerStatus, c *v1.Container) {
 	cur, _ := s.shown(c.Name)
-	if s.inFlight("start/"+c.Name) || isEphemeral(s.Pod, c.Name) || !restartable(s.Pod, c, cur) || isInit(s.Pod, c.Name) && !isSidecar(c) && cur.ExitCode == 0 {
+	if s.inFlight("start/"+c.Name) || isEphemeral(s.Pod, c.Name) || !restartable(s.Pod, c, cur) || endsBeforeApps(s, c) && cur.ExitCode == 0 {
 		return
 	}
 	wait := &v1.ContainerStateWaiting{}
@@ -242,10 +242,13 @@ func imageFailure(s *State, c *v1.Container) *Failure {
 	return nil
 }
 
+// endsBeforeApps tells whether c is a regular init container: it is ready once it has ended well, and never before.
+func endsBeforeApps(s *State, c *v1.Container) bool { return isInit(s.Pod, c.Name) && !isSidecar(c) }
+
 // initDone tells whether c is a regular init container of a pod whose regular containers have run: it must have ended
 // well, also when the runtime no longer knows it.
 func initDone(s *State, c *v1.Container) bool {
-	return isInit(s.Pod, c.Name) && !isSidecar(c) && s.Runtime != nil && s.appsSeen()
+	return endsBeforeApps(s, c) && s.Runtime != nil && s.appsSeen()
 }
 
 func mountStatuses(c *v1.Container) (out []v1.VolumeMountStatus) {

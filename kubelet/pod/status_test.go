@@ -33,6 +33,9 @@ func TestConditions(t *testing.T) {
 		{"one init container done", fresh(sandbox, image, func(s *State) {
 			s.Pod.Spec.InitContainers = []v1.Container{{Name: "z", Image: "i"}, {Name: "a", Image: "i"}}
 		}, exited("z", 0, 0)), "False ContainersNotInitialized containers with incomplete status: [a]", "False ContainersNotReady containers with unready status: [c]", "False ContainersNotReady containers with unready status: [c]"},
+		{"init container that runs", fresh(sandbox, image, func(s *State) {
+			s.Pod.Spec.InitContainers = []v1.Container{{Name: "z", Image: "i"}, {Name: "a", Image: "i"}}
+		}, running("z")), "False ContainersNotInitialized containers with incomplete status: [z a]", "False ContainersNotReady containers with unready status: [c]", "False ContainersNotReady containers with unready status: [c]"},
 		{"sidecar in back-off", fresh(sandbox, image, sidecarC, running("c"), exited("side", 1, 1), func(s *State) {
 			s.Backoffs["side"] = Backoff{Delay: time.Minute, At: now}
 		}), "True", "False ContainersNotReady containers with unready status: [side]", "False ContainersNotReady containers with unready status: [side]"},

@@ -86,7 +86,7 @@ func (r *Runtime) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error)
 		cfg.Windows = &cri.WindowsContainerConfig{Resources: windowsResources(c, r.o.CPUs), SecurityContext: windowsSecurity(p, c)}
 		return cfg, nil
 	}
-	cfg.Linux = &cri.LinuxContainerConfig{Resources: linuxResources(p, c, r.o), SecurityContext: linuxSecurity(p, c, s)}
+	cfg.Linux = &cri.LinuxContainerConfig{Resources: r.linuxResources(p, c), SecurityContext: r.linuxSecurity(p, c, s)}
 	return cfg, nil
 }
 

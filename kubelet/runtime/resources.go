@@ -1,7 +1,11 @@
 package runtime
 
 import (
+	"fmt"
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -24,19 +28,30 @@ func Quota(milli int64) int64 {
 	return max(milli*cfsPeriod/1000, minQuota)
 }
 
-func linuxResources(p *v1.Pod, c *v1.Container, o Options) *cri.LinuxContainerResources {
-	cpuLimit, memLimit := c.Resources.Limits.Cpu(), c.Resources.Limits.Memory()
-	cpu := c.Resources.Requests.Cpu()
-	if cpu.IsZero() && !cpuLimit.IsZero() {
-		cpu = cpuLimit
-	}
-	res := &cri.LinuxContainerResources{CpuShares: Shares(cpu.MilliValue()), MemoryLimitInBytes: memLimit.Value(),
-		OomScoreAdj: oomScore(p, c, o.MemoryBytes)}
-	if o.CFSQuota {
-		res.CpuPeriod = cfsPeriod
-		res.CpuQuota = Quota(cpuLimit.MilliValue())
+func (r *Runtime) linuxResources(p *v1.Pod, c *v1.Container) *cri.LinuxContainerResources {
+	res := r.linuxAmounts(c.Resources.Requests.Cpu(), c.Resources.Limits.Cpu(), c.Resources.Limits.Memory())
+	res.OomScoreAdj = oomScore(p, c, r.o.MemoryBytes)
+	for name, q := range c.Resources.Limits {
+		if size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
+			if page, err := resource.ParseQuantity(size); err == nil {
+				res.HugepageLimits = append(res.HugepageLimits, &cri.HugepageLimit{PageSize: pageName(page.Value()), Limit: uint64(q.Value())})
+			}
+		}
 	}
 	return res
+}
+
+// pageName is how cgroups call a page of that many bytes: 64KB, 2MB, 1GB.
+func pageName(bytes int64) string {
+	for _, u := range []struct {
+		shift int
+		name  string
+	}{{30, "GB"}, {20, "MB"}} {
+		if bytes>>u.shift > 0 && bytes%(1<<u.shift) == 0 {
+			return fmt.Sprintf("%d%s", bytes>>u.shift, u.name)
+		}
+	}
+	return fmt.Sprintf("%dKB", bytes>>10)
 }
 
 // oomScore ranks the container for the kernel's OOM killer: the more of its request it can exceed, the earlier it goes.

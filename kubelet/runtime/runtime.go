@@ -26,6 +26,10 @@ type Options struct {
 	CPUs int64
 	// MemoryBytes is the node's memory, for OOM scores.
 	MemoryBytes int64
+	// SeccompRoot is the folder of the node's own seccomp profiles. SeccompDefault gives containers that name none the
+	// runtime's.
+	SeccompRoot    string
+	SeccompDefault bool
 	// CFSQuota turns CPU limits into CFS quotas (Linux).
 	CFSQuota bool
 	// RequestTimeout bounds one call; zero means 2 minutes. Stops get the grace period on top.
@@ -124,9 +128,23 @@ func (r *Runtime) CreateSandbox(ctx context.Context, spec SandboxSpec) (pod.Sand
 	}
 	box := pod.Sandbox{ID: resp.PodSandboxId, Attempt: spec.Attempt, Ready: true, HostNetwork: spec.Pod.Spec.HostNetwork,
 		CreatedAt: time.Now(), Handler: spec.Handler}
-	st, err := r.client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: resp.PodSandboxId})
+	full, err := r.sandbox(ctx, resp.PodSandboxId)
 	if err != nil {
-		return box, fmt.Errorf("reading the status of sandbox %s: %w", resp.PodSandboxId, err)
+		return box, err
+	}
+	return full, nil
+}
+
+// errNoStatus is an answer about an object in which nothing is said of it.
+var errNoStatus = errors.New("the runtime's answer holds no status")
+
+func (r *Runtime) sandbox(ctx context.Context, id string) (pod.Sandbox, error) {
+	st, err := r.client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: id})
+	if err == nil && st.Status == nil {
+		err = errNoStatus
+	}
+	if err != nil {
+		return pod.Sandbox{}, fmt.Errorf("reading the status of sandbox %s: %w", id, err)
 	}
 	return toSandbox(st.Status), nil
 }
@@ -169,6 +187,9 @@ func (r *Runtime) StartContainer(ctx context.Context, spec ContainerSpec) (pod.C
 
 func (r *Runtime) container(ctx context.Context, id string) (pod.Container, error) {
 	st, err := r.client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
+	if err == nil && st.Status == nil {
+		err = errNoStatus
+	}
 	if err != nil {
 		return pod.Container{}, fmt.Errorf("reading the status of container %s: %w", id, err)
 	}

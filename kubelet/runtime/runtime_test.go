@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
-	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -282,30 +282,81 @@ func TestSandboxConfig(t *testing.T) {
 	}
 }
 
-// FuzzEvent: whatever the runtime sends, the kubelet reads it.
-func FuzzEvent(f *testing.F) {
-	f.Add([]byte{}, "2026 stdout F x\n")
-	full, err := proto.Marshal(&cri.ContainerEventResponse{ContainerId: "c", PodSandboxStatus: &cri.PodSandboxStatus{Id: "s"},
-		ContainersStatuses: []*cri.ContainerStatus{{Id: "c", Annotations: map[string]string{annRestartCount: "x"}}}})
-	if err != nil {
-		f.Fatal(err)
+// TestSandboxResources: what a runtime learns of the size of a pod, and of the ports of what runs along.
+func TestSandboxResources(t *testing.T) {
+	always := v1.ContainerRestartPolicyAlways
+	quantities := func(cpu, memory string) v1.ResourceList {
+		return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
 	}
-	f.Add(full, "")
-	dir := f.TempDir()
-	f.Fuzz(func(t *testing.T, data []byte, log string) {
-		path := filepath.Join(dir, "log")
-		if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
-			t.Fatal(err)
+	need := v1.ResourceRequirements{Requests: quantities("500m", "64Mi"), Limits: quantities("1", "128Mi")}
+	need.Limits["hugepages-2Mi"] = resource.MustParse("4Mi")
+	p := &v1.Pod{Spec: v1.PodSpec{Overhead: quantities("250m", "16Mi"),
+		InitContainers: []v1.Container{{Name: "once", Ports: []v1.ContainerPort{{HostPort: 1}}},
+			{Name: "along", RestartPolicy: &always, Resources: need, Ports: []v1.ContainerPort{{HostPort: 2}}}},
+		Containers: []v1.Container{{Name: "app", Resources: need, Ports: []v1.ContainerPort{{HostPort: 3}}}}}}
+	r := New(nil, Options{CFSQuota: true})
+	cfg := r.sandboxConfig(SandboxSpec{Pod: p})
+	if len(cfg.PortMappings) != 2 || cfg.PortMappings[0].HostPort != 2 || cfg.PortMappings[1].HostPort != 3 {
+		t.Errorf("ports: %v", cfg.PortMappings)
+	}
+	if got := cfg.Linux.Resources; got.CpuShares != 1024 || got.CpuQuota != 200000 || got.CpuPeriod != 100000 || got.MemoryLimitInBytes != 256<<20 {
+		t.Errorf("resources: %v", got)
+	}
+	if got := cfg.Linux.Overhead; got.CpuShares != 256 || got.CpuQuota != 25000 || got.MemoryLimitInBytes != 16<<20 {
+		t.Errorf("overhead: %v", got)
+	}
+	if got := r.linuxResources(p, &p.Spec.Containers[0]).HugepageLimits; len(got) != 1 || got[0].PageSize != "2MB" || got[0].Limit != 4<<20 {
+		t.Errorf("huge pages: %v", got)
+	}
+	for bytes, want := range map[int64]string{64 << 10: "64KB", 2 << 20: "2MB", 1 << 30: "1GB", 1536 << 20: "1536MB"} {
+		if got := pageName(bytes); got != want {
+			t.Errorf("pages of %d bytes are called %s, want %s", bytes, got, want)
 		}
-		if text := logTail(path); len(text) > maxLogBytes {
-			t.Errorf("%d bytes of log", len(text))
+	}
+}
+
+// TestProfiles: what confines a container is its own, else the pod's, else what the node says.
+func TestProfiles(t *testing.T) {
+	file, own := "audit.json", "own"
+	yes := true
+	seccomp := func(kind v1.SeccompProfileType) *v1.SeccompProfile {
+		return &v1.SeccompProfile{Type: kind, LocalhostProfile: &file}
+	}
+	profile := func(kind cri.SecurityProfile_ProfileType, ref string) string { return fmt.Sprint(kind, " ", ref) }
+	none, byDefault := profile(cri.SecurityProfile_Unconfined, ""), profile(cri.SecurityProfile_RuntimeDefault, "")
+	for _, c := range []struct {
+		name              string
+		pod               v1.PodSecurityContext
+		own               v1.SecurityContext
+		node              bool // seccompDefault
+		seccomp, appArmor string
+	}{
+		{"nothing", v1.PodSecurityContext{}, v1.SecurityContext{}, false, none, ""},
+		{"the node's default", v1.PodSecurityContext{}, v1.SecurityContext{}, true, byDefault, ""},
+		{"privileged", v1.PodSecurityContext{}, v1.SecurityContext{Privileged: &yes}, true, none, ""},
+		{"unconfined", v1.PodSecurityContext{SeccompProfile: seccomp(v1.SeccompProfileTypeUnconfined)}, v1.SecurityContext{}, true, none, ""},
+		{"a file of the node", v1.PodSecurityContext{}, v1.SecurityContext{SeccompProfile: seccomp(v1.SeccompProfileTypeLocalhost)}, false,
+			profile(cri.SecurityProfile_Localhost, filepath.Join("/root", "seccomp", "audit.json")), ""},
+		{"own before the pod's", v1.PodSecurityContext{SeccompProfile: seccomp(v1.SeccompProfileTypeUnconfined),
+			AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}},
+			v1.SecurityContext{SeccompProfile: seccomp(v1.SeccompProfileTypeRuntimeDefault),
+				AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: &own}}, false,
+			byDefault, profile(cri.SecurityProfile_Localhost, "own")},
+		{"the pod's", v1.PodSecurityContext{AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeUnconfined}}, v1.SecurityContext{}, false, none, none},
+	} {
+		c.pod.SELinuxOptions = &v1.SELinuxOptions{Level: "s0:c1"}
+		p := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &c.pod, Containers: []v1.Container{{Name: "c", SecurityContext: &c.own}}}}
+		r := New(nil, Options{SeccompRoot: filepath.Join("/root", "seccomp"), SeccompDefault: c.node})
+		sec := r.linuxSecurity(p, &p.Spec.Containers[0], ContainerSpec{})
+		appArmor := ""
+		if sec.Apparmor != nil {
+			appArmor = profile(sec.Apparmor.ProfileType, sec.Apparmor.LocalhostRef)
 		}
-		var m cri.ContainerEventResponse
-		if proto.Unmarshal(data, &m) != nil {
-			return
+		if got := profile(sec.Seccomp.ProfileType, sec.Seccomp.LocalhostRef); got != c.seccomp || appArmor != c.appArmor || sec.SelinuxOptions.GetLevel() != "s0:c1" {
+			t.Errorf("%s: seccomp %s, AppArmor %s, SELinux %v, want %s and %s", c.name, got, appArmor, sec.SelinuxOptions, c.seccomp, c.appArmor)
 		}
-		if toEvent(&m).Update == nil {
-			t.Error("no update")
+		if box := r.sandboxConfig(SandboxSpec{Pod: p}).Linux.SecurityContext; box.SelinuxOptions.GetLevel() != "s0:c1" {
+			t.Errorf("%s: SELinux of the sandbox %v", c.name, box.SelinuxOptions)
 		}
-	})
+	}
 }

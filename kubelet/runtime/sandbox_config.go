@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resources "k8s.io/component-helpers/resource"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/kubelet/pod"
@@ -47,13 +49,11 @@ func (r *Runtime) sandboxConfig(s SandboxSpec) *cri.PodSandboxConfig {
 	if s.DNS != nil {
 		cfg.DnsConfig = &cri.DNSConfig{Servers: s.DNS.Servers, Searches: s.DNS.Searches, Options: s.DNS.Options}
 	}
-	for i := range p.Spec.Containers {
-		for _, port := range p.Spec.Containers[i].Ports {
-			cfg.PortMappings = append(cfg.PortMappings, &cri.PortMapping{HostIp: port.HostIP, HostPort: port.HostPort,
-				ContainerPort: port.ContainerPort, Protocol: protocol(port.Protocol)})
-		}
-	}
+	cfg.PortMappings = portMappings(p)
 	cfg.Linux = &cri.LinuxPodSandboxConfig{CgroupParent: s.CgroupParent, SecurityContext: sandboxSecurity(p)}
+	if !r.o.Windows {
+		cfg.Linux.Resources, cfg.Linux.Overhead = r.sandboxResources(p)
+	}
 	if sc := p.Spec.SecurityContext; sc != nil && len(sc.Sysctls) > 0 {
 		cfg.Linux.Sysctls = map[string]string{}
 		for _, x := range sc.Sysctls {
@@ -64,6 +64,44 @@ func (r *Runtime) sandboxConfig(s SandboxSpec) *cri.PodSandboxConfig {
 		cfg.Windows = &cri.WindowsPodSandboxConfig{SecurityContext: windowsSandboxSecurity(p)}
 	}
 	return cfg
+}
+
+// portMappings are the ports of all containers that run for as long as the pod.
+func portMappings(p *v1.Pod) (out []*cri.PortMapping) {
+	add := func(c *v1.Container) {
+		for _, port := range c.Ports {
+			out = append(out, &cri.PortMapping{HostIp: port.HostIP, HostPort: port.HostPort, ContainerPort: port.ContainerPort, Protocol: protocol(port.Protocol)})
+		}
+	}
+	for i := range p.Spec.InitContainers {
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	for i := range p.Spec.Containers {
+		add(&p.Spec.Containers[i])
+	}
+	return out
+}
+
+// sandboxResources are what the containers of a pod get together, and what its runtime takes for itself: runtimes that put
+// a pod into a virtual machine make it of that size.
+func (r *Runtime) sandboxResources(p *v1.Pod) (of, overhead *cri.LinuxContainerResources) {
+	without := resources.PodResourcesOptions{ExcludeOverhead: true}
+	requests, limits := resources.PodRequests(p, without), resources.PodLimits(p, without)
+	return r.linuxAmounts(requests.Cpu(), limits.Cpu(), limits.Memory()),
+		r.linuxAmounts(p.Spec.Overhead.Cpu(), p.Spec.Overhead.Cpu(), p.Spec.Overhead.Memory())
+}
+
+func (r *Runtime) linuxAmounts(request, limit, memory *resource.Quantity) *cri.LinuxContainerResources {
+	if request.IsZero() && !limit.IsZero() {
+		request = limit
+	}
+	out := &cri.LinuxContainerResources{CpuShares: Shares(request.MilliValue()), MemoryLimitInBytes: memory.Value()}
+	if r.o.CFSQuota {
+		out.CpuPeriod, out.CpuQuota = cfsPeriod, Quota(limit.MilliValue())
+	}
+	return out
 }
 
 func protocol(p v1.Protocol) cri.Protocol {
@@ -112,6 +150,7 @@ func sandboxSecurity(p *v1.Pod) *cri.LinuxSandboxSecurityContext {
 		sec.RunAsGroup = &cri.Int64Value{Value: *sc.RunAsGroup}
 	}
 	sec.SupplementalGroups = groups(sc)
+	sec.SelinuxOptions = seLinux(sc.SELinuxOptions)
 	return sec
 }
 

@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -38,6 +39,12 @@ func merged(p *v1.Pod, c *v1.Container) v1.SecurityContext {
 	}
 	if out.SeccompProfile == nil {
 		out.SeccompProfile = pod.SeccompProfile
+	}
+	if out.AppArmorProfile == nil {
+		out.AppArmorProfile = pod.AppArmorProfile
+	}
+	if out.SELinuxOptions == nil {
+		out.SELinuxOptions = pod.SELinuxOptions
 	}
 	if w := pod.WindowsOptions; w != nil {
 		if out.WindowsOptions == nil {
@@ -95,7 +102,7 @@ func windowsSecurity(p *v1.Pod, c *v1.Container) *cri.WindowsContainerSecurityCo
 	return sec
 }
 
-func linuxSecurity(p *v1.Pod, c *v1.Container, s ContainerSpec) *cri.LinuxContainerSecurityContext {
+func (r *Runtime) linuxSecurity(p *v1.Pod, c *v1.Container, s ContainerSpec) *cri.LinuxContainerSecurityContext {
 	sc := merged(p, c)
 	sec := &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces(p), SupplementalGroups: groups(p.Spec.SecurityContext)}
 	if s.TargetID != "" {
@@ -117,8 +124,30 @@ func linuxSecurity(p *v1.Pod, c *v1.Container, s ContainerSpec) *cri.LinuxContai
 	if sc.ProcMount == nil || *sc.ProcMount != v1.UnmaskedProcMount {
 		sec.MaskedPaths, sec.ReadonlyPaths = maskedPaths, readonlyPaths
 	}
-	sec.Seccomp = seccomp(sc.SeccompProfile, sec.Privileged)
+	sec.Seccomp = r.seccomp(sc.SeccompProfile, sec.Privileged)
+	sec.Apparmor = appArmor(sc.AppArmorProfile)
+	sec.SelinuxOptions = seLinux(sc.SELinuxOptions)
 	return sec
+}
+
+// appArmor is nil for a container that names no profile: then the runtime decides.
+func appArmor(a *v1.AppArmorProfile) *cri.SecurityProfile {
+	switch {
+	case a == nil:
+		return nil
+	case a.Type == v1.AppArmorProfileTypeUnconfined:
+		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Unconfined}
+	case a.Type == v1.AppArmorProfileTypeLocalhost && a.LocalhostProfile != nil:
+		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: *a.LocalhostProfile}
+	}
+	return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}
+}
+
+func seLinux(o *v1.SELinuxOptions) *cri.SELinuxOption {
+	if o == nil {
+		return nil
+	}
+	return &cri.SELinuxOption{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
 }
 
 func user(sec *cri.LinuxContainerSecurityContext, sc v1.SecurityContext, image ImageUser) {
@@ -138,12 +167,13 @@ func user(sec *cri.LinuxContainerSecurityContext, sc v1.SecurityContext, image I
 	}
 }
 
-func seccomp(p *v1.SeccompProfile, privileged bool) *cri.SecurityProfile {
+// seccomp names a profile. One of the node's own is a file below SeccompRoot; the API server lets none lead out of it.
+func (r *Runtime) seccomp(p *v1.SeccompProfile, privileged bool) *cri.SecurityProfile {
 	switch {
-	case privileged || p == nil || p.Type == v1.SeccompProfileTypeUnconfined:
+	case privileged || p == nil && !r.o.SeccompDefault || p != nil && p.Type == v1.SeccompProfileTypeUnconfined:
 		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Unconfined}
-	case p.Type == v1.SeccompProfileTypeLocalhost && p.LocalhostProfile != nil:
-		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: *p.LocalhostProfile}
+	case p != nil && p.Type == v1.SeccompProfileTypeLocalhost && p.LocalhostProfile != nil:
+		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: filepath.Join(r.o.SeccompRoot, *p.LocalhostProfile)}
 	}
 	return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}
 }

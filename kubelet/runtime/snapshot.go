@@ -134,14 +134,14 @@ func (r *Runtime) details(ctx context.Context, l *listing, known *pod.Runtime) (
 			l.pod.Sandboxes = append(l.pod.Sandboxes, known.Sandboxes[i])
 			continue
 		}
-		st, err := r.client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: b.Id})
+		full, err := r.sandbox(ctx, b.Id)
 		if status.Code(err) == codes.NotFound {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading the status of sandbox %s: %w", b.Id, err)
+			return nil, err
 		}
-		l.pod.Sandboxes = append(l.pod.Sandboxes, toSandbox(st.Status))
+		l.pod.Sandboxes = append(l.pod.Sandboxes, full)
 	}
 	for _, c := range l.containers {
 		if k, ok := known.Find(c.Id); ok && k.State == stateOf(c.State) && k.ImageID != "" {

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -89,7 +90,15 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 		l := p.GetLinux()
 		out.CPU, out.Memory = linuxCPU(l.GetCpu()), linuxMemory(l.GetMemory())
 		for _, c := range l.GetContainers() {
-			out.Containers = append(out.Containers, containerStats(c))
+			one := containerStats(c)
+			out.Containers = append(out.Containers, one)
+			if one.Swap != nil {
+				if out.Swap == nil {
+					out.Swap = &statsapi.SwapStats{Time: one.Swap.Time}
+				}
+				out.Swap.SwapUsageBytes = sum(out.Swap.SwapUsageBytes, one.Swap.SwapUsageBytes)
+				out.Swap.SwapAvailableBytes = sum(out.Swap.SwapAvailableBytes, one.Swap.SwapAvailableBytes)
+			}
 		}
 		if n := l.GetNetwork(); n.GetDefaultInterface() != nil {
 			d := n.GetDefaultInterface()
@@ -98,6 +107,7 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 				TxBytes: amount(d.GetTxBytes()), TxErrors: amount(d.GetTxErrors())}}
 		}
 	}
+	out.ProcessStats = processes(p)
 	cpu, memory := total(out.Containers)
 	if out.CPU == nil {
 		out.CPU = cpu
@@ -109,11 +119,48 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 }
 
 func containerStats(c *cri.ContainerStats) statsapi.ContainerStats {
-	out := statsapi.ContainerStats{Name: c.GetAttributes().GetMetadata().GetName(), CPU: linuxCPU(c.GetCpu()), Memory: linuxMemory(c.GetMemory())}
+	out := statsapi.ContainerStats{Name: c.GetAttributes().GetMetadata().GetName(), CPU: linuxCPU(c.GetCpu()), Memory: linuxMemory(c.GetMemory()), Swap: swap(c.GetSwap())}
 	if l := c.GetWritableLayer(); l != nil {
 		out.Rootfs = &statsapi.FsStats{Time: stamp(l.GetTimestamp()), UsedBytes: amount(l.GetUsedBytes()), InodesUsed: amount(l.GetInodesUsed())}
 	}
 	return out
+}
+
+// processes is how many processes the containers of a pod have; nil when the runtime does not count them.
+func processes(p *cri.PodSandboxStats) *statsapi.ProcessStats {
+	n := amount(p.GetLinux().GetProcess().GetProcessCount())
+	if w := p.GetWindows(); w != nil {
+		n = amount(w.GetProcess().GetProcessCount())
+	}
+	if n == nil {
+		return nil
+	}
+	return &statsapi.ProcessStats{ProcessCount: n}
+}
+
+func swap(s *cri.SwapUsage) *statsapi.SwapStats {
+	if s == nil {
+		return nil
+	}
+	return &statsapi.SwapStats{Time: stamp(s.GetTimestamp()), SwapAvailableBytes: amount(s.GetSwapAvailableBytes()), SwapUsageBytes: amount(s.GetSwapUsageBytes())}
+}
+
+// pressure is nil where the kernel does not tell how long tasks waited. An average that is no number, which JSON has no
+// word for, is none.
+func pressure(p *cri.PsiStats) *statsapi.PSIStats {
+	if p == nil {
+		return nil
+	}
+	share := func(f float64) float64 {
+		if math.IsNaN(f) || math.IsInf(f, 0) {
+			return 0
+		}
+		return f
+	}
+	data := func(d *cri.PsiData) statsapi.PSIData {
+		return statsapi.PSIData{Total: d.GetTotal(), Avg10: share(d.GetAvg10()), Avg60: share(d.GetAvg60()), Avg300: share(d.GetAvg300())}
+	}
+	return &statsapi.PSIStats{Full: data(p.GetFull()), Some: data(p.GetSome())}
 }
 
 func windowsContainer(c *cri.WindowsContainerStats) statsapi.ContainerStats {
@@ -128,7 +175,7 @@ func linuxCPU(c *cri.CpuUsage) *statsapi.CPUStats {
 	if c == nil {
 		return nil
 	}
-	return &statsapi.CPUStats{Time: stamp(c.GetTimestamp()), UsageNanoCores: amount(c.GetUsageNanoCores()), UsageCoreNanoSeconds: amount(c.GetUsageCoreNanoSeconds())}
+	return &statsapi.CPUStats{Time: stamp(c.GetTimestamp()), UsageNanoCores: amount(c.GetUsageNanoCores()), UsageCoreNanoSeconds: amount(c.GetUsageCoreNanoSeconds()), PSI: pressure(c.GetPsi())}
 }
 
 func windowsCPU(c *cri.WindowsCpuUsage) *statsapi.CPUStats {
@@ -143,7 +190,7 @@ func linuxMemory(m *cri.MemoryUsage) *statsapi.MemoryStats {
 		return nil
 	}
 	return &statsapi.MemoryStats{Time: stamp(m.GetTimestamp()), WorkingSetBytes: amount(m.GetWorkingSetBytes()), AvailableBytes: amount(m.GetAvailableBytes()),
-		UsageBytes: amount(m.GetUsageBytes()), RSSBytes: amount(m.GetRssBytes()), PageFaults: amount(m.GetPageFaults()), MajorPageFaults: amount(m.GetMajorPageFaults())}
+		UsageBytes: amount(m.GetUsageBytes()), RSSBytes: amount(m.GetRssBytes()), PageFaults: amount(m.GetPageFaults()), MajorPageFaults: amount(m.GetMajorPageFaults()), PSI: pressure(m.GetPsi())}
 }
 
 func windowsMemory(m *cri.WindowsMemoryUsage) *statsapi.MemoryStats {

@@ -50,7 +50,9 @@ func attributes(method, path string) (verb string, subresources []string) {
 		return verb, []string{"checkpoint"}
 	case below("/statusz"):
 		return verb, []string{"statusz"}
-	case below("/flagz"), below("/configz"):
+	case below("/flagz"):
+		return verb, []string{"configz"}
+	case below("/configz"):
 		return verb, []string{"configz", "proxy"}
 	case below("/pods"), below("/runningpods"):
 		return verb, []string{"pods", "proxy"}

@@ -2,37 +2,101 @@ package serve
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// The series of /metrics/cadvisor that can be made of what the runtime reports, by cAdvisor's names. Container "" is the
-// pod as a whole, as there.
+// RuntimeMetric is one number that the runtime measures under cAdvisor's name.
+type RuntimeMetric struct {
+	Kind    *RuntimeMetricKind
+	Values  []string // of the kind's labels, in their order
+	Value   float64
+	Counter bool
+	At      time.Time // zero: now
+}
+
+// RuntimeMetricKind is what the runtime says of a metric once.
+type RuntimeMetricKind struct {
+	Name, Help string
+	Labels     []string
+}
+
+// Machine is what /metrics/cadvisor tells of the node itself.
+type Machine struct {
+	CPUs, MemoryBytes             int64
+	MachineID, SystemUUID, BootID string
+	KernelVersion, OSImage        string
+}
+
+// whose are the labels that cAdvisor gives all series of containers. The pod as a whole has an empty container and no image.
+var whose = []string{"container", "id", "image", "name", "namespace", "pod"}
+
+// The series that are made of what the runtime reports of usage, by cAdvisor's names.
 var (
-	cadvisorCPU     = desc("container_cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.", "container", "pod", "namespace")
-	cadvisorWorking = desc("container_memory_working_set_bytes", "Current working set in bytes.", "container", "pod", "namespace")
-	cadvisorUsage   = desc("container_memory_usage_bytes", "Current memory usage in bytes, including all memory regardless of when it was accessed", "container", "pod", "namespace")
-	cadvisorRSS     = desc("container_memory_rss", "Size of RSS in bytes.", "container", "pod", "namespace")
-	cadvisorFs      = desc("container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", "container", "pod", "namespace")
-	cadvisorStart   = desc("container_start_time_seconds", "Start time of the container since unix epoch in seconds.", "container", "pod", "namespace")
-	cadvisorRx      = desc("container_network_receive_bytes_total", "Cumulative count of bytes received", "interface", "pod", "namespace")
-	cadvisorTx      = desc("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted", "interface", "pod", "namespace")
-	cadvisorFailed  = desc("container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise")
+	cadvisorCPU      = desc("container_cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.", append([]string{"cpu"}, whose...)...)
+	cadvisorWorking  = desc("container_memory_working_set_bytes", "Current working set in bytes.", whose...)
+	cadvisorUsage    = desc("container_memory_usage_bytes", "Current memory usage in bytes, including all memory regardless of when it was accessed", whose...)
+	cadvisorRSS      = desc("container_memory_rss", "Size of RSS in bytes.", whose...)
+	cadvisorFs       = desc("container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", append([]string{"device"}, whose...)...)
+	cadvisorStart    = desc("container_start_time_seconds", "Start time of the container since unix epoch in seconds.", whose...)
+	cadvisorRx       = desc("container_network_receive_bytes_total", "Cumulative count of bytes received", append([]string{"interface"}, whose...)...)
+	cadvisorTx       = desc("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted", append([]string{"interface"}, whose...)...)
+	cadvisorRxErrors = desc("container_network_receive_errors_total", "Cumulative count of errors encountered while receiving", append([]string{"interface"}, whose...)...)
+	cadvisorTxErrors = desc("container_network_transmit_errors_total", "Cumulative count of errors encountered while transmitting", append([]string{"interface"}, whose...)...)
+	cadvisorFailed   = desc("container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise")
+	cadvisorVersion  = desc("cadvisor_version_info", "A metric with a constant '1' value labeled by kernel version, OS version, docker version, cadvisor version & cadvisor revision.",
+		"cadvisorRevision", "cadvisorVersion", "dockerVersion", "kernelVersion", "osVersion")
+	machineCPUs   = desc("machine_cpu_cores", "Number of logical CPU cores.", "boot_id", "machine_id", "system_uuid")
+	machineMemory = desc("machine_memory_bytes", "Amount of memory installed on the machine.", "boot_id", "machine_id", "system_uuid")
 )
+
+// ours are the series above, which the runtime's own are left out for: containerd 2.3 counts whole seconds of CPU time,
+// gives the start in nanoseconds, and leaves out pods of which a container has ended.
+var ours = map[string]bool{"container_cpu_usage_seconds_total": true, "container_memory_working_set_bytes": true, "container_memory_usage_bytes": true,
+	"container_memory_rss": true, "container_fs_usage_bytes": true, "container_start_time_seconds": true, "container_network_receive_bytes_total": true,
+	"container_network_transmit_bytes_total": true, "container_network_receive_errors_total": true, "container_network_transmit_errors_total": true}
 
 func (s *Server) containerMetrics(w http.ResponseWriter, r *http.Request) {
 	all, err := s.stats.get(r.Context())
+	c := containers{all: all, failed: err != nil, machine: s.opts.Machine, known: identities(s.opts.Pods())}
+	if s.metrics.ask != nil {
+		if c.more, err = s.metrics.get(r.Context()); err != nil {
+			klog.FromContext(r.Context()).Error(err, "The runtime's own metrics are left out")
+		}
+	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(containers{all: all, failed: err != nil})
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	registry.MustRegister(c)
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(w, r)
+}
+
+// identity is the id and image of a container, empty for a container that is not known.
+type identity struct{ id, image string }
+
+// identities are those of all containers that run, by uid of the pod and name.
+func identities(pods []PodView) map[[2]string]identity {
+	known := map[[2]string]identity{}
+	for _, p := range pods {
+		for _, list := range [][]v1.ContainerStatus{p.Pod.Status.InitContainerStatuses, p.Pod.Status.ContainerStatuses, p.Pod.Status.EphemeralContainerStatuses} {
+			for _, c := range list {
+				known[[2]string{string(p.Pod.UID), c.Name}] = identity{id: shortID(c.ContainerID), image: c.Image}
+			}
+		}
+	}
+	return known
 }
 
 // containers turns statistics into cAdvisor's metrics.
 type containers struct {
-	all    *statsapi.Summary
-	failed bool
+	all     *statsapi.Summary
+	failed  bool
+	machine Machine
+	known   map[[2]string]identity
+	more    []RuntimeMetric
 }
 
 // Describe tells nothing: what there is depends on the pods.
@@ -40,42 +104,93 @@ func (c containers) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends what is known.
 func (c containers) Collect(out chan<- prometheus.Metric) {
+	c.collectMachine(out)
 	if c.failed {
 		out <- prometheus.MustNewConstMetric(cadvisorFailed, prometheus.GaugeValue, 1)
 		return
 	}
 	out <- prometheus.MustNewConstMetric(cadvisorFailed, prometheus.GaugeValue, 0)
-	send := func(d *prometheus.Desc, kind prometheus.ValueType, n *uint64, per float64, labels ...string) {
-		if n != nil {
-			out <- prometheus.MustNewConstMetric(d, kind, float64(*n)/per, labels...)
+	sendUsage(out, c.all.Node.CPU, c.all.Node.Memory, []string{"", "/", "", "", "", ""})
+	for i := range c.all.Pods {
+		c.collectPod(out, &c.all.Pods[i])
+	}
+	c.collectMore(out)
+}
+
+func (c containers) collectMachine(out chan<- prometheus.Metric) {
+	m := c.machine
+	ids := []string{m.BootID, m.MachineID, m.SystemUUID}
+	out <- prometheus.MustNewConstMetric(cadvisorVersion, prometheus.GaugeValue, 1, "", "", "", m.KernelVersion, m.OSImage)
+	out <- prometheus.MustNewConstMetric(machineCPUs, prometheus.GaugeValue, float64(m.CPUs), ids...)
+	out <- prometheus.MustNewConstMetric(machineMemory, prometheus.GaugeValue, float64(m.MemoryBytes), ids...)
+}
+
+func (c containers) collectPod(out chan<- prometheus.Metric, p *statsapi.PodStats) {
+	pod := []string{"", "", "", "", p.PodRef.Namespace, p.PodRef.Name}
+	sendUsage(out, p.CPU, p.Memory, pod)
+	if n := p.Network; n != nil {
+		at := append([]string{n.Name}, pod...)
+		send(out, cadvisorRx, prometheus.CounterValue, n.RxBytes, at)
+		send(out, cadvisorTx, prometheus.CounterValue, n.TxBytes, at)
+		send(out, cadvisorRxErrors, prometheus.CounterValue, n.RxErrors, at)
+		send(out, cadvisorTxErrors, prometheus.CounterValue, n.TxErrors, at)
+	}
+	for i := range p.Containers {
+		one := &p.Containers[i]
+		is := c.known[[2]string{p.PodRef.UID, one.Name}]
+		labels := []string{one.Name, is.id, is.image, is.id, p.PodRef.Namespace, p.PodRef.Name}
+		sendUsage(out, one.CPU, one.Memory, labels)
+		if one.Rootfs != nil {
+			send(out, cadvisorFs, prometheus.GaugeValue, one.Rootfs.UsedBytes, append([]string{""}, labels...))
+		}
+		if !one.StartTime.IsZero() {
+			out <- prometheus.MustNewConstMetric(cadvisorStart, prometheus.GaugeValue, float64(one.StartTime.Unix()), labels...)
 		}
 	}
-	usage := func(cpu *statsapi.CPUStats, mem *statsapi.MemoryStats, labels ...string) {
-		if cpu != nil {
-			send(cadvisorCPU, prometheus.CounterValue, cpu.UsageCoreNanoSeconds, 1e9, labels...)
+}
+
+// collectMore passes on what the runtime measures beyond that. A metric whose labels are not those that its kind announces
+// is left out.
+func (c containers) collectMore(out chan<- prometheus.Metric) {
+	descs := map[*RuntimeMetricKind]*prometheus.Desc{}
+	for i := range c.more {
+		m := &c.more[i]
+		if ours[m.Kind.Name] {
+			continue
 		}
-		if mem != nil {
-			send(cadvisorWorking, prometheus.GaugeValue, mem.WorkingSetBytes, 1, labels...)
-			send(cadvisorUsage, prometheus.GaugeValue, mem.UsageBytes, 1, labels...)
-			send(cadvisorRSS, prometheus.GaugeValue, mem.RSSBytes, 1, labels...)
+		d := descs[m.Kind]
+		if d == nil {
+			d = desc(m.Kind.Name, m.Kind.Help, m.Kind.Labels...)
+			descs[m.Kind] = d
 		}
+		kind := prometheus.GaugeValue
+		if m.Counter {
+			kind = prometheus.CounterValue
+		}
+		metric, err := prometheus.NewConstMetric(d, kind, m.Value, m.Values...)
+		if err != nil {
+			continue
+		}
+		if !m.At.IsZero() {
+			metric = prometheus.NewMetricWithTimestamp(m.At, metric)
+		}
+		out <- metric
 	}
-	for _, p := range c.all.Pods {
-		pod := []string{p.PodRef.Name, p.PodRef.Namespace}
-		usage(p.CPU, p.Memory, append([]string{""}, pod...)...)
-		if p.Network != nil {
-			send(cadvisorRx, prometheus.CounterValue, p.Network.RxBytes, 1, append([]string{p.Network.Name}, pod...)...)
-			send(cadvisorTx, prometheus.CounterValue, p.Network.TxBytes, 1, append([]string{p.Network.Name}, pod...)...)
-		}
-		for _, one := range p.Containers {
-			labels := append([]string{one.Name}, pod...)
-			usage(one.CPU, one.Memory, labels...)
-			if one.Rootfs != nil {
-				send(cadvisorFs, prometheus.GaugeValue, one.Rootfs.UsedBytes, 1, labels...)
-			}
-			if !one.StartTime.IsZero() {
-				out <- prometheus.MustNewConstMetric(cadvisorStart, prometheus.GaugeValue, float64(one.StartTime.Unix()), labels...)
-			}
-		}
+}
+
+func send(out chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.ValueType, n *uint64, labels []string) {
+	if n != nil {
+		out <- prometheus.MustNewConstMetric(d, kind, float64(*n), labels...)
+	}
+}
+
+func sendUsage(out chan<- prometheus.Metric, cpu *statsapi.CPUStats, mem *statsapi.MemoryStats, labels []string) {
+	if cpu != nil && cpu.UsageCoreNanoSeconds != nil {
+		out <- prometheus.MustNewConstMetric(cadvisorCPU, prometheus.CounterValue, float64(*cpu.UsageCoreNanoSeconds)/1e9, append([]string{"total"}, labels...)...)
+	}
+	if mem != nil {
+		send(out, cadvisorWorking, prometheus.GaugeValue, mem.WorkingSetBytes, labels)
+		send(out, cadvisorUsage, prometheus.GaugeValue, mem.UsageBytes, labels)
+		send(out, cadvisorRSS, prometheus.GaugeValue, mem.RSSBytes, labels)
 	}
 }

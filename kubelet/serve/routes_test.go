@@ -22,7 +22,7 @@ import (
 var rights = map[string]string{
 	"healthz": "healthz,proxy", "readyz": "proxy", "pods": "pods,proxy", "runningpods": "pods,proxy", "configz": "configz,proxy",
 	"stats": "stats", "metrics": "metrics", "logs": "log", "debug": "proxy", "run": "proxy", "exec": "proxy", "attach": "proxy",
-	"portForward": "proxy", "containerLogs": "proxy",
+	"portForward": "proxy", "containerLogs": "proxy", "checkpoint": "checkpoint", "statusz": "statusz", "flagz": "configz",
 }
 
 // denier knows every token and lets nobody do anything; it remembers what it was asked.
@@ -120,14 +120,24 @@ func guarded(t *testing.T, handler http.Handler, d *denier, method, path, verb s
 // TestDisabledEndpointsSayThatTheyAre: upstream answers 405.
 func TestDisabledEndpointsSayThatTheyAre(t *testing.T) {
 	srv := startServer(t, Options{Pods: func() []PodView { return view("") }, NoDebugging: true, Auth: AuthOptions{Anonymous: true}})
-	for _, path := range []string{"/exec/ns/p/c", "/attach/ns/p/c", "/run/ns/p/c", "/portForward/ns/p", "/containerLogs/ns/p/c", "/runningpods/", "/logs/", "/debug/pprof/heap"} {
+	for _, path := range []string{"/exec/ns/p/c", "/attach/ns/p/c", "/run/ns/p/c", "/portForward/ns/p", "/containerLogs/ns/p/c", "/runningpods/", "/checkpoint/ns/p/c", "/debug/flags/v", "/logs/", "/debug/pprof/heap"} {
 		if code, body := get(t, client(), srv.URL+path, ""); code != 405 || !strings.Contains(body, "disabled") {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
-	for _, path := range []string{"/healthz", "/pods", "/metrics", "/metrics/probes", "/configz"} {
+	for _, path := range []string{"/healthz", "/pods", "/metrics", "/metrics/probes", "/configz", "/statusz", "/flagz"} {
 		if code, body := get(t, client(), srv.URL+path, ""); code != 200 {
 			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+}
+
+// TestSwitchesOfTheirOwn: logs, profiles and the log level can be switched off one by one.
+func TestSwitchesOfTheirOwn(t *testing.T) {
+	srv := startServer(t, Options{Pods: func() []PodView { return view("") }, NoProfiling: true, NoFlagChanges: true, Auth: AuthOptions{Anonymous: true}})
+	for path, want := range map[string]string{"/logs/": "logs endpoint is disabled.\n", "/debug/flags/v": "flags endpoint is disabled.\n", "/debug/pprof/heap": "profiling endpoint is disabled.\n"} {
+		if code, body := get(t, client(), srv.URL+path, ""); code != 405 || body != want {
+			t.Errorf("%s: %d %q", path, code, body)
 		}
 	}
 }
@@ -220,7 +230,7 @@ func FuzzAttributes(f *testing.F) {
 	mux := http.NewServeMux()
 	s := &Server{}
 	for _, r := range s.debugRoutes() {
-		if !strings.Contains(r.pattern, "runningpods") {
+		if !strings.Contains(r.pattern, "runningpods") && !strings.Contains(r.pattern, "checkpoint") { // these have rights of their own
 			mux.HandleFunc(r.pattern, act)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +32,8 @@ type Server struct {
 	certs func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	guard *guard
 	stats *sampler
+	// metrics are those that the runtime measures itself; ask is nil where it has none.
+	metrics latest[[]RuntimeMetric]
 }
 
 // New checks the options and makes or loads the serving certificate. It does not listen yet.
@@ -53,7 +54,11 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{opts: opts, certs: certs, guard: newGuard(opts.Auth, opts.NodeName), stats: newSampler(opts)}, nil
+	s := &Server{opts: opts, certs: certs, guard: newGuard(opts.Auth, opts.NodeName), stats: newSampler(opts)}
+	if opts.Stats != nil {
+		s.metrics.ask = opts.Stats.Metrics
+	}
+	return s, nil
 }
 
 // Run listens and serves until ctx ends or listening fails. It returns nil when ctx ended.
@@ -132,7 +137,9 @@ func (s *Server) routes() []route {
 		route{"GET /metrics/probes", s.metricsOf(s.opts.ProbeMetrics)},
 		route{"GET /metrics/resource", s.resourceMetrics},
 		route{"GET /metrics/cadvisor", s.containerMetrics},
-		route{"GET /configz", s.configz})
+		route{"GET /configz", s.configz},
+		route{"GET /statusz", s.statusPage},
+		route{"GET /flagz", s.flagPage})
 	list = append(list, s.debugRoutes()...)
 	list = append(list, s.logRoutes()...)
 	list = append(list, s.profileRoutes()...)
@@ -147,7 +154,7 @@ func (s *Server) debugRoutes() []route {
 	if s.opts.NoDebugging {
 		off := disabled("Debug endpoints are disabled.")
 		var list []route
-		for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/debug/flags/v"} {
+		for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/checkpoint/", "/debug/flags/v"} {
 			list = append(list, route{path, off})
 		}
 		return list
@@ -156,7 +163,12 @@ func (s *Server) debugRoutes() []route {
 		{"GET /runningpods/", s.runningPods},
 		{"GET /containerLogs/{ns}/{pod}/{container}", s.containerLogs},
 		{"POST /run/{ns}/{pod}/{container}", s.runCommand}, {"POST /run/{ns}/{pod}/{uid}/{container}", s.runCommand},
-		{"PUT /debug/flags/v", setVerbosity},
+		{"POST /checkpoint/{ns}/{pod}/{container}", s.checkpoint},
+	}
+	if s.opts.NoFlagChanges {
+		list = append(list, route{"/debug/flags/v", disabled("flags endpoint is disabled.")})
+	} else {
+		list = append(list, route{"PUT /debug/flags/v", setVerbosity})
 	}
 	for _, method := range []string{"GET ", "POST "} {
 		for _, kind := range []string{"exec", "attach"} {
@@ -223,17 +235,6 @@ func (s *Server) healthRoutes() []route {
 	}
 	ok := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }
 	return []route{{"GET /healthz", check}, {"GET /readyz", check}, {"GET /healthz/ping", ok}, {"GET /healthz/log", ok}, {"GET /healthz/syncloop", check}}
-}
-
-// nodeLogs shows files below the log folder; links that lead out of it are refused.
-func (s *Server) nodeLogs(w http.ResponseWriter, r *http.Request) {
-	root, err := os.OpenRoot(s.opts.LogsDir)
-	if err != nil {
-		http.Error(w, "the log folder cannot be read", http.StatusNotFound)
-		return
-	}
-	defer root.Close()
-	http.StripPrefix("/logs/", http.FileServerFS(root.FS())).ServeHTTP(w, r)
 }
 
 func writeJSON(w http.ResponseWriter, value any) {

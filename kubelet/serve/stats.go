@@ -137,6 +137,7 @@ func (s *sampler) take(ctx context.Context) (*statsapi.Summary, error) {
 	if err != nil {
 		return nil, err
 	}
+	node.SystemContainers = systemContainers(s.last, pods, metav1.NewTime(s.lastAt))
 	s.addDisk(pods, node)
 	return &statsapi.Summary{Node: node, Pods: pods}, nil
 }
@@ -157,6 +158,15 @@ func (s *sampler) node(ctx context.Context) (statsapi.NodeStats, error) {
 		Fs: &statsapi.FsStats{Time: at, CapacityBytes: number(usage.DiskTotal), AvailableBytes: number(usage.DiskAvailable),
 			UsedBytes: number(usage.DiskTotal - usage.DiskFree)},
 	}
+	node.Memory.PageFaults, node.Memory.MajorPageFaults = known(usage.MemoryFaults), known(usage.MemoryMajorFaults)
+	if usage.SwapTotal > 0 {
+		node.Swap = &statsapi.SwapStats{Time: at, SwapAvailableBytes: number(usage.SwapFree), SwapUsageBytes: number(usage.SwapTotal - min(usage.SwapTotal, usage.SwapFree))}
+	}
+	if usage.MaxTasks > 0 {
+		most, now := int64(usage.MaxTasks), int64(usage.Tasks)
+		node.Rlimit = &statsapi.RlimitStats{Time: at, MaxPID: &most, NumOfRunningProcesses: &now}
+	}
+	node.Network = networkOf(usage.Interfaces, at)
 	if usage.Inodes > 0 {
 		node.Fs.Inodes, node.Fs.InodesFree = number(usage.Inodes), number(usage.InodesFree)
 	}
@@ -191,6 +201,66 @@ func (s *sampler) images(ctx context.Context, node *statsapi.FsStats) *statsapi.
 }
 
 func number(n uint64) *uint64 { return &n }
+
+// known is nil for a number that nobody counted.
+func known(n uint64) *uint64 {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+// networkOf shows the node's interfaces, and apart the one through which the default route leads.
+func networkOf(interfaces []platform.InterfaceUsage, at metav1.Time) *statsapi.NetworkStats {
+	if len(interfaces) == 0 {
+		return nil
+	}
+	out := &statsapi.NetworkStats{Time: at}
+	for _, i := range interfaces {
+		one := statsapi.InterfaceStats{Name: i.Name, RxBytes: number(i.RxBytes), RxErrors: number(i.RxErrors), TxBytes: number(i.TxBytes), TxErrors: number(i.TxErrors)}
+		if i.Default {
+			out.InterfaceStats = one
+		}
+		out.Interfaces = append(out.Interfaces, one)
+	}
+	return out
+}
+
+// systemContainers are the parts of the node that are no containers, by upstream's names: all pods together, the kubelet
+// itself, and on Windows the memory that the system has promised.
+func systemContainers(usage platform.Usage, pods []statsapi.PodStats, at metav1.Time) []statsapi.ContainerStats {
+	all := statsapi.ContainerStats{Name: statsapi.SystemContainerPods, StartTime: metav1.NewTime(usage.Boot), CPU: &statsapi.CPUStats{Time: at}, Memory: &statsapi.MemoryStats{Time: at}}
+	add := func(to **uint64, n *uint64) {
+		if n != nil && *to == nil {
+			*to = number(0)
+		}
+		if n != nil {
+			**to += *n
+		}
+	}
+	for _, p := range pods {
+		if p.CPU != nil {
+			add(&all.CPU.UsageCoreNanoSeconds, p.CPU.UsageCoreNanoSeconds)
+			add(&all.CPU.UsageNanoCores, p.CPU.UsageNanoCores)
+		}
+		if p.Memory != nil {
+			add(&all.Memory.WorkingSetBytes, p.Memory.WorkingSetBytes)
+			add(&all.Memory.UsageBytes, p.Memory.UsageBytes)
+			add(&all.Memory.RSSBytes, p.Memory.RSSBytes)
+		}
+	}
+	own := statsapi.ContainerStats{Name: statsapi.SystemContainerKubelet, StartTime: metav1.NewTime(began), CPU: &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(usage.OwnCPUNanoseconds)},
+		Memory: &statsapi.MemoryStats{Time: at, WorkingSetBytes: number(usage.OwnMemory), RSSBytes: number(usage.OwnMemory), UsageBytes: number(usage.OwnMemory)}}
+	out := []statsapi.ContainerStats{own, all}
+	if usage.CommitLimit > 0 {
+		out = append(out, statsapi.ContainerStats{Name: statsapi.SystemContainerWindowsGlobalCommitMemory, StartTime: metav1.NewTime(usage.Boot),
+			Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: number(usage.CommitLimit - min(usage.CommitLimit, usage.CommitTotal)), UsageBytes: number(usage.CommitTotal)}})
+	}
+	return out
+}
+
+// began is about when this process did.
+var began = time.Now()
 
 func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 	all, err := s.stats.get(r.Context())
@@ -241,6 +311,9 @@ var (
 	podMemory    = desc("pod_memory_working_set_bytes", "Current working set of the pod in bytes", "pod", "namespace")
 	boxCPU       = desc("container_cpu_usage_seconds_total", "Cumulative cpu time consumed by the container in core-seconds", "container", "pod", "namespace")
 	boxMemory    = desc("container_memory_working_set_bytes", "Current working set of the container in bytes", "container", "pod", "namespace")
+	nodeSwap     = desc("node_swap_usage_bytes", "Current swap usage of the node in bytes. Reported only on non-windows systems")
+	podSwap      = desc("pod_swap_usage_bytes", "Current amount of the pod swap usage in bytes. Reported only on non-windows systems", "pod", "namespace")
+	boxSwap      = desc("container_swap_usage_bytes", "Current amount of the container swap usage in bytes. Reported only on non-windows systems", "container", "pod", "namespace")
 	boxStart     = desc("container_start_time_seconds", "Start time of the container since unix epoch in seconds", "container", "pod", "namespace")
 	scrapeFailed = desc("resource_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise")
 	scrapeOld    = desc("scrape_error", "1 if there was an error while getting container metrics, 0 otherwise")
@@ -261,14 +334,17 @@ func (r resources) Collect(out chan<- prometheus.Metric) {
 	}
 	emitCPU(out, nodeCPU, r.all.Node.CPU)
 	emitMemory(out, nodeMemory, r.all.Node.Memory)
+	emitSwap(out, nodeSwap, r.all.Node.Swap)
 	for _, p := range r.all.Pods {
 		labels := []string{p.PodRef.Name, p.PodRef.Namespace}
 		emitCPU(out, podCPU, p.CPU, labels...)
 		emitMemory(out, podMemory, p.Memory, labels...)
+		emitSwap(out, podSwap, p.Swap, labels...)
 		for _, c := range p.Containers {
 			labels := append([]string{c.Name}, labels...)
 			emitCPU(out, boxCPU, c.CPU, labels...)
 			emitMemory(out, boxMemory, c.Memory, labels...)
+			emitSwap(out, boxSwap, c.Swap, labels...)
 			if !c.StartTime.IsZero() {
 				start := float64(c.StartTime.UnixNano()) / 1e9
 				out <- prometheus.MustNewConstMetric(boxStart, prometheus.GaugeValue, start, labels...)
@@ -281,6 +357,13 @@ func emitCPU(out chan<- prometheus.Metric, d *prometheus.Desc, c *statsapi.CPUSt
 	if c != nil && c.UsageCoreNanoSeconds != nil {
 		metric := prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(*c.UsageCoreNanoSeconds)/1e9, labels...)
 		out <- prometheus.NewMetricWithTimestamp(c.Time.Time, metric)
+	}
+}
+
+func emitSwap(out chan<- prometheus.Metric, d *prometheus.Desc, s *statsapi.SwapStats, labels ...string) {
+	if s != nil && s.SwapUsageBytes != nil {
+		metric := prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(*s.SwapUsageBytes), labels...)
+		out <- prometheus.NewMetricWithTimestamp(s.Time.Time, metric)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"porthole.dev/porthole/internal/platform"
 )
 
 // fixedStats is a runtime with some pods of one container each.
@@ -22,6 +24,8 @@ type fixedStats struct {
 	pods  int
 	calls atomic.Int32
 	hang  chan struct{} // when not nil, calls wait for it
+	// metrics are what the runtime measures itself.
+	metrics []RuntimeMetric
 }
 
 func (f *fixedStats) PodStats(ctx context.Context) ([]statsapi.PodStats, error) {
@@ -47,12 +51,14 @@ func (f *fixedStats) ImageFs(context.Context) (*statsapi.FsStats, error) {
 	return &statsapi.FsStats{}, nil
 }
 
+func (f *fixedStats) Metrics(context.Context) ([]RuntimeMetric, error) { return f.metrics, nil }
+
 func statsViews(n int, logPath string) []PodView {
 	var out []PodView
 	start := metav1.NewTime(time.Unix(1e9, 0))
 	for i := range n {
 		out = append(out, PodView{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("p%d", i), UID: types.UID(fmt.Sprintf("u%d", i))},
-			Status: v1.PodStatus{StartTime: &start, ContainerStatuses: []v1.ContainerStatus{{Name: "c", State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: start}}}}}},
+			Status: v1.PodStatus{StartTime: &start, ContainerStatuses: []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://cid", Image: "registry/app:1", State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: start}}}}}},
 			Containers: map[string]ContainerView{"c": {ID: "cid", LogPath: logPath, State: Running}}})
 	}
 	return out
@@ -88,12 +94,6 @@ func TestStatistics(t *testing.T) {
 	for _, want := range []string{`container_cpu_usage_seconds_total{container="c",namespace="ns",pod="p0"} 2`, "node_memory_working_set_bytes ", "scrape_error 0", `container_start_time_seconds{container="c",namespace="ns",pod="p0"} 1e+09`} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("metrics lack %s: %s", want, metrics)
-		}
-	}
-	_, metrics = get(t, client(), srv.URL+"/metrics/cadvisor", "")
-	for _, want := range []string{`container_memory_working_set_bytes{container="c",namespace="ns",pod="p0"} 2e+09`, `container_cpu_usage_seconds_total{container="",namespace="ns",pod="p0"} 2`, "container_scrape_error 0"} {
-		if !strings.Contains(metrics, want) {
-			t.Errorf("cadvisor metrics lack %s: %s", want, metrics)
 		}
 	}
 	_, slim := get(t, client(), srv.URL+"/stats/summary?only_cpu_and_memory=true", "")
@@ -158,5 +158,81 @@ func TestARuntimeThatHangsMakesStatisticsOldNotSlow(t *testing.T) {
 	}
 	if n := stats.calls.Load(); n > 3 {
 		t.Errorf("%d calls of a runtime that hung", n)
+	}
+}
+
+// TestSystemContainers: what of the node is no container of a pod, by the names that upstream gives it.
+func TestSystemContainers(t *testing.T) {
+	n := func(v uint64) *uint64 { return &v }
+	pods := []statsapi.PodStats{
+		{CPU: &statsapi.CPUStats{UsageCoreNanoSeconds: n(5)}, Memory: &statsapi.MemoryStats{WorkingSetBytes: n(10)}},
+		{CPU: &statsapi.CPUStats{UsageCoreNanoSeconds: n(6), UsageNanoCores: n(7)}, Memory: &statsapi.MemoryStats{WorkingSetBytes: n(20)}},
+		{},
+	}
+	at := metav1.Now()
+	list := systemContainers(platform.Usage{OwnCPUNanoseconds: 3, OwnMemory: 4, CommitTotal: 30, CommitLimit: 100}, pods, at)
+	text, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, c := range list {
+		names = append(names, c.Name)
+	}
+	if fmt.Sprint(names) != "[kubelet pods windows-global-commit-memory]" || *list[0].CPU.UsageCoreNanoSeconds != 3 || *list[0].Memory.WorkingSetBytes != 4 ||
+		*list[1].CPU.UsageCoreNanoSeconds != 11 || *list[1].CPU.UsageNanoCores != 7 || *list[1].Memory.WorkingSetBytes != 30 || list[1].Memory.RSSBytes != nil ||
+		*list[2].Memory.AvailableBytes != 70 || *list[2].Memory.UsageBytes != 30 {
+		t.Errorf("%s", text)
+	}
+	if n := len(systemContainers(platform.Usage{}, nil, at)); n != 2 {
+		t.Errorf("%d without Windows", n)
+	}
+	net := networkOf([]platform.InterfaceUsage{{Name: "a", RxBytes: 1}, {Name: "b", Default: true, TxBytes: 2}}, at)
+	if net.Name != "b" || *net.TxBytes != 2 || len(net.Interfaces) != 2 || networkOf(nil, at) != nil {
+		t.Errorf("network: %+v", net)
+	}
+}
+
+// TestContainerMetrics: series as cAdvisor names and labels them, and of the runtime's own what these are not.
+func TestContainerMetrics(t *testing.T) {
+	kind := func(name string) *RuntimeMetricKind {
+		return &RuntimeMetricKind{Name: name, Help: "of the runtime", Labels: []string{"pod", "id"}}
+	}
+	stats := &fixedStats{metrics: []RuntimeMetric{
+		{Kind: kind("container_threads"), Values: []string{"p0", "cid"}, Value: 3, At: time.UnixMilli(1234)},
+		{Kind: kind("container_oom_events_total"), Values: []string{"p0", "cid"}, Value: 1, Counter: true},
+		{Kind: kind("container_start_time_seconds"), Values: []string{"p0", "cid"}, Value: 1e18},
+		{Kind: kind("container_sockets"), Values: []string{"too few"}, Value: 1},
+	}}
+	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return statsViews(1, "") }, Stats: stats, RootDir: tempDir(t),
+		Machine: Machine{CPUs: 2, MemoryBytes: 1024, MachineID: "m", BootID: "b", SystemUUID: "s", KernelVersion: "6.1", OSImage: "Debian"}})
+	code, text := get(t, client(), srv.URL+"/metrics/cadvisor", "")
+	if code != 200 {
+		t.Fatalf("%d %s", code, text)
+	}
+	for _, want := range []string{
+		`container_cpu_usage_seconds_total{container="c",cpu="total",id="cid",image="registry/app:1",name="cid",namespace="ns",pod="p0"} 2`,
+		`container_memory_working_set_bytes{container="",id="",image="",name="",namespace="ns",pod="p0"} 2e+09`,
+		`container_memory_working_set_bytes{container="",id="/",image="",name="",namespace="",pod=""} `,
+		`container_fs_usage_bytes{container="c",device="",id="cid",image="registry/app:1",name="cid",namespace="ns",pod="p0"} 2e+09`,
+		`container_start_time_seconds{container="c",id="cid",image="registry/app:1",name="cid",namespace="ns",pod="p0"} 1e+09`,
+		`container_threads{id="cid",pod="p0"} 3 1234`,
+		`container_oom_events_total{id="cid",pod="p0"} 1`,
+		`container_scrape_error 0`,
+		`machine_cpu_cores{boot_id="b",machine_id="m",system_uuid="s"} 2`,
+		`machine_memory_bytes{boot_id="b",machine_id="m",system_uuid="s"} 1024`,
+		`cadvisor_version_info{cadvisorRevision="",cadvisorVersion="",dockerVersion="",kernelVersion="6.1",osVersion="Debian"} 1`,
+	} {
+		if !strings.Contains(text, "\n"+want) {
+			t.Errorf("/metrics/cadvisor lacks %s", want)
+		}
+	}
+	for _, bad := range []string{"1e+18", "container_sockets{"} {
+		if strings.Contains(text, bad) {
+			t.Errorf("/metrics/cadvisor has %s", bad)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
 	}
 }

@@ -64,6 +64,8 @@ type Reviewer interface {
 type Stats interface {
 	PodStats(ctx context.Context) ([]statsapi.PodStats, error)
 	ImageFs(ctx context.Context) (*statsapi.FsStats, error)
+	// Metrics are what the runtime measures under cAdvisor's names; none where it does not.
+	Metrics(ctx context.Context) ([]RuntimeMetric, error)
 }
 
 // AuthOptions say who is let in.
@@ -97,18 +99,25 @@ type Options struct {
 	Pods    func() []PodView
 	Streams Streams
 	Exec    func(ctx context.Context, containerID string, command []string, timeout time.Duration) (exit int, out []byte, err error)
-	Stats   Stats
+	// Checkpoint writes the state of a container into an archive below RootDir.
+	Checkpoint func(ctx context.Context, r CheckpointRequest) error
+	Stats      Stats
+	Machine    Machine // shown by /metrics/cadvisor
 	// Volumes measures the volumes of a pod; optional.
 	Volumes func(types.UID) []VolumeUse
 	RootDir string              // whose filesystem is the node's in statistics
 	Config  any                 // shown by /configz
+	Flags   map[string]string   // of the command line, by name; shown by /flagz
+	Version string              // of Kubernetes, as in v1.36.3; shown by /statusz
 	Metrics prometheus.Gatherer // default: prometheus.DefaultGatherer
 	// ProbeMetrics are shown by /metrics/probes; optional.
 	ProbeMetrics prometheus.Gatherer
 	// NoDebugging switches off what acts on containers or shows their output, /logs/ and profiles; NoProfiling the last
 	// only. Both answer 405.
 	NoDebugging, NoProfiling bool
+	NoFlagChanges            bool         // /debug/flags/v answers 405
 	LogsDir                  string       // shown by /logs/; empty disables it
+	LogQueries               bool         // /logs/ answers queries for logs of services
 	Healthy                  func() error // nil means healthy
 	Extra                    map[string]http.Handler
 }

@@ -2,6 +2,8 @@ package static
 
 import (
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -165,17 +167,40 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a, uid: ..}\nspec: {containers: [{name: a, image: a}]}"))
 	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":null,"spec":{"containers":[null]}}`))
 	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte(`{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"a"},"spec":{"containers":[{"name":"a","image":"a"}],"volumes":[{"name":"../v"}],"initContainers":[{}]}}]}`))
+	fetched := Origin{Kind: "http", Place: here.Place, Node: here.Node}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		pods, _, err := Parse(data, here)
-		if err != nil && pods != nil {
-			t.Fatal("pods and an error")
-		}
-		for _, p := range pods {
-			for _, name := range []string{p.Name, p.Namespace, string(p.UID), p.Spec.Containers[0].Name} {
-				if name == "" || filepath.Base(name) != name || name == ".." {
-					t.Fatalf("the name %q is not safe", name)
-				}
+		for _, from := range []Origin{here, fetched} {
+			pods, unknown, err := Parse(data, from)
+			if err != nil && pods != nil || from == here && len(pods) > 1 {
+				t.Fatalf("%d pods and the error %v", len(pods), err)
+			}
+			again, _, _ := Parse(data, from)
+			if !reflect.DeepEqual(pods, again) { // else it would be another pod after each restart
+				t.Fatalf("read twice: %+v and %+v, unknown %q", pods, again, unknown)
+			}
+			for _, p := range pods {
+				checkPod(t, p)
 			}
 		}
 	})
+}
+
+func checkPod(t *testing.T, p *v1.Pod) {
+	t.Helper()
+	names := []string{p.Name, p.Namespace, string(p.UID)}
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		names = append(names, c.Name)
+	}
+	for _, v := range p.Spec.Volumes {
+		names = append(names, v.Name)
+	}
+	for _, name := range names {
+		if name == "" || filepath.Base(name) != name || name == ".." || strings.ContainsAny(name, `\/`) {
+			t.Fatalf("the name %q is not safe", name)
+		}
+	}
+	if len(p.Spec.Containers) == 0 || *p.Spec.TerminationGracePeriodSeconds < 0 || p.Spec.NodeName != here.Node || !IsStatic(p) || IsMirror(p) || p.DeletionTimestamp != nil {
+		t.Fatalf("%+v", p)
+	}
 }

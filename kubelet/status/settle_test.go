@@ -28,15 +28,21 @@ func (c *clocked) PatchPodStatus(_ context.Context, _, name string, _ []byte) (*
 
 func (c *clocked) DeletePod(context.Context, string, string, types.UID) error { return nil }
 
-// TestCrowdWaitsLonger: of many pods with news that is not urgent each waits longer than the one before it, but not for
-// ever; what is urgent goes at once and takes the rest along.
+// clockedWriter is a Writer that runs until it is stopped.
+func clockedWriter(t *testing.T) (*clocked, *Writer, func()) {
+	c := &clocked{at: map[string][]time.Time{}}
+	w := New(c)
+	ctx, stop := context.WithCancel(t.Context())
+	go w.Run(ctx)
+	return c, w, stop
+}
+
+// TestCrowdWaitsLonger: many pods with news that is not urgent wait for each other, but not for ever; what is urgent goes at
+// once and takes the rest along.
 func TestCrowdWaitsLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &clocked{at: map[string][]time.Time{}}
-		w := New(c)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go w.Run(ctx)
+		c, w, stop := clockedWriter(t)
+		defer stop()
 		const n, urgent = 60, 7
 		began, pods := time.Now(), make([]*v1.Pod, n)
 		for i := range pods {
@@ -50,7 +56,7 @@ func TestCrowdWaitsLonger(t *testing.T) {
 		w.Observe(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pods[urgent].Name, UID: pods[urgent].UID, ResourceVersion: "9"}, Status: v1.PodStatus{Phase: v1.PodRunning}})
 		time.Sleep(2 * settleMost)
 		for i := range pods {
-			want := began.Add(min(settle+time.Duration(i)*settleEach, settleMost))
+			want := began.Add(settleMost)
 			if i == urgent {
 				want = began
 			}
@@ -58,11 +64,37 @@ func TestCrowdWaitsLonger(t *testing.T) {
 				t.Errorf("pod %d was written at %v, want once at %v", i, at, want)
 			}
 		}
+		if w.settling != 0 {
+			t.Errorf("%d pods count as waiting when none does", w.settling)
+		}
 		w.Set(pods[0], v1.PodStatus{Message: "third"}, false, false)
 		began = time.Now()
 		time.Sleep(2 * settleMost)
 		if at := c.at["0"]; len(at) != 2 || at[1].Sub(began) != settle {
 			t.Errorf("when the others are done pod 0 is written at %v, %s after the change, want %s", at, at[len(at)-1].Sub(began), settle)
+		}
+	})
+}
+
+// TestFewWaitLittle: the first of a few pods waits for those that came after it, and is written before what one pod more
+// would cost.
+func TestFewWaitLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, w, stop := clockedWriter(t)
+		defer stop()
+		const n = 4
+		began := time.Now()
+		for i := range n {
+			name := fmt.Sprint(i)
+			w.Set(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}, v1.PodStatus{Message: "first"}, false, false)
+		}
+		w.Forget("1") // it counts no longer
+		time.Sleep(2 * settleMost)
+		if at := c.at["0"]; len(at) != 1 || at[0].Sub(began) != settle+(n-2)*settleEach {
+			t.Errorf("pod 0 of %d was written at %v, want once %s after %v", n, at, settle+(n-2)*settleEach, began)
+		}
+		if at := c.at["1"]; len(at) != 0 {
+			t.Errorf("a pod that is gone was written at %v", at)
 		}
 	})
 }

@@ -31,8 +31,8 @@ type client interface {
 // the back-off of failed requests.
 const (
 	settle     = 500 * time.Millisecond
-	settleEach = 100 * time.Millisecond
-	settleMost = 5 * time.Second
+	settleEach = 200 * time.Millisecond
+	settleMost = 10 * time.Second
 	foreign    = 10 * time.Second
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 30 * time.Second
@@ -57,9 +57,9 @@ type slot struct {
 	delete bool
 	// deleted: the deletion was sent; it is not repeated.
 	deleted, queued, busy, again bool
-	// settling: a change is held back; the newest is sent when that ends.
-	settling bool
-	retry    time.Duration
+	// since is when a change began to be held back, zero when none is; the newest is sent when that ends.
+	since time.Time
+	retry time.Duration
 }
 
 // New makes a Writer; Run sends.
@@ -127,27 +127,53 @@ func (w *Writer) Set(p *v1.Pod, st v1.PodStatus, del, urgent bool) {
 
 // settle queues a slot after others had time to join its change; the caller holds the lock.
 func (w *Writer) settle(uid types.UID, s *slot) {
-	if s.settling || s.queued {
+	if !s.since.IsZero() || s.queued {
 		return
 	}
-	wait := min(settle+time.Duration(w.settling)*settleEach, settleMost)
-	s.settling = true
+	s.since = time.Now()
 	w.settling++
+	w.hold(uid, s, s.since, w.patience())
+}
+
+// patience is how long a change is held back while so many are; the caller holds the lock.
+func (w *Writer) patience() time.Duration {
+	return min(settle+time.Duration(w.settling-1)*settleEach, settleMost)
+}
+
+// hold queues a slot after wait, unless so many more changes are held back by then that it waits for them too.
+func (w *Writer) hold(uid types.UID, s *slot, since time.Time, wait time.Duration) {
 	time.AfterFunc(wait, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		s.settling = false
-		w.settling--
+		if s.since != since { // it was sent with something urgent
+			return
+		}
+		if more := time.Until(since.Add(w.patience())); more > 0 && w.slots[uid] == s {
+			w.hold(uid, s, since, more)
+			return
+		}
+		w.settled(s)
 		if w.slots[uid] == s && !s.queued {
 			w.later(uid, s, 0)
 		}
 	})
 }
 
+// settled ends the wait of a slot; the caller holds the lock.
+func (w *Writer) settled(s *slot) {
+	if !s.since.IsZero() {
+		s.since = time.Time{}
+		w.settling--
+	}
+}
+
 // Forget drops the slot of a pod that is gone.
 func (w *Writer) Forget(uid types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if s := w.slots[uid]; s != nil {
+		w.settled(s)
+	}
 	delete(w.slots, uid)
 }
 
@@ -183,6 +209,7 @@ func (w *Writer) send(ctx context.Context, uid types.UID) {
 		return
 	}
 	s.queued, s.busy, s.again = false, true, false
+	w.settled(s)
 	base, want, del := s.base, s.want, s.delete && !s.deleted
 	w.mu.Unlock()
 

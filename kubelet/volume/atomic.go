@@ -107,7 +107,7 @@ func readFiles(root *os.Root) (content, layout, error) {
 }
 
 // removeIn removes what has a name in the folder of a volume: a file, a link (never what it points to) or a tree.
-func removeIn(root *os.Root, name string) error { return removeTree(filepath.Join(root.Name(), name)) }
+func removeIn(root *os.Root, name string) error { return RemoveTree(filepath.Join(root.Name(), name)) }
 
 func equalFiles(have, want content) bool {
 	if len(have) != len(want) {

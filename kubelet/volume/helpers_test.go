@@ -174,7 +174,7 @@ func tempDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := removeTree(dir); err != nil {
+		if err := RemoveTree(dir); err != nil {
 			t.Errorf("cleaning up: %v", err)
 		}
 	})

@@ -203,8 +203,8 @@ func unmount(p string) error {
 	return nil
 }
 
-// removeTree removes a tree without following links and without entering a mounted filesystem.
-func removeTree(p string) error {
+// RemoveTree removes a tree without following links and without entering a mounted filesystem.
+func RemoveTree(p string) error {
 	mounted, err := isMount(p)
 	if err != nil {
 		return err

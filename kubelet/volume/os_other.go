@@ -41,9 +41,9 @@ func mountHuge(string, int64, *int64) error {
 	return fmt.Errorf("huge pages are not supported on this system")
 }
 
-// removeTree removes a tree. A link or junction is removed itself, never followed. It is also here because os.RemoveAll
+// RemoveTree removes a tree. A link or junction is removed itself, never followed. It is also here because os.RemoveAll
 // of Go 1.26 fails under Wine 8 with "Invalid function" (observed 2026-11).
-func removeTree(p string) error {
+func RemoveTree(p string) error {
 	info, err := os.Lstat(p)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -87,7 +87,7 @@ func emptyFolder(p string) error {
 	}
 	var failed []error
 	for _, e := range entries {
-		failed = append(failed, removeTree(filepath.Join(p, e.Name())))
+		failed = append(failed, RemoveTree(filepath.Join(p, e.Name())))
 	}
 	return errors.Join(failed...)
 }

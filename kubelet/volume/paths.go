@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
@@ -82,6 +83,9 @@ func squash(p string) string {
 
 func hasDotDot(p string, windows bool) bool {
 	for _, e := range elements(p, windows) {
+		if windows { // behind a drive letter there need not be a slash
+			e = e[strings.LastIndexByte(e, ':')+1:]
+		}
 		// Windows drops trailing dots and spaces, so ".. " and "..." name other folders than they seem to.
 		if e == ".." || windows && len(e) > 1 && strings.HasPrefix(e, "..") && strings.Trim(e, ". ") == "" {
 			return true
@@ -128,6 +132,8 @@ func checkFilePath(p string, windows bool) error {
 		return fmt.Errorf("invalid path: must not be empty")
 	case strings.HasPrefix(p, "/"):
 		return fmt.Errorf("invalid path %q: must be relative", p)
+	case !utf8.ValidString(p): // it could not be listed again
+		return fmt.Errorf("invalid path %q: must be UTF-8", p)
 	case len(p) > maxPathLength:
 		return fmt.Errorf("invalid path: must be at most %d characters", maxPathLength)
 	}
@@ -167,7 +173,11 @@ func checkWindowsName(e string) error {
 	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$":
 		return fmt.Errorf("%q is the name of a Windows device", e)
 	}
-	if len(base) == 4 && (strings.HasPrefix(base, "COM") || strings.HasPrefix(base, "LPT")) && base[3] >= '0' && base[3] <= '9' {
+	number, port := strings.CutPrefix(base, "COM")
+	if !port {
+		number, port = strings.CutPrefix(base, "LPT")
+	}
+	if port && utf8.RuneCountInString(number) == 1 && strings.Contains("0123456789¹²³", number) {
 		return fmt.Errorf("%q is the name of a Windows device", e)
 	}
 	return nil

@@ -30,6 +30,8 @@ func TestWindowsPaths(t *testing.T) {
 		`C:/a/../../x`:            "error",
 		`\\.\pipe\..\x`:           "error",
 		`/a/.. /x`:                "error",
+		`C:..\x`:                  "error",
+		`C:.. `:                   "error",
 		`/a/.../x`:                "error",
 		`C:\a:stream`:             "error",
 		`a:b:c`:                   "error",
@@ -73,7 +75,7 @@ func TestSubPathText(t *testing.T) {
 		{"a/b", false, "a/b"}, {"a//b/.", false, "a/b"}, {".", false, ""}, {"", false, ""},
 		{"/a", false, "error"}, {"../a", false, "error"}, {"a/..", false, "error"}, {`a\b`, false, `a\b`}, {"a..b", false, "a..b"},
 		{`a\b`, true, "a/b"}, {`a\..\b`, true, "error"}, {`C:\x`, true, "error"}, {`\x`, true, "error"}, {"a:s", true, "error"},
-		{"nul", true, "error"}, {"x/COM1.txt", true, "error"}, {"x.", true, "error"},
+		{"nul", true, "error"}, {"x/COM1.txt", true, "error"}, {"lpt³", true, "error"}, {"com12", true, "com12"}, {"x.", true, "error"},
 	} {
 		got, err := cleanSubPath(c.in, c.windows)
 		if err != nil {
@@ -93,7 +95,7 @@ func TestContentCheck(t *testing.T) {
 	}{
 		{"a,b/c", false, true}, {"../a", false, false}, {"a/../b", false, false}, {"/a", false, false}, {"..a", false, false},
 		{"a//b", false, false}, {strings.Repeat("n", 256), false, false}, {strings.Repeat("n", 255), false, true},
-		{"A,a", false, true}, {"A,a", true, false}, {"a:b", true, false}, {"a:b", false, true}, {"nul.txt", true, false}, {`a\b`, true, false},
+		{"A,a", false, true}, {"A,a", true, false}, {"a:b", true, false}, {"a:b", false, true}, {"nul.txt", true, false}, {"a\xff", false, false}, {"ä", false, true}, {`a\b`, true, false},
 	} {
 		files := content{}
 		for _, p := range strings.Split(c.paths, ",") {

@@ -206,11 +206,11 @@ func TestRemovalRace(t *testing.T) {
 			_ = os.MkdirAll(filepath.Join(name("a", i), "sub"), 0o755)
 			_ = os.Symlink(outside, name("link", i))
 		}
-		_ = removeTree(victim)
+		_ = RemoveTree(victim)
 	})
 	t.Logf("%d swaps beside %d removals", swaps, tries)
 	unharmed(t, outside)
-	if err := removeTree(victim); err != nil {
+	if err := RemoveTree(victim); err != nil {
 		t.Error(err)
 	}
 }

@@ -46,7 +46,7 @@ func (m *Manager) Remove(ctx context.Context, uid types.UID) error {
 	if err := m.Teardown(ctx, uid); err != nil {
 		return err
 	}
-	if err := removeTree(m.podDir(uid)); err != nil {
+	if err := RemoveTree(m.podDir(uid)); err != nil {
 		return fmt.Errorf("removing folder of pod %s: %w", uid, err)
 	}
 	return nil
@@ -100,7 +100,7 @@ func removeMounted(dir string, depth int) error {
 	if err := unmountLevel(dir, depth); err != nil {
 		return err
 	}
-	return removeTree(dir)
+	return RemoveTree(dir)
 }
 
 func unmountLevel(dir string, depth int) error {

@@ -31,6 +31,8 @@ func testAdmission(t *testing.T, w *world) {
 	w.create(t, port("holds-port"))
 	w.until(t, 20*time.Second, "holds-port", ready)
 	selector, otherOS, greedy := newPod("selector", "sleep"), newPod("windows", "sleep"), newPod("greedy", "sleep")
+	unsafe := newPod("unsafe", "sleep")
+	unsafe.Spec.SecurityContext = &v1.PodSecurityContext{Sysctls: []v1.Sysctl{{Name: "net.ipv4.tcp_syncookies", Value: "1"}, {Name: "kernel.msgmax", Value: "10000"}}}
 	selector.Spec.NodeSelector = map[string]string{"disk": "none"}
 	otherOS.Spec.OS = &v1.PodOS{Name: v1.Windows}
 	greedy.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("5000")}
@@ -41,6 +43,7 @@ func testAdmission(t *testing.T, w *world) {
 		{port("wants-port"), "NodePorts", "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"},
 		{selector, "NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"},
 		{otherOS, "PodOSNotSupported", "Pod was rejected: Failed to admit pod as the OS field doesn't match node OS"},
+		{unsafe, "SysctlForbidden", `Pod was rejected: forbidden sysctl: "kernel.msgmax" not allowlisted`},
 		{greedy, "OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu, requested: 5000000"},
 	} {
 		w.create(t, c.pod)
@@ -138,6 +141,24 @@ func testForeignStatus(t *testing.T, w *world) {
 	}
 	w.remove(t, "first", nil)
 	w.remove(t, "second", nil)
+}
+
+// testPressure: a threshold that every disk is below makes the node say so.
+func testPressure(t *testing.T, w *world) {
+	w.untilEvent(t, node, "NodeHasDiskPressure")
+	must(t, testkit.Until(w.ctx, 20*time.Second, "the pressure of the node", func(ctx context.Context) error {
+		n, err := w.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range n.Status.Conditions {
+			want := c.Type == v1.NodeDiskPressure || c.Type == v1.NodeReady || c.Type == "Foreign"
+			if want != (c.Status == v1.ConditionTrue) {
+				err = fmt.Errorf("%s is %s: %s", c.Type, c.Status, c.Message)
+			}
+		}
+		return err
+	}))
 }
 
 // testStandalone: without a kubeconfig a kubelet runs the pods of its folder, and nothing else.

@@ -31,15 +31,32 @@ func TestKubelet(t *testing.T) {
 		t.Run("foreign status", func(t *testing.T) { t.Parallel(); testForeignStatus(t, w) })
 	})
 	w.nothingLeft(t)
-	t.Run("resize", func(t *testing.T) { testResize(t, w) })
-	t.Run("static pod", func(t *testing.T) { testStatic(t, w) })
-	t.Run("standalone", func(t *testing.T) { testStandalone(t, w) })
-	t.Run("full disk", func(t *testing.T) { testFullDisk(t, w) })
-	t.Run("API server away", func(t *testing.T) { testAway(t, w) })
+	w.run(t, "resize", testResize)
+	w.run(t, "rotation of logs", withConfig(testRotation, map[string]any{
+		"containerLogMaxSize": rotatedAt, "containerLogMaxFiles": keptLogs, "containerLogMonitorInterval": "3s"}))
+	w.run(t, "pressure", withConfig(testPressure, map[string]any{
+		"evictionHard": map[string]string{"nodefs.available": "100%"}, "evictionPressureTransitionPeriod": "1s"}))
+	w.run(t, "image garbage collection", testImageGC)
+	w.run(t, "static pod", testStatic)
+	w.run(t, "standalone", testStandalone)
+	w.run(t, "full disk", testFullDisk)
+	w.run(t, "API server away", testAway)
+	w.run(t, "clock set", testClock)
 	w.nothingLeft(t)
-	t.Run("start that was cut short", func(t *testing.T) { testCutStart(t, w) })
-	t.Run("killed during churn", func(t *testing.T) { testKilled(t, w) })
+	w.run(t, "start that was cut short", testCutStart)
+	w.run(t, "killed during churn", testKilled)
 	w.nothingLeft(t)
+}
+
+// run runs a test that has the world for itself. One that fails leaves no pods to those that come after it.
+func (w *world) run(t *testing.T, name string, test func(*testing.T, *world)) {
+	if t.Run(name, func(t *testing.T) { test(t, w) }) {
+		return
+	}
+	err := w.Client.CoreV1().Pods(namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{})
+	if err != nil {
+		t.Errorf("after %s: %v", name, err)
+	}
 }
 
 // testEnvironment: an init container leaves a file for the container, whose environment comes from every source.

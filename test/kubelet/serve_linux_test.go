@@ -65,7 +65,47 @@ func testServer(t *testing.T, w *world) {
 	if got := ask(t, w, "pods"); !strings.Contains(got, `"name":"talk"`) {
 		t.Errorf("/pods: %s", got)
 	}
+	testPages(t, w)
 	w.remove(t, "talk", nil)
+}
+
+// testPages looks at what the server tells of itself and of the runtime.
+func testPages(t *testing.T, w *world) {
+	w.create(t, newPod("counted", "sleep"))
+	w.until(t, 30*time.Second, "counted", ready)
+	defer w.remove(t, "counted", nil)
+	if got := ask(t, w, "statusz"); !strings.Contains(got, "kubelet statusz\n") || !strings.Contains(got, "\nBinary version: 1.36.3\n") || !strings.Contains(got, " /checkpoint ") {
+		t.Errorf("/statusz: %s", got)
+	}
+	if got := ask(t, w, "flagz"); !strings.Contains(got, "\nhostname-override="+node+"\n") {
+		t.Errorf("/flagz: %s", got)
+	}
+	if got := ask(t, w, "healthz"); got != "ok" {
+		t.Errorf("/healthz: %s", got)
+	}
+	// containerd writes checkpoints with CRIU, which few machines have; that it was asked shows in what it says.
+	code, text := w.call(t, http.MethodPost, "checkpoint/"+namespace+"/counted/app")
+	switch {
+	case code == http.StatusOK:
+		file := strings.TrimSuffix(strings.TrimPrefix(text, `{"items":["`), `"]}`)
+		if info, err := os.Stat(file); err != nil || info.Size() == 0 {
+			t.Errorf("the checkpoint %s: %v", text, err)
+		}
+	case code != http.StatusInternalServerError || !strings.HasPrefix(text, "checkpointing of "+namespace+"/counted/app failed ("):
+		t.Errorf("/checkpoint: %d %s", code, text)
+	default:
+		t.Logf("/checkpoint: %s", text)
+	}
+	must(t, testkit.Until(w.ctx, 30*time.Second, "series of containers", func(context.Context) error {
+		got := ask(t, w, "metrics/cadvisor")
+		for _, want := range []string{"\nmachine_cpu_cores{", "\ncontainer_scrape_error 0\n", `container_memory_working_set_bytes{container="",id="/",`,
+			`,namespace="` + namespace + `",pod="counted"} `, `,image="` + testkit.TestImage + `",name="`, "\ncontainer_cpu_cfs_periods_total{", "\ncontainer_memory_cache{", "\ncontainer_network_receive_packets_total{"} {
+			if !strings.Contains(got, want) {
+				return fmt.Errorf("/metrics/cadvisor lacks %s: %.3000s", want, got)
+			}
+		}
+		return nil
+	}))
 }
 
 func logOf(t *testing.T, w *world, query string) string {
@@ -76,7 +116,31 @@ func logOf(t *testing.T, w *world, query string) string {
 // ask reads a path of the kubelet's server, in the World's network.
 func ask(t *testing.T, w *world, path string) string {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	code, text := w.call(t, http.MethodGet, path)
+	if code != http.StatusOK {
+		t.Fatalf("%s: %d %s", path, code, text)
+	}
+	return text
+}
+
+// kubeletURL is the kubelet's server in the World's network.
+const kubeletURL = "https://" + testkit.NodeIP + ":10250/"
+
+func (w *world) call(t *testing.T, method, path string) (code int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(w.ctx, method, kubeletURL+path, nil)
+	must(t, err)
+	resp, err := w.http().Do(req)
+	must(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	must(t, err)
+	return resp.StatusCode, string(text)
+}
+
+// http is a client in the World's network.
+func (w *world) http() *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
 			err = platform.InNetns(w.Netns(), func() error {
 				conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
@@ -84,15 +148,6 @@ func ask(t *testing.T, w *world, path string) string {
 			})
 			return conn, err
 		}}}
-	resp, err := client.Get("https://" + testkit.NodeIP + ":10250/" + path)
-	must(t, err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	must(t, err)
-	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s %s", path, resp.Status, text)
-	}
-	return string(text)
 }
 
 // testFollows: what a volume is made of changes, and within a second so do its files; statistics show the pod.

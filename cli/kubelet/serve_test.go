@@ -1,0 +1,57 @@
+package kubelet
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+func TestLogsDir(t *testing.T) {
+	for _, c := range []struct {
+		pods string
+		on   bool
+		want string
+	}{
+		{"/var/log/pods", true, "/var/log"},
+		{"/nodes/one/log/pods", true, "/nodes/one/log"},
+		{"/pods", true, "/var/log"}, // not the root
+		{"/var/log/pods", false, ""},
+	} {
+		if got := logsDir(&v1beta1.KubeletConfiguration{EnableSystemLogHandler: &c.on}, filepath.FromSlash(c.pods)); got != filepath.FromSlash(c.want) && got != c.want {
+			t.Errorf("%s: %s, want %s", c.pods, got, c.want)
+		}
+	}
+}
+
+func TestHostDNS(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "resolv.conf")
+	if err := os.WriteFile(file, []byte("nameserver 192.0.2.53\nsearch example.com\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for source, want := range map[string]string{file: "{[192.0.2.53] [example.com] []}", "": "{[::1] [.] []}"} {
+		got, err := hostDNS(source, []string{"2001:db8::1"})
+		if err != nil || fmt.Sprint(got) != want {
+			t.Errorf("%q: %v, %v, want %s", source, got, err, want)
+		}
+	}
+	if _, err := hostDNS(filepath.Join(t.TempDir(), "absent"), nil); err == nil {
+		t.Error("a file that is not there is no error")
+	}
+	if _, err := hostDNS(systemDNS, nil); (err == nil) != platform.IsWindows {
+		t.Errorf("the system's own: %v", err)
+	}
+}
+
+func TestThresholds(t *testing.T) {
+	got := thresholds(&v1beta1.KubeletConfiguration{EvictionHard: map[string]string{"memory.available": "100Mi", "nodefs.available": "7.5%"},
+		EvictionSoft: map[string]string{"memory.available": "1Gi"}, EvictionSoftGracePeriod: map[string]string{"memory.available": "1m30s"}})
+	want := "[{memory.available 104857600 0 0s} {nodefs.available 0 7.5 0s} {memory.available 1073741824 0 1m30s}]"
+	if fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}

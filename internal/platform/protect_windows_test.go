@@ -1,0 +1,71 @@
+package platform
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// TestProtect looks for users that are neither SYSTEM, nor administrators, nor the owner in the access list of a folder.
+func TestProtect(t *testing.T) {
+	dir, err := os.MkdirTemp("", "logs") // TempDir removes with os.RemoveAll, which Wine 8.0 does not bear
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(dir, "0.log")
+	defer func() {
+		if err := errors.Join(os.Remove(log), os.Remove(dir)); err != nil {
+			t.Error(err)
+		}
+	}()
+	if len(strangers(t, dir)) == 0 {
+		t.Error("nobody else has access before: there is nothing to see")
+	}
+	for range 2 {
+		if err := Protect(dir); err != nil {
+			t.Fatal(err)
+		}
+		if found := strangers(t, dir); len(found) > 0 {
+			t.Errorf("these have access: %v", found)
+		}
+	}
+	if err := os.WriteFile(log, []byte("line"), 0o640); err != nil {
+		t.Errorf("the owner: %v", err)
+	}
+	if err := Protect(filepath.Join(dir, "none")); err == nil {
+		t.Error("a folder that is not there is protected")
+	}
+}
+
+// strangers are those whom the access list of a folder lets in.
+func strangers(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	sd, err := windows.GetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, _, err := sd.Owner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _, err := sd.DACL()
+	if err != nil || list == nil { // no list lets everybody in
+		t.Fatalf("access list %v, %v", list, err)
+	}
+	for i := range uint32(list.AceCount) {
+		var ace *windows.ACCESS_ALLOWED_ACE
+		if err := windows.GetAce(list, i, &ace); err != nil {
+			t.Fatal(err)
+		}
+		sid := (*windows.SID)(unsafe.Pointer(&ace.SidStart))
+		known := sid.Equals(owner) || sid.IsWellKnown(windows.WinLocalSystemSid) || sid.IsWellKnown(windows.WinBuiltinAdministratorsSid)
+		if ace.Header.AceType == windows.ACCESS_ALLOWED_ACE_TYPE && !known {
+			out = append(out, sid.String())
+		}
+	}
+	return out
+}

@@ -1,0 +1,54 @@
+package platform
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/windows/registry"
+	"golang.zx2c4.com/wireguard/windows/tunnel/winipcfg"
+)
+
+const tcpip = `SYSTEM\CurrentControlSet\Services\Tcpip\Parameters`
+
+// noServers are the addresses that Windows shows for an adapter to which nobody gave a server (RFC 3879 took them away).
+var noServers = netip.MustParsePrefix("fec0:0:0:ffff::/64")
+
+// ReadResolver reads whom this host asks for names, and in which domains it looks for short ones: of all adapters that are
+// up, and the list of the whole host first.
+func ReadResolver() (servers, searches []string, err error) {
+	list, err := adapters(winipcfg.GAAFlagSkipUnicast | winipcfg.GAAFlagSkipAnycast | winipcfg.GAAFlagSkipMulticast)
+	if err != nil {
+		return nil, nil, err
+	}
+	add := func(to *[]string, text string) {
+		if text = strings.TrimSpace(text); text != "" && !slices.Contains(*to, text) {
+			*to = append(*to, text)
+		}
+	}
+	domains := func(path string) {
+		k, err := registry.OpenKey(registry.LOCAL_MACHINE, path, registry.QUERY_VALUE)
+		if err != nil {
+			return
+		}
+		defer k.Close()
+		text, _, _ := k.GetStringValue("SearchList") // absent where nobody set one
+		for _, s := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+			add(&searches, s)
+		}
+	}
+	domains(tcpip)
+	for _, a := range list {
+		if a.IfType == winipcfg.IfTypeSoftwareLoopback || a.OperStatus != winipcfg.IfOperStatusUp {
+			continue
+		}
+		for d := a.FirstDNSServerAddress; d != nil; d = d.Next {
+			if addr, ok := netip.AddrFromSlice(d.Address.IP()); ok && !noServers.Contains(addr) {
+				add(&servers, addr.Unmap().String())
+			}
+		}
+		domains(tcpip + `\Interfaces\` + a.AdapterName())
+		add(&searches, a.DNSSuffix())
+	}
+	return servers, searches, nil
+}

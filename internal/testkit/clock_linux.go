@@ -1,0 +1,158 @@
+package testkit
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// clockStub takes the place of the vDSO's clock_gettime: it asks the kernel, and adds seconds to what is CLOCK_REALTIME.
+// The four zeros are the seconds.
+var clockStub = []byte{
+	0xb8, 0xe4, 0, 0, 0, // mov eax, 228 (clock_gettime)
+	0x0f, 0x05, // syscall
+	0x85, 0xff, // test edi, edi
+	0x75, 0x07, // jnz to the ret
+	0x48, 0x81, 0x06, 0, 0, 0, 0, // add qword [rsi], seconds
+	0xc3, // ret
+}
+
+const (
+	secondsInStub = 14
+	pageSize      = 4096
+)
+
+// ShiftClock has a process see the time of day so much later, or earlier where offset is negative, than it is; zero ends it.
+// Timers go on as they are, as when somebody sets a machine's clock. Only for programs that ask the vDSO, as Go's do; where
+// it cannot be done on this machine the error is errors.ErrUnsupported.
+func (p *Process) ShiftClock(offset time.Duration) error {
+	if runtime.GOARCH != "amd64" {
+		return fmt.Errorf("shifting clocks on %s: %w", runtime.GOARCH, errors.ErrUnsupported)
+	}
+	if err := p.shiftClock(int32(offset / time.Second)); err != nil {
+		return fmt.Errorf("shifting the clock of %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+func (p *Process) shiftClock(seconds int32) error {
+	start, size, err := p.vdso()
+	if err != nil {
+		return err
+	}
+	mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", p.PID()), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer mem.Close()
+	image := make([]byte, size)
+	if _, err := mem.ReadAt(image, start); err != nil {
+		return err
+	}
+	entry, err := clockEntry(image)
+	if err != nil {
+		return err
+	}
+	stub := slices.Clone(clockStub)
+	binary.LittleEndian.PutUint32(stub[secondsInStub:], uint32(seconds))
+	room := image[size-len(stub):] // behind the image the last page is empty
+	if bytes.Equal(room[:secondsInStub], stub[:secondsInStub]) {
+		_, err := mem.WriteAt(stub, start+int64(size-len(stub)))
+		return err
+	}
+	if slices.ContainsFunc(room, func(b byte) bool { return b != 0 }) {
+		return fmt.Errorf("the vDSO has no room at its end: %w", errors.ErrUnsupported)
+	}
+	jump := binary.LittleEndian.AppendUint32([]byte{0xe9}, uint32(size-len(stub)-(entry+5)))
+	return p.stopped(start+int64(entry), func() error {
+		_, err := mem.WriteAt(stub, start+int64(size-len(stub)))
+		if err == nil {
+			_, err = mem.WriteAt(jump, start+int64(entry))
+		}
+		return err
+	})
+}
+
+// vdso is where the kernel's library lies in the process.
+func (p *Process) vdso() (start int64, size int, err error) {
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.PID()))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(maps)) {
+		var end int64
+		if strings.HasSuffix(strings.TrimSpace(line), "[vdso]") {
+			_, err := fmt.Sscanf(line, "%x-%x", &start, &end)
+			return start, int(end - start), err
+		}
+	}
+	return 0, 0, errors.New("it has no vDSO")
+}
+
+// clockEntry is where clock_gettime begins.
+func clockEntry(image []byte) (int, error) {
+	file, err := elf.NewFile(bytes.NewReader(image))
+	if err != nil {
+		return 0, err
+	}
+	symbols, err := file.DynamicSymbols()
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range symbols {
+		if s.Name == "__vdso_clock_gettime" {
+			return int(s.Value), nil
+		}
+	}
+	return 0, fmt.Errorf("the vDSO has no clock_gettime: %w", errors.ErrUnsupported)
+}
+
+// stopped runs change while no thread of the process runs or is in the page of that address.
+func (p *Process) stopped(address int64, change func() error) error {
+	page := address / pageSize
+	for range 100 {
+		if err := unix.Kill(p.PID(), syscall.SIGSTOP); err != nil {
+			return err
+		}
+		inside, err := p.threadsIn(page)
+		if err == nil && !inside {
+			err = change()
+		}
+		if e := unix.Kill(p.PID(), syscall.SIGCONT); err != nil || e != nil || !inside {
+			return errors.Join(err, e)
+		}
+	}
+	return errors.New("its threads are never elsewhere")
+}
+
+// threadsIn says whether a thread has yet to stop, or is in a page.
+func (p *Process) threadsIn(page int64) (bool, error) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", p.PID()))
+	for _, file := range tasks {
+		text, readErr := os.ReadFile(file)
+		fields := strings.Fields(string(text))
+		if readErr != nil || len(fields) < 3 { // "running"
+			return true, nil
+		}
+		at, parseErr := strconv.ParseInt(strings.TrimPrefix(fields[len(fields)-1], "0x"), 16, 64)
+		if parseErr != nil {
+			return true, parseErr
+		}
+		if at/pageSize == page {
+			return true, nil
+		}
+	}
+	return false, err
+}

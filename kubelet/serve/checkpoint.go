@@ -1,0 +1,71 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// CheckpointRequest asks the runtime to write the state of a running container into an archive.
+type CheckpointRequest struct {
+	ContainerID string
+	Location    string        // file that the runtime makes; its folder exists
+	Timeout     time.Duration // what the client asked for; zero for the runtime client's own
+}
+
+// checkpointsDir, below the kubelet's root folder, holds the archives; root alone reads them, for memory is in them.
+const checkpointsDir = "checkpoints"
+
+// checkpoint has the runtime write an archive of a container and tells its name. The answers are upstream's: 404 for a pod
+// or a container that the pod does not have, and for a timeout that is no number; 500 when the runtime cannot or will not.
+func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
+	view, ok := s.find(r)
+	if !ok {
+		http.Error(w, "pod does not exist", http.StatusNotFound)
+		return
+	}
+	name := r.PathValue("container")
+	if !hasContainer(view.Pod, name) {
+		http.Error(w, fmt.Sprintf("container %s does not exist", name), http.StatusNotFound)
+		return
+	}
+	var timeout time.Duration
+	if all := r.URL.Query()["timeout"]; len(all) > 0 {
+		seconds, err := strconv.ParseInt(all[len(all)-1], 10, 32)
+		if err != nil {
+			http.Error(w, "cannot parse value of timeout parameter", http.StatusNotFound)
+			return
+		}
+		timeout = time.Duration(seconds) * time.Second
+	}
+	path, err := s.takeCheckpoint(r.Context(), view, name, timeout)
+	if err != nil {
+		http.Error(w, fmt.Sprintf("checkpointing of %s/%s/%s failed (%v)", r.PathValue("ns"), r.PathValue("pod"), name, err), http.StatusInternalServerError)
+		return
+	}
+	writeJSON(w, map[string][]string{"items": {path}})
+}
+
+func (s *Server) takeCheckpoint(ctx context.Context, view PodView, name string, timeout time.Duration) (string, error) {
+	c := view.Containers[name]
+	switch {
+	case s.opts.Checkpoint == nil:
+		return "", errors.New("the runtime client has no checkpoints")
+	case timeout < 0:
+		return "", errors.New("CheckpointContainer requires the timeout value to be > 0")
+	case c.ID == "":
+		return "", fmt.Errorf("container %s not found", name)
+	}
+	dir := filepath.Join(s.opts.RootDir, checkpointsDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("creating the folder of checkpoints: %w", err)
+	}
+	file := fmt.Sprintf("checkpoint-%s_%s-%s-%s.tar", view.Pod.Name, view.Pod.Namespace, name, time.Now().Format(time.RFC3339))
+	path := filepath.Join(dir, file)
+	return path, s.opts.Checkpoint(ctx, CheckpointRequest{ContainerID: c.ID, Location: path, Timeout: timeout})
+}

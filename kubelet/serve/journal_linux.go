@@ -1,0 +1,41 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+const journalctl = "journalctl"
+
+// journaled parts services into those that the journal has something of, and the others. Without a journal that is all.
+func journaled(ctx context.Context, services []string) (known, others []string) {
+	out, err := exec.CommandContext(ctx, journalctl, "--field", "_SYSTEMD_UNIT").Output()
+	if err != nil {
+		return nil, services
+	}
+	units := strings.Fields(string(out))
+	for _, s := range services {
+		if slices.Contains(units, s+".service") {
+			known = append(known, s)
+		} else {
+			others = append(others, s)
+		}
+	}
+	return known, others
+}
+
+// journal writes what journalctl prints. That it ends with a code is no error: it has said why, or found no line.
+func journal(ctx context.Context, args []string, out io.Writer) error {
+	cmd := exec.CommandContext(ctx, journalctl, args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	err := cmd.Run()
+	if ended := (*exec.ExitError)(nil); err == nil || errors.As(err, &ended) {
+		return nil
+	}
+	return fmt.Errorf("reading the journal: %w", err)
+}

@@ -1,0 +1,292 @@
+package serve
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"regexp/syntax"
+	"strconv"
+	"strings"
+	"time"
+
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+// Bounds of a query for the logs of a node, as upstream's (pkg/kubelet/kubelet_server_journal.go).
+const (
+	maxLogLines   = 100000
+	maxLogService = 256 // bytes
+	maxLogOf      = 4   // services
+	journalTime   = 30 * time.Second
+)
+
+// logService is what a service may be called: nothing that a program could take for an option or a path.
+var unsafeService = regexp.MustCompile(`[^a-zA-Z\-_0-9@]+`)
+
+// nodeLogQuery asks for the logs of services, or for one file; logOptions choose among what services have written.
+type nodeLogQuery struct {
+	services, files []string
+	logOptions
+}
+
+// logOptions are comparable with their zero value, which chooses all.
+type logOptions struct {
+	since, until *time.Time
+	tail, boot   *int
+	pattern      string
+}
+
+// parseNodeLogQuery reads a query; nil means that there is none, and the path names a file.
+func parseNodeLogQuery(q url.Values) (*nodeLogQuery, field.ErrorList) {
+	var out nodeLogQuery
+	var errs field.ErrorList
+	names, asked := q["query"]
+	for _, name := range names {
+		if strings.ContainsAny(name, `/\`) { // a file; services have no such names
+			out.files = append(out.files, name)
+		} else if strings.TrimSpace(name) != "" {
+			out.services = append(out.services, name)
+		}
+	}
+	if asked && len(out.files)+len(out.services) == 0 {
+		errs = append(errs, field.Invalid(field.NewPath("query"), names, "query cannot be empty"))
+	}
+	moment := func(name string) *time.Time {
+		text := q.Get(name)
+		if text == "" {
+			return nil
+		}
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			errs = append(errs, field.Invalid(field.NewPath(name), text, "invalid time format"))
+		}
+		return &at
+	}
+	number := func(name string) *int {
+		text := q.Get(name)
+		if text == "" {
+			return nil
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			errs = append(errs, field.Invalid(field.NewPath(name), text, err.Error()))
+		}
+		return &n
+	}
+	out.since, out.until = moment("sinceTime"), moment("untilTime")
+	out.boot, out.tail = number("boot"), number("tailLines")
+	out.pattern = q.Get("pattern")
+	if len(errs) > 0 || len(out.files)+len(out.services) == 0 && out.logOptions == (logOptions{}) {
+		return nil, errs
+	}
+	return &out, nil
+}
+
+// check refuses queries that make no sense; exists tells whether a file is there.
+func (n *nodeLogQuery) check(windows bool, exists func(string) error) field.ErrorList {
+	var errs field.ErrorList
+	query := field.NewPath("query")
+	for _, s := range n.services {
+		if len(s) > maxLogService {
+			errs = append(errs, field.Invalid(query, s, fmt.Sprintf("length must be at most %d", maxLogService)))
+		}
+		if unsafeService.MatchString(s) {
+			errs = append(errs, field.Invalid(query, s, "input contains unsupported characters"))
+		}
+	}
+	if len(n.services) > maxLogOf {
+		errs = append(errs, field.TooMany(query, len(n.services), maxLogOf))
+	}
+	switch {
+	case len(n.files)+len(n.services) == 0:
+		errs = append(errs, field.Required(query, "cannot be empty with options"))
+	case len(n.files) > 0 && len(n.services) > 0:
+		errs = append(errs, field.Invalid(query, fmt.Sprintf("%v, %v", n.files, n.services), "cannot specify a file and service"))
+	case len(n.files) > 1:
+		errs = append(errs, field.Invalid(query, n.files, "cannot specify more than one file"))
+	case len(n.files) == 1 && n.logOptions != (logOptions{}):
+		errs = append(errs, field.Invalid(query, n.files, "cannot specify file with options"))
+	case len(n.files) == 1:
+		if err := exists(n.files[0]); err != nil {
+			errs = append(errs, field.Invalid(query, n.files, err.Error()))
+		}
+	}
+	if n.since != nil && n.until != nil && n.since.After(*n.until) {
+		errs = append(errs, field.Invalid(field.NewPath("untilTime"), *n.until, "must be after `sinceTime`"))
+	}
+	if n.boot != nil && windows {
+		errs = append(errs, field.Invalid(field.NewPath("boot"), *n.boot, "boot is not supported on Windows"))
+	}
+	if n.boot != nil && *n.boot > 0 {
+		errs = append(errs, field.Invalid(field.NewPath("boot"), *n.boot, "must be less than 1"))
+	}
+	if n.tail != nil {
+		for _, text := range utilvalidation.IsInRange(*n.tail, 0, maxLogLines) {
+			errs = append(errs, field.Invalid(field.NewPath("tailLines"), *n.tail, text))
+		}
+	}
+	if _, err := syntax.Parse(n.pattern, syntax.Perl); err != nil {
+		errs = append(errs, field.Invalid(field.NewPath("pattern"), n.pattern, err.Error()))
+	}
+	return errs
+}
+
+// journalArgs are the options of journalctl for services; the query was checked.
+func (n *nodeLogQuery) journalArgs(services []string) []string {
+	const layout = "2006-01-02 15:04:05 UTC"
+	args := []string{"--utc", "--no-pager", "--output=short-precise"}
+	if n.since != nil {
+		args = append(args, "--since="+n.since.UTC().Format(layout))
+	}
+	if n.until != nil {
+		args = append(args, "--until="+n.until.UTC().Format(layout))
+	}
+	if n.tail != nil {
+		args = append(args, "--pager-end", fmt.Sprintf("--lines=%d", *n.tail))
+	}
+	for _, s := range services {
+		args = append(args, "--unit="+s)
+	}
+	if n.pattern != "" {
+		args = append(args, "--grep="+n.pattern, "--case-sensitive=false")
+	}
+	if n.boot != nil {
+		args = append(args, "--boot", strconv.Itoa(*n.boot))
+	}
+	return args
+}
+
+// nodeLogs shows files below the log folder, and answers queries where they are switched on; links that lead out of the
+// folder are refused.
+func (s *Server) nodeLogs(w http.ResponseWriter, r *http.Request) {
+	root, err := os.OpenRoot(s.opts.LogsDir)
+	if err != nil {
+		http.Error(w, "the log folder cannot be read", http.StatusNotFound)
+		return
+	}
+	defer root.Close()
+	files := http.FileServerFS(root.FS())
+	http.StripPrefix("/logs/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.opts.LogQueries && s.answerLogQuery(w, r, root) {
+			return
+		}
+		files.ServeHTTP(w, r)
+	})).ServeHTTP(w, r)
+}
+
+// answerLogQuery answers a query; it returns false where a file is to be shown, which r names then.
+func (s *Server) answerLogQuery(w http.ResponseWriter, r *http.Request, root *os.Root) bool {
+	q, errs := parseNodeLogQuery(r.URL.Query())
+	switch {
+	case len(errs) > 0:
+		http.Error(w, errs.ToAggregate().Error(), http.StatusBadRequest)
+		return true
+	case q == nil:
+		return false
+	case r.URL.Path != "" && r.URL.Path != "/":
+		http.Error(w, "path not allowed in query mode", http.StatusNotAcceptable)
+		return true
+	}
+	name := func(file string) string { return strings.TrimLeft(strings.ReplaceAll(file, `\`, "/"), "/") }
+	exists := func(file string) error {
+		_, err := root.Stat(name(file))
+		return err
+	}
+	if errs := q.check(platform.IsWindows, exists); len(errs) > 0 {
+		http.Error(w, errs.ToAggregate().Error(), http.StatusNotAcceptable)
+		return true
+	}
+	if len(q.files) == 1 {
+		r.URL.Path = "/" + name(q.files[0])
+		return false
+	}
+	w.Header().Set("Content-Type", "text/plain;charset=UTF-8")
+	out := io.Writer(w)
+	if r.Header.Get("Accept-Encoding") == "gzip" {
+		w.Header().Set("Content-Encoding", "gzip")
+		zip := gzip.NewWriter(w)
+		defer zip.Close()
+		out = zip
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), journalTime)
+	defer cancel()
+	q.copyServices(ctx, out, root)
+	return true
+}
+
+// copyServices writes the logs of services: of those that the journal knows from there, of the others their files. What
+// fails is said among the lines, as upstream does: the answer has begun by then.
+func (n *nodeLogQuery) copyServices(ctx context.Context, out io.Writer, root *os.Root) {
+	known, others := journaled(ctx, n.services)
+	if len(known) > 0 {
+		if err := journal(ctx, n.journalArgs(known), out); err != nil {
+			fmt.Fprintf(out, "\nerror: journal output not available\n")
+		}
+	}
+	if len(others) > 0 && n.logOptions != (logOptions{}) {
+		fmt.Fprintf(out, "\noptions present and query resolved to log files for %v\ntry without specifying options\n", others)
+		return
+	}
+	for _, service := range others {
+		switch err := copyServiceFile(ctx, out, root, service); {
+		case errors.Is(err, fs.ErrNotExist):
+			fmt.Fprintf(out, "\nlog not found for %s\n", service)
+		case err != nil:
+			fmt.Fprintf(out, "\nerror getting log for %s: %v\n", service, err)
+		}
+	}
+}
+
+// copyServiceFile writes the first of the files that hold the log of a service by custom.
+func copyServiceFile(ctx context.Context, out io.Writer, root *os.Root, service string) error {
+	for _, name := range []string{service, service + ".log", service + "/" + service + ".log"} {
+		err := copyLogFile(ctx, out, root, name)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return fs.ErrNotExist
+}
+
+func copyLogFile(ctx context.Context, out io.Writer, root *os.Root, name string) error {
+	f, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.IsDir() { // the log may be in it
+		return fs.ErrNotExist
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file", name)
+	}
+	_, err = io.Copy(out, bound{ctx, f})
+	return err
+}
+
+// bound ends a copy with its context.
+type bound struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (b bound) Read(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return b.Reader.Read(p)
+}
