@@ -184,6 +184,8 @@ type Port struct {
 	Flags              PortFlags
 }
 
+func (p Port) String() string { return fmt.Sprintf("%d/%s -> %d", p.External, p.Protocol, p.Internal) }
+
 // LoadBalancer spreads the connections of its frontend over endpoints. Without VIPs the frontend is every address of
 // the node.
 type LoadBalancer struct {

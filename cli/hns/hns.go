@@ -49,25 +49,29 @@ func diffCommand() *cobra.Command {
 		Use:   "diff",
 		Short: "Compare what the services ask for with the load balancers that HNS lists",
 		Long: `Asks the service proxy of a node to list HNS anew and to compare it with what it wants. Nothing is changed. The lines
-are the operations that would make both equal: none means that every service is served as wanted.
+are the operations that would make both equal, each with the service that needs it and, if the proxy tried and failed, with
+what HNS answered and since when: none means that every service is served as wanted.
 
-Exit code: 0 equal, 1 different, 2 the proxy could not be asked or could not list HNS.`,
+Exit code: 0 equal, 1 different, 2 nothing was compared: the proxy could not be asked or could not list HNS.`,
 		Example: "  porthole hns diff                 on the node itself\n" +
 			"  porthole hns diff --node win01    a node of the local cluster",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
+			to := streams{c.OutOrStdout(), c.ErrOrStderr()}
+			if len(args) > 0 {
+				return to.give(fmt.Errorf("hns diff takes no argument %q; a node is named with --node", args[0]))
+			}
 			if output != "text" && output != "json" {
-				return fmt.Errorf("-o %s: text and json are known", output)
+				return to.give(fmt.Errorf("-o %s: text and json are known", output))
 			}
 			client := &http.Client{}
 			if node != "" {
 				var err error
 				if client, err = clientOf(node); err != nil {
-					return err
+					return to.give(err)
 				}
 			}
 			defer client.CloseIdleConnections()
-			return diff(c.Context(), client, address, output, streams{c.OutOrStdout(), c.ErrOrStderr()})
+			return diff(c.Context(), client, address, output, to)
 		},
 	}
 	c.Flags().StringVar(&address, "address", "127.0.0.1:10249", "metrics address of the service proxy (--metrics-bind-address)")
@@ -78,11 +82,16 @@ Exit code: 0 equal, 1 different, 2 the proxy could not be asked or could not lis
 
 type streams struct{ out, err io.Writer }
 
+// give says why nothing was compared; no other error may end with the code of a difference.
+func (s streams) give(err error) error {
+	fmt.Fprintln(s.err, "porthole:", err)
+	return trouble
+}
+
 func diff(ctx context.Context, client *http.Client, address, output string, to streams) error {
 	d, err := ask(ctx, client, address)
 	if err != nil {
-		fmt.Fprintln(to.err, "porthole:", err)
-		return trouble
+		return to.give(err)
 	}
 	if output == "json" {
 		enc := json.NewEncoder(to.out)
@@ -92,7 +101,7 @@ func diff(ctx context.Context, client *http.Client, address, output string, to s
 		err = d.Print(to.out)
 	}
 	if err != nil {
-		return fmt.Errorf("printing the difference: %w", err)
+		return to.give(fmt.Errorf("printing the difference: %w", err))
 	}
 	if !d.Equal {
 		return differs
@@ -125,7 +134,7 @@ func ask(ctx context.Context, client *http.Client, address string) (health.Diff,
 		if json.Unmarshal(data, &why) == nil && why.Error != "" {
 			return d, fmt.Errorf("the service proxy at %s cannot compare: %s", address, why.Error)
 		}
-		return d, fmt.Errorf("the service proxy at %s has no /diff (%s); is it ours, and in mode kernelspace?", address, resp.Status)
+		return d, fmt.Errorf("the service proxy at %s has no /diff (%s); is it ours (Linux nodes have upstream's), and in mode kernelspace?", address, resp.Status)
 	}
 	if err := json.Unmarshal(data, &d); err != nil {
 		return d, fmt.Errorf("reading the answer of %s: %w", address, err)

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"porthole.dev/porthole/proxy/health"
 )
@@ -18,7 +19,8 @@ func TestDiff(t *testing.T) {
 		return health.New(health.Options{}).MetricsHandler(health.Pages{Diff: health.DiffPage(func() (health.Diff, error) { return d, err })})
 	}
 	some := health.Diff{Right: 7, Operations: []health.DiffLine{
-		{Verb: "create lb", Frontend: "10.96.0.10 80/tcp", Service: "shop/web", Text: "create lb 10.96.0.10 80/tcp -> 10.244.2.5:8080 dsr"}},
+		{Verb: "create lb", Frontend: "10.96.0.10 80/tcp", Service: "shop/web", Text: "create lb 10.96.0.10 80/tcp -> 10.244.2.5:8080 dsr",
+			Trouble: "no ports", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}},
 		Problems: []health.DiffLine{{Frontend: "node 30080/tcp", Text: "held by a stranger"}}}
 	for _, c := range []struct {
 		name     string
@@ -28,7 +30,7 @@ func TestDiff(t *testing.T) {
 		out, err string // parts
 	}{
 		{"equal", page(health.Diff{Equal: true, Right: 7}, nil), nil, 0, "equal: 7 frontends are as wanted\n", ""},
-		{"different", page(some, nil), nil, 1, "create lb 10.96.0.10 80/tcp -> 10.244.2.5:8080 dsr\n", ""},
+		{"different", page(some, nil), nil, 1, "shop/web: create lb 10.96.0.10 80/tcp -> 10.244.2.5:8080 dsr\n  has failed since 2026-01-02T03:04:05Z: no ports\n", ""},
 		{"problems", page(some, nil), nil, 1, "node 30080/tcp: held by a stranger", ""},
 		{"json", page(some, nil), []string{"-o", "json"}, 1, `"verb": "create lb"`, ""},
 		{"host away", page(health.Diff{}, errors.New("RPC server is unavailable")), nil, 2, "", "cannot compare: RPC server is unavailable"},
@@ -53,8 +55,14 @@ func TestDiff(t *testing.T) {
 	if code, _, errs := run(t, "--address", "nowhere"); code != 2 || !strings.Contains(errs, "--address") {
 		t.Errorf("bad address: %d, %s", code, errs)
 	}
-	if code, _, _ := run(t, "-o", "yaml"); code != -1 {
-		t.Errorf("unknown output: %d", code)
+	if code, _, errs := run(t, "-o", "yaml"); code != 2 || !strings.Contains(errs, "-o yaml") {
+		t.Errorf("unknown output: %d, %s", code, errs)
+	}
+	if code, _, errs := run(t, "win01"); code != 2 || !strings.Contains(errs, "--node") {
+		t.Errorf("an argument: %d, %s", code, errs)
+	}
+	if code, _, errs := run(t, "--node", "win09"); code != 2 || !strings.Contains(errs, "node") {
+		t.Errorf("unknown node: %d, %s", code, errs)
 	}
 }
 

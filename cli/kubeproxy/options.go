@@ -73,7 +73,7 @@ func modeOptions() []option {
 			toText(func(s *settings) *string { return &s.config.Winkernel.SourceVip })},
 		{"root-hnsendpoint-name", "name of the host's own endpoint in the network; not needed", text, false,
 			toText(func(s *settings) *string { return &s.config.Winkernel.RootHnsEndpointName })},
-		{"forward-healthcheck-vip", "forward a load balancer address's health check port to this node", boolean, false,
+		{"forward-healthcheck-vip", "answer health checks at load balancer addresses too: at a service's healthCheckNodePort, or at the port of --healthz-bind-address", boolean, false,
 			toBool(func(s *settings) *bool { return &s.config.Winkernel.ForwardHealthCheckVip })},
 		{"probe-services", "connect to a few cluster IPs in each period, and create those anew that HNS lists and does not serve (default true)", boolean, false,
 			func(s *settings, v string) error {

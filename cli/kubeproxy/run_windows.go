@@ -1,13 +1,11 @@
 package kubeproxy
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
 	"os"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
@@ -61,13 +59,17 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 		if err != nil {
 			return nil, err
 		}
-		return difference(changes), nil
+		return changes.Document(), nil
 	}}, nil
 }
 
 func (s *settings) kernelOptions() kernel.Options {
-	return kernel.Options{NetworkName: s.config.Winkernel.NetworkName, EnableDSR: s.config.Winkernel.EnableDSR, SourceVIP: s.sourceVIP,
-		Settle: s.settle, Period: s.period}
+	o := kernel.Options{NetworkName: s.config.Winkernel.NetworkName, EnableDSR: s.config.Winkernel.EnableDSR, SourceVIP: s.sourceVIP,
+		Settle: s.settle, Period: s.period, ForwardHealthChecks: s.config.Winkernel.ForwardHealthCheckVip}
+	if own, err := netip.ParseAddrPort(s.healthz); err == nil {
+		o.HealthPort = own.Port()
+	}
+	return o
 }
 
 // hints tell of settings that HNS cannot carry.
@@ -75,25 +77,6 @@ func (p *parts) hints(logger klog.Logger) {
 	if p.nodePortsPrimary || len(p.nodePortRanges) > 0 {
 		logger.Info("HNS serves node ports at every address of the node; node port addresses are for health checks of services only")
 	}
-	if p.config.Winkernel.ForwardHealthCheckVip {
-		logger.Info("Health check ports are not forwarded from load balancer addresses; ask the node's address")
-	}
-}
-
-func difference(c kernel.Changes) health.Diff {
-	d := health.Diff{Right: c.Right, Equal: len(c.Ops) == 0 && len(c.Problems) == 0}
-	for _, op := range c.Ops {
-		line := health.DiffLine{Verb: string(op.Verb), Text: op.String()}
-		if op.Key.Port != 0 {
-			line.Frontend = op.Key.String()
-		}
-		d.Operations = append(d.Operations, line)
-	}
-	for key, problem := range c.Problems {
-		d.Problems = append(d.Problems, health.DiffLine{Frontend: key.String(), Text: problem})
-	}
-	slices.SortFunc(d.Problems, func(a, b health.DiffLine) int { return cmp.Compare(a.Frontend, b.Frontend) })
-	return d
 }
 
 // cleanupLimit is how long --cleanup keeps trying.

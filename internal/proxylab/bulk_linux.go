@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -42,12 +44,12 @@ func (h *Host) Bulk(ctx context.Context, prefix string, n int, backends func(i i
 		}}}
 	defer client.CloseIdleConnections()
 	var ops []object
-	put := func(kind string, o metav1.Object) error {
+	put := func(folder string, o metav1.Object) error {
 		value, err := json.Marshal(o)
 		if err != nil {
 			return err
 		}
-		key := []byte("/registry/" + kind + "/" + o.GetNamespace() + "/" + o.GetName())
+		key := []byte("/registry/" + folder + "/" + o.GetName())
 		ops = append(ops, object{"requestPut": object{"key": key, "value": value}})
 		if len(ops) < etcdOps {
 			return nil
@@ -59,12 +61,11 @@ func (h *Host) Bulk(ctx context.Context, prefix string, n int, backends func(i i
 	addr := bulkAddrs
 	for i := range n {
 		s, e := h.bulkService(fmt.Sprintf("%s%d", prefix, i), addr, backends(i))
-		addr = addr.Next()
-		for kind, o := range map[string]metav1.Object{"services/specs": s, "endpointslices": e} {
-			if err := put(kind, o); err != nil {
-				return err
-			}
+		err := errors.Join(put("ipaddresses", bulkAddress(s)), put("services/specs/"+s.Namespace, s), put("endpointslices/"+e.Namespace, e))
+		if err != nil {
+			return err
 		}
+		addr = addr.Next()
 	}
 	return transaction(ctx, client, ops)
 }
@@ -83,6 +84,17 @@ func (h *Host) bulkService(name string, addr netip.Addr, backends []netip.Addr) 
 		m.Labels, m.UID, m.CreationTimestamp = h.labelled(m.Labels), types.UID(name), metav1.Now()
 	}
 	return s, e
+}
+
+// bulkAddress notes that a service has its address. Without it the API server would find that out, make it good and write
+// an event for each service, for seconds and on the processors that something is being measured on.
+func bulkAddress(s *corev1.Service) *networkingv1.IPAddress {
+	return &networkingv1.IPAddress{
+		TypeMeta: metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "IPAddress"},
+		ObjectMeta: metav1.ObjectMeta{Name: s.Spec.ClusterIP, UID: s.UID + "-address", CreationTimestamp: metav1.Now(), Labels: map[string]string{
+			networkingv1.LabelIPAddressFamily: string(corev1.IPv4Protocol), networkingv1.LabelManagedBy: "ipallocator.k8s.io"}},
+		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: s.Namespace, Name: s.Name}},
+	}
 }
 
 // transaction uses etcd's JSON gateway.

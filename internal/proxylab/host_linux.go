@@ -163,6 +163,21 @@ func (h *Host) startWine(ctx context.Context) (err error) {
 	if err := platform.StartInNetns(h.Netns, h.server); err != nil {
 		return fmt.Errorf("starting wineserver: %w", err)
 	}
+	return h.boot(ctx)
+}
+
+// boot starts Wine's service manager, as on a Windows host that runs. Otherwise the first program would wait for that, for
+// half a second and more.
+func (h *Host) boot(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	cmd := h.tools.Command(ctx, h.prefix, `C:\windows\system32\cmd.exe`, "/c", "exit")
+	if err := platform.StartInNetns(h.Netns, cmd); err != nil {
+		return fmt.Errorf("booting: %w", err)
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("booting: %w", err)
+	}
 	return nil
 }
 
@@ -360,7 +375,8 @@ func (h *Host) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		errs = append(errs, h.tools.StopServer(ctx, h.prefix))
-		_ = h.server.Wait() // it was told to end
+		_ = h.server.Process.Signal(syscall.SIGTERM) // one that has just started does not hear StopServer
+		_ = h.server.Wait()                          // it was told to end
 		h.server = nil
 	}
 	if h.mount.Target != "" {

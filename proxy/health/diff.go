@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
+	"time"
 )
 
 // Diff is the document at /diff: what is wanted against what the host lists.
@@ -24,6 +27,28 @@ type DiffLine struct {
 	Frontend string `json:"frontend,omitempty"`
 	Service  string `json:"service,omitempty"`
 	Text     string `json:"text"`
+	// Trouble is why the proxy's last attempt at the frontend failed, Since when the first did; "": none has failed.
+	Trouble string    `json:"trouble,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// String names the service and the frontend, once each, and gives the trouble in a line of its own.
+func (l DiffLine) String() string {
+	s := l.Text
+	if l.Verb == "" && !strings.HasPrefix(s, l.Frontend) {
+		s = l.Frontend + ": " + s
+	}
+	if l.Service != "" {
+		s = l.Service + ": " + s
+	}
+	switch since := l.Since.Format(time.RFC3339); l.Trouble {
+	case "":
+		return s
+	case l.Text:
+		return s + " (since " + since + ")"
+	default:
+		return s + "\n  has failed since " + since + ": " + l.Trouble
+	}
 }
 
 // Print writes the difference for people.
@@ -32,17 +57,17 @@ func (d Diff) Print(out io.Writer) error {
 		_, err := fmt.Fprintf(out, "equal: %d frontends are as wanted\n", d.Right)
 		return err
 	}
-	for _, o := range d.Operations {
-		if _, err := fmt.Fprintln(out, o.Text); err != nil {
+	for _, l := range slices.Concat(d.Operations, d.Problems) {
+		if _, err := fmt.Fprintln(out, l); err != nil {
 			return err
 		}
 	}
-	for _, p := range d.Problems {
-		if _, err := fmt.Fprintf(out, "%s: %s\n", p.Frontend, p.Text); err != nil {
-			return err
-		}
+	advice := ""
+	if len(d.Operations) > 0 {
+		advice = "the proxy does these operations by itself at its next check, and tries again what failed\n"
 	}
-	_, err := fmt.Fprintf(out, "different: %d operations, %d problems, %d frontends are as wanted\n", len(d.Operations), len(d.Problems), d.Right)
+	_, err := fmt.Fprintf(out, "different: %d operations, %d problems, %d frontends are as wanted\n%s",
+		len(d.Operations), len(d.Problems), d.Right, advice)
 	return err
 }
 

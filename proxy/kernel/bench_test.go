@@ -154,6 +154,15 @@ func (b *bench) want(frontends ...service.Frontend) {
 	b.wake()
 }
 
+// remove removes a service; the others are as they were.
+func (b *bench) remove(name string) {
+	b.mu.Lock()
+	delete(b.all, name)
+	b.news[name] = true
+	b.mu.Unlock()
+	b.wake()
+}
+
 // wake says that something changed.
 func (b *bench) wake() {
 	select {

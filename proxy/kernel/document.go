@@ -47,6 +47,8 @@ func document(f *service.Frontend, internal uint16, facts *Facts) hns.LoadBalanc
 	case nodeAccess:
 		port.Flags = hns.PortLocalRouted
 		lb.DSR = f.LocalOnly
+	case healthCheck:
+		port.Flags = hns.PortVIPExternal
 	case service.ExternalIP, service.Ingress:
 		port.Flags = hns.PortVIPExternal
 		lb.DSR = f.LocalOnly

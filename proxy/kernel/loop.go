@@ -31,12 +31,16 @@ type Proxy struct {
 	rolling    []guid // what is to be read again, in turn
 	// outlines are those that were found to belong to documents as we know them, where HNS tells others than we expect.
 	outlines map[*balancer]uint64
-	hostAddr netip.Addr                        // of the host's own endpoint
-	relays   map[service.Key]*service.Frontend // those that the relay serves, as targets have them
-	checked  uint64                            // x.changes+1 at the last look at everything; 0: look
+	hostAddr netip.Addr // of the host's own endpoint
+	// hostMissed: it was said that there is none.
+	hostMissed bool
+	relays     map[service.Key]*service.Frontend // those that the relay serves, as targets have them
+	checked    uint64                            // x.changes+1 at the last look at everything; 0: look
 
+	born     time.Time
 	complete bool // all services have arrived once
 	offers   map[string]*offer
+	second   map[service.Key]map[string]bool // services that would have what another one has first
 	targets  map[service.Key]*target
 	litter   map[guid]*target
 	troubled map[*target]bool
@@ -52,6 +56,7 @@ type Proxy struct {
 	// running calls to HNS; urgent of them are for DNS and the API service, for which others wait until urgentUntil.
 	running, urgent int
 	urgentUntil     time.Time
+	pace            pace
 	lastTake        time.Time
 	takeDue         bool
 	sweepDue        bool
@@ -69,7 +74,7 @@ func New(opts Options) *Proxy {
 	opts.defaults()
 	return &Proxy{
 		opts: opts, x: newIndex(),
-		offers: map[string]*offer{}, targets: map[service.Key]*target{}, litter: map[guid]*target{},
+		offers: map[string]*offer{}, second: map[service.Key]map[string]bool{}, targets: map[service.Key]*target{}, litter: map[guid]*target{},
 		troubled: map[*target]bool{}, supplies: map[netip.Addr]*supply{}, touched: map[string]bool{},
 		outlines: map[*balancer]uint64{}, relays: map[service.Key]*service.Frontend{}, probing: probing{reached: map[bool]bool{}, seen: map[service.Key]*probed{}},
 		results: make(chan func()), asked: make(chan func()), surveyed: make(chan surveyed),
@@ -80,6 +85,8 @@ func New(opts Options) *Proxy {
 func (p *Proxy) Run(ctx context.Context) error {
 	p.ctx, p.logger = ctx, klog.FromContext(ctx)
 	p.begin()
+	p.born = time.Now()
+	p.at(p.born.Add(nodePatience), p.everything)
 	p.take()
 	p.startSurvey(false)
 	p.probeLater()
@@ -169,6 +176,9 @@ func (p *Proxy) offer(changed []service.State) {
 	for i := range changed {
 		affected = p.claim(changed[i].Service, affected)
 	}
+	if heirs := p.heirs(affected); len(heirs) > 0 {
+		p.offer(heirs)
+	}
 	for _, t := range affected {
 		if t.trouble != nil {
 			t.trouble.next = time.Time{} // what changed is tried at once
@@ -187,8 +197,12 @@ func (p *Proxy) claim(name string, affected []*target) []*target {
 			t.run = func() bool { return p.begun(t) }
 			p.targets[f.Key] = t
 		}
-		if optional && t.f != nil && !t.optional {
-			return // somebody really wants it
+		if optional && t.f != nil && (!t.optional || t.service != name) { // somebody really wants it, or was first
+			if p.second[f.Key] == nil {
+				p.second[f.Key] = map[string]bool{}
+			}
+			p.second[f.Key][name] = true
+			return
 		}
 		t.f, t.service, t.optional = f, name, optional
 		if t.phase != queued { // a queue is ordered by it
@@ -204,18 +218,43 @@ func (p *Proxy) claim(name string, affected []*target) []*target {
 			put(p.relayed(&derived[j]), true)
 		}
 	}
+	checks := p.healthChecks(&o.state)
+	for i := range checks {
+		put(&checks[i], true)
+	}
 	return affected
+}
+
+// heirs are the services that wanted what others have now given up.
+func (p *Proxy) heirs(affected []*target) (states []service.State) {
+	for _, t := range affected {
+		if t.f != nil {
+			continue
+		}
+		for name := range p.second[t.key] {
+			if o := p.offers[name]; o != nil {
+				states = append(states, o.again())
+			}
+		}
+		delete(p.second, t.key)
+	}
+	return states
 }
 
 // reoffer derives everything again, after facts that frontends are derived from changed.
 func (p *Proxy) reoffer() {
 	states := make([]service.State, 0, len(p.offers))
 	for _, o := range p.offers {
-		s := o.state
-		s.Triggered = nil
-		states = append(states, s)
+		states = append(states, o.again())
 	}
 	p.offer(states)
+}
+
+// again is what a service asks, without a change of its own.
+func (o *offer) again() service.State {
+	s := o.state
+	s.Triggered = nil
+	return s
 }
 
 // everything considers all there is, after a survey.
@@ -239,11 +278,19 @@ func (p *Proxy) everything() {
 }
 
 // ready says whether plans may be made at all.
-func (p *Proxy) ready() bool { return p.complete && !p.observed.IsZero() }
+func (p *Proxy) ready() bool { return p.complete && !p.observed.IsZero() && !p.awaitsNode() }
+
+// nodePatience is how long plans wait for the node's addresses after the start. Without them a load balancer with the node's
+// own address would count as one that nobody wants, be deleted, and made again a moment later.
+const nodePatience = time.Second
+
+func (p *Proxy) awaitsNode() bool {
+	return p.opts.NodeAddrs != nil && p.opts.NodeChanged != nil && len(p.facts.NodeAddrs) == 0 && time.Since(p.born) < nodePatience
+}
 
 // dispatch starts what is queued, in order, as far as HNS is there.
 func (p *Proxy) dispatch() {
-	for p.running < p.opts.Writers && p.away == nil && p.ready() && len(p.queue) > 0 {
+	for p.running < p.writers() && p.away == nil && p.ready() && len(p.queue) > 0 {
 		next := p.queue[0]
 		if !next.rank.urgent() && p.urgent > 0 && time.Now().Before(p.urgentUntil) {
 			return // an alarm is set
@@ -259,6 +306,14 @@ func (p *Proxy) dispatch() {
 			p.dispatch()
 		}
 	}
+}
+
+// writers is how many calls may be in flight now.
+func (p *Proxy) writers() int {
+	if p.suspicions > 0 {
+		return p.opts.Writers
+	}
+	return p.pace.writers(p.opts.Writers)
 }
 
 // maySweep: a sweep looks at everything, so it may take one part in twenty of the time at most.
@@ -278,6 +333,9 @@ const urgentLimit = 10 * time.Second
 // call has HNS asked by a goroutine of its own, and the answer given to the loop. Finish runs in the loop.
 func call[T any](p *Proxy, t *task, ask func(context.Context) T, finish func(T)) {
 	t.phase = running
+	if p.running == 0 {
+		p.pace = pace{}
+	}
 	p.running++
 	p.begin()
 	urgent := t.rank.urgent()
@@ -288,11 +346,13 @@ func call[T any](p *Proxy, t *task, ask func(context.Context) T, finish func(T))
 		}
 		p.urgent++
 	}
+	begun := time.Now()
 	go func() {
 		answer := ask(p.ctx)
 		select {
 		case p.results <- func() {
 			p.running--
+			p.pace.answered(begun, time.Now())
 			if urgent {
 				p.urgent--
 			}

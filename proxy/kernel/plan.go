@@ -366,6 +366,8 @@ type Changes struct {
 	Right int
 	// Problems by frontend: it cannot be served as wanted, for this reason.
 	Problems map[service.Key]string
+	// About has what else is known of the frontends; Diff fills it in.
+	About map[service.Key]About
 }
 
 func (c Changes) String() string {

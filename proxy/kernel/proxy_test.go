@@ -335,6 +335,30 @@ func TestDiff(t *testing.T) {
 	})
 }
 
+// TestDiffNamesTheTrouble: HNS refuses a load balancer, and the comparison says whose, in HNS's words and since when.
+func TestDiffNamesTheTrouble(t *testing.T) {
+	inBubble(t, ws2022, func(b *bench) {
+		b.host.SetFault(hnstest.OneIn(1, 1, hnstest.Fail))
+		began := time.Now()
+		b.want(clusterIP("10.96.0.10:80", "10.244.3.1:80"))
+		time.Sleep(3 * time.Second)
+		b.host.SetFault(nil)
+		got, err := b.proxy.Diff(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := got.Document()
+		if len(d.Operations) == 0 || d.Equal {
+			t.Fatalf("nothing differs: %+v", d)
+		}
+		l := d.Operations[len(d.Operations)-1]
+		if l.Service != "default/10.96.0.10:80" || l.Trouble == "" || l.Since.Before(began) || time.Since(l.Since) < time.Second {
+			t.Errorf("%+v", l)
+		}
+		t.Log(l)
+	})
+}
+
 func TestCleanup(t *testing.T) {
 	inBubble(t, ws2022, func(b *bench) {
 		b.edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer) {

@@ -65,7 +65,12 @@ func (p *Proxy) findHost() {
 			addr = a
 		}
 	}
+	if p.opts.ForwardHealthChecks && !addr.IsValid() && !p.hostMissed {
+		p.hostMissed = true
+		p.logger.Info("The host has no endpoint of its own in the network (its second address): health checks are not forwarded from load balancer addresses")
+	}
 	if addr != p.hostAddr {
+		p.hostMissed = false
 		p.hostAddr = addr
 		p.facts.HostAddr = addr
 		p.reoffer()

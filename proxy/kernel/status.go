@@ -141,8 +141,7 @@ func (p *Proxy) status(name string, o *offer) (health.ServiceStatus, bool) {
 		}
 		if t.optional {
 			if t.state == health.Failed && t.trouble.streak >= enduring {
-				s.Problems = append(s.Problems, service.Problem{Service: name, Reason: "NodePortFromNode",
-					Text: "programs of this node do not reach the node port, others do: " + t.trouble.text})
+				s.Problems = append(s.Problems, optionalProblem(name, t))
 			}
 			continue
 		}
@@ -168,6 +167,16 @@ func (p *Proxy) status(name string, o *offer) (health.ServiceStatus, bool) {
 		}
 	}
 	return s, done
+}
+
+// optionalProblem says what a failed frontend of our own making means for the service.
+func optionalProblem(name string, t *target) service.Problem {
+	if t.f != nil && t.f.Kind == healthCheck {
+		return service.Problem{Service: name, Reason: "HealthCheckForwarding",
+			Text: "its load balancer address does not answer health checks on this node: " + t.trouble.text}
+	}
+	return service.Problem{Service: name, Reason: "NodePortFromNode",
+		Text: "programs of this node do not reach the node port, others do: " + t.trouble.text}
 }
 
 func sameStatus(a, b health.ServiceStatus) bool {

@@ -280,6 +280,7 @@ func (p *Proxy) nodeMoved() {
 	p.begin()
 	p.facts.NodeAddrs = addrs
 	p.reoffer()
+	p.everything()
 }
 
 func sameFacts(a, b *Facts) bool {
@@ -537,45 +538,4 @@ func (p *Proxy) surveyEnds() {
 func (p *Proxy) stillMissing(t *target) bool {
 	v := p.plan(t)
 	return v.missingLocal
-}
-
-// Diff lists HNS anew and says what separates it from what is wanted. It changes nothing and may run beside Run, which it
-// needs.
-func (p *Proxy) Diff(ctx context.Context) (Changes, error) {
-	type wanted struct {
-		frontends []frontendOf
-		facts     Facts
-		err       error
-	}
-	answer := make(chan wanted, 1)
-	ask := func() {
-		var w wanted
-		switch {
-		case !p.complete:
-			w.err = errors.New("the services have not all arrived yet")
-		case p.observed.IsZero():
-			w.err = fmt.Errorf("HNS has not been observed yet: %v", p.away)
-		}
-		for _, t := range p.targets {
-			if t.f != nil {
-				w.frontends = append(w.frontends, frontendOf{t.rank, *t.f})
-			}
-		}
-		w.facts = p.facts
-		answer <- w
-	}
-	select {
-	case p.asked <- ask:
-	case <-ctx.Done():
-		return Changes{}, fmt.Errorf("asking the proxy what is wanted: %w", ctx.Err())
-	}
-	w := <-answer
-	if w.err != nil {
-		return Changes{}, w.err
-	}
-	listed, err := p.list(ctx, w.facts.Network.ID)
-	if err != nil {
-		return Changes{}, err
-	}
-	return Plan(ordered(w.frontends), listed, w.facts), nil
 }

@@ -73,6 +73,10 @@ type Options struct {
 	// address. It is asked at each survey and when NodeChanged (optional) says so, and must not block.
 	NodeAddrs   func() []netip.Addr
 	NodeChanged <-chan struct{}
+	// ForwardHealthChecks makes each ingress IP answer health checks: at its service's healthCheckNodePort, or at HealthPort (0:
+	// none). It needs the host's own endpoint in the network.
+	ForwardHealthChecks bool
+	HealthPort          uint16
 	// NoNodeAccess leaves out what lets programs of the node itself reach node ports and load balancer addresses: load
 	// balancers with the node's address and port flag 2 (unverified on real Windows).
 	NoNodeAccess bool
@@ -91,8 +95,7 @@ type Options struct {
 	Period, ReadAll time.Duration
 	// RetryMin and RetryMax bound the back-off of one frontend after a failure; 0: 0.5 s and 30 s.
 	RetryMin, RetryMax time.Duration
-	// Writers and Readers bound the calls to HNS in flight; 0: 4 and 12. HNS writes one at a time: more writers than hide our
-	// own round trip only lengthen its queue, and what is urgent would wait behind.
+	// Writers and Readers bound the calls to HNS in flight; 0: 4 and 12. Where HNS answers fast there are more writers (pace.go).
 	Writers, Readers int
 }
 

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -82,7 +83,7 @@ func testMany(t *testing.T, p *pair, e entry) {
 	// A question that comes before the load balancer leaves a flow without translation behind, for three seconds, and one
 	// of the many below would have its source port.
 	warned(t, p.lab.Client, e.name) // it has planned for both slices
-	p.idle(t)
+	p.programmed(t, namespace+"/"+e.name)
 	p.windows.await(t, time.Minute, []cell{{entry: e.name, kind: clusterIP, proto: "tcp", addr: e.fronts[i].addr, client: fromPod}})
 	var pending []<-chan map[string]int
 	for range askers {
@@ -114,6 +115,25 @@ func testMany(t *testing.T, p *pair, e entry) {
 	if len(met) < servedAtMost-40 {
 		t.Errorf("only %d backends of %d answered", len(met), servedAtMost)
 	}
+}
+
+// programmed waits until kube-proxy.exe says so of a service.
+func (p *pair) programmed(t *testing.T, service string) {
+	t.Helper()
+	must(t, proxylab.Until(t.Context(), time.Minute, "the load balancers of "+service, func(ctx context.Context) error {
+		_, body, err := p.host.Get(ctx, proxylab.MetricsPort, "/status?all&service="+service)
+		if err != nil {
+			return err
+		}
+		var status struct{ Right []struct{ State string } }
+		if err := json.Unmarshal([]byte(body), &status); err != nil {
+			return err
+		}
+		if len(status.Right) != 1 || status.Right[0].State != "programmed" {
+			return errors.New(body)
+		}
+		return nil
+	}))
 }
 
 // warned waits for a Warning about the service that a service proxy made.

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"porthole.dev/porthole/internal/platform"
 	lab "porthole.dev/porthole/internal/proxylab"
 	"porthole.dev/porthole/proxy/health"
 )
@@ -85,6 +88,33 @@ func (w world) event(s *corev1.Service, reason, kind, part string) func() error 
 	}
 }
 
+// ingress is an address in front of the cluster (RFC 5737, TEST-NET-2).
+var ingress = netip.MustParseAddr("198.51.100.9")
+
+// outside wants a page as a client outside the cluster gets it.
+func (w world) outside(at netip.AddrPort, part string) func() error {
+	return func() error {
+		var conn net.Conn
+		err := platform.InNetns(w.lab.Outside.Netns, func() (err error) {
+			conn, err = net.DialTimeout("tcp", at.String(), 2*time.Second)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second)) // an open connection takes deadlines
+		if _, err := fmt.Fprintf(conn, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+			return err
+		}
+		page, err := io.ReadAll(conn)
+		if err == nil && !strings.Contains(string(page), part) {
+			err = fmt.Errorf("%s answers %.500s, not %s", at, page, part)
+		}
+		return err
+	}
+}
+
 func TestTruth(t *testing.T) {
 	w := world{T: t, ctx: t.Context()}
 	var err error
@@ -97,11 +127,13 @@ func TestTruth(t *testing.T) {
 	w.must(err)
 	web := lab.Service("web", lab.Port("http", "tcp", 80, 8080))
 	web.Spec.Type, web.Spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal
+	web.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: ingress.String()}}
 	web, err = w.lab.ApplyService(w.ctx, web)
 	w.must(err)
 	w.must(w.lab.ApplySlice(w.ctx, lab.Slice(web, "-a", lab.On("win1", pod.Addr)...)))
 
-	p, err := w.host.RunOurs("--v=2")
+	w.must(w.lab.RouteTo(ingress, w.host.Place))
+	p, err := w.host.RunOurs("--v=2", "--forward-healthcheck-vip")
 	w.must(err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -123,6 +155,8 @@ func (w world) well(web *corev1.Service) {
 	w.until("livez", 10*time.Second, w.code(lab.HealthPort, "/livez", 200, `"healthy":true`))
 	w.until("nothing to do", 10*time.Second, w.code(lab.MetricsPort, "/diff", 200, `"equal":true`))
 	w.until("health check port", 10*time.Second, w.code(uint16(web.Spec.HealthCheckNodePort), "/", 200, `"localEndpoints":1`))
+	w.until("health check at the load balancer's address", 10*time.Second,
+		w.outside(netip.AddrPortFrom(ingress, uint16(web.Spec.HealthCheckNodePort)), `"localEndpoints":1`))
 	for _, part := range []string{"kubeproxy_sync_proxy_rules_service_changes_total 2", `porthole_proxy_services{state="failed"} 0`,
 		"rest_client_requests_total{", "process_resident_memory_bytes", "kubeproxy_network_programming_duration_seconds"} {
 		w.until("metrics", 10*time.Second, w.code(lab.MetricsPort, "/metrics", 200, part))
@@ -164,6 +198,7 @@ func (w world) failure(backend netip.Addr) {
 		w.Errorf("readyz was bad after %v, before 30 s", took)
 	}
 	w.until("the difference is told", 10*time.Second, w.code(lab.MetricsPort, "/diff", 200, "create lb "+late.Spec.ClusterIP+" 80/tcp"))
+	w.until("with its service", 10*time.Second, w.code(lab.MetricsPort, "/diff", 200, `"service":"default/late"`))
 	w.must(w.host.HNS.Faults(w.ctx))
 	w.until("readyz is well again", 60*time.Second, w.code(lab.HealthPort, "/readyz", 200, ""))
 	w.until("an event of recovery", 30*time.Second, w.event(late, health.ReasonRecovered, "Normal", "programmed again"))

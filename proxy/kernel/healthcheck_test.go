@@ -1,0 +1,88 @@
+package kernel
+
+import (
+	"net/netip"
+	"testing"
+
+	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/proxy/service"
+)
+
+// An ingress IP answers health checks at the host's own endpoint: at the service's port for them, else at the proxy's.
+func TestHealthChecksAreForwarded(t *testing.T) {
+	network := net1
+	network.Subnets = []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Gateway: netip.MustParseAddr("10.244.2.1")}}
+	forward := false
+	onNetwork(t, ws2022, network, func(b *bench) {
+		b.adjust = func(o *Options) { o.ForwardHealthChecks, o.HealthPort = forward, 10256 }
+		b.host.Edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer, _ *[]hns.Network) {
+			*eps = append(*eps, local("10.244.2.2"), local("10.244.2.5"))
+		})
+	}, func(b *bench) {
+		ingress := clusterIP("203.0.113.9:80", "10.244.2.5:8080")
+		ingress.Kind, ingress.Service = service.Ingress, "default/web"
+		ingress.Backends[0].Local = true
+		second := ingress
+		second.Port = 443
+		b.want(ingress, second)
+		b.soon()
+		const plain = "endpoint local 10.244.2.2 \"\"\nendpoint local 10.244.2.5 \"\"\n" +
+			"lb 203.0.113.9 443/tcp->8080 10.244.2.5\nlb 203.0.113.9 80/tcp->8080 10.244.2.5\n"
+		b.expectHost(plain)
+		forward = true
+		b.restart()
+		b.soon()
+		const own = "endpoint local 10.244.2.2 \"\"\nendpoint local 10.244.2.5 \"\"\nlb 203.0.113.9 10256/tcp->10256 10.244.2.2\n" +
+			"lb 203.0.113.9 443/tcp->8080 10.244.2.5\nlb 203.0.113.9 80/tcp->8080 10.244.2.5\n"
+		b.expectHost(own)
+		b.edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer) {
+			for _, lb := range *lbs {
+				if lb.Ports[0].External == 10256 && (lb.DSR || lb.Ports[0].Flags != hns.PortVIPExternal) {
+					t.Errorf("%+v", lb)
+				}
+			}
+		})
+		writes := b.writes()
+		b.restart()
+		b.soon()
+		if n := b.writes(); n != writes {
+			t.Errorf("%d writes after a restart", n-writes)
+		}
+		b.want()
+		b.soon()
+		b.expectHost("endpoint local 10.244.2.2 \"\"\nendpoint local 10.244.2.5 \"\"\n")
+	})
+}
+
+// Services that share an ingress IP share the port of its health checks: it stays when the first of them goes.
+func TestHealthCheckIsInherited(t *testing.T) {
+	network := net1
+	network.Subnets = []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Gateway: netip.MustParseAddr("10.244.2.1")}}
+	onNetwork(t, ws2022, network, func(b *bench) {
+		b.adjust = func(o *Options) { o.ForwardHealthChecks, o.HealthPort = true, 10256 }
+		b.host.Edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer, _ *[]hns.Network) {
+			*eps = append(*eps, local("10.244.2.2"), local("10.244.2.5"))
+		})
+	}, func(b *bench) {
+		first := clusterIP("203.0.113.9:80", "10.244.2.5:8080")
+		first.Kind, first.Service = service.Ingress, "default/first"
+		first.Backends[0].Local = true
+		second := first
+		second.Service, second.Port = "default/second", 443
+		b.want(first)
+		b.soon()
+		b.want(first, second)
+		b.soon()
+		const pods = "endpoint local 10.244.2.2 \"\"\nendpoint local 10.244.2.5 \"\"\n"
+		writes := b.writes()
+		b.remove(first.Service)
+		b.soon()
+		b.expectHost(pods + "lb 203.0.113.9 10256/tcp->10256 10.244.2.2\nlb 203.0.113.9 443/tcp->8080 10.244.2.5\n")
+		if n := b.writes() - writes; n != 1 {
+			t.Errorf("%d writes, want one: the load balancer of the first service goes", n)
+		}
+		b.remove(second.Service)
+		b.soon()
+		b.expectHost(pods)
+	})
+}
