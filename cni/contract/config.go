@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -118,24 +120,27 @@ var (
 	}
 )
 
-// normalise brings a policy in flat (v1) or nested (v2) form into the nested form with canonical names.
+// normalise brings a policy in flat (v1) or nested (v2) form into the nested form with canonical names. Of a key in two
+// spellings the first in the order of bytes counts, which is the one with capitals.
 func normalise(value json.RawMessage) (hns.Policy, string, error) {
 	var flat map[string]json.RawMessage
 	if err := json.Unmarshal(value, &flat); err != nil {
 		return hns.Policy{}, "", err
 	}
-	var kind string
+	kind := ""
 	settings := map[string]json.RawMessage{}
-	for key, v := range flat {
+	for _, key := range slices.Backward(slices.Sorted(maps.Keys(flat))) {
+		var err error
 		switch strings.ToLower(key) {
 		case "type":
-			if err := json.Unmarshal(v, &kind); err != nil {
-				return hns.Policy{}, "", err
-			}
+			err = json.Unmarshal(flat[key], &kind)
 		case "settings", "data":
-			if err := json.Unmarshal(v, &settings); err != nil {
-				return hns.Policy{}, "", err
-			}
+			var nested map[string]json.RawMessage // stays nil for null
+			err = json.Unmarshal(flat[key], &nested)
+			maps.Copy(settings, nested)
+		}
+		if err != nil {
+			return hns.Policy{}, "", err
 		}
 	}
 	for key, v := range flat {
@@ -150,13 +155,22 @@ func normalise(value json.RawMessage) (hns.Policy, string, error) {
 	if !known {
 		name, warning = kind, fmt.Sprintf("policy type %q is not known here; it is passed on as it is", kind)
 	} else if name == "OutBoundNAT" || name == "SDNRoute" {
-		for key, v := range settings {
-			if to, ok := settingNames[strings.ToLower(key)]; ok && to != key {
-				delete(settings, key)
-				settings[to] = v
-			}
-		}
+		canonical(settings)
 	}
 	data, err := json.Marshal(settings)
 	return hns.Policy{Type: name, Settings: data}, warning, err
+}
+
+// canonical gives settings the names that HNS v2 has. One that is there under its own name stays.
+func canonical(settings map[string]json.RawMessage) {
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		to, known := settingNames[strings.ToLower(key)]
+		if !known || to == key {
+			continue
+		}
+		if _, there := settings[to]; !there {
+			settings[to] = settings[key]
+		}
+		delete(settings, key)
+	}
 }

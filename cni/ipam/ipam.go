@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -42,6 +43,10 @@ type span struct {
 	prefix      netip.Prefix
 	first, last netip.Addr
 	gateway     netip.Addr // zero: not given
+}
+
+func (s span) holds(a netip.Addr) bool {
+	return a.BitLen() == s.first.BitLen() && !a.Less(s.first) && !s.last.Less(a)
 }
 
 // Address that was given out. Gateway is zero when the configuration names none.
@@ -79,11 +84,31 @@ func Open(raw json.RawMessage, network string) (*Pool, error) {
 			if err != nil {
 				return nil, err
 			}
+			if err := p.fits(s, spans); err != nil {
+				return nil, err
+			}
 			spans = append(spans, s)
+		}
+		if len(spans) == 0 {
+			return nil, errors.New("ipam has an empty set of ranges")
 		}
 		p.sets = append(p.sets, spans)
 	}
 	return p, nil
+}
+
+// fits refuses a range that shares addresses with another one: who has an address would be unclear. The ranges of a set
+// are of one family, as host-local demands.
+func (p *Pool) fits(s span, set []span) error {
+	for _, other := range append(slices.Concat(p.sets...), set...) {
+		if s.holds(other.first) || other.holds(s.first) {
+			return fmt.Errorf("ipam ranges overlap: %s to %s and %s to %s", other.first, other.last, s.first, s.last)
+		}
+	}
+	if len(set) > 0 && set[0].first.BitLen() != s.first.BitLen() {
+		return fmt.Errorf("ipam has address families mixed in one set: %s and %s", set[0].prefix, s.prefix)
+	}
+	return nil
 }
 
 func (r Range) parse() (span, error) {
@@ -112,7 +137,7 @@ func (r Range) parse() (span, error) {
 		}
 		*part.to = addr
 	}
-	if s.last.Less(s.first) {
+	if !s.first.IsValid() || !s.last.IsValid() || s.last.Less(s.first) {
 		return span{}, fmt.Errorf("ipam range of %s is empty: %s to %s", prefix, s.first, s.last)
 	}
 	return s, nil
@@ -160,7 +185,7 @@ func (p *Pool) Claim(container, ifname string, taken ...netip.Addr) ([]Address, 
 func (p *Pool) claimOne(set int, spans []span, owner string, held map[netip.Addr]string, taken []netip.Addr) (Address, bool, error) {
 	for addr, who := range held {
 		for _, s := range spans {
-			if who == owner && s.prefix.Contains(addr) {
+			if who == owner && s.holds(addr) {
 				return Address{netip.PrefixFrom(addr, s.prefix.Bits()), s.gateway}, false, nil
 			}
 		}
@@ -172,11 +197,13 @@ func (p *Pool) claimOne(set int, spans []span, owner string, held map[netip.Addr
 			if _, used := held[addr]; !used && !contains(avoid, addr) {
 				return Address{netip.PrefixFrom(addr, s.prefix.Bits()), s.gateway}, true, p.write(set, addr, owner)
 			}
-			if addr = addr.Next(); s.last.Less(addr) {
+			if addr == s.last {
 				if wrapped {
 					break
 				}
 				addr, wrapped = s.first, true
+			} else {
+				addr = addr.Next()
 			}
 			if addr == start {
 				break

@@ -244,6 +244,9 @@ func (p *Plugin) Check(ctx context.Context, c Call) error {
 		return err
 	}
 	for _, ip := range prev.IPs {
+		if ip == nil {
+			return errors.New("reading prevResult: an address in it is null")
+		}
 		addr, _ := netip.AddrFromSlice(ip.Address.IP)
 		addr = addr.Unmap()
 		if !e.Has(addr) {

@@ -13,7 +13,8 @@ import (
 	"porthole.dev/porthole/emulator/wine"
 )
 
-// StartContainer makes sure that C: is mounted and that the program exists, and says the latter as Windows does.
+// StartContainer makes sure that C: is mounted and that the program exists, and says the latter as Windows does. It returns
+// when the program is loaded.
 func (s service) StartContainer(ctx context.Context, r *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
 	f, err := s.folderOf(ctx, r.ContainerId)
 	if err != nil {
@@ -29,7 +30,12 @@ func (s service) StartContainer(ctx context.Context, r *runtimeapi.StartContaine
 	if !s.programExists(f, rec) {
 		return nil, status.Errorf(codes.NotFound, "starting container: %s: The system cannot find the file specified. (0x2)", rec.Command[0])
 	}
-	return s.runtime.StartContainer(ctx, r)
+	answer, err := s.runtime.StartContainer(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	s.untilLoaded(ctx, r.ContainerId, rec.Command)
+	return answer, nil
 }
 
 // programExists looks for the program in C: and in what is mounted into it.

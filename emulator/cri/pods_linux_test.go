@@ -277,10 +277,11 @@ func (w *world) testMounts(t *testing.T, p pod) {
 	mounts := []*runtimeapi.Mount{
 		{HostPath: `C:\data\volume`, ContainerPath: "C:/etc/foo", Readonly: true},
 		{HostPath: `c:\Data\volume\word.txt`, ContainerPath: `C:\etc\single.txt`},
+		{HostPath: `C:\data\volume\word.txt`, ContainerPath: `C:\at-root`, Readonly: true},
 	}
 	mounted := func(c *runtimeapi.ContainerConfig) { c.Mounts = mounts }
-	id := w.started(t, p, "cat", mounted, "cat", `C:\etc\foo\word.txt`, `C:\etc\single.txt`)
-	if s := w.exited(t, id); s.ExitCode != 0 || strings.Count(w.log(t, id), "porthole") != 2 || len(s.Mounts) != 2 || s.Mounts[0].HostPath != mounts[0].HostPath {
+	id := w.started(t, p, "cat", mounted, "cat", `C:\etc\foo\word.txt`, `C:\etc\single.txt`, "/at-root")
+	if s := w.exited(t, id); s.ExitCode != 0 || strings.Count(w.log(t, id), "porthole") != 3 || len(s.Mounts) != 3 || s.Mounts[0].HostPath != mounts[0].HostPath {
 		t.Errorf("cat: code %d, mounts %v, log\n%s", s.ExitCode, s.Mounts, w.log(t, id))
 	}
 	w.remove(t, id)

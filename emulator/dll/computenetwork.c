@@ -109,7 +109,7 @@ API HcnCreateEndpoint(handle_t64 network, const GUID *id, const WCHAR *settings,
 struct registration {
 	void (CALLBACK *callback)(DWORD type, void *context, HRESULT status, const WCHAR *data);
 	void *context;
-	SOCKET s; /* closed after the thread's end only */
+	int wire; /* closed after the thread's end only */
 	HANDLE thread;
 	DWORD id;
 	volatile LONG stopping;
@@ -119,7 +119,7 @@ struct registration {
 static int next_notification(struct registration *r, HRESULT *result, BOOL first)
 {
 	struct call c = { OP_NOTIFY };
-	int failed = wire_receive(r->s, &c, result);
+	int failed = wire_receive(r->wire, &c, result);
 
 	if (!failed && !first && !r->stopping)
 		r->callback((DWORD)*result, r->context, S_OK, c.out[0]);
@@ -143,8 +143,7 @@ static DWORD WINAPI notify_thread(void *argument)
 
 static void free_registration(struct registration *r)
 {
-	if (r->s != INVALID_SOCKET)
-		closesocket(r->s);
+	wire_close(r->wire);
 	if (r->thread)
 		CloseHandle(r->thread);
 	free(r);
@@ -164,8 +163,8 @@ API HcnRegisterServiceCallback(void *callback, void *context, void **handle)
 		return E_OUTOFMEMORY;
 	r->callback = callback;
 	r->context = context;
-	r->s = wire_open();
-	if (r->s != INVALID_SOCKET && wire_send(r->s, &c) == 0 && next_notification(r, &result, TRUE) == 0 && SUCCEEDED(result)) {
+	r->wire = wire_open();
+	if (r->wire != NO_WIRE && wire_send(r->wire, &c) == 0 && next_notification(r, &result, TRUE) == 0 && SUCCEEDED(result)) {
 		r->thread = CreateThread(NULL, 0, notify_thread, r, 0, &r->id);
 		if (r->thread) {
 			*handle = r;
@@ -187,7 +186,7 @@ API HcnUnregisterServiceCallback(void *handle)
 	if (GetCurrentThreadId() == r->id)
 		return E_UNEXPECTED;
 	InterlockedExchange(&r->stopping, 1);
-	shutdown(r->s, SD_BOTH);
+	wire_shutdown(r->wire);
 	WaitForSingleObject(r->thread, INFINITE);
 	free_registration(r);
 	return S_OK;

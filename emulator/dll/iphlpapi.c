@@ -191,7 +191,7 @@ struct watch {
 	void (WINAPI *callback)(void *, void *, MIB_NOTIFICATION_TYPE);
 	void *context;
 	BOOLEAN initial;
-	SOCKET s; /* under lock; closed by the thread only */
+	int wire; /* under lock; closed by the thread only */
 	CRITICAL_SECTION lock;
 	HANDLE stop, thread;
 	DWORD id;
@@ -235,12 +235,11 @@ static void report(struct watch *w, const struct call *c, MIB_NOTIFICATION_TYPE 
 	w->callback(w->context, &row, type);
 }
 
-static void replace_socket(struct watch *w, SOCKET s)
+static void replace_wire(struct watch *w, int wire)
 {
 	EnterCriticalSection(&w->lock);
-	if (w->s != INVALID_SOCKET)
-		closesocket(w->s);
-	w->s = s;
+	wire_close(w->wire);
+	w->wire = wire;
 	LeaveCriticalSection(&w->lock);
 }
 
@@ -249,7 +248,7 @@ static int next_event(struct watch *w, BOOL first)
 {
 	struct call c = { OP_EVENTS };
 	HRESULT result = E_FAIL;
-	int failed = wire_receive(w->s, &c, &result) || FAILED(result);
+	int failed = wire_receive(w->wire, &c, &result) || FAILED(result);
 
 	if (!failed && !first)
 		report(w, &c, (MIB_NOTIFICATION_TYPE)result);
@@ -261,10 +260,10 @@ static int next_event(struct watch *w, BOOL first)
 static BOOL subscribe(struct watch *w)
 {
 	struct call c = { OP_EVENTS, 0, NULL, { w->kind } };
-	SOCKET s = wire_open();
+	int wire = wire_open();
 
-	replace_socket(w, s);
-	return s != INVALID_SOCKET && wire_send(s, &c) == 0 && next_event(w, TRUE) == 0;
+	replace_wire(w, wire);
+	return wire != NO_WIRE && wire_send(wire, &c) == 0 && next_event(w, TRUE) == 0;
 }
 
 /* While hnsd is away nothing is heard; afterwards an empty row says that something may have changed. */
@@ -276,13 +275,13 @@ static DWORD WINAPI watch_thread(void *argument)
 	if (w->initial)
 		w->callback(w->context, NULL, MibInitialNotification);
 	while (WaitForSingleObject(w->stop, 0) == WAIT_TIMEOUT) {
-		if (w->s != INVALID_SOCKET && next_event(w, FALSE) == 0)
+		if (w->wire != NO_WIRE && next_event(w, FALSE) == 0)
 			continue;
-		replace_socket(w, INVALID_SOCKET);
+		replace_wire(w, NO_WIRE);
 		if (WaitForSingleObject(w->stop, RETRY_MS) == WAIT_TIMEOUT && subscribe(w))
 			report(w, &nothing, MibParameterNotification);
 	}
-	replace_socket(w, INVALID_SOCKET);
+	replace_wire(w, NO_WIRE);
 	return 0;
 }
 
@@ -306,13 +305,13 @@ static DWORD start_watch(struct watch setup, HANDLE *handle)
 	if (!w)
 		return ERROR_NOT_ENOUGH_MEMORY;
 	*w = setup;
-	w->s = INVALID_SOCKET;
+	w->wire = NO_WIRE;
 	InitializeCriticalSection(&w->lock);
 	w->stop = CreateEventW(NULL, TRUE, FALSE, NULL);
 	subscribe(w); /* here, so that a change right after the call is heard */
 	w->thread = w->stop ? CreateThread(NULL, 0, watch_thread, w, 0, &w->id) : NULL;
 	if (!w->thread) {
-		replace_socket(w, INVALID_SOCKET);
+		replace_wire(w, NO_WIRE);
 		free_watch(w);
 		return ERROR_NOT_ENOUGH_MEMORY;
 	}
@@ -347,8 +346,7 @@ DWORD WINAPI CancelMibChangeNotify2(HANDLE handle)
 		return ERROR_INVALID_PARAMETER;
 	SetEvent(w->stop);
 	EnterCriticalSection(&w->lock);
-	if (w->s != INVALID_SOCKET)
-		shutdown(w->s, SD_BOTH);
+	wire_shutdown(w->wire);
 	LeaveCriticalSection(&w->lock);
 	WaitForSingleObject(w->thread, INFINITE);
 	free_watch(w);

@@ -1,8 +1,10 @@
 /* Carries one call to hnsd and back. Each thread has its own connection, so that a call that hangs holds up nobody
- * else. No state but that connection; no decision is made here. */
+ * else. No state but that connection; no decision is made here.
+ *
+ * The connections are sockets of Linux, asked for by its own calls and unknown to Wine: each call on one of Wine's sockets
+ * asks wineserver several times, which serves all threads of all programs one after another (Wine 8.0). */
 #include "wire.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,41 +16,87 @@
 #define RPC_SERVER_UNAVAILABLE ((HRESULT)0x800706baL) /* nobody listens */
 #define RPC_CALL_FAILED ((HRESULT)0x800706beL)        /* the peer went away in the middle */
 
-/* The thread's connection is kept in a slot as socket + 1, so that an empty slot is no connection. */
-static DWORD slot = TLS_OUT_OF_INDEXES;
-static LONG started;
+/* Linux' own calls (arch/x86/entry/syscalls/syscall_64.tbl), and their flags and errors (include/uapi). */
+enum { SYS_CLOSE = 3, SYS_POLL = 7, SYS_SOCKET = 41, SYS_CONNECT = 42, SYS_SENDTO = 44, SYS_RECVFROM = 45, SYS_SHUTDOWN = 48,
+       SYS_SETSOCKOPT = 54, SYS_GETSOCKOPT = 55, SYS_FCNTL = 72 };
+enum { LINUX_EINTR = 4, LINUX_EAGAIN = 11, LINUX_EINPROGRESS = 115 };
+enum { LINUX_AF_INET = 2, LINUX_SOCK_STREAM = 1, LINUX_SOCK_NONBLOCK = 04000, LINUX_SOCK_CLOEXEC = 02000000 };
+enum { LINUX_MSG_PEEK = 2, LINUX_MSG_DONTWAIT = 0x40, LINUX_MSG_NOSIGNAL = 0x4000 };
+enum { LINUX_SOL_SOCKET = 1, LINUX_SO_ERROR = 4, LINUX_IPPROTO_TCP = 6, LINUX_TCP_NODELAY = 1 };
+enum { LINUX_F_SETFL = 4, LINUX_SHUT_RDWR = 2, LINUX_POLLOUT = 4 };
 
-static SOCKET kept_connection(void)
+struct linux_address {
+	uint16_t family, port; /* the port in network order */
+	uint8_t addr[4], zero[8];
+};
+
+struct linux_poll {
+	int fd;
+	int16_t events, happened;
+};
+
+static int linux_call(int number, intptr_t first, intptr_t a, intptr_t b, intptr_t c, intptr_t d)
 {
-	return (SOCKET)TlsGetValue(slot) - 1;
+	register intptr_t r10 __asm__("r10") = c;
+	register intptr_t r8 __asm__("r8") = d;
+	register intptr_t r9 __asm__("r9") = 0;
+	intptr_t result;
+
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"((intptr_t)number), "D"(first), "S"(a), "d"(b), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return (int)result; /* what is asked for here is never larger */
 }
 
-static void keep_connection(SOCKET s)
+/* again repeats a call that a signal cut short: Wine stops threads by one. */
+static int again(int number, intptr_t first, intptr_t a, intptr_t b, intptr_t c, intptr_t d)
 {
-	TlsSetValue(slot, (LPVOID)(s + 1));
+	int n;
+
+	do
+		n = linux_call(number, first, a, b, c, d);
+	while (n == -LINUX_EINTR);
+	return n;
+}
+
+/* The thread's connection is kept in a slot as descriptor + 1, so that an empty slot is no connection. */
+static DWORD slot = TLS_OUT_OF_INDEXES;
+
+static int kept_connection(void)
+{
+	return (int)(INT_PTR)TlsGetValue(slot) - 1;
+}
+
+static void keep_connection(int fd)
+{
+	TlsSetValue(slot, (LPVOID)(INT_PTR)(fd + 1));
+}
+
+void wire_close(int fd)
+{
+	if (fd != NO_WIRE)
+		linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
+}
+
+void wire_shutdown(int fd)
+{
+	if (fd != NO_WIRE)
+		linux_call(SYS_SHUTDOWN, fd, LINUX_SHUT_RDWR, 0, 0, 0);
 }
 
 static void drop_connection(void)
 {
-	SOCKET s = kept_connection();
-
-	if (s != INVALID_SOCKET)
-		closesocket(s);
-	keep_connection(INVALID_SOCKET);
+	wire_close(kept_connection());
+	keep_connection(NO_WIRE);
 }
 
-static void start_winsock(void)
-{
-	WSADATA data;
+#define PIECE (1u << 20) /* at most, in one call */
 
-	if (InterlockedCompareExchange(&started, 1, 0) == 0)
-		WSAStartup(MAKEWORD(2, 2), &data);
-}
-
-static int send_all(SOCKET s, const char *data, size_t size)
+static int send_all(int fd, const char *data, size_t size)
 {
 	while (size > 0) {
-		int n = send(s, data, size > (1u << 20) ? (1 << 20) : (int)size, 0);
+		int n = again(SYS_SENDTO, fd, (intptr_t)data, size > PIECE ? PIECE : size, LINUX_MSG_NOSIGNAL, 0);
 		if (n <= 0)
 			return -1;
 		data += n;
@@ -57,10 +105,10 @@ static int send_all(SOCKET s, const char *data, size_t size)
 	return 0;
 }
 
-static int recv_all(SOCKET s, char *data, size_t size)
+static int recv_all(int fd, char *data, size_t size)
 {
 	while (size > 0) {
-		int n = recv(s, data, size > (1u << 20) ? (1 << 20) : (int)size, 0);
+		int n = again(SYS_RECVFROM, fd, (intptr_t)data, size > PIECE ? PIECE : size, 0, 0);
 		if (n <= 0)
 			return -1;
 		data += n;
@@ -70,46 +118,39 @@ static int recv_all(SOCKET s, char *data, size_t size)
 }
 
 /* The address of hnsd: HNSD_ADDR as a.b.c.d:port, else 127.0.0.1 and the default port. */
-static void server_address(struct sockaddr_in *a)
+static void server_address(struct linux_address *to)
 {
-	char text[64];
-	char *colon;
+	char text[64], *p = text;
+	unsigned long part[5] = { 127, 0, 0, 1, DEFAULT_PORT };
 	DWORD n = GetEnvironmentVariableA("HNSD_ADDR", text, sizeof text);
+	int i;
 
-	memset(a, 0, sizeof *a);
-	a->sin_family = AF_INET;
-	a->sin_port = htons(DEFAULT_PORT);
-	a->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	if (n == 0 || n >= sizeof text)
-		return;
-	colon = strrchr(text, ':');
-	if (colon) {
-		*colon = 0;
-		a->sin_port = htons((u_short)atoi(colon + 1));
+	for (i = 0; i < 5 && n > 0 && n < sizeof text; i++) {
+		part[i] = strtoul(p, &p, 10);
+		if (*p++ == 0)
+			break;
 	}
-	if (inet_addr(text) != INADDR_NONE)
-		a->sin_addr.s_addr = inet_addr(text);
+	memset(to, 0, sizeof *to);
+	to->family = LINUX_AF_INET;
+	to->port = (uint16_t)(part[4] << 8 | (part[4] >> 8 & 0xff));
+	for (i = 0; i < 4; i++)
+		to->addr[i] = (uint8_t)part[i];
 }
 
-static int connect_within(SOCKET s, const struct sockaddr_in *a)
+/* Connects a socket that does not block, and lets it block from then on. Not 0: nobody listens. */
+static int connect_within(int fd, const struct linux_address *to, int limit_ms)
 {
-	u_long on = 1, off = 0;
-	fd_set writable, failed;
-	struct timeval limit = { CONNECT_MS / 1000, (CONNECT_MS % 1000) * 1000 };
+	struct linux_poll waiting = { fd, LINUX_POLLOUT, 0 };
+	int result = again(SYS_CONNECT, fd, (intptr_t)to, sizeof *to, 0, 0), error = 0, size = sizeof error;
 
-	ioctlsocket(s, FIONBIO, &on);
-	if (connect(s, (const struct sockaddr *)a, sizeof *a) != 0) {
-		if (WSAGetLastError() != WSAEWOULDBLOCK)
+	if (result == -LINUX_EINPROGRESS) {
+		if (again(SYS_POLL, (intptr_t)&waiting, 1, limit_ms, 0, 0) != 1)
 			return -1;
-		FD_ZERO(&writable);
-		FD_ZERO(&failed);
-		FD_SET(s, &writable);
-		FD_SET(s, &failed);
-		if (select(0, NULL, &writable, &failed, &limit) <= 0 || FD_ISSET(s, &failed))
-			return -1;
+		result = linux_call(SYS_GETSOCKOPT, fd, LINUX_SOL_SOCKET, LINUX_SO_ERROR, (intptr_t)&error, (intptr_t)&size);
 	}
-	ioctlsocket(s, FIONBIO, &off);
-	return 0;
+	if (result != 0 || error != 0)
+		return -1;
+	return linux_call(SYS_FCNTL, fd, LINUX_F_SETFL, 0, 0, 0);
 }
 
 static char *put_u32(char *p, uint32_t v)
@@ -126,7 +167,7 @@ static char *put_text(char *p, const WCHAR *text, size_t size)
 	return p + size;
 }
 
-int wire_send(SOCKET s, const struct call *c)
+int wire_send(int fd, const struct call *c)
 {
 	static const GUID none;
 	size_t size[3], total = 4 + 8 + 16;
@@ -149,12 +190,12 @@ int wire_send(SOCKET s, const struct call *c)
 	p += 24;
 	for (i = 0; i < 3; i++)
 		p = put_text(p, c->text[i], size[i]);
-	result = send_all(s, frame, 4 + total);
+	result = send_all(fd, frame, 4 + total);
 	free(frame);
 	return result;
 }
 
-static int say_hello(SOCKET s)
+static int say_hello(int fd)
 {
 	WCHAR path[MAX_PATH], *name;
 	struct call hello = { OP_HELLO, GetCurrentProcessId(), NULL, { NULL, NULL, NULL }, { NULL, NULL } };
@@ -164,30 +205,27 @@ static int say_hello(SOCKET s)
 	path[MAX_PATH - 1] = 0;
 	name = wcsrchr(path, L'\\');
 	hello.text[0] = name ? name + 1 : path;
-	return wire_send(s, &hello);
+	return wire_send(fd, &hello);
 }
 
-SOCKET wire_open(void)
+int wire_open(void)
 {
-	struct sockaddr_in a;
-	BOOL on = TRUE;
-	SOCKET s;
+	struct linux_address to;
+	int on = 1, fd = linux_call(SYS_SOCKET, LINUX_AF_INET, LINUX_SOCK_STREAM | LINUX_SOCK_NONBLOCK | LINUX_SOCK_CLOEXEC, 0, 0, 0);
 
-	start_winsock();
-	server_address(&a);
-	s = socket(AF_INET, SOCK_STREAM, IPPROTO_TCP);
-	if (s == INVALID_SOCKET)
-		return s;
-	if (connect_within(s, &a) != 0) {
-		closesocket(s);
-		return INVALID_SOCKET;
+	if (fd < 0)
+		return NO_WIRE;
+	server_address(&to);
+	if (connect_within(fd, &to, CONNECT_MS) != 0) {
+		wire_close(fd);
+		return NO_WIRE;
 	}
-	setsockopt(s, IPPROTO_TCP, TCP_NODELAY, (const char *)&on, sizeof on);
-	if (say_hello(s) != 0) {
-		closesocket(s);
-		return INVALID_SOCKET;
+	linux_call(SYS_SETSOCKOPT, fd, LINUX_IPPROTO_TCP, LINUX_TCP_NODELAY, (intptr_t)&on, sizeof on);
+	if (say_hello(fd) != 0) {
+		wire_close(fd);
+		return NO_WIRE;
 	}
-	return s;
+	return fd;
 }
 
 /* Copies one string of the answer into memory of the caller's kind. *p advances; nothing is read past end. */
@@ -213,19 +251,19 @@ static int take_text(const char **p, const char *end, WCHAR **out)
 	return 0;
 }
 
-int wire_receive(SOCKET s, struct call *c, HRESULT *result)
+int wire_receive(int fd, struct call *c, HRESULT *result)
 {
 	uint32_t total;
 	char *frame;
 	const char *p, *end;
 	int failed;
 
-	if (recv_all(s, (char *)&total, 4) != 0 || total < 4 + 8 + 8 || total > MAX_FRAME)
+	if (recv_all(fd, (char *)&total, 4) != 0 || total < 4 + 8 + 8 || total > MAX_FRAME)
 		return -1;
 	frame = malloc(total);
 	if (!frame)
 		return -1;
-	failed = recv_all(s, frame, total);
+	failed = recv_all(fd, frame, total);
 	if (!failed) {
 		memcpy(result, frame, 4);
 		memcpy(&c->handle, frame + 4, 8);
@@ -239,33 +277,30 @@ int wire_receive(SOCKET s, struct call *c, HRESULT *result)
 
 /* A connection that was open before may be dead (hnsd was restarted): what the peer closed while we were idle is
  * noticed before the call is sent, so that no call is ever sent twice. */
-static int is_alive(SOCKET s)
+static int is_alive(int fd)
 {
-	fd_set readable;
-	struct timeval now = { 0, 0 };
+	char byte;
 
-	FD_ZERO(&readable);
-	FD_SET(s, &readable);
-	return select(0, &readable, NULL, NULL, &now) == 0;
+	return again(SYS_RECVFROM, fd, (intptr_t)&byte, 1, LINUX_MSG_PEEK | LINUX_MSG_DONTWAIT, 0) == -LINUX_EAGAIN;
 }
 
 HRESULT wire_call(struct call *c)
 {
 	HRESULT result = RPC_CALL_FAILED;
-	SOCKET s = kept_connection();
+	int fd = kept_connection();
 
 	c->out[0] = c->out[1] = NULL;
-	if (s != INVALID_SOCKET && !is_alive(s)) {
+	if (fd != NO_WIRE && !is_alive(fd)) {
 		drop_connection();
-		s = INVALID_SOCKET;
+		fd = NO_WIRE;
 	}
-	if (s == INVALID_SOCKET) {
-		s = wire_open();
-		keep_connection(s);
+	if (fd == NO_WIRE) {
+		fd = wire_open();
+		keep_connection(fd);
 	}
-	if (s == INVALID_SOCKET)
+	if (fd == NO_WIRE)
 		return RPC_SERVER_UNAVAILABLE;
-	if (wire_send(s, c) == 0 && wire_receive(s, c, &result) == 0)
+	if (wire_send(fd, c) == 0 && wire_receive(fd, c, &result) == 0)
 		return result;
 	drop_connection();
 	wire_free(c->out[0]);

@@ -45,10 +45,14 @@ struct call {
 
 HRESULT wire_call(struct call *c);
 
-/* For a connection of one's own, which another thread may shut down: opens one (INVALID_SOCKET: nobody there), sends a
- * call, receives one answer. Not 0: the connection is of no use any more. */
-SOCKET wire_open(void);
-int wire_send(SOCKET s, const struct call *c);
-int wire_receive(SOCKET s, struct call *c, HRESULT *result);
+/* For a connection of one's own, which another thread may shut down: opens one (NO_WIRE: nobody there), sends a call,
+ * receives one answer. Not 0: the connection is of no use any more. It is a descriptor of Linux, not Wine's. */
+#define NO_WIRE (-1)
+
+int wire_open(void);
+int wire_send(int fd, const struct call *c);
+int wire_receive(int fd, struct call *c, HRESULT *result);
+void wire_shutdown(int fd);
+void wire_close(int fd);
 
 #endif

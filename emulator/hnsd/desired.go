@@ -123,8 +123,10 @@ func desiredNetwork(o *Object) dataplane.Network {
 	return n
 }
 
-// linuxMAC spells a hardware address as Linux does.
-func linuxMAC(mac string) string { return strings.ToLower(strings.ReplaceAll(mac, "-", ":")) }
+// linuxMAC spells a hardware address as Linux does; "" for what is none.
+func linuxMAC(mac string) string {
+	return strings.ToLower(strings.ReplaceAll(canonicalMAC(mac), "-", ":"))
+}
 
 func desiredEndpoint(o, network *Object, routes []*Object) dataplane.Endpoint {
 	d := o.Doc
@@ -231,7 +233,7 @@ func ports(texts []string) []dataplane.PortRange {
 		}
 		a, err1 := strconv.ParseUint(first, 10, 16)
 		b, err2 := strconv.ParseUint(last, 10, 16)
-		if err1 == nil && err2 == nil {
+		if err1 == nil && err2 == nil && a <= b {
 			out = append(out, dataplane.PortRange{First: uint16(a), Last: uint16(b)})
 		}
 	}

@@ -3,6 +3,8 @@ package hnsd
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"reflect"
 	"strconv"
 	"strings"
@@ -11,12 +13,15 @@ import (
 // Doc is a JSON object as it came in: unknown fields stay and are given back. Numbers are json.Number.
 type Doc map[string]any
 
-// parseDoc decodes an object.
+// parseDoc decodes a text that is one object and nothing else.
 func parseDoc(text string) (Doc, error) {
 	var d Doc
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
 	if err := dec.Decode(&d); err != nil || d == nil {
+		return nil, ErrInvalidJSON
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, ErrInvalidJSON
 	}
 	return d, nil

@@ -99,6 +99,9 @@ func (h *Host) assignAddresses(n *State, network, d Doc) error {
 				gateway = subnets[i].gateway
 			}
 		}
+		if c.num("PrefixLength") > uint64(addr.BitLen()) {
+			return ErrInvalidParameter // the code is unverified
+		}
 		if c.num("PrefixLength") == 0 {
 			c.set("PrefixLength", bits)
 		}

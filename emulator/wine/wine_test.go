@@ -3,11 +3,15 @@
 package wine
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +59,8 @@ func TestPrefix(t *testing.T) {
 	if err != nil || !bytes.Contains(out, []byte("20348")) {
 		t.Fatalf("reg query: %v\n%s", err, out)
 	}
+	t.Run("platform", func(t *testing.T) { testPlatform(ctx, t, tools, p) })
+	t.Run("stacks", func(t *testing.T) { testStacks(ctx, t, tools, p) })
 	t.Run("sockets", func(t *testing.T) { testSockets(ctx, t, tools, p) })
 	if err := tools.StopServer(ctx, p); err != nil {
 		t.Fatal(err)
@@ -70,17 +76,84 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// testSockets runs a Windows program that does UDP, TCP and name lookups with Go's package net.
-func testSockets(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
-	exe := filepath.Join(p.DriveC(), "sockets.exe")
-	compile := exec.CommandContext(ctx, "go", "build", "-o", exe, "./testdata/sockets")
+// program builds one of testdata into the prefix and gives its Windows path.
+func program(ctx context.Context, t *testing.T, p Prefix, name string) string {
+	t.Helper()
+	return built(ctx, t, p, name, "build", "./testdata/"+name)
+}
+
+// built has go make NAME.exe in the prefix and gives its Windows path.
+func built(ctx context.Context, t *testing.T, p Prefix, name, how string, args ...string) string {
+	t.Helper()
+	args = append([]string{how, "-o", filepath.Join(p.DriveC(), name+".exe")}, args...)
+	compile := exec.CommandContext(ctx, "go", args...)
 	compile.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("building the program: %v\n%s", err, out)
 	}
-	out, err := tools.Command(ctx, p, `C:\sockets.exe`).CombinedOutput()
+	return `C:\` + name + `.exe`
+}
+
+// testPlatform runs what internal/platform has for Windows.
+func testPlatform(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
+	path := built(ctx, t, p, "platform", "test", "-c", "porthole.dev/porthole/internal/platform")
+	out, err := tools.Command(ctx, p, path, "-test.v").CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: TestProtect")) {
+		t.Error(err)
+	}
+}
+
+// testSockets runs a Windows program that does UDP, TCP and name lookups with Go's package net.
+func testSockets(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
+	out, err := tools.Command(ctx, p, program(ctx, t, p, "sockets")).CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// testStacks compares the memory of a program with that of the same program with a hundred more threads.
+func testStacks(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
+	path := program(ctx, t, p, "threads")
+	const more = 100
+	few, many := resident(ctx, t, tools.Command(ctx, p, path, "1")), resident(ctx, t, tools.Command(ctx, p, path, strconv.Itoa(1+more)))
+	const most = 300 << 10 // seen: 71 KiB; what Wine clears of a stack is 960
+	if each := (many - few) / more; each > most {
+		t.Errorf("a thread takes %d KiB of memory, want at most %d", each>>10, most>>10)
+	} else {
+		t.Logf("a thread takes %d KiB", each>>10)
+	}
+}
+
+// resident is the memory of testdata/threads, in bytes, when all its threads run. It ends it.
+func resident(ctx context.Context, t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); strings.TrimSpace(line) != "running" {
+		t.Fatalf("the program says %q, %v", line, err)
+	}
+	// wine64 becomes the program: it has the same id.
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var size, pages int
+	if _, err := fmt.Sscan(string(statm), &size, &pages); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	return pages * os.Getpagesize()
 }
