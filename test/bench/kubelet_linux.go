@@ -15,7 +15,6 @@ const (
 	namespace    = "bench"
 	upstreamIs   = "upstream kubelet v1.36.3"
 	kubeletLimit = 15 * time.Minute // for the whole group
-	passes       = 3                // over everything, so that other work on the machine hits each side alike
 )
 
 // The sides that are compared: the calls of the runtime that every kubelet must make and nothing else, and two kubelets.
@@ -83,7 +82,7 @@ type side struct {
 	w       *testkit.World
 	kubelet *testkit.Process
 	samples samples
-	calls   map[string]map[string]int // of the part idle, by side
+	calls   calls
 	serial  int
 	// profiles is the folder for profiles of our kubelet; empty: none.
 	profiles string
@@ -99,6 +98,24 @@ func (s samples) add(key, side string, values ...float64) {
 	for _, v := range values {
 		s[key][side] = append(s[key][side], round(v))
 	}
+}
+
+// calls by key of a figure and by side: how often each was made.
+type calls map[string]map[string]map[string]int
+
+// set notes what was called between two looks.
+func (c calls) set(key, side string, before, after map[string]int) (sum int) {
+	if c[key] == nil {
+		c[key] = map[string]map[string]int{}
+	}
+	c[key][side] = map[string]int{}
+	for method, n := range after {
+		if n -= before[method]; n > 0 {
+			c[key][side][method] = n
+			sum += n
+		}
+	}
+	return sum
 }
 
 func (s *side) add(key string, values ...float64) { s.samples.add(key, s.name, values...) }
@@ -124,37 +141,43 @@ func benchKubelet(ctx context.Context, o options) (err error) {
 	if len(wanted) > 0 {
 		return fmt.Errorf("--kubelet: no part %q", wanted)
 	}
+	sideNames := strings.Split(o.sides, ",")
+	for _, name := range sideNames {
+		if !slices.Contains([]string{bare, ours, peer}, name) {
+			return fmt.Errorf("--sides: no side %q", name)
+		}
+	}
 	w, err := testkit.NewWorld(ctx, testkit.Options{Bin: o.bin, Porthole: o.porthole, Prefix: "phb", Nodes: []string{ours, peer}})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.SaveLogs(o.logs), w.Close()) }()
-	if err := w.Namespace(ctx, namespace); err != nil {
+	if err := errors.Join(w.Namespace(ctx, namespace), w.MeterRuntime()); err != nil {
 		return err
 	}
-	found, calls := samples{}, map[string]map[string]int{}
+	found, called := samples{}, calls{}
 	sides := []*side{}
-	for _, name := range []string{bare, ours, peer} {
-		sides = append(sides, &side{name: name, w: w, samples: found, calls: calls, profiles: o.profiles})
+	for _, name := range sideNames {
+		sides = append(sides, &side{name: name, w: w, samples: found, calls: called, profiles: o.profiles})
 	}
-	for pass := range passes {
+	for pass := range o.passes {
 		for _, s := range sides {
-			if err := s.pass(ctx, parts, pass); err != nil {
+			if err := s.pass(ctx, parts, pass, o.passes); err != nil {
 				for _, p := range parts { // what there is
-					p.print(found, calls)
+					p.print(found, called)
 				}
 				return fmt.Errorf("%s: %w\n%s", s.name, err, w.Logs(3000))
 			}
 		}
 	}
 	for _, p := range parts {
-		p.print(found, calls)
+		p.print(found, called)
 	}
 	return nil
 }
 
-// share is how many rounds of a part one pass does.
-func (p kubeletPart) share(pass int) int {
+// share is how many rounds of a part one of the passes does.
+func (p kubeletPart) share(pass, passes int) int {
 	if p.rounds == 0 {
 		return max(0, pass-passes+2)
 	}
@@ -162,14 +185,14 @@ func (p kubeletPart) share(pass int) int {
 }
 
 // pass does one pass over all parts with one side.
-func (s *side) pass(ctx context.Context, parts []kubeletPart, pass int) error {
+func (s *side) pass(ctx context.Context, parts []kubeletPart, pass, passes int) error {
 	do := func(p kubeletPart) func(context.Context, *side, int) error { return p.floor }
 	if s.name != bare {
 		do = func(p kubeletPart) func(context.Context, *side, int) error { return p.measure }
 	}
 	var due []kubeletPart
 	for _, p := range parts {
-		if p.share(pass) > 0 && do(p) != nil {
+		if p.share(pass, passes) > 0 && do(p) != nil {
 			due = append(due, p)
 		}
 	}
@@ -188,9 +211,9 @@ func (s *side) pass(ctx context.Context, parts []kubeletPart, pass int) error {
 		return err
 	}
 	for _, p := range due {
-		say("%s: %s, %d rounds", s.name, p.name, p.share(pass))
+		say("%s: %s, %d rounds", s.name, p.name, p.share(pass, passes))
 		saved := s.profile(ctx, p.name)
-		if err := errors.Join(do(p)(ctx, s, p.share(pass)), saved()); err != nil {
+		if err := errors.Join(do(p)(ctx, s, p.share(pass, passes)), saved()); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
@@ -200,7 +223,7 @@ func (s *side) pass(ctx context.Context, parts []kubeletPart, pass int) error {
 // warm pays for caches with one pod that does not count.
 func (s *side) warm(ctx context.Context) error {
 	if s.name == bare {
-		_, _, _, err := s.bareBatch(ctx, 1)
+		_, _, _, err := s.bareBatch(ctx, 1, func() error { return nil })
 		return err
 	}
 	b, err := s.start(ctx, 1, nil)
@@ -211,7 +234,7 @@ func (s *side) warm(ctx context.Context) error {
 	return err
 }
 
-func (p kubeletPart) print(found samples, calls map[string]map[string]int) {
+func (p kubeletPart) print(found samples, called calls) {
 	for _, l := range p.lines {
 		of := found[l.key]
 		f := figure{Name: l.name, Unit: l.unit, PeerIs: upstreamIs, Note: l.note, Samples: map[string][]float64{}, P99: map[string]float64{}}
@@ -237,10 +260,8 @@ func (p kubeletPart) print(found samples, calls map[string]map[string]int) {
 		if l.target != nil {
 			f.Target = l.target(b, u)
 		}
-		if l.key == "idle-calls" {
-			f.Calls, f.PeerCalls = calls[ours], calls[peer]
-		}
-		if len(of[ours]) == 0 {
+		f.Calls, f.PeerCalls = called[l.key][ours], called[l.key][peer]
+		if len(of) == 0 {
 			f = figure{Name: l.name, Unit: l.unit, Skipped: "the run ended before it"}
 		}
 		print(f)

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -44,24 +46,25 @@ func idles(ctx context.Context, s *side, _ int) error {
 	if err != nil {
 		return err
 	}
-	used, began := s.usage(), time.Now()
+	used, err := s.usage()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
 	if err := pause(ctx, idleWindow); err != nil {
 		return err
 	}
-	ended, passed := s.usage(), time.Since(began).Seconds()
+	passed := time.Since(began).Seconds()
+	ended, err := s.usage()
+	if err != nil {
+		return err
+	}
 	after, err := s.criCalls(ctx, client)
 	if err != nil {
 		return err
 	}
-	s.calls[s.name] = map[string]int{}
-	sum, all := 0, 0.0
-	for method, n := range after {
-		if n -= before[method]; n > 0 {
-			s.calls[s.name][method] = n
-			sum += n
-		}
-	}
-	for who := range ended {
+	sum, all := s.calls.set("idle-calls", s.name, before, after), 0.0
+	for _, who := range []string{"kubelet", "control-plane", "containerd"} {
 		all += ended[who] - used[who]
 	}
 	s.add("idle-calls", float64(sum)/passed)
@@ -132,22 +135,43 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// profile takes a processor profile of our kubelet, if that is wanted, beside what is measured. The result waits for it.
+// profile takes processor profiles beside what is measured, if that is wanted: of our kubelet, of the control plane and of
+// containerd, each in FOLDER/PART-SIDE-PROGRAM.pprof. The result waits for them.
 func (s *side) profile(ctx context.Context, part string) (saved func() error) {
-	if s.profiles == "" || s.name != ours {
+	if s.profiles == "" {
 		return func() error { return nil }
 	}
-	done := make(chan error, 1)
-	go func() {
-		client := s.httpClient()
-		client.Timeout = 2 * profileTime
-		data, err := get(ctx, client, fmt.Sprintf("https://%s/debug/pprof/profile?seconds=%d", net.JoinHostPort(testkit.NodeIP, kubeletPort), profileTime/time.Second))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(s.profiles, part+".pprof"), data, 0o644)
+	client := s.httpClient()
+	client.Timeout = 2 * profileTime
+	path := fmt.Sprintf("/debug/pprof/profile?seconds=%d", profileTime/time.Second)
+	sources := map[string]func() ([]byte, error){
+		"control-plane": func() ([]byte, error) {
+			return s.w.Client.Discovery().RESTClient().Get().RequestURI(path).DoRaw(ctx)
+		},
+		"containerd": func() ([]byte, error) { return get(ctx, client, "http://"+testkit.RuntimeProfiles+path) },
+	}
+	if s.name == ours {
+		sources["kubelet"] = func() ([]byte, error) {
+			return get(ctx, client, "https://"+net.JoinHostPort(testkit.NodeIP, kubeletPort)+path)
 		}
-		done <- err
-	}()
-	return func() error { return <-done }
+	}
+	done := make(chan error, len(sources))
+	for program, read := range sources {
+		go func() {
+			data, err := read()
+			if err == nil {
+				err = os.WriteFile(filepath.Join(s.profiles, strings.Join([]string{part, s.name, program}, "-")+".pprof"), data, 0o644)
+			}
+			done <- err
+		}()
+	}
+	return func() error {
+		var errs []error
+		for range sources {
+			errs = append(errs, <-done)
+		}
+		return errors.Join(errs...)
+	}
 }
 
 // residentMB is the memory that a process has in use, and the part of it that is no page of a file, in MB of 10^6 bytes.
@@ -226,23 +250,47 @@ func (s *side) criCalls(ctx context.Context, client *http.Client) (map[string]in
 	if err != nil {
 		return nil, err
 	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(string(data)))
+	return countCalls(data, "grpc_server_started_total", func(labels map[string]string) string {
+		if strings.HasPrefix(labels["grpc_service"], "runtime.v1.") {
+			return labels["grpc_method"]
+		}
+		return ""
+	})
+}
+
+// apiRequests is how many requests the API server has answered, by verb and resource. Watches count when they end.
+func (s *side) apiRequests(ctx context.Context) (map[string]int, error) {
+	data, err := s.w.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading containerd's metrics: %w", err)
+		return nil, fmt.Errorf("reading the API server's metrics: %w", err)
 	}
-	calls := map[string]int{}
-	for _, m := range families["grpc_server_started_total"].GetMetric() {
+	return countCalls(data, "apiserver_request_total", func(labels map[string]string) string {
+		if labels["resource"] == "" {
+			return ""
+		}
+		return strings.TrimSuffix(labels["verb"]+" "+labels["resource"]+"/"+labels["subresource"], "/")
+	})
+}
+
+// countCalls adds up the samples of a counter under the names that name gives them; those without a name do not count.
+func countCalls(text []byte, counter string, name func(labels map[string]string) string) (map[string]int, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("reading metrics: %w", err)
+	}
+	counts := map[string]int{}
+	for _, m := range families[counter].GetMetric() {
 		labels := map[string]string{}
 		for _, l := range m.Label {
 			labels[l.GetName()] = l.GetValue()
 		}
-		if strings.HasPrefix(labels["grpc_service"], "runtime.v1.") {
-			calls[labels["grpc_method"]] += int(m.GetCounter().GetValue())
+		if key := name(labels); key != "" {
+			counts[key] += int(m.GetCounter().GetValue())
 		}
 	}
-	if len(calls) == 0 {
-		return nil, fmt.Errorf("containerd counts no calls of the CRI")
+	if len(counts) == 0 {
+		return nil, fmt.Errorf("no %s in the metrics", counter)
 	}
-	return calls, nil
+	return counts, nil
 }

@@ -18,15 +18,13 @@ import (
 // startPart measures n pods at once: from the first bind until all are Ready, what they cost, and their end.
 func startPart(name string, n, rounds int, target func(float64, float64) float64) kubeletPart {
 	id, title := fmt.Sprintf("start-%d", n), fmt.Sprintf("kubelet-bind-to-ready-%d", n)
-	note := "floor: RunPodSandbox, CreateContainer, StartContainer, ContainerStatus"
+	note := "floor: RunPodSandbox with the seccomp profile of the runtime, CreateContainer, StartContainer, ContainerStatus"
 	if n > 1 {
 		title, note = title+"-at-once", "from the first bind until the last pod is Ready; "+note
 	}
 	p := kubeletPart{name: name, rounds: rounds, lines: []line{{key: id, name: title, unit: "s", target: target, note: note}}}
-	for _, who := range []string{"kubelet", "control-plane", "containerd"} {
-		p.lines = append(p.lines, line{key: fmt.Sprintf("%s-cpu-%s", id, who), name: fmt.Sprintf("kubelet-cpu-per-pod-%d-at-once-%s", n, who), unit: "s",
-			note: "processor time from making to end of a pod"})
-	}
+	batch := batchPart{id: id, n: n, calls: n > 1}
+	p.lines = append(p.lines, batch.costLines()...)
 	if n == 50 {
 		p.lines = append(p.lines,
 			line{key: id + "-stopped", name: "kubelet-delete-50", unit: "s", target: ofFloor(1.15, 0),
@@ -45,8 +43,8 @@ func startPart(name string, n, rounds int, target func(float64, float64) float64
 		}
 	}
 	p.floor = func(ctx context.Context, s *side, rounds int) error {
-		return s.counted(id, n, rounds, func() error {
-			each, all, end, err := s.bareBatch(ctx, n)
+		return s.counted(ctx, batch, rounds, func(ready func() error) error {
+			each, all, end, err := s.bareBatch(ctx, n, ready)
 			if err == nil {
 				keep(s, each, all, end)
 			}
@@ -54,9 +52,12 @@ func startPart(name string, n, rounds int, target func(float64, float64) float64
 		})
 	}
 	p.measure = func(ctx context.Context, s *side, rounds int) error {
-		return s.counted(id, n, rounds, func() error {
+		return s.counted(ctx, batch, rounds, func(ready func() error) error {
 			b, err := s.start(ctx, n, nil)
 			if err != nil {
+				return err
+			}
+			if err := ready(); err != nil {
 				return err
 			}
 			end, err := b.end(ctx)
@@ -67,31 +68,6 @@ func startPart(name string, n, rounds int, target func(float64, float64) float64
 		})
 	}
 	return p
-}
-
-// counted does rounds of n pods and notes the processor time of one pod.
-func (s *side) counted(id string, n, rounds int, round func() error) error {
-	began := s.usage()
-	for range rounds {
-		if err := round(); err != nil {
-			return err
-		}
-	}
-	for who, used := range s.usage() {
-		if who != "kubelet" || s.kubelet != nil {
-			s.add(id+"-cpu-"+who, (used-began[who])/float64(n*rounds))
-		}
-	}
-	return nil
-}
-
-// usage of processor time by the kubelet, the control plane and containerd.
-func (s *side) usage() map[string]float64 {
-	out := map[string]float64{"control-plane": s.w.Process("controlplane").CPU(), "containerd": s.w.Process("containerd").CPU()}
-	if s.kubelet != nil {
-		out["kubelet"] = s.kubelet.CPU()
-	}
-	return out
 }
 
 // ending is how long the end of a batch took: until nothing of it ran and the API had forgotten it, and until the runtime

@@ -44,10 +44,11 @@ type figure struct {
 }
 
 type options struct {
-	bin, only, dir, logs, proxy string
-	kubelet, porthole, profiles string
-	rounds, large, crowd        int
-	scale                       float64
+	bin, only, dir, logs, proxy  string
+	kubelet, porthole, profiles  string
+	sides                        string
+	rounds, large, crowd, passes int
+	scale                        float64
 }
 
 func main() {
@@ -60,9 +61,11 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "", "state folder of the group cluster; a new one unless given")
 	flag.StringVar(&o.logs, "logs", "", "folder to keep the logs of the group kubelet in")
 	flag.IntVar(&o.rounds, "rounds", 9, "group kubelet: samples of one pod; a third as many of 10 pods at once, a quarter of 50")
+	flag.IntVar(&o.passes, "passes", 3, "group kubelet: passes over all sides and parts, so that other work on the machine hits each side alike")
 	flag.IntVar(&o.crowd, "crowd", 250, "group kubelet: pods of the part large")
 	flag.StringVar(&o.kubelet, "kubelet", "start,ten,fifty,end,crash,config,idle,large", "parts of the group kubelet")
-	flag.StringVar(&o.profiles, "profiles", "", "group kubelet: folder to keep processor profiles of our kubelet in, one of each part")
+	flag.StringVar(&o.sides, "sides", strings.Join([]string{bare, ours, peer}, ","), "group kubelet: who is measured")
+	flag.StringVar(&o.profiles, "profiles", "", "group kubelet: folder to keep processor profiles in: of each part, side and program")
 	flag.StringVar(&o.porthole, "porthole", "", "group kubelet: the program whose kubelet runs; empty means the one in --bin")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -20,7 +20,7 @@ type scale struct {
 }
 
 var scales = []scale{
-	{"none", 20348, 800},
+	{"none", 20348, 2000},
 	{"ws2025", 26100, 220},
 	{"ws2022-updated", 20348, 200},
 	{"ws2019", 17763, 16},

@@ -41,7 +41,7 @@ func sizes() map[string]int {
 			out[s.profile+"-"+p] = s.services
 		}
 		out["crash-"+p] = crashed - 3
-		out["idle-"+p] = scales[0].services
+		out["idle-"+p] = min(idleServices, scales[0].services)
 		out["churn-"+p] = answering
 	}
 	return out

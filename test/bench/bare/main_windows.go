@@ -1,0 +1,126 @@
+// Command bare makes objects of HNS from a file and does nothing else: what a service proxy cannot be faster than.
+//
+//	bare FILE
+//
+// The file has one JSON object per line, {"network": ID, "settings": {…}} for an endpoint and without a network for a load
+// balancer. Several callers make the endpoints, and then the load balancers.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// callers are as many as our proxy has.
+const callers = 4
+
+var (
+	computenetwork = windows.NewLazySystemDLL("computenetwork.dll")
+	openNetwork    = computenetwork.NewProc("HcnOpenNetwork")
+	makeEndpoint   = computenetwork.NewProc("HcnCreateEndpoint")
+	closeEndpoint  = computenetwork.NewProc("HcnCloseEndpoint")
+	makeBalancer   = computenetwork.NewProc("HcnCreateLoadBalancer")
+	closeBalancer  = computenetwork.NewProc("HcnCloseLoadBalancer")
+)
+
+type line struct {
+	Network  string          `json:"network"`
+	Settings json.RawMessage `json:"settings"`
+}
+
+func main() {
+	if err := run(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "bare:", err)
+		os.Exit(1)
+	}
+}
+
+func run(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var endpoints, balancers []line
+	for text := range bytes.Lines(data) {
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil {
+			return err
+		}
+		if l.Network != "" {
+			endpoints = append(endpoints, l)
+		} else {
+			balancers = append(balancers, l)
+		}
+	}
+	var network uintptr
+	if len(endpoints) > 0 {
+		id, err := windows.GUIDFromString("{" + endpoints[0].Network + "}")
+		if err != nil {
+			return err
+		}
+		if err := result(openNetwork.Call(uintptr(unsafe.Pointer(&id)), uintptr(unsafe.Pointer(&network)), 0)); err != nil {
+			return err
+		}
+	}
+	if err := each(endpoints, func(settings *uint16) error {
+		var none windows.GUID
+		var made uintptr
+		err := result(makeEndpoint.Call(network, uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(settings)), uintptr(unsafe.Pointer(&made)), 0))
+		_, _, _ = closeEndpoint.Call(made)
+		return err
+	}); err != nil {
+		return err
+	}
+	return each(balancers, func(settings *uint16) error {
+		var none windows.GUID
+		var made uintptr
+		err := result(makeBalancer.Call(uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(settings)), uintptr(unsafe.Pointer(&made)), 0))
+		_, _, _ = closeBalancer.Call(made)
+		return err
+	})
+}
+
+// result of a call: an HRESULT below zero is a failure.
+func result(r, _ uintptr, _ error) error {
+	if int32(r) < 0 {
+		return fmt.Errorf("HNS: %w", syscall.Errno(uint32(r)))
+	}
+	return nil
+}
+
+// each has all lines made, in their order, by several callers.
+func each(lines []line, make func(settings *uint16) error) error {
+	var group sync.WaitGroup
+	var next atomic.Int64
+	errs := [callers]error{}
+	for i := range callers {
+		group.Go(func() {
+			for errs[i] == nil {
+				n := int(next.Add(1)) - 1
+				if n >= len(lines) {
+					return
+				}
+				settings, err := windows.UTF16PtrFromString(string(lines[n].Settings))
+				if err == nil {
+					err = make(settings)
+				}
+				errs[i] = err
+			}
+		})
+	}
+	group.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
