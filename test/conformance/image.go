@@ -70,7 +70,7 @@ func images() []image {
 			linux: agnhost("nautilus").starting([]string{"/agnhost"}, "test-webserver"), windows: agnhostWindows("windows-nautilus").starting([]string{"/agnhost"}, "test-webserver")},
 		{repository: "e2e-test-images/kitten", tags: []string{"1.8"},
 			linux: agnhost("kitten").starting([]string{"/agnhost"}, "test-webserver"), windows: agnhostWindows("windows-kitten").starting([]string{"/agnhost"}, "test-webserver")},
-		{repository: "e2e-test-images/glibc-dns-testing", tags: []string{"2.0.0"}, linux: linux("tools").starting(nil, "sh")},
+		{repository: "e2e-test-images/glibc-dns-testing", tags: []string{"2.0.0"}, linux: linux("tools").starting(nil, "sh"), windows: shell},
 		{repository: "e2e-test-images/ipc-utils", tags: []string{"1.4"}, linux: linux("tools").starting(nil, "sh")},
 		{repository: "e2e-test-images/nonroot", tags: []string{"1.5"}, linux: linux().starting(nil, "sh").as("1234"), windows: windows().starting([]string{"cmd.exe", "/s", "/c"}).as("ContainerUser")},
 		{repository: "e2e-test-images/nonewprivs", tags: []string{"1.4"}, linux: linux("nonewprivs").starting(nil, "nnp")},
@@ -174,11 +174,10 @@ func addBase(l *layer, shell string) error {
 	return l.program("usr/bin/bash", "/bin/bash")
 }
 
-// windowsCommands are the names that the shell for Windows (shell/) knows. It comes first in the archive, as its other
-// names link to it.
+// windowsCommands are the names that the shell for Windows (shell/) knows.
 var windowsCommands = []string{
-	"cat", "chmod", "chown", "cp", "curl", "date", "echo", "env", "expr", "false", "find", "grep", "head", "hostname", "id", "ls", "mkdir", "mv",
-	"nc", "nslookup", "powershell", "printf", "pwd", "rm", "seq", "sh", "sleep", "sync", "tail", "test", "touch", "true", "uname", "wc", "wget", "xargs",
+	"awk", "cat", "chmod", "chown", "cp", "curl", "date", "dig", "echo", "env", "expr", "false", "find", "grep", "head", "hexdump", "hostname", "id", "ls", "mkdir",
+	"mv", "nc", "nslookup", "powershell", "printf", "pwd", "rm", "seq", "sh", "sleep", "sync", "tail", "test", "touch", "true", "uname", "wc", "wget", "xargs",
 }
 
 // tools that the tests call by name and that busybox lacks or does another way, with Debian's package of each.

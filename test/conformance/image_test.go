@@ -46,6 +46,7 @@ func TestLayer(t *testing.T) {
 		l.dir("usr", 0o755)
 		l.link("/usr/local/bin/p", "bin/q")
 		l.text("etc/f", "text")
+		l.same("usr/local/bin/p", "usr/local/bin/a")
 		data, err := l.tar()
 		if err != nil {
 			t.Fatal(err)
@@ -70,7 +71,7 @@ func TestLayer(t *testing.T) {
 			t.Errorf("%s has mode %o", h.Name, h.Mode)
 		}
 	}
-	if want := []string{"bin/q", "etc/f", "usr/", "usr/local/bin/p"}; !slices.Equal(names, want) {
+	if want := []string{"bin/q", "etc/f", "usr/", "usr/local/bin/p", "usr/local/bin/a"}; !slices.Equal(names, want) {
 		t.Errorf("entries %v, want %v", names, want)
 	}
 	if err := newLayer().file("x", from+".none", 0o644); err == nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -121,11 +122,14 @@ func findLibrary(name string) (string, error) {
 	return "", fmt.Errorf("library %s is in none of %v: %w", name, libraryDirs, os.ErrNotExist)
 }
 
-// tar is the layer as an archive, in the order of the names, so that a folder comes before what is in it.
+// tar is the layer as an archive, in the order of the names, so that a folder comes before what is in it; further names of
+// files come last, when all files are there.
 func (l *layer) tar() ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
-	for _, name := range slices.Sorted(maps.Keys(l.entries)) {
+	names := slices.Sorted(maps.Keys(l.entries))
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(l.rank(a), l.rank(b)) })
+	for _, name := range names {
 		e := l.entries[name]
 		if err := w.WriteHeader(&e.header); err != nil {
 			return nil, fmt.Errorf("archiving %s: %w", name, err)
@@ -135,6 +139,13 @@ func (l *layer) tar() ([]byte, error) {
 		}
 	}
 	return out.Bytes(), w.Close()
+}
+
+func (l *layer) rank(name string) int {
+	if l.entries[name].header.Typeflag == tar.TypeLink {
+		return 1
+	}
+	return 0
 }
 
 // appletsOf asks busybox for the commands that it is.

@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -24,7 +26,7 @@ import (
 var commands = map[string]func(ctx context.Context, c interp.HandlerContext, args []string) error{
 	"env": env, "sleep": sleep, "hostname": hostname, "grep": grep, "head": head, "tail": tail, "wget": wget, "curl": wget,
 	"nslookup": nslookup, "date": date, "seq": seq, "wc": wc, "sync": nothing, "chown": nothing, "id": id, "uname": uname,
-	"powershell": powershell, "nc": nc, "mv": move, "expr": expr,
+	"powershell": powershell, "nc": nc, "mv": move, "expr": expr, "dig": dig, "hexdump": hexdump, "awk": awk,
 }
 
 // own is the middleware of the interpreter that finds them.
@@ -372,14 +374,59 @@ func wc(_ context.Context, c interp.HandlerContext, args []string) error {
 	return err
 }
 
-// wget fetches the last operand and prints the body. Options of wget and curl that say how long to wait and how much to
-// tell are accepted.
+var printField = regexp.MustCompile(`^\s*\{\s*print\s+\$([0-9]+)\s*\}\s*$`)
+
+// awk knows one program: {print $N}, with N a number, which prints that word of each line; word 0 is the line.
+func awk(_ context.Context, c interp.HandlerContext, args []string) error {
+	if len(args) == 0 || !printField.MatchString(args[0]) {
+		return fmt.Errorf("only {print $N} is known here")
+	}
+	n, err := strconv.Atoi(printField.FindStringSubmatch(args[0])[1])
+	if err != nil {
+		return err
+	}
+	all, err := lines(c, args[1:])
+	for _, line := range all {
+		if words := strings.Fields(line); n > len(words) {
+			line = ""
+		} else if n > 0 {
+			line = words[n-1]
+		}
+		fmt.Fprintln(c.Stdout, line)
+	}
+	return err
+}
+
+// hexdump prints files as hexdump -C does: offset, sixteen bytes and what they are in ASCII, and the length at the end.
+func hexdump(_ context.Context, c interp.HandlerContext, args []string) error {
+	options, names := split(args)
+	if !slices.Equal(options, []string{"-C"}) {
+		return fmt.Errorf("only -C is known here")
+	}
+	r, done, err := inputs(c, names)
+	if err != nil {
+		return err
+	}
+	defer done()
+	d := hex.Dumper(c.Stdout)
+	n, err := io.Copy(d, r)
+	if err := errors.Join(err, d.Close()); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.Stdout, "%08x\n", n)
+	return nil
+}
+
+// wget fetches the last operand, or posts to it what --post-data has, and prints the body. Options of wget and curl that
+// say how long to wait and how much to tell are accepted.
 func wget(ctx context.Context, c interp.HandlerContext, args []string) error {
 	takesValue := []string{"-T", "-O", "-o", "--connect-timeout", "--max-time", "-m", "--timeout", "-X", "-w", "--interface", "-t", "--tries"}
-	address, limit := "", 30*time.Second
+	address, limit, method, data := "", 30*time.Second, http.MethodGet, ""
 	for i := 0; i < len(args); i++ {
 		a := args[i]
 		switch {
+		case strings.HasPrefix(a, "--post-data="):
+			method, data = http.MethodPost, strings.TrimPrefix(a, "--post-data=")
 		case slices.Contains(takesValue, a) && i+1 < len(args):
 			if v, err := strconv.Atoi(args[i+1]); err == nil && a != "-O" && a != "-t" && a != "--tries" {
 				limit = time.Duration(v) * time.Second
@@ -394,9 +441,12 @@ func wget(ctx context.Context, c interp.HandlerContext, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	req, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(data))
 	if err != nil {
 		return err
+	}
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -3,6 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,6 +64,60 @@ func TestMove(t *testing.T) {
 	}
 	if err := move(context.Background(), c, []string{"-v", "absent", "into"}); err == nil {
 		t.Error("an absent file was moved")
+	}
+}
+
+// awk prints the word that is asked for, and nothing of a line that has too few.
+func TestAwk(t *testing.T) {
+	for program, want := range map[string]string{"{print $1}": "3\n\n", "{ print $2 }": "file\n\n", "{print $0}": " 3  file\n\n"} {
+		var out bytes.Buffer
+		err := awk(context.Background(), interp.HandlerContext{Stdin: strings.NewReader(" 3  file\n\n"), Stdout: &out}, []string{program})
+		if out.String() != want || err != nil {
+			t.Errorf("awk %s: %q, %v; want %q", program, out.String(), err, want)
+		}
+	}
+	if err := awk(context.Background(), interp.HandlerContext{}, []string{"{print NR}"}); err == nil {
+		t.Error("another program is taken")
+	}
+}
+
+// hexdump prints bytes as they are, and how many there were.
+func TestHexdump(t *testing.T) {
+	var out bytes.Buffer
+	c := interp.HandlerContext{Stdin: strings.NewReader("\xde\xca\xfe A"), Stdout: &out}
+	if err := hexdump(context.Background(), c, []string{"-C"}); err != nil {
+		t.Error(err)
+	}
+	if got, want := strings.Join(strings.Fields(out.String()), " "), "00000000 de ca fe 20 41 |... A| 00000005"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if err := hexdump(context.Background(), c, []string{"-x"}); err == nil {
+		t.Error("another format is taken")
+	}
+}
+
+// wget prints what it fetches, and posts what it is told to.
+func TestWget(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/absent" {
+			http.NotFound(w, r)
+			return
+		}
+		data, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %q %v", r.Method, data, err)
+	}))
+	defer server.Close()
+	for _, c := range []struct{ option, path, want string }{
+		{"-q", "/", `GET "" <nil>`}, {`--post-data={"Source": "prestop"}`, "/write", `POST "{\"Source\": \"prestop\"}" <nil>`},
+	} {
+		var out bytes.Buffer
+		err := wget(context.Background(), interp.HandlerContext{Stdout: &out}, []string{"-O-", c.option, server.URL + c.path})
+		if out.String() != c.want || err != nil {
+			t.Errorf("wget %s: %s, %v", c.option, out.String(), err)
+		}
+	}
+	if err := wget(context.Background(), interp.HandlerContext{Stdout: io.Discard}, []string{server.URL + "/absent"}); err == nil {
+		t.Error("an absent page was fetched")
 	}
 }
 
