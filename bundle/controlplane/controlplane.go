@@ -64,11 +64,9 @@ func runControlPlane(args []string) error {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	etcd, err := startEtcd(cfg)
-	if err != nil {
+	if err := startEtcd(cfg); err != nil {
 		return fmt.Errorf("starting etcd in %s: %w", cfg.Etcd.DataDir, err)
 	}
-	defer etcd.Close()
 
 	server, err := prepareAPIServer(ctx, cfg.APIServer)
 	if err != nil {
@@ -102,7 +100,8 @@ func runControlPlane(args []string) error {
 		}
 		return err
 	case <-ctx.Done():
-		<-ended
+		// Nothing more is closed: what was answered is in etcd's log, and etcd would wait for the watches of the API
+		// server, in this same process, to end.
 		return nil
 	}
 }
@@ -147,15 +146,15 @@ func readConfig(path string) (*config, error) {
 	return &cfg, nil
 }
 
-// startEtcd returns when etcd answers. fsync is off: a local cluster is made anew after a power loss.
-func startEtcd(cfg *config) (*embed.Etcd, error) {
+// startEtcd returns when etcd answers. It ends with the process. fsync is off: a local cluster is made anew after a power loss.
+func startEtcd(cfg *config) error {
 	client, err := url.Parse(cfg.Etcd.ClientURL)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	peer, err := url.Parse(cfg.Etcd.PeerURL)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c := embed.NewConfig()
 	c.Name = "porthole"
@@ -169,13 +168,13 @@ func startEtcd(cfg *config) (*embed.Etcd, error) {
 	c.TickMs, c.ElectionMs = 50, 250 // one member elects itself after one election time-out
 	etcd, err := embed.StartEtcd(c)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	select {
 	case <-etcd.Server.ReadyNotify():
-		return etcd, nil
+		return nil
 	case err := <-etcd.Err():
-		return nil, err
+		return err
 	}
 }
 

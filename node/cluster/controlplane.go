@@ -76,6 +76,7 @@ func kubeletConfig(l Layout, n Node) ([]byte, error) {
 		doc["containerRuntimeEndpoint"] = fmt.Sprintf("tcp://127.0.0.1:%d", criPort)
 		delete(doc, "cgroupRoot")
 		doc["evictionHard"] = map[string]string{"memory.available": "500Mi"}
+		doc["resolvConf"] = kubeletFile(l, n, "resolv.conf")
 	} else {
 		doc["containerRuntimeEndpoint"] = "unix://" + containerdSocket(l, n)
 		doc["resolvConf"] = l.NodeFile(n.Name, "resolv.conf")

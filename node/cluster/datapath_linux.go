@@ -139,7 +139,7 @@ func serveOutside() (stop func(), err error) {
 func NodeClient(node string) (*http.Client, error) {
 	path := platform.NetnsPath(lab.Netns(node))
 	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("finding node %s of the local cluster: %w", node, err)
+		return nil, fmt.Errorf("no node %s of a local cluster runs here (`porthole status` lists them): %w", node, err)
 	}
 	client := clientInNetns(path)
 	client.Timeout = 0 // the caller's context decides

@@ -53,6 +53,9 @@ func describeHost(l Layout, c Config, n Node) error {
 	return host.Store{Dir: l.Dir}.Describe(h)
 }
 
+// noResolver is the resolv.conf of every node: what is outside the cluster is nobody's business here.
+const noResolver = "# no servers outside the cluster\n"
+
 // kubernetesDir is the folder that the node sees as its /etc/kubernetes or C:\etc\kubernetes.
 func kubernetesDir(l Layout, n Node) string {
 	if n.Windows {
@@ -74,6 +77,9 @@ func writeKubernetesFiles(l Layout, n Node) error {
 	errs := []error{
 		writeFile(filepath.Join(dir, "kubelet.json"), kubelet, 0o644),
 		writeFile(filepath.Join(dir, "kube-proxy.json"), proxy, 0o644),
+	}
+	if n.Windows { // which has no file of its own
+		errs = append(errs, writeFile(filepath.Join(dir, "resolv.conf"), []byte(noResolver), 0o644))
 	}
 	for from, to := range map[string]string{
 		filepath.Join(l.PKI(), "ca.crt"):                         "ca.crt",

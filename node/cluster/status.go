@@ -71,6 +71,8 @@ type ServiceTrouble struct {
 	Message string    `json:"message,omitempty"`
 	Code    string    `json:"code,omitempty"` // of HNS, hexadecimal
 	Since   time.Time `json:"since,omitzero"`
+	// Failures counts the attempts that failed one after the other for this reason.
+	Failures int `json:"failures,omitempty"`
 }
 
 func (t ServiceTrouble) String() string {
@@ -78,8 +80,11 @@ func (t ServiceTrouble) String() string {
 	if t.State != "" {
 		s += fmt.Sprintf(" is %s since %s", t.State, t.Since.Format(time.RFC3339))
 	}
+	if t.Failures > 1 {
+		s += fmt.Sprintf(" (%d attempts, it is tried again)", t.Failures)
+	}
 	for _, part := range []string{t.Reason, t.Message, t.Code} {
-		if part != "" {
+		if part != "" && !strings.Contains(s, part) { // most messages have the code in them
 			s += ": " + part
 		}
 	}
@@ -112,7 +117,11 @@ func countServices(s health.Status) Counts {
 	}
 	for _, list := range [][]health.ServiceLine{s.Failed, s.Pending, s.Unserved} {
 		for _, l := range list {
-			t := ServiceTrouble{Service: l.Service, State: string(l.State), Reason: l.Reason, Message: l.Message, Code: l.Code, Since: l.Since}
+			t := ServiceTrouble{Service: l.Service, State: string(l.State), Reason: l.Reason, Message: l.Message, Code: l.Code, Since: l.Since,
+				Failures: l.Failures}
+			if l.State == health.Pending && t.Message == "" {
+				t.Message = fmt.Sprintf("%d of %d frontends are programmed, the others wait for HNS", l.Programmed, l.Frontends)
+			}
 			c.Troubled = append(c.Troubled, t)
 			c.Problems = append(c.Problems, t.String())
 		}
@@ -176,17 +185,35 @@ func (s *Status) Print(out io.Writer) error {
 			show(p)
 		}
 	}
+	first := "\n"
 	for _, n := range s.Nodes {
-		problems := append([]string{}, n.Routes.Problems...)
-		problems = append(problems, n.Services.Problems...)
-		if n.Reason != "" {
-			problems = append(problems, n.Reason)
-		}
-		for _, p := range problems {
-			fmt.Fprintf(w, "\n%s: %s", n.Name, p)
+		for _, p := range n.problems() {
+			fmt.Fprintf(w, "%s%s: %s\n", first, n.Name, p)
+			first = ""
 		}
 	}
 	return w.Flush()
+}
+
+// problems are all that is not right on a node, and why what is not known is not.
+func (n *NodeStatus) problems() []string {
+	var out []string
+	for _, part := range []struct {
+		name string
+		c    Counts
+	}{{"routes", n.Routes}, {"services", n.Services}} {
+		if part.c.Error != "" {
+			out = append(out, fmt.Sprintf("%s are not known: %s", part.name, part.c.Error))
+		}
+		out = append(out, part.c.Problems...)
+	}
+	if n.Services.ByState["failed"] > 0 {
+		out = append(out, fmt.Sprintf("`porthole hns diff --node %s` shows what its HNS lacks", n.Name))
+	}
+	if n.Reason != "" {
+		out = append(out, n.Reason)
+	}
+	return out
 }
 
 func dash(s string) string {

@@ -18,12 +18,14 @@ func TestServicesInStatus(t *testing.T) {
 	c := countServices(health.Status{Ready: true, Wanted: 9, Programmed: 7, Omitted: 3,
 		Services: map[health.State]int{health.Programmed: 5, health.Pending: 1, health.Failed: 1},
 		Failed: []health.ServiceLine{{Service: "shop/web", State: health.Failed, Reason: "PortPoolExhausted", Message: "10.96.0.10 80/tcp: no ports",
-			Code: "0x803b0014", Since: since}},
-		Pending:  []health.ServiceLine{{Service: "shop/db", State: health.Pending, Since: since}},
+			Code: "0x803b0014", Since: since, Failures: 4},
+			{Service: "shop/old", State: health.Failed, Reason: "Refused", Message: "create load balancer: no (invalid, 0x57)", Code: "0x57", Since: since}},
+		Pending:  []health.ServiceLine{{Service: "shop/db", State: health.Pending, Frontends: 3, Programmed: 1, Since: since}},
 		Unserved: []health.ServiceLine{{Service: "shop/sctp", Reason: "ProtocolNotSupported", Message: "port 7"}}})
 	want := []string{
-		"service shop/web is failed since 2026-01-02T03:04:05Z: PortPoolExhausted: 10.96.0.10 80/tcp: no ports: 0x803b0014",
-		"service shop/db is pending since 2026-01-02T03:04:05Z",
+		"service shop/web is failed since 2026-01-02T03:04:05Z (4 attempts, it is tried again): PortPoolExhausted: 10.96.0.10 80/tcp: no ports: 0x803b0014",
+		"service shop/old is failed since 2026-01-02T03:04:05Z: Refused: create load balancer: no (invalid, 0x57)",
+		"service shop/db is pending since 2026-01-02T03:04:05Z: 1 of 3 frontends are programmed, the others wait for HNS",
 		"service shop/sctp: ProtocolNotSupported: port 7",
 		"and 3 more",
 	}
@@ -36,6 +38,12 @@ func TestServicesInStatus(t *testing.T) {
 	s := Status{Nodes: []NodeStatus{{Name: "win01", OS: "windows", Services: c}}}
 	var out bytes.Buffer
 	if err := s.Print(&out); err != nil || !strings.Contains(out.String(), "win01: service shop/web is failed since") {
+		t.Errorf("%v, table:\n%s", err, out.String())
+	}
+	out.Reset()
+	s.Nodes = append(s.Nodes, NodeStatus{Name: "win02", OS: "windows", Routes: Counts{Error: "nobody answers"}, Reason: "is not ready"})
+	end := "\nwin02: routes are not known: nobody answers\nwin02: is not ready\n"
+	if err := s.Print(&out); err != nil || !strings.Contains(out.String(), "\n\nwin01: ") || !strings.HasSuffix(out.String(), end) {
 		t.Errorf("%v, table:\n%s", err, out.String())
 	}
 	data, err := json.Marshal(c)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"os"
+	"path/filepath"
 )
 
 // TestKillEachProcess kills every process of every node, one after the other, and the supervisor. Each time the node is
@@ -254,6 +256,22 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// driveC is what a Windows host of the cluster has as its disk.
+func driveC(host string) string { return filepath.Join(dir, "hosts", host, "prefix", "drive_c") }
+
+// TestPrivateFolders: what Windows pods log, and the keys of the kubelet, nobody reads but SYSTEM and administrators
+// (CVE-2024-5321). On an emulated host access lists are modes of Linux.
+func TestPrivateFolders(t *testing.T) {
+	for _, path := range []string{"var/log/pods", "var/log/containers", "var/lib/kubelet/pki", "var/lib/kubelet/checkpoints"} {
+		info, err := os.Stat(filepath.Join(driveC("win01"), path))
+		if err != nil {
+			t.Error(err)
+		} else if info.Mode().Perm()&0o007 != 0 {
+			t.Errorf("%s: others may use it: mode %v", path, info.Mode().Perm())
+		}
+	}
 }
 
 // echoPodsInScope makes pods and removes them again before it returns.

@@ -24,11 +24,20 @@ type status struct {
 		Addresses                               []string
 		Processes                               []process
 		Services, Routes                        struct {
-			Wanted, Present, Failed int
-			Error                   string
-			Problems                []string
+			Wanted, Present, Failed, Pending int
+			ByState                          map[string]int
+			Troubled                         []trouble
+			Error                            string
+			Problems                         []string
 		}
 	}
+}
+
+// trouble is a service that a node does not serve as wanted.
+type trouble struct {
+	Service, State, Reason, Message, Code string
+	Since                                 time.Time
+	Failures                              int
 }
 
 type process struct {
