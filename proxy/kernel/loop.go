@@ -37,14 +37,15 @@ type Proxy struct {
 	relays     map[service.Key]*service.Frontend // those that the relay serves, as targets have them
 	checked    uint64                            // x.changes+1 at the last look at everything; 0: look
 
-	born     time.Time
 	complete bool // all services have arrived once
-	offers   map[string]*offer
-	second   map[service.Key]map[string]bool // services that would have what another one has first
-	targets  map[service.Key]*target
-	litter   map[guid]*target
-	troubled map[*target]bool
-	supplies map[netip.Addr]*supply
+	// nodeAwaited: the node's addresses may still come, see nodePatience.
+	nodeAwaited bool
+	offers      map[string]*offer
+	second      map[service.Key]map[string]bool // services that would have what another one has first
+	targets     map[service.Key]*target
+	litter      map[guid]*target
+	troubled    map[*target]bool
+	supplies    map[netip.Addr]*supply
 	// touched services may have a new status.
 	touched map[string]bool
 
@@ -85,8 +86,7 @@ func New(opts Options) *Proxy {
 func (p *Proxy) Run(ctx context.Context) error {
 	p.ctx, p.logger = ctx, klog.FromContext(ctx)
 	p.begin()
-	p.born = time.Now()
-	p.at(p.born.Add(nodePatience), p.everything)
+	p.awaitNode()
 	p.take()
 	p.startSurvey(false)
 	p.probeLater()
@@ -278,15 +278,7 @@ func (p *Proxy) everything() {
 }
 
 // ready says whether plans may be made at all.
-func (p *Proxy) ready() bool { return p.complete && !p.observed.IsZero() && !p.awaitsNode() }
-
-// nodePatience is how long plans wait for the node's addresses after the start. Without them a load balancer with the node's
-// own address would count as one that nobody wants, be deleted, and made again a moment later.
-const nodePatience = time.Second
-
-func (p *Proxy) awaitsNode() bool {
-	return p.opts.NodeAddrs != nil && p.opts.NodeChanged != nil && len(p.facts.NodeAddrs) == 0 && time.Since(p.born) < nodePatience
-}
+func (p *Proxy) ready() bool { return p.complete && !p.observed.IsZero() && !p.nodeAwaited }
 
 // dispatch starts what is queued, in order, as far as HNS is there.
 func (p *Proxy) dispatch() {

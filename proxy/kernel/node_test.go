@@ -88,6 +88,49 @@ func TestNodeAddressComesDuringTheFirstSurvey(t *testing.T) {
 	})
 }
 
+// At a restart the services, and HNS's own idea of the node's address, may be there before the node's word: what serves the
+// node's addresses stays meanwhile.
+func TestRestartBeforeTheNodeIsKnown(t *testing.T) {
+	for _, management := range []string{"", "192.0.2.7", "192.0.2.99"} {
+		t.Run("management "+management, func(t *testing.T) {
+			network := net1
+			network.Management, _ = netip.ParseAddr(management)
+			addrs := []netip.Addr{netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.8")}
+			var known atomic.Bool
+			var moved chan struct{} // of the bubble
+			known.Store(true)
+			onNetwork(t, ws2022, network, func(b *bench) {
+				moved = make(chan struct{}, 1)
+				b.adjust = func(o *Options) {
+					o.NoNodeAccess, o.NodeChanged = false, moved
+					o.NodeAddrs = func() []netip.Addr {
+						if known.Load() {
+							return addrs
+						}
+						return nil
+					}
+				}
+			}, func(b *bench) {
+				b.want(nodePort(30080, "10.244.3.5:80"))
+				b.pass(3 * time.Second)
+				if dump := b.host.Dump(); strings.Count(dump, "lb 192.0.2.") != 2 {
+					t.Fatalf("not served at both addresses:\n%s", dump)
+				}
+				b.host.ResetCalls()
+				known.Store(false)
+				b.restart()
+				b.pass(nodePatience / 2)
+				known.Store(true)
+				moved <- struct{}{}
+				b.pass(3 * time.Second)
+				if n := b.writes(); n != 0 {
+					t.Errorf("%d writes after a restart\n%s", n, b.host.Dump())
+				}
+			})
+		})
+	}
+}
+
 // A program of the host has the port: HNS refuses the load balancer for programs of the node. The service is programmed
 // all the same, somebody is told why, and HNS is not asked for ever.
 func TestNodePortFromNodeIsOptional(t *testing.T) {

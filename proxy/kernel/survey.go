@@ -231,7 +231,10 @@ func (p *Proxy) newFacts(s *surveyed) {
 	if old.Version != s.version {
 		p.facts.ModifyLies = false
 	}
-	p.facts.NodeAddrs = p.nodeAddrs(&s.network)
+	var told bool
+	if p.facts.NodeAddrs, told = p.nodeAddrs(&s.network); told {
+		p.nodeAwaited = false
+	}
 	if old.Network.ID != s.network.ID {
 		p.logger.Info("Using network", "network", s.network.Name, "id", s.network.ID, "hns", s.version)
 		p.x = newIndex()
@@ -252,35 +255,6 @@ func (p *Proxy) newFacts(s *surveyed) {
 	if !slices.Equal(old.NodeAddrs, p.facts.NodeAddrs) {
 		p.reoffer()
 	}
-}
-
-// nodeAddrs are those by which programs of the node reach its node ports.
-func (p *Proxy) nodeAddrs(network *hns.Network) []netip.Addr {
-	if p.opts.NoNodeAccess {
-		return nil
-	}
-	if p.opts.NodeAddrs != nil {
-		if addrs := p.opts.NodeAddrs(); len(addrs) > 0 {
-			return addrs
-		}
-	}
-	if network.Management.IsValid() {
-		return []netip.Addr{network.Management}
-	}
-	return nil
-}
-
-// nodeMoved follows the node's addresses.
-func (p *Proxy) nodeMoved() {
-	addrs := p.nodeAddrs(&p.facts.Network)
-	if p.facts.Network.ID == "" || slices.Equal(addrs, p.facts.NodeAddrs) {
-		return // the survey that finds the network asks again
-	}
-	p.logger.Info("The node's addresses are others", "were", p.facts.NodeAddrs, "are", addrs)
-	p.begin()
-	p.facts.NodeAddrs = addrs
-	p.reoffer()
-	p.everything()
 }
 
 func sameFacts(a, b *Facts) bool {

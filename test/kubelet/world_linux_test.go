@@ -224,9 +224,6 @@ func (w *world) runtimeEmpty(ctx context.Context) error {
 func (w *world) noMounts() error {
 	mounts, err := w.Mounts()
 	for _, m := range mounts {
-		if w.killed && strings.HasPrefix(m, w.Path("containerd", "state", "io.containerd.runtime.v2.task")) {
-			continue // of a task that containerd forgot when its start was cut short (docs/limits.md); runtimeEmpty asserts that it has none
-		}
 		if !slices.Contains(w.mounts, m) {
 			err = errors.Join(err, fmt.Errorf("left mounted: %s", m))
 		}

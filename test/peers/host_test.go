@@ -261,10 +261,6 @@ func (s *stage) differs(n int, part string) string {
 	return ""
 }
 
-// answerTime is when a service counts as one that does not answer: TCP sends its first packet again after 1, 3 and 7 s, and
-// twenty hosts share the processors.
-const answerTime = 8 * time.Second
-
 // answers asks every kind of frontend from the client's pod.
 func (s *stage) answers() {
 	s.t.Helper()
@@ -278,7 +274,7 @@ func (s *stage) answers() {
 		{"tcp", lab.ClusterAddr(s.web, 80)}, {"udp", lab.ClusterAddr(s.web, 53)},
 		{"tcp", lab.ClusterAddr(s.lb, 80)}, {"tcp", lab.ClusterAddr(s.sticky, 80)},
 	} {
-		if _, err := s.client.Ask(q.network, q.to, answerTime); err != nil {
+		if _, err := s.client.Ask(q.network, q.to, 3*time.Second); err != nil {
 			s.t.Errorf("%s %s does not answer: %v", q.network, q.to, err)
 		}
 	}
