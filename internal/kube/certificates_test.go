@@ -37,7 +37,7 @@ type authority struct {
 	cert *x509.Certificate
 
 	mu       sync.Mutex
-	lifetime time.Duration
+	lifetime time.Duration // of the first certificate; later ones last an hour, so that none is written while the test ends
 	requests map[string]*certsv1.CertificateSigningRequest
 	asked    []string // who asked for which signer
 	seen     []string // serial numbers of client certificates that were presented
@@ -134,12 +134,16 @@ func (a *authority) sign(csr *certsv1.CertificateSigningRequest) {
 	if err != nil {
 		return
 	}
+	lifetime := a.lifetime
+	if len(a.requests) > 0 {
+		lifetime = time.Hour
+	}
 	usage := x509.ExtKeyUsageClientAuth
 	if slices.Contains(csr.Spec.Usages, certsv1.UsageServerAuth) {
 		usage = x509.ExtKeyUsageServerAuth
 	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(int64(100 + len(a.requests))), Subject: req.Subject, DNSNames: req.DNSNames, IPAddresses: req.IPAddresses,
-		NotBefore: time.Now().Add(-time.Second), NotAfter: time.Now().Add(a.lifetime), ExtKeyUsage: []x509.ExtKeyUsage{usage}, KeyUsage: x509.KeyUsageDigitalSignature}
+		NotBefore: time.Now().Add(-time.Second), NotAfter: time.Now().Add(lifetime), ExtKeyUsage: []x509.ExtKeyUsage{usage}, KeyUsage: x509.KeyUsageDigitalSignature}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, req.PublicKey, a.key)
 	if err != nil {
 		return
