@@ -81,14 +81,12 @@ func killInNetns(names []string) error {
 
 // removeFolder removes nothing through a mount.
 func removeFolder(dir string) error {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := platform.MountPointsBelow(dir)
 	if err != nil {
 		return err
 	}
-	for line := range strings.Lines(string(mounts)) {
-		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], dir+"/") {
-			return fmt.Errorf("%s is still mounted", f[4])
-		}
+	if len(mounts) > 0 {
+		return fmt.Errorf("%s is still mounted", mounts[0])
 	}
 	return os.RemoveAll(dir)
 }

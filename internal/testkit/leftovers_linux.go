@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/internal/platform"
@@ -80,24 +79,15 @@ func (w *World) endRest() error {
 
 // Mounts lists what is mounted below the World's folder, the deepest last.
 func (w *World) Mounts() ([]string, error) {
-	data, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for line := range strings.Lines(string(data)) {
-		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], w.Dir+"/") {
-			out = append(out, f[4])
-		}
-	}
-	slices.Sort(out)
-	return out, nil
+	mounts, err := platform.MountPointsBelow(w.Dir)
+	slices.Sort(mounts)
+	return mounts, err
 }
 
 func (w *World) unmount() error {
 	mounts, err := w.Mounts()
 	for _, m := range slices.Backward(mounts) {
-		err = errors.Join(err, unix.Unmount(m, unix.MNT_DETACH))
+		err = errors.Join(err, platform.Detach(m))
 	}
 	return err
 }

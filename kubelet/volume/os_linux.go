@@ -6,11 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/platform"
 )
 
 const onWindows = false
@@ -131,22 +133,10 @@ func isMount(p string) (bool, error) {
 		return false, fmt.Errorf("asking whether %s is a mount: %w", p, err)
 	}
 	if st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-		return mountListed(p)
+		all, err := platform.MountPoints()
+		return slices.Contains(all, p), err
 	}
 	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
-}
-
-func mountListed(p string) (bool, error) {
-	table, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return false, fmt.Errorf("reading mount table: %w", err)
-	}
-	for line := range strings.Lines(string(table)) {
-		if f := strings.Fields(line); len(f) > 4 && f[4] == p {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // mountMemory mounts a tmpfs at dir unless one is there. size 0 leaves the kernel's default of half the memory.

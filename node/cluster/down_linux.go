@@ -177,35 +177,22 @@ func unmountBelow(l Layout, keep []string) error {
 			return err
 		}
 		for _, m := range mounts {
-			if err := unix.Unmount(m, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-				return fmt.Errorf("unmounting %s: %w", m, err)
+			if err := platform.Detach(m); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// mountsBelow lists the mounts in the state folder, those of the hosts to keep aside.
+// mountsBelow lists the mounts in the state folder, those of the hosts to keep aside, the innermost first.
 func mountsBelow(l Layout, keep []string) ([]string, error) {
-	data, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	var mounts []string
-	for _, line := range strings.Split(string(data), "\n") {
-		if f := strings.Fields(line); len(f) > 4 {
-			if path := unescapeMount(f[4]); strings.HasPrefix(path, l.Dir+"/") && !slices.ContainsFunc(keep, func(name string) bool { return strings.HasPrefix(path, l.Host(name)+"/") }) {
-				mounts = append(mounts, path)
-			}
-		}
-	}
+	mounts, err := platform.MountPointsBelow(l.Dir)
+	mounts = slices.DeleteFunc(mounts, func(path string) bool {
+		return slices.ContainsFunc(keep, func(name string) bool { return strings.HasPrefix(path, l.Host(name)+"/") })
+	})
 	slices.Reverse(mounts)
-	return mounts, nil
-}
-
-// unescapeMount undoes the octal escapes of mountinfo (proc(5)).
-func unescapeMount(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+	return mounts, err
 }
 
 func removeNetwork(l Layout, c Config) error {
