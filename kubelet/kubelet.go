@@ -60,6 +60,8 @@ type Kubelet struct {
 	audited bool // the runtime was read once
 	// auditing: an audit is about to begin.
 	auditing atomic.Bool
+	// unmounting: forgotten mounts are about to be looked for.
+	unmounting atomic.Bool
 	// sourcesReady: all pods that should run are known, so that others are orphans.
 	sourcesReady bool
 	ctx          context.Context
@@ -310,6 +312,7 @@ func (k *Kubelet) finished(a *actor) {
 		}
 		k.removeSoon(a.uid)
 		cleanLinks(k.o.PodLogsDir)
+		k.soon(&k.unmounting, unmountPause, k.unmountForgotten)
 	})
 }
 

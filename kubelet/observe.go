@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -64,16 +65,23 @@ func (k *Kubelet) runtimeEvent(e runtime.Event) {
 const strangerPause = 3 * time.Second
 
 // auditSoon audits once, however often it is asked for meanwhile.
-func (k *Kubelet) auditSoon() {
-	if !k.auditing.CompareAndSwap(false, true) {
+func (k *Kubelet) auditSoon() { k.soon(&k.auditing, strangerPause, k.audit) }
+
+// unmountPause is how long after the end of a pod the mounts that the runtime forgot are looked for: once for the many that
+// end at the same time.
+const unmountPause = 3 * time.Second
+
+// soon does something once after a pause, however often it is asked for meanwhile.
+func (k *Kubelet) soon(pending *atomic.Bool, pause time.Duration, do func(context.Context)) {
+	if !pending.CompareAndSwap(false, true) {
 		return
 	}
 	k.running.Go(func() {
 		select {
 		case <-k.ctx.Done():
-		case <-time.After(strangerPause):
-			k.auditing.Store(false)
-			k.audit(k.ctx)
+		case <-time.After(pause):
+			pending.Store(false)
+			do(k.ctx)
 		}
 	})
 }
@@ -169,6 +177,7 @@ func (k *Kubelet) cleanOrphans(ctx context.Context) {
 		return
 	}
 	k.cleanFolders(ctx)
+	k.unmountForgotten(ctx)
 	tick := time.NewTicker(auditPeriod)
 	defer tick.Stop()
 	for {
@@ -179,6 +188,14 @@ func (k *Kubelet) cleanOrphans(ctx context.Context) {
 			k.audit(ctx)
 		}
 		k.cleanFolders(ctx)
+		k.unmountForgotten(ctx)
+	}
+}
+
+// unmountForgotten has the mounts of containers that the runtime forgot undone. What fails is tried at the next audit.
+func (k *Kubelet) unmountForgotten(ctx context.Context) {
+	if err := k.o.Runtime.UnmountForgotten(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Unmounting what the runtime has forgotten failed")
 	}
 }
 

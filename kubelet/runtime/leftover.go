@@ -2,8 +2,10 @@ package runtime
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	containers "github.com/containerd/containerd/api/services/containers/v1"
@@ -12,6 +14,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/platform"
 )
 
 // What containerd keeps of pods is in this namespace of its own interface.
@@ -79,6 +85,84 @@ func (r *Runtime) forgotten(ctx context.Context, id string) error {
 	}
 	if err := errors.Join(err, err2); err != nil {
 		return fmt.Errorf("removing what is left of %s: %w", id, err)
+	}
+	return nil
+}
+
+// UnmountForgotten unmounts the root file systems of containers that containerd does not know any more. There are none,
+// unless a start was cut short while the container's shim mounted: then containerd may drop the task and leave the mount
+// until it starts again itself.
+func (r *Runtime) UnmountForgotten(ctx context.Context) error {
+	if r.o.Windows {
+		return nil // nothing is mounted at folders there
+	}
+	ctx, cancel := r.short(ctx)
+	defer cancel()
+	mounted, err := r.mountedTasks(ctx)
+	if err != nil || len(mounted) == 0 {
+		return err
+	}
+	// What is mounted was asked first: a container is known before its file system is mounted.
+	if err := r.dropKnown(ctx, mounted); err != nil {
+		return err
+	}
+	named := metadata.AppendToOutgoingContext(ctx, namespaceKey, namespaceOfCRI)
+	for id, path := range mounted {
+		_, err := containers.NewContainersClient(r.conn).Get(named, &containers.GetContainerRequest{ID: id})
+		if status.Code(err) != codes.NotFound {
+			continue // CRI may be making it; or nobody knows
+		}
+		_, err = tasks.NewTasksClient(r.conn).Get(named, &tasks.GetRequest{ContainerID: id})
+		if status.Code(err) != codes.NotFound {
+			continue
+		}
+		if err := platform.Detach(path); err != nil {
+			return err
+		}
+		klog.FromContext(ctx).Info("Unmounted the file system of a container that containerd has forgotten", "container", id, "path", path)
+	}
+	return nil
+}
+
+// mountedTasks gives by id where the root file systems of CRI's tasks are mounted below this containerd's own state folder;
+// nothing where the runtime does not tell that it is containerd.
+func (r *Runtime) mountedTasks(ctx context.Context) (map[string]string, error) {
+	answer, err := r.client.Status(ctx, &cri.StatusRequest{Verbose: true})
+	if err != nil {
+		return nil, fmt.Errorf("asking the runtime for its folders: %w", err)
+	}
+	var config struct {
+		StateDir string `json:"stateDir"` // of the CRI plugin, a folder in containerd's own
+	}
+	if json.Unmarshal([]byte(answer.GetInfo()["config"]), &config) != nil || !filepath.IsAbs(config.StateDir) {
+		return nil, nil
+	}
+	bundles := filepath.Join(filepath.Dir(config.StateDir), "io.containerd.runtime.v2.task", namespaceOfCRI)
+	points, err := platform.MountPointsBelow(bundles)
+	mounted := map[string]string{}
+	for _, p := range points {
+		if id, name := filepath.Base(filepath.Dir(p)), filepath.Base(p); name == "rootfs" && p == filepath.Join(bundles, id, name) {
+			mounted[id] = p
+		}
+	}
+	return mounted, err
+}
+
+// dropKnown takes out what CRI lists.
+func (r *Runtime) dropKnown(ctx context.Context, ids map[string]string) error {
+	boxes, err := r.client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	if err != nil {
+		return fmt.Errorf("listing sandboxes: %w", err)
+	}
+	list, err := r.client.ListContainers(ctx, &cri.ListContainersRequest{})
+	if err != nil {
+		return fmt.Errorf("listing containers: %w", err)
+	}
+	for _, b := range boxes.Items {
+		delete(ids, b.Id)
+	}
+	for _, c := range list.Containers {
+		delete(ids, c.Id)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	containers "github.com/containerd/containerd/api/services/containers/v1"
 	snapshots "github.com/containerd/containerd/api/services/snapshots/v1"
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -43,6 +45,15 @@ func testCutStart(t *testing.T, w *world) {
 		makeTask(t, ctx, conn, c.ContainerId)
 		return c.ContainerId
 	}
+	lost := w.forget(t, "lost")
+	mounted, err := w.Mounts()
+	must(t, err)
+	must(t, rt.UnmountForgotten(ctx))
+	now, err := w.Mounts()
+	must(t, err)
+	if want := slices.DeleteFunc(mounted, func(m string) bool { return m == lost }); !slices.Equal(now, want) {
+		t.Errorf("mounted are %q, want %q: those of the sandbox too", now, want)
+	}
 	cut, swept, forgotten := create("cut"), create("swept"), create("forgotten")
 	_, err = w.Runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: cut})
 	if status.Code(err) != codes.FailedPrecondition {
@@ -63,14 +74,17 @@ func testCutStart(t *testing.T, w *world) {
 			}
 		}
 	}
-	now, err := w.Mounts()
-	must(t, err)
-	for _, m := range now {
-		if !slices.Contains(w.mounts, m) {
-			t.Errorf("left mounted: %s", m)
-		}
-	}
+	must(t, w.noMounts())
 	must(t, resource.Remove(parent))
+}
+
+// forget mounts a root file system of a task that containerd does not know, and returns where.
+func (w *world) forget(t *testing.T, id string) string {
+	t.Helper()
+	path := w.Path("containerd", "state", "io.containerd.runtime.v2.task", "k8s.io", id, "rootfs")
+	must(t, os.MkdirAll(path, 0o700))
+	must(t, unix.Mount("tmpfs", path, "tmpfs", 0, ""))
+	return path
 }
 
 // inCRI makes a call one to what containerd keeps for CRI.
