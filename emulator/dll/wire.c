@@ -5,6 +5,8 @@
  * asks wineserver several times, which serves all threads of all programs one after another (Wine 8.0). */
 #include "wire.h"
 
+#include "linux.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +18,7 @@
 #define RPC_SERVER_UNAVAILABLE ((HRESULT)0x800706baL) /* nobody listens */
 #define RPC_CALL_FAILED ((HRESULT)0x800706beL)        /* the peer went away in the middle */
 
-/* Linux' own calls (arch/x86/entry/syscalls/syscall_64.tbl), and their flags and errors (include/uapi). */
-enum { SYS_CLOSE = 3, SYS_POLL = 7, SYS_SOCKET = 41, SYS_CONNECT = 42, SYS_SENDTO = 44, SYS_RECVFROM = 45, SYS_SHUTDOWN = 48,
-       SYS_SETSOCKOPT = 54, SYS_GETSOCKOPT = 55, SYS_FCNTL = 72 };
+/* Flags and errors of Linux (include/uapi). */
 enum { LINUX_EINTR = 4, LINUX_EAGAIN = 11, LINUX_EINPROGRESS = 115 };
 enum { LINUX_AF_INET = 2, LINUX_SOCK_STREAM = 1, LINUX_SOCK_NONBLOCK = 04000, LINUX_SOCK_CLOEXEC = 02000000 };
 enum { LINUX_MSG_PEEK = 2, LINUX_MSG_DONTWAIT = 0x40, LINUX_MSG_NOSIGNAL = 0x4000 };
@@ -34,20 +34,6 @@ struct linux_poll {
 	int fd;
 	int16_t events, happened;
 };
-
-static int linux_call(int number, intptr_t first, intptr_t a, intptr_t b, intptr_t c, intptr_t d)
-{
-	register intptr_t r10 __asm__("r10") = c;
-	register intptr_t r8 __asm__("r8") = d;
-	register intptr_t r9 __asm__("r9") = 0;
-	intptr_t result;
-
-	__asm__ volatile("syscall"
-			 : "=a"(result)
-			 : "a"((intptr_t)number), "D"(first), "S"(a), "d"(b), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	return (int)result; /* what is asked for here is never larger */
-}
 
 /* again repeats a call that a signal cut short: Wine stops threads by one. */
 static int again(int number, intptr_t first, intptr_t a, intptr_t b, intptr_t c, intptr_t d)

@@ -4,6 +4,7 @@
 #include <winsock2.h>
 
 #include "builtin.h"
+#include "linux.h"
 
 #define UDP_CONNRESET _WSAIOW(IOC_VENDOR, 12)
 #define UDP_NETRESET _WSAIOW(IOC_VENDOR, 15)
@@ -34,23 +35,10 @@ int WINAPI WSAIoctl(SOCKET s, DWORD code, void *in, DWORD in_size, void *out, DW
 	return wine_ioctl(s, code, in, in_size, out, out_size, returned, overlapped, completion);
 }
 
-/* Linux' own calls (arch/x86/entry/syscalls/syscall_64.tbl) and errors (asm-generic/errno-base.h, errno.h). A sockaddr_in
- * is the same on both sides. */
-#define SYS_CLOSE 3
-#define SYS_CONNECT 42
-#define SYS_BIND 49
-#define SYS_GETSOCKNAME 51
+/* Errors of Linux (asm-generic/errno-base.h, errno.h). A sockaddr_in is the same on both sides. */
 #define LINUX_EACCES 13
 #define LINUX_EADDRINUSE 98
 #define LINUX_EADDRNOTAVAIL 99
-
-static long linux_call(long number, long a, const void *b, const void *c)
-{
-	long result;
-
-	__asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
-	return result;
-}
 
 /* linux_socket gives the socket's descriptor, which the caller closes; -1 if there is none. */
 static int linux_socket(SOCKET s)
@@ -85,8 +73,8 @@ static int linux_bind(int fd, const struct sockaddr_in *name)
 {
 	static const struct sockaddr_in none; /* AF_UNSPEC */
 
-	linux_call(SYS_CONNECT, fd, &none, (void *)sizeof none);
-	switch (-linux_call(SYS_BIND, fd, name, (void *)sizeof *name)) {
+	linux_call(SYS_CONNECT, fd, (intptr_t)&none, sizeof none, 0, 0);
+	switch (-linux_call(SYS_BIND, fd, (intptr_t)name, sizeof *name, 0, 0)) {
 	case 0:
 		return 0;
 	case LINUX_EACCES:
@@ -123,7 +111,7 @@ int WINAPI bind(SOCKET s, const struct sockaddr *name, int size)
 	if (fd < 0)
 		return fail(WSAENOBUFS);
 	result = linux_bind(fd, (const struct sockaddr_in *)name);
-	linux_call(SYS_CLOSE, fd, NULL, NULL);
+	linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
 	return result;
 }
 
@@ -140,9 +128,9 @@ int WINAPI getsockname(SOCKET s, struct sockaddr *name, int *size)
 	fd = linux_socket(s);
 	if (fd < 0)
 		return fail(WSAENOBUFS);
-	if (!linux_call(SYS_GETSOCKNAME, fd, &is, &is_size) && is.sin_family == AF_INET)
+	if (!linux_call(SYS_GETSOCKNAME, fd, (intptr_t)&is, (intptr_t)&is_size, 0, 0) && is.sin_family == AF_INET)
 		((struct sockaddr_in *)name)->sin_port = is.sin_port;
-	linux_call(SYS_CLOSE, fd, NULL, NULL);
+	linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
 	return result;
 }
 

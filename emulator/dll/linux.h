@@ -1,0 +1,25 @@
+/* Linux' own calls from a program that Wine runs (arch/x86/entry/syscalls/syscall_64.tbl), unknown to Wine. */
+#ifndef PORTHOLE_LINUX_H
+#define PORTHOLE_LINUX_H
+
+#include <stdint.h>
+
+enum { SYS_CLOSE = 3, SYS_POLL = 7, SYS_MADVISE = 28, SYS_SOCKET = 41, SYS_CONNECT = 42, SYS_SENDTO = 44, SYS_RECVFROM = 45, SYS_SHUTDOWN = 48,
+       SYS_BIND = 49, SYS_GETSOCKNAME = 51, SYS_SETSOCKOPT = 54, SYS_GETSOCKOPT = 55, SYS_FCNTL = 72 };
+
+/* linux_call returns what the kernel does: a negative error, or the result. */
+static inline intptr_t linux_call(int number, intptr_t first, intptr_t a, intptr_t b, intptr_t c, intptr_t d)
+{
+	register intptr_t r10 __asm__("r10") = c;
+	register intptr_t r8 __asm__("r8") = d;
+	register intptr_t r9 __asm__("r9") = 0;
+	intptr_t result;
+
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"((intptr_t)number), "D"(first), "S"(a), "d"(b), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+
+#endif
