@@ -1,16 +1,17 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"os"
-	"path/filepath"
 )
 
 // TestKillEachProcess kills every process of every node, one after the other, and the supervisor. Each time the node is
@@ -208,7 +209,7 @@ func writes(t *testing.T, host string) string {
 	return total
 }
 
-// TestNothingIsLeft: after all pods are gone, a host has exactly what it had before them.
+// TestNothingIsLeft: after all pods are gone, a host has exactly what it had before them, and no folder of theirs.
 func TestNothingIsLeft(t *testing.T) {
 	inventory := func() string {
 		var all []string
@@ -254,8 +255,32 @@ func TestNothingIsLeft(t *testing.T) {
 		if after := inventory(); after != before {
 			return fmt.Errorf("before:\n%s\nafter:\n%s", before, after)
 		}
-		return nil
+		return foldersOfNobody(t)
 	})
+}
+
+// foldersOfNobody names the folders of volumes and logs of Windows pods that the API does not know.
+func foldersOfNobody(t *testing.T) error {
+	var list v1.PodList
+	object(t, &list, "pods", "-A")
+	pods := map[string]bool{}
+	for _, p := range list.Items {
+		pods[string(p.UID)] = true
+	}
+	var errs []error
+	for _, host := range []string{"win01", "win02"} {
+		for _, parent := range []string{"var/lib/kubelet/pods", "var/log/pods"} {
+			entries, err := os.ReadDir(filepath.Join(driveC(host), parent))
+			errs = append(errs, err)
+			for _, e := range entries {
+				// <namespace>_<name>_<UID> where logs are
+				if uid := e.Name()[strings.LastIndex(e.Name(), "_")+1:]; !pods[uid] {
+					errs = append(errs, fmt.Errorf("left: %s", filepath.Join(driveC(host), parent, e.Name())))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // driveC is what a Windows host of the cluster has as its disk.
