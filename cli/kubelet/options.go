@@ -1,0 +1,251 @@
+package kubelet
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+	kubeletapis "k8s.io/kubelet/pkg/apis"
+
+	"porthole.dev/porthole/internal/platform"
+	core "porthole.dev/porthole/kubelet"
+	"porthole.dev/porthole/kubelet/dns"
+)
+
+// private makes folders that are nobody's business but the kubelet's and the administrators', where modes do not say so.
+func private(dirs ...string) error {
+	if !platform.IsWindows {
+		return nil
+	}
+	for _, dir := range dirs {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return fmt.Errorf("creating a folder: %w", err)
+		}
+		if err := platform.Protect(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func options(cfg *v1beta1.KubeletConfiguration, f *flags) (*core.Options, error) {
+	root, err := filepath.Abs(f.rootDir)
+	if err != nil {
+		return nil, fmt.Errorf("finding --root-dir %s: %w", f.rootDir, err)
+	}
+	if err := os.MkdirAll(root, 0o750); err != nil {
+		return nil, fmt.Errorf("creating --root-dir: %w", err)
+	}
+	logs, err := filepath.Abs(cfg.PodLogsDir)
+	if err != nil {
+		return nil, fmt.Errorf("finding podLogsDir %s: %w", cfg.PodLogsDir, err)
+	}
+	if err := private(logs, filepath.Join(filepath.Dir(logs), "containers"), filepath.Join(root, "checkpoints"), f.certDir); err != nil {
+		return nil, err
+	}
+	host, err := platform.ReadHost(root)
+	if err != nil {
+		return nil, err
+	}
+	name := strings.ToLower(strings.TrimSpace(cmp.Or(f.hostname, host.Hostname)))
+	if name == "" {
+		return nil, errors.New("empty hostname is invalid")
+	}
+	o := &core.Options{NodeName: name, RootDir: root, PodLogsDir: logs, CgroupRoot: cfg.CgroupRoot,
+		Port: cfg.Port, MaxPods: int64(cfg.MaxPods), Host: host, Version: version, LeaseSeconds: cfg.NodeLeaseDurationSeconds,
+		StatusPeriod: cfg.NodeStatusUpdateFrequency.Duration, ReportPeriod: cfg.NodeStatusReportFrequency.Duration, Windows: platform.IsWindows}
+	if cfg.CrashLoopBackOff.MaxContainerRestartPeriod != nil {
+		o.MaxBackoff = cfg.CrashLoopBackOff.MaxContainerRestartPeriod.Duration
+	}
+	if o.NodeIPs, err = nodeIPs(f.nodeIP, name); err != nil {
+		return nil, err
+	}
+	if o.Labels, err = parseLabels(f.labels); err != nil {
+		return nil, err
+	}
+	o.Taints, o.ProviderID, o.PodsPerCore = cfg.RegisterWithTaints, cfg.ProviderID, int64(cfg.PodsPerCore)
+	o.Static, o.NoRegister = staticSources(cfg, o.NodeName), !*cfg.RegisterNode
+	if err := cloud(o, f); err != nil {
+		return nil, err
+	}
+	if o.Reserved, err = reserved(cfg, host); err != nil {
+		return nil, err
+	}
+	o.Thresholds, o.PressureTransition, o.Usage = thresholds(cfg), cfg.EvictionPressureTransitionPeriod.Duration, platform.ReadUsage
+	o.UnsafeSysctls, o.MaxImages = cfg.AllowedUnsafeSysctls, int(*cfg.NodeStatusMaxImages)
+	o.Crowd = roomier(os.Getenv)
+	o.DNS = dns.Cluster{Servers: cfg.ClusterDNS, Domain: cfg.ClusterDomain}
+	o.DNS.Host, err = hostDNS(*cfg.ResolverConfig, o.NodeIPs)
+	return o, err
+}
+
+// systemDNS, in place of a file, are the settings of a Windows node itself.
+const systemDNS = "Host"
+
+// hostDNS is what pods with the policy Default get: the node's own settings, or nobody to ask when there are to be none.
+func hostDNS(source string, nodeIPs []string) (dns.Config, error) {
+	switch {
+	case source == "":
+		return dns.Nowhere(nodeIPs), nil
+	case source == systemDNS && platform.IsWindows:
+		servers, searches, err := platform.ReadResolver()
+		if err != nil {
+			return dns.Config{}, fmt.Errorf("reading resolvConf %q: %w", source, err)
+		}
+		return dns.Config{Servers: servers, Searches: searches}, nil
+	}
+	text, err := os.ReadFile(source)
+	if err != nil {
+		return dns.Config{}, fmt.Errorf("reading resolvConf: %w", err)
+	}
+	return dns.Parse(string(text)), nil
+}
+
+// thresholds are when the node is under pressure, of the configuration's signals. The configuration was checked: what
+// cannot be read here is not there.
+func thresholds(cfg *v1beta1.KubeletConfiguration) (out []core.Threshold) {
+	add := func(signal, text, grace string) {
+		t := core.Threshold{Signal: signal}
+		t.Grace, _ = time.ParseDuration(grace) // none for a hard threshold
+		if number, ok := strings.CutSuffix(text, "%"); ok {
+			t.Percent, _ = strconv.ParseFloat(number, 64)
+		} else if q, err := resource.ParseQuantity(text); err == nil {
+			t.Least = q.Value()
+		}
+		out = append(out, t)
+	}
+	for _, signal := range slices.Sorted(maps.Keys(cfg.EvictionHard)) {
+		add(signal, cfg.EvictionHard[signal], "")
+	}
+	for _, signal := range slices.Sorted(maps.Keys(cfg.EvictionSoft)) {
+		add(signal, cfg.EvictionSoft[signal], cfg.EvictionSoftGracePeriod[signal])
+	}
+	return out
+}
+
+// How much garbage may come, in percent of what is in use, before it is collected: while many pods start, which have better
+// use for the processors, and otherwise (Go's default).
+const (
+	crowdGarbage = 400
+	calmGarbage  = 100
+)
+
+// roomier collects garbage seldom while many pods start, and gives the memory back after it. Who sets GOGC or GOMEMLIMIT
+// knows better; then it is nil.
+func roomier(getenv func(string) string) func(bool) {
+	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
+		return nil
+	}
+	return func(crowd bool) {
+		if crowd {
+			debug.SetGCPercent(crowdGarbage)
+			return
+		}
+		debug.SetGCPercent(calmGarbage)
+		go debug.FreeOSMemory() // a collection, for which nobody is to wait
+	}
+}
+
+// cloud prepares a node whose cloud controller will say more about it.
+func cloud(o *core.Options, f *flags) error {
+	switch f.cloudProvider {
+	case "":
+		return nil
+	case "external":
+		o.ExternalCloud, o.NodeIPGiven = true, f.nodeIP != ""
+		return nil
+	}
+	return fmt.Errorf("unknown cloud provider: %s (only external is left)", f.cloudProvider)
+}
+
+func parseLabels(text string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, s := range strings.Split(text, ",") {
+		if s == "" {
+			continue
+		}
+		k, v, ok := strings.Cut(s, "=")
+		if !ok {
+			return nil, fmt.Errorf("--node-labels: %q is not key=value", s)
+		}
+		out[k] = v
+	}
+	return out, checkLabels(out)
+}
+
+// checkLabels refuses labels that only the cluster may give a node, as upstream's kubelet does.
+func checkLabels(labels map[string]string) error {
+	var unknown []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if errs := validation.IsQualifiedName(k); len(errs) > 0 {
+			return fmt.Errorf("--node-labels: %q: %s", k, strings.Join(errs, "; "))
+		}
+		if errs := validation.IsValidLabelValue(labels[k]); len(errs) > 0 {
+			return fmt.Errorf("--node-labels: %q: %s", labels[k], strings.Join(errs, "; "))
+		}
+		domain, _, _ := strings.Cut(k, "/")
+		reserved := domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || domain == "k8s.io" || strings.HasSuffix(domain, ".k8s.io")
+		if reserved && domain != k && !kubeletapis.IsKubeletLabel(k) {
+			unknown = append(unknown, k)
+		}
+	}
+	if len(unknown) > 0 {
+		return fmt.Errorf("unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: %v", unknown)
+	}
+	return nil
+}
+
+// reserved adds up what is kept from pods: for the system, for the node's own programs, and the eviction thresholds.
+func reserved(cfg *v1beta1.KubeletConfiguration, host platform.Host) (v1.ResourceList, error) {
+	out := v1.ResourceList{}
+	add := func(name v1.ResourceName, q resource.Quantity) {
+		sum := out[name]
+		sum.Add(q)
+		out[name] = sum
+	}
+	for _, m := range []map[string]string{cfg.SystemReserved, cfg.KubeReserved} {
+		for name, text := range m {
+			q, err := resource.ParseQuantity(text)
+			if err != nil {
+				return nil, fmt.Errorf("reserved %s of %q: %w", name, text, err)
+			}
+			add(v1.ResourceName(name), q)
+		}
+	}
+	for signal, text := range cfg.EvictionHard {
+		name, size := v1.ResourceMemory, host.MemoryBytes
+		switch signal {
+		case "memory.available":
+		case "nodefs.available":
+			name, size = v1.ResourceEphemeralStorage, host.DiskBytes
+		default:
+			continue
+		}
+		if percent, ok := strings.CutSuffix(text, "%"); ok {
+			p, err := strconv.ParseFloat(percent, 64)
+			if err != nil {
+				return nil, fmt.Errorf("evictionHard %s of %q: %w", signal, text, err)
+			}
+			add(name, *resource.NewQuantity(int64(float64(size)*p/100), resource.BinarySI))
+			continue
+		}
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return nil, fmt.Errorf("evictionHard %s of %q: %w", signal, text, err)
+		}
+		add(name, q)
+	}
+	return out, nil
+}

@@ -1,0 +1,140 @@
+package hnstest
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"porthole.dev/porthole/hns"
+)
+
+// LoadBalancers answers like hcn.Client's.
+func (f *Fake) LoadBalancers(ctx context.Context) ([]hns.LoadBalancer, error) {
+	outcome := f.enter(ctx, "list load balancers")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch outcome {
+	case Fail, DoThenFail:
+		return nil, broken("list load balancers")
+	case AnswerNothing:
+		return nil, nil
+	}
+	return slices.Clone(f.balancers), nil
+}
+
+// frontends of a load balancer as HNS compares them.
+func frontends(lb hns.LoadBalancer) []string {
+	vips := lb.VIPs
+	if len(vips) == 0 {
+		vips = []netip.Addr{{}}
+	}
+	var out []string
+	for _, v := range vips {
+		for _, p := range lb.Ports {
+			out = append(out, fmt.Sprintf("%v %v %d %v", v, p.Protocol, p.External, lb.IPv6))
+		}
+	}
+	return out
+}
+
+func (f *Fake) refused(kind string, lb *hns.LoadBalancer) error {
+	if f.Refuse == nil {
+		return nil
+	}
+	return f.Refuse(kind, nil, lb)
+}
+
+func (f *Fake) checkBalancer(lb hns.LoadBalancer) error {
+	if len(lb.Endpoints) == 0 || len(lb.Ports) == 0 {
+		return fail(hns.Invalid, 0x57, "load balancer without backends or ports")
+	}
+	for _, id := range lb.Endpoints {
+		if !slices.ContainsFunc(f.endpoints, func(e hns.Endpoint) bool { return e.ID == id }) {
+			return fail(hns.Absent, 0x803b0002, "load balancer backend %s", id)
+		}
+	}
+	for _, other := range f.balancers {
+		if other.ID == lb.ID {
+			continue
+		}
+		for _, key := range frontends(other) {
+			if slices.Contains(frontends(lb), key) {
+				return fail(hns.Exists, 0xb7, "load balancer frontend %s", key)
+			}
+		}
+	}
+	return nil
+}
+
+// CreateLoadBalancer answers like hcn.Client's.
+func (f *Fake) CreateLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
+	outcome := f.enter(ctx, "create load balancer")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if outcome == Fail {
+		return hns.LoadBalancer{}, broken("create load balancer")
+	}
+	if slices.ContainsFunc(f.balancers, func(o hns.LoadBalancer) bool { return lb.ID != "" && o.ID == lb.ID }) {
+		return hns.LoadBalancer{}, fail(hns.Exists, 0xb7, "create load balancer %s", lb.ID)
+	}
+	if err := f.refused("create load balancer", &lb); err != nil {
+		return hns.LoadBalancer{}, err
+	}
+	if err := f.checkBalancer(lb); err != nil {
+		return hns.LoadBalancer{}, err
+	}
+	if lb.ID == "" {
+		lb.ID = hns.LoadBalancerID(f.newID())
+	}
+	f.balancers = append(f.balancers, lb)
+	if outcome == DoThenFail {
+		return hns.LoadBalancer{}, broken("create load balancer")
+	}
+	return lb, nil
+}
+
+// ModifyLoadBalancer answers like hcn.Client's; 15.4 changes nothing, older versions refuse.
+func (f *Fake) ModifyLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
+	outcome := f.enter(ctx, "modify load balancer")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if outcome == Fail {
+		return hns.LoadBalancer{}, broken("modify load balancer")
+	}
+	if !f.HNS.AtLeast(15, 4) {
+		return hns.LoadBalancer{}, fail(hns.Unsupported, 0x80004001, "modify load balancer")
+	}
+	for i, old := range f.balancers {
+		if old.ID != lb.ID {
+			continue
+		}
+		if !f.HNS.AtLeast(15, 5) || outcome == LieAboutIt {
+			return old, nil
+		}
+		if err := f.checkBalancer(lb); err != nil {
+			return hns.LoadBalancer{}, err
+		}
+		f.balancers[i] = lb
+		if outcome == DoThenFail {
+			return hns.LoadBalancer{}, broken("modify load balancer")
+		}
+		return lb, nil
+	}
+	return hns.LoadBalancer{}, fail(hns.Absent, 0x490, "modify load balancer %s", lb.ID)
+}
+
+// DeleteLoadBalancer answers like hcn.Client's.
+func (f *Fake) DeleteLoadBalancer(ctx context.Context, id hns.LoadBalancerID) error {
+	outcome := f.enter(ctx, "delete load balancer")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if outcome == Fail {
+		return broken("delete load balancer")
+	}
+	f.balancers = slices.DeleteFunc(f.balancers, func(lb hns.LoadBalancer) bool { return lb.ID == id })
+	if outcome == DoThenFail {
+		return broken("delete load balancer")
+	}
+	return nil
+}
