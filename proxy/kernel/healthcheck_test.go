@@ -8,23 +8,34 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// An ingress IP answers health checks at the host's own endpoint: at the service's port for them, else at the proxy's.
-func TestHealthChecksAreForwarded(t *testing.T) {
+// checked is a host with its own endpoint and a pod, whose proxy forwards health checks or not.
+func checked(t *testing.T, forward func() bool, test func(*bench)) {
 	network := net1
 	network.Subnets = []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Gateway: netip.MustParseAddr("10.244.2.1")}}
-	forward := false
 	onNetwork(t, ws2022, network, func(b *bench) {
-		b.adjust = func(o *Options) { o.ForwardHealthChecks, o.HealthPort = forward, 10256 }
+		b.adjust = func(o *Options) { o.ForwardHealthChecks, o.HealthPort = forward(), 10256 }
 		b.host.Edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer, _ *[]hns.Network) {
 			*eps = append(*eps, local("10.244.2.2"), local("10.244.2.5"))
 		})
-	}, func(b *bench) {
-		ingress := clusterIP("203.0.113.9:80", "10.244.2.5:8080")
-		ingress.Kind, ingress.Service = service.Ingress, "default/web"
-		ingress.Backends[0].Local = true
-		second := ingress
+	}, test)
+}
+
+// ingress is port 80 of an ingress IP whose backend is the pod.
+func ingress(name string) service.Frontend {
+	f := clusterIP("203.0.113.9:80", "10.244.2.5:8080")
+	f.Kind, f.Service = service.Ingress, name
+	f.Backends[0].Local = true
+	return f
+}
+
+// An ingress IP answers health checks at the host's own endpoint: at the service's port for them, else at the proxy's.
+func TestHealthChecksAreForwarded(t *testing.T) {
+	forward := false
+	checked(t, func() bool { return forward }, func(b *bench) {
+		first := ingress("default/web")
+		second := first
 		second.Port = 443
-		b.want(ingress, second)
+		b.want(first, second)
 		b.soon()
 		const plain = "endpoint local 10.244.2.2 \"\"\nendpoint local 10.244.2.5 \"\"\n" +
 			"lb 203.0.113.9 443/tcp->8080 10.244.2.5\nlb 203.0.113.9 80/tcp->8080 10.244.2.5\n"
@@ -56,17 +67,8 @@ func TestHealthChecksAreForwarded(t *testing.T) {
 
 // Services that share an ingress IP share the port of its health checks: it stays when the first of them goes.
 func TestHealthCheckIsInherited(t *testing.T) {
-	network := net1
-	network.Subnets = []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Gateway: netip.MustParseAddr("10.244.2.1")}}
-	onNetwork(t, ws2022, network, func(b *bench) {
-		b.adjust = func(o *Options) { o.ForwardHealthChecks, o.HealthPort = true, 10256 }
-		b.host.Edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer, _ *[]hns.Network) {
-			*eps = append(*eps, local("10.244.2.2"), local("10.244.2.5"))
-		})
-	}, func(b *bench) {
-		first := clusterIP("203.0.113.9:80", "10.244.2.5:8080")
-		first.Kind, first.Service = service.Ingress, "default/first"
-		first.Backends[0].Local = true
+	checked(t, func() bool { return true }, func(b *bench) {
+		first := ingress("default/first")
 		second := first
 		second.Service, second.Port = "default/second", 443
 		b.want(first)
