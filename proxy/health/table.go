@@ -57,6 +57,9 @@ func (t *table) set(s ServiceStatus, now time.Time) {
 		r.since = now.UnixNano()
 	}
 	if s.State == Programmed {
+		if _, was := t.bad[s.Service]; was && len(t.bad) == 1 {
+			t.bad = map[string]int64{} // a map that is emptied keeps its room
+		}
 		delete(t.bad, s.Service)
 	} else {
 		r.detail = &detail{reason: s.Reason, message: s.Message, code: s.Code, failures: s.Failures}

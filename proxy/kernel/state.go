@@ -94,7 +94,7 @@ type offer struct {
 	keys      []service.Key
 	triggered []time.Time
 	removed   bool
-	told      health.ServiceStatus
+	told      told
 }
 
 // taskQueue is a heap.

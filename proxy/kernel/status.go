@@ -79,8 +79,26 @@ func (p *Proxy) conclude() {
 		Full: p.passed.full, Err: p.away, Writes: p.passed.writes,
 		Wanted: p.tally.wanted, Programmed: p.tally.programmed, Failed: p.tally.failed, Pending: p.tally.pending,
 	})
+	if quiet && p.passed.full {
+		p.slim()
+	}
 	p.passed.told, p.passed.writes, p.passed.full, p.passed.failed = now, 0, false, false
 	p.passed.active = !quiet
+}
+
+// slim gives back the room of what is empty now: maps and queues keep that of the most that they ever held.
+func (p *Proxy) slim() {
+	p.touched, p.troubled, p.supplies = roomless(p.touched), roomless(p.troubled), roomless(p.supplies)
+	if len(p.queue) == 0 {
+		p.queue = nil
+	}
+}
+
+func roomless[K comparable, V any](m map[K]V) map[K]V {
+	if len(m) > 0 {
+		return m
+	}
+	return map[K]V{}
 }
 
 func later(a, b time.Time) time.Time {
@@ -98,17 +116,17 @@ func (p *Proxy) tell(name string) {
 	}
 	if o.removed && p.left(name) {
 		delete(p.offers, name)
-		if o.told.Service != "" {
+		if o.told.state != "" {
 			p.opts.Reporter.Service(health.ServiceStatus{Service: name, Removed: true})
 		}
 		return
 	}
 	s, done := p.status(name, o)
-	if s.State == o.told.State && !o.told.Since.IsZero() {
-		s.Since = o.told.Since
+	if s.State == o.told.state {
+		s.Since = o.told.since
 	}
-	if !sameStatus(s, o.told) {
-		o.told = s
+	if !o.told.same(&s) {
+		o.told = toldOf(&s)
 		p.opts.Reporter.Service(s)
 	}
 	if done && len(o.triggered) > 0 && p.ready() && p.away == nil {
@@ -179,10 +197,37 @@ func optionalProblem(name string, t *target) service.Problem {
 		Text: "programs of this node do not reach the node port, others do: " + t.trouble.text}
 }
 
-func sameStatus(a, b health.ServiceStatus) bool {
-	return a.Service == b.Service && a.State == b.State && a.Frontends == b.Frontends && a.Programmed == b.Programmed &&
-		a.Reason == b.Reason && a.Message == b.Message && a.Code == b.Code && a.Failures == b.Failures &&
-		slices.Equal(a.Problems, b.Problems)
+// told is what was last said of a service; nothing yet where the state is "".
+type told struct {
+	state                 health.State
+	since                 time.Time
+	frontends, programmed int
+	wrong                 *health.ServiceStatus // all of it, where something is wrong
+}
+
+func toldOf(s *health.ServiceStatus) told {
+	t := told{state: s.State, since: s.Since, frontends: s.Frontends, programmed: s.Programmed}
+	if !fine(s) {
+		whole := *s
+		t.wrong = &whole
+	}
+	return t
+}
+
+func fine(s *health.ServiceStatus) bool {
+	return s.Reason == "" && s.Message == "" && s.Code == 0 && s.Failures == 0 && len(s.Problems) == 0
+}
+
+// same leaves the time aside.
+func (t *told) same(s *health.ServiceStatus) bool {
+	if t.state != s.State || t.frontends != s.Frontends || t.programmed != s.Programmed {
+		return false
+	}
+	if t.wrong == nil {
+		return fine(s)
+	}
+	w := t.wrong
+	return w.Reason == s.Reason && w.Message == s.Message && w.Code == s.Code && w.Failures == s.Failures && slices.Equal(w.Problems, s.Problems)
 }
 
 type frontendOf struct {

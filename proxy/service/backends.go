@@ -11,7 +11,8 @@ type backendSets struct{ cluster, local []Backend }
 // candidate is an endpoint with its port.
 type candidate struct {
 	*endpoint
-	port uint16
+	hints *hints // nil: none
+	port  uint16
 }
 
 // backends picks. For each policy on its own: ready endpoints, and where there are none, those that terminate but still
@@ -27,18 +28,25 @@ func (e *entry) backends(p *port, v6 bool, node Node) *backendSets {
 
 // choose gives the ready ones that wanted admits, else those that fallback admits and that terminate but serve.
 func choose(all []candidate, wanted, fallback func(candidate) bool) []Backend {
-	out := make([]Backend, 0, len(all))
-	take := func(c condition, admits func(candidate) bool) {
+	take := func(c condition, admits func(candidate) bool) []Backend {
+		n := 0
+		for _, a := range all {
+			if a.has(c) && admits(a) {
+				n++
+			}
+		}
+		out := make([]Backend, 0, n) // it is kept, and garbage of its size would leave holes beside it
 		for _, a := range all {
 			if a.has(c) && admits(a) {
 				out = append(out, Backend{Addr: a.addr, Port: a.port, Local: a.has(local)})
 			}
 		}
+		return out
 	}
-	if take(ready, wanted); len(out) == 0 {
-		take(serving|terminating, fallback)
+	if out := take(ready, wanted); len(out) > 0 {
+		return out
 	}
-	return slices.Clip(out)
+	return take(serving|terminating, fallback)
 }
 
 // candidates merges the slices, ordered by address and port: what is in two of them is one.
@@ -51,7 +59,7 @@ func (e *entry) candidates(p *port, v6 bool) []candidate {
 		for _, number := range s.numbers(p) {
 			out = slices.Grow(out, len(s.endpoints))
 			for i := range s.endpoints {
-				out = append(out, candidate{&s.endpoints[i], number})
+				out = append(out, candidate{&s.endpoints[i], s.hintsOf(i), number})
 			}
 		}
 	}

@@ -39,10 +39,20 @@ type wanted struct {
 	affinity   time.Duration
 	ports      []port
 	cluster    []netip.Addr // one per family at most, in the service's order
-	external   []netip.Addr
-	ingress    []netip.Addr
-	ranges     []netip.Prefix
-	problems   []Problem
+	*rare
+}
+
+// rare is what most services have nothing of; those share one.
+type rare struct {
+	external, ingress []netip.Addr
+	ranges            []netip.Prefix
+	problems          []Problem
+}
+
+var nothingRare = &rare{}
+
+func (r *rare) empty() bool {
+	return len(r.external)+len(r.ingress)+len(r.ranges)+len(r.problems) == 0
 }
 
 type port struct {
@@ -77,7 +87,7 @@ func compactService(s *corev1.Service) *wanted {
 	}
 	name := s.Namespace + "/" + s.Name
 	w := &wanted{created: s.CreationTimestamp.Unix(), rank: rankOf(s), preserve: s.Annotations[preserveDestination] == "true",
-		elsewhere: s.Annotations[SourceRangesAnnotation] == string(Elsewhere)}
+		elsewhere: s.Annotations[SourceRangesAnnotation] == string(Elsewhere), rare: &rare{}}
 	external := s.Spec.Type == corev1.ServiceTypeLoadBalancer || s.Spec.Type == corev1.ServiceTypeNodePort || len(s.Spec.ExternalIPs) > 0
 	w.externalLocal = external && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 	w.internalLocal = s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal
@@ -92,6 +102,9 @@ func compactService(s *corev1.Service) *wanted {
 	}
 	w.addPorts(s, problem)
 	w.addAddresses(s, problem)
+	if w.empty() {
+		w.rare = nothingRare
+	}
 	return w
 }
 
@@ -232,6 +245,7 @@ type slice struct {
 	v6        bool
 	ports     []slicePort
 	endpoints []endpoint
+	hints     []*hints // those that endpoints have, each once
 }
 
 type slicePort struct {
@@ -242,8 +256,8 @@ type slicePort struct {
 
 // endpoint is one address with its conditions.
 type endpoint struct {
-	addr  netip.Addr
-	hints *hints // nil: none; shared
+	addr netip.Addr
+	hint uint16 // one more than the place in the slice's hints; 0: none
 	condition
 }
 
@@ -269,9 +283,29 @@ func (h *hints) equal(o *hints) bool {
 }
 
 func (s *slice) equal(o *slice) bool {
-	return s.v6 == o.v6 && slices.Equal(s.ports, o.ports) && slices.EqualFunc(s.endpoints, o.endpoints, func(a, b endpoint) bool {
-		return a.addr == b.addr && a.condition == b.condition && a.hints.equal(b.hints)
-	})
+	return s.v6 == o.v6 && slices.Equal(s.ports, o.ports) && slices.Equal(s.endpoints, o.endpoints) &&
+		slices.EqualFunc(s.hints, o.hints, (*hints).equal)
+}
+
+// hintsOf gives those of an endpoint; nil: none.
+func (s *slice) hintsOf(i int) *hints {
+	if n := s.endpoints[i].hint; n > 0 {
+		return s.hints[n-1]
+	}
+	return nil
+}
+
+// hint gives the number by which an endpoint has these hints. The API takes 1,000 endpoints to a slice at most.
+func (s *slice) hint(h *hints) uint16 {
+	if h == nil {
+		return 0
+	}
+	i := slices.IndexFunc(s.hints, h.equal)
+	if i < 0 {
+		i = len(s.hints)
+		s.hints = append(s.hints, h)
+	}
+	return uint16(i + 1)
 }
 
 // compactSlice gives nil for a slice that no service of ours can use.
@@ -294,7 +328,6 @@ func compactSlice(s *discoveryv1.EndpointSlice, node string) *slice {
 		}
 	}
 	out.endpoints = make([]endpoint, 0, len(s.Endpoints))
-	var last *hints
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
 		if len(e.Addresses) == 0 {
@@ -304,12 +337,7 @@ func compactSlice(s *discoveryv1.EndpointSlice, node string) *slice {
 		if !ok || addr.Is6() != out.v6 {
 			continue
 		}
-		h := hintsOf(e)
-		if h.equal(last) {
-			h = last
-		}
-		last = h
-		out.endpoints = append(out.endpoints, endpoint{addr: addr, hints: h, condition: conditionOf(e, node)})
+		out.endpoints = append(out.endpoints, endpoint{addr: addr, hint: out.hint(hintsOf(e)), condition: conditionOf(e, node)})
 	}
 	slices.SortStableFunc(out.endpoints, func(a, b endpoint) int {
 		return cmp.Or(a.addr.Compare(b.addr), b.preference()-a.preference())

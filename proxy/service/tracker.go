@@ -2,6 +2,7 @@ package service
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -73,6 +74,25 @@ func (t *Tracker) SetService(s *corev1.Service) {
 	t.putService(s.Namespace+"/"+s.Name, compactService(s))
 }
 
+// ServiceNames gives namespace/name of all services that are served.
+func (t *Tracker) ServiceNames() (names []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, e := range t.entries {
+		if e.service != nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// SliceNames gives namespace/name of all slices that services use.
+func (t *Tracker) SliceNames() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.slices))
+}
+
 // RemoveService forgets a service; its slices stay until they are removed.
 func (t *Tracker) RemoveService(namespace, name string) {
 	t.mu.Lock()
@@ -109,6 +129,7 @@ func (t *Tracker) SetSlice(s *discoveryv1.EndpointSlice) {
 		t.dropSlice(key, s.Name)
 		return
 	}
+	next.name = key[len(s.Namespace)+1:] // the key's own bytes
 	owner := s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]
 	if old := t.slices[key]; old != nil && old.name != owner {
 		t.dropSlice(key, s.Name)
