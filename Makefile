@@ -7,7 +7,7 @@ BIN := bin
 # The same sources give the same bytes on every machine: no paths, no version stamps, no C compiler. The tag keeps gRPC's
 # traces out, whose pages bring in templates: with those a program holds every method that something might call by name.
 GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags=grpcnotrace -ldflags="-s -w -buildid="
-# Small programs of ours, one folder of cmd/ each. The other names are porthole under the names that installers expect.
+# Programs of ours, one folder of cmd/ each. kubelet.exe is porthole.exe under the name that installers expect.
 WINDOWS_PROGRAMS := $(notdir $(wildcard cmd/*))
 LINUX_PROGRAMS := $(filter porthole%,$(WINDOWS_PROGRAMS))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -55,7 +55,7 @@ programs:
 		if [ -z "$$(GOOS=windows go list -f '{{if .GoFiles}}y{{end}}' ./cmd/$$p 2>/dev/null)" ]; then continue; fi; \
 		exe=$(BIN)/windows/$$p.exe; echo "building $$exe"; \
 		GOOS=windows GOARCH=amd64 $(GOBUILD) -o $$exe.linked ./cmd/$$p; $(BIN)/pealign $$exe.linked $$exe; rm $$exe.linked; done
-	@for p in kubelet kube-proxy; do ln -f $(BIN)/windows/porthole.exe $(BIN)/windows/$$p.exe; done
+	@ln -f $(BIN)/windows/porthole.exe $(BIN)/windows/kubelet.exe
 
 .PHONY: deps
 deps: ## install the distribution's packages that are missing (root)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
+	"porthole.dev/porthole/internal/apiconn"
 	"porthole.dev/porthole/internal/kube"
 	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/meter"
@@ -51,7 +52,7 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 		return nil, fmt.Errorf("tlsCipherSuites (--tls-cipher-suites): %w", err)
 	}
 	o.Meter.CountRunning(func() (int, map[string]int) { return count(k.View()) })
-	if err := kube.RegisterClientMetrics(o.Meter.Registry); err != nil {
+	if err := apiconn.RegisterMetrics(o.Meter.Registry); err != nil {
 		return nil, err
 	}
 	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, meter.Calls{Meter: o.Meter})

@@ -130,12 +130,13 @@ func (t tidy) Pass(p health.Pass) {
 	t.Reporter.Pass(p)
 	started := false
 	if p.Ready {
-		t.start.Do(func() {
-			started = true
-			thrift(os.Getenv, gcPercent)
-		})
+		t.start.Do(func() { started = true })
 	}
-	if (p.Full || started) && p.Pending == 0 && p.Wanted >= aLot {
+	if !p.Full && !started {
+		return
+	}
+	thrift(os.Getenv, percentFor(liveHeap()))
+	if p.Pending == 0 && p.Wanted >= aLot {
 		go debug.FreeOSMemory()
 	}
 }

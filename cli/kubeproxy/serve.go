@@ -8,30 +8,31 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime/debug"
+	"runtime"
 	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/internal/apiconn"
+	"porthole.dev/porthole/internal/serviceapi"
 	"porthole.dev/porthole/proxy/health"
 )
 
 // parts are what every mode uses.
 type parts struct {
 	*settings
-	client kube.Interface
+	client *serviceapi.Client
 	api    string // address of the API server, as the kubeconfig has it
 	server *health.Server
-	node   *kube.OwnNode
-	events *kube.ServiceEvents
+	node   *serviceapi.OwnNode
+	events *serviceapi.ServiceEvents
 	// background is what must have ended before the program does.
 	background sync.WaitGroup
 }
 
 // serviceEvents passes events on to the API.
-type serviceEvents struct{ *kube.ServiceEvents }
+type serviceEvents struct{ *serviceapi.ServiceEvents }
 
 // ServiceEvent writes one.
 func (e serviceEvents) ServiceEvent(event health.Event) {
@@ -40,25 +41,29 @@ func (e serviceEvents) ServiceEvent(event health.Event) {
 
 // serve runs until ctx ends or something breaks that only a new start mends. What was programmed stays.
 func serve(ctx context.Context, s *settings) error {
+	if !s.config.EnableProfiling {
+		runtime.MemProfileRate = 0 // its samples would be kept for ever
+	}
 	thrift(os.Getenv, startPercent[s.mode])
-	client, rest, err := kube.LoadFor(s.master, s.kubeconfig, "kube-proxy/"+version, s.config.ClientConnection.QPS, int(s.config.ClientConnection.Burst))
+	client, server, err := serviceapi.New(apiconn.Options{Kubeconfig: s.kubeconfig, Master: s.master, UserAgent: "kube-proxy/" + version,
+		QPS: s.config.ClientConnection.QPS, Burst: int(s.config.ClientConnection.Burst)})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p := &parts{settings: s, client: client, api: rest.Host, events: kube.NewServiceEvents(ctx, client, "kube-proxy", s.hostname)}
+	p := &parts{settings: s, client: client, api: server, events: serviceapi.NewServiceEvents(ctx, client, "kube-proxy", s.hostname)}
 	defer func() {
 		cancel(nil)
 		p.background.Wait()
 		p.events.Close()
 	}()
-	if p.node, err = kube.WatchOwnNode(ctx, client, s.hostname); err != nil {
+	if p.node, err = serviceapi.WatchOwnNode(ctx, client, s.hostname); err != nil {
 		return err
 	}
 	p.server = health.New(health.Options{Mode: s.mode, Node: s.hostname, Families: []string{health.IPv4, health.IPv6},
 		MaxBackends: maxBackends[s.mode], Eligible: p.node.Eligible, Events: serviceEvents{p.events}})
-	if err := kube.RegisterClientMetrics(p.server.Registry()); err != nil {
+	if err := apiconn.RegisterMetrics(p.server.Registry()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	mode, err := p.mode(ctx)
@@ -99,21 +104,6 @@ type running struct {
 	// diff compares what is wanted with the host; nil where the mode cannot.
 	diff func(context.Context) (any, error)
 }
-
-// thrift keeps the heap small: a proxy is idle most of the time and lives on nodes with little memory. Who sets GOGC or
-// GOMEMLIMIT chooses otherwise.
-func thrift(getenv func(string) string, percent int) {
-	if getenv("GOGC") == "" && getenv("GOMEMLIMIT") == "" {
-		debug.SetGCPercent(percent)
-	}
-}
-
-// gcPercent lets garbage be a third of what lives, in place of as much.
-const gcPercent = 33
-
-// startPercent is the same by mode until the first services are programmed: they are decoded and written while the heap is
-// still small, and would have it collected over and over. The userspace mode does not say when that is.
-var startPercent = map[string]int{kernelspace: 100, userspace: gcPercent}
 
 // listening are HTTP servers.
 type listening struct {

@@ -17,11 +17,12 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/internal/apiconn"
+	"porthole.dev/porthole/internal/serviceapi"
 	"porthole.dev/porthole/proxy/service"
 )
 
-const manyServices, manyPods = 10_000, 10
+const bigServices, manyPods = 10_000, 10
 
 // bigCluster is an API server of 10,000 services with ten endpoints each. It streams what it makes up on the way, as a
 // watch with initial events, and then the slices that come in on changes.
@@ -45,12 +46,12 @@ func (b *bigCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	flush := func() { w.(http.Flusher).Flush() }
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/services"):
-		for i := range manyServices {
+		for i := range bigServices {
 			send("ADDED", numberedService(i))
 		}
 		send("BOOKMARK", &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: end})
 	case strings.HasSuffix(r.URL.Path, "/endpointslices"):
-		for i := range manyServices {
+		for i := range bigServices {
 			send("ADDED", numberedSlice(i, 0))
 		}
 		send("BOOKMARK", &discoveryv1.EndpointSlice{TypeMeta: sliceType, ObjectMeta: end})
@@ -132,7 +133,7 @@ func TestBigCluster(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	client, _, err := kube.Load(kubeconfig, "test", -1, 0)
+	client, _, err := serviceapi.New(apiconn.Options{Kubeconfig: kubeconfig, UserAgent: "test", QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +158,7 @@ func TestBigCluster(t *testing.T) {
 			}
 		}
 	}
-	wait("the start", func() bool { return len(all) == manyServices })
+	wait("the start", func() bool { return len(all) == bigServices })
 	took := time.Since(started)
 	after := heapMB()
 	t.Logf("%d services after %v: heap %.1f MB more; %s", len(all), took.Round(time.Millisecond), after-before, memory(t))

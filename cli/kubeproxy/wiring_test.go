@@ -18,8 +18,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/internal/serviceapi"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/service"
 )
@@ -36,12 +37,19 @@ func eventually(t *testing.T, what string, try func() error) {
 }
 
 // bench is the wiring around a fake API.
-func bench(t *testing.T, client *fake.Clientset) (*parts, context.Context) {
+func bench(t *testing.T, fake *fake.Clientset) (*parts, context.Context) {
+	client := &serviceapi.Client{
+		Services: func(namespace string) serviceapi.Lister[*corev1.ServiceList] {
+			return fake.CoreV1().Services(namespace)
+		},
+		Slices: fake.DiscoveryV1().EndpointSlices(""), Nodes: fake.CoreV1().Nodes(),
+		Events: &typedcorev1.EventSinkImpl{Interface: fake.CoreV1().Events("")}, NoWatchLists: true,
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &settings{hostname: "win01", mode: kernelspace, nodePortRanges: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
-	p := &parts{settings: s, client: client, events: kube.NewServiceEvents(ctx, client, "kube-proxy", "win01")}
+	p := &parts{settings: s, client: client, events: serviceapi.NewServiceEvents(ctx, client, "kube-proxy", "win01")}
 	var err error
-	if p.node, err = kube.WatchOwnNode(ctx, client, "win01"); err != nil {
+	if p.node, err = serviceapi.WatchOwnNode(ctx, client, "win01"); err != nil {
 		t.Fatal(err)
 	}
 	p.server = health.New(health.Options{Node: "win01", Eligible: p.node.Eligible, Events: serviceEvents{p.events}})
@@ -179,6 +187,18 @@ func TestThrift(t *testing.T) {
 		if got := debug.SetGCPercent(before); got != want {
 			t.Errorf("with %q: GC percent %d, want %d", env, got, want)
 		}
+	}
+}
+
+func TestPercentFor(t *testing.T) {
+	for live, want := range map[uint64]int{0: 100, 1 << 20: 100, 8 << 20: 50, 32 << 20: 12, 1 << 30: 10} {
+		if got := percentFor(live); got != want {
+			t.Errorf("of %d bytes: %d %%, want %d", live, got, want)
+		}
+	}
+	debug.FreeOSMemory()
+	if live := liveHeap(); live < 1<<16 || live > 1<<32 {
+		t.Errorf("%d bytes live", live)
 	}
 }
 

@@ -54,12 +54,11 @@ func writeWindowsNode(l Layout, n Node) error {
 	}
 	errs := []error{
 		installProgram(l.WindowsExe("porthole"), filepath.Join(c, "k", "porthole.exe")),
+		installProgram(l.WindowsExe("kube-proxy"), filepath.Join(c, "k", "kube-proxy.exe")),
 		installProgram(l.WindowsExe("win-bridge"), filepath.Join(c, "opt", "cni", "bin", "win-bridge.exe")),
 		cnishim.Install(l.Host(n.Name), l.Porthole()),
 		writeContainerd(l, n),
-	}
-	for _, name := range []string{"kubelet.exe", "kube-proxy.exe"} {
-		errs = append(errs, linkAnew(filepath.Join(c, "k", "porthole.exe"), filepath.Join(c, "k", name)))
+		linkAnew(filepath.Join(c, "k", "porthole.exe"), filepath.Join(c, "k", "kubelet.exe")),
 	}
 	return errors.Join(errs...)
 }

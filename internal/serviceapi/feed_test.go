@@ -1,4 +1,4 @@
-package kube
+package serviceapi
 
 import (
 	"context"
@@ -46,6 +46,18 @@ func (r *recorded) SetSlice(s *discoveryv1.EndpointSlice) {
 	r.note("slice "+s.Namespace+"/"+s.Name, true)
 }
 func (r *recorded) RemoveSlice(namespace, name string) { r.note("slice "+namespace+"/"+name, false) }
+func (r *recorded) ServiceNames() []string             { return r.names("service ") }
+func (r *recorded) SliceNames() []string               { return r.names("slice ") }
+func (r *recorded) names(kind string) (names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for n := range r.have {
+		if name, ok := strings.CutPrefix(n, kind); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 func (r *recorded) node(n *corev1.Node) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +113,7 @@ func TestFeedServices(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	sink := &recorded{have: map[string]bool{}}
-	f := FeedServices(ctx, client, "n1", sink, sink.node)
+	f := FeedServices(ctx, api(client), "n1", sink, sink.node)
 	waitFor(t, f, sink, "service a/old, service a/web, slice a/web-1; zone z1")
 
 	if _, err := client.DiscoveryV1().EndpointSlices("a").Create(ctx, &discoveryv1.EndpointSlice{
@@ -142,7 +154,7 @@ func TestFeedIncomplete(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	sink := &recorded{have: map[string]bool{}}
-	f := FeedServices(ctx, client, "n1", sink, sink.node)
+	f := FeedServices(ctx, api(client), "n1", sink, sink.node)
 	deadline := time.After(30 * time.Second)
 	for i := 0; i < 2; { // the second question follows a refused first one
 		select {

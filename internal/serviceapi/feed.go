@@ -1,8 +1,9 @@
-package kube
+package serviceapi
 
 import (
 	"context"
 	"maps"
+	"strings"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
@@ -25,9 +25,13 @@ type ServiceSink interface {
 	RemoveService(namespace, name string)
 	SetSlice(*discoveryv1.EndpointSlice)
 	RemoveSlice(namespace, name string)
+	// ServiceNames and SliceNames give what was set and not removed, as namespace/name. A sink may leave out what it has no
+	// use for.
+	ServiceNames() []string
+	SliceNames() []string
 }
 
-// ServiceFeed brings services, endpoint slices and one node from the API server into a sink. It keeps their names only:
+// ServiceFeed brings services, endpoint slices and one node from the API server into a sink. It keeps nothing of them:
 // a proxy of 10,000 services would otherwise hold every object twice. After an interruption the reflectors list anew, and
 // what is not listed any more is removed from the sink.
 type ServiceFeed struct {
@@ -37,21 +41,20 @@ type ServiceFeed struct {
 
 // FeedServices starts watching and returns at once; it ends with ctx. The node is the proxy's own; onNode is told of it
 // and of each change of its labels.
-func FeedServices(ctx context.Context, client kubernetes.Interface, node string, sink ServiceSink, onNode func(*corev1.Node)) *ServiceFeed {
+func FeedServices(ctx context.Context, client *Client, node string, sink ServiceSink, onNode func(*corev1.Node)) *ServiceFeed {
 	f := &ServiceFeed{changed: make(chan struct{}, 1)}
 	ours := func(o *metav1.ListOptions) { o.LabelSelector = servicesOfOurs }
-	core, discovery := client.CoreV1(), client.DiscoveryV1()
-	start(ctx, f, client, listWatch(ours, core.Services("").List, core.Services("").Watch), &reflected[*corev1.Service]{
-		example: &corev1.Service{}, trim: trimService, set: sink.SetService, remove: sink.RemoveService})
-	start(ctx, f, client, listWatch(ours, discovery.EndpointSlices("").List, discovery.EndpointSlices("").Watch),
+	start(ctx, f, client, listWatch(ours, client.Services("")), &reflected[*corev1.Service]{
+		example: &corev1.Service{}, trim: trimService, set: sink.SetService, remove: sink.RemoveService, names: sink.ServiceNames})
+	start(ctx, f, client, listWatch(ours, client.Slices),
 		&reflected[*discoveryv1.EndpointSlice]{
-			example: &discoveryv1.EndpointSlice{}, trim: newSliceTrimmer(), set: sink.SetSlice, remove: sink.RemoveSlice})
+			example: &discoveryv1.EndpointSlice{}, trim: newSliceTrimmer(), set: sink.SetSlice, remove: sink.RemoveSlice, names: sink.SliceNames})
 	own := func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", node).String()
 	}
 	labels := nodeLabels{tell: onNode}
-	start(ctx, f, client, listWatch(own, core.Nodes().List, core.Nodes().Watch), &reflected[*corev1.Node]{
-		example: &corev1.Node{}, trim: trimToLabels, setIfNew: labels.set, remove: func(_, _ string) {}})
+	start(ctx, f, client, listWatch(own, client.Nodes), &reflected[*corev1.Node]{
+		example: &corev1.Node{}, trim: trimToLabels, setIfNew: labels.set, remove: func(_, _ string) {}, names: func() []string { return nil }})
 	return f
 }
 
@@ -75,22 +78,21 @@ func (f *ServiceFeed) wake() {
 	}
 }
 
-// listWatch adapts a typed client's list and watch.
-func listWatch[L runtime.Object](tweak func(*metav1.ListOptions), list func(context.Context, metav1.ListOptions) (L, error),
-	follow func(context.Context, metav1.ListOptions) (watch.Interface, error)) *cache.ListWatch {
+// listWatch has a reflector ask for what tweak chooses.
+func listWatch[L runtime.Object](tweak func(*metav1.ListOptions), kind Lister[L]) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			tweak(&o)
-			return list(ctx, o)
+			return kind.List(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			tweak(&o)
-			return follow(ctx, o)
+			return kind.Watch(ctx, o)
 		},
 	}
 }
 
-func start[T object](ctx context.Context, f *ServiceFeed, client kubernetes.Interface, lw *cache.ListWatch, r *reflected[T]) {
+func start[T object](ctx context.Context, f *ServiceFeed, client *Client, lw *cache.ListWatch, r *reflected[T]) {
 	r.wake = f.wake
 	f.synced = append(f.synced, r.synced.Load)
 	logger := klog.FromContext(ctx)
@@ -104,16 +106,15 @@ type object interface {
 	metav1.Object
 }
 
-// reflected is the store of a reflector: it passes objects on and remembers their names. A reflector calls it from one
-// goroutine.
+// reflected is the store of a reflector: it passes objects on. A reflector calls it from one goroutine.
 type reflected[T object] struct {
 	example  T
 	trim     func(T)
 	set      func(T)
 	setIfNew func(T) bool // in place of set: says whether anything changed
 	remove   func(namespace, name string)
+	names    func() []string // those that were set and not removed, as namespace/name
 	wake     func()
-	known    map[cache.ObjectName]struct{}
 	synced   atomic.Bool
 }
 
@@ -135,11 +136,6 @@ func (r *reflected[T]) put(obj any) bool {
 	if !ok {
 		return false
 	}
-	name := cache.ObjectName{Namespace: o.GetNamespace(), Name: o.GetName()}
-	if r.known == nil {
-		r.known = map[cache.ObjectName]struct{}{}
-	}
-	r.known[name] = struct{}{}
 	if r.setIfNew != nil {
 		return r.setIfNew(o)
 	}
@@ -164,7 +160,6 @@ func (r *reflected[T]) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
-	delete(r.known, name)
 	r.remove(name.Namespace, name.Name)
 	r.wake()
 	return nil
@@ -172,14 +167,17 @@ func (r *reflected[T]) Delete(obj any) error {
 
 // Replace is all there is.
 func (r *reflected[T]) Replace(list []any, _ string) error {
-	before := r.known
-	r.known = make(map[cache.ObjectName]struct{}, len(list))
+	listed := make(map[string]bool, len(list))
 	for _, obj := range list {
 		r.put(obj)
+		if o, ok := obj.(T); ok {
+			listed[o.GetNamespace()+"/"+o.GetName()] = true
+		}
 	}
-	for name := range before {
-		if _, listed := r.known[name]; !listed {
-			r.remove(name.Namespace, name.Name)
+	for _, name := range r.names() {
+		if !listed[name] {
+			namespace, name, _ := strings.Cut(name, "/")
+			r.remove(namespace, name)
 		}
 	}
 	r.synced.Store(true)

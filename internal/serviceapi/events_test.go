@@ -1,22 +1,29 @@
-package kube
+package serviceapi
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/metrics"
 )
+
+// api has the calls go to client-go's fake.
+func api(client *fake.Clientset) *Client {
+	return &Client{
+		Services: func(namespace string) Lister[*corev1.ServiceList] { return client.CoreV1().Services(namespace) },
+		Slices:   client.DiscoveryV1().EndpointSlices(""), Nodes: client.CoreV1().Nodes(),
+		Events: &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, NoWatchLists: true,
+	}
+}
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
@@ -40,7 +47,7 @@ func TestServiceEvents(t *testing.T) {
 	web := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-1"}}
 	client := fake.NewClientset(web)
 	ctx, stop := context.WithCancel(context.Background())
-	e := NewServiceEvents(ctx, client, "kube-proxy", "win01")
+	e := NewServiceEvents(ctx, api(client), "kube-proxy", "win01")
 	e.Event("shop/gone", true, "Lost", "nobody hears this")
 	e.Event("shop/web", true, "FailedToProgramLoadBalancer", "no ports")
 	eventually(t, "the event is written", func() bool { return len(eventsIn(client)) > 0 })
@@ -71,7 +78,7 @@ func TestOwnNode(t *testing.T) {
 	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win02"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: toBeDeleted}}}}
 	client := fake.NewClientset(node, other)
 	ctx := t.Context()
-	n, err := WatchOwnNode(ctx, client, "win01")
+	n, err := WatchOwnNode(ctx, api(client), "win01")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,28 +120,5 @@ func TestOwnNode(t *testing.T) {
 	eventually(t, "a node that is gone is not", func() bool { return !n.Eligible() })
 	if len(n.InternalIPs()) != 2 {
 		t.Error("the addresses are gone with the object")
-	}
-}
-
-func TestClientMetrics(t *testing.T) {
-	r := prometheus.NewRegistry()
-	if err := RegisterClientMetrics(r); err != nil {
-		t.Fatal(err)
-	}
-	if err := RegisterClientMetrics(r); err == nil {
-		t.Error("registering twice in one place went unnoticed")
-	}
-	metrics.RequestResult.Increment(t.Context(), "200", "GET", "api:6443")
-	metrics.RequestLatency.Observe(t.Context(), "GET", url.URL{Host: "api:6443"}, time.Second)
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := map[string]bool{}
-	for _, f := range families {
-		names[f.GetName()] = true
-	}
-	if !names["rest_client_requests_total"] || !names["rest_client_request_duration_seconds"] {
-		t.Errorf("metrics %v", names)
 	}
 }

@@ -1,4 +1,4 @@
-package kube
+package apiconn
 
 import (
 	"context"
@@ -41,8 +41,8 @@ func (o observer) Observe(_ context.Context, verb string, u url.URL, latency tim
 	o.WithLabelValues(verb, u.Host).Observe(latency.Seconds())
 }
 
-// RegisterClientMetrics adds the metrics of this program's requests to the API server, those of all its clients.
-func RegisterClientMetrics(r prometheus.Registerer) error {
+// RegisterMetrics adds the metrics of this program's requests to the API server, those of all its clients.
+func RegisterMetrics(r prometheus.Registerer) error {
 	m := theClientMetrics()
 	for _, c := range []prometheus.Collector{m.requests, m.latency, m.limit} {
 		if err := r.Register(c); err != nil {

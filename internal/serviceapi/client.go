@@ -1,0 +1,146 @@
+package serviceapi
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"porthole.dev/porthole/internal/apiconn"
+)
+
+// Lister lists and watches objects of one kind; client-go's typed clients are such.
+type Lister[L runtime.Object] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// Client are the calls of a service proxy.
+type Client struct {
+	// Services of one namespace, or with "" of all.
+	Services func(namespace string) Lister[*corev1.ServiceList]
+	Slices   Lister[*discoveryv1.EndpointSliceList] // of all namespaces
+	Nodes    Lister[*corev1.NodeList]
+	Events   record.EventSink
+	// NoWatchLists says that a watch cannot begin with the list, which fakes of client-go cannot.
+	NoWatchLists bool
+}
+
+// IsWatchListSemanticsUnSupported is how client-go's reflectors ask.
+func (c *Client) IsWatchListSemanticsUnSupported() bool { return c.NoWatchLists }
+
+// scheme has the kinds that this package uses.
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	s.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Node{}, &corev1.NodeList{}, &corev1.Event{}, &corev1.EventList{})
+	s.AddKnownTypes(discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
+	metav1.AddToGroupVersion(s, corev1.SchemeGroupVersion)
+	metav1.AddToGroupVersion(s, discoveryv1.SchemeGroupVersion)
+	return s
+}()
+
+// New makes a client, and tells the server's address.
+func New(o apiconn.Options) (client *Client, server string, err error) {
+	cfg, err := o.Config()
+	if err != nil {
+		return nil, "", err
+	}
+	cfg = apiconn.Protobuf(cfg)
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	if cfg.QPS > 0 { // one limit for both groups, as client-go's clientset has it
+		cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, cmp.Or(cfg.Burst, rest.DefaultBurst))
+	}
+	core, err := group(cfg, "/api", corev1.SchemeGroupVersion)
+	if err != nil {
+		return nil, "", fmt.Errorf("making a client from %s: %w", o, err)
+	}
+	discovery, err := group(cfg, "/apis", discoveryv1.SchemeGroupVersion)
+	if err != nil {
+		return nil, "", fmt.Errorf("making a client from %s: %w", o, err)
+	}
+	services := kind[*corev1.ServiceList]{core, "services", "", func() *corev1.ServiceList { return &corev1.ServiceList{} }}
+	return &Client{
+		Services: func(namespace string) Lister[*corev1.ServiceList] { return services.in(namespace) },
+		Slices:   kind[*discoveryv1.EndpointSliceList]{discovery, "endpointslices", "", func() *discoveryv1.EndpointSliceList { return &discoveryv1.EndpointSliceList{} }},
+		Nodes:    kind[*corev1.NodeList]{core, "nodes", "", func() *corev1.NodeList { return &corev1.NodeList{} }},
+		Events:   eventSink{core},
+	}, cfg.Host, nil
+}
+
+// group is a client for one API group. Those of one configuration share their connections.
+func group(cfg *rest.Config, path string, version schema.GroupVersion) (rest.Interface, error) {
+	c := rest.CopyConfig(cfg)
+	c.APIPath, c.GroupVersion = path, &version
+	return rest.RESTClientFor(c)
+}
+
+var parameters = runtime.NewParameterCodec(scheme)
+
+// kind lists and watches one. (client-go's gentype does the same, and brings its fakes with all that these know.)
+type kind[L runtime.Object] struct {
+	group               rest.Interface
+	resource, namespace string
+	empty               func() L
+}
+
+func (k kind[L]) in(namespace string) kind[L] {
+	k.namespace = namespace
+	return k
+}
+
+// List gives the objects that o chooses.
+func (k kind[L]) List(ctx context.Context, o metav1.ListOptions) (L, error) {
+	list := k.empty()
+	err := k.get(o).Do(ctx).Into(list)
+	return list, err
+}
+
+// Watch tells of changes.
+func (k kind[L]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	o.Watch = true
+	return k.get(o).Watch(ctx)
+}
+
+func (k kind[L]) get(o metav1.ListOptions) *rest.Request {
+	r := k.group.Get().NamespaceIfScoped(k.namespace, k.namespace != "").Resource(k.resource).VersionedParams(&o, parameters)
+	if o.TimeoutSeconds != nil {
+		r = r.Timeout(time.Duration(*o.TimeoutSeconds) * time.Second)
+	}
+	return r
+}
+
+// eventSink writes events where they belong.
+type eventSink struct{ group rest.Interface }
+
+// Create writes a new one.
+func (s eventSink) Create(e *corev1.Event) (*corev1.Event, error) {
+	return sent(s.group.Post(), e, e)
+}
+
+// Update writes one as a whole.
+func (s eventSink) Update(e *corev1.Event) (*corev1.Event, error) {
+	return sent(s.group.Put().Name(e.Name), e, e)
+}
+
+// Patch counts one up.
+func (s eventSink) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
+	return sent(s.group.Patch(types.StrategicMergePatchType).Name(e.Name), e, data)
+}
+
+func sent(r *rest.Request, e *corev1.Event, body any) (*corev1.Event, error) {
+	result := &corev1.Event{}
+	err := r.Namespace(e.Namespace).Resource("events").Body(body).Do(context.Background()).Into(result)
+	return result, err
+}

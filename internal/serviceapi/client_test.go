@@ -1,0 +1,87 @@
+package serviceapi
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"porthole.dev/porthole/internal/apiconn"
+)
+
+// TestClient: each call goes where the API has it, in protobuf, and an answer of the server comes back as what it is.
+func TestClient(t *testing.T) {
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		content := r.Header.Get("Content-Type")
+		if !strings.Contains(r.Header.Get("Accept"), "protobuf") || len(body) > 0 && r.Method != http.MethodPatch && !strings.HasPrefix(string(body), "k8s\x00") {
+			t.Errorf("%s %s is not in protobuf: %q", r.Method, r.URL, body)
+		}
+		asked = append(asked, fmt.Sprintf("%s %s %s", r.Method, r.URL.RequestURI(), content))
+		w.Header().Set("Content-Type", "application/json")
+		if strings.HasSuffix(r.URL.Path, "/nodes") {
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"not you","code":403}`)
+			return
+		}
+		kind := map[bool]string{true: "Event", false: "ServiceList"}[strings.Contains(r.URL.Path, "/events")]
+		if strings.Contains(r.URL.Path, "endpointslices") {
+			kind = "EndpointSliceList"
+			_, _ = io.WriteString(w, `{"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1","items":[{"metadata":{"name":"s"}}]}`)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"kind":%q,"apiVersion":"v1","metadata":{"resourceVersion":"7"}}`, kind)
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, host, err := New(apiconn.Options{Kubeconfig: kubeconfig, Master: server.URL, UserAgent: "test", QPS: 50})
+	if err != nil || host != server.URL {
+		t.Fatalf("%q, %v", host, err)
+	}
+	services, err := c.Services("shop").List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=web"})
+	if err != nil || services.ResourceVersion != "7" {
+		t.Errorf("%+v, %v", services, err)
+	}
+	endpointSlices, err := c.Slices.List(t.Context(), metav1.ListOptions{Limit: 5})
+	if err != nil || len(endpointSlices.Items) != 1 {
+		t.Errorf("%+v, %v", endpointSlices, err)
+	}
+	if _, err := c.Nodes.List(t.Context(), metav1.ListOptions{}); err == nil || err.Error() != "not you" {
+		t.Errorf("what the server refuses: %v", err)
+	}
+	e := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e"}}
+	for what, call := range map[string]func() (*corev1.Event, error){
+		"create": func() (*corev1.Event, error) { return c.Events.Create(e) }, "update": func() (*corev1.Event, error) { return c.Events.Update(e) },
+		"patch": func() (*corev1.Event, error) { return c.Events.Patch(e, []byte("{}")) }} {
+		if got, err := call(); err != nil || got.ResourceVersion != "7" {
+			t.Errorf("%s: %+v, %v", what, got, err)
+		}
+	}
+	const protobuf = "application/vnd.kubernetes.protobuf"
+	want := []string{"GET /api/v1/namespaces/shop/services?fieldSelector=metadata.name%3Dweb ", "GET /api/v1/nodes ",
+		"GET /apis/discovery.k8s.io/v1/endpointslices?limit=5 ", "PATCH /api/v1/namespaces/shop/events/e application/strategic-merge-patch+json",
+		"POST /api/v1/namespaces/shop/events " + protobuf, "PUT /api/v1/namespaces/shop/events/e " + protobuf}
+	if slices.Sort(asked); !slices.Equal(asked, want) {
+		t.Errorf("asked\n%s\nwant\n%s", strings.Join(asked, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestNoServer: what cannot be loaded is named.
+func TestNoServer(t *testing.T) {
+	_, _, err := New(apiconn.Options{Kubeconfig: "/nowhere/kubeconfig"})
+	if err == nil || !strings.Contains(err.Error(), "loading kubeconfig /nowhere/kubeconfig") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,106 @@
+package serviceapi
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/tools/cache"
+)
+
+// toBeDeleted is the taint by which the cluster autoscaler announces that it removes a node.
+const toBeDeleted = "ToBeDeletedByClusterAutoscaler"
+
+// OwnNode follows the node that a program runs on.
+type OwnNode struct {
+	state   atomic.Pointer[ownNode]
+	changed chan struct{}
+}
+
+type ownNode struct {
+	eligible  bool
+	addresses []string
+	internal  []netip.Addr
+}
+
+// WatchOwnNode starts following a node and returns at once; it ends with ctx.
+func WatchOwnNode(ctx context.Context, client *Client, name string) (*OwnNode, error) {
+	own := func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
+	}
+	lw := listWatch(own, client.Nodes)
+	n := &OwnNode{changed: make(chan struct{}, 1)}
+	informer := cache.NewSharedInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), &corev1.Node{}, 0)
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { n.set(obj, name) },
+		UpdateFunc: func(_, obj any) { n.set(obj, name) },
+		DeleteFunc: func(any) { n.state.Store(&ownNode{internal: n.InternalIPs()}) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching node %s: %w", name, err)
+	}
+	go informer.RunWithContext(ctx)
+	return n, nil
+}
+
+func (n *OwnNode) set(obj any, name string) {
+	node, ok := obj.(*corev1.Node)
+	if !ok || node.Name != name {
+		return
+	}
+	s := &ownNode{eligible: node.DeletionTimestamp.IsZero()}
+	for _, t := range node.Spec.Taints {
+		s.eligible = s.eligible && t.Key != toBeDeleted
+	}
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP {
+			s.addresses = append(s.addresses, a.Address)
+		}
+		if addr, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
+			s.internal = append(s.internal, addr.Unmap())
+		}
+	}
+	old := n.InternalIPs()
+	if len(s.internal) == 0 {
+		s.internal = old
+	}
+	n.state.Store(s)
+	if !slices.Equal(old, s.internal) {
+		select {
+		case n.changed <- struct{}{}:
+		default: // a wake-up is waiting already
+		}
+	}
+}
+
+// Eligible says whether the node may have traffic from outside: it is there, is not being deleted, and the cluster
+// autoscaler does not mean to remove it. A node that could not be looked at yet is eligible.
+func (n *OwnNode) Eligible() bool {
+	s := n.state.Load()
+	return s == nil || s.eligible
+}
+
+// Changed wakes whoever follows the InternalIPs; one reader.
+func (n *OwnNode) Changed() <-chan struct{} { return n.changed }
+
+// InternalIPs gives the node's own addresses, in the order of the API; none while they are not known. A node that is
+// deleted, or that is said to have none, keeps its last ones: they are this host's all the same.
+func (n *OwnNode) InternalIPs() []netip.Addr {
+	if s := n.state.Load(); s != nil {
+		return s.internal
+	}
+	return nil
+}
+
+// Addresses gives the node's addresses, internal ones first as the API has them; none while they are not known.
+func (n *OwnNode) Addresses() []string {
+	if s := n.state.Load(); s != nil {
+		return s.addresses
+	}
+	return nil
+}
