@@ -29,21 +29,22 @@ type frontends map[string]string
 
 // Settled waits until HNS has exactly what the services imply: see Diff. It does not wait for a program that has ended.
 func (h *Host) Settled(ctx context.Context, within time.Duration, f Foreign) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	h.mu.Lock()
 	if n := len(h.procs); n > 0 {
 		last := h.procs[n-1]
 		go func() {
 			select {
 			case <-last.Done():
-				cancel()
+				_, err := last.Ended()
+				cancel(fmt.Errorf("the proxy has ended: %v", err))
 			case <-ctx.Done():
 			}
 		}()
 	}
 	h.mu.Unlock()
-	return Until(ctx, within, "HNS to be as the services want it", func(ctx context.Context) error {
+	err := Until(ctx, within, "HNS to be as the services want it", func(ctx context.Context) error {
 		diff, err := h.Diff(ctx, f)
 		if err != nil {
 			return err
@@ -53,6 +54,10 @@ func (h *Host) Settled(ctx context.Context, within time.Duration, f Foreign) err
 		}
 		return nil
 	})
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return errors.Join(cause, err)
+	}
+	return err
 }
 
 // Diff lists how HNS differs from what the services and slices that the host sees imply, by the rules of Kubernetes and

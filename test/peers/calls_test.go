@@ -80,7 +80,7 @@ var failingCalls = []scenario{
 		id: "F-8", issue: "kubernetes/kubernetes winkernel, seen while HNS restarts", what: "HNS lists no endpoints for some seconds",
 		inject: func(s *stage) {
 			s.must(s.host.HNS.ResetStats(s.ctx))
-			s.faults(fault{"function": "HcnEnumerateEndpoints", "program": proxyName, "action": "empty", "forMs": s.untilSeen()})
+			s.faults(fault{"function": "HcnEnumerateEndpoints", "program": proxyName, "action": "empty", "forMs": min(s.untilSeen(), 10000)})
 			s.slice(s.sticky, s.backends(s.near2, world.far[1], world.far[2])...)
 			s.must(lab.Until(s.ctx, period, "the proxy to be told nothing", func(ctx) error { return s.hits(1) }))
 		},

@@ -295,7 +295,8 @@ func (s *stage) lbs() map[string]string {
 
 func (s *stage) dump() {
 	if s.proxy != nil {
-		s.t.Logf("log of the proxy:\n%s", s.proxy.LogTail(6000))
+		ended, err := s.proxy.Ended()
+		s.t.Logf("the proxy has ended: %t, %v; its log:\n%s", ended, err, s.proxy.LogTail(6000))
 	}
 }
 

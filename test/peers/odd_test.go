@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -245,6 +246,20 @@ func (s *stage) quiet() {
 	s.noisy = false
 	s.faults()
 	s.settle(period)
+	if s.ours { // what it would have besides what the services ask may still wait for another attempt
+		s.must(lab.Until(s.ctx, period, "the proxy to have no problem left", func(ctx ctx) error {
+			code, body, err := s.host.Get(ctx, lab.MetricsPort, "/metrics")
+			if err == nil && code != 200 {
+				err = fmt.Errorf("%d %s", code, body)
+			}
+			for line := range strings.Lines(body) {
+				if strings.HasPrefix(line, "porthole_proxy_problems{") && !strings.HasSuffix(line, " 0\n") {
+					err = errors.Join(err, errors.New(strings.TrimSpace(line)))
+				}
+			}
+			return err
+		}))
+	}
 }
 
 // foreignLB is made by another program of the host, for addresses that are no service's.
