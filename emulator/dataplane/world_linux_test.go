@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, ctx: t.Context(), id: fmt.Sprintf("dptest-%d-%d", os.Getpid(), worlds.Add(1))}
 	w.makeNetns("out")
 	w.in("out", func() error {
-		must(t, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "sw0"}}))
+		must(t, platform.CreateBridge("sw0"))
 		w.up("sw0", "10.99.0.1/24")
 		w.up("lo", outside+"/32")
 		// What nobody owns is lost without a word, as in the outside world.

@@ -44,10 +44,8 @@ func EnsureRouter() error {
 		if err := linkUp("lo"); err != nil {
 			return err
 		}
-		bridge := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
-		bridge.Name = switchName
-		if err := netlink.LinkAdd(bridge); err != nil && !errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("creating switch %s: %w", switchName, err)
+		if err := platform.CreateBridge(switchName); err != nil {
+			return err
 		}
 		if err := linkUp(switchName); err != nil {
 			return err

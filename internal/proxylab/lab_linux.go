@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"k8s.io/client-go/kubernetes"
 
 	"porthole.dev/porthole/internal/platform"
@@ -160,9 +159,7 @@ func (l *Lab) makeSwitch() error {
 		return err
 	}
 	err = platform.InNetns(sw, func() error {
-		bridge := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
-		bridge.Name = "sw0"
-		if err := netlink.LinkAdd(bridge); err != nil {
+		if err := platform.CreateBridge("sw0"); err != nil {
 			return err
 		}
 		return errors.Join(forwarding(), addresses("sw0", netip.PrefixFrom(routerAddr, 24), netip.PrefixFrom(routerAddr6, 64)))

@@ -112,9 +112,7 @@ func (l *Lab) AddNode(ctx context.Context, name string) (*Node, error) {
 	}
 	n := &Node{Place: Place{Name: name, Netns: m.netns, Addr: m.addr, Addr6: m.addr6}, Pods: m.pods, Pods6: m.pods6, lab: l}
 	err = platform.InNetns(m.netns, func() error {
-		bridge := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
-		bridge.Name = podBridge
-		if err := netlink.LinkAdd(bridge); err != nil {
+		if err := platform.CreateBridge(podBridge); err != nil {
 			return err
 		}
 		return addresses(podBridge, netip.PrefixFrom(nth(m.pods, 1), m.pods.Bits()), netip.PrefixFrom(nth(m.pods6, 1), m.pods6.Bits()))
