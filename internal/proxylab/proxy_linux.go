@@ -64,6 +64,7 @@ func (h *Host) Run(name, program string, args ...string) (*Process, error) {
 	defer log.Close()
 	cmd := h.tools.Command(context.Background(), h.prefix, program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(cmd.Env, "WINEDEBUG=fixme-all") // Wine's own errors: a program that it cannot start says nothing itself
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := platform.StartInNetns(h.Netns, cmd); err != nil {
 		return nil, fmt.Errorf("starting %s on %s: %w", name, h.Name, err)

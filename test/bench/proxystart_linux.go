@@ -16,14 +16,14 @@ import (
 
 // startResult is what one program did on one profile.
 type startResult struct {
-	essential, all, restart float64
-	bare                    float64 // what a program takes that only makes the objects; with profile none
-	cpu                     float64 // processor time until all is programmed
-	calls, restartCalls     serve.Stats
-	outage                  outage
-	change                  []float64
-	changeCalls             []float64
-	changeFloor             float64
+	first               fill
+	fills, bare         []float64 // until all is there: of each fill, and of a program that only makes the objects
+	restart             float64
+	calls, restartCalls serve.Stats
+	outage              outage
+	change              []float64
+	changeCalls         []float64
+	changeFloor         float64
 }
 
 // starts measures start, restart and a change on each profile, with both programs in turn.
@@ -44,7 +44,7 @@ func (b *proxyBench) starts(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", t.Name, err)
 			}
 			results[program] = r
-			say("%s: all %.1f s, essential %.2f s, processor %.1f s, restart %.1f s", t.Name, r.all, r.essential, r.cpu, r.restart)
+			say("%s: all %.1f s, essential %.2f s, processor %.1f s, restart %.1f s", t.Name, r.first.all, r.first.essential, r.first.cpu, r.restart)
 			if err := t.close(); err != nil {
 				return err
 			}
@@ -57,26 +57,12 @@ func (b *proxyBench) starts(ctx context.Context) error {
 // start runs the program on an empty host, restarts it, and changes services under it.
 func (t *bench) start(ctx context.Context) (*startResult, error) {
 	var r startResult
-	if err := t.HNS.ResetStats(ctx); err != nil {
+	var err error
+	if r.first, err = t.fill(ctx, t.run); err != nil {
 		return nil, err
 	}
-	began := time.Now()
-	if err := t.run(); err != nil {
-		return nil, err
-	}
+	r.fills = []float64{r.first.all}
 	defer func() { t.halt() }()
-	essential := make(chan error, 1)
-	go func() {
-		err := t.answers(ctx, 20*time.Minute)
-		r.essential = round(time.Since(began).Seconds())
-		essential <- err
-	}()
-	err := t.made(ctx, 20*time.Minute)
-	r.all = round(time.Since(began).Seconds())
-	r.cpu = round(t.proxy.CPU().Seconds())
-	if err := errors.Join(err, <-essential); err != nil {
-		return nil, err
-	}
 	// What HNS has must be what the services say, whoever made it.
 	if err := t.Settled(ctx, time.Minute, proxylab.Foreign{}); err != nil {
 		return nil, err
@@ -93,11 +79,36 @@ func (t *bench) start(ctx context.Context) (*startResult, error) {
 		err = nil
 	}
 	if err == nil && t.program == "ours" && t.scale.profile == "none" {
-		t.halt()
-		r.bare, err = t.bare(ctx)
-		say("%s: bare creates %.1f s", t.Name, r.bare)
+		err = t.besideFloor(ctx, &r)
 	}
 	return &r, err
+}
+
+// fill is what it took, in seconds, to program an empty host.
+type fill struct {
+	essential, all float64 // until DNS and the API answer, until all is there
+	cpu            float64 // processor time of the program
+}
+
+// fill starts a program on an empty host and watches until HNS has all that the services need. The program goes on.
+func (t *bench) fill(ctx context.Context, run func() error) (f fill, err error) {
+	if err := t.HNS.ResetStats(ctx); err != nil {
+		return f, err
+	}
+	began := time.Now()
+	if err := run(); err != nil {
+		return f, err
+	}
+	essential := make(chan error, 1)
+	go func() {
+		err := t.answers(ctx, 20*time.Minute)
+		f.essential = round(time.Since(began).Seconds())
+		essential <- err
+	}()
+	err = t.made(ctx, 20*time.Minute)
+	f.all = round(time.Since(began).Seconds())
+	f.cpu = round(t.proxy.CPU().Seconds())
+	return f, errors.Join(err, <-essential)
 }
 
 // answers waits until DNS and the API answer a pod.
@@ -322,16 +333,17 @@ func (b *proxyBench) printStarts(s scale, floor float64, ours, peer *startResult
 	scaleNote := fmt.Sprintf("%d services, %d endpoints, %d of them on the host; latency profile %s", s.services, b.load.addresses(s)+localPods, localPods, s.profile)
 	note := scaleNote + "; floor: the latencies of the creates that are needed"
 	if floor == 0 {
-		floor = ours.bare
-		note = scaleNote + "; floor: a program that makes the same objects and nothing else, from its start to its end"
+		floor = median(ours.bare)
+		note = scaleNote + "; floor: a program that makes the same objects and nothing else, in turn with ours"
 	}
-	print(compare(figure{Name: name("start-all"), Unit: "s", Target: round(1.1 * floor), Note: note}, ours.all, peer.all, floor))
-	print(compare(figure{Name: name("start-cpu"), Unit: "s", Note: "processor time of the program until all is programmed"}, ours.cpu, peer.cpu, 0))
+	all := figure{Name: name("start-all"), Unit: "s", Target: round(1.1 * floor), Note: note, Samples: map[string][]float64{"ours": ours.fills, "floor": ours.bare}}
+	print(compare(all, median(ours.fills), peer.first.all, floor))
+	print(compare(figure{Name: name("start-cpu"), Unit: "s", Note: "processor time of the program until all is programmed"}, ours.first.cpu, peer.first.cpu, 0))
 	essential := figure{Name: name("start-dns-and-api"), Unit: "s", Note: scaleNote + "; until a pod gets answers"}
 	if s.profile == "ws2022-updated" {
 		essential.Target = 2
 	}
-	print(compare(essential, ours.essential, peer.essential, 0))
+	print(compare(essential, ours.first.essential, peer.first.essential, 0))
 	needed := float64(b.load.addresses(s) + s.services + 3)
 	print(compare(figure{Name: name("start-writes"), Unit: "calls", Target: needed, Calls: ours.calls.Calls, PeerCalls: peer.calls.Calls, Note: scaleNote},
 		float64(ours.calls.Writes), float64(peer.calls.Writes), needed))

@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -246,16 +245,11 @@ func (s *stage) quiet() {
 	s.noisy = false
 	s.faults()
 	s.settle(period)
-	if s.ours { // what it would have besides what the services ask may still wait for another attempt
-		s.must(lab.Until(s.ctx, period, "the proxy to have no problem left", func(ctx ctx) error {
-			code, body, err := s.host.Get(ctx, lab.MetricsPort, "/metrics")
-			if err == nil && code != 200 {
+	if s.ours { // what it would have besides what the services ask may still be to come
+		s.must(lab.Until(s.ctx, period, "the proxy to have nothing to do", func(ctx ctx) error {
+			code, body, err := s.host.Get(ctx, lab.MetricsPort, "/diff")
+			if err == nil && (code != 200 || !strings.Contains(body, `"equal":true`)) {
 				err = fmt.Errorf("%d %s", code, body)
-			}
-			for line := range strings.Lines(body) {
-				if strings.HasPrefix(line, "porthole_proxy_problems{") && !strings.HasSuffix(line, " 0\n") {
-					err = errors.Join(err, errors.New(strings.TrimSpace(line)))
-				}
 			}
 			return err
 		}))
