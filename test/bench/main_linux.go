@@ -46,7 +46,7 @@ type figure struct {
 type options struct {
 	bin, only, dir, logs, proxy  string
 	kubelet, porthole, profiles  string
-	sides                        string
+	sides, latencies             string
 	rounds, large, crowd, passes int
 	scale                        float64
 }
@@ -56,6 +56,7 @@ func main() {
 	flag.StringVar(&o.bin, "bin", "bin", "folder of the built programs")
 	flag.StringVar(&o.only, "only", "kubelet,cluster", "which groups to run: kubelet, cluster, proxy, relay")
 	flag.StringVar(&o.proxy, "proxy", "start,crash,idle,churn,large", "parts of the group proxy")
+	flag.StringVar(&o.latencies, "latencies", "none,ws2025,ws2022-updated,ws2019", "profiles of HNS's latency for the part start of the group proxy")
 	flag.Float64Var(&o.scale, "scale", 1, "share of the services that the group proxy makes; for a quick look")
 	flag.IntVar(&o.large, "large", largeServices, "services of the part large, with ten endpoints each")
 	flag.StringVar(&o.dir, "dir", "", "state folder of the group cluster; a new one unless given")
@@ -76,8 +77,8 @@ func main() {
 	}
 }
 
-// wants says whether a part of the group proxy is to run.
-func (o options) wants(part string) bool { return slices.Contains(strings.Split(o.proxy, ","), part) }
+// named tells whether a list of a flag has a name.
+func named(list, name string) bool { return slices.Contains(strings.Split(list, ","), name) }
 
 func run(ctx context.Context, o options) error {
 	bin, err := filepath.Abs(o.bin)

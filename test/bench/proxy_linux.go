@@ -58,7 +58,7 @@ func benchProxy(ctx context.Context, o options) (err error) {
 		name string
 		run  func(context.Context) error
 	}{{"start", b.starts}, {"crash", b.crash}, {"idle", b.idle}, {"churn", b.churn}, {"large", b.large}} {
-		if !o.wants(group.name) {
+		if !named(o.proxy, group.name) {
 			continue
 		}
 		began := time.Now()

@@ -29,6 +29,9 @@ type startResult struct {
 // starts measures start, restart and a change on each profile, with both programs in turn.
 func (b *proxyBench) starts(ctx context.Context) error {
 	for _, s := range scales {
+		if !named(b.o.latencies, s.profile) {
+			continue
+		}
 		results := map[string]*startResult{}
 		var floor float64
 		for _, program := range programs {
