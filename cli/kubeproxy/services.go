@@ -46,8 +46,8 @@ func (s *services) take() (changed []service.State, complete bool) {
 	s.first.Do(func() {
 		if len(changed) >= manyServices {
 			thrift(os.Getenv, leastPercent)
+			go debug.FreeOSMemory()
 		}
-		go debug.FreeOSMemory()
 	})
 	return changed, true
 }

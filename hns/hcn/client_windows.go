@@ -32,7 +32,8 @@ type Options struct {
 // Client talks to HNS. It may be used from many goroutines.
 type Client struct {
 	opts  Options
-	slots chan struct{}
+	slots chan struct{} // as many as may be in use
+	calls chan func()   // for workers that have done theirs
 	// keepsIDs: HNS was seen to keep an id that it was given.
 	keepsIDs atomic.Bool
 	// parent is the network that endpoints were created on last, kept open.
@@ -49,47 +50,93 @@ func New(opts Options) *Client {
 	if opts.Parallel == 0 {
 		opts.Parallel = 16
 	}
-	return &Client{opts: opts, slots: make(chan struct{}, opts.Parallel)}
+	return &Client{opts: opts, slots: make(chan struct{}, opts.Parallel), calls: make(chan func())}
+}
+
+// answer of a call.
+type answer[T any] struct {
+	value T
+	err   error
 }
 
 // call runs f with the deadline. Kind names the call for counters, what is its object.
 func call[T any](ctx context.Context, c *Client, kind, what string, f func() (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.opts.Deadline)
-	defer cancel()
-	type answer struct {
-		value T
-		err   error
-	}
 	started := time.Now()
-	done := make(chan answer, 1)
-	var got answer
+	late := time.NewTimer(c.opts.Deadline)
+	defer late.Stop()
+	done := make(chan answer[T], 1)
+	var got answer[T]
 	select {
 	case c.slots <- struct{}{}:
-		go func() {
-			defer func() { <-c.slots }()
-			var a answer
-			defer func() {
-				// hcsshim panics on an error that is not an HRESULT: a missing DLL or export.
-				if p := recover(); p != nil {
-					a.err = fmt.Errorf("the HNS libraries of this host cannot be called: %v", p)
-				}
-				done <- a
-			}()
-			a.value, a.err = f()
-		}()
+		c.run(func() { done <- guarded(f) })
 		select {
 		case got = <-done:
+		case <-late.C:
+			got.err = fmt.Errorf("no answer from HNS: %w", context.DeadlineExceeded)
 		case <-ctx.Done():
 			got.err = fmt.Errorf("no answer from HNS: %w", ctx.Err())
 		}
+	case <-late.C:
+		got.err = fmt.Errorf("%d calls to HNS hang: %w", cap(c.slots), context.DeadlineExceeded)
 	case <-ctx.Done():
 		got.err = fmt.Errorf("%d calls to HNS hang: %w", cap(c.slots), ctx.Err())
 	}
-	err := classify(strings.TrimSpace(kind+" "+what), got.err)
+	err := got.err
+	if err != nil {
+		err = classify(strings.TrimSpace(kind+" "+what), err)
+	}
 	if c.opts.Observe != nil {
 		c.opts.Observe(kind, time.Since(started), err)
 	}
 	return got.value, err
+}
+
+func guarded[T any](f func() (T, error)) (a answer[T]) {
+	defer func() {
+		// hcsshim panics on an error that is not an HRESULT: a missing DLL or export.
+		if p := recover(); p != nil {
+			a.err = fmt.Errorf("the HNS libraries of this host cannot be called: %v", p)
+		}
+	}()
+	a.value, a.err = f()
+	return a
+}
+
+// idleWorker is how long a goroutine waits for another call: while there are thousands, each finds one whose stack has
+// grown already.
+const idleWorker = time.Second
+
+// run has a goroutine do a call that has a slot, and give the slot back.
+func (c *Client) run(do func()) {
+	select {
+	case c.calls <- do:
+	default:
+		go c.work(do)
+	}
+}
+
+func (c *Client) work(do func()) {
+	idle := time.NewTimer(idleWorker)
+	defer idle.Stop()
+	for {
+		do()
+		<-c.slots
+		idle.Reset(idleWorker)
+		select {
+		case do = <-c.calls:
+		case <-idle.C:
+			return
+		}
+	}
+}
+
+// detailed adds to an error what it was about, which is put into words only then.
+func detailed(err error, format string, args ...any) error {
+	var e *hns.Error
+	if errors.As(err, &e) {
+		e.Doing += " " + fmt.Sprintf(format, args...)
+	}
+	return err
 }
 
 // classify turns errors of HNS and of hcsshim into ours.
@@ -252,8 +299,7 @@ func (c *Client) EndpointByName(ctx context.Context, name string) (hns.Endpoint,
 // CreateEndpoint makes an endpoint and returns it as HNS knows it (see Options.Trust). Its Namespace is ignored: see
 // AddToNamespace.
 func (c *Client) CreateEndpoint(ctx context.Context, endpoint hns.Endpoint) (hns.Endpoint, error) {
-	what := fmt.Sprintf("%s %v on network %s", endpoint.Name, endpoint.Addrs, endpoint.Network)
-	return call(ctx, c, "create endpoint", what, func() (hns.Endpoint, error) {
+	made, err := call(ctx, c, "create endpoint", "", func() (hns.Endpoint, error) {
 		var doc endpointDoc
 		err := c.onNetwork(endpoint.Network, func(network handle) error {
 			if c.trusts(string(endpoint.ID)) {
@@ -268,6 +314,10 @@ func (c *Client) CreateEndpoint(ctx context.Context, endpoint hns.Endpoint) (hns
 		c.kept(string(endpoint.ID), doc.ID)
 		return endpointFrom(doc), nil
 	})
+	if err != nil {
+		err = detailed(err, "%s %v on network %s", endpoint.Name, endpoint.Addrs, endpoint.Network)
+	}
+	return made, err
 }
 
 // trusts says whether what is made under an id of ours need not be read back.
@@ -352,8 +402,7 @@ func (c *Client) LoadBalancer(ctx context.Context, id hns.LoadBalancerID) (hns.L
 
 // CreateLoadBalancer makes a load balancer and returns it as HNS knows it (see Options.Trust). A given ID is kept.
 func (c *Client) CreateLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
-	what := fmt.Sprintf("%s for %v %v", lb.ID, lb.VIPs, lb.Ports)
-	return call(ctx, c, "create load balancer", what, func() (hns.LoadBalancer, error) {
+	made, err := call(ctx, c, "create load balancer", "", func() (hns.LoadBalancer, error) {
 		if c.trusts(string(lb.ID)) {
 			return lb, balancers.made(0, loadBalancerTo(lb), nil)
 		}
@@ -364,6 +413,10 @@ func (c *Client) CreateLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (h
 		c.kept(string(lb.ID), doc.ID)
 		return loadBalancerFrom(doc), nil
 	})
+	if err != nil {
+		err = detailed(err, "%s for %v %v", lb.ID, lb.VIPs, lb.Ports)
+	}
+	return made, err
 }
 
 // ModifyLoadBalancer gives the load balancer lb.ID a new document and returns it as HNS then knows it, which may be

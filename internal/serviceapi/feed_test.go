@@ -83,6 +83,18 @@ func waitFor(t *testing.T, f *ServiceFeed, r *recorded, want string) {
 	}
 }
 
+// watching is closed once a resource is watched.
+func watching(client *fake.Clientset, resource string) <-chan struct{} {
+	begun := make(chan struct{})
+	var once sync.Once
+	client.PrependWatchReactor(resource, func(a clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		once.Do(func() { close(begun) })
+		return true, w, err
+	})
+	return begun
+}
+
 func named(namespace, name string, labels ...string) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{}}
 	for _, l := range labels {
@@ -112,9 +124,12 @@ func TestFeedServices(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	sliceWatch, nodeWatch := watching(client, "endpointslices"), watching(client, "nodes")
 	sink := &recorded{have: map[string]bool{}}
 	f := FeedServices(ctx, api(client), "n1", sink, sink.node)
 	waitFor(t, f, sink, "service a/old, service a/web, slice a/web-1; zone z1")
+	<-sliceWatch // the fake tells nobody of what happens between a list and the watch after it
+	<-nodeWatch
 
 	if _, err := client.DiscoveryV1().EndpointSlices("a").Create(ctx, &discoveryv1.EndpointSlice{
 		ObjectMeta: named("a", "web-2", discoveryv1.LabelServiceName+"=web")}, metav1.CreateOptions{}); err != nil {

@@ -28,20 +28,37 @@ type guid [16]byte
 // guidOf reads an id; false when it is none, which HNS never answers.
 func guidOf[T ~string](id T) (guid, bool) {
 	var g guid
-	s := strings.ReplaceAll(string(id), "-", "")
-	if len(s) != 32 {
-		return g, false
+	var digits [2 * len(g)]byte
+	n := 0
+	for i := range len(id) {
+		if id[i] == '-' {
+			continue
+		}
+		if n == len(digits) {
+			return g, false
+		}
+		digits[n] = id[i]
+		n++
 	}
-	_, err := hex.Decode(g[:], []byte(s))
-	return g, err == nil
+	_, err := hex.Decode(g[:], digits[:n])
+	return g, err == nil && n == len(digits)
 }
 
 func (g guid) String() string {
-	return fmt.Sprintf("%x-%x-%x-%x-%x", g[0:4], g[4:6], g[6:8], g[8:10], g[10:16])
+	text, start := make([]byte, 0, 36), 0
+	for _, end := range [...]int{4, 6, 8, 10, 16} {
+		if start > 0 {
+			text = append(text, '-')
+		}
+		text = hex.AppendEncode(text, g[start:end])
+		start = end
+	}
+	return string(text)
 }
 
 func markedID(mark, what string) string {
-	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(what)))
+	raw := sha256.Sum256([]byte(what))
+	sum := hex.EncodeToString(raw[:])
 	return mark + sum[:3] + "-8" + sum[3:6] + "-" + sum[6:18]
 }
 

@@ -262,7 +262,9 @@ func (p *Proxy) written(t *target, op Op, o outcome) {
 	again := t.again
 	t.again = false
 	if o.err == nil {
-		p.logger.V(4).Info("Applied", "operation", op.String())
+		if log := p.logger.V(4); log.Enabled() {
+			log.Info("Applied", "operation", op.String())
+		}
 		t.applied, t.rewrite = op.Why, false
 		if again {
 			t.applied = ""
