@@ -145,6 +145,33 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
+// BenchmarkStart programs 2,000 services with 5,000 endpoints on a host that has none and takes no time.
+func BenchmarkStart(b *testing.B) {
+	states := large(2000, 2)
+	for i := range states[:1000] {
+		f := &states[i].Frontends[0]
+		f.Backends = append(f.Backends, service.Backend{Addr: netip.AddrFrom4([4]byte{11, 0, byte(i / 256), byte(i)}), Port: 80})
+	}
+	for b.Loop() {
+		reporter := &counting{programmed: make(chan struct{}, 1), all: make(chan struct{}, 1)}
+		given := false
+		p := New(Options{NetworkName: "porthole", EnableDSR: true, NoNodeAccess: true, Host: discard{hnstest.New(ws2022, net1)}, Reporter: reporter,
+			Take: func() ([]service.State, bool) {
+				if given {
+					return nil, true
+				}
+				given = true
+				return states, true
+			}})
+		ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = p.Run(ctx) }()
+		<-reporter.all
+		cancel()
+		<-ended
+	}
+}
+
 // counting tells of each change that is programmed, and when everything is for the first time.
 type counting struct {
 	deaf

@@ -57,9 +57,11 @@ func (p *Proxy) count(state health.State, n int) {
 
 // conclude tells of services whose status changed, and ends a pass when nothing is left to do, or when it lasts.
 func (p *Proxy) conclude() {
-	for name := range p.touched {
-		delete(p.touched, name)
-		p.tell(name)
+	if touched := p.touched; len(touched) > 0 {
+		p.touched = map[string]bool{} // a map keeps the room of the most that it ever held, and to walk it takes as long
+		for name := range touched {
+			p.tell(name)
+		}
 	}
 	quiet := p.running == 0 && p.survey == nil && (len(p.queue) == 0 || p.away != nil)
 	const often = time.Second
@@ -88,7 +90,7 @@ func (p *Proxy) conclude() {
 
 // slim gives back the room of what is empty now: maps and queues keep that of the most that they ever held.
 func (p *Proxy) slim() {
-	p.touched, p.troubled, p.supplies = roomless(p.touched), roomless(p.troubled), roomless(p.supplies)
+	p.troubled, p.supplies = roomless(p.troubled), roomless(p.supplies)
 	if len(p.queue) == 0 {
 		p.queue = nil
 	}
