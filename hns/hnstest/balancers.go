@@ -69,72 +69,51 @@ func (f *Fake) checkBalancer(lb hns.LoadBalancer) error {
 
 // CreateLoadBalancer answers like hcn.Client's.
 func (f *Fake) CreateLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
-	outcome := f.enter(ctx, "create load balancer")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if outcome == Fail {
-		return hns.LoadBalancer{}, broken("create load balancer")
-	}
-	if slices.ContainsFunc(f.balancers, func(o hns.LoadBalancer) bool { return lb.ID != "" && o.ID == lb.ID }) {
-		return hns.LoadBalancer{}, fail(hns.Exists, 0xb7, "create load balancer %s", lb.ID)
-	}
-	if err := f.refused("create load balancer", &lb); err != nil {
-		return hns.LoadBalancer{}, err
-	}
-	if err := f.checkBalancer(lb); err != nil {
-		return hns.LoadBalancer{}, err
-	}
-	if lb.ID == "" {
-		lb.ID = hns.LoadBalancerID(f.newID())
-	}
-	f.balancers = append(f.balancers, lb)
-	if outcome == DoThenFail {
-		return hns.LoadBalancer{}, broken("create load balancer")
-	}
-	return lb, nil
-}
-
-// ModifyLoadBalancer answers like hcn.Client's; 15.4 changes nothing, older versions refuse.
-func (f *Fake) ModifyLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
-	outcome := f.enter(ctx, "modify load balancer")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if outcome == Fail {
-		return hns.LoadBalancer{}, broken("modify load balancer")
-	}
-	if !f.HNS.AtLeast(15, 4) {
-		return hns.LoadBalancer{}, fail(hns.Unsupported, 0x80004001, "modify load balancer")
-	}
-	for i, old := range f.balancers {
-		if old.ID != lb.ID {
-			continue
+	return doing(ctx, f, "create load balancer", func(_ Outcome) (hns.LoadBalancer, error) {
+		if slices.ContainsFunc(f.balancers, func(o hns.LoadBalancer) bool { return lb.ID != "" && o.ID == lb.ID }) {
+			return hns.LoadBalancer{}, fail(hns.Exists, 0xb7, "create load balancer %s", lb.ID)
 		}
-		if !f.HNS.AtLeast(15, 5) || outcome == LieAboutIt {
-			return old, nil
+		if err := f.refused("create load balancer", &lb); err != nil {
+			return hns.LoadBalancer{}, err
 		}
 		if err := f.checkBalancer(lb); err != nil {
 			return hns.LoadBalancer{}, err
 		}
-		f.balancers[i] = lb
-		if outcome == DoThenFail {
-			return hns.LoadBalancer{}, broken("modify load balancer")
+		if lb.ID == "" {
+			lb.ID = hns.LoadBalancerID(f.newID())
 		}
+		f.balancers = append(f.balancers, lb)
 		return lb, nil
-	}
-	return hns.LoadBalancer{}, fail(hns.Absent, 0x490, "modify load balancer %s", lb.ID)
+	})
+}
+
+// ModifyLoadBalancer answers like hcn.Client's; 15.4 changes nothing, older versions refuse.
+func (f *Fake) ModifyLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
+	return doing(ctx, f, "modify load balancer", func(outcome Outcome) (hns.LoadBalancer, error) {
+		if !f.HNS.AtLeast(15, 4) {
+			return hns.LoadBalancer{}, fail(hns.Unsupported, 0x80004001, "modify load balancer")
+		}
+		for i, old := range f.balancers {
+			if old.ID != lb.ID {
+				continue
+			}
+			if !f.HNS.AtLeast(15, 5) || outcome == LieAboutIt {
+				return old, nil
+			}
+			if err := f.checkBalancer(lb); err != nil {
+				return hns.LoadBalancer{}, err
+			}
+			f.balancers[i] = lb
+			return lb, nil
+		}
+		return hns.LoadBalancer{}, fail(hns.Absent, 0x490, "modify load balancer %s", lb.ID)
+	})
 }
 
 // DeleteLoadBalancer answers like hcn.Client's.
 func (f *Fake) DeleteLoadBalancer(ctx context.Context, id hns.LoadBalancerID) error {
-	outcome := f.enter(ctx, "delete load balancer")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if outcome == Fail {
-		return broken("delete load balancer")
-	}
-	f.balancers = slices.DeleteFunc(f.balancers, func(lb hns.LoadBalancer) bool { return lb.ID == id })
-	if outcome == DoThenFail {
-		return broken("delete load balancer")
-	}
-	return nil
+	return f.change(ctx, "delete load balancer", func() error {
+		f.balancers = slices.DeleteFunc(f.balancers, func(lb hns.LoadBalancer) bool { return lb.ID == id })
+		return nil
+	})
 }

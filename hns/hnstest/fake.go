@@ -149,6 +149,28 @@ func (f *Fake) enter(ctx context.Context, kind string) Outcome {
 	return outcome
 }
 
+// doing is a call: do runs under f.mu, unless the call's fault is that it does not.
+func doing[T any](ctx context.Context, f *Fake, kind string, do func(Outcome) (T, error)) (T, error) {
+	var none T
+	outcome := f.enter(ctx, kind)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if outcome == Fail {
+		return none, broken(kind)
+	}
+	value, err := do(outcome)
+	if err == nil && outcome == DoThenFail {
+		return none, broken(kind)
+	}
+	return value, err
+}
+
+// change is a call without an answer.
+func (f *Fake) change(ctx context.Context, kind string, do func() error) error {
+	_, err := doing(ctx, f, kind, func(Outcome) (struct{}, error) { return struct{}{}, do() })
+	return err
+}
+
 func isWrite(kind string) bool {
 	for _, verb := range []string{"create", "modify", "delete", "add", "remove"} {
 		if strings.HasPrefix(kind, verb) {
@@ -180,29 +202,21 @@ func (f *Fake) newID() string {
 
 // Version answers like hcn.Client's.
 func (f *Fake) Version(ctx context.Context) (hns.Version, error) {
-	outcome := f.enter(ctx, "read version")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if outcome == Fail {
-		return hns.Version{}, broken("read version")
-	}
-	return f.HNS, nil
+	return doing(ctx, f, "read version", func(_ Outcome) (hns.Version, error) {
+		return f.HNS, nil
+	})
 }
 
 // NetworkByName answers like hcn.Client's.
 func (f *Fake) NetworkByName(ctx context.Context, name string) (hns.Network, error) {
-	outcome := f.enter(ctx, "find network")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if outcome == Fail {
-		return hns.Network{}, broken("find network")
-	}
-	for _, n := range f.networks {
-		if n.Name == name {
-			return n, nil
+	return doing(ctx, f, "find network", func(_ Outcome) (hns.Network, error) {
+		for _, n := range f.networks {
+			if n.Name == name {
+				return n, nil
+			}
 		}
-	}
-	return hns.Network{}, fail(hns.Absent, 0, "find network %s", name)
+		return hns.Network{}, fail(hns.Absent, 0, "find network %s", name)
+	})
 }
 
 // Endpoints answers like hcn.Client's.
@@ -227,137 +241,107 @@ func (f *Fake) Endpoints(ctx context.Context, network hns.NetworkID) ([]hns.Endp
 
 // EndpointByName answers like hcn.Client's.
 func (f *Fake) EndpointByName(ctx context.Context, name string) (hns.Endpoint, error) {
-	outcome := f.enter(ctx, "find endpoint")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if outcome == Fail {
-		return hns.Endpoint{}, broken("find endpoint")
-	}
-	for _, e := range f.endpoints {
-		if e.Name == name {
-			return e, nil
+	return doing(ctx, f, "find endpoint", func(_ Outcome) (hns.Endpoint, error) {
+		for _, e := range f.endpoints {
+			if e.Name == name {
+				return e, nil
+			}
 		}
-	}
-	return hns.Endpoint{}, fail(hns.Absent, 0x490, "find endpoint %s", name)
+		return hns.Endpoint{}, fail(hns.Absent, 0x490, "find endpoint %s", name)
+	})
 }
 
 // CreateEndpoint answers like hcn.Client's.
 func (f *Fake) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint, error) {
-	outcome := f.enter(ctx, "create endpoint")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if outcome == Fail {
-		return hns.Endpoint{}, broken("create endpoint")
-	}
-	if !slices.ContainsFunc(f.networks, func(n hns.Network) bool { return n.ID == e.Network }) {
-		return hns.Endpoint{}, fail(hns.Absent, 0x803b0001, "create endpoint on network %s", e.Network)
-	}
-	if f.Refuse != nil {
-		if err := f.Refuse("create endpoint", &e, nil); err != nil {
-			return hns.Endpoint{}, err
+	return doing(ctx, f, "create endpoint", func(_ Outcome) (hns.Endpoint, error) {
+		if !slices.ContainsFunc(f.networks, func(n hns.Network) bool { return n.ID == e.Network }) {
+			return hns.Endpoint{}, fail(hns.Absent, 0x803b0001, "create endpoint on network %s", e.Network)
 		}
-	}
-	for _, other := range f.endpoints {
-		if e.ID != "" && other.ID == e.ID {
-			return hns.Endpoint{}, fail(hns.Exists, 0xb7, "create endpoint %s", e.ID)
-		}
-		for _, a := range e.Addrs {
-			if !e.Remote && !other.Remote && other.Network == e.Network && other.Has(a) {
-				return hns.Endpoint{}, fail(hns.Invalid, 0x803b002f, "create endpoint %s", a)
+		if f.Refuse != nil {
+			if err := f.Refuse("create endpoint", &e, nil); err != nil {
+				return hns.Endpoint{}, err
 			}
 		}
-	}
-	if e.ID == "" {
-		e.ID = hns.EndpointID(f.newID())
-	}
-	f.endpoints = append(f.endpoints, e)
-	if outcome == DoThenFail {
-		return hns.Endpoint{}, broken("create endpoint")
-	}
-	return e, nil
+		for _, other := range f.endpoints {
+			if e.ID != "" && other.ID == e.ID {
+				return hns.Endpoint{}, fail(hns.Exists, 0xb7, "create endpoint %s", e.ID)
+			}
+			for _, a := range e.Addrs {
+				if !e.Remote && !other.Remote && other.Network == e.Network && other.Has(a) {
+					return hns.Endpoint{}, fail(hns.Invalid, 0x803b002f, "create endpoint %s", a)
+				}
+			}
+		}
+		if e.ID == "" {
+			e.ID = hns.EndpointID(f.newID())
+		}
+		f.endpoints = append(f.endpoints, e)
+		return e, nil
+	})
 }
 
 // DeleteEndpoint answers like hcn.Client's.
 func (f *Fake) DeleteEndpoint(ctx context.Context, id hns.EndpointID) error {
-	outcome := f.enter(ctx, "delete endpoint")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if outcome == Fail {
-		return broken("delete endpoint")
-	}
-	f.endpoints = slices.DeleteFunc(f.endpoints, func(e hns.Endpoint) bool { return e.ID == id })
-	if outcome == DoThenFail {
-		return broken("delete endpoint")
-	}
-	return nil
+	return f.change(ctx, "delete endpoint", func() error {
+		f.endpoints = slices.DeleteFunc(f.endpoints, func(e hns.Endpoint) bool { return e.ID == id })
+		return nil
+	})
 }
 
 // Namespace answers like hcn.Client's.
 func (f *Fake) Namespace(ctx context.Context, id hns.NamespaceID) (hns.Namespace, error) {
-	outcome := f.enter(ctx, "find namespace")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if outcome == Fail {
-		return hns.Namespace{}, broken("find namespace")
-	}
-	for _, n := range f.namespaces {
-		if n.ID == id {
-			return n, nil
+	return doing(ctx, f, "find namespace", func(_ Outcome) (hns.Namespace, error) {
+		for _, n := range f.namespaces {
+			if n.ID == id {
+				return n, nil
+			}
 		}
-	}
-	return hns.Namespace{}, fail(hns.Absent, 0x490, "find namespace %s", id)
+		return hns.Namespace{}, fail(hns.Absent, 0x490, "find namespace %s", id)
+	})
 }
 
 // AddToNamespace answers like hcn.Client's.
 func (f *Fake) AddToNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
-	outcome := f.enter(ctx, "add endpoint")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if outcome == Fail {
-		return broken("add endpoint")
-	}
-	for i := range f.namespaces {
-		if f.namespaces[i].ID != id {
-			continue
-		}
-		for j := range f.endpoints {
-			e := &f.endpoints[j]
-			if e.ID != endpoint {
+	return f.change(ctx, "add endpoint", func() error {
+		for i := range f.namespaces {
+			if f.namespaces[i].ID != id {
 				continue
 			}
-			if e.Namespace != "" && e.Namespace != id {
-				return fail(hns.Invalid, 0x803b002b, "add endpoint %s", endpoint)
+			for j := range f.endpoints {
+				e := &f.endpoints[j]
+				if e.ID != endpoint {
+					continue
+				}
+				if e.Namespace != "" && e.Namespace != id {
+					return fail(hns.Invalid, 0x803b002b, "add endpoint %s", endpoint)
+				}
+				if e.Namespace == "" {
+					e.Namespace = id
+					f.namespaces[i].Endpoints = append(f.namespaces[i].Endpoints, endpoint)
+				}
+				return nil
 			}
-			if e.Namespace == "" {
-				e.Namespace = id
-				f.namespaces[i].Endpoints = append(f.namespaces[i].Endpoints, endpoint)
-			}
-			return nil
 		}
-	}
-	return fail(hns.Absent, 0x490, "add endpoint %s to namespace %s", endpoint, id)
+		return fail(hns.Absent, 0x490, "add endpoint %s to namespace %s", endpoint, id)
+	})
 }
 
 // RemoveFromNamespace answers like hcn.Client's.
 func (f *Fake) RemoveFromNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
-	outcome := f.enter(ctx, "remove endpoint")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if outcome == Fail {
-		return broken("remove endpoint")
-	}
-	for i := range f.namespaces {
-		if f.namespaces[i].ID == id {
-			f.namespaces[i].Endpoints = slices.DeleteFunc(f.namespaces[i].Endpoints,
-				func(e hns.EndpointID) bool { return e == endpoint })
+	return f.change(ctx, "remove endpoint", func() error {
+		for i := range f.namespaces {
+			if f.namespaces[i].ID == id {
+				f.namespaces[i].Endpoints = slices.DeleteFunc(f.namespaces[i].Endpoints,
+					func(e hns.EndpointID) bool { return e == endpoint })
+			}
 		}
-	}
-	for j := range f.endpoints {
-		if f.endpoints[j].ID == endpoint {
-			f.endpoints[j].Namespace = ""
+		for j := range f.endpoints {
+			if f.endpoints[j].ID == endpoint {
+				f.endpoints[j].Namespace = ""
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // Dump prints endpoints and load balancers, backends by address, one line each, sorted.

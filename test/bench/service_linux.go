@@ -81,6 +81,13 @@ func benchService(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
+	printService(before, after, checked)
+	print(figure{Name: "service-to-hns", Unit: "s", Ours: round(took.Seconds()), Note: "from the answer of the API server to the creation of the load balancer"})
+	return nil
+}
+
+// printService prints the calls that came between two counts; checked says that no periodic check is among them.
+func printService(before, after map[string]int, checked bool) {
 	f := figure{Name: serviceFigure, Unit: "calls", Target: serviceTarget, Calls: map[string]int{},
 		Note: "creates of a ClusterIP service with 3 remote endpoints on " + serviceNode + "; good only without any listing; all calls are in calls"}
 	creates, lists := 0, 0
@@ -102,8 +109,6 @@ func benchService(ctx context.Context, dir string) (err error) {
 	good := creates <= serviceTarget && lists == 0
 	f.Ours, f.OK = creates, &good
 	print(f)
-	print(figure{Name: "service-to-hns", Unit: "s", Ours: round(took.Seconds()), Note: "from the answer of the API server to the creation of the load balancer"})
-	return nil
 }
 
 // checkGone waits for the end of the namespace in which `porthole up` tested the data path: its service goes with it.

@@ -72,11 +72,7 @@ var oddObjects = []scenario{
 			s.faults(fault{"function": "HcnQueryLoadBalancerProperties", "program": proxyName, "action": "strip", "fields": []string{"PortMappings"}, "times": 30})
 			s.slice(s.sticky, s.backends(s.near1)...)
 			if s.ours {
-				s.proxy.Kill() // ours reads what it does not know yet, that is all at a start
-				s.start()
-				s.must(lab.Until(s.ctx, period, "the fault", func(ctx) error { return s.hits(3) }))
-				s.expire(3 * time.Second)
-				s.faults()
+				s.restartInto(3)
 			}
 		},
 		upstream: func(s *stage) string { return crashed(s, 20*time.Second) },
@@ -88,11 +84,7 @@ var oddObjects = []scenario{
 			s.faults(fault{"function": "HcnQueryEndpointProperties", "program": proxyName, "action": "strip", "fields": []string{"IpConfigurations"}, "times": 30})
 			s.slice(s.sticky, s.backends(s.near1, world.far[2])...)
 			if s.ours {
-				s.proxy.Kill() // ours reads what it does not know yet, that is all at a start
-				s.start()
-				s.must(lab.Until(s.ctx, period, "the fault", func(ctx) error { return s.hits(3) }))
-				s.expire(3 * time.Second)
-				s.faults()
+				s.restartInto(3)
 			}
 		},
 		upstream: func(s *stage) string { return crashed(s, 20*time.Second) },
@@ -237,6 +229,17 @@ var startAndStop = []scenario{
 		},
 		within: 10 * time.Second,
 	},
+}
+
+// restartInto restarts ours, which reads what it does not know yet, that is all at a start, with faults that are to hit n
+// calls; they end 3 s later.
+func (s *stage) restartInto(n int) {
+	s.t.Helper()
+	s.proxy.Kill()
+	s.start()
+	s.must(lab.Until(s.ctx, period, "the fault", func(ctx) error { return s.hits(n) }))
+	s.expire(3 * time.Second)
+	s.faults()
 }
 
 // quiet ends the noise: what follows counts calls.
