@@ -81,7 +81,8 @@ func New(o apiconn.Options) (client *Client, server string, err error) {
 	}, cfg.Host, nil
 }
 
-// readBuffer is how much of an answer is read at once; the default, 4 KiB, takes 500 reads for 2,000 services.
+// readBuffer is how much of an answer is read at once. The default of net/http is 4 KiB, and each read is several calls of the
+// system where it waits by completion ports.
 const readBuffer = 64 << 10
 
 func largeReads(rt http.RoundTripper) http.RoundTripper {
