@@ -36,8 +36,8 @@ func watchServices(ctx context.Context, client *serviceapi.Client, node string, 
 	return s
 }
 
-// take gives the services that changed since the last call; complete is false until all objects have arrived once. What
-// the first listing took (the objects of 10,000 services at once) goes back to the system soon after.
+// take gives the services that changed since the last call; complete is false until all objects have arrived once. Where
+// they are many, what the first listing took (10,000 services at once) goes back to the system soon after.
 func (s *services) take() (changed []service.State, complete bool) {
 	if !s.feed.Synced() {
 		return nil, false

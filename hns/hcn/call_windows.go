@@ -89,7 +89,7 @@ func (c *Client) work(do func()) {
 	}
 }
 
-// detailed adds to an error what it was about, which is put into words only then.
+// detailed adds to an error, if there is one, what it was about: words that the calls which succeed need not make.
 func detailed(err error, format string, args ...any) error {
 	var e *hns.Error
 	if errors.As(err, &e) {

@@ -197,10 +197,7 @@ func (c *Client) CreateEndpoint(ctx context.Context, endpoint hns.Endpoint) (hns
 		c.kept(string(endpoint.ID), doc.ID)
 		return endpointFrom(doc), nil
 	})
-	if err != nil {
-		err = detailed(err, "%s %v on network %s", endpoint.Name, endpoint.Addrs, endpoint.Network)
-	}
-	return made, err
+	return made, detailed(err, "%s %v on network %s", endpoint.Name, endpoint.Addrs, endpoint.Network)
 }
 
 // trusts says whether what is made under an id of ours need not be read back.
@@ -296,10 +293,7 @@ func (c *Client) CreateLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (h
 		c.kept(string(lb.ID), doc.ID)
 		return loadBalancerFrom(doc), nil
 	})
-	if err != nil {
-		err = detailed(err, "%s for %v %v", lb.ID, lb.VIPs, lb.Ports)
-	}
-	return made, err
+	return made, detailed(err, "%s for %v %v", lb.ID, lb.VIPs, lb.Ports)
 }
 
 // ModifyLoadBalancer gives the load balancer lb.ID a new document and returns it as HNS then knows it, which may be

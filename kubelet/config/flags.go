@@ -104,28 +104,7 @@ func AddFlags(fs *pflag.FlagSet) *Flags {
 	for name, at := range texts {
 		add(name, "string", func(c *cfg, v string) error { *at(c) = v; return nil })
 	}
-	for name, at := range numbers {
-		add(name, "int32", func(c *cfg, v string) error {
-			n, err := strconv.ParseInt(v, 0, 32)
-			*at(c) = int32(n)
-			return err
-		})
-	}
-	for name, at := range optionalNumbers {
-		add(name, "int32", func(c *cfg, v string) error {
-			n, err := strconv.ParseInt(v, 0, 32)
-			value := int32(n)
-			*at(c) = &value
-			return err
-		})
-	}
-	for name, at := range longNumbers {
-		add(name, "int", func(c *cfg, v string) (err error) {
-			n, err := strconv.ParseInt(v, 0, 64)
-			at(c, n)
-			return err
-		})
-	}
+	addNumbers(add)
 	for name, at := range switches {
 		add(name, "bool", func(c *cfg, v string) error {
 			b, err := strconv.ParseBool(v)
@@ -162,6 +141,31 @@ func AddFlags(fs *pflag.FlagSet) *Flags {
 	add("manifest-url-header", "colonSeparatedMultimapStringString", setHeader)
 	add("resolv-conf", "string", func(c *cfg, v string) error { c.ResolverConfig = &v; return nil })
 	return f
+}
+
+func addNumbers(add func(name, kind string, set func(*cfg, string) error)) {
+	for name, at := range numbers {
+		add(name, "int32", func(c *cfg, v string) error {
+			n, err := strconv.ParseInt(v, 0, 32)
+			*at(c) = int32(n)
+			return err
+		})
+	}
+	for name, at := range optionalNumbers {
+		add(name, "int32", func(c *cfg, v string) error {
+			n, err := strconv.ParseInt(v, 0, 32)
+			value := int32(n)
+			*at(c) = &value
+			return err
+		})
+	}
+	for name, at := range longNumbers {
+		add(name, "int", func(c *cfg, v string) (err error) {
+			n, err := strconv.ParseInt(v, 0, 64)
+			at(c, n)
+			return err
+		})
+	}
 }
 
 func addPairs(to *map[string]string, text, sign string) error {

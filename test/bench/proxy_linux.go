@@ -136,15 +136,14 @@ func (t *bench) balancers(ctx context.Context) (int, error) {
 // made waits until so many load balancers were made and nothing is missing.
 func (t *bench) made(ctx context.Context, limit time.Duration) error {
 	return proxylab.Until(ctx, limit, "load balancers of "+t.Name, func(ctx context.Context) error {
-		ended, failure := t.proxy.Ended()
-		n, err := t.balancers(ctx)
-		switch {
-		case err != nil || n >= t.wanted():
-			return err
-		case ended:
-			return fmt.Errorf("%d of %d, and the program has ended: %w: %s", n, t.wanted(), failure, t.proxy.LogTail(1500))
+		if ended, err := t.proxy.Ended(); ended {
+			return fmt.Errorf("the proxy has ended: %w: %s", err, t.proxy.LogTail(1500))
 		}
-		return fmt.Errorf("%d of %d", n, t.wanted())
+		n, err := t.balancers(ctx)
+		if err == nil && n < t.wanted() {
+			err = fmt.Errorf("%d of %d", n, t.wanted())
+		}
+		return err
 	})
 }
 

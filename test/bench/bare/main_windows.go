@@ -3,7 +3,7 @@
 //	bare FILE
 //
 // The file has one JSON object per line, {"network": ID, "settings": {…}} for an endpoint and without a network for a load
-// balancer. Several callers make the endpoints, and then the load balancers.
+// balancer. Several callers make the endpoints, and then the load balancers. Then it waits to be ended.
 package main
 
 import (
@@ -14,10 +14,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
 )
+
+// patience is how long it stays when all is done, as a proxy would: whoever measures ends it.
+const patience = 5 * time.Minute
 
 // callers are as many as our proxy has.
 const callers = 4
@@ -41,6 +45,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bare:", err)
 		os.Exit(1)
 	}
+	time.Sleep(patience)
 }
 
 func run(path string) error {
