@@ -4,9 +4,13 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
 BIN := bin
-# The same sources give the same bytes on every machine: no paths, no version stamps, no C compiler. The tag keeps gRPC's
-# traces out, whose pages bring in templates: with those a program holds every method that something might call by name.
-GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags=grpcnotrace -ldflags="-s -w -buildid="
+# One set of flags for every go command, those that tests start included: the build cache holds a package once per set, and a
+# second set would compile Kubernetes' client again. The same sources give the same bytes on every machine: no paths, no version
+# stamps, no C compiler. The tag keeps gRPC's traces out, whose pages bring in templates: with those a program holds every method
+# that something might call by name. Flags of the linker may differ, they compile nothing again.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath -buildvcs=false -tags=grpcnotrace
+GOBUILD := go build -ldflags="-s -w -buildid="
 # Programs of ours, one folder of cmd/ each. kubelet.exe is porthole.exe under the name that installers expect.
 WINDOWS_PROGRAMS := $(notdir $(wildcard cmd/*))
 LINUX_PROGRAMS := $(filter porthole%,$(WINDOWS_PROGRAMS))

@@ -2,7 +2,7 @@
 # bin/bundle. Included by the root Makefile. A family is built again only when its own files change.
 
 BUNDLE_OUT := bin/bundle
-BUNDLE_BUILD := CGO_ENABLED=0 go build -trimpath
+BUNDLE_BUILD := go build
 BUNDLE_KUBE_VERSION := v1.36.3
 BUNDLE_KUBE_X := -X k8s.io/component-base/version.
 BUNDLE_KUBE_LD := -s -w $(BUNDLE_KUBE_X)gitVersion=$(BUNDLE_KUBE_VERSION) $(BUNDLE_KUBE_X)gitMajor=1 $(BUNDLE_KUBE_X)gitMinor=36
@@ -26,7 +26,7 @@ $(BUNDLE_KUBE): $(call bundle-sources,controlplane)
 	cd bundle/controlplane && $(BUNDLE_BUILD) -ldflags "$(BUNDLE_KUBE_LD)" -o ../../$@
 
 $(BUNDLE_CONTAINERD) &: $(call bundle-sources,containerd)
-	cd bundle/containerd && $(BUNDLE_BUILD) -tags no_btrfs,no_devmapper,no_zfs \
+	cd bundle/containerd && $(BUNDLE_BUILD) -tags no_btrfs,no_devmapper,no_zfs,grpcnotrace \
 		-ldflags "-s -w -X github.com/containerd/containerd/v2/version.Version=$(BUNDLE_CONTAINERD_VERSION)" -o ../../$(BUNDLE_OUT)/ \
 		github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
 	@touch $(BUNDLE_CONTAINERD)
@@ -55,10 +55,10 @@ $(BUNDLE_PROXYORACLE): $(call bundle-sources,proxyoracle)
 	cd bundle/proxyoracle && $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$@
 
 $(BUNDLE_OUT)/images/linux/%: $(call bundle-sources,registry)
-	cd bundle/registry && $(BUNDLE_BUILD) -buildvcs=false -ldflags "-s -w -buildid=" -o ../../$@ ./images/$*
+	cd bundle/registry && $(BUNDLE_BUILD) -ldflags "-s -w -buildid=" -o ../../$@ ./images/$*
 
 $(BUNDLE_OUT)/images/windows/%.exe: $(call bundle-sources,registry)
-	cd bundle/registry && GOOS=windows $(BUNDLE_BUILD) -buildvcs=false -ldflags "-s -w -buildid=" -o ../../$@ ./images/$*
+	cd bundle/registry && GOOS=windows $(BUNDLE_BUILD) -ldflags "-s -w -buildid=" -o ../../$@ ./images/$*
 
 # Upstream's service proxy for Windows is no part of a cluster: tests and benchmarks run it beside ours.
 BUNDLE_PEER := $(BUNDLE_OUT)/windows/kube-proxy.exe

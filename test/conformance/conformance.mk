@@ -3,7 +3,7 @@
 
 CONFORMANCE_OUT := $(BIN)/conformance
 CONFORMANCE_DIR := test/conformance/e2e
-CONFORMANCE_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
+CONFORMANCE_BUILD := go build -ldflags "-s -w"
 CONFORMANCE_MOD := $(CONFORMANCE_DIR)/go.mod $(CONFORMANCE_DIR)/go.sum
 CONFORMANCE_SUITE := $(CONFORMANCE_OUT)/e2e.test
 CONFORMANCE_PROGRAMS := $(addprefix $(CONFORMANCE_OUT)/,ginkgo sh agnhost nonewprivs sample-apiserver etcd windows/agnhost.exe windows/sh.exe)
@@ -32,7 +32,7 @@ deps-conformance:
 
 # Stamped as Kubernetes stamps it: the suite names its version and leaves out tests of other versions by it.
 $(CONFORMANCE_SUITE): $(CONFORMANCE_MOD)
-	cd $(CONFORMANCE_DIR) && CGO_ENABLED=0 go test -c -trimpath -ldflags "$(BUNDLE_KUBE_LD)" -o ../../../$@ k8s.io/kubernetes/test/e2e
+	cd $(CONFORMANCE_DIR) && go test -c -ldflags "$(BUNDLE_KUBE_LD)" -o ../../../$@ k8s.io/kubernetes/test/e2e
 
 $(CONFORMANCE_OUT)/ginkgo: $(CONFORMANCE_MOD)
 	cd $(CONFORMANCE_DIR) && $(CONFORMANCE_BUILD) -o ../../../$@ github.com/onsi/ginkgo/v2/ginkgo
