@@ -83,7 +83,7 @@ bench-proxy: deps build upstream-proxy ## the service proxy beside upstream's ku
 .PHONY: test-peers
 test-peers: deps build upstream-proxy ## upstream's kube-proxy.exe shows each documented failure, ours does not
 	@go test -count=1 -timeout 60m -v ./test/peers -args -upstream -thorough
-	@go test -count=1 -timeout 5m -v -run TestProxies ./internal/proxylab
+	@go test -count=1 -timeout 5m -v -run TestProxies ./test/proxylab
 
 .PHONY: bench
 bench: deps build ## figures of ours beside those of peers, as JSON lines

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/hnsd/serve"
-	"porthole.dev/porthole/internal/proxylab"
+	"porthole.dev/porthole/test/proxylab"
 )
 
 const upstreamProxy = "upstream kube-proxy.exe v1.36.3"

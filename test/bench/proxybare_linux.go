@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"porthole.dev/porthole/emulator/hnsd"
-	"porthole.dev/porthole/internal/proxylab"
+	"porthole.dev/porthole/test/proxylab"
 )
 
 // floorRounds is how often ours and the floor are measured in turn where HNS adds no latency: each takes a few seconds, of

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/emulator/hnsd/serve"
-	"porthole.dev/porthole/internal/proxylab"
+	"porthole.dev/porthole/test/proxylab"
 )
 
 // crashed is how many load balancers HNS loses: kubernetes/kubernetes#110674 and #110849 lost as many.

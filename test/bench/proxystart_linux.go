@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/hnsd/serve"
-	"porthole.dev/porthole/internal/proxylab"
+	"porthole.dev/porthole/test/proxylab"
 )
 
 // startResult is what one program did on one profile.

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/internal/proxylab"
+	"porthole.dev/porthole/test/proxylab"
 )
 
 const (

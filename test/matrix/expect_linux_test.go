@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"porthole.dev/porthole/internal/proxylab"
 	"porthole.dev/porthole/proxy/health"
+	"porthole.dev/porthole/test/proxylab"
 )
 
 const (

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"porthole.dev/porthole/internal/platform"
-	"porthole.dev/porthole/internal/proxylab"
+	"porthole.dev/porthole/test/proxylab"
 )
 
 const (

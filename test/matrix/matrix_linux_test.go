@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"porthole.dev/porthole/internal/proxylab"
+	"porthole.dev/porthole/test/proxylab"
 )
 
 // pair is the two nodes under test, one API server, and what it holds.

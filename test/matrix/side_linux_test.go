@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"porthole.dev/porthole/internal/platform"
-	"porthole.dev/porthole/internal/proxylab"
+	"porthole.dev/porthole/test/proxylab"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	lab "porthole.dev/porthole/internal/proxylab"
+	lab "porthole.dev/porthole/test/proxylab"
 )
 
 type ctx = context.Context

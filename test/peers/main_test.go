@@ -9,7 +9,7 @@ import (
 	"os"
 	"testing"
 
-	lab "porthole.dev/porthole/internal/proxylab"
+	lab "porthole.dev/porthole/test/proxylab"
 )
 
 var (

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	lab "porthole.dev/porthole/internal/proxylab"
+	lab "porthole.dev/porthole/test/proxylab"
 )
 
 // oddObjects: objects of Kubernetes or of HNS have a shape that is rare.

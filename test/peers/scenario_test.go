@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	lab "porthole.dev/porthole/internal/proxylab"
+	lab "porthole.dev/porthole/test/proxylab"
 )
 
 // scenario is one row of the catalogue of failures. Both halves begin with a stage on which all is programmed.

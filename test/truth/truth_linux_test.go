@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"porthole.dev/porthole/internal/platform"
-	lab "porthole.dev/porthole/internal/proxylab"
 	"porthole.dev/porthole/proxy/health"
+	lab "porthole.dev/porthole/test/proxylab"
 )
 
 func TestMain(m *testing.M) {

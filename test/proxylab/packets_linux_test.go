@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	lab "porthole.dev/porthole/internal/proxylab"
+	lab "porthole.dev/porthole/test/proxylab"
 )
 
 // TestPackets sends packets between everything that a Lab is made of, without any proxy.

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	lab "porthole.dev/porthole/internal/proxylab"
+	lab "porthole.dev/porthole/test/proxylab"
 )
 
 func TestMain(m *testing.M) {
