@@ -3,7 +3,7 @@ package hns
 import (
 	"net/http"
 
-	"porthole.dev/porthole/node/cluster"
+	"porthole.dev/porthole/cluster"
 )
 
 func clientOf(node string) (*http.Client, error) { return cluster.NodeClient(node) }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/emulator/host"
-	"porthole.dev/porthole/node/cluster"
 )
 
 // Command is `porthole host`.

@@ -13,12 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
-	"porthole.dev/porthole/node/cluster"
-	"porthole.dev/porthole/node/supervise"
 )
 
 // hnsAddress is where the host's DLLs expect HNS.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"porthole.dev/porthole/node/cluster"
+	"porthole.dev/porthole/cluster"
 )
 
 // Command is `porthole kubectl`. Everything after it goes to kubectl; `--dir D` may stand first.

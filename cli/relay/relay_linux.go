@@ -4,7 +4,7 @@ package relay
 import (
 	"github.com/spf13/cobra"
 
-	"porthole.dev/porthole/node/relay"
+	"porthole.dev/porthole/cluster/relay"
 )
 
 // Command is `porthole relay`, one of the processes of a local cluster.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"porthole.dev/porthole/node/cluster"
+	"porthole.dev/porthole/cluster"
 )
 
 // Command is `porthole status`.

@@ -4,8 +4,8 @@ package supervise
 import (
 	"github.com/spf13/cobra"
 
-	"porthole.dev/porthole/node/cluster"
-	"porthole.dev/porthole/node/supervise"
+	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/supervise"
 )
 
 // Command is `porthole supervise`; `porthole up` starts it.

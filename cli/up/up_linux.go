@@ -4,7 +4,7 @@ package up
 import (
 	"github.com/spf13/cobra"
 
-	"porthole.dev/porthole/node/cluster"
+	"porthole.dev/porthole/cluster"
 )
 
 // Command is `porthole up`.

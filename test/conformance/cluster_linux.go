@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
-	"porthole.dev/porthole/node/cluster"
 )
 
 // suiteCluster is the local cluster under test.

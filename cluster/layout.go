@@ -4,7 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"porthole.dev/porthole/node/supervise"
+	"porthole.dev/porthole/cluster/supervise"
 )
 
 // Layout names every path of a cluster, so that nothing else puts one together.

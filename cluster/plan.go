@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
-	"porthole.dev/porthole/node/supervise"
 )
 
 // Ports inside a Windows host's namespace, on its loopback.

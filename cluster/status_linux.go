@@ -13,10 +13,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
-	"porthole.dev/porthole/node/supervise"
 	"porthole.dev/porthole/proxy/health"
 )
 

@@ -14,11 +14,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
-	"porthole.dev/porthole/node/supervise"
 )
 
 // DownOptions of Down. Purge removes the state folder as well, with everything that makes the next start quick.

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
-	"porthole.dev/porthole/node/supervise"
 )
 
 // Preflight checks what the machine must have and says what to do about what it has not. It changes nothing.

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/internal/kube"
-	"porthole.dev/porthole/node/supervise"
 )
 
 //go:embed manifests/base.yaml

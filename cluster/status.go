@@ -10,7 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/node/supervise"
+	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/proxy/health"
 )
 
