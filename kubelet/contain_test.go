@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
@@ -19,7 +20,7 @@ import (
 
 // events is an API that only takes events.
 type events struct {
-	API
+	kube.Offline
 	mu   sync.Mutex
 	list []string
 }
@@ -56,8 +57,8 @@ func actorOf(k *Kubelet, name string, annotations map[string]string) *actor {
 	return a
 }
 
-func newTestKubelet(t *testing.T, api API) *Kubelet {
-	k := New(Options{API: api, Runtime: runtime.New(nil, runtime.Options{}), Images: image.New(nil, 0)})
+func newTestKubelet(t *testing.T, api *events) *Kubelet {
+	k := New(Options{API: NewAPI(api), Runtime: NewRuntime(runtime.New(nil, runtime.Options{})), Images: image.New(nil, 0)})
 	k.version.Store(&runtime.Version{Name: "containerd"})
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(func() { cancel(); k.running.Wait() })

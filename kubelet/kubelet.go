@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/probe"
 	"porthole.dev/porthole/kubelet/resource"
@@ -85,9 +84,6 @@ func New(o Options) *Kubelet {
 		if a := k.actor(uid, false); a != nil {
 			a.wake()
 		}
-	}
-	if o.Images != nil && o.Images.NodeConfigs == nil {
-		o.Images.NodeConfigs = image.NodeConfigFolders(o.RootDir)
 	}
 	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent, Measure: o.Meter.Probe})
 	return k

@@ -10,12 +10,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/runtime"
 )
 
 // patches counts the patches of pods.
 type patches struct {
-	Offline
+	kube.Offline
 	n atomic.Int32
 }
 
@@ -35,7 +37,7 @@ func TestVanishingPod(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := &patches{}
-				k := New(Options{NodeName: "n", API: api})
+				k := New(Options{NodeName: "n", API: NewAPI(api), Runtime: NewRuntime(&runtime.Runtime{})})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go k.status.Run(ctx)

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/static"
@@ -22,7 +23,7 @@ func aKubelet(t *testing.T) *Kubelet {
 	t.Cleanup(cancel)
 	volumes := volume.New(volume.Options{RootDir: t.TempDir()})
 	t.Cleanup(volumes.Close)
-	k := New(Options{NodeName: "n", API: Offline{}, Runtime: &runtime.Runtime{}, Volumes: volumes})
+	k := New(Options{NodeName: "n", API: NewAPI(kube.Offline{}), Runtime: NewRuntime(&runtime.Runtime{}), Volumes: NewVolumes(volumes)})
 	k.ctx = ctx
 	k.version.Store(&runtime.Version{Name: "containerd"})
 	return k

@@ -13,31 +13,170 @@ import (
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/pod"
-	"porthole.dev/porthole/kubelet/probe"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/volume"
 )
 
-// API is the Kubernetes API as this node needs it; internal/kube implements it.
-type API interface {
+// What the kubelet needs of others. Each interface is one trade; where one type implements several of them, it is given to
+// the kubelet as a struct of interfaces (API, Runtime, Volumes), so that a test can replace one trade alone.
+
+// podAPI is the pods that are bound to this node, as internal/kube reads and writes them.
+type podAPI interface {
+	// Pods calls changed for each pod that is new or different, and gone for each that was removed, from one goroutine.
+	// synced reports whether all pods were delivered once.
 	Pods(ctx context.Context, changed, gone func(*v1.Pod)) (synced func() bool)
-	WatchServices(ctx context.Context) (synced func() bool)
-	Services(namespace string) []*v1.Service
-	WatchNode(ctx context.Context, changed func(*v1.Node))
+	// PatchPodStatus sends a strategic merge patch of a pod's status.
 	PatchPodStatus(ctx context.Context, namespace, name string, patch []byte) (*v1.Pod, error)
 	CreatePod(ctx context.Context, p *v1.Pod) (*v1.Pod, error)
+	// DeletePod removes a pod without a grace period if it still has that UID.
 	DeletePod(ctx context.Context, namespace, name string, uid types.UID) error
-	// RuntimeClass finds a class; one that does not exist is a NotFound error.
-	RuntimeClass(ctx context.Context, name string) (*nodev1.RuntimeClass, error)
+}
+
+// nodeAPI is this node's own object, as internal/kube reads and writes it.
+type nodeAPI interface {
+	WatchNode(ctx context.Context, changed func(*v1.Node))
 	GetNode(ctx context.Context) (*v1.Node, error)
 	CreateNode(ctx context.Context, n *v1.Node) (*v1.Node, error)
 	PatchNode(ctx context.Context, patch []byte) (*v1.Node, error)
 	PatchNodeStatus(ctx context.Context, patch []byte) (*v1.Node, error)
+}
+
+// leaseAPI renews this node's lease until ctx ends; internal/kube implements it.
+type leaseAPI interface {
 	RunLease(ctx context.Context, seconds int32)
-	PodEvent(p *v1.Pod, container, eventType, reason, message string)
-	NodeEvent(eventType, reason, message string)
+}
+
+// objectAPI reads what pods refer to; internal/kube implements it. An object that does not exist is a NotFound error.
+type objectAPI interface {
+	// WatchServices starts the watch from which Services answers; synced reports whether it is complete.
+	WatchServices(ctx context.Context) (synced func() bool)
+	Services(namespace string) []*v1.Service
+	RuntimeClass(ctx context.Context, name string) (*nodev1.RuntimeClass, error)
 	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
+}
+
+// eventAPI records events; internal/kube implements it. Its methods do not block.
+type eventAPI interface {
+	PodEvent(p *v1.Pod, container, eventType, reason, message string)
+	NodeEvent(eventType, reason, message string)
+}
+
+// API is the Kubernetes API as this node needs it.
+type API struct {
+	podAPI
+	nodeAPI
+	leaseAPI
+	objectAPI
+	eventAPI
+}
+
+// NewAPI makes an API of one client that does everything.
+func NewAPI(client interface {
+	podAPI
+	nodeAPI
+	leaseAPI
+	objectAPI
+	eventAPI
+}) API {
+	return API{client, client, client, client, client}
+}
+
+// runtimeService is the runtime as a whole; kubelet/runtime implements it.
+type runtimeService interface {
+	Version(ctx context.Context) (runtime.Version, error)
+	Health(ctx context.Context) (runtime.Health, error)
+	SetPodCIDR(ctx context.Context, cidrs string) error
+	// UnmountForgotten undoes the mounts of containers that the runtime no longer knows.
+	UnmountForgotten(ctx context.Context) error
+}
+
+// sandboxes are the runtime's sandboxes; kubelet/runtime implements it. Stopping and removing one that is gone succeeds.
+type sandboxes interface {
+	CreateSandbox(ctx context.Context, spec runtime.SandboxSpec) (pod.Sandbox, error)
+	StopSandbox(ctx context.Context, id string) error
+	RemoveSandbox(ctx context.Context, id string) error
+}
+
+// containers are the runtime's containers; kubelet/runtime implements it. Stopping and removing one that is gone succeeds.
+type containers interface {
+	StartContainer(ctx context.Context, spec runtime.ContainerSpec) (pod.Container, error)
+	StopContainer(ctx context.Context, id string, grace time.Duration) error
+	RemoveContainer(ctx context.Context, id string) error
+	UpdateResources(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error
+	MemoryUsage(ctx context.Context, id string) (int64, error)
+}
+
+// runtimeReader reads what the runtime has; kubelet/runtime implements it.
+type runtimeReader interface {
+	// Container reads one container; ok is false when the runtime does not know it.
+	Container(ctx context.Context, id string) (c pod.Container, ok bool, err error)
+	Snapshot(ctx context.Context, uid string) (map[string]*pod.Runtime, error)
+	Audit(ctx context.Context, known func(uid string) *pod.Runtime, found func(uid string, p *pod.Runtime, err error)) ([]string, error)
+	Events(ctx context.Context, subscribed func(), deliver func(runtime.Event)) error
+}
+
+// execer runs a command in a container; kubelet/runtime implements it.
+type execer interface {
+	// Exec returns the exit code and the combined output. timeout 0 is none.
+	Exec(ctx context.Context, id string, cmd []string, timeout time.Duration) (exitCode int, output []byte, err error)
+}
+
+// Runtime is the container runtime.
+type Runtime struct {
+	runtimeService
+	sandboxes
+	containers
+	runtimeReader
+	execer
+}
+
+// NewRuntime makes a Runtime of one client that does everything.
+func NewRuntime(client interface {
+	runtimeService
+	sandboxes
+	containers
+	runtimeReader
+	execer
+}) Runtime {
+	return Runtime{client, client, client, client, client}
+}
+
+// images makes images present; kubelet/image implements it.
+type images interface {
+	// Ensure returns once the image is present, or an *image.Error.
+	Ensure(ctx context.Context, r image.Request) (image.Image, error)
+	// Forget drops the back-offs of a pod that has ended.
+	Forget(podUID string)
+}
+
+// podVolumes are the volumes of one pod; kubelet/volume implements it.
+type podVolumes interface {
+	Prepare(ctx context.Context, p *v1.Pod, facts volume.Facts) error
+	Observe(p *v1.Pod)
+	Mounts(p *v1.Pod, c *v1.Container, known func(string) (string, bool)) (mounts []volume.Mount, release func(), err error)
+	EtcHosts(p *v1.Pod, c *v1.Container, h volume.Hosts) (*volume.Mount, error)
+	Teardown(ctx context.Context, uid types.UID) error
+}
+
+// podFolders are the folders of all pods, also of those that only an earlier kubelet knew; kubelet/volume implements it.
+type podFolders interface {
+	OnDisk() ([]types.UID, error)
+	Remove(ctx context.Context, uid types.UID) error
+}
+
+// Volumes are the volumes and folders of pods.
+type Volumes struct {
+	podVolumes
+	podFolders
+}
+
+// NewVolumes makes Volumes of one manager that does everything.
+func NewVolumes(manager interface {
+	podVolumes
+	podFolders
+}) Volumes {
+	return Volumes{manager, manager}
 }
 
 // Options configure a Kubelet. All fields without a note are required.
@@ -85,14 +224,14 @@ type Options struct {
 	// MaxBackoff bounds the restart back-off; zero means 300 s.
 	MaxBackoff time.Duration
 
-	// API is the cluster; Standalone says that there is none, and that only Static pods run (API is then Offline).
+	// API is the cluster; Standalone says that there is none, and that only Static pods run (API is then kube.Offline).
 	API        API
 	Standalone bool
 	// Static are the sources of pods beside the API; may be empty.
 	Static  []StaticSource
-	Runtime *runtime.Runtime
-	Images  *image.Puller
-	Volumes *volume.Manager
+	Runtime Runtime
+	Images  images
+	Volumes Volumes
 	// ImageGC removes unused images; nil removes none. Its Event is set by Run.
 	ImageGC *image.GC
 	Windows bool
@@ -123,5 +262,3 @@ type ContainerView struct {
 
 // fact is one thing that an actor learns. It runs in the actor's goroutine.
 type fact func(s *pod.State)
-
-var _ = probe.Result{}

@@ -113,7 +113,7 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 		return err
 	}
 	defer conn.Close()
-	o.Runtime = runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, Windows: platform.IsWindows, CPUs: o.Host.CPUs,
+	rt := runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, Windows: platform.IsWindows, CPUs: o.Host.CPUs,
 		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, MemoryBytes: o.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration})
 	images := conn
 	if cfg.ImageServiceEndpoint != "" && cfg.ImageServiceEndpoint != cfg.ContainerRuntimeEndpoint {
@@ -122,8 +122,10 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 		}
 		defer images.Close()
 	}
-	o.Images = puller(cfg, images)
-	o.ImageGC = &image.GC{Images: o.Images.Client(), Runtime: o.Runtime.Client(), Disk: diskOf, Policy: image.GCPolicy{
+	pulls := puller(cfg, images)
+	pulls.NodeConfigs = image.NodeConfigFolders(o.RootDir)
+	o.Runtime, o.Images = core.NewRuntime(rt), pulls
+	o.ImageGC = &image.GC{Images: pulls.Client(), Runtime: rt.Client(), Disk: diskOf, Policy: image.GCPolicy{
 		High: int(*cfg.ImageGCHighThresholdPercent), Low: int(*cfg.ImageGCLowThresholdPercent),
 		MinAge: cfg.ImageMinimumGCAge.Duration, MaxAge: cfg.ImageMaximumGCAge.Duration}}
 	volumes := volume.Options{RootDir: o.RootDir, NodeName: o.NodeName,
@@ -134,11 +136,12 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 		defer api.Close()
 		volumes.Objects, volumes.Tokens = api.Objects, api
 	}
-	o.Volumes = volume.New(volumes)
-	defer o.Volumes.Close()
+	manager := volume.New(volumes)
+	defer manager.Close()
+	o.Volumes = core.NewVolumes(manager)
 	k := core.New(*o)
 	if *cfg.EnableServer {
-		stop, err := serveHTTP(ctx, servedBy{k: k, cfg: cfg, api: api, o: o, certDir: f.certDir, flags: flagValues(c.Flags())})
+		stop, err := serveHTTP(ctx, servedBy{k: k, cfg: cfg, api: api, o: o, runtime: rt, volumes: manager, certDir: f.certDir, flags: flagValues(c.Flags())})
 		if err != nil {
 			return err
 		}
@@ -230,7 +233,7 @@ func connect(ctx context.Context, cfg *v1beta1.KubeletConfiguration, f *flags, o
 			return nil, errors.New("--bootstrap-kubeconfig needs --kubeconfig, which is where the outcome goes")
 		}
 		klog.FromContext(ctx).Info("Standalone: without --kubeconfig only static pods run")
-		o.API, o.Standalone = core.Offline{}, true
+		o.API, o.Standalone = core.NewAPI(kube.Offline{}), true
 		return nil, nil
 	}
 	rest, err := kube.Credentials{Node: o.NodeName, Kubeconfig: f.kubeconfig, Bootstrap: f.bootstrap, CertDir: f.certDir, Rotate: cfg.RotateCertificates,
@@ -242,7 +245,7 @@ func connect(ctx context.Context, cfg *v1beta1.KubeletConfiguration, f *flags, o
 	if err != nil {
 		return nil, err
 	}
-	o.API = api
+	o.API = core.NewAPI(api)
 	return api, nil
 }
 

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 
 // rotator keeps the logs of the kubelet's containers small, as the configuration says; upstream's defaults are 5 files of
 // 10 MiB, one worker, a look every 10 s.
-func rotator(k *core.Kubelet, cfg *v1beta1.KubeletConfiguration, o *core.Options) (*logs.Rotator, error) {
+func rotator(k *core.Kubelet, cfg *v1beta1.KubeletConfiguration, reopen func(ctx context.Context, id string) error) (*logs.Rotator, error) {
 	size := resource.MustParse("10Mi")
 	if cfg.ContainerLogMaxSize != "" {
 		var err error
@@ -21,7 +22,7 @@ func rotator(k *core.Kubelet, cfg *v1beta1.KubeletConfiguration, o *core.Options
 			return nil, fmt.Errorf("containerLogMaxSize %q: %w", cfg.ContainerLogMaxSize, err)
 		}
 	}
-	options := logs.Options{MaxBytes: size.Value(), MaxFiles: 5, Workers: 1, Every: 10 * time.Second, Reopen: o.Runtime.ReopenLog,
+	options := logs.Options{MaxBytes: size.Value(), MaxFiles: 5, Workers: 1, Every: 10 * time.Second, Reopen: reopen,
 		Running: func() []logs.Container { return running(k.View()) }}
 	if cfg.ContainerLogMaxFiles != nil {
 		options.MaxFiles = int(*cfg.ContainerLogMaxFiles)

@@ -29,6 +29,8 @@ type servedBy struct {
 	cfg     *v1beta1.KubeletConfiguration
 	api     *kube.Kubelet
 	o       *core.Options
+	runtime *runtime.Runtime
+	volumes *volume.Manager
 	certDir string
 	flags   map[string]string // of the command line, by name
 }
@@ -66,7 +68,7 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 		conn.Close()
 		return nil, err
 	}
-	rotation, err := rotator(k, cfg, o)
+	rotation, err := rotator(k, cfg, s.runtime.ReopenLog)
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -100,11 +102,11 @@ func (s servedBy) answers(conn *grpc.ClientConn) serve.Options {
 		NoFlagChanges: !*cfg.EnableDebugFlagsHandler,
 		Pods:          func() []serve.PodView { return views(k.View()) },
 		Streams:       runtime.NewStreams(conn),
-		Exec:          o.Runtime.Exec,
-		Checkpoint:    o.Runtime.Checkpoint,
+		Exec:          s.runtime.Exec,
+		Checkpoint:    s.runtime.Checkpoint,
 		Stats:         runtime.NewStats(conn),
 		Metrics:       o.Meter.Registry, ProbeMetrics: o.Meter.Probes,
-		Volumes:    func(uid types.UID) []serve.VolumeUse { return volumeUse(o.Volumes.Usage(uid)) },
+		Volumes:    func(uid types.UID) []serve.VolumeUse { return volumeUse(s.volumes.Usage(uid)) },
 		RootDir:    o.RootDir,
 		Config:     cfg,
 		Flags:      s.flags,

@@ -180,7 +180,7 @@ func (k *Kubelet) RunLease(ctx context.Context, seconds int32) {
 	lease.NewController(clock.RealClock{}, k.leases, k.node, seconds, nil, renew, k.node, v1.NamespaceNodeLease, owner).Run(ctx)
 }
 
-// PodEvent records an event about a pod or, with a container name, one of its containers. init tells which list has it.
+// PodEvent records an event about a pod or, with a container name, one of its containers. The field path names the list that has the container.
 func (k *Kubelet) PodEvent(p *v1.Pod, container, eventType, reason, message string) {
 	ref := &v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
 	if container != "" {

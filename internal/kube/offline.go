@@ -1,4 +1,4 @@
-package kubelet
+package kube
 
 import (
 	"context"
@@ -11,81 +11,83 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Offline stands for the API where there is none: it has no objects, takes none, and prints events to the log. It also
-// stands for the objects and tokens that package volume asks for.
+// Offline is the API of a kubelet without a cluster: it has no objects, accepts none, and logs events. It has the methods
+// of Kubelet that package kubelet calls.
 type Offline struct{}
 
-func absent(kind, name string) error {
+func notFound(kind, name string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: kind}, name)
 }
 
-func always() bool { return true }
+func complete() bool { return true }
 
-// Pods has none.
-func (Offline) Pods(context.Context, func(*v1.Pod), func(*v1.Pod)) func() bool { return always }
+// Pods never calls back and is complete at once.
+func (Offline) Pods(context.Context, func(*v1.Pod), func(*v1.Pod)) func() bool { return complete }
 
-// WatchServices has none.
-func (Offline) WatchServices(context.Context) func() bool { return always }
+// WatchServices is complete at once.
+func (Offline) WatchServices(context.Context) func() bool { return complete }
 
-// Services has none.
+// Services returns nil.
 func (Offline) Services(string) []*v1.Service { return nil }
 
 // WatchNode never calls back.
 func (Offline) WatchNode(context.Context, func(*v1.Node)) {}
 
-// PatchPodStatus finds no pod.
+// PatchPodStatus returns a NotFound error.
 func (Offline) PatchPodStatus(_ context.Context, _, name string, _ []byte) (*v1.Pod, error) {
-	return nil, absent("pods", name)
+	return nil, notFound("pods", name)
 }
 
-// CreatePod keeps nothing.
+// CreatePod returns a NotFound error.
 func (Offline) CreatePod(_ context.Context, p *v1.Pod) (*v1.Pod, error) {
-	return nil, absent("pods", p.Name)
+	return nil, notFound("pods", p.Name)
 }
 
-// DeletePod finds no pod.
+// DeletePod returns a NotFound error.
 func (Offline) DeletePod(_ context.Context, _, name string, _ types.UID) error {
-	return absent("pods", name)
+	return notFound("pods", name)
 }
 
-// RuntimeClass finds none.
+// RuntimeClass returns a NotFound error.
 func (Offline) RuntimeClass(_ context.Context, name string) (*nodev1.RuntimeClass, error) {
-	return nil, absent("runtimeclasses", name)
+	return nil, notFound("runtimeclasses", name)
 }
 
-// GetNode finds none.
-func (Offline) GetNode(context.Context) (*v1.Node, error) { return nil, absent("nodes", "") }
+// GetNode returns a NotFound error.
+func (Offline) GetNode(context.Context) (*v1.Node, error) { return nil, notFound("nodes", "") }
 
-// CreateNode gives back what it got.
+// CreateNode returns the node that it got.
 func (Offline) CreateNode(_ context.Context, n *v1.Node) (*v1.Node, error) { return n, nil }
 
-// PatchNode finds none.
-func (Offline) PatchNode(context.Context, []byte) (*v1.Node, error) { return nil, absent("nodes", "") }
-
-// PatchNodeStatus finds none.
-func (Offline) PatchNodeStatus(context.Context, []byte) (*v1.Node, error) {
-	return nil, absent("nodes", "")
+// PatchNode returns a NotFound error.
+func (Offline) PatchNode(context.Context, []byte) (*v1.Node, error) {
+	return nil, notFound("nodes", "")
 }
 
-// RunLease has nobody to tell that the node lives.
+// PatchNodeStatus returns a NotFound error.
+func (Offline) PatchNodeStatus(context.Context, []byte) (*v1.Node, error) {
+	return nil, notFound("nodes", "")
+}
+
+// RunLease does nothing: there is no lease to renew.
 func (Offline) RunLease(context.Context, int32) {}
 
-// PodEvent prints the event.
+// PodEvent logs the event.
 func (Offline) PodEvent(p *v1.Pod, container, _, reason, message string) {
 	klog.Background().Info("Event", "pod", klog.KObj(p), "container", container, "reason", reason, "message", message)
 }
 
-// NodeEvent prints the event.
+// NodeEvent logs the event.
 func (Offline) NodeEvent(_, reason, message string) {
 	klog.Background().Info("Event", "reason", reason, "message", message)
 }
 
-// ConfigMap finds none.
+// ConfigMap returns a NotFound error.
 func (Offline) ConfigMap(_ context.Context, _, name string) (*v1.ConfigMap, error) {
-	return nil, absent("configmaps", name)
+	return nil, notFound("configmaps", name)
 }
 
-// Secret finds none.
+// Secret returns a NotFound error.
 func (Offline) Secret(_ context.Context, _, name string) (*v1.Secret, error) {
-	return nil, absent("secrets", name)
+	return nil, notFound("secrets", name)
 }
