@@ -308,8 +308,8 @@ func (a *actor) podIP() string {
 	if b, ok := a.state.Runtime.Sandbox(); ok && len(b.IPs) > 0 {
 		return b.IPs[0]
 	}
-	if len(a.k.o.NodeIPs) > 0 {
-		return a.k.o.NodeIPs[0]
+	if len(a.k.o.Node.IPs) > 0 {
+		return a.k.o.Node.IPs[0]
 	}
 	return ""
 }

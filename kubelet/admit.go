@@ -274,7 +274,7 @@ func (k *Kubelet) admission(a *actor) {
 	if !running && !s.Static && !k.joined.Load() {
 		return
 	}
-	r := k.admit.admit(s.Pod, k.nodeFacts(k.node.Load()), running)
+	r := k.admit.admit(s.Pod, k.nodeFacts(k.node.Object()), running)
 	if r != nil && r.reason == affinity && !k.o.Standalone {
 		// The node's labels may have changed a moment ago, and the watch be late: ask once.
 		ctx, cancel := context.WithTimeout(k.ctx, affinityTimeout)
@@ -295,6 +295,6 @@ func (k *Kubelet) admission(a *actor) {
 const affinityTimeout = 5 * time.Second
 
 func (k *Kubelet) nodeFacts(n *v1.Node) nodeFacts {
-	return nodeFacts{node: n, allocatable: k.allocatable(k.capacity(n)), goos: k.o.Host.OS, sysctls: k.sysctls,
-		noAppArmor: !k.o.Windows && !k.o.Host.AppArmor}
+	return nodeFacts{node: n, allocatable: k.node.Allocatable(n), goos: k.o.Node.Host.OS, sysctls: k.sysctls,
+		noAppArmor: !k.o.Windows && !k.o.Node.Host.AppArmor}
 }

@@ -12,9 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/pod"
-	"porthole.dev/porthole/kubelet/resource"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/volume"
 )
@@ -81,7 +81,7 @@ func (a *actor) task(x pod.Action, p *v1.Pod) func(context.Context) fact {
 			return a.remove(ctx, x, func(ctx context.Context, id string) error {
 				err := errors.Join(rt.RemoveContainer(ctx, id), a.removeLog(gone))
 				if gone.StartedAt.IsZero() && !a.k.o.Windows { // a start that was cut short leaves a process that waits
-					err = errors.Join(err, resource.RemoveContainer(a.k.o.CgroupRoot, a.uid, id))
+					err = errors.Join(err, cgroup.RemoveContainer(a.k.o.CgroupRoot, a.uid, id))
 				}
 				return err
 			})
@@ -145,14 +145,14 @@ func (a *actor) sandboxSpec(p *v1.Pod, attempt uint32) (runtime.SandboxSpec, err
 	if reason != "" && a.first(reason) {
 		a.event(p, "", v1.EventTypeWarning, reason, message)
 	}
-	name, err := dns.NameOf(p, a.k.o.NodeName, a.k.o.DNS.Domain)
+	name, err := dns.NameOf(p, a.k.o.Node.Name, a.k.o.DNS.Domain)
 	spec := runtime.SandboxSpec{Pod: p, Attempt: attempt,
 		DNS: &runtime.DNS{Servers: cfg.Servers, Searches: cfg.Searches, Options: cfg.Options}}
 	if !p.Spec.HostNetwork { // else it has the node's, and runtimes refuse to set one
 		spec.Hostname = name.Kernel
 	}
 	if !a.k.o.Windows {
-		spec.CgroupParent = resource.PodPath(a.k.o.CgroupRoot, p)
+		spec.CgroupParent = cgroup.PodPath(a.k.o.CgroupRoot, p)
 	}
 	return spec, err
 }
@@ -174,7 +174,7 @@ func (a *actor) createSandbox(ctx context.Context, p *v1.Pod, attempt uint32) fa
 		return failed(err)
 	}
 	if spec.CgroupParent != "" {
-		if err := resource.Ensure(spec.CgroupParent, resource.PodLimits(p)); err != nil {
+		if err := cgroup.Ensure(spec.CgroupParent, cgroup.PodLimits(p)); err != nil {
 			return failed(err)
 		}
 	}
@@ -259,7 +259,7 @@ func (a *actor) cleanUp(ctx context.Context, p *v1.Pod) fact {
 	var errs []error
 	errs = append(errs, a.k.o.Volumes.Teardown(ctx, a.uid))
 	if !a.k.o.Windows {
-		errs = append(errs, resource.RemovePod(a.k.o.CgroupRoot, a.uid))
+		errs = append(errs, cgroup.RemovePod(a.k.o.CgroupRoot, a.uid))
 	}
 	if err := errors.Join(errs...); err != nil {
 		klog.FromContext(ctx).Error(err, "Cleaning up after a pod failed", "pod", a.uid)

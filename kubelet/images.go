@@ -100,8 +100,7 @@ func (k *Kubelet) collectImages(ctx context.Context) {
 		if err := g.Collect(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Collecting unused images failed")
 		}
-		list := g.Largest(k.o.MaxImages)
-		k.imageList.Store(&list) // for the next report: nobody waits for it
+		k.node.SetImages(g.Largest(k.o.MaxImages))
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():

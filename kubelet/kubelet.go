@@ -14,9 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/kubelet/cgroup"
+	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/probe"
-	"porthole.dev/porthole/kubelet/resource"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/static"
 	"porthole.dev/porthole/kubelet/status"
@@ -45,12 +46,8 @@ type Kubelet struct {
 
 	version atomic.Pointer[runtime.Version]
 	health  atomic.Pointer[runtime.Health]
-	node    atomic.Pointer[v1.Node]
+	node    *nodestatus.Node
 	began   time.Time
-	// imageList are the images that the node tells of; nil while they are not known.
-	imageList atomic.Pointer[[]v1.ContainerImage]
-	// pressed are the pressure conditions that are true.
-	pressed atomic.Pointer[map[v1.NodeConditionType]bool]
 	// answered is when the runtime last said how it is, turned when the loop that asks it last went round.
 	answered, turned atomic.Pointer[time.Time]
 
@@ -65,20 +62,17 @@ type Kubelet struct {
 	sourcesReady bool
 	ctx          context.Context
 	running      sync.WaitGroup
-	// nodeChanged asks for a node status at once.
-	nodeChanged chan struct{}
 }
 
 // New makes a kubelet that does nothing yet.
 func New(o Options) *Kubelet {
-	k := &Kubelet{o: o, status: status.New(o.API), actors: map[types.UID]*actor{}, began: time.Now(),
-		nodeChanged: make(chan struct{}, 1)}
+	k := &Kubelet{o: o, status: status.New(o.API), actors: map[types.UID]*actor{}, began: time.Now()}
 	k.admit, k.statics, k.crowd = newAdmitter(), newStatics(len(o.Static)), newCrowd(o.Crowd)
-	kernel := o.Host.KernelVersion
+	kernel := o.Node.Host.KernelVersion
 	if o.Windows {
 		kernel = ""
 	}
-	k.pressed.Store(&map[v1.NodeConditionType]bool{})
+	k.node = nodestatus.New(o.Node, k.nodeLinks())
 	k.sysctls = newSysctlRules(kernel, o.UnsafeSysctls)
 	k.admit.granted = func(uid types.UID) {
 		if a := k.actor(uid, false); a != nil {
@@ -96,19 +90,19 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	if err := k.waitForRuntime(ctx); err != nil {
 		return err
 	}
-	k.node.Store(k.newNode())
+	k.node.Begin()
 	k.running.Go(func() { k.watchRuntime(ctx) })
 	k.running.Go(func() { k.status.Run(ctx) })
 	k.running.Go(func() { k.follow(ctx) })
 	k.running.Go(func() { k.collectImages(ctx) })
-	k.running.Go(func() { k.watchPressure(ctx) })
+	k.running.Go(func() { k.node.WatchPressure(ctx) })
 	k.runStatic(ctx)
 	if !k.o.Standalone {
 		if err := k.join(ctx); err != nil {
 			return err
 		}
 	}
-	klog.FromContext(ctx).Info("Kubelet runs", "node", k.o.NodeName)
+	klog.FromContext(ctx).Info("Kubelet runs", "node", k.o.Node.Name)
 	k.running.Go(func() { k.cleanOrphans(ctx) })
 	<-ctx.Done()
 	k.drain()
@@ -117,15 +111,12 @@ func (k *Kubelet) Run(ctx context.Context) error {
 
 // join registers the node and follows the API. It returns when all pods of the API are known.
 func (k *Kubelet) join(ctx context.Context) error {
-	if err := k.register(ctx); err != nil {
+	if err := k.node.Register(ctx); err != nil {
 		return err
 	}
-	k.o.API.NodeEvent(v1.EventTypeNormal, "Starting", "Starting kubelet.")
-	for _, reason := range transitions(nil, k.node.Load().Status.Conditions) {
-		k.nodeEvent(reason)
-	}
+	k.node.Announce()
 	k.running.Go(func() { k.o.API.RunLease(ctx, k.o.LeaseSeconds) })
-	k.running.Go(func() { k.runNode(ctx) })
+	k.running.Go(func() { k.node.Run(ctx) })
 	services := k.o.API.WatchServices(ctx)
 	if err := until(ctx, services); err != nil {
 		return err
@@ -201,7 +192,7 @@ func (k *Kubelet) checkRuntime(ctx context.Context) {
 	}
 	before := k.health.Swap(&h)
 	if before == nil || before.NetworkReady != h.NetworkReady || before.RuntimeReady != h.RuntimeReady {
-		k.nodeSoon()
+		k.node.ReportSoon()
 		if h.NetworkReady {
 			k.each(func(a *actor) { a.wake() })
 		}
@@ -217,13 +208,6 @@ func (k *Kubelet) Healthy() error {
 		return fmt.Errorf("sync Loop took longer than expected: its last round was at %s", last.Format(time.RFC3339))
 	}
 	return nil
-}
-
-func (k *Kubelet) nodeSoon() {
-	select {
-	case k.nodeChanged <- struct{}{}:
-	default:
-	}
 }
 
 func (k *Kubelet) each(f func(*actor)) {
@@ -340,7 +324,7 @@ func (k *Kubelet) removeFolders(ctx context.Context, uid types.UID) error {
 		err = errors.Join(err, volume.RemoveTree(dir))
 	}
 	if !k.o.Windows {
-		err = errors.Join(err, resource.RemovePod(k.o.CgroupRoot, uid))
+		err = errors.Join(err, cgroup.RemovePod(k.o.CgroupRoot, uid))
 	}
 	if err != nil {
 		return err
@@ -360,10 +344,13 @@ func (k *Kubelet) View() []PodView {
 }
 
 // NodeAllocatable is what pods can have of the node.
-func (k *Kubelet) NodeAllocatable() v1.ResourceList { return k.allocatable(k.capacity(k.node.Load())) }
+func (k *Kubelet) NodeAllocatable() v1.ResourceList { return k.node.Allocatable(k.node.Object()) }
+
+// NodeAddresses are the addresses that the node has now.
+func (k *Kubelet) NodeAddresses() []v1.NodeAddress { return k.node.Addresses() }
 
 func (k *Kubelet) facts() pod.Facts {
-	f := pod.Facts{HostIPs: k.o.NodeIPs, RuntimeName: k.version.Load().Name, MaxBackoff: k.o.MaxBackoff}
+	f := pod.Facts{HostIPs: k.o.Node.IPs, RuntimeName: k.version.Load().Name, MaxBackoff: k.o.MaxBackoff}
 	if h := k.health.Load(); h != nil && !h.NetworkReady {
 		f.NetworkNotReady = h.NetworkMessage
 	}

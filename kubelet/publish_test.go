@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
 )
@@ -37,7 +38,7 @@ func TestVanishingPod(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := &patches{}
-				k := New(Options{NodeName: "n", API: NewAPI(api), Runtime: NewRuntime(&runtime.Runtime{})})
+				k := New(Options{Node: nodestatus.Options{Name: "n"}, API: NewAPI(api), Runtime: NewRuntime(&runtime.Runtime{})})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go k.status.Run(ctx)

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/pod"
-	"porthole.dev/porthole/kubelet/resource"
 )
 
 // waiter is a resize for which there was no room. The node takes them in turn when something is given back.
@@ -242,7 +242,7 @@ func (a *actor) resizePod(ctx context.Context, p *v1.Pod, x pod.Action, limits m
 	done := map[string]v1.ResourceRequirements{}
 	err := a.checkMemory(ctx, p, x, limits)
 	if err == nil {
-		err = resource.Resize(resource.PodPath(a.k.o.CgroupRoot, p), resource.PodLimits(p), func() error {
+		err = cgroup.Resize(cgroup.PodPath(a.k.o.CgroupRoot, p), cgroup.PodLimits(p), func() error {
 			for _, u := range x.Updates {
 				c := findContainer(p, u.Name)
 				if err := a.k.o.Runtime.UpdateResources(ctx, u.ID, p, c); err != nil {

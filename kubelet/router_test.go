@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/static"
@@ -23,7 +24,7 @@ func aKubelet(t *testing.T) *Kubelet {
 	t.Cleanup(cancel)
 	volumes := volume.New(volume.Options{RootDir: t.TempDir()})
 	t.Cleanup(volumes.Close)
-	k := New(Options{NodeName: "n", API: NewAPI(kube.Offline{}), Runtime: NewRuntime(&runtime.Runtime{}), Volumes: NewVolumes(volumes)})
+	k := New(Options{Node: nodestatus.Options{Name: "n"}, API: NewAPI(kube.Offline{}), Runtime: NewRuntime(&runtime.Runtime{}), Volumes: NewVolumes(volumes)})
 	k.ctx = ctx
 	k.version.Store(&runtime.Version{Name: "containerd"})
 	return k
@@ -84,8 +85,9 @@ func TestCleanFoldersLogs(t *testing.T) {
 // in whichever order the API delivers them and although the old one has no container at the moment.
 func TestRestartKeepsPlaces(t *testing.T) {
 	k := aKubelet(t)
-	k.o.Host.OS, k.o.Host.CPUs, k.o.MaxPods = "linux", 1, 10
-	k.node.Store(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	k.o.Node.Host.OS, k.o.Node.Host.CPUs, k.o.Node.MaxPods = "linux", 1, 10
+	k.node = nodestatus.New(k.o.Node, k.nodeLinks())
+	k.node.Observe(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	now := metav1.Now()
 	fresh, old := asking("cpu", "600m"), asking("cpu", "700m")
 	old.Status.StartTime = &now

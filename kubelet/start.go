@@ -117,9 +117,9 @@ func (a *actor) containerSpec(ctx context.Context, p *v1.Pod, c *v1.Container, x
 	}
 	ips := f.podIPs
 	if p.Spec.HostNetwork {
-		ips = a.k.o.NodeIPs
+		ips = a.k.o.Node.IPs
 	}
-	vars, err := env.Container(env.Inputs{Pod: p, Container: c, PodIPs: ips, HostIPs: a.k.o.NodeIPs,
+	vars, err := env.Container(env.Inputs{Pod: p, Container: c, PodIPs: ips, HostIPs: a.k.o.Node.IPs,
 		NodeAllocatable: a.k.NodeAllocatable(), Services: a.k.o.API.Services(p.Namespace),
 		ConfigMap: func(name string) (*v1.ConfigMap, error) {
 			cm, err := a.k.o.API.ConfigMap(ctx, p.Namespace, name)
@@ -181,7 +181,7 @@ func (a *actor) hosts(p *v1.Pod, c *v1.Container, ips []string) (*volume.Mount, 
 	if a.k.o.Windows && volume.HostProcess(p, c) {
 		return nil, nil
 	}
-	name, err := dns.NameOf(p, a.k.o.NodeName, a.k.o.DNS.Domain)
+	name, err := dns.NameOf(p, a.k.o.Node.Name, a.k.o.DNS.Domain)
 	if err != nil {
 		return nil, err
 	}

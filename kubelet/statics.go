@@ -335,7 +335,7 @@ func (k *Kubelet) runMirrors(ctx context.Context) {
 }
 
 func (k *Kubelet) createMirror(ctx context.Context, p *v1.Pod) error {
-	n := k.node.Load()
+	n := k.node.Object()
 	if n == nil || n.UID == "" {
 		return fmt.Errorf("creating the mirror of pod %s: the node has not registered", p.Name)
 	}

@@ -8,10 +8,10 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/meter"
+	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/volume"
@@ -33,13 +33,7 @@ type podAPI interface {
 }
 
 // nodeAPI is this node's own object, as internal/kube reads and writes it.
-type nodeAPI interface {
-	WatchNode(ctx context.Context, changed func(*v1.Node))
-	GetNode(ctx context.Context) (*v1.Node, error)
-	CreateNode(ctx context.Context, n *v1.Node) (*v1.Node, error)
-	PatchNode(ctx context.Context, patch []byte) (*v1.Node, error)
-	PatchNodeStatus(ctx context.Context, patch []byte) (*v1.Node, error)
-}
+type nodeAPI = nodestatus.API
 
 // leaseAPI renews this node's lease until ctx ends; internal/kube implements it.
 type leaseAPI interface {
@@ -181,46 +175,20 @@ func NewVolumes(manager interface {
 
 // Options configure a Kubelet. All fields without a note are required.
 type Options struct {
-	NodeName string
-	// NodeIPs are the node's addresses, the main one first.
-	NodeIPs []string
+	// Node describes the node object: its name, addresses, machine, labels, what pods can have of it, and pressure thresholds.
+	Node    nodestatus.Options
 	RootDir string
 	// PodLogsDir is where container logs go.
 	PodLogsDir string
 	// CgroupRoot is the folder of the cgroup tree below which pods live; "" is the top.
 	CgroupRoot string
-	// Labels and Taints are given to the node when it registers; both may be empty. ProviderID is the cloud's name for it.
-	Labels     map[string]string
-	Taints     []v1.Taint
-	ProviderID string
-	// NoRegister leaves it to others to make the node object.
-	NoRegister bool
-	// ExternalCloud says that a cloud controller knows the node's addresses better; NodeIPGiven, that it should be told
-	// NodeIPs because the user chose them.
-	ExternalCloud, NodeIPGiven bool
-	// Port is where the HTTPS server listens.
-	Port    int32
-	MaxPods int64
-	// PodsPerCore bounds MaxPods further; 0 for no such bound.
-	PodsPerCore int64
-	// Reserved is taken off the node's capacity: system, kubelet, and eviction thresholds.
-	Reserved v1.ResourceList
 	// MaxImages bounds the images that the node's status names; negative for no bound.
 	MaxImages int
-	// Thresholds say when the node is under pressure, and PressureTransition how long it then says so at least. Usage reads
-	// what the machine uses, with the file system of a path; nil measures nothing.
-	Thresholds         []Threshold
-	PressureTransition time.Duration
-	Usage              func(path string) (platform.Usage, error)
 	// UnsafeSysctls are kernel parameters that pods may set beyond the safe ones: names, and beginnings of names with a *.
 	UnsafeSysctls []string
 	DNS           dns.Cluster
-	Host          platform.Host
-	Version       string
 	// LeaseSeconds is how long the node counts as alive without a renewal.
 	LeaseSeconds int32
-	// StatusPeriod is how often the node's status is computed, ReportPeriod how often it is sent when nothing changed.
-	StatusPeriod, ReportPeriod time.Duration
 	// MaxBackoff bounds the restart back-off; zero means 300 s.
 	MaxBackoff time.Duration
 

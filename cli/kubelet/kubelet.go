@@ -107,14 +107,14 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 	if err := privileges(ctx, cfg, f); err != nil {
 		return err
 	}
-	o.Meter = meter.New(meter.Options{NodeName: o.NodeName})
+	o.Meter = meter.New(meter.Options{NodeName: o.Node.Name})
 	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, meter.Calls{Meter: o.Meter})
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	rt := runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, Windows: platform.IsWindows, CPUs: o.Host.CPUs,
-		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, MemoryBytes: o.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration})
+	rt := runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, Windows: platform.IsWindows, CPUs: o.Node.Host.CPUs,
+		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, MemoryBytes: o.Node.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration})
 	images := conn
 	if cfg.ImageServiceEndpoint != "" && cfg.ImageServiceEndpoint != cfg.ContainerRuntimeEndpoint {
 		if images, err = runtime.Dial(cfg.ImageServiceEndpoint, meter.Calls{Meter: o.Meter}); err != nil {
@@ -128,7 +128,7 @@ func run(ctx context.Context, c *cobra.Command, f *flags) error {
 	o.ImageGC = &image.GC{Images: pulls.Client(), Runtime: rt.Client(), Disk: diskOf, Policy: image.GCPolicy{
 		High: int(*cfg.ImageGCHighThresholdPercent), Low: int(*cfg.ImageGCLowThresholdPercent),
 		MinAge: cfg.ImageMinimumGCAge.Duration, MaxAge: cfg.ImageMaximumGCAge.Duration}}
-	volumes := volume.Options{RootDir: o.RootDir, NodeName: o.NodeName,
+	volumes := volume.Options{RootDir: o.RootDir, NodeName: o.Node.Name,
 		Failed: func(p *v1.Pod, err error) {
 			o.API.PodEvent(p, "", v1.EventTypeWarning, "FailedMount", err.Error())
 		}}
@@ -236,12 +236,12 @@ func connect(ctx context.Context, cfg *v1beta1.KubeletConfiguration, f *flags, o
 		o.API, o.Standalone = core.NewAPI(kube.Offline{}), true
 		return nil, nil
 	}
-	rest, err := kube.Credentials{Node: o.NodeName, Kubeconfig: f.kubeconfig, Bootstrap: f.bootstrap, CertDir: f.certDir, Rotate: cfg.RotateCertificates,
+	rest, err := kube.Credentials{Node: o.Node.Name, Kubeconfig: f.kubeconfig, Bootstrap: f.bootstrap, CertDir: f.certDir, Rotate: cfg.RotateCertificates,
 		UserAgent: "kubelet/" + version, QPS: float32(*cfg.KubeAPIQPS), Burst: int(cfg.KubeAPIBurst), Lost: lost}.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	api, err := kube.NewKubelet(rest, o.NodeName)
+	api, err := kube.NewKubelet(rest, o.Node.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/dns"
+	"porthole.dev/porthole/kubelet/nodestatus"
 )
 
 // private makes folders that are nobody's business but the kubelet's and the administrators', where modes do not say so.
@@ -63,31 +64,41 @@ func options(cfg *v1beta1.KubeletConfiguration, f *flags) (*core.Options, error)
 	if name == "" {
 		return nil, errors.New("empty hostname is invalid")
 	}
-	o := &core.Options{NodeName: name, RootDir: root, PodLogsDir: logs, CgroupRoot: cfg.CgroupRoot,
-		Port: cfg.Port, MaxPods: int64(cfg.MaxPods), Host: host, Version: version, LeaseSeconds: cfg.NodeLeaseDurationSeconds,
-		StatusPeriod: cfg.NodeStatusUpdateFrequency.Duration, ReportPeriod: cfg.NodeStatusReportFrequency.Duration, Windows: platform.IsWindows}
+	o := &core.Options{RootDir: root, PodLogsDir: logs, CgroupRoot: cfg.CgroupRoot, LeaseSeconds: cfg.NodeLeaseDurationSeconds, Windows: platform.IsWindows}
+	if o.Node, err = nodeOptions(cfg, f, name, host); err != nil {
+		return nil, err
+	}
+	o.Node.Pressure.Dir = root
 	if cfg.CrashLoopBackOff.MaxContainerRestartPeriod != nil {
 		o.MaxBackoff = cfg.CrashLoopBackOff.MaxContainerRestartPeriod.Duration
 	}
-	if o.NodeIPs, err = nodeIPs(f.nodeIP, name); err != nil {
-		return nil, err
-	}
-	if o.Labels, err = parseLabels(f.labels); err != nil {
-		return nil, err
-	}
-	o.Taints, o.ProviderID, o.PodsPerCore = cfg.RegisterWithTaints, cfg.ProviderID, int64(cfg.PodsPerCore)
-	o.Static, o.NoRegister = staticSources(cfg, o.NodeName), !*cfg.RegisterNode
-	if err := cloud(o, f); err != nil {
-		return nil, err
-	}
-	if o.Reserved, err = reserved(cfg, host); err != nil {
-		return nil, err
-	}
-	o.Thresholds, o.PressureTransition, o.Usage = thresholds(cfg), cfg.EvictionPressureTransitionPeriod.Duration, platform.ReadUsage
+	o.Static = staticSources(cfg, name)
 	o.UnsafeSysctls, o.MaxImages = cfg.AllowedUnsafeSysctls, int(*cfg.NodeStatusMaxImages)
 	o.Crowd = roomier(os.Getenv)
 	o.DNS = dns.Cluster{Servers: cfg.ClusterDNS, Domain: cfg.ClusterDomain}
-	o.DNS.Host, err = hostDNS(*cfg.ResolverConfig, o.NodeIPs)
+	o.DNS.Host, err = hostDNS(*cfg.ResolverConfig, o.Node.IPs)
+	return o, err
+}
+
+// nodeOptions returns the description of the node: from the configuration, the command line and the machine.
+func nodeOptions(cfg *v1beta1.KubeletConfiguration, f *flags, name string, host platform.Host) (nodestatus.Options, error) {
+	o := nodestatus.Options{Name: name, Port: cfg.Port, Version: version, Host: host,
+		Taints: cfg.RegisterWithTaints, ProviderID: cfg.ProviderID, NoRegister: !*cfg.RegisterNode,
+		MaxPods: int64(cfg.MaxPods), PodsPerCore: int64(cfg.PodsPerCore),
+		StatusPeriod: cfg.NodeStatusUpdateFrequency.Duration, ReportPeriod: cfg.NodeStatusReportFrequency.Duration,
+		Pressure: nodestatus.PressureOptions{Thresholds: thresholds(cfg), Transition: cfg.EvictionPressureTransitionPeriod.Duration, Usage: platform.ReadUsage}}
+
+	var err error
+	if o.IPs, err = nodeIPs(f.nodeIP, name); err != nil {
+		return o, err
+	}
+	if o.Labels, err = parseLabels(f.labels); err != nil {
+		return o, err
+	}
+	if err := cloud(&o, f); err != nil {
+		return o, err
+	}
+	o.Reserved, err = reserved(cfg, host)
 	return o, err
 }
 
@@ -115,9 +126,9 @@ func hostDNS(source string, nodeIPs []string) (dns.Config, error) {
 
 // thresholds are when the node is under pressure, of the configuration's signals. The configuration was checked: what
 // cannot be read here is not there.
-func thresholds(cfg *v1beta1.KubeletConfiguration) (out []core.Threshold) {
+func thresholds(cfg *v1beta1.KubeletConfiguration) (out []nodestatus.Threshold) {
 	add := func(signal, text, grace string) {
-		t := core.Threshold{Signal: signal}
+		t := nodestatus.Threshold{Signal: signal}
 		t.Grace, _ = time.ParseDuration(grace) // none for a hard threshold
 		if number, ok := strings.CutSuffix(text, "%"); ok {
 			t.Percent, _ = strconv.ParseFloat(number, 64)
@@ -159,12 +170,12 @@ func roomier(getenv func(string) string) func(bool) {
 }
 
 // cloud prepares a node whose cloud controller will say more about it.
-func cloud(o *core.Options, f *flags) error {
+func cloud(o *nodestatus.Options, f *flags) error {
 	switch f.cloudProvider {
 	case "":
 		return nil
 	case "external":
-		o.ExternalCloud, o.NodeIPGiven = true, f.nodeIP != ""
+		o.ExternalCloud, o.IPsGiven = true, f.nodeIP != ""
 		return nil
 	}
 	return fmt.Errorf("unknown cloud provider: %s (only external is left)", f.cloudProvider)

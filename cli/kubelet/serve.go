@@ -89,10 +89,10 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 func (s servedBy) answers(conn *grpc.ClientConn) serve.Options {
 	k, cfg, o := s.k, s.cfg, s.o
 	return serve.Options{
-		Address:       net.JoinHostPort(cfg.Address, strconv.Itoa(int(o.Port))),
+		Address:       net.JoinHostPort(cfg.Address, strconv.Itoa(int(o.Node.Port))),
 		HealthAddress: healthAddress(cfg),
-		NodeName:      o.NodeName,
-		NodeAddresses: o.NodeIPs,
+		NodeName:      o.Node.Name,
+		NodeAddresses: o.Node.IPs,
 		CertFile:      cfg.TLSCertFile,
 		KeyFile:       cfg.TLSPrivateKeyFile,
 		CertDir:       s.certDir,
@@ -114,8 +114,8 @@ func (s servedBy) answers(conn *grpc.ClientConn) serve.Options {
 		LogsDir:    logsDir(cfg, o.PodLogsDir),
 		LogQueries: *cfg.EnableSystemLogQuery,
 		Healthy:    k.Healthy,
-		Machine: serve.Machine{CPUs: o.Host.CPUs, MemoryBytes: o.Host.MemoryBytes, MachineID: o.Host.MachineID, SystemUUID: o.Host.SystemUUID,
-			BootID: o.Host.BootID, KernelVersion: o.Host.KernelVersion, OSImage: o.Host.OSImage},
+		Machine: serve.Machine{CPUs: o.Node.Host.CPUs, MemoryBytes: o.Node.Host.MemoryBytes, MachineID: o.Node.Host.MachineID, SystemUUID: o.Node.Host.SystemUUID,
+			BootID: o.Node.Host.BootID, KernelVersion: o.Node.Host.KernelVersion, OSImage: o.Node.Host.OSImage},
 	}
 }
 

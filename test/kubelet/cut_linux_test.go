@@ -18,7 +18,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/internal/testkit"
-	"porthole.dev/porthole/kubelet/resource"
+	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
@@ -75,7 +75,7 @@ func testCutStart(t *testing.T, w *world) {
 		}
 	}
 	must(t, w.noMounts())
-	must(t, resource.Remove(parent))
+	must(t, cgroup.Remove(parent))
 }
 
 // forget mounts a root file system of a task that containerd does not know, and returns where.

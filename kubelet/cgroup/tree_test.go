@@ -1,4 +1,4 @@
-package resource
+package cgroup
 
 import (
 	"testing"
@@ -43,20 +43,5 @@ func TestPodLimits(t *testing.T) {
 		if got := PodLimits(&v1.Pod{Spec: c.spec}); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
-	}
-}
-
-func TestAllocatable(t *testing.T) {
-	got := Allocatable(list("cpu", "2", "memory", "1Gi", "hugepages-2Mi", "256Mi", "example.com/x", "3"),
-		list("cpu", "500m", "memory", "256Mi"), list("cpu", "3"))
-	want := list("cpu", "0", "memory", "512Mi", "hugepages-2Mi", "256Mi", "example.com/x", "3")
-	for name := range want {
-		w, g := want[name], got[name]
-		if w.Cmp(g) != 0 {
-			t.Errorf("%s: %s, want %s", name, g.String(), w.String())
-		}
-	}
-	if len(got) != len(want) {
-		t.Errorf("allocatable: %v", got)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package resource
+package cgroup
 
 // Ensure does nothing: only Linux has cgroups. The runtime limits containers by job objects.
 func Ensure(string, Limits) error { return nil }

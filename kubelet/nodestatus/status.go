@@ -1,4 +1,4 @@
-package kubelet
+package nodestatus
 
 import (
 	"errors"
@@ -12,18 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
-	alloc "porthole.dev/porthole/kubelet/resource"
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
-// capacity is what the machine has, and the extended resources that others wrote into the node.
-func (k *Kubelet) capacity(n *v1.Node) v1.ResourceList {
-	if n == nil {
-		return machineCapacity(k.o, nil)
-	}
-	return machineCapacity(k.o, n.Status.Capacity)
-}
-
+// machineCapacity returns what the machine has, and the extended resources (foreign) that others wrote into the node.
 func machineCapacity(o Options, foreign v1.ResourceList) v1.ResourceList {
 	pods := o.MaxPods
 	if o.PodsPerCore > 0 {
@@ -35,10 +27,12 @@ func machineCapacity(o Options, foreign v1.ResourceList) v1.ResourceList {
 		v1.ResourcePods:             *resource.NewQuantity(pods, resource.DecimalSI),
 		v1.ResourceEphemeralStorage: *resource.NewQuantity(o.Host.DiskBytes, resource.BinarySI),
 	}
+
 	for page, bytes := range o.Host.HugePages {
 		name := v1.ResourceName(v1.ResourceHugePagesPrefix + resource.NewQuantity(page, resource.BinarySI).String())
 		list[name] = *resource.NewQuantity(bytes, resource.BinarySI)
 	}
+
 	for name, q := range foreign {
 		if _, ours := list[name]; !ours {
 			list[name] = q
@@ -47,12 +41,38 @@ func machineCapacity(o Options, foreign v1.ResourceList) v1.ResourceList {
 	return list
 }
 
-func (k *Kubelet) allocatable(capacity v1.ResourceList) v1.ResourceList {
-	return alloc.Allocatable(capacity, k.o.Reserved)
+// allocatable returns what is left of capacity after the reservations. No quantity falls below zero.
+func allocatable(capacity v1.ResourceList, reserved ...v1.ResourceList) v1.ResourceList {
+	out := v1.ResourceList{}
+	for name, q := range capacity {
+		left := q.DeepCopy()
+		for _, r := range reserved {
+			if x, ok := r[name]; ok {
+				left.Sub(x)
+			}
+		}
+		if left.Sign() < 0 {
+			left.Set(0)
+		}
+		out[name] = left
+	}
+
+	for name, q := range capacity { // huge pages are memory that nobody else can have
+		if memory, ok := out[v1.ResourceMemory]; ok && strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+			memory.Sub(q)
+			if memory.Sign() < 0 {
+				memory.Set(0)
+			}
+			out[v1.ResourceMemory] = memory
+		}
+	}
+	return out
 }
 
-func (k *Kubelet) nodeStatus(old v1.NodeStatus, now time.Time) v1.NodeStatus {
-	return statusOf(k.o, statusFacts{version: *k.version.Load(), health: *k.health.Load(), images: k.imageList.Load(), pressed: *k.pressed.Load(), now: now}, old)
+// status returns the node's status as it should be, over old, the one in the API.
+func (n *Node) status(old v1.NodeStatus, now time.Time) v1.NodeStatus {
+	version, health := n.links.Runtime()
+	return statusOf(n.o, statusFacts{version: version, health: health, images: n.images.Load(), pressed: *n.pressed.Load(), now: now}, old)
 }
 
 // statusFacts is what the runtime contributes to the node's status.
@@ -68,7 +88,7 @@ type statusFacts struct {
 func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 	st := *old.DeepCopy()
 	st.Capacity = machineCapacity(o, old.Capacity)
-	st.Allocatable = alloc.Allocatable(st.Capacity, o.Reserved)
+	st.Allocatable = allocatable(st.Capacity, o.Reserved)
 	if !o.ExternalCloud || len(old.Addresses) == 0 {
 		st.Addresses = addresses(o)
 	}
@@ -116,12 +136,12 @@ var pressureConditions = []struct{ without, with v1.NodeCondition }{
 }
 
 func addresses(o Options) (out []v1.NodeAddress) {
-	if !o.ExternalCloud || o.NodeIPGiven { // otherwise the cloud knows, and pods cannot come before it has said so
-		for _, ip := range o.NodeIPs {
+	if !o.ExternalCloud || o.IPsGiven { // otherwise the cloud knows, and pods cannot come before it has said so
+		for _, ip := range o.IPs {
 			out = append(out, v1.NodeAddress{Type: v1.NodeInternalIP, Address: ip})
 		}
 	}
-	return append(out, v1.NodeAddress{Type: v1.NodeHostName, Address: o.NodeName})
+	return append(out, v1.NodeAddress{Type: v1.NodeHostName, Address: o.Name})
 }
 
 // readiness says everything that keeps pods from running here.

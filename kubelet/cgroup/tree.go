@@ -1,9 +1,8 @@
-package resource
+package cgroup
 
 import (
 	"errors"
 	"path"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,31 +65,4 @@ func PodLimits(p *v1.Pod) Limits {
 		l.Memory = limits.Memory().Value()
 	}
 	return l
-}
-
-// Allocatable is what is left of capacity after reservations: each list is taken off, and nothing falls below zero.
-func Allocatable(capacity v1.ResourceList, reserved ...v1.ResourceList) v1.ResourceList {
-	out := v1.ResourceList{}
-	for name, q := range capacity {
-		left := q.DeepCopy()
-		for _, r := range reserved {
-			if x, ok := r[name]; ok {
-				left.Sub(x)
-			}
-		}
-		if left.Sign() < 0 {
-			left.Set(0)
-		}
-		out[name] = left
-	}
-	for name, q := range capacity { // huge pages are memory that nobody else can have
-		if memory, ok := out[v1.ResourceMemory]; ok && strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
-			memory.Sub(q)
-			if memory.Sign() < 0 {
-				memory.Set(0)
-			}
-			out[v1.ResourceMemory] = memory
-		}
-	}
-	return out
 }

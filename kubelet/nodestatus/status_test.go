@@ -1,4 +1,4 @@
-package kubelet
+package nodestatus
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
@@ -17,8 +18,16 @@ import (
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
+func list(pairs ...string) v1.ResourceList {
+	out := v1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[v1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
+
 func someNode() (Options, statusFacts) {
-	o := Options{NodeName: "n", NodeIPs: []string{"10.0.0.1", "fd00::1"}, Port: 10250, MaxPods: 110, Version: "v1.2.3",
+	o := Options{Name: "n", IPs: []string{"10.0.0.1", "fd00::1"}, Port: 10250, MaxPods: 110, Version: "v1.2.3",
 		Reserved: list("memory", "100Mi", "cpu", "100m"),
 		Host:     platform.Host{OS: "linux", Arch: "amd64", CPUs: 2, MemoryBytes: 1 << 30, DiskBytes: 1 << 35, BootID: "b", MachineID: "m"}}
 	return o, statusFacts{version: runtime.Version{Name: "containerd", Version: "v2.1.0"}, now: time.Unix(1000, 0),
@@ -134,7 +143,7 @@ func TestCloudAddresses(t *testing.T) {
 	if got := statusOf(o, f, v1.NodeStatus{}).Addresses; len(got) != 1 || got[0].Type != v1.NodeHostName {
 		t.Errorf("before the cloud has answered: %v", got)
 	}
-	o.NodeIPGiven = true
+	o.IPsGiven = true
 	if got := statusOf(o, f, v1.NodeStatus{}).Addresses; len(got) != 3 {
 		t.Errorf("with an address from the user: %v", got)
 	}
@@ -148,7 +157,7 @@ func TestCloudAddresses(t *testing.T) {
 func TestNodePatch(t *testing.T) {
 	o, f := someNode()
 	before := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"mine": "1"}}, Status: statusOf(o, f, v1.NodeStatus{})}
-	o.NodeIPs = []string{"10.0.0.2", "fd00::2"}
+	o.IPs = []string{"10.0.0.2", "fd00::2"}
 	f.health.NetworkReady = false
 	after := before.DeepCopy()
 	after.Labels["os"] = "linux"
@@ -184,5 +193,20 @@ func TestNodePatch(t *testing.T) {
 		if !ok {
 			t.Errorf("%s: %s\nafter %s", what, merged, patch)
 		}
+	}
+}
+
+func TestAllocatable(t *testing.T) {
+	got := allocatable(list("cpu", "2", "memory", "1Gi", "hugepages-2Mi", "256Mi", "example.com/x", "3"),
+		list("cpu", "500m", "memory", "256Mi"), list("cpu", "3"))
+	want := list("cpu", "0", "memory", "512Mi", "hugepages-2Mi", "256Mi", "example.com/x", "3")
+	for name := range want {
+		w, g := want[name], got[name]
+		if w.Cmp(g) != 0 {
+			t.Errorf("%s: %s, want %s", name, g.String(), w.String())
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("allocatable: %v", got)
 	}
 }

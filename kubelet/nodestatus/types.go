@@ -1,0 +1,92 @@
+package nodestatus
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/kubelet/runtime"
+)
+
+// Options describe the node. Fields without a note are required.
+type Options struct {
+	Name string
+	// IPs are the node's addresses, the main one first.
+	IPs []string
+	// Port is where the kubelet's HTTPS server listens.
+	Port int32
+	// Version is the kubelet's version as the node reports it.
+	Version string
+	Host    platform.Host
+
+	// Labels and Taints are given to the node when it registers; both may be empty.
+	Labels map[string]string
+	Taints []v1.Taint
+	// ProviderID is the cloud's name for the node; may be empty.
+	ProviderID string
+	// NoRegister leaves it to others to create the node object.
+	NoRegister bool
+	// ExternalCloud means that a cloud controller sets the node's addresses. IPsGiven means that it is to use IPs, because the
+	// user chose them.
+	ExternalCloud, IPsGiven bool
+
+	// MaxPods bounds the pods of the node. PodsPerCore, times the number of CPUs, bounds them further; 0 is no such bound.
+	MaxPods, PodsPerCore int64
+	// Reserved is subtracted from the node's capacity: system, kubelet, and eviction thresholds. May be empty.
+	Reserved v1.ResourceList
+
+	// StatusPeriod is how often the status is worked out, ReportPeriod how often it is sent if nothing has changed.
+	StatusPeriod, ReportPeriod time.Duration
+	// Pressure is what the pressure conditions are about.
+	Pressure PressureOptions
+}
+
+// PressureOptions say when a node is under pressure.
+type PressureOptions struct {
+	// Thresholds bound what must be left; without any, no condition ever becomes true.
+	Thresholds []Threshold
+	// Transition is how long a condition stays true after the last threshold was met again.
+	Transition time.Duration
+	// Usage reads what the machine uses, with the file system that a path is on; nil measures nothing.
+	Usage func(path string) (platform.Usage, error)
+	// Dir is a folder on the node's own file system (nodefs).
+	Dir string
+}
+
+// Threshold is the least that must be left of something on the node.
+type Threshold struct {
+	// Signal is upstream's name: memory.available, nodefs.available, nodefs.inodesFree, imagefs.available,
+	// imagefs.inodesFree, pid.available.
+	Signal string
+	// Least is a number of bytes or objects; if it is zero, Percent of the whole counts.
+	Least   int64
+	Percent float64
+	// Grace is how long less may be left before the node is under pressure; zero for a hard threshold.
+	Grace time.Duration
+}
+
+// Links are what a Node needs from the rest of the kubelet. All but ImageFolder are required.
+type Links struct {
+	API API
+	// Event records an event about the node.
+	Event func(eventType, reason, message string)
+	// Runtime returns the runtime's version and its latest known health. It must not block.
+	Runtime func() (runtime.Version, runtime.Health)
+	// PodCIDR is called when the node gets a pod range, and when that changes. It must not block.
+	PodCIDR func(cidr string)
+	// ImageFolder asks where the runtime keeps images (imagefs); nil if nobody can be asked.
+	ImageFolder func(ctx context.Context) (string, error)
+}
+
+// API is the node object in the Kubernetes API; internal/kube implements it. GetNode returns a NotFound error if the node
+// has been deleted.
+type API interface {
+	GetNode(ctx context.Context) (*v1.Node, error)
+	CreateNode(ctx context.Context, n *v1.Node) (*v1.Node, error)
+	PatchNode(ctx context.Context, patch []byte) (*v1.Node, error)
+	PatchNodeStatus(ctx context.Context, patch []byte) (*v1.Node, error)
+	// WatchNode calls changed with each version of the node until ctx ends. It does not block.
+	WatchNode(ctx context.Context, changed func(*v1.Node))
+}
