@@ -45,16 +45,16 @@ func (f *Fake) refused(kind string, lb *hns.LoadBalancer) error {
 	return f.Refuse(kind, nil, lb)
 }
 
-func (f *Fake) checkBalancer(lb hns.LoadBalancer) error {
+func (o *objects) checkBalancer(lb hns.LoadBalancer) error {
 	if len(lb.Endpoints) == 0 || len(lb.Ports) == 0 {
 		return fail(hns.Invalid, 0x57, "load balancer without backends or ports")
 	}
 	for _, id := range lb.Endpoints {
-		if !slices.ContainsFunc(f.endpoints, func(e hns.Endpoint) bool { return e.ID == id }) {
+		if !slices.ContainsFunc(o.endpoints, func(e hns.Endpoint) bool { return e.ID == id }) {
 			return fail(hns.Absent, 0x803b0002, "load balancer backend %s", id)
 		}
 	}
-	for _, other := range f.balancers {
+	for _, other := range o.balancers {
 		if other.ID == lb.ID {
 			continue
 		}

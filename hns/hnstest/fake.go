@@ -7,95 +7,46 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"porthole.dev/porthole/hns"
-)
-
-// Outcome of a call that a fault may change.
-type Outcome int
-
-// What a fault can do.
-const (
-	Work          Outcome = iota // nothing unusual
-	Fail                         // unknown error, nothing changed
-	DoThenFail                   // the change is made, and the caller gets an unknown error
-	LieAboutIt                   // success is answered and nothing changed
-	AnswerNothing                // a listing answers an empty list
-	Hang                         // no answer until the caller's deadline, nothing changed
-	Vanish                       // reading one object finds it gone (it is not)
-	Halve                        // reading an endpoint gives no addresses
 )
 
 // Fake is one host. Set its fields before use.
 type Fake struct {
 	HNS hns.Version
-	// Fault, if set, is asked before each call; kind is as counted by Calls.
-	Fault func(kind string) Outcome
-	// Latency, if set, is how long a call of a kind takes; writes wait for each other.
-	Latency func(kind string) time.Duration
+	recorder
 	// Outline, if set, is what this host's first interface tells of a load balancer, in place of hns.LoadBalancer.Outline.
 	Outline func(hns.LoadBalancer) uint64
 	// Refuse, if set, answers a creation or modification with an error of the host's own, a full port pool for example.
 	Refuse func(kind string, endpoint *hns.Endpoint, lb *hns.LoadBalancer) error
 
-	turn       chan struct{}
-	mu         sync.Mutex
-	next       int
-	calls      map[string]int
+	mu sync.Mutex // guards objects
+	objects
+}
+
+// objects are what a host has.
+type objects struct {
+	next       int // makes ids
 	networks   []hns.Network
 	endpoints  []hns.Endpoint
 	balancers  []hns.LoadBalancer
 	namespaces []hns.Namespace
 }
 
-// New makes a host with one network.
+// HostNamespace is the id of the namespace that stands for the host's own compartment. Every Windows host has one.
+const HostNamespace hns.NamespaceID = "00000000-0000-4000-9000-000000000001"
+
+// New makes a host with the given networks, which are not checked, and its own namespace.
 func New(version hns.Version, networks ...hns.Network) *Fake {
-	return &Fake{HNS: version, networks: networks, calls: map[string]int{}, turn: make(chan struct{}, 1)}
-}
-
-// OneIn is a fault that makes one in n calls misbehave, by chance; the same seed gives the same chance.
-func OneIn(n int, seed uint64, how Outcome) func(string) Outcome {
-	var mu sync.Mutex
-	chance := rand.New(rand.NewPCG(seed, 0))
-	return func(string) Outcome {
-		mu.Lock()
-		defer mu.Unlock()
-		if chance.IntN(n) == 0 {
-			return how
-		}
-		return Work
+	host := hns.Namespace{ID: HostNamespace, Type: "HostDefault"}
+	return &Fake{
+		HNS:      version,
+		recorder: recorder{calls: map[string]int{}, turn: make(chan struct{}, 1)},
+		objects:  objects{networks: networks, namespaces: []hns.Namespace{host}},
 	}
-}
-
-// Calls counts the calls so far by kind, as "create endpoint: 3" lines in order.
-func (f *Fake) Calls() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var b strings.Builder
-	for _, kind := range slices.Sorted(maps.Keys(f.calls)) {
-		fmt.Fprintf(&b, "%s: %d\n", kind, f.calls[kind])
-	}
-	return b.String()
-}
-
-// Count of one kind of call.
-func (f *Fake) Count(kind string) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.calls[kind]
-}
-
-// ResetCalls starts counting anew.
-func (f *Fake) ResetCalls() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.calls = map[string]int{}
 }
 
 // Edit changes the host's objects behind everybody's back.
@@ -103,50 +54,6 @@ func (f *Fake) Edit(change func(endpoints *[]hns.Endpoint, balancers *[]hns.Load
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(&f.endpoints, &f.balancers, &f.networks)
-}
-
-// SetFault replaces the fault.
-func (f *Fake) SetFault(fault func(string) Outcome) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.Fault = fault
-}
-
-// AddNamespace makes a namespace as a container runtime would.
-func (f *Fake) AddNamespace(id hns.NamespaceID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.namespaces = append(f.namespaces, hns.Namespace{ID: id, Type: "Guest"})
-}
-
-// hangs is how long a call that hangs is waited for: the deadline of hns/hcn.
-const hangs = 30 * time.Second
-
-// enter counts the call, lets its time pass and gives its fault. Writes take their time one after the other, as HNS has it.
-// The caller does not hold f.mu.
-func (f *Fake) enter(ctx context.Context, kind string) Outcome {
-	f.mu.Lock()
-	f.calls[kind]++
-	outcome, latency := Work, time.Duration(0)
-	if f.Fault != nil {
-		outcome = f.Fault(kind)
-	}
-	if f.Latency != nil {
-		latency = f.Latency(kind)
-	}
-	f.mu.Unlock()
-	if outcome == Hang {
-		pause(ctx, hangs)
-		return Fail
-	}
-	if latency > 0 {
-		if isWrite(kind) {
-			f.turn <- struct{}{}
-			defer func() { <-f.turn }()
-		}
-		pause(ctx, latency)
-	}
-	return outcome
 }
 
 // doing is a call: do runs under f.mu, unless the call's fault is that it does not.
@@ -171,51 +78,21 @@ func (f *Fake) change(ctx context.Context, kind string, do func() error) error {
 	return err
 }
 
-func isWrite(kind string) bool {
-	for _, verb := range []string{"create", "modify", "delete", "add", "remove"} {
-		if strings.HasPrefix(kind, verb) {
-			return true
-		}
-	}
-	return false
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
 func fail(class hns.Class, code uint32, format string, args ...any) error {
 	return &hns.Error{Doing: fmt.Sprintf(format, args...), Class: class, Code: code, Err: errors.New("refused by the fake")}
 }
 
 func broken(kind string) error { return fail(hns.Unknown, 0x6ba, "%s", kind) }
 
-func (f *Fake) newID() string {
-	f.next++
-	return fmt.Sprintf("00000000-0000-4000-8000-%012x", f.next)
+func (o *objects) newID() string {
+	o.next++
+	return fmt.Sprintf("00000000-0000-4000-8000-%012x", o.next)
 }
 
 // Version answers like hcn.Client's.
 func (f *Fake) Version(ctx context.Context) (hns.Version, error) {
 	return doing(ctx, f, "read version", func(_ Outcome) (hns.Version, error) {
 		return f.HNS, nil
-	})
-}
-
-// NetworkByName answers like hcn.Client's.
-func (f *Fake) NetworkByName(ctx context.Context, name string) (hns.Network, error) {
-	return doing(ctx, f, "find network", func(_ Outcome) (hns.Network, error) {
-		for _, n := range f.networks {
-			if n.Name == name {
-				return n, nil
-			}
-		}
-		return hns.Network{}, fail(hns.Absent, 0, "find network %s", name)
 	})
 }
 
@@ -280,66 +157,11 @@ func (f *Fake) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint
 	})
 }
 
-// DeleteEndpoint answers like hcn.Client's.
+// DeleteEndpoint answers like hcn.Client's. An endpoint that is in a namespace leaves it.
 func (f *Fake) DeleteEndpoint(ctx context.Context, id hns.EndpointID) error {
 	return f.change(ctx, "delete endpoint", func() error {
 		f.endpoints = slices.DeleteFunc(f.endpoints, func(e hns.Endpoint) bool { return e.ID == id })
-		return nil
-	})
-}
-
-// Namespace answers like hcn.Client's.
-func (f *Fake) Namespace(ctx context.Context, id hns.NamespaceID) (hns.Namespace, error) {
-	return doing(ctx, f, "find namespace", func(_ Outcome) (hns.Namespace, error) {
-		for _, n := range f.namespaces {
-			if n.ID == id {
-				return n, nil
-			}
-		}
-		return hns.Namespace{}, fail(hns.Absent, 0x490, "find namespace %s", id)
-	})
-}
-
-// AddToNamespace answers like hcn.Client's.
-func (f *Fake) AddToNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
-	return f.change(ctx, "add endpoint", func() error {
-		for i := range f.namespaces {
-			if f.namespaces[i].ID != id {
-				continue
-			}
-			for j := range f.endpoints {
-				e := &f.endpoints[j]
-				if e.ID != endpoint {
-					continue
-				}
-				if e.Namespace != "" && e.Namespace != id {
-					return fail(hns.Invalid, 0x803b002b, "add endpoint %s", endpoint)
-				}
-				if e.Namespace == "" {
-					e.Namespace = id
-					f.namespaces[i].Endpoints = append(f.namespaces[i].Endpoints, endpoint)
-				}
-				return nil
-			}
-		}
-		return fail(hns.Absent, 0x490, "add endpoint %s to namespace %s", endpoint, id)
-	})
-}
-
-// RemoveFromNamespace answers like hcn.Client's.
-func (f *Fake) RemoveFromNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
-	return f.change(ctx, "remove endpoint", func() error {
-		for i := range f.namespaces {
-			if f.namespaces[i].ID == id {
-				f.namespaces[i].Endpoints = slices.DeleteFunc(f.namespaces[i].Endpoints,
-					func(e hns.EndpointID) bool { return e == endpoint })
-			}
-		}
-		for j := range f.endpoints {
-			if f.endpoints[j].ID == endpoint {
-				f.endpoints[j].Namespace = ""
-			}
-		}
+		f.detach(id)
 		return nil
 	})
 }

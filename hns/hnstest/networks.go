@@ -1,0 +1,135 @@
+package hnstest
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"porthole.dev/porthole/hns"
+)
+
+// networkTypes are the types that HNS makes networks of.
+var networkTypes = []string{"NAT", "ICS", "Transparent", hns.L2Bridge, hns.L2Tunnel, hns.Overlay, "Private", "Internal"}
+
+// Networks answers like hcn.Client's.
+func (f *Fake) Networks(ctx context.Context) ([]hns.Network, error) {
+	outcome := f.enter(ctx, "list networks")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	switch outcome {
+	case Fail, DoThenFail:
+		return nil, broken("list networks")
+	case AnswerNothing:
+		return nil, nil
+	}
+	return slices.Clone(f.networks), nil
+}
+
+// NetworkByName answers like hcn.Client's.
+func (f *Fake) NetworkByName(ctx context.Context, name string) (hns.Network, error) {
+	return doing(ctx, f, "find network", func(Outcome) (hns.Network, error) {
+		for _, n := range f.networks {
+			if n.Name == name {
+				return n, nil
+			}
+		}
+		return hns.Network{}, fail(hns.Absent, 0, "find network %s", name)
+	})
+}
+
+// CreateNetwork answers like hcn.Client's. It refuses a type that HNS does not know, subnets that are not valid or overlap
+// with each other or with those of another network (unverified: real HNS was not seen to be asked), and a name or id that
+// another network has.
+func (f *Fake) CreateNetwork(ctx context.Context, network hns.Network) (hns.Network, error) {
+	return doing(ctx, f, "create network", func(Outcome) (hns.Network, error) {
+		if network.Type == "" {
+			network.Type = "NAT"
+		}
+		if err := f.checkNetwork(network); err != nil {
+			return hns.Network{}, err
+		}
+
+		if network.ID == "" {
+			network.ID = hns.NetworkID(f.newID())
+		}
+		f.networks = append(f.networks, network)
+		return network, nil
+	})
+}
+
+func (o *objects) checkNetwork(network hns.Network) error {
+	doing := "create network " + network.Name
+	if !slices.Contains(networkTypes, network.Type) {
+		return fail(hns.Invalid, 0x803b000b, "%s of type %s", doing, network.Type)
+	}
+
+	var taken []netip.Prefix
+	for _, other := range o.networks {
+		if other.Name == network.Name || network.ID != "" && other.ID == network.ID {
+			return fail(hns.Exists, 0x803b0010, "%s", doing)
+		}
+		for _, s := range other.Subnets {
+			taken = append(taken, s.Prefix)
+		}
+	}
+
+	for _, s := range network.Subnets {
+		switch {
+		case !s.Prefix.IsValid():
+			return fail(hns.Invalid, 0x803b0032, "%s", doing)
+		case network.Type == hns.Overlay && s.Prefix.Addr().Is6():
+			return fail(hns.Invalid, 0x803b0030, "%s of %s", doing, s.Prefix)
+		case slices.ContainsFunc(taken, s.Prefix.Overlaps):
+			return fail(hns.Invalid, 0x803b0032, "%s of %s", doing, s.Prefix)
+		}
+		taken = append(taken, s.Prefix)
+	}
+	return nil
+}
+
+// DeleteNetwork answers like hcn.Client's. A network with an endpoint that is in a namespace is refused; endpoints that are in
+// none go with their network. One that is gone is success.
+func (f *Fake) DeleteNetwork(ctx context.Context, id hns.NetworkID) error {
+	return f.change(ctx, "delete network", func() error {
+		inUse := func(e hns.Endpoint) bool { return e.Network == id && e.Namespace != "" }
+		if slices.ContainsFunc(f.endpoints, inUse) {
+			return fail(hns.Unknown, 0x803b002c, "delete network %s", id)
+		}
+
+		f.endpoints = slices.DeleteFunc(f.endpoints, func(e hns.Endpoint) bool { return e.Network == id })
+		f.networks = slices.DeleteFunc(f.networks, func(n hns.Network) bool { return n.ID == id })
+		return nil
+	})
+}
+
+// DumpNetworks prints the networks with their subnets and endpoints, one line each, sorted.
+func (f *Fake) DumpNetworks() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	var lines []string
+	for _, n := range f.networks {
+		line := fmt.Sprintf("network %s %s", n.Name, n.Type)
+		for _, s := range n.Subnets {
+			line += fmt.Sprintf(" %s via %v", s.Prefix, s.Gateway)
+		}
+		lines = append(lines, line+"\n")
+
+		for _, e := range f.endpoints {
+			if e.Network != n.ID {
+				continue
+			}
+			line := fmt.Sprintf("network %s endpoint %q %v", n.Name, e.Name, e.Addrs)
+			if e.Namespace != "" {
+				line += " in " + f.namespaceType(e.Namespace)
+			}
+			lines = append(lines, line+"\n")
+		}
+	}
+
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}

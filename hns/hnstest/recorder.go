@@ -1,0 +1,133 @@
+package hnstest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Outcome of a call that a fault may change.
+type Outcome int
+
+// What a fault can do.
+const (
+	Work          Outcome = iota // nothing unusual
+	Fail                         // unknown error, nothing changed
+	DoThenFail                   // the change is made, and the caller gets an unknown error
+	LieAboutIt                   // success is answered and nothing changed
+	AnswerNothing                // a listing answers an empty list
+	Hang                         // no answer until the caller's deadline, nothing changed
+	Vanish                       // reading one object finds it gone (it is not)
+	Halve                        // reading an endpoint gives no addresses
+)
+
+// OneIn is a fault that makes one in n calls misbehave, by chance; the same seed gives the same chance.
+func OneIn(n int, seed uint64, how Outcome) func(string) Outcome {
+	var mu sync.Mutex
+	chance := rand.New(rand.NewPCG(seed, 0))
+	return func(string) Outcome {
+		mu.Lock()
+		defer mu.Unlock()
+		if chance.IntN(n) == 0 {
+			return how
+		}
+		return Work
+	}
+}
+
+// recorder counts calls and gives them their faults and latencies.
+type recorder struct {
+	// Fault, if set, is asked before each call; kind is as counted by Calls.
+	Fault func(kind string) Outcome
+	// Latency, if set, is how long a call of a kind takes; writes wait for each other.
+	Latency func(kind string) time.Duration
+
+	turn  chan struct{} // holds one element while a write waits for its latency
+	mu    sync.Mutex
+	calls map[string]int // by kind
+}
+
+// Calls counts the calls so far by kind, as "create endpoint: 3" lines in order.
+func (r *recorder) Calls() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var b strings.Builder
+	for _, kind := range slices.Sorted(maps.Keys(r.calls)) {
+		fmt.Fprintf(&b, "%s: %d\n", kind, r.calls[kind])
+	}
+	return b.String()
+}
+
+// Count of one kind of call.
+func (r *recorder) Count(kind string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls[kind]
+}
+
+// ResetCalls starts counting again from zero.
+func (r *recorder) ResetCalls() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = map[string]int{}
+}
+
+// SetFault replaces the fault.
+func (r *recorder) SetFault(fault func(string) Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Fault = fault
+}
+
+// hangs is how long a call that hangs is waited for: the deadline of hns/hcn.
+const hangs = 30 * time.Second
+
+// enter counts the call, waits for its latency and returns its fault. Writes wait one after the other, as in HNS.
+func (r *recorder) enter(ctx context.Context, kind string) Outcome {
+	r.mu.Lock()
+	r.calls[kind]++
+	outcome, latency := Work, time.Duration(0)
+	if r.Fault != nil {
+		outcome = r.Fault(kind)
+	}
+	if r.Latency != nil {
+		latency = r.Latency(kind)
+	}
+	r.mu.Unlock()
+
+	if outcome == Hang {
+		pause(ctx, hangs)
+		return Fail
+	}
+	if latency > 0 {
+		if isWrite(kind) {
+			r.turn <- struct{}{}
+			defer func() { <-r.turn }()
+		}
+		pause(ctx, latency)
+	}
+	return outcome
+}
+
+func isWrite(kind string) bool {
+	for _, verb := range []string{"create", "modify", "delete", "add", "remove"} {
+		if strings.HasPrefix(kind, verb) {
+			return true
+		}
+	}
+	return false
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
