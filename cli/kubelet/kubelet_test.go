@@ -5,9 +5,10 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"testing"
+
+	node "porthole.dev/porthole/node/kubelet"
 )
 
 // TestUpstreamFlags parses a command line with every flag that upstream's kubelet 1.36.3 has.
@@ -53,7 +54,7 @@ func TestVersion(t *testing.T) {
 	var out bytes.Buffer
 	c.SetOut(&out)
 	c.SetArgs([]string{"--version"})
-	if err := c.Execute(); err != nil || out.String() != "Kubernetes "+version+"\n" {
+	if err := c.Execute(); err != nil || out.String() != "Kubernetes "+node.Version+"\n" {
 		t.Errorf("%q, error %v", out.String(), err)
 	}
 }
@@ -90,42 +91,5 @@ func TestRefuses(t *testing.T) {
 		if err := cmd.ExecuteContext(ctx); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.args, err, c.want)
 		}
-	}
-}
-
-func TestNodeLabels(t *testing.T) {
-	labels, err := parseLabels("a=b,node.kubernetes.io/pool=x,kubelet.kubernetes.io/y=,example.com/z=1,topology.kubernetes.io/zone=z")
-	if err != nil || len(labels) != 5 || labels["node.kubernetes.io/pool"] != "x" {
-		t.Errorf("labels %v, error %v", labels, err)
-	}
-}
-
-func TestNodeIPs(t *testing.T) {
-	for _, c := range []struct{ text, name, want string }{
-		{"192.0.2.7", "n", "192.0.2.7"},
-		{"192.0.2.7, fd00::7", "n", "192.0.2.7 fd00::7"},
-		{"", "192.0.2.8", "192.0.2.8"},
-	} {
-		if got, err := nodeIPs(c.text, c.name); err != nil || strings.Join(got, " ") != c.want {
-			t.Errorf("%q for %q: %v, error %v", c.text, c.name, got, err)
-		}
-	}
-}
-
-// TestRoomier: a crowd may leave more garbage, afterwards it is as before; who sets Go's own variables decides alone.
-func TestRoomier(t *testing.T) {
-	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
-		if roomier(func(asked string) string { return map[string]string{name: "50"}[asked] }) != nil {
-			t.Errorf("with %s set there is still something that changes it", name)
-		}
-	}
-	before := debug.SetGCPercent(calmGarbage)
-	defer debug.SetGCPercent(before)
-	crowd := roomier(func(string) string { return "" })
-	crowd(true)
-	during := debug.SetGCPercent(crowdGarbage)
-	crowd(false)
-	if after := debug.SetGCPercent(calmGarbage); during != crowdGarbage || after != calmGarbage {
-		t.Errorf("garbage collection begins at %d %% during a crowd and %d %% after it, want %d and %d", during, after, crowdGarbage, calmGarbage)
 	}
 }

@@ -19,7 +19,7 @@ func TestTheKubeletStartsNoProgramOnWindows(t *testing.T) {
 	looked := 0
 	for _, l := range list(t, "windows") {
 		name := strings.TrimPrefix(l.ImportPath, Module+"/")
-		if !matchesAny(name, []string{"kubelet/...", "cli/kubelet", "internal/kube/...", "internal/platform/..."}) {
+		if !matchesAny(name, []string{"kubelet/...", "cli/kubelet", "node/kubelet", "internal/kube/...", "internal/platform/..."}) {
 			continue
 		}
 		looked++

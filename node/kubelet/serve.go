@@ -110,7 +110,7 @@ func (s servedBy) answers(conn *grpc.ClientConn) serve.Options {
 		RootDir:    o.RootDir,
 		Config:     cfg,
 		Flags:      s.flags,
-		Version:    version,
+		Version:    Version,
 		LogsDir:    logsDir(cfg, o.PodLogsDir),
 		LogQueries: *cfg.EnableSystemLogQuery,
 		Healthy:    k.Healthy,

@@ -41,10 +41,10 @@ func private(dirs ...string) error {
 	return nil
 }
 
-func options(cfg *v1beta1.KubeletConfiguration, f *flags) (*core.Options, error) {
-	root, err := filepath.Abs(f.rootDir)
+func options(cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, error) {
+	root, err := filepath.Abs(given.RootDir)
 	if err != nil {
-		return nil, fmt.Errorf("finding --root-dir %s: %w", f.rootDir, err)
+		return nil, fmt.Errorf("finding --root-dir %s: %w", given.RootDir, err)
 	}
 	if err := os.MkdirAll(root, 0o750); err != nil {
 		return nil, fmt.Errorf("creating --root-dir: %w", err)
@@ -53,19 +53,19 @@ func options(cfg *v1beta1.KubeletConfiguration, f *flags) (*core.Options, error)
 	if err != nil {
 		return nil, fmt.Errorf("finding podLogsDir %s: %w", cfg.PodLogsDir, err)
 	}
-	if err := private(logs, filepath.Join(filepath.Dir(logs), "containers"), filepath.Join(root, "checkpoints"), f.certDir); err != nil {
+	if err := private(logs, filepath.Join(filepath.Dir(logs), "containers"), filepath.Join(root, "checkpoints"), given.CertDir); err != nil {
 		return nil, err
 	}
 	host, err := platform.ReadHost(root)
 	if err != nil {
 		return nil, err
 	}
-	name := strings.ToLower(strings.TrimSpace(cmp.Or(f.hostname, host.Hostname)))
+	name := strings.ToLower(strings.TrimSpace(cmp.Or(given.Hostname, host.Hostname)))
 	if name == "" {
 		return nil, errors.New("empty hostname is invalid")
 	}
 	o := &core.Options{RootDir: root, PodLogsDir: logs, CgroupRoot: cfg.CgroupRoot, LeaseSeconds: cfg.NodeLeaseDurationSeconds, Windows: platform.IsWindows}
-	if o.Node, err = nodeOptions(cfg, f, name, host); err != nil {
+	if o.Node, err = nodeOptions(cfg, given, name, host); err != nil {
 		return nil, err
 	}
 	o.Node.Pressure.Dir = root
@@ -81,21 +81,21 @@ func options(cfg *v1beta1.KubeletConfiguration, f *flags) (*core.Options, error)
 }
 
 // nodeOptions returns the description of the node: from the configuration, the command line and the machine.
-func nodeOptions(cfg *v1beta1.KubeletConfiguration, f *flags, name string, host platform.Host) (nodestatus.Options, error) {
-	o := nodestatus.Options{Name: name, Port: cfg.Port, Version: version, Host: host,
+func nodeOptions(cfg *v1beta1.KubeletConfiguration, given *Options, name string, host platform.Host) (nodestatus.Options, error) {
+	o := nodestatus.Options{Name: name, Port: cfg.Port, Version: Version, Host: host,
 		Taints: cfg.RegisterWithTaints, ProviderID: cfg.ProviderID, NoRegister: !*cfg.RegisterNode,
 		MaxPods: int64(cfg.MaxPods), PodsPerCore: int64(cfg.PodsPerCore),
 		StatusPeriod: cfg.NodeStatusUpdateFrequency.Duration, ReportPeriod: cfg.NodeStatusReportFrequency.Duration,
 		Pressure: nodestatus.PressureOptions{Thresholds: thresholds(cfg), Transition: cfg.EvictionPressureTransitionPeriod.Duration, Usage: platform.ReadUsage}}
 
 	var err error
-	if o.IPs, err = nodeIPs(f.nodeIP, name); err != nil {
+	if o.IPs, err = nodeIPs(given.NodeIP, name); err != nil {
 		return o, err
 	}
-	if o.Labels, err = parseLabels(f.labels); err != nil {
+	if o.Labels, err = parseLabels(given.Labels); err != nil {
 		return o, err
 	}
-	if err := cloud(&o, f); err != nil {
+	if err := cloud(&o, given); err != nil {
 		return o, err
 	}
 	o.Reserved, err = reserved(cfg, host)
@@ -170,15 +170,15 @@ func roomier(getenv func(string) string) func(bool) {
 }
 
 // cloud prepares a node whose cloud controller will say more about it.
-func cloud(o *nodestatus.Options, f *flags) error {
-	switch f.cloudProvider {
+func cloud(o *nodestatus.Options, given *Options) error {
+	switch given.CloudProvider {
 	case "":
 		return nil
 	case "external":
-		o.ExternalCloud, o.IPsGiven = true, f.nodeIP != ""
+		o.ExternalCloud, o.IPsGiven = true, given.NodeIP != ""
 		return nil
 	}
-	return fmt.Errorf("unknown cloud provider: %s (only external is left)", f.cloudProvider)
+	return fmt.Errorf("unknown cloud provider: %s (only external is left)", given.CloudProvider)
 }
 
 func parseLabels(text string) (map[string]string, error) {

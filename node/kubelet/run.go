@@ -1,0 +1,218 @@
+// Package kubelet wires a node's kubelet: it connects the core to the API server, to the container runtime and to the host.
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/internal/platform"
+	core "porthole.dev/porthole/kubelet"
+	"porthole.dev/porthole/kubelet/config"
+	"porthole.dev/porthole/kubelet/image"
+	"porthole.dev/porthole/kubelet/meter"
+	"porthole.dev/porthole/kubelet/runtime"
+	"porthole.dev/porthole/kubelet/static"
+	"porthole.dev/porthole/kubelet/volume"
+)
+
+// Version is the Kubernetes version whose behaviour this kubelet has.
+const Version = "v1.36.3"
+
+// Options are what a command line decides.
+type Options struct {
+	Kubeconfig string // file with the API server's address and credentials; without it only static pods run
+	Bootstrap  string // kubeconfig that may ask for a client certificate; used while Kubeconfig does not exist or has expired
+	Config     string // KubeletConfiguration file; may be empty
+	ConfigDir  string // folder of *.conf files that override fields of Config; may be empty
+
+	Hostname string // name of the node; empty: the name of the host
+	NodeIP   string // address of the node, or one of each family separated by a comma; empty: found
+	RootDir  string // folder of volumes and other state
+	CertDir  string // folder of certificates; empty: pki below RootDir
+	Labels   string // labels to register the node with: key=value, separated by commas
+
+	CloudProvider string // empty or external
+	PriorityClass string // priority class of the process on Windows
+
+	Settings      *config.Flags     // flags that override fields of the configuration
+	Flags         map[string]string // every flag with its value, by name, for the page that shows them
+	WithoutEffect []string          // flags that were given and have no effect: they are logged
+}
+
+// Run runs the kubelet until ctx ends or the node loses its credentials.
+func Run(ctx context.Context, given Options) error {
+	cfg, err := configure(ctx, &given)
+	if err != nil {
+		return err
+	}
+	o, err := options(cfg, &given)
+	if err != nil {
+		return err
+	}
+	ctx, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
+	api, err := connect(ctx, cfg, &given, o, lost)
+	if err != nil {
+		return err
+	}
+	if err := privileges(ctx, cfg, &given); err != nil {
+		return err
+	}
+	o.Meter = meter.New(meter.Options{NodeName: o.Node.Name})
+	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, meter.Calls{Meter: o.Meter})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	rt := runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, Windows: platform.IsWindows, CPUs: o.Node.Host.CPUs,
+		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, MemoryBytes: o.Node.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration})
+	images := conn
+	if cfg.ImageServiceEndpoint != "" && cfg.ImageServiceEndpoint != cfg.ContainerRuntimeEndpoint {
+		if images, err = runtime.Dial(cfg.ImageServiceEndpoint, meter.Calls{Meter: o.Meter}); err != nil {
+			return err
+		}
+		defer images.Close()
+	}
+	pulls := puller(cfg, images)
+	pulls.NodeConfigs = image.NodeConfigFolders(o.RootDir)
+	o.Runtime, o.Images = core.NewRuntime(rt), pulls
+	o.ImageGC = &image.GC{Images: pulls.Client(), Runtime: rt.Client(), Disk: diskOf, Policy: image.GCPolicy{
+		High: int(*cfg.ImageGCHighThresholdPercent), Low: int(*cfg.ImageGCLowThresholdPercent),
+		MinAge: cfg.ImageMinimumGCAge.Duration, MaxAge: cfg.ImageMaximumGCAge.Duration}}
+	volumes := volume.Options{RootDir: o.RootDir, NodeName: o.Node.Name,
+		Failed: func(p *v1.Pod, err error) {
+			o.API.PodEvent(p, "", v1.EventTypeWarning, "FailedMount", err.Error())
+		}}
+	if api != nil {
+		defer api.Close()
+		volumes.Objects, volumes.Tokens = api.Objects, api
+	}
+	manager := volume.New(volumes)
+	defer manager.Close()
+	o.Volumes = core.NewVolumes(manager)
+	k := core.New(*o)
+	if *cfg.EnableServer {
+		stop, err := serveHTTP(ctx, servedBy{k: k, cfg: cfg, api: api, o: o, runtime: rt, volumes: manager, certDir: given.CertDir, flags: given.Flags})
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	err = k.Run(ctx)
+	if cause := context.Cause(ctx); cause != nil {
+		if errors.Is(cause, context.Canceled) {
+			return nil
+		}
+		return cause
+	}
+	return err
+}
+
+// puller pulls images through a connection, as many at once and as often as the configuration lets it.
+func puller(cfg *v1beta1.KubeletConfiguration, conn *grpc.ClientConn) *image.Puller {
+	parallel := 0
+	if cfg.SerializeImagePulls != nil && *cfg.SerializeImagePulls {
+		parallel = 1
+	}
+	if cfg.MaxParallelImagePulls != nil {
+		parallel = int(*cfg.MaxParallelImagePulls)
+	}
+	p := image.New(conn, parallel)
+	if qps := *cfg.RegistryPullQPS; qps > 0 {
+		p.Rate = rate.NewLimiter(rate.Limit(qps), int(cfg.RegistryBurst))
+	}
+	return p
+}
+
+// diskOf is the size of the file system of a path and what is free of it, in bytes.
+func diskOf(path string) (capacity, available uint64, err error) {
+	d, err := platform.ReadDisk(path)
+	return d.DiskTotal, d.DiskAvailable, err
+}
+
+// configure reads the configuration and says what of it has no effect.
+func configure(ctx context.Context, given *Options) (*v1beta1.KubeletConfiguration, error) {
+	log := klog.FromContext(ctx)
+	cfg, warnings, err := config.Load(config.Source{File: given.Config, Dir: given.ConfigDir, Windows: platform.IsWindows, Flags: given.Settings})
+	for _, w := range warnings {
+		log.Info("Configuration has a field that is not known or not supported", "file", given.Config, "field", w)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range given.WithoutEffect {
+		log.Info("Flag has no effect", "flag", "--"+name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.FeatureGates)) {
+		log.Info("Feature gate has no effect: features are on or absent", "gate", name, "value", cfg.FeatureGates[name])
+	}
+	if given.CertDir == "" {
+		given.CertDir = filepath.Join(given.RootDir, "pki")
+	}
+	dir, err := filepath.Abs(given.CertDir)
+	if err != nil {
+		return nil, fmt.Errorf("finding --cert-dir %s: %w", given.CertDir, err)
+	}
+	given.CertDir = dir
+	if given.Flags != nil {
+		given.Flags["cert-dir"] = dir // the page shows the folder that is used
+	}
+	return cfg, platform.CheckNode(platform.NodeRules{NoSwap: *cfg.FailSwapOn, NoCgroupV1: *cfg.FailCgroupV1})
+}
+
+// privileges makes sure of what the process must be able to do, and asks for what it should.
+func privileges(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options) error {
+	if err := errors.Join(platform.CheckPrivileges(), platform.SetPriority(given.PriorityClass)); err != nil {
+		return err
+	}
+	if err := platform.Claim(platform.Resources{OOMScore: int(*cfg.OOMScoreAdj), OpenFiles: uint64(cfg.MaxOpenFiles)}); err != nil {
+		klog.FromContext(ctx).Info("The system does not give what the kubelet asks for", "cause", err.Error())
+	}
+	return nil
+}
+
+// connect makes the client of the API server; nil when the node is on its own.
+func connect(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options, o *core.Options, lost func(error)) (*kube.Kubelet, error) {
+	if given.Kubeconfig == "" {
+		if given.Bootstrap != "" {
+			return nil, errors.New("--bootstrap-kubeconfig needs --kubeconfig, which is where the outcome goes")
+		}
+		klog.FromContext(ctx).Info("Standalone: without --kubeconfig only static pods run")
+		o.API, o.Standalone = core.NewAPI(kube.Offline{}), true
+		return nil, nil
+	}
+	rest, err := kube.Credentials{Node: o.Node.Name, Kubeconfig: given.Kubeconfig, Bootstrap: given.Bootstrap, CertDir: given.CertDir, Rotate: cfg.RotateCertificates,
+		UserAgent: "kubelet/" + Version, QPS: float32(*cfg.KubeAPIQPS), Burst: int(cfg.KubeAPIBurst), Lost: lost}.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	api, err := kube.NewKubelet(rest, o.Node.Name)
+	if err != nil {
+		return nil, err
+	}
+	o.API = core.NewAPI(api)
+	return api, nil
+}
+
+// staticSources are the folder and the address that the configuration names.
+func staticSources(cfg *v1beta1.KubeletConfiguration, node string) []core.StaticSource {
+	var out []core.StaticSource
+	if cfg.StaticPodPath != "" {
+		out = append(out, &static.Files{Path: filepath.Clean(cfg.StaticPodPath), Node: node, Period: cfg.FileCheckFrequency.Duration})
+	}
+	if cfg.StaticPodURL != "" {
+		out = append(out, &static.URL{Address: cfg.StaticPodURL, Header: cfg.StaticPodURLHeader, Node: node, Period: cfg.HTTPCheckFrequency.Duration})
+	}
+	return out
+}
