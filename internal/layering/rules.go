@@ -53,6 +53,8 @@ func rules() []rule {
 			reason: "the lab judges service proxies, ours and upstream's alike; it must not contain their code"},
 		{from: []string{"..."}, except: []string{"test/..."}, to: []string{"test/..."},
 			reason: "what is below test is for tests and benchmarks: no program contains it"},
+		{from: []string{"..."}, except: []string{"internal/testkit/...", "test/..."}, to: []string{"internal/testkit/..."},
+			reason: "helpers of tests are for tests and benchmarks: no program contains them"},
 		{from: []string{"..."}, except: []string{"cmd/...", "cli/...", "test/..."}, to: []string{"cli/..."},
 			reason: "the command line (cli) is used by cmd only"},
 		{from: []string{"..."}, except: []string{"cmd/...", "cli/...", "cluster/...", "test/..."}, to: []string{"cluster/..."},
@@ -120,7 +122,7 @@ func violations(pkgs []packageInfo, rules []rule) []string {
 
 // deepFolder names the folders that have a third level.
 func deepFolder(p string) bool {
-	return matchesAny(p, []string{"bundle/...", "test/...", "tools/...", "emulator/dll/...", "emulator/cri/...", "emulator/hnsd/..."})
+	return matchesAny(p, []string{"bundle/...", "test/...", "tools/...", "emulator/dll/...", "emulator/cri/...", "emulator/hnsd/...", "internal/testkit/..."})
 }
 
 func matchesAny(p string, patterns []string) bool {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // RuntimeMetrics is the address, in the World's network namespace, where containerd serves /v1/metrics.
@@ -37,7 +39,7 @@ func (w *World) RestartContainerd(ctx context.Context, kill bool) error {
 	if _, err := w.Start("containerd", w.bundled("containerd"), "--config", w.Path("containerd", "config.toml")); err != nil {
 		return err
 	}
-	return Until(ctx, 60*time.Second, "containerd", w.runtimeReady)
+	return wait.For(ctx, 60*time.Second, "containerd", w.runtimeReady)
 }
 
 // CNIDir is where CNI keeps the addresses that are in use, one file each.

@@ -10,6 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // KubeletRoot is the root folder of a node's kubelet, and PodLogs its folder of container logs.
@@ -28,7 +30,7 @@ func (w *World) StartKubelet(ctx context.Context, node string, upstream bool) (*
 	if err != nil {
 		return nil, err
 	}
-	return p, Until(ctx, 60*time.Second, "node "+node, func(ctx context.Context) error {
+	return p, wait.For(ctx, 60*time.Second, "node "+node, func(ctx context.Context) error {
 		select {
 		case <-p.done:
 			return fmt.Errorf("the kubelet ended: %s", w.Logs(3000))
@@ -108,5 +110,5 @@ func (w *World) Namespace(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return Until(ctx, 30*time.Second, "namespace "+name, func(ctx context.Context) error { return w.accountReady(ctx, name) })
+	return wait.For(ctx, 30*time.Second, "namespace "+name, func(ctx context.Context) error { return w.accountReady(ctx, name) })
 }

@@ -15,6 +15,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // Close ends every process of the World and removes all that it made. It may be called at any time.
@@ -122,7 +123,7 @@ func cgroupsBelow(name string) ([]string, error) {
 
 // RemoveCgroups removes a cgroup and all below it from every hierarchy. The kernel lets go of ended tasks a moment late.
 func RemoveCgroups(name string) error {
-	return Until(context.Background(), 5*time.Second, "the cgroups of "+name+" to go", func(context.Context) error {
+	return wait.For(context.Background(), 5*time.Second, "the cgroups of "+name+" to go", func(context.Context) error {
 		all, err := hierarchies()
 		if err != nil {
 			return err

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -18,6 +18,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // Addresses inside a World. They are in no other namespace, so any number of Worlds can live side by side.
@@ -157,13 +158,10 @@ func (w *World) makeNetwork() error {
 		return err
 	}
 	return platform.InNetns(w.Netns(), func() error {
-		for _, args := range [][]string{{"link", "set", "lo", "up"}, {"link", "add", "node0", "type", "bridge"},
-			{"addr", "add", NodeIP + "/24", "dev", "node0"}, {"link", "set", "node0", "up"}} {
-			if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-				return fmt.Errorf("ip %v: %w: %s", args, err, out)
-			}
+		if err := platform.CreateBridge("node0"); err != nil {
+			return err
 		}
-		return nil
+		return errors.Join(platform.LinkUp("lo"), platform.SetAddress("node0", netip.MustParsePrefix(NodeIP+"/24")), platform.LinkUp("node0"))
 	})
 }
 
@@ -187,10 +185,10 @@ func (w *World) connect(ctx context.Context) error {
 		return err
 	}
 	w.Runtime, w.Images = cri.NewRuntimeServiceClient(w.conn), cri.NewImageServiceClient(w.conn)
-	if err := Until(ctx, 30*time.Second, "containerd", w.runtimeReady); err != nil {
+	if err := wait.For(ctx, 30*time.Second, "containerd", w.runtimeReady); err != nil {
 		return err
 	}
-	return Until(ctx, 60*time.Second, "the control plane", func(ctx context.Context) error {
+	return wait.For(ctx, 60*time.Second, "the control plane", func(ctx context.Context) error {
 		return w.accountReady(ctx, "default")
 	})
 }
@@ -206,25 +204,4 @@ func (w *World) runtimeReady(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// Until calls try until it succeeds. When the time is over it returns try's own last error and what was waited for.
-func Until(ctx context.Context, limit time.Duration, what string, try func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	var last error
-	for {
-		err := try(ctx)
-		if err == nil {
-			return nil
-		}
-		if last == nil || ctx.Err() == nil {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w", what, last)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }

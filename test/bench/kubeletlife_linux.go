@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // ends measures the time from the DELETE of a pod that has all the time it wants, and wants none, until it is gone.
@@ -148,7 +148,7 @@ func (s *side) hears(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return testkit.Until(ctx, time.Minute, "the program to handle TERM", func(context.Context) error {
+	return wait.For(ctx, time.Minute, "the program to handle TERM", func(context.Context) error {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil {
 			return err

@@ -21,6 +21,7 @@ import (
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 const (
@@ -98,7 +99,7 @@ func (s *side) crowd(ctx context.Context, crowd int) error {
 			return err
 		}
 		if i == 0 { // the first may come before the pods are in it
-			err := testkit.Until(ctx, 2*time.Minute, "statistics of all pods", func(ctx context.Context) error {
+			err := wait.For(ctx, 2*time.Minute, "statistics of all pods", func(ctx context.Context) error {
 				if took, pods, err = s.readSummary(ctx, client); err == nil && pods < crowd {
 					err = fmt.Errorf("there are %d", pods)
 				}

@@ -13,6 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // startPart measures n pods at once: from the first bind until all are Ready, what they cost, and their end.
@@ -170,7 +171,7 @@ func (b *batch) end(ctx context.Context) (e ending, err error) {
 
 // without waits until the runtime has no such sandbox.
 func (s *side) without(ctx context.Context, filter *cri.PodSandboxFilter) error {
-	return testkit.Until(ctx, 5*time.Minute, "sandboxes to end", func(ctx context.Context) error {
+	return wait.For(ctx, 5*time.Minute, "sandboxes to end", func(ctx context.Context) error {
 		list, err := s.w.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: filter})
 		if err == nil && len(list.Items) > 0 {
 			err = fmt.Errorf("%d sandboxes are there", len(list.Items))
@@ -182,7 +183,7 @@ func (s *side) without(ctx context.Context, filter *cri.PodSandboxFilter) error 
 // removeAll removes all sandboxes from the runtime. The kubelet may do the same at that moment, so a refusal is no failure
 // as long as they are gone in the end.
 func (s *side) removeAll(ctx context.Context) error {
-	return testkit.Until(ctx, 5*time.Minute, "sandboxes to be removed", func(ctx context.Context) error {
+	return wait.For(ctx, 5*time.Minute, "sandboxes to be removed", func(ctx context.Context) error {
 		list, err := s.w.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 		if err != nil || len(list.Items) == 0 {
 			return err

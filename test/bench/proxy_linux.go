@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/hnsd/serve"
+	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/test/proxylab"
 )
 
@@ -135,7 +136,7 @@ func (t *bench) balancers(ctx context.Context) (int, error) {
 
 // made waits until so many load balancers were made and nothing is missing.
 func (t *bench) made(ctx context.Context, limit time.Duration) error {
-	return proxylab.Until(ctx, limit, "load balancers of "+t.Name, func(ctx context.Context) error {
+	return wait.For(ctx, limit, "load balancers of "+t.Name, func(ctx context.Context) error {
 		if ended, err := t.proxy.Ended(); ended {
 			return fmt.Errorf("the proxy has ended: %w: %s", err, t.proxy.LogTail(1500))
 		}

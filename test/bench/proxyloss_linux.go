@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/emulator/hnsd/serve"
+	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/test/proxylab"
 )
 
@@ -82,7 +83,7 @@ func (t *bench) crashHNS(ctx context.Context) (time.Time, error) {
 	if err := t.HNS.Control(ctx, "POST", "/service", crash, nil); err != nil {
 		return time.Time{}, err
 	}
-	err := proxylab.Until(ctx, 10*time.Second, "HNS to be back", func(ctx context.Context) error {
+	err := wait.For(ctx, 10*time.Second, "HNS to be back", func(ctx context.Context) error {
 		var s serve.ServiceStatus
 		err := t.HNS.Control(ctx, "GET", "/service", nil, &s)
 		if err == nil && s.State != "running" {
@@ -243,7 +244,7 @@ func (c *churn) mark(ctx context.Context, pod int) error {
 	if err := c.ApplySlice(ctx, proxylab.Slice(c.marker, "", proxylab.On("lin", c.load.far[pod])...)); err != nil {
 		return err
 	}
-	return proxylab.Until(ctx, 2*time.Minute, "the marker to move", func(context.Context) error {
+	return wait.For(ctx, 2*time.Minute, "the marker to move", func(context.Context) error {
 		r, err := c.near.Ask("tcp", proxylab.ClusterAddr(c.marker, 80), time.Second)
 		if want := fmt.Sprintf("far%d", pod); err == nil && r.Name != want {
 			err = fmt.Errorf("%s answers, not %s", r.Name, want)

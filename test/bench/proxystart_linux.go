@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/hnsd/serve"
+	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/test/proxylab"
 )
 
@@ -116,7 +117,7 @@ func (t *bench) fill(ctx context.Context, run func() error) (f fill, err error) 
 
 // answers waits until DNS and the API answer a pod.
 func (t *bench) answers(ctx context.Context, limit time.Duration) error {
-	return proxylab.Until(ctx, limit, "DNS and the API service on "+t.Name, func(context.Context) error {
+	return wait.For(ctx, limit, "DNS and the API service on "+t.Name, func(context.Context) error {
 		if _, err := t.near.Ask("udp", t.load.dns, 40*time.Millisecond); err != nil {
 			return err
 		}
@@ -213,7 +214,7 @@ func (t *bench) newConnections(stop <-chan struct{}) (asked int, failures []time
 }
 
 func (t *bench) healthy(ctx context.Context, limit time.Duration) error {
-	return proxylab.Until(ctx, limit, "health of "+t.Name, func(ctx context.Context) error {
+	return wait.For(ctx, limit, "health of "+t.Name, func(ctx context.Context) error {
 		status, body, err := t.Get(ctx, proxylab.HealthPort, "/healthz")
 		if err == nil && status != http.StatusOK {
 			err = fmt.Errorf("status %d: %.200s", status, body)
@@ -296,7 +297,7 @@ func (t *bench) changed(ctx context.Context, before serve.Stats) (after serve.St
 // quiet waits until no call was made for a second and gives the counters.
 func (t *bench) quiet(ctx context.Context) (last serve.Stats, err error) {
 	since := time.Now()
-	err = proxylab.Until(ctx, 2*time.Minute, "HNS calls to end on "+t.Name, func(ctx context.Context) error {
+	err = wait.For(ctx, 2*time.Minute, "HNS calls to end on "+t.Name, func(ctx context.Context) error {
 		now, err := t.HNS.Stats(ctx)
 		if err != nil {
 			return err

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"porthole.dev/porthole/internal/kube"
-	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 const (
@@ -66,7 +66,7 @@ func benchService(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	var took time.Duration
-	err = testkit.Until(ctx, 20*time.Second, "kube-proxy to program the service", func(ctx context.Context) error {
+	err = wait.For(ctx, 20*time.Second, "kube-proxy to program the service", func(ctx context.Context) error {
 		now, err := hns.calls(ctx)
 		if err == nil && now["HcnCreateLoadBalancer"] == before["HcnCreateLoadBalancer"] {
 			err = errors.New("no load balancer was created")
@@ -113,7 +113,7 @@ func printService(before, after map[string]int, checked bool) {
 
 // checkGone waits for the end of the namespace in which `porthole up` tested the data path: its service goes with it.
 func checkGone(ctx context.Context, client kubernetes.Interface) error {
-	return testkit.Until(ctx, time.Minute, "namespace porthole-check to go", func(ctx context.Context) error {
+	return wait.For(ctx, time.Minute, "namespace porthole-check to go", func(ctx context.Context) error {
 		_, err := client.CoreV1().Namespaces().Get(ctx, "porthole-check", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -209,7 +209,7 @@ func (h hns) afterCheck(ctx context.Context) bool {
 		return n
 	}
 	began := lists()
-	err := testkit.Until(ctx, 75*time.Second, "a check", func(context.Context) error {
+	err := wait.For(ctx, 75*time.Second, "a check", func(context.Context) error {
 		if lists() == began {
 			return errors.New("none yet")
 		}
@@ -223,7 +223,7 @@ func (h hns) afterCheck(ctx context.Context) bool {
 func (h hns) settled(ctx context.Context, quiet time.Duration) (map[string]int, error) {
 	last, since := "", time.Now()
 	var calls map[string]int
-	err := testkit.Until(ctx, quiet+20*time.Second, "kube-proxy to rest", func(ctx context.Context) error {
+	err := wait.For(ctx, quiet+20*time.Second, "kube-proxy to rest", func(ctx context.Context) error {
 		var err error
 		if calls, err = h.calls(ctx); err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // How many pods there are: those that nobody touches, and those that are made, restarted and deleted all the time.
@@ -78,7 +78,7 @@ func TestKilledAtRandom(t *testing.T) {
 // allUp waits until every pod that is not being deleted is Ready, and each of its containers runs exactly once.
 func (w *world) allUp(t *testing.T, before map[string]string) {
 	t.Helper()
-	must(t, testkit.Until(w.ctx, 90*time.Second, "every pod to be Ready, once", func(ctx context.Context) error {
+	must(t, wait.For(w.ctx, 90*time.Second, "every pod to be Ready, once", func(ctx context.Context) error {
 		pods, err := w.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // testClock sets the kubelet's clock an hour ahead, then two hours back, then right. What runs goes on, what crashed is
@@ -68,7 +68,7 @@ func restartedSince(before int32) func(*v1.Pod) error {
 // leaseRenewed waits for a renewal of the node's lease by a clock that is so much off.
 func (w *world) leaseRenewed(t *testing.T, offset time.Duration) {
 	t.Helper()
-	must(t, testkit.Until(w.ctx, 30*time.Second, "the lease of the node", func(ctx context.Context) error {
+	must(t, wait.For(w.ctx, 30*time.Second, "the lease of the node", func(ctx context.Context) error {
 		lease, err := w.Client.CoordinationV1().Leases("kube-node-lease").Get(ctx, node, metav1.GetOptions{})
 		if err == nil {
 			if off := time.Until(lease.Spec.RenewTime.Time) - offset; off > time.Minute || off < -time.Minute {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // lifecycle are the tests of single pods. They run side by side.
@@ -56,7 +57,7 @@ func (w *world) hooked(t *testing.T, name string, args ...string) (*v1.Pod, stri
 func (w *world) gone(t *testing.T, name string, limit time.Duration) time.Duration {
 	t.Helper()
 	began := time.Now()
-	must(t, testkit.Until(w.ctx, limit, "pod "+name+" to be gone", func(c context.Context) error {
+	must(t, wait.For(w.ctx, limit, "pod "+name+" to be gone", func(c context.Context) error {
 		_, err := w.Client.CoreV1().Pods(namespace).Get(c, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -69,7 +70,7 @@ func (w *world) gone(t *testing.T, name string, limit time.Duration) time.Durati
 // event waits for an event about a pod whose message holds text.
 func (w *world) event(t *testing.T, pod, reason, text string) {
 	t.Helper()
-	must(t, testkit.Until(w.ctx, 30*time.Second, "event "+reason+" of pod "+pod, func(c context.Context) error {
+	must(t, wait.For(w.ctx, 30*time.Second, "event "+reason+" of pod "+pod, func(c context.Context) error {
 		list, err := w.Client.CoreV1().Events(namespace).List(c, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
 		if err != nil {
 			return err

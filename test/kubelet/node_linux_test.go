@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // testAdmission: pods that were bound to the node without a scheduler, and cannot run there, fail with upstream's reasons.
@@ -112,7 +112,7 @@ func testForeignStatus(t *testing.T, w *world) {
 	must(t, err)
 	_, err = nodes.Patch(w.ctx, node, types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"kubernetes.io/os":"windows","kept":"yes"}}}`), metav1.PatchOptions{})
 	must(t, err)
-	must(t, testkit.Until(w.ctx, 20*time.Second, "the node's status", func(ctx context.Context) error {
+	must(t, wait.For(w.ctx, 20*time.Second, "the node's status", func(ctx context.Context) error {
 		n, err := nodes.Get(ctx, node, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -146,7 +146,7 @@ func testForeignStatus(t *testing.T, w *world) {
 // testPressure: a threshold that every disk is below makes the node say so.
 func testPressure(t *testing.T, w *world) {
 	w.untilEvent(t, node, "NodeHasDiskPressure")
-	must(t, testkit.Until(w.ctx, 20*time.Second, "the pressure of the node", func(ctx context.Context) error {
+	must(t, wait.For(w.ctx, 20*time.Second, "the pressure of the node", func(ctx context.Context) error {
 		n, err := w.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -170,7 +170,7 @@ func testStandalone(t *testing.T, w *world) {
 	w.manifest(t, "alone.json", newPod("alone", "sleep"))
 	w.untilRunning(t, "alone-"+node)
 	w.manifest(t, "alone.json", nil)
-	must(t, testkit.Until(w.ctx, 20*time.Second, "the end of the pod", w.runtimeEmpty))
+	must(t, wait.For(w.ctx, 20*time.Second, "the end of the pod", w.runtimeEmpty))
 	alone.Stop()
 	w.startKubelet()
 }

@@ -21,6 +21,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // withConfig runs a test under a kubelet with more configuration than the others have.
@@ -69,7 +70,7 @@ func testRotation(t *testing.T, w *world) {
 	lines := 0
 	for range rotations {
 		before := newest(logs)
-		must(t, testkit.Until(w.ctx, 30*time.Second, "the log to be put aside", func(context.Context) error {
+		must(t, wait.For(w.ctx, 30*time.Second, "the log to be put aside", func(context.Context) error {
 			names := logFiles(logs)
 			if len(names) > keptLogs {
 				t.Fatalf("too many logs: %v", names)
@@ -97,7 +98,7 @@ func testRotation(t *testing.T, w *world) {
 		t.Error("who follows the log has not seen all of it")
 	}
 	var names []string
-	must(t, testkit.Until(w.ctx, 20*time.Second, "the logs at rest", func(context.Context) error {
+	must(t, wait.For(w.ctx, 20*time.Second, "the logs at rest", func(context.Context) error {
 		names = logFiles(logs)
 		if len(names) != keptLogs || names[0] != "0.log" || !strings.HasSuffix(names[1], ".gz") || strings.HasSuffix(names[2], ".gz") {
 			return fmt.Errorf("there are %v", names)
@@ -181,14 +182,14 @@ func testImageGC(t *testing.T, w *world) {
 	w.create(t, p)
 	w.until(t, 30*time.Second, p.Name, ready)
 	collect := func(t *testing.T, w *world) {
-		must(t, testkit.Until(w.ctx, 30*time.Second, "the unused image to go", func(ctx context.Context) error {
+		must(t, wait.For(w.ctx, 30*time.Second, "the unused image to go", func(ctx context.Context) error {
 			images, err := w.imageNames(ctx)
 			if err == nil && slices.Contains(images, unused) {
 				err = fmt.Errorf("there are %v", images)
 			}
 			return err
 		}))
-		must(t, testkit.Until(w.ctx, 20*time.Second, "the images in the node's status", func(ctx context.Context) error {
+		must(t, wait.For(w.ctx, 20*time.Second, "the images in the node's status", func(ctx context.Context) error {
 			n, err := w.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 			if err == nil && !slices.ContainsFunc(n.Status.Images, func(i v1.ContainerImage) bool { return slices.Contains(i.Names, used) && i.SizeBytes > 0 }) {
 				err = fmt.Errorf("there are %v", n.Status.Images)

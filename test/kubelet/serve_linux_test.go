@@ -20,6 +20,7 @@ import (
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // testServer asks the kubelet's own server what kubectl and metrics collectors do.
@@ -34,7 +35,7 @@ func testServer(t *testing.T, w *world) {
 		return nil
 	})
 	lines := ""
-	must(t, testkit.Until(w.ctx, 20*time.Second, "the new instance to speak", func(context.Context) error {
+	must(t, wait.For(w.ctx, 20*time.Second, "the new instance to speak", func(context.Context) error {
 		if lines = logOf(t, w, ""); !strings.Contains(lines, "spoken\n") {
 			return fmt.Errorf("log: %q", lines)
 		}
@@ -96,7 +97,7 @@ func testPages(t *testing.T, w *world) {
 	default:
 		t.Logf("/checkpoint: %s", text)
 	}
-	must(t, testkit.Until(w.ctx, 30*time.Second, "series of containers", func(context.Context) error {
+	must(t, wait.For(w.ctx, 30*time.Second, "series of containers", func(context.Context) error {
 		got := ask(t, w, "metrics/cadvisor")
 		for _, want := range []string{"\nmachine_cpu_cores{", "\ncontainer_scrape_error 0\n", `container_memory_working_set_bytes{container="",id="/",`,
 			`,namespace="` + namespace + `",pod="counted"} `, `,image="` + testkit.TestImage + `",name="`, "\ncontainer_cpu_cfs_periods_total{", "\ncontainer_memory_cache{", "\ncontainer_network_receive_packets_total{"} {
@@ -164,7 +165,7 @@ func testFollows(t *testing.T, w *world) {
 	volumes := filepath.Join(w.KubeletRoot(node), "pods", string(p.UID), "volumes")
 	shows := func(file, want string) {
 		t.Helper()
-		must(t, testkit.Until(w.ctx, time.Second, file+" to change", func(context.Context) error {
+		must(t, wait.For(w.ctx, time.Second, file+" to change", func(context.Context) error {
 			data, err := os.ReadFile(filepath.Join(volumes, file))
 			if err == nil && string(data) != want {
 				err = fmt.Errorf("it is %q", data)
@@ -180,7 +181,7 @@ func testFollows(t *testing.T, w *world) {
 	must(t, err)
 	shows("kubernetes.io~downward-api/own/labels", `a="b"`)
 
-	must(t, testkit.Until(w.ctx, 30*time.Second, "the pod in the statistics", func(context.Context) error {
+	must(t, wait.For(w.ctx, 30*time.Second, "the pod in the statistics", func(context.Context) error {
 		var all statsapi.Summary
 		if err := json.Unmarshal([]byte(ask(t, w, "stats/summary")), &all); err != nil {
 			return err

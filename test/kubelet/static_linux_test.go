@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // Annotations of mirrors, by the names that kubectl and admission know.
@@ -102,7 +102,7 @@ func testStatic(t *testing.T, w *world) {
 
 func (w *world) untilGone(t *testing.T, name string) {
 	t.Helper()
-	must(t, testkit.Until(w.ctx, 20*time.Second, "the end of pod "+name, func(ctx context.Context) error {
+	must(t, wait.For(w.ctx, 20*time.Second, "the end of pod "+name, func(ctx context.Context) error {
 		p, err := w.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -117,7 +117,7 @@ func (w *world) untilGone(t *testing.T, name string) {
 // untilEvent waits for an event about an object by that name, and returns its message.
 func (w *world) untilEvent(t *testing.T, object, reason string) (message string) {
 	t.Helper()
-	must(t, testkit.Until(w.ctx, 20*time.Second, "event "+reason+" of "+object, func(ctx context.Context) error {
+	must(t, wait.For(w.ctx, 20*time.Second, "event "+reason+" of "+object, func(ctx context.Context) error {
 		list, err := w.Client.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + object})
 		if err == nil && len(list.Items) == 0 {
 			err = errors.New("there is none")
@@ -173,7 +173,7 @@ func testAway(t *testing.T, w *world) {
 		}
 		return nil
 	})
-	must(t, testkit.Until(w.ctx, 60*time.Second, "the node to report", func(ctx context.Context) error {
+	must(t, wait.For(w.ctx, 60*time.Second, "the node to report", func(ctx context.Context) error {
 		n, err := w.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -196,7 +196,7 @@ func testAway(t *testing.T, w *world) {
 // untilRunning asks the runtime, not the API, for the pod's container.
 func (w *world) untilRunning(t *testing.T, name string) {
 	t.Helper()
-	must(t, testkit.Until(w.ctx, 20*time.Second, "a container of pod "+name, func(ctx context.Context) error {
+	must(t, wait.For(w.ctx, 20*time.Second, "a container of pod "+name, func(ctx context.Context) error {
 		list, err := w.Runtime.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
 			State: &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING}, LabelSelector: map[string]string{"io.kubernetes.pod.name": name}}})
 		if err == nil && len(list.Containers) == 0 {

@@ -16,6 +16,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 const (
@@ -133,7 +134,7 @@ func (w *world) remove(t *testing.T, name string, grace *int64) {
 func (w *world) until(t *testing.T, limit time.Duration, name string, good func(*v1.Pod) error) *v1.Pod {
 	t.Helper()
 	var last *v1.Pod
-	must(t, testkit.Until(w.ctx, limit, "pod "+name, func(ctx context.Context) error {
+	must(t, wait.For(w.ctx, limit, "pod "+name, func(ctx context.Context) error {
 		p, err := w.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -188,7 +189,7 @@ func (w *world) podLogs(p *v1.Pod) string {
 func (w *world) nothingLeft(t *testing.T) {
 	t.Helper()
 	// A kubelet that has just begun keeps folders for ten seconds.
-	must(t, testkit.Until(w.ctx, 40*time.Second, "everything to be cleaned up", func(ctx context.Context) error {
+	must(t, wait.For(w.ctx, 40*time.Second, "everything to be cleaned up", func(ctx context.Context) error {
 		pods, err := w.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		if err == nil && len(pods.Items) > 0 {
 			err = fmt.Errorf("%d pods are still in the API", len(pods.Items))

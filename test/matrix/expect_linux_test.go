@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/test/proxylab"
 )
@@ -84,7 +85,7 @@ func (k *kinds) run(t *testing.T, flags ...string) {
 func (k *kinds) settled(t *testing.T) {
 	t.Helper()
 	must(t, k.host.Settled(t.Context(), 20*time.Second, proxylab.Foreign{}))
-	must(t, proxylab.Until(t.Context(), 20*time.Second, "the proxy to have nothing to do", func(ctx context.Context) error {
+	must(t, wait.For(t.Context(), 20*time.Second, "the proxy to have nothing to do", func(ctx context.Context) error {
 		status, body, err := k.host.Get(ctx, proxylab.MetricsPort, "/diff")
 		var d health.Diff
 		if err == nil {
@@ -121,7 +122,7 @@ func (k *kinds) restart(t *testing.T, flags ...string) {
 	k.proxy = nil
 	must(t, k.host.HNS.ResetStats(t.Context()))
 	k.run(t, flags...)
-	must(t, proxylab.Until(t.Context(), time.Minute, "kube-proxy.exe to be ready", func(ctx context.Context) error {
+	must(t, wait.For(t.Context(), time.Minute, "kube-proxy.exe to be ready", func(ctx context.Context) error {
 		status, body, err := k.host.Get(ctx, proxylab.HealthPort, "/readyz")
 		if err == nil && status != http.StatusOK {
 			err = errors.New(body)
@@ -157,7 +158,7 @@ func (w want) check(t *testing.T) {
 // over asks, and again while the answers are wrong, for a few seconds: the flows of UDP follow a change with a delay.
 func (w want) over(t *testing.T, network string) {
 	t.Helper()
-	err := proxylab.Until(t.Context(), 4*time.Second, w.what, func(context.Context) error { return w.once(network) })
+	err := wait.For(t.Context(), 4*time.Second, w.what, func(context.Context) error { return w.once(network) })
 	if err != nil {
 		t.Error(err)
 	}
@@ -191,7 +192,7 @@ func (w want) once(network string) error {
 // problem waits for a Warning of this reason about a service.
 func (k *kinds) problem(t *testing.T, s *corev1.Service, reason string) {
 	t.Helper()
-	must(t, proxylab.Until(t.Context(), 20*time.Second, "an event about "+s.Name, func(ctx context.Context) error {
+	must(t, wait.For(t.Context(), 20*time.Second, "an event about "+s.Name, func(ctx context.Context) error {
 		list, err := k.lab.Client.CoreV1().Events(s.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + s.Name})
 		if err != nil {
 			return err

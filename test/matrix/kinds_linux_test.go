@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/test/proxylab"
 )
 
@@ -120,7 +121,7 @@ func testMany(t *testing.T, p *pair, e entry) {
 // programmed waits until kube-proxy.exe says so of a service.
 func (p *pair) programmed(t *testing.T, service string) {
 	t.Helper()
-	must(t, proxylab.Until(t.Context(), time.Minute, "the load balancers of "+service, func(ctx context.Context) error {
+	must(t, wait.For(t.Context(), time.Minute, "the load balancers of "+service, func(ctx context.Context) error {
 		_, body, err := p.host.Get(ctx, proxylab.MetricsPort, "/status?all&service="+service)
 		if err != nil {
 			return err
@@ -139,7 +140,7 @@ func (p *pair) programmed(t *testing.T, service string) {
 // warned waits for a Warning about the service that a service proxy made.
 func warned(t *testing.T, client kubernetes.Interface, service string) {
 	t.Helper()
-	err := proxylab.Until(t.Context(), 20*time.Second, "an event about "+service, func(ctx context.Context) error {
+	err := wait.For(t.Context(), 20*time.Second, "an event about "+service, func(ctx context.Context) error {
 		list, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Service,involvedObject.name=" + service})
 		if err != nil {
 			return err

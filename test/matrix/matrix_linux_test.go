@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/test/proxylab"
 )
 
@@ -136,7 +137,7 @@ func (p *pair) compare(t *testing.T, list []known, flags ...string) {
 func (p *pair) idle(t *testing.T) {
 	t.Helper()
 	began := time.Now()
-	must(t, proxylab.Until(t.Context(), 2*time.Minute, "kube-proxy.exe to have no work", func(ctx context.Context) error {
+	must(t, wait.For(t.Context(), 2*time.Minute, "kube-proxy.exe to have no work", func(ctx context.Context) error {
 		_, body, err := p.host.Get(ctx, proxylab.MetricsPort, "/status")
 		if err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/test/proxylab"
 )
 
@@ -102,7 +103,7 @@ func (s *side) ask(cells []cell, n int) map[cell]outcome {
 // await asks until a backend answers every cell.
 func (s *side) await(t *testing.T, limit time.Duration, cells []cell) {
 	t.Helper()
-	err := proxylab.Until(t.Context(), limit, s.name+" to serve the last service", func(context.Context) error {
+	err := wait.For(t.Context(), limit, s.name+" to serve the last service", func(context.Context) error {
 		for c, o := range s.ask(cells, 1) {
 			if len(o.backends) == 0 {
 				return fmt.Errorf("%s: %s", c, o)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"porthole.dev/porthole/internal/testkit/wait"
 	lab "porthole.dev/porthole/test/proxylab"
 )
 
@@ -37,7 +38,7 @@ var failingCalls = []scenario{
 			s.slice(s.service("held", lab.Port("https", "tcp", 8443, targetPort)), s.backends(s.near1)...)
 			s.slice(s.service("other", lab.Port("http", "tcp", 80, targetPort)), s.backends(s.near2)...)
 			// The other service does not wait for the held one.
-			s.must(lab.Until(s.ctx, period, "the other service", func(ctx) error {
+			s.must(wait.For(s.ctx, period, "the other service", func(ctx) error {
 				for _, d := range s.diff() {
 					if !strings.Contains(d, "/8443 ") {
 						return fmt.Errorf("%s", d)
@@ -65,7 +66,7 @@ var failingCalls = []scenario{
 			for _, name := range names {
 				s.must(world.DeleteService(s.ctx, "default", name))
 			}
-			s.must(lab.Until(s.ctx, time.Minute, "the proxy to try", func(ctx) error {
+			s.must(wait.For(s.ctx, time.Minute, "the proxy to try", func(ctx) error {
 				if n := s.calls("HcnDeleteLoadBalancer"); n < 10 {
 					return fmt.Errorf("%d deletes", n)
 				}
@@ -82,7 +83,7 @@ var failingCalls = []scenario{
 			s.must(s.host.HNS.ResetStats(s.ctx))
 			s.faults(fault{"function": "HcnEnumerateEndpoints", "program": proxyName, "action": "empty", "forMs": min(s.untilSeen(), 10000)})
 			s.slice(s.sticky, s.backends(s.near2, world.far[1], world.far[2])...)
-			s.must(lab.Until(s.ctx, period, "the proxy to be told nothing", func(ctx) error { return s.hits(1) }))
+			s.must(wait.For(s.ctx, period, "the proxy to be told nothing", func(ctx) error { return s.hits(1) }))
 		},
 		upstream: func(s *stage) string {
 			s.syncs(3)
@@ -109,7 +110,7 @@ var failingCalls = []scenario{
 			}
 			s.slice(s.web, s.backends(s.near1, s.near2, world.far[0])...)
 			s.slice(s.sticky, s.backends(s.near2)...) // nobody uses the second far pod any more
-			s.must(lab.Until(s.ctx, period, "the fault", func(ctx) error { return s.hits(5) }))
+			s.must(wait.For(s.ctx, period, "the fault", func(ctx) error { return s.hits(5) }))
 			s.expire(6 * time.Second)
 			s.faults()
 		},
@@ -139,7 +140,7 @@ var failingCalls = []scenario{
 		inject: func(s *stage) {
 			s.faults(fault{"function": "HcnCreateLoadBalancer", "program": proxyName, "action": "hang", "times": 1})
 			s.slice(s.service("stuck", lab.Port("http", "tcp", 80, targetPort)), s.backends(s.near1)...)
-			s.must(lab.Until(s.ctx, 30*time.Second, "the hang", func(ctx) error { return s.hits(1) }))
+			s.must(wait.For(s.ctx, 30*time.Second, "the hang", func(ctx) error { return s.hits(1) }))
 			s.slice(s.service("next", lab.Port("http", "tcp", 80, targetPort)), s.backends(s.near2)...)
 		},
 		upstream: func(s *stage) string {
@@ -155,7 +156,7 @@ var failingCalls = []scenario{
 		inject: func(s *stage) {
 			s.faults(fault{"function": "*", "program": proxyName, "action": "hang"})
 			s.slice(s.service("late", lab.Port("http", "tcp", 80, targetPort)), s.backends(s.near1)...)
-			s.must(lab.Until(s.ctx, 60*time.Second, "the hang", func(ctx) error { return s.hits(1) }))
+			s.must(wait.For(s.ctx, 60*time.Second, "the hang", func(ctx) error { return s.hits(1) }))
 			if s.ours {
 				s.alive()
 			}
@@ -194,7 +195,7 @@ var failingCalls = []scenario{
 				"code": 0x803b002f, "text": "The address is invalid or reserved. "})
 			s.slice(s.sticky, s.backends(s.near1)...)
 			s.start()
-			s.must(lab.Until(s.ctx, 30*time.Second, "the refusal", func(ctx) error { return s.hits(1) }))
+			s.must(wait.For(s.ctx, 30*time.Second, "the refusal", func(ctx) error { return s.hits(1) }))
 		},
 		upstream: func(s *stage) string { return s.differs(5, "missing") },
 		within:   period, cuts: true, // the load balancers carry the address
@@ -205,7 +206,7 @@ var failingCalls = []scenario{
 			s.proxy.Kill()
 			s.faults(fault{"function": "HNSCall GET /globals/*", "program": proxyName, "action": "fail", "code": 0x800706ba, "times": 1})
 			s.start()
-			s.must(lab.Until(s.ctx, 30*time.Second, "the question", func(ctx) error { return s.hits(1) }))
+			s.must(wait.For(s.ctx, 30*time.Second, "the question", func(ctx) error { return s.hits(1) }))
 		},
 		upstream: func(s *stage) string { return crashed(s, 30*time.Second) },
 		within:   period,
@@ -224,7 +225,7 @@ func (s *stage) away(state string) {
 // backFrom waits until HNS runs again.
 func (s *stage) backFrom() {
 	s.t.Helper()
-	s.must(lab.Until(s.ctx, 30*time.Second, "HNS to be back", func(ctx ctx) error {
+	s.must(wait.For(s.ctx, 30*time.Second, "HNS to be back", func(ctx ctx) error {
 		var st struct{ State string }
 		err := s.host.HNS.Control(ctx, "GET", "/service", nil, &st)
 		if err == nil && st.State != "running" {

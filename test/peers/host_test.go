@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"porthole.dev/porthole/internal/testkit/wait"
 	lab "porthole.dev/porthole/test/proxylab"
 )
 
@@ -231,7 +232,7 @@ func (s *stage) done(function string) int {
 func (s *stage) syncs(n int) {
 	s.t.Helper()
 	from := s.calls("HcnEnumerateNetworks")
-	s.must(lab.Until(s.ctx, time.Duration(n)*10*time.Second, "the proxy to look at HNS", func(context.Context) error {
+	s.must(wait.For(s.ctx, time.Duration(n)*10*time.Second, "the proxy to look at HNS", func(context.Context) error {
 		if ended, _ := s.proxy.Ended(); ended {
 			return nil
 		}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/internal/testkit/wait"
 	lab "porthole.dev/porthole/test/proxylab"
 )
 
@@ -117,7 +118,7 @@ var lostObjects = []scenario{
 		},
 		within: period,
 		ours: func(s *stage) {
-			s.must(lab.Until(s.ctx, period, "the service to answer again", func(ctx ctx) error {
+			s.must(wait.For(s.ctx, period, "the service to answer again", func(ctx ctx) error {
 				_, err := s.client.Ask("tcp", lab.ClusterAddr(s.sticky, 80), time.Second)
 				return err
 			}))
@@ -133,7 +134,7 @@ var lostObjects = []scenario{
 			s.start()
 		},
 		upstream: func(s *stage) string {
-			s.must(lab.Until(s.ctx, time.Minute, "the load balancers", func(ctx ctx) error {
+			s.must(wait.For(s.ctx, time.Minute, "the load balancers", func(ctx ctx) error {
 				for _, d := range s.diff() {
 					if !strings.HasPrefix(d, "remote endpoint") {
 						return fmt.Errorf("%s", d)
@@ -155,7 +156,7 @@ var lostObjects = []scenario{
 			late := s.apply(doc)
 			s.slice(late, s.backends(s.near1)...)
 			s.slice(s.service("after", lab.Port("http", "tcp", 80, targetPort)), s.backends(s.near2)...)
-			s.must(lab.Until(s.ctx, period, "all but the node port", func(ctx ctx) error {
+			s.must(wait.For(s.ctx, period, "all but the node port", func(ctx ctx) error {
 				d, err := s.host.Diff(ctx, s.foreign)
 				if err == nil && (len(d) != 1 || !strings.HasPrefix(d[0], fmt.Sprintf("/6/%d ", late.Spec.Ports[0].NodePort))) {
 					err = fmt.Errorf("%v", d)
@@ -192,7 +193,7 @@ func (s *stage) repaired() {
 // reported waits until the proxy's status names a service as failed.
 func (s *stage) reported(service string, within time.Duration) {
 	s.t.Helper()
-	s.must(lab.Until(s.ctx, within, "the status to name "+service, func(ctx ctx) error {
+	s.must(wait.For(s.ctx, within, "the status to name "+service, func(ctx ctx) error {
 		_, body, err := s.host.Get(ctx, lab.MetricsPort, "/status")
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/internal/testkit/wait"
 	lab "porthole.dev/porthole/test/proxylab"
 )
 
@@ -164,7 +165,7 @@ var startAndStop = []scenario{
 			s.must(s.host.HNS.ResetStats(s.ctx))
 			s.proxy.Kill()
 			s.start()
-			s.must(lab.Until(s.ctx, 30*time.Second, "the new proxy to look at HNS", func(ctx ctx) error {
+			s.must(wait.For(s.ctx, 30*time.Second, "the new proxy to look at HNS", func(ctx ctx) error {
 				if s.calls("HcnEnumerateLoadBalancers") == 0 {
 					return fmt.Errorf("not yet")
 				}
@@ -180,7 +181,7 @@ var startAndStop = []scenario{
 		},
 		within: period,
 		ours: func(s *stage) {
-			s.must(lab.Until(s.ctx, period, "the proxy to be ready", func(ctx ctx) error {
+			s.must(wait.For(s.ctx, period, "the proxy to be ready", func(ctx ctx) error {
 				code, body, err := s.host.Get(ctx, lab.HealthPort, "/readyz")
 				if err == nil && code != 200 {
 					err = fmt.Errorf("%d %s", code, body)
@@ -206,7 +207,7 @@ var startAndStop = []scenario{
 			s.must(s.host.HNS.Control(s.ctx, "POST", "/latency", fault{"profile": "ws2019"}, nil))
 			s.must(s.host.HNS.ResetStats(s.ctx))
 			s.start()
-			s.must(lab.Until(s.ctx, time.Minute, "the new proxy to look at HNS", func(ctx ctx) error {
+			s.must(wait.For(s.ctx, time.Minute, "the new proxy to look at HNS", func(ctx ctx) error {
 				if s.calls("HcnEnumerateLoadBalancers") == 0 {
 					return fmt.Errorf("not yet")
 				}
@@ -214,7 +215,7 @@ var startAndStop = []scenario{
 			}))
 		},
 		upstream: func(s *stage) string {
-			s.must(lab.Until(s.ctx, time.Minute, "the proxy to delete everything", func(ctx) error {
+			s.must(wait.For(s.ctx, time.Minute, "the proxy to delete everything", func(ctx) error {
 				if s.calls("HcnDeleteLoadBalancer") == 0 {
 					return fmt.Errorf("not yet")
 				}
@@ -237,7 +238,7 @@ func (s *stage) restartInto(n int) {
 	s.t.Helper()
 	s.proxy.Kill()
 	s.start()
-	s.must(lab.Until(s.ctx, period, "the fault", func(ctx) error { return s.hits(n) }))
+	s.must(wait.For(s.ctx, period, "the fault", func(ctx) error { return s.hits(n) }))
 	s.expire(3 * time.Second)
 	s.faults()
 }
@@ -249,7 +250,7 @@ func (s *stage) quiet() {
 	s.faults()
 	s.settle(period)
 	if s.ours { // what it would have besides what the services ask may still be to come
-		s.must(lab.Until(s.ctx, period, "the proxy to have nothing to do", func(ctx ctx) error {
+		s.must(wait.For(s.ctx, period, "the proxy to have nothing to do", func(ctx ctx) error {
 			code, body, err := s.host.Get(ctx, lab.MetricsPort, "/diff")
 			if err == nil && (code != 200 || !strings.Contains(body, `"equal":true`)) {
 				err = fmt.Errorf("%d %s", code, body)

@@ -18,6 +18,7 @@ import (
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 type object = map[string]any
@@ -70,7 +71,7 @@ func (l *Lab) startControlPlane(ctx context.Context) error {
 	if l.Client, err = kubernetes.NewForConfig(client); err != nil {
 		return err
 	}
-	return Until(ctx, 90*time.Second, "the API server", func(ctx context.Context) error {
+	return wait.For(ctx, 90*time.Second, "the API server", func(ctx context.Context) error {
 		_, err := l.Client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
 		return err
 	})

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // Foreign names HNS objects that are not the proxy's: they must be there still, unchanged, and count for nothing else.
@@ -44,7 +45,7 @@ func (h *Host) Settled(ctx context.Context, within time.Duration, f Foreign) err
 		}()
 	}
 	h.mu.Unlock()
-	err := Until(ctx, within, "HNS to be as the services want it", func(ctx context.Context) error {
+	err := wait.For(ctx, within, "HNS to be as the services want it", func(ctx context.Context) error {
 		diff, err := h.Diff(ctx, f)
 		if err != nil {
 			return err

@@ -24,6 +24,7 @@ import (
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // HostOptions of AddHost.
@@ -208,7 +209,7 @@ func (h *Host) StartHNS(ctx context.Context) error {
 	done := make(chan error, 1)
 	os.Remove(serve.Socket(h.Dir))
 	go func() { done <- serve.Run(run, o) }()
-	err := Until(ctx, 20*time.Second, "HNS", func(ctx context.Context) error {
+	err := wait.For(ctx, 20*time.Second, "HNS", func(ctx context.Context) error {
 		select {
 		case err := <-done:
 			done <- err

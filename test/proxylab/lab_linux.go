@@ -9,12 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 
 	"porthole.dev/porthole/internal/platform"
-	"porthole.dev/porthole/internal/testkit"
 )
 
 // Addresses of every Lab; they exist in its own namespaces only. Host or node n (from 1) has 10.98.0.(10+n) and
@@ -145,7 +143,7 @@ func (l *Lab) newNetns(name string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.spaces = append(l.spaces, full)
-	return platform.NetnsPath(full), platform.InNetns(platform.NetnsPath(full), func() error { return up("lo") })
+	return platform.NetnsPath(full), platform.InNetns(platform.NetnsPath(full), func() error { return platform.LinkUp("lo") })
 }
 
 // makeSwitch makes the switch that is also the router, and the outside.
@@ -204,7 +202,7 @@ func (l *Lab) join(name string) (*member, error) {
 	}
 	l.members = append(l.members, m)
 	err = platform.InNetns(l.netns("sw"), func() error {
-		return errors.Join(enslave(port, "sw0"), route(m.pods, m.addr), route(m.pods6, m.addr6))
+		return errors.Join(platform.JoinBridge(port, "sw0"), route(m.pods, m.addr), route(m.pods6, m.addr6))
 	})
 	err = errors.Join(err, platform.InNetns(path, func() error { return errors.Join(forwarding(), m.linkUp()) }))
 	if err != nil {
@@ -226,11 +224,6 @@ func (l *Lab) RouteTo(addr netip.Addr, p Place) error {
 		via = p.Addr6
 	}
 	return platform.InNetns(l.netns("sw"), func() error { return route(netip.PrefixFrom(addr, addr.BitLen()), via) })
-}
-
-// Until is testkit's, for the users of a Lab.
-func Until(ctx context.Context, limit time.Duration, what string, try func(context.Context) error) error {
-	return testkit.Until(ctx, limit, fmt.Sprintf("%s (%s)", what, limit), try)
 }
 
 func nth(p netip.Prefix, n int) netip.Addr {

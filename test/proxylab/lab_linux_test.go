@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/internal/testkit/wait"
 	lab "porthole.dev/porthole/test/proxylab"
 )
 
@@ -116,7 +117,7 @@ func fromHost(t *testing.T, h *lab.Host, web *corev1.Service, all bool) {
 				continue
 			}
 			// What serves the host itself comes after what Settled waits for.
-			err := lab.Until(t.Context(), 10*time.Second, "an answer", func(context.Context) error {
+			err := wait.For(t.Context(), 10*time.Second, "an answer", func(context.Context) error {
 				_, err := h.Place.Ask(network, c.at, 2*time.Second)
 				return err
 			})

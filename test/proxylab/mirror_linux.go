@@ -20,7 +20,7 @@ import (
 func (l *Lab) RoutePrefix(to netip.Prefix, p Place) error {
 	return platform.InNetns(l.netns("sw"), func() error {
 		lost := netlink.NewRule()
-		lost.IifName, lost.Dst, lost.Type, lost.Priority = "sw0", ipNet(to), unix.FR_ACT_BLACKHOLE, 100
+		lost.IifName, lost.Dst, lost.Type, lost.Priority = "sw0", platform.IPNet(to), unix.FR_ACT_BLACKHOLE, 100
 		if err := netlink.RuleAdd(lost); err != nil {
 			return fmt.Errorf("ending what comes back for %s: %w", to, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // overlayID is the VSID of the pods' network on every Overlay host: flannel's least on Windows.
@@ -19,7 +20,7 @@ const overlayID = 4096
 // hidePods takes the router's way to the pods of an Overlay host away: only the overlay leads to them.
 func (l *Lab) hidePods(m *member) error {
 	return platform.InNetns(l.netns("sw"), func() error {
-		if err := netlink.RouteDel(&netlink.Route{Dst: ipNet(m.pods), Gw: m.addr.AsSlice()}); err != nil {
+		if err := netlink.RouteDel(&netlink.Route{Dst: platform.IPNet(m.pods), Gw: m.addr.AsSlice()}); err != nil {
 			return fmt.Errorf("hiding the pods of %s: %w", m.name, err)
 		}
 		return nil
@@ -31,7 +32,7 @@ func (l *Lab) JoinOverlay(ctx context.Context, hosts ...*Host) error {
 	var routes []object
 	for _, h := range hosts {
 		var mac string
-		err := Until(ctx, 5*time.Second, "the router's address of "+h.Name, func(ctx context.Context) (err error) {
+		err := wait.For(ctx, 5*time.Second, "the router's address of "+h.Name, func(ctx context.Context) (err error) {
 			mac, err = h.routerMAC(ctx)
 			return err
 		})

@@ -146,7 +146,7 @@ func (n *Node) Pod(name string, addr netip.Addr) (*Pod, error) {
 		return nil, fmt.Errorf("making pod %s: %w", name, err)
 	}
 	err = platform.InNetns(n.Netns, func() error {
-		if err := enslave(port, podBridge); err != nil {
+		if err := platform.JoinBridge(port, podBridge); err != nil {
 			return err
 		}
 		link, err := netlink.LinkByName(port)

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/proxy/health"
 	lab "porthole.dev/porthole/test/proxylab"
 )
@@ -46,7 +47,7 @@ func (w world) must(err error) {
 
 func (w world) until(what string, limit time.Duration, try func() error) {
 	w.Helper()
-	w.must(lab.Until(w.ctx, limit, what, func(context.Context) error { return try() }))
+	w.must(wait.For(w.ctx, limit, what, func(context.Context) error { return try() }))
 }
 
 // code wants a page to answer with a code, and a part in its body.

@@ -1,0 +1,24 @@
+// Package logging sets klog up, the same way for every program.
+package logging
+
+import (
+	"flag"
+	"fmt"
+	"strconv"
+
+	"k8s.io/klog/v2"
+)
+
+// Set gives klog its verbosity: 0 logs changes of state only. vmodule sets another one for single files, in klog's form
+// "pattern=N,…"; it may be empty. Lines go to standard error. Call it before anything logs.
+func Set(verbosity int, vmodule string) error {
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	if err := flags.Set("v", strconv.Itoa(verbosity)); err != nil {
+		return fmt.Errorf("setting the verbosity of the log: %w", err)
+	}
+	if err := flags.Set("vmodule", vmodule); err != nil {
+		return fmt.Errorf("setting the verbosity of the log by file: %w", err)
+	}
+	return nil
+}
