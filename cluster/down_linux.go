@@ -128,9 +128,6 @@ func killInNetns(c Config) error {
 		names = append(names, lab.Netns(n.Name))
 	}
 	for _, name := range names {
-		if !platform.NetnsExists(name) {
-			continue
-		}
 		found, err := platform.NetnsPids(platform.NetnsPath(name))
 		if err != nil {
 			return err

@@ -55,9 +55,6 @@ func killInNetns(names []string) error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		left := 0
 		for _, name := range names {
-			if !platform.NetnsExists(name) {
-				continue
-			}
 			pids, err := platform.NetnsPids(platform.NetnsPath(name))
 			if err != nil {
 				return err

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 
 	"github.com/vishvananda/netns"
@@ -24,21 +25,35 @@ const NetnsDir = "/var/run/netns"
 // NetnsPath is the file of the network namespace called name.
 func NetnsPath(name string) string { return filepath.Join(NetnsDir, name) }
 
-// CreateNetns makes a network namespace called name with its loopback up, or does nothing if it is there already.
+// CreateNetns makes a network namespace called name with its loopback down, or does nothing if it is there already.
 // The caller's own namespace does not change.
 func CreateNetns(name string) error {
-	path := NetnsPath(name)
-	if NetnsExists(name) {
-		return nil
-	}
 	if err := os.MkdirAll(NetnsDir, 0o755); err != nil {
 		return fmt.Errorf("creating network namespace %s: %w", name, err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444)
+	err := withNetnsDir(func() error {
+		if NetnsExists(name) {
+			return nil
+		}
+		if err := shareNetnsDir(); err != nil {
+			return fmt.Errorf("making %s a shared mount: %w", NetnsDir, err)
+		}
+		return bindNewNetns(NetnsPath(name))
+	})
 	if err != nil {
 		return fmt.Errorf("creating network namespace %s: %w", name, err)
 	}
+	return nil
+}
+
+// bindNewNetns makes a network namespace and keeps it alive by a mount at path.
+func bindNewNetns(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444)
+	if err != nil {
+		return err
+	}
 	f.Close()
+
 	errs := make(chan error, 1)
 	go func() {
 		back, err := lockThread()
@@ -60,8 +75,29 @@ func CreateNetns(name string) error {
 	}()
 	if err := <-errs; err != nil {
 		os.Remove(path)
-		return fmt.Errorf("creating network namespace %s: %w", name, err)
+		return err
 	}
+	return nil
+}
+
+// DeleteNetns removes the name; the kernel ends the namespace with its last process. Absent is success. With the last name in
+// NetnsDir the mount goes that CreateNetns, or `ip netns add`, made of the folder.
+func DeleteNetns(name string) error {
+	path := NetnsPath(name)
+	err := withNetnsDir(func() error {
+		if err := Detach(path); err != nil {
+			return err
+		}
+		err := os.Remove(path)
+		if errors.Is(err, unix.EBUSY) {
+			err = removeCovered(path)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("deleting network namespace %s: %w", name, err)
+	}
+	unmountEmptyNetnsDir()
 	return nil
 }
 
@@ -83,22 +119,11 @@ func lockThread() (back func(), err error) {
 	}, nil
 }
 
-// NetnsExists tells whether a live namespace of that name is there. A left-over file without a namespace is not one.
+// NetnsExists reports whether a live namespace of that name can be entered. A left-over file without a namespace does not count,
+// nor does a namespace that another mount covers.
 func NetnsExists(name string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(NetnsPath(name), &st) == nil && st.Type == unix.NSFS_MAGIC
-}
-
-// DeleteNetns removes the name; the kernel ends the namespace with its last process. Absent is success.
-func DeleteNetns(name string) error {
-	path := NetnsPath(name)
-	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("deleting network namespace %s: %w", name, err)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("deleting network namespace %s: %w", name, err)
-	}
-	return nil
 }
 
 // InNetns runs f on a thread that is in the network namespace at path; "" means the caller's own. Sockets that f opens
@@ -136,24 +161,26 @@ func StartInNetns(path string, cmd *exec.Cmd) error {
 	return InNetns(path, cmd.Start)
 }
 
-// NetnsPids lists the processes whose network namespace is the one at path. Processes that end meanwhile are left out.
+// NetnsPids lists the processes whose network namespace is mounted at path, if only beneath another mount. Without such a
+// namespace there are none. Processes that end meanwhile are left out.
 func NetnsPids(path string) ([]int, error) {
-	var want unix.Stat_t
-	if err := unix.Stat(path, &want); err != nil {
-		return nil, fmt.Errorf("network namespace %s: %w", path, err)
+	namespaces, err := netnsMountedAt(path)
+	if err != nil || len(namespaces) == 0 {
+		return nil, err
 	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
 	}
+
 	var pids []int
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		var st unix.Stat_t
-		if unix.Stat(filepath.Join("/proc", e.Name(), "ns/net"), &st) == nil && st.Ino == want.Ino && st.Dev == want.Dev {
+		own, err := os.Readlink(filepath.Join("/proc", e.Name(), "ns/net"))
+		if err == nil && slices.Contains(namespaces, own) {
 			pids = append(pids, pid)
 		}
 	}
