@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"porthole.dev/porthole/internal/retry"
 )
 
 const dataLink = "..data"
@@ -274,15 +276,19 @@ func removeUnwanted(root *os.Root, want content) error {
 	})
 }
 
-// retryBusy tries again for about a second while another program holds the file, as virus scanners do on Windows.
+// busyBackoff is the wait between attempts on a file that another program holds. After busyAttempts, which take 1.3 s, the
+// error counts.
+var busyBackoff = retry.Backoff{First: 5 * time.Millisecond}
+
+const busyAttempts = 9
+
+// retryBusy calls try again while another program holds the file, as virus scanners do on Windows for a moment.
 func retryBusy(try func() error) error {
-	wait := 5 * time.Millisecond
-	for {
+	for attempt := 1; ; attempt++ {
 		err := try()
-		if err == nil || !isBusy(err) || wait > 700*time.Millisecond {
+		if err == nil || !isBusy(err) || attempt == busyAttempts {
 			return err
 		}
-		time.Sleep(wait)
-		wait *= 2
+		time.Sleep(busyBackoff.Wait(attempt))
 	}
 }

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,8 +13,24 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-func (m *Manager) prepareEmptyDir(j job) error {
-	dir, source := m.volumeDir(j.pod.UID, j.volume), j.volume.EmptyDir
+// emptyDirKind is the kind of volumes that begin empty and live as long as the pod: on disk, in memory, or of huge pages.
+type emptyDirKind struct{ inFolder }
+
+func (emptyDirKind) of(v *v1.Volume) bool { return v.EmptyDir != nil }
+
+// usage marks what is on disk as local: it counts against the node's and the pod's ephemeral storage.
+func (k emptyDirKind) usage(j job) (Usage, bool) {
+	dir := k.dir(j)
+	if u, own := filesystem(dir); own {
+		return u, true
+	}
+	u := tree(dir)
+	u.Local = j.volume.EmptyDir.Medium == v1.StorageMediumDefault
+	return u, true
+}
+
+func (k emptyDirKind) prepare(_ context.Context, j job) error {
+	dir, source := k.dir(j), j.volume.EmptyDir
 	switch {
 	case source.Medium == v1.StorageMediumMemory:
 		return mountMemory(dir, memorySize(j.pod, source.SizeLimit, j.facts), 0o777, j.group())
@@ -29,13 +46,15 @@ func (m *Manager) prepareEmptyDir(j job) error {
 	return makeEmptyDir(dir, j)
 }
 
-// makeEmptyDir makes the folder once; what the pod's containers do to its mode later stays.
+// makeEmptyDir makes the folder unless it exists: containers may have changed its mode since. It appears under its name in one
+// step, complete.
 func makeEmptyDir(dir string, j job) error {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("looking for volume folder: %w", err)
 	}
+
 	parent := filepath.Dir(dir)
 	if err := os.MkdirAll(parent, 0o750); err != nil {
 		return fmt.Errorf("making volume folder: %w", err)
@@ -44,6 +63,7 @@ func makeEmptyDir(dir string, j job) error {
 	if err != nil {
 		return fmt.Errorf("making volume folder: %w", err)
 	}
+
 	err = os.Chmod(stage, 0o777)
 	if group := j.group(); err == nil && group != nil {
 		err = setGroup(stage, *group, j.pod.Spec.SecurityContext.FSGroupChangePolicy)
@@ -58,7 +78,8 @@ func makeEmptyDir(dir string, j job) error {
 	return nil
 }
 
-// memorySize is the smallest of the size limit, the pod's memory limit and the node's memory; 0 means no bound known.
+// memorySize returns the size in bytes of a volume in memory: the smallest of limit, the pod's memory limit and the node's
+// memory. 0 means that none of them is known.
 func memorySize(pod *v1.Pod, limit *resource.Quantity, facts Facts) int64 {
 	size := int64(0)
 	lower := func(n int64) {
@@ -66,6 +87,7 @@ func memorySize(pod *v1.Pod, limit *resource.Quantity, facts Facts) int64 {
 			size = n
 		}
 	}
+
 	if q, ok := facts.Allocatable[v1.ResourceMemory]; ok {
 		lower(q.Value())
 	}
@@ -76,13 +98,15 @@ func memorySize(pod *v1.Pod, limit *resource.Quantity, facts Facts) int64 {
 	return size
 }
 
-// podMemoryLimit is the sum of the containers' limits or the largest init container's; 0 when one has none.
+// podMemoryLimit returns the pod's memory limit in bytes: its own, or the larger of the sum over its containers (sidecars
+// included) and its largest init container. It returns 0 if one container has no limit.
 func podMemoryLimit(pod *v1.Pod) int64 {
 	if r := pod.Spec.Resources; r != nil {
 		if q, ok := r.Limits[v1.ResourceMemory]; ok {
 			return q.Value()
 		}
 	}
+
 	var sum, largest int64
 	for _, c := range pod.Spec.Containers {
 		q, ok := c.Resources.Limits[v1.ResourceMemory]
@@ -91,6 +115,7 @@ func podMemoryLimit(pod *v1.Pod) int64 {
 		}
 		sum += q.Value()
 	}
+
 	for _, c := range pod.Spec.InitContainers {
 		q, ok := c.Resources.Limits[v1.ResourceMemory]
 		if !ok {
@@ -105,7 +130,7 @@ func podMemoryLimit(pod *v1.Pod) int64 {
 	return max(sum, largest)
 }
 
-// hugePage finds the page size in bytes: named by the medium, or the only one that the pod asks for.
+// hugePage returns the page size in bytes: the one that medium names, else the only one that the pod's containers request.
 func hugePage(pod *v1.Pod, medium v1.StorageMedium) (int64, error) {
 	if text, ok := strings.CutPrefix(string(medium), string(v1.StorageMediumHugePagesPrefix)); ok {
 		q, err := resource.ParseQuantity(text)
@@ -114,6 +139,7 @@ func hugePage(pod *v1.Pod, medium v1.StorageMedium) (int64, error) {
 		}
 		return q.Value(), nil
 	}
+
 	sizes := map[int64]bool{}
 	for _, c := range append(append([]v1.Container{}, pod.Spec.InitContainers...), pod.Spec.Containers...) {
 		for name := range c.Resources.Requests {
@@ -124,6 +150,7 @@ func hugePage(pod *v1.Pod, medium v1.StorageMedium) (int64, error) {
 			}
 		}
 	}
+
 	if len(sizes) != 1 {
 		return 0, fmt.Errorf("medium %q needs containers that ask for exactly one huge page size; they ask for %d", medium, len(sizes))
 	}

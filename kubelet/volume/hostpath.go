@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,39 +10,51 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// prepareHostPath checks the type of a host path, and makes it where the type says so.
-func (m *Manager) prepareHostPath(s *v1.HostPathVolumeSource) error {
-	p, err := CleanHostPath(s.Path, m.windows)
+// hostPathKind is the kind of volumes that are a file or folder of the node. They outlive the pod.
+type hostPathKind struct{ noFolder }
+
+func (hostPathKind) of(v *v1.Volume) bool { return v.HostPath != nil }
+
+func (hostPathKind) path(j job) (string, error) {
+	return CleanHostPath(j.volume.HostPath.Path, j.manager.windows)
+}
+
+// prepare checks that the path is of the type that the volume names, and creates it if the type asks for that.
+func (k hostPathKind) prepare(_ context.Context, j job) error {
+	p, err := k.path(j)
 	if err != nil {
 		return err
 	}
-	kind := v1.HostPathUnset
+	s, windows := j.volume.HostPath, j.manager.windows
+	want := v1.HostPathUnset
 	if s.Type != nil {
-		kind = *s.Type
+		want = *s.Type
 	}
-	if kind == v1.HostPathUnset || m.windows && strings.HasPrefix(p, `\\.\pipe\`) {
+	if want == v1.HostPathUnset || windows && strings.HasPrefix(p, `\\.\pipe\`) {
 		return nil
 	}
+
 	info, err := os.Stat(p)
 	switch {
-	case os.IsNotExist(err) && kind == v1.HostPathDirectoryOrCreate:
+	case os.IsNotExist(err) && want == v1.HostPathDirectoryOrCreate:
 		return makeDirectory(p)
-	case os.IsNotExist(err) && kind == v1.HostPathFileOrCreate:
+	case os.IsNotExist(err) && want == v1.HostPathFileOrCreate:
 		return makeFile(p)
-	case err != nil && m.windows && kind == v1.HostPathSocket:
+	case err != nil && windows && want == v1.HostPathSocket:
 		info, err = os.Lstat(p) // a socket is a reparse point, which some builds cannot stat
 	}
-	if err == nil && typeMatches(kind, info.Mode()) {
+
+	if err == nil && typeMatches(want, info.Mode()) {
 		return nil
 	}
 	if err != nil && !os.IsNotExist(err) {
 		return fmt.Errorf("hostPath type check failed: %w", err)
 	}
-	return fmt.Errorf("hostPath type check failed: %s is not %s", s.Path, kindWords(kind))
+	return fmt.Errorf("hostPath type check failed: %s is not %s", s.Path, typeWords(want))
 }
 
-func typeMatches(kind v1.HostPathType, mode os.FileMode) bool {
-	switch kind {
+func typeMatches(t v1.HostPathType, mode os.FileMode) bool {
+	switch t {
 	case v1.HostPathDirectory, v1.HostPathDirectoryOrCreate:
 		return mode.IsDir()
 	case v1.HostPathFile, v1.HostPathFileOrCreate:
@@ -56,8 +69,9 @@ func typeMatches(kind v1.HostPathType, mode os.FileMode) bool {
 	return false
 }
 
-func kindWords(kind v1.HostPathType) string {
-	switch kind {
+// typeWords returns what the error says that the path is not.
+func typeWords(t v1.HostPathType) string {
+	switch t {
 	case v1.HostPathDirectory, v1.HostPathDirectoryOrCreate:
 		return "a directory"
 	case v1.HostPathFile, v1.HostPathFileOrCreate:
@@ -69,7 +83,7 @@ func kindWords(kind v1.HostPathType) string {
 	case v1.HostPathBlockDev:
 		return "a block device"
 	}
-	return fmt.Sprintf("of a known type (%q)", kind)
+	return fmt.Sprintf("of a known type (%q)", t)
 }
 
 func makeDirectory(p string) error {

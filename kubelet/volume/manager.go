@@ -5,18 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/retry"
+	"porthole.dev/porthole/internal/wakeup"
 )
 
-// Manager owns the volume folders below the kubelet's root. Its methods may be called from several goroutines; work on
-// one pod is done by one of them at a time.
+// Manager owns the volume folders below the kubelet's root. It is safe for concurrent use. Calls that change the folders of one
+// pod wait for each other.
 type Manager struct {
 	opts    Options
 	windows bool
@@ -25,22 +28,23 @@ type Manager struct {
 	pods map[types.UID]*podVolumes
 }
 
-// podVolumes is what is known of one pod that was prepared.
+// podVolumes is what the manager knows of one pod that was prepared.
 type podVolumes struct {
-	work sync.Mutex // held while folders of the pod are changed
+	// work is held while folders of the pod are changed. It is taken before mu.
+	work sync.Mutex
 
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards all fields below
 	pod     *v1.Pod
 	facts   Facts
-	watches map[objectRef]func()
+	watches map[objectRef]func() // each ends its watch
 	tokens  map[tokenKey]token
-	wake    chan struct{} // capacity 1: content may have changed
-	renewed chan struct{} // capacity 1: a token came, so the next one is due at another time
+	wake    wakeup.Signal // content may have changed
+	renewed wakeup.Signal // a token was renewed, so the next renewal is due at another time
 	stop    context.CancelFunc
 	closed  bool
 }
 
-// New makes a manager. It does not touch the disk.
+// New returns a manager. It does not touch the disk.
 func New(opts Options) *Manager {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -48,9 +52,9 @@ func New(opts Options) *Manager {
 	return &Manager{opts: opts, windows: onWindows, pods: map[types.UID]*podVolumes{}}
 }
 
-// Prepare makes all volumes of the pod and returns nil when each is ready. It may be called again at any time, with
-// the newest pod, and then changes only what is not right. Volumes are made in parallel; a failure of one does not stop
-// the others. Failures lists the volumes concerned.
+// Prepare makes all volumes of the pod and returns nil if each is ready. It may be called again at any time, with the newest
+// version of the pod, and then changes only what is not right. Volumes are made in parallel, and the failure of one does not stop
+// the others: Failures lists them.
 func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, facts Facts) error {
 	p := m.adopt(ctx, pod, facts)
 	m.watchObjects(p, pod)
@@ -62,29 +66,32 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, facts Facts) error {
 	return m.prepareAll(ctx, p, pod, facts)
 }
 
-// Observe tells of a new version of a pod: volumes that show its labels, annotations or resources are rewritten soon. It
-// does not block, and does nothing for a pod that was never prepared.
+// Observe takes a new version of a pod: volumes that show its labels, annotations or resources are rewritten soon. It does not
+// block. It does nothing for a pod that was never prepared.
 func (m *Manager) Observe(pod *v1.Pod) {
 	m.mu.Lock()
 	p := m.pods[pod.UID]
 	m.mu.Unlock()
-	if p == nil || !hasDownward(pod) {
+	if p == nil || !slices.ContainsFunc(needsOf(pod), func(n need) bool { return n.pod }) {
 		return
 	}
+
 	p.mu.Lock()
 	before := p.pod
 	p.pod = pod
 	p.mu.Unlock()
-	if before == nil || looksOther(before, pod) {
-		notify(p.wake)
+	if before == nil || showsChange(before, pod) {
+		p.wake.Wake()
 	}
 }
 
-// looksOther tells whether a volume may show anything of a pod in another way than before. A new status is in none.
-func looksOther(before, after *v1.Pod) bool {
+// showsChange reports whether a volume may show something of the pod that has changed. No volume shows the status.
+func showsChange(before, after *v1.Pod) bool {
 	return before.Generation != after.Generation || !maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations)
 }
 
+// adopt returns what is known of the pod. For a pod that is new it starts the goroutine that keeps its files fresh, if any of
+// them can change.
 func (m *Manager) adopt(ctx context.Context, pod *v1.Pod, facts Facts) *podVolumes {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,12 +99,13 @@ func (m *Manager) adopt(ctx context.Context, pod *v1.Pod, facts Facts) *podVolum
 	if p == nil {
 		p = newPodVolumes()
 		m.pods[pod.UID] = p
-		if len(refsOf(pod)) > 0 || hasToken(pod) || hasDownward(pod) {
+		if len(needsOf(pod)) > 0 {
 			run, stop := context.WithCancel(klog.NewContext(context.Background(), klog.FromContext(ctx)))
 			p.stop = stop
 			go m.keepFresh(run, p)
 		}
 	}
+
 	p.mu.Lock()
 	p.pod, p.facts = pod, facts
 	p.mu.Unlock()
@@ -108,15 +116,8 @@ func newPodVolumes() *podVolumes {
 	return &podVolumes{
 		watches: map[objectRef]func(){},
 		tokens:  map[tokenKey]token{},
-		wake:    make(chan struct{}, 1),
-		renewed: make(chan struct{}, 1),
-	}
-}
-
-func notify(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		wake:    wakeup.New(),
+		renewed: wakeup.New(),
 	}
 }
 
@@ -126,14 +127,19 @@ func (p *podVolumes) isClosed() bool {
 	return p.closed
 }
 
+// watchObjects starts the watches of the objects that the pod's files come from, unless they run already.
 func (m *Manager) watchObjects(p *podVolumes, pod *v1.Pod) {
 	if m.opts.Objects == nil {
 		return
 	}
-	changed := func() { notify(p.wake) }
+	changed := func() { p.wake.Wake() }
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, ref := range refsOf(pod) {
+	for _, n := range needsOf(pod) {
+		if n.object == "" {
+			continue
+		}
+		ref := objectRef{kind: n.object, namespace: pod.Namespace, name: n.name}
 		if _, known := p.watches[ref]; !known && !p.closed {
 			p.watches[ref] = m.opts.Objects.Watch(ref.kind, ref.namespace, ref.name, changed)
 		}
@@ -146,7 +152,7 @@ func (m *Manager) prepareAll(ctx context.Context, p *podVolumes, pod *v1.Pod, fa
 	for i := range pod.Spec.Volumes {
 		all.Go(func() {
 			v := &pod.Spec.Volumes[i]
-			if err := m.prepareOne(ctx, p, job{pod: pod, facts: facts, volume: v}); err != nil {
+			if err := (job{manager: m, state: p, pod: pod, facts: facts, volume: v}).prepare(ctx); err != nil {
 				errs[i] = &Error{Volume: v.Name, Err: err}
 			}
 		})
@@ -155,87 +161,26 @@ func (m *Manager) prepareAll(ctx context.Context, p *podVolumes, pod *v1.Pod, fa
 	return errors.Join(errs...)
 }
 
-// job is one volume of one pod to be made.
-type job struct {
-	pod    *v1.Pod
-	facts  Facts
-	volume *v1.Volume
-}
+// Waits of keepFresh: after a rewrite that failed, and before the renewal of a token that is already due.
+var rewriteBackoff = retry.Backoff{First: 2 * time.Second, Max: time.Minute}
 
-func (j job) group() *int64 {
-	if sc := j.pod.Spec.SecurityContext; sc != nil {
-		return sc.FSGroup
-	}
-	return nil
-}
+const renewWait = time.Second
 
-func (m *Manager) prepareOne(ctx context.Context, p *podVolumes, j job) error {
-	v := j.volume
-	if err := checkVolumeName(v.Name); err != nil {
-		return err
-	}
-	if pluginOf(v) != "" { // what is above the volume is nobody's but the kubelet's
-		if err := os.MkdirAll(filepath.Dir(m.volumeDir(j.pod.UID, v)), 0o750); err != nil {
-			return fmt.Errorf("making volume folder: %w", err)
-		}
-	}
-	switch {
-	case v.HostPath != nil:
-		return m.prepareHostPath(v.HostPath)
-	case v.EmptyDir != nil:
-		return m.prepareEmptyDir(j)
-	case v.ConfigMap != nil, v.Secret != nil, v.DownwardAPI != nil, v.Projected != nil:
-		want, err := m.collect(ctx, p, j)
-		if err != nil {
-			return err
-		}
-		return m.place(ctx, j, want)
-	case v.Image != nil:
-		return nil // mounted by the runtime
-	}
-	return fmt.Errorf("this type of volume is not supported")
-}
-
-// place writes files into the folder of a volume, which is in memory on Linux unless it is a ConfigMap.
-func (m *Manager) place(ctx context.Context, j job, want content) error {
-	if err := want.check(m.windows); err != nil {
-		return err
-	}
-	dir := m.volumeDir(j.pod.UID, j.volume)
-	if j.volume.ConfigMap == nil {
-		if err := mountMemory(dir, 0, 0o755, nil); err != nil {
-			return err
-		}
-	} else if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making volume folder: %w", err)
-	}
-	if err := setRootAccess(dir, j.group()); err != nil {
-		return err
-	}
-	changed, err := writeFiles(dir, want, access{group: j.group()})
-	if changed && err == nil {
-		klog.FromContext(ctx).V(4).Info("Wrote volume", "pod", klog.KObj(j.pod), "volume", j.volume.Name, "files", len(want))
-	}
-	return err
-}
-
-// keepFresh rewrites the volumes of a pod when an object changed or a token is due, until the pod is torn down. A
-// failure is retried after one second, doubling to one minute.
+// keepFresh rewrites the volumes of a pod when an object or the pod changed and when a token is due, until the pod is torn down.
 func (m *Manager) keepFresh(ctx context.Context, p *podVolumes) {
-	const minRetry, maxRetry = time.Second, time.Minute
-	retry := minRetry
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	failed := false
+	failures := 0
 	for {
 		wait := 24 * time.Hour
 		if at, ok := p.nextToken(); ok {
-			wait = max(at.Sub(m.opts.Now()), minRetry)
+			wait = max(at.Sub(m.opts.Now()), renewWait)
 		}
-		if failed {
-			wait = retry
+		if failures > 0 {
+			wait = rewriteBackoff.Wait(failures)
 		}
 		timer.Reset(wait)
+
 		select {
 		case <-ctx.Done():
 			return
@@ -244,34 +189,38 @@ func (m *Manager) keepFresh(ctx context.Context, p *podVolumes) {
 		case <-p.wake:
 		case <-timer.C:
 		}
-		err := m.refresh(ctx, p)
-		if failed = err != nil; failed {
-			retry = min(retry*2, maxRetry)
+
+		if err := m.rewrite(ctx, p); err != nil {
+			failures++
 		} else {
-			retry = minRetry
+			failures = 0
 		}
 	}
 }
 
-func (m *Manager) refresh(ctx context.Context, p *podVolumes) error {
+// rewrite brings the files of the pod's volumes up to date. Failures are passed to Options.Failed.
+func (m *Manager) rewrite(ctx context.Context, p *podVolumes) error {
 	p.work.Lock()
 	defer p.work.Unlock()
+
 	p.mu.Lock()
 	pod, facts, closed := p.pod, p.facts, p.closed
 	p.mu.Unlock()
 	if closed {
 		return nil
 	}
+
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		if v.ConfigMap == nil && v.Secret == nil && v.DownwardAPI == nil && v.Projected == nil {
+		if _, ok := kindOf(v).(written); !ok {
 			continue
 		}
-		if err := m.prepareOne(ctx, p, job{pod: pod, facts: facts, volume: v}); err != nil {
+		if err := (job{manager: m, state: p, pod: pod, facts: facts, volume: v}).prepare(ctx); err != nil {
 			errs = append(errs, &Error{Volume: v.Name, Err: err})
 		}
 	}
+
 	err := errors.Join(errs...)
 	if err != nil && ctx.Err() == nil && m.opts.Failed != nil {
 		m.opts.Failed(pod, err)
@@ -279,41 +228,15 @@ func (m *Manager) refresh(ctx context.Context, p *podVolumes) error {
 	return err
 }
 
-// Plugin names as folders, as upstream lays them out.
-const (
-	pluginEmptyDir  = "kubernetes.io~empty-dir"
-	pluginConfigMap = "kubernetes.io~configmap"
-	pluginSecret    = "kubernetes.io~secret"
-	pluginDownward  = "kubernetes.io~downward-api"
-	pluginProjected = "kubernetes.io~projected"
-)
-
-func pluginOf(v *v1.Volume) string {
-	switch {
-	case v.EmptyDir != nil:
-		return pluginEmptyDir
-	case v.ConfigMap != nil:
-		return pluginConfigMap
-	case v.Secret != nil:
-		return pluginSecret
-	case v.DownwardAPI != nil:
-		return pluginDownward
-	case v.Projected != nil:
-		return pluginProjected
-	}
-	return ""
-}
-
 func (m *Manager) podDir(uid types.UID) string {
 	return filepath.Join(m.opts.RootDir, "pods", string(uid))
 }
 
-func (m *Manager) volumeDir(uid types.UID, v *v1.Volume) string {
-	return filepath.Join(m.podDir(uid), "volumes", pluginOf(v), v.Name)
-}
+// volumesDir is where the volumes of a pod are, each at <plugin>/<name>.
+func (m *Manager) volumesDir(uid types.UID) string { return filepath.Join(m.podDir(uid), "volumes") }
 
-// HostPath says where a volume of a pod is on the node. It knows pods prepared by this process, and the folders that
-// an earlier process left; false means neither.
+// HostPath returns where a volume of a pod is on the node. It knows the pods that this process prepared, and the folders that
+// an earlier process left. It returns false if neither has the volume, or if the runtime mounts it.
 func (m *Manager) HostPath(uid types.UID, volume string) (string, bool) {
 	m.mu.Lock()
 	p := m.pods[uid]
@@ -323,27 +246,18 @@ func (m *Manager) HostPath(uid types.UID, volume string) (string, bool) {
 		defer p.mu.Unlock()
 		for i := range p.pod.Spec.Volumes {
 			if v := &p.pod.Spec.Volumes[i]; v.Name == volume {
-				at, err := m.pathOf(uid, v)
-				return at, err == nil
+				at, err := job{manager: m, pod: p.pod, volume: v}.path()
+				return at, err == nil && at != ""
 			}
 		}
 	}
+
 	if checkID(string(uid)) != nil || checkVolumeName(volume) != nil {
 		return "", false
 	}
-	found, _ := filepath.Glob(filepath.Join(m.podDir(uid), "volumes", "*", volume))
+	found, _ := filepath.Glob(filepath.Join(m.volumesDir(uid), "*", volume))
 	if len(found) != 1 {
 		return "", false
 	}
 	return found[0], true
-}
-
-func (m *Manager) pathOf(uid types.UID, v *v1.Volume) (string, error) {
-	if v.HostPath != nil {
-		return CleanHostPath(v.HostPath.Path, m.windows)
-	}
-	if pluginOf(v) == "" {
-		return "", fmt.Errorf("this type of volume is not supported")
-	}
-	return m.volumeDir(uid, v), nil
 }

@@ -12,34 +12,29 @@ import (
 	"porthole.dev/porthole/kubelet/env"
 )
 
-// Mounts says what to mount into a container, in the order of its volumeMounts. known gives the variables of
-// subPathExpr. Prepare must have succeeded. On Linux it makes the bind mounts of sub paths; calling it again is safe. On
-// Windows, where there are none, the folders of sub paths are held open so that nobody can put a link in their place:
-// call release, which is never nil, once the container was started or will not be.
+// Mounts returns what to mount into a container, in the order of its volumeMounts; volumes that the runtime mounts itself are
+// left out. known looks up the variables of subPathExpr. Prepare must have succeeded.
+//
+// On Linux Mounts makes the bind mounts of sub paths; calling it again is safe. On Windows, where there are none, it holds the
+// folders of sub paths open so that nobody can put a link in their place: call release, which is never nil, once the container
+// was started or will not be.
 func (m *Manager) Mounts(pod *v1.Pod, c *v1.Container, known func(string) (string, bool)) (mounts []Mount, release func(), err error) {
 	var held holds
 	mounts = make([]Mount, 0, len(c.VolumeMounts))
 	for i := range c.VolumeMounts {
-		vm := &c.VolumeMounts[i]
-		v := findVolume(pod, vm.Name)
-		if v == nil {
-			err = fmt.Errorf("container %q mounts volume %q, which the pod does not have", c.Name, vm.Name)
-		} else if v.Image != nil {
-			continue // the runtime's
-		} else {
-			var one Mount
-			one, err = m.mount(mountJob{pod: pod, container: c, index: i, volume: v, held: &held}, known)
-			mounts = append(mounts, one)
-		}
+		one, ok, err := m.mount(mountJob{pod: pod, container: c, index: i, held: &held}, known)
 		if err != nil {
 			held.release()
 			return nil, func() {}, err
+		}
+		if ok {
+			mounts = append(mounts, one)
 		}
 	}
 	return mounts, held.release, nil
 }
 
-// holds are handles that keep folders as they are.
+// holds are open handles of folders. While they are open, the folders cannot be replaced (Windows).
 type holds []io.Closer
 
 func (h *holds) release() {
@@ -53,46 +48,62 @@ func (h *holds) release() {
 type mountJob struct {
 	pod       *v1.Pod
 	container *v1.Container
-	index     int
-	volume    *v1.Volume
+	index     int // in the container's list
 	held      *holds
 }
 
-func (m *Manager) mount(j mountJob, known func(string) (string, bool)) (Mount, error) {
+// mount returns one mount. ok is false if the runtime mounts the volume itself.
+func (m *Manager) mount(j mountJob, known func(string) (string, bool)) (one Mount, ok bool, err error) {
 	vm := &j.container.VolumeMounts[j.index]
-	host, err := m.pathOf(j.pod.UID, j.volume)
-	if err != nil {
-		return Mount{}, fmt.Errorf("volume %q: %w", vm.Name, err)
+	v := findVolume(j.pod, vm.Name)
+	if v == nil {
+		return Mount{}, false, fmt.Errorf("container %q mounts volume %q, which the pod does not have", j.container.Name, vm.Name)
 	}
+	host, err := job{manager: m, pod: j.pod, volume: v}.path()
+	if err != nil {
+		return Mount{}, false, fmt.Errorf("volume %q: %w", vm.Name, err)
+	}
+	if host == "" {
+		return Mount{}, false, nil
+	}
+
 	at, err := CleanContainerPath(vm.MountPath, m.windows)
 	if err != nil {
-		return Mount{}, fmt.Errorf("mounting volume %q: %w", vm.Name, err)
+		return Mount{}, false, fmt.Errorf("mounting volume %q: %w", vm.Name, err)
 	}
+	sub, err := m.subPath(vm, known)
+	if err != nil {
+		return Mount{}, false, fmt.Errorf("mounting volume %q: %w", vm.Name, err)
+	}
+	if sub != "" {
+		bind := filepath.Join(m.podDir(j.pod.UID), "volume-subpaths", vm.Name, j.container.Name, fmt.Sprint(j.index))
+		if host, err = bindSubPath(host, sub, bind, j.held); err != nil {
+			return Mount{}, false, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, j.container.Name, err)
+		}
+	}
+
+	_, filled := kindOf(v).(written)
+	return Mount{
+		Name: vm.Name, HostPath: host, ContainerPath: at,
+		ReadOnly:          vm.ReadOnly || filled,
+		RecursiveReadOnly: recursiveReadOnly(vm),
+		Propagation:       propagation(vm),
+	}, true, nil
+}
+
+// subPath returns the sub path that is mounted in place of the whole volume, with slashes; "" means the whole volume.
+func (m *Manager) subPath(vm *v1.VolumeMount, known func(string) (string, bool)) (string, error) {
 	sub := vm.SubPath
 	if vm.SubPathExpr != "" {
 		if known == nil {
 			known = func(string) (string, bool) { return "", false }
 		}
+		var err error
 		if sub, err = env.ExpandStrict(vm.SubPathExpr, known); err != nil {
-			return Mount{}, fmt.Errorf("mounting volume %q: subPathExpr: %w", vm.Name, err)
+			return "", fmt.Errorf("subPathExpr: %w", err)
 		}
 	}
-	clean, err := cleanSubPath(sub, m.windows)
-	if err != nil {
-		return Mount{}, fmt.Errorf("mounting volume %q: %w", vm.Name, err)
-	}
-	if clean != "" {
-		bind := filepath.Join(m.podDir(j.pod.UID), "volume-subpaths", j.volume.Name, j.container.Name, fmt.Sprint(j.index))
-		if host, err = bindSubPath(host, clean, bind, j.held); err != nil {
-			return Mount{}, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", vm.Name, j.container.Name, err)
-		}
-	}
-	return Mount{
-		Name: vm.Name, HostPath: host, ContainerPath: at,
-		ReadOnly:          vm.ReadOnly || filledByKubelet(j.volume),
-		RecursiveReadOnly: recursiveReadOnly(vm),
-		Propagation:       propagation(vm),
-	}, nil
+	return cleanSubPath(sub, m.windows)
 }
 
 func findVolume(pod *v1.Pod, name string) *v1.Volume {
@@ -102,10 +113,6 @@ func findVolume(pod *v1.Pod, name string) *v1.Volume {
 		}
 	}
 	return nil
-}
-
-func filledByKubelet(v *v1.Volume) bool {
-	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 }
 
 func recursiveReadOnly(vm *v1.VolumeMount) bool {
@@ -119,12 +126,13 @@ func propagation(vm *v1.VolumeMount) v1.MountPropagationMode {
 	return v1.MountPropagationNone
 }
 
-// resolveBeneath follows the links of volume/sub and refuses a result outside the volume. What does not exist yet is
-// returned as the rest that must be made, with slashes.
+// resolveBeneath follows the links of volume/sub. It returns the volume's real path, the part of sub that exists, relative to it,
+// and the part that does not exist yet (missing, with slashes). It refuses a result outside the volume.
 func resolveBeneath(volume, sub string) (root, beneath, missing string, err error) {
 	if root, err = filepath.EvalSymlinks(volume); err != nil {
 		return "", "", "", fmt.Errorf("resolving the volume: %w", err)
 	}
+
 	parts := strings.Split(sub, "/")
 	for n := len(parts); n >= 0; n-- {
 		full := filepath.Join(append([]string{root}, parts[:n]...)...)
@@ -134,6 +142,7 @@ func resolveBeneath(volume, sub string) (root, beneath, missing string, err erro
 			}
 			return "", "", "", hide(err)
 		}
+
 		real, err := filepath.EvalSymlinks(full)
 		if err != nil {
 			return "", "", "", hide(err)
@@ -147,7 +156,7 @@ func resolveBeneath(volume, sub string) (root, beneath, missing string, err erro
 	return root, ".", sub, nil
 }
 
-// hide keeps the node's paths out of an error that the pod's owner sees.
+// hide removes the node's path from an error that the pod's owner will see.
 func hide(err error) error {
 	if pe, ok := err.(*os.PathError); ok {
 		return pe.Err

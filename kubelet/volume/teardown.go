@@ -13,9 +13,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Teardown stops the watches of a pod, unmounts and removes its volumes. Call it when no container of the pod runs. It
-// works from what is on disk, so it also serves pods of an earlier process; a pod without volumes is fine. It keeps the
-// rest of the pod's folder (etc-hosts, termination messages), which Remove takes.
+// Teardown stops the watches of a pod, unmounts its volumes and removes them. Call it when no container of the pod runs. It works
+// from what is on disk, so that it also serves pods of an earlier process; it succeeds for a pod without volumes. It keeps the
+// rest of the pod's folder (etc-hosts, termination messages), which Remove removes.
 func (m *Manager) Teardown(ctx context.Context, uid types.UID) error {
 	if err := checkID(string(uid)); err != nil {
 		return err
@@ -23,15 +23,21 @@ func (m *Manager) Teardown(ctx context.Context, uid types.UID) error {
 	m.mu.Lock()
 	p := m.pods[uid]
 	m.mu.Unlock()
-	if p != nil {
+	if p != nil { // no goroutine writes into the volumes from here on
 		p.close()
 		p.work.Lock()
 		defer p.work.Unlock()
 	}
+
 	dir := m.podDir(uid)
-	if err := errors.Join(removeMounted(filepath.Join(dir, "volume-subpaths"), 3), removeMounted(filepath.Join(dir, "volumes"), 2)); err != nil {
+	subPaths := removeMounted(filepath.Join(dir, "volume-subpaths"), 3, unmountAll)
+	volumes := removeMounted(m.volumesDir(uid), 2, func(volume string) error {
+		return kindAt(filepath.Base(filepath.Dir(volume))).teardown(ctx, volume)
+	})
+	if err := errors.Join(subPaths, volumes); err != nil {
 		return fmt.Errorf("tearing down volumes of pod %s: %w", uid, err)
 	}
+
 	m.mu.Lock()
 	if m.pods[uid] == p {
 		delete(m.pods, uid)
@@ -52,7 +58,8 @@ func (m *Manager) Remove(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// OnDisk lists the pods that have a folder, whoever made it: those that no longer exist are to be removed.
+// OnDisk lists the pods that have a folder, regardless of which process created it. Those that no longer exist are to be
+// removed with Remove.
 func (m *Manager) OnDisk() ([]types.UID, error) {
 	entries, err := os.ReadDir(filepath.Join(m.opts.RootDir, "pods"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,27 +101,19 @@ func (p *podVolumes) close() {
 	clear(p.tokens)
 }
 
-// removeMounted unmounts what is mounted exactly depth levels below dir, and then removes dir. A mount anywhere else
-// stops the removal.
-func removeMounted(dir string, depth int) error {
-	if err := unmountLevel(dir, depth); err != nil {
+// removeMounted calls leave for everything that is exactly depth levels below dir, and then removes dir. It does not remove dir
+// if leave fails, or if something is mounted at another level.
+func removeMounted(dir string, depth int, leave func(path string) error) error {
+	if err := atLevel(dir, depth, leave); err != nil {
 		return err
 	}
 	return RemoveTree(dir)
 }
 
-func unmountLevel(dir string, depth int) error {
+// atLevel calls visit with everything that is exactly depth levels below dir. One failure does not stop the others.
+func atLevel(dir string, depth int, visit func(path string) error) error {
 	if depth == 0 {
-		for range 16 { // mounts may be stacked
-			mounted, err := isMount(dir)
-			if err != nil || !mounted {
-				return err
-			}
-			if err := unmount(dir); err != nil {
-				return err
-			}
-		}
-		return fmt.Errorf("%s: still mounted after 16 attempts", dir)
+		return visit(dir)
 	}
 	info, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
@@ -124,13 +123,29 @@ func unmountLevel(dir string, depth int) error {
 	if err != nil {
 		return fmt.Errorf("listing %s: %w", dir, err)
 	}
+
 	var failed []error
 	for _, e := range entries {
 		if depth == 1 || e.IsDir() {
-			failed = append(failed, unmountLevel(filepath.Join(dir, e.Name()), depth-1))
+			failed = append(failed, atLevel(filepath.Join(dir, e.Name()), depth-1, visit))
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// unmountAll unmounts everything that is mounted at dir. Mounts may be stacked.
+func unmountAll(dir string) error {
+	const most = 16 // more mounts on one folder than anybody makes
+	for range most {
+		mounted, err := isMount(dir)
+		if err != nil || !mounted {
+			return err
+		}
+		if err := unmount(dir); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: still mounted after %d attempts", dir, most)
 }
 
 // checkID refuses names that would lead out of their folder.

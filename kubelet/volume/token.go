@@ -13,12 +13,74 @@ import (
 )
 
 const (
-	defaultTokenSeconds = 3600
-	maxTokenAge         = 24 * time.Hour // a longer-lived token is renewed after this
-	tokenJitter         = 10 * time.Second
+	defaultTokenSeconds = 3600             // the API server's default
+	maxTokenAge         = 24 * time.Hour   // a token that lives longer is renewed after this time, as upstream does
+	tokenJitter         = 10 * time.Second // at most so much earlier, so that pods that started together do not ask together
 )
 
-// tokenKey tells tokens of one pod apart.
+// tokenSource is a service account token as a file. It is only a source of projected volumes.
+type tokenSource struct {
+	projection *v1.ServiceAccountTokenProjection
+	mode       *int32 // of the file; nil is 0644
+}
+
+func (tokenSource) need() need { return need{token: true} }
+
+func (s tokenSource) files(ctx context.Context, j job) (content, error) {
+	value, err := j.manager.token(ctx, j.state, j.pod, s.projection)
+	if err != nil {
+		return nil, err
+	}
+	f := file{data: []byte(value), mode: v1.ProjectedVolumeSourceDefaultMode}
+	if s.mode != nil {
+		f.mode = *s.mode
+	}
+	restrictToken(&f, j.pod)
+	return content{s.projection.Path: f}, nil
+}
+
+// restrictToken lets only the one user of the pod read a token file, and the pod's group (which setAccess adds). Without
+// either the mode stays.
+func restrictToken(f *file, pod *v1.Pod) {
+	f.uid = commonUser(pod)
+	if sc := pod.Spec.SecurityContext; f.uid != nil || sc != nil && sc.FSGroup != nil {
+		f.mode = 0o600
+	}
+}
+
+// commonUser returns the user that every container of the pod is told to run as. It returns nil if they differ, or if one is
+// not told. Ephemeral containers do not count: they come later, and a file must not change its owner then.
+func commonUser(pod *v1.Pod) *int64 {
+	var base, common *int64
+	if sc := pod.Spec.SecurityContext; sc != nil {
+		base = sc.RunAsUser
+	}
+
+	same := true
+	visit := func(sc *v1.SecurityContext) {
+		uid := base
+		if sc != nil && sc.RunAsUser != nil {
+			uid = sc.RunAsUser
+		}
+		if uid == nil || common != nil && *common != *uid {
+			same = false
+		}
+		common = uid
+	}
+	for _, c := range pod.Spec.InitContainers {
+		visit(c.SecurityContext)
+	}
+	for _, c := range pod.Spec.Containers {
+		visit(c.SecurityContext)
+	}
+
+	if !same {
+		return nil
+	}
+	return common
+}
+
+// tokenKey identifies a token among those of one pod.
 type tokenKey struct {
 	audience string
 	seconds  int64
@@ -27,10 +89,11 @@ type tokenKey struct {
 type token struct {
 	value   string
 	expires time.Time
-	renew   time.Time // from here on a new one is asked for
+	renew   time.Time // from then on another one is requested
 }
 
-// renewTime is at 80 % of the life of a token, at most 24 hours after now, minus jitter.
+// renewTime returns when to renew a token: after 80 % of its life, but at most 24 hours after now, both less jitter. It is never
+// before now.
 func renewTime(now, expires time.Time, jitter time.Duration) time.Time {
 	at := now.Add(expires.Sub(now) / 5 * 4)
 	if oldest := now.Add(maxTokenAge); at.After(oldest) {
@@ -42,13 +105,14 @@ func renewTime(now, expires time.Time, jitter time.Duration) time.Time {
 	return at
 }
 
-// token returns a token for the pod, from memory until it is due. A token that cannot be renewed is used until it
-// expires.
+// token returns a token for the pod. It comes from memory until it is due for renewal; if the renewal fails, the old token is
+// used until it expires.
 func (m *Manager) token(ctx context.Context, p *podVolumes, pod *v1.Pod, s *v1.ServiceAccountTokenProjection) (string, error) {
 	key := tokenKey{audience: s.Audience, seconds: defaultTokenSeconds}
 	if s.ExpirationSeconds != nil {
 		key.seconds = *s.ExpirationSeconds
 	}
+
 	p.mu.Lock()
 	have, ok := p.tokens[key]
 	p.mu.Unlock()
@@ -56,6 +120,7 @@ func (m *Manager) token(ctx context.Context, p *podVolumes, pod *v1.Pod, s *v1.S
 	if ok && now.Before(have.renew) {
 		return have.value, nil
 	}
+
 	fresh, err := m.requestToken(ctx, pod, key)
 	if err != nil {
 		if !ok || !now.Before(have.expires) {
@@ -65,10 +130,11 @@ func (m *Manager) token(ctx context.Context, p *podVolumes, pod *v1.Pod, s *v1.S
 		have.renew = now.Add(time.Minute)
 		fresh = have
 	}
+
 	p.mu.Lock()
 	p.tokens[key] = fresh
 	p.mu.Unlock()
-	notify(p.renewed)
+	p.renewed.Wake()
 	return fresh.value, nil
 }
 
@@ -87,10 +153,12 @@ func (m *Manager) requestToken(ctx context.Context, pod *v1.Pod, key tokenKey) (
 	if account == "" {
 		account = "default"
 	}
+
 	answer, err := m.opts.Tokens.RequestToken(ctx, pod.Namespace, account, request)
 	if err != nil {
 		return token{}, fmt.Errorf("requesting token of service account %s: %w", account, err)
 	}
+
 	now, expires := m.opts.Now(), answer.Status.ExpirationTimestamp
 	if expires.IsZero() {
 		expires = metav1.NewTime(now.Add(time.Duration(key.seconds) * time.Second))
@@ -102,6 +170,7 @@ func (m *Manager) requestToken(ctx context.Context, pod *v1.Pod, key tokenKey) (
 	}, nil
 }
 
+// nextToken returns when the next token of the pod is due for renewal, false if it has none.
 func (p *podVolumes) nextToken() (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -4,21 +4,20 @@ import (
 	"io/fs"
 	"os"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Usage is what one volume holds, and how large its filesystem is where it has one of its own (in memory).
+// Usage is what one volume holds. The fields about capacity are zero unless the volume has a file system of its own, in memory.
 type Usage struct {
 	Name                                              string
 	UsedBytes, UsedInodes                             uint64
 	CapacityBytes, AvailableBytes, Inodes, InodesFree uint64
-	// Local says that it is on the node's disk and goes with the pod: an emptyDir that is not in memory.
+	// Local marks a volume that is on the node's disk and is removed with the pod: an emptyDir that is not in memory.
 	Local bool
 }
 
-// Usage measures the volumes of a pod that this process prepared, host paths left out. It reads whole trees: do not ask
-// often.
+// Usage measures the volumes of a pod that this process prepared. Host paths and images are left out. It reads whole trees: do
+// not call it often.
 func (m *Manager) Usage(uid types.UID) []Usage {
 	m.mu.Lock()
 	p := m.pods[uid]
@@ -29,24 +28,24 @@ func (m *Manager) Usage(uid types.UID) []Usage {
 	p.mu.Lock()
 	pod := p.pod
 	p.mu.Unlock()
+
 	var out []Usage
 	for i := range pod.Spec.Volumes {
-		v := &pod.Spec.Volumes[i]
-		if pluginOf(v) == "" {
+		j := job{manager: m, pod: pod, volume: &pod.Spec.Volumes[i]}
+		k := kindOf(j.volume)
+		if k == nil {
 			continue
 		}
-		u, ok := filesystem(m.volumeDir(uid, v))
-		if !ok {
-			u = tree(m.volumeDir(uid, v))
-			u.Local = v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault
+		if u, ok := k.usage(j); ok {
+			u.Name = j.volume.Name
+			out = append(out, u)
 		}
-		u.Name = v.Name
-		out = append(out, u)
 	}
 	return out
 }
 
-// tree adds up a folder. It goes through handles, follows no link and enters no other filesystem.
+// tree adds up the files of a folder. It uses handles, follows no links and enters no other file systems, because containers can
+// change the folder meanwhile. What cannot be read counts as nothing.
 func tree(dir string) Usage {
 	var u Usage
 	root, err := os.OpenRoot(dir)
@@ -58,6 +57,7 @@ func tree(dir string) Usage {
 	if err != nil {
 		return u
 	}
+
 	seen := map[fileID]bool{} // files with several names count once
 	_ = fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil { // it went away meanwhile, or is somebody else's

@@ -64,7 +64,7 @@ func TestANewVersionOfThePodReachesItsVolumes(t *testing.T) {
 	}
 }
 
-func TestLooksOther(t *testing.T) {
+func TestShowsChange(t *testing.T) {
 	before := podWith()
 	before.Labels, before.Annotations, before.Generation = map[string]string{"a": "1"}, map[string]string{"b": "1"}, 1
 	for name, c := range map[string]struct {
@@ -77,7 +77,7 @@ func TestLooksOther(t *testing.T) {
 		"spec":       {func(p *v1.Pod) { p.Generation++ }, true},
 	} {
 		after := before.DeepCopy()
-		if c.change(after); looksOther(before, after) != c.want {
+		if c.change(after); showsChange(before, after) != c.want {
 			t.Errorf("another %s: %v, want %v", name, !c.want, c.want)
 		}
 	}
@@ -202,7 +202,8 @@ func TestHostPathTypes(t *testing.T) {
 		{file, v1.HostPathBlockDev, "is not a block device"},
 		{base + "/../x", "", "must not contain '..'"},
 	} {
-		err := m.prepareHostPath(&v1.HostPathVolumeSource{Path: c.path, Type: &c.kind})
+		v := vol("h", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: c.path, Type: &c.kind}})
+		err := job{manager: m, volume: &v}.prepare(context.Background())
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s as %q: %v, want %q", c.path, c.kind, err, c.want)
 		}

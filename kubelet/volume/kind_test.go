@@ -1,0 +1,177 @@
+package volume
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// notSupported are the fields of v1.VolumeSource that have no kind: a pod with such a volume does not start, and its event says
+// so (TestVolumeSources has the text). A new field of the API belongs here or gets a kind.
+var notSupported = []string{
+	// Storage that a driver attaches: nothing of it exists yet.
+	"CSI", "Ephemeral", "PersistentVolumeClaim",
+	// Network file systems that upstream's kubelet mounts itself.
+	"NFS", "ISCSI", "FC",
+	// Removed or replaced by CSI drivers upstream.
+	"AWSElasticBlockStore", "AzureDisk", "AzureFile", "CephFS", "Cinder", "FlexVolume", "Flocker", "GCEPersistentDisk", "GitRepo",
+	"Glusterfs", "PhotonPersistentDisk", "PortworxVolume", "Quobyte", "RBD", "ScaleIO", "StorageOS", "VsphereVolume",
+}
+
+// projectionsNotSupported are the fields of v1.VolumeProjection that are no source.
+var projectionsNotSupported = []string{"ClusterTrustBundle", "PodCertificate"}
+
+// TestVolumeSources asks of every field of v1.VolumeSource that it has exactly one kind, or is listed as not supported and
+// fails with the text that users get.
+func TestVolumeSources(t *testing.T) {
+	m := newTestManager(t, newObjects())
+	all := reflect.TypeFor[v1.VolumeSource]()
+	for i := range all.NumField() {
+		field := all.Field(i)
+		v := v1.Volume{Name: "v"}
+		reflect.ValueOf(&v.VolumeSource).Elem().Field(i).Set(reflect.New(field.Type.Elem()))
+		found := 0
+		for _, k := range kinds {
+			if k.of(&v) {
+				found++
+			}
+		}
+
+		if !slices.Contains(notSupported, field.Name) {
+			if found != 1 {
+				t.Errorf("a volume of %s is of %d kinds, want 1: give it a kind (kinds in kind.go), or list it in notSupported", field.Name, found)
+			}
+			continue
+		}
+		if found != 0 {
+			t.Errorf("%s is listed as not supported, but has a kind", field.Name)
+		}
+		err := m.Prepare(context.Background(), podWith(v), Facts{})
+		if want := `MountVolume.SetUp failed for volume "v" : this type of volume is not supported`; err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", field.Name, err, want)
+		}
+		if at, ok := m.HostPath("uid-1", "v"); ok {
+			t.Errorf("%s is at %s", field.Name, at)
+		}
+	}
+	for _, name := range notSupported {
+		if _, ok := all.FieldByName(name); !ok {
+			t.Errorf("%s is listed as not supported, but the API does not have it", name)
+		}
+	}
+}
+
+// TestProjections asks the same of every field of v1.VolumeProjection.
+func TestProjections(t *testing.T) {
+	all := reflect.TypeFor[v1.VolumeProjection]()
+	for i := range all.NumField() {
+		field := all.Field(i)
+		var p v1.VolumeProjection
+		reflect.ValueOf(&p).Elem().Field(i).Set(reflect.New(field.Type.Elem()))
+		s := projectedSource(&p, nil)
+		_, unknown := s.(unknownSource)
+		if listed := slices.Contains(projectionsNotSupported, field.Name); listed != unknown {
+			t.Errorf("%s: source %T, listed as not supported: %v", field.Name, s, listed)
+		}
+		if !unknown {
+			if s.need() == (need{}) {
+				t.Errorf("%s: files that depend on nothing are never rewritten", field.Name)
+			}
+			continue
+		}
+		_, err := s.files(context.Background(), job{})
+		if want := "this type of projected source is not supported"; err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", field.Name, err, want)
+		}
+	}
+}
+
+// TestPluginFolders: the folders have upstream's names, so that either kubelet can tear down what the other made, and no two
+// kinds share one.
+func TestPluginFolders(t *testing.T) {
+	var names []string
+	for _, k := range kinds {
+		if name := k.plugin(); name != "" {
+			names = append(names, name)
+		}
+	}
+	want := []string{"kubernetes.io~empty-dir", "kubernetes.io~configmap", "kubernetes.io~secret", "kubernetes.io~downward-api", "kubernetes.io~projected"}
+	if !slices.Equal(names, want) {
+		t.Errorf("folders: %v, want %v", names, want)
+	}
+}
+
+// TestNeeds: what a pod's files depend on decides what is watched and when they are written again.
+func TestNeeds(t *testing.T) {
+	pod := podWith(
+		cmVolume("cm", "a"),
+		vol("secret", v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "b"}}),
+		vol("own", v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{}}),
+		vol("all", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "c"}}},
+			{Secret: &v1.SecretProjection{LocalObjectReference: v1.LocalObjectReference{Name: "d"}}},
+			{DownwardAPI: &v1.DownwardAPIProjection{}},
+			{ServiceAccountToken: &v1.ServiceAccountTokenProjection{}},
+			{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{}},
+		}}}),
+		vol("empty", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}),
+		vol("host", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/"}}),
+		vol("image", v1.VolumeSource{Image: &v1.ImageVolumeSource{}}),
+		vol("csi", v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}),
+	)
+	want := []need{{object: ConfigMap, name: "a"}, {object: Secret, name: "b"}, {pod: true},
+		{object: ConfigMap, name: "c"}, {object: Secret, name: "d"}, {pod: true}, {token: true}}
+	if got := needsOf(pod); !slices.Equal(got, want) {
+		t.Errorf("needs: %+v, want %+v", got, want)
+	}
+}
+
+// TestMountsByKind: what the runtime mounts itself is left out, and files that the kubelet writes are read-only.
+func TestMountsByKind(t *testing.T) {
+	o := newObjects()
+	o.setMap("cm", map[string]string{"k": "v"})
+	m := newTestManager(t, o)
+	base := tempDir(t)
+	pod := podWith(cmVolume("cm", "cm"), vol("empty", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}),
+		vol("host", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: base}}),
+		vol("image", v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "i"}}))
+	prepare(t, m, pod)
+	c := &pod.Spec.Containers[0]
+	for _, name := range []string{"host", "image", "cm", "empty"} {
+		c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: name, MountPath: "/" + name})
+	}
+
+	mounts, release, err := m.Mounts(pod, c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	var got []string
+	for _, one := range mounts {
+		name := one.Name
+		if one.ReadOnly {
+			name += " ro"
+		}
+		got = append(got, name)
+	}
+	if want := []string{"host", "cm ro", "empty"}; !slices.Equal(got, want) {
+		t.Errorf("mounts: %v, want %v", got, want)
+	}
+	if at, ok := m.HostPath(pod.UID, "image"); ok {
+		t.Errorf("the image is at %s", at)
+	}
+
+	var measured []string
+	for _, u := range m.Usage(pod.UID) {
+		measured = append(measured, u.Name)
+		if u.Local != (u.Name == "empty") {
+			t.Errorf("%s: local %v", u.Name, u.Local)
+		}
+	}
+	if want := []string{"cm", "empty"}; !slices.Equal(measured, want) {
+		t.Errorf("measured: %v, want %v", measured, want)
+	}
+}

@@ -1,0 +1,46 @@
+package volume
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// projectedKind is the kind of volumes that hold the files of several sources in one folder.
+var projectedKind = written{inFolder: "kubernetes.io~projected", sources: func(v *v1.Volume) ([]source, bool) {
+	p := v.Projected
+	if p == nil {
+		return nil, false
+	}
+	list := make([]source, 0, len(p.Sources))
+	for i := range p.Sources {
+		list = append(list, projectedSource(&p.Sources[i], p.DefaultMode))
+	}
+	return list, true
+}}
+
+// projectedSource returns one source of a projected volume. mode is that of the volume; nil is 0644. It is the one list of
+// the sources that are supported.
+func projectedSource(p *v1.VolumeProjection, mode *int32) source {
+	switch {
+	case p.ConfigMap != nil:
+		return configMapSource{p.ConfigMap.Name, newSelection(p.ConfigMap.Items, mode, p.ConfigMap.Optional)}
+	case p.Secret != nil:
+		return secretSource{p.Secret.Name, newSelection(p.Secret.Items, mode, p.Secret.Optional)}
+	case p.DownwardAPI != nil:
+		return downwardSource{p.DownwardAPI.Items, mode}
+	case p.ServiceAccountToken != nil:
+		return tokenSource{p.ServiceAccountToken, mode}
+	}
+	return unknownSource{}
+}
+
+// unknownSource is a source that is not supported: its volume fails.
+type unknownSource struct{}
+
+func (unknownSource) need() need { return need{} }
+
+func (unknownSource) files(context.Context, job) (content, error) {
+	return nil, errors.New("this type of projected source is not supported")
+}

@@ -1,0 +1,182 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+)
+
+// written is a kind of volumes whose files the kubelet writes and keeps up to date. Containers can only read them.
+type written struct {
+	inFolder
+	// onDisk is false for files that may be secret: they are kept in memory (on Linux; Windows has no such file system).
+	onDisk bool
+	// sources returns where the files of a volume come from. ok is false if the volume is not of this kind.
+	sources func(v *v1.Volume) (list []source, ok bool)
+}
+
+// source is where files of a volume come from. Most volumes have one; a projected volume has any number.
+type source interface {
+	need() need
+	// files returns the files as they are now.
+	files(ctx context.Context, j job) (content, error)
+}
+
+// need is what a source depends on: its files change when that does. The zero value is nothing.
+type need struct {
+	// object is the kind of an object (ConfigMap or Secret), name its name in the pod's namespace; both may be empty.
+	object, name string
+	// token: the files hold a service account token, which expires.
+	token bool
+	// pod: the files show labels, annotations or resources of the pod itself.
+	pod bool
+}
+
+// needsOf returns what the files of all the pod's volumes depend on.
+func needsOf(pod *v1.Pod) (needs []need) {
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		k, ok := kindOf(v).(written)
+		if !ok {
+			continue
+		}
+		list, _ := k.sources(v)
+		for _, s := range list {
+			if n := s.need(); n != (need{}) {
+				needs = append(needs, n)
+			}
+		}
+	}
+	return needs
+}
+
+func (k written) of(v *v1.Volume) bool {
+	_, ok := k.sources(v)
+	return ok
+}
+
+// prepare reads the files from their sources and writes those that differ.
+func (k written) prepare(ctx context.Context, j job) error {
+	list, _ := k.sources(j.volume)
+	want := content{}
+	for _, s := range list {
+		part, err := s.files(ctx, j)
+		if err != nil {
+			return err
+		}
+		if err := want.merge(part); err != nil {
+			return err
+		}
+	}
+	if err := want.check(j.manager.windows); err != nil {
+		return err
+	}
+
+	dir := k.dir(j)
+	if err := k.makeFolder(dir); err != nil {
+		return err
+	}
+	if err := setRootAccess(dir, j.group()); err != nil {
+		return err
+	}
+	changed, err := writeFiles(dir, want, access{group: j.group()})
+	if changed && err == nil {
+		klog.FromContext(ctx).V(4).Info("Wrote volume", "pod", klog.KObj(j.pod), "volume", j.volume.Name, "files", len(want))
+	}
+	return err
+}
+
+func (k written) makeFolder(dir string) error {
+	if !k.onDisk {
+		return mountMemory(dir, 0, 0o755, nil)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making volume folder: %w", err)
+	}
+	return nil
+}
+
+// file is one file that a volume should hold.
+type file struct {
+	data []byte
+	mode int32
+	uid  *int64 // owner; nil leaves root
+}
+
+// content maps slash-separated relative paths to files.
+type content map[string]file
+
+// merge adds the files of other. It refuses a path that both have.
+func (c content) merge(other content) error {
+	for p, f := range other {
+		if _, twice := c[p]; twice {
+			return fmt.Errorf("conflicting duplicate paths: %q", p)
+		}
+		c[p] = f
+	}
+	return nil
+}
+
+// check refuses paths that lead out of the volume or cannot be file names of the node's system.
+func (c content) check(windows bool) error {
+	seen := map[string]string{}
+	for p := range c {
+		if err := checkFilePath(p, windows); err != nil {
+			return err
+		}
+		if windows {
+			if other, twice := seen[strings.ToLower(p)]; twice {
+				return fmt.Errorf("paths %q and %q are the same file on Windows", other, p)
+			}
+			seen[strings.ToLower(p)] = p
+		}
+	}
+	return nil
+}
+
+// selection says which keys of an object become which files. Without items every key becomes a file of its name.
+type selection struct {
+	items []v1.KeyToPath
+	mode  int32 // of files whose item has none
+	// optional allows that the object, or a key of items, does not exist.
+	optional bool
+}
+
+func newSelection(items []v1.KeyToPath, mode *int32, optional *bool) selection {
+	s := selection{items: items, mode: v1.ConfigMapVolumeSourceDefaultMode, optional: optional != nil && *optional}
+	if mode != nil {
+		s.mode = *mode
+	}
+	return s
+}
+
+// pick returns the files of an object's keys. object is upstream's word for it in the error: config or secret.
+func (s selection) pick(object string, keys map[string][]byte) (content, error) {
+	out := content{}
+	if len(s.items) == 0 {
+		for k, data := range keys {
+			out[k] = file{data: data, mode: s.mode}
+		}
+		return out, nil
+	}
+
+	for _, item := range s.items {
+		data, ok := keys[item.Key]
+		if !ok {
+			if s.optional {
+				continue
+			}
+			return nil, fmt.Errorf("references non-existent %s key: %s", object, item.Key)
+		}
+		f := file{data: data, mode: s.mode}
+		if item.Mode != nil {
+			f.mode = *item.Mode
+		}
+		out[item.Path] = f
+	}
+	return out, nil
+}
