@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"strconv"
+
+	"porthole.dev/porthole/emulator/desired"
 )
 
 type backend struct {
@@ -13,7 +15,7 @@ type backend struct {
 }
 
 // balance renders a load balancer in the table of its family.
-func (r *renderer) balance(lb *LoadBalancer) {
+func (r *renderer) balance(lb *desired.LoadBalancer) {
 	switch {
 	case !lb.IPv6:
 		r.loadBalancer(lb)
@@ -31,7 +33,7 @@ func (r *renderer) balance(lb *LoadBalancer) {
 // and stick which one a client has already: it stays there when others come.
 //
 // The chains are shared by all balancers with the same number of backends and the same kind of distribution.
-func (r *renderer) loadBalancer(lb *LoadBalancer) {
+func (r *renderer) loadBalancer(lb *desired.LoadBalancer) {
 	r.owner = lb.ID
 	defer func() { r.owner = "" }()
 	kept := *lb // the caller may change its own
@@ -44,8 +46,8 @@ func (r *renderer) loadBalancer(lb *LoadBalancer) {
 	}
 	var backends []backend
 	for _, id := range lb.Backends {
-		if e, ok := r.endpoints[id]; ok && e.address(r.fam).IsValid() {
-			backends = append(backends, backend{e.address(r.fam), id})
+		if e, ok := r.endpoints[id]; ok && r.fam.addressOf(e).IsValid() {
+			backends = append(backends, backend{r.fam.addressOf(e), id})
 		}
 	}
 	if len(backends) == 0 {
@@ -82,7 +84,7 @@ func (r *renderer) loadBalancer(lb *LoadBalancer) {
 
 // keep renders a frontend whose packets keep their destination and are led to a pod of this host, which must have the
 // frontend's address itself. There is no translation: a mark of the connection remembers the pod.
-func (r *renderer) keep(lb *LoadBalancer, p LBPort, spec frontendSpec, backends []backend) {
+func (r *renderer) keep(lb *desired.LoadBalancer, p desired.LBPort, spec frontendSpec, backends []backend) {
 	var local []backend
 	for _, b := range backends {
 		e := r.endpoints[b.id]
@@ -120,7 +122,7 @@ type frontendSpec struct {
 	key  string
 }
 
-func (r *renderer) frontend(lb *LoadBalancer, p LBPort, spec frontendSpec, backends []backend) {
+func (r *renderer) frontend(lb *desired.LoadBalancer, p desired.LBPort, spec frontendSpec, backends []backend) {
 	slots := setSlots
 	if spec.eps == setNPEP {
 		slots = setNPSlots
@@ -153,7 +155,7 @@ func (r *renderer) frontend(lb *LoadBalancer, p LBPort, spec frontendSpec, backe
 }
 
 // pickChain adds the chain that picks a backend and returns its name.
-func (r *renderer) pickChain(lb *LoadBalancer, p LBPort, eps string, n int) string {
+func (r *renderer) pickChain(lb *desired.LoadBalancer, p desired.LBPort, eps string, n int) string {
 	var pick, expr string
 	switch p.Distribution {
 	case 0:

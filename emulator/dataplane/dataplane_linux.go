@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -76,13 +77,13 @@ func (d *DataPlane) Close() {
 // Apply makes the kernel carry desired and returns the error of each object that it could not carry. Only what differs
 // is written: a second Apply of the same writes nothing, and so does the first after a restart. An error of the whole
 // means that the next Apply reads the kernel again.
-func (d *DataPlane) Apply(ctx context.Context, desired Desired) (map[string]error, error) {
+func (d *DataPlane) Apply(ctx context.Context, desired desired.State) (map[string]error, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.applyAll(ctx, desired)
 }
 
-func (d *DataPlane) applyAll(ctx context.Context, desired Desired) (map[string]error, error) {
+func (d *DataPlane) applyAll(ctx context.Context, desired desired.State) (map[string]error, error) {
 	log := klog.FromContext(ctx)
 	d.live = nil
 	facts, err := d.facts()
@@ -128,7 +129,7 @@ func (d *DataPlane) applyAll(ctx context.Context, desired Desired) (map[string]e
 }
 
 // Verify compares the kernel with desired and changes nothing. After a difference the next Apply reads the kernel.
-func (d *DataPlane) Verify(ctx context.Context, desired Desired) ([]Drift, error) {
+func (d *DataPlane) Verify(ctx context.Context, desired desired.State) ([]Drift, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	facts, err := d.facts()
@@ -173,7 +174,7 @@ func (s *State) keepChains(live State) {
 }
 
 // NamespacePath is the network namespace of an HCN namespace.
-func NamespacePath(n Namespace) string {
+func NamespacePath(n desired.Namespace) string {
 	if n.Path != "" || n.Host {
 		return n.Path
 	}

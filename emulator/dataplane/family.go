@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"strings"
+
+	"porthole.dev/porthole/emulator/desired"
 )
 
 // family is IPv4 or IPv6. Each has a table of its own with the same sets and chains; rules are written in IPv4's words.
@@ -74,7 +76,7 @@ func (r *renderer) families() []*renderer {
 }
 
 // sixIn tells whether IPv6 is carried in a network: with an IPv6 subnet, and not in an overlay, as on Windows.
-func sixIn(n *Network) bool {
+func sixIn(n *desired.Network) bool {
 	if n.Type != l2BridgeType {
 		return false
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -31,8 +32,8 @@ func newOverlay(t *testing.T) *world {
 		network.Type, network.Subnets[0].VSID = overlayType, testVSID
 		network.Provider, network.RouterMAC, network.HostRoute = n.addr, routerMAC(n), true
 	}
-	w.a.desired.Networks[0].RemoteSubnets = []RemoteSubnet{{Prefix: w.b.pods, VSID: testVSID, Provider: w.b.addr, MAC: routerMAC(w.b)}}
-	w.b.desired.Networks[0].RemoteSubnets = []RemoteSubnet{{Prefix: w.a.pods, VSID: testVSID, Provider: w.a.addr, MAC: routerMAC(w.a)}}
+	w.a.desired.Networks[0].RemoteSubnets = []desired.RemoteSubnet{{Prefix: w.b.pods, VSID: testVSID, Provider: w.b.addr, MAC: routerMAC(w.b)}}
+	w.b.desired.Networks[0].RemoteSubnets = []desired.RemoteSubnet{{Prefix: w.a.pods, VSID: testVSID, Provider: w.a.addr, MAC: routerMAC(w.a)}}
 	return w
 }
 
@@ -61,12 +62,12 @@ func TestOverlayPods(t *testing.T) { // D-12, D-14
 
 	remote := &w.a.desired.Networks[0].RemoteSubnets
 	right := (*remote)[0]
-	for name, wrong := range map[string]RemoteSubnet{
+	for name, wrong := range map[string]desired.RemoteSubnet{
 		"provider address": {Prefix: right.Prefix, VSID: right.VSID, Provider: netip.MustParseAddr("10.99.0.99"), MAC: right.MAC},
 		"router MAC":       {Prefix: right.Prefix, VSID: right.VSID, Provider: right.Provider, MAC: "00:15:5d:aa:00:99"},
 		"VSID":             {Prefix: right.Prefix, VSID: right.VSID + 1, Provider: right.Provider, MAC: right.MAC},
 	} {
-		*remote = []RemoteSubnet{wrong}
+		*remote = []desired.RemoteSubnet{wrong}
 		w.a.apply()
 		if got := w.get(near, "tcp", "10.244.2.11:80"); got == "far 10.244.1.11" {
 			t.Errorf("a wrong %s does not matter", name)
@@ -77,7 +78,7 @@ func TestOverlayPods(t *testing.T) { // D-12, D-14
 	if got := w.get(near, "tcp", "10.244.2.11:80"); got == "far 10.244.1.11" {
 		t.Error("without a remote subnet its pods answer")
 	}
-	*remote = []RemoteSubnet{right}
+	*remote = []desired.RemoteSubnet{right}
 	w.a.apply()
 	w.expect(near, "10.244.2.11:80", "far 10.244.1.11")
 
@@ -94,11 +95,11 @@ func TestOverlayPods(t *testing.T) { // D-12, D-14
 func TestOverlayServices(t *testing.T) { // D-1, D-2, D-10 on an overlay
 	w := newOverlay(t)
 	client, server, far := w.a.pod(11), w.a.pod(12), w.b.pod(11)
-	remote := w.a.remote("10.244.2.11", func(e *Endpoint) { e.Provider, e.MAC = w.b.addr, "02:11:0a:f4:02:0b" })
+	remote := w.a.remote("10.244.2.11", func(e *desired.Endpoint) { e.Provider, e.MAC = w.b.addr, "02:11:0a:f4:02:0b" })
 	// As the proxy of upstream makes them: the source address, and an endpoint for a service's own address.
 	w.a.desired.Endpoints = append(w.a.desired.Endpoints,
-		Endpoint{ID: "source-vip", Network: netID, Addrs: prefixList("10.244.1.2/24"), MAC: "02:fc:00:00:00:01"})
-	w.a.remote("10.96.0.1", func(e *Endpoint) { e.Provider, e.MAC = w.a.addr, "02:fc:00:00:00:01" })
+		desired.Endpoint{ID: "source-vip", Network: netID, Addrs: prefixList("10.244.1.2/24"), MAC: "02:fc:00:00:00:01"})
+	w.a.remote("10.96.0.1", func(e *desired.Endpoint) { e.Provider, e.MAC = w.a.addr, "02:fc:00:00:00:01" })
 	source := netip.MustParseAddr("10.244.1.2")
 	balance := func(id, vip string, port uint16, dsr bool, backend string) {
 		l := lb(id, vip, port, 8080, dsr, backend)
@@ -148,12 +149,12 @@ func TestOverlayIsolation(t *testing.T) { // D-13
 	const other = "11111111-0000-0000-0000-000000000002"
 	for i, n := range []*node{w.a, w.b} {
 		second := n.desired.Networks[0]
-		second.ID, second.Subnets = other, []Subnet{{Prefix: netip.MustParsePrefix(fmt.Sprintf("10.250.%d.0/24", i+1)), VSID: 5000}}
-		second.RemoteSubnets = []RemoteSubnet{{Prefix: netip.MustParsePrefix(fmt.Sprintf("10.250.%d.0/24", 2-i)), VSID: 5000,
+		second.ID, second.Subnets = other, []desired.Subnet{{Prefix: netip.MustParsePrefix(fmt.Sprintf("10.250.%d.0/24", i+1)), VSID: 5000}}
+		second.RemoteSubnets = []desired.RemoteSubnet{{Prefix: netip.MustParsePrefix(fmt.Sprintf("10.250.%d.0/24", 2-i)), VSID: 5000,
 			Provider: netip.MustParseAddr(fmt.Sprintf("10.99.0.%d", 22-i)), MAC: fmt.Sprintf("00:15:5d:aa:00:%02x", 22-i)}}
 		n.desired.Networks = append(n.desired.Networks, second)
 	}
-	inOther := func(e *Endpoint) {
+	inOther := func(e *desired.Endpoint) {
 		e.Network, e.Addrs, e.Gateway = other, prefixList(strings.Replace(e.Addrs[0].String(), "10.244.", "10.250.", 1)), netip.Addr{}
 	}
 	p, q, r := w.a.pod(11), w.a.pod(12, inOther), w.b.pod(12, inOther)
@@ -165,7 +166,7 @@ func TestOverlayIsolation(t *testing.T) { // D-13
 	w.expect(p, "10.250.1.12:80", "timeout")
 	w.expect(p, "10.250.2.12:80", "timeout")
 	w.expect(q, "10.244.1.11:80", "timeout")
-	w.a.desired.Networks = append(w.a.desired.Networks, Network{ID: "third", Type: overlayType, Subnets: []Subnet{{Prefix: w.a.pods, VSID: 6000}}})
+	w.a.desired.Networks = append(w.a.desired.Networks, desired.Network{ID: "third", Type: overlayType, Subnets: []desired.Subnet{{Prefix: w.a.pods, VSID: 6000}}})
 	res, err := w.a.dp.Apply(w.ctx, w.a.desired)
 	must(t, err)
 	if res["third"] == nil {
@@ -249,7 +250,7 @@ func TestOverlayRestart(t *testing.T) {
 	w.b.desired.Networks[0].VxlanPort = 4790
 	w.b.apply()
 	w.expect(near, "10.244.2.11:80", "far 10.244.1.11")
-	_, err = again.Apply(w.ctx, Desired{})
+	_, err = again.Apply(w.ctx, desired.State{})
 	must(t, err)
 	if rest := w.snapshot(); strings.Contains(rest, "hns") {
 		t.Errorf("after removal of everything: %s", rest)

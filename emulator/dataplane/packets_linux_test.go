@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+
+	"porthole.dev/porthole/emulator/desired"
 )
 
 func TestPacketsPods(t *testing.T) {
 	w := newWorld(t)
 	p1, p2, p3 := w.a.pod(11), w.a.pod(12), w.b.pod(11)
-	w.a.desired.Endpoints = append(w.a.desired.Endpoints, Endpoint{ID: "host-ep", Network: netID, Namespace: hostNS,
+	w.a.desired.Endpoints = append(w.a.desired.Endpoints, desired.Endpoint{ID: "host-ep", Network: netID, Namespace: hostNS,
 		Addrs: prefixList("10.244.1.2/24"), Gateway: netip.MustParseAddr("10.244.1.1")})
 	w.a.apply()
 	w.b.apply()
@@ -34,9 +36,9 @@ func TestPacketsPods(t *testing.T) {
 func TestPacketsClusterIP(t *testing.T) {
 	w := newWorld(t)
 	client, server, far := w.a.pod(11), w.a.pod(12), w.b.pod(11)
-	routeless := w.a.pod(13, func(e *Endpoint) { e.SDNRoutes = nil })
+	routeless := w.a.pod(13, func(e *desired.Endpoint) { e.SDNRoutes = nil })
 	remote := w.a.remote("10.244.2.11")
-	w.a.desired.LoadBalancers = []LoadBalancer{
+	w.a.desired.LoadBalancers = []desired.LoadBalancer{
 		lb("dsr-local", "10.96.0.1", 80, 8080, true, w.a.epID(12)), lb("dsr-remote", "10.96.0.2", 80, 8080, true, remote),
 		lb("nat-local", "10.96.0.3", 80, 8080, false, w.a.epID(12)), lb("nat-remote", "10.96.0.4", 80, 8080, false, remote),
 	}
@@ -58,7 +60,7 @@ func TestPacketsClusterIP(t *testing.T) {
 func TestPacketsExternal(t *testing.T) {
 	w := newWorld(t)
 	client, server, far := w.a.pod(11), w.a.pod(12), w.b.pod(11)
-	routeless := w.a.pod(13, func(e *Endpoint) { e.SDNRoutes = nil })
+	routeless := w.a.pod(13, func(e *desired.Endpoint) { e.SDNRoutes = nil })
 	backends := map[string]string{"near": w.a.epID(12), "far": w.a.remote("10.244.2.11")}
 	w.in("out", func() error { // addresses of load balancers lead to node a
 		return netlink.RouteAdd(&netlink.Route{Dst: netlinkAddr(netip.MustParsePrefix("198.51.100.0/24")).IPNet, Gw: w.a.addr.AsSlice()})

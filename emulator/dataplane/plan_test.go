@@ -9,37 +9,39 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"porthole.dev/porthole/emulator/desired"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 var testFacts = Facts{Uplink: "eth0", Node: netip.MustParseAddr("10.99.0.21"), MTU: 1500, NetnsDir: "/var/run/netns"}
 
-func sample() Desired {
+func sample() desired.State {
 	p, a := netip.MustParsePrefix, netip.MustParseAddr
-	return Desired{
-		Networks: []Network{
-			{ID: "net", Type: "L2Bridge", Subnets: []Subnet{{Prefix: p("10.244.1.0/24"), Gateway: a("10.244.1.1")}}},
+	return desired.State{
+		Networks: []desired.Network{
+			{ID: "net", Type: "L2Bridge", Subnets: []desired.Subnet{{Prefix: p("10.244.1.0/24"), Gateway: a("10.244.1.1")}}},
 			{ID: "other", Type: "Transparent"},
 		},
-		Namespaces: []Namespace{{ID: "host", Host: true}, {ID: "pod", Path: "/var/run/netns/cni-1"}, {ID: "own"}},
-		Endpoints: []Endpoint{
+		Namespaces: []desired.Namespace{{ID: "host", Host: true}, {ID: "pod", Path: "/var/run/netns/cni-1"}, {ID: "own"}},
+		Endpoints: []desired.Endpoint{
 			{ID: "cbr0_ep", Network: "net", Namespace: "host", Addrs: []netip.Prefix{p("10.244.1.2/24")}},
 			{ID: "e1", Network: "net", Namespace: "pod", Addrs: []netip.Prefix{p("10.244.1.11/24")}, MAC: "00:15:5d:00:00:11", Gateway: a("10.244.1.2"),
-				OutboundNAT:  []OutboundNAT{{Exceptions: []netip.Prefix{p("10.244.0.0/16"), p("10.244.1.0/24"), p("10.96.0.0/16")}}, {Destinations: []netip.Prefix{p("10.244.1.11/32")}}},
-				SDNRoutes:    []SDNRoute{{Destination: p("10.96.0.0/16"), NeedEncap: true}},
-				PortMappings: []PortMapping{{Protocol: 6, ExternalPort: 8080, InternalPort: 80}},
-				ACLs:         []ACL{{In: true, Priority: 200}, {In: true, Allow: true, Priority: 100, Protocols: []uint8{6}, LocalPorts: []PortRange{{80, 80}, {81, 90}}}}},
+				OutboundNAT:  []desired.OutboundNAT{{Exceptions: []netip.Prefix{p("10.244.0.0/16"), p("10.244.1.0/24"), p("10.96.0.0/16")}}, {Destinations: []netip.Prefix{p("10.244.1.11/32")}}},
+				SDNRoutes:    []desired.SDNRoute{{Destination: p("10.96.0.0/16"), NeedEncap: true}},
+				PortMappings: []desired.PortMapping{{Protocol: 6, ExternalPort: 8080, InternalPort: 80}},
+				ACLs:         []desired.ACL{{In: true, Priority: 200}, {In: true, Allow: true, Priority: 100, Protocols: []uint8{6}, LocalPorts: []desired.PortRange{{First: 80, Last: 80}, {First: 81, Last: 90}}}}},
 			{ID: "unattached", Network: "net", Addrs: []netip.Prefix{p("10.244.1.12/24")}},
 			{ID: "lost", Network: "net", Namespace: "gone", Addrs: []netip.Prefix{p("10.244.1.13/24")}},
 			{ID: "far", Network: "net", Remote: true, Addrs: []netip.Prefix{p("10.244.2.11/24")}},
 		},
-		LoadBalancers: []LoadBalancer{
-			{ID: "dns", VIPs: []netip.Addr{a("10.96.0.10")}, Backends: []string{"e1", "far"}, DSR: true, Ports: []LBPort{{Protocol: 17, ExternalPort: 53, InternalPort: 5353}}},
-			{ID: "web", VIPs: []netip.Addr{a("10.96.0.20")}, Backends: []string{"far", "nobody"}, Ports: []LBPort{{Protocol: 6, ExternalPort: 80, InternalPort: 8080, VIPExternalIP: true}}},
-			{ID: "port", Backends: []string{"far"}, Ports: []LBPort{{Protocol: 6, ExternalPort: 30080, InternalPort: 8080}}},
-			{ID: "taken", VIPs: []netip.Addr{a("10.96.0.20")}, Backends: []string{"e1"}, Ports: []LBPort{{Protocol: 6, ExternalPort: 80, InternalPort: 80}}},
-			{ID: "empty", VIPs: []netip.Addr{a("10.96.0.21")}, Ports: []LBPort{{Protocol: 6, ExternalPort: 80, InternalPort: 80}}},
+		LoadBalancers: []desired.LoadBalancer{
+			{ID: "dns", VIPs: []netip.Addr{a("10.96.0.10")}, Backends: []string{"e1", "far"}, DSR: true, Ports: []desired.LBPort{{Protocol: 17, ExternalPort: 53, InternalPort: 5353}}},
+			{ID: "web", VIPs: []netip.Addr{a("10.96.0.20")}, Backends: []string{"far", "nobody"}, Ports: []desired.LBPort{{Protocol: 6, ExternalPort: 80, InternalPort: 8080, VIPExternalIP: true}}},
+			{ID: "port", Backends: []string{"far"}, Ports: []desired.LBPort{{Protocol: 6, ExternalPort: 30080, InternalPort: 8080}}},
+			{ID: "taken", VIPs: []netip.Addr{a("10.96.0.20")}, Backends: []string{"e1"}, Ports: []desired.LBPort{{Protocol: 6, ExternalPort: 80, InternalPort: 80}}},
+			{ID: "empty", VIPs: []netip.Addr{a("10.96.0.21")}, Ports: []desired.LBPort{{Protocol: 6, ExternalPort: 80, InternalPort: 80}}},
 		},
 	}
 }
@@ -61,7 +63,7 @@ func TestPlanGolden(t *testing.T) {
 	d.Endpoints = append(d.Endpoints[:1], d.Endpoints[2:]...)
 	golden(t, "endpoint-gone", Diff(Render(d, testFacts), full))
 
-	golden(t, "all-gone", Diff(Render(Desired{}, testFacts), full))
+	golden(t, "all-gone", Diff(Render(desired.State{}, testFacts), full))
 	if plan := Diff(Render(sample(), testFacts), full); len(plan) != 0 {
 		t.Errorf("the same again is not nothing:\n%s", plan)
 	}
@@ -111,7 +113,7 @@ func TestMatchPrefixes(t *testing.T) {
 		"ip daddr 255.255.255.255 ":              {netip.MustParsePrefix("fd00::/8")},
 		"ip daddr { 10.1.0.0/16, 10.2.0.1/32 } ": {netip.MustParsePrefix("10.2.0.1/32"), netip.MustParsePrefix("10.1.2.0/16")},
 	} {
-		if got := render(Desired{}, testFacts).matchPrefixes("ip daddr", in); got != want {
+		if got := render(desired.State{}, testFacts).matchPrefixes("ip daddr", in); got != want {
 			t.Errorf("prefixes %v: got %q, want %q", in, got, want)
 		}
 	}

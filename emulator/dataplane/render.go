@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"porthole.dev/porthole/emulator/desired"
 )
 
 // Facts are what a rendering needs to know about the machine.
@@ -18,10 +20,10 @@ type Facts struct {
 }
 
 // Render says what the kernel should hold for d. It is pure, and the same input gives the same state.
-func Render(d Desired, f Facts) State { return render(d, f).state }
+func Render(d desired.State, f Facts) State { return render(d, f).state }
 
 // render keeps what later small changes build on.
-func render(d Desired, f Facts) *renderer {
+func render(d desired.State, f Facts) *renderer {
 	r := newRenderer(f)
 	for i := range d.Networks {
 		if t := d.Networks[i].Type; t == l2BridgeType || t == overlayType {
@@ -61,8 +63,8 @@ func render(d Desired, f Facts) *renderer {
 }
 
 func newRenderer(f Facts) *renderer {
-	return &renderer{fam: ip4, facts: f, state: newState(), endpoints: map[string]*Endpoint{}, networks: map[string]*Network{},
-		namespaces: map[string]*Namespace{}, balancers: map[string]*LoadBalancer{}, owned: map[string][]place{},
+	return &renderer{fam: ip4, facts: f, state: newState(), endpoints: map[string]*desired.Endpoint{}, networks: map[string]*desired.Network{},
+		namespaces: map[string]*desired.Namespace{}, balancers: map[string]*desired.LoadBalancer{}, owned: map[string][]place{},
 		shared: map[string]int{}, users: map[string]map[string]bool{}}
 }
 
@@ -71,12 +73,12 @@ type renderer struct {
 	six        *renderer // for IPv6; nil: no network has it
 	facts      Facts
 	state      State
-	networks   map[string]*Network
-	namespaces map[string]*Namespace
-	endpoints  map[string]*Endpoint
+	networks   map[string]*desired.Network
+	namespaces map[string]*desired.Namespace
+	endpoints  map[string]*desired.Endpoint
 
 	// Of load balancers, so that one can change alone.
-	balancers map[string]*LoadBalancer
+	balancers map[string]*desired.LoadBalancer
 	owner     string                     // the one that is being rendered
 	owned     map[string][]place         // by load balancer: its elements
 	shared    map[string]int             // elements of snats: how often they are owned
@@ -85,7 +87,7 @@ type renderer struct {
 	chains    []string                   // and the chains that it adds
 }
 
-func (r *renderer) network(n *Network) {
+func (r *renderer) network(n *desired.Network) {
 	for _, s := range n.Subnets {
 		if s.Prefix.Contains(r.facts.Node) || r.facts.Node6.IsValid() && s.Prefix.Contains(r.facts.Node6) {
 			// The bridge would take the node's own segment away from its uplink.
@@ -93,7 +95,7 @@ func (r *renderer) network(n *Network) {
 			return
 		}
 		for _, o := range r.networks {
-			if slices.ContainsFunc(o.Subnets, func(t Subnet) bool { return t.Prefix.Overlaps(s.Prefix) }) && (n.Type == overlayType || o.Type == overlayType) {
+			if slices.ContainsFunc(o.Subnets, func(t desired.Subnet) bool { return t.Prefix.Overlaps(s.Prefix) }) && (n.Type == overlayType || o.Type == overlayType) {
 				// The host routes for all of them and has one table.
 				r.state.Rejected[n.ID] = fmt.Errorf("carrying network %s: its subnet %s is also in network %s", n.ID, s.Prefix, o.ID)
 				return
@@ -109,7 +111,7 @@ func (r *renderer) network(n *Network) {
 	r.state.Bridges[b.Name] = b
 }
 
-func (r *renderer) namespace(n *Namespace) {
+func (r *renderer) namespace(n *desired.Namespace) {
 	r.namespaces[n.ID] = n
 	if !n.Host && n.Path == "" {
 		r.state.Namespaces[OwnNetns(n.ID)] = n.ID
@@ -117,7 +119,7 @@ func (r *renderer) namespace(n *Namespace) {
 }
 
 // endpoint renders the port, if the endpoint has one, and the policies.
-func (r *renderer) endpoint(e *Endpoint, guests map[string]int) {
+func (r *renderer) endpoint(e *desired.Endpoint, guests map[string]int) {
 	network, ok := r.networks[e.Network]
 	if e.Remote {
 		r.remoteEndpoint(e)
@@ -151,17 +153,17 @@ func (r *renderer) endpoint(e *Endpoint, guests map[string]int) {
 	if p.MAC == "" {
 		p.MAC = derivedMAC(e.ID)
 	}
-	if a := e.address(ip4); a.IsValid() && !ip4.usable(p.Gateway) {
+	if a := ip4.addressOf(e); a.IsValid() && !ip4.usable(p.Gateway) {
 		p.Gateway = gatewayOf(network, a)
 	}
-	if a := e.address(ip6); sixIn(network) && a.IsValid() {
+	if a := ip6.addressOf(e); sixIn(network) && a.IsValid() {
 		if p.Gateway6 = e.Gateway6; !ip6.usable(p.Gateway6) {
 			p.Gateway6 = gatewayOf(network, a)
 		}
 	}
 	r.state.Ports[p.Name] = p
 	for _, x := range r.families() {
-		if a := e.address(x.fam); a.IsValid() {
+		if a := x.fam.addressOf(e); a.IsValid() {
 			x.policies(e, a)
 		}
 	}
@@ -169,14 +171,14 @@ func (r *renderer) endpoint(e *Endpoint, guests map[string]int) {
 
 // bridgeAddrs gives each bridge the network's gateway, the host endpoints' addresses, and every gateway that an
 // endpoint was told to use (win-bridge says .2) unless a guest owns that address.
-func (r *renderer) bridgeAddrs(d Desired) {
+func (r *renderer) bridgeAddrs(d desired.State) {
 	guests := map[netip.Addr]bool{}
 	for _, p := range r.state.Ports {
 		for _, a := range p.Addrs {
 			guests[a.Addr()] = true
 		}
 	}
-	add := func(n *Network, addr netip.Addr) {
+	add := func(n *desired.Network, addr netip.Addr) {
 		b := r.state.Bridges[bridgeName(n.ID)]
 		for _, s := range n.Subnets {
 			p := netip.PrefixFrom(addr, s.Prefix.Bits())
@@ -209,7 +211,7 @@ func (r *renderer) bridgeAddrs(d Desired) {
 }
 
 // guestAddrs are the endpoint's addresses as far as the network carries their family, with the subnet's length where the endpoint has none.
-func guestAddrs(e *Endpoint, n *Network) []netip.Prefix {
+func guestAddrs(e *desired.Endpoint, n *desired.Network) []netip.Prefix {
 	var addrs []netip.Prefix
 	for _, a := range e.Addrs {
 		if !a.Addr().Is4() && !sixIn(n) {
@@ -227,7 +229,7 @@ func guestAddrs(e *Endpoint, n *Network) []netip.Prefix {
 }
 
 // gatewayOf is the network's gateway for addr: the subnet's own word, else its first address.
-func gatewayOf(n *Network, addr netip.Addr) netip.Addr {
+func gatewayOf(n *desired.Network, addr netip.Addr) netip.Addr {
 	for _, s := range n.Subnets {
 		if !s.Prefix.Contains(addr) {
 			continue
@@ -240,8 +242,8 @@ func gatewayOf(n *Network, addr netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// address is the endpoint's first address of a family.
-func (e *Endpoint) address(f family) netip.Addr {
+// addressOf is the endpoint's first address of a family.
+func (f family) addressOf(e *desired.Endpoint) netip.Addr {
 	for _, a := range e.Addrs {
 		if f.has(a.Addr()) {
 			return a.Addr()

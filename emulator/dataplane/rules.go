@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"porthole.dev/porthole/emulator/desired"
 )
 
 // The one table, family ip. Maps hold what differs between objects, chains what they have in common; a chain that
@@ -115,7 +117,7 @@ func (r *renderer) snatMark(addr netip.Addr) string {
 	return fmt.Sprintf("0x%08x", n)
 }
 
-func (r *renderer) policies(e *Endpoint, addr netip.Addr) {
+func (r *renderer) policies(e *desired.Endpoint, addr netip.Addr) {
 	if e.OutboundNAT != nil {
 		r.outboundNAT(e, addr)
 	}
@@ -148,7 +150,7 @@ func (r *renderer) policies(e *Endpoint, addr netip.Addr) {
 
 // outboundNAT: exceptions of all policies together; a policy with destinations is an addition, and one whose
 // destination is the endpoint itself is loopback DSR.
-func (r *renderer) outboundNAT(e *Endpoint, addr netip.Addr) {
+func (r *renderer) outboundNAT(e *desired.Endpoint, addr netip.Addr) {
 	var exceptions []netip.Prefix
 	for _, o := range e.OutboundNAT {
 		exceptions = append(exceptions, o.Exceptions...)
@@ -188,8 +190,8 @@ func (r *renderer) outboundNAT(e *Endpoint, addr netip.Addr) {
 }
 
 // acls renders one direction: lower priority number first, and what no rule names is allowed.
-func (r *renderer) acls(e *Endpoint, addr netip.Addr, in bool) {
-	var acls []ACL
+func (r *renderer) acls(e *desired.Endpoint, addr netip.Addr, in bool) {
+	var acls []desired.ACL
 	for _, a := range e.ACLs {
 		if a.In == in {
 			acls = append(acls, a)
@@ -210,7 +212,7 @@ func (r *renderer) acls(e *Endpoint, addr netip.Addr, in bool) {
 	r.elem(set, addr.String(), "jump "+r.content("acl", rules))
 }
 
-func (r *renderer) aclRule(a ACL) string {
+func (r *renderer) aclRule(a desired.ACL) string {
 	local, remote, localPort, remotePort := "ip saddr", "ip daddr", "th sport", "th dport"
 	if a.In {
 		local, remote, localPort, remotePort = remote, local, remotePort, localPort
@@ -234,13 +236,13 @@ func (r *renderer) aclRule(a ACL) string {
 	return rule + "drop"
 }
 
-func matchPorts(field string, ranges []PortRange) string {
+func matchPorts(field string, ranges []desired.PortRange) string {
 	if len(ranges) == 0 {
 		return ""
 	}
 	sorted := slices.Clone(ranges)
 	sort.Slice(sorted, func(i, j int) bool { return sorted[i].First < sorted[j].First })
-	var merged []PortRange
+	var merged []desired.PortRange
 	for _, p := range sorted {
 		p.Last = max(p.Last, p.First)
 		if n := len(merged); n > 0 && int(p.First) <= int(merged[n-1].Last)+1 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -18,7 +19,7 @@ func TestPacketsNodePort(t *testing.T) { // D-10
 	w := newWorld(t)
 	p1, far := w.a.pod(11), w.b.pod(11)
 	remote := w.a.remote("10.244.2.11")
-	w.a.desired.LoadBalancers = []LoadBalancer{
+	w.a.desired.LoadBalancers = []desired.LoadBalancer{
 		lb("local", "", 30001, 8080, false, w.a.epID(11)), lb("remote", "", 30002, 8080, false, remote),
 		lb("etp-local", "", 30003, 8080, true, w.a.epID(11)),
 	}
@@ -39,13 +40,15 @@ func TestPacketsNodePort(t *testing.T) { // D-10
 
 func TestPacketsHostPort(t *testing.T) { // D-8
 	w := newWorld(t)
-	p := w.a.pod(11, func(e *Endpoint) {
-		e.PortMappings = []PortMapping{{Protocol: 6, ExternalPort: 8088, InternalPort: 80}, {Protocol: 17, ExternalPort: 8088, InternalPort: 80}}
+	p := w.a.pod(11, func(e *desired.Endpoint) {
+		e.PortMappings = []desired.PortMapping{{Protocol: 6, ExternalPort: 8088, InternalPort: 80}, {Protocol: 17, ExternalPort: 8088, InternalPort: 80}}
 	})
 	w.a.apply()
 	w.serve(p, "p", 80)
 	w.expect("out", "10.99.0.21:8088", "p 10.99.0.1")
-	w.a.pod(12, func(e *Endpoint) { e.PortMappings = []PortMapping{{Protocol: 6, ExternalPort: 8088, InternalPort: 81}} })
+	w.a.pod(12, func(e *desired.Endpoint) {
+		e.PortMappings = []desired.PortMapping{{Protocol: 6, ExternalPort: 8088, InternalPort: 81}}
+	})
 	res, err := w.a.dp.Apply(w.ctx, w.a.desired)
 	must(t, err)
 	if res[w.a.epID(12)] == nil {
@@ -57,10 +60,10 @@ func TestPacketsHostPort(t *testing.T) { // D-8
 func TestPacketsHairpin(t *testing.T) { // D-9
 	w := newWorld(t)
 	plain := w.a.pod(11)
-	loop := w.a.pod(12, func(e *Endpoint) {
-		e.OutboundNAT = append(e.OutboundNAT, OutboundNAT{Destinations: prefixList("10.244.1.12/32")})
+	loop := w.a.pod(12, func(e *desired.Endpoint) {
+		e.OutboundNAT = append(e.OutboundNAT, desired.OutboundNAT{Destinations: prefixList("10.244.1.12/32")})
 	})
-	w.a.desired.LoadBalancers = []LoadBalancer{lb("one", "10.96.0.1", 80, 80, true, w.a.epID(11)), lb("two", "10.96.0.2", 80, 80, true, w.a.epID(12))}
+	w.a.desired.LoadBalancers = []desired.LoadBalancer{lb("one", "10.96.0.1", 80, 80, true, w.a.epID(11)), lb("two", "10.96.0.2", 80, 80, true, w.a.epID(12))}
 	w.a.apply()
 	w.serve(plain, "plain", 80)
 	w.serve(loop, "loop", 80)
@@ -71,10 +74,12 @@ func TestPacketsHairpin(t *testing.T) { // D-9
 
 func TestPacketsOutboundDestinations(t *testing.T) { // D-5
 	w := newWorld(t)
-	p := w.a.pod(11, func(e *Endpoint) {
-		e.OutboundNAT = []OutboundNAT{{Exceptions: prefixList("10.99.0.0/24")}, {Exceptions: prefixList(outside + "/32")}}
+	p := w.a.pod(11, func(e *desired.Endpoint) {
+		e.OutboundNAT = []desired.OutboundNAT{{Exceptions: prefixList("10.99.0.0/24")}, {Exceptions: prefixList(outside + "/32")}}
 	})
-	q := w.a.pod(12, func(e *Endpoint) { e.OutboundNAT = []OutboundNAT{{Destinations: prefixList(outside + "/32")}} })
+	q := w.a.pod(12, func(e *desired.Endpoint) {
+		e.OutboundNAT = []desired.OutboundNAT{{Destinations: prefixList(outside + "/32")}}
+	})
 	w.a.apply()
 	w.serve("out", "out", 80)
 	w.expect(p, "10.99.0.1:80", "out 10.244.1.11")
@@ -96,7 +101,7 @@ func TestPacketsAffinity(t *testing.T) { // D-11
 	for i := range sticky.Ports {
 		sticky.Ports[i].Distribution = 2
 	}
-	w.a.desired.LoadBalancers = []LoadBalancer{spread, sticky}
+	w.a.desired.LoadBalancers = []desired.LoadBalancer{spread, sticky}
 	w.a.apply()
 	for pod, name := range servers {
 		w.serve(pod, name, 80)
@@ -155,7 +160,7 @@ func TestPacketsNoPing(t *testing.T) { // D-20
 	w := newWorld(t)
 	p := w.a.pod(11)
 	w.a.pod(12)
-	w.a.desired.LoadBalancers = []LoadBalancer{lb("l", "10.96.0.1", 80, 80, true, w.a.epID(12))}
+	w.a.desired.LoadBalancers = []desired.LoadBalancer{lb("l", "10.96.0.1", 80, 80, true, w.a.epID(12))}
 	w.a.apply()
 	ping := func(addr string) error {
 		return platform.InNetns(w.path(p), func() error {
@@ -183,11 +188,11 @@ func TestPacketsNoPing(t *testing.T) { // D-20
 func TestPacketsACL(t *testing.T) { // D-16
 	w := newWorld(t)
 	free := w.a.pod(11)
-	guarded := w.a.pod(12, func(e *Endpoint) {
-		e.ACLs = []ACL{
-			{In: true, Allow: true, Priority: 100, Protocols: []uint8{6}, LocalPorts: []PortRange{{80, 80}, {8000, 8010}}, Remote: prefixList("10.244.1.11/32", "10.244.2.0/24")},
+	guarded := w.a.pod(12, func(e *desired.Endpoint) {
+		e.ACLs = []desired.ACL{
+			{In: true, Allow: true, Priority: 100, Protocols: []uint8{6}, LocalPorts: []desired.PortRange{{First: 80, Last: 80}, {First: 8000, Last: 8010}}, Remote: prefixList("10.244.1.11/32", "10.244.2.0/24")},
 			{In: true, Priority: 200},
-			{Priority: 150, Protocols: []uint8{6, 17}, RemotePorts: []PortRange{{81, 90}}},
+			{Priority: 150, Protocols: []uint8{6, 17}, RemotePorts: []desired.PortRange{{First: 81, Last: 90}}},
 			{Priority: 160, Protocols: []uint8{1, 252}},
 		}
 	})
@@ -220,7 +225,7 @@ func TestPacketsChange(t *testing.T) { // D-21, D-24
 	w := newWorld(t)
 	client := w.a.pod(11)
 	one, two := w.a.pod(12), w.a.pod(13)
-	w.a.desired.LoadBalancers = []LoadBalancer{lb("l", "10.96.0.1", 53, 80, true, w.a.epID(12)), lb("other", "10.96.0.2", 53, 80, false, w.a.epID(12))}
+	w.a.desired.LoadBalancers = []desired.LoadBalancer{lb("l", "10.96.0.1", 53, 80, true, w.a.epID(12)), lb("other", "10.96.0.2", 53, 80, false, w.a.epID(12))}
 	w.a.apply()
 	w.serve(one, "one", 80)
 	w.serve(two, "two", 80)
@@ -258,12 +263,12 @@ func TestPacketsChange(t *testing.T) { // D-21, D-24
 func TestPacketsRestart(t *testing.T) {
 	w := newWorld(t)
 	client, server := w.a.pod(11), w.a.pod(12)
-	w.a.desired.Namespaces = append(w.a.desired.Namespaces, Namespace{ID: "own-" + w.id})
-	w.a.desired.Endpoints = append(w.a.desired.Endpoints, Endpoint{ID: "own-ep", Network: netID, Namespace: "own-" + w.id, Addrs: prefixList("10.244.1.30/24"),
-		ACLs: []ACL{{In: true, Allow: true, Priority: 1, Protocols: []uint8{6}}}, PortMappings: []PortMapping{{Protocol: 6, ExternalPort: 99, InternalPort: 9}}})
+	w.a.desired.Namespaces = append(w.a.desired.Namespaces, desired.Namespace{ID: "own-" + w.id})
+	w.a.desired.Endpoints = append(w.a.desired.Endpoints, desired.Endpoint{ID: "own-ep", Network: netID, Namespace: "own-" + w.id, Addrs: prefixList("10.244.1.30/24"),
+		ACLs: []desired.ACL{{In: true, Allow: true, Priority: 1, Protocols: []uint8{6}}}, PortMappings: []desired.PortMapping{{Protocol: 6, ExternalPort: 99, InternalPort: 9}}})
 	sticky := lb("sticky", "10.96.0.3", 80, 80, false, w.a.epID(12))
 	sticky.Ports[0].Distribution, sticky.SourceVIP = 1, netip.MustParseAddr("10.244.1.40")
-	w.a.desired.LoadBalancers = []LoadBalancer{lb("l", "10.96.0.1", 80, 80, true, w.a.epID(12)), lb("n", "", 30001, 80, false, w.a.epID(12)), sticky}
+	w.a.desired.LoadBalancers = []desired.LoadBalancer{lb("l", "10.96.0.1", 80, 80, true, w.a.epID(12)), lb("n", "", 30001, 80, false, w.a.epID(12)), sticky}
 	w.nft("add table ip foreign")
 	w.a.apply()
 	w.serve(server, "one", 80)
@@ -283,7 +288,7 @@ func TestPacketsRestart(t *testing.T) {
 	}
 	w.a.apply()
 	w.expect(client, "10.96.0.1:80", "one 10.244.1.11")
-	_, err = again.Apply(w.ctx, Desired{})
+	_, err = again.Apply(w.ctx, desired.State{})
 	must(t, err)
 	if rest := w.snapshot(); strings.Contains(rest, "hns") || !strings.Contains(rest, "table ip foreign") {
 		t.Errorf("after removal of everything: %s", rest)

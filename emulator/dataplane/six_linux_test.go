@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/emulator/desired"
 )
 
 const outside6 = "2001:db8::1"
@@ -47,7 +49,7 @@ func newDual(t *testing.T) *world {
 				})
 			}
 		}
-		n.desired.Networks[0].Subnets = append(n.desired.Networks[0].Subnets, Subnet{Prefix: pods, Gateway: pods.Addr().Next()})
+		n.desired.Networks[0].Subnets = append(n.desired.Networks[0].Subnets, desired.Subnet{Prefix: pods, Gateway: pods.Addr().Next()})
 	}
 	return w
 }
@@ -55,16 +57,16 @@ func newDual(t *testing.T) *world {
 // dual gives a pod an IPv6 address beside the other.
 func (n *node) dual(octet int) string {
 	prefix := n.desired.Networks[0].Subnets[1].Prefix
-	return n.pod(octet, func(e *Endpoint) {
+	return n.pod(octet, func(e *desired.Endpoint) {
 		addr := prefix.Addr().As16()
 		addr[15] = byte(octet)
 		e.Addrs = append(e.Addrs, netip.PrefixFrom(netip.AddrFrom16(addr), 64))
 		e.OutboundNAT[0].Exceptions = append(e.OutboundNAT[0].Exceptions, prefixList("fd00::/16", "fd96::/64", "fd99::/64")...)
-		e.SDNRoutes = append(e.SDNRoutes, SDNRoute{Destination: netip.MustParsePrefix("fd96::/64"), NeedEncap: true})
+		e.SDNRoutes = append(e.SDNRoutes, desired.SDNRoute{Destination: netip.MustParsePrefix("fd96::/64"), NeedEncap: true})
 	})
 }
 
-func lb6(id, vip string, port, inner uint16, dsr bool, backends ...string) LoadBalancer {
+func lb6(id, vip string, port, inner uint16, dsr bool, backends ...string) desired.LoadBalancer {
 	l := lb(id, vip, port, inner, dsr, backends...)
 	l.IPv6 = true
 	return l
@@ -74,9 +76,9 @@ func TestSix(t *testing.T) { // D-22, and D-1 to D-4, D-9, D-10, D-20 in IPv6
 	w := newDual(t)
 	client, server, far := w.a.dual(11), w.a.dual(12), w.b.dual(11)
 	single := w.a.pod(13) // IPv4 only
-	remote := w.a.remote("fd00:2::b", func(e *Endpoint) { e.Addrs = prefixList("fd00:2::b/128") })
+	remote := w.a.remote("fd00:2::b", func(e *desired.Endpoint) { e.Addrs = prefixList("fd00:2::b/128") })
 	near := w.a.epID(12)
-	w.a.desired.LoadBalancers = []LoadBalancer{
+	w.a.desired.LoadBalancers = []desired.LoadBalancer{
 		lb6("dsr-near", "fd96::1", 80, 8080, true, near), lb6("dsr-far", "fd96::2", 80, 8080, true, remote),
 		lb6("nat-near", "fd96::3", 80, 8080, false, near), lb6("nat-far", "fd96::4", 80, 8080, false, remote),
 		lb6("np-near", "", 30001, 8080, false, near), lb6("np-far", "", 30002, 8080, false, remote), lb6("np-local", "", 30003, 8080, true, near),
@@ -129,16 +131,16 @@ func TestSix(t *testing.T) { // D-22, and D-1 to D-4, D-9, D-10, D-20 in IPv6
 	if got, err := ask(udp); err != nil || got != "near fd00:1::b" {
 		t.Errorf("before the change: %q %v", got, err)
 	}
-	w.update(w.a, Change{LoadBalancers: []LoadBalancer{moved}})
+	w.update(w.a, desired.Change{LoadBalancers: []desired.LoadBalancer{moved}})
 	w.a.dp.settle()
 	if got, err := ask(udp); err != nil || got != "far fd00:1::b" {
 		t.Errorf("after the change: %q %v", got, err)
 	}
 	w.undrifted(w.a)
 	again := w.restarted()
-	w.a.desired.Endpoints = slices.DeleteFunc(w.a.desired.Endpoints, func(e Endpoint) bool { return e.ID == w.a.epID(12) })
+	w.a.desired.Endpoints = slices.DeleteFunc(w.a.desired.Endpoints, func(e desired.Endpoint) bool { return e.ID == w.a.epID(12) })
 	w.a.apply()
-	_, err = again.Apply(w.ctx, Desired{})
+	_, err = again.Apply(w.ctx, desired.State{})
 	must(t, err)
 	if rest := w.snapshot(); strings.Contains(rest, "hns") {
 		t.Errorf("after removal of everything: %s", rest)

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"porthole.dev/porthole/emulator/desired"
 )
 
 // Overlay networks. Pods sit behind a bridge as in an L2Bridge network; each VSID has a vxlan device beside the bridge,
@@ -48,7 +50,7 @@ func (p Path) key() string { return p.Tunnel + " " + p.Prefix.String() }
 func (p Path) gateway() netip.Addr { return p.Prefix.Masked().Addr() }
 
 // overlay renders the tunnels of an Overlay network and the ways to its remote subnets.
-func (r *renderer) overlay(n *Network) {
+func (r *renderer) overlay(n *desired.Network) {
 	for _, s := range n.Subnets {
 		if s.VSID == 0 || !s.Prefix.Addr().Is4() {
 			continue
@@ -85,16 +87,16 @@ func (r *renderer) path(p Path, provider netip.Addr) {
 // remoteEndpoint renders the way to a remote endpoint with a provider address of its own. Where a remote subnet says
 // the same, that is the way; an address outside the overlay (a node's, or a service's that the proxy holds as an
 // endpoint) needs none, nor does one that is said to be on this very host.
-func (r *renderer) remoteEndpoint(e *Endpoint) {
+func (r *renderer) remoteEndpoint(e *desired.Endpoint) {
 	if p, provider, ok := r.way(e); ok {
 		r.path(p, provider)
 	}
 }
 
 // way is the path to a remote endpoint, if it has one of its own.
-func (r *renderer) way(e *Endpoint) (p Path, provider netip.Addr, own bool) {
+func (r *renderer) way(e *desired.Endpoint) (p Path, provider netip.Addr, own bool) {
 	n, ok := r.networks[e.Network]
-	addr := e.address(ip4)
+	addr := ip4.addressOf(e)
 	if !ok || !e.Remote || n.Type != overlayType || !e.Provider.Is4() || !addr.IsValid() || e.MAC == "" || e.Provider == n.Provider || e.Provider == r.facts.Node {
 		return p, provider, false
 	}

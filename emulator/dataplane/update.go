@@ -4,20 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"porthole.dev/porthole/emulator/desired"
 )
-
-// Change is what differs from what the data plane was last told: endpoints and load balancers that are new or altered,
-// and the ids of those that are gone.
-type Change struct {
-	Endpoints                        []Endpoint
-	LoadBalancers                    []LoadBalancer
-	GoneEndpoints, GoneLoadBalancers []string
-}
-
-// Empty tells whether nothing differs.
-func (c Change) Empty() bool {
-	return len(c.Endpoints)+len(c.LoadBalancers)+len(c.GoneEndpoints)+len(c.GoneLoadBalancers) == 0
-}
 
 // place is where an element is.
 type place struct{ set, key string }
@@ -88,7 +77,7 @@ func (r *renderer) removeBalancer(id string) {
 }
 
 // portless tells whether an endpoint is nothing but an address: no port, and no way of its own.
-func (r *renderer) portless(e *Endpoint) bool {
+func (r *renderer) portless(e *desired.Endpoint) bool {
 	if e == nil {
 		return true
 	}
@@ -98,7 +87,7 @@ func (r *renderer) portless(e *Endpoint) bool {
 
 // takes tells whether change can render c: rules are there, no object is rejected, and only addresses of load balancers
 // and backends differ.
-func (r *renderer) takes(c Change) bool {
+func (r *renderer) takes(c desired.Change) bool {
 	if len(r.state.Rules.Chains) == 0 || len(r.state.Rejected) > 0 {
 		return false
 	}
@@ -107,8 +96,8 @@ func (r *renderer) takes(c Change) bool {
 			return false
 		}
 	}
-	keeps := func(lb *LoadBalancer) bool {
-		return lb != nil && slices.ContainsFunc(lb.Ports, func(p LBPort) bool { return p.PreserveDIP })
+	keeps := func(lb *desired.LoadBalancer) bool {
+		return lb != nil && slices.ContainsFunc(lb.Ports, func(p desired.LBPort) bool { return p.PreserveDIP })
 	}
 	for i := range c.LoadBalancers {
 		if lb := &c.LoadBalancers[i]; keeps(lb) || keeps(r.balancers[lb.ID]) {
@@ -123,8 +112,8 @@ func (r *renderer) takes(c Change) bool {
 
 // change renders c on top of what is rendered already and gives the writes for it, by family. Afterwards the state is that
 // of a Render of everything, but for chains that nobody uses any more. If an object was rejected, it is not: render anew.
-func (r *renderer) change(c Change) []*Transaction {
-	again := map[string]*LoadBalancer{}
+func (r *renderer) change(c desired.Change) []*Transaction {
+	again := map[string]*desired.LoadBalancer{}
 	moved := func(id string) {
 		for _, x := range r.families() {
 			for lb := range x.users[id] {

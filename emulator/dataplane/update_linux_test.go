@@ -8,12 +8,14 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"porthole.dev/porthole/emulator/desired"
 )
 
 // update makes a small change and fails the test if everything was rendered for it.
-func (w *world) update(n *node, c Change) {
+func (w *world) update(n *node, c desired.Change) {
 	w.t.Helper()
-	res, err := n.dp.Update(w.ctx, c, func() Desired {
+	res, err := n.dp.Update(w.ctx, c, func() desired.State {
 		w.t.Errorf("everything was rendered for a small change: %+v", c)
 		return n.desired
 	})
@@ -47,9 +49,9 @@ func TestUpdateKernel(t *testing.T) {
 	}
 	w.undrifted(w.a)
 	l := lb("mine", "10.97.0.1", 53, 80, true, w.a.epID(12))
-	set := func(l LoadBalancer) {
-		w.a.desired.LoadBalancers = append(slices.DeleteFunc(slices.Clone(w.a.desired.LoadBalancers), func(o LoadBalancer) bool { return o.ID == l.ID }), l)
-		w.update(w.a, Change{LoadBalancers: []LoadBalancer{l}})
+	set := func(l desired.LoadBalancer) {
+		w.a.desired.LoadBalancers = append(slices.DeleteFunc(slices.Clone(w.a.desired.LoadBalancers), func(o desired.LoadBalancer) bool { return o.ID == l.ID }), l)
+		w.update(w.a, desired.Change{LoadBalancers: []desired.LoadBalancer{l}})
 	}
 	set(l)
 	conn, err := w.dial(client, "tcp", "10.97.0.1:53")
@@ -85,9 +87,9 @@ func TestUpdateKernel(t *testing.T) {
 	// Somebody takes an element away: the next change that touches it mends the whole.
 	w.nft("delete element ip hns dsr { 10.97.0.1 . tcp . 53 }")
 	all := 0
-	_, err = w.a.dp.Update(w.ctx, Change{GoneLoadBalancers: []string{"mine"}}, func() Desired {
+	_, err = w.a.dp.Update(w.ctx, desired.Change{GoneLoadBalancers: []string{"mine"}}, func() desired.State {
 		all++
-		w.a.desired.LoadBalancers = slices.DeleteFunc(w.a.desired.LoadBalancers, func(o LoadBalancer) bool { return o.ID == "mine" })
+		w.a.desired.LoadBalancers = slices.DeleteFunc(w.a.desired.LoadBalancers, func(o desired.LoadBalancer) bool { return o.ID == "mine" })
 		return w.a.desired
 	})
 	must(t, err)
@@ -102,12 +104,12 @@ func TestUpdateKernel(t *testing.T) {
 func TestUpdateConflict(t *testing.T) {
 	w := newWorld(t)
 	client, one, two := w.a.pod(11), w.a.pod(12), w.a.pod(13)
-	w.a.desired.LoadBalancers = []LoadBalancer{lb("first", "10.97.0.1", 53, 80, true, w.a.epID(12))}
+	w.a.desired.LoadBalancers = []desired.LoadBalancer{lb("first", "10.97.0.1", 53, 80, true, w.a.epID(12))}
 	w.a.apply()
 	w.serve(one, "one", 80)
 	w.serve(two, "two", 80)
 	second := lb("second", "10.97.0.1", 53, 80, true, w.a.epID(13))
-	res, err := w.a.dp.Update(w.ctx, Change{LoadBalancers: []LoadBalancer{second}}, func() Desired {
+	res, err := w.a.dp.Update(w.ctx, desired.Change{LoadBalancers: []desired.LoadBalancer{second}}, func() desired.State {
 		d := w.a.desired
 		d.LoadBalancers = append(slices.Clone(d.LoadBalancers), second)
 		return d
@@ -132,7 +134,7 @@ func TestUpdateSpeed(t *testing.T) {
 	w.apply(w.a)
 	remotes := w.a.desired.Endpoints[1:]
 	var times [3][]time.Duration
-	timed := func(kind int, c Change) {
+	timed := func(kind int, c desired.Change) {
 		start := time.Now()
 		w.update(w.a, c)
 		times[kind] = append(times[kind], time.Since(start))
@@ -144,17 +146,17 @@ func TestUpdateSpeed(t *testing.T) {
 			l.Backends = append(l.Backends, remotes[(i*5+b)%len(remotes)].ID)
 		}
 		w.a.desired.LoadBalancers = append(w.a.desired.LoadBalancers, l)
-		timed(0, Change{LoadBalancers: []LoadBalancer{l}})
+		timed(0, desired.Change{LoadBalancers: []desired.LoadBalancer{l}})
 	}
 	all := time.Since(start)
 	w.a.dp.settle()
 	for i := range 100 {
 		l := &w.a.desired.LoadBalancers[i*7]
 		l.Backends = append([]string{remotes[i].ID}, l.Backends[1:4]...)
-		timed(1, Change{LoadBalancers: []LoadBalancer{*l}})
-		e := Endpoint{ID: fmt.Sprint("extra", i), Network: netID, Remote: true, Addrs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 245, 1, byte(i)}), 32)}}
+		timed(1, desired.Change{LoadBalancers: []desired.LoadBalancer{*l}})
+		e := desired.Endpoint{ID: fmt.Sprint("extra", i), Network: netID, Remote: true, Addrs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 245, 1, byte(i)}), 32)}}
 		w.a.desired.Endpoints = append(w.a.desired.Endpoints, e)
-		timed(2, Change{Endpoints: []Endpoint{e}})
+		timed(2, desired.Change{Endpoints: []desired.Endpoint{e}})
 	}
 	w.undrifted(w.a)
 	for kind, name := range []string{"load balancer created", "load balancer changed", "endpoint created"} {
@@ -177,9 +179,9 @@ func TestUpdateFirst(t *testing.T) {
 	w := newWorld(t)
 	client, one := w.a.pod(11), w.a.pod(12)
 	l := lb("l", "10.97.0.1", 53, 80, true, w.a.epID(12))
-	w.a.desired.LoadBalancers = []LoadBalancer{l}
+	w.a.desired.LoadBalancers = []desired.LoadBalancer{l}
 	all := 0
-	_, err := w.a.dp.Update(context.Background(), Change{LoadBalancers: []LoadBalancer{l}}, func() Desired { all++; return w.a.desired })
+	_, err := w.a.dp.Update(context.Background(), desired.Change{LoadBalancers: []desired.LoadBalancer{l}}, func() desired.State { all++; return w.a.desired })
 	must(t, err)
 	if all != 1 {
 		t.Errorf("everything was asked for %d times", all)

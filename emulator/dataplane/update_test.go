@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"porthole.dev/porthole/emulator/desired"
 )
 
 // churn makes random changes: load balancers and remote endpoints come, change and go.
 type churn struct {
 	rnd     *rand.Rand
-	desired Desired
+	desired desired.State
 	serial  int
 }
 
@@ -22,16 +24,16 @@ func (c *churn) addr() netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 244, byte(3 + c.rnd.IntN(3)), byte(1 + c.rnd.IntN(200))})
 }
 
-func (c *churn) remote() Endpoint {
-	e := Endpoint{ID: fmt.Sprint("r", c.serial), Network: netID, Remote: true, Addrs: []netip.Prefix{netip.PrefixFrom(c.addr(), 32)}}
+func (c *churn) remote() desired.Endpoint {
+	e := desired.Endpoint{ID: fmt.Sprint("r", c.serial), Network: netID, Remote: true, Addrs: []netip.Prefix{netip.PrefixFrom(c.addr(), 32)}}
 	if c.rnd.IntN(2) == 0 {
 		e.Addrs = append(e.Addrs, netip.MustParsePrefix(fmt.Sprintf("fd00:3::%x/128", c.serial)))
 	}
 	return e
 }
 
-func (c *churn) balancer(serial int) LoadBalancer {
-	l := LoadBalancer{ID: fmt.Sprint("lb", serial), DSR: c.rnd.IntN(2) == 0}
+func (c *churn) balancer(serial int) desired.LoadBalancer {
+	l := desired.LoadBalancer{ID: fmt.Sprint("lb", serial), DSR: c.rnd.IntN(2) == 0}
 	if c.rnd.IntN(3) == 0 {
 		l.SourceVIP = netip.MustParseAddr("10.244.1.40")
 	}
@@ -44,7 +46,7 @@ func (c *churn) balancer(serial int) LoadBalancer {
 		l.VIPs = []netip.Addr{netip.MustParseAddr(vip)}
 	}
 	for _, proto := range []uint8{6, 17} {
-		l.Ports = append(l.Ports, LBPort{Protocol: proto, ExternalPort: uint16(30000 + serial), InternalPort: 8080,
+		l.Ports = append(l.Ports, desired.LBPort{Protocol: proto, ExternalPort: uint16(30000 + serial), InternalPort: 8080,
 			Distribution: uint8(max(0, c.rnd.IntN(12)-9)), VIPExternalIP: c.rnd.IntN(2) == 0})
 	}
 	for range 1 + c.rnd.IntN(6) {
@@ -60,8 +62,8 @@ func (c *churn) balancer(serial int) LoadBalancer {
 }
 
 // next makes one change and keeps what is desired after it.
-func (c *churn) next() Change {
-	var out Change
+func (c *churn) next() desired.Change {
+	var out desired.Change
 	d := &c.desired
 	d.Endpoints, d.LoadBalancers = slices.Clone(d.Endpoints), slices.Clone(d.LoadBalancers)
 	c.serial++
@@ -98,8 +100,8 @@ func (c *churn) next() Change {
 
 // Small changes end in the same state as rendering everything.
 func TestChangeEqualsRender(t *testing.T) {
-	c := churn{rnd: rand.New(rand.NewPCG(1, 2)), desired: Desired{Networks: []Network{{ID: netID, Type: l2BridgeType,
-		Subnets: []Subnet{{Prefix: netip.MustParsePrefix("10.244.1.0/24")}, {Prefix: netip.MustParsePrefix("fd00:1::/64")}}}}}}
+	c := churn{rnd: rand.New(rand.NewPCG(1, 2)), desired: desired.State{Networks: []desired.Network{{ID: netID, Type: l2BridgeType,
+		Subnets: []desired.Subnet{{Prefix: netip.MustParsePrefix("10.244.1.0/24")}, {Prefix: netip.MustParsePrefix("fd00:1::/64")}}}}}}
 	live := render(c.desired, testFacts)
 	writes := 0
 	for step := range 600 {
@@ -131,22 +133,22 @@ func TestChangeEqualsRender(t *testing.T) {
 func TestChangeTakes(t *testing.T) {
 	d := sample()
 	d.LoadBalancers = d.LoadBalancers[:3]
-	d.Endpoints = slices.DeleteFunc(d.Endpoints, func(e Endpoint) bool { return e.ID == "lost" })
+	d.Endpoints = slices.DeleteFunc(d.Endpoints, func(e desired.Endpoint) bool { return e.ID == "lost" })
 	live := render(d, testFacts)
 	pod := d.Endpoints[1]
-	for name, c := range map[string]Change{
-		"a pod that comes":    {Endpoints: []Endpoint{{ID: "new", Network: "net", Namespace: "pod"}}},
+	for name, c := range map[string]desired.Change{
+		"a pod that comes":    {Endpoints: []desired.Endpoint{{ID: "new", Network: "net", Namespace: "pod"}}},
 		"a pod that goes":     {GoneEndpoints: []string{pod.ID}},
-		"a pod that detaches": {Endpoints: []Endpoint{{ID: pod.ID, Network: "net", Addrs: pod.Addrs}}},
+		"a pod that detaches": {Endpoints: []desired.Endpoint{{ID: pod.ID, Network: "net", Addrs: pod.Addrs}}},
 	} {
 		if live.takes(c) {
 			t.Errorf("%s was taken", name)
 		}
 	}
-	if !live.takes(Change{GoneEndpoints: []string{"far", "unattached"}, GoneLoadBalancers: []string{"dns"}}) {
+	if !live.takes(desired.Change{GoneEndpoints: []string{"far", "unattached"}, GoneLoadBalancers: []string{"dns"}}) {
 		t.Error("backends and a load balancer that go were not taken")
 	}
-	if render(sample(), testFacts).takes(Change{}) {
+	if render(sample(), testFacts).takes(desired.Change{}) {
 		t.Error("a change was taken while an object is rejected")
 	}
 }

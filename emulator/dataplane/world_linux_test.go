@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -37,7 +38,7 @@ type node struct {
 	addr    netip.Addr
 	pods    netip.Prefix
 	dp      *DataPlane
-	desired Desired
+	desired desired.State
 }
 
 const (
@@ -101,9 +102,9 @@ func (w *world) makeNode(name, addr, pods string) *node {
 	n.dp, err = New(Options{Netns: w.path(name)})
 	must(w.t, err)
 	w.t.Cleanup(n.dp.Close)
-	n.desired = Desired{
-		Networks:   []Network{{ID: netID, Type: "L2Bridge", Subnets: []Subnet{{Prefix: n.pods, Gateway: n.pods.Addr().Next()}}}},
-		Namespaces: []Namespace{{ID: hostNS, Host: true}},
+	n.desired = desired.State{
+		Networks:   []desired.Network{{ID: netID, Type: "L2Bridge", Subnets: []desired.Subnet{{Prefix: n.pods, Gateway: n.pods.Addr().Next()}}}},
+		Namespaces: []desired.Namespace{{ID: hostNS, Host: true}},
 	}
 	return n
 }
@@ -130,16 +131,16 @@ func (w *world) up(link, addr string) {
 }
 
 // pod adds an endpoint with the given last octet, in a namespace that a container runtime would have made.
-func (n *node) pod(octet int, change ...func(*Endpoint)) string {
+func (n *node) pod(octet int, change ...func(*desired.Endpoint)) string {
 	name := fmt.Sprintf("%s-pod%d", n.name, octet)
 	n.w.makeNetns(name)
 	base := n.pods.Addr().As4()
 	at := func(o int) netip.Addr { return netip.AddrFrom4([4]byte{base[0], base[1], base[2], byte(o)}) }
-	ns := Namespace{ID: "ns-" + name, Path: n.w.path(name)}
-	e := Endpoint{ID: n.epID(octet), Network: netID, Namespace: ns.ID, Addrs: []netip.Prefix{netip.PrefixFrom(at(octet), 24)},
+	ns := desired.Namespace{ID: "ns-" + name, Path: n.w.path(name)}
+	e := desired.Endpoint{ID: n.epID(octet), Network: netID, Namespace: ns.ID, Addrs: []netip.Prefix{netip.PrefixFrom(at(octet), 24)},
 		MAC: fmt.Sprintf("00:15:5d:00:%02x:%02x", base[2], octet), Gateway: at(2),
-		OutboundNAT: []OutboundNAT{{Exceptions: prefixList("10.244.0.0/16", "10.96.0.0/16", "10.99.0.0/24")}},
-		SDNRoutes:   []SDNRoute{{Destination: netip.MustParsePrefix("10.96.0.0/16"), NeedEncap: true}}}
+		OutboundNAT: []desired.OutboundNAT{{Exceptions: prefixList("10.244.0.0/16", "10.96.0.0/16", "10.99.0.0/24")}},
+		SDNRoutes:   []desired.SDNRoute{{Destination: netip.MustParsePrefix("10.96.0.0/16"), NeedEncap: true}}}
 	for _, c := range change {
 		c(&e)
 	}
@@ -151,8 +152,8 @@ func (n *node) pod(octet int, change ...func(*Endpoint)) string {
 func (n *node) epID(octet int) string { return fmt.Sprintf("ep-%s-%d", n.name, octet) }
 
 // remote adds another node's address as a backend and returns its id.
-func (n *node) remote(addr string, change ...func(*Endpoint)) string {
-	e := Endpoint{ID: "remote-" + addr, Network: netID, Remote: true, Addrs: []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr(addr), 32)}}
+func (n *node) remote(addr string, change ...func(*desired.Endpoint)) string {
+	e := desired.Endpoint{ID: "remote-" + addr, Network: netID, Remote: true, Addrs: []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr(addr), 32)}}
 	for _, c := range change {
 		c(&e)
 	}
@@ -174,13 +175,13 @@ func (n *node) apply() {
 	}
 }
 
-func lb(id, vip string, port, inner uint16, dsr bool, backends ...string) LoadBalancer {
-	l := LoadBalancer{ID: id, DSR: dsr, Backends: backends}
+func lb(id, vip string, port, inner uint16, dsr bool, backends ...string) desired.LoadBalancer {
+	l := desired.LoadBalancer{ID: id, DSR: dsr, Backends: backends}
 	if vip != "" {
 		l.VIPs = []netip.Addr{netip.MustParseAddr(vip)}
 	}
 	for _, proto := range []uint8{6, 17} {
-		l.Ports = append(l.Ports, LBPort{Protocol: proto, ExternalPort: port, InternalPort: inner})
+		l.Ports = append(l.Ports, desired.LBPort{Protocol: proto, ExternalPort: port, InternalPort: inner})
 	}
 	return l
 }

@@ -6,13 +6,13 @@ import (
 	"strconv"
 	"strings"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/desired"
 )
 
 // Desired is what the data plane has to carry for a State: L2Bridge and Overlay networks with all that hangs on them, and
 // every namespace. Networks of other types are state only.
-func Desired(s *State) dataplane.Desired {
-	var d dataplane.Desired
+func Desired(s *State) desired.State {
+	var d desired.State
 	networks := map[string]*Object{}
 	for _, o := range s.List(Network) {
 		if carried(o) {
@@ -21,7 +21,7 @@ func Desired(s *State) dataplane.Desired {
 		}
 	}
 	for _, o := range s.List(Namespace) {
-		d.Namespaces = append(d.Namespaces, dataplane.Namespace{ID: o.ID, Host: isHostNamespace(o.Doc), Path: o.Path})
+		d.Namespaces = append(d.Namespaces, desired.Namespace{ID: o.ID, Host: isHostNamespace(o.Doc), Path: o.Path})
 	}
 	endpoints := map[string]bool{}
 	routes := s.List(Route)
@@ -42,7 +42,7 @@ func Desired(s *State) dataplane.Desired {
 
 // DesiredChange is what a change to a state means for the data plane, next being the state after it. ok is false if it is
 // more than endpoints and load balancers; then only Desired tells.
-func DesiredChange(next *State, c Change) (out dataplane.Change, ok bool) {
+func DesiredChange(next *State, c Change) (out desired.Change, ok bool) {
 	routes := next.List(Route)
 	for _, o := range c.Put {
 		switch o.Kind {
@@ -92,14 +92,14 @@ func carriedEndpoint(s *State, id string) bool {
 	return ok && carried(network)
 }
 
-func desiredNetwork(o *Object) dataplane.Network {
-	n := dataplane.Network{ID: o.ID, Type: o.Doc.str("Type")}
+func desiredNetwork(o *Object) desired.Network {
+	n := desired.Network{ID: o.ID, Type: o.Doc.str("Type")}
 	for _, s := range subnetsOf(o.Doc) {
 		gateway := s.gateway
 		if !gateway.IsValid() {
 			gateway = s.prefix.Addr().Next()
 		}
-		n.Subnets = append(n.Subnets, dataplane.Subnet{Prefix: s.prefix, Gateway: gateway, VSID: uint32(s.vsid)})
+		n.Subnets = append(n.Subnets, desired.Subnet{Prefix: s.prefix, Gateway: gateway, VSID: uint32(s.vsid)})
 	}
 	for _, p := range o.Doc.docs("Policies") {
 		s := p.doc("Settings")
@@ -115,7 +115,7 @@ func desiredNetwork(o *Object) dataplane.Network {
 		case "RemoteSubnetRoute":
 			provider, _ := netip.ParseAddr(s.str("ProviderAddress"))
 			for _, prefix := range prefixes([]string{s.str("DestinationPrefix")}) {
-				n.RemoteSubnets = append(n.RemoteSubnets, dataplane.RemoteSubnet{Prefix: prefix, VSID: uint32(s.num("IsolationId")),
+				n.RemoteSubnets = append(n.RemoteSubnets, desired.RemoteSubnet{Prefix: prefix, VSID: uint32(s.num("IsolationId")),
 					Provider: provider, MAC: linuxMAC(s.str("DistributedRouterMacAddress"))})
 			}
 		}
@@ -128,9 +128,9 @@ func linuxMAC(mac string) string {
 	return strings.ToLower(strings.ReplaceAll(canonicalMAC(mac), "-", ":"))
 }
 
-func desiredEndpoint(o, network *Object, routes []*Object) dataplane.Endpoint {
+func desiredEndpoint(o, network *Object, routes []*Object) desired.Endpoint {
 	d := o.Doc
-	e := dataplane.Endpoint{
+	e := desired.Endpoint{
 		ID: o.ID, Network: network.ID, Remote: isRemote(d),
 		MAC: linuxMAC(d.str("MacAddress")),
 		DNS: d.doc("Dns").strs("ServerList"),
@@ -164,23 +164,23 @@ func desiredEndpoint(o, network *Object, routes []*Object) dataplane.Endpoint {
 	return e
 }
 
-func addPolicy(e *dataplane.Endpoint, kind string, s Doc) {
+func addPolicy(e *desired.Endpoint, kind string, s Doc) {
 	switch kind {
 	case "OutBoundNAT":
 		vip, _ := netip.ParseAddr(s.str("VirtualIP"))
-		e.OutboundNAT = append(e.OutboundNAT, dataplane.OutboundNAT{VirtualIP: vip,
+		e.OutboundNAT = append(e.OutboundNAT, desired.OutboundNAT{VirtualIP: vip,
 			Exceptions: prefixes(s.strs("Exceptions")), Destinations: prefixes(s.strs("Destinations"))})
 	case "SDNRoute":
 		hop, _ := netip.ParseAddr(s.str("NextHop"))
 		for _, p := range prefixes([]string{s.str("DestinationPrefix")}) {
-			e.SDNRoutes = append(e.SDNRoutes, dataplane.SDNRoute{Destination: p, NextHop: hop, NeedEncap: s.flag("NeedEncap")})
+			e.SDNRoutes = append(e.SDNRoutes, desired.SDNRoute{Destination: p, NextHop: hop, NeedEncap: s.flag("NeedEncap")})
 		}
 	case "PortMapping":
 		vip, _ := netip.ParseAddr(s.str("VIP"))
-		e.PortMappings = append(e.PortMappings, dataplane.PortMapping{Protocol: uint8(protocol(s)), VIP: vip,
+		e.PortMappings = append(e.PortMappings, desired.PortMapping{Protocol: uint8(protocol(s)), VIP: vip,
 			ExternalPort: uint16(s.num("ExternalPort")), InternalPort: uint16(s.num("InternalPort"))})
 	case "ACL":
-		e.ACLs = append(e.ACLs, dataplane.ACL{
+		e.ACLs = append(e.ACLs, desired.ACL{
 			In:        strings.EqualFold(enum(s, "Direction", "", "In", "Out"), "In"),
 			Allow:     !strings.EqualFold(s.str("Action"), "Block"),
 			Priority:  uint16(s.num("Priority")),
@@ -224,8 +224,8 @@ func protocols(texts []string) []uint8 {
 }
 
 // ports reads "80" and "8000-8080".
-func ports(texts []string) []dataplane.PortRange {
-	var out []dataplane.PortRange
+func ports(texts []string) []desired.PortRange {
+	var out []desired.PortRange
 	for _, t := range texts {
 		first, last, ranged := strings.Cut(t, "-")
 		if !ranged {
@@ -234,16 +234,16 @@ func ports(texts []string) []dataplane.PortRange {
 		a, err1 := strconv.ParseUint(first, 10, 16)
 		b, err2 := strconv.ParseUint(last, 10, 16)
 		if err1 == nil && err2 == nil && a <= b {
-			out = append(out, dataplane.PortRange{First: uint16(a), Last: uint16(b)})
+			out = append(out, desired.PortRange{First: uint16(a), Last: uint16(b)})
 		}
 	}
 	return out
 }
 
-func desiredLoadBalancer(o *Object) dataplane.LoadBalancer {
+func desiredLoadBalancer(o *Object) desired.LoadBalancer {
 	d := o.Doc
 	flags := d.num("Flags")
-	lb := dataplane.LoadBalancer{ID: o.ID, Backends: d.strs("HostComputeEndpoints"), DSR: flags&1 != 0, IPv6: flags&2 != 0}
+	lb := desired.LoadBalancer{ID: o.ID, Backends: d.strs("HostComputeEndpoints"), DSR: flags&1 != 0, IPv6: flags&2 != 0}
 	lb.SourceVIP, _ = netip.ParseAddr(d.str("SourceVIP"))
 	for _, v := range d.strs("FrontendVIPs") {
 		if a, err := netip.ParseAddr(v); err == nil {
@@ -252,7 +252,7 @@ func desiredLoadBalancer(o *Object) dataplane.LoadBalancer {
 	}
 	for _, m := range d.docs("PortMappings") {
 		f := m.num("Flags")
-		lb.Ports = append(lb.Ports, dataplane.LBPort{
+		lb.Ports = append(lb.Ports, desired.LBPort{
 			Protocol: uint8(protocol(m)), ExternalPort: uint16(m.num("ExternalPort")), InternalPort: uint16(m.num("InternalPort")),
 			Distribution: uint8(m.num("DistributionType")),
 			ILB:          f&1 != 0, LocalRoutedVIP: f&2 != 0, PreserveDIP: f&8 != 0, VIPExternalIP: f&16 != 0,

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/desired"
 )
 
 // furnished is a world with an object of each kind.
@@ -118,7 +118,7 @@ func checkState(t *testing.T, w *world, next *State) {
 }
 
 // checkDesired: one part that the system refuses would keep the others from being carried out.
-func checkDesired(t *testing.T, d dataplane.Desired) {
+func checkDesired(t *testing.T, d desired.State) {
 	t.Helper()
 	mac := func(text string) {
 		if _, err := net.ParseMAC(text); text != "" && err != nil {

@@ -55,13 +55,25 @@ func relative(paths []string) []string {
 	return out
 }
 
+// importsOfOurs returns the direct imports of l and of every package of this module that l reaches.
+func importsOfOurs(all []listed, l listed) []string {
+	imports := slices.Clone(l.Imports)
+	for _, other := range all {
+		if slices.Contains(l.Deps, other.ImportPath) {
+			imports = append(imports, other.Imports...)
+		}
+	}
+	return imports
+}
+
 // TestLayers fails with the reason when a package imports what it may not, on either system.
 func TestLayers(t *testing.T) {
 	for _, goos := range []string{"linux", "windows"} {
 		var pkgs []packageInfo
-		for _, l := range list(t, goos) {
+		all := list(t, goos)
+		for _, l := range all {
 			pkgs = append(pkgs, packageInfo{path: strings.TrimPrefix(l.ImportPath, Module+"/"),
-				imports: relative(l.Imports), deps: relative(l.Deps), goos: goos})
+				imports: relative(l.Imports), deps: relative(l.Deps), ours: relative(importsOfOurs(all, l)), goos: goos})
 		}
 		if len(pkgs) < 3 {
 			t.Fatalf("only %d packages listed for %s", len(pkgs), goos)
@@ -140,7 +152,10 @@ func TestViolations(t *testing.T) {
 		want string // part of the only violation; "" for none
 	}{
 		{"plain", packageInfo{path: "routes/table", imports: []string{"net/netip"}}, ""},
-		{"pure folder runs programs", packageInfo{path: "routes/table", imports: []string{"os/exec"}}, "pure"},
+		{"pure folder runs programs", packageInfo{path: "routes/table", ours: []string{"os/exec"}}, "pure"},
+		{"pure folder reaches the kernel through another", packageInfo{path: "emulator/hnsd", ours: []string{"github.com/vishvananda/netlink"}}, "pure"},
+		{"pure folder logs", packageInfo{path: "proxy/service", ours: []string{"k8s.io/klog/v2"}}, "pure"},
+		{"pure folder, impure standard library", packageInfo{path: "routes/table", imports: []string{"fmt"}, deps: []string{"fmt", "os"}, ours: []string{"fmt"}}, ""},
 		{"client outside its adapter", packageInfo{path: "routes/hostgw", imports: []string{"k8s.io/client-go/kubernetes"}}, "internal/kube only"},
 		{"client in its adapter", packageInfo{path: "internal/kube", imports: []string{"k8s.io/client-go/kubernetes"}}, ""},
 		{"oracle uses client code through another", packageInfo{path: "emulator/hnsd", deps: []string{"hns"}}, "independent oracle"},

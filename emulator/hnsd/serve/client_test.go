@@ -18,17 +18,17 @@ import (
 
 	"github.com/google/uuid"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/emulator/hnsd"
 )
 
 // fakePlane remembers what it was told.
 type fakePlane struct {
 	mu   sync.Mutex
-	last dataplane.Desired
+	last desired.State
 }
 
-func (p *fakePlane) Apply(_ context.Context, d dataplane.Desired) (map[string]error, error) {
+func (p *fakePlane) Apply(_ context.Context, d desired.State) (map[string]error, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = d

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/emulator/hnsd"
 )
 
@@ -118,17 +118,17 @@ func (s *Service) reapply(ctx context.Context) error {
 }
 
 // want is what the data plane is told to carry: the state without what it has lost.
-func (s *Service) want(state *hnsd.State) dataplane.Desired {
+func (s *Service) want(state *hnsd.State) desired.State {
 	d := hnsd.Desired(state)
 	if len(s.hidden) == 0 {
 		return d
 	}
 	lost := func(id string) bool { return s.hidden[id] }
-	d.LoadBalancers = slices.DeleteFunc(d.LoadBalancers, func(lb dataplane.LoadBalancer) bool { return lost(lb.ID) })
+	d.LoadBalancers = slices.DeleteFunc(d.LoadBalancers, func(lb desired.LoadBalancer) bool { return lost(lb.ID) })
 	for i := range d.LoadBalancers {
 		d.LoadBalancers[i].Backends = slices.DeleteFunc(slices.Clone(d.LoadBalancers[i].Backends), lost)
 	}
-	d.Endpoints = slices.DeleteFunc(d.Endpoints, func(e dataplane.Endpoint) bool { return lost(e.ID) })
-	d.Networks = slices.DeleteFunc(d.Networks, func(n dataplane.Network) bool { return lost(n.ID) })
+	d.Endpoints = slices.DeleteFunc(d.Endpoints, func(e desired.Endpoint) bool { return lost(e.ID) })
+	d.Networks = slices.DeleteFunc(d.Networks, func(n desired.Network) bool { return lost(n.ID) })
 	return d
 }

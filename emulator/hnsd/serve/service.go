@@ -11,34 +11,35 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/emulator/hnsd"
 )
 
 // DataPlane carries packets for a state; emulator/dataplane does it. Apply makes the kernel as desired and gives the
 // error of each object, by id, that could not be carried.
 type DataPlane interface {
-	Apply(ctx context.Context, d dataplane.Desired) (map[string]error, error)
+	Apply(ctx context.Context, d desired.State) (map[string]error, error)
 }
 
 // verifier is what a DataPlane has if it can compare the kernel with the state.
 type verifier interface {
-	Verify(ctx context.Context, d dataplane.Desired) ([]dataplane.Drift, error)
+	Verify(ctx context.Context, d desired.State) ([]dataplane.Drift, error)
 }
 
 // updater is what a DataPlane has if it can carry a small change alone.
 type updater interface {
-	Update(ctx context.Context, c dataplane.Change, all func() dataplane.Desired) (map[string]error, error)
+	Update(ctx context.Context, c desired.Change, all func() desired.State) (map[string]error, error)
 }
 
 // NoDataPlane keeps state only.
 type NoDataPlane struct{}
 
-func (NoDataPlane) Apply(context.Context, dataplane.Desired) (map[string]error, error) {
+func (NoDataPlane) Apply(context.Context, desired.State) (map[string]error, error) {
 	return nil, nil
 }
 
 // Update keeps nothing either.
-func (NoDataPlane) Update(context.Context, dataplane.Change, func() dataplane.Desired) (map[string]error, error) {
+func (NoDataPlane) Update(context.Context, desired.Change, func() desired.State) (map[string]error, error) {
 	return nil, nil
 }
 
@@ -49,8 +50,8 @@ type Service struct {
 
 	state   atomic.Pointer[hnsd.State]
 	writing sync.Mutex
-	desired *dataplane.Desired // what the data plane was last told; nil: Desired of the state; under writing
-	applied bool               // and whether it could do all of it; under writing
+	desired *desired.State // what the data plane was last told; nil: Desired of the state; under writing
+	applied bool           // and whether it could do all of it; under writing
 	journal *journal
 
 	hidden map[string]bool // objects by id that the data plane lost; under writing
@@ -150,7 +151,7 @@ func (s *Service) commit(ctx context.Context, change func(*hnsd.State) (*hnsd.St
 func (s *Service) carry(ctx context.Context, next *hnsd.State, diff hnsd.Change) error {
 	var errs map[string]error
 	var err error
-	small, alone := dataplane.Change{}, false
+	small, alone := desired.Change{}, false
 	u, can := s.plane.(updater)
 	if can && s.applied && s.desired == nil {
 		small, alone = hnsd.DesiredChange(next, diff)
@@ -159,7 +160,7 @@ func (s *Service) carry(ctx context.Context, next *hnsd.State, diff hnsd.Change)
 	case alone && small.Empty():
 		return nil
 	case alone:
-		errs, err = u.Update(ctx, small, func() dataplane.Desired { return hnsd.Desired(next) })
+		errs, err = u.Update(ctx, small, func() desired.State { return hnsd.Desired(next) })
 	default:
 		want := s.want(next)
 		if s.applied && reflect.DeepEqual(want, s.told()) {
@@ -196,7 +197,7 @@ func (s *Service) tell(state *hnsd.State) {
 }
 
 // told is what the data plane was last told.
-func (s *Service) told() dataplane.Desired {
+func (s *Service) told() desired.State {
 	if s.desired != nil {
 		return *s.desired
 	}
