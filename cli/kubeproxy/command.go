@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
-)
 
-// version is the Kubernetes version whose flags, configuration and metrics this proxy has.
-const version = "v1.36.3"
+	"porthole.dev/porthole/internal/platform"
+	node "porthole.dev/porthole/node/kubeproxy"
+)
 
 // Command makes `porthole kube-proxy`.
 func Command() *cobra.Command {
@@ -45,7 +45,7 @@ func Command() *cobra.Command {
 // start does what the settings ask for: print something and end, or serve until the context ends.
 func start(c *cobra.Command, s *settings) error {
 	if s.version {
-		_, err := fmt.Fprintln(c.OutOrStdout(), "Kubernetes "+version+" (Porthole)")
+		_, err := fmt.Fprintln(c.OutOrStdout(), "Kubernetes "+node.Version+" (Porthole)")
 		return err
 	}
 	ctx, err := logging(c.Context(), s)
@@ -67,7 +67,11 @@ func start(c *cobra.Command, s *settings) error {
 		return nil
 	}
 	if s.cleanup {
-		return cleanup(ctx, s)
+		return node.Cleanup(ctx, s.Options)
 	}
-	return asService(ctx, s, func(ctx context.Context) error { return serve(ctx, s) })
+	run := func(ctx context.Context) error { return node.Run(ctx, s.Options) }
+	if platform.IsWindows && s.Config.WindowsRunAsService {
+		return platform.AsService(ctx, "kube-proxy", run)
+	}
+	return run(ctx)
 }

@@ -2,18 +2,14 @@ package kubeproxy
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
@@ -111,38 +107,38 @@ enableProfiling: true
 		{"seeds' flags", "", map[string]string{"KUBE_NETWORK": "l2bridge"},
 			strings.Fields("--v=3 --proxy-mode=kernelspace --hostname-override=Node1 --master=http://192.0.2.1:8080 --bind-address=192.0.2.2"),
 			"node1 kernelspace http://192.0.2.1:8080 l2bridge 3", func(s *settings) any {
-				return s.hostname + " " + s.mode + " " + s.master + " " + s.config.Winkernel.NetworkName + " " + fmt.Sprint(s.config.Logging.Verbosity)
+				return s.Hostname + " " + s.Mode + " " + s.Master + " " + s.Config.Winkernel.NetworkName + " " + fmt.Sprint(s.Config.Logging.Verbosity)
 			}},
 		{"seeds' userspace", "", map[string]string{"INTERFACE_TO_ADD_SERVICE_IP": "vEthernet (HNS Internal NIC)"},
-			[]string{"--proxy-mode=userspace"}, "vEthernet (HNS Internal NIC)", func(s *settings) any { return s.serviceInterface }},
-		{"host's name", "", nil, nil, "win-host", func(s *settings) any { return s.hostname }},
-		{"file's name", file, nil, []string{"--config=x"}, "file01", func(s *settings) any { return s.hostname }},
-		{"flag's name", file, nil, []string{"--config=x", "--hostname-override=Flag01"}, "flag01", func(s *settings) any { return s.hostname }},
+			[]string{"--proxy-mode=userspace"}, "vEthernet (HNS Internal NIC)", func(s *settings) any { return s.ServiceInterface }},
+		{"host's name", "", nil, nil, "win-host", func(s *settings) any { return s.Hostname }},
+		{"file's name", file, nil, []string{"--config=x"}, "file01", func(s *settings) any { return s.Hostname }},
+		{"flag's name", file, nil, []string{"--config=x", "--hostname-override=Flag01"}, "flag01", func(s *settings) any { return s.Hostname }},
 		{"default addresses", "", nil, nil, "0.0.0.0:10256 127.0.0.1:10249", addresses},
 		{"IPv6 addresses", file, nil, []string{"--config=x"}, "[::]:10256 [::1]:10249", addresses},
 		{"address without port", "", nil, []string{"--healthz-bind-address=192.0.2.1", "--metrics-bind-address=::1"}, "192.0.2.1:10256 [::1]:10249", addresses},
 		{"deprecated ports", "", nil, []string{"--healthz-port=1234", "--metrics-port=0"}, "0.0.0.0:1234 ", addresses},
 		{"no metrics", "", nil, []string{"--metrics-bind-address="}, "0.0.0.0:10256 ", addresses},
-		{"DSR by default", "", nil, nil, "true", func(s *settings) any { return s.config.Winkernel.EnableDSR }},
+		{"DSR by default", "", nil, nil, "true", func(s *settings) any { return s.Config.Winkernel.EnableDSR }},
 		{"DSR as upstream with a file", strings.Replace(file, "enableDSR: true, ", "", 1), nil, []string{"--config=x"}, "false",
-			func(s *settings) any { return s.config.Winkernel.EnableDSR }},
+			func(s *settings) any { return s.Config.Winkernel.EnableDSR }},
 		{"DSR by flag", strings.Replace(file, "enableDSR: true, ", "", 1), nil, []string{"--config=x", "--enable-dsr"}, "true",
-			func(s *settings) any { return s.config.Winkernel.EnableDSR }},
+			func(s *settings) any { return s.Config.Winkernel.EnableDSR }},
 		{"client", file, nil, []string{"--config=x", "--kube-api-burst=50"}, "7 50 C:\\k\\config", func(s *settings) any {
-			return strings.Join([]string{fmt.Sprint(s.config.ClientConnection.QPS), fmt.Sprint(s.config.ClientConnection.Burst), s.kubeconfig}, " ")
+			return strings.Join([]string{fmt.Sprint(s.Config.ClientConnection.QPS), fmt.Sprint(s.Config.ClientConnection.Burst), s.Kubeconfig}, " ")
 		}},
 		{"overlay", file, nil, []string{"--config=x"}, "10.244.2.200 flannel.4096", func(s *settings) any {
-			return s.sourceVIP.String() + " " + s.config.Winkernel.NetworkName
+			return s.SourceVIP.String() + " " + s.Config.Winkernel.NetworkName
 		}},
 		{"ranges", file, nil, []string{"--config=x"}, "[10.0.0.0/8 fd00::/8] [10.244.0.0/16 fd01::/56] false", func(s *settings) any {
-			return fmt.Sprint(s.nodePortRanges) + " " + fmt.Sprint(s.clusterRanges) + " " + fmt.Sprint(s.nodePortsPrimary)
+			return fmt.Sprint(s.NodePortRanges) + " " + fmt.Sprint(s.ClusterRanges) + " " + fmt.Sprint(s.NodePortsPrimary)
 		}},
-		{"primary", "", nil, []string{"--nodeport-addresses=primary"}, "true", func(s *settings) any { return s.nodePortsPrimary }},
+		{"primary", "", nil, []string{"--nodeport-addresses=primary"}, "true", func(s *settings) any { return s.NodePortsPrimary }},
 		{"periods", file, nil, []string{"--config=x"}, "2s 10s", periods},
 		{"periods by flag", file, nil, []string{"--config=x", "--iptables-sync-period=1h", "--iptables-min-sync-period=0s"}, "0s 30s", periods},
 		{"periods left to the mode", "", nil, nil, "0s 0s", periods},
 		{"verbosity by flag", file, nil, []string{"--config=x", "-v=6", "--vmodule=a=1,b*=2"}, "6 [{a 1} {b* 2}]", func(s *settings) any {
-			return fmt.Sprint(s.config.Logging.Verbosity) + " " + fmt.Sprint([]any{s.config.Logging.VModule[0], s.config.Logging.VModule[1]})
+			return fmt.Sprint(s.Config.Logging.Verbosity) + " " + fmt.Sprint([]any{s.Config.Logging.VModule[0], s.Config.Logging.VModule[1]})
 		}},
 		{"unknown fields are warnings", file + "futureField: 1\n", nil, []string{"--config=x"}, "true", func(s *settings) any {
 			return len(s.warnings) == 1 && strings.Contains(s.warnings[0], "futureField")
@@ -160,8 +156,8 @@ enableProfiling: true
 	}
 }
 
-func addresses(s *settings) any { return s.healthz + " " + s.metrics }
-func periods(s *settings) any   { return s.settle.String() + " " + s.period.String() }
+func addresses(s *settings) any { return s.Healthz + " " + s.Metrics }
+func periods(s *settings) any   { return s.Settle.String() + " " + s.Period.String() }
 
 func TestMistakes(t *testing.T) {
 	head := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
@@ -229,10 +225,10 @@ func TestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(first.config, second.config); diff != "" {
+	if diff := cmp.Diff(first.Config, second.Config); diff != "" {
 		t.Errorf("configuration (-first +second):\n%s", diff)
 	}
-	if first.period != second.period || first.settle != second.settle || first.healthz != second.healthz {
+	if first.Period != second.Period || first.Settle != second.Settle || first.Healthz != second.Healthz {
 		t.Errorf("settings differ: %v %v", periods(first), periods(second))
 	}
 	if len(second.warnings) != 1 { // the gates
@@ -286,63 +282,6 @@ func TestCommand(t *testing.T) {
 	}
 	if _, err := run("--udp-timeout=1s"); err == nil || !strings.Contains(err.Error(), "does not exist any more") {
 		t.Errorf("a flag that is gone: %v", err)
-	}
-}
-
-// TestWatchFile: other content ends the proxy; the same content written again does not.
-func TestWatchFile(t *testing.T) {
-	old := watchPeriod
-	watchPeriod = 5 * time.Millisecond
-	defer func() { watchPeriod = old }()
-	s := &settings{configFile: filepath.Join(t.TempDir(), "c"), configData: []byte("one")}
-	write := func(text string) {
-		if err := os.WriteFile(s.configFile, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("one")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	done := make(chan struct{})
-	go func() { s.watchFile(ctx, cancel); close(done) }()
-	write("one")
-	if ctx.Err() != nil {
-		t.Fatal("the same content ended the proxy")
-	}
-	write("two")
-	select {
-	case <-done:
-	case <-time.After(20 * time.Second):
-		t.Fatal("nobody saw the change")
-	}
-	if !errors.Is(context.Cause(ctx), errFileChanged) {
-		t.Errorf("cause %v", context.Cause(ctx))
-	}
-}
-
-// TestListening: a port in use ends the proxy only when that is asked for.
-func TestListening(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	hard, soft := listening{hardFail: true}, listening{failed: func(err error) { t.Error(err) }}
-	defer hard.close()
-	defer soft.close()
-	handler := http.NotFoundHandler()
-	if err := hard.serve(ctx, "healthz-bind-address", taken.Addr().String(), handler); err == nil || !strings.Contains(err.Error(), "--healthz-bind-address") {
-		t.Errorf("hard: %v", err)
-	}
-	if err := soft.serve(ctx, "healthz-bind-address", taken.Addr().String(), handler); err != nil {
-		t.Errorf("soft: %v", err)
-	}
-	if err := soft.serve(ctx, "healthz-bind-address", "", handler); err != nil {
-		t.Errorf("none: %v", err)
-	}
-	if len(soft.servers) != 1 {
-		t.Errorf("%d servers", len(soft.servers))
 	}
 }
 

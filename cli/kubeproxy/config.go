@@ -16,12 +16,8 @@ import (
 
 	config "k8s.io/kube-proxy/config/v1alpha1"
 	"sigs.k8s.io/yaml"
-)
 
-// Modes.
-const (
-	kernelspace = "kernelspace"
-	userspace   = "userspace"
+	node "porthole.dev/porthole/node/kubeproxy"
 )
 
 // Ports of upstream (pkg/cluster/ports).
@@ -33,26 +29,15 @@ const (
 // longestPeriod between full checks, whatever is configured: what others do to the host must not stay unseen for longer.
 const longestPeriod = 30 * time.Second
 
-// settings are what a run needs, from file, flags and environment. The configuration in it is complete.
+// settings are the options of a run and what only the command needs, from file, flags and environment.
 type settings struct {
-	config     config.KubeProxyConfiguration
-	configFile string
-	// configData is what the file held, to see it change.
-	configData []byte
+	node.Options
 
-	master, override, writeTo        string
-	serviceInterface, stateFile      string
-	cleanup, initOnly, version       bool
-	noHealthz, noMetrics             bool
-	noProbes                         bool // believe what HNS lists
-	healthzPort, metricsPort         *int32
-	settle, period                   time.Duration // 0: the mode's own
-	sourceVIP                        netip.Addr
-	clusterRanges, nodePortRanges    []netip.Prefix
-	nodePortsPrimary                 bool   // node ports on the node's primary addresses only
-	hostname, mode, healthz, metrics string // addresses are "" where nothing is served
-	kubeconfig                       string
-	warnings                         []string
+	override, writeTo          string
+	cleanup, initOnly, version bool
+	noHealthz, noMetrics       bool
+	healthzPort, metricsPort   *int32
+	warnings                   []string
 }
 
 // host is what resolving asks of the machine.
@@ -64,13 +49,13 @@ type host struct {
 
 // resolve applies file, flags and defaults in this order.
 func resolve(flags map[string]string, h host) (*settings, error) {
-	s := &settings{configFile: flags["config"]}
-	if s.configFile != "" {
+	s := &settings{Options: node.Options{ConfigFile: flags["config"]}}
+	if s.ConfigFile != "" {
 		if err := s.read(h.readFile); err != nil {
 			return nil, err
 		}
 	} else {
-		s.config.Winkernel.EnableDSR = true
+		s.Config.Winkernel.EnableDSR = true
 	}
 	var noEffect []string
 	for _, o := range options() {
@@ -88,9 +73,9 @@ func resolve(flags map[string]string, h host) (*settings, error) {
 	if s.version {
 		return s, nil
 	}
-	s.settle, s.period = s.config.IPTables.MinSyncPeriod.Duration, min(s.config.IPTables.SyncPeriod.Duration, longestPeriod)
+	s.Settle, s.Period = s.Config.IPTables.MinSyncPeriod.Duration, min(s.Config.IPTables.SyncPeriod.Duration, longestPeriod)
 	s.warn("no effect in this mode, for they concern Linux: %s", noEffect)
-	s.warn("feature gates have no effect here: %s", slices.Sorted(maps.Keys(s.config.FeatureGates)))
+	s.warn("feature gates have no effect here: %s", slices.Sorted(maps.Keys(s.Config.FeatureGates)))
 	s.environment(h.getenv)
 	s.defaults()
 	if err := s.name(h.hostname); err != nil {
@@ -108,34 +93,34 @@ func (s *settings) warn(format string, names []string) {
 // read takes in a KubeProxyConfiguration. Unknown and doubled fields are warnings: a newer cluster's file must not stop
 // a node.
 func (s *settings) read(readFile func(string) ([]byte, error)) error {
-	data, err := readFile(s.configFile)
+	data, err := readFile(s.ConfigFile)
 	if err != nil {
 		return fmt.Errorf("reading --config: %w", err)
 	}
-	s.configData = data
-	if err := yaml.Unmarshal(data, &s.config); err != nil {
-		return fmt.Errorf("reading --config %s: %w", s.configFile, err)
+	s.ConfigData = data
+	if err := yaml.Unmarshal(data, &s.Config); err != nil {
+		return fmt.Errorf("reading --config %s: %w", s.ConfigFile, err)
 	}
-	if s.config.Kind != "KubeProxyConfiguration" || s.config.APIVersion != config.SchemeGroupVersion.String() {
+	if s.Config.Kind != "KubeProxyConfiguration" || s.Config.APIVersion != config.SchemeGroupVersion.String() {
 		return fmt.Errorf("reading --config %s: it holds %q of %q, wanted is KubeProxyConfiguration of %s",
-			s.configFile, s.config.Kind, s.config.APIVersion, config.SchemeGroupVersion)
+			s.ConfigFile, s.Config.Kind, s.Config.APIVersion, config.SchemeGroupVersion)
 	}
 	var strict config.KubeProxyConfiguration
 	if err := yaml.UnmarshalStrict(data, &strict); err != nil {
-		s.warnings = append(s.warnings, fmt.Sprintf("%s: %v", s.configFile, err))
+		s.warnings = append(s.warnings, fmt.Sprintf("%s: %v", s.ConfigFile, err))
 	}
 	return nil
 }
 
 func (s *settings) environment(getenv func(string) string) {
-	s.config.Winkernel.NetworkName = cmp.Or(s.config.Winkernel.NetworkName, getenv("KUBE_NETWORK"))
-	s.serviceInterface = cmp.Or(s.serviceInterface, getenv("INTERFACE_TO_ADD_SERVICE_IP"))
+	s.Config.Winkernel.NetworkName = cmp.Or(s.Config.Winkernel.NetworkName, getenv("KUBE_NETWORK"))
+	s.ServiceInterface = cmp.Or(s.ServiceInterface, getenv("INTERFACE_TO_ADD_SERVICE_IP"))
 }
 
 // defaults fills in what was left open, as upstream does where it concerns Windows (apis/config/v1alpha1/defaults.go),
 // except for requests per second, of which upstream's 5 make a cluster's start slow.
 func (s *settings) defaults() {
-	c := &s.config
+	c := &s.Config
 	c.Kind, c.APIVersion = "KubeProxyConfiguration", config.SchemeGroupVersion.String()
 	c.BindAddress = cmp.Or(c.BindAddress, "0.0.0.0")
 	all, local := "0.0.0.0", "127.0.0.1"
@@ -152,7 +137,7 @@ func (s *settings) defaults() {
 	healthz, metrics := port(s.healthzPort, healthzPort, &s.noHealthz), port(s.metricsPort, metricsPort, &s.noMetrics)
 	c.HealthzBindAddress = withPort(cmp.Or(c.HealthzBindAddress, all), healthz)
 	c.MetricsBindAddress = withPort(cmp.Or(c.MetricsBindAddress, local), metrics)
-	c.Mode = config.ProxyMode(cmp.Or(string(c.Mode), kernelspace))
+	c.Mode = config.ProxyMode(cmp.Or(string(c.Mode), node.Kernelspace))
 	if c.ClientConnection.QPS == 0 {
 		c.ClientConnection.QPS = 50
 	}
@@ -163,7 +148,7 @@ func (s *settings) defaults() {
 	c.Logging.Format = cmp.Or(c.Logging.Format, "text")
 	c.ConfigSyncPeriod.Duration = cmp.Or(c.ConfigSyncPeriod.Duration, 15*time.Minute)
 	c.Winkernel.RootHnsEndpointName = cmp.Or(c.Winkernel.RootHnsEndpointName, "cbr0")
-	s.mode, s.kubeconfig = string(c.Mode), c.ClientConnection.Kubeconfig
+	s.Mode, s.Kubeconfig = string(c.Mode), c.ClientConnection.Kubeconfig
 }
 
 // withPort adds the port to an address that has none.
@@ -179,21 +164,21 @@ func (s *settings) name(hostname func() (string, error)) error {
 	if s.override != "" && name == "" {
 		return errors.New("--hostname-override is blank")
 	}
-	name = cmp.Or(name, strings.TrimSpace(s.config.HostnameOverride))
+	name = cmp.Or(name, strings.TrimSpace(s.Config.HostnameOverride))
 	if name == "" {
 		var err error
 		if name, err = hostname(); err != nil {
 			return fmt.Errorf("reading the host's name: %w", err)
 		}
 	}
-	s.hostname = strings.ToLower(strings.TrimSpace(name))
-	s.config.HostnameOverride = s.hostname
+	s.Hostname = strings.ToLower(strings.TrimSpace(name))
+	s.Config.HostnameOverride = s.Hostname
 	return nil
 }
 
 // validate reports everything that is wrong at once.
 func (s *settings) validate() error {
-	c := &s.config
+	c := &s.Config
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if _, err := netip.ParseAddr(c.BindAddress); err != nil {
@@ -204,29 +189,29 @@ func (s *settings) validate() error {
 			bad("%s bind address: %w", a.what, err)
 		}
 	}
-	switch s.mode {
-	case kernelspace, userspace:
+	switch s.Mode {
+	case node.Kernelspace, node.Userspace:
 	case "iptables", "ipvs", "nftables":
-		bad("proxy mode %s is for Linux nodes, and upstream's kube-proxy has it; this program knows %s and %s", s.mode, kernelspace, userspace)
+		bad("proxy mode %s is for Linux nodes, and upstream's kube-proxy has it; this program knows %s and %s", s.Mode, node.Kernelspace, node.Userspace)
 	default:
-		bad("proxy mode %q is unknown; this program knows %s and %s", s.mode, kernelspace, userspace)
+		bad("proxy mode %q is unknown; this program knows %s and %s", s.Mode, node.Kernelspace, node.Userspace)
 	}
 	if vip := c.Winkernel.SourceVip; vip != "" {
 		var err error
-		if s.sourceVIP, err = netip.ParseAddr(vip); err != nil {
+		if s.SourceVIP, err = netip.ParseAddr(vip); err != nil {
 			bad("source VIP %q is no address", vip)
 		}
 	}
-	s.clusterRanges = prefixes(strings.Split(c.ClusterCIDR, ","), "cluster CIDR", bad)
+	s.ClusterRanges = prefixes(strings.Split(c.ClusterCIDR, ","), "cluster CIDR", bad)
 	if slices.Equal(c.NodePortAddresses, []string{"primary"}) {
-		s.nodePortsPrimary = true
+		s.NodePortsPrimary = true
 	} else {
-		s.nodePortRanges = prefixes(c.NodePortAddresses, "node port address", bad)
+		s.NodePortRanges = prefixes(c.NodePortAddresses, "node port address", bad)
 	}
 	if c.ConfigSyncPeriod.Duration < 0 {
 		bad("config sync period %s is negative", c.ConfigSyncPeriod.Duration)
 	}
-	if s.settle < 0 || s.period < 0 {
+	if s.Settle < 0 || s.Period < 0 {
 		bad("sync periods must not be negative")
 	}
 	if f := c.Logging.Format; f != "text" && f != "json" {
@@ -236,10 +221,10 @@ func (s *settings) validate() error {
 		bad("show hidden metrics for version %q: wanted is major.minor, such as 1.35", v)
 	}
 	if !s.noHealthz {
-		s.healthz = c.HealthzBindAddress
+		s.Healthz = c.HealthzBindAddress
 	}
 	if !s.noMetrics {
-		s.metrics = c.MetricsBindAddress
+		s.Metrics = c.MetricsBindAddress
 	}
 	return errors.Join(errs...)
 }
@@ -285,15 +270,15 @@ func minorVersion(v string) bool {
 func (s *settings) runnable() error {
 	var errs []error
 	switch {
-	case s.mode == kernelspace && s.config.Winkernel.NetworkName == "":
+	case s.Mode == node.Kernelspace && s.Config.Winkernel.NetworkName == "":
 		errs = append(errs, errors.New("no HNS network is named: give --network-name, winkernel.networkName or KUBE_NETWORK"))
-	case s.mode == userspace && s.serviceInterface == "":
+	case s.Mode == node.Userspace && s.ServiceInterface == "":
 		errs = append(errs, errors.New("no interface is named: give --service-interface or INTERFACE_TO_ADD_SERVICE_IP"))
 	}
-	if s.kubeconfig == "" && s.master == "" && !s.cleanup {
+	if s.Kubeconfig == "" && s.Master == "" && !s.cleanup {
 		errs = append(errs, errors.New("no API server is named: give --kubeconfig, clientConnection.kubeconfig or --master"))
 	}
-	return errors.Join(append(errs, supported(s.mode))...)
+	return errors.Join(append(errs, node.Supported(s.Mode))...)
 }
 
 // writeConfig writes the configuration as a file that --config reads.
@@ -309,7 +294,7 @@ func writeConfig(s *settings) error {
 }
 
 func marshal(s *settings) ([]byte, error) {
-	data, err := json.Marshal(&s.config)
+	data, err := json.Marshal(&s.Config)
 	if err != nil {
 		return nil, fmt.Errorf("writing the configuration: %w", err)
 	}

@@ -199,8 +199,8 @@ func toList(p func(*settings) *[]string) func(*settings, string) error {
 
 // setGates reads key=true,key=false.
 func setGates(s *settings, v string) error {
-	if s.config.FeatureGates == nil {
-		s.config.FeatureGates = map[string]bool{}
+	if s.Config.FeatureGates == nil {
+		s.Config.FeatureGates = map[string]bool{}
 	}
 	for part := range strings.SplitSeq(v, ",") {
 		if part == "" {
@@ -211,13 +211,13 @@ func setGates(s *settings, v string) error {
 		if err != nil {
 			return fmt.Errorf("--feature-gates: %q is not name=true or name=false", part)
 		}
-		s.config.FeatureGates[name] = b
+		s.Config.FeatureGates[name] = b
 	}
 	return nil
 }
 
 func setModules(s *settings, v string) error {
-	s.config.Logging.VModule = nil
+	s.Config.Logging.VModule = nil
 	for part := range strings.SplitSeq(v, ",") {
 		if part == "" {
 			continue
@@ -227,7 +227,7 @@ func setModules(s *settings, v string) error {
 		if !ok || err != nil {
 			return fmt.Errorf("--vmodule: %q is not pattern=level", part)
 		}
-		s.config.Logging.VModule = append(s.config.Logging.VModule, logsapi.VModuleItem{FilePattern: pattern, Verbosity: logsapi.VerbosityLevel(n)})
+		s.Config.Logging.VModule = append(s.Config.Logging.VModule, logsapi.VModuleItem{FilePattern: pattern, Verbosity: logsapi.VerbosityLevel(n)})
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	config "k8s.io/kube-proxy/config/v1alpha1"
+
+	node "porthole.dev/porthole/node/kubeproxy"
 )
 
 const configKind = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
@@ -17,10 +19,10 @@ const configKind = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProx
 // checkSettings holds what was resolved to what the proxies count on.
 func checkSettings(t *testing.T, s *settings) {
 	t.Helper()
-	if s.mode != kernelspace && s.mode != userspace || s.hostname == "" || s.hostname != strings.ToLower(strings.TrimSpace(s.hostname)) {
-		t.Fatalf("mode %q, host %q", s.mode, s.hostname)
+	if s.Mode != node.Kernelspace && s.Mode != node.Userspace || s.Hostname == "" || s.Hostname != strings.ToLower(strings.TrimSpace(s.Hostname)) {
+		t.Fatalf("mode %q, host %q", s.Mode, s.Hostname)
 	}
-	for _, address := range []string{s.healthz, s.metrics} {
+	for _, address := range []string{s.Healthz, s.Metrics} {
 		if address == "" {
 			continue
 		}
@@ -28,19 +30,19 @@ func checkSettings(t *testing.T, s *settings) {
 			t.Fatalf("address %q: %v", address, err)
 		}
 	}
-	for _, p := range slices.Concat(s.clusterRanges, s.nodePortRanges) {
+	for _, p := range slices.Concat(s.ClusterRanges, s.NodePortRanges) {
 		if p != p.Masked() || !p.IsValid() {
 			t.Fatalf("range %v", p)
 		}
 	}
-	if s.config.Winkernel.SourceVip != "" && !s.sourceVIP.IsValid() || s.settle < 0 || s.period < 0 || s.period > longestPeriod || s.config.ConfigSyncPeriod.Duration <= 0 {
-		t.Fatalf("source VIP %v, periods %v, %v and %v", s.sourceVIP, s.settle, s.period, s.config.ConfigSyncPeriod.Duration)
+	if s.Config.Winkernel.SourceVip != "" && !s.SourceVIP.IsValid() || s.Settle < 0 || s.Period < 0 || s.Period > longestPeriod || s.Config.ConfigSyncPeriod.Duration <= 0 {
+		t.Fatalf("source VIP %v, periods %v, %v and %v", s.SourceVIP, s.Settle, s.Period, s.Config.ConfigSyncPeriod.Duration)
 	}
-	if _, err := netip.ParseAddr(s.config.BindAddress); err != nil {
+	if _, err := netip.ParseAddr(s.Config.BindAddress); err != nil {
 		t.Fatal(err)
 	}
-	if s.config.ClientConnection.QPS == 0 || s.config.ClientConnection.Burst == 0 {
-		t.Fatalf("connection %+v", s.config.ClientConnection)
+	if s.Config.ClientConnection.QPS == 0 || s.Config.ClientConnection.Burst == 0 {
+		t.Fatalf("connection %+v", s.Config.ClientConnection)
 	}
 }
 
@@ -71,7 +73,7 @@ func FuzzConfig(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q %q\n%s\nwritten out: %s\n%v", first, second, file, data, err)
 		}
-		if diff := cmp.Diff(s.config, again.config, cmpopts.EquateEmpty(), cmp.AllowUnexported(config.KubeProxyConfiguration{})); diff != "" {
+		if diff := cmp.Diff(s.Config, again.Config, cmpopts.EquateEmpty(), cmp.AllowUnexported(config.KubeProxyConfiguration{})); diff != "" {
 			t.Fatalf("%q %q\n%s\nread again:\n%s", first, second, file, diff)
 		}
 	})

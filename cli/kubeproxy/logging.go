@@ -15,7 +15,7 @@ import (
 
 // logging sets klog up and gives a context that carries its logger. All goes to standard error.
 func logging(ctx context.Context, s *settings) (context.Context, error) {
-	l := &s.config.Logging
+	l := &s.Config.Logging
 	fs := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(fs)
 	var modules []string

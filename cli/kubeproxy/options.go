@@ -22,19 +22,19 @@ func options() []option {
 func clientOptions() []option {
 	return []option{
 		{"kubeconfig", "kubeconfig file with the API server's address and our credentials", text, false,
-			toText(func(s *settings) *string { return &s.config.ClientConnection.Kubeconfig })},
-		{"master", "address of the API server, instead of the kubeconfig's", text, false, toText(func(s *settings) *string { return &s.master })},
+			toText(func(s *settings) *string { return &s.Config.ClientConnection.Kubeconfig })},
+		{"master", "address of the API server, instead of the kubeconfig's", text, false, toText(func(s *settings) *string { return &s.Master })},
 		{"kube-api-content-type", "content type of requests; protobuf is used whatever is given", text, false,
-			toText(func(s *settings) *string { return &s.config.ClientConnection.ContentType })},
+			toText(func(s *settings) *string { return &s.Config.ClientConnection.ContentType })},
 		{"kube-api-burst", "requests to the API server at once (default 100)", number, false,
-			toNumber(func(s *settings) *int32 { return &s.config.ClientConnection.Burst })},
+			toNumber(func(s *settings) *int32 { return &s.Config.ClientConnection.Burst })},
 		{"kube-api-qps", "requests to the API server per second (default 50)", decimal, false, func(s *settings, v string) error {
 			f, err := strconv.ParseFloat(v, 32)
-			s.config.ClientConnection.QPS = float32(f)
+			s.Config.ClientConnection.QPS = float32(f)
 			return err
 		}},
 		{"config-sync-period", "accepted for upstream's sake: nothing is read twice, so nothing is refreshed", duration, false,
-			toDuration(func(s *settings) *metav1.Duration { return &s.config.ConfigSyncPeriod })},
+			toDuration(func(s *settings) *metav1.Duration { return &s.Config.ConfigSyncPeriod })},
 	}
 }
 
@@ -42,51 +42,51 @@ func addressOptions() []option {
 	return []option{
 		{"hostname-override", "name of this node; empty: the host's name in lower case", text, false, toText(func(s *settings) *string { return &s.override })},
 		{"bind-address", "this node's primary address; its family decides the defaults of the addresses below", text, false,
-			toText(func(s *settings) *string { return &s.config.BindAddress })},
+			toText(func(s *settings) *string { return &s.Config.BindAddress })},
 		{"healthz-bind-address", "address and port of /healthz, /livez and /readyz (default 0.0.0.0:10256); given empty: none", text, false,
-			func(s *settings, v string) error { s.config.HealthzBindAddress, s.noHealthz = v, v == ""; return nil }},
+			func(s *settings, v string) error { s.Config.HealthzBindAddress, s.noHealthz = v, v == ""; return nil }},
 		{"metrics-bind-address", "address and port of /metrics, /status and /diff (default 127.0.0.1:10249); given empty: none", text, false,
-			func(s *settings, v string) error { s.config.MetricsBindAddress, s.noMetrics = v, v == ""; return nil }},
+			func(s *settings, v string) error { s.Config.MetricsBindAddress, s.noMetrics = v, v == ""; return nil }},
 		{"healthz-port", "deprecated: use --healthz-bind-address; 0 disables", number, false,
 			toNumberPointer(func(s *settings) **int32 { return &s.healthzPort })},
 		{"metrics-port", "deprecated: use --metrics-bind-address; 0 disables", number, false,
 			toNumberPointer(func(s *settings) **int32 { return &s.metricsPort })},
 		{"bind-address-hard-fail", "end when a port cannot be bound (otherwise it is tried again)", boolean, false,
-			toBool(func(s *settings) *bool { return &s.config.BindAddressHardFail })},
+			toBool(func(s *settings) *bool { return &s.Config.BindAddressHardFail })},
 		{"nodeport-addresses", "ranges of this node's addresses that answer health checks of services and, in mode userspace, node ports; or 'primary'", list, false,
-			toList(func(s *settings) *[]string { return &s.config.NodePortAddresses })},
-		{"profiling", "serve /debug/pprof at the metrics address", boolean, false, toBool(func(s *settings) *bool { return &s.config.EnableProfiling })},
+			toList(func(s *settings) *[]string { return &s.Config.NodePortAddresses })},
+		{"profiling", "serve /debug/pprof at the metrics address", boolean, false, toBool(func(s *settings) *bool { return &s.Config.EnableProfiling })},
 		{"show-hidden-metrics-for-version", "accepted for upstream's sake: no metric is hidden", text, false,
-			toText(func(s *settings) *string { return &s.config.ShowHiddenMetricsForVersion })},
+			toText(func(s *settings) *string { return &s.Config.ShowHiddenMetricsForVersion })},
 	}
 }
 
 func modeOptions() []option {
 	return []option{
 		{"proxy-mode", "kernelspace (the default) or userspace", text, false,
-			func(s *settings, v string) error { s.config.Mode = config.ProxyMode(v); return nil }},
+			func(s *settings, v string) error { s.Config.Mode = config.ProxyMode(v); return nil }},
 		{"network-name", "name of the pods' HNS network; also from the environment variable KUBE_NETWORK", text, false,
-			toText(func(s *settings) *string { return &s.config.Winkernel.NetworkName })},
+			toText(func(s *settings) *string { return &s.Config.Winkernel.NetworkName })},
 		{"enable-dsr", "leave the client's address as it is on the way to backends (direct server return); default true without --config", boolean, false,
-			toBool(func(s *settings) *bool { return &s.config.Winkernel.EnableDSR })},
+			toBool(func(s *settings) *bool { return &s.Config.Winkernel.EnableDSR })},
 		{"source-vip", "source address of overlay networks' load balancers; empty: one is chosen", text, false,
-			toText(func(s *settings) *string { return &s.config.Winkernel.SourceVip })},
+			toText(func(s *settings) *string { return &s.Config.Winkernel.SourceVip })},
 		{"root-hnsendpoint-name", "name of the host's own endpoint in the network; not needed", text, false,
-			toText(func(s *settings) *string { return &s.config.Winkernel.RootHnsEndpointName })},
+			toText(func(s *settings) *string { return &s.Config.Winkernel.RootHnsEndpointName })},
 		{"forward-healthcheck-vip", "answer health checks at load balancer addresses too: at a service's healthCheckNodePort, or at the port of --healthz-bind-address", boolean, false,
-			toBool(func(s *settings) *bool { return &s.config.Winkernel.ForwardHealthCheckVip })},
+			toBool(func(s *settings) *bool { return &s.Config.Winkernel.ForwardHealthCheckVip })},
 		{"probe-services", "connect to a few cluster IPs in each period, and create those anew that HNS lists and does not serve (default true)", boolean, false,
 			func(s *settings, v string) error {
 				on, err := strconv.ParseBool(v)
-				s.noProbes = !on
+				s.NoProbes = !on
 				return err
 			}},
 		{"cluster-cidr", "ranges of pod addresses in the cluster, with commas", text, false,
-			toText(func(s *settings) *string { return &s.config.ClusterCIDR })},
+			toText(func(s *settings) *string { return &s.Config.ClusterCIDR })},
 		{"service-interface", "mode userspace: interface that gets the services' addresses; also from INTERFACE_TO_ADD_SERVICE_IP", text, false,
-			toText(func(s *settings) *string { return &s.serviceInterface })},
+			toText(func(s *settings) *string { return &s.ServiceInterface })},
 		{"state-file", "mode userspace: file that remembers which addresses are ours", text, false,
-			toText(func(s *settings) *string { return &s.stateFile })},
+			toText(func(s *settings) *string { return &s.StateFile })},
 	}
 }
 
@@ -99,7 +99,7 @@ func runOptions() []option {
 		{"cleanup", "remove everything that this proxy has set up, and end", boolean, false, toBool(func(s *settings) *bool { return &s.cleanup })},
 		{"init-only", "end before serving: nothing has to be set up in advance", boolean, false, toBool(func(s *settings) *bool { return &s.initOnly })},
 		{"version", "print the version and end", text, false, func(s *settings, v string) error { s.version = v != "false"; return nil }},
-		{"windows-service", "run under the service manager of Windows", boolean, false, toBool(func(s *settings) *bool { return &s.config.WindowsRunAsService })},
+		{"windows-service", "run under the service manager of Windows", boolean, false, toBool(func(s *settings) *bool { return &s.Config.WindowsRunAsService })},
 		{"feature-gates", "accepted for upstream's sake; what they switch is always on, or not here", text, false, setGates},
 	}
 }
@@ -108,14 +108,14 @@ func logOptions() []option {
 	return []option{
 		{"v", "log verbosity: 2 one line per plan, 4 each operation", number, false, func(s *settings, v string) error {
 			n, err := strconv.ParseUint(v, 10, 32)
-			s.config.Logging.Verbosity = logsapi.VerbosityLevel(n)
+			s.Config.Logging.Verbosity = logsapi.VerbosityLevel(n)
 			return err
 		}},
 		{"vmodule", "verbosity by file: pattern=level,…", text, false, setModules},
-		{"logging-format", "text or json (default text)", text, false, toText(func(s *settings) *string { return &s.config.Logging.Format })},
+		{"logging-format", "text or json (default text)", text, false, toText(func(s *settings) *string { return &s.Config.Logging.Format })},
 		{"log-flush-frequency", "accepted for upstream's sake: every line is written at once", duration, false, func(s *settings, v string) error {
 			d, err := time.ParseDuration(v)
-			s.config.Logging.FlushFrequency.Duration.Duration = d
+			s.Config.Logging.FlushFrequency.Duration.Duration = d
 			return err
 		}},
 		{"log-text-split-stream", "alpha upstream; all goes to standard error", boolean, false, ignored},
@@ -129,12 +129,12 @@ func ignored(*settings, string) error { return nil }
 
 // linuxOptions concern iptables, ipvs, nftables, conntrack and interfaces of Linux.
 func linuxOptions() []option {
-	ipvs := func(s *settings) *config.KubeProxyIPVSConfiguration { return &s.config.IPVS }
-	track := func(s *settings) *config.KubeProxyConntrackConfiguration { return &s.config.Conntrack }
+	ipvs := func(s *settings) *config.KubeProxyIPVSConfiguration { return &s.Config.IPVS }
+	track := func(s *settings) *config.KubeProxyConntrackConfiguration { return &s.Config.Conntrack }
 	all := []option{
-		{"iptables-masquerade-bit", "mark of packets to masquerade", number, false, toNumberPointer(func(s *settings) **int32 { return &s.config.IPTables.MasqueradeBit })},
-		{"masquerade-all", "masquerade all traffic to cluster IPs", boolean, false, toBool(func(s *settings) *bool { return &s.config.IPTables.MasqueradeAll })},
-		{"iptables-localhost-nodeports", "node ports on loopback", boolean, false, toBoolPointer(func(s *settings) **bool { return &s.config.IPTables.LocalhostNodePorts })},
+		{"iptables-masquerade-bit", "mark of packets to masquerade", number, false, toNumberPointer(func(s *settings) **int32 { return &s.Config.IPTables.MasqueradeBit })},
+		{"masquerade-all", "masquerade all traffic to cluster IPs", boolean, false, toBool(func(s *settings) *bool { return &s.Config.IPTables.MasqueradeAll })},
+		{"iptables-localhost-nodeports", "node ports on loopback", boolean, false, toBoolPointer(func(s *settings) **bool { return &s.Config.IPTables.LocalhostNodePorts })},
 		{"ipvs-sync-period", "period of full syncs", duration, false, toDuration(func(s *settings) *metav1.Duration { return &ipvs(s).SyncPeriod })},
 		{"ipvs-min-sync-period", "least time between syncs", duration, false, toDuration(func(s *settings) *metav1.Duration { return &ipvs(s).MinSyncPeriod })},
 		{"ipvs-scheduler", "scheduler", text, false, toText(func(s *settings) *string { return &ipvs(s).Scheduler })},
@@ -144,10 +144,10 @@ func linuxOptions() []option {
 		{"ipvs-tcpfin-timeout", "TCP after FIN", duration, false, toDuration(func(s *settings) *metav1.Duration { return &ipvs(s).TCPFinTimeout })},
 		{"ipvs-udp-timeout", "idle UDP", duration, false, toDuration(func(s *settings) *metav1.Duration { return &ipvs(s).UDPTimeout })},
 		{"detect-local-mode", "how to tell local traffic; HNS knows it", text, false,
-			func(s *settings, v string) error { s.config.DetectLocalMode = config.LocalMode(v); return nil }},
-		{"pod-bridge-interface", "bridge of the pods", text, false, toText(func(s *settings) *string { return &s.config.DetectLocal.BridgeInterface })},
-		{"pod-interface-name-prefix", "interfaces of the pods", text, false, toText(func(s *settings) *string { return &s.config.DetectLocal.InterfaceNamePrefix })},
-		{"oom-score-adj", "oom_score_adj", number, false, toNumberPointer(func(s *settings) **int32 { return &s.config.OOMScoreAdj })},
+			func(s *settings, v string) error { s.Config.DetectLocalMode = config.LocalMode(v); return nil }},
+		{"pod-bridge-interface", "bridge of the pods", text, false, toText(func(s *settings) *string { return &s.Config.DetectLocal.BridgeInterface })},
+		{"pod-interface-name-prefix", "interfaces of the pods", text, false, toText(func(s *settings) *string { return &s.Config.DetectLocal.InterfaceNamePrefix })},
+		{"oom-score-adj", "oom_score_adj", number, false, toNumberPointer(func(s *settings) **int32 { return &s.Config.OOMScoreAdj })},
 		{"conntrack-max-per-core", "connections to track", number, false, toNumberPointer(func(s *settings) **int32 { return &track(s).MaxPerCore })},
 		{"conntrack-min", "connections to track", number, false, toNumberPointer(func(s *settings) **int32 { return &track(s).Min })},
 		{"conntrack-tcp-timeout-established", "idle TCP", duration, false,
@@ -164,9 +164,9 @@ func linuxOptions() []option {
 	// Upstream takes these two for every mode but ipvs, on Windows too.
 	return append(all,
 		option{"iptables-sync-period", "least often that everything is compared with the host (at most 30s)", duration, false,
-			toDuration(func(s *settings) *metav1.Duration { return &s.config.IPTables.SyncPeriod })},
+			toDuration(func(s *settings) *metav1.Duration { return &s.Config.IPTables.SyncPeriod })},
 		option{"iptables-min-sync-period", "least time between two looks at what changed", duration, false,
-			toDuration(func(s *settings) *metav1.Duration { return &s.config.IPTables.MinSyncPeriod })})
+			toDuration(func(s *settings) *metav1.Duration { return &s.Config.IPTables.MinSyncPeriod })})
 }
 
 // gone names what replaced the flags that upstream's kube-proxy had once, and those of the first Windows ports. A name

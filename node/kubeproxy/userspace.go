@@ -22,24 +22,24 @@ func (p *parts) userspaceMode(ctx context.Context) running {
 func (p *parts) servingOptions() proxy.Options {
 	o := p.userspaceOptions()
 	o.Reporter, o.Reserved = p.server, apiAddresses(p.api)
-	if p.nodePortsPrimary {
+	if p.NodePortsPrimary {
 		o.Primary = p.primaryAddresses
 	}
 	return o
 }
 
-func (s *settings) userspaceOptions() proxy.Options {
+func (given Options) userspaceOptions() proxy.Options {
 	folder := "/var/lib/kube-proxy"
 	if platform.IsWindows {
 		folder = `C:\var\lib\kube-proxy`
 	}
-	return proxy.Options{Interface: s.serviceInterface, StateFile: cmp.Or(s.stateFile, filepath.Join(folder, "userspace.json")),
-		NodePorts: s.nodePortRanges, Cluster: s.clusterRanges, Settle: s.settle, Period: s.period}
+	return proxy.Options{Interface: given.ServiceInterface, StateFile: cmp.Or(given.StateFile, filepath.Join(folder, "userspace.json")),
+		NodePorts: given.NodePortRanges, Cluster: given.ClusterRanges, Settle: given.Settle, Period: given.Period}
 }
 
 // cleanupUserspace takes off the host what an earlier run left: a proxy that ends at once does so.
-func cleanupUserspace(ctx context.Context, s *settings) error {
-	o := s.userspaceOptions()
+func cleanupUserspace(ctx context.Context, given Options) error {
+	o := given.userspaceOptions()
 	o.Take = func() ([]service.State, bool) { return nil, false }
 	ended, end := context.WithCancel(ctx)
 	end()

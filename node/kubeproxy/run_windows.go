@@ -13,14 +13,13 @@ import (
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hcn"
-	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/kernel"
 	"porthole.dev/porthole/proxy/service"
 )
 
-// supported says whether this system has a mode.
-func supported(string) error { return nil }
+// Supported returns an error if this system does not have a mode.
+func Supported(string) error { return nil }
 
 func newHost(server *health.Server) *hcn.Client {
 	return hcn.New(hcn.Options{Trust: true, Observe: func(kind string, took time.Duration, err error) {
@@ -33,7 +32,7 @@ func newHost(server *health.Server) *hcn.Client {
 }
 
 func (p *parts) mode(ctx context.Context) (running, error) {
-	if p.settings.mode == userspace {
+	if p.Mode == Userspace {
 		return p.userspaceMode(ctx), nil
 	}
 	p.hints(klog.FromContext(ctx))
@@ -43,7 +42,7 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	o.Host, o.Take, o.Changed, o.Reporter = host, source.take, source.changed, tidy{p.server, &sync.Once{}}
 	o.Notify = host.Notifications(ctx)
 	o.NodeAddrs, o.NodeChanged = p.nodeAddrs, p.node.Changed()
-	if !p.noProbes {
+	if !p.NoProbes {
 		o.Dial, o.Probed = connect, p.probed()
 	}
 	mixed := newMixedPorts()
@@ -63,10 +62,10 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	}}, nil
 }
 
-func (s *settings) kernelOptions() kernel.Options {
-	o := kernel.Options{NetworkName: s.config.Winkernel.NetworkName, EnableDSR: s.config.Winkernel.EnableDSR, SourceVIP: s.sourceVIP,
-		Settle: s.settle, Period: s.period, ForwardHealthChecks: s.config.Winkernel.ForwardHealthCheckVip}
-	if own, err := netip.ParseAddrPort(s.healthz); err == nil {
+func (given Options) kernelOptions() kernel.Options {
+	o := kernel.Options{NetworkName: given.Config.Winkernel.NetworkName, EnableDSR: given.Config.Winkernel.EnableDSR, SourceVIP: given.SourceVIP,
+		Settle: given.Settle, Period: given.Period, ForwardHealthChecks: given.Config.Winkernel.ForwardHealthCheckVip}
+	if own, err := netip.ParseAddrPort(given.Healthz); err == nil {
 		o.HealthPort = own.Port()
 	}
 	return o
@@ -74,7 +73,7 @@ func (s *settings) kernelOptions() kernel.Options {
 
 // hints tell of settings that HNS cannot carry.
 func (p *parts) hints(logger klog.Logger) {
-	if p.nodePortsPrimary || len(p.nodePortRanges) > 0 {
+	if p.NodePortsPrimary || len(p.NodePortRanges) > 0 {
 		logger.Info("HNS serves node ports at every address of the node; node port addresses are for health checks of services only")
 	}
 }
@@ -82,34 +81,26 @@ func (p *parts) hints(logger klog.Logger) {
 // cleanupLimit is how long --cleanup keeps trying.
 const cleanupLimit = 5 * time.Minute
 
-// cleanup wants nothing, until nothing of ours is left.
-func cleanup(ctx context.Context, s *settings) error {
-	if s.mode == userspace {
-		return cleanupUserspace(ctx, s)
+// Cleanup removes from HNS everything that this proxy has set up. It tries again for cleanupLimit at most.
+func Cleanup(ctx context.Context, given Options) error {
+	if given.Mode == Userspace {
+		return cleanupUserspace(ctx, given)
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupLimit)
 	defer cancel()
-	o := s.kernelOptions()
+	o := given.kernelOptions()
 	o.Host = newHost(health.New(health.Options{}))
 	if err := kernel.Cleanup(ctx, o); err != nil {
 		return fmt.Errorf("cleaning up: %w", err)
 	}
-	klog.FromContext(ctx).Info("Nothing of ours is left in HNS", "network", s.config.Winkernel.NetworkName)
+	klog.FromContext(ctx).Info("Nothing of ours is left in HNS", "network", given.Config.Winkernel.NetworkName)
 	return nil
-}
-
-// asService runs under the service manager of Windows when it started us and --windows-service says so.
-func asService(ctx context.Context, s *settings, run func(context.Context) error) error {
-	if !s.config.WindowsRunAsService {
-		return run(ctx)
-	}
-	return platform.AsService(ctx, "kube-proxy", run)
 }
 
 // nodeAddrs are those by which programs of this node reach its node ports: the one that --bind-address names, else the
 // internal ones of the node's object, whenever they come.
 func (p *parts) nodeAddrs() []netip.Addr {
-	if a, err := netip.ParseAddr(p.config.BindAddress); err == nil && !a.IsUnspecified() {
+	if a, err := netip.ParseAddr(p.Config.BindAddress); err == nil && !a.IsUnspecified() {
 		return []netip.Addr{a}
 	}
 	return p.node.InternalIPs()

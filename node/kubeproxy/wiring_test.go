@@ -46,8 +46,8 @@ func bench(t *testing.T, fake *fake.Clientset) (*parts, context.Context) {
 		Events: &typedcorev1.EventSinkImpl{Interface: fake.CoreV1().Events("")}, NoWatchLists: true,
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &settings{hostname: "win01", mode: kernelspace, nodePortRanges: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
-	p := &parts{settings: s, client: client, events: serviceapi.NewServiceEvents(ctx, client, "kube-proxy", "win01")}
+	given := Options{Hostname: "win01", Mode: Kernelspace, NodePortRanges: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	p := &parts{Options: given, client: client, events: serviceapi.NewServiceEvents(ctx, client, "kube-proxy", "win01")}
 	var err error
 	if p.node, err = serviceapi.WatchOwnNode(ctx, client, "win01"); err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ type source struct {
 
 // source starts watching the API and answering health checks of services. It ends with ctx.
 func (p *parts) source(ctx context.Context, ranges service.SourceRanges) source {
-	all := watchServices(ctx, p.client, p.hostname, ranges, func(t *service.Tracker) serviceapi.ServiceSink { return counted{t, p.server} })
+	all := watchServices(ctx, p.client, p.Hostname, ranges, func(t *service.Tracker) serviceapi.ServiceSink { return counted{t, p.server} })
 	checks := healthcheck.New(p.checkOptions())
 	p.background.Go(func() { checks.Run(ctx) })
 	take := func() ([]service.State, bool) {
@@ -73,10 +73,10 @@ func (p *parts) source(ctx context.Context, ranges service.SourceRanges) source 
 
 // checkOptions are for the health checks of services, which answer on the addresses that node ports are for.
 func (p *parts) checkOptions() healthcheck.Options {
-	o := healthcheck.Options{Ranges: p.nodePortRanges, Serving: p.server.Serving, Failed: func(name string, _ uint16, err error) {
-		p.events.Event(name, true, health.ReasonHealthCheck, "node "+p.hostname+": "+err.Error())
+	o := healthcheck.Options{Ranges: p.NodePortRanges, Serving: p.server.Serving, Failed: func(name string, _ uint16, err error) {
+		p.events.Event(name, true, health.ReasonHealthCheck, "node "+p.Hostname+": "+err.Error())
 	}}
-	if p.nodePortsPrimary {
+	if p.NodePortsPrimary {
 		o.Ranges = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 		o.Addresses = p.primaryAddresses
 	}

@@ -21,7 +21,7 @@ import (
 
 // parts are what every mode uses.
 type parts struct {
-	*settings
+	Options
 	client *serviceapi.Client
 	api    string // address of the API server, as the kubeconfig has it
 	server *health.Server
@@ -39,30 +39,30 @@ func (e serviceEvents) ServiceEvent(event health.Event) {
 	e.Event(event.Service, event.Warning, event.Reason, event.Text)
 }
 
-// serve runs until ctx ends or something breaks that only a new start mends. What was programmed stays.
-func serve(ctx context.Context, s *settings) error {
-	if !s.config.EnableProfiling {
+// Run runs until ctx ends or something breaks that only a new start mends. What was programmed stays.
+func Run(ctx context.Context, given Options) error {
+	if !given.Config.EnableProfiling {
 		runtime.MemProfileRate = 0 // its samples would be kept for ever
 	}
-	thrift(os.Getenv, startPercent[s.mode])
-	client, server, err := serviceapi.New(apiconn.Options{Kubeconfig: s.kubeconfig, Master: s.master, UserAgent: "kube-proxy/" + version,
-		QPS: s.config.ClientConnection.QPS, Burst: int(s.config.ClientConnection.Burst)})
+	thrift(os.Getenv, startPercent[given.Mode])
+	client, server, err := serviceapi.New(apiconn.Options{Kubeconfig: given.Kubeconfig, Master: given.Master, UserAgent: "kube-proxy/" + Version,
+		QPS: given.Config.ClientConnection.QPS, Burst: int(given.Config.ClientConnection.Burst)})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p := &parts{settings: s, client: client, api: server, events: serviceapi.NewServiceEvents(ctx, client, "kube-proxy", s.hostname)}
+	p := &parts{Options: given, client: client, api: server, events: serviceapi.NewServiceEvents(ctx, client, "kube-proxy", given.Hostname)}
 	defer func() {
 		cancel(nil)
 		p.background.Wait()
 		p.events.Close()
 	}()
-	if p.node, err = serviceapi.WatchOwnNode(ctx, client, s.hostname); err != nil {
+	if p.node, err = serviceapi.WatchOwnNode(ctx, client, given.Hostname); err != nil {
 		return err
 	}
-	p.server = health.New(health.Options{Mode: s.mode, Node: s.hostname, Families: []string{health.IPv4, health.IPv6},
-		MaxBackends: maxBackends[s.mode], Eligible: p.node.Eligible, Events: serviceEvents{p.events}})
+	p.server = health.New(health.Options{Mode: given.Mode, Node: given.Hostname, Families: []string{health.IPv4, health.IPv6},
+		MaxBackends: maxBackends[given.Mode], Eligible: p.node.Eligible, Events: serviceEvents{p.events}})
 	if err := apiconn.RegisterMetrics(p.server.Registry()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
@@ -70,22 +70,22 @@ func serve(ctx context.Context, s *settings) error {
 	if err != nil {
 		return err
 	}
-	pages := health.Pages{Config: &s.config, Profiling: s.config.EnableProfiling, Diff: mode.diff}
-	open := listening{hardFail: s.config.BindAddressHardFail, failed: func(err error) { cancel(err) }}
+	pages := health.Pages{Config: &given.Config, Profiling: given.Config.EnableProfiling, Diff: mode.diff}
+	open := listening{hardFail: given.Config.BindAddressHardFail, failed: func(err error) { cancel(err) }}
 	defer open.close()
 	for _, part := range []struct {
 		flag, address string
 		handler       http.Handler
 	}{
-		{"healthz-bind-address", s.healthz, p.server.HealthHandler()},
-		{"metrics-bind-address", s.metrics, p.server.MetricsHandler(pages)},
+		{"healthz-bind-address", given.Healthz, p.server.HealthHandler()},
+		{"metrics-bind-address", given.Metrics, p.server.MetricsHandler(pages)},
 	} {
 		if err := open.serve(ctx, part.flag, part.address, part.handler); err != nil {
 			return err
 		}
 	}
-	go s.watchFile(ctx, cancel)
-	klog.FromContext(ctx).Info("Serving services", "node", s.hostname, "mode", s.mode)
+	go given.watchFile(ctx, cancel)
+	klog.FromContext(ctx).Info("Serving services", "node", given.Hostname, "mode", given.Mode)
 	if err := mode.run(ctx); err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func serve(ctx context.Context, s *settings) error {
 }
 
 // maxBackends by mode: a load balancer of HNS takes 1,024 endpoints (as proxy/kernel has it), a relay any number.
-var maxBackends = map[string]int{kernelspace: 1024}
+var maxBackends = map[string]int{Kernelspace: 1024}
 
 // running is a mode that is set up.
 type running struct {
@@ -158,8 +158,8 @@ const listenAgain = 5 * time.Second
 var errFileChanged = errors.New("the content of the --config file has changed: ending, to be started with the new one")
 
 // watchFile ends the proxy when its configuration file holds something else. A file that cannot be read is no reason.
-func (s *settings) watchFile(ctx context.Context, end context.CancelCauseFunc) {
-	if s.configFile == "" {
+func (given Options) watchFile(ctx context.Context, end context.CancelCauseFunc) {
+	if given.ConfigFile == "" {
 		return
 	}
 	tick := time.NewTicker(watchPeriod)
@@ -170,8 +170,8 @@ func (s *settings) watchFile(ctx context.Context, end context.CancelCauseFunc) {
 			return
 		case <-tick.C:
 		}
-		data, err := os.ReadFile(s.configFile)
-		if err == nil && len(data) > 0 && !bytes.Equal(data, s.configData) {
+		data, err := os.ReadFile(given.ConfigFile)
+		if err == nil && len(data) > 0 && !bytes.Equal(data, given.ConfigData) {
 			end(errFileChanged)
 			return
 		}

@@ -16,7 +16,7 @@ func thrift(getenv func(string) string, percent int) {
 // startPercent is how much garbage may lie beside what lives, in percent of it, by mode until the first services are
 // programmed: they are decoded and written while the heap is still small, and would have it collected over and over. The
 // userspace mode does not say when that is.
-var startPercent = map[string]int{kernelspace: 100, userspace: 33}
+var startPercent = map[string]int{Kernelspace: 100, Userspace: 33}
 
 // Later it is so many bytes, but no less than leastPercent. 10,000 services with ten endpoints each are 31 MB, of which a
 // collection takes 30 ms or so.
