@@ -42,7 +42,7 @@ type actor struct {
 	shaped       *v1.Pod                       // desired with the resources that the node agreed to
 	panics       int                           // turns in a row that ended in a panic
 	reconcile    func(*pod.State, pod.Facts, time.Time) pod.Plan
-	view         atomic.Pointer[PodView]
+	view         atomic.Pointer[pod.View]
 	known        atomic.Pointer[pod.Runtime] // the state's, for those outside the actor; never changed
 	mirror       types.UID                   // that got the status of a static pod last
 	seen         string                      // when the node learned of the pod, as an annotation
@@ -204,19 +204,7 @@ func (a *actor) publish(plan *pod.Plan) {
 		}
 	}
 	s.Last = &st
-	shown := *s.Pod
-	shown.Status = st
-	v := &PodView{Pod: &shown, Containers: map[string]ContainerView{}, Logs: map[string]string{}}
-	if b, ok := s.Runtime.Sandbox(); ok {
-		v.SandboxID = b.ID
-	}
-	for _, c := range s.Runtime.Containers {
-		v.Logs[c.ID] = c.LogPath
-		if newest, _ := s.Runtime.Latest(c.Name); newest.ID == c.ID {
-			v.Containers[c.Name] = ContainerView{ID: c.ID, LogPath: c.LogPath, Running: c.State == pod.Running, Attempt: c.Attempt}
-		}
-	}
-	a.view.Store(v)
+	a.view.Store(s.View(st))
 }
 
 // restarting tells whether a pod that goes on waits for a container of its own to run again, which is soon over: then its

@@ -333,8 +333,8 @@ func (k *Kubelet) removeFolders(ctx context.Context, uid types.UID) error {
 }
 
 // View returns all pods of the node as they are now.
-func (k *Kubelet) View() []PodView {
-	var out []PodView
+func (k *Kubelet) View() []pod.View {
+	var out []pod.View
 	k.each(func(a *actor) {
 		if v := a.view.Load(); v != nil {
 			out = append(out, *v)

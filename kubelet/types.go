@@ -209,24 +209,5 @@ type Options struct {
 	Crowd func(bool)
 }
 
-// PodView is a pod as others may see it. It never changes.
-type PodView struct {
-	// Pod has the status that the node last worked out.
-	Pod *v1.Pod
-	// SandboxID is the newest sandbox; empty when there is none.
-	SandboxID string
-	// Containers are the newest instances by name.
-	Containers map[string]ContainerView
-	// Logs are the log files of all instances that the runtime still has, by container id.
-	Logs map[string]string
-}
-
-// ContainerView is one container of a PodView.
-type ContainerView struct {
-	ID, LogPath string
-	Running     bool
-	Attempt     uint32
-}
-
 // fact is one thing that an actor learns. It runs in the actor's goroutine.
 type fact func(s *pod.State)

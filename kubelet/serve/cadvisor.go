@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 // RuntimeMetric is one number that the runtime measures under cAdvisor's name.
@@ -78,7 +80,7 @@ func (s *Server) containerMetrics(w http.ResponseWriter, r *http.Request) {
 type identity struct{ id, image string }
 
 // identities are those of all containers that run, by uid of the pod and name.
-func identities(pods []PodView) map[[2]string]identity {
+func identities(pods []pod.View) map[[2]string]identity {
 	known := map[[2]string]identity{}
 	for _, p := range pods {
 		for _, list := range [][]v1.ContainerStatus{p.Pod.Status.InitContainerStatuses, p.Pod.Status.ContainerStatuses, p.Pod.Status.EphemeralContainerStatuses} {

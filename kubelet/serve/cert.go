@@ -17,20 +17,22 @@ import (
 	"time"
 )
 
+// selfSignedLife is upstream's.
 const selfSignedLife = 365 * 24 * time.Hour
 
-// certificates serves a key pair from files and reads it again when a file changed.
+// certificates gives a key pair from files, and reads it again when the certificate file has changed. It is safe for concurrent
+// use.
 type certificates struct {
 	certFile, keyFile string
-	renew             func() error // makes the files anew before they expire; nil if they are somebody else's
+	renew             func() error // replaces the files before they expire; nil if they belong to somebody else
 
 	mu     sync.Mutex
 	loaded *tls.Certificate
 	at     time.Time // modification time of the certificate file
 }
 
-// certificateSource picks where the serving certificate comes from, and fails early if there is none.
-func certificateSource(o Options) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+// certificateSource returns a function that gives the serving certificate of node. It fails if there is none now.
+func certificateSource(o TLSOptions, node string) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	if o.Certificate != nil {
 		return o.Certificate, nil
 	}
@@ -40,7 +42,7 @@ func certificateSource(o Options) (func(*tls.ClientHelloInfo) (*tls.Certificate,
 			return nil, fmt.Errorf("serving: neither a certificate nor a folder for one is given")
 		}
 		c.certFile, c.keyFile = filepath.Join(o.CertDir, "kubelet.crt"), filepath.Join(o.CertDir, "kubelet.key")
-		c.renew = func() error { return selfSign(c.certFile, c.keyFile, o.NodeName, o.NodeAddresses) }
+		c.renew = func() error { return selfSign(c.certFile, c.keyFile, node, o.NodeAddresses) }
 	}
 	if _, err := c.get(nil); err != nil {
 		return nil, err
@@ -55,6 +57,7 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if err == nil && c.loaded != nil && info.ModTime().Equal(c.at) && (c.renew == nil || valid(c.loaded)) {
 		return c.loaded, nil
 	}
+
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if c.renew != nil && (err != nil || !valid(&pair)) {
 		if err := c.renew(); err != nil {
@@ -63,11 +66,12 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		pair, err = tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	}
 	if err != nil {
-		if c.loaded != nil { // half-written by whoever renews it
+		if c.loaded != nil { // one file of the pair was replaced, the other will be
 			return c.loaded, nil
 		}
 		return nil, fmt.Errorf("loading serving certificate: %w", err)
 	}
+
 	if info, err := os.Stat(c.certFile); err == nil {
 		c.at = info.ModTime()
 	}
@@ -75,11 +79,13 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.loaded, nil
 }
 
+// valid reports whether a certificate is valid now and for another day.
 func valid(pair *tls.Certificate) bool {
 	now := time.Now()
 	return pair.Leaf != nil && now.After(pair.Leaf.NotBefore) && now.Add(24*time.Hour).Before(pair.Leaf.NotAfter)
 }
 
+// selfSign writes a key and a certificate for name and addresses, which may be IP addresses or DNS names.
 func selfSign(certFile, keyFile, name string, addresses []string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -89,6 +95,7 @@ func selfSign(certFile, keyFile, name string, addresses []string) error {
 	if err != nil {
 		return fmt.Errorf("making serving certificate: %w", err)
 	}
+
 	template := &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name},
@@ -105,6 +112,7 @@ func selfSign(certFile, keyFile, name string, addresses []string) error {
 			template.DNSNames = append(template.DNSNames, a)
 		}
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		return fmt.Errorf("signing serving certificate: %w", err)
@@ -113,6 +121,7 @@ func selfSign(certFile, keyFile, name string, addresses []string) error {
 	if err != nil {
 		return fmt.Errorf("encoding serving key: %w", err)
 	}
+
 	if err := os.MkdirAll(filepath.Dir(certFile), 0o750); err != nil {
 		return fmt.Errorf("making folder of serving certificate: %w", err)
 	}

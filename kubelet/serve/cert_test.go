@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 // handshake tells which version of TLS a client of at most that version gets.
@@ -30,20 +32,20 @@ func TestTLSVersions(t *testing.T) {
 	const good, other = tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
 	for _, c := range []struct {
 		name    string
-		server  Options
+		server  TLSOptions
 		client  uint16
 		ciphers []uint16
 		works   bool
 	}{
-		{"the default speaks 1.2", Options{}, tls.VersionTLS12, nil, true},
-		{"and nothing older", Options{}, tls.VersionTLS11, nil, false},
-		{"1.3 was asked for", Options{MinTLS: tls.VersionTLS13}, tls.VersionTLS12, nil, false},
-		{"1.3", Options{MinTLS: tls.VersionTLS13}, tls.VersionTLS13, nil, true},
-		{"a cipher suite that is allowed", Options{CipherSuites: []uint16{good}}, tls.VersionTLS12, []uint16{good}, true},
-		{"a cipher suite that is not", Options{CipherSuites: []uint16{good}}, tls.VersionTLS12, []uint16{other}, false},
+		{"the default speaks 1.2", TLSOptions{}, tls.VersionTLS12, nil, true},
+		{"and nothing older", TLSOptions{}, tls.VersionTLS11, nil, false},
+		{"1.3 was asked for", TLSOptions{MinVersion: tls.VersionTLS13}, tls.VersionTLS12, nil, false},
+		{"1.3", TLSOptions{MinVersion: tls.VersionTLS13}, tls.VersionTLS13, nil, true},
+		{"a cipher suite that is allowed", TLSOptions{CipherSuites: []uint16{good}}, tls.VersionTLS12, []uint16{good}, true},
+		{"a cipher suite that is not", TLSOptions{CipherSuites: []uint16{good}}, tls.VersionTLS12, []uint16{other}, false},
 	} {
-		o := c.server
-		o.NodeName, o.CertDir, o.Pods = "n", tempDir(t), func() []PodView { return nil }
+		o := Options{NodeName: "n", TLS: c.server, Pods: func() []pod.View { return nil }}
+		o.TLS.CertDir = tempDir(t)
 		s, err := New(o)
 		if err != nil {
 			t.Fatal(err)
@@ -75,7 +77,7 @@ func TestCertificateFilesAreReadAgain(t *testing.T) {
 	}
 	sign("first")
 	stamp()
-	get, err := certificateSource(Options{CertFile: cert, KeyFile: key})
+	get, err := certificateSource(TLSOptions{CertFile: cert, KeyFile: key}, "n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +107,7 @@ func TestCertificateFilesAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	serves("replaced", "second")
-	if _, err := certificateSource(Options{CertFile: filepath.Join(dir, "none"), KeyFile: key}); err == nil {
+	if _, err := certificateSource(TLSOptions{CertFile: filepath.Join(dir, "none"), KeyFile: key}, "n"); err == nil {
 		t.Error("a certificate that does not exist was accepted")
 	}
 }

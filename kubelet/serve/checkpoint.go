@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 // CheckpointRequest asks the runtime to write the state of a running container into an archive.
@@ -51,7 +53,7 @@ func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, map[string][]string{"items": {path}})
 }
 
-func (s *Server) takeCheckpoint(ctx context.Context, view PodView, name string, timeout time.Duration) (string, error) {
+func (s *Server) takeCheckpoint(ctx context.Context, view pod.View, name string, timeout time.Duration) (string, error) {
 	c := view.Containers[name]
 	switch {
 	case s.opts.Checkpoint == nil:

@@ -10,12 +10,14 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 func TestCheckpoint(t *testing.T) {
 	root := tempDir(t)
 	var asked []CheckpointRequest
-	srv := startServer(t, Options{Pods: func() []PodView { return view("") }, RootDir: root, Auth: AuthOptions{Anonymous: true},
+	srv := startServer(t, Options{Pods: func() []pod.View { return view("") }, RootDir: root, Auth: AuthOptions{Anonymous: true},
 		Checkpoint: func(_ context.Context, r CheckpointRequest) error {
 			asked = append(asked, r)
 			if r.Timeout == 7*time.Second {
@@ -51,7 +53,7 @@ func TestCheckpoint(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(root, checkpointsDir)); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder of checkpoints: %v, %v", info, err)
 	}
-	bare := startServer(t, Options{Pods: func() []PodView { return view("") }, Auth: AuthOptions{Anonymous: true}})
+	bare := startServer(t, Options{Pods: func() []pod.View { return view("") }, Auth: AuthOptions{Anonymous: true}})
 	if code, _, _ := ask(t, http.MethodPost, bare.URL+"/checkpoint/ns/p/c", ""); code != 500 {
 		t.Errorf("without a runtime: %d", code)
 	}

@@ -6,28 +6,21 @@ import (
 	"time"
 
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/volume"
 )
 
 // diskUse is what one pod has on disk.
 type diskUse struct {
 	at      time.Time
 	logs    map[string]uint64 // by container name, bytes
-	volumes []VolumeUse
-}
-
-// VolumeUse is what a volume holds.
-type VolumeUse struct {
-	Name                  string
-	UsedBytes, UsedInodes uint64
-	// Of its filesystem; zero where that is the node's.
-	CapacityBytes, AvailableBytes, Inodes, InodesFree uint64
-	// Local volumes count as ephemeral storage of the pod: those on the node's disk that go with it.
-	Local bool
+	volumes []volume.Usage
 }
 
 // addDisk completes what the runtime reported with what the kubelet knows: start times, logs, volumes, ephemeral storage.
 func (s *sampler) addDisk(pods []statsapi.PodStats, node statsapi.NodeStats) {
-	views := map[string]PodView{}
+	views := map[string]pod.View{}
 	for _, v := range s.opts.Pods() {
 		views[string(v.Pod.UID)] = v
 	}
@@ -44,7 +37,7 @@ func (s *sampler) addDisk(pods []statsapi.PodStats, node statsapi.NodeStats) {
 	}
 }
 
-func (s *sampler) complete(p *statsapi.PodStats, view PodView, node *statsapi.FsStats) {
+func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.FsStats) {
 	use := s.disk[view.Pod.UID]
 	if time.Since(use.at) > diskAge {
 		use = s.measure(view)
@@ -89,7 +82,7 @@ func (s *sampler) complete(p *statsapi.PodStats, view PodView, node *statsapi.Fs
 	p.EphemeralStorage = fsOf(local)
 }
 
-func (s *sampler) measure(view PodView) diskUse {
+func (s *sampler) measure(view pod.View) diskUse {
 	use := diskUse{at: time.Now(), logs: map[string]uint64{}}
 	for name, c := range view.Containers {
 		if c.LogPath != "" {

@@ -193,7 +193,7 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	running := func() bool {
 		view, ok := s.find(r)
 		now := view.Containers[r.PathValue("container")]
-		return ok && now.ID == id && now.State != Exited
+		return ok && now.ID == id && now.Running
 	}
 	out := &flushed{to: w, control: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "text/plain")

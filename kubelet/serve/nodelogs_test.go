@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 // logTree is a folder of logs, and beside it a file that nobody may see.
@@ -32,7 +34,7 @@ func logTree(t *testing.T) string {
 
 // TestNodeLogQuery: upstream's answers, by files; names of services that no journal knows.
 func TestNodeLogQuery(t *testing.T) {
-	srv := startServer(t, Options{Pods: func() []PodView { return nil }, Auth: AuthOptions{Anonymous: true}, LogsDir: logTree(t), LogQueries: true})
+	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, Auth: AuthOptions{Anonymous: true}, LogsDir: logTree(t), LogQueries: true})
 	for _, c := range []struct {
 		path string
 		code int
@@ -89,7 +91,7 @@ func TestNodeLogQuery(t *testing.T) {
 
 // TestQueriesAreOffUnlessAskedFor: upstream's default.
 func TestQueriesAreOffUnlessAskedFor(t *testing.T) {
-	srv := startServer(t, Options{Pods: func() []PodView { return nil }, Auth: AuthOptions{Anonymous: true}, LogsDir: logTree(t)})
+	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, Auth: AuthOptions{Anonymous: true}, LogsDir: logTree(t)})
 	if code, _, body := ask(t, http.MethodGet, srv.URL+"/logs/?query=agent", ""); code != 200 || !strings.Contains(body, `<a href="syslog">`) {
 		t.Errorf("%d %q", code, body)
 	}

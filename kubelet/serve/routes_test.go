@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	authnv1 "k8s.io/api/authentication/v1"
 	authzv1 "k8s.io/api/authorization/v1"
+
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 // rights says what upstream's kubelet asks for, by the first element of a path.
@@ -55,7 +57,7 @@ func (d *denier) take() []string {
 func TestEveryRouteIsGuarded(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		d := &denier{}
-		s, err := New(Options{NodeName: "n", CertDir: tempDir(t), Pods: func() []PodView { return view("") }, LogsDir: tempDir(t), NoDebugging: off,
+		s, err := New(Options{NodeName: "n", TLS: TLSOptions{CertDir: tempDir(t)}, Pods: func() []pod.View { return view("") }, LogsDir: tempDir(t), NoDebugging: off,
 			Auth: AuthOptions{Tokens: true, Webhook: true, Reviewer: d}})
 		if err != nil {
 			t.Fatal(err)
@@ -119,7 +121,7 @@ func guarded(t *testing.T, handler http.Handler, d *denier, method, path, verb s
 
 // TestDisabledEndpointsSayThatTheyAre: upstream answers 405.
 func TestDisabledEndpointsSayThatTheyAre(t *testing.T) {
-	srv := startServer(t, Options{Pods: func() []PodView { return view("") }, NoDebugging: true, Auth: AuthOptions{Anonymous: true}})
+	srv := startServer(t, Options{Pods: func() []pod.View { return view("") }, NoDebugging: true, Auth: AuthOptions{Anonymous: true}})
 	for _, path := range []string{"/exec/ns/p/c", "/attach/ns/p/c", "/run/ns/p/c", "/portForward/ns/p", "/containerLogs/ns/p/c", "/runningpods/", "/checkpoint/ns/p/c", "/debug/flags/v", "/logs/", "/debug/pprof/heap"} {
 		if code, body := get(t, client(), srv.URL+path, ""); code != 405 || !strings.Contains(body, "disabled") {
 			t.Errorf("%s: %d %s", path, code, body)
@@ -134,7 +136,7 @@ func TestDisabledEndpointsSayThatTheyAre(t *testing.T) {
 
 // TestSwitchesOfTheirOwn: logs, profiles and the log level can be switched off one by one.
 func TestSwitchesOfTheirOwn(t *testing.T) {
-	srv := startServer(t, Options{Pods: func() []PodView { return view("") }, NoProfiling: true, NoFlagChanges: true, Auth: AuthOptions{Anonymous: true}})
+	srv := startServer(t, Options{Pods: func() []pod.View { return view("") }, NoProfiling: true, NoFlagChanges: true, Auth: AuthOptions{Anonymous: true}})
 	for path, want := range map[string]string{"/logs/": "logs endpoint is disabled.\n", "/debug/flags/v": "flags endpoint is disabled.\n", "/debug/pprof/heap": "profiling endpoint is disabled.\n"} {
 		if code, body := get(t, client(), srv.URL+path, ""); code != 405 || body != want {
 			t.Errorf("%s: %d %q", path, code, body)
@@ -147,7 +149,7 @@ func TestProbeMetricsAreApart(t *testing.T) {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "prober_probe_total", Help: "x"})
 	reg.MustRegister(c)
 	c.Inc()
-	srv := startServer(t, Options{Pods: func() []PodView { return nil }, ProbeMetrics: reg, Metrics: prometheus.NewRegistry(), Auth: AuthOptions{Anonymous: true}})
+	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, ProbeMetrics: reg, Metrics: prometheus.NewRegistry(), Auth: AuthOptions{Anonymous: true}})
 	if _, body := get(t, client(), srv.URL+"/metrics/probes", ""); !strings.Contains(body, "prober_probe_total 1") {
 		t.Errorf("probes: %s", body)
 	}
@@ -162,8 +164,8 @@ func TestCredentials(t *testing.T) {
 	ca, _ := issue(t, "root", "admins")
 	_, stranger := issue(t, "root", "admins")
 	seen := make(chan http.Header, 1)
-	srv := startServer(t, Options{Pods: func() []PodView { return nil }, Auth: AuthOptions{ClientCAFile: ca, Tokens: true, Reviewer: &reviewer{}},
-		Extra: map[string]http.Handler{"GET /probe": http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Clone() })}})
+	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, Auth: AuthOptions{ClientCAFile: ca, Tokens: true, Reviewer: &reviewer{}},
+		extra: map[string]http.Handler{"GET /probe": http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Clone() })}})
 	for name, c := range map[string]struct {
 		who    *http.Client
 		header http.Header

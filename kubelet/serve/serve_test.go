@@ -39,6 +39,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
 	crirc "k8s.io/cri-streaming/pkg/streaming/remotecommand"
+
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 func TestAttributes(t *testing.T) {
@@ -95,7 +97,7 @@ func issue(t *testing.T, cn, org string) (string, tls.Certificate) {
 
 func startServer(t *testing.T, o Options) *httptest.Server {
 	t.Helper()
-	o.NodeName, o.CertDir = "n", tempDir(t)
+	o.NodeName, o.TLS.CertDir = "n", tempDir(t)
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -126,8 +128,8 @@ func get(t *testing.T, c *http.Client, url, token string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-func view(logPath string) []PodView {
-	return []PodView{{
+func view(logPath string) []pod.View {
+	return []pod.View{{
 		Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u1"},
 			Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}, {Name: "new"}, {Name: "crash"}, {Name: "ready"}}},
 			Status: v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
@@ -138,7 +140,7 @@ func view(logPath string) []PodView {
 					LastTerminationState: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ContainerID: "containerd://old"}}},
 			}}},
 		SandboxID:  "sb",
-		Containers: map[string]ContainerView{"c": {ID: "cid", LogPath: logPath, State: Running}, "new": {State: Waiting}, "crash": {ID: "old", State: Exited}},
+		Containers: map[string]pod.ContainerView{"c": {ID: "cid", LogPath: logPath, Running: true}, "new": {}, "crash": {ID: "old"}},
 		Logs:       map[string]string{"cid": logPath, "old": logPath},
 	}}
 }
@@ -147,7 +149,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	ca, admin := issue(t, "root", "admins")
 	_, stranger := issue(t, "root", "admins")
 	r := &reviewer{}
-	srv := startServer(t, Options{Pods: func() []PodView { return view("") },
+	srv := startServer(t, Options{Pods: func() []pod.View { return view("") },
 		Auth: AuthOptions{ClientCAFile: ca, Tokens: true, Webhook: true, Reviewer: r}})
 	for _, c := range []struct {
 		who         *http.Client
@@ -172,7 +174,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 }
 
 func TestLogAnswers(t *testing.T) {
-	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return view(writeLog(t, sample)) }})
+	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return view(writeLog(t, sample)) }})
 	for _, c := range []struct {
 		path string
 		code int
@@ -196,10 +198,10 @@ func TestLogAnswers(t *testing.T) {
 }
 
 func TestSelfSignedCertificateIsReused(t *testing.T) {
-	o := Options{NodeName: "n", NodeAddresses: []string{"10.0.0.1"}, CertDir: tempDir(t)}
+	o := TLSOptions{NodeAddresses: []string{"10.0.0.1"}, CertDir: tempDir(t)}
 	var serials [2]string
 	for i := range serials {
-		source, err := certificateSource(o)
+		source, err := certificateSource(o, "n")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +272,7 @@ func streamingServer(t *testing.T) *httptest.Server {
 	backend.Config.Handler = runtime
 	backend.Start()
 	t.Cleanup(backend.Close)
-	return startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return view("") }, Streams: criStreams{runtime}})
+	return startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return view("") }, Streams: criStreams{runtime}})
 }
 
 func TestExecThroughARealStreamingServer(t *testing.T) {

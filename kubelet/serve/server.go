@@ -19,8 +19,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/httpserve"
+	"porthole.dev/porthole/kubelet/pod"
 )
 
+// Limits of one connection, upstream's: a stream (logs, exec) may last as long as streamTimeout.
 const (
 	streamTimeout = 4 * time.Hour
 	idleTimeout   = 90 * time.Second
@@ -50,7 +54,7 @@ func New(opts Options) (*Server, error) {
 	if opts.Metrics == nil {
 		opts.Metrics = prometheus.DefaultGatherer
 	}
-	certs, err := certificateSource(opts)
+	certs, err := certificateSource(opts.TLS, opts.NodeName)
 	if err != nil {
 		return nil, err
 	}
@@ -63,63 +67,55 @@ func New(opts Options) (*Server, error) {
 
 // Run listens and serves until ctx ends or listening fails. It returns nil when ctx ended.
 func (s *Server) Run(ctx context.Context) error {
-	api, err := net.Listen("tcp", s.opts.Address)
+	listener, err := net.Listen("tcp", s.opts.Address)
 	if err != nil {
 		return fmt.Errorf("serving the kubelet API: %w", err)
 	}
-	servers := []*http.Server{s.server(s.Handler())}
-	servers[0].TLSConfig = s.tlsConfig()
 	failed := make(chan error, 2)
-	var all sync.WaitGroup
-	main := servers[0]
-	all.Go(func() { failed <- main.ServeTLS(api, "", "") })
 	if s.opts.HealthAddress != "-" {
 		health, err := net.Listen("tcp", s.opts.HealthAddress)
 		if err != nil {
-			servers[0].Close()
-			all.Wait()
+			listener.Close()
 			return fmt.Errorf("serving health: %w", err)
 		}
-		mux := http.NewServeMux()
-		for _, r := range s.healthRoutes() {
-			mux.HandleFunc(r.pattern, r.handler)
-		}
-		servers = append(servers, s.server(mux))
-		all.Go(func() { failed <- servers[1].Serve(health) })
+		defer httpserve.Start(health, muxOf(s.healthRoutes()), func(err error) { failed <- err })()
 	}
-	klog.FromContext(ctx).Info("Serving the kubelet API", "address", api.Addr().String())
+
+	server := &http.Server{Handler: s.Handler(), TLSConfig: s.tlsConfig(),
+		ReadTimeout: streamTimeout, WriteTimeout: streamTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20}
+	var all sync.WaitGroup
+	all.Go(func() { failed <- server.ServeTLS(listener, "", "") })
+	klog.FromContext(ctx).Info("Serving the kubelet API", "address", listener.Addr().String())
 	all.Go(func() { s.stats.run(ctx) })
+
 	select {
 	case <-ctx.Done():
-		err = nil
-	case err = <-failed:
-	}
-	for _, srv := range servers {
-		srv.Close()
-	}
-	if err == nil {
+		server.Close()
 		all.Wait()
+		return nil
+	case err = <-failed: // ctx goes on, and with it the statistics
+		server.Close()
+		return err
 	}
-	return err
 }
 
 // tlsConfig asks clients for a certificate and lets those without one in: they may have a token.
 func (s *Server) tlsConfig() *tls.Config {
-	return &tls.Config{GetCertificate: s.certs, ClientAuth: tls.RequestClientCert, MinVersion: max(s.opts.MinTLS, tls.VersionTLS12),
-		CipherSuites: s.opts.CipherSuites}
-}
-
-func (s *Server) server(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadTimeout: streamTimeout, WriteTimeout: streamTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20}
+	return &tls.Config{GetCertificate: s.certs, ClientAuth: tls.RequestClientCert, MinVersion: max(s.opts.TLS.MinVersion, tls.VersionTLS12),
+		CipherSuites: s.opts.TLS.CipherSuites}
 }
 
 // Handler is everything on the TLS port, with authentication and authorization in front.
 func (s *Server) Handler() http.Handler {
+	return s.guard.wrap(muxOf(s.routes()))
+}
+
+func muxOf(routes []route) *http.ServeMux {
 	mux := http.NewServeMux()
-	for _, r := range s.routes() {
+	for _, r := range routes {
 		mux.HandleFunc(r.pattern, r.handler)
 	}
-	return s.guard.wrap(mux)
+	return mux
 }
 
 // route is one endpoint: its pattern is that of http.ServeMux.
@@ -143,7 +139,7 @@ func (s *Server) routes() []route {
 	list = append(list, s.debugRoutes()...)
 	list = append(list, s.logRoutes()...)
 	list = append(list, s.profileRoutes()...)
-	for pattern, h := range s.opts.Extra {
+	for pattern, h := range s.opts.extra {
 		list = append(list, route{pattern, h.ServeHTTP})
 	}
 	return list
@@ -265,7 +261,7 @@ func (s *Server) runningPods(w http.ResponseWriter, _ *http.Request) {
 	for _, view := range s.opts.Pods() {
 		p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: view.Pod.Name, Namespace: view.Pod.Namespace, UID: view.Pod.UID}}
 		for _, c := range view.Pod.Spec.Containers {
-			if view.Containers[c.Name].State == Running {
+			if view.Containers[c.Name].Running {
 				p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: c.Name, Image: c.Image})
 			}
 		}
@@ -277,7 +273,7 @@ func (s *Server) runningPods(w http.ResponseWriter, _ *http.Request) {
 }
 
 // find looks a pod up by name and, where the request has one, uid.
-func (s *Server) find(r *http.Request) (PodView, bool) {
+func (s *Server) find(r *http.Request) (pod.View, bool) {
 	for _, view := range s.opts.Pods() {
 		if view.Pod.Namespace == r.PathValue("ns") && view.Pod.Name == r.PathValue("pod") {
 			if uid := r.PathValue("uid"); uid == "" || uid == string(view.Pod.UID) {
@@ -285,5 +281,5 @@ func (s *Server) find(r *http.Request) (PodView, bool) {
 			}
 		}
 	}
-	return PodView{}, false
+	return pod.View{}, false
 }

@@ -17,6 +17,8 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/volume"
 )
 
 // fixedStats is a runtime with some pods of one container each.
@@ -53,13 +55,13 @@ func (f *fixedStats) ImageFs(context.Context) (*statsapi.FsStats, error) {
 
 func (f *fixedStats) Metrics(context.Context) ([]RuntimeMetric, error) { return f.metrics, nil }
 
-func statsViews(n int, logPath string) []PodView {
-	var out []PodView
+func statsViews(n int, logPath string) []pod.View {
+	var out []pod.View
 	start := metav1.NewTime(time.Unix(1e9, 0))
 	for i := range n {
-		out = append(out, PodView{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("p%d", i), UID: types.UID(fmt.Sprintf("u%d", i))},
+		out = append(out, pod.View{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("p%d", i), UID: types.UID(fmt.Sprintf("u%d", i))},
 			Status: v1.PodStatus{StartTime: &start, ContainerStatuses: []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://cid", Image: "registry/app:1", State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: start}}}}}},
-			Containers: map[string]ContainerView{"c": {ID: "cid", LogPath: logPath, State: Running}}})
+			Containers: map[string]pod.ContainerView{"c": {ID: "cid", LogPath: logPath, Running: true}}})
 	}
 	return out
 }
@@ -70,9 +72,9 @@ func TestStatistics(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(filepath.Dir(logPath), "0.log.1"), make([]byte, 50), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return statsViews(1, logPath) }, Stats: stats, RootDir: tempDir(t),
-		Volumes: func(types.UID) []VolumeUse {
-			return []VolumeUse{{Name: "disk", UsedBytes: 1000, Local: true}, {Name: "memory", UsedBytes: 7, CapacityBytes: 70, AvailableBytes: 63}}
+	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return statsViews(1, logPath) }, Stats: stats, RootDir: tempDir(t),
+		Volumes: func(types.UID) []volume.Usage {
+			return []volume.Usage{{Name: "disk", UsedBytes: 1000, Local: true}, {Name: "memory", UsedBytes: 7, CapacityBytes: 70, AvailableBytes: 63}}
 		}})
 	_, text := get(t, client(), srv.URL+"/stats/summary", "")
 	var summary statsapi.Summary
@@ -108,7 +110,7 @@ func TestStatistics(t *testing.T) {
 // TestSummaryOf250PodsIsFast: the bound is that of the product's promises, 250 ms; the median of ten reads must hold it.
 func TestSummaryOf250PodsIsFast(t *testing.T) {
 	logPath := writeLog(t, "x")
-	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return statsViews(250, logPath) }, Stats: &fixedStats{pods: 250}, RootDir: tempDir(t)})
+	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return statsViews(250, logPath) }, Stats: &fixedStats{pods: 250}, RootDir: tempDir(t)})
 	who := client()
 	if _, text := get(t, who, srv.URL+"/stats/summary", ""); strings.Count(text, "podRef") != 250 {
 		t.Fatalf("%d pods", strings.Count(text, "podRef"))
@@ -130,7 +132,7 @@ func TestSummaryOf250PodsIsFast(t *testing.T) {
 // TestARuntimeThatHangsMakesStatisticsOldNotSlow reads while a call of the runtime does not return.
 func TestARuntimeThatHangsMakesStatisticsOldNotSlow(t *testing.T) {
 	stats := &fixedStats{}
-	s := newSampler(Options{Pods: func() []PodView { return nil }, Stats: stats, RootDir: tempDir(t)})
+	s := newSampler(Options{Pods: func() []pod.View { return nil }, Stats: stats, RootDir: tempDir(t)})
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	first, err := s.get(ctx)
@@ -204,7 +206,7 @@ func TestContainerMetrics(t *testing.T) {
 		{Kind: kind("container_start_time_seconds"), Values: []string{"p0", "cid"}, Value: 1e18},
 		{Kind: kind("container_sockets"), Values: []string{"too few"}, Value: 1},
 	}}
-	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []PodView { return statsViews(1, "") }, Stats: stats, RootDir: tempDir(t),
+	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return statsViews(1, "") }, Stats: stats, RootDir: tempDir(t),
 		Machine: Machine{CPUs: 2, MemoryBytes: 1024, MachineID: "m", BootID: "b", SystemUUID: "s", KernelVersion: "6.1", OSImage: "Debian"}})
 	code, text := get(t, client(), srv.URL+"/metrics/cadvisor", "")
 	if code != 200 {

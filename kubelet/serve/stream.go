@@ -12,19 +12,21 @@ import (
 	translate "k8s.io/apiserver/pkg/util/proxy"
 	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
+
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 // running finds the container that a request names, and answers the request if it cannot be used.
-func (s *Server) running(w http.ResponseWriter, r *http.Request) (ContainerView, bool) {
+func (s *Server) running(w http.ResponseWriter, r *http.Request) (pod.ContainerView, bool) {
 	view, ok := s.find(r)
 	if !ok {
 		http.Error(w, fmt.Sprintf("pod %q does not exist", r.PathValue("ns")+"/"+r.PathValue("pod")), http.StatusNotFound)
-		return ContainerView{}, false
+		return pod.ContainerView{}, false
 	}
 	c, ok := view.Containers[r.PathValue("container")]
-	if !ok || c.ID == "" || c.State != Running {
+	if !ok || c.ID == "" || !c.Running {
 		http.Error(w, fmt.Sprintf("container not found (%q)", r.PathValue("container")), http.StatusNotFound)
-		return ContainerView{}, false
+		return pod.ContainerView{}, false
 	}
 	return c, true
 }

@@ -9,36 +9,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	authnv1 "k8s.io/api/authentication/v1"
 	authzv1 "k8s.io/api/authorization/v1"
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/volume"
 )
-
-// PodView is what the server may know of a pod. It is not changed after it was handed over.
-type PodView struct {
-	Pod        *v1.Pod
-	SandboxID  string // empty while there is none
-	Containers map[string]ContainerView
-	// Logs are the log files of all instances that the runtime still has, by container id.
-	Logs map[string]string
-}
-
-// State of a container.
-type State int
-
-// The states of a container.
-const (
-	Waiting State = iota
-	Running
-	Exited
-)
-
-// ContainerView is the newest instance of a container.
-type ContainerView struct {
-	ID      string // empty while it was never created
-	LogPath string
-	State   State
-}
 
 // ExecRequest asks for a command in a container, AttachRequest (no command) for its own streams.
 type ExecRequest struct {
@@ -80,31 +56,35 @@ type AuthOptions struct {
 	Reviewer                        Reviewer // required by Tokens and Webhook
 }
 
+// TLSOptions name the serving certificate: Certificate if it is set, else CertFile and KeyFile (read again when they change), else
+// kubelet.crt and kubelet.key in CertDir, which are made, self-signed, if they are absent or no longer valid.
+type TLSOptions struct {
+	Certificate                func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	CertFile, KeyFile, CertDir string
+	// NodeAddresses are those in the self-signed certificate.
+	NodeAddresses []string
+	// MinVersion is the oldest version of TLS that is accepted; zero means 1.2, which is also the least.
+	MinVersion uint16
+	// CipherSuites are those that are accepted up to TLS 1.2; nil means Go's choice.
+	CipherSuites []uint16
+}
+
 // Options configure a Server. NodeName and Pods are required; handlers whose source is nil answer 501.
 type Options struct {
 	Address       string // default 0.0.0.0:10250
 	HealthAddress string // default 127.0.0.1:10248; "-" for none
 	NodeName      string
-	NodeAddresses []string // in the self-signed certificate
-
-	// The serving certificate: Certificate if set, else CertFile and KeyFile (read again when they change), else
-	// kubelet.crt and kubelet.key in CertDir, self-signed when absent or no longer valid.
-	Certificate                func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	CertFile, KeyFile, CertDir string
-	// MinTLS is the oldest version of TLS that is spoken, CipherSuites what is spoken before 1.3; zero means 1.2, and Go's choice.
-	MinTLS       uint16
-	CipherSuites []uint16
-
-	Auth    AuthOptions
-	Pods    func() []PodView
-	Streams Streams
-	Exec    func(ctx context.Context, containerID string, command []string, timeout time.Duration) (exit int, out []byte, err error)
+	TLS           TLSOptions
+	Auth          AuthOptions
+	Pods          func() []pod.View
+	Streams       Streams
+	Exec          func(ctx context.Context, containerID string, command []string, timeout time.Duration) (exit int, out []byte, err error)
 	// Checkpoint writes the state of a container into an archive below RootDir.
 	Checkpoint func(ctx context.Context, r CheckpointRequest) error
 	Stats      Stats
 	Machine    Machine // shown by /metrics/cadvisor
 	// Volumes measures the volumes of a pod; optional.
-	Volumes func(types.UID) []VolumeUse
+	Volumes func(types.UID) []volume.Usage
 	RootDir string              // whose filesystem is the node's in statistics
 	Config  any                 // shown by /configz
 	Flags   map[string]string   // of the command line, by name; shown by /flagz
@@ -115,9 +95,9 @@ type Options struct {
 	// NoDebugging switches off what acts on containers or shows their output, /logs/ and profiles; NoProfiling the last
 	// only. Both answer 405.
 	NoDebugging, NoProfiling bool
-	NoFlagChanges            bool         // /debug/flags/v answers 405
-	LogsDir                  string       // shown by /logs/; empty disables it
-	LogQueries               bool         // /logs/ answers queries for logs of services
-	Healthy                  func() error // nil means healthy
-	Extra                    map[string]http.Handler
+	NoFlagChanges            bool                    // /debug/flags/v answers 405
+	LogsDir                  string                  // shown by /logs/; empty disables it
+	LogQueries               bool                    // /logs/ answers queries for logs of services
+	Healthy                  func() error            // nil means healthy
+	extra                    map[string]http.Handler // more endpoints, for tests
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 func ask(t *testing.T, method, url, accept string) (int, http.Header, string) {
@@ -31,7 +33,7 @@ func ask(t *testing.T, method, url, accept string) (int, http.Header, string) {
 
 // TestZPages: people get a text, programs that name the group, version and kind an object, as from upstream's components.
 func TestZPages(t *testing.T) {
-	srv := startServer(t, Options{Pods: func() []PodView { return nil }, Auth: AuthOptions{Anonymous: true}, Version: "v1.36.3",
+	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, Auth: AuthOptions{Anonymous: true}, Version: "v1.36.3",
 		Flags: map[string]string{"v": "2", "node-ip": "10.0.0.1"}})
 	for _, c := range []struct {
 		path, accept, media, body string

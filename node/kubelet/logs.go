@@ -10,6 +10,7 @@ import (
 
 	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/logs"
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 // rotator keeps the logs of the kubelet's containers small, as the configuration says; upstream's defaults are 5 files of
@@ -36,7 +37,7 @@ func rotator(k *core.Kubelet, cfg *v1beta1.KubeletConfiguration, reopen func(ctx
 	return logs.New(options)
 }
 
-func running(pods []core.PodView) []logs.Container {
+func running(pods []pod.View) []logs.Container {
 	var out []logs.Container
 	for _, p := range pods {
 		for _, c := range p.Containers {

@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"google.golang.org/grpc"
-	"k8s.io/apimachinery/pkg/types"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -18,6 +17,7 @@ import (
 	"porthole.dev/porthole/internal/kube"
 	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/meter"
+	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/serve"
 	"porthole.dev/porthole/kubelet/volume"
@@ -62,7 +62,7 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 		return nil, err
 	}
 	options := s.answers(conn)
-	options.Certificate, options.MinTLS, options.CipherSuites = certificate, oldest, ciphers
+	options.TLS.Certificate, options.TLS.MinVersion, options.TLS.CipherSuites = certificate, oldest, ciphers
 	server, err := serve.New(options)
 	if err != nil {
 		conn.Close()
@@ -92,21 +92,18 @@ func (s servedBy) answers(conn *grpc.ClientConn) serve.Options {
 		Address:       net.JoinHostPort(cfg.Address, strconv.Itoa(int(o.Node.Port))),
 		HealthAddress: healthAddress(cfg),
 		NodeName:      o.Node.Name,
-		NodeAddresses: o.Node.IPs,
-		CertFile:      cfg.TLSCertFile,
-		KeyFile:       cfg.TLSPrivateKeyFile,
-		CertDir:       s.certDir,
+		TLS:           serve.TLSOptions{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSPrivateKeyFile, CertDir: s.certDir, NodeAddresses: o.Node.IPs},
 		Auth:          authOptions(cfg, s.api),
 		NoDebugging:   cfg.EnableDebuggingHandlers != nil && !*cfg.EnableDebuggingHandlers,
 		NoProfiling:   cfg.EnableProfilingHandler != nil && !*cfg.EnableProfilingHandler,
 		NoFlagChanges: !*cfg.EnableDebugFlagsHandler,
-		Pods:          func() []serve.PodView { return views(k.View()) },
+		Pods:          k.View,
 		Streams:       runtime.NewStreams(conn),
 		Exec:          s.runtime.Exec,
 		Checkpoint:    s.runtime.Checkpoint,
 		Stats:         runtime.NewStats(conn),
 		Metrics:       o.Meter.Registry, ProbeMetrics: o.Meter.Probes,
-		Volumes:    func(uid types.UID) []serve.VolumeUse { return volumeUse(s.volumes.Usage(uid)) },
+		Volumes:    s.volumes.Usage,
 		RootDir:    o.RootDir,
 		Config:     cfg,
 		Flags:      s.flags,
@@ -165,32 +162,8 @@ func healthAddress(cfg *v1beta1.KubeletConfiguration) string {
 	return net.JoinHostPort(host, fmt.Sprint(*cfg.HealthzPort))
 }
 
-func views(in []core.PodView) []serve.PodView {
-	out := make([]serve.PodView, 0, len(in))
-	for _, v := range in {
-		one := serve.PodView{Pod: v.Pod, SandboxID: v.SandboxID, Logs: v.Logs, Containers: map[string]serve.ContainerView{}}
-		for name, c := range v.Containers {
-			state := serve.Exited
-			if c.Running {
-				state = serve.Running
-			}
-			one.Containers[name] = serve.ContainerView{ID: c.ID, LogPath: c.LogPath, State: state}
-		}
-		out = append(out, one)
-	}
-	return out
-}
-
-func volumeUse(in []volume.Usage) []serve.VolumeUse {
-	out := make([]serve.VolumeUse, 0, len(in))
-	for _, u := range in {
-		out = append(out, serve.VolumeUse(u))
-	}
-	return out
-}
-
 // count says how many pods have a sandbox, and how many containers are in which state.
-func count(pods []core.PodView) (sandboxes int, containers map[string]int) {
+func count(pods []pod.View) (sandboxes int, containers map[string]int) {
 	containers = map[string]int{"running": 0, "exited": 0}
 	for _, p := range pods {
 		if p.SandboxID != "" {

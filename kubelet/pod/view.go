@@ -1,0 +1,40 @@
+package pod
+
+import v1 "k8s.io/api/core/v1"
+
+// View is a pod as the rest of the node may see it: the HTTPS server, statistics, log rotation. It never changes.
+type View struct {
+	// Pod has the status that the node last worked out.
+	Pod *v1.Pod
+	// SandboxID is the newest sandbox; empty if there is none.
+	SandboxID string
+	// Containers are the newest instances by container name. One that was never created is not in it.
+	Containers map[string]ContainerView
+	// Logs are the log files of all instances that the runtime still has, by container ID.
+	Logs map[string]string
+}
+
+// ContainerView is one container of a View.
+type ContainerView struct {
+	ID, LogPath string
+	Running     bool
+	Attempt     uint32
+}
+
+// View returns the pod as it is now, with the given status. The pod and what the runtime has of it must be known.
+func (s *State) View(status v1.PodStatus) *View {
+	shown := *s.Pod
+	shown.Status = status
+	v := &View{Pod: &shown, Containers: map[string]ContainerView{}, Logs: map[string]string{}}
+	if b, ok := s.Runtime.Sandbox(); ok {
+		v.SandboxID = b.ID
+	}
+
+	for _, c := range s.Runtime.Containers {
+		v.Logs[c.ID] = c.LogPath
+		if newest, _ := s.Runtime.Latest(c.Name); newest.ID == c.ID {
+			v.Containers[c.Name] = ContainerView{ID: c.ID, LogPath: c.LogPath, Running: c.State == Running, Attempt: c.Attempt}
+		}
+	}
+	return v
+}
