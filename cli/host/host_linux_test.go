@@ -20,6 +20,7 @@ import (
 
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // world is a build of the command line and a state folder of its own.
@@ -217,7 +218,7 @@ func (w *world) testKill(t *testing.T, pods [2]string) {
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		t.Fatalf("killing HNS (pid %d): %v", pid, err)
 	}
-	waitUntil(t, "another HNS", func() bool {
+	wait.True(t, 15*time.Second, "another HNS", func() bool {
 		now, restarts := w.hnsd()
 		_, _, code := w.call("", "hns", w.name, "stats")
 		return now != 0 && now != pid && restarts == 1 && code == 0
@@ -233,15 +234,6 @@ func (w *world) testKill(t *testing.T, pods [2]string) {
 	t.Logf("%d datagrams sent, %d received", sent, received)
 	if received != sent {
 		t.Errorf("%d of %d datagrams were lost", sent-received, sent)
-	}
-}
-
-func waitUntil(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waiting for %s took too long", what)
-		}
 	}
 }
 
@@ -320,18 +312,19 @@ func (s *stream) counts() (sent, received int) {
 
 func (s *stream) waitFor(count int) {
 	s.t.Helper()
-	waitUntil(s.t, fmt.Sprintf("%d datagrams", count), func() bool { _, got := s.counts(); return got >= count })
+	wait.True(s.t, 15*time.Second, fmt.Sprintf("%d datagrams", count), func() bool { _, got := s.counts(); return got >= count })
 }
 
 // stop ends the stream and waits a moment for what is under way.
 func (s *stream) stop() (sent, received int) {
 	close(s.done)
 	s.sender.Wait()
-	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if sent, received = s.counts(); sent == received {
-			break
+	_ = wait.For(s.t.Context(), 2*time.Second, "the last datagrams", func(context.Context) error {
+		if sent, received = s.counts(); sent != received {
+			return errors.New("some are under way")
 		}
-	}
+		return nil
+	}) // the caller compares what is returned
 	s.listener.Close()
 	s.receiver.Wait()
 	return s.counts()

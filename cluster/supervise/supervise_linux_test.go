@@ -3,12 +3,15 @@ package supervise
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // world is a run folder with a supervisor in this process. Its standby is a program that ends at once: these tests
@@ -53,24 +56,22 @@ func (w *world) supervise() {
 }
 
 // state waits until the process is as wanted.
-func (w *world) state(name string, ok func(State) bool) State {
+func (w *world) state(name string, ok func(State) bool) (found State) {
 	w.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for {
+	wait.NoError(w.t, 10*time.Second, "the wanted state of "+name, func() error {
 		states, err := States(w.dir)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			w.t.Fatal(err)
+		if err != nil {
+			return err
 		}
 		for _, s := range states {
 			if s.Name == name && ok(s) {
-				return s
+				found = s
+				return nil
 			}
 		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%s is not as wanted: %+v", name, states)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		return fmt.Errorf("the states are %+v", states)
+	})
+	return found
 }
 
 func running(s State) bool { return s.Phase == "running" && s.Alive() }

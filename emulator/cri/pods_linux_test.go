@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 const testImage = "porthole/testapp:1"
@@ -161,7 +162,7 @@ func (w *world) status(t *testing.T, id string) *runtimeapi.ContainerStatus {
 
 func (w *world) exited(t *testing.T, id string) *runtimeapi.ContainerStatus {
 	t.Helper()
-	w.until("the container has ended", func() error {
+	wait.NoError(w.t, 30*time.Second, "the container has ended", func() error {
 		if s := w.status(t, id).State; s != runtimeapi.ContainerState_CONTAINER_EXITED {
 			return fmt.Errorf("it is %v", s)
 		}
@@ -184,7 +185,7 @@ func (w *world) log(t *testing.T, id string) string {
 
 func (w *world) logShows(t *testing.T, id, text string) {
 	t.Helper()
-	w.until("the log shows "+text, func() error {
+	wait.NoError(w.t, 30*time.Second, "the log shows "+text, func() error {
 		if log := w.log(t, id); !strings.Contains(log, text) {
 			return errors.New("it shows\n" + log)
 		}
@@ -217,7 +218,7 @@ func (w *world) testStatus(t *testing.T) {
 		t.Errorf("without configuration: %v", err)
 	}
 	w.useCNI()
-	w.until("the network is ready", ready)
+	wait.NoError(w.t, 30*time.Second, "the network is ready", ready)
 }
 
 func (w *world) testImages(t *testing.T) {

@@ -27,6 +27,7 @@ import (
 	"porthole.dev/porthole/emulator/cri/containerdconf"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // TestMain lets the test program be the CNI shim that containerd calls.
@@ -122,7 +123,7 @@ func newWorld(t *testing.T, realHNS bool) *world {
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	w.runtime, w.images = runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn)
-	w.until("containerd is ready", func() error {
+	wait.NoError(w.t, 30*time.Second, "containerd is ready", func() error {
 		r, err := w.runtime.Status(ctx, &runtimeapi.StatusRequest{})
 		if err != nil {
 			return err
@@ -221,21 +222,6 @@ func (w *world) start(base, netns, program string, args ...string) {
 			}
 		}
 	})
-}
-
-func (w *world) until(what string, ok func() error) {
-	w.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		err := ok()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("waiting until %s: %v", what, err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }
 
 // fakeHnsd hands out namespaces and remembers which are there.

@@ -28,6 +28,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // authority is an API server that signs every certificate request, and remembers who asked for what.
@@ -173,17 +175,6 @@ func (a *authority) rootBase64() string {
 	return strings.Trim(string(text), `"`)
 }
 
-func untilDone(t *testing.T, what string, try func() error) {
-	t.Helper()
-	var err error
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
-		if err = try(); err == nil {
-			return
-		}
-	}
-	t.Fatalf("%s: %v", what, err)
-}
-
 // TestClientCertificate: a node that has only a bootstrap token gets a certificate, works with it, and writes a kubeconfig that a
 // later start uses without the token.
 func TestClientCertificate(t *testing.T) {
@@ -196,7 +187,7 @@ func TestClientCertificate(t *testing.T) {
 		must(t, err)
 		client, err := typed(cfg)
 		must(t, err)
-		untilDone(t, "reading the node", func() error {
+		wait.NoError(t, 30*time.Second, "reading the node", func() error {
 			_, err := client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
 			return err
 		})
@@ -236,7 +227,7 @@ func TestClientRotation(t *testing.T) {
 	must(t, err)
 	client, err := typed(cfg)
 	must(t, err)
-	untilDone(t, "a second certificate in use", func() error {
+	wait.NoError(t, 30*time.Second, "a second certificate in use", func() error {
 		_, err := client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
 		asked, seen := a.history()
 		if err == nil && len(seen) < 2 {
@@ -273,7 +264,7 @@ func TestServingCertificate(t *testing.T) {
 		mu.Lock()
 		addresses = []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: ip}, {Type: v1.NodeHostName, Address: "n1"}}
 		mu.Unlock()
-		untilDone(t, "a certificate for "+ip, func() error {
+		wait.NoError(t, 30*time.Second, "a certificate for "+ip, func() error {
 			pair, err := get(nil)
 			if err != nil {
 				return err

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 func TestSetNodeConditionLeavesOthers(t *testing.T) {
@@ -51,11 +53,11 @@ func TestNodesKeepWhatTheyPromise(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("no node heard of")
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	list, ok := nodes.List()
-	for ; !ok && time.Now().Before(deadline); list, ok = nodes.List() {
-		time.Sleep(time.Millisecond)
-	}
+	var list []*corev1.Node
+	wait.True(t, 10*time.Second, "the nodes to be known", func() (ok bool) {
+		list, ok = nodes.List()
+		return ok
+	})
 	if len(list) != 1 || list[0].Spec.PodCIDRs[0] != "10.244.1.0/24" || list[0].Status.Addresses[0].Address != "10.99.0.21" {
 		t.Fatalf("nodes %+v", list)
 	}

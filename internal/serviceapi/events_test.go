@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // api has the calls go to client-go's fake.
@@ -23,16 +25,6 @@ func api(client *fake.Clientset) *Client {
 		Slices:   client.DiscoveryV1().EndpointSlices(""), Nodes: client.CoreV1().Nodes(),
 		Events: &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, NoWatchLists: true,
 	}
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("not within 20 s: %s", what)
 }
 
 func eventsIn(client *fake.Clientset) []corev1.Event {
@@ -50,7 +42,7 @@ func TestServiceEvents(t *testing.T) {
 	e := NewServiceEvents(ctx, api(client), "kube-proxy", "win01")
 	e.Event("shop/gone", true, "Lost", "nobody hears this")
 	e.Event("shop/web", true, "FailedToProgramLoadBalancer", "no ports")
-	eventually(t, "the event is written", func() bool { return len(eventsIn(client)) > 0 })
+	wait.True(t, 20*time.Second, "the event is written", func() bool { return len(eventsIn(client)) > 0 })
 	got := eventsIn(client)[0]
 	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "shop", Name: "web", UID: "uid-1"}
 	if got.InvolvedObject != about || got.Type != "Warning" || got.Reason != "FailedToProgramLoadBalancer" || got.Message != "no ports" ||
@@ -61,7 +53,7 @@ func TestServiceEvents(t *testing.T) {
 		return true, nil, errors.New("away")
 	})
 	e.Event("shop/web", false, "ProgrammedLoadBalancer", "again")
-	eventually(t, "an event goes out although the service cannot be looked up", func() bool { return len(eventsIn(client)) == 2 })
+	wait.True(t, 20*time.Second, "an event goes out although the service cannot be looked up", func() bool { return len(eventsIn(client)) == 2 })
 	stop()
 	e.Close()
 	for range serviceEventQueue + 3 {
@@ -85,7 +77,7 @@ func TestOwnNode(t *testing.T) {
 	if !n.Eligible() {
 		t.Error("not eligible before anything is known")
 	}
-	eventually(t, "the address is known", func() bool { return strings.Join(n.Addresses(), ",") == "10.0.0.4" })
+	wait.True(t, 20*time.Second, "the address is known", func() bool { return strings.Join(n.Addresses(), ",") == "10.0.0.4" })
 	update := func(change func(*corev1.Node)) {
 		change(node)
 		if _, err := client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{}); err != nil {
@@ -106,18 +98,18 @@ func TestOwnNode(t *testing.T) {
 		t.Error(got)
 	}
 	update(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "other"}, {Key: toBeDeleted}} })
-	eventually(t, "the taint counts", func() bool { return !n.Eligible() })
+	wait.True(t, 20*time.Second, "the taint counts", func() bool { return !n.Eligible() })
 	update(func(n *corev1.Node) { n.Spec.Taints = nil })
-	eventually(t, "without it the node is back", n.Eligible)
+	wait.True(t, 20*time.Second, "without it the node is back", n.Eligible)
 	now := metav1.Now()
 	update(func(n *corev1.Node) { n.DeletionTimestamp, n.Finalizers = &now, []string{"x"} })
-	eventually(t, "a node being deleted is not", func() bool { return !n.Eligible() })
+	wait.True(t, 20*time.Second, "a node being deleted is not", func() bool { return !n.Eligible() })
 	update(func(n *corev1.Node) { n.DeletionTimestamp = nil })
-	eventually(t, "back again", n.Eligible)
+	wait.True(t, 20*time.Second, "back again", n.Eligible)
 	if err := client.CoreV1().Nodes().Delete(ctx, "win01", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a node that is gone is not", func() bool { return !n.Eligible() })
+	wait.True(t, 20*time.Second, "a node that is gone is not", func() bool { return !n.Eligible() })
 	if len(n.InternalIPs()) != 2 {
 		t.Error("the addresses are gone with the object")
 	}

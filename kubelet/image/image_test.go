@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	testwait "porthole.dev/porthole/internal/testkit/wait"
 )
 
 // store is a runtime's image service that knows images by name.
@@ -188,15 +190,11 @@ func TestSharedPull(t *testing.T) {
 	}
 	<-began
 	<-began
-	deadline := time.Now().Add(5 * time.Second)
-	for joined := false; !joined; { // both are past their event, and join before the gate opens
+	testwait.True(t, 5*time.Second, "one pull", func() bool { // both are past their event, and join before the gate opens
 		p.mu.Lock()
-		joined = len(p.flights) == 1
-		p.mu.Unlock()
-		if time.Now().After(deadline) {
-			t.Fatal("no pull began")
-		}
-	}
+		defer p.mu.Unlock()
+		return len(p.flights) == 1
+	})
 	close(s.gate)
 	wg.Wait()
 	if len(s.pulls) > 2 || len(p.flights) != 0 {

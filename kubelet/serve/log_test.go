@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 const sample = "2026-01-02T03:04:05.000000001Z stdout F one\n" +
@@ -140,13 +142,12 @@ func TestFollowThroughRotationUntilTheEnd(t *testing.T) {
 	}
 	want := func(text string) {
 		t.Helper()
-		deadline := time.Now().Add(5 * time.Second)
-		for out.String() != text {
-			if time.Now().After(deadline) {
-				t.Fatalf("have %q, want %q", out.String(), text)
+		wait.NoError(t, 5*time.Second, "the log", func() error {
+			if got := out.String(); got != text {
+				return fmt.Errorf("have %q, want %q", got, text)
 			}
-			time.Sleep(5 * time.Millisecond)
-		}
+			return nil
+		})
 	}
 	want("0\n")
 	add("2026-01-02T03:04:05Z stdout F ")

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // api is one pod as the API server keeps it.
@@ -109,17 +111,6 @@ func writer(t *testing.T, a *api) *Writer {
 	return w
 }
 
-func until(t *testing.T, what string, good func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
-	for !good() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 func condition(t v1.PodConditionType, s v1.ConditionStatus) v1.PodCondition {
 	return v1.PodCondition{Type: t, Status: s}
 }
@@ -128,10 +119,10 @@ func TestLastPatchThenDelete(t *testing.T) {
 	a := newAPI()
 	w := writer(t, a)
 	w.Set(a.pod, v1.PodStatus{Phase: v1.PodRunning}, false, true)
-	until(t, "Running", func() bool { return a.now().Phase == v1.PodRunning })
+	wait.True(t, 5*time.Second, "Running", func() bool { return a.now().Phase == v1.PodRunning })
 	w.Set(a.pod, v1.PodStatus{Phase: v1.PodSucceeded}, true, true)
 	w.Set(a.pod, v1.PodStatus{Phase: v1.PodSucceeded}, true, true)
-	until(t, "the deletion", func() bool { return strings.HasSuffix(a.seen(), "delete u") })
+	wait.True(t, 5*time.Second, "the deletion", func() bool { return strings.HasSuffix(a.seen(), "delete u") })
 	if got, want := a.seen(), "patch Running; patch Succeeded; delete u"; got != want {
 		t.Errorf("calls %q, want %q", got, want)
 	}
@@ -142,13 +133,13 @@ func TestTriesAgainAndDropsWhatIsGone(t *testing.T) {
 	a.fail = []error{errors.New("busy"), errors.New("busy")}
 	w := writer(t, a)
 	w.Set(a.pod, v1.PodStatus{Phase: v1.PodRunning}, false, true)
-	until(t, "Running", func() bool { return a.now().Phase == v1.PodRunning })
+	wait.True(t, 5*time.Second, "Running", func() bool { return a.now().Phase == v1.PodRunning })
 	if got := a.seen(); got != "refused; refused; patch Running" {
 		t.Errorf("calls %q", got)
 	}
 	a.fail = []error{apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "p")}
 	w.Set(a.pod, v1.PodStatus{Phase: v1.PodFailed}, false, true)
-	until(t, "the refusal", func() bool { return strings.HasSuffix(a.seen(), "refused") })
+	wait.True(t, 5*time.Second, "the refusal", func() bool { return strings.HasSuffix(a.seen(), "refused") })
 	w.Set(a.pod, v1.PodStatus{Phase: v1.PodRunning}, false, true)
 	if got := a.seen(); got != "refused; refused; patch Running; refused" {
 		t.Errorf("a pod that is gone is written again: %q", got)
@@ -170,7 +161,7 @@ func TestChangeDuringPatch(t *testing.T) {
 	close(a.hold)
 	a.hold = nil
 	a.mu.Unlock()
-	until(t, "both patches", func() bool { return strings.Count(a.seen(), "patch") == 2 })
+	wait.True(t, 5*time.Second, "both patches", func() bool { return strings.Count(a.seen(), "patch") == 2 })
 	if c := a.now().Conditions; len(c) != 0 {
 		t.Errorf("conditions %+v, want none", c)
 	}
@@ -207,7 +198,7 @@ func TestNoFight(t *testing.T) {
 	w := writer(t, a)
 	st := v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{condition(v1.PodReady, v1.ConditionTrue)}}
 	w.Set(a.pod, st, false, true)
-	until(t, "Running", func() bool { return a.now().Phase == v1.PodRunning })
+	wait.True(t, 5*time.Second, "Running", func() bool { return a.now().Phase == v1.PodRunning })
 	theirs := a.write(func(s *v1.PodStatus) { s.Conditions[0].Status, s.Message = v1.ConditionFalse, "mine now" })
 	w.Observe(theirs)
 	if a.seen() != "patch Running" {
@@ -215,7 +206,7 @@ func TestNoFight(t *testing.T) {
 	}
 	st.PodIP = "10.0.0.1"
 	w.Set(theirs, st, false, true)
-	until(t, "our next change", func() bool { return a.now().PodIP != "" })
+	wait.True(t, 5*time.Second, "our next change", func() bool { return a.now().PodIP != "" })
 	if s := a.now(); s.Conditions[0].Status != v1.ConditionTrue || s.Message != "" {
 		t.Errorf("not put right: %+v", s)
 	}

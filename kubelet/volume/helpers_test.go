@@ -155,17 +155,6 @@ func read(t *testing.T, m *Manager, volume, path string) string {
 	return string(b)
 }
 
-func eventually(t *testing.T, within time.Duration, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", within, what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}
-
 // tempDir is t.TempDir without os.RemoveAll, which Wine 8 cannot carry out ("Invalid function").
 func tempDir(t *testing.T) string {
 	t.Helper()

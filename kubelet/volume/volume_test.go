@@ -11,6 +11,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -26,7 +28,7 @@ func TestConfigMapIsRewrittenWithinASecond(t *testing.T) {
 		t.Fatalf("a = %q", got)
 	}
 	o.setMap("cm", map[string]string{"a": "2", "new": "y"})
-	eventually(t, time.Second, "new content", func() bool {
+	wait.True(t, time.Second, "new content", func() bool {
 		return read(t, m, "v", "a") == "2" && read(t, m, "v", "new") == "y" && strings.HasPrefix(read(t, m, "v", "old"), "error")
 	})
 	if err := m.Teardown(context.Background(), pod.UID); err != nil {
@@ -57,7 +59,7 @@ func TestANewVersionOfThePodReachesItsVolumes(t *testing.T) {
 	changed.Labels = map[string]string{"new": "1"}
 	m.Observe(changed)
 	for _, v := range []string{"own", "mixed"} {
-		eventually(t, time.Second, "new labels in "+v, func() bool { return read(t, m, v, "labels") == `new="1"` })
+		wait.True(t, time.Second, "new labels in "+v, func() bool { return read(t, m, v, "labels") == `new="1"` })
 		if got := read(t, m, v, "cpu"); got != "1500" {
 			t.Errorf("%s: cpu %q: what the node allows was forgotten", v, got)
 		}
@@ -152,7 +154,7 @@ func TestTokenIsRenewedAndKeptWhenRenewalFails(t *testing.T) {
 		{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}},
 	}}}))
 	prepare(t, m, pod)
-	eventually(t, 5*time.Second, "second token", func() bool { return read(t, m, "api", "token") != "tok-1" })
+	wait.True(t, 5*time.Second, "second token", func() bool { return read(t, m, "api", "token") != "tok-1" })
 	tok.mu.Lock()
 	tok.fail = errors.New("refused")
 	tok.mu.Unlock()

@@ -3,10 +3,13 @@ package kubeproxy
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // TestUserspaceNodePorts: mode userspace serves node ports at the ranges, or at the node's primary addresses.
@@ -22,7 +25,7 @@ func TestUserspaceNodePorts(t *testing.T) {
 	if o.Primary == nil {
 		t.Fatal("no primary addresses")
 	}
-	eventually(t, "the node's address is known", func() error {
+	wait.NoError(t, 20*time.Second, "the node's address is known", func() error {
 		got, err := o.Primary()
 		if err == nil && fmt.Sprint(got) != "[10.0.0.4]" {
 			err = fmt.Errorf("got %v", got)

@@ -21,20 +21,10 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"porthole.dev/porthole/internal/serviceapi"
+	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/service"
 )
-
-func eventually(t *testing.T, what string, try func() error) {
-	t.Helper()
-	var err error
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if err = try(); err == nil {
-			return
-		}
-	}
-	t.Fatalf("not within 20 s: %s: %v", what, err)
-}
 
 // bench is the wiring around a fake API.
 func bench(t *testing.T, fake *fake.Clientset) (*parts, context.Context) {
@@ -88,7 +78,7 @@ func TestSource(t *testing.T) {
 	p, ctx := bench(t, client)
 	source := p.source(ctx, service.Refuse)
 	var got []service.State
-	eventually(t, "the service arrives", func() error {
+	wait.NoError(t, 20*time.Second, "the service arrives", func() error {
 		states, complete := source.take()
 		got = append(got, states...)
 		if !complete || len(got) == 0 {
@@ -107,7 +97,7 @@ func TestSource(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	eventually(t, "an event tells that the port is taken", func() error {
+	wait.NoError(t, 20*time.Second, "an event tells that the port is taken", func() error {
 		list, err := client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(list.Items) != 1 || list.Items[0].Reason != health.ReasonHealthCheck || list.Items[0].InvolvedObject.UID != "u" {
 			return fmt.Errorf("%w, %d events", err, len(list.Items))
@@ -130,15 +120,15 @@ func TestSource(t *testing.T) {
 			return nil
 		}
 	}
-	eventually(t, "the port answers when it is free", ask(200, `"localEndpoints":1`))
+	wait.NoError(t, 20*time.Second, "the port answers when it is free", ask(200, `"localEndpoints":1`))
 	if err := client.DiscoveryV1().EndpointSlices("shop").Delete(t.Context(), "web-1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "without endpoints it says so", func() error { source.take(); return ask(503, `"localEndpoints":0`)() })
+	wait.NoError(t, 20*time.Second, "without endpoints it says so", func() error { source.take(); return ask(503, `"localEndpoints":0`)() })
 	if err := client.CoreV1().Services("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "without the service the port is closed", func() error {
+	wait.NoError(t, 20*time.Second, "without the service the port is closed", func() error {
 		source.take()
 		if err := ask(0, "")(); err == nil || !strings.Contains(err.Error(), "refused") {
 			return errors.Join(errors.New("still open"), err)
@@ -157,7 +147,7 @@ func TestPrimaryAddresses(t *testing.T) {
 		t.Error("addresses of an unknown node")
 	}
 	p, _ = bench(t, fake.NewClientset(node))
-	eventually(t, "addresses are known", func() error {
+	wait.NoError(t, 20*time.Second, "addresses are known", func() error {
 		got, err := p.primaryAddresses()
 		if err == nil && fmt.Sprint(got) != "[10.0.0.4 fd00::4]" {
 			err = fmt.Errorf("got %v", got)

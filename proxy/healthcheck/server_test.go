@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/proxy/service"
 )
 
@@ -68,21 +69,11 @@ func ask(port uint16) reply {
 	return reply{resp.StatusCode, resp.Header.Get("X-Load-Balancing-Endpoint-Weight"), resp.Header, string(text)}
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("not within 20 s: %s", what)
-}
-
 func TestAnswers(t *testing.T) {
 	b := start(t, Options{})
 	port := freePort(t)
 	b.Set("shop/web", &service.HealthCheck{Service: "shop/web", Port: port, LocalEndpoints: 2})
-	eventually(t, "port opens", func() bool { return ask(port).code == 200 })
+	wait.True(t, 20*time.Second, "port opens", func() bool { return ask(port).code == 200 })
 	got := ask(port)
 	want := map[string]any{"service": map[string]any{"namespace": "shop", "name": "web"}, "localEndpoints": 2.0, "serviceProxyHealthy": true}
 	var doc map[string]any
@@ -104,7 +95,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("not served: %d, weight %s, want 503 and 1", got.code, got.weight)
 	}
 	b.Set("shop/web", nil)
-	eventually(t, "port closes", func() bool { return ask(port).code == 0 })
+	wait.True(t, 20*time.Second, "port closes", func() bool { return ask(port).code == 0 })
 }
 
 // TestTakenPort: a port in use is told once, disturbs nobody, and is had as soon as it is free; a replaced service hands
@@ -119,12 +110,12 @@ func TestTakenPort(t *testing.T) {
 	taken, free := uint16(squatter.Addr().(*net.TCPAddr).Port), freePort(t)
 	b.Set("a/taken", &service.HealthCheck{Port: taken, LocalEndpoints: 1})
 	b.Set("b/free", &service.HealthCheck{Port: free, LocalEndpoints: 1})
-	eventually(t, "the other port opens", func() bool { return ask(free).code == 200 })
+	wait.True(t, 20*time.Second, "the other port opens", func() bool { return ask(free).code == 200 })
 	if name := <-b.told; name != "a/taken" {
 		t.Errorf("told of %s", name)
 	}
 	squatter.Close()
-	eventually(t, "the freed port opens", func() bool { return ask(taken).code == 200 })
+	wait.True(t, 20*time.Second, "the freed port opens", func() bool { return ask(taken).code == 200 })
 	select {
 	case name := <-b.told:
 		t.Errorf("told again, of %s", name)
@@ -132,7 +123,7 @@ func TestTakenPort(t *testing.T) {
 	}
 	b.Set("b/free", nil)
 	b.Set("c/next", &service.HealthCheck{Port: free, LocalEndpoints: 3})
-	eventually(t, "the next service answers", func() bool { return ask(free).weight == "3" })
+	wait.True(t, 20*time.Second, "the next service answers", func() bool { return ask(free).weight == "3" })
 }
 
 // TestServeFails: a listener that breaks is told.

@@ -3,6 +3,8 @@ package relay
 import (
 	"net/netip"
 	"testing"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // TestUDPRefused: a query that a backend refuses (with ICMP) is answered by another one. Windows does not tell.
@@ -18,5 +20,5 @@ func TestUDPRefused(t *testing.T) {
 	r.Set("test", Config{Backends: []netip.AddrPort{dead1, dead2}})
 	_, err := dialUDP(t, at).Write([]byte("?"))
 	must(t, err)
-	waitFor(t, "the end of a flow that nobody takes", func() bool { s := r.Stats()["test"]; return s.Dropped == 1 })
+	wait.True(t, limit, "the end of a flow that nobody takes", func() bool { s := r.Stats()["test"]; return s.Dropped == 1 })
 }

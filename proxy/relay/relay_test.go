@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // limit is how long a test waits for what must happen.
@@ -127,16 +129,6 @@ func greeting(t testing.TB, c net.Conn) byte {
 	return b[0]
 }
 
-// waitFor polls: what is waited for has no event.
-func waitFor(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(limit); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, limit)
-		}
-	}
-}
-
 // streams are the ways of copying; the one of this system is used by the relay.
 var streams = map[string]func(to, from *net.TCPConn) error{
 	"system": stream,
@@ -202,7 +194,7 @@ func TestHalfClose(t *testing.T) {
 	if err != nil || string(answer) != "got all" {
 		t.Errorf("%q, %v", answer, err)
 	}
-	waitFor(t, "the end of the connection", func() bool { return r.Stats()["test"].Open == 0 })
+	wait.True(t, limit, "the end of the connection", func() bool { return r.Stats()["test"].Open == 0 })
 }
 
 // TestReset: what one side breaks off is broken off for the other, not ended in an orderly way.
@@ -239,7 +231,7 @@ func TestReset(t *testing.T) {
 			t.Error("the backend saw nothing")
 		}
 	})
-	waitFor(t, "the end of the connections", func() bool { return r.Stats()["test"].Open == 0 })
+	wait.True(t, limit, "the end of the connections", func() bool { return r.Stats()["test"].Open == 0 })
 }
 
 // TestRefusingBackends: as long as one backend takes connections, no client notices the others.
@@ -260,7 +252,7 @@ func TestRefusingBackends(t *testing.T) {
 	if data, err := io.ReadAll(c); err == nil {
 		t.Errorf("an orderly end after %q without any backend", data)
 	}
-	waitFor(t, "the failure to be counted", func() bool { return r.Stats()["test"].Failed == 1 })
+	wait.True(t, limit, "the failure to be counted", func() bool { return r.Stats()["test"].Failed == 1 })
 }
 
 func TestSpreadAndChange(t *testing.T) {
@@ -318,7 +310,7 @@ func TestBackpressure(t *testing.T) {
 	c := dial(t, serve(t, r, TCP, Config{Backends: []netip.AddrPort{backend}}))
 	greeting(t, c)
 	last, quiet := int64(-1), 0
-	waitFor(t, "the backend to be held back", func() bool {
+	wait.True(t, limit, "the backend to be held back", func() bool {
 		if now := sent.Load(); now == last {
 			quiet++
 		} else {
@@ -509,7 +501,7 @@ func TestUDPIdle(t *testing.T) {
 	c := dialUDP(t, at)
 	_, err := ask(t, c, "1")
 	must(t, err)
-	waitFor(t, "the flow's end", func() bool { return r.Stats()["test"].Open == 0 })
+	wait.True(t, limit, "the flow's end", func() bool { return r.Stats()["test"].Open == 0 })
 	for begin := time.Now(); time.Since(begin) < streamAge+100*time.Millisecond; time.Sleep(5 * time.Millisecond) {
 		_, err := ask(t, c, "2")
 		must(t, err)
@@ -551,7 +543,7 @@ func TestUDPNoBackend(t *testing.T) {
 	r := newRelay(t, Options{})
 	at := serve(t, r, UDP, Config{})
 	c := dialUDP(t, at)
-	waitFor(t, "datagrams to be dropped", func() bool {
+	wait.True(t, limit, "datagrams to be dropped", func() bool {
 		_, err := c.Write([]byte("?")) // again: one datagram may be lost
 		must(t, err)
 		s := r.Stats()["test"]

@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/service"
 )
@@ -229,7 +230,7 @@ func TestChurn(t *testing.T) {
 		}
 		c.Close()
 	}
-	waitFor(t, "the address to go", func() bool { return slices.Equal(w.addresses("svc0"), []string{foreignIP}) })
+	wait.True(t, limit, "the address to go", func() bool { return slices.Equal(w.addresses("svc0"), []string{foreignIP}) })
 }
 
 // TestFaults: what goes wrong with one service is said of that one, and right again by itself.
@@ -261,7 +262,7 @@ func TestFaults(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	stop()
-	waitFor(t, "the port to be taken", func() bool {
+	wait.True(t, limit, "the port to be taken", func() bool {
 		r, err := p.get()
 		must(t, err)
 		return r.Services["default/taken"].State == health.Programmed
@@ -272,11 +273,11 @@ func TestFaults(t *testing.T) {
 		w.in(w.host, func() error { return platform.Addresses{}.Remove("svc0", addr(gone)) })
 	}
 	begin := time.Now()
-	waitFor(t, "the addresses to be back", func() bool {
+	wait.True(t, limit, "the addresses to be back", func() bool {
 		return slices.Equal(w.addresses("svc0"), []string{"10.96.0.20", "10.96.0.21", foreignIP})
 	})
 	t.Logf("addresses back after %v", time.Since(begin))
-	waitFor(t, "the service to be back", func() bool {
+	wait.True(t, limit, "the service to be back", func() bool {
 		_, c, err := w.call(w.pod2, "10.96.0.20:80")
 		if err == nil {
 			c.Close()
@@ -309,7 +310,7 @@ func TestRestart(t *testing.T) {
 	p = w.start()
 	p.set(web)
 	w.expect("after kill -9", w.pod2, "10.96.0.20:80", "one 10.244.7.1")
-	waitFor(t, "the old address to go", func() bool { return slices.Equal(w.addresses("svc0"), []string{"10.96.0.20", foreignIP}) })
+	wait.True(t, limit, "the old address to go", func() bool { return slices.Equal(w.addresses("svc0"), []string{"10.96.0.20", foreignIP}) })
 	end()
 	if got := events(); !slices.Equal(got, []string{"del 10.96.0.21"}) {
 		t.Errorf("the restart did %v", got)

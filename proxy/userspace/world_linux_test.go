@@ -24,6 +24,7 @@ import (
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/proxy/relay"
 	"porthole.dev/porthole/proxy/service"
 )
@@ -178,7 +179,7 @@ func (w *world) start() *proxy {
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return w.dial(w.host, "tcp4", controlEndpoint)
 		}}}
-	waitFor(w.t, "the proxy's start", func() bool {
+	wait.True(w.t, limit, "the proxy's start", func() bool {
 		_, err := p.get()
 		return err == nil
 	})
@@ -210,7 +211,7 @@ func (p *proxy) set(states ...service.State) {
 	before, err := p.get()
 	must(p.w.t, err)
 	must(p.w.t, p.post(states))
-	waitFor(p.w.t, "the services to be taken", func() bool {
+	wait.True(p.w.t, limit, "the services to be taken", func() bool {
 		r, err := p.get()
 		must(p.w.t, err)
 		return r.Taken >= before.Taken+len(states) && r.Passes > before.Passes && r.Pass.Started.After(before.Pass.Started)
@@ -363,14 +364,5 @@ func (w *world) refused(what, path, to string) {
 		w.t.Errorf("%s: greeted by %q", what, got)
 	} else if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ECONNRESET) {
 		w.t.Errorf("%s: %v, want a refusal", what, err)
-	}
-}
-
-func waitFor(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, limit)
-		}
 	}
 }

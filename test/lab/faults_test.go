@@ -12,6 +12,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // TestKillEachProcess kills every process of every node, one after the other, and the supervisor. Each time the node is
@@ -31,7 +33,7 @@ func TestKillEachProcess(t *testing.T) {
 		t.Run(strings.ReplaceAll(victim.Name, "/", "-"), func(t *testing.T) {
 			started := time.Now()
 			kill(t, current(t, victim.Name).PID)
-			eventually(t, 30*time.Second, func() error {
+			wait.NoError(t, 30*time.Second, victim.Name+" to come back", func() error {
 				p := current(t, victim.Name)
 				if p.Phase != "running" || p.Restarts <= victim.Restarts {
 					return fmt.Errorf("%s is %s after %d restarts", p.Name, p.Phase, p.Restarts)
@@ -44,7 +46,7 @@ func TestKillEachProcess(t *testing.T) {
 	t.Run("supervisor", func(t *testing.T) {
 		started := time.Now()
 		kill(t, s.Supervisor.PID)
-		eventually(t, 30*time.Second, func() error {
+		wait.NoError(t, 30*time.Second, "the supervisor to be replaced", func() error {
 			now := readStatus(t)
 			if now.Supervisor.PID == 0 || now.Supervisor.PID == s.Supervisor.PID || now.Standby.PID == 0 || now.Standby.PID == now.Supervisor.PID {
 				return fmt.Errorf("supervisor %d, standby %d", now.Supervisor.PID, now.Standby.PID)
@@ -138,7 +140,7 @@ func TestProxyRestart(t *testing.T) {
 	ping(t, conn)
 	before := current(t, "win01/kube-proxy")
 	kill(t, before.PID)
-	eventually(t, 30*time.Second, func() error {
+	wait.NoError(t, 30*time.Second, "the restarted kube-proxy", func() error {
 		p := current(t, "win01/kube-proxy")
 		if p.Restarts <= before.Restarts || p.Phase != "running" {
 			return fmt.Errorf("kube-proxy is %s", p.Phase)
@@ -160,7 +162,7 @@ func TestProxyRestart(t *testing.T) {
 func settledWrites(t *testing.T, host string) string {
 	t.Helper()
 	last, since := writes(t, host), time.Now()
-	eventually(t, 60*time.Second, func() error {
+	wait.NoError(t, 60*time.Second, "an end of the writes to HNS", func() error {
 		if now := writes(t, host); now != last {
 			last, since = now, time.Now()
 		}
@@ -251,7 +253,7 @@ func TestNothingIsLeft(t *testing.T) {
 	settleInventory(t, inventory)
 	before := inventory()
 	echoPodsInScope(t)
-	eventually(t, 60*time.Second, func() error {
+	wait.NoError(t, 60*time.Second, "the machine to be as before", func() error {
 		if after := inventory(); after != before {
 			return fmt.Errorf("before:\n%s\nafter:\n%s", before, after)
 		}
@@ -307,7 +309,7 @@ func echoPodsInScope(t *testing.T) {
 // settleInventory waits until what earlier tests removed is gone.
 func settleInventory(t *testing.T, inventory func() string) {
 	last := ""
-	eventually(t, 90*time.Second, func() error {
+	wait.NoError(t, 90*time.Second, "the deleted pods to be gone", func() error {
 		out, err := kubectlErr("get", "pods", "-A", "-o", "jsonpath={range .items[?(@.metadata.deletionTimestamp)]}{.metadata.name} {end}")
 		if err != nil || strings.TrimSpace(out) != "" {
 			return fmt.Errorf("still being deleted: %s %v", out, err)

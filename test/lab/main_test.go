@@ -129,22 +129,6 @@ func object(t *testing.T, v any, args ...string) {
 	}
 }
 
-// eventually calls try until it succeeds; after limit its error fails the test.
-func eventually(t *testing.T, limit time.Duration, try func() error) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %v", limit, err)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
 // inNetns runs a program of this machine in a namespace of the lab.
 func inNetns(limit time.Duration, netns string, args ...string) (string, error) {
 	return command(limit, "nsenter", append([]string{"--net=/var/run/netns/" + netns}, args...)...)

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/url"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // echo runs one server pod per node, with HTTP, TCP and UDP, behind a service of both protocols and a NodePort.
@@ -50,7 +53,7 @@ func echoPods(t *testing.T) (map[string]v1.Pod, string) {
 	t.Helper()
 	apply(t, echo)
 	pods := map[string]v1.Pod{}
-	eventually(t, podWait, func() error {
+	wait.NoError(t, podWait, "the echo pods", func() error {
 		out, err := kubectlErr("get", "pods", "-l", "app=echo", "-o", "json")
 		if err != nil {
 			return err
@@ -73,7 +76,7 @@ func echoPods(t *testing.T) (map[string]v1.Pod, string) {
 	var service v1.Service
 	object(t, &service, "service", "echo")
 	for node, pod := range pods { // the service has reached every node
-		eventually(t, 20*time.Second, func() error {
+		wait.NoError(t, 20*time.Second, "the service", func() error {
 			if _, err := fromPod(pod, fetch("http://"+service.Spec.ClusterIP+"/")); err != nil {
 				return fmt.Errorf("from %s to the service: %w", node, err)
 			}
@@ -129,11 +132,12 @@ func TestSeedRouteTable(t *testing.T) {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			out, err := p.try()
-			for deadline := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(deadline); {
-				time.Sleep(200 * time.Millisecond) // a new service takes its time to reach every node
+			var out string
+			// A new service takes some time to reach every node.
+			err := wait.For(t.Context(), 10*time.Second, p.name, func(context.Context) (err error) {
 				out, err = p.try()
-			}
+				return err
+			})
 			if err != nil || !strings.Contains(out, p.want) {
 				t.Errorf("%s: %v %q, want %q", p.name, err, out, p.want)
 			}
@@ -164,14 +168,14 @@ func echoOutside(t *testing.T) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, func() error { _, err := curl(torNetns, "http://"+outside+":8098/"); return err })
+	wait.NoError(t, 10*time.Second, "the outside server", func() error { _, err := curl(torNetns, "http://"+outside+":8098/"); return err })
 	return func() { cmd.Process.Signal(os.Interrupt); cmd.Wait() }
 }
 
 func TestSpreadOverAllBackends(t *testing.T) {
 	pods, clusterIP := echoPods(t)
 	for node, pod := range pods {
-		eventually(t, 15*time.Second, func() error {
+		wait.NoError(t, 15*time.Second, "an answer of every backend", func() error {
 			seen := map[string]int{}
 			for range 40 {
 				out, err := fromPod(pod, fetch("http://"+clusterIP+"/"))
@@ -214,7 +218,7 @@ func TestRouteComesBack(t *testing.T) {
 				t.Fatalf("node %s: %v", n.Name, err)
 			}
 			started := time.Now()
-			eventually(t, 2*time.Second, func() error {
+			wait.NoError(t, 2*time.Second, "the route to "+other.Name, func() error {
 				out, err := inNetns(5*time.Second, netns, "ip", "route", "show", other.Spec.PodCIDR)
 				if err == nil && !strings.Contains(out, "via "+nodeAddresses[other.Name]) {
 					err = fmt.Errorf("%s has no route to %s: %q", n.Name, other.Spec.PodCIDR, out)

@@ -10,6 +10,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // status is what other programs read from `porthole status -o json`; the names are a contract.
@@ -119,7 +121,7 @@ func TestNodes(t *testing.T) {
 }
 
 func TestStatusTellsTheTruth(t *testing.T) {
-	eventually(t, 20*time.Second, func() error {
+	wait.NoError(t, 20*time.Second, "a complete status", func() error {
 		s := readStatus(t)
 		if s.Registry == "" || s.Supervisor.PID == 0 || s.Standby.PID == 0 {
 			return fmt.Errorf("registry %q, supervisor %d, standby %d", s.Registry, s.Supervisor.PID, s.Standby.PID)

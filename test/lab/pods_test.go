@@ -12,6 +12,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // systems are the two kinds of node that every pod story runs on.
@@ -40,7 +42,7 @@ func getPod(name string) (*v1.Pod, error) {
 func waitPod(t *testing.T, name string, limit time.Duration, ok func(*v1.Pod) error) *v1.Pod {
 	t.Helper()
 	var pod *v1.Pod
-	eventually(t, limit, func() (err error) {
+	wait.NoError(t, limit, "pod "+name, func() (err error) {
 		if pod, err = getPod(name); err != nil {
 			return err
 		}
@@ -209,7 +211,7 @@ spec:
 			t.Errorf("writing to a read-only hostPath succeeded: %s", out)
 		}
 		kubectl(t, "patch", "configmap", "example-config-"+system, "-p", `{"data":{"example.property.2":"changed"}}`)
-		eventually(t, 10*time.Second, func() error {
+		wait.NoError(t, 10*time.Second, "the changed file", func() error {
 			out, err := kubectlErr("exec", name, "--", "testapp", "cat", paths[1]+"/example.property.2")
 			if err == nil && strings.TrimSpace(out) != "changed" {
 				err = fmt.Errorf("still %q", out)
@@ -346,7 +348,7 @@ func cpuUsed(t *testing.T, pod *v1.Pod, over time.Duration) float64 {
 	id := strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
 	read := func() float64 {
 		var files []string
-		eventually(t, 5*time.Second, func() error {
+		wait.NoError(t, 5*time.Second, "the container's cgroup", func() error {
 			out, err := command(5*time.Second, "find", "/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct", "-path", "*"+id+"*", "-name", "cpuacct.usage")
 			files = strings.Fields(out)
 			if len(files) == 0 {
@@ -409,7 +411,7 @@ spec:
       containers: [{name: foo, image: "porthole/testapp:1", args: [serve, --http, ":8080"]}]
       nodeSelector: {beta.kubernetes.io/os: windows}
 `)
-	eventually(t, podWait, func() error {
+	wait.NoError(t, podWait, "a pod on each Windows node", func() error {
 		out, err := kubectlErr("get", "pods", "-l", "app=foo", "-o", "jsonpath={range .items[*]}{.spec.nodeName}={.status.containerStatuses[0].ready} {end}")
 		if err == nil && (strings.Count(out, "=true") != 2 || !strings.Contains(out, "win01=") || !strings.Contains(out, "win02=")) {
 			err = fmt.Errorf("pods by node: %s", out)
@@ -441,7 +443,7 @@ spec:
 // waitEvent waits for an event of the pod whose message has all the words.
 func waitEvent(t *testing.T, pod string, words ...string) {
 	t.Helper()
-	eventually(t, podWait, func() error {
+	wait.NoError(t, podWait, "the event", func() error {
 		out, err := kubectlErr("get", "events", "--field-selector", "involvedObject.name="+pod, "-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
 		if err != nil {
 			return err

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // troubled are two services that no pod must be started for: behind both is a page of the cluster's DNS.
@@ -53,7 +55,7 @@ func TestRefusedService(t *testing.T) {
 	apply(t, fmt.Sprintf(troubled, "refused", refusedIP, backend)+fmt.Sprintf(troubled, "waiting", waitingIP, backend))
 
 	var refused, waiting trouble
-	eventually(t, 20*time.Second, func() error {
+	wait.NoError(t, 20*time.Second, "the refused service in the status", func() error {
 		found, counts := troublesOf(t, "win01")
 		refused, waiting = found["default/refused"], found["default/waiting"]
 		if want := "2 frontends missing, 1 services failed, 1 pending"; counts != want || refused.State != "failed" || waiting.State != "pending" {
@@ -80,7 +82,7 @@ func TestRefusedService(t *testing.T) {
 		}
 	}
 	differs(t, refused)
-	eventually(t, 20*time.Second, func() error { // it is tried again, and has failed since the first time
+	wait.NoError(t, 20*time.Second, "another try of the refused service", func() error { // it is tried again, and has failed since the first time
 		found, _ := troublesOf(t, "win01")
 		again := found["default/refused"]
 		if again.Failures <= refused.Failures {
@@ -93,7 +95,7 @@ func TestRefusedService(t *testing.T) {
 	})
 
 	faults(t, "win01", "[]")
-	eventually(t, 30*time.Second, func() error {
+	wait.NoError(t, 30*time.Second, "the services to be right", func() error {
 		if found, counts := troublesOf(t, "win01"); counts != "0 frontends missing, 0 services failed, 0 pending" || len(found) > 0 {
 			return fmt.Errorf("win01: %s: %+v", counts, found)
 		}
@@ -137,7 +139,7 @@ func differs(t *testing.T, refused trouble) {
 	if !found {
 		t.Errorf("`porthole hns diff -o json` lacks the refused load balancer: %s", out)
 	}
-	eventually(t, 20*time.Second, func() error {
+	wait.NoError(t, 20*time.Second, "the other node", func() error {
 		if found, counts := troublesOf(t, "win02"); counts != "0 frontends missing, 0 services failed, 0 pending" || len(found) > 0 {
 			return fmt.Errorf("win02, which refuses nothing: %s: %+v", counts, found)
 		}

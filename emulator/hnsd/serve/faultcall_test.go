@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // TestFaultActions runs each action against calls over the wire.
@@ -105,7 +107,7 @@ func TestFaultHang(t *testing.T) {
 	}
 	hit := func(n int) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("%d calls hang", n), func() bool { return s.s.faults.list()[0].Hits == n })
+		wait.True(t, 20*time.Second, fmt.Sprintf("%d calls hang", n), func() bool { return s.s.faults.list()[0].Hits == n })
 	}
 	hang()
 	c := s.connect("kube-proxy.exe", 100)
@@ -132,19 +134,9 @@ func TestFaultHang(t *testing.T) {
 	c.send(opNetwork+enumerate, 0, "")
 	hit(1)
 	c.conn.Close()
-	eventually(t, "the caller's end is seen", func() bool {
+	wait.True(t, 20*time.Second, "the caller's end is seen", func() bool {
 		s.s.handles.mu.Lock()
 		defer s.s.handles.mu.Unlock()
 		return s.s.handles.conns[100] <= 1 // the other thread's
 	})
-}
-
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it did not come true that %s", what)
-		}
-	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // TestHostAddresses lets a Windows program put addresses on an interface of the host, and relay what comes to them.
@@ -163,7 +164,7 @@ func (h *bridgeHost) startFor(ctx context.Context, exe string, args ...string) (
 func (h *bridgeHost) addressesBecome(t *testing.T, after string, want []string) {
 	t.Helper()
 	begin := time.Now()
-	for {
+	wait.NoError(t, 30*time.Second, "the addresses after "+after, func() error {
 		var have []string
 		must(t, platform.InNetns(h.path, func() error {
 			_, all, err := platform.Addresses{}.List()
@@ -175,15 +176,12 @@ func (h *bridgeHost) addressesBecome(t *testing.T, after string, want []string) 
 			return err
 		}))
 		slices.Sort(have)
-		if slices.Equal(have, want) {
-			t.Logf("after %s: right within %v", after, time.Since(begin))
-			return
+		if !slices.Equal(have, want) {
+			return fmt.Errorf("%q, want %q", have, want)
 		}
-		if time.Since(begin) > 30*time.Second {
-			t.Fatalf("after %s: %q, want %q", after, have, want)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return nil
+	})
+	t.Logf("after %s: right within %v", after, time.Since(begin))
 }
 
 // serveAPI is an API server outside the host that knows lists, and watches in which nothing happens.
@@ -242,32 +240,34 @@ func (h *bridgeHost) greet(addr, name string) {
 // greeted waits until the server at an address gives its name; "" expects that it cannot be reached.
 func (h *bridgeHost) greeted(t *testing.T, from, to, want string) {
 	t.Helper()
-	var got []byte
-	var err error
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		var c net.Conn
+	dial := func() (c net.Conn, err error) {
 		err = platform.InNetns(from, func() error {
 			c, err = net.DialTimeout("tcp4", to, 2*time.Second)
 			return err
 		})
-		if want == "" {
-			if err == nil {
-				c.Close()
-				t.Errorf("%s can be reached", to)
-			}
-			return
-		}
-		if err != nil {
-			continue
-		}
-		c.SetDeadline(time.Now().Add(5 * time.Second))
-		got, err = io.ReadAll(c)
-		c.Close()
-		if err == nil && string(got) == want {
-			return
-		}
+		return c, err
 	}
-	t.Errorf("%s: %q, %v; want %q", to, got, err, want)
+	if want == "" {
+		if c, err := dial(); err == nil {
+			c.Close()
+			t.Errorf("%s can be reached", to)
+		}
+		return
+	}
+
+	wait.NoError(t, 20*time.Second, "the greeting of "+to, func() error {
+		c, err := dial()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(5 * time.Second))
+		got, err := io.ReadAll(c)
+		if err == nil && string(got) != want {
+			err = fmt.Errorf("got %q, want %q", got, want)
+		}
+		return err
+	})
 }
 
 // echoUDP runs a server outside the host that gives datagrams back behind its name.
@@ -294,14 +294,7 @@ func (h *bridgeHost) echoUDP(addr, name string) {
 // of that name.
 func (h *bridgeHost) queries(t *testing.T, to, name string, n int) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) { // somebody must listen first
-		if err := h.query(to, name, "first"); err == nil {
-			break
-		} else if time.Now().After(end) {
-			t.Errorf("no answer: %v", err)
-			return
-		}
-	}
+	wait.NoError(t, 20*time.Second, "the first answer", func() error { return h.query(to, name, "first") }) // somebody must listen first
 	var next, lost atomic.Int64
 	var mu sync.Mutex
 	var times []time.Duration

@@ -20,6 +20,7 @@ import (
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // TestHostRoutes lets Windows programs change and watch the host's table through the IP helper library, while the
@@ -153,7 +154,7 @@ func (h *bridgeHost) start(exe string, args ...string) (out *testkit.Buffer, exi
 func (h *bridgeHost) routesBecome(t *testing.T, after string, within time.Duration, want []string) {
 	t.Helper()
 	begin := time.Now()
-	for {
+	wait.NoError(t, within, "the routes after "+after, func() error {
 		var have []string
 		must(t, platform.InNetns(h.path, func() error {
 			list, err := netlink.RouteList(nil, netlink.FAMILY_V4)
@@ -164,15 +165,12 @@ func (h *bridgeHost) routesBecome(t *testing.T, after string, within time.Durati
 			}
 			return err
 		}))
-		if fmt.Sprint(have) == fmt.Sprint(want) {
-			t.Logf("after %s: right within %v", after, time.Since(begin))
-			return
+		if fmt.Sprint(have) != fmt.Sprint(want) {
+			return fmt.Errorf("%q, want %q", have, want)
 		}
-		if time.Since(begin) > within {
-			t.Fatalf("after %s: %q, want %q", after, have, want)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return nil
+	})
+	t.Logf("after %s: right within %v", after, time.Since(begin))
 }
 
 // statusBecomes waits until the program says that n of n routes are there, and gives the repairs that it counted.
@@ -190,20 +188,21 @@ func (h *bridgeHost) statusBecomes(t *testing.T, n int) (repairs int) {
 		Wanted, Present, Failed, Repairs int
 		Error                            string
 	}
-	var err error
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		var resp *http.Response
-		if resp, err = client.Get("http://routes/status"); err != nil {
-			continue
+	wait.NoError(t, 5*time.Second, "the status", func() error {
+		resp, err := client.Get("http://routes/status")
+		if err != nil {
+			return err
 		}
-		err = json.NewDecoder(resp.Body).Decode(&s)
-		resp.Body.Close()
-		if err == nil && s.Wanted == n && s.Present == n && s.Failed == 0 && s.Error == "" {
-			return s.Repairs
+		defer resp.Body.Close()
+		if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+			return err
 		}
-	}
-	t.Fatalf("status: %+v, %v", s, err)
-	return 0
+		if s.Wanted != n || s.Present != n || s.Failed != 0 || s.Error != "" {
+			return fmt.Errorf("it is %+v", s)
+		}
+		return nil
+	})
+	return s.Repairs
 }
 
 // serveNodes is an API server outside the host with nodes given as "name address range". It knows lists and watches

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // population makes a network, local and remote endpoints and load balancers, and gives their ids by kind.
@@ -115,7 +117,7 @@ func TestServiceForMs(t *testing.T) {
 	if n := s.plane.balancers(); n != 4 {
 		t.Errorf("%d load balancers are carried while HNS is stopped, want all", n)
 	}
-	eventually(t, "HNS runs again", func() bool { return s.s.life.status().State == "running" })
+	wait.True(t, 20*time.Second, "HNS runs again", func() bool { return s.s.life.status().State == "running" })
 	if took := time.Since(begin); took < 50*time.Millisecond {
 		t.Errorf("after %v already", took)
 	}

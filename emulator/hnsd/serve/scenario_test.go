@@ -5,6 +5,9 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // TestScenarios plays every row on a host of its own: its rules are well-formed, each rule hits a call of the kind that
@@ -92,7 +95,7 @@ func scenarioCalls(s *server, network uint64) {
 		}
 	}
 	if slow.Function != "" {
-		eventually(s.t, "a call is held up", func() bool { return s.s.faults.list()[0].Hits > 0 })
+		wait.True(s.t, 20*time.Second, "a call is held up", func() bool { return s.s.faults.list()[0].Hits > 0 })
 	}
 }
 

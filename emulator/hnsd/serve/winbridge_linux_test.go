@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -24,6 +23,7 @@ import (
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 const (
@@ -113,7 +113,10 @@ func startBridgeHost(t *testing.T, build int) *bridgeHost {
 		go func() {
 			done <- Run(ctx, Options{HostDir: h.dir, Build: build, Netns: h.path, Listen: testListen, Uplink: "eth0", Plane: plane})
 		}()
-		h.waitFor(Socket(h.dir))
+		wait.NoError(t, 10*time.Second, "the socket of HNS", func() error {
+			_, err := os.Stat(Socket(h.dir))
+			return err
+		})
 		return sync.OnceFunc(func() {
 			cancel()
 			must(t, <-done)
@@ -309,14 +312,4 @@ func (h *bridgeHost) noDrift() {
 	for _, d := range v.Drift {
 		h.t.Errorf("drift: %s", d.Text)
 	}
-}
-
-func (h *bridgeHost) waitFor(path string) {
-	h.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-			return
-		}
-	}
-	h.t.Fatalf("%s did not appear", path)
 }
