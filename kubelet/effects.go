@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
@@ -80,8 +79,8 @@ func (a *actor) task(x pod.Action, p *v1.Pod) func(context.Context) fact {
 		return func(ctx context.Context) fact {
 			return a.remove(ctx, x, func(ctx context.Context, id string) error {
 				err := errors.Join(rt.RemoveContainer(ctx, id), a.removeLog(gone))
-				if gone.StartedAt.IsZero() && !a.k.o.Windows { // a start that was cut short leaves a process that waits
-					err = errors.Join(err, cgroup.RemoveContainer(a.k.o.CgroupRoot, a.uid, id))
+				if gone.StartedAt.IsZero() { // a start that was cut short leaves a process that waits
+					err = errors.Join(err, a.k.o.Cgroups.RemoveContainer(a.uid, id))
 				}
 				return err
 			})
@@ -151,9 +150,7 @@ func (a *actor) sandboxSpec(p *v1.Pod, attempt uint32) (runtime.SandboxSpec, err
 	if !p.Spec.HostNetwork { // else it has the node's, and runtimes refuse to set one
 		spec.Hostname = name.Kernel
 	}
-	if !a.k.o.Windows {
-		spec.CgroupParent = cgroup.PodPath(a.k.o.CgroupRoot, p)
-	}
+	spec.CgroupParent = a.k.o.Cgroups.Path(p)
 	return spec, err
 }
 
@@ -173,10 +170,8 @@ func (a *actor) createSandbox(ctx context.Context, p *v1.Pod, attempt uint32) fa
 	if err := os.MkdirAll(filepath.Join(a.k.o.RootDir, "pods", string(a.uid)), 0o750); err != nil {
 		return failed(err)
 	}
-	if spec.CgroupParent != "" {
-		if err := cgroup.Ensure(spec.CgroupParent, cgroup.PodLimits(p)); err != nil {
-			return failed(err)
-		}
+	if err := a.k.o.Cgroups.Ensure(p); err != nil {
+		return failed(err)
 	}
 	box, err := a.k.o.Runtime.CreateSandbox(context.WithoutCancel(ctx), spec)
 	a.k.o.Meter.Sandbox(err)
@@ -256,12 +251,7 @@ func (a *actor) stopSandbox(ctx context.Context, p *v1.Pod, x pod.Action) fact {
 
 func (a *actor) cleanUp(ctx context.Context, p *v1.Pod) fact {
 	ctx = context.WithoutCancel(ctx)
-	var errs []error
-	errs = append(errs, a.k.o.Volumes.Teardown(ctx, a.uid))
-	if !a.k.o.Windows {
-		errs = append(errs, cgroup.RemovePod(a.k.o.CgroupRoot, a.uid))
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(a.k.o.Volumes.Teardown(ctx, a.uid), a.k.o.Cgroups.RemovePod(a.uid)); err != nil {
 		klog.FromContext(ctx).Error(err, "Cleaning up after a pod failed", "pod", a.uid)
 		return func(s *pod.State) { fail(s, pod.CleanupKey, err, "", firstRetry) }
 	}

@@ -66,6 +66,9 @@ type Kubelet struct {
 
 // New makes a kubelet that does nothing yet.
 func New(o Options) *Kubelet {
+	if o.Cgroups == nil {
+		o.Cgroups = cgroup.None{}
+	}
 	k := &Kubelet{o: o, status: status.New(o.API), actors: map[types.UID]*actor{}, began: time.Now()}
 	k.admit, k.statics, k.crowd = newAdmitter(), newStatics(len(o.Static)), newCrowd(o.Crowd)
 	kernel := o.Node.Host.KernelVersion
@@ -323,10 +326,7 @@ func (k *Kubelet) removeFolders(ctx context.Context, uid types.UID) error {
 	for _, dir := range logs {
 		err = errors.Join(err, volume.RemoveTree(dir))
 	}
-	if !k.o.Windows {
-		err = errors.Join(err, cgroup.RemovePod(k.o.CgroupRoot, uid))
-	}
-	if err != nil {
+	if err = errors.Join(err, k.o.Cgroups.RemovePod(uid)); err != nil {
 		return err
 	}
 	return k.o.Volumes.Remove(ctx, uid)

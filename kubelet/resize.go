@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/pod"
 )
 
@@ -242,7 +241,7 @@ func (a *actor) resizePod(ctx context.Context, p *v1.Pod, x pod.Action, limits m
 	done := map[string]v1.ResourceRequirements{}
 	err := a.checkMemory(ctx, p, x, limits)
 	if err == nil {
-		err = cgroup.Resize(cgroup.PodPath(a.k.o.CgroupRoot, p), cgroup.PodLimits(p), func() error {
+		err = a.k.o.Cgroups.Resize(p, func() error {
 			for _, u := range x.Updates {
 				c := findContainer(p, u.Name)
 				if err := a.k.o.Runtime.UpdateResources(ctx, u.ID, p, c); err != nil {

@@ -173,6 +173,18 @@ func NewVolumes(manager interface {
 	return Volumes{manager, manager}
 }
 
+// cgroups are the cgroups of pods; kubelet/cgroup implements it. Removing one that is gone succeeds.
+type cgroups interface {
+	// Path returns the cgroup in which the runtime puts the pod's containers; "" leaves that to the runtime.
+	Path(p *v1.Pod) string
+	// Ensure makes the pod's cgroup with the limits of its spec.
+	Ensure(p *v1.Pod) error
+	// Resize applies the limits of the pod's spec to its cgroup and calls change for the containers in it, in the right order.
+	Resize(p *v1.Pod, change func() error) error
+	RemovePod(uid types.UID) error
+	RemoveContainer(uid types.UID, id string) error
+}
+
 // Options configure a Kubelet. All fields without a note are required.
 type Options struct {
 	// Node describes the node object: its name, addresses, machine, labels, what pods can have of it, and pressure thresholds.
@@ -180,8 +192,6 @@ type Options struct {
 	RootDir string
 	// PodLogsDir is where container logs go.
 	PodLogsDir string
-	// CgroupRoot is the folder of the cgroup tree below which pods live; "" is the top.
-	CgroupRoot string
 	// MaxImages bounds the images that the node's status names; negative for no bound.
 	MaxImages int
 	// UnsafeSysctls are kernel parameters that pods may set beyond the safe ones: names, and beginnings of names with a *.
@@ -200,6 +210,8 @@ type Options struct {
 	Runtime Runtime
 	Images  images
 	Volumes Volumes
+	// Cgroups are the pods' cgroups; nil on a system without.
+	Cgroups cgroups
 	// ImageGC removes unused images; nil removes none. Its Event is set by Run.
 	ImageGC *image.GC
 	Windows bool

@@ -9,24 +9,30 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"porthole.dev/porthole/internal/retry"
 )
 
 const mountPoint = "/sys/fs/cgroup"
 
-// v1 controllers whose hierarchies get the pod's folder; the runtime makes the others itself.
+// v1Controllers are the cgroup v1 controllers in whose hierarchies the pod's cgroup is made. The runtime makes it in the others.
 var v1Controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids"}
 
-// unified tells whether cgroup v2 has the controllers. A hybrid host counts as v1.
+// unified reports whether cgroup v2 has the controllers. A hybrid host counts as v1.
 func unified() bool {
 	_, err := os.Stat(filepath.Join(mountPoint, "cgroup.controllers"))
 	return err == nil
 }
 
-// Ensure makes the cgroup at path (as PodPath gives it) and all above it, and sets its limits. It may be repeated.
-func Ensure(path string, l Limits) error {
+// ensure makes the cgroup at path and all above it, and sets the limits of the one at path. It may be repeated.
+func ensure(path string, l limits) error {
 	if unified() {
 		return ensureV2(path, l)
 	}
+	return ensureV1(path, l)
+}
+
+func ensureV1(path string, l limits) error {
 	for _, c := range v1Controllers {
 		base := filepath.Join(mountPoint, c)
 		if _, err := os.Stat(base); err != nil {
@@ -42,40 +48,49 @@ func Ensure(path string, l Limits) error {
 			}
 		}
 	}
+
 	set := func(controller, file string, value int64) error {
 		if value == 0 {
 			return nil
 		}
 		return write(filepath.Join(mountPoint, controller, path, file), strconv.FormatInt(value, 10))
 	}
-	return errors.Join(set("cpu", "cpu.shares", l.Shares), set("cpu", "cpu.cfs_quota_us", l.Quota),
-		set("memory", "memory.limit_in_bytes", l.Memory))
+	return errors.Join(set("cpu", "cpu.shares", l.shares), set("cpu", "cpu.cfs_quota_us", l.quota),
+		set("memory", "memory.limit_in_bytes", l.memory))
 }
 
-func ensureV2(path string, l Limits) error {
+func ensureV2(path string, l limits) error {
 	dir := mountPoint
 	for _, part := range strings.Split(strings.Trim(path, "/"), "/") {
-		_ = write(filepath.Join(dir, "cgroup.subtree_control"), "+cpu +cpuset +memory +pids")
+		enable(dir)
 		dir = filepath.Join(dir, part)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return fmt.Errorf("creating the cgroup %s: %w", dir, err)
 		}
 	}
-	_ = write(filepath.Join(dir, "cgroup.subtree_control"), "+cpu +cpuset +memory +pids")
+	enable(dir)
+
 	var errs []error
-	if l.Shares > 0 {
-		errs = append(errs, write(filepath.Join(dir, "cpu.weight"), strconv.FormatInt(weight(l.Shares), 10)))
+	if l.shares > 0 {
+		errs = append(errs, write(filepath.Join(dir, "cpu.weight"), strconv.FormatInt(weight(l.shares), 10)))
 	}
-	if l.Quota > 0 {
-		errs = append(errs, write(filepath.Join(dir, "cpu.max"), fmt.Sprintf("%d 100000", l.Quota)))
+	if l.quota > 0 {
+		errs = append(errs, write(filepath.Join(dir, "cpu.max"), fmt.Sprintf("%d %d", l.quota, period)))
 	}
-	if l.Memory > 0 {
-		errs = append(errs, write(filepath.Join(dir, "memory.max"), strconv.FormatInt(l.Memory, 10)))
+	if l.memory > 0 {
+		errs = append(errs, write(filepath.Join(dir, "memory.max"), strconv.FormatInt(l.memory, 10)))
 	}
 	return errors.Join(errs...)
 }
 
-// inheritCpuset gives each new level the CPUs and memory nodes of the one above: without them no task may join.
+// enable lets the cgroups below dir use the controllers. It does nothing where a controller is missing: setting the limit that
+// needs it fails.
+func enable(dir string) {
+	_ = write(filepath.Join(dir, "cgroup.subtree_control"), "+cpu +cpuset +memory +pids")
+}
+
+// inheritCpuset gives each new level of path the CPUs and memory nodes of the level above. The kernel lets no process join a
+// cgroup without them (v1).
 func inheritCpuset(base, path string) error {
 	dir := base
 	for _, part := range strings.Split(strings.Trim(path, "/"), "/") {
@@ -105,9 +120,9 @@ func write(path, value string) error {
 	return nil
 }
 
-// Remove takes the cgroup away, with those below it. The caller has stopped all containers in it: what still runs there
-// is a left-over, such as the waiting half of a container whose start was cut off, and is killed. Gone is success; a
-// cgroup that is still busy is an error, to be tried again.
+// Remove removes the cgroup at path and those below it. The caller has stopped all containers in it. A process that still runs
+// there is left over, for example from a container whose start was cut short, and is killed. It succeeds if there is no such
+// cgroup, and fails if a process does not end: call it again later.
 func Remove(path string) error {
 	bases := []string{mountPoint}
 	if !unified() {
@@ -120,6 +135,7 @@ func Remove(path string) error {
 			bases = append(bases, filepath.Join(mountPoint, e.Name()))
 		}
 	}
+
 	var errs []error
 	for _, base := range bases {
 		errs = append(errs, removeTree(filepath.Join(base, path)))
@@ -142,22 +158,32 @@ func removeTree(dir string) error {
 			}
 		}
 	}
-	for wait := time.Millisecond; ; wait *= 2 { // the kernel takes a moment to let go of tasks that have ended
+
+	for failures := 1; ; failures++ {
 		err = syscall.Rmdir(dir)
 		if err == nil || errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		if !errors.Is(err, syscall.EBUSY) || wait > 100*time.Millisecond {
+		if !errors.Is(err, syscall.EBUSY) || failures == removeAttempts {
 			return fmt.Errorf("removing the cgroup %s: %w", dir, err)
 		}
-		if wait > 10*time.Millisecond {
+		if failures > patientAttempts {
 			killTasks(dir)
 		}
-		time.Sleep(wait)
+		time.Sleep(removeBackoff.Wait(failures))
 	}
 }
 
-// killTasks kills what is in one cgroup. One that has ended meanwhile is none of its concern; rmdir tells the rest.
+// The kernel takes a moment to let go of processes that have ended. After patientAttempts (15 ms) those that are left are killed,
+// after removeAttempts (127 ms) removing fails.
+var removeBackoff = retry.Backoff{First: time.Millisecond}
+
+const (
+	patientAttempts = 4
+	removeAttempts  = 8
+)
+
+// killTasks kills the processes of one cgroup. It returns no error: whether it worked shows when the cgroup is removed.
 func killTasks(dir string) {
 	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {

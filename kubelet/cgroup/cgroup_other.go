@@ -2,11 +2,11 @@
 
 package cgroup
 
-// Ensure does nothing: only Linux has cgroups. The runtime limits containers by job objects.
-func Ensure(string, Limits) error { return nil }
+// Only Linux has cgroups: kubelets of other systems use None.
 
-// Resize changes what is below the cgroup that is not there.
-func Resize(_ string, _ Limits, change func() error) error { return change() }
+func ensure(string, limits) error { return nil }
+
+func resize(_ string, _ limits, change func() error) error { return change() }
 
 // Remove does nothing.
 func Remove(string) error { return nil }

@@ -24,8 +24,8 @@ func TestRemoveContainer(t *testing.T) {
 		}
 	})
 	start := func(id string) (pid int, ended chan struct{}) {
-		path := filepath.Join(PodPath(root, p), id)
-		if err := Ensure(path, Limits{Memory: 32 << 20}); err != nil {
+		path := filepath.Join(New(root).Path(p), id)
+		if err := ensure(path, limits{memory: 32 << 20}); err != nil {
 			t.Skip("no cgroups can be made here: ", err)
 		}
 		c := exec.Command("sleep", "60")
@@ -43,7 +43,7 @@ func TestRemoveContainer(t *testing.T) {
 	}
 	_, cut := start("cut")
 	other, _ := start("other")
-	if err := RemoveContainer(root, "u1", "cut"); err != nil {
+	if err := New(root).RemoveContainer("u1", "cut"); err != nil {
 		t.Fatal(err)
 	}
 	<-cut // the test's own limit bounds it

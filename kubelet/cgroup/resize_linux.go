@@ -10,31 +10,29 @@ import (
 	"strings"
 )
 
-// period of CPU quotas in microseconds, as Ensure sets them up.
+// period of CPU quotas in microseconds, upstream's default.
 const period = 100000
 
-// none is a limit that is not there, so that limits compare as numbers.
+// none stands for no limit, so that limits compare as numbers.
 const none = math.MaxInt64
 
 // knob is one setting of a cgroup.
 type knob struct {
 	file string
-	// read and print turn the text in the file into a number that grows with what it allows, and back.
+	// read turns the text in the file into a number that grows with what it allows, print turns it back.
 	read  func(text string) (int64, error)
 	print func(int64) string
 }
 
-// Resize gives the cgroup at path the limits l: those that grow before change is called, which changes what is below it,
-// and those that shrink after. Where change fails nothing shrinks. A memory limit does not fall below what is in use.
-// It may be repeated.
-func Resize(path string, l Limits, change func() error) error {
+// resize is Tree.Resize for the cgroup at path.
+func resize(path string, l limits, change func() error) error {
 	memory, quota, shares := knobs(path)
 	type step struct {
 		knob
 		have, want int64
 	}
 	var steps []step
-	for _, s := range []step{{knob: memory, want: orNone(l.Memory)}, {knob: quota, want: orNone(l.Quota)}, {knob: shares, want: max(l.Shares, minShares)}} {
+	for _, s := range []step{{knob: memory, want: orNone(l.memory)}, {knob: quota, want: orNone(l.quota)}, {knob: shares, want: max(l.shares, minShares)}} {
 		text, err := os.ReadFile(s.file)
 		if err != nil {
 			return fmt.Errorf("reading a limit of the pod: %w", err)
@@ -44,11 +42,13 @@ func Resize(path string, l Limits, change func() error) error {
 		}
 		steps = append(steps, s)
 	}
+
 	if s := steps[0]; s.want < s.have {
 		if err := checkUsage(path, s.want); err != nil {
 			return err
 		}
 	}
+
 	for _, s := range steps { // limits before requests
 		if s.want > s.have {
 			if err := write(s.file, s.print(s.want)); err != nil {
@@ -56,9 +56,11 @@ func Resize(path string, l Limits, change func() error) error {
 			}
 		}
 	}
+
 	if err := change(); err != nil {
 		return err
 	}
+
 	var errs []error
 	for i := len(steps) - 1; i >= 0; i-- { // requests before limits
 		if s := steps[i]; s.want < s.have && s.print(s.want) != s.print(s.have) {
@@ -75,7 +77,7 @@ func orNone(limit int64) int64 {
 	return limit
 }
 
-// knobs of the cgroup at path, which Ensure made.
+// knobs returns the settings of the cgroup at path, which exists.
 func knobs(path string) (memory, quota, shares knob) {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	if !unified() {
@@ -89,6 +91,7 @@ func knobs(path string) (memory, quota, shares knob) {
 			knob{filepath.Join(mountPoint, "cpu", path, "cpu.cfs_quota_us"), readLimit, limit},
 			knob{filepath.Join(mountPoint, "cpu", path, "cpu.shares"), readLimit, number}
 	}
+
 	limit := func(n int64) string {
 		if n == none {
 			return "max"
@@ -101,8 +104,7 @@ func knobs(path string) (memory, quota, shares knob) {
 		knob{filepath.Join(dir, "cpu.weight"), readWeight, func(n int64) string { return number(weight(n)) }}
 }
 
-// readLimit reads the first number of a limit. What the kernel shows when there is none is -1, "max", or more memory than
-// there can be.
+// readLimit reads the first number of a limit. The kernel shows no limit as -1, as "max", or as more memory than there can be.
 func readLimit(text string) (int64, error) {
 	first, _, _ := strings.Cut(text, " ")
 	if first == "max" {
@@ -115,16 +117,16 @@ func readLimit(text string) (int64, error) {
 	return n, err
 }
 
-// readWeight gives the least number of shares that has that weight.
+// readWeight returns the smallest number of shares that has the weight in text.
 func readWeight(text string) (int64, error) {
 	w, err := strconv.ParseInt(text, 10, 64)
 	return minShares + ((w-1)*262142+9998)/9999, err
 }
 
-// weight is what cgroup v2 has in place of cpu.shares.
+// weight returns the cpu.weight of cgroup v2 (1 to 10000) for cpu.shares (2 to 262144), by runc's formula.
 func weight(shares int64) int64 { return 1 + (shares-minShares)*9999/262142 }
 
-// checkUsage fails, in upstream's words, when the cgroup uses more memory than limit.
+// checkUsage fails, in upstream's words, if the cgroup uses at least limit bytes of memory.
 func checkUsage(path string, limit int64) error {
 	file := filepath.Join(mountPoint, path, "memory.current")
 	if !unified() {

@@ -15,7 +15,7 @@ func TestResize(t *testing.T) {
 		t.Skip("needs root")
 	}
 	path := filepath.Join("/porthole-test-resize-"+strconv.Itoa(os.Getpid()), "pod1")
-	if err := Ensure(path, Limits{Shares: 20, Quota: 2000, Memory: 32 << 20}); err != nil {
+	if err := ensure(path, limits{shares: 20, quota: 2000, memory: 32 << 20}); err != nil {
 		t.Skip("no cgroups can be made here: ", err)
 	}
 	t.Cleanup(func() {
@@ -36,40 +36,40 @@ func TestResize(t *testing.T) {
 		}
 		return k.print(n)
 	}
-	expect := func(when string, l Limits) {
+	expect := func(when string, l limits) {
 		t.Helper()
 		for _, c := range []struct {
 			k    knob
 			want int64
-		}{{memory, orNone(l.Memory)}, {quota, orNone(l.Quota)}, {shares, l.Shares}} {
+		}{{memory, orNone(l.memory)}, {quota, orNone(l.quota)}, {shares, l.shares}} {
 			if got, want := read(c.k), c.k.print(c.want); got != want {
 				t.Errorf("%s: %s has %s, want %s", when, c.k.file, got, want)
 			}
 		}
 	}
-	resize := func(l Limits, change func() error) {
+	apply := func(l limits, change func() error) {
 		t.Helper()
-		if err := Resize(path, l, change); err != nil {
+		if err := resize(path, l, change); err != nil {
 			t.Fatal(err)
 		}
 		expect("after", l)
 	}
-	small, big, mixed := Limits{Shares: 20, Quota: 2000, Memory: 32 << 20}, Limits{Shares: 400, Quota: 40000, Memory: 64 << 20},
-		Limits{Shares: 400, Quota: 2000, Memory: 32 << 20}
+	small, big, mixed := limits{shares: 20, quota: 2000, memory: 32 << 20}, limits{shares: 400, quota: 40000, memory: 64 << 20},
+		limits{shares: 400, quota: 2000, memory: 32 << 20}
 	expect("before", small)
-	resize(big, func() error { expect("growing", big); return nil })
-	resize(mixed, func() error { expect("shrinking", big); return nil })
-	resize(small, func() error { expect("fewer shares", mixed); return nil })
-	resize(Limits{Shares: 20}, func() error { expect("without limits", Limits{Shares: 20}); return nil })
-	resize(small, func() error { expect("limits again", Limits{Shares: 20}); return nil })
+	apply(big, func() error { expect("growing", big); return nil })
+	apply(mixed, func() error { expect("shrinking", big); return nil })
+	apply(small, func() error { expect("fewer shares", mixed); return nil })
+	apply(limits{shares: 20}, func() error { expect("without limits", limits{shares: 20}); return nil })
+	apply(small, func() error { expect("limits again", limits{shares: 20}); return nil })
 
 	failed := errors.New("no")
-	if err := Resize(path, Limits{Shares: 2, Quota: 1000, Memory: 16 << 20}, func() error { return failed }); !errors.Is(err, failed) {
+	if err := resize(path, limits{shares: 2, quota: 1000, memory: 16 << 20}, func() error { return failed }); !errors.Is(err, failed) {
 		t.Error(err)
 	}
 	expect("after a failure", small)
 	called := false
-	err := Resize(path, Limits{Shares: 400, Quota: 2000, Memory: 1}, func() error { called = true; return nil })
+	err := resize(path, limits{shares: 400, quota: 2000, memory: 1}, func() error { called = true; return nil })
 	if usage := checkUsage(path, 1); usage != nil { // an empty cgroup may use nothing at all
 		if err == nil || called || !strings.HasPrefix(err.Error(), "cannot decrease memory limits: attempting to set pod memory limit (1) below current usage (") {
 			t.Errorf("%v, called: %v", err, called)

@@ -25,22 +25,22 @@ func TestPodLimits(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		spec v1.PodSpec
-		want Limits
+		want limits
 	}{
-		{"nothing", v1.PodSpec{Containers: []v1.Container{container(nil, nil)}}, Limits{Shares: 2}},
-		{"all", v1.PodSpec{Containers: []v1.Container{full}}, Limits{Shares: 512, Quota: 100000, Memory: 128 << 20}},
-		{"one has no cpu limit", v1.PodSpec{Containers: []v1.Container{full, half}}, Limits{Shares: 614, Memory: 192 << 20}},
+		{"nothing", v1.PodSpec{Containers: []v1.Container{container(nil, nil)}}, limits{shares: 2}},
+		{"all", v1.PodSpec{Containers: []v1.Container{full}}, limits{shares: 512, quota: 100000, memory: 128 << 20}},
+		{"one has no cpu limit", v1.PodSpec{Containers: []v1.Container{full, half}}, limits{shares: 614, memory: 192 << 20}},
 		{"overhead", v1.PodSpec{Containers: []v1.Container{full}, Overhead: list("cpu", "250m", "memory", "32Mi")},
-			Limits{Shares: 768, Quota: 125000, Memory: 160 << 20}},
-		{"overhead alone limits nothing", v1.PodSpec{Containers: []v1.Container{container(nil, nil)}, Overhead: list("cpu", "250m")}, Limits{Shares: 256}},
+			limits{shares: 768, quota: 125000, memory: 160 << 20}},
+		{"overhead alone limits nothing", v1.PodSpec{Containers: []v1.Container{container(nil, nil)}, Overhead: list("cpu", "250m")}, limits{shares: 256}},
 		{"largest init container", v1.PodSpec{Containers: []v1.Container{full}, InitContainers: []v1.Container{container(list("cpu", "2"), list("cpu", "2", "memory", "1Gi"))}},
-			Limits{Shares: 2048, Quota: 200000, Memory: 1 << 30}},
-		{"tiny", v1.PodSpec{Containers: []v1.Container{container(list("cpu", "1m"), list("cpu", "1m"))}}, Limits{Shares: 2, Quota: 1000}},
-		{"huge", v1.PodSpec{Containers: []v1.Container{container(list("cpu", "1000"), nil)}}, Limits{Shares: 262144}},
+			limits{shares: 2048, quota: 200000, memory: 1 << 30}},
+		{"tiny", v1.PodSpec{Containers: []v1.Container{container(list("cpu", "1m"), list("cpu", "1m"))}}, limits{shares: 2, quota: 1000}},
+		{"huge", v1.PodSpec{Containers: []v1.Container{container(list("cpu", "1000"), nil)}}, limits{shares: 262144}},
 		{"the pod as a whole", v1.PodSpec{Containers: []v1.Container{container(nil, nil)}, Resources: &v1.ResourceRequirements{
-			Requests: list("cpu", "1"), Limits: list("cpu", "2", "memory", "1Gi")}}, Limits{Shares: 1024, Quota: 200000, Memory: 1 << 30}},
+			Requests: list("cpu", "1"), Limits: list("cpu", "2", "memory", "1Gi")}}, limits{shares: 1024, quota: 200000, memory: 1 << 30}},
 	} {
-		if got := PodLimits(&v1.Pod{Spec: c.spec}); got != c.want {
+		if got := limitsOf(&v1.Pod{Spec: c.spec}); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}

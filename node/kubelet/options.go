@@ -21,6 +21,7 @@ import (
 
 	"porthole.dev/porthole/internal/platform"
 	core "porthole.dev/porthole/kubelet"
+	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/nodestatus"
 )
@@ -64,11 +65,14 @@ func options(cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, 
 	if name == "" {
 		return nil, errors.New("empty hostname is invalid")
 	}
-	o := &core.Options{RootDir: root, PodLogsDir: logs, CgroupRoot: cfg.CgroupRoot, LeaseSeconds: cfg.NodeLeaseDurationSeconds, Windows: platform.IsWindows}
+	o := &core.Options{RootDir: root, PodLogsDir: logs, LeaseSeconds: cfg.NodeLeaseDurationSeconds, Windows: platform.IsWindows}
 	if o.Node, err = nodeOptions(cfg, given, name, host); err != nil {
 		return nil, err
 	}
 	o.Node.Pressure.Dir = root
+	if !platform.IsWindows {
+		o.Cgroups = cgroup.New(cfg.CgroupRoot)
+	}
 	if cfg.CrashLoopBackOff.MaxContainerRestartPeriod != nil {
 		o.MaxBackoff = cfg.CrashLoopBackOff.MaxContainerRestartPeriod.Duration
 	}
