@@ -44,6 +44,7 @@ func TestKubelet(t *testing.T) {
 	w.run(t, "clock set", testClock)
 	w.nothingLeft(t)
 	w.run(t, "start that was cut short", testCutStart)
+	w.run(t, "suite of the runtime", testRuntimeSuite)
 	w.run(t, "killed during churn", testKilled)
 	w.nothingLeft(t)
 }

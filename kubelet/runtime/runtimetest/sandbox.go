@@ -1,0 +1,229 @@
+package runtimetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// sandbox is one sandbox; its fields are guarded by Fake.mu.
+type sandbox struct {
+	id      string
+	config  *cri.PodSandboxConfig
+	handler string
+	ip      string
+	ready   bool
+	created time.Time
+}
+
+func (s *sandbox) state() cri.PodSandboxState {
+	if s.ready {
+		return cri.PodSandboxState_SANDBOX_READY
+	}
+	return cri.PodSandboxState_SANDBOX_NOTREADY
+}
+
+func (s *sandbox) hostNetwork() bool {
+	return s.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == cri.NamespaceMode_NODE
+}
+
+func (s *sandbox) status() *cri.PodSandboxStatus {
+	out := &cri.PodSandboxStatus{Id: s.id, Metadata: s.config.GetMetadata(), State: s.state(), CreatedAt: s.created.UnixNano(),
+		Labels: s.config.GetLabels(), Annotations: s.config.GetAnnotations(), RuntimeHandler: s.handler,
+		Network: &cri.PodSandboxNetworkStatus{}}
+	if s.ready {
+		out.Network.Ip = s.ip
+	}
+	if l := s.config.GetLinux(); l != nil {
+		out.Linux = &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: l.GetSecurityContext().GetNamespaceOptions()}}
+	}
+	return out
+}
+
+// sandbox finds one by its id, or nil; the caller holds the lock.
+func (f *Fake) sandbox(id string) *sandbox {
+	if i := slices.IndexFunc(f.sandboxes, func(s *sandbox) bool { return s.id == id }); i >= 0 {
+		return f.sandboxes[i]
+	}
+	return nil
+}
+
+// sandboxDown makes a sandbox not ready; the caller holds the lock.
+func (f *Fake) sandboxDown(s *sandbox) {
+	s.ready = false
+	f.event(s.id, s, cri.ContainerEventType_CONTAINER_STOPPED_EVENT)
+}
+
+func sandboxName(m *cri.PodSandboxMetadata) string {
+	return strings.Join([]string{m.GetName(), m.GetNamespace(), m.GetUid(), fmt.Sprint(m.GetAttempt())}, "_")
+}
+
+// RunPodSandbox makes a sandbox. Its name is reserved from the beginning of the call.
+func (f *Fake) RunPodSandbox(ctx context.Context, r *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
+	m := r.GetConfig().GetMetadata()
+	call := Call{Method: "RunPodSandbox", Pod: m.GetUid(), PodName: m.GetName()}
+	if m == nil {
+		return nil, status.Error(codes.Unknown, "sandbox config must include metadata")
+	}
+	f.mu.Lock()
+	s := &sandbox{id: f.newID(), config: r.GetConfig(), handler: r.GetRuntimeHandler()}
+	err := f.reserve("sandbox", sandboxName(m), s.id)
+	f.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+
+	outcome, err := f.enter(ctx, call)
+	f.mu.Lock()
+	if err == nil {
+		err = f.checkSandbox(s)
+	}
+	if err != nil {
+		f.release(s.id)
+		f.mu.Unlock()
+		return nil, err
+	}
+	s.ready, s.created = true, time.Now()
+	if !s.hostNetwork() {
+		s.ip = fmt.Sprintf("10.97.%d.%d", f.next/250%250, 2+f.next%250)
+	}
+	f.sandboxes = append(f.sandboxes, s)
+	f.event(s.id, s, cri.ContainerEventType_CONTAINER_CREATED_EVENT)
+	f.event(s.id, s, cri.ContainerEventType_CONTAINER_STARTED_EVENT)
+	f.mu.Unlock()
+
+	if err := f.leave(ctx, call, outcome); err != nil {
+		return nil, err
+	}
+	return &cri.RunPodSandboxResponse{PodSandboxId: s.id}, nil
+}
+
+// checkSandbox refuses what containerd refuses; the caller holds the lock.
+func (f *Fake) checkSandbox(s *sandbox) error {
+	if f.names[sandboxName(s.config.GetMetadata())] != s.id {
+		return errVanished
+	}
+	if s.handler != "" && s.handler != "runc" {
+		return status.Errorf(codes.Unknown, "unable to get OCI runtime for sandbox %q: no runtime for %q is configured", s.id, s.handler)
+	}
+	if f.networkDown && !s.hostNetwork() {
+		return status.Errorf(codes.Unknown, "failed to setup network for sandbox %q: cni plugin not initialized", s.id)
+	}
+	return nil
+}
+
+// StopPodSandbox kills what runs in a sandbox and ends it. One that is not known is stopped.
+func (f *Fake) StopPodSandbox(ctx context.Context, r *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
+	return answer(ctx, f, f.about("StopPodSandbox", r.PodSandboxId), func() (*cri.StopPodSandboxResponse, error) {
+		if s := f.sandbox(r.PodSandboxId); s != nil {
+			f.stopSandbox(s)
+		}
+		return &cri.StopPodSandboxResponse{}, nil
+	})
+}
+
+func (f *Fake) stopSandbox(s *sandbox) {
+	for _, c := range f.containers {
+		if c.sandbox == s {
+			f.exit(c, killed)
+		}
+	}
+	if s.ready {
+		f.sandboxDown(s)
+	}
+}
+
+// RemovePodSandbox stops and removes a sandbox with its containers. One that is not known is removed.
+func (f *Fake) RemovePodSandbox(ctx context.Context, r *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
+	return answer(ctx, f, f.about("RemovePodSandbox", r.PodSandboxId), func() (*cri.RemovePodSandboxResponse, error) {
+		s := f.sandbox(r.PodSandboxId)
+		if s == nil {
+			return &cri.RemovePodSandboxResponse{}, nil
+		}
+		f.stopSandbox(s)
+		for _, c := range slices.Clone(f.containers) {
+			if c.sandbox == s {
+				if err := f.remove(c); err != nil {
+					return nil, status.Errorf(codes.Unknown, "failed to remove container %q: %v", c.id, err)
+				}
+			}
+		}
+		f.event(s.id, s, cri.ContainerEventType_CONTAINER_DELETED_EVENT)
+		f.sandboxes = slices.DeleteFunc(f.sandboxes, func(other *sandbox) bool { return other == s })
+		f.release(s.id)
+		return &cri.RemovePodSandboxResponse{}, nil
+	})
+}
+
+// PodSandboxStatus reads one sandbox.
+func (f *Fake) PodSandboxStatus(ctx context.Context, r *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+	return answer(ctx, f, f.about("PodSandboxStatus", r.PodSandboxId), func() (*cri.PodSandboxStatusResponse, error) {
+		s := f.sandbox(r.PodSandboxId)
+		if s == nil {
+			return nil, unknown("sandbox", r.PodSandboxId)
+		}
+		return &cri.PodSandboxStatusResponse{Status: s.status()}, nil
+	})
+}
+
+// ListPodSandbox lists the sandboxes that match a filter of id, state and labels.
+func (f *Fake) ListPodSandbox(ctx context.Context, r *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+	filter := r.GetFilter()
+	call := Call{Method: "ListPodSandbox", Pod: filter.GetLabelSelector()[labelPodUID]}
+	return answer(ctx, f, call, func() (*cri.ListPodSandboxResponse, error) {
+		out := &cri.ListPodSandboxResponse{}
+		for _, s := range f.sandboxes {
+			if filter.GetId() != "" && filter.GetId() != s.id || filter.GetState() != nil && filter.GetState().State != s.state() ||
+				!matches(s.config.GetLabels(), filter.GetLabelSelector()) {
+				continue
+			}
+			out.Items = append(out.Items, &cri.PodSandbox{Id: s.id, Metadata: s.config.GetMetadata(), State: s.state(),
+				CreatedAt: s.created.UnixNano(), Labels: s.config.GetLabels(), Annotations: s.config.GetAnnotations(), RuntimeHandler: s.handler})
+		}
+		return out, nil
+	})
+}
+
+// labelPodUID is the label by which kubelets find the sandboxes and containers of a pod.
+const labelPodUID = "io.kubernetes.pod.uid"
+
+func matches(labels, selector map[string]string) bool {
+	for key, want := range selector {
+		if got, ok := labels[key]; !ok || got != want {
+			return false
+		}
+	}
+	return true
+}
+
+// Version answers as containerd does.
+func (f *Fake) Version(ctx context.Context, _ *cri.VersionRequest) (*cri.VersionResponse, error) {
+	return answer(ctx, f, Call{Method: "Version"}, func() (*cri.VersionResponse, error) {
+		return &cri.VersionResponse{Version: "0.1.0", RuntimeName: "containerd", RuntimeVersion: "v2.3.6", RuntimeApiVersion: "v1"}, nil
+	})
+}
+
+// Status answers that the runtime is ready, and whether its network is.
+func (f *Fake) Status(ctx context.Context, _ *cri.StatusRequest) (*cri.StatusResponse, error) {
+	return answer(ctx, f, Call{Method: "Status"}, func() (*cri.StatusResponse, error) {
+		network := &cri.RuntimeCondition{Type: cri.NetworkReady, Status: !f.networkDown}
+		if f.networkDown {
+			network.Reason, network.Message = "NetworkPluginNotReady", "Network plugin returns error: cni plugin not initialized"
+		}
+		return &cri.StatusResponse{Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{{Type: cri.RuntimeReady, Status: true}, network}},
+			RuntimeHandlers: []*cri.RuntimeHandler{{}, {Name: "runc"}}}, nil
+	})
+}
+
+// UpdateRuntimeConfig takes the pod range and does nothing with it.
+func (f *Fake) UpdateRuntimeConfig(ctx context.Context, _ *cri.UpdateRuntimeConfigRequest) (*cri.UpdateRuntimeConfigResponse, error) {
+	return answer(ctx, f, Call{Method: "UpdateRuntimeConfig"}, func() (*cri.UpdateRuntimeConfigResponse, error) {
+		return &cri.UpdateRuntimeConfigResponse{}, nil
+	})
+}
