@@ -17,33 +17,33 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// apply carries out one operation. Deleting what is gone is success.
-func (d *DataPlane) apply(ctx context.Context, op Op, want State) error {
-	switch {
-	case op.Rules != nil:
-		if err := d.nft(ctx, strings.NewReader(strings.Join(op.Rules.Lines, "\n")+"\n"), nil, "-f", "-"); err != nil {
-			return err
-		}
-		return d.moveUDP(op.Rules.Table, op.Rules.Frontends, want)
-	case op.Tunnel != nil || op.Peer != nil || op.Path != nil:
-		return d.applyTunnel(op)
-	case op.Keep != nil:
-		return d.applyKeep(op.Verb, *op.Keep)
-	case op.Port != nil && op.Verb == "del":
-		return d.deleteLink(op.Port.Name)
-	case op.Port != nil:
-		return d.addPort(op.Port)
-	case op.Bridge != nil && op.Addr.IsValid():
-		return d.bridgeAddr(op)
-	case op.Bridge != nil && op.Verb == "del":
-		return d.deleteLink(op.Bridge.Name)
-	case op.Bridge != nil:
-		return d.setBridge(op.Bridge)
-	case op.Verb == "del":
-		return platform.DeleteNetns(op.Netns)
-	}
-	return platform.CreateNetns(op.Netns)
+// effect is what an operation does to the kernel.
+type effect interface {
+	// apply carries the operation out. want is the state that the plan leads to.
+	apply(ctx context.Context, d *DataPlane, want State) error
 }
+
+// managed is a resource in the kernel.
+type managed interface {
+	// create makes the resource, or corrects what differs of one that is there.
+	create(d *DataPlane) error
+	// delete removes it. If it is gone already, that is success.
+	delete(d *DataPlane) error
+}
+
+func (o add) apply(_ context.Context, d *DataPlane, _ State) error { return o.create(d) }
+func (o set) apply(_ context.Context, d *DataPlane, _ State) error { return o.create(d) }
+func (o del) apply(_ context.Context, d *DataPlane, _ State) error { return o.delete(d) }
+
+func (tx *Transaction) apply(ctx context.Context, d *DataPlane, want State) error {
+	if err := d.nft(ctx, strings.NewReader(strings.Join(tx.Lines, "\n")+"\n"), nil, "-f", "-"); err != nil {
+		return err
+	}
+	return d.moveUDP(tx.Table, tx.Frontends, want)
+}
+
+func (n ownNetns) create(*DataPlane) error { return platform.CreateNetns(n.name) }
+func (n ownNetns) delete(*DataPlane) error { return platform.DeleteNetns(n.name) }
 
 // nft runs the nft program inside the host's network namespace.
 func (d *DataPlane) nft(ctx context.Context, in *strings.Reader, out *bytes.Buffer, args ...string) error {
@@ -65,8 +65,8 @@ func (d *DataPlane) nft(ctx context.Context, in *strings.Reader, out *bytes.Buff
 	return nil
 }
 
-// setBridge makes the bridge, or mends its settings. Its MAC is fixed: the kernel would change it with every port.
-func (d *DataPlane) setBridge(b *Bridge) error {
+// create fixes the bridge's MAC: the kernel would change it with every port.
+func (b Bridge) create(d *DataPlane) error {
 	link, err := d.handle.LinkByName(b.Name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		br := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
@@ -93,23 +93,31 @@ func (d *DataPlane) setBridge(b *Bridge) error {
 	return d.handle.LinkSetUp(link)
 }
 
-func (d *DataPlane) bridgeAddr(op Op) error {
-	link, err := d.handle.LinkByName(op.Bridge.Name)
+func (b Bridge) delete(d *DataPlane) error { return d.deleteLink(b.Name) }
+
+func (a bridgeAddr) create(d *DataPlane) error {
+	link, err := d.handle.LinkByName(a.bridge)
 	if err != nil {
 		return err
 	}
-	if op.Verb == "del" {
-		err := d.handle.AddrDel(link, netlinkAddr(op.Addr))
-		if errors.Is(err, unix.EADDRNOTAVAIL) {
-			return nil
-		}
-		return err
-	}
-	return d.handle.AddrReplace(link, netlinkAddr(op.Addr))
+	return d.handle.AddrReplace(link, netlinkAddr(a.addr))
 }
 
-// addPort makes the veth pair with its far end already in the guest's namespace. What was made half is taken back.
-func (d *DataPlane) addPort(p *Port) error {
+func (a bridgeAddr) delete(d *DataPlane) error {
+	link, err := d.handle.LinkByName(a.bridge)
+	if err != nil {
+		return err
+	}
+	if err := d.handle.AddrDel(link, netlinkAddr(a.addr)); !errors.Is(err, unix.EADDRNOTAVAIL) {
+		return err
+	}
+	return nil
+}
+
+func (p Port) delete(d *DataPlane) error { return d.deleteLink(p.Name) }
+
+// create makes the veth pair with its far end already in the guest's namespace. If a step fails, the pair is deleted.
+func (p Port) create(d *DataPlane) error {
 	guest, err := netns.GetFromPath(p.Netns)
 	if err != nil {
 		return fmt.Errorf("network namespace %s: %w", p.Netns, err)
@@ -135,7 +143,7 @@ func (d *DataPlane) addPort(p *Port) error {
 	return nil
 }
 
-func (d *DataPlane) bringUp(p *Port, guest netns.NsHandle) error {
+func (d *DataPlane) bringUp(p Port, guest netns.NsHandle) error {
 	link, err := d.handle.LinkByName(p.Name)
 	if err != nil {
 		return err

@@ -107,20 +107,21 @@ func (d *DataPlane) applyAll(ctx context.Context, desired desired.State) (map[st
 	var failed error
 	for _, op := range plan {
 		log.V(4).Info("Applying network operation", "operation", op.String())
-		err := d.apply(ctx, op, want)
+		err := op.apply(ctx, d, want)
 		if err == nil {
-			d.have.record(op, want)
+			op.record(&d.have, want)
 			continue
 		}
+
 		err = fmt.Errorf("%s: %w", firstLine(op.String()), err)
-		if op.Rules != nil {
+		switch op.(type) {
+		case *Transaction:
 			d.known, failed = false, errors.Join(failed, err)
 			continue
-		}
-		results[op.ID] = errors.Join(results[op.ID], err)
-		if op.Verb == "del" {
+		case del:
 			d.known = false
 		}
+		results[op.owner()] = errors.Join(results[op.owner()], err)
 	}
 	if failed == nil && len(results) == 0 {
 		d.live, d.have.Rules, d.have.Rules6 = rendered, want.Rules, want.Rules6
@@ -146,15 +147,7 @@ func (d *DataPlane) Verify(ctx context.Context, desired desired.State) ([]Drift,
 	}
 	drift := []Drift{}
 	for _, op := range Diff(want, have) {
-		if op.Rules == nil {
-			drift = append(drift, Drift{ID: op.ID, Text: op.String()})
-			continue
-		}
-		for _, line := range op.Rules.Lines {
-			if !strings.HasPrefix(line, "add table ") {
-				drift = append(drift, Drift{Text: line})
-			}
-		}
+		drift = append(drift, driftOf(op)...)
 	}
 	if len(drift) > 0 {
 		d.known, d.live = false, nil
@@ -171,14 +164,6 @@ func (s *State) keepChains(live State) {
 			}
 		}
 	}
-}
-
-// NamespacePath is the network namespace of an HCN namespace.
-func NamespacePath(n desired.Namespace) string {
-	if n.Path != "" || n.Host {
-		return n.Path
-	}
-	return platform.NetnsPath(OwnNetns(n.ID))
 }
 
 // facts reads the uplink. Without it, or its address, the host is alone: nothing leaves it, and the loopback address
@@ -207,51 +192,6 @@ func (d *DataPlane) facts() (Facts, error) {
 		f.Node6 = six[0].Addr()
 	}
 	return f, nil
-}
-
-// record notes a write that was done.
-func (s *State) record(op Op, want State) {
-	switch {
-	case op.Rules != nil:
-		if op.Rules.Table == "ip6" {
-			s.Rules6 = want.Rules6
-		} else {
-			s.Rules = want.Rules
-		}
-	case op.Tunnel != nil || op.Peer != nil || op.Path != nil:
-		s.recordTunnel(op)
-	case op.Keep != nil && op.Verb == "del":
-		delete(s.Keeps, op.Keep.Addr)
-	case op.Keep != nil:
-		s.Keeps[op.Keep.Addr] = *op.Keep
-	case op.Port != nil && op.Verb == "del":
-		delete(s.Ports, op.Port.Name)
-	case op.Port != nil:
-		s.Ports[op.Port.Name] = *op.Port
-	case op.Bridge != nil && op.Addr.IsValid():
-		b := s.Bridges[op.Bridge.Name]
-		var addrs []netip.Prefix
-		for _, a := range b.Addrs {
-			if a != op.Addr {
-				addrs = append(addrs, a)
-			}
-		}
-		if op.Verb == "add" {
-			addrs = append(addrs, op.Addr)
-		}
-		b.Addrs = addrs
-		s.Bridges[b.Name] = b
-	case op.Bridge != nil && op.Verb == "del":
-		delete(s.Bridges, op.Bridge.Name)
-	case op.Bridge != nil:
-		b := *op.Bridge
-		b.Addrs = s.Bridges[b.Name].Addrs
-		s.Bridges[b.Name] = b
-	case op.Verb == "del":
-		delete(s.Namespaces, op.Netns)
-	default:
-		s.Namespaces[op.Netns] = op.ID
-	}
 }
 
 func handleAt(path string) (*netlink.Handle, error) {

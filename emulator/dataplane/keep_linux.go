@@ -13,19 +13,22 @@ import (
 // keepPriority is the priority of our routing rules; they are known by it.
 const keepPriority = 20100
 
-// applyKeep makes or removes a routing rule (packets with the pod's mark) and its table (everything by the pod).
-func (d *DataPlane) applyKeep(verb string, k Keep) error {
+// entries are the routing rule (packets with the pod's mark use the table of that number) and the route that leads
+// everything in the table to the pod.
+func (k Keep) entries() (*netlink.Rule, *netlink.Route) {
 	mark := ip4.mark(k.Addr)
 	rule := netlink.NewRule()
 	rule.Family, rule.Priority, rule.Mark, rule.Table = unix.AF_INET, keepPriority, mark, int(mark)
-	route := &netlink.Route{Dst: anywhere(k.Addr), Table: int(mark)}
-	if verb == "del" {
-		return errors.Join(unlessGone(d.handle.RuleDel(rule)), unlessGone(d.handle.RouteDel(route)))
-	}
+	return rule, &netlink.Route{Dst: anywhere(k.Addr), Table: int(mark)}
+}
+
+func (k Keep) create(d *DataPlane) error {
 	link, err := d.handle.LinkByName(k.Bridge)
 	if err != nil {
 		return err
 	}
+
+	rule, route := k.entries()
 	route.LinkIndex, route.Gw, route.Flags = link.Attrs().Index, k.Addr.AsSlice(), int(netlink.FLAG_ONLINK)
 	if err := d.handle.RouteReplace(route); err != nil {
 		return fmt.Errorf("route: %w", err)
@@ -34,6 +37,11 @@ func (d *DataPlane) applyKeep(verb string, k Keep) error {
 		return fmt.Errorf("rule: %w", err)
 	}
 	return nil
+}
+
+func (k Keep) delete(d *DataPlane) error {
+	rule, route := k.entries()
+	return errors.Join(unlessGone(d.handle.RuleDel(rule)), unlessGone(d.handle.RouteDel(route)))
 }
 
 // observeKeeps reads our routing rules and their tables. One without its route comes back without a bridge.

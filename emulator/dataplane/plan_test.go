@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,6 +67,43 @@ func TestPlanGolden(t *testing.T) {
 	golden(t, "all-gone", Diff(Render(desired.State{}, testFacts), full))
 	if plan := Diff(Render(sample(), testFacts), full); len(plan) != 0 {
 		t.Errorf("the same again is not nothing:\n%s", plan)
+	}
+}
+
+// TestRecordLeadsToWant: once every operation of a plan is noted as done, nothing is left to do. The sample has an overlay and a
+// connection that keeps its destination besides, so that each kind of resource is in a plan.
+func TestRecordLeadsToWant(t *testing.T) {
+	p, a := netip.MustParsePrefix, netip.MustParseAddr
+	all := sample()
+	all.Networks = append(all.Networks, desired.Network{ID: "overlay", Type: overlayType, RouterMAC: "02:00:00:00:00:01",
+		Subnets:       []desired.Subnet{{Prefix: p("10.245.1.0/24"), VSID: 4096}},
+		RemoteSubnets: []desired.RemoteSubnet{{Prefix: p("10.245.2.0/24"), VSID: 4096, Provider: a("10.99.0.22"), MAC: "02:00:00:00:00:02"}}})
+	all.LoadBalancers[0].Backends, all.LoadBalancers[0].Ports[0].PreserveDIP = []string{"e1"}, true
+	other := sample()
+	other.Endpoints[0].Addrs = []netip.Prefix{p("10.244.1.3/24")}
+
+	kinds := map[string]bool{}
+	moved := other
+	moved.Networks = slices.Clone(all.Networks)
+	moved.Networks[2].RemoteSubnets = nil
+
+	states := []desired.State{{}, sample(), all, other, moved}
+	for from, have := range states {
+		for to, desire := range states {
+			want, now := Render(desire, testFacts), Render(have, testFacts)
+			for _, op := range Diff(want, now) {
+				kinds[strings.Join(strings.Fields(op.String())[:2], " ")] = true
+				op.record(&now, want)
+			}
+			if plan := Diff(want, now); len(plan) != 0 {
+				t.Errorf("from %d to %d, after everything is noted:\n%s", from, to, plan)
+			}
+		}
+	}
+	for _, kind := range []string{"netns", "bridge", "address", "port", "tunnel", "peer", "path", "way"} {
+		if !kinds["add "+kind] || !kinds["del "+kind] {
+			t.Errorf("no plan adds and deletes a %s: %v", kind, kinds)
+		}
 	}
 }
 

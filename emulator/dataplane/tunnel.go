@@ -155,77 +155,38 @@ func diffTunnels(want, have State) (gone, come Plan) {
 	for _, name := range sortedKeys(have.Tunnels) {
 		h := have.Tunnels[name]
 		if w, ok := want.Tunnels[name]; !ok || w != h {
-			gone, fresh[name] = append(gone, Op{Verb: "del", ID: h.ID, Tunnel: &h}), true
+			gone, fresh[name] = append(gone, del{h}), true
 		}
 	}
 	for _, name := range sortedKeys(want.Tunnels) {
 		w := want.Tunnels[name]
 		if _, ok := have.Tunnels[name]; !ok || fresh[name] {
-			come = append(come, Op{Verb: "add", ID: w.ID, Tunnel: &w})
+			come = append(come, add{w})
 		}
 	}
 	for _, key := range sortedKeys(have.Paths) {
 		h := have.Paths[key]
 		if w, ok := want.Paths[key]; !fresh[h.Tunnel] && (!ok || w.MAC != h.MAC) {
-			gone = append(gone, Op{Verb: "del", ID: h.ID, Path: &h})
+			gone = append(gone, del{h})
 		}
 	}
 	for _, key := range sortedKeys(have.Peers) {
 		h := have.Peers[key]
 		if w, ok := want.Peers[key]; !fresh[h.Tunnel] && (!ok || w.Provider != h.Provider) {
-			gone = append(gone, Op{Verb: "del", ID: h.ID, Peer: &h})
+			gone = append(gone, del{h})
 		}
 	}
 	for _, key := range sortedKeys(want.Peers) {
 		w := want.Peers[key]
 		if h, ok := have.Peers[key]; !ok || fresh[w.Tunnel] || h.Provider != w.Provider {
-			come = append(come, Op{Verb: "add", ID: w.ID, Peer: &w})
+			come = append(come, add{w})
 		}
 	}
 	for _, key := range sortedKeys(want.Paths) {
 		w := want.Paths[key]
 		if h, ok := have.Paths[key]; !ok || fresh[w.Tunnel] || h.MAC != w.MAC {
-			come = append(come, Op{Verb: "add", ID: w.ID, Path: &w})
+			come = append(come, add{w})
 		}
 	}
 	return gone, come
-}
-
-func (o Op) tunnelString() string {
-	switch {
-	case o.Tunnel != nil:
-		t := o.Tunnel
-		return fmt.Sprintf("%s tunnel %s id %d local %s port %d mac %s mtu %d", o.Verb, t.Name, t.VNI, t.Local, t.Port, t.MAC, t.MTU)
-	case o.Peer != nil:
-		return fmt.Sprintf("%s peer %s of %s at %s", o.Verb, o.Peer.MAC, o.Peer.Tunnel, o.Peer.Provider)
-	}
-	return fmt.Sprintf("%s path %s through %s to %s", o.Verb, o.Path.Prefix, o.Path.Tunnel, o.Path.MAC)
-}
-
-// recordTunnel notes a write that was done.
-func (s *State) recordTunnel(op Op) {
-	switch {
-	case op.Tunnel != nil && op.Verb == "del":
-		delete(s.Tunnels, op.Tunnel.Name)
-		for key, p := range s.Paths {
-			if p.Tunnel == op.Tunnel.Name {
-				delete(s.Paths, key)
-			}
-		}
-		for key, p := range s.Peers {
-			if p.Tunnel == op.Tunnel.Name {
-				delete(s.Peers, key)
-			}
-		}
-	case op.Tunnel != nil:
-		s.Tunnels[op.Tunnel.Name] = *op.Tunnel
-	case op.Peer != nil && op.Verb == "del":
-		delete(s.Peers, op.Peer.key())
-	case op.Peer != nil:
-		s.Peers[op.Peer.key()] = *op.Peer
-	case op.Verb == "del":
-		delete(s.Paths, op.Path.key())
-	default:
-		s.Paths[op.Path.key()] = *op.Path
-	}
 }

@@ -12,43 +12,75 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// applyTunnel carries out an operation on a tunnel, a peer or a path. Deleting what is gone is success.
-func (d *DataPlane) applyTunnel(op Op) error {
-	if op.Tunnel != nil {
-		if op.Verb == "del" {
-			return d.deleteLink(op.Tunnel.Name)
-		}
-		return d.addTunnel(op.Tunnel)
+func (t Tunnel) delete(d *DataPlane) error { return d.deleteLink(t.Name) }
+
+func (p Peer) create(d *DataPlane) error {
+	entry, err := d.forwardingEntry(p)
+	if err != nil {
+		return err
 	}
-	name, mac := "", ""
-	if op.Peer != nil {
-		name, mac = op.Peer.Tunnel, op.Peer.MAC
-	} else {
-		name, mac = op.Path.Tunnel, op.Path.MAC
-	}
-	link, err := d.handle.LinkByName(name)
-	if errors.As(err, &netlink.LinkNotFoundError{}) && op.Verb == "del" {
+	return d.handle.NeighSet(entry)
+}
+
+func (p Peer) delete(d *DataPlane) error {
+	entry, err := d.forwardingEntry(p)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	hw, err := net.ParseMAC(mac)
+	return unlessGone(d.handle.NeighDel(entry))
+}
+
+// forwardingEntry says that frames to the peer's MAC go to its provider address.
+func (d *DataPlane) forwardingEntry(p Peer) (*netlink.Neigh, error) {
+	link, err := d.handle.LinkByName(p.Tunnel)
+	if err != nil {
+		return nil, err
+	}
+	mac, err := net.ParseMAC(p.MAC)
+	if err != nil {
+		return nil, err
+	}
+	return &netlink.Neigh{LinkIndex: link.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT, Flags: netlink.NTF_SELF,
+		IP: p.Provider.AsSlice(), HardwareAddr: mac}, nil
+}
+
+func (p Path) create(d *DataPlane) error {
+	neigh, route, err := d.pathEntries(p)
 	if err != nil {
 		return err
 	}
-	if op.Peer != nil {
-		entry := &netlink.Neigh{LinkIndex: link.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT, Flags: netlink.NTF_SELF,
-			IP: op.Peer.Provider.AsSlice(), HardwareAddr: hw}
-		if op.Verb == "del" {
-			return unlessGone(d.handle.NeighDel(entry))
-		}
-		return d.handle.NeighSet(entry)
+	if err := d.handle.NeighSet(neigh); err != nil {
+		return fmt.Errorf("neighbour %s: %w", p.gateway(), err)
 	}
-	return d.applyPath(op.Verb, *op.Path, link.Attrs().Index, hw)
+	return d.handle.RouteReplace(route)
 }
 
-func (d *DataPlane) applyPath(verb string, p Path, index int, mac net.HardwareAddr) error {
+func (p Path) delete(d *DataPlane) error {
+	neigh, route, err := d.pathEntries(p)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(unlessGone(d.handle.RouteDel(route)), unlessGone(d.handle.NeighDel(neigh)))
+}
+
+// pathEntries are the two that make a path: the route to the prefix, and the MAC of its gateway.
+func (d *DataPlane) pathEntries(p Path) (*netlink.Neigh, *netlink.Route, error) {
+	link, err := d.handle.LinkByName(p.Tunnel)
+	if err != nil {
+		return nil, nil, err
+	}
+	mac, err := net.ParseMAC(p.MAC)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	index := link.Attrs().Index
 	neigh := &netlink.Neigh{LinkIndex: index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT, IP: p.gateway().AsSlice(), HardwareAddr: mac}
 	route := &netlink.Route{LinkIndex: index, Dst: netlinkAddr(p.Prefix).IPNet}
 	if p.Prefix.IsSingleIP() {
@@ -56,13 +88,7 @@ func (d *DataPlane) applyPath(verb string, p Path, index int, mac net.HardwareAd
 	} else {
 		route.Gw, route.Flags = p.gateway().AsSlice(), int(netlink.FLAG_ONLINK)
 	}
-	if verb == "del" {
-		return errors.Join(unlessGone(d.handle.RouteDel(route)), unlessGone(d.handle.NeighDel(neigh)))
-	}
-	if err := d.handle.NeighSet(neigh); err != nil {
-		return fmt.Errorf("neighbour %s: %w", p.gateway(), err)
-	}
-	return d.handle.RouteReplace(route)
+	return neigh, route, nil
 }
 
 func unlessGone(err error) error {
@@ -72,7 +98,7 @@ func unlessGone(err error) error {
 	return err
 }
 
-func (d *DataPlane) addTunnel(t *Tunnel) error {
+func (t Tunnel) create(d *DataPlane) error {
 	mac, err := net.ParseMAC(t.MAC)
 	if err != nil {
 		return err
