@@ -69,6 +69,10 @@ deps: ## install the distribution's packages that are missing (root)
 check: ## format, vet, static analysis, import rules, cross-builds
 	@tools/check $(STATICCHECK)
 
+.PHONY: measure
+measure: ## how easy the code is to read, in figures
+	@go run ./tools/codecheck -measure
+
 .PHONY: test
 test: deps deps-conformance build conformance-build check ## everything that can be tested on this machine; what CI runs
 	@go build -o $(BIN)/testsummary ./tools/testsummary

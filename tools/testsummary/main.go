@@ -180,11 +180,14 @@ func indent(out io.Writer, text string) {
 
 func short(pkg string) string { return strings.TrimPrefix(pkg, "porthole.dev/porthole/") }
 
-// finish prints the summary and tells whether all is well.
+// slowest is how many of the tests that took longest are printed.
+const slowest = 10
+
+// finish prints the summary and reports whether all is well.
 func (s *summary) finish() bool {
 	slices.SortFunc(s.slow, func(a, b timed) int { return cmp.Compare(b.elapsed, a.elapsed) })
 	fmt.Fprintln(s.out)
-	for _, t := range s.slow[:min(5, len(s.slow))] {
+	for _, t := range s.slow[:min(slowest, len(s.slow))] {
 		if t.elapsed >= time.Second {
 			fmt.Fprintf(s.out, "slow     %6.1fs  %s %s\n", t.elapsed.Seconds(), short(t.test.pkg), t.test.name)
 		}

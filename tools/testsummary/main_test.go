@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -45,5 +46,29 @@ func TestSummary(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSlowest: the ten tests that took longest are named, the longest first; subtests and quick tests are not.
+func TestSlowest(t *testing.T) {
+	var out, events strings.Builder
+	for i := range 12 {
+		fmt.Fprintf(&events, `{"Action":"pass","Package":"a","Test":"Test%d","Elapsed":%d}`+"\n", i, i+1)
+		fmt.Fprintf(&events, `{"Action":"pass","Package":"a","Test":"Test%d/part","Elapsed":99}`+"\n", i)
+	}
+	s := newSummary(&out)
+	if err := s.read(strings.NewReader(events.String())); err != nil {
+		t.Fatal(err)
+	}
+	s.finish()
+
+	var named []string
+	for line := range strings.Lines(out.String()) {
+		if f := strings.Fields(line); len(f) == 4 && f[0] == "slow" {
+			named = append(named, f[3])
+		}
+	}
+	if got := strings.Join(named, " "); got != "Test11 Test10 Test9 Test8 Test7 Test6 Test5 Test4 Test3 Test2" {
+		t.Errorf("the slowest are %s", got)
 	}
 }
