@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/node/routes"
 )
 
 // Version of Kubernetes that bundle/controlplane builds.
@@ -24,7 +26,7 @@ type Config struct {
 
 // DefaultConfig is one Linux node and two Windows Server 2022 nodes.
 func DefaultConfig() Config {
-	return Config{LinuxNodes: 1, WindowsNodes: 2, WindowsBuild: "20348", Network: "host-gateway", APIPort: 6443, RegistryPort: 5000}
+	return Config{LinuxNodes: 1, WindowsNodes: 2, WindowsBuild: "20348", Network: routes.DefaultMode, APIPort: 6443, RegistryPort: 5000}
 }
 
 // maxNodes of one system: the lab's addresses are .11 to .19 and .21 to .29.
@@ -44,8 +46,8 @@ func (c Config) Validate() error {
 	if !slices.Contains(Builds, c.WindowsBuild) {
 		return fmt.Errorf("--windows-build %s: known builds are %v (Windows Server 2019, 2022, 2025)", c.WindowsBuild, Builds)
 	}
-	if c.Network != "host-gateway" {
-		return fmt.Errorf("--network %s: only host-gateway is there yet", c.Network)
+	if !slices.Contains(routes.Modes(), c.Network) {
+		return fmt.Errorf("--network %s is not known; known: %s", c.Network, strings.Join(routes.Modes(), ", "))
 	}
 	return nil
 }

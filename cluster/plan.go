@@ -79,13 +79,13 @@ func (p *planner) linuxNode(n Node) {
 	add("kube-proxy", p.l.Bundled("kube"), []supervise.Condition{p.apiReady()},
 		"kube-proxy", "--config="+file("kubernetes", "kube-proxy.json"), "--hostname-override="+n.Name)
 	add("routes", p.l.Porthole(), []supervise.Condition{p.apiReady()},
-		append(routesArgs(n, file("kubernetes", "routes.kubeconfig")), "--cni-conf-dir="+file("cni", "net.d"), "--cni-data-dir="+file("cni", "data"))...)
+		append(p.routesArgs(n, file("kubernetes", "routes.kubeconfig")), "--cni-conf-dir="+file("cni", "net.d"), "--cni-data-dir="+file("cni", "data"))...)
 }
 
-// routesArgs are the same on every node, which is the point of it.
-func routesArgs(n Node, kubeconfig string) []string {
+// routesArgs returns the arguments of `porthole routes`, which are the same on Linux and Windows but for their paths.
+func (p *planner) routesArgs(n Node, kubeconfig string) []string {
 	return []string{"routes", "--kubeconfig=" + kubeconfig, "--hostname-override=" + n.Name, "--node-ip=" + n.Address.String(),
-		"--cluster-cidr=" + lab.PodRange.String(), "--service-cidr=" + lab.ServiceIPs.String(), "--mode=host-gateway"}
+		"--cluster-cidr=" + lab.PodRange.String(), "--service-cidr=" + lab.ServiceIPs.String(), "--mode=" + p.c.Network}
 }
 
 func (p *planner) containerd(n Node) supervise.Process {
@@ -116,7 +116,7 @@ func (p *planner) windowsNode(n Node) {
 	add("kube-proxy", wineLoader, wine, []supervise.Condition{p.apiReady(), hns},
 		`C:\k\kube-proxy.exe`, `--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override="+n.Name)
 	add("routes", wineLoader, wine, []supervise.Condition{p.apiReady(), hns},
-		append([]string{`C:\k\porthole.exe`}, append(routesArgs(n, `C:\etc\kubernetes\routes.kubeconfig`), `--cni-conf-dir=C:\etc\cni\net.d`)...)...)
+		append([]string{`C:\k\porthole.exe`}, append(p.routesArgs(n, `C:\etc\kubernetes\routes.kubeconfig`), `--cni-conf-dir=C:\etc\cni\net.d`)...)...)
 }
 
 // follows: a Windows program depends on its host's wineserver.

@@ -80,6 +80,11 @@ type Subnet struct {
 	Gateway netip.Addr
 }
 
+// HostAddr returns the second address of the subnet. Node agents put the host's own endpoint there, and pods on bridged
+// networks take it for their gateway: upstream's win-bridge has the same rule (also microsoft/SDN start-kubelet.ps1), because
+// HNS keeps the first address for itself.
+func (s Subnet) HostAddr() netip.Addr { return s.Prefix.Masked().Addr().Next().Next() }
+
 // DNS settings that an endpoint hands to its container.
 type DNS struct {
 	Domain  string

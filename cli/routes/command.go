@@ -4,22 +4,23 @@ package routes
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net/netip"
 	"os"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/logging"
 	"porthole.dev/porthole/node/routes"
 )
 
 type flags struct {
 	kubeconfig, hostname, nodeIP, cluster, services, mode, confDir, dataDir, bind string
 	dns, search                                                                   []string
+	replaceNetwork                                                                bool
 	verbosity                                                                     int
 }
 
@@ -47,9 +48,11 @@ func Command() *cobra.Command {
 	fs.StringVar(&f.nodeIP, "node-ip", "", "address of this node on the segment that the nodes share; empty: its internal address in the API")
 	fs.StringVar(&f.cluster, "cluster-cidr", "", "range of all pods (required)")
 	fs.StringVar(&f.services, "service-cidr", "", "range of all services (required)")
-	fs.StringVar(&f.mode, "mode", "host-gateway", "how packets get to other nodes: host-gateway")
+	fs.StringVar(&f.mode, "mode", routes.DefaultMode, "how packets get to other nodes: "+strings.Join(routes.Modes(), ", "))
 	fs.StringVar(&f.confDir, "cni-conf-dir", "", "folder for the CNI configuration; empty: none is written")
 	fs.StringVar(&f.dataDir, "cni-data-dir", "", "Linux: folder in which CNI keeps the addresses in use; empty: the plugin's default, one per machine")
+	fs.BoolVar(&f.replaceNetwork, "replace-network", false, "Windows: replace an HNS network of our name that does not fit (another type, range or gateway)\n"+
+		"although it holds endpoints, which are deleted with it; without this flag it is reported and left alone")
 	fs.StringSliceVar(&f.dns, "cluster-dns", nil, "name servers for the CNI configuration of Windows pods; the kubelet's own settings win")
 	fs.StringSliceVar(&f.search, "dns-search", nil, "DNS search list that goes with --cluster-dns")
 	fs.StringVar(&f.bind, "bind", "127.0.0.1:10261", "address and port of /healthz, /readyz, /metrics and /status; empty: none")
@@ -58,17 +61,17 @@ func Command() *cobra.Command {
 }
 
 func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) {
-	o := routes.Options{Kubeconfig: f.kubeconfig, Node: f.hostname, ConfDir: f.confDir, DataDir: f.dataDir, DNS: f.dns, Search: f.search, Bind: f.bind}
+	o := routes.Options{
+		Kubeconfig: f.kubeconfig, Node: f.hostname, Mode: f.mode, ConfDir: f.confDir, DataDir: f.dataDir, DNS: f.dns, Search: f.search,
+		ReplaceNetwork: f.replaceNetwork, Bind: f.bind,
+	}
 	if f.kubeconfig == "" {
 		return o, errors.New("--kubeconfig is required: the file with the API server's address and our credentials")
 	}
-	switch f.mode {
-	case "host-gateway":
-	case "ipip", "ip-in-ip":
-		return o, fmt.Errorf("--mode %s: Windows cannot do IP-in-IP; use host-gateway", f.mode)
-	default:
-		return o, fmt.Errorf("--mode %q is not known; known: host-gateway", f.mode)
+	if err := checkMode(f.mode); err != nil {
+		return o, err
 	}
+
 	var err error
 	if o.Cluster, err = parseRange("--cluster-cidr", f.cluster); err != nil {
 		return o, err
@@ -79,6 +82,7 @@ func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) 
 	if o.Cluster.Overlaps(o.Services) {
 		return o, fmt.Errorf("--cluster-cidr %s and --service-cidr %s overlap", o.Cluster, o.Services)
 	}
+
 	if f.nodeIP != "" {
 		if o.NodeIP, err = netip.ParseAddr(f.nodeIP); err != nil {
 			return o, fmt.Errorf("--node-ip %q is not an address", f.nodeIP)
@@ -93,6 +97,17 @@ func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) 
 	return o, nil
 }
 
+func checkMode(mode string) error {
+	known := strings.Join(routes.Modes(), ", ")
+	switch {
+	case slices.Contains(routes.Modes(), mode):
+		return nil
+	case mode == "ipip" || mode == "ip-in-ip":
+		return fmt.Errorf("--mode %s: Windows cannot do IP-in-IP; known: %s", mode, known)
+	}
+	return fmt.Errorf("--mode %q is not known; known: %s", mode, known)
+}
+
 func parseRange(name, text string) (netip.Prefix, error) {
 	if text == "" {
 		return netip.Prefix{}, fmt.Errorf("%s is required, for example %s=10.244.0.0/16", name, name)
@@ -105,9 +120,7 @@ func parseRange(name, text string) (netip.Prefix, error) {
 }
 
 func run(ctx context.Context, o routes.Options, verbosity int) error {
-	settings := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(settings)
-	if err := settings.Set("v", strconv.Itoa(verbosity)); err != nil {
+	if err := logging.Set(verbosity, ""); err != nil {
 		return err
 	}
 	logger := klog.Background().WithName("routes")

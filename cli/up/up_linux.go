@@ -2,9 +2,12 @@
 package up
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/node/routes"
 )
 
 // Command is `porthole up`.
@@ -41,7 +44,7 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	f.IntVar(&config.LinuxNodes, "linux-nodes", config.LinuxNodes, "Linux nodes, 1 to 9")
 	f.IntVar(&config.WindowsNodes, "windows-nodes", config.WindowsNodes, "emulated Windows nodes, 0 to 9")
 	f.StringVar(&config.WindowsBuild, "windows-build", config.WindowsBuild, "Windows build of those nodes: 17763 (Server 2019), 20348 (2022), 26100 (2025)")
-	f.StringVar(&config.Network, "network", config.Network, "how pods of different nodes reach each other: host-gateway")
+	f.StringVar(&config.Network, "network", config.Network, "how pods of different nodes reach each other: "+strings.Join(routes.Modes(), ", "))
 	f.IntVar(&config.APIPort, "api-port", config.APIPort, "port of the API server on 127.0.0.1")
 	f.IntVar(&config.RegistryPort, "registry-port", config.RegistryPort, "port of the image registry on 127.0.0.1")
 	f.BoolVar(&dryRun, "dry-run", false, "print what would be made and run, and change nothing")

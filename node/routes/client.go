@@ -12,26 +12,18 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// clusterClient is the API server.
-type clusterClient struct{ client kube.Interface }
-
-func (c clusterClient) setCondition(ctx context.Context, node string, condition corev1.NodeCondition) error {
-	return kube.SetNodeCondition(ctx, c.client, node, condition)
+// clusterClient is the API server, for one node's agent.
+type clusterClient struct {
+	client kube.Interface
+	node   string // this node's name
+	nodes  *kube.Nodes
+	*kube.NodeEvents
 }
 
-// routable shows the cluster's nodes as routes see them.
-type routable struct{ nodes *kube.Nodes }
+func (c clusterClient) List() ([]*corev1.Node, bool) { return c.nodes.List() }
 
-func (r routable) Routable() ([]table.Node, bool) {
-	list, ok := r.nodes.List()
-	if !ok {
-		return nil, false
-	}
-	nodes := make([]table.Node, len(list))
-	for i, n := range list {
-		nodes[i] = toTable(n)
-	}
-	return nodes, true
+func (c clusterClient) SetCondition(ctx context.Context, condition corev1.NodeCondition) error {
+	return kube.SetNodeCondition(ctx, c.client, c.node, condition)
 }
 
 // toTable reads a node. Its address is the first internal one of the family of its first pod range. What does not
@@ -47,6 +39,7 @@ func toTable(n *corev1.Node) table.Node {
 			t.PodCIDRs = append(t.PodCIDRs, p.Masked())
 		}
 	}
+
 	for _, a := range n.Status.Addresses {
 		addr, err := netip.ParseAddr(a.Address)
 		if err != nil || a.Type != corev1.NodeInternalIP || t.Addr.IsValid() {
@@ -59,17 +52,19 @@ func toTable(n *corev1.Node) table.Node {
 	return t
 }
 
-// onLink lists the prefixes of the interface that carries addr.
+// onLink returns the prefixes of the interface that has the address.
 func onLink(addr netip.Addr) ([]netip.Prefix, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("listing interfaces: %w", err)
 	}
+
 	for _, i := range interfaces {
 		addrs, err := i.Addrs()
 		if err != nil {
 			return nil, fmt.Errorf("listing addresses of %s: %w", i.Name, err)
 		}
+
 		var prefixes []netip.Prefix
 		found := false
 		for _, a := range addrs {

@@ -6,18 +6,17 @@ import (
 	"porthole.dev/porthole/routes/podnet"
 )
 
+// linuxMaker makes outbound NAT; the bridge is made by the CNI plugin with the first pod.
 type linuxMaker struct{ nat *podnet.NAT }
 
-func newMaker() (maker, error) {
+func newMaker(bool) (maker, error) {
 	nat, err := podnet.NewNAT()
 	return linuxMaker{nat}, err
 }
 
-func (m linuxMaker) ensure(ctx context.Context, o podnet.Options) (bool, error) {
-	return m.nat.Ensure(ctx, o)
+func (m linuxMaker) ensure(ctx context.Context, o podnet.Options, _ podnet.Network) (podnet.Made, error) {
+	changed, err := m.nat.Ensure(ctx, o)
+	return podnet.Made{Changed: changed}, err
 }
 
-func (m linuxMaker) conf(o podnet.Options) (string, []byte, error) {
-	data, err := o.LinuxConf()
-	return podnet.LinuxConfName, data, err
-}
+func (m linuxMaker) conf(wanted podnet.Network) podnet.Conf { return wanted.LinuxConf }

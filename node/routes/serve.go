@@ -3,42 +3,45 @@ package routes
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/routes/hostgw"
+	"porthole.dev/porthole/internal/httpserve"
+	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/table"
 )
 
 // Status is what /status answers.
 type Status struct {
-	Node     string               `json:"node"`
-	Mode     string               `json:"mode"`
-	PodCIDR  string               `json:"podCIDR,omitempty"`
-	Wanted   int                  `json:"wanted"`
-	Present  int                  `json:"present"`
-	Failed   int                  `json:"failed"`
-	Problems []string             `json:"problems,omitempty"` // each thing that is not right, with the reason
-	Error    string               `json:"error,omitempty"`    // why the counts are not known
-	Repairs  int                  `json:"repairs"`
-	Routes   []hostgw.RouteStatus `json:"routes"`
+	Node    string `json:"node"`
+	Mode    string `json:"mode"`
+	PodCIDR string `json:"podCIDR,omitempty"`
+
+	// Counts of routes.
+	Wanted  int `json:"wanted"`
+	Present int `json:"present"`
+	Failed  int `json:"failed"`
+
+	Problems []string           `json:"problems,omitempty"` // each thing that is not right, with the reason
+	Error    string             `json:"error,omitempty"`    // why the counts are not known
+	Repairs  int                `json:"repairs"`
+	Routes   []keep.RouteStatus `json:"routes"`
 }
 
-// status puts together how everything stands.
+// status describes the pod network and the routes.
 func (a *agent) status() Status {
 	a.mu.Lock()
 	network, keeper := a.network, a.keeper
 	a.mu.Unlock()
-	s := Status{Node: a.o.Node, Mode: "host-gateway", Routes: []hostgw.RouteStatus{}}
+
+	s := Status{Node: a.o.Node, Mode: a.o.Mode, Routes: []keep.RouteStatus{}}
 	if network.PodCIDR.IsValid() {
 		s.PodCIDR = network.PodCIDR.String()
 	}
@@ -48,10 +51,11 @@ func (a *agent) status() Status {
 	if keeper == nil {
 		s.Error = network.Err
 		if s.Error == "" {
-			s.Error = "the routes are not looked at yet"
+			s.Error = "the routes were not checked yet"
 		}
 		return s
 	}
+
 	r := keeper.Status()
 	s.Wanted, s.Present, s.Failed = r.Wanted, r.Present, r.Wanted-r.Present
 	s.Error, s.Repairs, s.Routes = r.Error, r.Repairs, r.Routes
@@ -63,7 +67,7 @@ func (a *agent) status() Status {
 	return s
 }
 
-// unhealthy names what is not as it should be; empty means healthy.
+// unhealthy returns what is not as it should be; empty means healthy.
 func (s Status) unhealthy() string {
 	switch {
 	case s.Error != "":
@@ -74,7 +78,7 @@ func (s Status) unhealthy() string {
 	return ""
 }
 
-// serve answers questions until the returned function is called.
+// serve serves status, health and metrics until stop is called.
 func (a *agent) serve(ctx context.Context) (stop func(), err error) {
 	if a.o.Bind == "" {
 		return func() {}, nil
@@ -83,6 +87,7 @@ func (a *agent) serve(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("serving status at %s (--bind): %w", a.o.Bind, err)
 	}
+
 	mux := http.NewServeMux()
 	health := func(w http.ResponseWriter, _ *http.Request) {
 		if why := a.status().unhealthy(); why != "" {
@@ -101,13 +106,10 @@ func (a *agent) serve(ctx context.Context) (stop func(), err error) {
 		enc.Encode(a.status())
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics(), promhttp.HandlerOpts{}))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second}
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			klog.FromContext(ctx).Error(err, "Serving status ended", "address", a.o.Bind)
-		}
-	}()
-	return func() { server.Close() }, nil
+
+	return httpserve.Start(listener, mux, func(err error) {
+		klog.FromContext(ctx).Error(err, "Serving status ended", "address", a.o.Bind)
+	}), nil
 }
 
 func (a *agent) metrics() *prometheus.Registry {
@@ -120,6 +122,7 @@ func (a *agent) metrics() *prometheus.Registry {
 	gauge("porthole_routes_wanted", "Routes to other nodes that should be there.", func(s Status) int { return s.Wanted })
 	gauge("porthole_routes_present", "Routes to other nodes that are there.", func(s Status) int { return s.Present })
 	gauge("porthole_routes_failed", "Routes to other nodes that should be there and are not.", func(s Status) int { return s.Failed })
+
 	registry.MustRegister(collectors.NewGoCollector(), prometheus.NewCounterFunc(
 		prometheus.CounterOpts{Name: "porthole_routes_repairs_total", Help: "Routes that were put back after they had been there."},
 		func() float64 { return float64(a.status().Repairs) }))

@@ -61,7 +61,7 @@ func (p *Proxy) unrelay(t *target) {
 func (p *Proxy) findHost() {
 	var addr netip.Addr
 	for _, s := range p.facts.Network.Subnets {
-		if a := s.Prefix.Masked().Addr().Next().Next(); a.Is4() && !p.facts.overlay() && p.x.locals[a] != nil && !addr.IsValid() {
+		if a := s.HostAddr(); a.Is4() && !p.facts.overlay() && p.x.locals[a] != nil && !addr.IsValid() {
 			addr = a
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.zx2c4.com/wireguard/windows/tunnel/winipcfg"
 
+	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/table"
 )
 
@@ -17,10 +18,6 @@ var (
 	testRange = netip.MustParsePrefix("198.18.0.0/15")
 	testPods  = netip.MustParsePrefix("198.18.7.0/24")
 )
-
-type fixedNodes []table.Node
-
-func (n fixedNodes) Routable() ([]table.Node, bool) { return n, true }
 
 // uplinkAddr is the address of the first adapter that has a neighbour to route through.
 func uplinkAddr(t *testing.T) (self, neighbour netip.Addr) {
@@ -65,15 +62,18 @@ func TestWindowsTable(t *testing.T) {
 	}
 	remove()
 	t.Cleanup(remove)
-	statuses := make(chan Status, 100)
-	k := New(Options{Node: "self", Table: host, Resync: time.Hour, OnPlan: func(s Status) { statuses <- s }, Nodes: fixedNodes{
-		{Name: "self", Addr: self},
-		{Name: "other", Addr: neighbour, PodCIDRs: []netip.Prefix{testPods}},
-	}})
+
+	statuses := make(chan keep.Status, 100)
+	nodes := []table.Node{{Name: "self", Addr: self}, {Name: "other", Addr: neighbour, PodCIDRs: []netip.Prefix{testPods}}}
+	k := keep.New(New("self", host), keep.Options{
+		Period:   time.Hour,
+		OnStatus: func(s keep.Status) { statuses <- s },
+		Nodes:    func() ([]table.Node, bool) { return nodes, true },
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); k.Run(ctx) }()
-	wait := func(what string, ok func(Status) bool) {
+	wait := func(what string, ok func(keep.Status) bool) {
 		t.Helper()
 		begin, limit := time.Now(), time.After(10*time.Second)
 		for {
@@ -91,9 +91,9 @@ func TestWindowsTable(t *testing.T) {
 			}
 		}
 	}
-	wait("route there", func(s Status) bool { return s.Complete() && s.Wanted == 1 })
+	wait("route there", func(s keep.Status) bool { return s.Complete() && s.Wanted == 1 })
 	// The event of our own add makes the keeper look again: it must find the route as it should be.
-	wait("seen", func(s Status) bool { return s.Complete() && s.Repairs == 0 })
+	wait("seen", func(s keep.Status) bool { return s.Complete() && s.Repairs == 0 })
 	routes, _, err := host.List()
 	if err != nil || len(routes) != 1 || routes[0] != (table.Route{Dst: testPods, NextHop: neighbour, Ours: true}) {
 		t.Fatalf("listed %+v, %v", routes, err)
@@ -102,7 +102,7 @@ func TestWindowsTable(t *testing.T) {
 		t.Errorf("adding again: %v", err)
 	}
 	remove()
-	wait("route put back", func(s Status) bool { return s.Complete() && s.Repairs == 1 })
+	wait("route put back", func(s keep.Status) bool { return s.Complete() && s.Repairs == 1 })
 	cancel()
 	<-done
 	remove()

@@ -1,18 +1,17 @@
 package podnet
 
-import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
-)
+import "encoding/json"
 
-// File names of the configurations, first in their folders' order.
+// Conf is a CNI configuration: the name of its file and its content.
+type Conf struct {
+	Name string
+	Data []byte
+}
+
+// File names of the configurations. Container runtimes take the first file of the folder.
 const (
-	LinuxConfName   = "10-porthole.conflist"
-	WindowsConfName = "10-porthole.conf"
+	linuxConfName   = "10-porthole.conflist"
+	windowsConfName = "10-porthole.conf"
 )
 
 // Bridge is the Linux bridge of the pods.
@@ -20,8 +19,8 @@ const Bridge = "porthole0"
 
 type object = map[string]any
 
-// LinuxConf is the configuration for the standard plugins bridge, portmap and host-local.
-func (o Options) LinuxConf() ([]byte, error) {
+// linuxConf returns the configuration for the standard plugins bridge, portmap and host-local.
+func (o Options) linuxConf() (Conf, error) {
 	ipam := object{
 		"type":   "host-local",
 		"ranges": [][]object{{{"subnet": o.PodCIDR.Masked().String(), "gateway": o.Gateway().String()}}},
@@ -30,7 +29,8 @@ func (o Options) LinuxConf() ([]byte, error) {
 	if o.DataDir != "" {
 		ipam["dataDir"] = o.DataDir
 	}
-	return encode(object{
+
+	return encode(linuxConfName, object{
 		"cniVersion": "1.0.0",
 		"name":       NetworkName,
 		"plugins": []object{
@@ -47,9 +47,9 @@ func (o Options) LinuxConf() ([]byte, error) {
 	})
 }
 
-// WindowsConf is the configuration for win-bridge, ours or upstream's, with host-local. The route policies hand
-// traffic to services and to the node's own address to the host's stack; without them pods reach neither.
-func (o Options) WindowsConf() ([]byte, error) {
+// windowsConf returns the configuration for win-bridge, ours or upstream's, with host-local. The route policies hand traffic
+// to services and to the node's own address to the host's stack; without them pods reach neither.
+func (o Options) windowsConf() (Conf, error) {
 	var exceptions []string
 	for _, e := range o.Exceptions() {
 		exceptions = append(exceptions, e.String())
@@ -59,6 +59,7 @@ func (o Options) WindowsConf() ([]byte, error) {
 		endpointPolicy("SDNRoute", object{"DestinationPrefix": o.Services.Masked().String(), "NeedEncap": true}),
 		endpointPolicy("SDNRoute", object{"DestinationPrefix": o.Node.String() + "/32", "NeedEncap": true}),
 	}
+
 	conf := object{
 		"cniVersion":   "1.0.0",
 		"name":         NetworkName,
@@ -78,39 +79,14 @@ func (o Options) WindowsConf() ([]byte, error) {
 	if len(o.DNS) > 0 {
 		conf["dns"] = object{"nameservers": o.DNS, "search": o.Search}
 	}
-	return encode(conf)
+	return encode(windowsConfName, conf)
 }
 
 func endpointPolicy(kind string, settings object) object {
 	return object{"name": "EndpointPolicy", "value": object{"Type": kind, "Settings": settings}}
 }
 
-func encode(v any) ([]byte, error) {
+func encode(name string, v any) (Conf, error) {
 	data, err := json.MarshalIndent(v, "", "  ")
-	return append(data, '\n'), err
-}
-
-// WriteConf puts data into dir/name, in one step so that no reader sees half of it, and tells whether it was another
-// before.
-func WriteConf(dir, name string, data []byte) (changed bool, err error) {
-	path := filepath.Join(dir, name)
-	have, err := os.ReadFile(path)
-	if err == nil && bytes.Equal(have, data) {
-		return false, nil
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return false, fmt.Errorf("writing CNI configuration: %w", err)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return false, fmt.Errorf("writing CNI configuration: %w", err)
-	}
-	// The name's end keeps container runtimes from reading it.
-	temp := path + ".new"
-	if err := os.WriteFile(temp, data, 0o644); err != nil {
-		return false, fmt.Errorf("writing CNI configuration: %w", err)
-	}
-	if err := os.Rename(temp, path); err != nil {
-		return false, fmt.Errorf("writing CNI configuration: %w", err)
-	}
-	return true, nil
+	return Conf{Name: name, Data: append(data, '\n')}, err
 }

@@ -12,16 +12,17 @@ func TestLinuxConfDataDir(t *testing.T) {
 	o := Options{PodCIDR: netip.MustParsePrefix("10.244.1.0/24")}
 	for _, want := range []string{"", "/state/lin01/cni/data"} {
 		o.DataDir = want
-		data, err := o.LinuxConf()
+		made, err := o.linuxConf()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var conf struct {
 			Plugins []struct {
 				IPAM map[string]any `json:"ipam"`
 			} `json:"plugins"`
 		}
-		if err := json.Unmarshal(data, &conf); err != nil {
+		if err := json.Unmarshal(made.Data, &conf); err != nil {
 			t.Fatal(err)
 		}
 		got, set := conf.Plugins[0].IPAM["dataDir"]

@@ -3,12 +3,14 @@ package podnet
 import (
 	"fmt"
 	"net/netip"
+
+	"porthole.dev/porthole/hns"
 )
 
-// NetworkName is the HNS network's and the CNI configuration's name.
+// NetworkName is the name of the HNS network and of the CNI configuration.
 const NetworkName = "porthole"
 
-// Options say which network.
+// Options describe this node and its cluster.
 type Options struct {
 	PodCIDR  netip.Prefix   // this node's range, IPv4, required; at most /29, so that pods have room
 	Cluster  netip.Prefix   // all pods, required
@@ -20,7 +22,7 @@ type Options struct {
 	DataDir  string         // where host-local keeps the addresses in use, on Linux; empty: its default
 }
 
-// Validate says what is wrong with the options.
+// Validate returns an error if the options cannot make a network.
 func (o Options) Validate() error {
 	switch {
 	case !o.PodCIDR.IsValid() || !o.PodCIDR.Addr().Is4():
@@ -33,16 +35,16 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Gateway is the first address of the range. HNS keeps it for itself; on Linux the bridge has it.
+// Gateway returns the first address of the range. HNS keeps it for itself; on Linux the bridge has it.
 func (o Options) Gateway() netip.Addr { return o.PodCIDR.Masked().Addr().Next() }
 
-// HostAddr is the second address: on Windows the host's endpoint, which is the pods' gateway.
-func (o Options) HostAddr() netip.Addr { return o.Gateway().Next() }
+// HostAddr returns the address of the host's endpoint on Windows, which is the gateway of the pods.
+func (o Options) HostAddr() netip.Addr { return hns.Subnet{Prefix: o.PodCIDR}.HostAddr() }
 
-// FirstPod is the first address that Windows pods get.
+// FirstPod returns the first address that Windows pods get.
 func (o Options) FirstPod() netip.Addr { return o.HostAddr().Next() }
 
-// Exceptions are the destinations that pods reach with their own address.
+// Exceptions returns the destinations that pods reach with their own address.
 func (o Options) Exceptions() []netip.Prefix {
 	list := []netip.Prefix{o.Cluster.Masked(), o.Services.Masked()}
 	for _, u := range o.Underlay {

@@ -1,7 +1,7 @@
-// Package table decides which routes a node should have: nodes, what this host can reach directly, and the routes that
-// are there now go in; a plan that prints itself comes out. It is pure.
+// Package table is what all modes of the network between nodes share: the nodes, the routes that are wanted to their pod
+// ranges, and the difference between those and the routes that a host has. It is pure.
 //
-//	nodes + facts ──▶ wanted ─┐
-//	                          ├─▶ add what is missing or wrong, then delete what is ours and not wanted
-//	listed routes ────────────┘
+//	nodes ──Peers──▶ wanted ──(the mode decides which can be)──▶ wanted ─┐
+//	                                                                     ├─Diff─▶ plan: add what is missing or wrong, then
+//	routes of the host ──────────────────────────────────────────────────┘        delete what is ours and not wanted
 package table

@@ -1,6 +1,10 @@
 package table
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
 
 // Node is a node of the cluster as far as routes are concerned.
 type Node struct {
@@ -9,61 +13,100 @@ type Node struct {
 	PodCIDRs []netip.Prefix // its pod ranges; none: not assigned yet
 }
 
-// Facts are what the plan must know of this host.
-type Facts struct {
-	Self   string         // this node's name
-	OnLink []netip.Prefix // what the interface of the node's address reaches without a router
-}
-
 // Route is one route of the host's table to a destination through a next hop.
 type Route struct {
 	Dst     netip.Prefix
 	NextHop netip.Addr
-	// Ours carries our mark. Others' routes are reported where they contradict ours; they are never deleted.
+	// Ours is true if the route carries our mark. Routes of others are reported if they contradict ours; they are never
+	// deleted.
 	Ours bool
 }
 
 // State of a wanted route.
 type State string
 
-// A wanted route is present, or missing (the plan adds it), or waiting (its next hop is not known, so nothing is added
-// and nothing deleted), or refused (the reason says why it must not exist).
+// States of a wanted route.
 const (
 	Present State = "present"
-	Missing State = "missing"
-	Waiting State = "waiting"
-	Refused State = "refused"
+	Missing State = "missing" // the plan makes it
+	Waiting State = "waiting" // something is not known yet: nothing is added and nothing deleted
+	Refused State = "refused" // the route must not exist, or cannot
 )
 
-// Wanted is one pod range of another node and how it stands.
+// Wanted is the route to one pod range of another node.
 type Wanted struct {
 	Node    string
 	Dst     netip.Prefix
-	NextHop netip.Addr
+	NextHop netip.Addr // zero: not known
 	State   State
-	Reason  string // of Waiting and Refused; or a remark on a conflict with somebody else's route
+	Reason  string // of Waiting and Refused; otherwise a remark, for example on somebody else's route
 }
 
-// Verb of an operation.
+// Op is one change of the host, of a type that the mode chooses. Carrying it out twice must do no harm.
+type Op interface {
+	// String describes the change and its reason in one line.
+	String() string
+	// Makes returns the destination of the wanted route that this change helps to make, and the zero Prefix if it only takes
+	// something away. The route counts as present once all changes that make it have succeeded.
+	Makes() netip.Prefix
+}
+
+// Plan is what should be and the changes that lead there, in order.
+type Plan[O Op] struct {
+	Wanted []Wanted // by destination
+	Ops    []O
+}
+
+// String returns the plan as logs and tests show it: the wanted routes, then the changes.
+func (p Plan[O]) String() string {
+	var b strings.Builder
+	for _, w := range p.Wanted {
+		fmt.Fprintf(&b, "%s via %s (%s) %s", w.Dst, hop(w.NextHop), w.Node, w.State)
+		if w.Reason != "" {
+			fmt.Fprintf(&b, ": %s", w.Reason)
+		}
+		b.WriteByte('\n')
+	}
+
+	for _, o := range p.Ops {
+		b.WriteString(o.String() + "\n")
+	}
+	return b.String()
+}
+
+// Verb of a Change.
 type Verb string
 
-// Add puts a route in place, over one of the same destination and metric if there is one. Delete removes exactly the
-// route through that next hop.
+// Add puts a route in place, over one with the same destination and metric if there is one. Delete removes exactly the route
+// through that next hop.
 const (
 	Add    Verb = "add"
 	Delete Verb = "delete"
 )
 
-// Op is one change of the host's table.
-type Op struct {
+// Change is an Op on the host's route table.
+type Change struct {
 	Verb    Verb
 	Dst     netip.Prefix
 	NextHop netip.Addr
 	Why     string
 }
 
-// Plan is what should be and the changes that lead there, in order.
-type Plan struct {
-	Wanted []Wanted // by destination
-	Ops    []Op
+func (c Change) String() string {
+	return fmt.Sprintf("%s %s via %s: %s", c.Verb, c.Dst, hop(c.NextHop), c.Why)
+}
+
+// Makes implements Op.
+func (c Change) Makes() netip.Prefix {
+	if c.Verb == Add {
+		return c.Dst
+	}
+	return netip.Prefix{}
+}
+
+func hop(a netip.Addr) string {
+	if !a.IsValid() {
+		return "nowhere"
+	}
+	return a.String()
 }

@@ -15,8 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/table"
 )
+
+type keeper = keep.Keeper[Seen, table.Change]
 
 // The example of the first Kubernetes guide for Windows nodes, as real hosts: each a namespace, joined by one switch,
 // each with one pod address of its range.
@@ -30,7 +33,7 @@ var guide = []struct {
 
 var clusterRange = netip.MustParsePrefix("192.168.0.0/16")
 
-// nodeList is a nodeSource that a test changes.
+// nodeList are nodes of a cluster that a test changes.
 type nodeList struct {
 	mu    sync.Mutex
 	nodes []table.Node
@@ -150,7 +153,7 @@ func (s *segment) in(path string, f func() error) {
 }
 
 // keep runs a keeper on one host until the test ends.
-func (s *segment) keep(host, addr string, nodes *nodeList) *Keeper {
+func (s *segment) keep(host, addr string, nodes *nodeList) *keeper {
 	s.t.Helper()
 	ns, err := netns.GetFromPath(s.path[host])
 	if err != nil {
@@ -160,7 +163,7 @@ func (s *segment) keep(host, addr string, nodes *nodeList) *Keeper {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	k := New(Options{Node: host, Nodes: nodes, Table: tab})
+	k := keep.New(New(host, tab), keep.Options{Nodes: nodes.Routable})
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { k.Run(ctx) })
@@ -235,7 +238,7 @@ func (s *segment) carries(from, to int) error {
 func TestGuide(t *testing.T) {
 	s := newSegment(t)
 	nodes := &nodeList{}
-	keepers := map[string]*Keeper{}
+	keepers := map[string]*keeper{}
 	for _, h := range guide {
 		keepers[h.name] = s.keep(h.name, h.addr, nodes)
 	}

@@ -1,0 +1,245 @@
+package routes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/retry"
+	"porthole.dev/porthole/internal/wakeup"
+	"porthole.dev/porthole/routes/keep"
+	"porthole.dev/porthole/routes/podnet"
+	"porthole.dev/porthole/routes/table"
+)
+
+// networkPeriod is how long the pod network is left alone while nothing changes. After a failure it is tried again sooner.
+const networkPeriod = 10 * time.Second
+
+var networkRetry = retry.Backoff{First: time.Second, Max: time.Second}
+
+// agent is one node's part of the network.
+type agent struct {
+	o       Options
+	modes   modeTable
+	cluster cluster
+	maker   maker
+	onLink  func(netip.Addr) ([]netip.Prefix, error)
+	wake    wakeup.Signal // something changed: check the network again
+
+	// Of the loop only.
+	warned  []string // reasons that an event was written for
+	written string   // status of the condition that was written last
+
+	mu      sync.Mutex
+	keeper  keeper
+	network networkState
+}
+
+type networkState struct {
+	podnet.Options
+	Err string // why the pod network is not ready
+}
+
+// cluster is what the agent needs of the API server; client.go implements it.
+type cluster interface {
+	// List returns all nodes; ok is false until they are known completely.
+	List() (nodes []*corev1.Node, ok bool)
+	// SetCondition writes a condition of this node.
+	SetCondition(ctx context.Context, condition corev1.NodeCondition) error
+	// Warn writes an event on this node. It does not block.
+	Warn(reason, message string)
+}
+
+// maker makes this node's pod network; one per operating system.
+type maker interface {
+	// ensure makes what is not there. A network of our name that does not fit and holds endpoints is a *podnet.DiffersError.
+	ensure(ctx context.Context, o podnet.Options, wanted podnet.Network) (podnet.Made, error)
+	// conf returns this system's CNI configuration.
+	conf(wanted podnet.Network) podnet.Conf
+}
+
+func newAgent(o Options, modes modeTable, maker maker) *agent {
+	return &agent{o: o, modes: modes, maker: maker, onLink: onLink, wake: wakeup.New()}
+}
+
+// changed is called after each change of the cluster's nodes.
+func (a *agent) changed() {
+	a.wake.Wake()
+	if k := a.routeKeeper(); k != nil {
+		k.Changed()
+	}
+}
+
+func (a *agent) routeKeeper() keeper {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.keeper
+}
+
+// loop makes the pod network, then starts the routes, and comes back when something changed.
+func (a *agent) loop(ctx context.Context, tasks *sync.WaitGroup) {
+	failures := 0
+	for {
+		wait := networkPeriod
+		if err := a.step(ctx, tasks); err != nil {
+			failures++
+			wait = networkRetry.Wait(failures)
+			a.report(ctx, err)
+		} else {
+			failures = 0
+		}
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.wake:
+		case <-time.After(wait):
+		}
+	}
+}
+
+// report keeps what is wrong for the status, and logs it if it is new. A network that does not fit is an event too, because
+// somebody has to decide about it.
+func (a *agent) report(ctx context.Context, err error) {
+	a.mu.Lock()
+	known := a.network.Err == err.Error()
+	a.network.Err = err.Error()
+	a.mu.Unlock()
+	if known {
+		return
+	}
+
+	klog.FromContext(ctx).Error(err, "The pod network is not ready")
+	var differs *podnet.DiffersError
+	if errors.As(err, &differs) {
+		a.cluster.Warn("NetworkDiffers", err.Error())
+	}
+}
+
+func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
+	o, err := a.facts()
+	if err != nil {
+		return err
+	}
+	k, err := a.makeKeeper(o)
+	if err != nil {
+		return err
+	}
+	wanted, err := k.Network(o)
+	if err != nil {
+		return err
+	}
+
+	made, err := a.maker.ensure(ctx, o, wanted)
+	logMade(ctx, made, o)
+	if err != nil {
+		return err
+	}
+	if err := a.writeConf(ctx, wanted); err != nil {
+		return err
+	}
+
+	if a.routeKeeper() == nil {
+		k.Sync(ctx)
+		a.setKeeper(k)
+		tasks.Go(func() { k.Run(ctx) })
+	}
+	a.mu.Lock()
+	a.network = networkState{Options: o}
+	a.mu.Unlock()
+	return a.tell(ctx, k.Status())
+}
+
+func logMade(ctx context.Context, made podnet.Made, o podnet.Options) {
+	logger := klog.FromContext(ctx)
+	if len(made.Replaced) > 0 {
+		logger.Info("Replaced the HNS network", "network", podnet.NetworkName, "differences", fmt.Sprint(made.Replaced))
+	}
+	if made.Changed {
+		logger.Info("Made the pod network", "podCIDR", o.PodCIDR, "node", o.Node)
+	}
+}
+
+func (a *agent) writeConf(ctx context.Context, wanted podnet.Network) error {
+	if a.o.ConfDir == "" {
+		return nil
+	}
+	conf := a.maker.conf(wanted)
+	changed, err := conf.Write(a.o.ConfDir)
+	if changed {
+		klog.FromContext(ctx).Info("Wrote the CNI configuration", "dir", a.o.ConfDir, "file", conf.Name)
+	}
+	return err
+}
+
+// makeKeeper returns the keeper that runs, or a new one that does nothing yet.
+func (a *agent) makeKeeper(o podnet.Options) (keeper, error) {
+	if k := a.routeKeeper(); k != nil {
+		return k, nil
+	}
+	return a.modes.start(a.o.Mode, surroundings{
+		Node: a.o.Node, Addr: o.Node, Cluster: a.o.Cluster, Keep: keep.Options{Nodes: a.routable},
+	})
+}
+
+func (a *agent) setKeeper(k keeper) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.keeper = k
+}
+
+// routable returns the cluster's nodes as routes see them.
+func (a *agent) routable() ([]table.Node, bool) {
+	list, ok := a.cluster.List()
+	if !ok {
+		return nil, false
+	}
+	nodes := make([]table.Node, len(list))
+	for i, n := range list {
+		nodes[i] = toTable(n)
+	}
+	return nodes, true
+}
+
+// facts reads this node's range and address from the cluster.
+func (a *agent) facts() (podnet.Options, error) {
+	nodes, ok := a.routable()
+	if !ok {
+		return podnet.Options{}, errors.New("the nodes of the cluster are not known yet")
+	}
+	self, found := table.Node{}, false
+	for _, n := range nodes {
+		if n.Name == a.o.Node {
+			self, found = n, true
+		}
+	}
+	if !found {
+		return podnet.Options{}, fmt.Errorf("node %s is not in the cluster yet", a.o.Node)
+	}
+
+	if a.o.NodeIP.IsValid() {
+		self.Addr = a.o.NodeIP
+	}
+	if len(self.PodCIDRs) == 0 {
+		return podnet.Options{}, fmt.Errorf("node %s has no pod range yet: the controller manager assigns it (--allocate-node-cidrs)", self.Name)
+	}
+	if !self.Addr.IsValid() {
+		return podnet.Options{}, fmt.Errorf("node %s has no internal address yet, and --node-ip is not given", self.Name)
+	}
+	underlay, err := a.onLink(self.Addr)
+	if err != nil {
+		return podnet.Options{}, err
+	}
+
+	o := podnet.Options{
+		PodCIDR: self.PodCIDRs[0], Cluster: a.o.Cluster, Services: a.o.Services, Node: self.Addr, Underlay: underlay,
+		DNS: a.o.DNS, Search: a.o.Search, DataDir: a.o.DataDir,
+	}
+	return o, o.Validate()
+}

@@ -1,0 +1,61 @@
+package routes
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/routes/keep"
+	"porthole.dev/porthole/routes/table"
+)
+
+// tell sets the node's condition and writes events about routes that must not exist. The network counts as available once it
+// is made and no route is refused. A conflict that appears later does not take that back, because pods that run here would
+// gain nothing by it.
+func (a *agent) tell(ctx context.Context, status keep.Status) error {
+	refused := refusals(status)
+	for _, reason := range refused {
+		if !slices.Contains(a.warned, reason) {
+			a.cluster.Warn("RouteRefused", reason)
+		}
+	}
+	a.warned = refused
+
+	condition := conditionOf(status, refused)
+	if a.written == string(corev1.ConditionFalse) || a.written == string(condition.Status) {
+		return nil
+	}
+	if err := a.cluster.SetCondition(ctx, condition); err != nil {
+		return err
+	}
+	a.written = string(condition.Status)
+	klog.FromContext(ctx).Info("Set the node's network condition", "unavailable", condition.Status, "reason", condition.Reason)
+	return nil
+}
+
+// refusals returns the reasons of the routes that must not exist, each once.
+func refusals(status keep.Status) []string {
+	var reasons []string
+	for _, r := range status.Routes {
+		if r.State == string(table.Refused) && !slices.Contains(reasons, r.Reason) {
+			reasons = append(reasons, r.Reason)
+		}
+	}
+	return reasons
+}
+
+func conditionOf(status keep.Status, refused []string) corev1.NodeCondition {
+	c := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue}
+	switch {
+	case len(refused) > 0:
+		c.Reason, c.Message = "RouteRefused", refused[0]
+	case !status.Known || status.Error != "":
+		c.Reason, c.Message = "RoutesUnknown", status.Error
+	default:
+		c.Status, c.Reason = corev1.ConditionFalse, "RoutesReady"
+		c.Message = "the pod network is made and the routes to the other nodes are kept"
+	}
+	return c
+}

@@ -1,0 +1,71 @@
+package routes
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"porthole.dev/porthole/routes/hostgw"
+	"porthole.dev/porthole/routes/keep"
+	"porthole.dev/porthole/routes/podnet"
+)
+
+// DefaultMode is the mode that is taken if none is chosen.
+const DefaultMode = "host-gateway"
+
+// modes are the ways to carry packets between nodes. Another mode is another line.
+var modes = modeTable{
+	{"host-gateway", newHostGateway},
+}
+
+type modeTable []struct {
+	name string // as --mode takes it
+	make func(surroundings) (keeper, error)
+}
+
+// surroundings are what a mode can know when it is made.
+type surroundings struct {
+	Node    string       // this node's name
+	Addr    netip.Addr   // its address on the segment that nodes share
+	Cluster netip.Prefix // the range of all pods
+	Keep    keep.Options
+}
+
+// keeper is a mode at work; keep.Keeper implements it for every mode.
+type keeper interface {
+	// Network returns the pod network that the mode needs.
+	Network(podnet.Options) (podnet.Network, error)
+	// Sync makes one pass, Run one after the other until ctx ends, Changed makes the next one come soon.
+	Sync(ctx context.Context)
+	Run(ctx context.Context)
+	Changed()
+	Status() keep.Status
+}
+
+func newHostGateway(s surroundings) (keeper, error) {
+	table, err := hostgw.NewTable(s.Addr, s.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	return keep.New(hostgw.New(s.Node, table), s.Keep), nil
+}
+
+func (t modeTable) names() []string {
+	var names []string
+	for _, m := range t {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+func (t modeTable) start(name string, s surroundings) (keeper, error) {
+	for _, m := range t {
+		if m.name == name {
+			return m.make(s)
+		}
+	}
+	return nil, fmt.Errorf("mode %q is not known", name)
+}
+
+// Modes returns the names of the modes.
+func Modes() []string { return modes.names() }

@@ -1,0 +1,194 @@
+package podnet
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/hns/hnstest"
+)
+
+func wantedNetwork(t *testing.T) Network {
+	t.Helper()
+	n, err := Bridged(Options{
+		PodCIDR: netip.MustParsePrefix("10.244.1.0/24"), Cluster: netip.MustParsePrefix("10.244.0.0/16"),
+		Services: netip.MustParsePrefix("10.96.0.0/16"), Node: netip.MustParseAddr("10.99.0.21"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// rightState is what HNS has once the network is made.
+const rightState = `network porthole L2Bridge 10.244.1.0/24 via 10.244.1.1
+network porthole endpoint "porthole_ep" [10.244.1.2] in HostDefault
+`
+
+// host returns a fake HNS; kind says which network of our name it has.
+func host(t *testing.T, kind string) *hnstest.Fake {
+	t.Helper()
+	ctx, f := context.Background(), hnstest.New(hns.Version{Major: 13, Minor: 3})
+	if kind == "no network" {
+		return f
+	}
+
+	old := hns.Network{Name: NetworkName, Type: hns.L2Bridge, Subnets: []hns.Subnet{{
+		Prefix: netip.MustParsePrefix("10.244.9.0/24"), Gateway: netip.MustParseAddr("10.244.9.1"),
+	}}}
+	if kind == "fits" {
+		old = wantedNetwork(t).HNS
+	}
+	n, err := f.CreateNetwork(ctx, old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind == "differs and is empty" {
+		return f
+	}
+
+	addEndpoint(t, f, n, HostEndpoint, hnstest.HostNamespace)
+	if kind == "differs and is used" {
+		f.AddNamespace("guest")
+		addEndpoint(t, f, n, "abc_porthole", "guest")
+	}
+	return f
+}
+
+func addEndpoint(t *testing.T, f *hnstest.Fake, n hns.Network, name string, in hns.NamespaceID) {
+	t.Helper()
+	addr := n.Subnets[0].HostAddr()
+	if name != HostEndpoint {
+		addr = addr.Next()
+	}
+	e, err := f.CreateEndpoint(context.Background(), hns.Endpoint{Name: name, Network: n.ID, Addrs: []netip.Addr{addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.AddToNamespace(context.Background(), in, e.ID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEnsure(t *testing.T) {
+	for _, c := range []struct {
+		network                    string
+		replace                    bool
+		changed, replaced, refused bool
+	}{
+		{network: "no network", changed: true},
+		{network: "fits"},
+		{network: "fits", replace: true},
+		{network: "differs and is empty", changed: true, replaced: true},
+		{network: "differs, only the host's endpoint", changed: true, replaced: true},
+		{network: "differs and is used", refused: true},
+		{network: "differs and is used", replace: true, changed: true, replaced: true},
+	} {
+		f := host(t, c.network)
+		before := f.DumpNetworks()
+		made, err := HNS{f, f}.Ensure(context.Background(), wantedNetwork(t), c.replace)
+
+		var differs *DiffersError
+		if errors.As(err, &differs) != c.refused || (err != nil) != c.refused {
+			t.Errorf("%s: %v, want refused %v", c.network, err, c.refused)
+		}
+		if made.Changed != c.changed || (len(made.Replaced) > 0) != c.replaced {
+			t.Errorf("%s: %+v, want changed %v and replaced %v", c.network, made, c.changed, c.replaced)
+		}
+		want := rightState
+		if c.refused {
+			want = before
+		}
+		if diff := cmp.Diff(want, f.DumpNetworks()); diff != "" {
+			t.Errorf("%s: HNS afterwards (-want +got):\n%s", c.network, diff)
+		}
+	}
+}
+
+func TestRefusalNamesDifferencesAndCure(t *testing.T) {
+	f := host(t, "differs and is used")
+	_, err := HNS{f, f}.Ensure(context.Background(), wantedNetwork(t), false)
+	for _, want := range []string{"porthole", "subnet: wanted 10.244.1.0/24, found 10.244.9.0/24", "abc_porthole", "--replace-network"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q in it", err, want)
+		}
+	}
+}
+
+// What HNS does not answer is not known, and nothing is touched.
+func TestEnsureTouchesNothingUnknown(t *testing.T) {
+	for _, kind := range []string{"find network", "list endpoints", "list namespaces"} {
+		f := host(t, "differs, only the host's endpoint")
+		before := f.DumpNetworks()
+		f.ResetCalls()
+		f.SetFault(only(kind, hnstest.Fail))
+		if _, err := (HNS{f, f}).Ensure(context.Background(), wantedNetwork(t), true); hns.ClassOf(err) != hns.Unknown {
+			t.Errorf("%s failed: %v", kind, err)
+		}
+		if diff := cmp.Diff(before, f.DumpNetworks()); diff != "" || strings.Contains(f.Calls(), "create") || strings.Contains(f.Calls(), "delete") {
+			t.Errorf("%s failed, and HNS was changed:\n%s%s", kind, diff, f.Calls())
+		}
+	}
+}
+
+func TestNoHostNamespace(t *testing.T) {
+	f := host(t, "no network")
+	f.EditNamespaces(func(all *[]hns.Namespace) { *all = []hns.Namespace{{ID: "guest", Type: "Guest"}} })
+	if _, err := (HNS{f, f}).Ensure(context.Background(), wantedNetwork(t), false); err == nil || f.DumpNetworks() != "" {
+		t.Errorf("%v, made %s", err, f.DumpNetworks())
+	}
+}
+
+// Each call fails in turn, before or after its change is made; the next passes make everything right.
+func TestEnsureAfterFailures(t *testing.T) {
+	ctx, wanted := context.Background(), wantedNetwork(t)
+	for _, network := range []string{"no network", "differs, only the host's endpoint", "differs and is used"} {
+		for _, kind := range []string{"find network", "list endpoints", "list namespaces", "delete endpoint", "delete network",
+			"create network", "create endpoint", "add endpoint"} {
+			for _, how := range []hnstest.Outcome{hnstest.Fail, hnstest.DoThenFail} {
+				f := host(t, network)
+				f.ResetCalls()
+				f.SetFault(only(kind, how))
+				_, err := HNS{f, f}.Ensure(ctx, wanted, true)
+				if how == hnstest.Fail && (err != nil) != (f.Count(kind) > 0) {
+					t.Errorf("%s, %s: error %v", network, kind, err)
+				}
+
+				f.SetFault(nil)
+				if _, err := (HNS{f, f}).Ensure(ctx, wanted, true); err != nil || f.DumpNetworks() != rightState {
+					t.Errorf("%s, after %s failed: %v\n%s", network, kind, err, f.DumpNetworks())
+				}
+			}
+		}
+	}
+}
+
+func TestEnsureWithOneCallInTenFailing(t *testing.T) {
+	ctx, wanted := context.Background(), wantedNetwork(t)
+	for seed := range uint64(50) {
+		f := host(t, "differs and is used")
+		f.SetFault(hnstest.OneIn(10, seed, hnstest.DoThenFail))
+		passes := 0
+		for f.DumpNetworks() != rightState && passes < 20 {
+			_, _ = HNS{f, f}.Ensure(ctx, wanted, true) // the next pass makes up for a failure
+			passes++
+		}
+		if f.DumpNetworks() != rightState {
+			t.Errorf("seed %d: after %d passes\n%s", seed, passes, f.DumpNetworks())
+		}
+	}
+}
+
+func only(kind string, how hnstest.Outcome) func(string) hnstest.Outcome {
+	return func(k string) hnstest.Outcome {
+		if k == kind {
+			return how
+		}
+		return hnstest.Work
+	}
+}

@@ -1,0 +1,41 @@
+package podnet
+
+import (
+	"net/netip"
+
+	"porthole.dev/porthole/hns"
+)
+
+// Network is the pod network that a mode wants on a node.
+type Network struct {
+	HNS  hns.Network  // Windows: the network, found by its name
+	Host hns.Endpoint // Windows: the host's own endpoint in it
+
+	// CNI configurations, of which each system writes its own.
+	LinuxConf, WindowsConf Conf
+}
+
+// HostEndpoint is the name of the host's own endpoint. Upstream's kube-proxy looks for this name too.
+const HostEndpoint = NetworkName + "_ep"
+
+// Bridged returns the pod network of the modes that encapsulate nothing: pods are on a bridge, on Windows on a network of
+// type L2Bridge.
+func Bridged(o Options) (Network, error) {
+	linux, err := o.linuxConf()
+	if err != nil {
+		return Network{}, err
+	}
+	windows, err := o.windowsConf()
+	if err != nil {
+		return Network{}, err
+	}
+
+	return Network{
+		HNS: hns.Network{
+			Name: NetworkName, Type: hns.L2Bridge,
+			Subnets: []hns.Subnet{{Prefix: o.PodCIDR.Masked(), Gateway: o.Gateway()}},
+		},
+		Host:      hns.Endpoint{Name: HostEndpoint, Addrs: []netip.Addr{o.HostAddr()}, PrefixLen: o.PodCIDR.Bits()},
+		LinuxConf: linux, WindowsConf: windows,
+	}, nil
+}

@@ -1,0 +1,190 @@
+package podnet
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"porthole.dev/porthole/hns"
+)
+
+// Seen is what HNS has of the pod network.
+type Seen struct {
+	Network   hns.Network    // zero if there is none of the wanted name
+	Endpoints []hns.Endpoint // those of Network
+	Host      hns.Namespace  // the namespace of the host's own compartment
+}
+
+// Difference is one property in which a network of our name is not the wanted one.
+type Difference struct{ Field, Wanted, Found string }
+
+func (d Difference) String() string {
+	return fmt.Sprintf("%s: wanted %s, found %s", d.Field, d.Wanted, d.Found)
+}
+
+// Diff returns in which properties the found network does not fit. Other properties, and subnets besides the wanted ones, do
+// not matter: HNS adds some by itself.
+func Diff(wanted, found hns.Network) []Difference {
+	var list []Difference
+	if found.Type != wanted.Type {
+		list = append(list, Difference{"type", wanted.Type, found.Type})
+	}
+
+	for _, s := range wanted.Subnets {
+		i := slices.IndexFunc(found.Subnets, func(f hns.Subnet) bool { return f.Prefix.Masked() == s.Prefix })
+		switch {
+		case i < 0:
+			list = append(list, Difference{"subnet", s.Prefix.String(), subnets(found)})
+		case found.Subnets[i].Gateway != s.Gateway:
+			list = append(list, Difference{"gateway of " + s.Prefix.String(), s.Gateway.String(), addr(found.Subnets[i].Gateway)})
+		}
+	}
+	return list
+}
+
+func subnets(n hns.Network) string {
+	var texts []string
+	for _, s := range n.Subnets {
+		texts = append(texts, s.Prefix.Masked().String())
+	}
+	if len(texts) == 0 {
+		return "none"
+	}
+	return strings.Join(texts, ", ")
+}
+
+func addr(a netip.Addr) string {
+	if !a.IsValid() {
+		return "none"
+	}
+	return a.String()
+}
+
+// DiffersError is returned for a network that does not fit and must not be replaced.
+type DiffersError struct {
+	Network     string
+	Differences []Difference
+	Endpoints   []string // names of the endpoints that a replacement would delete
+}
+
+func (e *DiffersError) Error() string {
+	return fmt.Sprintf("HNS network %s is not as this node needs it (%s), and it is not replaced because it holds endpoints (%s): "+
+		"remove what uses them, or start porthole routes with --replace-network, which deletes the network and its endpoints",
+		e.Network, joinDifferences(e.Differences), shortened(e.Endpoints))
+}
+
+// shortened lists some of the names.
+func shortened(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+func joinDifferences(list []Difference) string {
+	var texts []string
+	for _, d := range list {
+		texts = append(texts, d.String())
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Verb of an Op.
+type Verb string
+
+// Verbs, in the order in which a plan has them. The network and the host's endpoint that are created are those of the wanted
+// Network; the endpoint that is attached is the host's, the one that was found or just created.
+const (
+	DeleteEndpoint Verb = "delete endpoint"
+	DeleteNetwork  Verb = "delete network"
+	CreateNetwork  Verb = "create network"
+	CreateHost     Verb = "create host endpoint"
+	AttachHost     Verb = "attach host endpoint"
+)
+
+// Op is one change in HNS.
+type Op struct {
+	Verb     Verb
+	Endpoint hns.EndpointID // of DeleteEndpoint; of AttachHost unless it is created first
+	Name     string         // what the change is about, for messages
+}
+
+// Plan is what has to be done in HNS, in order.
+type Plan struct {
+	// Replaces says why a network of our name is replaced; empty if none is.
+	Replaces []Difference
+	Ops      []Op
+}
+
+// String returns the plan as tests show it.
+func (p Plan) String() string {
+	var b strings.Builder
+	for _, d := range p.Replaces {
+		fmt.Fprintf(&b, "replace: %s\n", d)
+	}
+	for _, o := range p.Ops {
+		fmt.Fprintf(&b, "%s %s\n", o.Verb, o.Name)
+	}
+	return b.String()
+}
+
+// MakePlan compares HNS with the wanted network. A network that fits is left alone. One that does not is replaced if replace is
+// true or if it holds no endpoint but the host's own, which we made ourselves; otherwise the result is a *DiffersError.
+func MakePlan(wanted Network, seen Seen, replace bool) (Plan, error) {
+	var p Plan
+	endpoints := seen.Endpoints
+	if seen.Network.ID != "" {
+		p.Replaces = Diff(wanted.HNS, seen.Network)
+	}
+
+	if len(p.Replaces) > 0 {
+		if used := others(wanted.Host.Name, endpoints); len(used) > 0 && !replace {
+			return Plan{}, &DiffersError{Network: wanted.HNS.Name, Differences: p.Replaces, Endpoints: used}
+		}
+		// HNS refuses to delete a network with an endpoint that is in a namespace.
+		for _, e := range endpoints {
+			p.Ops = append(p.Ops, Op{DeleteEndpoint, e.ID, e.Name})
+		}
+		p.Ops = append(p.Ops, Op{Verb: DeleteNetwork, Name: wanted.HNS.Name})
+		endpoints = nil
+	}
+	if seen.Network.ID == "" || len(p.Replaces) > 0 {
+		p.Ops = append(p.Ops, Op{Verb: CreateNetwork, Name: wanted.HNS.Name})
+	}
+
+	host, found := hostEndpoint(wanted.Host.Name, endpoints)
+	if !found {
+		p.Ops = append(p.Ops, Op{Verb: CreateHost, Name: wanted.Host.Name})
+	}
+	if !found || !attached(host, seen.Host) {
+		p.Ops = append(p.Ops, Op{AttachHost, host.ID, wanted.Host.Name})
+	}
+	return p, nil
+}
+
+// others returns the names of the endpoints that are not the host's own.
+func others(host string, endpoints []hns.Endpoint) []string {
+	var names []string
+	for _, e := range endpoints {
+		if e.Name != host || e.Remote {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+// hostEndpoint returns the host's own endpoint, the last one if there are several.
+func hostEndpoint(name string, endpoints []hns.Endpoint) (host hns.Endpoint, found bool) {
+	for _, e := range endpoints {
+		if e.Name == name && !e.Remote {
+			host, found = e, true
+		}
+	}
+	return host, found
+}
+
+func attached(e hns.Endpoint, host hns.Namespace) bool {
+	return hns.NormalID(string(e.Namespace)) == hns.NormalID(string(host.ID)) || slices.Contains(host.Endpoints, e.ID)
+}
