@@ -23,11 +23,13 @@ func TestRemoveContainer(t *testing.T) {
 			t.Error(err)
 		}
 	})
+
 	start := func(id string) (pid int, ended chan struct{}) {
 		path := filepath.Join(New(root).Path(p), id)
 		if err := ensure(path, limits{memory: 32 << 20}); err != nil {
 			t.Skip("no cgroups can be made here: ", err)
 		}
+
 		c := exec.Command("sleep", "60")
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
@@ -41,6 +43,7 @@ func TestRemoveContainer(t *testing.T) {
 		}
 		return c.Process.Pid, ended
 	}
+
 	_, cut := start("cut")
 	other, _ := start("other")
 	if err := New(root).RemoveContainer("u1", "cut"); err != nil {

@@ -22,6 +22,7 @@ func container(requests, limits v1.ResourceList) v1.Container {
 func TestPodLimits(t *testing.T) {
 	full := container(list("cpu", "500m", "memory", "64Mi"), list("cpu", "1", "memory", "128Mi"))
 	half := container(list("cpu", "100m"), list("memory", "64Mi"))
+
 	for _, c := range []struct {
 		name string
 		spec v1.PodSpec

@@ -17,16 +17,18 @@ import (
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
-// checker collects what cannot work. The words are upstream's (pkg/kubelet/apis/config/validation of 1.36.3), which
-// installers and their users know.
+// checker collects the mistakes of a configuration. Their texts are upstream's (pkg/kubelet/apis/config/validation of 1.36.3),
+// which installers and their users know.
 type checker struct{ errs []error }
 
+// refuse adds a mistake if bad.
 func (c *checker) refuse(bad bool, format string, args ...any) {
 	if bad {
 		c.errs = append(c.errs, fmt.Errorf("invalid configuration: "+format, args...))
 	}
 }
 
+// port refuses a number that is not a port; zero allows 0. least is upstream's text for the smallest number.
 func (c *checker) port(value int32, zero bool, name, flag, least string) {
 	bad := len(utilvalidation.IsValidPortNum(int(value))) > 0 && !(zero && value == 0)
 	c.refuse(bad, "%s (--%s) %v must be between %s and 65535, inclusive", name, flag, value, least)
@@ -36,7 +38,7 @@ func (c *checker) notNegative(value int64, name, flag string) {
 	c.refuse(value < 0, "%s (--%s) %v must not be a negative number", name, flag, value)
 }
 
-// period refuses what no clock ticks at. Upstream has no words for these: its kubelet ends in a panic.
+// period refuses a period that a ticker cannot have. Upstream has no text for these: its kubelet panics.
 func (c *checker) period(value time.Duration, name, flag string) {
 	c.refuse(value <= 0, "%s (--%s) %v must be greater than 0", name, flag, value)
 }
@@ -45,13 +47,14 @@ func (c *checker) percent(value int32, name, flag string) {
 	c.refuse(value < 0 || value > 100, "%s (--%s) %v must be between 0 and 100, inclusive", name, flag, value)
 }
 
-// check refuses what cannot work, and warns of what means nothing here.
+// check returns an error for settings that cannot work, and a warning for each setting without effect on this system.
 func check(c *v1beta1.KubeletConfiguration, windows bool) (warnings []string, err error) {
 	var k checker
 	checkNumbers(&k, c)
 	checkChoices(&k, c)
 	checkQuantities(&k, c)
 	checkPeriods(&k, c)
+
 	for _, t := range c.RegisterWithTaints {
 		if err := Taint(t); err != nil {
 			k.errs = append(k.errs, fmt.Errorf("invalid taint: %w", err))
@@ -63,19 +66,23 @@ func check(c *v1beta1.KubeletConfiguration, windows bool) (warnings []string, er
 	}
 	k.refuse(net.ParseIP(c.Address) == nil, "address (--address) %q is not an IP address", c.Address)
 	k.refuse((c.TLSCertFile == "") != (c.TLSPrivateKeyFile == ""), "tlsCertFile and tlsPrivateKeyFile must be set together")
+
 	if windows {
 		warnings = onWindows(&k, c)
 	}
 	return warnings, errors.Join(k.errs...)
 }
 
+// checkNumbers checks counts, ports and percentages.
 func checkNumbers(k *checker, c *v1beta1.KubeletConfiguration) {
 	k.refuse(c.NodeLeaseDurationSeconds <= 0, "nodeLeaseDurationSeconds must be greater than 0")
 	k.notNegative(int64(c.EventBurst), "eventBurst", "event-burst")
 	k.notNegative(int64(*c.EventRecordQPS), "eventRecordQPS", "event-qps")
+
 	k.port(*c.HealthzPort, true, "healthzPort", "healthz-port", "1")
 	k.port(c.Port, false, "port", "port", "1")
 	k.port(c.ReadOnlyPort, true, "readOnlyPort", "read-only-port", "0")
+
 	k.percent(*c.ImageGCHighThresholdPercent, "imageGCHighThresholdPercent", "image-gc-high-threshold")
 	k.percent(*c.ImageGCLowThresholdPercent, "imageGCLowThresholdPercent", "image-gc-low-threshold")
 	k.refuse(*c.ImageGCLowThresholdPercent >= *c.ImageGCHighThresholdPercent,
@@ -85,6 +92,7 @@ func checkNumbers(k *checker, c *v1beta1.KubeletConfiguration) {
 	k.refuse(c.ImageMaximumGCAge.Duration < 0, "imageMaximumGCAge %v must not be negative", c.ImageMaximumGCAge.Duration)
 	k.refuse(c.ImageMaximumGCAge.Duration > 0 && c.ImageMaximumGCAge.Duration <= c.ImageMinimumGCAge.Duration,
 		"imageMaximumGCAge %v must be greater than imageMinimumGCAge %v", c.ImageMaximumGCAge.Duration, c.ImageMinimumGCAge.Duration)
+
 	k.notNegative(int64(c.KubeAPIBurst), "kubeAPIBurst", "kube-api-burst")
 	k.notNegative(int64(*c.KubeAPIQPS), "kubeAPIQPS", "kube-api-qps")
 	k.refuse(*c.NodeStatusMaxImages < -1, "nodeStatusMaxImages (--node-status-max-images) %v must be -1 or greater", *c.NodeStatusMaxImages)
@@ -94,22 +102,26 @@ func checkNumbers(k *checker, c *v1beta1.KubeletConfiguration) {
 	k.notNegative(int64(c.PodsPerCore), "podsPerCore", "pods-per-core")
 	k.notNegative(int64(c.RegistryBurst), "registryBurst", "registry-burst")
 	k.notNegative(int64(*c.RegistryPullQPS), "registryPullQPS", "registry-qps")
+
 	if n := c.MaxParallelImagePulls; n != nil {
 		k.refuse(*n < 1, "maxParallelImagePulls %v must be a positive number", *n)
 		k.refuse(*n > 1 && c.SerializeImagePulls != nil && *c.SerializeImagePulls,
 			"maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls (--serialize-image-pulls) is set to false")
 	}
+
 	period := c.CrashLoopBackOff.MaxContainerRestartPeriod.Duration
 	k.refuse(period.Milliseconds() < 1000 || period.Milliseconds() > 300000,
 		"CrashLoopBackOff.MaxContainerRestartPeriod (got: %v seconds) must be set between 1s and 300s", period.Seconds())
 	critical, all := c.ShutdownGracePeriodCriticalPods.Duration, c.ShutdownGracePeriod.Duration
 	k.refuse(critical > all, "shutdownGracePeriodCriticalPods %v must be <= shutdownGracePeriod %v", critical, all)
+
 	k.refuse(*c.ContainerLogMaxWorkers < 1, "containerLogMaxWorkers %v must be greater than or equal to 1", *c.ContainerLogMaxWorkers)
 	interval := c.ContainerLogMonitorInterval.Duration
 	k.refuse(interval < 3*time.Second, "containerLogMonitorInterval %v must be greater than or equal to 3s", interval)
 	k.refuse(*c.ContainerLogMaxFiles <= 1, "containerLogMaxFiles (--container-log-max-files) %v must be greater than 1", *c.ContainerLogMaxFiles)
 }
 
+// checkPeriods checks what tickers and time limits are made from.
 func checkPeriods(k *checker, c *v1beta1.KubeletConfiguration) {
 	k.period(c.FileCheckFrequency.Duration, "fileCheckFrequency", "file-check-frequency")
 	k.period(c.HTTPCheckFrequency.Duration, "httpCheckFrequency", "http-check-frequency")
@@ -128,6 +140,7 @@ func (c *checker) oneOf(value, name, flag string, known ...string) {
 	c.refuse(!slices.Contains(known, value), "%s (--%s) %q must be one of: %q", name, flag, value, known)
 }
 
+// checkChoices checks fields with a fixed set of values, and fields that exclude each other.
 func checkChoices(k *checker, c *v1beta1.KubeletConfiguration) {
 	k.refuse(c.RunOnce, "runOnce (--runOnce) %v, Runonce mode has been deprecated and should not be set", c.RunOnce)
 	k.oneOf(c.TopologyManagerPolicy, "topologyManagerPolicy", "topology-manager-policy", "none", "best-effort", "restricted", "single-numa-node")
@@ -146,6 +159,7 @@ func checkChoices(k *checker, c *v1beta1.KubeletConfiguration) {
 		"systemCgroups (--system-cgroups) was specified and cgroupRoot (--cgroup-root) was not specified")
 }
 
+// checkQuantities checks amounts of resources and eviction thresholds.
 func checkQuantities(k *checker, c *v1beta1.KubeletConfiguration) {
 	for field, m := range map[string]map[string]string{"systemReserved": c.SystemReserved, "kubeReserved": c.KubeReserved} {
 		for name, text := range m {
@@ -166,6 +180,7 @@ func checkQuantities(k *checker, c *v1beta1.KubeletConfiguration) {
 	}
 }
 
+// validThreshold reports whether text is a quantity or a percentage.
 func validThreshold(text string) bool {
 	if number, ok := strings.CutSuffix(text, "%"); ok {
 		p, err := strconv.ParseFloat(number, 64)
@@ -175,14 +190,14 @@ func validThreshold(text string) bool {
 	return ok
 }
 
-// quantity reads an amount that is not negative and that a counter of 64 bits holds: 10E is more, and would come out as
-// something else.
+// quantity parses an amount. ok is false for one that is negative, or that does not fit into an int64, such as 10E: its value
+// would be another number.
 func quantity(text string) (q resource.Quantity, ok bool) {
 	q, err := resource.ParseQuantity(text)
 	return q, err == nil && q.Sign() >= 0 && q.CmpInt64(math.MaxInt64) <= 0
 }
 
-// Taint refuses a taint that the API server would refuse.
+// Taint returns an error for a taint that the API server would refuse.
 func Taint(t v1.Taint) error {
 	if errs := utilvalidation.IsQualifiedName(t.Key); len(errs) > 0 {
 		return fmt.Errorf("%s: %s", t.Key, strings.Join(errs, "; "))
@@ -197,7 +212,7 @@ func Taint(t v1.Taint) error {
 	return nil
 }
 
-// onWindows names settings of cgroups, which Windows does not have.
+// onWindows warns about settings of cgroups, which have no effect on Windows, and refuses those that upstream refuses there.
 func onWindows(k *checker, c *v1beta1.KubeletConfiguration) (warnings []string) {
 	ignored := map[string]bool{
 		"CgroupsPerQOS (--cgroups-per-qos)":                   *c.CgroupsPerQOS,

@@ -1,5 +1,5 @@
 // Package config reads the kubelet's configuration: a KubeletConfiguration file, drop-ins beside it, and flags over both.
-// What they leave out gets upstream's defaults, and what cannot work is refused in upstream's words.
+// Fields that none of them sets get upstream's defaults. Settings that cannot work are refused with upstream's texts.
 package config
 
 import (
@@ -20,16 +20,16 @@ import (
 type Source struct {
 	// File is a KubeletConfiguration; "" gives the defaults.
 	File string
-	// Dir holds drop-ins, files named *.conf, that are laid over File in the order of their names; "" for none.
+	// Dir holds drop-ins, files named *.conf, which are merged over File in the order of their names; "" for none.
 	Dir string
-	// Windows chooses the defaults of that system.
+	// Windows selects the defaults and checks of a Windows node; else those of Linux apply.
 	Windows bool
-	// Flags go over everything; may be nil.
+	// Flags override everything else; may be nil.
 	Flags *Flags
 }
 
-// Load reads and checks the configuration. Fields that nobody knows, and settings that mean nothing here, come back as
-// warnings, one text each.
+// Load reads and checks the configuration. Unknown fields, and settings without effect on this system, are returned as warnings,
+// one text each.
 func Load(s Source) (cfg *v1beta1.KubeletConfiguration, warnings []string, err error) {
 	cfg = &v1beta1.KubeletConfiguration{}
 	text, warnings, err := gather(s)
@@ -45,6 +45,7 @@ func Load(s Source) (cfg *v1beta1.KubeletConfiguration, warnings []string, err e
 			warnings = append(warnings, w.Error())
 		}
 	}
+
 	if s.Flags != nil {
 		if err := s.Flags.apply(cfg); err != nil {
 			return nil, warnings, err
@@ -55,7 +56,7 @@ func Load(s Source) (cfg *v1beta1.KubeletConfiguration, warnings []string, err e
 	return cfg, append(warnings, more...), err
 }
 
-// gather reads the file and lays the drop-ins over it; nil when there is neither.
+// gather returns the file, with the drop-ins merged over it, as JSON. It returns nil if neither is given.
 func gather(s Source) (text []byte, warnings []string, err error) {
 	var paths []string
 	if s.File != "" {
@@ -68,6 +69,7 @@ func gather(s Source) (text []byte, warnings []string, err error) {
 		}
 		paths = append(paths, dropIns...)
 	}
+
 	var all map[string]any
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
@@ -79,17 +81,19 @@ func gather(s Source) (text []byte, warnings []string, err error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading the kubelet's configuration %s: %w", path, err)
 		}
-		if _, err := yaml.YAMLToJSONStrict(data); err != nil { // a field that is there twice: the last counts
+		if _, err := yaml.YAMLToJSONStrict(data); err != nil { // a field is there twice: the last one counts
 			warnings = append(warnings, err.Error())
 		}
-		all = lay(all, one)
+		all = merge(all, one)
 	}
+
 	if len(paths) > 1 {
 		text, err = json.Marshal(all)
 	}
 	return text, warnings, err
 }
 
+// dropIns returns the paths of the drop-ins in dir, sorted by name.
 func dropIns(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir) // sorted by name
 	if err != nil {
@@ -104,7 +108,7 @@ func dropIns(dir string) ([]string, error) {
 	return out, nil
 }
 
-// object reads one file, which must be a KubeletConfiguration.
+// object returns a file, which must be a KubeletConfiguration, as JSON text and as fields.
 func object(data []byte) (text []byte, fields map[string]any, err error) {
 	if text, err = yaml.YAMLToJSON(data); err != nil { // names the line of a mistake
 		return nil, nil, err
@@ -125,8 +129,9 @@ func object(data []byte) (text []byte, fields map[string]any, err error) {
 	return text, fields, nil
 }
 
-// lay puts over on top of base: objects are merged, everything else is replaced, and null takes away. Neither changes.
-func lay(base, over map[string]any) map[string]any {
+// merge returns base with the fields of over: objects are merged, everything else is replaced, and null deletes a field. It
+// changes neither argument.
+func merge(base, over map[string]any) map[string]any {
 	out := map[string]any{}
 	for k, v := range base {
 		out[k] = v
@@ -137,7 +142,7 @@ func lay(base, over map[string]any) map[string]any {
 			delete(out, k)
 		case map[string]any:
 			below, _ := out[k].(map[string]any)
-			out[k] = lay(below, v)
+			out[k] = merge(below, v)
 		default:
 			out[k] = v
 		}

@@ -49,30 +49,31 @@ func load(t *testing.T, s Source) *v1beta1.KubeletConfiguration {
 func TestDefaults(t *testing.T) {
 	c := load(t, Source{})
 	for what, ok := range map[string]bool{
-		"ports":      c.Port == 10250 && c.ReadOnlyPort == 0 && *c.HealthzPort == 10248,
-		"status":     c.NodeStatusUpdateFrequency.Duration == 10*time.Second && c.NodeStatusReportFrequency.Duration == 5*time.Minute,
-		"files":      c.FileCheckFrequency.Duration == 20*time.Second && c.HTTPCheckFrequency.Duration == 20*time.Second,
-		"access":     !*c.Authentication.Anonymous.Enabled && *c.Authentication.Webhook.Enabled && c.Authorization.Mode == "Webhook",
-		"images":     *c.ImageGCHighThresholdPercent == 85 && *c.ImageGCLowThresholdPercent == 80 && c.ImageMinimumGCAge.Duration == 2*time.Minute,
-		"logs":       c.ContainerLogMaxSize == "10Mi" && *c.ContainerLogMaxFiles == 5,
-		"eviction":   len(c.EvictionHard) == 5 && c.EvictionHard["memory.available"] == "100Mi",
-		"back-off":   c.CrashLoopBackOff.MaxContainerRestartPeriod.Duration == 300*time.Second,
-		"no fencing": slices.Equal(c.EnforceNodeAllocatable, []string{"pods"}),
+		"ports":       c.Port == 10250 && c.ReadOnlyPort == 0 && *c.HealthzPort == 10248,
+		"status":      c.NodeStatusUpdateFrequency.Duration == 10*time.Second && c.NodeStatusReportFrequency.Duration == 5*time.Minute,
+		"files":       c.FileCheckFrequency.Duration == 20*time.Second && c.HTTPCheckFrequency.Duration == 20*time.Second,
+		"access":      !*c.Authentication.Anonymous.Enabled && *c.Authentication.Webhook.Enabled && c.Authorization.Mode == "Webhook",
+		"images":      *c.ImageGCHighThresholdPercent == 85 && *c.ImageGCLowThresholdPercent == 80 && c.ImageMinimumGCAge.Duration == 2*time.Minute,
+		"logs":        c.ContainerLogMaxSize == "10Mi" && *c.ContainerLogMaxFiles == 5,
+		"eviction":    len(c.EvictionHard) == 5 && c.EvictionHard["memory.available"] == "100Mi",
+		"back-off":    c.CrashLoopBackOff.MaxContainerRestartPeriod.Duration == 300*time.Second,
+		"enforcement": slices.Equal(c.EnforceNodeAllocatable, []string{"pods"}),
 	} {
 		if !ok {
 			t.Errorf("%s: %+v", what, c)
 		}
 	}
+
 	w := load(t, Source{Windows: true})
 	if w.EvictionHard["memory.available"] != "500Mi" || *w.ResolverConfig != "Host" || !strings.HasPrefix(w.ContainerRuntimeEndpoint, "npipe:") || w.CgroupDriver != "" {
 		t.Errorf("Windows: %+v", w)
 	}
-	// A period of one's own is also how often the node says that it lives.
+	// A status period that is set is also the period of unchanged reports.
 	path := write(t, t.TempDir(), "c.yaml", kind+"nodeStatusUpdateFrequency: 3s\n")
 	if c := load(t, Source{File: path}); c.NodeStatusReportFrequency.Duration != 3*time.Second {
 		t.Errorf("report frequency %v", c.NodeStatusReportFrequency)
 	}
-	// What is written out can be read in again.
+	// A configuration that was written out can be read again.
 	text, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +84,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestUnknownFields are warned of by name, and the rest counts.
+// TestUnknownFields: unknown fields are named in warnings, and the others are applied.
 func TestUnknownFields(t *testing.T) {
 	path := write(t, t.TempDir(), "c.yaml", kind+"maxPods: 7\nmaxPodz: 8\nauthentication: {x509: {clientCA: x}}\nclusterDomain: a\n")
 	cfg, warnings, err := Load(Source{File: path})
@@ -127,6 +128,7 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
+
 	if _, _, err := Load(Source{File: "/no/such/file"}); err == nil {
 		t.Error("a file that does not exist was read")
 	}
@@ -165,6 +167,7 @@ func TestFlags(t *testing.T) {
 		"--rotate-certificates=false", "--rotate-server-certificates", "--system-reserved", "cpu=100m,memory=1Gi",
 		"--register-with-taints=a=b:NoSchedule,c=:NoExecute", "--feature-gates=A=true,B=false", "--node-status-update-frequency=4s",
 		"--healthz-port=0", "--pod-max-pids=100", "--manifest-url-header=a:b,a:c", "--resolv-conf=", "--cgroup-driver=systemd")})
+
 	for what, ok := range map[string]bool{
 		"a list that is given twice": slices.Equal(c.ClusterDNS, []string{"10.0.0.2", "10.0.0.3", "10.0.0.4"}),
 		"pairs":                      reflect.DeepEqual(c.EvictionHard, map[string]string{"memory.available": "5%", "nodefs.available": "10%"}),

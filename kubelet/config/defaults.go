@@ -7,6 +7,8 @@ import (
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
+// The or functions set a field to v if it is not set.
+
 func orString(p *string, v string) {
 	if *p == "" {
 		*p = v
@@ -71,13 +73,14 @@ func defaultNode(c *v1beta1.KubeletConfiguration) {
 	orTime(&c.SyncFrequency, time.Minute)
 	orTime(&c.FileCheckFrequency, 20*time.Second)
 	orTime(&c.HTTPCheckFrequency, 20*time.Second)
-	if c.NodeStatusReportFrequency.Duration == 0 {
+	if c.NodeStatusReportFrequency.Duration == 0 { // upstream: a period that is set is also that of unchanged reports
 		c.NodeStatusReportFrequency.Duration = 5 * time.Minute
 		if c.NodeStatusUpdateFrequency.Duration != 0 {
 			c.NodeStatusReportFrequency = c.NodeStatusUpdateFrequency
 		}
 	}
 	orTime(&c.NodeStatusUpdateFrequency, 10*time.Second)
+
 	orInt(&c.NodeLeaseDurationSeconds, 40)
 	orPtr(&c.NodeStatusMaxImages, 50)
 	orPtr(&c.RegisterNode, true)
@@ -86,6 +89,7 @@ func defaultNode(c *v1beta1.KubeletConfiguration) {
 	orString(&c.ContentType, "application/vnd.kubernetes.protobuf")
 	orPtr(&c.EventRecordQPS, 50)
 	orInt(&c.EventBurst, 100)
+
 	orPtr(&c.OOMScoreAdj, -999)
 	orPtr(&c.EnableControllerAttachDetach, true)
 	orPtr(&c.LocalStorageCapacityIsolation, true)
@@ -95,8 +99,8 @@ func defaultNode(c *v1beta1.KubeletConfiguration) {
 	if c.MaxOpenFiles == 0 {
 		c.MaxOpenFiles = 1000000
 	}
-	// Upstream refuses cgroup v1 unless told otherwise. Hybrid hosts are common where Windows nodes are tried out, so
-	// here the absence of the field allows it.
+	// Upstream refuses to start with cgroup v1 unless this field allows it. Hosts with both versions are common where Windows
+	// nodes are tried out, so here it is allowed by default.
 	orPtr(&c.FailCgroupV1, false)
 }
 
@@ -138,7 +142,7 @@ func defaultImagesAndLogs(c *v1beta1.KubeletConfiguration) {
 
 func defaultWindows(c *v1beta1.KubeletConfiguration) {
 	orString(&c.ContainerRuntimeEndpoint, "npipe:////./pipe/containerd-containerd")
-	orPtr(&c.ResolverConfig, "Host") // upstream's default is a file that no Windows has, and refuses to start
+	orPtr(&c.ResolverConfig, "Host") // upstream's default is a file that Windows does not have, without which it does not start
 	orPtr(&c.CgroupsPerQOS, false)
 	defaultEviction(c, map[string]string{"memory.available": "500Mi", "nodefs.available": "10%", "imagefs.available": "15%"})
 }
@@ -158,7 +162,8 @@ func defaultLinux(c *v1beta1.KubeletConfiguration) {
 		"imagefs.available": "15%", "imagefs.inodesFree": "5%"})
 }
 
-// defaultEviction: thresholds of one's own replace all defaults, unless they are to be merged.
+// defaultEviction sets the hard eviction thresholds. Thresholds in the configuration replace all defaults, unless
+// MergeDefaultEvictionSettings is set.
 func defaultEviction(c *v1beta1.KubeletConfiguration, defaults map[string]string) {
 	if c.EvictionHard == nil {
 		c.EvictionHard = defaults

@@ -6,7 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The flags of upstream's kubelet 1.36.3 that are fields of its configuration, by the kind of their value.
+// The flags of upstream's kubelet 1.36.3 that set fields of its configuration, grouped by the type of their value. Each table has
+// the name of the flag and where its field is.
 var texts = map[string]func(*cfg) *string{
 	"pod-manifest-path":          func(c *cfg) *string { return &c.StaticPodPath },
 	"manifest-url":               func(c *cfg) *string { return &c.StaticPodURL },
@@ -117,7 +118,7 @@ var lists = map[string]func(*cfg) *[]string{
 	"allowed-unsafe-sysctls":   func(c *cfg) *[]string { return &c.AllowedUnsafeSysctls },
 }
 
-// maps are lists of pairs; sign stands between the two halves of one.
+// maps are flags that take a list of pairs; sign stands between the key and the value of a pair.
 var maps = map[string]struct {
 	at   func(*cfg) *map[string]string
 	sign string

@@ -13,8 +13,8 @@ import (
 
 type cfg = v1beta1.KubeletConfiguration
 
-// Flags are the command line flags that set fields of the configuration, under upstream's names. They go over the file,
-// whatever the order in which both are read.
+// Flags are the command line flags that set fields of the configuration, under upstream's names. They override the file, although
+// it is read after them.
 type Flags struct{ given []*setting }
 
 // setting is one flag. Its texts are kept as given, because the file is read after the command line.
@@ -25,7 +25,7 @@ type setting struct {
 	flags      *Flags
 }
 
-// String is empty: the default is the configuration file's.
+// String returns the texts given so far. Help shows no default: the configuration file has it.
 func (s *setting) String() string {
 	if s == nil {
 		return ""
@@ -33,10 +33,10 @@ func (s *setting) String() string {
 	return strings.Join(s.texts, ",")
 }
 
-// Type is what help shows.
+// Type returns the word that help shows for the value.
 func (s *setting) Type() string { return s.kind }
 
-// Set keeps a text that makes sense.
+// Set keeps text if the field can have it.
 func (s *setting) Set(text string) error {
 	if err := s.set(&cfg{}, text); err != nil {
 		return err
@@ -48,6 +48,7 @@ func (s *setting) Set(text string) error {
 	return nil
 }
 
+// apply sets the fields of all flags that were given.
 func (f *Flags) apply(c *cfg) error {
 	for _, s := range f.given {
 		for i, text := range s.texts {
@@ -62,7 +63,8 @@ func (f *Flags) apply(c *cfg) error {
 	return nil
 }
 
-// clear empties the lists and maps that a flag replaces as a whole; given twice it adds.
+// clear empties the list or map of a flag before its first text is applied: a flag replaces what the file says, and further texts
+// of the same flag add to it. Maps that are not here are merged with the file's.
 func (s *setting) clear(c *cfg) {
 	switch s.name {
 	case "cluster-dns":
@@ -75,14 +77,16 @@ func (s *setting) clear(c *cfg) {
 		c.EnforceNodeAllocatable = nil
 	case "allowed-unsafe-sysctls":
 		c.AllowedUnsafeSysctls = nil
+
 	case "eviction-hard":
-		c.EvictionHard = map[string]string{} // empty is an answer: no thresholds
+		c.EvictionHard = map[string]string{} // not nil, which would mean the defaults
 	case "eviction-soft":
 		c.EvictionSoft = nil
 	case "eviction-soft-grace-period":
 		c.EvictionSoftGracePeriod = nil
 	case "eviction-minimum-reclaim":
 		c.EvictionMinimumReclaim = nil
+
 	case "system-reserved":
 		c.SystemReserved = nil
 	case "kube-reserved":
@@ -92,7 +96,7 @@ func (s *setting) clear(c *cfg) {
 	}
 }
 
-// AddFlags adds all flags to fs.
+// AddFlags adds all flags to fs. The Flags that it returns are for Source, once fs was parsed.
 func AddFlags(fs *pflag.FlagSet) *Flags {
 	f := &Flags{}
 	add := func(name, kind string, set func(*cfg, string) error) {
@@ -101,6 +105,7 @@ func AddFlags(fs *pflag.FlagSet) *Flags {
 			fs.Lookup(name).NoOptDefVal = "true"
 		}
 	}
+
 	for name, at := range texts {
 		add(name, "string", func(c *cfg, v string) error { *at(c) = v; return nil })
 	}
@@ -119,6 +124,7 @@ func AddFlags(fs *pflag.FlagSet) *Flags {
 			return err
 		})
 	}
+
 	for name, at := range lists {
 		add(name, "strings", func(c *cfg, v string) error {
 			for _, s := range strings.Split(v, ",") {
@@ -132,6 +138,7 @@ func AddFlags(fs *pflag.FlagSet) *Flags {
 	for name, m := range maps {
 		add(name, "mapStringString", func(c *cfg, v string) error { return addPairs(m.at(c), v, m.sign) })
 	}
+
 	add("authorization-mode", "string", func(c *cfg, v string) error {
 		c.Authorization.Mode = v1beta1.KubeletAuthorizationMode(v)
 		return nil
@@ -168,6 +175,7 @@ func addNumbers(add func(name, kind string, set func(*cfg, string) error)) {
 	}
 }
 
+// addPairs adds the pairs in text, which are separated by commas. sign stands between key and value.
 func addPairs(to *map[string]string, text, sign string) error {
 	if *to == nil {
 		*to = map[string]string{}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// checkLoaded loads for both systems: there is an error or a configuration with all its defaults, of which the kubelet can
-// use every number.
+// checkLoaded loads for both systems. It fails unless Load returns an error, or a configuration with all its defaults in which the
+// kubelet can use every number.
 func checkLoaded(t *testing.T, s Source) {
 	t.Helper()
 	for _, windows := range []bool{false, true} {
@@ -26,6 +26,7 @@ func checkLoaded(t *testing.T, s Source) {
 		if c.Port == 0 || c.HealthzPort == nil || c.CrashLoopBackOff.MaxContainerRestartPeriod == nil || c.ResolverConfig == nil {
 			t.Fatalf("defaults are missing: %+v", c)
 		}
+
 		for _, d := range []time.Duration{c.FileCheckFrequency.Duration, c.HTTPCheckFrequency.Duration, c.NodeStatusUpdateFrequency.Duration, c.NodeStatusReportFrequency.Duration,
 			c.RuntimeRequestTimeout.Duration, c.ContainerLogMonitorInterval.Duration, time.Duration(c.NodeLeaseDurationSeconds), time.Duration(*c.ContainerLogMaxWorkers)} {
 			if d <= 0 { // tickers and time limits
@@ -37,6 +38,7 @@ func checkLoaded(t *testing.T, s Source) {
 				t.Fatal(err)
 			}
 		}
+
 		for _, m := range []map[string]string{c.SystemReserved, c.KubeReserved, {"": c.ContainerLogMaxSize}} {
 			for _, text := range m {
 				if q, err := resource.ParseQuantity(text); err != nil || q.Sign() < 0 {
@@ -47,7 +49,7 @@ func checkLoaded(t *testing.T, s Source) {
 	}
 }
 
-// FuzzLoad: whatever a file holds.
+// FuzzLoad loads files and drop-ins with any text.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(kind+"maxPods: 7\n"), []byte(kind+"maxPods: null\n"))
 	f.Add([]byte(kind+"authentication: null\nevictionHard: {a: null}\nregisterWithTaints: [null]\n"), []byte{})
@@ -70,7 +72,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// FuzzFlags: whatever is given to a flag; n chooses it. What is taken when it is given is taken when it is applied.
+// FuzzFlags gives any text to the flag number n. A text that parsing accepts must not be refused when it is applied.
 func FuzzFlags(f *testing.F) {
 	list := func() (*pflag.FlagSet, *Flags, []string) {
 		fs := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
@@ -80,10 +82,12 @@ func FuzzFlags(f *testing.F) {
 		return fs, flags, names
 	}
 	_, _, names := list()
+
 	for name, text := range map[string]string{"eviction-hard": "memory.available<1%,a<", "register-with-taints": "a=b:NoSchedule,:", "manifest-url-header": "a:b,a:c:d",
 		"feature-gates": "A=true,B", "system-reserved": "cpu=-1", "file-check-frequency": "-1s", "v": "0x7", "port": "-0"} {
 		f.Add(uint(max(0, slices.Index(names, name))), text)
 	}
+
 	f.Fuzz(func(t *testing.T, n uint, text string) {
 		fs, flags, names := list()
 		name := names[n%uint(len(names))]

@@ -15,6 +15,7 @@ import (
 func TestPressures(t *testing.T) {
 	p := newPressures([]Threshold{{Signal: "memory.available", Least: 100}, {Signal: "nodefs.available", Percent: 10},
 		{Signal: "nodefs.inodesFree", Percent: 50, Grace: 30 * time.Second}, {Signal: "pid.available", Least: 5}, {Signal: "strange", Least: 1}}, time.Minute)
+
 	start := time.Unix(1000, 0)
 	for _, step := range []struct {
 		at                         time.Duration
@@ -30,6 +31,7 @@ func TestPressures(t *testing.T) {
 		{100 * time.Second, 500, 500, 500, 5, "PIDPressure"},
 		{130 * time.Second, 500, 500, 500, 5, ""},
 	} {
+
 		levels := map[string]level{"memory.available": {step.memory, 1000}, "nodefs.available": {step.disk, 1000}, "nodefs.inodesFree": {step.inodes, 1000},
 			"pid.available": {step.pids, 1000}}
 		var got []string
@@ -41,6 +43,7 @@ func TestPressures(t *testing.T) {
 			t.Errorf("after %v: %v, want %s", step.at, got, step.want)
 		}
 	}
+
 	if got := newPressures([]Threshold{{Signal: "nodefs.inodesFree", Percent: 5}}, 0).update(map[string]level{"nodefs.inodesFree": {0, 0}}, start); len(got) > 0 {
 		t.Errorf("a file system without inodes: %v", got)
 	}

@@ -75,37 +75,42 @@ func (n *Node) status(old v1.NodeStatus, now time.Time) v1.NodeStatus {
 	return statusOf(n.o, statusFacts{version: version, health: health, images: n.images.Load(), pressed: *n.pressed.Load(), now: now}, old)
 }
 
-// statusFacts is what the runtime contributes to the node's status.
+// statusFacts are the parts of the node's status that change while the kubelet runs.
 type statusFacts struct {
 	version runtime.Version
 	health  runtime.Health
-	images  *[]v1.ContainerImage // nil: not known
+	images  *[]v1.ContainerImage // nil if not known yet
 	pressed map[v1.NodeConditionType]bool
 	now     time.Time
 }
 
-// statusOf is the node's status as it should be, over what the API has: what is not ours to say stays. It is pure.
+// statusOf returns the node's status as it should be, given old, the status in the API. Fields that others own stay as they are.
+// It is pure.
 func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 	st := *old.DeepCopy()
 	st.Capacity = machineCapacity(o, old.Capacity)
 	st.Allocatable = allocatable(st.Capacity, o.Reserved)
+
 	if !o.ExternalCloud || len(old.Addresses) == 0 {
 		st.Addresses = addresses(o)
 	}
 	st.DaemonEndpoints.KubeletEndpoint.Port = o.Port
+
 	h, info := o.Host, &st.NodeInfo
 	info.MachineID, info.SystemUUID, info.BootID = h.MachineID, h.SystemUUID, h.BootID
 	info.KernelVersion, info.OSImage = h.KernelVersion, h.OSImage
 	info.ContainerRuntimeVersion = f.version.Name + "://" + trimV(f.version.Version)
 	info.KubeletVersion = o.Version
-	info.KubeProxyVersion = "" //lint:ignore SA1019 an older kubelet may have left one; upstream empties it too
+	info.KubeProxyVersion = "" //lint:ignore SA1019 an older kubelet may have set it; upstream's also empties it
 	info.OperatingSystem, info.Architecture = h.OS, h.Arch
+
 	if h.SwapBytes > 0 {
 		info.Swap = &v1.NodeSwapStatus{Capacity: &h.SwapBytes}
 	}
 	if f.images != nil {
 		st.Images = *f.images
 	}
+
 	st.RuntimeHandlers = nil
 	for _, x := range f.health.Handlers {
 		rro, userns := x.RecursiveReadOnlyMounts, x.UserNamespaces
@@ -114,6 +119,7 @@ func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 	}
 	groups := f.health.SupplementalGroupsPolicy
 	st.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: &groups}
+
 	for _, c := range pressureConditions {
 		one := c.without
 		if f.pressed[one.Type] {
@@ -121,11 +127,12 @@ func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 		}
 		setNodeCondition(&st, one, f.now)
 	}
+	// Ready is the last of ours, where old schedulers look for it.
 	setNodeCondition(&st, readiness(f.health, st.Capacity), f.now)
 	return st
 }
 
-// pressureConditions are what the node says of its pressures, in the order in which it does.
+// pressureConditions are the conditions without and with each pressure, in the order in which upstream's kubelet lists them.
 var pressureConditions = []struct{ without, with v1.NodeCondition }{
 	{v1.NodeCondition{Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
 		v1.NodeCondition{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue, Reason: "KubeletHasInsufficientMemory", Message: "kubelet has insufficient memory available"}},
@@ -135,8 +142,9 @@ var pressureConditions = []struct{ without, with v1.NodeCondition }{
 		v1.NodeCondition{Type: v1.NodePIDPressure, Status: v1.ConditionTrue, Reason: "KubeletHasInsufficientPID", Message: "kubelet has insufficient PID available"}},
 }
 
+// addresses returns the addresses that the kubelet sets: only the name if a cloud controller sets the rest.
 func addresses(o Options) (out []v1.NodeAddress) {
-	if !o.ExternalCloud || o.IPsGiven { // otherwise the cloud knows, and pods cannot come before it has said so
+	if !o.ExternalCloud || o.IPsGiven { // else the taint keeps pods away until the cloud has set them
 		for _, ip := range o.IPs {
 			out = append(out, v1.NodeAddress{Type: v1.NodeInternalIP, Address: ip})
 		}
@@ -144,7 +152,7 @@ func addresses(o Options) (out []v1.NodeAddress) {
 	return append(out, v1.NodeAddress{Type: v1.NodeHostName, Address: o.Name})
 }
 
-// readiness says everything that keeps pods from running here.
+// readiness returns the condition Ready. Its message names everything that keeps pods from running.
 func readiness(h runtime.Health, capacity v1.ResourceList) v1.NodeCondition {
 	var errs []error
 	if !h.RuntimeReady {
@@ -153,6 +161,7 @@ func readiness(h runtime.Health, capacity v1.ResourceList) v1.NodeCondition {
 	if !h.NetworkReady {
 		errs = append(errs, errors.New("container runtime network not ready: "+h.NetworkMessage))
 	}
+
 	var missing []string
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods, v1.ResourceEphemeralStorage} {
 		if q, ok := capacity[name]; !ok || name != v1.ResourcePods && q.IsZero() {
@@ -162,6 +171,7 @@ func readiness(h runtime.Health, capacity v1.ResourceList) v1.NodeCondition {
 	if len(missing) > 0 {
 		errs = append(errs, errors.New("missing node capacity for resources: "+strings.Join(missing, ", ")))
 	}
+
 	c := v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"}
 	if all := utilerrors.NewAggregate(errs); all != nil {
 		c.Status, c.Reason, c.Message = v1.ConditionFalse, "KubeletNotReady", all.Error()
@@ -169,6 +179,7 @@ func readiness(h runtime.Health, capacity v1.ResourceList) v1.NodeCondition {
 	return c
 }
 
+// trimV removes the v from a version such as v2.1.0.
 func trimV(v string) string {
 	if len(v) > 1 && v[0] == 'v' {
 		if _, err := strconv.Atoi(v[1:2]); err == nil {
@@ -178,7 +189,7 @@ func trimV(v string) string {
 	return v
 }
 
-// setNodeCondition puts a condition in its place. Ready stays the last of ours, where old schedulers look for it.
+// setNodeCondition adds a condition or replaces the one of its type. The transition time stays if the status does.
 func setNodeCondition(st *v1.NodeStatus, c v1.NodeCondition, now time.Time) {
 	c.LastHeartbeatTime, c.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
 	i := slices.IndexFunc(st.Conditions, func(old v1.NodeCondition) bool { return old.Type == c.Type })
@@ -192,18 +203,19 @@ func setNodeCondition(st *v1.NodeStatus, c v1.NodeCondition, now time.Time) {
 	st.Conditions[i] = c
 }
 
-// pressureEvents are the reasons of events when a condition becomes false, and true.
-var pressureEvents = map[v1.NodeConditionType][2]string{
+// conditionEvents are the reasons of the events when a condition becomes false, and when it becomes true.
+var conditionEvents = map[v1.NodeConditionType][2]string{
 	v1.NodeMemoryPressure: {"NodeHasSufficientMemory", "NodeHasInsufficientMemory"},
 	v1.NodeDiskPressure:   {"NodeHasNoDiskPressure", "NodeHasDiskPressure"},
 	v1.NodePIDPressure:    {"NodeHasSufficientPID", "NodeHasInsufficientPID"},
 	v1.NodeReady:          {"NodeNotReady", "NodeReady"},
 }
 
-// transitions are the reasons of the events that tell of changed conditions.
+// transitions returns the reasons of the events for the conditions that changed. A condition that is new counts as changed, except
+// Ready.
 func transitions(before, after []v1.NodeCondition) (reasons []string) {
 	for _, c := range after {
-		names, ours := pressureEvents[c.Type]
+		names, ours := conditionEvents[c.Type]
 		i := slices.IndexFunc(before, func(old v1.NodeCondition) bool { return old.Type == c.Type })
 		known := i >= 0
 		if !ours || known && before[i].Status == c.Status || !known && c.Type == v1.NodeReady {

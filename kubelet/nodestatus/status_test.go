@@ -64,6 +64,7 @@ func TestNodeStatus(t *testing.T) {
 			t.Errorf("%s: %+v", what, st)
 		}
 	}
+
 	o.Host.HugePages = map[int64]int64{2 << 20: 64 << 20, 1 << 30: 0}
 	st = statusOf(o, f, v1.NodeStatus{})
 	if huge, none := st.Capacity["hugepages-2Mi"], st.Allocatable["hugepages-1Gi"]; huge.Value() != 64<<20 || !none.IsZero() || len(st.Capacity) != 6 ||
@@ -76,12 +77,12 @@ func TestNodeStatus(t *testing.T) {
 	}
 }
 
-// TestNodeStatusKeepsForeign: what others wrote stays, and extended resources can be had by pods.
+// TestNodeStatusKeepsForeign: what others wrote into the status stays, and pods can be given extended resources.
 func TestNodeStatusKeepsForeign(t *testing.T) {
 	o, f := someNode()
 	old := statusOf(o, f, v1.NodeStatus{})
 	old.Capacity["example.com/fakecpu"] = list("x", "1k")["x"]
-	old.Capacity[v1.ResourceCPU] = list("x", "99")["x"] // ours: put right
+	old.Capacity[v1.ResourceCPU] = list("x", "99")["x"] // ours: corrected
 	old.VolumesAttached = []v1.AttachedVolume{{Name: "disk"}}
 	old.Config = &v1.NodeConfigStatus{Error: "none"}
 	gone := v1.NodeCondition{Type: "NetworkUnavailable", Status: v1.ConditionTrue, Reason: "NoRoute"}
@@ -95,13 +96,14 @@ func TestNodeStatusKeepsForeign(t *testing.T) {
 	delete(old.Capacity, "example.com/fakecpu")
 	old.Allocatable["example.com/fakecpu"] = extended
 	if st := statusOf(o, f, old); len(st.Allocatable) != 4 {
-		t.Errorf("a resource that was taken away can still be had: %v", st.Allocatable)
+		t.Errorf("a resource that was removed is still allocatable: %v", st.Allocatable)
 	}
 }
 
 func TestNodeReadiness(t *testing.T) {
 	o, f := someNode()
 	before := statusOf(o, f, v1.NodeStatus{})
+
 	f.health = runtime.Health{RuntimeMessage: "no shim", NetworkMessage: "no plugin"}
 	f.now = f.now.Add(time.Minute)
 	st := statusOf(o, f, before)
@@ -113,20 +115,21 @@ func TestNodeReadiness(t *testing.T) {
 	if pressure := condition(st, v1.NodeMemoryPressure); pressure.LastTransitionTime.Unix() != 1000 || pressure.LastHeartbeatTime.Time != f.now {
 		t.Errorf("a condition that stayed: %+v", pressure)
 	}
+
 	if got := transitions(before.Conditions, st.Conditions); !slices.Equal(got, []string{"NodeNotReady"}) {
 		t.Errorf("events: %v", got)
 	}
 	if got := transitions(nil, before.Conditions); !slices.Equal(got, []string{"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"}) {
 		t.Errorf("events at the start: %v", got)
 	}
+
 	o.Host.MemoryBytes = 0
 	if c := condition(statusOf(o, f, before), v1.NodeReady); !strings.Contains(c.Message, "missing node capacity for resources: memory") {
 		t.Errorf("without a known size of memory: %+v", c)
 	}
 }
 
-// TestNodeStatusClock: a clock that is set back moves heartbeats with it and changes nothing else, so that nothing is sent
-// but signs of life.
+// TestNodeStatusClock: after the clock was set back, only the heartbeats differ, so that nothing is sent but signs of life.
 func TestNodeStatusClock(t *testing.T) {
 	o, f := someNode()
 	before := statusOf(o, f, v1.NodeStatus{})
@@ -153,7 +156,7 @@ func TestCloudAddresses(t *testing.T) {
 	}
 }
 
-// TestNodePatch applies patches as the API server does, also to a node that others have changed meanwhile.
+// TestNodePatch applies a patch as the API server does, to a node that others have changed in the meantime.
 func TestNodePatch(t *testing.T) {
 	o, f := someNode()
 	before := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"mine": "1"}}, Status: statusOf(o, f, v1.NodeStatus{})}
@@ -162,10 +165,12 @@ func TestNodePatch(t *testing.T) {
 	after := before.DeepCopy()
 	after.Labels["os"] = "linux"
 	after.Status = statusOf(o, f, before.Status)
+
 	patch, err := nodePatch(before, after)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	server := before.DeepCopy()
 	server.Labels["theirs"] = "2"
 	server.Status.Capacity["example.com/x"] = list("x", "5")["x"]
@@ -182,6 +187,7 @@ func TestNodePatch(t *testing.T) {
 	if err := json.Unmarshal(merged, &got); err != nil {
 		t.Fatal(err)
 	}
+
 	extended := got.Status.Capacity["example.com/x"]
 	for what, ok := range map[string]bool{
 		"addresses":         reflect.DeepEqual(got.Status.Addresses, after.Status.Addresses),
