@@ -15,7 +15,8 @@ import (
 
 const mountPoint = "/sys/fs/cgroup"
 
-// v1Controllers are the cgroup v1 controllers in whose hierarchies the pod's cgroup is made. The runtime makes it in the others.
+// v1Controllers are the cgroup v1 controllers in whose hierarchies the pod's cgroup is made. The runtime makes it in
+// the others.
 var v1Controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids"}
 
 // unified reports whether cgroup v2 has the controllers. A hybrid host counts as v1.
@@ -83,14 +84,14 @@ func ensureV2(path string, l limits) error {
 	return errors.Join(errs...)
 }
 
-// enable lets the cgroups below dir use the controllers. It does nothing where a controller is missing: setting the limit that
-// needs it fails.
+// enable lets the cgroups below dir use the controllers. It does nothing where a controller is missing: setting the
+// limit that needs it fails.
 func enable(dir string) {
 	_ = write(filepath.Join(dir, "cgroup.subtree_control"), "+cpu +cpuset +memory +pids")
 }
 
-// inheritCpuset gives each new level of path the CPUs and memory nodes of the level above. The kernel lets no process join a
-// cgroup without them (v1).
+// inheritCpuset gives each new level of path the CPUs and memory nodes of the level above. The kernel lets no process
+// join a cgroup without them (v1).
 func inheritCpuset(base, path string) error {
 	dir := base
 	for _, part := range strings.Split(strings.Trim(path, "/"), "/") {
@@ -120,9 +121,9 @@ func write(path, value string) error {
 	return nil
 }
 
-// Remove removes the cgroup at path and those below it. The caller has stopped all containers in it. A process that still runs
-// there is left over, for example from a container whose start was cut short, and is killed. It succeeds if there is no such
-// cgroup, and fails if a process does not end: call it again later.
+// Remove removes the cgroup at path and those below it. The caller has stopped all containers in it. A process that
+// still runs there is left over, for example from a container whose start was cut short, and is killed. It succeeds if
+// there is no such cgroup, and fails if a process does not end: call it again later.
 func Remove(path string) error {
 	bases := []string{mountPoint}
 	if !unified() {
@@ -174,8 +175,8 @@ func removeTree(dir string) error {
 	}
 }
 
-// The kernel takes a moment to let go of processes that have ended. After patientAttempts (15 ms) those that are left are killed,
-// after removeAttempts (127 ms) removing fails.
+// The kernel takes a moment to let go of processes that have ended. After patientAttempts (15 ms) those that are left
+// are killed, after removeAttempts (127 ms) removing fails.
 var removeBackoff = retry.Backoff{First: time.Millisecond}
 
 const (

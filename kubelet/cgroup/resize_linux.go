@@ -104,7 +104,8 @@ func knobs(path string) (memory, quota, shares knob) {
 		knob{filepath.Join(dir, "cpu.weight"), readWeight, func(n int64) string { return number(weight(n)) }}
 }
 
-// readLimit reads the first number of a limit. The kernel shows no limit as -1, as "max", or as more memory than there can be.
+// readLimit reads the first number of a limit. The kernel shows no limit as -1, as "max", or as more memory than there
+// can be.
 func readLimit(text string) (int64, error) {
 	first, _, _ := strings.Cut(text, " ")
 	if first == "max" {

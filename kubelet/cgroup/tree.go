@@ -10,8 +10,8 @@ import (
 	resources "k8s.io/component-helpers/resource"
 )
 
-// Tree is the part of the node's cgroup tree in which pods live: <root>/kubepods[/<class>]/pod<uid>, upstream's layout. Its
-// methods may be repeated. They are safe for concurrent use on different pods.
+// Tree is the part of the node's cgroup tree in which pods live: <root>/kubepods[/<class>]/pod<uid>, upstream's layout.
+// Its methods may be repeated. They are safe for concurrent use on different pods.
 type Tree struct{ root string }
 
 // New returns the tree below root, a path in the cgroup tree; "" is the top. It does not touch the system.
@@ -27,9 +27,9 @@ var classFolders = map[v1.PodQOSClass]string{v1.PodQOSGuaranteed: "", v1.PodQOSB
 // Ensure makes the cgroup of a pod, and sets the limits that its spec asks for.
 func (t Tree) Ensure(p *v1.Pod) error { return ensure(t.Path(p), limitsOf(p)) }
 
-// Resize gives the cgroup of a pod the limits that its spec asks for now: those that grow before change is called, which
-// changes what is below it, and those that shrink after. If change fails, nothing shrinks. It fails before it changes anything
-// if the memory limit would fall below what is in use.
+// Resize gives the cgroup of a pod the limits that its spec asks for now: those that grow before change is called,
+// which changes what is below it, and those that shrink after. If change fails, nothing shrinks. It fails before it
+// changes anything if the memory limit would fall below what is in use.
 func (t Tree) Resize(p *v1.Pod, change func() error) error {
 	return resize(t.Path(p), limitsOf(p), change)
 }
@@ -37,8 +37,9 @@ func (t Tree) Resize(p *v1.Pod, change func() error) error {
 // RemovePod removes the cgroup of a pod of which only the UID is known. It succeeds if there is none.
 func (t Tree) RemovePod(uid types.UID) error { return t.removeBelow(uid, "") }
 
-// RemoveContainer removes the cgroup of one container, which has ended, and kills what is left in it. That is needed where a
-// start was cut short by the end of a kubelet: the runtime does not remove the container while a process of it is left.
+// RemoveContainer removes the cgroup of one container, which has ended, and kills what is left in it. That is needed
+// where a start was cut short by the end of a kubelet: the runtime does not remove the container while a process of it
+// is left.
 func (t Tree) RemoveContainer(uid types.UID, id string) error { return t.removeBelow(uid, id) }
 
 // removeBelow tries all classes: the class of a pod of which only the UID is known is not known.
@@ -69,7 +70,8 @@ func (None) RemovePod(types.UID) error { return nil }
 // RemoveContainer does nothing.
 func (None) RemoveContainer(types.UID, string) error { return nil }
 
-// limits of one pod's cgroup; a zero is no limit. Shares are cpu.shares, quota is microseconds per period, memory bytes.
+// limits of one pod's cgroup; a zero is no limit. Shares are cpu.shares, quota is microseconds per period, memory
+// bytes.
 type limits struct {
 	shares, quota, memory int64
 }
@@ -80,8 +82,8 @@ const (
 	minQuota             = 1000
 )
 
-// limitsOf adds up what a pod asks for, with the overhead of its runtime. A limit counts only if every container has one, or
-// the pod as a whole.
+// limitsOf adds up what a pod asks for, with the overhead of its runtime. A limit counts only if every container has
+// one, or the pod as a whole.
 func limitsOf(p *v1.Pod) limits {
 	cpuAll, memAll := true, true
 	requests := resources.PodRequests(p, resources.PodResourcesOptions{})

@@ -17,8 +17,8 @@ import (
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
-// checker collects the mistakes of a configuration. Their texts are upstream's (pkg/kubelet/apis/config/validation of 1.36.3),
-// which installers and their users know.
+// checker collects the mistakes of a configuration. Their texts are upstream's (pkg/kubelet/apis/config/validation of
+// 1.36.3), which installers and their users know.
 type checker struct{ errs []error }
 
 // refuse adds a mistake if bad.
@@ -190,8 +190,8 @@ func validThreshold(text string) bool {
 	return ok
 }
 
-// quantity parses an amount. ok is false for one that is negative, or that does not fit into an int64, such as 10E: its value
-// would be another number.
+// quantity parses an amount. ok is false for one that is negative, or that does not fit into an int64, such as 10E: its
+// value would be another number.
 func quantity(text string) (q resource.Quantity, ok bool) {
 	q, err := resource.ParseQuantity(text)
 	return q, err == nil && q.Sign() >= 0 && q.CmpInt64(math.MaxInt64) <= 0
@@ -212,7 +212,8 @@ func Taint(t v1.Taint) error {
 	return nil
 }
 
-// onWindows warns about settings of cgroups, which have no effect on Windows, and refuses those that upstream refuses there.
+// onWindows warns about settings of cgroups, which have no effect on Windows, and refuses those that upstream refuses
+// there.
 func onWindows(k *checker, c *v1beta1.KubeletConfiguration) (warnings []string) {
 	ignored := map[string]bool{
 		"CgroupsPerQOS (--cgroups-per-qos)":                   *c.CgroupsPerQOS,

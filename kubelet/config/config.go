@@ -1,5 +1,6 @@
-// Package config reads the kubelet's configuration: a KubeletConfiguration file, drop-ins beside it, and flags over both.
-// Fields that none of them sets get upstream's defaults. Settings that cannot work are refused with upstream's texts.
+// Package config reads the kubelet's configuration: a KubeletConfiguration file, drop-ins beside it, and flags over
+// both. Fields that none of them sets get upstream's defaults. Settings that cannot work are refused with upstream's
+// texts.
 package config
 
 import (
@@ -28,8 +29,8 @@ type Source struct {
 	Flags *Flags
 }
 
-// Load reads and checks the configuration. Unknown fields, and settings without effect on this system, are returned as warnings,
-// one text each.
+// Load reads and checks the configuration. Unknown fields, and settings without effect on this system, are returned as
+// warnings, one text each.
 func Load(s Source) (cfg *v1beta1.KubeletConfiguration, warnings []string, err error) {
 	cfg = &v1beta1.KubeletConfiguration{}
 	text, warnings, err := gather(s)
@@ -129,8 +130,8 @@ func object(data []byte) (text []byte, fields map[string]any, err error) {
 	return text, fields, nil
 }
 
-// merge returns base with the fields of over: objects are merged, everything else is replaced, and null deletes a field. It
-// changes neither argument.
+// merge returns base with the fields of over: objects are merged, everything else is replaced, and null deletes a
+// field. It changes neither argument.
 func merge(base, over map[string]any) map[string]any {
 	out := map[string]any{}
 	for k, v := range base {

@@ -99,8 +99,8 @@ func defaultNode(c *v1beta1.KubeletConfiguration) {
 	if c.MaxOpenFiles == 0 {
 		c.MaxOpenFiles = 1000000
 	}
-	// Upstream refuses to start with cgroup v1 unless this field allows it. Hosts with both versions are common where Windows
-	// nodes are tried out, so here it is allowed by default.
+	// Upstream refuses to start with cgroup v1 unless this field allows it. Hosts with both versions are common where
+	// Windows nodes are tried out, so here it is allowed by default.
 	orPtr(&c.FailCgroupV1, false)
 }
 

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The flags of upstream's kubelet 1.36.3 that set fields of its configuration, grouped by the type of their value. Each table has
-// the name of the flag and where its field is.
+// The flags of upstream's kubelet 1.36.3 that set fields of its configuration, grouped by the type of their value. Each
+// table has the name of the flag and where its field is.
 var texts = map[string]func(*cfg) *string{
 	"pod-manifest-path":          func(c *cfg) *string { return &c.StaticPodPath },
 	"manifest-url":               func(c *cfg) *string { return &c.StaticPodURL },

@@ -13,8 +13,8 @@ import (
 
 type cfg = v1beta1.KubeletConfiguration
 
-// Flags are the command line flags that set fields of the configuration, under upstream's names. They override the file, although
-// it is read after them.
+// Flags are the command line flags that set fields of the configuration, under upstream's names. They override the
+// file, although it is read after them.
 type Flags struct{ given []*setting }
 
 // setting is one flag. Its texts are kept as given, because the file is read after the command line.
@@ -63,8 +63,8 @@ func (f *Flags) apply(c *cfg) error {
 	return nil
 }
 
-// clear empties the list or map of a flag before its first text is applied: a flag replaces what the file says, and further texts
-// of the same flag add to it. Maps that are not here are merged with the file's.
+// clear empties the list or map of a flag before its first text is applied: a flag replaces what the file says, and
+// further texts of the same flag add to it. Maps that are not here are merged with the file's.
 func (s *setting) clear(c *cfg) {
 	switch s.name {
 	case "cluster-dns":

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// checkLoaded loads for both systems. It fails unless Load returns an error, or a configuration with all its defaults in which the
-// kubelet can use every number.
+// checkLoaded loads for both systems. It fails unless Load returns an error, or a configuration with all its defaults
+// in which the kubelet can use every number.
 func checkLoaded(t *testing.T, s Source) {
 	t.Helper()
 	for _, windows := range []bool{false, true} {

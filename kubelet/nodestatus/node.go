@@ -29,8 +29,8 @@ type Node struct {
 	// changed asks for a report at once.
 	changed wakeup.Signal
 
-	// due is when the next report must be sent even if nothing has changed. It carries the monotonic clock, so that a change of
-	// the wall clock does not move it. Only Run uses it.
+	// due is when the next report must be sent even if nothing has changed. It carries the monotonic clock, so that a
+	// change of the wall clock does not move it. Only Run uses it.
 	due      time.Time
 	rebooted sync.Once
 }
@@ -42,15 +42,15 @@ func New(o Options, links Links) *Node {
 	return n
 }
 
-// Begin works out the node object as it is before the API knows it, so that pods can be admitted. The runtime's version and
-// health must be known.
+// Begin works out the node object as it is before the API knows it, so that pods can be admitted. The runtime's version
+// and health must be known.
 func (n *Node) Begin() { n.object.Store(n.newObject()) }
 
 // Observe takes obj as the latest version of the node, without any event.
 func (n *Node) Observe(obj *v1.Node) { n.object.Store(obj) }
 
-// Object returns the latest known node object, nil before Begin. The caller must not change it. Its UID is empty until the
-// node is registered.
+// Object returns the latest known node object, nil before Begin. The caller must not change it. Its UID is empty until
+// the node is registered.
 func (n *Node) Object() *v1.Node { return n.object.Load() }
 
 // Addresses returns the addresses that the node has now.
@@ -61,7 +61,8 @@ func (n *Node) Addresses() []v1.NodeAddress {
 	return nil
 }
 
-// Allocatable returns what pods can have of a node of which the API has obj; nil stands for a node that it does not have.
+// Allocatable returns what pods can have of a node of which the API has obj; nil stands for a node that it does not
+// have.
 func (n *Node) Allocatable(obj *v1.Node) v1.ResourceList {
 	var foreign v1.ResourceList
 	if obj != nil {

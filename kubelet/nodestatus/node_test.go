@@ -252,8 +252,8 @@ func TestRegisterEnds(t *testing.T) {
 	})
 }
 
-// TestReports: nothing is sent while nothing changes, until a sign of life is due; a change is sent at the next tick, or at once
-// when somebody asks for it.
+// TestReports: nothing is sent while nothing changes, until a sign of life is due; a change is sent at the next tick,
+// or at once when somebody asks for it.
 func TestReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, n := newWorld(nil)
@@ -290,8 +290,8 @@ func TestReports(t *testing.T) {
 	})
 }
 
-// TestReportFails: a report is tried five times on the newest node; a server that is away is asked again at the next tick; a node
-// that was deleted is registered again.
+// TestReportFails: a report is tried five times on the newest node; a server that is away is asked again at the next
+// tick; a node that was deleted is registered again.
 func TestReportFails(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n", errors.New("changed"))
 	for _, c := range []struct {

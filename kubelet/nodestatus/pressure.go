@@ -36,8 +36,8 @@ func newPressures(thresholds []Threshold, transition time.Duration) *pressures {
 	return &pressures{thresholds: thresholds, transition: transition, since: map[int]time.Time{}, last: map[v1.NodeConditionType]time.Time{}}
 }
 
-// update takes the levels of now and returns the conditions that are true. A signal without a level is unknown: a condition
-// that it caused earlier stays true for the transition time, no longer.
+// update takes the levels of now and returns the conditions that are true. A signal without a level is unknown: a
+// condition that it caused earlier stays true for the transition time, no longer.
 func (p *pressures) update(levels map[string]level, now time.Time) map[v1.NodeConditionType]bool {
 	for i, t := range p.thresholds {
 		l, known := levels[t.Signal]
@@ -71,8 +71,8 @@ func (p *pressures) update(levels map[string]level, now time.Time) map[v1.NodeCo
 	return out
 }
 
-// levelsOf returns the level of each signal. node is a reading of the machine and the node's own file system, images one of
-// the file system that images are on.
+// levelsOf returns the level of each signal. node is a reading of the machine and the node's own file system, images
+// one of the file system that images are on.
 func levelsOf(node platform.Usage, images platform.Disk) map[string]level {
 	memory := level{node.MemoryTotal - min(node.MemoryTotal, node.MemoryWorkingSet), node.MemoryTotal}
 	if node.CommitLimit > 0 { // Windows: memory that was promised counts, used or not
@@ -91,7 +91,8 @@ func levelsOf(node platform.Usage, images platform.Disk) map[string]level {
 // pressurePeriod is how often the levels are read, as upstream has it.
 const pressurePeriod = 10 * time.Second
 
-// WatchPressure keeps the node's pressure conditions right until ctx ends. It returns at once if there is nothing to watch.
+// WatchPressure keeps the node's pressure conditions right until ctx ends. It returns at once if there is nothing to
+// watch.
 func (n *Node) WatchPressure(ctx context.Context) {
 	if len(n.o.Pressure.Thresholds) == 0 || n.o.Pressure.Usage == nil {
 		return
@@ -120,8 +121,8 @@ func (n *Node) WatchPressure(ctx context.Context) {
 	}
 }
 
-// levels reads what is left. images is the folder that the runtime keeps images in; if it is empty, or on another machine, the
-// node's own file system stands in for it.
+// levels reads what is left. images is the folder that the runtime keeps images in; if it is empty, or on another
+// machine, the node's own file system stands in for it.
 func (n *Node) levels(images string) (map[string]level, error) {
 	node, err := n.o.Pressure.Usage(n.o.Pressure.Dir)
 	if err != nil {

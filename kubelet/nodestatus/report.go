@@ -86,9 +86,9 @@ func (n *Node) wanted(have *v1.Node, now time.Time) *v1.Node {
 	return want
 }
 
-// nodePatch returns the strategic merge patch of the status and the labels. The list of addresses is replaced as a whole,
-// because its merge key is the address type, and a node with two address families has two addresses of one type. (Upstream's
-// PatchNodeStatus does the same, but does not report whether the node exists.)
+// nodePatch returns the strategic merge patch of the status and the labels. The list of addresses is replaced as a
+// whole, because its merge key is the address type, and a node with two address families has two addresses of one type.
+// (Upstream's PatchNodeStatus does the same, but does not report whether the node exists.)
 func nodePatch(before, after *v1.Node) ([]byte, error) {
 	addresses := after.Status.Addresses
 	replace := len(before.Status.Addresses) > 0 && !equality.Semantic.DeepEqual(before.Status.Addresses, addresses)

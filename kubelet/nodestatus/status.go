@@ -84,8 +84,8 @@ type statusFacts struct {
 	now     time.Time
 }
 
-// statusOf returns the node's status as it should be, given old, the status in the API. Fields that others own stay as they are.
-// It is pure.
+// statusOf returns the node's status as it should be, given old, the status in the API. Fields that others own stay as
+// they are. It is pure.
 func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 	st := *old.DeepCopy()
 	st.Capacity = machineCapacity(o, old.Capacity)
@@ -132,7 +132,8 @@ func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 	return st
 }
 
-// pressureConditions are the conditions without and with each pressure, in the order in which upstream's kubelet lists them.
+// pressureConditions are the conditions without and with each pressure, in the order in which upstream's kubelet lists
+// them.
 var pressureConditions = []struct{ without, with v1.NodeCondition }{
 	{v1.NodeCondition{Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
 		v1.NodeCondition{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue, Reason: "KubeletHasInsufficientMemory", Message: "kubelet has insufficient memory available"}},
@@ -211,8 +212,8 @@ var conditionEvents = map[v1.NodeConditionType][2]string{
 	v1.NodeReady:          {"NodeNotReady", "NodeReady"},
 }
 
-// transitions returns the reasons of the events for the conditions that changed. A condition that is new counts as changed, except
-// Ready.
+// transitions returns the reasons of the events for the conditions that changed. A condition that is new counts as
+// changed, except Ready.
 func transitions(before, after []v1.NodeCondition) (reasons []string) {
 	for _, c := range after {
 		names, ours := conditionEvents[c.Type]

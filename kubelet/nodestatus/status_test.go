@@ -129,7 +129,8 @@ func TestNodeReadiness(t *testing.T) {
 	}
 }
 
-// TestNodeStatusClock: after the clock was set back, only the heartbeats differ, so that nothing is sent but signs of life.
+// TestNodeStatusClock: after the clock was set back, only the heartbeats differ, so that nothing is sent but signs of
+// life.
 func TestNodeStatusClock(t *testing.T) {
 	o, f := someNode()
 	before := statusOf(o, f, v1.NodeStatus{})

@@ -28,11 +28,12 @@ type Options struct {
 	ProviderID string
 	// NoRegister leaves it to others to create the node object.
 	NoRegister bool
-	// ExternalCloud means that a cloud controller sets the node's addresses. IPsGiven means that it is to use IPs, because the
-	// user chose them.
+	// ExternalCloud means that a cloud controller sets the node's addresses. IPsGiven means that it is to use IPs,
+	// because the user chose them.
 	ExternalCloud, IPsGiven bool
 
-	// MaxPods bounds the pods of the node. PodsPerCore, times the number of CPUs, bounds them further; 0 is no such bound.
+	// MaxPods bounds the pods of the node. PodsPerCore, times the number of CPUs, bounds them further; 0 is no such
+	// bound.
 	MaxPods, PodsPerCore int64
 	// Reserved is subtracted from the node's capacity: system, kubelet, and eviction thresholds. May be empty.
 	Reserved v1.ResourceList
@@ -80,8 +81,8 @@ type Links struct {
 	ImageFolder func(ctx context.Context) (string, error)
 }
 
-// API is the node object in the Kubernetes API; internal/kube implements it. GetNode returns a NotFound error if the node
-// has been deleted.
+// API is the node object in the Kubernetes API; internal/kube implements it. GetNode returns a NotFound error if the
+// node has been deleted.
 type API interface {
 	GetNode(ctx context.Context) (*v1.Node, error)
 	CreateNode(ctx context.Context, n *v1.Node) (*v1.Node, error)

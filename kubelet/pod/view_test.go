@@ -7,8 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestView: the newest instance of each container is shown, the logs of all of them, and the given status in place of the
-// API's.
+// TestView: the newest instance of each container is shown, the logs of all of them, and the given status in place of
+// the API's.
 func TestView(t *testing.T) {
 	s := State{Pod: &v1.Pod{Status: v1.PodStatus{Phase: v1.PodPending}}, Runtime: &Runtime{}}
 	got := s.View(v1.PodStatus{Phase: v1.PodRunning})

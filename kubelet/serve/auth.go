@@ -19,12 +19,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// Bounds of what a client can make the server keep: answers per cache, and bytes of a token.
 const (
 	maxCached = 4096
-	maxToken  = 64 << 10 // bytes
+	maxToken  = 64 << 10
 )
 
-// attributes says which verb on which subresources of the node a request needs: the first that is allowed suffices.
+// attributes returns the verb and the subresources of the node that a request needs the right for, as upstream's
+// kubelet has them. The right for one of the subresources is enough.
 func attributes(method, path string) (verb string, subresources []string) {
 	switch method {
 	case http.MethodPost:
@@ -38,6 +40,7 @@ func attributes(method, path string) (verb string, subresources []string) {
 	default:
 		verb = "get"
 	}
+
 	below := func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
 	switch {
 	case below("/stats"):
@@ -62,14 +65,14 @@ func attributes(method, path string) (verb string, subresources []string) {
 	return verb, []string{"proxy"}
 }
 
-// guard lets requests through that are allowed.
+// guard authenticates and authorizes requests. It is safe for concurrent use.
 type guard struct {
 	opts AuthOptions
 	node string
 
 	mu     sync.Mutex
-	tokens map[[32]byte]cached[*authnv1.UserInfo] // nil for a token that is not valid
-	rights map[[32]byte]cached[bool]
+	tokens map[[32]byte]cached[*authnv1.UserInfo] // by hash of the token; nil for a token that is not valid
+	rights map[[32]byte]cached[bool]              // by hash of the review's spec
 	pool   *x509.CertPool
 	poolAt time.Time // modification time of the CA file
 }
@@ -94,9 +97,10 @@ func orTime(p *time.Duration, d time.Duration) {
 	}
 }
 
+// wrap returns a handler that passes on only requests that are allowed.
 func (g *guard) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, err := g.who(r)
+		user, err := g.authenticate(r)
 		if err != nil {
 			if !errors.Is(err, errUnauthorized) {
 				klog.FromContext(r.Context()).Error(err, "Could not authenticate a request", "remote", r.RemoteAddr)
@@ -104,8 +108,9 @@ func (g *guard) wrap(next http.Handler) http.Handler {
 			http.Error(w, "Unauthorized", http.StatusUnauthorized)
 			return
 		}
+
 		verb, subs := attributes(r.Method, r.URL.Path)
-		allowed, err := g.may(r.Context(), user, verb, subs)
+		allowed, err := g.authorize(r.Context(), user, verb, subs)
 		if err != nil {
 			klog.FromContext(r.Context()).Error(err, "Could not authorize a request", "user", user.Username, "verb", verb, "path", r.URL.Path)
 			http.Error(w, "Authorization error "+describe(user, verb, subs), http.StatusInternalServerError)
@@ -123,8 +128,9 @@ func describe(user authnv1.UserInfo, verb string, subs []string) string {
 	return fmt.Sprintf("(user=%s, verb=%s, resource=nodes, subresource(s)=%v)", user.Username, verb, subs)
 }
 
-// who finds the user of a request: by its certificate or else by its token. One that is no good does not count as none.
-func (g *guard) who(r *http.Request) (authnv1.UserInfo, error) {
+// authenticate returns the user of a request: by its client certificate, or else by its token. A request with
+// credentials that are not valid is refused; it does not count as anonymous.
+func (g *guard) authenticate(r *http.Request) (authnv1.UserInfo, error) {
 	var failed error
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && g.opts.ClientCAFile != "" {
 		user, err := g.fromCertificate(r.TLS.PeerCertificates)
@@ -133,6 +139,7 @@ func (g *guard) who(r *http.Request) (authnv1.UserInfo, error) {
 		}
 		failed = err
 	}
+
 	if token := bearer(r); token != "" {
 		if !g.opts.Tokens || g.opts.Reviewer == nil || len(token) > maxToken {
 			return authnv1.UserInfo{}, errors.Join(failed, errUnauthorized)
@@ -143,6 +150,7 @@ func (g *guard) who(r *http.Request) (authnv1.UserInfo, error) {
 		}
 		failed = errors.Join(failed, err)
 	}
+
 	if failed != nil {
 		return authnv1.UserInfo{}, failed
 	}
@@ -152,13 +160,14 @@ func (g *guard) who(r *http.Request) (authnv1.UserInfo, error) {
 	return authnv1.UserInfo{}, errUnauthorized
 }
 
-// bearer takes the token out of a request, so that no handler sees it: from its header or, where a browser opens a
-// websocket, from the name of a protocol.
+// bearer removes the token from a request and returns it, so that no handler sees it. The token is in the header
+// Authorization or, if a browser opens a websocket, in the name of a protocol. bearer returns "" if there is none.
 func bearer(r *http.Request) string {
 	if kind, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(kind, "bearer") {
 		r.Header.Del("Authorization")
 		return strings.TrimSpace(token)
 	}
+
 	const prefix = "base64url.bearer.authorization.k8s.io."
 	token, others := "", []string{}
 	for _, line := range r.Header.Values("Sec-Websocket-Protocol") {
@@ -173,12 +182,15 @@ func bearer(r *http.Request) string {
 			others = append(others, name)
 		}
 	}
+
 	if token != "" {
 		r.Header.Set("Sec-Websocket-Protocol", strings.Join(others, ","))
 	}
 	return token
 }
 
+// fromCertificate returns the user that a client certificate names. chain begins with it, and goes on with intermediate
+// ones.
 func (g *guard) fromCertificate(chain []*x509.Certificate) (authnv1.UserInfo, error) {
 	pool, err := g.clientCA()
 	if err != nil {
@@ -188,6 +200,7 @@ func (g *guard) fromCertificate(chain []*x509.Certificate) (authnv1.UserInfo, er
 	for _, c := range chain[1:] {
 		between.AddCert(c)
 	}
+
 	leaf := chain[0]
 	_, err = leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
@@ -199,7 +212,8 @@ func (g *guard) fromCertificate(chain []*x509.Certificate) (authnv1.UserInfo, er
 	return authnv1.UserInfo{Username: leaf.Subject.CommonName, Groups: append(append([]string{}, leaf.Subject.Organization...), "system:authenticated")}, nil
 }
 
-// clientCA reads the CA file again when it changed; a file that cannot be read keeps what was read before.
+// clientCA returns the certificates of the CA file, which it reads again when the file has changed. If the file cannot
+// be read, it returns those that it read before.
 func (g *guard) clientCA() (*x509.CertPool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -207,6 +221,7 @@ func (g *guard) clientCA() (*x509.CertPool, error) {
 	if err == nil && g.pool != nil && info.ModTime().Equal(g.poolAt) {
 		return g.pool, nil
 	}
+
 	var pem []byte
 	if err == nil {
 		pem, err = os.ReadFile(g.opts.ClientCAFile)
@@ -225,6 +240,7 @@ func (g *guard) clientCA() (*x509.CertPool, error) {
 	return pool, nil
 }
 
+// fromToken returns the user whom the API server names for a token. Answers are kept for TokenTTL.
 func (g *guard) fromToken(ctx context.Context, token string) (authnv1.UserInfo, error) {
 	key := sha256.Sum256([]byte(token))
 	g.mu.Lock()
@@ -236,6 +252,7 @@ func (g *guard) fromToken(ctx context.Context, token string) (authnv1.UserInfo, 
 		}
 		return *hit.value, nil
 	}
+
 	status, err := g.opts.Reviewer.ReviewToken(ctx, token, nil)
 	if err != nil {
 		return authnv1.UserInfo{}, err
@@ -245,17 +262,20 @@ func (g *guard) fromToken(ctx context.Context, token string) (authnv1.UserInfo, 
 		user = &status.User
 		user.Groups = append(append([]string{}, user.Groups...), "system:authenticated")
 	}
+
 	g.mu.Lock()
 	trim(g.tokens)
 	g.tokens[key] = cached[*authnv1.UserInfo]{value: user, until: time.Now().Add(g.opts.TokenTTL)}
 	g.mu.Unlock()
+
 	if user == nil {
 		return authnv1.UserInfo{}, errUnauthorized
 	}
 	return *user, nil
 }
 
-func (g *guard) may(ctx context.Context, user authnv1.UserInfo, verb string, subs []string) (bool, error) {
+// authorize reports whether a user has the right for verb on one of the subresources subs of this node.
+func (g *guard) authorize(ctx context.Context, user authnv1.UserInfo, verb string, subs []string) (bool, error) {
 	if !g.opts.Webhook {
 		return true, nil
 	}
@@ -273,6 +293,7 @@ func (g *guard) may(ctx context.Context, user authnv1.UserInfo, verb string, sub
 	return false, errors.Join(failed...)
 }
 
+// review asks the API server for one right. Answers are kept for AllowedTTL or DeniedTTL.
 func (g *guard) review(ctx context.Context, user authnv1.UserInfo, verb, sub string) (bool, error) {
 	spec := authzv1.SubjectAccessReviewSpec{
 		User: user.Username, Groups: user.Groups, UID: user.UID,
@@ -284,6 +305,7 @@ func (g *guard) review(ctx context.Context, user authnv1.UserInfo, verb, sub str
 			spec.Extra[k] = authzv1.ExtraValue(v)
 		}
 	}
+
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return false, fmt.Errorf("encoding access review: %w", err)
@@ -295,6 +317,7 @@ func (g *guard) review(ctx context.Context, user authnv1.UserInfo, verb, sub str
 	if ok && time.Now().Before(hit.until) {
 		return hit.value, nil
 	}
+
 	status, err := g.opts.Reviewer.ReviewAccess(ctx, spec)
 	if err != nil {
 		return false, err
@@ -303,6 +326,7 @@ func (g *guard) review(ctx context.Context, user authnv1.UserInfo, verb, sub str
 	if status.Allowed {
 		ttl = g.opts.AllowedTTL
 	}
+
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	trim(g.rights)
@@ -310,7 +334,7 @@ func (g *guard) review(ctx context.Context, user authnv1.UserInfo, verb, sub str
 	return status.Allowed, nil
 }
 
-// trim bounds a cache: it drops what expired and, if that is not enough, everything.
+// trim bounds a cache that is full: it deletes the entries that have expired and, if none has, all of them.
 func trim[T any](m map[[32]byte]cached[T]) {
 	if len(m) < maxCached {
 		return

@@ -13,43 +13,44 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// RuntimeMetric is one number that the runtime measures under cAdvisor's name.
+// RuntimeMetric is one value that the runtime measures itself, under the name that cAdvisor has for it.
 type RuntimeMetric struct {
 	Kind    *RuntimeMetricKind
-	Values  []string // of the kind's labels, in their order
+	Values  []string // of the kind's labels, in the same order
 	Value   float64
-	Counter bool
-	At      time.Time // zero: now
+	Counter bool      // else it is a gauge
+	At      time.Time // zero means now
 }
 
-// RuntimeMetricKind is what the runtime says of a metric once.
+// RuntimeMetricKind describes the metrics of one name.
 type RuntimeMetricKind struct {
 	Name, Help string
 	Labels     []string
 }
 
-// Machine is what /metrics/cadvisor tells of the node itself.
+// Machine is what /metrics/cadvisor shows of the node itself.
 type Machine struct {
 	CPUs, MemoryBytes             int64
 	MachineID, SystemUUID, BootID string
 	KernelVersion, OSImage        string
 }
 
-// whose are the labels that cAdvisor gives all series of containers. The pod as a whole has an empty container and no image.
-var whose = []string{"container", "id", "image", "name", "namespace", "pod"}
+// containerLabels are the labels of all series of containers. The series of a whole pod have an empty container and
+// image.
+var containerLabels = []string{"container", "id", "image", "name", "namespace", "pod"}
 
-// The series that are made of what the runtime reports of usage, by cAdvisor's names.
+// The series that the kubelet makes from the usage that the runtime reports, under cAdvisor's names.
 var (
-	cadvisorCPU      = desc("container_cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.", append([]string{"cpu"}, whose...)...)
-	cadvisorWorking  = desc("container_memory_working_set_bytes", "Current working set in bytes.", whose...)
-	cadvisorUsage    = desc("container_memory_usage_bytes", "Current memory usage in bytes, including all memory regardless of when it was accessed", whose...)
-	cadvisorRSS      = desc("container_memory_rss", "Size of RSS in bytes.", whose...)
-	cadvisorFs       = desc("container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", append([]string{"device"}, whose...)...)
-	cadvisorStart    = desc("container_start_time_seconds", "Start time of the container since unix epoch in seconds.", whose...)
-	cadvisorRx       = desc("container_network_receive_bytes_total", "Cumulative count of bytes received", append([]string{"interface"}, whose...)...)
-	cadvisorTx       = desc("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted", append([]string{"interface"}, whose...)...)
-	cadvisorRxErrors = desc("container_network_receive_errors_total", "Cumulative count of errors encountered while receiving", append([]string{"interface"}, whose...)...)
-	cadvisorTxErrors = desc("container_network_transmit_errors_total", "Cumulative count of errors encountered while transmitting", append([]string{"interface"}, whose...)...)
+	cadvisorCPU      = desc("container_cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.", append([]string{"cpu"}, containerLabels...)...)
+	cadvisorWorking  = desc("container_memory_working_set_bytes", "Current working set in bytes.", containerLabels...)
+	cadvisorUsage    = desc("container_memory_usage_bytes", "Current memory usage in bytes, including all memory regardless of when it was accessed", containerLabels...)
+	cadvisorRSS      = desc("container_memory_rss", "Size of RSS in bytes.", containerLabels...)
+	cadvisorFs       = desc("container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", append([]string{"device"}, containerLabels...)...)
+	cadvisorStart    = desc("container_start_time_seconds", "Start time of the container since unix epoch in seconds.", containerLabels...)
+	cadvisorRx       = desc("container_network_receive_bytes_total", "Cumulative count of bytes received", append([]string{"interface"}, containerLabels...)...)
+	cadvisorTx       = desc("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted", append([]string{"interface"}, containerLabels...)...)
+	cadvisorRxErrors = desc("container_network_receive_errors_total", "Cumulative count of errors encountered while receiving", append([]string{"interface"}, containerLabels...)...)
+	cadvisorTxErrors = desc("container_network_transmit_errors_total", "Cumulative count of errors encountered while transmitting", append([]string{"interface"}, containerLabels...)...)
 	cadvisorFailed   = desc("container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise")
 	cadvisorVersion  = desc("cadvisor_version_info", "A metric with a constant '1' value labeled by kernel version, OS version, docker version, cadvisor version & cadvisor revision.",
 		"cadvisorRevision", "cadvisorVersion", "dockerVersion", "kernelVersion", "osVersion")
@@ -57,8 +58,8 @@ var (
 	machineMemory = desc("machine_memory_bytes", "Amount of memory installed on the machine.", "boot_id", "machine_id", "system_uuid")
 )
 
-// ours are the series above, which the runtime's own are left out for: containerd 2.3 counts whole seconds of CPU time,
-// gives the start in nanoseconds, and leaves out pods of which a container has ended.
+// ours are the names of the series above. The runtime's own series of these names are left out: containerd 2.3 counts
+// CPU time in whole seconds, gives start times in nanoseconds, and omits pods in which a container has ended.
 var ours = map[string]bool{"container_cpu_usage_seconds_total": true, "container_memory_working_set_bytes": true, "container_memory_usage_bytes": true,
 	"container_memory_rss": true, "container_fs_usage_bytes": true, "container_start_time_seconds": true, "container_network_receive_bytes_total": true,
 	"container_network_transmit_bytes_total": true, "container_network_receive_errors_total": true, "container_network_transmit_errors_total": true}
@@ -76,10 +77,10 @@ func (s *Server) containerMetrics(w http.ResponseWriter, r *http.Request) {
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(w, r)
 }
 
-// identity is the id and image of a container, empty for a container that is not known.
+// identity is the ID and the image of a container; both are empty if the container is not known.
 type identity struct{ id, image string }
 
-// identities are those of all containers that run, by uid of the pod and name.
+// identities returns the identities of all containers, by UID of the pod and name of the container.
 func identities(pods []pod.View) map[[2]string]identity {
 	known := map[[2]string]identity{}
 	for _, p := range pods {
@@ -101,10 +102,11 @@ type containers struct {
 	more    []RuntimeMetric
 }
 
-// Describe tells nothing: what there is depends on the pods.
+// Describe sends nothing: which metrics there are depends on the pods.
 func (c containers) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends what is known.
+// Collect sends all metrics. If the statistics could not be read, it sends only those of the machine, and
+// container_scrape_error.
 func (c containers) Collect(out chan<- prometheus.Metric) {
 	c.collectMachine(out)
 	if c.failed {
@@ -151,8 +153,8 @@ func (c containers) collectPod(out chan<- prometheus.Metric, p *statsapi.PodStat
 	}
 }
 
-// collectMore passes on what the runtime measures beyond that. A metric whose labels are not those that its kind announces
-// is left out.
+// collectMore sends the runtime's own metrics, except those that are ours. It leaves out a metric whose values do not
+// fit the labels of its kind.
 func (c containers) collectMore(out chan<- prometheus.Metric) {
 	descs := map[*RuntimeMetricKind]*prometheus.Desc{}
 	for i := range c.more {
@@ -165,6 +167,7 @@ func (c containers) collectMore(out chan<- prometheus.Metric) {
 			d = desc(m.Kind.Name, m.Kind.Help, m.Kind.Labels...)
 			descs[m.Kind] = d
 		}
+
 		kind := prometheus.GaugeValue
 		if m.Counter {
 			kind = prometheus.CounterValue
@@ -180,6 +183,7 @@ func (c containers) collectMore(out chan<- prometheus.Metric) {
 	}
 }
 
+// send sends n, unless it is nil.
 func send(out chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.ValueType, n *uint64, labels []string) {
 	if n != nil {
 		out <- prometheus.MustNewConstMetric(d, kind, float64(*n), labels...)

@@ -20,8 +20,8 @@ import (
 // selfSignedLife is upstream's.
 const selfSignedLife = 365 * 24 * time.Hour
 
-// certificates gives a key pair from files, and reads it again when the certificate file has changed. It is safe for concurrent
-// use.
+// certificates gives a key pair from files, and reads it again when the certificate file has changed. It is safe for
+// concurrent use.
 type certificates struct {
 	certFile, keyFile string
 	renew             func() error // replaces the files before they expire; nil if they belong to somebody else

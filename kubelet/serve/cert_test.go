@@ -30,6 +30,7 @@ func handshake(t *testing.T, server *tls.Config, newest uint16, ciphers ...uint1
 
 func TestTLSVersions(t *testing.T) {
 	const good, other = tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+
 	for _, c := range []struct {
 		name    string
 		server  TLSOptions
@@ -44,6 +45,7 @@ func TestTLSVersions(t *testing.T) {
 		{"a cipher suite that is allowed", TLSOptions{CipherSuites: []uint16{good}}, tls.VersionTLS12, []uint16{good}, true},
 		{"a cipher suite that is not", TLSOptions{CipherSuites: []uint16{good}}, tls.VersionTLS12, []uint16{other}, false},
 	} {
+
 		o := Options{NodeName: "n", TLS: c.server, Pods: func() []pod.View { return nil }}
 		o.TLS.CertDir = tempDir(t)
 		s, err := New(o)
@@ -56,8 +58,8 @@ func TestTLSVersions(t *testing.T) {
 	}
 }
 
-// TestCertificateFilesAreReadAgain: a pair of files that somebody replaces is served without a restart; while one of them does
-// not fit the other, the old pair is.
+// TestCertificateFilesAreReadAgain: a pair of files that somebody replaces is served without a restart; while one of
+// them does not fit the other, the old pair is.
 func TestCertificateFilesAreReadAgain(t *testing.T) {
 	dir := tempDir(t)
 	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
@@ -67,6 +69,7 @@ func TestCertificateFilesAreReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	at := time.Now().Add(-time.Hour)
 	stamp := func() { // file times may be coarse; a replaced file is always newer
 		t.Helper()
@@ -75,6 +78,7 @@ func TestCertificateFilesAreReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	sign("first")
 	stamp()
 	get, err := certificateSource(TLSOptions{CertFile: cert, KeyFile: key}, "n")
@@ -89,6 +93,7 @@ func TestCertificateFilesAreReadAgain(t *testing.T) {
 		}
 	}
 	serves("at the start", "first")
+
 	oldKey, err := os.ReadFile(key)
 	if err != nil {
 		t.Fatal(err)
@@ -101,12 +106,14 @@ func TestCertificateFilesAreReadAgain(t *testing.T) {
 	if err := os.WriteFile(key, oldKey, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	stamp()
 	serves("half replaced", "first")
 	if err := os.WriteFile(key, newKey, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	serves("replaced", "second")
+
 	if _, err := certificateSource(TLSOptions{CertFile: filepath.Join(dir, "none"), KeyFile: key}, "n"); err == nil {
 		t.Error("a certificate that does not exist was accepted")
 	}

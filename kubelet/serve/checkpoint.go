@@ -16,15 +16,16 @@ import (
 // CheckpointRequest asks the runtime to write the state of a running container into an archive.
 type CheckpointRequest struct {
 	ContainerID string
-	Location    string        // file that the runtime makes; its folder exists
-	Timeout     time.Duration // what the client asked for; zero for the runtime client's own
+	Location    string        // file that the runtime creates; its folder exists
+	Timeout     time.Duration // as the client asked; zero means that of the runtime client
 }
 
-// checkpointsDir, below the kubelet's root folder, holds the archives; root alone reads them, for memory is in them.
+// checkpointsDir, below the kubelet's root folder, holds the archives. Only root can read them, because they contain
+// memory.
 const checkpointsDir = "checkpoints"
 
-// checkpoint has the runtime write an archive of a container and tells its name. The answers are upstream's: 404 for a pod
-// or a container that the pod does not have, and for a timeout that is no number; 500 when the runtime cannot or will not.
+// checkpoint makes the runtime write an archive of a container, and answers with its path. The codes are upstream's:
+// 404 for a pod or container that does not exist, and for a timeout that is not a number; 500 if the runtime fails.
 func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
 	view, ok := s.find(r)
 	if !ok {
@@ -36,6 +37,7 @@ func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("container %s does not exist", name), http.StatusNotFound)
 		return
 	}
+
 	var timeout time.Duration
 	if all := r.URL.Query()["timeout"]; len(all) > 0 {
 		seconds, err := strconv.ParseInt(all[len(all)-1], 10, 32)
@@ -45,6 +47,7 @@ func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
 		}
 		timeout = time.Duration(seconds) * time.Second
 	}
+
 	path, err := s.takeCheckpoint(r.Context(), view, name, timeout)
 	if err != nil {
 		http.Error(w, fmt.Sprintf("checkpointing of %s/%s/%s failed (%v)", r.PathValue("ns"), r.PathValue("pod"), name, err), http.StatusInternalServerError)

@@ -26,6 +26,7 @@ func TestCheckpoint(t *testing.T) {
 			return os.WriteFile(r.Location, nil, 0o600)
 		}})
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(root, checkpointsDir)) })
+
 	for _, c := range []struct {
 		method, path string
 		code         int
@@ -47,12 +48,14 @@ func TestCheckpoint(t *testing.T) {
 			t.Errorf("%s %s: %d %q, %d calls", c.method, c.path, code, body, len(asked))
 		}
 	}
+
 	if len(asked) != 1 || asked[0].ContainerID != "cid" || asked[0].Timeout != 0 {
 		t.Errorf("asked for %+v", asked)
 	}
 	if info, err := os.Stat(filepath.Join(root, checkpointsDir)); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder of checkpoints: %v, %v", info, err)
 	}
+
 	bare := startServer(t, Options{Pods: func() []pod.View { return view("") }, Auth: AuthOptions{Anonymous: true}})
 	if code, _, _ := ask(t, http.MethodPost, bare.URL+"/checkpoint/ns/p/c", ""); code != 500 {
 		t.Errorf("without a runtime: %d", code)

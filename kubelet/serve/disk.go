@@ -11,14 +11,14 @@ import (
 	"porthole.dev/porthole/kubelet/volume"
 )
 
-// diskUse is what one pod has on disk.
+// diskUse is what one pod has on disk, as measured at a time.
 type diskUse struct {
 	at      time.Time
 	logs    map[string]uint64 // by container name, bytes
 	volumes []volume.Usage
 }
 
-// addDisk completes what the runtime reported with what the kubelet knows: start times, logs, volumes, ephemeral storage.
+// addDisk adds to the runtime's statistics what only the kubelet knows: start times, logs, volumes, ephemeral storage.
 func (s *sampler) addDisk(pods []statsapi.PodStats, node statsapi.NodeStats) {
 	views := map[string]pod.View{}
 	for _, v := range s.opts.Pods() {
@@ -29,6 +29,7 @@ func (s *sampler) addDisk(pods []statsapi.PodStats, node statsapi.NodeStats) {
 			delete(s.disk, uid)
 		}
 	}
+
 	for i := range pods {
 		view, known := views[pods[i].PodRef.UID]
 		if known {
@@ -37,6 +38,7 @@ func (s *sampler) addDisk(pods []statsapi.PodStats, node statsapi.NodeStats) {
 	}
 }
 
+// complete adds the same to one pod. node is the file system of the node, which the pod's files are on.
 func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.FsStats) {
 	use := s.disk[view.Pod.UID]
 	if time.Since(use.at) > diskAge {
@@ -46,11 +48,13 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 	if start := view.Pod.Status.StartTime; start != nil {
 		p.StartTime = *start
 	}
-	local := uint64(0)
+
+	local := uint64(0) // bytes that count as ephemeral storage of the pod
 	fsOf := func(used uint64) *statsapi.FsStats {
 		return &statsapi.FsStats{Time: node.Time, UsedBytes: number(used), AvailableBytes: node.AvailableBytes, CapacityBytes: node.CapacityBytes,
 			Inodes: node.Inodes, InodesFree: node.InodesFree}
 	}
+
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		if st, ok := statusOf(view.Pod, c.Name); ok && st.State.Running != nil {
@@ -67,6 +71,7 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 		}
 		local += use.logs[c.Name]
 	}
+
 	for _, v := range use.volumes {
 		one := statsapi.VolumeStats{Name: v.Name, FsStats: *fsOf(v.UsedBytes)}
 		one.InodesUsed = number(v.UsedInodes)
@@ -79,9 +84,11 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 			local += v.UsedBytes
 		}
 	}
+
 	p.EphemeralStorage = fsOf(local)
 }
 
+// measure reads the sizes of a pod's logs and volumes from disk.
 func (s *sampler) measure(view pod.View) diskUse {
 	use := diskUse{at: time.Now(), logs: map[string]uint64{}}
 	for name, c := range view.Containers {
@@ -95,7 +102,7 @@ func (s *sampler) measure(view pod.View) diskUse {
 	return use
 }
 
-// sizeOf adds up the files of a folder, not of those below.
+// sizeOf returns the number of bytes in the files of a folder, without the folders in it.
 func sizeOf(dir string) uint64 {
 	total := uint64(0)
 	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// read is what readLog gives for a query, in one piece.
+// read returns everything that readLog writes for a query.
 func read(t *testing.T, path string, q logQuery) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -26,14 +26,15 @@ func read(t *testing.T, path string, q logQuery) string {
 	return out.String()
 }
 
-// FuzzReadLog: whatever a log holds, its end is a part of the whole, a limit cuts at the byte, and each stream gets its own
-// lines and no other's.
+// FuzzReadLog reads logs of any content. The last lines must be a part of the whole, a limit must cut at the byte, and
+// a stream must have its own lines only.
 func FuzzReadLog(f *testing.F) {
 	f.Add([]byte(sample), int64(2), int64(7))
 	f.Add([]byte(strings.TrimSuffix(sample, "\n")), int64(0), int64(1))
 	f.Add([]byte("2026-01-02T03:04:05Z stdout P "+strings.Repeat("x", tailBlock)+"\n\n2026-01-02T03:04:05Z stderr F y"), int64(1), int64(1<<40))
 	f.Add([]byte("2026-01-02T03:04:05Z stdout F:x \r\n2026-01-02T03:04:05+23:59 stdout  \n"), int64(9), int64(2))
 	dir := f.TempDir()
+
 	f.Fuzz(func(t *testing.T, log []byte, tail, limit int64) {
 		if tail < 0 || limit < 1 {
 			return // parseLogQuery refuses these
@@ -42,6 +43,7 @@ func FuzzReadLog(f *testing.F) {
 		if err := os.WriteFile(path, log, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		whole := read(t, path, logQuery{})
 		if end := read(t, path, logQuery{tail: &tail}); !strings.Contains(whole, end) || int64(strings.Count(end, "\n")) > tail {
 			t.Fatalf("the last %d lines of %q are %q", tail, whole, end)
@@ -52,6 +54,7 @@ func FuzzReadLog(f *testing.F) {
 		if start, want := read(t, path, logQuery{limit: &limit}), whole[:min(int64(len(whole)), limit)]; start != want {
 			t.Fatalf("%d bytes of %q are %q", limit, whole, start)
 		}
+
 		out, errs := read(t, path, logQuery{stream: "Stdout"}), read(t, path, logQuery{stream: "Stderr"})
 		if len(out)+len(errs) != len(whole) {
 			t.Fatalf("%q is %q and %q", whole, out, errs)
@@ -59,26 +62,29 @@ func FuzzReadLog(f *testing.F) {
 		if stamped := read(t, path, logQuery{timestamps: true}); len(stamped) < len(whole) {
 			t.Fatalf("%q with times is %q", whole, stamped)
 		}
+
 		future := logQuery{since: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}
 		if late := read(t, path, future); late != "" {
-			t.Fatalf("%q is of the future", late)
+			t.Fatalf("%q is later than everything", late)
 		}
 	})
 }
 
-// FuzzLogQueries: whatever a client asks of logs, there is an error or a query within its bounds, and no option of
-// journalctl comes from anything but the query's own fields.
+// FuzzLogQueries parses any query. There must be an error or a query within its bounds, and nothing in a query may
+// become another option of journalctl.
 func FuzzLogQueries(f *testing.F) {
 	for _, s := range []string{"tailLines=1&limitBytes=1&sinceSeconds=9223372036854775807", "tail=all&tailLines=x&follow", "sinceTime=2026-01-02T03:04:05Z&stream=Stdout",
 		"query=-x&query=a@b&boot=-1", "query=/../x", "query=a&pattern=(&tailLines=-1", "query=a&sinceTime=0000-01-01T00:00:00%2B23:59&untilTime=2026-01-02T03:04:05Z", "%", "query=%00"} {
 		f.Add(s)
 	}
+
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, text string) {
 		values, err := url.ParseQuery(text)
 		if err != nil {
 			return
 		}
+
 		q, errs := parseNodeLogQuery(values)
 		if q != nil && len(errs) > 0 {
 			t.Fatalf("a query and %v", errs)
@@ -86,6 +92,7 @@ func FuzzLogQueries(f *testing.F) {
 		if q != nil && len(q.check(false, func(string) error { return nil })) == 0 {
 			checkJournal(t, q)
 		}
+
 		l, err := parseLogQuery(values, now)
 		switch {
 		case err != nil && !errors.Is(err, errDecode) && !errors.Is(err, errInvalid):
@@ -109,22 +116,24 @@ func checkJournal(t *testing.T, q *nodeLogQuery) {
 	for i, arg := range args {
 		value := i > 0 && args[i-1] == "--boot"
 		if !value && !strings.HasPrefix(arg, "--") {
-			t.Fatalf("%q of %q is no option", arg, args)
+			t.Fatalf("%q of %q is not an option", arg, args)
 		}
 	}
 }
 
-// FuzzHeaders: whatever a client's headers are, no handler sees the token, and a page has a form that there is.
+// FuzzHeaders reads any headers. No handler may see the token, and a page must have a format that exists.
 func FuzzHeaders(f *testing.F) {
 	text := base64.RawURLEncoding.EncodeToString([]byte("secret-token"))
 	f.Add("Bearer secret-token", "v5.channel.k8s.io", "text/plain;q=0.5, application/json;g=config.k8s.io;v=v1beta1;as=Statusz")
 	f.Add("bEARER  secret-token ", "", "*/*;q=NaN,text/*;q=-1")
 	f.Add("Basic eA==", "a, base64url.bearer.authorization.k8s.io."+text+" ,b", "application/yaml;as=Statusz;g=config.k8s.io;v=v1alpha1;q=1e999")
 	f.Add("", "base64url.bearer.authorization.k8s.io.===,base64url.bearer.authorization.k8s.io.eA", ";;;,")
+
 	f.Fuzz(func(t *testing.T, auth, protocols, accept string) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Authorization", auth)
 		r.Header.Set("Sec-Websocket-Protocol", protocols)
+
 		token := bearer(r)
 		if len(token) >= 8 && (strings.Contains(r.Header.Get("Authorization"), token) ||
 			strings.Contains(r.Header.Get("Sec-Websocket-Protocol"), base64.RawURLEncoding.EncodeToString([]byte(token)))) {
@@ -133,6 +142,7 @@ func FuzzHeaders(f *testing.F) {
 		if kind, _, ok := strings.Cut(auth, " "); ok && strings.EqualFold(kind, "bearer") && r.Header.Get("Authorization") != "" {
 			t.Fatalf("%q is still there", auth)
 		}
+
 		form, ok := zForms(accept, "Statusz")
 		plain := form.media == "text/plain" && form.version == ""
 		object := slices.Contains([]string{"application/json", "application/yaml"}, form.media) && slices.Contains([]string{"v1alpha1", "v1beta1"}, form.version)

@@ -12,7 +12,8 @@ import (
 
 const journalctl = "journalctl"
 
-// journaled parts services into those that the journal has something of, and the others. Without a journal that is all.
+// journaled splits services into those that the journal has entries of, and the others. If there is no journal, all are
+// others.
 func journaled(ctx context.Context, services []string) (known, others []string) {
 	out, err := exec.CommandContext(ctx, journalctl, "--field", "_SYSTEMD_UNIT").Output()
 	if err != nil {
@@ -29,7 +30,8 @@ func journaled(ctx context.Context, services []string) (known, others []string) 
 	return known, others
 }
 
-// journal writes what journalctl prints. That it ends with a code is no error: it has said why, or found no line.
+// journal writes what journalctl prints to out. A failure of journalctl itself is not an error: its message is in the
+// output, or it found no line.
 func journal(ctx context.Context, args []string, out io.Writer) error {
 	cmd := exec.CommandContext(ctx, journalctl, args...)
 	cmd.Stdout, cmd.Stderr = out, out

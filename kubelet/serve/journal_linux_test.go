@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestJournal: journalctl takes the options that a query becomes. That it prints lines depends on the machine.
+// TestJournal: journalctl accepts the options that a query becomes. Whether it prints lines depends on the machine.
 func TestJournal(t *testing.T) {
 	if _, err := exec.LookPath(journalctl); err != nil {
 		t.Skip("journalctl is not installed")
@@ -17,7 +17,7 @@ func TestJournal(t *testing.T) {
 	if len(known) > 0 || !slices.Equal(others, []string{"porthole-nothing"}) {
 		t.Errorf("a service that does not exist: %v, %v", known, others)
 	}
-	// What journalctl makes of the options is seen in what it says of one that it does not know: nothing.
+	// It complains about options that it does not know; here it must not.
 	q := &nodeLogQuery{services: []string{"porthole-nothing"}}
 	lines := 3
 	q.tail, q.pattern = &lines, "error|fail"

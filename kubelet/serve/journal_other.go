@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// journaled finds none: Windows has no journal, and its event log is read by starting PowerShell upstream, which a kubelet
-// should not do. Services log to files there.
+// journaled returns all services as others: Windows has no journal. Upstream reads the event log there by starting
+// PowerShell, which a kubelet should not do. Services on Windows log to files.
 func journaled(_ context.Context, services []string) (known, others []string) { return nil, services }
 
 func journal(context.Context, []string, io.Writer) error { return errors.ErrUnsupported }

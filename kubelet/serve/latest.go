@@ -7,40 +7,44 @@ import (
 	"time"
 )
 
-// latest keeps the newest answer to a question that may be slow. There is one question at a time; readers get what is
-// there, so that a runtime that hangs makes answers old and not slow. It asks only when somebody reads.
+// latest keeps the newest answer of a call that may be slow. One call is made at a time. Readers get the answer that
+// there is, so that a runtime that hangs makes answers old and not slow. It is safe for concurrent use.
 type latest[T any] struct {
-	ask func(context.Context) (T, error)
+	ask    func(context.Context) (T, error)
+	maxAge time.Duration // an older answer is replaced when somebody reads
 
 	mu     sync.Mutex
 	value  T
 	known  bool
 	at     time.Time
-	failed error         // of the last try
-	asking chan struct{} // closed when the question under way is answered; nil while there is none
+	failed error         // of the last call
+	asking chan struct{} // closed when the call under way has ended; nil if there is none
 }
 
-// get returns an answer that is at most statsAge old, or an older one when a new one takes long. It is shared: do not
-// change it.
+// get returns an answer that is at most maxAge old, or an older one if a new one takes longer than staleWait. If there
+// is none yet, it waits for firstWait. The answer is shared: the caller must not change it.
 func (l *latest[T]) get(ctx context.Context) (T, error) {
 	l.mu.Lock()
-	known, fresh := l.known, time.Since(l.at) < statsAge
+	known, fresh := l.known, time.Since(l.at) < l.maxAge
 	value := l.value
 	l.mu.Unlock()
 	if known && fresh {
 		return value, nil
 	}
+
 	wait := firstWait
 	if known {
 		wait = staleWait
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
+
 	select {
 	case <-l.start():
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -52,19 +56,28 @@ func (l *latest[T]) get(ctx context.Context) (T, error) {
 	return l.value, errors.New("the runtime does not answer")
 }
 
-// start asks unless that is under way, and returns what is closed at its end.
+// answered returns when the answer that there is was given, the zero time if there is none.
+func (l *latest[T]) answered() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.at
+}
+
+// start makes a call unless one is under way. The channel is closed when that call has ended.
 func (l *latest[T]) start() chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.asking != nil {
 		return l.asking
 	}
+
 	done := make(chan struct{})
 	l.asking = done
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), takeLimit)
 		defer cancel()
 		value, err := l.ask(ctx)
+
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.failed = err; err == nil {

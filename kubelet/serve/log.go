@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	logPoll     = 50 * time.Millisecond
-	tailBlock   = 16 << 10
-	maxLogLine  = 1 << 20 // a longer line without an end is passed on in parts
-	timeColumns = 64      // no time stamp is longer
+	logPoll     = 50 * time.Millisecond // how often a followed log is read
+	tailBlock   = 16 << 10              // bytes that are read at once in search of the last lines
+	maxLogLine  = 1 << 20               // bytes; a longer line is passed on in parts
+	timeColumns = 64                    // bytes; no time stamp is longer
 )
 
 // logLine is one line of a log in CRI format: "<RFC3339Nano> stdout|stderr F|P <text>".
 type logLine struct {
 	time    time.Time
 	stderr  bool
-	partial bool // the text goes on in the next line of the same stream
+	partial bool // the text continues in the next line of the same stream
 	text    []byte
 }
 
-// stampLayout is how time stamps are shown: nine digits, whatever the runtime wrote.
+// stampLayout is the layout of time stamps in answers: always nine digits, however many the runtime wrote.
 const stampLayout = "2006-01-02T15:04:05.000000000Z07:00"
 
-// parseLog reads one line, without its line feed.
+// parseLog parses one line, which has no line feed.
 func parseLog(line []byte) (logLine, error) {
 	stamp, rest, ok := bytes.Cut(line, []byte(" "))
 	if !ok || len(stamp) > timeColumns {
@@ -50,27 +50,28 @@ func parseLog(line []byte) (logLine, error) {
 	return logLine{time: at, stderr: string(stream) == "stderr", partial: string(tag) == "P", text: text}, nil
 }
 
-// logQuery says which part of a log is wanted.
+// logQuery is which part of a log a client wants.
 type logQuery struct {
 	follow, timestamps, previous bool
 	since                        time.Time
-	tail                         *int64 // lines from the end
-	limit                        *int64 // bytes
+	tail                         *int64 // number of lines from the end; nil for all
+	limit                        *int64 // bytes; nil for no limit
 	stream                       string // "Stdout", "Stderr", or anything else for both
 }
 
-// logWriter turns lines into what the client gets.
+// logWriter writes lines of a log as the client wants them.
 type logWriter struct {
 	out     io.Writer
 	query   logQuery
-	left    int64 // bytes, with a limit
-	lines   int64 // that may still come, with a tail that is not followed; a part of a line counts as one
-	midLine bool  // the last line written was partial
+	left    int64 // bytes that may still be written, if there is a limit
+	lines   int64 // lines that may still be written, if there is a tail that is not followed; a part counts as a line
+	midLine bool  // the last line was partial
 }
 
 var errLimit = errors.New("limit reached")
 
-// line writes one line of the log. whole is false for the end of a file without a line feed.
+// line writes one line of the log. whole is false for text at the end of a file that has no line feed. It returns
+// errLimit if the client gets nothing more.
 func (w *logWriter) line(raw []byte, whole bool) error {
 	counted := w.query.tail != nil && !w.query.follow
 	if counted && w.lines == 0 {
@@ -78,14 +79,16 @@ func (w *logWriter) line(raw []byte, whole bool) error {
 	}
 	l, err := parseLog(raw)
 	if err != nil {
-		return nil // a damaged line is left out, as upstream does
+		return nil // a damaged line is left out, as upstream's kubelet does
 	}
+
 	w.lines--
 	stamped := w.query.timestamps && !w.midLine
 	w.midLine = (l.partial || !whole) && len(l.text) > 0
 	if l.time.Before(w.query.since) || w.query.stream == "Stdout" && l.stderr || w.query.stream == "Stderr" && !l.stderr {
 		return nil
 	}
+
 	var b []byte
 	if stamped {
 		b = append(l.time.AppendFormat(b, stampLayout), ' ')
@@ -94,6 +97,7 @@ func (w *logWriter) line(raw []byte, whole bool) error {
 	if !l.partial && whole {
 		b = append(b, '\n')
 	}
+
 	if w.query.limit != nil && int64(len(b)) >= w.left {
 		_, err := w.out.Write(b[:w.left])
 		return errors.Join(errLimit, err)
@@ -103,8 +107,8 @@ func (w *logWriter) line(raw []byte, whole bool) error {
 	return err
 }
 
-// readLog copies a log to out. With follow it goes on, through rotation of the file, until running says that the
-// container ended and all was read, or ctx ends.
+// readLog copies a log to out. With follow it goes on, through rotations of the file, until running reports that the
+// container has ended and everything was read, or until ctx ends. running is not called without follow.
 func readLog(ctx context.Context, path string, q logQuery, running func() bool, out io.Writer) error {
 	f, err := openLog(path)
 	if err != nil {
@@ -116,6 +120,7 @@ func readLog(ctx context.Context, path string, q logQuery, running func() bool, 
 			return fmt.Errorf("finding the last lines of the log: %w", err)
 		}
 	}
+
 	w := &logWriter{out: out, query: q}
 	if q.tail != nil {
 		w.lines = *q.tail
@@ -123,15 +128,17 @@ func readLog(ctx context.Context, path string, q logQuery, running func() bool, 
 	if q.limit != nil {
 		w.left = *q.limit
 	}
+
 	lines := &lineReader{from: f}
 	for {
-		last := !q.follow || !running() // asked before reading: what it wrote until then is there
+		last := !q.follow || !running() // asked first: whatever the container wrote before it ended is read then
 		if err := lines.all(w.line); err != nil {
 			if errors.Is(err, errLimit) {
 				return nil
 			}
 			return fmt.Errorf("reading log: %w", err)
 		}
+
 		next, rotated := reopened(f, path)
 		if rotated && q.follow {
 			err := errors.Join(lines.all(w.line), lines.rest(w.line)) // the end of the old file
@@ -148,12 +155,14 @@ func readLog(ctx context.Context, path string, q logQuery, running func() bool, 
 		if rotated {
 			next.Close()
 		}
+
 		if last {
 			if err := lines.rest(w.line); err != nil && !errors.Is(err, errLimit) {
 				return fmt.Errorf("reading log: %w", err)
 			}
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -162,7 +171,7 @@ func readLog(ctx context.Context, path string, q logQuery, running func() bool, 
 	}
 }
 
-// reopened opens path again if it names another file than f by now.
+// reopened opens path again if it no longer names the file f.
 func reopened(f *os.File, path string) (*os.File, bool) {
 	here, err := f.Stat()
 	if err != nil {
@@ -176,17 +185,19 @@ func reopened(f *os.File, path string) (*os.File, bool) {
 	return next, err == nil
 }
 
-// lineReader cuts a growing file into lines and keeps an unfinished one for later.
+// lineReader splits a growing file into lines. It keeps an unfinished line for later.
 type lineReader struct {
 	from    io.Reader
 	pending []byte
 }
 
+// all passes on every line up to the present end of the file.
 func (r *lineReader) all(each func(line []byte, whole bool) error) error {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := r.from.Read(buf)
 		r.pending = append(r.pending, buf[:n]...)
+
 		done := 0
 		for {
 			i := bytes.IndexByte(r.pending[done:], '\n')
@@ -204,6 +215,7 @@ func (r *lineReader) all(each func(line []byte, whole bool) error) error {
 				return err
 			}
 		}
+
 		if errors.Is(err, io.EOF) || err == nil && n == 0 {
 			return nil
 		}
@@ -213,7 +225,7 @@ func (r *lineReader) all(each func(line []byte, whole bool) error) error {
 	}
 }
 
-// rest passes on an unfinished line.
+// rest passes on the unfinished line, if there is one.
 func (r *lineReader) rest(each func(line []byte, whole bool) error) error {
 	if len(r.pending) == 0 {
 		return nil
@@ -223,14 +235,15 @@ func (r *lineReader) rest(each func(line []byte, whole bool) error) error {
 	return each(line, false)
 }
 
-// seekTail puts f before its last n lines. An unfinished line at the end does not count.
+// seekTail moves the offset of f to its last n lines. An unfinished line at the end does not count as one.
 func seekTail(f *os.File, n int64) error {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
 	}
+
 	buf := make([]byte, tailBlock)
-	for at, found := end, int64(-1); at > 0; { // the first line feed found ends the last line
+	for at, found := end, int64(-1); at > 0; { // the first line feed that is found ends the last line
 		size := min(at, tailBlock)
 		at -= size
 		if _, err := f.ReadAt(buf[:size], at); err != nil && !errors.Is(err, io.EOF) {

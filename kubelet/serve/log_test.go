@@ -61,6 +61,7 @@ func TestReadLog(t *testing.T) {
 			t.Errorf("%s: %q %v, want %q", c.query, out.String(), err, c.want)
 		}
 	}
+
 	for bad, want := range map[string]error{"tailLines=-1": errInvalid, "tailLines=x": errDecode, "limitBytes=0": errInvalid, "sinceSeconds=0": errInvalid,
 		"sinceTime=yesterday": errDecode, "sinceSeconds=1&sinceTime=2026-01-02T03:04:07Z": errInvalid, "stream=x": errInvalid, "stream=Stdout&tailLines=1": errInvalid,
 		"limitBytes=99999999999999999999": errDecode} {
@@ -71,13 +72,14 @@ func TestReadLog(t *testing.T) {
 	}
 }
 
-// TestLogsByteForByte compares with what Kubernetes' own reader of container logs (k8s.io/cri-client v0.36.3, pkg/logs) gave
-// for random logs and options.
+// TestLogsByteForByte compares with the output of Kubernetes' own reader of container logs (k8s.io/cri-client v0.36.3,
+// pkg/logs) for random logs and options.
 func TestLogsByteForByte(t *testing.T) {
 	text, err := os.ReadFile("testdata/logs.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cases := 0
 	for dec := json.NewDecoder(bytes.NewReader(text)); dec.More(); cases++ {
 		var c struct {
@@ -87,6 +89,7 @@ func TestLogsByteForByte(t *testing.T) {
 		if err := dec.Decode(&c); err != nil {
 			t.Fatal(err)
 		}
+
 		values, err := url.ParseQuery(c.Query)
 		if err != nil {
 			t.Fatal(err)
@@ -100,12 +103,13 @@ func TestLogsByteForByte(t *testing.T) {
 			t.Errorf("%q with %s:\n%q %v, want\n%q", c.Log, c.Query, out.String(), err, c.Want)
 		}
 	}
+
 	if cases < 300 {
 		t.Errorf("only %d cases", cases)
 	}
 }
 
-// shared is a buffer that two goroutines may use.
+// shared is a buffer that is safe for concurrent use.
 type shared struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -129,6 +133,7 @@ func TestFollowThroughRotationUntilTheEnd(t *testing.T) {
 	running.Store(true)
 	out, done := &shared{}, make(chan error, 1)
 	go func() { done <- readLog(context.Background(), path, logQuery{follow: true}, running.Load, out) }()
+
 	add := func(text string) {
 		t.Helper()
 		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -140,6 +145,7 @@ func TestFollowThroughRotationUntilTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	want := func(text string) {
 		t.Helper()
 		wait.NoError(t, 5*time.Second, "the log", func() error {
@@ -149,10 +155,12 @@ func TestFollowThroughRotationUntilTheEnd(t *testing.T) {
 			return nil
 		})
 	}
+
 	want("0\n")
 	add("2026-01-02T03:04:05Z stdout F ")
 	add("half\n")
 	want("0\nhalf\n")
+
 	add("2026-01-02T03:04:05Z stdout F last of old\n")
 	if err := os.Rename(path, path+".1"); err != nil { // must be allowed while it is open
 		t.Fatal(err)
@@ -160,6 +168,7 @@ func TestFollowThroughRotationUntilTheEnd(t *testing.T) {
 	add("2026-01-02T03:04:06Z stdout F new\n")
 	want("0\nhalf\nlast of old\nnew\n")
 	add("2026-01-02T03:04:06Z stdout F end\n")
+
 	running.Store(false)
 	select {
 	case err := <-done:

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// openLog lets others rename and delete the file while it is read, which rotation does.
+// openLog opens a log so that others can rename and delete it while it is open, which rotation does.
 func openLog(path string) (*os.File, error) {
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {

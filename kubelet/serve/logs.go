@@ -15,20 +15,21 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The two answers to queries that are wrong: one cannot be read, the other makes no sense.
+// The answers to queries that cannot be parsed, and to those that are not valid.
 var (
 	errDecode  = errors.New(`{"message": "Unable to decode query."}`)
 	errInvalid = errors.New(`{"message": "Invalid request."}`)
 )
 
-// parseLogQuery reads PodLogOptions from a query. The error is errDecode or errInvalid, or says which stream is wrong.
+// parseLogQuery parses the PodLogOptions of a query. The error is errDecode or errInvalid.
 func parseLogQuery(q url.Values, now time.Time) (logQuery, error) {
 	out := logQuery{follow: truth(q, "follow"), timestamps: truth(q, "timestamps"), previous: truth(q, "previous"), stream: q.Get("stream")}
-	if tail := q.Get("tail"); tail == "all" { // what old clients say for tailLines
+	if tail := q.Get("tail"); tail == "all" { // the name that old clients have for tailLines
 		q.Del("tailLines")
 	} else if tail != "" {
 		q.Set("tailLines", tail)
 	}
+
 	var failed error
 	number := func(name string, least int64) *int64 {
 		text := q.Get(name)
@@ -44,6 +45,7 @@ func parseLogQuery(q url.Values, now time.Time) (logQuery, error) {
 		return &n
 	}
 	out.tail, out.limit = number("tailLines", 0), number("limitBytes", 1)
+
 	since := number("sinceSeconds", 1)
 	if since != nil {
 		out.since = now.Add(-time.Duration(min(*since, maxSinceSeconds)) * time.Second)
@@ -58,10 +60,11 @@ func parseLogQuery(q url.Values, now time.Time) (logQuery, error) {
 		}
 		out.since = at
 	}
+
 	switch out.stream {
 	case v1.LogStreamStdout, v1.LogStreamStderr:
 		if out.tail != nil && failed == nil {
-			failed = errInvalid // upstream's rule: what the lines of one stream are is not decided
+			failed = errInvalid // upstream's rule: it is undecided which lines the last lines of one stream are
 		}
 	case v1.LogStreamAll, "":
 	default:
@@ -72,16 +75,18 @@ func parseLogQuery(q url.Values, now time.Time) (logQuery, error) {
 	return out, failed
 }
 
-// maxSinceSeconds is what a time.Duration can hold.
+// maxSinceSeconds is the most seconds that a time.Duration can hold.
 const maxSinceSeconds = int64(1<<63-1) / int64(time.Second)
 
-// truth reads a boolean of a query as the API does: everything but absence, "false" and "0" is true.
+// truth parses a boolean of a query as the API server does: absence, "false" and "0" are false, everything else is
+// true.
 func truth(q url.Values, name string) bool {
 	text, there := q[name]
 	return there && (len(text) == 0 || text[0] != "false" && text[0] != "0")
 }
 
-// pick finds the log of the container instance that is wanted; an error comes with the status of the answer.
+// pick returns the container ID and log file of the instance that a client wants to read. An error has the status code
+// of the answer.
 func (s *Server) pick(r *http.Request, previous bool) (id, path string, code int, err error) {
 	name, pod := r.PathValue("container"), r.PathValue("pod")
 	view, ok := s.find(r)
@@ -100,7 +105,7 @@ func (s *Server) pick(r *http.Request, previous bool) (id, path string, code int
 	return id, path, 0, nil
 }
 
-// loggedID is the id of the instance whose log a client wants to see, by the status that it sees too.
+// loggedID returns the ID of the instance whose log a client wants to read, by the pod's published status.
 func loggedID(p *v1.Pod, name string, previous bool) (string, error) {
 	c, ok := statusOf(p, name)
 	if !ok {
@@ -110,6 +115,7 @@ func loggedID(p *v1.Pod, name string, previous bool) (string, error) {
 	if c.LastTerminationState.Terminated != nil {
 		before = c.LastTerminationState.Terminated.ContainerID
 	}
+
 	id := ""
 	switch {
 	case previous:
@@ -126,6 +132,7 @@ func loggedID(p *v1.Pod, name string, previous bool) (string, error) {
 	default:
 		id = before
 	}
+
 	if id != "" {
 		return shortID(id), nil
 	}
@@ -135,6 +142,7 @@ func loggedID(p *v1.Pod, name string, previous bool) (string, error) {
 	return "", waitsToStart(p, name, c.State.Waiting)
 }
 
+// waitsToStart returns the error for a container that has no log yet, in upstream's words.
 func waitsToStart(p *v1.Pod, name string, w *v1.ContainerStateWaiting) error {
 	if w == nil {
 		return fmt.Errorf("container %q in pod %q is waiting to start - no logs yet", name, p.Name)
@@ -149,7 +157,7 @@ func waitsToStart(p *v1.Pod, name string, w *v1.ContainerStateWaiting) error {
 	return fmt.Errorf("container %q in pod %q is waiting to start: %s", name, p.Name, why)
 }
 
-// shortID takes the name of the runtime off an id.
+// shortID returns a container ID without the name of the runtime.
 func shortID(id string) string {
 	_, after, ok := strings.Cut(id, "://")
 	if !ok {
@@ -158,6 +166,7 @@ func shortID(id string) string {
 	return after
 }
 
+// statusOf returns the status of a container of any kind, false if there is none.
 func statusOf(p *v1.Pod, name string) (v1.ContainerStatus, bool) {
 	for _, all := range [][]v1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses, p.Status.EphemeralContainerStatuses} {
 		for _, c := range all {
@@ -169,6 +178,7 @@ func statusOf(p *v1.Pod, name string) (v1.ContainerStatus, bool) {
 	return v1.ContainerStatus{}, false
 }
 
+// hasContainer reports whether the pod's spec has a container of that name, of any kind.
 func hasContainer(p *v1.Pod, name string) bool {
 	is := func(c v1.Container) bool { return c.Name == name }
 	return slices.ContainsFunc(p.Spec.Containers, is) || slices.ContainsFunc(p.Spec.InitContainers, is) ||
@@ -185,11 +195,13 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), code)
 		return
 	}
+
 	id, path, code, err := s.pick(r, q.previous)
 	if err != nil {
 		http.Error(w, err.Error(), code)
 		return
 	}
+
 	running := func() bool {
 		view, ok := s.find(r)
 		now := view.Containers[r.PathValue("container")]
@@ -208,7 +220,7 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// flushed sends each line at once.
+// flushed sends what is written to the client at once.
 type flushed struct {
 	to      io.Writer
 	control *http.ResponseController

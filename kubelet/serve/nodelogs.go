@@ -22,31 +22,31 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// Bounds of a query for the logs of a node, as upstream's (pkg/kubelet/kubelet_server_journal.go).
+// Bounds of a query for the logs of a node, as upstream has them (pkg/kubelet/kubelet_server_journal.go).
 const (
 	maxLogLines   = 100000
-	maxLogService = 256 // bytes
-	maxLogOf      = 4   // services
+	maxLogService = 256 // bytes of a service's name
+	maxLogOf      = 4   // services of one query
 	journalTime   = 30 * time.Second
 )
 
-// logService is what a service may be called: nothing that a program could take for an option or a path.
+// unsafeService matches what may not be in the name of a service: it could be taken for an option or a path.
 var unsafeService = regexp.MustCompile(`[^a-zA-Z\-_0-9@]+`)
 
-// nodeLogQuery asks for the logs of services, or for one file; logOptions choose among what services have written.
+// nodeLogQuery asks for the logs of services, or for one file. The options select from the logs of services.
 type nodeLogQuery struct {
 	services, files []string
 	logOptions
 }
 
-// logOptions are comparable with their zero value, which chooses all.
+// logOptions select parts of a log; the zero value selects all of it.
 type logOptions struct {
 	since, until *time.Time
 	tail, boot   *int
 	pattern      string
 }
 
-// parseNodeLogQuery reads a query; nil means that there is none, and the path names a file.
+// parseNodeLogQuery parses a query. It returns nil if there is none, so that the path names a file.
 func parseNodeLogQuery(q url.Values) (*nodeLogQuery, field.ErrorList) {
 	var out nodeLogQuery
 	var errs field.ErrorList
@@ -58,9 +58,11 @@ func parseNodeLogQuery(q url.Values) (*nodeLogQuery, field.ErrorList) {
 			out.services = append(out.services, name)
 		}
 	}
+
 	if asked && len(out.files)+len(out.services) == 0 {
 		errs = append(errs, field.Invalid(field.NewPath("query"), names, "query cannot be empty"))
 	}
+
 	moment := func(name string) *time.Time {
 		text := q.Get(name)
 		if text == "" {
@@ -83,6 +85,7 @@ func parseNodeLogQuery(q url.Values) (*nodeLogQuery, field.ErrorList) {
 		}
 		return &n
 	}
+
 	out.since, out.until = moment("sinceTime"), moment("untilTime")
 	out.boot, out.tail = number("boot"), number("tailLines")
 	out.pattern = q.Get("pattern")
@@ -92,7 +95,8 @@ func parseNodeLogQuery(q url.Values) (*nodeLogQuery, field.ErrorList) {
 	return &out, nil
 }
 
-// check refuses queries that make no sense; exists tells whether a file is there.
+// check returns what is wrong with a query, in upstream's words. exists returns an error for a file that does not
+// exist.
 func (n *nodeLogQuery) check(windows bool, exists func(string) error) field.ErrorList {
 	var errs field.ErrorList
 	query := field.NewPath("query")
@@ -107,6 +111,7 @@ func (n *nodeLogQuery) check(windows bool, exists func(string) error) field.Erro
 	if len(n.services) > maxLogOf {
 		errs = append(errs, field.TooMany(query, len(n.services), maxLogOf))
 	}
+
 	switch {
 	case len(n.files)+len(n.services) == 0:
 		errs = append(errs, field.Required(query, "cannot be empty with options"))
@@ -121,6 +126,7 @@ func (n *nodeLogQuery) check(windows bool, exists func(string) error) field.Erro
 			errs = append(errs, field.Invalid(query, n.files, err.Error()))
 		}
 	}
+
 	if n.since != nil && n.until != nil && n.since.After(*n.until) {
 		errs = append(errs, field.Invalid(field.NewPath("untilTime"), *n.until, "must be after `sinceTime`"))
 	}
@@ -141,7 +147,7 @@ func (n *nodeLogQuery) check(windows bool, exists func(string) error) field.Erro
 	return errs
 }
 
-// journalArgs are the options of journalctl for services; the query was checked.
+// journalArgs returns the options of journalctl for services. The query was checked.
 func (n *nodeLogQuery) journalArgs(services []string) []string {
 	const layout = "2006-01-02 15:04:05 UTC"
 	args := []string{"--utc", "--no-pager", "--output=short-precise"}
@@ -166,7 +172,7 @@ func (n *nodeLogQuery) journalArgs(services []string) []string {
 	return args
 }
 
-// nodeLogs shows files below the log folder, and answers queries where they are switched on; links that lead out of the
+// nodeLogs serves the files of the log folder, and answers queries if they are switched on. Links that lead out of the
 // folder are refused.
 func (s *Server) nodeLogs(w http.ResponseWriter, r *http.Request) {
 	root, err := os.OpenRoot(s.opts.LogsDir)
@@ -184,7 +190,8 @@ func (s *Server) nodeLogs(w http.ResponseWriter, r *http.Request) {
 	})).ServeHTTP(w, r)
 }
 
-// answerLogQuery answers a query; it returns false where a file is to be shown, which r names then.
+// answerLogQuery answers a query. It returns false, with nothing answered, if a file is wanted: r.URL.Path names it
+// then.
 func (s *Server) answerLogQuery(w http.ResponseWriter, r *http.Request, root *os.Root) bool {
 	q, errs := parseNodeLogQuery(r.URL.Query())
 	switch {
@@ -197,6 +204,7 @@ func (s *Server) answerLogQuery(w http.ResponseWriter, r *http.Request, root *os
 		http.Error(w, "path not allowed in query mode", http.StatusNotAcceptable)
 		return true
 	}
+
 	name := func(file string) string { return strings.TrimLeft(strings.ReplaceAll(file, `\`, "/"), "/") }
 	exists := func(file string) error {
 		_, err := root.Stat(name(file))
@@ -210,6 +218,7 @@ func (s *Server) answerLogQuery(w http.ResponseWriter, r *http.Request, root *os
 		r.URL.Path = "/" + name(q.files[0])
 		return false
 	}
+
 	w.Header().Set("Content-Type", "text/plain;charset=UTF-8")
 	out := io.Writer(w)
 	if r.Header.Get("Accept-Encoding") == "gzip" {
@@ -224,8 +233,8 @@ func (s *Server) answerLogQuery(w http.ResponseWriter, r *http.Request, root *os
 	return true
 }
 
-// copyServices writes the logs of services: of those that the journal knows from there, of the others their files. What
-// fails is said among the lines, as upstream does: the answer has begun by then.
+// copyServices writes the logs of services: from the journal, or else from their files. Failures are written among the
+// lines, as upstream does: the answer has begun by then.
 func (n *nodeLogQuery) copyServices(ctx context.Context, out io.Writer, root *os.Root) {
 	known, others := journaled(ctx, n.services)
 	if len(known) > 0 {
@@ -247,7 +256,7 @@ func (n *nodeLogQuery) copyServices(ctx context.Context, out io.Writer, root *os
 	}
 }
 
-// copyServiceFile writes the first of the files that hold the log of a service by custom.
+// copyServiceFile writes the log file of a service. It tries the names that such files usually have.
 func copyServiceFile(ctx context.Context, out io.Writer, root *os.Root, service string) error {
 	for _, name := range []string{service, service + ".log", service + "/" + service + ".log"} {
 		err := copyLogFile(ctx, out, root, name)
@@ -272,13 +281,13 @@ func copyLogFile(ctx context.Context, out io.Writer, root *os.Root, name string)
 		return fs.ErrNotExist
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file", name)
+		return fmt.Errorf("%s is not a regular file", name)
 	}
 	_, err = io.Copy(out, bound{ctx, f})
 	return err
 }
 
-// bound ends a copy with its context.
+// bound is a reader that fails when its context has ended.
 type bound struct {
 	ctx context.Context
 	io.Reader

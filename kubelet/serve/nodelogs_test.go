@@ -15,7 +15,7 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// logTree is a folder of logs, and beside it a file that nobody may see.
+// logTree makes a folder of logs, and beside it a file that must not be shown.
 func logTree(t *testing.T) string {
 	t.Helper()
 	top := t.TempDir()
@@ -32,13 +32,15 @@ func logTree(t *testing.T) string {
 	return dir
 }
 
-// TestNodeLogQuery: upstream's answers, by files; names of services that no journal knows.
+// TestNodeLogQuery expects upstream's answers. The services have names that no journal has, so that their logs are
+// files.
 func TestNodeLogQuery(t *testing.T) {
 	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, Auth: AuthOptions{Anonymous: true}, LogsDir: logTree(t), LogQueries: true})
+
 	for _, c := range []struct {
 		path string
 		code int
-		body string // a part of it; all of it where it ends in a line
+		body string // a part of the body; the whole body if this ends with a line feed
 	}{
 		{"syslog", 200, "lines of the system\n"},
 		{"?query=syslog", 200, "lines of the system\n"},
@@ -73,6 +75,7 @@ func TestNodeLogQuery(t *testing.T) {
 			t.Errorf("%s: %d %q, want %d %q", c.path, code, body, c.code, c.body)
 		}
 	}
+
 	req, _ := http.NewRequest(http.MethodGet, srv.URL+"/logs/?query=agent", nil)
 	req.Header.Set("Accept-Encoding", "gzip")
 	resp, err := client().Do(req)

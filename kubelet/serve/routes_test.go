@@ -20,14 +20,14 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// rights says what upstream's kubelet asks for, by the first element of a path.
+// rights are the subresources that upstream's kubelet asks the right for, by the first element of a path.
 var rights = map[string]string{
 	"healthz": "healthz,proxy", "readyz": "proxy", "pods": "pods,proxy", "runningpods": "pods,proxy", "configz": "configz,proxy",
 	"stats": "stats", "metrics": "metrics", "logs": "log", "debug": "proxy", "run": "proxy", "exec": "proxy", "attach": "proxy",
 	"portForward": "proxy", "containerLogs": "proxy", "checkpoint": "checkpoint", "statusz": "statusz", "flagz": "configz",
 }
 
-// denier knows every token and lets nobody do anything; it remembers what it was asked.
+// denier accepts every token except "bad" and denies every right. It records which rights it was asked for.
 type denier struct {
 	mu    sync.Mutex
 	asked []string
@@ -52,8 +52,8 @@ func (d *denier) take() []string {
 	return asked
 }
 
-// TestEveryRouteIsGuarded goes over all routes that the server has, with every method: nobody without credentials and
-// nobody without the right gets past the door, and the right that is asked for is the one of that endpoint.
+// TestEveryRouteIsGuarded requests all routes of the server with every method. A request without credentials or without
+// the right must be refused, and the right that is asked for must be that of the endpoint.
 func TestEveryRouteIsGuarded(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		d := &denier{}
@@ -62,6 +62,7 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var paths []string
 		for _, r := range s.routes() {
 			_, path, found := strings.Cut(r.pattern, " ")
@@ -75,10 +76,12 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 			}
 			paths = append(paths, path, path+"/", path+"?x=%2e%2e", path+"/deeper")
 		}
+
 		slices.Sort(paths)
 		if paths = slices.Compact(paths); len(paths) < 60 {
 			t.Fatalf("only %d paths", len(paths))
 		}
+
 		handler := s.Handler()
 		for _, path := range slices.Concat(paths, []string{"/", "/nothing", "//pods", "/pods/../exec/x/x/x", "/stats/%2e%2e/exec/ns/p/c"}) {
 			for method, verb := range map[string]string{"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "OPTIONS": "get"} {
@@ -99,17 +102,20 @@ func guarded(t *testing.T, handler http.Handler, d *denier, method, path, verb s
 		handler.ServeHTTP(w, r)
 		return w.Code, w.Body.String()
 	}
+
 	for _, token := range []string{"", "bad"} {
 		if code, body := call(token); code != 401 || body != "Unauthorized\n" || len(d.take()) > 0 {
 			t.Errorf("%s %s with token %q: %d %q", method, path, token, code, body)
 		}
 	}
-	code, body := call(method + path) // a user of its own, so that nothing comes from the cache
+
+	code, body := call(method + path) // another user each time, so that no answer comes from the cache
 	first, _, _ := strings.Cut(strings.TrimPrefix(httptest.NewRequest(method, path, nil).URL.Path, "/"), "/")
 	subs := rights[first]
 	if subs == "" {
 		subs = "proxy"
 	}
+
 	var want []string
 	for _, sub := range strings.Split(subs, ",") {
 		want = append(want, verb+" "+sub)
@@ -134,7 +140,7 @@ func TestDisabledEndpointsSayThatTheyAre(t *testing.T) {
 	}
 }
 
-// TestSwitchesOfTheirOwn: logs, profiles and the log level can be switched off one by one.
+// TestSwitchesOfTheirOwn: logs, profiles and the log level can each be switched off alone.
 func TestSwitchesOfTheirOwn(t *testing.T) {
 	srv := startServer(t, Options{Pods: func() []pod.View { return view("") }, NoProfiling: true, NoFlagChanges: true, Auth: AuthOptions{Anonymous: true}})
 	for path, want := range map[string]string{"/logs/": "logs endpoint is disabled.\n", "/debug/flags/v": "flags endpoint is disabled.\n", "/debug/pprof/heap": "profiling endpoint is disabled.\n"} {
@@ -158,14 +164,15 @@ func TestProbeMetricsAreApart(t *testing.T) {
 	}
 }
 
-// TestCredentials: a certificate of a stranger does not hide a good token, a token may come as the name of a websocket
-// protocol, and no handler ever sees one.
+// TestCredentials: a token counts even if the client certificate is not valid, it may be in the name of a websocket
+// protocol, and no handler ever sees it.
 func TestCredentials(t *testing.T) {
 	ca, _ := issue(t, "root", "admins")
 	_, stranger := issue(t, "root", "admins")
 	seen := make(chan http.Header, 1)
 	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, Auth: AuthOptions{ClientCAFile: ca, Tokens: true, Reviewer: &reviewer{}},
 		extra: map[string]http.Handler{"GET /probe": http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Clone() })}})
+
 	for name, c := range map[string]struct {
 		who    *http.Client
 		header http.Header
@@ -186,6 +193,7 @@ func TestCredentials(t *testing.T) {
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
+
 		if resp.StatusCode != c.want {
 			t.Errorf("%s: %d, want %d", name, resp.StatusCode, c.want)
 		}
@@ -217,16 +225,18 @@ func TestAnswersOfReviewsAreKeptForTheirTime(t *testing.T) {
 	_, _ = g.fromToken(context.Background(), "good")
 	_, _ = g.fromToken(context.Background(), "good")
 	if n := r.reviews.Load(); n != 4 {
-		t.Errorf("%d reviews, want 4: none is believed after its time", n)
+		t.Errorf("%d reviews, want 4: none is used after its time", n)
 	}
 }
 
-// FuzzAttributes: however a path is written, one that reaches a handler which acts on containers needs the right proxy.
+// FuzzAttributes: every path that reaches a handler which acts on containers needs the right for proxy, however it is
+// written.
 func FuzzAttributes(f *testing.F) {
 	for _, s := range []string{"/exec/ns/p/c", "/pods/../exec/ns/p/c", "/stats/%2e%2e/exec/ns/p/c", "//exec/ns/p/c", "/exec%2fns/p/c", "/metrics/;/run/ns/p/c"} {
 		f.Add("GET", s)
 		f.Add("POST", s)
 	}
+
 	reached := false
 	act := func(http.ResponseWriter, *http.Request) { reached = true }
 	mux := http.NewServeMux()
@@ -236,6 +246,7 @@ func FuzzAttributes(f *testing.F) {
 			mux.HandleFunc(r.pattern, act)
 		}
 	}
+
 	f.Fuzz(func(t *testing.T, method, path string) {
 		r, err := http.NewRequest(method, "http://x/", nil)
 		if err != nil {
@@ -245,6 +256,7 @@ func FuzzAttributes(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		r.URL, r.RequestURI = u, u.RequestURI()
 		reached = false
 		mux.ServeHTTP(httptest.NewRecorder(), r)

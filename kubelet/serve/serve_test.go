@@ -71,7 +71,7 @@ func (r *reviewer) ReviewAccess(_ context.Context, s authzv1.SubjectAccessReview
 	return authzv1.SubjectAccessReviewStatus{Allowed: a.Resource == "nodes" && a.Name == "n" && (admin || s.User == "u" && a.Subresource == "pods")}, nil
 }
 
-// issue makes a CA file and a client certificate of it.
+// issue makes a CA file, and a client certificate signed by that CA.
 func issue(t *testing.T, cn, org string) (string, tls.Certificate) {
 	t.Helper()
 	caKey, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -151,6 +151,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	r := &reviewer{}
 	srv := startServer(t, Options{Pods: func() []pod.View { return view("") },
 		Auth: AuthOptions{ClientCAFile: ca, Tokens: true, Webhook: true, Reviewer: r}})
+
 	for _, c := range []struct {
 		who         *http.Client
 		token, path string
@@ -165,6 +166,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			t.Errorf("%s token %q: %d %s, want %d", c.path, c.token, code, body, c.want)
 		}
 	}
+
 	if n := r.reviews.Load(); n != 2 {
 		t.Errorf("%d token reviews, want 2: one good (cached), one bad", n)
 	}
@@ -219,7 +221,7 @@ func TestSelfSignedCertificateIsReused(t *testing.T) {
 	}
 }
 
-// echo is a streaming runtime: it answers with the command and then repeats its input.
+// echo is a streaming runtime that answers with the command, and then with its input.
 type echo struct{}
 
 func (echo) Exec(_ context.Context, id string, cmd []string, in io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan crirc.TerminalSize) error {
@@ -260,7 +262,7 @@ func (s criStreams) PortForwardURL(_ context.Context, id string, ports []int32) 
 	return resp.GetUrl(), err
 }
 
-// streamingServer is a server before a runtime's real streaming server.
+// streamingServer is a Server in front of a real streaming server of a runtime.
 func streamingServer(t *testing.T) *httptest.Server {
 	backend := httptest.NewUnstartedServer(nil)
 	config := streaming.DefaultConfig
@@ -285,6 +287,7 @@ func TestExecThroughARealStreamingServer(t *testing.T) {
 			return remotecommand.NewWebSocketExecutor(c, "GET", u.String())
 		},
 	}
+
 	for path, want := range map[string]string{
 		"/exec/ns/p/c?command=a&command=b+c&input=1&output=1": "cid a b c\nhello",
 		"/exec/ns/p/u1/c?command=x&input=1&output=1&tty=1":    "cid x\nhello",
@@ -297,6 +300,7 @@ func TestExecThroughARealStreamingServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			var out bytes.Buffer
 			err = ex.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: strings.NewReader("hello"), Stdout: &out, Tty: strings.Contains(path, "tty=1")})
@@ -310,6 +314,7 @@ func TestExecThroughARealStreamingServer(t *testing.T) {
 			}
 		}
 	}
+
 	for path, want := range map[string]int{"/exec/ns/p/new?command=a&output=1": 404, "/exec/ns/p/other/c?command=a&output=1": 404, "/exec/ns/p/c?command=a": 400, "/portForward/ns/p?port=x": 400} {
 		if code, body := get(t, client(), srv.URL+path, ""); code != want {
 			t.Errorf("%s: %d %s, want %d", path, code, body, want)
@@ -317,7 +322,7 @@ func TestExecThroughARealStreamingServer(t *testing.T) {
 	}
 }
 
-// TestPortForward goes through SPDY and through a websocket that carries SPDY, as kubectl does since 1.31.
+// TestPortForward uses SPDY, and a websocket that carries SPDY, as kubectl does since 1.31.
 func TestPortForward(t *testing.T) {
 	srv := streamingServer(t)
 	u, _ := url.Parse(srv.URL + "/portForward/ns/p")
@@ -330,12 +335,14 @@ func TestPortForward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, dialer := range map[string]httpstream.Dialer{"SPDY": spdy.NewDialer(upgrader, &http.Client{Transport: transport}, "POST", u), "websocket": tunnel} {
 		stop, ready := make(chan struct{}), make(chan struct{})
 		fw, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:80"}, stop, ready, io.Discard, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		done := make(chan error, 1)
 		go func() { done <- fw.ForwardPorts() }()
 		select {
@@ -345,6 +352,7 @@ func TestPortForward(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatalf("%s: not ready", name)
 		}
+
 		ports, err := fw.GetPorts()
 		if err != nil {
 			t.Fatal(err)
@@ -359,6 +367,7 @@ func TestPortForward(t *testing.T) {
 		if _, err := io.ReadFull(conn, buf); err != nil || string(buf) != "ping" {
 			t.Errorf("%s: %q %v", name, buf, err)
 		}
+
 		conn.Close()
 		close(stop)
 		<-done

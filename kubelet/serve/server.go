@@ -36,15 +36,16 @@ type Server struct {
 	certs func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	guard *guard
 	stats *sampler
-	// metrics are those that the runtime measures itself; ask is nil where it has none.
+	// metrics are those that the runtime measures itself; its ask is nil if there is no runtime to ask.
 	metrics latest[[]RuntimeMetric]
 }
 
-// New checks the options and makes or loads the serving certificate. It does not listen yet.
+// New checks the options and loads the serving certificate, or makes one. It does not listen yet.
 func New(opts Options) (*Server, error) {
 	if opts.Pods == nil {
 		return nil, errors.New("serving: no source of pods")
 	}
+
 	if opts.Address == "" {
 		opts.Address = "0.0.0.0:10250"
 	}
@@ -54,13 +55,14 @@ func New(opts Options) (*Server, error) {
 	if opts.Metrics == nil {
 		opts.Metrics = prometheus.DefaultGatherer
 	}
+
 	certs, err := certificateSource(opts.TLS, opts.NodeName)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{opts: opts, certs: certs, guard: newGuard(opts.Auth, opts.NodeName), stats: newSampler(opts)}
 	if opts.Stats != nil {
-		s.metrics.ask = opts.Stats.Metrics
+		s.metrics.ask, s.metrics.maxAge = opts.Stats.Metrics, statsAge
 	}
 	return s, nil
 }
@@ -99,13 +101,13 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// tlsConfig asks clients for a certificate and lets those without one in: they may have a token.
+// tlsConfig returns a configuration that asks clients for a certificate, but does not insist: they may have a token.
 func (s *Server) tlsConfig() *tls.Config {
 	return &tls.Config{GetCertificate: s.certs, ClientAuth: tls.RequestClientCert, MinVersion: max(s.opts.TLS.MinVersion, tls.VersionTLS12),
 		CipherSuites: s.opts.TLS.CipherSuites}
 }
 
-// Handler is everything on the TLS port, with authentication and authorization in front.
+// Handler returns everything that is served on the TLS port, behind authentication and authorization.
 func (s *Server) Handler() http.Handler {
 	return s.guard.wrap(muxOf(s.routes()))
 }
@@ -118,13 +120,13 @@ func muxOf(routes []route) *http.ServeMux {
 	return mux
 }
 
-// route is one endpoint: its pattern is that of http.ServeMux.
+// route is one endpoint, with a pattern of http.ServeMux.
 type route struct {
 	pattern string
 	handler http.HandlerFunc
 }
 
-// routes are all endpoints.
+// routes returns all endpoints.
 func (s *Server) routes() []route {
 	list := append(s.healthRoutes(),
 		route{"GET /pods", s.pods}, route{"GET /pods/{$}", s.pods},
@@ -145,7 +147,7 @@ func (s *Server) routes() []route {
 	return list
 }
 
-// debugRoutes are those that act on containers, or tell that they are switched off.
+// debugRoutes returns the endpoints that act on containers. If they are switched off, they answer so.
 func (s *Server) debugRoutes() []route {
 	if s.opts.NoDebugging {
 		off := disabled("Debug endpoints are disabled.")
@@ -155,6 +157,7 @@ func (s *Server) debugRoutes() []route {
 		}
 		return list
 	}
+
 	list := []route{
 		{"GET /runningpods/", s.runningPods},
 		{"GET /containerLogs/{ns}/{pod}/{container}", s.containerLogs},
@@ -166,6 +169,7 @@ func (s *Server) debugRoutes() []route {
 	} else {
 		list = append(list, route{"PUT /debug/flags/v", setVerbosity})
 	}
+
 	for _, method := range []string{"GET ", "POST "} {
 		for _, kind := range []string{"exec", "attach"} {
 			list = append(list, route{method + "/" + kind + "/{ns}/{pod}/{container}", s.execOrAttach},
@@ -191,10 +195,12 @@ func (s *Server) profileRoutes() []route {
 		{"GET /debug/pprof/symbol", pprof.Symbol}, {"GET /debug/pprof/trace", pprof.Trace}}
 }
 
+// disabled answers that an endpoint is switched off, with upstream's code and text.
 func disabled(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, http.StatusMethodNotAllowed) }
 }
 
+// metricsOf serves the metrics of a registry, none if it is nil.
 func (s *Server) metricsOf(from prometheus.Gatherer) http.HandlerFunc {
 	if from == nil {
 		from = prometheus.NewRegistry()
@@ -255,7 +261,7 @@ func (s *Server) pods(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, podList(pods))
 }
 
-// runningPods lists what the runtime runs: identity and containers, not the wanted spec.
+// runningPods lists the pods with containers that run, without the rest of their spec.
 func (s *Server) runningPods(w http.ResponseWriter, _ *http.Request) {
 	pods := []v1.Pod{}
 	for _, view := range s.opts.Pods() {
@@ -272,7 +278,7 @@ func (s *Server) runningPods(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, podList(pods))
 }
 
-// find looks a pod up by name and, where the request has one, uid.
+// find returns the pod that the path of a request names: by name and, if it has one, by UID.
 func (s *Server) find(r *http.Request) (pod.View, bool) {
 	for _, view := range s.opts.Pods() {
 		if view.Pod.Namespace == r.PathValue("ns") && view.Pod.Name == r.PathValue("pod") {

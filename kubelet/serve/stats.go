@@ -16,29 +16,27 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
+// Times of statistics.
 const (
-	statsAge  = 10 * time.Second       // while somebody reads them, statistics are at most this old
-	idlePace  = time.Minute            // how often they are taken when nobody does, so that rates are known to the first reader
-	activeFor = 5 * time.Minute        // after a read, somebody is expected to come again
-	staleWait = 500 * time.Millisecond // how long a reader waits for new ones when there are old ones
-	firstWait = 10 * time.Second       // and when there are none
+	statsAge  = 10 * time.Second       // how often they are taken while somebody reads them
+	idlePace  = time.Minute            // how often they are taken while nobody reads them
+	activeFor = 5 * time.Minute        // how long after a read another one is expected
+	staleWait = 500 * time.Millisecond // how long a reader waits for new ones if there are old ones
+	firstWait = 10 * time.Second       // how long a reader waits if there are none
 	takeLimit = 2 * time.Minute        // how long the runtime may take
-	diskAge   = time.Minute            // sizes of folders are at most this old
+	diskAge   = time.Minute            // how old sizes of folders may be
 )
 
-// sampler keeps the newest statistics. One goroutine asks the runtime; readers get what is there, so that a runtime that
-// hangs makes statistics old and not slow.
+// sampler keeps the newest statistics. It also takes them while nobody reads them, so that the first reader sees rates
+// of use.
 type sampler struct {
-	opts Options
+	opts    Options
+	summary latest[*statsapi.Summary]
 
-	mu      sync.Mutex
-	summary *statsapi.Summary
-	failure error // of the last try
-	at      time.Time
-	readAt  time.Time
-	taking  chan struct{} // closed when the try under way has ended; nil while there is none
+	mu     sync.Mutex
+	readAt time.Time // the last read
 
-	// The rest belongs to the try under way.
+	// The fields below belong to the call of take that is under way.
 	last    platform.Usage // of the node, for the rate of CPU use
 	lastAt  time.Time
 	imageFs *statsapi.FsStats
@@ -46,8 +44,13 @@ type sampler struct {
 	disk    map[types.UID]diskUse
 }
 
-func newSampler(opts Options) *sampler { return &sampler{opts: opts, disk: map[types.UID]diskUse{}} }
+func newSampler(opts Options) *sampler {
+	s := &sampler{opts: opts, disk: map[types.UID]diskUse{}}
+	s.summary.ask, s.summary.maxAge = s.take, statsAge+statsAge/10 // longer than statsAge, so that run renews them before a reader waits
+	return s
+}
 
+// run takes statistics until ctx ends: each statsAge while somebody reads them, else each idlePace.
 func (s *sampler) run(ctx context.Context) {
 	if s.opts.Stats == nil {
 		return
@@ -56,11 +59,12 @@ func (s *sampler) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		s.mu.Lock()
-		due := time.Since(s.readAt) < activeFor || time.Since(s.at) >= idlePace-statsAge/2
+		due := time.Since(s.readAt) < activeFor || time.Since(s.summary.answered()) >= idlePace-statsAge/2
 		s.mu.Unlock()
 		if due {
-			s.start()
+			s.summary.start()
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -69,65 +73,19 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// start begins a try unless one is under way, and returns what is closed at its end.
-func (s *sampler) start() chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.taking != nil {
-		return s.taking
-	}
-	done := make(chan struct{})
-	s.taking = done
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), takeLimit)
-		defer cancel()
-		summary, err := s.take(ctx)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.failure = err; err == nil {
-			s.summary, s.at = summary, time.Now()
-		}
-		s.taking = nil
-		close(done)
-	}()
-	return done
-}
-
-// get returns statistics that are at most statsAge old, or older ones when the runtime is slow. The result is shared: do
-// not change it.
+// get returns statistics that are about statsAge old, or older ones if the runtime is slow. The result is shared: the
+// caller must not change it.
 func (s *sampler) get(ctx context.Context) (*statsapi.Summary, error) {
 	if s.opts.Stats == nil {
 		return nil, errors.New("statistics are not available")
 	}
 	s.mu.Lock()
 	s.readAt = time.Now()
-	have, fresh := s.summary, time.Since(s.at) < statsAge+statsAge/10
 	s.mu.Unlock()
-	if have != nil && fresh {
-		return have, nil
-	}
-	wait := firstWait
-	if have != nil {
-		wait = staleWait
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-s.start():
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.summary != nil:
-		return s.summary, nil
-	case s.failure != nil:
-		return nil, s.failure
-	}
-	return nil, errors.New("the runtime does not answer")
+	return s.summary.get(ctx)
 }
 
+// take asks the runtime and the machine. One call is under way at a time.
 func (s *sampler) take(ctx context.Context) (*statsapi.Summary, error) {
 	pods, err := s.opts.Stats.PodStats(ctx)
 	if err != nil {
@@ -142,11 +100,13 @@ func (s *sampler) take(ctx context.Context) (*statsapi.Summary, error) {
 	return &statsapi.Summary{Node: node, Pods: pods}, nil
 }
 
+// node returns the statistics of the machine.
 func (s *sampler) node(ctx context.Context) (statsapi.NodeStats, error) {
 	usage, err := platform.ReadUsage(s.opts.RootDir)
 	if err != nil {
 		return statsapi.NodeStats{}, err
 	}
+
 	now := time.Now()
 	at := metav1.NewTime(now)
 	node := statsapi.NodeStats{
@@ -158,6 +118,7 @@ func (s *sampler) node(ctx context.Context) (statsapi.NodeStats, error) {
 		Fs: &statsapi.FsStats{Time: at, CapacityBytes: number(usage.DiskTotal), AvailableBytes: number(usage.DiskAvailable),
 			UsedBytes: number(usage.DiskTotal - usage.DiskFree)},
 	}
+
 	node.Memory.PageFaults, node.Memory.MajorPageFaults = known(usage.MemoryFaults), known(usage.MemoryMajorFaults)
 	if usage.SwapTotal > 0 {
 		node.Swap = &statsapi.SwapStats{Time: at, SwapAvailableBytes: number(usage.SwapFree), SwapUsageBytes: number(usage.SwapTotal - min(usage.SwapTotal, usage.SwapFree))}
@@ -170,20 +131,23 @@ func (s *sampler) node(ctx context.Context) (statsapi.NodeStats, error) {
 	if usage.Inodes > 0 {
 		node.Fs.Inodes, node.Fs.InodesFree = number(usage.Inodes), number(usage.InodesFree)
 	}
+
 	rate := uint64(0)
 	if passed := now.Sub(s.lastAt); !s.lastAt.IsZero() && passed > 0 && usage.CPUNanoseconds >= s.last.CPUNanoseconds {
 		rate = uint64(float64(usage.CPUNanoseconds-s.last.CPUNanoseconds) / passed.Seconds())
 	}
 	node.CPU.UsageNanoCores = &rate
 	s.last, s.lastAt = usage, now
+
 	if fs := s.images(ctx, node.Fs); fs != nil {
 		node.Runtime = &statsapi.RuntimeStats{ImageFs: fs, ContainerFs: fs}
 	}
 	return node, nil
 }
 
-// images is the filesystem of images: what is used as the runtime says, at most diskAge old, and the rest as the node's own
-// filesystem, where images are unless somebody put them elsewhere.
+// images returns the file system of images, at most diskAge old, nil if the runtime did not answer yet. The runtime
+// says what is used. Its size is that of the node's own file system if the runtime does not say: that is where images
+// are by default.
 func (s *sampler) images(ctx context.Context, node *statsapi.FsStats) *statsapi.FsStats {
 	if s.imageFs == nil || time.Since(s.imageAt) > diskAge {
 		fs, err := s.opts.Stats.ImageFs(ctx)
@@ -202,7 +166,7 @@ func (s *sampler) images(ctx context.Context, node *statsapi.FsStats) *statsapi.
 
 func number(n uint64) *uint64 { return &n }
 
-// known is nil for a number that nobody counted.
+// known returns nil for a zero, which means that nobody counted.
 func known(n uint64) *uint64 {
 	if n == 0 {
 		return nil
@@ -210,7 +174,7 @@ func known(n uint64) *uint64 {
 	return &n
 }
 
-// networkOf shows the node's interfaces, and apart the one through which the default route leads.
+// networkOf returns the statistics of the node's interfaces. The one of the default route also stands by itself.
 func networkOf(interfaces []platform.InterfaceUsage, at metav1.Time) *statsapi.NetworkStats {
 	if len(interfaces) == 0 {
 		return nil
@@ -226,8 +190,8 @@ func networkOf(interfaces []platform.InterfaceUsage, at metav1.Time) *statsapi.N
 	return out
 }
 
-// systemContainers are the parts of the node that are no containers, by upstream's names: all pods together, the kubelet
-// itself, and on Windows the memory that the system has promised.
+// systemContainers returns parts of the node that are not containers, under upstream's names: all pods together, the
+// kubelet itself, and on Windows the committed memory.
 func systemContainers(usage platform.Usage, pods []statsapi.PodStats, at metav1.Time) []statsapi.ContainerStats {
 	all := statsapi.ContainerStats{Name: statsapi.SystemContainerPods, StartTime: metav1.NewTime(usage.Boot), CPU: &statsapi.CPUStats{Time: at}, Memory: &statsapi.MemoryStats{Time: at}}
 	add := func(to **uint64, n *uint64) {
@@ -238,6 +202,7 @@ func systemContainers(usage platform.Usage, pods []statsapi.PodStats, at metav1.
 			**to += *n
 		}
 	}
+
 	for _, p := range pods {
 		if p.CPU != nil {
 			add(&all.CPU.UsageCoreNanoSeconds, p.CPU.UsageCoreNanoSeconds)
@@ -249,9 +214,11 @@ func systemContainers(usage platform.Usage, pods []statsapi.PodStats, at metav1.
 			add(&all.Memory.RSSBytes, p.Memory.RSSBytes)
 		}
 	}
+
 	own := statsapi.ContainerStats{Name: statsapi.SystemContainerKubelet, StartTime: metav1.NewTime(began), CPU: &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(usage.OwnCPUNanoseconds)},
 		Memory: &statsapi.MemoryStats{Time: at, WorkingSetBytes: number(usage.OwnMemory), RSSBytes: number(usage.OwnMemory), UsageBytes: number(usage.OwnMemory)}}
 	out := []statsapi.ContainerStats{own, all}
+
 	if usage.CommitLimit > 0 {
 		out = append(out, statsapi.ContainerStats{Name: statsapi.SystemContainerWindowsGlobalCommitMemory, StartTime: metav1.NewTime(usage.Boot),
 			Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: number(usage.CommitLimit - min(usage.CommitLimit, usage.CommitTotal)), UsageBytes: number(usage.CommitTotal)}})
@@ -259,7 +226,7 @@ func systemContainers(usage platform.Usage, pods []statsapi.PodStats, at metav1.
 	return out
 }
 
-// began is about when this process did.
+// began is about when this process was started.
 var began = time.Now()
 
 func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
@@ -274,15 +241,16 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, all)
 }
 
+// onlyCPUAndMemory returns the parts that kubectl top reads.
 func onlyCPUAndMemory(all *statsapi.Summary) *statsapi.Summary {
 	out := &statsapi.Summary{Node: statsapi.NodeStats{NodeName: all.Node.NodeName, StartTime: all.Node.StartTime, CPU: all.Node.CPU,
 		Memory: all.Node.Memory, SystemContainers: all.Node.SystemContainers}, Pods: []statsapi.PodStats{}}
 	for _, p := range all.Pods {
-		slim := statsapi.PodStats{PodRef: p.PodRef, StartTime: p.StartTime, CPU: p.CPU, Memory: p.Memory}
+		short := statsapi.PodStats{PodRef: p.PodRef, StartTime: p.StartTime, CPU: p.CPU, Memory: p.Memory}
 		for _, c := range p.Containers {
-			slim.Containers = append(slim.Containers, statsapi.ContainerStats{Name: c.Name, StartTime: c.StartTime, CPU: c.CPU, Memory: c.Memory})
+			short.Containers = append(short.Containers, statsapi.ContainerStats{Name: c.Name, StartTime: c.StartTime, CPU: c.CPU, Memory: c.Memory})
 		}
-		out.Pods = append(out.Pods, slim)
+		out.Pods = append(out.Pods, short)
 	}
 	return out
 }
@@ -294,7 +262,7 @@ func (s *Server) resourceMetrics(w http.ResponseWriter, r *http.Request) {
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 }
 
-// resources turns statistics into the metrics that metrics-server reads.
+// resources turns statistics into the metrics that metrics-server reads (/metrics/resource).
 type resources struct {
 	all    *statsapi.Summary
 	failed bool
@@ -319,8 +287,10 @@ var (
 	scrapeOld    = desc("scrape_error", "1 if there was an error while getting container metrics, 0 otherwise")
 )
 
-func (r resources) Describe(chan<- *prometheus.Desc) {} // unchecked: what there is depends on the pods
+// Describe sends nothing: which metrics there are depends on the pods.
+func (r resources) Describe(chan<- *prometheus.Desc) {}
 
+// Collect sends all metrics. If the statistics could not be read, it sends only the errors.
 func (r resources) Collect(out chan<- prometheus.Metric) {
 	failed := 0.0
 	if r.failed {
@@ -332,6 +302,7 @@ func (r resources) Collect(out chan<- prometheus.Metric) {
 	if r.failed {
 		return
 	}
+
 	emitCPU(out, nodeCPU, r.all.Node.CPU)
 	emitMemory(out, nodeMemory, r.all.Node.Memory)
 	emitSwap(out, nodeSwap, r.all.Node.Swap)

@@ -72,15 +72,18 @@ func TestStatistics(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(filepath.Dir(logPath), "0.log.1"), make([]byte, 50), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return statsViews(1, logPath) }, Stats: stats, RootDir: tempDir(t),
 		Volumes: func(types.UID) []volume.Usage {
 			return []volume.Usage{{Name: "disk", UsedBytes: 1000, Local: true}, {Name: "memory", UsedBytes: 7, CapacityBytes: 70, AvailableBytes: 63}}
 		}})
+
 	_, text := get(t, client(), srv.URL+"/stats/summary", "")
 	var summary statsapi.Summary
 	if err := json.Unmarshal([]byte(text), &summary); err != nil {
 		t.Fatal(err)
 	}
+
 	p := summary.Pods[0]
 	c := p.Containers[0]
 	if summary.Node.NodeName != "n" || *summary.Node.CPU.UsageCoreNanoSeconds == 0 || *summary.Node.Memory.AvailableBytes == 0 || *summary.Node.Runtime.ImageFs.CapacityBytes == 0 {
@@ -92,22 +95,25 @@ func TestStatistics(t *testing.T) {
 	if len(p.VolumeStats) != 2 || *p.VolumeStats[1].CapacityBytes != 70 || *p.EphemeralStorage.UsedBytes != 2e9+150+1000 {
 		t.Errorf("volumes: %s", text)
 	}
+
 	_, metrics := get(t, client(), srv.URL+"/metrics/resource", "")
 	for _, want := range []string{`container_cpu_usage_seconds_total{container="c",namespace="ns",pod="p0"} 2`, "node_memory_working_set_bytes ", "scrape_error 0", `container_start_time_seconds{container="c",namespace="ns",pod="p0"} 1e+09`} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("metrics lack %s: %s", want, metrics)
 		}
 	}
-	_, slim := get(t, client(), srv.URL+"/stats/summary?only_cpu_and_memory=true", "")
-	if strings.Contains(slim, "logs") || !strings.Contains(slim, "usageCoreNanoSeconds") {
-		t.Errorf("only cpu and memory: %s", slim)
+
+	_, short := get(t, client(), srv.URL+"/stats/summary?only_cpu_and_memory=true", "")
+	if strings.Contains(short, "logs") || !strings.Contains(short, "usageCoreNanoSeconds") {
+		t.Errorf("only cpu and memory: %s", short)
 	}
 	if n := stats.calls.Load(); n != 1 {
 		t.Errorf("the runtime was asked %d times", n)
 	}
 }
 
-// TestSummaryOf250PodsIsFast: the bound is that of the product's promises, 250 ms; the median of ten reads must hold it.
+// TestSummaryOf250PodsIsFast: the bound is that of the product's promises, 250 ms; the median of ten reads must hold
+// it.
 func TestSummaryOf250PodsIsFast(t *testing.T) {
 	logPath := writeLog(t, "x")
 	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return statsViews(250, logPath) }, Stats: &fixedStats{pods: 250}, RootDir: tempDir(t)})
@@ -140,9 +146,10 @@ func TestARuntimeThatHangsMakesStatisticsOldNotSlow(t *testing.T) {
 		t.Fatal(err)
 	}
 	stats.hang = make(chan struct{})
-	s.mu.Lock()
-	s.at = s.at.Add(-time.Hour)
-	s.mu.Unlock()
+	s.summary.mu.Lock()
+	s.summary.at = s.summary.at.Add(-time.Hour)
+	s.summary.mu.Unlock()
+
 	for range 2 {
 		began := time.Now()
 		old, err := s.get(ctx)
@@ -153,8 +160,9 @@ func TestARuntimeThatHangsMakesStatisticsOldNotSlow(t *testing.T) {
 			t.Errorf("a reader waited %v", took)
 		}
 	}
+
 	close(stats.hang)
-	<-s.start()
+	<-s.summary.start()
 	if fresh, err := s.get(ctx); err != nil || fresh == first {
 		t.Errorf("%v, still the old ones: %v", err, fresh == first)
 	}
@@ -163,7 +171,7 @@ func TestARuntimeThatHangsMakesStatisticsOldNotSlow(t *testing.T) {
 	}
 }
 
-// TestSystemContainers: what of the node is no container of a pod, by the names that upstream gives it.
+// TestSystemContainers: the parts of the node that are not containers of pods, under upstream's names.
 func TestSystemContainers(t *testing.T) {
 	n := func(v uint64) *uint64 { return &v }
 	pods := []statsapi.PodStats{
@@ -171,12 +179,14 @@ func TestSystemContainers(t *testing.T) {
 		{CPU: &statsapi.CPUStats{UsageCoreNanoSeconds: n(6), UsageNanoCores: n(7)}, Memory: &statsapi.MemoryStats{WorkingSetBytes: n(20)}},
 		{},
 	}
+
 	at := metav1.Now()
 	list := systemContainers(platform.Usage{OwnCPUNanoseconds: 3, OwnMemory: 4, CommitTotal: 30, CommitLimit: 100}, pods, at)
 	text, err := json.Marshal(list)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var names []string
 	for _, c := range list {
 		names = append(names, c.Name)
@@ -189,13 +199,15 @@ func TestSystemContainers(t *testing.T) {
 	if n := len(systemContainers(platform.Usage{}, nil, at)); n != 2 {
 		t.Errorf("%d without Windows", n)
 	}
+
 	net := networkOf([]platform.InterfaceUsage{{Name: "a", RxBytes: 1}, {Name: "b", Default: true, TxBytes: 2}}, at)
 	if net.Name != "b" || *net.TxBytes != 2 || len(net.Interfaces) != 2 || networkOf(nil, at) != nil {
 		t.Errorf("network: %+v", net)
 	}
 }
 
-// TestContainerMetrics: series as cAdvisor names and labels them, and of the runtime's own what these are not.
+// TestContainerMetrics: series have cAdvisor's names and labels, and the runtime's own series of other names are passed
+// on.
 func TestContainerMetrics(t *testing.T) {
 	kind := func(name string) *RuntimeMetricKind {
 		return &RuntimeMetricKind{Name: name, Help: "of the runtime", Labels: []string{"pod", "id"}}
@@ -206,12 +218,14 @@ func TestContainerMetrics(t *testing.T) {
 		{Kind: kind("container_start_time_seconds"), Values: []string{"p0", "cid"}, Value: 1e18},
 		{Kind: kind("container_sockets"), Values: []string{"too few"}, Value: 1},
 	}}
+
 	srv := startServer(t, Options{Auth: AuthOptions{Anonymous: true}, Pods: func() []pod.View { return statsViews(1, "") }, Stats: stats, RootDir: tempDir(t),
 		Machine: Machine{CPUs: 2, MemoryBytes: 1024, MachineID: "m", BootID: "b", SystemUUID: "s", KernelVersion: "6.1", OSImage: "Debian"}})
 	code, text := get(t, client(), srv.URL+"/metrics/cadvisor", "")
 	if code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
+
 	for _, want := range []string{
 		`container_cpu_usage_seconds_total{container="c",cpu="total",id="cid",image="registry/app:1",name="cid",namespace="ns",pod="p0"} 2`,
 		`container_memory_working_set_bytes{container="",id="",image="",name="",namespace="ns",pod="p0"} 2e+09`,
@@ -229,6 +243,7 @@ func TestContainerMetrics(t *testing.T) {
 			t.Errorf("/metrics/cadvisor lacks %s", want)
 		}
 	}
+
 	for _, bad := range []string{"1e+18", "container_sockets{"} {
 		if strings.Contains(text, bad) {
 			t.Errorf("/metrics/cadvisor has %s", bad)

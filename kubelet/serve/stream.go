@@ -16,7 +16,8 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// running finds the container that a request names, and answers the request if it cannot be used.
+// running returns the container that a request names. If it does not run, running answers the request and returns
+// false.
 func (s *Server) running(w http.ResponseWriter, r *http.Request) (pod.ContainerView, bool) {
 	view, ok := s.find(r)
 	if !ok {
@@ -31,6 +32,7 @@ func (s *Server) running(w http.ResponseWriter, r *http.Request) (pod.ContainerV
 	return c, true
 }
 
+// execOrAttach serves /exec and /attach, which differ in the path only.
 func (s *Server) execOrAttach(w http.ResponseWriter, r *http.Request) {
 	if s.opts.Streams == nil {
 		http.Error(w, "streaming is not available", http.StatusNotImplemented)
@@ -40,6 +42,7 @@ func (s *Server) execOrAttach(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+
 	q := r.URL.Query()
 	req := ExecRequest{
 		ContainerID: c.ID,
@@ -56,6 +59,7 @@ func (s *Server) execOrAttach(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "you must specify at least 1 of stdin, stdout, stderr", http.StatusBadRequest)
 		return
 	}
+
 	address, err := "", error(nil)
 	if r.URL.Path[1] == 'e' {
 		address, err = s.opts.Streams.ExecURL(r.Context(), req)
@@ -67,7 +71,7 @@ func (s *Server) execOrAttach(w http.ResponseWriter, r *http.Request) {
 		if !wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
 			return plain
 		}
-		// Version 5 of the protocol, which runtimes do not speak: its streams go on by SPDY.
+		// Runtimes do not speak version 5 of the protocol: it is translated to SPDY.
 		return translate.NewStreamTranslatorHandler(to, nil, 0, translate.Options{Stdin: req.Stdin, Stdout: req.Stdout, Stderr: req.Stderr, Tty: req.TTY})
 	}})
 }
@@ -84,6 +88,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("pod %q does not exist or does not run", r.PathValue("ns")+"/"+r.PathValue("pod")), http.StatusNotFound)
 		return
 	}
+
 	var ports []int32
 	for _, text := range append(r.URL.Query()["port"], r.URL.Query()["ports"]...) {
 		n, err := strconv.ParseUint(text, 10, 16)
@@ -93,6 +98,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		}
 		ports = append(ports, int32(n))
 	}
+
 	address, err := s.opts.Streams.PortForwardURL(r.Context(), view.SandboxID, ports)
 	s.pass(w, r, stream{address: address, err: err, wrap: func(_ *url.URL, plain http.Handler) http.Handler {
 		if !wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
@@ -102,15 +108,15 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	}})
 }
 
-// stream is what the runtime answered, and what stands between its streaming server and a client that speaks another
-// protocol.
+// stream is the runtime's answer to a request for a stream. wrap puts a translator before the runtime's streaming
+// server if the client speaks another protocol.
 type stream struct {
 	address string
 	err     error
 	wrap    func(to *url.URL, plain http.Handler) http.Handler
 }
 
-// pass hands the connection to the runtime's streaming server.
+// pass connects the client with the runtime's streaming server.
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, to stream) {
 	address, err := to.address, to.err
 	if err == nil && address == "" {
@@ -124,7 +130,7 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, to stream) {
 		http.Error(w, "asking the runtime for a stream: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	r.Header.Del("Authorization") // the runtime has no use for it
+	r.Header.Del("Authorization") // the runtime does not need it
 	to.wrap(target, proxy.NewUpgradeAwareHandler(target, nil, false, true, responder{})).ServeHTTP(w, r)
 }
 
@@ -135,6 +141,7 @@ func (responder) Error(w http.ResponseWriter, r *http.Request, err error) {
 	http.Error(w, err.Error(), http.StatusInternalServerError)
 }
 
+// runCommand serves /run: it runs a command without streams and answers with its output.
 func (s *Server) runCommand(w http.ResponseWriter, r *http.Request) {
 	if s.opts.Exec == nil {
 		http.Error(w, "running commands is not available", http.StatusNotImplemented)

@@ -16,14 +16,15 @@ import (
 	"porthole.dev/porthole/kubelet/volume"
 )
 
-// ExecRequest asks for a command in a container, AttachRequest (no command) for its own streams.
+// ExecRequest asks for the streams of a command in a container, or of the container itself (AttachURL, without a
+// command).
 type ExecRequest struct {
 	ContainerID                string
 	Command                    []string
 	Stdin, Stdout, Stderr, TTY bool
 }
 
-// Streams gives addresses of the runtime's streaming server; the runtime client of the kubelet implements it.
+// Streams returns addresses of the runtime's streaming server, each for one stream; kubelet/runtime implements it.
 type Streams interface {
 	ExecURL(ctx context.Context, r ExecRequest) (string, error)
 	AttachURL(ctx context.Context, r ExecRequest) (string, error)
@@ -36,28 +37,29 @@ type Reviewer interface {
 	ReviewAccess(ctx context.Context, spec authzv1.SubjectAccessReviewSpec) (authzv1.SubjectAccessReviewStatus, error)
 }
 
-// Stats gives usage as the runtime reports it.
+// Stats returns usage as the runtime reports it; kubelet/runtime implements it.
 type Stats interface {
 	PodStats(ctx context.Context) ([]statsapi.PodStats, error)
 	ImageFs(ctx context.Context) (*statsapi.FsStats, error)
-	// Metrics are what the runtime measures under cAdvisor's names; none where it does not.
+	// Metrics returns what the runtime measures under cAdvisor's names; nothing if it measures nothing.
 	Metrics(ctx context.Context) ([]RuntimeMetric, error)
 }
 
-// AuthOptions say who is let in.
+// AuthOptions say which users may use the server.
 type AuthOptions struct {
-	ClientCAFile string // empty: client certificates are not looked at; read again when it changes
-	Tokens       bool   // bearer tokens are reviewed
-	Webhook      bool   // rights are reviewed; false lets every authenticated user do everything
-	Anonymous    bool   // requests without credentials are system:anonymous instead of refused
-	// How long an answer about a token, and about an access that is allowed or denied, is believed; zero means upstream's
-	// 2 m, 5 m and 30 s.
+	ClientCAFile string // read again when it changes; empty ignores client certificates
+	Tokens       bool   // the API server reviews bearer tokens; false refuses them
+	Webhook      bool   // the API server reviews rights; false allows every authenticated user everything
+	Anonymous    bool   // requests without credentials are system:anonymous; false refuses them
+	// How long the answer to a review of a token, and of an access that is allowed or denied, is used again. Zero means
+	// upstream's 2 m, 5 m and 30 s.
 	TokenTTL, AllowedTTL, DeniedTTL time.Duration
-	Reviewer                        Reviewer // required by Tokens and Webhook
+	Reviewer                        Reviewer // required if Tokens or Webhook is set
 }
 
-// TLSOptions name the serving certificate: Certificate if it is set, else CertFile and KeyFile (read again when they change), else
-// kubelet.crt and kubelet.key in CertDir, which are made, self-signed, if they are absent or no longer valid.
+// TLSOptions name the serving certificate: Certificate if it is set, else CertFile and KeyFile (read again when they
+// change), else kubelet.crt and kubelet.key in CertDir, which are made, self-signed, if they are absent or no longer
+// valid.
 type TLSOptions struct {
 	Certificate                func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	CertFile, KeyFile, CertDir string
@@ -69,7 +71,7 @@ type TLSOptions struct {
 	CipherSuites []uint16
 }
 
-// Options configure a Server. NodeName and Pods are required; handlers whose source is nil answer 501.
+// Options configure a Server. NodeName, TLS and Pods are required. An endpoint whose source is nil answers 501.
 type Options struct {
 	Address       string // default 0.0.0.0:10250
 	HealthAddress string // default 127.0.0.1:10248; "-" for none
@@ -85,19 +87,19 @@ type Options struct {
 	Machine    Machine // shown by /metrics/cadvisor
 	// Volumes measures the volumes of a pod; optional.
 	Volumes func(types.UID) []volume.Usage
-	RootDir string              // whose filesystem is the node's in statistics
+	RootDir string              // the kubelet's folder; its file system is the node's in statistics
 	Config  any                 // shown by /configz
 	Flags   map[string]string   // of the command line, by name; shown by /flagz
 	Version string              // of Kubernetes, as in v1.36.3; shown by /statusz
 	Metrics prometheus.Gatherer // default: prometheus.DefaultGatherer
 	// ProbeMetrics are shown by /metrics/probes; optional.
 	ProbeMetrics prometheus.Gatherer
-	// NoDebugging switches off what acts on containers or shows their output, /logs/ and profiles; NoProfiling the last
-	// only. Both answer 405.
+	// NoDebugging switches off the endpoints that act on containers or show their output, /logs/ and profiles.
+	// NoProfiling switches off profiles only. What is switched off answers 405.
 	NoDebugging, NoProfiling bool
 	NoFlagChanges            bool                    // /debug/flags/v answers 405
 	LogsDir                  string                  // shown by /logs/; empty disables it
-	LogQueries               bool                    // /logs/ answers queries for logs of services
+	LogQueries               bool                    // /logs/ answers queries for the logs of services
 	Healthy                  func() error            // nil means healthy
 	extra                    map[string]http.Handler // more endpoints, for tests
 }

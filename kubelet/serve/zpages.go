@@ -19,27 +19,29 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The pages /statusz and /flagz as k8s.io/apiserver of 1.36.3 makes them (packages server/statusz and server/flagz): a text
-// for people, or an object of config.k8s.io for those who ask for one. Its types are used; its handlers would bring the
-// API server's negotiation, encoders and metrics into the program.
+// The pages /statusz and /flagz have the format of k8s.io/apiserver of 1.36.3 (packages server/statusz and
+// server/flagz): a text for people, or an object of config.k8s.io for clients that ask for one. Its types are used
+// here. Its handlers are not: they would link the API server's negotiation, encoders and metrics into the program.
 
 const (
 	component = "kubelet"
 	zWarning  = "\n%s %s\nWarning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.\n"
 )
 
-// zForm is the form of a page that a client accepts.
+// zForm is a format of a page.
 type zForm struct {
 	media   string // text/plain, application/json or application/yaml
-	version string // of the group config.k8s.io; empty for text
+	version string // of the object in the group config.k8s.io; empty for text
 }
 
-// zForms reads an Accept header for a page of a kind; ok is false when the client wants nothing that there is.
+// zForms returns the format that an Accept header prefers for a page of a kind. It returns false if the client accepts
+// none of them.
 func zForms(accept, kind string) (zForm, bool) {
 	text := zForm{media: "text/plain"}
 	if strings.TrimSpace(accept) == "" {
 		return text, true
 	}
+
 	type clause struct {
 		form    zForm
 		quality float64
@@ -62,6 +64,7 @@ func zForms(accept, kind string) (zForm, bool) {
 			known = append(known, clause{zForm{media, params["v"]}, quality})
 		}
 	}
+
 	slices.SortStableFunc(known, func(a, b clause) int { return cmp.Compare(b.quality, a.quality) })
 	if len(known) == 0 || known[0].quality <= 0 {
 		return zForm{}, false
@@ -69,7 +72,7 @@ func zForms(accept, kind string) (zForm, bool) {
 	return known[0].form, true
 }
 
-// zPage answers with a page in the form that the client accepts: what text writes, or what object makes for a version.
+// zPage answers with a page in the format that the client prefers: what text writes, or the object that object returns.
 func zPage(w http.ResponseWriter, r *http.Request, kind string, text func(io.Writer), object func(metav1.TypeMeta) any) {
 	form, ok := zForms(r.Header.Get("Accept"), kind)
 	if !ok {
@@ -77,6 +80,7 @@ func zPage(w http.ResponseWriter, r *http.Request, kind string, text func(io.Wri
 			http.StatusNotAcceptable)
 		return
 	}
+
 	page := strings.ToLower(kind)
 	if form.version == "" {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -84,6 +88,7 @@ func zPage(w http.ResponseWriter, r *http.Request, kind string, text func(io.Wri
 		text(w)
 		return
 	}
+
 	if form.version == "v1alpha1" { // the same fields
 		w.Header().Set("Warning", `299 - "This version of the `+page+` endpoint is deprecated. Please use a newer version."`)
 	}
@@ -101,7 +106,7 @@ func zPage(w http.ResponseWriter, r *http.Request, kind string, text func(io.Wri
 	_, _ = w.Write(b)
 }
 
-// statusPage tells what runs here and since when, and which pages there are.
+// statusPage shows the versions of this program, since when it runs, and which endpoints it has.
 func (s *Server) statusPage(w http.ResponseWriter, r *http.Request) {
 	up := int64(time.Since(began).Seconds())
 	binary := strings.TrimPrefix(s.opts.Version, "v")
@@ -119,7 +124,7 @@ func (s *Server) statusPage(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// rootPaths are the first elements of all endpoints' paths.
+// rootPaths returns the first elements of all endpoints' paths, sorted.
 func (s *Server) rootPaths() []string {
 	seen := map[string]bool{}
 	for _, r := range s.routes() {
@@ -131,7 +136,7 @@ func (s *Server) rootPaths() []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// flagPage tells the flags that the kubelet was started with, and the values of those that it was not.
+// flagPage shows all command line flags with their values, also those that were not given.
 func (s *Server) flagPage(w http.ResponseWriter, r *http.Request) {
 	flags := s.opts.Flags
 	zPage(w, r, "Flagz", func(out io.Writer) {

@@ -31,10 +31,12 @@ func ask(t *testing.T, method, url, accept string) (int, http.Header, string) {
 	return resp.StatusCode, resp.Header, string(body)
 }
 
-// TestZPages: people get a text, programs that name the group, version and kind an object, as from upstream's components.
+// TestZPages: clients get a text, or an object if they accept its group, version and kind, as from upstream's
+// components.
 func TestZPages(t *testing.T) {
 	srv := startServer(t, Options{Pods: func() []pod.View { return nil }, Auth: AuthOptions{Anonymous: true}, Version: "v1.36.3",
 		Flags: map[string]string{"v": "2", "node-ip": "10.0.0.1"}})
+
 	for _, c := range []struct {
 		path, accept, media, body string
 		code                      int

@@ -276,8 +276,8 @@ func removeUnwanted(root *os.Root, want content) error {
 	})
 }
 
-// busyBackoff is the wait between attempts on a file that another program holds. After busyAttempts, which take 1.3 s, the
-// error counts.
+// busyBackoff is the wait between attempts on a file that another program holds. After busyAttempts, which take 1.3 s,
+// the error counts.
 var busyBackoff = retry.Backoff{First: 5 * time.Millisecond}
 
 const busyAttempts = 9

@@ -56,8 +56,8 @@ func (s downwardSource) files(_ context.Context, j job) (content, error) {
 	return out, nil
 }
 
-// onlyContainer returns the container that a resource reference without a container name means: the only one. It returns nil
-// if the pod has several.
+// onlyContainer returns the container that a resource reference without a container name means: the only one. It
+// returns nil if the pod has several.
 func onlyContainer(pod *v1.Pod) *v1.Container {
 	if len(pod.Spec.Containers) == 1 {
 		return &pod.Spec.Containers[0]

@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// emptyDirKind is the kind of volumes that begin empty and live as long as the pod: on disk, in memory, or of huge pages.
+// emptyDirKind is the kind of volumes that begin empty and live as long as the pod: on disk, in memory, or of huge
+// pages.
 type emptyDirKind struct{ inFolder }
 
 func (emptyDirKind) of(v *v1.Volume) bool { return v.EmptyDir != nil }
@@ -46,8 +47,8 @@ func (k emptyDirKind) prepare(_ context.Context, j job) error {
 	return makeEmptyDir(dir, j)
 }
 
-// makeEmptyDir makes the folder unless it exists: containers may have changed its mode since. It appears under its name in one
-// step, complete.
+// makeEmptyDir makes the folder unless it exists: containers may have changed its mode since. It appears under its name
+// in one step, complete.
 func makeEmptyDir(dir string, j job) error {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil
@@ -78,8 +79,8 @@ func makeEmptyDir(dir string, j job) error {
 	return nil
 }
 
-// memorySize returns the size in bytes of a volume in memory: the smallest of limit, the pod's memory limit and the node's
-// memory. 0 means that none of them is known.
+// memorySize returns the size in bytes of a volume in memory: the smallest of limit, the pod's memory limit and the
+// node's memory. 0 means that none of them is known.
 func memorySize(pod *v1.Pod, limit *resource.Quantity, facts Facts) int64 {
 	size := int64(0)
 	lower := func(n int64) {
@@ -98,8 +99,8 @@ func memorySize(pod *v1.Pod, limit *resource.Quantity, facts Facts) int64 {
 	return size
 }
 
-// podMemoryLimit returns the pod's memory limit in bytes: its own, or the larger of the sum over its containers (sidecars
-// included) and its largest init container. It returns 0 if one container has no limit.
+// podMemoryLimit returns the pod's memory limit in bytes: its own, or the larger of the sum over its containers
+// (sidecars included) and its largest init container. It returns 0 if one container has no limit.
 func podMemoryLimit(pod *v1.Pod) int64 {
 	if r := pod.Spec.Resources; r != nil {
 		if q, ok := r.Limits[v1.ResourceMemory]; ok {
@@ -130,7 +131,8 @@ func podMemoryLimit(pod *v1.Pod) int64 {
 	return max(sum, largest)
 }
 
-// hugePage returns the page size in bytes: the one that medium names, else the only one that the pod's containers request.
+// hugePage returns the page size in bytes: the one that medium names, else the only one that the pod's containers
+// request.
 func hugePage(pod *v1.Pod, medium v1.StorageMedium) (int64, error) {
 	if text, ok := strings.CutPrefix(string(medium), string(v1.StorageMediumHugePagesPrefix)); ok {
 		q, err := resource.ParseQuantity(text)

@@ -29,8 +29,8 @@ func inTheWay(files content) bool {
 	return false
 }
 
-// FuzzFiles: whatever the keys of an object and the paths of items are, the files are refused or there, under their names
-// and nowhere else, and later ones take their place.
+// FuzzFiles: whatever the keys of an object and the paths of items are, the files are refused or there, under their
+// names and nowhere else, and later ones take their place.
 func FuzzFiles(f *testing.F) {
 	for _, s := range [][2]string{{"a\nb/c", "b/d"}, {"a", "a/b"}, {"..data\n../x", "."}, {"a/b\na/..c", "a"}, {"\x00", "a\\b\nnul\nCOM¹"}, {"a//b", "/etc/x"}} {
 		f.Add(s[0], s[1])
@@ -85,8 +85,8 @@ func filesOf(dir string) (content, layout, error) {
 	return readFiles(root)
 }
 
-// FuzzSubPath: whatever a subPath is, and whatever link a program put into the volume, what is opened and made lies in the
-// volume.
+// FuzzSubPath: whatever a subPath is, and whatever link a program put into the volume, what is opened and made lies in
+// the volume.
 func FuzzSubPath(f *testing.F) {
 	for _, s := range [][2]string{{"link/x", ".."}, {"link", "/etc"}, {"a/link/b", "../../../.."}, {"link/link", "."}, {"a/b", "a"}, {"link/../x", "a"}, {"link", "link"}} {
 		f.Add(s[0], s[1])

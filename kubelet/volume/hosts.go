@@ -81,8 +81,8 @@ func (m *Manager) EtcHosts(pod *v1.Pod, c *v1.Container, h Hosts) (*Mount, error
 	return &Mount{Name: "k8s-managed-etc-hosts", HostPath: file, ContainerPath: at, Propagation: v1.MountPropagationNone}, nil
 }
 
-// writeHosts makes the file hold what is wanted. It is written in place, because running containers hold a mount of this
-// very file; they may have written into it, so that it is not read further than what is wanted.
+// writeHosts makes the file hold what is wanted. It is written in place, because running containers hold a mount of
+// this very file; they may have written into it, so that it is not read further than what is wanted.
 func writeHosts(file string, want []byte) error {
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|noFollow, 0o644)
 	if err != nil {

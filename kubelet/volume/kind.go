@@ -10,8 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// kind is one type of volume. Everything that differs between types is behind it: a new type is a file with a kind, and a
-// line in kinds. The methods are safe for concurrent use.
+// kind is one type of volume. Everything that differs between types is behind it: a new type is a file with a kind, and
+// a line in kinds. The methods are safe for concurrent use.
 type kind interface {
 	// of reports whether v is of this kind.
 	of(v *v1.Volume) bool
@@ -20,13 +20,13 @@ type kind interface {
 	plugin() string
 	// path returns where on the node the volume is, or "" if the runtime mounts it without our help.
 	path(j job) (string, error)
-	// prepare makes the volume ready. It may be called again, and then changes only what is not right. The folder above the
-	// volume exists.
+	// prepare makes the volume ready. It may be called again, and then changes only what is not right. The folder above
+	// the volume exists.
 	prepare(ctx context.Context, j job) error
 	// usage measures the volume. It returns false if the volume's content is not the pod's.
 	usage(j job) (Usage, bool)
-	// teardown undoes what is mounted at dir, the folder of a volume of this kind. It may be called again, also by a process
-	// that did not prepare the volume; files and folders are removed afterwards.
+	// teardown undoes what is mounted at dir, the folder of a volume of this kind. It may be called again, also by a
+	// process that did not prepare the volume; files and folders are removed afterwards.
 	teardown(ctx context.Context, dir string) error
 }
 
@@ -54,8 +54,8 @@ func kindOf(v *v1.Volume) kind {
 	return nil
 }
 
-// kindAt returns the kind whose volumes are in the folder called plugin. A folder that no kind has, which another kubelet may
-// have left, gets a kind that can tear it down.
+// kindAt returns the kind whose volumes are in the folder called plugin. A folder that no kind has, which another
+// kubelet may have left, gets a kind that can tear it down.
 func kindAt(plugin string) interface {
 	teardown(ctx context.Context, dir string) error
 } {

@@ -9,8 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// notSupported are the fields of v1.VolumeSource that have no kind: a pod with such a volume does not start, and its event says
-// so (TestVolumeSources has the text). A new field of the API belongs here or gets a kind.
+// notSupported are the fields of v1.VolumeSource that have no kind: a pod with such a volume does not start, and its
+// event says so (TestVolumeSources has the text). A new field of the API belongs here or gets a kind.
 var notSupported = []string{
 	// Storage that a driver attaches: nothing of it exists yet.
 	"CSI", "Ephemeral", "PersistentVolumeClaim",
@@ -24,8 +24,8 @@ var notSupported = []string{
 // projectionsNotSupported are the fields of v1.VolumeProjection that are no source.
 var projectionsNotSupported = []string{"ClusterTrustBundle", "PodCertificate"}
 
-// TestVolumeSources asks of every field of v1.VolumeSource that it has exactly one kind, or is listed as not supported and
-// fails with the text that users get.
+// TestVolumeSources asks of every field of v1.VolumeSource that it has exactly one kind, or is listed as not supported
+// and fails with the text that users get.
 func TestVolumeSources(t *testing.T) {
 	m := newTestManager(t, newObjects())
 	all := reflect.TypeFor[v1.VolumeSource]()
@@ -89,8 +89,8 @@ func TestProjections(t *testing.T) {
 	}
 }
 
-// TestPluginFolders: the folders have upstream's names, so that either kubelet can tear down what the other made, and no two
-// kinds share one.
+// TestPluginFolders: the folders have upstream's names, so that either kubelet can tear down what the other made, and
+// no two kinds share one.
 func TestPluginFolders(t *testing.T) {
 	var names []string
 	for _, k := range kinds {

@@ -18,8 +18,8 @@ import (
 	"porthole.dev/porthole/internal/wakeup"
 )
 
-// Manager owns the volume folders below the kubelet's root. It is safe for concurrent use. Calls that change the folders of one
-// pod wait for each other.
+// Manager owns the volume folders below the kubelet's root. It is safe for concurrent use. Calls that change the
+// folders of one pod wait for each other.
 type Manager struct {
 	opts    Options
 	windows bool
@@ -52,9 +52,9 @@ func New(opts Options) *Manager {
 	return &Manager{opts: opts, windows: onWindows, pods: map[types.UID]*podVolumes{}}
 }
 
-// Prepare makes all volumes of the pod and returns nil if each is ready. It may be called again at any time, with the newest
-// version of the pod, and then changes only what is not right. Volumes are made in parallel, and the failure of one does not stop
-// the others: Failures lists them.
+// Prepare makes all volumes of the pod and returns nil if each is ready. It may be called again at any time, with the
+// newest version of the pod, and then changes only what is not right. Volumes are made in parallel, and the failure of
+// one does not stop the others: Failures lists them.
 func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, facts Facts) error {
 	p := m.adopt(ctx, pod, facts)
 	m.watchObjects(p, pod)
@@ -66,8 +66,8 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, facts Facts) error {
 	return m.prepareAll(ctx, p, pod, facts)
 }
 
-// Observe takes a new version of a pod: volumes that show its labels, annotations or resources are rewritten soon. It does not
-// block. It does nothing for a pod that was never prepared.
+// Observe takes a new version of a pod: volumes that show its labels, annotations or resources are rewritten soon. It
+// does not block. It does nothing for a pod that was never prepared.
 func (m *Manager) Observe(pod *v1.Pod) {
 	m.mu.Lock()
 	p := m.pods[pod.UID]
@@ -90,8 +90,8 @@ func showsChange(before, after *v1.Pod) bool {
 	return before.Generation != after.Generation || !maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations)
 }
 
-// adopt returns what is known of the pod. For a pod that is new it starts the goroutine that keeps its files fresh, if any of
-// them can change.
+// adopt returns what is known of the pod. For a pod that is new it starts the goroutine that keeps its files fresh, if
+// any of them can change.
 func (m *Manager) adopt(ctx context.Context, pod *v1.Pod, facts Facts) *podVolumes {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,7 +166,8 @@ var rewriteBackoff = retry.Backoff{First: 2 * time.Second, Max: time.Minute}
 
 const renewWait = time.Second
 
-// keepFresh rewrites the volumes of a pod when an object or the pod changed and when a token is due, until the pod is torn down.
+// keepFresh rewrites the volumes of a pod when an object or the pod changed and when a token is due, until the pod is
+// torn down.
 func (m *Manager) keepFresh(ctx context.Context, p *podVolumes) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -235,8 +236,8 @@ func (m *Manager) podDir(uid types.UID) string {
 // volumesDir is where the volumes of a pod are, each at <plugin>/<name>.
 func (m *Manager) volumesDir(uid types.UID) string { return filepath.Join(m.podDir(uid), "volumes") }
 
-// HostPath returns where a volume of a pod is on the node. It knows the pods that this process prepared, and the folders that
-// an earlier process left. It returns false if neither has the volume, or if the runtime mounts it.
+// HostPath returns where a volume of a pod is on the node. It knows the pods that this process prepared, and the
+// folders that an earlier process left. It returns false if neither has the volume, or if the runtime mounts it.
 func (m *Manager) HostPath(uid types.UID, volume string) (string, bool) {
 	m.mu.Lock()
 	p := m.pods[uid]

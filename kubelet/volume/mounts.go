@@ -12,12 +12,12 @@ import (
 	"porthole.dev/porthole/kubelet/env"
 )
 
-// Mounts returns what to mount into a container, in the order of its volumeMounts; volumes that the runtime mounts itself are
-// left out. known looks up the variables of subPathExpr. Prepare must have succeeded.
+// Mounts returns what to mount into a container, in the order of its volumeMounts; volumes that the runtime mounts
+// itself are left out. known looks up the variables of subPathExpr. Prepare must have succeeded.
 //
-// On Linux Mounts makes the bind mounts of sub paths; calling it again is safe. On Windows, where there are none, it holds the
-// folders of sub paths open so that nobody can put a link in their place: call release, which is never nil, once the container
-// was started or will not be.
+// On Linux Mounts makes the bind mounts of sub paths; calling it again is safe. On Windows, where there are none, it
+// holds the folders of sub paths open so that nobody can put a link in their place: call release, which is never nil,
+// once the container was started or will not be.
 func (m *Manager) Mounts(pod *v1.Pod, c *v1.Container, known func(string) (string, bool)) (mounts []Mount, release func(), err error) {
 	var held holds
 	mounts = make([]Mount, 0, len(c.VolumeMounts))
@@ -126,8 +126,8 @@ func propagation(vm *v1.VolumeMount) v1.MountPropagationMode {
 	return v1.MountPropagationNone
 }
 
-// resolveBeneath follows the links of volume/sub. It returns the volume's real path, the part of sub that exists, relative to it,
-// and the part that does not exist yet (missing, with slashes). It refuses a result outside the volume.
+// resolveBeneath follows the links of volume/sub. It returns the volume's real path, the part of sub that exists,
+// relative to it, and the part that does not exist yet (missing, with slashes). It refuses a result outside the volume.
 func resolveBeneath(volume, sub string) (root, beneath, missing string, err error) {
 	if root, err = filepath.EvalSymlinks(volume); err != nil {
 		return "", "", "", fmt.Errorf("resolving the volume: %w", err)

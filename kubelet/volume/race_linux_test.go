@@ -75,8 +75,8 @@ func unharmed(t *testing.T, dir string) {
 	}
 }
 
-// TestSubPathRace is CVE-2017-1002101 and CVE-2021-25741: a container exchanges a folder of its volume for a link while the
-// kubelet resolves a sub path through it. What is bound is never outside, and nothing is made there.
+// TestSubPathRace is CVE-2017-1002101 and CVE-2021-25741: a container exchanges a folder of its volume for a link while
+// the kubelet resolves a sub path through it. What is bound is never outside, and nothing is made there.
 func TestSubPathRace(t *testing.T) {
 	m := newTestManager(t, newObjects())
 	pod := podWith(vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))
@@ -215,7 +215,8 @@ func TestRemovalRace(t *testing.T) {
 	}
 }
 
-// TestHostsFileIsNotFollowedNorReadWhole: a container may have made its hosts file huge, and a link in its place is refused.
+// TestHostsFileIsNotFollowedNorReadWhole: a container may have made its hosts file huge, and a link in its place is
+// refused.
 func TestHostsFileIsNotFollowedNorReadWhole(t *testing.T) {
 	m := newTestManager(t, newObjects())
 	pod := podWith()

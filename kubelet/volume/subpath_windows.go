@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// bindSubPath finds volume/sub, makes missing folders and returns the resolved path: there are no bind mounts here. Each
-// element is held open from its check on, until the caller lets go of held after the start of the container.
+// bindSubPath finds volume/sub, makes missing folders and returns the resolved path: there are no bind mounts here.
+// Each element is held open from its check on, until the caller lets go of held after the start of the container.
 func bindSubPath(volume, sub, _ string, held *holds) (string, error) {
 	root, beneath, missing, err := resolveBeneath(volume, sub)
 	if err != nil {

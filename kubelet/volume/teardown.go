@@ -13,9 +13,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Teardown stops the watches of a pod, unmounts its volumes and removes them. Call it when no container of the pod runs. It works
-// from what is on disk, so that it also serves pods of an earlier process; it succeeds for a pod without volumes. It keeps the
-// rest of the pod's folder (etc-hosts, termination messages), which Remove removes.
+// Teardown stops the watches of a pod, unmounts its volumes and removes them. Call it when no container of the pod
+// runs. It works from what is on disk, so that it also serves pods of an earlier process; it succeeds for a pod without
+// volumes. It keeps the rest of the pod's folder (etc-hosts, termination messages), which Remove removes.
 func (m *Manager) Teardown(ctx context.Context, uid types.UID) error {
 	if err := checkID(string(uid)); err != nil {
 		return err
@@ -58,8 +58,8 @@ func (m *Manager) Remove(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// OnDisk lists the pods that have a folder, regardless of which process created it. Those that no longer exist are to be
-// removed with Remove.
+// OnDisk lists the pods that have a folder, regardless of which process created it. Those that no longer exist are to
+// be removed with Remove.
 func (m *Manager) OnDisk() ([]types.UID, error) {
 	entries, err := os.ReadDir(filepath.Join(m.opts.RootDir, "pods"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,8 +101,8 @@ func (p *podVolumes) close() {
 	clear(p.tokens)
 }
 
-// removeMounted calls leave for everything that is exactly depth levels below dir, and then removes dir. It does not remove dir
-// if leave fails, or if something is mounted at another level.
+// removeMounted calls leave for everything that is exactly depth levels below dir, and then removes dir. It does not
+// remove dir if leave fails, or if something is mounted at another level.
 func removeMounted(dir string, depth int, leave func(path string) error) error {
 	if err := atLevel(dir, depth, leave); err != nil {
 		return err

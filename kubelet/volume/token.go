@@ -39,8 +39,8 @@ func (s tokenSource) files(ctx context.Context, j job) (content, error) {
 	return content{s.projection.Path: f}, nil
 }
 
-// restrictToken lets only the one user of the pod read a token file, and the pod's group (which setAccess adds). Without
-// either the mode stays.
+// restrictToken lets only the one user of the pod read a token file, and the pod's group (which setAccess adds).
+// Without either the mode stays.
 func restrictToken(f *file, pod *v1.Pod) {
 	f.uid = commonUser(pod)
 	if sc := pod.Spec.SecurityContext; f.uid != nil || sc != nil && sc.FSGroup != nil {
@@ -48,8 +48,8 @@ func restrictToken(f *file, pod *v1.Pod) {
 	}
 }
 
-// commonUser returns the user that every container of the pod is told to run as. It returns nil if they differ, or if one is
-// not told. Ephemeral containers do not count: they come later, and a file must not change its owner then.
+// commonUser returns the user that every container of the pod is told to run as. It returns nil if they differ, or if
+// one is not told. Ephemeral containers do not count: they come later, and a file must not change its owner then.
 func commonUser(pod *v1.Pod) *int64 {
 	var base, common *int64
 	if sc := pod.Spec.SecurityContext; sc != nil {
@@ -92,8 +92,8 @@ type token struct {
 	renew   time.Time // from then on another one is requested
 }
 
-// renewTime returns when to renew a token: after 80 % of its life, but at most 24 hours after now, both less jitter. It is never
-// before now.
+// renewTime returns when to renew a token: after 80 % of its life, but at most 24 hours after now, both less jitter. It
+// is never before now.
 func renewTime(now, expires time.Time, jitter time.Duration) time.Time {
 	at := now.Add(expires.Sub(now) / 5 * 4)
 	if oldest := now.Add(maxTokenAge); at.After(oldest) {
@@ -105,8 +105,8 @@ func renewTime(now, expires time.Time, jitter time.Duration) time.Time {
 	return at
 }
 
-// token returns a token for the pod. It comes from memory until it is due for renewal; if the renewal fails, the old token is
-// used until it expires.
+// token returns a token for the pod. It comes from memory until it is due for renewal; if the renewal fails, the old
+// token is used until it expires.
 func (m *Manager) token(ctx context.Context, p *podVolumes, pod *v1.Pod, s *v1.ServiceAccountTokenProjection) (string, error) {
 	key := tokenKey{audience: s.Audience, seconds: defaultTokenSeconds}
 	if s.ExpirationSeconds != nil {

@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Usage is what one volume holds. The fields about capacity are zero unless the volume has a file system of its own, in memory.
+// Usage is what one volume holds. The fields about capacity are zero unless the volume has a file system of its own, in
+// memory.
 type Usage struct {
 	Name                                              string
 	UsedBytes, UsedInodes                             uint64
@@ -16,8 +17,8 @@ type Usage struct {
 	Local bool
 }
 
-// Usage measures the volumes of a pod that this process prepared. Host paths and images are left out. It reads whole trees: do
-// not call it often.
+// Usage measures the volumes of a pod that this process prepared. Host paths and images are left out. It reads whole
+// trees: do not call it often.
 func (m *Manager) Usage(uid types.UID) []Usage {
 	m.mu.Lock()
 	p := m.pods[uid]
@@ -44,8 +45,8 @@ func (m *Manager) Usage(uid types.UID) []Usage {
 	return out
 }
 
-// tree adds up the files of a folder. It uses handles, follows no links and enters no other file systems, because containers can
-// change the folder meanwhile. What cannot be read counts as nothing.
+// tree adds up the files of a folder. It uses handles, follows no links and enters no other file systems, because
+// containers can change the folder meanwhile. What cannot be read counts as nothing.
 func tree(dir string) Usage {
 	var u Usage
 	root, err := os.OpenRoot(dir)

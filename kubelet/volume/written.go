@@ -13,7 +13,8 @@ import (
 // written is a kind of volumes whose files the kubelet writes and keeps up to date. Containers can only read them.
 type written struct {
 	inFolder
-	// onDisk is false for files that may be secret: they are kept in memory (on Linux; Windows has no such file system).
+	// onDisk is false for files that may be secret: they are kept in memory (on Linux; Windows has no such file
+	// system).
 	onDisk bool
 	// sources returns where the files of a volume come from. ok is false if the volume is not of this kind.
 	sources func(v *v1.Volume) (list []source, ok bool)
