@@ -2,82 +2,89 @@ package kubelet
 
 import (
 	"context"
-	"maps"
-	"reflect"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/wakeup"
+	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/probe"
-	"porthole.dev/porthole/kubelet/runtime"
+	"porthole.dev/porthole/kubelet/static"
+	"porthole.dev/porthole/kubelet/status"
 )
 
-// actor owns the state of one pod.
+// resync is how long an actor rests when it has nothing to wait for.
+const resync = 75 * time.Second
+
+// services are the parts of the kubelet that all actors share.
+type services struct {
+	status    *status.Writer
+	probes    *probe.Manager
+	admission *admission
+	burst     *burst
+	statics   *static.Set
+	meter     *meter.Meter
+	knowledge *knowledge
+	// tasks are the goroutines that a kubelet which ends waits for.
+	tasks *sync.WaitGroup
+	// node is what the node contributes to a decision.
+	node func() pod.Node
+	// finished is called at the end of the actor, when nothing of the pod is left on the node but folders.
+	finished func(*actor)
+}
+
+// actor owns the state of one pod. Its goroutine (run) takes in facts, decides, and starts actions; each action runs in a
+// goroutine of its own and comes back as facts.
 type actor struct {
-	k   *Kubelet
+	services
 	uid types.UID
+	// born is when the node learned of the pod.
+	born time.Time
 
 	mu    sync.Mutex
-	inbox []fact
-	bell  chan struct{} // one slot: something is in the inbox, or it is time to look
+	inbox []pod.Fact
+	bell  wakeup.Signal // something is in the inbox, or a pass is due
 
-	state pod.State // only the actor's goroutine, once it runs
-	// sourcesReady: a pod without a desired state is an orphan.
-	sourcesReady bool
-	removed      map[string]bool // ids that are gone for good; late events may still name them
-	told         map[string]bool // events that were sent
-	cancels      map[string]context.CancelFunc
-	users        map[string]runtime.ImageUser  // by container name
-	onces        map[string]bool               // under mu
-	preStops     map[string]*preStopRun        // by container id
-	postStarts   map[string]context.CancelFunc // by container id
-	looked       *v1.Pod                       // the pod as the last look saw it
-	desired      *v1.Pod                       // the pod as its source has it
-	shaped       *v1.Pod                       // desired with the resources that the node agreed to
-	panics       int                           // turns in a row that ended in a panic
-	reconcile    func(*pod.State, pod.Facts, time.Time) pod.Plan
-	view         atomic.Pointer[pod.View]
-	known        atomic.Pointer[pod.Runtime] // the state's, for those outside the actor; never changed
-	mirror       types.UID                   // that got the status of a static pod last
-	seen         string                      // when the node learned of the pod, as an annotation
-	born         time.Time                   // the same, as a time
-	counted, ran bool                        // once; for figures only
-	pulled       atomic.Bool
-	mingled      bool // counted in the crowd
+	// What follows belongs to the goroutine of the actor.
+
+	state     *pod.State
+	reconcile func(*pod.State, pod.Node, time.Time) pod.Plan
+	panics    int // turns in a row that ended in a panic
+
+	effects  *effects
+	cancels  *cancels
+	preStops map[string]*preStopRun // by container id
+	mirror   types.UID              // mirror of a static pod that got its status last
+
+	inBurst      bool // counted in the burst
+	counted, ran bool // counted in the figures
+
+	// Those outside the actor read these; what they hold never changes.
+	view atomic.Pointer[pod.View]
+	seen atomic.Pointer[pod.Runtime]
 }
 
-func newActor(k *Kubelet, uid types.UID) *actor {
-	return &actor{k: k, uid: uid, born: time.Now(), seen: time.Now().Format(time.RFC3339Nano), bell: make(chan struct{}, 1), removed: map[string]bool{}, told: map[string]bool{},
-		cancels: map[string]context.CancelFunc{}, users: map[string]runtime.ImageUser{}, preStops: map[string]*preStopRun{},
-		postStarts: map[string]context.CancelFunc{}, reconcile: pod.Reconcile,
-		state: pod.State{PostStart: map[string]pod.PostStart{}, Images: map[string]pod.Image{}, Failures: map[string]*pod.Failure{}, Backoffs: map[string]pod.Backoff{},
-			Probes: map[string]pod.Probe{}, InFlight: map[string]time.Time{}}}
+func newActor(uid types.UID, s services, t *tools) *actor {
+	return &actor{services: s, uid: uid, born: time.Now(), bell: wakeup.New(), state: pod.NewState(), reconcile: pod.Reconcile,
+		effects: &effects{tools: t, uid: uid, sent: &onceSet{}}, cancels: newCancels(), preStops: map[string]*preStopRun{}}
 }
 
-// post hands a fact to the actor. It never blocks.
-func (a *actor) post(f fact) {
+// post hands facts to the actor, which takes them in together and in this order. It never blocks.
+func (a *actor) post(facts ...pod.Fact) {
 	a.mu.Lock()
-	a.inbox = append(a.inbox, f)
+	a.inbox = append(a.inbox, facts...)
 	a.mu.Unlock()
-	a.wake()
-}
-
-func (a *actor) wake() {
-	select {
-	case a.bell <- struct{}{}:
-	default:
-	}
+	a.bell.Wake()
 }
 
 func (a *actor) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -85,6 +92,7 @@ func (a *actor) run(ctx context.Context) {
 		case <-a.bell:
 		case <-timer.C:
 		}
+
 		next, done := a.turn(ctx)
 		if done {
 			return
@@ -93,8 +101,8 @@ func (a *actor) run(ctx context.Context) {
 	}
 }
 
-// take returns the oldest fact of the inbox, or nil. A fact that ends in a panic is not seen again.
-func (a *actor) take() (f fact) {
+// next returns the oldest fact of the inbox, or nil. A fact over which the actor panics is not seen again.
+func (a *actor) next() (f pod.Fact) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.inbox) > 0 {
@@ -103,257 +111,222 @@ func (a *actor) take() (f fact) {
 	return f
 }
 
-// turn takes in what is new and looks at the pod. A panic in it concerns this pod only.
-func (a *actor) turn(ctx context.Context) (next time.Duration, finished bool) {
+// turn takes in what is new and makes a pass over the pod. A panic in it concerns this pod only. It returns how long the actor
+// may rest, and whether the pod has finished.
+func (a *actor) turn(ctx context.Context) (rest time.Duration, finished bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			next, finished = a.poisoned(ctx, r), false
+			rest, finished = a.panicked(ctx, r), false
 		}
 	}()
-	for f := a.take(); f != nil; f = a.take() {
-		f(&a.state)
+
+	for f := a.next(); f != nil; f = a.next() {
+		a.take(f, time.Now())
+		a.follow(ctx, f)
 	}
-	a.known.Store(a.state.Runtime)
-	next, finished = a.look(ctx)
+	a.seen.Store(a.state.Runtime())
+
+	rest, finished = a.pass(ctx)
 	a.panics = 0
-	return next, finished
+	return rest, finished
 }
 
-// resync is how long an actor rests when it has nothing to wait for.
-const resync = 75 * time.Second
+// take changes the state by what was learned at that time.
+func (a *actor) take(f pod.Fact, now time.Time) { a.state.Take(f, now) }
 
-// look runs one reconcile pass and starts what it asks for.
-func (a *actor) look(ctx context.Context) (next time.Duration, finished bool) {
-	s := &a.state
-	if s.Pod == nil && !a.sourcesReady {
+// follow does what has to follow at once from a fact that was taken in.
+func (a *actor) follow(ctx context.Context, f pod.Fact) {
+	switch f := f.(type) {
+	case pod.VolumesFailed:
+		klog.FromContext(ctx).V(2).Info("Volumes are not ready", "pod", a.uid, "failures", a.state.VolumeFailures(), "cause", f.Message)
+	case pod.Resized:
+		if err := a.effects.writeNote(a.state.Note()); err != nil { // the next kubelet would do it once more
+			klog.FromContext(ctx).Error(err, "A resize cannot be noted", "pod", a.uid)
+		}
+	}
+}
+
+// pass asks the node what the pod needs to know of it, decides, and starts the actions.
+func (a *actor) pass(ctx context.Context) (rest time.Duration, finished bool) {
+	s := a.state
+	if s.Undecided() {
 		return resync, false
 	}
 	began := time.Now()
 	defer func() {
-		a.k.o.Meter.Worker(!a.counted, time.Since(began), began.Sub(a.born))
+		a.meter.Worker(!a.counted, time.Since(began), began.Sub(a.born))
 		a.counted = true
 	}()
-	a.allocate(ctx)
-	a.podIsNew()
-	a.k.admission(a)
-	a.endHooks()
+
+	a.agreeResources(ctx)
+	a.askAdmission(ctx)
+	a.endPreStops()
 	a.watchProbes()
+
 	now := time.Now()
-	plan := a.reconcile(s, a.k.facts(), now)
+	plan := a.reconcile(s, a.node(), now)
 	a.assert(ctx, &plan)
-	if plan.Stopping && s.StopSince.IsZero() {
-		s.StopSince = now
-		a.cancelStarts()
-		a.k.probes.Terminating(a.uid)
+
+	if plan.Stopping && !s.Stopping() {
+		a.take(pod.StopBegan{}, now)
+		a.probes.Terminating(a.uid)
 	}
+	a.cancels.cancel(plan.Cancel)
 	if plan.Stopped {
-		a.k.admit.release(a.uid)
+		a.admission.Release(a.uid)
 	}
 	a.publish(&plan)
-	for _, e := range plan.Events {
-		if key := e.Key + "/" + e.Reason; !a.told[key] && s.Pod != nil {
-			a.told[key] = true
-			a.k.o.API.PodEvent(s.Pod, e.Container, e.Type, e.Reason, e.Message)
-		}
-	}
+	a.sendEvents(plan.Events)
+
 	if log := klog.FromContext(ctx).V(4); log.Enabled() && len(plan.Actions) > 0 {
 		log.Info("Pod plan", "pod", a.uid, "plan", plan.Dump())
 	}
 	for _, action := range plan.Actions {
 		a.start(ctx, action)
 	}
-	a.mingle()
+	a.countBurst()
+
 	if plan.Finished {
-		if a.mingled { // its volumes were being made still
-			a.k.crowd.leave()
-		}
-		a.k.probes.StopPod(a.uid)
-		a.k.o.Images.Forget(string(a.uid))
-		a.k.finished(a)
+		a.end()
 		return 0, true
 	}
-	next = resync
+	rest = resync
 	if !plan.NextWake.IsZero() {
-		next = min(next, max(time.Until(plan.NextWake), time.Millisecond))
+		rest = min(rest, max(time.Until(plan.NextWake), time.Millisecond))
 	}
-	return next, false
+	return rest, false
 }
 
-// publish hands the status on: to the API, and to those who read the view.
-func (a *actor) publish(plan *pod.Plan) {
-	s := &a.state
-	if s.Pod == nil || s.Runtime == nil {
+// start runs an action in a goroutine. What it returns are facts, of which one says how the action ended.
+func (a *actor) start(ctx context.Context, action pod.Action) {
+	j := a.job(ctx, action)
+	a.take(pod.ActionStarted{Action: action}, time.Now())
+	ctx, done := a.cancels.begin(ctx, action.Key)
+
+	a.tasks.Go(func() {
+		var facts []pod.Fact
+		err := guarded(ctx, a.uid, string(action.Kind), func() error { facts = a.effects.run(ctx, j); return nil })
+		done()
+		if err != nil {
+			facts = []pod.Fact{pod.TaskPanicked{Action: action, Message: err.Error()}}
+		}
+		a.post(facts...)
+	})
+}
+
+// job is an action with what it needs to know of the pod, for it runs beside the actor.
+func (a *actor) job(ctx context.Context, action pod.Action) job {
+	s := a.state
+	j := job{Action: action, pod: s.Pod(), runtime: s.Runtime(), podIP: a.podIP()}
+	switch action.Kind {
+	case pod.StartContainer:
+		j.user, j.imageVolumes = s.Image(action.Name).User, imageVolumes(s)
+	case pod.StopContainer:
+		j.preStop = a.preStopOf(ctx, action)
+	}
+	return j
+}
+
+// sendEvents sends the events of a plan that were not sent yet.
+func (a *actor) sendEvents(events []pod.Event) {
+	p, waiting := a.state.Pod(), false
+	if p == nil {
 		return
 	}
-	if s.Static {
-		a.publishMirror(plan)
-	} else if !s.Gone {
-		known := s.Last
-		if known == nil {
-			known = &s.Pod.Status
-		}
-		urgent := (known.Phase != plan.Status.Phase || isReady(known) != isReady(&plan.Status) && !restarting(plan)) && !vanishing(s.Pod)
-		if s.Last == nil || plan.Delete || !reflect.DeepEqual(*s.Last, plan.Status) {
-			a.k.status.Set(s.Pod, plan.Status, plan.Delete, urgent)
+
+	for _, e := range events {
+		waiting = waiting || e.Key == ""
+		if e.Key == "" || a.effects.sent.first("plan/"+e.Key+"/"+e.Reason) {
+			a.effects.event(p, e.Container, e.Type, e.Reason, e.Message)
 		}
 	}
-	st := plan.Status
-	if !a.ran && st.Phase == v1.PodRunning {
-		if a.ran = true; s.Last != nil && s.Last.Phase == v1.PodPending {
-			a.k.o.Meter.Running(s.Pod, a.born, time.Now(), a.pulled.Load())
-		}
+	if waiting {
+		a.take(pod.EventsSent{}, time.Now())
 	}
-	s.Last = &st
-	a.view.Store(s.View(st))
 }
 
-// restarting tells whether a pod that goes on waits for a container of its own to run again, which is soon over: then its
-// not being ready is not worth a message of its own.
-func restarting(plan *pod.Plan) bool {
-	if plan.Stopping || isReady(&plan.Status) {
-		return false
-	}
-	for _, c := range plan.Status.ContainerStatuses {
-		if c.State.Running == nil && (c.State.Terminated != nil || c.LastTerminationState.Terminated != nil) {
-			return true
-		}
-	}
-	return false
-}
-
-// vanishing tells whether the pod was deleted without any grace: then the API forgets it at once, unless a finalizer keeps
-// it, and what becomes of it here is soon of no interest.
-func vanishing(p *v1.Pod) bool {
-	return p.DeletionTimestamp != nil && p.DeletionGracePeriodSeconds != nil && *p.DeletionGracePeriodSeconds == 0
-}
-
-func isReady(st *v1.PodStatus) bool {
-	for _, c := range st.Conditions {
-		if c.Type == v1.PodReady {
-			return c.Status == v1.ConditionTrue
-		}
-	}
-	return false
-}
-
-// watchProbes starts the probes of running containers and ends those of others.
-func (a *actor) watchProbes() {
-	s := &a.state
-	if s.Pod == nil || s.Runtime == nil {
+// countBurst counts the pod among those that are set up at the moment, while it is.
+func (a *actor) countBurst() {
+	switch now := a.state.SettingUp(); {
+	case now && !a.inBurst:
+		a.burst.enter()
+	case !now && a.inBurst:
+		a.burst.leave()
+	default:
 		return
 	}
-	ip := a.podIP()
-	for _, list := range [][]v1.Container{s.Pod.Spec.InitContainers, s.Pod.Spec.Containers} {
-		for i := range list {
-			c := &list[i]
-			if c.ReadinessProbe == nil && c.LivenessProbe == nil && c.StartupProbe == nil {
-				continue
-			}
-			key := probe.Key{Pod: a.uid, Container: c.Name}
-			cur, ok := s.Runtime.Latest(c.Name)
-			if !ok || cur.State != pod.Running {
-				a.k.probes.Stop(key)
-				continue
-			}
-			hook := s.PostStart[c.Name]
-			if !s.StopSince.IsZero() || hook.ContainerID == cur.ID && !hook.Done {
-				continue // a pod that ends keeps the readiness probes that it has; others wait for the hook
-			}
-			t := probe.Target{Pod: s.Pod, Container: c, ID: cur.ID, PodIP: ip, Started: cur.StartedAt}
-			if s.Probes[c.Name].ContainerID != cur.ID {
-				a.adoptProbe(c.Name, cur.ID, &t)
-			}
-			a.k.probes.StartTarget(key, t)
-		}
-	}
+	a.inBurst = !a.inBurst
 }
 
-// adoptProbe takes over what an earlier kubelet had found out about a container that still runs.
-func (a *actor) adoptProbe(name, id string, t *probe.Target) {
-	for _, list := range [][]v1.ContainerStatus{a.state.Pod.Status.ContainerStatuses, a.state.Pod.Status.InitContainerStatuses} {
-		for _, old := range list {
-			if old.Name != name || old.State.Running == nil || old.ContainerID != a.k.version.Load().Name+"://"+id {
-				continue
-			}
-			p := pod.Probe{ContainerID: id}
-			if old.Started != nil && *old.Started {
-				yes := true
-				p.Started, t.AlreadyStarted = &yes, true
-			}
-			if old.Ready {
-				ready := true
-				p.Ready = &ready
-			}
-			a.state.Probes[name] = p
-			a.wake()
-			return
-		}
+// end lets go of a pod of which nothing is left.
+func (a *actor) end() {
+	if a.inBurst { // its volumes were being made still
+		a.burst.leave()
 	}
+	a.probes.StopPod(a.uid)
+	a.effects.images.Forget(string(a.uid))
+	a.finished(a)
 }
 
-// podIP is the main address of the pod as it is now.
+// podIP returns the main address of the pod as it is now; that of the node if the pod has none.
 func (a *actor) podIP() string {
-	if b, ok := a.state.Runtime.Sandbox(); ok && len(b.IPs) > 0 {
+	if b, ok := a.state.Runtime().Sandbox(); ok && len(b.IPs) > 0 {
 		return b.IPs[0]
 	}
-	if len(a.k.o.Node.IPs) > 0 {
-		return a.k.o.Node.IPs[0]
+	if len(a.effects.nodeIPs) > 0 {
+		return a.effects.nodeIPs[0]
 	}
 	return ""
 }
 
-// podIsNew notices what changed in the desired pod: images are asked for anew, and what failed may work now.
-func (a *actor) podIsNew() {
-	s, before := &a.state, a.looked
-	a.looked = s.Pod
-	if s.Pod == nil || before == nil || before == s.Pod {
-		return
-	}
-	if before.Generation == s.Pod.Generation && maps.Equal(before.Labels, s.Pod.Labels) && maps.Equal(before.Annotations, s.Pod.Annotations) {
-		return
-	}
-	for name := range s.Images {
-		if strings.HasPrefix(name, "/") {
-			continue // of a volume, which cannot change
-		}
-		if was, is := findContainer(before, name), findContainer(s.Pod, name); was == nil || is == nil || was.Image != is.Image {
-			delete(s.Images, name)
-		}
-	}
-	for key, f := range s.Failures {
-		if findContainer(s.Pod, key) != nil {
-			again := *f
-			again.RetryAt = time.Time{}
-			s.Failures[key] = &again
-		}
+// cancels are the ways to end the actions of a pod early, by their keys. It is safe for concurrent use.
+type cancels struct {
+	mu    sync.Mutex
+	byKey map[string]context.CancelFunc
+}
+
+func newCancels() *cancels { return &cancels{byKey: map[string]context.CancelFunc{}} }
+
+// begin returns the context of an action; done must be called at its end, before the outcome is posted.
+func (c *cancels) begin(ctx context.Context, key string) (action context.Context, done func()) {
+	action, cancel := context.WithCancel(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byKey[key] = cancel
+
+	return action, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.byKey, key)
+		cancel()
 	}
 }
 
-func (a *actor) withoutRemoved(r *pod.Runtime) *pod.Runtime {
-	for id := range a.removed {
-		r = r.Without(id)
-	}
-	return r
-}
-
-// mingle counts the pod among those that are set up at the moment, while it is.
-func (a *actor) mingle() {
-	switch now := a.state.SettingUp(); {
-	case now && !a.mingled:
-		a.k.crowd.enter()
-	case !now && a.mingled:
-		a.k.crowd.leave()
-	default:
-		return
-	}
-	a.mingled = !a.mingled
-}
-
-// cancelStarts ends waits (not calls to the runtime) that would only delay the end of the pod.
-func (a *actor) cancelStarts() {
-	for key, cancel := range a.cancels {
-		if strings.HasPrefix(key, "image/") || key == pod.VolumesKey {
+// cancel ends actions early. They still come to their own end, and say so.
+func (c *cancels) cancel(keys []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range keys {
+		if cancel := c.byKey[key]; cancel != nil {
 			cancel()
 		}
 	}
+}
+
+// onceSet remembers what was done once. It is safe for concurrent use.
+type onceSet struct {
+	mu   sync.Mutex
+	done map[string]bool
+}
+
+// first reports whether key is asked about for the first time.
+func (o *onceSet) first(key string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	seen := o.done[key]
+	if o.done == nil {
+		o.done = map[string]bool{}
+	}
+	o.done[key] = true
+	return !seen
 }

@@ -41,16 +41,20 @@ func (e *events) all() string {
 const poison = "poison"
 
 func actorOf(k *Kubelet, name string, annotations map[string]string) *actor {
-	a := newActor(k, types.UID(name))
+	a := k.newActor(types.UID(name))
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(name), Annotations: annotations},
 		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i"}}}}
-	a.state.Pod, a.state.Runtime, a.state.Admitted = p, &pod.Runtime{}, true
-	k.admit.held[a.uid] = claimOf(p)
-	a.reconcile = func(s *pod.State, f pod.Facts, now time.Time) pod.Plan {
-		if s.Pod.Annotations[poison] != "" {
+	now := time.Now()
+	for _, f := range []pod.Fact{pod.Desired{Pod: p}, pod.Audited{Runtime: &pod.Runtime{}, Began: now}, pod.SourcesReady{}, pod.Admitted{}} {
+		a.take(f, now)
+	}
+	k.admission.Hold(p)
+
+	a.reconcile = func(s *pod.State, n pod.Node, now time.Time) pod.Plan {
+		if s.Pod().Annotations[poison] != "" {
 			panic("cannot be worked out")
 		}
-		plan := pod.Reconcile(s, f, now)
+		plan := pod.Reconcile(s, n, now)
 		plan.Actions = nil // there is no runtime
 		return plan
 	}
@@ -58,13 +62,16 @@ func actorOf(k *Kubelet, name string, annotations map[string]string) *actor {
 }
 
 func newTestKubelet(t *testing.T, api *events) *Kubelet {
-	k := New(Options{API: NewAPI(api), Runtime: NewRuntime(runtime.New(nil, runtime.Options{})), Images: image.New(nil, 0)})
-	k.version.Store(&runtime.Version{Name: "containerd"})
+	k := New(Options{API: NewAPI(api), Runtime: NewRuntime(runtime.New(nil, runtime.Options{})), Images: image.New(nil, 0), RootDir: t.TempDir()})
+	k.runtime.version.Store(&runtime.Version{Name: "containerd"})
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(func() { cancel(); k.running.Wait() })
 	k.ctx = ctx
 	return k
 }
+
+// unreadable is a fact over which taking it in panics.
+var unreadable = (*pod.Desired)(nil)
 
 // TestPoisonedPod: a pod over which the kubelet panics is told about and left alone for growing times; others go on, and it
 // can be deleted.
@@ -86,27 +93,30 @@ func TestPoisonedPod(t *testing.T) {
 	if want := "bad Warning FailedSync: Error syncing pod, skipping: internal error: cannot be worked out"; !strings.HasPrefix(api.all(), want) {
 		t.Errorf("events %q, want %q", api.all(), want)
 	}
-	if _, done := good.turn(k.ctx); done || good.state.Last == nil || good.panics != 0 {
-		t.Error("the other pod was not looked at")
+	if _, done := good.turn(k.ctx); done || good.state.Last() == nil || good.panics != 0 {
+		t.Error("the other pod had no pass")
 	}
-	deleted := bad.state.Pod.DeepCopy()
+
+	deleted := bad.state.Pod().DeepCopy()
 	now := metav1.Now()
 	deleted.DeletionTimestamp = &now
-	bad.post(func(s *pod.State) { s.Pod = deleted })
-	bad.post(func(*pod.State) { panic("a fact") })
-	seen := false
-	bad.post(func(*pod.State) { seen = true })
-	bad.turn(k.ctx) // the fact
-	if seen {
+	bad.post(pod.Desired{Pod: deleted}, unreadable, pod.Observed{Runtime: &pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "after"}}}})
+	bad.turn(k.ctx) // until the fact that cannot be read
+	if _, seen := bad.state.Runtime().Sandbox(); seen {
 		t.Fatal("the turn went on after a panic")
 	}
+
+	bad.post(pod.Desired{Pod: deleted})
 	bad.turn(k.ctx)
-	if !seen || bad.panics != 0 || bad.state.Last == nil || bad.state.Last.Phase != v1.PodFailed || bad.state.StopSince.IsZero() {
-		t.Errorf("deleted, it does not end: seen %v, %d panics, status %+v", seen, bad.panics, bad.state.Last)
+	bad.turn(k.ctx)
+	_, seen := bad.state.Runtime().Sandbox()
+	if last := bad.state.Last(); !seen || bad.panics != 0 || last == nil || last.Phase != v1.PodFailed || !bad.state.Stopping() {
+		t.Errorf("deleted, it does not end: seen %v, %d panics, status %+v", seen, bad.panics, last)
 	}
 }
 
-// TestPanicOfATask: it is the task's failure, and is tried again later.
+// TestPanicOfATask: it is the task's failure, and the action is not in flight any more. When it is tried again, the table of
+// package pod says.
 func TestPanicOfATask(t *testing.T) {
 	k := newTestKubelet(t, &events{})
 	a := actorOf(k, "p", nil)
@@ -115,42 +125,15 @@ func TestPanicOfATask(t *testing.T) {
 		a.start(k.ctx, x)
 	}
 	k.running.Wait()
-	for f := a.take(); f != nil; f = a.take() {
-		f(&a.state)
-	}
-	if len(a.state.InFlight) != 0 {
-		t.Errorf("still in flight: %v", a.state.InFlight)
-	}
-	if f := a.state.VolumeFailure; f == nil || !strings.Contains(f.Message, "internal error in prepare-volumes") {
-		t.Errorf("volumes: %+v", f)
-	}
-	for _, key := range []string{"c", "stop/x", pod.RemoveKey} {
-		if f := a.state.Failures[key]; f == nil || !strings.Contains(f.Message, "internal error") || time.Until(f.RetryAt) < 5*time.Second {
-			t.Errorf("%s: %+v", key, f)
-		}
-	}
-}
 
-// TestNewPodTriesAgain: what failed for the pod as it was is tried at once when it changes, and a new image is asked for.
-func TestNewPodTriesAgain(t *testing.T) {
-	k := newTestKubelet(t, &events{})
-	a := actorOf(k, "p", nil)
-	a.podIsNew()
-	a.state.Images["c"] = pod.Image{Ref: "old"}
-	a.state.Failures["c"] = &pod.Failure{Reason: "CreateContainerConfigError", RetryAt: time.Now().Add(time.Hour)}
-	a.state.Failures[pod.SandboxKey] = &pod.Failure{RetryAt: time.Now().Add(time.Hour)}
-	changed := a.state.Pod.DeepCopy()
-	changed.Annotations = map[string]string{"a": "b"}
-	a.state.Pod = changed
-	a.podIsNew()
-	if !a.state.Failures["c"].RetryAt.IsZero() || a.state.Failures[pod.SandboxKey].RetryAt.IsZero() || a.state.Images["c"].Ref != "old" {
-		t.Errorf("after a new annotation: %+v, %+v", a.state.Failures["c"], a.state.Images)
+	for n := range 4 {
+		f, ok := a.next().(pod.TaskPanicked)
+		if !ok || !strings.Contains(f.Message, "internal error in "+string(f.Action.Kind)) {
+			t.Fatalf("outcome %d: %#v", n, f)
+		}
+		a.take(f, time.Now())
 	}
-	changed = changed.DeepCopy()
-	changed.Generation, changed.Spec.Containers[0].Image = 2, "new"
-	a.state.Pod = changed
-	a.podIsNew()
-	if _, ok := a.state.Images["c"]; ok {
-		t.Error("the reference of the old image is kept")
+	if a.next() != nil || a.state.SettingUp() || a.state.VolumeFailures() != 0 {
+		t.Errorf("something is still in flight: %+v", a.state)
 	}
 }

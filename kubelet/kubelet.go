@@ -2,18 +2,16 @@ package kubelet
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
-	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/retry"
+	"porthole.dev/porthole/kubelet/admit"
 	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/pod"
@@ -21,47 +19,31 @@ import (
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/static"
 	"porthole.dev/porthole/kubelet/status"
-	"porthole.dev/porthole/kubelet/volume"
-)
-
-// How often the runtime is asked for everything: to notice what its events missed, and when it has no events.
-const (
-	auditPeriod = 5 * time.Minute
-	pollPeriod  = time.Second
 )
 
 // Kubelet routes facts to the actors of pods.
 type Kubelet struct {
-	o      Options
-	status *status.Writer
-	probes *probe.Manager
-	admit  *admitter
-	crowd  *crowd
-	// joined: all pods of the API were delivered once. New ones are not admitted before, for an earlier kubelet may have given
-	// what they want to others.
-	joined atomic.Bool
-	// statics are the pods that do not come from the API, and their mirrors there.
-	statics *statics
-	sysctls *sysctlRules
+	o Options
 
-	version atomic.Pointer[runtime.Version]
-	health  atomic.Pointer[runtime.Health]
-	node    *nodestatus.Node
-	began   time.Time
-	// answered is when the runtime last said how it is, turned when the loop that asks it last went round.
-	answered, turned atomic.Pointer[time.Time]
+	status    *status.Writer
+	probes    *probe.Manager
+	admission *admission
+	burst     *burst
+	statics   *static.Set
+	folders   *folders
+	node      *nodestatus.Node
+	runtime   *runtimeWatch
+	tools     *tools
 
-	mu      sync.Mutex
-	actors  map[types.UID]*actor
-	audited bool // the runtime was read once
-	// auditing: an audit is about to begin.
-	auditing atomic.Bool
-	// unmounting: forgotten mounts are about to be looked for.
-	unmounting atomic.Bool
-	// sourcesReady: all pods that should run are known, so that others are orphans.
-	sourcesReady bool
-	ctx          context.Context
-	running      sync.WaitGroup
+	knowledge knowledge
+	// audits and unmounts are done once for the many reasons that come at the same time.
+	audits, unmounts delayed
+
+	mu     sync.Mutex
+	actors map[types.UID]*actor
+
+	ctx     context.Context // of Run
+	running sync.WaitGroup
 }
 
 // New makes a kubelet that does nothing yet.
@@ -69,32 +51,52 @@ func New(o Options) *Kubelet {
 	if o.Cgroups == nil {
 		o.Cgroups = cgroup.None{}
 	}
-	k := &Kubelet{o: o, status: status.New(o.API), actors: map[types.UID]*actor{}, began: time.Now()}
-	k.admit, k.statics, k.crowd = newAdmitter(), newStatics(len(o.Static)), newCrowd(o.Crowd)
-	kernel := o.Node.Host.KernelVersion
-	if o.Windows {
+	k := &Kubelet{o: o, status: status.New(o.API), actors: map[types.UID]*actor{}, statics: static.NewSet(len(o.Static)),
+		burst: newBurst(o.Burst), knowledge: knowledge{began: time.Now()},
+		folders: &folders{pods: o.Volumes, logs: o.PodLogsDir, cgroups: o.Cgroups}}
+	k.audits.pause, k.audits.do = strangerPause, k.audit
+	k.unmounts.pause, k.unmounts.do = unmountPause, k.unmountForgotten
+
+	k.runtime = &runtimeWatch{service: o.Runtime, changed: k.runtimeChanged}
+	k.node = nodestatus.New(o.Node, k.nodeLinks())
+	k.admission = k.newAdmission()
+	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent, Measure: o.Meter.Probe})
+	k.tools = newTools(&o, k.folders, k.NodeAllocatable)
+	return k
+}
+
+func (k *Kubelet) newAdmission() *admission {
+	kernel := k.o.Node.Host.KernelVersion
+	if k.o.Windows {
 		kernel = ""
 	}
-	k.node = nodestatus.New(o.Node, k.nodeLinks())
-	k.sysctls = newSysctlRules(kernel, o.UnsafeSysctls)
-	k.admit.granted = func(uid types.UID) {
+	sysctls := admit.NewSysctls(kernel, k.o.UnsafeSysctls)
+
+	d := &admission{Admitter: admit.New(), known: k.node.Object, fresh: k.o.API.GetNode}
+	if k.o.Standalone {
+		d.fresh = nil
+	}
+	d.facts = func(n *v1.Node) admit.Node {
+		return admit.Node{Object: n, Allocatable: k.node.Allocatable(n), OS: k.o.Node.Host.OS, Sysctls: sysctls,
+			NoAppArmor: !k.o.Windows && !k.o.Node.Host.AppArmor}
+	}
+	d.Granted = func(uid types.UID) {
 		if a := k.actor(uid, false); a != nil {
-			a.wake()
+			a.bell.Wake()
 		}
 	}
-	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent, Measure: o.Meter.Probe})
-	return k
+	return d
 }
 
 // Run registers the node and runs its pods until ctx ends. Containers go on without it. Static pods run before the API
 // server answers, for it may be one of them; without one (Standalone) they are all that there is.
 func (k *Kubelet) Run(ctx context.Context) error {
 	k.ctx = ctx
-	if err := k.waitForRuntime(ctx); err != nil {
+	if err := k.runtime.begin(ctx); err != nil {
 		return err
 	}
 	k.node.Begin()
-	k.running.Go(func() { k.watchRuntime(ctx) })
+	k.running.Go(func() { k.runtime.run(ctx) })
 	k.running.Go(func() { k.status.Run(ctx) })
 	k.running.Go(func() { k.follow(ctx) })
 	k.running.Go(func() { k.collectImages(ctx) })
@@ -124,13 +126,15 @@ func (k *Kubelet) join(ctx context.Context) error {
 	if err := until(ctx, services); err != nil {
 		return err
 	}
-	synced := k.o.API.Pods(ctx, contained(ctx, "taking in a pod", k.podChanged), contained(ctx, "letting go of a pod", k.podGone))
+	synced := k.o.API.Pods(ctx, recovering(ctx, "taking in a pod", k.podChanged), recovering(ctx, "letting go of a pod", k.podGone))
 	if err := until(ctx, synced); err != nil {
 		return err
 	}
-	k.joined.Store(true)
-	k.each(func(a *actor) { a.wake() })
-	k.running.Go(func() { k.runMirrors(ctx) })
+	k.knowledge.joined.Store(true)
+	k.each(func(a *actor) { a.bell.Wake() })
+
+	m := &mirrors{pods: k.statics, api: k.o.API, node: k.node.Object, made: k.mirrorChanged}
+	k.running.Go(func() { m.run(ctx) })
 	return nil
 }
 
@@ -161,57 +165,16 @@ func until(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-func (k *Kubelet) waitForRuntime(ctx context.Context) error {
-	v, err := k.o.Runtime.Version(ctx) // waits until the runtime can be reached
-	for err != nil {
-		klog.FromContext(ctx).Error(err, "Runtime does not answer yet")
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
-		}
-		v, err = k.o.Runtime.Version(ctx)
-	}
-	k.version.Store(&v)
-	k.checkRuntime(ctx)
-	return nil
-}
-
-// runtimePatience is how long a runtime may say nothing before the node is not ready: a restart is shorter. Upstream's is
-// the same.
-const runtimePatience = 30 * time.Second
-
-// checkRuntime asks the runtime how it is and passes on what has changed.
-func (k *Kubelet) checkRuntime(ctx context.Context) {
-	h, err := k.o.Runtime.Health(ctx)
-	if err != nil {
-		if last := k.answered.Load(); last != nil && time.Since(*last) < runtimePatience {
-			return
-		}
-		h = runtime.Health{RuntimeMessage: "container runtime is down: " + err.Error(), NetworkMessage: err.Error()}
-	} else {
-		now := time.Now()
-		k.answered.Store(&now)
-	}
-	before := k.health.Swap(&h)
-	if before == nil || before.NetworkReady != h.NetworkReady || before.RuntimeReady != h.RuntimeReady {
-		k.node.ReportSoon()
-		if h.NetworkReady {
-			k.each(func(a *actor) { a.wake() })
-		}
+// runtimeChanged reports the node at once, and lets pods that waited for the network try again.
+func (k *Kubelet) runtimeChanged(h runtime.Health) {
+	k.node.ReportSoon()
+	if h.NetworkReady {
+		k.each(func(a *actor) { a.bell.Wake() })
 	}
 }
 
-// Patience with the loop that watches over all else, as upstream's health check has it.
-const loopPatience = 5 * time.Minute
-
-// Healthy is nil as long as the kubelet does its rounds. What is wrong with the node is in the node's status.
-func (k *Kubelet) Healthy() error {
-	if last := k.turned.Load(); last != nil && time.Since(*last) > loopPatience {
-		return fmt.Errorf("sync Loop took longer than expected: its last round was at %s", last.Format(time.RFC3339))
-	}
-	return nil
-}
+// Healthy returns nil as long as the kubelet does its rounds. What is wrong with the node is in the node's status.
+func (k *Kubelet) Healthy() error { return k.runtime.stuck() }
 
 func (k *Kubelet) each(f func(*actor)) {
 	k.mu.Lock()
@@ -231,25 +194,26 @@ func (k *Kubelet) podChanged(p *v1.Pod) {
 		k.mirrorChanged(p)
 		return
 	}
+
 	k.status.Observe(p)
-	if !k.joined.Load() && p.Status.StartTime != nil && p.Status.Phase != v1.PodFailed && p.Status.Phase != v1.PodSucceeded {
-		k.admit.hold(p) // an earlier kubelet has admitted it: its place is not for others that come in with it
+	if !k.knowledge.mayAdmit() && p.Status.StartTime != nil && p.Status.Phase != v1.PodFailed && p.Status.Phase != v1.PodSucceeded {
+		k.admission.Hold(p) // an earlier kubelet has admitted it: its place is not for others that come in with it
 	}
 	a := k.actor(p.UID, true)
-	p = a.stamped(p)
+	p = stamped(p, a.born)
 	k.o.Volumes.Observe(p)
-	a.post(func(s *pod.State) { s.Pod, s.Gone = p, false })
+	a.post(pod.Desired{Pod: p})
 }
 
-// stamped is a pod of the API with the annotations by which upstream's kubelet tells sources apart, whatever its own
-// annotations claim.
-func (a *actor) stamped(p *v1.Pod) *v1.Pod {
+// stamped returns a pod of the API with the annotations by which upstream's kubelet tells sources apart, regardless of what
+// its own annotations claim. born is when the node learned of the pod.
+func stamped(p *v1.Pod, born time.Time) *v1.Pod {
 	out := *p
 	out.Annotations = maps.Clone(p.Annotations)
 	if out.Annotations == nil {
 		out.Annotations = map[string]string{}
 	}
-	out.Annotations[static.SourceAnnotation], out.Annotations[static.SeenAnnotation] = "api", a.seen
+	out.Annotations[static.SourceAnnotation], out.Annotations[static.SeenAnnotation] = "api", born.Format(time.RFC3339Nano)
 	return &out
 }
 
@@ -258,9 +222,10 @@ func (k *Kubelet) podGone(p *v1.Pod) {
 		k.mirrorGone(p)
 		return
 	}
+
 	k.status.Forget(p.UID)
 	if a := k.actor(p.UID, false); a != nil {
-		a.post(func(s *pod.State) { s.Pod, s.Gone = a.stamped(p), true })
+		a.post(pod.SourceGone{Pod: stamped(p, a.born)})
 	}
 }
 
@@ -269,67 +234,74 @@ func (k *Kubelet) actor(uid types.UID, make bool) *actor {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	a := k.actors[uid]
-	if a == nil && make {
-		a = newActor(k, uid)
-		a.sourcesReady = k.sourcesReady
-		k.actors[uid] = a
-		if k.audited { // a pod that the node has never seen has nothing in the runtime
-			a.state.Runtime = &pod.Runtime{UID: string(uid)}
-		}
-		k.running.Go(func() { a.run(k.ctx) })
+	if a != nil || !make {
+		return a
 	}
+
+	a = k.newActor(uid)
+	k.actors[uid] = a
+	now := time.Now()
+	if k.knowledge.sourcesReady.Load() {
+		a.take(pod.SourcesReady{}, now)
+	}
+	if k.knowledge.audited.Load() { // a pod that the node has never seen has nothing in the runtime
+		a.take(pod.Audited{Runtime: &pod.Runtime{UID: string(uid)}, Began: now}, now)
+	}
+	k.running.Go(func() { a.run(k.ctx) })
 	return a
 }
 
+func (k *Kubelet) newActor(uid types.UID) *actor {
+	return newActor(uid, services{status: k.status, probes: k.probes, admission: k.admission, burst: k.burst, statics: k.statics,
+		meter: k.o.Meter, tasks: &k.running, knowledge: &k.knowledge, node: k.nodeFacts, finished: k.finished}, k.tools)
+}
+
+// finished lets go of a pod of which nothing is left on the node but folders.
 func (k *Kubelet) finished(a *actor) {
 	k.mu.Lock()
 	delete(k.actors, a.uid)
 	k.mu.Unlock()
-	k.admit.release(a.uid)
+
+	k.admission.Release(a.uid)
 	k.status.Forget(a.uid)
 	k.staticFinished(a.uid)
-	k.o.Meter.Forget(a.state.Pod)
+	k.o.Meter.Forget(a.state.Pod())
+
 	k.running.Go(func() {
-		if !k.grown() {
+		if !k.knowledge.waitOrphanGrace(k.ctx) {
 			return // the next kubelet finds them
 		}
 		k.removeSoon(a.uid)
-		cleanLinks(k.o.PodLogsDir)
-		k.soon(&k.unmounting, unmountPause, k.unmountForgotten)
+		k.folders.removeDeadLinks()
+		k.unmounts.soon(k.ctx, &k.running)
 	})
 }
 
-// removeSoon tries for a minute, as a file that the runtime still holds cannot be removed on Windows, unless the pod comes back,
-// which static ones do. Then the audits go on.
+// folderRetry are the waits before the folders of a pod are tried again: a file that the runtime still holds cannot be removed
+// on Windows.
+var folderRetry = retry.Backoff{First: time.Second}
+
+const folderTries = 6 // in about half a minute
+
+// removeSoon removes the folders of a pod that has ended, unless the pod comes back, which static ones do. After folderTries
+// the audits go on with it.
 func (k *Kubelet) removeSoon(uid types.UID) {
-	for wait := time.Second; k.actor(uid, false) == nil; wait *= 2 {
-		err := k.removeFolders(context.WithoutCancel(k.ctx), uid)
+	for try := 1; k.actor(uid, false) == nil; try++ {
+		err := k.folders.remove(context.WithoutCancel(k.ctx), uid)
 		if err == nil {
 			return
 		}
 		klog.FromContext(k.ctx).Error(err, "Removing the folders of a pod failed", "pod", uid)
-		if wait > 30*time.Second {
+		if try == folderTries {
 			return
 		}
+
 		select {
 		case <-k.ctx.Done():
 			return
-		case <-time.After(wait):
+		case <-time.After(folderRetry.Wait(try)):
 		}
 	}
-}
-
-// removeFolders removes what a pod that has ended has on disk. The pod's own folder goes last: by it a later kubelet
-// finds what this one could not finish.
-func (k *Kubelet) removeFolders(ctx context.Context, uid types.UID) error {
-	logs, err := filepath.Glob(filepath.Join(k.o.PodLogsDir, "*_"+string(uid)))
-	for _, dir := range logs {
-		err = errors.Join(err, volume.RemoveTree(dir))
-	}
-	if err = errors.Join(err, k.o.Cgroups.RemovePod(uid)); err != nil {
-		return err
-	}
-	return k.o.Volumes.Remove(ctx, uid)
 }
 
 // View returns all pods of the node as they are now.
@@ -349,10 +321,11 @@ func (k *Kubelet) NodeAllocatable() v1.ResourceList { return k.node.Allocatable(
 // NodeAddresses are the addresses that the node has now.
 func (k *Kubelet) NodeAddresses() []v1.NodeAddress { return k.node.Addresses() }
 
-func (k *Kubelet) facts() pod.Facts {
-	f := pod.Facts{HostIPs: k.o.Node.IPs, RuntimeName: k.version.Load().Name, MaxBackoff: k.o.MaxBackoff}
-	if h := k.health.Load(); h != nil && !h.NetworkReady {
-		f.NetworkNotReady = h.NetworkMessage
+// nodeFacts is what the node contributes to a decision about a pod.
+func (k *Kubelet) nodeFacts() pod.Node {
+	n := pod.Node{HostIPs: k.o.Node.IPs, RuntimeName: k.runtime.version.Load().Name, MaxBackoff: k.o.MaxBackoff}
+	if h := k.runtime.health.Load(); h != nil && !h.NetworkReady {
+		n.NetworkNotReady = h.NetworkMessage
 	}
-	return f
+	return n
 }

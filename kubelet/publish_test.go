@@ -42,14 +42,15 @@ func TestVanishingPod(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go k.status.Run(ctx)
-				a := newActor(k, "u")
-				a.state.Runtime = &pod.Runtime{UID: "u"}
-				a.state.Pod = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}, Status: v1.PodStatus{Phase: v1.PodRunning,
+				a := k.newActor("u")
+				p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}, Status: v1.PodStatus{Phase: v1.PodRunning,
 					Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}}
 				if c.grace != nil {
 					now := metav1.Now()
-					a.state.Pod.DeletionTimestamp, a.state.Pod.DeletionGracePeriodSeconds = &now, c.grace
+					p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, c.grace
 				}
+				a.take(pod.Desired{Pod: p}, time.Now())
+				a.take(pod.Audited{Runtime: &pod.Runtime{UID: "u"}, Began: time.Now()}, time.Now())
 				a.publish(&pod.Plan{Status: v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}}}})
 				synctest.Wait()
 				if n := api.n.Load(); n != c.want {

@@ -217,9 +217,7 @@ type Options struct {
 	Windows bool
 	// Meter counts; nil counts nothing.
 	Meter *meter.Meter
-	// Crowd hears when many pods are set up at once, and when that is over; nil for nobody. It must not block for long.
-	Crowd func(bool)
+	// Burst is called with true when many pods are set up at once, and with false when that is over; nil for nobody. It must not
+	// block for long.
+	Burst func(bool)
 }
-
-// fact is one thing that an actor learns. It runs in the actor's goroutine.
-type fact func(s *pod.State)

@@ -36,7 +36,7 @@ func truth(ok bool) v1.ConditionStatus {
 
 // conditions writes the conditions that the node owns, and keeps those of others.
 func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
-	for _, c := range s.Pod.Status.Conditions {
+	for _, c := range s.pod.Status.Conditions {
 		switch c.Type {
 		case v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled,
 			v1.PodResizePending, v1.PodResizeInProgress:
@@ -44,23 +44,23 @@ func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 			st.Conditions = append(st.Conditions, c)
 		}
 	}
-	box := s.Runtime.sandbox()
+	box := s.runtime.sandbox()
 	network := box != nil && box.Ready && (len(box.IPs) > 0 || box.HostNetwork)
 	set := func(c v1.PodCondition) { setCondition(st, last, c, now) }
-	set(v1.PodCondition{Type: v1.PodReadyToStartContainers, Status: truth(network && (s.VolumesReady || s.Runtime.Running()) && !terminal(st.Phase))})
+	set(v1.PodCondition{Type: v1.PodReadyToStartContainers, Status: truth(network && (s.volumesReady || s.runtime.Running()) && !terminal(st.Phase))})
 	set(initialized(st, s))
 	containers := containersReady(st, s)
 	readiness := containers
 	readiness.Type = v1.PodReady
 	if containers.Status == v1.ConditionTrue {
 		var missing []string
-		for _, g := range s.Pod.Spec.ReadinessGates {
-			i := slices.IndexFunc(s.Pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == g.ConditionType })
+		for _, g := range s.pod.Spec.ReadinessGates {
+			i := slices.IndexFunc(s.pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == g.ConditionType })
 			switch {
 			case i < 0:
 				missing = append(missing, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", g.ConditionType))
-			case s.Pod.Status.Conditions[i].Status != v1.ConditionTrue:
-				missing = append(missing, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", g.ConditionType, s.Pod.Status.Conditions[i].Status))
+			case s.pod.Status.Conditions[i].Status != v1.ConditionTrue:
+				missing = append(missing, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", g.ConditionType, s.pod.Status.Conditions[i].Status))
 			}
 		}
 		if len(missing) > 0 {
@@ -86,7 +86,7 @@ func initialized(st *v1.PodStatus, s *State) v1.PodCondition {
 	}
 	var open []string
 	for i, cs := range st.InitContainerStatuses {
-		if isSidecar(&s.Pod.Spec.InitContainers[i]) {
+		if isSidecar(&s.pod.Spec.InitContainers[i]) {
 			if cs.Started == nil || !*cs.Started {
 				open = append(open, cs.Name)
 			}
@@ -113,7 +113,7 @@ func containersReady(st *v1.PodStatus, s *State) v1.PodCondition {
 	}
 	var unready []string
 	for i, cs := range st.InitContainerStatuses {
-		if isSidecar(&s.Pod.Spec.InitContainers[i]) && !cs.Ready {
+		if isSidecar(&s.pod.Spec.InitContainers[i]) && !cs.Ready {
 			unready = append(unready, cs.Name)
 		}
 	}

@@ -11,17 +11,17 @@ import (
 // grace is how long a container of the pod may take to end.
 func grace(s *State) time.Duration {
 	g := 30 * time.Second
-	if s.Pod == nil {
+	if s.pod == nil {
 		return time.Second
 	}
-	if t := s.Pod.Spec.TerminationGracePeriodSeconds; t != nil {
+	if t := s.pod.Spec.TerminationGracePeriodSeconds; t != nil {
 		g = time.Duration(*t) * time.Second
 	}
-	if t := s.Pod.DeletionGracePeriodSeconds; t != nil && s.Pod.DeletionTimestamp != nil {
+	if t := s.pod.DeletionGracePeriodSeconds; t != nil && s.pod.DeletionTimestamp != nil {
 		g = time.Duration(*t) * time.Second
 	}
-	if s.Stop != nil && s.Stop.Grace != nil {
-		g = min(g, *s.Stop.Grace)
+	if s.stop != nil && s.stop.Grace != nil {
+		g = min(g, *s.stop.Grace)
 	}
 	return max(g, time.Second)
 }
@@ -29,11 +29,11 @@ func grace(s *State) time.Duration {
 // removeNeverStarted removes containers that were made and never started, as a kubelet leaves them that is killed between
 // the two. No stop ends them, and their waiting process would keep the pod's cgroup busy for ever.
 func removeNeverStarted(s *State, now time.Time, p *Plan) (found bool) {
-	for _, c := range s.Runtime.Containers {
+	for _, c := range s.runtime.Containers {
 		if c.State == Created {
 			found = true
-			retry(s.Failures[RemoveKey], now, p, func() {
-				p.do(s, Action{Kind: RemoveContainer, Key: "remove/" + c.ID, ID: c.ID, Name: c.Name})
+			whenDue(s.failures[RemoveKey], now, p, func() {
+				p.do(s, Action{Kind: RemoveContainer, Key: removeKey(c.ID), ID: c.ID, Name: c.Name})
 			})
 		}
 	}
@@ -42,7 +42,7 @@ func removeNeverStarted(s *State, now time.Time, p *Plan) (found bool) {
 
 // end plans a pod that must stop: containers, then sandboxes, then what they used, then their remains.
 func end(s *State, stop *Stop, now time.Time, p *Plan) {
-	since := s.StopSince
+	since := s.stopSince
 	if since.IsZero() {
 		since = now
 	}
@@ -55,10 +55,10 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 		return
 	}
 	p.Stopped = true
-	for _, b := range s.Runtime.Sandboxes {
+	for _, b := range s.runtime.Sandboxes {
 		if b.Ready {
-			retry(s.Failures[StopSandboxKey], now, p, func() {
-				p.do(s, Action{Kind: StopSandbox, Key: "stop-sandbox/" + b.ID, ID: b.ID})
+			whenDue(s.failures[StopSandboxKey], now, p, func() {
+				p.do(s, Action{Kind: StopSandbox, Key: stopSandboxKey(b.ID), ID: b.ID})
 			})
 			running = true
 		}
@@ -69,47 +69,47 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 	if removeNeverStarted(s, now, p) {
 		return
 	}
-	if !s.Cleaned {
-		retry(s.Failures[CleanupKey], now, p, func() { p.do(s, Action{Kind: Cleanup, Key: CleanupKey}) })
+	if !s.cleaned {
+		whenDue(s.failures[CleanupKey], now, p, func() { p.do(s, Action{Kind: Cleanup, Key: CleanupKey}) })
 		return
 	}
-	if s.Pod != nil && s.Pod.DeletionTimestamp == nil && !s.Gone {
+	if s.pod != nil && s.pod.DeletionTimestamp == nil && !s.gone {
 		return // a finished pod keeps its containers, for its logs, until it is deleted
 	}
-	for _, b := range s.Runtime.Sandboxes { // removing a sandbox removes its containers
-		if s.inFlight("stop-sandbox/" + b.ID) { // it has ended, its network not yet: a removal would end that a second time
+	for _, b := range s.runtime.Sandboxes { // removing a sandbox removes its containers
+		if s.busy(stopSandboxKey(b.ID)) { // it has ended, its network not yet: a removal would end that a second time
 			continue
 		}
-		retry(s.Failures[RemoveKey], now, p, func() {
-			p.do(s, Action{Kind: RemoveSandbox, Key: "remove/" + b.ID, ID: b.ID})
+		whenDue(s.failures[RemoveKey], now, p, func() {
+			p.do(s, Action{Kind: RemoveSandbox, Key: removeKey(b.ID), ID: b.ID})
 		})
 	}
-	for _, c := range s.Runtime.Containers {
-		if len(s.Runtime.Sandboxes) == 0 {
-			retry(s.Failures[RemoveKey], now, p, func() {
-				p.do(s, Action{Kind: RemoveContainer, Key: "remove/" + c.ID, ID: c.ID, Name: c.Name})
+	for _, c := range s.runtime.Containers {
+		if len(s.runtime.Sandboxes) == 0 {
+			whenDue(s.failures[RemoveKey], now, p, func() {
+				p.do(s, Action{Kind: RemoveContainer, Key: removeKey(c.ID), ID: c.ID, Name: c.Name})
 			})
 		}
 	}
-	if len(s.Runtime.Sandboxes)+len(s.Runtime.Containers) == 0 {
-		p.Finished = s.Pod == nil || s.Gone
+	if len(s.runtime.Sandboxes)+len(s.runtime.Containers) == 0 {
+		p.Finished = s.pod == nil || s.gone
 	}
 }
 
 // stopContainers stops apps together, then sidecars one after the other in reverse; it reports whether any runs.
 func stopContainers(s *State, now time.Time, left time.Duration, p *Plan) (running bool) {
 	sidecars := map[string]int{}
-	if s.Pod != nil {
-		for i := range s.Pod.Spec.InitContainers {
-			if isSidecar(&s.Pod.Spec.InitContainers[i]) {
-				sidecars[s.Pod.Spec.InitContainers[i].Name] = i
+	if s.pod != nil {
+		for i := range s.pod.Spec.InitContainers {
+			if isSidecar(&s.pod.Spec.InitContainers[i]) {
+				sidecars[s.pod.Spec.InitContainers[i].Name] = i
 			}
 		}
 	}
 	var last *Container
 	lastAt, apps := -1, false
-	for i := range s.Runtime.Containers {
-		c := &s.Runtime.Containers[i]
+	for i := range s.runtime.Containers {
+		c := &s.runtime.Containers[i]
 		if c.State != Running {
 			continue
 		}
@@ -137,11 +137,11 @@ type ending struct {
 
 // stopContainer plans a stop, or a second one if the time allowed has shrunk since.
 func stopContainer(s *State, p *Plan, c *Container, now time.Time, e ending) {
-	key := "stop/" + c.ID
+	key := stopKey(c.ID)
 	deadline := now.Add(e.left)
 	var before time.Time // the earliest end that was asked for
 	stops := 0
-	for k, at := range s.InFlight {
+	for k, at := range s.inFlight {
 		if k != key && !strings.HasPrefix(k, key+"/") {
 			continue
 		}
@@ -155,18 +155,18 @@ func stopContainer(s *State, p *Plan, c *Container, now time.Time, e ending) {
 		}
 		key = fmt.Sprintf("%s/%d", key, stops)
 	}
-	retry(s.Failures[key], now, p, func() {
+	whenDue(s.failures[key], now, p, func() {
 		p.do(s, Action{Kind: StopContainer, Key: key, ID: c.ID, Name: c.Name, Grace: e.left, Deadline: deadline, Message: e.message})
 	})
 }
 
 // endPhase is the phase of a pod that stops: nothing terminal before the last container has ended.
 func endPhase(s *State, stop *Stop, phase v1.PodPhase, stopped bool) v1.PodPhase {
-	if s.Last != nil && terminal(s.Last.Phase) {
-		return s.Last.Phase
+	if s.last != nil && terminal(s.last.Phase) {
+		return s.last.Phase
 	}
-	if s.Pod != nil && terminal(s.Pod.Status.Phase) {
-		return s.Pod.Status.Phase
+	if s.pod != nil && terminal(s.pod.Status.Phase) {
+		return s.pod.Status.Phase
 	}
 	if !stopped {
 		if terminal(phase) {
@@ -177,7 +177,7 @@ func endPhase(s *State, stop *Stop, phase v1.PodPhase, stopped bool) v1.PodPhase
 	if stop.Phase != "" {
 		return stop.Phase
 	}
-	if terminal(phase) || s.Static { // what a static pod ends as is not for the API to learn
+	if terminal(phase) || s.static { // what a static pod ends as is not for the API to learn
 		return phase
 	}
 	return v1.PodFailed

@@ -9,20 +9,20 @@ import (
 func Broken(s *State, p *Plan) []string {
 	var out []string
 	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	if s.Runtime == nil { // nothing is known: such a plan has no actions, and nobody publishes its status
+	if s.runtime == nil { // nothing is known: such a plan has no actions, and nobody publishes its status
 		if len(p.Actions) > 0 {
 			bad("%s is planned before the runtime was read", p.Actions[0])
 		}
 		return out
 	}
-	if !s.StopSince.IsZero() && !p.Stopping {
+	if !s.stopSince.IsZero() && !p.Stopping {
 		bad("a pod that was stopping is to run again")
 	}
-	if p.Stopped && (s.Runtime.Running() || s.creating()) {
+	if p.Stopped && (s.runtime.Running() || s.creating()) {
 		bad("called stopped while a container runs or is being made")
 	}
 	brokenActions(s, p, bad)
-	if s.Pod != nil {
+	if s.pod != nil {
 		brokenStatus(s, p, bad)
 	}
 	return out
@@ -31,7 +31,7 @@ func Broken(s *State, p *Plan) []string {
 func brokenActions(s *State, p *Plan, bad func(string, ...any)) {
 	keys := map[string]bool{}
 	for _, a := range p.Actions {
-		if s.inFlight(a.Key) || keys[a.Key] {
+		if s.busy(a.Key) || keys[a.Key] {
 			bad("%s is planned while %s is in flight", a, a.Key)
 		}
 		keys[a.Key] = true
@@ -40,17 +40,17 @@ func brokenActions(s *State, p *Plan, bad func(string, ...any)) {
 			if p.Stopping {
 				bad("%s is planned for a pod that stops", a)
 			}
-			if a.Kind == StartContainer && !s.VolumesReady {
+			if a.Kind == StartContainer && !s.volumesReady {
 				bad("%s is planned before its volumes are there", a)
 			}
 		case RemoveSandbox:
-			for _, c := range s.Runtime.Containers {
+			for _, c := range s.runtime.Containers {
 				if c.SandboxID == a.ID && c.State == Running {
 					bad("%s is planned while container %s runs in it", a, c.ID)
 				}
 			}
 		case Cleanup:
-			if s.Runtime.Running() || s.creating() {
+			if s.runtime.Running() || s.creating() {
 				bad("%s is planned while a container runs or is being made", a)
 			}
 		}
@@ -59,20 +59,20 @@ func brokenActions(s *State, p *Plan, bad func(string, ...any)) {
 
 func brokenStatus(s *State, p *Plan, bad func(string, ...any)) {
 	st, last := &p.Status, lastStatus(s)
-	known := terminal(last.Phase) || terminal(s.Pod.Status.Phase) // others may write a terminal phase over a pod that runs
-	if terminal(st.Phase) && !known && (s.Runtime.Running() || s.creating()) {
+	known := terminal(last.Phase) || terminal(s.pod.Status.Phase) // others may write a terminal phase over a pod that runs
+	if terminal(st.Phase) && !known && (s.runtime.Running() || s.creating()) {
 		bad("phase %s while a container runs or is being made", st.Phase)
 	}
 	if terminal(last.Phase) && st.Phase != last.Phase {
 		bad("phase %s after %s", st.Phase, last.Phase)
 	}
-	if st.ObservedGeneration < last.ObservedGeneration && s.Last != nil || st.ObservedGeneration > s.Pod.Generation {
-		bad("observed generation %d after %d of %d", st.ObservedGeneration, last.ObservedGeneration, s.Pod.Generation)
+	if st.ObservedGeneration < last.ObservedGeneration && s.last != nil || st.ObservedGeneration > s.pod.Generation {
+		bad("observed generation %d after %d of %d", st.ObservedGeneration, last.ObservedGeneration, s.pod.Generation)
 	}
 	if last.PodIP != "" && st.PodIP == "" {
 		bad("address %s forgotten", last.PodIP)
 	}
-	if s.Stop != nil && s.Stop.Rejected {
+	if s.stop != nil && s.stop.Rejected {
 		return
 	}
 	for _, c := range st.ContainerStatuses {

@@ -4,13 +4,13 @@ import v1 "k8s.io/api/core/v1"
 
 // computePhase sums up what the containers do. stopping means that nothing is started any more.
 func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
-	if s.Pod == nil {
+	if s.pod == nil {
 		return v1.PodUnknown
 	}
 	if failedInit {
 		return v1.PodFailed
 	}
-	spec := &s.Pod.Spec
+	spec := &s.pod.Spec
 	initDone, appRan := true, false
 	for i := range spec.Containers {
 		if cur, _ := s.shown(spec.Containers[i].Name); cur != nil {
@@ -39,15 +39,15 @@ func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
 	return appPhase(s, stopping)
 }
 
-func terminalSeen(s *State) bool { return terminal(s.Pod.Status.Phase) }
+func terminalSeen(s *State) bool { return terminal(s.pod.Status.Phase) }
 
-func oldPhase(s *State) v1.PodPhase { return s.Pod.Status.Phase }
+func oldPhase(s *State) v1.PodPhase { return s.pod.Status.Phase }
 
 // appPhase is the phase that the regular containers give.
 func appPhase(s *State, stopping bool) v1.PodPhase {
 	running, waiting, failed, restarts := 0, 0, 0, 0
-	for i := range s.Pod.Spec.Containers {
-		c := &s.Pod.Spec.Containers[i]
+	for i := range s.pod.Spec.Containers {
+		c := &s.pod.Spec.Containers[i]
 		cur, _ := s.shown(c.Name)
 		switch {
 		case cur == nil:
@@ -64,7 +64,7 @@ func appPhase(s *State, stopping bool) v1.PodPhase {
 			if cur.ExitCode != 0 {
 				failed++
 			}
-			if restartable(s.Pod, c, cur) {
+			if restartable(s.pod, c, cur) {
 				restarts++
 			}
 		}
@@ -84,7 +84,7 @@ func appPhase(s *State, stopping bool) v1.PodPhase {
 
 // restartableStatus answers restartable for a container of which only the API still has a record.
 func restartableStatus(s *State, c *v1.Container, old *v1.ContainerStatus) bool {
-	return restartable(s.Pod, c, &Container{State: Exited, ExitCode: old.State.Terminated.ExitCode})
+	return restartable(s.pod, c, &Container{State: Exited, ExitCode: old.State.Terminated.ExitCode})
 }
 
 // started tells whether a running container counts as started.
@@ -95,7 +95,7 @@ func started(s *State, c *v1.Container, cur *Container) bool {
 	if c.StartupProbe == nil {
 		return true
 	}
-	p := s.Probes[c.Name]
+	p := s.probes[c.Name]
 	return p.ContainerID == cur.ID && p.Started != nil && *p.Started
 }
 
@@ -107,6 +107,6 @@ func ready(s *State, c *v1.Container, cur *Container) bool {
 	if c.ReadinessProbe == nil {
 		return true
 	}
-	p := s.Probes[c.Name]
+	p := s.probes[c.Name]
 	return p.ContainerID == cur.ID && p.Ready != nil && *p.Ready
 }

@@ -23,6 +23,7 @@ const (
 	RemoveContainer Kind = "remove-container"
 	Cleanup         Kind = "clean-up"
 	ResizePod       Kind = "resize-pod"
+	RunHook         Kind = "run-post-start-hook"
 )
 
 // Action is one thing to do. Which fields count depends on Kind.
@@ -50,6 +51,9 @@ type Action struct {
 	Updates []Update
 }
 
+// Again reports whether the action stops a container that is being stopped already, with less time.
+func (a Action) Again() bool { return a.Kind == StopContainer && a.Key != stopKey(a.ID) }
+
 func (a Action) String() string {
 	parts := []string{string(a.Kind)}
 	for _, name := range []string{a.Name, a.Volume} {
@@ -72,7 +76,7 @@ func (a Action) String() string {
 	return strings.Join(parts, " ")
 }
 
-// Event is something to tell the user about. The actor sends each (Key, Reason) once.
+// Event is something to report to the user. The actor sends each (Key, Reason) once; one without a Key, always.
 type Event struct {
 	Key                   string
 	Type, Reason, Message string
@@ -84,6 +88,8 @@ type Plan struct {
 	Status  v1.PodStatus
 	Actions []Action
 	Events  []Event
+	// Cancel are the keys of actions in flight that may give up, because nobody waits for their outcome any more.
+	Cancel []string
 	// NextWake is when to look again even if nothing happens; zero means never.
 	NextWake time.Time
 	// Stopping is set from the moment that the pod must end.
@@ -97,7 +103,7 @@ type Plan struct {
 }
 
 func (p *Plan) do(s *State, a Action) bool {
-	if s.inFlight(a.Key) {
+	if s.busy(a.Key) {
 		return false
 	}
 	p.Actions = append(p.Actions, a)

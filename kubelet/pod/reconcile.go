@@ -9,16 +9,21 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Reconcile looks at one pod and says what to do now. It changes nothing.
-func Reconcile(s *State, f Facts, now time.Time) Plan {
+// Reconcile decides what to do about one pod now. It changes nothing. Of a pod that is Undecided, or that was not read in the
+// runtime yet, it plans nothing.
+func Reconcile(s *State, n Node, now time.Time) Plan {
 	p := &Plan{}
-	if s.Runtime == nil { // not observed is not absent
-		p.Status = status(s, f, now, v1.PodPending)
+	if s.Undecided() {
 		return *p
 	}
-	l := &looking{facts: f, now: now, plan: p}
+	if s.runtime == nil { // not observed is not absent
+		p.Status = status(s, n, now, v1.PodPending)
+		return *p
+	}
+
+	l := &looking{node: n, now: now, plan: p}
 	stop := stopCause(s, l)
-	failedInit := s.Pod != nil && initFailed(s)
+	failedInit := s.pod != nil && initFailed(s)
 	if stop == nil && !failedInit {
 		run(s, l)
 	}
@@ -33,24 +38,53 @@ func Reconcile(s *State, f Facts, now time.Time) Plan {
 		end(s, stop, now, p)
 		phase = endPhase(s, stop, phase, p.Stopped)
 	}
-	p.Status = status(s, f, now, phase)
+	runHooks(s, p)
+
+	p.Status = status(s, n, now, phase)
 	if stop != nil && terminal(phase) {
 		applyStop(&p.Status, s, stop, now)
 	}
-	if p.Stopped && s.Pod != nil && s.Pod.DeletionTimestamp != nil && s.Cleaned {
+	if p.Stopped && s.pod != nil && s.pod.DeletionTimestamp != nil && s.cleaned {
 		p.Delete = true
 	}
-	if s.Pod != nil {
+	if s.pod != nil {
 		resizeEvents(s, p)
 	}
+	p.Events = append(slices.Clone(s.events), p.Events...)
+	p.Cancel = unwanted(s, p.Stopping)
 	return *p
+}
+
+// runHooks plans the postStart hooks of containers that were just started, also of a pod that ends.
+func runHooks(s *State, p *Plan) {
+	for _, name := range slices.Sorted(slices.Values(s.waitingHooks())) {
+		p.do(s, Action{Kind: RunHook, Key: hookKey(name), Name: name, ID: s.postStart[name].ContainerID})
+	}
+}
+
+// unwanted lists the actions whose outcome nobody waits for any more: the waits (not the calls to the runtime) that would
+// only delay the end of a pod, and the hooks of containers that have ended.
+func unwanted(s *State, stopping bool) (keys []string) {
+	for key := range s.inFlight {
+		if stopping && (key == VolumesKey || strings.HasPrefix(key, "image/")) {
+			keys = append(keys, key)
+		}
+	}
+
+	for name, hook := range s.postStart {
+		if c, ok := s.runtime.Find(hook.ContainerID); s.busy(hookKey(name)) && (!ok || c.State == Exited) {
+			keys = append(keys, hookKey(name))
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // looking is what one look at a pod is done with, and the plan that grows meanwhile.
 type looking struct {
-	facts Facts
-	now   time.Time
-	plan  *Plan
+	node Node
+	now  time.Time
+	plan *Plan
 }
 
 func terminal(phase v1.PodPhase) bool { return phase == v1.PodFailed || phase == v1.PodSucceeded }
@@ -60,24 +94,24 @@ const deadlineReason = "DeadlineExceeded"
 // stopCause is why the pod must end, or nil. A deadline that lies ahead is left to run, which wakes at it.
 func stopCause(s *State, l *looking) *Stop {
 	switch {
-	case s.Pod == nil:
+	case s.pod == nil:
 		grace := time.Second
 		return &Stop{Grace: &grace}
-	case s.Stop != nil:
-		return s.Stop
-	case s.Pod.DeletionTimestamp != nil, s.Gone:
+	case s.stop != nil:
+		return s.stop
+	case s.pod.DeletionTimestamp != nil, s.gone:
 		return &Stop{}
-	case terminal(s.Pod.Status.Phase):
-		return &Stop{Phase: s.Pod.Status.Phase, Reason: s.Pod.Status.Reason, Message: s.Pod.Status.Message}
-	case s.Last != nil && terminal(s.Last.Phase):
-		return &Stop{Phase: s.Last.Phase, Reason: s.Last.Reason, Message: s.Last.Message}
+	case terminal(s.pod.Status.Phase):
+		return &Stop{Phase: s.pod.Status.Phase, Reason: s.pod.Status.Reason, Message: s.pod.Status.Message}
+	case s.last != nil && terminal(s.last.Phase):
+		return &Stop{Phase: s.last.Phase, Reason: s.last.Reason, Message: s.last.Message}
 	}
 	if at := deadline(s); !at.IsZero() && !l.now.Before(at) {
 		stop := &Stop{Phase: v1.PodFailed, Reason: deadlineReason, Message: "Pod was active on the node longer than the specified deadline"}
 		l.plan.Events = append(l.plan.Events, Event{Key: "deadline", Type: v1.EventTypeNormal, Reason: stop.Reason, Message: stop.Message})
 		return stop
 	}
-	if !s.StopSince.IsZero() { // it has begun to end, for a reason that may be harder to see by now
+	if !s.stopSince.IsZero() { // it has begun to end, for a reason that may be harder to see by now
 		return &Stop{}
 	}
 	return nil
@@ -85,45 +119,45 @@ func stopCause(s *State, l *looking) *Stop {
 
 func deadline(s *State) time.Time {
 	start := startTime(s)
-	if s.Pod == nil || s.Pod.Spec.ActiveDeadlineSeconds == nil || start == nil {
+	if s.pod == nil || s.pod.Spec.ActiveDeadlineSeconds == nil || start == nil {
 		return time.Time{}
 	}
-	return start.Add(time.Duration(*s.Pod.Spec.ActiveDeadlineSeconds) * time.Second)
+	return start.Add(time.Duration(*s.pod.Spec.ActiveDeadlineSeconds) * time.Second)
 }
 
 // run plans a pod that should run.
 func run(s *State, l *looking) {
 	p := l.plan
 	p.wake(deadline(s))
-	if !s.Admitted {
+	if !s.admitted {
 		return
 	}
-	if !s.VolumesReady {
-		retry(s.VolumeFailure, l.now, p, func() { p.do(s, Action{Kind: PrepareVolumes, Key: VolumesKey}) })
+	if !s.volumesReady {
+		whenDue(s.volumeFailure, l.now, p, func() { p.do(s, Action{Kind: PrepareVolumes, Key: VolumesKey}) })
 	}
 	next := wanted(s, l)
-	box := s.Runtime.sandbox()
-	usable := box != nil && box.Ready && box.HostNetwork == s.Pod.Spec.HostNetwork && (box.HostNetwork || len(box.IPs) > 0)
+	box := s.runtime.sandbox()
+	usable := box != nil && box.Ready && box.HostNetwork == s.pod.Spec.HostNetwork && (box.HostNetwork || len(box.IPs) > 0)
 	if !usable {
 		planSandbox(s, l, len(next) > 0)
 	}
-	starting := usable && resize(s, l) || s.startInFlight()
+	starting := usable && resize(s, l) || s.starting()
 	for _, w := range next {
-		img := s.Images[w.c.Name]
+		img := s.images[w.c.Name]
 		if img.Ref == "" {
-			retry(img.Failure, l.now, p, func() { p.do(s, Action{Kind: EnsureImage, Key: "image/" + w.c.Name, Name: w.c.Name}) })
+			whenDue(img.Failure, l.now, p, func() { p.do(s, Action{Kind: EnsureImage, Key: imageActionKey(w.c.Name), Name: w.c.Name}) })
 			continue
 		}
-		if !imageVolumes(s, w.c, l) || !usable || !s.VolumesReady || starting {
+		if !imageVolumes(s, w.c, l) || !usable || !s.volumesReady || starting {
 			continue
 		}
-		retry(s.Failures[w.c.Name], l.now, p, func() {
-			p.do(s, Action{Kind: StartContainer, Key: "start/" + w.c.Name, Name: w.c.Name, ID: box.ID, Attempt: w.attempt,
+		whenDue(s.failures[w.c.Name], l.now, p, func() {
+			p.do(s, Action{Kind: StartContainer, Key: startKey(w.c.Name), Name: w.c.Name, ID: box.ID, Attempt: w.attempt,
 				ImageRef: img.Ref, Backoff: w.backoff})
 			starting = true // one at a time, in the order of the spec
 		})
 	}
-	retry(s.Failures[RemoveKey], l.now, p, func() { removeSurplus(s, p) })
+	whenDue(s.failures[RemoveKey], l.now, p, func() { removeSurplus(s, p) })
 }
 
 // VolumeImage is the key of State.Images for the image of a volume. No container has such a name.
@@ -132,15 +166,15 @@ func VolumeImage(volume string) string { return "/volume/" + volume }
 // imageVolumes plans the images of the volumes that a container mounts, and tells whether all are there.
 func imageVolumes(s *State, c *v1.Container, l *looking) (present bool) {
 	present = true
-	for _, v := range mountedImages(s.Pod, c) {
-		img := s.Images[VolumeImage(v)]
+	for _, v := range mountedImages(s.pod, c) {
+		img := s.images[VolumeImage(v)]
 		if img.Ref != "" {
 			continue
 		}
 		present = false
-		key := "image" + VolumeImage(v)
+		key := imageActionKey(VolumeImage(v))
 		if !hasAction(l.plan, key) { // several containers may mount it
-			retry(img.Failure, l.now, l.plan, func() { l.plan.do(s, Action{Kind: EnsureImage, Key: key, Volume: v}) })
+			whenDue(img.Failure, l.now, l.plan, func() { l.plan.do(s, Action{Kind: EnsureImage, Key: key, Volume: v}) })
 		}
 	}
 	return present
@@ -161,17 +195,8 @@ func mountedImages(p *v1.Pod, c *v1.Container) (names []string) {
 	return names
 }
 
-func (s *State) startInFlight() bool {
-	for key := range s.InFlight {
-		if strings.HasPrefix(key, "start/") {
-			return true
-		}
-	}
-	return false
-}
-
 // retry runs do unless the last failure asks to wait; then it plans the wake-up.
-func retry(fail *Failure, now time.Time, p *Plan, do func()) {
+func whenDue(fail *Failure, now time.Time, p *Plan, do func()) {
 	if fail != nil && now.Before(fail.RetryAt) {
 		p.wake(fail.RetryAt)
 		return
@@ -180,17 +205,17 @@ func retry(fail *Failure, now time.Time, p *Plan, do func()) {
 }
 
 func planSandbox(s *State, l *looking, needed bool) {
-	box, p := s.Runtime.sandbox(), l.plan
-	for _, c := range s.Runtime.Containers { // containers of a sandbox that is no good go first
+	box, p := s.runtime.sandbox(), l.plan
+	for _, c := range s.runtime.Containers { // containers of a sandbox that is no good go first
 		if c.State == Running {
 			stopContainer(s, p, &c, l.now, ending{30 * time.Second, "Pod sandbox changed, it will be killed and re-created."})
 			needed = false
 		}
 	}
-	for _, b := range s.Runtime.Sandboxes {
+	for _, b := range s.runtime.Sandboxes {
 		if b.Ready && (box == nil || b.ID != box.ID || needed) {
-			retry(s.Failures[StopSandboxKey], l.now, p, func() {
-				p.do(s, Action{Kind: StopSandbox, Key: "stop-sandbox/" + b.ID, ID: b.ID})
+			whenDue(s.failures[StopSandboxKey], l.now, p, func() {
+				p.do(s, Action{Kind: StopSandbox, Key: stopSandboxKey(b.ID), ID: b.ID})
 			})
 			needed = false
 		}
@@ -204,13 +229,13 @@ func planSandbox(s *State, l *looking, needed bool) {
 		p.Events = append(p.Events, Event{Key: box.ID, Type: v1.EventTypeNormal, Reason: "SandboxChanged",
 			Message: "Pod sandbox changed, it will be killed and re-created."})
 	}
-	if l.facts.NetworkNotReady != "" && !s.Pod.Spec.HostNetwork {
+	if l.node.NetworkNotReady != "" && !s.pod.Spec.HostNetwork {
 		p.Events = append(p.Events, Event{Key: "network", Type: v1.EventTypeWarning, Reason: "NetworkNotReady",
-			Message: "network is not ready: " + l.facts.NetworkNotReady})
+			Message: "network is not ready: " + l.node.NetworkNotReady})
 		p.wake(l.now.Add(time.Second))
 		return
 	}
-	retry(s.Failures[SandboxKey], l.now, p, func() {
+	whenDue(s.failures[SandboxKey], l.now, p, func() {
 		p.do(s, Action{Kind: CreateSandbox, Key: SandboxKey, Attempt: attempt})
 	})
 }
@@ -224,10 +249,10 @@ type want struct {
 
 // wanted lists the containers to start now, in order, and plans the stops of those that must not go on.
 func wanted(s *State, l *looking) (next []want) {
-	spec := &s.Pod.Spec
+	spec := &s.pod.Spec
 	for i := range spec.EphemeralContainers {
 		c := v1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon)
-		if cur, _ := s.Runtime.latest(c.Name); cur == nil || cur.State == Created { // once, whatever becomes of it
+		if cur, _ := s.runtime.latest(c.Name); cur == nil || cur.State == Created { // once, whatever becomes of it
 			if w := restart(s, &c, cur, l); w != nil {
 				next = append(next, *w)
 			}
@@ -267,9 +292,9 @@ func wanted(s *State, l *looking) (next []want) {
 
 // appsSeen tells whether a regular container has run in the newest sandbox: then its init phase is over.
 func (s *State) appsSeen() bool {
-	box := s.Runtime.sandbox()
-	for i := range s.Pod.Spec.Containers {
-		cur, _ := s.Runtime.latest(s.Pod.Spec.Containers[i].Name)
+	box := s.runtime.sandbox()
+	for i := range s.pod.Spec.Containers {
+		cur, _ := s.runtime.latest(s.pod.Spec.Containers[i].Name)
 		if cur != nil && (box == nil || cur.SandboxID == box.ID) && cur.State != Created {
 			return true
 		}
@@ -283,7 +308,7 @@ func isSidecar(c *v1.Container) bool {
 
 // sidecar plans an init container that runs along; up tells whether the containers after it may start.
 func sidecar(s *State, c *v1.Container, l *looking) (w *want, up bool) {
-	cur, _ := s.Runtime.latest(c.Name)
+	cur, _ := s.runtime.latest(c.Name)
 	if cur != nil && cur.State == Running {
 		stopBad(s, c, cur, l)
 		return nil, started(s, c, cur)
@@ -296,10 +321,10 @@ func initFailed(s *State) bool {
 	if s.appsSeen() {
 		return false
 	}
-	for i := range s.Pod.Spec.InitContainers {
-		c := &s.Pod.Spec.InitContainers[i]
+	for i := range s.pod.Spec.InitContainers {
+		c := &s.pod.Spec.InitContainers[i]
 		cur, _ := s.shown(c.Name)
-		if !isSidecar(c) && cur != nil && cur.State == Exited && cur.ExitCode != 0 && !restartable(s.Pod, c, cur) {
+		if !isSidecar(c) && cur != nil && cur.State == Exited && cur.ExitCode != 0 && !restartable(s.pod, c, cur) {
 			return true
 		}
 	}
@@ -308,8 +333,8 @@ func initFailed(s *State) bool {
 
 // initStep plans a regular init container.
 func initStep(s *State, c *v1.Container, l *looking) (w *want, done bool) {
-	cur, _ := s.Runtime.latest(c.Name)
-	box := s.Runtime.sandbox()
+	cur, _ := s.runtime.latest(c.Name)
+	box := s.runtime.sandbox()
 	fresh := cur != nil && box != nil && cur.SandboxID != box.ID // it ran for a sandbox that is gone: once more
 	switch {
 	case cur != nil && cur.State == Running:
@@ -322,12 +347,12 @@ func initStep(s *State, c *v1.Container, l *looking) (w *want, done bool) {
 
 // app plans one regular container.
 func app(s *State, c *v1.Container, l *looking) *want {
-	cur, _ := s.Runtime.latest(c.Name)
+	cur, _ := s.runtime.latest(c.Name)
 	switch {
 	case cur != nil && cur.State == Running:
 		stopBad(s, c, cur, l)
 		return nil
-	case !restartable(s.Pod, c, cur):
+	case !restartable(s.pod, c, cur):
 		return nil
 	}
 	return restart(s, c, cur, l)
@@ -335,7 +360,7 @@ func app(s *State, c *v1.Container, l *looking) *want {
 
 // stopBad plans the stop of a running container that must not go on as it is. Once it has ended it starts anew.
 func stopBad(s *State, c *v1.Container, cur *Container, l *looking) {
-	probe, hook := s.Probes[c.Name], s.PostStart[c.Name]
+	probe, hook := s.probes[c.Name], s.postStart[c.Name]
 	why, left := "", grace(s)
 	switch {
 	case cur.Hash != "" && cur.Hash != Hash(c):
@@ -367,26 +392,26 @@ func probeGrace(c *v1.Container, p Probe, otherwise time.Duration) time.Duration
 }
 
 func removeSurplus(s *State, p *Plan) {
-	for i := range s.Runtime.Containers {
-		c := &s.Runtime.Containers[i]
+	for i := range s.runtime.Containers {
+		c := &s.runtime.Containers[i]
 		if c.State != Exited {
 			continue
 		}
 		newer := 0
-		for j := range s.Runtime.Containers {
-			o := &s.Runtime.Containers[j]
+		for j := range s.runtime.Containers {
+			o := &s.runtime.Containers[j]
 			if o.Name == c.Name && o.State == Exited && later(o, c) {
 				newer++
 			}
 		}
 		if newer > 0 {
-			p.do(s, Action{Kind: RemoveContainer, Key: "remove/" + c.ID, ID: c.ID, Name: c.Name})
+			p.do(s, Action{Kind: RemoveContainer, Key: removeKey(c.ID), ID: c.ID, Name: c.Name})
 		}
 	}
-	box := s.Runtime.sandbox()
-	for _, b := range s.Runtime.Sandboxes {
-		if b.ID != box.ID && !b.Ready && !s.Runtime.uses(b.ID) && !s.inFlight("stop-sandbox/"+b.ID) {
-			p.do(s, Action{Kind: RemoveSandbox, Key: "remove/" + b.ID, ID: b.ID})
+	box := s.runtime.sandbox()
+	for _, b := range s.runtime.Sandboxes {
+		if b.ID != box.ID && !b.Ready && !s.runtime.uses(b.ID) && !s.busy(stopSandboxKey(b.ID)) {
+			p.do(s, Action{Kind: RemoveSandbox, Key: removeKey(b.ID), ID: b.ID})
 		}
 	}
 }

@@ -31,8 +31,11 @@ func ResourcesOf(p *v1.Pod) Resources {
 	return out
 }
 
-// Same tells whether p asks for r.
-func (r Resources) Same(p *v1.Pod) bool { return equality.Semantic.DeepEqual(r, ResourcesOf(p)) }
+// Same reports whether p asks for r.
+func (r Resources) Same(p *v1.Pod) bool { return r.Equal(ResourcesOf(p)) }
+
+// Equal reports whether both are the same amounts, in whatever units they are written.
+func (r Resources) Equal(other Resources) bool { return equality.Semantic.DeepEqual(r, other) }
 
 // Apply returns p with r in place of what it asks for: p itself when that is the same, else a copy.
 func (r Resources) Apply(p *v1.Pod) *v1.Pod {
@@ -51,7 +54,7 @@ func (r Resources) Apply(p *v1.Pod) *v1.Pod {
 	return out
 }
 
-// Resize is how far a change of the pod's resources is. State.Pod always asks for what is allocated.
+// Resize is how far a change of the pod's resources is. State.Pod asks for what is allocated.
 type Resize struct {
 	// Allocated is what the node has agreed to; nil until the pod was looked at.
 	Allocated *Resources `json:"allocated,omitempty"`
@@ -87,7 +90,7 @@ const ResizeKey = "/resize"
 // actuated is what a container runs with. Of one that somebody else made without saying so nothing is known: it counts as
 // made with what is allocated.
 func (s *State) actuated(c *v1.Container, cur *Container) v1.ResourceRequirements {
-	if r, ok := s.Resize.Actuated[cur.ID]; ok {
+	if r, ok := s.resize.Actuated[cur.ID]; ok {
 		return r
 	}
 	if cur.MadeWith != nil {
@@ -131,10 +134,10 @@ func updates(s *State) (list []Update, restarts bool) {
 		rank int
 	}
 	var all []ranked
-	for _, spec := range [][]v1.Container{s.Pod.Spec.InitContainers, s.Pod.Spec.Containers} {
+	for _, spec := range [][]v1.Container{s.pod.Spec.InitContainers, s.pod.Spec.Containers} {
 		for i := range spec {
 			c := &spec[i]
-			cur, _ := s.Runtime.latest(c.Name)
+			cur, _ := s.runtime.latest(c.Name)
 			if cur == nil || cur.State != Running {
 				continue
 			}
@@ -157,11 +160,11 @@ func updates(s *State) (list []Update, restarts bool) {
 
 // Resizing tells whether something of the pod does not have yet what is allocated.
 func (s *State) Resizing() bool {
-	if s.Pod == nil || s.Runtime == nil || s.Resize.Allocated == nil {
+	if s.pod == nil || s.runtime == nil || s.resize.Allocated == nil {
 		return false
 	}
 	list, _ := updates(s)
-	return s.Resize.Open || len(list) > 0
+	return s.resize.Open || len(list) > 0
 }
 
 // resize plans the change of what runs; while it is under way, nothing starts. Containers that must end for it end first:
@@ -172,7 +175,7 @@ func resize(s *State, l *looking) (busy bool) {
 	}
 	list, restarts := updates(s)
 	if !restarts {
-		retry(s.Failures[ResizeKey], l.now, l.plan, func() { l.plan.do(s, Action{Kind: ResizePod, Key: ResizeKey, Updates: list}) })
+		whenDue(s.failures[ResizeKey], l.now, l.plan, func() { l.plan.do(s, Action{Kind: ResizePod, Key: ResizeKey, Updates: list}) })
 	}
 	return true
 }
@@ -189,12 +192,12 @@ func resizeConditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.T
 	if terminal(st.Phase) {
 		return
 	}
-	if p := s.Resize.Pending; p != nil {
+	if p := s.resize.Pending; p != nil {
 		set(v1.PodCondition{Type: v1.PodResizePending, Reason: p.Reason, Message: p.Message, ObservedGeneration: p.Generation})
 	}
 	if s.Resizing() {
-		c := v1.PodCondition{Type: v1.PodResizeInProgress, ObservedGeneration: s.Resize.Generation}
-		if f := s.Failures[ResizeKey]; f != nil {
+		c := v1.PodCondition{Type: v1.PodResizeInProgress, ObservedGeneration: s.resize.Generation}
+		if f := s.failures[ResizeKey]; f != nil {
 			c.Reason, c.Message = v1.PodReasonError, f.Message
 		}
 		set(c)
@@ -216,10 +219,10 @@ func resizeEvents(s *State, p *Plan) {
 	switch {
 	case now != nil && now.Reason != "" && (before == nil || before.Reason == ""):
 		p.Events = append(p.Events, Event{Key: fmt.Sprintf("resize-%d", now.ObservedGeneration), Type: v1.EventTypeWarning, Reason: "ResizeError",
-			Message: ResizeMessage("Pod resize error", s.Pod, now.ObservedGeneration, now.Message)})
+			Message: ResizeMessage("Pod resize error", s.pod, now.ObservedGeneration, now.Message)})
 	case before != nil && now == nil && !p.Stopping:
 		p.Events = append(p.Events, Event{Key: fmt.Sprintf("resize-%d", before.ObservedGeneration), Type: v1.EventTypeNormal, Reason: "ResizeCompleted",
-			Message: ResizeMessage("Pod resize completed", s.Pod, before.ObservedGeneration, "")})
+			Message: ResizeMessage("Pod resize completed", s.pod, before.ObservedGeneration, "")})
 	}
 }
 

@@ -26,22 +26,22 @@ func needs(cpu, memory string) v1.ResourceRequirements {
 // others.
 func sized(had, has v1.ResourceRequirements, open bool) func(*State) {
 	return func(s *State) {
-		s.Runtime.Containers[0].MadeWith = &had
-		s.Pod.Spec.Containers[0].Resources = has
-		r := ResourcesOf(s.Pod)
-		s.Resize = Resize{Allocated: &r, Generation: 3, Open: open}
+		s.runtime.Containers[0].MadeWith = &had
+		s.pod.Spec.Containers[0].Resources = has
+		r := ResourcesOf(s.pod)
+		s.resize = Resize{Allocated: &r, Generation: 3, Open: open}
 	}
 }
 
 func restartFor(name v1.ResourceName) func(*State) {
 	return func(s *State) {
-		s.Pod.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: name, RestartPolicy: v1.RestartContainer}}
+		s.pod.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: name, RestartPolicy: v1.RestartContainer}}
 	}
 }
 
 func resizeFailed(wait time.Duration) func(*State) {
 	return func(s *State) {
-		s.Failures[ResizeKey] = &Failure{Reason: v1.PodReasonError, Message: "too much in use", RetryAt: now.Add(wait)}
+		s.failures[ResizeKey] = &Failure{Reason: v1.PodReasonError, Message: "too much in use", RetryAt: now.Add(wait)}
 	}
 }
 
@@ -56,28 +56,28 @@ func TestResize(t *testing.T) {
 		reason  string // of PodResizeInProgress; "-" for no such condition
 	}{
 		{"nothing to change", []func(*State){sized(small, small, false)}, "", "-"},
-		{"somebody else's container", []func(*State){sized(small, big, false), func(s *State) { s.Runtime.Containers[0].MadeWith = nil }}, "", "-"},
+		{"somebody else's container", []func(*State){sized(small, big, false), func(s *State) { s.runtime.Containers[0].MadeWith = nil }}, "", "-"},
 		{"container and pod", []func(*State){sized(small, big, true)}, "resize-pod c", ""},
 		{"pod only", []func(*State){sized(small, small, true)}, "resize-pod", ""},
 		{"container that was started meanwhile", []func(*State){sized(small, big, false)}, "resize-pod c", ""},
 		{"told already", []func(*State){sized(small, big, false), func(s *State) {
-			s.Resize.Actuated = map[string]v1.ResourceRequirements{"c1": big}
+			s.resize.Actuated = map[string]v1.ResourceRequirements{"c1": big}
 		}}, "", "-"},
-		{"in flight", []func(*State){sized(small, big, true), func(s *State) { s.InFlight[ResizeKey] = time.Time{} }}, "", ""},
+		{"in flight", []func(*State){sized(small, big, true), func(s *State) { s.inFlight[ResizeKey] = time.Time{} }}, "", ""},
 		{"failed a moment ago", []func(*State){sized(small, big, true), resizeFailed(time.Second)}, "", v1.PodReasonError},
 		{"failed a while ago", []func(*State){sized(small, big, true), resizeFailed(-time.Second)}, "resize-pod c", v1.PodReasonError},
 		{"restart for memory", []func(*State){sized(small, big, true), restartFor(v1.ResourceMemory)}, "stop-container c c1 grace=30s", ""},
 		{"restart for memory, which stays", []func(*State){sized(small, moreCPU, true), restartFor(v1.ResourceMemory)}, "resize-pod c", ""},
 		{"nothing starts before the pod has its limits", []func(*State){sized(small, big, true), func(s *State) {
-			s.Runtime.Containers[0].State, s.Runtime.Containers[0].FinishedAt = Exited, now.Add(-time.Minute)
+			s.runtime.Containers[0].State, s.runtime.Containers[0].FinishedAt = Exited, now.Add(-time.Minute)
 		}}, "resize-pod", ""},
 		{"then it does", []func(*State){sized(small, big, false), func(s *State) {
-			s.Runtime.Containers[0].State, s.Runtime.Containers[0].FinishedAt = Exited, now.Add(-time.Minute)
+			s.runtime.Containers[0].State, s.runtime.Containers[0].FinishedAt = Exited, now.Add(-time.Minute)
 		}}, "start-container c s attempt=1", "-"},
 		{"a pod that ends", []func(*State){sized(small, big, true), deleted(30)}, "stop-container c c1 grace=30s", ""},
 	} {
 		s := fresh(append(base[:len(base):len(base)], c.changes...)...)
-		p := Reconcile(s, Facts{}, now)
+		p := Reconcile(s, Node{}, now)
 		if got := strings.TrimSpace(p.Dump()); got != c.want {
 			t.Errorf("%s: plan %q, want %q", c.name, got, c.want)
 		}
@@ -101,10 +101,10 @@ func TestResize(t *testing.T) {
 func TestResizeOrder(t *testing.T) {
 	s := fresh(sandbox, image, second, running("c"), running("d"), sized(needs("10m", "10Mi"), needs("20m", "20Mi"), true))
 	was := needs("40m", "40Mi")
-	s.Runtime.Containers[1].MadeWith = &was
-	s.Pod.Spec.Containers[1].Resources = needs("30m", "30Mi")
-	s.Images["d"] = Image{Ref: "sha256:i"}
-	if p := Reconcile(s, Facts{}, now); strings.TrimSpace(p.Dump()) != "resize-pod d c" {
+	s.runtime.Containers[1].MadeWith = &was
+	s.pod.Spec.Containers[1].Resources = needs("30m", "30Mi")
+	s.images["d"] = Image{Ref: "sha256:i"}
+	if p := Reconcile(s, Node{}, now); strings.TrimSpace(p.Dump()) != "resize-pod d c" {
 		t.Errorf("plan %q", p.Dump())
 	}
 }
@@ -112,11 +112,11 @@ func TestResizeOrder(t *testing.T) {
 // TestResizeTold: the conditions and events of a resize that waits, goes wrong, and comes to its end.
 func TestResizeTold(t *testing.T) {
 	s := fresh(sandbox, image, running("c"), sized(needs("10m", "10Mi"), needs("10m", "10Mi"), false))
-	s.Resize.Pending = &Pending{Reason: v1.PodReasonDeferred, Message: "no room", Generation: 4}
+	s.resize.Pending = &Pending{Reason: v1.PodReasonDeferred, Message: "no room", Generation: 4}
 	look := func(at time.Time) Plan {
-		p := Reconcile(s, Facts{}, at)
+		p := Reconcile(s, Node{}, at)
 		st := p.Status
-		s.Last = &st
+		s.last = &st
 		return p
 	}
 	p := look(now)
@@ -127,7 +127,7 @@ func TestResizeTold(t *testing.T) {
 	if c := condition(&p.Status, v1.PodResizePending); !c.LastTransitionTime.Time.Equal(now) {
 		t.Errorf("pending since %v", c.LastTransitionTime)
 	}
-	s.Resize.Pending, s.Resize.Open, s.Resize.Generation = nil, true, 4
+	s.resize.Pending, s.resize.Open, s.resize.Generation = nil, true, 4
 	if p = look(now); condition(&p.Status, v1.PodResizePending) != nil || condition(&p.Status, v1.PodResizeInProgress) == nil || len(p.Events) != 0 {
 		t.Errorf("begun: %+v %v", p.Status.Conditions, p.Events)
 	}
@@ -135,8 +135,8 @@ func TestResizeTold(t *testing.T) {
 	if p = look(now); len(p.Events) != 1 || p.Events[0].Reason != "ResizeError" || !strings.Contains(p.Events[0].Message, `"error":"too much in use"`) {
 		t.Errorf("failed: %v", p.Events)
 	}
-	delete(s.Failures, ResizeKey)
-	s.Resize.Open = false
+	delete(s.failures, ResizeKey)
+	s.resize.Open = false
 	p = look(now)
 	want := `Pod resize completed: {"containers":[{"name":"c","resources":{"limits":{"cpu":"10m","memory":"10Mi"},"requests":{"cpu":"10m","memory":"10Mi"}}}],"generation":4}`
 	if len(p.Events) != 1 || p.Events[0].Reason != "ResizeCompleted" || p.Events[0].Message != want {
@@ -166,8 +166,8 @@ func TestShownResources(t *testing.T) {
 		{"nothing asked", v1.ResourceRequirements{}, v1.ResourceRequirements{}, Given{Shares: 2, Period: 100000}},
 	} {
 		s := fresh(running("c"))
-		s.Pod.Spec.Containers[0].Resources, s.Runtime.Containers[0].Given = c.asked, c.given
-		if got := shownResources(s, &s.Pod.Spec.Containers[0], &s.Runtime.Containers[0]); !equality.Semantic.DeepEqual(*got, c.want) {
+		s.pod.Spec.Containers[0].Resources, s.runtime.Containers[0].Given = c.asked, c.given
+		if got := shownResources(s, &s.pod.Spec.Containers[0], &s.runtime.Containers[0]); !equality.Semantic.DeepEqual(*got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}
@@ -188,7 +188,7 @@ func TestGivenOld(t *testing.T) {
 }
 
 func TestResourcesApply(t *testing.T) {
-	p := fresh(sidecarC).Pod
+	p := fresh(sidecarC).pod
 	p.Spec.Containers[0].Resources = needs("20m", "20Mi")
 	same := ResourcesOf(p)
 	if same.Apply(p) != p {

@@ -56,27 +56,27 @@ func ruled(r *v1.ContainerRestartRule, code int32) bool {
 // restart wants c to run once more after cur, or plans the wake-up at the end of its back-off.
 func restart(s *State, c *v1.Container, cur *Container, l *looking) *want {
 	switch {
-	case s.inFlight("start/" + c.Name): // its back-off is already that of the next restart
+	case s.busy(startKey(c.Name)): // its back-off is already that of the next restart
 		return nil
 	case cur == nil:
 		return &want{c: c, attempt: lostAttempts(s, c.Name, nil)}
 	case cur.State == Created: // made but never started, for example because the kubelet was killed in between
-		retry(s.Failures[RemoveKey], l.now, l.plan, func() {
-			l.plan.do(s, Action{Kind: RemoveContainer, Key: "remove/" + cur.ID, ID: cur.ID, Name: c.Name})
+		whenDue(s.failures[RemoveKey], l.now, l.plan, func() {
+			l.plan.do(s, Action{Kind: RemoveContainer, Key: removeKey(cur.ID), ID: cur.ID, Name: c.Name})
 		})
 		return nil
 	}
-	at, entry := nextStart(backoffOf(s, c, cur, l.facts), cur.FinishedAt, l.facts)
+	at, entry := nextStart(backoffOf(s, c, cur, l.node), cur.FinishedAt, l.node)
 	if cur.FinishedAt.After(l.now) { // the clock was set back since: nobody knows how long ago it was
 		at = l.now
 	}
 	if l.now.Before(at) {
 		l.plan.wake(at)
-		if fail := s.Failures[c.Name]; fail != nil && l.now.Before(fail.RetryAt) {
+		if fail := s.failures[c.Name]; fail != nil && l.now.Before(fail.RetryAt) {
 			l.plan.wake(fail.RetryAt) // then the status says that it backs off, no longer why it failed
 		}
 		l.plan.Events = append(l.plan.Events, Event{Key: cur.ID, Type: v1.EventTypeWarning, Reason: "BackOff", Container: c.Name,
-			Message: fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, s.Pod.Name, s.Pod.Namespace, s.Pod.UID)})
+			Message: fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, s.pod.Name, s.pod.Namespace, s.pod.UID)})
 		return nil
 	}
 	entry.At = l.now
@@ -95,11 +95,11 @@ func lostAttempts(s *State, name string, cur *Container) uint32 {
 
 // backoffOf is the back-off entry of a container. A kubelet that has just started reads it from what its predecessor
 // published: only a container that was seen in back-off is held back. A changed definition begins anew.
-func backoffOf(s *State, c *v1.Container, cur *Container, f Facts) Backoff {
+func backoffOf(s *State, c *v1.Container, cur *Container, f Node) Backoff {
 	if cur.Hash != "" && cur.Hash != Hash(c) {
 		return Backoff{}
 	}
-	b, ok := s.Backoffs[c.Name]
+	b, ok := s.backoffs[c.Name]
 	old := findStatus(s, c.Name)
 	if ok || cur.Attempt == 0 || old == nil || old.State.Waiting == nil || old.State.Waiting.Reason != "CrashLoopBackOff" {
 		return b
@@ -117,7 +117,7 @@ func orDefault(d, other time.Duration) time.Duration {
 
 // nextStart is when a container that ended at finished may start again, and the back-off entry that then holds. The
 // first restart is immediate; ten quiet minutes forget everything.
-func nextStart(b Backoff, finished time.Time, f Facts) (time.Time, Backoff) {
+func nextStart(b Backoff, finished time.Time, f Node) (time.Time, Backoff) {
 	first, limit := orDefault(f.InitialBackoff, 10*time.Second), orDefault(f.MaxBackoff, 300*time.Second)
 	if b.Delay == 0 || finished.Sub(b.At) > 2*limit {
 		return finished, Backoff{Delay: min(first, limit)}

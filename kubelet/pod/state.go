@@ -1,61 +1,11 @@
 package pod
 
 import (
-	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
-
-// ContainerState is where a container is in its life. It only ever grows.
-type ContainerState int
-
-// The states in order: a snapshot never goes back to an earlier one.
-const (
-	Created ContainerState = iota
-	Running
-	Exited
-)
-
-// Container is one container instance as the runtime knows it.
-type Container struct {
-	ID, SandboxID, Name string
-	// Attempt counts from 0; it is the restart count.
-	Attempt uint32
-	State   ContainerState
-	// Hash is Hash() of the spec that it was made from, as kept in its annotations.
-	Hash                             string
-	Image, ImageID                   string
-	CreatedAt, StartedAt, FinishedAt time.Time
-	ExitCode                         int32
-	Reason, Message                  string
-	LogPath                          string
-	User                             *v1.ContainerUser
-	// MadeWith is what it was made with, as kept in its annotations; nil when they do not tell. Given is what the runtime
-	// says that it has now.
-	MadeWith *v1.ResourceRequirements
-	Given    Given
-}
-
-// Sandbox is one pod sandbox as the runtime knows it.
-type Sandbox struct {
-	ID          string
-	Attempt     uint32
-	Ready       bool
-	HostNetwork bool
-	IPs         []string
-	CreatedAt   time.Time
-	// Handler is the runtime handler that runs it, "" for the default one.
-	Handler string
-}
-
-// Runtime is everything that the runtime knows about one pod. It is read only once published.
-type Runtime struct {
-	Name, Namespace, UID string
-	Sandboxes            []Sandbox
-	Containers           []Container
-}
 
 // Probe holds the latest probe results of one container instance. Nil means: not known yet.
 type Probe struct {
@@ -82,7 +32,14 @@ type Failure struct {
 // Image is the outcome of making an image present for a container.
 type Image struct {
 	Ref     string
+	User    ImageUser
 	Failure *Failure
+}
+
+// ImageUser is the user that an image names for its process: by number or by name; zero for none.
+type ImageUser struct {
+	UID  *int64 `json:",omitempty"`
+	Name string `json:",omitempty"`
 }
 
 // Backoff is the restart back-off of one container: how long it waits after the exit that comes next, and when it was set.
@@ -103,41 +60,105 @@ type Stop struct {
 	Conditions []v1.PodCondition
 }
 
-// State is all that the node knows about one pod. The actor owns it; Reconcile only reads it.
+// State is all that the node knows about one pod. Only Take changes it; Reconcile and the methods below read it. The objects
+// that it hands out must not be changed. It is not safe for concurrent use: one goroutine owns it.
 type State struct {
-	// Pod is the desired pod; nil for a pod that only the runtime knows (an orphan).
-	Pod *v1.Pod
-	// Static pods come from files; their status goes to a mirror.
-	Static bool
-	// Gone is set when the source no longer has the pod.
-	Gone bool
-	// Admitted is set once the node agreed to run the pod.
-	Admitted bool
-	Stop     *Stop
-	// StopSince is when the pod began to stop; zero while it runs.
-	StopSince time.Time
-	// Runtime is nil until the runtime was read once. Nil is not "nothing runs".
-	Runtime *Runtime
-	Last    *v1.PodStatus
+	// source is the pod as its source has it; pod is the same with the resources that the node agreed to. Both are nil for
+	// a pod that only the runtime knows (an orphan).
+	source, pod *v1.Pod
+	// static pods come from files; their status goes to a mirror.
+	static bool
+	// gone is set when the source no longer has the pod.
+	gone bool
+	// sourcesReady is set once all pods that should run are known: a pod that no source has is an orphan from then on.
+	sourcesReady bool
 
-	VolumesReady  bool
-	VolumeFailure *Failure
-	Images        map[string]Image    // by container name
-	Failures      map[string]*Failure // by container name, or a key below
-	Backoffs      map[string]Backoff  // by container name
-	Probes        map[string]Probe    // by container name
-	// PostStart holds, by container name, how far the hook of the newest instance is.
-	PostStart map[string]PostStart
-	// InFlight holds the keys of the actions that run, with the deadline of stops.
-	InFlight map[string]time.Time
-	// Resize is how far a change of the resources is.
-	Resize Resize
-	// Cleaned is set when volumes, folders and the cgroup are gone.
-	Cleaned bool
+	// admitted is set once the node agreed to run the pod; stop is why it must end for a reason of the node's own.
+	admitted bool
+	stop     *Stop
+	// stopSince is when the pod began to stop; zero while it runs.
+	stopSince time.Time
+
+	// runtime is nil until the runtime was read once. Nil is not "nothing runs".
+	runtime *Runtime
+	// removed are the ids that are gone for good; late events may still name them.
+	removed map[string]bool
+	// last is the status that was published last; nil before the first.
+	last *v1.PodStatus
+
+	volumesReady  bool
+	volumeFailure *Failure
+	images        map[string]Image    // by container name, or VolumeImage
+	failures      map[string]*Failure // by container name, or a key below
+	backoffs      map[string]Backoff  // by container name
+	probes        map[string]Probe    // by container name
+	// postStart holds, by container name, how far the hook of the newest instance is.
+	postStart map[string]PostStart
+	// inFlight holds the keys of the actions that run, with the deadline of stops.
+	inFlight map[string]time.Time
+	// cleaned is set when volumes, folders and the cgroup are gone.
+	cleaned bool
+
+	// resize is how far a change of the resources is. noted is set once the note of an earlier kubelet was read for this
+	// version of the pod, settled once the node has answered what this version asks for.
+	resize         Resize
+	noted, settled bool
+
+	// events wait to be sent; each is sent once, whatever its key.
+	events []Event
 }
 
-// Facts are what the node contributes.
-type Facts struct {
+// NewState returns the state of a pod of which nothing is known yet.
+func NewState() *State {
+	return &State{removed: map[string]bool{}, images: map[string]Image{}, failures: map[string]*Failure{}, backoffs: map[string]Backoff{},
+		probes: map[string]Probe{}, postStart: map[string]PostStart{}, inFlight: map[string]time.Time{}}
+}
+
+// Pod returns the desired pod with the resources that the node agreed to, or nil for an orphan.
+func (s *State) Pod() *v1.Pod { return s.pod }
+
+// Static reports whether the pod comes from a file or a web address.
+func (s *State) Static() bool { return s.static }
+
+// Gone reports whether the source no longer has the pod.
+func (s *State) Gone() bool { return s.gone }
+
+// Admitted reports whether the node agreed to run the pod.
+func (s *State) Admitted() bool { return s.admitted }
+
+// Runtime returns what the runtime knows about the pod, or nil if it was not read yet.
+func (s *State) Runtime() *Runtime { return s.runtime }
+
+// Last returns the status that was published last, or nil.
+func (s *State) Last() *v1.PodStatus { return s.last }
+
+// Stopping reports whether the pod has begun to stop.
+func (s *State) Stopping() bool { return !s.stopSince.IsZero() }
+
+// Image returns the image of a container, or under VolumeImage that of a volume; the zero Image if it is not there.
+func (s *State) Image(name string) Image { return s.images[name] }
+
+// ProbeTarget returns the id of the container instance that the latest probe results are about; empty for none.
+func (s *State) ProbeTarget(container string) string { return s.probes[container].ContainerID }
+
+// Hooked reports whether that container instance waits for the end of its postStart hook.
+func (s *State) Hooked(container, id string) bool {
+	h := s.postStart[container]
+	return h.ContainerID == id && !h.Done
+}
+
+// Undecided reports whether nobody can say yet what becomes of the pod: the runtime knows it, no source has it, and not
+// all sources were read.
+func (s *State) Undecided() bool { return s.pod == nil && !s.sourcesReady }
+
+// NeedsAdmission reports whether the node has to decide about the pod.
+func (s *State) NeedsAdmission() bool {
+	return !s.admitted && s.stop == nil && s.pod != nil && s.runtime != nil && !s.gone && s.pod.DeletionTimestamp == nil &&
+		!terminal(s.pod.Status.Phase)
+}
+
+// Node are what the node contributes.
+type Node struct {
 	HostIPs []string
 	// RuntimeName prefixes container ids: "containerd".
 	RuntimeName string
@@ -156,51 +177,45 @@ const (
 	StopSandboxKey = "/stop-sandbox"
 )
 
-func (s *State) inFlight(key string) bool { _, ok := s.InFlight[key]; return ok }
+func (s *State) busy(key string) bool { _, ok := s.inFlight[key]; return ok }
 
-// creating tells whether something that could make a container run is under way.
-func (s *State) creating() bool {
-	for key := range s.InFlight {
-		if key == SandboxKey || strings.HasPrefix(key, "start/") {
+// creating reports whether something that could make a container run, or that holds up others that start, is under way.
+func (s *State) creating() bool { return s.busy(SandboxKey) || s.starting() }
+
+// starting reports whether a container is being started, or its postStart hook runs or waits to run.
+func (s *State) starting() bool {
+	for key := range s.inFlight {
+		if strings.HasPrefix(key, "start/") {
 			return true
 		}
 	}
-	return false
+	return len(s.waitingHooks()) > 0
 }
 
-// SettingUp tells whether volumes, a sandbox or a container are being made.
-func (s *State) SettingUp() bool { return s.creating() || s.inFlight(VolumesKey) }
+// SettingUp reports whether volumes, a sandbox or a container are being made.
+func (s *State) SettingUp() bool { return s.creating() || s.busy(VolumesKey) }
 
-// latest returns the newest instance of the named container and the one before it; nil when there is none.
-func (r *Runtime) latest(name string) (newest, previous *Container) {
-	if r == nil {
-		return nil, nil
-	}
-	for i := range r.Containers {
-		c := &r.Containers[i]
-		if c.Name != name {
-			continue
-		}
-		switch {
-		case newest == nil || later(c, newest):
-			newest, previous = c, newest
-		case previous == nil || later(c, previous):
-			previous = c
+// waitingHooks returns the containers that run and whose postStart hook was not started yet, in no order.
+func (s *State) waitingHooks() (names []string) {
+	for name, hook := range s.postStart {
+		c, ok := s.runtime.Find(hook.ContainerID)
+		if ok && c.State == Running && !hook.Done && !s.busy(hookKey(name)) {
+			names = append(names, name)
 		}
 	}
-	return newest, previous
+	return names
 }
 
 // shown returns what there is to tell of a container: its newest instance that has started and is through with its
 // postStart hook, and the one before it. Of a pod that ends, hooks do not count.
 func (s *State) shown(name string) (newest, previous *Container) {
-	if s.Runtime == nil {
+	if s.runtime == nil {
 		return nil, nil
 	}
-	hook := s.PostStart[name]
-	ending := s.Pod == nil || s.Gone || s.Stop != nil || !s.StopSince.IsZero() || s.Pod.DeletionTimestamp != nil
-	for i := range s.Runtime.Containers {
-		c := &s.Runtime.Containers[i]
+	hook := s.postStart[name]
+	ending := s.pod == nil || s.gone || s.stop != nil || !s.stopSince.IsZero() || s.pod.DeletionTimestamp != nil
+	for i := range s.runtime.Containers {
+		c := &s.runtime.Containers[i]
 		hooked := c.State == Running && hook.ContainerID == c.ID && !hook.Done && !ending
 		if c.Name != name || c.State == Created || hooked {
 			continue
@@ -215,144 +230,10 @@ func (s *State) shown(name string) (newest, previous *Container) {
 	return newest, previous
 }
 
-func later(a, b *Container) bool {
-	if a.Attempt != b.Attempt {
-		return a.Attempt > b.Attempt
+// VolumeFailures returns how often in a row the volumes could not be prepared.
+func (s *State) VolumeFailures() int {
+	if s.volumeFailure == nil {
+		return 0
 	}
-	return a.CreatedAt.After(b.CreatedAt)
-}
-
-// sandbox returns the newest sandbox, or nil.
-func (r *Runtime) sandbox() *Sandbox {
-	if r == nil {
-		return nil
-	}
-	var newest *Sandbox
-	for i := range r.Sandboxes {
-		s := &r.Sandboxes[i]
-		if newest == nil || s.Attempt > newest.Attempt || s.Attempt == newest.Attempt && s.CreatedAt.After(newest.CreatedAt) {
-			newest = s
-		}
-	}
-	return newest
-}
-
-// Running tells whether any container may run.
-func (r *Runtime) Running() bool {
-	return r != nil && slices.ContainsFunc(r.Containers, func(c Container) bool { return c.State == Running })
-}
-
-// Sandbox returns the newest sandbox; ok is false when there is none.
-func (r *Runtime) Sandbox() (s Sandbox, ok bool) {
-	if p := r.sandbox(); p != nil {
-		return *p, true
-	}
-	return Sandbox{}, false
-}
-
-// Latest returns the newest instance of the named container.
-func (r *Runtime) Latest(name string) (c Container, ok bool) {
-	if p, _ := r.latest(name); p != nil {
-		return *p, true
-	}
-	return Container{}, false
-}
-
-// Merge returns r with what update knows put over it: new objects are added, and a container never goes back to an
-// earlier state. Objects that update does not name stay. Neither argument changes.
-func (r *Runtime) Merge(update *Runtime) *Runtime {
-	if r == nil {
-		return update
-	}
-	out := *r
-	out.Sandboxes, out.Containers = slices.Clone(r.Sandboxes), slices.Clone(r.Containers)
-	for _, s := range update.Sandboxes {
-		i := slices.IndexFunc(out.Sandboxes, func(o Sandbox) bool { return o.ID == s.ID })
-		switch {
-		case i < 0:
-			out.Sandboxes = append(out.Sandboxes, s)
-		case out.Sandboxes[i].Ready || !s.Ready:
-			if len(s.IPs) == 0 {
-				s.IPs = out.Sandboxes[i].IPs
-			}
-			out.Sandboxes[i] = s
-		}
-	}
-	for _, c := range update.Containers {
-		i := slices.IndexFunc(out.Containers, func(o Container) bool { return o.ID == c.ID })
-		switch {
-		case i < 0:
-			out.Containers = append(out.Containers, c)
-		case c.State >= out.Containers[i].State:
-			if c.SandboxID == "" {
-				c.SandboxID = out.Containers[i].SandboxID
-			}
-			if old := out.Containers[i].Given; c.Given.At.Before(old.At) {
-				c.Given = old
-			}
-			out.Containers[i] = c
-		}
-	}
-	return &out
-}
-
-// forgetAfter is how old an object must be that an audit did not list before it counts as gone: one that is being made
-// carries the time of its beginning, and is listed at its end.
-const forgetAfter = 5 * time.Minute
-
-// Audited returns r after an audit that began at that time and found update: what was made long before, and is not in it,
-// is gone.
-func (r *Runtime) Audited(update *Runtime, began time.Time) *Runtime {
-	if r == nil {
-		return update
-	}
-	out := r.Merge(update)
-	lost := func(id string, made time.Time) bool {
-		in := slices.ContainsFunc(update.Sandboxes, func(s Sandbox) bool { return s.ID == id }) ||
-			slices.ContainsFunc(update.Containers, func(c Container) bool { return c.ID == id })
-		return !in && made.Before(began.Add(-forgetAfter))
-	}
-	out.Sandboxes = slices.DeleteFunc(slices.Clone(out.Sandboxes), func(s Sandbox) bool { return lost(s.ID, s.CreatedAt) })
-	out.Containers = slices.DeleteFunc(slices.Clone(out.Containers), func(c Container) bool { return lost(c.ID, c.CreatedAt) })
-	return out
-}
-
-// Without returns r without the container or sandbox of that id. A removed sandbox takes its containers along.
-func (r *Runtime) Without(id string) *Runtime {
-	if r == nil {
-		return nil
-	}
-	out := *r
-	out.Sandboxes = slices.DeleteFunc(slices.Clone(r.Sandboxes), func(s Sandbox) bool { return s.ID == id })
-	out.Containers = slices.DeleteFunc(slices.Clone(r.Containers), func(c Container) bool {
-		return c.ID == id || c.SandboxID == id
-	})
-	return &out
-}
-
-// Find returns the container of that id.
-func (r *Runtime) Find(id string) (c Container, ok bool) {
-	if r != nil {
-		for _, c := range r.Containers {
-			if c.ID == id {
-				return c, true
-			}
-		}
-	}
-	return Container{}, false
-}
-
-// SandboxDown returns r with that sandbox not ready and its containers ended.
-func (r *Runtime) SandboxDown(id string) *Runtime {
-	if r == nil {
-		return nil
-	}
-	out := *r
-	out.Sandboxes = slices.Clone(r.Sandboxes)
-	for i := range out.Sandboxes {
-		if out.Sandboxes[i].ID == id {
-			out.Sandboxes[i].Ready = false
-		}
-	}
-	return &out
+	return s.volumeFailure.Count
 }

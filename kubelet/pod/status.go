@@ -12,10 +12,10 @@ import (
 
 func lastStatus(s *State) *v1.PodStatus {
 	switch {
-	case s.Last != nil:
-		return s.Last
-	case s.Pod != nil:
-		return &s.Pod.Status
+	case s.last != nil:
+		return s.last
+	case s.pod != nil:
+		return &s.pod.Status
 	}
 	return &v1.PodStatus{}
 }
@@ -35,14 +35,14 @@ func findStatus(s *State, name string) *v1.ContainerStatus {
 }
 
 // status writes the pod's status from what is known. Conditions that others own stay as they are.
-func status(s *State, f Facts, now time.Time, phase v1.PodPhase) v1.PodStatus {
-	if s.Pod == nil {
+func status(s *State, f Node, now time.Time, phase v1.PodPhase) v1.PodStatus {
+	if s.pod == nil {
 		return v1.PodStatus{}
 	}
 	last := lastStatus(s)
 	st := v1.PodStatus{
-		Phase: phase, QOSClass: s.Pod.Status.QOSClass, StartTime: last.StartTime, NominatedNodeName: s.Pod.Status.NominatedNodeName,
-		ResourceClaimStatuses: s.Pod.Status.ResourceClaimStatuses, ObservedGeneration: s.Pod.Generation,
+		Phase: phase, QOSClass: s.pod.Status.QOSClass, StartTime: last.StartTime, NominatedNodeName: s.pod.Status.NominatedNodeName,
+		ResourceClaimStatuses: s.pod.Status.ResourceClaimStatuses, ObservedGeneration: s.pod.Generation,
 		PodIPs: last.PodIPs, PodIP: last.PodIP,
 	}
 	if terminal(phase) {
@@ -59,16 +59,16 @@ func status(s *State, f Facts, now time.Time, phase v1.PodPhase) v1.PodStatus {
 		st.HostIPs = append(st.HostIPs, v1.HostIP{IP: ip})
 	}
 	podIPs(&st, s, f)
-	l := &looking{facts: f, now: now, plan: &Plan{}}
-	for i := range s.Pod.Spec.InitContainers {
-		st.InitContainerStatuses = append(st.InitContainerStatuses, containerStatus(s, l, &s.Pod.Spec.InitContainers[i], phase))
+	l := &looking{node: f, now: now, plan: &Plan{}}
+	for i := range s.pod.Spec.InitContainers {
+		st.InitContainerStatuses = append(st.InitContainerStatuses, containerStatus(s, l, &s.pod.Spec.InitContainers[i], phase))
 	}
-	for i := range s.Pod.Spec.Containers {
-		st.ContainerStatuses = append(st.ContainerStatuses, containerStatus(s, l, &s.Pod.Spec.Containers[i], phase))
+	for i := range s.pod.Spec.Containers {
+		st.ContainerStatuses = append(st.ContainerStatuses, containerStatus(s, l, &s.pod.Spec.Containers[i], phase))
 	}
 	slices.SortFunc(st.ContainerStatuses, func(a, b v1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) })
-	for i := range s.Pod.Spec.EphemeralContainers {
-		c := v1.Container(s.Pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
+	for i := range s.pod.Spec.EphemeralContainers {
+		c := v1.Container(s.pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, containerStatus(s, l, &c, phase))
 	}
 	conditions(&st, s, last, now)
@@ -96,13 +96,13 @@ func shortenMessages(st *v1.PodStatus) {
 	}
 }
 
-func podIPs(st *v1.PodStatus, s *State, f Facts) {
-	box := s.Runtime.sandbox()
+func podIPs(st *v1.PodStatus, s *State, f Node) {
+	box := s.runtime.sandbox()
 	if box == nil {
 		return
 	}
 	ips := box.IPs
-	if s.Pod.Spec.HostNetwork || len(ips) == 0 && box.Ready && box.HostNetwork {
+	if s.pod.Spec.HostNetwork || len(ips) == 0 && box.Ready && box.HostNetwork {
 		ips = f.HostIPs
 	}
 	if len(ips) == 0 {
@@ -115,7 +115,7 @@ func podIPs(st *v1.PodStatus, s *State, f Facts) {
 }
 
 func containerStatus(s *State, l *looking, c *v1.Container, phase v1.PodPhase) v1.ContainerStatus {
-	f := l.facts
+	f := l.node
 	cur, prev := s.shown(c.Name)
 	st := v1.ContainerStatus{Name: c.Name, Image: c.Image}
 	no := false
@@ -150,7 +150,7 @@ func containerStatus(s *State, l *looking, c *v1.Container, phase v1.PodPhase) v
 	if endsBeforeApps(s, c) {
 		st.Ready = cur.ExitCode == 0
 	}
-	if s.Stop == nil && s.Pod.DeletionTimestamp == nil && !terminal(phase) {
+	if s.stop == nil && s.pod.DeletionTimestamp == nil && !terminal(phase) {
 		waitAfterExit(s, l, &st, c)
 	}
 	return st
@@ -159,19 +159,19 @@ func containerStatus(s *State, l *looking, c *v1.Container, phase v1.PodPhase) v
 // waitAfterExit turns a terminated container that is to run again into a waiting one, when it has to wait.
 func waitAfterExit(s *State, l *looking, st *v1.ContainerStatus, c *v1.Container) {
 	cur, _ := s.shown(c.Name)
-	if s.inFlight("start/"+c.Name) || isEphemeral(s.Pod, c.Name) || !restartable(s.Pod, c, cur) || endsBeforeApps(s, c) && cur.ExitCode == 0 {
+	if s.busy(startKey(c.Name)) || isEphemeral(s.pod, c.Name) || !restartable(s.pod, c, cur) || endsBeforeApps(s, c) && cur.ExitCode == 0 {
 		return
 	}
 	wait := &v1.ContainerStateWaiting{}
-	at, entry := nextStart(backoffOf(s, c, cur, l.facts), cur.FinishedAt, l.facts)
+	at, entry := nextStart(backoffOf(s, c, cur, l.node), cur.FinishedAt, l.node)
 	backingOff := l.now.Before(at)
-	if fail := s.Failures[c.Name]; fail != nil && !(backingOff && !l.now.Before(fail.RetryAt)) {
+	if fail := s.failures[c.Name]; fail != nil && !(backingOff && !l.now.Before(fail.RetryAt)) {
 		wait.Reason, wait.Message = fail.Reason, fail.Message
 	} else if img := imageFailure(s, c); img != nil && !backingOff {
 		wait.Reason, wait.Message = img.Reason, img.Message
 	} else if delay := at.Sub(cur.FinishedAt); delay > 0 && entry.Delay > 0 {
 		wait.Reason = "CrashLoopBackOff"
-		wait.Message = fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", delay, c.Name, s.Pod.Name, s.Pod.Namespace, s.Pod.UID)
+		wait.Message = fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", delay, c.Name, s.pod.Name, s.pod.Namespace, s.pod.UID)
 	} else {
 		return
 	}
@@ -191,7 +191,7 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 			return
 		case old.State.Terminated != nil:
 			st.LastTerminationState = old.State
-		case old.State.Running != nil && s.Runtime != nil:
+		case old.State.Running != nil && s.runtime != nil:
 			lost := &v1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown",
 				Message: "The container could not be located when the pod was terminated"}
 			if terminal(phase) {
@@ -200,7 +200,7 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 			}
 			lost.Message = "The container could not be located when the pod was deleted.  The container used to be Running"
 			st.LastTerminationState.Terminated = lost
-		case s.Runtime == nil:
+		case s.runtime == nil:
 			st.State, st.Ready, st.Started = old.State, old.Ready, old.Started
 			return
 		}
@@ -212,16 +212,16 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 			Message: "Unable to get init container status from container runtime and pod has been initialized, treat it as exit normally"}
 		return
 	}
-	if terminal(phase) && s.Pod.Status.Phase == v1.PodRunning {
+	if terminal(phase) && s.pod.Status.Phase == v1.PodRunning {
 		st.State.Terminated = &v1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown",
 			Message: "The container could not be located when the pod was terminated"}
 		return
 	}
 	wait := &v1.ContainerStateWaiting{Reason: "ContainerCreating"}
-	if len(s.Pod.Spec.InitContainers) > 0 && !isEphemeral(s.Pod, c.Name) {
+	if len(s.pod.Spec.InitContainers) > 0 && !isEphemeral(s.pod, c.Name) {
 		wait.Reason = "PodInitializing"
 	}
-	if fail := s.Failures[c.Name]; fail != nil {
+	if fail := s.failures[c.Name]; fail != nil {
 		wait.Reason, wait.Message = fail.Reason, fail.Message
 	} else if img := imageFailure(s, c); img != nil {
 		wait.Reason, wait.Message = img.Reason, img.Message
@@ -231,11 +231,11 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 
 // imageFailure is why an image that a container needs is not there: its own, or that of a volume.
 func imageFailure(s *State, c *v1.Container) *Failure {
-	if f := s.Images[c.Name].Failure; f != nil {
+	if f := s.images[c.Name].Failure; f != nil {
 		return f
 	}
-	for _, v := range mountedImages(s.Pod, c) {
-		if f := s.Images[VolumeImage(v)].Failure; f != nil {
+	for _, v := range mountedImages(s.pod, c) {
+		if f := s.images[VolumeImage(v)].Failure; f != nil {
 			return f
 		}
 	}
@@ -243,12 +243,12 @@ func imageFailure(s *State, c *v1.Container) *Failure {
 }
 
 // endsBeforeApps tells whether c is a regular init container: it is ready once it has ended well, and never before.
-func endsBeforeApps(s *State, c *v1.Container) bool { return isInit(s.Pod, c.Name) && !isSidecar(c) }
+func endsBeforeApps(s *State, c *v1.Container) bool { return isInit(s.pod, c.Name) && !isSidecar(c) }
 
 // initDone tells whether c is a regular init container of a pod whose regular containers have run: it must have ended
 // well, also when the runtime no longer knows it.
 func initDone(s *State, c *v1.Container) bool {
-	return endsBeforeApps(s, c) && s.Runtime != nil && s.appsSeen()
+	return endsBeforeApps(s, c) && s.runtime != nil && s.appsSeen()
 }
 
 func mountStatuses(c *v1.Container) (out []v1.VolumeMountStatus) {
@@ -275,7 +275,7 @@ func isInit(pod *v1.Pod, name string) bool {
 	return slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name })
 }
 
-func terminated(c *Container, f Facts) *v1.ContainerStateTerminated {
+func terminated(c *Container, f Node) *v1.ContainerStateTerminated {
 	return &v1.ContainerStateTerminated{ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
 		StartedAt: metav1.NewTime(c.StartedAt), FinishedAt: metav1.NewTime(c.FinishedAt), ContainerID: f.RuntimeName + "://" + c.ID}
 }

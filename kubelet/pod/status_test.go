@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-var facts = Facts{HostIPs: []string{"10.0.0.1"}, RuntimeName: "containerd"}
+var facts = Node{HostIPs: []string{"10.0.0.1"}, RuntimeName: "containerd"}
 
 func conditionText(st *v1.PodStatus, t v1.PodConditionType) string {
 	for _, c := range st.Conditions {
@@ -28,19 +28,19 @@ func TestConditions(t *testing.T) {
 		{"new", fresh(), "True", "False ContainersNotReady containers with unready status: [c]", "False ContainersNotReady containers with unready status: [c]"},
 		{"runs", fresh(sandbox, running("c")), "True", "True", "True"},
 		{"init containers in the order of the spec", fresh(sandbox, image, func(s *State) {
-			s.Pod.Spec.InitContainers = []v1.Container{{Name: "z", Image: "i"}, {Name: "a", Image: "i"}}
+			s.pod.Spec.InitContainers = []v1.Container{{Name: "z", Image: "i"}, {Name: "a", Image: "i"}}
 		}), "False ContainersNotInitialized containers with incomplete status: [z a]", "False ContainersNotReady containers with unready status: [c]", "False ContainersNotReady containers with unready status: [c]"},
 		{"one init container done", fresh(sandbox, image, func(s *State) {
-			s.Pod.Spec.InitContainers = []v1.Container{{Name: "z", Image: "i"}, {Name: "a", Image: "i"}}
+			s.pod.Spec.InitContainers = []v1.Container{{Name: "z", Image: "i"}, {Name: "a", Image: "i"}}
 		}, exited("z", 0, 0)), "False ContainersNotInitialized containers with incomplete status: [a]", "False ContainersNotReady containers with unready status: [c]", "False ContainersNotReady containers with unready status: [c]"},
 		{"init container that runs", fresh(sandbox, image, func(s *State) {
-			s.Pod.Spec.InitContainers = []v1.Container{{Name: "z", Image: "i"}, {Name: "a", Image: "i"}}
+			s.pod.Spec.InitContainers = []v1.Container{{Name: "z", Image: "i"}, {Name: "a", Image: "i"}}
 		}, running("z")), "False ContainersNotInitialized containers with incomplete status: [z a]", "False ContainersNotReady containers with unready status: [c]", "False ContainersNotReady containers with unready status: [c]"},
 		{"sidecar in back-off", fresh(sandbox, image, sidecarC, running("c"), exited("side", 1, 1), func(s *State) {
-			s.Backoffs["side"] = Backoff{Delay: time.Minute, At: now}
+			s.backoffs["side"] = Backoff{Delay: time.Minute, At: now}
 		}), "True", "False ContainersNotReady containers with unready status: [side]", "False ContainersNotReady containers with unready status: [side]"},
 		{"readiness gate missing", fresh(sandbox, running("c"), func(s *State) {
-			s.Pod.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "x/y"}}
+			s.pod.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "x/y"}}
 		}), "True", `False ReadinessGatesNotReady corresponding condition of pod readiness gate "x/y" does not exist.`, "True"},
 		{"done", fresh(sandbox, policy(v1.RestartPolicyNever), exited("c", 0, 0)), "True PodCompleted", "False PodCompleted", "False PodCompleted"},
 		{"failed", fresh(sandbox, policy(v1.RestartPolicyNever), exited("c", 0, 1)), "True", "False PodFailed", "False PodFailed"},
@@ -75,12 +75,12 @@ func stateText(c *v1.ContainerStatus) string {
 func TestContainerStates(t *testing.T) {
 	failure := func(reason string, retry time.Duration) func(*State) {
 		return func(s *State) {
-			s.Failures["c"] = &Failure{Reason: reason, Message: "m", RetryAt: now.Add(retry)}
+			s.failures["c"] = &Failure{Reason: reason, Message: "m", RetryAt: now.Add(retry)}
 		}
 	}
-	backoff := func(s *State) { s.Backoffs["c"] = Backoff{Delay: time.Minute, At: now} }
+	backoff := func(s *State) { s.backoffs["c"] = Backoff{Delay: time.Minute, At: now} }
 	noImage := func(s *State) {
-		s.Images["c"] = Image{Failure: &Failure{Reason: "ErrImagePull", Message: "m", RetryAt: now.Add(time.Second)}}
+		s.images["c"] = Image{Failure: &Failure{Reason: "ErrImagePull", Message: "m", RetryAt: now.Add(time.Second)}}
 	}
 	for _, c := range []struct {
 		name, want string
@@ -94,25 +94,25 @@ func TestContainerStates(t *testing.T) {
 		{"ended, restarts at once", "terminated ", fresh(sandbox, image, exited("c", 0, 3)), -1},
 		{"in back-off", "waiting CrashLoopBackOff", fresh(sandbox, image, exited("c", 1, 3), backoff), 3},
 		{"starts again: not in the next back-off yet", "terminated ", fresh(sandbox, image, exited("c", 0, 3), func(s *State) {
-			s.Backoffs["c"] = Backoff{Delay: 10 * time.Second, At: now}
-			s.InFlight["start/c"] = now
+			s.backoffs["c"] = Backoff{Delay: 10 * time.Second, At: now}
+			s.inFlight["start/c"] = now
 		}), -1},
 		{"did not start", "waiting RunContainerError", fresh(sandbox, image, exited("c", 1, 128), backoff, failure("RunContainerError", time.Second)), 128},
 		{"did not start, some time ago", "waiting CrashLoopBackOff", fresh(sandbox, image, exited("c", 1, 128), backoff, failure("RunContainerError", -1)), 128},
 		{"ended, and its image is gone", "waiting ErrImagePull", fresh(sandbox, noImage, exited("c", 0, 3)), 3},
 		{"postStart runs", "waiting ContainerCreating", fresh(sandbox, running("c"), func(s *State) {
-			s.PostStart = map[string]PostStart{"c": {ContainerID: "c1"}}
+			s.postStart = map[string]PostStart{"c": {ContainerID: "c1"}}
 		}), -1},
 		{"postStart runs, but the pod ends", "running", fresh(sandbox, running("c"), deleted(3), func(s *State) {
-			s.PostStart = map[string]PostStart{"c": {ContainerID: "c1"}}
+			s.postStart = map[string]PostStart{"c": {ContainerID: "c1"}}
 		}), -1},
 		{"made again, not started", "terminated ", fresh(sandbox, image, exited("c", 0, 3), func(s *State) {
-			s.InFlight["start/c"] = now
-			s.Runtime.Containers = append(s.Runtime.Containers, Container{ID: "c2", Name: "c", Attempt: 1})
+			s.inFlight["start/c"] = now
+			s.runtime.Containers = append(s.runtime.Containers, Container{ID: "c2", Name: "c", Attempt: 1})
 		}), -1},
 	} {
 		p := Reconcile(c.state, facts, now)
-		if _, starts := c.state.InFlight["start/c"]; starts && len(p.Events) > 0 {
+		if _, starts := c.state.inFlight["start/c"]; starts && len(p.Events) > 0 {
 			t.Errorf("%s: events %+v", c.name, p.Events)
 		}
 		got := &p.Status.ContainerStatuses[0]
@@ -130,7 +130,7 @@ func TestContainerStates(t *testing.T) {
 }
 
 func TestBackoffMessage(t *testing.T) {
-	s := fresh(sandbox, image, exited("c", 1, 3), func(s *State) { s.Backoffs["c"] = Backoff{Delay: 20 * time.Second, At: now} })
+	s := fresh(sandbox, image, exited("c", 1, 3), func(s *State) { s.backoffs["c"] = Backoff{Delay: 20 * time.Second, At: now} })
 	p := Reconcile(s, facts, now)
 	if got, want := p.Status.ContainerStatuses[0].State.Waiting.Message, "back-off 20s restarting failed container=c pod=p_ns(u)"; got != want {
 		t.Errorf("message %q, want %q", got, want)
@@ -145,7 +145,7 @@ func TestBackoffMessage(t *testing.T) {
 
 func TestDeadlineIsTold(t *testing.T) {
 	s := fresh(sandbox, activeFor(5), startedAgo(6*time.Second), policy(v1.RestartPolicyNever), exited("c", 0, 137))
-	s.StopSince = now
+	s.stopSince = now
 	p := Reconcile(s, facts, now)
 	if p.Status.Phase != v1.PodFailed || p.Status.Reason != "DeadlineExceeded" || p.Status.Message == "" {
 		t.Errorf("status %s %q %q", p.Status.Phase, p.Status.Reason, p.Status.Message)
@@ -154,7 +154,7 @@ func TestDeadlineIsTold(t *testing.T) {
 		t.Errorf("events %+v", p.Events)
 	}
 	// The API has it now, and the kubelet has restarted: nothing is told twice.
-	again := fresh(sandbox, activeFor(5), startedAgo(6*time.Second), exited("c", 0, 137), func(s *State) { s.Pod.Status = p.Status })
+	again := fresh(sandbox, activeFor(5), startedAgo(6*time.Second), exited("c", 0, 137), func(s *State) { s.pod.Status = p.Status })
 	if p = Reconcile(again, facts, now); len(p.Events) != 0 || p.Status.Reason != "DeadlineExceeded" {
 		t.Errorf("afterwards: events %+v, reason %s", p.Events, p.Status.Reason)
 	}
@@ -163,13 +163,13 @@ func TestDeadlineIsTold(t *testing.T) {
 func TestMessagesAreShared(t *testing.T) {
 	s := fresh(sandbox, second, policy(v1.RestartPolicyNever), exited("c", 0, 1), exited("d", 0, 1))
 	long := strings.Repeat("ü", 4000)
-	s.Runtime.Containers[0].Message, s.Runtime.Containers[1].Message = long, "short"
+	s.runtime.Containers[0].Message, s.runtime.Containers[1].Message = long, "short"
 	p := Reconcile(s, facts, now)
 	got := p.Status.ContainerStatuses[0].State.Terminated.Message
 	if len(got) != 6144 || p.Status.ContainerStatuses[1].State.Terminated.Message != "short" {
 		t.Errorf("%d bytes, want 6144", len(got))
 	}
-	if s.Runtime.Containers[0].Message != long {
+	if s.runtime.Containers[0].Message != long {
 		t.Error("the snapshot was changed")
 	}
 }
@@ -177,7 +177,7 @@ func TestMessagesAreShared(t *testing.T) {
 // TestLostContainers: what the runtime no longer knows keeps what the API knows of it.
 func TestLostContainers(t *testing.T) {
 	before := Reconcile(fresh(sandbox, image, initContainer, exited("init", 0, 0), running("c")), facts, now).Status
-	lost := fresh(sandbox, initContainer, running("c"), func(s *State) { s.Pod.Status = before })
+	lost := fresh(sandbox, initContainer, running("c"), func(s *State) { s.pod.Status = before })
 	st := Reconcile(lost, facts, now).Status
 	if in := st.InitContainerStatuses[0]; in.State.Terminated == nil || in.State.Terminated.ExitCode != 0 || !in.Ready || in.ContainerID == "" {
 		t.Errorf("init container: %+v", in)
@@ -187,7 +187,7 @@ func TestLostContainers(t *testing.T) {
 	if in := st.InitContainerStatuses[0]; in.State.Terminated == nil || in.State.Terminated.Reason != "Completed" || !in.Ready {
 		t.Errorf("init container that nobody knows: %+v", in)
 	}
-	gone := fresh(func(s *State) { s.Pod.Status, s.Cleaned = before, true }, deleted(1))
+	gone := fresh(func(s *State) { s.pod.Status, s.cleaned = before, true }, deleted(1))
 	p := Reconcile(gone, facts, now)
 	if c := p.Status.ContainerStatuses[0]; c.State.Terminated == nil || c.State.Terminated.ExitCode != 137 || c.State.Terminated.Reason != "ContainerStatusUnknown" || p.Status.Phase != v1.PodFailed {
 		t.Errorf("at the end: %s %+v", p.Status.Phase, c.State)
@@ -199,7 +199,7 @@ func TestLostContainers(t *testing.T) {
 
 func TestOthersConditionsStay(t *testing.T) {
 	s := fresh(sandbox, running("c"), deleted(3), func(s *State) {
-		s.Pod.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "EvictionByEvictionAPI"}}
+		s.pod.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: "EvictionByEvictionAPI"}}
 	})
 	p := Reconcile(s, facts, now)
 	if got := conditionText(&p.Status, v1.DisruptionTarget); got != "True EvictionByEvictionAPI" {
@@ -209,7 +209,7 @@ func TestOthersConditionsStay(t *testing.T) {
 
 func TestMountStatuses(t *testing.T) {
 	s := fresh(sandbox, running("c"), func(s *State) {
-		s.Pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "a", MountPath: "/a"}, {Name: "b", MountPath: "/b", ReadOnly: true}}
+		s.pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "a", MountPath: "/a"}, {Name: "b", MountPath: "/b", ReadOnly: true}}
 	})
 	got := Reconcile(s, facts, now).Status.ContainerStatuses[0].VolumeMounts
 	if len(got) != 2 || got[0].RecursiveReadOnly != nil || got[1].RecursiveReadOnly == nil || *got[1].RecursiveReadOnly != v1.RecursiveReadOnlyDisabled {

@@ -23,16 +23,16 @@ type ContainerView struct {
 
 // View returns the pod as it is now, with the given status. The pod and what the runtime has of it must be known.
 func (s *State) View(status v1.PodStatus) *View {
-	shown := *s.Pod
+	shown := *s.pod
 	shown.Status = status
 	v := &View{Pod: &shown, Containers: map[string]ContainerView{}, Logs: map[string]string{}}
-	if b, ok := s.Runtime.Sandbox(); ok {
+	if b, ok := s.runtime.Sandbox(); ok {
 		v.SandboxID = b.ID
 	}
 
-	for _, c := range s.Runtime.Containers {
+	for _, c := range s.runtime.Containers {
 		v.Logs[c.ID] = c.LogPath
-		if newest, _ := s.Runtime.Latest(c.Name); newest.ID == c.ID {
+		if newest, _ := s.runtime.Latest(c.Name); newest.ID == c.ID {
 			v.Containers[c.Name] = ContainerView{ID: c.ID, LogPath: c.LogPath, Running: c.State == Running, Attempt: c.Attempt}
 		}
 	}

@@ -10,13 +10,13 @@ import (
 // TestView: the newest instance of each container is shown, the logs of all of them, and the given status in place of
 // the API's.
 func TestView(t *testing.T) {
-	s := State{Pod: &v1.Pod{Status: v1.PodStatus{Phase: v1.PodPending}}, Runtime: &Runtime{}}
+	s := State{pod: &v1.Pod{Status: v1.PodStatus{Phase: v1.PodPending}}, runtime: &Runtime{}}
 	got := s.View(v1.PodStatus{Phase: v1.PodRunning})
-	if got.SandboxID != "" || len(got.Containers) != 0 || got.Pod.Status.Phase != v1.PodRunning || s.Pod.Status.Phase != v1.PodPending {
+	if got.SandboxID != "" || len(got.Containers) != 0 || got.Pod.Status.Phase != v1.PodRunning || s.pod.Status.Phase != v1.PodPending {
 		t.Errorf("without a sandbox: %+v", got)
 	}
 
-	s.Runtime = &Runtime{Sandboxes: []Sandbox{{ID: "box", Ready: true}}, Containers: []Container{
+	s.runtime = &Runtime{Sandboxes: []Sandbox{{ID: "box", Ready: true}}, Containers: []Container{
 		{ID: "app1", Name: "app", SandboxID: "box", State: Running, Attempt: 1, LogPath: "1.log"},
 		{ID: "app0", Name: "app", SandboxID: "box", State: Exited, LogPath: "0.log"},
 		{ID: "new", Name: "new", SandboxID: "box", State: Created, LogPath: "new.log"}}}

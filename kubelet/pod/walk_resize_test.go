@@ -2,7 +2,6 @@ package pod
 
 import (
 	"fmt"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -27,40 +26,56 @@ func (w *walk) sizes() {
 	w.note = Resize{Allocated: &r, Actuated: map[string]v1.ResourceRequirements{}}
 }
 
-// resize lets the node agree to other resources.
+// resize asks for other resources.
 func (w *walk) resize() {
 	i := w.rand.IntN(len(w.api.Spec.Containers))
-	w.api = w.api.DeepCopy()
 	w.api.Spec.Containers[i].Resources = w.anySize()
-	r := ResourcesOf(w.api)
+	w.api.Generation++
 	w.say("%s is to have %v", w.api.Spec.Containers[i].Name, w.api.Spec.Containers[i].Resources.Limits)
-	w.state.Pod = w.api
-	w.state.Resize.Allocated, w.state.Resize.Open = &r, true
-	w.note = w.state.Resize
+	w.take(Desired{Pod: w.api.DeepCopy()})
+}
+
+// askNode plays the node before a pass: it admits the pod, finds the note, and agrees to a resize or lets it wait.
+func (w *walk) askNode() {
+	for range 3 {
+		switch w.state.ResizeStep() {
+		case ReadResizeNote:
+			note := w.note
+			w.take(Recalled{Note: &note})
+			continue
+		case KeepRoom, DropResize:
+			w.take(ResizeSettled{})
+		case AskRoom:
+			if !w.calm && w.rand.IntN(3) == 0 {
+				w.take(ResizeRefused{Reason: v1.PodReasonDeferred})
+				break
+			}
+			w.note = w.state.AgreedNote()
+			w.take(ResizeAgreed{})
+		}
+		break
+	}
+	if w.state.NeedsAdmission() {
+		w.take(Admitted{})
+	}
 }
 
 // resized ends a ResizePod that was planned for p.
-func (w *walk) resized(a Action, p *v1.Pod, well bool) {
-	s := w.state
+func (w *walk) resized(a Action, p *v1.Pod, well bool) Fact {
+	f := Resized{Resources: ResourcesOf(p), Actuated: map[string]v1.ResourceRequirements{}, Failed: !well}
 	for n, u := range a.Updates {
 		if !well && n > 0 {
 			break
 		}
-		s.Resize.Actuated[u.ID] = ResourcesOf(p).Containers[u.Name]
+		f.Actuated[u.ID] = f.Resources.Containers[u.Name]
 	}
-	if well {
-		delete(s.Failures, ResizeKey)
-		s.Resize.Open = s.Resize.Open && !s.Resize.Allocated.Same(p)
-	} else {
-		s.Failures[ResizeKey] = &Failure{Reason: v1.PodReasonError, RetryAt: w.now.Add(time.Second)}
-	}
-	w.note = s.Resize
+	return f
 }
 
 // restartsFor tells whether a container has to end for its new resources.
 func (w *walk) restartsFor(c *Container) bool {
-	for i := range w.state.Pod.Spec.Containers {
-		if spec := &w.state.Pod.Spec.Containers[i]; spec.Name == c.Name {
+	for i := range w.state.Pod().Spec.Containers {
+		if spec := &w.state.Pod().Spec.Containers[i]; spec.Name == c.Name {
 			return resizeRestarts(w.state, spec, c)
 		}
 	}
@@ -72,12 +87,12 @@ func (w *walk) checkSizes() {
 	if w.plan.Status.Phase != v1.PodRunning {
 		return
 	}
-	if w.state.Resize.Open || condition(&w.plan.Status, v1.PodResizeInProgress) != nil {
+	if w.state.resize.Open || condition(&w.plan.Status, v1.PodResizeInProgress) != nil {
 		w.fatal("it rests in the middle of a resize")
 	}
 	want := ResourcesOf(w.api).Containers
 	for _, c := range w.runtime.Containers {
-		has, told := w.state.Resize.Actuated[c.ID]
+		has, told := w.state.resize.Actuated[c.ID]
 		if !told {
 			has = *c.MadeWith
 		}

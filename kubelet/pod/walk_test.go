@@ -13,29 +13,34 @@ import (
 )
 
 // walk carries a pod through chance: actions end well or badly or are cut off, containers and sandboxes die, probes give
-// containers up, the kubelet is killed and begins anew from what the runtime and the API know.
+// containers up, the kubelet is killed and begins again from what the runtime and the API know. The walk plays the node and
+// the runtime; what happens to the state are facts.
 type walk struct {
-	t       *testing.T
-	rand    *rand.Rand
-	now     time.Time
-	state   *State
+	t     *testing.T
+	rand  *rand.Rand
+	now   time.Time
+	calm  bool // the node agrees to every resize
+	trail []string
+
+	state *State
+	plan  Plan
+	done  bool
+	work  []Action           // under way
+	bad   map[string]bool    // containers that may be stopped although the pod goes on
+	asked map[string]*v1.Pod // what an action that is under way was planned for, by key
+
 	api     *v1.Pod
 	runtime Runtime
-	work    []Action
-	bad     map[string]bool // containers that may be stopped although the pod goes on
-	trail   []string
+	note    Resize // what a kubelet finds that begins again
 	next    int
-	plan    Plan
-	done    bool
-	note    Resize             // what a kubelet finds that begins anew
-	planned map[string]*v1.Pod // what an action that is under way was planned for, by key
 }
 
 func newWalk(t *testing.T, seed uint64) *walk {
-	w := &walk{t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: now, bad: map[string]bool{}, planned: map[string]*v1.Pod{}}
+	w := &walk{t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: now, bad: map[string]bool{}, asked: map[string]*v1.Pod{}}
 	always := v1.ContainerRestartPolicyAlways
 	w.api = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", Generation: 1}}
 	w.api.Spec.RestartPolicy = []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}[w.rand.IntN(3)]
+
 	for i := range w.rand.IntN(3) {
 		c := v1.Container{Name: fmt.Sprintf("init%d", i), Image: "i"}
 		if w.rand.IntN(2) == 0 {
@@ -43,8 +48,13 @@ func newWalk(t *testing.T, seed uint64) *walk {
 		}
 		w.api.Spec.InitContainers = append(w.api.Spec.InitContainers, c)
 	}
+
 	for i := range 1 + w.rand.IntN(2) {
-		w.api.Spec.Containers = append(w.api.Spec.Containers, v1.Container{Name: fmt.Sprintf("c%d", i), Image: "i"})
+		c := v1.Container{Name: fmt.Sprintf("c%d", i), Image: "i"}
+		if w.rand.IntN(3) == 0 {
+			c.Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}}
+		}
+		w.api.Spec.Containers = append(w.api.Spec.Containers, c)
 	}
 	w.sizes()
 	w.begin()
@@ -53,16 +63,22 @@ func newWalk(t *testing.T, seed uint64) *walk {
 
 // begin is a kubelet that has just started.
 func (w *walk) begin() {
-	w.state = &State{Pod: w.api.DeepCopy(), Admitted: true, Images: map[string]Image{}, Failures: map[string]*Failure{}, Backoffs: map[string]Backoff{},
-		Probes: map[string]Probe{}, PostStart: map[string]PostStart{}, InFlight: map[string]time.Time{}, Resize: w.note}
-	w.see()
+	w.state = NewState()
+	w.take(Desired{Pod: w.api.DeepCopy()})
+	w.take(Audited{Runtime: w.snapshot(), Began: w.now})
+	w.take(SourcesReady{})
 }
 
-func (w *walk) see() {
+func (w *walk) take(f Fact) { w.state.Take(f, w.now) }
+
+func (w *walk) snapshot() *Runtime {
 	r := w.runtime
 	r.Sandboxes, r.Containers = slices.Clone(r.Sandboxes), slices.Clone(r.Containers)
-	w.state.Runtime = &r
+	return &r
 }
+
+// see is an event of the runtime.
+func (w *walk) see() { w.take(Observed{Runtime: w.snapshot()}) }
 
 func (w *walk) say(format string, args ...any) {
 	w.trail = append(w.trail, fmt.Sprintf(format, args...))
@@ -73,95 +89,130 @@ func (w *walk) fatal(format string, args ...any) {
 	w.t.Fatalf("%s\nafter:\n%s", fmt.Sprintf(format, args...), strings.Join(w.trail, "\n"))
 }
 
-// look is one pass of the actor.
-func (w *walk) look() {
-	p := Reconcile(w.state, Facts{RuntimeName: "containerd"}, w.now)
+// pass is one pass of the actor.
+func (w *walk) pass() {
+	w.askNode()
+	p := Reconcile(w.state, Node{RuntimeName: "containerd"}, w.now)
 	if broken := Broken(w.state, &p); broken != nil {
 		w.fatal("broken: %v\nplan:\n%s", broken, p.Dump())
 	}
-	if p.Stopping && w.state.StopSince.IsZero() {
-		w.state.StopSince = w.now
+	if p.Stopping {
+		w.take(StopBegan{})
 	}
-	st := p.Status
-	w.state.Last, w.api.Status = &st, st
+	w.take(Published{Status: p.Status})
+	w.take(EventsSent{})
+	w.api.Status = p.Status
+
 	for _, a := range p.Actions {
-		if c, ok := w.state.Runtime.Find(a.ID); a.Kind == StopContainer && ok && !p.Stopping && !w.bad[a.ID] && !w.restartsFor(&c) {
-			box, _ := w.state.Runtime.Sandbox()
-			if box.Ready && box.ID == c.SandboxID {
-				w.fatal("a healthy container is stopped: %s", a)
-			}
-		}
+		w.checkStop(a, &p)
 		w.say("  plan %s", a)
-		w.state.InFlight[a.Key] = a.Deadline
-		if a.Backoff != nil {
-			w.state.Backoffs[a.Name] = *a.Backoff
-		}
-		w.planned[a.Key] = w.state.Pod
+		w.take(ActionStarted{Action: a})
+		w.asked[a.Key] = w.state.Pod()
 		w.work = append(w.work, a)
 	}
 	w.plan, w.done = p, p.Finished
 }
 
-// finish lets one action end; half leaves it where a killed kubelet would.
-func (w *walk) finish(a Action, well, half bool) {
-	if !half {
-		delete(w.state.InFlight, a.Key)
+// checkStop fails if a container is stopped without a reason.
+func (w *walk) checkStop(a Action, p *Plan) {
+	c, ok := w.state.Runtime().Find(a.ID)
+	if a.Kind != StopContainer || !ok || p.Stopping || w.bad[a.ID] || w.restartsFor(&c) {
+		return
 	}
-	w.say("  %s ends well=%v cut=%v", a, well, half)
-	s := w.state
-	fail := func(key string) { s.Failures[key] = &Failure{Reason: "x", RetryAt: w.now.Add(time.Second)} }
+	if box, _ := w.state.Runtime().Sandbox(); box.Ready && box.ID == c.SandboxID {
+		w.fatal("a healthy container is stopped: %s", a)
+	}
+}
+
+// finish lets one action end; cut leaves it where a killed kubelet would.
+func (w *walk) finish(a Action, well, cut bool) {
+	w.say("  %s ends well=%v cut=%v", a, well, cut)
+	if !well && w.rand.IntN(8) == 0 {
+		w.bad[a.ID] = w.bad[a.ID] || a.Kind == RunHook
+		w.take(TaskPanicked{Action: a, Message: "x"})
+		return
+	}
+
+	outcome := w.carryOut(a, well, cut)
+	if !cut {
+		w.take(outcome)
+		w.see()
+		if a.Kind == ResizePod {
+			w.note = w.state.Note()
+		}
+	}
+}
+
+// carryOut does to the runtime what an action does, and returns the fact that comes of it.
+func (w *walk) carryOut(a Action, well, cut bool) Fact {
 	w.next++
 	id := fmt.Sprint("o", w.next)
+	pick := func(good, bad Fact) Fact {
+		if well {
+			return good
+		}
+		return bad
+	}
+
 	switch a.Kind {
 	case PrepareVolumes:
-		s.VolumesReady = well
+		return pick(VolumesPrepared{}, VolumesFailed{})
 	case EnsureImage:
-		if s.Images[a.Name] = (Image{Ref: "r"}); !well {
-			s.Images[a.Name] = Image{Failure: &Failure{RetryAt: w.now.Add(time.Second)}}
-		}
+		asked := ImageAsked{Container: a.Name, Image: "i"}
+		return pick(ImagePresent{ImageAsked: asked, Ref: "r"}, ImageFailed{ImageAsked: asked, RetryAt: w.now.Add(time.Second)})
 	case CreateSandbox:
-		if w.runtime.Sandboxes = append(w.runtime.Sandboxes, Sandbox{ID: id, Attempt: a.Attempt, Ready: true, IPs: []string{"10.0.0.1"}, CreatedAt: w.now}); !well {
-			w.runtime.Sandboxes = w.runtime.Sandboxes[:len(w.runtime.Sandboxes)-1]
-			fail(SandboxKey)
+		box := Sandbox{ID: id, Attempt: a.Attempt, Ready: true, IPs: []string{"10.0.0.1"}, CreatedAt: w.now}
+		if well {
+			w.runtime.Sandboxes = append(w.runtime.Sandboxes, box)
 		}
+		return pick(SandboxMade{box}, SandboxFailed{})
 	case StartContainer:
-		c := Container{ID: id, SandboxID: a.ID, Name: a.Name, Attempt: a.Attempt, CreatedAt: w.now, State: Running, StartedAt: w.now}
-		size := ResourcesOf(w.planned[a.Key]).Containers[a.Name]
-		c.MadeWith = &size
-		if box := w.runtime.sandbox(); box == nil || box.ID != a.ID || !box.Ready {
-			fail(a.Name)
-			break
+		return w.startContainer(a, id, well && !cut)
+	case RunHook:
+		if !well {
+			w.bad[a.ID] = true
 		}
-		if !well || half {
-			c.State, c.StartedAt = Created, time.Time{}
-			fail(a.Name)
-		}
-		delete(s.Images, a.Name)
-		w.runtime.Containers = append(w.runtime.Containers, c)
+		return pick(HookDone{Name: a.Name, ContainerID: a.ID}, HookFailed{Name: a.Name, ContainerID: a.ID})
 	case StopContainer:
 		if well {
 			w.exit(a.ID, 137)
-		} else {
-			fail(a.Key)
 		}
+		return pick(ContainerStopped{Key: a.Key, ID: a.ID}, StopFailed{Key: a.Key})
 	case StopSandbox:
-		for i := range w.runtime.Sandboxes {
-			if w.runtime.Sandboxes[i].ID == a.ID && well {
-				w.runtime.Sandboxes[i].Ready = false
-			}
+		if well {
+			w.runtime = *w.runtime.SandboxDown(a.ID)
 		}
+		return pick(SandboxStopped{ID: a.ID}, SandboxStopFailed{ID: a.ID})
 	case RemoveContainer, RemoveSandbox:
 		if well {
 			w.runtime = *w.runtime.Without(a.ID)
-		} else {
-			fail(RemoveKey)
 		}
+		return pick(RemoveDone{ID: a.ID}, RemoveFailed{ID: a.ID})
 	case ResizePod:
-		w.resized(a, w.planned[a.Key], well)
+		return w.resized(a, w.asked[a.Key], well)
 	case Cleanup:
-		s.Cleaned = well
+		return pick(CleanedUp{}, CleanupFailed{})
 	}
-	w.see()
+	return ActionDropped{Key: a.Key}
+}
+
+func (w *walk) startContainer(a Action, id string, well bool) Fact {
+	if box := w.runtime.sandbox(); box == nil || box.ID != a.ID || !box.Ready {
+		return StartFailed{Name: a.Name}
+	}
+
+	c := Container{ID: id, SandboxID: a.ID, Name: a.Name, Attempt: a.Attempt, CreatedAt: w.now, State: Running, StartedAt: w.now}
+	size := ResourcesOf(w.asked[a.Key]).Containers[a.Name]
+	c.MadeWith = &size
+	if !well {
+		c.State, c.StartedAt = Created, time.Time{}
+	}
+	w.runtime.Containers = append(w.runtime.Containers, c)
+	if !well {
+		return StartFailed{Name: a.Name, Container: &c}
+	}
+	spec := FindContainer(w.api, a.Name)
+	return ContainerStarted{Container: c, Hook: spec.Lifecycle != nil}
 }
 
 func (w *walk) exit(id string, code int32) {
@@ -199,9 +250,8 @@ func (w *walk) stumble() {
 	case n < 13:
 		if c := w.live(); c != nil {
 			w.say("%s is given up by its probe", c.ID)
-			no := false
 			w.bad[c.ID] = true
-			w.state.Probes[c.Name] = Probe{ContainerID: c.ID, Live: &no, Message: "failed liveness probe"}
+			w.take(Probed{Container: c.Name, ContainerID: c.ID, Kind: LivenessProbe})
 		}
 	case n < 14 && len(w.runtime.Sandboxes) > 0:
 		b := w.runtime.Sandboxes[w.rand.IntN(len(w.runtime.Sandboxes))].ID
@@ -222,7 +272,7 @@ func (w *walk) stumble() {
 		}
 		w.work = nil
 		w.begin()
-	case n < 16 && w.state.Pod.DeletionTimestamp == nil:
+	case n < 16 && w.api.DeletionTimestamp == nil:
 		w.resize()
 	default:
 		w.now = w.now.Add(time.Duration(w.rand.IntN(5000)) * time.Millisecond)
@@ -245,8 +295,9 @@ func (w *walk) endInit() (any bool) {
 
 // settle lets everything end well until the pod rests or is gone.
 func (w *walk) settle() {
+	w.calm = true
 	for range 400 {
-		w.look()
+		w.pass()
 		if w.done {
 			return
 		}
@@ -273,7 +324,7 @@ func TestRandomWalks(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			w := newWalk(t, seed)
 			for range 120 {
-				w.look()
+				w.pass()
 				w.stumble()
 			}
 			w.settle()
@@ -287,18 +338,18 @@ func TestRandomWalks(t *testing.T) {
 				}
 			}
 			t0, grace := metav1.NewTime(w.now), int64(5)
-			w.state.Pod = w.state.Pod.DeepCopy()
-			w.state.Pod.DeletionTimestamp, w.state.Pod.DeletionGracePeriodSeconds = &t0, &grace
-			w.api = w.state.Pod
+			w.calm = false
+			w.api.DeletionTimestamp, w.api.DeletionGracePeriodSeconds = &t0, &grace
+			w.take(Desired{Pod: w.api.DeepCopy()})
 			for range 60 {
-				w.look()
+				w.pass()
 				w.stumble()
 			}
 			w.settle()
 			if !w.plan.Delete {
 				w.fatal("it is not deleted in phase %s", w.plan.Status.Phase)
 			}
-			w.state.Gone = true
+			w.take(SourceGone{})
 			w.settle()
 			if !w.done || len(w.runtime.Sandboxes)+len(w.runtime.Containers) > 0 {
 				w.fatal("left: %+v", w.runtime)

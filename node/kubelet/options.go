@@ -78,7 +78,7 @@ func options(cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, 
 	}
 	o.Static = staticSources(cfg, name)
 	o.UnsafeSysctls, o.MaxImages = cfg.AllowedUnsafeSysctls, int(*cfg.NodeStatusMaxImages)
-	o.Crowd = roomier(os.Getenv)
+	o.Burst = roomier(os.Getenv)
 	o.DNS = dns.Cluster{Servers: cfg.ClusterDNS, Domain: cfg.ClusterDomain}
 	o.DNS.Host, err = hostDNS(*cfg.ResolverConfig, o.Node.IPs)
 	return o, err

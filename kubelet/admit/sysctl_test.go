@@ -1,4 +1,4 @@
-package kubelet
+package admit
 
 import (
 	"testing"
@@ -27,8 +27,8 @@ func TestSysctls(t *testing.T) {
 		{"6.1", on(withSysctls("kernel.msgmax"), false, true), `forbidden sysctl: "kernel.msgmax" not allowed with host IPC enabled`},
 		{"6.1", on(withSysctls("kernel.msgmax"), true, false), ""},
 	} {
-		got := newSysctlRules(c.kernel, allowed).refuse(&v1.Pod{Spec: c.spec})
-		if c.want == "" && got != nil || c.want != "" && (got == nil || got.reason != "SysctlForbidden" || got.message != c.want) {
+		got := NewSysctls(c.kernel, allowed).refuse(&v1.Pod{Spec: c.spec})
+		if c.want == "" && got != nil || c.want != "" && (got == nil || got.Reason != "SysctlForbidden" || got.Message != c.want) {
 			t.Errorf("%s, %+v: %+v, want %q", c.kernel, c.spec.SecurityContext, got, c.want)
 		}
 	}

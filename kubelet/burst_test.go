@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// TestCrowd: a crowd begins with its fifth pod and ends when there have been fewer for a while, whether or not some stay.
-func TestCrowd(t *testing.T) {
+// TestBurst: a burst begins with its fifth pod and ends when there have been fewer for a while, whether or not some stay.
+func TestBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []bool
-		c := newCrowd(func(is bool) { told = append(told, is) })
+		c := newBurst(func(is bool) { told = append(told, is) })
 		times := func(n int, do func()) {
 			for range n {
 				do()
@@ -24,20 +24,20 @@ func TestCrowd(t *testing.T) {
 				t.Errorf("%s: told %v, want %v", when, told, want)
 			}
 		}
-		times(crowdSize-1, c.enter)
+		times(burstSize-1, c.enter)
 		times(1, c.leave)
 		expect("few pods")
-		times(2*crowdSize, c.enter)
+		times(2*burstSize, c.enter)
 		expect("many pods", true)
-		times(2*crowdSize, c.leave)
-		time.Sleep(crowdCalm / 2)
-		times(crowdSize, c.enter)
-		times(crowdSize, c.leave)
-		time.Sleep(crowdCalm - time.Millisecond)
+		times(2*burstSize, c.leave)
+		time.Sleep(burstRest / 2)
+		times(burstSize, c.enter)
+		times(burstSize, c.leave)
+		time.Sleep(burstRest - time.Millisecond)
 		expect("many pods again before the end", true)
 		time.Sleep(time.Millisecond)
 		expect("a few that stay", true, false)
-		times(crowdSize, c.enter)
+		times(burstSize, c.enter)
 		expect("many pods later", true, false, true)
 	})
 }

@@ -1,4 +1,4 @@
-package kubelet
+package admit
 
 import (
 	"strings"
@@ -38,18 +38,18 @@ func TestCheck(t *testing.T) {
 	yes := true
 	always := v1.ContainerRestartPolicyAlways
 	strict := v1.SupplementalGroupsPolicyStrict
-	free := nodeFacts{goos: "linux", allocatable: list("cpu", "2", "memory", "1Gi", "pods", "3", "ephemeral-storage", "1Gi", "example.com/fake", "1"),
-		node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"disk": "ssd"}}}}
+	free := Node{OS: "linux", Allocatable: list("cpu", "2", "memory", "1Gi", "pods", "3", "ephemeral-storage", "1Gi", "example.com/fake", "1"),
+		Object: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"disk": "ssd"}}}}
 	tainted, groups, strictNode := free, free, free
-	strictNode.sysctls, strictNode.noAppArmor = newSysctlRules("6.1", nil), true
-	tainted.node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1.NodeSpec{Taints: []v1.Taint{
+	strictNode.Sysctls, strictNode.NoAppArmor = NewSysctls("6.1", nil), true
+	tainted.Object = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1.NodeSpec{Taints: []v1.Taint{
 		{Key: "soft", Effect: v1.TaintEffectNoSchedule}, {Key: "out", Value: "x", Effect: v1.TaintEffectNoExecute}}}}
-	groups.node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1.NodeStatus{Features: &v1.NodeFeatures{SupplementalGroupsPolicy: &yes}}}
+	groups.Object = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1.NodeStatus{Features: &v1.NodeFeatures{SupplementalGroupsPolicy: &yes}}}
 	groupPod := with(asking(), func(p *v1.Pod) { p.Spec.SecurityContext = &v1.PodSecurityContext{SupplementalGroupsPolicy: &strict} })
 	for _, c := range []struct {
 		name   string
 		pod    *v1.Pod
-		facts  nodeFacts
+		facts  Node
 		others []*v1.Pod
 		reason string
 		text   string
@@ -107,7 +107,7 @@ func TestCheck(t *testing.T) {
 		got := check(c.pod, claimOf(c.pod), c.facts, others)
 		switch {
 		case got == nil && c.reason == "":
-		case got == nil || got.reason != c.reason || !strings.Contains(got.message, c.text):
+		case got == nil || got.Reason != c.reason || !strings.Contains(got.Message, c.text):
 			t.Errorf("%s: %+v, want %s: %s", c.name, got, c.reason, c.text)
 		}
 	}
@@ -115,24 +115,24 @@ func TestCheck(t *testing.T) {
 
 // TestAdmitterHolds: a pod holds what it asked for until it is released, and one that already runs is never refused.
 func TestAdmitterHolds(t *testing.T) {
-	f := nodeFacts{goos: "linux", node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, allocatable: list("cpu", "1", "pods", "9")}
-	m := newAdmitter()
+	f := Node{OS: "linux", Object: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, Allocatable: list("cpu", "1", "pods", "9")}
+	m := New()
 	first, second := asking("cpu", "1"), asking("cpu", "600m")
-	if r := m.admit(first, f, false); r != nil {
+	if r := m.Admit(first, f, false); r != nil {
 		t.Fatalf("the first pod: %+v", r)
 	}
-	if r := m.admit(first, f, false); r != nil {
+	if r := m.Admit(first, f, false); r != nil {
 		t.Errorf("the first pod again, which counted itself: %+v", r)
 	}
-	if r := m.admit(second, f, false); r == nil || r.reason != "OutOfcpu" {
+	if r := m.Admit(second, f, false); r == nil || r.Reason != "OutOfcpu" {
 		t.Errorf("the second pod: %+v", r)
 	}
-	if r := m.admit(second, f, true); r != nil {
+	if r := m.Admit(second, f, true); r != nil {
 		t.Errorf("a pod that runs was refused: %+v", r)
 	}
-	m.release(second.UID)
-	m.release(first.UID)
-	if r := m.admit(second, f, false); r != nil {
+	m.Release(second.UID)
+	m.Release(first.UID)
+	if r := m.Admit(second, f, false); r != nil {
 		t.Errorf("after the release: %+v", r)
 	}
 }

@@ -1,4 +1,4 @@
-package kubelet
+package admit
 
 import (
 	"strings"
@@ -12,9 +12,9 @@ import (
 // TestResizeRoom: a resize that finds no room waits for it, says so as upstream does, and the waiting get it in upstream's
 // order.
 func TestResizeRoom(t *testing.T) {
-	m := newAdmitter()
+	m := New()
 	var granted []types.UID
-	m.granted = func(uid types.UID) { granted = append(granted, uid) }
+	m.Granted = func(uid types.UID) { granted = append(granted, uid) }
 	node := list("cpu", "4", "pods", "10")
 	pod := func(uid, cpu string, change ...func(*v1.Pod)) *v1.Pod {
 		p := asking("cpu", cpu)
@@ -30,8 +30,8 @@ func TestResizeRoom(t *testing.T) {
 		m.held[types.UID(uid)] = claimOf(pod(uid, "1"))
 	}
 	for _, p := range []*v1.Pod{pod("old", "2"), pod("new", "2"), pod("sure", "2", guaranteed), pod("first", "2", urgent)} {
-		r := m.resize(p, node)
-		if r == nil || r.reason != "OutOfcpu" || r.message != "Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000" {
+		r := m.Resize(p, node)
+		if r == nil || r.Reason != "OutOfcpu" || r.Message != "Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000" {
 			t.Fatalf("%s: %+v", p.UID, r)
 		}
 		m.waiting[p.UID].since = time.Unix(int64(len(m.waiting)), 0)
@@ -46,28 +46,28 @@ func TestResizeRoom(t *testing.T) {
 			t.Errorf("%s: granted %q, want %q", when, got, want)
 		}
 	}
-	if again := m.resize(pod("old", "2"), node); again == nil || m.waiting["old"].since.Unix() != 1 {
+	if again := m.Resize(pod("old", "2"), node); again == nil || m.waiting["old"].since.Unix() != 1 {
 		t.Errorf("asking again: %+v since %v", again, m.waiting["old"].since)
 	}
-	m.keep(pod("old", "1")) // no longer wants it
+	m.Keep(pod("old", "1")) // no longer wants it
 	expect("one gives up", "")
 	if m.waiting["old"] != nil {
 		t.Error("who gave up still waits")
 	}
-	m.release("old")
+	m.Release("old")
 	expect("a pod ends", "first")
-	if r := m.resize(pod("first", "2", urgent), node); r != nil {
+	if r := m.Resize(pod("first", "2", urgent), node); r != nil {
 		t.Errorf("what was granted is refused: %+v", r)
 	}
-	if r := m.resize(pod("first", "1", urgent), node); r != nil {
+	if r := m.Resize(pod("first", "1", urgent), node); r != nil {
 		t.Errorf("less is refused: %+v", r)
 	}
 	expect("a pod shrinks", "first sure")
-	m.release("nobody")
+	m.Release("nobody")
 	expect("nothing was given back", "first sure")
-	m.release("first")
+	m.Release("first")
 	expect("another pod ends", "first sure new")
-	if r := m.resize(pod("new", "5"), node); r == nil || !requestsEqual(m.held["new"], claimOf(pod("new", "2"))) {
+	if r := m.Resize(pod("new", "5"), node); r == nil || !requestsEqual(m.held["new"], claimOf(pod("new", "2"))) {
 		t.Errorf("more than the node has: %+v, holds %v", r, m.held["new"].requests)
 	}
 }

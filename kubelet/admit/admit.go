@@ -1,13 +1,11 @@
-package kubelet
+package admit
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,17 +15,23 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/static"
 )
 
-// admitter keeps what the admitted pods hold of the node. A pod holds it until its last container has stopped.
-type admitter struct {
-	mu   sync.Mutex
-	held map[types.UID]claim
-	// waiting are the resizes that wait for room; granted hears, under the lock, of one that has got it.
-	waiting map[types.UID]*waiter
-	granted func(types.UID)
+// Admitter keeps what the admitted pods hold of the node. A pod holds it until its last container has stopped. It is safe for
+// concurrent use.
+type Admitter struct {
+	// Granted is called, under a lock, when a resize that waited has got its room. It must not block, nor call the Admitter.
+	Granted func(types.UID)
+
+	mu      sync.Mutex
+	held    map[types.UID]claim
+	waiting map[types.UID]*waiter // resizes that wait for room
+}
+
+// New returns an Admitter of a node that no pod holds anything of.
+func New() *Admitter {
+	return &Admitter{held: map[types.UID]claim{}, waiting: map[types.UID]*waiter{}, Granted: func(types.UID) {}}
 }
 
 // claim is what one pod holds.
@@ -38,11 +42,8 @@ type claim struct {
 
 func claimOf(p *v1.Pod) claim { return claim{requests: requests(p), ports: hostPorts(p)} }
 
-func newAdmitter() *admitter {
-	return &admitter{held: map[types.UID]claim{}, waiting: map[types.UID]*waiter{}, granted: func(types.UID) {}}
-}
-
-func (m *admitter) release(uid types.UID) {
+// Release takes what a pod held for those that wait. Releasing twice does nothing.
+func (m *Admitter) Release(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, held := m.held[uid]
@@ -53,29 +54,29 @@ func (m *admitter) release(uid types.UID) {
 	}
 }
 
-// hold gives a pod its place without a question.
-func (m *admitter) hold(p *v1.Pod) {
+// Hold gives a pod its place without applying the rules.
+func (m *Admitter) Hold(p *v1.Pod) {
 	c := claimOf(p)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.held[p.UID] = c
 }
 
-// holds tells whether a pod has its place.
-func (m *admitter) holds(uid types.UID) bool {
+// Holds reports whether a pod has its place.
+func (m *Admitter) Holds(uid types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, ok := m.held[uid]
 	return ok
 }
 
-// refusal is why a pod cannot run here, in the API's words.
-type refusal struct{ reason, message string }
+// Refusal is why a pod cannot run here, in upstream's words.
+type Refusal struct{ Reason, Message string }
 
-// admit takes the pod in or says why not. running is true for a pod that already has containers on the node: it keeps
-// its place whatever has changed since.
-func (m *admitter) admit(p *v1.Pod, f nodeFacts, running bool) *refusal {
-	want := claimOf(p) // before the lock, and once: a pod that cannot be read troubles no other
+// Admit gives the pod its place, or returns why it cannot run here. running is true for a pod that already has containers on
+// the node: it keeps its place whatever has changed since.
+func (m *Admitter) Admit(p *v1.Pod, f Node, running bool) *Refusal {
+	want := claimOf(p) // before the lock: a panic over a pod that cannot be read concerns no other
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !running {
@@ -87,58 +88,60 @@ func (m *admitter) admit(p *v1.Pod, f nodeFacts, running bool) *refusal {
 	return nil
 }
 
-// nodeFacts is what the rules know about the node.
-type nodeFacts struct {
-	node        *v1.Node
-	allocatable v1.ResourceList
-	goos        string
-	// sysctls are what pods may set; nil lets them set any. noAppArmor says that the kernel enforces no such profiles.
-	sysctls    *sysctlRules
-	noAppArmor bool
+// Node is what the rules know about the node.
+type Node struct {
+	Object      *v1.Node
+	Allocatable v1.ResourceList
+	// OS is the node's operating system, as in the label kubernetes.io/os.
+	OS string
+	// Sysctls are what pods may set; nil lets them set any.
+	Sysctls *Sysctls
+	// NoAppArmor says that the kernel enforces no AppArmor profiles.
+	NoAppArmor bool
 }
 
-const (
-	affinity       = "NodeAffinity"
-	affinityFailed = "node(s) didn't match Pod's node affinity/selector"
-)
+// AffinityReason is the reason of a refusal because of the node's labels, which may have changed since they were read.
+const AffinityReason = "NodeAffinity"
+
+const affinityFailed = "node(s) didn't match Pod's node affinity/selector"
 
 // check applies the rules in upstream's order and words (pkg/kubelet/lifecycle/predicate.go of 1.36.3). The first that
 // fails is told. It is pure.
-func check(p *v1.Pod, want claim, f nodeFacts, others []claim) *refusal {
-	if f.sysctls != nil {
-		if r := f.sysctls.refuse(p); r != nil {
+func check(p *v1.Pod, want claim, f Node, others []claim) *Refusal {
+	if f.Sysctls != nil {
+		if r := f.Sysctls.refuse(p); r != nil {
 			return r
 		}
 	}
-	if label, ok := p.Labels[v1.LabelOSStable]; ok && label != f.goos {
-		return &refusal{"PodOSSelectorNodeLabelDoesNotMatch", "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
+	if label, ok := p.Labels[v1.LabelOSStable]; ok && label != f.OS {
+		return &Refusal{"PodOSSelectorNodeLabelDoesNotMatch", "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
 	}
-	if p.Spec.OS != nil && string(p.Spec.OS.Name) != f.goos {
-		return &refusal{"PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"}
+	if p.Spec.OS != nil && string(p.Spec.OS.Name) != f.OS {
+		return &Refusal{"PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"}
 	}
-	if groups := f.node.Status.Features; strictGroups(p) && (groups == nil || groups.SupplementalGroupsPolicy == nil || !*groups.SupplementalGroupsPolicy) {
-		return &refusal{"SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict is not supported in this node"}
+	if groups := f.Object.Status.Features; strictGroups(p) && (groups == nil || groups.SupplementalGroupsPolicy == nil || !*groups.SupplementalGroupsPolicy) {
+		return &Refusal{"SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict is not supported in this node"}
 	}
-	if r := fits(want.requests, f.allocatable, others); r != nil {
+	if r := fits(want.requests, f.Allocatable, others); r != nil {
 		return r
 	}
-	predicate := func(name, why string) *refusal { return &refusal{name, "Predicate " + name + " failed: " + why} }
-	if ok, _ := nodeaffinity.GetRequiredNodeAffinity(p).Match(f.node); !ok { // what cannot be read does not match
-		return predicate(affinity, affinityFailed)
+	predicate := func(name, why string) *Refusal { return &Refusal{name, "Predicate " + name + " failed: " + why} }
+	if ok, _ := nodeaffinity.GetRequiredNodeAffinity(p).Match(f.Object); !ok { // what cannot be read does not match
+		return predicate(AffinityReason, affinityFailed)
 	}
-	if p.Spec.NodeName != "" && p.Spec.NodeName != f.node.Name {
+	if p.Spec.NodeName != "" && p.Spec.NodeName != f.Object.Name {
 		return predicate("NodeName", "node(s) didn't match the requested node name")
 	}
 	if slices.ContainsFunc(others, func(o claim) bool { return portsConflict(want.ports, o.ports) }) {
 		return predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
 	}
 	noExecute := func(t *v1.Taint) bool { return t.Effect == v1.TaintEffectNoExecute }
-	_, bad := corehelpers.FindMatchingUntoleratedTaint(klog.Background(), f.node.Spec.Taints, p.Spec.Tolerations, noExecute, false)
+	_, bad := corehelpers.FindMatchingUntoleratedTaint(klog.Background(), f.Object.Spec.Taints, p.Spec.Tolerations, noExecute, false)
 	if bad && !static.IsStatic(p) { // a pod of the API says that it is one, see stamped
 		return predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
 	}
-	if f.noAppArmor && wantsAppArmor(p) {
-		return &refusal{"AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host"}
+	if f.NoAppArmor && wantsAppArmor(p) {
+		return &Refusal{"AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host"}
 	}
 	return nil
 }
@@ -170,9 +173,9 @@ func strictGroups(p *v1.Pod) bool {
 
 // fits compares requests with what is left. Resources that the node does not have are not its own to check: they are the
 // scheduler's.
-func fits(want, allocatable v1.ResourceList, others []claim) *refusal {
-	short := func(name v1.ResourceName, need, used, have int64) *refusal {
-		return &refusal{"OutOf" + string(name), fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, need, used, have)}
+func fits(want, allocatable v1.ResourceList, others []claim) *Refusal {
+	short := func(name v1.ResourceName, need, used, have int64) *Refusal {
+		return &Refusal{"OutOf" + string(name), fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, need, used, have)}
 	}
 	if limit, ok := allocatable[v1.ResourcePods]; ok && int64(len(others)+1) > limit.Value() {
 		return short(v1.ResourcePods, 1, int64(len(others)), limit.Value())
@@ -258,43 +261,4 @@ func hostPorts(p *v1.Pod) []v1.ContainerPort {
 func conflict(a, b v1.ContainerPort) bool {
 	wild := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
 	return a.HostPort == b.HostPort && a.Protocol == b.Protocol && (a.HostIP == b.HostIP || wild(a.HostIP) || wild(b.HostIP))
-}
-
-// admission decides once about the actor's pod.
-func (k *Kubelet) admission(a *actor) {
-	s := &a.state
-	if s.Admitted || s.Stop != nil || s.Pod == nil || s.Runtime == nil || s.Gone || s.Pod.DeletionTimestamp != nil ||
-		s.Pod.Status.Phase == v1.PodFailed || s.Pod.Status.Phase == v1.PodSucceeded {
-		return
-	}
-	if s.Static && !k.statics.mayStart(s.Pod) {
-		return
-	}
-	running := len(s.Runtime.Containers) > 0
-	if !running && !s.Static && !k.joined.Load() {
-		return
-	}
-	r := k.admit.admit(s.Pod, k.nodeFacts(k.node.Object()), running)
-	if r != nil && r.reason == affinity && !k.o.Standalone {
-		// The node's labels may have changed a moment ago, and the watch be late: ask once.
-		ctx, cancel := context.WithTimeout(k.ctx, affinityTimeout)
-		defer cancel()
-		if n, err := k.o.API.GetNode(ctx); err == nil {
-			r = k.admit.admit(s.Pod, k.nodeFacts(n), running)
-		}
-	}
-	if r == nil {
-		s.Admitted = true
-		return
-	}
-	k.o.API.PodEvent(s.Pod, "", v1.EventTypeWarning, r.reason, r.message)
-	s.Stop = &pod.Stop{Reason: r.reason, Message: "Pod was rejected: " + r.message, Phase: v1.PodFailed, Rejected: true}
-}
-
-// affinityTimeout bounds the question for the node's labels; without an answer those that are known count.
-const affinityTimeout = 5 * time.Second
-
-func (k *Kubelet) nodeFacts(n *v1.Node) nodeFacts {
-	return nodeFacts{node: n, allocatable: k.node.Allocatable(n), goos: k.o.Node.Host.OS, sysctls: k.sysctls,
-		noAppArmor: !k.o.Windows && !k.o.Node.Host.AppArmor}
 }

@@ -1,4 +1,4 @@
-package kubelet
+package admit
 
 import (
 	"fmt"
@@ -26,15 +26,15 @@ var safeSysctls = []struct{ name, kernel string }{
 	{"net.ipv4.tcp_wmem", "4.15"},
 }
 
-// sysctlRules are the kernel parameters that pods may set: whole names, and beginnings of names.
-type sysctlRules struct {
+// Sysctls are the kernel parameters that pods may set: whole names, and beginnings of names.
+type Sysctls struct {
 	names, prefixes map[string]sysctl.Namespace
 }
 
-// newSysctlRules lets pods set what is safe on a kernel, and what the administrator names: a name, or its beginning and a *.
+// NewSysctls lets pods set what is safe on a kernel, and what the administrator names: a name, or its beginning and a *.
 // What he names is taken as checked. kernel is empty on systems that have no such parameters.
-func newSysctlRules(kernel string, allowed []string) *sysctlRules {
-	r := &sysctlRules{names: map[string]sysctl.Namespace{}, prefixes: map[string]sysctl.Namespace{}}
+func NewSysctls(kernel string, allowed []string) *Sysctls {
+	r := &Sysctls{names: map[string]sysctl.Namespace{}, prefixes: map[string]sysctl.Namespace{}}
 	running, err := version.ParseGeneric(kernel)
 	for _, s := range safeSysctls {
 		if kernel != "" && (s.kernel == "" || err == nil && running.AtLeast(version.MustParseGeneric(s.kernel))) {
@@ -53,19 +53,19 @@ func newSysctlRules(kernel string, allowed []string) *sysctlRules {
 }
 
 // refuse says which parameter a pod may not set, in upstream's words; nil when it may set them all.
-func (r *sysctlRules) refuse(p *v1.Pod) *refusal {
+func (r *Sysctls) refuse(p *v1.Pod) *Refusal {
 	if p.Spec.SecurityContext == nil {
 		return nil
 	}
 	for _, s := range p.Spec.SecurityContext.Sysctls {
 		if err := r.check(sysctl.NormalizeName(s.Name), p); err != nil {
-			return &refusal{"SysctlForbidden", "forbidden sysctl: " + err.Error()}
+			return &Refusal{"SysctlForbidden", "forbidden sysctl: " + err.Error()}
 		}
 	}
 	return nil
 }
 
-func (r *sysctlRules) check(name string, p *v1.Pod) error {
+func (r *Sysctls) check(name string, p *v1.Pod) error {
 	ns, known := r.names[name]
 	for prefix, of := range r.prefixes {
 		if !known && strings.HasPrefix(name, prefix) {

@@ -1,4 +1,4 @@
-package kubelet
+package static
 
 import (
 	"slices"
@@ -8,18 +8,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"porthole.dev/porthole/kubelet/static"
 )
 
 func staticPod(name, uid string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(uid),
-		Annotations: map[string]string{static.HashAnnotation: uid, static.SourceAnnotation: "file"}}}
+		Annotations: map[string]string{HashAnnotation: uid, SourceAnnotation: "file"}}}
 }
 
 func mirrorPod(name, uid, hash string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(uid),
-		Annotations: map[string]string{static.MirrorAnnotation: hash}}}
+		Annotations: map[string]string{MirrorAnnotation: hash}}}
 }
 
 func uids(pods []*v1.Pod) string {
@@ -40,98 +38,98 @@ func expectPods(t *testing.T, what string, got []*v1.Pod, want string) {
 
 // TestMirrors goes through the table of the type's comment.
 func TestMirrors(t *testing.T) {
-	s := newStatics(1)
+	s := NewSet(1)
 	plan := func(what, create, remove string) {
 		t.Helper()
-		c, r := s.plan()
+		c, r := s.Plan()
 		expectPods(t, what+": create", c, create)
 		expectPods(t, what+": remove", r, remove)
 	}
-	s.deliver(0, []*v1.Pod{staticPod("a", "h1")})
+	s.Deliver(0, []*v1.Pod{staticPod("a", "h1")})
 	plan("none", "h1", "")
-	s.setMirror("d/a", "m1", mirrorPod("a", "m1", "h1"))
+	s.SetMirror("d/a", "m1", mirrorPod("a", "m1", "h1"))
 	plan("right", "", "")
 	deleted := mirrorPod("a", "m1", "h1")
 	deleted.DeletionTimestamp = &metav1.Time{}
-	s.setMirror("d/a", "m1", deleted)
+	s.SetMirror("d/a", "m1", deleted)
 	plan("being deleted", "", "m1")
-	s.setMirror("d/a", "m1", nil)
+	s.SetMirror("d/a", "m1", nil)
 	plan("gone", "h1", "")
-	s.setMirror("d/a", "m2", mirrorPod("a", "m2", "h1"))
-	s.setMirror("d/a", "m1", nil)
+	s.SetMirror("d/a", "m2", mirrorPod("a", "m2", "h1"))
+	s.SetMirror("d/a", "m1", nil)
 	plan("late news of the one before", "", "")
-	s.deliver(0, []*v1.Pod{staticPod("a", "h2")})
+	s.Deliver(0, []*v1.Pod{staticPod("a", "h2")})
 	plan("of other content", "", "m2")
-	s.setMirror("d/a", "m3", mirrorPod("a", "m3", "h2"))
-	s.deliver(0, nil)
+	s.SetMirror("d/a", "m3", mirrorPod("a", "m3", "h2"))
+	s.Deliver(0, nil)
 	plan("not wanted, and runs", "", "")
-	s.finished("h1")
-	s.finished("h2")
+	s.Finished("h1")
+	s.Finished("h2")
 	plan("not wanted, and ended", "", "m3")
-	s.setMirror("d/b", "m4", mirrorPod("b", "m4", "h9"))
+	s.SetMirror("d/b", "m4", mirrorPod("b", "m4", "h9"))
 	plan("of a pod that never was", "", "m3 m4")
 }
 
 // TestStaticLine: of the pods of one name one runs at a time, in order of arrival, those of an earlier kubelet first.
 func TestStaticLine(t *testing.T) {
-	s := newStatics(2)
+	s := NewSet(2)
 	may := func(what string, p *v1.Pod, want bool) {
 		t.Helper()
-		if s.mayStart(p) != want {
+		if s.MayStart(p) != want {
 			t.Errorf("%s: may start is %v", what, !want)
 		}
 	}
 	first, second := staticPod("a", "h1"), staticPod("a", "h2")
-	s.occupied("d/a", "h0")
-	changed, gone, _ := s.deliver(0, []*v1.Pod{first})
+	s.Occupied("d/a", "h0")
+	changed, gone, _ := s.Deliver(0, []*v1.Pod{first})
 	expectPods(t, "new", changed, "h1")
 	expectPods(t, "gone", gone, "")
 	may("behind what the runtime has", first, false)
-	if got := s.predecessors(); !slices.Equal(got, []types.UID{"h0"}) {
+	if got := s.Predecessors(); !slices.Equal(got, []types.UID{"h0"}) {
 		t.Errorf("predecessors: %v", got)
 	}
-	if next, again := s.finished("h0"); next != "h1" || again != nil {
+	if next, again := s.Finished("h0"); next != "h1" || again != nil {
 		t.Errorf("next is %q, again %v", next, again)
 	}
 	may("first in line", first, true)
-	changed, gone, _ = s.deliver(0, []*v1.Pod{second})
+	changed, gone, _ = s.Deliver(0, []*v1.Pod{second})
 	expectPods(t, "changed", changed, "h2")
 	expectPods(t, "replaced", gone, "h1")
 	may("second in line", second, false)
-	changed, _, _ = s.deliver(0, []*v1.Pod{first}) // and back, while the first still ends
+	changed, _, _ = s.Deliver(0, []*v1.Pod{first}) // and back, while the first still ends
 	expectPods(t, "back", changed, "h1")
-	if next, again := s.finished("h1"); next != "h2" || again != first {
+	if next, again := s.Finished("h1"); next != "h2" || again != first {
 		t.Errorf("next is %q, again %v", next, again)
 	}
-	if next, _ := s.finished("h2"); next != "h1" {
+	if next, _ := s.Finished("h2"); next != "h1" {
 		t.Errorf("next is %q, want the first again", next)
 	}
 	may("again", first, true)
-	_, _, doubles := s.deliver(1, []*v1.Pod{staticPod("a", "h3")})
+	_, _, doubles := s.Deliver(1, []*v1.Pod{staticPod("a", "h3")})
 	expectPods(t, "a second source with the same name", doubles, "h3")
 }
 
 func TestStaticReady(t *testing.T) {
-	s := newStatics(2)
+	s := NewSet(2)
 	for source := range 2 {
 		select {
-		case <-s.ready:
+		case <-s.Ready():
 			t.Errorf("ready before source %d delivered", source)
 		default:
 		}
-		s.deliver(source, nil)
-		s.deliver(source, nil)
+		s.Deliver(source, nil)
+		s.Deliver(source, nil)
 	}
-	<-s.ready
-	<-newStatics(0).ready
+	<-s.Ready()
+	<-NewSet(0).Ready()
 }
 
 func TestMirrorPod(t *testing.T) {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "nu"}}
 	p := staticPod("a", "h1")
-	m := mirror(p, n)
+	m := Mirror(p, n)
 	owner := m.OwnerReferences[0]
-	if m.UID != "" || m.Annotations[static.MirrorAnnotation] != "h1" || owner.Kind != "Node" || owner.UID != "nu" || !*owner.Controller || static.IsMirror(p) {
+	if m.UID != "" || m.Annotations[MirrorAnnotation] != "h1" || owner.Kind != "Node" || owner.UID != "nu" || !*owner.Controller || IsMirror(p) {
 		t.Errorf("mirror %+v of %+v", m, p)
 	}
 }

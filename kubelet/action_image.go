@@ -1,0 +1,81 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/image"
+	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/runtime"
+)
+
+// ensureImage makes the image of a container, or of a volume, present.
+func (e *effects) ensureImage(ctx context.Context, j job) []pod.Fact {
+	name, policy, ok := pod.WantedImage(j.pod, j.Action)
+	if !ok {
+		return dropped(j)
+	}
+
+	img, err := e.images.Ensure(ctx, image.Request{Name: name, Policy: policy, Secrets: e.pullSecrets(ctx, j.pod), PodUID: string(j.pod.UID),
+		Event: func(kind, reason, message string) {
+			if reason == "Pulling" {
+				e.pulled.Store(true)
+			}
+			if reason != "BackOff" || e.sent.first("backoff/"+name) {
+				e.event(j.pod, j.Name, kind, reason, message)
+			}
+		}})
+
+	asked := pod.ImageAsked{Container: j.Name, Volume: j.Volume, Image: name}
+	if err == nil {
+		return []pod.Fact{pod.ImagePresent{ImageAsked: asked, Ref: img.Ref, User: pod.ImageUser{UID: img.UID, Name: img.Username}}}
+	}
+	f := pod.ImageFailed{ImageAsked: asked, Reason: image.ErrImagePull, Message: err.Error(), RetryAt: time.Now().Add(time.Second)}
+	var known *image.Error
+	if errors.As(err, &known) {
+		f.Reason, f.RetryAt = known.Reason, known.RetryAt
+	}
+	return []pod.Fact{f}
+}
+
+// pullSecrets reads the secrets by which the pod's images may be pulled. One that cannot be read is left out.
+func (e *effects) pullSecrets(ctx context.Context, p *v1.Pod) (secrets []v1.Secret) {
+	for _, ref := range p.Spec.ImagePullSecrets {
+		s, err := e.objects.Secret(ctx, p.Namespace, ref.Name)
+		if err != nil {
+			e.event(p, "", v1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
+				"Unable to retrieve some image pull secrets ("+ref.Name+"); attempting to pull the image may not succeed.")
+			continue
+		}
+		secrets = append(secrets, *s)
+	}
+	return secrets
+}
+
+// imageVolumes returns the references of the pod's volumes that are images, by the volume's name.
+func imageVolumes(s *pod.State) map[string]string {
+	refs := map[string]string{}
+	volumes := s.Pod().Spec.Volumes
+	for i := range volumes {
+		v := &volumes[i]
+		if img := s.Image(pod.VolumeImage(v.Name)); v.Image != nil && img.Ref != "" {
+			refs[v.Name] = img.Ref
+		}
+	}
+	return refs
+}
+
+// imageMounts returns the mounts of a container that the runtime makes from images.
+func imageMounts(p *v1.Pod, c *v1.Container, refs map[string]string) (mounts []runtime.Mount) {
+	for i := range c.VolumeMounts {
+		m := &c.VolumeMounts[i]
+		if ref := refs[m.Name]; ref != "" {
+			name, _, _ := pod.WantedImage(p, pod.Action{Volume: m.Name})
+			mounts = append(mounts, runtime.Mount{Image: ref, ImageName: name, ImageSubPath: m.SubPath, ContainerPath: m.MountPath, ReadOnly: true})
+		}
+	}
+	return mounts
+}

@@ -1,0 +1,100 @@
+package kubelet
+
+import (
+	"context"
+	"os"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/dns"
+	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/runtime"
+)
+
+// createSandbox makes a sandbox with its network, and the folder and the cgroup of the pod before it.
+func (e *effects) createSandbox(ctx context.Context, j job) []pod.Fact {
+	box, asked, err := e.makeSandbox(ctx, j)
+	if asked {
+		e.meter.Sandbox(err)
+	}
+	if err == nil {
+		return []pod.Fact{pod.SandboxMade{Sandbox: box}}
+	}
+
+	var seen []pod.Fact
+	if asked {
+		seen = e.reread(ctx)
+	}
+	e.event(j.pod, "", v1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
+	return append([]pod.Fact{pod.SandboxFailed{Message: err.Error()}}, seen...)
+}
+
+// makeSandbox makes a sandbox; asked reports whether the runtime was asked for it.
+func (e *effects) makeSandbox(ctx context.Context, j job) (box pod.Sandbox, asked bool, err error) {
+	spec, err := e.sandboxSpec(j.pod, j.Attempt)
+	if err == nil {
+		err = e.runtimeHandler(ctx, j.pod, &spec)
+	}
+	if err != nil {
+		return pod.Sandbox{}, false, err
+	}
+
+	// The folder first: by it a later kubelet finds what this one has begun.
+	if err := os.MkdirAll(e.podDir(), 0o750); err != nil {
+		return pod.Sandbox{}, false, err
+	}
+	if err := e.cgroups.Ensure(j.pod); err != nil {
+		return pod.Sandbox{}, false, err
+	}
+
+	box, err = e.runtime.CreateSandbox(context.WithoutCancel(ctx), spec)
+	return box, true, err
+}
+
+// sandboxSpec is what the runtime is told about the sandbox of a pod.
+func (e *effects) sandboxSpec(p *v1.Pod, attempt uint32) (runtime.SandboxSpec, error) {
+	cfg, reason, message := dns.ForPod(p, e.dns)
+	if reason != "" && e.sent.first("dns/"+reason) {
+		e.event(p, "", v1.EventTypeWarning, reason, message)
+	}
+
+	name, err := dns.NameOf(p, e.nodeName, e.dns.Domain)
+	spec := runtime.SandboxSpec{Pod: p, Attempt: attempt,
+		DNS: &runtime.DNS{Servers: cfg.Servers, Searches: cfg.Searches, Options: cfg.Options}}
+	if !p.Spec.HostNetwork { // else it has the node's, and runtimes refuse to set one
+		spec.Hostname = name.Kernel
+	}
+	spec.CgroupParent = e.cgroups.Path(p)
+	return spec, err
+}
+
+// classTimeout bounds the question for a class, so that a pod without sandbox is not held up by an API server that is away.
+const classTimeout = 10 * time.Second
+
+// runtimeHandler fills in the runtime handler that the pod's class names; a pod without a class gets the default one. The
+// API server refuses pods whose class does not exist; one that went since fails here, and the pod waits for it to return.
+func (e *effects) runtimeHandler(ctx context.Context, p *v1.Pod, spec *runtime.SandboxSpec) error {
+	name := p.Spec.RuntimeClassName
+	if name == nil || *name == "" {
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, classTimeout)
+	defer cancel()
+	class, err := e.objects.RuntimeClass(ctx, *name)
+	if err != nil {
+		return err
+	}
+	spec.Handler = class.Handler
+	return nil
+}
+
+// stopSandbox stops a sandbox and takes its network away.
+func (e *effects) stopSandbox(ctx context.Context, j job) []pod.Fact {
+	if err := e.runtime.StopSandbox(context.WithoutCancel(ctx), j.ID); err != nil {
+		e.event(j.pod, "", v1.EventTypeWarning, "FailedKillPod", "error killing pod: "+err.Error())
+		return []pod.Fact{pod.SandboxStopFailed{ID: j.ID, Message: err.Error()}}
+	}
+	return []pod.Fact{pod.SandboxStopped{ID: j.ID}}
+}

@@ -1,0 +1,211 @@
+package kubelet
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/dns"
+	"porthole.dev/porthole/kubelet/env"
+	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/runtime"
+	"porthole.dev/porthole/kubelet/volume"
+)
+
+// startContainer makes a container and starts it. Its postStart hook is another action.
+func (e *effects) startContainer(ctx context.Context, j job) []pod.Fact {
+	ctx = context.WithoutCancel(ctx)
+	p, c := j.pod, pod.FindContainer(j.pod, j.Name)
+	if c == nil {
+		return dropped(j)
+	}
+
+	spec, err := e.containerSpec(ctx, c, j)
+	if spec.Release != nil {
+		defer spec.Release()
+	}
+	if err != nil {
+		return []pod.Fact{e.startFailed(j, c, "CreateContainerConfigError", err)}
+	}
+
+	spec.Created = func(string) { e.event(p, j.Name, v1.EventTypeNormal, "Created", "Container created") }
+	made, err := e.runtime.StartContainer(ctx, spec)
+	if err != nil {
+		reason := "CreateContainerError"
+		var step *runtime.StepError
+		if errors.As(err, &step) {
+			reason = step.Reason
+		}
+		f := e.startFailed(j, c, reason, err)
+		if made.ID != "" {
+			f.Container = &made
+		}
+		return append([]pod.Fact{f}, e.reread(ctx)...)
+	}
+
+	e.event(p, j.Name, v1.EventTypeNormal, "Started", "Container started")
+	e.meter.Container(p, j.Name, "", volume.HostProcess(p, c))
+	e.linkLog(p, c.Name, made)
+	return []pod.Fact{pod.ContainerStarted{Container: made, Hook: c.Lifecycle != nil && c.Lifecycle.PostStart != nil}}
+}
+
+// startFailed reports a container that could not be started.
+func (e *effects) startFailed(j job, c *v1.Container, reason string, err error) pod.StartFailed {
+	e.meter.Container(j.pod, j.Name, reason, volume.HostProcess(j.pod, c))
+	e.event(j.pod, j.Name, v1.EventTypeWarning, "Failed", "Error: "+err.Error())
+	return pod.StartFailed{Name: j.Name, Reason: reason, Message: err.Error()}
+}
+
+// containerSpec is what the runtime is told about a container. Its Release must be called also if there is an error.
+func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (runtime.ContainerSpec, error) {
+	p := j.pod
+	box, err := e.sandboxSpec(p, 0)
+	if err != nil {
+		return runtime.ContainerSpec{}, err
+	}
+
+	ips := e.nodeIPs
+	if !p.Spec.HostNetwork {
+		b, _ := j.runtime.Sandbox()
+		ips = b.IPs
+	}
+	vars, err := e.environment(ctx, p, c, ips)
+	if err != nil {
+		return runtime.ContainerSpec{}, err
+	}
+
+	spec := runtime.ContainerSpec{Sandbox: box, SandboxID: j.ID, Container: c, Attempt: j.Attempt, ImageRef: j.ImageRef,
+		ImageUser: runtime.ImageUser{UID: j.user.UID, Name: j.user.Name}, TargetID: targetOf(p, j.Name, j.runtime),
+		Command: env.ExpandAll(c.Command, vars), Args: env.ExpandAll(c.Args, vars)}
+	values := map[string]string{}
+	for _, v := range vars {
+		values[v.Name] = v.Value
+		spec.Env = append(spec.Env, runtime.KeyValue{Name: v.Name, Value: v.Value})
+	}
+
+	spec.Release, err = e.addMounts(&spec, p, ips, func(n string) (string, bool) { v, ok := values[n]; return v, ok })
+	spec.Mounts = append(spec.Mounts, imageMounts(p, c, j.imageVolumes)...)
+	return spec, err
+}
+
+// environment works out the environment variables of a container.
+func (e *effects) environment(ctx context.Context, p *v1.Pod, c *v1.Container, ips []string) ([]env.Var, error) {
+	return env.Container(env.Inputs{Pod: p, Container: c, PodIPs: ips, HostIPs: e.nodeIPs,
+		NodeAllocatable: e.allocatable(), Services: e.objects.Services(p.Namespace),
+		ConfigMap: func(name string) (*v1.ConfigMap, error) {
+			cm, err := e.objects.ConfigMap(ctx, p.Namespace, name)
+			if err != nil {
+				return nil, notFound("configmap", p.Namespace, name, err)
+			}
+			return cm, nil
+		},
+		Secret: func(name string) (*v1.Secret, error) {
+			s, err := e.objects.Secret(ctx, p.Namespace, name)
+			if err != nil {
+				return nil, notFound("secret", p.Namespace, name, err)
+			}
+			return s, nil
+		}})
+}
+
+// targetOf returns the id of the container whose processes an ephemeral container wants to see; empty for none.
+func targetOf(p *v1.Pod, name string, r *pod.Runtime) string {
+	for _, e := range p.Spec.EphemeralContainers {
+		if e.Name == name && e.TargetContainerName != "" {
+			c, _ := r.Latest(e.TargetContainerName)
+			return c.ID
+		}
+	}
+	return ""
+}
+
+// addMounts adds everything that is mounted into a container. release is to be called once the container was started or will
+// not be, also if there is an error.
+func (e *effects) addMounts(spec *runtime.ContainerSpec, p *v1.Pod, ips []string, known func(string) (string, bool)) (release func(), err error) {
+	c := spec.Container
+	mounts, release, err := e.volumes.Mounts(p, c, known)
+	if err != nil {
+		return release, err
+	}
+
+	hosts, err := e.hostsFile(p, c, ips)
+	if err != nil {
+		return release, err
+	}
+	if hosts != nil {
+		mounts = append(mounts, *hosts)
+	}
+	for _, m := range mounts {
+		spec.Mounts = append(spec.Mounts, runtime.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.ReadOnly,
+			RecursiveReadOnly: m.RecursiveReadOnly, Propagation: m.Propagation})
+	}
+
+	last, err := e.terminationFile(p, c)
+	if last != nil {
+		spec.Mounts = append(spec.Mounts, *last)
+	}
+	return release, err
+}
+
+// hostsFile makes the hosts file of a pod. A HostProcess container sees the node's own.
+func (e *effects) hostsFile(p *v1.Pod, c *v1.Container, ips []string) (*volume.Mount, error) {
+	if e.windows && volume.HostProcess(p, c) {
+		return nil, nil
+	}
+
+	name, err := dns.NameOf(p, e.nodeName, e.dns.Domain)
+	if err != nil {
+		return nil, err
+	}
+	h := volume.Hosts{PodIPs: ips, HostName: name.Host, Domain: name.Domain, Aliases: p.Spec.HostAliases, HostNetwork: p.Spec.HostNetwork}
+	if h.HostNetwork {
+		h.Node, _ = os.ReadFile(volume.HostsFile(e.windows))
+	}
+	return e.volumes.EtcHosts(p, c, h)
+}
+
+// terminationFile makes the file in which a container may leave its termination message.
+func (e *effects) terminationFile(p *v1.Pod, c *v1.Container) (*runtime.Mount, error) {
+	if c.TerminationMessagePath == "" {
+		return nil, nil
+	}
+
+	dir := filepath.Join(e.rootDir, "pods", string(p.UID), "containers", c.Name)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("creating the folder of the termination message: %w", err)
+	}
+	var id [4]byte
+	_, _ = rand.Read(id[:])
+	path := filepath.Join(dir, hex.EncodeToString(id[:]))
+
+	if err := os.WriteFile(path, nil, 0o666); err != nil {
+		return nil, fmt.Errorf("creating the termination message file: %w", err)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		return nil, fmt.Errorf("opening the termination message file to the container: %w", err)
+	}
+	return &runtime.Mount{HostPath: path, ContainerPath: c.TerminationMessagePath}, nil
+}
+
+// maxLinkName bounds the name of a link to a log, without its ending, in bytes: file names end at 255.
+const maxLinkName = 250
+
+// linkLog makes the symbolic link to a log that log collectors look for. On systems without links it does nothing.
+func (e *effects) linkLog(p *v1.Pod, name string, c pod.Container) {
+	dir := e.folders.links()
+	if c.LogPath == "" || os.MkdirAll(dir, 0o755) != nil {
+		return
+	}
+
+	prefix := p.Name + "_" + p.Namespace + "_" + name + "-"
+	if len(prefix) > maxLinkName-len(c.ID) {
+		prefix = prefix[:maxLinkName-len(c.ID)]
+	}
+	_ = os.Symlink(c.LogPath, filepath.Join(dir, prefix+c.ID+".log"))
+}

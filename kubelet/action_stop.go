@@ -1,0 +1,105 @@
+package kubelet
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/kubelet/pod"
+)
+
+// stopContainer runs the preStop hook of a container and stops it within its grace period.
+func (e *effects) stopContainer(ctx context.Context, j job) []pod.Fact {
+	if !j.Again() { // a second stop, with less time, is not reported
+		e.event(j.pod, j.Name, v1.EventTypeNormal, "Killing", j.Message)
+	}
+	grace := j.Grace
+	if j.preStop != nil {
+		grace = e.runPreStop(j)
+	}
+
+	ctx = context.WithoutCancel(ctx)
+	if err := e.runtime.StopContainer(ctx, j.ID, grace); err != nil {
+		klog.FromContext(ctx).Error(err, "Stopping a container failed", "pod", e.uid, "container", j.Name)
+		return []pod.Fact{pod.StopFailed{Key: j.Key, Message: err.Error()}}
+	}
+
+	f := pod.ContainerStopped{Key: j.Key, ID: j.ID}
+	if ended, known, _ := e.runtime.Container(ctx, j.ID); known { // what the runtime cannot say now an event will
+		f.Container = &ended
+	}
+	return []pod.Fact{f}
+}
+
+// minStop is what is left for the container itself when its hook used up the grace period.
+const minStop = 2 * time.Second
+
+// preStopRun is the preStop hook of one container instance. It runs once, however often the container is told to stop,
+// and ends early when the container does.
+type preStopRun struct {
+	once   sync.Once
+	done   chan struct{}
+	ctx    context.Context
+	cancel context.CancelFunc
+	podIP  string
+	tasks  *sync.WaitGroup
+}
+
+// preStopOf returns the preStop hook of the container that an action stops, or nil if it has none.
+func (a *actor) preStopOf(ctx context.Context, action pod.Action) *preStopRun {
+	p := a.state.Pod()
+	if p == nil {
+		return nil
+	}
+	c := pod.FindContainer(p, action.Name)
+	if c == nil || c.Lifecycle == nil || c.Lifecycle.PreStop == nil {
+		return nil
+	}
+
+	h := a.preStops[action.ID]
+	if h == nil {
+		h = &preStopRun{done: make(chan struct{}), podIP: a.podIP(), tasks: a.tasks}
+		h.ctx, h.cancel = context.WithCancel(ctx)
+		a.preStops[action.ID] = h
+	}
+	return h
+}
+
+// endPreStops ends the preStop hooks of containers that have ended.
+func (a *actor) endPreStops() {
+	for id, h := range a.preStops {
+		if c, ok := a.state.Runtime().Find(id); !ok || c.State == pod.Exited {
+			h.cancel()
+			delete(a.preStops, id)
+		}
+	}
+}
+
+// runPreStop runs the hook inside the grace period, or waits for it if it runs already, and returns what is left of it.
+func (e *effects) runPreStop(j job) time.Duration {
+	began, h := time.Now(), j.preStop
+	h.once.Do(func() {
+		c := pod.FindContainer(j.pod, j.Name)
+		h.tasks.Go(func() {
+			defer close(h.done)
+			err := guarded(h.ctx, e.uid, "preStop hook", func() error {
+				return e.hook(h.ctx, j.pod, c, hookCall{c.Lifecycle.PreStop, j.ID, h.podIP, j.Grace})
+			})
+			if err != nil && h.ctx.Err() == nil {
+				e.event(j.pod, c.Name, v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
+			}
+		})
+	})
+
+	timer := time.NewTimer(j.Grace)
+	defer timer.Stop()
+	select {
+	case <-h.done:
+	case <-h.ctx.Done():
+	case <-timer.C:
+	}
+	return max(j.Grace-time.Since(began), minStop)
+}

@@ -1,0 +1,35 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/volume"
+)
+
+// prepareVolumes makes the volumes of the pod ready to be mounted.
+func (e *effects) prepareVolumes(ctx context.Context, j job) []pod.Fact {
+	err := e.volumes.Prepare(ctx, j.pod, volume.Facts{Allocatable: e.allocatable()})
+	if err == nil {
+		return []pod.Fact{pod.VolumesPrepared{}}
+	}
+
+	f := pod.VolumesFailed{Message: err.Error(), Cancelled: ctx.Err() != nil}
+	for _, failure := range volume.Failures(err) {
+		f.Failures = append(f.Failures, failure.Error())
+	}
+	return []pod.Fact{f}
+}
+
+// cleanUp removes the volumes and the cgroup of a pod that has ended.
+func (e *effects) cleanUp(ctx context.Context, _ job) []pod.Fact {
+	err := errors.Join(e.volumes.Teardown(context.WithoutCancel(ctx), e.uid), e.cgroups.RemovePod(e.uid))
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cleaning up after a pod failed", "pod", e.uid)
+		return []pod.Fact{pod.CleanupFailed{Message: err.Error()}}
+	}
+	return []pod.Fact{pod.CleanedUp{}}
+}

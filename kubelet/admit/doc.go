@@ -1,0 +1,13 @@
+// Package admit decides which pods may run on the node, and which may have more of it than they have. It applies upstream's
+// rules in upstream's order and words, and keeps the account of what the admitted pods hold.
+//
+//	               rules: sysctls, OS, resources, affinity, host ports, taints, AppArmor
+//	                 │
+//	Admit(pod) ──────┴─> place ── Release ─> free
+//	                       │ ▲                │
+//	            Resize(pod)│ │room            │
+//	                       ▼ │                ▼
+//	                     waiting <── in turn: priority, class, waiting time
+//
+// It never looks at a pod's state; it is told of its end by Release.
+package admit

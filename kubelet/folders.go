@@ -1,0 +1,99 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/kubelet/logs"
+	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/volume"
+)
+
+// folders is what pods have on the disk of the node: their own folder, logs, links to these, and the cgroup.
+type folders struct {
+	pods    podFolders
+	cgroups cgroups
+	logs    string // the folder of the logs of pods
+}
+
+// remove removes what a pod that has ended has on disk. The pod's own folder goes last: by it a later kubelet finds what
+// this one could not finish.
+func (f *folders) remove(ctx context.Context, uid types.UID) error {
+	logs, err := filepath.Glob(filepath.Join(f.logs, "*_"+string(uid)))
+	for _, dir := range logs {
+		err = errors.Join(err, volume.RemoveTree(dir))
+	}
+	if err = errors.Join(err, f.cgroups.RemovePod(uid)); err != nil {
+		return err
+	}
+	return f.pods.Remove(ctx, uid)
+}
+
+// removeUnknown removes what pods that are not known have left on disk. What fails is tried again at the next audit.
+func (f *folders) removeUnknown(ctx context.Context, known func(types.UID) bool) {
+	uids, err := f.pods.OnDisk()
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Listing the folders of pods failed")
+		return
+	}
+
+	for _, uid := range append(uids, f.logged()...) {
+		if known(uid) {
+			continue
+		}
+		if err := f.remove(ctx, uid); err != nil {
+			klog.FromContext(ctx).Error(err, "Removing the folder of a pod failed", "pod", uid)
+		}
+	}
+	f.removeDeadLinks()
+}
+
+// logged returns the pods that have a folder of logs, named <namespace>_<name>_<UID>.
+func (f *folders) logged() (uids []types.UID) {
+	entries, err := os.ReadDir(f.logs)
+	if err != nil {
+		return nil // there is none yet, or none that could be removed
+	}
+	for _, e := range entries {
+		if parts := strings.Split(e.Name(), "_"); e.IsDir() && len(parts) == 3 && parts[2] != "" {
+			uids = append(uids, types.UID(parts[2]))
+		}
+	}
+	return uids
+}
+
+// links is the folder of the symbolic links to logs that log collectors look for. It is beside that of the logs.
+func (f *folders) links() string { return filepath.Join(filepath.Dir(f.logs), "containers") }
+
+// removeDeadLinks removes links to logs of ours that are gone. What cannot be removed now is tried again the next time.
+func (f *folders) removeDeadLinks() {
+	links, _ := filepath.Glob(filepath.Join(f.links(), "*.log"))
+	for _, link := range links {
+		target, err := os.Readlink(link)
+		if err != nil || !strings.HasPrefix(target, f.logs) {
+			continue
+		}
+		if _, err := os.Stat(target); errors.Is(err, os.ErrNotExist) {
+			_ = os.Remove(link)
+		}
+	}
+}
+
+// removeLog removes the log of a container that the runtime no longer has, and the link to it.
+func (f *folders) removeLog(c pod.Container) error {
+	if c.LogPath == "" {
+		return nil
+	}
+
+	links, _ := filepath.Glob(filepath.Join(f.links(), "*-"+c.ID+".log"))
+	for _, link := range links {
+		_ = os.Remove(link)
+	}
+	return logs.Remove(c.LogPath)
+}

@@ -1,0 +1,146 @@
+package pod
+
+import (
+	"maps"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Desired is a new version of the pod from its source.
+type Desired struct {
+	Pod *v1.Pod
+	// Static says that the source is a file or a web address.
+	Static bool
+}
+
+func (f Desired) take(s *State, _ time.Time) {
+	if f.Static && s.pod != nil && s.gone {
+		return // it ends first; its successor is made when it has
+	}
+
+	s.static = f.Static
+	if !f.Static {
+		s.gone = false
+	}
+	s.setSource(f.Pod)
+}
+
+// SourceGone says that the source no longer has the pod. Pod is its last version, or nil if that is the one that is known.
+type SourceGone struct{ Pod *v1.Pod }
+
+func (f SourceGone) take(s *State, _ time.Time) {
+	s.gone = true
+	if f.Pod != nil {
+		s.setSource(f.Pod)
+	}
+}
+
+// SourcesReady says that all pods that should run are known. A pod that no source has is an orphan from then on, and ends.
+type SourcesReady struct{}
+
+func (SourcesReady) take(s *State, _ time.Time) { s.sourcesReady = true }
+
+// Admitted says that the node agreed to run the pod.
+type Admitted struct{}
+
+func (Admitted) take(s *State, _ time.Time) {
+	if s.NeedsAdmission() {
+		s.admitted = true
+	}
+}
+
+// Refused says that the node cannot run the pod. Reason and Message are in upstream's words.
+type Refused struct {
+	Reason  string
+	Message string `json:"-"`
+}
+
+func (f Refused) take(s *State, _ time.Time) {
+	if !s.NeedsAdmission() {
+		return
+	}
+	s.stop = &Stop{Reason: f.Reason, Message: "Pod was rejected: " + f.Message, Phase: v1.PodFailed, Rejected: true}
+	s.tell(Event{Type: v1.EventTypeWarning, Reason: f.Reason, Message: f.Message})
+}
+
+// Stripped says that the pod must end and cannot be worked out: passes over it panic. Only what is needed to end it stays.
+type Stripped struct{}
+
+func (Stripped) take(s *State, _ time.Time) {
+	p := s.pod
+	if p == nil || !s.gone && p.DeletionTimestamp == nil {
+		return
+	}
+
+	grace := int64(1)
+	bare := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: p.UID, Generation: p.Generation,
+		ResourceVersion: p.ResourceVersion, DeletionTimestamp: p.DeletionTimestamp, DeletionGracePeriodSeconds: &grace}}
+	bare.Status.Phase, bare.Status.StartTime = v1.PodFailed, p.Status.StartTime
+	s.last, s.stop = nil, nil
+	s.setSource(bare)
+}
+
+// setSource takes a version of the pod. One that was admitted keeps the resources that it has until the node has agreed to
+// others; what one that was not admitted gets is found out by the note of an earlier kubelet.
+func (s *State) setSource(p *v1.Pod) {
+	before := s.pod
+	s.source, s.pod = p, p
+	s.noted, s.settled = false, false
+	if s.admitted && !s.static && s.resize.Allocated != nil {
+		s.pod = s.resize.Allocated.Apply(p)
+	}
+	s.notice(before)
+}
+
+// notice finds what changed in the desired pod: another image is asked for, and what failed may work now.
+func (s *State) notice(before *v1.Pod) {
+	if before == nil || before == s.pod {
+		return
+	}
+	if before.Generation == s.pod.Generation && maps.Equal(before.Labels, s.pod.Labels) && maps.Equal(before.Annotations, s.pod.Annotations) {
+		return
+	}
+
+	for name := range s.images {
+		if strings.HasPrefix(name, "/") {
+			continue // of a volume, which cannot change
+		}
+		if was, is := FindContainer(before, name), FindContainer(s.pod, name); was == nil || is == nil || was.Image != is.Image {
+			delete(s.images, name)
+		}
+	}
+
+	for key, f := range s.failures {
+		if FindContainer(s.pod, key) != nil {
+			again := *f
+			again.RetryAt = time.Time{}
+			s.failures[key] = &again
+		}
+	}
+}
+
+// FindContainer returns the container of that name in the spec of p, or nil. What it returns for an ephemeral container is a
+// copy.
+func FindContainer(p *v1.Pod, name string) *v1.Container {
+	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+
+	for i := range p.Spec.EphemeralContainers {
+		if p.Spec.EphemeralContainers[i].Name == name {
+			c := v1.Container(p.Spec.EphemeralContainers[i].EphemeralContainerCommon)
+			return &c
+		}
+	}
+	return nil
+}
+
+// tell has an event sent with the next plan.
+func (s *State) tell(e Event) { s.events = append(s.events, e) }

@@ -1,0 +1,219 @@
+package pod
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// ContainerState is where a container is in its life. It only ever grows.
+type ContainerState int
+
+// The states in order: a snapshot never goes back to an earlier one.
+const (
+	Created ContainerState = iota
+	Running
+	Exited
+)
+
+// Container is one container instance as the runtime knows it.
+type Container struct {
+	ID, SandboxID, Name string
+	// Attempt counts from 0; it is the restart count.
+	Attempt uint32
+	State   ContainerState
+	// Hash is Hash() of the spec that it was made from, as kept in its annotations.
+	Hash                             string
+	Image, ImageID                   string
+	CreatedAt, StartedAt, FinishedAt time.Time
+	ExitCode                         int32
+	Reason, Message                  string
+	LogPath                          string
+	User                             *v1.ContainerUser
+	// MadeWith is what it was made with, as kept in its annotations; nil when they do not tell. Given is what the runtime
+	// says that it has now.
+	MadeWith *v1.ResourceRequirements
+	Given    Given
+}
+
+// Sandbox is one pod sandbox as the runtime knows it.
+type Sandbox struct {
+	ID          string
+	Attempt     uint32
+	Ready       bool
+	HostNetwork bool
+	IPs         []string
+	CreatedAt   time.Time
+	// Handler is the runtime handler that runs it, "" for the default one.
+	Handler string
+}
+
+// Runtime is everything that the runtime knows about one pod. It is read only once published.
+type Runtime struct {
+	Name, Namespace, UID string
+	Sandboxes            []Sandbox
+	Containers           []Container
+}
+
+// latest returns the newest instance of the named container and the one before it; nil when there is none.
+func (r *Runtime) latest(name string) (newest, previous *Container) {
+	if r == nil {
+		return nil, nil
+	}
+	for i := range r.Containers {
+		c := &r.Containers[i]
+		if c.Name != name {
+			continue
+		}
+		switch {
+		case newest == nil || later(c, newest):
+			newest, previous = c, newest
+		case previous == nil || later(c, previous):
+			previous = c
+		}
+	}
+	return newest, previous
+}
+
+func later(a, b *Container) bool {
+	if a.Attempt != b.Attempt {
+		return a.Attempt > b.Attempt
+	}
+	return a.CreatedAt.After(b.CreatedAt)
+}
+
+// sandbox returns the newest sandbox, or nil.
+func (r *Runtime) sandbox() *Sandbox {
+	if r == nil {
+		return nil
+	}
+	var newest *Sandbox
+	for i := range r.Sandboxes {
+		s := &r.Sandboxes[i]
+		if newest == nil || s.Attempt > newest.Attempt || s.Attempt == newest.Attempt && s.CreatedAt.After(newest.CreatedAt) {
+			newest = s
+		}
+	}
+	return newest
+}
+
+// Running tells whether any container may run.
+func (r *Runtime) Running() bool {
+	return r != nil && slices.ContainsFunc(r.Containers, func(c Container) bool { return c.State == Running })
+}
+
+// Sandbox returns the newest sandbox; ok is false when there is none.
+func (r *Runtime) Sandbox() (s Sandbox, ok bool) {
+	if p := r.sandbox(); p != nil {
+		return *p, true
+	}
+	return Sandbox{}, false
+}
+
+// Latest returns the newest instance of the named container.
+func (r *Runtime) Latest(name string) (c Container, ok bool) {
+	if p, _ := r.latest(name); p != nil {
+		return *p, true
+	}
+	return Container{}, false
+}
+
+// Merge returns r with what update knows put over it: new objects are added, and a container never goes back to an
+// earlier state. Objects that update does not name stay. Neither argument changes.
+func (r *Runtime) Merge(update *Runtime) *Runtime {
+	if r == nil {
+		return update
+	}
+	out := *r
+	out.Sandboxes, out.Containers = slices.Clone(r.Sandboxes), slices.Clone(r.Containers)
+	for _, s := range update.Sandboxes {
+		i := slices.IndexFunc(out.Sandboxes, func(o Sandbox) bool { return o.ID == s.ID })
+		switch {
+		case i < 0:
+			out.Sandboxes = append(out.Sandboxes, s)
+		case out.Sandboxes[i].Ready || !s.Ready:
+			if len(s.IPs) == 0 {
+				s.IPs = out.Sandboxes[i].IPs
+			}
+			out.Sandboxes[i] = s
+		}
+	}
+	for _, c := range update.Containers {
+		i := slices.IndexFunc(out.Containers, func(o Container) bool { return o.ID == c.ID })
+		switch {
+		case i < 0:
+			out.Containers = append(out.Containers, c)
+		case c.State >= out.Containers[i].State:
+			if c.SandboxID == "" {
+				c.SandboxID = out.Containers[i].SandboxID
+			}
+			if old := out.Containers[i].Given; c.Given.At.Before(old.At) {
+				c.Given = old
+			}
+			out.Containers[i] = c
+		}
+	}
+	return &out
+}
+
+// forgetAfter is how old an object must be that an audit did not list before it counts as gone: one that is being made
+// carries the time of its beginning, and is listed at its end.
+const forgetAfter = 5 * time.Minute
+
+// Audited returns r after an audit that began at that time and found update: what was made long before, and is not in it,
+// is gone.
+func (r *Runtime) Audited(update *Runtime, began time.Time) *Runtime {
+	if r == nil {
+		return update
+	}
+	out := r.Merge(update)
+	lost := func(id string, made time.Time) bool {
+		in := slices.ContainsFunc(update.Sandboxes, func(s Sandbox) bool { return s.ID == id }) ||
+			slices.ContainsFunc(update.Containers, func(c Container) bool { return c.ID == id })
+		return !in && made.Before(began.Add(-forgetAfter))
+	}
+	out.Sandboxes = slices.DeleteFunc(slices.Clone(out.Sandboxes), func(s Sandbox) bool { return lost(s.ID, s.CreatedAt) })
+	out.Containers = slices.DeleteFunc(slices.Clone(out.Containers), func(c Container) bool { return lost(c.ID, c.CreatedAt) })
+	return out
+}
+
+// Without returns r without the container or sandbox of that id. A removed sandbox takes its containers along.
+func (r *Runtime) Without(id string) *Runtime {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	out.Sandboxes = slices.DeleteFunc(slices.Clone(r.Sandboxes), func(s Sandbox) bool { return s.ID == id })
+	out.Containers = slices.DeleteFunc(slices.Clone(r.Containers), func(c Container) bool {
+		return c.ID == id || c.SandboxID == id
+	})
+	return &out
+}
+
+// Find returns the container of that id.
+func (r *Runtime) Find(id string) (c Container, ok bool) {
+	if r != nil {
+		for _, c := range r.Containers {
+			if c.ID == id {
+				return c, true
+			}
+		}
+	}
+	return Container{}, false
+}
+
+// SandboxDown returns r with that sandbox not ready and its containers ended.
+func (r *Runtime) SandboxDown(id string) *Runtime {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	out.Sandboxes = slices.Clone(r.Sandboxes)
+	for i := range out.Sandboxes {
+		if out.Sandboxes[i].ID == id {
+			out.Sandboxes[i].Ready = false
+		}
+	}
+	return &out
+}
