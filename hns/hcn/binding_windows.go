@@ -86,7 +86,7 @@ func invoke(proc *windows.LazyProc, record **uint16, args ...uintptr) error {
 		}
 		text = strings.TrimSpace(said.Error)
 	}
-	return &hresult{code: reduced(code), text: text}
+	return &hresult{code: hns.ReduceCode(code), text: text}
 }
 
 // taken copies a string of HNS and frees it.

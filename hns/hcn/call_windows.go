@@ -119,7 +119,7 @@ func classify(doing string, err error) error {
 		e.Class = hns.Absent
 		return e
 	}
-	for _, code := range hns.KnownCodes {
+	for _, code := range hns.KnownCodes() {
 		if shim.CheckErrorWithCode(err, shim.ErrorCode(code)) {
 			e.Code, e.Class = code, hns.ClassOfCode(code)
 			break

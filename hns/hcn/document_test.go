@@ -112,14 +112,6 @@ func FuzzDocuments(f *testing.F) {
 	})
 }
 
-func TestReduced(t *testing.T) {
-	for code, want := range map[uint32]uint32{0x80070490: 0x490, 0x800700b7: 0xb7, 0x803b0013: 0x803b0013, 0x80004001: 0x80004001} {
-		if got := reduced(code); got != want {
-			t.Errorf("%x: %x, wanted %x", code, got, want)
-		}
-	}
-}
-
 func TestQuery(t *testing.T) {
 	if got, want := queryFor(nil), `{"SchemaVersion":{"Major":2,"Minor":0}}`; got != want {
 		t.Errorf("%s, wanted %s", got, want)

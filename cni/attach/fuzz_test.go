@@ -1,4 +1,4 @@
-package winbridge
+package attach
 
 import (
 	"context"
@@ -23,20 +23,22 @@ func FuzzCalls(f *testing.F) {
 	}
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, extra string) {
-		c, err := contract.Parse([]byte(`{"name":"porthole","type":"win-bridge"` + extra + `}`))
+		c, err := contract.Parse([]byte(`{"name":"porthole","type":"test"` + extra + `}`))
 		if err != nil || c.Name != "porthole" {
 			return
 		}
 		c.IPAM, _ = json.Marshal(map[string]string{"subnet": "10.244.2.0/24", "rangeStart": "10.244.2.3", "dataDir": dir})
+
 		ctx, h := context.Background(), newHost()
-		p := &Plugin{Host: h}
+		p := plugin(h)
 		if _, err = p.Add(ctx, call(c)); err == nil {
-			list, err := h.Endpoints(ctx, bridge.ID)
+			list, err := h.Endpoints(ctx, testNetwork.ID)
 			if err != nil || len(list) != 1 {
 				t.Fatalf("%d endpoints: %v", len(list), err)
 			}
 			checkPolicies(t, c, list[0].Policies)
 		}
+
 		_ = p.Check(ctx, call(c))
 		_ = p.Status(ctx, c)
 		if err := p.GC(ctx, c); err != nil {
@@ -55,7 +57,7 @@ func checkPolicies(t *testing.T, c *contract.Config, list []hns.Policy) {
 		var nat outboundNAT
 		switch p.Type {
 		case "PortMapping":
-			if json.Unmarshal(p.Settings, &m) == nil && len(c.Policies) == 0 && (m.Protocol != 6 && m.Protocol != 17 || m.ExternalPort < 1 || m.ExternalPort > 65535 || m.InternalPort < 1) {
+			if json.Unmarshal(p.Settings, &m) == nil && len(c.Policies) == 0 && m.outOfRange() {
 				t.Fatalf("port mapping %+v", m)
 			}
 		case "OutBoundNAT":
@@ -67,7 +69,12 @@ func checkPolicies(t *testing.T, c *contract.Config, list []hns.Policy) {
 			t.Fatalf("policy %s has the settings %s", p.Type, p.Settings)
 		}
 	}
+
 	if _, err := netip.ParsePrefix(c.IPMasqNetwork); c.IPMasqNetwork != "" && (err != nil || !excepted) {
 		t.Fatalf("%q is not among the exceptions of %v", c.IPMasqNetwork, list)
 	}
+}
+
+func (m portMapping) outOfRange() bool {
+	return m.Protocol != 6 && m.Protocol != 17 || m.ExternalPort < 1 || m.ExternalPort > 65535 || m.InternalPort < 1
 }

@@ -1,4 +1,4 @@
-package winbridge
+package attach
 
 import (
 	"context"
@@ -14,14 +14,15 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// deadline of a whole CNI call; runtimes give up later than that.
+// deadline of a whole CNI call. Runtimes give up later than that.
 const deadline = 90 * time.Second
 
-// Main serves one CNI call from the environment and standard input, and ends the process.
-func Main(h host) {
-	p := &Plugin{Host: h}
+// Main serves one CNI call from the environment and standard input, and ends the process. Name and about are the plugin's, for
+// messages.
+func Main(name, about string, p Plugin) {
+	serve := func(do func(context.Context, Call) error) func(*skel.CmdArgs) error { return serving(name, do) }
 	skel.PluginMainFuncs(skel.CNIFuncs{
-		Add: with(func(ctx context.Context, c Call) error {
+		Add: serve(func(ctx context.Context, c Call) error {
 			result, err := p.Add(ctx, c)
 			if err != nil {
 				return err
@@ -32,22 +33,24 @@ func Main(h host) {
 			}
 			return types.PrintResult(result, v)
 		}),
-		Del:    with(p.Del),
-		Check:  with(p.Check),
-		Status: with(func(ctx context.Context, c Call) error { return p.Status(ctx, c.Config) }),
-		GC:     with(func(ctx context.Context, c Call) error { return p.GC(ctx, c.Config) }),
-	}, version.VersionsStartingFrom("0.1.0"), "win-bridge: endpoints on L2Bridge networks for Windows pods")
+		Del:    serve(p.Del),
+		Check:  serve(p.Check),
+		Status: serve(func(ctx context.Context, c Call) error { return p.Status(ctx, c.Config) }),
+		GC:     serve(func(ctx context.Context, c Call) error { return p.GC(ctx, c.Config) }),
+	}, version.VersionsStartingFrom("0.1.0"), name+": "+about)
 }
 
-func with(do func(context.Context, Call) error) func(*skel.CmdArgs) error {
+// serving reads the configuration of a call and bounds its time.
+func serving(name string, do func(context.Context, Call) error) func(*skel.CmdArgs) error {
 	return func(args *skel.CmdArgs) error {
 		config, err := contract.Parse(args.StdinData)
 		if err != nil {
 			return types.NewError(types.ErrInvalidNetworkConfig, err.Error(), "")
 		}
 		for _, w := range config.Warnings {
-			fmt.Fprintln(os.Stderr, "win-bridge:", w)
+			fmt.Fprintln(os.Stderr, name+":", w)
 		}
+
 		ctx, cancel := context.WithTimeout(context.Background(), deadline)
 		defer cancel()
 		err = do(ctx, Call{Container: args.ContainerID, Namespace: args.Netns, Interface: args.IfName, Config: config})
