@@ -212,6 +212,7 @@ func TestRegister(t *testing.T) {
 		{"others register", func(o *Options) { o.NoRegister = true }, &v1.Node{}, nil, "get", ""},
 		{"others have not registered yet", func(o *Options) { o.NoRegister = true }, &v1.Node{}, []error{notFound()}, "get get", ""},
 	} {
+
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, n := newWorld(c.change)
@@ -220,6 +221,7 @@ func TestRegister(t *testing.T) {
 				if err := n.Register(t.Context()); err != nil {
 					t.Fatal(err)
 				}
+
 				if got := w.take(); got != c.calls {
 					t.Errorf("calls: %s, want %s", got, c.calls)
 				}
@@ -385,6 +387,7 @@ func TestPressureIsReported(t *testing.T) {
 			defer w.mu.Unlock()
 			return condition(w.object.Status, v1.NodeMemoryPressure).Status
 		}
+
 		if got := memory(900); got != v1.ConditionFalse {
 			t.Errorf("as much left as must be: %s", got)
 		}

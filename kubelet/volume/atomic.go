@@ -14,9 +14,10 @@ import (
 	"porthole.dev/porthole/internal/retry"
 )
 
+// dataLink is the link to the folder with the files of a volume.
 const dataLink = "..data"
 
-// access says who may read the files of a volume; it has effect on Linux only.
+// access is who may read the files of a volume. It has effect on Linux only.
 type access struct {
 	group *int64 // fsGroup
 }
@@ -28,17 +29,18 @@ type access struct {
 //	dir/..data -> ..2026_…                  swapped in one step
 //	dir/sub    -> ..data/sub                one link per first path element
 //
-// Where they do not (Wine answers success and makes nothing; Windows before 1803), plain files are replaced one by
-// one, each in one step.
+// Where they do not work (Wine 8 reports success and makes nothing; Windows before 1803), plain files are replaced one
+// by one, each in one step.
 //
-// All of it goes through a handle of dir, which no link leads out of: what a program puts in the way while files are
-// written is refused or removed, not followed.
+// Everything goes through a handle of dir, which refuses links that lead out of it. A link that a container puts in the
+// way while files are written is refused or removed, not followed.
 func writeFiles(dir string, want content, acc access) (bool, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return false, fmt.Errorf("opening volume: %w", err)
 	}
 	defer root.Close()
+
 	have, mode, err := readFiles(root)
 	if err != nil {
 		return false, err
@@ -49,12 +51,14 @@ func writeFiles(dir string, want content, acc access) (bool, error) {
 		}
 		return false, nil
 	}
+
 	if mode == layoutNone {
 		mode = layoutPlain
 		if linksWork(root) {
 			mode = layoutLinks
 		}
 	}
+
 	if mode == layoutPlain {
 		return true, writePlain(root, want, acc)
 	}
@@ -69,12 +73,13 @@ const (
 	layoutPlain               // plain files
 )
 
-// readFiles reads back what an earlier write, maybe of an earlier process, left in a volume.
+// readFiles reads the files that an earlier write, maybe of an earlier process, left in a volume.
 func readFiles(root *os.Root) (content, layout, error) {
 	base, mode := ".", layoutPlain
 	if target, err := root.Readlink(dataLink); err == nil {
 		base, mode = filepath.Base(target), layoutLinks
 	}
+
 	have, tree := content{}, root.FS()
 	err := fs.WalkDir(tree, base, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || p == base {
@@ -96,7 +101,8 @@ func readFiles(root *os.Root) (content, layout, error) {
 		have[rel] = file{data: data}
 		return err
 	})
-	if errors.Is(err, fs.ErrNotExist) && mode == layoutLinks { // interrupted: the link points nowhere
+
+	if errors.Is(err, fs.ErrNotExist) && mode == layoutLinks { // an interrupted write: the link leads nowhere
 		return content{}, layoutLinks, removeIn(root, dataLink)
 	}
 	if err != nil {
@@ -108,9 +114,10 @@ func readFiles(root *os.Root) (content, layout, error) {
 	return have, mode, nil
 }
 
-// removeIn removes what has a name in the folder of a volume: a file, a link (never what it points to) or a tree.
+// removeIn removes what is called name in the folder of a volume: a file, a link (not its target) or a tree.
 func removeIn(root *os.Root, name string) error { return RemoveTree(filepath.Join(root.Name(), name)) }
 
+// equalFiles reports whether two sets have the same paths and contents. Modes do not count.
 func equalFiles(have, want content) bool {
 	if len(have) != len(want) {
 		return false
@@ -123,7 +130,8 @@ func equalFiles(have, want content) bool {
 	return true
 }
 
-// linksWork makes a link to a folder and reads a file through it, because a success answered is no proof.
+// linksWork reports whether links to folders work in a volume. It reads a file through one, because Wine reports
+// success without making a link.
 func linksWork(root *os.Root) bool {
 	const real, link = "..probe", "..probelink"
 	defer removeIn(root, real)
@@ -131,6 +139,7 @@ func linksWork(root *os.Root) bool {
 	if removeIn(root, link) != nil || root.MkdirAll(real, 0o755) != nil || root.WriteFile(real+"/f", []byte("x"), 0o600) != nil {
 		return false
 	}
+
 	if root.Symlink(real, link) != nil {
 		return false
 	}
@@ -141,6 +150,7 @@ func linksWork(root *os.Root) bool {
 	return err == nil && string(data) == "x"
 }
 
+// writeLinked writes files behind ..data, and switches to them in one step.
 func writeLinked(root *os.Root, want content, acc access) error {
 	stamp := fmt.Sprintf("..%s", time.Now().UTC().Format("2006_01_02_15_04_05.000000000"))
 	if err := writeAll(root, stamp, want, acc); err != nil {
@@ -154,7 +164,7 @@ func writeLinked(root *os.Root, want content, acc access) error {
 	return finishLinks(root, want)
 }
 
-// writeAll makes a folder with all files.
+// writeAll writes all files into a new folder.
 func writeAll(root *os.Root, folder string, want content, acc access) error {
 	if err := root.Mkdir(folder, 0o755); err != nil {
 		return fmt.Errorf("making folder of volume files: %w", err)
@@ -164,6 +174,7 @@ func writeAll(root *os.Root, folder string, want content, acc access) error {
 		return fmt.Errorf("opening folder of volume files: %w", err)
 	}
 	defer fresh.Close()
+
 	for p, f := range want {
 		if err := fresh.MkdirAll(path.Dir(p), 0o755); err != nil {
 			return fmt.Errorf("making folder of volume file %s: %w", p, err)
@@ -175,17 +186,19 @@ func writeAll(root *os.Root, folder string, want content, acc access) error {
 	return setAccess(fresh, want, acc)
 }
 
-// finishLinks makes the links to the files behind ..data and removes what is no longer wanted.
+// finishLinks makes a link for each first path element, and removes what is no longer wanted.
 func finishLinks(root *os.Root, want content) error {
 	stamp, err := root.Readlink(dataLink)
 	if err != nil {
 		return fmt.Errorf("reading link to volume files: %w", err)
 	}
+
 	tops := map[string]bool{}
 	for p := range want {
 		top, _, _ := strings.Cut(p, "/")
 		tops[top] = true
 	}
+
 	for top := range tops {
 		target := filepath.Join(dataLink, top)
 		have, err := root.Readlink(top)
@@ -199,11 +212,13 @@ func finishLinks(root *os.Root, want content) error {
 			return fmt.Errorf("linking volume file %s: %w", top, err)
 		}
 	}
+
 	return prune(root, filepath.Base(stamp), tops)
 }
 
-// prune removes links to files that are no longer wanted and the folders of earlier writes. A folder that is still
-// open (Windows refuses to remove it) is left for the next write.
+// prune removes links to files that are no longer wanted, and the folders of earlier writes. stamp is the folder of
+// this write, tops are the wanted links. A folder that a program has open, which Windows does not remove, is left for
+// the next write.
 func prune(root *os.Root, stamp string, tops map[string]bool) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -224,6 +239,7 @@ func prune(root *os.Root, stamp string, tops map[string]bool) error {
 	return nil
 }
 
+// writePlain writes files without links. They are staged first, so that a failure leaves the old ones.
 func writePlain(root *os.Root, want content, acc access) error {
 	const stage = "..new"
 	if err := removeIn(root, stage); err != nil {
@@ -233,6 +249,7 @@ func writePlain(root *os.Root, want content, acc access) error {
 	if err := writeAll(root, stage, want, acc); err != nil {
 		return err
 	}
+
 	if err := removeUnwanted(root, want); err != nil {
 		return err
 	}
@@ -247,7 +264,7 @@ func writePlain(root *os.Root, want content, acc access) error {
 	return nil
 }
 
-// removeUnwanted removes plain files that no longer belong, and folders that thereby became empty or are in the way.
+// removeUnwanted removes plain files that are not wanted, and folders that are in the way of files or not needed.
 func removeUnwanted(root *os.Root, want content) error {
 	folders := map[string]bool{".": true}
 	for p := range want {
@@ -255,6 +272,7 @@ func removeUnwanted(root *os.Root, want content) error {
 			folders[d] = true
 		}
 	}
+
 	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -266,6 +284,7 @@ func removeUnwanted(root *os.Root, want content) error {
 		case d.IsDir() && folders[p], d.Type().IsRegular() && wanted:
 			return nil
 		}
+
 		if err := removeIn(root, filepath.FromSlash(p)); err != nil {
 			return fmt.Errorf("removing old volume file %s: %w", p, err)
 		}

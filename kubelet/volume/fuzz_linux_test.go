@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// pathsOf reads paths, one a line.
+// pathsOf returns a file for each line of text, which is its path.
 func pathsOf(text string) content {
 	out := content{}
 	for i, p := range strings.Split(text, "\n") {
@@ -17,7 +17,7 @@ func pathsOf(text string) content {
 	return out
 }
 
-// inTheWay tells whether one of the paths is a folder of another one.
+// inTheWay reports whether the path of a file is a folder of another file.
 func inTheWay(files content) bool {
 	for p := range files {
 		for d := filepath.Dir(p); d != "."; d = filepath.Dir(d) {
@@ -29,12 +29,13 @@ func inTheWay(files content) bool {
 	return false
 }
 
-// FuzzFiles: whatever the keys of an object and the paths of items are, the files are refused or there, under their
-// names and nowhere else, and later ones take their place.
+// FuzzFiles writes files with any paths, and then others. Paths are refused, or the files are there under their names
+// and nowhere else, and the second ones replace the first.
 func FuzzFiles(f *testing.F) {
 	for _, s := range [][2]string{{"a\nb/c", "b/d"}, {"a", "a/b"}, {"..data\n../x", "."}, {"a/b\na/..c", "a"}, {"\x00", "a\\b\nnul\nCOM¹"}, {"a//b", "/etc/x"}} {
 		f.Add(s[0], s[1])
 	}
+
 	above := f.TempDir()
 	dir := filepath.Join(above, "volume")
 	f.Fuzz(func(t *testing.T, first, second string) {
@@ -42,24 +43,27 @@ func FuzzFiles(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer os.RemoveAll(dir)
+
 		for _, text := range []string{first, second} {
 			want := pathsOf(text)
 			if len(want) > 20 || want.check(false) != nil {
 				continue
 			}
+
 			_, err := writeFiles(dir, want, access{})
 			if inTheWay(want) {
 				if err == nil {
-					t.Fatalf("%q: files that are folders too", text)
+					t.Fatalf("%q: files that are also folders were written", text)
 				}
 				continue
 			}
 			if err != nil {
-				if len(text) < 1024 { // else the system refuses what is too long
+				if len(text) < 1024 { // longer names may be refused by the system
 					t.Fatal(err)
 				}
 				continue
 			}
+
 			have, _, err := filesOf(dir)
 			if err != nil || !equalFiles(have, want) {
 				t.Fatalf("%q: %v %v", text, have, err)
@@ -85,12 +89,12 @@ func filesOf(dir string) (content, layout, error) {
 	return readFiles(root)
 }
 
-// FuzzSubPath: whatever a subPath is, and whatever link a program put into the volume, what is opened and made lies in
-// the volume.
+// FuzzSubPath opens any subPath in a volume with links to any target. What is opened and made is in the volume.
 func FuzzSubPath(f *testing.F) {
 	for _, s := range [][2]string{{"link/x", ".."}, {"link", "/etc"}, {"a/link/b", "../../../.."}, {"link/link", "."}, {"a/b", "a"}, {"link/../x", "a"}, {"link", "link"}} {
 		f.Add(s[0], s[1])
 	}
+
 	above := f.TempDir()
 	dir := filepath.Join(above, "volume")
 	f.Fuzz(func(t *testing.T, sub, target string) {
@@ -98,25 +102,28 @@ func FuzzSubPath(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		if err := os.MkdirAll(filepath.Join(dir, "a"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		defer os.RemoveAll(dir)
 		for _, link := range []string{"link", "a/link"} {
 			if os.Symlink(target, filepath.Join(dir, link)) != nil {
-				return // no name for a file
+				return // not a valid target
 			}
 		}
+
 		root, beneath, missing, err := resolveBeneath(dir, clean)
 		if err != nil {
 			if strings.Contains(err.Error(), above) {
-				t.Fatalf("the error tells the node's folders: %v", err)
+				t.Fatalf("the error shows the node's folders: %v", err)
 			}
 			return
 		}
 		if root != dir || !filepath.IsLocal(beneath) || missing != "" && !filepath.IsLocal(missing) {
 			t.Fatalf("%q gives %q, %q and %q", sub, root, beneath, missing)
 		}
+
 		fd, err := openBeneath(root, filepath.Join(beneath, missing))
 		if err != nil {
 			return
@@ -130,7 +137,7 @@ func FuzzSubPath(f *testing.F) {
 	})
 }
 
-// checkInside looks for what was opened among all that is in the volume.
+// checkInside fails unless what was opened is in the volume.
 func checkInside(t *testing.T, opened *os.File, dir string) {
 	info, err := opened.Stat()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// objects is an ObjectGetter that tests fill by hand.
+// objects is an ObjectGetter that tests fill.
 type objects struct {
 	mu       sync.Mutex
 	maps     map[string]*v1.ConfigMap
@@ -84,7 +84,7 @@ func (o *objects) setMap(name string, data map[string]string) {
 	}
 }
 
-// tokens hands out tok-1, tok-2, …, each for the life given.
+// tokens is a TokenRequester that returns tok-1, tok-2 and so on, each valid for life.
 type tokens struct {
 	mu    sync.Mutex
 	life  time.Duration

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// hold opens a file or folder itself, not what it may be a link to, and while the handle is open nobody can rename or
-// remove it, which is what it takes to put a link in its place. share adds to what others may do meanwhile; reading
-// always.
+// hold opens a file or folder itself, not the target of a link. While the handle is open, nobody can rename or remove
+// it, so nobody can put a link in its place. Others can read it meanwhile, and do what share adds to that. It reports
+// whether it opened a link, and whether it opened a folder.
 func hold(p string, share uint32) (h io.Closer, link, dir bool, err error) {
 	name, err := windows.UTF16PtrFromString(p)
 	if err != nil {
@@ -31,7 +31,7 @@ func hold(p string, share uint32) (h io.Closer, link, dir bool, err error) {
 	return f, link, info.FileAttributes&windows.FILE_ATTRIBUTE_DIRECTORY != 0, nil
 }
 
-// holdFolder keeps a folder where it is while its content is removed.
+// holdFolder holds a folder while its content is removed. It reports whether it is a link.
 func holdFolder(p string) (h io.Closer, link bool, err error) {
 	err = retryBusy(func() error {
 		h, link, _, err = hold(p, windows.FILE_SHARE_WRITE)

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestSubPathsAreHeld: until release, nobody can put something else in the place of a sub path or of a folder above it.
+// TestSubPathsAreHeld: until release, nobody can replace a sub path or a folder above it.
 func TestSubPathsAreHeld(t *testing.T) {
 	m := newTestManager(t, newObjects())
 	pod := podWith(vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))
@@ -20,15 +20,18 @@ func TestSubPathsAreHeld(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("1"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	c := &pod.Spec.Containers[0]
 	c.VolumeMounts = []v1.VolumeMount{{Name: "e", MountPath: "/x", SubPath: "a/b/made"}, {Name: "e", MountPath: "/f", SubPath: "file"}}
 	mounts, release, err := m.Mounts(pod, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if info, err := os.Stat(mounts[0].HostPath); err != nil || !info.IsDir() {
 		t.Errorf("the missing folder was not made: %v", err)
 	}
+
 	moves := map[string]string{"a": "a2", "a/b": "b2", "a/b/made": "m2", "file": "f2"}
 	for from, to := range moves {
 		if err := os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)); err == nil {
@@ -36,13 +39,15 @@ func TestSubPathsAreHeld(t *testing.T) {
 			_ = os.Rename(filepath.Join(dir, to), filepath.Join(dir, from))
 		}
 	}
+
 	release()
-	release() // a second time is harmless
+	release() // a second call does nothing
 	for _, from := range []string{"a/b/made", "a/b", "a", "file"} {
 		if err := os.Rename(filepath.Join(dir, from), filepath.Join(dir, moves[from])); err != nil {
 			t.Errorf("%s is still held after release: %v", from, err)
 		}
 	}
+
 	c.VolumeMounts = []v1.VolumeMount{{Name: "e", MountPath: "/x", SubPath: "a2"}, {Name: "none", MountPath: "/y"}}
 	if _, _, err := m.Mounts(pod, c, nil); err == nil {
 		t.Error("a volume that does not exist was mounted")

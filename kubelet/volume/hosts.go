@@ -11,18 +11,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Hosts is what the hosts file of a pod is made from.
+// Hosts is what the hosts file of a pod is made of.
 type Hosts struct {
 	PodIPs   []string
 	HostName string // short name of the pod
 	Domain   string // <subdomain>.<namespace>.svc.<cluster domain>, or empty
 	Aliases  []v1.HostAlias
-	// HostNetwork takes Node, the text of the node's own hosts file, instead of the pod's addresses.
+	// HostNetwork uses Node, the text of the node's own hosts file, in place of the pod's addresses.
 	HostNetwork bool
 	Node        []byte
 }
 
-// HostsContent is the text of a pod's hosts file. Its first line is what programs look for.
+// HostsContent returns the text of a pod's hosts file. Programs recognise it by its first line, which is upstream's.
 func HostsContent(h Hosts) []byte {
 	var b bytes.Buffer
 	if h.HostNetwork {
@@ -44,6 +44,7 @@ func HostsContent(h Hosts) []byte {
 			}
 		}
 	}
+
 	if len(h.Aliases) > 0 {
 		b.WriteString("\n# Entries added by HostAliases.\n")
 		for _, a := range h.Aliases {
@@ -53,7 +54,7 @@ func HostsContent(h Hosts) []byte {
 	return b.Bytes()
 }
 
-// HostsFile is where a system has its hosts file, and where containers look for it.
+// HostsFile returns the path of a system's hosts file, which is the same in its containers.
 func HostsFile(windows bool) string {
 	if windows {
 		return `C:\Windows\System32\drivers\etc\hosts`
@@ -61,8 +62,8 @@ func HostsFile(windows bool) string {
 	return "/etc/hosts"
 }
 
-// EtcHosts writes the hosts file of a pod and returns its mount for the container, or nil if the container mounts
-// something there itself. Call it before each container is created, once the pod has its address.
+// EtcHosts writes the hosts file of a pod and returns its mount for the container c. It returns nil if c mounts
+// something else there. Call it before each container is created, once the pod has its addresses.
 func (m *Manager) EtcHosts(pod *v1.Pod, c *v1.Container, h Hosts) (*Mount, error) {
 	at := HostsFile(m.windows)
 	for _, vm := range c.VolumeMounts {
@@ -81,8 +82,8 @@ func (m *Manager) EtcHosts(pod *v1.Pod, c *v1.Container, h Hosts) (*Mount, error
 	return &Mount{Name: "k8s-managed-etc-hosts", HostPath: file, ContainerPath: at, Propagation: v1.MountPropagationNone}, nil
 }
 
-// writeHosts makes the file hold what is wanted. It is written in place, because running containers hold a mount of
-// this very file; they may have written into it, so that it is not read further than what is wanted.
+// writeHosts makes the file have the wanted content. It writes in place, because running containers have this very file
+// mounted. They may have made it huge, so it reads no more than the wanted content would need.
 func writeHosts(file string, want []byte) error {
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|noFollow, 0o644)
 	if err != nil {
@@ -102,7 +103,7 @@ func writeHosts(file string, want []byte) error {
 	return f.Chmod(0o644)
 }
 
-// HostProcess tells whether a container of a pod runs as a process of the Windows host itself.
+// HostProcess reports whether a container of a pod runs as a process of the Windows host itself.
 func HostProcess(pod *v1.Pod, c *v1.Container) bool {
 	if sc := c.SecurityContext; sc != nil && sc.WindowsOptions != nil && sc.WindowsOptions.HostProcess != nil {
 		return *sc.WindowsOptions.HostProcess

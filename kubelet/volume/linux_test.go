@@ -36,6 +36,7 @@ func TestModesAndGroup(t *testing.T) {
 	pod := podWith(secret, empty, tok)
 	pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: ptr(int64(1001))}
 	prepare(t, m, pod)
+
 	at := func(v, p string) string { d, _ := m.HostPath(pod.UID, v); return filepath.Join(d, p) }
 	if got := modeOf(t, at("s", "k")); got != 0o400 {
 		t.Errorf("secret file %v", got)
@@ -48,6 +49,7 @@ func TestModesAndGroup(t *testing.T) {
 			t.Errorf("%s has mode %v", above, got)
 		}
 	}
+
 	var st unix.Stat_t
 	if err := unix.Stat(at("t", "token"), &st); err != nil || st.Uid != 1001 || st.Mode&0o777 != 0o600 {
 		t.Errorf("token: uid %d mode %o: %v", st.Uid, st.Mode, err)
@@ -75,6 +77,7 @@ func TestMemoryVolumeAndRestart(t *testing.T) {
 	pod := podWith(vol("m", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory, SizeLimit: &size}}))
 	prepare(t, m, pod)
 	dir, _ := m.HostPath(pod.UID, "m")
+
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil || st.Type != unix.TMPFS_MAGIC || int64(st.Blocks)*st.Bsize != 1<<20 {
 		t.Fatalf("type %x size %d: %v", st.Type, int64(st.Blocks)*st.Bsize, err)
@@ -85,6 +88,7 @@ func TestMemoryVolumeAndRestart(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "big"), make([]byte, 2<<20), 0o600); err == nil {
 		t.Error("wrote 2 MiB into a volume of 1 MiB")
 	}
+
 	m.Close()
 	again := New(m.opts)
 	prepare(t, again, pod)
@@ -131,6 +135,7 @@ func TestSubPaths(t *testing.T) {
 		{Name: "cm", MountPath: "/key", SubPath: "key"},
 		{Name: "e", MountPath: "/new", SubPathExpr: "made/$(POD)"},
 	}
+
 	expand := func(s string) (string, bool) { return "p", s == "POD" }
 	for range 2 {
 		got, _, err := m.Mounts(pod, c, expand)
@@ -178,6 +183,7 @@ func TestInterruptedWriteIsFinished(t *testing.T) {
 	if _, err := writeFiles(dir, want, access{}); err != nil {
 		t.Fatal(err)
 	}
+
 	stamp, _ := os.Readlink(filepath.Join(dir, dataLink))
 	for name, damage := range map[string]func() error{
 		"link to file missing":   func() error { return os.Remove(filepath.Join(dir, "a")) },
@@ -191,6 +197,7 @@ func TestInterruptedWriteIsFinished(t *testing.T) {
 		if _, err := writeFiles(dir, want, access{}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
+
 		have, _, err := readFiles(openRoot(t, dir))
 		entries, _ := os.ReadDir(dir)
 		data, _ := os.ReadFile(filepath.Join(dir, "d", "b"))

@@ -33,13 +33,14 @@ func swapLink(root *os.Root, target string) error {
 	return root.Rename(fresh, dataLink)
 }
 
-// setAccess gives each file its mode and owner, and everything the pod's group.
+// setAccess sets the mode and owner of each file, and gives files and folders to the pod's group.
 func setAccess(root *os.Root, want content, acc access) error {
 	for p, f := range want {
 		mode := os.FileMode(f.mode & 0o777)
 		if acc.group != nil {
 			mode |= 0o440
 		}
+
 		uid, gid := 0, 0
 		if f.uid != nil {
 			uid = int(*f.uid)
@@ -47,6 +48,7 @@ func setAccess(root *os.Root, want content, acc access) error {
 		if acc.group != nil {
 			gid = int(*acc.group)
 		}
+
 		if uid != os.Geteuid() || gid != os.Getegid() {
 			if err := root.Lchown(p, uid, gid); err != nil {
 				return fmt.Errorf("giving volume file its owner: %w", err)
@@ -56,6 +58,7 @@ func setAccess(root *os.Root, want content, acc access) error {
 			return fmt.Errorf("giving volume file its mode: %w", err)
 		}
 	}
+
 	if acc.group == nil {
 		return nil
 	}
@@ -74,6 +77,7 @@ func setAccess(root *os.Root, want content, acc access) error {
 	})
 }
 
+// groupDir gives a folder to a group, adds bits to its mode, and makes new files in it inherit the group.
 func groupDir(p string, group int64, bits os.FileMode) error {
 	if err := os.Lchown(p, -1, int(group)); err != nil {
 		return fmt.Errorf("giving folder to the pod's group: %w", err)
@@ -85,7 +89,7 @@ func groupDir(p string, group int64, bits os.FileMode) error {
 	return os.Chmod(p, info.Mode().Perm()|bits|os.ModeSetgid)
 }
 
-// setRootAccess prepares the root folder of a volume that the kubelet fills.
+// setRootAccess gives the folder of a volume that the kubelet writes to the pod's group, if there is one.
 func setRootAccess(dir string, group *int64) error {
 	if group == nil {
 		return nil
@@ -93,7 +97,8 @@ func setRootAccess(dir string, group *int64) error {
 	return groupDir(dir, *group, 0o050)
 }
 
-// setGroup gives a whole tree to the pod's group: readable, writable and inherited. It does not follow links.
+// setGroup gives a whole tree to the pod's group, which can read and write it. With the policy OnRootMismatch it does
+// nothing if the top folder is right. It does not follow links.
 func setGroup(dir string, group int64, policy *v1.PodFSGroupChangePolicy) error {
 	if policy != nil && *policy == v1.FSGroupChangeOnRootMismatch {
 		var st unix.Stat_t
@@ -101,6 +106,7 @@ func setGroup(dir string, group int64, policy *v1.PodFSGroupChangePolicy) error 
 			return nil
 		}
 	}
+
 	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -122,7 +128,8 @@ func setGroup(dir string, group int64, policy *v1.PodFSGroupChangePolicy) error 
 	})
 }
 
-// isMount says whether a filesystem is mounted at p itself. Linux 5.8 and newer answer directly.
+// isMount reports whether a file system is mounted at p itself. Linux 5.8 and newer answer directly; on older ones the
+// table of mounts is read.
 func isMount(p string) (bool, error) {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, p, unix.AT_SYMLINK_NOFOLLOW, 0, &st)
@@ -139,7 +146,8 @@ func isMount(p string) (bool, error) {
 	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 }
 
-// mountMemory mounts a tmpfs at dir unless one is there. size 0 leaves the kernel's default of half the memory.
+// mountMemory mounts a tmpfs at dir unless something is mounted there. size is in bytes; 0 leaves the kernel's default,
+// half of the memory.
 func mountMemory(dir string, size int64, mode os.FileMode, group *int64) error {
 	if mounted, err := isMount(dir); err != nil || mounted {
 		return err
@@ -147,6 +155,7 @@ func mountMemory(dir string, size int64, mode os.FileMode, group *int64) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making volume folder: %w", err)
 	}
+
 	options := "mode=" + strconv.FormatUint(uint64(mode.Perm()), 8)
 	if group != nil {
 		options = fmt.Sprintf("mode=2%o,gid=%d", mode.Perm(), *group)
@@ -154,6 +163,7 @@ func mountMemory(dir string, size int64, mode os.FileMode, group *int64) error {
 	if size > 0 {
 		options += ",size=" + strconv.FormatInt(size, 10)
 	}
+
 	err := unix.Mount("tmpfs", dir, "tmpfs", 0, options+",noswap")
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.4
 		err = unix.Mount("tmpfs", dir, "tmpfs", 0, options)
@@ -164,7 +174,7 @@ func mountMemory(dir string, size int64, mode os.FileMode, group *int64) error {
 	return nil
 }
 
-// mountHuge mounts a hugetlbfs with pages of the given bytes at dir unless something is mounted there.
+// mountHuge mounts a hugetlbfs at dir unless something is mounted there. page is the size of a page in bytes.
 func mountHuge(dir string, page int64, group *int64) error {
 	if mounted, err := isMount(dir); err != nil || mounted {
 		return err
@@ -182,6 +192,7 @@ func mountHuge(dir string, page int64, group *int64) error {
 	return nil
 }
 
+// unmount unmounts what is at p. If it is in use, it disappears from p at once, and for good once it is not.
 func unmount(p string) error {
 	err := unix.Unmount(p, unix.UMOUNT_NOFOLLOW)
 	if errors.Is(err, unix.EBUSY) {
@@ -193,7 +204,8 @@ func unmount(p string) error {
 	return nil
 }
 
-// RemoveTree removes a tree without following links and without entering a mounted filesystem.
+// RemoveTree removes a tree. It follows no links, and fails if a file system is mounted in the tree. It succeeds if
+// there is nothing at p.
 func RemoveTree(p string) error {
 	mounted, err := isMount(p)
 	if err != nil {
@@ -202,6 +214,7 @@ func RemoveTree(p string) error {
 	if mounted {
 		return fmt.Errorf("%s is a mount: not removed", p)
 	}
+
 	parent, err := unix.Open(filepath.Dir(p), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -213,6 +226,7 @@ func RemoveTree(p string) error {
 	return removeAt(parent, filepath.Base(p), p)
 }
 
+// removeAt removes what is called name in the open folder parent. shown is its path, for errors.
 func removeAt(parent int, name, shown string) error {
 	err := unix.Unlinkat(parent, name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -221,16 +235,19 @@ func removeAt(parent int, name, shown string) error {
 	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EBUSY) {
 		return fmt.Errorf("removing %s: %w", shown, err)
 	}
+
 	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("opening %s to remove it: %w", shown, err)
 	}
 	dir := os.NewFile(uintptr(fd), shown)
 	defer dir.Close()
+
 	var here unix.Statx_t
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &here); err == nil && here.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
 		return fmt.Errorf("%s is a mount: not removed", shown)
 	}
+
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return fmt.Errorf("listing %s: %w", shown, err)
@@ -244,6 +261,7 @@ func removeAt(parent int, name, shown string) error {
 	if len(failed) > 0 {
 		return errors.Join(failed...)
 	}
+
 	if err := unix.Unlinkat(parent, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("removing %s: %w", shown, err)
 	}

@@ -12,7 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// swapLink makes ..data point to target. A link to a folder cannot be renamed over here, so for a moment there is none.
+// swapLink makes ..data point to target. Windows cannot replace a link to a folder by a rename, so for a moment there
+// is none.
 func swapLink(root *os.Root, target string) error {
 	if err := removeIn(root, dataLink); err != nil {
 		return err
@@ -20,7 +21,7 @@ func swapLink(root *os.Root, target string) error {
 	return root.Symlink(target, dataLink)
 }
 
-// Modes and groups of the API have no meaning here.
+// Modes and groups of the API have no meaning on this system.
 
 func setAccess(*os.Root, content, access) error { return nil }
 
@@ -32,7 +33,7 @@ func isMount(string) (bool, error) { return false, nil }
 
 func unmount(string) error { return nil }
 
-// mountMemory makes a plain folder: there are no memory-backed volumes here.
+// mountMemory makes a plain folder: this system has no file system in memory.
 func mountMemory(dir string, _ int64, _ os.FileMode, _ *int64) error {
 	return os.MkdirAll(dir, 0o755)
 }
@@ -41,8 +42,8 @@ func mountHuge(string, int64, *int64) error {
 	return fmt.Errorf("huge pages are not supported on this system")
 }
 
-// RemoveTree removes a tree. A link or junction is removed itself, never followed. It is also here because os.RemoveAll
-// of Go 1.26 fails under Wine 8 with "Invalid function" (observed 2026-11).
+// RemoveTree removes a tree. A link or junction is removed itself, never followed. It succeeds if there is nothing at
+// p. os.RemoveAll of Go 1.26 is no alternative: under Wine 8 it fails with "Invalid function" (observed 2026-11).
 func RemoveTree(p string) error {
 	info, err := os.Lstat(p)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,6 +57,7 @@ func RemoveTree(p string) error {
 			return err
 		}
 	}
+
 	err = retryBusy(func() error {
 		err := os.Remove(p)
 		if err != nil && info.Mode()&0o200 == 0 {
@@ -70,8 +72,8 @@ func RemoveTree(p string) error {
 	return nil
 }
 
-// emptyFolder removes what is in a folder. The folder is held meanwhile: were a link put in its place, another folder's
-// content would go.
+// emptyFolder removes what is in a folder. It holds the folder open meanwhile: if a container put a link in its place,
+// another folder's content would be removed.
 func emptyFolder(p string) error {
 	held, link, err := holdFolder(p)
 	if err != nil {

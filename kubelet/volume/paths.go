@@ -13,7 +13,7 @@ const (
 )
 
 // CleanHostPath turns a hostPath of the API into a path of the node. On Windows it accepts /x, \x, C:\x, c:/x, x,
-// \\.\pipe\x and \\server\share. It refuses '..' and relative paths on Linux.
+// \\.\pipe\x and \\server\share. It refuses '..', and on Linux relative paths.
 func CleanHostPath(p string, windows bool) (string, error) {
 	if p == "" {
 		return "", fmt.Errorf("path is empty")
@@ -47,6 +47,7 @@ func CleanContainerPath(p string, windows bool) (string, error) {
 	return p, nil
 }
 
+// windowsPath returns p with backslashes and a drive, unless it is a pipe, a device or a share.
 func windowsPath(p string) (string, error) {
 	p = strings.ReplaceAll(p, "/", `\`)
 	if strings.ContainsAny(p, "\x00<>\"|?*") && !strings.HasPrefix(p, `\\?\`) {
@@ -76,14 +77,15 @@ func hasDrive(p string) bool {
 	return len(p) >= 2 && p[1] == ':' && (p[0]|0x20) >= 'a' && (p[0]|0x20) <= 'z'
 }
 
-// squash removes empty and '.' elements and the last backslash of a path that begins with one.
+// squash removes empty elements, '.' elements and the last backslash from a path that begins with a backslash.
 func squash(p string) string {
 	return strings.ReplaceAll(path.Clean(strings.ReplaceAll(p, `\`, "/")), "/", `\`)
 }
 
+// hasDotDot reports whether an element of a path is "..", or is read as that.
 func hasDotDot(p string, windows bool) bool {
 	for _, e := range elements(p, windows) {
-		if windows { // behind a drive letter there need not be a slash
+		if windows { // a drive letter need not be followed by a slash
 			e = e[strings.LastIndexByte(e, ':')+1:]
 		}
 		// Windows drops trailing dots and spaces, so ".. " and "..." name other folders than they seem to.
@@ -101,7 +103,7 @@ func elements(p string, windows bool) []string {
 	return strings.Split(p, "/")
 }
 
-// cleanSubPath checks a subPath and returns it with slashes; "" means the volume itself.
+// cleanSubPath checks a subPath and returns it with slashes. "" is the volume itself.
 func cleanSubPath(p string, windows bool) (string, error) {
 	if windows {
 		p = strings.ReplaceAll(p, `\`, "/")
@@ -125,7 +127,7 @@ func cleanSubPath(p string, windows bool) (string, error) {
 	return p, nil
 }
 
-// checkFilePath checks the path of a file inside a volume (an item's path or a key).
+// checkFilePath checks the path of a file inside a volume: an item's path, or a key.
 func checkFilePath(p string, windows bool) error {
 	switch {
 	case p == "":
@@ -137,6 +139,7 @@ func checkFilePath(p string, windows bool) error {
 	case len(p) > maxPathLength:
 		return fmt.Errorf("invalid path: must be at most %d characters", maxPathLength)
 	}
+
 	for i, e := range strings.Split(p, "/") {
 		switch {
 		case e == "..":
@@ -159,7 +162,8 @@ func checkFilePath(p string, windows bool) error {
 	return nil
 }
 
-// checkWindowsName refuses names that Windows takes for something else: streams, devices, names with dropped ends.
+// checkWindowsName refuses names that mean something else to Windows: streams, devices, and names whose last dots or
+// spaces it drops.
 func checkWindowsName(e string) error {
 	if strings.ContainsAny(e, "\\:<>\"|?*\x00") {
 		return fmt.Errorf("%q has a character that Windows does not allow in a name", e)
@@ -167,12 +171,14 @@ func checkWindowsName(e string) error {
 	if e != strings.TrimRight(e, ". ") {
 		return fmt.Errorf("%q ends with a dot or a space", e)
 	}
+
 	base, _, _ := strings.Cut(e, ".")
 	base = strings.ToUpper(strings.TrimRight(base, " "))
 	switch base {
 	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$":
 		return fmt.Errorf("%q is the name of a Windows device", e)
 	}
+
 	number, port := strings.CutPrefix(base, "COM")
 	if !port {
 		number, port = strings.CutPrefix(base, "LPT")

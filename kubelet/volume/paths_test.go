@@ -41,6 +41,7 @@ func TestWindowsPaths(t *testing.T) {
 		"C:\\a\x00b":              "error",
 		`C:\var\log\pods\x y (1)`: `C:\var\log\pods\x y (1)`,
 	} {
+
 		got, err := CleanHostPath(in, true)
 		if err != nil {
 			got = "error"

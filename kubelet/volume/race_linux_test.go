@@ -19,9 +19,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-var raceFor = flag.Duration("race-for", 3*time.Second, "how long each racing test goes on")
+var raceFor = flag.Duration("race-for", 3*time.Second, "how long each race lasts")
 
-// attack calls swap over and over beside try, for raceFor, and returns how often each ran.
+// attack calls swap in one goroutine and try in another, again and again, for raceFor. It returns how often each ran.
 func attack(t *testing.T, swap func(i int), try func(i int)) (swaps, tries int) {
 	t.Helper()
 	var stop atomic.Bool
@@ -42,7 +42,7 @@ func attack(t *testing.T, swap func(i int), try func(i int)) (swaps, tries int) 
 	return swaps, tries
 }
 
-// outsideOf makes a folder that no volume may lead to, with a secret in it.
+// outsideOf makes a folder with secrets outside of any volume.
 func outsideOf(t *testing.T) string {
 	t.Helper()
 	dir := tempDir(t)
@@ -57,7 +57,7 @@ func outsideOf(t *testing.T) string {
 	return dir
 }
 
-// unharmed checks that nothing was added to, taken from or changed in that folder.
+// unharmed checks that nothing was added to, removed from or changed in a folder that outsideOf made.
 func unharmed(t *testing.T, dir string) {
 	t.Helper()
 	for name, want := range map[string]int{".": 2, "sub": 1} {
@@ -82,6 +82,7 @@ func TestSubPathRace(t *testing.T) {
 	pod := podWith(vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))
 	prepare(t, m, pod)
 	dir, _ := m.HostPath(pod.UID, "e")
+
 	outside := outsideOf(t)
 	for _, p := range []string{"a/sub", "b"} {
 		if err := os.MkdirAll(filepath.Join(dir, p), 0o755); err != nil {
@@ -94,6 +95,7 @@ func TestSubPathRace(t *testing.T) {
 	if err := os.Symlink("b", filepath.Join(dir, "inner")); err != nil {
 		t.Fatal(err)
 	}
+
 	exchange := func(x, y string) {
 		_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, x), unix.AT_FDCWD, filepath.Join(dir, y), unix.RENAME_EXCHANGE)
 	}
@@ -110,6 +112,7 @@ func TestSubPathRace(t *testing.T) {
 			sub = fmt.Sprintf("%s%d", sub, i)
 		}
 		c.VolumeMounts = []v1.VolumeMount{{Name: "e", MountPath: "/x", SubPath: sub}}
+
 		mounts, _, err := m.Mounts(pod, c, nil)
 		if err != nil {
 			if refused++; strings.Contains(err.Error(), outside) {
@@ -126,6 +129,7 @@ func TestSubPathRace(t *testing.T) {
 			t.Errorf("%s is a file outside", sub)
 		}
 	})
+
 	t.Logf("%d swaps beside %d tries: %d bound, %d refused", swaps, tries, bound, refused)
 	if bound == 0 || refused == 0 {
 		t.Error("the race never went both ways")
@@ -133,8 +137,8 @@ func TestSubPathRace(t *testing.T) {
 	unharmed(t, outside)
 }
 
-// TestWriterRace: links and folders are put in the way of the files of a volume while they are written again and again.
-// Nothing outside is written, removed or given away, and in the end the volume is right.
+// TestWriterRace writes the files of a volume while a container puts links and folders in their way. Nothing outside is
+// written, removed or given to another owner, and in the end the volume has the right files.
 func TestWriterRace(t *testing.T) {
 	dir, outside := tempDir(t), outsideOf(t)
 	group := int64(4321)
@@ -142,6 +146,7 @@ func TestWriterRace(t *testing.T) {
 		text := []byte(fmt.Sprint(i))
 		return content{"secret": {data: text, mode: 0o666, uid: &group}, "sub/secret": {data: text, mode: 0o666, uid: &group}, "c": {data: text, mode: 0o600}}
 	}
+
 	put := func(name, target string) {
 		tmp := filepath.Join(dir, "evil")
 		_ = os.Remove(tmp)
@@ -149,6 +154,7 @@ func TestWriterRace(t *testing.T) {
 			_ = os.Rename(tmp, filepath.Join(dir, name))
 		}
 	}
+
 	wrote, failed := 0, 0
 	swaps, tries := attack(t, func(i int) {
 		switch i % 5 {
@@ -178,13 +184,16 @@ func TestWriterRace(t *testing.T) {
 		}
 		wrote++
 	})
+
 	t.Logf("%d swaps beside %d writes: %d done, %d refused", swaps, tries, wrote, failed)
 	unharmed(t, outside)
+
 	for range 5 { // what the attacker left is cleaned up
 		if _, err := writeFiles(dir, want(-1), access{group: &group}); err == nil {
 			break
 		}
 	}
+
 	for _, name := range []string{"secret", "sub/secret", "c"} {
 		if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(data) != "-1" {
 			t.Errorf("%s: %q %v", name, data, err)
@@ -193,7 +202,8 @@ func TestWriterRace(t *testing.T) {
 	unharmed(t, outside)
 }
 
-// TestRemovalRace is CVE-2017-1002102: while a volume is removed, folders in it become links. Nothing outside goes.
+// TestRemovalRace is CVE-2017-1002102: while a volume is removed, a container replaces folders in it by links. Nothing
+// outside is removed.
 func TestRemovalRace(t *testing.T) {
 	base, outside := tempDir(t), outsideOf(t)
 	victim := filepath.Join(base, "v")
@@ -215,8 +225,8 @@ func TestRemovalRace(t *testing.T) {
 	}
 }
 
-// TestHostsFileIsNotFollowedNorReadWhole: a container may have made its hosts file huge, and a link in its place is
-// refused.
+// TestHostsFileIsNotFollowedNorReadWhole: a hosts file that a container made huge is not read whole, and a link in its
+// place is refused.
 func TestHostsFileIsNotFollowedNorReadWhole(t *testing.T) {
 	m := newTestManager(t, newObjects())
 	pod := podWith()
@@ -226,6 +236,7 @@ func TestHostsFileIsNotFollowedNorReadWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.Truncate(mount.HostPath, 64<<30); err != nil { // sparse: reading it would take all memory
 		t.Fatal(err)
 	}
@@ -235,6 +246,7 @@ func TestHostsFileIsNotFollowedNorReadWhole(t *testing.T) {
 	if data, err := os.ReadFile(mount.HostPath); err != nil || string(data) != string(HostsContent(h)) {
 		t.Errorf("%.80q %v", data, err)
 	}
+
 	outside := outsideOf(t)
 	if err := errors.Join(os.Remove(mount.HostPath), os.Symlink(filepath.Join(outside, "secret"), mount.HostPath)); err != nil {
 		t.Fatal(err)
@@ -245,7 +257,7 @@ func TestHostsFileIsNotFollowedNorReadWhole(t *testing.T) {
 	unharmed(t, outside)
 }
 
-// TestUsageFollowsNothing: what is measured is the volume itself.
+// TestUsageFollowsNothing: only the volume itself is measured, not the targets of its links.
 func TestUsageFollowsNothing(t *testing.T) {
 	m := newTestManager(t, newObjects())
 	size := int64(64 << 10)
@@ -253,6 +265,7 @@ func TestUsageFollowsNothing(t *testing.T) {
 		vol("m", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}))
 	prepare(t, m, pod)
 	dir, _ := m.HostPath(pod.UID, "e")
+
 	outside := outsideOf(t)
 	big := filepath.Join(outside, "big")
 	if err := os.WriteFile(big, make([]byte, 1<<20), 0o600); err != nil {
@@ -263,6 +276,7 @@ func TestUsageFollowsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	use := m.Usage(pod.UID)
 	if len(use) != 2 || use[0].Name != "e" || !use[0].Local || use[0].UsedBytes < uint64(size) || use[0].UsedBytes > uint64(size)+64<<10 || use[0].CapacityBytes != 0 {
 		t.Errorf("%+v", use)
@@ -270,6 +284,7 @@ func TestUsageFollowsNothing(t *testing.T) {
 	if use[1].Name != "m" || use[1].Local || use[1].CapacityBytes == 0 {
 		t.Errorf("%+v", use[1])
 	}
+
 	if err := os.Remove(big); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bindSubPath opens volume/sub without following a link that was put there meanwhile, makes missing folders with the
-// mode of the volume, and binds what it opened to bind, so that later changes of the path have no effect.
+// bindSubPath opens volume/sub and mounts what it opened at bind, so that later changes of the path have no effect. It
+// makes missing folders with the mode of the volume. Links are resolved once, at the beginning; a link that a container
+// puts there afterwards is refused.
 func bindSubPath(volume, sub, bind string, _ *holds) (string, error) {
 	root, beneath, missing, err := resolveBeneath(volume, sub)
 	if err != nil {
@@ -23,6 +24,7 @@ func bindSubPath(volume, sub, bind string, _ *holds) (string, error) {
 		return "", err
 	}
 	defer unix.Close(fd)
+
 	var want unix.Stat_t
 	if err := unix.Fstat(fd, &want); err != nil {
 		return "", err
@@ -40,6 +42,7 @@ func bindSubPath(volume, sub, bind string, _ *holds) (string, error) {
 			return "", err
 		}
 	}
+
 	if err := makeTarget(bind, want.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
 		return "", err
 	}
@@ -69,7 +72,8 @@ func makeTarget(bind string, dir bool) error {
 	return f.Close()
 }
 
-// openBeneath walks from root one element at a time, following no link, and makes folders that do not exist.
+// openBeneath opens rel below root. It opens one element after the other, follows no links, and makes folders that do
+// not exist with the mode of root. The caller closes the handle.
 func openBeneath(root, rel string) (int, error) {
 	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -94,6 +98,7 @@ func openBeneath(root, rel string) (int, error) {
 	return fd, nil
 }
 
+// openOrMake opens name in the open folder parent. If it does not exist, openOrMake makes a folder with that mode.
 func openOrMake(parent int, name string, mode uint32) (int, error) {
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(parent, name, flags, 0)
@@ -117,6 +122,7 @@ func openOrMake(parent int, name string, mode uint32) (int, error) {
 	return fd, nil
 }
 
+// special returns the bits of a mode that os.FileMode has elsewhere: only setgid is inherited by volumes.
 func special(mode uint32) os.FileMode {
 	if mode&unix.S_ISGID != 0 {
 		return os.ModeSetgid

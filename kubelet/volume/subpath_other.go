@@ -8,8 +8,9 @@ import (
 	"path/filepath"
 )
 
-// bindSubPath checks that volume/sub stays in the volume, makes missing folders and returns the resolved path: there
-// are no bind mounts here. A link put in place between this check and the start of the container is not noticed.
+// bindSubPath checks that volume/sub stays in the volume, makes missing folders, and returns the resolved path: this
+// system has no bind mounts. A link that is put in place between this check and the start of the container is not
+// noticed.
 func bindSubPath(volume, sub, _ string, _ *holds) (string, error) {
 	root, beneath, missing, err := resolveBeneath(volume, sub)
 	if err != nil {

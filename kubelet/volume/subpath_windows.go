@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// bindSubPath finds volume/sub, makes missing folders and returns the resolved path: there are no bind mounts here.
-// Each element is held open from its check on, until the caller lets go of held after the start of the container.
+// bindSubPath makes missing folders of volume/sub and returns the resolved path: Windows has no bind mounts. It holds
+// each element open from its check on, until the caller releases held after the start of the container.
 func bindSubPath(volume, sub, _ string, held *holds) (string, error) {
 	root, beneath, missing, err := resolveBeneath(volume, sub)
 	if err != nil {
@@ -31,6 +31,7 @@ func bindSubPath(volume, sub, _ string, held *holds) (string, error) {
 	return full, nil
 }
 
+// holdElement holds one element of a sub path. If it does not exist, holdElement makes a folder.
 func holdElement(p string, held *holds) error {
 	h, link, _, err := hold(p, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -39,7 +40,8 @@ func holdElement(p string, held *holds) error {
 		}
 		h, link, _, err = hold(p, 0)
 	}
-	if isBusy(err) { // a file that somebody writes
+
+	if isBusy(err) { // a file that a program has open for writing
 		var dir bool
 		if h, link, dir, err = hold(p, windows.FILE_SHARE_WRITE); err == nil && dir {
 			h.Close()
@@ -49,6 +51,7 @@ func holdElement(p string, held *holds) error {
 	if err != nil {
 		return err
 	}
+
 	if link {
 		h.Close()
 		return errors.New("unexpected link")

@@ -10,13 +10,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The kinds of objects that volumes are made of.
+// The kinds of API objects whose keys volumes show as files.
 const (
 	ConfigMap = "ConfigMap"
 	Secret    = "Secret"
 )
 
-// objectRef names one ConfigMap or Secret.
+// objectRef names one API object; kind is ConfigMap or Secret.
 type objectRef struct {
 	kind, namespace, name string
 }
@@ -31,21 +31,21 @@ type ObjectGetter interface {
 	Watch(kind, namespace, name string, changed func()) (release func())
 }
 
-// TokenRequester asks for a service account token; internal/kube implements it.
+// TokenRequester requests service account tokens; internal/kube implements it.
 type TokenRequester interface {
 	RequestToken(ctx context.Context, namespace, serviceAccount string, request *authv1.TokenRequest) (*authv1.TokenRequest, error)
 }
 
-// Options configure a Manager. RootDir is required; Objects is needed by volumes made of objects, Tokens by
-// projected service account tokens.
+// Options configure a Manager. RootDir is required. Without Objects, volumes that show ConfigMaps and Secrets fail;
+// without Tokens, those that show service account tokens.
 type Options struct {
 	RootDir  string // the kubelet's root folder, absolute
 	NodeName string
 	Objects  ObjectGetter
 	Tokens   TokenRequester
-	// Failed is told about a rewrite in the background that did not work; optional. It does not block.
+	// Failed is called when a rewrite in the background failed; optional. It does not block.
 	Failed func(pod *v1.Pod, err error)
-	// Now is the clock for tokens; time.Now when nil.
+	// Now is the clock for tokens; nil means time.Now.
 	Now func() time.Time
 }
 
@@ -55,7 +55,7 @@ type Facts struct {
 	Allocatable v1.ResourceList
 }
 
-// Mount is one mount of a container as the runtime wants it: paths in the form of the node's system.
+// Mount is one mount of a container as the runtime wants it. Paths have the form of the node's system.
 type Mount struct {
 	Name              string // of the volume
 	HostPath          string
@@ -77,7 +77,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Failures lists the volumes that an error of Prepare is about: one event each.
+// Failures returns the volumes that failed, from an error of Prepare. Each is worth an event.
 func Failures(err error) []*Error {
 	var one *Error
 	var many interface{ Unwrap() []error }

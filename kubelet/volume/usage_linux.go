@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileID tells files of one filesystem apart.
+// fileID identifies a file.
 type fileID struct{ dev, ino uint64 }
 
-// idOf identifies a file; many says that it has other names too.
+// idOf returns the identity of a file. many reports whether the file has other names too.
 func idOf(info fs.FileInfo) (id fileID, many bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || info.IsDir() {
@@ -25,6 +25,7 @@ func sameDevice(a, b fs.FileInfo) bool {
 	return !ok || !ok2 || x.Dev == y.Dev
 }
 
+// onDisk returns the number of bytes that a file takes on disk.
 func onDisk(info fs.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return uint64(st.Blocks) * 512
@@ -32,7 +33,7 @@ func onDisk(info fs.FileInfo) uint64 {
 	return uint64(info.Size())
 }
 
-// filesystem measures a volume that is a filesystem of its own.
+// filesystem measures a volume that is a file system of its own. It returns false for one that is not.
 func filesystem(dir string) (Usage, bool) {
 	if mounted, err := isMount(dir); err != nil || !mounted {
 		return Usage{}, false

@@ -4,7 +4,7 @@ package volume
 
 import "io/fs"
 
-// fileID would tell files apart; here each name counts as a file.
+// fileID would identify a file. On this system each name counts as a file of its own.
 type fileID struct{}
 
 func idOf(fs.FileInfo) (id fileID, many bool) { return fileID{}, false }

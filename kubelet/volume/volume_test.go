@@ -48,6 +48,7 @@ func TestANewVersionOfThePodReachesItsVolumes(t *testing.T) {
 		{Path: "cpu", ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "c", Resource: "limits.cpu", Divisor: resource.MustParse("1m")}}}
 	pod := podWith(vol("own", v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: field}}),
 		vol("mixed", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{DownwardAPI: &v1.DownwardAPIProjection{Items: field}}}}}))
+
 	m.Observe(pod) // not prepared: nothing happens
 	if _, ok := m.HostPath(pod.UID, "own"); ok {
 		t.Error("a volume was made for a pod that was never prepared")
@@ -55,6 +56,7 @@ func TestANewVersionOfThePodReachesItsVolumes(t *testing.T) {
 	if err := m.Prepare(context.Background(), pod, Facts{Allocatable: v1.ResourceList{"cpu": resource.MustParse("1500m")}}); err != nil {
 		t.Fatal(err)
 	}
+
 	changed := pod.DeepCopy()
 	changed.Labels = map[string]string{"new": "1"}
 	m.Observe(changed)
@@ -134,6 +136,7 @@ func TestProjected(t *testing.T) {
 			{Path: "cpu", ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: "c", Resource: "limits.cpu"}},
 		}}},
 	}}}))
+
 	prepare(t, m, pod)
 	prepare(t, m, pod)
 	for path, want := range map[string]string{"token": "tok-1", "ca.crt": "CA", "namespace": "ns", "labels": "a=\"x\\\"y\"\nb=\"2\"", "cpu": "0"} {
@@ -185,6 +188,7 @@ func TestHostPathTypes(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct {
 		path string
 		kind v1.HostPathType
@@ -204,6 +208,7 @@ func TestHostPathTypes(t *testing.T) {
 		{file, v1.HostPathBlockDev, "is not a block device"},
 		{base + "/../x", "", "must not contain '..'"},
 	} {
+
 		v := vol("h", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: c.path, Type: &c.kind}})
 		err := job{manager: m, volume: &v}.prepare(context.Background())
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -220,12 +225,14 @@ func TestEmptyDirKeepsContentAndTeardownFollowsNothing(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("kept"), 0o400); err != nil {
 		t.Fatal(err)
 	}
+
 	outside := tempDir(t)
 	precious := filepath.Join(outside, "precious")
 	if err := os.WriteFile(precious, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_ = os.Symlink(outside, filepath.Join(dir, "link"))
+
 	m.Close()
 	again := New(m.opts) // another process
 	prepare(t, again, pod)
@@ -233,10 +240,12 @@ func TestEmptyDirKeepsContentAndTeardownFollowsNothing(t *testing.T) {
 		t.Errorf("after restart: %q", got)
 	}
 	again.Close()
+
 	last := New(m.opts) // one that was never told of the pod
 	if got, ok := last.HostPath(pod.UID, "e"); !ok || got != dir {
 		t.Errorf("HostPath from disk: %q %v", got, ok)
 	}
+
 	if err := last.Remove(context.Background(), pod.UID); err != nil {
 		t.Fatal(err)
 	}
