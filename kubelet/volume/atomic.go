@@ -2,7 +2,6 @@ package volume
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -78,6 +77,10 @@ func readFiles(root *os.Root) (content, layout, error) {
 	base, mode := ".", layoutPlain
 	if target, err := root.Readlink(dataLink); err == nil {
 		base, mode = filepath.Base(target), layoutLinks
+		// An interrupted write may leave a link that leads nowhere, a container one that leads anywhere else.
+		if info, err := root.Lstat(base); err != nil || !info.IsDir() {
+			return content{}, layoutLinks, removeIn(root, dataLink)
+		}
 	}
 
 	have, tree := content{}, root.FS()
@@ -102,9 +105,6 @@ func readFiles(root *os.Root) (content, layout, error) {
 		return err
 	})
 
-	if errors.Is(err, fs.ErrNotExist) && mode == layoutLinks { // an interrupted write: the link leads nowhere
-		return content{}, layoutLinks, removeIn(root, dataLink)
-	}
 	if err != nil {
 		return nil, layoutNone, fmt.Errorf("reading files of volume: %w", err)
 	}

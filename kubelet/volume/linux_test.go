@@ -4,6 +4,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -185,11 +186,19 @@ func TestInterruptedWriteIsFinished(t *testing.T) {
 	}
 
 	stamp, _ := os.Readlink(filepath.Join(dir, dataLink))
+	outside := tempDir(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
 	for name, damage := range map[string]func() error{
-		"link to file missing":   func() error { return os.Remove(filepath.Join(dir, "a")) },
-		"stale timestamp folder": func() error { return os.Mkdir(filepath.Join(dir, "..2020_stale"), 0o755) },
-		"target folder missing":  func() error { return os.RemoveAll(filepath.Join(dir, stamp)) },
-		"data link missing":      func() error { return os.Remove(filepath.Join(dir, dataLink)) },
+		"link to file missing":   func() error { return os.Remove(at("a")) },
+		"stale timestamp folder": func() error { return os.Mkdir(at("..2020_stale"), 0o755) },
+		"target folder missing":  func() error { return os.RemoveAll(at(stamp)) },
+		"data link missing":      func() error { return os.Remove(at(dataLink)) },
+		"target folder is a link out of the volume": func() error {
+			return errors.Join(os.RemoveAll(at(stamp)), os.Symlink(outside, at(stamp)))
+		},
+		"data link leads out of the volume": func() error {
+			return errors.Join(os.Remove(at(dataLink)), os.Symlink("/", at(dataLink)))
+		},
 	} {
 		if err := damage(); err != nil {
 			t.Fatalf("%s: %v", name, err)
