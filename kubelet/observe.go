@@ -94,6 +94,7 @@ func (k *Kubelet) audit(ctx context.Context) {
 	})
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Reading the runtime failed")
+		k.audits.soon(ctx, &k.running) // no pod starts before the first audit
 		return
 	}
 
