@@ -45,7 +45,7 @@ type preStopRun struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	podIP  string
-	tasks  *sync.WaitGroup
+	tasks  *group
 }
 
 // preStopOf returns the preStop hook of the container that an action stops, or nil if it has none.

@@ -30,7 +30,7 @@ type services struct {
 	meter     *meter.Meter
 	knowledge *knowledge
 	// tasks are the goroutines that a kubelet which ends waits for.
-	tasks *sync.WaitGroup
+	tasks *group
 	// node is what the node contributes to a decision.
 	node func() pod.Node
 	// finished is called at the end of the actor, when nothing of the pod is left on the node but folders.

@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -61,7 +60,7 @@ type delayed struct {
 }
 
 // soon does it after the pause in a goroutine of tasks, unless it is about to be done already or ctx ends first.
-func (d *delayed) soon(ctx context.Context, tasks *sync.WaitGroup) {
+func (d *delayed) soon(ctx context.Context, tasks *group) {
 	if !d.pending.CompareAndSwap(false, true) {
 		return
 	}

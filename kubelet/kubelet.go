@@ -43,7 +43,7 @@ type Kubelet struct {
 	actors map[types.UID]*actor
 
 	ctx     context.Context // of Run
-	running sync.WaitGroup
+	running group
 }
 
 // New makes a kubelet that does nothing yet.
@@ -140,6 +140,7 @@ func (k *Kubelet) join(ctx context.Context) error {
 
 // drain lets what is under way end, but not for long: the next kubelet finds everything in the runtime.
 func (k *Kubelet) drain() {
+	k.running.Close()
 	done := make(chan struct{})
 	go func() {
 		k.running.Wait()
