@@ -1,0 +1,332 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/runtime"
+	"porthole.dev/porthole/kubelet/runtime/runtimetest"
+)
+
+// firstCalls is a fault of the first n calls of a method.
+func firstCalls(method string, n int32, how runtimetest.Outcome) func(runtimetest.Call) runtimetest.Outcome {
+	var seen atomic.Int32
+	return func(c runtimetest.Call) runtimetest.Outcome {
+		if c.Method == method && seen.Add(1) <= n {
+			return how
+		}
+		return runtimetest.Work
+	}
+}
+
+// TestFailedCalls: each call of a pod's life may fail three times, before or after it was carried out. The pod becomes Ready
+// with one container, and nothing is left of it.
+func TestFailedCalls(t *testing.T) {
+	for _, method := range []string{"RunPodSandbox", "PodSandboxStatus", "CreateContainer", "StartContainer", "ContainerStatus", "StopContainer", "RemoveContainer",
+		"StopPodSandbox", "RemovePodSandbox", "ImageStatus", "ListPodSandbox", "ListContainers", "GetContainerEvents", "Version", "Status"} {
+		for name, how := range map[string]runtimetest.Outcome{"fails": runtimetest.Fail, "works and fails": runtimetest.DoThenFail} {
+			t.Run(method+" "+name, func(t *testing.T) {
+				inBubble(t, func(b *bubble) {
+					names := b.create("pod", 1)
+					b.untilReady(time.Minute, names...)
+					b.runningOnce(names...)
+					b.removeAll(names...)
+					b.untilGone(time.Minute, names...)
+					b.nothingLeft()
+				}, func(b *bubble) { b.runtime.Fault = firstCalls(method, 3, how) })
+			})
+		}
+	}
+}
+
+// TestHangingCallsDelayNobody: the runtime does not answer about two pods, one that runs and one that is to start. Others
+// start and end as fast as before, also under a new kubelet. When the runtime answers again, nothing is left undone.
+func TestHangingCallsDelayNobody(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.cluster.create(aPod("stuck", "sleep"))
+		b.untilReady(time.Minute, "stuck")
+		before := b.batch("before")
+		b.runtime.SetFault(func(c runtimetest.Call) runtimetest.Outcome {
+			if c.PodName == "stuck" || c.PodName == "held" || strings.HasPrefix(c.Pod, "stuck-") || strings.HasPrefix(c.Pod, "held-") {
+				return runtimetest.Hang
+			}
+			return runtimetest.Work
+		})
+		b.cluster.create(aPod("held", "sleep"))
+		b.removeAll("stuck")
+		during := b.batch("during")
+		b.restart()
+		after := b.batch("after")
+		for what, d := range map[string]time.Duration{"while calls hang": during, "under a new kubelet": after} {
+			if d > before+2*time.Second {
+				t.Errorf("ten pods took %v %s, and %v before", d, what, before)
+			}
+		}
+
+		if p := b.cluster.get("held"); isReady(&p.Status) || b.cluster.get("stuck") == nil {
+			t.Errorf("the pods whose calls hang: held is %s", statusOf(p))
+		}
+		b.runtime.SetFault(nil)
+		b.untilReady(time.Minute, "held")
+		b.untilGone(time.Minute, "stuck")
+		b.removeAll("held")
+		b.nothingLeft()
+	})
+}
+
+// batch makes ten pods, deletes them when all are Ready, and returns how long both took together.
+func (b *bubble) batch(prefix string) time.Duration {
+	b.t.Helper()
+	began := time.Now()
+	names := b.create(prefix, 10)
+	b.untilReady(time.Minute, names...)
+	b.removeAll(names...)
+	b.untilGone(time.Minute, names...)
+	return time.Since(began)
+}
+
+// TestLostEvents: without a single event pods start and end, and a container that has ended is noticed by the next audit.
+func TestLostEvents(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		names := b.create("pod", 5)
+		b.untilReady(time.Minute, names...)
+		before := b.runningOnce(names...)
+		b.runtime.Crash(before["pod-0"].id, 3)
+		b.untilPod(auditPeriod+time.Minute, "pod-0", "restarted", func(p *v1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 })
+		delete(before, "pod-0")
+		b.untouched(before)
+		b.removeAll(names...)
+		b.nothingLeft()
+	}, func(b *bubble) { b.runtime.LoseEvent = func(*criEvent) bool { return true } })
+}
+
+// TestRuntimeAway: while the runtime does not answer, containers go on, the node is not ready after half a minute, and pods
+// wait. All come up when it is back.
+func TestRuntimeAway(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		running := b.create("running", 5)
+		b.untilReady(time.Minute, running...)
+		before := b.runningOnce(running...)
+		b.create("starting", 5)
+		time.Sleep(100 * time.Millisecond) // sandboxes are being made
+		b.runtime.Away()
+		later := b.create("later", 5)
+		b.within(2*time.Minute, "the node is still ready", func() error { return b.nodeIs(v1.ConditionFalse) })
+		b.runtime.Crash(before["running-0"].id, 1)
+		time.Sleep(time.Minute)
+
+		b.runtime.Back()
+		b.untilReady(2*time.Minute, append(append(later, running...), "starting-0", "starting-1", "starting-2", "starting-3", "starting-4")...)
+		b.within(time.Minute, "the node is not ready", func() error { return b.nodeIs(v1.ConditionTrue) })
+		if now := b.runningOnce("running-0")["running-0"]; now.restarts != 1 {
+			t.Errorf("the container that ended meanwhile was restarted %d times", now.restarts)
+		}
+		delete(before, "running-0")
+		b.untouched(before)
+		for _, p := range b.cluster.list() {
+			b.runningOnce(p.Name)
+			b.removeAll(p.Name)
+		}
+		b.nothingLeft()
+	})
+}
+
+// nodeIs checks the Ready condition of the node in the API.
+func (b *bubble) nodeIs(want v1.ConditionStatus) error {
+	n, err := b.cluster.client().GetNode(context.Background())
+	if err != nil {
+		return err
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == v1.NodeReady && c.Status != want {
+			return fmt.Errorf("its condition is %s: %s", c.Status, c.Message)
+		}
+	}
+	return nil
+}
+
+// TestRuntimeForgets: a runtime that lost its state gets all pods again, by the audit after which what it had is old enough to
+// count as gone.
+func TestRuntimeForgets(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		names := b.create("pod", 10)
+		b.untilReady(time.Minute, names...)
+		b.runtime.Vanish()
+		b.within(2*auditPeriod+time.Minute, "not all pods run again", func() error {
+			if n := len(b.runtime.Running()); n != len(names) {
+				return fmt.Errorf("%d run, for example %s", n, statusOf(b.cluster.get("pod-0")))
+			}
+			return nil
+		})
+		b.untilReady(time.Minute, names...)
+		b.runningOnce(names...)
+		b.removeAll(names...)
+		b.nothingLeft()
+	})
+}
+
+// TestSandboxDies: a pod whose sandbox has died gets a new one, and its container runs in it.
+func TestSandboxDies(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.cluster.create(aPod("pod", "sleep"))
+		b.untilReady(time.Minute, "pod")
+		old := ""
+		for _, v := range b.kubelet.View() {
+			old = v.SandboxID
+		}
+		if !b.runtime.CrashSandbox(old) {
+			t.Fatalf("the view names the sandbox %q", old)
+		}
+		b.untilPod(time.Minute, "pod", "restarted", func(p *v1.Pod) bool {
+			return isReady(&p.Status) && p.Status.ContainerStatuses[0].RestartCount == 1
+		})
+		b.runningOnce("pod")
+		b.removeAll("pod")
+		b.nothingLeft()
+	})
+}
+
+// TestServerAway: while the API server refuses every call, pods go on and restart; afterwards their status is right.
+func TestServerAway(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		names := b.create("pod", 5)
+		b.untilReady(time.Minute, names...)
+		before := b.runningOnce(names...)
+		b.cluster.setFault(func(string) error { return errAway })
+		b.runtime.Crash(before["pod-0"].id, 3)
+		time.Sleep(2 * time.Minute)
+		if n := len(b.runtime.Running()["pod-0/app"]); n != 1 {
+			t.Errorf("%d containers of the pod that crashed run", n)
+		}
+		b.cluster.setFault(nil)
+		b.untilPod(2*time.Minute, "pod-0", "restarted", func(p *v1.Pod) bool {
+			return isReady(&p.Status) && p.Status.ContainerStatuses[0].RestartCount == 1
+		})
+		delete(before, "pod-0")
+		b.untouched(before)
+		b.removeAll(names...)
+		b.nothingLeft()
+	})
+}
+
+// TestImageFailures: an image that cannot be pulled is waited for with growing pauses, and its pod starts once it can.
+func TestImageFailures(t *testing.T) {
+	var broken atomic.Bool
+	broken.Store(true)
+	inBubble(t, func(b *bubble) {
+		p := aPod("pod", "sleep")
+		p.Spec.Containers[0].Image = "registry.local/app:2"
+		b.cluster.create(p)
+		waiting := func(reason string) func(*v1.Pod) bool {
+			return func(p *v1.Pod) bool {
+				c := p.Status.ContainerStatuses
+				return len(c) == 1 && c[0].State.Waiting != nil && c[0].State.Waiting.Reason == reason
+			}
+		}
+		b.untilPod(20*time.Second, "pod", "failed to pull", waiting("ErrImagePull"))
+		b.untilPod(20*time.Second, "pod", "in back-off", waiting("ImagePullBackOff"))
+		time.Sleep(5 * time.Minute)
+		if n := b.runtime.Count("PullImage"); n < 5 || n > 7 { // after 10, 20, 40, 80, 160 s
+			t.Errorf("%d pulls in five minutes", n)
+		}
+		broken.Store(false)
+		b.untilReady(6*time.Minute, "pod")
+		never := aPod("never", "sleep")
+		never.Spec.Containers[0].Image, never.Spec.Containers[0].ImagePullPolicy = "registry.local/other:1", v1.PullNever
+		b.cluster.create(never)
+		b.untilPod(20*time.Second, "never", "waiting", waiting("ErrImageNeverPull"))
+		bad := aPod("bad", "sleep")
+		bad.Spec.Containers[0].Image = "Not/A:Name:1"
+		b.cluster.create(bad)
+		b.untilPod(20*time.Second, "bad", "waiting", waiting("InvalidImageName"))
+		b.removeAll("pod", "never", "bad")
+		b.nothingLeft()
+	}, func(b *bubble) {
+		b.runtime.Registry = func(string) error {
+			if broken.Load() {
+				return errors.New("not found")
+			}
+			return nil
+		}
+	})
+}
+
+// TestVolumeFailures: volumes that cannot be made are tried again; the fourth failure is an event, and others go on.
+func TestVolumeFailures(t *testing.T) {
+	var tries atomic.Int32
+	inBubble(t, func(b *bubble) {
+		p := aPod("pod", "sleep")
+		p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "data", MountPath: "/data"}}
+		b.cluster.create(p)
+		b.cluster.create(aPod("other", "sleep"))
+		b.untilReady(20*time.Second, "other")
+		b.untilReady(5*time.Minute, "pod")
+		if said := b.cluster.said("pod"); strings.Count(said, "FailedMount") != 3 || tries.Load() != 7 {
+			t.Errorf("after %d tries the events are\n%s", tries.Load(), said)
+		}
+		if n := b.runtime.Count("CreateContainer"); n != 2 {
+			t.Errorf("%d containers were made of two pods", n)
+		}
+		b.removeAll("pod", "other")
+		b.nothingLeft()
+	}, func(b *bubble) {
+		b.volumeFault = func(p *v1.Pod) error {
+			if p.Name == "pod" && tries.Add(1) <= 6 {
+				return errors.Join(&volumeError{Volume: "data", Err: errors.New("no room")})
+			}
+			return nil
+		}
+	})
+}
+
+// TestOrphansWait: a sandbox that no source knows ends only when every source has delivered its pods, and the folder of a
+// pod that nobody knows only ten seconds after the start.
+func TestOrphansWait(t *testing.T) {
+	folder := ""
+	inBubble(t, func(b *bubble) {
+		time.Sleep(20 * time.Second) // the API server has not delivered yet
+		if d := b.runtime.Dump(); !strings.Contains(d, "container running ns/orphan app#0") {
+			t.Fatalf("before all pods are known:\n%s", d)
+		}
+		b.untilReady(30*time.Second, "known")
+		b.within(time.Minute, "the orphan still runs", func() error {
+			if d := b.runtime.Dump(); strings.Contains(d, "orphan") {
+				return errors.New(d)
+			}
+			return nil
+		})
+		b.within(time.Minute, "the folder is there", func() error {
+			if _, err := os.Stat(folder); err == nil {
+				return errors.New(folder)
+			}
+			return nil
+		})
+		b.removeAll("known")
+		b.nothingLeft()
+	}, func(b *bubble) {
+		b.cluster.slow = 25 * time.Second
+		orphan := aPod("orphan", "sleep")
+		orphan.UID = "orphan-uid"
+		rt := runtime.New(b.runtime.Dial(), runtime.Options{PodLogsDir: filepath.Join(b.dir, "log", "pods")})
+		box, err := rt.CreateSandbox(context.Background(), runtime.SandboxSpec{Pod: orphan})
+		if err == nil {
+			_, err = rt.StartContainer(context.Background(), runtime.ContainerSpec{Sandbox: runtime.SandboxSpec{Pod: orphan}, SandboxID: box.ID,
+				Container: &orphan.Spec.Containers[0], Args: []string{"sleep"}, ImageRef: testImage})
+		}
+		folder = filepath.Join(b.dir, "kubelet", "pods", "forgotten-uid")
+		if err := errors.Join(err, os.MkdirAll(folder, 0o750)); err != nil {
+			b.t.Fatal(err)
+		}
+		b.cluster.create(aPod("known", "sleep"))
+	})
+}
