@@ -1,12 +1,13 @@
 // Package hns is our vocabulary of Windows networking: networks, endpoints, namespaces and load balancers of the Host
-// Networking Service as plain values, with typed ids and netip addresses, and the three answers that a look-up can have
-// (present, absent, unknown). It talks to nobody: hns/hcn asks Windows, hns/hnstest is a fake for tests.
+// Networking Service (HNS) as plain values, with typed ids and netip addresses, and the classes of its errors. It is pure: hns/hcn
+// calls HNS on Windows, hns/hnstest is a fake for tests.
 package hns
 
 import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -18,53 +19,54 @@ type (
 	LoadBalancerID string
 )
 
-// NormalID gives a GUID as our ids hold it.
+// NormalID returns a GUID as our ids hold it: lower case, without braces.
 func NormalID(s string) string { return strings.ToLower(strings.Trim(s, "{} ")) }
 
-// NoNamespace is what HNS writes for "in no namespace".
+// NoNamespace is the id that HNS writes for an endpoint in no namespace.
 const NoNamespace = "00000000-0000-0000-0000-000000000000"
 
-// Version of the HNS on this host; it decides which features exist.
+// Version is the version of HNS, which decides which features a host has.
 type Version struct{ Major, Minor int }
 
-// AtLeast compares versions.
+// AtLeast reports whether v is the given version or a later one.
 func (v Version) AtLeast(major, minor int) bool {
 	return v.Major > major || v.Major == major && v.Minor >= minor
 }
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
-// CanModifyLoadBalancer: 15.4 accepts the call and changes nothing (kubernetes/kubernetes#131466), 15.5 does it.
+// CanModifyLoadBalancer reports whether a load balancer can be changed in place. Version 15.4 accepts the call and changes
+// nothing (kubernetes/kubernetes#131466).
 func (v Version) CanModifyLoadBalancer() bool { return v.AtLeast(15, 5) }
 
-// HasSessionAffinity says whether load balancers may keep a client on one backend.
+// HasSessionAffinity reports whether load balancers can keep a client on one backend.
 func (v Version) HasSessionAffinity() bool { return v.AtLeast(12, 0) }
 
-// HasDSR says whether load balancers may leave the client's address as it is.
+// HasDSR reports whether load balancers can leave the client's address as it is (direct server return).
 func (v Version) HasDSR() bool { return v.Major == 9 && v.Minor >= 3 || v.AtLeast(10, 2) }
 
-// HasIPv6 says whether networks may be dual-stack.
+// HasIPv6 reports whether networks can be dual-stack.
 func (v Version) HasIPv6() bool { return v.AtLeast(11, 10) }
 
-// Names of network types in HNS's own spelling.
+// Types of networks, in HNS's spelling.
 const (
 	L2Bridge = "L2Bridge"
 	L2Tunnel = "L2Tunnel"
 	Overlay  = "Overlay"
 )
 
-// Network is one virtual switch.
+// Network is a virtual switch of the host with its subnets.
 type Network struct {
 	ID      NetworkID
 	Name    string
 	Type    string
 	Subnets []Subnet
-	// Adapter binds an external network to a physical adapter by name; "" lets HNS choose.
+	// Adapter is the name of the physical adapter that the network is bound to; empty: HNS chooses one.
 	Adapter string
-	// Management is the node's own address on the adapter. HNS reports it some time after the network is made.
+	// Management is the node's own address on the adapter. HNS reports it some time after the network was made.
 	Management netip.Addr
 	DNS        DNS
-	// RemoteSubnets of an overlay network: which host serves which addresses.
+	// RemoteSubnets say, for an overlay network, which host serves which addresses.
 	RemoteSubnets []RemoteSubnet
 }
 
@@ -74,7 +76,7 @@ type RemoteSubnet struct {
 	Provider netip.Addr
 }
 
-// Subnet of a network. Gateway is HNS's own address in it.
+// Subnet is a range of addresses of a network. Gateway is HNS's own address in it.
 type Subnet struct {
 	Prefix  netip.Prefix
 	Gateway netip.Addr
@@ -85,7 +87,7 @@ type Subnet struct {
 // HNS keeps the first address for itself.
 func (s Subnet) HostAddr() netip.Addr { return s.Prefix.Masked().Addr().Next().Next() }
 
-// DNS settings that an endpoint hands to its container.
+// DNS holds the settings that a container gets with its endpoint.
 type DNS struct {
 	Domain  string
 	Search  []string
@@ -93,47 +95,41 @@ type DNS struct {
 	Options []string
 }
 
-// Endpoint is a port of a network (local), or the address of something on another host (remote).
+// Endpoint is a port of a network, with the addresses of what is attached to it (local), or stands for an address on another
+// host (remote).
 type Endpoint struct {
 	ID        EndpointID
 	Name      string
 	Network   NetworkID
-	Namespace NamespaceID // "" while unattached
+	Namespace NamespaceID // empty while it is in none
 	Remote    bool
 	Addrs     []netip.Addr
-	// PrefixLen of the first address; 0 leaves it to HNS, which takes the subnet's.
+	// PrefixLen belongs to the first address; 0: HNS takes the subnet's.
 	PrefixLen int
 	MAC       string
 	Routes    []Route
 	DNS       DNS
 	Policies  []Policy
-	// Provider is the host behind a remote endpoint of an overlay network, from its ProviderAddress policy.
+	// Provider is the address of the host behind a remote endpoint of an overlay network, from its ProviderAddress policy.
 	Provider netip.Addr
 }
 
-// Has says whether the endpoint carries the address.
-func (e Endpoint) Has(addr netip.Addr) bool {
-	for _, a := range e.Addrs {
-		if a == addr {
-			return true
-		}
-	}
-	return false
-}
+// Has reports whether addr is one of the endpoint's addresses.
+func (e Endpoint) Has(addr netip.Addr) bool { return slices.Contains(e.Addrs, addr) }
 
-// Route of an endpoint.
+// Route is a route that a container gets with its endpoint.
 type Route struct {
 	Destination netip.Prefix
 	NextHop     netip.Addr
 }
 
-// Policy is one HNS policy in its v2 form: a type and its settings as JSON.
+// Policy is an HNS policy in the form of the v2 schema: a type and its settings as JSON.
 type Policy struct {
 	Type     string
 	Settings json.RawMessage
 }
 
-// Namespace is a network compartment with the endpoints in it.
+// Namespace is a network compartment, such as the host's or a pod's, with the endpoints in it.
 type Namespace struct {
 	ID        NamespaceID
 	Type      string
@@ -143,7 +139,7 @@ type Namespace struct {
 // Protocol is an IP protocol number.
 type Protocol uint8
 
-// The protocols that load balancers know.
+// Protocols that load balancers support.
 const (
 	TCP Protocol = 6
 	UDP Protocol = 17
@@ -159,20 +155,19 @@ func (p Protocol) String() string {
 	return fmt.Sprintf("protocol%d", uint8(p))
 }
 
-// Distribution says what stays on one backend.
+// Distribution says which connections go to the same backend.
 type Distribution uint8
 
-// Distribution values of HNS.
+// Distributions that we use. HNS also has 1, by client address and protocol.
 const (
-	PerConnection     Distribution = 0
-	PerSourceProtocol Distribution = 1
-	PerSource         Distribution = 2
+	PerConnection Distribution = 0 // each connection by itself
+	PerSource     Distribution = 2 // all of one client address: session affinity
 )
 
 // PortFlags of a load balancer's port mapping.
 type PortFlags uint32
 
-// Port flags of HNS. VIPExternal is upstream kube-proxy's own bit.
+// Port flags of HNS. PortVIPExternal is a bit that upstream's kube-proxy defines.
 const (
 	PortILB         PortFlags = 1
 	PortLocalRouted PortFlags = 2

@@ -42,6 +42,7 @@ func Command() *cobra.Command {
 			return run(c.Context(), o, f.verbosity)
 		},
 	}
+
 	fs := c.Flags()
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file with the API server's address and our credentials (required)")
 	fs.StringVar(&f.hostname, "hostname-override", "", "name of this node; empty: the host's name in lower case")

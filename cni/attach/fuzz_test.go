@@ -11,9 +11,8 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// FuzzCalls: whatever a runtime hands over as a configuration, with prevResult and all, no call panics; an endpoint that
-// is made has documents that HNS can read, host ports that exist and the masquerade network among the exceptions; and after
-// DEL nothing is left.
+// FuzzCalls checks that no configuration makes a call panic; that an endpoint has policies which HNS can read, valid host ports
+// and the masquerade network among the exceptions; and that nothing is left after DEL.
 func FuzzCalls(f *testing.F) {
 	for _, extra := range []string{``, `,"ipMasqNetwork":"10.244.0.0/16","loopbackDSR":true`, `,"prevResult":{"ips":[null]}`, `,"prevResult":{"ips":[{"address":"10.244.2.3/24"}]}`,
 		`,"runtimeConfig":{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"UDP"},{"hostPort":-1}]}`,

@@ -299,6 +299,7 @@ func TestPolicies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			var texts []string
 			for _, p := range got {
 				texts = append(texts, p.Type+" "+string(p.Settings))

@@ -1,5 +1,5 @@
-// Package contract reads what container runtimes hand to CNI plugins on Windows: the network configuration in the
-// spellings found in the field, with every policy brought into its HNS v2 form. It is pure.
+// Package contract reads the network configuration that container runtimes give to CNI plugins on Windows. It accepts the
+// spellings found in the field and converts every policy to the form of HNS's v2 schema. It is pure.
 package contract
 
 import (
@@ -16,19 +16,19 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// Config of a Windows plugin. Keys are matched without regard to case, as files in the field write them.
+// Config is the configuration of a Windows plugin. The case of keys does not matter, because files in the field differ in it.
 type Config struct {
 	CNIVersion string `json:"cniVersion"`
-	// Name is the HNS network's name too.
+	// Name is also the name of the HNS network.
 	Name string `json:"name"`
 	Type string `json:"type"`
-	// APIVersion of HNS: 0 and 2 mean HCN; 1 would be Docker's way.
+	// APIVersion of HNS: 0 and 2 mean HCN. 1, for Docker, is refused.
 	APIVersion int `json:"apiVersion"`
-	// IPMasqNetwork is reached without address translation; everything else that leaves takes the node's address.
+	// IPMasqNetwork is reached without address translation. Packets to everywhere else leave with the node's address.
 	IPMasqNetwork string        `json:"ipMasqNetwork"`
 	LoopbackDSR   bool          `json:"loopbackDSR"`
 	RawPolicies   []NamedPolicy `json:"policies"`
-	// AdditionalArgs are wincni's name for policies.
+	// AdditionalArgs is what wincni calls policies.
 	AdditionalArgs   []NamedPolicy        `json:"AdditionalArgs"`
 	DNS              DNS                  `json:"dns"`
 	IPAM             json.RawMessage      `json:"ipam"`
@@ -37,17 +37,17 @@ type Config struct {
 	ValidAttachments []types.GCAttachment `json:"cni.dev/valid-attachments"`
 	// Policies are RawPolicies and AdditionalArgs in HNS v2 form.
 	Policies []hns.Policy `json:"-"`
-	// Warnings say what was passed on without being understood.
+	// Warnings describe policies of unknown types, which are passed on as they are.
 	Warnings []string `json:"-"`
 }
 
-// NamedPolicy as configurations write it; only those named EndpointPolicy concern endpoints.
+// NamedPolicy is a policy as configurations write it. Only those named EndpointPolicy are for endpoints.
 type NamedPolicy struct {
 	Name  string          `json:"name"`
 	Value json.RawMessage `json:"value"`
 }
 
-// DNS of a configuration.
+// DNS holds the name resolution settings of a configuration.
 type DNS struct {
 	Nameservers []string `json:"nameservers"`
 	Domain      string   `json:"domain"`
@@ -55,7 +55,7 @@ type DNS struct {
 	Options     []string `json:"options"`
 }
 
-// RuntimeConfig is what the runtime adds for one pod.
+// RuntimeConfig holds what the runtime adds for one pod.
 type RuntimeConfig struct {
 	DNS struct {
 		Servers  []string `json:"servers"`
@@ -73,7 +73,7 @@ type PortMapping struct {
 	HostIP        string `json:"hostIP"`
 }
 
-// Parse reads a configuration. Syntax errors name the line.
+// Parse reads a configuration. The error for a file that is not JSON names the line.
 func Parse(data []byte) (*Config, error) {
 	var c Config
 	if err := json.Unmarshal(data, &c); err != nil {
@@ -84,12 +84,14 @@ func Parse(data []byte) (*Config, error) {
 		}
 		return nil, fmt.Errorf("reading the network configuration: %w", err)
 	}
+
 	if c.Name == "" {
 		return nil, errors.New("reading the network configuration: it has no name, which is the HNS network's name")
 	}
 	if c.APIVersion != 0 && c.APIVersion != 2 {
-		return nil, fmt.Errorf("reading the network configuration of %s: apiVersion %d is Docker's way; containerd needs 2", c.Name, c.APIVersion)
+		return nil, fmt.Errorf("reading the network configuration of %s: apiVersion %d is for Docker; containerd needs 2", c.Name, c.APIVersion)
 	}
+
 	for _, raw := range append(append([]NamedPolicy{}, c.RawPolicies...), c.AdditionalArgs...) {
 		if !strings.EqualFold(raw.Name, "EndpointPolicy") {
 			continue
@@ -106,7 +108,7 @@ func Parse(data []byte) (*Config, error) {
 	return &c, nil
 }
 
-// canonical names of policy types and of their settings, by lower-case spelling.
+// The names that HNS v2 has for types of policies and for their settings, by the lower-case spellings found in the field.
 var (
 	policyTypes = map[string]string{
 		"outboundnat": "OutBoundNAT", "route": "SDNRoute", "sdnroute": "SDNRoute", "acl": "ACL", "qos": "QOS",
@@ -120,13 +122,14 @@ var (
 	}
 )
 
-// normalise brings a policy in flat (v1) or nested (v2) form into the nested form with canonical names. Of a key in two
-// spellings the first in the order of bytes counts, which is the one with capitals.
+// normalise converts a policy in flat (v1) or nested (v2) form to the nested form with the names of HNS v2. If a key is there in
+// two spellings, the first in byte order counts, which is the one with capitals.
 func normalise(value json.RawMessage) (hns.Policy, string, error) {
 	var flat map[string]json.RawMessage
 	if err := json.Unmarshal(value, &flat); err != nil {
 		return hns.Policy{}, "", err
 	}
+
 	kind := ""
 	settings := map[string]json.RawMessage{}
 	for _, key := range slices.Backward(slices.Sorted(maps.Keys(flat))) {
@@ -143,6 +146,7 @@ func normalise(value json.RawMessage) (hns.Policy, string, error) {
 			return hns.Policy{}, "", err
 		}
 	}
+
 	for key, v := range flat {
 		switch strings.ToLower(key) {
 		case "type", "settings", "data":
@@ -150,19 +154,20 @@ func normalise(value json.RawMessage) (hns.Policy, string, error) {
 			settings[key] = v
 		}
 	}
+
 	name, known := policyTypes[strings.ToLower(kind)]
 	warning := ""
 	if !known {
 		name, warning = kind, fmt.Sprintf("policy type %q is not known here; it is passed on as it is", kind)
 	} else if name == "OutBoundNAT" || name == "SDNRoute" {
-		canonical(settings)
+		renameSettings(settings)
 	}
 	data, err := json.Marshal(settings)
 	return hns.Policy{Type: name, Settings: data}, warning, err
 }
 
-// canonical gives settings the names that HNS v2 has. One that is there under its own name stays.
-func canonical(settings map[string]json.RawMessage) {
+// renameSettings gives settings the names that HNS v2 has. A setting that is already there under that name stays.
+func renameSettings(settings map[string]json.RawMessage) {
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		to, known := settingNames[strings.ToLower(key)]
 		if !known || to == key {

@@ -32,8 +32,7 @@ func TestNormalise(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever a runtime hands over, there is an error or a configuration whose policies HNS can read; the same
-// text always means the same.
+// FuzzParse checks that any input gives an error or a configuration whose policies HNS can read, and the same one each time.
 func FuzzParse(f *testing.F) {
 	for _, value := range []string{`{"Type":"OutBoundNAT","ExceptionList":["10.0.0.0/8"]}`, `{"type":"SDNROUTE","settings":{"destinationPrefix":"10.96.0.0/16"}}`,
 		`{"Type":"ACL","Settings":null,"x":1}`, `null`, `{"type":7}`} {
@@ -50,6 +49,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		if diff := cmp.Diff(c, again); diff != "" {
 			t.Fatalf("read twice:\n%s", diff)
 		}
@@ -59,6 +59,7 @@ func FuzzParse(f *testing.F) {
 		if len(c.Policies) > len(c.RawPolicies)+len(c.AdditionalArgs) || len(c.Warnings) > len(c.Policies) {
 			t.Fatalf("%d policies and %d warnings", len(c.Policies), len(c.Warnings))
 		}
+
 		for _, p := range c.Policies {
 			var settings map[string]json.RawMessage
 			if json.Unmarshal(p.Settings, &settings) != nil || settings == nil || !bytes.HasPrefix(p.Settings, []byte("{")) {

@@ -1,6 +1,6 @@
-// Package ipam gives out addresses of this node's range. Its files are those of the standard host-local plugin (one file
-// per address, named by it, holding the container and the interface), so that either can follow the other; but it runs
-// inside the plugin, which saves a process per pod.
+// Package ipam gives out addresses of this node's range. Its files are those of the standard host-local plugin: one file per
+// address, named after it, with the container and the interface as content. So a node can change from one to the other. It runs
+// inside our plugin, which saves a process per pod. It is safe for concurrent use by several processes.
 package ipam
 
 import (
@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Range of addresses. Start and End default to the first and last usable address.
+// Range is a range of addresses. Start and End default to the first and last usable address.
 type Range struct {
 	Subnet  string `json:"subnet"`
 	Start   string `json:"rangeStart"`
@@ -30,7 +30,7 @@ type Config struct {
 	Range
 }
 
-// DefaultDir is host-local's own.
+// DefaultDir is the default folder of host-local.
 const DefaultDir = "/var/lib/cni/networks"
 
 // Pool is the address store of one network.
@@ -49,13 +49,13 @@ func (s span) holds(a netip.Addr) bool {
 	return a.BitLen() == s.first.BitLen() && !a.Less(s.first) && !s.last.Less(a)
 }
 
-// Address that was given out. Gateway is zero when the configuration names none.
+// Address is an address that was given out. Gateway is zero if the configuration names none.
 type Address struct {
 	Prefix  netip.Prefix
 	Gateway netip.Addr
 }
 
-// Open reads the configuration. It touches no file.
+// Open reads the ipam part of the configuration of a network. It touches no file.
 func Open(raw json.RawMessage, network string) (*Pool, error) {
 	var c Config
 	if len(raw) == 0 {
@@ -64,6 +64,7 @@ func Open(raw json.RawMessage, network string) (*Pool, error) {
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return nil, fmt.Errorf("reading ipam: %w", err)
 	}
+
 	if t := strings.TrimSuffix(strings.ToLower(c.Type), ".exe"); t != "" && t != "host-local" {
 		return nil, fmt.Errorf("ipam type %q: this plugin keeps addresses itself, as host-local", c.Type)
 	}
@@ -76,6 +77,7 @@ func Open(raw json.RawMessage, network string) (*Pool, error) {
 	if c.DataDir == "" {
 		c.DataDir = DefaultDir
 	}
+
 	p := &Pool{dir: filepath.Join(c.DataDir, network)}
 	for _, set := range c.Ranges {
 		var spans []span
@@ -97,8 +99,8 @@ func Open(raw json.RawMessage, network string) (*Pool, error) {
 	return p, nil
 }
 
-// fits refuses a range that shares addresses with another one: who has an address would be unclear. The ranges of a set
-// are of one family, as host-local demands.
+// fits returns an error if s shares addresses with another range, because it would be unclear to which of them an address
+// belongs, or if it is of another family than the rest of its set, which host-local refuses too.
 func (p *Pool) fits(s span, set []span) error {
 	for _, other := range append(slices.Concat(p.sets...), set...) {
 		if s.holds(other.first) || other.holds(s.first) {
@@ -121,6 +123,7 @@ func (r Range) parse() (span, error) {
 	if prefix.Addr().Is4() {
 		s.last = s.last.Prev() // the broadcast address
 	}
+
 	for _, part := range []struct {
 		name, text string
 		to         *netip.Addr
@@ -137,6 +140,7 @@ func (r Range) parse() (span, error) {
 		}
 		*part.to = addr
 	}
+
 	if !s.first.IsValid() || !s.last.IsValid() || s.last.Less(s.first) {
 		return span{}, fmt.Errorf("ipam range of %s is empty: %s to %s", prefix, s.first, s.last)
 	}
@@ -152,8 +156,8 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// Claim gives the container its addresses, one per range set. Asking again gives the same ones. Addresses in taken are
-// never given out.
+// Claim returns the container's addresses, one per set of ranges. If it has some already, they are the same. Addresses in taken
+// are never given out. If one set has no free address, nothing is claimed.
 func (p *Pool) Claim(container, ifname string, taken ...netip.Addr) ([]Address, error) {
 	unlock, err := p.lock()
 	if err != nil {
@@ -164,13 +168,14 @@ func (p *Pool) Claim(container, ifname string, taken ...netip.Addr) ([]Address, 
 	if err != nil {
 		return nil, err
 	}
+
 	var out []Address
 	var fresh []netip.Addr
 	for i, set := range p.sets {
 		address, isNew, err := p.claimOne(i, set, owner(container, ifname), held, taken)
 		if err != nil {
 			for _, a := range fresh {
-				_ = os.Remove(p.file(a)) // the claim failed as a whole; the file is ours and a second ago was not there
+				_ = os.Remove(p.file(a)) // we made it just now, under the lock
 			}
 			return nil, err
 		}
@@ -182,6 +187,8 @@ func (p *Pool) Claim(container, ifname string, taken ...netip.Addr) ([]Address, 
 	return out, nil
 }
 
+// claimOne returns the owner's address in one set of ranges, and whether it is a new one. held has the owner of every address in
+// use.
 func (p *Pool) claimOne(set int, spans []span, owner string, held map[netip.Addr]string, taken []netip.Addr) (Address, bool, error) {
 	for addr, who := range held {
 		for _, s := range spans {
@@ -190,11 +197,12 @@ func (p *Pool) claimOne(set int, spans []span, owner string, held map[netip.Addr
 			}
 		}
 	}
+
 	for _, s := range spans {
 		avoid := append([]netip.Addr{s.gateway}, taken...)
 		start := p.after(set, s)
 		for addr, wrapped := start, false; ; {
-			if _, used := held[addr]; !used && !contains(avoid, addr) {
+			if _, used := held[addr]; !used && !slices.Contains(avoid, addr) {
 				return Address{netip.PrefixFrom(addr, s.prefix.Bits()), s.gateway}, true, p.write(set, addr, owner)
 			}
 			if addr == s.last {
@@ -213,16 +221,8 @@ func (p *Pool) claimOne(set int, spans []span, owner string, held map[netip.Addr
 	return Address{}, false, fmt.Errorf("no address is free in %s (%d are in use; files in %s)", spans[0].prefix, len(held), p.dir)
 }
 
-func contains(list []netip.Addr, a netip.Addr) bool {
-	for _, b := range list {
-		if a == b {
-			return true
-		}
-	}
-	return false
-}
-
-// after is where the search starts: behind the last address given out, so that one that was freed rests a while.
+// after returns where the search for a free address starts: behind the last one given out, so that a freed address is not used
+// again at once.
 func (p *Pool) after(set int, s span) netip.Addr {
 	data, err := os.ReadFile(p.lastFile(set))
 	if err != nil {
@@ -242,20 +242,20 @@ func (p *Pool) write(set int, addr netip.Addr, owner string) error {
 	}
 	_, err = f.WriteString(owner)
 	if err = errors.Join(err, f.Close()); err != nil {
-		_ = os.Remove(f.Name()) // half a file would hold the address for ever
+		_ = os.Remove(f.Name()) // otherwise half a file would hold the address for ever
 		return fmt.Errorf("claiming address %s: %w", addr, err)
 	}
 	return os.WriteFile(p.lastFile(set), []byte(addr.String()), 0o600)
 }
 
-// Release frees all addresses of the container's interface; having none is no error.
+// Release frees all addresses of the container's interface. It returns nil if there are none.
 func (p *Pool) Release(container, ifname string) error {
 	return p.releaseIf(func(who string) bool {
 		return who == owner(container, ifname) || who == strings.TrimSpace(container)
 	})
 }
 
-// Keep frees the addresses of all containers but these.
+// Keep frees the addresses of all containers that are not in valid.
 func (p *Pool) Keep(valid map[string]bool) error {
 	return p.releaseIf(func(who string) bool {
 		container, _, _ := strings.Cut(who, "\r\n")
@@ -272,6 +272,7 @@ func (p *Pool) releaseIf(gone func(owner string) bool) error {
 		return err
 	}
 	defer unlock()
+
 	held, err := p.held()
 	if err != nil {
 		return err
@@ -287,13 +288,13 @@ func (p *Pool) releaseIf(gone func(owner string) bool) error {
 	return errors.Join(errs...)
 }
 
-// Holds says whether the container's interface has the address.
+// Holds reports whether the container's interface has the address.
 func (p *Pool) Holds(container, ifname string, addr netip.Addr) (bool, error) {
 	held, err := p.held()
 	return held[addr] == owner(container, ifname), err
 }
 
-// Ready says whether addresses can be given out.
+// Ready returns an error if addresses cannot be given out.
 func (p *Pool) Ready() error {
 	unlock, err := p.lock()
 	if err != nil {
@@ -303,14 +304,16 @@ func (p *Pool) Ready() error {
 	return nil
 }
 
-// owner is what an address file holds; host-local separates by CR LF on every system.
+// owner returns the content of an address file. host-local separates by CR LF on every system.
 func owner(container, ifname string) string { return strings.TrimSpace(container) + "\r\n" + ifname }
 
+// held returns the addresses in use with their owners.
 func (p *Pool) held() (map[netip.Addr]string, error) {
 	entries, err := os.ReadDir(p.dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("reading addresses in use: %w", err)
 	}
+
 	out := map[netip.Addr]string{}
 	for _, e := range entries {
 		addr, err := netip.ParseAddr(strings.ReplaceAll(e.Name(), "_", ":"))

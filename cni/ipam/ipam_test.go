@@ -33,7 +33,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// The last addresses of IPv6 have none after them.
+// The last address of IPv6 has none after it.
 func TestClaimAtTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	raw, err := json.Marshal(map[string]string{"subnet": "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe/127", "dataDir": dir})
@@ -53,8 +53,8 @@ func TestClaimAtTheEnd(t *testing.T) {
 	}
 }
 
-// FuzzOpen: whatever a configuration says, there is an error or ranges that lie in their subnets; what is claimed lies in
-// its range, belongs to one container only, stays the same when it is asked for again, and is free after its release.
+// FuzzOpen checks that any configuration gives an error or ranges inside their subnets, and that a claimed address lies in its
+// range, belongs to one container, is the same when it is claimed again, and is free after its release.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte(`{"type":"host-local","subnet":"10.244.2.0/24","rangeStart":"10.244.2.3","gateway":"10.244.2.2"}`))
 	f.Add([]byte(`{"ranges":[[{"subnet":"10.0.0.0/30"},{"subnet":"10.0.1.0/31"}],[{"subnet":"fd00::/126","gateway":"fd00::1"}]]}`))
@@ -69,6 +69,7 @@ func FuzzOpen(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		for _, s := range slices.Concat(p.sets...) {
 			if s.prefix != s.prefix.Masked() || !s.prefix.Contains(s.first) || !s.prefix.Contains(s.last) || s.last.Less(s.first) ||
 				s.gateway.IsValid() && !s.prefix.Contains(s.gateway) {
@@ -83,7 +84,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// claims has two containers claim addresses and give them back.
+// claims lets two containers claim addresses and release them.
 func claims(t *testing.T, p *Pool) {
 	first, err := p.Claim("one", "eth0")
 	if err != nil {
@@ -92,6 +93,7 @@ func claims(t *testing.T, p *Pool) {
 		}
 		return
 	}
+
 	again, err := p.Claim("one", "eth0")
 	if err != nil || !slices.Equal(first, again) {
 		t.Fatalf("%v, and then %v %v", first, again, err)
@@ -111,6 +113,7 @@ func claims(t *testing.T, p *Pool) {
 	if len(first) != len(p.sets) {
 		t.Fatalf("%d addresses of %d sets", len(first), len(p.sets))
 	}
+
 	for _, who := range []string{"one", "two"} {
 		if err := p.Release(who, "eth0"); err != nil {
 			t.Fatal(err)

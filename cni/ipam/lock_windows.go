@@ -11,5 +11,5 @@ func lockFile(f *os.File) error {
 	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK, 0, 1, 0, &windows.Overlapped{})
 }
 
-// fileName: a colon cannot be in a file name; host-local writes an underscore too.
+// fileName returns the name of an address's file. Windows allows no colon in it; host-local writes an underscore too.
 func fileName(addr string) string { return strings.ReplaceAll(addr, ":", "_") }

@@ -9,21 +9,12 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// LoadBalancers answers like hcn.Client's.
+// LoadBalancers implements the method of hcn.Client.
 func (f *Fake) LoadBalancers(ctx context.Context) ([]hns.LoadBalancer, error) {
-	outcome := f.enter(ctx, "list load balancers")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch outcome {
-	case Fail, DoThenFail:
-		return nil, broken("list load balancers")
-	case AnswerNothing:
-		return nil, nil
-	}
-	return slices.Clone(f.balancers), nil
+	return listing(ctx, f, "list load balancers", func() []hns.LoadBalancer { return slices.Clone(f.balancers) })
 }
 
-// frontends of a load balancer as HNS compares them.
+// frontends returns the frontends of a load balancer as HNS compares them: no two load balancers may share one.
 func frontends(lb hns.LoadBalancer) []string {
 	vips := lb.VIPs
 	if len(vips) == 0 {
@@ -67,12 +58,13 @@ func (o *objects) checkBalancer(lb hns.LoadBalancer) error {
 	return nil
 }
 
-// CreateLoadBalancer answers like hcn.Client's.
+// CreateLoadBalancer implements the method of hcn.Client.
 func (f *Fake) CreateLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
 	return doing(ctx, f, "create load balancer", func(_ Outcome) (hns.LoadBalancer, error) {
 		if slices.ContainsFunc(f.balancers, func(o hns.LoadBalancer) bool { return lb.ID != "" && o.ID == lb.ID }) {
 			return hns.LoadBalancer{}, fail(hns.Exists, 0xb7, "create load balancer %s", lb.ID)
 		}
+
 		if err := f.refused("create load balancer", &lb); err != nil {
 			return hns.LoadBalancer{}, err
 		}
@@ -87,7 +79,7 @@ func (f *Fake) CreateLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns
 	})
 }
 
-// ModifyLoadBalancer answers like hcn.Client's; 15.4 changes nothing, older versions refuse.
+// ModifyLoadBalancer answers like hcn.Client's; version 15.4 changes nothing, older versions refuse.
 func (f *Fake) ModifyLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
 	return doing(ctx, f, "modify load balancer", func(outcome Outcome) (hns.LoadBalancer, error) {
 		if !f.HNS.AtLeast(15, 4) {
@@ -110,7 +102,7 @@ func (f *Fake) ModifyLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns
 	})
 }
 
-// DeleteLoadBalancer answers like hcn.Client's.
+// DeleteLoadBalancer implements the method of hcn.Client.
 func (f *Fake) DeleteLoadBalancer(ctx context.Context, id hns.LoadBalancerID) error {
 	return f.change(ctx, "delete load balancer", func() error {
 		f.balancers = slices.DeleteFunc(f.balancers, func(lb hns.LoadBalancer) bool { return lb.ID == id })

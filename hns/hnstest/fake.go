@@ -1,6 +1,6 @@
-// Package hnstest is a Host Networking Service in memory, for tests: it keeps the rules that real HNS was seen to keep
-// (unique frontends, no load balancer without backends, unique local addresses), counts calls by kind, prints its state,
-// and fails calls when it is told to.
+// Package hnstest is a Host Networking Service in memory, for tests. It refuses what real HNS was seen to refuse (a second load
+// balancer of a frontend, one without backends, a local address twice, a network name twice), counts calls by kind, prints its
+// state, and makes calls fail as a test asks.
 package hnstest
 
 import (
@@ -14,11 +14,11 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// Fake is one host. Set its fields before use.
+// Fake is one host. It is safe for concurrent use once its fields are set. Its calls are those of hcn.Client.
 type Fake struct {
 	HNS hns.Version
 	recorder
-	// Outline, if set, is what this host's first interface tells of a load balancer, in place of hns.LoadBalancer.Outline.
+	// Outline, if set, replaces hns.LoadBalancer.Outline in LoadBalancerOutlines.
 	Outline func(hns.LoadBalancer) uint64
 	// Refuse, if set, answers a creation or modification with an error of the host's own, a full port pool for example.
 	Refuse func(kind string, endpoint *hns.Endpoint, lb *hns.LoadBalancer) error
@@ -49,19 +49,20 @@ func New(version hns.Version, networks ...hns.Network) *Fake {
 	}
 }
 
-// Edit changes the host's objects behind everybody's back.
+// Edit changes the host's objects without a call to HNS.
 func (f *Fake) Edit(change func(endpoints *[]hns.Endpoint, balancers *[]hns.LoadBalancer, networks *[]hns.Network)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(&f.endpoints, &f.balancers, &f.networks)
 }
 
-// doing is a call: do runs under f.mu, unless the call's fault is that it does not.
+// doing is a call about one object: do runs under f.mu, unless the fault is Fail.
 func doing[T any](ctx context.Context, f *Fake, kind string, do func(Outcome) (T, error)) (T, error) {
 	var none T
 	outcome := f.enter(ctx, kind)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if outcome == Fail {
 		return none, broken(kind)
 	}
@@ -70,6 +71,22 @@ func doing[T any](ctx context.Context, f *Fake, kind string, do func(Outcome) (T
 		return none, broken(kind)
 	}
 	return value, err
+}
+
+// listing is a call that lists objects: find runs under f.mu.
+func listing[T any](ctx context.Context, f *Fake, kind string, find func() T) (T, error) {
+	var none T
+	outcome := f.enter(ctx, kind)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	switch outcome {
+	case Fail, DoThenFail:
+		return none, broken(kind)
+	case AnswerNothing:
+		return none, nil
+	}
+	return find(), nil
 }
 
 // change is a call without an answer.
@@ -89,34 +106,27 @@ func (o *objects) newID() string {
 	return fmt.Sprintf("00000000-0000-4000-8000-%012x", o.next)
 }
 
-// Version answers like hcn.Client's.
+// Version implements the method of hcn.Client.
 func (f *Fake) Version(ctx context.Context) (hns.Version, error) {
 	return doing(ctx, f, "read version", func(_ Outcome) (hns.Version, error) {
 		return f.HNS, nil
 	})
 }
 
-// Endpoints answers like hcn.Client's.
+// Endpoints implements the method of hcn.Client.
 func (f *Fake) Endpoints(ctx context.Context, network hns.NetworkID) ([]hns.Endpoint, error) {
-	outcome := f.enter(ctx, "list endpoints")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch outcome {
-	case Fail, DoThenFail:
-		return nil, broken("list endpoints")
-	case AnswerNothing:
-		return nil, nil
-	}
-	var out []hns.Endpoint
-	for _, e := range f.endpoints {
-		if e.Network == network {
-			out = append(out, e)
+	return listing(ctx, f, "list endpoints", func() []hns.Endpoint {
+		var out []hns.Endpoint
+		for _, e := range f.endpoints {
+			if e.Network == network {
+				out = append(out, e)
+			}
 		}
-	}
-	return out, nil
+		return out
+	})
 }
 
-// EndpointByName answers like hcn.Client's.
+// EndpointByName implements the method of hcn.Client.
 func (f *Fake) EndpointByName(ctx context.Context, name string) (hns.Endpoint, error) {
 	return doing(ctx, f, "find endpoint", func(_ Outcome) (hns.Endpoint, error) {
 		for _, e := range f.endpoints {
@@ -128,17 +138,19 @@ func (f *Fake) EndpointByName(ctx context.Context, name string) (hns.Endpoint, e
 	})
 }
 
-// CreateEndpoint answers like hcn.Client's.
+// CreateEndpoint implements the method of hcn.Client.
 func (f *Fake) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint, error) {
 	return doing(ctx, f, "create endpoint", func(_ Outcome) (hns.Endpoint, error) {
 		if !slices.ContainsFunc(f.networks, func(n hns.Network) bool { return n.ID == e.Network }) {
 			return hns.Endpoint{}, fail(hns.Absent, 0x803b0001, "create endpoint on network %s", e.Network)
 		}
+
 		if f.Refuse != nil {
 			if err := f.Refuse("create endpoint", &e, nil); err != nil {
 				return hns.Endpoint{}, err
 			}
 		}
+
 		for _, other := range f.endpoints {
 			if e.ID != "" && other.ID == e.ID {
 				return hns.Endpoint{}, fail(hns.Exists, 0xb7, "create endpoint %s", e.ID)
@@ -149,6 +161,7 @@ func (f *Fake) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint
 				}
 			}
 		}
+
 		if e.ID == "" {
 			e.ID = hns.EndpointID(f.newID())
 		}
@@ -157,7 +170,7 @@ func (f *Fake) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint
 	})
 }
 
-// DeleteEndpoint answers like hcn.Client's. An endpoint that is in a namespace leaves it.
+// DeleteEndpoint implements the method of hcn.Client. An endpoint that is in a namespace leaves it.
 func (f *Fake) DeleteEndpoint(ctx context.Context, id hns.EndpointID) error {
 	return f.change(ctx, "delete endpoint", func() error {
 		f.endpoints = slices.DeleteFunc(f.endpoints, func(e hns.Endpoint) bool { return e.ID == id })
@@ -170,6 +183,7 @@ func (f *Fake) DeleteEndpoint(ctx context.Context, id hns.EndpointID) error {
 func (f *Fake) Dump() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	var lines []string
 	byID := map[hns.EndpointID]string{}
 	for _, e := range f.endpoints {
@@ -183,12 +197,14 @@ func (f *Fake) Dump() string {
 		}
 		lines = append(lines, fmt.Sprintf("endpoint %s %s %q", kind, byID[e.ID], e.Name))
 	}
+
 	for _, lb := range f.balancers {
 		var backends []string
 		for _, id := range lb.Endpoints {
 			backends = append(backends, byID[id])
 		}
 		slices.Sort(backends)
+
 		vips := "node"
 		if len(lb.VIPs) > 0 {
 			vips = lb.VIPs[0].String()
@@ -199,6 +215,7 @@ func (f *Fake) Dump() string {
 		}
 		lines = append(lines, line+" "+strings.Join(backends, ","))
 	}
+
 	if len(lines) == 0 {
 		return ""
 	}

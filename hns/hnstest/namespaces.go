@@ -19,27 +19,18 @@ func (f *Fake) EditNamespaces(change func(*[]hns.Namespace)) {
 	change(&f.namespaces)
 }
 
-// Namespaces answers like hcn.Client's.
+// Namespaces implements the method of hcn.Client.
 func (f *Fake) Namespaces(ctx context.Context) ([]hns.Namespace, error) {
-	outcome := f.enter(ctx, "list namespaces")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	switch outcome {
-	case Fail, DoThenFail:
-		return nil, broken("list namespaces")
-	case AnswerNothing:
-		return nil, nil
-	}
-
-	out := slices.Clone(f.namespaces)
-	for i := range out {
-		out[i].Endpoints = slices.Clone(out[i].Endpoints)
-	}
-	return out, nil
+	return listing(ctx, f, "list namespaces", func() []hns.Namespace {
+		out := slices.Clone(f.namespaces)
+		for i := range out {
+			out[i].Endpoints = slices.Clone(out[i].Endpoints)
+		}
+		return out
+	})
 }
 
-// Namespace answers like hcn.Client's.
+// Namespace implements the method of hcn.Client.
 func (f *Fake) Namespace(ctx context.Context, id hns.NamespaceID) (hns.Namespace, error) {
 	return doing(ctx, f, "find namespace", func(Outcome) (hns.Namespace, error) {
 		for _, n := range f.namespaces {
@@ -52,7 +43,7 @@ func (f *Fake) Namespace(ctx context.Context, id hns.NamespaceID) (hns.Namespace
 	})
 }
 
-// AddToNamespace answers like hcn.Client's. Doing it again is success; an endpoint of another namespace and a remote endpoint
+// AddToNamespace implements the method of hcn.Client. Doing it again is success; an endpoint of another namespace and a remote endpoint
 // are refused.
 func (f *Fake) AddToNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
 	return f.change(ctx, "add endpoint", func() error {
@@ -75,7 +66,7 @@ func (f *Fake) AddToNamespace(ctx context.Context, id hns.NamespaceID, endpoint 
 	})
 }
 
-// RemoveFromNamespace answers like hcn.Client's. What is gone is success.
+// RemoveFromNamespace implements the method of hcn.Client. What is gone is success.
 func (f *Fake) RemoveFromNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
 	return f.change(ctx, "remove endpoint", func() error {
 		for i := range f.endpoints {

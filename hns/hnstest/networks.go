@@ -13,22 +13,12 @@ import (
 // networkTypes are the types that HNS makes networks of.
 var networkTypes = []string{"NAT", "ICS", "Transparent", hns.L2Bridge, hns.L2Tunnel, hns.Overlay, "Private", "Internal"}
 
-// Networks answers like hcn.Client's.
+// Networks implements the method of hcn.Client.
 func (f *Fake) Networks(ctx context.Context) ([]hns.Network, error) {
-	outcome := f.enter(ctx, "list networks")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	switch outcome {
-	case Fail, DoThenFail:
-		return nil, broken("list networks")
-	case AnswerNothing:
-		return nil, nil
-	}
-	return slices.Clone(f.networks), nil
+	return listing(ctx, f, "list networks", func() []hns.Network { return slices.Clone(f.networks) })
 }
 
-// NetworkByName answers like hcn.Client's.
+// NetworkByName implements the method of hcn.Client.
 func (f *Fake) NetworkByName(ctx context.Context, name string) (hns.Network, error) {
 	return doing(ctx, f, "find network", func(Outcome) (hns.Network, error) {
 		for _, n := range f.networks {
@@ -40,7 +30,7 @@ func (f *Fake) NetworkByName(ctx context.Context, name string) (hns.Network, err
 	})
 }
 
-// CreateNetwork answers like hcn.Client's. It refuses a type that HNS does not know, subnets that are not valid or overlap
+// CreateNetwork implements the method of hcn.Client. It refuses a type that HNS does not know, subnets that are not valid or overlap
 // with each other or with those of another network (unverified: real HNS was not seen to be asked), and a name or id that
 // another network has.
 func (f *Fake) CreateNetwork(ctx context.Context, network hns.Network) (hns.Network, error) {
@@ -90,7 +80,7 @@ func (o *objects) checkNetwork(network hns.Network) error {
 	return nil
 }
 
-// DeleteNetwork answers like hcn.Client's. A network with an endpoint that is in a namespace is refused; endpoints that are in
+// DeleteNetwork implements the method of hcn.Client. A network with an endpoint that is in a namespace is refused; endpoints that are in
 // none go with their network. One that is gone is success.
 func (f *Fake) DeleteNetwork(ctx context.Context, id hns.NetworkID) error {
 	return f.change(ctx, "delete network", func() error {

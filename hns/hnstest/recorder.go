@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Outcome of a call that a fault may change.
+// Outcome is how a call ends.
 type Outcome int
 
-// What a fault can do.
+// Outcomes.
 const (
 	Work          Outcome = iota // nothing unusual
 	Fail                         // unknown error, nothing changed
@@ -26,7 +26,7 @@ const (
 	Halve                        // reading an endpoint gives no addresses
 )
 
-// OneIn is a fault that makes one in n calls misbehave, by chance; the same seed gives the same chance.
+// OneIn returns a Fault that gives the outcome to one in n calls at random. The same seed gives the same sequence.
 func OneIn(n int, seed uint64, how Outcome) func(string) Outcome {
 	var mu sync.Mutex
 	chance := rand.New(rand.NewPCG(seed, 0))
@@ -52,10 +52,11 @@ type recorder struct {
 	calls map[string]int // by kind
 }
 
-// Calls counts the calls so far by kind, as "create endpoint: 3" lines in order.
+// Calls returns the number of calls so far by kind, in lines such as "create endpoint: 3", sorted.
 func (r *recorder) Calls() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	var b strings.Builder
 	for _, kind := range slices.Sorted(maps.Keys(r.calls)) {
 		fmt.Fprintf(&b, "%s: %d\n", kind, r.calls[kind])
@@ -63,7 +64,7 @@ func (r *recorder) Calls() string {
 	return b.String()
 }
 
-// Count of one kind of call.
+// Count returns the number of calls of one kind so far.
 func (r *recorder) Count(kind string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,14 +78,14 @@ func (r *recorder) ResetCalls() {
 	r.calls = map[string]int{}
 }
 
-// SetFault replaces the fault.
+// SetFault replaces Fault, during use too.
 func (r *recorder) SetFault(fault func(string) Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Fault = fault
 }
 
-// hangs is how long a call that hangs is waited for: the deadline of hns/hcn.
+// hangs is how long a call hangs at most: the default deadline of hns/hcn.
 const hangs = 30 * time.Second
 
 // enter counts the call, waits for its latency and returns its fault. Writes wait one after the other, as in HNS.

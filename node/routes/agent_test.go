@@ -231,6 +231,7 @@ func TestWaitsForTheCluster(t *testing.T) {
 		noAddress.Status.Addresses = nil
 		w.cluster.set()
 		w.start(t)
+
 		for _, c := range []struct {
 			nodes []*corev1.Node
 			want  string

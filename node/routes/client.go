@@ -26,8 +26,8 @@ func (c clusterClient) SetCondition(ctx context.Context, condition corev1.NodeCo
 	return kube.SetNodeCondition(ctx, c.client, c.node, condition)
 }
 
-// toTable reads a node. Its address is the first internal one of the family of its first pod range. What does not
-// parse is left out, as if it were not assigned yet.
+// toTable converts a node. Its address is the first internal one of the family of its first pod range. Ranges and addresses that
+// do not parse are left out, as if they were not assigned yet.
 func toTable(n *corev1.Node) table.Node {
 	t := table.Node{Name: n.Name}
 	ranges := n.Spec.PodCIDRs

@@ -2,10 +2,8 @@ package hostgw
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -15,14 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/netspace"
+	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/table"
 )
 
 type keeper = keep.Keeper[Seen, table.Change]
 
-// The example of the first Kubernetes guide for Windows nodes, as real hosts: each a namespace, joined by one switch,
-// each with one pod address of its range.
+// The example of the first Kubernetes guide for Windows nodes, as namespaces on one switch, each with a pod address of its range.
 var guide = []struct {
 	name, addr, pods, pod string
 }{
@@ -65,86 +64,25 @@ type segment struct {
 	path map[string]string // of each host's namespace
 }
 
+// newSegment makes the hosts. The pod address of each is on lo, so that whoever reaches it has found the right host.
 func newSegment(t *testing.T) *segment {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("making network namespaces needs root")
-	}
-	s := &segment{t: t, path: map[string]string{}}
-	prefix := fmt.Sprintf("hgw%d", os.Getpid()%10000)
-	sw := s.namespace("sw", prefix)
-	s.in(sw, func() error {
-		bridge := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
-		bridge.Name = "sw0"
-		if err := netlink.LinkAdd(bridge); err != nil {
-			return err
-		}
-		os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("0"), 0o644)
-		return netlink.LinkSetUp(bridge)
-	})
+	s, sw := &segment{t: t, path: map[string]string{}}, netspace.New(t, "switch")
+	var ports []string
 	for _, h := range guide {
-		ns := s.namespace(h.name, prefix)
-		s.join(sw, ns, h.name, h.addr+"/24", h.pod+"/32")
+		host := netspace.New(t, h.name)
+		host.Connect("eth0", sw, h.name)
+		host.Address("eth0", h.addr+"/24")
+		host.Address("lo", h.pod+"/32")
+		host.Forward()
+		s.path[h.name] = host.Path
+		ports = append(ports, h.name)
 	}
+	sw.Bridge("sw0", ports...)
 	return s
 }
 
-func (s *segment) namespace(host, prefix string) string {
-	s.t.Helper()
-	name := prefix + "-" + host
-	if err := platform.CreateNetns(name); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		if err := platform.DeleteNetns(name); err != nil {
-			s.t.Error(err)
-		}
-	})
-	s.path[host] = platform.NetnsPath(name)
-	return s.path[host]
-}
-
-// join links a host to the switch. Its pod address stands on lo: who reaches it has found the right host.
-func (s *segment) join(sw, host, port, addr, pod string) {
-	s.t.Helper()
-	target, err := netns.GetFromPath(host)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer target.Close()
-	s.in(sw, func() error {
-		bridge, err := netlink.LinkByName("sw0")
-		if err != nil {
-			return err
-		}
-		veth := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: "eth0", PeerNamespace: netlink.NsFd(target)}
-		veth.Name, veth.MasterIndex = port, bridge.Attrs().Index
-		if err := netlink.LinkAdd(veth); err != nil {
-			return err
-		}
-		return netlink.LinkSetUp(veth)
-	})
-	s.in(host, func() error {
-		for link, text := range map[string]string{"eth0": addr, "lo": pod} {
-			l, err := netlink.LinkByName(link)
-			if err != nil {
-				return err
-			}
-			a, err := netlink.ParseAddr(text)
-			if err != nil {
-				return err
-			}
-			if err := netlink.AddrAdd(l, a); err != nil {
-				return err
-			}
-			if err := netlink.LinkSetUp(l); err != nil {
-				return err
-			}
-		}
-		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644)
-	})
-}
-
+// in runs f on a thread inside a host's namespace.
 func (s *segment) in(path string, f func() error) {
 	s.t.Helper()
 	if err := platform.InNetns(path, f); err != nil {
@@ -171,7 +109,7 @@ func (s *segment) keep(host, addr string, nodes *nodeList) *keeper {
 	return k
 }
 
-// routes lists dst→next hop of the given protocol, 0 for all, in the host's main table.
+// routes returns the next hop by destination of the routes in the host's main table that have the protocol, 0 for all.
 func (s *segment) routes(host string, protocol int) map[string]string {
 	s.t.Helper()
 	found := map[string]string{}
@@ -187,16 +125,11 @@ func (s *segment) routes(host string, protocol int) map[string]string {
 	return found
 }
 
-// within waits until ok, at most the 2 s in which a route must be right again.
+// within waits until ok, for at most the 2 s in which a route must be right again.
 func (s *segment) within(what string, ok func() bool) time.Duration {
 	s.t.Helper()
 	start := time.Now()
-	for !ok() {
-		if time.Since(start) > 2*time.Second {
-			s.t.Fatalf("not within 2 s: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	wait.True(s.t, 2*time.Second, what, ok)
 	return time.Since(start)
 }
 
@@ -211,12 +144,14 @@ func (s *segment) carries(from, to int) error {
 		return err
 	}
 	defer server.Close()
+
 	go func() {
 		buf := make([]byte, 64)
 		if n, peer, err := server.ReadFrom(buf); err == nil {
 			server.WriteTo(buf[:n], peer)
 		}
 	}()
+
 	var client net.Conn
 	err = platform.InNetns(s.path[guide[from].name], func() (err error) {
 		local := &net.UDPAddr{IP: net.ParseIP(guide[from].pod)}
@@ -227,6 +162,7 @@ func (s *segment) carries(from, to int) error {
 		return err
 	}
 	defer client.Close()
+
 	client.SetDeadline(time.Now().Add(2 * time.Second))
 	if _, err := client.Write([]byte("ping")); err != nil {
 		return err
@@ -235,100 +171,125 @@ func (s *segment) carries(from, to int) error {
 	return err
 }
 
+// guideTest is the segment with a keeper on each host.
+type guideTest struct {
+	*segment
+	nodes   *nodeList
+	keepers map[string]*keeper
+}
+
 func TestGuide(t *testing.T) {
-	s := newSegment(t)
-	nodes := &nodeList{}
-	keepers := map[string]*keeper{}
+	g := &guideTest{segment: newSegment(t), nodes: &nodeList{}, keepers: map[string]*keeper{}}
 	for _, h := range guide {
-		keepers[h.name] = s.keep(h.name, h.addr, nodes)
+		g.keepers[h.name] = g.keep(h.name, h.addr, g.nodes)
 	}
-	if got := s.routes("lin01", Protocol); len(got) > 0 {
+	if got := g.routes("lin01", Protocol); len(got) > 0 {
 		t.Fatalf("routes before the nodes are known: %v", got)
 	}
-	nodes.set(guideNodes()...)
-	for _, k := range keepers {
+
+	g.nodes.set(guideNodes()...)
+	for _, k := range g.keepers {
 		k.Changed()
 	}
 	for _, h := range guide {
-		s.within(h.name+" has both routes", func() bool { return len(s.routes(h.name, Protocol)) == 2 })
-		s.within(h.name+" says so", func() bool { return keepers[h.name].Status().Complete() })
+		g.within(h.name+" has both routes", func() bool { return len(g.routes(h.name, Protocol)) == 2 })
+		g.within(h.name+" reports so", func() bool { return g.keepers[h.name].Status().Complete() })
 	}
-	t.Run("all nine paths carry packets", func(t *testing.T) {
-		for from := range guide {
-			for to := range guide {
-				if err := s.carries(from, to); err != nil {
-					t.Errorf("%s to %s: %v", guide[from].pod, guide[to].pod, err)
-				}
-			}
-		}
-	})
-	t.Run("deleted behind our back", func(t *testing.T) {
-		for _, h := range guide {
-			s.t = t
-			for dst := range s.routes(h.name, Protocol) {
-				_, d, _ := net.ParseCIDR(dst)
-				s.in(s.path[h.name], func() error { return netlink.RouteDel(&netlink.Route{Dst: d}) })
-				took := s.within(h.name+" has it again", func() bool { return len(s.routes(h.name, Protocol)) == 2 })
-				t.Logf("%s: %s was back after %v", h.name, dst, took.Round(time.Millisecond))
-			}
-			if n := keepers[h.name].Status().Repairs; n < 2 {
-				t.Errorf("%s counts %d repairs, want 2", h.name, n)
-			}
-		}
-	})
-	t.Run("overwritten with a wrong next hop", func(t *testing.T) {
-		s.t = t
-		_, d, _ := net.ParseCIDR("192.168.1.0/24")
-		s.in(s.path["lin01"], func() error {
-			return netlink.RouteReplace(&netlink.Route{Dst: d, Gw: net.ParseIP("10.0.0.99")})
+
+	for _, step := range []struct {
+		name string
+		do   func()
+	}{
+		{"all nine paths carry packets", g.packets},
+		{"a route deleted by somebody else", g.deleted},
+		{"a route overwritten with a wrong next hop", g.overwritten},
+		{"link down and up", g.linkDown},
+		{"routes of others stay", g.foreign},
+		{"unknown is not absent", g.unknown},
+		{"two nodes claim one range", g.twice},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			g.t = t
+			step.do()
 		})
-		s.within("the right next hop is back", func() bool { return s.routes("lin01", 0)["192.168.1.0/24"] == "10.0.0.21" })
-	})
-	t.Run("link down and up", func(t *testing.T) {
-		s.t = t
-		for _, set := range []func(netlink.Link) error{netlink.LinkSetDown, netlink.LinkSetUp} {
-			s.in(s.path["win01"], func() error {
-				link, err := netlink.LinkByName("eth0")
-				if err != nil {
-					return err
-				}
-				return set(link)
-			})
+	}
+}
+
+func (g *guideTest) packets() {
+	for from := range guide {
+		for to := range guide {
+			if err := g.carries(from, to); err != nil {
+				g.t.Errorf("%s to %s: %v", guide[from].pod, guide[to].pod, err)
+			}
 		}
-		s.within("routes are back", func() bool { return len(s.routes("win01", Protocol)) == 2 })
+	}
+}
+
+func (g *guideTest) deleted() {
+	for _, h := range guide {
+		for dst := range g.routes(h.name, Protocol) {
+			_, d, _ := net.ParseCIDR(dst)
+			g.in(g.path[h.name], func() error { return netlink.RouteDel(&netlink.Route{Dst: d}) })
+			took := g.within(h.name+" has it again", func() bool { return len(g.routes(h.name, Protocol)) == 2 })
+			g.t.Logf("%s: %s was back after %v", h.name, dst, took.Round(time.Millisecond))
+		}
+		if n := g.keepers[h.name].Status().Repairs; n < 2 {
+			g.t.Errorf("%s counts %d repairs, want 2", h.name, n)
+		}
+	}
+}
+
+func (g *guideTest) overwritten() {
+	_, d, _ := net.ParseCIDR("192.168.1.0/24")
+	g.in(g.path["lin01"], func() error {
+		return netlink.RouteReplace(&netlink.Route{Dst: d, Gw: net.ParseIP("10.0.0.99")})
 	})
-	t.Run("foreign routes stay", func(t *testing.T) {
-		s.t = t
-		_, d, _ := net.ParseCIDR("192.168.77.0/24")
-		s.in(s.path["lin01"], func() error {
-			return netlink.RouteAdd(&netlink.Route{Dst: d, Gw: net.ParseIP("10.0.0.21"), Protocol: unix.RTPROT_STATIC})
+	g.within("the right next hop is back", func() bool { return g.routes("lin01", 0)["192.168.1.0/24"] == "10.0.0.21" })
+}
+
+func (g *guideTest) linkDown() {
+	for _, set := range []func(netlink.Link) error{netlink.LinkSetDown, netlink.LinkSetUp} {
+		g.in(g.path["win01"], func() error {
+			link, err := netlink.LinkByName("eth0")
+			if err != nil {
+				return err
+			}
+			return set(link)
 		})
-		nodes.set(guideNodes()[:2]...)
-		keepers["lin01"].Changed()
-		s.within("the deleted node's route is gone", func() bool { return s.routes("lin01", 0)["192.168.2.0/24"] == "" })
-		if s.routes("lin01", 0)["192.168.77.0/24"] == "" {
-			t.Error("somebody else's route was deleted")
-		}
+	}
+	g.within("routes are back", func() bool { return len(g.routes("win01", Protocol)) == 2 })
+}
+
+func (g *guideTest) foreign() {
+	_, d, _ := net.ParseCIDR("192.168.77.0/24")
+	g.in(g.path["lin01"], func() error {
+		return netlink.RouteAdd(&netlink.Route{Dst: d, Gw: net.ParseIP("10.0.0.21"), Protocol: unix.RTPROT_STATIC})
 	})
-	t.Run("unknown is not absent", func(t *testing.T) {
-		s.t = t
-		nodes.set()
-		keepers["lin01"].Sync(context.Background())
-		if st := keepers["lin01"].Status(); st.Complete() || st.Error == "" {
-			t.Errorf("status without known nodes: %+v", st)
-		}
-		if s.routes("lin01", Protocol)["192.168.1.0/24"] == "" {
-			t.Error("the route went although the nodes are only unknown")
-		}
-	})
-	t.Run("two nodes claim one range", func(t *testing.T) {
-		s.t = t
-		twice := guideNodes()
-		twice[2].PodCIDRs = twice[1].PodCIDRs
-		nodes.set(twice...)
-		keepers["lin01"].Changed()
-		s.within("neither has a route", func() bool { return len(s.routes("lin01", Protocol)) == 0 })
-	})
+	g.nodes.set(guideNodes()[:2]...)
+	g.keepers["lin01"].Changed()
+	g.within("the deleted node's route is gone", func() bool { return g.routes("lin01", 0)["192.168.2.0/24"] == "" })
+	if g.routes("lin01", 0)["192.168.77.0/24"] == "" {
+		g.t.Error("somebody else's route was deleted")
+	}
+}
+
+func (g *guideTest) unknown() {
+	g.nodes.set()
+	g.keepers["lin01"].Sync(context.Background())
+	if st := g.keepers["lin01"].Status(); st.Complete() || st.Error == "" {
+		g.t.Errorf("status without known nodes: %+v", st)
+	}
+	if g.routes("lin01", Protocol)["192.168.1.0/24"] == "" {
+		g.t.Error("the route went although the nodes are only unknown")
+	}
+}
+
+func (g *guideTest) twice() {
+	nodes := guideNodes()
+	nodes[2].PodCIDRs = nodes[1].PodCIDRs
+	g.nodes.set(nodes...)
+	g.keepers["lin01"].Changed()
+	g.within("neither has a route", func() bool { return len(g.routes("lin01", Protocol)) == 0 })
 }
 
 func TestRoutesStayAtTheEnd(t *testing.T) {
@@ -350,7 +311,7 @@ func TestNoSuchAddress(t *testing.T) {
 	nodes := &nodeList{}
 	nodes.set(guideNodes()...)
 	k := s.keep("lin01", "10.0.0.77", nodes)
-	s.within("the status says why", func() bool {
+	s.within("the status gives the reason", func() bool {
 		return k.Status().Error == "no interface of this host has the node's address 10.0.0.77"
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// linuxTable is the main table of one network namespace.
+// linuxTable is the main route table of one network namespace.
 type linuxTable struct {
 	kernel *netlink.Handle
 	ns     *netns.NsHandle // nil: the process's own
@@ -22,7 +22,7 @@ type linuxTable struct {
 	pods   netip.Prefix
 }
 
-// NewTable gives access to this host's table: routes inside pods, through the interface that carries the address self.
+// NewTable returns this host's route table: routes inside the range pods, through the interface that has the address self.
 func NewTable(self netip.Addr, pods netip.Prefix) (hostTable, error) {
 	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -40,11 +40,13 @@ func newTableIn(ns netns.NsHandle, self netip.Addr, pods netip.Prefix) (*linuxTa
 	return &linuxTable{kernel: kernel, ns: &ns, self: self, pods: pods.Masked()}, nil
 }
 
+// uplink returns the interface that has the node's address, and what it reaches directly.
 func (t *linuxTable) uplink() (netlink.Link, []netip.Prefix, error) {
 	addrs, err := t.kernel.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing addresses: %w", err)
 	}
+
 	index := 0
 	for _, a := range addrs {
 		if ip, ok := netip.AddrFromSlice(a.IP); ok && ip.Unmap() == t.self {
@@ -58,6 +60,7 @@ func (t *linuxTable) uplink() (netlink.Link, []netip.Prefix, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("interface of address %s: %w", t.self, err)
 	}
+
 	var onLink []netip.Prefix
 	for _, a := range addrs {
 		if a.LinkIndex == index {
@@ -76,6 +79,7 @@ func (t *linuxTable) List() ([]table.Route, []netip.Prefix, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing routes: %w", err)
 	}
+
 	var routes []table.Route
 	for _, r := range listed {
 		if r.Dst == nil || r.Gw == nil {
@@ -92,8 +96,8 @@ func (t *linuxTable) List() ([]table.Route, []netip.Prefix, error) {
 	return routes, onLink, nil
 }
 
-// Add replaces a route of the same destination and metric, somebody else's included: of two such routes the kernel
-// keeps one. The interface's own source address is left to the kernel.
+// Add replaces a route with the same destination and metric, somebody else's included, because the kernel keeps only one of them.
+// The kernel chooses the source address.
 func (t *linuxTable) Add(dst netip.Prefix, nextHop netip.Addr) error {
 	link, _, err := t.uplink()
 	if err != nil {
@@ -119,7 +123,7 @@ func (t *linuxTable) route(link int, dst netip.Prefix, nextHop netip.Addr) *netl
 	}
 }
 
-// Watch hears of routes, addresses and links: a link that goes down takes its routes along.
+// Watch subscribes to routes, addresses and links: a link that goes down loses its routes.
 func (t *linuxTable) Watch(ctx context.Context, changed func()) error {
 	done := make(chan struct{})
 	defer close(done)
@@ -130,6 +134,7 @@ func (t *linuxTable) Watch(ctx context.Context, changed func()) error {
 		default:
 		}
 	}
+
 	routes := make(chan netlink.RouteUpdate, 64)
 	links := make(chan netlink.LinkUpdate, 64)
 	addrs := make(chan netlink.AddrUpdate, 64)
@@ -140,7 +145,8 @@ func (t *linuxTable) Watch(ctx context.Context, changed func()) error {
 	); err != nil {
 		return fmt.Errorf("subscribing to the kernel's route changes: %w", err)
 	}
-	changed() // what happened before the subscriptions stood
+
+	changed() // there may have been changes before the subscriptions were complete
 	for {
 		var open bool
 		select {

@@ -12,19 +12,19 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// windowsTable is the host compartment's table, through the IP helper API.
+// windowsTable is the route table of the host's compartment, through the IP helper API.
 type windowsTable struct {
 	self netip.Addr
 	pods netip.Prefix
 }
 
-// NewTable gives access to this host's table: routes inside pods, through the interface that carries the address self.
+// NewTable returns this host's route table: routes inside the range pods, through the interface that has the address self.
 func NewTable(self netip.Addr, pods netip.Prefix) (hostTable, error) {
 	return &windowsTable{self: self, pods: pods.Masked()}, nil
 }
 
-// uplink is the interface of the node's address. It is looked up each time: making an HNS network moves the address
-// to another interface.
+// uplink returns the interface that has the node's address, and what it reaches directly. It is looked up each time, because
+// HNS moves the address to another interface when a network is created.
 func (t *windowsTable) uplink() (winipcfg.LUID, []netip.Prefix, error) {
 	adapters, err := winipcfg.GetAdaptersAddresses(windows.AF_UNSPEC, winipcfg.GAAFlagDefault)
 	if err != nil {
@@ -58,6 +58,7 @@ func (t *windowsTable) List() ([]table.Route, []netip.Prefix, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing routes: %w", err)
 	}
+
 	var routes []table.Route
 	for i := range rows {
 		dst, hop := rows[i].DestinationPrefix.Prefix(), rows[i].NextHop.Addr()
@@ -70,8 +71,8 @@ func (t *windowsTable) List() ([]table.Route, []netip.Prefix, error) {
 	return routes, onLink, nil
 }
 
-// Add keeps Windows' habit in mind: routes of one destination through several next hops stand side by side. The plan
-// deletes the wrong one afterwards.
+// Add puts a route beside others to the same destination: Windows keeps routes through several next hops. The plan deletes the
+// wrong one afterwards.
 func (t *windowsTable) Add(dst netip.Prefix, nextHop netip.Addr) error {
 	luid, _, err := t.uplink()
 	if err != nil {
@@ -100,12 +101,14 @@ func (t *windowsTable) Watch(ctx context.Context, changed func()) error {
 		return fmt.Errorf("subscribing to route changes: %w", err)
 	}
 	defer routes.Unregister()
+
 	addrs, err := winipcfg.RegisterUnicastAddressChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibUnicastIPAddressRow) { changed() })
 	if err != nil {
 		return fmt.Errorf("subscribing to address changes: %w", err)
 	}
 	defer addrs.Unregister()
-	changed() // what happened before the subscriptions stood
+
+	changed() // there may have been changes before the subscriptions were complete
 	<-ctx.Done()
 	return ctx.Err()
 }

@@ -19,7 +19,7 @@ var (
 	testPods  = netip.MustParsePrefix("198.18.7.0/24")
 )
 
-// uplinkAddr is the address of the first adapter that has a neighbour to route through.
+// uplinkAddr returns the address of the first adapter that has a neighbour to route through, and the neighbour's.
 func uplinkAddr(t *testing.T) (self, neighbour netip.Addr) {
 	t.Helper()
 	adapters, err := winipcfg.GetAdaptersAddresses(windows.AF_INET, winipcfg.GAAFlagDefault)
@@ -92,21 +92,23 @@ func TestWindowsTable(t *testing.T) {
 		}
 	}
 	wait("route there", func(s keep.Status) bool { return s.Complete() && s.Wanted == 1 })
-	// The event of our own add makes the keeper look again: it must find the route as it should be.
+	// The event of our own change makes another pass: it must find nothing to repair.
 	wait("seen", func(s keep.Status) bool { return s.Complete() && s.Repairs == 0 })
 	routes, _, err := host.List()
 	if err != nil || len(routes) != 1 || routes[0] != (table.Route{Dst: testPods, NextHop: neighbour, Ours: true}) {
 		t.Fatalf("listed %+v, %v", routes, err)
 	}
+
 	if err := host.Add(testPods, neighbour); err != nil {
 		t.Errorf("adding again: %v", err)
 	}
 	remove()
 	wait("route put back", func(s keep.Status) bool { return s.Complete() && s.Repairs == 1 })
+
 	cancel()
 	<-done
 	remove()
-	remove() // what is gone may be deleted
+	remove() // deleting what is gone is success
 	if routes, _, err := host.List(); err != nil || len(routes) != 0 {
 		t.Errorf("left %+v, %v", routes, err)
 	}

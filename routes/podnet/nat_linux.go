@@ -8,14 +8,14 @@ import (
 	"sigs.k8s.io/knftables"
 )
 
-// NATTable is the nft table (family ip) of the outbound NAT. It holds nothing else and is ours alone.
+// NATTable is the name of the nft table (family ip) of the outbound NAT. It holds nothing else, and nobody else uses it.
 const NATTable = "porthole-routes"
 
-// NAT keeps the outbound NAT of the caller's network namespace: what pods send to the outside leaves with the node's
-// address, except to the exceptions.
+// NAT keeps the outbound NAT of the caller's network namespace: packets of pods leave with the node's address, unless they go
+// to one of Options.Exceptions.
 type NAT struct{ nft knftables.Interface }
 
-// NewNAT checks that nft can be used.
+// NewNAT returns an error if nft cannot be used.
 func NewNAT() (*NAT, error) {
 	nft, err := knftables.New(knftables.IPv4Family, NATTable)
 	if err != nil {
@@ -24,10 +24,10 @@ func NewNAT() (*NAT, error) {
 	return &NAT{nft: nft}, nil
 }
 
+// natChain is the only chain of the table.
 const natChain = "outbound"
 
-// Ensure makes the rules be those of o, in one transaction, and does nothing if they are. It tells whether it changed
-// them.
+// Ensure sets the rules for o in one transaction, and reports whether they were others before.
 func (n *NAT) Ensure(ctx context.Context, o Options) (changed bool, err error) {
 	mark := o.natMark()
 	chain, err := n.nft.ListRules(ctx, natChain)
@@ -37,13 +37,14 @@ func (n *NAT) Ensure(ctx context.Context, o Options) (changed bool, err error) {
 	if err != nil && !knftables.IsNotFound(err) {
 		return false, fmt.Errorf("listing outbound NAT rules: %w", err)
 	}
+
 	if err := n.nft.Run(ctx, n.transaction(o, mark)); err != nil {
 		return false, fmt.Errorf("setting outbound NAT rules: %w", err)
 	}
 	return true, nil
 }
 
-// transaction replaces the whole chain by the one rule.
+// transaction returns what replaces the whole chain by the one rule.
 func (n *NAT) transaction(o Options, mark string) *knftables.Transaction {
 	tx := n.nft.NewTransaction()
 	tx.Add(&knftables.Table{Comment: knftables.PtrTo("outbound NAT of pods")})
@@ -52,6 +53,7 @@ func (n *NAT) transaction(o Options, mark string) *knftables.Transaction {
 		Priority: knftables.PtrTo(knftables.SNATPriority),
 	})
 	tx.Flush(&knftables.Chain{Name: natChain})
+
 	var except []string
 	for _, e := range o.Exceptions() {
 		except = append(except, e.String())
@@ -65,7 +67,8 @@ func (n *NAT) transaction(o Options, mark string) *knftables.Transaction {
 	return tx
 }
 
-// natMark is what the rule says of itself, so that a look shows whether it is the right one.
+// natMark returns the comment of the rule for o. Ensure recognises the right rule by it, because nft prints rules in a form of
+// its own.
 func (o Options) natMark() string {
 	parts := []string{o.PodCIDR.Masked().String(), "to outside"}
 	for _, e := range o.Exceptions() {
