@@ -39,7 +39,7 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	source := p.source(ctx, service.Refuse)
 	o := p.kernelOptions()
 	host := newHost(p.server)
-	o.Host, o.Take, o.Changed, o.Reporter = host, source.take, source.changed, tidy{p.server, &sync.Once{}}
+	o.Host, o.Take, o.Changed, o.Reporter = kernel.HostOf(host), source.take, source.changed, tidy{p.server, &sync.Once{}}
 	o.Notify = host.Notifications(ctx)
 	o.NodeAddrs, o.NodeChanged = p.nodeAddrs, p.node.Changed()
 	if !p.NoProbes {
@@ -89,7 +89,7 @@ func Cleanup(ctx context.Context, given Options) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupLimit)
 	defer cancel()
 	o := given.kernelOptions()
-	o.Host = newHost(health.New(health.Options{}))
+	o.Host = kernel.HostOf(newHost(health.New(health.Options{})))
 	if err := kernel.Cleanup(ctx, o); err != nil {
 		return fmt.Errorf("cleaning up: %w", err)
 	}

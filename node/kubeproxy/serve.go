@@ -16,6 +16,7 @@ import (
 
 	"porthole.dev/porthole/internal/apiconn"
 	"porthole.dev/porthole/internal/serviceapi"
+	"porthole.dev/porthole/proxy/balance"
 	"porthole.dev/porthole/proxy/health"
 )
 
@@ -95,8 +96,8 @@ func Run(ctx context.Context, given Options) error {
 	return nil
 }
 
-// maxBackends by mode: a load balancer of HNS takes 1,024 endpoints (as proxy/kernel has it), a relay any number.
-var maxBackends = map[string]int{Kernelspace: 1024}
+// maxBackends by mode: a load balancer of HNS takes a limited number of endpoints, a relay any number.
+var maxBackends = map[string]int{Kernelspace: balance.MaxBackends}
 
 // running is a mode that is set up.
 type running struct {

@@ -15,6 +15,7 @@ import (
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hnstest"
+	"porthole.dev/porthole/proxy/balance"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/service"
 )
@@ -102,7 +103,7 @@ func (b *bench) start() {
 	}
 	b.mu.Unlock()
 	opts := Options{
-		NetworkName: "porthole", EnableDSR: true, Host: b.host, Take: b.take, Changed: b.changed, Notify: b.notify, Reporter: b,
+		NetworkName: "porthole", EnableDSR: true, Host: HostOf(b.host), Take: b.take, Changed: b.changed, Notify: b.notify, Reporter: b,
 		NoNodeAccess: true,
 	}
 	b.adjust(&opts)
@@ -242,17 +243,20 @@ func (b *bench) ideal() string {
 		wanted = append(wanted, s.Frontends...)
 	}
 	b.mu.Unlock()
-	facts := Facts{Network: net1, Version: b.host.HNS, DSR: true}
+	facts := balance.Facts{Network: net1, Version: b.host.HNS, DSR: true}
+	planner := balance.Planner{Index: balance.IndexOf(balance.Listed{Endpoints: locals}), Facts: &facts}
 	ctx := context.Background()
-	for _, op := range Plan(wanted, Listed{Endpoints: locals}, facts).Ops {
+	for _, op := range planner.Diff(balance.Wanted{Frontends: wanted}).Ops {
 		var err error
-		if op.Verb == CreateEndpoint {
-			_, err = calm.CreateEndpoint(ctx, remoteDocument(op.Addr, &facts))
+		if op.Verb == balance.CreateEndpoint {
+			_, err = calm.CreateEndpoint(ctx, remote(op.Addr, &facts))
 		} else {
-			x := newIndex()
-			calm.Edit(func(e *[]hns.Endpoint, _ *[]hns.LoadBalancer, _ *[]hns.Network) { x = indexOf(Listed{Endpoints: *e}) })
+			var index *balance.Index
+			calm.Edit(func(e *[]hns.Endpoint, _ *[]hns.LoadBalancer, _ *[]hns.Network) {
+				index = balance.IndexOf(balance.Listed{Endpoints: *e})
+			})
 			for _, backend := range op.Backends {
-				op.LB.Endpoints = append(op.LB.Endpoints, hns.EndpointID(x.find(backend).id.String()))
+				op.LB.Endpoints = append(op.LB.Endpoints, hns.EndpointID(index.Find(backend).ID.String()))
 			}
 			_, err = calm.CreateLoadBalancer(ctx, op.LB)
 		}

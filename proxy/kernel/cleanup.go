@@ -8,7 +8,7 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// Cleanup deletes everything of ours from HNS, and returns when nothing is left or ctx ends. Take is not used.
+// Cleanup deletes everything of ours from HNS. It returns when nothing is left or ctx ends. opts.Take is not used.
 func Cleanup(ctx context.Context, opts Options) error {
 	opts.Take = func() ([]service.State, bool) { return nil, true }
 	opts.RetryMax = time.Second

@@ -8,85 +8,115 @@ import (
 	"slices"
 	"time"
 
+	"porthole.dev/porthole/proxy/balance"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/service"
 )
 
-// About is what the proxy knows of a frontend besides its plan.
-type About struct {
-	Service string
-	// Trouble is why the last attempt failed and Since when the first of its run did; "" when none did.
-	Trouble string
-	Since   time.Time
+// Difference is what separates HNS from what is wanted, with what the proxy knows of the frontends.
+type Difference struct {
+	balance.Changes
+	about map[service.Key]about
 }
 
-// Diff lists HNS anew and says what separates it from what is wanted. It changes nothing and may run beside Run, which it
-// needs.
-func (p *Proxy) Diff(ctx context.Context) (Changes, error) {
-	type wanted struct {
-		frontends []frontendOf
-		about     map[service.Key]About
-		facts     Facts
-		err       error
-	}
-	answer := make(chan wanted, 1)
-	ask := func() {
-		w := wanted{about: make(map[service.Key]About, len(p.targets)), facts: p.facts}
-		switch {
-		case !p.complete:
-			w.err = errors.New("the services have not all arrived yet")
-		case p.observed.IsZero():
-			w.err = fmt.Errorf("HNS has not been observed yet: %v", p.away)
-		}
-		for key, t := range p.targets {
-			if t.f != nil {
-				w.frontends = append(w.frontends, frontendOf{t.rank, *t.f})
-			}
-			a := About{Service: t.service}
-			if t.trouble != nil {
-				a.Trouble, a.Since = t.trouble.text, t.trouble.since
-			}
-			w.about[key] = a
-		}
-		answer <- w
-	}
+// about is what the proxy knows of a frontend besides its plan.
+type about struct {
+	service string
+	// failure is why the last attempt failed, "" if it did not; since is when the streak of failures began.
+	failure string
+	since   time.Time
+}
+
+// wantedNow is what the loop wants at the moment.
+type wantedNow struct {
+	wanted balance.Wanted
+	about  map[service.Key]about
+	facts  balance.Facts
+	err    error
+}
+
+// Diff lists HNS and returns what separates it from what is wanted. It changes nothing. It needs Run, beside which it runs.
+func (p *Proxy) Diff(ctx context.Context) (Difference, error) {
+	answer := make(chan wantedNow, 1)
 	select {
-	case p.asked <- ask:
+	case p.asked <- func() { answer <- p.wantedNow() }:
 	case <-ctx.Done():
-		return Changes{}, fmt.Errorf("asking the proxy what is wanted: %w", ctx.Err())
+		return Difference{}, fmt.Errorf("asking the proxy what is wanted: %w", ctx.Err())
 	}
-	w := <-answer
-	if w.err != nil {
-		return Changes{}, w.err
+	now := <-answer
+	if now.err != nil {
+		return Difference{}, now.err
 	}
-	listed, err := p.list(ctx, w.facts.Network.ID)
+
+	listed, err := p.surveys.lister.everything(ctx, now.facts.Network.ID)
 	if err != nil {
-		return Changes{}, err
+		return Difference{}, err
 	}
-	changes := Plan(ordered(w.frontends), listed, w.facts)
-	changes.About = w.about
-	return changes, nil
+	planner := balance.Planner{Index: balance.IndexOf(listed), Facts: &now.facts}
+	return Difference{Changes: planner.Diff(now.wanted), about: now.about}, nil
 }
 
-// Document is the plan as /diff shows it.
-func (c Changes) Document() health.Diff {
-	d := health.Diff{Right: c.Right, Equal: len(c.Ops) == 0 && len(c.Problems) == 0}
+func (p *Proxy) wantedNow() wantedNow {
+	now := wantedNow{about: make(map[service.Key]about, len(p.demand.targets)), facts: p.known.facts}
+	switch {
+	case !p.demand.complete:
+		now.err = errors.New("the services have not all arrived yet")
+	case p.known.observed.IsZero():
+		now.err = fmt.Errorf("HNS has not been observed yet: %v", p.known.away)
+	}
+
+	now.wanted = p.demand.wanted()
+	for key, t := range p.demand.targets {
+		a := about{service: t.service}
+		if t.failure != nil {
+			a.failure, a.since = t.failure.Text, t.failure.since
+		}
+		now.about[key] = a
+	}
+	return now
+}
+
+// wanted returns the frontends in the order in which they are programmed, and those that are released.
+func (d *demand) wanted() (all balance.Wanted) {
+	var targets []*target
+	for key, t := range d.targets {
+		if t.f != nil {
+			targets = append(targets, t)
+		} else {
+			all.Released = append(all.Released, key)
+		}
+	}
+
+	slices.SortFunc(targets, func(a, b *target) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.f.Service, b.f.Service), cmp.Compare(a.f.Key.String(), b.f.Key.String()))
+	})
+	slices.SortFunc(all.Released, func(a, b service.Key) int { return cmp.Compare(a.String(), b.String()) })
+	for _, t := range targets {
+		all.Frontends = append(all.Frontends, *t.f)
+	}
+	return all
+}
+
+// Document returns the difference as /diff shows it.
+func (d Difference) Document() health.Diff {
+	out := health.Diff{Right: d.Right, Equal: len(d.Ops) == 0 && len(d.Problems) == 0}
 	line := func(key service.Key, text string) health.DiffLine {
 		l := health.DiffLine{Text: text}
-		if key.Port != 0 { // endpoints that nobody uses are deleted for no frontend
-			about := c.About[key]
-			l.Frontend, l.Service, l.Trouble, l.Since = key.String(), about.Service, about.Trouble, about.Since.UTC()
+		if key.Port != 0 { // endpoints that nothing uses are deleted for no frontend
+			about := d.about[key]
+			l.Frontend, l.Service, l.Trouble, l.Since = key.String(), about.service, about.failure, about.since.UTC()
 		}
 		return l
 	}
-	for _, op := range c.Ops {
+
+	for _, op := range d.Ops {
 		l := line(op.Key, op.String())
 		l.Verb = string(op.Verb)
-		d.Operations = append(d.Operations, l)
+		out.Operations = append(out.Operations, l)
 	}
-	for key, problem := range c.Problems {
-		d.Problems = append(d.Problems, line(key, problem))
+	for key, problem := range d.Problems {
+		out.Problems = append(out.Problems, line(key, problem.Text))
 	}
-	slices.SortFunc(d.Problems, func(a, b health.DiffLine) int { return cmp.Compare(a.Frontend, b.Frontend) })
-	return d
+	slices.SortFunc(out.Problems, func(a, b health.DiffLine) int { return cmp.Compare(a.Frontend, b.Frontend) })
+	return out
 }

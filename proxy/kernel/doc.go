@@ -1,19 +1,25 @@
-// Package kernel serves frontends with load balancers of the Host Networking Service.
+// Package kernel serves the frontends of services with load balancers of the Host Networking Service (HNS). proxy/balance
+// decides what HNS should have; this package runs the loop that makes it so.
 //
-//	services ──Take──▶ targets (one per frontend) ─┐
-//	HNS: surveys ──▶ index (ids, documents) ───────┼─▶ view.frontend (pure) ─▶ operations ─▶ queue ─▶ calls ─▶ HNS
-//	version, network ──▶ facts ────────────────────┘                                   └─ outcome ─▶ index, status
+//	services ──Take──▶ demand: targets, one per frontend ─┐
+//	HNS ──survey──▶ known: index and facts ───────────────┼─▶ balance.Planner ─▶ operations ─▶ work ─▶ calls ─▶ HNS
+//	node, network ────────────────────────────────────────┘                                     └─ answers ─▶ known, report
 //
-// One goroutine, Run's, owns everything; calls to HNS run beside it and send back what HNS said, so that one that hangs
-// holds up nothing but its own frontend. The loop is level-triggered: what is wanted and what HNS has decide, never what was
-// done before. A change plans the frontends it touches; a survey (every Period, when HNS notifies, and when in doubt) lists
-// ids, reads what is unknown, and plans everything against it. A plan is made anew whenever work leaves the queue.
+// One goroutine, that of Proxy.Run, owns everything. Calls to HNS run beside it and send back what HNS answered, so a call that
+// hangs holds up nothing but its own frontend. The loop is level-triggered: it compares what is wanted with what HNS has, and does
+// not remember what it did before. A change plans the frontends it touches. A survey (every Options.Period, when HNS notifies,
+// and when in doubt) lists ids, reads the documents of unknown objects, and plans everything. Whatever leaves the queue is planned
+// again, so a queue never holds old plans.
 //
-//	observe: survey.go     decide: plan.go, document.go     order, wait, retry: state.go, loop.go, work.go, supply.go
-//	tell: status.go        for `hns diff`: Proxy.Diff       for --cleanup: cleanup.go
+//	proxy.go      the loop and its triggers          demand.go, derive.go   services, and their frontends as targets
+//	target.go     one frontend: plan, write, retry   known.go               what is known of HNS
+//	endpoints.go  endpoints that targets need        survey.go, lister.go   finding out what HNS has
+//	work.go       queue, alarms and calls            probe.go               load balancers that do not work though listed
+//	task.go       the phases of a piece of work      report.go, status.go   what is reported
+//	diff.go       for `porthole hns diff`            cleanup.go             for --cleanup
 //
-// Rules: what could not be listed leads to no plan. A write that was not answered is looked up before it is repeated. A load
-// balancer that is right is left alone whoever made it, so that a restart writes nothing. Ours are the objects with our ids
-// (marks.go): nothing else is ever deleted for being unknown. A failure backs off for its own frontend; while HNS does not
-// answer, nothing is asked of it but whether it is there. DNS and the API service go first, cleaning up last.
+// Rules: nothing is planned while HNS could not be listed. A write that HNS did not answer is looked up before it is repeated. A
+// load balancer that is right is left alone regardless of who created it, so a restart writes nothing. Ours are the objects with
+// our ids (proxy/balance ids.go); nothing else is deleted because it is unknown. A failure delays the retry of its own frontend
+// only. While HNS does not answer, it is only asked whether it is there. DNS and the API service go first, deletions last.
 package kernel

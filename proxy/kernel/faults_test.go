@@ -9,6 +9,7 @@ import (
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hnstest"
+	"porthole.dev/porthole/proxy/balance"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/service"
 )
@@ -316,7 +317,7 @@ func TestEndpointThatCannotBeMade(t *testing.T) {
 		b.want(f)
 		b.pass(5 * time.Second)
 		b.expectHost("endpoint remote 10.244.3.11 \"porthole-remote-10.244.3.11\"\nlb 10.96.0.11 80/tcp->80 10.244.3.11\n")
-		b.expectState(f.Service, health.Failed, endpointFailed)
+		b.expectState(f.Service, health.Failed, balance.ReasonEndpointFailed)
 		refuse = false
 		b.pass(65 * time.Second)
 		b.expectHost(b.ideal())

@@ -9,32 +9,32 @@ import (
 )
 
 // nodePatience is how long plans wait for the node's addresses after the start. Without them a load balancer with the node's
-// own address would count as one that nobody wants, be deleted, and made again a moment later.
+// address would count as unwanted, be deleted, and be created again a moment later.
 const nodePatience = time.Second
 
-// awaitNode has plans wait where somebody will tell when the node's addresses come.
+// awaitNode makes plans wait for the node's addresses, if NodeChanged will announce them.
 func (p *Proxy) awaitNode() {
-	if p.nodeAwaited = p.opts.NodeAddrs != nil && p.opts.NodeChanged != nil && !p.opts.NoNodeAccess; p.nodeAwaited {
-		p.at(time.Now().Add(nodePatience), p.nodeCame)
+	p.nodeAwaited = p.opts.NodeAddrs != nil && p.opts.NodeChanged != nil && !p.opts.NoNodeAccess
+	if p.nodeAwaited {
+		p.work.at(time.Now().Add(nodePatience), p.stopAwaitingNode)
 	}
 }
 
-// nodeCame ends the wait, with the addresses or without.
-func (p *Proxy) nodeCame() {
+func (p *Proxy) stopAwaitingNode() {
 	if p.nodeAwaited {
 		p.nodeAwaited = false
-		p.everything()
+		p.planAll()
 	}
 }
 
-// nodeAddrs are those by which programs of the node reach its node ports; told: they are the node's own word, and no guess
-// from the network.
-func (p *Proxy) nodeAddrs(network *hns.Network) (addrs []netip.Addr, told bool) {
-	if p.opts.NoNodeAccess {
+// nodeAddrs returns the addresses by which programs of the node reach its node ports. certain says that they are the node's own,
+// and not a guess from the network.
+func (o *Options) nodeAddrs(network *hns.Network) (addrs []netip.Addr, certain bool) {
+	if o.NoNodeAccess {
 		return nil, true
 	}
-	if p.opts.NodeAddrs != nil {
-		if addrs := p.opts.NodeAddrs(); len(addrs) > 0 {
+	if o.NodeAddrs != nil {
+		if addrs := o.NodeAddrs(); len(addrs) > 0 {
 			return addrs, true
 		}
 	}
@@ -44,20 +44,22 @@ func (p *Proxy) nodeAddrs(network *hns.Network) (addrs []netip.Addr, told bool) 
 	return nil, false
 }
 
-// nodeMoved follows the node's addresses.
-func (p *Proxy) nodeMoved() {
-	if p.facts.Network.ID == "" {
+// nodeChanged follows the node's addresses.
+func (p *Proxy) nodeChanged() {
+	facts := &p.known.facts
+	if facts.Network.ID == "" {
 		return // the survey that finds the network asks again
 	}
-	addrs, told := p.nodeAddrs(&p.facts.Network)
-	if !slices.Equal(addrs, p.facts.NodeAddrs) {
-		p.logger.Info("The node's addresses are others", "were", p.facts.NodeAddrs, "are", addrs)
-		p.begin()
-		p.facts.NodeAddrs = addrs
-		p.reoffer()
-		p.everything()
+
+	addrs, certain := p.opts.nodeAddrs(&facts.Network)
+	if !slices.Equal(addrs, facts.NodeAddrs) {
+		p.logger.Info("The node's addresses are others", "were", facts.NodeAddrs, "are", addrs)
+		p.report.begin()
+		facts.NodeAddrs = addrs
+		p.rederive()
+		p.planAll()
 	}
-	if told {
-		p.nodeCame()
+	if certain {
+		p.stopAwaitingNode()
 	}
 }

@@ -24,8 +24,8 @@ func TestPace(t *testing.T) {
 		t.Errorf("after one fast answer %d writers, want %d", got, least)
 	}
 	answers(40, 100*time.Microsecond)
-	if got := p.writers(least); got != mostWriters {
-		t.Errorf("where HNS is fast %d writers, want %d", got, mostWriters)
+	if got := p.writers(least); got != maxWriters {
+		t.Errorf("where HNS is fast %d writers, want %d", got, maxWriters)
 	}
 	answers(10, 15*time.Millisecond)
 	if got := p.writers(least); got != least {

@@ -370,7 +370,7 @@ func TestCleanup(t *testing.T) {
 		b.host.SetFault(hnstest.OneIn(3, 1, hnstest.Fail))
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if err := Cleanup(ctx, Options{NetworkName: "porthole", Host: b.host}); err != nil {
+		if err := Cleanup(ctx, Options{NetworkName: "porthole", Host: HostOf(b.host)}); err != nil {
 			t.Error(err)
 		}
 		b.expectHost("endpoint local 10.244.2.5 \"\"\nendpoint remote 192.0.2.1 \"Ethernet\"\n")

@@ -12,6 +12,7 @@ import (
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hnstest"
+	"porthole.dev/porthole/proxy/balance"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/service"
 )
@@ -35,25 +36,32 @@ func large(n, backends int) []service.State {
 // standing is a proxy that has observed a host on which everything is as wanted.
 func standing(states []service.State) *Proxy {
 	p := New(Options{NetworkName: "porthole", EnableDSR: true, NoNodeAccess: true, Take: func() ([]service.State, bool) { return nil, true }})
-	p.ctx, p.logger = context.Background(), klog.Logger{}
-	p.facts = factsOf(ws2022)
+	p.logger = klog.Logger{}
+	p.known.facts = factsOf(ws2022)
+
 	for _, s := range states {
 		f := &s.Frontends[0]
-		lb := document(f, 80, &p.facts)
-		lb.ID = lbID(f.Key)
 		for _, b := range f.Backends {
-			e := remoteDocument(b.Addr, &p.facts)
-			h, _ := compactEndpoint(e)
-			p.x.putEndpoint(h)
-			lb.Endpoints = append(lb.Endpoints, e.ID)
+			p.known.putEndpoint(remote(b.Addr, &p.known.facts))
 		}
-		b, _ := compactBalancer(lb)
-		p.x.putBalancer(b)
+		op := p.planner.Frontend(f).Ops[0]
+		for _, b := range f.Backends {
+			op.LB.Endpoints = append(op.LB.Endpoints, balance.EndpointID(net1.ID, b.Addr))
+		}
+		p.known.putBalancer(op.LB)
 	}
-	p.complete, p.observed = true, time.Now()
-	p.offer(states)
-	p.everything()
+
+	p.demand.complete, p.known.observed = true, time.Now()
+	p.applyServices(states)
+	p.planAll()
 	return p
+}
+
+// replanAll plans everything, as if something had changed, and looks for unused endpoints.
+func replanAll(p *Proxy) {
+	p.known.planned = 0
+	p.planAll()
+	p.endpoints.sweep(p.demand.unserved(false))
 }
 
 // TestLargeCheckIsFast: 10,000 services with ten endpoints each, a check that finds nothing to do: less than 100 ms.
@@ -66,32 +74,37 @@ func TestLargeCheckIsFast(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	heap := (after.HeapAlloc - before.HeapAlloc) >> 20
-	everything := surveyed{}
-	for id := range p.x.endpoints {
-		everything.endpoints = append(everything.endpoints, id)
+
+	listed := step{network: net1}
+	for _, s := range states {
+		f := &s.Frontends[0]
+		id, _ := balance.ParseGUID(balance.LoadBalancerID(f.Key))
+		listed.balancers = append(listed.balancers, id)
+		for _, b := range f.Backends {
+			id, _ := balance.ParseGUID(balance.EndpointID(net1.ID, b.Addr))
+			listed.endpoints = append(listed.endpoints, id)
+		}
 	}
-	for id := range p.x.balancers {
-		everything.balancers = append(everything.balancers, id)
-	}
+
 	best, whole := time.Hour, time.Hour
 	for range 10 {
 		started := time.Now()
-		p.survey = &survey{}
-		if lost := p.mergeIDs(&everything); len(lost) != 0 {
-			t.Fatal(lost)
+		unknown, lostEndpoints, lostBalancers := p.surveys.match(&listed, nil)
+		if !unknown.empty() || lostEndpoints+len(lostBalancers) != 0 {
+			t.Fatal(unknown, lostEndpoints, lostBalancers)
 		}
-		p.everything()
-		p.conclude()
+		p.planAll()
+		p.reportProgress()
 		best = min(best, time.Since(started))
+
 		started = time.Now()
-		p.checked = 0 // as if something had changed
-		p.everything()
-		p.sweepEndpoints()
+		replanAll(p)
 		whole = min(whole, time.Since(started))
 	}
+
 	t.Logf("check: %s, when something changed: %s; heap: %d MiB beside what the tracker gave", best, whole, heap)
-	if p.tally.programmed != 10000 || len(p.queue) != 0 {
-		t.Fatalf("%+v, %d tasks", p.tally, len(p.queue))
+	if p.report.tally.programmed != 10000 || len(p.work.queue) != 0 {
+		t.Fatalf("%+v, %d tasks", p.report.tally, len(p.work.queue))
 	}
 	if best > 100*time.Millisecond {
 		t.Errorf("a check took %s", best)
@@ -104,9 +117,7 @@ func TestLargeCheckIsFast(t *testing.T) {
 func BenchmarkCheck(b *testing.B) {
 	p := standing(large(10000, 10))
 	for b.Loop() {
-		p.checked = 0
-		p.everything()
-		p.sweepEndpoints()
+		replanAll(p)
 	}
 }
 
@@ -118,7 +129,7 @@ func BenchmarkChange(b *testing.B) {
 	next <- states
 	host := hnstest.New(hns.Version{Major: 15, Minor: 5}, net1)
 	reporter := &counting{programmed: make(chan struct{}, 1), all: make(chan struct{}, 1)}
-	p := New(Options{NetworkName: "porthole", EnableDSR: true, NoNodeAccess: true, Host: discard{host}, Changed: changed, Reporter: reporter,
+	p := New(Options{NetworkName: "porthole", EnableDSR: true, NoNodeAccess: true, Host: HostOf(discard{host}), Changed: changed, Reporter: reporter,
 		Settle: time.Nanosecond, Take: func() ([]service.State, bool) {
 			select {
 			case s := <-next:
@@ -155,7 +166,7 @@ func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
 		reporter := &counting{programmed: make(chan struct{}, 1), all: make(chan struct{}, 1)}
 		given := false
-		p := New(Options{NetworkName: "porthole", EnableDSR: true, NoNodeAccess: true, Host: discard{hnstest.New(ws2022, net1)}, Reporter: reporter,
+		p := New(Options{NetworkName: "porthole", EnableDSR: true, NoNodeAccess: true, Host: HostOf(discard{hnstest.New(ws2022, net1)}), Reporter: reporter,
 			Take: func() ([]service.State, bool) {
 				if given {
 					return nil, true
@@ -174,7 +185,7 @@ func BenchmarkStart(b *testing.B) {
 
 // counting tells of each change that is programmed, and when everything is for the first time.
 type counting struct {
-	deaf
+	noReporter
 	programmed, all chan struct{}
 }
 

@@ -2,381 +2,264 @@ package kernel
 
 import (
 	"fmt"
-	"net/netip"
-	"slices"
 	"time"
 
 	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/proxy/balance"
 )
 
-// A survey has two steps: the ids of everything, one call per kind, and then the documents of what is not known yet, what is
-// in doubt, and of a share of the rest in turn, so that each is read once in Options.ReadAll. The first survey knows nothing
-// and so reads everything. Both steps run beside the loop; what we write meanwhile is left as we know it.
+// A survey finds out what HNS has, in two steps: the ids of everything, one call per kind, and then the documents of what is not
+// known yet, what is in doubt, and of a share of the rest in turn, so that each is read once in Options.ReadAll. The first survey
+// knows nothing and so reads everything. Both steps run beside the loop. What we write meanwhile is left as we know it.
 type survey struct {
 	started time.Time
-	deep    bool
-	// touched by our own writes since the survey began.
-	touched map[guid]bool
-	// again: another one was asked for meanwhile.
+	// deep: every document is read.
+	deep bool
+	// again: another survey was asked for meanwhile.
 	again, againDeep bool
-	confirming       bool
-	// outlines of all load balancers, if they were asked for and answered.
-	outlines map[guid]uint64
+	// confirming: the survey before answered that everything is gone.
+	confirming bool
+	outlines   map[balance.GUID]uint64
 }
 
-// surveyed is what a step found.
-type surveyed struct {
-	err       error
-	version   hns.Version
-	network   hns.Network
-	endpoints []guid
-	balancers []guid
-	outlines  map[guid]uint64
-	// of them, those that were not known
-	newEndpoints, newBalancers []guid
-	// second step
-	read      bool
-	found     []held
-	balancing []*balancer
-	absent    []guid
+// surveys starts surveys, one at a time, and keeps what they need from one to the next.
+type surveys struct {
+	*session
+	lister lister
+	known  *known
+	work   *work
+	report *report
+
+	period, readAll time.Duration
+
+	running *survey // nil: none
+	steps   chan step
+	// attempts counts the surveys in a row that failed. doubted: the last one answered that everything is gone.
+	attempts int
+	doubted  bool
+	// notifySet: an alarm will start a survey because HNS notified.
+	notifySet bool
+	// rolling is what is still to be read in turn.
+	rolling []balance.GUID
+	// outlines are accepted ones that differ from what we expect: the documents were read and are as we know them.
+	outlines map[*balance.Balancer]uint64
 }
 
-// startSurvey begins one, or has the one that runs followed by another. A deep one reads every document.
-func (p *Proxy) startSurvey(deep bool) {
-	if p.survey != nil {
-		p.survey.again = true
-		p.survey.againDeep = p.survey.againDeep || deep
+// A document without addresses is read again this soon.
+const incompleteAgain = time.Second
+
+// start begins a survey, or has the one that runs followed by another. A deep one reads every document.
+func (s *surveys) start(deep bool) {
+	if s.running != nil {
+		s.running.again = true
+		s.running.againDeep = s.running.againDeep || deep
 		return
 	}
-	p.begin()
-	p.survey = &survey{started: time.Now(), deep: deep, touched: map[guid]bool{}, confirming: p.passed.doubted}
-	version, network := p.facts.Version, p.facts.Network
-	if p.away != nil || deep {
+
+	s.report.begin()
+	s.running = &survey{started: time.Now(), deep: deep, confirming: s.doubted}
+	s.known.written = map[balance.GUID]bool{}
+	version, network := s.known.facts.Version, s.known.facts.Network
+	if s.known.away != nil || deep {
 		version = hns.Version{} // HNS may be another one after it was away
 	}
-	// One out of turn looks for what is missing.
-	outlining := len(p.x.balancers) > 0 && !deep && time.Since(p.observed) >= p.opts.Period/2
+	// A survey out of turn looks for what is missing, and needs no outlines.
+	_, balancers := s.known.index.Len()
+	withOutlines := balancers > 0 && !deep && time.Since(s.known.observed) >= s.period/2
+	s.step(func() step { return s.lister.list(s.ctx, version, network, withOutlines) })
+}
+
+// step makes calls beside the loop and gives the answer to it.
+func (s *surveys) step(ask func() step) {
 	go func() {
-		s := p.ids(version, network, outlining)
+		answer := ask()
 		select {
-		case p.surveyed <- s:
-		case <-p.ctx.Done():
+		case s.steps <- answer:
+		case <-s.ctx.Done():
 		}
 	}()
 }
 
-func (p *Proxy) noteTouched(id guid) {
-	if p.survey != nil {
-		p.survey.touched[id] = true
+// noteAnswer notes whether HNS answered a call. After three calls in a row without an answer, HNS counts as away: nothing more is
+// asked of it but whether it is there.
+func (s *surveys) noteAnswer(err error) {
+	if hns.ClassOf(err) != hns.Unknown {
+		s.known.unanswered = 0
+		return
+	}
+	if s.known.unanswered++; s.known.unanswered >= 3 && s.known.away == nil {
+		s.known.away = err
+		s.start(false)
 	}
 }
 
-// ids is the first step. A known version is not asked again, a known network only by its id, except on overlay networks,
-// whose document tells of other nodes' subnets. It reads nothing of p that changes.
-func (p *Proxy) ids(version hns.Version, network hns.Network, outlining bool) (s surveyed) {
-	host, ctx := p.opts.Host, p.ctx
-	s.version, s.network = version, network
-	if version == (hns.Version{}) {
-		if s.version, s.err = host.Version(ctx); s.err != nil {
-			return s
-		}
+// notified starts a survey because HNS reported a change, at most once a second: the change may be one of ours.
+func (s *surveys) notified() {
+	const least = time.Second
+	if s.running == nil && time.Since(s.known.observed) >= least {
+		s.start(false)
+		return
 	}
-	if s.network, s.err = p.findNetwork(network); s.err != nil {
-		return s
+	if !s.notifySet {
+		s.notifySet = true
+		s.work.at(time.Now().Add(least), func() {
+			s.notifySet = false
+			s.start(false)
+		})
 	}
-	endpoints, err := host.EndpointIDs(ctx, s.network.ID)
-	if err != nil {
-		s.err = err
-		return s
-	}
-	balancers, err := host.LoadBalancerIDs(ctx)
-	if err != nil {
-		s.err = err
-		return s
-	}
-	for _, id := range endpoints {
-		if g, ok := guidOf(id); ok {
-			s.endpoints = append(s.endpoints, g)
-		}
-	}
-	for _, id := range balancers {
-		if g, ok := guidOf(id); ok {
-			s.balancers = append(s.balancers, g)
-		}
-	}
-	if outlining {
-		s.outlines = p.askOutlines()
-	}
-	return s
 }
 
-func (p *Proxy) findNetwork(known hns.Network) (hns.Network, error) {
-	host, ctx := p.opts.Host, p.ctx
-	if known.ID != "" && known.Type != hns.Overlay {
-		ids, err := host.NetworkIDs(ctx, p.opts.NetworkName)
-		if err != nil || slices.Contains(ids, known.ID) {
-			return known, err
-		}
-	}
-	network, err := host.NetworkByName(ctx, p.opts.NetworkName)
-	if hns.IsAbsent(err) {
-		return network, fmt.Errorf("waiting for the HNS network %q: %w", p.opts.NetworkName, err)
-	}
-	return network, err
+// isOurs reports whether an object is left as we know it, because we wrote it since the survey began or a call is changing it.
+func (s *surveys) isOurs(busy map[balance.GUID]bool) func(balance.GUID) bool {
+	return func(id balance.GUID) bool { return s.known.written[id] || busy[id] }
 }
 
-// surveyDone takes what a step found.
-func (p *Proxy) surveyDone(s surveyed) {
-	if s.err != nil {
-		p.surveyFailed(s.err)
-		return
-	}
-	if s.read {
-		p.mergeRead(&s)
-		p.surveyEnds()
-		return
-	}
-	if err := p.doubt(&s); err != nil {
-		p.surveyFailed(err)
-		return
-	}
-	p.newFacts(&s)
-	lost := p.mergeIDs(&s)
-	endpoints, balancers := p.toRead(&s)
-	for kind, n := range lost {
-		if n > 0 {
-			p.logger.Info("Objects are gone that we did not delete", "kind", kind, "count", n)
-			p.opts.Reporter.Repaired(kind, n)
-		}
-	}
-	if len(endpoints)+len(balancers) == 0 {
-		p.surveyEnds()
-		return
-	}
-	go func() {
-		read := p.read(endpoints, balancers)
-		select {
-		case p.surveyed <- read:
-		case <-p.ctx.Done():
-		}
-	}()
-}
-
-// doubt: HNS that is starting lists nothing for a while. One such answer is not believed.
-func (p *Proxy) doubt(s *surveyed) error {
-	if s.network.ID != p.facts.Network.ID {
+// checkEmpty returns an error if HNS lists nothing where there was something: HNS that is starting lists nothing for a while. One
+// such answer is not believed, the next one is.
+func (s *surveys) checkEmpty(listed *step, busy map[balance.GUID]bool) error {
+	if listed.network.ID != s.known.facts.Network.ID {
 		return nil
 	}
-	busy := p.inFlight()
-	empty := len(s.endpoints) == 0 && known(p, p.x.endpoints, busy) || len(s.balancers) == 0 && known(p, p.x.balancers, busy)
-	if !empty || p.survey.confirming {
-		p.passed.doubted = false
+	index, ours := s.known.index, s.isOurs(busy)
+	empty := len(listed.endpoints) == 0 && index.HasEndpointBut(ours) || len(listed.balancers) == 0 && index.HasBalancerBut(ours)
+	if !empty || s.running.confirming {
+		s.doubted = false
 		return nil
 	}
-	p.passed.doubted = true
+
+	s.doubted = true
+	endpoints, balancers := index.Len()
 	return fmt.Errorf("HNS lists %d endpoints and %d load balancers where there were %d and %d: asking again",
-		len(s.endpoints), len(s.balancers), len(p.x.endpoints), len(p.x.balancers))
+		len(listed.endpoints), len(listed.balancers), endpoints, balancers)
 }
 
-// known says whether there is an object that was there before the survey began.
-func known[T any](p *Proxy, objects map[guid]T, busy map[guid]bool) bool {
-	for id := range objects {
-		if !p.survey.touched[id] && !busy[id] {
-			return true
-		}
-	}
-	return false
-}
-
-// HNS that cannot be observed is asked this often, one call each: a service that restarts is back within seconds, and DNS
-// shall be right within the second after that. After ten seconds it is asked once a second.
+// HNS that cannot be observed is asked every awayWait, with one call: a service that restarts is back within seconds, and DNS shall
+// be right within the second after that. After awayOften attempts (ten seconds) it is asked once a second.
 const (
 	awayWait  = 250 * time.Millisecond
 	awayOften = 40
 )
 
-// surveyFailed: nothing is known, and nothing is written until something is.
-func (p *Proxy) surveyFailed(err error) {
-	if p.away == nil || p.passed.attempts == 0 {
-		p.logger.Error(err, "HNS cannot be observed; trying again")
+// failed ends a survey without a result. Nothing is written until one succeeds.
+func (s *surveys) failed(err error) {
+	if s.known.away == nil || s.attempts == 0 {
+		s.logger.Error(err, "HNS cannot be observed; trying again")
 	}
-	p.away = err
-	p.survey = nil
-	p.passed.attempts++
-	p.passed.failed = true
+	s.known.away = err
+	s.running, s.known.written = nil, nil
+	s.attempts++
+
 	wait := awayWait
-	if p.passed.attempts > awayOften && !p.passed.doubted {
+	if s.attempts > awayOften && !s.doubted {
 		wait = time.Second
 	}
-	p.at(time.Now().Add(wait), func() {
-		if p.away != nil {
-			p.startSurvey(false)
+	s.work.at(time.Now().Add(wait), func() {
+		if s.known.away != nil {
+			s.start(false)
 		}
 	})
 }
 
-// newFacts takes version and network, and derives again what depends on them.
-func (p *Proxy) newFacts(s *surveyed) {
-	old := p.facts
-	defer func() {
-		if !sameFacts(&old, &p.facts) {
-			p.checked = 0
-		}
-	}()
-	p.facts.Version, p.facts.Network = s.version, s.network
-	p.facts.DSR, p.facts.HostMAC, p.facts.NodeAccess = p.opts.EnableDSR, p.opts.HostMAC, !p.opts.NoNodeAccess
-	if old.Version != s.version {
-		p.facts.ModifyLies = false
+// succeeded ends a survey, and returns it.
+func (s *surveys) succeeded() *survey {
+	done := s.running
+	if s.known.away != nil && s.attempts > 0 {
+		s.logger.Info("HNS is observed again", "attempts", s.attempts)
 	}
-	var told bool
-	if p.facts.NodeAddrs, told = p.nodeAddrs(&s.network); told {
-		p.nodeAwaited = false
-	}
-	if old.Network.ID != s.network.ID {
-		p.logger.Info("Using network", "network", s.network.Name, "id", s.network.ID, "hns", s.version)
-		p.x = newIndex()
-		p.supplies = map[netip.Addr]*supply{}
-		p.facts.SourceVIP = netip.Addr{}
-		for _, t := range p.targets {
-			if t.phase == waiting {
-				t.phase = idle
-			}
-		}
-	}
-	if p.facts.overlay() && !p.facts.SourceVIP.IsValid() {
-		p.facts.SourceVIP = p.opts.SourceVIP
-		if !p.facts.SourceVIP.IsValid() {
-			p.adoptSource()
-		}
-	}
-	if !slices.Equal(old.NodeAddrs, p.facts.NodeAddrs) {
-		p.reoffer()
-	}
+	s.running, s.known.written = nil, nil
+	s.attempts = 0
+	s.known.away, s.known.unanswered = nil, 0
+	s.known.observed = done.started
+	s.report.full = true
+	return done
 }
 
-func sameFacts(a, b *Facts) bool {
-	return a.Version == b.Version && a.Network.ID == b.Network.ID && a.SourceVIP == b.SourceVIP && a.ModifyLies == b.ModifyLies &&
-		a.Network.Management == b.Network.Management && slices.Equal(a.Network.RemoteSubnets, b.Network.RemoteSubnets) &&
-		slices.Equal(a.Network.Subnets, b.Network.Subnets)
-}
+// scheduleAfter starts the survey that was asked for during the last one, and sets the alarm for the next regular one.
+func (s *surveys) scheduleAfter(last *survey) {
+	if last.again {
+		s.start(last.againDeep)
+	}
 
-// adoptSource takes the source address that is there already from an earlier run, else a free one.
-func (p *Proxy) adoptSource() {
-	for _, s := range p.facts.Network.Subnets {
-		if s.Prefix.Addr().Is4() {
-			p.facts.SourceVIP, _ = p.freeAddress(s)
-			return
-		}
-	}
-}
-
-// mergeIDs drops what is listed no more, and counts what we did not drop ourselves. What is listed and not known is left in
-// the lists.
-func (p *Proxy) mergeIDs(s *surveyed) map[string]int {
-	lost := map[string]int{}
-	busy := p.inFlight()
-	round := p.x.round()
-	for _, id := range s.endpoints {
-		if e := p.x.endpoints[id]; e != nil {
-			e.round = round
-		} else {
-			s.newEndpoints = append(s.newEndpoints, id)
-		}
-	}
-	for id, e := range p.x.endpoints {
-		if e.round == round || p.survey.touched[id] || busy[id] {
-			continue
-		}
-		if e.ours {
-			lost["endpoint"]++
-		}
-		p.x.dropEndpoint(id)
-	}
-	for _, id := range s.balancers {
-		if b := p.x.balancers[id]; b != nil {
-			b.round = round
-		} else {
-			s.newBalancers = append(s.newBalancers, id)
-		}
-	}
-	for id, b := range p.x.balancers {
-		if b.round == round || p.survey.touched[id] || busy[id] {
-			continue
-		}
-		for _, key := range keysOf(b.doc) {
-			if t := p.targets[key]; t != nil && t.f != nil {
-				lost["load balancer"]++
-			}
-		}
-		p.x.dropBalancer(id)
-	}
-	return lost
-}
-
-// inFlight are the objects that a call is changing right now.
-func (p *Proxy) inFlight() map[guid]bool {
-	busy := map[guid]bool{}
-	for _, s := range p.supplies {
-		if s.phase == running {
-			id, _ := guidOf(endpointID(p.facts.Network.ID, s.addr))
-			busy[id], busy[s.delete] = true, true
-		}
-	}
-	if p.running == 0 {
-		return busy
-	}
-	note := func(t *target) {
-		if t.phase == running {
-			id, _ := guidOf(lbID(t.key))
-			busy[id], busy[t.litter] = true, true
-			if b := p.x.serving[t.key]; b != nil {
-				busy[b.id] = true
-			}
-		}
-	}
-	for _, t := range p.targets {
-		note(t)
-	}
-	for _, t := range p.litter {
-		note(t)
-	}
-	return busy
-}
-
-// surveyEnds: HNS is known. Everything is compared with it.
-func (p *Proxy) surveyEnds() {
-	s := p.survey
-	p.survey = nil
-	if p.away != nil && p.passed.attempts > 0 {
-		p.logger.Info("HNS is observed again", "attempts", p.passed.attempts)
-	}
-	p.away, p.passed.attempts, p.suspicions = nil, 0, 0
-	p.observed = s.started
-	p.passed.full = true
-	for t := range p.troubled {
-		missing := t.trouble.reason == "PodUnknown"
-		if t.trouble.survey || t.trouble.class == hns.Unknown || missing && !p.stillMissing(t) {
-			t.trouble.survey = false
-			t.trouble.next = time.Time{}
-		}
-	}
-	p.findHost()
-	p.everything()
-	if s.again {
-		p.startSurvey(s.againDeep)
-	}
-	next := p.observed.Add(p.opts.Period)
-	if again := time.Now().Add(halfAgain); len(p.x.vague()) > 0 && again.Before(next) {
+	next := s.known.observed.Add(s.period)
+	if again := time.Now().Add(incompleteAgain); len(s.known.index.Incomplete()) > 0 && again.Before(next) {
 		next = again
 	}
-	p.at(next, func() {
-		if p.survey == nil && p.away == nil && !p.observed.After(s.started) {
-			p.startSurvey(false)
+	s.work.at(next, func() {
+		if s.running == nil && s.known.away == nil && !s.known.observed.After(last.started) {
+			s.start(false)
 		}
 	})
 }
 
-func (p *Proxy) stillMissing(t *target) bool {
-	v := p.plan(t)
-	return v.missingLocal
+// match drops from the index what is not listed. It returns the listed ids that are not known, and what was lost: how many of our
+// endpoints, and the load balancers.
+func (s *surveys) match(listed *step, busy map[balance.GUID]bool) (unknown objectIDs, endpoints int, balancers []*balance.Balancer) {
+	ours := s.isOurs(busy)
+	unknown.endpoints, endpoints = s.known.index.MatchEndpoints(listed.endpoints, ours)
+	unknown.balancers, balancers = s.known.index.MatchBalancers(listed.balancers, ours)
+	return unknown, endpoints, balancers
+}
+
+// toRead chooses the documents to read: unknown ones and those in doubt, or a share of the others in turn.
+func (s *surveys) toRead(listed *step, unknown objectIDs, busy map[balance.GUID]bool) (read objectIDs) {
+	if s.running.deep {
+		return listed.objectIDs
+	}
+	index := s.known.index
+	read.endpoints = append(unknown.endpoints, index.Incomplete()...)
+	read.balancers = append(unknown.balancers, s.changedOutlines(listed, busy)...)
+	if !read.empty() {
+		return read // enough for now
+	}
+	if time.Since(s.known.observed) < s.period/2 {
+		return read // this survey is out of turn
+	}
+
+	all := int64(len(listed.endpoints) + len(listed.balancers))
+	share := int((all*int64(s.period) + int64(s.readAll) - 1) / int64(s.readAll))
+	chosen := make(map[balance.GUID]bool, min(share, 64))
+	for range share {
+		if len(s.rolling) == 0 {
+			s.rolling = append(append(s.rolling, listed.balancers...), listed.endpoints...)
+		}
+		id := s.rolling[0]
+		s.rolling = s.rolling[1:]
+		switch {
+		case chosen[id]:
+		case index.Balancer(id) != nil:
+			read.balancers, chosen[id] = append(read.balancers, id), true
+		case index.Endpoint(id) != nil:
+			read.endpoints, chosen[id] = append(read.endpoints, id), true
+		}
+	}
+	return read
+}
+
+// merge takes documents into the index. It returns the load balancers as they were that somebody altered.
+func (s *surveys) merge(read *step, busy map[balance.GUID]bool) (altered []*balance.Balancer) {
+	index, ours := s.known.index, s.isOurs(busy)
+	for _, id := range read.gone {
+		if !ours(id) {
+			index.DropEndpoint(id)
+			index.DropBalancer(id)
+		}
+	}
+
+	now := time.Now()
+	for _, e := range read.endpointsRead {
+		if !ours(e.ID) {
+			index.ReadEndpoint(e, now)
+		}
+	}
+	for _, b := range read.balancersRead {
+		if ours(b.ID) {
+			continue
+		}
+		if old := index.Balancer(b.ID); old != nil && !old.Same(b) {
+			altered = append(altered, old)
+		}
+		index.PutBalancer(b)
+		s.acceptOutline(b.ID)
+	}
+	return altered
 }

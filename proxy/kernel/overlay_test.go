@@ -8,95 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/proxy/health"
-	"porthole.dev/porthole/proxy/service"
 )
 
 var overlay = hns.Network{
 	ID: "net-1", Name: "porthole", Type: hns.Overlay, Management: netip.MustParseAddr("192.0.2.2"),
 	Subnets:       []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Gateway: netip.MustParseAddr("10.244.2.1")}},
 	RemoteSubnets: []hns.RemoteSubnet{{Prefix: netip.MustParsePrefix("10.244.3.0/24"), Provider: netip.MustParseAddr("192.0.2.33")}},
-}
-
-func outside(kind service.Kind, vip string, localOnly bool, backends ...string) service.Frontend {
-	f := clusterIP(vip, backends...)
-	f.Kind, f.LocalOnly = kind, localOnly
-	return f
-}
-
-// TestKinds: the load balancer of each kind of frontend is the one that upstream's proxy was seen to make.
-func TestKinds(t *testing.T) {
-	facts := factsOf(ws2022)
-	facts.NodeAddrs = []netip.Addr{netip.MustParseAddr("192.0.2.2")}
-	facts.NodeAccess = true
-	onOverlay := facts
-	onOverlay.Network, onOverlay.SourceVIP = overlay, netip.MustParseAddr("10.244.2.2")
-	preserved := outside(service.Ingress, "203.0.113.7:80", true, "local 10.244.2.5:80")
-	preserved.PreserveDestination = true
-	elsewhere := outside(service.Ingress, "203.0.113.7:80", true)
-	elsewhere.InternalBackends = []service.Backend{at("10.244.3.5:80")}
-	nodeOnly := nodePort(30080)
-	nodeOnly.LocalOnly, nodeOnly.InternalBackends = true, elsewhere.InternalBackends
-	nodeLocal := nodePort(30080, "local 10.244.2.5:80")
-	nodeLocal.LocalOnly, nodeLocal.InternalBackends = true, []service.Backend{at("local 10.244.2.5:80"), at("10.244.3.5:80")}
-	var many []string
-	for i := range 1030 {
-		many = append(many, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 245, byte(i / 250), byte(i%250 + 1)}), 80).String())
-	}
-	six := clusterIP("[fd00::10]:80", "[fd00:1::1]:80")
-	for _, c := range []struct {
-		name  string
-		f     service.Frontend
-		facts Facts
-		want  []string
-		limit string
-	}{
-		{"node port", nodePort(30080, "10.244.3.5:80"), facts,
-			[]string{"create endpoint 10.244.3.5", "create lb node 30080/tcp -> 10.244.3.5:80 flags=18", "create lb 192.0.2.2 30080/tcp -> 10.244.3.5:80 flags=2"}, ""},
-		{"external IP", outside(service.ExternalIP, "203.0.113.7:80", false, "local 10.244.2.5:80"), facts,
-			[]string{"create lb 203.0.113.7 80/tcp -> 10.244.2.5:80 flags=18"}, ""},
-		{"ingress, policy local", outside(service.Ingress, "203.0.113.7:80", true, "local 10.244.2.5:80"), facts,
-			[]string{"create lb 203.0.113.7 80/tcp -> 10.244.2.5:80 dsr flags=16"}, ""},
-		{"ingress, preserved destination", preserved, facts, []string{"create lb 203.0.113.7 80/tcp -> 10.244.2.5:80 dsr flags=28"}, ""},
-		{"ingress, policy local, pods elsewhere: for clients in the cluster", elsewhere, facts,
-			[]string{"create endpoint 10.244.3.5", "create lb 203.0.113.7 80/tcp -> 10.244.3.5:80 dsr"}, ""},
-		{"node port, policy local, pods elsewhere", nodeOnly, facts, nil, ""},
-		{"node port, policy local", nodeLocal, facts,
-			[]string{"create lb node 30080/tcp -> 10.244.2.5:80 dsr flags=18", "create lb 192.0.2.2 30080/tcp -> 10.244.2.5:80 dsr flags=2"}, ""},
-		{"overlay", clusterIP("10.96.0.10:80", "local 10.244.2.5:80", "10.244.3.5:80"), onOverlay,
-			[]string{"create endpoint 10.244.2.2", "create endpoint 10.96.0.10", "create endpoint 10.244.3.5",
-				"create lb 10.96.0.10 80/tcp -> 10.244.2.5,10.244.3.5:80 dsr source=10.244.2.2"}, ""},
-		{"overlay, a backend outside: the node's address", clusterIP("10.96.0.1:443", "192.0.2.9:6443"), onOverlay,
-			[]string{"create endpoint 10.244.2.2", "create endpoint 10.96.0.1", "create endpoint 192.0.2.9",
-				"create lb 10.96.0.1 443/tcp -> 192.0.2.9:6443 dsr source=192.0.2.2"}, ""},
-		{"IPv6 on an overlay network", six, onOverlay, nil, "NoIPv6"},
-		{"too many backends", clusterIP("10.96.0.10:80", many...), facts, nil, "BackendLimit"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			wanted := append([]service.Frontend{*adapted(&c.f)}, nodeAccessOf(&c.f, &c.facts)...)
-			listed := Listed{Endpoints: []hns.Endpoint{local("10.244.2.5")}}
-			var got []string
-			for _, op := range Plan(wanted, listed, c.facts).Ops {
-				got = append(got, op.String())
-			}
-			if c.limit == "" {
-				if diff := cmp.Diff(c.want, got); diff != "" {
-					t.Errorf("plan (-want +got):\n%s", diff)
-				}
-				return
-			}
-			v := view{x: indexOf(listed), facts: &c.facts}.frontend(&wanted[0])
-			if len(v.limits) != 1 || v.limits[0].reason != c.limit || !v.right() && c.limit == "NoIPv6" {
-				t.Errorf("%+v", v.limits)
-			}
-			if c.limit == "BackendLimit" && len(v.ops[len(v.ops)-1].Backends) != maxBackends {
-				t.Errorf("%d backends", len(v.ops[len(v.ops)-1].Backends))
-			}
-		})
-	}
 }
 
 // An overlay network: what load balancers need beside their backends is made once, and stays.

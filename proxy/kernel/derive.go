@@ -1,0 +1,101 @@
+package kernel
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"porthole.dev/porthole/proxy/balance"
+	"porthole.dev/porthole/proxy/service"
+)
+
+// deriver turns what services ask into frontends that load balancers of HNS can serve.
+//
+// A load balancer of HNS has one port for all of its backends. A frontend whose backends listen on different ports is served by a
+// relay in this process: the load balancer leads to the host's own endpoint, where the relay listens, and the relay leads to the
+// backends. They see the node's address, and connections end with this process. Without a relay the backends of the most common
+// port are served.
+type deriver struct {
+	*session
+	facts *balance.Facts
+
+	relay   Relay // nil: none
+	relayed map[service.Key]*service.Frontend
+
+	forwardHealthChecks bool
+	healthPort          uint16
+	// noHostReported: it was logged that the host has no endpoint.
+	noHostReported bool
+}
+
+// frontends calls put for each frontend of a service. derived ones are added by us: their failure is not the service's.
+func (d *deriver) frontends(s *service.State, put func(f *service.Frontend, derived bool)) {
+	for i := range s.Frontends {
+		put(d.throughRelay(balance.Adapt(&s.Frontends[i])), false)
+		access := balance.NodeAccessOf(&s.Frontends[i], d.facts)
+		for j := range access {
+			put(d.throughRelay(&access[j]), true)
+		}
+	}
+
+	if !d.forwardHealthChecks {
+		return
+	}
+	checks := balance.HealthChecksOf(s, d.healthPort, d.facts)
+	for i := range checks {
+		put(&checks[i], true)
+	}
+}
+
+// throughRelay returns the frontend with the relay as its only backend, if its backends listen on different ports and there is a
+// relay that can listen; otherwise f itself.
+func (d *deriver) throughRelay(f *service.Frontend) *service.Frontend {
+	mixed := slices.ContainsFunc(f.Backends, func(b service.Backend) bool { return b.Port != f.Backends[0].Port })
+	if !mixed || d.relay == nil || !d.facts.HostAddr.IsValid() || f.IPv6 {
+		return f
+	}
+
+	var to []netip.AddrPort
+	for _, b := range f.Backends {
+		to = append(to, netip.AddrPortFrom(b.Addr, b.Port))
+	}
+	affinity := time.Duration(0)
+	if f.Affinity {
+		affinity = f.AffinityTimeout
+	}
+	port, err := d.relay.Ensure(f.Key, d.facts.HostAddr, to, affinity)
+	if err != nil {
+		d.logger.Error(err, "No relay for backends of different ports", "frontend", f.Key.String(), "at", d.facts.HostAddr)
+		return f
+	}
+
+	g := *f
+	g.Backends, g.InternalBackends = []service.Backend{{Addr: d.facts.HostAddr, Port: port, Local: true}}, nil
+	g.Affinity, g.LocalOnly, g.PreserveDestination = false, false, false
+	d.relayed[f.Key] = &g
+	return &g
+}
+
+// releaseRelay ends the relay of a target whose load balancer does not lead to the relay any more.
+func (d *deriver) releaseRelay(t *target) {
+	if g, ok := d.relayed[t.key]; ok && t.f != g && !t.isOrphan() {
+		delete(d.relayed, t.key)
+		d.relay.Release(t.key)
+	}
+}
+
+// findHost looks for the host's own endpoint. It returns true if its address changed, so that everything is to be derived again.
+func (d *deriver) findHost(index *balance.Index) (changed bool) {
+	addr := balance.HostAddrOf(d.facts, index)
+	if d.forwardHealthChecks && !addr.IsValid() && !d.noHostReported {
+		d.noHostReported = true
+		d.logger.Info("The host has no endpoint of its own in the network (its second address): health checks are not forwarded from load balancer addresses")
+	}
+	if addr == d.facts.HostAddr {
+		return false
+	}
+
+	d.noHostReported = false
+	d.facts.HostAddr = addr
+	return true
+}

@@ -1,0 +1,376 @@
+package kernel
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/internal/retry"
+	"porthole.dev/porthole/proxy/balance"
+	"porthole.dev/porthole/proxy/service"
+)
+
+// Proxy keeps HNS as the services want it. Make it with New and run it once. It consists of parts that have their own state and
+// methods; the Proxy's own methods are the loop, what triggers it, and the life of a target (target.go).
+type Proxy struct {
+	*session
+	opts      Options
+	balancers balancerWriter
+	documents documentReader
+	retries   retries
+
+	known     *known
+	planner   balance.Planner
+	demand    *demand
+	derive    *deriver
+	endpoints *endpoints
+	surveys   *surveys
+	probing   *probing
+	work      *work
+	report    *report
+
+	// asked has functions of other goroutines that the loop calls.
+	asked chan func()
+	// lastTake is when Take was called last; takeSet says that an alarm will call it.
+	lastTake time.Time
+	takeSet  bool
+	// nodeAwaited: the node's addresses may still come, see nodePatience.
+	nodeAwaited bool
+}
+
+// New makes a proxy. It calls nothing.
+func New(opts Options) *Proxy {
+	opts.setDefaults()
+	s := &session{ctx: context.Background()}
+	k := &known{index: balance.NewIndex()}
+	r := &report{session: s, to: opts.Reporter, touched: map[string]bool{}}
+	w := &work{session: s, report: r, answers: make(chan func()), minWriters: opts.Writers}
+	d := &deriver{
+		session: s, facts: &k.facts, relay: opts.Relay, relayed: map[service.Key]*service.Frontend{},
+		forwardHealthChecks: opts.ForwardHealthChecks, healthPort: opts.HealthPort,
+	}
+
+	p := &Proxy{
+		session: s, opts: opts, balancers: opts.Host.balancers, documents: opts.Host.documents, known: k, report: r, work: w, derive: d,
+		demand: newDemand(r, d), retries: retries{retry.Backoff{First: opts.RetryMin, Max: opts.RetryMax}}, asked: make(chan func()),
+	}
+	p.surveys = &surveys{
+		session: s, known: k, work: w, report: r, period: opts.Period, readAll: opts.ReadAll, steps: make(chan step),
+		outlines: map[*balance.Balancer]uint64{},
+		lister:   lister{networks: opts.Host.networks, ids: opts.Host.ids, documents: opts.Host.documents, network: opts.NetworkName, readers: opts.Readers},
+	}
+	p.endpoints = &endpoints{
+		session: s, networks: opts.Host.networks, documents: opts.Host.documents, writer: opts.Host.endpoints,
+		network: opts.NetworkName, sourceVIP: opts.SourceVIP,
+		retries: p.retries, known: k, work: w, report: r, demand: p.demand, surveys: p.surveys, targets: p,
+		jobs: map[netip.Addr]*endpointJob{},
+	}
+	p.planner = balance.Planner{Index: k.index, Facts: &k.facts, Refused: p.endpoints.refused}
+	p.endpoints.planner = p.planner
+	p.probing = &probing{
+		session: s, dial: opts.Dial, observe: opts.Probed, period: opts.Period, pause: opts.RetryMin, ready: p.ready, consider: p.consider,
+		known: k, demand: p.demand, work: w, report: r, reached: map[bool]bool{}, history: map[service.Key]*probeHistory{},
+	}
+	return p
+}
+
+// Run keeps going until ctx ends. It leaves HNS as it is: services keep working without us.
+func (p *Proxy) Run(ctx context.Context) error {
+	p.ctx, p.logger = ctx, klog.FromContext(ctx)
+	p.report.begin()
+	p.awaitNode()
+	p.take()
+	p.surveys.start(false)
+	p.probing.schedule()
+
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	notify := p.opts.Notify
+	for {
+		p.work.ring()
+		p.dispatch()
+		p.reportProgress()
+
+		timer.Reset(p.work.untilAlarm())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.opts.Changed:
+			p.servicesChanged()
+		case <-p.opts.NodeChanged:
+			p.nodeChanged()
+		case _, open := <-notify:
+			if !open {
+				notify = nil
+				continue
+			}
+			p.surveys.notified()
+		case handle := <-p.work.answers:
+			handle()
+		case s := <-p.surveys.steps:
+			p.surveyed(&s)
+		case answer := <-p.asked:
+			answer()
+		case <-timer.C:
+		}
+	}
+}
+
+// servicesChanged calls take at once if the last call is long enough ago, else as soon as it is. While HNS has a long queue anyway,
+// changes gather for longer.
+func (p *Proxy) servicesChanged() {
+	settle := p.opts.Settle
+	if len(p.work.queue) > 100 {
+		settle *= 30
+	}
+
+	wait := settle - time.Since(p.lastTake)
+	switch {
+	case wait <= 0:
+		p.take()
+	case !p.takeSet:
+		p.takeSet = true
+		p.work.at(time.Now().Add(wait), func() { p.takeSet = false; p.take() })
+	}
+}
+
+// take takes in the changed services.
+func (p *Proxy) take() {
+	changed, complete := p.opts.Take()
+	p.lastTake = time.Now()
+	p.report.begin()
+	first := complete && !p.demand.complete
+	p.demand.complete = complete
+	p.applyServices(changed)
+	if first {
+		p.planAll()
+	}
+}
+
+// applyServices updates the targets to what the changed services want, and plans those that it affects.
+func (p *Proxy) applyServices(changed []service.State) {
+	affected := p.demand.apply(changed)
+	if successors := p.demand.successors(affected); len(successors) > 0 {
+		p.applyServices(successors)
+	}
+	for _, t := range affected {
+		if t.failure != nil {
+			t.failure.tryNow() // what changed is tried at once
+		}
+		p.consider(t)
+	}
+}
+
+// rederive derives all frontends again, after facts changed that they are derived from.
+func (p *Proxy) rederive() { p.applyServices(p.demand.states()) }
+
+// ready reports whether plans may be made at all.
+func (p *Proxy) ready() bool {
+	return p.demand.complete && !p.known.observed.IsZero() && !p.nodeAwaited
+}
+
+// planAll plans every target and looks for what nobody wants. If neither HNS nor the facts changed since it did so last, plans come
+// out the same, and only failing targets are planned.
+func (p *Proxy) planAll() {
+	if !p.ready() {
+		return
+	}
+	if p.known.planned == p.known.index.Generation()+1 {
+		for t := range p.demand.failing {
+			p.consider(t)
+		}
+		return
+	}
+
+	p.known.planned = p.known.index.Generation() + 1
+	for _, t := range p.demand.targets {
+		p.consider(t)
+	}
+	p.sweepBalancers()
+	p.endpoints.sweepDue = true
+}
+
+// sweepBalancers has the load balancers of ours deleted that no service wants.
+func (p *Proxy) sweepBalancers() {
+	for b := range p.planner.Orphans(p.demand.wants) {
+		if t := p.demand.addOrphan(b); t != nil {
+			p.consider(t)
+		}
+	}
+}
+
+// dispatch starts what is queued, in order, as far as HNS is there. When nothing is left, it looks for unused endpoints.
+func (p *Proxy) dispatch() {
+	if p.known.away != nil || !p.ready() {
+		return
+	}
+	for p.work.running < p.work.writers(p.known.unanswered > 0) && p.known.away == nil {
+		t := p.work.next()
+		if t == nil {
+			break
+		}
+		switch owner := t.owner.(type) {
+		case *target:
+			p.runTarget(owner)
+		case *endpointJob:
+			p.endpoints.run(owner)
+		}
+	}
+
+	if !p.work.busy() && p.known.away == nil && p.endpoints.maySweep() {
+		p.endpoints.sweep(p.demand.unserved(p.known.facts.Overlay()))
+		if len(p.work.queue) > 0 {
+			p.dispatch()
+		}
+	}
+}
+
+// surveyed takes in what a step of a survey found.
+func (p *Proxy) surveyed(s *step) {
+	if s.err != nil {
+		p.surveys.failed(s.err)
+		return
+	}
+	if s.second {
+		p.documentsRead(s)
+		p.surveyEnded()
+		return
+	}
+	if err := p.surveys.checkEmpty(s, p.inFlight()); err != nil {
+		p.surveys.failed(err)
+		return
+	}
+
+	p.updateFacts(s)
+	busy := p.inFlight()
+	unknown, lostEndpoints, lostBalancers := p.surveys.match(s, busy)
+	read := p.surveys.toRead(s, unknown, busy)
+	p.report.lost("endpoint", lostEndpoints)
+	p.report.lost("load balancer", p.demand.countServed(lostBalancers))
+	if read.empty() {
+		p.surveyEnded()
+		return
+	}
+	p.surveys.step(func() step { return p.surveys.lister.read(p.ctx, read) })
+}
+
+// documentsRead takes in the documents of a survey. The load balancers that somebody altered are read once more before anything is
+// done about them: HNS may have answered nonsense.
+func (p *Proxy) documentsRead(s *step) {
+	altered := p.surveys.merge(s, p.inFlight())
+	for _, old := range altered {
+		for _, key := range old.Keys() {
+			if t := p.demand.targets[key]; t != nil {
+				t.doubted = true
+			}
+		}
+	}
+	if n := len(altered); n > 0 {
+		p.logger.Info("Load balancers are other than we left them", "count", n)
+		p.opts.Reporter.Repaired("load balancer", n)
+	}
+}
+
+// surveyEnded compares everything with what HNS has.
+func (p *Proxy) surveyEnded() {
+	last := p.surveys.succeeded()
+	podKnown := func(t *target) bool {
+		plan := p.planTarget(t)
+		return !plan.MissingLocal
+	}
+	for t := range p.demand.failing {
+		unanswered := t.failure.needsSurvey || t.failure.class == hns.Unknown
+		if unanswered || t.failure.Reason == balance.ReasonPodUnknown && podKnown(t) {
+			t.failure.needsSurvey = false
+			t.failure.tryNow()
+		}
+	}
+
+	if p.derive.findHost(p.known.index) {
+		p.rederive()
+	}
+	p.planAll()
+	p.surveys.scheduleAfter(last)
+}
+
+// updateFacts takes over version and network, and derives again what depends on them.
+func (p *Proxy) updateFacts(s *step) {
+	facts := &p.known.facts
+	old := *facts
+	facts.Version, facts.Network = s.version, s.network
+	facts.DSR, facts.HostMAC, facts.NodeAccess = p.opts.EnableDSR, p.opts.HostMAC, !p.opts.NoNodeAccess
+	if old.Version != s.version {
+		facts.ModifyLies = false
+	}
+	var certain bool
+	if facts.NodeAddrs, certain = p.opts.nodeAddrs(&s.network); certain {
+		p.nodeAwaited = false
+	}
+
+	if old.Network.ID != s.network.ID {
+		p.logger.Info("Using network", "network", s.network.Name, "id", s.network.ID, "hns", s.version)
+		p.known.index.Reset()
+		p.endpoints.forget()
+		facts.SourceVIP = netip.Addr{}
+		for _, t := range p.demand.targets {
+			t.take(resume)
+		}
+	}
+	p.endpoints.chooseSource()
+	if !slices.Equal(old.NodeAddrs, facts.NodeAddrs) {
+		p.rederive()
+	}
+
+	if !sameFacts(&old, facts) {
+		p.known.planned = 0
+	}
+}
+
+// sameFacts compares what plans of unchanged frontends depend on and what a survey may change.
+func sameFacts(a, b *balance.Facts) bool {
+	return a.Version == b.Version && a.Network.ID == b.Network.ID && a.SourceVIP == b.SourceVIP && a.ModifyLies == b.ModifyLies &&
+		a.Network.Management == b.Network.Management && slices.Equal(a.Network.RemoteSubnets, b.Network.RemoteSubnets) &&
+		slices.Equal(a.Network.Subnets, b.Network.Subnets)
+}
+
+// inFlight returns the objects that a call is changing right now.
+func (p *Proxy) inFlight() map[balance.GUID]bool {
+	busy := map[balance.GUID]bool{}
+	p.endpoints.noteInFlight(busy)
+	if p.work.running > 0 {
+		p.demand.noteInFlight(p.known.index, busy)
+	}
+	return busy
+}
+
+// reportProgress reports services whose status changed, and the pass if it ends or lasts.
+func (p *Proxy) reportProgress() {
+	settled := p.ready() && p.known.away == nil
+	for name := range p.report.takeTouched() {
+		p.demand.reportService(name, settled)
+	}
+
+	quiet := p.work.running == 0 && p.surveys.running == nil && (len(p.work.queue) == 0 || p.known.away != nil)
+	if !p.report.due(quiet) {
+		if p.report.active && !p.report.reminderSet {
+			p.report.reminderSet = true
+			p.work.at(time.Now().Add(reportInterval), func() { p.report.reminderSet = false })
+		}
+		return
+	}
+
+	if quiet && settled {
+		p.report.ready = true
+	}
+	full := p.report.full
+	p.report.pass(p.known, quiet)
+	if quiet && full {
+		p.demand.giveBack()
+		p.endpoints.giveBack()
+		p.work.giveBack()
+	}
+}
