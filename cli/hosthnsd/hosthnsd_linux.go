@@ -14,6 +14,7 @@ import (
 
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd/serve"
+	"porthole.dev/porthole/emulator/wire"
 )
 
 // Command is `host-hnsd`.
@@ -52,7 +53,7 @@ func Command() *cobra.Command {
 	f.IntVar(&o.Build, "build", 20348, "Windows build of the host")
 	f.StringVar(&o.Profile, "profile", "", "HNS by name, such as ws2025-pre, instead of the build's")
 	f.StringVar(&o.Latency, "latency", "", "how long its calls take: "+strings.Join(serve.LatencyNames(), ", "))
-	f.StringVar(&o.Listen, "listen", "127.0.0.1:10090", "TCP address for the host's DLLs")
+	f.StringVar(&o.Listen, "listen", wire.HNSAddress, "TCP address for the host's DLLs")
 	f.StringVar(&o.Netns, "netns", "", "path of the host's network namespace (default: the one it is started in)")
 	f.StringVar(&o.Uplink, "uplink", "eth0", "the host's interface towards the outside")
 	return c

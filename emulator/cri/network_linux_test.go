@@ -17,6 +17,7 @@ import (
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -56,7 +57,7 @@ func (w *world) startHNS() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- serve.Run(ctx, serve.Options{HostDir: w.dir, Build: testBuild, Netns: w.netns, Listen: "127.0.0.1:10090", Uplink: "eth0", Plane: plane})
+		done <- serve.Run(ctx, serve.Options{HostDir: w.dir, Build: testBuild, Netns: w.netns, Listen: wire.HNSAddress, Uplink: "eth0", Plane: plane})
 	}()
 	w.t.Cleanup(func() {
 		cancel()

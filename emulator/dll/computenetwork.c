@@ -5,9 +5,6 @@
 
 typedef uint64_t handle_t64;
 
-enum { ENUMERATE, CREATE, OPEN, MODIFY, QUERY, DELETE_, CLOSE };
-enum { NETWORK = 0, ENDPOINT = 10, NAMESPACE = 20, LOADBALANCER = 30, ROUTE = 40 };
-
 #define API __declspec(dllexport) HRESULT WINAPI
 
 static void give(WCHAR **to, WCHAR *text)
@@ -49,61 +46,58 @@ static HRESULT with_handle(struct call *c, handle_t64 *handle, WCHAR **record)
 #define OBJECT(X, XS, P, K)                                                                        \
 	API HcnEnumerate##XS(const WCHAR *query, WCHAR **ids, WCHAR **record)                      \
 	{                                                                                          \
-		struct call c = { K + ENUMERATE, 0, NULL, { query } };                             \
+		struct call c = { K + FN_ENUMERATE, 0, NULL, { query } };                          \
 		return finish(&c, ids, record);                                                    \
 	}                                                                                          \
 	API HcnOpen##X(const GUID *id, handle_t64 *handle, WCHAR **record)                         \
 	{                                                                                          \
-		struct call c = { K + OPEN, 0, id, { NULL } };                                     \
+		struct call c = { K + FN_OPEN, 0, id, { NULL } };                                  \
 		return with_handle(&c, handle, record);                                            \
 	}                                                                                          \
 	API HcnModify##X(handle_t64 handle, const WCHAR *settings, WCHAR **record)                 \
 	{                                                                                          \
-		struct call c = { K + MODIFY, handle, NULL, { settings } };                        \
+		struct call c = { K + FN_MODIFY, handle, NULL, { settings } };                     \
 		return finish(&c, NULL, record);                                                   \
 	}                                                                                          \
 	API HcnQuery##P(handle_t64 handle, const WCHAR *query, WCHAR **properties, WCHAR **record) \
 	{                                                                                          \
-		struct call c = { K + QUERY, handle, NULL, { query } };                            \
+		struct call c = { K + FN_QUERY, handle, NULL, { query } };                         \
 		return finish(&c, properties, record);                                             \
 	}                                                                                          \
 	API HcnDelete##X(const GUID *id, WCHAR **record)                                           \
 	{                                                                                          \
-		struct call c = { K + DELETE_, 0, id, { NULL } };                                  \
+		struct call c = { K + FN_DELETE, 0, id, { NULL } };                                \
 		return finish(&c, NULL, record);                                                   \
 	}                                                                                          \
 	API HcnClose##X(handle_t64 handle)                                                         \
 	{                                                                                          \
-		struct call c = { K + CLOSE, handle, NULL, { NULL } };                             \
+		struct call c = { K + FN_CLOSE, handle, NULL, { NULL } };                          \
 		return finish(&c, NULL, NULL);                                                     \
 	}
 
 #define CREATABLE(X, K)                                                                            \
 	API HcnCreate##X(const GUID *id, const WCHAR *settings, handle_t64 *handle, WCHAR **record) \
 	{                                                                                          \
-		struct call c = { K + CREATE, 0, id, { settings } };                               \
+		struct call c = { K + FN_CREATE, 0, id, { settings } };                            \
 		return with_handle(&c, handle, record);                                            \
 	}
 
-OBJECT(Network, Networks, NetworkProperties, NETWORK)
-OBJECT(Endpoint, Endpoints, EndpointProperties, ENDPOINT)
-OBJECT(Namespace, Namespaces, NamespaceProperties, NAMESPACE)
-OBJECT(LoadBalancer, LoadBalancers, LoadBalancerProperties, LOADBALANCER)
-OBJECT(SdnRoute, SdnRoutes, SdnRouteProperties, ROUTE)
-CREATABLE(Network, NETWORK)
-CREATABLE(Namespace, NAMESPACE)
-CREATABLE(LoadBalancer, LOADBALANCER)
-CREATABLE(SdnRoute, ROUTE)
+OBJECT(Network, Networks, NetworkProperties, OP_NETWORK)
+OBJECT(Endpoint, Endpoints, EndpointProperties, OP_ENDPOINT)
+OBJECT(Namespace, Namespaces, NamespaceProperties, OP_NAMESPACE)
+OBJECT(LoadBalancer, LoadBalancers, LoadBalancerProperties, OP_LOADBALANCER)
+OBJECT(SdnRoute, SdnRoutes, SdnRouteProperties, OP_SDNROUTE)
+CREATABLE(Network, OP_NETWORK)
+CREATABLE(Namespace, OP_NAMESPACE)
+CREATABLE(LoadBalancer, OP_LOADBALANCER)
+CREATABLE(SdnRoute, OP_SDNROUTE)
 
 /* The only create with a parent: the network's open handle comes first. */
 API HcnCreateEndpoint(handle_t64 network, const GUID *id, const WCHAR *settings, handle_t64 *handle, WCHAR **record)
 {
-	struct call c = { ENDPOINT + CREATE, network, id, { settings } };
+	struct call c = { OP_ENDPOINT + FN_CREATE, network, id, { settings } };
 	return with_handle(&c, handle, record);
 }
-
-#define OP_NOTIFY 103
-#define SERVICE_DISCONNECT 0x01000000 /* HcnNotificationServiceDisconnect */
 
 /* One registration: a thread with its own connection. The handle that the program holds is the structure's address. */
 struct registration {
@@ -152,7 +146,7 @@ static void free_registration(struct registration *r)
 API HcnRegisterServiceCallback(void *callback, void *context, void **handle)
 {
 	struct call c = { OP_NOTIFY };
-	HRESULT result = (HRESULT)0x800706baL; /* nobody listens */
+	HRESULT result = RPC_SERVER_UNAVAILABLE;
 	struct registration *r;
 
 	if (!callback || !handle)

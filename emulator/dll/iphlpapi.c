@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OP_ROUTE 101
-#define OP_EVENTS 102
-#define OP_ADDRESS 104
 #define RETRY_MS 500
 #define ADDRESS_CHARS 64
 

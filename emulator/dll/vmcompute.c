@@ -3,7 +3,6 @@
 #include "wire.h"
 
 #define API __declspec(dllexport) HRESULT WINAPI
-#define OP_HNSCALL 100
 
 API HNSCall(const WCHAR *method, const WCHAR *path, const WCHAR *body, WCHAR **response)
 {

@@ -10,13 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OP_HELLO 1000
-#define DEFAULT_PORT 10090
 #define CONNECT_MS 1000
-#define MAX_FRAME (64u << 20)
-
-#define RPC_SERVER_UNAVAILABLE ((HRESULT)0x800706baL) /* nobody listens */
-#define RPC_CALL_FAILED ((HRESULT)0x800706beL)        /* the peer went away in the middle */
 
 /* Flags and errors of Linux (include/uapi). */
 enum { LINUX_EINTR = 4, LINUX_EAGAIN = 11, LINUX_EINPROGRESS = 115 };
@@ -107,7 +101,7 @@ static int recv_all(int fd, char *data, size_t size)
 static void server_address(struct linux_address *to)
 {
 	char text[64], *p = text;
-	unsigned long part[5] = { 127, 0, 0, 1, DEFAULT_PORT };
+	unsigned long part[5] = { 127, 0, 0, 1, HNSD_PORT };
 	DWORD n = GetEnvironmentVariableA("HNSD_ADDR", text, sizeof text);
 	int i;
 
@@ -224,7 +218,7 @@ static int take_text(const char **p, const char *end, WCHAR **out)
 	memcpy(&size, *p, 4);
 	*p += 4;
 	*out = NULL;
-	if (size == 0xffffffffu)
+	if (size == NULL_TEXT)
 		return 0;
 	if ((size_t)(end - *p) < size)
 		return -1;

@@ -57,7 +57,7 @@ func FuzzCalls(f *testing.F) {
 				checkState(t, w, next)
 			}
 		}
-		for k := range kinds {
+		for k := range Kinds {
 			parent := ""
 			if k == Endpoint {
 				parent = network

@@ -13,8 +13,8 @@ import (
 // tables hold the objects of a State, in trees that two states share until one of them changes: a copy costs nothing, and
 // a change as much as one path through a tree.
 type tables struct {
-	byID  [kinds]*btree.BTreeG[*Object]
-	bySeq [kinds]*btree.BTreeG[*Object]
+	byID  [Kinds]*btree.BTreeG[*Object]
+	bySeq [Kinds]*btree.BTreeG[*Object]
 	index *btree.BTreeG[indexed]
 }
 

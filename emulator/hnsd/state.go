@@ -16,13 +16,13 @@ const (
 	Namespace
 	LoadBalancer
 	Route
-	kinds
+	Kinds // the number of kinds
 )
 
-var kindNames = [kinds]string{"Network", "Endpoint", "Namespace", "LoadBalancer", "SdnRoute"}
+var kindNames = [Kinds]string{"Network", "Endpoint", "Namespace", "LoadBalancer", "SdnRoute"}
 
 func (k Kind) String() string {
-	if k < 0 || k >= kinds {
+	if k < 0 || k >= Kinds {
 		return fmt.Sprintf("Kind%d", int(k))
 	}
 	return kindNames[k]
@@ -124,7 +124,7 @@ func (s *State) List(k Kind) []*Object {
 // Everything gives all objects, kind by kind.
 func (s *State) Everything() iter.Seq[*Object] {
 	return func(yield func(*Object) bool) {
-		for k := range kinds {
+		for k := range Kinds {
 			for _, o := range s.List(k) {
 				if !yield(o) {
 					return
@@ -211,13 +211,13 @@ func (s *State) Replay(c Change) (*State, error) {
 		n = s.clone()
 	}
 	for _, r := range c.Drop {
-		if r.Kind < 0 || r.Kind >= kinds {
+		if r.Kind < 0 || r.Kind >= Kinds {
 			return nil, fmt.Errorf("replaying state: unknown kind %d", r.Kind)
 		}
 		n.drop(r.Kind, r.ID)
 	}
 	for _, o := range c.Put {
-		if o.Kind < 0 || o.Kind >= kinds {
+		if o.Kind < 0 || o.Kind >= Kinds {
 			return nil, fmt.Errorf("replaying state: unknown kind %d", o.Kind)
 		}
 		o.Doc = o.Doc.copy() // numbers as everywhere else

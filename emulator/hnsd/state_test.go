@@ -60,7 +60,7 @@ func (w *world) step(r *rand.Rand) (next *State) {
 		next, err = w.h.Modify(w.s, LoadBalancer, w.pick(r, LoadBalancer), fmt.Sprintf(`{"HostComputeEndpoints":[%q],"PortMappings":[{"Protocol":6,"ExternalPort":%d}],%s}`,
 			w.pick(r, Endpoint), 30000+r.IntN(20), version))
 	case 8:
-		next, err = w.h.Delete(w.s, Kind(r.IntN(int(kinds))), w.pick(r, Kind(r.IntN(int(kinds)))))
+		next, err = w.h.Delete(w.s, Kind(r.IntN(int(Kinds))), w.pick(r, Kind(r.IntN(int(Kinds)))))
 	case 9:
 		next, err = w.h.Delete(w.s, LoadBalancer, w.pick(r, LoadBalancer))
 	}
@@ -134,7 +134,7 @@ func checkIndex(t *testing.T, s *State) {
 	if !reflect.DeepEqual(want, have) || blocks != s.PortBlocks() {
 		t.Fatalf("the index has %d entries and %d blocks, want %d and %d", len(have), s.PortBlocks(), len(want), blocks)
 	}
-	for k := range kinds {
+	for k := range Kinds {
 		list := s.List(k)
 		if len(list) != s.byID[k].Len() || !slices.IsSortedFunc(list, func(a, b *Object) int { return int(a.Seq) - int(b.Seq) }) {
 			t.Fatalf("%v: the order of creation is lost", k)

@@ -15,9 +15,6 @@ import (
 	"porthole.dev/porthole/emulator/hnsd/serve"
 )
 
-// hnsAddr is where the DLLs find HNS, in the host's namespace.
-const hnsAddr = "127.0.0.1:10090"
-
 // HNS is the emulated service of one host: its control interface, and calls as any program of the host can make them.
 type HNS struct {
 	// Program is the file name that our own calls carry; fault rules can leave it out.

@@ -22,6 +22,7 @@ import (
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
@@ -201,7 +202,7 @@ func (h *Host) StartHNS(ctx context.Context) error {
 	if h.stopHNS != nil {
 		return errors.New("HNS runs already")
 	}
-	o := serve.Options{HostDir: h.Dir, Build: h.o.Build, Netns: h.Netns, Listen: hnsAddr, Uplink: Uplink, Plane: serve.NoDataPlane{}}
+	o := serve.Options{HostDir: h.Dir, Build: h.o.Build, Netns: h.Netns, Listen: wire.HNSAddress, Uplink: Uplink, Plane: serve.NoDataPlane{}}
 	if h.plane != nil {
 		o.Plane = h.plane
 	}

@@ -13,18 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/emulator/hnsd"
-)
-
-// Functions of one kind of object, by their number on the wire.
-const (
-	enumerate = iota
-	create
-	open
-	modify
-	query
-	remove
-	closeHandle
-	functions
+	"porthole.dev/porthole/emulator/wire"
 )
 
 // caller is the process at the other end of a connection.
@@ -39,31 +28,33 @@ func (s *Service) serveConn(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	r := bufio.NewReader(conn)
-	hello, err := readRequest(r)
-	if err != nil || hello.op != opHello {
+	hello, err := wire.ReadRequest(r)
+	if err != nil || hello.Op != wire.Hello {
 		return
 	}
-	who := caller{hello.handle, hello.text[0]}
+
+	who := caller{hello.Handle, hello.Text[0]}
 	s.handles.connected(who.process)
 	defer s.handles.disconnected(who.process)
 	for {
-		q, err := readRequest(r)
+		q, err := wire.ReadRequest(r)
 		if err != nil {
 			return
 		}
-		if q.op == opEvents {
+		switch q.Op {
+		case wire.Events:
 			s.streamEvents(ctx, conn, q)
 			return
-		}
-		if q.op == opNotify {
+		case wire.Notify:
 			s.streamNotifications(ctx, who, conn)
 			return
 		}
+
 		a, ok := s.answer(ctx, who, q, func() (<-chan struct{}, func()) { return watchEnd(conn, r) })
 		if !ok {
 			return
 		}
-		if _, err := conn.Write(a.frame()); err != nil {
+		if _, err := conn.Write(a.Frame()); err != nil {
 			return
 		}
 	}
@@ -88,28 +79,28 @@ func watchEnd(conn net.Conn, r *bufio.Reader) (gone <-chan struct{}, stop func()
 
 // answer runs a call with its faults, counts and logs it. false: the connection is to be dropped. watch begins to look
 // for the caller's end.
-func (s *Service) answer(ctx context.Context, who caller, q request, watch func() (<-chan struct{}, func())) (answer, bool) {
+func (s *Service) answer(ctx context.Context, who caller, q wire.Request, watch func() (<-chan struct{}, func())) (wire.Answer, bool) {
 	begin := time.Now()
 	name := functionName(q)
 	a, ok := s.respond(ctx, who, q, watch)
 	took := time.Since(begin)
-	s.stats.count(who.program, name, !ok || a.result&0x80000000 != 0, took)
+	s.stats.count(who.program, name, !ok || a.Failed(), took)
 	if log := klog.FromContext(ctx).V(4); log.Enabled() {
-		log.Info("call", "function", name, "program", who.program, "process", who.process, "guid", q.guid, "input", q.text[:],
-			"result", a.result, "output", a.text[0], "took", took)
+		log.Info("call", "function", name, "program", who.program, "process", who.process, "guid", q.GUID, "input", q.Text[:],
+			"result", a.Result, "output", a.Text[0], "took", took)
 	}
 	return a, ok
 }
 
-func (s *Service) respond(ctx context.Context, who caller, q request, watch func() (<-chan struct{}, func())) (answer, bool) {
-	if e := s.life.refusal(); e != nil && q.op != opRoute {
+func (s *Service) respond(ctx context.Context, who caller, q wire.Request, watch func() (<-chan struct{}, func())) (wire.Answer, bool) {
+	if e := s.life.refusal(); e != nil && q.Op != wire.Route {
 		return failure(e), true
 	}
 	fault := s.faults.match(who.program, functionName(q), func() string { return s.subject(who, q) })
 	fault.wait(ctx)
 	switch fault.Action {
 	case "drop":
-		return answer{}, false
+		return wire.Answer{}, false
 	case "fail":
 		return failure(&hnsd.Error{Code: fault.Code, Text: fault.Text}), true
 	case "skip":
@@ -119,24 +110,26 @@ func (s *Service) respond(ctx context.Context, who caller, q request, watch func
 			return failure(e), true
 		}
 	case "empty":
-		if q.op < opHNSCall && q.op%10 == enumerate {
-			return answer{text: [2]*string{ref("[]")}}, true
+		if q.Op.Calls(wire.Enumerate) {
+			return withText("[]"), true
 		}
-		if q.op == opHNSCall && strings.EqualFold(q.text[0], "GET") {
-			return answer{text: [2]*string{ref(`{"Success":true,"Output":[]}`)}}, true
+		if q.Op == wire.HNSCall && strings.EqualFold(q.Text[0], "GET") {
+			return withText(`{"Success":true,"Output":[]}`), true
 		}
 	}
-	a := s.timed(ctx, who, q, func() answer { return s.run(ctx, who, q) })
+	a := s.timed(ctx, who, q, func() wire.Answer { return s.run(ctx, who, q) })
 	switch {
 	case fault.Action == "after":
 		return failure(&hnsd.Error{Code: fault.Code, Text: fault.Text}), true
-	case fault.Action == "strip" && a.text[0] != nil:
-		a.text[0] = ref(stripped(*a.text[0], fault.Fields))
+	case fault.Action == "strip" && a.Text[0] != nil:
+		without := stripped(*a.Text[0], fault.Fields)
+		a.Text[0] = &without
 	}
 	return a, true
 }
 
-func ref(text string) *string { return &text }
+// withText is a successful answer with a text.
+func withText(text string) wire.Answer { return wire.Answer{Text: [2]*string{&text}} }
 
 // hang waits until the rules are replaced, which lets the call go on; an error ends it.
 func (s *Service) hang(ctx context.Context, watch func() (<-chan struct{}, func())) error {
@@ -149,37 +142,43 @@ func (s *Service) hang(ctx context.Context, watch func() (<-chan struct{}, func(
 	case <-s.life.untilDown():
 	case <-ctx.Done():
 	}
-	return errCallFailed
+	return hnsd.ErrCallFailed
 }
 
 // pretend is the answer of a call that did nothing, as successful as its caller can see: what it made cannot be read.
-func (s *Service) pretend(who caller, q request) answer {
-	if q.op == opHNSCall {
-		return answer{text: [2]*string{ref(`{"Success":true,"Output":{}}`)}}
+func (s *Service) pretend(who caller, q wire.Request) wire.Answer {
+	if q.Op == wire.HNSCall {
+		return withText(`{"Success":true,"Output":{}}`)
 	}
-	k := hnsd.Kind(q.op / 10)
-	switch q.op % 10 {
-	case enumerate:
-		return answer{text: [2]*string{ref("[]")}}
-	case query:
-		return answer{text: [2]*string{ref("{}")}}
-	case create:
-		return answer{handle: s.handles.add(k, s.host.NewID(), who.process)}
-	case open:
-		return answer{handle: s.handles.add(k, q.guid, who.process)}
+	k, fn, ok := q.Op.Object()
+	if !ok {
+		return wire.Answer{}
 	}
-	return answer{}
+
+	switch fn {
+	case wire.Enumerate:
+		return withText("[]")
+	case wire.Query:
+		return withText("{}")
+	case wire.Create:
+		return wire.Answer{Handle: s.handles.add(k, s.host.NewID(), who.process)}
+	case wire.Open:
+		return wire.Answer{Handle: s.handles.add(k, q.GUID, who.process)}
+	}
+	return wire.Answer{}
 }
 
 // subject is what the Match of a fault is looked for in: what the call brings, and the object that it is about.
-func (s *Service) subject(who caller, q request) string {
-	parts := append([]string{q.guid}, q.text[:]...)
-	if q.op >= opHNSCall {
+func (s *Service) subject(who caller, q wire.Request) string {
+	parts := append([]string{q.GUID}, q.Text[:]...)
+	k, fn, ok := q.Op.Object()
+	if !ok {
 		return strings.Join(parts, "\n")
 	}
-	k, id := hnsd.Kind(q.op/10), q.guid
-	if fn := q.op % 10; fn == modify || fn == query || fn == closeHandle {
-		id, _ = s.handles.get(q.handle, k, who.process)
+
+	id := q.GUID
+	if fn == wire.Modify || fn == wire.Query || fn == wire.Close {
+		id, _ = s.handles.get(q.Handle, k, who.process)
 	}
 	if o, ok := s.state.Load().Get(k, id); ok {
 		parts = append(parts, o.Doc.String())
@@ -187,149 +186,144 @@ func (s *Service) subject(who caller, q request) string {
 	return strings.Join(parts, "\n")
 }
 
-func failure(err error) answer {
+func failure(err error) wire.Answer {
 	var e *hnsd.Error
 	if !errors.As(err, &e) {
 		e = hnsd.ErrFailed.WithText("%v", err)
 	}
-	a := answer{result: e.Code}
+	a := wire.Answer{Result: e.Code}
 	if e.Text != "" {
 		record := e.Record()
-		a.text[1] = &record
+		a.Text[1] = &record
 	}
 	return a
 }
 
 // functionName is the call's name for counters, logs and faults.
-func functionName(q request) string {
-	if q.op == opHNSCall {
-		parts := strings.Split(strings.Trim(q.text[1], "/"), "/")
-		name := "HNSCall " + strings.ToUpper(q.text[0]) + " /" + parts[0] + "/"
+func functionName(q wire.Request) string {
+	switch q.Op {
+	case wire.HNSCall:
+		parts := strings.Split(strings.Trim(q.Text[1], "/"), "/")
+		name := "HNSCall " + strings.ToUpper(q.Text[0]) + " /" + parts[0] + "/"
 		if len(parts) > 2 {
 			name += "*/" + parts[2]
 		}
 		return name
+	case wire.Route:
+		return "IpForwardEntry " + q.Text[0]
+	case wire.Address:
+		return "UnicastIpAddressEntry " + q.Text[0]
 	}
-	if q.op == opRoute {
-		return "IpForwardEntry " + q.text[0]
-	}
-	if q.op == opAddress {
-		return "UnicastIpAddressEntry " + q.text[0]
-	}
-	kind := hnsd.Kind(q.op / 10).String()
-	switch q.op % 10 {
-	case enumerate:
-		return "HcnEnumerate" + kind + "s"
-	case query:
-		return "HcnQuery" + kind + "Properties"
-	}
-	verbs := [functions]string{create: "Create", open: "Open", modify: "Modify", remove: "Delete", closeHandle: "Close"}
-	if q.op%10 >= functions {
+
+	switch k, fn, ok := q.Op.Object(); {
+	case !ok:
 		return "unknown"
+	case fn == wire.Enumerate:
+		return "HcnEnumerate" + k.String() + "s"
+	case fn == wire.Query:
+		return "HcnQuery" + k.String() + "Properties"
+	default:
+		return "Hcn" + fn.String() + k.String()
 	}
-	return "Hcn" + verbs[q.op%10] + kind
 }
 
-func (s *Service) run(ctx context.Context, who caller, q request) answer {
-	if q.op == opHNSCall {
-		return s.runV1(ctx, q)
+func (s *Service) run(ctx context.Context, who caller, q wire.Request) wire.Answer {
+	var a wire.Answer
+	var err error
+	switch _, _, ok := q.Op.Object(); {
+	case q.Op == wire.HNSCall:
+		a, err = s.runV1(ctx, q)
+	case q.Op == wire.Route:
+		err = s.changeRoute(ctx, q)
+	case q.Op == wire.Address:
+		err = s.changeAddress(ctx, q)
+	case ok:
+		a, err = s.runHCN(ctx, who, q)
+	default:
+		err = hnsd.ErrNotImplemented
 	}
-	if q.op == opRoute {
-		if err := s.changeRoute(ctx, q); err != nil {
-			return failure(err)
-		}
-		return answer{}
-	}
-	if q.op == opAddress {
-		if err := s.changeAddress(ctx, q); err != nil {
-			return failure(err)
-		}
-		return answer{}
-	}
-	k := hnsd.Kind(q.op / 10)
-	if q.op >= 50 || q.op%10 >= functions {
-		return failure(hnsd.ErrNotImplemented)
-	}
-	a, err := s.runHCN(ctx, who, k, q)
 	if err != nil {
 		return failure(err)
 	}
 	return a
 }
 
-func (s *Service) runHCN(ctx context.Context, who caller, k hnsd.Kind, q request) (a answer, err error) {
+// runHCN answers a call on an object.
+func (s *Service) runHCN(ctx context.Context, who caller, q wire.Request) (a wire.Answer, err error) {
 	state := s.state.Load()
-	var id string
-	switch q.op % 10 {
-	case modify, query:
-		if id, err = s.handles.get(q.handle, k, who.process); err != nil {
-			return a, err
-		}
-	}
-	switch q.op % 10 {
-	case enumerate:
-		ids, err := s.host.Enumerate(state, k, q.text[0])
+	k, fn, _ := q.Op.Object()
+	switch fn {
+	case wire.Enumerate:
+		ids, err := s.host.Enumerate(state, k, q.Text[0])
 		if err != nil {
 			return a, err
 		}
 		data, err := json.Marshal(ids)
-		text := string(data)
-		a.text[0] = &text
-		return a, err
-	case create:
-		id, err = s.create(ctx, who, k, q)
+		return withText(string(data)), err
+
+	case wire.Create:
+		id, err := s.create(ctx, who, k, q)
 		if err == nil {
-			a.handle = s.handles.add(k, id, who.process)
+			a.Handle = s.handles.add(k, id, who.process)
 		}
 		return a, err
-	case open:
-		if err := s.host.Open(state, k, q.guid); err != nil {
+
+	case wire.Open:
+		if err := s.host.Open(state, k, q.GUID); err != nil {
 			return a, err
 		}
-		a.handle = s.handles.add(k, q.guid, who.process)
+		a.Handle = s.handles.add(k, q.GUID, who.process)
 		return a, nil
-	case modify:
-		return a, s.write(ctx, func(state *hnsd.State) (*hnsd.State, error) { return s.host.Modify(state, k, id, q.text[0]) })
-	case query:
-		text, err := s.host.Query(state, k, id, q.text[0])
-		if err == nil {
-			a.text[0] = &text
+
+	case wire.Modify:
+		id, err := s.handles.get(q.Handle, k, who.process)
+		if err != nil {
+			return a, err
 		}
-		return a, err
-	case remove:
-		return a, s.write(ctx, func(state *hnsd.State) (*hnsd.State, error) { return s.host.Delete(state, k, q.guid) })
+		return a, s.write(ctx, func(state *hnsd.State) (*hnsd.State, error) { return s.host.Modify(state, k, id, q.Text[0]) })
+
+	case wire.Query:
+		id, err := s.handles.get(q.Handle, k, who.process)
+		if err != nil {
+			return a, err
+		}
+		text, err := s.host.Query(state, k, id, q.Text[0])
+		if err != nil {
+			return a, err
+		}
+		return withText(text), nil
+
+	case wire.Delete:
+		return a, s.write(ctx, func(state *hnsd.State) (*hnsd.State, error) { return s.host.Delete(state, k, q.GUID) })
 	}
-	return a, s.handles.close(q.handle, k, who.process)
+	return a, s.handles.close(q.Handle, k, who.process)
 }
 
-func (s *Service) create(ctx context.Context, who caller, k hnsd.Kind, q request) (id string, err error) {
+func (s *Service) create(ctx context.Context, who caller, k hnsd.Kind, q wire.Request) (id string, err error) {
 	parent := ""
 	if k == hnsd.Endpoint {
-		if parent, err = s.handles.get(q.handle, hnsd.Network, who.process); err != nil {
+		if parent, err = s.handles.get(q.Handle, hnsd.Network, who.process); err != nil {
 			return "", err
 		}
 	}
 	err = s.write(ctx, func(state *hnsd.State) (next *hnsd.State, err error) {
-		next, id, err = s.host.Create(state, k, parent, q.guid, q.text[0])
+		next, id, err = s.host.Create(state, k, parent, q.GUID, q.Text[0])
 		return next, err
 	})
 	return id, err
 }
 
-func (s *Service) runV1(ctx context.Context, q request) (a answer) {
+func (s *Service) runV1(ctx context.Context, q wire.Request) (wire.Answer, error) {
+	method, path, body := q.Text[0], q.Text[1], q.Text[2]
 	var text string
 	var err error
-	if strings.EqualFold(q.text[0], "GET") {
-		_, text, err = s.host.HNSCall(s.state.Load(), q.text[0], q.text[1], q.text[2])
+	if strings.EqualFold(method, "GET") {
+		_, text, err = s.host.HNSCall(s.state.Load(), method, path, body)
 	} else {
 		err = s.write(ctx, func(state *hnsd.State) (next *hnsd.State, err error) {
-			next, text, err = s.host.HNSCall(state, q.text[0], q.text[1], q.text[2])
+			next, text, err = s.host.HNSCall(state, method, path, body)
 			return next, err
 		})
 	}
-	if err != nil {
-		return failure(err)
-	}
-	a.text[0] = &text
-	return a
+	return withText(text), err
 }

@@ -1,12 +1,9 @@
 package serve
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +17,7 @@ import (
 
 	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/wire"
 )
 
 // fakePlane remembers what it was told.
@@ -88,7 +86,7 @@ func (s *server) tryControl(method, path, body string) (int, string) {
 type thread struct {
 	t    *testing.T
 	conn net.Conn
-	r    *bufio.Reader
+	hns  *wire.Conn
 }
 
 func (s *server) connect(program string, process uint64) *thread {
@@ -96,30 +94,16 @@ func (s *server) connect(program string, process uint64) *thread {
 	conn, err := net.Dial("tcp4", s.addr)
 	must(s.t, err)
 	s.t.Cleanup(func() { conn.Close() })
-	c := &thread{s.t, conn, bufio.NewReader(conn)}
-	c.send(opHello, process, "", program)
-	return c
+	hns, err := wire.NewConn(conn, process, program)
+	must(s.t, err)
+	return &thread{s.t, conn, hns}
 }
 
-func (c *thread) send(op uint32, handle uint64, guid string, texts ...string) {
-	b := binary.LittleEndian.AppendUint32(make([]byte, 4), op)
-	b = binary.LittleEndian.AppendUint64(b, handle)
-	raw := make([]byte, 16)
-	if guid != "" {
-		id := uuid.MustParse(guid)
-		raw = append([]byte{id[3], id[2], id[1], id[0], id[5], id[4], id[7], id[6]}, id[8:]...)
-	}
-	b = append(b, raw...)
-	for i := range 3 {
-		var data []byte
-		if i < len(texts) {
-			data = encodeText(texts[i])
-		}
-		b = append(binary.LittleEndian.AppendUint32(b, uint32(len(data))), data...)
-	}
-	binary.LittleEndian.PutUint32(b, uint32(len(b)-4))
-	_, err := c.conn.Write(b)
-	must(c.t, err)
+func (c *thread) send(op wire.Op, handle uint64, guid string, texts ...string) {
+	c.t.Helper()
+	q := wire.Request{Op: op, Handle: handle, GUID: guid}
+	copy(q.Text[:], texts)
+	must(c.t, c.hns.Send(q))
 }
 
 // reply of a call.
@@ -130,36 +114,27 @@ type callReply struct {
 	record string
 }
 
-func (c *thread) receive() (a callReply, err error) {
-	c.conn.SetReadDeadline(time.Now().Add(20 * time.Second))
-	var size [4]byte
-	if _, err := io.ReadFull(c.r, size[:]); err != nil {
-		return a, err
+func (c *thread) receive() (callReply, error) {
+	must(c.t, c.conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+	a, err := c.hns.Receive()
+	r := callReply{result: a.Result, handle: a.Handle}
+	if a.Text[0] != nil {
+		r.text = *a.Text[0]
 	}
-	frame := make([]byte, binary.LittleEndian.Uint32(size[:]))
-	if _, err := io.ReadFull(c.r, frame); err != nil {
-		return a, err
+	if a.Text[1] != nil {
+		r.record = *a.Text[1]
 	}
-	a.result, a.handle = binary.LittleEndian.Uint32(frame), binary.LittleEndian.Uint64(frame[4:])
-	rest := frame[12:]
-	for _, to := range []*string{&a.text, &a.record} {
-		n := binary.LittleEndian.Uint32(rest)
-		rest = rest[4:]
-		if n != noText {
-			*to, rest = decodeText(rest[:n]), rest[n:]
-		}
-	}
-	return a, nil
+	return r, err
 }
 
-func (c *thread) try(op uint32, handle uint64, guid string, texts ...string) (callReply, error) {
+func (c *thread) try(op wire.Op, handle uint64, guid string, texts ...string) (callReply, error) {
 	c.t.Helper()
 	c.send(op, handle, guid, texts...)
 	return c.receive()
 }
 
 // call makes a call whose connection must live.
-func (c *thread) call(op uint32, handle uint64, guid string, texts ...string) callReply {
+func (c *thread) call(op wire.Op, handle uint64, guid string, texts ...string) callReply {
 	c.t.Helper()
 	a, err := c.try(op, handle, guid, texts...)
 	must(c.t, err)
@@ -167,7 +142,7 @@ func (c *thread) call(op uint32, handle uint64, guid string, texts ...string) ca
 }
 
 // good makes a call that must succeed.
-func (c *thread) good(op uint32, handle uint64, guid string, texts ...string) callReply {
+func (c *thread) good(op wire.Op, handle uint64, guid string, texts ...string) callReply {
 	c.t.Helper()
 	a := c.call(op, handle, guid, texts...)
 	if a.result != 0 {
@@ -176,22 +151,16 @@ func (c *thread) good(op uint32, handle uint64, guid string, texts ...string) ca
 	return a
 }
 
-const (
-	opNetwork      = 0
-	opEndpoint     = 10
-	opLoadBalancer = 30
-)
-
 func (c *thread) network() (handle uint64) {
 	c.t.Helper()
-	return c.good(opNetwork+create, 0, "", bridgeNetwork).handle
+	return c.good(wire.On(hnsd.Network, wire.Create), 0, "", bridgeNetwork).handle
 }
 
 // remote makes a remote endpoint and gives its id.
 func (c *thread) remote(network uint64, addr string) string {
 	c.t.Helper()
-	h := c.good(opEndpoint+create, network, "", remoteAt(addr)).handle
-	return c.idOf(opEndpoint, h)
+	h := c.good(wire.On(hnsd.Endpoint, wire.Create), network, "", remoteAt(addr)).handle
+	return c.idOf(hnsd.Endpoint, h)
 }
 
 func remoteAt(addr string) string {
@@ -203,10 +172,10 @@ func remoteEndpoint(i int) string {
 	return remoteAt(fmt.Sprintf("10.%d.%d.%d", 245+i>>16, i>>8&255, i&255))
 }
 
-func (c *thread) idOf(kind uint32, handle uint64) string {
+func (c *thread) idOf(kind hnsd.Kind, handle uint64) string {
 	c.t.Helper()
 	var d struct{ ID string }
-	must(c.t, json.Unmarshal([]byte(c.good(kind+query, handle, "").text), &d))
+	must(c.t, json.Unmarshal([]byte(c.good(wire.On(kind, wire.Query), handle, "").text), &d))
 	return d.ID
 }
 
@@ -216,10 +185,10 @@ func balancer(vip string, port int, backends ...string) string {
 }
 
 // ids lists a kind.
-func (c *thread) ids(kind uint32) []string {
+func (c *thread) ids(kind hnsd.Kind) []string {
 	c.t.Helper()
 	var ids []string
-	must(c.t, json.Unmarshal([]byte(c.good(kind+enumerate, 0, "").text), &ids))
+	must(c.t, json.Unmarshal([]byte(c.good(wire.On(kind, wire.Enumerate), 0, "").text), &ids))
 	return ids
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -17,69 +19,69 @@ func TestFaultActions(t *testing.T) {
 	c := s.connect("kube-proxy.exe", 100)
 	network := c.network()
 	backend := c.remote(network, "10.244.3.5")
-	lb := c.good(opLoadBalancer+create, 0, "", balancer("10.96.0.10", 53, backend)).handle
-	id := c.idOf(opLoadBalancer, lb)
+	lb := c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer("10.96.0.10", 53, backend)).handle
+	id := c.idOf(hnsd.LoadBalancer, lb)
 	fault := func(rule string) { s.control("POST", "/faults", "["+rule+"]", nil) }
 
 	t.Run("fail", func(t *testing.T) {
 		fault(`{"function":"HcnDelete*","match":"10.96.0.10\"","action":"fail","code":2147943462,"text":"The service has not been started.","times":1}`)
-		if a := c.call(opLoadBalancer+remove, 0, id); a.result != 0x80070426 || !strings.Contains(a.record, "not been started. ") {
+		if a := c.call(wire.On(hnsd.LoadBalancer, wire.Delete), 0, id); a.result != 0x80070426 || !strings.Contains(a.record, "not been started. ") {
 			t.Errorf("got %#x %q", a.result, a.record)
 		}
-		if n := len(c.ids(opLoadBalancer)); n != 1 {
+		if n := len(c.ids(hnsd.LoadBalancer)); n != 1 {
 			t.Errorf("%d load balancers: a failed deletion deleted", n)
 		}
 	})
 	t.Run("after", func(t *testing.T) {
 		fault(`{"function":"HcnCreateLoadBalancer","action":"after","code":2147944126}`)
-		if a := c.call(opLoadBalancer+create, 0, "", balancer("10.96.0.11", 53, backend)); a.result != 0x800706be || a.record != "" {
+		if a := c.call(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer("10.96.0.11", 53, backend)); a.result != 0x800706be || a.record != "" {
 			t.Errorf("got %#x %q", a.result, a.record)
 		}
-		if n := len(c.ids(opLoadBalancer)); n != 2 {
+		if n := len(c.ids(hnsd.LoadBalancer)); n != 2 {
 			t.Errorf("%d load balancers, want the one whose creation was done but not told too", n)
 		}
 	})
 	t.Run("skip", func(t *testing.T) {
 		fault(`{"function":"HcnCreateLoadBalancer","action":"skip"}`)
-		h := c.good(opLoadBalancer+create, 0, "", balancer("10.96.0.12", 53, backend)).handle
+		h := c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer("10.96.0.12", 53, backend)).handle
 		if h == 0 {
 			t.Error("no handle")
 		}
-		if a := c.call(opLoadBalancer+query, h, ""); a.result != 0x80070490 {
+		if a := c.call(wire.On(hnsd.LoadBalancer, wire.Query), h, ""); a.result != 0x80070490 {
 			t.Errorf("what was not made can be read: %#x", a.result)
 		}
-		if n := len(c.ids(opLoadBalancer)); n != 2 {
+		if n := len(c.ids(hnsd.LoadBalancer)); n != 2 {
 			t.Errorf("%d load balancers", n)
 		}
 	})
 	t.Run("empty", func(t *testing.T) {
 		fault(`{"function":"HcnEnumerateEndpoints","action":"empty","times":1}`)
-		if n := len(c.ids(opEndpoint)); n != 0 {
+		if n := len(c.ids(hnsd.Endpoint)); n != 0 {
 			t.Errorf("%d endpoints", n)
 		}
-		if n := len(c.ids(opEndpoint)); n != 1 {
+		if n := len(c.ids(hnsd.Endpoint)); n != 1 {
 			t.Errorf("%d endpoints afterwards", n)
 		}
 	})
 	t.Run("strip", func(t *testing.T) {
 		fault(`{"function":"HcnQueryLoadBalancerProperties","action":"strip","fields":["PortMappings"]}`)
-		if text := c.good(opLoadBalancer+query, lb, "").text; strings.Contains(text, "PortMappings") || !strings.Contains(text, "FrontendVIPs") {
+		if text := c.good(wire.On(hnsd.LoadBalancer, wire.Query), lb, "").text; strings.Contains(text, "PortMappings") || !strings.Contains(text, "FrontendVIPs") {
 			t.Errorf("got %s", text)
 		}
 	})
 	t.Run("delay", func(t *testing.T) {
 		fault(`{"function":"HcnOpenNetwork","delayMs":30}`)
 		begin := time.Now()
-		c.call(opNetwork+open, 0, id)
+		c.call(wire.On(hnsd.Network, wire.Open), 0, id)
 		if took := time.Since(begin); took < 30*time.Millisecond {
 			t.Errorf("took %v", took)
 		}
 	})
 	t.Run("drop", func(t *testing.T) {
 		fault(`{"function":"HcnOpenNetwork","action":"drop","program":"kubelet.exe"}`)
-		c.call(opNetwork+open, 0, id) // another program
+		c.call(wire.On(hnsd.Network, wire.Open), 0, id) // another program
 		other := s.connect("kubelet.exe", 200)
-		if _, err := other.try(opNetwork+open, 0, id); !errors.Is(err, io.EOF) {
+		if _, err := other.try(wire.On(hnsd.Network, wire.Open), 0, id); !errors.Is(err, io.EOF) {
 			t.Errorf("the connection was not dropped: %v", err)
 		}
 	})
@@ -111,17 +113,17 @@ func TestFaultHang(t *testing.T) {
 	}
 	hang()
 	c := s.connect("kube-proxy.exe", 100)
-	c.send(opNetwork+enumerate, 0, "")
+	c.send(wire.On(hnsd.Network, wire.Enumerate), 0, "")
 	hit(1)
-	s.connect("kube-proxy.exe", 100).good(opEndpoint+enumerate, 0, "") // another thread of the same program
+	s.connect("kube-proxy.exe", 100).good(wire.On(hnsd.Endpoint, wire.Enumerate), 0, "") // another thread of the same program
 	s.control("POST", "/faults", `[]`, nil)
 	if a, err := c.receive(); err != nil || a.result != 0 || a.text != "[]" {
 		t.Errorf("after the rules were replaced: %#x %q %v", a.result, a.text, err)
 	}
-	c.good(opNetwork+enumerate, 0, "") // the connection can be used further
+	c.good(wire.On(hnsd.Network, wire.Enumerate), 0, "") // the connection can be used further
 
 	hang()
-	c.send(opNetwork+enumerate, 0, "")
+	c.send(wire.On(hnsd.Network, wire.Enumerate), 0, "")
 	hit(1)
 	s.control("POST", "/service", `{"state":"stopped"}`, nil)
 	if a, err := c.receive(); err != nil || a.result != 0x800706be {
@@ -130,8 +132,8 @@ func TestFaultHang(t *testing.T) {
 	s.control("POST", "/service", `{"state":"running"}`, nil)
 
 	hang()
-	c.good(opEndpoint+enumerate, 0, "")
-	c.send(opNetwork+enumerate, 0, "")
+	c.good(wire.On(hnsd.Endpoint, wire.Enumerate), 0, "")
+	c.send(wire.On(hnsd.Network, wire.Enumerate), 0, "")
 	hit(1)
 	c.conn.Close()
 	wait.True(t, 20*time.Second, "the caller's end is seen", func() bool {

@@ -8,11 +8,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/wire"
 )
-
-// opAddress creates or deletes a unicast address of the host: "create" with address and length, "delete" with the same
-// (the length does not count), and the interface's index.
-const opAddress = 104
 
 // addresses is what a DataPlane has if programs may change the host's addresses.
 type addresses interface {
@@ -20,30 +18,30 @@ type addresses interface {
 	DeleteAddress(link int, addr netip.Addr) error
 }
 
-// changeAddress answers opAddress. The codes are those of CreateUnicastIpAddressEntry and DeleteUnicastIpAddressEntry.
-func (s *Service) changeAddress(ctx context.Context, q request) error {
+// changeAddress answers wire.Address. The codes are those of CreateUnicastIpAddressEntry and DeleteUnicastIpAddressEntry.
+func (s *Service) changeAddress(ctx context.Context, q wire.Request) error {
 	host, ok := s.plane.(addresses)
 	if !ok {
-		return errNotSupported
+		return hnsd.ErrNotSupported
 	}
-	addr, err := netip.ParsePrefix(q.text[1])
-	link := int(uint32(q.handle))
+	addr, err := netip.ParsePrefix(q.Text[1])
+	link, _ := wire.Link(q.Handle)
 	if err != nil || link == 0 {
-		return errInvalidParameter.WithText("a unicast address needs an address and an interface: %q on %d", q.text[1], link)
+		return hnsd.ErrInvalidParameter.WithText("a unicast address needs an address and an interface: %q on %d", q.Text[1], link)
 	}
-	switch q.text[0] {
-	case "create":
+	switch q.Text[0] {
+	case wire.VerbCreate:
 		err = host.CreateAddress(link, addr)
-	case "delete":
+	case wire.VerbDelete:
 		err = host.DeleteAddress(link, addr.Addr())
 	default:
-		err = errNotSupported
+		err = hnsd.ErrNotSupported
 	}
 	switch {
 	case errors.Is(err, dataplane.ErrAddressExists):
-		return errAlreadyExists.WithText("%v", err)
+		return hnsd.ErrObjectAlreadyExists.WithText("%v", err)
 	case errors.Is(err, dataplane.ErrNoAddress), errors.Is(err, dataplane.ErrNoInterface):
-		return errNotFound.WithText("%v", err)
+		return hnsd.ErrElementNotFound.WithText("%v", err)
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Changing an address of the host")
 	}

@@ -12,12 +12,7 @@ import (
 
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd"
-)
-
-// The host's own IP stack is no part of HNS, but programs of the host reach it by the same way.
-const (
-	opRoute  = 101
-	opEvents = 102
+	"porthole.dev/porthole/emulator/wire"
 )
 
 // stack is what a DataPlane has if programs may change the host's routes.
@@ -28,104 +23,94 @@ type stack interface {
 	Watch(ctx context.Context, kind string) (<-chan dataplane.HostEvent, error)
 }
 
-// win32 makes an HRESULT of a Windows error code.
-func win32(code uint32) *hnsd.Error { return &hnsd.Error{Code: 0x80070000 | code} }
-
-// Codes of the IP helper functions.
-var (
-	errNotSupported     = win32(50)   // ERROR_NOT_SUPPORTED
-	errInvalidParameter = win32(87)   // ERROR_INVALID_PARAMETER
-	errNotFound         = win32(1168) // ERROR_NOT_FOUND
-	errAlreadyExists    = win32(5010) // ERROR_OBJECT_ALREADY_EXISTS
-)
-
-// changeRoute answers opRoute.
-func (s *Service) changeRoute(ctx context.Context, q request) error {
+// changeRoute answers wire.Route. The host's own IP stack is not part of HNS, but programs of the host reach it by the same
+// protocol.
+func (s *Service) changeRoute(ctx context.Context, q wire.Request) error {
 	host, ok := s.plane.(stack)
 	if !ok {
-		return errNotSupported
+		return hnsd.ErrNotSupported
 	}
 	r, err := hostRouteOf(q)
 	if err != nil {
 		return err
 	}
-	switch q.text[0] {
-	case "create":
+	switch q.Text[0] {
+	case wire.VerbCreate:
 		err = host.CreateRoute(r)
-	case "set":
+	case wire.VerbSet:
 		err = host.SetRoute(r)
-	case "delete":
+	case wire.VerbDelete:
 		err = host.DeleteRoute(r)
 	default:
-		err = errNotSupported
+		err = hnsd.ErrNotSupported
 	}
 	switch {
 	case errors.Is(err, dataplane.ErrRouteExists):
-		return errAlreadyExists.WithText("%v", err)
+		return hnsd.ErrObjectAlreadyExists.WithText("%v", err)
 	case errors.Is(err, dataplane.ErrNoRoute):
-		return errNotFound.WithText("%v", err)
+		return hnsd.ErrElementNotFound.WithText("%v", err)
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Changing a route of the host")
 	}
 	return err
 }
 
-func hostRouteOf(q request) (r dataplane.HostRoute, err error) {
-	r = dataplane.HostRoute{Link: int(uint32(q.handle)), Metric: uint32(q.handle >> 32)}
+func hostRouteOf(q wire.Request) (r dataplane.HostRoute, err error) {
+	r.Link, r.Metric = wire.Link(q.Handle)
 	if r.Metric == 0xffffffff {
 		r.Metric = 0 // as InitializeIpForwardEntry leaves it: the system chooses
 	}
-	prefix, err := netip.ParsePrefix(q.text[1])
+	prefix, err := netip.ParsePrefix(q.Text[1])
 	if err == nil {
-		r.NextHop, err = netip.ParseAddr(q.text[2])
+		r.NextHop, err = netip.ParseAddr(q.Text[2])
 	}
 	if err != nil || prefix != prefix.Masked() || r.NextHop.Is4() != prefix.Addr().Is4() || r.Link == 0 {
-		return r, errInvalidParameter.WithText("a route needs a destination, a next hop of its family and an interface: %q via %q on %d",
-			q.text[1], q.text[2], r.Link)
+		return r, hnsd.ErrInvalidParameter.WithText("a route needs a destination, a next hop of its family and an interface: %q via %q on %d",
+			q.Text[1], q.Text[2], r.Link)
 	}
 	r.Prefix = prefix
 	return r, nil
 }
 
-// streamEvents answers opEvents until either side ends it: one answer that the subscription stands, then one for each
+// streamEvents answers wire.Events until either side ends it: one answer that the subscription stands, then one for each
 // change.
-func (s *Service) streamEvents(ctx context.Context, conn net.Conn, q request) {
+func (s *Service) streamEvents(ctx context.Context, conn net.Conn, q wire.Request) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	host, ok := s.plane.(stack)
 	if !ok {
-		conn.Write(failure(errNotSupported).frame())
+		conn.Write(failure(hnsd.ErrNotSupported).Frame())
 		return
 	}
-	events, err := host.Watch(ctx, q.text[0])
+	events, err := host.Watch(ctx, q.Text[0])
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Watching the host's network")
-		conn.Write(failure(err).frame())
+		conn.Write(failure(err).Frame())
 		return
 	}
 	go func() {
 		defer cancel()
 		io.Copy(io.Discard, conn)
 	}()
-	if _, err := conn.Write(answer{}.frame()); err != nil {
+	if _, err := conn.Write(wire.Answer{}.Frame()); err != nil {
 		return
 	}
 	for e := range events {
-		if _, err := conn.Write(eventAnswer(e).frame()); err != nil {
+		if _, err := conn.Write(eventAnswer(e).Frame()); err != nil {
 			return
 		}
 	}
 }
 
-func eventAnswer(e dataplane.HostEvent) answer {
-	a := answer{result: uint32(e.Type), handle: uint64(e.Metric)<<32 | uint64(uint32(e.Link))}
+func eventAnswer(e dataplane.HostEvent) wire.Answer {
+	a := wire.Answer{Result: uint32(e.Type), Handle: wire.LinkHandle(e.Link, e.Metric)}
 	if e.Prefix.IsValid() {
 		text := e.Prefix.String()
-		a.text[0] = &text
+		a.Text[0] = &text
 	}
 	if e.NextHop.IsValid() {
 		text := fmt.Sprint(e.NextHop)
-		a.text[1] = &text
+		a.Text[1] = &text
 	}
 	return a
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/wire"
 )
 
 // Latency is how long the calls of one HNS take. The zero value injects nothing.
@@ -192,7 +193,7 @@ func (l *latency) account(program, function, network string, t spent) {
 // timed runs a call so that it takes what the table says, our own work included. What a write does is visible at its
 // end. Writes to one network wait for each other, as in HNS; reads do not. A call that fails takes as long as one that
 // does not, except a modification that this version does not know (unverified).
-func (s *Service) timed(ctx context.Context, who caller, q request, run func() answer) answer {
+func (s *Service) timed(ctx context.Context, who caller, q wire.Request, run func() wire.Answer) wire.Answer {
 	table := s.latency.current()
 	if table == (Latency{}) || table.Name == "fast" {
 		return run()
@@ -208,7 +209,7 @@ func (s *Service) timed(ctx context.Context, who caller, q request, run func() a
 		select {
 		case lane <- struct{}{}:
 		case <-ctx.Done():
-			return failure(errCallFailed)
+			return failure(hnsd.ErrCallFailed)
 		}
 		defer func() { <-lane }()
 	}
@@ -216,7 +217,7 @@ func (s *Service) timed(ctx context.Context, who caller, q request, run func() a
 	sleepUntil(ctx, begin.Add(cost-s.latency.share(function)))
 	worked := time.Now()
 	if s.life.refusal() != nil { // it went while the call was under way
-		return failure(errCallFailed)
+		return failure(hnsd.ErrCallFailed)
 	}
 	a := run()
 	own := time.Since(worked)
@@ -226,20 +227,25 @@ func (s *Service) timed(ctx context.Context, who caller, q request, run func() a
 }
 
 // target tells what a call is about.
-func (s *Service) target(who caller, q request) hnsd.Target {
+func (s *Service) target(who caller, q wire.Request) hnsd.Target {
 	state := s.state.Load()
-	if q.op == opHNSCall {
-		return state.TargetV1(q.text[0], q.text[1], q.text[2])
+	if q.Op == wire.HNSCall {
+		return state.TargetV1(q.Text[0], q.Text[1], q.Text[2])
 	}
-	k, id := hnsd.Kind(q.op/10), q.guid
-	switch q.op % 10 {
-	case create:
+	k, fn, ok := q.Op.Object()
+	if !ok {
+		return state.Target(k, "", false, "")
+	}
+
+	id := q.GUID
+	switch fn {
+	case wire.Create:
 		id = ""
 		if k == hnsd.Endpoint {
-			id, _ = s.handles.get(q.handle, hnsd.Network, who.process)
+			id, _ = s.handles.get(q.Handle, hnsd.Network, who.process)
 		}
-	case modify, query, closeHandle:
-		id, _ = s.handles.get(q.handle, k, who.process)
+	case wire.Modify, wire.Query, wire.Close:
+		id, _ = s.handles.get(q.Handle, k, who.process)
 	}
-	return state.Target(k, id, q.op%10 == create, q.text[0])
+	return state.Target(k, id, fn == wire.Create, q.Text[0])
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/wire"
 )
 
 func TestLatencyCost(t *testing.T) {
@@ -78,7 +81,7 @@ func TestLatencyOfCalls(t *testing.T) {
 	s := startServer(t, 20348)
 	c := s.connect("setup.exe", 1)
 	network := c.network()
-	id := c.idOf(opNetwork, network)
+	id := c.idOf(hnsd.Network, network)
 	s.control("POST", "/latency", `{"profile":"ws2022-updated"}`, nil)
 	begin := time.Now()
 	const threads, each = 4, 3
@@ -87,15 +90,15 @@ func TestLatencyOfCalls(t *testing.T) {
 		p := s.connect("kube-proxy.exe", 7)
 		go func() {
 			defer func() { done <- struct{}{} }()
-			h := p.good(opNetwork+open, 0, id).handle
+			h := p.good(wire.On(hnsd.Network, wire.Open), 0, id).handle
 			for n := range each {
-				p.good(opEndpoint+create, h, "", remoteEndpoint(i*each+n))
+				p.good(wire.On(hnsd.Endpoint, wire.Create), h, "", remoteEndpoint(i*each+n))
 			}
 		}()
 	}
 	reader := s.connect("reader.exe", 9)
 	for range 10 {
-		reader.good(opNetwork+enumerate, 0, "")
+		reader.good(wire.On(hnsd.Network, wire.Enumerate), 0, "")
 	}
 	read := time.Since(begin)
 	for range threads {

@@ -14,18 +14,14 @@ import (
 	"porthole.dev/porthole/emulator/hnsd"
 )
 
-// errCallFailed is what a caller gets whose call was under way when the service went (RPC_S_CALL_FAILED, no record).
-var errCallFailed = &hnsd.Error{Code: 0x800706be}
-
-// serviceStates are the states of the Windows service with what each call is answered meanwhile. Without text there is
-// no error record: the answer does not come from HNS.
+// serviceStates are the states of the Windows service with what each call is answered meanwhile.
 var serviceStates = map[string]*hnsd.Error{
 	"running":  nil,
 	"stopped":  hnsd.ErrServiceNotStarted,
-	"stopping": {Code: 0x803b0020, Text: "The HNS service is stopping."}, // HCN_E_MANAGER_STOPPED; text unverified
-	"starting": {Code: 0x800706d9},                                       // EPT_S_NOT_REGISTERED
-	"gone":     {Code: 0x800706ba},                                       // RPC_S_SERVER_UNAVAILABLE
-	"missing":  {Code: 0x80070424},                                       // ERROR_SERVICE_DOES_NOT_EXIST
+	"stopping": hnsd.ErrServiceStopping,
+	"starting": hnsd.ErrNotRegistered,
+	"gone":     hnsd.ErrServerUnavailable,
+	"missing":  hnsd.ErrServiceMissing,
 }
 
 // ServiceRequest changes the state of the service.

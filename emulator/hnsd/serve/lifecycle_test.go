@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -13,11 +15,11 @@ import (
 func population(t *testing.T, s *server, c *thread, balancers int) (network uint64) {
 	t.Helper()
 	network = c.network()
-	c.good(opEndpoint+create, network, "", `{"Name":"pod","IpConfigurations":[{"IpAddress":"10.244.7.9"}],"SchemaVersion":{"Major":2,"Minor":0}}`)
+	c.good(wire.On(hnsd.Endpoint, wire.Create), network, "", `{"Name":"pod","IpConfigurations":[{"IpAddress":"10.244.7.9"}],"SchemaVersion":{"Major":2,"Minor":0}}`)
 	backend := c.remote(network, "10.244.3.1")
 	c.remote(network, "10.244.3.2")
 	for i := range balancers {
-		c.good(opLoadBalancer+create, 0, "", balancer(fmt.Sprintf("10.96.0.%d", i+1), 80, backend))
+		c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer(fmt.Sprintf("10.96.0.%d", i+1), 80, backend))
 	}
 	if n := s.plane.balancers(); n != balancers {
 		t.Fatalf("the data plane carries %d load balancers, want %d", n, balancers)
@@ -38,7 +40,7 @@ func TestServiceStates(t *testing.T) {
 			c := s.connect("kube-proxy.exe", 100)
 			network := population(t, s, c, 2)
 			s.control("POST", "/service", fmt.Sprintf(`{"state":%q}`, state), nil)
-			for _, op := range []uint32{opNetwork + enumerate, opLoadBalancer + create, opHNSCall} {
+			for _, op := range []wire.Op{wire.On(hnsd.Network, wire.Enumerate), wire.On(hnsd.LoadBalancer, wire.Create), wire.HNSCall} {
 				if a := c.call(op, 0, "", "GET", "/globals/version"); a.result != want.code || (a.record != "") != want.record {
 					t.Errorf("call %d: %#x %q", op, a.result, a.record)
 				}
@@ -52,10 +54,10 @@ func TestServiceStates(t *testing.T) {
 			if st.State != "running" || st.Restarts != 1 || st.Lost != 0 {
 				t.Errorf("got %+v", st)
 			}
-			if n := len(c.ids(opLoadBalancer)); n != 2 {
+			if n := len(c.ids(hnsd.LoadBalancer)); n != 2 {
 				t.Errorf("%d load balancers", n)
 			}
-			if a := c.call(opNetwork+query, network, ""); a.result != 0x80070006 {
+			if a := c.call(wire.On(hnsd.Network, wire.Query), network, ""); a.result != 0x80070006 {
 				t.Errorf("a handle from before: %#x", a.result)
 			}
 		})
@@ -175,13 +177,13 @@ func TestLosePlaneOnly(t *testing.T) {
 	s := startServer(t, 26100)
 	c := s.connect("kube-proxy.exe", 100)
 	network := population(t, s, c, 3)
-	first := c.ids(opLoadBalancer)[0]
+	first := c.ids(hnsd.LoadBalancer)[0]
 	carried := func(what string, want int) {
 		t.Helper()
 		if n := s.plane.balancers(); n != want {
 			t.Errorf("%s: %d load balancers are carried, want %d", what, n, want)
 		}
-		if n := len(c.ids(opLoadBalancer)); n < 3 {
+		if n := len(c.ids(hnsd.LoadBalancer)); n < 3 {
 			t.Errorf("%s: %d load balancers are listed", what, n)
 		}
 	}
@@ -190,10 +192,10 @@ func TestLosePlaneOnly(t *testing.T) {
 	must(t, s.s.restore(t.Context()))
 	carried("after the periodic repair", 0)
 	backend := c.remote(network, "10.244.3.9")
-	c.good(opLoadBalancer+create, 0, "", balancer("10.96.0.99", 80, backend))
+	c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer("10.96.0.99", 80, backend))
 	carried("after another one was made", 1)
-	h := c.good(opLoadBalancer+open, 0, first).handle
-	c.good(opLoadBalancer+modify, h, "", balancer("10.96.0.1", 80, backend))
+	h := c.good(wire.On(hnsd.LoadBalancer, wire.Open), 0, first).handle
+	c.good(wire.On(hnsd.LoadBalancer, wire.Modify), h, "", balancer("10.96.0.1", 80, backend))
 	carried("after it was changed", 2)
 	s.control("POST", "/repair", "", nil)
 	carried("after the repair", 4)
@@ -203,10 +205,10 @@ func TestLosePlaneOnly(t *testing.T) {
 func TestLoseRenew(t *testing.T) {
 	s := startServer(t, 20348)
 	c := s.connect("kube-proxy.exe", 100)
-	old := c.idOf(opNetwork, population(t, s, c, 1))
+	old := c.idOf(hnsd.Network, population(t, s, c, 1))
 	s.control("POST", "/lose", `{"kind":"Network","renew":true}`, nil)
-	ids := c.ids(opNetwork)
-	if len(ids) != 1 || ids[0] == old || len(c.ids(opEndpoint)) != 0 {
-		t.Errorf("networks %v, before %s; %d endpoints", ids, old, len(c.ids(opEndpoint)))
+	ids := c.ids(hnsd.Network)
+	if len(ids) != 1 || ids[0] == old || len(c.ids(hnsd.Endpoint)) != 0 {
+		t.Errorf("networks %v, before %s; %d endpoints", ids, old, len(c.ids(hnsd.Endpoint)))
 	}
 }

@@ -7,28 +7,14 @@ import (
 	"sync"
 
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/wire"
 )
-
-// opNotify subscribes to the notifications of the service.
-const opNotify = 103
 
 // notification is what a callback of HcnRegisterServiceCallback gets.
 type notification struct {
-	kind uint32 // HCN_NOTIFICATIONS of computenetwork.h
+	kind uint32 // one of package wire
 	data string
 }
-
-// The kinds that a service callback gets. There are none for load balancers; those for endpoints belong to handles of
-// networks, for which no callback can be registered. ServiceDisconnect (0x01000000) is the DLL's: it is what the end of
-// the stream means.
-const (
-	networkPreCreate = 1
-	networkCreate    = 2
-	networkPreDelete = 3
-	networkDelete    = 4
-	namespaceCreate  = 5
-	namespaceDelete  = 6
-)
 
 // subscribers of notifications.
 type subscribers struct {
@@ -101,34 +87,34 @@ func notifications(old *hnsd.State, c hnsd.Change) []notification {
 		}
 		switch o.Kind {
 		case hnsd.Network:
-			tell(o.ID, networkPreCreate, networkCreate)
+			tell(o.ID, wire.NetworkPreCreate, wire.NetworkCreate)
 		case hnsd.Namespace:
-			tell(o.ID, namespaceCreate)
+			tell(o.ID, wire.NamespaceCreate)
 		}
 	}
 	for _, r := range c.Drop {
 		switch r.Kind {
 		case hnsd.Network:
-			tell(r.ID, networkPreDelete, networkDelete)
+			tell(r.ID, wire.NetworkPreDelete, wire.NetworkDelete)
 		case hnsd.Namespace:
-			tell(r.ID, namespaceDelete)
+			tell(r.ID, wire.NamespaceDelete)
 		}
 	}
 	return list
 }
 
-// streamNotifications answers opNotify until either side ends it: one answer that the subscription stands, then one for
+// streamNotifications answers wire.Notify until either side ends it: one answer that the subscription stands, then one for
 // each notification.
 func (s *Service) streamNotifications(ctx context.Context, who caller, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if e := s.life.refusal(); e != nil {
-		conn.Write(failure(e).frame())
+		conn.Write(failure(e).Frame())
 		return
 	}
 	fault := s.faults.match(who.program, "HcnRegisterServiceCallback", func() string { return "" })
 	if fault.Action == "fail" {
-		conn.Write(failure(&hnsd.Error{Code: fault.Code, Text: fault.Text}).frame())
+		conn.Write(failure(&hnsd.Error{Code: fault.Code, Text: fault.Text}).Frame())
 		return
 	}
 	c := s.subscribers.add()
@@ -137,7 +123,7 @@ func (s *Service) streamNotifications(ctx context.Context, who caller, conn net.
 		defer cancel()
 		io.Copy(io.Discard, conn)
 	}()
-	if _, err := conn.Write(answer{}.frame()); err != nil {
+	if _, err := conn.Write(wire.Answer{}.Frame()); err != nil {
 		return
 	}
 	for {
@@ -146,7 +132,7 @@ func (s *Service) streamNotifications(ctx context.Context, who caller, conn net.
 			if !ok {
 				return
 			}
-			if _, err := conn.Write((answer{result: n.kind, text: [2]*string{&n.data}}).frame()); err != nil {
+			if _, err := conn.Write(wire.Answer{Result: n.kind, Text: [2]*string{&n.data}}.Frame()); err != nil {
 				return
 			}
 		case <-ctx.Done():

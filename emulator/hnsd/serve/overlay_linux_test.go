@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -33,14 +35,14 @@ func TestOverlayDocuments(t *testing.T) {
 	s.s.plane = plane
 	must(t, s.s.reapply(t.Context()))
 	c := s.connect("kube-proxy.exe", 1)
-	network := c.good(opNetwork+create, 0, "", overlayNetwork).handle
+	network := c.good(wire.On(hnsd.Network, wire.Create), 0, "", overlayNetwork).handle
 	var doc struct {
 		Policies []struct {
 			Type     string
 			Settings map[string]any
 		}
 	}
-	must(t, json.Unmarshal([]byte(c.good(opNetwork+query, network, "").text), &doc))
+	must(t, json.Unmarshal([]byte(c.good(wire.On(hnsd.Network, wire.Query), network, "").text), &doc))
 	router := ""
 	for _, p := range doc.Policies {
 		if p.Type == "DrMacAddress" {
@@ -49,17 +51,17 @@ func TestOverlayDocuments(t *testing.T) {
 	}
 	route := `{"ResourceType":"Policy","RequestType":%q,"Settings":{"Policies":[{"Type":"RemoteSubnetRoute","Settings":{"IsolationId":4096,
 	 "DistributedRouterMacAddress":"00-15-5D-11-00-05","ProviderAddress":"10.99.7.33","DestinationPrefix":"10.245.5.0/24"}}]}}`
-	c.good(opNetwork+modify, network, "", fmt.Sprintf(route, "Add"))
+	c.good(wire.On(hnsd.Network, wire.Modify), network, "", fmt.Sprintf(route, "Add"))
 	provider := func(addr, mac, pa, flags string) string {
 		return fmt.Sprintf(`{"IpConfigurations":[{"IpAddress":%q}],"MacAddress":%q,"Policies":[%s]%s,"SchemaVersion":{"Major":2,"Minor":0}}`, addr, mac, pa, flags)
 	}
 	pa := `{"Type":"ProviderAddress","Settings":{"ProviderAddress":%q}}`
-	c.good(opEndpoint+create, network, "", provider("10.245.4.2", "02:fc:00:00:00:01", "", "")) // the source address
-	c.good(opEndpoint+create, network, "", provider("10.96.0.10", "02:fc:00:00:00:01", fmt.Sprintf(pa, "10.99.7.21"), `,"Flags":1`))
-	remote := c.idOf(opEndpoint, c.good(opEndpoint+create, network, "", provider("10.245.5.7", "02-11-0a-f5-05-07", fmt.Sprintf(pa, "10.99.7.33"), `,"Flags":1`)).handle)
+	c.good(wire.On(hnsd.Endpoint, wire.Create), network, "", provider("10.245.4.2", "02:fc:00:00:00:01", "", "")) // the source address
+	c.good(wire.On(hnsd.Endpoint, wire.Create), network, "", provider("10.96.0.10", "02:fc:00:00:00:01", fmt.Sprintf(pa, "10.99.7.21"), `,"Flags":1`))
+	remote := c.idOf(hnsd.Endpoint, c.good(wire.On(hnsd.Endpoint, wire.Create), network, "", provider("10.245.5.7", "02-11-0a-f5-05-07", fmt.Sprintf(pa, "10.99.7.33"), `,"Flags":1`)).handle)
 	sourced := strings.Replace(balancer("10.96.0.10", 80, remote), `"FrontendVIPs"`, `"SourceVIP":"10.245.4.2","FrontendVIPs"`, 1)
-	c.good(opLoadBalancer+create, 0, "", sourced)
-	if a := c.call(opLoadBalancer+create, 0, "", strings.Replace(balancer("fd96::1", 80, remote), `"FrontendVIPs"`, `"Flags":2,"FrontendVIPs"`, 1)); a.result != 0x80070057 {
+	c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", sourced)
+	if a := c.call(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", strings.Replace(balancer("fd96::1", 80, remote), `"FrontendVIPs"`, `"Flags":2,"FrontendVIPs"`, 1)); a.result != 0x80070057 {
 		t.Errorf("an IPv6 load balancer of an overlay: %#x %s", a.result, a.record)
 	}
 	drift, err := s.s.Verify(t.Context())
@@ -88,7 +90,7 @@ func TestOverlayDocuments(t *testing.T) {
 			}
 		}
 	}
-	c.good(opNetwork+modify, network, "", fmt.Sprintf(route, "Remove"))
+	c.good(wire.On(hnsd.Network, wire.Modify), network, "", fmt.Sprintf(route, "Remove"))
 	if out := show("ip route"); strings.Contains(out, "10.245.5.0") {
 		t.Errorf("the way stayed:\n%s", out)
 	}

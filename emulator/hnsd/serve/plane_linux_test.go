@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -45,28 +47,28 @@ func TestSmallChanges(t *testing.T) {
 	begin := time.Now()
 	for i := range n {
 		start := time.Now()
-		c.good(opLoadBalancer+create, 0, "", balancer(fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250), 80, backends[i%40], backends[i%40+3], backends[i%40+5]))
+		c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer(fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250), 80, backends[i%40], backends[i%40+3], backends[i%40+5]))
 		took = append(took, time.Since(start))
 	}
 	slices.Sort(took)
 	t.Logf("%d load balancers one after another: %v, median %v", n, time.Since(begin), took[n/2])
 	undrifted()
-	ids := c.ids(opLoadBalancer)
+	ids := c.ids(hnsd.LoadBalancer)
 	for i, id := range ids[:60] {
-		h := c.good(opLoadBalancer+open, 0, id).handle
-		c.good(opLoadBalancer+modify, h, "", balancer(fmt.Sprintf("10.96.0.%d", 1+i), 80, backends[i%10], backends[20+i%10]))
+		h := c.good(wire.On(hnsd.LoadBalancer, wire.Open), 0, id).handle
+		c.good(wire.On(hnsd.LoadBalancer, wire.Modify), h, "", balancer(fmt.Sprintf("10.96.0.%d", 1+i), 80, backends[i%10], backends[20+i%10]))
 	}
 	for _, id := range ids[100:160] {
-		c.good(opLoadBalancer+remove, 0, id)
+		c.good(wire.On(hnsd.LoadBalancer, wire.Delete), 0, id)
 	}
 	for _, id := range backends[45:] {
-		c.good(opEndpoint+remove, 0, id)
+		c.good(wire.On(hnsd.Endpoint, wire.Delete), 0, id)
 	}
 	undrifted()
 	// A loss and what comes after it.
 	_, err = s.s.lose(t.Context(), LoseRequest{Kind: "LoadBalancer", Count: 100, PlaneOnly: true})
 	must(t, err)
-	c.good(opLoadBalancer+create, 0, "", balancer("10.97.0.1", 80, backends[0]))
+	c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer("10.97.0.1", 80, backends[0]))
 	if drift, err := s.s.Verify(t.Context()); err != nil || len(drift) == 0 {
 		t.Errorf("a loss of the data plane is not seen: %v", err)
 	}
@@ -74,6 +76,6 @@ func TestSmallChanges(t *testing.T) {
 	must(t, err)
 	s.control("POST", "/repair", "", nil)
 	undrifted()
-	c.good(opLoadBalancer+create, 0, "", balancer("10.97.0.2", 80, backends[1]))
+	c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer("10.97.0.2", 80, backends[1]))
 	undrifted()
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"porthole.dev/porthole/emulator/hnsd"
 )
 
 // ScenarioRow is one way in which HNS fails, as reported for real hosts, in terms of rules, losses and service states.
@@ -19,24 +21,6 @@ type ScenarioRow struct {
 	Latency string          `json:"latency,omitempty"`
 	Pool    *PoolRequest    `json:"pool,omitempty"`
 }
-
-// Codes that scenarios answer.
-const (
-	codeElementNotFound = 0x80070490
-	codeAlreadyExists   = 0x800700b7
-	codePortExists      = 0x803b0013
-	codeAddressInvalid  = 0x803b002f
-	codeNotStarted      = 0x80070426
-	codeUnspecified     = 0x80004005
-	codeRPCUnavailable  = 0x800706ba
-	codeRPCFailed       = 0x800706be
-)
-
-const (
-	textPortExists = "The specified port already exists."
-	textExists     = "Cannot create a file when that file already exists."
-	textNotFound   = "Element not found."
-)
 
 func service(state string) *ServiceRequest {
 	return &ServiceRequest{State: state, Keep: "all", ForMs: 5000}
@@ -53,24 +37,24 @@ var scenarios = []ScenarioRow{
 		Needs: "no rule: two services with the same backends, one of them with internalTrafficPolicy Local"},
 	{Name: "F-4", What: "a creation is carried out and answered with: exists already; the frontend is there under an id that the caller does not know",
 		Source: "kubernetes/kubernetes#139519",
-		Faults: []Fault{{Function: "HcnCreateLoadBalancer", Action: "after", Code: codeAlreadyExists, Text: textExists, Times: 1}}},
+		Faults: []Fault{{Function: "HcnCreateLoadBalancer", Action: "after", Code: hnsd.ErrAlreadyExists.Code, Text: hnsd.ErrAlreadyExists.Text, Times: 1}}},
 	{Name: "F-5", What: "the load balancer of the health check is refused: a host process has its port", Source: "kubernetes/kubernetes#137530",
 		Needs:  "a load balancer for port 10256; or build 17763 and a real listener of the host",
-		Faults: []Fault{{Function: "HcnCreateLoadBalancer", Match: `"ExternalPort":\s*10256\b`, Action: "fail", Code: codePortExists, Text: textPortExists}}},
+		Faults: []Fault{{Function: "HcnCreateLoadBalancer", Match: `"ExternalPort":\s*10256\b`, Action: "fail", Code: hnsd.ErrPortAlreadyExists.Code, Text: hnsd.ErrPortAlreadyExists.Text}}},
 	{Name: "F-6", What: "three in ten deletions of load balancers fail (the code is unverified)", Source: "kubernetes/kubernetes#113524, #113521",
-		Faults: []Fault{{Function: "HcnDeleteLoadBalancer", Probability: 0.3, Seed: 6, Action: "fail", Code: codeUnspecified, Text: "Unspecified error."}}},
+		Faults: []Fault{{Function: "HcnDeleteLoadBalancer", Probability: 0.3, Seed: 6, Action: "fail", Code: hnsd.ErrFailed.Code, Text: hnsd.ErrFailed.Text}}},
 	{Name: "F-7", What: "a deletion succeeds and deletes nothing: a stale load balancer stays", Source: "kubernetes/kubernetes#112836",
 		Faults: []Fault{{Function: "HcnDeleteLoadBalancer", Action: "skip", Times: 1}}},
 	{Name: "F-8", What: "for three seconds the list of endpoints is empty, and a success",
 		Faults: []Fault{{Function: "HcnEnumerateEndpoints", Action: "empty", ForMs: 3000}}},
 	{Name: "F-9", What: "objects go while a list of them is read: one in twenty cannot be opened, twenty times",
-		Faults: []Fault{{Function: "HcnOpen[LE]*", Probability: 0.05, Seed: 9, Times: 20, Action: "fail", Code: codeElementNotFound, Text: textNotFound}}},
+		Faults: []Fault{{Function: "HcnOpen[LE]*", Probability: 0.05, Seed: 9, Times: 20, Action: "fail", Code: hnsd.ErrElementNotFound.Code, Text: hnsd.ErrElementNotFound.Text}}},
 	{Name: "F-10", What: "the service is stopped for five seconds", Service: service("stopped")},
 	{Name: "F-10/gone", What: "the service is gone for five seconds", Service: service("gone")},
 	{Name: "F-10/starting", What: "the service is starting for five seconds", Service: service("starting")},
 	{Name: "F-10/stopping", What: "the service is stopping for five seconds", Service: service("stopping")},
 	{Name: "F-10/killed", What: "the next three writes are carried out, and the service dies before it answers",
-		Faults: []Fault{{Function: "Hcn[CMD][roe][edl]*", Action: "after", Code: codeRPCFailed, Times: 3}}},
+		Faults: []Fault{{Function: "Hcn[CMD][roe][edl]*", Action: "after", Code: hnsd.ErrCallFailed.Code, Times: 3}}},
 	{Name: "F-10/hang", What: "one call hangs", Faults: []Fault{{Function: "HcnEnumerate*", Action: "hang", Times: 1}}},
 	{Name: "F-12", What: "the network is there again under its name and another id, empty", Source: "Azure/azure-container-networking#4355, kubernetes/kubernetes#79515",
 		Lose: &LoseRequest{Kind: "Network", Renew: true}},
@@ -87,22 +71,22 @@ var scenarios = []ScenarioRow{
 	{Name: "F-17/endpoint", What: "the next five endpoints that are read have no addresses",
 		Faults: []Fault{{Function: "HcnQueryEndpointProperties", Action: "strip", Fields: []string{"IpConfigurations"}, Times: 5}}},
 	{Name: "F-18", What: "three load balancers are refused for their source address", Source: "kubernetes/kubernetes#100962", Needs: "an overlay network",
-		Faults: []Fault{{Function: "HcnCreateLoadBalancer", Match: `"SourceVIP":\s*"[^"]`, Action: "fail", Code: codeAddressInvalid,
-			Text: "An address provided is invalid or reserved.", Times: 3}}},
+		Faults: []Fault{{Function: "HcnCreateLoadBalancer", Match: `"SourceVIP":\s*"[^"]`, Action: "fail", Code: hnsd.ErrAddressInvalid.Code,
+			Text: hnsd.ErrAddressInvalid.Text, Times: 3}}},
 	{Name: "F-20", What: "every second load balancer is listed and carries no packets", Source: "microsoft/wcnscripts#24",
 		Lose: &LoseRequest{Kind: "LoadBalancer", Percent: 50, PlaneOnly: true}},
 	{Name: "F-21", What: "a remote endpoint has the address of a local one", Source: "kubernetes/kubernetes#130963, #131138",
 		Needs: "no rule: a remote endpoint with a pod's address, made by somebody else"},
 	{Name: "F-22", What: "remote endpoints leak: half of their deletions fail", Source: "kubernetes/kubernetes#138000, #135146",
-		Faults: []Fault{{Function: "HcnDeleteEndpoint", Probability: 0.5, Seed: 22, Action: "fail", Code: codeUnspecified, Text: "Unspecified error."}}},
+		Faults: []Fault{{Function: "HcnDeleteEndpoint", Probability: 0.5, Seed: 22, Action: "fail", Code: hnsd.ErrFailed.Code, Text: hnsd.ErrFailed.Text}}},
 	{Name: "F-24", What: "no block of ports is free for another load balancer without direct server return", Source: "kubernetes/kubernetes#117783, Azure/AKS#1375",
 		Pool: &PoolRequest{Free: new(int)}},
 	{Name: "F-25", What: "every call hangs", Source: "microsoft/SDN, health scripts", Faults: []Fault{{Function: "*", Action: "hang"}}},
 	{Name: "F-25/slow", What: "every call takes five seconds", Faults: []Fault{{Function: "*", Delay: 5000}}},
 	{Name: "F-28", What: "the next look-up of an object fails", Source: "projectcalico/calico#9142",
-		Faults: []Fault{{Function: "HcnEnumerate*", Action: "fail", Code: codeRPCUnavailable, Times: 1}}},
+		Faults: []Fault{{Function: "HcnEnumerate*", Action: "fail", Code: hnsd.ErrServerUnavailable.Code, Times: 1}}},
 	{Name: "F-32", What: "the first question for the version fails", Needs: "set before the program starts: features are read once",
-		Faults: []Fault{{Function: "HNSCall GET /globals/", Action: "fail", Code: codeNotStarted, Text: "The service has not been started.", Times: 1}}},
+		Faults: []Fault{{Function: "HNSCall GET /globals/", Action: "fail", Code: hnsd.ErrServiceNotStarted.Code, Text: hnsd.ErrServiceNotStarted.Text, Times: 1}}},
 	{Name: "F-33", What: "each load balancer takes seconds to make", Source: "kubernetes/kubernetes#109162, #109124", Latency: "ws2019-bad"},
 	{Name: "F-34", What: "another agent deletes all load balancers", Lose: &LoseRequest{Kind: "LoadBalancer"}},
 }

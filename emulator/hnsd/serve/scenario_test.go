@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -27,16 +29,16 @@ func TestScenarios(t *testing.T) {
 			s := startServer(t, 26100)
 			c := s.connect("kube-proxy.exe", 1)
 			network := population(t, s, c, 40)
-			before := len(c.ids(opLoadBalancer))
+			before := len(c.ids(hnsd.LoadBalancer))
 			s.control("POST", "/scenario", fmt.Sprintf(`{"name":%q}`, row.Name), nil)
 			if row.Lose != nil && row.Lose.Kind == "LoadBalancer" {
-				listed, carried := len(c.ids(opLoadBalancer)), s.plane.balancers()
+				listed, carried := len(c.ids(hnsd.LoadBalancer)), s.plane.balancers()
 				if carried >= before || row.Lose.PlaneOnly != (listed == before) {
 					t.Errorf("of %d load balancers %d are listed and %d carried", before, listed, carried)
 				}
 			}
 			if row.Service != nil {
-				if a := c.call(opNetwork+enumerate, 0, ""); a.result&0x80000000 == 0 {
+				if a := c.call(wire.On(hnsd.Network, wire.Enumerate), 0, ""); a.result&0x80000000 == 0 {
 					t.Error("HNS answers")
 				}
 			}
@@ -65,21 +67,27 @@ func scenarioCalls(s *server, network uint64) {
 	backend := s.s.state.Load().List(1)[0].ID
 	lb := s.s.state.Load().List(3)[0].ID
 	calls := []func(c *thread){
-		func(c *thread) { c.send(opHNSCall, 0, "", "GET", "/globals/version") },
-		func(c *thread) { c.send(opLoadBalancer+create, 0, "", balancer("10.97.0.1", 10256, backend)) },
+		func(c *thread) { c.send(wire.HNSCall, 0, "", "GET", "/globals/version") },
 		func(c *thread) {
-			c.send(opLoadBalancer+create, 0, "", strings.Replace(balancer("10.97.0.2", 80, backend), "{", `{"SourceVIP":"10.244.7.9",`, 1))
+			c.send(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer("10.97.0.1", 10256, backend))
 		},
-		func(c *thread) { c.send(opEndpoint+enumerate, 0, "") },
-		func(c *thread) { c.send(opEndpoint+query, s.s.handles.add(1, backend, 1), "") },
-		func(c *thread) { c.send(opLoadBalancer+query, s.s.handles.add(3, lb, 1), "") },
 		func(c *thread) {
-			c.send(opLoadBalancer+modify, s.s.handles.add(3, lb, 1), "", balancer("10.96.0.1", 80, backend))
+			c.send(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", strings.Replace(balancer("10.97.0.2", 80, backend), "{", `{"SourceVIP":"10.244.7.9",`, 1))
+		},
+		func(c *thread) { c.send(wire.On(hnsd.Endpoint, wire.Enumerate), 0, "") },
+		func(c *thread) {
+			c.send(wire.On(hnsd.Endpoint, wire.Query), s.s.handles.add(hnsd.Endpoint, backend, 1), "")
+		},
+		func(c *thread) {
+			c.send(wire.On(hnsd.LoadBalancer, wire.Query), s.s.handles.add(hnsd.LoadBalancer, lb, 1), "")
+		},
+		func(c *thread) {
+			c.send(wire.On(hnsd.LoadBalancer, wire.Modify), s.s.handles.add(hnsd.LoadBalancer, lb, 1), "", balancer("10.96.0.1", 80, backend))
 		},
 	}
 	for range 40 {
-		calls = append(calls, func(c *thread) { c.send(opLoadBalancer+open, 0, lb) }, func(c *thread) { c.send(opEndpoint+remove, 0, backend) },
-			func(c *thread) { c.send(opLoadBalancer+remove, 0, lb) })
+		calls = append(calls, func(c *thread) { c.send(wire.On(hnsd.LoadBalancer, wire.Open), 0, lb) }, func(c *thread) { c.send(wire.On(hnsd.Endpoint, wire.Delete), 0, backend) },
+			func(c *thread) { c.send(wire.On(hnsd.LoadBalancer, wire.Delete), 0, lb) })
 	}
 	var slow Fault
 	for _, f := range s.s.faults.list() {
@@ -109,12 +117,12 @@ func TestPool(t *testing.T) {
 	dsr := func(doc string) string { return strings.Replace(doc, "{", `{"Flags":1,`, 1) }
 	var ids []string
 	for i := range 20 {
-		h := c.good(opLoadBalancer+create, 0, "", balancer(fmt.Sprintf("10.96.0.%d", i+1), 53, backend)).handle
-		ids = append(ids, c.idOf(opLoadBalancer, h))
+		h := c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer(fmt.Sprintf("10.96.0.%d", i+1), 53, backend)).handle
+		ids = append(ids, c.idOf(hnsd.LoadBalancer, h))
 	}
 	full := func() {
 		t.Helper()
-		if a := c.call(opLoadBalancer+create, 0, "", balancer("10.96.1.1", 80, backend)); a.result != 0x803b0013 {
+		if a := c.call(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer("10.96.1.1", 80, backend)); a.result != 0x803b0013 {
 			t.Errorf("the 21st: %#x", a.result)
 		}
 		if n := s.plane.balancers(); n < 20 {
@@ -122,17 +130,17 @@ func TestPool(t *testing.T) {
 		}
 	}
 	full()
-	c.good(opLoadBalancer+create, 0, "", dsr(balancer("10.96.1.2", 80, backend)))
+	c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", dsr(balancer("10.96.1.2", 80, backend)))
 	var p Pool
 	s.control("GET", "/pool", "", &p)
 	if p != (Pool{Size: 20, Used: 20, BlockSize: 64}) {
 		t.Errorf("got %+v", p)
 	}
-	c.good(opLoadBalancer+remove, 0, ids[7])
-	c.good(opLoadBalancer+create, 0, "", balancer("10.96.1.3", 80, backend))
+	c.good(wire.On(hnsd.LoadBalancer, wire.Delete), 0, ids[7])
+	c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer("10.96.1.3", 80, backend))
 	full()
 	s.control("POST", "/pool", `{"free":1}`, nil)
-	c.good(opLoadBalancer+create, 0, "", balancer("10.96.1.4", 80, backend))
+	c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer("10.96.1.4", 80, backend))
 	full()
 	for _, body := range []string{`{}`, `{"size":1,"free":1}`, `{"size":-1}`} {
 		if code, _ := s.tryControl("POST", "/pool", body); code != 400 {
@@ -163,17 +171,17 @@ func TestListenerConflict(t *testing.T) {
 				if refused {
 					want = 0x803b0013
 				}
-				if a := c.call(opLoadBalancer+create, 0, "", doc); a.result != want {
+				if a := c.call(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", doc); a.result != want {
 					t.Errorf("%s: %#x, want %#x (asked %v)", what, a.result, want, asked)
 				}
 			}
 			asked = nil
-			c.good(opLoadBalancer+create, 0, "", balancer("10.96.0.1", 30080, backend))
+			c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer("10.96.0.1", 30080, backend))
 			if len(asked) > 0 {
 				t.Errorf("for a service address it was asked who listens on %v", asked)
 			}
 			if busy = 0; refused {
-				c.good(opLoadBalancer+create, 0, "", nodePort(backend, 30080))
+				c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", nodePort(backend, 30080))
 			}
 		})
 	}

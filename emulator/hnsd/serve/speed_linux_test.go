@@ -13,6 +13,7 @@ import (
 
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -63,14 +64,14 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 	}
 	ctx, who := context.Background(), caller{1, "bench.exe"}
 	s.handles.connected(1)
-	do := func(op uint32, handle uint64, text string) answer {
-		a, _ := s.answer(ctx, who, request{op: op, handle: handle, guid: hnsd.ZeroID, text: [3]string{text}}, nil)
-		if a.result != 0 {
-			b.Fatalf("call %d: %#x %v", op, a.result, *a.text[1])
+	do := func(op wire.Op, handle uint64, text string) wire.Answer {
+		a, _ := s.answer(ctx, who, wire.Request{Op: op, Handle: handle, GUID: hnsd.ZeroID, Text: [3]string{text}}, nil)
+		if a.Result != 0 {
+			b.Fatalf("call %d: %#x %v", op, a.Result, *a.Text[1])
 		}
 		return a
 	}
-	network := do(create, 0, bridgeNetwork).handle
+	network := do(wire.On(hnsd.Network, wire.Create), 0, bridgeNetwork).Handle
 	ids := make([]string, *speedEndpoints)
 	phase := func(name string, calls int, run func()) {
 		begin := time.Now()
@@ -81,9 +82,9 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 	}
 	phase("endpoint", len(ids), func() {
 		for i := range ids {
-			h := do(opEndpoint+create, network, remoteEndpoint(i)).handle
+			h := do(wire.On(hnsd.Endpoint, wire.Create), network, remoteEndpoint(i)).Handle
 			ids[i], _ = s.handles.get(h, hnsd.Endpoint, 1)
-			do(opEndpoint+closeHandle, h, "")
+			do(wire.On(hnsd.Endpoint, wire.Close), h, "")
 		}
 	})
 	phase("balancer", *speedBalancers, func() {
@@ -92,28 +93,28 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 			for k := range min(5, len(ids)) {
 				backends = append(backends, ids[(i*5+k)%len(ids)])
 			}
-			do(opLoadBalancer+closeHandle, do(opLoadBalancer+create, 0, balancer(fmt.Sprintf("10.96.%d.%d", i>>8, i&255), 80, backends...)).handle, "")
+			do(wire.On(hnsd.LoadBalancer, wire.Close), do(wire.On(hnsd.LoadBalancer, wire.Create), 0, balancer(fmt.Sprintf("10.96.%d.%d", i>>8, i&255), 80, backends...)).Handle, "")
 		}
 	})
 	listed := s.state.Load().List(hnsd.LoadBalancer)
 	phase("list", len(listed), func() {
-		do(opLoadBalancer+enumerate, 0, "")
+		do(wire.On(hnsd.LoadBalancer, wire.Enumerate), 0, "")
 		for _, o := range listed {
-			a, _ := s.answer(ctx, who, request{op: opLoadBalancer + open, guid: o.ID}, nil)
-			do(opLoadBalancer+query, a.handle, "")
-			do(opLoadBalancer+closeHandle, a.handle, "")
+			a, _ := s.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Open), GUID: o.ID}, nil)
+			do(wire.On(hnsd.LoadBalancer, wire.Query), a.Handle, "")
+			do(wire.On(hnsd.LoadBalancer, wire.Close), a.Handle, "")
 		}
 	})
 	some := min(100, len(listed), len(ids))
 	phase("modify", some, func() {
 		for i := range some {
-			a, _ := s.answer(ctx, who, request{op: opLoadBalancer + open, guid: listed[i].ID}, nil)
-			do(opLoadBalancer+modify, a.handle, balancer(fmt.Sprintf("10.96.%d.%d", i>>8, i&255), 80, ids[i]))
+			a, _ := s.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Open), GUID: listed[i].ID}, nil)
+			do(wire.On(hnsd.LoadBalancer, wire.Modify), a.Handle, balancer(fmt.Sprintf("10.96.%d.%d", i>>8, i&255), 80, ids[i]))
 		}
 	})
 	phase("delete", some, func() {
 		for i := range some {
-			s.answer(ctx, who, request{op: opLoadBalancer + remove, guid: listed[i].ID}, nil)
+			s.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Delete), GUID: listed[i].ID}, nil)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package serve
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,7 +20,9 @@ import (
 	"github.com/vishvananda/netns"
 
 	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
@@ -34,7 +35,7 @@ const (
  "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.7.0/24", "rangeStart": "10.244.7.3"}]]}}`
 	bridgeNetwork = `{"Name": "porthole", "Type": "L2Bridge", "Ipams": [{"Type": "Static", "Subnets": [{"IpAddressPrefix": "10.244.7.0/24",
  "Routes": [{"NextHop": "10.244.7.1", "DestinationPrefix": "0.0.0.0/0"}]}]}], "SchemaVersion": {"Major": 2, "Minor": 0}}`
-	testListen = "127.0.0.1:10090"
+	testListen = wire.HNSAddress
 )
 
 // TestUpstreamWinBridge lets upstream's own win-bridge.exe and host-local.exe add and delete a pod under Wine: the pod
@@ -211,27 +212,10 @@ func (h *bridgeHost) createNetwork() {
 	}))
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(10 * time.Second))
-	for _, f := range [][]byte{clientFrame(opHello, "test.exe"), clientFrame(create, bridgeNetwork)} {
-		_, err := conn.Write(f)
-		must(h.t, err)
-	}
-	head := make([]byte, 8)
-	_, err := io.ReadFull(conn, head)
+	hns, err := wire.NewConn(conn, 1, "test.exe")
 	must(h.t, err)
-	if result := binary.LittleEndian.Uint32(head[4:]); result != 0 {
-		h.t.Fatalf("creating the network: %#x", result)
-	}
-}
-
-func clientFrame(op uint32, text string) []byte {
-	b := binary.LittleEndian.AppendUint32(make([]byte, 4), op)
-	b = append(b, make([]byte, 8+16)...)
-	for _, s := range []string{text, "", ""} {
-		data := encodeText(s)
-		b = append(binary.LittleEndian.AppendUint32(b, uint32(len(data))), data...)
-	}
-	binary.LittleEndian.PutUint32(b, uint32(len(b)-4))
-	return b
+	_, _, err = hns.Call(wire.Request{Op: wire.On(hnsd.Network, wire.Create), Text: [3]string{bridgeNetwork}})
+	must(h.t, err)
 }
 
 func (h *bridgeHost) plugin(command, id string) []byte {
