@@ -21,7 +21,7 @@ const (
 type Error struct {
 	Doing string // "creating endpoint x on network y"
 	Class Class
-	Code  uint32 // HRESULT or Win32 code, 0 when there is none
+	Code  uint32 // HRESULT or Win32 code, 0 if there is none
 	Err   error
 }
 

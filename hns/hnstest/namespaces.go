@@ -43,8 +43,8 @@ func (f *Fake) Namespace(ctx context.Context, id hns.NamespaceID) (hns.Namespace
 	})
 }
 
-// AddToNamespace implements the method of hcn.Client. Doing it again is success; an endpoint of another namespace and a remote endpoint
-// are refused.
+// AddToNamespace implements the method of hcn.Client. Doing it again is success. A remote endpoint and one that is in another
+// namespace are refused.
 func (f *Fake) AddToNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
 	return f.change(ctx, "add endpoint", func() error {
 		namespace := slices.IndexFunc(f.namespaces, func(n hns.Namespace) bool { return n.ID == id })

@@ -33,11 +33,12 @@ type agent struct {
 	wake    wakeup.Signal // something changed: check the network again
 
 	// Of the loop only.
+	made    keeper   // the chosen mode, once the node's address is known
 	warned  []string // reasons that an event was written for
 	written string   // status of the condition that was written last
 
 	mu      sync.Mutex
-	keeper  keeper
+	keeper  keeper // the chosen mode, once it runs
 	network networkState
 }
 
@@ -58,7 +59,8 @@ type cluster interface {
 
 // maker makes this node's pod network; one per operating system.
 type maker interface {
-	// ensure makes what is not there. A network of our name that does not fit and holds endpoints is a *podnet.DiffersError.
+	// ensure makes what is missing. The error for a network of our name that does not fit and is in use is a
+	// *podnet.DiffersError.
 	ensure(ctx context.Context, o podnet.Options, wanted podnet.Network) (podnet.Made, error)
 	// conf returns this system's CNI configuration.
 	conf(wanted podnet.Network) podnet.Conf
@@ -153,7 +155,7 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 	a.mu.Lock()
 	a.network = networkState{Options: o}
 	a.mu.Unlock()
-	return a.tell(ctx, k.Status())
+	return a.publish(ctx, k.Status())
 }
 
 func logMade(ctx context.Context, made podnet.Made, o podnet.Options) {
@@ -178,14 +180,19 @@ func (a *agent) writeConf(ctx context.Context, wanted podnet.Network) error {
 	return err
 }
 
-// makeKeeper returns the keeper that runs, or a new one that does nothing yet.
+// makeKeeper returns the chosen mode. It is made once, because it holds resources of the host.
 func (a *agent) makeKeeper(o podnet.Options) (keeper, error) {
-	if k := a.routeKeeper(); k != nil {
-		return k, nil
+	if a.made != nil {
+		return a.made, nil
 	}
-	return a.modes.start(a.o.Mode, surroundings{
+
+	k, err := a.modes.start(a.o.Mode, environment{
 		Node: a.o.Node, Addr: o.Node, Cluster: a.o.Cluster, Keep: keep.Options{Nodes: a.routable},
 	})
+	if err == nil {
+		a.made = k
+	}
+	return k, err
 }
 
 func (a *agent) setKeeper(k keeper) {
@@ -207,7 +214,7 @@ func (a *agent) routable() ([]table.Node, bool) {
 	return nodes, true
 }
 
-// facts reads this node's range and address from the cluster.
+// facts returns what the pod network depends on: this node's range and address from the cluster, and the options.
 func (a *agent) facts() (podnet.Options, error) {
 	nodes, ok := a.routable()
 	if !ok {

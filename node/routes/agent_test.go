@@ -127,6 +127,8 @@ type world struct {
 	table   *fakeTable
 	hns     *hnstest.Fake
 	conf    string // folder of the CNI configuration
+
+	modesMade int
 }
 
 // newWorld returns a node that is not started; its cluster has three nodes.
@@ -140,8 +142,9 @@ func newWorld(t *testing.T, o Options) *world {
 	if o.Mode == "" {
 		o.Mode = DefaultMode
 	}
-	onFake := modeTable{{DefaultMode, func(s surroundings) (keeper, error) {
-		return keep.New(hostgw.New(s.Node, w.table), s.Keep), nil
+	onFake := modeTable{{DefaultMode, func(e environment) (keeper, error) {
+		w.modesMade++
+		return keep.New(hostgw.New(e.Node, w.table), e.Keep), nil
 	}}}
 	maker := hnsMaker{hns: podnet.HNS{Reader: w.hns, Writer: w.hns}, replace: o.ReplaceNetwork}
 	w.agent = newAgent(o, onFake, maker)
@@ -286,6 +289,10 @@ func TestNetworkThatDiffers(t *testing.T) {
 			t.Errorf("events %q, want one that names the difference", warnings)
 		}
 
+		if w.modesMade != 1 {
+			t.Errorf("the mode was made %d times while the network was not ready", w.modesMade)
+		}
+
 		// Without its pod the network may be replaced.
 		w.hns.Edit(func(endpoints *[]hns.Endpoint, _ *[]hns.LoadBalancer, _ *[]hns.Network) { *endpoints = nil })
 		later(time.Second)
@@ -382,7 +389,7 @@ func (printed) Watch(ctx context.Context, _ func()) error { <-ctx.Done(); return
 func TestAnotherMode(t *testing.T) {
 	var lines []string
 	another := append(slices.Clone(modes), modeTable{
-		{"top-of-rack", func(s surroundings) (keeper, error) { return keep.New(printed{&lines}, s.Keep), nil }},
+		{"top-of-rack", func(e environment) (keeper, error) { return keep.New(printed{&lines}, e.Keep), nil }},
 	}...)
 	if got := another.names(); !slices.Equal(got, []string{"host-gateway", "top-of-rack"}) {
 		t.Errorf("names %v", got)
@@ -400,7 +407,7 @@ func TestAnotherMode(t *testing.T) {
 }
 
 func TestUnknownMode(t *testing.T) {
-	if _, err := modes.start("ipip", surroundings{}); err == nil || !strings.Contains(err.Error(), "ipip") {
+	if _, err := modes.start("ipip", environment{}); err == nil || !strings.Contains(err.Error(), "ipip") {
 		t.Errorf("%v", err)
 	}
 }

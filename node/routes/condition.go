@@ -11,10 +11,10 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// tell sets the node's condition and writes events about routes that must not exist. The network counts as available once it
+// publish sets the node's condition and writes events about routes that must not exist. The network counts as available once it
 // is made and no route is refused. A conflict that appears later does not take that back, because pods that run here would
 // gain nothing by it.
-func (a *agent) tell(ctx context.Context, status keep.Status) error {
+func (a *agent) publish(ctx context.Context, status keep.Status) error {
 	refused := refusals(status)
 	for _, reason := range refused {
 		if !slices.Contains(a.warned, reason) {

@@ -10,7 +10,7 @@ import (
 	"porthole.dev/porthole/routes/podnet"
 )
 
-// DefaultMode is the mode that is taken if none is chosen.
+// DefaultMode is the mode of a node for which none is chosen.
 const DefaultMode = "host-gateway"
 
 // modes are the ways to carry packets between nodes. Another mode is another line.
@@ -20,11 +20,11 @@ var modes = modeTable{
 
 type modeTable []struct {
 	name string // as --mode takes it
-	make func(surroundings) (keeper, error)
+	make func(environment) (keeper, error)
 }
 
-// surroundings are what a mode can know when it is made.
-type surroundings struct {
+// environment is what a mode can know when it is made.
+type environment struct {
 	Node    string       // this node's name
 	Addr    netip.Addr   // its address on the segment that nodes share
 	Cluster netip.Prefix // the range of all pods
@@ -42,12 +42,12 @@ type keeper interface {
 	Status() keep.Status
 }
 
-func newHostGateway(s surroundings) (keeper, error) {
-	table, err := hostgw.NewTable(s.Addr, s.Cluster)
+func newHostGateway(e environment) (keeper, error) {
+	table, err := hostgw.NewTable(e.Addr, e.Cluster)
 	if err != nil {
 		return nil, err
 	}
-	return keep.New(hostgw.New(s.Node, table), s.Keep), nil
+	return keep.New(hostgw.New(e.Node, table), e.Keep), nil
 }
 
 func (t modeTable) names() []string {
@@ -58,10 +58,11 @@ func (t modeTable) names() []string {
 	return names
 }
 
-func (t modeTable) start(name string, s surroundings) (keeper, error) {
+// start makes the mode of that name. It does nothing before its keeper runs.
+func (t modeTable) start(name string, e environment) (keeper, error) {
 	for _, m := range t {
 		if m.name == name {
-			return m.make(s)
+			return m.make(e)
 		}
 	}
 	return nil, fmt.Errorf("mode %q is not known", name)

@@ -64,7 +64,7 @@ type segment struct {
 	path map[string]string // of each host's namespace
 }
 
-// newSegment makes the hosts. The pod address of each is on lo, so that whoever reaches it has found the right host.
+// newSegment makes the hosts. The pod address of each is on lo, so that a packet which reaches it has found the right host.
 func newSegment(t *testing.T) *segment {
 	t.Helper()
 	s, sw := &segment{t: t, path: map[string]string{}}, netspace.New(t, "switch")

@@ -11,7 +11,7 @@ import (
 
 // Seen is what HNS has of the pod network.
 type Seen struct {
-	Network   hns.Network    // zero if there is none of the wanted name
+	Network   hns.Network    // the one with the wanted name; zero if there is none
 	Endpoints []hns.Endpoint // those of Network
 	Host      hns.Namespace  // the namespace of the host's own compartment
 }
@@ -23,8 +23,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: wanted %s, found %s", d.Field, d.Wanted, d.Found)
 }
 
-// Diff returns in which properties the found network does not fit. Other properties, and subnets besides the wanted ones, do
-// not matter: HNS adds some by itself.
+// Diff returns the properties in which the found network does not fit: type, subnets and their gateways. Other properties and
+// further subnets do not count, because HNS adds some by itself.
 func Diff(wanted, found hns.Network) []Difference {
 	var list []Difference
 	if found.Type != wanted.Type {
@@ -61,7 +61,7 @@ func addr(a netip.Addr) string {
 	return a.String()
 }
 
-// DiffersError is returned for a network that does not fit and must not be replaced.
+// DiffersError says that a network of our name does not fit and is not replaced, because it holds endpoints.
 type DiffersError struct {
 	Network     string
 	Differences []Difference
@@ -94,8 +94,7 @@ func joinDifferences(list []Difference) string {
 // Verb of an Op.
 type Verb string
 
-// Verbs, in the order in which a plan has them. The network and the host's endpoint that are created are those of the wanted
-// Network; the endpoint that is attached is the host's, the one that was found or just created.
+// Verbs, in the order of a plan. What is created is the network and the host's endpoint of the wanted Network.
 const (
 	DeleteEndpoint Verb = "delete endpoint"
 	DeleteNetwork  Verb = "delete network"

@@ -7,10 +7,12 @@ import (
 	"slices"
 )
 
-// Peers returns a wanted route for each pod range of every node but self, through that node's address, ordered by destination
-// regardless of the order of nodes. It is Missing unless no mode could make it: it is Waiting if the node has no address yet,
-// and Refused if its range overlaps with a range of another node, self included. Of two nodes that claim overlapping ranges
-// neither gets a route, because to choose one would send the other's packets astray.
+// Peers returns a wanted route for each pod range of every node but self, through that node's address. It is sorted by
+// destination, regardless of the order of nodes.
+//
+// A route is Waiting if the node has no address yet. It is Refused if its range overlaps with a range of another node, self
+// included: neither of two such nodes gets a route, because to choose one would send the other's packets to the wrong node. All
+// others are Missing.
 func Peers(nodes []Node, self string) []Wanted {
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
@@ -50,8 +52,9 @@ func overlap(w Wanted, nodes []Node) string {
 	return ""
 }
 
-// Diff plans the host's route table: what is Missing of wanted is added unless it is listed, and what is listed, ours and not
-// wanted is deleted afterwards, so that no packet is lost in between. The result does not depend on the order of listed.
+// Diff plans the changes of a host's route table. A Missing route is added, or becomes Present if it is listed. Then a listed
+// route that is ours and not wanted is deleted: in this order no packet is lost in between. The result does not depend on the
+// order of listed.
 func Diff(wanted []Wanted, listed []Route) Plan[Change] {
 	p := Plan[Change]{Wanted: slices.Clone(wanted)}
 	for i := range p.Wanted {
@@ -69,8 +72,8 @@ func Diff(wanted []Wanted, listed []Route) Plan[Change] {
 	return p
 }
 
-// compare sets the state of a wanted route that may exist, and returns why it has to be added if it is missing. It compares
-// next hops and not only destinations, so that a route that was overwritten is repaired.
+// compare sets w to Present if it is listed, and returns why it has to be added if it is not. It compares next hops and not only
+// destinations, so that a route that was overwritten is repaired.
 func compare(w *Wanted, listed []Route) (why string) {
 	why = "not there"
 	for _, r := range listed {

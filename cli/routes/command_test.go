@@ -1,0 +1,54 @@
+package routes
+
+import (
+	"strings"
+	"testing"
+
+	"porthole.dev/porthole/node/routes"
+)
+
+func valid() flags {
+	return flags{kubeconfig: "kubeconfig", cluster: "10.244.0.0/16", services: "10.96.0.0/16", mode: routes.DefaultMode}
+}
+
+func hostname() (string, error) { return "WIN01\n", nil }
+
+func TestResolve(t *testing.T) {
+	f := valid()
+	f.replaceNetwork = true
+	o, err := f.resolve(hostname)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Node != "win01" || o.Mode != "host-gateway" || !o.ReplaceNetwork || o.Cluster.String() != "10.244.0.0/16" {
+		t.Errorf("options %+v", o)
+	}
+}
+
+func TestResolveRefuses(t *testing.T) {
+	for want, change := range map[string]func(*flags){
+		"--kubeconfig is required":                      func(f *flags) { f.kubeconfig = "" },
+		"--cluster-cidr is required":                    func(f *flags) { f.cluster = "" },
+		"--service-cidr \"10.96\" is not an IPv4 range": func(f *flags) { f.services = "10.96" },
+		"overlap":                           func(f *flags) { f.services = "10.244.128.0/20" },
+		"--node-ip \"x\" is not an address": func(f *flags) { f.nodeIP = "x" },
+		"--mode \"vpn\" is not known; known: host-gateway": func(f *flags) { f.mode = "vpn" },
+		"Windows cannot do IP-in-IP":                       func(f *flags) { f.mode = "ipip" },
+	} {
+		f := valid()
+		change(&f)
+		if _, err := f.resolve(hostname); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// The help lists every mode, from the one table of them.
+func TestHelpListsModes(t *testing.T) {
+	help := Command().Flags().FlagUsages()
+	for _, mode := range routes.Modes() {
+		if !strings.Contains(help, mode) {
+			t.Errorf("the help does not name the mode %s:\n%s", mode, help)
+		}
+	}
+}
