@@ -202,3 +202,45 @@ func TestFlagMistakes(t *testing.T) {
 		}
 	}
 }
+
+// TestEvictionDefaults: thresholds in the configuration replace the defaults, or are added to them if the configuration
+// says so.
+func TestEvictionDefaults(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		want       map[string]string
+	}{
+		{"replaced", "evictionHard: {memory.available: 1Gi}\n", map[string]string{"memory.available": "1Gi"}},
+		{"none", "evictionHard: {}\n", map[string]string{}},
+		{"merged", "evictionHard: {memory.available: 1Gi}\nmergeDefaultEvictionSettings: true\n", map[string]string{"memory.available": "1Gi",
+			"nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%"}},
+	} {
+		path := write(t, t.TempDir(), "c.yaml", kind+c.text)
+		if got := load(t, Source{File: path}).EvictionHard; !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestFlagsOverLists: a flag of a list or map replaces what the file says, except for three maps, which it adds to.
+func TestFlagsOverLists(t *testing.T) {
+	merged := []string{"qos-reserved", "cpu-manager-policy-options", "topology-manager-policy-options"}
+	for name, at := range lists {
+		f, cfg := flags(t, "--"+name+"=new1,new2"), &cfg{}
+		*at(cfg) = []string{"file"}
+		if err := f.apply(cfg); err != nil || !slices.Equal(*at(cfg), []string{"new1", "new2"}) {
+			t.Errorf("--%s: %v, %v", name, *at(cfg), err)
+		}
+	}
+	for name, m := range maps {
+		f, cfg := flags(t, "--"+name+"=new"+m.sign+"1"), &cfg{}
+		*m.at(cfg) = map[string]string{"file": "0"}
+		want := map[string]string{"new": "1"}
+		if slices.Contains(merged, name) {
+			want["file"] = "0"
+		}
+		if err := f.apply(cfg); err != nil || !reflect.DeepEqual(*m.at(cfg), want) {
+			t.Errorf("--%s: %v, %v, want %v", name, *m.at(cfg), err, want)
+		}
+	}
+}

@@ -216,3 +216,40 @@ func TestInterruptedWriteIsFinished(t *testing.T) {
 		stamp, _ = os.Readlink(filepath.Join(dir, dataLink))
 	}
 }
+
+// TestSetGroup gives a tree to a group, links excepted, and leaves alone a tree that has the group if the pod asks for
+// that.
+func TestSetGroup(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	dir, outside := tempDir(t), outsideOf(t)
+	inner := filepath.Join(dir, "d", "f")
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "d"), 0o700), os.WriteFile(inner, nil, 0o600), os.Symlink(outside, filepath.Join(dir, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := setGroup(dir, 2000, nil); err != nil {
+		t.Fatal(err)
+	}
+
+	for path, mode := range map[string]os.FileMode{dir: os.ModeDir | os.ModeSetgid | 0o770, filepath.Join(dir, "d"): os.ModeDir | os.ModeSetgid | 0o770, inner: 0o660} {
+		var st unix.Stat_t
+		if err := unix.Stat(path, &st); err != nil || st.Gid != 2000 {
+			t.Errorf("%s: group %d, %v", path, st.Gid, err)
+		}
+		if got := modeOf(t, path); got != mode {
+			t.Errorf("%s: %v, want %v", path, got, mode)
+		}
+	}
+	unharmed(t, outside)
+
+	if err := os.Chmod(inner, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := setGroup(dir, 2000, ptr(v1.FSGroupChangeOnRootMismatch)); err != nil || modeOf(t, inner) != 0o600 {
+		t.Errorf("the top has the group, and yet a file was changed: %v, %v", modeOf(t, inner), err)
+	}
+	if err := setGroup(dir, 2001, ptr(v1.FSGroupChangeOnRootMismatch)); err != nil || modeOf(t, inner) != 0o660 {
+		t.Errorf("the top has another group: %v, %v", modeOf(t, inner), err)
+	}
+}

@@ -21,22 +21,31 @@ import (
 
 var raceFor = flag.Duration("race-for", 3*time.Second, "how long each race lasts")
 
+// Fewer calls than these are no race. On a busy machine attack goes on until there are enough.
+const fewestSwaps, fewestTries = 1000, 5
+
 // attack calls swap in one goroutine and try in another, again and again, for raceFor. It returns how often each ran.
 func attack(t *testing.T, swap func(i int), try func(i int)) (swaps, tries int) {
 	t.Helper()
 	var stop atomic.Bool
+	var swapped atomic.Int64
 	var attacker sync.WaitGroup
 	attacker.Go(func() {
-		for ; !stop.Load(); swaps++ {
-			swap(swaps)
+		for !stop.Load() {
+			swap(int(swapped.Add(1)) - 1)
 		}
 	})
-	for end := time.Now().Add(*raceFor); time.Now().Before(end) && !t.Failed(); tries++ {
+
+	end, limit := time.Now().Add(*raceFor), time.Now().Add(20**raceFor)
+	enough := func() bool { return time.Now().After(end) && tries >= fewestTries && swapped.Load() >= fewestSwaps }
+	for ; !enough() && time.Now().Before(limit) && !t.Failed(); tries++ {
 		try(tries)
 	}
 	stop.Store(true)
 	attacker.Wait()
-	if swaps < 1000 || tries < 5 {
+
+	swaps = int(swapped.Load())
+	if swaps < fewestSwaps || tries < fewestTries {
 		t.Errorf("only %d swaps beside %d tries: that is no race", swaps, tries)
 	}
 	return swaps, tries

@@ -1,0 +1,116 @@
+package volume
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// limited is a container with a memory limit; "" is none.
+func limited(memory string) v1.Container {
+	if memory == "" {
+		return v1.Container{}
+	}
+	return v1.Container{Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory)}}}
+}
+
+func TestMemorySize(t *testing.T) {
+	sidecar := limited("5Mi")
+	sidecar.RestartPolicy = ptr(v1.ContainerRestartPolicyAlways)
+	pod := &v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("7Mi")}}
+	for _, c := range []struct {
+		name       string
+		spec       v1.PodSpec
+		limit      string // sizeLimit
+		node       string // allocatable memory
+		wantInMebi int64
+	}{
+		{"nothing known", v1.PodSpec{Containers: []v1.Container{limited("")}}, "", "", 0},
+		{"the node", v1.PodSpec{Containers: []v1.Container{limited("")}}, "", "100Mi", 100},
+		{"the size limit", v1.PodSpec{Containers: []v1.Container{limited("")}}, "3Mi", "100Mi", 3},
+		{"a size limit above the node", v1.PodSpec{}, "200Mi", "100Mi", 100},
+		{"all containers", v1.PodSpec{Containers: []v1.Container{limited("10Mi"), limited("20Mi")}}, "", "100Mi", 30},
+		{"one container without a limit", v1.PodSpec{Containers: []v1.Container{limited("10Mi"), limited("")}}, "", "100Mi", 100},
+		{"a large init container", v1.PodSpec{Containers: []v1.Container{limited("10Mi")}, InitContainers: []v1.Container{limited("40Mi"), limited("2Mi")}}, "", "100Mi", 40},
+		{"an init container without a limit", v1.PodSpec{Containers: []v1.Container{limited("10Mi")}, InitContainers: []v1.Container{limited("")}}, "", "100Mi", 100},
+		{"a sidecar", v1.PodSpec{Containers: []v1.Container{limited("10Mi")}, InitContainers: []v1.Container{sidecar}}, "", "100Mi", 15},
+		{"the pod as a whole", v1.PodSpec{Containers: []v1.Container{limited("")}, Resources: pod}, "", "100Mi", 7},
+	} {
+		var limit *resource.Quantity
+		if c.limit != "" {
+			limit = ptr(resource.MustParse(c.limit))
+		}
+		facts := Facts{}
+		if c.node != "" {
+			facts.Allocatable = v1.ResourceList{v1.ResourceMemory: resource.MustParse(c.node)}
+		}
+
+		if got := memorySize(&v1.Pod{Spec: c.spec}, limit, facts); got != c.wantInMebi<<20 {
+			t.Errorf("%s: %d bytes, want %d Mi", c.name, got, c.wantInMebi)
+		}
+	}
+}
+
+func TestHugePage(t *testing.T) {
+	asking := func(names ...v1.ResourceName) v1.Container {
+		c := v1.Container{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{}}}
+		for _, name := range names {
+			c.Resources.Requests[name] = resource.MustParse("4Mi")
+		}
+		return c
+	}
+	for _, c := range []struct {
+		name   string
+		medium v1.StorageMedium
+		spec   v1.PodSpec
+		want   int64
+		err    string
+	}{
+		{"named", "HugePages-1Gi", v1.PodSpec{}, 1 << 30, ""},
+		{"not a size", "HugePages-big", v1.PodSpec{}, 0, `storage medium "HugePages-big"`},
+		{"the only one", "HugePages", v1.PodSpec{Containers: []v1.Container{asking("hugepages-2Mi", "cpu")}, InitContainers: []v1.Container{asking("hugepages-2Mi")}}, 2 << 20, ""},
+		{"none", "HugePages", v1.PodSpec{Containers: []v1.Container{asking("memory")}}, 0, "they ask for 0"},
+		{"two", "HugePages", v1.PodSpec{Containers: []v1.Container{asking("hugepages-2Mi", "hugepages-1Gi")}}, 0, "they ask for 2"},
+	} {
+		got, err := hugePage(&v1.Pod{Spec: c.spec}, c.medium)
+		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %d, %v; want %d, %q", c.name, got, err, c.want, c.err)
+		}
+	}
+}
+
+// TestUnknownMedium: a medium of a newer API fails the volume, and not as a plain folder.
+func TestUnknownMedium(t *testing.T) {
+	m := newTestManager(t, newObjects())
+	pod := podWith(vol("e", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "Tape"}}))
+	if err := m.Prepare(context.Background(), pod, Facts{}); err == nil || !strings.Contains(err.Error(), `unknown storage medium "Tape"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestHostProcess: a container's own setting counts before the pod's.
+func TestHostProcess(t *testing.T) {
+	windows := func(on *bool) *v1.WindowsSecurityContextOptions {
+		return &v1.WindowsSecurityContextOptions{HostProcess: on}
+	}
+	for _, c := range []struct {
+		name      string
+		pod       *v1.PodSecurityContext
+		container *v1.SecurityContext
+		want      bool
+	}{
+		{"nothing", nil, nil, false},
+		{"pod", &v1.PodSecurityContext{WindowsOptions: windows(ptr(true))}, nil, true},
+		{"pod, and a container that says nothing", &v1.PodSecurityContext{WindowsOptions: windows(ptr(true))}, &v1.SecurityContext{WindowsOptions: windows(nil)}, true},
+		{"container", nil, &v1.SecurityContext{WindowsOptions: windows(ptr(true))}, true},
+		{"container against the pod", &v1.PodSecurityContext{WindowsOptions: windows(ptr(true))}, &v1.SecurityContext{WindowsOptions: windows(ptr(false))}, false},
+	} {
+		pod := &v1.Pod{Spec: v1.PodSpec{SecurityContext: c.pod}}
+		if got := HostProcess(pod, &v1.Container{SecurityContext: c.container}); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
