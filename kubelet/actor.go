@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/internal/wakeup"
+	"porthole.dev/porthole/kubelet/factlog"
 	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/probe"
@@ -29,6 +30,7 @@ type services struct {
 	statics   *static.Set
 	meter     *meter.Meter
 	knowledge *knowledge
+	facts     *factlog.Log // nil unless facts are recorded
 	// tasks are the goroutines that a kubelet which ends waits for.
 	tasks *group
 	// node is what the node contributes to a decision.
@@ -53,7 +55,8 @@ type actor struct {
 
 	state     *pod.State
 	reconcile func(*pod.State, pod.Node, time.Time) pod.Plan
-	panics    int // turns in a row that ended in a panic
+	record    *factlog.Pod // nil unless facts are recorded
+	panics    int          // turns in a row that ended in a panic
 
 	effects  *effects
 	cancels  *cancels
@@ -69,7 +72,7 @@ type actor struct {
 }
 
 func newActor(uid types.UID, s services, t *tools) *actor {
-	return &actor{services: s, uid: uid, born: time.Now(), bell: wakeup.New(), state: pod.NewState(), reconcile: pod.Reconcile,
+	return &actor{services: s, uid: uid, record: s.facts.Pod(uid), born: time.Now(), bell: wakeup.New(), state: pod.NewState(), reconcile: pod.Reconcile,
 		effects: &effects{tools: t, uid: uid, sent: &onceSet{}}, cancels: newCancels(), preStops: map[string]*preStopRun{}}
 }
 
@@ -131,8 +134,11 @@ func (a *actor) turn(ctx context.Context) (rest time.Duration, finished bool) {
 	return rest, finished
 }
 
-// take changes the state by what was learned at that time.
-func (a *actor) take(f pod.Fact, now time.Time) { a.state.Take(f, now) }
+// take changes the state by what was learned at that time, and records it.
+func (a *actor) take(f pod.Fact, now time.Time) {
+	a.state.Take(f, now)
+	a.record.Fact(f, now)
+}
 
 // follow does what has to follow at once from a fact that was taken in.
 func (a *actor) follow(ctx context.Context, f pod.Fact) {
@@ -164,7 +170,9 @@ func (a *actor) pass(ctx context.Context) (rest time.Duration, finished bool) {
 	a.watchProbes()
 
 	now := time.Now()
-	plan := a.reconcile(s, a.node(), now)
+	node := a.node()
+	plan := a.reconcile(s, node, now)
+	a.record.Plan(node, &plan, now)
 	a.assert(ctx, &plan)
 
 	if plan.Stopping && !s.Stopping() {
@@ -265,6 +273,7 @@ func (a *actor) end() {
 	}
 	a.probes.StopPod(a.uid)
 	a.effects.images.Forget(string(a.uid))
+	a.record.Close()
 	a.finished(a)
 }
 

@@ -24,6 +24,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/kubelet/factlog"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/runtime"
@@ -51,6 +52,7 @@ type bubble struct {
 	// volumeFault, if set, lets Prepare fail for a pod.
 	volumeFault func(*v1.Pod) error
 	static      []StaticSource
+	facts       string // folder of recorded facts; empty records none
 	dir         string
 	log         *lockedBuffer
 	kubelet     *runningKubelet
@@ -100,6 +102,13 @@ func (b *bubble) start() {
 		RootDir: filepath.Join(b.dir, "kubelet"), PodLogsDir: filepath.Join(b.dir, "log", "pods"), LeaseSeconds: 40,
 		API: NewAPI(client), Runtime: NewRuntime(rt), Images: image.New(conn, 5), Volumes: Volumes{faultyVolumes{manager, b}, manager},
 		Cgroups: b.cgroups, Static: b.static}
+	if b.facts != "" {
+		log, err := factlog.Open(b.facts, factlog.DefaultLimits)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		o.Facts = log
+	}
 	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(b.log), textlogger.Verbosity(0)))
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
 	k := &runningKubelet{Kubelet: New(o), cancel: cancel, conn: conn, client: client, done: make(chan struct{})}

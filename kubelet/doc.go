@@ -1,11 +1,21 @@
 // Package kubelet runs the pods of one node. It is the same on Windows and Linux.
 //
-//	API watch ─┐                        ┌─> status slots ─> senders ─> PATCH/DELETE
-//	CRI events ┼─> Kubelet ─> actor(uid)┼─> CRI calls (runtime, image)
-//	probes     ┤   (router)     ▲   │   └─> volumes, cgroups
-//	auditor    ┘                │   └─> published view (what the HTTP server reads)
-//	                       facts only
+//	API watch ─┐                          ┌─> status slots ─> senders ─> PATCH/DELETE
+//	CRI events ┼─> Kubelet ─> actor(uid) ─┼─> actions (effects): CRI calls, volumes, cgroups ─┐
+//	probes     ┤   (router)      ▲        └─> view (what the HTTP server reads)               │
+//	audits     ┘                 └───────────────────────── facts ────────────────────────────┘
 //
-// Each pod has one actor that owns its state. Others post facts to it and never wait. The actor asks pod.Reconcile what
-// to do and runs each action in a goroutine of its own, whose outcome is again a fact.
+// Each pod has one actor, which owns the pod's state. Others post facts to it and never wait. The actor takes the facts in
+// (pod.State.Take), asks pod.Reconcile what to do, and runs each action in a goroutine of its own, which returns facts.
+//
+//	file               what is in it
+//	kubelet.go         the router: from the API and others to the actors
+//	knowledge.go       what a kubelet that has just started may do already
+//	actor.go           one pod: inbox, turn, pass, start of actions
+//	agree.go           what the actor asks the node: admission, resources
+//	publish.go         status and view
+//	action.go          effects: what actions are carried out with; action_*.go: one kind of action each
+//	contain.go         panics and broken invariants
+//	observe.go         events and audits of the runtime
+//	staticpods.go      pods from files; mirrors.go: how the API shows them
 package kubelet

@@ -254,7 +254,7 @@ func (k *Kubelet) actor(uid types.UID, make bool) *actor {
 
 func (k *Kubelet) newActor(uid types.UID) *actor {
 	return newActor(uid, services{status: k.status, probes: k.probes, admission: k.admission, burst: k.burst, statics: k.statics,
-		meter: k.o.Meter, tasks: &k.running, knowledge: &k.knowledge, node: k.nodeFacts, finished: k.finished}, k.tools)
+		meter: k.o.Meter, tasks: &k.running, knowledge: &k.knowledge, facts: k.o.Facts, node: k.nodeFacts, finished: k.finished}, k.tools)
 }
 
 // finished lets go of a pod of which nothing is left on the node but folders.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"porthole.dev/porthole/kubelet/dns"
+	"porthole.dev/porthole/kubelet/factlog"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/nodestatus"
@@ -217,6 +218,8 @@ type Options struct {
 	Windows bool
 	// Meter counts; nil counts nothing.
 	Meter *meter.Meter
+	// Facts records what is learned about pods; nil records nothing.
+	Facts *factlog.Log
 	// Burst is called with true when many pods are set up at once, and with false when that is over; nil for nobody. It must not
 	// block for long.
 	Burst func(bool)

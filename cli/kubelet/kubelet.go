@@ -53,6 +53,8 @@ func Command() *cobra.Command {
 	fs.StringVar(&o.Hostname, "hostname-override", "", "name of the node, if not the host name")
 	fs.StringVar(&o.NodeIP, "node-ip", "", "address of the node, or one of each family with a comma")
 	fs.StringVar(&o.RootDir, "root-dir", "/var/lib/kubelet", "folder of volumes and other state")
+	fs.StringVar(&o.RecordFacts, "record-facts", "", "folder in which to record, for later analysis, what is learned about each pod and what is planned; "+
+		"no secrets, 64 MiB at most; off if empty")
 	fs.StringVar(&o.CertDir, "cert-dir", "", "folder of certificates; pki below --root-dir if empty")
 	fs.StringVar(&o.Labels, "node-labels", "", "labels to register with: key=value,…")
 	fs.StringVar(&o.CloudProvider, "cloud-provider", "", "external: the node's addresses come from a cloud controller")

@@ -1,17 +1,96 @@
-// Package pod decides what a node does with one pod. It is pure: Reconcile takes all that is known about the pod and the
-// time, and returns the status to publish, the actions to start, and when to look again. It never blocks and never fails.
+// Package pod decides what a node does with one pod. It is pure: nothing in it blocks, asks a clock or acts.
 //
-//	facts: desired pod, runtime snapshot, volumes, images, probes, what is in flight, now
-//	                     │
-//	                 Reconcile
-//	                     │
-//	plan: status · actions (sandbox, image, container, stop, clean up) · events · next wake-up
+//	     facts                      Take                 State                Reconcile                plan
+//	what was learned, and ─────────────────────> all that is known of ─────────────────────> status, actions, events,
+//	what came of actions                             the pod              node, time         next wake-up
+//	       ▲                                                                                        │
+//	       └─────────────────────────── the kubelet carries it out ─────────────────────────────────┘
 //
-// The life of a pod on the node:
+// A State changes only by State.Take. A fact that does not fit changes nothing: the outcome of an action that is not in flight,
+// a probe's result about an instance that was replaced, an event before the first audit. Failures, the keys under which they
+// are kept, and the waits before something is tried again are decided in Take (failure.go); Reconcile reads them.
+//
+// The life of a pod on the node, as Reconcile sees it:
 //
 //	state        leaves it when
+//	undecided    a source has the pod, or all sources are read (then it is an orphan)
 //	running      deletion, a stop record, removal from the source, or a terminal phase → stopping
 //	stopping     no container runs and none is being created → cleaning
 //	cleaning     sandboxes stopped, volumes and cgroup gone → stopped
 //	stopped      the pod is deleted from the API and its containers are removed → finished (the actor ends)
+//
+// In detail the state has parts, which change by these facts. Every other fact of a part leaves it as it is. TestTransitions
+// plays each line, and each combination that is missing here.
+//
+//	part        state       fact                next
+//	source      unknown     Desired             wanted
+//	source      unknown     SourceGone          gone
+//	source      unknown     SourcesReady        orphan
+//	source      orphan      Desired             wanted
+//	source      orphan      SourceGone          gone
+//	source      wanted      Desired             wanted
+//	source      wanted      SourceGone          gone
+//	source      wanted      SourcesReady        wanted
+//	source      gone        Desired             wanted
+//	source      gone        SourceGone          gone
+//	source      gone        SourcesReady        gone
+//	source      gone        Stripped            stripped
+//	source      deleted     Stripped            stripped
+//	admission   open        Admitted            admitted
+//	admission   open        Refused             refused
+//	runtime     unread      Audited             read
+//	runtime     read        Audited             read
+//	runtime     read        Observed            read
+//	runtime     read        Removed             read
+//	action      idle        ActionStarted       in-flight
+//	action      in-flight   ActionDropped       idle
+//	action      in-flight   TaskPanicked        idle
+//	volumes     preparing   VolumesPrepared     ready
+//	volumes     preparing   VolumesFailed       failed
+//	volumes     preparing   TaskPanicked        failed
+//	image       pulling     ImagePresent        present
+//	image       pulling     ImageFailed         failed
+//	image       pulling     TaskPanicked        failed
+//	image       present     Desired             missing     (another image)
+//	sandbox     making      SandboxMade         ready
+//	sandbox     making      SandboxFailed       none
+//	sandbox     making      TaskPanicked        none
+//	sandbox     ready       Observed            down        (it died)
+//	sandbox     stopping    SandboxStopped      down
+//	sandbox     stopping    SandboxStopFailed   ready
+//	sandbox     removing    RemoveDone          none
+//	sandbox     removing    RemoveFailed        down
+//	container   starting    ContainerStarted    running
+//	container   starting    StartFailed         created
+//	container   starting    TaskPanicked        none
+//	container   running     Observed            exited      (it ended)
+//	container   stopping    ContainerStopped    exited
+//	container   stopping    StopFailed          running
+//	container   removing    RemoveDone          none
+//	container   removing    RemoveFailed        exited
+//	hook        starting    ContainerStarted    waiting
+//	hook        waiting     ActionStarted       running
+//	hook        running     HookDone            done
+//	hook        running     HookFailed          failed
+//	hook        running     TaskPanicked        failed
+//	probe       unknown     Probed              known
+//	probe       unknown     ProbeAdopted        known
+//	probe       known       Probed              known
+//	resize      unread      Recalled            agreed
+//	resize      wanting     ResizeAgreed        open
+//	resize      wanting     ResizeRefused       waiting
+//	resize      waiting     ResizeAgreed        open
+//	resize      waiting     ResizeRefused       waiting
+//	resize      withdrawn   ResizeSettled       agreed
+//	resize      barred      ResizeSettled       agreed
+//	resize      resizing    Resized             agreed
+//	end         running     StopBegan           stopping
+//	end         cleaning    CleanedUp           cleaned
+//	end         cleaning    CleanupFailed       stopping
+//	report      told        Published           told
+//	report      waiting     Published           waiting
+//	report      waiting     EventsSent          told
+//
+// Actions begin with ActionStarted and end with exactly one of the facts of fact_action.go; at most one action per key is in
+// flight. A wait after a failure doubles from its first value to its bound.
 package pod

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -32,23 +33,23 @@ type Action struct {
 	// Key names the resource that the action is about.
 	Key string
 	// ID of the sandbox or container.
-	ID string
+	ID string `json:",omitzero"`
 	// Name of the container.
-	Name    string
-	Attempt uint32
+	Name    string `json:",omitzero"`
+	Attempt uint32 `json:",omitzero"`
 	// ImageRef is what the runtime calls the image.
-	ImageRef string
+	ImageRef string `json:",omitzero"`
 	// Grace is how long StopContainer lets the container end by itself; Deadline is when that ends.
-	Grace    time.Duration
-	Deadline time.Time
+	Grace    time.Duration `json:",omitzero"`
+	Deadline time.Time     `json:",omitzero"`
 	// Message goes into the Killing event.
-	Message string
+	Message string `json:",omitzero"`
 	// Volume of the pod whose image EnsureImage is about; "" for the image of the container Name.
-	Volume string
+	Volume string `json:",omitzero"`
 	// Backoff replaces the restart back-off of the container.
-	Backoff *Backoff
+	Backoff *Backoff `json:",omitzero"`
 	// Updates are the containers that ResizePod is about, in order; none when only the pod as a whole changes.
-	Updates []Update
+	Updates []Update `json:",omitzero"`
 }
 
 // Again reports whether the action stops a container that is being stopped already, with less time.
@@ -121,6 +122,32 @@ func (p *Plan) Dump() string {
 	var b strings.Builder
 	for _, a := range p.Actions {
 		fmt.Fprintln(&b, a)
+	}
+	return b.String()
+}
+
+// Describe prints the plan made at that time as a whole: the phase of the pod, the actions, the reasons of the events, the
+// next wake-up, and how far the end of the pod is.
+func (p *Plan) Describe(now time.Time) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "phase %s\n%s", cmp.Or(string(p.Status.Phase), "none"), p.Dump())
+	for _, e := range p.Events {
+		fmt.Fprintln(&b, strings.TrimRight("event "+e.Type+" "+e.Reason+" "+e.Container, " "))
+	}
+	for _, key := range p.Cancel {
+		fmt.Fprintln(&b, "cancel", key)
+	}
+	if !p.NextWake.IsZero() {
+		fmt.Fprintln(&b, "wake in", p.NextWake.Sub(now))
+	}
+
+	for _, end := range []struct {
+		is   bool
+		name string
+	}{{p.Stopping, "stopping"}, {p.Stopped, "stopped"}, {p.Delete, "delete"}, {p.Finished, "finished"}} {
+		if end.is {
+			fmt.Fprintln(&b, end.name)
+		}
 	}
 	return b.String()
 }

@@ -28,7 +28,8 @@ type Container struct {
 	Image, ImageID                   string
 	CreatedAt, StartedAt, FinishedAt time.Time
 	ExitCode                         int32
-	Reason, Message                  string
+	Reason                           string
+	Message                          string `json:"-"` // what the container said at its end; not for a log of facts
 	LogPath                          string
 	User                             *v1.ContainerUser
 	// MadeWith is what it was made with, as kept in its annotations; nil when they do not tell. Given is what the runtime

@@ -163,9 +163,9 @@ type Node struct {
 	// RuntimeName prefixes container ids: "containerd".
 	RuntimeName string
 	// NetworkNotReady is why pods cannot get a network now; "" when they can.
-	NetworkNotReady string
+	NetworkNotReady string `json:",omitzero"`
 	// InitialBackoff and MaxBackoff bound the restart back-off; zero means 10 s and 300 s.
-	InitialBackoff, MaxBackoff time.Duration
+	InitialBackoff, MaxBackoff time.Duration `json:",omitzero"`
 }
 
 // Keys of what is in flight, or failed, once for a pod. No container has such a name.

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -21,6 +22,9 @@ type walk struct {
 	now   time.Time
 	calm  bool // the node agrees to every resize
 	trail []string
+	// log has the facts and plans since the kubelet began, of one walk in eight: writing them takes ten times as long as the walk.
+	log       bytes.Buffer
+	recording bool
 
 	state *State
 	plan  Plan
@@ -36,7 +40,7 @@ type walk struct {
 }
 
 func newWalk(t *testing.T, seed uint64) *walk {
-	w := &walk{t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: now, bad: map[string]bool{}, asked: map[string]*v1.Pod{}}
+	w := &walk{t: t, recording: seed%8 == 0, rand: rand.New(rand.NewPCG(seed, 1)), now: now, bad: map[string]bool{}, asked: map[string]*v1.Pod{}}
 	always := v1.ContainerRestartPolicyAlways
 	w.api = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", Generation: 1}}
 	w.api.Spec.RestartPolicy = []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}[w.rand.IntN(3)]
@@ -63,13 +67,40 @@ func newWalk(t *testing.T, seed uint64) *walk {
 
 // begin is a kubelet that has just started.
 func (w *walk) begin() {
+	w.replay()
 	w.state = NewState()
 	w.take(Desired{Pod: w.api.DeepCopy()})
 	w.take(Audited{Runtime: w.snapshot(), Began: w.now})
 	w.take(SourcesReady{})
 }
 
-func (w *walk) take(f Fact) { w.state.Take(f, w.now) }
+func (w *walk) take(f Fact) {
+	w.state.Take(f, w.now)
+	if w.recording {
+		w.record(FactEntry(f, w.now))
+	}
+}
+
+func (w *walk) record(line []byte, err error) {
+	if err != nil {
+		w.fatal("recording: %v", err)
+	}
+	w.log.Write(line)
+}
+
+// replay plays what was recorded again, and wants the same plans.
+func (w *walk) replay() {
+	steps, err := Replay(&w.log)
+	if err != nil {
+		w.fatal("replaying: %v", err)
+	}
+	for n, s := range steps {
+		if !s.Same() {
+			w.fatal("replayed, plan %d is\n%sand not\n%s", n, s.Replayed, s.Recorded)
+		}
+	}
+	w.log.Reset()
+}
 
 func (w *walk) snapshot() *Runtime {
 	r := w.runtime
@@ -92,7 +123,11 @@ func (w *walk) fatal(format string, args ...any) {
 // pass is one pass of the actor.
 func (w *walk) pass() {
 	w.askNode()
-	p := Reconcile(w.state, Node{RuntimeName: "containerd"}, w.now)
+	node := Node{RuntimeName: "containerd"}
+	p := Reconcile(w.state, node, w.now)
+	if w.recording {
+		w.record(NewPlanEntry(node, &p, w.now))
+	}
 	if broken := Broken(w.state, &p); broken != nil {
 		w.fatal("broken: %v\nplan:\n%s", broken, p.Dump())
 	}
@@ -354,6 +389,7 @@ func TestRandomWalks(t *testing.T) {
 			if !w.done || len(w.runtime.Sandboxes)+len(w.runtime.Containers) > 0 {
 				w.fatal("left: %+v", w.runtime)
 			}
+			w.replay()
 		})
 	}
 }

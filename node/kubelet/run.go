@@ -19,6 +19,7 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/config"
+	"porthole.dev/porthole/kubelet/factlog"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/runtime"
@@ -39,8 +40,10 @@ type Options struct {
 	Hostname string // name of the node; empty: the name of the host
 	NodeIP   string // address of the node, or one of each family separated by a comma; empty: found
 	RootDir  string // folder of volumes and other state
-	CertDir  string // folder of certificates; empty: pki below RootDir
-	Labels   string // labels to register the node with: key=value, separated by commas
+	// RecordFacts is the folder for the facts about each pod; empty records none.
+	RecordFacts string
+	CertDir     string // folder of certificates; empty: pki below RootDir
+	Labels      string // labels to register the node with: key=value, separated by commas
 
 	CloudProvider string // empty or external
 	PriorityClass string // priority class of the process on Windows
@@ -101,6 +104,11 @@ func Run(ctx context.Context, given Options) error {
 	manager := volume.New(volumes)
 	defer manager.Close()
 	o.Volumes = core.NewVolumes(manager)
+	if given.RecordFacts != "" {
+		if o.Facts, err = factlog.Open(given.RecordFacts, factlog.DefaultLimits); err != nil {
+			return err
+		}
+	}
 	k := core.New(*o)
 	if *cfg.EnableServer {
 		stop, err := serveHTTP(ctx, servedBy{k: k, cfg: cfg, api: api, o: o, runtime: rt, volumes: manager, certDir: given.CertDir, flags: given.Flags})
