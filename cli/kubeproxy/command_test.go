@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 )
@@ -287,10 +287,10 @@ func TestCommand(t *testing.T) {
 
 func TestJSONLog(t *testing.T) {
 	var out bytes.Buffer
-	logger := logr.FromSlogHandler(jsonLog(&out, 2))
-	logger.V(2).Info("seen", "node", "win01")
-	logger.V(3).Info("too deep")
-	logger.Error(errors.New("broken"), "failed")
+	logger := slog.New(jsonLog(&out, 2))
+	logger.Log(t.Context(), slog.Level(-2), "seen", "node", "win01")
+	logger.Log(t.Context(), slog.Level(-3), "too deep")
+	logger.Error("failed", "err", errors.New("broken"))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], `"v":2,"msg":"seen","node":"win01"`) || !strings.HasPrefix(lines[0], `{"ts":1`) ||
 		!strings.Contains(lines[1], `"msg":"failed","err":"broken"`) || strings.Contains(lines[1], "level") {

@@ -10,11 +10,11 @@ import (
 
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
-	"github.com/google/uuid"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/emulator/wine"
@@ -23,7 +23,7 @@ import (
 // CreateContainer makes the container's C: and registry, and a Linux container that runs the program by Wine on them.
 func (s service) CreateContainer(ctx context.Context, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	name := r.GetConfig().GetMetadata().GetName()
-	f := s.folder(uuid.NewString())
+	f := s.folder(string(uuid.NewUUID()))
 	answer, err := s.create(namespaces.WithNamespace(ctx, namespace), f, r)
 	if err == nil {
 		return answer, nil
@@ -114,7 +114,7 @@ func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateConta
 // layersOfC are the Files folders of the image's layers, top first, where containerd has unpacked them.
 func (s *Server) layersOfC(ctx context.Context, diffs []digest.Digest) ([]string, error) {
 	sn := s.containerd.SnapshotService(snapshotter)
-	key := "porthole-" + uuid.NewString()
+	key := "porthole-" + string(uuid.NewUUID())
 	mounts, err := sn.View(ctx, key, identity.ChainID(diffs).String(), snapshots.WithLabels(map[string]string{}))
 	if err != nil {
 		return nil, fmt.Errorf("finding the image's layers: %w", err)

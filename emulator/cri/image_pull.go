@@ -15,8 +15,6 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	dockerconfig "github.com/containerd/containerd/v2/core/remotes/docker/config"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
-	"github.com/containerd/errdefs"
-	"github.com/containerd/platforms"
 	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
@@ -47,7 +45,7 @@ func (s service) PullImage(ctx context.Context, r *runtimeapi.PullImageRequest) 
 	id, err := s.pull(ctx, ref, r.GetAuth())
 	if err != nil {
 		code := codes.Unknown
-		if errdefs.IsNotFound(err) {
+		if isNotFound(err) {
 			code = codes.NotFound
 		}
 		return nil, status.Errorf(code, "pulling image %s: %v", name, err)
@@ -96,7 +94,7 @@ func (s *Server) pull(ctx context.Context, ref reference.Named, auth *runtimeapi
 		return "", err
 	}
 	image := images.Image{Name: ref.String(), Target: target, Labels: map[string]string{managedLabel: "managed"}}
-	if err := containerd.NewImageWithPlatform(s.containerd, image, platforms.Only(linuxPlatform)).Unpack(ctx, snapshotter); err != nil {
+	if err := containerd.NewImage(s.containerd, image).Unpack(ctx, snapshotter); err != nil {
 		return "", fmt.Errorf("unpacking: %w", err)
 	}
 	names := []string{ref.String(), reference.TrimNamed(ref).Name() + "@" + top.Digest.String(), id}
@@ -190,10 +188,22 @@ func (s *Server) record(ctx context.Context, manifest v1.Manifest, original v1.I
 	return target, config.Digest.String(), err
 }
 
+// isNotFound reports whether containerd says that something does not exist. It marks such errors by a method.
+func isNotFound(err error) bool {
+	var marked interface{ NotFound() }
+	return errors.As(err, &marked)
+}
+
+// isAlreadyExists reports whether containerd says that something exists already.
+func isAlreadyExists(err error) bool {
+	var marked interface{ AlreadyExists() }
+	return errors.As(err, &marked)
+}
+
 func (s *Server) putImage(ctx context.Context, image images.Image) error {
 	store := s.containerd.ImageService()
 	_, err := store.Create(ctx, image)
-	if errdefs.IsAlreadyExists(err) {
+	if isAlreadyExists(err) {
 		_, err = store.Update(ctx, image)
 	}
 	return err

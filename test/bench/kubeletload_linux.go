@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -12,11 +11,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"porthole.dev/porthole/internal/platform"
@@ -273,23 +272,32 @@ func (s *side) apiRequests(ctx context.Context) (map[string]int, error) {
 	})
 }
 
+// label is one label of a sample in Prometheus' text format. The values that are read here hold no quotes.
+var label = regexp.MustCompile(`(\w+)="([^"]*)"`)
+
 // countCalls adds up the samples of a counter under the names that name gives them; those without a name do not count.
 func countCalls(text []byte, counter string, name func(labels map[string]string) string) (map[string]int, error) {
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("reading metrics: %w", err)
-	}
 	counts := map[string]int{}
-	for _, m := range families[counter].GetMetric() {
+	for line := range strings.Lines(string(text)) {
+		sample, ok := strings.CutPrefix(strings.TrimSpace(line), counter+"{")
+		if !ok {
+			continue
+		}
+		labelText, valueText, _ := strings.Cut(sample, "} ")
+		value, err := strconv.ParseFloat(valueText, 64)
+		if err != nil {
+			return nil, fmt.Errorf("reading metrics: %w", err)
+		}
+
 		labels := map[string]string{}
-		for _, l := range m.Label {
-			labels[l.GetName()] = l.GetValue()
+		for _, l := range label.FindAllStringSubmatch(labelText, -1) {
+			labels[l[1]] = l[2]
 		}
 		if key := name(labels); key != "" {
-			counts[key] += int(m.GetCounter().GetValue())
+			counts[key] += int(value)
 		}
 	}
+
 	if len(counts) == 0 {
 		return nil, fmt.Errorf("no %s in the metrics", counter)
 	}

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/wire"
@@ -53,7 +51,7 @@ func startServer(t *testing.T, build int) *server {
 	profile, err := hnsd.ProfileOf(build)
 	must(t, err)
 	plane := &fakePlane{}
-	s, err := newService(&hnsd.Host{Profile: profile, NodeAddr: "10.99.7.21", NodeMAC: "00-15-5D-00-00-01", NewID: uuid.NewString},
+	s, err := newService(&hnsd.Host{Profile: profile, NodeAddr: "10.99.7.21", NodeMAC: "00-15-5D-00-00-01", NewID: newID},
 		plane, filepath.Join(t.TempDir(), "state.jsonl"))
 	must(t, err)
 	must(t, s.restore(t.Context()))

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/emulator/hnsd"
@@ -47,7 +46,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	host := &hnsd.Host{Profile: profile, NewID: uuid.NewString, Listens: listensIn(o.Netns)}
+	host := &hnsd.Host{Profile: profile, NewID: newID, Listens: listensIn(o.Netns)}
 	var listener net.Listener
 	err = platform.InNetns(o.Netns, func() (err error) {
 		describeUplink(host, o.Uplink)

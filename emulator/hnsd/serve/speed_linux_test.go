@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/wire"
@@ -40,7 +38,7 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	host := &hnsd.Host{Profile: profile, NodeAddr: "10.99.7.21", NodeMAC: "00-15-5D-00-00-01", NewID: uuid.NewString}
+	host := &hnsd.Host{Profile: profile, NodeAddr: "10.99.7.21", NodeMAC: "00-15-5D-00-00-01", NewID: newID}
 	var plane DataPlane = NoDataPlane{}
 	if kernel {
 		if os.Getuid() != 0 {
