@@ -7,13 +7,16 @@ BIN := bin
 # One set of flags for every go command, those that tests start included: the build cache holds a package once per set, and a
 # second set would compile Kubernetes' client again. The same sources give the same bytes on every machine: no paths, no version
 # stamps, no C compiler. The tag keeps gRPC's traces out, whose pages bring in templates: with those a program holds every method
-# that something might call by name. Flags of the linker may differ, they compile nothing again.
-export CGO_ENABLED := 0
-export GOFLAGS := -trimpath -buildvcs=false -tags=grpcnotrace
+# that something might call by name. Flags of the linker may differ, they compile nothing again. tools/go is the go command with
+# these flags.
+include tools/go.env
+export CGO_ENABLED GOFLAGS
+# How many builds run at once where they share little: one links, on one processor, while another compiles.
+JOBS ?= 2
 GOBUILD := go build -ldflags="-s -w -buildid="
 # Programs of ours, one folder of cmd/ each. kubelet.exe is porthole.exe under the name that installers expect.
-WINDOWS_PROGRAMS := $(notdir $(wildcard cmd/*))
-LINUX_PROGRAMS := $(filter porthole%,$(WINDOWS_PROGRAMS))
+PROGRAMS := $(notdir $(wildcard cmd/*))
+LINUX_PROGRAMS := $(filter porthole%,$(PROGRAMS))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # What the state folder of a local cluster is: DIR=/some/where make up
 DIR ?= /var/lib/porthole
@@ -50,15 +53,21 @@ down: ## stop the local cluster and remove everything it made
 .PHONY: build
 build: programs $(PARTS) ## bin/porthole, bin/windows/*.exe and the third-party programs
 
-.PHONY: programs
+# Both systems at once: they share no package, and one links while the other compiles.
+.PHONY: programs programs-linux programs-windows
 programs:
-	@mkdir -p $(BIN)/windows
+	@$(MAKE) --no-print-directory -j$(JOBS) programs-linux programs-windows
+
+programs-linux:
+	@mkdir -p $(BIN)
 	@for p in $(LINUX_PROGRAMS); do echo "building $(BIN)/$$p"; $(GOBUILD) -o $(BIN)/$$p ./cmd/$$p; done
+
+programs-windows:
+	@mkdir -p $(BIN)/windows
 	@go build -o $(BIN)/pealign ./tools/pealign
-	@for p in $(WINDOWS_PROGRAMS); do \
-		if [ -z "$$(GOOS=windows go list -f '{{if .GoFiles}}y{{end}}' ./cmd/$$p 2>/dev/null)" ]; then continue; fi; \
-		exe=$(BIN)/windows/$$p.exe; echo "building $$exe"; \
-		GOOS=windows GOARCH=amd64 $(GOBUILD) -o $$exe.linked ./cmd/$$p; $(BIN)/pealign $$exe.linked $$exe; rm $$exe.linked; done
+	@linked=$$(mktemp -d $(BIN)/linked.XXXXXX); trap "rm -rf $$linked" EXIT; \
+	GOOS=windows GOARCH=amd64 $(GOBUILD) -o $$linked/ $(addprefix ./cmd/,$(PROGRAMS)); \
+	for p in $(PROGRAMS); do exe=$(BIN)/windows/$$p.exe; echo "building $$exe"; $(BIN)/pealign $$linked/$$p.exe $$exe; done
 	@ln -f $(BIN)/windows/porthole.exe $(BIN)/windows/kubelet.exe
 
 .PHONY: deps

@@ -59,7 +59,7 @@ func newWorld(t *testing.T) *world {
 	w.porthole = filepath.Join(bin, "porthole")
 	command(t, nil, "go", "build", "-o", w.porthole, "../../cmd/porthole")
 	command(t, nil, "sh", "../../emulator/dll/build.sh", filepath.Join(bin, "windows", "dll"))
-	command(t, []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"}, "go", "build", "-o", filepath.Join(bin, "probe.exe"), "./testdata/hostprobe")
+	command(t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "build", "-o", filepath.Join(bin, "probe.exe"), "./testdata/hostprobe")
 	return w
 }
 

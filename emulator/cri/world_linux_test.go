@@ -188,7 +188,7 @@ func (w *world) makePrefix(base string) {
 	conf := filepath.Join(prefix.DriveC(), "etc/cni/net.d")
 	must(w.t, errors.Join(os.MkdirAll(bin, 0o755), os.MkdirAll(conf, 0o755)))
 	cmd := exec.Command("go", "build", "-o", bin+"/", "./testdata/nullcni", "./testdata/hcnnetwork")
-	cmd.Env = append(os.Environ(), "GOOS=windows", "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "GOOS=windows")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		w.t.Fatalf("building test programs: %v\n%s", err, out)
 	}

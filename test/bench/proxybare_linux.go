@@ -66,7 +66,7 @@ func (t *bench) buildBare(ctx context.Context) (run func() error, err error) {
 	}
 	program := filepath.Join(t.Dir, "bare.exe")
 	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", program, "./test/bench/bare")
-	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
+	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building test/bench/bare: %w: %s", err, out)
 	}

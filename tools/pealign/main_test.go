@@ -17,8 +17,8 @@ import (
 func program(t *testing.T) []byte {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "p.exe")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, ".")
-	cmd.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
+	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", file, ".")
+	cmd.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
 	}

@@ -41,7 +41,7 @@ func TestHCNSuite(t *testing.T) {
 func testHCNSuite(t *testing.T, build int) {
 	h := startBridgeHost(t, build)
 	exe := filepath.Join(h.prefix.DriveC(), "hcn.test.exe")
-	h.build(".", "go", "test", "-c", "-trimpath", "-tags", "integration", "-o", exe, "github.com/Microsoft/hcsshim/hcn")
+	h.build(".", "go", "test", "-c", "-tags", "integration,grpcnotrace", "-o", exe, "github.com/Microsoft/hcsshim/hcn")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := h.tools.Command(ctx, h.prefix, `C:\hcn.test.exe`, "-test.v")

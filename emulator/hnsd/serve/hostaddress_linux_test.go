@@ -63,7 +63,7 @@ func cmpErr(errs ...error) error {
 // testWindowsRelay runs the tests of proxy/relay as a Windows program.
 func testWindowsRelay(t *testing.T, h *bridgeHost) {
 	exe := filepath.Join(h.prefix.DriveC(), "relay.test.exe")
-	h.build(".", "go", "test", "-c", "-trimpath", "-o", exe, "porthole.dev/porthole/proxy/relay")
+	h.build(".", "go", "test", "-c", "-o", exe, "porthole.dev/porthole/proxy/relay")
 	out, exit := h.start(`C:\relay.test.exe`, "-test.v", "-test.short")
 	if err := <-exit; err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -91,7 +91,7 @@ const (
 )
 
 func testUserspaceProgram(t *testing.T, h *bridgeHost) {
-	h.build("../../..", "go", "build", "-trimpath", "-o", filepath.Join(h.prefix.DriveC(), "kube-proxy.exe"), "./cmd/porthole")
+	h.build("../../..", "go", "build", "-o", filepath.Join(h.prefix.DriveC(), "kube-proxy.exe"), "./cmd/porthole")
 	h.serveAPI("10.99.7.1:6443", map[string]string{"/api/v1/services": userspaceServices, "/apis/discovery.k8s.io/v1/endpointslices": userspaceSlices,
 		"/api/v1/nodes": `{"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": []}`})
 	h.greet("10.99.7.1:8080", "web")

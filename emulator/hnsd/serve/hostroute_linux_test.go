@@ -37,7 +37,7 @@ func TestHostRoutes(t *testing.T) {
 // testWindowsTable runs the Windows tests of routes/hostgw.
 func testWindowsTable(t *testing.T, h *bridgeHost) {
 	exe := filepath.Join(h.prefix.DriveC(), "hostgw.test.exe")
-	h.build(".", "go", "test", "-c", "-trimpath", "-o", exe, "porthole.dev/porthole/routes/hostgw")
+	h.build(".", "go", "test", "-c", "-o", exe, "porthole.dev/porthole/routes/hostgw")
 	ns, err := netns.GetFromPath(h.path)
 	must(t, err)
 	defer ns.Close()
@@ -64,7 +64,7 @@ func testWindowsTable(t *testing.T, h *bridgeHost) {
 // testRoutesProgram runs `porthole.exe routes` in a cluster of three nodes, of which this host is one, and meddles with
 // its routes.
 func testRoutesProgram(t *testing.T, h *bridgeHost) {
-	h.build("../../..", "go", "build", "-trimpath", "-o", filepath.Join(h.prefix.DriveC(), "porthole.exe"), "./cmd/porthole")
+	h.build("../../..", "go", "build", "-o", filepath.Join(h.prefix.DriveC(), "porthole.exe"), "./cmd/porthole")
 	h.serveNodes("10.99.7.1:6443", "lin01 10.99.7.11 10.244.0.0/24", "win01 10.99.7.21 10.244.7.0/24", "win02 10.99.7.22 10.244.2.0/24")
 	must(t, os.WriteFile(filepath.Join(h.prefix.DriveC(), "kubeconfig"), []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
  "clusters": [{"name": "c", "cluster": {"server": "http://10.99.7.1:6443"}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],

@@ -171,7 +171,7 @@ func (h *bridgeHost) startWine() {
 	dlls, plugins := filepath.Join(h.dir, "dll"), filepath.Join(h.dir, "plugins")
 	h.build(".", "sh", "../../dll/build.sh", dlls)
 	const upstream = "github.com/containernetworking/plugins/plugins"
-	h.build("../../../bundle/cni", "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", plugins+"/",
+	h.build("../../../bundle/cni", "go", "build", "-ldflags", "-s -w", "-o", plugins+"/",
 		upstream+"/main/windows/win-bridge", upstream+"/ipam/host-local")
 	windows, err := wine.LookupBuild(20348)
 	must(t, err)
@@ -197,7 +197,7 @@ func (h *bridgeHost) startWine() {
 func (h *bridgeHost) build(dir, name string, args ...string) {
 	h.t.Helper()
 	cmd := exec.CommandContext(h.t.Context(), name, args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOOS=windows", "GOARCH=amd64")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		h.t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 	}
