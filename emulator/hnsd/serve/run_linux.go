@@ -62,6 +62,10 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	s.latency.set(table)
+	s.netnsGone = netnsGone
+	if err := s.removeEndedNamespaces(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "deleting namespaces that ended; will try again")
+	}
 	if err := s.restore(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "carrying the state found on disk; will try again")
 	}
@@ -75,7 +79,7 @@ func Run(ctx context.Context, o Options) error {
 	go server.Serve(controls)
 	defer server.Close()
 	klog.FromContext(ctx).Info("HNS is running", "version", profile.Version.String(), "address", o.Listen)
-	go s.retryRestore(ctx)
+	go s.keepUp(ctx)
 	return s.accept(ctx, listener)
 }
 
@@ -120,8 +124,10 @@ func (s *Service) accept(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// retryRestore repeats what the data plane could not do.
-func (s *Service) retryRestore(ctx context.Context) {
+// keepUp does every two seconds what no call asks for: it deletes namespaces that ended, and repeats what the data plane could
+// not do.
+func (s *Service) keepUp(ctx context.Context) {
+	log := klog.FromContext(ctx)
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
 	for {
@@ -129,8 +135,11 @@ func (s *Service) retryRestore(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			if err := s.removeEndedNamespaces(ctx); err != nil {
+				log.V(2).Info("namespaces that ended stay", "cause", err.Error())
+			}
 			if err := s.restore(ctx); err != nil {
-				klog.FromContext(ctx).V(2).Info("data plane still incomplete", "cause", err.Error())
+				log.V(2).Info("data plane still incomplete", "cause", err.Error())
 			}
 		}
 	}

@@ -47,6 +47,8 @@ func (NoDataPlane) Update(context.Context, desired.Change, func() desired.State)
 type Service struct {
 	host  *hnsd.Host
 	plane DataPlane
+	// netnsGone reports whether the Linux network namespace at a path has been removed; nil: none ever is.
+	netnsGone func(path string) bool
 
 	state   atomic.Pointer[hnsd.State]
 	writing sync.Mutex
