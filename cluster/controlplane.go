@@ -50,6 +50,7 @@ func controlPlaneConfig(l Layout) ([]byte, error) {
 			"--authorization-kubeconfig=" + kubeconfigOf(l, "scheduler"), "--leader-elect=false", "--bind-address=127.0.0.1",
 		},
 	}
+
 	return json.MarshalIndent(doc, "", "  ")
 }
 
@@ -72,6 +73,7 @@ func kubeletConfig(l Layout, n Node) ([]byte, error) {
 		"imageGCHighThresholdPercent": 100,
 		"evictionHard":                map[string]string{"memory.available": "100Mi"},
 	}
+
 	if n.Windows {
 		doc["containerRuntimeEndpoint"] = fmt.Sprintf("tcp://127.0.0.1:%d", criPort)
 		delete(doc, "cgroupRoot")

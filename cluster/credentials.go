@@ -22,6 +22,7 @@ func ensureCredentials(l Layout, c Config) error {
 	if err != nil {
 		return err
 	}
+
 	front, err := loadAuthority(l.PKI(), "front-proxy-ca")
 	if err != nil {
 		return err
@@ -31,6 +32,7 @@ func ensureCredentials(l Layout, c Config) error {
 			return fmt.Errorf("key of service account tokens: %w", err)
 		}
 	}
+
 	if err := front.issue(identity{file: "front-proxy-client", user: "front-proxy-client"}); err != nil {
 		return err
 	}
@@ -44,11 +46,13 @@ func ensureCredentials(l Layout, c Config) error {
 		{file: "kube-proxy", user: "system:kube-proxy"},
 		{file: "routes", user: "porthole:routes"},
 	}
+
 	for _, n := range c.Nodes() {
 		ids = append(ids,
 			identity{file: "kubelet-" + n.Name, user: "system:node:" + n.Name, group: "system:nodes"},
 			identity{file: "kubelet-serving-" + n.Name, user: "system:node:" + n.Name, group: "system:nodes", hosts: []string{n.Name, n.Address.String()}})
 	}
+
 	for _, id := range ids {
 		if err := ca.issue(id); err != nil {
 			return err
@@ -84,6 +88,7 @@ func writeKubeconfig(l Layout, path, server, user string) error {
 		failed = errors.Join(failed, err)
 		return data
 	}
+
 	type object = map[string]any
 	doc := object{
 		"apiVersion": "v1", "kind": "Config", "current-context": "porthole",
@@ -91,6 +96,7 @@ func writeKubeconfig(l Layout, path, server, user string) error {
 		"users":    []object{{"name": user, "user": object{"client-certificate-data": read(user + ".crt"), "client-key-data": read(user + ".key")}}},
 		"contexts": []object{{"name": "porthole", "context": object{"cluster": "porthole", "user": user}}},
 	}
+
 	data, err := json.MarshalIndent(doc, "", "  ")
 	if err := errors.Join(failed, err); err != nil {
 		return fmt.Errorf("kubeconfig of %s: %w", user, err)

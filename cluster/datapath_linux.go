@@ -42,6 +42,7 @@ func checkCluster(ctx context.Context, o UpOptions, client *kube.Cluster, p *pro
 		return err
 	}
 	p.done("CoreDNS")
+
 	var pods []v1.Pod
 	err = wait(ctx, addonsWait, func(ctx context.Context) error {
 		var err error
@@ -54,6 +55,7 @@ func checkCluster(ctx context.Context, o UpOptions, client *kube.Cluster, p *pro
 		return fmt.Errorf("pods for the test of the data path: %w", err)
 	}
 	p.done("a pod on every node")
+
 	if err := wait(ctx, 20*time.Second, func(ctx context.Context) error { return checkPaths(ctx, pods) }); err != nil {
 		return fmt.Errorf("data path: %w", err)
 	}
@@ -81,6 +83,7 @@ func podsReady(pods []v1.Pod, want int) error {
 		}
 		waiting = fmt.Errorf("%s on %s is not ready: %s", pod.Name, pod.Spec.NodeName, reason)
 	}
+
 	if ready >= want {
 		return nil
 	}
@@ -94,6 +97,7 @@ func checkPaths(ctx context.Context, pods []v1.Pod) error {
 	for _, pod := range pods {
 		targets = append(targets, target{"a pod on " + pod.Spec.NodeName, "http://" + pod.Status.PodIP + ":8080/"})
 	}
+
 	stop, err := serveOutside()
 	if err != nil {
 		return err
@@ -102,6 +106,7 @@ func checkPaths(ctx context.Context, pods []v1.Pod) error {
 	targets = append(targets, target{"the outside", "http://" + outsideAddress + "/"})
 	client := clientInNetns(platform.NetnsPath(lab.Netns("lin01")))
 	defer client.CloseIdleConnections()
+
 	var wg sync.WaitGroup
 	errs := make([]error, len(pods)*len(targets))
 	for i, pod := range pods {

@@ -39,6 +39,7 @@ func Down(ctx context.Context, o DownOptions) error {
 		fmt.Fprintf(o.Out, "no cluster in %s\n", l.Dir)
 		return nil
 	}
+
 	unlock, err := lock(l)
 	if err != nil {
 		return err
@@ -48,6 +49,7 @@ func Down(ctx context.Context, o DownOptions) error {
 	if err != nil {
 		return err
 	}
+
 	if o.Purge && len(keep) > 0 {
 		return fmt.Errorf("%s holds host %s, which is not the cluster's: `porthole host delete %[2]s` first", l.Dir, keep[0])
 	}
@@ -57,6 +59,7 @@ func Down(ctx context.Context, o DownOptions) error {
 		config = DefaultConfig()
 		config.LinuxNodes, config.WindowsNodes = maxNodes, maxNodes // whatever of it is there
 	}
+
 	var errs []error
 	for _, s := range []struct {
 		what string
@@ -114,6 +117,7 @@ func killContainers(c Config) error {
 			}
 		}
 	}
+
 	return killAll(pids)
 }
 
@@ -124,6 +128,7 @@ func killInNetns(c Config) error {
 	if len(c.Nodes()) > 0 {
 		names = append(names, lab.RouterNetns)
 	}
+
 	for _, n := range c.Nodes() {
 		names = append(names, lab.Netns(n.Name))
 	}
@@ -228,6 +233,7 @@ func removeCgroup(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	slices.Reverse(dirs)
 	for _, d := range dirs {
 		err := wait(context.Background(), 5*time.Second, func(context.Context) error {
@@ -259,6 +265,7 @@ func removeState(l Layout, keep []string, purge bool) error {
 	if len(left) > 0 {
 		return fmt.Errorf("still mounted: %v", left)
 	}
+
 	if purge {
 		return os.RemoveAll(l.Dir)
 	}
@@ -269,6 +276,7 @@ func removeState(l Layout, keep []string, purge bool) error {
 			errs = append(errs, os.RemoveAll(l.Host(h.Name())))
 		}
 	}
+
 	if len(keep) == 0 {
 		errs = append(errs, os.RemoveAll(l.Hosts()))
 	}
@@ -278,6 +286,7 @@ func removeState(l Layout, keep []string, purge bool) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+
 	// These tell what there is to remove, so they go last.
 	return errors.Join(os.RemoveAll(l.RunDir()), os.RemoveAll(l.ConfigFile()))
 }

@@ -30,6 +30,7 @@ func TestDownKeepsHosts(t *testing.T) {
 			t.Cleanup(func() { _ = unix.Unmount(prefix, unix.MNT_DETACH) }) // win01's is gone by then
 		}
 	}
+
 	keep, err := keptHosts(l)
 	if err != nil || len(keep) != 1 || keep[0] != "h1" {
 		t.Fatalf("kept hosts: %v, %v", keep, err)
@@ -37,10 +38,12 @@ func TestDownKeepsHosts(t *testing.T) {
 	if err := errors.Join(unmountBelow(l, keep), removeState(l, keep, false)); err != nil {
 		t.Fatal(err)
 	}
+
 	list, err := s.List()
 	if err != nil || len(list) != 1 || list[0].Name != "h1" {
 		t.Errorf("hosts afterwards: %v, %v", list, err)
 	}
+
 	all, err := mountsBelow(l, nil)
 	if err != nil || os.Geteuid() == 0 && len(all) != 1 {
 		t.Errorf("mounts afterwards: %v, %v", all, err)

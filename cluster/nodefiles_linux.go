@@ -70,10 +70,12 @@ func writeKubernetesFiles(l Layout, n Node) error {
 	if err != nil {
 		return err
 	}
+
 	proxy, err := proxyConfig(l, n)
 	if err != nil {
 		return err
 	}
+
 	errs := []error{
 		writeFile(filepath.Join(dir, "kubelet.json"), kubelet, 0o644),
 		writeFile(filepath.Join(dir, "kube-proxy.json"), proxy, 0o644),
@@ -81,6 +83,7 @@ func writeKubernetesFiles(l Layout, n Node) error {
 	if n.Windows { // which has no file of its own
 		errs = append(errs, writeFile(filepath.Join(dir, "resolv.conf"), []byte(noResolver), 0o644))
 	}
+
 	for from, to := range map[string]string{
 		filepath.Join(l.PKI(), "ca.crt"):                         "ca.crt",
 		filepath.Join(l.PKI(), "kubelet-serving-"+n.Name+".crt"): "kubelet.crt",

@@ -65,6 +65,7 @@ func (a *authority) issue(id identity) error {
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
+
 	if id.group != "" {
 		template.Subject.Organization = []string{id.group}
 	}
@@ -76,6 +77,7 @@ func (a *authority) issue(id identity) error {
 			template.DNSNames = append(template.DNSNames, h)
 		}
 	}
+
 	if _, _, err := makePair(a.dir, id.file, template, a); err != nil {
 		return fmt.Errorf("certificate %s: %w", id.file, err)
 	}
@@ -87,16 +89,19 @@ func makePair(dir, name string, template *x509.Certificate, by *authority) (*x50
 	if err != nil {
 		return nil, nil, err
 	}
+
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		return nil, nil, err
 	}
+
 	template.SerialNumber = serial
 	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(certLife)
 	parent, signer := template, crypto.Signer(key)
 	if by != nil {
 		parent, signer = by.cert, by.key
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
 		return nil, nil, err
@@ -104,6 +109,7 @@ func makePair(dir, name string, template *x509.Certificate, by *authority) (*x50
 	if err := writePEM(filepath.Join(dir, name+".crt"), "CERTIFICATE", der, 0o644); err != nil {
 		return nil, nil, err
 	}
+
 	cert, err := x509.ParseCertificate(der)
 	return cert, key, err
 }

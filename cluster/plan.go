@@ -102,6 +102,7 @@ func (p *planner) windowsNode(n Node) {
 		p.add(supervise.Process{Name: n.Name + "/" + name, Node: n.Name, Path: path, Args: args, Env: env, Netns: p.netns(n.Name),
 			Log: p.l.NodeLog(n.Name, name), WaitFor: wait, Follows: follows(n, path)})
 	}
+
 	host := p.l.Host(n.Name)
 	wine := wineEnv(p.l, n)
 	hns := supervise.Condition{TCP: fmt.Sprintf("127.0.0.1:%d", hnsPort), Netns: p.netns(n.Name)}
@@ -113,6 +114,7 @@ func (p *planner) windowsNode(n Node) {
 	add("kubelet", wineLoader, wine, []supervise.Condition{p.apiReady(), cri, hns},
 		`C:\k\kubelet.exe`, `--config=C:\etc\kubernetes\kubelet.json`, `--kubeconfig=C:\etc\kubernetes\kubelet.kubeconfig`,
 		"--hostname-override="+n.Name, "--node-ip="+n.Address.String(), `--root-dir=C:\var\lib\kubelet`, "--v=2")
+
 	add("kube-proxy", wineLoader, wine, []supervise.Condition{p.apiReady(), hns},
 		`C:\k\kube-proxy.exe`, `--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override="+n.Name)
 	add("routes", wineLoader, wine, []supervise.Condition{p.apiReady(), hns},

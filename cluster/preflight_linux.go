@@ -26,6 +26,7 @@ func Preflight(l Layout, c Config) error {
 			errs = append(errs, fmt.Errorf("%s/%s is missing: `make build` makes it", l.Bin, program))
 		}
 	}
+
 	for program, pkg := range map[string]string{"runc": "runc", "nft": "nftables", "iptables": "iptables"} {
 		if _, err := exec.LookPath(program); err != nil {
 			errs = append(errs, fmt.Errorf("%s is missing: apt-get install %s", program, pkg))
@@ -41,6 +42,7 @@ func Preflight(l Layout, c Config) error {
 			}
 		}
 	}
+
 	errs = append(errs, checkKernel()...)
 	if active, _ := supervise.Supervisors(l.RunDir()); active.PID == 0 {
 		errs = append(errs, portFree("--api-port", c.APIPort), portFree("--registry-port", c.RegistryPort))

@@ -26,6 +26,7 @@ func TestPreflightNamesThingAndCure(t *testing.T) {
 	if err == nil {
 		t.Fatal("an empty machine passed")
 	}
+
 	for _, want := range []string{"bundle/containerd is missing: `make build`", "runc is missing: apt-get install runc", "nft is missing: apt-get install nftables", "--api-port"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the message lacks %q:\n%v", want, err)
@@ -50,6 +51,7 @@ func TestConfigValidate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := DefaultConfig()
 			c.change(&config)
+
 			err := config.Validate()
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)
@@ -65,6 +67,7 @@ func TestProcessesArePure(t *testing.T) {
 	if len(first) != len(second) {
 		t.Fatal("two calls give different lists")
 	}
+
 	seen := map[string]bool{}
 	for i, p := range first {
 		if seen[p.Name] {
@@ -81,6 +84,7 @@ func TestProcessesArePure(t *testing.T) {
 			t.Errorf("%s follows %q", p.Name, p.Follows)
 		}
 	}
+
 	for _, want := range []string{"controlplane", "lin01/kubelet", "win02/kube-proxy", "win01/hnsd"} {
 		if !seen[want] {
 			t.Errorf("no process %s", want)

@@ -112,6 +112,7 @@ func countServices(s health.Status) Counts {
 	if !s.Ready && c.Error == "" {
 		c.Error = "the service proxy has not looked at the host yet"
 	}
+
 	for state, n := range s.Services {
 		c.ByState[string(state)] = n
 	}
@@ -126,6 +127,7 @@ func countServices(s health.Status) Counts {
 			c.Problems = append(c.Problems, t.String())
 		}
 	}
+
 	if s.Omitted > 0 {
 		c.Problems = append(c.Problems, fmt.Sprintf("and %d more", s.Omitted))
 	}
@@ -139,6 +141,7 @@ func nodeStatus(n Node, netns string, object *v1.Node) NodeStatus {
 		s.Reason = "has not registered"
 		return s
 	}
+
 	s.Build = object.Labels["node.kubernetes.io/windows-build"]
 	s.OSImage, s.Runtime, s.PodCIDR = object.Status.NodeInfo.OSImage, object.Status.NodeInfo.ContainerRuntimeVersion, object.Spec.PodCIDR
 	s.Addresses = nil
@@ -147,6 +150,7 @@ func nodeStatus(n Node, netns string, object *v1.Node) NodeStatus {
 			s.Addresses = append(s.Addresses, a.Address)
 		}
 	}
+
 	s.Reason = "no Ready condition yet"
 	for _, c := range object.Status.Conditions {
 		if c.Type == v1.NodeReady {
@@ -154,6 +158,7 @@ func nodeStatus(n Node, netns string, object *v1.Node) NodeStatus {
 			s.Reason = c.Reason + ": " + c.Message
 		}
 	}
+
 	if s.Ready {
 		s.Reason = ""
 	}
@@ -171,6 +176,7 @@ func (s *Status) Print(out io.Writer) error {
 	for _, n := range s.Nodes {
 		fmt.Fprintf(w, "%s\t%v\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.Ready, n.OS, dash(n.Build), strings.Join(n.Addresses, ","), dash(n.PodCIDR), n.Services, n.Routes)
 	}
+
 	fmt.Fprintln(w, "\nPROCESS\tPHASE\tPID\tRESTARTS\tWAITS FOR")
 	show := func(p supervise.State) {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", p.Name, p.Phase, p.PID, p.Restarts, p.Waiting)
@@ -180,11 +186,13 @@ func (s *Status) Print(out io.Writer) error {
 	for _, p := range s.Processes {
 		show(p)
 	}
+
 	for _, n := range s.Nodes {
 		for _, p := range n.Processes {
 			show(p)
 		}
 	}
+
 	first := "\n"
 	for _, n := range s.Nodes {
 		for _, p := range n.problems() {

@@ -29,6 +29,7 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	s := &Status{Dir: l.Dir, Kubeconfig: l.Kubeconfig(), Registry: registryAddress(), API: fmt.Sprintf("https://127.0.0.1:%d", config.APIPort)}
@@ -37,10 +38,12 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
+
 	objects, err := nodeObjects(ctx, l)
 	if err != nil {
 		s.Error = err.Error()
 	}
+
 	for _, n := range config.Nodes() {
 		s.Nodes = append(s.Nodes, nodeStatus(n, lab.Netns(n.Name), objects[n.Name]))
 	}
@@ -55,6 +58,7 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 		wg.Go(func() { askNode(ctx, n) })
 	}
 	wg.Wait()
+
 	for _, p := range processes {
 		if p.Node == "" {
 			s.Processes = append(s.Processes, p)

@@ -22,6 +22,7 @@ func TestServicesInStatus(t *testing.T) {
 			{Service: "shop/old", State: health.Failed, Reason: "Refused", Message: "create load balancer: no (invalid, 0x57)", Code: "0x57", Since: since}},
 		Pending:  []health.ServiceLine{{Service: "shop/db", State: health.Pending, Frontends: 3, Programmed: 1, Since: since}},
 		Unserved: []health.ServiceLine{{Service: "shop/sctp", Reason: "ProtocolNotSupported", Message: "port 7"}}})
+
 	want := []string{
 		"service shop/web is failed since 2026-01-02T03:04:05Z (4 attempts, it is tried again): PortPoolExhausted: 10.96.0.10 80/tcp: no ports: 0x803b0014",
 		"service shop/old is failed since 2026-01-02T03:04:05Z: Refused: create load balancer: no (invalid, 0x57)",
@@ -29,12 +30,14 @@ func TestServicesInStatus(t *testing.T) {
 		"service shop/sctp: ProtocolNotSupported: port 7",
 		"and 3 more",
 	}
+
 	if diff := cmp.Diff(want, c.Problems); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 	if c.String() != "7/9, 1 failed, 1 pending" {
 		t.Errorf("column %q", c)
 	}
+
 	s := Status{Nodes: []NodeStatus{{Name: "win01", OS: "windows", Services: c}}}
 	var out bytes.Buffer
 	if err := s.Print(&out); err != nil || !strings.Contains(out.String(), "win01: service shop/web is failed since") {
@@ -46,14 +49,17 @@ func TestServicesInStatus(t *testing.T) {
 	if err := s.Print(&out); err != nil || !strings.Contains(out.String(), "\n\nwin01: ") || !strings.HasSuffix(out.String(), end) {
 		t.Errorf("%v, table:\n%s", err, out.String())
 	}
+
 	data, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var doc map[string]any
 	if err := json.Unmarshal(data, &doc); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, key := range []string{"wanted", "present", "failed", "problems", "pending", "byState", "troubled"} {
 		if _, has := doc[key]; !has {
 			t.Errorf("JSON lacks %s: %s", key, data)
@@ -62,6 +68,7 @@ func TestServicesInStatus(t *testing.T) {
 	if c := countServices(health.Status{Error: "RPC server is unavailable"}); c.String() != "?" || c.Error != "RPC server is unavailable" {
 		t.Errorf("host away: %+v", c)
 	}
+
 	if c := countServices(health.Status{}); c.Error == "" {
 		t.Error("a proxy that has not looked yet has no error")
 	}

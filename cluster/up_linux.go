@@ -48,6 +48,7 @@ func Up(ctx context.Context, o UpOptions) error {
 		return err
 	}
 	defer unlock()
+
 	p := newProgress(o.Out)
 	running, err := isRunning(o.Layout, o.Config)
 	if err != nil {
@@ -128,6 +129,7 @@ func start(ctx context.Context, o UpOptions, p *progress) error {
 	if err := writeJSON(l.ConfigFile(), c, 0o644); err != nil {
 		return err
 	}
+
 	steps := []struct {
 		what string
 		do   func() error
@@ -139,6 +141,7 @@ func start(ctx context.Context, o UpOptions, p *progress) error {
 		{"configuration of every node", func() error { return writeNodeFiles(l, c) }},
 		{"processes", func() error { return startProcesses(l, c) }},
 	}
+
 	for _, s := range steps {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -173,6 +176,7 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 	if err != nil {
 		return err
 	}
+
 	err = wait(ctx, controlPlaneWait, func(ctx context.Context) error { return client.Ready(ctx) })
 	if err != nil {
 		return fmt.Errorf("the control plane is not ready: %w (log: %s)", err, o.Layout.Log("controlplane"))
@@ -181,6 +185,7 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 	if _, err := os.Stat(checkedFile(o.Layout)); err == nil {
 		return nodesSettle(ctx, o, client, p)
 	}
+
 	if err := wait(ctx, controlPlaneWait, func(ctx context.Context) error { return apply(ctx, o.Layout, baseManifest) }); err != nil {
 		return err
 	}
@@ -227,6 +232,7 @@ func nodesReady(want []Node, have []v1.Node, ready func(name string)) error {
 			}
 		}
 	}
+
 	var missing []string
 	for _, n := range want {
 		switch c, ok := conditions[n.Name]; {
@@ -238,6 +244,7 @@ func nodesReady(want []Node, have []v1.Node, ready func(name string)) error {
 			ready(n.Name)
 		}
 	}
+
 	if len(missing) > 0 {
 		return fmt.Errorf("nodes are not Ready: %s", strings.Join(missing, "; "))
 	}

@@ -20,19 +20,23 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 	if err != nil {
 		return err
 	}
+
 	number, err := strconv.Atoi(c.WindowsBuild)
 	if err != nil {
 		return err
 	}
+
 	build, err := wine.LookupBuild(number)
 	if err != nil {
 		return err
 	}
+
 	template := wine.TemplateDir(l.Dir, number)
 	err = tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: build, DLLDir: filepath.Join(l.Bin, "windows", "dll")})
 	if err != nil {
 		return err
 	}
+
 	for _, n := range c.Nodes() {
 		if !n.Windows {
 			continue

@@ -152,10 +152,12 @@ func startEtcd(cfg *config) error {
 	if err != nil {
 		return err
 	}
+
 	peer, err := url.Parse(cfg.Etcd.PeerURL)
 	if err != nil {
 		return err
 	}
+
 	c := embed.NewConfig()
 	c.Name = "porthole"
 	c.Dir = cfg.Etcd.DataDir
@@ -170,6 +172,7 @@ func startEtcd(cfg *config) error {
 	if err != nil {
 		return err
 	}
+
 	select {
 	case <-etcd.Server.ReadyNotify():
 		return nil
@@ -195,6 +198,7 @@ func prepareAPIServer(ctx context.Context, args []string) (func(context.Context)
 	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
 		return nil, err
 	}
+
 	if err := logsapi.ValidateAndApply(s.Logs, featureGate()); err != nil {
 		return nil, err
 	}
@@ -202,6 +206,7 @@ func prepareAPIServer(ctx context.Context, args []string) (func(context.Context)
 	if err != nil {
 		return nil, err
 	}
+
 	if errs := completed.Validate(); len(errs) != 0 {
 		return nil, errors.Join(errs...)
 	}

@@ -26,6 +26,7 @@ func main() {
 	if name == "kube" && len(os.Args) > 1 {
 		name, os.Args = os.Args[1], os.Args[1:]
 	}
+
 	switch name {
 	case "controlplane":
 		if err := runControlPlane(os.Args[1:]); err != nil {

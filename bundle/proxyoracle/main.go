@@ -41,6 +41,7 @@ func main() {
 			os.Exit(1)
 		}
 	}
+
 	if err := out.Flush(); err != nil {
 		fmt.Fprintln(os.Stderr, "writing answers:", err)
 		os.Exit(1)

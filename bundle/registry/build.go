@@ -73,6 +73,7 @@ func (i image) build(s store, programs string) error {
 			return err
 		}
 	}
+
 	if i.windows != "" {
 		layer, err := windowsLayer(filepath.Join(programs, i.windows), i.entry+".exe")
 		if err != nil {
@@ -106,10 +107,12 @@ func (i image) variant(s store, p v1.Platform, config v1.ImageConfig, layer []by
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
+
 	layerDesc, err := keep(s, v1.MediaTypeImageLayerGzip, compressed)
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
+
 	created := time.Unix(0, 0).UTC()
 	content, err := json.Marshal(v1.Image{
 		Created: &created, Platform: p, Config: config,
@@ -118,16 +121,19 @@ func (i image) variant(s store, p v1.Platform, config v1.ImageConfig, layer []by
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
+
 	configDesc, err := keep(s, v1.MediaTypeImageConfig, content)
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
+
 	manifest, err := json.Marshal(v1.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest, Config: configDesc, Layers: []v1.Descriptor{layerDesc},
 	})
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
+
 	d, err := s.putManifest(i.name, "", v1.MediaTypeImageManifest, manifest)
 	return v1.Descriptor{MediaType: v1.MediaTypeImageManifest, Digest: d, Size: int64(len(manifest)), Platform: &p}, err
 }
@@ -172,6 +178,7 @@ func layer(program, at string, dirs []string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the program (has `make bundle` run?): %w", err)
 	}
+
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, d := range dirs {
@@ -183,6 +190,7 @@ func layer(program, at string, dirs []string) ([]byte, error) {
 			return nil, err
 		}
 	}
+
 	h := &tar.Header{Typeflag: tar.TypeReg, Name: at, Mode: 0o755, Size: int64(len(content)), ModTime: time.Unix(0, 0)}
 	if err := w.WriteHeader(h); err != nil {
 		return nil, err
@@ -190,6 +198,7 @@ func layer(program, at string, dirs []string) ([]byte, error) {
 	if _, err := w.Write(content); err != nil {
 		return nil, err
 	}
+
 	if err := w.Close(); err != nil {
 		return nil, err
 	}

@@ -42,6 +42,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, map[string]any{"repositories": names}, err)
 		return
 	}
+
 	for pattern, serve := range map[*regexp.Regexp]func(http.ResponseWriter, *http.Request, string, string){
 		manifestsPath: h.manifests, uploadsPath: h.uploads, blobsPath: h.blobs, tagsPath: h.tags,
 	} {
@@ -82,6 +83,7 @@ func (h handler) manifests(w http.ResponseWriter, r *http.Request, name, referen
 		if r.Method == http.MethodGet {
 			w.Write(content)
 		}
+
 	case http.MethodPut:
 		content, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxManifest))
 		if err != nil {
@@ -138,6 +140,7 @@ func (h handler) uploads(w http.ResponseWriter, r *http.Request, name, id string
 		fail(w, http.StatusBadRequest, "DIGEST_INVALID", want.String())
 		return
 	}
+
 	switch {
 	case r.Method == http.MethodPost && want == "":
 		h.uploadState(w, name, rand.Text(), 0)

@@ -32,6 +32,7 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return errors.New("a command is needed\n" + usage)
 	}
+
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	switch args[0] {
 	case "build":
@@ -72,6 +73,7 @@ func serve(ctx context.Context, address, netns string, s store) error {
 	if err != nil {
 		return err
 	}
+
 	server := &http.Server{Handler: newHandler(s), ReadHeaderTimeout: 10 * time.Second}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
@@ -81,6 +83,7 @@ func serve(ctx context.Context, address, netns string, s store) error {
 		return err
 	case <-ctx.Done():
 	}
+
 	bye, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	return server.Shutdown(bye)

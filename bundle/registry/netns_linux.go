@@ -13,6 +13,7 @@ func inNetns(path string, f func() error) error {
 	if path == "" {
 		return f()
 	}
+
 	errs := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()

@@ -39,6 +39,7 @@ func (s store) putBlob(r io.Reader, want digest.Digest) (digest.Digest, int64, e
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", 0, err
 	}
+
 	tmp, err := os.CreateTemp(dir, ".new-")
 	if err != nil {
 		return "", 0, err
@@ -49,6 +50,7 @@ func (s store) putBlob(r io.Reader, want digest.Digest) (digest.Digest, int64, e
 	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
 		return "", 0, fmt.Errorf("keeping a blob: %w", err)
 	}
+
 	got := sum.Digest()
 	if want != "" && got != want {
 		return "", 0, fmt.Errorf("blob has digest %s, not %s", got, want)
@@ -94,10 +96,12 @@ func (s store) manifest(name, reference string) (d digest.Digest, mediaType stri
 			return "", "", nil, err
 		}
 	}
+
 	kind, err := os.ReadFile(s.repository(name, "_manifests", "sha256", d.Encoded()))
 	if err != nil {
 		return "", "", nil, err
 	}
+
 	content, err = os.ReadFile(s.blobPath(d))
 	return d, string(kind), content, err
 }

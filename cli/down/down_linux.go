@@ -26,6 +26,7 @@ next start quick (images, the Wine template) stays in the state folder; --purge 
 			return cluster.Down(cmd.Context(), cluster.DownOptions{Layout: layout, Purge: purge, Out: cmd.OutOrStdout()})
 		},
 	}
+
 	cmd.Flags().StringVar(&dir, "dir", cluster.DefaultDir, "state folder")
 	cmd.Flags().BoolVar(&purge, "purge", false, "remove the state folder as well")
 	return cmd

@@ -63,6 +63,7 @@ Exit code: 0 equal, 1 different, 2 nothing was compared: the proxy could not be 
 			if output != "text" && output != "json" {
 				return to.give(fmt.Errorf("-o %s: text and json are known", output))
 			}
+
 			client := &http.Client{}
 			if node != "" {
 				var err error
@@ -74,6 +75,7 @@ Exit code: 0 equal, 1 different, 2 nothing was compared: the proxy could not be 
 			return diff(c.Context(), client, address, output, to)
 		},
 	}
+
 	c.Flags().StringVar(&address, "address", "127.0.0.1:10249", "metrics address of the service proxy (--metrics-bind-address)")
 	c.Flags().StringVar(&node, "node", "", "node of the local cluster, in whose network namespace the address is")
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
@@ -116,10 +118,12 @@ func ask(ctx context.Context, client *http.Client, address string) (health.Diff,
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return d, fmt.Errorf("--address: %w", err)
 	}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/diff", nil)
 	if err != nil {
 		return d, fmt.Errorf("--address %s: %w", address, err)
 	}
+
 	resp, err := client.Do(req)
 	if err != nil {
 		return d, fmt.Errorf("asking the service proxy: %w", err)
@@ -129,6 +133,7 @@ func ask(ctx context.Context, client *http.Client, address string) (health.Diff,
 	if err != nil {
 		return d, fmt.Errorf("asking the service proxy: %w", err)
 	}
+
 	if resp.StatusCode != http.StatusOK {
 		var why struct{ Error string }
 		if json.Unmarshal(data, &why) == nil && why.Error != "" {
@@ -136,6 +141,7 @@ func ask(ctx context.Context, client *http.Client, address string) (health.Diff,
 		}
 		return d, fmt.Errorf("the service proxy at %s has no /diff (%s); is it ours (Linux nodes have upstream's), and in mode kernelspace?", address, resp.Status)
 	}
+
 	if err := json.Unmarshal(data, &d); err != nil {
 		return d, fmt.Errorf("reading the answer of %s: %w", address, err)
 	}

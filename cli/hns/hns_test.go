@@ -22,6 +22,7 @@ func TestDiff(t *testing.T) {
 		{Verb: "create lb", Frontend: "10.96.0.10 80/tcp", Service: "shop/web", Text: "create lb 10.96.0.10 80/tcp -> 10.244.2.5:8080 dsr",
 			Trouble: "no ports", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}},
 		Problems: []health.DiffLine{{Frontend: "node 30080/tcp", Text: "held by a stranger"}}}
+
 	for _, c := range []struct {
 		name     string
 		handler  http.Handler
@@ -52,6 +53,7 @@ func TestDiff(t *testing.T) {
 			}
 		})
 	}
+
 	if code, _, errs := run(t, "--address", "nowhere"); code != 2 || !strings.Contains(errs, "--address") {
 		t.Errorf("bad address: %d, %s", code, errs)
 	}
@@ -61,6 +63,7 @@ func TestDiff(t *testing.T) {
 	if code, _, errs := run(t, "win01"); code != 2 || !strings.Contains(errs, "--node") {
 		t.Errorf("an argument: %d, %s", code, errs)
 	}
+
 	if code, _, errs := run(t, "--node", "win09"); code != 2 || !strings.Contains(errs, "node") {
 		t.Errorf("unknown node: %d, %s", code, errs)
 	}

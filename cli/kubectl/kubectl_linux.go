@@ -26,6 +26,7 @@ func Command() *cobra.Command {
 			} else if len(args) > 0 && strings.HasPrefix(args[0], "--dir=") {
 				dir, args = strings.TrimPrefix(args[0], "--dir="), args[1:]
 			}
+
 			layout, err := cluster.NewLayout(dir)
 			if err != nil {
 				return err
@@ -33,6 +34,7 @@ func Command() *cobra.Command {
 			if _, err := os.Stat(layout.Kubeconfig()); err != nil {
 				return fmt.Errorf("no cluster in %s: run `porthole up` first", dir)
 			}
+
 			env := append(os.Environ(), "KUBECONFIG="+layout.Kubeconfig())
 			program := layout.Bundled("kube")
 			return fmt.Errorf("running %s: %w", program, syscall.Exec(program, append([]string{"kube", "kubectl"}, args...), env))

@@ -66,6 +66,7 @@ func TestRefuses(t *testing.T) {
 	if err := os.WriteFile(config, []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailSwapOn: false\nresolvConf: ''\npodLogsDir: "+dir+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct{ args, want string }{
 		{"--no-such-flag", "unknown flag: --no-such-flag"},
 		{"stray", "unknown command"},

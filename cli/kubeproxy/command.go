@@ -32,6 +32,7 @@ func Command() *cobra.Command {
 			return start(c, s)
 		},
 	}
+
 	register(c.Flags(), values)
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if parent := c.Parent(); parent != nil {
@@ -48,10 +49,12 @@ func start(c *cobra.Command, s *settings) error {
 		_, err := fmt.Fprintln(c.OutOrStdout(), "Kubernetes "+node.Version+" (Porthole)")
 		return err
 	}
+
 	ctx, err := logging(c.Context(), s)
 	if err != nil {
 		return err
 	}
+
 	logger := klog.FromContext(ctx)
 	for _, w := range s.warnings {
 		logger.Info("Configuration", "warning", w)
@@ -59,6 +62,7 @@ func start(c *cobra.Command, s *settings) error {
 	if s.writeTo != "" {
 		return writeConfig(s)
 	}
+
 	if err := s.runnable(); err != nil {
 		return err
 	}
@@ -66,6 +70,7 @@ func start(c *cobra.Command, s *settings) error {
 		logger.Info("Nothing needs to be set up before the proxy runs; --init-only is done")
 		return nil
 	}
+
 	if s.cleanup {
 		return node.Cleanup(ctx, s.Options)
 	}

@@ -57,6 +57,7 @@ func TestEveryUpstreamFlag(t *testing.T) {
 	if len(flags) < 60 {
 		t.Fatalf("only %d flags in the list", len(flags))
 	}
+
 	var all []string
 	for name, v := range flags {
 		for _, arg := range []string{"--" + name + "=" + v, "--" + strings.ReplaceAll(name, "-", "_") + "=" + v} {
@@ -66,14 +67,17 @@ func TestEveryUpstreamFlag(t *testing.T) {
 		}
 		all = append(all, "--"+name+"="+v)
 	}
+
 	s, err := parse(t, "", nil, all...)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	warnings := strings.Join(s.warnings, "\n")
 	if len(s.warnings) != 2 || !strings.Contains(warnings, "--ipvs-scheduler") || !strings.Contains(warnings, "WinDSR") {
 		t.Errorf("warnings, want one for Linux and one for gates:\n%s", warnings)
 	}
+
 	ours := []string{"config", "write-config-to", "service-interface", "state-file", "probe-services"}
 	for _, o := range options() {
 		if _, listed := flags[o.name]; !listed && !slices.Contains(ours, o.name) {
@@ -97,6 +101,7 @@ iptables: {syncPeriod: 10s, minSyncPeriod: 2s}
 logging: {verbosity: 3}
 enableProfiling: true
 `
+
 	for _, c := range []struct {
 		name, file string
 		env        map[string]string
@@ -161,6 +166,7 @@ func periods(s *settings) any   { return s.Settle.String() + " " + s.Period.Stri
 
 func TestMistakes(t *testing.T) {
 	head := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+
 	for _, c := range []struct {
 		name, file string
 		args       []string
@@ -209,18 +215,22 @@ func TestRoundTrip(t *testing.T) {
 			args = append(args, "--"+name+"="+v)
 		}
 	}
+
 	first, err := parse(t, "", nil, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	first.writeTo = filepath.Join(t.TempDir(), "config.yaml")
 	if err := writeConfig(first); err != nil {
 		t.Fatal(err)
 	}
+
 	data, err := os.ReadFile(first.writeTo)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	second, err := parse(t, string(data), nil, "--config=x")
 	if err != nil {
 		t.Fatal(err)
@@ -228,12 +238,14 @@ func TestRoundTrip(t *testing.T) {
 	if diff := cmp.Diff(first.Config, second.Config); diff != "" {
 		t.Errorf("configuration (-first +second):\n%s", diff)
 	}
+
 	if first.Period != second.Period || first.Settle != second.Settle || first.Healthz != second.Healthz {
 		t.Errorf("settings differ: %v %v", periods(first), periods(second))
 	}
 	if len(second.warnings) != 1 { // the gates
 		t.Errorf("warnings %q", second.warnings)
 	}
+
 	first.writeTo = filepath.Join(first.writeTo, "below a file")
 	if err := writeConfig(first); err == nil {
 		t.Error("writing below a file went well")
@@ -270,6 +282,7 @@ func TestCommand(t *testing.T) {
 		err := c.ExecuteContext(t.Context())
 		return out.String(), err
 	}
+
 	if out, err := run("--version"); err != nil || !strings.HasPrefix(out, "Kubernetes v1.36") {
 		t.Errorf("--version: %q, %v", out, err)
 	}
@@ -277,6 +290,7 @@ func TestCommand(t *testing.T) {
 	if _, err := run("--write-config-to", file, "--hostname-override", "A"); err != nil {
 		t.Error(err)
 	}
+
 	if data, err := os.ReadFile(file); err != nil || !strings.Contains(string(data), "hostnameOverride: a\n") {
 		t.Errorf("%v, %s", err, data)
 	}

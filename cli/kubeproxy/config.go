@@ -57,6 +57,7 @@ func resolve(flags map[string]string, h host) (*settings, error) {
 	} else {
 		s.Config.Winkernel.EnableDSR = true
 	}
+
 	var noEffect []string
 	for _, o := range options() {
 		v, is := flags[o.name]
@@ -70,6 +71,7 @@ func resolve(flags map[string]string, h host) (*settings, error) {
 			noEffect = append(noEffect, "--"+o.name)
 		}
 	}
+
 	if s.version {
 		return s, nil
 	}
@@ -127,6 +129,7 @@ func (s *settings) defaults() {
 	if a, err := netip.ParseAddr(c.BindAddress); err == nil && a.Is6() {
 		all, local = "[::]", "[::1]"
 	}
+
 	port := func(given *int32, standard int, none *bool) string {
 		if given == nil || *given == 0 {
 			*none = *none || given != nil
@@ -134,6 +137,7 @@ func (s *settings) defaults() {
 		}
 		return strconv.Itoa(int(*given))
 	}
+
 	healthz, metrics := port(s.healthzPort, healthzPort, &s.noHealthz), port(s.metricsPort, metricsPort, &s.noMetrics)
 	c.HealthzBindAddress = withPort(cmp.Or(c.HealthzBindAddress, all), healthz)
 	c.MetricsBindAddress = withPort(cmp.Or(c.MetricsBindAddress, local), metrics)
@@ -141,6 +145,7 @@ func (s *settings) defaults() {
 	if c.ClientConnection.QPS == 0 {
 		c.ClientConnection.QPS = 50
 	}
+
 	if c.ClientConnection.Burst == 0 {
 		c.ClientConnection.Burst = max(100, int32(2*c.ClientConnection.QPS))
 	}
@@ -184,11 +189,13 @@ func (s *settings) validate() error {
 	if _, err := netip.ParseAddr(c.BindAddress); err != nil {
 		bad("bind address %q is no address", c.BindAddress)
 	}
+
 	for _, a := range []struct{ what, address string }{{"healthz", c.HealthzBindAddress}, {"metrics", c.MetricsBindAddress}} {
 		if err := hostPort(a.address); err != nil {
 			bad("%s bind address: %w", a.what, err)
 		}
 	}
+
 	switch s.Mode {
 	case node.Kernelspace, node.Userspace:
 	case "iptables", "ipvs", "nftables":
@@ -196,12 +203,14 @@ func (s *settings) validate() error {
 	default:
 		bad("proxy mode %q is unknown; this program knows %s and %s", s.Mode, node.Kernelspace, node.Userspace)
 	}
+
 	if vip := c.Winkernel.SourceVip; vip != "" {
 		var err error
 		if s.SourceVIP, err = netip.ParseAddr(vip); err != nil {
 			bad("source VIP %q is no address", vip)
 		}
 	}
+
 	s.ClusterRanges = prefixes(strings.Split(c.ClusterCIDR, ","), "cluster CIDR", bad)
 	if slices.Equal(c.NodePortAddresses, []string{"primary"}) {
 		s.NodePortsPrimary = true
@@ -211,6 +220,7 @@ func (s *settings) validate() error {
 	if c.ConfigSyncPeriod.Duration < 0 {
 		bad("config sync period %s is negative", c.ConfigSyncPeriod.Duration)
 	}
+
 	if s.Settle < 0 || s.Period < 0 {
 		bad("sync periods must not be negative")
 	}
@@ -220,6 +230,7 @@ func (s *settings) validate() error {
 	if v := c.ShowHiddenMetricsForVersion; v != "" && !minorVersion(v) {
 		bad("show hidden metrics for version %q: wanted is major.minor, such as 1.35", v)
 	}
+
 	if !s.noHealthz {
 		s.Healthz = c.HealthzBindAddress
 	}

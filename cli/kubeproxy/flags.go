@@ -59,6 +59,7 @@ func (v *value) Set(s string) error {
 			s = v.text + "," + s
 		}
 	}
+
 	if err == nil {
 		v.text = s
 	}
@@ -104,12 +105,14 @@ func explain(fs *pflag.FlagSet, err error) error {
 	if !errors.As(err, &unknown) {
 		return err
 	}
+
 	name := strings.ReplaceAll(unknown.GetSpecifiedName(), "_", "-")
 	for prefix, instead := range gone {
 		if name == prefix || strings.HasSuffix(prefix, "*") && strings.HasPrefix(name, strings.TrimSuffix(prefix, "*")) {
 			return fmt.Errorf("--%s does not exist any more: %s", name, instead)
 		}
 	}
+
 	best, distance := "", 4
 	fs.VisitAll(func(f *pflag.Flag) {
 		if d := edits(name, f.Name); d < distance {

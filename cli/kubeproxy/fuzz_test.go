@@ -22,6 +22,7 @@ func checkSettings(t *testing.T, s *settings) {
 	if s.Mode != node.Kernelspace && s.Mode != node.Userspace || s.Hostname == "" || s.Hostname != strings.ToLower(strings.TrimSpace(s.Hostname)) {
 		t.Fatalf("mode %q, host %q", s.Mode, s.Hostname)
 	}
+
 	for _, address := range []string{s.Healthz, s.Metrics} {
 		if address == "" {
 			continue
@@ -30,6 +31,7 @@ func checkSettings(t *testing.T, s *settings) {
 			t.Fatalf("address %q: %v", address, err)
 		}
 	}
+
 	for _, p := range slices.Concat(s.ClusterRanges, s.NodePortRanges) {
 		if p != p.Masked() || !p.IsValid() {
 			t.Fatalf("range %v", p)
@@ -38,6 +40,7 @@ func checkSettings(t *testing.T, s *settings) {
 	if s.Config.Winkernel.SourceVip != "" && !s.SourceVIP.IsValid() || s.Settle < 0 || s.Period < 0 || s.Period > longestPeriod || s.Config.ConfigSyncPeriod.Duration <= 0 {
 		t.Fatalf("source VIP %v, periods %v, %v and %v", s.SourceVIP, s.Settle, s.Period, s.Config.ConfigSyncPeriod.Duration)
 	}
+
 	if _, err := netip.ParseAddr(s.Config.BindAddress); err != nil {
 		t.Fatal(err)
 	}

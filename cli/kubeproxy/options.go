@@ -69,6 +69,7 @@ func modeOptions() []option {
 			toText(func(s *settings) *string { return &s.Config.Winkernel.NetworkName })},
 		{"enable-dsr", "leave the client's address as it is on the way to backends (direct server return); default true without --config", boolean, false,
 			toBool(func(s *settings) *bool { return &s.Config.Winkernel.EnableDSR })},
+
 		{"source-vip", "source address of overlay networks' load balancers; empty: one is chosen", text, false,
 			toText(func(s *settings) *string { return &s.Config.Winkernel.SourceVip })},
 		{"root-hnsendpoint-name", "name of the host's own endpoint in the network; not needed", text, false,
@@ -83,6 +84,7 @@ func modeOptions() []option {
 			}},
 		{"cluster-cidr", "ranges of pod addresses in the cluster, with commas", text, false,
 			toText(func(s *settings) *string { return &s.Config.ClusterCIDR })},
+
 		{"service-interface", "mode userspace: interface that gets the services' addresses; also from INTERFACE_TO_ADD_SERVICE_IP", text, false,
 			toText(func(s *settings) *string { return &s.ServiceInterface })},
 		{"state-file", "mode userspace: file that remembers which addresses are ours", text, false,
@@ -112,6 +114,7 @@ func logOptions() []option {
 			return err
 		}},
 		{"vmodule", "verbosity by file: pattern=level,…", text, false, setModules},
+
 		{"logging-format", "text or json (default text)", text, false, toText(func(s *settings) *string { return &s.Config.Logging.Format })},
 		{"log-flush-frequency", "accepted for upstream's sake: every line is written at once", duration, false, func(s *settings, v string) error {
 			d, err := time.ParseDuration(v)
@@ -158,6 +161,7 @@ func linuxOptions() []option {
 		{"conntrack-udp-timeout", "idle UDP", duration, false, toDuration(func(s *settings) *metav1.Duration { return &track(s).UDPTimeout })},
 		{"conntrack-udp-timeout-stream", "idle UDP", duration, false, toDuration(func(s *settings) *metav1.Duration { return &track(s).UDPStreamTimeout })},
 	}
+
 	for i := range all {
 		all[i].linux = true
 	}

@@ -25,6 +25,7 @@ func Command() *cobra.Command {
 			return relay.Run(cmd.Context(), maps)
 		},
 	}
+
 	cmd.Flags().StringArrayVar(&texts, "map", nil, "LISTEN=TARGET@NETNS, may be repeated")
 	return cmd
 }

@@ -38,6 +38,7 @@ func Command() *cobra.Command {
 			return status.Print(cmd.OutOrStdout())
 		},
 	}
+
 	cmd.Flags().StringVar(&dir, "dir", cluster.DefaultDir, "state folder")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json for all that is known")
 	return cmd

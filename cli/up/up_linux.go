@@ -39,6 +39,7 @@ it changes nothing; after an interrupted run it finishes the work.`,
 			return cluster.Up(cmd.Context(), cluster.UpOptions{Layout: layout, Config: config, Out: cmd.OutOrStdout()})
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringVar(&dir, "dir", cluster.DefaultDir, "state folder")
 	f.IntVar(&config.LinuxNodes, "linux-nodes", config.LinuxNodes, "Linux nodes, 1 to 9")

@@ -54,6 +54,7 @@ func serve(ctx context.Context, m Map) error {
 	if err != nil {
 		return fmt.Errorf("relaying %s: %w", m.Listen, err)
 	}
+
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()
 	for {

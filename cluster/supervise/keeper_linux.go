@@ -75,6 +75,7 @@ func (k *keeper) run(ctx context.Context) {
 	if k.state.Phase == "running" && !k.state.Alive() {
 		k.state.Restarts++ // it ended while nobody looked
 	}
+
 	for ctx.Err() == nil {
 		if !k.state.Alive() {
 			if !k.await(ctx) {
@@ -132,6 +133,7 @@ func (k *keeper) await(ctx context.Context) bool {
 			}
 		}
 	}
+
 	for k.process.Follows != "" {
 		if pid := k.leader(); pid > 0 {
 			k.state.Leader = pid
@@ -169,6 +171,7 @@ func (k *keeper) start() error {
 			return err
 		}
 	}
+
 	log, err := openLog(p.Log)
 	if err != nil {
 		return err
@@ -179,12 +182,14 @@ func (k *keeper) start() error {
 	if cmd.Dir == "" {
 		cmd.Dir = "/"
 	}
+
 	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}, p.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := platform.StartInNetns(p.Netns, cmd); err != nil {
 		return fmt.Errorf("starting %s: %w", p.Name, err)
 	}
+
 	k.state.PID = cmd.Process.Pid
 	k.state.StartTicks, _ = startTicks(cmd.Process.Pid)
 	go func() { _ = cmd.Wait() }() // reaps it; its end is seen through the pidfd

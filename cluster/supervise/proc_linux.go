@@ -19,18 +19,22 @@ func startTicks(pid int) (uint64, bool) {
 	if err != nil {
 		return 0, false
 	}
+
 	_, rest, ok := strings.Cut(string(data), ") ")
 	if !ok {
 		return 0, false
 	}
+
 	fields := strings.Fields(rest)
 	if len(fields) < 20 || fields[0] == "X" {
 		return 0, false
 	}
+
 	// A main thread that has ended is a zombie while other threads live on: such a process still has to be killed.
 	if threads, err := strconv.Atoi(fields[17]); fields[0] == "Z" && (err != nil || threads <= 1) {
 		return 0, false
 	}
+
 	ticks, err := strconv.ParseUint(fields[19], 10, 64)
 	return ticks, err == nil
 }
@@ -48,6 +52,7 @@ func WaitEnd(pid int, wait time.Duration) bool {
 		return true // ESRCH: gone
 	}
 	defer unix.Close(fd)
+
 	for deadline := time.Now().Add(wait); ; {
 		left := time.Until(deadline)
 		if left <= 0 {
@@ -77,6 +82,7 @@ func (s State) Stop(grace time.Duration) error {
 			return nil
 		}
 	}
+
 	if err := unix.Kill(s.PID, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("killing %s (pid %d): %w", s.Name, s.PID, err)
 	}

@@ -30,6 +30,7 @@ func newWorld(t *testing.T, processes ...Process) *world {
 	if err := WriteProcesses(w.dir, processes); err != nil {
 		t.Fatal(err)
 	}
+
 	w.supervise()
 	t.Cleanup(func() {
 		w.stop()

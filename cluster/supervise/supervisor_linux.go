@@ -71,6 +71,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := acquire(ctx, lock); err != nil {
 		return err
 	}
+
 	// A Shutdown that began meanwhile has taken the list away: then there is nothing to supervise any more.
 	processes, err := ReadProcesses(o.RunDir)
 	if err != nil {
@@ -79,6 +80,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := writeSelf(filepath.Join(o.RunDir, activeFile)); err != nil {
 		return err
 	}
+
 	klog.FromContext(ctx).Info("Supervising", "processes", len(processes), "folder", o.RunDir)
 	var wg sync.WaitGroup
 	for _, p := range processes {
@@ -125,6 +127,7 @@ func writePID(file, name string, pid int) error {
 // keepStandby makes sure that a second supervisor waits for the lock.
 func keepStandby(ctx context.Context, o Options) {
 	logger := klog.FromContext(ctx)
+
 	file := filepath.Join(o.RunDir, standbyFile)
 	for ctx.Err() == nil {
 		s, err := readState(file)
@@ -184,6 +187,7 @@ func States(runDir string) ([]State, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	states := make([]State, 0, len(processes))
 	for _, p := range processes {
 		s, err := readState(stateFile(runDir, p.Name))
@@ -209,6 +213,7 @@ func Shutdown(runDir string, grace time.Duration) error {
 	if err := stopSupervisors(runDir); err != nil {
 		return err
 	}
+
 	states, err := States(runDir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -216,6 +221,7 @@ func Shutdown(runDir string, grace time.Duration) error {
 	if err != nil {
 		return err
 	}
+
 	errs := make([]error, len(states))
 	var wg sync.WaitGroup
 	for i, s := range states {
@@ -235,6 +241,7 @@ func stopSupervisors(runDir string) error {
 		return err
 	}
 	defer lock.Close()
+
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	for {

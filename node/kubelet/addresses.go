@@ -18,6 +18,7 @@ func nodeIPs(text, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var out []string
 	for _, ip := range given {
 		if ip.IsUnspecified() {
@@ -33,6 +34,7 @@ func nodeIPs(text, name string) ([]string, error) {
 		}
 		out = append(out, ip.String())
 	}
+
 	if len(out) > 0 {
 		return out, nil
 	}
@@ -42,6 +44,7 @@ func nodeIPs(text, name string) ([]string, error) {
 	if ip := lookUp(name); ip != nil {
 		return []string{ip.String()}, nil
 	}
+
 	ip, err := routed(false)
 	if err != nil {
 		ip, err = routed(true)
@@ -106,6 +109,7 @@ func lookUp(name string) (found net.IP) {
 	if err != nil {
 		return nil
 	}
+
 	for _, ip := range ips {
 		if usableIP(ip) != nil || !onThisHost(ip) {
 			continue

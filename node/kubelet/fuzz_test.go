@@ -19,6 +19,7 @@ func FuzzSettings(f *testing.F) {
 	for _, s := range []string{"a=b,,c=", "node.kubernetes.io/a=b,kubernetes.io/x=y", "10.0.0.1, fd00::1", "1,2,3", "10%", "-1", "1e400", "NaN%", "9223372036854775807Ei", "9223372036854775807E", "0x1p-2%"} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		if labels, err := parseLabels(text); err == nil {
 			for k, v := range labels {

@@ -23,6 +23,7 @@ func rotator(k *core.Kubelet, cfg *v1beta1.KubeletConfiguration, reopen func(ctx
 			return nil, fmt.Errorf("containerLogMaxSize %q: %w", cfg.ContainerLogMaxSize, err)
 		}
 	}
+
 	options := logs.Options{MaxBytes: size.Value(), MaxFiles: 5, Workers: 1, Every: 10 * time.Second, Reopen: reopen,
 		Running: func() []logs.Container { return running(k.View()) }}
 	if cfg.ContainerLogMaxFiles != nil {
@@ -31,6 +32,7 @@ func rotator(k *core.Kubelet, cfg *v1beta1.KubeletConfiguration, reopen func(ctx
 	if cfg.ContainerLogMaxWorkers != nil {
 		options.Workers = int(*cfg.ContainerLogMaxWorkers)
 	}
+
 	if cfg.ContainerLogMonitorInterval != nil {
 		options.Every = cfg.ContainerLogMonitorInterval.Duration
 	}

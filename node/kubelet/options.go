@@ -50,6 +50,7 @@ func options(cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, 
 	if err := os.MkdirAll(root, 0o750); err != nil {
 		return nil, fmt.Errorf("creating --root-dir: %w", err)
 	}
+
 	logs, err := filepath.Abs(cfg.PodLogsDir)
 	if err != nil {
 		return nil, fmt.Errorf("finding podLogsDir %s: %w", cfg.PodLogsDir, err)
@@ -57,18 +58,22 @@ func options(cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, 
 	if err := private(logs, filepath.Join(filepath.Dir(logs), "containers"), filepath.Join(root, "checkpoints"), given.CertDir); err != nil {
 		return nil, err
 	}
+
 	host, err := platform.ReadHost(root)
 	if err != nil {
 		return nil, err
 	}
+
 	name := strings.ToLower(strings.TrimSpace(cmp.Or(given.Hostname, host.Hostname)))
 	if name == "" {
 		return nil, errors.New("empty hostname is invalid")
 	}
+
 	o := &core.Options{RootDir: root, PodLogsDir: logs, LeaseSeconds: cfg.NodeLeaseDurationSeconds, Windows: platform.IsWindows}
 	if o.Node, err = nodeOptions(cfg, given, name, host); err != nil {
 		return nil, err
 	}
+
 	o.Node.Pressure.Dir = root
 	if !platform.IsWindows {
 		o.Cgroups = cgroup.New(cfg.CgroupRoot)
@@ -76,6 +81,7 @@ func options(cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, 
 	if cfg.CrashLoopBackOff.MaxContainerRestartPeriod != nil {
 		o.MaxBackoff = cfg.CrashLoopBackOff.MaxContainerRestartPeriod.Duration
 	}
+
 	o.Static = staticSources(cfg, name)
 	o.UnsafeSysctls, o.MaxImages = cfg.AllowedUnsafeSysctls, int(*cfg.NodeStatusMaxImages)
 	o.Burst = roomier(os.Getenv)
@@ -216,6 +222,7 @@ func checkLabels(labels map[string]string) error {
 			unknown = append(unknown, k)
 		}
 	}
+
 	if len(unknown) > 0 {
 		return fmt.Errorf("unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: %v", unknown)
 	}
@@ -230,6 +237,7 @@ func reserved(cfg *v1beta1.KubeletConfiguration, host platform.Host) (v1.Resourc
 		sum.Add(q)
 		out[name] = sum
 	}
+
 	for _, m := range []map[string]string{cfg.SystemReserved, cfg.KubeReserved} {
 		for name, text := range m {
 			q, err := resource.ParseQuantity(text)
@@ -239,6 +247,7 @@ func reserved(cfg *v1beta1.KubeletConfiguration, host platform.Host) (v1.Resourc
 			add(v1.ResourceName(name), q)
 		}
 	}
+
 	for signal, text := range cfg.EvictionHard {
 		name, size := v1.ResourceMemory, host.MemoryBytes
 		switch signal {

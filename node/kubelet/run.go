@@ -59,10 +59,12 @@ func Run(ctx context.Context, given Options) error {
 	if err != nil {
 		return err
 	}
+
 	o, err := options(cfg, &given)
 	if err != nil {
 		return err
 	}
+
 	ctx, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
 	api, err := connect(ctx, cfg, &given, o, lost)
@@ -72,6 +74,7 @@ func Run(ctx context.Context, given Options) error {
 	if err := privileges(ctx, cfg, &given); err != nil {
 		return err
 	}
+
 	o.Meter = meter.New(meter.Options{NodeName: o.Node.Name})
 	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, meter.Calls{Meter: o.Meter})
 	if err != nil {
@@ -80,6 +83,7 @@ func Run(ctx context.Context, given Options) error {
 	defer conn.Close()
 	rt := runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, Windows: platform.IsWindows, CPUs: o.Node.Host.CPUs,
 		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, MemoryBytes: o.Node.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration})
+
 	images := conn
 	if cfg.ImageServiceEndpoint != "" && cfg.ImageServiceEndpoint != cfg.ContainerRuntimeEndpoint {
 		if images, err = runtime.Dial(cfg.ImageServiceEndpoint, meter.Calls{Meter: o.Meter}); err != nil {
@@ -87,12 +91,14 @@ func Run(ctx context.Context, given Options) error {
 		}
 		defer images.Close()
 	}
+
 	pulls := puller(cfg, images)
 	pulls.NodeConfigs = image.NodeConfigFolders(o.RootDir)
 	o.Runtime, o.Images = core.NewRuntime(rt), pulls
 	o.ImageGC = &image.GC{Images: pulls.Client(), Runtime: rt.Client(), Disk: diskOf, Policy: image.GCPolicy{
 		High: int(*cfg.ImageGCHighThresholdPercent), Low: int(*cfg.ImageGCLowThresholdPercent),
 		MinAge: cfg.ImageMinimumGCAge.Duration, MaxAge: cfg.ImageMaximumGCAge.Duration}}
+
 	volumes := volume.Options{RootDir: o.RootDir, NodeName: o.Node.Name,
 		Failed: func(p *v1.Pod, err error) {
 			o.API.PodEvent(p, "", v1.EventTypeWarning, "FailedMount", err.Error())
@@ -101,6 +107,7 @@ func Run(ctx context.Context, given Options) error {
 		defer api.Close()
 		volumes.Objects, volumes.Tokens = api.Objects, api
 	}
+
 	manager := volume.New(volumes)
 	defer manager.Close()
 	o.Volumes = core.NewVolumes(manager)
@@ -109,6 +116,7 @@ func Run(ctx context.Context, given Options) error {
 			return err
 		}
 	}
+
 	k := core.New(*o)
 	if *cfg.EnableServer {
 		stop, err := serveHTTP(ctx, servedBy{k: k, cfg: cfg, api: api, o: o, runtime: rt, volumes: manager, certDir: given.CertDir, flags: given.Flags})
@@ -117,6 +125,7 @@ func Run(ctx context.Context, given Options) error {
 		}
 		defer stop()
 	}
+
 	err = k.Run(ctx)
 	if cause := context.Cause(ctx); cause != nil {
 		if errors.Is(cause, context.Canceled) {
@@ -159,6 +168,7 @@ func configure(ctx context.Context, given *Options) (*v1beta1.KubeletConfigurati
 	if err != nil {
 		return nil, err
 	}
+
 	for _, name := range given.WithoutEffect {
 		log.Info("Flag has no effect", "flag", "--"+name)
 	}
@@ -168,10 +178,12 @@ func configure(ctx context.Context, given *Options) (*v1beta1.KubeletConfigurati
 	if given.CertDir == "" {
 		given.CertDir = filepath.Join(given.RootDir, "pki")
 	}
+
 	dir, err := filepath.Abs(given.CertDir)
 	if err != nil {
 		return nil, fmt.Errorf("finding --cert-dir %s: %w", given.CertDir, err)
 	}
+
 	given.CertDir = dir
 	if given.Flags != nil {
 		given.Flags["cert-dir"] = dir // the page shows the folder that is used
@@ -200,15 +212,18 @@ func connect(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 		o.API, o.Standalone = core.NewAPI(kube.Offline{}), true
 		return nil, nil
 	}
+
 	rest, err := kube.Credentials{Node: o.Node.Name, Kubeconfig: given.Kubeconfig, Bootstrap: given.Bootstrap, CertDir: given.CertDir, Rotate: cfg.RotateCertificates,
 		UserAgent: "kubelet/" + Version, QPS: float32(*cfg.KubeAPIQPS), Burst: int(cfg.KubeAPIBurst), Lost: lost}.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	api, err := kube.NewKubelet(rest, o.Node.Name)
 	if err != nil {
 		return nil, err
 	}
+
 	o.API = core.NewAPI(api)
 	return api, nil
 }

@@ -45,10 +45,12 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 			return nil, err
 		}
 	}
+
 	oldest, err := cliflag.TLSVersion(cfg.TLSMinVersion)
 	if err != nil {
 		return nil, fmt.Errorf("tlsMinVersion (--tls-min-version): %w", err)
 	}
+
 	ciphers, err := cliflag.TLSCipherSuites(cfg.TLSCipherSuites)
 	if err != nil {
 		return nil, fmt.Errorf("tlsCipherSuites (--tls-cipher-suites): %w", err)
@@ -57,10 +59,12 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 	if err := apiconn.RegisterMetrics(o.Meter.Registry); err != nil {
 		return nil, err
 	}
+
 	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, meter.Calls{Meter: o.Meter})
 	if err != nil {
 		return nil, err
 	}
+
 	options := s.answers(conn)
 	options.TLS.Certificate, options.TLS.MinVersion, options.TLS.CipherSuites = certificate, oldest, ciphers
 	server, err := serve.New(options)
@@ -68,11 +72,13 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 		conn.Close()
 		return nil, err
 	}
+
 	rotation, err := rotator(k, cfg, s.runtime.ReopenLog)
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go rotation.Run(ctx)
@@ -88,6 +94,7 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 // answers are where the server listens, whom it lets in, and what it tells of.
 func (s servedBy) answers(conn *grpc.ClientConn) serve.Options {
 	k, cfg, o := s.k, s.cfg, s.o
+
 	return serve.Options{
 		Address:       net.JoinHostPort(cfg.Address, strconv.Itoa(int(o.Node.Port))),
 		HealthAddress: healthAddress(cfg),

@@ -41,10 +41,12 @@ func (m *mixedPorts) Ensure(key service.Key, at netip.Addr, backends []netip.Add
 		m.relay.Unlisten(old)
 		delete(m.at, key)
 	}
+
 	e := relay.Endpoint{Protocol: relay.TCP}
 	if key.Protocol == hns.UDP {
 		e.Protocol = relay.UDP
 	}
+
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(name)) // a hash never fails
 	var err error

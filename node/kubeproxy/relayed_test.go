@@ -32,6 +32,7 @@ func TestMixedPorts(t *testing.T) {
 			}
 		}()
 	}
+
 	key := service.Key{VIP: netip.MustParseAddr("10.96.0.10"), Protocol: hns.TCP, Port: 80}
 	at := netip.MustParseAddr("127.0.0.1")
 	var ports []uint16
@@ -68,6 +69,7 @@ func TestMixedPorts(t *testing.T) {
 		}
 		m.relay.Close()
 	}
+
 	if ports[0] != ports[1] {
 		t.Errorf("ports %v", ports)
 	}

@@ -45,6 +45,7 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	if !p.NoProbes {
 		o.Dial, o.Probed = connect, p.probed()
 	}
+
 	mixed := newMixedPorts()
 	o.Relay = mixed
 	o.HostMAC = nodeMAC(apiAddresses(p.api))
@@ -53,6 +54,7 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 		defer mixed.relay.Close()
 		return proxy.Run(ctx)
 	}
+
 	return running{run: run, diff: func(ctx context.Context) (any, error) {
 		changes, err := proxy.Diff(ctx)
 		if err != nil {

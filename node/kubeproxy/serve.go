@@ -51,6 +51,7 @@ func Run(ctx context.Context, given Options) error {
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p := &parts{Options: given, client: client, api: server, events: serviceapi.NewServiceEvents(ctx, client, "kube-proxy", given.Hostname)}
@@ -59,6 +60,7 @@ func Run(ctx context.Context, given Options) error {
 		p.background.Wait()
 		p.events.Close()
 	}()
+
 	if p.node, err = serviceapi.WatchOwnNode(ctx, client, given.Hostname); err != nil {
 		return err
 	}
@@ -67,10 +69,12 @@ func Run(ctx context.Context, given Options) error {
 	if err := apiconn.RegisterMetrics(p.server.Registry()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
+
 	mode, err := p.mode(ctx)
 	if err != nil {
 		return err
 	}
+
 	pages := health.Pages{Config: &given.Config, Profiling: given.Config.EnableProfiling, Diff: mode.diff}
 	open := listening{hardFail: given.Config.BindAddressHardFail, failed: func(err error) { cancel(err) }}
 	defer open.close()
@@ -85,6 +89,7 @@ func Run(ctx context.Context, given Options) error {
 			return err
 		}
 	}
+
 	go given.watchFile(ctx, cancel)
 	klog.FromContext(ctx).Info("Serving services", "node", given.Hostname, "mode", given.Mode)
 	if err := mode.run(ctx); err != nil {
@@ -134,6 +139,7 @@ func (l *listening) serve(ctx context.Context, flag, address string, handler htt
 		}
 		klog.FromContext(ctx).Error(err, "Trying again", "after", listenAgain)
 	}
+
 	go func() {
 		for listener == nil {
 			select {

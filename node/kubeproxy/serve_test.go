@@ -23,6 +23,7 @@ func TestWatchFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	write("one")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan struct{})
@@ -31,6 +32,7 @@ func TestWatchFile(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Fatal("the same content ended the proxy")
 	}
+
 	write("two")
 	select {
 	case <-done:
@@ -51,6 +53,7 @@ func TestListening(t *testing.T) {
 	defer taken.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
+
 	hard, soft := listening{hardFail: true}, listening{failed: func(err error) { t.Error(err) }}
 	defer hard.close()
 	defer soft.close()
@@ -58,6 +61,7 @@ func TestListening(t *testing.T) {
 	if err := hard.serve(ctx, "healthz-bind-address", taken.Addr().String(), handler); err == nil || !strings.Contains(err.Error(), "--healthz-bind-address") {
 		t.Errorf("hard: %v", err)
 	}
+
 	if err := soft.serve(ctx, "healthz-bind-address", taken.Addr().String(), handler); err != nil {
 		t.Errorf("soft: %v", err)
 	}

@@ -42,6 +42,7 @@ func (b *bigCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// An error means that the client went, which the context tells.
 		_ = encoder.Encode(map[string]any{"type": kind, "object": object})
 	}
+
 	end := metav1.ObjectMeta{ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
 	flush := func() { w.(http.Flusher).Flush() }
 	switch {
@@ -97,6 +98,7 @@ func numberedSlice(i, round int) *discoveryv1.EndpointSlice {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-abcde", ResourceVersion: fmt.Sprint(round + 1),
 			Labels: map[string]string{discoveryv1.LabelServiceName: name, discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io", "app": name}},
 		Ports: []discoveryv1.EndpointPort{{Name: &portName, Port: &number, Protocol: &tcp}}}
+
 	for p := range manyPods {
 		n := i*manyPods + p
 		node := fmt.Sprintf("n%d", n%100)
@@ -130,6 +132,7 @@ func TestBigCluster(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	text := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],
 "contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}],"current-context":"c"}`
+
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -137,6 +140,7 @@ func TestBigCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	before, started := heapMB(), time.Now()
 	s := watchServices(ctx, client, "n1", service.Refuse, nil)
 	all := map[string]service.State{}
@@ -158,6 +162,7 @@ func TestBigCluster(t *testing.T) {
 			}
 		}
 	}
+
 	wait("the start", func() bool { return len(all) == bigServices })
 	took := time.Since(started)
 	after := heapMB()
@@ -165,6 +170,7 @@ func TestBigCluster(t *testing.T) {
 	if after-before > 40 {
 		t.Errorf("the heap grew by %.1f MB", after-before)
 	}
+
 	const burst = 5000
 	started = time.Now()
 	go func() {
@@ -176,6 +182,7 @@ func TestBigCluster(t *testing.T) {
 			}
 		}
 	}()
+
 	last := fmt.Sprintf("172.16.%d.%d", burst>>8, burst&255)
 	wait("the last change", func() bool {
 		backends := all["default/service-00077"].Frontends[0].Backends

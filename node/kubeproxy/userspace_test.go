@@ -20,6 +20,7 @@ func TestUserspaceNodePorts(t *testing.T) {
 	if o := p.servingOptions(); o.Primary != nil || fmt.Sprint(o.NodePorts) != "[127.0.0.0/8]" {
 		t.Errorf("with ranges: %v, primary addresses %t", o.NodePorts, o.Primary != nil)
 	}
+
 	p.NodePortsPrimary = true
 	o := p.servingOptions()
 	if o.Primary == nil {

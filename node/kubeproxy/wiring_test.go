@@ -35,6 +35,7 @@ func bench(t *testing.T, fake *fake.Clientset) (*parts, context.Context) {
 		Slices: fake.DiscoveryV1().EndpointSlices(""), Nodes: fake.CoreV1().Nodes(),
 		Events: &typedcorev1.EventSinkImpl{Interface: fake.CoreV1().Events("")}, NoWatchLists: true,
 	}
+
 	ctx, stop := context.WithCancel(context.Background())
 	given := Options{Hostname: "win01", Mode: Kernelspace, NodePortRanges: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	p := &parts{Options: given, client: client, events: serviceapi.NewServiceEvents(ctx, client, "kube-proxy", "win01")}
@@ -42,6 +43,7 @@ func bench(t *testing.T, fake *fake.Clientset) (*parts, context.Context) {
 	if p.node, err = serviceapi.WatchOwnNode(ctx, client, "win01"); err != nil {
 		t.Fatal(err)
 	}
+
 	p.server = health.New(health.Options{Node: "win01", Eligible: p.node.Eligible, Events: serviceEvents{p.events}})
 	t.Cleanup(func() {
 		stop()
@@ -86,6 +88,7 @@ func TestSource(t *testing.T) {
 		}
 		return nil
 	})
+
 	if s := got[0]; s.Service != "shop/web" || len(s.Frontends) != 2 || len(s.Frontends[0].Backends) != 1 || !s.Frontends[0].Backends[0].Local {
 		t.Errorf("state %+v", s)
 	}
@@ -97,6 +100,7 @@ func TestSource(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
+
 	wait.NoError(t, 20*time.Second, "an event tells that the port is taken", func() error {
 		list, err := client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(list.Items) != 1 || list.Items[0].Reason != health.ReasonHealthCheck || list.Items[0].InvolvedObject.UID != "u" {
@@ -104,6 +108,7 @@ func TestSource(t *testing.T) {
 		}
 		return nil
 	})
+
 	_ = squatter.Close()
 	p.server.Pass(health.Pass{Observed: time.Now(), Ready: true})
 	ask := func(code int, part string) func() error {
@@ -120,6 +125,7 @@ func TestSource(t *testing.T) {
 			return nil
 		}
 	}
+
 	wait.NoError(t, 20*time.Second, "the port answers when it is free", ask(200, `"localEndpoints":1`))
 	if err := client.DiscoveryV1().EndpointSlices("shop").Delete(t.Context(), "web-1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -128,6 +134,7 @@ func TestSource(t *testing.T) {
 	if err := client.CoreV1().Services("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	wait.NoError(t, 20*time.Second, "without the service the port is closed", func() error {
 		source.take()
 		if err := ask(0, "")(); err == nil || !strings.Contains(err.Error(), "refused") {
@@ -200,10 +207,12 @@ func TestNodeMAC(t *testing.T) {
 	if got := nodeMAC(nil); got != "" {
 		t.Errorf("nowhere: %q", got)
 	}
+
 	all, err := net.Interfaces()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, i := range all {
 		addrs, err := i.Addrs()
 		if err != nil || len(addrs) == 0 || len(i.HardwareAddr) == 0 {
@@ -223,6 +232,7 @@ func TestProbes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	at := netip.MustParseAddrPort(l.Addr().String())
 	if err := connect(ctx, at); err != nil {
 		t.Error(err)
@@ -230,6 +240,7 @@ func TestProbes(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	if connect(ctx, at) == nil {
 		t.Error("a closed port answers")
 	}

@@ -132,6 +132,7 @@ func widths(t *tree) []problem {
 			}
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(mirrors)) {
 		if !used[name] && t.has(name) {
 			found = append(found, problem{"tools/codecheck/check.go", 1, kindMirror, name + " is an exception and needs none: remove it from mirrors"})

@@ -11,9 +11,9 @@ import (
 
 // comments finds doc comments that speak of a parameter which the function does not have.
 //
-// A comment names a parameter where a sentence begins in lower case (`limit is in bytes.`), after a semicolon in the same way
-// (`; limit is in bytes`), or where a condition asks for its value (`if limit is zero`). A name is fine if it is one of the
-// function's parameters, results, receiver or type parameters, a field of their types, or declared by the package.
+// A comment names a parameter where a sentence begins in lower case and a verb follows, after a semicolon in the same way, or
+// where a condition asks for its value. A name is fine if it is one of the function's parameters, results, receiver or type
+// parameters, a field of their types, or declared by the package.
 func comments(t *tree) []problem {
 	var found []problem
 	for _, dir := range t.folders {
@@ -61,6 +61,7 @@ func documented(f *ast.File) []documentedFunc {
 		}
 		return true
 	})
+
 	return all
 }
 
@@ -134,6 +135,7 @@ func declared(d *ast.GenDecl, names map[string]bool, fields map[string]map[strin
 			for _, n := range x.Names {
 				names[n.Name] = true
 			}
+
 		case *ast.TypeSpec:
 			names[x.Name.Name] = true
 			fields[x.Name.Name] = map[string]bool{}

@@ -125,6 +125,7 @@ func TestComments(t *testing.T) {
 		{"a field of another type", "// Take takes. full is true.\nfunc Take() {}\ntype S struct{ full bool }", "full"},
 	} {
 		found := comments(write(t, map[string]string{"p/p.go": "package p\n" + c.source + "\n"}))
+
 		if c.want == "" && len(found) > 0 || c.want != "" && (len(found) != 1 || !strings.Contains(found[0].text, `"`+c.want+`"`)) {
 			t.Errorf("%s: %v, want %q", c.what, found, c.want)
 		}

@@ -74,6 +74,7 @@ func printParagraphs(out io.Writer, t *tree) {
 			dense++
 		}
 	})
+
 	fmt.Fprintf(out, "functions of %d lines or more without a blank line: %d of %d (%s); in tests %d of %d (%s)\n",
 		longFunction, dense, long, percent(dense, long), denseTests, longTests, percent(denseTests, longTests))
 }
@@ -122,6 +123,7 @@ func directDependencies(root string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	n, inBlock := 0, false
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimSpace(line)

@@ -66,6 +66,7 @@ func align(from []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	header, ok := f.OptionalHeader.(*pe.OptionalHeader64)
 	switch {
 	case !ok:
@@ -79,6 +80,7 @@ func align(from []byte) ([]byte, error) {
 	case header.CheckSum != 0:
 		return nil, errors.New("it has a checksum, which would be wrong afterwards")
 	}
+
 	le := binary.LittleEndian
 	signature := int(le.Uint32(from[peOffsetAt:]))
 	table := signature + optionalAt + int(f.SizeOfOptionalHeader)
@@ -87,6 +89,7 @@ func align(from []byte) ([]byte, error) {
 	if len(f.Sections) > 0 && uint32(size) > f.Sections[0].VirtualAddress {
 		return nil, errors.New("its headers need more than the page in front of the first section")
 	}
+
 	to := make([]byte, size, len(from)+(len(f.Sections)+1)*page)
 	copy(to, from[:end])
 	le.PutUint32(to[signature+fileAlignmentAt:], page)
@@ -96,6 +99,7 @@ func align(from []byte) ([]byte, error) {
 	for i := range order {
 		order[i] = i
 	}
+
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(f.Sections[a].Offset, f.Sections[b].Offset) })
 	for _, i := range order {
 		s := f.Sections[i]
@@ -112,6 +116,7 @@ func align(from []byte) ([]byte, error) {
 		to = append(to, make([]byte, (page-len(to)%page)%page)...)
 		le.PutUint32(to[at+rawSizeAt:], (s.Size+page-1)/page*page)
 	}
+
 	if f.PointerToSymbolTable != 0 && le.Uint32(to[signature+symbolsAt:]) == 0 {
 		return nil, errors.New("its symbols are in no section")
 	}

@@ -36,6 +36,7 @@ func memory(t *testing.T, data []byte) map[uint32][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out := map[uint32][]byte{}
 	for _, s := range f.Sections {
 		loaded := make([]byte, (s.VirtualSize+page-1)/page*page)
@@ -57,15 +58,18 @@ func TestAlign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	before, after := memory(t, from), memory(t, to)
 	if len(before) < 5 || len(after) != len(before) {
 		t.Fatalf("%d sections became %d", len(before), len(after))
 	}
+
 	for at, want := range before {
 		if !bytes.Equal(after[at], want) {
 			t.Errorf("the section at %#x is loaded with another content", at)
 		}
 	}
+
 	was, _ := pe.NewFile(bytes.NewReader(from))
 	is, _ := pe.NewFile(bytes.NewReader(to))
 	for i, s := range is.Sections {
@@ -76,6 +80,7 @@ func TestAlign(t *testing.T) {
 			t.Errorf("section %+v became %+v", o.SectionHeader, s.SectionHeader)
 		}
 	}
+
 	h, o := *is.OptionalHeader.(*pe.OptionalHeader64), *was.OptionalHeader.(*pe.OptionalHeader64)
 	if h.FileAlignment != page || h.SizeOfHeaders != page || o.FileAlignment != 512 {
 		t.Errorf("alignment %d became %d, headers have %d bytes", o.FileAlignment, h.FileAlignment, h.SizeOfHeaders)
@@ -83,6 +88,7 @@ func TestAlign(t *testing.T) {
 	if h.FileAlignment, h.SizeOfHeaders = o.FileAlignment, o.SizeOfHeaders; h != o {
 		t.Errorf("the header %+v became %+v", o, h)
 	}
+
 	if again, err := align(to); err != nil || !bytes.Equal(again, to) {
 		t.Errorf("a second time it is changed again, or refused: %v", err)
 	}
@@ -107,6 +113,7 @@ func TestAlignRefuses(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
+
 	if _, err := align([]byte("#!/bin/sh\n")); err == nil {
 		t.Error("a script was aligned")
 	}
@@ -120,6 +127,7 @@ func TestAlignFile(t *testing.T) {
 	if err := errors.Join(os.WriteFile(from, data, 0o755), os.WriteFile(to, []byte("old"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
+
 	running, err := os.Open(to)
 	if err != nil {
 		t.Fatal(err)
@@ -128,6 +136,7 @@ func TestAlignFile(t *testing.T) {
 	if err := alignFile(from, to); err != nil {
 		t.Fatal(err)
 	}
+
 	if old, err := io.ReadAll(running); err != nil || string(old) != "old" {
 		t.Errorf("the old file has %d bytes now: %v", len(old), err)
 	}
@@ -135,6 +144,7 @@ func TestAlignFile(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o755 || info.Size() <= int64(len(data)) {
 		t.Errorf("%v, %v", info, err)
 	}
+
 	if left, _ := os.ReadDir(dir); len(left) != 2 {
 		t.Errorf("%v is left", left)
 	}

@@ -61,6 +61,7 @@ func newSummary(out io.Writer) *summary {
 
 func (s *summary) read(in io.Reader) error {
 	lines := bufio.NewReader(in)
+
 	for {
 		line, err := lines.ReadBytes('\n')
 		if len(line) > 0 {
@@ -126,6 +127,7 @@ func (s *summary) endPackage(e event) {
 	if e.Action != "fail" {
 		return
 	}
+
 	any := false
 	for _, t := range s.failed {
 		if t.pkg == e.Package {
@@ -133,6 +135,7 @@ func (s *summary) endPackage(e event) {
 			s.print(t)
 		}
 	}
+
 	if !any {
 		s.broken = append(s.broken, e.Package)
 		s.print(test{e.Package, ""})
@@ -192,12 +195,14 @@ func (s *summary) finish() bool {
 			fmt.Fprintf(s.out, "slow     %6.1fs  %s %s\n", t.elapsed.Seconds(), short(t.test.pkg), t.test.name)
 		}
 	}
+
 	for _, t := range s.skipped {
 		fmt.Fprintf(s.out, "skipped  %s %s: %s\n", short(t.pkg), t.name, s.reason(t))
 	}
 	for _, t := range s.failed {
 		fmt.Fprintf(s.out, "FAILED   %s %s\n", short(t.pkg), t.name)
 	}
+
 	for _, p := range s.broken {
 		fmt.Fprintf(s.out, "FAILED   %s (the package did not build or did not end)\n", short(p))
 	}

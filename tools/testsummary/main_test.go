@@ -30,6 +30,7 @@ func TestSummary(t *testing.T) {
 		{"nothing ran", ``, false, []string{"tests: 0 passed"}},
 		{"text between events", "go: downloading\n" + `{"Action":"pass","Package":"b","Test":"TestB"}`, true, []string{"go: downloading"}},
 	}
+
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			var out strings.Builder

@@ -48,6 +48,7 @@ func dnsUDP(args []string) error {
 	if _, _, err := net.SplitHostPort(server); err != nil {
 		server = net.JoinHostPort(server, "53")
 	}
+
 	if name[len(name)-1] != '.' {
 		name += "."
 	}
@@ -55,15 +56,18 @@ func dnsUDP(args []string) error {
 	if err != nil {
 		return fmt.Errorf("name %s: %w", name, err)
 	}
+
 	id := uint16(rand.Uint32())
 	query := dnsmessage.Message{
 		Header:    dnsmessage.Header{ID: id, RecursionDesired: true},
 		Questions: []dnsmessage.Question{{Name: question, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
 	}
+
 	packed, err := query.Pack()
 	if err != nil {
 		return err
 	}
+
 	raw, err := udpExchange(server, packed, 3*time.Second)
 	if err != nil {
 		return err

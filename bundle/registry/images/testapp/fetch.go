@@ -32,6 +32,7 @@ func addFetchRoutes(mux *http.ServeMux) {
 		w.WriteHeader(resp.StatusCode)
 		io.Copy(w, resp.Body)
 	})
+
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
 		answer, err := echoOnce(r.URL.Query().Get("network"), r.URL.Query().Get("addr"))
 		if err != nil {
@@ -50,6 +51,7 @@ func echoOnce(network, addr string) (string, error) {
 		}
 		return "ok", err
 	}
+
 	conn, err := net.DialTimeout(network, addr, 3*time.Second)
 	if err != nil {
 		return "", err
@@ -58,6 +60,7 @@ func echoOnce(network, addr string) (string, error) {
 	if err := conn.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
 		return "", err
 	}
+
 	if _, err := fmt.Fprint(conn, "ping\n"); err != nil {
 		return "", err
 	}

@@ -20,6 +20,7 @@ func hog(args []string) error {
 	if err != nil {
 		return err
 	}
+
 	const page = 4096
 	for i := range mib {
 		block := make([]byte, 1<<20)
@@ -31,6 +32,7 @@ func hog(args []string) error {
 			fmt.Printf("%d MiB\n", i+1)
 		}
 	}
+
 	fmt.Printf("holding %d MiB\n", mib)
 	waitForStop()
 	return nil
@@ -46,6 +48,7 @@ func burn(args []string) error {
 		}
 		threads = n
 	}
+
 	runtime.GOMAXPROCS(threads + 1)
 	var stop atomic.Bool
 	for range threads {
@@ -56,10 +59,12 @@ func burn(args []string) error {
 		}()
 	}
 	defer stop.Store(true)
+
 	var end <-chan time.Time
 	if limit := seconds(args, 0, 0); limit > 0 {
 		end = time.After(limit)
 	}
+
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	begin, last, lastCPU := time.Now(), time.Now(), cpuTime()

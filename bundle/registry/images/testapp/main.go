@@ -123,10 +123,12 @@ func tcpClient(args []string) error {
 	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		return err
 	}
+
 	text := strings.Join(args[1:], " ")
 	if _, err := c.Write([]byte(text)); err != nil {
 		return err
 	}
+
 	answer := make([]byte, 64<<10)
 	n, err := c.Read(answer)
 	if err != nil {

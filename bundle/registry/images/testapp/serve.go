@@ -35,6 +35,7 @@ func serve(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+
 	failed := make(chan error, 3)
 	server := &http.Server{Addr: *httpAddr, Handler: routes(), ReadHeaderTimeout: 5 * time.Second}
 	if *httpAddr != "" {
@@ -45,6 +46,7 @@ func serve(args []string) error {
 		go func() { failed <- server.Serve(l) }()
 		fmt.Println("serving HTTP on", *httpAddr)
 	}
+
 	if *tcpAddr != "" {
 		l, err := net.Listen("tcp", *tcpAddr)
 		if err != nil {
@@ -53,6 +55,7 @@ func serve(args []string) error {
 		go func() { failed <- echoTCP(l) }()
 		fmt.Println("echoing TCP on", *tcpAddr)
 	}
+
 	var udpFailed <-chan error
 	if *udpAddr != "" {
 		var err error
@@ -61,6 +64,7 @@ func serve(args []string) error {
 		}
 		fmt.Println("echoing UDP on", *udpAddr)
 	}
+
 	select {
 	case err := <-failed:
 		return err
@@ -69,6 +73,7 @@ func serve(args []string) error {
 	case s := <-stopSignal():
 		fmt.Println("stopping on", s)
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil && !errors.Is(err, http.ErrServerClosed) {
@@ -91,6 +96,7 @@ func routes() http.Handler {
 		sort.Strings(all)
 		fmt.Fprintln(w, strings.Join(all, "\n"))
 	})
+
 	mux.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) {
 		f, err := os.Open(r.URL.Query().Get("path"))
 		if err != nil {

@@ -11,6 +11,7 @@ func udpListen(addr string) (<-chan error, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	failed := make(chan error, 1)
 	go func() {
 		buffer := make([]byte, 64<<10)
