@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/emulator/dataplane"
@@ -31,25 +30,8 @@ const (
 // startHNS runs the real HNS and data plane for the host's namespace, which gets an uplink that leads nowhere.
 func (w *world) startHNS() {
 	w.t.Helper()
-	must(w.t, platform.InNetns(w.netns, func() error {
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "far0"}); err != nil {
-			return err
-		}
-		for _, name := range []string{"eth0", "far0"} {
-			link, err := netlink.LinkByName(name)
-			if err != nil {
-				return err
-			}
-			if err := netlink.LinkSetUp(link); err != nil {
-				return err
-			}
-		}
-		link, err := netlink.LinkByName("eth0")
-		if err != nil {
-			return err
-		}
-		return netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(10, 99, 8, 21), Mask: net.CIDRMask(24, 32)}})
-	}))
+	w.space.Connect("eth0", w.space, "far0")
+	w.space.Address("eth0", "10.99.8.21/24")
 	plane, err := dataplane.New(dataplane.Options{Netns: w.netns, Uplink: "eth0"})
 	must(w.t, err)
 	w.t.Cleanup(plane.Close)

@@ -27,6 +27,7 @@ import (
 	"porthole.dev/porthole/emulator/cri/containerdconf"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/netspace"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -56,7 +57,8 @@ type world struct {
 	t       *testing.T
 	ctx     context.Context
 	dir     string // the host's folder
-	netns   string
+	space   *netspace.Space
+	netns   string // its path
 	runtime runtimeapi.RuntimeServiceClient
 	images  runtimeapi.ImageServiceClient
 	hnsd    *fakeHnsd // nil: the real one
@@ -81,11 +83,9 @@ func newWorld(t *testing.T, realHNS bool) *world {
 	t.Cleanup(cancel)
 	base := t.TempDir()
 	name := fmt.Sprintf("critest%d", os.Getpid())
-	w := &world{t: t, ctx: ctx, dir: filepath.Join(base, "hosts", name), netns: platform.NetnsPath("porthole-" + name)}
-	must(t, platform.CreateNetns("porthole-"+name))
-	t.Cleanup(func() { must(t, platform.DeleteNetns("porthole-"+name)) })
+	space := netspace.Named(t, "porthole-"+name)
+	w := &world{t: t, ctx: ctx, dir: filepath.Join(base, "hosts", name), space: space, netns: space.Path}
 	t.Cleanup(func() { must(t, cri.RemoveCgroups(name)) })
-	must(t, platform.InNetns(w.netns, func() error { return exec.Command("ip", "link", "set", "lo", "up").Run() }))
 	w.makePrefix(base)
 	if realHNS {
 		w.startHNS()

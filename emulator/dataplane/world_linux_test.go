@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/netspace"
 )
 
 // A world is two emulated nodes and the outside, each a network namespace of its own:
@@ -26,10 +26,12 @@ import (
 //	out: switch sw0 10.99.0.1/24, 203.0.113.1 on lo
 //	a:   eth0 10.99.0.21, pods 10.244.1.0/24      b: eth0 10.99.0.22, pods 10.244.2.0/24
 type world struct {
-	t    *testing.T
-	ctx  context.Context
-	id   string
-	a, b *node
+	t   *testing.T
+	ctx context.Context
+	id  string
+	// spaces are the network namespaces, by name.
+	spaces map[string]*netspace.Space
+	a, b   *node
 }
 
 type node struct {
@@ -54,25 +56,22 @@ func newWorld(t *testing.T) *world {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to make network namespaces")
 	}
-	w := &world{t: t, ctx: t.Context(), id: fmt.Sprintf("dptest-%d-%d", os.Getpid(), worlds.Add(1))}
-	w.makeNetns("out")
-	w.in("out", func() error {
-		must(t, platform.CreateBridge("sw0"))
-		w.up("sw0", "10.99.0.1/24")
-		w.up("lo", outside+"/32")
-		// What nobody owns is lost without a word, as in the outside world.
-		must(t, netlink.RouteAdd(&netlink.Route{Dst: anywhere(netip.IPv4Unspecified()), Type: unix.RTN_BLACKHOLE}))
-		return sysctls(map[string]string{"net/ipv4/ip_forward": "1", "net/bridge/bridge-nf-call-iptables": "0",
-			"net/ipv4/conf/all/send_redirects": "0", "net/ipv4/conf/sw0/send_redirects": "0"}, true)
+	w := &world{t: t, ctx: t.Context(), spaces: map[string]*netspace.Space{}, id: fmt.Sprintf("dptest-%d-%d", os.Getpid(), worlds.Add(1))}
+	out := w.makeNetns("out")
+	out.Bridge("sw0")
+	out.Address("sw0", "10.99.0.1/24")
+	out.Address("lo", outside+"/32")
+	out.Do(func() error { // packets for an address that nobody has are lost silently, as in the outside world
+		return netlink.RouteAdd(&netlink.Route{Dst: anywhere(netip.IPv4Unspecified()), Type: unix.RTN_BLACKHOLE})
 	})
+	out.Forward()
+	out.Sysctls(map[string]string{"net/ipv4/conf/all/send_redirects": "0", "net/ipv4/conf/sw0/send_redirects": "0"})
 	w.a = w.makeNode("a", "10.99.0.21", "10.244.1.0/24")
 	w.b = w.makeNode("b", "10.99.0.22", "10.244.2.0/24")
 	for _, n := range []*node{w.a, w.b} {
 		for _, from := range []string{"a", "b", "out"} {
 			if from != n.name {
-				w.in(from, func() error {
-					return netlink.RouteAdd(&netlink.Route{Dst: netlinkAddr(n.pods).IPNet, Gw: n.addr.AsSlice()})
-				})
+				w.spaces[from].Route(n.pods.String(), n.addr.String())
 			}
 		}
 	}
@@ -80,27 +79,16 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) makeNode(name, addr, pods string) *node {
-	w.makeNetns(name)
-	far, err := netns.GetFromPath(w.path(name))
-	must(w.t, err)
-	defer far.Close()
-	w.in("out", func() error {
-		must(w.t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: "eth0", PeerNamespace: netlink.NsFd(far)}))
-		port, err := netlink.LinkByName(name)
-		must(w.t, err)
-		sw, err := netlink.LinkByName("sw0")
-		must(w.t, err)
-		must(w.t, netlink.LinkSetMaster(port, sw))
-		return netlink.LinkSetUp(port)
-	})
-	w.in(name, func() error {
-		w.up("lo", "")
-		w.up("eth0", addr+"/24")
-		return netlink.RouteAdd(&netlink.Route{Dst: anywhere(netip.IPv4Unspecified()), Gw: net.ParseIP("10.99.0.1")})
-	})
+	space, out := w.makeNetns(name), w.spaces["out"]
+	out.Connect(name, space, "eth0")
+	out.Bridge("sw0", name)
+	space.Address("eth0", addr+"/24")
+	space.Route("0.0.0.0/0", "10.99.0.1")
+
 	n := &node{w: w, name: name, addr: netip.MustParseAddr(addr), pods: netip.MustParsePrefix(pods)}
-	n.dp, err = New(Options{Netns: w.path(name)})
+	dp, err := New(Options{Netns: w.path(name)})
 	must(w.t, err)
+	n.dp = dp
 	w.t.Cleanup(n.dp.Close)
 	n.desired = desired.State{
 		Networks:   []desired.Network{{ID: netID, Type: "L2Bridge", Subnets: []desired.Subnet{{Prefix: n.pods, Gateway: n.pods.Addr().Next()}}}},
@@ -111,9 +99,9 @@ func (w *world) makeNode(name, addr, pods string) *node {
 
 func (w *world) path(name string) string { return platform.NetnsPath(w.id + "-" + name) }
 
-func (w *world) makeNetns(name string) {
-	must(w.t, platform.CreateNetns(w.id+"-"+name))
-	w.t.Cleanup(func() { must(w.t, platform.DeleteNetns(w.id+"-"+name)) })
+func (w *world) makeNetns(name string) *netspace.Space {
+	w.spaces[name] = netspace.Named(w.t, w.id+"-"+name)
+	return w.spaces[name]
 }
 
 func (w *world) in(name string, f func() error) {

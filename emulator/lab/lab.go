@@ -3,14 +3,12 @@ package lab
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/internal/platform"
@@ -41,22 +39,22 @@ func EnsureRouter() error {
 		return err
 	}
 	return platform.InNetns(platform.NetnsPath(RouterNetns), func() error {
-		if err := linkUp("lo"); err != nil {
+		if err := platform.LinkUp("lo"); err != nil {
 			return err
 		}
 		if err := platform.CreateBridge(switchName); err != nil {
 			return err
 		}
-		if err := linkUp(switchName); err != nil {
+		if err := platform.LinkUp(switchName); err != nil {
 			return err
 		}
-		if err := ensureAddr(switchName, netip.PrefixFrom(Router, Underlay.Bits())); err != nil {
+		if err := platform.SetAddress(switchName, netip.PrefixFrom(Router, Underlay.Bits())); err != nil {
 			return err
 		}
-		if err := ensureAddr("lo", netip.PrefixFrom(Outside, 32)); err != nil {
+		if err := platform.SetAddress("lo", netip.PrefixFrom(Outside, 32)); err != nil {
 			return err
 		}
-		return sysctls(map[string]string{
+		return platform.SetSysctls(map[string]string{
 			"net/ipv4/ip_forward":                "1",
 			"net/ipv4/conf/all/send_redirects":   "0",
 			"net/ipv4/conf/sw0/send_redirects":   "0",
@@ -170,28 +168,24 @@ func ensureHost(host string, addr netip.Addr) error {
 	}
 	return platform.InNetns(platform.NetnsPath(Netns(host)), func() error {
 		for _, name := range []string{"lo", Uplink} {
-			if err := linkUp(name); err != nil {
+			if err := platform.LinkUp(name); err != nil {
 				return err
 			}
 		}
-		if err := ensureAddr(Uplink, netip.PrefixFrom(addr, Underlay.Bits())); err != nil {
+		if err := platform.SetAddress(Uplink, netip.PrefixFrom(addr, Underlay.Bits())); err != nil {
 			return err
 		}
-		link, err := netlink.LinkByName(Uplink)
-		if err != nil {
-			return err
-		}
-		if err := netlink.RouteReplace(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: Router.AsSlice(), Dst: anywhere()}); err != nil {
+		if err := platform.SetRoute(netip.PrefixFrom(netip.IPv4Unspecified(), 0), Router); err != nil {
 			return fmt.Errorf("default route of %s: %w", host, err)
 		}
-		return sysctls(map[string]string{"net/ipv4/ip_forward": "1", "net/ipv4/conf/all/send_redirects": "0"})
+		return platform.SetSysctls(map[string]string{"net/ipv4/ip_forward": "1", "net/ipv4/conf/all/send_redirects": "0"})
 	})
 }
 
 // RemoveHost removes the host's namespace and its link. Absent is success. Its processes must have ended before.
 func RemoveHost(host string) error {
 	if platform.NetnsExists(RouterNetns) {
-		err := platform.InNetns(platform.NetnsPath(RouterNetns), func() error { return deleteLink(host) })
+		err := platform.InNetns(platform.NetnsPath(RouterNetns), func() error { return platform.DeleteLink(host) })
 		if err != nil {
 			return fmt.Errorf("unlinking host %s: %w", host, err)
 		}
@@ -239,74 +233,17 @@ func Hosts() ([]string, error) {
 
 // ensureVeth makes the pair {host in the router, eth0 in the host}. The router's end carries the host's name.
 func ensureVeth(host string) error {
-	target, err := netns.GetFromPath(platform.NetnsPath(Netns(host)))
-	if err != nil {
-		return err
-	}
-	defer target.Close()
 	return platform.InNetns(platform.NetnsPath(RouterNetns), func() error {
-		if _, err := netlink.LinkByName(host); err != nil {
-			veth := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: Uplink, PeerNamespace: netlink.NsFd(target)}
-			veth.Name = host
-			if err := netlink.LinkAdd(veth); err != nil {
-				return fmt.Errorf("creating veth: %w", err)
-			}
+		there, err := platform.LinkExists(host)
+		if err == nil && !there {
+			err = platform.CreateVeth(host, Uplink, platform.NetnsPath(Netns(host)))
 		}
-		sw, err := netlink.LinkByName(switchName)
 		if err != nil {
 			return err
 		}
-		port, err := netlink.LinkByName(host)
-		if err != nil {
+		if err := platform.JoinBridge(host, switchName); err != nil {
 			return err
 		}
-		if err := netlink.LinkSetMaster(port, sw); err != nil {
-			return err
-		}
-		return netlink.LinkSetUp(port)
+		return platform.LinkUp(host)
 	})
-}
-
-func linkUp(name string) error {
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return fmt.Errorf("interface %s: %w", name, err)
-	}
-	return netlink.LinkSetUp(link)
-}
-
-func deleteLink(name string) error {
-	link, err := netlink.LinkByName(name)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return netlink.LinkDel(link)
-}
-
-func ensureAddr(name string, prefix netip.Prefix) error {
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return fmt.Errorf("interface %s: %w", name, err)
-	}
-	addr := &netlink.Addr{IPNet: &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}}
-	if err := netlink.AddrReplace(link, addr); err != nil {
-		return fmt.Errorf("address %s on %s: %w", prefix, name, err)
-	}
-	return nil
-}
-
-func anywhere() *net.IPNet { return &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)} }
-
-// sysctls writes kernel settings of the current network namespace. One that this kernel does not have is passed over.
-func sysctls(values map[string]string) error {
-	for name, value := range values {
-		err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0o644)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("setting %s: %w", name, err)
-		}
-	}
-	return nil
 }

@@ -106,6 +106,18 @@ func SetRoute(to netip.Prefix, via netip.Addr) error {
 	return nil
 }
 
+// SetLinkRoute sends packets for a prefix out of an interface, without a gateway.
+func SetLinkRoute(to netip.Prefix, name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", name, err)
+	}
+	if err := netlink.RouteReplace(&netlink.Route{Dst: IPNet(to), LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK}); err != nil {
+		return fmt.Errorf("route to %s through %s: %w", to, name, err)
+	}
+	return nil
+}
+
 // SetSysctls writes kernel settings, by their path below /proc/sys. One that this kernel does not have is passed over.
 func SetSysctls(values map[string]string) error {
 	for name, value := range values {

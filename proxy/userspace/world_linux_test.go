@@ -19,11 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
-
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/netspace"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/proxy/relay"
 	"porthole.dev/porthole/proxy/service"
@@ -58,92 +56,38 @@ func must(t testing.TB, err error) {
 }
 
 func newWorld(t *testing.T) *world {
-	if os.Getuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
-	w := &world{t: t, state: filepath.Join(t.TempDir(), "deeper", "addresses.json")}
-	w.host, w.out, w.pod1, w.pod2 = w.netns("host"), w.netns("out"), w.netns("pod1"), w.netns("pod2")
-	w.connect(w.out, outIP+"/24", "eth0", hostIP+"/24", hostIP)
-	w.connect(w.pod1, pod1IP+"/32", "veth1", "10.244.7.1/32", "10.244.7.1")
-	w.connect(w.pod2, pod2IP+"/32", "veth2", "10.244.7.1/32", "10.244.7.1")
-	w.in(w.host, func() error {
-		if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
-			return err
-		}
-		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "svc0"}}); err != nil {
-			return err
-		}
-		return w.up("svc0", foreignIP+"/32")
-	})
+	host, out, pod1, pod2 := netspace.New(t, "host"), netspace.New(t, "out"), netspace.New(t, "pod1"), netspace.New(t, "pod2")
+	out.Connect("eth0", host, "eth0")
+	out.Address("eth0", outIP+"/24")
+	host.Address("eth0", hostIP+"/24")
+	out.Route("0.0.0.0/0", hostIP)
+	connectPod(host, "veth1", pod1, pod1IP)
+	connectPod(host, "veth2", pod2, pod2IP)
+	host.Bridge("svc0")
+	host.Address("svc0", foreignIP+"/32")
+	host.Forward()
+
+	w := &world{t: t, state: filepath.Join(t.TempDir(), "deeper", "addresses.json"),
+		host: host.Path, out: out.Path, pod1: pod1.Path, pod2: pod2.Path}
 	w.setup = childSetup{Listen: controlEndpoint, Interface: "svc0", StateFile: w.state, Cluster: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
 		Reserved: []netip.Addr{addr(outIP)}, RetryMin: 50 * time.Millisecond, RetryMax: 200 * time.Millisecond, Period: time.Second}
 	return w
 }
 
-func (w *world) netns(name string) string {
-	full := fmt.Sprintf("ustest-%d-%s", os.Getpid(), name)
-	must(w.t, platform.CreateNetns(full))
-	w.t.Cleanup(func() { must(w.t, platform.DeleteNetns(full)) })
-	path := platform.NetnsPath(full)
-	w.in(path, func() error { return w.up("lo") })
-	return path
+// connectPod joins a pod to the host by a pair of interfaces without a common prefix.
+func connectPod(host *netspace.Space, hostEnd string, pod *netspace.Space, address string) {
+	const gateway = "10.244.7.1"
+	pod.Connect("eth0", host, hostEnd)
+	host.Address(hostEnd, gateway+"/32")
+	host.LinkRoute(address+"/32", hostEnd)
+	pod.Address("eth0", address+"/32")
+	pod.LinkRoute(gateway+"/32", "eth0")
+	pod.Route("0.0.0.0/0", gateway)
 }
 
 func (w *world) in(path string, f func() error) {
 	w.t.Helper()
 	must(w.t, platform.InNetns(path, f))
-}
-
-func (w *world) up(name string, addrs ...string) error {
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	for _, a := range addrs {
-		parsed, err := netlink.ParseAddr(a)
-		if err != nil {
-			return err
-		}
-		if err := netlink.AddrReplace(link, parsed); err != nil {
-			return err
-		}
-	}
-	return netlink.LinkSetUp(link)
-}
-
-// connect joins a namespace to the host: its eth0 with address, the host's end with its own, and routes both ways.
-func (w *world) connect(path, address, hostEnd, hostAddress, gateway string) {
-	far, err := netns.GetFromPath(w.host)
-	must(w.t, err)
-	defer far.Close()
-	w.in(path, func() error {
-		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: hostEnd, PeerNamespace: netlink.NsFd(far)})
-	})
-	w.in(w.host, func() error {
-		if err := w.up(hostEnd, hostAddress); err != nil {
-			return err
-		}
-		prefix := netip.MustParsePrefix(address)
-		if prefix.Bits() != 32 {
-			return nil
-		}
-		link, err := netlink.LinkByName(hostEnd)
-		if err != nil {
-			return err
-		}
-		return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(32, 32)}})
-	})
-	w.in(path, func() error {
-		if err := w.up("eth0", address); err != nil {
-			return err
-		}
-		link, err := netlink.LinkByName("eth0")
-		if err != nil {
-			return err
-		}
-		return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.ParseIP(gateway).To4(), Flags: int(netlink.FLAG_ONLINK),
-			Dst: &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}})
-	})
 }
 
 // proxy is a running child.

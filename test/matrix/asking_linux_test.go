@@ -1,33 +1,17 @@
 package matrix
 
 import (
-	"fmt"
 	"maps"
 	"net"
-	"os"
 	"testing"
 
-	"github.com/vishvananda/netlink"
-
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/netspace"
 )
 
 // What the prober says is what happens: who answers, who refuses, who is silent, and only in its own namespace.
 func TestProber(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root to make network namespaces")
-	}
-	name := fmt.Sprintf("phmp-%d", os.Getpid())
-	must(t, platform.CreateNetns(name))
-	t.Cleanup(func() { must(t, platform.DeleteNetns(name)) })
-	path := platform.NetnsPath(name)
-	must(t, platform.InNetns(path, func() error {
-		lo, err := netlink.LinkByName("lo")
-		if err != nil {
-			return err
-		}
-		return netlink.LinkSetUp(lo)
-	}))
+	path := netspace.New(t, "prober").Path
 	p := startProber(t, path)
 	serve(t, path, "one", "127.0.0.1:8080")
 	must(t, platform.InNetns(path, func() error {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/netspace"
 )
 
 const overlayNetwork = `{"Name":"flannel.4096","Type":"Overlay","Flags":8,"Ipams":[{"Type":"Static","Subnets":[{"IpAddressPrefix":"10.245.4.0/24",
@@ -22,13 +22,8 @@ const overlayNetwork = `{"Name":"flannel.4096","Type":"Overlay","Flags":8,"Ipams
 // The documents that flannel and upstream's kube-proxy send for an overlay become a tunnel, a way to the other host, and
 // load balancers.
 func TestOverlayDocuments(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root to make network namespaces")
-	}
-	name := fmt.Sprintf("hnsd-overlay-%d", os.Getpid())
-	must(t, platform.CreateNetns(name))
-	t.Cleanup(func() { must(t, platform.DeleteNetns(name)) })
-	plane, err := dataplane.New(dataplane.Options{Netns: platform.NetnsPath(name)})
+	host := netspace.New(t, "overlay")
+	plane, err := dataplane.New(dataplane.Options{Netns: host.Path})
 	must(t, err)
 	t.Cleanup(plane.Close)
 	s := startServer(t, 20348)
@@ -74,7 +69,7 @@ func TestOverlayDocuments(t *testing.T) {
 		args := strings.Fields(command)
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Stdout = &out
-		must(t, platform.StartInNetns(platform.NetnsPath(name), cmd))
+		must(t, platform.StartInNetns(host.Path, cmd))
 		must(t, cmd.Wait())
 		return out.String()
 	}

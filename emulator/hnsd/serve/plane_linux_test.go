@@ -2,7 +2,6 @@ package serve
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -10,19 +9,13 @@ import (
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/wire"
-	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/netspace"
 )
 
 // Calls with a real data plane: what small changes leave in the kernel is what the whole state says, and no call costs more
 // because there are many load balancers.
 func TestSmallChanges(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root to make network namespaces")
-	}
-	name := fmt.Sprintf("hnsd-small-%d", os.Getpid())
-	must(t, platform.CreateNetns(name))
-	t.Cleanup(func() { must(t, platform.DeleteNetns(name)) })
-	plane, err := dataplane.New(dataplane.Options{Netns: platform.NetnsPath(name)})
+	plane, err := dataplane.New(dataplane.Options{Netns: netspace.New(t, "small").Path})
 	must(t, err)
 	t.Cleanup(plane.Close)
 	s := startServer(t, 26100)

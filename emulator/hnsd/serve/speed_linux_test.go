@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -12,7 +11,7 @@ import (
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/wire"
-	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/netspace"
 )
 
 var (
@@ -41,15 +40,7 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 	host := &hnsd.Host{Profile: profile, NodeAddr: "10.99.7.21", NodeMAC: "00-15-5D-00-00-01", NewID: newID}
 	var plane DataPlane = NoDataPlane{}
 	if kernel {
-		if os.Getuid() != 0 {
-			b.Skip("network namespaces need root")
-		}
-		name := fmt.Sprintf("hnsspeed-%d", os.Getpid())
-		if err := platform.CreateNetns(name); err != nil {
-			b.Fatal(err)
-		}
-		defer platform.DeleteNetns(name)
-		d, err := dataplane.New(dataplane.Options{Netns: platform.NetnsPath(name)})
+		d, err := dataplane.New(dataplane.Options{Netns: netspace.New(b, "speed").Path})
 		if err != nil {
 			b.Fatal(err)
 		}

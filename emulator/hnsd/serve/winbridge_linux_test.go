@@ -17,13 +17,13 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/netspace"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -101,8 +101,13 @@ type bridgeHost struct {
 
 func startBridgeHost(t *testing.T, build int) *bridgeHost {
 	h := &bridgeHost{t: t, dir: t.TempDir()}
-	h.path, h.out = h.netns("host"), h.netns("out")
-	h.connect()
+	host, out := netspace.New(t, "host"), netspace.New(t, "out")
+	h.path, h.out = host.Path, out.Path
+	out.Connect("host", host, "eth0")
+	out.Address("host", "10.99.7.1/24")
+	out.Address("lo", "203.0.113.1/32")
+	host.Address("eth0", "10.99.7.21/24")
+	host.Route("0.0.0.0/0", "10.99.7.1")
 	h.startWine()
 	plane, err := dataplane.New(dataplane.Options{Netns: h.path})
 	must(t, err)
@@ -128,39 +133,7 @@ func startBridgeHost(t *testing.T, build int) *bridgeHost {
 	return h
 }
 
-func (h *bridgeHost) netns(name string) string {
-	full := fmt.Sprintf("wbtest-%d-%s", os.Getpid(), name)
-	must(h.t, platform.CreateNetns(full))
-	h.t.Cleanup(func() { must(h.t, platform.DeleteNetns(full)) })
-	return platform.NetnsPath(full)
-}
-
-func (h *bridgeHost) connect() {
-	far, err := netns.GetFromPath(h.path)
-	must(h.t, err)
-	defer far.Close()
-	up := func(name string, addrs ...string) {
-		link, err := netlink.LinkByName(name)
-		must(h.t, err)
-		for _, a := range addrs {
-			addr, err := netlink.ParseAddr(a)
-			must(h.t, err)
-			must(h.t, netlink.AddrReplace(link, addr))
-		}
-		must(h.t, netlink.LinkSetUp(link))
-	}
-	must(h.t, platform.InNetns(h.out, func() error {
-		must(h.t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "host"}, PeerName: "eth0", PeerNamespace: netlink.NsFd(far)}))
-		up("host", "10.99.7.1/24")
-		up("lo", "203.0.113.1/32")
-		return nil
-	}))
-	must(h.t, platform.InNetns(h.path, func() error {
-		up("lo")
-		up("eth0", "10.99.7.21/24")
-		return netlink.RouteAdd(&netlink.Route{Dst: &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, Gw: net.ParseIP("10.99.7.1")})
-	}))
-}
+func (h *bridgeHost) netns(name string) string { return netspace.New(h.t, name).Path }
 
 // startWine makes a prefix with the DLLs and puts the plugins where CNI_PATH says.
 func (h *bridgeHost) startWine() {

@@ -111,6 +111,14 @@ func (s *Space) Route(to, via string) {
 	s.Do(func() error { return platform.SetRoute(prefix, gateway) })
 }
 
+// LinkRoute sends packets for a prefix out of an interface, without a gateway.
+func (s *Space) LinkRoute(to, name string) {
+	s.t.Helper()
+	prefix, err := netip.ParsePrefix(to)
+	s.must(err)
+	s.Do(func() error { return platform.SetLinkRoute(prefix, name) })
+}
+
 // Forward makes the namespace a router of IPv4.
 func (s *Space) Forward() {
 	s.t.Helper()
