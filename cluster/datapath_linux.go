@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/httpserve"
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
 )
@@ -135,9 +136,8 @@ func serveOutside() (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "outside") })}
-	go func() { _ = server.Serve(listener) }()
-	return func() { server.Close() }, nil
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "outside") })
+	return httpserve.Start(listener, page, nil), nil
 }
 
 // NodeClient makes HTTP requests from within a node of the local cluster.

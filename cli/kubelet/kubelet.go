@@ -3,15 +3,13 @@ package kubelet
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/logging"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/config"
 	node "porthole.dev/porthole/node/kubelet"
@@ -36,7 +34,9 @@ func Command() *cobra.Command {
 				_, err := fmt.Fprintln(c.OutOrStdout(), "Kubernetes "+node.Version)
 				return err
 			}
-			initLogs(verbosity)
+			if err := logging.Set(int(verbosity), ""); err != nil {
+				return err
+			}
 			o.WithoutEffect, o.Flags = withoutEffect(c.Flags()), flagValues(c.Flags())
 
 			if !service {
@@ -83,10 +83,4 @@ func flagValues(fs *pflag.FlagSet) map[string]string {
 	out := map[string]string{}
 	fs.VisitAll(func(f *pflag.Flag) { out[f.Name] = f.Value.String() })
 	return out
-}
-
-func initLogs(v int32) {
-	fs := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(fs)
-	_ = fs.Set("v", strconv.Itoa(int(v)))
 }

@@ -50,7 +50,7 @@ func start(c *cobra.Command, s *settings) error {
 		return err
 	}
 
-	ctx, err := logging(c.Context(), s)
+	ctx, err := setUpLogging(c.Context(), s)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package kubeproxy
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,21 +10,19 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/logging"
 )
 
-// logging sets klog up and gives a context that carries its logger. All goes to standard error.
-func logging(ctx context.Context, s *settings) (context.Context, error) {
+// setUpLogging sets klog up and returns a context that carries its logger. All goes to standard error.
+func setUpLogging(ctx context.Context, s *settings) (context.Context, error) {
 	l := &s.Config.Logging
-	fs := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(fs)
 	var modules []string
 	for _, m := range l.VModule {
 		modules = append(modules, fmt.Sprintf("%s=%d", m.FilePattern, m.Verbosity))
 	}
-	for name, value := range map[string]string{"v": fmt.Sprint(l.Verbosity), "vmodule": strings.Join(modules, ",")} {
-		if err := fs.Set(name, value); err != nil {
-			return ctx, fmt.Errorf("setting up logging: %s %s: %w", name, value, err)
-		}
+	if err := logging.Set(int(l.Verbosity), strings.Join(modules, ",")); err != nil {
+		return ctx, err
 	}
 	if l.Format == "json" {
 		klog.SetSlogLogger(slog.New(jsonLog(os.Stderr, int(l.Verbosity))))

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/atomicfile"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -55,11 +56,7 @@ func (k *keeper) save() error {
 	if err != nil {
 		return err
 	}
-	tmp := k.file + ".tmp"
-	if err := os.WriteFile(tmp, data, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(tmp, k.file)
+	return atomicfile.Write(k.file, data, 0o644)
 }
 
 func (k *keeper) enter(ctx context.Context, phase, waiting string) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/internal/apiconn"
+	"porthole.dev/porthole/internal/httpserve"
 	"porthole.dev/porthole/internal/serviceapi"
 	"porthole.dev/porthole/proxy/balance"
 	"porthole.dev/porthole/proxy/health"
@@ -111,16 +112,22 @@ type running struct {
 	diff func(context.Context) (any, error)
 }
 
-// listening are HTTP servers.
+// listening are the HTTP servers of the pages.
 type listening struct {
 	hardFail bool
 	failed   func(error)
-	servers  []*http.Server
+
+	mu     sync.Mutex
+	closed bool
+	stops  []func()
 }
 
 func (l *listening) close() {
-	for _, server := range l.servers {
-		_ = server.Close() // nothing is lost: every answer is short
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for _, stop := range l.stops {
+		stop()
 	}
 }
 
@@ -129,33 +136,42 @@ func (l *listening) serve(ctx context.Context, flag, address string, handler htt
 	if address == "" {
 		return nil
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-	l.servers = append(l.servers, server)
 	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		err = fmt.Errorf("opening --%s %s: %w", flag, address, err)
-		if l.hardFail {
-			return err
-		}
-		klog.FromContext(ctx).Error(err, "Trying again", "after", listenAgain)
+	if err == nil {
+		l.start(listener, handler, address)
+		return nil
 	}
+	err = fmt.Errorf("opening --%s %s: %w", flag, address, err)
+	if l.hardFail {
+		return err
+	}
+	klog.FromContext(ctx).Error(err, "Trying again", "after", listenAgain)
 
 	go func() {
-		for listener == nil {
+		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(listenAgain):
 			}
-			if listener, err = net.Listen("tcp", address); err != nil {
-				listener = nil
+			if listener, err := net.Listen("tcp", address); err == nil {
+				l.start(listener, handler, address)
+				return
 			}
-		}
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			l.failed(fmt.Errorf("serving %s: %w", address, err))
 		}
 	}()
 	return nil
+}
+
+func (l *listening) start(listener net.Listener, handler http.Handler, address string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		listener.Close()
+		return
+	}
+	stop := httpserve.Start(listener, handler, func(err error) { l.failed(fmt.Errorf("serving %s: %w", address, err)) })
+	l.stops = append(l.stops, stop)
 }
 
 // listenAgain is upstream's pause.

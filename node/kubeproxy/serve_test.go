@@ -54,7 +54,7 @@ func TestListening(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 
-	hard, soft := listening{hardFail: true}, listening{failed: func(err error) { t.Error(err) }}
+	hard, soft := &listening{hardFail: true}, &listening{failed: func(err error) { t.Error(err) }}
 	defer hard.close()
 	defer soft.close()
 	handler := http.NotFoundHandler()
@@ -68,7 +68,7 @@ func TestListening(t *testing.T) {
 	if err := soft.serve(ctx, "healthz-bind-address", "", handler); err != nil {
 		t.Errorf("none: %v", err)
 	}
-	if len(soft.servers) != 1 {
-		t.Errorf("%d servers", len(soft.servers))
+	if len(soft.stops) != 0 {
+		t.Errorf("%d servers listen", len(soft.stops))
 	}
 }

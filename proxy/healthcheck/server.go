@@ -3,7 +3,6 @@ package healthcheck
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"porthole.dev/porthole/internal/httpserve"
 	"porthole.dev/porthole/proxy/service"
 )
 
@@ -42,7 +42,7 @@ type Server struct {
 	owners map[at]string // who answers on a socket
 
 	// The rest belongs to Run.
-	open   map[at]*http.Server
+	open   map[at]func() // stops the server
 	failed map[at]string // told: the service for which the socket could not be opened
 }
 
@@ -61,7 +61,7 @@ func New(o Options) *Server {
 		o.RetryMax = 30 * time.Second
 	}
 	return &Server{options: o, wake: make(chan struct{}, 1), wanted: map[string]service.HealthCheck{},
-		owners: map[at]string{}, open: map[at]*http.Server{}, failed: map[at]string{}}
+		owners: map[at]string{}, open: map[at]func(){}, failed: map[at]string{}}
 }
 
 func interfaceAddresses() ([]netip.Addr, error) {
@@ -180,24 +180,21 @@ func (s *Server) listen(socket at) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{
-		Handler:           http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { s.answer(w, socket) }),
-		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 14,
-	}
-	s.open[socket] = server
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && s.options.Failed != nil {
-			s.mu.Lock()
-			name := s.owners[socket]
-			s.mu.Unlock()
-			s.options.Failed(name, socket.port, fmt.Errorf("serving health checks on %s: %w", socket, err))
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { s.answer(w, socket) })
+	s.open[socket] = httpserve.Start(listener, handler, func(err error) {
+		if s.options.Failed == nil {
+			return
 		}
-	}()
+		s.mu.Lock()
+		name := s.owners[socket]
+		s.mu.Unlock()
+		s.options.Failed(name, socket.port, fmt.Errorf("serving health checks on %s: %w", socket, err))
+	})
 	return nil
 }
 
 func (s *Server) shut(socket at) {
-	_ = s.open[socket].Close() // answers are short: nothing is lost
+	s.open[socket]()
 	delete(s.open, socket)
 }
 
