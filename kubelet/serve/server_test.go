@@ -122,6 +122,7 @@ func TestRunCommand(t *testing.T) {
 			}
 			return 0, []byte("out\n"), nil
 		}})
+
 	for _, c := range []struct {
 		path string
 		code int

@@ -62,6 +62,7 @@ func TestHugePage(t *testing.T) {
 		}
 		return c
 	}
+
 	for _, c := range []struct {
 		name   string
 		medium v1.StorageMedium
