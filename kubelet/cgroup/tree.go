@@ -34,7 +34,7 @@ func (t Tree) Resize(p *v1.Pod, change func() error) error {
 	return resize(t.Path(p), limitsOf(p), change)
 }
 
-// RemovePod removes the cgroup of a pod of which only the UID is known. It succeeds if there is none.
+// RemovePod removes the cgroup of the pod with that UID, of any class. It succeeds if there is no such cgroup.
 func (t Tree) RemovePod(uid types.UID) error { return t.removeBelow(uid, "") }
 
 // RemoveContainer removes the cgroup of one container, which has ended, and kills what is left in it. That is needed
@@ -42,7 +42,7 @@ func (t Tree) RemovePod(uid types.UID) error { return t.removeBelow(uid, "") }
 // is left.
 func (t Tree) RemoveContainer(uid types.UID, id string) error { return t.removeBelow(uid, id) }
 
-// removeBelow tries all classes: the class of a pod of which only the UID is known is not known.
+// removeBelow tries the folders of all classes, because nobody may know the pod's class any more.
 func (t Tree) removeBelow(uid types.UID, name string) error {
 	var errs []error
 	for class := range classFolders {

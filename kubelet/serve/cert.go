@@ -31,7 +31,8 @@ type certificates struct {
 	at     time.Time // modification time of the certificate file
 }
 
-// certificateSource returns a function that gives the serving certificate of node. It fails if there is none now.
+// certificateSource returns a function that returns the serving certificate of node at any time. It fails if there is
+// no certificate now.
 func certificateSource(o TLSOptions, node string) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	if o.Certificate != nil {
 		return o.Certificate, nil

@@ -11,14 +11,14 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// handshake tells which version of TLS a client of at most that version gets.
+// handshake returns the version of TLS that a client gets which supports none above newest.
 func handshake(t *testing.T, server *tls.Config, newest uint16, ciphers ...uint16) (uint16, error) {
 	t.Helper()
 	near, far := net.Pipe()
 	defer near.Close()
 	go func() {
 		defer far.Close()
-		_ = tls.Server(far, server).Handshake() // the client tells how it went
+		_ = tls.Server(far, server).Handshake() // the client's side reports the error
 	}()
 	client := tls.Client(near, &tls.Config{InsecureSkipVerify: true, MaxVersion: newest, CipherSuites: ciphers})
 	if err := client.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {

@@ -56,7 +56,7 @@ func (l *latest[T]) get(ctx context.Context) (T, error) {
 	return l.value, errors.New("the runtime does not answer")
 }
 
-// answered returns when the answer that there is was given, the zero time if there is none.
+// answered returns when the newest answer was given, the zero time if there is no answer yet.
 func (l *latest[T]) answered() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

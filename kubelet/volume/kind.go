@@ -111,7 +111,8 @@ func (j job) prepare(ctx context.Context) error {
 	return k.prepare(ctx, j)
 }
 
-// inFolder is what the kinds share whose volumes are folders below the pod's folder. Its value is the plugin's name.
+// inFolder is the common part of kinds whose volumes are folders below the pod's folder. Its value is the name of the
+// plugin.
 type inFolder string
 
 func (k inFolder) plugin() string { return string(k) }
@@ -133,7 +134,7 @@ func (k inFolder) usage(j job) (Usage, bool) {
 
 func (k inFolder) teardown(_ context.Context, dir string) error { return unmountAll(dir) }
 
-// noFolder is what the kinds share whose volumes have no folder below the pod's folder.
+// noFolder is the common part of kinds whose volumes have no folder below the pod's folder.
 type noFolder struct{}
 
 func (noFolder) plugin() string { return "" }

@@ -21,7 +21,7 @@ var notSupported = []string{
 	"Glusterfs", "PhotonPersistentDisk", "PortworxVolume", "Quobyte", "RBD", "ScaleIO", "StorageOS", "VsphereVolume",
 }
 
-// projectionsNotSupported are the fields of v1.VolumeProjection that are no source.
+// projectionsNotSupported are the fields of v1.VolumeProjection that are not supported.
 var projectionsNotSupported = []string{"ClusterTrustBundle", "PodCertificate"}
 
 // TestVolumeSources asks of every field of v1.VolumeSource that it has exactly one kind, or is listed as not supported

@@ -217,8 +217,8 @@ func TestInterruptedWriteIsFinished(t *testing.T) {
 	}
 }
 
-// TestSetGroup gives a tree to a group, links excepted, and leaves alone a tree that has the group if the pod asks for
-// that.
+// TestSetGroup gives a tree to a group, but not the targets of its links. With the policy OnRootMismatch, a tree whose
+// top folder has the group is not changed.
 func TestSetGroup(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")

@@ -49,7 +49,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Facts are what the volumes of a pod need to know beyond its spec.
+// Facts are what the content of a pod's volumes depends on beyond its spec and the API's objects.
 type Facts struct {
 	// Allocatable of the node: the default of resourceFieldRef limits, and the bound of memory-backed volumes.
 	Allocatable v1.ResourceList

@@ -241,7 +241,7 @@ func TestEmptyDirKeepsContentAndTeardownFollowsNothing(t *testing.T) {
 	}
 	again.Close()
 
-	last := New(m.opts) // one that was never told of the pod
+	last := New(m.opts) // a process that never prepared the pod
 	if got, ok := last.HostPath(pod.UID, "e"); !ok || got != dir {
 		t.Errorf("HostPath from disk: %q %v", got, ok)
 	}

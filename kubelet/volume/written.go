@@ -27,7 +27,7 @@ type source interface {
 	files(ctx context.Context, j job) (content, error)
 }
 
-// need is what a source depends on: its files change when that does. The zero value is nothing.
+// need is what the files of a source depend on: they change when it changes. The zero value is nothing.
 type need struct {
 	// object is the kind of an object (ConfigMap or Secret), name its name in the pod's namespace; both may be empty.
 	object, name string
@@ -139,7 +139,7 @@ func (c content) check(windows bool) error {
 	return nil
 }
 
-// selection says which keys of an object become which files. Without items every key becomes a file of its name.
+// selection is which keys of an object become which files. Without items, every key becomes a file of its name.
 type selection struct {
 	items []v1.KeyToPath
 	mode  int32 // of files whose item has none
