@@ -51,7 +51,7 @@ func (e *effects) startContainer(ctx context.Context, j job) []pod.Fact {
 
 	e.event(p, j.Name, v1.EventTypeNormal, "Started", "Container started")
 	e.meter.Container(p, j.Name, "", volume.HostProcess(p, c))
-	e.linkLog(p, c.Name, made)
+	e.folders.linkLog(p, c.Name, made)
 	return []pod.Fact{pod.ContainerStarted{Container: made, Hook: c.Lifecycle != nil && c.Lifecycle.PostStart != nil}}
 }
 
@@ -191,21 +191,4 @@ func (e *effects) terminationFile(p *v1.Pod, c *v1.Container) (*runtime.Mount, e
 		return nil, fmt.Errorf("opening the termination message file to the container: %w", err)
 	}
 	return &runtime.Mount{HostPath: path, ContainerPath: c.TerminationMessagePath}, nil
-}
-
-// maxLinkName bounds the name of a link to a log, without its ending, in bytes: file names end at 255.
-const maxLinkName = 250
-
-// linkLog makes the symbolic link to a log that log collectors look for. On systems without links it does nothing.
-func (e *effects) linkLog(p *v1.Pod, name string, c pod.Container) {
-	dir := e.folders.links()
-	if c.LogPath == "" || os.MkdirAll(dir, 0o755) != nil {
-		return
-	}
-
-	prefix := p.Name + "_" + p.Namespace + "_" + name + "-"
-	if len(prefix) > maxLinkName-len(c.ID) {
-		prefix = prefix[:maxLinkName-len(c.ID)]
-	}
-	_ = os.Symlink(c.LogPath, filepath.Join(dir, prefix+c.ID+".log"))
 }

@@ -82,7 +82,7 @@ func (a *actor) askAdmission(ctx context.Context) {
 // readNote reads what an earlier kubelet had given the pod; nil if there is no note, or none that can be read.
 func (a *actor) readNote(ctx context.Context) *pod.Resize {
 	var note pod.Resize
-	text, err := os.ReadFile(a.effects.notePath())
+	text, err := os.ReadFile(notePath(a.effects.podDir()))
 	if err == nil {
 		err = json.Unmarshal(text, &note)
 	}
@@ -97,7 +97,8 @@ func (a *actor) readNote(ctx context.Context) *pod.Resize {
 	return &note
 }
 
-func (e *effects) notePath() string { return filepath.Join(e.podDir(), "resources.json") }
+// notePath is where the note is in the folder of a pod.
+func notePath(dir string) string { return filepath.Join(dir, "resources.json") }
 
 // writeNote notes what the pod has been given, for the next kubelet. A pod that was never resized needs no note.
 func (e *effects) writeNote(note pod.Resize) error {
@@ -105,7 +106,7 @@ func (e *effects) writeNote(note pod.Resize) error {
 	if err != nil {
 		return fmt.Errorf("encoding what the pod has been given: %w", err)
 	}
-	path := e.notePath()
+	path := notePath(e.podDir())
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return fmt.Errorf("making the folder of the pod: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -96,4 +97,21 @@ func (f *folders) removeLog(c pod.Container) error {
 		_ = os.Remove(link)
 	}
 	return logs.Remove(c.LogPath)
+}
+
+// maxLinkName bounds the name of a link to a log, without its ending, in bytes: file names end at 255.
+const maxLinkName = 250
+
+// linkLog makes the symbolic link to a log that log collectors look for. On systems without links it does nothing.
+func (f *folders) linkLog(p *v1.Pod, name string, c pod.Container) {
+	dir := f.links()
+	if c.LogPath == "" || os.MkdirAll(dir, 0o755) != nil {
+		return
+	}
+
+	prefix := p.Name + "_" + p.Namespace + "_" + name + "-"
+	if len(prefix) > maxLinkName-len(c.ID) {
+		prefix = prefix[:maxLinkName-len(c.ID)]
+	}
+	_ = os.Symlink(c.LogPath, filepath.Join(dir, prefix+c.ID+".log"))
 }

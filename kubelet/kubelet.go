@@ -29,7 +29,7 @@ type Kubelet struct {
 	probes    *probe.Manager
 	admission *admission
 	burst     *burst
-	statics   *static.Set
+	statics   *staticPods
 	folders   *folders
 	node      *nodestatus.Node
 	runtime   *runtimeWatch
@@ -51,11 +51,13 @@ func New(o Options) *Kubelet {
 	if o.Cgroups == nil {
 		o.Cgroups = cgroup.None{}
 	}
-	k := &Kubelet{o: o, status: status.New(o.API), actors: map[types.UID]*actor{}, statics: static.NewSet(len(o.Static)),
+	k := &Kubelet{o: o, status: status.New(o.API), actors: map[types.UID]*actor{},
 		burst: newBurst(o.Burst), knowledge: knowledge{began: time.Now()},
 		folders: &folders{pods: o.Volumes, logs: o.PodLogsDir, cgroups: o.Cgroups}}
 	k.audits.pause, k.audits.do = strangerPause, k.audit
 	k.unmounts.pause, k.unmounts.do = unmountPause, k.unmountForgotten
+
+	k.statics = &staticPods{set: static.NewSet(len(o.Static)), sources: o.Static, status: k.status, events: o.API, tasks: &k.running, actor: k.actor}
 
 	k.runtime = &runtimeWatch{service: o.Runtime, changed: k.runtimeChanged}
 	k.node = nodestatus.New(o.Node, k.nodeLinks())
@@ -101,7 +103,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	k.running.Go(func() { k.follow(ctx) })
 	k.running.Go(func() { k.collectImages(ctx) })
 	k.running.Go(func() { k.node.WatchPressure(ctx) })
-	k.runStatic(ctx)
+	k.statics.run(ctx)
 	if !k.o.Standalone {
 		if err := k.join(ctx); err != nil {
 			return err
@@ -133,7 +135,7 @@ func (k *Kubelet) join(ctx context.Context) error {
 	k.knowledge.joined.Store(true)
 	k.each(func(a *actor) { a.bell.Wake() })
 
-	m := &mirrors{pods: k.statics, api: k.o.API, node: k.node.Object, made: k.mirrorChanged}
+	m := &mirrors{pods: k.statics.set, api: k.o.API, node: k.node.Object, made: k.statics.mirrorChanged}
 	k.running.Go(func() { m.run(ctx) })
 	return nil
 }
@@ -192,7 +194,7 @@ func (k *Kubelet) each(f func(*actor)) {
 // podChanged takes a pod from the API.
 func (k *Kubelet) podChanged(p *v1.Pod) {
 	if static.IsMirror(p) {
-		k.mirrorChanged(p)
+		k.statics.mirrorChanged(p)
 		return
 	}
 
@@ -220,7 +222,7 @@ func stamped(p *v1.Pod, born time.Time) *v1.Pod {
 
 func (k *Kubelet) podGone(p *v1.Pod) {
 	if static.IsMirror(p) {
-		k.mirrorGone(p)
+		k.statics.mirrorGone(p)
 		return
 	}
 
@@ -253,7 +255,7 @@ func (k *Kubelet) actor(uid types.UID, make bool) *actor {
 }
 
 func (k *Kubelet) newActor(uid types.UID) *actor {
-	return newActor(uid, services{status: k.status, probes: k.probes, admission: k.admission, burst: k.burst, statics: k.statics,
+	return newActor(uid, services{status: k.status, probes: k.probes, admission: k.admission, burst: k.burst, statics: k.statics.set,
 		meter: k.o.Meter, tasks: &k.running, knowledge: &k.knowledge, facts: k.o.Facts, node: k.nodeFacts, finished: k.finished}, k.tools)
 }
 
@@ -265,7 +267,7 @@ func (k *Kubelet) finished(a *actor) {
 
 	k.admission.Release(a.uid)
 	k.status.Forget(a.uid)
-	k.staticFinished(a.uid)
+	k.statics.finished(a.uid)
 	k.o.Meter.Forget(a.state.Pod())
 
 	k.running.Go(func() {

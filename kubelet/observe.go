@@ -79,7 +79,7 @@ func (k *Kubelet) audit(ctx context.Context) {
 	began := time.Now()
 	found := func(uid string, r *pod.Runtime) {
 		if r != nil && r.Name != "" {
-			k.statics.Occupied(static.FullName(r.Namespace, r.Name), types.UID(uid))
+			k.statics.set.Occupied(static.FullName(r.Namespace, r.Name), types.UID(uid))
 		}
 		k.actor(types.UID(uid), true).post(pod.Audited{Runtime: r, Began: began})
 	}
@@ -109,7 +109,7 @@ func (k *Kubelet) audit(ctx context.Context) {
 			found(string(a.uid), &pod.Runtime{UID: string(a.uid)})
 		}
 	})
-	k.endPredecessors()
+	k.statics.endPredecessors()
 }
 
 // lastSeen returns what the actor of a pod last saw of it in the runtime.
@@ -142,7 +142,7 @@ func (k *Kubelet) readUntilKnown(ctx context.Context, uid string, found func(str
 // cleans up until ctx ends. See knowledge for the order.
 func (k *Kubelet) cleanOrphans(ctx context.Context) {
 	select {
-	case <-k.statics.Ready():
+	case <-k.statics.set.Ready():
 	case <-ctx.Done():
 		return
 	}

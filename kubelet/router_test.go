@@ -47,12 +47,12 @@ func TestRouterContains(t *testing.T) {
 	if k.actor("good", false) == nil {
 		t.Error("the pod after one that cannot be read has no actor")
 	}
-	recovering(k.ctx, "test", func(pods []*v1.Pod) { k.staticPods(0, pods) })([]*v1.Pod{nil})
+	recovering(k.ctx, "test", func(pods []*v1.Pod) { k.statics.deliver(0, pods) })([]*v1.Pod{nil})
 	done := make(chan struct{})
 	go func() { // the locks are free again
 		defer close(done)
-		k.statics.Changed.Wake()
-		k.statics.Plan()
+		k.statics.set.Changed.Wake()
+		k.statics.set.Plan()
 		k.each(func(*actor) {})
 	}()
 	<-done

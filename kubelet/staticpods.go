@@ -10,6 +10,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/static"
+	"porthole.dev/porthole/kubelet/status"
 )
 
 // StaticSource gives pods that do not come from the API; package static has two.
@@ -18,73 +19,83 @@ type StaticSource interface {
 	Run(ctx context.Context, deliver func([]*v1.Pod), refused func(place string, err error))
 }
 
-// runStatic starts the sources. Their pods need no API server.
-func (k *Kubelet) runStatic(ctx context.Context) {
-	for i, source := range k.o.Static {
-		k.running.Go(func() {
-			deliver := recovering(ctx, "taking in static pods", func(pods []*v1.Pod) { k.staticPods(i, pods) })
+// staticPods carries what static.Set decides to the actors: which static pods run, and whose mirror is there.
+type staticPods struct {
+	set     *static.Set
+	sources []StaticSource
+	status  *status.Writer
+	events  eventAPI
+	tasks   *group
+	// actor finds the actor of a pod, and with make starts one.
+	actor func(uid types.UID, make bool) *actor
+}
+
+// run starts the sources. Their pods need no API server.
+func (s *staticPods) run(ctx context.Context) {
+	for i, source := range s.sources {
+		s.tasks.Go(func() {
+			deliver := recovering(ctx, "taking in static pods", func(pods []*v1.Pod) { s.deliver(i, pods) })
 			source.Run(ctx, deliver, func(place string, err error) {
 				klog.FromContext(ctx).Error(err, "A manifest holds no pod that can run", "file", place)
-				k.o.API.NodeEvent(v1.EventTypeWarning, "FailedValidation", fmt.Sprintf("Error validating pod from %s: %v", place, err))
+				s.events.NodeEvent(v1.EventTypeWarning, "FailedValidation", fmt.Sprintf("Error validating pod from %s: %v", place, err))
 			})
 		})
 	}
 }
 
-func (k *Kubelet) staticPods(source int, pods []*v1.Pod) {
-	changed, gone, doubles := k.statics.Deliver(source, pods)
+// deliver takes all pods of one source.
+func (s *staticPods) deliver(source int, pods []*v1.Pod) {
+	changed, gone, doubles := s.set.Deliver(source, pods)
 	for _, p := range doubles {
-		k.o.API.PodEvent(p, "", v1.EventTypeWarning, "FailedValidation",
+		s.events.PodEvent(p, "", v1.EventTypeWarning, "FailedValidation",
 			fmt.Sprintf("Error validating pod %s/%s from %s due to duplicate pod name, ignoring", p.Namespace, p.Name, p.Annotations[static.SourceAnnotation]))
 	}
+
 	for _, p := range gone {
-		if a := k.actor(p.UID, false); a != nil {
+		if a := s.actor(p.UID, false); a != nil {
 			a.post(pod.SourceGone{})
 		}
 	}
 	for _, p := range changed {
-		k.wantStatic(p)
+		s.want(p)
 	}
-	k.endPredecessors()
+	s.endPredecessors()
 }
 
 // endPredecessors ends what the runtime has of static pods that were changed or removed while no kubelet ran. They need not
 // wait for the API server: it may be one of those that wait for them.
-func (k *Kubelet) endPredecessors() {
-	for _, uid := range k.statics.Predecessors() {
-		if a := k.actor(uid, false); a != nil {
+func (s *staticPods) endPredecessors() {
+	for _, uid := range s.set.Predecessors() {
+		if a := s.actor(uid, false); a != nil {
 			a.post(pod.SourcesReady{})
 		}
 	}
 }
 
-// wantStatic tells the actor of a static pod what it should run. One that is ending ends first; its successor is made
-// when it has.
-func (k *Kubelet) wantStatic(p *v1.Pod) {
-	k.actor(p.UID, true).post(pod.Desired{Pod: p, Static: true})
-}
+// want hands the actor of a static pod what it should run. A pod that is ending ends first; its successor is made when it has.
+func (s *staticPods) want(p *v1.Pod) { s.actor(p.UID, true).post(pod.Desired{Pod: p, Static: true}) }
 
-// staticFinished lets the next pod of the same name begin.
-func (k *Kubelet) staticFinished(uid types.UID) {
-	next, again := k.statics.Finished(uid)
+// finished lets the next pod of the same name begin.
+func (s *staticPods) finished(uid types.UID) {
+	next, again := s.set.Finished(uid)
 	if again != nil {
-		k.wantStatic(again)
+		s.want(again)
 	}
-	if a := k.actor(next, false); a != nil && next != "" {
+	if a := s.actor(next, false); a != nil && next != "" {
 		a.bell.Wake()
 	}
 }
 
 // mirrorChanged takes a mirror from the API: its status is written from now on.
-func (k *Kubelet) mirrorChanged(p *v1.Pod) {
-	k.status.Observe(p)
-	owner := k.statics.SetMirror(static.FullName(p.Namespace, p.Name), p.UID, p)
-	if a := k.actor(owner, false); a != nil {
+func (s *staticPods) mirrorChanged(p *v1.Pod) {
+	s.status.Observe(p)
+	owner := s.set.SetMirror(static.FullName(p.Namespace, p.Name), p.UID, p)
+	if a := s.actor(owner, false); a != nil {
 		a.bell.Wake()
 	}
 }
 
-func (k *Kubelet) mirrorGone(p *v1.Pod) {
-	k.status.Forget(p.UID)
-	k.statics.SetMirror(static.FullName(p.Namespace, p.Name), p.UID, nil)
+func (s *staticPods) mirrorGone(p *v1.Pod) {
+	s.status.Forget(p.UID)
+	s.set.SetMirror(static.FullName(p.Namespace, p.Name), p.UID, nil)
 }

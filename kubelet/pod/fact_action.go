@@ -82,7 +82,7 @@ func (f VolumesFailed) take(s *State, now time.Time) {
 		count = s.volumeFailure.Count + 1
 	}
 	if !f.Cancelled {
-		s.tellVolumeFailures(count, f.Failures)
+		tellVolumeFailures(s, count, f.Failures)
 	}
 	s.volumeFailure = &Failure{Message: f.Message, RetryAt: now.Add(volumeBackoff.Wait(count)), Count: count}
 }
@@ -230,7 +230,7 @@ func (f ContainerStopped) take(s *State, _ time.Time) {
 	}
 	delete(s.failures, f.Key)
 	if f.Container != nil {
-		s.merge(&Runtime{Containers: []Container{*f.Container}})
+		merge(s, &Runtime{Containers: []Container{*f.Container}})
 	}
 	if c, ok := s.runtime.Find(f.ID); ok && c.State == Running { // the runtime no longer knows it
 		s.runtime = s.runtime.Without(f.ID)

@@ -31,7 +31,7 @@ func (s *State) ResizeStep() ResizeStep {
 		return ReadResizeNote
 	case s.settled:
 		return NoResizeStep
-	case s.resizeBarred():
+	case resizeBarred(s):
 		if r.Pending != nil {
 			return DropResize
 		}
@@ -45,7 +45,7 @@ func (s *State) ResizeStep() ResizeStep {
 }
 
 // resizeBarred reports whether the pod gets no other resources: it ends, or was not admitted.
-func (s *State) resizeBarred() bool {
+func resizeBarred(s *State) bool {
 	return !s.admitted || !s.stopSince.IsZero() || s.stop != nil || s.gone || s.source.DeletionTimestamp != nil
 }
 
@@ -53,12 +53,12 @@ func (s *State) resizeBarred() bool {
 func (s *State) Wanted() *v1.Pod { return s.source }
 
 // Note returns how far the resize is, as an earlier kubelet's note tells a later one: of containers that still exist.
-func (s *State) Note() Resize { return s.surviving(s.resize) }
+func (s *State) Note() Resize { return surviving(s, s.resize) }
 
 // AgreedNote returns the note as it will be once the node has agreed to what the pod asks for.
-func (s *State) AgreedNote() Resize { return s.surviving(s.agreed()) }
+func (s *State) AgreedNote() Resize { return surviving(s, s.agreed()) }
 
-func (s *State) surviving(r Resize) Resize {
+func surviving(s *State, r Resize) Resize {
 	r.Actuated = maps.Clone(r.Actuated)
 	maps.DeleteFunc(r.Actuated, func(id string, _ v1.ResourceRequirements) bool {
 		_, ok := s.runtime.Find(id)
@@ -110,7 +110,7 @@ func (ResizeAgreed) take(s *State, _ time.Time) {
 	delete(s.failures, ResizeKey)
 	s.settled = true
 	s.pod = s.resize.Allocated.Apply(s.source)
-	s.tell(Event{Type: v1.EventTypeNormal, Reason: "ResizeStarted",
+	tell(s, Event{Type: v1.EventTypeNormal, Reason: "ResizeStarted",
 		Message: ResizeMessage("Pod resize started", s.source, s.source.Generation, "")})
 }
 
@@ -127,7 +127,7 @@ func (f ResizeRefused) take(s *State, _ time.Time) {
 	}
 	p := &Pending{Reason: f.Reason, Message: f.Message, Generation: s.source.Generation}
 	if old := s.resize.Pending; old == nil || old.Reason != p.Reason || old.Generation != p.Generation {
-		s.tell(Event{Type: v1.EventTypeWarning, Reason: "Resize" + p.Reason,
+		tell(s, Event{Type: v1.EventTypeWarning, Reason: "Resize" + p.Reason,
 			Message: ResizeMessage("Pod resize "+p.Reason, s.source, p.Generation, p.Message)})
 	}
 	s.resize.Pending = p

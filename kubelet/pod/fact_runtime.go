@@ -8,7 +8,7 @@ type Observed struct{ Runtime *Runtime }
 
 func (f Observed) take(s *State, _ time.Time) {
 	if s.runtime != nil && f.Runtime != nil {
-		s.runtime = s.runtime.Merge(s.withoutRemoved(f.Runtime))
+		s.runtime = s.runtime.Merge(withoutRemoved(s, f.Runtime))
 	}
 }
 
@@ -20,7 +20,7 @@ type Audited struct {
 
 func (f Audited) take(s *State, _ time.Time) {
 	if f.Runtime != nil {
-		s.runtime = s.runtime.Audited(s.withoutRemoved(f.Runtime), f.Began)
+		s.runtime = s.runtime.Audited(withoutRemoved(s, f.Runtime), f.Began)
 	}
 }
 
@@ -41,7 +41,7 @@ func (f Removed) take(s *State, _ time.Time) {
 }
 
 // withoutRemoved returns r without what is gone for good: an older answer of the runtime may still have it.
-func (s *State) withoutRemoved(r *Runtime) *Runtime {
+func withoutRemoved(s *State, r *Runtime) *Runtime {
 	for id := range s.removed {
 		r = r.Without(id)
 	}
@@ -49,4 +49,4 @@ func (s *State) withoutRemoved(r *Runtime) *Runtime {
 }
 
 // merge adds one object to what the runtime has.
-func (s *State) merge(update *Runtime) { s.runtime = s.runtime.Merge(s.withoutRemoved(update)) }
+func merge(s *State, update *Runtime) { s.runtime = s.runtime.Merge(withoutRemoved(s, update)) }

@@ -63,7 +63,7 @@ func (f Refused) take(s *State, _ time.Time) {
 		return
 	}
 	s.stop = &Stop{Reason: f.Reason, Message: "Pod was rejected: " + f.Message, Phase: v1.PodFailed, Rejected: true}
-	s.tell(Event{Type: v1.EventTypeWarning, Reason: f.Reason, Message: f.Message})
+	tell(s, Event{Type: v1.EventTypeWarning, Reason: f.Reason, Message: f.Message})
 }
 
 // Stripped says that the pod must end and cannot be worked out: passes over it panic. Only what is needed to end it stays.
@@ -92,11 +92,11 @@ func (s *State) setSource(p *v1.Pod) {
 	if s.admitted && !s.static && s.resize.Allocated != nil {
 		s.pod = s.resize.Allocated.Apply(p)
 	}
-	s.notice(before)
+	notice(s, before)
 }
 
 // notice finds what changed in the desired pod: another image is asked for, and what failed may work now.
-func (s *State) notice(before *v1.Pod) {
+func notice(s *State, before *v1.Pod) {
 	if before == nil || before == s.pod {
 		return
 	}
@@ -143,4 +143,4 @@ func FindContainer(p *v1.Pod, name string) *v1.Container {
 }
 
 // tell has an event sent with the next plan.
-func (s *State) tell(e Event) { s.events = append(s.events, e) }
+func tell(s *State, e Event) { s.events = append(s.events, e) }

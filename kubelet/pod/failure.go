@@ -90,11 +90,11 @@ func (f TaskPanicked) take(s *State, now time.Time) {
 }
 
 // tellVolumeFailures has the failures of volumes reported, once they are no longer those of a pod that is new.
-func (s *State) tellVolumeFailures(count int, failures []string) {
+func tellVolumeFailures(s *State, count int, failures []string) {
 	if count < toldVolumeFailure {
 		return
 	}
 	for _, text := range failures {
-		s.tell(Event{Type: v1.EventTypeWarning, Reason: "FailedMount", Message: text})
+		tell(s, Event{Type: v1.EventTypeWarning, Reason: "FailedMount", Message: text})
 	}
 }

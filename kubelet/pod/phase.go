@@ -13,13 +13,13 @@ func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
 	spec := &s.pod.Spec
 	initDone, appRan := true, false
 	for i := range spec.Containers {
-		if cur, _ := s.shown(spec.Containers[i].Name); cur != nil {
+		if cur, _ := shown(s, spec.Containers[i].Name); cur != nil {
 			appRan = true
 		}
 	}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
-		cur, _ := s.shown(c.Name)
+		cur, _ := shown(s, c.Name)
 		if isSidecar(c) {
 			if cur == nil || cur.State == Running && !started(s, c, cur) {
 				initDone = false
@@ -48,7 +48,7 @@ func appPhase(s *State, stopping bool) v1.PodPhase {
 	running, waiting, failed, restarts := 0, 0, 0, 0
 	for i := range s.pod.Spec.Containers {
 		c := &s.pod.Spec.Containers[i]
-		cur, _ := s.shown(c.Name)
+		cur, _ := shown(s, c.Name)
 		switch {
 		case cur == nil:
 			if old := findStatus(s, c.Name); old != nil && old.State.Terminated != nil && !restartableStatus(s, c, old) {

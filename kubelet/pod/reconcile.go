@@ -21,11 +21,11 @@ func Reconcile(s *State, n Node, now time.Time) Plan {
 		return *p
 	}
 
-	l := &looking{node: n, now: now, plan: p}
-	stop := stopCause(s, l)
+	d := &decision{node: n, now: now, plan: p}
+	stop := stopCause(s, d)
 	failedInit := s.pod != nil && initFailed(s)
 	if stop == nil && !failedInit {
-		run(s, l)
+		run(s, d)
 	}
 	phase := computePhase(s, stop != nil, failedInit)
 	if stop == nil && terminal(phase) {
@@ -57,7 +57,7 @@ func Reconcile(s *State, n Node, now time.Time) Plan {
 
 // runHooks plans the postStart hooks of containers that were just started, also of a pod that ends.
 func runHooks(s *State, p *Plan) {
-	for _, name := range slices.Sorted(slices.Values(s.waitingHooks())) {
+	for _, name := range slices.Sorted(slices.Values(waitingHooks(s))) {
 		p.do(s, Action{Kind: RunHook, Key: hookKey(name), Name: name, ID: s.postStart[name].ContainerID})
 	}
 }
@@ -80,8 +80,8 @@ func unwanted(s *State, stopping bool) (keys []string) {
 	return keys
 }
 
-// looking is what one look at a pod is done with, and the plan that grows meanwhile.
-type looking struct {
+// decision is one pass over a pod: what the node contributes, the time, and the plan that grows meanwhile.
+type decision struct {
 	node Node
 	now  time.Time
 	plan *Plan
@@ -92,7 +92,7 @@ func terminal(phase v1.PodPhase) bool { return phase == v1.PodFailed || phase ==
 const deadlineReason = "DeadlineExceeded"
 
 // stopCause is why the pod must end, or nil. A deadline that lies ahead is left to run, which wakes at it.
-func stopCause(s *State, l *looking) *Stop {
+func stopCause(s *State, d *decision) *Stop {
 	switch {
 	case s.pod == nil:
 		grace := time.Second
@@ -106,9 +106,9 @@ func stopCause(s *State, l *looking) *Stop {
 	case s.last != nil && terminal(s.last.Phase):
 		return &Stop{Phase: s.last.Phase, Reason: s.last.Reason, Message: s.last.Message}
 	}
-	if at := deadline(s); !at.IsZero() && !l.now.Before(at) {
+	if at := deadline(s); !at.IsZero() && !d.now.Before(at) {
 		stop := &Stop{Phase: v1.PodFailed, Reason: deadlineReason, Message: "Pod was active on the node longer than the specified deadline"}
-		l.plan.Events = append(l.plan.Events, Event{Key: "deadline", Type: v1.EventTypeNormal, Reason: stop.Reason, Message: stop.Message})
+		d.plan.Events = append(d.plan.Events, Event{Key: "deadline", Type: v1.EventTypeNormal, Reason: stop.Reason, Message: stop.Message})
 		return stop
 	}
 	if !s.stopSince.IsZero() { // it has begun to end, for a reason that may be harder to see by now
@@ -126,45 +126,45 @@ func deadline(s *State) time.Time {
 }
 
 // run plans a pod that should run.
-func run(s *State, l *looking) {
-	p := l.plan
+func run(s *State, d *decision) {
+	p := d.plan
 	p.wake(deadline(s))
 	if !s.admitted {
 		return
 	}
 	if !s.volumesReady {
-		whenDue(s.volumeFailure, l.now, p, func() { p.do(s, Action{Kind: PrepareVolumes, Key: VolumesKey}) })
+		whenDue(s.volumeFailure, d.now, p, func() { p.do(s, Action{Kind: PrepareVolumes, Key: VolumesKey}) })
 	}
-	next := wanted(s, l)
+	next := wanted(s, d)
 	box := s.runtime.sandbox()
 	usable := box != nil && box.Ready && box.HostNetwork == s.pod.Spec.HostNetwork && (box.HostNetwork || len(box.IPs) > 0)
 	if !usable {
-		planSandbox(s, l, len(next) > 0)
+		planSandbox(s, d, len(next) > 0)
 	}
-	starting := usable && resize(s, l) || s.starting()
+	starting := usable && resize(s, d) || s.starting()
 	for _, w := range next {
 		img := s.images[w.c.Name]
 		if img.Ref == "" {
-			whenDue(img.Failure, l.now, p, func() { p.do(s, Action{Kind: EnsureImage, Key: imageActionKey(w.c.Name), Name: w.c.Name}) })
+			whenDue(img.Failure, d.now, p, func() { p.do(s, Action{Kind: EnsureImage, Key: imageActionKey(w.c.Name), Name: w.c.Name}) })
 			continue
 		}
-		if !imageVolumes(s, w.c, l) || !usable || !s.volumesReady || starting {
+		if !imageVolumes(s, w.c, d) || !usable || !s.volumesReady || starting {
 			continue
 		}
-		whenDue(s.failures[w.c.Name], l.now, p, func() {
+		whenDue(s.failures[w.c.Name], d.now, p, func() {
 			p.do(s, Action{Kind: StartContainer, Key: startKey(w.c.Name), Name: w.c.Name, ID: box.ID, Attempt: w.attempt,
 				ImageRef: img.Ref, Backoff: w.backoff})
 			starting = true // one at a time, in the order of the spec
 		})
 	}
-	whenDue(s.failures[RemoveKey], l.now, p, func() { removeSurplus(s, p) })
+	whenDue(s.failures[RemoveKey], d.now, p, func() { removeSurplus(s, p) })
 }
 
 // VolumeImage is the key of State.Images for the image of a volume. No container has such a name.
 func VolumeImage(volume string) string { return "/volume/" + volume }
 
 // imageVolumes plans the images of the volumes that a container mounts, and tells whether all are there.
-func imageVolumes(s *State, c *v1.Container, l *looking) (present bool) {
+func imageVolumes(s *State, c *v1.Container, d *decision) (present bool) {
 	present = true
 	for _, v := range mountedImages(s.pod, c) {
 		img := s.images[VolumeImage(v)]
@@ -173,8 +173,8 @@ func imageVolumes(s *State, c *v1.Container, l *looking) (present bool) {
 		}
 		present = false
 		key := imageActionKey(VolumeImage(v))
-		if !hasAction(l.plan, key) { // several containers may mount it
-			whenDue(img.Failure, l.now, l.plan, func() { l.plan.do(s, Action{Kind: EnsureImage, Key: key, Volume: v}) })
+		if !hasAction(d.plan, key) { // several containers may mount it
+			whenDue(img.Failure, d.now, d.plan, func() { d.plan.do(s, Action{Kind: EnsureImage, Key: key, Volume: v}) })
 		}
 	}
 	return present
@@ -204,17 +204,17 @@ func whenDue(fail *Failure, now time.Time, p *Plan, do func()) {
 	do()
 }
 
-func planSandbox(s *State, l *looking, needed bool) {
-	box, p := s.runtime.sandbox(), l.plan
+func planSandbox(s *State, d *decision, needed bool) {
+	box, p := s.runtime.sandbox(), d.plan
 	for _, c := range s.runtime.Containers { // containers of a sandbox that is no good go first
 		if c.State == Running {
-			stopContainer(s, p, &c, l.now, ending{30 * time.Second, "Pod sandbox changed, it will be killed and re-created."})
+			stopContainer(s, p, &c, d.now, ending{30 * time.Second, "Pod sandbox changed, it will be killed and re-created."})
 			needed = false
 		}
 	}
 	for _, b := range s.runtime.Sandboxes {
 		if b.Ready && (box == nil || b.ID != box.ID || needed) {
-			whenDue(s.failures[StopSandboxKey], l.now, p, func() {
+			whenDue(s.failures[StopSandboxKey], d.now, p, func() {
 				p.do(s, Action{Kind: StopSandbox, Key: stopSandboxKey(b.ID), ID: b.ID})
 			})
 			needed = false
@@ -229,13 +229,13 @@ func planSandbox(s *State, l *looking, needed bool) {
 		p.Events = append(p.Events, Event{Key: box.ID, Type: v1.EventTypeNormal, Reason: "SandboxChanged",
 			Message: "Pod sandbox changed, it will be killed and re-created."})
 	}
-	if l.node.NetworkNotReady != "" && !s.pod.Spec.HostNetwork {
+	if d.node.NetworkNotReady != "" && !s.pod.Spec.HostNetwork {
 		p.Events = append(p.Events, Event{Key: "network", Type: v1.EventTypeWarning, Reason: "NetworkNotReady",
-			Message: "network is not ready: " + l.node.NetworkNotReady})
-		p.wake(l.now.Add(time.Second))
+			Message: "network is not ready: " + d.node.NetworkNotReady})
+		p.wake(d.now.Add(time.Second))
 		return
 	}
-	whenDue(s.failures[SandboxKey], l.now, p, func() {
+	whenDue(s.failures[SandboxKey], d.now, p, func() {
 		p.do(s, Action{Kind: CreateSandbox, Key: SandboxKey, Attempt: attempt})
 	})
 }
@@ -248,21 +248,21 @@ type want struct {
 }
 
 // wanted lists the containers to start now, in order, and plans the stops of those that must not go on.
-func wanted(s *State, l *looking) (next []want) {
+func wanted(s *State, d *decision) (next []want) {
 	spec := &s.pod.Spec
 	for i := range spec.EphemeralContainers {
 		c := v1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon)
 		if cur, _ := s.runtime.latest(c.Name); cur == nil || cur.State == Created { // once, whatever becomes of it
-			if w := restart(s, &c, cur, l); w != nil {
+			if w := restart(s, &c, cur, d); w != nil {
 				next = append(next, *w)
 			}
 		}
 	}
-	appsSeen := s.appsSeen()
+	appsSeen := appsSeen(s)
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
 		if isSidecar(c) {
-			w, up := sidecar(s, c, l)
+			w, up := sidecar(s, c, d)
 			if w != nil {
 				next = append(next, *w)
 			}
@@ -274,7 +274,7 @@ func wanted(s *State, l *looking) (next []want) {
 		if appsSeen {
 			continue
 		}
-		w, done := initStep(s, c, l)
+		w, done := initStep(s, c, d)
 		if w != nil {
 			next = append(next, *w)
 		}
@@ -283,7 +283,7 @@ func wanted(s *State, l *looking) (next []want) {
 		}
 	}
 	for i := range spec.Containers {
-		if w := app(s, &spec.Containers[i], l); w != nil {
+		if w := app(s, &spec.Containers[i], d); w != nil {
 			next = append(next, *w)
 		}
 	}
@@ -291,7 +291,7 @@ func wanted(s *State, l *looking) (next []want) {
 }
 
 // appsSeen tells whether a regular container has run in the newest sandbox: then its init phase is over.
-func (s *State) appsSeen() bool {
+func appsSeen(s *State) bool {
 	box := s.runtime.sandbox()
 	for i := range s.pod.Spec.Containers {
 		cur, _ := s.runtime.latest(s.pod.Spec.Containers[i].Name)
@@ -307,23 +307,23 @@ func isSidecar(c *v1.Container) bool {
 }
 
 // sidecar plans an init container that runs along; up tells whether the containers after it may start.
-func sidecar(s *State, c *v1.Container, l *looking) (w *want, up bool) {
+func sidecar(s *State, c *v1.Container, d *decision) (w *want, up bool) {
 	cur, _ := s.runtime.latest(c.Name)
 	if cur != nil && cur.State == Running {
-		stopBad(s, c, cur, l)
+		stopBad(s, c, cur, d)
 		return nil, started(s, c, cur)
 	}
-	return restart(s, c, cur, l), false
+	return restart(s, c, cur, d), false
 }
 
 // initFailed tells whether a regular init container has failed for good.
 func initFailed(s *State) bool {
-	if s.appsSeen() {
+	if appsSeen(s) {
 		return false
 	}
 	for i := range s.pod.Spec.InitContainers {
 		c := &s.pod.Spec.InitContainers[i]
-		cur, _ := s.shown(c.Name)
+		cur, _ := shown(s, c.Name)
 		if !isSidecar(c) && cur != nil && cur.State == Exited && cur.ExitCode != 0 && !restartable(s.pod, c, cur) {
 			return true
 		}
@@ -332,7 +332,7 @@ func initFailed(s *State) bool {
 }
 
 // initStep plans a regular init container.
-func initStep(s *State, c *v1.Container, l *looking) (w *want, done bool) {
+func initStep(s *State, c *v1.Container, d *decision) (w *want, done bool) {
 	cur, _ := s.runtime.latest(c.Name)
 	box := s.runtime.sandbox()
 	fresh := cur != nil && box != nil && cur.SandboxID != box.ID // it ran for a sandbox that is gone: once more
@@ -342,24 +342,24 @@ func initStep(s *State, c *v1.Container, l *looking) (w *want, done bool) {
 	case cur != nil && !fresh && cur.State == Exited && cur.ExitCode == 0:
 		return nil, true
 	}
-	return restart(s, c, cur, l), false
+	return restart(s, c, cur, d), false
 }
 
 // app plans one regular container.
-func app(s *State, c *v1.Container, l *looking) *want {
+func app(s *State, c *v1.Container, d *decision) *want {
 	cur, _ := s.runtime.latest(c.Name)
 	switch {
 	case cur != nil && cur.State == Running:
-		stopBad(s, c, cur, l)
+		stopBad(s, c, cur, d)
 		return nil
 	case !restartable(s.pod, c, cur):
 		return nil
 	}
-	return restart(s, c, cur, l)
+	return restart(s, c, cur, d)
 }
 
 // stopBad plans the stop of a running container that must not go on as it is. Once it has ended it starts anew.
-func stopBad(s *State, c *v1.Container, cur *Container, l *looking) {
+func stopBad(s *State, c *v1.Container, cur *Container, d *decision) {
 	probe, hook := s.probes[c.Name], s.postStart[c.Name]
 	why, left := "", grace(s)
 	switch {
@@ -374,7 +374,7 @@ func stopBad(s *State, c *v1.Container, cur *Container, l *looking) {
 	default:
 		return
 	}
-	stopContainer(s, l.plan, cur, l.now, ending{left, why})
+	stopContainer(s, d.plan, cur, d.now, ending{left, why})
 }
 
 // probeGrace is how long a container gets that a probe has given up: the probe may say so itself.

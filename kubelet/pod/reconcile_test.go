@@ -87,7 +87,6 @@ func addSidecar(s *State, name string) {
 }
 
 func sidecarC(s *State) { addSidecar(s, "side") }
-func sidecarB(s *State) { addSidecar(s, "sideb") }
 
 func containerPolicy(p v1.ContainerRestartPolicy) func(*State) {
 	return func(s *State) { s.pod.Spec.InitContainers[0].RestartPolicy = &p }
@@ -123,57 +122,13 @@ func TestReconcile(t *testing.T) {
 		phase v1.PodPhase
 		plan  string // actions, separated by "; "
 	}{
-		{"new: volumes, sandbox and image at the same time", fresh(), v1.PodPending, "prepare-volumes; create-sandbox attempt=0; ensure-image c"},
-		{"unknown runtime: nothing", fresh(func(s *State) { s.runtime = nil }), v1.PodPending, ""},
 		{"not admitted: nothing", fresh(func(s *State) { s.admitted = false }), v1.PodPending, ""},
-		{"all there: start", fresh(sandbox, image), v1.PodPending, "start-container c s attempt=0"},
-		{"no start without volumes", fresh(sandbox, image, func(s *State) { s.volumesReady = false }), v1.PodPending, "prepare-volumes"},
-		{"start in flight: not twice", fresh(sandbox, image, func(s *State) { s.inFlight["start/c"] = now }), v1.PodPending, ""},
-		{"a container that is being started is left alone", fresh(sandbox, image, func(s *State) {
-			s.inFlight["start/c"] = now
-			s.runtime.Containers = []Container{{ID: "c1", Name: "c", State: Created}}
-		}), v1.PodPending, ""},
-		{"made but never started: away with it", fresh(sandbox, image, func(s *State) {
-			s.runtime.Containers = []Container{{ID: "c1", Name: "c", State: Created}}
-		}), v1.PodPending, "remove-container c c1"},
-		{"runs: rest", fresh(sandbox, image, running("c")), v1.PodRunning, ""},
-		{"first exit: restart at once", fresh(sandbox, image, exited("c", 0, 1)), v1.PodRunning, "start-container c s attempt=1"},
-		{"in back-off: wait", fresh(sandbox, image, exited("c", 1, 1), func(s *State) {
-			s.backoffs["c"] = Backoff{Delay: 10 * time.Second, At: now.Add(-2 * time.Second)}
-		}), v1.PodRunning, ""},
 		{"OnFailure and 0: done, stop the sandbox", fresh(sandbox, policy(v1.RestartPolicyOnFailure), exited("c", 0, 0)), v1.PodSucceeded, "stop-sandbox s"},
 		{"Never and 1: failed", fresh(sandbox, policy(v1.RestartPolicyNever), exited("c", 0, 1)), v1.PodFailed, "stop-sandbox s"},
-		{"init first", fresh(sandbox, image, initContainer), v1.PodPending, "start-container init s attempt=0"},
-		{"init runs: wait", fresh(sandbox, image, initContainer, running("init")), v1.PodPending, ""},
-		{"init done: start", fresh(sandbox, image, initContainer, exited("init", 0, 0)), v1.PodPending, "start-container c s attempt=0"},
-		{"init failed, Never: failed", fresh(sandbox, image, initContainer, policy(v1.RestartPolicyNever), exited("init", 0, 2)), v1.PodFailed, "stop-sandbox s"},
-		{"deleted: stop with its grace", fresh(sandbox, running("c"), deleted(7)), v1.PodRunning, "stop-container c c1 grace=7s"},
-		{"deleted, grace shrinks: stop again", fresh(sandbox, running("c"), deleted(2), func(s *State) {
-			s.inFlight["stop/c1"] = now.Add(30 * time.Second)
-		}), v1.PodRunning, "stop-container c c1 grace=2s"},
 		{"deleted while a start is in flight: wait for it", fresh(sandbox, deleted(7), func(s *State) { s.inFlight["start/c"] = now }), v1.PodPending, ""},
 		{"deleted before start: failed", fresh(sandbox, deleted(7)), v1.PodFailed, "stop-sandbox s"},
 		{"image changed: restart", fresh(sandbox, running("c"), func(s *State) { s.runtime.Containers[0].Hash = "other" }), v1.PodRunning, "stop-container c c1 grace=30s"},
 		{"liveness failed: stop with the pod's grace", fresh(sandbox, running("c"), dead("c1", "failed liveness probe")), v1.PodRunning, "stop-container c c1 grace=30s"},
-		{"liveness failed: the probe's own grace", fresh(sandbox, running("c"), dead("c1", "failed liveness probe"), func(s *State) {
-			g := int64(5)
-			s.pod.Spec.Containers[0].LivenessProbe = &v1.Probe{TerminationGracePeriodSeconds: &g}
-		}), v1.PodRunning, "stop-container c c1 grace=5s"},
-		{"verdict about an earlier instance: rest", fresh(sandbox, running("c"), dead("c0", "failed liveness probe")), v1.PodRunning, ""},
-		{"postStart runs: not yet running, nothing else starts", fresh(sandbox, image, running("c"), second, func(s *State) {
-			s.postStart = map[string]PostStart{"c": {ContainerID: "c1"}}
-			s.inFlight["start/c/hook"] = now
-		}), v1.PodPending, "ensure-image d"},
-		{"postStart failed: stop", fresh(sandbox, running("c"), func(s *State) {
-			s.postStart = map[string]PostStart{"c": {ContainerID: "c1", Done: true, Failed: true}}
-		}), v1.PodRunning, "stop-container c c1 grace=30s"},
-		{"an image that two containers mount: once, before the start", fresh(sandbox, image, second, func(s *State) {
-			s.images["d"] = Image{Ref: "r"}
-			s.pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "x"}}}}
-			for i := range s.pod.Spec.Containers {
-				s.pod.Spec.Containers[i].VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/v"}}
-			}
-		}), v1.PodPending, "ensure-image v"},
 		{"two containers: one after the other", fresh(sandbox, image, second, func(s *State) { s.images["d"] = Image{Ref: "r"} }), v1.PodPending, "start-container c s attempt=0"},
 		{"two containers: the second when the first runs", fresh(sandbox, image, second, running("c"), func(s *State) { s.images["d"] = Image{Ref: "r"} }), v1.PodPending, "start-container d s attempt=0"},
 		{"restart half made: still Running", fresh(sandbox, image, exited("c", 0, 1), func(s *State) {
@@ -185,8 +140,6 @@ func TestReconcile(t *testing.T) {
 			s.runtime.Containers = append(s.runtime.Containers, Container{ID: "cx", SandboxID: "s", Name: "c", State: Exited, CreatedAt: now.Add(-time.Hour)})
 			s.failures[RemoveKey] = &Failure{RetryAt: now.Add(time.Second)}
 		}), v1.PodRunning, ""},
-		{"sidecar first", fresh(sandbox, image, sidecarC), v1.PodPending, "start-container side s attempt=0"},
-		{"sidecar runs: app", fresh(sandbox, image, sidecarC, running("side")), v1.PodPending, "start-container c s attempt=0"},
 		{"sidecar with a startup probe that has not succeeded: wait", fresh(sandbox, image, sidecarC, running("side"), func(s *State) {
 			s.pod.Spec.InitContainers[0].StartupProbe = &v1.Probe{}
 		}), v1.PodPending, ""},
@@ -194,38 +147,16 @@ func TestReconcile(t *testing.T) {
 		{"sidecar of another image: stop", fresh(sandbox, image, sidecarC, running("side"), running("c"), func(s *State) {
 			s.runtime.Containers[0].Hash = "other"
 		}), v1.PodRunning, "stop-container side side1 grace=30s"},
-		{"sidecar ended with 0: again", fresh(sandbox, image, policy(v1.RestartPolicyNever), sidecarC, exited("side", 0, 0), running("c")), v1.PodRunning, "start-container side s attempt=1"},
-		{"apps done: the sidecar goes", fresh(sandbox, image, policy(v1.RestartPolicyNever), sidecarC, running("side"), exited("c", 0, 0)), v1.PodRunning, "stop-container side side1 grace=30s"},
-		{"apps and sidecar done: done, whatever the sidecar says", fresh(sandbox, image, policy(v1.RestartPolicyNever), sidecarC, exited("side", 0, 137), exited("c", 0, 0)), v1.PodSucceeded, "stop-sandbox s"},
-		{"deleted: apps before sidecars", fresh(sandbox, image, sidecarC, running("side"), running("c"), deleted(9)), v1.PodRunning, "stop-container c c1 grace=9s"},
-		{"deleted: last sidecar first", fresh(sandbox, image, sidecarC, sidecarB, running("side"), running("sideb"), exited("c", 0, 0), deleted(9)), v1.PodRunning, "stop-container sideb sideb1 grace=9s"},
 		{"init of its own policy Never failed", fresh(sandbox, image, initContainer, containerPolicy(v1.ContainerRestartPolicyNever), exited("init", 0, 2)), v1.PodFailed, "stop-sandbox s"},
 		{"init with a rule for its code: again", fresh(sandbox, image, initContainer, policy(v1.RestartPolicyNever), rule(v1.ContainerRestartRuleOnExitCodesOpIn, 42), exited("init", 0, 42)), v1.PodPending, "start-container init s attempt=1"},
 		{"init with a rule for other codes: failed", fresh(sandbox, image, initContainer, policy(v1.RestartPolicyNever), rule(v1.ContainerRestartRuleOnExitCodesOpNotIn, 42), exited("init", 0, 42)), v1.PodFailed, "stop-sandbox s"},
-		{"sandbox gone: init once more", fresh(image, initContainer, exited("init", 0, 0), exited("c", 0, 1), func(s *State) {
-			s.volumesReady = true
-			s.runtime.Sandboxes = []Sandbox{{ID: "s"}, {ID: "t", Attempt: 1, Ready: true, IPs: []string{"10.0.0.6"}}}
-		}), v1.PodRunning, "start-container init t attempt=1"},
-		{"sandbox gone: a new one", fresh(image, exited("c", 0, 1), func(s *State) {
-			s.volumesReady = true
-			s.runtime.Sandboxes = []Sandbox{{ID: "s"}}
-		}), v1.PodRunning, "create-sandbox attempt=1"},
-		{"ephemeral container: while init runs", fresh(sandbox, image, initContainer, running("init"), ephemeral), v1.PodPending, "start-container e s attempt=0"},
-		{"ephemeral container ended: never again", fresh(sandbox, image, running("c"), ephemeral, exited("e", 0, 1)), v1.PodRunning, ""},
 		{"ephemeral container half made: away with it", fresh(sandbox, image, running("c"), ephemeral, func(s *State) {
 			s.runtime.Containers = append(s.runtime.Containers, Container{ID: "e1", Name: "e", State: Created})
 		}), v1.PodRunning, "remove-container e e1"},
-		{"deadline passed: stop", fresh(sandbox, running("c"), activeFor(5), startedAgo(6*time.Second)), v1.PodRunning, "stop-container c c1 grace=30s"},
 		{"deadline ahead: rest", fresh(sandbox, running("c"), activeFor(5), startedAgo(4*time.Second)), v1.PodRunning, ""},
 		{"somebody wrote Failed: stop", fresh(sandbox, running("c"), func(s *State) { s.pod.Status.Phase = v1.PodFailed }), v1.PodFailed, "stop-container c c1 grace=30s"},
 		{"gone from the API by force: a second", fresh(sandbox, running("c"), deleted(0), func(s *State) { s.gone = true }), v1.PodRunning, "stop-container c c1 grace=1s"},
 		{"static and gone: no phase is forced on it", fresh(sandbox, func(s *State) { s.static, s.gone = true, true }), v1.PodPending, "stop-sandbox s"},
-		{"orphan, sandbox down: remove it", orphan(&Runtime{Sandboxes: []Sandbox{{ID: "s"}}}, cleaned), "", "remove-sandbox s"},
-		{"orphan, sandbox down, its stop in flight: wait for its network", orphan(&Runtime{Sandboxes: []Sandbox{{ID: "s"}}}, cleaned,
-			func(s *State) { s.inFlight["stop-sandbox/s"] = now }), "", ""},
-		{"orphan: stop with a second", orphan(&Runtime{Containers: []Container{{ID: "x", Name: "c", State: Running}}}), "", "stop-container c x grace=1s"},
-		{"unknown pod, not all sources read: nothing", orphan(&Runtime{Containers: []Container{{ID: "x", Name: "c", State: Running}}},
-			func(s *State) { s.sourcesReady = false }), "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := Reconcile(c.state, Node{HostIPs: []string{"10.0.0.1"}, RuntimeName: "containerd"}, now)

@@ -89,7 +89,7 @@ const ResizeKey = "/resize"
 
 // actuated is what a container runs with. Of one that somebody else made without saying so nothing is known: it counts as
 // made with what is allocated.
-func (s *State) actuated(c *v1.Container, cur *Container) v1.ResourceRequirements {
+func actuated(s *State, c *v1.Container, cur *Container) v1.ResourceRequirements {
 	if r, ok := s.resize.Actuated[cur.ID]; ok {
 		return r
 	}
@@ -116,7 +116,7 @@ func compare(a, b v1.ResourceList, name v1.ResourceName) int {
 
 // resizeRestarts tells whether a running container must end for its new resources.
 func resizeRestarts(s *State, c *v1.Container, cur *Container) bool {
-	for _, name := range differs(s.actuated(c, cur), c.Resources) {
+	for _, name := range differs(actuated(s, c, cur), c.Resources) {
 		if slices.ContainsFunc(c.ResizePolicy, func(p v1.ContainerResizePolicy) bool {
 			return p.ResourceName == name && p.RestartPolicy == v1.RestartContainer
 		}) {
@@ -141,7 +141,7 @@ func updates(s *State) (list []Update, restarts bool) {
 			if cur == nil || cur.State != Running {
 				continue
 			}
-			have := s.actuated(c, cur)
+			have := actuated(s, c, cur)
 			if len(differs(have, c.Resources)) == 0 {
 				continue
 			}
@@ -169,13 +169,13 @@ func (s *State) Resizing() bool {
 
 // resize plans the change of what runs; while it is under way, nothing starts. Containers that must end for it end first:
 // a limit cannot fall below what they use.
-func resize(s *State, l *looking) (busy bool) {
+func resize(s *State, d *decision) (busy bool) {
 	if !s.Resizing() {
 		return false
 	}
 	list, restarts := updates(s)
 	if !restarts {
-		whenDue(s.failures[ResizeKey], l.now, l.plan, func() { l.plan.do(s, Action{Kind: ResizePod, Key: ResizeKey, Updates: list}) })
+		whenDue(s.failures[ResizeKey], d.now, d.plan, func() { d.plan.do(s, Action{Kind: ResizePod, Key: ResizeKey, Updates: list}) })
 	}
 	return true
 }
@@ -282,7 +282,7 @@ func shownResources(s *State, c *v1.Container, cur *Container) *v1.ResourceRequi
 		if milli > 0 && (milli > leastRequest || out.Requests.Cpu().MilliValue() > leastRequest) {
 			out.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(milli, resource.DecimalSI)
 		}
-		if q, ok := s.actuated(c, cur).Requests[v1.ResourceMemory]; ok {
+		if q, ok := actuated(s, c, cur).Requests[v1.ResourceMemory]; ok {
 			out.Requests[v1.ResourceMemory] = q
 		}
 	}

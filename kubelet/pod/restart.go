@@ -54,32 +54,32 @@ func ruled(r *v1.ContainerRestartRule, code int32) bool {
 }
 
 // restart wants c to run once more after cur, or plans the wake-up at the end of its back-off.
-func restart(s *State, c *v1.Container, cur *Container, l *looking) *want {
+func restart(s *State, c *v1.Container, cur *Container, d *decision) *want {
 	switch {
 	case s.busy(startKey(c.Name)): // its back-off is already that of the next restart
 		return nil
 	case cur == nil:
 		return &want{c: c, attempt: lostAttempts(s, c.Name, nil)}
 	case cur.State == Created: // made but never started, for example because the kubelet was killed in between
-		whenDue(s.failures[RemoveKey], l.now, l.plan, func() {
-			l.plan.do(s, Action{Kind: RemoveContainer, Key: removeKey(cur.ID), ID: cur.ID, Name: c.Name})
+		whenDue(s.failures[RemoveKey], d.now, d.plan, func() {
+			d.plan.do(s, Action{Kind: RemoveContainer, Key: removeKey(cur.ID), ID: cur.ID, Name: c.Name})
 		})
 		return nil
 	}
-	at, entry := nextStart(backoffOf(s, c, cur, l.node), cur.FinishedAt, l.node)
-	if cur.FinishedAt.After(l.now) { // the clock was set back since: nobody knows how long ago it was
-		at = l.now
+	at, entry := nextStart(backoffOf(s, c, cur, d.node), cur.FinishedAt, d.node)
+	if cur.FinishedAt.After(d.now) { // the clock was set back since: nobody knows how long ago it was
+		at = d.now
 	}
-	if l.now.Before(at) {
-		l.plan.wake(at)
-		if fail := s.failures[c.Name]; fail != nil && l.now.Before(fail.RetryAt) {
-			l.plan.wake(fail.RetryAt) // then the status says that it backs off, no longer why it failed
+	if d.now.Before(at) {
+		d.plan.wake(at)
+		if fail := s.failures[c.Name]; fail != nil && d.now.Before(fail.RetryAt) {
+			d.plan.wake(fail.RetryAt) // then the status says that it backs off, no longer why it failed
 		}
-		l.plan.Events = append(l.plan.Events, Event{Key: cur.ID, Type: v1.EventTypeWarning, Reason: "BackOff", Container: c.Name,
+		d.plan.Events = append(d.plan.Events, Event{Key: cur.ID, Type: v1.EventTypeWarning, Reason: "BackOff", Container: c.Name,
 			Message: fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, s.pod.Name, s.pod.Namespace, s.pod.UID)})
 		return nil
 	}
-	entry.At = l.now
+	entry.At = d.now
 	return &want{c: c, attempt: max(cur.Attempt+1, lostAttempts(s, c.Name, cur)), backoff: &entry}
 }
 

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -16,6 +17,28 @@ const (
 	Running
 	Exited
 )
+
+var containerStates = []string{"created", "running", "exited"}
+
+func (c ContainerState) String() string { return containerStates[c] }
+
+// MarshalText writes the state as a word.
+func (c ContainerState) MarshalText() ([]byte, error) {
+	if int(c) >= len(containerStates) {
+		return nil, fmt.Errorf("there is no state %d of a container", int(c))
+	}
+	return []byte(containerStates[c]), nil
+}
+
+// UnmarshalText reads the word.
+func (c *ContainerState) UnmarshalText(text []byte) error {
+	i := slices.Index(containerStates, string(text))
+	if i < 0 {
+		return fmt.Errorf("there is no state %q of a container", text)
+	}
+	*c = ContainerState(i)
+	return nil
+}
 
 // Container is one container instance as the runtime knows it.
 type Container struct {

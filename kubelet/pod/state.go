@@ -189,14 +189,14 @@ func (s *State) starting() bool {
 			return true
 		}
 	}
-	return len(s.waitingHooks()) > 0
+	return len(waitingHooks(s)) > 0
 }
 
 // SettingUp reports whether volumes, a sandbox or a container are being made.
 func (s *State) SettingUp() bool { return s.creating() || s.busy(VolumesKey) }
 
 // waitingHooks returns the containers that run and whose postStart hook was not started yet, in no order.
-func (s *State) waitingHooks() (names []string) {
+func waitingHooks(s *State) (names []string) {
 	for name, hook := range s.postStart {
 		c, ok := s.runtime.Find(hook.ContainerID)
 		if ok && c.State == Running && !hook.Done && !s.busy(hookKey(name)) {
@@ -208,7 +208,7 @@ func (s *State) waitingHooks() (names []string) {
 
 // shown returns what there is to tell of a container: its newest instance that has started and is through with its
 // postStart hook, and the one before it. Of a pod that ends, hooks do not count.
-func (s *State) shown(name string) (newest, previous *Container) {
+func shown(s *State, name string) (newest, previous *Container) {
 	if s.runtime == nil {
 		return nil, nil
 	}

@@ -59,17 +59,17 @@ func status(s *State, f Node, now time.Time, phase v1.PodPhase) v1.PodStatus {
 		st.HostIPs = append(st.HostIPs, v1.HostIP{IP: ip})
 	}
 	podIPs(&st, s, f)
-	l := &looking{node: f, now: now, plan: &Plan{}}
+	d := &decision{node: f, now: now, plan: &Plan{}}
 	for i := range s.pod.Spec.InitContainers {
-		st.InitContainerStatuses = append(st.InitContainerStatuses, containerStatus(s, l, &s.pod.Spec.InitContainers[i], phase))
+		st.InitContainerStatuses = append(st.InitContainerStatuses, containerStatus(s, d, &s.pod.Spec.InitContainers[i], phase))
 	}
 	for i := range s.pod.Spec.Containers {
-		st.ContainerStatuses = append(st.ContainerStatuses, containerStatus(s, l, &s.pod.Spec.Containers[i], phase))
+		st.ContainerStatuses = append(st.ContainerStatuses, containerStatus(s, d, &s.pod.Spec.Containers[i], phase))
 	}
 	slices.SortFunc(st.ContainerStatuses, func(a, b v1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) })
 	for i := range s.pod.Spec.EphemeralContainers {
 		c := v1.Container(s.pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, containerStatus(s, l, &c, phase))
+		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, containerStatus(s, d, &c, phase))
 	}
 	conditions(&st, s, last, now)
 	shortenMessages(&st)
@@ -114,9 +114,9 @@ func podIPs(st *v1.PodStatus, s *State, f Node) {
 	}
 }
 
-func containerStatus(s *State, l *looking, c *v1.Container, phase v1.PodPhase) v1.ContainerStatus {
-	f := l.node
-	cur, prev := s.shown(c.Name)
+func containerStatus(s *State, d *decision, c *v1.Container, phase v1.PodPhase) v1.ContainerStatus {
+	f := d.node
+	cur, prev := shown(s, c.Name)
 	st := v1.ContainerStatus{Name: c.Name, Image: c.Image}
 	no := false
 	st.Started = &no
@@ -151,21 +151,21 @@ func containerStatus(s *State, l *looking, c *v1.Container, phase v1.PodPhase) v
 		st.Ready = cur.ExitCode == 0
 	}
 	if s.stop == nil && s.pod.DeletionTimestamp == nil && !terminal(phase) {
-		waitAfterExit(s, l, &st, c)
+		waitAfterExit(s, d, &st, c)
 	}
 	return st
 }
 
 // waitAfterExit turns a terminated container that is to run again into a waiting one, when it has to wait.
-func waitAfterExit(s *State, l *looking, st *v1.ContainerStatus, c *v1.Container) {
-	cur, _ := s.shown(c.Name)
+func waitAfterExit(s *State, d *decision, st *v1.ContainerStatus, c *v1.Container) {
+	cur, _ := shown(s, c.Name)
 	if s.busy(startKey(c.Name)) || isEphemeral(s.pod, c.Name) || !restartable(s.pod, c, cur) || endsBeforeApps(s, c) && cur.ExitCode == 0 {
 		return
 	}
 	wait := &v1.ContainerStateWaiting{}
-	at, entry := nextStart(backoffOf(s, c, cur, l.node), cur.FinishedAt, l.node)
-	backingOff := l.now.Before(at)
-	if fail := s.failures[c.Name]; fail != nil && !(backingOff && !l.now.Before(fail.RetryAt)) {
+	at, entry := nextStart(backoffOf(s, c, cur, d.node), cur.FinishedAt, d.node)
+	backingOff := d.now.Before(at)
+	if fail := s.failures[c.Name]; fail != nil && !(backingOff && !d.now.Before(fail.RetryAt)) {
 		wait.Reason, wait.Message = fail.Reason, fail.Message
 	} else if img := imageFailure(s, c); img != nil && !backingOff {
 		wait.Reason, wait.Message = img.Reason, img.Message
@@ -248,7 +248,7 @@ func endsBeforeApps(s *State, c *v1.Container) bool { return isInit(s.pod, c.Nam
 // initDone tells whether c is a regular init container of a pod whose regular containers have run: it must have ended
 // well, also when the runtime no longer knows it.
 func initDone(s *State, c *v1.Container) bool {
-	return endsBeforeApps(s, c) && s.runtime != nil && s.appsSeen()
+	return endsBeforeApps(s, c) && s.runtime != nil && appsSeen(s)
 }
 
 func mountStatuses(c *v1.Container) (out []v1.VolumeMountStatus) {

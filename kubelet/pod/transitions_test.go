@@ -269,7 +269,7 @@ func containerPart(base []Fact) part {
 			case s.busy("remove/c1"):
 				return "removing"
 			}
-			return []string{"created", "running", "exited"}[c.State]
+			return c.State.String()
 		},
 		states: map[string][]Fact{"none": base, "starting": after(base, begin), "running": runs, "exited": hasEnded,
 			"created": after(base, begin, StartFailed{Name: "c", Container: &half}), "stopping": after(runs, begins(StopContainer, "stop/c1", "c1")),
