@@ -2,7 +2,6 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,24 +145,6 @@ func TestProjected(t *testing.T) {
 	}
 	if len(tok.asked) != 1 || *tok.asked[0].ExpirationSeconds != 3607 || tok.asked[0].BoundObjectRef.UID != "uid-1" {
 		t.Errorf("token requests: %+v", tok.asked)
-	}
-}
-
-func TestTokenIsRenewedAndKeptWhenRenewalFails(t *testing.T) {
-	m := newTestManager(t, newObjects())
-	tok := &tokens{life: 2 * time.Second} // jitter is longer, so it is due at once
-	m.opts.Tokens = tok
-	pod := podWith(vol("api", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
-		{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}},
-	}}}))
-	prepare(t, m, pod)
-	wait.True(t, 5*time.Second, "second token", func() bool { return read(t, m, "api", "token") != "tok-1" })
-	tok.mu.Lock()
-	tok.fail = errors.New("refused")
-	tok.mu.Unlock()
-	prepare(t, m, pod)
-	if got := read(t, m, "api", "token"); !strings.HasPrefix(got, "tok-") {
-		t.Errorf("token lost: %q", got)
 	}
 }
 
