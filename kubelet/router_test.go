@@ -35,6 +35,7 @@ func aKubelet(t *testing.T, host ...platform.Host) *Kubelet {
 	k := New(Options{Node: node, API: NewAPI(kube.Offline{}), Runtime: NewRuntime(&runtime.Runtime{}), Volumes: NewVolumes(volumes)})
 	k.ctx = ctx
 	k.runtime.version.Store(&runtime.Version{Name: "containerd"})
+	k.runtime.health.Store(&runtime.Health{RuntimeReady: true, NetworkReady: true})
 	return k
 }
 
@@ -93,7 +94,7 @@ func TestCleanFoldersLogs(t *testing.T) {
 // in whichever order the API delivers them and although the old one has no container at the moment.
 func TestRestartKeepsPlaces(t *testing.T) {
 	k := aKubelet(t, platform.Host{OS: "linux", CPUs: 1})
-	k.node.Observe(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	k.node.Begin()
 	now := metav1.Now()
 	asking := func(cpu string) *v1.Pod {
 		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: types.UID(cpu)}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c",

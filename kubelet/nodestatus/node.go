@@ -46,9 +46,6 @@ func New(o Options, links Links) *Node {
 // and health must be known.
 func (n *Node) Begin() { n.object.Store(n.newObject()) }
 
-// Observe takes obj as the latest version of the node, without any event.
-func (n *Node) Observe(obj *v1.Node) { n.object.Store(obj) }
-
 // Object returns the latest known node object, nil before Begin. The caller must not change it. Its UID is empty until
 // the node is registered.
 func (n *Node) Object() *v1.Node { return n.object.Load() }
