@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -55,40 +54,11 @@ type Counts struct {
 	// ByState counts services by state: programmed, pending, failed; of the service proxy only.
 	ByState map[string]int `json:"byState,omitempty"`
 	// Troubled are the services that are not as wanted, and what cannot be served as it is written.
-	Troubled []ServiceTrouble `json:"troubled,omitempty"`
+	Troubled []health.ServiceLine `json:"troubled,omitempty"`
 	// Problems name each object that is not right, with the reason.
 	Problems []string `json:"problems,omitempty"`
 	// Error says why the part could not be asked; the counts are unknown then.
 	Error string `json:"error,omitempty"`
-}
-
-// ServiceTrouble is one service that a node does not serve as wanted.
-type ServiceTrouble struct {
-	Service string `json:"service"`
-	// State is failed or pending; "" for what the node can never serve as the service is written.
-	State   string    `json:"state,omitempty"`
-	Reason  string    `json:"reason,omitempty"` // one word
-	Message string    `json:"message,omitempty"`
-	Code    string    `json:"code,omitempty"` // of HNS, hexadecimal
-	Since   time.Time `json:"since,omitzero"`
-	// Failures counts the attempts that failed one after the other for this reason.
-	Failures int `json:"failures,omitempty"`
-}
-
-func (t ServiceTrouble) String() string {
-	s := "service " + t.Service
-	if t.State != "" {
-		s += fmt.Sprintf(" is %s since %s", t.State, t.Since.Format(time.RFC3339))
-	}
-	if t.Failures > 1 {
-		s += fmt.Sprintf(" (%d attempts, it is tried again)", t.Failures)
-	}
-	for _, part := range []string{t.Reason, t.Message, t.Code} {
-		if part != "" && !strings.Contains(s, part) { // most messages have the code in them
-			s += ": " + part
-		}
-	}
-	return s
 }
 
 func (c Counts) String() string {
@@ -118,13 +88,12 @@ func countServices(s health.Status) Counts {
 	}
 	for _, list := range [][]health.ServiceLine{s.Failed, s.Pending, s.Unserved} {
 		for _, l := range list {
-			t := ServiceTrouble{Service: l.Service, State: string(l.State), Reason: l.Reason, Message: l.Message, Code: l.Code, Since: l.Since,
-				Failures: l.Failures}
-			if l.State == health.Pending && t.Message == "" {
-				t.Message = fmt.Sprintf("%d of %d frontends are programmed, the others wait for HNS", l.Programmed, l.Frontends)
+			if l.State == health.Pending && l.Message == "" {
+				l.Message = fmt.Sprintf("%d of %d frontends are programmed, the others wait for HNS", l.Programmed, l.Frontends)
 			}
-			c.Troubled = append(c.Troubled, t)
-			c.Problems = append(c.Problems, t.String())
+			l.Frontends, l.Programmed = 0, 0 // the message has them
+			c.Troubled = append(c.Troubled, l)
+			c.Problems = append(c.Problems, l.String())
 		}
 	}
 

@@ -2,6 +2,7 @@ package hns
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -16,7 +17,7 @@ import (
 // TestDiff asks a proxy that answers as ours does, and some that do not.
 func TestDiff(t *testing.T) {
 	page := func(d health.Diff, err error) http.Handler {
-		return health.New(health.Options{}).MetricsHandler(health.Pages{Diff: health.DiffPage(func() (health.Diff, error) { return d, err })})
+		return health.New(health.Options{}).MetricsHandler(health.Pages{Diff: func(context.Context) (any, error) { return d, err }})
 	}
 	some := health.Diff{Right: 7, Operations: []health.DiffLine{
 		{Verb: "create lb", Frontend: "10.96.0.10 80/tcp", Service: "shop/web", Text: "create lb 10.96.0.10 80/tcp -> 10.244.2.5:8080 dsr",

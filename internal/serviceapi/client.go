@@ -22,27 +22,27 @@ import (
 	"porthole.dev/porthole/internal/apiconn"
 )
 
-// Lister lists and watches objects of one kind; client-go's typed clients are such.
+// Lister lists and watches objects of one kind, as client-go's typed clients do.
 type Lister[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// Client are the calls of a service proxy.
+// Client has the calls that a service proxy makes.
 type Client struct {
-	// Services of one namespace, or with "" of all.
+	// Services of one namespace; "" means all.
 	Services func(namespace string) Lister[*corev1.ServiceList]
 	Slices   Lister[*discoveryv1.EndpointSliceList] // of all namespaces
 	Nodes    Lister[*corev1.NodeList]
 	Events   record.EventSink
-	// NoWatchLists says that a watch cannot begin with the list, which fakes of client-go cannot.
+	// NoWatchLists says that a watch cannot begin with the list. Fakes of client-go need it.
 	NoWatchLists bool
 }
 
-// IsWatchListSemanticsUnSupported is how client-go's reflectors ask.
+// IsWatchListSemanticsUnSupported is what client-go's reflectors call.
 func (c *Client) IsWatchListSemanticsUnSupported() bool { return c.NoWatchLists }
 
-// scheme has the kinds that this package uses.
+// scheme knows the kinds that this package uses.
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	s.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Node{}, &corev1.NodeList{}, &corev1.Event{}, &corev1.EventList{})
@@ -52,7 +52,7 @@ var scheme = func() *runtime.Scheme {
 	return s
 }()
 
-// New makes a client, and tells the server's address.
+// New returns a client, and the server's address.
 func New(o apiconn.Options) (client *Client, server string, err error) {
 	cfg, err := o.Config()
 	if err != nil {
@@ -64,6 +64,7 @@ func New(o apiconn.Options) (client *Client, server string, err error) {
 	if cfg.QPS > 0 { // one limit for both groups, as client-go's clientset has it
 		cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, cmp.Or(cfg.Burst, rest.DefaultBurst))
 	}
+
 	core, err := group(cfg, "/api", corev1.SchemeGroupVersion)
 	if err != nil {
 		return nil, "", fmt.Errorf("making a client from %s: %w", o, err)
@@ -72,6 +73,7 @@ func New(o apiconn.Options) (client *Client, server string, err error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("making a client from %s: %w", o, err)
 	}
+
 	services := kind[*corev1.ServiceList]{core, "services", "", func() *corev1.ServiceList { return &corev1.ServiceList{} }}
 	return &Client{
 		Services: func(namespace string) Lister[*corev1.ServiceList] { return services.in(namespace) },
@@ -81,8 +83,8 @@ func New(o apiconn.Options) (client *Client, server string, err error) {
 	}, cfg.Host, nil
 }
 
-// readBuffer is how much of an answer is read at once. The default of net/http is 4 KiB, and each read is several calls of the
-// system where it waits by completion ports.
+// readBuffer is how many bytes of an answer are read at once. The default of net/http is 4 KiB, and on Windows each read takes several
+// system calls, because of completion ports.
 const readBuffer = 64 << 10
 
 func largeReads(rt http.RoundTripper) http.RoundTripper {
@@ -92,7 +94,7 @@ func largeReads(rt http.RoundTripper) http.RoundTripper {
 	return rt
 }
 
-// group is a client for one API group. Those of one configuration share their connections.
+// group returns a client for one API group. Clients of one configuration share their connections.
 func group(cfg *rest.Config, path string, version schema.GroupVersion) (rest.Interface, error) {
 	c := rest.CopyConfig(cfg)
 	c.APIPath, c.GroupVersion = path, &version
@@ -101,7 +103,7 @@ func group(cfg *rest.Config, path string, version schema.GroupVersion) (rest.Int
 
 var parameters = runtime.NewParameterCodec(scheme)
 
-// kind lists and watches one. (client-go's gentype does the same, and brings its fakes with all that these know.)
+// kind lists and watches one kind. client-go's gentype does the same, but brings its fakes into the program, with all kinds.
 type kind[L runtime.Object] struct {
 	group               rest.Interface
 	resource, namespace string
@@ -113,14 +115,14 @@ func (k kind[L]) in(namespace string) kind[L] {
 	return k
 }
 
-// List gives the objects that o chooses.
+// List returns the objects that o selects.
 func (k kind[L]) List(ctx context.Context, o metav1.ListOptions) (L, error) {
 	list := k.empty()
 	err := k.get(o).Do(ctx).Into(list)
 	return list, err
 }
 
-// Watch tells of changes.
+// Watch sends the changes of the objects that o selects.
 func (k kind[L]) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch = true
 	return k.get(o).Watch(ctx)
@@ -134,20 +136,20 @@ func (k kind[L]) get(o metav1.ListOptions) *rest.Request {
 	return r
 }
 
-// eventSink writes events where they belong.
+// eventSink writes events to their namespaces.
 type eventSink struct{ group rest.Interface }
 
-// Create writes a new one.
+// Create writes a new event.
 func (s eventSink) Create(e *corev1.Event) (*corev1.Event, error) {
 	return sent(s.group.Post(), e, e)
 }
 
-// Update writes one as a whole.
+// Update replaces an event.
 func (s eventSink) Update(e *corev1.Event) (*corev1.Event, error) {
 	return sent(s.group.Put().Name(e.Name), e, e)
 }
 
-// Patch counts one up.
+// Patch changes an event, for example its count.
 func (s eventSink) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
 	return sent(s.group.Patch(types.StrategicMergePatchType).Name(e.Name), e, data)
 }

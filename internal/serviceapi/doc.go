@@ -1,3 +1,3 @@
-// Package serviceapi is what a service proxy reads from the API server, and what it writes there. Its client knows the kinds
-// that are needed for that and no others: client-go's whole clientset is half of such a program, on disk and in memory.
+// Package serviceapi reads from the API server what a service proxy needs, and writes its events. Its client knows only the kinds that
+// are needed for that: client-go's whole clientset would be half of such a program, on disk and in memory.
 package serviceapi

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// ServiceEvents writes events on services, of which the writer knows only names.
+// ServiceEvents writes events about services that are known by name only.
 type ServiceEvents struct {
 	client      *Client
 	broadcaster record.EventBroadcaster
@@ -32,7 +32,7 @@ const (
 	lookupLimit       = 5 * time.Second
 )
 
-// NewServiceEvents starts writing events that come from component on node. It ends with ctx; Close waits for that.
+// NewServiceEvents starts writing events whose source is component on node. Writing ends with ctx; Close waits for that.
 func NewServiceEvents(ctx context.Context, client *Client, component, node string) *ServiceEvents {
 	b := record.NewBroadcaster(record.WithContext(ctx))
 	b.StartRecordingToSink(client.Events)
@@ -42,7 +42,7 @@ func NewServiceEvents(ctx context.Context, client *Client, component, node strin
 	return e
 }
 
-// Event writes one about a service, namespace/name. It does not block.
+// Event writes an event about a service (namespace/name). It does not block.
 func (e *ServiceEvents) Event(service string, warning bool, reason, text string) {
 	event := serviceEvent{kind: corev1.EventTypeNormal, reason: reason, text: text}
 	if warning {
@@ -80,9 +80,9 @@ func (e *ServiceEvents) run(ctx context.Context) {
 	}
 }
 
-// reference looks the service up for its uid, by which `kubectl describe service` finds events. A service proxy may list
-// services and not get one (cluster role system:node-proxier). Without an answer the event goes without a uid; exists is
-// false when the service is known to be gone.
+// reference looks up the service's uid, by which `kubectl describe service` finds events. It lists, because a service proxy may not
+// get a single service (cluster role system:node-proxier). If the API server does not answer, the reference has no uid. exists is
+// false if the service is known to be gone.
 func (e *ServiceEvents) reference(ctx context.Context, event serviceEvent) (about *corev1.ObjectReference, exists bool) {
 	about = &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: event.namespace, Name: event.name}
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)

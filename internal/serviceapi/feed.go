@@ -14,36 +14,39 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/wakeup"
 )
 
-// Services whose label names another proxy, and headless ones, are none of ours; the same labels are on their slices.
-const servicesOfOurs = "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless"
+// ownServices selects the services that this proxy serves: no label names another proxy, and they are not headless. Their slices have
+// the same labels.
+const ownServices = "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless"
 
-// ServiceSink takes in what a service proxy needs; proxy/service's Tracker is one. It keeps none of the objects.
+// ServiceSink takes in what a service proxy needs; proxy/service's Tracker is one. It must not keep the objects.
 type ServiceSink interface {
 	SetService(*corev1.Service)
 	RemoveService(namespace, name string)
 	SetSlice(*discoveryv1.EndpointSlice)
 	RemoveSlice(namespace, name string)
-	// ServiceNames and SliceNames give what was set and not removed, as namespace/name. A sink may leave out what it has no
-	// use for.
+	// ServiceNames and SliceNames return what was set and not removed, as namespace/name. A sink may leave out what it does not
+	// need.
 	ServiceNames() []string
 	SliceNames() []string
 }
 
-// ServiceFeed brings services, endpoint slices and one node from the API server into a sink. It keeps nothing of them:
-// a proxy of 10,000 services would otherwise hold every object twice. After an interruption the reflectors list anew, and
-// what is not listed any more is removed from the sink.
+// ServiceFeed brings services, endpoint slices and one node from the API server into a sink. It does not keep them: a proxy of
+// 10,000 services would otherwise hold every object twice. After an interruption the reflectors list again, and what is not listed
+// any more is removed from the sink.
 type ServiceFeed struct {
-	changed chan struct{}
+	changed wakeup.Signal
 	synced  []func() bool
 }
 
-// FeedServices starts watching and returns at once; it ends with ctx. The node is the proxy's own; onNode is told of it
-// and of each change of its labels.
+// FeedServices starts watching and returns at once; it ends with ctx. node is the name of the proxy's own node; onNode is called with
+// it, and at each change of its labels.
 func FeedServices(ctx context.Context, client *Client, node string, sink ServiceSink, onNode func(*corev1.Node)) *ServiceFeed {
-	f := &ServiceFeed{changed: make(chan struct{}, 1)}
-	ours := func(o *metav1.ListOptions) { o.LabelSelector = servicesOfOurs }
+	f := &ServiceFeed{changed: wakeup.New()}
+	ours := func(o *metav1.ListOptions) { o.LabelSelector = ownServices }
 	start(ctx, f, client, listWatch(ours, client.Services("")), &reflected[*corev1.Service]{
 		example: &corev1.Service{}, trim: trimService, set: sink.SetService, remove: sink.RemoveService, names: sink.ServiceNames})
 	start(ctx, f, client, listWatch(ours, client.Slices),
@@ -58,10 +61,10 @@ func FeedServices(ctx context.Context, client *Client, node string, sink Service
 	return f
 }
 
-// Changed wakes whoever serves the services; one reader.
+// Changed receives when the sink was changed. It is for one reader.
 func (f *ServiceFeed) Changed() <-chan struct{} { return f.changed }
 
-// Synced says that the sink has been given everything once.
+// Synced reports whether the sink has been given everything once.
 func (f *ServiceFeed) Synced() bool {
 	for _, synced := range f.synced {
 		if !synced() {
@@ -71,14 +74,7 @@ func (f *ServiceFeed) Synced() bool {
 	return true
 }
 
-func (f *ServiceFeed) wake() {
-	select {
-	case f.changed <- struct{}{}:
-	default: // a wake-up is waiting already
-	}
-}
-
-// listWatch has a reflector ask for what tweak chooses.
+// listWatch lists and watches the objects that tweak selects, for a reflector.
 func listWatch[L runtime.Object](tweak func(*metav1.ListOptions), kind Lister[L]) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -93,7 +89,7 @@ func listWatch[L runtime.Object](tweak func(*metav1.ListOptions), kind Lister[L]
 }
 
 func start[T object](ctx context.Context, f *ServiceFeed, client *Client, lw *cache.ListWatch, r *reflected[T]) {
-	r.wake = f.wake
+	r.wake = f.changed.Wake
 	f.synced = append(f.synced, r.synced.Load)
 	logger := klog.FromContext(ctx)
 	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, client), r.example, r,
@@ -106,12 +102,12 @@ type object interface {
 	metav1.Object
 }
 
-// reflected is the store of a reflector: it passes objects on. A reflector calls it from one goroutine.
+// reflected is the store of a reflector: it passes objects on. It is not safe for concurrent use; a reflector has one goroutine.
 type reflected[T object] struct {
 	example  T
 	trim     func(T)
 	set      func(T)
-	setIfNew func(T) bool // in place of set: says whether anything changed
+	setIfNew func(T) bool // in place of set: reports whether anything changed
 	remove   func(namespace, name string)
 	names    func() []string // those that were set and not removed, as namespace/name
 	wake     func()
@@ -120,7 +116,7 @@ type reflected[T object] struct {
 
 var _ cache.TransformingStore = (*reflected[*corev1.Service])(nil)
 
-// Transformer drops what nobody reads while a list is still coming in.
+// Transformer returns a function that drops unused fields while a list is still being received.
 func (r *reflected[T]) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(T); ok {
@@ -130,7 +126,7 @@ func (r *reflected[T]) Transformer() cache.TransformFunc {
 	}
 }
 
-// put gives false when the object told nothing new.
+// put returns false if the object has nothing new.
 func (r *reflected[T]) put(obj any) bool {
 	o, ok := obj.(T)
 	if !ok {
@@ -143,10 +139,10 @@ func (r *reflected[T]) put(obj any) bool {
 	return true
 }
 
-// Add is an object that is new.
+// Add takes in a new object.
 func (r *reflected[T]) Add(obj any) error { return r.Update(obj) }
 
-// Update is an object that changed.
+// Update takes in a changed object.
 func (r *reflected[T]) Update(obj any) error {
 	if r.put(obj) {
 		r.wake()
@@ -154,7 +150,7 @@ func (r *reflected[T]) Update(obj any) error {
 	return nil
 }
 
-// Delete is an object that went; it may come as a tombstone.
+// Delete removes an object, which may come as a tombstone.
 func (r *reflected[T]) Delete(obj any) error {
 	name, err := cache.DeletionHandlingObjectToName(obj)
 	if err != nil {
@@ -165,7 +161,7 @@ func (r *reflected[T]) Delete(obj any) error {
 	return nil
 }
 
-// Replace is all there is.
+// Replace takes in a list of everything.
 func (r *reflected[T]) Replace(list []any, _ string) error {
 	listed := make(map[string]bool, len(list))
 	for _, obj := range list {
@@ -185,10 +181,10 @@ func (r *reflected[T]) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync has nothing to do: the sink keeps its state.
+// Resync does nothing: the sink keeps its state.
 func (r *reflected[T]) Resync() error { return nil }
 
-// nodeLabels passes a node on when its labels are new: its status changes all the time.
+// nodeLabels passes a node on if its labels changed. Its status changes all the time.
 type nodeLabels struct {
 	tell  func(*corev1.Node)
 	known bool
@@ -219,7 +215,7 @@ func trimToLabels(n *corev1.Node) {
 	n.Annotations, n.Spec, n.Status = nil, corev1.NodeSpec{}, corev1.NodeStatus{}
 }
 
-// newSliceTrimmer drops what no proxy reads, and shares node names and conditions, of which there are few.
+// newSliceTrimmer returns a function that drops fields which no proxy reads. It shares node names and conditions, which have few values.
 func newSliceTrimmer() func(*discoveryv1.EndpointSlice) {
 	nodes := map[string]*string{}
 	yes, no := true, false
@@ -232,6 +228,7 @@ func newSliceTrimmer() func(*discoveryv1.EndpointSlice) {
 		}
 		return &no
 	}
+
 	return func(s *discoveryv1.EndpointSlice) {
 		trimMeta(&s.ObjectMeta)
 		for i := range s.Endpoints {

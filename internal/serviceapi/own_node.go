@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/cache"
+
+	"porthole.dev/porthole/internal/wakeup"
 )
 
 // toBeDeleted is the taint by which the cluster autoscaler announces that it removes a node.
@@ -19,7 +21,7 @@ const toBeDeleted = "ToBeDeletedByClusterAutoscaler"
 // OwnNode follows the node that a program runs on.
 type OwnNode struct {
 	state   atomic.Pointer[ownNode]
-	changed chan struct{}
+	changed wakeup.Signal
 }
 
 type ownNode struct {
@@ -34,7 +36,7 @@ func WatchOwnNode(ctx context.Context, client *Client, name string) (*OwnNode, e
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
 	}
 	lw := listWatch(own, client.Nodes)
-	n := &OwnNode{changed: make(chan struct{}, 1)}
+	n := &OwnNode{changed: wakeup.New()}
 	informer := cache.NewSharedInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), &corev1.Node{}, 0)
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { n.set(obj, name) },
@@ -53,6 +55,7 @@ func (n *OwnNode) set(obj any, name string) {
 	if !ok || node.Name != name {
 		return
 	}
+
 	s := &ownNode{eligible: node.DeletionTimestamp.IsZero()}
 	for _, t := range node.Spec.Taints {
 		s.eligible = s.eligible && t.Key != toBeDeleted
@@ -65,31 +68,29 @@ func (n *OwnNode) set(obj any, name string) {
 			s.internal = append(s.internal, addr.Unmap())
 		}
 	}
+
 	old := n.InternalIPs()
 	if len(s.internal) == 0 {
 		s.internal = old
 	}
 	n.state.Store(s)
 	if !slices.Equal(old, s.internal) {
-		select {
-		case n.changed <- struct{}{}:
-		default: // a wake-up is waiting already
-		}
+		n.changed.Wake()
 	}
 }
 
-// Eligible says whether the node may have traffic from outside: it is there, is not being deleted, and the cluster
-// autoscaler does not mean to remove it. A node that could not be looked at yet is eligible.
+// Eligible reports whether the node may have traffic from outside: it exists, is not being deleted, and the cluster autoscaler is not
+// about to remove it. It returns true while the node has not been read yet.
 func (n *OwnNode) Eligible() bool {
 	s := n.state.Load()
 	return s == nil || s.eligible
 }
 
-// Changed wakes whoever follows the InternalIPs; one reader.
+// Changed receives when InternalIPs changed. It is for one reader.
 func (n *OwnNode) Changed() <-chan struct{} { return n.changed }
 
-// InternalIPs gives the node's own addresses, in the order of the API; none while they are not known. A node that is
-// deleted, or that is said to have none, keeps its last ones: they are this host's all the same.
+// InternalIPs returns the node's own addresses, in the order of the API; none while they are not known. A node that is deleted, or
+// that lists none, keeps the last ones: this host still has them.
 func (n *OwnNode) InternalIPs() []netip.Addr {
 	if s := n.state.Load(); s != nil {
 		return s.internal
@@ -97,7 +98,7 @@ func (n *OwnNode) InternalIPs() []netip.Addr {
 	return nil
 }
 
-// Addresses gives the node's addresses, internal ones first as the API has them; none while they are not known.
+// Addresses returns the node's internal and external addresses in the order of the API; none while they are not known.
 func (n *OwnNode) Addresses() []string {
 	if s := n.state.Load(); s != nil {
 		return s.addresses

@@ -42,9 +42,9 @@ func (m *mixedPorts) Ensure(key service.Key, at netip.Addr, backends []netip.Add
 		delete(m.at, key)
 	}
 
-	e := relay.Endpoint{Protocol: relay.TCP}
+	e := relay.Endpoint{Protocol: hns.TCP}
 	if key.Protocol == hns.UDP {
-		e.Protocol = relay.UDP
+		e.Protocol = hns.UDP
 	}
 
 	sum := fnv.New32a()

@@ -1,7 +1,6 @@
 package health
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -27,12 +26,12 @@ type DiffLine struct {
 	Frontend string `json:"frontend,omitempty"`
 	Service  string `json:"service,omitempty"`
 	Text     string `json:"text"`
-	// Trouble is why the proxy's last attempt at the frontend failed, Since when the first did; "": none has failed.
+	// Trouble is why the proxy's last attempt at the frontend failed, or "". Since is when the first attempt of the row failed.
 	Trouble string    `json:"trouble,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 }
 
-// String names the service and the frontend, once each, and gives the trouble in a line of its own.
+// String names the service and the frontend, once each; the failure has a line of its own.
 func (l DiffLine) String() string {
 	s := l.Text
 	if l.Verb == "" && !strings.HasPrefix(s, l.Frontend) {
@@ -62,6 +61,7 @@ func (d Diff) Print(out io.Writer) error {
 			return err
 		}
 	}
+
 	advice := ""
 	if len(d.Operations) > 0 {
 		advice = "the proxy does these operations by itself at its next check, and tries again what failed\n"
@@ -69,9 +69,4 @@ func (d Diff) Print(out io.Writer) error {
 	_, err := fmt.Fprintf(out, "different: %d operations, %d problems, %d frontends are as wanted\n%s",
 		len(d.Operations), len(d.Problems), d.Right, advice)
 	return err
-}
-
-// DiffPage adapts a comparison that needs no context.
-func DiffPage(compare func() (Diff, error)) func(context.Context) (any, error) {
-	return func(context.Context) (any, error) { return compare() }
 }

@@ -9,12 +9,12 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// Events writes events on services; internal/kube implements it. It must not block.
+// Events writes events about services; internal/serviceapi does, through node/kubeproxy. It must not block.
 type Events interface {
 	ServiceEvent(e Event)
 }
 
-// Event on one service.
+// Event about one service.
 type Event struct {
 	Service string // namespace/name
 	Warning bool
@@ -31,78 +31,81 @@ const (
 )
 
 const (
-	// failuresBeforeEvent: one or two failures in a row are everyday life of HNS.
+	// failuresBeforeEvent: one or two failures in a row are common with HNS and go away.
 	failuresBeforeEvent = 3
-	// repeatEvent: the API server keeps events for an hour (--event-ttl), after that one that still holds is said again.
+	// repeatEvent is how long the API server keeps events (--event-ttl); one that still holds is written again after that.
 	repeatEvent = time.Hour
-	// One service may cause burst events at once and one more per refill; all together the same with the other numbers.
+	// One service may cause serviceBurst events at once and one more per serviceRefill; all services together have the other limits.
 	serviceBurst, serviceRefill = 5, 2 * time.Minute
 	allBurst, allRefill         = 50, time.Second
-	// walkEvery: events that must be said again are looked for this often.
-	walkEvery = time.Minute
+	// repeatCheck is how often events that must be written again are looked for.
+	repeatCheck = time.Minute
 )
 
-// voice decides which events are written. It is pure: it keeps what was said, and time comes in.
-type voice struct {
+// eventThrottle decides which events are written. It is pure: it remembers what was written, and time is an argument.
+type eventThrottle struct {
 	node     string
-	speakers map[string]*speaker
-	owing    map[string]bool // have something to say that the rate held back
-	bucket   bucket
-	walked   time.Time // when the bad services were last gone through
+	services map[string]*serviceEvents
+	// heldBack services have an event that the rate limit did not let through.
+	heldBack  map[string]bool
+	bucket    bucket
+	rechecked time.Time // when the bad services were last gone through
 }
 
-// speaker is what was said about one service. Only services that had something to say have one.
-type speaker struct {
+// serviceEvents is what was written about one service. Only services with something to write about have one.
+type serviceEvents struct {
 	bucket bucket
-	// cause of the failure that was said, and when; "" when none was.
+	// cause of the failure that was written, and when; "" if none was.
 	cause string
 	at    time.Time
-	// problems that were said, by reason and text; present ones only.
+	// problems that were written, with the time; only those that the service still has.
 	problems map[service.Problem]time.Time
 	last     ServiceStatus
 }
 
-func newVoice(node string) voice {
-	return voice{node: node, speakers: map[string]*speaker{}, owing: map[string]bool{}, bucket: bucket{left: allBurst}}
+func newEventThrottle(node string) eventThrottle {
+	return eventThrottle{node: node, services: map[string]*serviceEvents{}, heldBack: map[string]bool{}, bucket: bucket{left: allBurst}}
 }
 
-// hear gives the events that a status leads to.
-func (v *voice) hear(s ServiceStatus, now time.Time) []Event {
-	sp := v.speakers[s.Service]
+// statusChanged returns the events that a status leads to.
+func (t *eventThrottle) statusChanged(s ServiceStatus, now time.Time) []Event {
+	written := t.services[s.Service]
 	if s.Removed {
-		delete(v.speakers, s.Service)
-		delete(v.owing, s.Service)
+		delete(t.services, s.Service)
+		delete(t.heldBack, s.Service)
 		return nil
 	}
-	if sp == nil {
+
+	if written == nil {
 		if len(s.Problems) == 0 && (s.State != Failed || s.Failures < failuresBeforeEvent) {
 			return nil
 		}
-		sp = &speaker{bucket: bucket{left: serviceBurst}, problems: map[service.Problem]time.Time{}}
-		v.speakers[s.Service] = sp
+		written = &serviceEvents{bucket: bucket{left: serviceBurst}, problems: map[service.Problem]time.Time{}}
+		t.services[s.Service] = written
 	}
-	sp.last = s
-	return v.speak(s.Service, sp, now)
+	written.last = s
+	return t.events(s.Service, written, now)
 }
 
-// due gives what the rate held back, and what must be said again.
-func (v *voice) due(t *table, now time.Time) []Event {
+// due returns the events that were held back and may be written now, and those that must be written again.
+func (t *eventThrottle) due(all *table, now time.Time) []Event {
 	var out []Event
-	for _, name := range sortedKeys(v.owing) {
-		if !v.bucket.has(allBurst, allRefill, now) {
+	for _, name := range sortedKeys(t.heldBack) {
+		if !t.bucket.has(allBurst, allRefill, now) {
 			return out
 		}
-		if sp := v.speakers[name]; sp != nil {
-			out = append(out, v.speak(name, sp, now)...)
+		if written := t.services[name]; written != nil {
+			out = append(out, t.events(name, written, now)...)
 		}
 	}
-	if now.Sub(v.walked) < walkEvery {
+
+	if now.Sub(t.rechecked) < repeatCheck {
 		return out
 	}
-	v.walked = now
-	for name := range t.bad {
-		if sp := v.speakers[name]; sp != nil && !v.owing[name] {
-			out = append(out, v.speak(name, sp, now)...)
+	t.rechecked = now
+	for name := range all.bad {
+		if written := t.services[name]; written != nil && !t.heldBack[name] {
+			out = append(out, t.events(name, written, now)...)
 		}
 	}
 	return out
@@ -117,55 +120,67 @@ func sortedKeys(m map[string]bool) []string {
 	return keys
 }
 
-// speak says what is to be said of the last status of a service and was not.
-func (v *voice) speak(name string, sp *speaker, now time.Time) []Event {
+// events returns what is to be written about the last status of a service, as far as the rate limits allow.
+func (t *eventThrottle) events(name string, written *serviceEvents, now time.Time) []Event {
 	var out []Event
-	owes := false
-	say := func(warning bool, reason, text string) bool {
-		if !sp.bucket.has(serviceBurst, serviceRefill, now) || !v.bucket.has(allBurst, allRefill, now) {
-			owes = true
+	heldBack := false
+	write := func(warning bool, reason, text string) bool {
+		if !written.bucket.has(serviceBurst, serviceRefill, now) || !t.bucket.has(allBurst, allRefill, now) {
+			heldBack = true
 			return false
 		}
-		sp.bucket.left--
-		v.bucket.left--
-		out = append(out, Event{Service: name, Warning: warning, Reason: reason, Text: text})
+		written.bucket.left--
+		t.bucket.left--
+		out = append(out, Event{Service: name, Warning: warning, Reason: reason, Text: t.onNode(text)})
 		return true
 	}
-	s := sp.last
-	changed := map[service.Problem]time.Time{} // problems that went, by shape: one that comes in its place is the same
-	for p, at := range sp.problems {
-		if !slices.Contains(s.Problems, p) {
-			delete(sp.problems, p)
-			changed[shape(p)] = at
-		}
-	}
+
+	s := written.last
+	written.keepProblems(s.Problems)
 	for _, p := range s.Problems {
-		if at, was := changed[shape(p)]; was {
-			if _, said := sp.problems[p]; !said {
-				sp.problems[p] = at
-			}
-		}
-		if at, said := sp.problems[p]; (!said || now.Sub(at) >= repeatEvent) && say(true, p.Reason, v.on(p.Text)) {
-			sp.problems[p] = now
+		if at, was := written.problems[p]; (!was || now.Sub(at) >= repeatEvent) && write(true, p.Reason, p.Text) {
+			written.problems[p] = now
 		}
 	}
+
 	cause := fmt.Sprintf("%s %#x", s.Reason, s.Code)
 	switch {
 	case s.State == Failed && s.Failures >= failuresBeforeEvent:
-		if (sp.cause != cause || now.Sub(sp.at) >= repeatEvent) && say(true, ReasonFailed, v.on(s.Message)) {
-			sp.cause, sp.at = cause, now
+		if (written.cause != cause || now.Sub(written.at) >= repeatEvent) && write(true, ReasonFailed, s.Message) {
+			written.cause, written.at = cause, now
 		}
-	case s.State == Programmed && sp.cause != "":
-		if say(false, ReasonRecovered, v.on(fmt.Sprintf("all %d frontends are programmed again", s.Frontends))) {
-			sp.cause = ""
+	case s.State == Programmed && written.cause != "":
+		if write(false, ReasonRecovered, fmt.Sprintf("all %d frontends are programmed again", s.Frontends)) {
+			written.cause = ""
 		}
 	}
-	mark(v.owing, name, owes)
+	mark(t.heldBack, name, heldBack)
 	return out
 }
 
-// shape is a problem without its numbers: "1030 backends" becomes "1031 backends" with every pod, and is no news.
-func shape(p service.Problem) service.Problem {
+// keepProblems forgets the problems that a service does not have any more. If only the numbers in a problem changed, it counts as
+// written already.
+func (s *serviceEvents) keepProblems(present []service.Problem) {
+	gone := map[service.Problem]time.Time{} // by problem without numbers
+	for p, at := range s.problems {
+		if !slices.Contains(present, p) {
+			delete(s.problems, p)
+			gone[withoutNumbers(p)] = at
+		}
+	}
+
+	for _, p := range present {
+		if at, was := gone[withoutNumbers(p)]; was {
+			if _, written := s.problems[p]; !written {
+				s.problems[p] = at
+			}
+		}
+	}
+}
+
+// withoutNumbers returns a problem without the digits in its text: "1030 backends" becomes "1031 backends" with every pod, which
+// is not worth an event.
+func withoutNumbers(p service.Problem) service.Problem {
 	p.Text = strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
 			return -1
@@ -175,11 +190,11 @@ func shape(p service.Problem) service.Problem {
 	return p
 }
 
-func (v *voice) on(text string) string {
-	if v.node == "" {
+func (t *eventThrottle) onNode(text string) string {
+	if t.node == "" {
 		return text
 	}
-	return "node " + v.node + ": " + text
+	return "node " + t.node + ": " + text
 }
 
 // bucket is a token bucket.
@@ -188,6 +203,7 @@ type bucket struct {
 	at   time.Time // of the last refill
 }
 
+// has reports whether a token is left at now.
 func (b *bucket) has(burst int, refill time.Duration, now time.Time) bool {
 	if b.at.IsZero() {
 		b.at = now
@@ -199,7 +215,7 @@ func (b *bucket) has(burst int, refill time.Duration, now time.Time) bool {
 	return b.left > 0
 }
 
-func (s *Server) say(events []Event) {
+func (s *Server) write(events []Event) {
 	if s.options.Events == nil {
 		return
 	}

@@ -1,12 +1,12 @@
-// Package health says how the service proxy fares: /healthz, /livez and /readyz, metrics under upstream's names, a status
-// for every service, and events on the services that cannot be served. Healthy means programmed: a proxy that runs and
-// cannot set up a service is not healthy, and says which service it is.
+// Package health reports the state of the service proxy: /healthz, /livez and /readyz, metrics under upstream's names, a status
+// for every service, and events about services that cannot be served. Ready means programmed: a proxy that runs and cannot set up
+// a service is not ready, and names the service.
 //
 //	loop ── Pass, Service, Programmed, Repaired ──▶ Server ─▶ /healthz /livez /readyz   (health address)
 //	changes of the API ── Changed, Taken ─────────▶        ─▶ /metrics /status /diff    (metrics address)
 //	calls to HNS ── Called ───────────────────────▶        ─▶ events on the services
 //
-// A change of one service costs one entry of a table, however many services there are.
+// A change of one service costs one entry of a table, regardless of how many services there are.
 package health
 
 import (
@@ -20,12 +20,12 @@ import (
 const (
 	// readyLimit: a service that could not be programmed for this long makes /readyz bad.
 	readyLimit = 30 * time.Second
-	// blindLimit: a host that could not be observed for this long makes /healthz and /readyz bad: two of upstream's sync
-	// periods, after which its own page turns bad too.
+	// blindLimit: a host that could not be observed for this long makes /healthz and /readyz bad. It is two of upstream's sync
+	// periods, after which upstream's page turns bad too.
 	blindLimit = 60 * time.Second
 	// observeLimit is four full checks, which come every 30 s.
 	observeLimit = 2 * time.Minute
-	// liveLimit is for a loop that shows no sign: no pass, no call to the host, no service done.
+	// liveLimit is for a loop that shows no sign of life: no pass, no call to the host, no service programmed.
 	liveLimit = 5 * time.Minute
 	// reasonsShown bounds the reasons in one answer; the rest are counted.
 	reasonsShown = 20
@@ -47,15 +47,15 @@ type Options struct {
 	Families []string
 	// MaxBackends is how many a frontend can have in this mode; 0: any number. The rest are counted in the metrics.
 	MaxBackends int
-	// Eligible says whether the node may have traffic from outside: false once it is being deleted. Nil: always.
+	// Eligible reports whether the node may have traffic from outside: false once it is being deleted. Nil: always.
 	Eligible func() bool
-	// Events takes events on services; nil: none are written.
+	// Events receives events about services; nil: none are written.
 	Events Events
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Server keeps what the loop tells and answers for it. It may be used from many goroutines.
+// Server keeps what the loop reports and answers requests about it. It is safe for concurrent use.
 type Server struct {
 	options Options
 	started time.Time
@@ -63,18 +63,19 @@ type Server struct {
 
 	mu    sync.Mutex
 	last  Pass
-	ended time.Time // when the last pass did
+	ended time.Time // when the last pass ended
 	sign  time.Time // the last sign of life
 	table table
-	voice voice
+
+	events eventThrottle
 	// lacking are services with a traffic policy Local and no endpoint here, by policy.
 	lacking map[string]map[string]bool
-	// leftOut counts backends beyond MaxBackends, by service; those with none are not in it.
+	// leftOut counts the backends beyond MaxBackends by service, without services that have none.
 	leftOut map[string]int
 	omitted int // their sum
 }
 
-// New makes a server.
+// New returns a server that has seen no pass.
 func New(o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -86,35 +87,36 @@ func New(o Options) *Server {
 		o.Families = []string{IPv4}
 	}
 	return &Server{
-		options: o, started: o.Now(), sign: o.Now(), metrics: newMetrics(o.Families), table: newTable(), voice: newVoice(o.Node),
+		options: o, started: o.Now(), sign: o.Now(), metrics: newMetrics(o.Families), table: newTable(),
+		events:  newEventThrottle(o.Node),
 		lacking: map[string]map[string]bool{policyInternal: {}, policyExternal: {}}, leftOut: map[string]int{},
 	}
 }
 
-// Pass takes the outcome of a pass.
+// Pass takes in the outcome of a pass.
 func (s *Server) Pass(p Pass) {
 	now := s.options.Now()
 	s.mu.Lock()
 	s.last, s.ended, s.sign = p, now, now
-	due := s.voice.due(&s.table, now)
+	due := s.events.due(&s.table, now)
 	s.mu.Unlock()
 	s.metrics.pass(p, now)
-	s.say(due)
+	s.write(due)
 }
 
-// Service takes the status of one service that changed.
+// Service takes in the status of one service that changed.
 func (s *Server) Service(status ServiceStatus) {
 	now := s.options.Now()
 	s.mu.Lock()
 	s.sign = now
 	s.table.set(status, now)
-	said := s.voice.hear(status, now)
+	events := s.events.statusChanged(status, now)
 	s.metrics.services(&s.table)
 	s.mu.Unlock()
-	s.say(said)
+	s.write(events)
 }
 
-// Programmed takes the time of what led to a change of endpoints that is now in the host's data plane.
+// Programmed notes that a change of endpoints, which was made at triggered, is now in the host's data plane.
 func (s *Server) Programmed(triggered time.Time) {
 	s.metrics.programmed(s.options.Now().Sub(triggered))
 }
@@ -131,7 +133,7 @@ func (s *Server) Called(kind, result string, took time.Duration) {
 	s.metrics.callTime.WithLabelValues(kind).Observe(took.Seconds())
 }
 
-// Alive notes that the loop turns although it has nothing to report, for example while it waits for the API.
+// Alive notes that the loop runs although it has nothing to report, for example while it waits for the API.
 func (s *Server) Alive() {
 	now := s.options.Now()
 	s.mu.Lock()
@@ -139,8 +141,8 @@ func (s *Server) Alive() {
 	s.mu.Unlock()
 }
 
-// Serving says whether this node serves a service, as far as a load balancer in front of the cluster should know: the
-// host could be observed of late and no failure of this service is old. Failures of other services do not matter.
+// Serving reports whether this node serves a service, for a load balancer in front of the cluster: the host could be observed
+// recently, and the service has not been failing for long. Failures of other services do not count.
 func (s *Server) Serving(name string) bool {
 	now := s.options.Now()
 	s.mu.Lock()
@@ -152,7 +154,7 @@ func (s *Server) Serving(name string) bool {
 	return !is || now.Sub(time.Unix(0, bad)) <= readyLimit
 }
 
-// blind gives the reasons why nothing can be known of the host. The caller holds mu.
+// blind returns the reasons why the state of the host is not known. The caller holds mu.
 func (s *Server) blind(now time.Time) []string {
 	var reasons []string
 	if !s.last.Ready {
@@ -171,19 +173,20 @@ func (s *Server) blind(now time.Time) []string {
 	return reasons
 }
 
-// unhealthy gives the reasons why the node cannot serve anything well; none means healthy. A service that fails is no
-// reason: load balancers in front of the cluster take a node away from all services on the word of /healthz.
+// unhealthy returns the reasons why the node cannot serve anything well; none means healthy. A failing service does not count:
+// load balancers in front of the cluster take a node away from all services if /healthz is bad.
 func (s *Server) unhealthy() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.blind(s.options.Now())
 }
 
-// unready gives the reasons why not everything is served; none means ready.
+// unready returns the reasons why not everything is served; none means ready.
 func (s *Server) unready() []string {
 	now := s.options.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	reasons := s.blind(now)
 	var late []string
 	for name, since := range s.table.bad {
@@ -192,6 +195,7 @@ func (s *Server) unready() []string {
 		}
 	}
 	slices.Sort(late)
+
 	for i, name := range late {
 		if i == reasonsShown {
 			return append(reasons, fmt.Sprintf("and %d more services", len(late)-i))
@@ -201,7 +205,7 @@ func (s *Server) unready() []string {
 	return reasons
 }
 
-// dead gives the reason why the loop does not turn; none means that it lives.
+// dead returns the reason why the loop seems to stand still; none means that it runs.
 func (s *Server) dead() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

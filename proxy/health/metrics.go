@@ -16,19 +16,28 @@ const (
 	policyExternal = "external"
 )
 
-// metrics are upstream's, by name, label and bucket (kubernetes v1.36 pkg/proxy/metrics), and those that only this proxy
-// has, which begin with porthole_.
+// metrics are all metrics of a proxy.
 type metrics struct {
 	registry *prometheus.Registry
 	families []string
 
+	upstreamMetrics
+	ownMetrics
+	reasons map[string]bool // those that have a problems gauge
+}
+
+// upstreamMetrics have upstream's names, labels and buckets (kubernetes v1.36 pkg/proxy/metrics).
+type upstreamMetrics struct {
 	duration, full, partial, network *prometheus.HistogramVec
 	lastSync, lastQueued             *prometheus.GaugeVec
 	noLocal                          *prometheus.GaugeVec
 	healthz, livez                   *prometheus.CounterVec
 	slicesPending, servicesPending   prometheus.Gauge
 	slicesTotal, servicesTotal       prometheus.Counter
+}
 
+// ownMetrics are those that only this proxy has; their names begin with porthole_.
+type ownMetrics struct {
 	states, problems           *prometheus.GaugeVec
 	wanted, failed, leftOut    prometheus.Gauge
 	writes, passes, incomplete prometheus.Counter
@@ -36,8 +45,6 @@ type metrics struct {
 	repaired                   *prometheus.CounterVec
 	calls                      *prometheus.CounterVec
 	callTime                   *prometheus.HistogramVec
-
-	reasons map[string]bool // with a problems gauge
 }
 
 // networkBuckets are upstream's for the latency of network programming: 0.25 s to 5 min.
@@ -49,12 +56,13 @@ func networkBuckets() []float64 {
 func newMetrics(families []string) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry(), families: families, reasons: map[string]bool{}}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.upstreams()
-	m.ours()
+	m.registerUpstream()
+	m.registerOwn()
+
 	for _, state := range []State{Programmed, Pending, Failed} {
 		m.states.WithLabelValues(string(state)).Set(0)
 	}
-	for _, family := range families { // there from the start, for those who alert on what is missing
+	for _, family := range families { // present from the start, for alerts on missing metrics
 		for _, h := range []*prometheus.HistogramVec{m.duration, m.full, m.partial, m.network} {
 			h.WithLabelValues(family)
 		}
@@ -92,7 +100,7 @@ func (m *metrics) histograms(name, help string, buckets []float64, labels ...str
 	return h
 }
 
-func (m *metrics) upstreams() {
+func (m *metrics) registerUpstream() {
 	sync := prometheus.ExponentialBuckets(0.001, 2, 15)
 	m.duration = m.histograms("kubeproxy_sync_proxy_rules_duration_seconds", "Duration of one pass.", sync, "ip_family")
 	m.full = m.histograms("kubeproxy_sync_full_proxy_rules_duration_seconds", "Duration of one pass with a listing of the host.", sync, "ip_family")
@@ -111,7 +119,7 @@ func (m *metrics) upstreams() {
 	m.servicesTotal = m.counter("kubeproxy_sync_proxy_rules_service_changes_total", "Changes of services seen.")
 }
 
-func (m *metrics) ours() {
+func (m *metrics) registerOwn() {
 	m.states = m.gauges("porthole_proxy_services", "Services by state.", "state")
 	m.problems = m.gauges("porthole_proxy_problems", "What cannot be served as the services are written, by reason.", "reason")
 	m.wanted = m.gauge("porthole_proxy_frontends_wanted", "Frontends with backends.")
@@ -180,14 +188,14 @@ func (m *metrics) services(t *table) {
 
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 
-// ServiceChanged and SliceChanged count changes of the API that the next pass will take.
+// ServiceChanged counts a change of a Service that the next pass will take in.
 func (s *Server) ServiceChanged() {
 	s.metrics.servicesTotal.Inc()
 	s.metrics.servicesPending.Inc()
 	s.queued()
 }
 
-// SliceChanged counts a change of an EndpointSlice.
+// SliceChanged counts a change of an EndpointSlice that the next pass will take in.
 func (s *Server) SliceChanged() {
 	s.metrics.slicesTotal.Inc()
 	s.metrics.slicesPending.Inc()
@@ -201,7 +209,7 @@ func (s *Server) queued() {
 	}
 }
 
-// Taken notes that a pass has taken what changed. It keeps nothing of the states.
+// Taken notes that a pass has taken in these states. It does not keep them.
 func (s *Server) Taken(states []service.State) {
 	s.metrics.servicesPending.Set(0)
 	s.metrics.slicesPending.Set(0)
@@ -209,6 +217,7 @@ func (s *Server) Taken(states []service.State) {
 	if len(states) == 0 {
 		return
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, state := range states {
@@ -222,6 +231,7 @@ func (s *Server) Taken(states []service.State) {
 				external = external || f.Kind != service.ClusterIP
 			}
 		}
+
 		mark(s.lacking[policyInternal], state.Service, internal)
 		mark(s.lacking[policyExternal], state.Service, external)
 		s.omitted += beyond - s.leftOut[state.Service]
@@ -229,6 +239,7 @@ func (s *Server) Taken(states []service.State) {
 			delete(s.leftOut, state.Service)
 		}
 	}
+
 	s.metrics.leftOut.Set(float64(s.omitted))
 	for policy, names := range s.lacking {
 		for _, family := range s.options.Families {
@@ -237,6 +248,7 @@ func (s *Server) Taken(states []service.State) {
 	}
 }
 
+// mark puts a name into a set or takes it out.
 func mark(set map[string]bool, name string, in bool) {
 	if in {
 		set[name] = true
@@ -245,5 +257,5 @@ func mark(set map[string]bool, name string, in bool) {
 	}
 }
 
-// Registry takes further collectors, for example of the API client.
+// Registry returns where further collectors can be registered, for example the API client's.
 func (s *Server) Registry() prometheus.Registerer { return s.metrics.registry }

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/pprof"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,10 +18,10 @@ import (
 
 // answer is the body of /healthz, /livez and /readyz: upstream's fields (pkg/proxy/healthcheck, ProxyHealth), and ours.
 type answer struct {
-	// LastUpdated is now when all is well, as upstream has it; else when the last pass ended.
+	// LastUpdated is now if all is well, as upstream has it; else when the last pass ended.
 	LastUpdated time.Time `json:"lastUpdated"`
 	CurrentTime time.Time `json:"currentTime"`
-	// NodeEligible is in /healthz only.
+	// NodeEligible is nil except in /healthz.
 	NodeEligible *bool             `json:"nodeEligible,omitempty"`
 	Healthy      bool              `json:"healthy"`
 	Status       map[string]family `json:"status,omitempty"`
@@ -32,16 +34,18 @@ type family struct {
 	Healthy     bool      `json:"healthy"`
 }
 
-// reply answers with 200, or 503 when there are reasons or the node is not eligible.
+// reply answers with 200, or with 503 if there are reasons or the node is not eligible. A nil eligible does not count.
 func (s *Server) reply(w http.ResponseWriter, counter *prometheus.CounterVec, reasons []string, eligible *bool) {
 	s.mu.Lock()
 	updated := s.ended
 	s.mu.Unlock()
+
 	a := answer{LastUpdated: updated, CurrentTime: s.options.Now(), Healthy: len(reasons) == 0, NodeEligible: eligible,
 		Reasons: reasons, Status: map[string]family{}}
 	for _, name := range s.options.Families {
 		a.Status[name] = family{LastUpdated: updated, Healthy: a.Healthy}
 	}
+
 	code := http.StatusOK
 	if !a.Healthy || eligible != nil && !*eligible {
 		code = http.StatusServiceUnavailable
@@ -58,13 +62,13 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // the other side has gone: nobody to tell
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client is gone
 }
 
 // HealthHandler serves
 //
 //	/healthz  200 while the host can be observed (60 s of grace) and the node is to have traffic, as upstream
-//	/livez    200 while the loop turns; a restart could help if it does not
+//	/livez    200 while the loop runs; a restart could help if it does not
 //	/readyz   200 after one complete pass, while no service has been without its load balancers for 30 s
 //
 // Bodies are JSON as upstream's, with the reasons added.
@@ -83,7 +87,7 @@ func (s *Server) HealthHandler() http.Handler {
 type Pages struct {
 	// Config is shown at /configz.
 	Config any
-	// Diff compares what is wanted with the host anew, for /diff; its result is shown as JSON.
+	// Diff lists the host and compares it with what is wanted, for /diff; its result is shown as JSON.
 	Diff func(context.Context) (any, error)
 	// Profiling serves /debug/pprof.
 	Profiling bool
@@ -107,6 +111,7 @@ func (s *Server) MetricsHandler(p Pages) http.Handler {
 		}
 		writeJSON(w, http.StatusOK, s.Status(StatusQuery{Service: query.Get("service"), Limit: limit, All: query.Has("all")}))
 	})
+
 	if p.Config != nil {
 		mux.HandleFunc("/configz", func(w http.ResponseWriter, _ *http.Request) {
 			writeJSON(w, http.StatusOK, map[string]any{"kubeproxy.config.k8s.io": p.Config})
@@ -122,6 +127,7 @@ func (s *Server) MetricsHandler(p Pages) http.Handler {
 			writeJSON(w, http.StatusOK, diff)
 		})
 	}
+
 	if p.Profiling {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -132,18 +138,18 @@ func (s *Server) MetricsHandler(p Pages) http.Handler {
 	return mux
 }
 
-// statusShown bounds each list of /status, unless it is asked for all.
+// statusShown bounds each list of /status, unless ?all is asked for.
 const statusShown = 200
 
 // Status is the document at /status.
 type Status struct {
-	// At is when the last pass ended, Took how long it lasted, in nanoseconds.
+	// At is when the last pass ended, Took how long it lasted in nanoseconds.
 	At   time.Time     `json:"at"`
 	Took time.Duration `json:"took"`
 	// Observed is when the host was last listed; Ready says that one pass was complete.
 	Observed time.Time `json:"observed"`
 	Ready    bool      `json:"ready"`
-	// Error says why the host could not be observed; "" when it could.
+	// Error says why the host could not be observed; "" if it could.
 	Error string `json:"error,omitempty"`
 	// Wanted counts frontends with backends, Programmed those that are served as wanted.
 	Wanted     int `json:"wanted"`
@@ -154,33 +160,54 @@ type Status struct {
 	Failed   []ServiceLine `json:"failed,omitempty"`
 	Pending  []ServiceLine `json:"pending,omitempty"`
 	Unserved []ServiceLine `json:"unserved,omitempty"`
-	// Right are the others; only when asked for all.
+	// Right are the others; listed only if all are asked for.
 	Right []ServiceLine `json:"right,omitempty"`
 	// Omitted counts the lines that a limit left out.
 	Omitted int `json:"omitted,omitempty"`
 }
 
-// ServiceLine is one service in Status.
+// ServiceLine is one service in Status, or in the status of a node that repeats it.
 type ServiceLine struct {
-	Service    string    `json:"service"`
-	State      State     `json:"state,omitempty"`
-	Frontends  int       `json:"frontends,omitempty"`
-	Programmed int       `json:"programmed,omitempty"`
-	Reason     string    `json:"reason,omitempty"`
-	Message    string    `json:"message,omitempty"`
-	Code       string    `json:"code,omitempty"` // hexadecimal
-	Since      time.Time `json:"since,omitzero"`
-	Failures   int       `json:"failures,omitempty"`
+	Service string `json:"service"`
+	// State is "" for what the node can never serve as the service is written.
+	State State `json:"state,omitempty"`
+	// Frontends counts those with backends, Programmed those of them that are as wanted.
+	Frontends  int    `json:"frontends,omitempty"`
+	Programmed int    `json:"programmed,omitempty"`
+	Reason     string `json:"reason,omitempty"` // one CamelCase word
+	Message    string `json:"message,omitempty"`
+	Code       string `json:"code,omitempty"` // of HNS, hexadecimal
+	// Since is when the service became programmed, or stopped being so.
+	Since time.Time `json:"since,omitzero"`
+	// Failures counts the attempts in a row that failed for this reason.
+	Failures int `json:"failures,omitempty"`
+}
+
+// String says in one line what is wrong with the service.
+func (l ServiceLine) String() string {
+	s := "service " + l.Service
+	if l.State != "" {
+		s += fmt.Sprintf(" is %s since %s", l.State, l.Since.Format(time.RFC3339))
+	}
+	if l.Failures > 1 {
+		s += fmt.Sprintf(" (%d attempts, it is tried again)", l.Failures)
+	}
+	for _, part := range []string{l.Reason, l.Message, l.Code} {
+		if part != "" && !strings.Contains(s, part) { // most messages have the code in them
+			s += ": " + part
+		}
+	}
+	return s
 }
 
 // StatusQuery chooses what Status shows.
 type StatusQuery struct {
 	Service string // namespace/name; "" for all
-	Limit   int    // of each list; negative: none
-	All     bool   // also what is right
+	Limit   int    // of each list; negative for none
+	All     bool   // list programmed services too
 }
 
-// Status gives the state of everything. Its cost is that of the services that are not right, unless it is asked for all.
+// Status returns the state of everything. Its cost grows with the services that are not programmed, unless all are asked for.
 func (s *Server) Status(q StatusQuery) Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,6 +216,7 @@ func (s *Server) Status(q StatusQuery) Status {
 	if s.last.Err != nil {
 		out.Error = s.last.Err.Error()
 	}
+
 	for _, state := range []State{Programmed, Pending, Failed} {
 		out.Services[state] = s.table.count[state]
 	}
@@ -206,6 +234,7 @@ func (s *Server) Status(q StatusQuery) Status {
 			out.Right = append(out.Right, line)
 		}
 	}
+
 	switch {
 	case q.Service != "":
 		show(q.Service)
@@ -218,6 +247,7 @@ func (s *Server) Status(q StatusQuery) Status {
 			show(name)
 		}
 	}
+
 	for name, problems := range s.table.troubled {
 		for _, p := range problems {
 			if q.Service == "" || q.Service == name {
@@ -225,6 +255,7 @@ func (s *Server) Status(q StatusQuery) Status {
 			}
 		}
 	}
+
 	for _, list := range []*[]ServiceLine{&out.Failed, &out.Pending, &out.Unserved, &out.Right} {
 		slices.SortFunc(*list, func(a, b ServiceLine) int {
 			return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))

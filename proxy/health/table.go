@@ -7,23 +7,24 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// table keeps the status of every service. What is right takes one small entry.
+// table keeps the status of every service. A service that is programmed takes one small entry.
 type table struct {
 	all map[string]record
-	// bad are the services that are not programmed: since when, in Unix nanoseconds. It stays while a service goes from one
-	// bad state to another.
+	// bad has the time, in Unix nanoseconds, since when services are not programmed. It stays while a service goes from one bad
+	// state to another.
 	bad map[string]int64
-	// troubled are those with problems.
+	// troubled are the services with problems.
 	troubled map[string][]service.Problem
+
 	count    map[State]int
-	problems map[string]int // by reason
+	problems map[string]int // how many there are, by reason
 }
 
 type record struct {
 	state                 State
 	frontends, programmed int32
 	since                 int64   // Unix nanoseconds
-	detail                *detail // nil when programmed
+	detail                *detail // nil if programmed
 }
 
 type detail struct {
@@ -37,28 +38,23 @@ func newTable() table {
 		count: map[State]int{}, problems: map[string]int{}}
 }
 
+// set takes in a status. Without a time in it, the state began now.
 func (t *table) set(s ServiceStatus, now time.Time) {
-	if old, known := t.all[s.Service]; known {
-		t.count[old.state]--
-	}
-	for _, p := range t.troubled[s.Service] {
-		if t.problems[p.Reason]--; t.problems[p.Reason] == 0 {
-			delete(t.problems, p.Reason)
-		}
-	}
-	delete(t.troubled, s.Service)
+	t.uncount(s.Service)
 	if s.Removed {
 		delete(t.all, s.Service)
 		delete(t.bad, s.Service)
 		return
 	}
+
 	r := record{state: s.State, frontends: int32(s.Frontends), programmed: int32(s.Programmed), since: s.Since.UnixNano()}
 	if s.Since.IsZero() {
 		r.since = now.UnixNano()
 	}
+
 	if s.State == Programmed {
 		if _, was := t.bad[s.Service]; was && len(t.bad) == 1 {
-			t.bad = map[string]int64{} // a map that is emptied keeps its room
+			t.bad = map[string]int64{} // an emptied map keeps its memory
 		}
 		delete(t.bad, s.Service)
 	} else {
@@ -67,6 +63,7 @@ func (t *table) set(s ServiceStatus, now time.Time) {
 			t.bad[s.Service] = r.since
 		}
 	}
+
 	t.all[s.Service] = r
 	t.count[s.State]++
 	if len(s.Problems) > 0 {
@@ -77,7 +74,20 @@ func (t *table) set(s ServiceStatus, now time.Time) {
 	}
 }
 
-// reason words why a bad service is bad.
+// uncount takes a service out of the counts.
+func (t *table) uncount(name string) {
+	if old, known := t.all[name]; known {
+		t.count[old.state]--
+	}
+	for _, p := range t.troubled[name] {
+		if t.problems[p.Reason]--; t.problems[p.Reason] == 0 {
+			delete(t.problems, p.Reason)
+		}
+	}
+	delete(t.troubled, name)
+}
+
+// reason says in words why a bad service is bad.
 func (t *table) reason(name string) string {
 	r := t.all[name]
 	since := time.Unix(0, t.bad[name]).UTC().Format(time.RFC3339)

@@ -26,8 +26,8 @@ type changes struct {
 	close, open []at
 }
 
-// plan compares the sockets that are open, and for whom, with the checks that are wanted on the addresses. Two services
-// that ask for one port (one is being replaced by the other): the lesser name has it.
+// plan compares the open sockets with the checks that are wanted on the addresses, and returns who owns each socket afterwards. If
+// two services ask for one port, because one replaces the other, the first by name has it.
 func plan(wanted map[string]service.HealthCheck, addrs []netip.Addr, open map[at]string) (changes, map[at]string) {
 	owners := map[at]string{}
 	for name, check := range wanted {
@@ -38,6 +38,7 @@ func plan(wanted map[string]service.HealthCheck, addrs []netip.Addr, open map[at
 			}
 		}
 	}
+
 	var c changes
 	for socket := range open {
 		if _, stays := owners[socket]; !stays {
@@ -49,14 +50,15 @@ func plan(wanted map[string]service.HealthCheck, addrs []netip.Addr, open map[at
 			c.open = append(c.open, socket)
 		}
 	}
+
 	order := func(a, b at) int { return cmp.Or(cmp.Compare(a.port, b.port), a.addr.Compare(b.addr)) }
 	slices.SortFunc(c.close, order)
 	slices.SortFunc(c.open, order)
 	return c, owners
 }
 
-// choose gives the addresses to listen on: those of the node in one of the ranges. No ranges, or none that matches a
-// node's address of any kind, means every address.
+// choose returns the addresses to listen on: those of the node in one of the ranges. If there are none, it returns the zero address,
+// which is every address.
 func choose(ranges []netip.Prefix, node []netip.Addr) []netip.Addr {
 	var out []netip.Addr
 	for _, addr := range node {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"porthole.dev/porthole/internal/httpserve"
+	"porthole.dev/porthole/internal/retry"
+	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/proxy/service"
 )
 
@@ -20,33 +22,33 @@ import (
 type Options struct {
 	// Ranges of the addresses to listen on; none means every address of the node.
 	Ranges []netip.Prefix
-	// Addresses lists the node's own addresses; nil means those of its interfaces. Only asked when there are Ranges.
+	// Addresses lists the node's own addresses; nil means those of its interfaces. It is only called if there are Ranges.
 	Addresses func() ([]netip.Addr, error)
-	// Serving says whether this node serves a service (namespace/name); nil means always. It must not block.
+	// Serving reports whether this node serves a service (namespace/name); nil means always. It must not block.
 	Serving func(name string) bool
-	// Failed is told once that a service's port could not be opened; nil: nobody is.
+	// Failed is called once if a service's port cannot be opened, not at each attempt; nil: nobody is told.
 	Failed func(name string, port uint16, err error)
 	// Listen opens a socket; nil means net.Listen.
 	Listen func(network, address string) (net.Listener, error)
-	// RetryMin and RetryMax bound the time between attempts; 0 means 1 s and 30 s. Addresses are looked at every RetryMax.
+	// RetryMin and RetryMax bound the time between attempts; 0 means 1 s and 30 s. Addresses are listed again every RetryMax.
 	RetryMin, RetryMax time.Duration
 }
 
-// Server keeps the ports open that services ask for.
+// Server keeps the ports open that services ask for. It is safe for concurrent use.
 type Server struct {
 	options Options
-	wake    chan struct{}
+	changed wakeup.Signal
 
 	mu     sync.Mutex
 	wanted map[string]service.HealthCheck
 	owners map[at]string // who answers on a socket
 
-	// The rest belongs to Run.
+	// Only Run uses the rest.
 	open   map[at]func() // stops the server
-	failed map[at]string // told: the service for which the socket could not be opened
+	failed map[at]string // the service for which it was reported that the socket cannot be opened
 }
 
-// New makes a server; Run works.
+// New returns a server. It opens no port before Run.
 func New(o Options) *Server {
 	if o.Listen == nil {
 		o.Listen = net.Listen
@@ -60,7 +62,7 @@ func New(o Options) *Server {
 	if o.RetryMax == 0 {
 		o.RetryMax = 30 * time.Second
 	}
-	return &Server{options: o, wake: make(chan struct{}, 1), wanted: map[string]service.HealthCheck{},
+	return &Server{options: o, changed: wakeup.New(), wanted: map[string]service.HealthCheck{},
 		owners: map[at]string{}, open: map[at]func(){}, failed: map[at]string{}}
 }
 
@@ -80,8 +82,8 @@ func interfaceAddresses() ([]netip.Addr, error) {
 	return out, nil
 }
 
-// Set says what a service (namespace/name) asks for; nil: nothing. It does not block; a new count holds at once, ports
-// are opened and closed by Run.
+// Set replaces what a service (namespace/name) asks for; nil means nothing. It does not block. A new count is answered at once;
+// ports are opened and closed by Run.
 func (s *Server) Set(name string, check *service.HealthCheck) {
 	s.mu.Lock()
 	old, had := s.wanted[name]
@@ -93,10 +95,7 @@ func (s *Server) Set(name string, check *service.HealthCheck) {
 	changed := had != (check != nil) || check != nil && check.Port != old.Port
 	s.mu.Unlock()
 	if changed {
-		select {
-		case s.wake <- struct{}{}:
-		default: // Run looks at everything anyway
-		}
+		s.changed.Wake()
 	}
 }
 
@@ -107,37 +106,41 @@ func (s *Server) Run(ctx context.Context) {
 			s.shut(socket)
 		}
 	}()
-	pause := s.options.RetryMin
+
+	backoff := retry.Backoff{First: s.options.RetryMin, Max: s.options.RetryMax}
+	failures := 0
 	for {
 		next := s.options.RetryMax
 		if s.pass() {
-			pause = s.options.RetryMin
+			failures = 0
 		} else {
-			next = pause
-			pause = min(2*pause, s.options.RetryMax)
+			failures++
+			next = backoff.Wait(failures)
 		}
+
 		timer := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-s.wake:
+		case <-s.changed:
 			timer.Stop()
 		case <-timer.C:
 		}
 	}
 }
 
-// pass brings the sockets in line; false: one could not be opened.
+// pass opens and closes sockets until they are as wanted. It returns false if one could not be opened.
 func (s *Server) pass() bool {
 	addrs := []netip.Addr{{}}
 	if len(s.options.Ranges) > 0 {
 		node, err := s.options.Addresses()
 		if err != nil {
-			return false // what is open stays; asked again soon
+			return false // what is open stays
 		}
 		addrs = choose(s.options.Ranges, node)
 	}
+
 	now := map[at]string{}
 	for socket := range s.open {
 		now[socket] = ""
@@ -146,6 +149,7 @@ func (s *Server) pass() bool {
 	todo, owners := plan(s.wanted, addrs, now)
 	s.owners = owners
 	s.mu.Unlock()
+
 	for _, socket := range todo.close {
 		s.shut(socket)
 	}
@@ -154,6 +158,7 @@ func (s *Server) pass() bool {
 			delete(s.failed, socket)
 		}
 	}
+
 	good := true
 	for _, socket := range todo.open {
 		if err := s.listen(socket); err != nil {
@@ -223,5 +228,5 @@ func (s *Server) answer(w http.ResponseWriter, socket at) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("X-Load-Balancing-Endpoint-Weight", strconv.Itoa(b.LocalEndpoints))
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(b) // the asker has gone: nobody to tell
+	_ = json.NewEncoder(w).Encode(b) // an error means that the client is gone
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"porthole.dev/porthole/hns"
 )
 
 // Relay serves frontends until it is closed. All methods may be called from many goroutines; none waits for the network.
@@ -113,9 +115,9 @@ func (r *Relay) Listen(name string, at Endpoint) error {
 
 func (r *Relay) open(at Endpoint, f *frontend) (l listener, err error) {
 	switch at.Protocol {
-	case TCP:
+	case hns.TCP:
 		l, err = r.listenTCP(at, f)
-	case UDP:
+	case hns.UDP:
 		l, err = r.listenUDP(at, f)
 	default:
 		err = errors.ErrUnsupported

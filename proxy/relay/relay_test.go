@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -46,7 +47,7 @@ func newRelay(t testing.TB, opts Options) *Relay {
 }
 
 // free gives an address on loopback where nobody listens.
-func free(t testing.TB, protocol Protocol) Endpoint {
+func free(t testing.TB, protocol hns.Protocol) Endpoint {
 	t.Helper()
 	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	must(t, err)
@@ -104,7 +105,7 @@ func serveUDP(t testing.TB, name byte) netip.AddrPort {
 	return addrPort(c.LocalAddr())
 }
 
-func serve(t testing.TB, r *Relay, protocol Protocol, c Config) Endpoint {
+func serve(t testing.TB, r *Relay, protocol hns.Protocol, c Config) Endpoint {
 	t.Helper()
 	at := free(t, protocol)
 	r.Set("test", c)
@@ -177,7 +178,7 @@ func TestStreamCopiesAll(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			c := dial(t, Endpoint{TCP, middle})
+			c := dial(t, Endpoint{hns.TCP, middle})
 			_, err := c.Write(payload)
 			must(t, err)
 			must(t, c.CloseWrite())
@@ -202,7 +203,7 @@ func TestHalfClose(t *testing.T) {
 			_, _ = fmt.Fprintf(c, "got %s", data)
 		}
 	})
-	c := dial(t, serve(t, r, TCP, Config{Backends: []netip.AddrPort{backend}}))
+	c := dial(t, serve(t, r, hns.TCP, Config{Backends: []netip.AddrPort{backend}}))
 	_, err := c.Write([]byte("all"))
 	must(t, err)
 	must(t, c.CloseWrite())
@@ -221,7 +222,7 @@ func TestReset(t *testing.T) {
 			_, _ = c.Read(make([]byte, 1))
 			reset(c)
 		})
-		c := dial(t, serve(t, r, TCP, Config{Backends: []netip.AddrPort{backend}}))
+		c := dial(t, serve(t, r, hns.TCP, Config{Backends: []netip.AddrPort{backend}}))
 		_, err := c.Write([]byte("x"))
 		must(t, err)
 		if data, err := io.ReadAll(c); err == nil {
@@ -235,7 +236,7 @@ func TestReset(t *testing.T) {
 			_, err := io.ReadAll(c)
 			seen <- err
 		})
-		c := dial(t, serve(t, r, TCP, Config{Backends: []netip.AddrPort{backend}}))
+		c := dial(t, serve(t, r, hns.TCP, Config{Backends: []netip.AddrPort{backend}}))
 		greeting(t, c)
 		reset(c)
 		select {
@@ -255,7 +256,7 @@ func TestRefusingBackends(t *testing.T) {
 	r := newRelay(t, Options{})
 	// Nobody listens on these. A port that was free a moment ago may be given to the backend, or to the relay itself.
 	dead1, dead2 := netip.MustParseAddrPort("127.77.0.1:1"), netip.MustParseAddrPort("127.77.0.2:1")
-	at := serve(t, r, TCP, Config{Backends: []netip.AddrPort{dead1, dead2, named(t, 'a')}, Affinity: time.Hour})
+	at := serve(t, r, hns.TCP, Config{Backends: []netip.AddrPort{dead1, dead2, named(t, 'a')}, Affinity: time.Hour})
 	for range 20 {
 		if got := greeting(t, dial(t, at)); got != 'a' {
 			t.Fatalf("greeted by %c", got)
@@ -274,7 +275,7 @@ func TestRefusingBackends(t *testing.T) {
 func TestSpreadAndChange(t *testing.T) {
 	r := newRelay(t, Options{})
 	backends := []netip.AddrPort{named(t, 'a'), named(t, 'b'), named(t, 'c')}
-	at := serve(t, r, TCP, Config{Backends: backends})
+	at := serve(t, r, hns.TCP, Config{Backends: backends})
 	count, open := map[byte]int{}, map[byte]*net.TCPConn{}
 	for range 30 {
 		c := dial(t, at)
@@ -323,7 +324,7 @@ func TestBackpressure(t *testing.T) {
 			}
 		}
 	})
-	c := dial(t, serve(t, r, TCP, Config{Backends: []netip.AddrPort{backend}}))
+	c := dial(t, serve(t, r, hns.TCP, Config{Backends: []netip.AddrPort{backend}}))
 	greeting(t, c)
 	last, quiet := int64(-1), 0
 	wait.True(t, limit, "the backend to be held back", func() bool {
@@ -342,7 +343,7 @@ func TestBackpressure(t *testing.T) {
 // TestConnectionLimit: over the limit clients wait, and are served when others leave; another frontend has its share.
 func TestConnectionLimit(t *testing.T) {
 	r := newRelay(t, Options{MaxConns: 4})
-	at := serve(t, r, TCP, Config{Backends: []netip.AddrPort{named(t, 'a')}})
+	at := serve(t, r, hns.TCP, Config{Backends: []netip.AddrPort{named(t, 'a')}})
 	first, second := dial(t, at), dial(t, at)
 	greeting(t, first)
 	greeting(t, second)
@@ -351,7 +352,7 @@ func TestConnectionLimit(t *testing.T) {
 	if _, err := third.Read(make([]byte, 1)); err == nil {
 		t.Fatal("a third connection of half of four was served")
 	}
-	other := free(t, TCP)
+	other := free(t, hns.TCP)
 	r.Set("other", Config{Backends: []netip.AddrPort{named(t, 'b')}})
 	must(t, r.Listen("other", other))
 	if got := greeting(t, dial(t, other)); got != 'b' {
@@ -366,25 +367,25 @@ func TestConnectionLimit(t *testing.T) {
 
 func TestListenErrors(t *testing.T) {
 	r := newRelay(t, Options{})
-	at := serve(t, r, TCP, Config{})
+	at := serve(t, r, hns.TCP, Config{})
 	must(t, r.Listen("test", at)) // again is success
 	r.Set("other", Config{})
 	if err := r.Listen("other", at); !errors.Is(err, ErrPortTaken) {
 		t.Errorf("a port of another frontend: %v", err)
 	}
-	foreign := Endpoint{TCP, named(t, 'f')}
+	foreign := Endpoint{hns.TCP, named(t, 'f')}
 	if err := r.Listen("test", foreign); !errors.Is(err, ErrPortTaken) {
 		t.Errorf("a port of another program: %v", err)
 	}
-	if err := r.Listen("nobody", free(t, TCP)); err == nil {
+	if err := r.Listen("nobody", free(t, hns.TCP)); err == nil {
 		t.Error("a frontend that is not there can be listened for")
 	}
-	if err := r.Listen("test", Endpoint{TCP, netip.MustParseAddrPort("192.0.2.1:80")}); err == nil || errors.Is(err, ErrPortTaken) {
+	if err := r.Listen("test", Endpoint{hns.TCP, netip.MustParseAddrPort("192.0.2.1:80")}); err == nil || errors.Is(err, ErrPortTaken) {
 		t.Errorf("an address that is not ours: %v", err)
 	}
 	r.Unlisten(foreign) // not there is success
 	r.Close()
-	if err := r.Listen("test", free(t, TCP)); err == nil {
+	if err := r.Listen("test", free(t, hns.TCP)); err == nil {
 		t.Error("a closed relay listens")
 	}
 }
@@ -412,7 +413,7 @@ func dialUDP(t testing.TB, at Endpoint) *net.UDPConn {
 // with its own answer.
 func TestUDPNoneLost(t *testing.T) {
 	r := newRelay(t, Options{})
-	at := serve(t, r, UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a'), serveUDP(t, 'b')}})
+	at := serve(t, r, hns.UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a'), serveUDP(t, 'b')}})
 	var group sync.WaitGroup
 	var lost, a atomic.Int64
 	begin, each := time.Now(), 20
@@ -449,7 +450,7 @@ func TestUDPNoneLost(t *testing.T) {
 // TestUDPBurst sends 2,000 datagrams from 200 sockets without waiting for any answer.
 func TestUDPBurst(t *testing.T) {
 	r := newRelay(t, Options{})
-	at := serve(t, r, UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
+	at := serve(t, r, hns.UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
 	var conns []*net.UDPConn
 	for range 200 {
 		conns = append(conns, dialUDP(t, at))
@@ -473,7 +474,7 @@ func TestUDPBurst(t *testing.T) {
 // TestUDPSizes: the largest datagram passes as the smallest.
 func TestUDPSizes(t *testing.T) {
 	r := newRelay(t, Options{})
-	at := serve(t, r, UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
+	at := serve(t, r, hns.UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
 	c := dialUDP(t, at)
 	for _, size := range []int{0, 1, 1400, 4096, 9000, 65000} {
 		want := string(bytes.Repeat([]byte{'x'}, size))
@@ -486,7 +487,7 @@ func TestUDPSizes(t *testing.T) {
 func TestUDPMoves(t *testing.T) {
 	r := newRelay(t, Options{})
 	first, second := serveUDP(t, 'a'), serveUDP(t, 'b')
-	at := serve(t, r, UDP, Config{Backends: []netip.AddrPort{first}})
+	at := serve(t, r, hns.UDP, Config{Backends: []netip.AddrPort{first}})
 	c := dialUDP(t, at)
 	expect := func(when, want string) {
 		t.Helper()
@@ -513,7 +514,7 @@ func TestUDPMoves(t *testing.T) {
 // TestUDPIdle: flows end by themselves, those that carry a stream later.
 func TestUDPIdle(t *testing.T) {
 	r := newRelay(t, Options{FlowIdle: 300 * time.Millisecond, StreamIdle: time.Hour})
-	at := serve(t, r, UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
+	at := serve(t, r, hns.UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
 	c := dialUDP(t, at)
 	_, err := ask(t, c, "1")
 	must(t, err)
@@ -531,7 +532,7 @@ func TestUDPIdle(t *testing.T) {
 // TestFlowLimit: more clients than room; the latest are served and the answered ones give way.
 func TestFlowLimit(t *testing.T) {
 	r := newRelay(t, Options{MaxFlows: 20})
-	at := serve(t, r, UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
+	at := serve(t, r, hns.UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
 	for i := range 100 {
 		if answer, err := ask(t, dialUDP(t, at), "?"); err != nil || answer != "a?" {
 			t.Fatalf("client %d: %q, %v", i, answer, err)
@@ -541,7 +542,7 @@ func TestFlowLimit(t *testing.T) {
 		}
 	}
 	// Another frontend that takes the rest, and more than that.
-	other := free(t, UDP)
+	other := free(t, hns.UDP)
 	r.Set("other", Config{Backends: []netip.AddrPort{serveUDP(t, 'b')}})
 	must(t, r.Listen("other", other))
 	for range 30 {
@@ -557,7 +558,7 @@ func TestFlowLimit(t *testing.T) {
 // TestUDPNoBackend: nothing is kept for a frontend that has none.
 func TestUDPNoBackend(t *testing.T) {
 	r := newRelay(t, Options{})
-	at := serve(t, r, UDP, Config{})
+	at := serve(t, r, hns.UDP, Config{})
 	c := dialUDP(t, at)
 	wait.True(t, limit, "datagrams to be dropped", func() bool {
 		_, err := c.Write([]byte("?")) // again: one datagram may be lost
@@ -570,8 +571,8 @@ func TestUDPNoBackend(t *testing.T) {
 // TestClose ends what is open and what waits.
 func TestClose(t *testing.T) {
 	r := New(Options{})
-	at := serve(t, r, TCP, Config{Backends: []netip.AddrPort{named(t, 'a')}})
-	u := free(t, UDP)
+	at := serve(t, r, hns.TCP, Config{Backends: []netip.AddrPort{named(t, 'a')}})
+	u := free(t, hns.UDP)
 	must(t, r.Listen("test", u))
 	r.Set("udp", Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
 	r.Unlisten(u)

@@ -4,40 +4,26 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
+
+	"porthole.dev/porthole/hns"
 )
 
-// Protocol of a listener.
-type Protocol uint8
-
-// Protocols, by their IP numbers.
-const (
-	TCP Protocol = 6
-	UDP Protocol = 17
-)
-
-func (p Protocol) String() string {
-	switch p {
-	case TCP:
-		return "TCP"
-	case UDP:
-		return "UDP"
-	}
-	return fmt.Sprintf("protocol %d", uint8(p))
-}
-
-// Endpoint is what a listener listens on. The address is a specific one: answers must leave with it as their source.
+// Endpoint is what a listener listens on. The address must not be unspecified: answers leave with it as their source.
 type Endpoint struct {
-	Protocol Protocol
+	Protocol hns.Protocol
 	netip.AddrPort
 }
 
-func (e Endpoint) String() string { return fmt.Sprintf("%s/%s", e.AddrPort, e.Protocol) }
+func (e Endpoint) String() string {
+	return fmt.Sprintf("%s/%s", e.AddrPort, strings.ToUpper(e.Protocol.String()))
+}
 
-// network is the name that package net has for it.
+// network returns the endpoint's network as package net calls it.
 func (e Endpoint) network() string {
 	name := "tcp"
-	if e.Protocol == UDP {
+	if e.Protocol == hns.UDP {
 		name = "udp"
 	}
 	if e.Addr().Is4() {
@@ -46,12 +32,12 @@ func (e Endpoint) network() string {
 	return name + "6"
 }
 
-// Config of a frontend. Its slices are kept and handed out again: nobody may change them.
+// Config of a frontend. Its slices are kept and returned again, so they must not be changed.
 type Config struct {
 	Backends []netip.AddrPort
-	// Inside are the backends for clients that Options.Inside knows; nil: Backends are for everybody.
+	// Inside are the backends for clients that Options.Inside reports; nil: Backends are for every client.
 	Inside []netip.AddrPort
-	// Sources admits clients of these prefixes only; empty admits all. Others' connections are reset and their datagrams
+	// Sources admits clients of these prefixes only; empty admits all. Connections of other clients are reset, and their datagrams
 	// dropped.
 	Sources []netip.Prefix
 	// Affinity keeps a client's address on one backend for this long after its latest connection; 0: each connection
@@ -59,13 +45,13 @@ type Config struct {
 	Affinity time.Duration
 }
 
-// Equal compares all of it; backends in another order are another configuration.
+// Equal reports whether two configurations are the same, with their backends in the same order.
 func (c Config) Equal(d Config) bool {
 	return slices.Equal(c.Backends, d.Backends) && slices.Equal(c.Inside, d.Inside) && (c.Inside == nil) == (d.Inside == nil) &&
 		slices.Equal(c.Sources, d.Sources) && c.Affinity == d.Affinity
 }
 
-// has tells whether the backend is one for anybody.
+// has reports whether the backend serves any clients.
 func (c Config) has(backend netip.AddrPort) bool {
 	return slices.Contains(c.Backends, backend) || slices.Contains(c.Inside, backend)
 }
@@ -80,13 +66,13 @@ type Options struct {
 	MaxFlows int
 	// DialTimeout is how long one backend may take to accept; 0 means 3 s: a lost SYN is sent again after 1 s (RFC 6298).
 	DialTimeout time.Duration
-	// FlowIdle ends a UDP flow that nobody used; StreamIdle is that for one which carried packets both ways for more than
-	// 2 s. 0 means 30 s and 120 s, as Linux' connection tracking has them (nf_conntrack_udp_timeout and _stream), which is
-	// what UDP through other service proxies meets.
+	// FlowIdle ends a UDP flow that carried no packet for this long; StreamIdle ends one that had carried packets both ways for
+	// more than 2 s. 0 means 30 s and 120 s, the timeouts of Linux' connection tracking (nf_conntrack_udp_timeout and _stream),
+	// which UDP through other service proxies has.
 	FlowIdle, StreamIdle time.Duration
-	// Inside tells which clients are of the cluster, for Config.Inside; nil: none. It must not block.
+	// Inside reports whether a client is inside the cluster, for Config.Inside; nil: none is. It must not block.
 	Inside func(netip.Addr) bool
-	// Ended is called when a listener ends by itself, in a goroutine of its own; nil: nobody is told.
+	// Ended is called in a goroutine of its own when a listener fails; it may be nil.
 	Ended func(Endpoint, error)
 }
 
@@ -109,7 +95,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// State is what a Relay does now. The maps are the caller's, the configurations are not.
+// State is what a Relay does now. The caller owns the maps, but must not change the configurations.
 type State struct {
 	Frontends map[string]Config
 	Listeners map[Endpoint]string // to the frontend's name
@@ -117,12 +103,12 @@ type State struct {
 	Open map[netip.Addr]int
 }
 
-// Stats of one frontend since it was made.
+// Stats of one frontend since it was created.
 type Stats struct {
 	Conns   uint64 // TCP connections that a backend took
 	Retries uint64 // backends that did not take a connection or a datagram
 	Failed  uint64 // connections that no backend took
 	Flows   uint64 // UDP flows
-	Dropped uint64 // datagrams for which there was no backend, no room or no way
+	Dropped uint64 // datagrams without a backend, without room for a flow, or that could not be sent
 	Open    int    // open TCP connections and UDP flows
 }

@@ -11,15 +11,15 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// walk applies a plan. Nothing that fails stops the rest; a listener whose address or frontend failed is not tried.
+// walk applies a plan. A failed operation does not stop the others, but a listener is not tried if its address could not be added.
 type walk struct {
 	host  host
 	relay *relay.Relay
 	owned *owned
 
-	failed map[service.Key]failure
-	addrs  map[netip.Addr]failure // addresses that could not be added
-	errs   []error                // failures that no frontend suffers from
+	failed map[service.Key]service.Problem
+	addrs  map[netip.Addr]service.Problem // addresses that could not be added
+	errs   []error                        // failures that concern no frontend
 	writes int
 }
 
@@ -28,7 +28,7 @@ func (w *walk) apply(ctx context.Context, ops []Op) {
 	noted := w.note(ops)
 	for _, op := range ops {
 		if op.Verb == Add && noted != nil {
-			w.addrs[op.Addr] = failure{ReasonAddressNotAdded, noted.Error()}
+			w.addrs[op.Addr] = service.Problem{Reason: ReasonAddressNotAdded, Text: noted.Error()}
 			continue
 		}
 		logger.V(4).Info("Applying", "operation", op.String())
@@ -40,7 +40,7 @@ func (w *walk) apply(ctx context.Context, ops []Op) {
 	}
 }
 
-// note writes down what is about to be added. Without that nothing is.
+// note saves which addresses are about to be added. If it fails, none may be added.
 func (w *walk) note(ops []Op) error {
 	before := map[netip.Addr]string{}
 	for _, op := range ops {
@@ -53,6 +53,7 @@ func (w *walk) note(ops []Op) error {
 	if err == nil {
 		return nil
 	}
+
 	for addr, iface := range before {
 		if iface == "" {
 			w.owned.remove(addr)
@@ -73,8 +74,8 @@ func (w *walk) one(op Op) {
 		w.relay.Set(op.Name, op.Config)
 	case Add:
 		if err := w.host.Add(op.Interface, op.Addr); err != nil {
-			// It stays ours: a failed call may have had its effect.
-			w.addrs[op.Addr] = failure{ReasonAddressNotAdded, err.Error()}
+			// The address stays ours: a failed call may have added it.
+			w.addrs[op.Addr] = service.Problem{Reason: ReasonAddressNotAdded, Text: err.Error()}
 		}
 	case Remove:
 		if err := w.host.Remove(op.Interface, op.Addr); err != nil {
@@ -98,8 +99,8 @@ func (w *walk) listen(op Op) {
 	switch {
 	case err == nil:
 	case errors.Is(err, relay.ErrPortTaken):
-		w.failed[op.Key] = failure{ReasonPortInUse, err.Error()}
+		w.failed[op.Key] = service.Problem{Reason: ReasonPortInUse, Text: err.Error()}
 	default:
-		w.failed[op.Key] = failure{ReasonListenFailed, err.Error()}
+		w.failed[op.Key] = service.Problem{Reason: ReasonListenFailed, Text: err.Error()}
 	}
 }

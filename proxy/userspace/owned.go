@@ -10,13 +10,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"porthole.dev/porthole/internal/atomicfile"
 )
 
 // owned remembers which addresses are ours, in memory and in a file:
 //
 //	{"addresses": [{"address": "10.96.0.10", "interface": "vEthernet (nat)"}]}
 //
-// The file is ahead of the host with what is added and behind it with what is removed, so that none is ever left behind.
+// An address is in the file before it is added to the host and until it is removed, so that none is ever left behind.
 type owned struct {
 	path  string
 	addrs map[netip.Addr]string // to the interface's name
@@ -32,8 +34,8 @@ type ownedAddress struct {
 	Interface string     `json:"interface"`
 }
 
-// loadOwned reads the file. None means that nothing is ours. One that cannot be understood is put aside under the name
-// path.bad and said in warning: its addresses are then like anybody else's, they are used and stay.
+// loadOwned reads the file. Without a file nothing is ours. A file that cannot be understood is renamed to path.bad, and a warning
+// is returned: its addresses then count as those of others, which are used and stay.
 func loadOwned(path string) (o *owned, warning string, err error) {
 	o = &owned{path: path, addrs: map[netip.Addr]string{}}
 	data, err := os.ReadFile(path)
@@ -43,6 +45,7 @@ func loadOwned(path string) (o *owned, warning string, err error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("reading which addresses are ours: %w", err)
 	}
+
 	var file ownedFile
 	if err := json.Unmarshal(data, &file); err != nil {
 		if err := os.Rename(path, path+".bad"); err != nil {
@@ -68,7 +71,7 @@ func (o *owned) remove(addr netip.Addr) {
 	}
 }
 
-// save writes the file if something changed. A reader sees the old one or the new one.
+// save writes the file if something changed. A reader sees the old file or the new one.
 func (o *owned) save() error {
 	if !o.dirty {
 		return nil
@@ -77,15 +80,13 @@ func (o *owned) save() error {
 	for _, addr := range slices.SortedFunc(maps.Keys(o.addrs), netip.Addr.Compare) {
 		file.Addresses = append(file.Addresses, ownedAddress{addr, o.addrs[addr]})
 	}
+
 	data, err := json.MarshalIndent(file, "", " ")
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(o.path), 0o755)
 	}
 	if err == nil {
-		err = os.WriteFile(o.path+".new", append(data, '\n'), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(o.path+".new", o.path)
+		err = atomicfile.Write(o.path, append(data, '\n'), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("noting which addresses are ours: %w", err)
@@ -94,7 +95,7 @@ func (o *owned) save() error {
 	return nil
 }
 
-// clear takes all addresses that are ours off the host.
+// clear removes all addresses that are ours from the host.
 func (o *owned) clear(host host) error {
 	var errs []error
 	for _, addr := range slices.SortedFunc(maps.Keys(o.addrs), netip.Addr.Compare) {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/proxy/relay"
 	"porthole.dev/porthole/proxy/service"
@@ -114,7 +113,7 @@ func list(backends []netip.AddrPort) string {
 // Changes are what to do, and what cannot be done.
 type Changes struct {
 	Ops      []Op
-	Problems map[service.Key]failure
+	Problems map[service.Key]service.Problem
 	// Idle is Observed.Idle of the next plan.
 	Idle map[netip.Addr]time.Time
 	// Kept counts what is right already: addresses, frontends and listeners.
@@ -149,7 +148,7 @@ type planner struct {
 func Plan(wanted []service.Frontend, seen Observed, facts Facts) Changes {
 	p := planner{seen: seen, facts: facts, there: map[netip.Addr][]string{}, wanted: map[netip.Addr]bool{},
 		renewed: map[netip.Addr]bool{}, listeners: map[relay.Endpoint]service.Key{}, names: map[string]bool{},
-		out: Changes{Problems: map[service.Key]failure{}, Idle: map[netip.Addr]time.Time{}}}
+		out: Changes{Problems: map[service.Key]service.Problem{}, Idle: map[netip.Addr]time.Time{}}}
 	for _, a := range seen.Addresses {
 		p.there[a.Addr] = append(p.there[a.Addr], a.Interface)
 	}
@@ -213,18 +212,14 @@ func (p *planner) frontend(f *service.Frontend) (ops []Op) {
 		return ops
 	}
 	name := f.Key.String()
-	protocol := relay.TCP
-	if f.Protocol == hns.UDP {
-		protocol = relay.UDP
-	}
 	var listen []Op
 	for _, addr := range at {
 		if addr.Is6() != f.IPv6 {
 			continue
 		}
-		end := relay.Endpoint{Protocol: protocol, AddrPort: netip.AddrPortFrom(addr, f.Port)}
+		end := relay.Endpoint{Protocol: f.Protocol, AddrPort: netip.AddrPortFrom(addr, f.Port)}
 		if other, taken := p.listeners[end]; taken {
-			p.out.Problems[f.Key] = failure{ReasonFrontendTaken, fmt.Sprintf("%s is served for %s", end, other)}
+			p.out.Problems[f.Key] = service.Problem{Reason: ReasonFrontendTaken, Text: fmt.Sprintf("%s is served for %s", end, other)}
 			continue
 		}
 		p.listeners[end] = f.Key
@@ -269,18 +264,18 @@ func addrPorts(backends []service.Backend) []netip.AddrPort {
 }
 
 // address plans a VIP the first time it comes up.
-func (p *planner) address(vip netip.Addr) ([]Op, *failure) {
+func (p *planner) address(vip netip.Addr) ([]Op, *service.Problem) {
 	switch {
 	case vip.IsLoopback() || vip.IsMulticast() || vip.IsUnspecified() || vip.IsLinkLocalUnicast():
-		return nil, &failure{ReasonAddressRefused, fmt.Sprintf("%s cannot be an address of a service", vip)}
+		return nil, &service.Problem{Reason: ReasonAddressRefused, Text: fmt.Sprintf("%s cannot be an address of a service", vip)}
 	case slices.Contains(p.facts.Reserved, vip) && len(p.there[vip]) == 0:
-		return nil, &failure{ReasonAddressReserved, fmt.Sprintf("%s is needed by this node to reach others", vip)}
+		return nil, &service.Problem{Reason: ReasonAddressReserved, Text: fmt.Sprintf("%s is needed by this node to reach others", vip)}
 	}
 	owned, ours := p.seen.Owned[vip]
 	foreign := len(p.there[vip]) > 0 && !ours
 	right := ours && owned == p.facts.Interface && slices.Contains(p.there[vip], owned)
 	if !foreign && !right && !slices.Contains(p.seen.Interfaces, p.facts.Interface) {
-		return nil, &failure{ReasonInterfaceMissing, fmt.Sprintf("this host has no interface %q to add %s to", p.facts.Interface, vip)}
+		return nil, &service.Problem{Reason: ReasonInterfaceMissing, Text: fmt.Sprintf("this host has no interface %q to add %s to", p.facts.Interface, vip)}
 	}
 	if p.wanted[vip] {
 		return nil, nil

@@ -119,7 +119,7 @@ func TestPlanGolden(t *testing.T) {
 		text.WriteString("# " + what + "\n" + plan.String())
 		for _, f := range wanted {
 			if why, bad := plan.Problems[f.Key]; bad {
-				text.WriteString("! " + f.Service + " " + f.Key.String() + ": " + why.reason + ": " + why.message + "\n")
+				text.WriteString("! " + f.Service + " " + f.Key.String() + ": " + why.Reason + ": " + why.Text + "\n")
 			}
 		}
 		seen = carryOut(seen, plan)

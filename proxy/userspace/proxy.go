@@ -14,12 +14,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/retry"
+	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/relay"
 	"porthole.dev/porthole/proxy/service"
 )
 
-// Proxy keeps addresses and relay as the services want them. Run it once.
+// Proxy keeps addresses and relay as the services want them. Make it with New and run it once.
 type Proxy struct {
 	opts   Options
 	relay  *relay.Relay
@@ -27,14 +29,14 @@ type Proxy struct {
 	states map[string]service.State
 	status statuses
 	idle   map[netip.Addr]time.Time
-	wake   chan struct{}
+	wake   wakeup.Signal
 
 	// The latest observation of the host; stale says that it changed since.
 	stale      atomic.Bool
 	interfaces []string
 	addrs      []platform.HostAddress
 	observed   time.Time
-	here       atomic.Pointer[map[netip.Addr]bool] // addrs, for Inside
+	here       atomic.Pointer[map[netip.Addr]bool] // addrs as a set, which other goroutines read
 	done       bool                                // one pass was complete
 	triggered  []trigger
 	primary    []netip.Prefix // the latest of Options.Primary
@@ -46,17 +48,17 @@ type trigger struct {
 	at      time.Time
 }
 
-// New makes a proxy; it touches nothing.
+// New makes a proxy. It changes nothing on the host.
 func New(opts Options) *Proxy {
 	p := &Proxy{opts: opts.withDefaults(), states: map[string]service.State{}, status: statuses{},
-		idle: map[netip.Addr]time.Time{}, wake: make(chan struct{}, 1)}
+		idle: map[netip.Addr]time.Time{}, wake: wakeup.New()}
 	p.opts.Relay.Inside = p.inside
-	p.opts.Relay.Ended = func(relay.Endpoint, error) { p.stir() }
+	p.opts.Relay.Ended = func(relay.Endpoint, error) { p.wake.Wake() }
 	p.stale.Store(true)
 	return p
 }
 
-// inside tells whether a client is of the cluster as this node sees it: one of its pods, or the node itself.
+// inside reports whether a client is inside the cluster as this node sees it: a pod, or the node itself.
 func (p *Proxy) inside(client netip.Addr) bool {
 	if here := p.here.Load(); here != nil && (*here)[client] {
 		return true
@@ -64,14 +66,7 @@ func (p *Proxy) inside(client netip.Addr) bool {
 	return slices.ContainsFunc(p.opts.Cluster, func(r netip.Prefix) bool { return r.Contains(client) })
 }
 
-func (p *Proxy) stir() {
-	select {
-	case p.wake <- struct{}{}:
-	default: // it is awake already
-	}
-}
-
-// Stats gives the relay's counters by frontend; nil before Run.
+// Stats returns the relay's counters by frontend; nil before Run.
 func (p *Proxy) Stats() map[string]relay.Stats {
 	if p.relay == nil {
 		return nil
@@ -79,8 +74,8 @@ func (p *Proxy) Stats() map[string]relay.Stats {
 	return p.relay.Stats()
 }
 
-// Run serves until ctx ends, then closes every connection and takes its addresses off the host. An error is one of the
-// start, or of that clean-up.
+// Run serves until ctx ends, then closes every connection and removes its addresses from the host. It returns an error if it cannot
+// start, or cannot remove them.
 func (p *Proxy) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	var warning string
@@ -91,14 +86,16 @@ func (p *Proxy) Run(ctx context.Context) error {
 	if warning != "" {
 		logger.Info("Some addresses are not ours any more", "warning", warning)
 	}
+
 	p.relay = relay.New(p.opts.Relay)
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)
-		if err := p.opts.Host.Watch(ctx, func() { p.stale.Store(true); p.stir() }); err != nil {
+		if err := p.opts.Host.Watch(ctx, func() { p.stale.Store(true); p.wake.Wake() }); err != nil {
 			logger.Error(err, "Changes of addresses are seen by the full check only", "period", p.opts.Period)
 		}
 	}()
+
 	p.loop(ctx)
 	<-watching
 	return p.shutDown()
@@ -108,7 +105,9 @@ func (p *Proxy) loop(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	due := time.NewTimer(0)
 	defer due.Stop()
-	retry := p.opts.RetryMin
+	backoff := retry.Backoff{First: p.opts.RetryMin, Max: p.opts.RetryMax}
+	failures := 0
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -120,22 +119,24 @@ func (p *Proxy) loop(ctx context.Context) {
 		if !p.settle(ctx) {
 			return
 		}
+
 		err := p.sync(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			logger.Error(err, "Services are not as wanted; trying again", "after", retry)
-			due.Reset(retry)
-			retry = min(2*retry, p.opts.RetryMax)
+			failures++
+			pause := backoff.Wait(failures)
+			logger.Error(err, "Services are not as wanted; trying again", "after", pause)
+			due.Reset(pause)
 		default:
-			retry = p.opts.RetryMin
+			failures = 0
 			due.Reset(p.opts.Period)
 		}
 	}
 }
 
-// settle lets changes gather.
+// settle waits while changes gather. It returns false if ctx ended.
 func (p *Proxy) settle(ctx context.Context) bool {
 	timer := time.NewTimer(p.opts.Settle)
 	defer timer.Stop()
@@ -151,7 +152,7 @@ func (p *Proxy) settle(ctx context.Context) bool {
 	}
 }
 
-// sync is one pass. Its error says that something must be tried again.
+// sync is one pass. It returns an error if something must be tried again.
 func (p *Proxy) sync(ctx context.Context) error {
 	started := time.Now()
 	if !p.take() {
@@ -165,19 +166,22 @@ func (p *Proxy) sync(ctx context.Context) error {
 			return err
 		}
 	}
+
 	wanted := p.wanted()
 	nodePorts, unknown := p.nodePorts()
 	plan := Plan(wanted, Observed{Interfaces: p.interfaces, Addresses: p.addrs, Owned: maps.Clone(p.owned.addrs), Idle: p.idle, Relay: p.relay.State()},
 		Facts{Interface: p.opts.Interface, Reserved: p.opts.Reserved, NodePorts: nodePorts, Now: time.Now(), Linger: p.opts.Linger})
 	p.idle = plan.Idle
+
 	logger := klog.FromContext(ctx)
 	if len(plan.Ops) > 0 {
 		logger.V(2).Info("Applying plan", "operations", len(plan.Ops), "right", plan.Kept, "problems", len(plan.Problems))
 	}
-	w := walk{host: p.opts.Host, relay: p.relay, owned: p.owned, failed: map[service.Key]failure{}, addrs: map[netip.Addr]failure{}}
+	w := walk{host: p.opts.Host, relay: p.relay, owned: p.owned, failed: map[service.Key]service.Problem{}, addrs: map[netip.Addr]service.Problem{}}
 	w.apply(ctx, plan.Ops)
 	p.repaired(plan.Ops)
-	failed := mergeFailures(wanted, plan.Problems, &w)
+
+	failed := mergeProblems(wanted, plan.Problems, &w)
 	changed := p.status.update(p.states, failed, time.Now())
 	p.done = true
 	p.tell(changed)
@@ -185,6 +189,7 @@ func (p *Proxy) sync(ctx context.Context) error {
 	pass.Started, pass.Observed, pass.Took, pass.Ready, pass.Full, pass.Writes = started, p.observed, time.Since(started), true, full, w.writes
 	p.report(pass)
 	p.forgetGone()
+
 	if len(failed) == 0 && len(w.errs) == 0 && unknown == nil {
 		return nil
 	}
@@ -192,8 +197,8 @@ func (p *Proxy) sync(ctx context.Context) error {
 	return errors.Join(append(append(w.errs, unknown), describe(failed)...)...)
 }
 
-// nodePorts gives the ranges at which node ports are served. Primary addresses that are not known yet are nowhere; once
-// known, they stay until there are others.
+// nodePorts returns the ranges at which node ports are served. While primary addresses are not known, that is nowhere; known ones stay
+// until there are others.
 func (p *Proxy) nodePorts() ([]netip.Prefix, error) {
 	if p.opts.Primary == nil {
 		return p.opts.NodePorts, nil
@@ -206,12 +211,12 @@ func (p *Proxy) nodePorts() ([]netip.Prefix, error) {
 		}
 	}
 	if len(p.primary) == 0 {
-		return []netip.Prefix{{}}, err // contains nothing, whereas no range at all stands for every address
+		return []netip.Prefix{{}}, err // this prefix contains no address, whereas an empty list means every address
 	}
 	return p.primary, err
 }
 
-// take merges what changed; false until everything has arrived once.
+// take takes in what changed. It returns false until everything has arrived once.
 func (p *Proxy) take() bool {
 	changed, complete := p.opts.Take()
 	for _, s := range changed {
@@ -235,7 +240,7 @@ func (p *Proxy) wanted() []service.Frontend {
 	return out
 }
 
-// observe lists the host's addresses. Its failure means that nothing is known, never that nothing is there.
+// observe lists the host's addresses. After an error they are unknown, which does not mean that there are none.
 func (p *Proxy) observe() error {
 	interfaces, addrs, err := p.opts.Host.List()
 	if err != nil {
@@ -250,9 +255,9 @@ func (p *Proxy) observe() error {
 	return nil
 }
 
-// mergeFailures gives what is wrong with each frontend. One whose address could not be added is listed even if nothing
-// would listen there.
-func mergeFailures(wanted []service.Frontend, problems map[service.Key]failure, w *walk) map[service.Key]failure {
+// mergeProblems returns what is wrong with each frontend. A frontend whose address could not be added is among them even if it has no
+// listener there.
+func mergeProblems(wanted []service.Frontend, problems map[service.Key]service.Problem, w *walk) map[service.Key]service.Problem {
 	failed := maps.Clone(problems)
 	maps.Copy(failed, w.failed)
 	for _, f := range wanted {
@@ -263,17 +268,17 @@ func mergeFailures(wanted []service.Frontend, problems map[service.Key]failure, 
 	return failed
 }
 
-func describe(failed map[service.Key]failure) (errs []error) {
+func describe(failed map[service.Key]service.Problem) (errs []error) {
 	for _, key := range slices.SortedFunc(maps.Keys(failed), func(a, b service.Key) int { return cmp.Compare(a.String(), b.String()) }) {
 		if len(errs) == 5 {
 			return append(errs, fmt.Errorf("and %d more", len(failed)-5))
 		}
-		errs = append(errs, fmt.Errorf("%s: %s: %s", key, failed[key].reason, failed[key].message))
+		errs = append(errs, fmt.Errorf("%s: %s: %s", key, failed[key].Reason, failed[key].Text))
 	}
 	return errs
 }
 
-// repaired tells how many of our addresses others took away.
+// repaired reports how many of our addresses others removed.
 func (p *Proxy) repaired(ops []Op) {
 	n := 0
 	for _, op := range ops {
@@ -292,7 +297,7 @@ func (p *Proxy) report(pass health.Pass) {
 	}
 }
 
-// tell passes on the services whose status changed, and the changes of endpoints that are served now.
+// tell reports the services whose status changed, and the changes of endpoints that are served now.
 func (p *Proxy) tell(changed []health.ServiceStatus) {
 	waiting := p.triggered[:0]
 	for _, t := range p.triggered {
@@ -312,12 +317,12 @@ func (p *Proxy) tell(changed []health.ServiceStatus) {
 	}
 }
 
-// forgetGone drops services that ask nothing any more.
+// forgetGone forgets services that want nothing any more.
 func (p *Proxy) forgetGone() {
 	maps.DeleteFunc(p.states, func(_ string, s service.State) bool { return len(s.Frontends) == 0 && len(s.Problems) == 0 })
 }
 
-// shutDown ends the relay and takes our addresses off the host.
+// shutDown ends the relay and removes our addresses from the host.
 func (p *Proxy) shutDown() error {
 	p.relay.Close()
 	return p.owned.clear(p.opts.Host)

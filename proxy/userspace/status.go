@@ -12,12 +12,12 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// statuses are how the services fare, by name.
+// statuses are the states of the services, by name.
 type statuses map[string]health.ServiceStatus
 
-// update takes the outcome of a pass and gives the statuses that changed, in the order of their names. Every pass with a
-// failure is another attempt.
-func (s statuses) update(states map[string]service.State, failed map[service.Key]failure, now time.Time) (changed []health.ServiceStatus) {
+// update takes in the outcome of a pass and returns the statuses that changed, in the order of their names. Every pass counts as an
+// attempt.
+func (s statuses) update(states map[string]service.State, failed map[service.Key]service.Problem, now time.Time) (changed []health.ServiceStatus) {
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		state := states[name]
 		old, known := s[name]
@@ -28,6 +28,7 @@ func (s statuses) update(states map[string]service.State, failed map[service.Key
 			}
 			continue
 		}
+
 		next := statusOf(state, failed)
 		next.Since = now
 		if known && old.State == next.State {
@@ -47,7 +48,7 @@ func (s statuses) update(states map[string]service.State, failed map[service.Key
 	return changed
 }
 
-func statusOf(state service.State, failed map[service.Key]failure) health.ServiceStatus {
+func statusOf(state service.State, failed map[service.Key]service.Problem) health.ServiceStatus {
 	out := health.ServiceStatus{Service: state.Service, State: health.Programmed, Problems: state.Problems}
 	frontends := slices.SortedFunc(slices.Values(state.Frontends), func(a, b service.Frontend) int {
 		return cmp.Compare(a.Key.String(), b.Key.String())
@@ -62,7 +63,7 @@ func statusOf(state service.State, failed map[service.Key]failure) health.Servic
 			}
 		}
 		if bad && out.State != health.Failed {
-			out.State, out.Reason, out.Message = health.Failed, why.reason, fmt.Sprintf("%s: %s", f.Key, why.message)
+			out.State, out.Reason, out.Message = health.Failed, why.Reason, fmt.Sprintf("%s: %s", f.Key, why.Text)
 		}
 	}
 	return out

@@ -11,20 +11,17 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// InterfaceVariable names the environment variable with the interface's name, as the first Windows kube-proxy had it.
-const InterfaceVariable = "INTERFACE_TO_ADD_SERVICE_IP"
-
-// host is this host's addresses; platform.Addresses is the real one.
+// host lists and changes the addresses of this host; platform.Addresses does.
 type host interface {
 	List() (interfaces []string, addrs []platform.HostAddress, err error)
-	// Add and Remove take single addresses; one that is there, or gone, already is success.
+	// Add and Remove change one address. Adding one that is there, and removing one that is not, succeeds.
 	Add(iface string, addr netip.Addr) error
 	Remove(iface string, addr netip.Addr) error
 	// Watch calls changed after each change until ctx ends.
 	Watch(ctx context.Context, changed func()) error
 }
 
-// reporter is told how things stand; health.Server is one. It must not block.
+// reporter receives the state of the proxy; health.Server is one. It must not block.
 type reporter interface {
 	Pass(health.Pass)
 	Service(health.ServiceStatus)
@@ -34,28 +31,27 @@ type reporter interface {
 
 // Options of a Proxy.
 type Options struct {
-	// Interface that gets the addresses; required. Best one that only this host reaches: on others the host may answer
-	// for the addresses towards its neighbours.
+	// Interface that gets the addresses; required. It should be one that only this host reaches: on another one the host may answer
+	// its neighbours for the addresses.
 	Interface string
-	// StateFile remembers which addresses are ours; required. Its folder is made.
+	// StateFile remembers which addresses are ours; required. Its folder is created.
 	StateFile string
-	// Take gives the services that changed since it was called last; complete is false until all have arrived once.
-	// Required.
+	// Take returns the services that changed since the last call; complete is false until all have arrived once. Required.
 	Take func() (changed []service.State, complete bool)
-	// Changed wakes the loop; it may be woken for nothing.
+	// Changed wakes the loop; spurious wake-ups are harmless.
 	Changed <-chan struct{}
-	// Reserved addresses are never put on the interface: what the node needs to reach others (the API server).
+	// Reserved addresses are never put on the interface: those by which the node reaches others, such as the API server.
 	Reserved []netip.Addr
 	// NodePorts are the ranges of this node's addresses at which node ports are served; empty: all but link-local ones.
 	NodePorts []netip.Prefix
-	// Primary, if set, gives the only addresses at which node ports are served, in place of NodePorts. With an error they
-	// are not known yet, and the proxy tries again.
+	// Primary, if set, returns the only addresses at which node ports are served, in place of NodePorts. After an error the proxy
+	// tries again.
 	Primary func() ([]netip.Addr, error)
-	// Cluster are the ranges of the pods; their clients, and this host itself, count as inside the cluster.
+	// Cluster are the ranges of the pods. Clients in them, and this host itself, count as inside the cluster.
 	Cluster []netip.Prefix
-	// Reporter is told how things stand; nil: nobody.
+	// Reporter is optional.
 	Reporter reporter
-	// Relay's limits; Inside and Ended are set here.
+	// Relay has the relay's limits; Inside and Ended are set by New.
 	Relay relay.Options
 	// Settle is how long changes gather; 0 means 20 ms.
 	Settle time.Duration
@@ -63,7 +59,7 @@ type Options struct {
 	Period time.Duration
 	// RetryMin and RetryMax bound the back-off after a failure; 0 means 1 s and 30 s.
 	RetryMin, RetryMax time.Duration
-	// Linger is how long an address without a service stays for the sake of its open connections; 0 means 5 min.
+	// Linger is how long an address without a service stays while it has open connections; 0 means 5 min.
 	Linger time.Duration
 	// Host is nil for this host.
 	Host host
@@ -84,18 +80,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Reasons of failures, as they stand in a service's status.
+// Reasons of problems, as a service's status has them.
 const (
 	ReasonPortInUse        = "PortInUse"        // another program listens there
-	ReasonListenFailed     = "ListenFailed"     // the host refuses for another cause
+	ReasonListenFailed     = "ListenFailed"     // the host refuses to listen for another cause
 	ReasonAddressNotAdded  = "AddressNotAdded"  // the interface does not take the address
 	ReasonInterfaceMissing = "InterfaceMissing" // there is no interface of that name
-	ReasonAddressReserved  = "AddressReserved"  // the node would cut itself off
-	ReasonAddressRefused   = "AddressRefused"   // no address that a host may take: loopback, multicast, link-local
+	ReasonAddressReserved  = "AddressReserved"  // the node needs the address to reach others
+	ReasonAddressRefused   = "AddressRefused"   // a host may not take the address: loopback, multicast, link-local
 	ReasonFrontendTaken    = "FrontendTaken"    // another service has address and port
 )
-
-// failure is why a frontend is not served.
-type failure struct {
-	reason, message string
-}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	hnsapi "porthole.dev/porthole/hns"
 	"porthole.dev/porthole/proxy/relay"
 )
 
@@ -73,7 +74,7 @@ func relayFigure(ctx context.Context, r *relay.Relay, backend net.Listener, name
 		return samples, err
 	}
 	r.Set(name, relay.Config{Backends: []netip.AddrPort{behind}})
-	if err := r.Listen(name, relay.Endpoint{Protocol: relay.TCP, AddrPort: at}); err != nil {
+	if err := r.Listen(name, relay.Endpoint{Protocol: hnsapi.TCP, AddrPort: at}); err != nil {
 		return samples, err
 	}
 	ways := []string{at.String(), plain.Addr().String(), behind.String()}
