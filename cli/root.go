@@ -17,8 +17,8 @@ func (e ExitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
 // ExitCode makes cli.Main end with this code and print nothing.
 func (e ExitError) ExitCode() int { return e.Code }
 
-// Main runs the command line and returns the exit code, as program.Run has it. A program file called kubelet or kube-proxy
-// (with or without .exe) is that subcommand, so that installers can keep upstream's names and flags.
+// Main runs the command line and returns the exit code of program.Run. If the program file is called kubelet or kube-proxy, with
+// or without .exe, it runs that subcommand: installers can keep upstream's names and flags.
 func Main(args []string) int {
 	rest := args[1:]
 	switch name := strings.TrimSuffix(strings.ToLower(filepath.Base(args[0])), ".exe"); name {

@@ -35,7 +35,7 @@ const maxNodes = 9
 // Builds of Windows that have a profile.
 var Builds = []string{"17763", "20348", "26100"}
 
-// Validate names the flag that is wrong and what it may be.
+// Validate returns an error that names the flag with a wrong value and the values that it may have.
 func (c Config) Validate() error {
 	if c.LinuxNodes < 1 || c.LinuxNodes > maxNodes {
 		return fmt.Errorf("--linux-nodes %d: must be 1 to %d (the control plane and CoreDNS run on lin01)", c.LinuxNodes, maxNodes)

@@ -126,7 +126,7 @@ func checkPaths(ctx context.Context, pods []v1.Pod) error {
 
 var outsideAddress = net.JoinHostPort(lab.Outside.String(), "8099")
 
-// serveOutside answers on the outside address while the test runs.
+// serveOutside answers HTTP requests at the outside address while the test runs.
 func serveOutside() (stop func(), err error) {
 	var listener net.Listener
 	err = platform.InNetns(platform.NetnsPath(lab.RouterNetns), func() (err error) {

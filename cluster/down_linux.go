@@ -21,15 +21,16 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// DownOptions of Down. Purge removes the state folder as well, with everything that makes the next start quick.
+// DownOptions are the options of Down. With Purge the state folder is removed too, including the caches that make the next start
+// quick.
 type DownOptions struct {
 	Layout Layout
 	Purge  bool
 	Out    io.Writer
 }
 
-// Down ends and removes everything that Up made, also after an interrupted Up or a killed supervisor. Each step takes
-// what it finds; one that fails does not stop the others, but keeps the state folder.
+// Down ends and removes everything that Up made, also after an interrupted Up or a killed supervisor. A step that
+// finds nothing to do succeeds. A step that fails does not stop the others, but then the state folder is kept.
 func Down(ctx context.Context, o DownOptions) error {
 	l := o.Layout
 	if os.Geteuid() != 0 {
@@ -57,7 +58,7 @@ func Down(ctx context.Context, o DownOptions) error {
 	config, err := readConfig(l)
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // without the file no node was made: namespaces are another folder's
 		config = DefaultConfig()
-		config.LinuxNodes, config.WindowsNodes = maxNodes, maxNodes // whatever of it is there
+		config.LinuxNodes, config.WindowsNodes = maxNodes, maxNodes // as much of it as exists
 	}
 
 	var errs []error
@@ -121,7 +122,7 @@ func killContainers(c Config) error {
 	return killAll(pids)
 }
 
-// killInNetns ends what is left in the hosts' namespaces: shims, Wine's helpers.
+// killInNetns ends the processes that are left in the hosts' namespaces: shims and Wine's helpers.
 func killInNetns(c Config) error {
 	pids := map[int]bool{}
 	var names []string
@@ -187,7 +188,7 @@ func unmountBelow(l Layout, keep []string) error {
 	return nil
 }
 
-// mountsBelow lists the mounts in the state folder, those of the hosts to keep aside, the innermost first.
+// mountsBelow lists the mounts in the state folder, except for those of the hosts to keep, the innermost first.
 func mountsBelow(l Layout, keep []string) ([]string, error) {
 	mounts, err := platform.MountPointsBelow(l.Dir)
 	mounts = slices.DeleteFunc(mounts, func(path string) bool {
@@ -256,7 +257,8 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// removeState removes what belongs to this run; caches stay unless purge is set. Nothing is removed through a mount.
+// removeState removes the files of this run. Caches stay unless purge is set. It fails if something is still mounted, so that nothing
+// is removed through a mount.
 func removeState(l Layout, keep []string, purge bool) error {
 	left, err := mountsBelow(l, keep)
 	if err != nil {
@@ -287,6 +289,6 @@ func removeState(l Layout, keep []string, purge bool) error {
 		return err
 	}
 
-	// These tell what there is to remove, so they go last.
+	// The next Down needs these to know what to remove, so they go last.
 	return errors.Join(os.RemoveAll(l.RunDir()), os.RemoveAll(l.ConfigFile()))
 }

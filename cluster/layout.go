@@ -7,7 +7,7 @@ import (
 	"porthole.dev/porthole/cluster/supervise"
 )
 
-// Layout names every path of a cluster, so that nothing else puts one together.
+// Layout names every path of a cluster; no other code puts paths together.
 type Layout struct {
 	// Dir holds the state, Bin the programs (bin/ of a build).
 	Dir, Bin string

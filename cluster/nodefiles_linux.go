@@ -41,7 +41,7 @@ func writeNodeFiles(l Layout, c Config) error {
 	return nil
 }
 
-// describeHost lets `porthole host` know the node.
+// describeHost writes the file by which `porthole host` knows the node.
 func describeHost(l Layout, c Config, n Node) error {
 	h := host.Host{Name: n.Name, OS: n.OS(), Address: n.Address, Netns: lab.Netns(n.Name)}
 	if n.Windows {
@@ -53,7 +53,7 @@ func describeHost(l Layout, c Config, n Node) error {
 	return host.Store{Dir: l.Dir}.Describe(h)
 }
 
-// noResolver is the resolv.conf of every node: what is outside the cluster is nobody's business here.
+// noResolver is the resolv.conf of every node: names outside the cluster are not resolved.
 const noResolver = "# no servers outside the cluster\n"
 
 // kubernetesDir is the folder that the node sees as its /etc/kubernetes or C:\etc\kubernetes.
@@ -105,7 +105,7 @@ func copyFile(from, to string, mode os.FileMode) error {
 	return writeFile(to, data, mode)
 }
 
-// installProgram copies a program; an equal one is left alone. A program that runs keeps the old file, which it has mapped.
+// installProgram copies a program; an equal file is left alone. A running program keeps using the old file, which it has mapped.
 func installProgram(from, to string) error {
 	src, err := os.Stat(from)
 	if err != nil {

@@ -46,7 +46,7 @@ func loadAuthority(dir, name string) (*authority, error) {
 	return a, nil
 }
 
-// identity is what a certificate says of its holder.
+// identity describes the holder of a certificate.
 type identity struct {
 	file  string // NAME.crt and NAME.key
 	user  string
@@ -55,7 +55,7 @@ type identity struct {
 	hosts []string
 }
 
-// issue makes the certificate unless it is there.
+// issue makes the certificate unless it exists.
 func (a *authority) issue(id identity) error {
 	if _, _, err := readPair(a.dir, id.file); err == nil {
 		return nil

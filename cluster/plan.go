@@ -96,7 +96,8 @@ func (p *planner) containerd(n Node) supervise.Process {
 	}
 }
 
-// windowsNode: the host's own parts are Linux programs, what a Windows administrator would install runs under Wine.
+// windowsNode adds the processes of a Windows node. The emulated host's own parts are Linux programs; what an administrator would
+// install on Windows runs under Wine.
 func (p *planner) windowsNode(n Node) {
 	add := func(name, path string, env []string, wait []supervise.Condition, args ...string) {
 		p.add(supervise.Process{Name: n.Name + "/" + name, Node: n.Name, Path: path, Args: args, Env: env, Netns: p.netns(n.Name),
@@ -121,7 +122,7 @@ func (p *planner) windowsNode(n Node) {
 		append([]string{`C:\k\porthole.exe`}, append(p.routesArgs(n, `C:\etc\kubernetes\routes.kubeconfig`), `--cni-conf-dir=C:\etc\cni\net.d`)...)...)
 }
 
-// follows: a Windows program depends on its host's wineserver.
+// follows returns the process that a program depends on: for a Windows program, the wineserver of its host.
 func follows(n Node, path string) string {
 	if path == wineLoader {
 		return n.Name + "/wineserver"
@@ -135,7 +136,7 @@ const (
 	wineServer = "/usr/lib/wine/wineserver64"
 )
 
-// wineEnv is what a Windows program of the host needs.
+// wineEnv returns the environment that a Windows program of the host needs.
 func wineEnv(l Layout, n Node) []string {
 	tools := wine.Tools{Loader: wineLoader, Server: wineServer}
 	return tools.Env(wine.Prefix{Dir: l.NodeFile(n.Name, "prefix")})

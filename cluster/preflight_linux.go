@@ -15,7 +15,7 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// Preflight checks what the machine must have and says what to do about what it has not. It changes nothing.
+// Preflight returns an error for each thing that the machine lacks, with what to do about it. It changes nothing.
 func Preflight(l Layout, c Config) error {
 	if os.Geteuid() != 0 {
 		return errors.New("a local cluster needs root (namespaces, mounts, cgroups): run it with sudo")
@@ -50,7 +50,8 @@ func Preflight(l Layout, c Config) error {
 	return errors.Join(append(errs, hostsFree(l, c)...)...)
 }
 
-// hostsFree: the hosts' namespaces have fixed names, so one machine carries one cluster; the folder that made them may go on.
+// hostsFree returns an error if another folder's cluster has the hosts' namespaces: their names are fixed, so a machine carries one
+// cluster.
 func hostsFree(l Layout, c Config) []error {
 	if _, err := readConfig(l); err == nil {
 		return nil
@@ -64,7 +65,7 @@ func hostsFree(l Layout, c Config) []error {
 	return errs
 }
 
-// checkKernel looks for what containers and their networks need.
+// checkKernel returns an error for each feature of the kernel that containers and their networks need and that is missing.
 func checkKernel() []error {
 	var errs []error
 	data, err := os.ReadFile("/proc/filesystems")

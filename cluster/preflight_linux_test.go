@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestPreflightNamesThingAndCure: on a machine where nothing is built and nothing installed.
+// TestPreflightNamesThingAndCure: where nothing is built or installed, each message names what is missing and how to get it.
 func TestPreflightNamesThingAndCure(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("run as root: the check for root comes first")
@@ -60,7 +60,7 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// TestProcessesArePure: the same input gives the same list, names are unique, and every process of a node says so.
+// TestProcessesArePure: the same input gives the same list, names are unique, and every process of a node names its node.
 func TestProcessesArePure(t *testing.T) {
 	l, c := Layout{Dir: "/d", Bin: "/b"}, DefaultConfig()
 	first, second := Processes(l, c), Processes(l, c)
@@ -92,7 +92,7 @@ func TestProcessesArePure(t *testing.T) {
 	}
 }
 
-// TestFolderInUse: a second `up` or `down` on a folder does not wait and does not work beside the first.
+// TestFolderInUse: a second `up` or `down` on a folder neither waits nor works beside the first.
 func TestFolderInUse(t *testing.T) {
 	l := Layout{Dir: t.TempDir(), Bin: t.TempDir()}
 	unlock, err := lock(l)

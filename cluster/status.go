@@ -23,7 +23,7 @@ type Status struct {
 	Standby    supervise.State   `json:"standby"`
 	Processes  []supervise.State `json:"processes"` // of the cluster itself
 	Nodes      []NodeStatus      `json:"nodes"`
-	// Error says why the API could not be asked.
+	// Error is the reason if the API could not be asked.
 	Error string `json:"error,omitempty"`
 }
 
@@ -49,15 +49,15 @@ type Counts struct {
 	Wanted  int `json:"wanted"`
 	Present int `json:"present"`
 	Failed  int `json:"failed"`
-	// Pending counts what is still to be done and has not gone wrong; of the service proxy only.
+	// Pending counts objects that are still to be programmed and have not failed; service proxy only.
 	Pending int `json:"pending,omitempty"`
-	// ByState counts services by state: programmed, pending, failed; of the service proxy only.
+	// ByState counts services by state: programmed, pending, failed; service proxy only.
 	ByState map[string]int `json:"byState,omitempty"`
-	// Troubled are the services that are not as wanted, and what cannot be served as it is written.
+	// Troubled are the services that are not programmed as wanted, and those that cannot be served as they are written.
 	Troubled []health.ServiceLine `json:"troubled,omitempty"`
-	// Problems name each object that is not right, with the reason.
+	// Problems has a line for each object that is not as it should be, with the reason.
 	Problems []string `json:"problems,omitempty"`
-	// Error says why the part could not be asked; the counts are unknown then.
+	// Error is the reason if the part could not be asked; then the counts are unknown.
 	Error string `json:"error,omitempty"`
 }
 
@@ -75,7 +75,7 @@ func (c Counts) String() string {
 	return s
 }
 
-// countServices reads what our service proxy says of itself.
+// countServices turns the status of our service proxy into counts.
 func countServices(s health.Status) Counts {
 	c := Counts{Wanted: s.Wanted, Present: s.Programmed, Failed: s.Services[health.Failed], Pending: s.Services[health.Pending],
 		ByState: map[string]int{}, Error: s.Error}
@@ -103,7 +103,7 @@ func countServices(s health.Status) Counts {
 	return c
 }
 
-// nodeStatus fills in what the API knows of a node.
+// nodeStatus returns the status of a node as far as the API knows it.
 func nodeStatus(n Node, netns string, object *v1.Node) NodeStatus {
 	s := NodeStatus{Name: n.Name, OS: n.OS(), Netns: netns, Addresses: []string{n.Address.String()}}
 	if object == nil {
@@ -172,7 +172,7 @@ func (s *Status) Print(out io.Writer) error {
 	return w.Flush()
 }
 
-// problems are all that is not right on a node, and why what is not known is not.
+// problems returns a line for everything on the node that is not as it should be or could not be found out.
 func (n *NodeStatus) problems() []string {
 	var out []string
 	for _, part := range []struct {

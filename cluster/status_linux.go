@@ -94,7 +94,7 @@ func askNode(ctx context.Context, n *NodeStatus) {
 	}
 }
 
-// askRoutes reads what `porthole routes` says of itself.
+// askRoutes reads the status of `porthole routes`.
 func askRoutes(ctx context.Context, client *http.Client) Counts {
 	var answer struct {
 		Counts
@@ -111,7 +111,7 @@ func askRoutes(ctx context.Context, client *http.Client) Counts {
 	return answer.Counts
 }
 
-// askServices reads what our service proxy says of itself.
+// askServices reads the status of our service proxy.
 func askServices(ctx context.Context, client *http.Client) Counts {
 	var answer health.Status
 	if err := ask(ctx, client, "http://127.0.0.1:10249/status", &answer); err != nil {

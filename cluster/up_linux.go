@@ -64,7 +64,7 @@ func Up(ctx context.Context, o UpOptions) error {
 	return settle(ctx, o, p)
 }
 
-// isRunning tells whether this very cluster is up. Another configuration in the same folder is an error.
+// isRunning reports whether the cluster in this folder is up. Another configuration in the same folder is an error.
 func isRunning(l Layout, c Config) (bool, error) {
 	active, _ := supervise.Supervisors(l.RunDir())
 	had, err := readConfig(l)
@@ -170,7 +170,7 @@ func startProcesses(l Layout, c Config) error {
 	return err
 }
 
-// settle waits until the cluster works and says what it waits for.
+// settle waits until the cluster works, and prints each step that is reached.
 func settle(ctx context.Context, o UpOptions, p *progress) error {
 	client, err := kube.NewCluster(o.Layout.Kubeconfig())
 	if err != nil {
@@ -198,7 +198,7 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 	return writeFile(checkedFile(o.Layout), nil, 0o644)
 }
 
-// checkedFile is there once the data path of this very run has been tested, so that Up on a running cluster makes no pods.
+// checkedFile exists once the data path of this run has been tested, so that Up on a running cluster creates no pods.
 func checkedFile(l Layout) string { return filepath.Join(l.RunDir(), "checked") }
 
 // nodesSettle waits until every node is Ready.
@@ -222,7 +222,7 @@ func nodesSettle(ctx context.Context, o UpOptions, client *kube.Cluster, p *prog
 	return nil
 }
 
-// nodesReady tells ready about each node that is, and names one that is not.
+// nodesReady calls ready for each wanted node that is Ready, and returns an error that names the others.
 func nodesReady(want []Node, have []v1.Node, ready func(name string)) error {
 	conditions := map[string]v1.NodeCondition{}
 	for _, n := range have {
@@ -251,7 +251,7 @@ func nodesReady(want []Node, have []v1.Node, ready func(name string)) error {
 	return nil
 }
 
-// wait calls try until it succeeds or the time is over, and then returns try's own error.
+// wait calls try until it succeeds. If the time is over first, it returns the last error of try.
 func wait(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"porthole.dev/porthole/emulator/wine"
 )
 
-// ensureWindowsHosts makes the Wine template of the build, once for all, and mounts every host's own view of it.
+// ensureWindowsHosts makes the Wine template of the build if there is none, and mounts an overlay of it for every host.
 func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 	if c.WindowsNodes == 0 {
 		return nil
@@ -62,13 +62,13 @@ func writeWindowsNode(l Layout, n Node) error {
 		installProgram(l.WindowsExe("win-bridge"), filepath.Join(c, "opt", "cni", "bin", "win-bridge.exe")),
 		cnishim.Install(l.Host(n.Name), l.Porthole()),
 		writeContainerd(l, n),
-		linkAnew(filepath.Join(c, "k", "porthole.exe"), filepath.Join(c, "k", "kubelet.exe")),
+		relink(filepath.Join(c, "k", "porthole.exe"), filepath.Join(c, "k", "kubelet.exe")),
 	}
 	return errors.Join(errs...)
 }
 
-// linkAnew makes to another name of from.
-func linkAnew(from, to string) error {
+// relink makes to a hard link to from, in place of an earlier file.
+func relink(from, to string) error {
 	if err := os.Remove(to); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

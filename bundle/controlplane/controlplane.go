@@ -106,7 +106,7 @@ func runControlPlane(args []string) error {
 	}
 }
 
-// waitReady waits until the API server says that it is ready, asked with the controller manager's credentials.
+// waitReady waits until the API server reports that it is ready. It asks with the controller manager's credentials.
 func waitReady(ctx context.Context, args []string) error {
 	var path string
 	for _, arg := range args {
@@ -146,7 +146,7 @@ func readConfig(path string) (*config, error) {
 	return &cfg, nil
 }
 
-// startEtcd returns when etcd answers. It ends with the process. fsync is off: a local cluster is made anew after a power loss.
+// startEtcd returns when etcd answers. It ends with the process. fsync is off: a local cluster is made again after a power loss.
 func startEtcd(cfg *config) error {
 	client, err := url.Parse(cfg.Etcd.ClientURL)
 	if err != nil {

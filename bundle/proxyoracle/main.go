@@ -1,4 +1,4 @@
-// Command proxy-oracle says which backends upstream's Linux kube-proxy would use, for tests that compare. It reads one
+// Command proxy-oracle prints which backends upstream's Linux kube-proxy would use, for tests that compare. It reads one
 // case per line from standard input, as JSON, and answers each with one line: a JSON list with one text per frontend, in
 // the words of the tests of proxy/service. It decides nothing itself: services and slices go through upstream's own
 // trackers and CategorizeEndpoints.
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// frontends is what the proxier of one family does with a case.
+// frontends returns the lines for one case and one address family.
 func frontends(c input, family v1.IPFamily) []string {
 	services := proxy.NewServiceChangeTracker(family, nil, nil)
 	services.Update(nil, c.Service)
@@ -112,7 +112,7 @@ func line(kind, vip string, port int, info proxy.ServicePort, backends string) s
 	return fmt.Sprintf("%s %s %d/%s -> %s", kind, vip, port, strings.ToLower(string(info.Protocol())), backends)
 }
 
-// external has the short cut for clients in the cluster beside what the policy gives to others.
+// external returns the backends for clients outside the cluster, which depend on the policy, and those for clients inside.
 func external(info proxy.ServicePort, cluster, local string) string {
 	if info.ExternalPolicyLocal() {
 		return local + " | internal " + cluster + affinity(info)

@@ -16,7 +16,7 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Windows builds that our images come for. The revision is one that Microsoft shipped; a host looks at the build only.
+// Windows builds that our images are made for. The revision is one that Microsoft shipped; a host compares the build only.
 var windowsVersions = []struct{ tag, version string }{
 	{"ltsc2019", "10.0.17763.7314"},
 	{"ltsc2022", "10.0.20348.3695"},
@@ -101,7 +101,7 @@ func (i image) build(s store, programs string) error {
 	return i.index(s, "1", all)
 }
 
-// variant keeps one image of one platform and describes it.
+// variant stores an image for one platform and returns its descriptor.
 func (i image) variant(s store, p v1.Platform, config v1.ImageConfig, layer []byte) (v1.Descriptor, error) {
 	compressed, err := compress(layer)
 	if err != nil {
@@ -167,8 +167,8 @@ func compress(content []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// windowsLayer is a layer as Windows has it: the files below Files, and Hives for changes to the registry, of which our
-// images have none.
+// windowsLayer returns a layer in the format of Windows: files below Files, and changes to the registry below Hives. Our images
+// change nothing there.
 func windowsLayer(program, entry string) ([]byte, error) {
 	return layer(program, "Files/"+entry, []string{"Files", "Hives"})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// store keeps blobs once, by digest, and what each repository calls them:
+// store keeps each blob once, by digest, and the names that repositories have for them:
 //
 //	blobs/sha256/<hex>
 //	repositories/<name>/_manifests/sha256/<hex>   the manifest's media type
@@ -33,7 +33,7 @@ func (s store) repository(name string, parts ...string) string {
 	return filepath.Join(append([]string{s.dir, "repositories", filepath.FromSlash(name)}, parts...)...)
 }
 
-// putBlob keeps what r gives. If want is not empty, the content must have that digest.
+// putBlob stores the content of r. If want is not empty, the content must have that digest.
 func (s store) putBlob(r io.Reader, want digest.Digest) (digest.Digest, int64, error) {
 	dir := filepath.Join(s.dir, "blobs", "sha256")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -81,7 +81,7 @@ func (s store) putManifest(name, tag, mediaType string, content []byte) (digest.
 	return d, writeFile(s.repository(name, "_tags", tag), d.String())
 }
 
-// manifest finds a manifest by tag or digest; an absent one is os.ErrNotExist.
+// manifest finds a manifest by tag or digest. The error is os.ErrNotExist if there is none.
 func (s store) manifest(name, reference string) (d digest.Digest, mediaType string, content []byte, err error) {
 	d, err = digest.Parse(reference)
 	if err != nil {

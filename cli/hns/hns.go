@@ -1,4 +1,4 @@
-// Package hns is the command group that looks at the Host Networking Service of a node through its service proxy.
+// Package hns is the command group that examines the Host Networking Service of a node through its service proxy.
 package hns
 
 import (
@@ -26,7 +26,7 @@ func Command() *cobra.Command {
 	return c
 }
 
-// exitCode ends the program with a code, everything having been said.
+// exitCode is an error that only sets the exit code: everything has been printed already.
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
@@ -40,7 +40,7 @@ const (
 	trouble = exitCode(2)
 )
 
-// askLimit: the proxy lists everything anew, which takes long on a slow host.
+// askLimit is long because the proxy lists all of HNS again, which takes time on a slow host.
 const askLimit = 2 * time.Minute
 
 func diffCommand() *cobra.Command {
@@ -48,7 +48,7 @@ func diffCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff",
 		Short: "Compare what the services ask for with the load balancers that HNS lists",
-		Long: `Asks the service proxy of a node to list HNS anew and to compare it with what it wants. Nothing is changed. The lines
+		Long: `Asks the service proxy of a node to list HNS again and to compare it with what it wants. Nothing is changed. The lines
 are the operations that would make both equal, each with the service that needs it and, if the proxy tried and failed, with
 what HNS answered and since when: none means that every service is served as wanted.
 
@@ -84,7 +84,7 @@ Exit code: 0 equal, 1 different, 2 nothing was compared: the proxy could not be 
 
 type streams struct{ out, err io.Writer }
 
-// give says why nothing was compared; no other error may end with the code of a difference.
+// give prints why nothing was compared and returns an error for exit code 2: no failure may end with the code of a difference.
 func (s streams) give(err error) error {
 	fmt.Fprintln(s.err, "porthole:", err)
 	return trouble

@@ -70,7 +70,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// run gives the exit code; -1 is an error without one.
+// run returns the exit code; -1 stands for an error without one.
 func run(t *testing.T, args ...string) (int, string, string) {
 	t.Helper()
 	c := Command()

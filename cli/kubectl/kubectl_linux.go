@@ -12,7 +12,7 @@ import (
 	"porthole.dev/porthole/cluster"
 )
 
-// Command is `porthole kubectl`. Everything after it goes to kubectl; `--dir D` may stand first.
+// Command is `porthole kubectl`. All arguments go to kubectl, except for a leading `--dir D`.
 func Command() *cobra.Command {
 	return &cobra.Command{
 		Use:                "kubectl [--dir D] ARGS…",

@@ -23,7 +23,7 @@ var (
 	ignoredSwitches = []string{"exit-on-lock-contention", "experimental-allocatable-ignore-eviction", "logtostderr"}
 )
 
-// Command makes `porthole kubelet`.
+// Command returns the command `porthole kubelet`.
 func Command() *cobra.Command {
 	var o node.Options
 	var verbosity int32
@@ -78,7 +78,7 @@ func withoutEffect(fs *pflag.FlagSet) []string {
 	return slices.DeleteFunc(slices.Concat(ignoredTexts, ignoredSwitches), func(name string) bool { return !fs.Changed(name) })
 }
 
-// flagValues are all flags with the values that they have.
+// flagValues returns the value of every flag, by name.
 func flagValues(fs *pflag.FlagSet) map[string]string {
 	out := map[string]string{}
 	fs.VisitAll(func(f *pflag.Flag) { out[f.Name] = f.Value.String() })

@@ -14,7 +14,7 @@ import (
 	node "porthole.dev/porthole/node/kubeproxy"
 )
 
-// Command makes `porthole kube-proxy`.
+// Command returns the command `porthole kube-proxy`.
 func Command() *cobra.Command {
 	values := map[string]*value{}
 	c := &cobra.Command{
@@ -43,7 +43,7 @@ func Command() *cobra.Command {
 	return c
 }
 
-// start does what the settings ask for: print something and end, or serve until the context ends.
+// start prints something and returns, or serves until the context ends, as the settings ask.
 func start(c *cobra.Command, s *settings) error {
 	if s.version {
 		_, err := fmt.Fprintln(c.OutOrStdout(), "Kubernetes "+node.Version+" (Porthole)")

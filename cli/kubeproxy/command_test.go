@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// parse does what the command does with a line and a file.
+// parse resolves a command line and a configuration file as the command does.
 func parse(t *testing.T, file string, env map[string]string, args ...string) (*settings, error) {
 	t.Helper()
 	fs, values := pflag.NewFlagSet("kube-proxy", pflag.ContinueOnError), map[string]*value{}
@@ -51,7 +51,7 @@ func upstreamFlags(t *testing.T) map[string]string {
 	return out
 }
 
-// TestEveryUpstreamFlag: each is taken alone and all together, by dashes and by underscores.
+// TestEveryUpstreamFlag: every flag is accepted alone and with all others, spelled with dashes or underscores.
 func TestEveryUpstreamFlag(t *testing.T) {
 	flags := upstreamFlags(t)
 	if len(flags) < 60 {
@@ -207,7 +207,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestRoundTrip: what --write-config-to writes, --config reads to the same settings without a warning.
+// TestRoundTrip: --config reads what --write-config-to wrote, without a warning, and yields the same settings.
 func TestRoundTrip(t *testing.T) {
 	var args []string
 	for name, v := range upstreamFlags(t) {
@@ -271,7 +271,7 @@ func TestRunnable(t *testing.T) {
 	}
 }
 
-// TestCommand runs what ends by itself.
+// TestCommand runs the command lines that end by themselves.
 func TestCommand(t *testing.T) {
 	run := func(args ...string) (string, error) {
 		c := Command()

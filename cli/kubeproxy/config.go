@@ -26,7 +26,8 @@ const (
 	metricsPort = 10249
 )
 
-// longestPeriod between full checks, whatever is configured: what others do to the host must not stay unseen for longer.
+// longestPeriod is the longest time between full checks, regardless of the configuration: changes that others make to the host
+// must not go unnoticed for longer.
 const longestPeriod = 30 * time.Second
 
 // settings are the options of a run and what only the command needs, from file, flags and environment.
@@ -40,7 +41,7 @@ type settings struct {
 	warnings                   []string
 }
 
-// host is what resolving asks of the machine.
+// host is what resolve needs from the machine; tests replace it.
 type host struct {
 	getenv   func(string) string
 	hostname func() (string, error)
@@ -92,7 +93,7 @@ func (s *settings) warn(format string, names []string) {
 	}
 }
 
-// read takes in a KubeProxyConfiguration. Unknown and doubled fields are warnings: a newer cluster's file must not stop
+// read reads a KubeProxyConfiguration. Unknown and repeated fields only yield warnings: the file of a newer cluster must not stop
 // a node.
 func (s *settings) read(readFile func(string) ([]byte, error)) error {
 	data, err := readFile(s.ConfigFile)
@@ -119,8 +120,8 @@ func (s *settings) environment(getenv func(string) string) {
 	s.ServiceInterface = cmp.Or(s.ServiceInterface, getenv("INTERFACE_TO_ADD_SERVICE_IP"))
 }
 
-// defaults fills in what was left open, as upstream does where it concerns Windows (apis/config/v1alpha1/defaults.go),
-// except for requests per second, of which upstream's 5 make a cluster's start slow.
+// defaults fills in what was not set, as upstream does for Windows (apis/config/v1alpha1/defaults.go). One default differs: upstream
+// allows 5 requests per second, which makes the start of a cluster slow.
 func (s *settings) defaults() {
 	c := &s.Config
 	c.Kind, c.APIVersion = "KubeProxyConfiguration", config.SchemeGroupVersion.String()
@@ -181,7 +182,7 @@ func (s *settings) name(hostname func() (string, error)) error {
 	return nil
 }
 
-// validate reports everything that is wrong at once.
+// validate returns every mistake in one error.
 func (s *settings) validate() error {
 	c := &s.Config
 	var errs []error
@@ -277,7 +278,7 @@ func minorVersion(v string) bool {
 	return ok && err == nil && err2 == nil
 }
 
-// runnable checks what only a proxy that serves needs.
+// runnable returns an error if something is missing that only a serving proxy needs.
 func (s *settings) runnable() error {
 	var errs []error
 	switch {

@@ -13,7 +13,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
-// kind of a flag's value, as help texts name it.
+// kind is the type of a flag's value, as help texts name it.
 type kind string
 
 const (
@@ -25,16 +25,16 @@ const (
 	list     kind = "strings"
 )
 
-// option is one flag. Exactly those that are given are applied, after the configuration file, in the order of options.
+// option is one flag. Only the flags that are given are applied: after the configuration file, in the order of options().
 type option struct {
 	name, usage string
 	kind        kind
-	// linux says that it concerns upstream's modes on Linux only: it is accepted and written back, and has no effect.
+	// linux marks a flag of upstream's Linux modes: it is accepted and written back, and has no effect.
 	linux bool
 	set   func(s *settings, v string) error
 }
 
-// value keeps what was given to a flag, checked for its kind.
+// value holds the text that was given to a flag, checked for its kind.
 type value struct {
 	kind kind
 	text string
@@ -66,7 +66,7 @@ func (v *value) Set(s string) error {
 	return err
 }
 
-// register adds every flag; what is given ends up in values.
+// register adds every flag to fs. Parsing stores the texts in values.
 func register(fs *pflag.FlagSet, values map[string]*value) {
 	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-")) // as upstream: --enable_dsr
@@ -88,7 +88,7 @@ func register(fs *pflag.FlagSet, values map[string]*value) {
 
 var shorthand = map[string]string{"v": "v"}
 
-// given are the flags that were set.
+// given returns the texts of the flags that were set, by name.
 func given(fs *pflag.FlagSet, values map[string]*value) map[string]string {
 	out := map[string]string{}
 	for name, v := range values {
@@ -99,7 +99,7 @@ func given(fs *pflag.FlagSet, values map[string]*value) map[string]string {
 	return out
 }
 
-// explain words a mistake in the flags: what replaced a flag that is gone, or which one may be meant.
+// explain adds to an error about an unknown flag what replaced that flag, or which flag may be meant.
 func explain(fs *pflag.FlagSet, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
@@ -125,7 +125,7 @@ func explain(fs *pflag.FlagSet, err error) error {
 	return err
 }
 
-// edits is the Levenshtein distance.
+// edits returns the Levenshtein distance of two names.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -16,7 +16,7 @@ import (
 
 const configKind = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 
-// checkSettings holds what was resolved to what the proxies count on.
+// checkSettings fails if resolved settings lack what the modes rely on.
 func checkSettings(t *testing.T, s *settings) {
 	t.Helper()
 	if s.Mode != node.Kernelspace && s.Mode != node.Userspace || s.Hostname == "" || s.Hostname != strings.ToLower(strings.TrimSpace(s.Hostname)) {
@@ -49,9 +49,10 @@ func checkSettings(t *testing.T, s *settings) {
 	}
 }
 
-// FuzzConfig: whatever a file and the command line hold, there is an error or settings that a proxy can run with; written
-// out and read again they are the same.
+// FuzzConfig: any file and command line yield an error or settings that a proxy can run with. Written out and read again these
+// settings are the same.
 func FuzzConfig(f *testing.F) {
+
 	f.Add(configKind+"mode: kernelspace\nclusterCIDR: 10.244.0.0/16, fd00::/64\n", "--healthz-port=0", "--nodeport-addresses=primary")
 	f.Add(configKind+"bindAddress: \"::\"\nhealthzBindAddress: 0.0.0.0\nmetricsBindAddress: '[::1]:0'\nwinkernel: null\nclientConnection: {qps: -1, burst: 2147483647}\n", "--v=7", "")
 	f.Add(configKind+"configSyncPeriod: -1s\niptables: {syncPeriod: 9999999h, minSyncPeriod: 1ns}\nfeatureGates: {A: true}\nnodePortAddresses: [primary, x]\n", "--bind-address=::", "--feature-gates=A=x")

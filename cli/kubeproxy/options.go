@@ -9,7 +9,7 @@ import (
 	config "k8s.io/kube-proxy/config/v1alpha1"
 )
 
-// options are all flags of upstream's kube-proxy v1.36 (cmd/kube-proxy/app/options.go and init_windows.go, the logging
+// options returns all flags of upstream's kube-proxy v1.36 (cmd/kube-proxy/app/options.go and init_windows.go, the logging
 // options of component-base, --version), and ours.
 func options() []option {
 	var all []option
@@ -76,7 +76,7 @@ func modeOptions() []option {
 			toText(func(s *settings) *string { return &s.Config.Winkernel.RootHnsEndpointName })},
 		{"forward-healthcheck-vip", "answer health checks at load balancer addresses too: at a service's healthCheckNodePort, or at the port of --healthz-bind-address", boolean, false,
 			toBool(func(s *settings) *bool { return &s.Config.Winkernel.ForwardHealthCheckVip })},
-		{"probe-services", "connect to a few cluster IPs in each period, and create those anew that HNS lists and does not serve (default true)", boolean, false,
+		{"probe-services", "connect to a few cluster IPs in each period, and create those again that HNS lists and does not serve (default true)", boolean, false,
 			func(s *settings, v string) error {
 				on, err := strconv.ParseBool(v)
 				s.NoProbes = !on
@@ -130,7 +130,7 @@ func logOptions() []option {
 
 func ignored(*settings, string) error { return nil }
 
-// linuxOptions concern iptables, ipvs, nftables, conntrack and interfaces of Linux.
+// linuxOptions returns the flags for iptables, ipvs, nftables, conntrack and interfaces of Linux.
 func linuxOptions() []option {
 	ipvs := func(s *settings) *config.KubeProxyIPVSConfiguration { return &s.Config.IPVS }
 	track := func(s *settings) *config.KubeProxyConntrackConfiguration { return &s.Config.Conntrack }
@@ -173,8 +173,8 @@ func linuxOptions() []option {
 			toDuration(func(s *settings) *metav1.Duration { return &s.Config.IPTables.MinSyncPeriod })})
 }
 
-// gone names what replaced the flags that upstream's kube-proxy had once, and those of the first Windows ports. A name
-// that ends in * stands for all that begin so.
+// gone maps flags of earlier kube-proxies, and of the first ports to Windows, to what replaced them. A name that ends in * stands
+// for all flags with that prefix.
 var gone = map[string]string{
 	"udp-timeout":            "UDP flows of mode userspace end by themselves; kernelspace has none of its own",
 	"resource-container":     "put the process in a job object or a service of its own",

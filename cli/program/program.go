@@ -1,4 +1,4 @@
-// Package program runs a command line: it turns the answer into an exit code and a line on standard error.
+// Package program runs a command line and turns its error into an exit code and a line on standard error.
 package program
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Root is the command that all others are below. It prints nothing itself.
+// Root returns the command that has all others as subcommands. It prints nothing itself.
 func Root(commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "porthole",
@@ -31,7 +31,7 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 // usageError marks mistakes in the command line itself.
 type usageError struct{ error }
 
-// Run runs a command line, which an interrupt ends, and returns the exit code: 0 done, 1 failed, 2 misused.
+// Run runs a command line until it ends or is interrupted. It returns the exit code: 0 done, 1 failed, 2 misused.
 func Run(root *cobra.Command, args ...string) int {
 	root.SetArgs(args)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -9,8 +9,8 @@ const (
 	healthyAfter = 30 * time.Second
 )
 
-// nextBackoff gives the pause before the next start: the first one is short so that a killed process is back at once,
-// then it doubles, and a long run forgives.
+// nextBackoff returns the pause before the next start. The first pause is short, so that a killed process is back at once. Each further
+// one is twice as long; a process that ran for long enough begins again with the first.
 func nextBackoff(last, ran time.Duration) time.Duration {
 	if last == 0 || ran >= healthyAfter {
 		return backoffFirst

@@ -70,7 +70,7 @@ func (k *keeper) run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithValues("process", k.process.Name)
 	pause := time.Duration(0)
 	if k.state.Phase == "running" && !k.state.Alive() {
-		k.state.Restarts++ // it ended while nobody looked
+		k.state.Restarts++ // it ended while no supervisor ran
 	}
 
 	for ctx.Err() == nil {
@@ -116,7 +116,7 @@ func (k *keeper) run(ctx context.Context) {
 	}
 }
 
-// await returns true once everything that the process waits for is there, false when the context ended first.
+// await returns true once all conditions of the process hold, and false if the context ends first.
 func (k *keeper) await(ctx context.Context) bool {
 	for _, c := range k.process.WaitFor {
 		for first := true; !c.Holds(); first = false {
@@ -146,7 +146,7 @@ func (k *keeper) await(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// leader is the pid of the followed process, 0 while it does not run.
+// leader returns the pid of the followed process, or 0 while that does not run.
 func (k *keeper) leader() int {
 	s, err := readState(stateFile(k.runDir, k.process.Follows))
 	if err != nil || !s.Alive() {

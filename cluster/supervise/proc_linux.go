@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTicks reads the kernel's start time of a process (field 22 of /proc/PID/stat, proc(5)); false if it is gone or
-// only waits to be reaped.
+// startTicks returns the kernel's start time of a process (field 22 of /proc/PID/stat, proc(5)), or false if the process is gone
+// or is a zombie.
 func startTicks(pid int) (uint64, bool) {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -39,13 +39,13 @@ func startTicks(pid int) (uint64, bool) {
 	return ticks, err == nil
 }
 
-// Alive tells whether the process that s describes still runs, and not another one with its number.
+// Alive reports whether the process that s describes still runs. Another process that got its number does not count.
 func (s State) Alive() bool {
 	ticks, ok := startTicks(s.PID)
 	return s.PID > 0 && ok && ticks == s.StartTicks
 }
 
-// WaitEnd blocks until the process ends; it need not be a child. It returns false if wait was over first.
+// WaitEnd waits until the process ends, which need not be a child of this one. It returns false if that takes longer than wait.
 func WaitEnd(pid int, wait time.Duration) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -69,7 +69,7 @@ func WaitEnd(pid int, wait time.Duration) bool {
 	}
 }
 
-// Stop ends the process that s describes: TERM, then KILL after grace. Gone is success.
+// Stop ends the process that s describes: TERM, then KILL after grace. A process that is gone is success.
 func (s State) Stop(grace time.Duration) error {
 	if !s.Alive() {
 		return nil

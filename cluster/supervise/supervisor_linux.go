@@ -36,7 +36,7 @@ type Options struct {
 	Log string
 }
 
-// WriteProcesses sets what a supervisor started afterwards keeps running.
+// WriteProcesses sets the list of processes that a supervisor keeps running. It must be called before the supervisor starts.
 func WriteProcesses(runDir string, processes []Process) error {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return err
@@ -48,7 +48,7 @@ func WriteProcesses(runDir string, processes []Process) error {
 	return os.WriteFile(filepath.Join(runDir, processesFile), data, 0o644)
 }
 
-// ReadProcesses gives what WriteProcesses wrote.
+// ReadProcesses returns the list that WriteProcesses wrote.
 func ReadProcesses(runDir string) ([]Process, error) { return readList(runDir, processesFile) }
 
 func readList(runDir, name string) ([]Process, error) {
@@ -72,7 +72,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 
-	// A Shutdown that began meanwhile has taken the list away: then there is nothing to supervise any more.
+	// A Shutdown that began in the meantime has removed the list: then there is nothing to supervise.
 	processes, err := ReadProcesses(o.RunDir)
 	if err != nil {
 		return fmt.Errorf("reading the list of processes: %w", err)
@@ -96,7 +96,7 @@ func openLock(runDir string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(runDir, lockFile), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
 }
 
-// acquire waits for the lock. flock cannot be interrupted, so it is tried in steps short enough not to be noticed.
+// acquire waits for the lock or the end of ctx. A blocking flock cannot be interrupted, so acquire tries it again and again.
 func acquire(ctx context.Context, lock *os.File) error {
 	for {
 		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -165,7 +165,7 @@ func Spawn(o Options) (int, error) {
 	return cmd.Process.Pid, nil
 }
 
-// Supervisors gives the supervisor at work and its standby, as far as they are alive.
+// Supervisors returns the active supervisor and its standby; one that does not run has no PID.
 func Supervisors(runDir string) (active, standby State) {
 	active, _ = readState(filepath.Join(runDir, activeFile))
 	standby, _ = readState(filepath.Join(runDir, standbyFile))
@@ -178,7 +178,7 @@ func Supervisors(runDir string) (active, standby State) {
 	return active, standby
 }
 
-// States lists the processes' states, sorted by name. A process that is said to run and does not is shown as "dead".
+// States lists the processes' states, sorted by name. A process that should run by its state file and does not has the phase "dead".
 func States(runDir string) ([]State, error) {
 	processes, err := readList(runDir, processesFile)
 	if errors.Is(err, os.ErrNotExist) {
@@ -203,8 +203,8 @@ func States(runDir string) ([]State, error) {
 	return states, nil
 }
 
-// Shutdown ends the supervisors first, then every process, in parallel: TERM, and KILL after grace. It takes the list of
-// processes away before, so that no supervisor that is only just starting keeps anything running afterwards.
+// Shutdown ends the supervisors first, then every process, in parallel: TERM, and KILL after grace. Before that it
+// removes the list of processes, so that a supervisor that is just starting does not start them again.
 func Shutdown(runDir string, grace time.Duration) error {
 	err := os.Rename(filepath.Join(runDir, processesFile), filepath.Join(runDir, stoppedFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -231,7 +231,7 @@ func Shutdown(runDir string, grace time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// stopSupervisors returns once nobody holds the lock.
+// stopSupervisors ends the active supervisor and its standby, and returns once the lock is free.
 func stopSupervisors(runDir string) error {
 	lock, err := openLock(runDir)
 	if errors.Is(err, os.ErrNotExist) {

@@ -16,14 +16,14 @@ type Process struct {
 	Dir string `json:"dir,omitempty"`
 	// Netns is the path of the network namespace to start in; "" means the supervisor's own.
 	Netns string `json:"netns,omitempty"`
-	// Log receives standard output and error, appended; it is started anew once it is larger than 16 MiB.
+	// Log receives standard output and error, appended; a file larger than 16 MiB is begun again.
 	Log string `json:"log"`
 	// WaitFor must all hold before each start.
 	WaitFor []Condition `json:"waitFor,omitempty"`
 	// Removes are files that must not exist when the process starts, such as sockets of an earlier one.
 	Removes []string `json:"removes,omitempty"`
-	// Follows names a process without which this one is of no use and may not notice: it starts once that one runs, and
-	// is killed and started anew when that one was. (Wine's programs hang for ever when their wineserver is killed.)
+	// Follows names a process that this one needs without noticing its end: this one starts once that one runs, and is killed
+	// and started again when that one was replaced. (Wine's programs hang for ever when their wineserver is killed.)
 	Follows string `json:"follows,omitempty"`
 }
 
@@ -44,15 +44,15 @@ type State struct {
 	// Phase is one of waiting, running, backoff, stopped.
 	Phase string `json:"phase"`
 	PID   int    `json:"pid,omitempty"`
-	// StartTicks is the kernel's start time of PID, which tells a process from a later one with the same number.
+	// StartTicks is the kernel's start time of PID, which distinguishes a process from a later one with the same number.
 	StartTicks uint64    `json:"startTicks,omitempty"`
 	Started    time.Time `json:"started,omitzero"`
 	// Leader is the pid of the followed process at the start.
 	Leader int `json:"leader,omitempty"`
 	// Restarts counts ends that nobody asked for.
 	Restarts int `json:"restarts"`
-	// LastExit says how it ended the last time.
+	// LastExit describes how the process ended the last time.
 	LastExit string `json:"lastExit,omitempty"`
-	// Waiting names what is waited for.
+	// Waiting names the condition that the process waits for.
 	Waiting string `json:"waiting,omitempty"`
 }

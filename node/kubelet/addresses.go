@@ -11,8 +11,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// nodeIPs are the node's addresses: what --node-ip says, or the node's name if it is one or has one in DNS, or the address
-// that the default route goes out by, in upstream's order. 0.0.0.0 and :: stand for the latter, of that family.
+// nodeIPs returns the node's addresses. As in upstream's kubelet the first of these counts: the addresses that --node-ip gives, the
+// node's name if it is an address, the name's address in DNS, the address of the interface with the default route. 0.0.0.0 and ::
+// in --node-ip stand for the last of these, for IPv4 and IPv6.
 func nodeIPs(text, name string) ([]string, error) {
 	given, err := parseNodeIPs(text)
 	if err != nil {
@@ -91,7 +92,7 @@ func usableIP(ip net.IP) error {
 func onThisHost(ip net.IP) bool {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
-		return true // nobody knows
+		return true // unknown: do not refuse it
 	}
 	for _, a := range addresses {
 		if n, ok := a.(*net.IPNet); ok && n.IP.Equal(ip) {
@@ -101,7 +102,7 @@ func onThisHost(ip net.IP) bool {
 	return false
 }
 
-// lookUp finds an address of the name that is this host's, IPv4 first; nil if there is none.
+// lookUp returns an address that DNS has for the name and that is on this host, preferably IPv4, or nil.
 func lookUp(name string) (found net.IP) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -124,7 +125,7 @@ func lookUp(name string) (found net.IP) {
 	return found
 }
 
-// routed is the address from which this host reaches others. It sends nothing: it only asks for a route.
+// routed returns the address from which this host reaches others. It sends no packet: it only asks the system for a route.
 func routed(v6 bool) (net.IP, error) {
 	network, far := "udp4", "192.0.2.1:9"
 	if v6 {

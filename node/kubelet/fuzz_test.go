@@ -13,8 +13,8 @@ import (
 	"porthole.dev/porthole/kubelet/config"
 )
 
-// FuzzSettings: whatever the texts of flags and quantities are, they are refused, or labels and addresses that a node may
-// have, and amounts that are not negative.
+// FuzzSettings: any text for a flag or a quantity is refused, or yields labels and addresses that a node may have, and amounts
+// that are not negative.
 func FuzzSettings(f *testing.F) {
 	for _, s := range []string{"a=b,,c=", "node.kubernetes.io/a=b,kubernetes.io/x=y", "10.0.0.1, fd00::1", "1,2,3", "10%", "-1", "1e400", "NaN%", "9223372036854775807Ei", "9223372036854775807E", "0x1p-2%"} {
 		f.Add(s)

@@ -26,7 +26,7 @@ import (
 	"porthole.dev/porthole/kubelet/nodestatus"
 )
 
-// private makes folders that are nobody's business but the kubelet's and the administrators', where modes do not say so.
+// private makes folders that only the kubelet and administrators may read, on a system where file modes do not say so.
 func private(dirs ...string) error {
 	if !platform.IsWindows {
 		return nil
@@ -84,7 +84,7 @@ func options(cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, 
 
 	o.Static = staticSources(cfg, name)
 	o.UnsafeSysctls, o.MaxImages = cfg.AllowedUnsafeSysctls, int(*cfg.NodeStatusMaxImages)
-	o.Burst = roomier(os.Getenv)
+	o.Burst = collectLessInBursts(os.Getenv)
 	o.DNS = dns.Cluster{Servers: cfg.ClusterDNS, Domain: cfg.ClusterDomain}
 	o.DNS.Host, err = hostDNS(*cfg.ResolverConfig, o.Node.IPs)
 	return o, err
@@ -112,10 +112,10 @@ func nodeOptions(cfg *v1beta1.KubeletConfiguration, given *Options, name string,
 	return o, err
 }
 
-// systemDNS, in place of a file, are the settings of a Windows node itself.
+// systemDNS in place of a file name stands for the DNS settings of the Windows node itself.
 const systemDNS = "Host"
 
-// hostDNS is what pods with the policy Default get: the node's own settings, or nobody to ask when there are to be none.
+// hostDNS returns the DNS settings for pods with the policy Default: the node's own, or none if source is empty.
 func hostDNS(source string, nodeIPs []string) (dns.Config, error) {
 	switch {
 	case source == "":
@@ -134,8 +134,8 @@ func hostDNS(source string, nodeIPs []string) (dns.Config, error) {
 	return dns.Parse(string(text)), nil
 }
 
-// thresholds are when the node is under pressure, of the configuration's signals. The configuration was checked: what
-// cannot be read here is not there.
+// thresholds returns when the node counts as under pressure, from the eviction settings. They were checked before, so a value
+// that cannot be parsed here was not set.
 func thresholds(cfg *v1beta1.KubeletConfiguration) (out []nodestatus.Threshold) {
 	add := func(signal, text, grace string) {
 		t := nodestatus.Threshold{Signal: signal}
@@ -156,30 +156,30 @@ func thresholds(cfg *v1beta1.KubeletConfiguration) (out []nodestatus.Threshold) 
 	return out
 }
 
-// How much garbage may come, in percent of what is in use, before it is collected: while many pods start, which have better
-// use for the processors, and otherwise (Go's default).
+// GOGC, how much garbage is allowed in percent of the live heap: while many pods start, when the processors have better things
+// to do than collecting it, and at all other times (Go's default).
 const (
-	crowdGarbage = 400
-	calmGarbage  = 100
+	burstGarbage = 400
+	usualGarbage = 100
 )
 
-// roomier collects garbage seldom while many pods start, and gives the memory back after it. Who sets GOGC or GOMEMLIMIT
-// knows better; then it is nil.
-func roomier(getenv func(string) string) func(bool) {
+// collectLessInBursts returns a function that makes garbage collection rare during a burst of pod starts, and returns the memory
+// to the system afterwards. It returns nil if GOGC or GOMEMLIMIT is set: then the user decides.
+func collectLessInBursts(getenv func(string) string) func(bool) {
 	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
 		return nil
 	}
-	return func(crowd bool) {
-		if crowd {
-			debug.SetGCPercent(crowdGarbage)
+	return func(burst bool) {
+		if burst {
+			debug.SetGCPercent(burstGarbage)
 			return
 		}
-		debug.SetGCPercent(calmGarbage)
-		go debug.FreeOSMemory() // a collection, for which nobody is to wait
+		debug.SetGCPercent(usualGarbage)
+		go debug.FreeOSMemory() // a collection; the caller does not wait for it
 	}
 }
 
-// cloud prepares a node whose cloud controller will say more about it.
+// cloud prepares a node that a cloud controller will describe further.
 func cloud(o *nodestatus.Options, given *Options) error {
 	switch given.CloudProvider {
 	case "":
@@ -229,7 +229,8 @@ func checkLabels(labels map[string]string) error {
 	return nil
 }
 
-// reserved adds up what is kept from pods: for the system, for the node's own programs, and the eviction thresholds.
+// reserved adds up the resources that pods cannot use: those of the system, of the node's own programs, and the eviction
+// thresholds.
 func reserved(cfg *v1beta1.KubeletConfiguration, host platform.Host) (v1.ResourceList, error) {
 	out := v1.ResourceList{}
 	add := func(name v1.ResourceName, q resource.Quantity) {

@@ -25,20 +25,21 @@ func TestNodeIPs(t *testing.T) {
 	}
 }
 
-// TestRoomier: a crowd may leave more garbage, afterwards it is as before; who sets Go's own variables decides alone.
-func TestRoomier(t *testing.T) {
+// TestCollectLessInBursts: a burst allows more garbage, afterwards the limit is as before. A user who sets Go's own variables decides
+// alone.
+func TestCollectLessInBursts(t *testing.T) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
-		if roomier(func(asked string) string { return map[string]string{name: "50"}[asked] }) != nil {
+		if collectLessInBursts(func(asked string) string { return map[string]string{name: "50"}[asked] }) != nil {
 			t.Errorf("with %s set there is still something that changes it", name)
 		}
 	}
-	before := debug.SetGCPercent(calmGarbage)
+	before := debug.SetGCPercent(usualGarbage)
 	defer debug.SetGCPercent(before)
-	crowd := roomier(func(string) string { return "" })
-	crowd(true)
-	during := debug.SetGCPercent(crowdGarbage)
-	crowd(false)
-	if after := debug.SetGCPercent(calmGarbage); during != crowdGarbage || after != calmGarbage {
-		t.Errorf("garbage collection begins at %d %% during a crowd and %d %% after it, want %d and %d", during, after, crowdGarbage, calmGarbage)
+	burst := collectLessInBursts(func(string) string { return "" })
+	burst(true)
+	during := debug.SetGCPercent(burstGarbage)
+	burst(false)
+	if after := debug.SetGCPercent(usualGarbage); during != burstGarbage || after != usualGarbage {
+		t.Errorf("garbage collection begins at %d %% during a burst and %d %% after it, want %d and %d", during, after, burstGarbage, usualGarbage)
 	}
 }

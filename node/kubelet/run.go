@@ -136,7 +136,7 @@ func Run(ctx context.Context, given Options) error {
 	return err
 }
 
-// puller pulls images through a connection, as many at once and as often as the configuration lets it.
+// puller pulls images through a connection, within the limits on parallel pulls and on pulls per second in the configuration.
 func puller(cfg *v1beta1.KubeletConfiguration, conn *grpc.ClientConn) *image.Puller {
 	parallel := 0
 	if cfg.SerializeImagePulls != nil && *cfg.SerializeImagePulls {
@@ -152,13 +152,13 @@ func puller(cfg *v1beta1.KubeletConfiguration, conn *grpc.ClientConn) *image.Pul
 	return p
 }
 
-// diskOf is the size of the file system of a path and what is free of it, in bytes.
+// diskOf returns the size and the free space of the file system that holds path, in bytes.
 func diskOf(path string) (capacity, available uint64, err error) {
 	d, err := platform.ReadDisk(path)
 	return d.DiskTotal, d.DiskAvailable, err
 }
 
-// configure reads the configuration and says what of it has no effect.
+// configure reads the configuration, and logs the fields and flags that have no effect.
 func configure(ctx context.Context, given *Options) (*v1beta1.KubeletConfiguration, error) {
 	log := klog.FromContext(ctx)
 	cfg, warnings, err := config.Load(config.Source{File: given.Config, Dir: given.ConfigDir, Windows: platform.IsWindows, Flags: given.Settings})
@@ -191,7 +191,8 @@ func configure(ctx context.Context, given *Options) (*v1beta1.KubeletConfigurati
 	return cfg, platform.CheckNode(platform.NodeRules{NoSwap: *cfg.FailSwapOn, NoCgroupV1: *cfg.FailCgroupV1})
 }
 
-// privileges makes sure of what the process must be able to do, and asks for what it should.
+// privileges returns an error if the process lacks a privilege that it needs. It also asks for a priority and for resources; not
+// to get those resources is only logged.
 func privileges(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options) error {
 	if err := errors.Join(platform.CheckPrivileges(), platform.SetPriority(given.PriorityClass)); err != nil {
 		return err
@@ -202,7 +203,7 @@ func privileges(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *O
 	return nil
 }
 
-// connect makes the client of the API server; nil when the node is on its own.
+// connect makes the client of the API server. It returns nil for a node without a cluster.
 func connect(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options, o *core.Options, lost func(error)) (*kube.Kubelet, error) {
 	if given.Kubeconfig == "" {
 		if given.Bootstrap != "" {
@@ -228,7 +229,7 @@ func connect(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 	return api, nil
 }
 
-// staticSources are the folder and the address that the configuration names.
+// staticSources returns the sources of static pods that the configuration names: a folder, a URL, both or neither.
 func staticSources(cfg *v1beta1.KubeletConfiguration, node string) []core.StaticSource {
 	var out []core.StaticSource
 	if cfg.StaticPodPath != "" {

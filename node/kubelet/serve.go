@@ -23,7 +23,7 @@ import (
 	"porthole.dev/porthole/kubelet/volume"
 )
 
-// servedBy is what the server is made of; api is nil on a node without a cluster.
+// servedBy holds what the server needs. api is nil on a node without a cluster.
 type servedBy struct {
 	k       *core.Kubelet
 	cfg     *v1beta1.KubeletConfiguration
@@ -91,7 +91,7 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 	return func() { cancel(); <-done; conn.Close() }, nil
 }
 
-// answers are where the server listens, whom it lets in, and what it tells of.
+// answers returns the server's options: its addresses, who may use it, and where it gets its answers.
 func (s servedBy) answers(conn *grpc.ClientConn) serve.Options {
 	k, cfg, o := s.k, s.cfg, s.o
 
@@ -123,8 +123,8 @@ func (s servedBy) answers(conn *grpc.ClientConn) serve.Options {
 	}
 }
 
-// logsDir is the folder that /logs/ shows: the one around the pods' logs, which is upstream's /var/log unless several nodes
-// share a machine. Where that would be the root of the file system, it is /var/log all the same.
+// logsDir returns the folder that /logs/ shows, the parent of the pods' logs: /var/log as in upstream, or another one if several
+// nodes share a machine. The root of the file system is never shown: then it is /var/log too.
 func logsDir(cfg *v1beta1.KubeletConfiguration, podLogs string) string {
 	if !*cfg.EnableSystemLogHandler {
 		return ""
@@ -136,7 +136,7 @@ func logsDir(cfg *v1beta1.KubeletConfiguration, podLogs string) string {
 	return dir
 }
 
-// authOptions say who may ask; api is nil on a node without a cluster, where nobody can be looked up.
+// authOptions returns who may use the server. api is nil on a node without a cluster: then tokens cannot be reviewed.
 func authOptions(cfg *v1beta1.KubeletConfiguration, api *kube.Kubelet) serve.AuthOptions {
 	is := func(b *bool) bool { return b != nil && *b }
 	auth := cfg.Authentication
@@ -169,7 +169,7 @@ func healthAddress(cfg *v1beta1.KubeletConfiguration) string {
 	return net.JoinHostPort(host, fmt.Sprint(*cfg.HealthzPort))
 }
 
-// count says how many pods have a sandbox, and how many containers are in which state.
+// count returns the number of pods that have a sandbox, and the number of containers by state.
 func count(pods []pod.View) (sandboxes int, containers map[string]int) {
 	containers = map[string]int{"running": 0, "exited": 0}
 	for _, p := range pods {

@@ -5,34 +5,37 @@ import (
 	"runtime/metrics"
 )
 
-// thrift keeps the heap small: a proxy is idle most of the time and lives on nodes with little memory. Who sets GOGC or
-// GOMEMLIMIT chooses otherwise.
-func thrift(getenv func(string) string, percent int) {
+// limitGarbage sets how much garbage is allowed, in percent of the live heap. A proxy is idle most of the time and runs on nodes
+// with little memory, so less is better than Go's default of 100. It does nothing if GOGC or GOMEMLIMIT is set: then the user
+// decides.
+func limitGarbage(getenv func(string) string, percent int) {
 	if getenv("GOGC") == "" && getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(percent)
 	}
 }
 
-// startPercent is how much garbage may lie beside what lives, in percent of it, by mode until the first services are
-// programmed: they are decoded and written while the heap is still small, and would have it collected over and over. The
-// userspace mode does not say when that is.
+// startPercent is the garbage that is allowed until the first services are programmed, in percent of the live heap, by mode. The
+// heap is small at that time while many objects are decoded, so that a low limit would cause one collection after another. The
+// userspace mode does not report when its services are programmed; it gets a lower limit from the beginning.
 var startPercent = map[string]int{Kernelspace: 100, Userspace: 33}
 
-// Later it is so many bytes, but no less than leastPercent. 10,000 services with ten endpoints each are 31 MB, of which a
-// collection takes 30 ms or so.
+// After the start spareBytes of garbage are allowed, but no less than leastPercent of the live heap. With 10,000 services of ten
+// endpoints each the live heap is 31 MB, and a collection takes about 30 ms.
 const (
-	spare        = 4 << 20
+	spareBytes   = 4 << 20
 	leastPercent = 10
 )
 
-// So many services are dealt with sparingly from the beginning: what stays of them would lie between what does not, and
-// take its pages.
+// manyServices is the number of services in the first listing from which the heap is kept small at once. Otherwise their long-lived
+// objects would lie scattered between garbage, and keep its pages in use.
 const manyServices = 5000
 
-// percentFor is the percentage for a heap in which so many bytes live.
-func percentFor(live uint64) int { return int(min(max(100*spare/max(live, 1), leastPercent), 100)) }
+// percentFor returns the percentage of garbage for a live heap of that many bytes.
+func percentFor(live uint64) int {
+	return int(min(max(100*spareBytes/max(live, 1), leastPercent), 100))
+}
 
-// liveHeap is how many bytes the last collection left.
+// liveHeap returns the number of bytes that the last collection left, or 0 if the runtime does not tell.
 func liveHeap() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)

@@ -12,7 +12,7 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// mixedPorts relays for frontends whose backends listen on different ports. It is used by one goroutine.
+// mixedPorts relays for frontends whose backends listen on different ports. It is not safe for concurrent use.
 type mixedPorts struct {
 	relay *relay.Relay
 	at    map[service.Key]relay.Endpoint
@@ -22,15 +22,15 @@ func newMixedPorts() *mixedPorts {
 	return &mixedPorts{relay: relay.New(relay.Options{}), at: map[service.Key]relay.Endpoint{}}
 }
 
-// Ports of relays: below those of nodes (30000) and the dynamic ones of Windows (49152). A frontend's number is from its
-// key, so that a restart finds HNS as it should be.
+// Ports of relays: below node ports (from 30000) and the dynamic ports of Windows (from 49152). The port of a frontend is derived
+// from its key, so that after a restart HNS is already as it should be.
 const (
 	firstRelayPort = 20000
 	relayPorts     = 10000
 	portAttempts   = 32
 )
 
-// Ensure listens for a frontend.
+// Ensure listens for a frontend at an address and relays to the backends. It returns the port; a second call keeps the port.
 func (m *mixedPorts) Ensure(key service.Key, at netip.Addr, backends []netip.AddrPort, affinity time.Duration) (uint16, error) {
 	name := key.String()
 	m.relay.Set(name, relay.Config{Backends: backends, Affinity: affinity})
@@ -48,7 +48,7 @@ func (m *mixedPorts) Ensure(key service.Key, at netip.Addr, backends []netip.Add
 	}
 
 	sum := fnv.New32a()
-	_, _ = sum.Write([]byte(name)) // a hash never fails
+	_, _ = sum.Write([]byte(name)) // a hash never returns an error
 	var err error
 	for i := range uint32(portAttempts) {
 		e.AddrPort = netip.AddrPortFrom(at, uint16(firstRelayPort+(sum.Sum32()+i)%relayPorts))

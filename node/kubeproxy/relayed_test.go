@@ -11,7 +11,7 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// Backends on different ports answer through one port, which is the same after a restart.
+// TestMixedPorts: backends on different ports answer through one port, which is the same after a restart.
 func TestMixedPorts(t *testing.T) {
 	var backends []netip.AddrPort
 	for i := range 2 {

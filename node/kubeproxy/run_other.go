@@ -22,5 +22,5 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	return p.userspaceMode(ctx), nil
 }
 
-// Cleanup takes off the host what an earlier run left.
+// Cleanup removes from the host what an earlier run left.
 func Cleanup(ctx context.Context, given Options) error { return cleanupUserspace(ctx, given) }

@@ -39,7 +39,7 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	source := p.source(ctx, service.Refuse)
 	o := p.kernelOptions()
 	host := newHost(p.server)
-	o.Host, o.Take, o.Changed, o.Reporter = kernel.HostOf(host), source.take, source.changed, tidy{p.server, &sync.Once{}}
+	o.Host, o.Take, o.Changed, o.Reporter = kernel.HostOf(host), source.take, source.changed, memoryReleaser{p.server, &sync.Once{}}
 	o.Notify = host.Notifications(ctx)
 	o.NodeAddrs, o.NodeChanged = p.nodeAddrs, p.node.Changed()
 	if !p.NoProbes {
@@ -73,7 +73,7 @@ func (given Options) kernelOptions() kernel.Options {
 	return o
 }
 
-// hints tell of settings that HNS cannot carry.
+// hints logs settings that HNS has no counterpart for.
 func (p *parts) hints(logger klog.Logger) {
 	if p.NodePortsPrimary || len(p.NodePortRanges) > 0 {
 		logger.Info("HNS serves node ports at every address of the node; node port addresses are for health checks of services only")
@@ -99,8 +99,8 @@ func Cleanup(ctx context.Context, given Options) error {
 	return nil
 }
 
-// nodeAddrs are those by which programs of this node reach its node ports: the one that --bind-address names, else the
-// internal ones of the node's object, whenever they come.
+// nodeAddrs returns the addresses at which programs of this node reach its node ports: that of --bind-address, otherwise the
+// internal ones of the node's object, which may arrive later.
 func (p *parts) nodeAddrs() []netip.Addr {
 	if a, err := netip.ParseAddr(p.Config.BindAddress); err == nil && !a.IsUnspecified() {
 		return []netip.Addr{a}
@@ -108,18 +108,18 @@ func (p *parts) nodeAddrs() []netip.Addr {
 	return p.node.InternalIPs()
 }
 
-// tidy gives memory back to the system after each look at everything, where that is a lot: a listing of thousands of
-// objects, twice a minute, would else stay with the program until the next. It costs tens of milliseconds. So it does when
-// everything has been dealt with once, from when on the heap is kept small.
-type tidy struct {
+// memoryReleaser returns memory to the system after each full pass over at least manyFrontends frontends: a pass lists thousands of
+// objects twice a minute, and their memory would otherwise stay with the program until the next one. This takes tens of
+// milliseconds. It also does so once after the first pass that left nothing to do; from then on the heap is kept small.
+type memoryReleaser struct {
 	kernel.Reporter
 	start *sync.Once
 }
 
-// aLot of frontends: fewer than that are listed in a few megabytes.
-const aLot = 1000
+// manyFrontends is the number of frontends from which memory is returned: a listing of fewer takes a few megabytes.
+const manyFrontends = 1000
 
-func (t tidy) Pass(p health.Pass) {
+func (t memoryReleaser) Pass(p health.Pass) {
 	t.Reporter.Pass(p)
 	started := false
 	if p.Ready {
@@ -128,8 +128,8 @@ func (t tidy) Pass(p health.Pass) {
 	if !p.Full && !started {
 		return
 	}
-	thrift(os.Getenv, percentFor(liveHeap()))
-	if p.Pending == 0 && p.Wanted >= aLot {
+	limitGarbage(os.Getenv, percentFor(liveHeap()))
+	if p.Pending == 0 && p.Wanted >= manyFrontends {
 		go debug.FreeOSMemory()
 	}
 }

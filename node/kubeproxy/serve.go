@@ -21,7 +21,7 @@ import (
 	"porthole.dev/porthole/proxy/health"
 )
 
-// parts are what every mode uses.
+// parts holds what every mode uses.
 type parts struct {
 	Options
 	client *serviceapi.Client
@@ -29,7 +29,7 @@ type parts struct {
 	server *health.Server
 	node   *serviceapi.OwnNode
 	events *serviceapi.ServiceEvents
-	// background is what must have ended before the program does.
+	// background holds the goroutines that must end before the program does.
 	background sync.WaitGroup
 }
 
@@ -41,12 +41,12 @@ func (e serviceEvents) ServiceEvent(event health.Event) {
 	e.Event(event.Service, event.Warning, event.Reason, event.Text)
 }
 
-// Run runs until ctx ends or something breaks that only a new start mends. What was programmed stays.
+// Run runs until ctx ends or an error occurs that only a new start repairs. What was programmed stays.
 func Run(ctx context.Context, given Options) error {
 	if !given.Config.EnableProfiling {
 		runtime.MemProfileRate = 0 // its samples would be kept for ever
 	}
-	thrift(os.Getenv, startPercent[given.Mode])
+	limitGarbage(os.Getenv, startPercent[given.Mode])
 	client, server, err := serviceapi.New(apiconn.Options{Kubeconfig: given.Kubeconfig, Master: given.Master, UserAgent: "kube-proxy/" + Version,
 		QPS: given.Config.ClientConnection.QPS, Burst: int(given.Config.ClientConnection.Burst)})
 	if err != nil {
@@ -108,7 +108,7 @@ var maxBackends = map[string]int{Kernelspace: balance.MaxBackends}
 // running is a mode that is set up.
 type running struct {
 	run func(context.Context) error
-	// diff compares what is wanted with the host; nil where the mode cannot.
+	// diff compares what is wanted with the host; nil if the mode cannot.
 	diff func(context.Context) (any, error)
 }
 
@@ -131,7 +131,8 @@ func (l *listening) close() {
 	}
 }
 
-// serve opens a server; address "" means none. A port in use is an error with hardFail, else it is tried again.
+// serve starts a server; address "" means none. If the port is in use, it returns an error with hardFail, and tries again
+// otherwise.
 func (l *listening) serve(ctx context.Context, flag, address string, handler http.Handler) error {
 	if address == "" {
 		return nil
@@ -174,13 +175,13 @@ func (l *listening) start(listener net.Listener, handler http.Handler, address s
 	l.stops = append(l.stops, stop)
 }
 
-// listenAgain is upstream's pause.
+// listenAgain is the pause before a port in use is tried again, as long as upstream's.
 const listenAgain = 5 * time.Second
 
-// errFileChanged ends the proxy; whoever supervises it starts it again, and the start writes nothing that is right.
+// errFileChanged ends the proxy. Its supervisor starts it again, and the new start writes nothing that is already right.
 var errFileChanged = errors.New("the content of the --config file has changed: ending, to be started with the new one")
 
-// watchFile ends the proxy when its configuration file holds something else. A file that cannot be read is no reason.
+// watchFile ends the proxy when the content of its configuration file changes. A file that cannot be read does not count.
 func (given Options) watchFile(ctx context.Context, end context.CancelCauseFunc) {
 	if given.ConfigFile == "" {
 		return
@@ -201,5 +202,5 @@ func (given Options) watchFile(ctx context.Context, end context.CancelCauseFunc)
 	}
 }
 
-// watchPeriod: a variable for tests.
+// watchPeriod is a variable so that tests can shorten it.
 var watchPeriod = 2 * time.Second

@@ -13,15 +13,15 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// services are what the API server says of services, for whichever mode serves them.
+// services follows services and endpoints in the API, for any mode.
 type services struct {
 	tracker *service.Tracker
 	feed    *serviceapi.ServiceFeed
 	first   sync.Once
 }
 
-// watchServices starts watching and returns at once; it ends with ctx. around may put a sink of its own before the
-// tracker; nil means none.
+// watchServices starts to watch and returns at once. The watch ends with ctx. If around is not nil, it returns the sink that gets the
+// objects in place of the tracker, and passes them on to it.
 func watchServices(ctx context.Context, client *serviceapi.Client, node string, ranges service.SourceRanges,
 	around func(*service.Tracker) serviceapi.ServiceSink) *services {
 	s := &services{tracker: service.NewTracker(service.Node{Name: node})}
@@ -36,8 +36,8 @@ func watchServices(ctx context.Context, client *serviceapi.Client, node string, 
 	return s
 }
 
-// take gives the services that changed since the last call; complete is false until all objects have arrived once. Where
-// they are many, what the first listing took (10,000 services at once) goes back to the system soon after.
+// take returns the services that changed since the last call. complete is false until all objects have arrived once. If the first
+// listing has many services, the memory that it needed is returned to the system afterwards.
 func (s *services) take() (changed []service.State, complete bool) {
 	if !s.feed.Synced() {
 		return nil, false
@@ -45,7 +45,7 @@ func (s *services) take() (changed []service.State, complete bool) {
 	changed = s.tracker.Take()
 	s.first.Do(func() {
 		if len(changed) >= manyServices {
-			thrift(os.Getenv, leastPercent)
+			limitGarbage(os.Getenv, leastPercent)
 			go debug.FreeOSMemory()
 		}
 	})

@@ -24,8 +24,8 @@ import (
 
 const bigServices, manyPods = 10_000, 10
 
-// bigCluster is an API server of 10,000 services with ten endpoints each. It streams what it makes up on the way, as a
-// watch with initial events, and then the slices that come in on changes.
+// bigCluster is an API server with 10,000 services of ten endpoints each. It generates objects while it streams them: first as a
+// watch with initial events, then each slice that arrives on changes.
 type bigCluster struct {
 	changes chan *discoveryv1.EndpointSlice
 }
@@ -39,7 +39,7 @@ func (b *bigCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)
 	send := func(kind string, object any) {
-		// An error means that the client went, which the context tells.
+		// An error means that the client hung up: its context ends too.
 		_ = encoder.Encode(map[string]any{"type": kind, "object": object})
 	}
 
@@ -192,7 +192,7 @@ func TestBigCluster(t *testing.T) {
 	runtime.KeepAlive(all)
 }
 
-// memory reads what the system says of this process, where it does.
+// memory returns what the system reports about the memory of this process, or nothing if it does not report it.
 func memory(t *testing.T) string {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	proxy "porthole.dev/porthole/proxy/userspace"
 )
 
-// userspaceMode relays in this process. Addresses on the host end with it.
+// userspaceMode relays connections in this process. The addresses that it adds to the host are removed when it ends.
 func (p *parts) userspaceMode(ctx context.Context) running {
 	o := p.servingOptions()
 	source := p.source(ctx, service.Carry)
@@ -18,7 +18,7 @@ func (p *parts) userspaceMode(ctx context.Context) running {
 	return running{run: proxy.New(o).Run}
 }
 
-// servingOptions are those of a proxy that serves, but for the services.
+// servingOptions returns the options of a proxy that serves, without where its services come from.
 func (p *parts) servingOptions() proxy.Options {
 	o := p.userspaceOptions()
 	o.Reporter, o.Reserved = p.server, apiAddresses(p.api)
@@ -37,7 +37,8 @@ func (given Options) userspaceOptions() proxy.Options {
 		NodePorts: given.NodePortRanges, Cluster: given.ClusterRanges, Settle: given.Settle, Period: given.Period}
 }
 
-// cleanupUserspace takes off the host what an earlier run left: a proxy that ends at once does so.
+// cleanupUserspace removes from the host what an earlier run left: a proxy without services removes all addresses, and this one
+// ends at once.
 func cleanupUserspace(ctx context.Context, given Options) error {
 	o := given.userspaceOptions()
 	o.Take = func() ([]service.State, bool) { return nil, false }

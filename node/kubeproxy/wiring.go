@@ -19,7 +19,7 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// counted passes objects on to the tracker and counts them.
+// counted passes objects on to the tracker and counts the changes in the metrics.
 type counted struct {
 	*service.Tracker
 	server *health.Server
@@ -71,7 +71,7 @@ func (p *parts) source(ctx context.Context, ranges service.SourceRanges) source 
 	return source{take: take, changed: all.feed.Changed()}
 }
 
-// checkOptions are for the health checks of services, which answer on the addresses that node ports are for.
+// checkOptions returns the options of the servers for the services' health checks. They listen where node ports are served.
 func (p *parts) checkOptions() healthcheck.Options {
 	o := healthcheck.Options{Ranges: p.NodePortRanges, Serving: p.server.Serving, Failed: func(name string, _ uint16, err error) {
 		p.events.Event(name, true, health.ReasonHealthCheck, "node "+p.Hostname+": "+err.Error())
@@ -83,7 +83,7 @@ func (p *parts) checkOptions() healthcheck.Options {
 	return o
 }
 
-// primaryAddresses are the first of each family, as the node's object has them.
+// primaryAddresses returns the first IPv4 and the first IPv6 address of the node's object.
 func (p *parts) primaryAddresses() ([]netip.Addr, error) {
 	var out []netip.Addr
 	families := map[bool]bool{}
@@ -108,7 +108,7 @@ func connect(ctx context.Context, to netip.AddrPort) error {
 	return conn.Close()
 }
 
-// probed counts the results of probes.
+// probed returns a function that counts the results of probes in a metric.
 func (p *parts) probed() func(result string) {
 	probes := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "porthole_proxy_probe_total",
 		Help: "Connections to cluster IPs that show whether HNS serves what it lists, by result."}, []string{"result"})
@@ -119,8 +119,8 @@ func (p *parts) probed() func(result string) {
 	return func(result string) { probes.WithLabelValues(result).Inc() }
 }
 
-// apiAddresses are those of the API server that the configuration names; none when it names it otherwise. master is a
-// URL or host:port.
+// apiAddresses returns the address of the API server if the configuration gives an address, and nothing if it gives a name. master
+// is a URL or host:port.
 func apiAddresses(master string) []netip.Addr {
 	host := master
 	if u, err := url.Parse(master); err == nil && u.Host != "" {
@@ -135,8 +135,8 @@ func apiAddresses(master string) []netip.Addr {
 	return nil
 }
 
-// nodeMAC is the hardware address of the adapter by which this host reaches an address, in Windows' form; "" when it
-// cannot be found out.
+// nodeMAC returns the hardware address of the adapter through which this host reaches an address, as Windows writes it. It returns
+// "" if it cannot find it.
 func nodeMAC(towards []netip.Addr) string {
 	for _, to := range towards {
 		conn, err := net.Dial("udp", netip.AddrPortFrom(to, 9).String()) // sends nothing: it asks for a route

@@ -172,10 +172,10 @@ func TestAPIAddresses(t *testing.T) {
 	}
 }
 
-func TestThrift(t *testing.T) {
+func TestLimitGarbage(t *testing.T) {
 	for env, want := range map[string]int{"": 55, "GOGC": 77, "GOMEMLIMIT": 77} {
 		before := debug.SetGCPercent(77)
-		thrift(func(name string) string {
+		limitGarbage(func(name string) string {
 			if name == env {
 				return "set"
 			}
@@ -199,7 +199,7 @@ func TestPercentFor(t *testing.T) {
 	}
 }
 
-// TestNodeMAC: an address is found on its interface; loopback has no hardware address, and nowhere has none either.
+// TestNodeMAC: an address is found on its interface; neither loopback nor an unknown destination has a hardware address.
 func TestNodeMAC(t *testing.T) {
 	if got := nodeMAC([]netip.Addr{netip.MustParseAddr("127.0.0.1")}); got != "" && got != "00-00-00-00-00-00" {
 		t.Errorf("loopback: %q", got)

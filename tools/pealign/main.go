@@ -2,8 +2,8 @@
 //
 //	pealign FROM TO
 //
-// Go's linker puts sections at multiples of 512 bytes. Windows maps such a file all the same; Wine can map only what lies
-// at whole pages and reads the rest into memory of the process: tens of megabytes and most of the time of each start.
+// Go's linker puts sections at multiples of 512 bytes. Windows maps such a file nevertheless. Wine can map only sections at
+// whole pages and reads the others into the memory of the process: tens of megabytes, and most of the time of each start.
 package main
 
 import (
@@ -17,8 +17,8 @@ import (
 	"slices"
 )
 
-// page is the size of a page on amd64. The PE format takes as the alignment of sections in the file any power of two
-// from 512 to 64 Ki that is not above their alignment in memory.
+// page is the size of a page on amd64. The PE format allows as alignment of sections in the file any power of two from 512 to
+// 64 Ki that is not larger than their alignment in memory.
 const page = 4096
 
 func main() {
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// alignFile puts a new file in place of to: programs that run go on with the old one, which is mapped.
+// alignFile replaces the file to. Running programs keep using the old file, which they have mapped.
 func alignFile(from, to string) error {
 	data, err := os.ReadFile(from)
 	if err != nil {
@@ -60,7 +60,7 @@ const (
 	rawOffsetAt     = 20
 )
 
-// align gives the same program with sections at whole pages. It refuses what holds file offsets that it does not move.
+// align returns the same program with sections at whole pages. It refuses a file with offsets that it does not know how to move.
 func align(from []byte) ([]byte, error) {
 	f, err := pe.NewFile(bytes.NewReader(from))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// program builds this very tool for Windows.
+// program builds this tool for Windows.
 func program(t *testing.T) []byte {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "p.exe")
@@ -29,7 +29,7 @@ func program(t *testing.T) []byte {
 	return data
 }
 
-// memory is what a loader makes of a program, in front of relocations: its sections by address.
+// memory returns a program's sections by address, as a loader puts them into memory before it applies relocations.
 func memory(t *testing.T, data []byte) map[uint32][]byte {
 	t.Helper()
 	f, err := pe.NewFile(bytes.NewReader(data))
@@ -119,7 +119,7 @@ func TestAlignRefuses(t *testing.T) {
 	}
 }
 
-// TestAlignFile: what has the old file open keeps it whole, and the new one can be run.
+// TestAlignFile: a process that has the old file open still reads all of it, and the new file can be run.
 func TestAlignFile(t *testing.T) {
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "from.exe"), filepath.Join(dir, "to.exe")

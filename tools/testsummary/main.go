@@ -155,11 +155,11 @@ func (s *summary) print(t test) {
 	}
 }
 
-// unfinishedLines is how much of a test that has no result is shown: enough for what a panic or the end of the time says and
-// for the first goroutines.
+// unfinishedLines is how many lines are shown of a test without a result: enough for the message of a panic or a time-out and for
+// the first goroutines.
 const unfinishedLines = 80
 
-// printUnfinished shows what the tests of a package printed that have no result, from the panic on if there is one.
+// printUnfinished prints the output of a package's tests that have no result, from the panic on if there is one.
 func (s *summary) printUnfinished(pkg string) {
 	for _, t := range slices.SortedFunc(maps.Keys(s.output), func(a, b test) int { return cmp.Compare(a.name, b.name) }) {
 		if t.pkg != pkg || slices.Contains(s.skipped, t) {
@@ -210,7 +210,7 @@ func (s *summary) finish() bool {
 	return len(s.failed) == 0 && len(s.broken) == 0 && s.passed > 0
 }
 
-// reason is the last line that a skipped test printed, without the file that printed it.
+// reason returns the last line that a skipped test printed.
 func (s *summary) reason(t test) string {
 	if s.output[t] == nil {
 		return "no reason given"

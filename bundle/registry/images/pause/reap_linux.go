@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// reaper tells when a child may have ended; in a shared PID namespace every orphan becomes ours.
+// reaper returns a channel that receives when a child may have ended. In a shared PID namespace every orphan becomes our child.
 func reaper() <-chan os.Signal {
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// hog keeps what it took; the garbage collector must not be able to give it back.
+// hog holds the memory that the program took, so that the garbage collector cannot free it.
 var hogged [][]byte
 
 func hog(args []string) error {

@@ -1,5 +1,5 @@
 // Command testapp is the program inside the test image: one source for every system and build, with a subcommand for
-// each thing that a test of pods, services and limits wants to see from inside a container.
+// each thing that tests of pods, services and limits do inside a container.
 package main
 
 import (

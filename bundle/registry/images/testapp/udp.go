@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// udpListen starts an echo server; its end comes from the channel.
+// udpListen starts an echo server. The channel receives the error that ends it.
 func udpListen(addr string) (<-chan error, error) {
 	c, err := net.ListenPacket("udp", addr)
 	if err != nil {
@@ -29,7 +29,7 @@ func udpListen(addr string) (<-chan error, error) {
 	return failed, nil
 }
 
-// udpExchange sends one packet and gives the next one that comes back.
+// udpExchange sends one packet and returns the first one that comes back.
 func udpExchange(addr string, packet []byte, timeout time.Duration) ([]byte, error) {
 	c, err := net.DialTimeout("udp", addr, timeout)
 	if err != nil {
