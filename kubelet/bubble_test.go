@@ -245,6 +245,17 @@ type instance struct {
 	restarts int32
 }
 
+// hasEvents checks that events about a pod were sent, given by how their "reason: message" begins.
+func (b *bubble) hasEvents(pod string, want ...string) {
+	b.t.Helper()
+	said := b.cluster.said(pod)
+	for _, w := range want {
+		if !strings.Contains("\n"+said, "\n"+w) {
+			b.t.Errorf("pod %s has no event %q; it has\n%s", pod, w, said)
+		}
+	}
+}
+
 // runningOnce checks that each of these pods has exactly one running instance of its container "app", and returns them.
 func (b *bubble) runningOnce(names ...string) map[string]instance {
 	b.t.Helper()

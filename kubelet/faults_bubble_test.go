@@ -28,13 +28,17 @@ func firstCalls(method string, n int32, how runtimetest.Outcome) func(runtimetes
 	}
 }
 
-// TestFailedCalls: each call of a pod's life may fail three times, before or after it was carried out. The pod becomes Ready
-// with one container, and nothing is left of it.
+// TestFailedCalls: each call of a pod's life may fail three times, before or after it was carried out, and with the events that
+// tell what was done or without. The pod becomes Ready with one container, and nothing is left of it.
 func TestFailedCalls(t *testing.T) {
 	for _, method := range []string{"RunPodSandbox", "PodSandboxStatus", "CreateContainer", "StartContainer", "ContainerStatus", "StopContainer", "RemoveContainer",
 		"StopPodSandbox", "RemovePodSandbox", "ImageStatus", "ListPodSandbox", "ListContainers", "GetContainerEvents", "Version", "Status"} {
-		for name, how := range map[string]runtimetest.Outcome{"fails": runtimetest.Fail, "works and fails": runtimetest.DoThenFail} {
-			t.Run(method+" "+name, func(t *testing.T) {
+		for _, c := range []struct {
+			name   string
+			how    runtimetest.Outcome
+			events bool
+		}{{"fails", runtimetest.Fail, true}, {"works and fails", runtimetest.DoThenFail, true}, {"works and fails without events", runtimetest.DoThenFail, false}} {
+			t.Run(method+" "+c.name, func(t *testing.T) {
 				inBubble(t, func(b *bubble) {
 					names := b.create("pod", 1)
 					b.untilReady(time.Minute, names...)
@@ -42,7 +46,10 @@ func TestFailedCalls(t *testing.T) {
 					b.removeAll(names...)
 					b.untilGone(time.Minute, names...)
 					b.nothingLeft()
-				}, func(b *bubble) { b.runtime.Fault = firstCalls(method, 3, how) })
+				}, func(b *bubble) {
+					b.runtime.Fault = firstCalls(method, 3, c.how)
+					b.runtime.LoseEvent = func(*criEvent) bool { return !c.events }
+				})
 			})
 		}
 	}
@@ -248,6 +255,9 @@ func TestImageFailures(t *testing.T) {
 		bad.Spec.Containers[0].Image = "Not/A:Name:1"
 		b.cluster.create(bad)
 		b.untilPod(20*time.Second, "bad", "waiting", waiting("InvalidImageName"))
+		b.hasEvents("pod", "Pulling: ", "Failed: Failed to pull image", "BackOff: Back-off pulling image", "Pulled: Successfully pulled image")
+		b.hasEvents("never", `ErrImageNeverPull: Container image "registry.local/other:1" is not present with pull policy of Never`)
+		b.hasEvents("bad", "InspectFailed: Failed to apply default image tag")
 		b.removeAll("pod", "never", "bad")
 		b.nothingLeft()
 	}, func(b *bubble) {
@@ -289,10 +299,8 @@ func TestVolumeFailures(t *testing.T) {
 	})
 }
 
-// TestOrphansWait: a sandbox that no source knows ends only when every source has delivered its pods, and the folder of a
-// pod that nobody knows only ten seconds after the start.
+// TestOrphansWait: a sandbox that no source knows ends only when every source has delivered its pods.
 func TestOrphansWait(t *testing.T) {
-	folder := ""
 	inBubble(t, func(b *bubble) {
 		time.Sleep(20 * time.Second) // the API server has not delivered yet
 		if d := b.runtime.Dump(); !strings.Contains(d, "container running ns/orphan app#0") {
@@ -302,12 +310,6 @@ func TestOrphansWait(t *testing.T) {
 		b.within(time.Minute, "the orphan still runs", func() error {
 			if d := b.runtime.Dump(); strings.Contains(d, "orphan") {
 				return errors.New(d)
-			}
-			return nil
-		})
-		b.within(time.Minute, "the folder is there", func() error {
-			if _, err := os.Stat(folder); err == nil {
-				return errors.New(folder)
 			}
 			return nil
 		})
@@ -323,10 +325,33 @@ func TestOrphansWait(t *testing.T) {
 			_, err = rt.StartContainer(context.Background(), runtime.ContainerSpec{Sandbox: runtime.SandboxSpec{Pod: orphan}, SandboxID: box.ID,
 				Container: &orphan.Spec.Containers[0], Args: []string{"sleep"}, ImageRef: testImage})
 		}
-		folder = filepath.Join(b.dir, "kubelet", "pods", "forgotten-uid")
-		if err := errors.Join(err, os.MkdirAll(folder, 0o750)); err != nil {
+		if err != nil {
 			b.t.Fatal(err)
 		}
 		b.cluster.create(aPod("known", "sleep"))
+	})
+}
+
+// TestFoldersWait: the folder of a pod that nobody knows stays for orphanGrace after the start, since the previous kubelet may
+// have asked for a sandbox that is still being made.
+func TestFoldersWait(t *testing.T) {
+	folder := ""
+	there := func() bool { _, err := os.Stat(folder); return err == nil }
+	inBubble(t, func(b *bubble) {
+		time.Sleep(orphanGrace - 100*time.Millisecond)
+		if !there() {
+			t.Errorf("the folder is gone before %v", orphanGrace)
+		}
+		b.within(time.Minute, "the folder is still there", func() error {
+			if there() {
+				return errors.New(folder)
+			}
+			return nil
+		})
+	}, func(b *bubble) {
+		folder = filepath.Join(b.dir, "kubelet", "pods", "forgotten-uid")
+		if err := os.MkdirAll(folder, 0o750); err != nil {
+			b.t.Fatal(err)
+		}
 	})
 }

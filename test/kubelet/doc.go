@@ -6,6 +6,6 @@
 // calls about chosen pods.
 //
 // They need what `make build` builds. PORTHOLE=FILE tests another build of porthole, such as one made with `-tags debug`,
-// in which a broken invariant ends the pod's turn. KILLS=100 kills the kubelet as often (12 without it), HANG=120s lets
+// in which a broken invariant ends the pod's turn. KILLS=100 kills the kubelet as often (3 without it), HANG=120s lets
 // calls hang for that long.
 package kubelet

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// testKilled kills the kubelet while pods start, run and end. What ran goes on in the same containers, what was half
-// made is finished, and what was deleted meanwhile ends.
+// testKilled kills the kubelet while pods start, run and end. What ran goes on in the same containers, what was half made is
+// finished, and what was deleted meanwhile ends.
 func testKilled(t *testing.T, w *world) {
 	name := func(i int) string { return fmt.Sprintf("churn-%d", i) }
-	// Five pods run; then five more are made, one of the first is deleted, and the kubelet dies in the middle of it.
 	for i := range 5 {
 		w.create(t, newPod(name(i), "sleep"))
 	}
@@ -19,35 +18,25 @@ func testKilled(t *testing.T, w *world) {
 		p := w.until(t, 20*time.Second, name(i), ready)
 		before[p.Name] = p.Status.ContainerStatuses[0].ContainerID
 	}
-	for _, pause := range []time.Duration{50, 250} { // once among sandboxes, once among containers
-		first := 5
-		if pause > 50 {
-			first = 8
-		}
-		for i := first; i < first+3 && i < 10; i++ {
-			w.create(t, newPod(name(i), "sleep"))
-		}
-		<-time.After(pause * time.Millisecond) // not a wait for anything: the moment of the kill
-		w.kubelet.Kill()
-		if pause > 50 {
-			now := int64(0)
-			w.remove(t, name(0), nil)  // the API keeps it until the kubelet says that it has ended
-			w.remove(t, name(1), &now) // the API forgets it: only the runtime knows it
-		}
-		w.startKubelet()
+
+	for i := 5; i < 8; i++ {
+		w.create(t, newPod(name(i), "sleep"))
 	}
-	for i := 2; i < 10; i++ {
+	<-time.After(150 * time.Millisecond) // not a wait for anything: the moment of the kill, among sandboxes and containers
+	w.kubelet.Kill()
+	now := int64(0)
+	w.remove(t, name(0), nil)  // the API keeps it until the kubelet says that it has ended
+	w.remove(t, name(1), &now) // the API forgets it: only the runtime knows it
+	w.startKubelet()
+
+	for i := 2; i < 8; i++ {
 		p := w.until(t, 30*time.Second, name(i), ready)
 		c := p.Status.ContainerStatuses[0]
-		if was := before[p.Name]; was != "" && was != c.ContainerID || c.RestartCount != 0 && was != "" {
+		if was := before[p.Name]; was != "" && (was != c.ContainerID || c.RestartCount != 0) {
 			t.Errorf("pod %s: container %s with %d restarts, was %s", p.Name, c.ContainerID, c.RestartCount, was)
 		}
 	}
-	// The kubelet dies once more while all of them end.
-	for i := 2; i < 10; i++ {
+	for i := 2; i < 8; i++ {
 		w.remove(t, name(i), nil)
 	}
-	<-time.After(100 * time.Millisecond)
-	w.kubelet.Kill()
-	w.startKubelet()
 }

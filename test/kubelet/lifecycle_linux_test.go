@@ -13,7 +13,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"porthole.dev/porthole/internal/testkit"
@@ -22,20 +21,11 @@ import (
 
 // lifecycle are the tests of single pods. They run side by side.
 var lifecycle = map[string]func(*testing.T, *world){
-	"hooks":                  testHooks,
-	"failing postStart":      testBadPostStart,
-	"preStop ends early":     testPreStopEnds,
-	"grace shrinks":          testGraceShrinks,
-	"sidecar":                testSidecar,
-	"last words":             testLastWords,
-	"liveness":               testLiveness,
-	"readiness":              testReadiness,
-	"deadline":               testDeadline,
-	"failed by another":      testForeignPhase,
-	"images that are absent": testAbsentImages,
-	"ephemeral container":    testEphemeral,
-	"new image":              testNewImage,
-	"image volume":           testImageVolume,
+	"hooks":               testHooks,
+	"last words":          testLastWords,
+	"readiness":           testReadiness,
+	"ephemeral container": testEphemeral,
+	"image volume":        testImageVolume,
 }
 
 func exec(args ...string) *v1.LifecycleHandler {
@@ -112,73 +102,6 @@ func testHooks(t *testing.T, w *world) {
 	w.event(t, "hooks", "Killing", "Stopping container app")
 }
 
-func testBadPostStart(t *testing.T, w *world) {
-	p := newPod("badhook", "sleep")
-	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: exec("exit", "3")}
-	w.create(t, p)
-	w.until(t, 30*time.Second, "badhook", func(p *v1.Pod) error {
-		for _, c := range p.Status.ContainerStatuses {
-			if c.RestartCount > 0 && c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff" {
-				return nil
-			}
-		}
-		return fmt.Errorf("not restarted: %s", statusText(p))
-	})
-	w.event(t, "badhook", "FailedPostStartHook", "PostStartHook failed")
-	w.event(t, "badhook", "Killing", "FailedPostStartHook")
-	w.remove(t, "badhook", nil)
-}
-
-// testPreStopEnds: a hook does not outlive its container.
-func testPreStopEnds(t *testing.T, w *world) {
-	p := newPod("early", "sleep", "4")
-	grace := int64(60)
-	p.Spec.TerminationGracePeriodSeconds, p.Spec.RestartPolicy = &grace, v1.RestartPolicyNever
-	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 40}}}
-	w.create(t, p)
-	w.until(t, 20*time.Second, "early", ready)
-	w.remove(t, "early", nil)
-	if d := w.gone(t, "early", 50*time.Second); d > 20*time.Second {
-		t.Errorf("gone after %v: the hook of 40 s was waited for", d)
-	}
-}
-
-// testGraceShrinks: a second deletion with less time cuts the first short.
-func testGraceShrinks(t *testing.T, w *world) {
-	p := newPod("shrink", "sleep")
-	grace, less := int64(50), int64(1)
-	p.Spec.TerminationGracePeriodSeconds = &grace
-	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 45}}}
-	w.create(t, p)
-	w.until(t, 20*time.Second, "shrink", ready)
-	w.remove(t, "shrink", nil)
-	w.event(t, "shrink", "Killing", "Stopping container app")
-	w.remove(t, "shrink", &less)
-	if d := w.gone(t, "shrink", 60*time.Second); d > 15*time.Second {
-		t.Errorf("gone after %v, told to be in one second", d)
-	}
-}
-
-// testSidecar: it runs before and beside the app, ends after it, and does not decide how the pod ends.
-func testSidecar(t *testing.T, w *world) {
-	p := newPod("side", "sleep", "2")
-	always := v1.ContainerRestartPolicyAlways
-	p.Spec.RestartPolicy = v1.RestartPolicyNever
-	side := container("proxy", "sleep")
-	side.RestartPolicy = &always
-	p.Spec.InitContainers = []v1.Container{side}
-	w.create(t, p)
-	done := w.until(t, 30*time.Second, "side", inPhase(v1.PodSucceeded))
-	c, app := done.Status.InitContainerStatuses[0], done.Status.ContainerStatuses[0].State.Terminated
-	if c.State.Terminated == nil || app == nil || c.RestartCount != 0 {
-		t.Fatalf("sidecar %+v, app %+v", c, app)
-	}
-	if c.State.Terminated.StartedAt.After(app.StartedAt.Time) || c.State.Terminated.FinishedAt.Time.Before(app.FinishedAt.Time) {
-		t.Errorf("sidecar from %v to %v, app from %v to %v", c.State.Terminated.StartedAt, c.State.Terminated.FinishedAt, app.StartedAt, app.FinishedAt)
-	}
-	w.remove(t, "side", nil)
-}
-
 // testLastWords: a message comes from the file, or after an error from the log if that was asked for.
 func testLastWords(t *testing.T, w *world) {
 	p := newPod("words", "write", "/dev/termination-log", "from", "file")
@@ -210,26 +133,6 @@ func testLastWords(t *testing.T, w *world) {
 	w.remove(t, "words", nil)
 }
 
-// testLiveness: a container that its probe gives up is stopped with the probe's own grace and runs again.
-func testLiveness(t *testing.T, w *world) {
-	p := newPod("dead", "sleep")
-	long, short := int64(120), int64(1)
-	p.Spec.TerminationGracePeriodSeconds = &long
-	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 100}}}
-	p.Spec.Containers[0].LivenessProbe = &v1.Probe{PeriodSeconds: 1, FailureThreshold: 2, TerminationGracePeriodSeconds: &short,
-		ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"/testapp", "cat", "/absent"}}}}
-	w.create(t, p)
-	w.until(t, 30*time.Second, "dead", func(p *v1.Pod) error {
-		if c := p.Status.ContainerStatuses; len(c) == 0 || c[0].RestartCount == 0 {
-			return fmt.Errorf("not restarted: %s", statusText(p))
-		}
-		return nil
-	})
-	w.event(t, "dead", "Unhealthy", "Liveness probe failed: ")
-	w.event(t, "dead", "Killing", "Container app failed liveness probe, will be restarted")
-	w.remove(t, "dead", new(int64))
-}
-
 // testReadiness: by HTTP with a named port, by TCP, and by a command that fails.
 func testReadiness(t *testing.T, w *world) {
 	p := newPod("probed", "serve", "--http", ":8080", "--tcp", ":7000", "--udp", "")
@@ -249,69 +152,6 @@ func testReadiness(t *testing.T, w *world) {
 	}
 	w.remove(t, "probed", nil)
 	w.remove(t, "unready", nil)
-}
-
-func testDeadline(t *testing.T, w *world) {
-	p := newPod("late", "sleep")
-	seconds := int64(300)
-	p.Spec.ActiveDeadlineSeconds = &seconds
-	w.create(t, p)
-	w.until(t, 20*time.Second, "late", ready)
-	_, err := w.Client.CoreV1().Pods(namespace).Patch(w.ctx, "late", types.MergePatchType, []byte(`{"spec":{"activeDeadlineSeconds":2}}`), metav1.PatchOptions{})
-	must(t, err)
-	done := w.until(t, 20*time.Second, "late", inPhase(v1.PodFailed))
-	if done.Status.Reason != "DeadlineExceeded" || done.Status.ContainerStatuses[0].State.Terminated == nil {
-		t.Errorf("reason %q, %s", done.Status.Reason, statusText(done))
-	}
-	w.event(t, "late", "DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
-	w.remove(t, "late", nil)
-}
-
-// testForeignPhase: a pod that another client calls Failed ends.
-func testForeignPhase(t *testing.T, w *world) {
-	w.create(t, newPod("foreign", "sleep"))
-	w.until(t, 20*time.Second, "foreign", ready)
-	_, err := w.Client.CoreV1().Pods(namespace).Patch(w.ctx, "foreign", types.MergePatchType,
-		[]byte(`{"status":{"phase":"Failed","conditions":[{"type":"DisruptionTarget","status":"True","reason":"Test"}]}}`), metav1.PatchOptions{}, "status")
-	must(t, err)
-	done := w.until(t, 20*time.Second, "foreign", func(p *v1.Pod) error {
-		if p.Status.ContainerStatuses[0].State.Terminated == nil {
-			return fmt.Errorf("it still runs: %s", statusText(p))
-		}
-		return inPhase(v1.PodFailed)(p)
-	})
-	kept := false
-	for _, c := range done.Status.Conditions {
-		kept = kept || c.Type == v1.DisruptionTarget
-	}
-	if !kept {
-		t.Errorf("conditions %+v: DisruptionTarget was dropped", done.Status.Conditions)
-	}
-	w.remove(t, "foreign", nil)
-}
-
-func testAbsentImages(t *testing.T, w *world) {
-	p := newPod("absent", "sleep")
-	p.Spec.Containers[0].Image, p.Spec.Containers[0].ImagePullPolicy = "testkit.local/nothing:1", v1.PullNever
-	bad := container("bad", "sleep")
-	bad.Image = "Not/A:Name:1"
-	p.Spec.Containers = append(p.Spec.Containers, bad)
-	w.create(t, p)
-	w.until(t, 20*time.Second, "absent", func(p *v1.Pod) error {
-		got := map[string]string{}
-		for _, c := range p.Status.ContainerStatuses {
-			if c.State.Waiting != nil {
-				got[c.Name] = c.State.Waiting.Reason
-			}
-		}
-		if got["app"] != "ErrImageNeverPull" || got["bad"] != "InvalidImageName" {
-			return fmt.Errorf("reasons %v", got)
-		}
-		return inPhase(v1.PodPending)(p)
-	})
-	w.event(t, "absent", "ErrImageNeverPull", `Container image "testkit.local/nothing:1" is not present with pull policy of Never`)
-	w.event(t, "absent", "InspectFailed", "Failed to apply default image tag")
-	w.remove(t, "absent", nil)
 }
 
 // testEphemeral: a container joins a running pod and ends, once.
@@ -348,24 +188,4 @@ func testImageVolume(t *testing.T, w *world) {
 		t.Errorf("the volume holds %q", got)
 	}
 	w.remove(t, "imaged", nil)
-}
-
-// testNewImage: the container runs again with the image that the pod now names, and the generation is observed.
-func testNewImage(t *testing.T, w *world) {
-	w.create(t, newPod("renewed", "sleep"))
-	w.until(t, 20*time.Second, "renewed", ready)
-	other := strings.TrimSuffix(testkit.TestImage, ":1") + ":2"
-	must(t, w.ImportTestImage(w.ctx, other))
-	patch := fmt.Sprintf(`{"spec":{"containers":[{"name":"app","image":%q}]}}`, other)
-	_, err := w.Client.CoreV1().Pods(namespace).Patch(w.ctx, "renewed", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
-	must(t, err)
-	w.until(t, 20*time.Second, "renewed", func(p *v1.Pod) error {
-		c := p.Status.ContainerStatuses[0]
-		if c.RestartCount != 1 || c.State.Running == nil || p.Status.ObservedGeneration != p.Generation {
-			return fmt.Errorf("observed %d of %d: %s", p.Status.ObservedGeneration, p.Generation, statusText(p))
-		}
-		return nil
-	})
-	w.event(t, "renewed", "Killing", "Container app definition changed, will be restarted")
-	w.remove(t, "renewed", nil)
 }

@@ -1,8 +1,6 @@
 package kubelet
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +14,6 @@ func TestKubelet(t *testing.T) {
 	w := newWorld(t, setup{limit: worldTime()})
 	t.Run("pods", func(t *testing.T) {
 		t.Run("init container and environment", func(t *testing.T) { t.Parallel(); testEnvironment(t, w) })
-		t.Run("restart with back-off", func(t *testing.T) { t.Parallel(); testBackoff(t, w) })
-		t.Run("failed init container", func(t *testing.T) { t.Parallel(); testFailedInit(t, w) })
 		for name, test := range lifecycle {
 			t.Run(name, func(t *testing.T) { t.Parallel(); test(t, w) })
 		}
@@ -46,6 +42,8 @@ func TestKubelet(t *testing.T) {
 	w.run(t, "start that was cut short", testCutStart)
 	w.run(t, "suite of the runtime", testRuntimeSuite)
 	w.run(t, "killed during churn", testKilled)
+	w.nothingLeft(t)
+	w.run(t, "containerd killed", testContainerdRestart)
 	w.nothingLeft(t)
 }
 
@@ -99,49 +97,4 @@ func testEnvironment(t *testing.T, w *world) {
 		t.Errorf("the file of the init container holds %q", got)
 	}
 	w.remove(t, "env", nil)
-}
-
-// testBackoff: the first restart comes at once, the second after ten seconds, with the reason in the status meanwhile.
-func testBackoff(t *testing.T, w *world) {
-	w.create(t, newPod("crash", "exit", "3"))
-	waiting := w.until(t, 20*time.Second, "crash", func(p *v1.Pod) error {
-		for _, c := range p.Status.ContainerStatuses {
-			if c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff" && c.RestartCount == 1 {
-				return nil
-			}
-		}
-		return fmt.Errorf("it is not in back-off after one restart: %s", statusText(p))
-	})
-	last := waiting.Status.ContainerStatuses[0].LastTerminationState.Terminated
-	if last == nil || last.ExitCode != 3 {
-		t.Fatalf("last state: %+v, want exit code 3", last)
-	}
-	var third *v1.ContainerStateTerminated // the container that the second restart made
-	w.until(t, 25*time.Second, "crash", func(p *v1.Pod) error {
-		c := p.Status.ContainerStatuses[0]
-		for _, s := range []v1.ContainerState{c.State, c.LastTerminationState} {
-			if s.Terminated != nil && s.Terminated.ContainerID != last.ContainerID {
-				third = s.Terminated
-				return nil
-			}
-		}
-		return errors.New("it has not restarted twice")
-	})
-	if pause := third.StartedAt.Sub(last.FinishedAt.Time); pause < 9*time.Second || pause > 15*time.Second {
-		t.Errorf("second restart %v after the end of the first, want about 10 s", pause)
-	}
-	w.remove(t, "crash", nil)
-}
-
-// testFailedInit: with restartPolicy Never a failed init container fails the pod, and its containers never start.
-func testFailedInit(t *testing.T, w *world) {
-	p := newPod("noinit", "sleep")
-	p.Spec.RestartPolicy = v1.RestartPolicyNever
-	p.Spec.InitContainers = []v1.Container{container("first", "exit", "4")}
-	w.create(t, p)
-	failed := w.until(t, 20*time.Second, "noinit", inPhase(v1.PodFailed))
-	if c := failed.Status.ContainerStatuses[0]; c.ContainerID != "" {
-		t.Errorf("the container was started: %+v", c)
-	}
-	w.remove(t, "noinit", nil)
 }

@@ -20,8 +20,8 @@ func exactly(cpu, memory string) v1.ResourceRequirements {
 	return v1.ResourceRequirements{Requests: l, Limits: l}
 }
 
-// testResize: a running pod gets other limits without a restart where its policy says so, and with one where not. What
-// does not fit waits, also across a kubelet that dies, and what changes meanwhile is noticed by the next one.
+// testResize: a running pod gets other limits without a restart where its policy says so, and with one where not, and its cgroup
+// has them. What changes while there is no kubelet is noticed by the next one.
 func testResize(t *testing.T, w *world) {
 	p := newPod("resize", "sleep")
 	p.Spec.Containers[0].Resources = exactly("20m", "32Mi")
@@ -41,43 +41,7 @@ func testResize(t *testing.T, w *world) {
 	w.untilEvent(t, p.Name, "ResizeStarted")
 	w.untilEvent(t, p.Name, "ResizeCompleted")
 
-	holder := newPod("resize-holder", "sleep")
-	holder.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: w.half(t)}
-	w.create(t, holder)
-	w.until(t, 20*time.Second, holder.Name, ready)
-	large := v1.ResourceList{v1.ResourceCPU: *resource.NewMilliQuantity(holder.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()+100, resource.DecimalSI),
-		v1.ResourceMemory: resource.MustParse("32Mi")}
-	w.resize(t, p.Name, v1.ResourceRequirements{Requests: large, Limits: large})
-	waits := func(p *v1.Pod) error {
-		for _, c := range p.Status.Conditions {
-			if c.Type == v1.PodResizePending && c.Reason == v1.PodReasonDeferred && c.ObservedGeneration == p.Generation &&
-				strings.HasPrefix(c.Message, "Node didn't have enough resource: cpu, requested: ") {
-				return nil
-			}
-		}
-		return fmt.Errorf("no resize is pending: %+v", p.Status.Conditions)
-	}
-	w.until(t, 20*time.Second, p.Name, waits)
-	w.kubelet.Kill()
-	w.startKubelet()
-	p = w.until(t, 20*time.Second, p.Name, func(p *v1.Pod) error {
-		if err := waits(p); err != nil {
-			return err
-		}
-		return ready(p)
-	})
-	if s := p.Status.ContainerStatuses[0]; s.ContainerID != before.ContainerID || !equality.Semantic.DeepEqual(s.AllocatedResources, exactly("40m", "32Mi").Requests) {
-		t.Errorf("after a restart: %+v", s)
-	}
-
-	now := int64(0)
-	w.remove(t, holder.Name, &now)
-	p = w.until(t, 20*time.Second, p.Name, has(v1.ResourceRequirements{Requests: large, Limits: large}))
-	if s := p.Status.ContainerStatuses[0]; s.ContainerID != before.ContainerID {
-		t.Errorf("after the wait for room: %+v", s)
-	}
-
-	w.kubelet.Kill() // and while it is away, the user asks for something that fits, and needs a restart
+	w.kubelet.Kill() // while it is away, the user asks for something that needs a restart
 	w.resize(t, p.Name, exactly("20m", "48Mi"))
 	w.startKubelet()
 	p = w.until(t, 30*time.Second, p.Name, has(exactly("20m", "48Mi")))
@@ -109,14 +73,6 @@ func (w *world) resize(t *testing.T, name string, r v1.ResourceRequirements) {
 	patch := fmt.Sprintf(`{"spec":{"containers":[{"name":"app","resources":{"requests":%s,"limits":%s}}]}}`, text(r.Requests), text(r.Limits))
 	_, err := w.Client.CoreV1().Pods(namespace).Patch(w.ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize")
 	must(t, err)
-}
-
-// half is half of the CPUs that pods can have of the node.
-func (w *world) half(t *testing.T) v1.ResourceList {
-	t.Helper()
-	n, err := w.Client.CoreV1().Nodes().Get(w.ctx, node, metav1.GetOptions{})
-	must(t, err)
-	return v1.ResourceList{v1.ResourceCPU: *resource.NewMilliQuantity(n.Status.Allocatable.Cpu().MilliValue()/2, resource.DecimalSI)}
 }
 
 // podCgroup reads the CPU quota and the memory limit of a guaranteed pod's cgroup.

@@ -50,13 +50,13 @@ func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, _ ...
 		return errClosed
 	default:
 	}
-	handler := handlerOf(method)
+	server, handler := handlerOf(c.fake, method)
 	if handler == nil {
 		return status.Errorf(codes.Unimplemented, "unknown method %s", method)
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	out, err := handler(c.fake, ctx, func(in any) error { proto.Merge(in.(proto.Message), args.(proto.Message)); return nil }, nil)
+	out, err := handler(server, ctx, func(in any) error { proto.Merge(in.(proto.Message), args.(proto.Message)); return nil }, nil)
 	if err != nil {
 		return status.Convert(err).Err()
 	}
@@ -64,20 +64,23 @@ func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, _ ...
 	return nil
 }
 
-// handlerOf finds the method of a path such as /runtime.v1.RuntimeService/Version.
-func handlerOf(path string) grpc.MethodHandler {
+// handlerOf finds the method of a path such as /runtime.v1.RuntimeService/Version; nil if there is none.
+func handlerOf(f *Fake, path string) (server any, handler grpc.MethodHandler) {
 	service, name, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	for _, desc := range []*grpc.ServiceDesc{&cri.RuntimeService_ServiceDesc, &cri.ImageService_ServiceDesc} {
-		if desc.ServiceName != service {
+	for _, s := range []struct {
+		desc   *grpc.ServiceDesc
+		server any
+	}{{&cri.RuntimeService_ServiceDesc, runtimeServer{Fake: f}}, {&cri.ImageService_ServiceDesc, imageServer{Fake: f}}} {
+		if s.desc.ServiceName != service {
 			continue
 		}
-		for _, m := range desc.Methods {
+		for _, m := range s.desc.Methods {
 			if m.MethodName == name {
-				return m.Handler
+				return s.server, m.Handler
 			}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // NewStream implements grpc.ClientConnInterface. The only stream is that of container events.

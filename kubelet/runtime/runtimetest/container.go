@@ -102,7 +102,7 @@ func (f *Fake) exitAfter(c *container, d time.Duration, code int32) {
 }
 
 // CreateContainer makes a container in a ready sandbox. Its name is reserved from the beginning of the call.
-func (f *Fake) CreateContainer(ctx context.Context, r *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+func (f runtimeServer) CreateContainer(ctx context.Context, r *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
 	m, box := r.GetConfig().GetMetadata(), r.GetSandboxConfig().GetMetadata()
 	if m == nil || box == nil {
 		return nil, status.Error(codes.Unknown, "container config must include metadata")
@@ -142,7 +142,7 @@ func (f *Fake) CreateContainer(ctx context.Context, r *cri.CreateContainerReques
 }
 
 // newContainer is the container that a request asks for, if its sandbox can have one; the caller holds the lock.
-func (f *Fake) newContainer(r *cri.CreateContainerRequest) (*container, error) {
+func (f runtimeServer) newContainer(r *cri.CreateContainerRequest) (*container, error) {
 	s := f.sandbox(r.PodSandboxId)
 	if s == nil {
 		return nil, status.Errorf(codes.NotFound, "failed to find sandbox id %q: not found", r.PodSandboxId)
@@ -161,7 +161,7 @@ func (f *Fake) newContainer(r *cri.CreateContainerRequest) (*container, error) {
 }
 
 // resolveImage finds the image of a container, which must be present; the caller holds the lock.
-func (f *Fake) resolveImage(c *container) error {
+func (f runtimeServer) resolveImage(c *container) error {
 	name := c.config.GetImage().GetImage()
 	if c.image = f.image(name); c.image == nil {
 		return status.Errorf(codes.NotFound, "failed to resolve image %q: not found", name)
@@ -173,7 +173,7 @@ func (f *Fake) resolveImage(c *container) error {
 }
 
 // StartContainer starts a created container. One that cannot be started has ended, with the reason StartError.
-func (f *Fake) StartContainer(ctx context.Context, r *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
+func (f runtimeServer) StartContainer(ctx context.Context, r *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
 	call := f.about("StartContainer", r.ContainerId)
 	f.mu.Lock()
 	c, err := f.startable(r.ContainerId)
@@ -204,7 +204,7 @@ func (f *Fake) StartContainer(ctx context.Context, r *cri.StartContainerRequest)
 }
 
 // startable finds a created container and marks it as starting; the caller holds the lock.
-func (f *Fake) startable(id string) (*container, error) {
+func (f runtimeServer) startable(id string) (*container, error) {
 	c := f.container(id)
 	switch {
 	case c == nil:
@@ -219,7 +219,7 @@ func (f *Fake) startable(id string) (*container, error) {
 }
 
 // start begins the process of a container and its log; the caller holds the lock.
-func (f *Fake) start(c *container) error {
+func (f runtimeServer) start(c *container) error {
 	if f.container(c.id) != c {
 		return errVanished
 	}
@@ -231,6 +231,7 @@ func (f *Fake) start(c *container) error {
 			return status.Errorf(codes.Unknown, "failed to create container loggers: %v", err)
 		}
 	}
+
 	program := f.Program
 	if program == nil {
 		program = TestProgram
@@ -239,6 +240,7 @@ func (f *Fake) start(c *container) error {
 	if c.process.StartError != "" {
 		return status.Error(codes.Unknown, "failed to create containerd task: "+c.process.StartError)
 	}
+
 	c.state, c.started = cri.ContainerState_CONTAINER_RUNNING, time.Now()
 	if c.process.Runs > 0 {
 		f.exitAfter(c, c.process.Runs, c.process.ExitCode)
@@ -248,7 +250,7 @@ func (f *Fake) start(c *container) error {
 
 // StopContainer tells a container to end and kills it when its time is over. One that does not run or is not known is
 // stopped.
-func (f *Fake) StopContainer(ctx context.Context, r *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
+func (f runtimeServer) StopContainer(ctx context.Context, r *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
 	call := f.about("StopContainer", r.ContainerId)
 	outcome, err := f.enter(ctx, call)
 	if err != nil {
@@ -273,7 +275,7 @@ func (f *Fake) StopContainer(ctx context.Context, r *cri.StopContainerRequest) (
 }
 
 // awaitEnd waits for the end of a process and kills it after grace.
-func (f *Fake) awaitEnd(ctx context.Context, c *container, grace time.Duration) error {
+func (f runtimeServer) awaitEnd(ctx context.Context, c *container, grace time.Duration) error {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
@@ -289,8 +291,8 @@ func (f *Fake) awaitEnd(ctx context.Context, c *container, grace time.Duration) 
 }
 
 // RemoveContainer kills and removes a container. One that is not known is removed.
-func (f *Fake) RemoveContainer(ctx context.Context, r *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
-	return answer(ctx, f, f.about("RemoveContainer", r.ContainerId), func() (*cri.RemoveContainerResponse, error) {
+func (f runtimeServer) RemoveContainer(ctx context.Context, r *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
+	return answer(ctx, f.Fake, f.about("RemoveContainer", r.ContainerId), func() (*cri.RemoveContainerResponse, error) {
 		if c := f.container(r.ContainerId); c != nil {
 			f.exit(c, killed)
 			if err := f.remove(c); err != nil {
@@ -302,7 +304,7 @@ func (f *Fake) RemoveContainer(ctx context.Context, r *cri.RemoveContainerReques
 }
 
 // remove takes away a container that does not run; the caller holds the lock.
-func (f *Fake) remove(c *container) error {
+func (f runtimeServer) remove(c *container) error {
 	if c.starting {
 		return status.Errorf(codes.Unknown, "failed to set removing state for container %q: container is in starting state, can't be removed", c.id)
 	}
@@ -313,8 +315,8 @@ func (f *Fake) remove(c *container) error {
 }
 
 // ContainerStatus reads one container.
-func (f *Fake) ContainerStatus(ctx context.Context, r *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
-	return answer(ctx, f, f.about("ContainerStatus", r.ContainerId), func() (*cri.ContainerStatusResponse, error) {
+func (f runtimeServer) ContainerStatus(ctx context.Context, r *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+	return answer(ctx, f.Fake, f.about("ContainerStatus", r.ContainerId), func() (*cri.ContainerStatusResponse, error) {
 		c := f.container(r.ContainerId)
 		if c == nil {
 			return nil, unknown("container", r.ContainerId)
@@ -324,10 +326,10 @@ func (f *Fake) ContainerStatus(ctx context.Context, r *cri.ContainerStatusReques
 }
 
 // ListContainers lists the containers that match a filter of id, sandbox, state and labels.
-func (f *Fake) ListContainers(ctx context.Context, r *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
+func (f runtimeServer) ListContainers(ctx context.Context, r *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
 	filter := r.GetFilter()
 	call := Call{Method: "ListContainers", Pod: filter.GetLabelSelector()[labelPodUID]}
-	return answer(ctx, f, call, func() (*cri.ListContainersResponse, error) {
+	return answer(ctx, f.Fake, call, func() (*cri.ListContainersResponse, error) {
 		out := &cri.ListContainersResponse{}
 		for _, c := range f.containers {
 			if filter.GetId() != "" && filter.GetId() != c.id || filter.GetPodSandboxId() != "" && filter.GetPodSandboxId() != c.sandbox.id ||
@@ -343,8 +345,8 @@ func (f *Fake) ListContainers(ctx context.Context, r *cri.ListContainersRequest)
 }
 
 // UpdateContainerResources changes the limits of a container, which need not run.
-func (f *Fake) UpdateContainerResources(ctx context.Context, r *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
-	return answer(ctx, f, f.about("UpdateContainerResources", r.ContainerId), func() (*cri.UpdateContainerResourcesResponse, error) {
+func (f runtimeServer) UpdateContainerResources(ctx context.Context, r *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
+	return answer(ctx, f.Fake, f.about("UpdateContainerResources", r.ContainerId), func() (*cri.UpdateContainerResourcesResponse, error) {
 		c := f.container(r.ContainerId)
 		if c == nil {
 			return nil, status.Error(codes.NotFound, "failed to find container: not found")
@@ -362,8 +364,8 @@ func (f *Fake) UpdateContainerResources(ctx context.Context, r *cri.UpdateContai
 }
 
 // ContainerStats tells what memory a container uses.
-func (f *Fake) ContainerStats(ctx context.Context, r *cri.ContainerStatsRequest) (*cri.ContainerStatsResponse, error) {
-	return answer(ctx, f, f.about("ContainerStats", r.ContainerId), func() (*cri.ContainerStatsResponse, error) {
+func (f runtimeServer) ContainerStats(ctx context.Context, r *cri.ContainerStatsRequest) (*cri.ContainerStatsResponse, error) {
+	return answer(ctx, f.Fake, f.about("ContainerStats", r.ContainerId), func() (*cri.ContainerStatsResponse, error) {
 		c := f.container(r.ContainerId)
 		if c == nil {
 			return nil, status.Error(codes.NotFound, "failed to find container: not found")
@@ -377,8 +379,8 @@ func (f *Fake) ContainerStats(ctx context.Context, r *cri.ContainerStatsRequest)
 }
 
 // ReopenContainerLog begins a new log file at the old path.
-func (f *Fake) ReopenContainerLog(ctx context.Context, r *cri.ReopenContainerLogRequest) (*cri.ReopenContainerLogResponse, error) {
-	return answer(ctx, f, f.about("ReopenContainerLog", r.ContainerId), func() (*cri.ReopenContainerLogResponse, error) {
+func (f runtimeServer) ReopenContainerLog(ctx context.Context, r *cri.ReopenContainerLogRequest) (*cri.ReopenContainerLogResponse, error) {
+	return answer(ctx, f.Fake, f.about("ReopenContainerLog", r.ContainerId), func() (*cri.ReopenContainerLogResponse, error) {
 		c := f.container(r.ContainerId)
 		if c == nil {
 			return nil, unknown("container", r.ContainerId)
@@ -394,7 +396,7 @@ func (f *Fake) ReopenContainerLog(ctx context.Context, r *cri.ReopenContainerLog
 }
 
 // ExecSync runs a command in a running container. A command that takes longer than its timeout is an error.
-func (f *Fake) ExecSync(ctx context.Context, r *cri.ExecSyncRequest) (*cri.ExecSyncResponse, error) {
+func (f runtimeServer) ExecSync(ctx context.Context, r *cri.ExecSyncRequest) (*cri.ExecSyncResponse, error) {
 	call := f.about("ExecSync", r.ContainerId)
 	outcome, err := f.enter(ctx, call)
 	if err != nil {

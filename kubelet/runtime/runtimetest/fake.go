@@ -53,9 +53,6 @@ type Process struct {
 
 // Fake is one runtime. Set its exported fields before the first use. It is safe for concurrent use.
 type Fake struct {
-	cri.UnimplementedRuntimeServiceServer
-	cri.UnimplementedImageServiceServer
-
 	// Fault, if set, is asked about each call.
 	Fault func(Call) Outcome
 	// Latency, if set, is how long a call takes. The change is made when half of it has passed.
@@ -85,6 +82,23 @@ type Fake struct {
 	away        bool
 	changed     chan struct{} // closed and replaced when a waiting call should look again
 }
+
+// runtimeServer answers the calls about sandboxes and containers, and imageServer those about images.
+type (
+	runtimeServer struct {
+		cri.UnimplementedRuntimeServiceServer
+		*Fake
+	}
+	imageServer struct {
+		cri.UnimplementedImageServiceServer
+		*Fake
+	}
+)
+
+var (
+	_ cri.RuntimeServiceServer = runtimeServer{}
+	_ cri.ImageServiceServer   = imageServer{}
+)
 
 // New makes a runtime that has nothing but the named images.
 func New(images ...string) *Fake {
@@ -384,8 +398,3 @@ var errVanished = status.Error(codes.Unavailable, "the runtime was restarted wit
 func unknown(kind, id string) error {
 	return status.Errorf(codes.NotFound, "an error occurred when try to find %s %q: not found", kind, id)
 }
-
-var (
-	_ cri.RuntimeServiceServer = (*Fake)(nil)
-	_ cri.ImageServiceServer   = (*Fake)(nil)
-)

@@ -36,9 +36,9 @@ func (f *Fake) image(name string) *cri.Image {
 }
 
 // PullImage adds an image unless Registry has an error for it.
-func (f *Fake) PullImage(ctx context.Context, r *cri.PullImageRequest) (*cri.PullImageResponse, error) {
+func (f imageServer) PullImage(ctx context.Context, r *cri.PullImageRequest) (*cri.PullImageResponse, error) {
 	name := r.GetImage().GetImage()
-	return answer(ctx, f, Call{Method: "PullImage", ID: name}, func() (*cri.PullImageResponse, error) {
+	return answer(ctx, f.Fake, Call{Method: "PullImage", ID: name}, func() (*cri.PullImageResponse, error) {
 		if f.Registry != nil {
 			if err := f.Registry(name); err != nil {
 				return nil, status.Errorf(codes.NotFound, "failed to pull and unpack image %q: %v", name, err)
@@ -54,15 +54,15 @@ func (f *Fake) PullImage(ctx context.Context, r *cri.PullImageRequest) (*cri.Pul
 }
 
 // ImageStatus reads one image; an absent one is an empty answer.
-func (f *Fake) ImageStatus(ctx context.Context, r *cri.ImageStatusRequest) (*cri.ImageStatusResponse, error) {
-	return answer(ctx, f, Call{Method: "ImageStatus", ID: r.GetImage().GetImage()}, func() (*cri.ImageStatusResponse, error) {
+func (f imageServer) ImageStatus(ctx context.Context, r *cri.ImageStatusRequest) (*cri.ImageStatusResponse, error) {
+	return answer(ctx, f.Fake, Call{Method: "ImageStatus", ID: r.GetImage().GetImage()}, func() (*cri.ImageStatusResponse, error) {
 		return &cri.ImageStatusResponse{Image: f.image(r.GetImage().GetImage())}, nil
 	})
 }
 
 // ListImages lists all images, or the one that the filter names.
-func (f *Fake) ListImages(ctx context.Context, r *cri.ListImagesRequest) (*cri.ListImagesResponse, error) {
-	return answer(ctx, f, Call{Method: "ListImages"}, func() (*cri.ListImagesResponse, error) {
+func (f imageServer) ListImages(ctx context.Context, r *cri.ListImagesRequest) (*cri.ListImagesResponse, error) {
+	return answer(ctx, f.Fake, Call{Method: "ListImages"}, func() (*cri.ListImagesResponse, error) {
 		name := r.GetFilter().GetImage().GetImage()
 		if name == "" {
 			return &cri.ListImagesResponse{Images: slices.Clone(f.images)}, nil
@@ -76,8 +76,8 @@ func (f *Fake) ListImages(ctx context.Context, r *cri.ListImagesRequest) (*cri.L
 }
 
 // RemoveImage removes an image, also one in use. One that is not known is removed.
-func (f *Fake) RemoveImage(ctx context.Context, r *cri.RemoveImageRequest) (*cri.RemoveImageResponse, error) {
-	return answer(ctx, f, Call{Method: "RemoveImage", ID: r.GetImage().GetImage()}, func() (*cri.RemoveImageResponse, error) {
+func (f imageServer) RemoveImage(ctx context.Context, r *cri.RemoveImageRequest) (*cri.RemoveImageResponse, error) {
+	return answer(ctx, f.Fake, Call{Method: "RemoveImage", ID: r.GetImage().GetImage()}, func() (*cri.RemoveImageResponse, error) {
 		img := f.image(r.GetImage().GetImage())
 		f.images = slices.DeleteFunc(f.images, func(other *cri.Image) bool { return other == img })
 		return &cri.RemoveImageResponse{}, nil

@@ -25,6 +25,7 @@ func TestProgram(c *cri.ContainerConfig) Process {
 		}
 		return n
 	}
+
 	if len(words) == 0 {
 		return Process{Runs: moment, ExitCode: 2}
 	}

@@ -65,7 +65,7 @@ func sandboxName(m *cri.PodSandboxMetadata) string {
 }
 
 // RunPodSandbox makes a sandbox. Its name is reserved from the beginning of the call.
-func (f *Fake) RunPodSandbox(ctx context.Context, r *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
+func (f runtimeServer) RunPodSandbox(ctx context.Context, r *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
 	m := r.GetConfig().GetMetadata()
 	call := Call{Method: "RunPodSandbox", Pod: m.GetUid(), PodName: m.GetName()}
 	if m == nil {
@@ -105,7 +105,7 @@ func (f *Fake) RunPodSandbox(ctx context.Context, r *cri.RunPodSandboxRequest) (
 }
 
 // checkSandbox refuses what containerd refuses; the caller holds the lock.
-func (f *Fake) checkSandbox(s *sandbox) error {
+func (f runtimeServer) checkSandbox(s *sandbox) error {
 	if f.names[sandboxName(s.config.GetMetadata())] != s.id {
 		return errVanished
 	}
@@ -119,8 +119,8 @@ func (f *Fake) checkSandbox(s *sandbox) error {
 }
 
 // StopPodSandbox kills what runs in a sandbox and ends it. One that is not known is stopped.
-func (f *Fake) StopPodSandbox(ctx context.Context, r *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
-	return answer(ctx, f, f.about("StopPodSandbox", r.PodSandboxId), func() (*cri.StopPodSandboxResponse, error) {
+func (f runtimeServer) StopPodSandbox(ctx context.Context, r *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
+	return answer(ctx, f.Fake, f.about("StopPodSandbox", r.PodSandboxId), func() (*cri.StopPodSandboxResponse, error) {
 		if s := f.sandbox(r.PodSandboxId); s != nil {
 			f.stopSandbox(s)
 		}
@@ -128,7 +128,7 @@ func (f *Fake) StopPodSandbox(ctx context.Context, r *cri.StopPodSandboxRequest)
 	})
 }
 
-func (f *Fake) stopSandbox(s *sandbox) {
+func (f runtimeServer) stopSandbox(s *sandbox) {
 	for _, c := range f.containers {
 		if c.sandbox == s {
 			f.exit(c, killed)
@@ -140,8 +140,8 @@ func (f *Fake) stopSandbox(s *sandbox) {
 }
 
 // RemovePodSandbox stops and removes a sandbox with its containers. One that is not known is removed.
-func (f *Fake) RemovePodSandbox(ctx context.Context, r *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
-	return answer(ctx, f, f.about("RemovePodSandbox", r.PodSandboxId), func() (*cri.RemovePodSandboxResponse, error) {
+func (f runtimeServer) RemovePodSandbox(ctx context.Context, r *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
+	return answer(ctx, f.Fake, f.about("RemovePodSandbox", r.PodSandboxId), func() (*cri.RemovePodSandboxResponse, error) {
 		s := f.sandbox(r.PodSandboxId)
 		if s == nil {
 			return &cri.RemovePodSandboxResponse{}, nil
@@ -162,8 +162,8 @@ func (f *Fake) RemovePodSandbox(ctx context.Context, r *cri.RemovePodSandboxRequ
 }
 
 // PodSandboxStatus reads one sandbox.
-func (f *Fake) PodSandboxStatus(ctx context.Context, r *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
-	return answer(ctx, f, f.about("PodSandboxStatus", r.PodSandboxId), func() (*cri.PodSandboxStatusResponse, error) {
+func (f runtimeServer) PodSandboxStatus(ctx context.Context, r *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+	return answer(ctx, f.Fake, f.about("PodSandboxStatus", r.PodSandboxId), func() (*cri.PodSandboxStatusResponse, error) {
 		s := f.sandbox(r.PodSandboxId)
 		if s == nil {
 			return nil, unknown("sandbox", r.PodSandboxId)
@@ -173,10 +173,10 @@ func (f *Fake) PodSandboxStatus(ctx context.Context, r *cri.PodSandboxStatusRequ
 }
 
 // ListPodSandbox lists the sandboxes that match a filter of id, state and labels.
-func (f *Fake) ListPodSandbox(ctx context.Context, r *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+func (f runtimeServer) ListPodSandbox(ctx context.Context, r *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
 	filter := r.GetFilter()
 	call := Call{Method: "ListPodSandbox", Pod: filter.GetLabelSelector()[labelPodUID]}
-	return answer(ctx, f, call, func() (*cri.ListPodSandboxResponse, error) {
+	return answer(ctx, f.Fake, call, func() (*cri.ListPodSandboxResponse, error) {
 		out := &cri.ListPodSandboxResponse{}
 		for _, s := range f.sandboxes {
 			if filter.GetId() != "" && filter.GetId() != s.id || filter.GetState() != nil && filter.GetState().State != s.state() ||
@@ -203,15 +203,15 @@ func matches(labels, selector map[string]string) bool {
 }
 
 // Version answers as containerd does.
-func (f *Fake) Version(ctx context.Context, _ *cri.VersionRequest) (*cri.VersionResponse, error) {
-	return answer(ctx, f, Call{Method: "Version"}, func() (*cri.VersionResponse, error) {
+func (f runtimeServer) Version(ctx context.Context, _ *cri.VersionRequest) (*cri.VersionResponse, error) {
+	return answer(ctx, f.Fake, Call{Method: "Version"}, func() (*cri.VersionResponse, error) {
 		return &cri.VersionResponse{Version: "0.1.0", RuntimeName: "containerd", RuntimeVersion: "v2.3.6", RuntimeApiVersion: "v1"}, nil
 	})
 }
 
 // Status answers that the runtime is ready, and whether its network is.
-func (f *Fake) Status(ctx context.Context, _ *cri.StatusRequest) (*cri.StatusResponse, error) {
-	return answer(ctx, f, Call{Method: "Status"}, func() (*cri.StatusResponse, error) {
+func (f runtimeServer) Status(ctx context.Context, _ *cri.StatusRequest) (*cri.StatusResponse, error) {
+	return answer(ctx, f.Fake, Call{Method: "Status"}, func() (*cri.StatusResponse, error) {
 		network := &cri.RuntimeCondition{Type: cri.NetworkReady, Status: !f.networkDown}
 		if f.networkDown {
 			network.Reason, network.Message = "NetworkPluginNotReady", "Network plugin returns error: cni plugin not initialized"
@@ -222,8 +222,8 @@ func (f *Fake) Status(ctx context.Context, _ *cri.StatusRequest) (*cri.StatusRes
 }
 
 // UpdateRuntimeConfig takes the pod range and does nothing with it.
-func (f *Fake) UpdateRuntimeConfig(ctx context.Context, _ *cri.UpdateRuntimeConfigRequest) (*cri.UpdateRuntimeConfigResponse, error) {
-	return answer(ctx, f, Call{Method: "UpdateRuntimeConfig"}, func() (*cri.UpdateRuntimeConfigResponse, error) {
+func (f runtimeServer) UpdateRuntimeConfig(ctx context.Context, _ *cri.UpdateRuntimeConfigRequest) (*cri.UpdateRuntimeConfigResponse, error) {
+	return answer(ctx, f.Fake, Call{Method: "UpdateRuntimeConfig"}, func() (*cri.UpdateRuntimeConfigResponse, error) {
 		return &cri.UpdateRuntimeConfigResponse{}, nil
 	})
 }
