@@ -1,4 +1,4 @@
-// Package dns works out the resolver settings and host name of a pod. It is pure; the node's own settings are handed in.
+// Package dns works out the resolver settings and the host name of a pod. It is pure: the node's settings are arguments.
 package dns
 
 import (
@@ -12,7 +12,7 @@ import (
 // Config is a resolver configuration.
 type Config struct{ Servers, Searches, Options []string }
 
-// Cluster is what the kubelet's configuration says.
+// Cluster is what the kubelet's configuration says about DNS.
 type Cluster struct {
 	Servers []string
 	Domain  string
@@ -20,8 +20,8 @@ type Cluster struct {
 	Host Config
 }
 
-// Nowhere are the settings of a node that has none: the pod itself is asked, and nothing is searched, as upstream's kubelet
-// has it. nodeIPs tell the families that there are.
+// Nowhere returns the settings for a node without a resolver: the pod's loopback address and no search domain, as upstream's
+// kubelet does. It has one server for each of nodeIPs, of the same address family.
 func Nowhere(nodeIPs []string) Config {
 	c := Config{Searches: []string{"."}}
 	for _, ip := range nodeIPs {
@@ -37,29 +37,31 @@ func Nowhere(nodeIPs []string) Config {
 	return c
 }
 
-// Bounds that resolvers have; upstream's values.
+// Limits of resolver configurations; upstream's values.
 const (
 	maxServers     = 3
 	maxSearches    = 32
 	maxSearchChars = 2048
 )
 
-// ForPod returns the pod's resolver settings and, if they had to be cut or changed, what to warn about:
-// an event's reason and message.
+// ForPod returns the pod's resolver settings. If they had to be cut or changed, it also returns the reason and message of a
+// warning event.
 func ForPod(p *v1.Pod, c Cluster) (cfg Config, reason, message string) {
 	policy := p.Spec.DNSPolicy
 	switch {
-	case (policy == v1.DNSClusterFirst || policy == "") && p.Spec.HostNetwork: // "" is what a static pod may have
+	case (policy == v1.DNSClusterFirst || policy == "") && p.Spec.HostNetwork: // a static pod may have ""
 		policy = v1.DNSDefault
 	case policy == v1.DNSClusterFirstWithHostNet, policy == "":
 		policy = v1.DNSClusterFirst
 	}
+
 	if policy == v1.DNSClusterFirst && len(c.Servers) == 0 {
 		reason = "MissingClusterDNS"
 		message = fmt.Sprintf("pod: %q. kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to \"Default\" policy.",
 			p.Name+"_"+p.Namespace+"("+string(p.UID)+")", v1.DNSClusterFirst)
 		policy = v1.DNSDefault
 	}
+
 	switch policy {
 	case v1.DNSClusterFirst:
 		cfg.Servers = slices.Clone(c.Servers)
@@ -68,7 +70,7 @@ func ForPod(p *v1.Pod, c Cluster) (cfg Config, reason, message string) {
 			cfg.Searches = []string{p.Namespace + "." + svc, svc, c.Domain}
 		}
 		for _, s := range c.Host.Searches {
-			if s != "." { // of a node that searches nothing
+			if s != "." { // the node searches nothing
 				cfg.Searches = append(cfg.Searches, s)
 			}
 		}
@@ -77,6 +79,7 @@ func ForPod(p *v1.Pod, c Cluster) (cfg Config, reason, message string) {
 	default:
 		cfg = Config{slices.Clone(c.Host.Servers), slices.Clone(c.Host.Searches), slices.Clone(c.Host.Options)}
 	}
+
 	if d := p.Spec.DNSConfig; d != nil {
 		cfg.Servers = unique(append(cfg.Servers, d.Nameservers...))
 		cfg.Searches = unique(append(cfg.Searches, d.Searches...))
@@ -113,7 +116,7 @@ func mergeOptions(base []string, more []v1.PodDNSConfigOption) []string {
 	return lastOptions(out)
 }
 
-// lastOptions leaves of options "name:value" of one name the last, in the place of the first.
+// lastOptions keeps one option "name:value" for each name: the last value, at the place of the first.
 func lastOptions(options []string) []string {
 	var out []string
 	at := map[string]int{}
@@ -159,6 +162,7 @@ func Parse(text string) Config {
 		if len(f) < 2 {
 			continue
 		}
+
 		switch f[0] {
 		case "nameserver":
 			c.Servers = append(c.Servers, f[1])
@@ -173,6 +177,7 @@ func Parse(text string) Config {
 			c.Options = append(c.Options, f[1:]...)
 		}
 	}
+
 	c.Options = lastOptions(c.Options)
 	return c
 }

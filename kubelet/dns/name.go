@@ -8,22 +8,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Longest names, in characters: a label of DNS, and what the kernel keeps as its host name.
+// Longest names, in characters: of a DNS label (RFC 1035), and of the kernel's host name (Linux: HOST_NAME_MAX).
 const (
 	maxLabel  = 63
 	maxKernel = 64
 )
 
-// Name is what a pod is called.
+// Name is the name of a pod.
 type Name struct {
 	Host   string // at most 63 characters
 	Domain string // <subdomain>.<namespace>.svc.<cluster domain>; empty without a subdomain
-	// Kernel is the host name that the pod's programs see: Host, or with setHostnameAsFQDN the whole name.
+	// Kernel is the host name that the pod's programs see: Host, or the whole name if setHostnameAsFQDN is set.
 	Kernel string
 }
 
-// NameOf works out the name of a pod. A pod on the host's network sees the node's name, whatever its own is. The error
-// is one of the pod's spec, in upstream's words.
+// NameOf works out the name of a pod. A pod on the host's network sees the node's name. An error means that the pod's spec
+// is not valid; it has upstream's words.
 func NameOf(p *v1.Pod, nodeName, clusterDomain string) (Name, error) {
 	n := Name{Host: p.Name}
 	switch {
@@ -38,6 +38,7 @@ func NameOf(p *v1.Pod, nodeName, clusterDomain string) (Name, error) {
 			return n, fmt.Errorf("pod Hostname %q is not a valid DNS label: %s", n.Host, strings.Join(bad, ";"))
 		}
 	}
+
 	if len(n.Host) > maxLabel {
 		if n.Host = strings.TrimRight(n.Host[:maxLabel], "-."); n.Host == "" {
 			return n, fmt.Errorf("hostname for pod %q was invalid: all of it are dashes and dots", p.Name)
@@ -49,11 +50,13 @@ func NameOf(p *v1.Pod, nodeName, clusterDomain string) (Name, error) {
 		}
 		n.Domain = p.Spec.Subdomain + "." + p.Namespace + ".svc." + clusterDomain
 	}
+
 	n.Kernel = n.Host
 	if p.Spec.HostNetwork {
 		n.Kernel = nodeName
 		return n, nil
 	}
+
 	if n.Domain != "" && p.Spec.SetHostnameAsFQDN != nil && *p.Spec.SetHostnameAsFQDN {
 		n.Kernel = n.Host + "." + n.Domain
 		if len(n.Kernel) > maxKernel {

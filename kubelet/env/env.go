@@ -1,5 +1,5 @@
-// Package env works out the environment, command and arguments of a container. It is pure: what it needs from the API is
-// handed in as look-ups.
+// Package env works out the environment, the command and the arguments of a container. It is pure: it reads API objects
+// through functions that the caller passes.
 package env
 
 import (
@@ -15,26 +15,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ErrNotFound is what look-ups wrap for an object that is certainly absent.
+// ErrNotFound is the error that look-ups wrap if the object is known to be absent. Other errors mean: unknown.
 var ErrNotFound = errors.New("not found")
 
 // Var is one variable.
 type Var struct{ Name, Value string }
 
-// Inputs are what references may point at.
+// Inputs are what the references in a container's spec may point at.
 type Inputs struct {
 	Pod       *v1.Pod
 	Container *v1.Container
-	// PodIPs and HostIPs as known now; the pod's status may lag behind.
+	// PodIPs and HostIPs are the addresses as known now; the pod's status may lag behind.
 	PodIPs, HostIPs []string
 	NodeAllocatable v1.ResourceList
-	// Services of the pod's namespace, and `kubernetes` of the default one.
-	Services  []*v1.Service
+	// Services are those of the pod's namespace, and `kubernetes` of the default one.
+	Services []*v1.Service
+	// ConfigMap and Secret read an object of the pod's namespace.
 	ConfigMap func(name string) (*v1.ConfigMap, error)
 	Secret    func(name string) (*v1.Secret, error)
 }
 
-// Container returns the environment in order, later values replacing earlier ones in place.
+// Container returns the environment in order. A later value replaces an earlier one of the same name at its place.
 func Container(in Inputs) ([]Var, error) {
 	vars := newList()
 	service := newList()
@@ -50,6 +51,7 @@ func Container(in Inputs) ([]Var, error) {
 		}
 		return service.get(name)
 	}
+
 	for _, e := range in.Container.Env {
 		value := e.Value
 		if e.ValueFrom == nil {
@@ -64,6 +66,7 @@ func Container(in Inputs) ([]Var, error) {
 			vars.set(e.Name, value)
 		}
 	}
+
 	for _, v := range service.vars {
 		if _, ok := vars.get(v.Name); !ok {
 			vars.set(v.Name, v.Value)
@@ -72,6 +75,7 @@ func Container(in Inputs) ([]Var, error) {
 	return vars.vars, nil
 }
 
+// list is a list of variables with unique names.
 type list struct {
 	vars []Var
 	at   map[string]int
@@ -96,6 +100,7 @@ func (l *list) get(name string) (string, bool) {
 	return l.vars[i].Value, true
 }
 
+// fromSources adds what the container's envFrom names.
 func fromSources(in Inputs, vars *list) error {
 	for _, src := range in.Container.EnvFrom {
 		switch {
@@ -110,6 +115,7 @@ func fromSources(in Inputs, vars *list) error {
 			for _, k := range sortedKeys(cm.Data) {
 				vars.set(src.Prefix+k, cm.Data[k])
 			}
+
 		case src.SecretRef != nil:
 			s, err := in.Secret(src.SecretRef.Name)
 			if optional(src.SecretRef.Optional) && errors.Is(err, ErrNotFound) {
@@ -137,6 +143,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
+// fromRef reads the value that a variable refers to. ok is false if the reference is optional and its object is absent.
 func fromRef(in Inputs, src *v1.EnvVarSource) (value string, ok bool, err error) {
 	switch {
 	case src.FieldRef != nil:
@@ -145,6 +152,7 @@ func fromRef(in Inputs, src *v1.EnvVarSource) (value string, ok bool, err error)
 	case src.ResourceFieldRef != nil:
 		value, err = ResourceField(in.Pod, in.Container, src.ResourceFieldRef, in.NodeAllocatable)
 		return value, err == nil, err
+
 	case src.ConfigMapKeyRef != nil:
 		ref := src.ConfigMapKeyRef
 		cm, err := in.ConfigMap(ref.Name)
@@ -158,6 +166,7 @@ func fromRef(in Inputs, src *v1.EnvVarSource) (value string, ok bool, err error)
 			return "", false, nil
 		}
 		return "", false, err
+
 	case src.SecretKeyRef != nil:
 		ref := src.SecretKeyRef
 		s, err := in.Secret(ref.Name)
@@ -175,7 +184,7 @@ func fromRef(in Inputs, src *v1.EnvVarSource) (value string, ok bool, err error)
 	return "", false, nil
 }
 
-// Field reads the field of a pod that the downward API offers to the environment.
+// Field reads a field of a pod that the downward API offers to the environment.
 func Field(p *v1.Pod, path string, podIPs, hostIPs []string) (string, error) {
 	first := func(list []string, other string) string {
 		if len(list) > 0 {
@@ -196,7 +205,7 @@ func Field(p *v1.Pod, path string, podIPs, hostIPs []string) (string, error) {
 	return Metadata(p, path)
 }
 
-// Metadata reads a field that does not change with the pod's status: the ones that volumes offer too.
+// Metadata reads a field that does not depend on the pod's status. Downward API volumes offer these fields too.
 func Metadata(p *v1.Pod, path string) (string, error) {
 	if field, key, ok := subscript(path); ok {
 		switch field {
@@ -213,6 +222,7 @@ func Metadata(p *v1.Pod, path string) (string, error) {
 		}
 		return "", fmt.Errorf("fieldPath %q does not support subscript", path)
 	}
+
 	switch path {
 	case "metadata.name":
 		return p.Name, nil
@@ -247,9 +257,9 @@ func formatMap(m map[string]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// ResourceField reads a request or limit, rounded up to the divisor. A limit of CPU, memory or ephemeral storage that is
-// not set is the pod's own or, without one, what the node can give. own is the container meant by a reference that names
-// none.
+// ResourceField reads a request or limit, divided by the reference's divisor and rounded up. If a limit of CPU, memory or
+// ephemeral storage is not set, the pod's own limit counts, or else what the node has allocatable. own is the container that
+// a reference without a container name means.
 func ResourceField(p *v1.Pod, own *v1.Container, ref *v1.ResourceFieldSelector, allocatable v1.ResourceList) (string, error) {
 	c := own
 	if ref.ContainerName != "" && (c == nil || ref.ContainerName != c.Name) {
@@ -265,15 +275,18 @@ func ResourceField(p *v1.Pod, own *v1.Container, ref *v1.ResourceFieldSelector, 
 	if c == nil {
 		return "", fmt.Errorf("container %s not found", ref.ContainerName)
 	}
+
 	kind, text, ok := strings.Cut(ref.Resource, ".")
 	name := v1.ResourceName(text)
 	if !ok || kind != "limits" && kind != "requests" || !defaulted(name) && !strings.HasPrefix(text, v1.ResourceHugePagesPrefix) {
 		return "", fmt.Errorf("unsupported container resource : %s", ref.Resource)
 	}
+
 	q := c.Resources.Requests[name]
 	if kind == "limits" {
 		q = limit(p, c, name, allocatable)
 	}
+
 	divisor := ref.Divisor
 	if divisor.IsZero() {
 		divisor = resource.MustParse("1")
@@ -285,6 +298,7 @@ func ResourceField(p *v1.Pod, own *v1.Container, ref *v1.ResourceFieldSelector, 
 	if unit <= 0 {
 		return "", fmt.Errorf("divisor %s of %s is not positive", divisor.String(), ref.Resource)
 	}
+
 	n := amount / unit
 	if amount%unit > 0 {
 		n++
@@ -292,7 +306,7 @@ func ResourceField(p *v1.Pod, own *v1.Container, ref *v1.ResourceFieldSelector, 
 	return strconv.FormatInt(n, 10), nil
 }
 
-// defaulted tells whether a limit that is not set means what the pod or node has. Huge pages are never overcommitted, so
+// defaulted reports whether a limit that is not set means the pod's or the node's. Huge pages are never overcommitted, so
 // their limit is always set.
 func defaulted(name v1.ResourceName) bool {
 	return name == v1.ResourceCPU || name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage
@@ -311,15 +325,16 @@ func limit(p *v1.Pod, c *v1.Container, name v1.ResourceName, allocatable v1.Reso
 	return node
 }
 
-// Expand replaces $(NAME) by its value; $$ is a dollar sign; a name that is not known stays as written.
+// Expand replaces $(NAME) by its value and $$ by a dollar sign. A name that is not known stays as it is written.
 func Expand(text string, known func(string) (string, bool)) string {
 	var b strings.Builder
-	last := strings.LastIndexByte(text, ')') // behind it no name ends, and none is looked for
+	last := strings.LastIndexByte(text, ')') // no name ends behind it
 	for i := 0; i < len(text); i++ {
 		if text[i] != '$' || i+1 == len(text) {
 			b.WriteByte(text[i])
 			continue
 		}
+
 		switch text[i+1] {
 		case '$':
 			b.WriteByte('$')
@@ -345,7 +360,7 @@ func Expand(text string, known func(string) (string, bool)) string {
 	return b.String()
 }
 
-// ExpandStrict is Expand for texts in which every name must be known; it names the first that is not.
+// ExpandStrict is Expand for texts in which every name must be known. The error names the first that is not.
 func ExpandStrict(text string, known func(string) (string, bool)) (string, error) {
 	missing := ""
 	out := Expand(text, func(name string) (string, bool) {
@@ -377,7 +392,7 @@ func ExpandAll(words []string, vars []Var) []string {
 	return out
 }
 
-// Services makes the service variables that a pod sees.
+// Services returns the service variables of a pod.
 func Services(p *v1.Pod, services []*v1.Service) []Var {
 	links := p.Spec.EnableServiceLinks == nil || *p.Spec.EnableServiceLinks
 	var mine []*v1.Service
@@ -390,6 +405,7 @@ func Services(p *v1.Pod, services []*v1.Service) []Var {
 			mine = append(mine, s)
 		}
 	}
+
 	sort.Slice(mine, func(i, j int) bool { return mine[i].Namespace+mine[i].Name < mine[j].Namespace+mine[j].Name })
 	var out []Var
 	for _, s := range mine {
@@ -407,6 +423,7 @@ func serviceVars(s *v1.Service) []Var {
 			out = append(out, Var{x + "_SERVICE_PORT_" + name(p.Name), strconv.Itoa(int(p.Port))})
 		}
 	}
+
 	for i, p := range s.Spec.Ports {
 		proto := "tcp"
 		if p.Protocol != "" {

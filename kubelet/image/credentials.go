@@ -20,7 +20,8 @@ type login struct {
 	Username, Password, Auth, IdentityToken string
 }
 
-// NodeConfigFolders are the folders that upstream's kubelet looks into: its own, the working folder, and the user's.
+// NodeConfigFolders returns the folders in which upstream's kubelet looks for a config.json: its own folder root, the working
+// folder, and the user's.
 func NodeConfigFolders(root string) []string {
 	folders := []string{root, "."}
 	if home, err := os.UserHomeDir(); err == nil {
@@ -29,7 +30,7 @@ func NodeConfigFolders(root string) []string {
 	return folders
 }
 
-// nodeSecrets reads the credentials that the node has for all pods. A file that is not there or cannot be read has none.
+// nodeSecrets reads the credentials that the node has for all pods. It skips files that are absent or cannot be read.
 func nodeSecrets(folders []string) (out []v1.Secret) {
 	for _, dir := range folders {
 		if data, err := os.ReadFile(filepath.Join(dir, "config.json")); err == nil {
@@ -39,13 +40,13 @@ func nodeSecrets(folders []string) (out []v1.Secret) {
 	return out
 }
 
-// The registry of names that have none, and what logins for it are kept under.
+// defaultRegistry is the registry of image names without one, and defaultKey the name of its logins.
 const (
 	defaultRegistry = "docker.io"
 	defaultKey      = "index.docker.io"
 )
 
-// credentials picks those logins whose registry matches the image, the most exact match of each secret first.
+// credentials returns the logins whose registry matches the image. Of each secret, the longest match comes first.
 func credentials(name string, secrets []v1.Secret) []*cri.AuthConfig {
 	ref, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
@@ -86,7 +87,7 @@ func loginsOf(s v1.Secret) map[string]login {
 
 func (l login) auth() *cri.AuthConfig {
 	auth := &cri.AuthConfig{Username: l.Username, Password: l.Password, IdentityToken: l.IdentityToken}
-	// With and without padding, as upstream takes both.
+	// upstream accepts base64 with and without padding
 	if raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(l.Auth, "=")); err == nil && l.Auth != "" {
 		auth.Username, auth.Password, _ = strings.Cut(string(raw), ":")
 		auth.Password = strings.TrimRight(auth.Password, "\x00")
@@ -94,8 +95,8 @@ func (l login) auth() *cri.AuthConfig {
 	return auth
 }
 
-// matches compares a registry of a login with an image: host by host name part, where * stands for a part or a piece of
-// it; the path is a prefix.
+// matches reports whether the registry of a login is that of an image. Hosts are compared part by part, and * in the registry
+// stands for any text within a part. The registry's path must be a prefix of the repository.
 func matches(registry, host, repository string) bool {
 	registry = strings.TrimPrefix(strings.TrimPrefix(registry, "https://"), "http://")
 	registry = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(registry, "/"), "/v1"), "/v2")
@@ -107,7 +108,7 @@ func matches(registry, host, repository string) bool {
 }
 
 func sameHost(pattern, host string) bool {
-	if pattern == host { // also an address of IPv6, whose brackets would be a pattern
+	if pattern == host { // IPv6 addresses are compared here only: path.Match would take their brackets for a pattern
 		return true
 	}
 	want, wantPort, _ := strings.Cut(pattern, ":")

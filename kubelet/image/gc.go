@@ -13,42 +13,43 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// GCPolicy says when unused images go.
+// GCPolicy says when unused images are removed.
 type GCPolicy struct {
-	// High is the use of the images' disk, in percent, from which on images are removed, and Low what it is brought down
-	// to. High 100 removes none for want of space.
+	// High and Low are percentages of the images' disk. When at least High is used, images are removed until Low is reached.
+	// With High 100 no image is removed to free space.
 	High, Low int
-	// MinAge is how long an image is kept after it was first seen.
+	// MinAge is how long an image is kept at least, counted from when it was first seen.
 	MinAge time.Duration
-	// MaxAge is how long an image may be unused; 0 is for ever.
+	// MaxAge is how long an image may be unused; 0 is no limit.
 	MaxAge time.Duration
 }
 
-// GC removes images that no container uses, those unused for the longest time first. It is for one goroutine.
+// GC removes images that no container uses, those unused for the longest time first. It is not safe for concurrent use,
+// except for Path.
 type GC struct {
 	Policy  GCPolicy
 	Images  cri.ImageServiceClient
 	Runtime cri.RuntimeServiceClient
-	// Disk is how large the file system of a path is and how much of it is free, in bytes.
+	// Disk returns the size of the file system that path is on, and how much of it is free, in bytes.
 	Disk func(path string) (capacity, available uint64, err error)
-	// Event tells about the node: type, reason, message.
+	// Event records an event about the node.
 	Event func(eventType, reason, message string)
 
 	now    func() time.Time
 	began  time.Time
 	seen   map[string]record
-	listed []*cri.Image // in the last round
+	listed []*cri.Image // by the last round
 	failed int          // rounds in a row
 }
 
-// record is what is known of one image from round to round.
+// record is what GC remembers about an image between rounds.
 type record struct {
 	first, used time.Time
 	size        uint64
 	pinned      bool
 }
 
-// Collect is one round. Rounds should be a few minutes apart.
+// Collect runs one round. Rounds should be a few minutes apart.
 func (g *GC) Collect(ctx context.Context) error {
 	if g.now == nil {
 		g.now = time.Now
@@ -70,8 +71,8 @@ func (g *GC) Collect(ctx context.Context) error {
 // maxNames bounds the names of one image in a node's status. Upstream's value.
 const maxNames = 5
 
-// Largest are the images that the last round found, as a node's status shows them: at most that many, the largest first.
-// A negative number is no bound.
+// Largest returns the images that the last round found, in the form of a node's status: the largest first, and at most most
+// of them. A negative most is no limit.
 func (g *GC) Largest(most int) []v1.ContainerImage {
 	var out []v1.ContainerImage
 	for _, i := range g.listed {
@@ -91,11 +92,11 @@ func (g *GC) Largest(most int) []v1.ContainerImage {
 
 func (g *GC) collect(ctx context.Context) error {
 	now := g.now()
-	if err := g.look(ctx, now); err != nil {
+	if err := g.observe(ctx, now); err != nil {
 		return err
 	}
 	var errs []error
-	if age := g.Policy.MaxAge; age > 0 && now.Sub(g.began) > age { // before, nobody knows what was used
+	if age := g.Policy.MaxAge; age > 0 && now.Sub(g.began) > age { // before that, it is not known what was used
 		_, err := g.remove(ctx, g.old(now, age), math.MaxInt64)
 		errs = append(errs, err)
 	}
@@ -105,8 +106,8 @@ func (g *GC) collect(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// look notes which images there are and which are in use.
-func (g *GC) look(ctx context.Context, now time.Time) error {
+// observe records which images exist and which are in use.
+func (g *GC) observe(ctx context.Context, now time.Time) error {
 	images, err := g.Images.ListImages(ctx, &cri.ListImagesRequest{})
 	if err != nil {
 		return fmt.Errorf("listing images: %w", err)
@@ -115,12 +116,14 @@ func (g *GC) look(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("listing containers: %w", err)
 	}
+
 	g.listed = slices.Clone(images.Images)
 	uses := map[string]bool{}
 	for _, c := range containers.Containers {
 		uses[c.GetImage().GetImage()], uses[c.ImageRef], uses[c.ImageId] = true, true, true
 	}
 	delete(uses, "")
+
 	before := g.seen
 	g.seen = map[string]record{}
 	for _, i := range images.Images {
@@ -138,7 +141,7 @@ func (g *GC) look(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// idle are the images that may go, those unused for the longest time first, then those known for the longest.
+// idle returns the images that may be removed: those unused for the longest time first, then those known for the longest.
 func (g *GC) idle(now time.Time) (ids []string) {
 	for id, r := range g.seen {
 		if !r.pinned && r.used.Before(now) && now.Sub(r.first) >= g.Policy.MinAge {
@@ -152,7 +155,7 @@ func (g *GC) idle(now time.Time) (ids []string) {
 	return ids
 }
 
-// old are the images that may go and have been unused for longer than age.
+// old returns the images that may be removed and have been unused for longer than age.
 func (g *GC) old(now time.Time, age time.Duration) []string {
 	return slices.DeleteFunc(g.idle(now), func(id string) bool {
 		r := g.seen[id]
@@ -164,7 +167,7 @@ func (g *GC) old(now time.Time, age time.Duration) []string {
 	})
 }
 
-// Path asks the runtime in which folder images are. It may be called beside a round.
+// Path asks the runtime for the folder of its images. It may be called during a round.
 func (g *GC) Path(ctx context.Context) (string, error) {
 	info, err := g.Images.ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
 	if err != nil {
@@ -176,6 +179,7 @@ func (g *GC) Path(ctx context.Context) (string, error) {
 	return info.ImageFilesystems[0].GetFsId().GetMountpoint(), nil
 }
 
+// makeRoom removes images if their disk is too full.
 func (g *GC) makeRoom(ctx context.Context, now time.Time) error {
 	path, err := g.Path(ctx)
 	if err != nil {
@@ -190,10 +194,12 @@ func (g *GC) makeRoom(ctx context.Context, now time.Time) error {
 		g.Event(v1.EventTypeWarning, "InvalidDiskCapacity", err.Error())
 		return err
 	}
+
 	available = min(available, capacity)
 	if used := 100 - int(available*100/capacity); used < g.Policy.High {
 		return nil
 	}
+
 	want := int64(capacity*uint64(100-g.Policy.Low)/100) - int64(available)
 	freed, err := g.remove(ctx, g.idle(now), want)
 	if freed < want {
@@ -205,7 +211,7 @@ func (g *GC) makeRoom(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// remove removes images one after the other until they come to want bytes. One that cannot be removed is passed over.
+// remove removes images one after the other until want bytes are free. It skips an image that cannot be removed.
 func (g *GC) remove(ctx context.Context, ids []string, want int64) (freed int64, err error) {
 	for _, id := range ids {
 		if freed >= want {

@@ -18,7 +18,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Reasons that a container waits for its image, in the API's words.
+// Reasons why a container waits for its image, as they are in its status.
 const (
 	ErrImagePull      = "ErrImagePull"
 	ImagePullBackOff  = "ImagePullBackOff"
@@ -35,14 +35,14 @@ const (
 	lastWait  = 300 * time.Second
 )
 
-// Event is called with what the user should know: type, reason, message.
+// Event records an event for the user.
 type Event func(eventType, reason, message string)
 
 // Image is an image that is present.
 type Image struct {
-	// Ref is what the runtime wants to hear in CreateContainer.
+	// Ref names the image in CreateContainer.
 	Ref string
-	// UID or Username is the user that the image names.
+	// UID or Username is the user of the image; nil and empty if it names none.
 	UID      *int64
 	Username string
 }
@@ -53,12 +53,12 @@ type Request struct {
 	Policy  v1.PullPolicy
 	Secrets []v1.Secret
 	PodUID  string
-	// Labels of the sandbox's pod: name, namespace, uid; for the runtime's own records.
+	// Pod names the pod for the runtime's own records; may be nil.
 	Pod   *cri.PodSandboxConfig
 	Event Event
 }
 
-// Error is a failure with its reason and the time of the next try.
+// Error is a failure with its reason for the container's status and the time of the next try.
 type Error struct {
 	Reason  string
 	RetryAt time.Time
@@ -75,8 +75,8 @@ type Puller struct {
 	now    func() time.Time
 	// NodeConfigs are folders in which a config.json may hold credentials for all pods. Set it before the first use.
 	NodeConfigs []string
-	// Rate bounds how many pulls begin; nil for no bound. Set it before the first use. A pull waits for its turn, where
-	// upstream's fails and is tried again ten seconds later.
+	// Rate limits how many pulls begin per second; nil is no limit. Set it before the first use. A pull over the limit waits;
+	// upstream's fails instead and is tried again ten seconds later.
 	Rate *rate.Limiter
 
 	mu      sync.Mutex
@@ -84,6 +84,7 @@ type Puller struct {
 	waits   map[string]wait // by pod UID and image
 }
 
+// flight is a pull that is under way; all requests for the image share it.
 type flight struct {
 	done chan struct{}
 	ref  string
@@ -91,6 +92,7 @@ type flight struct {
 	size uint64
 }
 
+// wait is the back-off of a pull that failed.
 type wait struct {
 	delay time.Duration
 	until time.Time
@@ -107,7 +109,7 @@ func New(conn grpc.ClientConnInterface, parallel int) *Puller {
 		flights: map[string]*flight{}, waits: map[string]wait{}}
 }
 
-// Client is the raw image service, for statistics.
+// Client returns the image service itself, for statistics.
 func (p *Puller) Client() cri.ImageServiceClient { return p.client }
 
 // Ensure returns once the image is present, or an *Error.
@@ -117,11 +119,13 @@ func (p *Puller) Ensure(ctx context.Context, r Request) (Image, error) {
 		r.Event(v1.EventTypeWarning, "InspectFailed", fmt.Sprintf("Failed to apply default image tag %q: %v", r.Name, err))
 		return Image{}, &Error{ErrInvalidName, p.now().Add(firstWait), fmt.Errorf("failed to apply default image tag %q: %w", r.Name, err)}
 	}
+
 	present, err := p.status(ctx, name)
 	if err != nil {
 		r.Event(v1.EventTypeWarning, "InspectFailed", fmt.Sprintf("Failed to inspect image %q: %v", name, err))
 		return Image{}, &Error{ErrImageInspect, p.now().Add(firstWait), fmt.Errorf("failed to inspect image %q: %w", name, err)}
 	}
+
 	switch policy(r.Policy, name) {
 	case v1.PullNever:
 		if present == nil {
@@ -150,7 +154,7 @@ func policy(p v1.PullPolicy, name string) v1.PullPolicy {
 	return v1.PullIfNotPresent
 }
 
-// Normalize checks an image name and adds :latest if it has neither tag nor digest. It adds no registry.
+// Normalize checks an image name and adds :latest if it has neither a tag nor a digest. It adds no registry.
 func Normalize(name string) (string, error) {
 	ref, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
@@ -180,6 +184,7 @@ func (p *Puller) status(ctx context.Context, name string) (*Image, error) {
 
 func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error) {
 	key := r.PodUID + "/" + name
+
 	p.mu.Lock()
 	w := p.waits[key]
 	p.mu.Unlock()
@@ -188,6 +193,7 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 		r.Event(v1.EventTypeNormal, "BackOff", text)
 		return Image{}, &Error{ImagePullBackOff, w.until, fmt.Errorf("%s: %s: %s", text, w.why, w.last)}
 	}
+
 	r.Event(v1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", name))
 	began := p.now()
 	f := p.share(ctx, name, r)
@@ -196,6 +202,7 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 	case <-ctx.Done():
 		return Image{}, &Error{ErrImagePull, p.now(), ctx.Err()}
 	}
+
 	if f.err != nil {
 		why, said := reasonOf(name, f.err)
 		p.mu.Lock()
@@ -204,7 +211,7 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 		p.waits[key] = w
 		p.mu.Unlock()
 		r.Event(v1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", name, f.err))
-		// Soon again, so that the user sees that it now backs off.
+		// the next try comes soon and only shows the user the back-off
 		return Image{}, &Error{why, p.now().Add(time.Second), said}
 	}
 	p.mu.Lock()
@@ -219,8 +226,8 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 	return *img, nil
 }
 
-// reasonOf turns what the runtime said about a pull into the API's words. The runtime begins some of its texts with the
-// reason.
+// reasonOf returns the reason and the error for a container's status. The texts of some of the runtime's errors begin with
+// the reason.
 func reasonOf(name string, err error) (reason string, said error) {
 	text := status.Convert(err).Message()
 	for prefix, what := range map[string]string{ErrRegistry: "the registry is unavailable", ErrSignature: "the signature validation failed"} {
@@ -231,14 +238,15 @@ func reasonOf(name string, err error) (reason string, said error) {
 	return ErrImagePull, err
 }
 
-// Forget drops what is kept about the pulls of a pod that is gone.
+// Forget drops the back-offs of a pod that is gone.
 func (p *Puller) Forget(podUID string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.waits, func(key string, _ wait) bool { return strings.HasPrefix(key, podUID+"/") })
 }
 
-// share joins the pull of the same image by the same credentials, or starts one. A pull outlives the pod that asked.
+// share returns the pull of the image with these credentials that is under way, or starts one. A pull goes on if the pod that
+// asked for it ends.
 func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
 	auths := credentials(name, append(r.Secrets, nodeSecrets(p.NodeConfigs)...))
 	key := name
@@ -250,8 +258,10 @@ func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
 	if f := p.flights[key]; f != nil {
 		return f
 	}
+
 	f := &flight{done: make(chan struct{})}
 	p.flights[key] = f
+
 	go func() {
 		ctx := context.WithoutCancel(ctx)
 		p.slots <- struct{}{}

@@ -1,8 +1,8 @@
-// Package logs keeps the log files of containers small: what grew too long is put aside, compressed and in the end
-// removed, in upstream's layout.
+// Package logs rotates the log files of containers: a file that is too long is renamed, later compressed, and in the end
+// removed. The files have upstream's names.
 //
 //	0.log                        what the runtime writes
-//	0.log.20260102-030405        put aside last; log readers may still follow it
+//	0.log.20260102-030405        renamed last; log readers may still follow it
 //	0.log.20260101-030405.gz     older ones, compressed
 package logs
 
@@ -23,7 +23,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The names of upstream's files, which log collectors know.
+// Parts of the names of rotated files; upstream's, which log collectors know.
 const (
 	stampLayout = "20060102-150405"
 	compressed  = ".gz"
@@ -35,25 +35,26 @@ type Container struct{ ID, Path string }
 
 // Options configure a Rotator. Running and Reopen are required.
 type Options struct {
-	// Running lists the containers that may write.
+	// Running lists the running containers.
 	Running func() []Container
-	// Reopen has the runtime write to a new file at the old path (CRI ReopenContainerLog).
+	// Reopen makes the runtime write to a new file at the old path (CRI ReopenContainerLog).
 	Reopen func(ctx context.Context, id string) error
-	// MaxBytes is the size from which on a file is put aside. Zero or less: never.
+	// MaxBytes is the size at which a file is rotated. Zero or less is never.
 	MaxBytes int64
-	// MaxFiles of one container, at least 2.
+	// MaxFiles is the number of files of one container, at least 2.
 	MaxFiles int
-	// Workers rotate at the same time; 1 when zero. Every is the pause between looks; 10 s when zero.
+	// Workers is how many logs are rotated at the same time; 1 if it is zero. Every is the pause between passes; 10 s if it is
+	// zero.
 	Workers int
 	Every   time.Duration
-	// Now is the clock; time.Now when nil.
+	// Now is the clock; time.Now if it is nil.
 	Now func() time.Time
 }
 
-// Rotator looks at the logs of running containers from time to time.
+// Rotator rotates the logs of running containers.
 type Rotator struct{ o Options }
 
-// New checks the options.
+// New returns a Rotator, or an error if an option is not valid.
 func New(o Options) (*Rotator, error) {
 	if o.MaxFiles < 2 {
 		return nil, fmt.Errorf("containerLogMaxFiles is %d: it must be greater than 1", o.MaxFiles)
@@ -81,12 +82,12 @@ func (r *Rotator) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		r.Look(ctx)
+		r.Pass(ctx)
 	}
 }
 
-// Look rotates what is too long now. A failure is logged; the next look tries again.
-func (r *Rotator) Look(ctx context.Context) {
+// Pass rotates each log that is too long now. A failure is logged; the next pass tries again.
+func (r *Rotator) Pass(ctx context.Context) {
 	work := make(chan Container)
 	var all sync.WaitGroup
 	for range r.o.Workers {
@@ -107,6 +108,7 @@ func (r *Rotator) Look(ctx context.Context) {
 	all.Wait()
 }
 
+// one rotates the log of one container if it is too long.
 func (r *Rotator) one(ctx context.Context, c Container) error {
 	info, err := os.Lstat(c.Path)
 	if errors.Is(err, fs.ErrNotExist) { // an earlier rotation stopped half way
@@ -115,7 +117,8 @@ func (r *Rotator) one(ctx context.Context, c Container) error {
 	if err != nil || info.Size() < r.o.MaxBytes || !info.Mode().IsRegular() {
 		return err
 	}
-	old, err := aside(c.Path)
+
+	old, err := rotatedFiles(c.Path)
 	if err != nil {
 		return err
 	}
@@ -129,15 +132,16 @@ func (r *Rotator) one(ctx context.Context, c Container) error {
 			}
 		}
 	}
+
 	rotated := c.Path + "." + r.o.Now().UTC().Format(stampLayout)
 	if _, err := os.Lstat(rotated); err == nil {
-		return fmt.Errorf("putting %s aside: there is one of this second already", c.Path)
+		return fmt.Errorf("rotating %s: it was rotated in this second already", c.Path)
 	}
 	if err := os.Rename(c.Path, rotated); err != nil {
-		return fmt.Errorf("putting a log aside: %w", err)
+		return fmt.Errorf("rotating a log: %w", err)
 	}
 	if err := r.reopen(ctx, c); err != nil {
-		// The runtime still writes to the old file: give it its name back, so that nothing is lost.
+		// the runtime still writes to the old file: rename it back, so that nothing is lost
 		return errors.Join(err, os.Rename(rotated, c.Path))
 	}
 	return nil
@@ -145,13 +149,13 @@ func (r *Rotator) one(ctx context.Context, c Container) error {
 
 func (r *Rotator) reopen(ctx context.Context, c Container) error {
 	if err := r.o.Reopen(ctx, c.ID); err != nil {
-		return fmt.Errorf("having the log of container %s opened again: %w", c.ID, err)
+		return fmt.Errorf("reopening the log of container %s: %w", c.ID, err)
 	}
 	return nil
 }
 
-// aside lists what was put aside for a log, oldest first, and removes what an interrupted compression left.
-func aside(path string) ([]string, error) {
+// rotatedFiles lists the rotated files of a log, oldest first, and removes what an interrupted compression left.
+func rotatedFiles(path string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
 		return nil, fmt.Errorf("listing logs: %w", err)
@@ -175,7 +179,7 @@ func aside(path string) ([]string, error) {
 	return keep, nil
 }
 
-// removeExcess removes the oldest, so that with the current file and the one that is put aside next there are MaxFiles.
+// removeExcess removes the oldest files. There will be MaxFiles, with the current file and the one that is rotated next.
 func (r *Rotator) removeExcess(old []string) ([]string, error) {
 	for len(old) > r.o.MaxFiles-2 {
 		if err := os.Remove(old[0]); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -186,7 +190,7 @@ func (r *Rotator) removeExcess(old []string) ([]string, error) {
 	return old, nil
 }
 
-// compress replaces a file by one with ".gz" that has the same permissions.
+// compress replaces a file by a compressed one, with ".gz" at its name and the same permissions.
 func compress(path string) (err error) {
 	in, err := os.Open(path)
 	if err != nil {
@@ -197,11 +201,13 @@ func compress(path string) (err error) {
 	if err != nil {
 		return fmt.Errorf("compressing a log: %w", err)
 	}
+
 	tmp := path + temporary
 	out, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, info.Mode().Perm())
 	if err != nil {
 		return fmt.Errorf("compressing a log: %w", err)
 	}
+
 	zip := gzip.NewWriter(out)
 	_, err = io.Copy(zip, in)
 	err = errors.Join(err, zip.Close(), out.Close())
@@ -212,6 +218,7 @@ func compress(path string) (err error) {
 		_ = os.Remove(tmp)
 		return fmt.Errorf("compressing a log: %w", err)
 	}
+
 	in.Close() // Windows does not remove an open file
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("removing a log that was compressed: %w", err)
@@ -219,12 +226,12 @@ func compress(path string) (err error) {
 	return nil
 }
 
-// Remove removes the log of a container that is gone, with all that was put aside.
+// Remove removes the log of a container that is gone, with its rotated files.
 func Remove(path string) error {
 	if path == "" {
 		return nil
 	}
-	old, err := aside(path)
+	old, err := rotatedFiles(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

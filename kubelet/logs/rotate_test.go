@@ -104,13 +104,13 @@ func TestRotation(t *testing.T) {
 	w, r, now := world(t, 100, 4)
 	ctx := context.Background()
 	w.write(t, strings.Repeat("x", 99))
-	r.Look(ctx)
+	r.Pass(ctx)
 	if got := names(t, w); !slices.Equal(got, []string{"0.log"}) {
 		t.Fatalf("99 bytes were rotated: %v", got)
 	}
 	for i := range 6 {
 		w.write(t, fmt.Sprintf("round %d %s", i, strings.Repeat("x", 100)))
-		r.Look(ctx)
+		r.Pass(ctx)
 		*now = now.Add(time.Second)
 	}
 	want := []string{"0.log", "0.log.20260102-030408.gz", "0.log.20260102-030409.gz", "0.log.20260102-030410"}
@@ -139,7 +139,7 @@ func TestNothingIsLostWhenTheRuntimeDoesNotReopen(t *testing.T) {
 	w, r, _ := world(t, 10, 3)
 	w.write(t, "much too long a text")
 	w.fail = errors.New("refused")
-	r.Look(context.Background())
+	r.Pass(context.Background())
 	w.write(t, ", and on")
 	if got := content(t, w.path); got != "much too long a text, and on" || len(names(t, w)) != 1 {
 		t.Errorf("%q in %v", got, names(t, w))
@@ -158,9 +158,9 @@ func TestAnInterruptedRotationIsFinished(t *testing.T) {
 	if err := os.Rename(w.path, w.path+".20260102-000000"); err != nil { // and before the runtime was told
 		t.Fatal(err)
 	}
-	r.Look(ctx)
+	r.Pass(ctx)
 	w.write(t, "after the restart, long")
-	r.Look(ctx)
+	r.Pass(ctx)
 	want := []string{"0.log", "0.log.20260101-000000.gz", "0.log.20260102-000000.gz", "0.log.20260102-030405"}
 	if got := names(t, w); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
@@ -180,7 +180,7 @@ func TestLinksAreLeftAlone(t *testing.T) {
 	if err := os.Symlink(real, w.path); err != nil {
 		t.Skip("no links here:", err)
 	}
-	r.Look(context.Background())
+	r.Pass(context.Background())
 	if got := content(t, real); got != "much too long a text" || len(names(t, w)) != 2 {
 		t.Errorf("%q in %v", got, names(t, w))
 	}

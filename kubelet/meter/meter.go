@@ -42,6 +42,7 @@ func New(o Options) *Meter {
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Subsystem: "kubelet", Name: name, Help: help, Buckets: buckets})
 	}
+
 	m := &Meter{Registry: prometheus.NewRegistry(), Probes: prometheus.NewRegistry(),
 		operations:        counter("runtime_operations_total", "Calls of the runtime by operation.", "operation_type"),
 		operationErrors:   counter("runtime_operations_errors_total", "Calls of the runtime that failed, by operation.", "operation_type"),
@@ -64,9 +65,11 @@ func New(o Options) *Meter {
 		probeTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "prober", Name: "probe_duration_seconds", Help: "How long probes took."},
 			[]string{"probe_type", "container", "pod", "namespace"}),
 	}
+
 	node := prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "node_name", Help: "The node's name. The value is always 1.",
 		ConstLabels: prometheus.Labels{"node": o.NodeName}})
 	node.Set(1)
+
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), node,
 		m.operations, m.operationErrors, m.operationTime, m.containers, m.containerErrors, m.hostProcess, m.hostProcessErrors, m.pods, m.podErrors,
 		m.workerTime, m.podStart, m.podSLI, m.podTotal, m.workerStart)
@@ -174,6 +177,7 @@ func (m *Meter) Container(pod *v1.Pod, name, code string, hostProcess bool) {
 	if hostProcess {
 		m.hostProcess.WithLabelValues(kind).Inc()
 	}
+
 	if code == "" {
 		return
 	}

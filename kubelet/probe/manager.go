@@ -101,11 +101,13 @@ func (m *Manager) StartTarget(key Key, t Target) {
 		}
 		w.cancel()
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &workers{id: t.ID, cancel: cancel, verdicts: map[Kind]Verdict{}, started: make(chan struct{}), stopped: map[Kind]context.CancelFunc{}}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m.active[key] = w
+
 	startup := t.Container.StartupProbe
 	if startup != nil && t.AlreadyStarted {
 		startup, w.verdicts[Startup] = nil, Success
@@ -113,6 +115,7 @@ func (m *Manager) StartTarget(key Key, t Target) {
 	if startup == nil {
 		close(w.started)
 	}
+
 	for kind, p := range map[Kind]*v1.Probe{Startup: startup, Liveness: t.Container.LivenessProbe, Readiness: t.Container.ReadinessProbe} {
 		if p == nil {
 			continue
@@ -192,6 +195,7 @@ func (m *Manager) work(ctx context.Context, key Key, t Target, j job) {
 		case <-j.workers.started:
 		}
 	}
+
 	period := j.tracker.spec.period
 	if m.opts.Spread > 0 && time.Since(m.began) < min(period, m.opts.Spread) && !pause(ctx, rand.N(period)) {
 		return
@@ -199,6 +203,7 @@ func (m *Manager) work(ctx context.Context, key Key, t Target, j job) {
 	if wait := time.Until(j.tracker.started.Add(j.tracker.spec.delay)); wait > 0 && !pause(ctx, wait) {
 		return
 	}
+
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
@@ -236,10 +241,12 @@ func (m *Manager) once(ctx context.Context, key Key, t Target, j job) {
 			break
 		}
 	}
+
 	if ctx.Err() != nil {
 		return
 	}
 	m.measure(t, key, measured{kind, out.ok, err, time.Since(began)})
+
 	switch {
 	case err != nil:
 		klog.FromContext(ctx).V(1).Info("Could not run probe", "pod", klog.KObj(t.Pod), "container", key.Container, "probe", kind, "err", err)
@@ -250,10 +257,12 @@ func (m *Manager) once(ctx context.Context, key Key, t Target, j job) {
 	case !out.ok:
 		m.event(t, key, "Unhealthy", string(kind)+" probe failed: "+out.text)
 	}
+
 	before := j.tracker.Verdict()
 	if !j.tracker.Observe(out.ok) {
 		return
 	}
+
 	now := j.tracker.Verdict()
 	w := j.workers
 	w.mu.Lock()

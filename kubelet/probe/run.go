@@ -107,6 +107,7 @@ func runHTTP(ctx context.Context, agent string, h *v1.HTTPGetAction, t Target, t
 	if err != nil {
 		return outcome{}, err
 	}
+
 	transport := &http.Transport{
 		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true},
 		DisableKeepAlives:  true,
@@ -115,6 +116,7 @@ func runHTTP(ctx context.Context, agent string, h *v1.HTTPGetAction, t Target, t
 	}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: sameHost}
+
 	resp, err := client.Do(req)
 	if err != nil {
 		return outcome{text: err.Error()}, nil
@@ -124,6 +126,7 @@ func runHTTP(ctx context.Context, agent string, h *v1.HTTPGetAction, t Target, t
 	if err != nil {
 		return outcome{text: fmt.Sprintf("reading answer: %v", err)}, nil
 	}
+
 	switch {
 	case resp.StatusCode >= 300 && resp.StatusCode < 400:
 		return outcome{ok: true, warning: true, text: fmt.Sprintf("Probe terminated redirects, Response body: %s", body)}, nil
@@ -161,6 +164,7 @@ func httpRequest(ctx context.Context, agent string, h *v1.HTTPGetAction, address
 		scheme = "http"
 	}
 	u.Scheme, u.Host = scheme, address
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("making request of probe: %w", err)
@@ -168,6 +172,7 @@ func httpRequest(ctx context.Context, agent string, h *v1.HTTPGetAction, address
 	for _, header := range h.HTTPHeaders {
 		req.Header.Add(header.Name, header.Value)
 	}
+
 	setDefault := func(name, value string) {
 		switch have, ok := req.Header[name]; {
 		case !ok:
@@ -190,6 +195,7 @@ func httpRequest(ctx context.Context, agent string, h *v1.HTTPGetAction, address
 func runGRPC(ctx context.Context, agent string, h *v1.GRPCAction, podIP string, timeout time.Duration) outcome {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+
 	address := net.JoinHostPort(podIP, strconv.Itoa(int(h.Port)))
 	conn, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithUserAgent(agent),
@@ -202,11 +208,13 @@ func runGRPC(ctx context.Context, agent string, h *v1.GRPCAction, podIP string, 
 		return outcome{text: err.Error()}
 	}
 	defer conn.Close()
+
 	service := ""
 	if h.Service != nil {
 		service = *h.Service
 	}
 	resp, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: service})
+
 	switch status.Code(err) {
 	case codes.OK:
 	case codes.Unimplemented:

@@ -53,11 +53,12 @@ type ImageUser struct {
 	Name string
 }
 
-func (r *Runtime) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) {
+func (o Options) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) {
 	c, p := s.Container, s.Sandbox.Pod
-	if err := checkNonRoot(p, c, s.ImageUser, r.o.Windows); err != nil {
+	if err := checkNonRoot(p, c, s.ImageUser, o.Windows); err != nil {
 		return nil, err
 	}
+
 	cfg := &cri.ContainerConfig{
 		Metadata:   &cri.ContainerMetadata{Name: c.Name, Attempt: s.Attempt},
 		Image:      &cri.ImageSpec{Image: s.ImageRef, UserSpecifiedImage: c.Image},
@@ -70,29 +71,32 @@ func (r *Runtime) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error)
 			labelContainerName: c.Name},
 		Annotations: containerAnnotations(p, c, s.Attempt),
 	}
+
 	for _, e := range s.Env {
 		cfg.Envs = append(cfg.Envs, &cri.KeyValue{Key: e.Name, Value: []byte(e.Value)})
 	}
+
 	for _, m := range s.Mounts {
-		one := &cri.Mount{HostPath: m.HostPath, ContainerPath: r.containerPath(m.ContainerPath), Readonly: m.ReadOnly,
+		one := &cri.Mount{HostPath: m.HostPath, ContainerPath: o.containerPath(m.ContainerPath), Readonly: m.ReadOnly,
 			RecursiveReadOnly: m.RecursiveReadOnly, Propagation: propagation(m.Propagation), ImageSubPath: m.ImageSubPath}
 		if m.Image != "" {
 			one.Image = &cri.ImageSpec{Image: m.Image, UserSpecifiedImage: m.ImageName}
 		}
 		cfg.Mounts = append(cfg.Mounts, one)
 	}
-	if r.o.Windows {
-		cfg.WorkingDir = r.containerPath(cfg.WorkingDir)
-		cfg.Windows = &cri.WindowsContainerConfig{Resources: windowsResources(c, r.o.CPUs), SecurityContext: windowsSecurity(p, c)}
+
+	if o.Windows {
+		cfg.WorkingDir = o.containerPath(cfg.WorkingDir)
+		cfg.Windows = &cri.WindowsContainerConfig{Resources: windowsResources(c, o.CPUs), SecurityContext: windowsSecurity(p, c)}
 		return cfg, nil
 	}
-	cfg.Linux = &cri.LinuxContainerConfig{Resources: r.linuxResources(p, c), SecurityContext: r.linuxSecurity(p, c, s)}
+	cfg.Linux = &cri.LinuxContainerConfig{Resources: o.linuxResources(p, c), SecurityContext: o.linuxSecurity(p, c, s)}
 	return cfg, nil
 }
 
 // containerPath gives a path without a drive the drive C: on Windows.
-func (r *Runtime) containerPath(p string) string {
-	if !r.o.Windows || p == "" {
+func (o Options) containerPath(p string) string {
+	if !o.Windows || p == "" {
 		return p
 	}
 	p = strings.ReplaceAll(p, "/", `\`)
@@ -112,12 +116,14 @@ func containerAnnotations(p *v1.Pod, c *v1.Container, attempt uint32) map[string
 	if text, err := json.Marshal(c.Resources); err == nil {
 		a[annResources] = string(text)
 	}
+
 	if p.DeletionGracePeriodSeconds != nil {
 		a[annDeletionGracePeriod] = strconv.FormatInt(*p.DeletionGracePeriodSeconds, 10)
 	}
 	if p.Spec.TerminationGracePeriodSeconds != nil {
 		a[annTerminationGracePeriod] = strconv.FormatInt(*p.Spec.TerminationGracePeriodSeconds, 10)
 	}
+
 	if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
 		if text, err := json.Marshal(c.Lifecycle.PreStop); err == nil {
 			a[annPreStop] = string(text)

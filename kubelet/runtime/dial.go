@@ -24,6 +24,7 @@ func Dial(endpoint string, counters ...stats.Handler) (*grpc.ClientConn, error) 
 	if !ok {
 		scheme, address = "unix", endpoint
 	}
+
 	var dial func(ctx context.Context, _ string) (net.Conn, error)
 	switch scheme {
 	case "unix", "tcp":
@@ -37,6 +38,7 @@ func Dial(endpoint string, counters ...stats.Handler) (*grpc.ClientConn, error) 
 	default:
 		return nil, fmt.Errorf("runtime endpoint %q: scheme must be unix, tcp or npipe", endpoint)
 	}
+
 	bo := backoff.DefaultConfig
 	bo.BaseDelay, bo.MaxDelay = 100*time.Millisecond, 3*time.Second
 	opts := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial), grpc.WithAuthority("localhost"),
@@ -45,6 +47,7 @@ func Dial(endpoint string, counters ...stats.Handler) (*grpc.ClientConn, error) 
 	for _, c := range counters {
 		opts = append(opts, grpc.WithStatsHandler(c))
 	}
+
 	conn, err := grpc.NewClient("passthrough:///cri", opts...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the runtime at %s: %w", endpoint, err)

@@ -50,6 +50,7 @@ func toEvent(m *cri.ContainerEventResponse) Event {
 		}
 		e.Update.Sandboxes = append(e.Update.Sandboxes, toSandbox(s))
 	}
+
 	for _, c := range m.ContainersStatuses {
 		if c == nil {
 			continue
@@ -63,6 +64,7 @@ func toEvent(m *cri.ContainerEventResponse) Event {
 		}
 		e.Update.Containers = append(e.Update.Containers, full)
 	}
+
 	e.Update.UID = e.UID
 	if m.ContainerEventType == cri.ContainerEventType_CONTAINER_DELETED_EVENT {
 		e.Removed = m.ContainerId

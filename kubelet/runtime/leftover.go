@@ -52,6 +52,7 @@ func (r *Runtime) endTask(ctx context.Context, id string) error {
 	default:
 		return fmt.Errorf("killing the task of %s: %w", id, err)
 	}
+
 	_, err = client.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})
 	if code := status.Code(err); err != nil && code != codes.NotFound && code != codes.Unimplemented {
 		return fmt.Errorf("deleting the task of %s: %w", id, err)
@@ -71,9 +72,11 @@ func (r *Runtime) forgotten(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("looking for what is left of %s: %w", id, err)
 	}
+
 	if err := r.endTask(ctx, id); err != nil {
 		return err
 	}
+
 	c := left.GetContainer()
 	_, err = snapshots.NewSnapshotsClient(r.conn).Remove(named, &snapshots.RemoveSnapshotRequest{Snapshotter: c.GetSnapshotter(), Key: c.GetSnapshotKey()})
 	if status.Code(err) == codes.NotFound {
@@ -83,6 +86,7 @@ func (r *Runtime) forgotten(ctx context.Context, id string) error {
 	if status.Code(err2) == codes.NotFound {
 		err2 = nil
 	}
+
 	if err := errors.Join(err, err2); err != nil {
 		return fmt.Errorf("removing what is left of %s: %w", id, err)
 	}
@@ -98,6 +102,7 @@ func (r *Runtime) UnmountForgotten(ctx context.Context) error {
 	}
 	ctx, cancel := r.short(ctx)
 	defer cancel()
+
 	mounted, err := r.mountedTasks(ctx)
 	if err != nil || len(mounted) == 0 {
 		return err
@@ -106,6 +111,7 @@ func (r *Runtime) UnmountForgotten(ctx context.Context) error {
 	if err := r.dropKnown(ctx, mounted); err != nil {
 		return err
 	}
+
 	named := metadata.AppendToOutgoingContext(ctx, namespaceKey, namespaceOfCRI)
 	for id, path := range mounted {
 		_, err := containers.NewContainersClient(r.conn).Get(named, &containers.GetContainerRequest{ID: id})

@@ -23,6 +23,7 @@ func logTail(path string) string {
 	if err != nil {
 		return ""
 	}
+
 	lines := bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
 	var text []byte
 	for _, line := range lines[max(0, len(lines)-maxLogLines):] {

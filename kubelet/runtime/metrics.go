@@ -22,6 +22,7 @@ func (s Stats) Metrics(ctx context.Context) ([]serve.RuntimeMetric, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking the runtime for the kinds of its metrics: %w", err)
 	}
+
 	kinds := map[string]*serve.RuntimeMetricKind{}
 	for _, d := range described.GetDescriptors() {
 		kinds[d.GetName()] = &serve.RuntimeMetricKind{Name: d.GetName(), Help: d.GetHelp(), Labels: d.GetLabelKeys()}
@@ -29,6 +30,7 @@ func (s Stats) Metrics(ctx context.Context) ([]serve.RuntimeMetric, error) {
 	if len(kinds) == 0 {
 		return nil, nil
 	}
+
 	list, err := s.Runtime.ListPodSandboxMetrics(ctx, &cri.ListPodSandboxMetricsRequest{})
 	if status.Code(err) == codes.Unimplemented {
 		return nil, nil
@@ -36,6 +38,7 @@ func (s Stats) Metrics(ctx context.Context) ([]serve.RuntimeMetric, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking the runtime for its metrics: %w", err)
 	}
+
 	var out []serve.RuntimeMetric
 	add := func(metrics []*cri.Metric) {
 		for _, m := range metrics {
@@ -50,6 +53,7 @@ func (s Stats) Metrics(ctx context.Context) ([]serve.RuntimeMetric, error) {
 			out = append(out, one)
 		}
 	}
+
 	for _, p := range list.GetPodMetrics() {
 		add(p.GetMetrics())
 		for _, c := range p.GetContainerMetrics() {

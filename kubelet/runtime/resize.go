@@ -20,7 +20,7 @@ func (r *Runtime) UpdateResources(ctx context.Context, id string, p *v1.Pod, c *
 	if r.o.Windows {
 		req.Windows = windowsResources(c, r.o.CPUs)
 	} else {
-		req.Linux = r.linuxResources(p, c)
+		req.Linux = r.o.linuxResources(p, c)
 	}
 	if _, err := r.client.UpdateContainerResources(ctx, req); err != nil {
 		return fmt.Errorf("updating the resources of container %s: %w", c.Name, described{err})

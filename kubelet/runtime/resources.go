@@ -28,9 +28,9 @@ func Quota(milli int64) int64 {
 	return max(milli*cfsPeriod/1000, minQuota)
 }
 
-func (r *Runtime) linuxResources(p *v1.Pod, c *v1.Container) *cri.LinuxContainerResources {
-	res := r.linuxAmounts(c.Resources.Requests.Cpu(), c.Resources.Limits.Cpu(), c.Resources.Limits.Memory())
-	res.OomScoreAdj = oomScore(p, c, r.o.MemoryBytes)
+func (o Options) linuxResources(p *v1.Pod, c *v1.Container) *cri.LinuxContainerResources {
+	res := o.linuxAmounts(c.Resources.Requests.Cpu(), c.Resources.Limits.Cpu(), c.Resources.Limits.Memory())
+	res.OomScoreAdj = oomScore(p, c, o.MemoryBytes)
 	for name, q := range c.Resources.Limits {
 		if size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
 			if page, err := resource.ParseQuantity(size); err == nil {

@@ -84,6 +84,7 @@ func (r *Runtime) Health(ctx context.Context) (Health, error) {
 	if err != nil {
 		return Health{}, fmt.Errorf("asking the runtime for its status: %w", err)
 	}
+
 	var h Health
 	for _, c := range resp.GetStatus().GetConditions() {
 		text := fmt.Sprintf("%s=%v reason:%s message:%s", c.Type, c.Status, c.Reason, c.Message)
@@ -94,6 +95,7 @@ func (r *Runtime) Health(ctx context.Context) (Health, error) {
 			h.NetworkReady, h.NetworkMessage = c.Status, text
 		}
 	}
+
 	for _, x := range resp.RuntimeHandlers {
 		h.Handlers = append(h.Handlers, Handler{Name: x.Name, RecursiveReadOnlyMounts: x.GetFeatures().GetRecursiveReadOnlyMounts(),
 			UserNamespaces: x.GetFeatures().GetUserNamespaces()})
@@ -118,14 +120,16 @@ func (r *Runtime) SetPodCIDR(ctx context.Context, cidrs string) error {
 func (r *Runtime) CreateSandbox(ctx context.Context, spec SandboxSpec) (pod.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*r.o.RequestTimeout)
 	defer cancel()
-	cfg := r.sandboxConfig(spec)
+	cfg := r.o.sandboxConfig(spec)
 	if err := os.MkdirAll(cfg.LogDirectory, 0o755); err != nil {
 		return pod.Sandbox{}, fmt.Errorf("creating the log folder of the pod: %w", err)
 	}
+
 	resp, err := r.client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: cfg, RuntimeHandler: spec.Handler})
 	if err != nil {
 		return pod.Sandbox{}, err // the runtime's own words stand in the event, as upstream's do
 	}
+
 	box := pod.Sandbox{ID: resp.PodSandboxId, Attempt: spec.Attempt, Ready: true, HostNetwork: spec.Pod.Spec.HostNetwork,
 		CreatedAt: time.Now(), Handler: spec.Handler}
 	full, err := r.sandbox(ctx, resp.PodSandboxId)
@@ -153,22 +157,25 @@ func (r *Runtime) sandbox(ctx context.Context, id string) (pod.Sandbox, error) {
 func (r *Runtime) StartContainer(ctx context.Context, spec ContainerSpec) (pod.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*r.o.RequestTimeout)
 	defer cancel()
-	cfg, err := r.containerConfig(spec)
+	cfg, err := r.o.containerConfig(spec)
 	if err != nil {
 		return pod.Container{}, &StepError{"CreateContainerConfigError", err}
 	}
+
 	logDir := filepath.Join(PodLogDir(r.o.PodLogsDir, spec.Sandbox.Pod), spec.Container.Name)
 	if err := os.MkdirAll(logDir, 0o755); err != nil {
 		return pod.Container{}, &StepError{"CreateContainerError", fmt.Errorf("creating the log folder: %w", err)}
 	}
+
 	made, err := r.client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: spec.SandboxID, Config: cfg,
-		SandboxConfig: r.sandboxConfig(spec.Sandbox)})
+		SandboxConfig: r.o.sandboxConfig(spec.Sandbox)})
 	if err != nil {
 		return pod.Container{}, &StepError{"CreateContainerError", described{err}}
 	}
 	if spec.Created != nil {
 		spec.Created(made.ContainerId)
 	}
+
 	if _, err := r.client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
 		c, readErr := r.container(ctx, made.ContainerId)
 		if readErr == nil {
@@ -176,6 +183,7 @@ func (r *Runtime) StartContainer(ctx context.Context, spec ContainerSpec) (pod.C
 		}
 		return c, &StepError{"RunContainerError", described{err}}
 	}
+
 	c, err := r.container(ctx, made.ContainerId)
 	if err != nil { // it runs; the next event brings the details
 		c = pod.Container{ID: made.ContainerId, Name: spec.Container.Name, Attempt: spec.Attempt, State: pod.Running,
@@ -264,6 +272,7 @@ func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 		_, err := r.client.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
 		return gone("removing sandbox", id, err)
 	}
+
 	err := remove()
 	if status.Code(err) == codes.FailedPrecondition { // a container of it that cannot be removed
 		if more := r.removeContainers(ctx, id); more != nil {

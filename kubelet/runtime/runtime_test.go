@@ -256,7 +256,7 @@ func TestSandboxConfig(t *testing.T) {
 			SecurityContext: &v1.PodSecurityContext{RunAsUser: &user, RunAsGroup: &group, FSGroup: &fs, SupplementalGroups: []int64{7},
 				Sysctls: []v1.Sysctl{{Name: "net/ipv4.x", Value: "1"}}}}}
 	r := New(nil, Options{PodLogsDir: "/logs"})
-	cfg := r.sandboxConfig(SandboxSpec{Pod: p, Attempt: 2, Hostname: "h", CgroupParent: "/g"})
+	cfg := r.o.sandboxConfig(SandboxSpec{Pod: p, Attempt: 2, Hostname: "h", CgroupParent: "/g"})
 	sec := cfg.Linux.SecurityContext
 	m := cfg.PortMappings[0]
 	for what, ok := range map[string]bool{
@@ -277,7 +277,7 @@ func TestSandboxConfig(t *testing.T) {
 	}
 	name := "ContainerUser"
 	p.Spec.SecurityContext.WindowsOptions = &v1.WindowsSecurityContextOptions{RunAsUserName: &name, HostProcess: &yes}
-	if w := New(nil, Options{Windows: true}).sandboxConfig(SandboxSpec{Pod: p}).Windows; w.SecurityContext.RunAsUsername != name || !w.SecurityContext.HostProcess {
+	if w := New(nil, Options{Windows: true}).o.sandboxConfig(SandboxSpec{Pod: p}).Windows; w.SecurityContext.RunAsUsername != name || !w.SecurityContext.HostProcess {
 		t.Errorf("windows: %+v", w)
 	}
 }
@@ -295,7 +295,7 @@ func TestSandboxResources(t *testing.T) {
 			{Name: "along", RestartPolicy: &always, Resources: need, Ports: []v1.ContainerPort{{HostPort: 2}}}},
 		Containers: []v1.Container{{Name: "app", Resources: need, Ports: []v1.ContainerPort{{HostPort: 3}}}}}}
 	r := New(nil, Options{CFSQuota: true})
-	cfg := r.sandboxConfig(SandboxSpec{Pod: p})
+	cfg := r.o.sandboxConfig(SandboxSpec{Pod: p})
 	if len(cfg.PortMappings) != 2 || cfg.PortMappings[0].HostPort != 2 || cfg.PortMappings[1].HostPort != 3 {
 		t.Errorf("ports: %v", cfg.PortMappings)
 	}
@@ -305,7 +305,7 @@ func TestSandboxResources(t *testing.T) {
 	if got := cfg.Linux.Overhead; got.CpuShares != 256 || got.CpuQuota != 25000 || got.MemoryLimitInBytes != 16<<20 {
 		t.Errorf("overhead: %v", got)
 	}
-	if got := r.linuxResources(p, &p.Spec.Containers[0]).HugepageLimits; len(got) != 1 || got[0].PageSize != "2MB" || got[0].Limit != 4<<20 {
+	if got := r.o.linuxResources(p, &p.Spec.Containers[0]).HugepageLimits; len(got) != 1 || got[0].PageSize != "2MB" || got[0].Limit != 4<<20 {
 		t.Errorf("huge pages: %v", got)
 	}
 	for bytes, want := range map[int64]string{64 << 10: "64KB", 2 << 20: "2MB", 1 << 30: "1GB", 1536 << 20: "1536MB"} {
@@ -347,7 +347,7 @@ func TestProfiles(t *testing.T) {
 		c.pod.SELinuxOptions = &v1.SELinuxOptions{Level: "s0:c1"}
 		p := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &c.pod, Containers: []v1.Container{{Name: "c", SecurityContext: &c.own}}}}
 		r := New(nil, Options{SeccompRoot: filepath.Join("/root", "seccomp"), SeccompDefault: c.node})
-		sec := r.linuxSecurity(p, &p.Spec.Containers[0], ContainerSpec{})
+		sec := r.o.linuxSecurity(p, &p.Spec.Containers[0], ContainerSpec{})
 		appArmor := ""
 		if sec.Apparmor != nil {
 			appArmor = profile(sec.Apparmor.ProfileType, sec.Apparmor.LocalhostRef)
@@ -355,7 +355,7 @@ func TestProfiles(t *testing.T) {
 		if got := profile(sec.Seccomp.ProfileType, sec.Seccomp.LocalhostRef); got != c.seccomp || appArmor != c.appArmor || sec.SelinuxOptions.GetLevel() != "s0:c1" {
 			t.Errorf("%s: seccomp %s, AppArmor %s, SELinux %v, want %s and %s", c.name, got, appArmor, sec.SelinuxOptions, c.seccomp, c.appArmor)
 		}
-		if box := r.sandboxConfig(SandboxSpec{Pod: p}).Linux.SecurityContext; box.SelinuxOptions.GetLevel() != "s0:c1" {
+		if box := r.o.sandboxConfig(SandboxSpec{Pod: p}).Linux.SecurityContext; box.SelinuxOptions.GetLevel() != "s0:c1" {
 			t.Errorf("%s: SELinux of the sandbox %v", c.name, box.SelinuxOptions)
 		}
 	}

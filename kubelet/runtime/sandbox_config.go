@@ -30,15 +30,16 @@ func PodLogDir(root string, p *v1.Pod) string {
 	return filepath.Join(root, strings.Join([]string{p.Namespace, p.Name, string(p.UID)}, "_"))
 }
 
-func (r *Runtime) sandboxConfig(s SandboxSpec) *cri.PodSandboxConfig {
+func (o Options) sandboxConfig(s SandboxSpec) *cri.PodSandboxConfig {
 	p := s.Pod
 	cfg := &cri.PodSandboxConfig{
 		Metadata:     &cri.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID), Attempt: s.Attempt},
 		Hostname:     s.Hostname,
-		LogDirectory: PodLogDir(r.o.PodLogsDir, p),
+		LogDirectory: PodLogDir(o.PodLogsDir, p),
 		Labels:       map[string]string{},
 		Annotations:  map[string]string{},
 	}
+
 	for k, v := range p.Labels {
 		cfg.Labels[k] = v
 	}
@@ -46,13 +47,15 @@ func (r *Runtime) sandboxConfig(s SandboxSpec) *cri.PodSandboxConfig {
 	for k, v := range p.Annotations {
 		cfg.Annotations[k] = v
 	}
+
 	if s.DNS != nil {
 		cfg.DnsConfig = &cri.DNSConfig{Servers: s.DNS.Servers, Searches: s.DNS.Searches, Options: s.DNS.Options}
 	}
+
 	cfg.PortMappings = portMappings(p)
 	cfg.Linux = &cri.LinuxPodSandboxConfig{CgroupParent: s.CgroupParent, SecurityContext: sandboxSecurity(p)}
-	if !r.o.Windows {
-		cfg.Linux.Resources, cfg.Linux.Overhead = r.sandboxResources(p)
+	if !o.Windows {
+		cfg.Linux.Resources, cfg.Linux.Overhead = o.sandboxResources(p)
 	}
 	if sc := p.Spec.SecurityContext; sc != nil && len(sc.Sysctls) > 0 {
 		cfg.Linux.Sysctls = map[string]string{}
@@ -60,7 +63,8 @@ func (r *Runtime) sandboxConfig(s SandboxSpec) *cri.PodSandboxConfig {
 			cfg.Linux.Sysctls[strings.ReplaceAll(x.Name, "/", ".")] = x.Value
 		}
 	}
-	if r.o.Windows {
+
+	if o.Windows {
 		cfg.Windows = &cri.WindowsPodSandboxConfig{SecurityContext: windowsSandboxSecurity(p)}
 	}
 	return cfg
@@ -86,19 +90,19 @@ func portMappings(p *v1.Pod) (out []*cri.PortMapping) {
 
 // sandboxResources are what the containers of a pod get together, and what its runtime takes for itself: runtimes that put
 // a pod into a virtual machine make it of that size.
-func (r *Runtime) sandboxResources(p *v1.Pod) (of, overhead *cri.LinuxContainerResources) {
+func (o Options) sandboxResources(p *v1.Pod) (of, overhead *cri.LinuxContainerResources) {
 	without := resources.PodResourcesOptions{ExcludeOverhead: true}
 	requests, limits := resources.PodRequests(p, without), resources.PodLimits(p, without)
-	return r.linuxAmounts(requests.Cpu(), limits.Cpu(), limits.Memory()),
-		r.linuxAmounts(p.Spec.Overhead.Cpu(), p.Spec.Overhead.Cpu(), p.Spec.Overhead.Memory())
+	return o.linuxAmounts(requests.Cpu(), limits.Cpu(), limits.Memory()),
+		o.linuxAmounts(p.Spec.Overhead.Cpu(), p.Spec.Overhead.Cpu(), p.Spec.Overhead.Memory())
 }
 
-func (r *Runtime) linuxAmounts(request, limit, memory *resource.Quantity) *cri.LinuxContainerResources {
+func (o Options) linuxAmounts(request, limit, memory *resource.Quantity) *cri.LinuxContainerResources {
 	if request.IsZero() && !limit.IsZero() {
 		request = limit
 	}
 	out := &cri.LinuxContainerResources{CpuShares: Shares(request.MilliValue()), MemoryLimitInBytes: memory.Value()}
-	if r.o.CFSQuota {
+	if o.CFSQuota {
 		out.CpuPeriod, out.CpuQuota = cfsPeriod, Quota(limit.MilliValue())
 	}
 	return out
@@ -139,6 +143,7 @@ func sandboxSecurity(p *v1.Pod) *cri.LinuxSandboxSecurityContext {
 			sec.Privileged = true
 		}
 	}
+
 	sc := p.Spec.SecurityContext
 	if sc == nil {
 		return sec

@@ -24,10 +24,12 @@ func merged(p *v1.Pod, c *v1.Container) v1.SecurityContext {
 	if c.SecurityContext != nil {
 		out = *c.SecurityContext.DeepCopy()
 	}
+
 	pod := p.Spec.SecurityContext
 	if pod == nil {
 		return out
 	}
+
 	if out.RunAsUser == nil {
 		out.RunAsUser = pod.RunAsUser
 	}
@@ -46,6 +48,7 @@ func merged(p *v1.Pod, c *v1.Container) v1.SecurityContext {
 	if out.SELinuxOptions == nil {
 		out.SELinuxOptions = pod.SELinuxOptions
 	}
+
 	if w := pod.WindowsOptions; w != nil {
 		if out.WindowsOptions == nil {
 			out.WindowsOptions = &v1.WindowsSecurityContextOptions{}
@@ -70,6 +73,7 @@ func checkNonRoot(p *v1.Pod, c *v1.Container, image ImageUser, windows bool) err
 	if sc.RunAsNonRoot == nil || !*sc.RunAsNonRoot {
 		return nil
 	}
+
 	where := fmt.Sprintf("(pod: %q, container: %s)", p.Name+"_"+p.Namespace+"("+string(p.UID)+")", c.Name)
 	if windows {
 		user := image.Name
@@ -81,6 +85,7 @@ func checkNonRoot(p *v1.Pod, c *v1.Container, image ImageUser, windows bool) err
 		}
 		return nil
 	}
+
 	switch {
 	case sc.RunAsUser != nil && *sc.RunAsUser == 0:
 		return fmt.Errorf("container's runAsUser breaks non-root policy %s", where)
@@ -102,16 +107,18 @@ func windowsSecurity(p *v1.Pod, c *v1.Container) *cri.WindowsContainerSecurityCo
 	return sec
 }
 
-func (r *Runtime) linuxSecurity(p *v1.Pod, c *v1.Container, s ContainerSpec) *cri.LinuxContainerSecurityContext {
+func (o Options) linuxSecurity(p *v1.Pod, c *v1.Container, s ContainerSpec) *cri.LinuxContainerSecurityContext {
 	sc := merged(p, c)
 	sec := &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces(p), SupplementalGroups: groups(p.Spec.SecurityContext)}
 	if s.TargetID != "" {
 		sec.NamespaceOptions.Pid, sec.NamespaceOptions.TargetId = cri.NamespaceMode_TARGET, s.TargetID
 	}
+
 	sec.Privileged = sc.Privileged != nil && *sc.Privileged
 	sec.ReadonlyRootfs = sc.ReadOnlyRootFilesystem != nil && *sc.ReadOnlyRootFilesystem
 	sec.NoNewPrivs = sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation
 	user(sec, sc, s.ImageUser)
+
 	if k := sc.Capabilities; k != nil {
 		sec.Capabilities = &cri.Capability{}
 		for _, x := range k.Add {
@@ -124,7 +131,8 @@ func (r *Runtime) linuxSecurity(p *v1.Pod, c *v1.Container, s ContainerSpec) *cr
 	if sc.ProcMount == nil || *sc.ProcMount != v1.UnmaskedProcMount {
 		sec.MaskedPaths, sec.ReadonlyPaths = maskedPaths, readonlyPaths
 	}
-	sec.Seccomp = r.seccomp(sc.SeccompProfile, sec.Privileged)
+
+	sec.Seccomp = o.seccomp(sc.SeccompProfile, sec.Privileged)
 	sec.Apparmor = appArmor(sc.AppArmorProfile)
 	sec.SelinuxOptions = seLinux(sc.SELinuxOptions)
 	return sec
@@ -168,12 +176,12 @@ func user(sec *cri.LinuxContainerSecurityContext, sc v1.SecurityContext, image I
 }
 
 // seccomp names a profile. One of the node's own is a file below SeccompRoot; the API server lets none lead out of it.
-func (r *Runtime) seccomp(p *v1.SeccompProfile, privileged bool) *cri.SecurityProfile {
+func (o Options) seccomp(p *v1.SeccompProfile, privileged bool) *cri.SecurityProfile {
 	switch {
-	case privileged || p == nil && !r.o.SeccompDefault || p != nil && p.Type == v1.SeccompProfileTypeUnconfined:
+	case privileged || p == nil && !o.SeccompDefault || p != nil && p.Type == v1.SeccompProfileTypeUnconfined:
 		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Unconfined}
 	case p != nil && p.Type == v1.SeccompProfileTypeLocalhost && p.LocalhostProfile != nil:
-		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: filepath.Join(r.o.SeccompRoot, *p.LocalhostProfile)}
+		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: filepath.Join(o.SeccompRoot, *p.LocalhostProfile)}
 	}
 	return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}
 }

@@ -51,6 +51,7 @@ func (r *Runtime) Audit(ctx context.Context, known func(uid string) *pod.Runtime
 	if err != nil {
 		return nil, err
 	}
+
 	slots := make(chan struct{}, auditors)
 	var uids []string
 	for uid, l := range listed {
@@ -92,6 +93,7 @@ func (r *Runtime) list(ctx context.Context, selector map[string]string) (map[str
 	if err != nil {
 		return nil, fmt.Errorf("listing containers: %w", err)
 	}
+
 	all := map[string]*listing{}
 	for _, b := range boxes.Items {
 		if l := place(all, b.Labels); l != nil {
@@ -126,6 +128,7 @@ func (r *Runtime) details(ctx context.Context, l *listing, known *pod.Runtime) (
 	if known == nil {
 		known = &pod.Runtime{}
 	}
+
 	for _, b := range l.sandboxes {
 		same := func(k pod.Sandbox) bool {
 			return k.ID == b.Id && k.Ready == (b.State == cri.PodSandboxState_SANDBOX_READY) && (len(k.IPs) > 0 || k.HostNetwork)
@@ -143,6 +146,7 @@ func (r *Runtime) details(ctx context.Context, l *listing, known *pod.Runtime) (
 		}
 		l.pod.Sandboxes = append(l.pod.Sandboxes, full)
 	}
+
 	for _, c := range l.containers {
 		if k, ok := known.Find(c.Id); ok && k.State == stateOf(c.State) && k.ImageID != "" {
 			l.pod.Containers = append(l.pod.Containers, k)
@@ -183,12 +187,14 @@ func toContainer(c *cri.ContainerStatus) pod.Container {
 	if out.Image == "" {
 		out.Image = c.GetImage().GetImage()
 	}
+
 	if n, err := strconv.ParseUint(c.Annotations[annRestartCount], 10, 32); err == nil {
 		out.Attempt = uint32(n)
 	}
 	if l := c.GetUser().GetLinux(); l != nil {
 		out.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: l.Uid, GID: l.Gid, SupplementalGroups: l.SupplementalGroups}}
 	}
+
 	out.MadeWith, out.Given = madeWith(c), given(c)
 	if out.State = stateOf(c.State); out.State == pod.Exited {
 		if m := terminationMessage(c); m != "" {

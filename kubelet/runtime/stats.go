@@ -41,6 +41,7 @@ func (s Stats) byContainer(ctx context.Context) ([]statsapi.PodStats, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing usage of containers: %w", err)
 	}
+
 	var pods []statsapi.PodStats
 	index := map[string]int{}
 	for _, c := range resp.GetStats() {
@@ -55,6 +56,7 @@ func (s Stats) byContainer(ctx context.Context) ([]statsapi.PodStats, error) {
 		}
 		pods[i].Containers = append(pods[i].Containers, containerStats(c))
 	}
+
 	for i := range pods {
 		pods[i].CPU, pods[i].Memory = total(pods[i].Containers)
 	}
@@ -76,6 +78,7 @@ func (s Stats) ImageFs(ctx context.Context) (*statsapi.FsStats, error) {
 func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 	meta := p.GetAttributes().GetMetadata()
 	out := statsapi.PodStats{PodRef: statsapi.PodReference{Name: meta.GetName(), Namespace: meta.GetNamespace(), UID: meta.GetUid()}}
+
 	if w := p.GetWindows(); w != nil {
 		out.CPU, out.Memory = windowsCPU(w.GetCpu()), windowsMemory(w.GetMemory())
 		for _, c := range w.GetContainers() {
@@ -107,6 +110,7 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 				TxBytes: amount(d.GetTxBytes()), TxErrors: amount(d.GetTxErrors())}}
 		}
 	}
+
 	out.ProcessStats = processes(p)
 	cpu, memory := total(out.Containers)
 	if out.CPU == nil {

@@ -114,6 +114,7 @@ func (w *Writer) Set(p *v1.Pod, st v1.PodStatus, del, urgent bool) {
 	}
 	s.want, s.fresh = *st.DeepCopy(), true
 	s.delete = s.delete || del
+
 	// While a patch is under way base is out of date: then the next round compares.
 	if !s.busy && same(s.base.Status, Merge(s.base.Status, s.want)) && (!s.delete || s.deleted) {
 		return
@@ -223,6 +224,7 @@ func (w *Writer) send(ctx context.Context, uid types.UID) {
 	if after != nil && newer(after, s.base) {
 		s.base = after
 	}
+
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // the pod is gone, or another one has its name
 		s.deleted = s.deleted || del
@@ -233,6 +235,7 @@ func (w *Writer) send(ctx context.Context, uid types.UID) {
 		w.later(uid, s, s.retry)
 		return
 	}
+
 	s.retry = 0
 	s.deleted = s.deleted || del
 	if s.again || s.delete && !s.deleted {
@@ -288,6 +291,7 @@ var owned = map[v1.PodConditionType]bool{v1.PodReadyToStartContainers: true, v1.
 func Merge(base, want v1.PodStatus) v1.PodStatus {
 	out := want
 	out.Conditions = nil
+
 	have := map[v1.PodConditionType]bool{}
 	for _, c := range want.Conditions {
 		if owned[c.Type] {
@@ -295,6 +299,7 @@ func Merge(base, want v1.PodStatus) v1.PodStatus {
 			have[c.Type] = true
 		}
 	}
+
 	for _, c := range base.Conditions {
 		if !owned[c.Type] {
 			out.Conditions = append(out.Conditions, c)
@@ -306,6 +311,7 @@ func Merge(base, want v1.PodStatus) v1.PodStatus {
 			out.Conditions = append(out.Conditions, c)
 		}
 	}
+
 	if base.Phase == v1.PodFailed || base.Phase == v1.PodSucceeded {
 		out.Phase = base.Phase
 	}
@@ -331,12 +337,14 @@ func normalize(st v1.PodStatus) *v1.PodStatus {
 	for _, t := range sortedTypes(conditions) {
 		out.Conditions = append(out.Conditions, conditions[t])
 	}
+
 	second := func(t *metav1.Time) {
 		if t != nil {
 			*t = metav1.NewTime(t.Truncate(time.Second).UTC())
 		}
 	}
 	second(out.StartTime)
+
 	for _, list := range [][]v1.ContainerStatus{out.InitContainerStatuses, out.ContainerStatuses, out.EphemeralContainerStatuses} {
 		for i := range list {
 			for _, s := range []*v1.ContainerState{&list[i].State, &list[i].LastTerminationState} {
