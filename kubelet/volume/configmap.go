@@ -26,11 +26,10 @@ type configMapSource struct {
 func (s configMapSource) need() need { return need{object: ConfigMap, name: s.name} }
 
 func (s configMapSource) files(ctx context.Context, j job) (content, error) {
-	objects := j.manager.opts.Objects
-	if objects == nil {
+	if j.objects == nil {
 		return nil, fmt.Errorf("no API server to read configmap %q from", s.name)
 	}
-	cm, err := objects.ConfigMap(ctx, j.pod.Namespace, s.name)
+	cm, err := j.objects.ConfigMap(ctx, j.pod.Namespace, s.name)
 	if apierrors.IsNotFound(err) && s.optional {
 		return content{}, nil
 	}

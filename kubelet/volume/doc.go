@@ -4,7 +4,7 @@
 //	<root>/pods/<uid>/volume-subpaths/<volume>/<container>/<n>  bind mounts of subPath mounts (Linux)
 //	<root>/pods/<uid>/etc-hosts                                 hosts file of the pod
 //
-// Each type of volume is a kind (kind.go): a file of its own, and a line in the list of kinds.
+// Each type of volume is a kind (kind.go): a file of its own, and a line in the list of kinds (kinds.go).
 //
 // Prepare is called before the sandbox is made and again whenever the pod changes; it changes only what is not right.
 // From then on one goroutine per pod rewrites files when a ConfigMap or Secret changes and when a token is due.

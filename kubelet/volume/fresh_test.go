@@ -41,8 +41,8 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// TestRewriteIsRetried: a rewrite that fails is tried again after growing times, up to a minute, and at once when the object
-// changes. After a success the times are short again.
+// TestRewriteIsRetried: a rewrite that fails is tried again after growing times, up to a minute, and at once when the
+// object changes. After a success the times are short again.
 func TestRewriteIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newObjects()

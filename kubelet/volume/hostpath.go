@@ -16,7 +16,7 @@ type hostPathKind struct{ noFolder }
 func (hostPathKind) of(v *v1.Volume) bool { return v.HostPath != nil }
 
 func (hostPathKind) path(j job) (string, error) {
-	return CleanHostPath(j.volume.HostPath.Path, j.manager.windows)
+	return CleanHostPath(j.volume.HostPath.Path, j.windows)
 }
 
 // prepare checks that the path is of the type that the volume names, and creates it if the type asks for that.
@@ -25,12 +25,12 @@ func (k hostPathKind) prepare(_ context.Context, j job) error {
 	if err != nil {
 		return err
 	}
-	s, windows := j.volume.HostPath, j.manager.windows
+	s := j.volume.HostPath
 	want := v1.HostPathUnset
 	if s.Type != nil {
 		want = *s.Type
 	}
-	if want == v1.HostPathUnset || windows && strings.HasPrefix(p, `\\.\pipe\`) {
+	if want == v1.HostPathUnset || j.windows && strings.HasPrefix(p, `\\.\pipe\`) {
 		return nil
 	}
 
@@ -40,7 +40,7 @@ func (k hostPathKind) prepare(_ context.Context, j job) error {
 		return makeDirectory(p)
 	case os.IsNotExist(err) && want == v1.HostPathFileOrCreate:
 		return makeFile(p)
-	case err != nil && windows && want == v1.HostPathSocket:
+	case err != nil && j.windows && want == v1.HostPathSocket:
 		info, err = os.Lstat(p) // a socket is a reparse point, which some builds cannot stat
 	}
 

@@ -2,9 +2,6 @@ package volume
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
@@ -30,50 +27,17 @@ type kind interface {
 	teardown(ctx context.Context, dir string) error
 }
 
-// kinds lists every type of volume that is supported. No volume is of more than one kind.
-var kinds = []kind{
-	hostPathKind{},
-	emptyDirKind{inFolder: "kubernetes.io~empty-dir"},
-	configMapKind,
-	secretKind,
-	downwardKind,
-	projectedKind,
-	imageKind{},
-}
-
-// errNotSupported is what the user of a volume without a kind sees, in the event FailedMount.
-var errNotSupported = errors.New("this type of volume is not supported")
-
-// kindOf returns the kind of a volume, nil if its type is not supported.
-func kindOf(v *v1.Volume) kind {
-	for _, k := range kinds {
-		if k.of(v) {
-			return k
-		}
-	}
-	return nil
-}
-
-// kindAt returns the kind whose volumes are in the folder called plugin. A folder that no kind has, which another
-// kubelet may have left, gets a kind that can tear it down.
-func kindAt(plugin string) interface {
-	teardown(ctx context.Context, dir string) error
-} {
-	for _, k := range kinds {
-		if k.plugin() == plugin {
-			return k
-		}
-	}
-	return inFolder(plugin)
-}
-
-// job is one volume of one pod that something is done with.
+// job is one volume of one pod that something is done with, and what its kind may use for that.
 type job struct {
-	manager *Manager
-	state   *podVolumes // what the manager knows of the pod; nil outside of prepare
-	pod     *v1.Pod
-	facts   Facts
-	volume  *v1.Volume
+	pod    *v1.Pod
+	facts  Facts // only for prepare
+	volume *v1.Volume
+
+	volumes string // the folder with the pod's volumes, each at <plugin>/<name>
+	windows bool   // the node's system
+	objects ObjectGetter
+	// token returns a service account token for the pod; only for prepare.
+	token func(context.Context, *v1.ServiceAccountTokenProjection) (string, error)
 }
 
 // group returns the group that shall own the volume (fsGroup), nil if the pod names none.
@@ -82,33 +46,6 @@ func (j job) group() *int64 {
 		return sc.FSGroup
 	}
 	return nil
-}
-
-// path returns where on the node the volume is, or "" if the runtime mounts it without our help.
-func (j job) path() (string, error) {
-	k := kindOf(j.volume)
-	if k == nil {
-		return "", errNotSupported
-	}
-	return k.path(j)
-}
-
-// prepare makes the volume ready, whatever its kind.
-func (j job) prepare(ctx context.Context) error {
-	if err := checkVolumeName(j.volume.Name); err != nil {
-		return err
-	}
-	k := kindOf(j.volume)
-	if k == nil {
-		return errNotSupported
-	}
-
-	if k.plugin() != "" { // only the kubelet may enter the folder above the volume
-		if err := os.MkdirAll(filepath.Join(j.manager.volumesDir(j.pod.UID), k.plugin()), 0o750); err != nil {
-			return fmt.Errorf("making volume folder: %w", err)
-		}
-	}
-	return k.prepare(ctx, j)
 }
 
 // inFolder is the common part of kinds whose volumes are folders below the pod's folder. Its value is the name of the
@@ -120,7 +57,7 @@ func (k inFolder) plugin() string { return string(k) }
 func (k inFolder) path(j job) (string, error) { return k.dir(j), nil }
 
 func (k inFolder) dir(j job) string {
-	return filepath.Join(j.manager.volumesDir(j.pod.UID), string(k), j.volume.Name)
+	return filepath.Join(j.volumes, string(k), j.volume.Name)
 }
 
 // usage measures the file system of a volume that has one of its own, else the files in its folder.

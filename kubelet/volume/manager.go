@@ -31,15 +31,14 @@ type Manager struct {
 // podVolumes is what the manager knows of one pod that was prepared.
 type podVolumes struct {
 	// work is held while folders of the pod are changed. It is taken before mu.
-	work sync.Mutex
+	work   sync.Mutex
+	tokens *tokenCache
+	wake   wakeup.Signal // content may have changed
 
 	mu      sync.Mutex // guards all fields below
 	pod     *v1.Pod
 	facts   Facts
 	watches map[objectRef]func() // each ends its watch
-	tokens  map[tokenKey]token
-	wake    wakeup.Signal // content may have changed
-	renewed wakeup.Signal // a token was renewed, so the next renewal is due at another time
 	stop    context.CancelFunc
 	closed  bool
 }
@@ -115,9 +114,8 @@ func (m *Manager) adopt(ctx context.Context, pod *v1.Pod, facts Facts) *podVolum
 func newPodVolumes() *podVolumes {
 	return &podVolumes{
 		watches: map[objectRef]func(){},
-		tokens:  map[tokenKey]token{},
+		tokens:  newTokenCache(),
 		wake:    wakeup.New(),
-		renewed: wakeup.New(),
 	}
 }
 
@@ -146,13 +144,24 @@ func (m *Manager) watchObjects(p *podVolumes, pod *v1.Pod) {
 	}
 }
 
+// job returns what is needed to do something with one volume of a pod. p is nil if that is not to prepare it.
+func (m *Manager) job(p *podVolumes, pod *v1.Pod, facts Facts, v *v1.Volume) job {
+	j := job{pod: pod, facts: facts, volume: v, volumes: m.volumesDir(pod.UID), windows: m.windows, objects: m.opts.Objects}
+	if p != nil {
+		j.token = func(ctx context.Context, s *v1.ServiceAccountTokenProjection) (string, error) {
+			return p.tokens.get(ctx, &m.opts, pod, s)
+		}
+	}
+	return j
+}
+
 func (m *Manager) prepareAll(ctx context.Context, p *podVolumes, pod *v1.Pod, facts Facts) error {
 	errs := make([]error, len(pod.Spec.Volumes))
 	var all sync.WaitGroup
 	for i := range pod.Spec.Volumes {
 		all.Go(func() {
 			v := &pod.Spec.Volumes[i]
-			if err := (job{manager: m, state: p, pod: pod, facts: facts, volume: v}).prepare(ctx); err != nil {
+			if err := m.job(p, pod, facts, v).prepare(ctx); err != nil {
 				errs[i] = &Error{Volume: v.Name, Err: err}
 			}
 		})
@@ -174,7 +183,7 @@ func (m *Manager) keepFresh(ctx context.Context, p *podVolumes) {
 	failures := 0
 	for {
 		wait := 24 * time.Hour
-		if at, ok := p.nextToken(); ok {
+		if at, ok := p.tokens.next(); ok {
 			wait = max(at.Sub(m.opts.Now()), renewWait)
 		}
 		if failures > 0 {
@@ -185,7 +194,7 @@ func (m *Manager) keepFresh(ctx context.Context, p *podVolumes) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.renewed:
+		case <-p.tokens.renewed:
 			continue
 		case <-p.wake:
 		case <-timer.C:
@@ -217,7 +226,7 @@ func (m *Manager) rewrite(ctx context.Context, p *podVolumes) error {
 		if _, ok := kindOf(v).(written); !ok {
 			continue
 		}
-		if err := (job{manager: m, state: p, pod: pod, facts: facts, volume: v}).prepare(ctx); err != nil {
+		if err := m.job(p, pod, facts, v).prepare(ctx); err != nil {
 			errs = append(errs, &Error{Volume: v.Name, Err: err})
 		}
 	}
@@ -247,7 +256,7 @@ func (m *Manager) HostPath(uid types.UID, volume string) (string, bool) {
 		defer p.mu.Unlock()
 		for i := range p.pod.Spec.Volumes {
 			if v := &p.pod.Spec.Volumes[i]; v.Name == volume {
-				at, err := job{manager: m, pod: p.pod, volume: v}.path()
+				at, err := m.job(nil, p.pod, Facts{}, v).path()
 				return at, err == nil && at != ""
 			}
 		}

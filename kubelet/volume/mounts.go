@@ -59,7 +59,7 @@ func (m *Manager) mount(j mountJob, known func(string) (string, bool)) (one Moun
 	if v == nil {
 		return Mount{}, false, fmt.Errorf("container %q mounts volume %q, which the pod does not have", j.container.Name, vm.Name)
 	}
-	host, err := job{manager: m, pod: j.pod, volume: v}.path()
+	host, err := m.job(nil, j.pod, Facts{}, v).path()
 	if err != nil {
 		return Mount{}, false, fmt.Errorf("volume %q: %w", vm.Name, err)
 	}

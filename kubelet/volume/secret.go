@@ -26,11 +26,10 @@ type secretSource struct {
 func (s secretSource) need() need { return need{object: Secret, name: s.name} }
 
 func (s secretSource) files(ctx context.Context, j job) (content, error) {
-	objects := j.manager.opts.Objects
-	if objects == nil {
+	if j.objects == nil {
 		return nil, fmt.Errorf("no API server to read secret %q from", s.name)
 	}
-	secret, err := objects.Secret(ctx, j.pod.Namespace, s.name)
+	secret, err := j.objects.Secret(ctx, j.pod.Namespace, s.name)
 	if apierrors.IsNotFound(err) && s.optional {
 		return content{}, nil
 	}

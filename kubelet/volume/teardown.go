@@ -98,7 +98,7 @@ func (p *podVolumes) close() {
 		release()
 		delete(p.watches, ref)
 	}
-	clear(p.tokens)
+	p.tokens.clear()
 }
 
 // removeMounted calls leave for everything that is exactly depth levels below dir, and then removes dir. It does not

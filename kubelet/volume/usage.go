@@ -32,7 +32,7 @@ func (m *Manager) Usage(uid types.UID) []Usage {
 
 	var out []Usage
 	for i := range pod.Spec.Volumes {
-		j := job{manager: m, pod: pod, volume: &pod.Spec.Volumes[i]}
+		j := m.job(nil, pod, Facts{}, &pod.Spec.Volumes[i])
 		k := kindOf(j.volume)
 		if k == nil {
 			continue

@@ -191,7 +191,7 @@ func TestHostPathTypes(t *testing.T) {
 	} {
 
 		v := vol("h", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: c.path, Type: &c.kind}})
-		err := job{manager: m, volume: &v}.prepare(context.Background())
+		err := m.job(nil, podWith(), Facts{}, &v).prepare(context.Background())
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s as %q: %v, want %q", c.path, c.kind, err, c.want)
 		}

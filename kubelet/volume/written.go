@@ -37,24 +37,6 @@ type need struct {
 	pod bool
 }
 
-// needsOf returns what the files of all the pod's volumes depend on.
-func needsOf(pod *v1.Pod) (needs []need) {
-	for i := range pod.Spec.Volumes {
-		v := &pod.Spec.Volumes[i]
-		k, ok := kindOf(v).(written)
-		if !ok {
-			continue
-		}
-		list, _ := k.sources(v)
-		for _, s := range list {
-			if n := s.need(); n != (need{}) {
-				needs = append(needs, n)
-			}
-		}
-	}
-	return needs
-}
-
 func (k written) of(v *v1.Volume) bool {
 	_, ok := k.sources(v)
 	return ok
@@ -73,7 +55,7 @@ func (k written) prepare(ctx context.Context, j job) error {
 			return err
 		}
 	}
-	if err := want.check(j.manager.windows); err != nil {
+	if err := want.check(j.windows); err != nil {
 		return err
 	}
 

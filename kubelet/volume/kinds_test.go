@@ -42,7 +42,7 @@ func TestVolumeSources(t *testing.T) {
 
 		if !slices.Contains(notSupported, field.Name) {
 			if found != 1 {
-				t.Errorf("a volume of %s is of %d kinds, want 1: give it a kind (kinds in kind.go), or list it in notSupported", field.Name, found)
+				t.Errorf("a volume of %s is of %d kinds, want 1: give it a kind (kinds.go), or list it in notSupported", field.Name, found)
 			}
 			continue
 		}

@@ -1,0 +1,93 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// kinds lists every type of volume that is supported. No volume is of more than one kind.
+var kinds = []kind{
+	hostPathKind{},
+	emptyDirKind{inFolder: "kubernetes.io~empty-dir"},
+	configMapKind,
+	secretKind,
+	downwardKind,
+	projectedKind,
+	imageKind{},
+}
+
+// errNotSupported is what the user of a volume without a kind sees, in the event FailedMount.
+var errNotSupported = errors.New("this type of volume is not supported")
+
+// kindOf returns the kind of a volume, nil if its type is not supported.
+func kindOf(v *v1.Volume) kind {
+	for _, k := range kinds {
+		if k.of(v) {
+			return k
+		}
+	}
+	return nil
+}
+
+// kindAt returns the kind whose volumes are in the folder called plugin. A folder that no kind has, which another
+// kubelet may have left, gets a kind that can tear it down.
+func kindAt(plugin string) interface {
+	teardown(ctx context.Context, dir string) error
+} {
+	for _, k := range kinds {
+		if k.plugin() == plugin {
+			return k
+		}
+	}
+	return inFolder(plugin)
+}
+
+// needsOf returns what the files of all the pod's volumes depend on.
+func needsOf(pod *v1.Pod) (needs []need) {
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		k, ok := kindOf(v).(written)
+		if !ok {
+			continue
+		}
+		list, _ := k.sources(v)
+		for _, s := range list {
+			if n := s.need(); n != (need{}) {
+				needs = append(needs, n)
+			}
+		}
+	}
+	return needs
+}
+
+// path returns where on the node the volume is, or "" if the runtime mounts it without our help.
+func (j job) path() (string, error) {
+	k := kindOf(j.volume)
+	if k == nil {
+		return "", errNotSupported
+	}
+	return k.path(j)
+}
+
+// prepare makes the volume ready, whatever its kind.
+func (j job) prepare(ctx context.Context) error {
+	if err := checkVolumeName(j.volume.Name); err != nil {
+		return err
+	}
+	k := kindOf(j.volume)
+	if k == nil {
+		return errNotSupported
+	}
+
+	if k.plugin() != "" { // only the kubelet may enter the folder above the volume
+		if err := os.MkdirAll(filepath.Join(j.volumes, k.plugin()), 0o750); err != nil {
+			return fmt.Errorf("making volume folder: %w", err)
+		}
+	}
+	return k.prepare(ctx, j)
+}
