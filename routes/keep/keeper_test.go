@@ -209,7 +209,7 @@ func TestWatchesAgain(t *testing.T) {
 			if m.watched != want-1 {
 				t.Fatalf("watched %d times before the wait was over, want %d", m.watched, want-1)
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			if m.watched != want {
 				t.Fatalf("watched %d times, want %d", m.watched, want)
