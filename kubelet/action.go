@@ -92,6 +92,7 @@ func (e *effects) run(ctx context.Context, j job) []pod.Fact {
 	case pod.Cleanup:
 		return e.cleanUp(ctx, j)
 	}
+
 	return dropped(j)
 }
 
@@ -110,8 +111,8 @@ func (e *effects) event(p *v1.Pod, container, kind, reason, message string) {
 // rereadTimeout bounds reread.
 const rereadTimeout = 10 * time.Second
 
-// reread asks the runtime what it has of the pod, after a call of which nobody knows how much of it was done: its name
-// would be in the way of the next try. It returns no fact if the runtime does not answer.
+// reread asks the runtime what it has of the pod, after a call that failed but may have been carried out in part: the name of a
+// half-made object would make the next attempt fail. It returns no fact if the runtime does not answer.
 func (e *effects) reread(ctx context.Context) []pod.Fact {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rereadTimeout)
 	defer cancel()

@@ -30,7 +30,7 @@ func (e *effects) postStart(ctx context.Context, j job) []pod.Fact {
 	return []pod.Fact{pod.HookFailed{Name: j.Name, ContainerID: j.ID, Message: err.Error()}}
 }
 
-// hookCall is one call of a hook: of which container instance, at what address of the pod, and for how long (0: no end).
+// hookCall is one call of a hook: the container instance, the address of the pod, and a bound of the time (0 for none).
 type hookCall struct {
 	handler *v1.LifecycleHandler
 	id      string
@@ -72,5 +72,6 @@ func (e *effects) hook(ctx context.Context, p *v1.Pod, c *v1.Container, h hookCa
 		}
 		return err
 	}
+
 	return fmt.Errorf("the hook of container %s has no handler that is known", c.Name)
 }

@@ -33,6 +33,7 @@ func (e *effects) ensureImage(ctx context.Context, j job) []pod.Fact {
 	if err == nil {
 		return []pod.Fact{pod.ImagePresent{ImageAsked: asked, Ref: img.Ref, User: pod.ImageUser{UID: img.UID, Name: img.Username}}}
 	}
+
 	f := pod.ImageFailed{ImageAsked: asked, Reason: image.ErrImagePull, Message: err.Error(), RetryAt: time.Now().Add(time.Second)}
 	var known *image.Error
 	if errors.As(err, &known) {

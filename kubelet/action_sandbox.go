@@ -52,7 +52,7 @@ func (e *effects) makeSandbox(ctx context.Context, j job) (box pod.Sandbox, aske
 	return box, true, err
 }
 
-// sandboxSpec is what the runtime is told about the sandbox of a pod.
+// sandboxSpec returns what the runtime has to know to make the sandbox of a pod.
 func (e *effects) sandboxSpec(p *v1.Pod, attempt uint32) (runtime.SandboxSpec, error) {
 	cfg, reason, message := dns.ForPod(p, e.dns)
 	if reason != "" && e.sent.first("dns/"+reason) {

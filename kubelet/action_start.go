@@ -62,7 +62,7 @@ func (e *effects) startFailed(j job, c *v1.Container, reason string, err error) 
 	return pod.StartFailed{Name: j.Name, Reason: reason, Message: err.Error()}
 }
 
-// containerSpec is what the runtime is told about a container. Its Release must be called also if there is an error.
+// containerSpec returns what the runtime has to know to make a container. The caller must call its Release even after an error.
 func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (runtime.ContainerSpec, error) {
 	p := j.pod
 	box, err := e.sandboxSpec(p, 0)
@@ -75,6 +75,7 @@ func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (ru
 		b, _ := j.runtime.Sandbox()
 		ips = b.IPs
 	}
+
 	vars, err := e.environment(ctx, p, c, ips)
 	if err != nil {
 		return runtime.ContainerSpec{}, err
@@ -125,8 +126,8 @@ func targetOf(p *v1.Pod, name string, r *pod.Runtime) string {
 	return ""
 }
 
-// addMounts adds everything that is mounted into a container. release is to be called once the container was started or will
-// not be, also if there is an error.
+// addMounts adds everything that is mounted into a container. The caller must call release once the container was
+// started or will not be, even after an error.
 func (e *effects) addMounts(spec *runtime.ContainerSpec, p *v1.Pod, ips []string, known func(string) (string, bool)) (release func(), err error) {
 	c := spec.Container
 	mounts, release, err := e.volumes.Mounts(p, c, known)
@@ -141,6 +142,7 @@ func (e *effects) addMounts(spec *runtime.ContainerSpec, p *v1.Pod, ips []string
 	if hosts != nil {
 		mounts = append(mounts, *hosts)
 	}
+
 	for _, m := range mounts {
 		spec.Mounts = append(spec.Mounts, runtime.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.ReadOnly,
 			RecursiveReadOnly: m.RecursiveReadOnly, Propagation: m.Propagation})

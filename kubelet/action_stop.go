@@ -101,5 +101,6 @@ func (e *effects) runPreStop(j job) time.Duration {
 	case <-h.ctx.Done():
 	case <-timer.C:
 	}
+
 	return max(j.Grace-time.Since(began), minStop)
 }

@@ -51,7 +51,7 @@ type actor struct {
 	inbox []pod.Fact
 	bell  wakeup.Signal // something is in the inbox, or a pass is due
 
-	// What follows belongs to the goroutine of the actor.
+	// The following fields are used only by the actor's goroutine.
 
 	state     *pod.State
 	reconcile func(*pod.State, pod.Node, time.Time) pod.Plan
@@ -66,7 +66,7 @@ type actor struct {
 	inBurst      bool // counted in the burst
 	counted, ran bool // counted in the figures
 
-	// Those outside the actor read these; what they hold never changes.
+	// Other goroutines read these. The values are never changed, only replaced.
 	view atomic.Pointer[pod.View]
 	seen atomic.Pointer[pod.Runtime]
 }
@@ -158,6 +158,7 @@ func (a *actor) pass(ctx context.Context) (rest time.Duration, finished bool) {
 	if s.Undecided() {
 		return resync, false
 	}
+
 	began := time.Now()
 	defer func() {
 		a.meter.Worker(!a.counted, time.Since(began), began.Sub(a.born))
@@ -179,25 +180,30 @@ func (a *actor) pass(ctx context.Context) (rest time.Duration, finished bool) {
 		a.take(pod.StopBegan{}, now)
 		a.probes.Terminating(a.uid)
 	}
+
 	a.cancels.cancel(plan.Cancel)
 	if plan.Stopped {
 		a.admission.Release(a.uid)
 	}
+
 	a.publish(&plan)
 	a.sendEvents(plan.Events)
 
 	if log := klog.FromContext(ctx).V(4); log.Enabled() && len(plan.Actions) > 0 {
 		log.Info("Pod plan", "pod", a.uid, "plan", plan.Dump())
 	}
+
 	for _, action := range plan.Actions {
 		a.start(ctx, action)
 	}
+
 	a.countBurst()
 
 	if plan.Finished {
 		a.end()
 		return 0, true
 	}
+
 	rest = resync
 	if !plan.NextWake.IsZero() {
 		rest = min(rest, max(time.Until(plan.NextWake), time.Millisecond))
@@ -205,7 +211,7 @@ func (a *actor) pass(ctx context.Context) (rest time.Duration, finished bool) {
 	return rest, false
 }
 
-// start runs an action in a goroutine. What it returns are facts, of which one says how the action ended.
+// start runs an action in a goroutine. The action returns facts; one of them says how it ended.
 func (a *actor) start(ctx context.Context, action pod.Action) {
 	j := a.job(ctx, action)
 	a.take(pod.ActionStarted{Action: action}, time.Now())
@@ -266,7 +272,7 @@ func (a *actor) countBurst() {
 	a.inBurst = !a.inBurst
 }
 
-// end lets go of a pod of which nothing is left.
+// end gives back what the kubelet keeps about a pod that has finished.
 func (a *actor) end() {
 	if a.inBurst { // its volumes were being made still
 		a.burst.leave()

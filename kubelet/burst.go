@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// A burst is so many pods that are set up at once; it is over when there were fewer for burstRest.
+// A burst is when burstSize pods or more are set up at once. It is over when there were fewer for burstRest.
 const (
 	burstSize = 5
 	burstRest = 2 * time.Second
 )
 
-// burst notices when many pods are set up at once. It lets all of them go on: to let in a few at a time makes none of them
-// cheaper, and the last of them late. It is safe for concurrent use.
+// burst notices when many pods are set up at once. It holds back none of them: setting up only a few at a time makes no pod
+// cheaper and the last ones late. It is safe for concurrent use.
 type burst struct {
 	tell func(bool) // not nil
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestBurst: a burst begins with its fifth pod and ends when there have been fewer for a while, whether or not some stay.
+// TestBurst: a burst begins with its fifth pod and ends when there have been fewer for burstRest, even if some are still set up.
 func TestBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []bool

@@ -84,7 +84,7 @@ func newTestKubelet(t *testing.T, api *events, broken bool) *Kubelet {
 	return k
 }
 
-// unreadable is a fact over which taking it in panics.
+// unreadable is a fact that panics when it is taken.
 var unreadable = (*pod.Desired)(nil)
 
 // TestPoisonedPod: a pod over which the kubelet panics is reported and left alone for growing times; others go on, and it can
@@ -105,6 +105,7 @@ func testPoisonedPod(t *testing.T) {
 		}
 		rests = append(rests, rest)
 	}
+
 	if rests[0] != time.Second || rests[1] != 2*time.Second || rests[2] != 4*time.Second {
 		t.Errorf("it rests %v", rests)
 	}

@@ -59,7 +59,7 @@ func (f *folders) removeUnknown(ctx context.Context, known func(types.UID) bool)
 func (f *folders) logged() (uids []types.UID) {
 	entries, err := os.ReadDir(f.logs)
 	if err != nil {
-		return nil // there is none yet, or none that could be removed
+		return nil // the folder does not exist yet, or cannot be read: nothing can be removed
 	}
 	for _, e := range entries {
 		if parts := strings.Split(e.Name(), "_"); e.IsDir() && len(parts) == 3 && parts[2] != "" {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// imagePeriod is how often unused images are looked for.
+// imagePeriod is how often unused images are collected.
 const imagePeriod = 5 * time.Minute
 
 // collectImages removes unused images when their disk is full or they are old. The first round only sees what there is;

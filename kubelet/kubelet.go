@@ -259,7 +259,7 @@ func (k *Kubelet) newActor(uid types.UID) *actor {
 		meter: k.o.Meter, tasks: &k.running, knowledge: &k.knowledge, facts: k.o.Facts, node: k.nodeFacts, finished: k.finished}, k.tools)
 }
 
-// finished lets go of a pod of which nothing is left on the node but folders.
+// finished forgets a pod that has nothing left on the node but folders, and removes these.
 func (k *Kubelet) finished(a *actor) {
 	k.mu.Lock()
 	delete(k.actors, a.uid)

@@ -21,8 +21,8 @@ const (
 	pollPeriod  = time.Second
 )
 
-// strangerPause is how long after the runtime named a pod that nobody knows an audit finds out what it is. unmountPause is
-// how long after the end of a pod the mounts that the runtime forgot are looked for.
+// strangerPause is the time between an event about a pod without an actor and the audit that it causes. unmountPause is the time
+// between the end of a pod and the search for mounts that the runtime forgot.
 const (
 	strangerPause = 3 * time.Second
 	unmountPause  = 3 * time.Second
@@ -58,7 +58,7 @@ func (k *Kubelet) runtimeEvent(e runtime.Event) {
 	known := len(e.Update.Sandboxes)+len(e.Update.Containers) > 0
 	a := k.actor(types.UID(e.UID), false)
 	if a == nil {
-		if e.Removed == "" && known { // late news of a pod that is gone, or something that nobody wants
+		if e.Removed == "" && known { // a late event of a pod that has finished, or an orphan
 			k.audits.soon(k.ctx, &k.running)
 		}
 		return
@@ -71,10 +71,11 @@ func (k *Kubelet) runtimeEvent(e runtime.Event) {
 	if e.Removed != "" {
 		facts = append(facts, pod.Removed{ID: e.Removed})
 	}
+
 	a.post(facts...)
 }
 
-// audit reads the whole runtime and hands each actor what is there. A pod of which the runtime says nothing waits alone.
+// audit reads the whole runtime and hands each actor what is there. A pod that the runtime cannot read now does not delay others.
 func (k *Kubelet) audit(ctx context.Context) {
 	began := time.Now()
 	found := func(uid string, r *pod.Runtime) {
@@ -103,12 +104,14 @@ func (k *Kubelet) audit(ctx context.Context) {
 		listed[types.UID(uid)] = true
 		k.actor(types.UID(uid), true)
 	}
+
 	k.knowledge.audited.Store(true)
 	k.each(func(a *actor) {
 		if !listed[a.uid] {
 			found(string(a.uid), &pod.Runtime{UID: string(a.uid)})
 		}
 	})
+
 	k.statics.endPredecessors()
 }
 
@@ -120,7 +123,7 @@ func (k *Kubelet) lastSeen(uid string) *pod.Runtime {
 	return nil
 }
 
-// readRetry are the waits before a pod is read again that the runtime could not tell about.
+// readRetry are the waits between attempts to read a pod that the runtime could not read.
 var readRetry = retry.Backoff{First: time.Second, Max: auditPeriod}
 
 // readUntilKnown asks about one pod until there is an answer.

@@ -31,9 +31,11 @@ func (a *actor) publish(plan *pod.Plan) {
 			a.meter.Running(s.Pod(), a.born, time.Now(), a.effects.pulled.Load())
 		}
 	}
+
 	if changed {
 		a.take(pod.Published{Status: plan.Status}, time.Now())
 	}
+
 	a.view.Store(s.View(plan.Status))
 }
 

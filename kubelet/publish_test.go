@@ -35,6 +35,7 @@ func TestVanishingPod(t *testing.T) {
 		grace *int64
 		want  int32
 	}{{"running", nil, 1}, {"deleted", &some, 1}, {"deleted without grace", &zero, 0}} {
+
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := &patches{}

@@ -100,6 +100,7 @@ func TestRestartKeepsPlaces(t *testing.T) {
 		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: types.UID(cpu)}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c",
 			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}}}}}}
 	}
+
 	fresh, old := asking("600m"), asking("700m")
 	old.Status.StartTime = &now
 	ask := func(p *v1.Pod) *actor {
@@ -109,11 +110,13 @@ func TestRestartKeepsPlaces(t *testing.T) {
 		a.askAdmission(k.ctx)
 		return a
 	}
+
 	refused := func(a *actor) bool { return !a.state.Admitted() && !a.state.NeedsAdmission() }
 
 	if a := ask(fresh); !a.state.NeedsAdmission() {
 		t.Error("a new pod was decided about before all are known")
 	}
+
 	k.podChanged(fresh)
 	k.podChanged(old)
 	k.knowledge.joined.Store(true)

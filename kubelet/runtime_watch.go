@@ -110,7 +110,7 @@ func (k *Kubelet) nodeLinks() nodestatus.Links {
 	return links
 }
 
-// passPodCIDR hands the node's pod range to the runtime, and looks whether that made its network ready.
+// passPodCIDR hands the node's pod range to the runtime and checks whether that made its network ready.
 func (k *Kubelet) passPodCIDR(cidr string) {
 	k.running.Go(func() {
 		if err := k.o.Runtime.SetPodCIDR(k.ctx, cidr); err != nil {

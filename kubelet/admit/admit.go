@@ -21,7 +21,8 @@ import (
 // Admitter keeps what the admitted pods hold of the node. A pod holds it until its last container has stopped. It is safe for
 // concurrent use.
 type Admitter struct {
-	// Granted is called, under a lock, when a resize that waited has got its room. It must not block, nor call the Admitter.
+	// Granted is called when the room for a resize that waited has become free. It is called under a lock: it must not block, nor
+	// call the Admitter.
 	Granted func(types.UID)
 
 	mu      sync.Mutex
@@ -105,14 +106,15 @@ const AffinityReason = "NodeAffinity"
 
 const affinityFailed = "node(s) didn't match Pod's node affinity/selector"
 
-// check applies the rules in upstream's order and words (pkg/kubelet/lifecycle/predicate.go of 1.36.3). The first that
-// fails is told. It is pure.
+// check applies the rules in upstream's order and words (pkg/kubelet/lifecycle/predicate.go of 1.36.3). It returns the first
+// refusal. It is pure.
 func check(p *v1.Pod, want claim, f Node, others []claim) *Refusal {
 	if f.Sysctls != nil {
 		if r := f.Sysctls.refuse(p); r != nil {
 			return r
 		}
 	}
+
 	if label, ok := p.Labels[v1.LabelOSStable]; ok && label != f.OS {
 		return &Refusal{"PodOSSelectorNodeLabelDoesNotMatch", "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
 	}
@@ -125,6 +127,7 @@ func check(p *v1.Pod, want claim, f Node, others []claim) *Refusal {
 	if r := fits(want.requests, f.Allocatable, others); r != nil {
 		return r
 	}
+
 	predicate := func(name, why string) *Refusal { return &Refusal{name, "Predicate " + name + " failed: " + why} }
 	if ok, _ := nodeaffinity.GetRequiredNodeAffinity(p).Match(f.Object); !ok { // what cannot be read does not match
 		return predicate(AffinityReason, affinityFailed)
@@ -135,6 +138,7 @@ func check(p *v1.Pod, want claim, f Node, others []claim) *Refusal {
 	if slices.ContainsFunc(others, func(o claim) bool { return portsConflict(want.ports, o.ports) }) {
 		return predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
 	}
+
 	noExecute := func(t *v1.Taint) bool { return t.Effect == v1.TaintEffectNoExecute }
 	_, bad := corehelpers.FindMatchingUntoleratedTaint(klog.Background(), f.Object.Spec.Taints, p.Spec.Tolerations, noExecute, false)
 	if bad && !static.IsStatic(p) { // a pod of the API says that it is one, see stamped
@@ -143,10 +147,11 @@ func check(p *v1.Pod, want claim, f Node, others []claim) *Refusal {
 	if f.NoAppArmor && wantsAppArmor(p) {
 		return &Refusal{"AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host"}
 	}
+
 	return nil
 }
 
-// wantsAppArmor tells whether a container names a profile that the kernel would have to enforce.
+// wantsAppArmor reports whether a container names a profile that the kernel would have to enforce.
 func wantsAppArmor(p *v1.Pod) bool {
 	enforced := func(a *v1.AppArmorProfile) bool { return a != nil && a.Type != v1.AppArmorProfileTypeUnconfined }
 	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
@@ -171,15 +176,17 @@ func strictGroups(p *v1.Pod) bool {
 	return sc != nil && sc.SupplementalGroupsPolicy != nil && *sc.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict
 }
 
-// fits compares requests with what is left. Resources that the node does not have are not its own to check: they are the
+// fits compares requests with what is left of the node. Resources that the node does not have are not checked: they are the
 // scheduler's.
 func fits(want, allocatable v1.ResourceList, others []claim) *Refusal {
 	short := func(name v1.ResourceName, need, used, have int64) *Refusal {
 		return &Refusal{"OutOf" + string(name), fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, need, used, have)}
 	}
+
 	if limit, ok := allocatable[v1.ResourcePods]; ok && int64(len(others)+1) > limit.Value() {
 		return short(v1.ResourcePods, 1, int64(len(others)), limit.Value())
 	}
+
 	used := v1.ResourceList{}
 	for _, o := range others {
 		for name, q := range o.requests {
@@ -188,6 +195,7 @@ func fits(want, allocatable v1.ResourceList, others []claim) *Refusal {
 			used[name] = sum
 		}
 	}
+
 	for _, name := range slices.SortedFunc(maps.Keys(want), importance) {
 		need, sum := want[name], used[name]
 		have, known := allocatable[name]
@@ -200,10 +208,11 @@ func fits(want, allocatable v1.ResourceList, others []claim) *Refusal {
 			return short(name, amount(name, need), amount(name, sum), amount(name, have))
 		}
 	}
+
 	return nil
 }
 
-// importance puts the three resources that every node has first, then all by name.
+// importance orders resources: the three that every node has first, then by name.
 func importance(a, b v1.ResourceName) int {
 	rank := func(n v1.ResourceName) int {
 		if i := slices.Index([]v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}, n); i >= 0 {

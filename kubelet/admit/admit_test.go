@@ -54,6 +54,7 @@ func TestCheck(t *testing.T) {
 		reason string
 		text   string
 	}{
+
 		{"fits", asking("cpu", "2", "memory", "1Gi", "example.com/fake", "1"), free, nil, "", ""},
 		{"sysctl of the node", with(asking(), func(p *v1.Pod) {
 			p.Spec.SecurityContext = &v1.PodSecurityContext{Sysctls: []v1.Sysctl{{Name: "vm.swappiness", Value: "1"}}}
@@ -100,6 +101,7 @@ func TestCheck(t *testing.T) {
 			p.Spec.Tolerations = []v1.Toleration{{Key: "out", Operator: v1.TolerationOpExists}}
 		}), tainted, nil, "", ""},
 	} {
+
 		var others []claim
 		for _, o := range c.others {
 			others = append(others, claimOf(o))

@@ -9,5 +9,5 @@
 //	                       ▼ │                ▼
 //	                     waiting <── in turn: priority, class, waiting time
 //
-// It never looks at a pod's state; it is told of its end by Release.
+// The package knows no pod's state: the kubelet reports the end of a pod by Release.
 package admit

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// waiter is a resize for which there was no room. The node takes them in turn when something is given back.
+// waiter is a resize for which there was no room. When pods release what they held, the waiters get it in the order of before.
 type waiter struct {
 	pod         *v1.Pod
 	want        claim
@@ -62,7 +62,7 @@ func requestsEqual(a, b claim) bool {
 	return less(a.requests, b.requests) && less(b.requests, a.requests)
 }
 
-// regrant gives room to those that wait and now fit; the caller holds the lock.
+// regrant gives room to the waiting resizes that now fit. The caller holds the lock.
 func (m *Admitter) regrant() {
 	var queue []*waiter
 	for _, w := range m.waiting {
@@ -78,7 +78,7 @@ func (m *Admitter) regrant() {
 	}
 }
 
-// before is upstream's order: priority, then class, then who has waited longer.
+// before is upstream's order of waiting resizes: by priority, then by QoS class, then by waiting time.
 func before(a, b *waiter) int {
 	priority := func(p *v1.Pod) int32 {
 		if p.Spec.Priority == nil {
@@ -96,7 +96,7 @@ func before(a, b *waiter) int {
 		cmp.Compare(a.pod.UID, b.pod.UID))
 }
 
-// others are the claims of all pods but one; the caller holds the lock.
+// others returns the claims of all pods but one. The caller holds the lock.
 func (m *Admitter) others(uid types.UID) []claim {
 	out := make([]claim, 0, len(m.held))
 	for other, c := range m.held {

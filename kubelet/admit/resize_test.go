@@ -24,11 +24,13 @@ func TestResizeRoom(t *testing.T) {
 		}
 		return p
 	}
+
 	urgent := func(p *v1.Pod) { high := int32(1000); p.Spec.Priority = &high }
 	guaranteed := func(p *v1.Pod) { p.Status.QOSClass = v1.PodQOSGuaranteed }
 	for _, uid := range []string{"old", "new", "sure", "first"} {
 		m.held[types.UID(uid)] = claimOf(pod(uid, "1"))
 	}
+
 	for _, p := range []*v1.Pod{pod("old", "2"), pod("new", "2"), pod("sure", "2", guaranteed), pod("first", "2", urgent)} {
 		r := m.Resize(p, node)
 		if r == nil || r.Reason != "OutOfcpu" || r.Message != "Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000" {
@@ -36,6 +38,7 @@ func TestResizeRoom(t *testing.T) {
 		}
 		m.waiting[p.UID].since = time.Unix(int64(len(m.waiting)), 0)
 	}
+
 	expect := func(when, want string) {
 		t.Helper()
 		var got []string
@@ -46,14 +49,17 @@ func TestResizeRoom(t *testing.T) {
 			t.Errorf("%s: granted %q, want %q", when, got, want)
 		}
 	}
+
 	if again := m.Resize(pod("old", "2"), node); again == nil || m.waiting["old"].since.Unix() != 1 {
 		t.Errorf("asking again: %+v since %v", again, m.waiting["old"].since)
 	}
+
 	m.Keep(pod("old", "1")) // no longer wants it
 	expect("one gives up", "")
 	if m.waiting["old"] != nil {
 		t.Error("who gave up still waits")
 	}
+
 	m.Release("old")
 	expect("a pod ends", "first")
 	if r := m.Resize(pod("first", "2", urgent), node); r != nil {
@@ -62,6 +68,7 @@ func TestResizeRoom(t *testing.T) {
 	if r := m.Resize(pod("first", "1", urgent), node); r != nil {
 		t.Errorf("less is refused: %+v", r)
 	}
+
 	expect("a pod shrinks", "first sure")
 	m.Release("nobody")
 	expect("nothing was given back", "first sure")

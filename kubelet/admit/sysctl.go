@@ -9,7 +9,7 @@ import (
 	"k8s.io/component-helpers/node/util/sysctl"
 )
 
-// safeSysctls are those that concern nobody but the pod, and the kernel from which on there is each in a namespace
+// safeSysctls are the kernel parameters that affect only the pod, with the first kernel that has each of them per namespace
 // (upstream's pkg/kubelet/sysctl of 1.36.3).
 var safeSysctls = []struct{ name, kernel string }{
 	{"kernel.shm_rmid_forced", ""},
@@ -32,7 +32,7 @@ type Sysctls struct {
 }
 
 // NewSysctls lets pods set what is safe on a kernel, and what the administrator names: a name, or its beginning and a *.
-// What he names is taken as checked. kernel is empty on systems that have no such parameters.
+// What the administrator names is not checked. kernel is empty on systems that have no such parameters.
 func NewSysctls(kernel string, allowed []string) *Sysctls {
 	r := &Sysctls{names: map[string]sysctl.Namespace{}, prefixes: map[string]sysctl.Namespace{}}
 	running, err := version.ParseGeneric(kernel)

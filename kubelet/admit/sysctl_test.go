@@ -13,6 +13,7 @@ func TestSysctls(t *testing.T) {
 		spec   v1.PodSpec
 		want   string
 	}{
+
 		{"6.1.0-18-amd64", v1.PodSpec{}, ""},
 		{"6.1.0-18-amd64", withSysctls("kernel.shm_rmid_forced", "net.ipv4.tcp_rmem", "net.ipv4.tcp_fin_timeout"), ""},
 		{"6.1.0-18-amd64", withSysctls("kernel/shm_rmid_forced"), ""},
@@ -27,6 +28,7 @@ func TestSysctls(t *testing.T) {
 		{"6.1", on(withSysctls("kernel.msgmax"), false, true), `forbidden sysctl: "kernel.msgmax" not allowed with host IPC enabled`},
 		{"6.1", on(withSysctls("kernel.msgmax"), true, false), ""},
 	} {
+
 		got := NewSysctls(c.kernel, allowed).refuse(&v1.Pod{Spec: c.spec})
 		if c.want == "" && got != nil || c.want != "" && (got == nil || got.Reason != "SysctlForbidden" || got.Message != c.want) {
 			t.Errorf("%s, %+v: %+v, want %q", c.kernel, c.spec.SecurityContext, got, c.want)

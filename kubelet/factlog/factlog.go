@@ -110,7 +110,7 @@ func (p *Pod) Plan(n pod.Node, plan *pod.Plan, at time.Time) {
 	p.add(text, err)
 }
 
-// Close ends the file. It stays, until there is no more room for it.
+// Close ends the file. It stays until its room is needed.
 func (p *Pod) Close() {
 	if p == nil {
 		return
@@ -120,7 +120,7 @@ func (p *Pod) Close() {
 	p.stop()
 }
 
-// stop closes the file; the caller holds the lock.
+// stop closes the file. The caller holds the lock.
 func (p *Pod) stop() {
 	if f := p.log.files[p.name]; f != nil && f.open != nil {
 		f.open.Close()
@@ -160,26 +160,31 @@ func (p *Pod) halve(f *file) error {
 	if err != nil {
 		return fmt.Errorf("reading the facts that are to be dropped: %w", err)
 	}
+
 	at := len(text) / 2
 	if end := bytes.IndexByte(text[at:], '\n'); end >= 0 {
 		at += end + 1
 	}
+
 	gone := bytes.Count(text[:at], []byte{'\n'})
 	if f.dropped > 0 {
 		gone-- // the line that says so
 	}
+
 	f.dropped += gone
 
 	first, err := pod.NewDroppedEntry(f.dropped, time.Now())
 	if err != nil {
 		return err
 	}
+
 	klog.Background().Info("Dropped the oldest facts about a pod", "file", p.path(), "entries", f.dropped)
 	f.open.Close()
 	rest := append(first, text[at:]...)
 	if err := atomicfile.Write(p.path(), rest, 0o600); err != nil {
 		return fmt.Errorf("dropping the oldest facts: %w", err)
 	}
+
 	f.size = int64(len(rest))
 
 	f.open, err = os.OpenFile(p.path(), os.O_WRONLY|os.O_APPEND, 0o600)
@@ -189,14 +194,15 @@ func (p *Pod) halve(f *file) error {
 	return nil
 }
 
-// makeRoom removes the files that were not written to for the longest time, but not the one of that name, until all are small
-// enough together; the caller holds the lock.
+// makeRoom removes the least recently written files, but not the one named keep, until the total is within its limit. The caller
+// holds the lock.
 func (l *Log) makeRoom(keep string) {
 	total, names := int64(0), []string{}
 	for name, f := range l.files {
 		total += f.size
 		names = append(names, name)
 	}
+
 	if total <= l.limits.Total {
 		return
 	}
@@ -204,6 +210,7 @@ func (l *Log) makeRoom(keep string) {
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(l.files[a].written.Compare(l.files[b].written), cmp.Compare(a, b))
 	})
+
 	for _, name := range names {
 		if name == keep || total <= l.limits.Total {
 			continue

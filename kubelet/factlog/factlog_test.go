@@ -34,7 +34,7 @@ func names(t *testing.T, dir string) string {
 	return strings.Join(out, " ")
 }
 
-// TestPod: facts and plans become lines of one file, which can be played again; nobody else may read it.
+// TestPod: facts and plans become lines of one file, which can be played again; other users cannot read it.
 func TestPod(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "facts")
 	l := openLog(t, dir, DefaultLimits)
@@ -98,7 +98,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestTotal: when all files together are too large, the one goes that was not written to for the longest time.
+// TestTotal: when all files together are too large, the least recently written one is removed.
 func TestTotal(t *testing.T) {
 	dir := t.TempDir()
 	l := openLog(t, dir, Limits{Pod: 1 << 20, Total: 1000})
@@ -107,6 +107,7 @@ func TestTotal(t *testing.T) {
 			p.Fact(pod.Removed{ID: "container"}, time.Now())
 		}
 	}
+
 	first, second := l.Pod("a"), l.Pod("b")
 	add(first)
 	add(second)
@@ -119,6 +120,7 @@ func TestTotal(t *testing.T) {
 	if got := names(t, dir); got != "a.jsonl c.jsonl" {
 		t.Errorf("too large: %s", got)
 	}
+
 	add(second) // its actor goes on
 	if got := names(t, dir); got != "a.jsonl c.jsonl" {
 		t.Errorf("a removed file came back: %s", got)

@@ -19,6 +19,7 @@ func TestStateIsClosed(t *testing.T) {
 			t.Errorf("State.%s is exported", f.Name)
 		}
 	}
+
 	for i := range reflect.TypeFor[*State]().NumMethod() {
 		m := reflect.TypeFor[*State]().Method(i)
 		if m.Name != "Take" && m.Type.NumOut() == 0 {
@@ -30,6 +31,7 @@ func TestStateIsClosed(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("the kubelet's files: %v, %v", files, err)
 	}
+
 	takes := 0
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
@@ -61,6 +63,7 @@ func TestStateIsClosed(t *testing.T) {
 			return true
 		})
 	}
+
 	if takes != 1 {
 		t.Errorf("the kubelet calls Take in %d places, want 1 (actor.take)", takes)
 	}

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// setCondition puts c into st; its transition time is the old one unless its status changed.
+// setCondition adds c to st, or replaces the condition of that type. Its transition time is that in last unless its status changed.
 func setCondition(st, last *v1.PodStatus, c v1.PodCondition, now time.Time) {
 	c.ObservedGeneration = st.ObservedGeneration
 	c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
@@ -34,7 +34,7 @@ func truth(ok bool) v1.ConditionStatus {
 	return v1.ConditionFalse
 }
 
-// conditions writes the conditions that the node owns, and keeps those of others.
+// conditions adds the conditions that the node owns to st, and those of others as they are.
 func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 	for _, c := range s.pod.Status.Conditions {
 		switch c.Type {
@@ -44,6 +44,7 @@ func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 			st.Conditions = append(st.Conditions, c)
 		}
 	}
+
 	box := s.runtime.sandbox()
 	network := box != nil && box.Ready && (len(box.IPs) > 0 || box.HostNetwork)
 	set := func(c v1.PodCondition) { setCondition(st, last, c, now) }
@@ -67,6 +68,7 @@ func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 			readiness.Status, readiness.Reason, readiness.Message = v1.ConditionFalse, "ReadinessGatesNotReady", strings.Join(missing, ", ")
 		}
 	}
+
 	set(readiness)
 	set(containers)
 	set(v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
@@ -79,11 +81,13 @@ func initialized(st *v1.PodStatus, s *State) v1.PodCondition {
 		c.Reason = "PodCompleted"
 		return c
 	}
+
 	for _, cs := range st.ContainerStatuses {
 		if cs.ContainerID != "" { // a regular container has run, so the init phase is over
 			return c
 		}
 	}
+
 	var open []string
 	for i, cs := range st.InitContainerStatuses {
 		if isSidecar(&s.pod.Spec.InitContainers[i]) {
@@ -94,6 +98,7 @@ func initialized(st *v1.PodStatus, s *State) v1.PodCondition {
 			open = append(open, cs.Name)
 		}
 	}
+
 	if len(open) > 0 {
 		c.Status, c.Reason = v1.ConditionFalse, "ContainersNotInitialized"
 		c.Message = fmt.Sprintf("containers with incomplete status: [%s]", strings.Join(open, " "))
@@ -111,17 +116,20 @@ func containersReady(st *v1.PodStatus, s *State) v1.PodCondition {
 		c.Status, c.Reason = v1.ConditionFalse, "PodFailed"
 		return c
 	}
+
 	var unready []string
 	for i, cs := range st.InitContainerStatuses {
 		if isSidecar(&s.pod.Spec.InitContainers[i]) && !cs.Ready {
 			unready = append(unready, cs.Name)
 		}
 	}
+
 	for _, cs := range st.ContainerStatuses {
 		if !cs.Ready {
 			unready = append(unready, cs.Name)
 		}
 	}
+
 	if len(unready) > 0 {
 		c.Status, c.Reason = v1.ConditionFalse, "ContainersNotReady"
 		c.Message = fmt.Sprintf("containers with unready status: [%s]", strings.Join(unready, " "))

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// grace is how long a container of the pod may take to end.
+// grace returns how long a container of the pod may take to end.
 func grace(s *State) time.Duration {
 	g := 30 * time.Second
 	if s.pod == nil {
@@ -26,8 +26,8 @@ func grace(s *State) time.Duration {
 	return max(g, time.Second)
 }
 
-// removeNeverStarted removes containers that were made and never started, as a kubelet leaves them that is killed between
-// the two. No stop ends them, and their waiting process would keep the pod's cgroup busy for ever.
+// removeNeverStarted plans to remove containers that were made but never started, and reports whether there are any. A kubelet
+// that is killed between the two leaves them. A stop does not end them, and their waiting process would keep the pod's cgroup.
 func removeNeverStarted(s *State, now time.Time, p *Plan) (found bool) {
 	for _, c := range s.runtime.Containers {
 		if c.State == Created {
@@ -40,20 +40,24 @@ func removeNeverStarted(s *State, now time.Time, p *Plan) (found bool) {
 	return found
 }
 
-// end plans a pod that must stop: containers, then sandboxes, then what they used, then their remains.
+// end plans the actions of a pod that must stop: its containers end first, then its sandboxes, then volumes and cgroup are given
+// back, then sandboxes and containers are removed.
 func end(s *State, stop *Stop, now time.Time, p *Plan) {
 	since := s.stopSince
 	if since.IsZero() {
 		since = now
 	}
+
 	left := max(grace(s)-now.Sub(since), time.Second)
 	if stop.Grace != nil {
 		left = min(left, max(*stop.Grace, time.Second))
 	}
+
 	running := stopContainers(s, now, left, p)
 	if running || s.creating() {
 		return
 	}
+
 	p.Stopped = true
 	for _, b := range s.runtime.Sandboxes {
 		if b.Ready {
@@ -66,6 +70,7 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 	if running {
 		return
 	}
+
 	if removeNeverStarted(s, now, p) {
 		return
 	}
@@ -76,14 +81,16 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 	if s.pod != nil && s.pod.DeletionTimestamp == nil && !s.gone {
 		return // a finished pod keeps its containers, for its logs, until it is deleted
 	}
+
 	for _, b := range s.runtime.Sandboxes { // removing a sandbox removes its containers
-		if s.busy(stopSandboxKey(b.ID)) { // it has ended, its network not yet: a removal would end that a second time
+		if s.busy(stopSandboxKey(b.ID)) { // its network is being taken down: a removal would do that a second time
 			continue
 		}
 		whenDue(s.failures[RemoveKey], now, p, func() {
 			p.do(s, Action{Kind: RemoveSandbox, Key: removeKey(b.ID), ID: b.ID})
 		})
 	}
+
 	for _, c := range s.runtime.Containers {
 		if len(s.runtime.Sandboxes) == 0 {
 			whenDue(s.failures[RemoveKey], now, p, func() {
@@ -91,12 +98,14 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 			})
 		}
 	}
+
 	if len(s.runtime.Sandboxes)+len(s.runtime.Containers) == 0 {
 		p.Finished = s.pod == nil || s.gone
 	}
 }
 
-// stopContainers stops apps together, then sidecars one after the other in reverse; it reports whether any runs.
+// stopContainers plans to stop the regular containers together, then the sidecars one after the other in reverse order. It reports
+// whether any container runs.
 func stopContainers(s *State, now time.Time, left time.Duration, p *Plan) (running bool) {
 	sidecars := map[string]int{}
 	if s.pod != nil {
@@ -106,6 +115,7 @@ func stopContainers(s *State, now time.Time, left time.Duration, p *Plan) (runni
 			}
 		}
 	}
+
 	var last *Container
 	lastAt, apps := -1, false
 	for i := range s.runtime.Containers {
@@ -123,23 +133,24 @@ func stopContainers(s *State, now time.Time, left time.Duration, p *Plan) (runni
 		apps = true
 		stopContainer(s, p, c, now, ending{left, "Stopping container " + c.Name})
 	}
+
 	if !apps && last != nil {
 		stopContainer(s, p, last, now, ending{left, "Stopping container " + last.Name})
 	}
 	return running
 }
 
-// ending is how a container is stopped: the time it is given, and what its event says.
+// ending is how a container is stopped: the time that it gets, and the text of the event.
 type ending struct {
 	left    time.Duration
 	message string
 }
 
-// stopContainer plans a stop, or a second one if the time allowed has shrunk since.
+// stopContainer plans to stop a container, or to stop it once more if it gets less time than at the last stop.
 func stopContainer(s *State, p *Plan, c *Container, now time.Time, e ending) {
 	key := stopKey(c.ID)
 	deadline := now.Add(e.left)
-	var before time.Time // the earliest end that was asked for
+	var before time.Time // the earliest deadline of the stops in flight
 	stops := 0
 	for k, at := range s.inFlight {
 		if k != key && !strings.HasPrefix(k, key+"/") {
@@ -160,7 +171,7 @@ func stopContainer(s *State, p *Plan, c *Container, now time.Time, e ending) {
 	})
 }
 
-// endPhase is the phase of a pod that stops: nothing terminal before the last container has ended.
+// endPhase returns the phase of a pod that stops. It is terminal only when the last container has ended.
 func endPhase(s *State, stop *Stop, phase v1.PodPhase, stopped bool) v1.PodPhase {
 	if s.last != nil && terminal(s.last.Phase) {
 		return s.last.Phase
@@ -177,12 +188,13 @@ func endPhase(s *State, stop *Stop, phase v1.PodPhase, stopped bool) v1.PodPhase
 	if stop.Phase != "" {
 		return stop.Phase
 	}
-	if terminal(phase) || s.static { // what a static pod ends as is not for the API to learn
+	if terminal(phase) || s.static { // no end is forced on a static pod: its mirror shows what its containers did
 		return phase
 	}
 	return v1.PodFailed
 }
 
+// applyStop adds the reason and the conditions of the node's decision to a terminal status.
 func applyStop(st *v1.PodStatus, s *State, stop *Stop, now time.Time) {
 	if stop.Reason != "" {
 		st.Reason, st.Message = stop.Reason, stop.Message

@@ -65,10 +65,10 @@ func (VolumesPrepared) take(s *State, _ time.Time) {
 	}
 }
 
-// VolumesFailed says that volumes could not be prepared. Cancelled says that nobody waited for them any more.
+// VolumesFailed says that volumes could not be prepared. Cancelled is set if the pod no longer needed them.
 type VolumesFailed struct {
 	Message   string   `json:"-"`
-	Failures  []string `json:"-"` // of the single volumes, as the user is told
+	Failures  []string `json:"-"` // of the single volumes, as texts of events
 	Cancelled bool     `json:",omitempty"`
 }
 
@@ -184,7 +184,7 @@ func (f StartFailed) take(s *State, now time.Time) {
 		return
 	}
 	s.fail(Action{Kind: StartContainer, Name: f.Name}, f.Reason, f.Message, now)
-	delete(s.images, f.Name) // it may be gone: the next try looks again
+	delete(s.images, f.Name) // it may be gone: the next attempt checks
 	if f.Container != nil {
 		s.runtime = s.runtime.Merge(&Runtime{Containers: []Container{*f.Container}})
 	}

@@ -28,6 +28,7 @@ func (f Probed) take(s *State, _ time.Time) {
 	if p.ContainerID != f.ContainerID {
 		p = Probe{ContainerID: f.ContainerID}
 	}
+
 	ok := f.Success
 	switch f.Kind {
 	case StartupProbe:
@@ -43,6 +44,7 @@ func (f Probed) take(s *State, _ time.Time) {
 			p.Message = "failed liveness probe"
 		}
 	}
+
 	s.probes[f.Container] = p
 }
 

@@ -52,7 +52,7 @@ func resizeBarred(s *State) bool {
 // Wanted returns the pod as its source has it, with the resources that it asks for; nil for an orphan.
 func (s *State) Wanted() *v1.Pod { return s.source }
 
-// Note returns how far the resize is, as an earlier kubelet's note tells a later one: of containers that still exist.
+// Note returns the progress of the resize for the note that the next kubelet reads. It has only containers that still exist.
 func (s *State) Note() Resize { return surviving(s, s.resize) }
 
 // AgreedNote returns the note as it will be once the node has agreed to what the pod asks for.
@@ -73,8 +73,8 @@ func (s *State) agreed() Resize {
 	return r
 }
 
-// Recalled is what the note of an earlier kubelet says about the pod; Note is nil if there is none. Then what the containers
-// were made with counts, and for what neither tells, what the pod asks for.
+// Recalled is the note of an earlier kubelet about the pod's resources; Note is nil if there is none. Then the pod has what its
+// running containers were made with, and what it asks for where that is not known.
 type Recalled struct{ Note *Resize }
 
 func (f Recalled) take(s *State, _ time.Time) {
@@ -147,8 +147,8 @@ func (ResizeSettled) take(s *State, _ time.Time) {
 	s.resize.Pending = nil
 }
 
-// Resized says what came of a ResizePod action. Actuated has, by container id, what the runtime was told. Message is empty
-// if all went well; Failed is the same for the log.
+// Resized says what came of a ResizePod action. Actuated has, by container id, what the runtime was told. Message is the
+// error if it failed.
 type Resized struct {
 	Resources Resources // of the pod that the action was planned for
 	Actuated  map[string]v1.ResourceRequirements

@@ -66,7 +66,7 @@ func (f Refused) take(s *State, _ time.Time) {
 	tell(s, Event{Type: v1.EventTypeWarning, Reason: f.Reason, Message: f.Message})
 }
 
-// Stripped says that the pod must end and cannot be worked out: passes over it panic. Only what is needed to end it stays.
+// Stripped says that passes over a pod that must end panic. The pod is reduced to what is needed to end it.
 type Stripped struct{}
 
 func (Stripped) take(s *State, _ time.Time) {
@@ -95,7 +95,8 @@ func (s *State) setSource(p *v1.Pod) {
 	notice(s, before)
 }
 
-// notice finds what changed in the desired pod: another image is asked for, and what failed may work now.
+// notice compares the desired pod with its earlier version. If it changed, an image that is no longer asked for is forgotten, and
+// containers that failed are tried again at once.
 func notice(s *State, before *v1.Pod) {
 	if before == nil || before == s.pod {
 		return
@@ -142,5 +143,5 @@ func FindContainer(p *v1.Pod, name string) *v1.Container {
 	return nil
 }
 
-// tell has an event sent with the next plan.
+// tell adds an event to the next plan.
 func tell(s *State, e Event) { s.events = append(s.events, e) }

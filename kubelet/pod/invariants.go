@@ -4,12 +4,12 @@ import (
 	"fmt"
 )
 
-// Broken lists what must never be true of a plan made for s, and is. It is asserted in tests; a node reports it, and one
-// built with the tag debug ends the pod's actor over it. Call it before s takes over anything of the plan.
+// Broken returns the invariants that a plan made for s breaks. Tests assert that there are none; a node logs them, and one that is
+// built with the tag debug ends the turn of the pod's actor. Call it before s takes the facts that follow from the plan.
 func Broken(s *State, p *Plan) []string {
 	var out []string
 	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	if s.runtime == nil { // nothing is known: such a plan has no actions, and nobody publishes its status
+	if s.runtime == nil { // nothing is known: such a plan has no actions, and its status is not published
 		if len(p.Actions) > 0 {
 			bad("%s is planned before the runtime was read", p.Actions[0])
 		}
@@ -75,6 +75,7 @@ func brokenStatus(s *State, p *Plan, bad func(string, ...any)) {
 	if s.stop != nil && s.stop.Rejected {
 		return
 	}
+
 	for _, c := range st.ContainerStatuses {
 		if old := findStatus(s, c.Name); old != nil && c.RestartCount < old.RestartCount {
 			bad("container %s counts %d restarts after %d", c.Name, c.RestartCount, old.RestartCount)

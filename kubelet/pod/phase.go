@@ -2,7 +2,8 @@ package pod
 
 import v1 "k8s.io/api/core/v1"
 
-// computePhase sums up what the containers do. stopping means that nothing is started any more.
+// computePhase derives the phase from what the containers do. stopping is true if no container is started any more, failedInit if
+// an init container has failed for good.
 func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
 	if s.pod == nil {
 		return v1.PodUnknown
@@ -10,6 +11,7 @@ func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
 	if failedInit {
 		return v1.PodFailed
 	}
+
 	spec := &s.pod.Spec
 	initDone, appRan := true, false
 	for i := range spec.Containers {
@@ -17,6 +19,7 @@ func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
 			appRan = true
 		}
 	}
+
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
 		cur, _ := shown(s, c.Name)
@@ -30,12 +33,14 @@ func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
 			initDone = false
 		}
 	}
+
 	if !initDone && !appRan {
 		if terminalSeen(s) {
 			return oldPhase(s)
 		}
 		return v1.PodPending
 	}
+
 	return appPhase(s, stopping)
 }
 
@@ -43,7 +48,7 @@ func terminalSeen(s *State) bool { return terminal(s.pod.Status.Phase) }
 
 func oldPhase(s *State) v1.PodPhase { return s.pod.Status.Phase }
 
-// appPhase is the phase that the regular containers give.
+// appPhase derives the phase from the regular containers.
 func appPhase(s *State, stopping bool) v1.PodPhase {
 	running, waiting, failed, restarts := 0, 0, 0, 0
 	for i := range s.pod.Spec.Containers {
@@ -69,6 +74,7 @@ func appPhase(s *State, stopping bool) v1.PodPhase {
 			}
 		}
 	}
+
 	switch {
 	case waiting > 0:
 		return v1.PodPending
@@ -79,15 +85,16 @@ func appPhase(s *State, stopping bool) v1.PodPhase {
 	case failed > 0:
 		return v1.PodFailed
 	}
+
 	return v1.PodSucceeded
 }
 
-// restartableStatus answers restartable for a container of which only the API still has a record.
+// restartableStatus is restartable for a container that only the status in the API still describes.
 func restartableStatus(s *State, c *v1.Container, old *v1.ContainerStatus) bool {
 	return restartable(s.pod, c, &Container{State: Exited, ExitCode: old.State.Terminated.ExitCode})
 }
 
-// started tells whether a running container counts as started.
+// started reports whether a running container counts as started.
 func started(s *State, c *v1.Container, cur *Container) bool {
 	if cur == nil || cur.State != Running {
 		return false
@@ -99,7 +106,7 @@ func started(s *State, c *v1.Container, cur *Container) bool {
 	return p.ContainerID == cur.ID && p.Started != nil && *p.Started
 }
 
-// ready tells whether a container counts as ready.
+// ready reports whether a container counts as ready.
 func ready(s *State, c *v1.Container, cur *Container) bool {
 	if !started(s, c, cur) {
 		return false

@@ -9,10 +9,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Kind says what an action does.
+// Kind is the kind of an action.
 type Kind string
 
-// The actions. Each has a key; at most one action per key is in flight (a stop may be repeated with less grace).
+// The kinds of actions. At most one action per key is in flight; a stop may be repeated, under another key, with less grace.
 const (
 	PrepareVolumes  Kind = "prepare-volumes"
 	CreateSandbox   Kind = "create-sandbox"
@@ -27,17 +27,17 @@ const (
 	RunHook         Kind = "run-post-start-hook"
 )
 
-// Action is one thing to do. Which fields count depends on Kind.
+// Action is one thing to do. Which fields are set depends on Kind.
 type Action struct {
 	Kind Kind
-	// Key names the resource that the action is about.
+	// Key names the object that the action is about.
 	Key string
 	// ID of the sandbox or container.
 	ID string `json:",omitzero"`
 	// Name of the container.
 	Name    string `json:",omitzero"`
 	Attempt uint32 `json:",omitzero"`
-	// ImageRef is what the runtime calls the image.
+	// ImageRef is the runtime's name for the image.
 	ImageRef string `json:",omitzero"`
 	// Grace is how long StopContainer lets the container end by itself; Deadline is when that ends.
 	Grace    time.Duration `json:",omitzero"`
@@ -48,7 +48,7 @@ type Action struct {
 	Volume string `json:",omitzero"`
 	// Backoff replaces the restart back-off of the container.
 	Backoff *Backoff `json:",omitzero"`
-	// Updates are the containers that ResizePod is about, in order; none when only the pod as a whole changes.
+	// Updates are the containers that ResizePod changes, in order; empty if only the pod as a whole changes.
 	Updates []Update `json:",omitzero"`
 }
 
@@ -84,22 +84,22 @@ type Event struct {
 	Container             string
 }
 
-// Plan is the outcome of one look at a pod.
+// Plan is what Reconcile decides in one pass over a pod.
 type Plan struct {
 	Status  v1.PodStatus
 	Actions []Action
 	Events  []Event
 	// Cancel are the keys of actions in flight that may give up, because nobody waits for their outcome any more.
 	Cancel []string
-	// NextWake is when to look again even if nothing happens; zero means never.
+	// NextWake is when the next pass is due even if nothing happens; zero means never.
 	NextWake time.Time
-	// Stopping is set from the moment that the pod must end.
+	// Stopping is set as soon as the pod must end.
 	Stopping bool
-	// Stopped: no container runs and none will. The pod's resources are free.
+	// Stopped is set when no container runs and none will: what the pod holds of the node is free.
 	Stopped bool
-	// Delete: the API object can go, after Status was written.
+	// Delete is set when the API object can be deleted, after Status was written.
 	Delete bool
-	// Finished: nothing of the pod is left on the node.
+	// Finished is set when nothing of the pod is left on the node but folders.
 	Finished bool
 }
 

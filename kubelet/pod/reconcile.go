@@ -16,7 +16,7 @@ func Reconcile(s *State, n Node, now time.Time) Plan {
 	if s.Undecided() {
 		return *p
 	}
-	if s.runtime == nil { // not observed is not absent
+	if s.runtime == nil { // unknown is not absent
 		p.Status = status(s, n, now, v1.PodPending)
 		return *p
 	}
@@ -27,17 +27,20 @@ func Reconcile(s *State, n Node, now time.Time) Plan {
 	if stop == nil && !failedInit {
 		run(s, d)
 	}
+
 	phase := computePhase(s, stop != nil, failedInit)
 	if stop == nil && terminal(phase) {
-		// Everything ended by itself: nothing that was planned for running matters any more.
+		// All containers ended by themselves: what was planned for a running pod no longer applies.
 		p.Actions, p.Events = nil, nil
 		stop = &Stop{Phase: phase}
 	}
+
 	if stop != nil {
 		p.Stopping = true
 		end(s, stop, now, p)
 		phase = endPhase(s, stop, phase, p.Stopped)
 	}
+
 	runHooks(s, p)
 
 	p.Status = status(s, n, now, phase)
@@ -50,6 +53,7 @@ func Reconcile(s *State, n Node, now time.Time) Plan {
 	if s.pod != nil {
 		resizeEvents(s, p)
 	}
+
 	p.Events = append(slices.Clone(s.events), p.Events...)
 	p.Cancel = unwanted(s, p.Stopping)
 	return *p
@@ -62,8 +66,8 @@ func runHooks(s *State, p *Plan) {
 	}
 }
 
-// unwanted lists the actions whose outcome nobody waits for any more: the waits (not the calls to the runtime) that would
-// only delay the end of a pod, and the hooks of containers that have ended.
+// unwanted returns the keys of actions in flight whose outcome is no longer needed: in a pod that ends, images and volumes (calls
+// to the runtime always run to their end), and the hooks of containers that have ended.
 func unwanted(s *State, stopping bool) (keys []string) {
 	for key := range s.inFlight {
 		if stopping && (key == VolumesKey || strings.HasPrefix(key, "image/")) {
@@ -91,7 +95,7 @@ func terminal(phase v1.PodPhase) bool { return phase == v1.PodFailed || phase ==
 
 const deadlineReason = "DeadlineExceeded"
 
-// stopCause is why the pod must end, or nil. A deadline that lies ahead is left to run, which wakes at it.
+// stopCause returns why the pod must end, or nil. A deadline in the future is no cause; run plans a wake-up for it.
 func stopCause(s *State, d *decision) *Stop {
 	switch {
 	case s.pod == nil:
@@ -106,12 +110,14 @@ func stopCause(s *State, d *decision) *Stop {
 	case s.last != nil && terminal(s.last.Phase):
 		return &Stop{Phase: s.last.Phase, Reason: s.last.Reason, Message: s.last.Message}
 	}
+
 	if at := deadline(s); !at.IsZero() && !d.now.Before(at) {
 		stop := &Stop{Phase: v1.PodFailed, Reason: deadlineReason, Message: "Pod was active on the node longer than the specified deadline"}
 		d.plan.Events = append(d.plan.Events, Event{Key: "deadline", Type: v1.EventTypeNormal, Reason: stop.Reason, Message: stop.Message})
 		return stop
 	}
-	if !s.stopSince.IsZero() { // it has begun to end, for a reason that may be harder to see by now
+
+	if !s.stopSince.IsZero() { // the pod has begun to stop; the reason may no longer be visible
 		return &Stop{}
 	}
 	return nil
@@ -125,7 +131,7 @@ func deadline(s *State) time.Time {
 	return start.Add(time.Duration(*s.pod.Spec.ActiveDeadlineSeconds) * time.Second)
 }
 
-// run plans a pod that should run.
+// run plans the actions of a pod that should run.
 func run(s *State, d *decision) {
 	p := d.plan
 	p.wake(deadline(s))
@@ -135,12 +141,14 @@ func run(s *State, d *decision) {
 	if !s.volumesReady {
 		whenDue(s.volumeFailure, d.now, p, func() { p.do(s, Action{Kind: PrepareVolumes, Key: VolumesKey}) })
 	}
+
 	next := wanted(s, d)
 	box := s.runtime.sandbox()
 	usable := box != nil && box.Ready && box.HostNetwork == s.pod.Spec.HostNetwork && (box.HostNetwork || len(box.IPs) > 0)
 	if !usable {
 		planSandbox(s, d, len(next) > 0)
 	}
+
 	starting := usable && resize(s, d) || s.starting()
 	for _, w := range next {
 		img := s.images[w.c.Name]
@@ -154,16 +162,17 @@ func run(s *State, d *decision) {
 		whenDue(s.failures[w.c.Name], d.now, p, func() {
 			p.do(s, Action{Kind: StartContainer, Key: startKey(w.c.Name), Name: w.c.Name, ID: box.ID, Attempt: w.attempt,
 				ImageRef: img.Ref, Backoff: w.backoff})
-			starting = true // one at a time, in the order of the spec
+			starting = true // containers start one at a time, in the order of the spec
 		})
 	}
+
 	whenDue(s.failures[RemoveKey], d.now, p, func() { removeSurplus(s, p) })
 }
 
-// VolumeImage is the key of State.Images for the image of a volume. No container has such a name.
+// VolumeImage returns the name under which the state keeps the image of a volume. No container has such a name.
 func VolumeImage(volume string) string { return "/volume/" + volume }
 
-// imageVolumes plans the images of the volumes that a container mounts, and tells whether all are there.
+// imageVolumes plans to make the images of the volumes that a container mounts present, and reports whether all are.
 func imageVolumes(s *State, c *v1.Container, d *decision) (present bool) {
 	present = true
 	for _, v := range mountedImages(s.pod, c) {
@@ -184,7 +193,7 @@ func hasAction(p *Plan, key string) bool {
 	return slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Key == key })
 }
 
-// mountedImages are the volumes that are images and that c mounts.
+// mountedImages returns the names of the volumes that c mounts and that are images.
 func mountedImages(p *v1.Pod, c *v1.Container) (names []string) {
 	for _, m := range c.VolumeMounts {
 		i := slices.IndexFunc(p.Spec.Volumes, func(v v1.Volume) bool { return v.Name == m.Name })
@@ -195,7 +204,7 @@ func mountedImages(p *v1.Pod, c *v1.Container) (names []string) {
 	return names
 }
 
-// retry runs do unless the last failure asks to wait; then it plans the wake-up.
+// whenDue calls do, unless the last failure asks to wait; then it plans the wake-up.
 func whenDue(fail *Failure, now time.Time, p *Plan, do func()) {
 	if fail != nil && now.Before(fail.RetryAt) {
 		p.wake(fail.RetryAt)
@@ -206,12 +215,13 @@ func whenDue(fail *Failure, now time.Time, p *Plan, do func()) {
 
 func planSandbox(s *State, d *decision, needed bool) {
 	box, p := s.runtime.sandbox(), d.plan
-	for _, c := range s.runtime.Containers { // containers of a sandbox that is no good go first
+	for _, c := range s.runtime.Containers { // the containers of an unusable sandbox are stopped first
 		if c.State == Running {
 			stopContainer(s, p, &c, d.now, ending{30 * time.Second, "Pod sandbox changed, it will be killed and re-created."})
 			needed = false
 		}
 	}
+
 	for _, b := range s.runtime.Sandboxes {
 		if b.Ready && (box == nil || b.ID != box.ID || needed) {
 			whenDue(s.failures[StopSandboxKey], d.now, p, func() {
@@ -220,44 +230,49 @@ func planSandbox(s *State, d *decision, needed bool) {
 			needed = false
 		}
 	}
+
 	if !needed {
 		return
 	}
+
 	var attempt uint32
 	if box != nil {
 		attempt = box.Attempt + 1
 		p.Events = append(p.Events, Event{Key: box.ID, Type: v1.EventTypeNormal, Reason: "SandboxChanged",
 			Message: "Pod sandbox changed, it will be killed and re-created."})
 	}
+
 	if d.node.NetworkNotReady != "" && !s.pod.Spec.HostNetwork {
 		p.Events = append(p.Events, Event{Key: "network", Type: v1.EventTypeWarning, Reason: "NetworkNotReady",
 			Message: "network is not ready: " + d.node.NetworkNotReady})
 		p.wake(d.now.Add(time.Second))
 		return
 	}
+
 	whenDue(s.failures[SandboxKey], d.now, p, func() {
 		p.do(s, Action{Kind: CreateSandbox, Key: SandboxKey, Attempt: attempt})
 	})
 }
 
-// want is one container that should be started as soon as all it needs is there.
+// want is a container that should be started as soon as its volumes, its image and the sandbox are there.
 type want struct {
 	c       *v1.Container
 	attempt uint32
 	backoff *Backoff
 }
 
-// wanted lists the containers to start now, in order, and plans the stops of those that must not go on.
+// wanted returns the containers to start now, in order, and plans to stop those that must not go on.
 func wanted(s *State, d *decision) (next []want) {
 	spec := &s.pod.Spec
 	for i := range spec.EphemeralContainers {
 		c := v1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon)
-		if cur, _ := s.runtime.latest(c.Name); cur == nil || cur.State == Created { // once, whatever becomes of it
+		if cur, _ := s.runtime.latest(c.Name); cur == nil || cur.State == Created { // it starts once, regardless of how it ends
 			if w := restart(s, &c, cur, d); w != nil {
 				next = append(next, *w)
 			}
 		}
 	}
+
 	appsSeen := appsSeen(s)
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
@@ -282,6 +297,7 @@ func wanted(s *State, d *decision) (next []want) {
 			return next
 		}
 	}
+
 	for i := range spec.Containers {
 		if w := app(s, &spec.Containers[i], d); w != nil {
 			next = append(next, *w)
@@ -290,7 +306,7 @@ func wanted(s *State, d *decision) (next []want) {
 	return next
 }
 
-// appsSeen tells whether a regular container has run in the newest sandbox: then its init phase is over.
+// appsSeen reports whether a regular container has run in the newest sandbox: then its init phase is over.
 func appsSeen(s *State) bool {
 	box := s.runtime.sandbox()
 	for i := range s.pod.Spec.Containers {
@@ -306,7 +322,7 @@ func isSidecar(c *v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// sidecar plans an init container that runs along; up tells whether the containers after it may start.
+// sidecar plans an init container that runs beside the others; up reports whether the containers after it may start.
 func sidecar(s *State, c *v1.Container, d *decision) (w *want, up bool) {
 	cur, _ := s.runtime.latest(c.Name)
 	if cur != nil && cur.State == Running {
@@ -316,7 +332,7 @@ func sidecar(s *State, c *v1.Container, d *decision) (w *want, up bool) {
 	return restart(s, c, cur, d), false
 }
 
-// initFailed tells whether a regular init container has failed for good.
+// initFailed reports whether a regular init container has failed for good.
 func initFailed(s *State) bool {
 	if appsSeen(s) {
 		return false
@@ -335,7 +351,7 @@ func initFailed(s *State) bool {
 func initStep(s *State, c *v1.Container, d *decision) (w *want, done bool) {
 	cur, _ := s.runtime.latest(c.Name)
 	box := s.runtime.sandbox()
-	fresh := cur != nil && box != nil && cur.SandboxID != box.ID // it ran for a sandbox that is gone: once more
+	fresh := cur != nil && box != nil && cur.SandboxID != box.ID // it ran in a sandbox that is gone: it runs once more
 	switch {
 	case cur != nil && cur.State == Running:
 		return nil, false
@@ -358,7 +374,7 @@ func app(s *State, c *v1.Container, d *decision) *want {
 	return restart(s, c, cur, d)
 }
 
-// stopBad plans the stop of a running container that must not go on as it is. Once it has ended it starts anew.
+// stopBad plans to stop a running container that must not go on as it is. After its end it is started again.
 func stopBad(s *State, c *v1.Container, cur *Container, d *decision) {
 	probe, hook := s.probes[c.Name], s.postStart[c.Name]
 	why, left := "", grace(s)
@@ -377,7 +393,7 @@ func stopBad(s *State, c *v1.Container, cur *Container, d *decision) {
 	stopContainer(s, d.plan, cur, d.now, ending{left, why})
 }
 
-// probeGrace is how long a container gets that a probe has given up: the probe may say so itself.
+// probeGrace returns the grace period of a container whose probe failed. The probe may have one of its own.
 func probeGrace(c *v1.Container, p Probe, otherwise time.Duration) time.Duration {
 	by := c.LivenessProbe
 	if p.Started == nil || !*p.Started {
@@ -408,6 +424,7 @@ func removeSurplus(s *State, p *Plan) {
 			p.do(s, Action{Kind: RemoveContainer, Key: removeKey(c.ID), ID: c.ID, Name: c.Name})
 		}
 	}
+
 	box := s.runtime.sandbox()
 	for _, b := range s.runtime.Sandboxes {
 		if b.ID != box.ID && !b.Ready && !s.runtime.uses(b.ID) && !s.busy(stopSandboxKey(b.ID)) {

@@ -122,6 +122,7 @@ func TestReconcile(t *testing.T) {
 		phase v1.PodPhase
 		plan  string // actions, separated by "; "
 	}{
+
 		{"not admitted: nothing", fresh(func(s *State) { s.admitted = false }), v1.PodPending, ""},
 		{"OnFailure and 0: done, stop the sandbox", fresh(sandbox, policy(v1.RestartPolicyOnFailure), exited("c", 0, 0)), v1.PodSucceeded, "stop-sandbox s"},
 		{"Never and 1: failed", fresh(sandbox, policy(v1.RestartPolicyNever), exited("c", 0, 1)), v1.PodFailed, "stop-sandbox s"},
@@ -158,6 +159,7 @@ func TestReconcile(t *testing.T) {
 		{"gone from the API by force: a second", fresh(sandbox, running("c"), deleted(0), func(s *State) { s.gone = true }), v1.PodRunning, "stop-container c c1 grace=1s"},
 		{"static and gone: no phase is forced on it", fresh(sandbox, func(s *State) { s.static, s.gone = true, true }), v1.PodPending, "stop-sandbox s"},
 	} {
+
 		t.Run(c.name, func(t *testing.T) {
 			p := Reconcile(c.state, Node{HostIPs: []string{"10.0.0.1"}, RuntimeName: "containerd"}, now)
 			if broken := Broken(c.state, &p); broken != nil {

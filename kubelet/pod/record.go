@@ -51,7 +51,7 @@ func NewPlanEntry(n Node, p *Plan, at time.Time) ([]byte, error) {
 	return line(Entry{At: at, Type: PlanEntry, Node: &n, Plan: p.Describe(at)})
 }
 
-// NewDroppedEntry returns the line that stands for so many older ones.
+// NewDroppedEntry returns the line that replaces that number of older ones.
 func NewDroppedEntry(count int, at time.Time) ([]byte, error) {
 	return line(Entry{At: at, Type: DroppedEntry, Count: count})
 }
@@ -124,14 +124,17 @@ func recordable(p *v1.Pod) *v1.Pod {
 	for i := range spec.InitContainers {
 		out.Spec.InitContainers = append(out.Spec.InitContainers, recordableContainer(&spec.InitContainers[i]))
 	}
+
 	for i := range spec.Containers {
 		out.Spec.Containers = append(out.Spec.Containers, recordableContainer(&spec.Containers[i]))
 	}
+
 	for i := range spec.EphemeralContainers {
 		c := v1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon)
 		out.Spec.EphemeralContainers = append(out.Spec.EphemeralContainers, v1.EphemeralContainer{
 			EphemeralContainerCommon: v1.EphemeralContainerCommon(recordableContainer(&c)), TargetContainerName: spec.EphemeralContainers[i].TargetContainerName})
 	}
+
 	out.Status = recordableStatus(&p.Status)
 	return out
 }
@@ -143,6 +146,7 @@ func recordableContainer(c *v1.Container) v1.Container {
 		}
 		return &v1.Probe{TerminationGracePeriodSeconds: p.TerminationGracePeriodSeconds}
 	}
+
 	handler := func(h *v1.LifecycleHandler) *v1.LifecycleHandler {
 		if h == nil {
 			return nil
@@ -157,6 +161,7 @@ func recordableContainer(c *v1.Container) v1.Container {
 		m := &c.VolumeMounts[i]
 		out.VolumeMounts = append(out.VolumeMounts, v1.VolumeMount{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly, RecursiveReadOnly: m.RecursiveReadOnly})
 	}
+
 	if c.Lifecycle != nil {
 		out.Lifecycle = &v1.Lifecycle{PostStart: handler(c.Lifecycle.PostStart), PreStop: handler(c.Lifecycle.PreStop)}
 	}
@@ -185,11 +190,11 @@ func recordableStatus(st *v1.PodStatus) v1.PodStatus {
 	return out
 }
 
-// fingerprintSeed is another in each process, so that nobody can find what was hashed by trying.
+// fingerprintSeed differs between processes, so that a value cannot be found by hashing guesses.
 var fingerprintSeed = maphash.MakeSeed()
 
-// fingerprint returns a map that differs from that of other labels or annotations, and does not tell what these are:
-// annotations can hold whole specs.
+// fingerprint stands for labels or annotations in a log: it differs if they differ, but their values cannot be read from it.
+// Annotations can hold whole specs with their secrets.
 func fingerprint(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil

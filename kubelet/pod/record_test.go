@@ -81,6 +81,7 @@ func fill(v reflect.Value, secret func(reflect.Value)) {
 	if v.Kind() != reflect.Struct {
 		return
 	}
+
 	for i := range v.NumField() {
 		field, name := v.Field(i), v.Type().Field(i).Name
 		switch {

@@ -15,12 +15,12 @@ import (
 
 // Resources are the requests and limits of a pod and its containers.
 type Resources struct {
-	// Pod has those of the pod as a whole; nil when it has none.
+	// Pod has those of the pod as a whole; nil if it has none.
 	Pod        *v1.ResourceRequirements           `json:"pod,omitempty"`
 	Containers map[string]v1.ResourceRequirements `json:"containers"` // by name
 }
 
-// ResourcesOf reads what a pod asks for.
+// ResourcesOf returns what a pod asks for.
 func ResourcesOf(p *v1.Pod) Resources {
 	out := Resources{Pod: p.Spec.Resources.DeepCopy(), Containers: map[string]v1.ResourceRequirements{}}
 	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
@@ -37,7 +37,7 @@ func (r Resources) Same(p *v1.Pod) bool { return r.Equal(ResourcesOf(p)) }
 // Equal reports whether both are the same amounts, in whatever units they are written.
 func (r Resources) Equal(other Resources) bool { return equality.Semantic.DeepEqual(r, other) }
 
-// Apply returns p with r in place of what it asks for: p itself when that is the same, else a copy.
+// Apply returns p with r in place of what it asks for: p itself if that is the same, else a copy.
 func (r Resources) Apply(p *v1.Pod) *v1.Pod {
 	if r.Same(p) {
 		return p
@@ -54,17 +54,18 @@ func (r Resources) Apply(p *v1.Pod) *v1.Pod {
 	return out
 }
 
-// Resize is how far a change of the pod's resources is. State.Pod asks for what is allocated.
+// Resize is the progress of a change of the pod's resources. State.Pod asks for what is allocated.
 type Resize struct {
-	// Allocated is what the node has agreed to; nil until the pod was looked at.
+	// Allocated is what the node has agreed to; nil until the note of an earlier kubelet was read.
 	Allocated *Resources `json:"allocated,omitempty"`
-	// Generation of the pod that asked for it.
+	// Generation is that of the pod that asked for it.
 	Generation int64 `json:"generation,omitempty"`
-	// Open: the cgroup of the pod may still have the limits of before.
+	// Open is set while the cgroup of the pod may still have the earlier limits.
 	Open bool `json:"open,omitempty"`
-	// Actuated is, by container id, what the runtime was told last, where that is not what the container was made with.
+	// Actuated has, by container id, the resources that the runtime was last told, if they are not those that the container was
+	// made with.
 	Actuated map[string]v1.ResourceRequirements `json:"actuated,omitempty"`
-	// Pending is why the pod cannot have what it asks for (yet); nil when it has.
+	// Pending is why the pod does not have what it asks for; nil if it has.
 	Pending *Pending `json:"-"`
 }
 
@@ -74,21 +75,21 @@ type Pending struct {
 	Generation      int64
 }
 
-// Given is what the kernel was told about a container, as the runtime remembers it. Zero means nothing.
+// Given are the limits of a container as the runtime reports them, in the units of cgroups and bytes. Zero means no limit.
 type Given struct {
 	Shares, Quota, Period, Memory int64
-	// At is when the runtime was asked. Nothing else tells of a change: an older answer never replaces a newer one.
+	// At is when the runtime was asked. An older answer never replaces a newer one.
 	At time.Time
 }
 
-// Update is one running container that is to get the resources that its spec now has.
+// Update is a running container that is to get the resources of its spec.
 type Update struct{ ID, Name string }
 
-// ResizeKey is the key of the action, and of its failure, that changes what runs.
+// ResizeKey is the key of ResizePod actions and of their failures.
 const ResizeKey = "/resize"
 
-// actuated is what a container runs with. Of one that somebody else made without saying so nothing is known: it counts as
-// made with what is allocated.
+// actuated returns the resources that a container runs with. A container without a record of them, which another kubelet made,
+// counts as made with what is allocated.
 func actuated(s *State, c *v1.Container, cur *Container) v1.ResourceRequirements {
 	if r, ok := s.resize.Actuated[cur.ID]; ok {
 		return r
@@ -99,7 +100,7 @@ func actuated(s *State, c *v1.Container, cur *Container) v1.ResourceRequirements
 	return c.Resources
 }
 
-// differs tells which of the two resources that can change differ between what a container has and what it should have.
+// differs returns which of the resources that can be resized differ between what a container has and what it should have.
 func differs(have, want v1.ResourceRequirements) (names []v1.ResourceName) {
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 		if compare(have.Requests, want.Requests, name) != 0 || compare(have.Limits, want.Limits, name) != 0 {
@@ -114,7 +115,7 @@ func compare(a, b v1.ResourceList, name v1.ResourceName) int {
 	return x.Cmp(y)
 }
 
-// resizeRestarts tells whether a running container must end for its new resources.
+// resizeRestarts reports whether a running container must end for its new resources.
 func resizeRestarts(s *State, c *v1.Container, cur *Container) bool {
 	for _, name := range differs(actuated(s, c, cur), c.Resources) {
 		if slices.ContainsFunc(c.ResizePolicy, func(p v1.ContainerResizePolicy) bool {
@@ -126,13 +127,14 @@ func resizeRestarts(s *State, c *v1.Container, cur *Container) bool {
 	return false
 }
 
-// updates lists the running containers that do not have their resources yet, those that give something back first.
-// restarts tells whether one of them has to end for it.
+// updates returns the running containers that do not have their resources yet; those that get less come first. restarts reports
+// whether one of them has to end for it.
 func updates(s *State) (list []Update, restarts bool) {
 	type ranked struct {
 		Update
 		rank int
 	}
+
 	var all []ranked
 	for _, spec := range [][]v1.Container{s.pod.Spec.InitContainers, s.pod.Spec.Containers} {
 		for i := range spec {
@@ -151,6 +153,7 @@ func updates(s *State) (list []Update, restarts bool) {
 			all = append(all, ranked{Update{ID: cur.ID, Name: c.Name}, rank})
 		}
 	}
+
 	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
 	for _, r := range all {
 		list = append(list, r.Update)
@@ -158,7 +161,7 @@ func updates(s *State) (list []Update, restarts bool) {
 	return list, restarts
 }
 
-// Resizing tells whether something of the pod does not have yet what is allocated.
+// Resizing reports whether the pod or a container does not have yet what is allocated.
 func (s *State) Resizing() bool {
 	if s.pod == nil || s.runtime == nil || s.resize.Allocated == nil {
 		return false
@@ -167,8 +170,8 @@ func (s *State) Resizing() bool {
 	return s.resize.Open || len(list) > 0
 }
 
-// resize plans the change of what runs; while it is under way, nothing starts. Containers that must end for it end first:
-// a limit cannot fall below what they use.
+// resize plans to change the resources of what runs. It reports true while that is under way: then no container starts.
+// Containers that must end for it end first, since a limit cannot fall below what they use.
 func resize(s *State, d *decision) (busy bool) {
 	if !s.Resizing() {
 		return false
@@ -180,7 +183,7 @@ func resize(s *State, d *decision) (busy bool) {
 	return true
 }
 
-// resizeConditions tells how far a resize is, in upstream's words.
+// resizeConditions adds the conditions that show the progress of a resize, in upstream's words.
 func resizeConditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 	set := func(c v1.PodCondition) {
 		c.Status, c.LastTransitionTime = v1.ConditionTrue, metav1.NewTime(now.Truncate(time.Second))
@@ -213,7 +216,7 @@ func condition(st *v1.PodStatus, kind v1.PodConditionType) *v1.PodCondition {
 	return nil
 }
 
-// resizeEvents tells of what has changed since the status that was published last.
+// resizeEvents adds the events of a resize that failed or ended since the latest published status.
 func resizeEvents(s *State, p *Plan) {
 	before, now := condition(lastStatus(s), v1.PodResizeInProgress), condition(&p.Status, v1.PodResizeInProgress)
 	switch {
@@ -226,25 +229,29 @@ func resizeEvents(s *State, p *Plan) {
 	}
 }
 
-// ResizeMessage is the text of an event about a resize, in upstream's form: what, and the pod's resources as JSON.
+// ResizeMessage returns the text of an event about a resize, in upstream's form: what happened, and the pod's resources as JSON.
 func ResizeMessage(what string, p *v1.Pod, generation int64, failure string) string {
 	type one struct {
 		Name      string                  `json:"name"`
 		Resources v1.ResourceRequirements `json:"resources,omitempty"`
 	}
+
 	var all struct {
 		InitContainers []one  `json:"initContainers,omitempty"`
 		Containers     []one  `json:"containers,omitempty"`
 		Generation     int64  `json:"generation"`
 		Error          string `json:"error,omitempty"`
 	}
+
 	all.Generation, all.Error = generation, failure
 	for i := range p.Spec.InitContainers {
 		all.InitContainers = append(all.InitContainers, one{p.Spec.InitContainers[i].Name, p.Spec.InitContainers[i].Resources})
 	}
+
 	for i := range p.Spec.Containers {
 		all.Containers = append(all.Containers, one{p.Spec.Containers[i].Name, p.Spec.Containers[i].Resources})
 	}
+
 	text, err := json.Marshal(all)
 	if err != nil {
 		return what
@@ -252,16 +259,15 @@ func ResizeMessage(what string, p *v1.Pod, generation int64, failure string) str
 	return what + ": " + string(text)
 }
 
-// Below these the kernel's values are the same whatever is asked for: there the API shows what was asked for. In
-// milli-CPUs; the kernel's least quota of a period of 100 ms, and its least cpu.shares, which upstream takes for
-// milli-CPUs.
+// Below these values, in milli-CPUs, the kernel does not distinguish requests and limits, so that the status shows what was asked
+// for: the smallest quota in a period of 100 ms, and the smallest cpu.shares, which upstream takes for milli-CPUs.
 const (
 	leastLimit   = 10
 	leastRequest = 2
 )
 
-// shownResources are those that a running container really has: what is allocated, with the kernel's values in place of
-// those that it was told.
+// shownResources returns the resources that a running container has: what is allocated, with the values that the runtime reports
+// in place of those that it was told.
 func shownResources(s *State, c *v1.Container, cur *Container) *v1.ResourceRequirements {
 	out := c.Resources.DeepCopy()
 	g := cur.Given
@@ -277,6 +283,7 @@ func shownResources(s *State, c *v1.Container, cur *Container) *v1.ResourceRequi
 			out.Limits[v1.ResourceMemory] = *resource.NewQuantity(g.Memory, resource.BinarySI)
 		}
 	}
+
 	if out.Requests != nil {
 		milli := (g.Shares*1000 + 1023) / 1024
 		if milli > 0 && (milli > leastRequest || out.Requests.Cpu().MilliValue() > leastRequest) {
@@ -286,5 +293,6 @@ func shownResources(s *State, c *v1.Container, cur *Container) *v1.ResourceRequi
 			out.Requests[v1.ResourceMemory] = q
 		}
 	}
+
 	return out
 }

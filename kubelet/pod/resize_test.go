@@ -55,6 +55,7 @@ func TestResize(t *testing.T) {
 		want    string // the plan
 		reason  string // of PodResizeInProgress; "-" for no such condition
 	}{
+
 		{"nothing to change", []func(*State){sized(small, small, false)}, "", "-"},
 		{"somebody else's container", []func(*State){sized(small, big, false), func(s *State) { s.runtime.Containers[0].MadeWith = nil }}, "", "-"},
 		{"container and pod", []func(*State){sized(small, big, true)}, "resize-pod c", ""},
@@ -76,6 +77,7 @@ func TestResize(t *testing.T) {
 		}}, "start-container c s attempt=1", "-"},
 		{"a pod that ends", []func(*State){sized(small, big, true), deleted(30)}, "stop-container c c1 grace=30s", ""},
 	} {
+
 		s := fresh(append(base[:len(base):len(base)], c.changes...)...)
 		p := Reconcile(s, Node{}, now)
 		if got := strings.TrimSpace(p.Dump()); got != c.want {
@@ -109,8 +111,8 @@ func TestResizeOrder(t *testing.T) {
 	}
 }
 
-// TestResizeTold: the conditions and events of a resize that waits, goes wrong, and comes to its end.
-func TestResizeTold(t *testing.T) {
+// TestResizeReported: the conditions and events of a resize that waits, fails, and ends.
+func TestResizeReported(t *testing.T) {
 	s := fresh(sandbox, image, running("c"), sized(needs("10m", "10Mi"), needs("10m", "10Mi"), false))
 	s.resize.Pending = &Pending{Reason: v1.PodReasonDeferred, Message: "no room", Generation: 4}
 	look := func(at time.Time) Plan {
@@ -119,22 +121,27 @@ func TestResizeTold(t *testing.T) {
 		s.last = &st
 		return p
 	}
+
 	p := look(now)
 	if c := condition(&p.Status, v1.PodResizePending); c == nil || c.Reason != "Deferred" || c.Message != "no room" || c.ObservedGeneration != 4 {
 		t.Fatalf("pending: %+v", c)
 	}
+
 	p = look(now.Add(time.Minute))
 	if c := condition(&p.Status, v1.PodResizePending); !c.LastTransitionTime.Time.Equal(now) {
 		t.Errorf("pending since %v", c.LastTransitionTime)
 	}
+
 	s.resize.Pending, s.resize.Open, s.resize.Generation = nil, true, 4
 	if p = look(now); condition(&p.Status, v1.PodResizePending) != nil || condition(&p.Status, v1.PodResizeInProgress) == nil || len(p.Events) != 0 {
 		t.Errorf("begun: %+v %v", p.Status.Conditions, p.Events)
 	}
+
 	resizeFailed(time.Second)(s)
 	if p = look(now); len(p.Events) != 1 || p.Events[0].Reason != "ResizeError" || !strings.Contains(p.Events[0].Message, `"error":"too much in use"`) {
 		t.Errorf("failed: %v", p.Events)
 	}
+
 	delete(s.failures, ResizeKey)
 	s.resize.Open = false
 	p = look(now)

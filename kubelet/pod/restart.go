@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// restartable tells whether the policy lets an exited container run again. A changed definition always does.
+// restartable reports whether the policy lets an exited container run again. A changed definition always does.
 func restartable(pod *v1.Pod, c *v1.Container, cur *Container) bool {
 	if cur == nil || cur.State != Exited {
 		return true
@@ -19,26 +19,29 @@ func restartable(pod *v1.Pod, c *v1.Container, cur *Container) bool {
 	if cur.Hash != "" && cur.Hash != Hash(c) {
 		return true
 	}
+
 	policy := pod.Spec.RestartPolicy
 	if c.RestartPolicy != nil {
 		policy = v1.RestartPolicy(*c.RestartPolicy)
 	}
-	for i := range c.RestartPolicyRules { // they say more than the policy, which counts where none applies
+
+	for i := range c.RestartPolicyRules { // a rule that applies goes before the policy
 		if ruled(&c.RestartPolicyRules[i], cur.ExitCode) {
 			return true
 		}
 	}
+
 	switch policy {
 	case v1.RestartPolicyNever:
 		return false
 	case v1.RestartPolicyOnFailure:
 		return cur.ExitCode != 0
 	}
+
 	return true
 }
 
-// ruled tells whether a rule asks for a restart after that exit code. A rule with an action that is not known asks for
-// nothing.
+// ruled reports whether a rule asks for a restart after that exit code. A rule with an unknown action does not.
 func ruled(r *v1.ContainerRestartRule, code int32) bool {
 	if r.Action != v1.ContainerRestartRuleActionRestart || r.ExitCodes == nil {
 		return false
@@ -53,7 +56,7 @@ func ruled(r *v1.ContainerRestartRule, code int32) bool {
 	return false
 }
 
-// restart wants c to run once more after cur, or plans the wake-up at the end of its back-off.
+// restart returns that c is to start after cur, or plans the wake-up at the end of its back-off and returns nil.
 func restart(s *State, c *v1.Container, cur *Container, d *decision) *want {
 	switch {
 	case s.busy(startKey(c.Name)): // its back-off is already that of the next restart
@@ -66,25 +69,28 @@ func restart(s *State, c *v1.Container, cur *Container, d *decision) *want {
 		})
 		return nil
 	}
+
 	at, entry := nextStart(backoffOf(s, c, cur, d.node), cur.FinishedAt, d.node)
-	if cur.FinishedAt.After(d.now) { // the clock was set back since: nobody knows how long ago it was
+	if cur.FinishedAt.After(d.now) { // the clock was set back since: the age of the exit is unknown
 		at = d.now
 	}
+
 	if d.now.Before(at) {
 		d.plan.wake(at)
 		if fail := s.failures[c.Name]; fail != nil && d.now.Before(fail.RetryAt) {
-			d.plan.wake(fail.RetryAt) // then the status says that it backs off, no longer why it failed
+			d.plan.wake(fail.RetryAt) // from then on the status shows the back-off in place of the failure
 		}
 		d.plan.Events = append(d.plan.Events, Event{Key: cur.ID, Type: v1.EventTypeWarning, Reason: "BackOff", Container: c.Name,
 			Message: fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, s.pod.Name, s.pod.Namespace, s.pod.UID)})
 		return nil
 	}
+
 	entry.At = d.now
 	return &want{c: c, attempt: max(cur.Attempt+1, lostAttempts(s, c.Name, cur)), backoff: &entry}
 }
 
-// lostAttempts continues the count of a container whose newest instance the runtime has lost (a reboot, for example);
-// cur is what it still has.
+// lostAttempts returns the next attempt of a container whose newest instance the runtime has lost, for example in a reboot; 0 if
+// it lost none. cur is the newest instance that the runtime still has, or nil.
 func lostAttempts(s *State, name string, cur *Container) uint32 {
 	old := findStatus(s, name)
 	if old != nil && old.ContainerID != "" && (cur == nil || uint32(old.RestartCount) > cur.Attempt) {
@@ -93,8 +99,8 @@ func lostAttempts(s *State, name string, cur *Container) uint32 {
 	return 0
 }
 
-// backoffOf is the back-off entry of a container. A kubelet that has just started reads it from what its predecessor
-// published: only a container that was seen in back-off is held back. A changed definition begins anew.
+// backoffOf returns the back-off of a container. A kubelet that has just started derives it from the status that its predecessor
+// published: only a container that was in back-off waits. A container with a changed definition begins without a back-off.
 func backoffOf(s *State, c *v1.Container, cur *Container, f Node) Backoff {
 	if cur.Hash != "" && cur.Hash != Hash(c) {
 		return Backoff{}
@@ -115,8 +121,8 @@ func orDefault(d, other time.Duration) time.Duration {
 	return d
 }
 
-// nextStart is when a container that ended at finished may start again, and the back-off entry that then holds. The
-// first restart is immediate; ten quiet minutes forget everything.
+// nextStart returns when a container that ended at finished may start again, and its back-off from then on. The first restart is
+// immediate. After twice the largest back-off (ten minutes) without a restart, the back-off begins again.
 func nextStart(b Backoff, finished time.Time, f Node) (time.Time, Backoff) {
 	first, limit := orDefault(f.InitialBackoff, 10*time.Second), orDefault(f.MaxBackoff, 300*time.Second)
 	if b.Delay == 0 || finished.Sub(b.At) > 2*limit {
@@ -125,7 +131,7 @@ func nextStart(b Backoff, finished time.Time, f Node) (time.Time, Backoff) {
 	return finished.Add(b.Delay), Backoff{Delay: min(2*b.Delay, limit)}
 }
 
-// Hash names what a container must be restarted for: its name and image.
+// Hash returns a hash of what a container must be restarted for if it changes: its name and image.
 func Hash(c *v1.Container) string {
 	text, _ := json.Marshal(struct {
 		Name  string `json:"name"`

@@ -8,10 +8,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// ContainerState is where a container is in its life. It only ever grows.
+// ContainerState is where a container is in its life. A container never goes back to an earlier state.
 type ContainerState int
 
-// The states in order: a snapshot never goes back to an earlier one.
+// The states of a container, in their order.
 const (
 	Created ContainerState = iota
 	Running
@@ -22,7 +22,7 @@ var containerStates = []string{"created", "running", "exited"}
 
 func (c ContainerState) String() string { return containerStates[c] }
 
-// MarshalText writes the state as a word.
+// MarshalText returns the state as a word, see String.
 func (c ContainerState) MarshalText() ([]byte, error) {
 	if int(c) >= len(containerStates) {
 		return nil, fmt.Errorf("there is no state %d of a container", int(c))
@@ -30,7 +30,7 @@ func (c ContainerState) MarshalText() ([]byte, error) {
 	return []byte(containerStates[c]), nil
 }
 
-// UnmarshalText reads the word.
+// UnmarshalText reads the word of MarshalText.
 func (c *ContainerState) UnmarshalText(text []byte) error {
 	i := slices.Index(containerStates, string(text))
 	if i < 0 {
@@ -46,7 +46,7 @@ type Container struct {
 	// Attempt counts from 0; it is the restart count.
 	Attempt uint32
 	State   ContainerState
-	// Hash is Hash() of the spec that it was made from, as kept in its annotations.
+	// Hash is the result of Hash for the spec that the container was made from; its annotations keep it.
 	Hash                             string
 	Image, ImageID                   string
 	CreatedAt, StartedAt, FinishedAt time.Time
@@ -55,8 +55,8 @@ type Container struct {
 	Message                          string `json:"-"` // what the container said at its end; not for a log of facts
 	LogPath                          string
 	User                             *v1.ContainerUser
-	// MadeWith is what it was made with, as kept in its annotations; nil when they do not tell. Given is what the runtime
-	// says that it has now.
+	// MadeWith are the resources that it was made with, from its annotations; nil if they do not have them. Given are the
+	// resources that it has now, as the runtime reports them.
 	MadeWith *v1.ResourceRequirements
 	Given    Given
 }
@@ -73,14 +73,14 @@ type Sandbox struct {
 	Handler string
 }
 
-// Runtime is everything that the runtime knows about one pod. It is read only once published.
+// Runtime is what the runtime knows about one pod. Once it is shared, it must not be changed.
 type Runtime struct {
 	Name, Namespace, UID string
 	Sandboxes            []Sandbox
 	Containers           []Container
 }
 
-// latest returns the newest instance of the named container and the one before it; nil when there is none.
+// latest returns the newest instance of the named container and the one before it; nil if there is no such instance.
 func (r *Runtime) latest(name string) (newest, previous *Container) {
 	if r == nil {
 		return nil, nil
@@ -122,12 +122,12 @@ func (r *Runtime) sandbox() *Sandbox {
 	return newest
 }
 
-// Running tells whether any container may run.
+// Running reports whether any container may run.
 func (r *Runtime) Running() bool {
 	return r != nil && slices.ContainsFunc(r.Containers, func(c Container) bool { return c.State == Running })
 }
 
-// Sandbox returns the newest sandbox; ok is false when there is none.
+// Sandbox returns the newest sandbox; ok is false if there is no sandbox.
 func (r *Runtime) Sandbox() (s Sandbox, ok bool) {
 	if p := r.sandbox(); p != nil {
 		return *p, true
@@ -143,12 +143,13 @@ func (r *Runtime) Latest(name string) (c Container, ok bool) {
 	return Container{}, false
 }
 
-// Merge returns r with what update knows put over it: new objects are added, and a container never goes back to an
-// earlier state. Objects that update does not name stay. Neither argument changes.
+// Merge returns r updated by a newer, perhaps incomplete answer of the runtime. New objects are added, known ones are replaced, but
+// a container never goes back to an earlier state. Objects that are not in update stay. Neither r nor update is changed.
 func (r *Runtime) Merge(update *Runtime) *Runtime {
 	if r == nil {
 		return update
 	}
+
 	out := *r
 	out.Sandboxes, out.Containers = slices.Clone(r.Sandboxes), slices.Clone(r.Containers)
 	for _, s := range update.Sandboxes {
@@ -163,6 +164,7 @@ func (r *Runtime) Merge(update *Runtime) *Runtime {
 			out.Sandboxes[i] = s
 		}
 	}
+
 	for _, c := range update.Containers {
 		i := slices.IndexFunc(out.Containers, func(o Container) bool { return o.ID == c.ID })
 		switch {
@@ -178,15 +180,16 @@ func (r *Runtime) Merge(update *Runtime) *Runtime {
 			out.Containers[i] = c
 		}
 	}
+
 	return &out
 }
 
-// forgetAfter is how old an object must be that an audit did not list before it counts as gone: one that is being made
-// carries the time of its beginning, and is listed at its end.
+// forgetAfter is the age from which an object that an audit did not list counts as gone. A younger one may still be under
+// construction: the runtime lists it at the end, with the time of the beginning.
 const forgetAfter = 5 * time.Minute
 
-// Audited returns r after an audit that began at that time and found update: what was made long before, and is not in it,
-// is gone.
+// Audited returns r after an audit that began at that time and found update. Objects that were made forgetAfter before it, and are
+// not in update, are gone.
 func (r *Runtime) Audited(update *Runtime, began time.Time) *Runtime {
 	if r == nil {
 		return update
@@ -202,7 +205,7 @@ func (r *Runtime) Audited(update *Runtime, began time.Time) *Runtime {
 	return out
 }
 
-// Without returns r without the container or sandbox of that id. A removed sandbox takes its containers along.
+// Without returns r without the container or sandbox of that id. Without a sandbox, its containers are gone too.
 func (r *Runtime) Without(id string) *Runtime {
 	if r == nil {
 		return nil
@@ -227,7 +230,7 @@ func (r *Runtime) Find(id string) (c Container, ok bool) {
 	return Container{}, false
 }
 
-// SandboxDown returns r with that sandbox not ready and its containers ended.
+// SandboxDown returns r with that sandbox not ready. Its containers stay as they are: their end is reported separately.
 func (r *Runtime) SandboxDown(id string) *Runtime {
 	if r == nil {
 		return nil

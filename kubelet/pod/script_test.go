@@ -87,6 +87,7 @@ func (p *player) Give(section, text string) error {
 	default:
 		return fmt.Errorf("there is no section %q", section)
 	}
+
 	return nil
 }
 
@@ -95,11 +96,13 @@ func (p *player) givePod(text string, static bool) error {
 	if err := yaml.Unmarshal([]byte(text), &loose); err != nil {
 		return err
 	}
+
 	meta, _ := loose["metadata"].(map[string]any)
 	deleted := meta["deletionTimestamp"] == "now"
 	if deleted {
 		delete(meta, "deletionTimestamp")
 	}
+
 	data, err := json.Marshal(loose)
 	if err != nil {
 		return err
@@ -113,6 +116,7 @@ func (p *player) givePod(text string, static bool) error {
 		at := metav1.NewTime(p.now)
 		out.DeletionTimestamp = &at
 	}
+
 	p.take(Desired{Pod: &out, Static: static})
 	return nil
 }
@@ -127,6 +131,7 @@ func (p *player) giveRuntime(text string) error {
 	for _, b := range in.Sandboxes {
 		r.Sandboxes = append(r.Sandboxes, Sandbox{ID: b.ID, Attempt: b.Attempt, Ready: !b.Down, IPs: b.IPs, CreatedAt: p.now})
 	}
+
 	for _, c := range in.Containers {
 		one := Container{ID: c.ID, SandboxID: c.Sandbox, Name: c.Name, Attempt: c.Attempt, ExitCode: c.Code, CreatedAt: p.now, MadeWith: c.MadeWith}
 		if c.Image != "" {
@@ -211,6 +216,7 @@ func (p *player) pass() (string, error) {
 	if plan.Stopping {
 		p.take(StopBegan{})
 	}
+
 	var fresh []Event
 	for _, e := range plan.Events {
 		if key := e.Key + "/" + e.Reason; e.Key == "" || !p.told[key] {
@@ -218,14 +224,17 @@ func (p *player) pass() (string, error) {
 			fresh = append(fresh, e)
 		}
 	}
+
 	plan.Events = fresh
 	p.take(EventsSent{})
 	if p.state.Pod() != nil && p.state.Runtime() != nil {
 		p.take(Published{Status: plan.Status})
 	}
+
 	for _, a := range plan.Actions {
 		p.take(ActionStarted{a})
 	}
+
 	p.plan = plan
 	return plan.Describe(p.now), nil
 }

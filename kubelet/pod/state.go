@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Probe holds the latest probe results of one container instance. Nil means: not known yet.
+// Probe holds the latest probe results of one container instance. A nil result is not known yet.
 type Probe struct {
 	ContainerID          string
 	Started, Ready, Live *bool
@@ -15,21 +15,21 @@ type Probe struct {
 	Message string
 }
 
-// PostStart is the hook after the start of one container instance. Until it is done the container counts as not
-// started; when it failed, the container is stopped.
+// PostStart is the progress of the postStart hook of one container instance. Until the hook is done, the container does not
+// count as started. If the hook failed, the container is stopped.
 type PostStart struct {
 	ContainerID  string
 	Done, Failed bool
 }
 
-// Failure is why the last try of something did not work, and when to try again.
+// Failure is why the last attempt at something failed, and when to try again. Count is the number of failures in a row.
 type Failure struct {
 	Reason, Message string
 	RetryAt         time.Time
 	Count           int
 }
 
-// Image is the outcome of making an image present for a container.
+// Image is the outcome of the last attempt to make an image present. Ref is the runtime's name for it; empty if it is missing.
 type Image struct {
 	Ref     string
 	User    ImageUser
@@ -42,13 +42,14 @@ type ImageUser struct {
 	Name string `json:",omitempty"`
 }
 
-// Backoff is the restart back-off of one container: how long it waits after the exit that comes next, and when it was set.
+// Backoff is the restart back-off of one container. Delay is how long the container waits after its next exit, At the time at
+// which this was decided.
 type Backoff struct {
 	Delay time.Duration
 	At    time.Time
 }
 
-// Stop asks for the end of a pod for a reason of the node's own.
+// Stop is a decision of the node to end a pod, for example because it was refused.
 type Stop struct {
 	Reason, Message string
 	Phase           v1.PodPhase
@@ -81,9 +82,9 @@ type State struct {
 
 	// runtime is nil until the runtime was read once. Nil is not "nothing runs".
 	runtime *Runtime
-	// removed are the ids that are gone for good; late events may still name them.
+	// removed are ids of objects that were removed; late events may still name them.
 	removed map[string]bool
-	// last is the status that was published last; nil before the first.
+	// last is the latest published status; nil before the first.
 	last *v1.PodStatus
 
 	volumesReady  bool
@@ -99,12 +100,12 @@ type State struct {
 	// cleaned is set when volumes, folders and the cgroup are gone.
 	cleaned bool
 
-	// resize is how far a change of the resources is. noted is set once the note of an earlier kubelet was read for this
-	// version of the pod, settled once the node has answered what this version asks for.
+	// resize is the progress of a change of the resources. noted is set once the note of an earlier kubelet was read for this
+	// version of the pod, settled once the node has answered the request of this version.
 	resize         Resize
 	noted, settled bool
 
-	// events wait to be sent; each is sent once, whatever its key.
+	// events wait to be sent with the next plan. Each is sent once.
 	events []Event
 }
 
@@ -129,7 +130,7 @@ func (s *State) Admitted() bool { return s.admitted }
 // Runtime returns what the runtime knows about the pod, or nil if it was not read yet.
 func (s *State) Runtime() *Runtime { return s.runtime }
 
-// Last returns the status that was published last, or nil.
+// Last returns the latest published status, or nil.
 func (s *State) Last() *v1.PodStatus { return s.last }
 
 // Stopping reports whether the pod has begun to stop.
@@ -141,34 +142,33 @@ func (s *State) Image(name string) Image { return s.images[name] }
 // ProbeTarget returns the id of the container instance that the latest probe results are about; empty for none.
 func (s *State) ProbeTarget(container string) string { return s.probes[container].ContainerID }
 
-// Hooked reports whether that container instance waits for the end of its postStart hook.
+// Hooked reports whether that container instance has a postStart hook that is not done.
 func (s *State) Hooked(container, id string) bool {
 	h := s.postStart[container]
 	return h.ContainerID == id && !h.Done
 }
 
-// Undecided reports whether nobody can say yet what becomes of the pod: the runtime knows it, no source has it, and not
-// all sources were read.
+// Undecided reports whether it is too early to decide about the pod: no source has it, but not all sources were read.
 func (s *State) Undecided() bool { return s.pod == nil && !s.sourcesReady }
 
-// NeedsAdmission reports whether the node has to decide about the pod.
+// NeedsAdmission reports whether the node has to admit or refuse the pod.
 func (s *State) NeedsAdmission() bool {
 	return !s.admitted && s.stop == nil && s.pod != nil && s.runtime != nil && !s.gone && s.pod.DeletionTimestamp == nil &&
 		!terminal(s.pod.Status.Phase)
 }
 
-// Node are what the node contributes.
+// Node is what the node contributes to the decision about a pod.
 type Node struct {
 	HostIPs []string
 	// RuntimeName prefixes container ids: "containerd".
 	RuntimeName string
-	// NetworkNotReady is why pods cannot get a network now; "" when they can.
+	// NetworkNotReady is why pods cannot get a network now; empty if they can.
 	NetworkNotReady string `json:",omitzero"`
 	// InitialBackoff and MaxBackoff bound the restart back-off; zero means 10 s and 300 s.
 	InitialBackoff, MaxBackoff time.Duration `json:",omitzero"`
 }
 
-// Keys of what is in flight, or failed, once for a pod. No container has such a name.
+// Keys of actions and failures of which a pod has one. No container has such a name.
 const (
 	SandboxKey     = "/sandbox"
 	VolumesKey     = "/volumes"
@@ -179,10 +179,10 @@ const (
 
 func (s *State) busy(key string) bool { _, ok := s.inFlight[key]; return ok }
 
-// creating reports whether something that could make a container run, or that holds up others that start, is under way.
+// creating reports whether an action is in flight after which a container could run.
 func (s *State) creating() bool { return s.busy(SandboxKey) || s.starting() }
 
-// starting reports whether a container is being started, or its postStart hook runs or waits to run.
+// starting reports whether a container is being started, or its postStart hook runs or is about to.
 func (s *State) starting() bool {
 	for key := range s.inFlight {
 		if strings.HasPrefix(key, "start/") {
@@ -195,7 +195,7 @@ func (s *State) starting() bool {
 // SettingUp reports whether volumes, a sandbox or a container are being made.
 func (s *State) SettingUp() bool { return s.creating() || s.busy(VolumesKey) }
 
-// waitingHooks returns the containers that run and whose postStart hook was not started yet, in no order.
+// waitingHooks returns the running containers whose postStart hook was not started yet, in no order.
 func waitingHooks(s *State) (names []string) {
 	for name, hook := range s.postStart {
 		c, ok := s.runtime.Find(hook.ContainerID)
@@ -206,8 +206,8 @@ func waitingHooks(s *State) (names []string) {
 	return names
 }
 
-// shown returns what there is to tell of a container: its newest instance that has started and is through with its
-// postStart hook, and the one before it. Of a pod that ends, hooks do not count.
+// shown returns the instances of a container that its status describes: the newest one that has started and whose postStart
+// hook is done, and the one before it. In a pod that ends, hooks do not count.
 func shown(s *State, name string) (newest, previous *Container) {
 	if s.runtime == nil {
 		return nil, nil
@@ -230,7 +230,7 @@ func shown(s *State, name string) (newest, previous *Container) {
 	return newest, previous
 }
 
-// VolumeFailures returns how often in a row the volumes could not be prepared.
+// VolumeFailures returns the number of failures in a row to prepare the volumes.
 func (s *State) VolumeFailures() int {
 	if s.volumeFailure == nil {
 		return 0

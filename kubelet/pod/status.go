@@ -34,17 +34,19 @@ func findStatus(s *State, name string) *v1.ContainerStatus {
 	return nil
 }
 
-// status writes the pod's status from what is known. Conditions that others own stay as they are.
+// status derives the pod's status from what is known. Conditions that others own stay as they are.
 func status(s *State, f Node, now time.Time, phase v1.PodPhase) v1.PodStatus {
 	if s.pod == nil {
 		return v1.PodStatus{}
 	}
+
 	last := lastStatus(s)
 	st := v1.PodStatus{
 		Phase: phase, QOSClass: s.pod.Status.QOSClass, StartTime: last.StartTime, NominatedNodeName: s.pod.Status.NominatedNodeName,
 		ResourceClaimStatuses: s.pod.Status.ResourceClaimStatuses, ObservedGeneration: s.pod.Generation,
 		PodIPs: last.PodIPs, PodIP: last.PodIP,
 	}
+
 	if terminal(phase) {
 		st.Reason, st.Message = last.Reason, last.Message
 	}
@@ -52,34 +54,39 @@ func status(s *State, f Node, now time.Time, phase v1.PodPhase) v1.PodStatus {
 		t := metav1.NewTime(now.Truncate(time.Second))
 		st.StartTime = &t
 	}
+
 	for i, ip := range f.HostIPs {
 		if i == 0 {
 			st.HostIP = ip
 		}
 		st.HostIPs = append(st.HostIPs, v1.HostIP{IP: ip})
 	}
+
 	podIPs(&st, s, f)
 	d := &decision{node: f, now: now, plan: &Plan{}}
 	for i := range s.pod.Spec.InitContainers {
 		st.InitContainerStatuses = append(st.InitContainerStatuses, containerStatus(s, d, &s.pod.Spec.InitContainers[i], phase))
 	}
+
 	for i := range s.pod.Spec.Containers {
 		st.ContainerStatuses = append(st.ContainerStatuses, containerStatus(s, d, &s.pod.Spec.Containers[i], phase))
 	}
+
 	slices.SortFunc(st.ContainerStatuses, func(a, b v1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) })
 	for i := range s.pod.Spec.EphemeralContainers {
 		c := v1.Container(s.pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, containerStatus(s, d, &c, phase))
 	}
+
 	conditions(&st, s, last, now)
 	shortenMessages(&st)
 	return st
 }
 
-// maxMessages bounds the termination messages of all containers of a pod together, in bytes. Upstream's value.
+// maxMessages bounds the termination messages of all containers of a pod together, in bytes. It is upstream's value.
 const maxMessages = 12 << 10
 
-// shortenMessages gives each container an equal part of what messages may take.
+// shortenMessages cuts termination messages, so that each container gets an equal part of maxMessages.
 func shortenMessages(st *v1.PodStatus) {
 	lists := [][]v1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses}
 	part := maxMessages / max(1, len(lists[0])+len(lists[1])+len(lists[2]))
@@ -124,11 +131,13 @@ func containerStatus(s *State, d *decision, c *v1.Container, phase v1.PodPhase) 
 		lostStatus(s, &st, c, phase)
 		return st
 	}
+
 	st.ContainerID = f.RuntimeName + "://" + cur.ID
 	st.RestartCount = int32(cur.Attempt)
 	if cur.Image != "" {
 		st.Image = cur.Image
 	}
+
 	st.ImageID = cur.ImageID
 	st.User = cur.User
 	st.VolumeMounts = mountStatuses(c)
@@ -137,6 +146,7 @@ func containerStatus(s *State, d *decision, c *v1.Container, phase v1.PodPhase) 
 	} else if old := findStatus(s, c.Name); prev == nil && old != nil && cur.Attempt > 0 {
 		st.LastTerminationState = old.LastTerminationState
 	}
+
 	if cur.State == Running {
 		st.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(cur.StartedAt)}
 		up := started(s, c, cur)
@@ -146,6 +156,7 @@ func containerStatus(s *State, d *decision, c *v1.Container, phase v1.PodPhase) 
 		st.Resources = shownResources(s, c, cur)
 		return st
 	}
+
 	st.State.Terminated = terminated(cur, f)
 	if endsBeforeApps(s, c) {
 		st.Ready = cur.ExitCode == 0
@@ -153,10 +164,11 @@ func containerStatus(s *State, d *decision, c *v1.Container, phase v1.PodPhase) 
 	if s.stop == nil && s.pod.DeletionTimestamp == nil && !terminal(phase) {
 		waitAfterExit(s, d, &st, c)
 	}
+
 	return st
 }
 
-// waitAfterExit turns a terminated container that is to run again into a waiting one, when it has to wait.
+// waitAfterExit turns the status of an exited container into a waiting one if the container has to wait for its restart.
 func waitAfterExit(s *State, d *decision, st *v1.ContainerStatus, c *v1.Container) {
 	cur, _ := shown(s, c.Name)
 	if s.busy(startKey(c.Name)) || isEphemeral(s.pod, c.Name) || !restartable(s.pod, c, cur) || endsBeforeApps(s, c) && cur.ExitCode == 0 {
@@ -179,7 +191,7 @@ func waitAfterExit(s *State, d *decision, st *v1.ContainerStatus, c *v1.Containe
 	st.State = v1.ContainerState{Waiting: wait}
 }
 
-// lostStatus fills in the status of a container that the runtime does not have (yet, or any more).
+// lostStatus fills in the status of a container that the runtime does not have, or no longer has.
 func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodPhase) {
 	if old := findStatus(s, c.Name); old != nil {
 		st.RestartCount, st.LastTerminationState = old.RestartCount, old.LastTerminationState
@@ -205,6 +217,7 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 			return
 		}
 	}
+
 	if initDone(s, c) {
 		*st = v1.ContainerStatus{Name: c.Name, Image: c.Image, ContainerID: st.ContainerID, ImageID: st.ImageID, Ready: true,
 			Started: st.Started, RestartCount: st.RestartCount, LastTerminationState: st.LastTerminationState}
@@ -212,11 +225,13 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 			Message: "Unable to get init container status from container runtime and pod has been initialized, treat it as exit normally"}
 		return
 	}
+
 	if terminal(phase) && s.pod.Status.Phase == v1.PodRunning {
 		st.State.Terminated = &v1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown",
 			Message: "The container could not be located when the pod was terminated"}
 		return
 	}
+
 	wait := &v1.ContainerStateWaiting{Reason: "ContainerCreating"}
 	if len(s.pod.Spec.InitContainers) > 0 && !isEphemeral(s.pod, c.Name) {
 		wait.Reason = "PodInitializing"
@@ -226,10 +241,11 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 	} else if img := imageFailure(s, c); img != nil {
 		wait.Reason, wait.Message = img.Reason, img.Message
 	}
+
 	st.State.Waiting = wait
 }
 
-// imageFailure is why an image that a container needs is not there: its own, or that of a volume.
+// imageFailure returns why an image that a container needs, its own or that of a volume, is missing; nil if none failed.
 func imageFailure(s *State, c *v1.Container) *Failure {
 	if f := s.images[c.Name].Failure; f != nil {
 		return f
@@ -242,11 +258,11 @@ func imageFailure(s *State, c *v1.Container) *Failure {
 	return nil
 }
 
-// endsBeforeApps tells whether c is a regular init container: it is ready once it has ended well, and never before.
+// endsBeforeApps reports whether c is a regular init container, which is ready only when it has ended with exit code 0.
 func endsBeforeApps(s *State, c *v1.Container) bool { return isInit(s.pod, c.Name) && !isSidecar(c) }
 
-// initDone tells whether c is a regular init container of a pod whose regular containers have run: it must have ended
-// well, also when the runtime no longer knows it.
+// initDone reports whether c is a regular init container of a pod whose regular containers have run. Then it has ended with exit
+// code 0, even if the runtime no longer has it.
 func initDone(s *State, c *v1.Container) bool {
 	return endsBeforeApps(s, c) && s.runtime != nil && appsSeen(s)
 }

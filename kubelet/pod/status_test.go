@@ -25,6 +25,7 @@ func TestConditions(t *testing.T) {
 		state                               *State
 		initialized, ready, containersReady string
 	}{
+
 		{"new", fresh(), "True", "False ContainersNotReady containers with unready status: [c]", "False ContainersNotReady containers with unready status: [c]"},
 		{"runs", fresh(sandbox, running("c")), "True", "True", "True"},
 		{"init containers in the order of the spec", fresh(sandbox, image, func(s *State) {
@@ -45,6 +46,7 @@ func TestConditions(t *testing.T) {
 		{"done", fresh(sandbox, policy(v1.RestartPolicyNever), exited("c", 0, 0)), "True PodCompleted", "False PodCompleted", "False PodCompleted"},
 		{"failed", fresh(sandbox, policy(v1.RestartPolicyNever), exited("c", 0, 1)), "True", "False PodFailed", "False PodFailed"},
 	} {
+
 		p := Reconcile(c.state, facts, now)
 		for typ, want := range map[v1.PodConditionType]string{v1.PodInitialized: c.initialized, v1.PodReady: c.ready, v1.ContainersReady: c.containersReady} {
 			if got := conditionText(&p.Status, typ); got != want {
@@ -78,15 +80,18 @@ func TestContainerStates(t *testing.T) {
 			s.failures["c"] = &Failure{Reason: reason, Message: "m", RetryAt: now.Add(retry)}
 		}
 	}
+
 	backoff := func(s *State) { s.backoffs["c"] = Backoff{Delay: time.Minute, At: now} }
 	noImage := func(s *State) {
 		s.images["c"] = Image{Failure: &Failure{Reason: "ErrImagePull", Message: "m", RetryAt: now.Add(time.Second)}}
 	}
+
 	for _, c := range []struct {
 		name, want string
 		state      *State
 		last       int32 // exit code of the last termination state, -1 for none
 	}{
+
 		{"new", "waiting ContainerCreating", fresh(), -1},
 		{"new, with init containers", "waiting PodInitializing", fresh(initContainer), -1},
 		{"image cannot be pulled", "waiting ErrImagePull", fresh(sandbox, noImage), -1},
@@ -111,6 +116,7 @@ func TestContainerStates(t *testing.T) {
 			s.runtime.Containers = append(s.runtime.Containers, Container{ID: "c2", Name: "c", Attempt: 1})
 		}), -1},
 	} {
+
 		p := Reconcile(c.state, facts, now)
 		if _, starts := c.state.inFlight["start/c"]; starts && len(p.Events) > 0 {
 			t.Errorf("%s: events %+v", c.name, p.Events)
@@ -143,7 +149,7 @@ func TestBackoffMessage(t *testing.T) {
 	}
 }
 
-func TestDeadlineIsTold(t *testing.T) {
+func TestDeadlineReported(t *testing.T) {
 	s := fresh(sandbox, activeFor(5), startedAgo(6*time.Second), policy(v1.RestartPolicyNever), exited("c", 0, 137))
 	s.stopSince = now
 	p := Reconcile(s, facts, now)

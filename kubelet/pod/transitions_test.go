@@ -417,6 +417,7 @@ func TestTransitions(t *testing.T) {
 		played[l.fact] = true
 		lines[transition{part: l.part, state: l.state, fact: l.fact}] = l.next
 	}
+
 	for name := range factTypes {
 		if !played[name] {
 			t.Errorf("fact %s is in no line of the table", name)
@@ -445,6 +446,7 @@ func TestTransitions(t *testing.T) {
 			}
 		}
 	}
+
 	for l, next := range lines {
 		t.Errorf("line not played: %s %s %s %s", l.part, l.state, l.fact, next)
 	}
@@ -458,6 +460,7 @@ func TestFailures(t *testing.T) {
 		key, reason string
 		waits       []time.Duration
 	}{
+
 		{begins(CreateSandbox, SandboxKey, ""), SandboxFailed{}, SandboxKey, "CreatePodSandboxError", []time.Duration{5 * time.Second, 10 * time.Second, 15 * time.Second}},
 		{begins(StartContainer, "start/c", ""), StartFailed{Name: "c", Reason: "RunContainerError"}, "c", "RunContainerError", []time.Duration{time.Second, 2 * time.Second}},
 		{begins(StopContainer, "stop/x/1", "x"), StopFailed{Key: "stop/x/1"}, "stop/x/1", "KillContainerError", []time.Duration{time.Second / 2, time.Second}},
@@ -469,6 +472,7 @@ func TestFailures(t *testing.T) {
 		{begins(StartContainer, "start/c", ""), panics(StartContainer, "start/c", ""), "c", "CreateContainerError", []time.Duration{10 * time.Second, 15 * time.Second}},
 		{begins(RemoveSandbox, "remove/b", "b"), panics(RemoveSandbox, "remove/b", "b"), RemoveKey, "", []time.Duration{10 * time.Second}},
 	} {
+
 		s := NewState()
 		for _, f := range base {
 			s.Take(f, now)

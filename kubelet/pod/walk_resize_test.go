@@ -72,7 +72,7 @@ func (w *walk) resized(a Action, p *v1.Pod, well bool) Fact {
 	return f
 }
 
-// restartsFor tells whether a container has to end for its new resources.
+// restartsFor reports whether a container has to end for its new resources.
 func (w *walk) restartsFor(c *Container) bool {
 	for i := range w.state.Pod().Spec.Containers {
 		if spec := &w.state.Pod().Spec.Containers[i]; spec.Name == c.Name {

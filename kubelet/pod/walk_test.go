@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// walk carries a pod through chance: actions end well or badly or are cut off, containers and sandboxes die, probes give
-// containers up, the kubelet is killed and begins again from what the runtime and the API know. The walk plays the node and
-// the runtime; what happens to the state are facts.
+// walk is a random life of a pod: actions succeed, fail or are cut off, containers and sandboxes die, probes fail, and the kubelet
+// is killed and starts again from what the runtime and the API have. The walk plays the node and the runtime. The state is
+// changed by facts only.
 type walk struct {
 	t     *testing.T
 	rand  *rand.Rand
@@ -60,6 +60,7 @@ func newWalk(t *testing.T, seed uint64) *walk {
 		}
 		w.api.Spec.Containers = append(w.api.Spec.Containers, c)
 	}
+
 	w.sizes()
 	w.begin()
 	return w
@@ -134,6 +135,7 @@ func (w *walk) pass() {
 	if p.Stopping {
 		w.take(StopBegan{})
 	}
+
 	w.take(Published{Status: p.Status})
 	w.take(EventsSent{})
 	w.api.Status = p.Status
@@ -145,6 +147,7 @@ func (w *walk) pass() {
 		w.asked[a.Key] = w.state.Pod()
 		w.work = append(w.work, a)
 	}
+
 	w.plan, w.done = p, p.Finished
 }
 
@@ -228,6 +231,7 @@ func (w *walk) carryOut(a Action, well, cut bool) Fact {
 	case Cleanup:
 		return pick(CleanedUp{}, CleanupFailed{})
 	}
+
 	return ActionDropped{Key: a.Key}
 }
 
@@ -268,8 +272,8 @@ func (w *walk) live() *Container {
 	return nil
 }
 
-// stumble is one thing that happens.
-func (w *walk) stumble() {
+// happen lets one thing happen.
+func (w *walk) happen() {
 	switch n := w.rand.IntN(20); {
 	case n < 10 && len(w.work) > 0:
 		i := w.rand.IntN(len(w.work))
@@ -360,7 +364,7 @@ func TestRandomWalks(t *testing.T) {
 			w := newWalk(t, seed)
 			for range 120 {
 				w.pass()
-				w.stumble()
+				w.happen()
 			}
 			w.settle()
 			if phase := w.plan.Status.Phase; !terminal(phase) && phase != v1.PodRunning {
@@ -378,7 +382,7 @@ func TestRandomWalks(t *testing.T) {
 			w.take(Desired{Pod: w.api.DeepCopy()})
 			for range 60 {
 				w.pass()
-				w.stumble()
+				w.happen()
 			}
 			w.settle()
 			if !w.plan.Delete {

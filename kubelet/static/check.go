@@ -12,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// check refuses pods that the API server would refuse too, as far as the node's own work depends on it: names that become
-// folders and labels, references between parts of the pod, and references to objects of the API, which a static pod may
-// not have.
+// check returns an error for a pod that the API server would refuse too, as far as the node's work depends on it: names that become
+// folders and labels, references between parts of the pod, and references to API objects, which a static pod may not have.
 func check(p *v1.Pod) error {
 	errs := validation.ValidateObjectMeta(&p.ObjectMeta, true, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	spec := field.NewPath("spec")
 	if strings.ContainsAny(string(p.UID), `/\`) || strings.Contains(string(p.UID), "..") || len(p.UID) > 128 {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "uid"), p.UID, "it must be able to name a folder"))
 	}
+
 	volumes := sets.New[string]()
 	for i, v := range p.Spec.Volumes {
 		path := spec.Child("volumes").Index(i).Child("name")
@@ -30,22 +30,26 @@ func check(p *v1.Pod) error {
 		}
 		volumes.Insert(v.Name)
 	}
+
 	if len(p.Spec.Containers) == 0 {
 		errs = append(errs, field.Required(spec.Child("containers"), ""))
 	}
 	if len(p.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(spec.Child("ephemeralContainers"), "cannot be set on create"))
 	}
+
 	names := sets.New[string]()
 	for child, list := range map[string][]v1.Container{"initContainers": p.Spec.InitContainers, "containers": p.Spec.Containers} {
 		for i := range list {
 			errs = append(errs, checkContainer(&list[i], spec.Child(child).Index(i), names, volumes)...)
 		}
 	}
+
 	known := []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}
 	if !slices.Contains(known, p.Spec.RestartPolicy) {
 		errs = append(errs, field.NotSupported(spec.Child("restartPolicy"), p.Spec.RestartPolicy, known))
 	}
+
 	policies := []v1.DNSPolicy{v1.DNSClusterFirst, v1.DNSClusterFirstWithHostNet, v1.DNSDefault, v1.DNSNone}
 	if !slices.Contains(policies, p.Spec.DNSPolicy) {
 		errs = append(errs, field.NotSupported(spec.Child("dnsPolicy"), p.Spec.DNSPolicy, policies))
@@ -62,6 +66,7 @@ func check(p *v1.Pod) error {
 	if what := reference(&p.Spec); what != "" {
 		return fmt.Errorf("static pods may not reference %s", what)
 	}
+
 	return nil
 }
 
@@ -78,14 +83,17 @@ func checkContainer(c *v1.Container, path *field.Path, names, volumes sets.Set[s
 	if names.Has(c.Name) {
 		errs = append(errs, field.Duplicate(path.Child("name"), c.Name))
 	}
+
 	names.Insert(c.Name)
 	if strings.TrimSpace(c.Image) == "" {
 		errs = append(errs, field.Required(path.Child("image"), ""))
 	}
+
 	pulls := []v1.PullPolicy{v1.PullAlways, v1.PullIfNotPresent, v1.PullNever}
 	if !slices.Contains(pulls, c.ImagePullPolicy) {
 		errs = append(errs, field.NotSupported(path.Child("imagePullPolicy"), c.ImagePullPolicy, pulls))
 	}
+
 	for i, m := range c.VolumeMounts {
 		at := path.Child("volumeMounts").Index(i)
 		if !volumes.Has(m.Name) {
@@ -95,6 +103,7 @@ func checkContainer(c *v1.Container, path *field.Path, names, volumes sets.Set[s
 			errs = append(errs, field.Required(at.Child("mountPath"), ""))
 		}
 	}
+
 	for i, port := range c.Ports {
 		at := path.Child("ports").Index(i)
 		for _, m := range utilvalidation.IsValidPortNum(int(port.ContainerPort)) {
@@ -106,6 +115,7 @@ func checkContainer(c *v1.Container, path *field.Path, names, volumes sets.Set[s
 			}
 		}
 	}
+
 	for list, quantities := range map[string]v1.ResourceList{"requests": c.Resources.Requests, "limits": c.Resources.Limits} {
 		for name, q := range quantities {
 			if q.Sign() < 0 {
@@ -113,14 +123,16 @@ func checkContainer(c *v1.Container, path *field.Path, names, volumes sets.Set[s
 			}
 		}
 	}
+
 	return errs
 }
 
-// reference names a kind of object that the pod needs from the API, in upstream's words, or is empty.
+// reference returns a kind of object that the pod needs from the API, in upstream's words; empty if it needs none.
 func reference(s *v1.PodSpec) string {
 	if s.ServiceAccountName != "" {
 		return "serviceaccounts"
 	}
+
 	secrets, configMaps := len(s.ImagePullSecrets) > 0, false
 	for _, list := range [][]v1.Container{s.InitContainers, s.Containers} {
 		for i := range list {
@@ -134,6 +146,7 @@ func reference(s *v1.PodSpec) string {
 			}
 		}
 	}
+
 	switch {
 	case secrets:
 		return "secrets"
@@ -142,6 +155,7 @@ func reference(s *v1.PodSpec) string {
 	case len(s.ResourceClaims) > 0:
 		return "resourceclaims"
 	}
+
 	for i := range s.Volumes {
 		if what := volumeReference(&s.Volumes[i]); what != "" {
 			return what
@@ -169,6 +183,7 @@ func volumeReference(v *v1.Volume) string {
 	case v.Projected == nil:
 		return ""
 	}
+
 	for _, s := range v.Projected.Sources {
 		switch {
 		case s.ConfigMap != nil:
@@ -183,5 +198,6 @@ func volumeReference(v *v1.Volume) string {
 			return "podcertificates"
 		}
 	}
+
 	return ""
 }

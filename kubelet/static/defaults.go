@@ -8,7 +8,7 @@ import (
 )
 
 // setDefaults fills in what the API server fills in for other pods (k8s.io/kubernetes pkg/apis/core/v1/defaults.go of
-// 1.36.3, which nobody else may import), as far as a static pod can have it.
+// 1.36.3, which other modules cannot import), as far as a static pod can have it.
 func setDefaults(p *v1.Pod) {
 	s := &p.Spec
 	or(&s.DNSPolicy, v1.DNSClusterFirst)
@@ -82,11 +82,13 @@ func defaultContainer(c *v1.Container, hostNetwork bool) {
 			or(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
 		}
 	}
+
 	for i := range c.Env {
 		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
 			or(&from.FieldRef.APIVersion, "v1")
 		}
 	}
+
 	for name, limit := range c.Resources.Limits {
 		if c.Resources.Requests == nil {
 			c.Resources.Requests = v1.ResourceList{}
@@ -95,11 +97,13 @@ func defaultContainer(c *v1.Container, hostNetwork bool) {
 			c.Resources.Requests[name] = limit.DeepCopy()
 		}
 	}
+
 	for _, probe := range []*v1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
 		if probe != nil {
 			defaultProbe(probe)
 		}
 	}
+
 	if c.Lifecycle != nil {
 		for _, h := range []*v1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
 			if h != nil && h.HTTPGet != nil {
@@ -127,7 +131,7 @@ func defaultHTTP(h *v1.HTTPGetAction) {
 	or(&h.Scheme, v1.URISchemeHTTP)
 }
 
-// pullPolicy is Always for the tag latest and for no tag at all.
+// pullPolicy returns Always for the tag latest and for an image without a tag, otherwise IfNotPresent.
 func pullPolicy(image string) v1.PullPolicy {
 	last := image[strings.LastIndex(image, "/")+1:]
 	if strings.Contains(last, "@") {
@@ -140,8 +144,8 @@ func pullPolicy(image string) v1.PullPolicy {
 	return v1.PullIfNotPresent
 }
 
-// class is the quality of service of a pod: Guaranteed when every container has equal requests and limits of cpu and
-// memory, BestEffort when none has any, otherwise Burstable. Pod-level resources decide alone where there are some.
+// class returns the QoS class of a pod: Guaranteed if every container has equal requests and limits of cpu and memory, BestEffort
+// if none has any, otherwise Burstable. If the pod as a whole has resources, only these count.
 func class(p *v1.Pod) v1.PodQOSClass {
 	var all []v1.ResourceRequirements
 	if r := p.Spec.Resources; r != nil && len(r.Limits)+len(r.Requests) > 0 {
@@ -153,6 +157,7 @@ func class(p *v1.Pod) v1.PodQOSClass {
 			}
 		}
 	}
+
 	some, equal := false, true
 	for _, r := range all {
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
@@ -163,12 +168,14 @@ func class(p *v1.Pod) v1.PodQOSClass {
 			}
 		}
 	}
+
 	switch {
 	case !some:
 		return v1.PodQOSBestEffort
 	case equal:
 		return v1.PodQOSGuaranteed
 	}
+
 	return v1.PodQOSBurstable
 }
 

@@ -16,17 +16,18 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Files is a folder of manifests, or one manifest. Files whose names begin with a dot are not read, nor folders in it.
+// Files is a folder of manifests, or one manifest. Files whose names begin with a dot, and folders in the folder, are not read.
 type Files struct {
 	// Path of the folder or file. It need not exist.
 	Path string
 	// Node is the name of this node.
 	Node string
-	// Period is how often everything is read anew, for changes that were not noticed. Required.
+	// Period is how often everything is read again, for changes that were not noticed. Required.
 	Period time.Duration
 
 	kept map[string]keptFile
-	said map[string]string // file to the last complaint about it, so that each is made once
+	// said has the last reported error of each file, so that each error is reported once.
+	said map[string]string
 }
 
 // keptFile is the last content of a file that could be read.
@@ -35,7 +36,7 @@ type keptFile struct {
 	pods []*v1.Pod
 }
 
-// quiet is how long the folder must rest after a change before it is read: a file that is being written has no sense.
+// quiet is how long the folder must rest after a change before it is read: a file that is being written is not complete.
 const quiet = 50 * time.Millisecond
 
 // Run delivers all pods at once, then whenever they have changed, until ctx ends. refused gets each file that holds no
@@ -49,6 +50,7 @@ func (f *Files) Run(ctx context.Context, deliver func([]*v1.Pod), refused func(p
 	} else {
 		defer watcher.Close()
 	}
+
 	tick := time.NewTicker(f.Period)
 	defer tick.Stop()
 	rest := time.NewTimer(time.Hour)
@@ -59,6 +61,7 @@ func (f *Files) Run(ctx context.Context, deliver func([]*v1.Pod), refused func(p
 	} else {
 		deliver(pods)
 	}
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -111,10 +114,12 @@ func (f *Files) read(refused func(string, error)) (pods []*v1.Pod, changed bool,
 	if err != nil {
 		return nil, false, err
 	}
+
 	first := f.kept == nil
 	if first {
 		f.kept, f.said = map[string]keptFile{}, map[string]string{}
 	}
+
 	found := map[string]bool{}
 	for _, path := range paths {
 		found[path] = true
@@ -129,12 +134,14 @@ func (f *Files) read(refused func(string, error)) (pods []*v1.Pod, changed bool,
 			}
 		}
 	}
+
 	for path := range f.kept {
 		if !found[path] {
 			delete(f.kept, path)
 			changed = true
 		}
 	}
+
 	for _, path := range paths { // in the order of names, so that the first of two equal names is always the same
 		pods = append(pods, f.kept[path].pods...)
 	}
@@ -152,10 +159,12 @@ func (f *Files) list() ([]string, error) {
 	if !info.IsDir() {
 		return []string{f.Path}, nil
 	}
+
 	entries, err := os.ReadDir(f.Path)
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", f.Path, err)
 	}
+
 	var out []string
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
@@ -166,6 +175,7 @@ func (f *Files) list() ([]string, error) {
 			out = append(out, path)
 		}
 	}
+
 	return out, nil
 }
 
@@ -176,21 +186,26 @@ func (f *Files) readFile(path string) (changed bool, err error) {
 		return false, fmt.Errorf("reading it: %w", err)
 	}
 	defer file.Close()
+
 	data, err := io.ReadAll(io.LimitReader(file, maxManifest+1))
 	if err != nil {
 		return false, fmt.Errorf("reading it: %w", err)
 	}
+
 	old, known := f.kept[path]
 	if known && bytes.Equal(old.data, data) {
 		return false, nil
 	}
+
 	pods, unknown, err := Parse(data, Origin{Kind: "file", Place: path, Node: f.Node})
 	if err != nil {
 		return false, err
 	}
+
 	for _, u := range unknown {
 		klog.Background().Info("A manifest has a field that is not known", "file", path, "field", u)
 	}
+
 	f.kept[path] = keptFile{data: data, pods: pods}
 	return true, nil
 }

@@ -67,6 +67,7 @@ func TestFolder(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	pods, refused := started(t, (&Files{Path: dir, Node: "n", Period: time.Hour}).Run)
 	expect(t, pods, "at the start", "a-n=x:1")
 	put(t, filepath.Join(dir, "b.yaml"), manifest("b", "x:1"))
@@ -82,11 +83,13 @@ func TestFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	expect(t, pods, "removed files", "a-n=x:2")
 	put(t, filepath.Join(dir, ".new"), manifest("a", "x:3"))
 	if err := os.Rename(filepath.Join(dir, ".new"), filepath.Join(dir, "a.yaml")); err != nil {
 		t.Fatal(err)
 	}
+
 	expect(t, pods, "a file moved over another", "a-n=x:3")
 	if len(refused) > 0 {
 		t.Errorf("more was refused: %s", <-refused)
@@ -135,6 +138,7 @@ func TestURL(t *testing.T) {
 		}
 		fmt.Fprint(w, *answer.Load())
 	}))
+
 	defer server.Close()
 	pods, refused := started(t, (&URL{Address: server.URL, Header: http.Header{"X-Token": {"t"}}, Node: "n", Period: 10 * time.Millisecond}).Run)
 	expect(t, pods, "at the start", "a-n=x:1")

@@ -43,10 +43,12 @@ func Parse(data []byte, o Origin) (pods []*v1.Pod, unknown []string, err error) 
 	if len(data) > maxManifest {
 		return nil, nil, fmt.Errorf("it is larger than %d bytes", maxManifest)
 	}
+
 	text, err := yaml.YAMLToJSON(data)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	var kind metav1.TypeMeta
 	if err := json.Unmarshal(text, &kind); err != nil {
 		return nil, nil, fmt.Errorf("it is not an object: %w", err)
@@ -54,25 +56,30 @@ func Parse(data []byte, o Origin) (pods []*v1.Pod, unknown []string, err error) 
 	if kind.APIVersion != "v1" || kind.Kind != "Pod" && (kind.Kind != "PodList" || o.Kind == "file") {
 		return nil, nil, fmt.Errorf("it is a %q of %q, not a Pod of v1", kind.Kind, kind.APIVersion)
 	}
+
 	var list v1.PodList
 	target := any(&list)
 	if kind.Kind == "Pod" {
 		list.Items = make([]v1.Pod, 1)
 		target = &list.Items[0]
 	}
+
 	strict, err := strictjson.UnmarshalStrict(text, target)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	for _, s := range strict {
 		unknown = append(unknown, s.Error())
 	}
+
 	for i := range list.Items {
 		if err := complete(&list.Items[i], o); err != nil {
 			return nil, unknown, err
 		}
 		pods = append(pods, &list.Items[i])
 	}
+
 	return pods, unknown, nil
 }
 
@@ -81,6 +88,7 @@ func complete(p *v1.Pod, o Origin) error {
 	if p.Name == "" {
 		return errors.New("invalid pod: name is needed for the pod")
 	}
+
 	p.Status = v1.PodStatus{}
 	p.ResourceVersion, p.Generation, p.DeletionTimestamp, p.DeletionGracePeriodSeconds = "", 0, nil, nil
 	if p.UID == "" { // before the defaults, so that a later version with other defaults finds the same pod
@@ -90,21 +98,25 @@ func complete(p *v1.Pod, o Origin) error {
 		}
 		p.UID = uid
 	}
+
 	setDefaults(p)
 	p.Name += "-" + strings.ToLower(o.Node)
 	if p.Namespace == "" {
 		p.Namespace = metav1.NamespaceDefault
 	}
+
 	p.Spec.NodeName = o.Node
 	if p.Annotations == nil {
 		p.Annotations = map[string]string{}
 	}
+
 	delete(p.Annotations, MirrorAnnotation)
 	p.Annotations[HashAnnotation] = string(p.UID)
 	p.Annotations[SourceAnnotation] = o.Kind
 	if o.Kind == "file" { // so that no trouble of the node drives it away
 		p.Spec.Tolerations = append(p.Spec.Tolerations, v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute})
 	}
+
 	p.Status.Phase, p.Status.QOSClass = v1.PodPending, class(p)
 	return check(p)
 }
@@ -122,11 +134,11 @@ func identity(p *v1.Pod, o Origin) (types.UID, error) {
 	return types.UID(hex.EncodeToString(h.Sum(nil))), nil
 }
 
-// IsStatic tells whether a pod came from one of these sources, and not from the API.
+// IsStatic reports whether a pod came from one of these sources, and not from the API.
 func IsStatic(p *v1.Pod) bool {
 	source := p.Annotations[SourceAnnotation]
 	return source != "" && source != "api"
 }
 
-// IsMirror tells whether a pod of the API is the shadow of a static pod.
+// IsMirror reports whether a pod of the API is the shadow of a static pod.
 func IsMirror(p *v1.Pod) bool { _, ok := p.Annotations[MirrorAnnotation]; return ok }

@@ -58,6 +58,7 @@ func TestParseCompletes(t *testing.T) {
 		"tolerates NoExecute":    len(p.Spec.Tolerations) == 1 && p.Spec.Tolerations[0].Effect == v1.TaintEffectNoExecute && p.Spec.Tolerations[0].Operator == v1.TolerationOpExists,
 		"static, not a mirror":   IsStatic(p) && !IsMirror(p),
 	} {
+
 		if !ok {
 			t.Errorf("%s: %+v", what, p)
 		}
@@ -90,6 +91,7 @@ func TestParseRefuses(t *testing.T) {
 	spec := func(extra string) string {
 		return "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers: [{name: a, image: a:1}]\n" + extra
 	}
+
 	for _, c := range []struct{ name, text, want string }{
 		{"no YAML", "a: [", "yaml"},
 		{"a number", "7", "it is not an object"},
@@ -115,6 +117,7 @@ func TestParseRefuses(t *testing.T) {
 		{"pull secret", spec("  imagePullSecrets: [{name: s}]\n"), "static pods may not reference secrets"},
 		{"environment", strings.Replace(spec(""), "image: a:1", "image: a:1, envFrom: [{configMapRef: {name: s}}]", 1), "static pods may not reference configmaps"},
 	} {
+
 		pods, _, err := Parse([]byte(c.text), here)
 		if err == nil || !strings.Contains(err.Error(), c.want) || pods != nil {
 			t.Errorf("%s: pods %v, error %v, want %q", c.name, pods, err, c.want)

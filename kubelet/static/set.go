@@ -23,7 +23,7 @@ import (
 //
 // A Set only decides; it is safe for concurrent use.
 type Set struct {
-	// Changed wakes whoever carries out Plan.
+	// Changed wakes the loop that carries out Plan.
 	Changed wakeup.Signal
 
 	mu        sync.Mutex
@@ -35,7 +35,7 @@ type Set struct {
 	ready     chan struct{}
 }
 
-// NewSet returns the Set of so many sources, none of which has delivered.
+// NewSet returns a Set for that number of sources, none of which has delivered yet.
 func NewSet(sources int) *Set {
 	s := &Set{Changed: wakeup.New(), bySource: make([][]*v1.Pod, sources), delivered: map[int]bool{}, wanted: map[string]*v1.Pod{},
 		mirrors: map[string]*v1.Pod{}, queues: map[string][]types.UID{}, ready: make(chan struct{})}
@@ -48,7 +48,7 @@ func NewSet(sources int) *Set {
 // Ready returns a channel that is closed once every source has delivered.
 func (s *Set) Ready() <-chan struct{} { return s.ready }
 
-// FullName is the name by which a static pod and its mirror belong together.
+// FullName returns the name that a static pod and its mirror share.
 func FullName(namespace, name string) string { return namespace + "/" + name }
 
 // Deliver takes all pods of one source. It returns those that are new or different, those that are no longer wanted, and
@@ -68,6 +68,7 @@ func (s *Set) Deliver(source int, pods []*v1.Pod) (changed, gone, doubles []*v1.
 			wanted[name] = p
 		}
 	}
+
 	for name, p := range wanted {
 		if old := s.wanted[name]; old != p {
 			changed = append(changed, p)
@@ -76,11 +77,13 @@ func (s *Set) Deliver(source int, pods []*v1.Pod) (changed, gone, doubles []*v1.
 			}
 		}
 	}
+
 	for name, old := range s.wanted {
 		if p := wanted[name]; p == nil || p.UID != old.UID {
 			gone = append(gone, old)
 		}
 	}
+
 	s.wanted = wanted
 	if !s.delivered[source] {
 		s.delivered[source] = true
@@ -88,6 +91,7 @@ func (s *Set) Deliver(source int, pods []*v1.Pod) (changed, gone, doubles []*v1.
 			close(s.ready)
 		}
 	}
+
 	s.Changed.Wake()
 	return changed, gone, doubles
 }

@@ -45,6 +45,7 @@ func TestMirrors(t *testing.T) {
 		expectPods(t, what+": create", c, create)
 		expectPods(t, what+": remove", r, remove)
 	}
+
 	s.Deliver(0, []*v1.Pod{staticPod("a", "h1")})
 	plan("none", "h1", "")
 	s.SetMirror("d/a", "m1", mirrorPod("a", "m1", "h1"))
@@ -79,6 +80,7 @@ func TestStaticLine(t *testing.T) {
 			t.Errorf("%s: may start is %v", what, !want)
 		}
 	}
+
 	first, second := staticPod("a", "h1"), staticPod("a", "h2")
 	s.Occupied("d/a", "h0")
 	changed, gone, _ := s.Deliver(0, []*v1.Pod{first})
@@ -91,6 +93,7 @@ func TestStaticLine(t *testing.T) {
 	if next, again := s.Finished("h0"); next != "h1" || again != nil {
 		t.Errorf("next is %q, again %v", next, again)
 	}
+
 	may("first in line", first, true)
 	changed, gone, _ = s.Deliver(0, []*v1.Pod{second})
 	expectPods(t, "changed", changed, "h2")
@@ -104,6 +107,7 @@ func TestStaticLine(t *testing.T) {
 	if next, _ := s.Finished("h2"); next != "h1" {
 		t.Errorf("next is %q, want the first again", next)
 	}
+
 	may("again", first, true)
 	_, _, doubles := s.Deliver(1, []*v1.Pod{staticPod("a", "h3")})
 	expectPods(t, "a second source with the same name", doubles, "h3")

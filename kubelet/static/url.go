@@ -29,7 +29,7 @@ type URL struct {
 const urlTimeout = 10 * time.Second
 
 // Run delivers the pods once they were read, and whenever they have changed, until ctx ends. While the address does not
-// answer, or not with pods, everything stays as it is; refused gets the reason.
+// answer, or answers with something else, the pods stay as they are, and refused gets the reason.
 func (u *URL) Run(ctx context.Context, deliver func([]*v1.Pod), refused func(place string, err error)) {
 	client := &http.Client{Timeout: urlTimeout}
 	tick := time.NewTicker(u.Period)
@@ -62,13 +62,16 @@ func (u *URL) read(ctx context.Context, client *http.Client) (pods []*v1.Pod, ch
 	if err != nil {
 		return nil, false, fmt.Errorf("asking for static pods: %w", err)
 	}
+
 	for name, values := range u.Header {
 		req.Header[name] = values
 	}
+
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, false, fmt.Errorf("asking for static pods: %w", err)
 	}
+
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxManifest+1))
 	if err != nil {
@@ -83,13 +86,16 @@ func (u *URL) read(ctx context.Context, client *http.Client) (pods []*v1.Pod, ch
 	if bytes.Equal(data, u.last) {
 		return nil, false, nil
 	}
+
 	pods, unknown, err := Parse(data, Origin{Kind: "http", Place: u.Address, Node: u.Node})
 	if err != nil {
 		return nil, false, err
 	}
+
 	for _, f := range unknown {
 		klog.FromContext(ctx).Info("A manifest has a field that is not known", "file", u.Address, "field", f)
 	}
+
 	u.last = data
 	return pods, true, nil
 }
