@@ -280,6 +280,33 @@ func TestGC(t *testing.T) {
 	}
 }
 
+// While a call fails, GC leaves an address with an endpoint that it could not remove; a later GC removes both.
+func TestGCWithFaults(t *testing.T) {
+	ctx := context.Background()
+	for _, kind := range []string{"find network", "list endpoints", "remove endpoint", "delete endpoint"} {
+		for _, how := range []hnstest.Outcome{hnstest.Fail, hnstest.DoThenFail} {
+			dir, h := t.TempDir(), newHost()
+			p, c := plugin(h), config(t, dir, "")
+			if _, err := p.Add(ctx, call(c)); err != nil {
+				t.Fatal(err)
+			}
+
+			h.SetFault(only(kind, how))
+			if err := p.GC(ctx, c); err == nil {
+				t.Errorf("GC succeeds while %q fails", kind)
+			}
+			if h.Dump() != "" && len(files(t, dir)) == 0 {
+				t.Errorf("GC while %q fails frees the address of an endpoint that is there", kind)
+			}
+
+			h.SetFault(nil)
+			if err := p.GC(ctx, c); err != nil || h.Dump() != "" || len(files(t, dir)) != 0 {
+				t.Errorf("GC after %q failed: %v, left %s%v", kind, err, h.Dump(), files(t, dir))
+			}
+		}
+	}
+}
+
 func TestPolicies(t *testing.T) {
 	for _, c := range []struct{ name, config, want string }{
 		{"v1 spelling", `,"policies":[{"name":"EndpointPolicy","value":{"Type":"OutBoundNAT","ExceptionList":["10.244.0.0/16"]}},

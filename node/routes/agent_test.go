@@ -120,8 +120,8 @@ func (f *fakeTable) dump() string {
 	return strings.Join(lines, ", ")
 }
 
-// world is a Windows node in memory.
-type world struct {
+// testNode is a Windows node in memory.
+type testNode struct {
 	*agent
 	cluster *fakeCluster
 	table   *fakeTable
@@ -131,10 +131,10 @@ type world struct {
 	modesMade int
 }
 
-// newWorld returns a node that is not started; its cluster has three nodes.
-func newWorld(t *testing.T, o Options) *world {
+// newTestNode returns a node that is not started; its cluster has three nodes.
+func newTestNode(t *testing.T, o Options) *testNode {
 	t.Helper()
-	w := &world{cluster: &fakeCluster{}, table: &fakeTable{}, hns: hnstest.New(hns.Version{Major: 13, Minor: 3}), conf: t.TempDir()}
+	w := &testNode{cluster: &fakeCluster{}, table: &fakeTable{}, hns: hnstest.New(hns.Version{Major: 13, Minor: 3}), conf: t.TempDir()}
 	w.cluster.set(node("win01", "10.99.0.21", "10.244.1.0/24"), node("win02", "10.99.0.22", "10.244.2.0/24"), node("lin01", "10.99.0.11", "10.244.0.0/24"))
 
 	o.Node, o.ConfDir = "win01", w.conf
@@ -154,7 +154,7 @@ func newWorld(t *testing.T, o Options) *world {
 }
 
 // start runs the agent in a bubble until the test ends.
-func (w *world) start(t *testing.T) {
+func (w *testNode) start(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	var tasks sync.WaitGroup
@@ -176,7 +176,7 @@ network porthole endpoint "porthole_ep" [10.244.1.2] in HostDefault
 `
 )
 
-func (w *world) mustBeRight(t *testing.T) {
+func (w *testNode) mustBeRight(t *testing.T) {
 	t.Helper()
 	if diff := cmp.Diff(rightNetwork, w.hns.DumpNetworks()); diff != "" {
 		t.Errorf("HNS (-want +got):\n%s", diff)
@@ -195,7 +195,7 @@ func (w *world) mustBeRight(t *testing.T) {
 
 func TestNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
+		w := newTestNode(t, Options{})
 		w.start(t)
 		w.mustBeRight(t)
 		if conditions, warnings := w.cluster.written(); conditions != "False RoutesReady" || warnings != "" {
@@ -229,7 +229,7 @@ func TestNode(t *testing.T) {
 // Until everything is known, the status says what is missing and nothing is made.
 func TestWaitsForTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
+		w := newTestNode(t, Options{})
 		noAddress := node("win01", "10.99.0.21", "10.244.1.0/24")
 		noAddress.Status.Addresses = nil
 		w.cluster.set()
@@ -256,7 +256,7 @@ func TestWaitsForTheCluster(t *testing.T) {
 }
 
 // used makes HNS have a network of our name that does not fit and holds a pod's endpoint.
-func (w *world) used(t *testing.T) {
+func (w *testNode) used(t *testing.T) {
 	t.Helper()
 	ctx := context.Background()
 	n, err := w.hns.CreateNetwork(ctx, hns.Network{Name: podnet.NetworkName, Type: hns.L2Bridge, Subnets: []hns.Subnet{{
@@ -271,7 +271,7 @@ func (w *world) used(t *testing.T) {
 
 func TestNetworkThatDiffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
+		w := newTestNode(t, Options{})
 		w.used(t)
 		before := w.hns.DumpNetworks()
 		w.start(t)
@@ -302,7 +302,7 @@ func TestNetworkThatDiffers(t *testing.T) {
 
 func TestNetworkIsReplacedWhenAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{ReplaceNetwork: true})
+		w := newTestNode(t, Options{ReplaceNetwork: true})
 		w.used(t)
 		w.start(t)
 		w.mustBeRight(t)
@@ -316,7 +316,7 @@ func TestNetworkIsReplacedWhenAsked(t *testing.T) {
 func TestNodeWithFaults(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, Options{})
+			w := newTestNode(t, Options{})
 			w.hns.SetFault(hnstest.OneIn(10, seed, hnstest.DoThenFail))
 			w.start(t)
 			later(30 * time.Second)
@@ -329,7 +329,7 @@ func TestNodeWithFaults(t *testing.T) {
 
 func TestRefusedRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
+		w := newTestNode(t, Options{})
 		w.cluster.set(node("win01", "10.99.0.21", "10.244.1.0/24"), node("win02", "10.99.0.22", "10.244.2.0/24"), node("far", "10.7.0.1", "10.244.7.0/24"))
 		w.start(t)
 		later(time.Minute)
@@ -352,7 +352,7 @@ func TestRefusedRoute(t *testing.T) {
 
 func TestConditionIsWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
+		w := newTestNode(t, Options{})
 		w.cluster.refuse = errors.New("the API server is away")
 		w.table.away = errors.New("no table")
 		w.start(t)
@@ -396,7 +396,7 @@ func TestAnotherMode(t *testing.T) {
 	}
 
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Mode: "top-of-rack"})
+		w := newTestNode(t, Options{Mode: "top-of-rack"})
 		w.modes = another
 		w.start(t)
 		later(time.Minute)

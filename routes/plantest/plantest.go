@@ -21,8 +21,8 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// World is what a script has given.
-type World struct {
+// Given is what a script has given so far.
+type Given struct {
 	Self   string
 	OnLink []netip.Prefix
 	Nodes  []table.Node
@@ -31,14 +31,14 @@ type World struct {
 
 // Run plays the scripts that pattern matches with the plan of a mode. Each plan must be the same with the nodes and routes in
 // reverse order.
-func Run(t *testing.T, pattern string, plan func(World) table.Plan[table.Change]) {
+func Run(t *testing.T, pattern string, plan func(Given) table.Plan[table.Change]) {
 	t.Helper()
 	script.Run(t, pattern, func(*testing.T) script.Player { return &player{plan: plan} })
 }
 
 type player struct {
-	World
-	plan func(World) table.Plan[table.Change]
+	Given
+	plan func(Given) table.Plan[table.Change]
 }
 
 func (p *player) Give(section, text string) error {
@@ -131,7 +131,7 @@ func (p *player) route(line string) error {
 
 // carryOut makes the changes of the plan. As on Windows, routes of one destination stand side by side.
 func (p *player) carryOut() {
-	for _, c := range p.plan(p.World).Ops {
+	for _, c := range p.plan(p.Given).Ops {
 		p.Routes = slices.DeleteFunc(p.Routes, func(r table.Route) bool { return r.Ours && r.Dst == c.Dst && r.NextHop == c.NextHop })
 		if c.Verb == table.Add {
 			p.Routes = append(p.Routes, table.Route{Dst: c.Dst, NextHop: c.NextHop, Ours: true})
@@ -143,9 +143,9 @@ func (p *player) Show(section string) (string, error) {
 	if section != "want plan" {
 		return "", fmt.Errorf("no section is called %q", section)
 	}
-	text := p.plan(p.World).String()
+	text := p.plan(p.Given).String()
 
-	reverse := p.World
+	reverse := p.Given
 	reverse.Nodes, reverse.Routes = slices.Clone(p.Nodes), slices.Clone(p.Routes)
 	slices.Reverse(reverse.Nodes)
 	slices.Reverse(reverse.Routes)

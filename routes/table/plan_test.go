@@ -9,7 +9,7 @@ import (
 
 // TestScripts plays testdata, in which a mode that can reach every address plans its routes.
 func TestScripts(t *testing.T) {
-	plantest.Run(t, "testdata/*.txtar", func(w plantest.World) table.Plan[table.Change] {
+	plantest.Run(t, "testdata/*.txtar", func(w plantest.Given) table.Plan[table.Change] {
 		return table.Diff(table.Peers(w.Nodes, w.Self), w.Routes)
 	})
 }
