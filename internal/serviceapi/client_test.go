@@ -26,6 +26,7 @@ func TestClient(t *testing.T) {
 		if !strings.Contains(r.Header.Get("Accept"), "protobuf") || len(body) > 0 && r.Method != http.MethodPatch && !strings.HasPrefix(string(body), "k8s\x00") {
 			t.Errorf("%s %s is not in protobuf: %q", r.Method, r.URL, body)
 		}
+
 		asked = append(asked, fmt.Sprintf("%s %s %s", r.Method, r.URL.RequestURI(), content))
 		w.Header().Set("Content-Type", "application/json")
 		if strings.HasSuffix(r.URL.Path, "/nodes") {
@@ -46,14 +47,17 @@ func TestClient(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	c, host, err := New(apiconn.Options{Kubeconfig: kubeconfig, Master: server.URL, UserAgent: "test", QPS: 50})
 	if err != nil || host != server.URL {
 		t.Fatalf("%q, %v", host, err)
 	}
+
 	services, err := c.Services("shop").List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=web"})
 	if err != nil || services.ResourceVersion != "7" {
 		t.Errorf("%+v, %v", services, err)
 	}
+
 	endpointSlices, err := c.Slices.List(t.Context(), metav1.ListOptions{Limit: 5})
 	if err != nil || len(endpointSlices.Items) != 1 {
 		t.Errorf("%+v, %v", endpointSlices, err)
@@ -61,7 +65,9 @@ func TestClient(t *testing.T) {
 	if _, err := c.Nodes.List(t.Context(), metav1.ListOptions{}); err == nil || err.Error() != "not you" {
 		t.Errorf("what the server refuses: %v", err)
 	}
+
 	e := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e"}}
+
 	for what, call := range map[string]func() (*corev1.Event, error){
 		"create": func() (*corev1.Event, error) { return c.Events.Create(e) }, "update": func() (*corev1.Event, error) { return c.Events.Update(e) },
 		"patch": func() (*corev1.Event, error) { return c.Events.Patch(e, []byte("{}")) }} {
@@ -69,6 +75,7 @@ func TestClient(t *testing.T) {
 			t.Errorf("%s: %+v, %v", what, got, err)
 		}
 	}
+
 	const protobuf = "application/vnd.kubernetes.protobuf"
 	want := []string{"GET /api/v1/namespaces/shop/services?fieldSelector=metadata.name%3Dweb ", "GET /api/v1/nodes ",
 		"GET /apis/discovery.k8s.io/v1/endpointslices?limit=5 ", "PATCH /api/v1/namespaces/shop/events/e application/strategic-merge-patch+json",

@@ -49,6 +49,7 @@ func TestServiceEvents(t *testing.T) {
 		got.Source != (corev1.EventSource{Component: "kube-proxy", Host: "win01"}) || len(eventsIn(client)) != 1 {
 		t.Errorf("events %+v", eventsIn(client))
 	}
+
 	client.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("away")
 	})
@@ -56,6 +57,7 @@ func TestServiceEvents(t *testing.T) {
 	wait.True(t, 20*time.Second, "an event goes out although the service cannot be looked up", func() bool { return len(eventsIn(client)) == 2 })
 	stop()
 	e.Close()
+
 	for range serviceEventQueue + 3 {
 		e.Event("shop/web", false, "A", "b")
 	}
@@ -77,6 +79,7 @@ func TestOwnNode(t *testing.T) {
 	if !n.Eligible() {
 		t.Error("not eligible before anything is known")
 	}
+
 	wait.True(t, 20*time.Second, "the address is known", func() bool { return strings.Join(n.Addresses(), ",") == "10.0.0.4" })
 	update := func(change func(*corev1.Node)) {
 		change(node)
@@ -97,6 +100,7 @@ func TestOwnNode(t *testing.T) {
 	if got := fmt.Sprint(n.InternalIPs()); got != "[10.0.0.4 fd00::4]" {
 		t.Error(got)
 	}
+
 	update(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "other"}, {Key: toBeDeleted}} })
 	wait.True(t, 20*time.Second, "the taint counts", func() bool { return !n.Eligible() })
 	update(func(n *corev1.Node) { n.Spec.Taints = nil })
@@ -109,6 +113,7 @@ func TestOwnNode(t *testing.T) {
 	if err := client.CoreV1().Nodes().Delete(ctx, "win01", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	wait.True(t, 20*time.Second, "a node that is gone is not", func() bool { return !n.Eligible() })
 	if len(n.InternalIPs()) != 2 {
 		t.Error("the addresses are gone with the object")

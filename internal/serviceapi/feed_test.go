@@ -128,7 +128,7 @@ func TestFeedServices(t *testing.T) {
 	sink := &recorded{have: map[string]bool{}}
 	f := FeedServices(ctx, api(client), "n1", sink, sink.node)
 	waitFor(t, f, sink, "service a/old, service a/web, slice a/web-1; zone z1")
-	<-sliceWatch // the fake tells nobody of what happens between a list and the watch after it
+	<-sliceWatch // the fake loses what happens between a list and the watch after it
 	<-nodeWatch
 
 	if _, err := client.DiscoveryV1().EndpointSlices("a").Create(ctx, &discoveryv1.EndpointSlice{
@@ -171,6 +171,7 @@ func TestFeedIncomplete(t *testing.T) {
 	sink := &recorded{have: map[string]bool{}}
 	f := FeedServices(ctx, api(client), "n1", sink, sink.node)
 	deadline := time.After(30 * time.Second)
+
 	for i := 0; i < 2; { // the second question follows a refused first one
 		select {
 		case <-asked:
@@ -211,16 +212,19 @@ func TestTransformer(t *testing.T) {
 		AddressType: discoveryv1.AddressTypeIPv4}
 	slice.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
 	slice.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: "x"}
+
 	for _, ip := range []string{"10.0.0.1", "10.0.0.2"} {
 		node := "n1"
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{ip}, NodeName: &node,
 			Conditions: discoveryv1.EndpointConditions{Ready: &yes}, TargetRef: &corev1.ObjectReference{Name: "pod"}})
 	}
+
 	r := &reflected[*discoveryv1.EndpointSlice]{trim: newSliceTrimmer()}
 	got, err := r.Transformer()(slice)
 	if err != nil || got != any(slice) {
 		t.Fatalf("transformed to %v, %v", got, err)
 	}
+
 	a, b := slice.Endpoints[0], slice.Endpoints[1]
 	switch {
 	case slice.ManagedFields != nil, a.TargetRef != nil:

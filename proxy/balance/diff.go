@@ -15,7 +15,7 @@ import (
 type Wanted struct {
 	// Frontends are in the order in which they are served.
 	Frontends []service.Frontend
-	// Released are frontends that were served and that nobody wants any more, as far as the proxy remembers them.
+	// Released are frontends that were served and that no service wants any more, as far as the proxy remembers them.
 	Released []service.Key
 }
 

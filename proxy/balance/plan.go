@@ -186,7 +186,7 @@ func (p Planner) balancer(f *service.Frontend, old *Balancer, usable []service.B
 	plan.Ops = append(plan.Ops, op)
 }
 
-// Released plans a frontend that has no backends, or that nobody wants any more.
+// Released plans a frontend that has no backends, or that no service wants any more.
 func (p Planner) Released(key service.Key) Plan {
 	old := p.Index.Holder(key)
 	if old == nil || !p.mayChange(old) {

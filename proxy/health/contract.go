@@ -46,7 +46,7 @@ type ServiceStatus struct {
 	// Reason is one CamelCase word for what went wrong, Message the frontend with the host's own words; both are "" if State is
 	// Programmed.
 	Reason, Message string
-	// Code is the host's error code; 0 when there is none.
+	// Code is the host's error code; 0 if there is none.
 	Code uint32
 	// Since is when State was entered.
 	Since time.Time

@@ -134,6 +134,7 @@ func TestHealth(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench()
 			c.do(b)
+
 			var codes []int
 			reasons := ""
 			for _, path := range []string{"/healthz", "/readyz", "/livez"} {
@@ -152,6 +153,7 @@ func TestHealth(t *testing.T) {
 					t.Errorf("%s: lastUpdated %v is not now, as upstream has it", path, doc["lastUpdated"])
 				}
 			}
+
 			if diff := cmp.Diff([]int{c.healthz, c.readyz, c.livez}, codes); diff != "" {
 				t.Errorf("healthz, readyz, livez (-want +got):\n%s", diff)
 			}
@@ -188,6 +190,7 @@ func TestStatus(t *testing.T) {
 	b.done("a/gone")
 	b.Service(health.ServiceStatus{Service: "a/gone", Removed: true})
 	b.Pass(health.Pass{Observed: b.now, Ready: true, Wanted: 4, Programmed: 2, Failed: 1, Pending: 1, Took: time.Second})
+
 	pages := b.MetricsHandler(health.Pages{})
 	code, doc, _ := get(t, pages, "/status")
 	at := "2026-01-02T03:04:05Z"
@@ -213,6 +216,7 @@ func TestStatus(t *testing.T) {
 // TestEvents: what is said about a service, in order.
 func TestEvents(t *testing.T) {
 	sctp := service.Problem{Service: "a/b", Reason: "ProtocolNotSupported", Text: "port 7: no SCTP"}
+
 	for _, c := range []struct {
 		name string
 		do   func(*bench)
@@ -321,11 +325,13 @@ func TestUpstreamMetrics(t *testing.T) {
 	get(t, b.HealthHandler(), "/livez")
 	pages := b.MetricsHandler(health.Pages{})
 	_, doc, _ := get(t, pages, "/metrics")
+
 	for _, want := range []string{"kubeproxy_sync_proxy_rules_endpoint_changes_pending 2", "kubeproxy_sync_proxy_rules_service_changes_pending 1"} {
 		if !strings.Contains(doc["text"].(string), want+"\n") {
 			t.Errorf("before the pass: no %s", want)
 		}
 	}
+
 	local := service.Frontend{Kind: service.NodePort, LocalOnly: true}
 	many := service.Frontend{Kind: service.ClusterIP, Backends: make([]service.Backend, 8)}
 	b.Taken([]service.State{{Service: "a/b", Frontends: []service.Frontend{local, many, many}}})
@@ -337,6 +343,7 @@ func TestUpstreamMetrics(t *testing.T) {
 	b.Service(health.ServiceStatus{Service: "a/b", State: health.Failed, Problems: []service.Problem{{Reason: "FrontendTaken"}}})
 	_, doc, _ = get(t, pages, "/metrics")
 	text := doc["text"].(string)
+
 	for _, want := range []string{
 		`kubeproxy_sync_proxy_rules_duration_seconds_bucket{ip_family="IPv4",le="0.004"} 2`,
 		`kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family="IPv6"} 1`,
@@ -375,6 +382,7 @@ func TestUpstreamMetrics(t *testing.T) {
 	b.Service(health.ServiceStatus{Service: "a/b", Removed: true})
 	b.Taken([]service.State{{Service: "a/b"}})
 	_, doc, _ = get(t, pages, "/metrics")
+
 	for _, gone := range []string{`porthole_proxy_services{state="failed"} 1`, "FrontendTaken", `traffic_policy="external"} 1`, "left_out 10"} {
 		if strings.Contains(doc["text"].(string), gone) {
 			t.Errorf("still %s", gone)

@@ -57,7 +57,7 @@ type reply struct {
 	body   string
 }
 
-// ask asks once; code 0 means that nobody answers.
+// ask sends one request. Code 0 means that there was no answer.
 func ask(port uint16) reply {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://127.0.0.1:" + strconv.Itoa(int(port)) + "/healthz")
@@ -83,10 +83,12 @@ func TestAnswers(t *testing.T) {
 	if got.weight != "2" || got.header.Get("Content-Type") != "application/json" || got.header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("headers %v", got.header)
 	}
+
 	b.Set("shop/web", &service.HealthCheck{Service: "shop/web", Port: port})
 	if got := ask(port); got.code != 503 || got.weight != "0" {
 		t.Errorf("without endpoints: %d, weight %s, want 503 and 0", got.code, got.weight)
 	}
+
 	b.Set("shop/web", &service.HealthCheck{Service: "shop/web", Port: port, LocalEndpoints: 1})
 	b.mu.Lock()
 	b.serving["shop/web"] = true
@@ -94,12 +96,13 @@ func TestAnswers(t *testing.T) {
 	if got := ask(port); got.code != 503 || got.weight != "1" {
 		t.Errorf("not served: %d, weight %s, want 503 and 1", got.code, got.weight)
 	}
+
 	b.Set("shop/web", nil)
 	wait.True(t, 20*time.Second, "port closes", func() bool { return ask(port).code == 0 })
 }
 
-// TestTakenPort: a port in use is told once, disturbs nobody, and is had as soon as it is free; a replaced service hands
-// its port over.
+// TestTakenPort: a port in use is reported once, has no effect on other services, and is opened once it is free. A service that replaces
+// another one gets its port.
 func TestTakenPort(t *testing.T) {
 	b := start(t, Options{})
 	squatter, err := net.Listen("tcp", "127.0.0.1:0")
@@ -126,7 +129,7 @@ func TestTakenPort(t *testing.T) {
 	wait.True(t, 20*time.Second, "the next service answers", func() bool { return ask(free).weight == "3" })
 }
 
-// TestServeFails: a listener that breaks is told.
+// TestServeFails: a listener that fails is reported.
 func TestServeFails(t *testing.T) {
 	b := start(t, Options{Listen: func(string, string) (net.Listener, error) { return brokenListener{}, nil }})
 	b.Set("a/b", &service.HealthCheck{Port: 1, LocalEndpoints: 1})
@@ -144,6 +147,7 @@ func (brokenListener) Addr() net.Addr            { return &net.TCPAddr{} }
 func TestPlan(t *testing.T) {
 	any4 := []netip.Addr{{}}
 	check := func(port uint16) service.HealthCheck { return service.HealthCheck{Port: port} }
+
 	for _, c := range []struct {
 		name   string
 		wanted map[string]service.HealthCheck
@@ -167,6 +171,7 @@ func TestPlan(t *testing.T) {
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
+
 		for socket, owner := range owners {
 			if owner != c.owner {
 				t.Errorf("%s: %s belongs to %s, want %s", c.name, socket, owner, c.owner)

@@ -20,7 +20,7 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// bench is a proxy that runs on a fake host, in the time of a synctest bubble.
+// bench is a proxy on a fake host, in the time of a synctest bubble.
 type bench struct {
 	t       *testing.T
 	host    *hnstest.Fake
@@ -31,11 +31,11 @@ type bench struct {
 	stop    func()
 
 	mu     sync.Mutex
-	all    map[string]service.State // what there is
-	news   map[string]bool          // what Take has not given
+	all    map[string]service.State // all services
+	news   map[string]bool          // those that Take has not returned yet
 	passes []health.Pass
 	status map[string]health.ServiceStatus
-	// programmed, repaired: what the reporter was told.
+	// programmed and repaired count what was reported.
 	programmed int
 	repaired   map[string]int
 }
@@ -72,7 +72,7 @@ func (b *bench) Repaired(kind string, n int) {
 	b.repaired[kind] += n
 }
 
-// inBubble runs a test with a proxy that has started and come to rest.
+// inBubble runs a test with a proxy that has started and has nothing left to do.
 func inBubble(t *testing.T, version hns.Version, test func(*bench)) {
 	onNetwork(t, version, net1, nil, test)
 }
@@ -94,7 +94,7 @@ func onNetwork(t *testing.T, version hns.Version, network hns.Network, adjust fu
 	})
 }
 
-// start runs a proxy that knows nothing yet.
+// start runs a new proxy.
 func (b *bench) start() {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
 	b.mu.Lock()
@@ -118,7 +118,7 @@ func (b *bench) start() {
 	b.stop = func() { cancel(); <-ended; synctest.Wait() }
 }
 
-// restart forgets everything that the proxy knew.
+// restart ends the proxy and starts a new one.
 func (b *bench) restart() { b.stop(); b.start() }
 
 func (b *bench) take() ([]service.State, bool) {
@@ -137,7 +137,7 @@ func (b *bench) take() ([]service.State, bool) {
 	return out, true
 }
 
-// want replaces what is wanted.
+// want replaces all services.
 func (b *bench) want(frontends ...service.Frontend) {
 	b.mu.Lock()
 	for name := range b.all {
@@ -155,7 +155,7 @@ func (b *bench) want(frontends ...service.Frontend) {
 	b.wake()
 }
 
-// remove removes a service; the others are as they were.
+// remove removes one service.
 func (b *bench) remove(name string) {
 	b.mu.Lock()
 	delete(b.all, name)
@@ -164,7 +164,7 @@ func (b *bench) remove(name string) {
 	b.wake()
 }
 
-// wake says that something changed.
+// wake announces a change.
 func (b *bench) wake() {
 	select {
 	case b.changed <- struct{}{}:
@@ -172,13 +172,13 @@ func (b *bench) wake() {
 	}
 }
 
-// pass lets some time go by.
+// pass lets time pass.
 func (b *bench) pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
-// soon lets the settling time, and no period, go by.
+// soon lets the settling time pass, and no period.
 func (b *bench) soon() { b.pass(50 * time.Millisecond) }
 
-// heal ends all faults and lets back-offs and a full check pass.
+// heal ends all faults and waits for back-offs and a full check.
 func (b *bench) heal() {
 	b.host.SetFault(nil)
 	b.pass(95 * time.Second)
@@ -210,7 +210,7 @@ func (b *bench) expectState(name string, want health.State, reason string) {
 	}
 }
 
-// write is the number of calls so far that change HNS.
+// writes returns the number of calls so far that change HNS.
 func (b *bench) writes() int {
 	n := 0
 	for _, kind := range []string{"create endpoint", "create load balancer", "modify load balancer", "delete endpoint", "delete load balancer"} {
@@ -219,12 +219,12 @@ func (b *bench) writes() int {
 	return n
 }
 
-// edit changes HNS behind the proxy's back.
+// edit changes HNS as another program would.
 func (b *bench) edit(change func(endpoints *[]hns.Endpoint, balancers *[]hns.LoadBalancer)) {
 	b.host.Edit(func(e *[]hns.Endpoint, l *[]hns.LoadBalancer, _ *[]hns.Network) { change(e, l) })
 }
 
-// ideal is what the host looks like when nothing ever went wrong.
+// ideal returns what a host has on which nothing went wrong.
 func (b *bench) ideal() string {
 	b.t.Helper()
 	calm := hnstest.New(b.host.HNS, net1)
@@ -246,6 +246,7 @@ func (b *bench) ideal() string {
 	facts := balance.Facts{Network: net1, Version: b.host.HNS, DSR: true}
 	planner := balance.Planner{Index: balance.IndexOf(balance.Listed{Endpoints: locals}), Facts: &facts}
 	ctx := context.Background()
+
 	for _, op := range planner.Diff(balance.Wanted{Frontends: wanted}).Ops {
 		var err error
 		if op.Verb == balance.CreateEndpoint {
@@ -264,6 +265,7 @@ func (b *bench) ideal() string {
 			b.t.Fatal(err)
 		}
 	}
+
 	return calm.Dump()
 }
 

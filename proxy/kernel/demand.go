@@ -158,7 +158,7 @@ func (d *demand) unserved(all bool) iter.Seq[*service.Frontend] {
 	}
 }
 
-// addOrphan makes a target of a load balancer that nobody wants. It returns nil if it is a target already.
+// addOrphan makes a target of a load balancer that no service wants. It returns nil if it is a target already.
 func (d *demand) addOrphan(b *balance.Balancer) *target {
 	if d.orphans[b.ID] != nil {
 		return nil
@@ -182,7 +182,7 @@ func (d *demand) has(t *target) bool {
 	return d.targets[t.key] == t
 }
 
-// drop removes a target that nobody wants and of which HNS has nothing. It keeps one that is wanted.
+// drop removes a target that no service wants and of which HNS has nothing. It keeps one that is wanted.
 func (d *demand) drop(t *target) {
 	switch {
 	case t.isOrphan():

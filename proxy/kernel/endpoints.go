@@ -243,7 +243,7 @@ func (e *endpoints) failed(j *endpointJob, err error) {
 	})
 }
 
-// needs reports whether a job that keeps failing is still of use to somebody.
+// needs reports whether a failing job is still needed.
 func (e *endpoints) needs(j *endpointJob) bool {
 	if j.isRemoval() {
 		return e.known.index.Endpoint(j.remove) != nil

@@ -14,8 +14,8 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// Services come and go at random, one call in ten goes wrong, the proxy is killed in the middle of calls, strangers delete
-// and alter objects; when that has ended, HNS is as if nothing had ever happened, in bounded time and calls.
+// Services come and go at random, one call in ten fails, the proxy is killed during calls, and other programs delete objects. After
+// that, HNS has exactly what is wanted, within a bounded time and number of calls.
 func TestChurnWithFaultsAndKills(t *testing.T) {
 	for _, how := range []hnstest.Outcome{hnstest.Fail, hnstest.DoThenFail, hnstest.Vanish, hnstest.LieAboutIt} {
 		for _, version := range []hns.Version{ws2019, ws2025} {
@@ -35,6 +35,7 @@ func churn(b *bench, how hnstest.Outcome, seed uint64) {
 		*eps = append(*eps, local("10.244.2.5"), local("10.244.2.6"))
 	})
 	b.host.SetFault(hnstest.OneIn(10, seed, how))
+
 	for range 25 {
 		b.want(randomServices(chance)...)
 		b.pass(time.Duration(chance.IntN(200)) * time.Millisecond)
@@ -49,17 +50,20 @@ func churn(b *bench, how hnstest.Outcome, seed uint64) {
 			})
 		}
 	}
+
 	b.host.ResetCalls()
 	b.heal()
 	b.expectHost(b.ideal())
 	if n := b.writes(); n > 200 {
 		b.t.Errorf("%d writes to heal", n)
 	}
+
 	b.host.ResetCalls()
 	b.pass(5 * time.Minute)
 	if n := b.writes(); n != 0 {
 		b.t.Errorf("%d writes while nothing changes:\n%s", n, b.host.Calls())
 	}
+
 	for name, s := range b.status {
 		if s.State != health.Programmed {
 			b.t.Errorf("%s: %+v", name, s)
@@ -90,7 +94,7 @@ func randomServices(chance *rand.Rand) []service.Frontend {
 	return all
 }
 
-func TestThreeNoneThreeWithFailingDeletes(t *testing.T) {
+func TestBackendsComeAndGoWithFailingDeletes(t *testing.T) {
 	for _, version := range []hns.Version{ws2019, ws2025} {
 		inBubble(t, version, func(b *bench) {
 			one := hnstest.OneIn(10, 7, hnstest.Fail)
@@ -116,13 +120,14 @@ func TestThreeNoneThreeWithFailingDeletes(t *testing.T) {
 	}
 }
 
-func TestStrangerDeletes(t *testing.T) {
+func TestOtherProgramDeletes(t *testing.T) {
 	for _, percent := range []int{1, 50, 99} {
 		inBubble(t, ws2022, func(b *bench) {
 			var all []service.Frontend
 			for i := range 300 {
 				all = append(all, clusterIP(vip(i), addr(i), addr(i+1)))
 			}
+
 			b.want(all...)
 			b.soon()
 			before := b.host.Dump()
@@ -149,7 +154,7 @@ func TestStrangerDeletes(t *testing.T) {
 	}
 }
 
-// A document that somebody altered is found when its turn comes: at once where there are few objects.
+// An altered document is found when it is read in turn. With few objects that is in the next survey.
 func TestAlteredDocument(t *testing.T) {
 	inBubble(t, ws2025, func(b *bench) {
 		b.want(clusterIP("10.96.0.10:80", addr(1)), clusterIP("10.96.0.11:80", addr(2)))
@@ -183,6 +188,7 @@ func TestHalfDocuments(t *testing.T) {
 		b.pass(3 * time.Second)
 		b.expectHost(before)
 		b.expectState(web.Service, health.Failed, "HalfDocument")
+
 		b.host.SetFault(nil)
 		b.host.ResetCalls()
 		b.pass(10 * time.Second)
@@ -191,7 +197,7 @@ func TestHalfDocuments(t *testing.T) {
 		if n := b.writes(); n != 0 {
 			t.Errorf("%d writes", n)
 		}
-		// One that stays so is garbage in the end, and what it stood for is made again.
+		// If the document stays incomplete, the endpoint is deleted in the end, and created again.
 		b.host.SetFault(halve)
 		b.restart()
 		b.pass(5 * time.Minute)
@@ -210,6 +216,7 @@ func TestHNSRestarts(t *testing.T) {
 				for i := range 100 {
 					all = append(all, clusterIP(vip(i), addr(i), "local 10.244.2.5:80"))
 				}
+
 				all[99].Service = "kube-system/kube-dns"
 				b.want(all...)
 				b.soon()
@@ -230,6 +237,7 @@ func TestHNSRestarts(t *testing.T) {
 				if n := b.writes(); n > 8 {
 					t.Errorf("%d writes while HNS was away", n)
 				}
+
 				b.host.Latency = func(string) time.Duration { return 10 * time.Millisecond }
 				b.host.SetFault(nil)
 				started := time.Now()
@@ -241,9 +249,10 @@ func TestHNSRestarts(t *testing.T) {
 					}
 				}
 				b.expectHost(b.ideal())
-				if dns == 0 || dns > 2*time.Second { // it asks every second whether HNS is back
+				if dns == 0 || dns > 2*time.Second { // HNS is asked every second whether it is back
 					t.Errorf("DNS was back after %s", dns)
 				}
+
 				b.want(all...)
 				b.pass(5 * time.Second)
 				b.expectHost(before)
@@ -252,7 +261,7 @@ func TestHNSRestarts(t *testing.T) {
 	}
 }
 
-// A full pool of port blocks refuses one service, clearly; the others, DNS among them, are not touched.
+// HNS has no port block left for one service. That is reported; the others, DNS among them, are not affected.
 func TestFullPortPool(t *testing.T) {
 	inBubble(t, ws2022, func(b *bench) {
 		full := true
@@ -260,6 +269,7 @@ func TestFullPortPool(t *testing.T) {
 			if lb != nil && full && lb.Ports[0].External == 30099 {
 				return &hns.Error{Doing: kind, Class: hns.Exists, Code: 0x803b0013, Err: fmt.Errorf("the specified port already exists")}
 			}
+
 			return nil
 		}
 		name, last := clusterIP(vip(1), addr(1)), nodePort(30099, addr(2))
@@ -271,18 +281,20 @@ func TestFullPortPool(t *testing.T) {
 		if s := b.status["default/last"]; s.Code != 0x803b0013 || s.Failures < 2 {
 			t.Errorf("status: %+v", s)
 		}
+
 		b.host.ResetCalls()
 		b.pass(5 * time.Minute)
 		if n := b.writes(); n > 20 {
 			t.Errorf("%d attempts in five minutes", n)
 		}
+
 		full = false
 		b.pass(31 * time.Second)
 		b.expectState("default/last", health.Programmed, "")
 	})
 }
 
-func TestNetworkIsMadeAnew(t *testing.T) {
+func TestNetworkIsCreatedAgain(t *testing.T) {
 	inBubble(t, ws2022, func(b *bench) {
 		b.want(clusterIP(vip(1), addr(1)))
 		b.soon()

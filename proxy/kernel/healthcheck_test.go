@@ -8,7 +8,7 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// checked is a host with its own endpoint and a pod, whose proxy forwards health checks or not.
+// checked runs a test on a host with its own endpoint and a pod. forward says whether health checks are forwarded.
 func checked(t *testing.T, forward func() bool, test func(*bench)) {
 	network := net1
 	network.Subnets = []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Gateway: netip.MustParseAddr("10.244.2.1")}}
@@ -20,7 +20,7 @@ func checked(t *testing.T, forward func() bool, test func(*bench)) {
 	}, test)
 }
 
-// ingress is port 80 of an ingress IP whose backend is the pod.
+// ingress returns port 80 of an ingress IP whose backend is the pod.
 func ingress(name string) service.Frontend {
 	f := clusterIP("203.0.113.9:80", "10.244.2.5:8080")
 	f.Kind, f.Service = service.Ingress, name
@@ -28,7 +28,7 @@ func ingress(name string) service.Frontend {
 	return f
 }
 
-// An ingress IP answers health checks at the host's own endpoint: at the service's port for them, else at the proxy's.
+// An ingress IP answers health checks at the host's own endpoint, here at the proxy's port.
 func TestHealthChecksAreForwarded(t *testing.T) {
 	forward := false
 	checked(t, func() bool { return forward }, func(b *bench) {
@@ -40,12 +40,14 @@ func TestHealthChecksAreForwarded(t *testing.T) {
 		const plain = "endpoint local 10.244.2.2 \"\"\nendpoint local 10.244.2.5 \"\"\n" +
 			"lb 203.0.113.9 443/tcp->8080 10.244.2.5\nlb 203.0.113.9 80/tcp->8080 10.244.2.5\n"
 		b.expectHost(plain)
+
 		forward = true
 		b.restart()
 		b.soon()
 		const own = "endpoint local 10.244.2.2 \"\"\nendpoint local 10.244.2.5 \"\"\nlb 203.0.113.9 10256/tcp->10256 10.244.2.2\n" +
 			"lb 203.0.113.9 443/tcp->8080 10.244.2.5\nlb 203.0.113.9 80/tcp->8080 10.244.2.5\n"
 		b.expectHost(own)
+
 		b.edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer) {
 			for _, lb := range *lbs {
 				if lb.Ports[0].External == 10256 && (lb.DSR || lb.Ports[0].Flags != hns.PortVIPExternal) {
@@ -59,13 +61,14 @@ func TestHealthChecksAreForwarded(t *testing.T) {
 		if n := b.writes(); n != writes {
 			t.Errorf("%d writes after a restart", n-writes)
 		}
+
 		b.want()
 		b.soon()
 		b.expectHost("endpoint local 10.244.2.2 \"\"\nendpoint local 10.244.2.5 \"\"\n")
 	})
 }
 
-// Services that share an ingress IP share the port of its health checks: it stays when the first of them goes.
+// Services that share an ingress IP share the port of its health checks. It stays when the first of them is deleted.
 func TestHealthCheckIsInherited(t *testing.T) {
 	checked(t, func() bool { return true }, func(b *bench) {
 		first := ingress("default/first")

@@ -12,7 +12,7 @@ import (
 	"porthole.dev/porthole/proxy/health"
 )
 
-// The node's addresses come late, and change: node ports follow them, and everything else stays.
+// The node's addresses come late, and change. Node ports follow them; nothing else changes.
 func TestNodeAddressesAreFollowed(t *testing.T) {
 	var addrs atomic.Pointer[[]netip.Addr]
 	addrs.Store(&[]netip.Addr{})
@@ -22,6 +22,7 @@ func TestNodeAddressesAreFollowed(t *testing.T) {
 		for _, a := range to {
 			list = append(list, netip.MustParseAddr(a))
 		}
+
 		addrs.Store(&list)
 		moved <- struct{}{}
 	}
@@ -35,20 +36,24 @@ func TestNodeAddressesAreFollowed(t *testing.T) {
 		b.want(nodePort(30080, "10.244.3.5:80"))
 		b.soon()
 		b.expectHost("") // the addresses may come any moment
+
 		b.pass(nodePatience)
 		const plain = "endpoint remote 10.244.3.5 \"porthole-remote-10.244.3.5\"\nlb node 30080/tcp->80 10.244.3.5\n"
 		const both = "endpoint remote 10.244.3.5 \"porthole-remote-10.244.3.5\"\nlb 192.0.2.7 30080/tcp->80 10.244.3.5\nlb node 30080/tcp->80 10.244.3.5\n"
 		b.expectHost(plain)
+
 		b.host.ResetCalls()
 		move("192.0.2.7", "fd00::7") // this service has no IPv6
 		b.soon()
 		b.expectHost(both)
 		b.expectCalls("create load balancer: 1\n")
 		b.expectState(nodePort(30080).Service, health.Programmed, "")
+
 		move("192.0.2.8")
 		b.soon()
 		b.expectHost(strings.ReplaceAll(both, "192.0.2.7", "192.0.2.8"))
 		b.expectCalls("create load balancer: 1\ndelete load balancer: 1\n")
+
 		b.restart()
 		b.soon()
 		if n := b.writes(); n != 0 {
@@ -57,7 +62,7 @@ func TestNodeAddressesAreFollowed(t *testing.T) {
 	})
 }
 
-// The address comes while the first survey reads objects: it counts at once, not at the next survey.
+// The address comes while the first survey reads objects. It counts at once, not only at the next survey.
 func TestNodeAddressComesDuringTheFirstSurvey(t *testing.T) {
 	var known atomic.Bool
 	onNetwork(t, ws2022, net1, func(b *bench) {
@@ -81,6 +86,7 @@ func TestNodeAddressComesDuringTheFirstSurvey(t *testing.T) {
 		})
 	}, func(b *bench) {
 		b.want(nodePort(30080, "10.244.3.5:80"))
+
 		b.pass(3 * time.Second)
 		if !known.Load() || !strings.Contains(b.host.Dump(), "lb 192.0.2.7 30080/tcp") {
 			t.Errorf("programs of the node do not reach the node port:\n%s", b.host.Dump())
@@ -88,8 +94,8 @@ func TestNodeAddressComesDuringTheFirstSurvey(t *testing.T) {
 	})
 }
 
-// At a restart the services, and HNS's own idea of the node's address, may be there before the node's word: what serves the
-// node's addresses stays meanwhile.
+// After a restart the services, and the management address in HNS, may be known before the node's own addresses. Load balancers for
+// the node's addresses stay meanwhile.
 func TestRestartBeforeTheNodeIsKnown(t *testing.T) {
 	for _, management := range []string{"", "192.0.2.7", "192.0.2.99"} {
 		t.Run("management "+management, func(t *testing.T) {
@@ -116,6 +122,7 @@ func TestRestartBeforeTheNodeIsKnown(t *testing.T) {
 				if dump := b.host.Dump(); strings.Count(dump, "lb 192.0.2.") != 2 {
 					t.Fatalf("not served at both addresses:\n%s", dump)
 				}
+
 				b.host.ResetCalls()
 				known.Store(false)
 				b.restart()
@@ -131,8 +138,8 @@ func TestRestartBeforeTheNodeIsKnown(t *testing.T) {
 	}
 }
 
-// A program of the host has the port: HNS refuses the load balancer for programs of the node. The service is programmed
-// all the same, somebody is told why, and HNS is not asked for ever.
+// A program of the host has the port, and HNS refuses the load balancer for programs of the node. The service counts as programmed,
+// with a problem, and HNS is asked again ever less often.
 func TestNodePortFromNodeIsOptional(t *testing.T) {
 	onNetwork(t, ws2022, net1, func(b *bench) {
 		b.adjust = func(o *Options) {
@@ -143,6 +150,7 @@ func TestNodePortFromNodeIsOptional(t *testing.T) {
 			if lb != nil && len(lb.VIPs) > 0 && lb.VIPs[0].String() == "192.0.2.7" {
 				return &hns.Error{Doing: kind, Class: hns.Exists, Code: 0x803b0013, Err: errRefused}
 			}
+
 			return nil
 		}
 	}, func(b *bench) {
@@ -156,6 +164,7 @@ func TestNodePortFromNodeIsOptional(t *testing.T) {
 		if last := b.passes[len(b.passes)-1]; last.Failed != 0 || last.Wanted != 1 {
 			t.Errorf("%+v", last)
 		}
+
 		b.host.ResetCalls()
 		b.pass(30 * time.Minute)
 		if n := b.host.Count("create load balancer"); n > 6 {
@@ -164,6 +173,7 @@ func TestNodePortFromNodeIsOptional(t *testing.T) {
 		if n := b.host.Count("list load balancer ids"); n > 67 {
 			t.Errorf("%d listings in half an hour", n)
 		}
+
 		b.host.Refuse = nil
 		b.pass(6 * time.Minute)
 		if !strings.Contains(b.host.Dump(), "lb 192.0.2.7 ") || len(b.status[f.Service].Problems) != 0 {

@@ -10,8 +10,8 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// A load balancer that somebody alters is repaired within a period, among many and with few calls, whatever HNS's first
-// interface makes of load balancers, as long as it makes the same of the same.
+// An altered load balancer is repaired within a period, among many and with few calls. It does not matter how HNS's first interface
+// lists load balancers, as long as it lists the same one in the same way.
 func TestAlteredAmongMany(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -27,6 +27,7 @@ func TestAlteredAmongMany(t *testing.T) {
 				for i := range 200 {
 					all = append(all, clusterIP(vip(i), addr(i)))
 				}
+
 				b.want(all...)
 				b.pass(time.Second)
 				before := b.host.Dump()
@@ -36,6 +37,7 @@ func TestAlteredAmongMany(t *testing.T) {
 				if n := b.host.Count("read load balancer"); n < c.reads || n > c.reads+inTurn {
 					t.Errorf("%d documents were read, wanted about %d", n, c.reads)
 				}
+
 				b.pass(3 * time.Minute)
 				b.host.ResetCalls()
 				b.edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer) {
@@ -59,8 +61,8 @@ func TestAlteredAmongMany(t *testing.T) {
 	}
 }
 
-// Where HNS has no such call, or answers nothing or nonsense, all goes on as without.
-func TestOutlinesThatAreNone(t *testing.T) {
+// If HNS has no call for outlines, or answers nothing or nonsense, documents are read in turn.
+func TestUselessOutlines(t *testing.T) {
 	for _, how := range []hnstest.Outcome{hnstest.Fail, hnstest.AnswerNothing} {
 		t.Run(fmt.Sprint(how), func(t *testing.T) {
 			inBubble(t, ws2025, func(b *bench) {
@@ -82,12 +84,14 @@ func TestOutlinesThatAreNone(t *testing.T) {
 			})
 		})
 	}
+
 	n := uint64(0)
 	onNetwork(t, ws2025, net1, func(b *bench) { b.host.Outline = func(hns.LoadBalancer) uint64 { n++; return n } }, func(b *bench) {
 		var all []service.Frontend
 		for i := range 200 {
 			all = append(all, clusterIP(vip(i), addr(i)))
 		}
+
 		b.want(all...)
 		b.pass(time.Second)
 		b.host.ResetCalls()

@@ -18,7 +18,7 @@ var overlay = hns.Network{
 	RemoteSubnets: []hns.RemoteSubnet{{Prefix: netip.MustParsePrefix("10.244.3.0/24"), Provider: netip.MustParseAddr("192.0.2.33")}},
 }
 
-// An overlay network: what load balancers need beside their backends is made once, and stays.
+// An overlay network: the endpoints that load balancers need beside their backends are created once, and stay.
 func TestOverlay(t *testing.T) {
 	onNetwork(t, ws2022, overlay, func(b *bench) {
 		b.adjust = func(o *Options) {
@@ -37,6 +37,7 @@ lb 192.0.2.2 30080/tcp->80 10.244.3.5
 lb node 30080/tcp->80 10.244.3.5
 `, "\n")
 		b.expectHost(want)
+
 		b.edit(func(eps *[]hns.Endpoint, lbs *[]hns.LoadBalancer) {
 			for _, e := range *eps {
 				provider := "192.0.2.2"
@@ -47,6 +48,7 @@ lb node 30080/tcp->80 10.244.3.5
 					t.Errorf("%v is at %v, wanted %s", e.Addrs, e.Provider, provider)
 				}
 			}
+
 			for _, lb := range *lbs {
 				if lb.SourceVIP.String() != "10.244.2.2" {
 					t.Errorf("%v has source %v", lb.VIPs, lb.SourceVIP)
@@ -59,19 +61,20 @@ lb node 30080/tcp->80 10.244.3.5
 		if n := b.writes() - writes; n != 0 {
 			t.Errorf("%d writes after a restart", n)
 		}
-		// The endpoints that no load balancer names come back too.
+		// Endpoints that no load balancer names are created again too.
 		b.edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer) {
 			*eps = slices.DeleteFunc(*eps, func(e hns.Endpoint) bool { return e.Addrs[0].String() != "10.244.3.5" })
 		})
 		b.pass(31 * time.Second)
 		b.expectHost(want)
+
 		b.want()
 		b.soon()
 		b.expectHost("endpoint local 10.244.2.2 \"porthole-source-vip\"\n")
 	})
 }
 
-// A node joins an overlay: its pods may be wanted before the next survey has read the way to it.
+// A node joins an overlay: services may have its pods before the next survey has read the way to it.
 func TestOverlayWayToNewNode(t *testing.T) {
 	onNetwork(t, ws2022, overlay, func(b *bench) {
 		b.adjust = func(o *Options) { o.SourceVIP = netip.MustParseAddr("10.244.2.2") }
@@ -89,6 +92,7 @@ func TestOverlayWayToNewNode(t *testing.T) {
 			for _, e := range *eps {
 				providers[e.Addrs[0].String()] = e.Provider.String()
 			}
+
 			for _, lb := range *lbs {
 				providers[lb.VIPs[0].String()+" source"] = lb.SourceVIP.String()
 			}
@@ -102,7 +106,7 @@ func TestOverlayWayToNewNode(t *testing.T) {
 	})
 }
 
-// The source address belongs to somebody: HNS refuses it, another one is taken, and services work.
+// HNS refuses the source address, since it belongs to another endpoint. Another one is used, and services work.
 func TestSourceAddressThatHNSRefuses(t *testing.T) {
 	onNetwork(t, ws2022, overlay, func(b *bench) {
 		b.adjust = func(o *Options) { o.SourceVIP = netip.MustParseAddr("10.244.2.2") }

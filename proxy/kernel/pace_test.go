@@ -23,10 +23,12 @@ func TestPace(t *testing.T) {
 	if got := p.writers(least); got != least {
 		t.Errorf("after one fast answer %d writers, want %d", got, least)
 	}
+
 	answers(40, 100*time.Microsecond)
 	if got := p.writers(least); got != maxWriters {
 		t.Errorf("where HNS is fast %d writers, want %d", got, maxWriters)
 	}
+
 	answers(10, 15*time.Millisecond)
 	if got := p.writers(least); got != least {
 		t.Errorf("where HNS is slow %d writers, want %d", got, least)

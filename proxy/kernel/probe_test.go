@@ -15,7 +15,7 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// plane is what answers connections: everything but what is dead.
+// plane answers connections, except to dead addresses.
 type plane struct {
 	mu      sync.Mutex
 	dead    map[string]bool // "address:port"
@@ -55,7 +55,7 @@ func withProbes(t *testing.T, test func(*bench, *plane)) {
 	}, func(b *bench) { test(b, d) })
 }
 
-// udp is the same service's frontend for UDP.
+// udp returns the same service's frontend for UDP.
 func udp(f service.Frontend) service.Frontend {
 	f.Protocol = hns.UDP
 	return f
@@ -67,7 +67,7 @@ func dns() service.Frontend {
 	return f
 }
 
-// What is listed and does not work is created anew; its neighbours and those whose backends are dead are left alone.
+// A load balancer that is listed and does not work is created again. Others, and those whose backends are dead, are left alone.
 func TestLostRuleIsRepaired(t *testing.T) {
 	withProbes(t, func(b *bench, d *plane) {
 		web := clusterIP("10.96.0.11:80", "10.244.3.1:8080", "10.244.3.2:8080")
@@ -76,12 +76,14 @@ func TestLostRuleIsRepaired(t *testing.T) {
 		if d.results[ProbeAnswered] != 2 {
 			t.Errorf("%v", d.results)
 		}
+
 		b.host.ResetCalls()
 		d.kill("10.96.0.11:80", "10.244.3.2:8080")
 		b.pass(65 * time.Second)
 		if n := b.writes(); n != 0 || d.results[ProbeInconclusive] == 0 {
 			t.Errorf("%d writes while a backend is dead; %v", n, d.results)
 		}
+
 		before := b.host.Dump()
 		d.kill("10.96.0.11:80")
 		b.pass(30 * time.Second)
@@ -89,10 +91,12 @@ func TestLostRuleIsRepaired(t *testing.T) {
 			t.Errorf("%d created, %d deleted, %v", c, x, b.repaired)
 		}
 		b.expectHost(before)
+
 		b.pass(time.Hour) // in vain
 		if n := b.writes(); n != 2 {
 			t.Errorf("%d writes for one that never answers again", n)
 		}
+
 		d.kill()
 		b.pass(time.Minute)
 		b.host.ResetCalls()
@@ -104,7 +108,7 @@ func TestLostRuleIsRepaired(t *testing.T) {
 	})
 }
 
-// The first attempt fails, done or not: the rule is made anew all the same.
+// The first attempt fails, with or without an effect. The load balancer is created again nevertheless.
 func TestLostRuleIsRepairedLater(t *testing.T) {
 	for _, call := range []string{"delete load balancer", "create load balancer"} {
 		for _, how := range []hnstest.Outcome{hnstest.Fail, hnstest.DoThenFail} {
@@ -112,6 +116,7 @@ func TestLostRuleIsRepairedLater(t *testing.T) {
 				withProbes(t, func(b *bench, d *plane) {
 					b.want(clusterIP("10.96.0.11:80", "10.244.3.1:8080"))
 					b.pass(35 * time.Second)
+
 					b.host.ResetCalls()
 					before, failed := b.host.Dump(), false
 					b.host.SetFault(func(kind string) hnstest.Outcome {
@@ -147,8 +152,8 @@ func TestProbesWhereTheNodeReachesNothing(t *testing.T) {
 	})
 }
 
-// Two at once are a sign that the host lost more: all are asked, and those that do not answer are created anew. A round
-// asks few, in turn.
+// A round asks a few services in turn. If two are lost at once, the host may have lost more: all are asked, and those that do not
+// answer are created again.
 func TestProbesOfMany(t *testing.T) {
 	withProbes(t, func(b *bench, d *plane) {
 		wanted := []service.Frontend{dns()}
@@ -159,6 +164,7 @@ func TestProbesOfMany(t *testing.T) {
 				half = append(half, vip(i))
 			}
 		}
+
 		b.want(wanted...)
 		b.pass(31 * time.Second)
 		d.kill()
@@ -166,12 +172,14 @@ func TestProbesOfMany(t *testing.T) {
 		if n := len(d.dialled); n != probesInTurn+1 || !d.asked("10.96.0.10:53") {
 			t.Errorf("%d asked in a round: %v", n, d.dialled)
 		}
+
 		b.pass(4 * time.Minute)
 		for i := range 40 {
 			if !d.asked(vip(i)) {
 				t.Errorf("%s was not asked in its turn", vip(i))
 			}
 		}
+
 		b.host.ResetCalls()
 		d.kill(half...)
 		b.pass(31 * time.Second)

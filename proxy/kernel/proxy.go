@@ -173,7 +173,7 @@ func (p *Proxy) ready() bool {
 	return p.demand.complete && !p.known.observed.IsZero() && !p.nodeAwaited
 }
 
-// planAll plans every target and looks for what nobody wants. If neither HNS nor the facts changed since it did so last, plans come
+// planAll plans every target and looks for what no service wants. If neither HNS nor the facts changed since it did so last, plans come
 // out the same, and only failing targets are planned.
 func (p *Proxy) planAll() {
 	if !p.ready() {
@@ -258,7 +258,7 @@ func (p *Proxy) surveyed(s *step) {
 	p.surveys.step(func() step { return p.surveys.lister.read(p.ctx, read) })
 }
 
-// documentsRead takes in the documents of a survey. The load balancers that somebody altered are read once more before anything is
+// documentsRead takes in the documents of a survey. Load balancers that another program altered are read once more before anything is
 // done about them: HNS may have answered nonsense.
 func (p *Proxy) documentsRead(s *step) {
 	altered := p.surveys.merge(s, p.inFlight())

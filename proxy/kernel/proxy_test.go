@@ -15,23 +15,28 @@ import (
 func TestStartAddRestart(t *testing.T) {
 	inBubble(t, ws2022, func(b *bench) {
 		b.expectCalls("find network: 1\nlist endpoint ids: 1\nlist load balancer ids: 1\nread version: 1\n")
+
 		web := clusterIP("10.96.0.10:80", "10.244.3.1:80", "10.244.3.2:80")
 		b.want(web)
 		b.soon()
 		b.expectCalls("create endpoint: 2\ncreate load balancer: 1\n")
 		b.expectState(web.Service, health.Programmed, "")
+
 		b.want(clusterIP("10.96.0.10:80", "10.244.3.1:80", "10.244.3.2:80", "10.244.3.3:80"))
 		b.soon()
 		b.expectCalls("create endpoint: 1\ncreate load balancer: 1\ndelete load balancer: 1\n")
 		if b.programmed != 2 {
 			t.Errorf("%d changes were told to be programmed", b.programmed)
 		}
+
 		b.restart()
 		b.soon()
 		b.expectCalls("find network: 1\nlist endpoint ids: 1\nlist load balancer ids: 1\nread endpoint: 3\nread load balancer: 1\nread version: 1\n")
 		b.expectState(web.Service, health.Programmed, "")
+
 		b.pass(5 * time.Minute)
 		b.expectCalls("list endpoint ids: 10\nlist load balancer ids: 10\nlist load balancer outlines: 10\nlist network ids: 10\nread endpoint: 7\nread load balancer: 3\n")
+
 		b.want()
 		b.soon()
 		b.expectCalls("delete endpoint: 3\ndelete load balancer: 1\n")
@@ -93,6 +98,7 @@ func TestUnknownChangesNothing(t *testing.T) {
 				})
 				b.pass(30 * time.Second)
 				b.expectHost(before)
+
 				b.host.SetFault(nil)
 				b.pass(35 * time.Second)
 			}
@@ -104,7 +110,7 @@ func TestUnknownChangesNothing(t *testing.T) {
 	})
 }
 
-func TestWhileHNSIsAwayNothingIsAskedOfItButWhetherItIsThere(t *testing.T) {
+func TestNoWritesWhileHNSIsAway(t *testing.T) {
 	inBubble(t, ws2022, func(b *bench) {
 		var all []service.Frontend
 		for i := range 200 {
@@ -120,7 +126,7 @@ func TestWhileHNSIsAwayNothingIsAskedOfItButWhetherItIsThere(t *testing.T) {
 			t.Errorf("%d writes were tried while HNS was away", n)
 		}
 		if b.passes[len(b.passes)-1].Err == nil {
-			t.Error("nobody was told")
+			t.Error("the last pass has no error")
 		}
 		b.host.SetFault(nil)
 		b.pass(6 * time.Second)
@@ -128,8 +134,8 @@ func TestWhileHNSIsAwayNothingIsAskedOfItButWhetherItIsThere(t *testing.T) {
 	})
 }
 
-// TestHNSComesBackWithoutItsLoadBalancers has them again half a second later: it is found back, and what is missing is looked at
-// twice.
+// TestHNSComesBackWithoutItsLoadBalancers: half a second after HNS is back they are created again. That it lists none is believed the
+// second time.
 func TestHNSComesBackWithoutItsLoadBalancers(t *testing.T) {
 	for _, away := range []time.Duration{1300 * time.Millisecond, 8300 * time.Millisecond} {
 		inBubble(t, ws2022, func(b *bench) {
@@ -222,7 +228,7 @@ func TestConflictIsAdoptedReplacedOrReported(t *testing.T) {
 	})
 }
 
-// Two services swap a node port: whoever has it now is served.
+// A node port goes from one service to another: the new owner is served.
 func TestFrontendChangesHands(t *testing.T) {
 	inBubble(t, ws2022, func(b *bench) {
 		one, two := nodePort(30080, "10.244.3.1:80"), nodePort(30080, "10.244.3.2:80")
@@ -263,7 +269,7 @@ func TestCallThatHangsHoldsOneWorker(t *testing.T) {
 	})
 }
 
-// A node that starts: DNS and the API service work first, and the whole takes hardly longer than HNS itself.
+// A node starts: DNS works first, and the whole takes hardly longer than HNS's own calls.
 func TestStartIsAsFastAsHNSWrites(t *testing.T) {
 	const services, endpoints = 200, 500
 	onNetwork(t, ws2022, net1, func(b *bench) {
@@ -282,8 +288,10 @@ func TestStartIsAsFastAsHNSWrites(t *testing.T) {
 			for j := range 5 {
 				backends = append(backends, addr((i*5+j)%endpoints))
 			}
+
 			all = append(all, clusterIP(vip(i), backends...))
 		}
+
 		name := all[len(all)-1]
 		name.Service = "kube-system/kube-dns"
 		all[len(all)-1] = name
@@ -296,6 +304,7 @@ func TestStartIsAsFastAsHNSWrites(t *testing.T) {
 		if took := time.Since(started); took > time.Second {
 			t.Errorf("DNS worked after %s", took)
 		}
+
 		for {
 			b.pass(100 * time.Millisecond)
 			if n := len(b.passes); n > 0 && b.passes[n-1].Programmed == services {
@@ -305,6 +314,7 @@ func TestStartIsAsFastAsHNSWrites(t *testing.T) {
 				t.Fatal("not programmed after five minutes")
 			}
 		}
+
 		floor := endpoints*30*time.Millisecond + services*40*time.Millisecond
 		if took := time.Since(started); took > floor*110/100 {
 			t.Errorf("start took %s, the floor is %s", took, floor)
@@ -335,7 +345,7 @@ func TestDiff(t *testing.T) {
 	})
 }
 
-// TestDiffNamesTheTrouble: HNS refuses a load balancer, and the comparison says whose, in HNS's words and since when.
+// TestDiffNamesTheTrouble: HNS refuses a load balancer. The difference names the service, HNS's error and the time.
 func TestDiffNamesTheTrouble(t *testing.T) {
 	inBubble(t, ws2022, func(b *bench) {
 		b.host.SetFault(hnstest.OneIn(1, 1, hnstest.Fail))

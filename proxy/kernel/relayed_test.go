@@ -13,7 +13,7 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// switchboard is a relay that only notes.
+// switchboard is a relay that only records calls.
 type switchboard struct {
 	fails bool
 	lines map[string]string
@@ -29,8 +29,8 @@ func (s *switchboard) Ensure(key service.Key, at netip.Addr, to []netip.AddrPort
 
 func (s *switchboard) Release(key service.Key) { delete(s.lines, key.String()) }
 
-// Backends of different ports are served by the relay at the host's own endpoint, and by HNS again when they listen on one;
-// without that endpoint, or where the relay cannot listen, the most common port is served and a problem told.
+// Backends of different ports are served by the relay at the host's own endpoint, and by HNS again once they listen on one port. If the
+// relay cannot listen, the most common port is served and a problem is reported.
 func TestBackendsOfDifferentPorts(t *testing.T) {
 	network := net1
 	network.Subnets = []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Gateway: netip.MustParseAddr("10.244.2.1")}}
@@ -51,6 +51,7 @@ func TestBackendsOfDifferentPorts(t *testing.T) {
 		if got := board.lines[mixed.Key.String()]; got != "10.244.2.2 [10.244.3.1:8080 10.244.3.2:8081 10.244.3.3:8081] 0s" || len(b.status[mixed.Service].Problems) != 0 {
 			t.Errorf("%s, %v", got, b.status[mixed.Service].Problems)
 		}
+
 		b.edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer) {
 			if (*lbs)[0].DSR {
 				t.Error("direct server return to the relay")
@@ -62,11 +63,13 @@ func TestBackendsOfDifferentPorts(t *testing.T) {
 		if b.writes() != writes {
 			t.Error("a restart writes")
 		}
+
 		b.want(clusterIP("10.96.0.10:80", "10.244.3.1:8080"))
 		b.soon()
 		if len(board.lines) != 0 || !strings.Contains(b.host.Dump(), "lb 10.96.0.10 80/tcp->8080 10.244.3.1\n") {
 			t.Errorf("%v\n%s", board.lines, b.host.Dump())
 		}
+
 		b.want(mixed)
 		b.soon()
 		b.want()
@@ -75,6 +78,7 @@ func TestBackendsOfDifferentPorts(t *testing.T) {
 		if len(board.lines) != 0 {
 			t.Errorf("%v is left", board.lines)
 		}
+
 		board.fails = true
 		b.want(mixed)
 		b.soon()

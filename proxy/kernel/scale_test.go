@@ -17,7 +17,7 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// large makes n services with backends of their own each.
+// large returns n services, each with its own backends.
 func large(n, backends int) []service.State {
 	states := make([]service.State, n)
 	for i := range states {
@@ -143,6 +143,7 @@ func BenchmarkChange(b *testing.B) {
 	go func() { _ = p.Run(ctx) }()
 	<-reporter.all
 	i := 0
+
 	for b.Loop() {
 		s := states[i%len(states)]
 		f := s.Frontends[0]
@@ -183,7 +184,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// counting tells of each change that is programmed, and when everything is for the first time.
+// counting sends on programmed for each programmed change, and on all when everything is programmed.
 type counting struct {
 	noReporter
 	programmed, all chan struct{}
@@ -200,7 +201,6 @@ func (c *counting) Pass(p health.Pass) {
 }
 
 // Programmed is for the proxy.
-
 func (c *counting) Programmed(time.Time) { c.programmed <- struct{}{} }
 
 // discard is a host that takes everything and remembers nothing: what is measured is the proxy.

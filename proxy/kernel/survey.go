@@ -69,7 +69,7 @@ func (s *surveys) start(deep bool) {
 	s.step(func() step { return s.lister.list(s.ctx, version, network, withOutlines) })
 }
 
-// step makes calls beside the loop and gives the answer to it.
+// step makes calls beside the loop and sends the loop the answer.
 func (s *surveys) step(ask func() step) {
 	go func() {
 		answer := ask()
@@ -235,7 +235,7 @@ func (s *surveys) toRead(listed *step, unknown objectIDs, busy map[balance.GUID]
 	return read
 }
 
-// merge takes documents into the index. It returns the load balancers as they were that somebody altered.
+// merge takes documents into the index. It returns the load balancers that another program altered, as they were before.
 func (s *surveys) merge(read *step, busy map[balance.GUID]bool) (altered []*balance.Balancer) {
 	index, ours := s.known.index, s.isOurs(busy)
 	for _, id := range read.gone {

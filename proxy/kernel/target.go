@@ -13,12 +13,12 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// target is one frontend: what is wanted of it, and how far that is. It stays after nobody wants it until HNS has nothing of ours
-// at its key. An orphan is a target too: a load balancer of ours that no service wants.
+// target is one frontend: what is wanted, and the state of the work on it. When no service wants it any more, it stays until HNS has
+// nothing of ours at its key. An orphan is a target too: a load balancer of ours that no service wants.
 type target struct {
 	task
 	key service.Key
-	// f is what is wanted; nil: nothing any more. It is shared with whoever gave it, and not changed.
+	// f is what is wanted; nil: nothing any more. It is shared and must not be changed.
 	f       *service.Frontend
 	service string
 	// orphan is the load balancer to be deleted; zero for a frontend.

@@ -60,7 +60,7 @@ var transitions = [phases][triggers]phase{
 // inFlight reports whether a call to HNS is in flight.
 func (p phase) inFlight() bool { return p == running || p == outdated }
 
-// rank orders work: services by service.RankDNS and so on, then deletions of what nobody wants.
+// rank orders work: services by service.RankDNS and so on, then deletions.
 type rank uint8
 
 const rankCleanup = rank(service.RankOther + 1)

@@ -99,7 +99,7 @@ func (w *work) writers(doubtful bool) int {
 	return w.pace.writers(w.minWriters)
 }
 
-// call runs ask in a goroutine of its own and then finish in the loop. outdated tells finish that what is wanted changed meanwhile.
+// call runs ask in a goroutine of its own and then finish in the loop. outdated says that what is wanted changed meanwhile.
 func call[T any](w *work, t *task, ask func(context.Context) T, finish func(answer T, outdated bool)) {
 	if !t.take(start) {
 		return

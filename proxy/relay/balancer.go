@@ -11,21 +11,21 @@ import (
 // maxSticky bounds the clients that one frontend remembers for affinity: 100,000 are about 10 MB.
 const maxSticky = 100_000
 
-// penalty is how long a backend that did not take a connection comes after the others. It keeps one dead backend from
-// costing every client in turn a timeout, and UDP clients a query: hosts send few of the ICMP messages that tell of a port
-// where nobody listens (Linux: one a second after a burst, net.ipv4.icmp_ratelimit). Its length is a choice.
+// penalty is how long a backend that refused a connection comes after the others. Without it one dead backend would cost every client
+// in turn a timeout, and UDP clients a query: hosts limit the ICMP messages that report a closed port (Linux: one a second after a
+// burst, net.ipv4.icmp_ratelimit). The length is our choice.
 const penalty = 5 * time.Second
 
-// Balancer chooses backends in turn, or the same one for one client as long as affinity lasts. It may be used from many
-// goroutines.
+// Balancer chooses backends in turn, or the same one for one client while affinity lasts. It is safe for concurrent use.
 type Balancer struct {
 	mu     sync.Mutex
 	config Config
 	turn   int
 	sticky map[netip.Addr]sticky
-	shy    map[netip.AddrPort]time.Time // backends that did not take a connection, until when they come last
-	inside func(netip.Addr) bool
-	now    func() time.Time
+	// penalized backends refused a connection; until the time they come last.
+	penalized map[netip.AddrPort]time.Time
+	inside    func(netip.Addr) bool
+	now       func() time.Time
 }
 
 type sticky struct {
@@ -34,10 +34,10 @@ type sticky struct {
 }
 
 func newBalancer(inside func(netip.Addr) bool, now func() time.Time) *Balancer {
-	return &Balancer{inside: inside, now: now, turn: rand.IntN(1 << 16)} // not all nodes of a cluster begin with the same backend
+	return &Balancer{inside: inside, now: now, turn: rand.IntN(1 << 16)} // so that not all nodes of a cluster begin with the same backend
 }
 
-// Set replaces the configuration. Clients stay with their backends as far as those are still there.
+// Set replaces the configuration. Clients stay with backends that are still in it.
 func (b *Balancer) Set(c Config) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,42 +50,41 @@ func (b *Balancer) Set(c Config) {
 			delete(b.sticky, client)
 		}
 	}
-	for backend := range b.shy {
+	for backend := range b.penalized {
 		if !c.has(backend) {
-			delete(b.shy, backend)
+			delete(b.penalized, backend)
 		}
 	}
 }
 
-// Refused notes that a backend did not take a connection.
+// Refused notes that a backend refused a connection or did not answer.
 func (b *Balancer) Refused(backend netip.AddrPort) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.shy == nil {
-		b.shy = map[netip.AddrPort]time.Time{}
+	if b.penalized == nil {
+		b.penalized = map[netip.AddrPort]time.Time{}
 	}
 	if b.config.has(backend) {
-		b.shy[backend] = b.now().Add(penalty)
+		b.penalized[backend] = b.now().Add(penalty)
 	}
 }
 
-// Config is what was set last.
+// Config returns what was set last.
 func (b *Balancer) Config() Config {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.config
 }
 
-// has tells whether the backend is one of those now.
+// has reports whether the backend is in the configuration.
 func (b *Balancer) has(backend netip.AddrPort) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.config.has(backend)
 }
 
-// Pick chooses a backend for a new connection of the client, none of those that were tried for it already. false: there
-// is no other, or none for this client. With affinity the client is tied to the choice, and untied from one that it
-// tried in vain.
+// Pick chooses a backend for a new connection of the client, other than those that were tried. It returns false if there is no other,
+// or none for this client. With affinity the client is bound to the choice, in place of a backend that it tried without success.
 func (b *Balancer) Pick(client netip.Addr, tried []netip.AddrPort) (netip.AddrPort, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,21 +92,22 @@ func (b *Balancer) Pick(client netip.Addr, tried []netip.AddrPort) (netip.AddrPo
 	if len(c.Sources) > 0 && !slices.ContainsFunc(c.Sources, func(p netip.Prefix) bool { return p.Contains(client) }) {
 		return netip.AddrPort{}, false
 	}
+
 	backends := c.Backends
 	if c.Inside != nil && b.inside != nil && b.inside(client) {
 		backends = c.Inside
 	}
-	backend, ok := b.choose(backends, client, func(a netip.AddrPort) bool { return slices.Contains(tried, a) || b.isShy(a) })
+	backend, ok := b.choose(backends, client, func(a netip.AddrPort) bool { return slices.Contains(tried, a) || b.isPenalized(a) })
 	if !ok {
 		backend, ok = b.choose(backends, client, func(a netip.AddrPort) bool { return slices.Contains(tried, a) })
 	}
 	if ok && c.Affinity > 0 {
-		b.tie(client, backend)
+		b.bind(client, backend)
 	}
 	return backend, ok
 }
 
-// choose takes the client's own backend, else the next one.
+// choose returns the client's own backend, or else the next one, leaving out those that out reports.
 func (b *Balancer) choose(backends []netip.AddrPort, client netip.Addr, out func(netip.AddrPort) bool) (netip.AddrPort, bool) {
 	if b.config.Affinity > 0 {
 		s, ok := b.sticky[client]
@@ -125,16 +125,16 @@ func (b *Balancer) choose(backends []netip.AddrPort, client netip.Addr, out func
 	return netip.AddrPort{}, false
 }
 
-func (b *Balancer) isShy(backend netip.AddrPort) bool {
-	until, ok := b.shy[backend]
+func (b *Balancer) isPenalized(backend netip.AddrPort) bool {
+	until, ok := b.penalized[backend]
 	if ok && !b.now().Before(until) {
-		delete(b.shy, backend)
+		delete(b.penalized, backend)
 		return false
 	}
 	return ok
 }
 
-func (b *Balancer) tie(client netip.Addr, backend netip.AddrPort) {
+func (b *Balancer) bind(client netip.Addr, backend netip.AddrPort) {
 	now := b.now()
 	if b.sticky == nil {
 		b.sticky = map[netip.Addr]sticky{}
@@ -145,7 +145,7 @@ func (b *Balancer) tie(client netip.Addr, backend netip.AddrPort) {
 	b.sticky[client] = sticky{backend: backend, until: now.Add(b.config.Affinity)}
 }
 
-// forget makes room: what has run out goes, and if that is nothing, some client that comes first.
+// forget makes room for one more client: it drops expired ones, and if none is, arbitrary ones.
 func (b *Balancer) forget(now time.Time) {
 	for client, s := range b.sticky {
 		if !now.Before(s.until) {

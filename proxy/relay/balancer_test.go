@@ -20,18 +20,21 @@ func TestBalancerAffinity(t *testing.T) {
 		if !ok {
 			t.Fatal("no backend")
 		}
+
 		return got
 	}
 	first := pick(client)
 	if got := pick(other); got == first {
 		t.Error("the second client has the first one's backend, though two were free")
 	}
-	for range 5 { // each connection begins the time anew: 45 s in all
+
+	for range 5 { // each connection restarts the time: 45 s in all
 		now = now.Add(9 * time.Second)
 		if got := pick(client); got != first {
 			t.Fatalf("moved from %v to %v", first, got)
 		}
 	}
+
 	now = now.Add(10 * time.Second)
 	if got := pick(client); got == first {
 		t.Errorf("still with %v after the timeout, though it is another one's turn", got)
@@ -48,10 +51,12 @@ func TestBalancerAffinity(t *testing.T) {
 	if got := pick(client); got != stays {
 		t.Errorf("with %v, which is gone", got)
 	}
+
 	b.Set(Config{Backends: all, Affinity: 10 * time.Second})
 	if got := pick(client); got != stays {
 		t.Errorf("back to %v", got)
 	}
+
 	b.Set(Config{Backends: all})
 	if p, q := pick(client), pick(client); p == q {
 		t.Error("without affinity the same backend twice")
@@ -93,8 +98,10 @@ func TestBalancerClients(t *testing.T) {
 				got = append(got, backend)
 			}
 		}
+
 		return got
 	}
+
 	for _, c := range []struct {
 		name            string
 		config          Config
@@ -145,6 +152,7 @@ func TestBalancerRefused(t *testing.T) {
 			backend, _ := b.Pick(client, nil)
 			got[backend]++
 		}
+
 		return got
 	}
 	b.Refused(x)
@@ -154,22 +162,26 @@ func TestBalancerRefused(t *testing.T) {
 	if got, ok := b.Pick(client, []netip.AddrPort{y}); !ok || got != x {
 		t.Errorf("when nothing else is left: %v, %v", got, ok)
 	}
+
 	b.Refused(y)
 	if got := picks(); got[x] != 5 || got[y] != 5 {
 		t.Errorf("when all refused: %v", got)
 	}
+
 	now = now.Add(penalty)
-	if got := picks(); got[x] != 5 || len(b.shy) != 0 {
-		t.Errorf("afterwards: %v, %v", got, b.shy)
+	if got := picks(); got[x] != 5 || len(b.penalized) != 0 {
+		t.Errorf("afterwards: %v, %v", got, b.penalized)
 	}
+
 	b.Set(Config{Backends: []netip.AddrPort{x, y}, Affinity: time.Hour})
 	first, _ := b.Pick(client, nil)
 	b.Refused(first)
 	if second, _ := b.Pick(client, nil); second == first {
 		t.Error("affinity to a backend that refused")
 	}
+
 	b.Set(Config{})
-	if b.Refused(x); len(b.shy) != 0 {
-		t.Errorf("remembered of backends that are gone: %v", b.shy)
+	if b.Refused(x); len(b.penalized) != 0 {
+		t.Errorf("remembered of backends that are gone: %v", b.penalized)
 	}
 }

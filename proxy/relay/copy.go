@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// Buffers for TCP and UDP: 64 KiB is the largest datagram, and more per call makes TCP no quicker.
+// buffers for TCP and UDP. 64 KiB is the largest datagram, and a larger buffer does not make TCP faster.
 var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
-// pooledCopy copies from one connection to the other until the first ends. The buffer is given back while there is
-// nothing to read: wait returns when there is. A nil wait keeps it all the time.
+// pooledCopy copies from one connection to the other until from ends. wait returns when there is something to read; until then the
+// buffer is back in the pool. With a nil wait it is kept all the time.
 func pooledCopy(to, from *net.TCPConn, wait func() error) error {
 	for {
 		if wait != nil {
@@ -25,8 +25,8 @@ func pooledCopy(to, from *net.TCPConn, wait func() error) error {
 	}
 }
 
-// copyWhileFull copies until a read did not fill the buffer: then there is probably nothing more for now. more is false
-// at the end of the stream.
+// copyWhileFull copies, with pause until a read does not fill the buffer: then there is probably nothing more for now. more is false at
+// the end of the stream.
 func copyWhileFull(to, from *net.TCPConn, pause bool) (more bool, err error) {
 	buf := buffers.Get().(*[64 << 10]byte)
 	defer buffers.Put(buf)

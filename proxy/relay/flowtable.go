@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Room for a new flow is made by looking at this many of those there are: the one that was idle for longest among 32 is
-// nearly always among the oldest tenth of all (1 - 0.9^32 = 97 %).
+// sample is how many flows are compared to make room for a new one. The one of 32 that was idle for longest is nearly always among
+// the oldest tenth of all (1 - 0.9^32 = 97 %).
 const sample = 32
 
-// unansweredAge is how long a flow that waits for an answer is not given up for another one; resolvers ask again after 5 s.
+// unansweredAge is how long a flow that waits for an answer is not replaced; resolvers ask again after 5 s.
 const unansweredAge = 5 * time.Second
 
 // flowTable bounds the flows of all frontends.
@@ -17,11 +17,11 @@ type flowTable struct {
 	mu    sync.Mutex
 	max   int
 	total int
-	full  []*frontend // those that have flows
+	full  []*frontend // those with flows
 }
 
-// add takes a flow in. When there is no room, victim is one that is out of the table and must be ended; ok is false
-// when every flow is still needed.
+// add adds a flow. If there is no room, it removes another one, victim, which the caller must end. ok is false if every flow is still
+// needed.
 func (t *flowTable) add(f *flow) (victim *flow, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,7 @@ func (t *flowTable) largest() *frontend {
 	return most
 }
 
-// oldest finds a flow to give up: one that got its answer, or has waited too long for it.
+// oldest returns a flow that may be replaced: one that was answered, or has waited too long for an answer. nil if there is none.
 func oldest(f *frontend, now time.Time) *flow {
 	var found *flow
 	seen := 0

@@ -13,7 +13,7 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// Relay serves frontends until it is closed. All methods may be called from many goroutines; none waits for the network.
+// Relay serves frontends until it is closed. It is safe for concurrent use; no method but Close waits for the network.
 type Relay struct {
 	opts   Options
 	ctx    context.Context // ends with Close
@@ -31,10 +31,10 @@ type Relay struct {
 
 // listener is a tcpListener or a udpListener.
 type listener interface {
-	run() error // until close; nil then
+	run() error // returns nil after close
 	close()
 	owner() *frontend
-	configured() // the frontend's configuration changed
+	configured() // is called when the frontend's configuration changed
 }
 
 // frontend is what the listeners of one name share.
@@ -42,16 +42,16 @@ type frontend struct {
 	name     string
 	balancer *Balancer
 	slots    chan struct{} // its share of the connections
-	// under the flow table's lock
+	// flows is guarded by the flow table's lock.
 	flows map[*flow]struct{}
 
 	conns, retries, failed, flowCount, dropped atomic.Uint64
 }
 
-// ErrPortTaken says that another program, or another frontend, listens there already.
+// ErrPortTaken: another program, or another frontend, listens there already.
 var ErrPortTaken = errors.New("the port is in use by another program")
 
-// New makes a relay that serves nothing yet.
+// New returns a relay without frontends.
 func New(opts Options) *Relay {
 	opts = opts.withDefaults()
 	r := &Relay{
@@ -62,8 +62,8 @@ func New(opts Options) *Relay {
 	return r
 }
 
-// Set makes or changes the frontend of that name. Open connections stay; UDP flows to backends that are gone end, and
-// their clients' next datagrams go to others.
+// Set creates or changes the frontend of that name. Open connections stay. UDP flows to removed backends end, and the next datagrams
+// of their clients go to other backends.
 func (r *Relay) Set(name string, c Config) {
 	r.mu.Lock()
 	f := r.frontends[name]
@@ -84,8 +84,8 @@ func (r *Relay) Set(name string, c Config) {
 	}
 }
 
-// Listen opens a listener for the frontend. One that is open for it already is success. The error is ErrPortTaken when
-// somebody else has the port.
+// Listen opens a listener for the frontend. It does nothing if the frontend has that listener already. The error is ErrPortTaken if
+// another program or frontend has the port.
 func (r *Relay) Listen(name string, at Endpoint) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,6 +100,7 @@ func (r *Relay) Listen(name string, at Endpoint) error {
 	case old != nil:
 		return fmt.Errorf("listening on %s: frontend %q has it: %w", at, old.owner().name, ErrPortTaken)
 	}
+
 	l, err := r.open(at, f)
 	if err != nil {
 		return err
@@ -122,6 +123,7 @@ func (r *Relay) open(at Endpoint, f *frontend) (l listener, err error) {
 	default:
 		err = errors.ErrUnsupported
 	}
+
 	switch {
 	case err == nil:
 		return l, nil
@@ -131,7 +133,7 @@ func (r *Relay) open(at Endpoint, f *frontend) (l listener, err error) {
 	return nil, fmt.Errorf("listening on %s: %w", at, err)
 }
 
-// Unlisten closes a listener. Its open TCP connections stay, its UDP flows end. One that is not there is success.
+// Unlisten closes a listener. Its open TCP connections stay, its UDP flows end. It does nothing if there is no such listener.
 func (r *Relay) Unlisten(at Endpoint) {
 	r.mu.Lock()
 	l := r.listeners[at]
@@ -142,7 +144,7 @@ func (r *Relay) Unlisten(at Endpoint) {
 	}
 }
 
-// remove forgets a listener that ended; false if it was forgotten before.
+// remove forgets a listener that failed. It returns false if that was done before.
 func (r *Relay) remove(at Endpoint, l listener) bool {
 	r.mu.Lock()
 	mine := r.listeners[at] == l
@@ -172,7 +174,7 @@ func (r *Relay) Drop(name string) {
 	}
 }
 
-// State says what the relay does now.
+// State returns what the relay does now.
 func (r *Relay) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,7 +191,7 @@ func (r *Relay) State() State {
 	return s
 }
 
-// Stats gives the counters of each frontend.
+// Stats returns the counters of each frontend.
 func (r *Relay) Stats() map[string]Stats {
 	r.mu.Lock()
 	frontends := maps.Clone(r.frontends)
@@ -202,7 +204,7 @@ func (r *Relay) Stats() map[string]Stats {
 	return out
 }
 
-// Close ends everything, open connections too, and returns when nothing of it runs any more.
+// Close ends everything, open connections too, and waits until all goroutines have ended.
 func (r *Relay) Close() {
 	r.mu.Lock()
 	r.closed = true

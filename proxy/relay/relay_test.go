@@ -28,7 +28,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// newRelay makes a relay that the test's end closes; nothing of it may be left then.
+// newRelay returns a relay that is closed at the end of the test; nothing of it may be left then.
 func newRelay(t testing.TB, opts Options) *Relay {
 	r := New(opts)
 	t.Cleanup(func() {
@@ -46,7 +46,7 @@ func newRelay(t testing.TB, opts Options) *Relay {
 	return r
 }
 
-// free gives an address on loopback where nobody listens.
+// free returns a loopback address on which no socket listens.
 func free(t testing.TB, protocol hns.Protocol) Endpoint {
 	t.Helper()
 	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -157,9 +157,11 @@ var streams = map[string]func(to, from *net.TCPConn) error{
 
 func TestStreamCopiesAll(t *testing.T) {
 	payload := make([]byte, 3<<20+17)
+
 	for i := range payload {
 		payload[i] = byte(rand.Uint32())
 	}
+
 	for name, copyAll := range streams {
 		t.Run(name, func(t *testing.T) {
 			got := make(chan []byte, 1)
@@ -171,8 +173,10 @@ func TestStreamCopiesAll(t *testing.T) {
 				to, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(sink))
 				if err != nil {
 					t.Error(err)
+
 					return
 				}
+
 				defer to.Close()
 				if err := copyAll(to, from); err != nil {
 					t.Error(err)
@@ -214,7 +218,7 @@ func TestHalfClose(t *testing.T) {
 	wait.True(t, limit, "the end of the connection", func() bool { return r.Stats()["test"].Open == 0 })
 }
 
-// TestReset: what one side breaks off is broken off for the other, not ended in an orderly way.
+// TestReset: a reset by one side is a reset for the other side, not an orderly end.
 func TestReset(t *testing.T) {
 	r := newRelay(t, Options{})
 	t.Run("by the backend", func(t *testing.T) {
@@ -225,6 +229,7 @@ func TestReset(t *testing.T) {
 		c := dial(t, serve(t, r, hns.TCP, Config{Backends: []netip.AddrPort{backend}}))
 		_, err := c.Write([]byte("x"))
 		must(t, err)
+
 		if data, err := io.ReadAll(c); err == nil {
 			t.Errorf("an orderly end after %q", data)
 		}
@@ -239,6 +244,7 @@ func TestReset(t *testing.T) {
 		c := dial(t, serve(t, r, hns.TCP, Config{Backends: []netip.AddrPort{backend}}))
 		greeting(t, c)
 		reset(c)
+
 		select {
 		case err := <-seen:
 			if err == nil {
@@ -254,7 +260,7 @@ func TestReset(t *testing.T) {
 // TestRefusingBackends: as long as one backend takes connections, no client notices the others.
 func TestRefusingBackends(t *testing.T) {
 	r := newRelay(t, Options{})
-	// Nobody listens on these. A port that was free a moment ago may be given to the backend, or to the relay itself.
+	// No socket listens on these. A port that was free a moment ago may be given to the backend, or to the relay itself.
 	dead1, dead2 := netip.MustParseAddrPort("127.77.0.1:1"), netip.MustParseAddrPort("127.77.0.2:1")
 	at := serve(t, r, hns.TCP, Config{Backends: []netip.AddrPort{dead1, dead2, named(t, 'a')}, Affinity: time.Hour})
 	for range 20 {
@@ -277,6 +283,7 @@ func TestSpreadAndChange(t *testing.T) {
 	backends := []netip.AddrPort{named(t, 'a'), named(t, 'b'), named(t, 'c')}
 	at := serve(t, r, hns.TCP, Config{Backends: backends})
 	count, open := map[byte]int{}, map[byte]*net.TCPConn{}
+
 	for range 30 {
 		c := dial(t, at)
 		name := greeting(t, c)
@@ -288,13 +295,16 @@ func TestSpreadAndChange(t *testing.T) {
 	}
 	// All the backends go from the frontend, and then the listener: open connections stay on.
 	r.Set("test", Config{Backends: backends[:1]})
+
 	for range 5 {
 		if name := greeting(t, dial(t, at)); name != 'a' {
 			t.Errorf("greeted by %c, which is none any more", name)
 		}
 	}
+
 	r.Unlisten(at)
 	r.Drop("test")
+
 	for name, c := range open {
 		_, err := c.Write([]byte{name})
 		must(t, err)
@@ -310,7 +320,7 @@ func TestSpreadAndChange(t *testing.T) {
 	}
 }
 
-// TestBackpressure: a client that does not read is not read for: memory stays bounded by the sockets' buffers.
+// TestBackpressure: while a client does not read, the relay does not read from the backend, so memory is bounded by the sockets' buffers.
 func TestBackpressure(t *testing.T) {
 	r := newRelay(t, Options{})
 	var sent atomic.Int64
@@ -326,6 +336,7 @@ func TestBackpressure(t *testing.T) {
 	})
 	c := dial(t, serve(t, r, hns.TCP, Config{Backends: []netip.AddrPort{backend}}))
 	greeting(t, c)
+
 	last, quiet := int64(-1), 0
 	wait.True(t, limit, "the backend to be held back", func() bool {
 		if now := sent.Load(); now == last {
@@ -340,7 +351,7 @@ func TestBackpressure(t *testing.T) {
 	}
 }
 
-// TestConnectionLimit: over the limit clients wait, and are served when others leave; another frontend has its share.
+// TestConnectionLimit: clients over the limit wait until others leave. Another frontend has its own share.
 func TestConnectionLimit(t *testing.T) {
 	r := newRelay(t, Options{MaxConns: 4})
 	at := serve(t, r, hns.TCP, Config{Backends: []netip.AddrPort{named(t, 'a')}})
@@ -420,14 +431,17 @@ func TestUDPNoneLost(t *testing.T) {
 	if testing.Short() {
 		each = 1
 	}
+
 	for worker := range 500 {
 		group.Go(func() {
 			for i := range each {
 				c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(at.AddrPort))
 				if err != nil {
 					t.Error(err)
+
 					return
 				}
+
 				query := fmt.Sprintf("query %d of %d", i, worker)
 				answer, err := ask(t, c, query)
 				c.Close()
@@ -439,6 +453,7 @@ func TestUDPNoneLost(t *testing.T) {
 			}
 		})
 	}
+
 	group.Wait()
 	t.Logf("%v; %+v", time.Since(begin), r.Stats()["test"])
 	// A client's port may come again and find its flow, so that the turns are not exactly even.
@@ -496,15 +511,19 @@ func TestUDPMoves(t *testing.T) {
 		}
 	}
 	expect("at first", "a?")
+
 	r.Set("test", Config{Backends: []netip.AddrPort{first, second}})
+
 	for range 5 {
 		expect("with one more backend", "a?")
 	}
+
 	r.Set("test", Config{Backends: []netip.AddrPort{second}})
 	expect("with the other backend only", "b?")
 	if s := r.Stats()["test"]; s.Flows != 2 || s.Open != 1 || s.Dropped != 0 {
 		t.Errorf("%+v", s)
 	}
+
 	r.Unlisten(at)
 	if s := r.Stats()["test"]; s.Open != 0 {
 		t.Errorf("flows of a closed listener: %+v", s)
@@ -568,7 +587,7 @@ func TestUDPNoBackend(t *testing.T) {
 	})
 }
 
-// TestClose ends what is open and what waits.
+// TestClose: open connections and waiting ones end.
 func TestClose(t *testing.T) {
 	r := New(Options{})
 	at := serve(t, r, hns.TCP, Config{Backends: []netip.AddrPort{named(t, 'a')}})
@@ -581,6 +600,7 @@ func TestClose(t *testing.T) {
 	greeting(t, c)
 	_, err := ask(t, dialUDP(t, u), "?")
 	must(t, err)
+
 	done := make(chan struct{})
 	go func() {
 		r.Close()
@@ -591,6 +611,7 @@ func TestClose(t *testing.T) {
 	case <-time.After(limit):
 		t.Fatal("Close does not return")
 	}
+
 	if _, err := io.ReadAll(c); err != nil && errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stream copies one direction: the kernel moves the bytes (splice).
+// stream copies one direction. The kernel moves the bytes (splice).
 func stream(to, from *net.TCPConn) error {
 	_, err := io.Copy(to, from)
 	return err
@@ -17,7 +17,7 @@ func stream(to, from *net.TCPConn) error {
 
 func portTaken(err error) bool { return errors.Is(err, unix.EADDRINUSE) }
 
-// receiver reads datagrams of one connected socket with a buffer that it holds only while there is something to read.
+// receiver reads datagrams of one connected socket. It has a buffer only while there is something to read.
 type receiver struct {
 	raw syscall.RawConn
 }
@@ -50,7 +50,7 @@ func (r receiver) next(use func([]byte)) error {
 	return failed
 }
 
-// enlarge gives a listening UDP socket room for a burst, beyond the system's limit where we may.
+// enlarge gives a listening UDP socket a larger receive buffer, beyond the system's limit if the process may.
 func enlarge(c *net.UDPConn, size int) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -61,6 +61,6 @@ func enlarge(c *net.UDPConn, size int) {
 		forced = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) == nil
 	})
 	if !forced {
-		_ = c.SetReadBuffer(size) // what the system allows is better than nothing
+		_ = c.SetReadBuffer(size) // as much as the system allows
 	}
 }

@@ -26,13 +26,13 @@ func readable(raw syscall.RawConn) error {
 	})
 }
 
-// portTaken: a port within a range that Windows excludes (Hyper-V, WinNAT) is refused with WSAEACCES.
+// portTaken reports whether the port is in use. In a range that Windows excludes (Hyper-V, WinNAT) it is refused with WSAEACCES.
 func portTaken(err error) bool {
 	return errors.Is(err, windows.WSAEADDRINUSE) || errors.Is(err, windows.WSAEACCES)
 }
 
-// receiver reads datagrams of one connected socket. It holds its buffer all the time: waiting without one needs a peek of
-// no bytes, after which Wine 8.0 delivers nothing. Of a new buffer Windows backs only what datagrams have filled.
+// receiver reads datagrams of one connected socket. It has its buffer all the time: waiting without one needs a peek of no bytes, after
+// which Wine 8.0 delivers nothing. Windows gives memory only to the pages of a new buffer that datagrams have filled.
 type receiver struct {
 	conn *net.UDPConn
 	buf  []byte
@@ -49,7 +49,7 @@ func (r receiver) next(use func([]byte)) error {
 	return err
 }
 
-// enlarge gives a listening UDP socket room for a burst.
+// enlarge gives a listening UDP socket a larger receive buffer.
 func enlarge(c *net.UDPConn, size int) {
-	_ = c.SetReadBuffer(size) // the default works, for smaller bursts
+	_ = c.SetReadBuffer(size) // with the default only smaller bursts fit
 }

@@ -7,7 +7,12 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"porthole.dev/porthole/internal/retry"
 )
+
+// acceptBackoff is the pause after accepting failed.
+var acceptBackoff = retry.Backoff{First: 5 * time.Millisecond, Max: time.Second}
 
 type tcpListener struct {
 	relay    *Relay
@@ -27,22 +32,23 @@ func (l *tcpListener) owner() *frontend { return l.frontend }
 func (l *tcpListener) close()           { l.net.Close() }
 func (l *tcpListener) configured()      {}
 
-// run accepts. An error that is not the end (no descriptors left, a client that went away) leads to a pause.
+// run accepts connections. After an error that is not the listener's end, such as no descriptors left, it pauses.
 func (l *tcpListener) run() error {
-	pause := time.Duration(0)
+	failures := 0
 	for {
 		conn, err := l.net.AcceptTCP()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case err != nil:
-			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			if !l.relay.sleep(pause) {
+			failures++
+			if !l.relay.sleep(acceptBackoff.Wait(failures)) {
 				return nil
 			}
 			continue
 		}
-		pause = 0
+
+		failures = 0
 		if !l.relay.acquire(l.frontend) {
 			conn.Close()
 			return nil
@@ -54,7 +60,8 @@ func (l *tcpListener) run() error {
 	}
 }
 
-// acquire waits for room for one more connection: first in the frontend's share, then in all. false: the relay ends.
+// acquire waits for room for one more connection: first in the frontend's share, then in the relay's. It returns false if the relay is
+// closed.
 func (r *Relay) acquire(f *frontend) bool {
 	select {
 	case f.slots <- struct{}{}:
@@ -93,7 +100,7 @@ type pair struct {
 	once            sync.Once
 }
 
-// serve carries one connection to its end.
+// serve carries one connection until it ends.
 func (r *Relay) serve(client *net.TCPConn, f *frontend) {
 	remote, local := addrPort(client.RemoteAddr()), addrPort(client.LocalAddr())
 	backend := r.dial(f, remote.Addr())
@@ -102,6 +109,7 @@ func (r *Relay) serve(client *net.TCPConn, f *frontend) {
 		reset(client)
 		return
 	}
+
 	f.conns.Add(1)
 	p := &pair{client: client, backend: backend, local: local.Addr()}
 	r.mu.Lock()
@@ -110,6 +118,7 @@ func (r *Relay) serve(client *net.TCPConn, f *frontend) {
 		r.pairs[p] = struct{}{}
 	}
 	r.mu.Unlock()
+
 	if !closed {
 		p.run()
 	}
@@ -142,7 +151,7 @@ func (r *Relay) dial(f *frontend, client netip.Addr) *net.TCPConn {
 	return nil
 }
 
-// maxTries bounds the backends that are asked for one connection: clients give up before many of them time out.
+// maxTries bounds the backends that are tried for one connection: clients give up before many of them time out.
 const maxTries = 5
 
 // run copies both ways until both have ended.
@@ -156,7 +165,7 @@ func (p *pair) run() {
 	<-done
 }
 
-// half copies one direction. Its end is passed on; an error is a reset, of both sides.
+// half copies one direction and passes its end on. An error resets both sides.
 func (p *pair) half(to, from *net.TCPConn) {
 	err := stream(to, from)
 	if err == nil {
@@ -177,13 +186,13 @@ func (p *pair) close() {
 	})
 }
 
-// reset closes so that the other side sees a reset rather than an orderly end.
+// reset closes a connection so that the other side sees a reset and not an orderly end.
 func reset(c *net.TCPConn) {
-	_ = c.SetLinger(0) // fails only on a socket that is closed already
+	_ = c.SetLinger(0) // it only fails if the socket is closed
 	c.Close()
 }
 
-// addrPort gives an IPv4 address as such, also if the socket is of IPv6.
+// addrPort returns an IPv4 address as such, even if the socket is an IPv6 one.
 func addrPort(a net.Addr) netip.AddrPort {
 	ap := a.(interface{ AddrPort() netip.AddrPort }).AddrPort()
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())

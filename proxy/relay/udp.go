@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// receiveBuffer of a listening socket: a burst of some thousand small datagrams (the kernel counts about 800 bytes
-	// for each) waits in it.
+	// receiveBuffer of a listening socket has room for a burst of some thousand small datagrams: the kernel counts about 800 bytes
+	// for each.
 	receiveBuffer = 4 << 20
 	// maxPending bounds the datagrams of one flow that wait for its socket.
 	maxPending = 64
-	// keepUnanswered is the longest datagram that is kept for another try; larger than any query of DNS.
+	// keepUnanswered is the longest datagram that is kept for another attempt. It is longer than any DNS query.
 	keepUnanswered = 4096
-	// streamAge is when a flow with traffic both ways counts as a stream, as in Linux' connection tracking.
+	// streamAge is the age from which a flow with traffic both ways counts as a stream, as in Linux' connection tracking.
 	streamAge = 2 * time.Second
 )
 
@@ -56,7 +56,7 @@ func (l *udpListener) close() {
 	}
 }
 
-// configured ends the flows to backends that are gone.
+// configured ends the flows to backends that were removed.
 func (l *udpListener) configured() {
 	l.mu.RLock()
 	var gone []*flow
@@ -71,7 +71,7 @@ func (l *udpListener) configured() {
 	}
 }
 
-// run receives. Nothing in here waits: a datagram that comes while we wait would be lost when the socket is full.
+// run receives datagrams. Nothing in it may block: datagrams are lost when the socket's buffer is full.
 func (l *udpListener) run() error {
 	buf := make([]byte, 64<<10)
 	failures := 0
@@ -81,7 +81,7 @@ func (l *udpListener) run() error {
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case err != nil:
-			// Windows tells about earlier answers that did not arrive, and of datagrams that are too long.
+			// Windows reports here that earlier answers were not delivered, and datagrams that are too long.
 			if failures++; failures > 1000 {
 				return err
 			}
@@ -94,7 +94,7 @@ func (l *udpListener) run() error {
 	}
 }
 
-// flow finds the client's flow or begins one; nil if there is no room.
+// flow returns the client's flow, or a new one. It returns nil if there is no room.
 func (l *udpListener) flow(client netip.AddrPort) *flow {
 	l.mu.RLock()
 	f := l.flows[client]
@@ -102,6 +102,7 @@ func (l *udpListener) flow(client netip.AddrPort) *flow {
 	if f != nil {
 		return f
 	}
+
 	f = &flow{listener: l, client: client, began: time.Now()}
 	f.used.Store(f.began.UnixNano())
 	victim, ok := l.relay.flows.add(f)
@@ -111,6 +112,7 @@ func (l *udpListener) flow(client netip.AddrPort) *flow {
 	if victim != nil {
 		victim.end()
 	}
+
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -129,15 +131,15 @@ type flow struct {
 	listener *udpListener
 	client   netip.AddrPort
 	began    time.Time
-	used     atomic.Int64 // when a datagram went either way, Unix nanoseconds
-	answered atomic.Bool  // the latest datagram was the backend's
+	used     atomic.Int64 // when a datagram last went either way, Unix nanoseconds
+	answered atomic.Bool  // the latest datagram came from the backend
 
 	mu      sync.Mutex
 	ended   bool
 	conn    *net.UDPConn // nil until a backend is chosen
 	backend netip.AddrPort
-	pending [][]byte // came before conn
-	request []byte   // the latest datagram as long as nothing came back, for another backend
+	pending [][]byte // datagrams that came before conn was opened
+	request []byte   // the latest datagram while it is not answered, for another backend
 }
 
 func (f *flow) to() netip.AddrPort {
@@ -146,7 +148,7 @@ func (f *flow) to() netip.AddrPort {
 	return f.backend
 }
 
-// send forwards a datagram, or keeps it until there is a socket. false: it is lost.
+// send forwards a datagram, or keeps it until there is a socket. It returns false if the datagram is lost.
 func (f *flow) send(data []byte) bool {
 	f.used.Store(time.Now().UnixNano())
 	f.answered.Store(false)
@@ -165,7 +167,7 @@ func (f *flow) send(data []byte) bool {
 	return f.write(data)
 }
 
-// write is called with the lock held.
+// write sends a datagram. The caller holds mu.
 func (f *flow) write(data []byte) bool {
 	f.request = f.request[:0]
 	if len(data) <= keepUnanswered {
@@ -174,13 +176,13 @@ func (f *flow) write(data []byte) bool {
 	if _, err := f.conn.Write(data); err == nil {
 		return true
 	}
-	// A pending error (an earlier datagram was refused) is reported once and keeps this one back.
+	// An error of an earlier datagram, which was refused, is reported once in place of sending this one. The second call sends it.
 	_, err := f.conn.Write(data)
 	return err == nil
 }
 
-// run chooses a backend and carries its answers back, until the flow is idle for too long or ends. A backend that
-// refuses is replaced as long as it has not answered the latest datagram.
+// run chooses a backend and carries its answers back, until the flow is idle for too long or ends. If a backend refuses and has not
+// answered the latest datagram, another one is tried.
 func (f *flow) run() {
 	defer f.end()
 	var tried []netip.AddrPort
@@ -201,12 +203,13 @@ func (f *flow) run() {
 	f.listener.frontend.dropped.Add(1)
 }
 
-// connect opens the socket and sends what waited, or what the backend before did not answer.
+// connect opens the socket and sends the pending datagrams, or the one that the backend before did not answer.
 func (f *flow) connect(backend netip.AddrPort) bool {
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(backend))
 	if err != nil {
 		return false
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended {
@@ -214,9 +217,10 @@ func (f *flow) connect(backend netip.AddrPort) bool {
 		return true // carry ends at once
 	}
 	if !f.listener.frontend.balancer.has(backend) {
-		conn.Close() // it went between the choice and now; once f.backend is set, configured sees that
+		conn.Close() // it was removed after it was chosen; from here on, configured would find the flow
 		return false
 	}
+
 	old := f.conn
 	f.conn, f.backend = conn, backend
 	if old != nil {
@@ -232,7 +236,7 @@ func (f *flow) connect(backend netip.AddrPort) bool {
 	return true
 }
 
-// carry passes answers on. true: the backend refused, and there is a datagram for another one.
+// carry passes answers on. It returns true if the backend refused and there is a datagram for another one.
 func (f *flow) carry() (again bool) {
 	f.mu.Lock()
 	conn := f.conn
@@ -240,10 +244,12 @@ func (f *flow) carry() (again bool) {
 	if conn == nil {
 		return false
 	}
+
 	in, err := newReceiver(conn)
 	if err != nil {
 		return false
 	}
+
 	for {
 		if err := conn.SetReadDeadline(f.deadline()); err != nil {
 			return false
@@ -278,7 +284,7 @@ func (f *flow) answer(data []byte) {
 	}
 }
 
-// deadline is when the flow ends if nothing more happens.
+// deadline returns when the flow ends if no more datagrams come.
 func (f *flow) deadline() time.Time {
 	used := time.Unix(0, f.used.Load())
 	if f.answered.Load() && used.Sub(f.began) > streamAge {
@@ -287,7 +293,7 @@ func (f *flow) deadline() time.Time {
 	return used.Add(f.listener.relay.opts.FlowIdle)
 }
 
-// end closes the flow; the client's next datagram begins another.
+// end closes the flow. The client's next datagram begins another one.
 func (f *flow) end() {
 	f.mu.Lock()
 	already := f.ended

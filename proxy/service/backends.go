@@ -15,8 +15,8 @@ type candidate struct {
 	port  uint16
 }
 
-// backends picks. For each policy on its own: ready endpoints, and where there are none, those that terminate but still
-// serve. The policy Cluster takes topology into account.
+// backends returns the backends for each traffic policy: ready endpoints, or if there are none, those that terminate but still serve.
+// For the policy Cluster, topology hints count.
 func (e *entry) backends(p *port, v6 bool, node Node) *backendSets {
 	all := e.candidates(p, v6)
 	nearby := near(all, node)
@@ -26,7 +26,7 @@ func (e *entry) backends(p *port, v6 bool, node Node) *backendSets {
 	}
 }
 
-// choose gives the ready ones that wanted admits, else those that fallback admits and that terminate but serve.
+// choose returns the ready endpoints that wanted admits; without any, the terminating ones that still serve and that fallback admits.
 func choose(all []candidate, wanted, fallback func(candidate) bool) []Backend {
 	take := func(c condition, admits func(candidate) bool) []Backend {
 		n := 0
@@ -35,7 +35,7 @@ func choose(all []candidate, wanted, fallback func(candidate) bool) []Backend {
 				n++
 			}
 		}
-		out := make([]Backend, 0, n) // it is kept, and garbage of its size would leave holes beside it
+		out := make([]Backend, 0, n) // the exact size: the list is kept, and grown lists would leave garbage between kept ones
 		for _, a := range all {
 			if a.has(c) && admits(a) {
 				out = append(out, Backend{Addr: a.addr, Port: a.port, Local: a.has(local)})
@@ -49,7 +49,7 @@ func choose(all []candidate, wanted, fallback func(candidate) bool) []Backend {
 	return take(serving|terminating, fallback)
 }
 
-// candidates merges the slices, ordered by address and port: what is in two of them is one.
+// candidates merges the slices, ordered by address and port. An endpoint in two slices is there once.
 func (e *entry) candidates(p *port, v6 bool) []candidate {
 	var out []candidate
 	for _, s := range e.slices {
@@ -69,7 +69,7 @@ func (e *entry) candidates(p *port, v6 bool) []candidate {
 	return slices.CompactFunc(out, func(a, b candidate) bool { return a.addr == b.addr && a.port == b.port })
 }
 
-// numbers are the slice's for a service port, found by name and protocol: named target ports differ between slices.
+// numbers returns the slice's ports for a service port, by name and protocol: named target ports may differ between slices.
 func (s *slice) numbers(p *port) []uint16 {
 	var out []uint16
 	for i := range s.ports {
@@ -80,8 +80,8 @@ func (s *slice) numbers(p *port) []uint16 {
 	return out
 }
 
-// near says which hints count on this node; nil when hints do not: every ready endpoint must have some, and one must
-// name this node, else its zone.
+// near returns a function that reports whether hints name this node or its zone, or nil if hints do not count: every ready endpoint
+// must have them, and one must name this node, or else its zone.
 func near(all []candidate, node Node) func(*hints) bool {
 	byNode := func(h *hints) []string { return h.nodes }
 	byZone := func(h *hints) []string { return h.zones }
@@ -96,6 +96,7 @@ func near(all []candidate, node Node) func(*hints) bool {
 	return nil
 }
 
+// hinted reports whether every ready endpoint has hints of a kind and one of them names the place.
 func hinted(all []candidate, place string, of func(*hints) []string) bool {
 	here := false
 	for _, c := range all {

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Builders: a case reads as a fact sheet.
+// Builders of services and slices, so that a test case is one line.
 
 type (
 	serviceOption func(*corev1.Service)
@@ -78,7 +78,7 @@ func typ(t corev1.ServiceType) serviceOption {
 	return func(s *corev1.Service) { s.Spec.Type = t }
 }
 
-// loadBalancer makes it one, with node port 30080 on the first port.
+// loadBalancer sets the type LoadBalancer, with node port 30080 on the first port.
 func loadBalancer(ingress ...string) serviceOption {
 	return func(s *corev1.Service) {
 		s.Spec.Type = corev1.ServiceTypeLoadBalancer
@@ -149,6 +149,7 @@ func endpointOf(text string) discoveryv1.Endpoint {
 	e := discoveryv1.Endpoint{Addresses: words[:1],
 		Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating}}
 	hints := &discoveryv1.EndpointHints{}
+
 	for _, w := range words[1:] {
 		key, value, _ := strings.Cut(w, "=")
 		switch key {
@@ -222,8 +223,10 @@ func text(states []State) string {
 			}
 			out = append(out, word)
 		}
+
 		return strings.Join(out, " ")
 	}
+
 	for _, s := range states {
 		for _, f := range s.Frontends {
 			fmt.Fprintf(&b, "%s %s %s -> %s", strings.TrimPrefix(s.Service, "ns/"), f.Kind, f.Key, list(f.Backends))
@@ -251,5 +254,6 @@ func text(states []State) string {
 			fmt.Fprintf(&b, "%s gone\n", strings.TrimPrefix(s.Service, "ns/"))
 		}
 	}
+
 	return b.String()
 }

@@ -15,10 +15,10 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// Annotation of upstream: packets reach the pod with the frontend's address as destination.
+// preserveDestination is upstream's annotation: packets reach the pod with the frontend's address as destination.
 const preserveDestination = "preserve-destination"
 
-// Labels by which upstream's proxy leaves a service and its slices to others (pkg/proxy/apis/well_known_labels.go).
+// Labels of services, and of their slices, that upstream's proxy does not serve (pkg/proxy/apis/well_known_labels.go).
 const (
 	labelOtherProxy = "service.kubernetes.io/service-proxy-name"
 	labelHeadless   = "service.kubernetes.io/headless"
@@ -27,13 +27,13 @@ const (
 // defaultAffinity is the API's default timeout of client IP affinity (core/v1 DefaultClientIPServiceAffinitySeconds).
 const defaultAffinity = 10800 * time.Second
 
-// wanted is what of a Service matters.
+// wanted is what a proxy needs to know of a Service.
 type wanted struct {
 	created int64 // Unix seconds
 	rank    uint8
 	// externalLocal and internalLocal are the traffic policies; preserve is the annotation.
 	externalLocal, internalLocal, preserve bool
-	// elsewhere: the service's annotation says who enforces ranges.
+	// elsewhere: an annotation says that the source ranges are enforced elsewhere.
 	elsewhere  bool
 	healthPort uint16
 	affinity   time.Duration
@@ -42,7 +42,7 @@ type wanted struct {
 	*rare
 }
 
-// rare is what most services have nothing of; those share one.
+// rare are the fields that are empty for most services; those services share one value.
 type rare struct {
 	external, ingress []netip.Addr
 	ranges            []netip.Prefix
@@ -72,19 +72,20 @@ func (w *wanted) equal(o *wanted) bool {
 		slices.Equal(w.ingress, o.ingress) && slices.Equal(w.ranges, o.ranges) && slices.Equal(w.problems, o.problems)
 }
 
-// foreign says that labels leave an object to another proxy, or to none.
+// foreign reports whether labels assign an object to another proxy, or to none.
 func foreign(labels map[string]string) bool {
 	_, other := labels[labelOtherProxy]
 	_, headless := labels[labelHeadless]
 	return other || headless
 }
 
-// compactService gives nil for a service that no proxy serves.
+// compactService returns nil for a service that this proxy does not serve.
 func compactService(s *corev1.Service) *wanted {
 	if foreign(s.Labels) || s.Spec.Type == corev1.ServiceTypeExternalName ||
 		s.Spec.ClusterIP == corev1.ClusterIPNone || s.Spec.ClusterIP == "" {
 		return nil
 	}
+
 	name := s.Namespace + "/" + s.Name
 	w := &wanted{created: s.CreationTimestamp.Unix(), rank: rankOf(s), preserve: s.Annotations[preserveDestination] == "true",
 		elsewhere: s.Annotations[SourceRangesAnnotation] == string(Elsewhere), rare: &rare{}}
@@ -97,6 +98,7 @@ func compactService(s *corev1.Service) *wanted {
 	if s.Spec.Type == corev1.ServiceTypeLoadBalancer && w.externalLocal {
 		w.healthPort = uint16(s.Spec.HealthCheckNodePort)
 	}
+
 	problem := func(reason, format string, args ...any) {
 		w.problems = append(w.problems, Problem{name, reason, fmt.Sprintf(format, args...)})
 	}
@@ -121,15 +123,16 @@ func (w *wanted) addPorts(s *corev1.Service, problem func(reason, format string,
 	}
 }
 
-// addAddresses takes those of the service's families; others and empty ones are left out silently, as upstream does.
+// addAddresses adds the addresses of the service's families. Others and empty ones are left out silently, as upstream does.
 func (w *wanted) addAddresses(s *corev1.Service, problem func(reason, format string, args ...any)) {
 	parse := func(what, text string) (netip.Addr, bool) {
 		addr, ok := parseAddr(text)
 		if !ok && strings.TrimSpace(text) != "" {
-			problem(ReasonAddress, "%s %q is no address", what, text)
+			problem(ReasonAddress, "%s %q is not an IP address", what, text)
 		}
 		return addr, ok
 	}
+
 	for _, ip := range clusterIPs(s) {
 		if addr, ok := parse("cluster IP", ip); ok && !w.has(addr.Is6()) {
 			w.cluster = append(w.cluster, addr)
@@ -140,6 +143,7 @@ func (w *wanted) addAddresses(s *corev1.Service, problem func(reason, format str
 			w.external = append(w.external, addr)
 		}
 	}
+
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return
 	}
@@ -155,12 +159,12 @@ func (w *wanted) addAddresses(s *corev1.Service, problem func(reason, format str
 	w.ranges = rangesOf(s)
 }
 
-// has says that the service has a cluster IP of the family.
+// has reports whether the service has a cluster IP of the family.
 func (w *wanted) has(v6 bool) bool {
 	return slices.ContainsFunc(w.cluster, func(a netip.Addr) bool { return a.Is6() == v6 })
 }
 
-// rangesFor gives the ranges that bind clients of a family; none bind nobody.
+// rangesFor returns the ranges of a family; without any, all clients are admitted.
 func (w *wanted) rangesFor(v6 bool) []netip.Prefix {
 	var out []netip.Prefix
 	for _, r := range w.ranges {
@@ -171,7 +175,7 @@ func (w *wanted) rangesFor(v6 bool) []netip.Prefix {
 	return out
 }
 
-// rangesOf leaves out what is no prefix, and the family of a prefix that admits all, as upstream does.
+// rangesOf returns the valid source ranges, without those of a family in which one admits all, as upstream does.
 func rangesOf(s *corev1.Service) []netip.Prefix {
 	var all []netip.Prefix
 	open := map[bool]bool{}
@@ -208,7 +212,7 @@ func affinityOf(s *corev1.Service) time.Duration {
 	return defaultAffinity
 }
 
-// clusterIPs are those that the service's families name; a service of before dual stack names none.
+// clusterIPs returns one address per family of the service. A service from before dual stack has no families.
 func clusterIPs(s *corev1.Service) []string {
 	if len(s.Spec.IPFamilies) == 0 || len(s.Spec.ClusterIPs) == 0 {
 		return []string{s.Spec.ClusterIP}
@@ -226,7 +230,7 @@ func protocolOf(p corev1.Protocol) (hns.Protocol, bool) {
 	return 0, false
 }
 
-// parseAddr also takes leading zeros, which old objects may have.
+// parseAddr also accepts leading zeros, which old objects may have.
 func parseAddr(text string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
@@ -239,7 +243,7 @@ func parseAddr(text string) (netip.Addr, bool) {
 	return addr.Unmap(), addr.Zone() == ""
 }
 
-// slice is what of an EndpointSlice matters.
+// slice is what a proxy needs to know of an EndpointSlice.
 type slice struct {
 	name      string
 	v6        bool
@@ -257,7 +261,7 @@ type slicePort struct {
 // endpoint is one address with its conditions.
 type endpoint struct {
 	addr netip.Addr
-	hint uint16 // one more than the place in the slice's hints; 0: none
+	hint uint16 // the index in the slice's hints plus 1; 0: none
 	condition
 }
 
@@ -272,7 +276,7 @@ const (
 
 func (c condition) has(all condition) bool { return c&all == all }
 
-// hints name the places whose clients an endpoint is meant for.
+// hints are the zones and nodes whose clients an endpoint is meant for.
 type hints struct{ zones, nodes []string }
 
 func (h *hints) equal(o *hints) bool {
@@ -287,7 +291,7 @@ func (s *slice) equal(o *slice) bool {
 		slices.EqualFunc(s.hints, o.hints, (*hints).equal)
 }
 
-// hintsOf gives those of an endpoint; nil: none.
+// hintsOf returns the hints of an endpoint, or nil.
 func (s *slice) hintsOf(i int) *hints {
 	if n := s.endpoints[i].hint; n > 0 {
 		return s.hints[n-1]
@@ -295,7 +299,7 @@ func (s *slice) hintsOf(i int) *hints {
 	return nil
 }
 
-// hint gives the number by which an endpoint has these hints. The API takes 1,000 endpoints to a slice at most.
+// hint returns the value of endpoint.hint for these hints. It fits 16 bits: the API allows 1,000 endpoints per slice.
 func (s *slice) hint(h *hints) uint16 {
 	if h == nil {
 		return 0
@@ -308,12 +312,13 @@ func (s *slice) hint(h *hints) uint16 {
 	return uint16(i + 1)
 }
 
-// compactSlice gives nil for a slice that no service of ours can use.
+// compactSlice returns nil for a slice that no service here can use.
 func compactSlice(s *discoveryv1.EndpointSlice, node string) *slice {
 	if foreign(s.Labels) || s.Labels[discoveryv1.LabelServiceName] == "" ||
 		s.AddressType != discoveryv1.AddressTypeIPv4 && s.AddressType != discoveryv1.AddressTypeIPv6 {
 		return nil
 	}
+
 	out := &slice{name: s.Name, v6: s.AddressType == discoveryv1.AddressTypeIPv6}
 	for _, p := range s.Ports {
 		if p.Name == nil || p.Port == nil || *p.Port == 0 {
@@ -327,6 +332,7 @@ func compactSlice(s *discoveryv1.EndpointSlice, node string) *slice {
 			out.ports = append(out.ports, slicePort{name: intern(*p.Name), protocol: known, number: uint16(*p.Port)})
 		}
 	}
+
 	out.endpoints = make([]endpoint, 0, len(s.Endpoints))
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
@@ -339,6 +345,7 @@ func compactSlice(s *discoveryv1.EndpointSlice, node string) *slice {
 		}
 		out.endpoints = append(out.endpoints, endpoint{addr: addr, hint: out.hint(hintsOf(e)), condition: conditionOf(e, node)})
 	}
+
 	slices.SortStableFunc(out.endpoints, func(a, b endpoint) int {
 		return cmp.Or(a.addr.Compare(b.addr), b.preference()-a.preference())
 	})
@@ -361,8 +368,8 @@ func conditionOf(e *discoveryv1.Endpoint, node string) condition {
 	return c
 }
 
-// preference among endpoints with one address: a pod's address may be in two slices while it moves, or be that of a
-// terminating pod and of the running one that inherited it; the running one counts, then the ready one.
+// preference orders endpoints with one address, larger first. While endpoints move between slices an address may be in two, and a
+// terminating pod may have the same address as a new one. The one that does not terminate is preferred, then the ready one.
 func (e endpoint) preference() int {
 	p := 0
 	for i, better := range []bool{e.has(local), e.has(serving), e.has(ready), !e.has(terminating)} {

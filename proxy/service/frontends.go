@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// state computes what an entry's service asks of this node.
+// state computes what an entry's service wants of this node.
 func (t *Tracker) state(e *entry) State {
 	s := State{Service: e.name, Rank: RankOther}
 	w := e.service
@@ -24,7 +24,7 @@ func (t *Tracker) state(e *entry) State {
 	return s
 }
 
-// localReady counts addresses, not address and port: a service with two ports has each pod once.
+// localReady counts the addresses of ready endpoints on this node. Ports do not count: a service with two ports has each pod once.
 func (e *entry) localReady(v6 bool) int {
 	found := map[netip.Addr]bool{}
 	for _, s := range e.slices {
@@ -45,15 +45,16 @@ type setKey struct {
 	v6   bool
 }
 
-// builder makes the frontends of one service.
+// builder computes the frontends of one service.
 type builder struct {
 	tracker *Tracker
 	entry   *entry
 	state   *State
 	sets    map[setKey]*backendSets
-	refused bool // the problem about source ranges is told
+	refused bool // the problem about source ranges is among the state's
 }
 
+// add adds the frontend of a service port, unless another service has it or the service has it with a better precedence.
 func (b *builder) add(key Key, precedence uint8, number int) {
 	w, kind := b.entry.service, kinds[precedence]
 	owner := b.tracker.index.owners[key]
@@ -62,25 +63,28 @@ func (b *builder) add(key Key, precedence uint8, number int) {
 		b.problem(ReasonTaken, "%s %s belongs to service %s", kind, key, owner.entry.name)
 		return
 	case owner.precedence != precedence || int(owner.port) != number:
-		return // the service itself asks for it in a better way
+		return // the service has it in another way, with a better precedence
 	}
+
 	p := &w.ports[number]
 	f := Frontend{Key: key, Kind: kind, Service: b.entry.name, PortName: p.name,
 		Affinity: w.affinity != 0, AffinityTimeout: w.affinity, PreserveDestination: w.preserve}
 	if kind == Ingress && !b.admit(&f) {
 		return
 	}
+
 	sets := b.sets[setKey{number, key.IPv6}]
 	if sets == nil {
 		sets = b.entry.backends(p, key.IPv6, b.tracker.node)
 		b.sets[setKey{number, key.IPv6}] = sets
 	}
+
 	switch kind {
 	case ClusterIP:
 		f.LocalOnly = w.internalLocal
 	case ExternalIP:
 		f.LocalOnly = w.externalLocal
-	default: // as upstream's proxy for Windows, which takes no external IP for this
+	default: // upstream's proxy for Windows does the same, also not for external IPs
 		f.LocalOnly = w.externalLocal || w.preserve
 	}
 	f.Backends = sets.cluster
@@ -93,7 +97,7 @@ func (b *builder) add(key Key, precedence uint8, number int) {
 	b.state.Frontends = append(b.state.Frontends, f)
 }
 
-// admit decides about an ingress IP whose clients are to be limited.
+// admit reports whether an ingress IP is served although its clients are to be limited by source ranges.
 func (b *builder) admit(f *Frontend) bool {
 	w := b.entry.service
 	if len(w.ranges) == 0 || w.elsewhere || b.tracker.options.SourceRanges == Elsewhere {

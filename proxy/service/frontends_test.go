@@ -38,6 +38,7 @@ func TestKinds(t *testing.T) {
 		s.Status.LoadBalancer.Ingress[0].IPMode = &mode
 	}
 	pods := eps("web-1", "10.0.0.1 n1", "10.0.0.2 n2")
+
 	for _, c := range []struct {
 		name string
 		svc  *corev1.Service
@@ -89,7 +90,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestSourceRanges refuses ingress IPs with ranges, unless somebody enforces them; node port and cluster IP have none.
+// TestSourceRanges: ingress IPs with ranges are refused, unless the ranges are enforced. Node port and cluster IP have no ranges.
 func TestSourceRanges(t *testing.T) {
 	const ingress = "web ingress IP 203.0.113.7 80/tcp -> "
 	for _, c := range []struct {
@@ -119,6 +120,7 @@ func TestSourceRanges(t *testing.T) {
 func TestBackends(t *testing.T) {
 	nilName := with(eps("web-1", "10.0.0.1 n1"), func(s *discoveryv1.EndpointSlice) { s.Ports[0].Name = nil })
 	dual := []serviceOption{ips("10.96.0.1", "fd00::1")}
+
 	for _, c := range []struct {
 		name   string
 		svc    []serviceOption

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// claim is a service's wish for a frontend.
+// claim is one service wanting a frontend.
 type claim struct {
 	entry   *entry
 	created int64
@@ -16,26 +16,26 @@ type claim struct {
 	port       uint16
 }
 
-// kinds in order of precedence: nobody takes a cluster IP by naming it as an external one.
+// kinds in order of precedence: a service cannot take another's cluster IP by naming it as an external IP.
 var kinds = []Kind{ClusterIP, NodePort, Ingress, ExternalIP}
 
-// before says who has a frontend that two services want: by kind, then the older one, then by name. It depends on the
-// objects only, so a restarted proxy decides likewise.
+// before reports whether claim c wins over claim o for the same frontend: by kind, then the older service, then by name. It depends
+// only on the objects, so a restarted proxy decides the same.
 func (c claim) before(o claim) bool {
 	return cmp.Or(cmp.Compare(c.precedence, o.precedence), cmp.Compare(c.created, o.created),
 		strings.Compare(c.entry.name, o.entry.name), cmp.Compare(c.port, o.port)) < 0
 }
 
-// index tells who has which frontend.
+// index has the owner of each frontend.
 type index struct {
 	owners map[Key]claim
-	// contested has all claims of the frontends that more than one service wants, ordered.
+	// contested has all claims, in order, for the frontends that several services want.
 	contested map[Key][]claim
 }
 
 func newIndex() index { return index{owners: map[Key]claim{}, contested: map[Key][]claim{}} }
 
-// frontends calls f with every frontend that a service asks for, in order; a service may ask for one in two ways.
+// frontends calls f with every frontend that a service wants, in order. A service may want one in two ways.
 func (w *wanted) frontends(f func(key Key, precedence uint8, port int)) {
 	if w == nil {
 		return
@@ -58,7 +58,7 @@ func (w *wanted) frontends(f func(key Key, precedence uint8, port int)) {
 	}
 }
 
-// claims are a service's own, the first of each key.
+// claims returns a service's claims, the winning one for each key.
 func (w *wanted) claims(e *entry) map[Key]claim {
 	out := map[Key]claim{}
 	w.frontends(func(key Key, precedence uint8, port int) {
@@ -70,8 +70,8 @@ func (w *wanted) claims(e *entry) map[Key]claim {
 	return out
 }
 
-// replace puts the claims of an entry's new service in place of those of its old one, and gives the other entries that
-// lost or won a frontend by it, or whose problem names another owner now.
+// replace replaces the claims of an entry's old service by those of its new one. It returns the entries that lost or won a frontend
+// by that, or whose problem names another owner now.
 func (x index) replace(e *entry, old, next *wanted) []*entry {
 	before, after := old.claims(e), next.claims(e)
 	var moved []*entry
@@ -119,7 +119,7 @@ func (x index) remove(key Key, c claim, moved []*entry) []*entry {
 	return x.settle(key, all, owner, moved)
 }
 
-// settle makes the first claim the owner; when that is news, all who wait for the frontend hear of it.
+// settle makes the first claim the owner. If the owner changed, the entries of all claims are added to moved.
 func (x index) settle(key Key, all []claim, owner claim, moved []*entry) []*entry {
 	x.owners[key] = all[0]
 	if all[0] != owner {

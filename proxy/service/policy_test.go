@@ -28,6 +28,7 @@ func TestPolicies(t *testing.T) {
 		}
 		return strings.Join(out, "+")
 	}
+
 	for _, external := range []string{"Cluster", "Local"} {
 		for _, internal := range []string{"Cluster", "Local"} {
 			for _, l := range conditions {
@@ -53,10 +54,12 @@ func TestPolicies(t *testing.T) {
 					if len(s.Frontends) != 3 {
 						t.Fatalf("%d frontends", len(s.Frontends))
 					}
+
 					node, ingress := s.Frontends[1], s.Frontends[2]
 					if name(node.Backends)+name(node.Internal()) != name(ingress.Backends)+name(ingress.Internal()) {
 						t.Errorf("%s %s %s %s: node port and ingress differ", external, internal, l, r)
 					}
+
 					health := "-"
 					if s.HealthCheck != nil {
 						health = fmt.Sprint(s.HealthCheck.LocalEndpoints)
@@ -66,12 +69,14 @@ func TestPolicies(t *testing.T) {
 			}
 		}
 	}
+
 	const golden = "testdata/policies.txt"
 	if *update {
 		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	want, err := os.ReadFile(golden)
 	if err != nil {
 		t.Fatal(err)

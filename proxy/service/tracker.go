@@ -13,14 +13,14 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// maxTriggered bounds the triggers kept for one service while nobody takes them.
+// maxTriggered bounds the trigger times that are kept for one service until Take.
 const maxTriggered = 100
 
-// intern gives one copy of texts that many objects share.
+// intern returns one copy of texts that many objects share.
 func intern(s string) string { return unique.Make(s).Value() }
 
-// Tracker keeps what matters of services and slices, and which services were touched. It is safe for concurrent use;
-// objects given to it are not kept and not changed.
+// Tracker keeps what a proxy needs to know of services and slices, and which services changed. It is safe for concurrent use. Objects
+// given to it are not kept and not changed.
 type Tracker struct {
 	mu      sync.Mutex
 	node    Node
@@ -34,14 +34,14 @@ type Tracker struct {
 // entry is one service, its slices, or both.
 type entry struct {
 	name      string
-	service   *wanted  // nil: there is none to serve
+	service   *wanted  // nil if there is none to serve
 	slices    []*slice // by name
 	triggered []time.Time
-	// touched: it is on the tracker's list; reported: the last State was not empty.
+	// touched: it is in Tracker.touched; reported: its last State was not empty.
 	touched, reported bool
 }
 
-// NewTracker starts without objects. The node's name stays what it is here.
+// NewTracker returns a Tracker without objects. The node's name cannot change later.
 func NewTracker(node Node) *Tracker {
 	node.Name = strings.ToLower(node.Name) // as the API requires it; a Windows host name may come in capitals
 	return &Tracker{node: node, entries: map[string]*entry{}, slices: map[string]*entry{}, index: newIndex()}
@@ -57,7 +57,7 @@ func (t *Tracker) SetOptions(o Options) {
 	t.options = o
 }
 
-// SetNode tells where the node is now.
+// SetNode sets the node's zone; the name in it does not count.
 func (t *Tracker) SetNode(node Node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +74,7 @@ func (t *Tracker) SetService(s *corev1.Service) {
 	t.putService(s.Namespace+"/"+s.Name, compactService(s))
 }
 
-// ServiceNames gives namespace/name of all services that are served.
+// ServiceNames returns namespace/name of all services that are served.
 func (t *Tracker) ServiceNames() (names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,14 +86,14 @@ func (t *Tracker) ServiceNames() (names []string) {
 	return names
 }
 
-// SliceNames gives namespace/name of all slices that services use.
+// SliceNames returns namespace/name of all slices that services use.
 func (t *Tracker) SliceNames() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Collect(maps.Keys(t.slices))
 }
 
-// RemoveService forgets a service; its slices stay until they are removed.
+// RemoveService forgets a service. Its slices stay until they are removed.
 func (t *Tracker) RemoveService(namespace, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,7 +119,7 @@ func (t *Tracker) putService(name string, w *wanted) {
 	}
 }
 
-// SetSlice adds or replaces a slice. It may have moved to another service.
+// SetSlice adds or replaces a slice, which may belong to another service than before.
 func (t *Tracker) SetSlice(s *discoveryv1.EndpointSlice) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +129,8 @@ func (t *Tracker) SetSlice(s *discoveryv1.EndpointSlice) {
 		t.dropSlice(key, s.Name)
 		return
 	}
-	next.name = key[len(s.Namespace)+1:] // the key's own bytes
+
+	next.name = key[len(s.Namespace)+1:] // shares the key's memory
 	owner := s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]
 	if old := t.slices[key]; old != nil && old.name != owner {
 		t.dropSlice(key, s.Name)
@@ -138,6 +139,7 @@ func (t *Tracker) SetSlice(s *discoveryv1.EndpointSlice) {
 	if e == nil {
 		e = t.add(owner)
 	}
+
 	i, found := e.find(next.name)
 	switch {
 	case !found:
@@ -149,6 +151,7 @@ func (t *Tracker) SetSlice(s *discoveryv1.EndpointSlice) {
 		e.slices[i] = next
 	}
 	t.touch(e)
+
 	at, err := time.Parse(time.RFC3339Nano, s.Annotations[corev1.EndpointsLastChangeTriggerTime])
 	if err == nil && at.After(t.options.Since) && len(e.triggered) < maxTriggered {
 		e.triggered = append(e.triggered, at)
@@ -171,7 +174,7 @@ func (t *Tracker) dropSlice(key, name string) {
 	if i, found := e.find(name); found {
 		e.slices = slices.Delete(e.slices, i, i+1)
 	}
-	e.triggered = nil // what is left speaks of an earlier change, as upstream has it
+	e.triggered = nil // the remaining slices' times are of earlier changes; upstream drops them too
 	t.touch(e)
 }
 
@@ -200,8 +203,8 @@ func (t *Tracker) touchAll() {
 	}
 }
 
-// Take computes the services that were touched since the last Take, by rank and name. One without frontends is gone, or
-// asks nothing any more. What a change of one service does to another (it takes or frees a frontend) is included.
+// Take returns the states of the services that changed since the last Take, by rank and name. A state without frontends means that
+// the service is gone, or wants nothing any more. A service that lost or won a frontend because another one changed is included.
 func (t *Tracker) Take() []State {
 	t.mu.Lock()
 	defer t.mu.Unlock()

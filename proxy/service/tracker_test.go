@@ -32,7 +32,7 @@ func story(t *testing.T, steps []step) {
 	}
 }
 
-// TestTakeOnlyWhatChanged follows one service through its life beside another that nobody touches.
+// TestTakeOnlyWhatChanged changes one service beside another that stays as it is.
 func TestTakeOnlyWhatChanged(t *testing.T) {
 	story(t, []step{
 		{func(x *Tracker) { x.SetSlice(eps("web-1", "10.0.0.1")) }, ""}, // a slice before its service
@@ -51,7 +51,7 @@ func TestTakeOnlyWhatChanged(t *testing.T) {
 	})
 }
 
-// TestZoneChange computes everything anew when the node moves, and nothing when it stays.
+// TestZoneChange: everything is computed again if the node's zone changes, and nothing if it does not.
 func TestZoneChange(t *testing.T) {
 	story(t, []step{
 		{func(x *Tracker) {
@@ -108,12 +108,14 @@ func TestTriggered(t *testing.T) {
 		if len(states) != 1 {
 			t.Fatalf("%d states", len(states))
 		}
+
 		return states[0].Triggered
 	}
 	x.SetSlice(with(eps("web-1", "10.0.0.1"), triggered("2025-12-31T23:59:59Z")))
 	if got := take(); got != nil {
 		t.Errorf("triggers of before the start: %v", got)
 	}
+
 	x.SetSlice(with(eps("web-1", "10.0.0.2"), triggered("2026-01-02T03:04:05.678Z")))
 	x.SetSlice(with(eps("web-2", "10.0.0.3"), triggered("no time")))
 	x.SetSlice(with(eps("web-3", "10.0.0.4"), triggered("2026-01-02T03:04:06Z")))
@@ -121,12 +123,14 @@ func TestTriggered(t *testing.T) {
 	if got := take(); !slices.Equal(got, want) {
 		t.Errorf("triggers %v, want %v", got, want)
 	}
+
 	for i := range 2 * maxTriggered {
 		x.SetSlice(with(eps("web-1", fmt.Sprintf("10.0.1.%d", i%250)), triggered("2026-01-02T03:04:05Z")))
 	}
 	if got := take(); len(got) != maxTriggered {
 		t.Errorf("%d triggers kept, want %d", len(got), maxTriggered)
 	}
+
 	x.SetSlice(with(eps("web-1", "10.0.0.9"), triggered("2026-01-02T03:04:05Z")))
 	x.RemoveSlice("ns", "web-1")
 	if got := take(); len(got) != 0 {
@@ -160,12 +164,14 @@ func (w world) service(name string) *corev1.Service {
 	if w.IntN(3) == 0 {
 		options = append(options, externalIPs("198.51.100.1", "203.0.113.1", "10.96.0.2"))
 	}
+
 	for _, o := range []serviceOption{externalLocal, internalLocal, affinity(30), ranges("192.0.2.0/24"), label("k8s-app", "kube-dns"),
 		annotation("preserve-destination", "true"), typ(corev1.ServiceTypeExternalName)} {
 		if w.IntN(7) == 0 {
 			options = append(options, o)
 		}
 	}
+
 	return svc(name, options...)
 }
 
@@ -213,7 +219,7 @@ func (o *objects) change(w world, x *Tracker) {
 	}
 }
 
-// scratch computes everything anew, in another order each time.
+// scratch computes everything from scratch, in another order each time.
 func (o *objects) scratch() map[string]State {
 	x := NewTracker(o.node)
 	for _, s := range o.services {
@@ -242,6 +248,7 @@ func walk(t *testing.T, seed uint64, steps int) {
 	o := &objects{services: map[string]*corev1.Service{}, slices: map[string]*discoveryv1.EndpointSlice{}, node: here}
 	x := NewTracker(o.node)
 	told := map[string]State{}
+
 	for i := range steps {
 		o.change(w, x)
 		if w.IntN(3) == 0 {
@@ -253,12 +260,15 @@ func walk(t *testing.T, seed uint64, steps int) {
 			t.Fatalf("seed %d, step %d: from scratch (-) and step by step (+) differ:\n%s", seed, i, diff)
 		}
 	}
+
 	for name := range o.services {
 		x.RemoveService("ns", name)
 	}
+
 	for name := range o.slices {
 		x.RemoveSlice("ns", name)
 	}
+
 	merge(told, x.Take())
 	if len(told)+len(x.entries)+len(x.slices)+len(x.index.owners)+len(x.index.contested) > 0 {
 		t.Fatalf("seed %d: left over: told %v, entries %v, %d slices, index %v %v", seed, slices.Collect(maps.Keys(told)),

@@ -37,8 +37,8 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s %d/%s", vip, k.Port, k.Protocol)
 }
 
-// Frontend is one thing to serve. Without backends it is to be refused or absent, as the mode can. The slices in it are
-// shared among the frontends of a State and must not be changed.
+// Frontend is one address and port to serve. Without backends it refuses connections or does not exist, as the mode can. Its slices
+// are shared by the frontends of a State and must not be changed.
 type Frontend struct {
 	Key
 	Kind Kind
@@ -47,11 +47,11 @@ type Frontend struct {
 	// Affinity keeps a client on one backend for AffinityTimeout after its last connection; 0 without affinity.
 	Affinity        bool
 	AffinityTimeout time.Duration
-	// LocalOnly says that the traffic policy (or PreserveDestination) allows Backends of this node only.
+	// LocalOnly: the traffic policy, or PreserveDestination, allows only Backends of this node.
 	LocalOnly bool
 	// PreserveDestination asks for packets that still carry the frontend's address.
 	PreserveDestination bool
-	// Backends are for every client that InternalBackends are not for; ordered by address and port.
+	// Backends are for every client for whom there are no InternalBackends; ordered by address and port.
 	Backends []Backend
 	// InternalBackends are for clients in the cluster as this node sees them (its pods, and the node itself), where those
 	// are treated differently: a node port, external or ingress IP whose external traffic policy is Local takes them to
@@ -67,7 +67,7 @@ type Frontend struct {
 	SourceRanges []netip.Prefix
 }
 
-// Internal gives the backends for clients in the cluster as seen from this node.
+// Internal returns the backends for clients in the cluster as seen from this node.
 func (f Frontend) Internal() []Backend {
 	if f.InternalBackends != nil {
 		return f.InternalBackends
@@ -79,7 +79,7 @@ func (f Frontend) Internal() []Backend {
 type Backend struct {
 	Addr netip.Addr
 	Port uint16
-	// Local: it runs on this node.
+	// Local: the pod runs on this node.
 	Local bool
 }
 
@@ -99,7 +99,7 @@ const (
 	ReasonSourceRanges = "SourceRangesNotEnforced"
 	// ReasonTaken: another service has the frontend.
 	ReasonTaken = "FrontendTaken"
-	// ReasonAddress: an address in the service is none.
+	// ReasonAddress: an address in the service is not valid.
 	ReasonAddress = "InvalidAddress"
 )
 
@@ -118,11 +118,12 @@ const (
 	RankOther
 )
 
-// State is what one Service asks of this node.
+// State is what one Service wants of this node.
 type State struct {
 	Service string // namespace/name
 	Rank    int
-	// Frontends are in the order of the service's ports, and per port cluster IP, node port, ingress, external IPs. None: the service is gone, or asks nothing of a proxy.
+	// Frontends are in the order of the service's ports, and per port cluster IP, node port, ingress, external IPs. Without any, the
+	// service is gone, or wants nothing of a proxy.
 	Frontends   []Frontend
 	HealthCheck *HealthCheck
 	Problems    []Problem
@@ -131,12 +132,12 @@ type State struct {
 	Triggered []time.Time
 }
 
-// Empty says that the service asks nothing of this node and has no problem.
+// Empty reports whether the service wants nothing of this node and has no problem.
 func (s State) Empty() bool {
 	return len(s.Frontends) == 0 && s.HealthCheck == nil && len(s.Problems) == 0
 }
 
-// Node is this node's place.
+// Node is this node.
 type Node struct {
 	Name string
 	Zone string // label topology.kubernetes.io/zone; "" when unknown
@@ -148,22 +149,22 @@ type SourceRanges string
 // What to do about loadBalancerSourceRanges. HNS has no filter on a load balancer's frontend, and an ACL on the pods'
 // endpoints would also bind cluster IP and node port, and not those of other nodes.
 const (
-	// Refuse, the default: ingress IPs with ranges are not served, rather than opened to everybody. The annotation
-	// SourceRangesAnnotation on a service overrides it.
+	// Refuse, the default: ingress IPs with ranges are not served, rather than opened to every client. SourceRangesAnnotation on a
+	// service overrides it.
 	Refuse SourceRanges = ""
-	// Elsewhere: what is in front of the cluster enforces them; serve the ingress IPs to whoever gets through.
+	// Elsewhere: a device in front of the cluster enforces them; ingress IPs are served to every client that gets through.
 	Elsewhere SourceRanges = "elsewhere"
 	// Carry: the mode enforces them; they are in Frontend.SourceRanges.
 	Carry SourceRanges = "carry"
 )
 
-// SourceRangesAnnotation with value "elsewhere" on a service says that what is in front of the cluster enforces its
+// SourceRangesAnnotation with value "elsewhere" on a service says that a device in front of the cluster enforces its
 // loadBalancerSourceRanges.
 const SourceRangesAnnotation = "porthole.dev/source-ranges"
 
 // Options of a Tracker.
 type Options struct {
 	SourceRanges SourceRanges
-	// Since: triggers of before are not reported, as they were served by an earlier proxy; zero reports all.
+	// Since leaves out trigger times before it, whose changes an earlier proxy served; zero leaves out none.
 	Since time.Time
 }

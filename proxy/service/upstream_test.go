@@ -38,20 +38,24 @@ func TestAgainstUpstream(t *testing.T) {
 	cases := make([]upstreamCase, count)
 	var in bytes.Buffer
 	encoder := json.NewEncoder(&in)
+
 	for i := range cases {
 		cases[i] = w.upstream()
 		if err := encoder.Encode(cases[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	cmd := exec.CommandContext(t.Context(), oracle)
 	cmd.Stdin, cmd.Stderr = &in, nil
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("running %s: %v", oracle, err)
 	}
+
 	decoder := json.NewDecoder(bytes.NewReader(out))
 	backends := 0
+
 	for i, c := range cases {
 		var want []string
 		if err := decoder.Decode(&want); err != nil {
@@ -67,6 +71,7 @@ func TestAgainstUpstream(t *testing.T) {
 			objects, _ := json.MarshalIndent(c, "", " ") // only for people
 			t.Fatalf("case %d: ours\n  %s\nupstream's\n  %s\n%s", i, strings.Join(got, "\n  "), strings.Join(want, "\n  "), objects)
 		}
+
 		backends += strings.Count(strings.Join(want, " "), ":8080")
 	}
 	if backends < count {
@@ -79,11 +84,13 @@ func TestAgainstUpstream(t *testing.T) {
 func (w world) upstream() upstreamCase {
 	s := w.service("s0")
 	s.Annotations = nil
+
 	for _, o := range []serviceOption{ranges("192.0.2.0/24", " 198.51.100.0/24", "2001:db8::/32"), ranges("192.0.2.0/24", "0.0.0.0/0")} {
 		if w.IntN(6) == 0 {
 			o(s)
 		}
 	}
+
 	s.Spec.ExternalIPs = nil
 	if w.IntN(3) == 0 {
 		s.Spec.ExternalIPs = []string{"198.51.100.1", "2001:db8::9", ""}
@@ -95,6 +102,7 @@ func (w world) upstream() upstreamCase {
 	}
 	c := upstreamCase{Node: here.Name, Zone: w.pick("", "z1", "z1", "z2"), Service: s}
 	all, used := w.pick("", "zone", "node", "both"), 0
+
 	for i := range w.IntN(5) {
 		var pods []string
 		prefix := "10.0.0."
@@ -105,6 +113,7 @@ func (w world) upstream() upstreamCase {
 			used++
 			pods = append(pods, fmt.Sprintf("%s%d ", prefix, used)+w.endpointWords(all))
 		}
+
 		slice := with(eps(fmt.Sprintf("x%d", i), pods...), of("s0"), to(w.pick("http 8080", "http 8080", "http 9090"), "dns 8080/udp", w.pick("admin 81", "other 81")))
 		c.Slices = append(c.Slices, slice)
 	}
@@ -134,9 +143,11 @@ func (c upstreamCase) ours() []string {
 	x := NewTracker(Node{Name: c.Node, Zone: c.Zone})
 	x.SetOptions(Options{SourceRanges: Carry})
 	x.SetService(c.Service)
+
 	for _, s := range c.Slices {
 		x.SetSlice(s)
 	}
+
 	var lines []string
 	list := func(all []Backend) string {
 		var out []string
@@ -150,9 +161,11 @@ func (c upstreamCase) ours() []string {
 			}
 			out = append(out, word)
 		}
+
 		slices.Sort(out)
 		return strings.Join(out, " ")
 	}
+
 	for _, s := range x.Take() {
 		for _, f := range s.Frontends {
 			line := fmt.Sprintf("%s %s -> %s", f.Kind, f.Key, list(f.Backends))
@@ -171,6 +184,7 @@ func (c upstreamCase) ours() []string {
 			lines = append(lines, fmt.Sprintf("health %s %s %d = %d", c.Service.Spec.IPFamilies[0], h.Service, h.Port, h.LocalEndpoints))
 		}
 	}
+
 	slices.Sort(lines)
 	return lines
 }

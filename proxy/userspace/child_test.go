@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// childSetup is what a child is told at its start.
+// childSetup are the settings of a child process.
 type childSetup struct {
 	Listen, Interface, StateFile string
 	Cluster                      []netip.Prefix
@@ -42,7 +42,7 @@ type childSetup struct {
 	RetryMin, RetryMax, Period   time.Duration
 }
 
-// child is a proxy in a process of its own, which is told its services over HTTP.
+// child is a proxy in a process of its own, which gets its services over HTTP.
 type child struct {
 	childSetup
 
@@ -76,6 +76,7 @@ func (c *child) run() error {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
+
 		c.mu.Lock()
 		c.waiting, c.complete = append(c.waiting, states...), true
 		c.mu.Unlock()

@@ -13,18 +13,18 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// Observed is what there is.
+// Observed is what the host and the relay have now.
 type Observed struct {
 	Interfaces []string
 	Addresses  []platform.HostAddress
-	// Owned are the addresses that we put on the interface of that name, or were about to.
+	// Owned has the interface on which we put an address, or were about to.
 	Owned map[netip.Addr]string
-	// Idle says since when an owned address belongs to no service; absent: it does, or did until now.
+	// Idle has the time since when an owned address belongs to no service. An address that belongs to one, or did until now, is absent.
 	Idle  map[netip.Addr]time.Time
 	Relay relay.State
 }
 
-// Facts are what a plan depends on besides.
+// Facts are what a plan depends on beside frontends and observations.
 type Facts struct {
 	Interface string
 	Reserved  []netip.Addr
@@ -33,7 +33,7 @@ type Facts struct {
 	Linger    time.Duration
 }
 
-// Verb says what an operation does.
+// Verb of an operation.
 type Verb string
 
 // Verbs, in the order in which they come.
@@ -41,10 +41,10 @@ const (
 	Close  Verb = "close"          // a listener
 	Drop   Verb = "drop"           // a frontend
 	Add    Verb = "add address"    // to the interface
-	Serve  Verb = "serve"          // make or change a frontend
+	Serve  Verb = "serve"          // create or change a frontend
 	Listen Verb = "listen"         // for a frontend
 	Remove Verb = "remove address" // from its interface
-	Forget Verb = "forget address" // that is not there, or not ours any more
+	Forget Verb = "forget address" // it is gone, or not ours any more
 )
 
 // Op is one operation. Each can be repeated.
@@ -57,13 +57,14 @@ type Op struct {
 	Config    relay.Config   // Serve
 	At        relay.Endpoint // Listen, Close
 	Service   string         // for people: Serve, Listen
-	// Again: it was there before and is lost.
+	// Again: the address was added before and is lost.
 	Again bool
 }
 
 func (o Op) String() string {
 	var s strings.Builder
 	s.WriteString(string(o.Verb))
+
 	switch o.Verb {
 	case Add:
 		fmt.Fprintf(&s, " %s to %s", o.Addr, o.Interface)
@@ -89,6 +90,7 @@ func (o Op) String() string {
 			fmt.Fprintf(&s, ", from %v", o.Config.Sources)
 		}
 	}
+
 	if o.Again {
 		s.WriteString(" (again)")
 	}
@@ -110,7 +112,7 @@ func list(backends []netip.AddrPort) string {
 	return strings.Join(text, " ")
 }
 
-// Changes are what to do, and what cannot be done.
+// Changes are the operations, and what cannot be served.
 type Changes struct {
 	Ops      []Op
 	Problems map[service.Key]service.Problem
@@ -138,13 +140,13 @@ type planner struct {
 	there     map[netip.Addr][]string // interfaces with the address
 	nodeAddrs []netip.Addr
 	wanted    map[netip.Addr]bool // VIPs
-	renewed   map[netip.Addr]bool // those that come back: what listened there is not relied upon
+	renewed   map[netip.Addr]bool // those that are added again: their listeners are opened again too
 	listeners map[relay.Endpoint]service.Key
 	names     map[string]bool
 }
 
-// Plan compares what is wanted with what there is. Frontends earlier in wanted are served first, and keep an endpoint
-// that a later one wants as well. Nothing handed in is changed.
+// Plan compares the wanted frontends with what was seen. Frontends earlier in wanted are served first, and keep an endpoint that a
+// later one wants too. The arguments are not changed.
 func Plan(wanted []service.Frontend, seen Observed, facts Facts) Changes {
 	p := planner{seen: seen, facts: facts, there: map[netip.Addr][]string{}, wanted: map[netip.Addr]bool{},
 		renewed: map[netip.Addr]bool{}, listeners: map[relay.Endpoint]service.Key{}, names: map[string]bool{},
@@ -153,6 +155,7 @@ func Plan(wanted []service.Frontend, seen Observed, facts Facts) Changes {
 		p.there[a.Addr] = append(p.there[a.Addr], a.Interface)
 	}
 	p.findNodeAddrs()
+
 	var ops []Op
 	for i := range wanted {
 		ops = append(ops, p.frontend(&wanted[i])...)
@@ -175,7 +178,7 @@ func (p *planner) findNodeAddrs() {
 	}
 }
 
-// stale closes listeners that nobody wants, or for another frontend, and drops frontends.
+// stale closes listeners that no frontend wants, or another one than before, and drops frontends that no service wants.
 func (p *planner) stale() (ops []Op) {
 	for _, at := range slices.SortedFunc(maps.Keys(p.seen.Relay.Listeners), compareEndpoints) {
 		if key, ok := p.listeners[at]; !ok || key.String() != p.seen.Relay.Listeners[at] || p.renewed[at.Addr()] {
@@ -211,6 +214,7 @@ func (p *planner) frontend(f *service.Frontend) (ops []Op) {
 	if !served(f) {
 		return ops
 	}
+
 	name := f.Key.String()
 	var listen []Op
 	for _, addr := range at {
@@ -229,6 +233,7 @@ func (p *planner) frontend(f *service.Frontend) (ops []Op) {
 		}
 		listen = append(listen, Op{Verb: Listen, At: end, Key: f.Key, Name: name, Service: f.Service})
 	}
+
 	p.names[name] = true
 	config := configOf(f)
 	if old, there := p.seen.Relay.Frontends[name]; there && old.Equal(config) {
@@ -239,7 +244,7 @@ func (p *planner) frontend(f *service.Frontend) (ops []Op) {
 	return append(ops, listen...)
 }
 
-// served tells whether anybody at all can be sent to a backend.
+// served reports whether any client can be sent to a backend.
 func served(f *service.Frontend) bool { return len(f.Backends) > 0 || len(f.InternalBackends) > 0 }
 
 func configOf(f *service.Frontend) relay.Config {
@@ -263,7 +268,7 @@ func addrPorts(backends []service.Backend) []netip.AddrPort {
 	return out
 }
 
-// address plans a VIP the first time it comes up.
+// address plans a VIP when the first frontend has it; for others it returns no operation.
 func (p *planner) address(vip netip.Addr) ([]Op, *service.Problem) {
 	switch {
 	case vip.IsLoopback() || vip.IsMulticast() || vip.IsUnspecified() || vip.IsLinkLocalUnicast():
@@ -271,12 +276,14 @@ func (p *planner) address(vip netip.Addr) ([]Op, *service.Problem) {
 	case slices.Contains(p.facts.Reserved, vip) && len(p.there[vip]) == 0:
 		return nil, &service.Problem{Reason: ReasonAddressReserved, Text: fmt.Sprintf("%s is needed by this node to reach others", vip)}
 	}
+
 	owned, ours := p.seen.Owned[vip]
 	foreign := len(p.there[vip]) > 0 && !ours
 	right := ours && owned == p.facts.Interface && slices.Contains(p.there[vip], owned)
 	if !foreign && !right && !slices.Contains(p.seen.Interfaces, p.facts.Interface) {
 		return nil, &service.Problem{Reason: ReasonInterfaceMissing, Text: fmt.Sprintf("this host has no interface %q to add %s to", p.facts.Interface, vip)}
 	}
+
 	if p.wanted[vip] {
 		return nil, nil
 	}
@@ -285,16 +292,17 @@ func (p *planner) address(vip netip.Addr) ([]Op, *service.Problem) {
 		p.out.Kept++
 		return nil, nil
 	}
+
 	p.renewed[vip] = ours
 	add := Op{Verb: Add, Addr: vip, Interface: p.facts.Interface, Again: ours}
 	if ours && slices.Contains(p.there[vip], owned) {
-		// The interface has another name than it had: the address goes from the old one first, as no two may have it.
+		// The interface has another name now. The address is removed from the old one first, since two may not have it.
 		return []Op{{Verb: Remove, Addr: vip, Interface: owned}, add}, nil
 	}
 	return []Op{add}, nil
 }
 
-// addresses removes those of ours that no service has. Open connections keep theirs for a while.
+// addresses removes our addresses that no service has. An address with open connections stays for Facts.Linger.
 func (p *planner) addresses() (ops []Op) {
 	for _, addr := range slices.SortedFunc(maps.Keys(p.seen.Owned), netip.Addr.Compare) {
 		if p.wanted[addr] {

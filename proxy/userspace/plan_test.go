@@ -22,7 +22,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// front makes a frontend: "10.96.0.10:53/UDP" or "node:30080/TCP", with backends.
+// front returns a frontend: "10.96.0.10:53/UDP" or "node:30080/TCP", with backends.
 func front(name, at string, backends ...string) service.Frontend {
 	f := service.Frontend{Service: name, Kind: service.ClusterIP}
 	at, protocol, _ := strings.Cut(at, "/")
@@ -43,7 +43,7 @@ func front(name, at string, backends ...string) service.Frontend {
 	return f
 }
 
-// bare is a host with one address, an interface for services, and somebody else's address on that.
+// bare is a host with one address, and an interface for services that has an address of another program.
 func bare() Observed {
 	return Observed{
 		Interfaces: []string{"lo", "eth0", "svc0"},
@@ -92,6 +92,7 @@ func carryOut(seen Observed, plan Changes) Observed {
 					left = append(left, a)
 				}
 			}
+
 			seen.Addresses = left
 			delete(seen.Owned, op.Addr)
 		case Forget:
@@ -106,6 +107,7 @@ func carryOut(seen Observed, plan Changes) Observed {
 			delete(seen.Relay.Listeners, op.At)
 		}
 	}
+
 	seen.Idle = plan.Idle
 	return seen
 }
@@ -180,20 +182,24 @@ func TestPlanLinger(t *testing.T) {
 	if text := plan.String(); strings.Contains(text, "remove") || !strings.Contains(text, "close") {
 		t.Errorf("with an open connection:\n%s", text)
 	}
+
 	seen = carryOut(seen, plan)
 	f.Now = now.Add(f.Linger - time.Second)
 	if plan = Plan(nil, seen, f); len(plan.Ops) > 0 {
 		t.Errorf("before the time:\n%s", plan)
 	}
+
 	closed := seen
 	closed.Relay.Open = nil
 	if plan := Plan(nil, closed, f); plan.String() != "remove address 10.96.0.20 from svc0\n" {
 		t.Errorf("with no connection any more:\n%s", plan)
 	}
+
 	back := Plan(wanted, seen, f)
 	if strings.Contains(back.String(), "address") || len(back.Idle) > 0 {
 		t.Errorf("when the service is back:\n%s%v", back, back.Idle)
 	}
+
 	f.Now = now.Add(f.Linger)
 	if plan = Plan(nil, seen, f); plan.String() != "remove address 10.96.0.20 from svc0\n" {
 		t.Errorf("after the time:\n%s", plan)

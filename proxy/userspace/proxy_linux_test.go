@@ -50,7 +50,8 @@ func TestServices(t *testing.T) {
 		state("default/ranges", ranges),
 		state("default/self", front("", "10.96.0.25:80", two)),
 	)
-	gateway := "10.244.7.1" // what a pod sees of whoever comes through the host
+	gateway := "10.244.7.1" // the client address that a pod sees for connections through the host
+
 	for _, c := range []struct{ what, from, to, want string }{
 		{"cluster IP from a pod", w.pod2, "10.96.0.20:80", "one " + gateway},
 		{"second port", w.pod2, "10.96.0.20:81", "one-admin " + gateway},
@@ -80,6 +81,7 @@ func TestServices(t *testing.T) {
 			c.Close()
 			seen[got]++
 		}
+
 		return seen
 	}
 	if seen := counts(w.pod1, "10.96.0.21:80"); len(seen) != 2 || seen["one "+gateway] != 5 {
@@ -91,11 +93,13 @@ func TestServices(t *testing.T) {
 	if seen := counts(w.pod1, "10.96.0.26:80"); len(seen) != 2 {
 		t.Errorf("affinity that has run out: %v", seen)
 	}
+
 	r, err := p.get()
 	must(t, err)
 	if len(r.Services) != 8 || r.Pass.Wanted != 13 || r.Pass.Programmed != 13 || !r.Pass.Ready {
 		t.Errorf("%+v", r)
 	}
+
 	for name, s := range r.Services {
 		if s.State != health.Programmed || s.Programmed != s.Frontends {
 			t.Errorf("%s: %+v", name, s)
@@ -127,8 +131,10 @@ func TestDNS(t *testing.T) {
 				if err != nil {
 					lost.Add(1)
 					t.Error(err)
+
 					return
 				}
+
 				byName.Store(name, true)
 				mu.Lock()
 				times = append(times, took)
@@ -136,6 +142,7 @@ func TestDNS(t *testing.T) {
 			}
 		})
 	}
+
 	group.Wait()
 	slices.Sort(times)
 	_, first := byName.Load("one")
@@ -144,8 +151,9 @@ func TestDNS(t *testing.T) {
 		t.Fatalf("%d answers of %d; %v", len(times), workers*each, p.stats())
 	}
 	t.Logf("10000 queries: median %v, 99th percentile %v", times[len(times)/2], times[len(times)*99/100])
-	// A question that its backend does not take (nobody listens there) is answered by another one.
+	// If one backend does not listen, another one answers the query.
 	p.set(state("kube-system/kube-dns", front("", "10.96.0.10:53/UDP", pod1IP+":54", two)))
+
 	for range 20 {
 		if name, err := w.ask(w.pod1, "10.96.0.10:53", "?"); err != nil || name != "two" {
 			t.Fatalf("%q, %v", name, err)
@@ -153,7 +161,7 @@ func TestDNS(t *testing.T) {
 	}
 }
 
-// ask sends a datagram and gives the name of who answered.
+// ask sends a datagram and returns the name of the backend that answered.
 func (w *world) ask(path, to, query string) (string, error) {
 	c, err := w.dial(path, "udp", to)
 	if err != nil {
@@ -194,22 +202,27 @@ func TestChurn(t *testing.T) {
 		defer c.Close()
 		open = append(open, c)
 	}
+
 	udp, err := w.dial(w.pod2, "udp", "10.96.0.20:53")
 	must(t, err)
 	defer udp.Close()
+
 	for i := range 33 {
 		p.set(some)
 		if _, err := udp.Write([]byte("?")); err != nil {
 			t.Fatal(err)
 		}
+
 		buf := make([]byte, 100)
 		if n, err := udp.Read(buf); err != nil || string(buf[:n]) != "one ?" {
 			t.Fatalf("round %d: %q, %v", i, buf[:n], err)
 		}
+
 		p.set(none)
 		w.refused("without endpoints", w.pod2, "10.96.0.20:80")
 		p.set(all)
 	}
+
 	for i, c := range open {
 		if _, err := c.Write([]byte("x")); err != nil {
 			t.Errorf("connection %d: %v", i, err)
@@ -221,6 +234,7 @@ func TestChurn(t *testing.T) {
 	// Even the service may go: its address stays for the sake of the connections until those have ended.
 	p.set(state("default/web"))
 	w.refused("a service that is gone", w.pod2, "10.96.0.20:80")
+
 	for i, c := range open {
 		if _, err := c.Write([]byte("x")); err != nil {
 			t.Errorf("connection %d: %v", i, err)
@@ -228,8 +242,10 @@ func TestChurn(t *testing.T) {
 		if _, err := c.Read(make([]byte, 1)); err != nil {
 			t.Errorf("connection %d: %v", i, err)
 		}
+
 		c.Close()
 	}
+
 	wait.True(t, limit, "the address to go", func() bool { return slices.Equal(w.addresses("svc0"), []string{foreignIP}) })
 }
 
@@ -246,13 +262,16 @@ func TestFaults(t *testing.T) {
 		state("default/reserved", front("", outIP+":6443", one)),
 		state("default/loop", front("", "127.0.0.1:80", one)),
 	)
+
 	for range 10 {
 		w.expect("a backend that refuses beside one that does not", w.pod2, "10.96.0.21:80", "one 10.244.7.1")
 	}
 	w.expect("the service's other port", w.pod2, "10.96.0.20:80", "one 10.244.7.1")
 	w.expect("loopback, where the port is free", w.host, "127.0.0.1:30080", "one 10.244.7.1")
+
 	r, err := p.get()
 	must(t, err)
+
 	for name, reason := range map[string]string{"default/taken": ReasonPortInUse, "default/good": "", "default/reserved": ReasonAddressReserved, "default/loop": ReasonAddressRefused} {
 		if s := r.Services[name]; s.Reason != reason || (reason == "") != (s.State == health.Programmed) {
 			t.Errorf("%s: %+v", name, s)
@@ -261,6 +280,7 @@ func TestFaults(t *testing.T) {
 	if s := r.Services["default/taken"]; s.Programmed != 1 || s.Frontends != 2 || !strings.Contains(s.Message, hostIP+":30080") {
 		t.Errorf("%+v", s)
 	}
+
 	stop()
 	wait.True(t, limit, "the port to be taken", func() bool {
 		r, err := p.get()
@@ -269,14 +289,17 @@ func TestFaults(t *testing.T) {
 	})
 	w.expect("the port that is free now", w.out, hostIP+":30080", "one 10.244.7.1")
 	// Somebody takes our addresses away.
+
 	for _, gone := range []string{"10.96.0.20", "10.96.0.21"} {
 		w.in(w.host, func() error { return platform.Addresses{}.Remove("svc0", addr(gone)) })
 	}
+
 	begin := time.Now()
 	wait.True(t, limit, "the addresses to be back", func() bool {
 		return slices.Equal(w.addresses("svc0"), []string{"10.96.0.20", "10.96.0.21", foreignIP})
 	})
 	t.Logf("addresses back after %v", time.Since(begin))
+
 	wait.True(t, limit, "the service to be back", func() bool {
 		_, c, err := w.call(w.pod2, "10.96.0.20:80")
 		if err == nil {
@@ -321,7 +344,7 @@ func TestRestart(t *testing.T) {
 	}
 	w.refused("after the end", w.out, hostIP+":30080")
 
-	// A file that is broken: nobody's addresses are touched, the service works with them.
+	// The file is damaged: no address is changed, and the service works with those that are there.
 	w.in(w.host, func() error { return platform.Addresses{}.Add("svc0", addr("10.96.0.20")) })
 	must(t, os.WriteFile(w.state, []byte("{"), 0o644))
 	p = w.start()
@@ -391,8 +414,10 @@ func TestKilledAnywhere(t *testing.T) {
 			}
 			out = append(out, state(name, front("", fmt.Sprintf("10.96.1.%d:80", i), one)))
 		}
+
 		return out
 	}
+
 	for round := range 12 {
 		p := w.start()
 		go func() {
@@ -402,18 +427,22 @@ func TestKilledAnywhere(t *testing.T) {
 		time.Sleep(time.Duration(round*round) * 400 * time.Microsecond) // somewhere in the middle
 		p.signal(syscall.SIGKILL)
 	}
+
 	p := w.start()
 	p.set(states(0)...)
 	want := []string{foreignIP}
+
 	for i := range 30 {
 		if i%3 != 0 {
 			want = append(want, fmt.Sprintf("10.96.1.%d", i))
 		}
 	}
+
 	slices.Sort(want)
 	if got := w.addresses("svc0"); !slices.Equal(got, want) {
 		t.Errorf("addresses %v, want %v", got, want)
 	}
+
 	p.signal(syscall.SIGTERM)
 	if got := w.addresses("svc0"); !slices.Equal(got, []string{foreignIP}) {
 		t.Errorf("left %v", got)

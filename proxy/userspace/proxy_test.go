@@ -37,6 +37,7 @@ func TestPrimary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	port := free.Addr().(*net.TCPAddr).AddrPort().Port()
 	free.Close()
 	web := front("a/web", fmt.Sprintf("node:%d/TCP", port), "127.0.0.1:9")
@@ -50,6 +51,7 @@ func TestPrimary(t *testing.T) {
 	if p.owned, _, err = loadOwned(p.opts.StateFile); err != nil {
 		t.Fatal(err)
 	}
+
 	p.relay = relay.New(p.opts.Relay)
 	defer p.relay.Close()
 	step := func(what string, addrs []netip.Addr, known error, want ...string) {
@@ -58,10 +60,12 @@ func TestPrimary(t *testing.T) {
 		if err := p.sync(t.Context()); (err != nil) != (known != nil) || known != nil && !errors.Is(err, known) {
 			t.Errorf("%s: %v, want %v", what, err, known)
 		}
+
 		var got []string
 		for at := range p.relay.State().Listeners {
 			got = append(got, at.Addr().String())
 		}
+
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: listens at %q, want %q", what, got, want)

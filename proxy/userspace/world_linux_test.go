@@ -103,6 +103,7 @@ func (w *world) start() *proxy {
 	w.t.Helper()
 	setup, err := json.Marshal(w.setup)
 	must(w.t, err)
+
 	p := &proxy{w: w, out: &testkit.Buffer{}, ended: make(chan struct{})}
 	p.cmd = exec.Command(os.Args[0])
 	p.cmd.Env = append(os.Environ(), childVariable+"="+string(setup))
@@ -119,6 +120,7 @@ func (w *world) start() *proxy {
 			w.t.Logf("proxy:\n%s", p.out)
 		}
 	})
+
 	p.client = http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return w.dial(w.host, "tcp4", controlEndpoint)
@@ -270,7 +272,7 @@ func (w *world) serveUDP(path, name, at string) {
 	}()
 }
 
-// call connects and gives who greeted: "name client", or the error.
+// call connects and returns the greeting, "name client", or the error.
 func (w *world) call(path, to string) (string, net.Conn, error) {
 	c, err := w.dial(path, "tcp", to)
 	if err != nil {
@@ -299,7 +301,7 @@ func (w *world) expect(what, path, to, want string) {
 	}
 }
 
-// refused expects that nobody is there: at once, or by a reset.
+// refused expects that a connection is refused at once, or reset.
 func (w *world) refused(what, path, to string) {
 	w.t.Helper()
 	got, c, err := w.call(path, to)
