@@ -70,6 +70,7 @@ func (c Credentials) Connect(ctx context.Context) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	cfg := rest.AnonymousClientConfig(user)
 	cfg.UserAgent, cfg.QPS, cfg.Burst = c.UserAgent, c.QPS, c.Burst
 	dialer := connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
@@ -77,6 +78,7 @@ func (c Credentials) Connect(ctx context.Context) (*rest.Config, error) {
 		return nil, err
 	}
 	m.Start()
+
 	go func() {
 		defer m.Stop()
 		c.follow(ctx, m, dialer)
@@ -172,11 +174,13 @@ func (c Credentials) follow(ctx context.Context, m certificate.Manager, dialer *
 		if current == nil {
 			wait = certificateFirst
 		}
+
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
 		}
+
 		now := m.Current()
 		if now == nil {
 			if time.Since(seen) > certificateGrace && m.ServerHealthy() {
@@ -185,6 +189,7 @@ func (c Credentials) follow(ctx context.Context, m certificate.Manager, dialer *
 			}
 			continue
 		}
+
 		seen = time.Now()
 		if now != current {
 			current = now
@@ -252,6 +257,7 @@ func (k *Kubelet) ServingCertificate(ctx context.Context, dir string, addresses 
 	if err != nil {
 		return nil, fmt.Errorf("starting the rotation of the serving certificate: %w", err)
 	}
+
 	m.Start()
 	go func() {
 		<-ctx.Done()

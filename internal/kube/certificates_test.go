@@ -86,6 +86,7 @@ func (a *authority) serve(w http.ResponseWriter, r *http.Request) {
 			a.seen = append(a.seen, serial)
 		}
 	}
+
 	const base = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 	switch name, isRequest := strings.CutPrefix(r.URL.Path, base); {
 	case isRequest && r.Method == http.MethodPost:
@@ -101,6 +102,7 @@ func (a *authority) serve(w http.ResponseWriter, r *http.Request) {
 		a.sign(csr)
 		a.requests[csr.Name] = csr
 		a.answer(w, csr)
+
 	case isRequest && name == "" && r.URL.Query().Get("watch") != "":
 		w.Header().Set("Content-Type", "application/json") // nothing ever changes
 	case isRequest && name == "":
@@ -111,6 +113,7 @@ func (a *authority) serve(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		a.answer(w, list)
+
 	case r.URL.Path == "/api/v1/nodes/n1":
 		if user != "system:node:n1" {
 			http.Error(w, "who are you?", http.StatusUnauthorized)
@@ -251,6 +254,7 @@ func TestServingCertificate(t *testing.T) {
 	var mu sync.Mutex
 	addresses := []v1.NodeAddress{}
 	k := &Kubelet{node: "n1", client: client}
+
 	get, err := k.ServingCertificate(t.Context(), dir, func() []v1.NodeAddress {
 		mu.Lock()
 		defer mu.Unlock()
@@ -260,6 +264,7 @@ func TestServingCertificate(t *testing.T) {
 	if _, err := get(nil); err == nil || err.Error() != "no serving certificate available for the kubelet" {
 		t.Errorf("without an address: %v", err)
 	}
+
 	for _, ip := range []string{"10.0.0.1", "10.0.0.2"} {
 		mu.Lock()
 		addresses = []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: ip}, {Type: v1.NodeHostName, Address: "n1"}}
@@ -276,6 +281,7 @@ func TestServingCertificate(t *testing.T) {
 			return nil
 		})
 	}
+
 	if asked, _ := a.history(); !strings.HasSuffix(asked[0], " for kubernetes.io/kubelet-serving") {
 		t.Errorf("asked %v", asked)
 	}

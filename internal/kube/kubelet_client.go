@@ -48,6 +48,7 @@ func NewKubelet(cfg *rest.Config, node string) (*Kubelet, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	leases, err := typed(leaseCfg)
 	if err != nil {
 		return nil, err

@@ -41,6 +41,7 @@ func TestEventsWait(t *testing.T) {
 					time.AfterFunc(d, func() { l.told(time.Now()) })
 				}
 				synctest.Wait()
+
 				if _, err := l.Create(&v1.Event{LastTimestamp: metav1.NewTime(began)}); err != nil {
 					t.Fatal(err)
 				}

@@ -41,6 +41,7 @@ func TestNodesKeepWhatTheyPromise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, ok := nodes.List(); ok {
 		t.Error("nodes are known before the first list")
 	}
@@ -48,11 +49,13 @@ func TestNodesKeepWhatTheyPromise(t *testing.T) {
 	done := make(chan struct{})
 	go func() { nodes.Run(ctx); close(done) }()
 	defer func() { stop(); <-done }()
+
 	select {
 	case <-changed:
 	case <-time.After(10 * time.Second):
 		t.Fatal("no node heard of")
 	}
+
 	var list []*corev1.Node
 	wait.True(t, 10*time.Second, "the nodes to be known", func() (ok bool) {
 		list, ok = nodes.List()

@@ -2,11 +2,9 @@ package kube
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
-	authv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -102,6 +100,7 @@ func (o *Objects) start(key objectKey) *watchedObject {
 			stop() // it stays in the store
 		}
 	}
+
 	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: o.listWatch(key),
 		ObjectType:    emptyObject(key.kind),
@@ -111,6 +110,7 @@ func (o *Objects) start(key objectKey) *watchedObject {
 			DeleteFunc: func(any) { tell(nil) },
 		},
 	})
+
 	w.store, w.synced = store, controller.HasSynced
 	go controller.RunWithContext(ctx)
 	return w
@@ -185,6 +185,7 @@ func (o *Objects) cached(ctx context.Context, key objectKey) any {
 	defer deadline.Stop()
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
+
 	for !w.synced() {
 		select {
 		case <-ctx.Done():
@@ -194,21 +195,10 @@ func (o *Objects) cached(ctx context.Context, key objectKey) any {
 		case <-poll.C:
 		}
 	}
+
 	obj, found, err := w.store.GetByKey(key.namespace + "/" + key.name)
 	if err != nil || !found {
 		return nil
 	}
 	return obj
-}
-
-// Tokens asks the API server for service account tokens.
-type Tokens struct{ Client kubernetes.Interface }
-
-// RequestToken creates a token of a service account.
-func (t Tokens) RequestToken(ctx context.Context, namespace, account string, r *authv1.TokenRequest) (*authv1.TokenRequest, error) {
-	out, err := t.Client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, r, metav1.CreateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("creating token: %w", err)
-	}
-	return out, nil
 }

@@ -26,6 +26,7 @@ func TestObjectsFollowTheAPI(t *testing.T) {
 			t.Fatalf("not told: %s", what)
 		}
 	}
+
 	wait("first sight")
 	if got, err := o.ConfigMap(ctx, "ns", "cm"); err != nil || got.Data["a"] != "1" {
 		t.Fatalf("%v %v", got, err)
@@ -35,6 +36,7 @@ func TestObjectsFollowTheAPI(t *testing.T) {
 	if _, err := client.CoreV1().ConfigMaps("ns").Update(ctx, cm, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	wait("update")
 	if got, err := o.ConfigMap(ctx, "ns", "cm"); err != nil || got.Data["a"] != "2" {
 		t.Fatalf("%v %v", got, err)

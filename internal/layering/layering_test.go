@@ -127,6 +127,7 @@ func TestPackageComments(t *testing.T) {
 					t.Errorf("%s/%s: the package comment does not begin with \"Package %s\" or \"Command\"", name, f, parsed.Name.Name)
 				}
 			}
+
 			if comments != 1 && !seen[name] {
 				seen[name] = true
 				t.Errorf("%s has %d package comments for %s, want exactly 1", name, comments, goos)
@@ -164,6 +165,7 @@ func TestViolations(t *testing.T) {
 		{"too deep", packageInfo{path: "kubelet/pod/deep"}, "two levels"},
 		{"internal reaches up", packageInfo{path: "internal/platform", imports: []string{"routes/table"}}, "arrows point down"},
 	}
+
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			got := violations([]packageInfo{c.pkg}, rules())

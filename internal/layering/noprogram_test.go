@@ -36,6 +36,7 @@ func TestTheKubeletStartsNoProgramOnWindows(t *testing.T) {
 			}
 		}
 	}
+
 	if looked < 12 {
 		t.Errorf("only %d packages looked at", looked)
 	}

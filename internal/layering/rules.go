@@ -75,6 +75,7 @@ func rules() []rule {
 		{from: []string{"kubelet/...", "proxy/...", "routes/...", "join/..."}, to: []string{"hns/hcn/..."}, throughOthers: true,
 			reason: "products talk to Windows networking through interfaces that node or cli connects to hns/hcn"},
 	}
+
 	for _, p := range products {
 		others := []string{"emulator/..."}
 		for _, o := range products {
@@ -88,6 +89,7 @@ func rules() []rule {
 			rule{from: []string{"emulator/..."}, to: []string{p + "/..."}, throughOthers: true,
 				reason: "the emulator judges the products; it must not contain their code"})
 	}
+
 	return list
 }
 
@@ -125,6 +127,7 @@ func violations(pkgs []packageInfo, rules []rule) []string {
 			found = append(found, p.path+": folders have two levels; a third needs a reason in its README and a line in deepFolder")
 		}
 	}
+
 	slices.Sort(found)
 	return slices.Compact(found)
 }

@@ -107,6 +107,7 @@ func watchAddresses(ctx context.Context, changed func()) error {
 	if err != nil {
 		return err
 	}
+
 	changed() // what happened before the subscription stood
 	for {
 		select {

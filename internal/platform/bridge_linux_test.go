@@ -23,6 +23,7 @@ func TestBridgeKeepsItsAddress(t *testing.T) {
 			t.Error(err)
 		}
 	})
+
 	err := InNetns(NetnsPath(name), func() error {
 		if err := CreateBridge("sw0"); err != nil {
 			return err

@@ -21,6 +21,7 @@ func ReadHost(folder string) (Host, error) {
 	}
 	h.MemoryBytes = int64(info.Totalram) * int64(info.Unit)
 	h.SwapBytes = int64(info.Totalswap) * int64(info.Unit)
+
 	var fs unix.Statfs_t
 	if err := unix.Statfs(folder, &fs); err != nil {
 		return h, fmt.Errorf("reading the size of the disk of %s: %w", folder, err)
@@ -38,16 +39,19 @@ func ReadHost(folder string) (Host, error) {
 		}
 		return ""
 	}
+
 	h.HugePages = hugePages("/sys/kernel/mm/hugepages")
 	h.AppArmor = strings.HasPrefix(read("/sys/module/apparmor/parameters/enabled"), "Y")
 	h.MachineID = read("/etc/machine-id", "/var/lib/dbus/machine-id")
 	h.SystemUUID = read("/sys/class/dmi/id/product_uuid", "/etc/machine-id")
 	h.BootID = read("/proc/sys/kernel/random/boot_id")
+
 	for _, line := range strings.Split(read("/etc/os-release"), "\n") {
 		if v, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
 			h.OSImage = strings.Trim(v, `"`)
 		}
 	}
+
 	return h, nil
 }
 

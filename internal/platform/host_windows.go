@@ -34,6 +34,7 @@ func ReadHost(folder string) (Host, error) {
 	if ok, _, err := globalMemoryStatusEx.Call(uintptr(unsafe.Pointer(&m))); ok == 0 {
 		return h, fmt.Errorf("reading the size of memory: %w", err)
 	}
+
 	h.MemoryBytes = int64(m.totalPhys)
 	if name, err := windows.UTF16PtrFromString(folder); err == nil {
 		var free, total, totalFree uint64
@@ -42,6 +43,7 @@ func ReadHost(folder string) (Host, error) {
 		}
 		h.DiskBytes = int64(total)
 	}
+
 	readVersion(&h)
 	h.MachineID = h.Hostname
 	h.SystemUUID = text(`SYSTEM\HardwareConfig`, "LastConfig")

@@ -132,6 +132,7 @@ func InNetns(path string, f func() error) error {
 	if path == "" {
 		return f()
 	}
+
 	errs := make(chan error, 1)
 	go func() {
 		back, err := lockThread()
@@ -140,6 +141,7 @@ func InNetns(path string, f func() error) error {
 			return
 		}
 		defer back()
+
 		handle, err := netns.GetFromPath(path)
 		if err != nil {
 			errs <- fmt.Errorf("opening network namespace %s: %w", path, err)
@@ -152,6 +154,7 @@ func InNetns(path string, f func() error) error {
 		}
 		errs <- f()
 	}()
+
 	return <-errs
 }
 

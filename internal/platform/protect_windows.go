@@ -23,6 +23,7 @@ func Protect(dir string) (err error) {
 	if err != nil {
 		return err
 	}
+
 	const share = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
 	h, err := windows.CreateFile(name, windows.READ_CONTROL|windows.WRITE_DAC, share, nil, windows.OPEN_EXISTING, windows.FILE_FLAG_BACKUP_SEMANTICS, 0)
 	if err != nil {
@@ -33,6 +34,7 @@ func Protect(dir string) (err error) {
 	if err != nil {
 		return err
 	}
+
 	owner, _, err := now.Owner()
 	if err != nil {
 		return err
@@ -41,6 +43,7 @@ func Protect(dir string) (err error) {
 	if err != nil {
 		return err
 	}
+
 	// Not SetSecurityInfo, which Wine 8.0 has add what the folder above hands down even where that is not wanted.
 	return windows.SetKernelObjectSecurity(h, windows.DACL_SECURITY_INFORMATION|windows.PROTECTED_DACL_SECURITY_INFORMATION, list)
 }
@@ -55,6 +58,7 @@ func onlyFor(owner *windows.SID) (*windows.SECURITY_DESCRIPTOR, error) {
 		}
 		who = append(who, sid)
 	}
+
 	var entries []windows.EXPLICIT_ACCESS
 	for _, sid := range who {
 		entries = append(entries, windows.EXPLICIT_ACCESS{
@@ -62,6 +66,7 @@ func onlyFor(owner *windows.SID) (*windows.SECURITY_DESCRIPTOR, error) {
 			Trustee: windows.TRUSTEE{TrusteeForm: windows.TRUSTEE_IS_SID, TrusteeValue: windows.TrusteeValueFromSID(sid)},
 		})
 	}
+
 	list, err := windows.ACLFromEntries(entries, nil)
 	if err != nil {
 		return nil, err
@@ -70,5 +75,6 @@ func onlyFor(owner *windows.SID) (*windows.SECURITY_DESCRIPTOR, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return out, errors.Join(out.SetDACL(list, true, false), out.SetControl(windows.SE_DACL_PROTECTED, windows.SE_DACL_PROTECTED))
 }

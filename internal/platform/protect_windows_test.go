@@ -22,6 +22,7 @@ func TestProtect(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+
 	if len(strangers(t, dir)) == 0 {
 		t.Error("nobody else has access before: there is nothing to see")
 	}
@@ -33,6 +34,7 @@ func TestProtect(t *testing.T) {
 			t.Errorf("these have access: %v", found)
 		}
 	}
+
 	if err := os.WriteFile(log, []byte("line"), 0o640); err != nil {
 		t.Errorf("the owner: %v", err)
 	}
@@ -52,10 +54,12 @@ func strangers(t *testing.T, dir string) (out []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	list, _, err := sd.DACL()
 	if err != nil || list == nil { // no list lets everybody in
 		t.Fatalf("access list %v, %v", list, err)
 	}
+
 	for i := range uint32(list.AceCount) {
 		var ace *windows.ACCESS_ALLOWED_ACE
 		if err := windows.GetAce(list, i, &ace); err != nil {
@@ -67,5 +71,6 @@ func strangers(t *testing.T, dir string) (out []string) {
 			out = append(out, sid.String())
 		}
 	}
+
 	return out
 }

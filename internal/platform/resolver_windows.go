@@ -26,6 +26,7 @@ func ReadResolver() (servers, searches []string, err error) {
 			*to = append(*to, text)
 		}
 	}
+
 	domains := func(path string) {
 		k, err := registry.OpenKey(registry.LOCAL_MACHINE, path, registry.QUERY_VALUE)
 		if err != nil {
@@ -37,6 +38,7 @@ func ReadResolver() (servers, searches []string, err error) {
 			add(&searches, s)
 		}
 	}
+
 	domains(tcpip)
 	for _, a := range list {
 		if a.IfType == winipcfg.IfTypeSoftwareLoopback || a.OperStatus != winipcfg.IfOperStatusUp {
@@ -50,5 +52,6 @@ func ReadResolver() (servers, searches []string, err error) {
 		domains(tcpip + `\Interfaces\` + a.AdapterName())
 		add(&searches, a.DNSSuffix())
 	}
+
 	return servers, searches, nil
 }

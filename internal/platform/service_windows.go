@@ -37,6 +37,7 @@ func (m *managedRun) Execute(_ []string, requests <-chan svc.ChangeRequest, stat
 	done := make(chan error, 1)
 	go func() { done <- m.run(ctx) }()
 	status <- svc.Status{State: svc.Running, Accepts: svc.AcceptStop | svc.AcceptShutdown}
+
 	for {
 		select {
 		case m.err = <-done:

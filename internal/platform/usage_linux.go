@@ -19,6 +19,7 @@ func ReadUsage(root string) (Usage, error) {
 	if err != nil {
 		return u, fmt.Errorf("reading processor usage: %w", err)
 	}
+
 	for line := range strings.Lines(string(stat)) {
 		f := strings.Fields(line)
 		if len(f) > 8 && f[0] == "cpu" { // user nice system idle iowait irq softirq steal
@@ -34,10 +35,12 @@ func ReadUsage(root string) (Usage, error) {
 			}
 		}
 	}
+
 	info, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return u, fmt.Errorf("reading memory usage: %w", err)
 	}
+
 	inactive := uint64(0)
 	for line := range strings.Lines(string(info)) {
 		f := strings.Fields(line)
@@ -48,6 +51,7 @@ func ReadUsage(root string) (Usage, error) {
 		if err != nil {
 			continue
 		}
+
 		switch f[0] {
 		case "MemTotal:":
 			u.MemoryTotal = n << 10
@@ -63,6 +67,7 @@ func ReadUsage(root string) (Usage, error) {
 			u.SwapFree = n << 10
 		}
 	}
+
 	u.MemoryWorkingSet = u.MemoryTotal - min(u.MemoryTotal, inactive)
 	if u.Disk, err = ReadDisk(root); err != nil {
 		return u, err
@@ -70,6 +75,7 @@ func ReadUsage(root string) (Usage, error) {
 	readTasks(&u)
 	readOwn(&u)
 	u.Interfaces = readInterfaces()
+
 	return u, nil
 }
 
@@ -97,6 +103,7 @@ func readTasks(u *Usage) {
 			u.MaxTasks = n
 		}
 	}
+
 	if data, err := os.ReadFile("/proc/loadavg"); err == nil { // 0.1 0.2 0.3 running/all last
 		if f := strings.Fields(string(data)); len(f) > 3 {
 			_, all, _ := strings.Cut(f[3], "/")
@@ -107,6 +114,7 @@ func readTasks(u *Usage) {
 	if err != nil {
 		return
 	}
+
 	for line := range strings.Lines(string(data)) {
 		name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch name {

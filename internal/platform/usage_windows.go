@@ -31,6 +31,7 @@ func ReadUsage(root string) (Usage, error) {
 	if busy := ticks(kernel) + ticks(user); busy > ticks(idle) { // kernel time includes idle time
 		u.CPUNanoseconds = (busy - ticks(idle)) * 100
 	}
+
 	memory := memoryStatus{length: uint32(unsafe.Sizeof(memoryStatus{}))}
 	if ok, _, err := globalMemoryStatusEx.Call(uintptr(unsafe.Pointer(&memory))); ok == 0 {
 		return u, fmt.Errorf("reading memory usage: %w", err)
@@ -42,6 +43,7 @@ func ReadUsage(root string) (Usage, error) {
 	if u.Disk, err = ReadDisk(root); err != nil {
 		return u, err
 	}
+
 	readCommit(&u)
 	readOwn(&u)
 	u.Interfaces = readInterfaces()
@@ -111,6 +113,7 @@ func readInterfaces() (out []InterfaceUsage) {
 	if err != nil {
 		return nil
 	}
+
 	seen := false
 	for _, a := range list {
 		if a.IfType == winipcfg.IfTypeSoftwareLoopback || a.FirstUnicastAddress == nil {
@@ -126,5 +129,6 @@ func readInterfaces() (out []InterfaceUsage) {
 			out = append(out, InterfaceUsage{Name: a.FriendlyName(), Default: first, RxBytes: r.InOctets, RxErrors: r.InErrors, TxBytes: r.OutOctets, TxErrors: r.OutErrors})
 		}
 	}
+
 	return out
 }

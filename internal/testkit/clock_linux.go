@@ -57,6 +57,7 @@ func (p *Process) shiftClock(seconds int32) error {
 		return err
 	}
 	defer mem.Close()
+
 	image := make([]byte, size)
 	if _, err := mem.ReadAt(image, start); err != nil {
 		return err
@@ -66,6 +67,7 @@ func (p *Process) shiftClock(seconds int32) error {
 		return err
 	}
 	stub := slices.Clone(clockStub)
+
 	binary.LittleEndian.PutUint32(stub[secondsInStub:], uint32(seconds))
 	room := image[size-len(stub):] // behind the image the last page is empty
 	if bytes.Equal(room[:secondsInStub], stub[:secondsInStub]) {
@@ -75,6 +77,7 @@ func (p *Process) shiftClock(seconds int32) error {
 	if slices.ContainsFunc(room, func(b byte) bool { return b != 0 }) {
 		return fmt.Errorf("the vDSO has no room at its end: %w", errors.ErrUnsupported)
 	}
+
 	jump := binary.LittleEndian.AppendUint32([]byte{0xe9}, uint32(size-len(stub)-(entry+5)))
 	return p.stopped(start+int64(entry), func() error {
 		_, err := mem.WriteAt(stub, start+int64(size-len(stub)))

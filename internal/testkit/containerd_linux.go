@@ -72,11 +72,13 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.bl
   conf_dir = %[7]q
   use_internal_loopback = true
 `, w.Path("containerd", "root"), w.Path("containerd", "state"), w.socket(), w.socket()+".ttrpc", pauseImage, w.bundled("cni"), w.Path("cni", "net.d"), RuntimeMetrics, RuntimeProfiles)
+
 	for _, dir := range []string{"containerd/root", "containerd/state", "cni/net.d"} {
 		if err := os.MkdirAll(w.Path(dir), 0o755); err != nil {
 			return err
 		}
 	}
+
 	return errors.Join(os.WriteFile(w.Path("containerd", "config.toml"), []byte(text), 0o644),
 		WriteJSON(w.Path("cni", "net.d", "10-world.conflist"), object{
 			"cniVersion": "1.0.0", "name": "world", "plugins": []object{

@@ -80,6 +80,7 @@ func (p *CRIProxy) pass(_ any, in grpc.ServerStream) error {
 	if err := in.RecvMsg(&m); err != nil {
 		return err
 	}
+
 	p.mu.Lock()
 	p.calls[method]++
 	fault := p.fault
@@ -95,6 +96,7 @@ func (p *CRIProxy) pass(_ any, in grpc.ServerStream) error {
 			}
 		}
 	}
+
 	out, err := p.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
 	if err != nil {
 		return err
@@ -102,6 +104,7 @@ func (p *CRIProxy) pass(_ any, in grpc.ServerStream) error {
 	if err := errors.Join(out.SendMsg(&m), out.CloseSend()); err != nil {
 		return err
 	}
+
 	for {
 		var answer []byte
 		switch err := out.RecvMsg(&answer); {

@@ -30,6 +30,7 @@ func Archive(w io.Writer, ref string, programs map[string]string, entrypoint ...
 			return err
 		}
 	}
+
 	_ = t.WriteHeader(&tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777})
 	if err := t.Close(); err != nil {
 		return err
@@ -41,12 +42,14 @@ func Archive(w io.Writer, ref string, programs map[string]string, entrypoint ...
 	if err != nil {
 		return err
 	}
+
 	id := sha256.Sum256(config)
 	name := hex.EncodeToString(id[:]) + ".json"
 	manifest, err := json.Marshal([]map[string]any{{"Config": name, "RepoTags": []string{ref}, "Layers": []string{"layer.tar"}}})
 	if err != nil {
 		return err
 	}
+
 	out := tar.NewWriter(w)
 	for _, f := range []struct {
 		name string
@@ -59,5 +62,6 @@ func Archive(w io.Writer, ref string, programs map[string]string, entrypoint ...
 			return err
 		}
 	}
+
 	return out.Close()
 }

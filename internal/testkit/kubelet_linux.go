@@ -79,8 +79,9 @@ func (w *World) LaunchKubelet(node string, upstream bool) (*Process, error) {
 func (w *World) kubeletConfig(node string) object {
 	return object{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-		"authentication":           object{"anonymous": object{"enabled": true}, "webhook": object{"enabled": false}},
-		"authorization":            object{"mode": "AlwaysAllow"},
+		"authentication": object{"anonymous": object{"enabled": true}, "webhook": object{"enabled": false}},
+		"authorization":  object{"mode": "AlwaysAllow"},
+
 		"cgroupDriver":             "cgroupfs",
 		"cgroupRoot":               w.CgroupRoot(),
 		"clusterDNS":               []string{"10.96.0.10"},
@@ -88,7 +89,8 @@ func (w *World) kubeletConfig(node string) object {
 		"containerRuntimeEndpoint": "unix://" + w.endpoint(),
 		"enforceNodeAllocatable":   []string{},
 		"evictionHard":             object{"memory.available": "100Mi"},
-		// A full disk is no reason to throw away the images that the pods are to find.
+
+		// The tests fill the disk. The images that pods need must stay all the same.
 		"imageGCHighThresholdPercent":   100,
 		"failCgroupV1":                  false,
 		"maxPods":                       300,

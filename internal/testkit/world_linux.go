@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/internal/platform"
@@ -167,18 +165,8 @@ func (w *World) makeNetwork() error {
 
 // connect waits until both sides answer, and the namespaces' service accounts are there.
 func (w *World) connect(ctx context.Context) error {
-	config := &rest.Config{Host: "https://" + NodeIP + ":6443", BearerToken: tokenOf("admin"), QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
-		Dial: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-			err = platform.InNetns(w.Netns(), func() error {
-				conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
-				return err
-			})
-			return conn, err
-		}}
-	config.ContentType = "application/vnd.kubernetes.protobuf"
 	var err error
-	if w.Client, err = kubernetes.NewForConfig(config); err != nil {
+	if w.Client, err = w.controlPlane().Client(w.Netns(), tokenOf("admin")); err != nil {
 		return err
 	}
 	if w.conn, err = grpc.NewClient("unix://"+w.socket(), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {

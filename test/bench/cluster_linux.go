@@ -32,6 +32,7 @@ func benchCluster(ctx context.Context, o options) (err error) {
 		}
 		return benchService(ctx, o.dir)
 	}
+
 	dir := o.dir
 	if dir == "" {
 		if dir, err = os.MkdirTemp("/var/lib", "porthole-bench-"); err != nil {
@@ -50,6 +51,7 @@ func benchCluster(ctx context.Context, o options) (err error) {
 		return nil
 	}
 	defer func() { err = errors.Join(err, down("--purge")) }()
+
 	cold, err := up(ctx, porthole, dir)
 	if err != nil {
 		return err
@@ -61,6 +63,7 @@ func benchCluster(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
+
 	print(figure{Name: "up-warm", Unit: "s", Ours: warm.total(), Target: 60, Steps: warm.lines,
 		Note: "one Linux and two Windows nodes Ready, and the data path tested; images and the Wine template are cached"})
 	print(figure{Name: "up-warm-control-plane", Unit: "s", Ours: round(warm.at("control plane") - warm.at("processes")), Target: 8,
@@ -103,6 +106,7 @@ func up(ctx context.Context, porthole, dir string) (steps, error) {
 	if err != nil {
 		return steps{}, err
 	}
+
 	cmd := exec.CommandContext(ctx, porthole, "up", "--dir", dir, "--api-port", api, "--registry-port", registry)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -112,6 +116,7 @@ func up(ctx context.Context, porthole, dir string) (steps, error) {
 	if err := cmd.Start(); err != nil {
 		return steps{}, fmt.Errorf("porthole up: %w", err)
 	}
+
 	s := readSteps(out)
 	if err := cmd.Wait(); err != nil {
 		return s, fmt.Errorf("porthole up: %w", err)
@@ -119,6 +124,7 @@ func up(ctx context.Context, porthole, dir string) (steps, error) {
 	if len(s.lines) == 0 {
 		return s, errors.New("porthole up printed no times")
 	}
+
 	return s, nil
 }
 

@@ -168,6 +168,7 @@ func (p *barePod) crash(ctx context.Context) error {
 		return err
 	}
 	events := make(chan *cri.ContainerEventResponse, eventBacklog)
+
 	go func() {
 		defer close(events)
 		for e, err := stream.Recv(); err == nil; e, err = stream.Recv() {
@@ -182,6 +183,7 @@ func (p *barePod) crash(ctx context.Context) error {
 		}
 		return fmt.Errorf("the runtime's events ended before %s", kind)
 	}
+
 	if err := p.start(ctx); err != nil {
 		return err
 	}
@@ -192,6 +194,7 @@ func (p *barePod) crash(ctx context.Context) error {
 	if err == nil {
 		err = await(cri.ContainerEventType_CONTAINER_STOPPED_EVENT)
 	}
+
 	if err != nil {
 		return err
 	}

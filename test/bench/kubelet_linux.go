@@ -132,21 +132,25 @@ func benchKubelet(ctx context.Context, o options) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, kubeletLimit)
 	defer cancel()
 	var parts []kubeletPart
+
 	wanted := strings.Split(o.kubelet, ",")
 	for _, p := range kubeletParts(o.rounds, o.crowd) {
 		if i := slices.Index(wanted, p.name); i >= 0 {
 			parts, wanted = append(parts, p), slices.Delete(wanted, i, i+1)
 		}
 	}
+
 	if len(wanted) > 0 {
 		return fmt.Errorf("--kubelet: no part %q", wanted)
 	}
+
 	sideNames := strings.Split(o.sides, ",")
 	for _, name := range sideNames {
 		if !slices.Contains([]string{bare, ours, peer}, name) {
 			return fmt.Errorf("--sides: no side %q", name)
 		}
 	}
+
 	w, err := testkit.NewWorld(ctx, testkit.Options{Bin: o.bin, Porthole: o.porthole, Prefix: "phb", Nodes: []string{ours, peer}})
 	if err != nil {
 		return err
@@ -156,10 +160,12 @@ func benchKubelet(ctx context.Context, o options) (err error) {
 		return err
 	}
 	found, called := samples{}, calls{}
+
 	sides := []*side{}
 	for _, name := range sideNames {
 		sides = append(sides, &side{name: name, w: w, samples: found, calls: called, profiles: o.profiles})
 	}
+
 	for pass := range o.passes {
 		for _, s := range sides {
 			if err := s.pass(ctx, parts, pass, o.passes); err != nil {
@@ -170,6 +176,7 @@ func benchKubelet(ctx context.Context, o options) (err error) {
 			}
 		}
 	}
+
 	for _, p := range parts {
 		p.print(found, called)
 	}
@@ -190,12 +197,14 @@ func (s *side) pass(ctx context.Context, parts []kubeletPart, pass, passes int) 
 	if s.name != bare {
 		do = func(p kubeletPart) func(context.Context, *side, int) error { return p.measure }
 	}
+
 	var due []kubeletPart
 	for _, p := range parts {
 		if p.share(pass, passes) > 0 && do(p) != nil {
 			due = append(due, p)
 		}
 	}
+
 	if len(due) == 0 {
 		return nil
 	}
@@ -207,6 +216,7 @@ func (s *side) pass(ctx context.Context, parts []kubeletPart, pass, passes int) 
 		defer k.Stop()
 		s.kubelet = k
 	}
+
 	if err := s.warm(ctx); err != nil {
 		return err
 	}
@@ -217,6 +227,7 @@ func (s *side) pass(ctx context.Context, parts []kubeletPart, pass, passes int) 
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -246,6 +257,7 @@ func (p kubeletPart) print(found samples, called calls) {
 				f.Samples[name+"EachPod"], f.P99[name+"EachPod"] = each, percentile(each, 0.99)
 			}
 		}
+
 		o, u, b := median(of[ours]), median(of[peer]), median(of[bare])
 		f.Ours = o
 		if len(of[peer]) > 0 {
@@ -257,6 +269,7 @@ func (p kubeletPart) print(found samples, called calls) {
 		if b > 0 {
 			f.Floor, f.OfFloor = b, round(o/b)
 		}
+
 		if l.target != nil {
 			f.Target = l.target(b, u)
 		}

@@ -59,10 +59,12 @@ func (s *side) counted(ctx context.Context, part batchPart, rounds int, round fu
 	if err != nil {
 		return err
 	}
+
 	first, err := s.usage()
 	if err != nil {
 		return err
 	}
+
 	began := first
 	for range rounds {
 		err := round(func() error {
@@ -77,6 +79,7 @@ func (s *side) counted(ctx context.Context, part batchPart, rounds int, round fu
 			return err
 		}
 	}
+
 	if !part.calls {
 		s.spent(part.id+"-cpu-", first, began, part.n*rounds)
 		return nil
@@ -86,6 +89,7 @@ func (s *side) counted(ctx context.Context, part batchPart, rounds int, round fu
 			return err
 		}
 	}
+
 	last, err := s.usage()
 	if err != nil {
 		return err
@@ -95,12 +99,14 @@ func (s *side) counted(ctx context.Context, part batchPart, rounds int, round fu
 	if err != nil {
 		return err
 	}
+
 	runtimeThen, err := s.criCalls(ctx, client)
 	if err != nil {
 		return err
 	}
 	s.add(part.id+"-requests", float64(s.calls.set(part.id+"-requests", s.name, requests, requestsThen))/float64(part.n*rounds))
 	s.add(part.id+"-cri-calls", float64(s.calls.set(part.id+"-cri-calls", s.name, runtime, runtimeThen))/float64(part.n*rounds))
+
 	return nil
 }
 

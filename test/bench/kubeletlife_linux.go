@@ -46,6 +46,7 @@ func ends(ctx context.Context, s *side, rounds int) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -87,6 +88,7 @@ func crashes(ctx context.Context, s *side, rounds int) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -177,6 +179,7 @@ func configEdits(ctx context.Context, s *side, _ int) error {
 			return err
 		}
 	}
+
 	b, err := s.start(ctx, edited, func(i int, p *v1.Pod) {
 		p.Spec.Volumes = []v1.Volume{{Name: "conf", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
 			LocalObjectReference: v1.LocalObjectReference{Name: name(i)}}}}}
@@ -186,6 +189,7 @@ func configEdits(ctx context.Context, s *side, _ int) error {
 		return err
 	}
 	edits := 4
+
 	if s.name == peer {
 		edits = 1 // it takes its time
 	}
@@ -202,6 +206,7 @@ func configEdits(ctx context.Context, s *side, _ int) error {
 			return err
 		}
 	}
+
 	_, err = b.end(ctx)
 	for i := range edited {
 		err = errors.Join(err, maps.Delete(ctx, name(i), metav1.DeleteOptions{}))
@@ -219,10 +224,12 @@ func (s *side) filesChange(ctx context.Context, b *batch, began []time.Time, tex
 		}
 		files[i] = filepath.Join(s.w.KubeletRoot(s.name), "pods", string(p.UID), "volumes", "kubernetes.io~configmap", "conf", "key")
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
+
 	for left := len(files); left > 0; {
 		for i, f := range files {
 			if f == "" {
@@ -244,5 +251,6 @@ func (s *side) filesChange(ctx context.Context, b *batch, began []time.Time, tex
 		case <-tick.C:
 		}
 	}
+
 	return nil
 }

@@ -46,6 +46,7 @@ func idles(ctx context.Context, s *side, _ int) error {
 	if err != nil {
 		return err
 	}
+
 	used, err := s.usage()
 	if err != nil {
 		return err
@@ -55,6 +56,7 @@ func idles(ctx context.Context, s *side, _ int) error {
 		return err
 	}
 	passed := time.Since(began).Seconds()
+
 	ended, err := s.usage()
 	if err != nil {
 		return err
@@ -63,6 +65,7 @@ func idles(ctx context.Context, s *side, _ int) error {
 	if err != nil {
 		return err
 	}
+
 	sum, all := s.calls.set("idle-calls", s.name, before, after), 0.0
 	for _, who := range []string{"kubelet", "control-plane", "containerd"} {
 		all += ended[who] - used[who]
@@ -74,6 +77,7 @@ func idles(ctx context.Context, s *side, _ int) error {
 	if err != nil {
 		return err
 	}
+
 	s.add("idle-rss", rss)
 	s.add("idle-rss-own", own)
 	_, err = b.end(ctx)
@@ -91,6 +95,7 @@ func (s *side) crowd(ctx context.Context, crowd int) error {
 		return err
 	}
 	s.add("large-ready", b.all)
+
 	client := s.httpClient()
 	for i := range statsReads {
 		took, pods, err := s.readSummary(ctx, client)
@@ -116,12 +121,14 @@ func (s *side) crowd(ctx context.Context, crowd int) error {
 			return err
 		}
 	}
+
 	rss, _, err := residentMB(s.kubelet)
 	if err != nil {
 		return err
 	}
 	s.add("large-rss", rss)
 	_, err = b.end(ctx)
+
 	return err
 }
 
@@ -150,11 +157,13 @@ func (s *side) profile(ctx context.Context, part string) (saved func() error) {
 		},
 		"containerd": func() ([]byte, error) { return get(ctx, client, "http://"+testkit.RuntimeProfiles+path) },
 	}
+
 	if s.name == ours {
 		sources["kubelet"] = func() ([]byte, error) {
 			return get(ctx, client, "https://"+net.JoinHostPort(testkit.NodeIP, kubeletPort)+path)
 		}
 	}
+
 	done := make(chan error, len(sources))
 	for program, read := range sources {
 		go func() {
@@ -165,6 +174,7 @@ func (s *side) profile(ctx context.Context, part string) (saved func() error) {
 			done <- err
 		}()
 	}
+
 	return func() error {
 		var errs []error
 		for range sources {

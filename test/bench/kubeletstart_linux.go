@@ -33,6 +33,7 @@ func startPart(name string, n, rounds int, target func(float64, float64) float64
 			line{key: id + "-removed", name: "kubelet-delete-50-removed", unit: "s", target: ofFloor(1.15, 0),
 				note: "until the runtime has no sandbox any more; upstream's kubelet leaves them for up to a minute"})
 	}
+
 	keep := func(s *side, each []float64, all float64, end ending) {
 		s.add(id, all)
 		s.add(id+"-stopped", end.stopped)
@@ -43,6 +44,7 @@ func startPart(name string, n, rounds int, target func(float64, float64) float64
 			s.add(id+"-each", each...)
 		}
 	}
+
 	p.floor = func(ctx context.Context, s *side, rounds int) error {
 		return s.counted(ctx, batch, rounds, func(ready func() error) error {
 			each, all, end, err := s.bareBatch(ctx, n, ready)
@@ -52,6 +54,7 @@ func startPart(name string, n, rounds int, target func(float64, float64) float64
 			return err
 		})
 	}
+
 	p.measure = func(ctx context.Context, s *side, rounds int) error {
 		return s.counted(ctx, batch, rounds, func(ready func() error) error {
 			b, err := s.start(ctx, n, nil)
@@ -68,6 +71,7 @@ func startPart(name string, n, rounds int, target func(float64, float64) float64
 			return err
 		})
 	}
+
 	return p
 }
 
@@ -100,6 +104,7 @@ func (s *side) start(ctx context.Context, n int, change func(int, *v1.Pod)) (*ba
 	for range n {
 		b.names = append(b.names, s.pod())
 	}
+
 	var all sync.WaitGroup
 	for i, name := range b.names {
 		all.Go(func() {
@@ -111,10 +116,12 @@ func (s *side) start(ctx context.Context, n int, change func(int, *v1.Pod)) (*ba
 			bound[i] = time.Now()
 		})
 	}
+
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+
 	first, last := bound[0], time.Time{}
 	for i, name := range b.names {
 		at, err := b.seen.wait(ctx, "to be Ready", name, isReady)
@@ -129,6 +136,7 @@ func (s *side) start(ctx context.Context, n int, change func(int, *v1.Pod)) (*ba
 			last = at
 		}
 	}
+
 	b.all = last.Sub(first).Seconds()
 	return b, nil
 }
@@ -147,15 +155,18 @@ func (b *batch) end(ctx context.Context) (e ending, err error) {
 	for i, name := range b.names {
 		all.Go(func() { errs[i] = b.s.w.Client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{}) })
 	}
+
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return e, err
 	}
+
 	for _, name := range b.names {
 		if _, err := b.seen.wait(ctx, "to be gone", name, isGone); err != nil {
 			return e, err
 		}
 	}
+
 	ready := &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}}
 	if err := b.s.without(ctx, ready); err != nil {
 		return e, err
@@ -165,6 +176,7 @@ func (b *batch) end(ctx context.Context) (e ending, err error) {
 		return e, b.s.removeAll(ctx)
 	}
 	err = b.s.without(ctx, nil)
+
 	e.removed = time.Since(began).Seconds()
 	return e, err
 }

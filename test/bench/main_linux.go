@@ -61,6 +61,7 @@ func main() {
 	flag.IntVar(&o.large, "large", largeServices, "services of the part large, with ten endpoints each")
 	flag.StringVar(&o.dir, "dir", "", "state folder of the group cluster; a new one unless given")
 	flag.StringVar(&o.logs, "logs", "", "folder to keep the logs of the group kubelet in")
+
 	flag.IntVar(&o.rounds, "rounds", 9, "group kubelet: samples of one pod; a third as many of 10 pods at once, a quarter of 50")
 	flag.IntVar(&o.passes, "passes", 3, "group kubelet: passes over all sides and parts, so that other work on the machine hits each side alike")
 	flag.IntVar(&o.crowd, "crowd", 250, "group kubelet: pods of the part large")

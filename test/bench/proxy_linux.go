@@ -52,6 +52,7 @@ func benchProxy(ctx context.Context, o options) (err error) {
 	}
 	b := &proxyBench{lab: l, o: o}
 	defer func() { err = errors.Join(err, l.Close()) }()
+
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
@@ -68,6 +69,7 @@ func benchProxy(ctx context.Context, o options) (err error) {
 		}
 		say("%s: %.0f s", group.name, time.Since(began).Seconds())
 	}
+
 	return nil
 }
 

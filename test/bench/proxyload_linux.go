@@ -166,6 +166,7 @@ func (l *load) essential(ctx context.Context) error {
 		return err
 	}
 	l.dns = proxylab.ClusterAddr(made, 53)
+
 	e := proxylab.Slice(made, "", proxylab.On(l.node, l.far...)...)
 	for k, v := range l.labels(-1) {
 		e.Labels[k] = v
@@ -177,6 +178,7 @@ func (l *load) essential(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	api, err := l.lab.Client.CoreV1().Services("default").Patch(ctx, "kubernetes", types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return err
@@ -187,6 +189,7 @@ func (l *load) essential(ctx context.Context) error {
 		port := int32(serverPort)
 		e.Ports[i].Port = &port
 	}
+
 	for k, v := range l.labels(-1) {
 		e.Labels[k] = v
 	}

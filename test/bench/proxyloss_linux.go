@@ -25,6 +25,7 @@ func (b *proxyBench) crash(ctx context.Context) error {
 	s := scale{"ws2022-updated", 20348, crashed - 3}
 	const patience = 40 * time.Second // upstream's program does not bring them back; this is more than one of its periods
 	all, dns, back := map[string]float64{}, map[string]float64{}, map[string]int{}
+
 	var floor float64
 	for _, program := range programs {
 		t, err := b.prepared(ctx, "crash", program, s)
@@ -35,6 +36,7 @@ func (b *proxyBench) crash(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		floor = 0
 		for i, n := range b.load.backends(s) {
 			floor += l.Cost("HcnCreateLoadBalancer", n, i).Seconds()
@@ -46,6 +48,7 @@ func (b *proxyBench) crash(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		if err := t.answers(ctx, patience); err == nil {
 			dns[program] = round(time.Since(began).Seconds())
 		}
@@ -55,12 +58,14 @@ func (b *proxyBench) crash(ctx context.Context) error {
 		if back[program], err = t.balancers(ctx); err != nil {
 			return err
 		}
+
 		say("%s: %d back, DNS and API after %.2f s, all after %.1f s", t.Name, back[program], dns[program], all[program])
 		t.halt()
 		if err := t.close(); err != nil {
 			return err
 		}
 	}
+
 	note := fmt.Sprintf("HNS is gone for 1 s and comes back without its %d load balancers, latency profile %s; after %v upstream's program had made %d again (no value: not in that time)",
 		crashed, s.profile, patience, back["upstream"])
 	floor = round(floor)
@@ -72,6 +77,7 @@ func (b *proxyBench) crash(ctx context.Context) error {
 	if dns["ours"] == 0 {
 		g.Ours, g.Skipped = nil, "it did not come back"
 	}
+
 	print(f)
 	print(g)
 	return nil
@@ -121,6 +127,7 @@ func (b *proxyBench) idle(ctx context.Context) error {
 	s := scales[0]
 	s.services = min(idleServices, s.services)
 	const window = 65 * time.Second // two periods of both
+
 	hosts := map[string]*bench{}
 	for _, program := range programs {
 		t, err := b.prepared(ctx, "idle", program, s)
@@ -132,11 +139,13 @@ func (b *proxyBench) idle(ctx context.Context) error {
 			return err
 		}
 	}
+
 	for _, t := range hosts {
 		if err := t.HNS.ResetStats(ctx); err != nil {
 			return err
 		}
 	}
+
 	timer := time.NewTimer(window) // the time itself is what is measured
 	defer timer.Stop()
 	select {
@@ -144,6 +153,7 @@ func (b *proxyBench) idle(ctx context.Context) error {
 		return ctx.Err()
 	case <-timer.C:
 	}
+
 	stats := map[string]serve.Stats{}
 	for program, t := range hosts {
 		var err error
@@ -155,6 +165,7 @@ func (b *proxyBench) idle(ctx context.Context) error {
 			return err
 		}
 	}
+
 	ours, peer := stats["ours"], stats["upstream"]
 	print(compare(figure{Name: "proxy-idle-calls", Unit: "calls", Target: float64(allCalls(peer) / 10), Calls: ours.Calls, PeerCalls: peer.Calls,
 		Note: fmt.Sprintf("all calls in %v, %d services, nothing changes; target: a tenth of upstream's", window, s.services)},
@@ -199,6 +210,7 @@ func (b *proxyBench) churn(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -262,6 +274,7 @@ func (c *churn) run(ctx context.Context, window time.Duration) error {
 	writer := make(chan error, 1)
 	written := 0
 	began, cpu := time.Now(), c.proxy.CPU()
+
 	go func() {
 		tick := time.NewTicker(time.Second / churnRate)
 		defer tick.Stop()
@@ -279,6 +292,7 @@ func (c *churn) run(ctx context.Context, window time.Duration) error {
 			written++
 		}
 	}()
+
 	for n := 1; ctx.Err() == nil; n++ {
 		at := time.Now()
 		err := c.mark(ctx, n%2)
@@ -288,6 +302,7 @@ func (c *churn) run(ctx context.Context, window time.Duration) error {
 		}
 		c.lags = append(c.lags, round(time.Since(at).Seconds()))
 	}
+
 	c.cores = round((c.proxy.CPU() - cpu).Seconds() / time.Since(began).Seconds())
 	err := <-writer
 	c.rate = float64(written*churnPart) / time.Since(began).Seconds()
@@ -295,6 +310,7 @@ func (c *churn) run(ctx context.Context, window time.Duration) error {
 		return err
 	}
 	c.calls, err = c.HNS.Stats(context.WithoutCancel(ctx))
+
 	return err
 }
 
@@ -339,6 +355,7 @@ func (b *proxyBench) large(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	t := &bench{Host: h, program: "ours", load: &b.load, scale: scale{services: b.o.large - 3}}
 	if err := errors.Join(t.HNS.ResetStats(ctx), t.run(), t.made(ctx, 5*time.Minute)); err != nil {
 		return err
@@ -351,12 +368,14 @@ func (b *proxyBench) large(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	say("large-ours: %.0f MB, of which its own %.0f MB", rss, own)
 	note := fmt.Sprintf("%d services with %d endpoints each", b.o.large, largeBackends)
 	print(figure{Name: "proxy-large-own-memory", Unit: "MB", Ours: own, Target: 80, Note: note + "; what the Go runtime holds"})
 	print(figure{Name: "proxy-large-rss", Unit: "MB", Ours: rss, Target: 80,
 		Note: note + "; 12 MB are Wine's; the program's file, of which this has what was read, is shared with others"})
 	t.halt()
+
 	return t.close()
 }
 

@@ -55,6 +55,7 @@ func (b *proxyBench) starts(ctx context.Context) error {
 		}
 		b.printStarts(s, floor, results["ours"], results["upstream"])
 	}
+
 	return nil
 }
 
@@ -71,6 +72,7 @@ func (t *bench) start(ctx context.Context) (*startResult, error) {
 	if err := t.Settled(ctx, time.Minute, proxylab.Foreign{}); err != nil {
 		return nil, err
 	}
+
 	if r.calls, err = t.HNS.Stats(ctx); err != nil {
 		return nil, err
 	}
@@ -82,6 +84,7 @@ func (t *bench) start(ctx context.Context) (*startResult, error) {
 		say("%s: its changes are not measured: %v", t.Name, err)
 		err = nil
 	}
+
 	if err == nil && t.program == "ours" && t.scale.profile == "none" {
 		err = t.besideFloor(ctx, &r)
 	}
@@ -144,6 +147,7 @@ func (t *bench) restart(ctx context.Context, r *startResult) error {
 		defer c.Close()
 		open = append(open, c)
 	}
+
 	if err := t.HNS.ResetStats(ctx); err != nil {
 		return err
 	}
@@ -153,6 +157,7 @@ func (t *bench) restart(ctx context.Context, r *startResult) error {
 	var asked int
 	clients.Go(func() { asked, failures = t.newConnections(stop) })
 	t.halt()
+
 	began := time.Now()
 	err := t.run()
 	if err == nil {
@@ -162,6 +167,7 @@ func (t *bench) restart(ctx context.Context, r *startResult) error {
 	if err == nil && t.program != "ours" {
 		err = t.made(ctx, 20*time.Minute) // it deletes all and makes them again
 	}
+
 	if err == nil {
 		err = t.Settled(ctx, 5*time.Minute, proxylab.Foreign{})
 	}
@@ -171,6 +177,7 @@ func (t *bench) restart(ctx context.Context, r *startResult) error {
 		return fmt.Errorf("restart: %w", err)
 	}
 	r.outage = outage{Open: len(open), New: asked, Failed: len(failures)}
+
 	if len(failures) > 0 {
 		r.outage.Longest = round(failures[len(failures)-1].Sub(failures[0]).Seconds())
 	}
@@ -179,6 +186,7 @@ func (t *bench) restart(ctx context.Context, r *startResult) error {
 			r.outage.Broken++
 		}
 	}
+
 	r.restartCalls, err = t.HNS.Stats(ctx)
 	return err
 }
@@ -229,6 +237,7 @@ func (t *bench) changes(ctx context.Context, r *startResult) error {
 	if err != nil {
 		return err
 	}
+
 	for n := range 3 {
 		i := t.scale.services - localPods - 1 - n
 		if i < answering {
@@ -266,6 +275,7 @@ func (t *bench) changes(ctx context.Context, r *startResult) error {
 		}
 		r.changeFloor = round(cost.Seconds())
 	}
+
 	return nil
 }
 
@@ -342,6 +352,7 @@ func (b *proxyBench) printStarts(s scale, floor float64, ours, peer *startResult
 	}
 	all := figure{Name: name("start-all"), Unit: "s", Target: round(1.1 * floor), Note: note, Samples: map[string][]float64{"ours": ours.fills, "floor": ours.bare}}
 	print(compare(all, median(ours.fills), peer.first.all, floor))
+
 	print(compare(figure{Name: name("start-cpu"), Unit: "s", Note: "processor time of the program until all is programmed"}, ours.first.cpu, peer.first.cpu, 0))
 	essential := figure{Name: name("start-dns-and-api"), Unit: "s", Note: scaleNote + "; until a pod gets answers"}
 	if s.profile == "ws2022-updated" {
@@ -351,6 +362,7 @@ func (b *proxyBench) printStarts(s scale, floor float64, ours, peer *startResult
 	needed := float64(b.load.addresses(s) + s.services + 3)
 	print(compare(figure{Name: name("start-writes"), Unit: "calls", Target: needed, Calls: ours.calls.Calls, PeerCalls: peer.calls.Calls, Note: scaleNote},
 		float64(ours.calls.Writes), float64(peer.calls.Writes), needed))
+
 	print(compare(figure{Name: name("start-calls"), Unit: "calls", Note: "all calls, those that open, read and close objects too"},
 		float64(allCalls(ours.calls)), float64(allCalls(peer.calls)), 0))
 	f := compare(figure{Name: name("restart-writes"), Unit: "calls", Note: scaleNote + "; everything is programmed"},
@@ -360,6 +372,7 @@ func (b *proxyBench) printStarts(s scale, floor float64, ours, peer *startResult
 	print(f)
 	print(compare(figure{Name: name("restart-healthy"), Unit: "s", Calls: ours.restartCalls.Calls, PeerCalls: peer.restartCalls.Calls,
 		Note: "from the start of the program until /healthz is 200"}, ours.restart, peer.restart, 0))
+
 	good2 := ours.outage.Failed+ours.outage.Broken == 0
 	print(figure{Name: name("restart-outage"), Unit: "connections", PeerIs: upstreamProxy, Ours: ours.outage, Peer: peer.outage, OK: &good2,
 		Note: "100 connections open, 100 new ones per second, from the end of the program until HNS is as it was"})

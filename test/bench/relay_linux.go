@@ -34,6 +34,7 @@ func benchRelay(ctx context.Context, _ options) error {
 		return err
 	}
 	defer sink.Close()
+
 	echo, err := loopbackServer(func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 	if err != nil {
 		return err
@@ -45,6 +46,7 @@ func benchRelay(ctx context.Context, _ options) error {
 	if err != nil {
 		return err
 	}
+
 	latency, err := relayFigure(ctx, r, echo, "latency", func(to string) (float64, error) { return roundTrip(to) })
 	if err != nil {
 		return err
@@ -54,6 +56,7 @@ func benchRelay(ctx context.Context, _ options) error {
 	print(figure{Name: "userspace.throughput", Unit: "MB/s", Ours: ours, Peer: plain, PeerIs: "a plain TCP relay", Floor: direct,
 		Ratio: round(ours / plain), OfFloor: round(ours / direct), OK: &good, Note: "more is better; at least 0.9 of the plain relay",
 		Samples: map[string][]float64{"ours": throughput[0], "peer": throughput[1], "floor": throughput[2]}})
+
 	ours, plain, direct = median(latency[0]), median(latency[1]), median(latency[2])
 	print(figure{Name: "userspace.roundtrip", Unit: "us", Ours: ours, Peer: plain, PeerIs: "a plain TCP relay", Floor: direct,
 		Ratio: round(ours / plain), OfFloor: round(ours / direct), Target: plain + 50, Note: "one byte there and back; at most 50 us more than the plain relay",
@@ -73,10 +76,12 @@ func relayFigure(ctx context.Context, r *relay.Relay, backend net.Listener, name
 	if err != nil {
 		return samples, err
 	}
+
 	r.Set(name, relay.Config{Backends: []netip.AddrPort{behind}})
 	if err := r.Listen(name, relay.Endpoint{Protocol: hnsapi.TCP, AddrPort: at}); err != nil {
 		return samples, err
 	}
+
 	ways := []string{at.String(), plain.Addr().String(), behind.String()}
 	for round := range relayRounds + 1 {
 		for i := range ways {
@@ -90,6 +95,7 @@ func relayFigure(ctx context.Context, r *relay.Relay, backend net.Listener, name
 			}
 		}
 	}
+
 	return samples, nil
 }
 

@@ -42,6 +42,7 @@ func benchService(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
+
 	hns := hnsOf(filepath.Join(dir, "hosts", serviceNode, "hnsd.sock"))
 	name := metav1.ObjectMeta{Name: serviceNamespace}
 	if _, err := client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: name}, metav1.CreateOptions{}); err != nil {
@@ -53,6 +54,7 @@ func benchService(ctx context.Context, dir string) (err error) {
 	if err := checkGone(ctx, client); err != nil {
 		return err
 	}
+
 	checked := hns.afterCheck(ctx)
 	before, err := hns.calls(ctx)
 	if err != nil {
@@ -65,6 +67,7 @@ func benchService(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
+
 	var took time.Duration
 	err = wait.For(ctx, 20*time.Second, "kube-proxy to program the service", func(ctx context.Context) error {
 		now, err := hns.calls(ctx)
@@ -77,12 +80,14 @@ func benchService(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
+
 	after, err := hns.settled(ctx, 3*time.Second)
 	if err != nil {
 		return err
 	}
 	printService(before, after, checked)
 	print(figure{Name: "service-to-hns", Unit: "s", Ours: round(took.Seconds()), Note: "from the answer of the API server to the creation of the load balancer"})
+
 	return nil
 }
 

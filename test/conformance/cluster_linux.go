@@ -90,6 +90,7 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 		Kind     string          `json:"kind"`
 		Version  string          `json:"apiVersion"`
 	}
+
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return fmt.Errorf("reading the cluster's kubeconfig: %w", err)
 	}
@@ -99,6 +100,7 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 	if data, err = json.Marshal(doc); err != nil {
 		return err
 	}
+
 	if err := os.WriteFile(c.kubeconfig(), data, 0o600); err != nil {
 		return err
 	}
@@ -108,6 +110,7 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+
 	if c.o.node != "win" {
 		return nil
 	}

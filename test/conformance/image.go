@@ -60,6 +60,7 @@ func images() []image {
 		return windows(append([]string{"windows-agnhost"}, extra...)...).starting([]string{"/agnhost"}, "pause")
 	}
 	shell := windows().starting([]string{"cmd.exe", "/s", "/c"})
+
 	return []image{
 		{repository: "e2e-test-images/agnhost", tags: []string{"2.63.0", "2.55"}, linux: agnhost(), windows: agnhostWindows()},
 		{repository: "e2e-test-images/busybox", tags: []string{"1.37.0-1"}, linux: linux().starting(nil, "sh"), windows: shell},
@@ -96,6 +97,7 @@ func parts(dir, bundle string) map[string]func(*layer) error {
 			return nil
 		}
 	}
+
 	return map[string]func(*layer) error{
 		"base":  func(l *layer) error { return addBase(l, at("sh")) },
 		"tools": addTools,
@@ -158,15 +160,18 @@ func addBase(l *layer, shell string) error {
 	if err := l.file("bin/busybox", busybox, 0o755); err != nil {
 		return fmt.Errorf("%w (Debian's package busybox-static has it)", err)
 	}
+
 	applets, err := appletsOf(busybox)
 	if err != nil {
 		return err
 	}
+
 	for _, name := range applets {
 		if name != "busybox" && name != "sh" {
 			l.link("/bin/busybox", "bin/"+name)
 		}
 	}
+
 	if err := l.file("bin/sh", shell, 0o755); err != nil {
 		return err
 	}

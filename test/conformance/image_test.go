@@ -53,10 +53,12 @@ func TestLayer(t *testing.T) {
 		}
 		return data
 	}
+
 	data := fill()
 	if !bytes.Equal(data, fill()) {
 		t.Error("the same files gave other bytes")
 	}
+
 	var names []string
 	for r := tar.NewReader(bytes.NewReader(data)); ; {
 		h, err := r.Next()
@@ -71,6 +73,7 @@ func TestLayer(t *testing.T) {
 			t.Errorf("%s has mode %o", h.Name, h.Mode)
 		}
 	}
+
 	if want := []string{"bin/q", "etc/f", "usr/", "usr/local/bin/p", "usr/local/bin/a"}; !slices.Equal(names, want) {
 		t.Errorf("entries %v, want %v", names, want)
 	}

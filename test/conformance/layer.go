@@ -89,10 +89,12 @@ func (l *layer) libraries(of string) error {
 			return err
 		}
 	}
+
 	needed, err := f.ImportedLibraries()
 	if err != nil {
 		return err
 	}
+
 	for _, lib := range needed {
 		path, err := findLibrary(lib)
 		if err != nil {
@@ -109,6 +111,7 @@ func (l *layer) libraries(of string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -53,6 +53,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.skip, "skip", "", "regular expression of tests to leave out")
 	f.StringVar(&o.labels, "labels", "Conformance", "which of the suite's labels, as an expression for ginkgo")
 	f.IntVar(&o.parallel, "parallel", 10, "tests at once; those that must be alone come last")
+
 	f.DurationVar(&o.limit, "limit", 3*time.Hour, "end the suite after this time")
 	f.StringVar(&o.repo, "repo", ".", "write results and docs/conformance.md in this repository; empty: do not")
 	f.BoolVar(&o.keep, "keep", false, "leave the cluster running")
@@ -63,6 +64,7 @@ func parse(args []string) (options, error) {
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
+
 	if o.node != "lin" && o.node != "win" {
 		return o, fmt.Errorf("-node %s: must be lin or win", o.node)
 	}
@@ -73,6 +75,7 @@ func parse(args []string) (options, error) {
 	if o.bin, err = filepath.Abs(o.bin); err != nil {
 		return o, err
 	}
+
 	if o.logs == "" {
 		o.logs = filepath.Join(o.bin, "conformance", "logs-"+o.node)
 	}
@@ -97,6 +100,7 @@ func run(ctx context.Context, o options) (err error) {
 			defer func() { err = errors.Join(err, c.down()) }()
 		}
 	}
+
 	start := time.Now()
 	if err := c.pushImages(ctx); err != nil {
 		return err
@@ -108,6 +112,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err := c.prepare(ctx); err != nil {
 		return err
 	}
+
 	list, err := c.suite(ctx)
 	summarise(os.Stdout, list)
 	if err != nil && len(list) == 0 {
@@ -116,6 +121,7 @@ func run(ctx context.Context, o options) (err error) {
 	if o.repo == "" {
 		return failures(list)
 	}
+
 	return write(o, list)
 }
 
@@ -174,6 +180,7 @@ func write(o options, list []result) error {
 		}
 		all[node] = have
 	}
+
 	all[o.node].add(list)
 	if len(list) > 0 && o.focus == "" && o.skip == "" {
 		all[o.node].keep(list) // the suite may have lost tests since earlier runs
@@ -185,11 +192,13 @@ func write(o options, list []result) error {
 	if err != nil {
 		return err
 	}
+
 	path := filepath.Join(o.repo, "docs", "conformance.md")
 	if err := os.WriteFile(path, []byte(document(all, why)), 0o644); err != nil {
 		return err
 	}
 	ran := results{}
 	ran.add(list)
+
 	return errors.Join(cut(list), why.check(o.node, ran))
 }

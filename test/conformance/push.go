@@ -55,6 +55,7 @@ func (p *pusher) push(ctx context.Context, i image, tag string) error {
 			return err
 		}
 	}
+
 	if i.windows != nil {
 		for _, version := range windowsVersions {
 			if err := add(i.windows, v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: version}); err != nil {
@@ -62,6 +63,7 @@ func (p *pusher) push(ctx context.Context, i image, tag string) error {
 			}
 		}
 	}
+
 	index, err := json.Marshal(v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex, Manifests: all})
 	if err != nil {
 		return err
@@ -78,6 +80,7 @@ func (p *pusher) variant(ctx context.Context, repository, tag string, v *variant
 			Labels: map[string]string{"porthole.dev/conformance": repository + ":" + tag},
 		},
 	}
+
 	manifest := v1.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest}
 	for _, name := range v.layers {
 		l, err := p.layer(name)
@@ -91,6 +94,7 @@ func (p *pusher) variant(ctx context.Context, repository, tag string, v *variant
 		doc.RootFS.DiffIDs = append(doc.RootFS.DiffIDs, l.digest)
 		manifest.Layers = append(manifest.Layers, d)
 	}
+
 	config, err := json.Marshal(doc)
 	if err != nil {
 		return v1.Descriptor{}, err
@@ -102,6 +106,7 @@ func (p *pusher) variant(ctx context.Context, repository, tag string, v *variant
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
+
 	d := v1.Descriptor{MediaType: v1.MediaTypeImageManifest, Digest: digest.FromBytes(content), Size: int64(len(content)), Platform: &platform}
 	return d, p.putManifest(ctx, repository, d.Digest.String(), v1.MediaTypeImageManifest, content)
 }

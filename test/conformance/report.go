@@ -61,6 +61,7 @@ func readReport(r io.Reader) ([]result, error) {
 	if err := json.NewDecoder(r).Decode(&reports); err != nil {
 		return nil, fmt.Errorf("reading ginkgo's report: %w", err)
 	}
+
 	var results []result
 	for _, report := range reports {
 		for _, s := range report.SpecReports {
@@ -80,6 +81,7 @@ func readReport(r io.Reader) ([]result, error) {
 			})
 		}
 	}
+
 	return results, nil
 }
 
@@ -253,6 +255,7 @@ func table(p func(string, ...any), have results) {
 	type count struct{ passed, row, failed, skipped int }
 	sigs := map[string]*count{}
 	total := &count{}
+
 	first, last := "9", ""
 	for _, one := range have {
 		sig := sigOf(one.Name)
@@ -274,12 +277,14 @@ func table(p func(string, ...any), have results) {
 		}
 		first, last = min(first, one.When), max(last, one.When)
 	}
+
 	p("The last run of each test, between %s and %s.\n", first, last)
 	p("| group | passed | of these %d times in a row | failed | skipped |\n|---|---|---|---|---|", enough)
 	for _, sig := range slices.Sorted(maps.Keys(sigs)) {
 		c := sigs[sig]
 		p("| %s | %d | %d | %d | %d |", sig, c.passed, c.row, c.failed, c.skipped)
 	}
+
 	p("| all | %d | %d | %d | %d |", total.passed, total.row, total.failed, total.skipped)
 }
 

@@ -55,6 +55,7 @@ func TestAddCountsPassesInARow(t *testing.T) {
 			t.Errorf("%s at %s: passed %d times in a row, want %d", step.state, step.when, got, step.row)
 		}
 	}
+
 	r.add([]result{{Name: "b", State: passed, When: "2026-11-22T02:00:00Z"}})
 	r.keep([]result{{Name: "b", State: unfinished}})
 	if len(r) != 1 || r["b"].Row != 1 {

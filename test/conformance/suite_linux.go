@@ -33,6 +33,7 @@ func (c *suiteCluster) suite(ctx context.Context) ([]result, error) {
 		return nil, err
 	}
 	defer output.Close()
+
 	netns := platform.NetnsPath(lab.RouterNetns)
 	shown := &progress{log: output, out: os.Stdout, start: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, c.o.limit+graceAfterLimit)
@@ -42,6 +43,7 @@ func (c *suiteCluster) suite(ctx context.Context) ([]result, error) {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = graceAfterLimit
 	fmt.Printf("running the suite; its output goes to %s\n", output.Name())
+
 	ended := cmd.Run()
 	f, err := os.Open(report)
 	if err != nil {
@@ -52,6 +54,7 @@ func (c *suiteCluster) suite(ctx context.Context) ([]result, error) {
 	if err == nil && len(list) == 0 {
 		err = fmt.Errorf("no test was run: does the focus %q fit any?", c.o.focus)
 	}
+
 	var exit *exec.ExitError
 	if errors.As(ended, &exit) && len(list) > 0 {
 		ended = nil // that tests failed is in the results

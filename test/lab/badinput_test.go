@@ -22,10 +22,12 @@ func TestBadInput(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nmaxPods: [\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	unknown := filepath.Join(t.TempDir(), "unknown.yaml")
 	if err := os.WriteFile(unknown, []byte("kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nmaxPodz: 5\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	other := filepath.Join(t.TempDir(), "other")
 	for name, c := range map[string]struct {
 		args []string
@@ -60,6 +62,7 @@ func TestBadInput(t *testing.T) {
 			}
 		})
 	}
+
 	if _, err := os.Stat(filepath.Join(other, "cluster.json")); err == nil {
 		t.Error("a refused command left a cluster behind")
 	}

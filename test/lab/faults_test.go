@@ -22,12 +22,14 @@ func TestKillEachProcess(t *testing.T) {
 	pods, clusterIP := echoPods(t)
 	before := containers(t)
 	s := readStatus(t)
+
 	var victims []process
 	for _, n := range s.Nodes {
 		if n.Name != "win02" { // the same programs as win01
 			victims = append(victims, n.Processes...)
 		}
 	}
+
 	victims = append(victims, s.Processes...)
 	for _, victim := range victims {
 		t.Run(strings.ReplaceAll(victim.Name, "/", "-"), func(t *testing.T) {
@@ -43,6 +45,7 @@ func TestKillEachProcess(t *testing.T) {
 			t.Logf("%s: right again after %.1f s", victim.Name, time.Since(started).Seconds())
 		})
 	}
+
 	t.Run("supervisor", func(t *testing.T) {
 		started := time.Now()
 		kill(t, s.Supervisor.PID)
@@ -55,6 +58,7 @@ func TestKillEachProcess(t *testing.T) {
 		})
 		t.Logf("another supervisor after %.1f s", time.Since(started).Seconds())
 	})
+
 	for name, id := range containers(t) {
 		if before[name] != id {
 			t.Errorf("container %s was replaced", name)
@@ -139,6 +143,7 @@ func TestProxyRestart(t *testing.T) {
 	defer conn.Close()
 	ping(t, conn)
 	before := current(t, "win01/kube-proxy")
+
 	kill(t, before.PID)
 	wait.NoError(t, 30*time.Second, "the restarted kube-proxy", func() error {
 		p := current(t, "win01/kube-proxy")
@@ -152,6 +157,7 @@ func TestProxyRestart(t *testing.T) {
 		}
 		return nil
 	})
+
 	ping(t, conn)
 	if after := writes(t, "win01"); after != healthyWrites {
 		t.Errorf("a restart of kube-proxy made HNS writes: %s before, %s after", healthyWrites, after)
@@ -224,6 +230,7 @@ func TestNothingIsLeft(t *testing.T) {
 			if err := unmarshal(out, &dump); err != nil {
 				return err.Error()
 			}
+
 			for kind, list := range dump {
 				if objects, ok := list.([]any); ok {
 					all = append(all, fmt.Sprintf("%s %s: %d", host, kind, len(objects)))
@@ -232,6 +239,7 @@ func TestNothingIsLeft(t *testing.T) {
 				}
 			}
 		}
+
 		for _, kind := range []string{"overlay", "nsfs", "tmpfs"} {
 			out, _ := command(5*time.Second, "findmnt", "-rn", "-t", kind, "-o", "TARGET")
 			for _, line := range strings.Fields(out) {
@@ -240,6 +248,7 @@ func TestNothingIsLeft(t *testing.T) {
 				}
 			}
 		}
+
 		for _, host := range []string{"lin01", "win01", "win02"} {
 			for _, kind := range []string{"containers", "tasks"} {
 				out, err := command(20*time.Second, porthole, "host", "ctr", "--dir", dir, host, kind)
@@ -248,8 +257,10 @@ func TestNothingIsLeft(t *testing.T) {
 				}
 			}
 		}
+
 		return sorted(all)
 	}
+
 	settleInventory(t, inventory)
 	before := inventory()
 	echoPodsInScope(t)

@@ -39,6 +39,7 @@ func run(m *testing.M) (int, error) {
 	if _, err := os.Stat(porthole); err != nil {
 		return 1, fmt.Errorf("%s is missing: run `make build` first", porthole)
 	}
+
 	dir = os.Getenv("PORTHOLE_LAB_DIR")
 	keep := dir != ""
 	if !keep {
@@ -48,6 +49,7 @@ func run(m *testing.M) (int, error) {
 		defer os.RemoveAll(dir)
 		defer command(2*time.Minute, porthole, "down", "--purge", "--dir", dir)
 	}
+
 	started := time.Now()
 	out, err := command(8*time.Minute, porthole, "up", "--dir", dir)
 	fmt.Printf("porthole up took %.1f s\n%s", time.Since(started).Seconds(), out)
@@ -60,6 +62,7 @@ func run(m *testing.M) (int, error) {
 		}
 		return code, nil
 	}
+
 	return 0, nil
 }
 

@@ -73,6 +73,7 @@ func echoPods(t *testing.T) (map[string]v1.Pod, string) {
 		}
 		return nil
 	})
+
 	var service v1.Service
 	object(t, &service, "service", "echo")
 	for node, pod := range pods { // the service has reached every node
@@ -83,6 +84,7 @@ func echoPods(t *testing.T) (map[string]v1.Pod, string) {
 			return nil
 		})
 	}
+
 	return pods, service.Spec.ClusterIP
 }
 
@@ -106,12 +108,14 @@ func TestSeedRouteTable(t *testing.T) {
 		try  func() (string, error)
 		want string // in the answer
 	}
+
 	var paths []path
 	for from, pod := range pods {
 		for to, target := range pods {
 			paths = append(paths, path{fmt.Sprintf("pod on %s to pod on %s", from, to),
 				func() (string, error) { return fromPod(pod, fetch("http://"+target.Status.PodIP+":8080/")) }, "client=" + pod.Status.PodIP + ":"})
 		}
+
 		paths = append(paths,
 			path{"node " + from + " to its pod", func() (string, error) { return curl("porthole-"+from, "http://"+pod.Status.PodIP+":8080/") }, "hostname="},
 			path{"pod on " + from + " to its node", func() (string, error) { return fromPod(pod, fetch("http://"+nodeAddresses[from]+":10256/healthz")) }, ""},
@@ -121,11 +125,13 @@ func TestSeedRouteTable(t *testing.T) {
 			path{"outside to NodePort of " + from, func() (string, error) { return curl(torNetns, "http://"+nodeAddresses[from]+":30080/") }, "hostname="},
 			path{"pod on " + from + " to the service's name", func() (string, error) { return fromPod(pod, fetch("http://echo.default.svc.cluster.local/")) }, "hostname="},
 		)
+
 		for to := range pods {
 			paths = append(paths, path{fmt.Sprintf("node %s to pod on %s", from, to),
 				func() (string, error) { return curl("porthole-"+from, "http://"+pods[to].Status.PodIP+":8080/") }, "hostname="})
 		}
 	}
+
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 4)
 	for _, p := range paths {
@@ -143,6 +149,7 @@ func TestSeedRouteTable(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	t.Logf("%d paths", len(paths))
 }

@@ -67,6 +67,7 @@ func TestNodes(t *testing.T) {
 	if len(nodes.Items) != len(want) {
 		t.Fatalf("%d nodes, want %d", len(nodes.Items), len(want))
 	}
+
 	pods := netip.MustParsePrefix("10.244.0.0/16")
 	for _, n := range nodes.Items {
 		t.Run(n.Name, func(t *testing.T) {
@@ -76,6 +77,7 @@ func TestNodes(t *testing.T) {
 					t.Errorf("label %s is %q, want %q", label, n.Labels[label], system)
 				}
 			}
+
 			if system == "windows" {
 				if build := n.Labels["node.kubernetes.io/windows-build"]; build != "10.0.20348" {
 					t.Errorf("windows-build is %q", build)
@@ -87,6 +89,7 @@ func TestNodes(t *testing.T) {
 					t.Errorf("kernel version is %q", n.Status.NodeInfo.KernelVersion)
 				}
 			}
+
 			if !strings.HasPrefix(n.Status.NodeInfo.ContainerRuntimeVersion, "containerd://") {
 				t.Errorf("runtime is %q", n.Status.NodeInfo.ContainerRuntimeVersion)
 			}
@@ -94,15 +97,18 @@ func TestNodes(t *testing.T) {
 			if err != nil || cidr.Bits() != 24 || !pods.Contains(cidr.Addr()) {
 				t.Errorf("podCIDR is %q, want a /24 of %s", n.Spec.PodCIDR, pods)
 			}
+
 			for _, list := range []v1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
 				if list.Cpu().IsZero() || list.Memory().IsZero() || list.Pods().IsZero() {
 					t.Errorf("capacity or allocatable lacks cpu, memory or pods: %v", list)
 				}
 			}
+
 			conditions := map[v1.NodeConditionType]v1.ConditionStatus{}
 			for _, c := range n.Status.Conditions {
 				conditions[c.Type] = c.Status
 			}
+
 			for kind, want := range map[v1.NodeConditionType]v1.ConditionStatus{
 				v1.NodeReady: v1.ConditionTrue, v1.NodeMemoryPressure: v1.ConditionFalse, v1.NodeDiskPressure: v1.ConditionFalse,
 				v1.NodePIDPressure: v1.ConditionFalse, v1.NodeNetworkUnavailable: v1.ConditionFalse,
@@ -111,6 +117,7 @@ func TestNodes(t *testing.T) {
 					t.Errorf("condition %s is %q, want %s", kind, conditions[kind], want)
 				}
 			}
+
 			var lease coordinationv1.Lease
 			object(t, &lease, "-n", "kube-node-lease", "lease", n.Name)
 			if lease.Spec.RenewTime == nil || time.Since(lease.Spec.RenewTime.Time) > 40*time.Second {
@@ -126,6 +133,7 @@ func TestStatusTellsTheTruth(t *testing.T) {
 		if s.Registry == "" || s.Supervisor.PID == 0 || s.Standby.PID == 0 {
 			return fmt.Errorf("registry %q, supervisor %d, standby %d", s.Registry, s.Supervisor.PID, s.Standby.PID)
 		}
+
 		for _, n := range s.Nodes {
 			if !n.Ready || len(n.Addresses) == 0 || n.PodCIDR == "" {
 				return fmt.Errorf("node %s: ready %v (%s), addresses %v, podCIDR %q", n.Name, n.Ready, n.Reason, n.Addresses, n.PodCIDR)
@@ -142,6 +150,7 @@ func TestStatusTellsTheTruth(t *testing.T) {
 				}
 			}
 		}
+
 		return nil
 	})
 }

@@ -121,11 +121,13 @@ spec:
     envFrom:
     - secretRef: {name: mysecret-%[1]s}
 `, system))
+
 		pod := waitPod(t, "env-"+system, podWait, succeeded)
 		logs := kubectl(t, "logs", "env-"+system)
 		if system == "windows" && !strings.Contains(logs, "PORTHOLE_IMAGE_BUILD=10.0.20348.") {
 			t.Errorf("the image is not the one of the node's build:\n%s", logs)
 		}
+
 		for _, want := range []string{"LITERAL=plain", "EXPANDED=plain-more", "NET__STYLE=kept", "SECRET_USERNAME=admin", "PROPERTY=hello", "password=1f2d1e2e67df",
 			"MY_POD=env-" + system, "MY_NODE=" + pod.Spec.NodeName, "MY_IP=" + pod.Status.PodIP, "KUBERNETES_SERVICE_HOST=10.96.0.1"} {
 			if !strings.Contains(logs, want) {
@@ -162,6 +164,7 @@ spec:
     args: [serve, --http, ":8081"]
     volumeMounts: [{name: shared, mountPath: "%[2]s"}]
 `, system, data))
+
 		waitPod(t, "two-"+system, podWait, isReady)
 		for _, path := range []string{"/", "/file?path=" + data + "/word"} {
 			out := kubectl(t, "exec", "two-"+system, "-c", "client", "--", "testapp", "get", "http://localhost:8080"+path)
@@ -200,6 +203,7 @@ spec:
     - {name: config, mountPath: '%[3]s', readOnly: true}
     - {name: host, mountPath: '%[4]s', readOnly: true}
 `, system, paths[0], paths[1], paths[2], hostPath))
+
 		name := "volumes-" + system
 		waitPod(t, name, podWait, isReady)
 		for path, want := range map[string]string{paths[0] + "/username": "admin", paths[1] + "/example.property.2": "world"} {
@@ -207,6 +211,7 @@ spec:
 				t.Errorf("%s holds %q, want %q", path, out, want)
 			}
 		}
+
 		if out, err := kubectlErr("exec", name, "--", "testapp", "write", paths[2]+"/file", "x"); err == nil {
 			t.Errorf("writing to a read-only hostPath succeeded: %s", out)
 		}
@@ -272,6 +277,7 @@ func TestLogsFollowAndDelete(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -281,6 +287,7 @@ func TestLogsFollowAndDelete(t *testing.T) {
 		}
 		started := time.Now()
 		kubectl(t, "delete", "pod", name, "--wait=true", "--timeout=30s")
+
 		if took := time.Since(started); took > 10*time.Second {
 			t.Errorf("deleting took %s with a grace period of 3 s", took)
 		}
@@ -326,6 +333,7 @@ spec:
     args: [burn]
     resources: {limits: {cpu: "1"}, requests: {cpu: 10m}}
 `, system, name))
+
 			pod := waitPod(t, name, podWait, isReady)
 			used := 0.0
 			for try := 0; try < 8 && used < 0.9; try++ { // where the rest of the machine is busy, it gets less for a time
@@ -334,6 +342,7 @@ spec:
 					break
 				}
 			}
+
 			if used < 0.9 || used > 1.1 {
 				t.Errorf("a burner limited to 1 CPU used %.2f", used)
 			}
@@ -366,6 +375,7 @@ func cpuUsed(t *testing.T, pod *v1.Pod, over time.Duration) float64 {
 		}
 		return ns / 1e9
 	}
+
 	before, started := read(), time.Now()
 	time.Sleep(over) // a measurement needs its time; nothing is waited for
 	return (read() - before) / time.Since(started).Seconds()
@@ -386,6 +396,7 @@ spec:
     args: [hog, "512"]
     resources: {limits: {memory: 192Mi}, requests: {memory: 64Mi}}
 `, system))
+
 		waitPod(t, "hog-"+system, podWait, func(pod *v1.Pod) error {
 			for _, s := range pod.Status.ContainerStatuses {
 				if s.State.Terminated != nil && s.State.Terminated.Reason == "OOMKilled" {
@@ -478,6 +489,7 @@ spec:
   nodeSelector: {kubernetes.io/os: %s}
   containers: [{name: app, image: "porthole/testapp:1", args: [serve]}]
 `, name, node, other))
+
 			pod := waitPod(t, name, podWait, func(pod *v1.Pod) error {
 				if pod.Status.Phase != v1.PodFailed {
 					return fmt.Errorf("phase is %s, want Failed", pod.Status.Phase)

@@ -119,12 +119,14 @@ func differs(t *testing.T, refused trouble) {
 	if code != 1 {
 		t.Errorf("`porthole hns diff` of a node with a refused service ends with %d, want 1: %s", code, out)
 	}
+
 	for _, part := range []string{"default/refused: create lb " + refusedIP + " 9153/tcp -> ", "  has failed since ", refused.Message,
 		"default/waiting: create lb " + waitingIP + " 9153/tcp -> ", "\ndifferent: 2 operations, 0 problems, "} {
 		if !strings.Contains(out, part) {
 			t.Errorf("`porthole hns diff` lacks %q:\n%s", part, out)
 		}
 	}
+
 	out, _ = diffOf(t, "win01", "-o", "json")
 	var doc struct {
 		Operations []struct{ Verb, Frontend, Service, Trouble string }
@@ -136,6 +138,7 @@ func differs(t *testing.T, refused trouble) {
 	for _, o := range doc.Operations {
 		found = found || o.Verb == "create lb" && o.Frontend == refusedIP+" 9153/tcp" && o.Service == "default/refused" && o.Trouble == refused.Message
 	}
+
 	if !found {
 		t.Errorf("`porthole hns diff -o json` lacks the refused load balancer: %s", out)
 	}

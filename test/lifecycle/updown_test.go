@@ -170,6 +170,7 @@ func inventory(dir string) []string {
 		found, _ := filepath.Glob(pattern)
 		all = append(all, found...)
 	}
+
 	for _, args := range [][]string{{"ip", "-o", "link"}, {"ip", "route", "show", "table", "all"}, {"ip", "rule"}, {"ip", "-6", "rule"}, {"nft", "list", "ruleset"}} {
 		out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
 		if err != nil {
@@ -179,12 +180,14 @@ func inventory(dir string) []string {
 			all = append(all, strings.Join(args, " ")+": "+line)
 		}
 	}
+
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for _, line := range strings.Split(string(mounts), "\n") {
 		if strings.Contains(line, dir) {
 			all = append(all, "mount "+line)
 		}
 	}
+
 	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, p := range processes {
 		data, _ := os.ReadFile(p)
@@ -192,6 +195,7 @@ func inventory(dir string) []string {
 			all = append(all, "process "+text)
 		}
 	}
+
 	sort.Strings(all)
 	return all
 }

@@ -21,6 +21,7 @@ func TestProber(t *testing.T) {
 		}
 		return err
 	}))
+
 	for _, test := range []struct {
 		proto, addr string
 		want        map[string]int
@@ -36,11 +37,13 @@ func TestProber(t *testing.T) {
 			t.Errorf("%s %s: got %v, want %v", test.proto, test.addr, got, test.want)
 		}
 	}
+
 	// More questions at once than the prober takes: all are answered.
 	var pending []<-chan map[string]int
 	for range 3 * atOnce {
 		pending = append(pending, p.ask(question{Proto: "tcp", Addr: "127.0.0.1:8080", N: 2}))
 	}
+
 	for i, answer := range pending {
 		if got := <-answer; got["one 127.0.0.1"] != 2 {
 			t.Fatalf("question %d: %v", i, got)

@@ -141,10 +141,12 @@ func (n *numbering) loadBalancer(name string, clients []string) entry {
 		return netip.AddrFrom4(a).String()
 	}
 	cluster, external, ingress := at("10.96.0.0"), at("198.18.0.0"), at("198.19.0.0")
+
 	e := entry{name: name, number: i, ingress: []corev1.LoadBalancerIngress{{IP: ingress}}, service: &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIP: cluster, ExternalIPs: []string{external}},
 	}}
+
 	for p, proto := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
 		number := firstNodePort + 2*i + p
 		word := strings.ToLower(string(proto))
@@ -159,6 +161,7 @@ func (n *numbering) loadBalancer(name string, clients []string) entry {
 			e.fronts = append(e.fronts, f)
 		}
 	}
+
 	return e
 }
 

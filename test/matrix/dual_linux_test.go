@@ -51,11 +51,13 @@ func newDual(t *testing.T, o proxylab.HostOptions) *dual {
 	d.host = d.addHost(t, o)
 	node, err := d.lab.AddNode(t.Context(), "lin1")
 	must(t, err)
+
 	for name, pod := range map[string]**proxylab.Pod{"client": &d.client, "near": &d.near} {
 		*pod, err = d.host.Pod(t.Context(), name, netip.Addr{})
 		must(t, err)
 		serveAt(t, (*pod).Place)
 	}
+
 	d.far, err = node.Pod("far", netip.Addr{})
 	must(t, err)
 	serveAt(t, d.far.Place)
@@ -64,6 +66,7 @@ func newDual(t *testing.T, o proxylab.HostOptions) *dual {
 			must(t, d.lab.RouteTo(addr, d.host.Place))
 		}
 	}
+
 	make := func(name string, policy corev1.IPFamilyPolicy, families []corev1.IPFamily, local bool, ingress ...string) *corev1.Service {
 		s := proxylab.Service(name, proxylab.Port("http", "tcp", 80, kindsPort), proxylab.Port("http-udp", "udp", 80, kindsPort))
 		s.Spec.Type, s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = corev1.ServiceTypeLoadBalancer, &policy, families
@@ -77,6 +80,7 @@ func newDual(t *testing.T, o proxylab.HostOptions) *dual {
 		d.slices(t, s, d.near, d.far)
 		return s
 	}
+
 	six := []corev1.IPFamily{corev1.IPv6Protocol}
 	d.web = make("web", corev1.IPFamilyPolicyRequireDualStack, []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}, false, fourIngress, sixIngress)
 	d.six = make("six", corev1.IPFamilyPolicySingleStack, six, false)

@@ -71,6 +71,7 @@ func manyServers(t *testing.T, s *side) {
 			return err
 		}
 		t.Cleanup(func() { l.Close() })
+
 		go serveTCP(l, func(local net.Addr) string { return local.(*net.TCPAddr).IP.String() })
 		return nil
 	}))
@@ -90,6 +91,7 @@ func testMany(t *testing.T, p *pair, e entry) {
 	for range askers {
 		pending = append(pending, p.windows.probers[fromPod].ask(question{Proto: "tcp", Addr: e.fronts[i].addr, N: asksEach, Patience: muchPatience}))
 	}
+
 	met := map[string]int{}
 	for _, answers := range pending {
 		for answer, n := range <-answers {
@@ -97,22 +99,26 @@ func testMany(t *testing.T, p *pair, e entry) {
 			met[server] += n
 		}
 	}
+
 	var all []netip.Addr
 	for _, s := range e.slices {
 		for _, p := range s.Endpoints {
 			all = append(all, netip.MustParseAddr(p.Addresses[0]))
 		}
 	}
+
 	slices.SortFunc(all, netip.Addr.Compare)
 	first := map[string]bool{}
 	for _, a := range all[:servedAtMost] {
 		first[a.String()] = true
 	}
+
 	for server, n := range met {
 		if !first[server] {
 			t.Errorf("%q answered %d times and is not among the first %d", server, n, servedAtMost)
 		}
 	}
+
 	if len(met) < servedAtMost-40 {
 		t.Errorf("only %d backends of %d answered", len(met), servedAtMost)
 	}
@@ -166,18 +172,21 @@ func testSticky(t *testing.T, windows *side, e entry) {
 			cells = append(cells, cell{e.name, f.kind, f.proto, f.addr, c})
 		}
 	}
+
 	before := windows.ask(cells, fewTimes)
 	served := maps.Clone(before)
 	maps.DeleteFunc(served, func(_ cell, o outcome) bool { return len(o.backends) == 0 })
 	if len(served) == 0 {
 		t.Fatal("nobody answers")
 	}
+
 	after := windows.ask(slices.Collect(maps.Keys(served)), manyTimes)
 	for c, o := range served {
 		if len(after[c].backends) != 1 || after[c].backends[0] != o.backends[0] {
 			t.Errorf("%s: %s, then %s", c, o, after[c])
 		}
 	}
+
 	clients := map[string]map[string]bool{}
 	for c, o := range served {
 		if clients[c.client] == nil {
@@ -185,6 +194,7 @@ func testSticky(t *testing.T, windows *side, e entry) {
 		}
 		clients[c.client][o.backends[0]] = true
 	}
+
 	t.Logf("backends by client: %v", clients)
 }
 

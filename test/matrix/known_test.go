@@ -9,7 +9,7 @@ import (
 // one that explains nothing fails the test.
 
 func l2bridgeKnown() []known {
-	return []known{{
+	list := []known{{
 		reason: "HNS has one list of backends per frontend: where the node has backends of its own, a policy Local meant for the outside holds for its own clients too; Linux gives them all backends",
 		fits: func(d difference) bool {
 			return externalLocal(d.entry) && external(d.kind) && d.client != fromOutside &&
@@ -25,17 +25,19 @@ func l2bridgeKnown() []known {
 		fits: func(d difference) bool {
 			return externalLocal(d.entry) && d.kind == nodePort && d.client != fromOutside && len(d.windows.backends) == 0
 		},
-	}, {
+	}}
+
+	return append(list, known{
 		reason: "HNS cannot filter by source, so the load balancer's address of a service with source ranges is refused, and an event says so",
 		fits: func(d difference) bool {
 			return d.entry == "source-ranges-with-client" && d.kind == ingressIP && len(d.windows.backends) == 0
 		},
-	}, {
+	}, known{
 		reason: "a pod in the host's own network has no HNS endpoint, and a load balancer has endpoints as backends",
 		fits: func(d difference) bool {
 			return d.entry == "backend-is-this-node" && len(d.windows.backends) == 0
 		},
-	}}
+	})
 }
 
 func withoutDSR() []known {

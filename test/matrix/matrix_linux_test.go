@@ -101,6 +101,7 @@ func (p *pair) compare(t *testing.T, list []known, flags ...string) {
 			t.Logf("kube-proxy.exe said\n%s\nand of its state\n%s", proxy.LogTail(3000), status[:min(len(status), 3000)])
 		}
 	})
+
 	began := time.Now()
 	p.windows.await(t, 2*time.Minute, sentinelCells(p.all))
 	t.Logf("the last service answers after %v", time.Since(began))
@@ -114,6 +115,7 @@ func (p *pair) compare(t *testing.T, list []known, flags ...string) {
 			warned(t, p.lab.Client, name)
 		}
 	})
+
 	t.Run("affinity", func(t *testing.T) {
 		for _, name := range []string{"affinity", "affinity-local"} {
 			testSticky(t, p.windows, byName(t, p.all, name))
@@ -123,6 +125,7 @@ func (p *pair) compare(t *testing.T, list []known, flags ...string) {
 	must(t, update(t.Context(), p.lab.Client, p.matrix))
 	cells, _ := cellsOf(p.matrix)
 	maps.Copy(p.l, p.linux.ask(cells, fewTimes))
+
 	p.idle(t)
 	p.settled(t, "after a change of every service", cells, list)
 	for _, k := range list {

@@ -141,6 +141,7 @@ func compare(cells []cell, sticky map[cell]bool, windows, linux map[cell]outcome
 		}
 		out = append(out, d)
 	}
+
 	return out
 }
 

@@ -53,6 +53,7 @@ func newOverlay(t *testing.T) *overlay {
 	o.other = o.addHost(t, proxylab.HostOptions{Name: "win2", NetworkType: "Overlay", NoWine: true})
 	must(t, o.lab.JoinOverlay(t.Context(), o.host, o.other))
 	o.source = o.host.Pods.Addr().Next().Next()
+
 	for pod, of := range map[**proxylab.Pod]struct {
 		host *proxylab.Host
 		name string
@@ -62,6 +63,7 @@ func newOverlay(t *testing.T) *overlay {
 		serveAt(t, p.Place)
 		*pod = p
 	}
+
 	for _, ip := range []string{webExternal, webIngress, localIngress, elsewhereIngress} {
 		must(t, o.lab.RoutePrefix(netip.PrefixFrom(netip.MustParseAddr(ip), 32), o.host.Place))
 	}
@@ -74,6 +76,7 @@ func newOverlay(t *testing.T) *overlay {
 		o.slice(t, s, "-a", backends...)
 		return s
 	}
+
 	both := append(near, far...)
 	balanced := func(s *corev1.Service, ingress string, policy corev1.ServiceExternalTrafficPolicy) {
 		s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, policy
@@ -83,6 +86,7 @@ func newOverlay(t *testing.T) *overlay {
 		balanced(s, webIngress, corev1.ServiceExternalTrafficPolicyCluster)
 		s.Spec.ExternalIPs = []string{webExternal}
 	}, both...)
+
 	o.local = make("local", func(s *corev1.Service) { balanced(s, localIngress, corev1.ServiceExternalTrafficPolicyLocal) }, both...)
 	o.elsewhere = make("elsewhere", func(s *corev1.Service) { balanced(s, elsewhereIngress, corev1.ServiceExternalTrafficPolicyLocal) }, far...)
 	o.inside = make("inside", func(s *corev1.Service) {
@@ -90,6 +94,7 @@ func newOverlay(t *testing.T) *overlay {
 		s.Spec.InternalTrafficPolicy = &policy
 	}, both...)
 	o.sticky = make("sticky", func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }, both...)
+
 	return o
 }
 
@@ -115,6 +120,7 @@ func (o *overlay) ask(t *testing.T, dsr bool) {
 	if dsr {
 		own = node.Addr
 	}
+
 	for _, w := range []want{
 		{"cluster IP", client, proxylab.ClusterAddr(o.web, 80), both, pod},
 		{"another port", client, proxylab.ClusterAddr(o.web, 53), dns, pod},
@@ -132,6 +138,7 @@ func (o *overlay) ask(t *testing.T, dsr bool) {
 	} {
 		w.check(t)
 	}
+
 	for _, s := range []struct {
 		what, port string
 		service    *corev1.Service
@@ -149,6 +156,7 @@ func (o *overlay) ask(t *testing.T, dsr bool) {
 		w.at = nodePortOf(s.service, s.port+"-udp", o.host.Addr)
 		w.over(t, "udp")
 	}
+
 	for _, network := range []string{"tcp", "udp"} {
 		first, err := client.Ask(network, proxylab.ClusterAddr(o.sticky, 80), 2*muchPatience)
 		must(t, err)

@@ -177,6 +177,7 @@ func startProber(t *testing.T, path string) *prober {
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, platform.StartInNetns(path, cmd))
+
 	p := &prober{in: json.NewEncoder(in), waiting: map[int]chan map[string]int{}}
 	read := make(chan struct{})
 	go func() {
@@ -190,6 +191,7 @@ func startProber(t *testing.T, path string) *prober {
 			t.Errorf("prober in %s: %v", path, err)
 		}
 	})
+
 	return p
 }
 

@@ -25,6 +25,7 @@ func TestEntriesAreApart(t *testing.T) {
 		}
 		taken[what] = e.name
 	}
+
 	for _, e := range all {
 		take(e, "name "+e.name)
 		if len(e.name) > 63 {
@@ -70,6 +71,7 @@ func TestMatrixIsWhole(t *testing.T) {
 	for _, c := range cells {
 		seen[c.kind+"/"+c.proto+" "+c.client]++
 	}
+
 	for _, kind := range []string{clusterIP, nodePort, externalIP, ingressIP} {
 		for _, proto := range []string{"tcp", "udp"} {
 			for _, client := range matrixClients {
@@ -83,6 +85,7 @@ func TestMatrixIsWhole(t *testing.T) {
 			}
 		}
 	}
+
 	if got := seen[healthPort+"/http "+fromOutside]; got != len(all)/2 {
 		t.Errorf("health check node ports are asked %d times, want %d", got, len(all)/2)
 	}
@@ -98,6 +101,7 @@ func TestCompare(t *testing.T) {
 		}
 		return outcomeOf(c, m, a)
 	}
+
 	fromTheNode := cell{"svc", clusterIP, "tcp", "10.96.0.1:80", fromNode}
 	health := cell{"svc", healthPort, "http", nodeIP + ":32000", fromOutside}
 	for _, test := range []struct {

@@ -49,6 +49,7 @@ func dress(t *testing.T, name string, lab *proxylab.Lab, node proxylab.Place, po
 	}
 	must(t, forgetful(node.Netns))
 	must(t, lab.RoutePrefix(netip.MustParsePrefix(externalRange), node))
+
 	places := map[string]proxylab.Place{"n1": node, "n2": remote.Place, "out": lab.Outside}
 	for server, addr := range backendAddrs() {
 		if _, is := places[server]; is {
@@ -62,10 +63,12 @@ func dress(t *testing.T, name string, lab *proxylab.Lab, node proxylab.Place, po
 		must(t, err)
 		places[server] = p.Place
 	}
+
 	for server, place := range places {
 		serve(t, place.Netns, server, fmt.Sprintf("%s:%d", place.Addr, mainPort))
 		serve(t, place.Netns, fmt.Sprintf("%s:%d", server, otherPort), fmt.Sprintf("%s:%d", place.Addr, otherPort))
 	}
+
 	client, err := pod("client", netip.MustParseAddr(clientPod))
 	must(t, err)
 	s := &side{name: name, node: node, remote: remote.Place, probers: map[string]*prober{}, addrs: addresses{
@@ -76,6 +79,7 @@ func dress(t *testing.T, name string, lab *proxylab.Lab, node proxylab.Place, po
 	for who, place := range map[string]proxylab.Place{fromPod: client.Place, fromNode: node, fromOutside: lab.Outside, fromBackend: places["l1"]} {
 		s.probers[who] = startProber(t, place.Netns)
 	}
+
 	return s
 }
 
@@ -171,6 +175,7 @@ func load(ctx context.Context, client kubernetes.Interface, entries []entry) err
 	var work sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
+
 	next := make(chan entry)
 	for range 8 {
 		work.Go(func() {
@@ -183,6 +188,7 @@ func load(ctx context.Context, client kubernetes.Interface, entries []entry) err
 			}
 		})
 	}
+
 	for _, e := range entries {
 		next <- e
 	}

@@ -49,6 +49,7 @@ func specialEntries(n *numbering) []entry {
 		}
 		out = append(out, e)
 	}
+
 	add("hairpin-alone", nil, readyEndpoints("l1")...)
 	add("hairpin-among-others", nil, readyEndpoints("l1", "l2", "r1")...)
 	add("no-slices", func(e *entry) { e.slices = nil })
@@ -60,6 +61,7 @@ func specialEntries(n *numbering) []entry {
 	add("two-slices", func(e *entry) {
 		e.slices = append(e.slices, sliceOf(e.name, 1, bothProtocols(mainPort), readyEndpoints("l1", "r1")...)) // l1 is in both
 	}, readyEndpoints("l1", "l2")...)
+
 	out = append(out, portEntries(n)...)
 	out = append(out, hintEntries(n)...)
 	return append(out, frontendEntries(n)...)
@@ -110,6 +112,7 @@ func hintEntries(n *numbering) []entry {
 		e.Hints.ForNodes = []discoveryv1.ForNode{{Name: node}}
 		return e
 	}
+
 	r := func(name string) discoveryv1.Endpoint { return readyEndpoints(name)[0] }
 	close, sameNode := corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameNode
 	serving := conditions[1]
@@ -123,6 +126,7 @@ func hintEntries(n *numbering) []entry {
 		}
 		out = append(out, e)
 	}
+
 	add("hints-of-zone", &close, nil, zoned(r("l1"), otherZone), zoned(r("r1"), zone), zoned(r("r2"), otherZone, zone))
 	add("hints-of-some-only", &close, nil, zoned(r("l1"), zone), r("r1"))
 	add("hints-of-no-zone-here", &close, nil, zoned(r("l1"), otherZone), zoned(r("r1"), otherZone))
@@ -132,6 +136,7 @@ func hintEntries(n *numbering) []entry {
 	add("hints-and-local-policies", &close, func(e *entry) { e.policies(true, true) },
 		zoned(r("l1"), otherZone), zoned(r("l2"), zone), zoned(r("r1"), zone))
 	add("hints-on-terminating", &close, nil, zoned(endpoint(serving, true), zone), zoned(r("r1"), otherZone))
+
 	add("hints-on-terminating-only", &close, nil, zoned(endpoint(serving, true), otherZone), zoned(endpoint(serving, false), zone))
 	return out
 }
@@ -154,6 +159,7 @@ func frontendEntries(n *numbering) []entry {
 			e.fronts[i].sticky = e.fronts[i].kind != healthPort
 		}
 	}
+
 	add("affinity", sticky)
 	add("affinity-local", func(e *entry) { e.policies(true, true); sticky(e) })
 	add("ingress-mode-proxy", func(e *entry) { mode := corev1.LoadBalancerIPModeProxy; e.ingress[0].IPMode = &mode })
@@ -163,6 +169,7 @@ func frontendEntries(n *numbering) []entry {
 		e.service.Spec.LoadBalancerSourceRanges = []string{"203.0.113.0/24", podRange, "10.98.0.0/24"}
 	})
 	add("source-ranges-without-client", func(e *entry) { e.service.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"} })
+
 	add("sctp-beside-others", func(e *entry) {
 		e.service.Spec.Ports = append(e.service.Spec.Ports,
 			corev1.ServicePort{Name: "sctp", Protocol: corev1.ProtocolSCTP, Port: 80, NodePort: int32(firstNodePort + 2*n.next), TargetPort: intstr.FromInt32(mainPort)})
@@ -172,6 +179,7 @@ func frontendEntries(n *numbering) []entry {
 	add("served-by-another-proxy", func(e *entry) {
 		e.service.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "another"}
 	})
+
 	add("no-node-ports", func(e *entry) {
 		e.service.Spec.AllocateLoadBalancerNodePorts = new(bool)
 		for i := range e.service.Spec.Ports {
@@ -187,6 +195,7 @@ func frontendEntries(n *numbering) []entry {
 		e.ingress = nil
 		e.fronts = slices.DeleteFunc(e.fronts, func(f front) bool { return f.kind != externalIP })
 	})
+
 	add("headless", func(e *entry) {
 		e.service.Spec.Type, e.service.Spec.ClusterIP = corev1.ServiceTypeClusterIP, corev1.ClusterIPNone
 		for i := range e.service.Spec.Ports {
@@ -195,6 +204,7 @@ func frontendEntries(n *numbering) []entry {
 		e.ingress = nil
 		e.fronts = slices.DeleteFunc(e.fronts, func(f front) bool { return f.kind != externalIP })
 	})
+
 	return out
 }
 

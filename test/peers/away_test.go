@@ -60,6 +60,7 @@ func TestDNSFirst(t *testing.T) {
 	dns := lab.Service("kube-dns", lab.Port("dns", "udp", 53, targetPort), lab.Port("dns-tcp", "tcp", 53, targetPort))
 	dns.Namespace, dns.Labels = "kube-system", map[string]string{"k8s-app": "kube-dns"}
 	dns.Spec.ClusterIP = "10.96.0.10"
+
 	dns = s.apply(dns)
 	s.slice(dns, s.backends(s.near1, world.far[0])...)
 	label := fmt.Sprintf(`{"metadata":{"labels":{%q:""}}}`, lab.Label(s.host.Name))
@@ -69,6 +70,7 @@ func TestDNSFirst(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes-seen-by-" + s.host.Name, Namespace: "default", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
 		Endpoints:  lab.Slice(dns, "", s.backends(world.far[1])...).Endpoints,
 		Ports:      []discoveryv1.EndpointPort{{Name: &api.Spec.Ports[0].Name, Port: ptr(int32(targetPort)), Protocol: &api.Spec.Ports[0].Protocol}}})
+
 	s.begin()
 	first := map[string]bool{frontend(dns, 17, 53): true, frontend(dns, 6, 53): true, frontend(api, 6, 443): true}
 	check := func(when string) {
@@ -82,6 +84,7 @@ func TestDNSFirst(t *testing.T) {
 			}
 		}
 	}
+
 	check("at the first start")
 	s.hns(fault{"state": "running", "keep": "none"})
 	s.settle(period)
@@ -101,6 +104,7 @@ func TestFlapping(t *testing.T) {
 	if *thorough {
 		times = 100
 	}
+
 	for i := range times {
 		s.slice(s.sticky)
 		if i%5 == 0 {
@@ -115,6 +119,7 @@ func TestFlapping(t *testing.T) {
 			s.expire(time.Duration(rand.IntN(150)) * time.Millisecond)
 		}
 	}
+
 	s.settle(period)
 	s.finish()
 }

@@ -61,6 +61,7 @@ func newStage(t *testing.T, ours bool, o lab.HostOptions) *stage {
 			t.Error(err)
 		}
 	})
+
 	for name, p := range map[string]**lab.Pod{"client": &s.client, "near1": &s.near1, "near2": &s.near2} {
 		*p, err = s.host.Pod(s.ctx, name, netip.Addr{})
 		s.must(err)
@@ -69,6 +70,7 @@ func newStage(t *testing.T, ours bool, o lab.HostOptions) *stage {
 		t.Cleanup(func() { server.Close() })
 		s.foreign.Endpoints = append(s.foreign.Endpoints, (*p).Endpoint)
 	}
+
 	s.services(o.NetworkType == "Overlay")
 	return s
 }

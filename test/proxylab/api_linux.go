@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 )
 
 // API is one host's way to the API server: a reverse proxy that speaks plain HTTP to the host's programs. It can be cut,
@@ -45,7 +46,7 @@ func (l *Lab) newAPI(port uint16, only string) (*API, error) {
 			}
 		},
 		FlushInterval: -1, // watches stream
-		Transport: &http.Transport{DialContext: dialIn(server.netns("sw")), ForceAttemptHTTP2: true,
+		Transport: &http.Transport{DialContext: testkit.DialIn(server.netns("sw")), ForceAttemptHTTP2: true,
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // its certificate is made by the API server itself, at each start
 		ErrorLog: log.New(discard{}, "", 0), // a client that goes away is no news
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 )
 
 // bulkAddrs is the half of ServiceRange from which the API server chooses none while there are others: it prefers the
@@ -26,7 +27,6 @@ import (
 var bulkAddrs = netip.MustParseAddr("10.96.1.0")
 
 const (
-	etcdURL = "http://127.0.0.1:2379"
 	// etcd takes 128 operations in one transaction (its --max-txn-ops).
 	etcdOps = 128
 )
@@ -43,6 +43,7 @@ func (h *Host) Bulk(ctx context.Context, prefix string, n int, backends func(i i
 			return c, err
 		}}}
 	defer client.CloseIdleConnections()
+
 	var ops []object
 	put := func(folder string, o metav1.Object) error {
 		value, err := json.Marshal(o)
@@ -58,6 +59,7 @@ func (h *Host) Bulk(ctx context.Context, prefix string, n int, backends func(i i
 		ops = nil
 		return err
 	}
+
 	addr := bulkAddrs
 	for i := range n {
 		s, e := h.bulkService(fmt.Sprintf("%s%d", prefix, i), addr, backends(i))
@@ -67,6 +69,7 @@ func (h *Host) Bulk(ctx context.Context, prefix string, n int, backends func(i i
 		}
 		addr = addr.Next()
 	}
+
 	return transaction(ctx, client, ops)
 }
 
@@ -106,7 +109,7 @@ func transaction(ctx context.Context, client *http.Client, ops []object) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, etcdURL+"/v3/kv/txn", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, testkit.EtcdURL+"/v3/kv/txn", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,7 @@ func (h *Host) Settled(ctx context.Context, within time.Duration, f Foreign) err
 		}()
 	}
 	h.mu.Unlock()
+
 	err := wait.For(ctx, within, "HNS to be as the services want it", func(ctx context.Context) error {
 		diff, err := h.Diff(ctx, f)
 		if err != nil {
@@ -55,6 +56,7 @@ func (h *Host) Settled(ctx context.Context, within time.Duration, f Foreign) err
 		}
 		return nil
 	})
+
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return errors.Join(cause, err)
 	}
@@ -74,10 +76,12 @@ func (h *Host) Diff(ctx context.Context, f Foreign) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	v := &view{f: f, addrs: map[string][]string{}, used: map[string]bool{}}
 	for _, e := range d.Endpoints {
 		v.addrs[text(e, "ID")] = endpointAddrs(e)
 	}
+
 	have := v.frontends(d.LoadBalancers)
 	for key, backends := range want {
 		switch got, ok := have[key]; {
@@ -87,11 +91,13 @@ func (h *Host) Diff(ctx context.Context, f Foreign) ([]string, error) {
 			v.note("%s has %s instead of %s", key, got, backends)
 		}
 	}
+
 	for key, backends := range have {
 		if _, ok := want[key]; !ok && optional[key] != backends {
 			v.note("%s (%s) is there and nobody wants it", key, backends)
 		}
 	}
+
 	v.endpoints(d.Endpoints, want)
 	slices.Sort(v.diff)
 	return v.diff, nil
@@ -195,6 +201,7 @@ func (v *view) frontends(docs []hnsd.Doc) frontends {
 	for _, id := range v.f.LoadBalancers {
 		foreign[id] = true
 	}
+
 	for _, doc := range docs {
 		lb, err := readLB(doc)
 		if err != nil {
@@ -228,6 +235,7 @@ func (v *view) frontends(docs []hnsd.Doc) frontends {
 			v.note("load balancer %s has no port", lb.ID)
 		}
 	}
+
 	for id := range foreign {
 		v.note("foreign load balancer %s is gone", id)
 	}
@@ -262,6 +270,7 @@ func (v *view) endpoints(docs []hnsd.Doc, want frontends) {
 		vip, _, _ := strings.Cut(key, "/")
 		vips[vip] = true
 	}
+
 	seen := map[string]bool{}
 	for _, e := range docs {
 		id, addr := text(e, "ID"), strings.Join(endpointAddrs(e), " ") // a remote endpoint has one
@@ -280,6 +289,7 @@ func (v *view) endpoints(docs []hnsd.Doc, want frontends) {
 			v.note("remote endpoint %s is there for nothing", addr)
 		}
 	}
+
 	for id := range foreign {
 		v.note("foreign endpoint %s is gone", id)
 	}
@@ -299,11 +309,13 @@ func (h *Host) wanted(ctx context.Context) (want, optional frontends, err error)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	byService := map[string][]discoveryv1.EndpointSlice{}
 	for _, e := range list.Items {
 		name := e.Namespace + "/" + e.Labels[discoveryv1.LabelServiceName]
 		byService[name] = append(byService[name], e)
 	}
+
 	want, optional = frontends{}, frontends{}
 	for _, s := range services.Items {
 		if s.Spec.Type == corev1.ServiceTypeExternalName || s.Spec.ClusterIP == corev1.ClusterIPNone || s.Labels["service.kubernetes.io/service-proxy-name"] != "" {
@@ -315,6 +327,7 @@ func (h *Host) wanted(ctx context.Context) (want, optional frontends, err error)
 			maps.Copy(optional, h.inCluster(&s, p, own))
 		}
 	}
+
 	return want, optional, nil
 }
 
@@ -337,6 +350,7 @@ func (h *Host) imply(s *corev1.Service, p corev1.ServicePort, list []discoveryv1
 			out[fmt.Sprintf("%s/%d/%d", vip, number, port)] = backends
 		}
 	}
+
 	add := func(vip string, onlyLocal bool) {
 		if a, err := netip.ParseAddr(vip); err == nil {
 			set(a.String(), a.Is6(), p.Port, onlyLocal)
@@ -351,6 +365,7 @@ func (h *Host) imply(s *corev1.Service, p corev1.ServicePort, list []discoveryv1
 			set(nodePortVIP(v6), v6, p.NodePort, local)
 		}
 	}
+
 	for _, ip := range s.Spec.ExternalIPs {
 		add(ip, local)
 	}
@@ -359,6 +374,7 @@ func (h *Host) imply(s *corev1.Service, p corev1.ServicePort, list []discoveryv1
 			add(in.IP, local)
 		}
 	}
+
 	return out
 }
 
@@ -375,6 +391,7 @@ func (h *Host) inCluster(s *corev1.Service, p corev1.ServicePort, list []discove
 			out[fmt.Sprintf("%s/%d/%d", addr, protocols[p.Protocol], port)] = backends
 		}
 	}
+
 	local := s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 	if p.NodePort != 0 {
 		set(h.Addr, p.NodePort, local)
@@ -383,15 +400,18 @@ func (h *Host) inCluster(s *corev1.Service, p corev1.ServicePort, list []discove
 	if !local {
 		return out
 	}
+
 	external := slices.Clone(s.Spec.ExternalIPs)
 	for _, in := range s.Status.LoadBalancer.Ingress {
 		external = append(external, in.IP)
 	}
+
 	for _, ip := range external {
 		if addr, err := netip.ParseAddr(ip); err == nil && usable(list, p, h.Name, true, addr.Is6()) == "" {
 			set(addr, p.Port, false)
 		}
 	}
+
 	return out
 }
 
@@ -422,6 +442,7 @@ func usable(list []discoveryv1.EndpointSlice, p corev1.ServicePort, node string,
 			}
 		}
 	}
+
 	if len(ready) == 0 {
 		ready = serving
 	}
@@ -429,5 +450,6 @@ func usable(list []discoveryv1.EndpointSlice, p corev1.ServicePort, node string,
 		return ""
 	}
 	slices.Sort(ready)
+
 	return fmt.Sprintf("%s port %d", strings.Join(slices.Compact(ready), ","), port)
 }

@@ -46,6 +46,7 @@ func (h *HNS) Control(ctx context.Context, method, path string, body, into any) 
 	if err != nil {
 		return err
 	}
+
 	resp, err := h.client.Do(req)
 	if err != nil {
 		return err
@@ -55,12 +56,14 @@ func (h *HNS) Control(ctx context.Context, method, path string, body, into any) 
 	if err != nil {
 		return err
 	}
+
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("HNS control %s %s: %s: %s", method, path, resp.Status, strings.TrimSpace(string(answer)))
 	}
 	if into == nil {
 		return nil
 	}
+
 	return json.Unmarshal(answer, into)
 }
 

@@ -101,6 +101,7 @@ func (l *Lab) AddHost(ctx context.Context, o HostOptions) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	h := &Host{Place: Place{Name: o.Name, Netns: m.netns, Addr: m.addr}, Dir: filepath.Join(l.Dir, o.Name), Pods: m.pods, lab: l, member: m, o: o}
 	if o.IPv6 {
 		h.Addr6, h.Pods6 = m.addr6, m.pods6
@@ -110,6 +111,7 @@ func (l *Lab) AddHost(ctx context.Context, o HostOptions) (*Host, error) {
 			return nil, err
 		}
 	}
+
 	l.mu.Lock()
 	l.hosts = append(l.hosts, h)
 	l.mu.Unlock()
@@ -127,11 +129,13 @@ func (l *Lab) AddHost(ctx context.Context, o HostOptions) (*Host, error) {
 		func() error { return h.setLatency(ctx) },
 		func() error { return h.meetAPI(ctx, uint16(7000+m.number)) },
 	}
+
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("making host %s: %w", o.Name, err)
 		}
 	}
+
 	return h, nil
 }
 
@@ -147,6 +151,7 @@ func (h *Host) startWine(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+
 	// The template outlives the Lab: making one takes ten seconds.
 	template, dlls := wine.TemplateDir(filepath.Join(h.lab.o.Bin, "proxylab"), h.o.Build), filepath.Join(h.lab.o.Bin, "windows", "dll")
 	if err := h.tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: build, DLLDir: dlls}); err != nil {
@@ -157,6 +162,7 @@ func (h *Host) startWine(ctx context.Context) (err error) {
 		return err
 	}
 	h.prefix = wine.Prefix{Dir: h.mount.Target}
+
 	if _, err := wine.InstallDLLs(h.prefix, dlls); err != nil {
 		return err
 	}
@@ -165,6 +171,7 @@ func (h *Host) startWine(ctx context.Context) (err error) {
 	if err := platform.StartInNetns(h.Netns, h.server); err != nil {
 		return fmt.Errorf("starting wineserver: %w", err)
 	}
+
 	return h.boot(ctx)
 }
 
@@ -206,6 +213,7 @@ func (h *Host) StartHNS(ctx context.Context) error {
 	if h.plane != nil {
 		o.Plane = h.plane
 	}
+
 	run, cancel := context.WithCancel(h.ctx)
 	done := make(chan error, 1)
 	os.Remove(serve.Socket(h.Dir))
@@ -219,6 +227,7 @@ func (h *Host) StartHNS(ctx context.Context) error {
 			return h.HNS.Control(ctx, "GET", "/healthz", nil, nil)
 		}
 	})
+
 	h.stopHNS = func() error {
 		cancel()
 		return <-done
@@ -276,6 +285,7 @@ func (h *Host) MakeNetwork(ctx context.Context) (err error) {
 		}
 		return s
 	}
+
 	subnets := []object{subnet(h.Pods)}
 	if h.o.IPv6 {
 		subnets = append(subnets, subnet(h.Pods6))
@@ -285,6 +295,7 @@ func (h *Host) MakeNetwork(ctx context.Context) (err error) {
 		doc["Flags"] = 8
 		doc["Policies"] = []object{{"Type": "NetAdapterName", "Settings": object{"NetworkAdapterName": Uplink}}, {"Type": "HostRoute"}}
 	}
+
 	if h.NetworkID, err = h.HNS.Create(ctx, Network, "", doc); err != nil {
 		return fmt.Errorf("making the pods' network: %w", err)
 	}
@@ -295,6 +306,7 @@ func (h *Host) MakeNetwork(ctx context.Context) (err error) {
 	if h.o.IPv6 {
 		addrs = append(addrs, object{"IpAddress": nth(h.Pods6, 2).String(), "PrefixLength": h.Pods6.Bits()})
 	}
+
 	ep, err := h.HNS.Create(ctx, Endpoint, h.NetworkID, object{"Name": HostEndpoint, "HostComputeNetwork": h.NetworkID, "IpConfigurations": addrs, "SchemaVersion": schema})
 	if err != nil {
 		return fmt.Errorf("making the host's endpoint: %w", err)
@@ -303,11 +315,13 @@ func (h *Host) MakeNetwork(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+
 	for _, n := range d.Namespaces {
 		if kind := text(n, "Type"); kind == "Host" || kind == "HostDefault" {
 			return h.attach(ctx, text(n, "ID"), ep)
 		}
 	}
+
 	return errors.New("HNS has no namespace of the host")
 }
 
@@ -373,6 +387,7 @@ func (h *Host) Close() error {
 	if h.API != nil {
 		h.API.Cut()
 	}
+
 	if h.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
@@ -381,6 +396,7 @@ func (h *Host) Close() error {
 		_ = h.server.Wait()                          // it was told to end
 		h.server = nil
 	}
+
 	if h.mount.Target != "" {
 		errs = append(errs, h.mount.Unmount())
 		h.mount.Target = ""
@@ -393,5 +409,6 @@ func (h *Host) Close() error {
 		h.log.Close()
 		h.log = nil
 	}
+
 	return errors.Join(errs...)
 }

@@ -89,11 +89,13 @@ func New(ctx context.Context, o Options) (*Lab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the folder of the built programs: %w", err)
 	}
+
 	dir, err := os.MkdirTemp("", o.Prefix+"-")
 	if err != nil {
 		return nil, err
 	}
 	l := &Lab{Name: fmt.Sprintf("%s-%d", o.Prefix, os.Getpid()), Dir: dir, o: o}
+
 	err = l.makeSwitch()
 	switch {
 	case err != nil || o.NoAPI:
@@ -102,12 +104,14 @@ func New(ctx context.Context, o Options) (*Lab, error) {
 	default:
 		err = l.startControlPlane(ctx)
 	}
+
 	if err != nil {
 		if l.control != nil {
 			err = fmt.Errorf("%w\n%s", err, l.control.LogTail(4000))
 		}
 		return nil, errors.Join(fmt.Errorf("starting a lab: %w", err), l.Close())
 	}
+
 	return l, nil
 }
 
@@ -165,6 +169,7 @@ func (l *Lab) makeSwitch() error {
 	if err != nil {
 		return fmt.Errorf("making the switch: %w", err)
 	}
+
 	if err := veth(sw, "out0", out, "eth0"); err != nil {
 		return err
 	}
@@ -174,6 +179,7 @@ func (l *Lab) makeSwitch() error {
 	if err != nil {
 		return err
 	}
+
 	l.Outside = Place{Name: "outside", Netns: out, Addr: OutsideAddr, Addr6: OutsideAddr6}
 	return platform.InNetns(out, func() error {
 		return errors.Join(addresses("eth0", netip.PrefixFrom(OutsideAddr, 24), netip.PrefixFrom(OutsideAddr6, 64)),
@@ -193,6 +199,7 @@ func (l *Lab) join(name string) (*member, error) {
 	if n > 200 {
 		return nil, errors.New("a lab has at most 200 hosts")
 	}
+
 	m := &member{name: name, number: n, netns: path, addr: nth(Underlay, 10+n), addr6: nth(Underlay6, 10+n),
 		pods:  netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(n), 0}), 24),
 		pods6: netip.MustParsePrefix(fmt.Sprintf("fd44:0:0:%x::/64", n))}
@@ -204,6 +211,7 @@ func (l *Lab) join(name string) (*member, error) {
 	err = platform.InNetns(l.netns("sw"), func() error {
 		return errors.Join(platform.JoinBridge(port, "sw0"), route(m.pods, m.addr), route(m.pods6, m.addr6))
 	})
+
 	err = errors.Join(err, platform.InNetns(path, func() error { return errors.Join(forwarding(), m.linkUp()) }))
 	if err != nil {
 		return nil, fmt.Errorf("joining %s to the switch: %w", name, err)

@@ -102,6 +102,7 @@ func TestProxies(t *testing.T) {
 func fromHost(t *testing.T, h *lab.Host, web *corev1.Service, all bool) {
 	t.Helper()
 	external := netip.MustParseAddr(web.Spec.ExternalIPs[0])
+
 	for i, network := range []string{"tcp", "udp"} {
 		p := web.Spec.Ports[i]
 		for _, c := range []struct {

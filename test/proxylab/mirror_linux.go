@@ -72,6 +72,7 @@ func (n *Node) RunUpstream(config map[string]any) (*Process, error) {
 		"healthzBindAddress": fmt.Sprintf("0.0.0.0:%d", HealthPort), "metricsBindAddress": fmt.Sprintf("127.0.0.1:%d", MetricsPort),
 		// The table of connections is the whole machine's.
 		"conntrack": object{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}}
+
 	for k, v := range config {
 		doc[k] = v
 	}
@@ -81,6 +82,7 @@ func (n *Node) RunUpstream(config map[string]any) (*Process, error) {
 	if err := testkit.WriteJSON(filepath.Join(dir, "kube-proxy.json"), doc); err != nil {
 		return nil, err
 	}
+
 	log, err := os.Create(filepath.Join(dir, "kube-proxy.log"))
 	if err != nil {
 		return nil, err
@@ -90,6 +92,7 @@ func (n *Node) RunUpstream(config map[string]any) (*Process, error) {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+
 	if err := platform.StartInNetns(n.Netns, cmd); err != nil {
 		return nil, fmt.Errorf("starting kube-proxy on %s: %w", n.Name, err)
 	}
@@ -97,5 +100,6 @@ func (n *Node) RunUpstream(config map[string]any) (*Process, error) {
 	n.lab.mu.Lock()
 	defer n.lab.mu.Unlock()
 	n.lab.procs = append(n.lab.procs, p)
+
 	return p, nil
 }

@@ -61,6 +61,7 @@ func Slice(s *corev1.Service, suffix string, backends ...Backend) *discoveryv1.E
 		}
 		e.Ports = append(e.Ports, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &p.Protocol, Port: &target})
 	}
+
 	for _, b := range backends {
 		if b.Addr.Is6() {
 			e.AddressType = discoveryv1.AddressTypeIPv6
@@ -79,6 +80,7 @@ func Slice(s *corev1.Service, suffix string, backends ...Backend) *discoveryv1.E
 		}
 		e.Endpoints = append(e.Endpoints, point)
 	}
+
 	return e
 }
 

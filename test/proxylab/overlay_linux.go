@@ -58,6 +58,7 @@ func (h *Host) routerMAC(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	for _, n := range d.Networks {
 		if text(n, "ID") != h.NetworkID {
 			continue
@@ -81,5 +82,6 @@ func (h *Host) routerMAC(ctx context.Context) (string, error) {
 			}
 		}
 	}
+
 	return "", errors.New("the network has no DrMacAddress")
 }

@@ -20,11 +20,13 @@ func TestPackets(t *testing.T) {
 	must(t, err)
 	h, err := l.AddHost(ctx, lab.HostOptions{Name: "win1", NoWine: true})
 	must(t, err)
+
 	near, err := h.Pod(ctx, "near", netip.Addr{})
 	must(t, err)
 	serve(t, far.Place)
 	serve(t, near.Place)
 	serve(t, l.Outside)
+
 	for _, c := range []struct {
 		what     string
 		from, to lab.Place
@@ -49,6 +51,7 @@ func TestPackets(t *testing.T) {
 			}
 		}
 	}
+
 	drift, err := h.HNS.Verify(ctx)
 	must(t, err)
 	if len(drift) > 0 {

@@ -9,10 +9,10 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 )
 
 // Place is somewhere in the Lab from where packets are sent, and where servers listen: a pod, a host, the outside.
@@ -34,7 +34,6 @@ type Reply struct {
 type Server struct {
 	name    string
 	closers []func() error
-	served  atomic.Int64
 
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
@@ -68,11 +67,9 @@ func (p Place) Serve(port uint16) (*Server, error) {
 			return nil, errors.Join(fmt.Errorf("serving %s: %w", p.Name, err), s.Close())
 		}
 	}
+
 	return s, nil
 }
-
-// Served counts the connections and datagrams so far.
-func (s *Server) Served() int64 { return s.served.Load() }
 
 // Close ends the server and its connections.
 func (s *Server) Close() error {
@@ -91,7 +88,6 @@ func (s *Server) Close() error {
 }
 
 func (s *Server) reply(client netip.AddrPort) string {
-	s.served.Add(1)
 	return fmt.Sprintf("%s %s\n", s.name, netip.AddrPortFrom(client.Addr().Unmap(), client.Port()))
 }
 
@@ -169,7 +165,7 @@ func (p Place) Ask(network string, to netip.AddrPort, timeout time.Duration) (Re
 func (p Place) dial(network string, to netip.AddrPort, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	c, err := dialIn(p.Netns)(ctx, network, to.String())
+	c, err := testkit.DialIn(p.Netns)(ctx, network, to.String())
 	if err != nil {
 		return nil, fmt.Errorf("from %s: %w", p.Name, err)
 	}

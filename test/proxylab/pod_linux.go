@@ -32,6 +32,7 @@ func (h *Host) Pod(ctx context.Context, name string, addr netip.Addr) (*Pod, err
 	if h.o.IPv6 {
 		p.Addr6 = nth(h.Pods6, 10+number)
 	}
+
 	var err error
 	if p.Netns, err = h.lab.newNetns(h.Name + "-" + name); err != nil {
 		return nil, err
@@ -41,12 +42,14 @@ func (h *Host) Pod(ctx context.Context, name string, addr netip.Addr) (*Pod, err
 		return nil, fmt.Errorf("making pod %s: %w", name, err)
 	}
 	p.Namespace = bound.ID
+
 	if p.Endpoint, err = h.HNS.Create(ctx, Endpoint, h.NetworkID, h.podEndpoint(p)); err != nil {
 		return nil, fmt.Errorf("making the endpoint of pod %s: %w", name, err)
 	}
 	if err := h.attach(ctx, p.Namespace, p.Endpoint); err != nil {
 		return nil, fmt.Errorf("attaching pod %s: %w", name, err)
 	}
+
 	return p, nil
 }
 
@@ -60,6 +63,7 @@ func (h *Host) podEndpoint(p *Pod) object {
 		own = append(own, p.Addr6.String())
 		served = append(served, ServiceRange6.String(), h.Addr6.String()+"/128")
 	}
+
 	policies := []object{policy("OutBoundNAT", object{"Exceptions": exceptions}), policy("OutBoundNAT", object{"Destinations": own})}
 	for _, to := range served {
 		policies = append(policies, policy("SDNRoute", object{"DestinationPrefix": to, "NeedEncap": true}))
@@ -69,12 +73,14 @@ func (h *Host) podEndpoint(p *Pod) object {
 		next = h.gateway()
 		policies = append(policies, policy("ProviderAddress", object{"ProviderAddress": h.Addr.String()}))
 	}
+
 	addrs := []object{{"IpAddress": p.Addr.String(), "PrefixLength": h.Pods.Bits()}}
 	routes := []object{{"NextHop": next.String(), "DestinationPrefix": "0.0.0.0/0"}}
 	if p.Addr6.IsValid() {
 		addrs = append(addrs, object{"IpAddress": p.Addr6.String(), "PrefixLength": h.Pods6.Bits()})
 		routes = append(routes, object{"NextHop": nth(h.Pods6, 2).String(), "DestinationPrefix": "::/0"})
 	}
+
 	return object{"Name": p.Name + "_" + NetworkName, "HostComputeNetwork": h.NetworkID, "IpConfigurations": addrs,
 		"Policies": policies, "Routes": routes, "SchemaVersion": schema}
 }
@@ -141,6 +147,7 @@ func (n *Node) Pod(name string, addr netip.Addr) (*Pod, error) {
 	if p.Netns, err = n.lab.newNetns(n.Name + "-" + name); err != nil {
 		return nil, err
 	}
+
 	port := fmt.Sprintf("p%d", number)
 	if err := veth(n.Netns, port, p.Netns, "eth0"); err != nil {
 		return nil, fmt.Errorf("making pod %s: %w", name, err)
@@ -158,6 +165,7 @@ func (n *Node) Pod(name string, addr netip.Addr) (*Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making pod %s: %w", name, err)
 	}
+
 	err = platform.InNetns(p.Netns, func() error {
 		for _, step := range []func() error{
 			func() error {
@@ -175,5 +183,6 @@ func (n *Node) Pod(name string, addr netip.Addr) (*Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making pod %s: %w", name, err)
 	}
+
 	return p, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 )
 
 // Ports of a proxy's health and metrics servers.
@@ -57,6 +58,7 @@ func (h *Host) Run(name, program string, args ...string) (*Process, error) {
 	h.next++
 	file := filepath.Join(h.Dir, fmt.Sprintf("%s-%d.log", name, h.next))
 	h.mu.Unlock()
+
 	log, err := os.Create(file)
 	if err != nil {
 		return nil, err
@@ -66,6 +68,7 @@ func (h *Host) Run(name, program string, args ...string) (*Process, error) {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(cmd.Env, "WINEDEBUG=fixme-all") // Wine's own errors: a program that it cannot start says nothing itself
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+
 	if err := platform.StartInNetns(h.Netns, cmd); err != nil {
 		return nil, fmt.Errorf("starting %s on %s: %w", name, h.Name, err)
 	}
@@ -73,6 +76,7 @@ func (h *Host) Run(name, program string, args ...string) (*Process, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.procs = append(h.procs, p)
+
 	return p, nil
 }
 
@@ -80,7 +84,7 @@ func (h *Host) Run(name, program string, args ...string) (*Process, error) {
 func (h *Host) Get(ctx context.Context, port uint16, path string) (status int, body string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialIn(h.Netns)}}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: testkit.DialIn(h.Netns)}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), nil)
 	if err != nil {
 		return 0, "", err

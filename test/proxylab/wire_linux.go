@@ -9,6 +9,7 @@ import (
 
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/wire"
+	"porthole.dev/porthole/internal/testkit"
 )
 
 // Kind of an HNS object.
@@ -31,7 +32,7 @@ type wireConn struct {
 
 func openWire(ctx context.Context, netns, addr, program string) (*wireConn, error) {
 	var c net.Conn
-	c, err := dialIn(netns)(ctx, "tcp4", addr)
+	c, err := testkit.DialIn(netns)(ctx, "tcp4", addr)
 	if err != nil {
 		return nil, fmt.Errorf("reaching HNS: %w", err)
 	}
@@ -62,6 +63,7 @@ func (h *HNS) Create(ctx context.Context, k Kind, parent string, doc any) (id st
 		return "", err
 	}
 	defer w.close()
+
 	var network uint64
 	if parent != "" {
 		if network, err = w.open(Network, parent); err != nil {
@@ -72,12 +74,14 @@ func (h *HNS) Create(ctx context.Context, k Kind, parent string, doc any) (id st
 	if err != nil {
 		return "", err
 	}
+
 	_, text, err := w.Call(wire.Request{Op: wire.On(k, wire.Query), Handle: made})
 	if err != nil {
 		return "", err
 	}
 	var have struct{ ID string }
 	err = json.Unmarshal([]byte(text), &have)
+
 	return have.ID, err
 }
 

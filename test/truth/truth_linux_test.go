@@ -192,6 +192,7 @@ func (w world) failure(backend netip.Addr) {
 		}
 		return err
 	})
+
 	w.until("an event on the service", 60*time.Second, w.event(late, health.ReasonFailed, "Warning", "0x803b0014"))
 	w.Logf("the event came after %v", time.Since(begin))
 	w.until("readyz tells", 60*time.Second, w.code(lab.HealthPort, "/readyz", 503, "service default/late is failed since"))
@@ -201,6 +202,7 @@ func (w world) failure(backend netip.Addr) {
 	w.until("the difference is told", 10*time.Second, w.code(lab.MetricsPort, "/diff", 200, "create lb "+late.Spec.ClusterIP+" 80/tcp"))
 	w.until("with its service", 10*time.Second, w.code(lab.MetricsPort, "/diff", 200, `"service":"default/late"`))
 	w.must(w.host.HNS.Faults(w.ctx))
+
 	w.until("readyz is well again", 60*time.Second, w.code(lab.HealthPort, "/readyz", 200, ""))
 	w.until("an event of recovery", 30*time.Second, w.event(late, health.ReasonRecovered, "Normal", "programmed again"))
 	w.until("nothing to do", 10*time.Second, w.code(lab.MetricsPort, "/diff", 200, `"equal":true`))

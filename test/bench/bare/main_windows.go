@@ -53,6 +53,7 @@ func run(path string) error {
 	if err != nil {
 		return err
 	}
+
 	var endpoints, balancers []line
 	for text := range bytes.Lines(data) {
 		var l line
@@ -65,6 +66,7 @@ func run(path string) error {
 			balancers = append(balancers, l)
 		}
 	}
+
 	var network uintptr
 	if len(endpoints) > 0 {
 		id, err := windows.GUIDFromString("{" + endpoints[0].Network + "}")
@@ -75,6 +77,7 @@ func run(path string) error {
 			return err
 		}
 	}
+
 	if err := each(endpoints, func(settings *uint16) error {
 		var none windows.GUID
 		var made uintptr
@@ -84,6 +87,7 @@ func run(path string) error {
 	}); err != nil {
 		return err
 	}
+
 	return each(balancers, func(settings *uint16) error {
 		var none windows.GUID
 		var made uintptr
@@ -121,11 +125,13 @@ func each(lines []line, make func(settings *uint16) error) error {
 			}
 		})
 	}
+
 	group.Wait()
 	for _, err := range errs {
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -140,6 +140,7 @@ func expr(_ context.Context, c interp.HandlerContext, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	if b == 0 && (args[1] == "/" || args[1] == "%") {
 		return fmt.Errorf("division by zero")
 	}
@@ -157,6 +158,7 @@ func expr(_ context.Context, c interp.HandlerContext, args []string) error {
 	default:
 		return fmt.Errorf("operator %s is not known here", args[1])
 	}
+
 	fmt.Fprintln(c.Stdout, a)
 	if a == 0 {
 		return interp.ExitStatus(1)
@@ -238,6 +240,7 @@ func grep(_ context.Context, c interp.HandlerContext, args []string) error {
 	if strings.Contains(flags, "F") {
 		pattern = regexp.QuoteMeta(pattern)
 	}
+
 	if strings.Contains(flags, "i") {
 		pattern = "(?i)" + pattern
 	}
@@ -249,6 +252,7 @@ func grep(_ context.Context, c interp.HandlerContext, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	count := 0
 	for _, line := range all {
 		if re.MatchString(line) == strings.Contains(flags, "v") {
@@ -259,12 +263,14 @@ func grep(_ context.Context, c interp.HandlerContext, args []string) error {
 			fmt.Fprintln(c.Stdout, line)
 		}
 	}
+
 	if strings.Contains(flags, "c") {
 		fmt.Fprintln(c.Stdout, count)
 	}
 	if count == 0 {
 		return interp.ExitStatus(1)
 	}
+
 	return nil
 }
 
@@ -348,6 +354,7 @@ func follow(ctx context.Context, c interp.HandlerContext, name string, n int) er
 	if err != nil {
 		return err
 	}
+
 	last := strings.SplitAfter(string(have), "\n")
 	if last[len(last)-1] == "" {
 		last = last[:len(last)-1]
@@ -355,6 +362,7 @@ func follow(ctx context.Context, c interp.HandlerContext, name string, n int) er
 	for _, line := range last[max(0, len(last)-n):] {
 		fmt.Fprint(c.Stdout, line)
 	}
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -436,6 +444,7 @@ func wget(ctx context.Context, c interp.HandlerContext, args []string) error {
 			address = a
 		}
 	}
+
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
 	}
@@ -445,6 +454,7 @@ func wget(ctx context.Context, c interp.HandlerContext, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -456,6 +466,7 @@ func wget(ctx context.Context, c interp.HandlerContext, args []string) error {
 	if _, err := io.Copy(c.Stdout, resp.Body); err != nil {
 		return err
 	}
+
 	if resp.StatusCode >= 400 {
 		return fmt.Errorf("server returned error: %s", resp.Status)
 	}

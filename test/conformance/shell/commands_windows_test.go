@@ -46,6 +46,7 @@ func TestMove(t *testing.T) {
 			os.Remove(name)
 		}
 	}()
+
 	if err := os.Mkdir(into, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +57,7 @@ func TestMove(t *testing.T) {
 	if err := move(context.Background(), c, []string{"-v", "a", "into"}); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := move(context.Background(), c, []string{"-v", filepath.Join(into, "a"), "b"}); err != nil {
 		t.Fatal(err)
 	}

@@ -66,6 +66,7 @@ func digOptions(args []string) (digAsked, error) {
 			return o, err
 		}
 	}
+
 	if o.name == "" {
 		return o, errors.New("a name is needed")
 	}
@@ -113,6 +114,7 @@ func (o *digAsked) set(option string) error {
 	default:
 		err = fmt.Errorf("option +%s is not known here", option)
 	}
+
 	return err
 }
 
@@ -166,11 +168,13 @@ func dig(ctx context.Context, c interp.HandlerContext, args []string) error {
 			return err
 		}
 	}
+
 	if o.search {
 		if suffixes, err = dnsSuffixes(); err != nil {
 			return err
 		}
 	}
+
 	for i, name := range o.names(suffixes) {
 		got, err := o.ask(ctx, servers, name)
 		if err != nil {
@@ -182,6 +186,7 @@ func dig(ctx context.Context, c interp.HandlerContext, args []string) error {
 			return nil
 		}
 	}
+
 	return nil
 }
 
@@ -218,6 +223,7 @@ func (o digAsked) exchange(ctx context.Context, address, name string, tcp bool) 
 	if err != nil {
 		return nil, fmt.Errorf("asking for %s: %w", name, err)
 	}
+
 	network := "udp"
 	if tcp {
 		network = "tcp"
@@ -230,6 +236,7 @@ func (o digAsked) exchange(ctx context.Context, address, name string, tcp bool) 
 		return nil, err
 	}
 	defer conn.Close()
+
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(deadline); err != nil {
 			return nil, err
@@ -238,6 +245,7 @@ func (o digAsked) exchange(ctx context.Context, address, name string, tcp bool) 
 	if _, err := conn.Write(packet); err != nil {
 		return nil, err
 	}
+
 	for {
 		got, err := readAnswer(conn, tcp)
 		if err != nil || got.ID == question.ID && got.Response {
@@ -311,6 +319,7 @@ func dataOf(body dnsmessage.ResourceBody) string {
 		}
 		return strings.Join(quoted, " ")
 	}
+
 	return fmt.Sprintf("%v", body)
 }
 

@@ -23,6 +23,7 @@ func TestDig(t *testing.T) {
 		err := dig(context.Background(), interp.HandlerContext{Stdout: &out}, append([]string{"@" + host, "-p", port}, args...))
 		return out.String(), err
 	}
+
 	for _, c := range []struct{ args, want string }{
 		{"+notcp +noall +answer +search one.test. A", "one.test.\t30\tIN\tA\t192.0.2.1\n"},
 		{"+tcp +noall +answer one.test A", "one.test.\t30\tIN\tA\t192.0.2.2\n"},
@@ -38,6 +39,7 @@ func TestDig(t *testing.T) {
 			t.Errorf("dig %s: %q, %v; want %q", c.args, out, err, c.want)
 		}
 	}
+
 	if out, err := call("+tries=1", "+time=1", "silent.test"); err != interp.ExitStatus(9) || !strings.HasPrefix(out, ";; ") {
 		t.Errorf("without an answer: %q, %v", out, err)
 	}
@@ -102,6 +104,7 @@ func dnsServer(t *testing.T) (host, port string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { tcp.Close() })
+
 	go func() {
 		buf := make([]byte, 512)
 		for {
@@ -114,6 +117,7 @@ func dnsServer(t *testing.T) (host, port string) {
 			}
 		}
 	}()
+
 	go func() {
 		for {
 			conn, err := tcp.Accept()
@@ -131,6 +135,7 @@ func dnsServer(t *testing.T) (host, port string) {
 			conn.Close()
 		}
 	}()
+
 	host, port, _ = net.SplitHostPort(udp.LocalAddr().String())
 	return host, port
 }
@@ -147,6 +152,7 @@ func dnsAnswer(packet []byte, tcp bool) []byte {
 	if tcp {
 		body = &dnsmessage.AResource{A: [4]byte{192, 0, 2, 2}}
 	}
+
 	switch name := q.Name.String(); {
 	case name == "silent.test.":
 		return nil
@@ -161,6 +167,7 @@ func dnsAnswer(packet []byte, tcp bool) []byte {
 	case name == "7.2.0.192.in-addr.arpa.":
 		body = &dnsmessage.PTRResource{PTR: dnsmessage.MustNewName("7.test.")}
 	}
+
 	if m.RCode == dnsmessage.RCodeSuccess && !m.Truncated {
 		m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 30}, Body: body}}
 	}
@@ -168,5 +175,6 @@ func dnsAnswer(packet []byte, tcp bool) []byte {
 	if err != nil {
 		return nil
 	}
+
 	return answer
 }

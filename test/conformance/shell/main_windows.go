@@ -46,6 +46,7 @@ func run(ctx context.Context, name string, args []string) error {
 		flags += args[0][1:]
 		args = args[1:]
 	}
+
 	var script io.Reader = os.Stdin
 	label := "sh"
 	switch {
@@ -62,6 +63,7 @@ func run(ctx context.Context, name string, args []string) error {
 		defer f.Close()
 		script, label, args = f, args[0], args[1:]
 	}
+
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(script, label)
 	if err != nil {
 		return err

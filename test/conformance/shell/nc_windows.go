@@ -54,6 +54,7 @@ func ncOptions(args []string) (ncAsked, error) {
 			break
 		}
 	}
+
 	if len(o.operands) != 2 {
 		return o, errors.New("a host and a port are needed")
 	}
@@ -83,6 +84,7 @@ func nc(ctx context.Context, c interp.HandlerContext, args []string) error {
 		return err
 	}
 	dialer := net.Dialer{Timeout: o.limit}
+
 	network := "tcp4"
 	switch {
 	case o.udp:
@@ -91,6 +93,7 @@ func nc(ctx context.Context, c interp.HandlerContext, args []string) error {
 	case o.port > 0:
 		dialer.LocalAddr = &net.TCPAddr{Port: o.port}
 	}
+
 	address := net.JoinHostPort(o.operands[0], o.operands[1])
 	conn, err := dialer.DialContext(ctx, network, address)
 	if err != nil {
@@ -100,6 +103,7 @@ func nc(ctx context.Context, c interp.HandlerContext, args []string) error {
 	if o.tell {
 		fmt.Fprintf(c.Stderr, "Connection to %s %s port [%s/*] succeeded!\n", o.operands[0], o.operands[1], network[:3])
 	}
+
 	if o.scan {
 		return nil
 	}

@@ -17,6 +17,7 @@ func TestNC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	go func() {
 		for {
 			conn, err := tcp.Accept()
@@ -26,11 +27,13 @@ func TestNC(t *testing.T) {
 			go func() { io.WriteString(conn, "tcp "); io.Copy(conn, conn); conn.Close() }()
 		}
 	}()
+
 	udp, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer udp.Close()
+
 	go func() {
 		buf := make([]byte, 100)
 		for {
@@ -41,6 +44,7 @@ func TestNC(t *testing.T) {
 			udp.WriteTo(append([]byte("udp "), buf[:n]...), from)
 		}
 	}()
+
 	call := func(args ...string) (string, error) {
 		var out, told bytes.Buffer
 		err := nc(context.Background(), interp.HandlerContext{Stdin: strings.NewReader("word\n"), Stdout: &out, Stderr: &told}, args)
@@ -50,6 +54,7 @@ func TestNC(t *testing.T) {
 	if out, err := call("-v", "-t", "-w", "2", host, port); out != "tcp word\n" || err != nil {
 		t.Errorf("TCP gave %q, %v", out, err)
 	}
+
 	if out, err := call("-vzw2", host, port); out != "" || err != nil {
 		t.Errorf("a look at the port gave %q, %v", out, err)
 	}

@@ -87,6 +87,7 @@ func accessOf(file string) (access, error) {
 	if err != nil {
 		return access{}, err
 	}
+
 	group, _, err := sd.Group()
 	if err != nil {
 		return access{}, err
@@ -99,6 +100,7 @@ func accessOf(file string) (access, error) {
 	if err != nil {
 		return access{}, err
 	}
+
 	a := access{owner: names(owner), group: names(group)}
 	for i := range uint32(dacl.AceCount) {
 		var ace *windows.ACCESS_ALLOWED_ACE
@@ -109,6 +111,7 @@ func accessOf(file string) (access, error) {
 			a.allowed = append(a.allowed, rule{names((*windows.SID)(unsafe.Pointer(&ace.SidStart))), ace.Mask})
 		}
 	}
+
 	return a, nil
 }
 
@@ -130,6 +133,7 @@ func accounts(owner, group *windows.SID) (func(*windows.SID) string, error) {
 		known[group.String()] = windows.WinLocalSystemSid
 		known[everyone.String()] = windows.WinBuiltinUsersSid
 	}
+
 	return func(sid *windows.SID) string {
 		if kind, ok := known[sid.String()]; ok {
 			if like, err := windows.CreateWellKnownSid(kind); err == nil {

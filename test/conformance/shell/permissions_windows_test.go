@@ -38,6 +38,7 @@ func TestAccessOfFile(t *testing.T) {
 	if _, err := accessOf(f.Name() + "-absent"); err == nil {
 		t.Error("an absent file has permissions")
 	}
+
 	before, err := accessOf(f.Name())
 	if err != nil || before.mode()&0o600 != 0o600 {
 		t.Fatalf("a new file has mode %o: %+v %v", before.mode(), before, err)
