@@ -137,10 +137,10 @@ func (w *World) writeControlPlane() error {
 	return err
 }
 
-func (w *World) kubeconfig(user string) string { return w.Path("controlplane", user+".kubeconfig") }
+func (h *home) kubeconfig(user string) string { return h.Path("controlplane", user+".kubeconfig") }
 
-func (w *World) writeKubeconfig(user string) error {
-	return WriteJSON(w.kubeconfig(user), object{
+func (h *home) writeKubeconfig(user string) error {
+	return WriteJSON(h.kubeconfig(user), object{
 		"apiVersion": "v1", "kind": "Config", "current-context": "world",
 		"clusters": []object{{"name": "world", "cluster": object{"server": "https://" + NodeIP + ":6443", "insecure-skip-tls-verify": true}}},
 		"users":    []object{{"name": user, "user": object{"token": tokenOf(user)}}},

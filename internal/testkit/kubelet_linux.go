@@ -15,13 +15,13 @@ import (
 )
 
 // KubeletRoot is the root folder of a node's kubelet, and PodLogs its folder of container logs.
-func (w *World) KubeletRoot(node string) string { return w.Path("kubelet", node) }
+func (h *home) KubeletRoot(node string) string { return h.Path("kubelet", node) }
 
 // PodLogs is the folder of a node's container logs.
-func (w *World) PodLogs(node string) string { return w.Path("log", node, "pods") }
+func (h *home) PodLogs(node string) string { return h.Path("log", node, "pods") }
 
 // Manifests is the folder of a node's static pods.
-func (w *World) Manifests(node string) string { return w.Path("manifests", node) }
+func (h *home) Manifests(node string) string { return h.Path("manifests", node) }
 
 // StartKubelet is LaunchKubelet, and returns when the node is Ready.
 func (w *World) StartKubelet(ctx context.Context, node string, upstream bool) (*Process, error) {

@@ -64,14 +64,14 @@ func (w *World) RemovePods() error {
 }
 
 // endRest kills what is still in the namespace, such as shims whose containerd could not be asked.
-func (w *World) endRest() error {
-	if !platform.NetnsExists(w.Name) {
+func (h *home) endRest() error {
+	if !platform.NetnsExists(h.Name) {
 		return nil
 	}
-	pids, err := platform.NetnsPids(w.Netns())
+	pids, err := platform.NetnsPids(h.Netns())
 	for _, pid := range pids {
 		if pid == os.Getpid() {
-			return errors.Join(err, fmt.Errorf("this process is in network namespace %s", w.Name))
+			return errors.Join(err, fmt.Errorf("this process is in network namespace %s", h.Name))
 		}
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
 	}
@@ -79,14 +79,14 @@ func (w *World) endRest() error {
 }
 
 // Mounts lists what is mounted below the World's folder, the deepest last.
-func (w *World) Mounts() ([]string, error) {
-	mounts, err := platform.MountPointsBelow(w.Dir)
+func (h *home) Mounts() ([]string, error) {
+	mounts, err := platform.MountPointsBelow(h.Dir)
 	slices.Sort(mounts)
 	return mounts, err
 }
 
-func (w *World) unmount() error {
-	mounts, err := w.Mounts()
+func (h *home) unmount() error {
+	mounts, err := h.Mounts()
 	for _, m := range slices.Backward(mounts) {
 		err = errors.Join(err, platform.Detach(m))
 	}
@@ -94,7 +94,7 @@ func (w *World) unmount() error {
 }
 
 // Cgroups lists the cgroups below the World's own, relative to it, of all hierarchies.
-func (w *World) Cgroups() ([]string, error) { return cgroupsBelow(w.Name) }
+func (h *home) Cgroups() ([]string, error) { return cgroupsBelow(h.Name) }
 
 func cgroupsBelow(name string) ([]string, error) {
 	all, err := hierarchies()

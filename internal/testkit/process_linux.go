@@ -23,17 +23,17 @@ type Process struct {
 }
 
 // Start runs a program in the World's network namespace; its output goes to NAME.log of the World's folder.
-func (w *World) Start(name, program string, args ...string) (*Process, error) {
-	log, err := os.OpenFile(w.Path(name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+func (h *home) Start(name, program string, args ...string) (*Process, error) {
+	log, err := os.OpenFile(h.Path(name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(w.o.Bin, "bundle")+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(h.bin, "bundle")+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for the test, which then stops them in order
-	if err := platform.StartInNetns(w.Netns(), cmd); err != nil {
+	if err := platform.StartInNetns(h.Netns(), cmd); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
 	p := &Process{Name: name, cmd: cmd, done: make(chan struct{})}
@@ -41,7 +41,7 @@ func (w *World) Start(name, program string, args ...string) (*Process, error) {
 		_ = cmd.Wait() // how it ended is in its log
 		close(p.done)
 	}()
-	w.procs = append(w.procs, p)
+	h.procs = append(h.procs, p)
 	return p, nil
 }
 
@@ -66,8 +66,8 @@ func (p *Process) CPU() float64 {
 }
 
 // Process finds a running process by the name that it was started with; nil if there is none.
-func (w *World) Process(name string) *Process {
-	for _, p := range slices.Backward(w.procs) {
+func (h *home) Process(name string) *Process {
+	for _, p := range slices.Backward(h.procs) {
 		if p.Name == name {
 			return p
 		}
@@ -100,9 +100,9 @@ func (p *Process) signal(s syscall.Signal) {
 }
 
 // Logs is the end of every log, at most limit bytes of each.
-func (w *World) Logs(limit int) string {
+func (h *home) Logs(limit int) string {
 	var b strings.Builder
-	files, _ := filepath.Glob(w.Path("*.log"))
+	files, _ := filepath.Glob(h.Path("*.log"))
 	for _, f := range files {
 		data, err := os.ReadFile(f)
 		if err != nil {
@@ -114,14 +114,14 @@ func (w *World) Logs(limit int) string {
 }
 
 // SaveLogs copies all logs to a folder; "" is nowhere.
-func (w *World) SaveLogs(dir string) error {
+func (h *home) SaveLogs(dir string) error {
 	if dir == "" {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("keeping logs: %w", err)
 	}
-	files, err := filepath.Glob(w.Path("*.log"))
+	files, err := filepath.Glob(h.Path("*.log"))
 	for _, f := range files {
 		data, readErr := os.ReadFile(f)
 		err = errors.Join(err, readErr, os.WriteFile(filepath.Join(dir, filepath.Base(f)), data, 0o644))

@@ -46,10 +46,8 @@ type Options struct {
 // World is a control plane and a containerd in a network namespace and a folder of their own, on which kubelets run.
 // Everything it makes on the machine has its Name.
 type World struct {
-	// Name is the name of the network namespace and of the cgroup below which pods live.
-	Name string
-	// Dir holds all state and logs.
-	Dir string
+	home
+
 	// Client is an administrator's.
 	Client kubernetes.Interface
 	// KubeletConfig are fields of the configuration that the next kubelet starts with, beside those that all have.
@@ -60,8 +58,18 @@ type World struct {
 
 	o     Options
 	conn  *grpc.ClientConn
-	procs []*Process
 	proxy string // socket of the proxy before containerd, "" without one
+}
+
+// home is where a World lives: a network namespace, a folder, cgroups, and the processes inside.
+type home struct {
+	// Name is the name of the network namespace and of the cgroup below which pods live.
+	Name string
+	// Dir holds all state and logs.
+	Dir string
+
+	bin   string // of the built programs
+	procs []*Process
 }
 
 // NewWorld starts a World and returns when the control plane and containerd answer and the images are there. Close
@@ -82,7 +90,7 @@ func NewWorld(ctx context.Context, o Options) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{Name: fmt.Sprintf("%s-%d", o.Prefix, os.Getpid()), Dir: dir, o: o}
+	w := &World{home: home{Name: fmt.Sprintf("%s-%d", o.Prefix, os.Getpid()), Dir: dir, bin: o.Bin}, o: o}
 	if err := w.start(ctx); err != nil {
 		logs := w.Logs(4000)
 		return nil, errors.Join(fmt.Errorf("%w\n%s", err, logs), w.Close())
@@ -91,17 +99,17 @@ func NewWorld(ctx context.Context, o Options) (*World, error) {
 }
 
 // Netns is the path of the World's network namespace.
-func (w *World) Netns() string { return platform.NetnsPath(w.Name) }
+func (h *home) Netns() string { return platform.NetnsPath(h.Name) }
 
 // Path is a file below Dir.
-func (w *World) Path(parts ...string) string {
-	return filepath.Join(append([]string{w.Dir}, parts...)...)
+func (h *home) Path(parts ...string) string {
+	return filepath.Join(append([]string{h.Dir}, parts...)...)
 }
 
 // CgroupRoot is where kubelets are told to put pods.
-func (w *World) CgroupRoot() string { return "/" + w.Name }
+func (h *home) CgroupRoot() string { return "/" + h.Name }
 
-func (w *World) bundled(name string) string { return filepath.Join(w.o.Bin, "bundle", name) }
+func (h *home) bundled(name string) string { return filepath.Join(h.bin, "bundle", name) }
 
 func (w *World) start(ctx context.Context) error {
 	if err := w.makeNetwork(); err != nil {
@@ -151,11 +159,11 @@ func (w *World) StartControlPlane() error {
 }
 
 // makeNetwork makes the namespace, with a bridge that only carries the node's address.
-func (w *World) makeNetwork() error {
-	if err := platform.CreateNetns(w.Name); err != nil {
+func (h *home) makeNetwork() error {
+	if err := platform.CreateNetns(h.Name); err != nil {
 		return err
 	}
-	return platform.InNetns(w.Netns(), func() error {
+	return platform.InNetns(h.Netns(), func() error {
 		if err := platform.CreateBridge("node0"); err != nil {
 			return err
 		}

@@ -93,7 +93,7 @@ func curl(netns, address string) (string, error) {
 	return inNetns(12*time.Second, netns, "curl", "-sS", "--fail-with-body", "-m", "8", address)
 }
 
-// fromPod has a pod make the request itself; from says in which namespace the question to the pod starts.
+// fromPod lets a pod make the request. The pod is asked to do so from lin01.
 func fromPod(pod v1.Pod, what string) (string, error) {
 	return curl("porthole-lin01", "http://"+pod.Status.PodIP+":8080"+what)
 }

@@ -223,11 +223,11 @@ func (s *stage) away(state string) {
 }
 
 // backFrom waits until HNS runs again.
-func (s *stage) backFrom() {
-	s.t.Helper()
-	s.must(wait.For(s.ctx, 30*time.Second, "HNS to be back", func(ctx ctx) error {
+func (c *control) backFrom() {
+	c.t.Helper()
+	c.must(wait.For(c.ctx, 30*time.Second, "HNS to be back", func(ctx ctx) error {
 		var st struct{ State string }
-		err := s.host.HNS.Control(ctx, "GET", "/service", nil, &st)
+		err := c.host.HNS.Control(ctx, "GET", "/service", nil, &st)
 		if err == nil && st.State != "running" {
 			err = fmt.Errorf("it is %s", st.State)
 		}
@@ -244,8 +244,8 @@ func (s *stage) syncsOf(n int) {
 }
 
 // sourceVIP is an address of the host's range that no pod has.
-func (s *stage) sourceVIP() string {
-	a := s.host.Pods.Addr().As4()
+func (c *control) sourceVIP() string {
+	a := c.host.Pods.Addr().As4()
 	a[3] = 250
 	return netip.AddrFrom4(a).String()
 }
@@ -259,8 +259,8 @@ func (s *stage) untilSeen() int {
 }
 
 // hits fails until the first fault rule was used n times.
-func (s *stage) hits(n int) error {
-	hits, err := s.host.HNS.Hits(s.ctx)
+func (c *control) hits(n int) error {
+	hits, err := c.host.HNS.Hits(c.ctx)
 	if err != nil {
 		return err
 	}
@@ -271,10 +271,10 @@ func (s *stage) hits(n int) error {
 }
 
 // expire lets a fault last for its time: the time is the fault, there is nothing else to wait for.
-func (s *stage) expire(d time.Duration) {
+func (c *control) expire(d time.Duration) {
 	select {
 	case <-time.After(d):
-	case <-s.ctx.Done():
+	case <-c.ctx.Done():
 	}
 }
 

@@ -32,9 +32,7 @@ const (
 //	                           lb  (cluster, node port, ingress):  near1, far1
 //	                           sticky (client affinity):           near2, far2
 type stage struct {
-	t    *testing.T
-	ctx  context.Context
-	host *lab.Host
+	control
 	ours bool
 
 	client, near1, near2 *lab.Pod
@@ -43,12 +41,20 @@ type stage struct {
 	flags                []string
 	foreign              lab.Foreign
 	watch                *watch
-	noisy                bool
-	rules                int // faults that are set, besides those on top
+}
+
+// control is what a scenario does to the HNS of its host, and asks it, past the proxy.
+type control struct {
+	t    *testing.T
+	ctx  context.Context
+	host *lab.Host
+
+	noisy bool // one in ten of the proxy's calls fails besides
+	rules int  // faults that are set, besides those of noisy
 }
 
 func newStage(t *testing.T, ours bool, o lab.HostOptions) *stage {
-	s := &stage{t: t, ctx: t.Context(), ours: ours, noisy: ours}
+	s := &stage{control: control{t: t, ctx: t.Context(), noisy: ours}, ours: ours}
 	o.Isolated = true
 	var err error
 	s.host, err = world.AddHost(s.ctx, o)
@@ -97,10 +103,10 @@ func (s *stage) services(alone bool) {
 	s.slice(s.sticky, s.backends(far(s.near2, world.far[1])...)...)
 }
 
-func (s *stage) must(err error) {
-	s.t.Helper()
+func (c *control) must(err error) {
+	c.t.Helper()
 	if err != nil {
-		s.t.Fatal(err)
+		c.t.Fatal(err)
 	}
 }
 
@@ -173,28 +179,28 @@ func (s *stage) settle(within time.Duration) {
 
 // faults sets the rules; our proxy gets those on top that make one call in ten fail. Rules that were set before must
 // have been used: a fault that never came tests nothing.
-func (s *stage) faults(rules ...any) {
-	s.t.Helper()
-	s.used()
-	s.rules = len(rules)
-	if s.noisy && *noise > 0 {
+func (c *control) faults(rules ...any) {
+	c.t.Helper()
+	c.used()
+	c.rules = len(rules)
+	if c.noisy && *noise > 0 {
 		rules = append(rules, fault{"function": "Hcn*", "program": proxyName, "action": "fail", "code": 0x80004005, // E_FAIL
 			"probability": *noise, "seed": time.Now().UnixNano() % 1000000})
 	}
-	s.must(s.host.HNS.Faults(s.ctx, rules...))
+	c.must(c.host.HNS.Faults(c.ctx, rules...))
 }
 
 // used checks that the present rules were used.
-func (s *stage) used() {
-	s.t.Helper()
-	if s.rules == 0 {
+func (c *control) used() {
+	c.t.Helper()
+	if c.rules == 0 {
 		return
 	}
-	hits, err := s.host.HNS.Hits(s.ctx)
-	s.must(err)
-	for i, n := range hits[:s.rules] {
+	hits, err := c.host.HNS.Hits(c.ctx)
+	c.must(err)
+	for i, n := range hits[:c.rules] {
 		if n == 0 {
-			s.t.Errorf("fault %d of %d never came", i+1, s.rules)
+			c.t.Errorf("fault %d of %d never came", i+1, c.rules)
 		}
 	}
 }
@@ -202,31 +208,31 @@ func (s *stage) used() {
 // fault is a rule of emulator/hnsd/serve.
 type fault = map[string]any
 
-func (s *stage) lose(what map[string]any) {
-	s.t.Helper()
-	_, err := s.host.HNS.Lose(s.ctx, what)
-	s.must(err)
+func (c *control) lose(what map[string]any) {
+	c.t.Helper()
+	_, err := c.host.HNS.Lose(c.ctx, what)
+	c.must(err)
 }
 
 // hns changes the state of the service: POST /service.
-func (s *stage) hns(what map[string]any) {
-	s.t.Helper()
-	s.must(s.host.HNS.Control(s.ctx, "POST", "/service", what, nil))
+func (c *control) hns(what map[string]any) {
+	c.t.Helper()
+	c.must(c.host.HNS.Control(c.ctx, "POST", "/service", what, nil))
 }
 
 // calls counts a function's calls by the proxy so far.
-func (s *stage) calls(function string) int {
-	s.t.Helper()
-	st, err := s.host.HNS.Stats(s.ctx)
-	s.must(err)
+func (c *control) calls(function string) int {
+	c.t.Helper()
+	st, err := c.host.HNS.Stats(c.ctx)
+	c.must(err)
 	return st.Programs[proxyName][function]
 }
 
 // done counts those of a function's calls that did not fail, as one in ten may; nobody else makes any.
-func (s *stage) done(function string) int {
-	s.t.Helper()
-	st, err := s.host.HNS.Stats(s.ctx)
-	s.must(err)
+func (c *control) done(function string) int {
+	c.t.Helper()
+	st, err := c.host.HNS.Stats(c.ctx)
+	c.must(err)
 	return st.Calls[function] - st.Errors[function]
 }
 
@@ -291,10 +297,10 @@ func frontend(service *corev1.Service, protocol, port int) string {
 }
 
 // lbs gives the ids of the load balancers by frontend.
-func (s *stage) lbs() map[string]string {
-	s.t.Helper()
-	ids, err := s.host.LoadBalancers(s.ctx)
-	s.must(err)
+func (c *control) lbs() map[string]string {
+	c.t.Helper()
+	ids, err := c.host.LoadBalancers(c.ctx)
+	c.must(err)
 	return ids
 }
 

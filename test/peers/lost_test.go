@@ -172,9 +172,9 @@ var lostObjects = []scenario{
 }
 
 // pool changes the host's blocks of ports: POST /pool.
-func (s *stage) pool(what map[string]any) {
-	s.t.Helper()
-	s.must(s.host.HNS.Control(s.ctx, "POST", "/pool", what, nil))
+func (c *control) pool(what map[string]any) {
+	c.t.Helper()
+	c.must(c.host.HNS.Control(c.ctx, "POST", "/pool", what, nil))
 }
 
 // repaired checks that the proxy's metrics tell of what it found lost.

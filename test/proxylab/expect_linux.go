@@ -72,7 +72,7 @@ func (h *Host) Diff(ctx context.Context, f Foreign) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	want, optional, err := h.wanted(ctx)
+	want, optional, err := expectation{h}.wanted(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -295,8 +295,11 @@ func (v *view) endpoints(docs []hnsd.Doc, want frontends) {
 	}
 }
 
+// expectation works out what the objects of the API imply for a host.
+type expectation struct{ *Host }
+
 // wanted reads the objects that the host sees and works out its frontends, and those that it may have besides.
-func (h *Host) wanted(ctx context.Context) (want, optional frontends, err error) {
+func (h expectation) wanted(ctx context.Context) (want, optional frontends, err error) {
 	o := metav1.ListOptions{}
 	if h.o.Isolated {
 		o.LabelSelector = Label(h.Name)
@@ -335,7 +338,7 @@ func (h *Host) wanted(ctx context.Context) (want, optional frontends, err error)
 var protocols = map[corev1.Protocol]int{corev1.ProtocolTCP: 6, corev1.ProtocolUDP: 17}
 
 // imply gives the frontends of one port of a service on the host; those in IPv6 only where the pods' network has it.
-func (h *Host) imply(s *corev1.Service, p corev1.ServicePort, list []discoveryv1.EndpointSlice) frontends {
+func (h expectation) imply(s *corev1.Service, p corev1.ServicePort, list []discoveryv1.EndpointSlice) frontends {
 	out := frontends{}
 	number, ok := protocols[p.Protocol]
 	if !ok {
@@ -381,7 +384,7 @@ func (h *Host) imply(s *corev1.Service, p corev1.ServicePort, list []discoveryv1
 // inCluster are the frontends that may be there for clients in the cluster: node ports at the host's own addresses, for its
 // programs; outside clients reach them too, so the external policy holds. And, whatever that policy says, addresses from
 // outside for which the host has no backend of its own.
-func (h *Host) inCluster(s *corev1.Service, p corev1.ServicePort, list []discoveryv1.EndpointSlice) frontends {
+func (h expectation) inCluster(s *corev1.Service, p corev1.ServicePort, list []discoveryv1.EndpointSlice) frontends {
 	out := frontends{}
 	set := func(addr netip.Addr, port int32, onlyLocal bool) {
 		if !addr.IsValid() || addr.Is6() && !h.o.IPv6 {
