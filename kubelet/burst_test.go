@@ -24,11 +24,13 @@ func TestBurst(t *testing.T) {
 				t.Errorf("%s: told %v, want %v", when, told, want)
 			}
 		}
+
 		times(burstSize-1, c.enter)
 		times(1, c.leave)
 		expect("few pods")
 		times(2*burstSize, c.enter)
 		expect("many pods", true)
+
 		times(2*burstSize, c.leave)
 		time.Sleep(burstRest / 2)
 		times(burstSize, c.enter)

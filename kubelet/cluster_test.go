@@ -275,6 +275,7 @@ func (a *client) PatchPodStatus(_ context.Context, namespace, name string, patch
 	if old == nil {
 		return nil, notFoundPod(name)
 	}
+
 	before, err := json.Marshal(old)
 	if err != nil {
 		return nil, err
@@ -287,6 +288,7 @@ func (a *client) PatchPodStatus(_ context.Context, namespace, name string, patch
 	if err := json.Unmarshal(after, &p); err != nil {
 		return nil, err
 	}
+
 	if p.UID != old.UID {
 		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, name, errors.New("UID differs"))
 	}

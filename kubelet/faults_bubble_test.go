@@ -68,6 +68,7 @@ func TestHangingCallsDelayNobody(t *testing.T) {
 			}
 			return runtimetest.Work
 		})
+
 		b.cluster.create(aPod("held", "sleep"))
 		b.removeAll("stuck")
 		during := b.batch("during")
@@ -125,6 +126,7 @@ func TestRuntimeAway(t *testing.T) {
 		before := b.runningOnce(running...)
 		b.create("starting", 5)
 		time.Sleep(100 * time.Millisecond) // sandboxes are being made
+
 		b.runtime.Away()
 		later := b.create("later", 5)
 		b.within(2*time.Minute, "the node is still ready", func() error { return b.nodeIs(v1.ConditionFalse) })
@@ -139,6 +141,7 @@ func TestRuntimeAway(t *testing.T) {
 		}
 		delete(before, "running-0")
 		b.untouched(before)
+
 		for _, p := range b.cluster.list() {
 			b.runningOnce(p.Name)
 			b.removeAll(p.Name)
@@ -214,6 +217,7 @@ func TestServerAway(t *testing.T) {
 		if n := len(b.runtime.Running()["pod-0/app"]); n != 1 {
 			t.Errorf("%d containers of the pod that crashed run", n)
 		}
+
 		b.cluster.setFault(nil)
 		b.untilPod(2*time.Minute, "pod-0", "restarted", func(p *v1.Pod) bool {
 			return isReady(&p.Status) && p.Status.ContainerStatuses[0].RestartCount == 1
@@ -239,14 +243,17 @@ func TestImageFailures(t *testing.T) {
 				return len(c) == 1 && c[0].State.Waiting != nil && c[0].State.Waiting.Reason == reason
 			}
 		}
+
 		b.untilPod(20*time.Second, "pod", "failed to pull", waiting("ErrImagePull"))
 		b.untilPod(20*time.Second, "pod", "in back-off", waiting("ImagePullBackOff"))
 		time.Sleep(5 * time.Minute)
 		if n := b.runtime.Count("PullImage"); n < 5 || n > 7 { // after 10, 20, 40, 80, 160 s
 			t.Errorf("%d pulls in five minutes", n)
 		}
+
 		broken.Store(false)
 		b.untilReady(6*time.Minute, "pod")
+
 		never := aPod("never", "sleep")
 		never.Spec.Containers[0].Image, never.Spec.Containers[0].ImagePullPolicy = "registry.local/other:1", v1.PullNever
 		b.cluster.create(never)
@@ -255,6 +262,7 @@ func TestImageFailures(t *testing.T) {
 		bad.Spec.Containers[0].Image = "Not/A:Name:1"
 		b.cluster.create(bad)
 		b.untilPod(20*time.Second, "bad", "waiting", waiting("InvalidImageName"))
+
 		b.hasEvents("pod", "Pulling: ", "Failed: Failed to pull image", "BackOff: Back-off pulling image", "Pulled: Successfully pulled image")
 		b.hasEvents("never", `ErrImageNeverPull: Container image "registry.local/other:1" is not present with pull policy of Never`)
 		b.hasEvents("bad", "InspectFailed: Failed to apply default image tag")
@@ -279,6 +287,7 @@ func TestVolumeFailures(t *testing.T) {
 		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "data", MountPath: "/data"}}
 		b.cluster.create(p)
 		b.cluster.create(aPod("other", "sleep"))
+
 		b.untilReady(20*time.Second, "other")
 		b.untilReady(5*time.Minute, "pod")
 		if said := b.cluster.said("pod"); strings.Count(said, "FailedMount") != 3 || tries.Load() != 7 {
@@ -287,6 +296,7 @@ func TestVolumeFailures(t *testing.T) {
 		if n := b.runtime.Count("CreateContainer"); n != 2 {
 			t.Errorf("%d containers were made of two pods", n)
 		}
+
 		b.removeAll("pod", "other")
 		b.nothingLeft()
 	}, func(b *bubble) {
@@ -306,6 +316,7 @@ func TestOrphansWait(t *testing.T) {
 		if d := b.runtime.Dump(); !strings.Contains(d, "container running ns/orphan app#0") {
 			t.Fatalf("before all pods are known:\n%s", d)
 		}
+
 		b.untilReady(30*time.Second, "known")
 		b.within(time.Minute, "the orphan still runs", func() error {
 			if d := b.runtime.Dump(); strings.Contains(d, "orphan") {

@@ -48,12 +48,14 @@ func TestRestartPauses(t *testing.T) {
 			return len(c) == 1 && c[0].State.Waiting != nil && c[0].State.Waiting.Reason == "CrashLoopBackOff" && c[0].RestartCount == 1 &&
 				c[0].LastTerminationState.Terminated.ExitCode == 3
 		})
+
 		b.untilPod(20*time.Minute, "pod", "restarted eight times", restarts(8))
 		for _, pattern := range []string{"pods/*/app/*.log", "containers/*.log"} { // of the last container, and the one before it
 			if files, err := filepath.Glob(filepath.Join(b.dir, "log", pattern)); len(files) < 1 || len(files) > 2 || err != nil {
 				t.Errorf("logs are left: %v, %v", files, err)
 			}
 		}
+
 		b.removeAll("pod")
 		b.nothingLeft()
 		mu.Lock()
@@ -83,10 +85,12 @@ func TestInitContainers(t *testing.T) {
 		bad.Spec.InitContainers = []v1.Container{aContainer("first", "exit", "4")}
 		b.cluster.create(good)
 		b.cluster.create(bad)
+
 		failed := b.untilPod(time.Minute, "bad", "failed", phase(v1.PodFailed))
 		if c := failed.Status.ContainerStatuses[0]; c.ContainerID != "" {
 			t.Errorf("the container was started: %+v", c)
 		}
+
 		b.untilReady(time.Minute, "good")
 		p := b.cluster.get("good")
 		first, second := p.Status.InitContainerStatuses[0].State.Terminated, p.Status.InitContainerStatuses[1].State.Terminated
@@ -128,6 +132,7 @@ func TestPostStart(t *testing.T) {
 		p.Spec.Containers = append(p.Spec.Containers, aContainer("second", "sleep"))
 		bad := aPod("bad", "sleep")
 		bad.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: execHook("exit", "3")}
+
 		b.cluster.create(p)
 		b.cluster.create(bad)
 		b.untilReady(time.Minute, "slow")
@@ -135,6 +140,7 @@ func TestPostStart(t *testing.T) {
 		if d := c[1].State.Running.StartedAt.Sub(c[0].State.Running.StartedAt.Time); d < 3*time.Second {
 			t.Errorf("the second container started %v after the first, whose hook takes 3 s", d)
 		}
+
 		b.untilPod(time.Minute, "bad", "in back-off", func(p *v1.Pod) bool {
 			c := p.Status.ContainerStatuses
 			return len(c) == 1 && c[0].RestartCount > 0 && c[0].State.Waiting != nil && c[0].State.Waiting.Reason == "CrashLoopBackOff"
@@ -163,11 +169,13 @@ func TestPreStop(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
+
 				p := aPod("pod", c.args...)
 				p.Spec.RestartPolicy, p.Spec.TerminationGracePeriodSeconds = v1.RestartPolicyNever, &c.grace
 				p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: c.hook}
 				b.cluster.create(p)
 				b.untilReady(time.Minute, "pod")
+
 				began := time.Now()
 				b.removeAll("pod")
 				if c.second > 0 {

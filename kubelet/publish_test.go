@@ -43,6 +43,7 @@ func TestVanishingPod(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go k.status.Run(ctx)
+
 				a := k.newActor("u")
 				p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}, Status: v1.PodStatus{Phase: v1.PodRunning,
 					Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}}
@@ -52,6 +53,7 @@ func TestVanishingPod(t *testing.T) {
 				}
 				a.take(pod.Desired{Pod: p}, time.Now())
 				a.take(pod.Audited{Runtime: &pod.Runtime{UID: "u"}, Began: time.Now()}, time.Now())
+
 				a.publish(&pod.Plan{Status: v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}}}})
 				synctest.Wait()
 				if n := api.n.Load(); n != c.want {

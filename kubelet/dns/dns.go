@@ -20,9 +20,9 @@ type Cluster struct {
 	Host Config
 }
 
-// Nowhere returns the settings for a node without a resolver: the pod's loopback address and no search domain, as upstream's
+// NoResolver returns the settings for a node without a resolver: the pod's loopback address and no search domain, as upstream's
 // kubelet does. It has one server for each of nodeIPs, of the same address family.
-func Nowhere(nodeIPs []string) Config {
+func NoResolver(nodeIPs []string) Config {
 	c := Config{Searches: []string{"."}}
 	for _, ip := range nodeIPs {
 		if strings.Contains(ip, ":") {

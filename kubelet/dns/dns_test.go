@@ -21,6 +21,7 @@ func TestPolicies(t *testing.T) {
 	cluster := Cluster{Servers: []string{"10.96.0.10"}, Domain: "cluster.local", Host: host}
 	inCluster := "10.96.0.10 | ns.svc.cluster.local svc.cluster.local cluster.local example.com | ndots:5"
 	ofHost := "192.0.2.53 | example.com cluster.local | rotate"
+
 	for name, c := range map[string]struct {
 		spec v1.PodSpec
 		want string
@@ -41,14 +42,15 @@ func TestPolicies(t *testing.T) {
 			t.Errorf("%s: %s %s, want %s", name, got, reason, c.want)
 		}
 	}
+
 	if !slices.Equal(cluster.Host.Searches, []string{"example.com", "cluster.local"}) || !slices.Equal(host.Options, []string{"rotate"}) {
 		t.Errorf("the node's own settings were changed: %+v", cluster.Host)
 	}
 }
 
-// TestNowhere: a node without settings gives its pods none, and those of the cluster only what is the cluster's.
-func TestNowhere(t *testing.T) {
-	cluster := Cluster{Servers: []string{"10.96.0.10"}, Domain: "cluster.local", Host: Nowhere([]string{"192.0.2.1", "2001:db8::1"})}
+// TestNoResolver: on a node without a resolver, pods get no settings of the node, and cluster-first pods only the cluster's.
+func TestNoResolver(t *testing.T) {
+	cluster := Cluster{Servers: []string{"10.96.0.10"}, Domain: "cluster.local", Host: NoResolver([]string{"192.0.2.1", "2001:db8::1"})}
 	for policy, want := range map[v1.DNSPolicy]string{
 		v1.DNSDefault:      "{[127.0.0.1 ::1] [.] []}",
 		v1.DNSClusterFirst: "{[10.96.0.10] [ns.svc.cluster.local svc.cluster.local cluster.local] [ndots:5]}",
@@ -58,7 +60,7 @@ func TestNowhere(t *testing.T) {
 			t.Errorf("%s: %s, want %s", policy, got, want)
 		}
 	}
-	if got := fmt.Sprint(Nowhere(nil).Servers); got != "[127.0.0.1]" {
+	if got := fmt.Sprint(NoResolver(nil).Servers); got != "[127.0.0.1]" {
 		t.Errorf("without addresses: %s", got)
 	}
 }
@@ -137,6 +139,7 @@ func TestNameOf(t *testing.T) {
 		p := podWith(c.spec)
 		p.Name = c.pod
 		n, err := NameOf(p, "node1", "cluster.local")
+
 		got := n.Host + "|" + n.Domain + "|" + n.Kernel
 		if err != nil {
 			got = err.Error()

@@ -54,6 +54,7 @@ func TestSources(t *testing.T) {
 	c := v1.Container{Name: "c", Resources: v1.ResourceRequirements{
 		Requests: v1.ResourceList{"cpu": resource.MustParse("250m"), "memory": resource.MustParse("33554433")},
 		Limits:   v1.ResourceList{"memory": resource.MustParse("64Mi"), "cpu": resource.MustParse("0")}}}
+
 	for _, x := range []struct {
 		from       *v1.EnvVarSource
 		want, fail string
@@ -108,6 +109,7 @@ func TestOrder(t *testing.T) {
 	in.Services = []*v1.Service{service("default", "kubernetes", "10.96.0.1", v1.ServicePort{Name: "https", Port: 443}),
 		service("ns", "web", "10.96.0.2", v1.ServicePort{Port: 80, Protocol: v1.ProtocolUDP}), service("ns", "headless", "None", v1.ServicePort{Port: 1}),
 		service("other", "far", "10.96.0.3", v1.ServicePort{Port: 1})}
+
 	for _, links := range []bool{true, false} {
 		in.Pod.Spec.EnableServiceLinks = &links
 		vars, err := Container(in)
@@ -121,6 +123,7 @@ func TestOrder(t *testing.T) {
 			}
 			got[v.Name] = v.Value
 		}
+
 		want := map[string]string{"k": "mine", "k.2": "v2", "p-k": "s-v", "LATER": "x", "EMPTY": "", "KUBERNETES_PORT": "own",
 			"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT_HTTPS": "443", "KUBERNETES_PORT_443_TCP": "tcp://10.96.0.1:443",
 			"A": "mine-10.96.0.2-s-v-$(k)-$(LATER)", "WEB_PORT_80_UDP_PROTO": "udp"}
@@ -133,6 +136,7 @@ func TestOrder(t *testing.T) {
 				t.Errorf("links %v: %s=%q, want %q", links, name, v, value)
 			}
 		}
+
 		for _, name := range []string{"HEADLESS_SERVICE_HOST", "FAR_SERVICE_HOST"} {
 			if v, there := got[name]; there {
 				t.Errorf("%s=%q should not be there", name, v)
@@ -163,7 +167,7 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// The longest text that a pod may have takes no time that anybody notices.
+// the longest text that a pod may have takes no noticeable time
 func TestExpandMany(t *testing.T) {
 	text := strings.Repeat("$(", 1<<20)
 	done := make(chan string, 1)
@@ -178,8 +182,8 @@ func TestExpandMany(t *testing.T) {
 	}
 }
 
-// FuzzExpand: text without a dollar sign stays, doubling all of them gives the text back, and nothing is read that was
-// put in.
+// FuzzExpand: text without a dollar sign does not change, doubling all dollar signs returns the text, and values that were
+// inserted are not expanded.
 func FuzzExpand(f *testing.F) {
 	for _, s := range []string{"$(A)", "$$(A)", "$(A", "$", "é$(A)", "$(;`rm -rf /`)", "\x00$("} {
 		f.Add(s)
@@ -188,6 +192,7 @@ func FuzzExpand(f *testing.F) {
 		if len(text) > 1<<14 {
 			return // what is looked for below would take long
 		}
+
 		asked := 0
 		out := Expand(text, func(name string) (string, bool) {
 			if asked++; strings.Contains(name, ")") || !strings.Contains(text, "$("+name+")") {
@@ -204,6 +209,7 @@ func FuzzExpand(f *testing.F) {
 		if asked > strings.Count(text, "$(") {
 			t.Fatalf("%q asked for %d names", text, asked)
 		}
+
 		never := func(string) (string, bool) { t.Fatal("asked although all is escaped"); return "", false }
 		if back := Expand(strings.ReplaceAll(text, "$", "$$"), never); back != text {
 			t.Fatalf("%q escaped becomes %q", text, back)

@@ -27,13 +27,14 @@ func FuzzNormalize(f *testing.F) {
 	})
 }
 
-// FuzzCredentials: whatever a secret holds, a login goes to the registry that it is for and to no other, and an image finds
-// the login of its own registry.
+// FuzzCredentials: for any content of a secret, a login is sent to its own registry only, and an image finds the login of its
+// registry.
 func FuzzCredentials(f *testing.F) {
 	f.Add("reg.test/app", "https://reg.test/v1/", "dTpw", []byte(`{"auths":{"reg.test":{"auth":"dTpw"},"":null}}`))
 	f.Add("busybox", "index.docker.io", "dTpw=", []byte(`{"auths":null}`))
 	f.Add("[fd00::5]:5000/app", "*.test", "====", []byte(`[]`))
 	f.Add("a.b:5000/c/d@sha256:00", "[a-z].?:5000/c", "\x00", []byte(`{"AUTHS":{"[":7}}`))
+
 	f.Fuzz(func(t *testing.T, name, registry, auth string, raw []byte) {
 		credentials(name, []v1.Secret{{Data: map[string][]byte{v1.DockerConfigJsonKey: raw}}, {Data: map[string][]byte{v1.DockerConfigKey: raw}}})
 		ref, err := reference.ParseNormalizedNamed(name)

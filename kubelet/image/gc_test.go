@@ -13,7 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// shelf is a runtime with images of 10 bytes each on a disk of 100.
+// shelf is a runtime with images of 10 bytes each, on a disk of 100 bytes.
 type shelf struct {
 	images  []*cri.Image
 	used    []string
@@ -52,7 +52,7 @@ func (s *shelf) put(ids ...string) {
 	}
 }
 
-// imagesOf and runtimeOf part the two services, which share method names.
+// imagesOf and runtimeOf separate the two services, which share method names.
 type imagesOf struct {
 	cri.ImageServiceClient
 	s *shelf
@@ -108,6 +108,7 @@ func TestCollect(t *testing.T) {
 				return 100, available, nil
 			},
 			Event: func(_, reason, _ string) { events = append(events, reason) }, now: func() time.Time { return clock }}
+
 		for _, used := range []string{"a", "b", "c", "d"} { // rounds a minute apart
 			s.used = []string{used}
 			if err := g.Collect(context.Background()); err != nil {
@@ -154,6 +155,7 @@ func TestCollectByAge(t *testing.T) {
 	var events []string
 	g := &GC{Policy: GCPolicy{High: 100, Low: 80, MinAge: time.Minute, MaxAge: time.Hour}, Images: imagesOf{s: s}, Runtime: runtimeOf{s: s},
 		Event: func(_, reason, _ string) { events = append(events, reason) }, now: func() time.Time { return clock }}
+
 	s.used = []string{"b"}
 	for range 4 {
 		if err := g.Collect(context.Background()); err != nil {
@@ -164,6 +166,7 @@ func TestCollectByAge(t *testing.T) {
 	if got := strings.Join(s.removed, " "); got != "a" {
 		t.Errorf("removed %q, want a", got)
 	}
+
 	g.Policy.High, g.Disk = 85, func(string) (uint64, uint64, error) { return 0, 0, nil }
 	for range 2 {
 		if g.Collect(context.Background()) == nil {

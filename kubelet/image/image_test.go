@@ -25,7 +25,7 @@ import (
 	testwait "porthole.dev/porthole/internal/testkit/wait"
 )
 
-// store is a runtime's image service that knows images by name.
+// store is the image service of a runtime. It knows images by name.
 type store struct {
 	cri.UnimplementedImageServiceServer
 	mu    sync.Mutex
@@ -74,7 +74,7 @@ func newPuller(t *testing.T, s *store) *Puller {
 	return New(conn, 0)
 }
 
-// ask makes a request and returns its outcome and its events, one per line.
+// ask makes a request and returns its outcome, and its events, one per line.
 func ask(p *Puller, r Request) (Image, *Error, string) {
 	var said []string
 	r.Event = func(kind, reason, message string) { said = append(said, kind+" "+reason+": "+message) }
@@ -110,6 +110,7 @@ func TestPolicies(t *testing.T) {
 		if len(s.pulls) != c.pulls {
 			t.Errorf("%s: pulls %v, want %d", c.name, s.pulls, c.pulls)
 		}
+
 		said := strings.Split(events, "\n")
 		for i, want := range strings.Split(c.events, "\n") {
 			if i >= len(said) || !strings.HasPrefix(said[i], want) {
@@ -119,7 +120,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestPullsWaitForTheirTurn: more pulls than may begin at once begin later, and do not fail.
+// TestPullsWaitForTheirTurn: pulls over the limit begin later, and do not fail.
 func TestPullsWaitForTheirTurn(t *testing.T) {
 	s := &store{has: map[string]bool{}}
 	p := newPuller(t, s)
@@ -140,6 +141,7 @@ func TestBackoff(t *testing.T) {
 	s := &store{has: map[string]bool{}, fail: status.Error(codes.Unknown, "no such thing")}
 	p := newPuller(t, s)
 	clock := time.Unix(0, 0)
+
 	p.now = func() time.Time { return clock }
 	r := Request{Name: "a.b/c:1", PodUID: "u"}
 	wait := firstWait
@@ -164,6 +166,7 @@ func TestBackoff(t *testing.T) {
 	if len(p.waits) != 1 {
 		t.Errorf("waits %v, want only the other pod's", p.waits)
 	}
+
 	s.fail = status.Error(codes.Unavailable, "RegistryUnavailable: connection refused")
 	if _, err, _ := ask(p, r); err == nil || err.Reason != ErrRegistry || err.Error() != "image pull failed for a.b/c:1 because the registry is unavailable: connection refused" {
 		t.Errorf("registry away: %+v", err)
@@ -190,6 +193,7 @@ func TestSharedPull(t *testing.T) {
 	}
 	<-began
 	<-began
+
 	testwait.True(t, 5*time.Second, "one pull", func() bool { // both are past their event, and join before the gate opens
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -210,6 +214,7 @@ func TestCredentials(t *testing.T) {
 		return v1.Secret{Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`{"auths":{` + strings.Join(entries, ",") + `}}`)}}
 	}
 	old := v1.Secret{Data: map[string][]byte{v1.DockerConfigKey: []byte(`{"https://index.docker.io/v1/":{"username":"hub","password":"p"}}`)}}
+
 	for _, c := range []struct {
 		image   string
 		secrets []v1.Secret

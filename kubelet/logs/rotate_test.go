@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// writer is a runtime that writes one log. It opens the file for each write: Windows lets nobody rename a file that a
-// program of Go has open, which runtimes must not do either.
+// writer is a runtime that writes one log. It opens the file for each write, because on Windows a file that a Go program has
+// open cannot be renamed.
 type writer struct {
 	path string
 	fail error
@@ -57,9 +57,11 @@ func world(t *testing.T, size int64, files int) (*writer, *Rotator, *time.Time) 
 			t.Error(err)
 		}
 	})
+
 	if err := w.reopen(context.Background(), ""); err != nil {
 		t.Fatal(err)
 	}
+
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	r, err := New(Options{MaxBytes: size, MaxFiles: files, Reopen: w.reopen, Now: func() time.Time { return now },
 		Running: func() []Container { return []Container{{ID: "c", Path: w.path}, {ID: "not started"}} }})
@@ -113,10 +115,12 @@ func TestRotation(t *testing.T) {
 		r.Pass(ctx)
 		*now = now.Add(time.Second)
 	}
+
 	want := []string{"0.log", "0.log.20260102-030408.gz", "0.log.20260102-030409.gz", "0.log.20260102-030410"}
 	if got := names(t, w); !slices.Equal(got, want) {
 		t.Fatalf("%v, want %v", got, want)
 	}
+
 	for i, name := range want[1:] {
 		path := filepath.Join(filepath.Dir(w.path), name)
 		if text := content(t, path); !strings.HasPrefix(text, fmt.Sprintf("round %d ", i+3)) {
@@ -127,6 +131,7 @@ func TestRotation(t *testing.T) {
 			t.Errorf("%s has mode %v: %v", name, info.Mode(), err)
 		}
 	}
+
 	if content(t, w.path) != "" {
 		t.Error("the new file is not empty")
 	}

@@ -1,5 +1,5 @@
-// Package meter counts what the kubelet does, under the names, labels and buckets of upstream's kubelet, so that existing
-// dashboards and tests read them. A nil Meter counts nothing.
+// Package meter has the kubelet's metrics, with the names, labels and buckets of upstream's kubelet, so that existing
+// dashboards and tests can read them. A nil Meter counts nothing.
 package meter
 
 import (
@@ -20,7 +20,7 @@ type Options struct {
 
 // Meter holds the metrics of one kubelet.
 type Meter struct {
-	// Registry is shown by /metrics, Probes by /metrics/probes.
+	// Registry is served at /metrics, and Probes at /metrics/probes.
 	Registry, Probes *prometheus.Registry
 
 	operations, operationErrors, containers, containerErrors, hostProcess, hostProcessErrors *prometheus.CounterVec
@@ -34,7 +34,7 @@ type Meter struct {
 // startBuckets are upstream's for the start of a pod, in seconds.
 var startBuckets = []float64{0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
 
-// New makes a meter with registries of its own.
+// New returns a Meter with its own registries.
 func New(o Options) *Meter {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "kubelet", Name: name, Help: help}, labels)
@@ -77,13 +77,13 @@ func New(o Options) *Meter {
 	return m
 }
 
-// CountRunning adds the numbers of pods with a running sandbox and of containers by state (created, running, exited),
-// which count tells at each look. Call it once.
+// CountRunning adds the numbers of pods with a running sandbox, and of containers by state (created, running, exited). count
+// is called for each scrape. Call it once.
 func (m *Meter) CountRunning(count func() (pods int, containers map[string]int)) {
 	m.Registry.MustRegister(running{count})
 }
 
-// running asks at each scrape.
+// running calls count for each scrape.
 type running struct {
 	count func() (int, map[string]int)
 }
@@ -93,10 +93,10 @@ var (
 	runningContainers = prometheus.NewDesc("kubelet_running_containers", "Containers by state.", []string{"container_state"}, nil)
 )
 
-// Describe names the two series.
+// Describe sends the two series.
 func (r running) Describe(out chan<- *prometheus.Desc) { out <- runningPods; out <- runningContainers }
 
-// Collect counts now.
+// Collect sends the current numbers.
 func (r running) Collect(out chan<- prometheus.Metric) {
 	pods, containers := r.count()
 	out <- prometheus.MustNewConstMetric(runningPods, prometheus.GaugeValue, float64(pods))
@@ -105,7 +105,7 @@ func (r running) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// Calls counts the calls of a connection to the runtime by upstream's names of them. It is a stats.Handler of gRPC.
+// Calls counts the calls of a connection to the runtime under upstream's names. It is a stats.Handler of gRPC.
 type Calls struct{ Meter *Meter }
 
 type methodKey struct{}
@@ -136,7 +136,7 @@ func (Calls) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context 
 // HandleConn does nothing.
 func (Calls) HandleConn(context.Context, stats.ConnStats) {}
 
-// Operation is upstream's name of a CRI method: /runtime.v1.RuntimeService/RunPodSandbox is run_podsandbox.
+// Operation returns upstream's name of a CRI method: /runtime.v1.RuntimeService/RunPodSandbox is run_podsandbox.
 func Operation(method string) string {
 	name := method[strings.LastIndexByte(method, '/')+1:]
 	name = strings.ReplaceAll(name, "PodSandbox", "Podsandbox")
@@ -156,7 +156,7 @@ func Operation(method string) string {
 	return b.String()
 }
 
-// Sandbox counts the creation of a sandbox; err is why it failed.
+// Sandbox counts the creation of a sandbox; err is nil if it succeeded.
 func (m *Meter) Sandbox(err error) {
 	if m == nil {
 		return
@@ -167,7 +167,7 @@ func (m *Meter) Sandbox(err error) {
 	}
 }
 
-// Container counts the start of a container. code is why it could not be started, "" when it was.
+// Container counts the start of a container. code is the reason if it could not be started, or "".
 func (m *Meter) Container(pod *v1.Pod, name, code string, hostProcess bool) {
 	if m == nil {
 		return
@@ -201,8 +201,8 @@ func containerType(pod *v1.Pod, name string) string {
 	return "container"
 }
 
-// Running observes that a pod runs for the first time. seen is when the kubelet heard of it; pulled says that an image had
-// to be pulled.
+// Running records that a pod runs for the first time. seen is when the kubelet learned of it. pulled means that an image had to
+// be pulled.
 func (m *Meter) Running(pod *v1.Pod, seen, now time.Time, pulled bool) {
 	if m == nil {
 		return
@@ -217,7 +217,7 @@ func (m *Meter) Running(pod *v1.Pod, seen, now time.Time, pulled bool) {
 	}
 }
 
-// Worker observes one look at a pod; the first one with create. waited is how long it took to begin, for the first.
+// Worker records one pass over a pod. create marks the first pass, for which waited is the time until it began.
 func (m *Meter) Worker(create bool, took, waited time.Duration) {
 	if m == nil {
 		return
@@ -239,7 +239,7 @@ func (m *Meter) Probe(pod *v1.Pod, container, kind, result string, took time.Dur
 	m.probeTime.WithLabelValues(kind, container, pod.Name, pod.Namespace).Observe(took.Seconds())
 }
 
-// Forget drops the series of a pod that is gone.
+// Forget removes the series of a pod that is gone.
 func (m *Meter) Forget(pod *v1.Pod) {
 	if m == nil || pod == nil {
 		return

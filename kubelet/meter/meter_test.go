@@ -34,7 +34,7 @@ func TestOperation(t *testing.T) {
 	}
 }
 
-// countCall is what gRPC tells of a call.
+// countCall reports a call as gRPC does.
 func countCall(m *Meter, method string, err error) {
 	c := Calls{m}
 	ctx := c.TagRPC(context.Background(), &stats.RPCTagInfo{FullMethodName: method})
@@ -42,7 +42,7 @@ func countCall(m *Meter, method string, err error) {
 	c.HandleRPC(ctx, &stats.End{BeginTime: time.Now().Add(-time.Second), EndTime: time.Now(), Error: err})
 }
 
-// TestNames has the series that upstream's tests and dashboards read.
+// TestNames: the series exist that upstream's tests and dashboards read.
 func TestNames(t *testing.T) {
 	m := New(Options{NodeName: "n1"})
 	m.CountRunning(func() (int, map[string]int) { return 3, map[string]int{"running": 4, "exited": 1} })
@@ -50,6 +50,7 @@ func TestNames(t *testing.T) {
 		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
 	withInit := pod.DeepCopy()
 	withInit.Spec.InitContainers = []v1.Container{{Name: "i"}}
+
 	countCall(m, "/runtime.v1.RuntimeService/StopContainer", errors.New("refused"))
 	m.Sandbox(errors.New("x"))
 	m.Container(pod, "c", "", false)
@@ -58,6 +59,7 @@ func TestNames(t *testing.T) {
 	m.Running(withInit, time.Now().Add(-time.Second), time.Now(), false)
 	m.Worker(true, time.Millisecond, time.Millisecond)
 	m.Worker(false, time.Millisecond, 0)
+
 	got := text(t, m.Registry)
 	for _, want := range []string{`kubelet_node_name{node="n1"} 1`, "kubelet_running_pods 3", `kubelet_running_containers{container_state="running"} 4`,
 		`kubelet_runtime_operations_total{operation_type="stop_container"} 1`, `kubelet_runtime_operations_errors_total{operation_type="stop_container"} 1`,

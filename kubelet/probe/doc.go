@@ -1,10 +1,10 @@
-// Package probe asks containers whether they are started, alive and ready.
+// Package probe runs the startup, liveness and readiness probes of containers.
 //
-// One goroutine per probe runs it at once and then every period, feeds each outcome to a pure Tracker, and reports
-// only changes of verdict. The Tracker counts consecutive outcomes against the thresholds:
+// One goroutine per probe runs it at once and then every period. It gives each outcome to a pure Tracker and reports changes
+// of the verdict only. The Tracker compares the number of consecutive outcomes with the thresholds:
 //
 //	          successes >= successThreshold            failures >= failureThreshold
 //	unknown ───────────────────────────────▶ success ───────────────────────────────▶ failure (and back)
 //
-// Startup probes hold back the other two until they succeed once, and then end.
+// The other two kinds begin when the startup probe has succeeded, and the startup probe ends then.
 package probe

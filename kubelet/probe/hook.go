@@ -13,14 +13,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Hooks: what they call themselves, and how long one may take in all, as upstream has it.
+// The user agent of hooks, and how long one may take; upstream's values.
 const (
 	hookAgent   = "kube-lifecycle/1.36"
 	hookTimeout = time.Minute
 )
 
-// HookGet does what an httpGet hook asks for. Any answer is good, whatever its status. An https request that is answered
-// in plain http is sent again as http, without credentials; plain tells of that.
+// HookGet runs an httpGet hook. Any answer is a success, regardless of its status. If the answer to an https request is plain
+// http, the request is sent again as http, without credentials, and plain is true.
 func HookGet(ctx context.Context, h *v1.HTTPGetAction, t Target) (plain bool, err error) {
 	port, err := findPort(h.Port.String(), t.Container)
 	if err != nil {

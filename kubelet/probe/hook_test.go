@@ -20,6 +20,7 @@ func TestHookGet(t *testing.T) {
 	plain, secure := httptest.NewServer(handler), httptest.NewTLSServer(handler)
 	defer plain.Close()
 	defer secure.Close()
+
 	for _, c := range []struct {
 		name        string
 		server      *httptest.Server
@@ -40,6 +41,7 @@ func TestHookGet(t *testing.T) {
 			t.Errorf("%s: fell back %v, error %v, asked for %q as %q with %q", c.name, fell, err, path, agent, credentials)
 		}
 	}
+
 	target, port := targetOf(t, "127.0.0.1:1")
 	if _, err := HookGet(context.Background(), &v1.HTTPGetAction{Port: port}, target); err == nil {
 		t.Error("a closed port is no error")
@@ -49,7 +51,7 @@ func TestHookGet(t *testing.T) {
 	}
 }
 
-// TestPanicOfAProbe: it decides nothing, and the next run comes.
+// TestPanicOfAProbe: it is an error that does not count, and the probe runs again.
 func TestPanicOfAProbe(t *testing.T) {
 	m := New(Options{Exec: nil, Report: func(Result) {}})
 	if _, err := m.guarded(context.Background(), &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{}}}, Target{}); err == nil {

@@ -14,18 +14,18 @@ import (
 
 // Options configure a Manager. Exec and Report are required.
 type Options struct {
-	// Exec runs a command in a container (CRI ExecSync). A timeout is reported as context.DeadlineExceeded or gRPC's.
+	// Exec runs a command in a container (CRI ExecSync). Its error for a timeout is context.DeadlineExceeded or that of gRPC.
 	Exec func(ctx context.Context, containerID string, command []string, timeout time.Duration) (exit int, out []byte, err error)
-	// Report is told of each verdict when it changes. It does not block.
+	// Report is called when a verdict changes. It must not block.
 	Report func(Result)
-	// Event is told what deserves an event: Unhealthy and ProbeWarning. Optional.
+	// Event records an event, Unhealthy or ProbeWarning; may be nil.
 	Event func(pod *v1.Pod, container, eventType, reason, message string)
-	// Measure is told of each probe that ran: the kind, successful, failed or unknown, and how long it took. Optional.
+	// Measure is called for each probe that ran; result is successful, failed or unknown. May be nil.
 	Measure func(pod *v1.Pod, container, kind, result string, took time.Duration)
-	// UserAgent of http and grpc probes; kube-probe/1.36 when empty.
+	// UserAgent is that of http and grpc probes; kube-probe/1.36 if it is empty.
 	UserAgent string
-	// Spread delays the first run of probes by a random part of their period, for the time just after the kubelet
-	// started and has many containers to probe at once. Zero never delays.
+	// Spread is how long after the start of the kubelet the first run of a probe is delayed by a random part of its period,
+	// since many containers are to be probed at once then. Zero is no delay.
 	Spread time.Duration
 }
 
@@ -36,7 +36,7 @@ type Result struct {
 	ContainerID string
 	Verdict     Verdict
 	Message     string
-	// GracePeriod of the probe in seconds, which replaces the pod's when this verdict kills the container; nil if unset.
+	// GracePeriod is the probe's, in seconds. It replaces the pod's if this verdict kills the container; nil if it is not set.
 	GracePeriod *int64
 }
 
@@ -46,7 +46,7 @@ type Key struct {
 	Container string
 }
 
-// Manager runs probes.
+// Manager runs probes. It is safe for concurrent use.
 type Manager struct {
 	opts  Options
 	began time.Time
@@ -67,7 +67,7 @@ type workers struct {
 	stopped  map[Kind]context.CancelFunc
 }
 
-// New makes a manager that runs nothing yet.
+// New returns a Manager without probes.
 func New(opts Options) *Manager {
 	if opts.UserAgent == "" {
 		opts.UserAgent = "kube-probe/1.36"
@@ -75,23 +75,23 @@ func New(opts Options) *Manager {
 	return &Manager{opts: opts, began: time.Now(), active: map[Key]*workers{}}
 }
 
-// Start begins to probe a container that has just started. Calling it again with the same container ID does nothing;
-// another ID ends the probes of the container before it. podIP is the address at this time.
+// Start begins to probe a container that has just started. It does nothing if this container is probed already, and ends the
+// probes of a previous container of key. podIP is the pod's current address.
 func (m *Manager) Start(key Key, pod *v1.Pod, c *v1.Container, containerID, podIP string) {
 	m.StartTarget(key, Target{Pod: pod, Container: c, ID: containerID, PodIP: podIP, Started: time.Now()})
 }
 
-// Target is the container that a probe asks. Started is when it was, which initial delays count from.
+// Target is the container that is probed. Initial delays count from Started, the time of its start.
 type Target struct {
 	Pod       *v1.Pod
 	Container *v1.Container
 	ID, PodIP string
 	Started   time.Time
-	// AlreadyStarted says that its startup probe succeeded before, as the status that an earlier process wrote tells.
+	// AlreadyStarted means that its startup probe succeeded under an earlier kubelet, by the status in the API.
 	AlreadyStarted bool
 }
 
-// StartTarget is Start with all that can be said, for containers that an earlier kubelet started.
+// StartTarget is Start for a container that an earlier kubelet may have started.
 func (m *Manager) StartTarget(key Key, t Target) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,7 +166,7 @@ func (m *Manager) Terminating(pod types.UID) {
 	}
 }
 
-// Verdict is what is believed of a container: of a probe that does not exist or does not run, known is false.
+// Verdict returns the current verdict about a container. known is false if there is no such probe.
 func (m *Manager) Verdict(key Key, kind Kind) (v Verdict, known bool) {
 	m.mu.Lock()
 	w := m.active[key]
@@ -187,6 +187,7 @@ type job struct {
 	tracker *Tracker
 }
 
+// work runs one probe until ctx ends or the probe is decided.
 func (m *Manager) work(ctx context.Context, key Key, t Target, j job) {
 	if j.tracker.kind != Startup {
 		select {
@@ -230,7 +231,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// once runs a probe and passes on what it means.
+// once runs a probe once and reports its verdict if that has changed.
 func (m *Manager) once(ctx context.Context, key Key, t Target, j job) {
 	kind := j.tracker.kind
 	var out outcome
@@ -276,7 +277,7 @@ func (m *Manager) once(ctx context.Context, key Key, t Target, j job) {
 	}
 }
 
-// guarded is run; a panic in it is an error of this probe only.
+// guarded is run. A panic in it is an error of this probe only.
 func (m *Manager) guarded(ctx context.Context, p *v1.Probe, t Target) (out outcome, err error) {
 	defer func() {
 		if r := recover(); r != nil {

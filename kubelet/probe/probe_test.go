@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -41,6 +42,7 @@ func TestTracker(t *testing.T) {
 		if tr.Verdict() != c.kind.initial() {
 			t.Errorf("%s: begins %v", c.name, tr.Verdict())
 		}
+
 		got := ""
 		for _, o := range c.outcomes {
 			tr.Observe(o == '+')
@@ -50,11 +52,28 @@ func TestTracker(t *testing.T) {
 			t.Errorf("%s: %s gives %s ended %v, want %s %v", c.name, c.outcomes, got, tr.Ended(), c.verdicts, c.ended)
 		}
 	}
-	at := time.Unix(100, 0)
-	tr := NewTracker(Liveness, &v1.Probe{InitialDelaySeconds: 5}, at)
-	if tr.Due(at.Add(4*time.Second)) || !tr.Due(at.Add(5*time.Second)) {
-		t.Error("initial delay is not kept")
-	}
+}
+
+// TestInitialDelay: the first run comes when the delay since the start of the container is over, the next one a period later.
+func TestInitialDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var runs []time.Duration
+		m := New(Options{Report: func(Result) {}, Exec: func(context.Context, string, []string, time.Duration) (int, []byte, error) {
+			runs = append(runs, time.Since(began))
+			return 0, nil, nil
+		}})
+		c := &v1.Container{Name: "c", LivenessProbe: &v1.Probe{InitialDelaySeconds: 5, PeriodSeconds: 3,
+			ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"x"}}}}}
+		m.StartTarget(Key{"uid", "c"}, Target{Pod: &v1.Pod{}, Container: c, ID: "id", Started: began.Add(-time.Second)})
+
+		time.Sleep(10*time.Second - time.Millisecond)
+		m.Stop(Key{"uid", "c"})
+		synctest.Wait()
+		if len(runs) != 2 || runs[0] != 4*time.Second || runs[1] != 7*time.Second {
+			t.Errorf("it ran after %v", runs)
+		}
+	})
 }
 
 func targetOf(t *testing.T, address string) (Target, intstr.IntOrString) {
@@ -81,6 +100,7 @@ func TestHTTP(t *testing.T) {
 	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://203.0.113.9/", http.StatusFound)
 	})
+
 	plain, secure := httptest.NewServer(mux), httptest.NewTLSServer(mux)
 	defer plain.Close()
 	defer secure.Close()
@@ -97,6 +117,7 @@ func TestHTTP(t *testing.T) {
 		{"/away", false, outcome{ok: true, warning: true, text: "Probe terminated redirects"}},
 		{"/slow", false, outcome{text: "Client.Timeout exceeded"}},
 	} {
+
 		server, scheme := plain, v1.URISchemeHTTP
 		if c.tls {
 			server, scheme = secure, v1.URISchemeHTTPS
@@ -110,6 +131,7 @@ func TestHTTP(t *testing.T) {
 			t.Errorf("%s: %+v %v, want %+v", c.path, got, err, c.want)
 		}
 	}
+
 	if agent != "kube-probe/1.36" || accept != "*/*" || host != "example.test" {
 		t.Errorf("headers: %q %q %q", agent, accept, host)
 	}
@@ -124,6 +146,7 @@ func TestTCPAndGRPC(t *testing.T) {
 	state.SetServingStatus("down", healthv1.HealthCheckResponse_NOT_SERVING)
 	healthv1.RegisterHealthServer(server, state)
 	go func() { _ = server.Serve(l) }()
+
 	target, port := targetOf(t, l.Addr().String())
 	m := New(Options{})
 	run := func(h v1.ProbeHandler) outcome {
@@ -134,6 +157,7 @@ func TestTCPAndGRPC(t *testing.T) {
 		}
 		return out
 	}
+
 	tcp, down := v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: port}}, "down"
 	if out := run(tcp); !out.ok {
 		t.Errorf("tcp: %+v", out)
@@ -144,6 +168,7 @@ func TestTCPAndGRPC(t *testing.T) {
 	if out := run(v1.ProbeHandler{GRPC: &v1.GRPCAction{Port: int32(port.IntValue()), Service: &down}}); out.ok || !strings.Contains(out.text, "NOT_SERVING") {
 		t.Errorf("grpc not serving: %+v", out)
 	}
+
 	server.Stop()
 	if out := run(tcp); out.ok || out.text == "" {
 		t.Errorf("tcp on a closed port: %+v", out)
@@ -194,6 +219,7 @@ func TestManagerOrder(t *testing.T) {
 			return 0, nil, nil
 		},
 	})
+
 	probe := func(name string) *v1.Probe {
 		return &v1.Probe{PeriodSeconds: 1, FailureThreshold: 1, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{name}}}}
 	}
@@ -203,6 +229,7 @@ func TestManagerOrder(t *testing.T) {
 	key := Key{"uid", "c"}
 	m.Start(key, &v1.Pod{}, c, "id-1", "127.0.0.1")
 	m.Start(key, &v1.Pod{}, c, "id-1", "127.0.0.1")
+
 	got := map[Kind]Result{}
 	for len(got) < 3 {
 		select {
@@ -215,12 +242,14 @@ func TestManagerOrder(t *testing.T) {
 			t.Fatalf("only %v", got)
 		}
 	}
+
 	if got[Startup].Verdict != Success || got[Readiness].Verdict != Success || got[Liveness].Verdict != Failure || *got[Liveness].GracePeriod != 7 {
 		t.Errorf("%+v", got)
 	}
 	if v, known := m.Verdict(key, Startup); v != Success || !known {
 		t.Errorf("startup: %v %v", v, known)
 	}
+
 	m.Stop(key)
 	if _, known := m.Verdict(key, Startup); known {
 		t.Error("known after Stop")

@@ -24,17 +24,17 @@ import (
 const (
 	maxBody      = 10 << 10
 	maxRedirects = 10
-	maxAttempts  = 3 // when the probe itself cannot be carried out
+	maxAttempts  = 3 // if the probe cannot run
 )
 
-// outcome of one run. warning means success that deserves an event.
+// outcome is that of one run. warning means a success with a warning event.
 type outcome struct {
 	ok      bool
 	warning bool
 	text    string
 }
 
-// run carries out a probe once. An error means that it could not be carried out, which decides nothing.
+// run runs a probe once. An error means that it could not run; it does not count.
 func (m *Manager) run(ctx context.Context, p *v1.Probe, t Target) (outcome, error) {
 	timeout := timingOf(p).timeout
 	switch h := p.ProbeHandler; {
@@ -72,7 +72,7 @@ func (m *Manager) runExec(ctx context.Context, command []string, t Target, timeo
 	return outcome{ok: exit == 0, text: string(out)}, nil
 }
 
-// findPort takes a number or the name of a port of the container.
+// findPort returns the port with a number, or with the name of a port of the container.
 func findPort(port string, c *v1.Container) (int, error) {
 	n, err := strconv.Atoi(port)
 	if err != nil {
@@ -143,7 +143,7 @@ func hostOf(h *v1.HTTPGetAction, t Target) string {
 	return t.PodIP
 }
 
-// sameHost follows redirects on the same host only; others end the probe with a warning.
+// sameHost follows redirects to the same host only. Others end the probe with a warning.
 func sameHost(req *http.Request, via []*http.Request) error {
 	if req.URL.Hostname() != via[0].URL.Hostname() {
 		return http.ErrUseLastResponse
@@ -156,7 +156,7 @@ func sameHost(req *http.Request, via []*http.Request) error {
 
 func httpRequest(ctx context.Context, agent string, h *v1.HTTPGetAction, address string) (*http.Request, error) {
 	u, err := url.Parse(h.Path)
-	if err != nil { // a path that is no URL is sent as it is
+	if err != nil { // a path that cannot be parsed is sent as it is
 		u = &url.URL{Path: h.Path}
 	}
 	scheme := strings.ToLower(string(h.Scheme))
@@ -177,7 +177,7 @@ func httpRequest(ctx context.Context, agent string, h *v1.HTTPGetAction, address
 		switch have, ok := req.Header[name]; {
 		case !ok:
 			req.Header.Set(name, value)
-		case len(have) == 1 && have[0] == "": // asked to be left out
+		case len(have) == 1 && have[0] == "": // an empty value removes the header
 			delete(req.Header, name)
 			if name == "User-Agent" {
 				req.Header[name] = []string{""}
@@ -232,8 +232,8 @@ func runGRPC(ctx context.Context, agent string, h *v1.GRPCAction, podIP string, 
 	return outcome{ok: true, text: "service healthy"}
 }
 
-// dialer closes connections with a one second linger: on Windows many probes would else fill the range of dynamic ports
-// with connections that wait (kubernetes issue 89898).
+// dialer returns a dialer whose connections linger for one second when they are closed. Otherwise many probes would fill the
+// range of dynamic ports with connections in TIME_WAIT (kubernetes issue 89898).
 func dialer(timeout time.Duration) *net.Dialer {
 	return &net.Dialer{Timeout: timeout, Control: linger}
 }

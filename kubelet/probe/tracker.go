@@ -16,7 +16,7 @@ const (
 	Readiness Kind = "Readiness"
 )
 
-// Verdict is what is believed of a container after its thresholds were met.
+// Verdict is the state of a container by the thresholds of a probe.
 type Verdict int
 
 // A container is Unknown until a probe has met a threshold.
@@ -36,8 +36,7 @@ func (v Verdict) String() string {
 	return "unknown"
 }
 
-// initial is the verdict before a probe has run: a container is alive until shown dead, and neither ready nor started
-// until shown to be.
+// initial returns the verdict before a probe has run: a container counts as alive, as not ready, and as not started.
 func (k Kind) initial() Verdict {
 	switch k {
 	case Liveness:
@@ -48,13 +47,13 @@ func (k Kind) initial() Verdict {
 	return Unknown
 }
 
-// Tracker turns outcomes of one probe of one container into verdicts. It has no clock of its own.
+// Tracker turns the outcomes of one probe of one container into verdicts. It has no clock. It is not safe for concurrent use.
 type Tracker struct {
 	kind    Kind
 	spec    timing
 	verdict Verdict
 	last    bool // the last outcome
-	run     int  // how many outcomes like it in a row
+	run     int  // how many equal outcomes there were in a row
 	started time.Time
 }
 
@@ -86,18 +85,15 @@ func timingOf(p *v1.Probe) timing {
 	}
 }
 
-// NewTracker begins for a container that started at the given time.
+// NewTracker returns the Tracker of a probe of a container that started at the given time.
 func NewTracker(kind Kind, p *v1.Probe, started time.Time) *Tracker {
 	return &Tracker{kind: kind, spec: timingOf(p), verdict: kind.initial(), started: started}
 }
 
-// Due says whether the probe may run at now: not before the initial delay.
-func (t *Tracker) Due(now time.Time) bool { return !now.Before(t.started.Add(t.spec.delay)) }
-
-// Verdict is the current one.
+// Verdict returns the current verdict.
 func (t *Tracker) Verdict() Verdict { return t.verdict }
 
-// Observe takes one outcome, and says whether the threshold for it is met now: then the verdict is that outcome.
+// Observe takes one outcome. It reports whether the threshold for this outcome is met now; then it is the verdict.
 func (t *Tracker) Observe(ok bool) (met bool) {
 	if ok == t.last && t.run > 0 {
 		t.run++
@@ -115,8 +111,8 @@ func (t *Tracker) Observe(ok bool) (met bool) {
 	return true
 }
 
-// Ended says whether no further run is wanted: a startup probe that decided, or a liveness probe that failed (the
-// container will be replaced).
+// Ended reports whether the probe needs no further run: a startup probe that is decided, or a liveness probe that failed, whose
+// container will be replaced.
 func (t *Tracker) Ended() bool {
 	switch t.kind {
 	case Startup:

@@ -13,7 +13,7 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// countingRuntime has one pod with a sandbox and a container, and notes whose status it was asked for.
+// countingRuntime has one pod with a sandbox and a container. It records whose status was read.
 type countingRuntime struct {
 	cri.RuntimeServiceClient
 	container cri.ContainerState
@@ -49,7 +49,7 @@ func (c *countingRuntime) ContainerStatus(_ context.Context, r *cri.ContainerSta
 	return &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{Id: r.ContainerId, Labels: podLabels, State: c.container, ImageRef: "sha256:1", ExitCode: 3}}, nil
 }
 
-// An audit of pods that are as they are known costs two lists, however many pods there are.
+// TestAuditAsksOnlyAboutWhatDiffers: an audit of pods that are in the known state costs two lists, regardless of their number.
 func TestAuditAsksOnlyAboutWhatDiffers(t *testing.T) {
 	client := &countingRuntime{container: cri.ContainerState_CONTAINER_RUNNING}
 	r := &Runtime{client: client, o: Options{RequestTimeout: time.Minute}}
@@ -67,6 +67,7 @@ func TestAuditAsksOnlyAboutWhatDiffers(t *testing.T) {
 		}
 		return <-found, client.asked
 	}
+
 	first, asked := audit(nil)
 	if want := []string{"box", "app"}; !slices.Equal(asked, want) {
 		t.Fatalf("with nothing known it asked about %v, want %v", asked, want)
@@ -75,6 +76,7 @@ func TestAuditAsksOnlyAboutWhatDiffers(t *testing.T) {
 	if len(asked) > 0 || len(second.Sandboxes) != 1 || len(second.Containers) != 1 || second.Sandboxes[0].IPs[0] != "10.0.0.1" {
 		t.Errorf("with all known it asked about %v and found %+v", asked, second)
 	}
+
 	client.container = cri.ContainerState_CONTAINER_EXITED // and no event said so
 	third, asked := audit(first)
 	if want := []string{"app"}; !slices.Equal(asked, want) || third.Containers[0].ExitCode != 3 || third.Containers[0].State != pod.Exited {

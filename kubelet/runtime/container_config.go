@@ -15,24 +15,24 @@ import (
 type Mount struct {
 	HostPath, ContainerPath string
 	ReadOnly                bool
-	// RecursiveReadOnly makes what is mounted below read-only too.
+	// RecursiveReadOnly makes mounts below the mount point read-only too.
 	RecursiveReadOnly bool
 	Propagation       v1.MountPropagationMode
-	// Image, when set, is the runtime's name of an image that is mounted in place of a path; ImageName is what the pod
-	// calls it, ImageSubPath the part of it.
+	// Image, if set, is an image that is mounted instead of HostPath, by the runtime's name; ImageName is its name in the pod's
+	// spec, and ImageSubPath the folder in it that is mounted.
 	Image, ImageName, ImageSubPath string
 }
 
-// KeyValue is one environment variable. Order matters to nobody but the reader.
+// KeyValue is one environment variable.
 type KeyValue struct{ Name, Value string }
 
-// ContainerSpec is what a container is made from.
+// ContainerSpec is what a container is created from.
 type ContainerSpec struct {
 	Sandbox   SandboxSpec
 	SandboxID string
 	Container *v1.Container
 	Attempt   uint32
-	// ImageRef is the runtime's name of the image; ImageUser what the image asks to run as.
+	// ImageRef is the runtime's name of the image, and ImageUser the user that the image names.
 	ImageRef  string
 	ImageUser ImageUser
 	Command   []string
@@ -41,9 +41,9 @@ type ContainerSpec struct {
 	Mounts    []Mount
 	// TargetID makes an ephemeral container share the processes of that container.
 	TargetID string
-	// Created, when set, hears of the container between its creation and its start.
+	// Created, if set, is called between the creation and the start of the container.
 	Created func(id string)
-	// Release, when set, gives back what was held for the mounts; whoever made the spec calls it after the start.
+	// Release, if set, frees what was held open for the mounts. The creator of the spec calls it after the start.
 	Release func()
 }
 

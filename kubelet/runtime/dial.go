@@ -14,11 +14,11 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// maxMessage bounds one CRI answer, in bytes. It is what upstream allows.
+// maxMessage bounds one CRI answer, in bytes; upstream's value.
 const maxMessage = 16 << 20
 
 // Dial prepares a connection to a CRI endpoint: unix:///path, tcp://host:port or (on Windows) npipe:////./pipe/name.
-// It does not wait for the runtime; calls do. Counters are told of each call.
+// It does not wait for the runtime; calls do. Each call is reported to the counters.
 func Dial(endpoint string, counters ...stats.Handler) (*grpc.ClientConn, error) {
 	scheme, address, ok := strings.Cut(endpoint, "://")
 	if !ok {
@@ -55,7 +55,7 @@ func Dial(endpoint string, counters ...stats.Handler) (*grpc.ClientConn, error) 
 	return conn, nil
 }
 
-// New makes a Runtime that speaks over conn.
+// New returns a Runtime that calls over conn.
 func New(conn grpc.ClientConnInterface, o Options) *Runtime {
 	if o.RequestTimeout == 0 {
 		o.RequestTimeout = 2 * time.Minute

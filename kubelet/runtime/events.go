@@ -2,12 +2,9 @@ package runtime
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/kubelet/pod"
@@ -15,17 +12,17 @@ import (
 
 // Event is one thing that happened in the runtime.
 type Event struct {
-	// UID of the pod; empty when the runtime could not say.
+	// UID is the pod's; empty if the runtime could not name it.
 	UID string
-	// Update holds the state after the event; never nil.
+	// Update is the state of the pod after the event; never nil.
 	Update *pod.Runtime
 	// Removed is the id of a container or sandbox that is gone.
 	Removed string
 	At      time.Time
 }
 
-// Events calls deliver for each event until the stream breaks or ctx ends; it returns why. subscribed is called once
-// the stream is open, before any event. deliver must not block: a slow reader stalls the runtime.
+// Events calls deliver for each event until the stream breaks or ctx ends, and returns the cause. It calls subscribed once the
+// stream is open, before any event. deliver must not block: a slow reader stalls the runtime.
 func (r *Runtime) Events(ctx context.Context, subscribed func(), deliver func(Event)) error {
 	stream, err := r.client.GetContainerEvents(ctx, &cri.GetEventsRequest{})
 	if err != nil {
@@ -71,6 +68,3 @@ func toEvent(m *cri.ContainerEventResponse) Event {
 	}
 	return e
 }
-
-// IsUnimplemented tells whether the runtime does not know a call at all.
-func IsUnimplemented(err error) bool { return status.Code(errors.Unwrap(err)) == codes.Unimplemented }

@@ -18,7 +18,7 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// answers is a runtime that gives these bytes as its answers, one after the other, and the last for ever.
+// answers is a runtime that answers with these bytes, one after the other. The last one is repeated.
 type answers [][]byte
 
 func (a *answers) Invoke(_ context.Context, _ string, _, reply any, _ ...grpc.CallOption) error {
@@ -42,7 +42,7 @@ func encoded(t testing.TB, m proto.Message) []byte {
 	return data
 }
 
-// checkRuntime holds what is read to what the rest of the kubelet counts on. said is how long the runtime's own words are.
+// checkRuntime checks what the rest of the kubelet relies on. said is the length of the runtime's own messages.
 func checkRuntime(t *testing.T, p *pod.Runtime, said int) {
 	t.Helper()
 	if p == nil {
@@ -63,13 +63,14 @@ func checkRuntime(t *testing.T, p *pod.Runtime, said int) {
 	}
 }
 
-// FuzzEvent: whatever the runtime tells by itself, the kubelet reads it, with a message that is not too long.
+// FuzzEvent: the kubelet can read any event of the runtime, and messages are not too long.
 func FuzzEvent(f *testing.F) {
 	f.Add([]byte{}, "2026 stdout F x\n")
 	f.Add(encoded(f, &cri.ContainerEventResponse{ContainerId: "c", PodSandboxStatus: &cri.PodSandboxStatus{Id: "s"},
 		ContainersStatuses: []*cri.ContainerStatus{{Id: "c", Annotations: map[string]string{annRestartCount: "x", annTerminationPath: "/l"}}}}), "")
 	f.Add(encoded(f, &cri.ContainerEventResponse{ContainersStatuses: []*cri.ContainerStatus{nil, {State: cri.ContainerState_CONTAINER_EXITED, ExitCode: 1, CreatedAt: -1,
 		Annotations: map[string]string{labelPodUID: "u", annTerminationPolicy: string(v1.TerminationMessageFallbackToLogsOnError)}}}}), "x\n\ny")
+
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte, log string) {
 		path := filepath.Join(dir, "log")
@@ -79,6 +80,7 @@ func FuzzEvent(f *testing.F) {
 		if text := logTail(path); len(text) > min(maxLogBytes, len(log)+1) {
 			t.Errorf("%d bytes of a log of %d", len(text), len(log))
 		}
+
 		var m cri.ContainerEventResponse
 		if proto.Unmarshal(data, &m) != nil {
 			return
@@ -89,6 +91,7 @@ func FuzzEvent(f *testing.F) {
 				mount.HostPath = path
 			}
 		}
+
 		e := toEvent(&m)
 		checkRuntime(t, e.Update, len(data))
 		if e.Update.UID != e.UID || len(e.Update.Containers) != len(m.ContainersStatuses) || e.Removed != "" && e.Removed != m.ContainerId {
@@ -102,8 +105,8 @@ func namesFiles(answer []byte) bool {
 	return proto.Unmarshal(answer, &m) == nil && (m.GetStatus().GetLogPath() != "" || len(m.GetStatus().GetMounts()) > 0)
 }
 
-// FuzzSnapshot: whatever the runtime answers, there is an error or a picture of the pod that was asked about, and of no
-// other object.
+// FuzzSnapshot: for any answer of the runtime, Snapshot returns an error, or the state of the requested pod and of no other
+// object.
 func FuzzSnapshot(f *testing.F) {
 	labels := map[string]string{labelPodUID: "u"}
 	boxes := encoded(f, &cri.ListPodSandboxResponse{Items: []*cri.PodSandbox{{Id: "s", Labels: labels}, {Id: "other"}}})
@@ -116,6 +119,7 @@ func FuzzSnapshot(f *testing.F) {
 	f.Add(boxes, list, []byte{}, full)
 	f.Add(boxes, list, box, []byte{})
 	f.Add(boxes, boxes, boxes, boxes)
+
 	f.Fuzz(func(t *testing.T, boxes, list, box, full []byte) {
 		var wanted cri.ListPodSandboxResponse
 		if proto.Unmarshal(boxes, &wanted) == nil && len(wanted.Items) > 20 {
@@ -124,6 +128,7 @@ func FuzzSnapshot(f *testing.F) {
 		if namesFiles(box) || namesFiles(full) {
 			return // nothing of this machine is read
 		}
+
 		r := New(&answers{boxes, list, box, full}, Options{})
 		got, err := r.Snapshot(context.Background(), "u")
 		if err != nil {
@@ -142,7 +147,7 @@ func FuzzSnapshot(f *testing.F) {
 	})
 }
 
-// FuzzStats: whatever the runtime says of usage and of itself, it can be told on as JSON, and no kind of metric is made up.
+// FuzzStats: any statistics of the runtime can be encoded as JSON, and each metric has a kind that the runtime described.
 func FuzzStats(f *testing.F) {
 	n := &cri.UInt64Value{Value: 1 << 63}
 	f.Add(encoded(f, &cri.ListPodSandboxStatsResponse{Stats: []*cri.PodSandboxStats{{Linux: &cri.LinuxPodSandboxStats{Containers: []*cri.ContainerStats{
@@ -153,6 +158,7 @@ func FuzzStats(f *testing.F) {
 	f.Add(encoded(f, &cri.ListContainerStatsResponse{Stats: []*cri.ContainerStats{{WritableLayer: &cri.FilesystemUsage{UsedBytes: n}}}}))
 	f.Add(encoded(f, &cri.StatusResponse{Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{{Type: cri.RuntimeReady}}}, RuntimeHandlers: []*cri.RuntimeHandler{{}}}))
 	f.Add(encoded(f, &cri.ListPodSandboxMetricsResponse{PodMetrics: []*cri.PodSandboxMetrics{{Metrics: []*cri.Metric{{Name: "m", Timestamp: 1}}}}}))
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ctx, conn := context.Background(), &answers{data}
 		s := NewStats(conn)
@@ -167,6 +173,7 @@ func FuzzStats(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
+
 		metrics, _ := s.Metrics(ctx)
 		for _, m := range metrics {
 			if m.Kind == nil {

@@ -20,22 +20,21 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// What containerd keeps of pods is in this namespace of its own interface.
+// containerd's own API keeps the containers of CRI in this namespace.
 const (
 	namespaceKey   = "containerd-namespace"
 	namespaceOfCRI = "k8s.io"
 )
 
-// endTimeout bounds how long the process of a left-over task may take to end.
+// endTimeout bounds how long the process of a leftover task may take to end.
 const endTimeout = 10 * time.Second
 
-// endTask ends and deletes containerd's task of a container or sandbox that CRI cannot remove any more.
+// endTask kills and deletes the containerd task of a container or sandbox that CRI cannot remove.
 //
-// When the caller of a start dies, containerd cancels the start at whatever it is doing. If the task has just been made
+// When the caller of a start dies, containerd cancels the start, whatever it is doing. If the task has just been created
 // (2.3: Create of plugins/services/tasks/local.go, which then asks for the task's PID with the cancelled context), CRI
-// takes the start for one that has made nothing. The task stays; CRI never deletes it, and refuses to remove a container
-// that has a task. No call of CRI reaches such a task, hence containerd's own interface. A runtime that does not have it
-// has no such tasks either.
+// assumes that nothing was created. The task stays. CRI never deletes it, and it refuses to remove a container that has a
+// task. No CRI call reaches such a task, so this uses containerd's own API. A runtime without that API has no such tasks.
 func (r *Runtime) endTask(ctx context.Context, id string) error {
 	ctx = metadata.AppendToOutgoingContext(ctx, namespaceKey, namespaceOfCRI)
 	client := tasks.NewTasksClient(r.conn)
@@ -45,9 +44,9 @@ func (r *Runtime) endTask(ctx context.Context, id string) error {
 	case codes.OK:
 		ended, cancel := context.WithTimeout(ctx, endTimeout)
 		defer cancel()
-		_, _ = client.Wait(ended, &tasks.WaitRequest{ContainerID: id}) // the deletion tells whether it has ended
+		_, _ = client.Wait(ended, &tasks.WaitRequest{ContainerID: id}) // the deletion fails if it has not ended
 	case codes.NotFound, codes.Unimplemented:
-		// NotFound is also what a process that has ended answers: its task may still be there
+		// also the answer for a process that has ended, whose task may still exist
 	case codes.FailedPrecondition: // it has ended
 	default:
 		return fmt.Errorf("killing the task of %s: %w", id, err)
@@ -60,8 +59,8 @@ func (r *Runtime) endTask(ctx context.Context, id string) error {
 	return nil
 }
 
-// forgotten removes what containerd keeps under the id of a sandbox that CRI has removed. There is nothing, unless a start
-// was cut short as endTask tells: then CRI drops the sandbox and keeps its task, with a process and a mount.
+// forgotten removes what containerd still has under the id of a sandbox that CRI has removed. There is something only if a
+// start was cut short (see endTask): then CRI forgets the sandbox, and its task stays, with a process and a mount.
 func (r *Runtime) forgotten(ctx context.Context, id string) error {
 	named := metadata.AppendToOutgoingContext(ctx, namespaceKey, namespaceOfCRI)
 	client := containers.NewContainersClient(r.conn)
@@ -93,12 +92,12 @@ func (r *Runtime) forgotten(ctx context.Context, id string) error {
 	return nil
 }
 
-// UnmountForgotten unmounts the root file systems of containers that containerd does not know any more. There are none,
-// unless a start was cut short while the container's shim mounted: then containerd may drop the task and leave the mount
-// until it starts again itself.
+// UnmountForgotten unmounts the root file systems of containers that containerd no longer knows. Such mounts exist only if a
+// start was cut short while the container's shim mounted: then containerd may drop the task and leave the mount until its
+// own next start.
 func (r *Runtime) UnmountForgotten(ctx context.Context) error {
 	if r.o.Windows {
-		return nil // nothing is mounted at folders there
+		return nil // Windows mounts nothing at folders
 	}
 	ctx, cancel := r.short(ctx)
 	defer cancel()
@@ -107,7 +106,7 @@ func (r *Runtime) UnmountForgotten(ctx context.Context) error {
 	if err != nil || len(mounted) == 0 {
 		return err
 	}
-	// What is mounted was asked first: a container is known before its file system is mounted.
+	// The mounts were listed first: a container is known before its file system is mounted.
 	if err := r.dropKnown(ctx, mounted); err != nil {
 		return err
 	}
@@ -116,7 +115,7 @@ func (r *Runtime) UnmountForgotten(ctx context.Context) error {
 	for id, path := range mounted {
 		_, err := containers.NewContainersClient(r.conn).Get(named, &containers.GetContainerRequest{ID: id})
 		if status.Code(err) != codes.NotFound {
-			continue // CRI may be making it; or nobody knows
+			continue // CRI may be creating it, or the answer is unknown
 		}
 		_, err = tasks.NewTasksClient(r.conn).Get(named, &tasks.GetRequest{ContainerID: id})
 		if status.Code(err) != codes.NotFound {
@@ -130,8 +129,8 @@ func (r *Runtime) UnmountForgotten(ctx context.Context) error {
 	return nil
 }
 
-// mountedTasks gives by id where the root file systems of CRI's tasks are mounted below this containerd's own state folder;
-// nothing where the runtime does not tell that it is containerd.
+// mountedTasks returns, by id, where the root file systems of CRI's tasks are mounted below this containerd's state folder. It
+// returns nothing for other runtimes.
 func (r *Runtime) mountedTasks(ctx context.Context) (map[string]string, error) {
 	answer, err := r.client.Status(ctx, &cri.StatusRequest{Verbose: true})
 	if err != nil {
@@ -154,7 +153,7 @@ func (r *Runtime) mountedTasks(ctx context.Context) (map[string]string, error) {
 	return mounted, err
 }
 
-// dropKnown takes out what CRI lists.
+// dropKnown deletes the ids that CRI lists.
 func (r *Runtime) dropKnown(ctx context.Context, ids map[string]string) error {
 	boxes, err := r.client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {

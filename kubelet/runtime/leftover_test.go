@@ -14,14 +14,14 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// left is the task of a container, and the calls about it.
+// left is the leftover task of a container. It records the calls about it.
 type left struct {
 	tasks.UnimplementedTasksServer
 	kill  error // what killing its process answers
 	calls []string
 }
 
-// cutShort is a runtime with one container, which it removes once the task is gone.
+// cutShort is a runtime with one container, which can be removed once the task is gone.
 type cutShort struct {
 	service
 	left *left
@@ -52,8 +52,8 @@ func (c *left) Delete(_ context.Context, r *tasks.DeleteTaskRequest) (*tasks.Del
 	return &tasks.DeleteResponse{}, nil
 }
 
-// TestRemoveContainerWithTask: the task goes first, whether its process still waits or has ended. A runtime without tasks
-// keeps its own answer.
+// TestRemoveContainerWithTask: the task is deleted first, whether its process still waits or has ended. Without an API of tasks,
+// the error of the runtime remains.
 func TestRemoveContainerWithTask(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -67,6 +67,7 @@ func TestRemoveContainerWithTask(t *testing.T) {
 		{"its process cannot be killed", status.Error(codes.Internal, "no"), true, []string{"kill c0"}, codes.FailedPrecondition},
 		{"no tasks", nil, false, nil, codes.FailedPrecondition},
 	} {
+
 		task := &left{kill: c.kill}
 		r := runtimeOn(t, Options{}, func(server *grpc.Server) {
 			cri.RegisterRuntimeServiceServer(server, &cutShort{left: task})

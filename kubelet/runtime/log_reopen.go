@@ -7,7 +7,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ReopenLog has the runtime write the log of a container to a new file at the old path. The container must run.
+// ReopenLog makes the runtime write the log of a running container to a new file at the old path.
 func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
 	ctx, cancel := r.short(ctx)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// logTail returns the end of a CRI log file, without its time stamps: at most maxLogLines lines, and of them the last
+// logTail returns the end of a CRI log file without its time stamps: the last maxLogLines lines, and of these at most the last
 // maxLogBytes bytes.
 func logTail(path string) string {
 	f, err := os.Open(path)
@@ -39,7 +39,7 @@ func logTail(path string) string {
 	return string(text[max(0, len(text)-maxLogBytes):])
 }
 
-// samePath compares container paths; on Windows the drive letter may have been added and slashes turned.
+// samePath reports whether two container paths are equal, regardless of slashes and of a drive letter that was added.
 func samePath(a, b string) bool {
 	clean := func(p string) string {
 		p = strings.ReplaceAll(p, `\`, "/")

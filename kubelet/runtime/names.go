@@ -1,6 +1,6 @@
 package runtime
 
-// Names that upstream's kubelet gives to labels and annotations of sandboxes and containers.
+// Labels and annotations of sandboxes and containers, with the names that upstream's kubelet uses.
 const (
 	labelPodName       = "io.kubernetes.pod.name"
 	labelPodNamespace  = "io.kubernetes.pod.namespace"
@@ -16,7 +16,7 @@ const (
 	annDeletionGracePeriod    = "io.kubernetes.pod.deletionGracePeriod"
 	annTerminationGracePeriod = "io.kubernetes.pod.terminationGracePeriod"
 
-	// annResources keeps, as JSON, the resources that a container was made with: what they are may have changed since, and
-	// the kernel's values do not tell them exactly.
+	// annResources keeps, as JSON, the resources that a container was created with. They may have been changed since, and the
+	// kernel's values do not show them exactly.
 	annResources = "porthole.dev/container.resources"
 )

@@ -12,7 +12,7 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// UpdateResources gives a running container the resources that c now asks for. Limits that c no longer has stay.
+// UpdateResources gives a running container the resources that c now asks for. Limits that c no longer has are kept.
 func (r *Runtime) UpdateResources(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error {
 	ctx, cancel := r.short(ctx)
 	defer cancel()
@@ -28,7 +28,7 @@ func (r *Runtime) UpdateResources(ctx context.Context, id string, p *v1.Pod, c *
 	return nil
 }
 
-// MemoryUsage is how much memory a running container uses, in bytes.
+// MemoryUsage returns how much memory a running container uses, in bytes.
 func (r *Runtime) MemoryUsage(ctx context.Context, id string) (int64, error) {
 	ctx, cancel := r.short(ctx)
 	defer cancel()
@@ -41,12 +41,12 @@ func (r *Runtime) MemoryUsage(ctx context.Context, id string) (int64, error) {
 		used = resp.GetStats().GetMemory().GetWorkingSetBytes()
 	}
 	if used == nil {
-		return 0, fmt.Errorf("the runtime does not tell the memory usage of container %s", id)
+		return 0, fmt.Errorf("the runtime does not report the memory usage of container %s", id)
 	}
 	return int64(used.Value), nil
 }
 
-// madeWith reads what a container was made with; nil for one that somebody else made.
+// madeWith returns the resources that a container was created with, or nil if this kubelet did not create it.
 func madeWith(c *cri.ContainerStatus) *v1.ResourceRequirements {
 	text := c.Annotations[annResources]
 	if text == "" {
@@ -59,6 +59,7 @@ func madeWith(c *cri.ContainerStatus) *v1.ResourceRequirements {
 	return &out
 }
 
+// given returns the limits that the container has now.
 func given(c *cri.ContainerStatus) pod.Given {
 	l := c.GetResources().GetLinux()
 	return pod.Given{At: time.Now(), Shares: l.GetCpuShares(), Quota: l.GetCpuQuota(), Period: l.GetCpuPeriod(), Memory: l.GetMemoryLimitInBytes()}

@@ -9,7 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// CFS values of the kernel: the period in microseconds, the least quota, and the range of cpu.shares.
+// Values of the kernel's CFS scheduler: the period in microseconds, the smallest quota, and the range of cpu.shares.
 const (
 	cfsPeriod = 100000
 	minQuota  = 1000
@@ -17,10 +17,10 @@ const (
 	maxShares = 262144
 )
 
-// Shares turns milli-CPUs into cpu.shares.
+// Shares converts milli-CPUs to cpu.shares.
 func Shares(milli int64) int64 { return min(max(milli*1024/1000, minShares), maxShares) }
 
-// Quota turns a limit in milli-CPUs into a CFS quota; 0 means none.
+// Quota converts a limit in milli-CPUs to a CFS quota in microseconds; 0 is no limit.
 func Quota(milli int64) int64 {
 	if milli == 0 {
 		return 0
@@ -41,7 +41,7 @@ func (o Options) linuxResources(p *v1.Pod, c *v1.Container) *cri.LinuxContainerR
 	return res
 }
 
-// pageName is how cgroups call a page of that many bytes: 64KB, 2MB, 1GB.
+// pageName returns the name that cgroups use for a huge page of a size in bytes: 64KB, 2MB, 1GB.
 func pageName(bytes int64) string {
 	for _, u := range []struct {
 		shift int
@@ -54,7 +54,8 @@ func pageName(bytes int64) string {
 	return fmt.Sprintf("%dKB", bytes>>10)
 }
 
-// oomScore ranks the container for the kernel's OOM killer: the more of its request it can exceed, the earlier it goes.
+// oomScore returns the container's score for the kernel's OOM killer, which kills the highest first: the smaller the memory
+// request, the higher the score. Upstream's formula.
 func oomScore(p *v1.Pod, c *v1.Container, memory int64) int64 {
 	switch {
 	case p.Spec.Priority != nil && *p.Spec.Priority >= 2000001000, p.Status.QOSClass == v1.PodQOSGuaranteed:

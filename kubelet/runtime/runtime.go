@@ -20,42 +20,42 @@ import (
 type Options struct {
 	// PodLogsDir is where container logs go: <PodLogsDir>/<ns>_<name>_<uid>/<container>/<attempt>.log. Required.
 	PodLogsDir string
-	// Windows makes Windows container configs.
+	// Windows says that the containers are Windows containers.
 	Windows bool
 	// CPUs is the number of logical processors, for Windows CPU limits.
 	CPUs int64
-	// MemoryBytes is the node's memory, for OOM scores.
+	// MemoryBytes is the size of the node's memory, for OOM scores.
 	MemoryBytes int64
-	// SeccompRoot is the folder of the node's own seccomp profiles. SeccompDefault gives containers that name none the
-	// runtime's.
+	// SeccompRoot is the folder of the node's own seccomp profiles. With SeccompDefault, containers that name no profile get
+	// the runtime's.
 	SeccompRoot    string
 	SeccompDefault bool
 	// CFSQuota turns CPU limits into CFS quotas (Linux).
 	CFSQuota bool
-	// RequestTimeout bounds one call; zero means 2 minutes. Stops get the grace period on top.
+	// RequestTimeout bounds one call; zero is 2 minutes. A stop may take its grace period longer.
 	RequestTimeout time.Duration
 }
 
-// Runtime calls the runtime service.
+// Runtime calls the runtime service. It is safe for concurrent use.
 type Runtime struct {
 	conn   grpc.ClientConnInterface
 	client cri.RuntimeServiceClient
 	o      Options
 }
 
-// Version is what the runtime calls itself.
+// Version is the runtime's name and version.
 type Version struct{ Name, Version string }
 
-// Health is the runtime's own judgement.
+// Health is how the runtime reports its own state.
 type Health struct {
 	RuntimeReady, NetworkReady bool
-	// RuntimeMessage and NetworkMessage say why not.
+	// RuntimeMessage and NetworkMessage have the conditions with their reasons.
 	RuntimeMessage, NetworkMessage string
 	Handlers                       []Handler
 	SupplementalGroupsPolicy       bool
 }
 
-// Handler is one runtime handler and what it can do.
+// Handler is one runtime handler with its features.
 type Handler struct {
 	Name                                    string
 	RecursiveReadOnlyMounts, UserNamespaces bool
@@ -104,7 +104,7 @@ func (r *Runtime) Health(ctx context.Context) (Health, error) {
 	return h, nil
 }
 
-// SetPodCIDR tells the runtime the node's pod ranges, for its CNI template.
+// SetPodCIDR sets the node's pod ranges in the runtime, for its CNI template.
 func (r *Runtime) SetPodCIDR(ctx context.Context, cidrs string) error {
 	ctx, cancel := r.short(ctx)
 	defer cancel()
@@ -116,7 +116,8 @@ func (r *Runtime) SetPodCIDR(ctx context.Context, cidrs string) error {
 	return nil
 }
 
-// CreateSandbox makes and starts a sandbox and returns it with its addresses.
+// CreateSandbox creates and starts a sandbox and returns it with its addresses. An error does not mean that no sandbox was
+// created.
 func (r *Runtime) CreateSandbox(ctx context.Context, spec SandboxSpec) (pod.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*r.o.RequestTimeout)
 	defer cancel()
@@ -127,7 +128,7 @@ func (r *Runtime) CreateSandbox(ctx context.Context, spec SandboxSpec) (pod.Sand
 
 	resp, err := r.client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: cfg, RuntimeHandler: spec.Handler})
 	if err != nil {
-		return pod.Sandbox{}, err // the runtime's own words stand in the event, as upstream's do
+		return pod.Sandbox{}, err // the event quotes the runtime, as upstream's does
 	}
 
 	box := pod.Sandbox{ID: resp.PodSandboxId, Attempt: spec.Attempt, Ready: true, HostNetwork: spec.Pod.Spec.HostNetwork,
@@ -153,7 +154,8 @@ func (r *Runtime) sandbox(ctx context.Context, id string) (pod.Sandbox, error) {
 	return toSandbox(st.Status), nil
 }
 
-// StartContainer creates and starts one container. Its error says with Step at which step it failed.
+// StartContainer creates and starts one container. An error is a *StepError. A container that was created and could not be
+// started is returned with it.
 func (r *Runtime) StartContainer(ctx context.Context, spec ContainerSpec) (pod.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*r.o.RequestTimeout)
 	defer cancel()
@@ -185,7 +187,7 @@ func (r *Runtime) StartContainer(ctx context.Context, spec ContainerSpec) (pod.C
 	}
 
 	c, err := r.container(ctx, made.ContainerId)
-	if err != nil { // it runs; the next event brings the details
+	if err != nil { // it runs; the next event has the details
 		c = pod.Container{ID: made.ContainerId, Name: spec.Container.Name, Attempt: spec.Attempt, State: pod.Running,
 			Hash: pod.Hash(spec.Container), CreatedAt: time.Now(), StartedAt: time.Now()}
 	}
@@ -204,7 +206,7 @@ func (r *Runtime) container(ctx context.Context, id string) (pod.Container, erro
 	return toContainer(st.Status), nil
 }
 
-// Container reads one container; ok is false when the runtime does not know it.
+// Container reads one container. ok is false if the runtime does not know it.
 func (r *Runtime) Container(ctx context.Context, id string) (c pod.Container, ok bool, err error) {
 	ctx, cancel := r.short(ctx)
 	defer cancel()
@@ -215,13 +217,13 @@ func (r *Runtime) Container(ctx context.Context, id string) (c pod.Container, ok
 	return c, err == nil, err
 }
 
-// StepError names the reason, in the API's words, of a container that could not be started.
+// StepError is the error of a container that could not be started, with the reason for its status.
 type StepError struct {
 	Reason string
 	Err    error
 }
 
-// described is an error of the runtime that prints as its text alone, without the words of gRPC before it.
+// described is an error of the runtime that prints its message only, without the prefix that gRPC adds.
 type described struct{ err error }
 
 func (d described) Error() string { return status.Convert(d.err).Message() }
@@ -230,7 +232,7 @@ func (d described) Unwrap() error { return d.err }
 func (e *StepError) Error() string { return e.Err.Error() }
 func (e *StepError) Unwrap() error { return e.Err }
 
-// StopContainer asks a container to end and kills it after grace. A container that is gone is stopped.
+// StopContainer asks a container to end and kills it after grace. It succeeds if the container is gone.
 func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, grace+r.o.RequestTimeout)
 	defer cancel()
@@ -238,7 +240,7 @@ func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Durat
 	return gone("stopping container", id, err)
 }
 
-// RemoveContainer removes a container and its log, also one whose start was cut short. Gone is success.
+// RemoveContainer removes a container, also one whose start was cut short. It succeeds if the container is gone.
 func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	ctx, cancel := r.short(ctx)
 	defer cancel()
@@ -256,7 +258,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	return remove()
 }
 
-// StopSandbox ends a sandbox, what still runs in it and its network. Gone is success.
+// StopSandbox ends a sandbox, the containers in it, and its network. It succeeds if the sandbox is gone.
 func (r *Runtime) StopSandbox(ctx context.Context, id string) error {
 	ctx, cancel := r.short(ctx)
 	defer cancel()
@@ -264,7 +266,8 @@ func (r *Runtime) StopSandbox(ctx context.Context, id string) error {
 	return gone("stopping sandbox", id, err)
 }
 
-// RemoveSandbox removes a sandbox and all its containers, also those whose start was cut short. Gone is success.
+// RemoveSandbox removes a sandbox and all its containers, also those whose start was cut short. It succeeds if the sandbox is
+// gone.
 func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 	ctx, cancel := r.short(ctx)
 	defer cancel()
@@ -306,7 +309,8 @@ func gone(doing, id string, err error) error {
 	return fmt.Errorf("%s %s: %w", doing, id, err)
 }
 
-// Exec runs a command in a container and returns its exit code and combined output.
+// Exec runs a command in a container and returns its exit code and combined output. Without a timeout (0) it waits until ctx
+// ends.
 func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, timeout time.Duration) (int, []byte, error) {
 	seconds := int64((timeout + time.Second - 1) / time.Second)
 	if timeout > 0 {
@@ -321,5 +325,5 @@ func (r *Runtime) Exec(ctx context.Context, id string, cmd []string, timeout tim
 	return int(resp.ExitCode), append(resp.Stdout, resp.Stderr...), nil
 }
 
-// Client is the raw runtime service, for streaming addresses and statistics.
+// Client returns the runtime service itself, for streams and statistics.
 func (r *Runtime) Client() cri.RuntimeServiceClient { return r.client }

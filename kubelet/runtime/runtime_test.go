@@ -25,8 +25,8 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// service is a runtime with pods u1, u2 and so on, each with a sandbox and a container. About those that hang it does not
-// answer.
+// service is a runtime with pods u1, u2 and so on, each with a sandbox and a container. It does not answer about the container
+// hang.
 type service struct {
 	cri.UnimplementedRuntimeServiceServer
 	pods   int
@@ -92,7 +92,7 @@ func newRuntime(t *testing.T, s *service, o Options) *Runtime {
 	return runtimeOn(t, o, func(server *grpc.Server) { cri.RegisterRuntimeServiceServer(server, s) })
 }
 
-// runtimeOn is a Runtime that calls what register registers.
+// runtimeOn returns a Runtime that calls the services that register registers.
 func runtimeOn(t *testing.T, o Options, register func(*grpc.Server)) *Runtime {
 	t.Helper()
 	l := bufconn.Listen(1 << 20)
@@ -109,13 +109,14 @@ func runtimeOn(t *testing.T, o Options, register func(*grpc.Server)) *Runtime {
 	return New(conn, o)
 }
 
-// TestAuditOfOneThatHangs: all other pods are there at once, and the one has an error when the time is over.
+// TestAuditOfOneThatHangs: all other pods are found at once, and this one has an error when the time is over.
 func TestAuditOfOneThatHangs(t *testing.T) {
 	r := newRuntime(t, &service{pods: 40, hang: "c7"}, Options{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var mu sync.Mutex
 	found, failed := map[string]*pod.Runtime{}, map[string]error{}
 	answers := make(chan struct{}, 40)
+
 	uids, err := r.Audit(ctx, func(string) *pod.Runtime { return nil }, func(uid string, p *pod.Runtime, err error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -129,6 +130,7 @@ func TestAuditOfOneThatHangs(t *testing.T) {
 	if err != nil || len(uids) != 40 {
 		t.Fatalf("%d pods, %v", len(uids), err)
 	}
+
 	timeout := time.After(10 * time.Second)
 	for range 39 {
 		select {
@@ -142,12 +144,14 @@ func TestAuditOfOneThatHangs(t *testing.T) {
 		t.Errorf("failed %v, u3 is %+v", failed, p)
 	}
 	mu.Unlock()
+
 	cancel()
 	<-answers
 	if mu.Lock(); failed["u7"] == nil {
 		t.Error("the one that hangs has no error")
 	}
 	mu.Unlock()
+
 	one, err := r.Snapshot(context.Background(), "u5")
 	if err != nil || len(one) != 1 || len(one["u5"].Containers) != 1 {
 		t.Errorf("snapshot of one: %+v, %v", one, err)
@@ -177,6 +181,7 @@ func TestReasonsOfFailedStarts(t *testing.T) {
 			*c.spec.RunAsNonRoot = true
 			c.reason, c.text = "CreateContainerConfigError", "container's runAsUser breaks non-root policy (pod: \"p_ns(u)\", container: c)"
 		}
+
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u"}}
 		made, err := r.StartContainer(context.Background(), ContainerSpec{Sandbox: SandboxSpec{Pod: p}, SandboxID: "s0",
 			Container: &v1.Container{Name: "c", Image: "i", SecurityContext: c.spec}, Attempt: 3, ImageRef: "ref"})
@@ -184,6 +189,7 @@ func TestReasonsOfFailedStarts(t *testing.T) {
 		if errors.As(err, &step); (err == nil) != (c.reason == "") || step != nil && (step.Reason != c.reason || step.Error() != c.text) {
 			t.Errorf("%s: %v, want %s %q", c.name, err, c.reason, c.text)
 		}
+
 		if c.name == "start" && (made.ID != "c0" || made.State != pod.Exited || made.SandboxID != "s0") {
 			t.Errorf("%s: container %+v", c.name, made)
 		}
@@ -209,6 +215,7 @@ func TestLastWords(t *testing.T) {
 	line := func(tag, text string) string {
 		return "2026-01-01T00:00:00.000000000Z stdout " + tag + " " + text + "\n"
 	}
+
 	var many strings.Builder
 	for i := range 200 {
 		many.WriteString(line("F", fmt.Sprint("line ", i)))
@@ -220,6 +227,7 @@ func TestLastWords(t *testing.T) {
 	if err := os.Symlink(said, link); err != nil {
 		t.Fatal(err)
 	}
+
 	const fallback = string(v1.TerminationMessageFallbackToLogsOnError)
 	for _, c := range []struct {
 		name, path, policy, log string
@@ -239,6 +247,7 @@ func TestLastWords(t *testing.T) {
 		{"no log", silent, fallback, filepath.Join(dir, "absent"), 1, "", 0, ""},
 		{"a link in place of the file is not followed", link, "", short, 1, "", 0, ""},
 	} {
+
 		got := toContainer(&cri.ContainerStatus{State: cri.ContainerState_CONTAINER_EXITED, ExitCode: c.code, LogPath: c.log, Message: c.runtime,
 			Mounts:      []*cri.Mount{{ContainerPath: "/dev/termination-log", HostPath: c.path}},
 			Annotations: map[string]string{annTerminationPath: "/dev/termination-log", annTerminationPolicy: c.policy}}).Message
@@ -255,6 +264,7 @@ func TestSandboxConfig(t *testing.T) {
 		Spec: v1.PodSpec{ShareProcessNamespace: &yes, Containers: []v1.Container{{Name: "c", Ports: []v1.ContainerPort{{ContainerPort: 80, HostPort: 8080, HostIP: "1.2.3.4", Protocol: v1.ProtocolUDP}}}},
 			SecurityContext: &v1.PodSecurityContext{RunAsUser: &user, RunAsGroup: &group, FSGroup: &fs, SupplementalGroups: []int64{7},
 				Sysctls: []v1.Sysctl{{Name: "net/ipv4.x", Value: "1"}}}}}
+
 	r := New(nil, Options{PodLogsDir: "/logs"})
 	cfg := r.o.sandboxConfig(SandboxSpec{Pod: p, Attempt: 2, Hostname: "h", CgroupParent: "/g"})
 	sec := cfg.Linux.SecurityContext
@@ -275,6 +285,7 @@ func TestSandboxConfig(t *testing.T) {
 			t.Errorf("%s: %+v", what, cfg)
 		}
 	}
+
 	name := "ContainerUser"
 	p.Spec.SecurityContext.WindowsOptions = &v1.WindowsSecurityContextOptions{RunAsUserName: &name, HostProcess: &yes}
 	if w := New(nil, Options{Windows: true}).o.sandboxConfig(SandboxSpec{Pod: p}).Windows; w.SecurityContext.RunAsUsername != name || !w.SecurityContext.HostProcess {
@@ -282,7 +293,7 @@ func TestSandboxConfig(t *testing.T) {
 	}
 }
 
-// TestSandboxResources: what a runtime learns of the size of a pod, and of the ports of what runs along.
+// TestSandboxResources: the runtime gets the size of a pod, and the ports of its sidecars.
 func TestSandboxResources(t *testing.T) {
 	always := v1.ContainerRestartPolicyAlways
 	quantities := func(cpu, memory string) v1.ResourceList {
@@ -294,6 +305,7 @@ func TestSandboxResources(t *testing.T) {
 		InitContainers: []v1.Container{{Name: "once", Ports: []v1.ContainerPort{{HostPort: 1}}},
 			{Name: "along", RestartPolicy: &always, Resources: need, Ports: []v1.ContainerPort{{HostPort: 2}}}},
 		Containers: []v1.Container{{Name: "app", Resources: need, Ports: []v1.ContainerPort{{HostPort: 3}}}}}}
+
 	r := New(nil, Options{CFSQuota: true})
 	cfg := r.o.sandboxConfig(SandboxSpec{Pod: p})
 	if len(cfg.PortMappings) != 2 || cfg.PortMappings[0].HostPort != 2 || cfg.PortMappings[1].HostPort != 3 {
@@ -308,6 +320,7 @@ func TestSandboxResources(t *testing.T) {
 	if got := r.o.linuxResources(p, &p.Spec.Containers[0]).HugepageLimits; len(got) != 1 || got[0].PageSize != "2MB" || got[0].Limit != 4<<20 {
 		t.Errorf("huge pages: %v", got)
 	}
+
 	for bytes, want := range map[int64]string{64 << 10: "64KB", 2 << 20: "2MB", 1 << 30: "1GB", 1536 << 20: "1536MB"} {
 		if got := pageName(bytes); got != want {
 			t.Errorf("pages of %d bytes are called %s, want %s", bytes, got, want)
@@ -315,7 +328,7 @@ func TestSandboxResources(t *testing.T) {
 	}
 }
 
-// TestProfiles: what confines a container is its own, else the pod's, else what the node says.
+// TestProfiles: the profiles of a container are its own, else the pod's, else the node's default.
 func TestProfiles(t *testing.T) {
 	file, own := "audit.json", "own"
 	yes := true
@@ -324,6 +337,7 @@ func TestProfiles(t *testing.T) {
 	}
 	profile := func(kind cri.SecurityProfile_ProfileType, ref string) string { return fmt.Sprint(kind, " ", ref) }
 	none, byDefault := profile(cri.SecurityProfile_Unconfined, ""), profile(cri.SecurityProfile_RuntimeDefault, "")
+
 	for _, c := range []struct {
 		name              string
 		pod               v1.PodSecurityContext

@@ -15,7 +15,7 @@ import (
 // DNS is the resolver configuration of a pod.
 type DNS struct{ Servers, Searches, Options []string }
 
-// SandboxSpec is what a sandbox is made from.
+// SandboxSpec is what a sandbox is created from.
 type SandboxSpec struct {
 	Pod          *v1.Pod
 	Attempt      uint32
@@ -25,7 +25,7 @@ type SandboxSpec struct {
 	Handler      string
 }
 
-// PodLogDir is the folder of a pod's logs.
+// PodLogDir returns the folder of a pod's logs below root.
 func PodLogDir(root string, p *v1.Pod) string {
 	return filepath.Join(root, strings.Join([]string{p.Namespace, p.Name, string(p.UID)}, "_"))
 }
@@ -70,7 +70,7 @@ func (o Options) sandboxConfig(s SandboxSpec) *cri.PodSandboxConfig {
 	return cfg
 }
 
-// portMappings are the ports of all containers that run for as long as the pod.
+// portMappings returns the ports of all containers that run as long as the pod does.
 func portMappings(p *v1.Pod) (out []*cri.PortMapping) {
 	add := func(c *v1.Container) {
 		for _, port := range c.Ports {
@@ -88,8 +88,8 @@ func portMappings(p *v1.Pod) (out []*cri.PortMapping) {
 	return out
 }
 
-// sandboxResources are what the containers of a pod get together, and what its runtime takes for itself: runtimes that put
-// a pod into a virtual machine make it of that size.
+// sandboxResources returns the resources of all containers of a pod together, and the overhead of its runtime. A runtime that
+// puts a pod into a virtual machine needs them for its size.
 func (o Options) sandboxResources(p *v1.Pod) (of, overhead *cri.LinuxContainerResources) {
 	without := resources.PodResourcesOptions{ExcludeOverhead: true}
 	requests, limits := resources.PodRequests(p, without), resources.PodLimits(p, without)
@@ -151,7 +151,7 @@ func sandboxSecurity(p *v1.Pod) *cri.LinuxSandboxSecurityContext {
 	if sc.RunAsUser != nil {
 		sec.RunAsUser = &cri.Int64Value{Value: *sc.RunAsUser}
 	}
-	if sc.RunAsGroup != nil && sc.RunAsUser != nil { // a group without a user is refused by runtimes
+	if sc.RunAsGroup != nil && sc.RunAsUser != nil { // runtimes refuse a group without a user
 		sec.RunAsGroup = &cri.Int64Value{Value: *sc.RunAsGroup}
 	}
 	sec.SupplementalGroups = groups(sc)
@@ -190,5 +190,5 @@ func fillWindows(o *v1.WindowsSecurityContextOptions, user, credential *string, 
 	}
 }
 
-// containerKey is the hash that tells whether a container must be made anew.
+// containerKey returns the hash of a container's spec. A container with another hash must be replaced.
 func containerKey(c *v1.Container) string { return pod.Hash(c) }

@@ -10,7 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Paths of /proc and /sys that a container with the default procMount does not see, or may only read.
+// Paths of /proc and /sys that a container with the default procMount cannot see, or can only read; upstream's lists.
 var (
 	maskedPaths = []string{"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
 		"/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
@@ -18,7 +18,7 @@ var (
 	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
 
-// merged returns the container's security context with the pod's values where it has none.
+// merged returns the container's security context. Values that it does not set are the pod's.
 func merged(p *v1.Pod, c *v1.Container) v1.SecurityContext {
 	var out v1.SecurityContext
 	if c.SecurityContext != nil {
@@ -67,7 +67,7 @@ func merged(p *v1.Pod, c *v1.Container) v1.SecurityContext {
 	return out
 }
 
-// checkNonRoot refuses a container that must not be root but would be.
+// checkNonRoot returns an error if a container must not run as root but would. Texts are upstream's.
 func checkNonRoot(p *v1.Pod, c *v1.Container, image ImageUser, windows bool) error {
 	sc := merged(p, c)
 	if sc.RunAsNonRoot == nil || !*sc.RunAsNonRoot {
@@ -138,7 +138,7 @@ func (o Options) linuxSecurity(p *v1.Pod, c *v1.Container, s ContainerSpec) *cri
 	return sec
 }
 
-// appArmor is nil for a container that names no profile: then the runtime decides.
+// appArmor returns nil if the container names no profile: then the runtime decides.
 func appArmor(a *v1.AppArmorProfile) *cri.SecurityProfile {
 	switch {
 	case a == nil:
@@ -175,7 +175,8 @@ func user(sec *cri.LinuxContainerSecurityContext, sc v1.SecurityContext, image I
 	}
 }
 
-// seccomp names a profile. One of the node's own is a file below SeccompRoot; the API server lets none lead out of it.
+// seccomp returns the profile of a container. A profile of the node is a file below SeccompRoot; the API server refuses paths
+// that leave it.
 func (o Options) seccomp(p *v1.SeccompProfile, privileged bool) *cri.SecurityProfile {
 	switch {
 	case privileged || p == nil && !o.SeccompDefault || p != nil && p.Type == v1.SeccompProfileTypeUnconfined:

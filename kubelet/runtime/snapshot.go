@@ -17,8 +17,8 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// Snapshot reads what the runtime knows about the pod of that UID, which is always in the answer. An error means:
-// unknown, not nothing.
+// Snapshot reads what the runtime has of one pod. The result always has an entry for uid. An error means that this is
+// unknown, not that there is nothing.
 func (r *Runtime) Snapshot(ctx context.Context, uid string) (map[string]*pod.Runtime, error) {
 	ctx, cancel := r.short(ctx)
 	defer cancel()
@@ -37,13 +37,13 @@ func (r *Runtime) Snapshot(ctx context.Context, uid string) (map[string]*pod.Run
 	return map[string]*pod.Runtime{uid: p}, nil
 }
 
-// auditors is how many pods an audit asks about at a time.
+// auditors is how many pods an audit reads at the same time.
 const auditors = 16
 
-// Audit reads everything that the runtime knows about pods. It returns the UIDs of all pods that it knows once these are
-// listed, and calls found for each as soon as its details are there, from other goroutines and also after it returned.
-// One pod about which the runtime does not answer holds up no other; it has an error. known is what is known of a pod so
-// far, nil for nothing: what the list shows in that state is not asked about again.
+// Audit reads what the runtime has of all pods. It lists them and returns their UIDs. It calls found for each pod as soon as
+// its details are read: from other goroutines, and also after Audit has returned. A pod about which the runtime does not
+// answer delays no other; its found has an error. known returns what the caller knows about a pod already, or nil: objects
+// that the list shows in the known state are not read again.
 func (r *Runtime) Audit(ctx context.Context, known func(uid string) *pod.Runtime, found func(uid string, p *pod.Runtime, err error)) ([]string, error) {
 	short, cancel := r.short(ctx)
 	defer cancel()
@@ -62,7 +62,7 @@ func (r *Runtime) Audit(ctx context.Context, known func(uid string) *pod.Runtime
 			select {
 			case slots <- struct{}{}:
 				defer func() { <-slots }()
-			case <-time.After(slotWait): // others hang: do not wait for them
+			case <-time.After(slotWait): // the calls of other pods hang: go on without a slot
 			}
 			p, err := r.details(ctx, l, known(uid))
 			found(uid, p, err)
@@ -71,13 +71,13 @@ func (r *Runtime) Audit(ctx context.Context, known func(uid string) *pod.Runtime
 	return uids, nil
 }
 
-// How long an audit waits for the details of one pod, and for a turn.
+// How long an audit waits for the details of one pod, and for a slot.
 const (
 	auditTimeout = 30 * time.Second
 	slotWait     = time.Second
 )
 
-// listing is what a list tells about one pod.
+// listing is what the lists contain of one pod.
 type listing struct {
 	pod        *pod.Runtime
 	sandboxes  []*cri.PodSandbox
@@ -108,7 +108,7 @@ func (r *Runtime) list(ctx context.Context, selector map[string]string) (map[str
 	return all, nil
 }
 
-// place finds or makes the pod that labels name; nil when the object is not a pod's.
+// place finds or creates the entry of the pod that labels name. It returns nil if the object belongs to no pod.
 func place(all map[string]*listing, labels map[string]string) *listing {
 	uid := labels[labelPodUID]
 	if uid == "" {
@@ -122,8 +122,8 @@ func place(all map[string]*listing, labels map[string]string) *listing {
 	return l
 }
 
-// details reads the status of each object of a pod that is not in the state in which it is known. What is gone meanwhile
-// is left out.
+// details reads the status of each object of a pod, except for those that are in the known state. It leaves out objects that
+// were removed meanwhile.
 func (r *Runtime) details(ctx context.Context, l *listing, known *pod.Runtime) (*pod.Runtime, error) {
 	if known == nil {
 		known = &pod.Runtime{}
@@ -227,14 +227,14 @@ func at(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// Bounds on what a container may leave as its last words, in bytes and lines; upstream's values.
+// Limits of a termination message, in bytes and lines; upstream's values.
 const (
 	maxMessageBytes = 4096
 	maxLogBytes     = 2048
 	maxLogLines     = 80
 )
 
-// terminationMessage reads what the container wrote as its last words.
+// terminationMessage reads the container's termination message: its file, or the end of its log if its policy says so.
 func terminationMessage(c *cri.ContainerStatus) string {
 	path := c.Annotations[annTerminationPath]
 	for _, m := range c.Mounts {
@@ -250,8 +250,8 @@ func terminationMessage(c *cri.ContainerStatus) string {
 	return ""
 }
 
-// readEnd returns the last limit bytes of a file, "" if it cannot be read. A container may have put anything in the
-// place of the file: only a regular one is opened.
+// readEnd returns the last limit bytes of a file, or "" if it cannot be read. It opens regular files only: a container may
+// have replaced the file by something else.
 func readEnd(path string, limit int64) string {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() {

@@ -13,14 +13,14 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// Stats reads usage from the runtime in the form that the kubelet's API shows.
+// Stats reads resource usage from the runtime, in the form of the kubelet's summary API.
 type Stats struct {
 	Runtime cri.RuntimeServiceClient
 	Images  cri.ImageServiceClient
 }
 
-// PodStats lists the usage of all sandboxes and their containers. Runtimes that cannot tell it by sandbox (containerd
-// 1.6) are asked by container.
+// PodStats lists the usage of all sandboxes and their containers. If the runtime has no statistics of sandboxes
+// (containerd 1.6), it reads those of the containers.
 func (s Stats) PodStats(ctx context.Context) ([]statsapi.PodStats, error) {
 	resp, err := s.Runtime.ListPodSandboxStats(ctx, &cri.ListPodSandboxStatsRequest{})
 	if status.Code(err) == codes.Unimplemented {
@@ -63,7 +63,7 @@ func (s Stats) byContainer(ctx context.Context) ([]statsapi.PodStats, error) {
 	return pods, nil
 }
 
-// ImageFs is the filesystem of images, as far as the runtime knows it: what is used.
+// ImageFs returns the usage of the filesystem of images. The runtime knows what is used only, not the size.
 func (s Stats) ImageFs(ctx context.Context) (*statsapi.FsStats, error) {
 	resp, err := s.Images.ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
 	if err != nil {
@@ -130,7 +130,7 @@ func containerStats(c *cri.ContainerStats) statsapi.ContainerStats {
 	return out
 }
 
-// processes is how many processes the containers of a pod have; nil when the runtime does not count them.
+// processes returns how many processes the containers of a pod have, or nil if the runtime does not count them.
 func processes(p *cri.PodSandboxStats) *statsapi.ProcessStats {
 	n := amount(p.GetLinux().GetProcess().GetProcessCount())
 	if w := p.GetWindows(); w != nil {
@@ -149,8 +149,8 @@ func swap(s *cri.SwapUsage) *statsapi.SwapStats {
 	return &statsapi.SwapStats{Time: stamp(s.GetTimestamp()), SwapAvailableBytes: amount(s.GetSwapAvailableBytes()), SwapUsageBytes: amount(s.GetSwapUsageBytes())}
 }
 
-// pressure is nil where the kernel does not tell how long tasks waited. An average that is no number, which JSON has no
-// word for, is none.
+// pressure returns the pressure stall information, or nil if the kernel has none. An average that is not a number becomes 0,
+// because JSON cannot express it.
 func pressure(p *cri.PsiStats) *statsapi.PSIStats {
 	if p == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// usageRuntime answers with fixed usage, by sandbox unless it is old.
+// usageRuntime answers with fixed usage: by sandbox, or by container if it is old.
 type usageRuntime struct {
 	cri.RuntimeServiceClient
 	old bool

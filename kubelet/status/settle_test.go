@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// clocked notes when each pod is patched.
+// clocked records when each pod is patched.
 type clocked struct {
 	mu sync.Mutex
 	at map[string][]time.Time
@@ -37,20 +37,22 @@ func clockedWriter(t *testing.T) (*clocked, *Writer, func()) {
 	return c, w, stop
 }
 
-// TestCrowdWaitsLonger: many pods with news that is not urgent wait for each other, but not for ever; what is urgent goes at
-// once and takes the rest along.
+// TestCrowdWaitsLonger: many changes that are not urgent wait for each other, up to a limit. An urgent one is sent at once, with
+// what else the pod has.
 func TestCrowdWaitsLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, w, stop := clockedWriter(t)
 		defer stop()
 		const n, urgent = 60, 7
 		began, pods := time.Now(), make([]*v1.Pod, n)
+
 		for i := range pods {
 			name := fmt.Sprint(i)
 			pods[i] = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
 			w.Set(pods[i], v1.PodStatus{Message: "first"}, false, false)
 			w.Set(pods[i], v1.PodStatus{Message: "second"}, false, false)
 		}
+
 		w.Set(pods[urgent], v1.PodStatus{Phase: v1.PodRunning}, false, true)
 		synctest.Wait()
 		w.Observe(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pods[urgent].Name, UID: pods[urgent].UID, ResourceVersion: "9"}, Status: v1.PodStatus{Phase: v1.PodRunning}})
@@ -67,6 +69,7 @@ func TestCrowdWaitsLonger(t *testing.T) {
 		if w.settling != 0 {
 			t.Errorf("%d pods count as waiting when none does", w.settling)
 		}
+
 		w.Set(pods[0], v1.PodStatus{Message: "third"}, false, false)
 		began = time.Now()
 		time.Sleep(2 * settleMost)
@@ -76,8 +79,8 @@ func TestCrowdWaitsLonger(t *testing.T) {
 	})
 }
 
-// TestFewWaitLittle: the first of a few pods waits for those that came after it, and is written before what one pod more
-// would cost.
+// TestFewWaitLittle: the first of a few pods waits for those that came after it, and is written before the wait of one pod more
+// would be over.
 func TestFewWaitLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, w, stop := clockedWriter(t)

@@ -1,5 +1,5 @@
-// Package status writes pod statuses to the API. Each pod has one slot that holds the newest status; a few senders empty
-// the slots with strategic merge patches and without reading first. The last patch of a pod and its deletion go in order.
+// Package status writes pod statuses to the API. Each pod has one slot with its newest status. A few senders send what is in
+// the slots as strategic merge patches, without reading the pod first. A pod is deleted after its last patch.
 package status
 
 import (
@@ -19,27 +19,32 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// client is implemented by internal/kube.
+// client writes pods; internal/kube implements it.
 type client interface {
 	PatchPodStatus(ctx context.Context, namespace, name string, patch []byte) (*v1.Pod, error)
 	DeletePod(ctx context.Context, namespace, name string, uid types.UID) error
 }
 
-// Waits: how long a change that is not urgent is held back for others to join it (most pods are Ready by then, and one
-// request in place of three leaves the processors to their start), how much longer for each pod that waits already (many
-// that start at once take longer) and how long at most; how soon a status that somebody else wrote over is put right, and
-// the back-off of failed requests.
 const (
+	// A change that is not urgent is held back for settle, so that later ones join it: most pods are Ready by then, and one
+	// request instead of three leaves the processors to the start of pods. Each other pod whose change is held back adds
+	// settleEach, since many pods that start at once take longer; settleMost is the limit.
 	settle     = 500 * time.Millisecond
 	settleEach = 200 * time.Millisecond
 	settleMost = 10 * time.Second
-	foreign    = 10 * time.Second
+
+	// foreign is how soon a status is corrected that another client has changed.
+	foreign = 10 * time.Second
+
+	// Back-off of failed requests.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 30 * time.Second
-	senders    = 12
+
+	// senders is how many requests are under way at the same time.
+	senders = 12
 )
 
-// Writer holds the slots.
+// Writer holds the slots. It is safe for concurrent use.
 type Writer struct {
 	client client
 
@@ -50,19 +55,22 @@ type Writer struct {
 	settling int
 }
 
+// slot is one pod; its fields are guarded by Writer.mu.
 type slot struct {
-	base   *v1.Pod // newest copy that we know to be in the API
-	want   v1.PodStatus
-	fresh  bool // want was set at least once
-	delete bool
-	// deleted: the deletion was sent; it is not repeated.
-	deleted, queued, busy, again bool
-	// since is when a change began to be held back, zero when none is; the newest is sent when that ends.
+	base    *v1.Pod // newest version known to be in the API
+	want    v1.PodStatus
+	fresh   bool // want was set at least once
+	delete  bool
+	deleted bool // the deletion was sent; it is not repeated
+	queued  bool // its UID is in the channel of work
+	busy    bool // a request is under way
+	again   bool // it changed while it was busy
+	// since is when a change began to be held back; zero if none is. The newest status is sent when the wait ends.
 	since time.Time
 	retry time.Duration
 }
 
-// New makes a Writer; Run sends.
+// New returns a Writer. It sends nothing until Run.
 func New(c client) *Writer {
 	return &Writer{client: c, slots: map[types.UID]*slot{}, work: make(chan types.UID, 4096)}
 }
@@ -85,7 +93,7 @@ func (w *Writer) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// Observe takes the copy that a watch delivered.
+// Observe takes a version of a pod that a watch delivered.
 func (w *Writer) Observe(p *v1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,11 +107,11 @@ func (w *Writer) Observe(p *v1.Pod) {
 	}
 	s.base = p
 	if s.fresh && !s.busy && !s.queued && !same(p.Status, Merge(p.Status, s.want)) {
-		w.later(p.UID, s, foreign) // somebody else wrote; do not fight about it
+		w.later(p.UID, s, foreign) // another client changed it: do not fight about it
 	}
 }
 
-// Set puts a status into the pod's slot. With del the pod is deleted once it is written.
+// Set puts a status into the pod's slot. An urgent one is sent at once. With del the pod is deleted after it was written.
 func (w *Writer) Set(p *v1.Pod, st v1.PodStatus, del, urgent bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,7 +123,7 @@ func (w *Writer) Set(p *v1.Pod, st v1.PodStatus, del, urgent bool) {
 	s.want, s.fresh = *st.DeepCopy(), true
 	s.delete = s.delete || del
 
-	// While a patch is under way base is out of date: then the next round compares.
+	// while a patch is under way base is out of date: then the next pass compares
 	if !s.busy && same(s.base.Status, Merge(s.base.Status, s.want)) && (!s.delete || s.deleted) {
 		return
 	}
@@ -126,7 +134,7 @@ func (w *Writer) Set(p *v1.Pod, st v1.PodStatus, del, urgent bool) {
 	w.settle(p.UID, s)
 }
 
-// settle queues a slot after others had time to join its change; the caller holds the lock.
+// settle queues a slot after a wait in which other changes can join; the caller holds the lock.
 func (w *Writer) settle(uid types.UID, s *slot) {
 	if !s.since.IsZero() || s.queued {
 		return
@@ -136,17 +144,17 @@ func (w *Writer) settle(uid types.UID, s *slot) {
 	w.hold(uid, s, s.since, w.patience())
 }
 
-// patience is how long a change is held back while so many are; the caller holds the lock.
+// patience returns how long a change is held back, by the number of those that are; the caller holds the lock.
 func (w *Writer) patience() time.Duration {
 	return min(settle+time.Duration(w.settling-1)*settleEach, settleMost)
 }
 
-// hold queues a slot after wait, unless so many more changes are held back by then that it waits for them too.
+// hold queues a slot after wait. If more changes are held back by then, it waits longer.
 func (w *Writer) hold(uid types.UID, s *slot, since time.Time, wait time.Duration) {
 	time.AfterFunc(wait, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if s.since != since { // it was sent with something urgent
+		if s.since != since { // it was sent meanwhile, with an urgent change
 			return
 		}
 		if more := time.Until(since.Add(w.patience())); more > 0 && w.slots[uid] == s {
@@ -243,7 +251,7 @@ func (w *Writer) send(ctx context.Context, uid types.UID) {
 	}
 }
 
-// guarded is write. A status that it cannot put into words is an error of this pod only.
+// guarded is write. A panic in it is an error of this pod only.
 func (w *Writer) guarded(ctx context.Context, base *v1.Pod, want v1.PodStatus) (after *v1.Pod, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -253,7 +261,7 @@ func (w *Writer) guarded(ctx context.Context, base *v1.Pod, want v1.PodStatus) (
 	return w.write(ctx, base, want)
 }
 
-// write patches the status if it differs and returns the pod as the API then has it, or nil.
+// write patches the status if it differs. It returns the pod as the API has it then, or nil if nothing was written.
 func (w *Writer) write(ctx context.Context, base *v1.Pod, want v1.PodStatus) (*v1.Pod, error) {
 	merged := Merge(base.Status, want)
 	if same(base.Status, merged) {
@@ -266,8 +274,8 @@ func (w *Writer) write(ctx context.Context, base *v1.Pod, want v1.PodStatus) (*v
 	return w.client.PatchPodStatus(ctx, base.Namespace, base.Name, patch)
 }
 
-// Patch is the strategic merge patch that turns the status of base into want. It carries the UID, so that it cannot hit
-// another pod of the same name.
+// Patch returns the strategic merge patch that turns the status of base into want. The patch has the UID, so that it cannot
+// change another pod of the same name.
 func Patch(base *v1.Pod, want v1.PodStatus) ([]byte, error) {
 	before, err := json.Marshal(v1.Pod{Status: base.Status})
 	if err != nil {
@@ -284,10 +292,11 @@ func Patch(base *v1.Pod, want v1.PodStatus) ([]byte, error) {
 	return patch, nil
 }
 
+// owned are the conditions that the kubelet sets.
 var owned = map[v1.PodConditionType]bool{v1.PodReadyToStartContainers: true, v1.PodInitialized: true, v1.PodReady: true,
 	v1.ContainersReady: true, v1.PodScheduled: true, v1.PodResizePending: true, v1.PodResizeInProgress: true}
 
-// Merge lays the node's status over what the API has: conditions of others stay, and a terminal phase is never left.
+// Merge returns want with what the API has beside it: conditions that others set are kept, and a terminal phase does not change.
 func Merge(base, want v1.PodStatus) v1.PodStatus {
 	out := want
 	out.Conditions = nil
@@ -306,7 +315,7 @@ func Merge(base, want v1.PodStatus) v1.PodStatus {
 			have[c.Type] = true
 		}
 	}
-	for _, c := range want.Conditions { // ours to add, such as DisruptionTarget, but not to change
+	for _, c := range want.Conditions { // the kubelet may add others, such as DisruptionTarget, but not change them
 		if !have[c.Type] {
 			out.Conditions = append(out.Conditions, c)
 		}
@@ -320,7 +329,8 @@ func Merge(base, want v1.PodStatus) v1.PodStatus {
 	return out
 }
 
-// same compares as the API stores: order of conditions and parts of seconds do not count.
+// same reports whether two statuses are equal as the API stores them: the order of conditions and fractions of seconds do not
+// count.
 func same(a, b v1.PodStatus) bool {
 	return equality.Semantic.DeepEqual(normalize(a), normalize(b))
 }
@@ -373,7 +383,7 @@ func sortedTypes(m map[v1.PodConditionType]v1.PodCondition) []v1.PodConditionTyp
 	return out
 }
 
-// newer compares resource versions; what cannot be read counts as newer.
+// newer reports whether the resource version of a is higher than that of b. A version that is not a number counts as higher.
 func newer(a, b *v1.Pod) bool {
 	if b == nil {
 		return true

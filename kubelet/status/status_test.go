@@ -44,6 +44,7 @@ func (a *api) PatchPodStatus(_ context.Context, _, _ string, patch []byte) (*v1.
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if len(a.fail) > 0 {
 		err := a.fail[0]
 		a.fail = a.fail[1:]
@@ -53,6 +54,7 @@ func (a *api) PatchPodStatus(_ context.Context, _, _ string, patch []byte) (*v1.
 	if !strings.Contains(string(patch), `"uid":"u"`) {
 		return nil, errors.New("the patch names no UID")
 	}
+
 	before, _ := json.Marshal(a.pod)
 	after, err := strategicpatch.StrategicMergePatch(before, patch, v1.Pod{})
 	if err != nil {
@@ -80,7 +82,7 @@ func (a *api) set(p *v1.Pod) {
 	a.pod = p
 }
 
-// write is another client's change of the status.
+// write changes the status as another client does.
 func (a *api) write(change func(*v1.PodStatus)) *v1.Pod {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -192,7 +194,7 @@ func TestOtherWriters(t *testing.T) {
 	}
 }
 
-// TestNoFight: what somebody else wrote over our status is not undone at once, but with our next change.
+// TestNoFight: a change of our status by another client is not undone at once, but with our next change.
 func TestNoFight(t *testing.T) {
 	a := newAPI()
 	w := writer(t, a)

@@ -119,7 +119,7 @@ const systemDNS = "Host"
 func hostDNS(source string, nodeIPs []string) (dns.Config, error) {
 	switch {
 	case source == "":
-		return dns.Nowhere(nodeIPs), nil
+		return dns.NoResolver(nodeIPs), nil
 	case source == systemDNS && platform.IsWindows:
 		servers, searches, err := platform.ReadResolver()
 		if err != nil {

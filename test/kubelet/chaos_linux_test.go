@@ -19,13 +19,13 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// How many pods there are: those that nobody touches, and those that are made, restarted and deleted all the time.
+// The number of pods that the test leaves alone, and of those that it creates, restarts and deletes.
 const (
 	stable = 10
 	churn  = 20
 )
 
-// kills is how often the kubelet is killed. KILLS in the environment changes it.
+// kills returns how often the kubelet is killed: 3 times, or KILLS in the environment.
 func kills(t *testing.T) int {
 	text := os.Getenv("KILLS")
 	if text == "" {
@@ -42,6 +42,7 @@ func kills(t *testing.T) int {
 func TestKilledAtRandom(t *testing.T) {
 	n := kills(t)
 	w := newWorld(t, setup{limit: 3*time.Minute + time.Duration(n)*6*time.Second})
+
 	before := map[string]string{}
 	for i := range stable {
 		w.create(t, newPod(fmt.Sprintf("stable-%d", i), "sleep"))
@@ -50,6 +51,7 @@ func TestKilledAtRandom(t *testing.T) {
 		p := w.until(t, 60*time.Second, fmt.Sprintf("stable-%d", i), ready)
 		before[p.Name] = p.Status.ContainerStatuses[0].ContainerID
 	}
+
 	ctx, stop := context.WithCancel(w.ctx)
 	c := &churner{w: w, rand: rand.New(rand.NewPCG(uint64(n), 7))}
 	var wg sync.WaitGroup
@@ -65,11 +67,13 @@ func TestKilledAtRandom(t *testing.T) {
 			t.Logf("%d kills, %d changes", i+1, c.count())
 		}
 	}
+
 	stop()
 	wg.Wait()
 	must(t, c.err)
+
 	w.allUp(t, before)
-	w.forget(t, "chaos") // containerd does that to the task of a start that was cut short, but seldom
+	w.forget(t, "chaos") // containerd does that, rarely, if a start was cut short
 	must(t, w.Client.CoreV1().Pods(namespace).DeleteCollection(w.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 	w.killed = true
 	w.nothingLeft(t)
@@ -88,11 +92,13 @@ func (w *world) allUp(t *testing.T, before map[string]string) {
 		if err != nil {
 			return err
 		}
+
 		running, want := map[string]int{}, 0
 		for _, c := range list.Containers {
 			running[c.Labels["io.kubernetes.pod.name"]]++
 		}
 		var errs []error
+
 		for i := range pods.Items {
 			p := &pods.Items[i]
 			if p.DeletionTimestamp != nil {
@@ -112,6 +118,7 @@ func (w *world) allUp(t *testing.T, before map[string]string) {
 		}
 		return errors.Join(errs...)
 	}))
+
 	for name, was := range before {
 		c := w.until(t, 20*time.Second, name, ready).Status.ContainerStatuses[0]
 		if c.ContainerID != was || c.RestartCount != 0 {
@@ -120,7 +127,7 @@ func (w *world) allUp(t *testing.T, before map[string]string) {
 	}
 }
 
-// churner makes, restarts and deletes pods.
+// churner creates, restarts and deletes pods.
 type churner struct {
 	w    *world
 	rand *rand.Rand
@@ -151,7 +158,7 @@ func (c *churner) run(ctx context.Context) {
 	}
 }
 
-// step changes one pod: a name that is free gets a pod, a pod is deleted (sometimes by force), or its container ends.
+// step changes one pod: it creates a pod if the name is free, or deletes it (sometimes by force), or ends its container.
 func (c *churner) step(ctx context.Context) error {
 	name := fmt.Sprintf("churn-%d", c.rand.IntN(churn))
 	pods := c.w.Client.CoreV1().Pods(namespace)
@@ -169,6 +176,7 @@ func (c *churner) step(ctx context.Context) error {
 	case p.DeletionTimestamp != nil:
 		return nil
 	}
+
 	switch c.rand.IntN(6) {
 	case 0:
 		return ignoreGone(pods.Delete(ctx, name, metav1.DeleteOptions{}))

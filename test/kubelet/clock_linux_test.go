@@ -13,13 +13,14 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// testClock sets the kubelet's clock an hour ahead, then two hours back, then right. What runs goes on, what crashed is
-// restarted as soon as ever, pods start and end in normal time, and the lease of the node is renewed.
+// testClock sets the kubelet's clock an hour ahead, then two hours back, then right. Running containers go on, containers that
+// crash are restarted as soon as before, pods start and end in normal time, and the lease of the node is renewed.
 func testClock(t *testing.T, w *world) {
 	w.create(t, newPod("steady", "sleep"))
 	w.create(t, newPod("crashes", "exit", "3"))
 	steady := w.until(t, 30*time.Second, "steady", ready).Status.ContainerStatuses[0].ContainerID
 	restarts := restartsOf(w.until(t, 30*time.Second, "crashes", restartedSince(0)))
+
 	for i, offset := range []time.Duration{time.Hour, -time.Hour, 0} {
 		err := w.kubelet.ShiftClock(offset)
 		if errors.Is(err, errors.ErrUnsupported) {
@@ -29,12 +30,13 @@ func testClock(t *testing.T, w *world) {
 		name := fmt.Sprintf("new-%d", i)
 		w.create(t, newPod(name, "sleep"))
 		p := w.until(t, 20*time.Second, name, ready)
-		// The kubelet writes the time of conditions: so it is seen that its clock is what it should be.
+		// the kubelet writes the time of conditions, which shows its clock
 		for _, c := range p.Status.Conditions {
 			if off := time.Until(c.LastTransitionTime.Time) - offset; c.Type == v1.PodReady && (off > time.Minute || off < -time.Minute) {
 				t.Fatalf("with a clock that is %v off, the pod is Ready since %v", offset, c.LastTransitionTime)
 			}
 		}
+
 		w.remove(t, name, nil)
 		w.untilGone(t, name)
 		restarts = restartsOf(w.until(t, 60*time.Second, "crashes", restartedSince(restarts)))
@@ -65,7 +67,7 @@ func restartedSince(before int32) func(*v1.Pod) error {
 	}
 }
 
-// leaseRenewed waits for a renewal of the node's lease by a clock that is so much off.
+// leaseRenewed waits for a renewal of the node's lease by a clock that is wrong by offset.
 func (w *world) leaseRenewed(t *testing.T, offset time.Duration) {
 	t.Helper()
 	must(t, wait.For(w.ctx, 30*time.Second, "the lease of the node", func(ctx context.Context) error {

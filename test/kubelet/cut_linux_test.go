@@ -22,8 +22,8 @@ import (
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
-// testCutStart makes what containerd keeps of a start whose caller died: a task of which CRI knows nothing. CRI does not
-// remove its container, the kubelet does; and it removes the task also where CRI has forgotten container and sandbox.
+// testCutStart creates what containerd keeps of a start whose caller died: a task that CRI does not know. CRI does not remove
+// its container, but the kubelet does. It removes the task also if CRI has forgotten container and sandbox.
 func testCutStart(t *testing.T, w *world) {
 	ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
 	defer cancel()
@@ -31,6 +31,7 @@ func testCutStart(t *testing.T, w *world) {
 	must(t, err)
 	defer conn.Close()
 	rt := runtime.New(conn, runtime.Options{PodLogsDir: w.Path("log")})
+
 	parent := w.CgroupRoot() + "/cut"
 	box := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "cut", Namespace: namespace, Uid: "cut"}, LogDirectory: w.Path("log"),
 		Linux: &cri.LinuxPodSandboxConfig{CgroupParent: parent}}
@@ -45,6 +46,7 @@ func testCutStart(t *testing.T, w *world) {
 		makeTask(t, ctx, conn, c.ContainerId)
 		return c.ContainerId
 	}
+
 	lost := w.forget(t, "lost")
 	mounted, err := w.Mounts()
 	must(t, err)
@@ -54,15 +56,17 @@ func testCutStart(t *testing.T, w *world) {
 	if want := slices.DeleteFunc(mounted, func(m string) bool { return m == lost }); !slices.Equal(now, want) {
 		t.Errorf("mounted are %q, want %q: those of the sandbox too", now, want)
 	}
+
 	cut, swept, forgotten := create("cut"), create("swept"), create("forgotten")
 	_, err = w.Runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: cut})
 	if status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("CRI removes a container with a task by itself: %v", err) // then the kubelet need not
+		t.Errorf("CRI removes a container with a task by itself: %v", err) // then the kubelet needs no leftover.go
 	}
 	must(t, rt.RemoveContainer(ctx, cut))
-	must(t, rt.RemoveSandbox(ctx, forgotten)) // CRI knows no such sandbox, as after a start of one that was cut short
+	must(t, rt.RemoveSandbox(ctx, forgotten)) // CRI does not know this sandbox, as after a start that was cut short
 	must(t, rt.StopSandbox(ctx, made.PodSandboxId))
 	must(t, rt.RemoveSandbox(ctx, made.PodSandboxId)) // with the container that is left in it
+
 	named := inCRI(ctx)
 	for _, id := range []string{cut, swept, forgotten} {
 		_, err := tasks.NewTasksClient(conn).Get(named, &tasks.GetRequest{ContainerID: id})
@@ -74,11 +78,12 @@ func testCutStart(t *testing.T, w *world) {
 			}
 		}
 	}
+
 	must(t, w.noMounts())
 	must(t, cgroup.Remove(parent))
 }
 
-// forget mounts a root file system of a task that containerd does not know, and returns where.
+// forget mounts the root file system of a task that containerd does not know, and returns its path.
 func (w *world) forget(t *testing.T, id string) string {
 	t.Helper()
 	path := w.Path("containerd", "state", "io.containerd.runtime.v2.task", "k8s.io", id, "rootfs")
@@ -87,12 +92,12 @@ func (w *world) forget(t *testing.T, id string) string {
 	return path
 }
 
-// inCRI makes a call one to what containerd keeps for CRI.
+// inCRI returns ctx for calls about what containerd keeps for CRI.
 func inCRI(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "containerd-namespace", "k8s.io")
 }
 
-// makeTask makes the task of a container, with a process that waits for its start, behind CRI's back.
+// makeTask creates the task of a container, with a process that waits for its start, without CRI.
 func makeTask(t *testing.T, ctx context.Context, conn grpc.ClientConnInterface, id string) {
 	t.Helper()
 	ctx = inCRI(ctx)

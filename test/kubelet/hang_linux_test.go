@@ -20,7 +20,7 @@ import (
 	"porthole.dev/porthole/internal/testkit"
 )
 
-// hangFor is how long calls about the stuck pods hang at least. HANG in the environment makes it longer.
+// hangFor returns how long calls about the stuck pods hang at least: 5 s, or HANG in the environment.
 func hangFor(t *testing.T) time.Duration {
 	d := 5 * time.Second
 	if text := os.Getenv("HANG"); text != "" {
@@ -60,7 +60,7 @@ func TestHangingCalls(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// hang lets no call through that names the pod, its container, its sandbox, or the pod "held", until hold is closed.
+// hang delays calls that name the pod, its container, its sandbox, or the pod "held", until hold is closed.
 func (w *world) hang(p *v1.Pod, container string) (hold chan struct{}) {
 	hold = make(chan struct{})
 	names := [][]byte{[]byte(p.UID), []byte(container), []byte("held")}
@@ -80,7 +80,7 @@ func (w *world) hang(p *v1.Pod, container string) (hold chan struct{}) {
 	return hold
 }
 
-// batch makes ten pods, deletes them when all are Ready, and returns how long both took together.
+// batch creates ten pods, deletes them when all are Ready, and returns how long both took.
 func (w *world) batch(t *testing.T, name string) time.Duration {
 	t.Helper()
 	began := time.Now()

@@ -19,7 +19,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// lifecycle are the tests of single pods. They run side by side.
+// lifecycle has the tests of single pods. They run in parallel.
 var lifecycle = map[string]func(*testing.T, *world){
 	"hooks":               testHooks,
 	"last words":          testLastWords,
@@ -32,7 +32,7 @@ func exec(args ...string) *v1.LifecycleHandler {
 	return &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: append([]string{"/testapp"}, args...)}}
 }
 
-// hooked is a pod with a folder of the node at /out, and that folder.
+// hooked returns a pod that has a folder of the node at /out, and this folder.
 func (w *world) hooked(t *testing.T, name string, args ...string) (*v1.Pod, string) {
 	t.Helper()
 	dir := w.Path("out", name)
@@ -57,7 +57,7 @@ func (w *world) gone(t *testing.T, name string, limit time.Duration) time.Durati
 	return time.Since(began)
 }
 
-// event waits for an event about a pod whose message holds text.
+// event waits for an event about a pod with text in its message.
 func (w *world) event(t *testing.T, pod, reason, text string) {
 	t.Helper()
 	must(t, wait.For(w.ctx, 30*time.Second, "event "+reason+" of pod "+pod, func(c context.Context) error {
@@ -77,7 +77,7 @@ func (w *world) event(t *testing.T, pod, reason, text string) {
 }
 
 // testHooks: while postStart runs the container does not count as started and the next one waits; preStop runs before the
-// container is told to end.
+// container is stopped.
 func testHooks(t *testing.T, w *world) {
 	p, dir := w.hooked(t, "hooks", "sleep")
 	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 3}},
@@ -102,7 +102,7 @@ func testHooks(t *testing.T, w *world) {
 	w.event(t, "hooks", "Killing", "Stopping container app")
 }
 
-// testLastWords: a message comes from the file, or after an error from the log if that was asked for.
+// testLastWords: the termination message is that of the file, or the end of the log after an error if the policy says so.
 func testLastWords(t *testing.T, w *world) {
 	p := newPod("words", "write", "/dev/termination-log", "from", "file")
 	p.Spec.RestartPolicy = v1.RestartPolicyNever
@@ -111,6 +111,7 @@ func testLastWords(t *testing.T, w *world) {
 	loud.TerminationMessagePolicy = v1.TerminationMessageFallbackToLogsOnError
 	p.Spec.Containers = append(p.Spec.Containers, loud, silent)
 	w.create(t, p)
+
 	done := w.until(t, 30*time.Second, "words", inPhase(v1.PodFailed))
 	message := func(name string) string {
 		for _, c := range done.Status.ContainerStatuses {
@@ -121,6 +122,7 @@ func testLastWords(t *testing.T, w *world) {
 		t.Fatalf("container %s has not ended: %s", name, statusText(done))
 		return ""
 	}
+
 	if got := strings.TrimSpace(message("app")); got != "from file" {
 		t.Errorf("message %q, want what the file holds", got)
 	}
@@ -133,7 +135,7 @@ func testLastWords(t *testing.T, w *world) {
 	w.remove(t, "words", nil)
 }
 
-// testReadiness: by HTTP with a named port, by TCP, and by a command that fails.
+// testReadiness: probes by HTTP with a named port, by TCP, and by a command that fails.
 func testReadiness(t *testing.T, w *world) {
 	p := newPod("probed", "serve", "--http", ":8080", "--tcp", ":7000", "--udp", "")
 	web := &p.Spec.Containers[0]
@@ -154,7 +156,7 @@ func testReadiness(t *testing.T, w *world) {
 	w.remove(t, "unready", nil)
 }
 
-// testEphemeral: a container joins a running pod and ends, once.
+// testEphemeral: an ephemeral container runs once in a running pod.
 func testEphemeral(t *testing.T, w *world) {
 	w.create(t, newPod("joined", "sleep"))
 	up := w.until(t, 20*time.Second, "joined", ready)
@@ -176,7 +178,7 @@ func testEphemeral(t *testing.T, w *world) {
 	w.remove(t, "joined", nil)
 }
 
-// testImageVolume: the files of an image are a volume.
+// testImageVolume: a volume has the files of an image.
 func testImageVolume(t *testing.T, w *world) {
 	p := newPod("imaged", "ls", "/img")
 	p.Spec.RestartPolicy = v1.RestartPolicyNever

@@ -21,7 +21,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// testAdmission: pods that were bound to the node without a scheduler, and cannot run there, fail with upstream's reasons.
+// testAdmission: pods that are bound to the node without a scheduler, and cannot run there, fail with upstream's reasons.
 func testAdmission(t *testing.T, w *world) {
 	port := func(name string) *v1.Pod {
 		p := newPod(name, "sleep")
@@ -30,12 +30,14 @@ func testAdmission(t *testing.T, w *world) {
 	}
 	w.create(t, port("holds-port"))
 	w.until(t, 20*time.Second, "holds-port", ready)
+
 	selector, otherOS, greedy := newPod("selector", "sleep"), newPod("windows", "sleep"), newPod("greedy", "sleep")
 	unsafe := newPod("unsafe", "sleep")
 	unsafe.Spec.SecurityContext = &v1.PodSecurityContext{Sysctls: []v1.Sysctl{{Name: "net.ipv4.tcp_syncookies", Value: "1"}, {Name: "kernel.msgmax", Value: "10000"}}}
 	selector.Spec.NodeSelector = map[string]string{"disk": "none"}
 	otherOS.Spec.OS = &v1.PodOS{Name: v1.Windows}
 	greedy.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("5000")}
+
 	for _, c := range []struct {
 		pod             *v1.Pod
 		reason, message string
@@ -59,8 +61,8 @@ func testAdmission(t *testing.T, w *world) {
 	w.remove(t, "holds-port", nil)
 }
 
-// testRuntimeClass: a class gives the sandbox its handler and the pod's cgroup its overhead; one whose handler the runtime
-// does not have keeps the pod waiting and is told of.
+// testRuntimeClass: the sandbox gets the handler of the class, and the pod's cgroup its overhead. If the runtime does not have the
+// handler, the pod waits and has an event.
 func testRuntimeClass(t *testing.T, w *world) {
 	class := func(name, handler string) *nodev1.RuntimeClass {
 		return &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: handler,
@@ -73,12 +75,14 @@ func testRuntimeClass(t *testing.T, w *world) {
 		p.Spec.RuntimeClassName = &c.Name
 		w.create(t, p)
 	}
+
 	p := w.until(t, 20*time.Second, "plain", ready)
 	boxes, err := w.Runtime.ListPodSandbox(w.ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(p.UID)}}})
 	must(t, err)
 	if len(boxes.Items) != 1 || boxes.Items[0].RuntimeHandler != "runc" {
 		t.Errorf("sandboxes: %+v", boxes.Items)
 	}
+
 	below := filepath.Join(w.CgroupRoot(), "kubepods", "besteffort", "pod"+string(p.UID))
 	found := false
 	for file, want := range map[string]string{ // 250m of a CPU in the units of both versions of cgroups
@@ -95,6 +99,7 @@ func testRuntimeClass(t *testing.T, w *world) {
 	if !found {
 		t.Error("the pod has no CPU cgroup")
 	}
+
 	if text := w.untilEvent(t, "strange", "FailedCreatePodSandBox"); !strings.Contains(text, "no-such-handler") {
 		t.Errorf("the event says %q", text)
 	}
@@ -103,7 +108,7 @@ func testRuntimeClass(t *testing.T, w *world) {
 	w.remove(t, "strange", nil)
 }
 
-// testForeignStatus: what others write into the node's status stays, and what pods are placed by is put right.
+// testForeignStatus: what others write into the node's status is kept, and labels by which pods are placed are corrected.
 func testForeignStatus(t *testing.T, w *world) {
 	nodes := w.Client.CoreV1().Nodes()
 	_, err := nodes.Patch(w.ctx, node, types.StrategicMergePatchType,
@@ -127,6 +132,7 @@ func testForeignStatus(t *testing.T, w *world) {
 		}
 		return nil
 	}))
+
 	fake := v1.ResourceList{"example.com/fake": resource.MustParse("1")}
 	for _, name := range []string{"first", "second"} {
 		p := newPod(name, "sleep")
@@ -143,7 +149,7 @@ func testForeignStatus(t *testing.T, w *world) {
 	w.remove(t, "second", nil)
 }
 
-// testPressure: a threshold that every disk is below makes the node say so.
+// testPressure: with a threshold that every disk is below, the node reports pressure.
 func testPressure(t *testing.T, w *world) {
 	w.untilEvent(t, node, "NodeHasDiskPressure")
 	must(t, wait.For(w.ctx, 20*time.Second, "the pressure of the node", func(ctx context.Context) error {
@@ -161,7 +167,7 @@ func testPressure(t *testing.T, w *world) {
 	}))
 }
 
-// testStandalone: without a kubeconfig a kubelet runs the pods of its folder, and nothing else.
+// testStandalone: without a kubeconfig the kubelet runs the pods of its folder only.
 func testStandalone(t *testing.T, w *world) {
 	w.kubelet.Stop()
 	args := slices.DeleteFunc(w.KubeletArgs(node), func(a string) bool { return strings.HasPrefix(a, "--kubeconfig") })
@@ -170,20 +176,22 @@ func testStandalone(t *testing.T, w *world) {
 	w.manifest(t, "alone.json", newPod("alone", "sleep"))
 	w.untilRunning(t, "alone-"+node)
 	w.manifest(t, "alone.json", nil)
-	must(t, wait.For(w.ctx, 20*time.Second, "the end of the pod", w.runtimeEmpty))
+	must(t, wait.For(w.ctx, 20*time.Second, "the end of the pod", func(ctx context.Context) error { return runtimeEmpty(ctx, w) }))
 	alone.Stop()
 	w.startKubelet()
 }
 
-// testFullDisk: on a full disk pods wait and say why, what runs goes on, and when there is room again they start.
+// testFullDisk: on a full disk new pods wait and have an event with the cause, and running pods go on. When there is space
+// again, the new pods start.
 func testFullDisk(t *testing.T, w *world) {
 	w.kubelet.Stop()
 	root := w.KubeletRoot(node)
 	must(t, unix.Mount("tmpfs", root, "tmpfs", 0, "size=2m"))     // room for the kubelet's own files and a few pods
-	t.Cleanup(func() { _ = unix.Unmount(root, unix.MNT_DETACH) }) // where the test ended early; else it is not mounted
+	t.Cleanup(func() { _ = unix.Unmount(root, unix.MNT_DETACH) }) // if the test ended early
 	w.startKubelet()
 	w.create(t, newPod("runs", "sleep"))
 	id := w.until(t, 20*time.Second, "runs", ready).Status.ContainerStatuses[0].ContainerID
+
 	full := filepath.Join(root, "full")
 	if err := os.WriteFile(full, make([]byte, 8<<20), 0o600); err == nil {
 		t.Fatal("the disk is not full")
@@ -191,6 +199,7 @@ func testFullDisk(t *testing.T, w *world) {
 	_, err := w.Client.CoreV1().ConfigMaps(namespace).Create(w.ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "large"},
 		Data: map[string]string{"file": strings.Repeat("x", 64<<10)}}, metav1.CreateOptions{})
 	must(t, err)
+
 	p := newPod("waits", "sleep")
 	p.Spec.Volumes = []v1.Volume{{Name: "large", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "large"}}}}}
 	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "large", MountPath: "/large"}}
@@ -202,6 +211,7 @@ func testFullDisk(t *testing.T, w *world) {
 	if c := w.until(t, 5*time.Second, "runs", ready).Status.ContainerStatuses[0]; c.ContainerID != id || c.RestartCount != 0 {
 		t.Errorf("the pod that ran: %+v", c)
 	}
+
 	must(t, os.Remove(full))
 	w.until(t, 60*time.Second, "waits", ready)
 	w.remove(t, "waits", nil)

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestKubelet runs all on one world: first pods side by side, then the kills, which hit every pod.
+// TestKubelet runs most tests on one world: first those that can run in parallel, then those that need it alone.
 func TestKubelet(t *testing.T) {
 	w := newWorld(t, setup{limit: worldTime()})
 	t.Run("pods", func(t *testing.T) {
@@ -21,12 +21,14 @@ func TestKubelet(t *testing.T) {
 		t.Run("volumes follow their objects", func(t *testing.T) { t.Parallel(); testFollows(t, w) })
 	})
 	w.nothingLeft(t)
+
 	t.Run("node", func(t *testing.T) {
 		t.Run("admission", func(t *testing.T) { t.Parallel(); testAdmission(t, w) })
 		t.Run("runtime class", func(t *testing.T) { t.Parallel(); testRuntimeClass(t, w) })
 		t.Run("foreign status", func(t *testing.T) { t.Parallel(); testForeignStatus(t, w) })
 	})
 	w.nothingLeft(t)
+
 	w.run(t, "resize", testResize)
 	w.run(t, "rotation of logs", withConfig(testRotation, map[string]any{
 		"containerLogMaxSize": rotatedAt, "containerLogMaxFiles": keptLogs, "containerLogMonitorInterval": "3s"}))
@@ -39,6 +41,7 @@ func TestKubelet(t *testing.T) {
 	w.run(t, "API server away", testAway)
 	w.run(t, "clock set", testClock)
 	w.nothingLeft(t)
+
 	w.run(t, "start that was cut short", testCutStart)
 	w.run(t, "suite of the runtime", testRuntimeSuite)
 	w.run(t, "killed during churn", testKilled)
@@ -47,7 +50,7 @@ func TestKubelet(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// run runs a test that has the world for itself. One that fails leaves no pods to those that come after it.
+// run runs a test that uses the world alone. If it fails, its pods are deleted before the next one.
 func (w *world) run(t *testing.T, name string, test func(*testing.T, *world)) {
 	if t.Run(name, func(t *testing.T) { test(t, w) }) {
 		return
@@ -67,6 +70,7 @@ func testEnvironment(t *testing.T, w *world) {
 	_, err = api.Secrets(namespace).Create(w.ctx, &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keys"},
 		Data: map[string][]byte{"TOKEN": []byte("s3cret")}}, metav1.CreateOptions{})
 	must(t, err)
+
 	settings, keys := v1.LocalObjectReference{Name: "settings"}, v1.LocalObjectReference{Name: "keys"}
 	p := newPod("env", "env", "PLAIN", "COLOUR", "TOKEN", "NAME", "IP", "JOINED")
 	p.Spec.RestartPolicy = v1.RestartPolicyNever
@@ -78,6 +82,7 @@ func testEnvironment(t *testing.T, w *world) {
 	reader.VolumeMounts = shared
 	p.Spec.InitContainers = []v1.Container{first}
 	p.Spec.Containers = append(p.Spec.Containers, reader)
+
 	app := &p.Spec.Containers[0]
 	app.EnvFrom = []v1.EnvFromSource{{SecretRef: &v1.SecretEnvSource{LocalObjectReference: keys}}}
 	app.Env = []v1.EnvVar{
@@ -87,6 +92,7 @@ func testEnvironment(t *testing.T, w *world) {
 		{Name: "IP", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
 		{Name: "JOINED", Value: "$(PLAIN)-$(NAME)"},
 	}
+
 	w.create(t, p)
 	done := w.until(t, 20*time.Second, "env", inPhase(v1.PodSucceeded))
 	want := strings.Join([]string{"plain", "blue", "s3cret", "env", done.Status.PodIP, "plain-env", ""}, "\n")

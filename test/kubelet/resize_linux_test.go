@@ -51,7 +51,7 @@ func testResize(t *testing.T, w *world) {
 	w.remove(t, p.Name, nil)
 }
 
-// has tells whether a pod is through with a resize, and has these resources.
+// has returns an error unless the resize of a pod is over and the pod has these resources.
 func has(want v1.ResourceRequirements) func(*v1.Pod) error {
 	return func(p *v1.Pod) error {
 		s := p.Status.ContainerStatuses[0]

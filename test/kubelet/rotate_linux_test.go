@@ -24,7 +24,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// withConfig runs a test under a kubelet with more configuration than the others have.
+// withConfig runs a test with a kubelet that has additional configuration.
 func withConfig(test func(*testing.T, *world), config map[string]any) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) {
 		restart := func(config map[string]any) {
@@ -46,10 +46,10 @@ const (
 	lastLine    = "that is all"
 )
 
-// testRotation: while a container writes and somebody follows, its log is put aside again and again. Nobody loses a line,
-// there are never more files than are wanted, and what is old is compressed.
+// testRotation: while a container writes and a client follows, the log is rotated repeatedly. No line is lost, there are never
+// more files than configured, and old files are compressed.
 func testRotation(t *testing.T, w *world) {
-	// What the container prints comes through a pipe, so that it is known what and when.
+	// the container prints what the test writes into a pipe
 	dir := w.Path("talk")
 	must(t, os.MkdirAll(dir, 0o755))
 	pipe := filepath.Join(dir, "pipe")
@@ -78,7 +78,7 @@ func testRotation(t *testing.T, w *world) {
 			if newest(logs) != before {
 				return nil
 			}
-			// More and more is written: until the runtime has opened the new log it still writes to the old one.
+			// write until the runtime has opened the new log: before that it writes to the old one
 			var b strings.Builder
 			for range linesAtOnce {
 				fmt.Fprintf(&b, "line %d\n", lines)
@@ -113,7 +113,7 @@ func testRotation(t *testing.T, w *world) {
 	w.untilGone(t, p.Name)
 }
 
-// logFiles are the files of a container, by name.
+// logFiles returns the names of the log files of a container.
 func logFiles(dir string) (names []string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -122,11 +122,11 @@ func logFiles(dir string) (names []string) {
 		}
 	}
 	slices.Sort(names)
-	// While one is compressed there are both for a moment.
+	// while a file is compressed, both versions exist for a moment
 	return slices.DeleteFunc(names, func(n string) bool { return slices.Contains(names, n+".gz") })
 }
 
-// newest is the log that was put aside last; empty when there is none.
+// newest returns the log that was rotated last, or "" if there is none.
 func newest(dir string) string {
 	names := logFiles(dir)
 	if len(names) < 2 {
@@ -149,7 +149,7 @@ func compressedLines(path string) (int, error) {
 	return strings.Count(string(text), "\n"), err
 }
 
-// follow reads the log of a pod as it grows, until it has seen the last line, and each line after the one before.
+// follow reads the log of a pod while it grows, up to the last line. It returns an error if a line is missing.
 func (w *world) follow(pod string) error {
 	req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, kubeletURL+"containerLogs/"+namespace+"/"+pod+"/app?follow=true", nil)
 	if err != nil {
@@ -172,8 +172,8 @@ func (w *world) follow(pod string) error {
 	return errors.Join(errors.New("the log ended before its last line"), text.Err())
 }
 
-// testImageGC: when the disk counts as full, images go that no container uses. The one that sandboxes are made of stays,
-// and that of a pod that runs.
+// testImageGC: if the disk counts as full, images are removed that no container uses. The images of sandboxes and of running
+// pods are kept.
 func testImageGC(t *testing.T, w *world) {
 	const used, unused = "testkit.local/used:1", "testkit.local/unused:1"
 	must(t, errors.Join(w.ImportOther(w.ctx, used), w.ImportOther(w.ctx, unused)))
@@ -181,6 +181,7 @@ func testImageGC(t *testing.T, w *world) {
 	p.Spec.Containers[0].Image = used
 	w.create(t, p)
 	w.until(t, 30*time.Second, p.Name, ready)
+
 	collect := func(t *testing.T, w *world) {
 		must(t, wait.For(w.ctx, 30*time.Second, "the unused image to go", func(ctx context.Context) error {
 			images, err := w.imageNames(ctx)
@@ -196,16 +197,18 @@ func testImageGC(t *testing.T, w *world) {
 			}
 			return err
 		}))
-		w.untilEvent(t, node, "FreeDiskSpaceFailed") // what one percent of the disk asks for nobody can free
+		w.untilEvent(t, node, "FreeDiskSpaceFailed") // one percent of the disk cannot be freed
 	}
+
 	withConfig(collect, map[string]any{"imageGCHighThresholdPercent": 1, "imageGCLowThresholdPercent": 0, "imageMinimumGCAge": "1s"})(t, w)
 	images, err := w.imageNames(w.ctx)
 	must(t, err)
 	if !slices.Contains(images, used) {
 		t.Errorf("the image of a pod that runs is gone: %v", images)
 	}
-	must(t, w.ImportTestImage(w.ctx, testkit.TestImage)) // nobody used it
-	w.create(t, newPod("after", "sleep"))                // a sandbox can still be made
+
+	must(t, w.ImportTestImage(w.ctx, testkit.TestImage)) // it was not in use
+	w.create(t, newPod("after", "sleep"))                // a sandbox can still be created
 	w.until(t, 30*time.Second, "after", ready)
 	for _, name := range []string{"after", p.Name} {
 		w.remove(t, name, nil)

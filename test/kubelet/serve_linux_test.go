@@ -23,7 +23,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// testServer asks the kubelet's own server what kubectl and metrics collectors do.
+// testServer sends the requests of kubectl and of metrics collectors to the kubelet's server.
 func testServer(t *testing.T, w *world) {
 	p := newPod("talk", "env", "WORD")
 	p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "WORD", Value: "spoken"}}
@@ -34,6 +34,7 @@ func testServer(t *testing.T, w *world) {
 		}
 		return nil
 	})
+
 	lines := ""
 	must(t, wait.For(w.ctx, 20*time.Second, "the new instance to speak", func(context.Context) error {
 		if lines = logOf(t, w, ""); !strings.Contains(lines, "spoken\n") {
@@ -50,6 +51,7 @@ func testServer(t *testing.T, w *world) {
 	if got := logOf(t, w, "?timestamps=true"); len(got) != len(lines)+strings.Count(lines, "\n")*len("2006-01-02T15:04:05.000000000Z ") {
 		t.Errorf("time stamps are not of one width: %q", got)
 	}
+
 	metrics := ask(t, w, "metrics")
 	for _, want := range []string{"kubelet_running_pods ", `kubelet_running_containers{container_state="exited"} `, `kubelet_started_containers_total{container_type="container"} `,
 		`kubelet_runtime_operations_total{operation_type="run_podsandbox"} `, "kubelet_pod_start_duration_seconds_count ", `rest_client_requests_total{`} {
@@ -66,15 +68,17 @@ func testServer(t *testing.T, w *world) {
 	if got := ask(t, w, "pods"); !strings.Contains(got, `"name":"talk"`) {
 		t.Errorf("/pods: %s", got)
 	}
+
 	testPages(t, w)
 	w.remove(t, "talk", nil)
 }
 
-// testPages looks at what the server tells of itself and of the runtime.
+// testPages reads the status pages of the server, the checkpoint of a container, and the metrics of the runtime.
 func testPages(t *testing.T, w *world) {
 	w.create(t, newPod("counted", "sleep"))
 	w.until(t, 30*time.Second, "counted", ready)
 	defer w.remove(t, "counted", nil)
+
 	if got := ask(t, w, "statusz"); !strings.Contains(got, "kubelet statusz\n") || !strings.Contains(got, "\nBinary version: 1.36.3\n") || !strings.Contains(got, " /checkpoint ") {
 		t.Errorf("/statusz: %s", got)
 	}
@@ -84,7 +88,8 @@ func testPages(t *testing.T, w *world) {
 	if got := ask(t, w, "healthz"); got != "ok" {
 		t.Errorf("/healthz: %s", got)
 	}
-	// containerd writes checkpoints with CRIU, which few machines have; that it was asked shows in what it says.
+
+	// containerd needs CRIU for checkpoints, which few machines have: its error shows that it was asked
 	code, text := w.call(t, http.MethodPost, "checkpoint/"+namespace+"/counted/app")
 	switch {
 	case code == http.StatusOK:
@@ -97,6 +102,7 @@ func testPages(t *testing.T, w *world) {
 	default:
 		t.Logf("/checkpoint: %s", text)
 	}
+
 	must(t, wait.For(w.ctx, 30*time.Second, "series of containers", func(context.Context) error {
 		got := ask(t, w, "metrics/cadvisor")
 		for _, want := range []string{"\nmachine_cpu_cores{", "\ncontainer_scrape_error 0\n", `container_memory_working_set_bytes{container="",id="/",`,
@@ -124,7 +130,7 @@ func ask(t *testing.T, w *world, path string) string {
 	return text
 }
 
-// kubeletURL is the kubelet's server in the World's network.
+// kubeletURL is the address of the kubelet's server in the World's network.
 const kubeletURL = "https://" + testkit.NodeIP + ":10250/"
 
 func (w *world) call(t *testing.T, method, path string) (code int, body string) {
@@ -139,7 +145,7 @@ func (w *world) call(t *testing.T, method, path string) (code int, body string) 
 	return resp.StatusCode, string(text)
 }
 
-// http is a client in the World's network.
+// http returns a client in the World's network.
 func (w *world) http() *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
@@ -151,7 +157,7 @@ func (w *world) http() *http.Client {
 		}}}
 }
 
-// testFollows: what a volume is made of changes, and within a second so do its files; statistics show the pod.
+// testFollows: the files of a volume change within a second after the objects that they show. Statistics show the pod.
 func testFollows(t *testing.T, w *world) {
 	maps := w.Client.CoreV1().ConfigMaps(namespace)
 	cm, err := maps.Create(w.ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "live"}, Data: map[string]string{"k": "old"}}, metav1.CreateOptions{})

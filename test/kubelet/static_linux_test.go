@@ -18,13 +18,13 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// Annotations of mirrors, by the names that kubectl and admission know.
+// Annotations of mirror pods; kubectl and admission plugins know these names.
 const (
 	hashAnnotation   = "kubernetes.io/config.hash"
 	mirrorAnnotation = "kubernetes.io/config.mirror"
 )
 
-// manifest puts a static pod into the node's folder; an empty pod takes the file away.
+// manifest writes a static pod into the node's folder, or removes the file if p is nil.
 func (w *world) manifest(t *testing.T, file string, p *v1.Pod) {
 	t.Helper()
 	path := filepath.Join(w.Manifests(node), file)
@@ -38,7 +38,7 @@ func (w *world) manifest(t *testing.T, file string, p *v1.Pod) {
 	must(t, os.WriteFile(path, data, 0o600))
 }
 
-// runningAs waits for a mirror that is Ready, and is not one of those before.
+// runningAs waits for a mirror that is Ready and is none of those before it.
 func runningAs(not ...string) func(*v1.Pod) error {
 	return func(p *v1.Pod) error {
 		for _, n := range not {
@@ -50,8 +50,8 @@ func runningAs(not ...string) func(*v1.Pod) error {
 	}
 }
 
-// testStatic: a pod from a file runs, has a mirror, outlives the kubelet and its mirror, follows the file, and ends with it,
-// even if the file went while no kubelet ran.
+// testStatic: a pod from a file runs and has a mirror. It goes on without the kubelet and without its mirror, changes with the
+// file, and ends with it, also if the file was removed while no kubelet ran.
 func testStatic(t *testing.T, w *world) {
 	const name = "static-" + node
 	w.manifest(t, "static.json", newPod("static", "sleep"))
@@ -78,7 +78,7 @@ func testStatic(t *testing.T, w *world) {
 		t.Errorf("after its mirror was deleted the pod runs in %s with %d restarts, was %s", c.ContainerID, c.RestartCount, id)
 	}
 
-	// A file that cannot be read changes nothing, and is told of.
+	// a file that cannot be read changes nothing and is reported
 	path := filepath.Join(w.Manifests(node), "static.json")
 	must(t, os.WriteFile(path, []byte("{broken"), 0o600))
 	w.untilEvent(t, node, "FailedValidation")
@@ -114,7 +114,7 @@ func (w *world) untilGone(t *testing.T, name string) {
 	}))
 }
 
-// untilEvent waits for an event about an object by that name, and returns its message.
+// untilEvent waits for an event about an object with this name and returns its message.
 func (w *world) untilEvent(t *testing.T, object, reason string) (message string) {
 	t.Helper()
 	must(t, wait.For(w.ctx, 20*time.Second, "event "+reason+" of "+object, func(ctx context.Context) error {
@@ -130,8 +130,8 @@ func (w *world) untilEvent(t *testing.T, object, reason string) (message string)
 	return message
 }
 
-// testAway: while the API server is away the node goes on. Containers that end are restarted, a kubelet that starts runs
-// static pods, and no pod ends because nobody wants it. Afterwards the API learns of everything. AWAY=5m makes it longer.
+// testAway: the node works while the API server is away. Containers that end are restarted, a kubelet that starts runs static
+// pods, and no pod is ended as an orphan. Afterwards the API has the state of all pods. AWAY=5m sets the length.
 func testAway(t *testing.T, w *world) {
 	pause := 5 * time.Second
 	if text := os.Getenv("AWAY"); text != "" {
@@ -139,6 +139,7 @@ func testAway(t *testing.T, w *world) {
 		pause, err = time.ParseDuration(text)
 		must(t, err)
 	}
+
 	w.create(t, newPod("steady", "sleep"))
 	w.create(t, newPod("crashes", "exit", "3"))
 	steady := w.until(t, 20*time.Second, "steady", ready).Status.ContainerStatuses[0].ContainerID
@@ -148,6 +149,7 @@ func testAway(t *testing.T, w *world) {
 		}
 		return nil
 	})
+
 	began := time.Now()
 	w.Process("controlplane").Kill()
 	w.manifest(t, "away.json", newPod("away", "sleep"))
@@ -158,12 +160,14 @@ func testAway(t *testing.T, w *world) {
 	w.kubelet = restarted
 	w.manifest(t, "later.json", newPod("later", "sleep"))
 	w.untilRunning(t, "later-"+node)
-	<-time.After(max(0, pause-time.Since(began))) // how long it is away is what is tested
+
+	<-time.After(max(0, pause-time.Since(began))) // the length of the fault
 	w.untilRunning(t, "steady")
 	must(t, w.StartControlPlane())
 	if p := w.until(t, 60*time.Second, "steady", ready); p.Status.ContainerStatuses[0].ContainerID != steady {
 		t.Errorf("the container was replaced: %s, was %s", p.Status.ContainerStatuses[0].ContainerID, steady)
 	}
+
 	for _, name := range []string{"away-" + node, "later-" + node} {
 		w.until(t, 60*time.Second, name, ready)
 	}
@@ -185,6 +189,7 @@ func testAway(t *testing.T, w *world) {
 		}
 		return fmt.Errorf("conditions: %+v", n.Status.Conditions)
 	}))
+
 	w.manifest(t, "away.json", nil)
 	w.manifest(t, "later.json", nil)
 	w.remove(t, "steady", nil)
@@ -193,7 +198,7 @@ func testAway(t *testing.T, w *world) {
 	w.untilGone(t, "later-"+node)
 }
 
-// untilRunning asks the runtime, not the API, for the pod's container.
+// untilRunning waits for the pod's container in the runtime, not in the API.
 func (w *world) untilRunning(t *testing.T, name string) {
 	t.Helper()
 	must(t, wait.For(w.ctx, 20*time.Second, "a container of pod "+name, func(ctx context.Context) error {

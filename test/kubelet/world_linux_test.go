@@ -31,17 +31,17 @@ type world struct {
 	ctx     context.Context
 	kubelet *testkit.Process
 	proxy   *testkit.CRIProxy
-	mounts  []string // that were there before any pod
+	mounts  []string // those before the first pod
 	killed  bool     // the kubelet was killed at random
 }
 
-// worldTime bounds the whole test, with what AWAY adds to it.
+// worldTime is the limit of the whole test, including AWAY.
 func worldTime() time.Duration {
-	away, _ := time.ParseDuration(os.Getenv("AWAY")) // testAway says what is wrong with it
+	away, _ := time.ParseDuration(os.Getenv("AWAY")) // testAway reports a value that is not valid
 	return 5*time.Minute + away
 }
 
-// soundLogs looks for reports of broken invariants and of panics.
+// soundLogs fails the test if the kubelet's log has broken invariants or panics.
 func (w *world) soundLogs(t *testing.T) {
 	t.Helper()
 	data, err := os.ReadFile(w.Path("kubelet-" + node + ".log"))
@@ -55,20 +55,21 @@ func (w *world) soundLogs(t *testing.T) {
 	}
 }
 
-// setup says what a world is to be like.
+// setup configures a world.
 type setup struct {
-	// limit is how long the test may take.
+	// limit is the longest time that the test may take.
 	limit time.Duration
 	// proxied puts a proxy between kubelet and containerd.
 	proxied bool
 }
 
-// newWorld starts everything; the test's end removes it, and fails the test if a kubelet reported what must never be. It
-// needs `make build`.
+// newWorld starts everything. The end of the test removes it, and fails the test if a kubelet reported a broken invariant or a
+// panic. It needs `make build`.
 func newWorld(t *testing.T, s setup) *world {
 	t.Helper()
 	bin, err := filepath.Abs("../../bin")
 	must(t, err)
+
 	ctx, cancel := context.WithTimeout(context.Background(), s.limit)
 	t.Cleanup(cancel)
 	inner, err := testkit.NewWorld(ctx, testkit.Options{Bin: bin, Porthole: os.Getenv("PORTHOLE"), Prefix: "pht", Nodes: []string{node}})
@@ -79,6 +80,7 @@ func newWorld(t *testing.T, s setup) *world {
 		}
 		must(t, inner.Close())
 	})
+
 	w := &world{World: inner, t: t, ctx: ctx}
 	t.Cleanup(func() { w.soundLogs(t) })
 	if s.proxied {
@@ -86,6 +88,7 @@ func newWorld(t *testing.T, s setup) *world {
 		must(t, err)
 		t.Cleanup(w.proxy.Close)
 	}
+
 	must(t, w.Namespace(ctx, namespace))
 	w.startKubelet()
 	w.mounts, err = w.Mounts()
@@ -107,7 +110,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// newPod is a pod on the node with one container that runs the test program with args.
+// newPod returns a pod on the node with one container that runs the test program with args.
 func newPod(name string, args ...string) *v1.Pod {
 	grace := int64(1)
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: v1.PodSpec{NodeName: node,
@@ -130,7 +133,7 @@ func (w *world) remove(t *testing.T, name string, grace *int64) {
 	must(t, w.Client.CoreV1().Pods(namespace).Delete(w.ctx, name, metav1.DeleteOptions{GracePeriodSeconds: grace}))
 }
 
-// until waits for a pod to be as good says, and returns it.
+// until waits until good returns nil for a pod, and returns the pod.
 func (w *world) until(t *testing.T, limit time.Duration, name string, good func(*v1.Pod) error) *v1.Pod {
 	t.Helper()
 	var last *v1.Pod
@@ -167,7 +170,7 @@ func statusText(p *v1.Pod) string {
 	return fmt.Sprintf("phase %s, containers %+v", p.Status.Phase, p.Status.ContainerStatuses)
 }
 
-// log is what a container has printed.
+// log returns what a container has printed.
 func (w *world) log(t *testing.T, p *v1.Pod, container string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(w.podLogs(p), container, "0.log"))
@@ -188,19 +191,19 @@ func (w *world) podLogs(p *v1.Pod) string {
 // nothingLeft checks that no pod has left anything on the node.
 func (w *world) nothingLeft(t *testing.T) {
 	t.Helper()
-	// A kubelet that has just begun keeps folders for ten seconds.
+	// a kubelet keeps folders for orphanGrace, ten seconds, after its start
 	must(t, wait.For(w.ctx, 40*time.Second, "everything to be cleaned up", func(ctx context.Context) error {
 		pods, err := w.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		if err == nil && len(pods.Items) > 0 {
 			err = fmt.Errorf("%d pods are still in the API", len(pods.Items))
 		}
-		return errors.Join(err, w.runtimeEmpty(ctx), w.noMounts(), w.noCgroups(),
+		return errors.Join(err, runtimeEmpty(ctx, w), w.noMounts(), noCgroups(w),
 			emptyFolder(filepath.Join(w.KubeletRoot(node), "pods")), emptyFolder(w.PodLogs(node)),
-			emptyFolder(filepath.Join(filepath.Dir(w.PodLogs(node)), "containers")), w.noAddresses())
+			emptyFolder(filepath.Join(filepath.Dir(w.PodLogs(node)), "containers")), noAddresses(w))
 	}))
 }
 
-// sandboxesOf are the ids of a pod's sandboxes.
+// sandboxesOf returns the ids of a pod's sandboxes.
 func (w *world) sandboxesOf(p *v1.Pod) (ids []string, err error) {
 	list, err := w.Runtime.ListPodSandbox(w.ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{
 		LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(p.UID)}}})
@@ -210,7 +213,7 @@ func (w *world) sandboxesOf(p *v1.Pod) (ids []string, err error) {
 	return ids, err
 }
 
-func (w *world) runtimeEmpty(ctx context.Context) error {
+func runtimeEmpty(ctx context.Context, w *world) error {
 	boxes, err := w.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {
 		return err
@@ -233,7 +236,7 @@ func (w *world) noMounts() error {
 }
 
 // noCgroups allows the cgroups of the three classes, which stay.
-func (w *world) noCgroups() error {
+func noCgroups(w *world) error {
 	found, err := w.Cgroups()
 	for _, c := range found {
 		if !slices.Contains([]string{"kubepods", "kubepods/besteffort", "kubepods/burstable"}, c) {
@@ -245,7 +248,7 @@ func (w *world) noCgroups() error {
 
 // noAddresses looks for addresses that CNI still holds; it keeps a lock and the last address beside them. The first line of
 // an address is the sandbox that has it.
-func (w *world) noAddresses() error {
+func noAddresses(w *world) error {
 	held, err := filepath.Glob(filepath.Join(w.CNIDir(), "10.*"))
 	for _, file := range held {
 		data, readErr := os.ReadFile(file)
@@ -253,17 +256,17 @@ func (w *world) noAddresses() error {
 			continue
 		}
 		sandbox, _, _ := strings.Cut(string(data), "\n")
-		if sandbox = strings.TrimSpace(sandbox); readErr != nil || !w.setupCut(sandbox) {
+		if sandbox = strings.TrimSpace(sandbox); readErr != nil || !setupCut(w, sandbox) {
 			err = errors.Join(err, readErr, fmt.Errorf("address in use: %s of sandbox %s", file, sandbox))
 		}
 	}
 	return err
 }
 
-// setupCut tells whether containerd has given up setting up a sandbox's network because its caller was killed. It kills
-// the plugin and undoes its work at once, while a plugin that this one had begun may still take an address: containerd
-// knows no such sandbox then, which runtimeEmpty asserts, and no call reaches the address (docs/limits.md).
-func (w *world) setupCut(sandbox string) bool {
+// setupCut reports whether containerd gave up setting up the network of a sandbox because its caller was killed. It kills the CNI
+// plugin then and undoes its work at once, while a plugin that this one has started may still reserve an address. containerd
+// does not know the sandbox afterwards, which runtimeEmpty asserts, and no call frees the address (docs/limits.md).
+func setupCut(w *world, sandbox string) bool {
 	data, err := os.ReadFile(w.Path("containerd.log"))
 	cut := `failed to setup network for sandbox \"` + sandbox + `\"`
 	return w.killed && err == nil && sandbox != "" && strings.Contains(string(data), cut)

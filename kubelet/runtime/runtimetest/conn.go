@@ -64,7 +64,7 @@ func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, _ ...
 	return nil
 }
 
-// handlerOf finds the method of a path such as /runtime.v1.RuntimeService/Version; nil if there is none.
+// handlerOf finds the method of a path such as /runtime.v1.RuntimeService/Version; it returns nil for an unknown one.
 func handlerOf(f *Fake, path string) (server any, handler grpc.MethodHandler) {
 	service, name, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	for _, s := range []struct {

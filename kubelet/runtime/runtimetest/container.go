@@ -141,7 +141,7 @@ func (f runtimeServer) CreateContainer(ctx context.Context, r *cri.CreateContain
 	return &cri.CreateContainerResponse{ContainerId: c.id}, nil
 }
 
-// newContainer is the container that a request asks for, if its sandbox can have one; the caller holds the lock.
+// newContainer returns the container that a request asks for, if its sandbox is ready; the caller holds the lock.
 func (f runtimeServer) newContainer(r *cri.CreateContainerRequest) (*container, error) {
 	s := f.sandbox(r.PodSandboxId)
 	if s == nil {
@@ -172,7 +172,7 @@ func (f runtimeServer) resolveImage(c *container) error {
 	return nil
 }
 
-// StartContainer starts a created container. One that cannot be started has ended, with the reason StartError.
+// StartContainer starts a created container. If that fails, the container has exited with the reason StartError.
 func (f runtimeServer) StartContainer(ctx context.Context, r *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
 	call := f.about("StartContainer", r.ContainerId)
 	f.mu.Lock()
@@ -248,8 +248,8 @@ func (f runtimeServer) start(c *container) error {
 	return nil
 }
 
-// StopContainer tells a container to end and kills it when its time is over. One that does not run or is not known is
-// stopped.
+// StopContainer asks a container to end and kills it after the timeout. It succeeds if the container does not run or is not
+// known.
 func (f runtimeServer) StopContainer(ctx context.Context, r *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
 	call := f.about("StopContainer", r.ContainerId)
 	outcome, err := f.enter(ctx, call)
@@ -290,7 +290,7 @@ func (f runtimeServer) awaitEnd(ctx context.Context, c *container, grace time.Du
 	return nil
 }
 
-// RemoveContainer kills and removes a container. One that is not known is removed.
+// RemoveContainer kills and removes a container. It succeeds if the container is not known.
 func (f runtimeServer) RemoveContainer(ctx context.Context, r *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
 	return answer(ctx, f.Fake, f.about("RemoveContainer", r.ContainerId), func() (*cri.RemoveContainerResponse, error) {
 		if c := f.container(r.ContainerId); c != nil {
@@ -303,7 +303,7 @@ func (f runtimeServer) RemoveContainer(ctx context.Context, r *cri.RemoveContain
 	})
 }
 
-// remove takes away a container that does not run; the caller holds the lock.
+// remove removes a container that does not run; the caller holds the lock.
 func (f runtimeServer) remove(c *container) error {
 	if c.starting {
 		return status.Errorf(codes.Unknown, "failed to set removing state for container %q: container is in starting state, can't be removed", c.id)
@@ -363,7 +363,7 @@ func (f runtimeServer) UpdateContainerResources(ctx context.Context, r *cri.Upda
 	})
 }
 
-// ContainerStats tells what memory a container uses.
+// ContainerStats returns the memory that a container uses.
 func (f runtimeServer) ContainerStats(ctx context.Context, r *cri.ContainerStatsRequest) (*cri.ContainerStatsResponse, error) {
 	return answer(ctx, f.Fake, f.about("ContainerStats", r.ContainerId), func() (*cri.ContainerStatsResponse, error) {
 		c := f.container(r.ContainerId)

@@ -10,7 +10,7 @@ import (
 	"porthole.dev/porthole/internal/wakeup"
 )
 
-// eventStream is one subscriber. Its queue has no bound: a slow reader of the fake delays nobody.
+// eventStream is one subscriber. Its queue has no limit: a slow reader does not delay the fake.
 type eventStream struct {
 	broken chan struct{}
 	more   wakeup.Signal
@@ -38,10 +38,10 @@ func (s *eventStream) pop() *cri.ContainerEventResponse {
 	return e
 }
 
-// keepsUnsent is how long containerd keeps the events that nobody has received (2.3: internal/cri/server/service.go).
+// keepsUnsent is how long containerd keeps events without a subscriber (2.3: internal/cri/server/service.go).
 const keepsUnsent = 5 * time.Minute
 
-// subscribe adds a subscriber. It first gets what nobody has received so far.
+// subscribe adds a subscriber. It first gets the events that were kept.
 func (f *Fake) subscribe() *eventStream {
 	s := &eventStream{broken: make(chan struct{}), more: wakeup.New()}
 	f.mu.Lock()
@@ -65,8 +65,7 @@ func (f *Fake) unsubscribe(s *eventStream) {
 	f.streams = slices.DeleteFunc(f.streams, func(other *eventStream) bool { return other == s })
 }
 
-// event tells the subscribers that something happened to a container or to the sandbox itself, with the state after it. The
-// caller holds the lock.
+// event sends an event about a container, or about the sandbox itself, with the state after it. The caller holds the lock.
 func (f *Fake) event(id string, s *sandbox, kind cri.ContainerEventType) {
 	e := &cri.ContainerEventResponse{ContainerId: id, ContainerEventType: kind, CreatedAt: time.Now().UnixNano()}
 	if f.sandbox(s.id) != nil {

@@ -38,7 +38,7 @@ type Call struct {
 
 // Process is what a container does once it is started.
 type Process struct {
-	// Runs is how long the process runs by itself; 0 is until it is told to stop.
+	// Runs is how long the process runs; 0 is until it is stopped.
 	Runs time.Duration
 	// ExitCode is the code that it then ends with.
 	ExitCode int32
@@ -51,7 +51,7 @@ type Process struct {
 	StartError string
 }
 
-// Fake is one runtime. Set its exported fields before the first use. It is safe for concurrent use.
+// Fake is one runtime. Set its exported fields before the first use. Its methods are safe for concurrent use.
 type Fake struct {
 	// Fault, if set, is asked about each call.
 	Fault func(Call) Outcome
@@ -80,7 +80,7 @@ type Fake struct {
 	stale       bool                          // a subscriber went away, and no event has shown it yet
 	networkDown bool
 	away        bool
-	changed     chan struct{} // closed and replaced when a waiting call should look again
+	changed     chan struct{} // closed and replaced when waiting calls should check again
 }
 
 // runtimeServer answers the calls about sandboxes and containers, and imageServer those about images.
@@ -193,7 +193,7 @@ func (f *Fake) breakStreams() {
 	f.streams = nil
 }
 
-// wakeWaiting lets calls that hang or wait for Back look again; the caller holds the lock.
+// wakeWaiting makes calls that hang or wait for Back check again; the caller holds the lock.
 func (f *Fake) wakeWaiting() {
 	close(f.changed)
 	f.changed = make(chan struct{})
@@ -260,8 +260,8 @@ func (f *Fake) newID() string {
 	return fmt.Sprintf("%064x", f.next)
 }
 
-// enter counts a call, waits while the service is away, and lets the first half of its time pass. An error is the answer
-// of a call that does nothing.
+// enter counts a call, waits while the service is away, and then for half of the call's latency. If it returns an error, the
+// call changes nothing and has this error.
 func (f *Fake) enter(ctx context.Context, c Call) (Outcome, error) {
 	f.mu.Lock()
 	f.calls[c.Method]++
@@ -300,7 +300,7 @@ func (f *Fake) enter(ctx context.Context, c Call) (Outcome, error) {
 	return outcome, nil
 }
 
-// leave lets the second half of a call's time pass. An error replaces the answer of a call that was carried out.
+// leave waits for the other half of a call's latency. An error replaces the answer of the call, whose change stays.
 func (f *Fake) leave(ctx context.Context, c Call, outcome Outcome) error {
 	f.mu.Lock()
 	latency := time.Duration(0)
@@ -321,7 +321,7 @@ func failed(c Call) error {
 	return status.Errorf(codes.Unknown, "%s fails because the test says so", c.Method)
 }
 
-// pause waits; it ends early with an error when the caller gives up or the service goes away.
+// pause waits for d. It returns an error if ctx ends or the service goes away before.
 func (f *Fake) pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -345,7 +345,7 @@ func (f *Fake) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// answer is a call whose change is made in one step: do runs under the lock, unless a fault or the caller's end comes first.
+// answer handles a call whose change is made in one step: do runs under the lock, unless enter returns an error.
 func answer[T any](ctx context.Context, f *Fake, c Call, do func() (*T, error)) (*T, error) {
 	outcome, err := f.enter(ctx, c)
 	if err != nil {
@@ -363,7 +363,7 @@ func answer[T any](ctx context.Context, f *Fake, c Call, do func() (*T, error)) 
 	return out, nil
 }
 
-// about is a call that names a sandbox or container.
+// about returns the Call for a method that names a sandbox or container.
 func (f *Fake) about(method, id string) Call {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -378,7 +378,7 @@ func (f *Fake) about(method, id string) Call {
 	return Call{Method: method, ID: id, Pod: m.GetUid(), PodName: m.GetName()}
 }
 
-// reserve takes a name for an id, as long as no other has it; the caller holds the lock.
+// reserve reserves a name for an id. It returns an error if the name is reserved; the caller holds the lock.
 func (f *Fake) reserve(kind, name, id string) error {
 	if owner := f.names[name]; owner != "" {
 		return status.Errorf(codes.Unknown, "failed to reserve %s name %q: name %q is reserved for %q", kind, name, name, owner)

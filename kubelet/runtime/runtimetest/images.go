@@ -75,7 +75,7 @@ func (f imageServer) ListImages(ctx context.Context, r *cri.ListImagesRequest) (
 	})
 }
 
-// RemoveImage removes an image, also one in use. One that is not known is removed.
+// RemoveImage removes an image, also one in use. It succeeds if the image is not known.
 func (f imageServer) RemoveImage(ctx context.Context, r *cri.RemoveImageRequest) (*cri.RemoveImageResponse, error) {
 	return answer(ctx, f.Fake, Call{Method: "RemoveImage", ID: r.GetImage().GetImage()}, func() (*cri.RemoveImageResponse, error) {
 		img := f.image(r.GetImage().GetImage())

@@ -11,8 +11,8 @@ import (
 // moment is how long a program runs that ends at once.
 const moment = 10 * time.Millisecond
 
-// TestProgram does what the first words of our test image do: "sleep" runs until it is told to stop, "sleep SECONDS" for so
-// long (and ends with 143, of SIGTERM, when it is told to stop before), "exit CODE" ends with a code. Everything else ends with 0 at once.
+// TestProgram behaves as the program of the test image: "sleep" runs until it is stopped; "sleep SECONDS" runs for that time, and
+// ends with 143 (SIGTERM) if it is stopped before; "exit CODE" ends with this code. Everything else ends with 0 at once.
 func TestProgram(c *cri.ContainerConfig) Process {
 	words := append(append([]string{}, c.GetCommand()...), c.GetArgs()...)
 	number := func() float64 {
@@ -43,7 +43,7 @@ func TestProgram(c *cri.ContainerConfig) Process {
 	return Process{Runs: moment}
 }
 
-// TestExec runs the same words in a container. The first word of cmd is the program's path.
+// TestExec runs a command of the same program in a container. The first word of cmd is the program's path.
 func TestExec(_ *cri.ContainerConfig, cmd []string) (exitCode int32, output string, took time.Duration) {
 	if len(cmd) == 0 {
 		return 2, "", moment

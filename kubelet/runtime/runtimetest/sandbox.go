@@ -64,7 +64,7 @@ func sandboxName(m *cri.PodSandboxMetadata) string {
 	return strings.Join([]string{m.GetName(), m.GetNamespace(), m.GetUid(), fmt.Sprint(m.GetAttempt())}, "_")
 }
 
-// RunPodSandbox makes a sandbox. Its name is reserved from the beginning of the call.
+// RunPodSandbox creates a sandbox. Its name is reserved from the beginning of the call.
 func (f runtimeServer) RunPodSandbox(ctx context.Context, r *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
 	m := r.GetConfig().GetMetadata()
 	call := Call{Method: "RunPodSandbox", Pod: m.GetUid(), PodName: m.GetName()}
@@ -104,7 +104,7 @@ func (f runtimeServer) RunPodSandbox(ctx context.Context, r *cri.RunPodSandboxRe
 	return &cri.RunPodSandboxResponse{PodSandboxId: s.id}, nil
 }
 
-// checkSandbox refuses what containerd refuses; the caller holds the lock.
+// checkSandbox returns the error that containerd has for a sandbox, if any; the caller holds the lock.
 func (f runtimeServer) checkSandbox(s *sandbox) error {
 	if f.names[sandboxName(s.config.GetMetadata())] != s.id {
 		return errVanished
@@ -118,7 +118,7 @@ func (f runtimeServer) checkSandbox(s *sandbox) error {
 	return nil
 }
 
-// StopPodSandbox kills what runs in a sandbox and ends it. One that is not known is stopped.
+// StopPodSandbox kills the containers of a sandbox and ends it. It succeeds if the sandbox is not known.
 func (f runtimeServer) StopPodSandbox(ctx context.Context, r *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
 	return answer(ctx, f.Fake, f.about("StopPodSandbox", r.PodSandboxId), func() (*cri.StopPodSandboxResponse, error) {
 		if s := f.sandbox(r.PodSandboxId); s != nil {
@@ -139,7 +139,7 @@ func (f runtimeServer) stopSandbox(s *sandbox) {
 	}
 }
 
-// RemovePodSandbox stops and removes a sandbox with its containers. One that is not known is removed.
+// RemovePodSandbox stops and removes a sandbox with its containers. It succeeds if the sandbox is not known.
 func (f runtimeServer) RemovePodSandbox(ctx context.Context, r *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
 	return answer(ctx, f.Fake, f.about("RemovePodSandbox", r.PodSandboxId), func() (*cri.RemovePodSandboxResponse, error) {
 		s := f.sandbox(r.PodSandboxId)

@@ -43,6 +43,7 @@ func Suite() []Behaviour {
 				runtime: cri.NewRuntimeServiceClient(h.Conn), images: cri.NewImageServiceClient(h.Conn)})
 		}})
 	}
+
 	add("sandbox names are reserved", sandboxNames)
 	add("a sandbox that fails frees its name", failedSandbox)
 	add("a container needs a ready sandbox", needsSandbox)
