@@ -17,7 +17,7 @@ import (
 	"porthole.dev/porthole/internal/apiconn"
 )
 
-// TestClient: each call goes where the API has it, in protobuf, and an answer of the server comes back as what it is.
+// TestClient: each call has the right path and protobuf as content type, and the server's answer is decoded.
 func TestClient(t *testing.T) {
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +85,7 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestNoServer: what cannot be loaded is named.
+// TestNoServer: the error names the file that cannot be loaded.
 func TestNoServer(t *testing.T) {
 	_, _, err := New(apiconn.Options{Kubeconfig: "/nowhere/kubeconfig"})
 	if err == nil || !strings.Contains(err.Error(), "loading kubeconfig /nowhere/kubeconfig") {

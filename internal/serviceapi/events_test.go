@@ -18,7 +18,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// api has the calls go to client-go's fake.
+// api returns a Client whose calls go to client-go's fake.
 func api(client *fake.Clientset) *Client {
 	return &Client{
 		Services: func(namespace string) Lister[*corev1.ServiceList] { return client.CoreV1().Services(namespace) },

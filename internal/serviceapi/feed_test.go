@@ -70,7 +70,7 @@ func (r *recorded) String() string {
 	return strings.Join(slices.Sorted(maps.Keys(r.have)), ", ") + "; zone " + r.zone
 }
 
-// waitFor waits, woken by the feed, until the sink has what is wanted.
+// waitFor waits for changes from the feed until the sink has what is wanted.
 func waitFor(t *testing.T, f *ServiceFeed, r *recorded, want string) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -83,7 +83,7 @@ func waitFor(t *testing.T, f *ServiceFeed, r *recorded, want string) {
 	}
 }
 
-// watching is closed once a resource is watched.
+// watching returns a channel that is closed once a resource is watched.
 func watching(client *fake.Clientset, resource string) <-chan struct{} {
 	begun := make(chan struct{})
 	var once sync.Once
@@ -104,7 +104,7 @@ func named(namespace, name string, labels ...string) metav1.ObjectMeta {
 	return m
 }
 
-// TestFeedServices follows objects that come, change and go, and finds what went while the watch was broken.
+// TestFeedServices: objects are created, changed and deleted; deletions while the watch was interrupted are found.
 func TestFeedServices(t *testing.T) {
 	client := fake.NewClientset(
 		&corev1.Service{ObjectMeta: named("a", "web")},
@@ -155,7 +155,7 @@ func TestFeedServices(t *testing.T) {
 	waitFor(t, f, sink, "service a/new, service a/web, slice a/web-2; zone z2")
 }
 
-// TestFeedIncomplete holds back "synced" while one kind cannot be read.
+// TestFeedIncomplete: the feed is not synced while one kind cannot be read.
 func TestFeedIncomplete(t *testing.T) {
 	client := fake.NewClientset(&corev1.Service{ObjectMeta: named("a", "web")})
 	asked := make(chan struct{}, 100)
@@ -185,7 +185,7 @@ func TestFeedIncomplete(t *testing.T) {
 	}
 }
 
-// TestReflectedTombstone takes a deletion whose object was not seen.
+// TestReflectedTombstone: a deletion without the object is taken in.
 func TestReflectedTombstone(t *testing.T) {
 	sink := &recorded{have: map[string]bool{}}
 	r := &reflected[*corev1.Service]{set: sink.SetService, remove: sink.RemoveService, wake: func() {}}
@@ -205,7 +205,7 @@ func TestReflectedTombstone(t *testing.T) {
 	}
 }
 
-// TestTransformer drops what is not read and keeps what is.
+// TestTransformer: unused fields are dropped, the others are kept.
 func TestTransformer(t *testing.T) {
 	yes := true
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: named("a", "s", discoveryv1.LabelServiceName+"=web"),

@@ -99,7 +99,7 @@ func derivedProblem(name string, t *target) service.Problem {
 		Text: "programs of this node do not reach the node port, others do: " + t.failure.Text}
 }
 
-// reported is what was last reported of a service; nothing was if the state is "".
+// reported is the status of a service that was reported last. The state is "" if none was.
 type reported struct {
 	state                 health.State
 	since                 time.Time

@@ -8,7 +8,7 @@ import (
 	"porthole.dev/porthole/proxy/balance"
 )
 
-// outcome of a write.
+// outcome is what a write did.
 type outcome struct {
 	err    error
 	made   *hns.LoadBalancer

@@ -39,13 +39,13 @@ func TestBalancerAffinity(t *testing.T) {
 	if got := pick(client); got == first {
 		t.Errorf("still with %v after the timeout, though it is another one's turn", got)
 	}
-	// A backend that refused is left for good.
+	// A client does not return to a backend that refused.
 	before := pick(client)
 	after := pick(client, before)
 	if after == before || pick(client) != after {
 		t.Errorf("%v was tried in vain, then %v, then %v", before, after, pick(client))
 	}
-	// The backend goes: another one, for good. The others' clients stay.
+	// The backend is removed: its client gets another one and stays there. Clients of other backends stay.
 	stays := pick(other)
 	b.Set(Config{Backends: []netip.AddrPort{stays}, Affinity: 10 * time.Second})
 	if got := pick(client); got != stays {
@@ -66,7 +66,7 @@ func TestBalancerAffinity(t *testing.T) {
 	}
 }
 
-// TestBalancerForgets: the memory of clients is bounded, and what has run out goes first.
+// TestBalancerForgets: the number of remembered clients is bounded, and expired ones are forgotten first.
 func TestBalancerForgets(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := newBalancer(nil, func() time.Time { return now })
@@ -86,7 +86,7 @@ func TestBalancerForgets(t *testing.T) {
 	}
 }
 
-// TestBalancerClients: who comes decides among what is chosen.
+// TestBalancerClients: which backends a client can get depends on its address.
 func TestBalancerClients(t *testing.T) {
 	pods := netip.MustParsePrefix("10.244.0.0/16")
 	b := newBalancer(pods.Contains, time.Now)
@@ -139,7 +139,7 @@ func TestConfigEqual(t *testing.T) {
 	}
 }
 
-// TestBalancerRefused: a backend that took no connection comes last for a while, and is asked again if it is the only one.
+// TestBalancerRefused: a backend that refused comes last for a while, and is tried again if it is the only one.
 func TestBalancerRefused(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := newBalancer(nil, func() time.Time { return now })

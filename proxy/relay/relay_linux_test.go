@@ -8,7 +8,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestUDPRefused: a query that a backend refuses (with ICMP) is answered by another one. Windows does not tell.
+// TestUDPRefused: a query that a backend refuses (with ICMP) is answered by another one. Windows does not report that.
 func TestUDPRefused(t *testing.T) {
 	r := newRelay(t, Options{})
 	dead1, dead2 := free(t, hns.UDP).AddrPort, free(t, hns.UDP).AddrPort

@@ -76,7 +76,7 @@ func serveTCP(t testing.TB, handle func(c *net.TCPConn)) netip.AddrPort {
 	return addrPort(l.Addr())
 }
 
-// named greets with its name and echoes then.
+// named runs a backend that sends its name and then echoes.
 func named(t testing.TB, name byte) netip.AddrPort {
 	return serveTCP(t, func(c *net.TCPConn) {
 		_, _ = c.Write([]byte{name})
@@ -146,7 +146,7 @@ func greeting(t testing.TB, c net.Conn) byte {
 	return b[0]
 }
 
-// streams are the ways of copying; the one of this system is used by the relay.
+// streams are the ways of copying. The relay uses the one of this system.
 var streams = map[string]func(to, from *net.TCPConn) error{
 	"system": stream,
 	"pooled": func(to, from *net.TCPConn) error { return pooledCopy(to, from, nil) },
@@ -257,7 +257,7 @@ func TestReset(t *testing.T) {
 	wait.True(t, limit, "the end of the connections", func() bool { return r.Stats()["test"].Open == 0 })
 }
 
-// TestRefusingBackends: as long as one backend takes connections, no client notices the others.
+// TestRefusingBackends: while one backend accepts connections, clients do not notice that others refuse.
 func TestRefusingBackends(t *testing.T) {
 	r := newRelay(t, Options{})
 	// No socket listens on these. A port that was free a moment ago may be given to the backend, or to the relay itself.
@@ -293,7 +293,7 @@ func TestSpreadAndChange(t *testing.T) {
 	if count['a'] != 10 || count['b'] != 10 || count['c'] != 10 {
 		t.Errorf("spread %v, want 10 each", count)
 	}
-	// All the backends go from the frontend, and then the listener: open connections stay on.
+	// All backends are removed from the frontend, and then the listener. Open connections stay.
 	r.Set("test", Config{Backends: backends[:1]})
 
 	for range 5 {
@@ -456,7 +456,7 @@ func TestUDPNoneLost(t *testing.T) {
 
 	group.Wait()
 	t.Logf("%v; %+v", time.Since(begin), r.Stats()["test"])
-	// A client's port may come again and find its flow, so that the turns are not exactly even.
+	// A client's port may be used again while its flow exists, so the turns are not exactly even.
 	if all := int64(500 * each); lost.Load() != 0 || a.Load() < all*4/10 || a.Load() > all*6/10 {
 		t.Errorf("%d of %d were lost, %d answered by the first backend", lost.Load(), all, a.Load())
 	}
@@ -486,7 +486,7 @@ func TestUDPBurst(t *testing.T) {
 	}
 }
 
-// TestUDPSizes: the largest datagram passes as the smallest.
+// TestUDPSizes: the largest and the smallest datagram pass.
 func TestUDPSizes(t *testing.T) {
 	r := newRelay(t, Options{})
 	at := serve(t, r, hns.UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
@@ -530,7 +530,7 @@ func TestUDPMoves(t *testing.T) {
 	}
 }
 
-// TestUDPIdle: flows end by themselves, those that carry a stream later.
+// TestUDPIdle: idle flows end by themselves, streams later than others.
 func TestUDPIdle(t *testing.T) {
 	r := newRelay(t, Options{FlowIdle: 300 * time.Millisecond, StreamIdle: time.Hour})
 	at := serve(t, r, hns.UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
@@ -548,7 +548,7 @@ func TestUDPIdle(t *testing.T) {
 	}
 }
 
-// TestFlowLimit: more clients than room; the latest are served and the answered ones give way.
+// TestFlowLimit: with more clients than room, new clients are served in place of answered ones.
 func TestFlowLimit(t *testing.T) {
 	r := newRelay(t, Options{MaxFlows: 20})
 	at := serve(t, r, hns.UDP, Config{Backends: []netip.AddrPort{serveUDP(t, 'a')}})
@@ -560,7 +560,7 @@ func TestFlowLimit(t *testing.T) {
 			t.Fatalf("%d flows, half of 20 are allowed", s.Open)
 		}
 	}
-	// Another frontend that takes the rest, and more than that.
+	// Another frontend takes the rest of the room, and wants more.
 	other := free(t, hns.UDP)
 	r.Set("other", Config{Backends: []netip.AddrPort{serveUDP(t, 'b')}})
 	must(t, r.Listen("other", other))
@@ -574,7 +574,7 @@ func TestFlowLimit(t *testing.T) {
 	}
 }
 
-// TestUDPNoBackend: nothing is kept for a frontend that has none.
+// TestUDPNoBackend: a frontend without backends keeps no flow.
 func TestUDPNoBackend(t *testing.T) {
 	r := newRelay(t, Options{})
 	at := serve(t, r, hns.UDP, Config{})

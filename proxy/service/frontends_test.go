@@ -30,7 +30,7 @@ func computeWith(o Options, objects ...metav1.Object) string {
 
 func lines(all ...string) string { return strings.Join(all, "\n") + "\n" }
 
-// TestKinds has one case per kind of service and per rule about what is left out.
+// TestKinds has one case for each kind of service, and for each rule that leaves something out.
 func TestKinds(t *testing.T) {
 	sctp := ports("s 80/sctp", "http 80")
 	proxyMode := func(s *corev1.Service) {
@@ -116,7 +116,7 @@ func TestSourceRanges(t *testing.T) {
 	}
 }
 
-// TestBackends has the rules about endpoints that no policy changes.
+// TestBackends has the rules about endpoints that hold for every traffic policy.
 func TestBackends(t *testing.T) {
 	nilName := with(eps("web-1", "10.0.0.1 n1"), func(s *discoveryv1.EndpointSlice) { s.Ports[0].Name = nil })
 	dual := []serviceOption{ips("10.96.0.1", "fd00::1")}

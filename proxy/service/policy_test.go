@@ -10,9 +10,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestPolicies is the whole table of external × internal policy × what this node has × what another node has, for a load
-// balancer; testdata/policies.txt says who gets which backends. Each line was reviewed by the rule that every ready
-// endpoint of a policy's set is used, and without one those that terminate but serve.
+// TestPolicies goes through external policy × internal policy × pod on this node × pod on another node, for a load balancer.
+// testdata/policies.txt says which clients get which backends. Each line was reviewed against the rule: every ready endpoint of a
+// policy's set is used, and if there is none, those that terminate but still serve.
 func TestPolicies(t *testing.T) {
 	conditions := []string{"none", "ready", "notready", "terminating", "terminating unserving"}
 	var b strings.Builder

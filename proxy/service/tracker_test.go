@@ -15,7 +15,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// step is one line of a story: what is done, then what Take gives.
+// step is one step of a test: what is done, and what Take returns then.
 type step struct {
 	do   func(*Tracker)
 	want string
@@ -63,8 +63,8 @@ func TestZoneChange(t *testing.T) {
 	})
 }
 
-// TestTwoServicesOneFrontend: the older one has it, and hands it over when it goes; a cluster IP is never taken by one
-// who names it as external.
+// TestTwoServicesOneFrontend: the older service has it, and the other one gets it when the first is deleted. A service cannot take a
+// cluster IP by naming it as an external IP.
 func TestTwoServicesOneFrontend(t *testing.T) {
 	older := svc("older", ips("10.96.0.2"), createdAt(100), externalIPs("198.51.100.1"))
 	newer := svc("newer", ips("10.96.0.3"), createdAt(200), externalIPs("198.51.100.1"))
@@ -80,7 +80,7 @@ func TestTwoServicesOneFrontend(t *testing.T) {
 	})
 }
 
-// TestOrder puts what everything else needs first.
+// TestOrder: the services that everything else needs come first.
 func TestOrder(t *testing.T) {
 	x := NewTracker(here)
 	x.SetService(svc("a/a"))
@@ -97,7 +97,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestTriggered keeps the times of changes since the last Take, and not those of before the start.
+// TestTriggered: the times of changes since the last Take are returned, without those from before the start.
 func TestTriggered(t *testing.T) {
 	x := NewTracker(here)
 	x.SetOptions(Options{Since: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)})
@@ -138,7 +138,7 @@ func TestTriggered(t *testing.T) {
 	}
 }
 
-// world makes objects of a small universe, so that services collide and slices move.
+// world creates objects with few names and addresses, so that services collide and slices move.
 type world struct{ *rand.Rand }
 
 func (w world) pick(all ...string) string { return all[w.IntN(len(all))] }
@@ -189,7 +189,7 @@ func (w world) slice(name string) *discoveryv1.EndpointSlice {
 	return with(eps(name, all...), of(w.pick("s0", "s1", "s2", "s3")), to(w.pick("http 8080", "http 9090"), w.pick("dns 53/udp", "admin 81")))
 }
 
-// objects are what a world holds after some steps.
+// objects are a world's services and slices after some steps.
 type objects struct {
 	services map[string]*corev1.Service
 	slices   map[string]*discoveryv1.EndpointSlice
@@ -242,7 +242,7 @@ func merge(all map[string]State, states []State) {
 	}
 }
 
-// walk changes objects at random and compares what the tracker told step by step with a computation from scratch.
+// walk changes objects at random and compares what the tracker returned step by step with a computation from scratch.
 func walk(t *testing.T, seed uint64, steps int) {
 	w := world{rand.New(rand.NewPCG(seed, 1))}
 	o := &objects{services: map[string]*corev1.Service{}, slices: map[string]*discoveryv1.EndpointSlice{}, node: here}
@@ -287,7 +287,7 @@ func FuzzTracker(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { walk(t, seed, 60) })
 }
 
-// TestConcurrentUse is for the race detector; what is left at the end must be right.
+// TestConcurrentUse is for the race detector. The state at the end must be right.
 func TestConcurrentUse(t *testing.T) {
 	x := NewTracker(here)
 	told := map[string]State{}

@@ -16,7 +16,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// upstreamCase is what bundle/proxyoracle reads.
+// upstreamCase is the input of bundle/proxyoracle.
 type upstreamCase struct {
 	Node, Zone string
 	Service    *corev1.Service
@@ -61,7 +61,7 @@ func TestAgainstUpstream(t *testing.T) {
 		if err := decoder.Decode(&want); err != nil {
 			t.Fatalf("answer %d: %v", i, err)
 		}
-		// Upstream runs one proxier per family and each answers health checks for its own; we have one, for the first family.
+		// Upstream runs one proxier per family, and each answers health checks for its family. Ours answers for the first family.
 		want = slices.DeleteFunc(want, func(line string) bool {
 			return strings.HasPrefix(line, "health ") && !strings.HasPrefix(line, "health "+string(c.Service.Spec.IPFamilies[0]))
 		})
@@ -79,8 +79,8 @@ func TestAgainstUpstream(t *testing.T) {
 	}
 }
 
-// upstream makes one case. It leaves out what is ours or Windows' alone, and what upstream leaves to chance: an address
-// in two slices with different conditions.
+// upstream creates one case. It leaves out what only we or only Windows have, and what upstream decides at random: an address in two
+// slices with different conditions.
 func (w world) upstream() upstreamCase {
 	s := w.service("s0")
 	s.Annotations = nil
@@ -125,7 +125,7 @@ func (w world) upstream() upstreamCase {
 	return c
 }
 
-// endpointWords give hints to nearly all endpoints of a case, or to few: only when all have some do they count.
+// endpointWords gives hints to nearly all endpoints of a case, or to few: hints only count if all endpoints have some.
 func (w world) endpointWords(hints string) string {
 	words := []string{w.pick("n1", "n2", "n3", "n3", ""), w.pick("", "", "notready", "terminating", "terminating", "terminating unserving", "unset", "published")}
 	often := w.IntN(12) > 0
@@ -138,7 +138,7 @@ func (w world) endpointWords(hints string) string {
 	return strings.Join(words, " ")
 }
 
-// ours are the lines that the oracle would write.
+// ours returns the lines that the oracle should write.
 func (c upstreamCase) ours() []string {
 	x := NewTracker(Node{Name: c.Node, Zone: c.Zone})
 	x.SetOptions(Options{SourceRanges: Carry})

@@ -52,14 +52,14 @@ type child struct {
 	report   childReport
 }
 
-// childReport is what a reporter was told.
+// childReport is what a child's reporter received.
 type childReport struct {
 	Services map[string]health.ServiceStatus
 	Pass     health.Pass
 	Passes   int
 	Writes   int
 	Repaired int
-	// Taken counts the changes that were handed over.
+	// Taken counts the changes that Take returned.
 	Taken int
 }
 

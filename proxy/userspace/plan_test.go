@@ -78,7 +78,7 @@ func everything() []service.Frontend {
 	}
 }
 
-// carryOut is what a host and a relay that obey make of a plan.
+// carryOut returns what the host and the relay have after a plan whose operations all succeed.
 func carryOut(seen Observed, plan Changes) Observed {
 	for _, op := range plan.Ops {
 		switch op.Verb {
@@ -171,7 +171,7 @@ func TestPlanGolden(t *testing.T) {
 	}
 }
 
-// TestPlanLinger: an address whose service is gone stays while connections to it are open, but not for ever.
+// TestPlanLinger: an address whose service is gone stays while connections to it are open, for a limited time.
 func TestPlanLinger(t *testing.T) {
 	vip := addr("10.96.0.20")
 	wanted := []service.Frontend{front("default/web", "10.96.0.20:80", "10.244.1.5:80")}
@@ -206,7 +206,7 @@ func TestPlanLinger(t *testing.T) {
 	}
 }
 
-// TestPlanFields fails when something is added to a frontend that the plan may have to know.
+// TestPlanFields fails if a field is added to a frontend, since the plan may have to use it.
 func TestPlanFields(t *testing.T) {
 	if n := reflect.TypeFor[service.Frontend]().NumField(); n != 11 {
 		t.Errorf("service.Frontend has %d fields; the plan was written for 11", n)

@@ -107,7 +107,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestDNS asks 10,000 questions over UDP from as many sockets in a pod, 200 at a time, while backends come and go.
+// TestDNS sends 10,000 queries over UDP, each from its own socket in a pod, 200 at a time, while backends come and go.
 func TestDNS(t *testing.T) {
 	w := newWorld(t)
 	w.serveUDP(w.pod1, "one", pod1IP+":53")
@@ -231,7 +231,7 @@ func TestChurn(t *testing.T) {
 			t.Errorf("connection %d: %v", i, err)
 		}
 	}
-	// Even the service may go: its address stays for the sake of the connections until those have ended.
+	// The service may be deleted too: its address stays until the connections have ended.
 	p.set(state("default/web"))
 	w.refused("a service that is gone", w.pod2, "10.96.0.20:80")
 
@@ -249,7 +249,7 @@ func TestChurn(t *testing.T) {
 	wait.True(t, limit, "the address to go", func() bool { return slices.Equal(w.addresses("svc0"), []string{foreignIP}) })
 }
 
-// TestFaults: what goes wrong with one service is said of that one, and right again by itself.
+// TestFaults: a fault is reported for its own service only, and ends by itself.
 func TestFaults(t *testing.T) {
 	w := newWorld(t)
 	stop := w.serveTCP(w.host, "intruder", hostIP+":30080")
@@ -288,7 +288,7 @@ func TestFaults(t *testing.T) {
 		return r.Services["default/taken"].State == health.Programmed
 	})
 	w.expect("the port that is free now", w.out, hostIP+":30080", "one 10.244.7.1")
-	// Somebody takes our addresses away.
+	// Another program removes our addresses.
 
 	for _, gone := range []string{"10.96.0.20", "10.96.0.21"} {
 		w.in(w.host, func() error { return platform.Addresses{}.Remove("svc0", addr(gone)) })
@@ -312,7 +312,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestRestart: what is right is left alone, what is not ours too, and the rest goes: in order, and after kill -9.
+// TestRestart: wanted addresses and those of others stay, the rest is removed. That holds after an orderly end and after kill -9.
 func TestRestart(t *testing.T) {
 	w := newWorld(t)
 	w.serveTCP(w.pod1, "one", pod1IP+":8080")
@@ -382,7 +382,7 @@ func (w *world) watch() (events func() []string, end func()) {
 	return func() []string { <-done; return seen }, func() { close(stop) }
 }
 
-// TestIPv6 serves a frontend of the other family beside one of IPv4.
+// TestIPv6 serves an IPv6 frontend beside an IPv4 one.
 func TestIPv6(t *testing.T) {
 	w := newWorld(t)
 	w.serveTCP(w.host, "six", "[::1]:8080")
@@ -400,7 +400,7 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
-// TestKilledAnywhere kills the proxy at random points of a churn; the next one always ends where the services want it.
+// TestKilledAnywhere kills the proxy at random points while services change. The next proxy always ends with what the services want.
 func TestKilledAnywhere(t *testing.T) {
 	w := newWorld(t)
 	w.serveTCP(w.pod1, "one", pod1IP+":8080")

@@ -30,8 +30,8 @@ func (loopbackHost) Watch(ctx context.Context, _ func()) error {
 	return nil
 }
 
-// TestPrimary: node ports only at the primary addresses; nowhere until these are known, and where they were when they
-// cannot be had any more.
+// TestPrimary: node ports are served at the primary addresses only: nowhere until these are known, and at the last known ones if they
+// cannot be read any more.
 func TestPrimary(t *testing.T) {
 	free, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

@@ -74,7 +74,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// connectPod joins a pod to the host by a pair of interfaces without a common prefix.
+// connectPod connects a pod to the host with a veth pair without a common prefix.
 func connectPod(host *netspace.Space, hostEnd string, pod *netspace.Space, address string) {
 	const gateway = "10.244.7.1"
 	pod.Connect("eth0", host, hostEnd)
@@ -151,7 +151,7 @@ func (p *proxy) get() (r childReport, err error) {
 	return r, json.NewDecoder(resp.Body).Decode(&r)
 }
 
-// set hands over services and waits until a pass has taken them in.
+// set gives the proxy services and waits until a pass has taken them in.
 func (p *proxy) set(states ...service.State) {
 	p.w.t.Helper()
 	before, err := p.get()
@@ -197,7 +197,7 @@ func state(name string, frontends ...service.Frontend) service.State {
 	return service.State{Service: name, Frontends: frontends}
 }
 
-// addresses lists what is on an interface of the host, loopback excepted.
+// addresses lists the addresses of the host's interfaces, except loopback.
 func (w *world) addresses(iface string) (out []string) {
 	w.t.Helper()
 	w.in(w.host, func() error {
@@ -224,7 +224,7 @@ func (w *world) dial(path, network, to string) (c net.Conn, err error) {
 	return c, err
 }
 
-// serveTCP runs a server that greets with its name and the client's address, in brackets, and echoes then.
+// serveTCP runs a server that sends its name and the client's address in brackets, and then echoes.
 func (w *world) serveTCP(path, name, at string) (stop func()) {
 	w.t.Helper()
 	var l net.Listener
@@ -251,7 +251,7 @@ func (w *world) serveTCP(path, name, at string) (stop func()) {
 	return stop
 }
 
-// serveUDP answers each datagram with its name and the same.
+// serveUDP answers each datagram in the same way.
 func (w *world) serveUDP(path, name, at string) {
 	w.t.Helper()
 	var c net.PacketConn
