@@ -202,7 +202,7 @@ func (c Credentials) follow(ctx context.Context, m certificate.Manager, dialer *
 	}
 }
 
-// usable tells whether a kubeconfig exists and its client certificate is still valid.
+// usable reports whether a kubeconfig exists and its client certificate is still valid.
 func usable(path string) bool {
 	if _, err := os.Stat(path); err != nil {
 		return false

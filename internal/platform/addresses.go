@@ -4,11 +4,11 @@ import "net/netip"
 
 // HostAddress is one unicast address of this host.
 type HostAddress struct {
-	// Interface is its name: of the link on Linux, the friendly name ("Ethernet 2") on Windows.
+	// Interface is the name of the link on Linux, the friendly name ("Ethernet 2") on Windows.
 	Interface string
 	Addr      netip.Addr // without zone
-	Bits      int        // of the network that it says is reached directly
+	Bits      int        // of the prefix that is on-link
 }
 
-// Addresses are this host's unicast addresses. The zero value is usable; it may be used from many goroutines.
+// Addresses are this host's unicast addresses. The zero value is usable, and safe for concurrent use.
 type Addresses struct{}

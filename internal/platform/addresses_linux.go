@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// List gives the names of all interfaces and all addresses.
+// List returns the names of all interfaces, and all unicast addresses of this host.
 func (Addresses) List() (interfaces []string, addrs []HostAddress, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -37,8 +37,8 @@ func (Addresses) List() (interfaces []string, addrs []HostAddress, err error) {
 	return interfaces, addrs, nil
 }
 
-// Add puts an address on an interface, for that one address alone and never as the source of what this host sends by
-// itself. One that is there already is success.
+// Add gives an interface an address, with a prefix that covers this address only. The host does not use it as the source of its own
+// connections. An address that is already there is success.
 func (Addresses) Add(iface string, addr netip.Addr) error {
 	link, err := netlink.LinkByName(iface)
 	if err != nil {
@@ -46,7 +46,7 @@ func (Addresses) Add(iface string, addr netip.Addr) error {
 	}
 	a := &netlink.Addr{IPNet: single(addr), Scope: unix.RT_SCOPE_UNIVERSE, Flags: unix.IFA_F_NOPREFIXROUTE}
 	if addr.Is6() {
-		// No search for doubles, which would take seconds; deprecated (RFC 4862) addresses are no sources of new traffic.
+		// Without duplicate address detection, which would take seconds. A deprecated address (RFC 4862) is not the source of new traffic.
 		a.Flags |= unix.IFA_F_NODAD
 		a.PreferedLft, a.ValidLft = 0, int(^uint32(0)>>1)
 	}
@@ -56,7 +56,7 @@ func (Addresses) Add(iface string, addr netip.Addr) error {
 	return nil
 }
 
-// Remove takes an address that Add put there off the interface. One that is gone is success, also with its interface.
+// Remove removes an address that Add gave an interface. It is success if the address, or the interface, is already gone.
 func (Addresses) Remove(iface string, addr netip.Addr) error {
 	link, err := netlink.LinkByName(iface)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -75,7 +75,7 @@ func single(addr netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}
 }
 
-// Watch calls changed, which must not block, after each change of the addresses until ctx ends.
+// Watch calls changed after each change of the addresses, until ctx ends. changed must not block.
 func (Addresses) Watch(ctx context.Context, changed func()) error {
 	for {
 		err := watchAddresses(ctx, changed)
@@ -88,7 +88,7 @@ func (Addresses) Watch(ctx context.Context, changed func()) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(time.Second): // a subscription that breaks at once is not renewed without end
+		case <-time.After(time.Second): // a subscription that fails at once must not be renewed in a busy loop
 		}
 	}
 }
@@ -108,7 +108,7 @@ func watchAddresses(ctx context.Context, changed func()) error {
 		return err
 	}
 
-	changed() // what happened before the subscription stood
+	changed() // for changes before the subscription began
 	for {
 		select {
 		case <-ctx.Done():

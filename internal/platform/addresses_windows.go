@@ -19,7 +19,7 @@ func adapters(flags winipcfg.GAAFlags) ([]*winipcfg.IPAdapterAddresses, error) {
 	return list, nil
 }
 
-// List gives the names of all interfaces and all addresses.
+// List returns the names of all interfaces, and all unicast addresses of this host.
 func (Addresses) List() (interfaces []string, addrs []HostAddress, err error) {
 	list, err := adapters(winipcfg.GAAFlagDefault)
 	if err != nil {
@@ -36,7 +36,7 @@ func (Addresses) List() (interfaces []string, addrs []HostAddress, err error) {
 	return interfaces, addrs, nil
 }
 
-// luid finds an interface by its name; names differ in more than case. 0: there is none.
+// luid finds an interface by its name, regardless of case. It returns 0 if there is no such interface.
 func luid(iface string) (winipcfg.LUID, error) {
 	list, err := adapters(winipcfg.GAAFlagSkipUnicast | winipcfg.GAAFlagSkipAnycast | winipcfg.GAAFlagSkipMulticast | winipcfg.GAAFlagSkipDNSServer)
 	if err != nil {
@@ -50,8 +50,8 @@ func luid(iface string) (winipcfg.LUID, error) {
 	return 0, nil
 }
 
-// Add puts an address on an interface, for that one address alone and never as the source of what this host sends by
-// itself. One that is there already is success.
+// Add gives an interface an address, with a prefix that covers this address only. The host does not use it as the source of its own
+// connections. An address that is already there is success.
 func (Addresses) Add(iface string, addr netip.Addr) error {
 	id, err := luid(iface)
 	if err == nil && id == 0 {
@@ -63,7 +63,7 @@ func (Addresses) Add(iface string, addr netip.Addr) error {
 	row := &winipcfg.MibUnicastIPAddressRow{}
 	row.Init()
 	row.InterfaceLUID = id
-	row.DadState = winipcfg.DadStatePreferred // no search for doubles: it is usable at once
+	row.DadState = winipcfg.DadStatePreferred // usable at once, without duplicate address detection
 	row.ValidLifetime, row.PreferredLifetime = 0xffffffff, 0xffffffff
 	row.OnLinkPrefixLength = uint8(addr.BitLen())
 	row.SkipAsSource = true
@@ -76,7 +76,7 @@ func (Addresses) Add(iface string, addr netip.Addr) error {
 	return nil
 }
 
-// Remove takes an address that Add put there off the interface. One that is gone is success, also with its interface.
+// Remove removes an address that Add gave an interface. It is success if the address, or the interface, is already gone.
 func (Addresses) Remove(iface string, addr netip.Addr) error {
 	id, err := luid(iface)
 	if err != nil {
@@ -95,14 +95,14 @@ func (Addresses) Remove(iface string, addr netip.Addr) error {
 	return nil
 }
 
-// Watch calls changed, which must not block, after each change of the addresses until ctx ends.
+// Watch calls changed after each change of the addresses, until ctx ends. changed must not block.
 func (Addresses) Watch(ctx context.Context, changed func()) error {
 	w, err := winipcfg.RegisterUnicastAddressChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibUnicastIPAddressRow) { changed() })
 	if err != nil {
 		return fmt.Errorf("subscribing to changes of addresses: %w", err)
 	}
 	defer w.Unregister()
-	changed() // what happened before the subscription stood
+	changed() // for changes before the subscription began
 	<-ctx.Done()
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// A port with a lower hardware address comes, and the bridge is asked for again.
+// A bridge keeps its hardware address when a port with a lower one joins, and when CreateBridge is called again.
 func TestBridgeKeepsItsAddress(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces needs root")

@@ -1,2 +1,2 @@
-// Package platform holds what differs between operating systems, behind one interface each.
+// Package platform holds what differs between operating systems: the same functions for each, as far as it has the thing.
 package platform

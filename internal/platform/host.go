@@ -1,14 +1,14 @@
 package platform
 
-// Host is what a node tells about its machine.
+// Host is what a node reports about its machine.
 type Host struct {
 	OS, Arch                                      string
 	Hostname                                      string
 	CPUs, MemoryBytes                             int64
-	SwapBytes                                     int64           // 0 where there is none, and on Windows
-	DiskBytes                                     int64           // of the file system that holds the asked folder
-	HugePages                                     map[int64]int64 // bytes in pages of each size that the kernel has, by size in bytes
-	AppArmor                                      bool            // the kernel enforces profiles of AppArmor
+	SwapBytes                                     int64           // 0 without swap space, and on Windows
+	DiskBytes                                     int64           // of the file system that holds the folder given to ReadHost
+	HugePages                                     map[int64]int64 // bytes in huge pages, by page size in bytes
+	AppArmor                                      bool            // the kernel enforces AppArmor profiles
 	KernelVersion, OSImage                        string
-	MachineID, SystemUUID, BootID, WindowsRelease string // WindowsRelease is major.minor.build; empty elsewhere
+	MachineID, SystemUUID, BootID, WindowsRelease string // WindowsRelease is major.minor.build, and empty on other systems
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadHost reads the facts of this machine; folder says which file system's size counts.
+// ReadHost reads the facts of this machine. DiskBytes is the size of the file system that holds folder.
 func ReadHost(folder string) (Host, error) {
 	h := Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: int64(runtime.NumCPU())}
 	h.Hostname, _ = os.Hostname()
@@ -55,7 +55,7 @@ func ReadHost(folder string) (Host, error) {
 	return h, nil
 }
 
-// hugePages reads how much memory is in pages of each size: folders hugepages-<KiB>kB with their number.
+// hugePages returns how many bytes are in huge pages, by page size. The kernel has a folder hugepages-<KiB>kB per size.
 func hugePages(dir string) map[int64]int64 {
 	out := map[int64]int64{}
 	entries, _ := os.ReadDir(dir)
@@ -76,5 +76,5 @@ func hugePages(dir string) map[int64]int64 {
 	return out
 }
 
-// IsWindows tells whether this program runs on Windows.
+// IsWindows reports whether this program runs on Windows.
 const IsWindows = false

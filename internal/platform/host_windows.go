@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/windows/registry"
 )
 
-// IsWindows tells whether this program runs on Windows.
+// IsWindows reports whether this program runs on Windows.
 const IsWindows = true
 
 var globalMemoryStatusEx = windows.NewLazySystemDLL("kernel32.dll").NewProc("GlobalMemoryStatusEx")
@@ -22,7 +22,7 @@ type memoryStatus struct {
 	availExtended                                                    uint64
 }
 
-// ReadHost reads the facts of this machine; folder says which volume's size counts.
+// ReadHost reads the facts of this machine. DiskBytes is the size of the volume that holds folder.
 func ReadHost(folder string) (Host, error) {
 	h := Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: int64(windows.GetActiveProcessorCount(windows.ALL_PROCESSOR_GROUPS))}
 	if h.CPUs == 0 {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MountPoints lists where something is mounted in this process's mount namespace, in the order of mounting; a folder that is
-// mounted over is listed as often as it was.
+// MountPoints returns the mount points of this process's mount namespace, in the order of mounting. A folder with several mounts on
+// top of each other is listed once for each.
 func MountPoints() ([]string, error) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -19,7 +19,7 @@ func MountPoints() ([]string, error) {
 	return mountPoints(string(table)), nil
 }
 
-// MountPointsBelow lists those inside dir, and not dir itself.
+// MountPointsBelow returns the mount points inside dir, without dir itself.
 func MountPointsBelow(dir string) ([]string, error) {
 	all, err := MountPoints()
 	var below []string
@@ -31,7 +31,7 @@ func MountPointsBelow(dir string) ([]string, error) {
 	return below, err
 }
 
-// octal undoes the escapes of mountinfo (proc_pid_mountinfo(5), the fifth field).
+// octal decodes the escapes of mountinfo (proc_pid_mountinfo(5), the fifth field).
 var octal = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 func mountPoints(table string) (points []string) {
@@ -43,8 +43,8 @@ func mountPoints(table string) (points []string) {
 	return points
 }
 
-// Detach unmounts what is mounted at p, now for new users and when the last one is done for those that have it open. Nothing
-// mounted there is success.
+// Detach unmounts what is mounted at p. New users no longer see it at once; those that have it open keep it until they close it. It
+// is success if nothing is mounted there.
 func Detach(p string) error {
 	err := unix.Unmount(p, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {

@@ -1,7 +1,7 @@
 package platform
 
-// MountPointsBelow lists nothing: on Windows containers' file systems are not mounted at folders.
+// MountPointsBelow returns nothing: on Windows, file systems of containers are not mounted at folders.
 func MountPointsBelow(string) ([]string, error) { return nil, nil }
 
-// Detach is not called, as nothing is listed.
+// Detach is never called: MountPointsBelow returns nothing.
 func Detach(string) error { return nil }

@@ -165,7 +165,7 @@ func StartInNetns(path string, cmd *exec.Cmd) error {
 }
 
 // NetnsPids lists the processes whose network namespace is mounted at path, if only beneath another mount. Without such a
-// namespace there are none. Processes that end meanwhile are left out.
+// namespace it returns nothing. Processes that end meanwhile are left out.
 func NetnsPids(path string) ([]int, error) {
 	namespaces, err := netnsMountedAt(path)
 	if err != nil || len(namespaces) == 0 {

@@ -1,15 +1,15 @@
 package platform
 
-// NodeRules are what an installer may demand of a node before pods run on it. Windows meets all of them.
+// NodeRules are what an installer may require of a node before pods run on it. Windows satisfies all of them.
 type NodeRules struct {
-	// NoSwap refuses a node that swaps, NoCgroupV1 one whose control groups are not of version 2.
+	// NoSwap refuses a node with swap space, NoCgroupV1 a node without cgroups of version 2.
 	NoSwap, NoCgroupV1 bool
 }
 
-// Resources are what a node's main program wants from the system for itself.
+// Resources are what a program asks the system for, for itself.
 type Resources struct {
-	// OOMScore is -1000 to 1000: how gladly the kernel ends it when memory runs out.
+	// OOMScore is from -1000 to 1000. The kernel ends programs with a high score first when memory runs out.
 	OOMScore int
-	// OpenFiles is how many files it may have open.
+	// OpenFiles is the limit of open files.
 	OpenFiles uint64
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckNode says which rule this machine breaks, in upstream's words. A machine with both versions of control groups
-// counts as version 1.
+// CheckNode returns an error, in upstream's words, for the first rule that this machine breaks. A machine with both versions of
+// cgroups counts as version 1.
 func CheckNode(r NodeRules) error {
 	if r.NoSwap {
 		data, err := os.ReadFile("/proc/swaps") // a heading, then one line for each place; absent without swap in the kernel
@@ -26,7 +26,7 @@ func CheckNode(r NodeRules) error {
 	return nil
 }
 
-// CheckPrivileges refuses to run without those that pods need, in upstream's words.
+// CheckPrivileges returns an error, in upstream's words, if this process lacks the privileges that pods need.
 func CheckPrivileges() error {
 	if uid := os.Getuid(); uid != 0 {
 		return fmt.Errorf("kubelet needs to run as uid `0`. It is being run as %d", uid)
@@ -34,7 +34,7 @@ func CheckPrivileges() error {
 	return nil
 }
 
-// Claim asks the system for r. What it does not give is in the error; the program can go on without.
+// Claim asks the system for r. The error names what it refuses; the program can go on without.
 func Claim(r Resources) error {
 	err := os.WriteFile("/proc/self/oom_score_adj", []byte(strconv.Itoa(r.OOMScore)), 0o644)
 	limit := unix.Rlimit{Cur: r.OpenFiles, Max: r.OpenFiles}

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// CheckNode has nothing to find fault with: there are neither control groups nor swap devices.
+// CheckNode always succeeds: Windows has neither cgroups nor swap devices.
 func CheckNode(NodeRules) error { return nil }
 
-// CheckPrivileges refuses to run without an elevated token: without one there is no work with the runtime and volumes.
+// CheckPrivileges returns an error if this process has no elevated token, which the runtime and volumes need.
 func CheckPrivileges() error {
 	if !windows.GetCurrentProcessToken().IsElevated() {
 		return errors.New("kubelet needs to run with elevated permissions")
@@ -17,5 +17,5 @@ func CheckPrivileges() error {
 	return nil
 }
 
-// Claim has nothing to ask for: there are no such limits.
+// Claim does nothing: Windows has no such limits.
 func Claim(Resources) error { return nil }

@@ -2,5 +2,5 @@
 
 package platform
 
-// Protect does nothing here: the mode that a folder is made with says who may use it.
+// Protect does nothing on this system: the folder's permission bits already say who may use it.
 func Protect(string) error { return nil }

@@ -10,9 +10,9 @@ import (
 // fileAllAccess is FILE_ALL_ACCESS (winnt.h).
 const fileAllAccess = 0x1f01ff
 
-// Protect takes a folder, and what is made in it from now on, from everybody but SYSTEM, the administrators and the folder's
-// owner. Without it a folder has what the root of the disk hands down: every user may read, every authenticated one write
-// (CVE-2024-5321, where upstream's kubelet began to do the same).
+// Protect denies everybody but SYSTEM, the administrators and the folder's owner access to a folder, and to what is made in it from
+// now on. Otherwise a folder inherits from the root of the disk, where every user may read and every authenticated user may write.
+// Upstream's kubelet does the same since CVE-2024-5321.
 func Protect(dir string) (err error) {
 	defer func() {
 		if err != nil {
@@ -44,11 +44,11 @@ func Protect(dir string) (err error) {
 		return err
 	}
 
-	// Not SetSecurityInfo, which Wine 8.0 has add what the folder above hands down even where that is not wanted.
+	// Not SetSecurityInfo: Wine 8.0 adds the inherited entries even if the descriptor says not to.
 	return windows.SetKernelObjectSecurity(h, windows.DACL_SECURITY_INFORMATION|windows.PROTECTED_DACL_SECURITY_INFORMATION, list)
 }
 
-// onlyFor is a description whose access list lets in the owner, SYSTEM and the administrators, and takes nothing over from above.
+// onlyFor returns a security descriptor that lets in the owner, SYSTEM and the administrators, and inherits nothing.
 func onlyFor(owner *windows.SID) (*windows.SECURITY_DESCRIPTOR, error) {
 	who := []*windows.SID{owner}
 	for _, kind := range []windows.WELL_KNOWN_SID_TYPE{windows.WinLocalSystemSid, windows.WinBuiltinAdministratorsSid} {

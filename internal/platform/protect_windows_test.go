@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// TestProtect looks for users that are neither SYSTEM, nor administrators, nor the owner in the access list of a folder.
+// TestProtect checks that only SYSTEM, administrators and the owner are in the access list of a protected folder.
 func TestProtect(t *testing.T) {
-	dir, err := os.MkdirTemp("", "logs") // TempDir removes with os.RemoveAll, which Wine 8.0 does not bear
+	dir, err := os.MkdirTemp("", "logs") // TempDir removes with os.RemoveAll, which fails on Wine 8.0
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestProtect(t *testing.T) {
 	}
 }
 
-// strangers are those whom the access list of a folder lets in.
+// strangers returns the users, other than SYSTEM, administrators and the owner, that the access list of a folder lets in.
 func strangers(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	sd, err := windows.GetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
@@ -56,7 +56,7 @@ func strangers(t *testing.T, dir string) (out []string) {
 	}
 
 	list, _, err := sd.DACL()
-	if err != nil || list == nil { // no list lets everybody in
+	if err != nil || list == nil { // without a list everybody is let in
 		t.Fatalf("access list %v, %v", list, err)
 	}
 

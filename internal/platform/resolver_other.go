@@ -4,5 +4,5 @@ package platform
 
 import "errors"
 
-// ReadResolver is for Windows; elsewhere there is a file.
+// ReadResolver returns nothing: only Windows has no resolv.conf.
 func ReadResolver() (servers, searches []string, err error) { return nil, nil, errors.ErrUnsupported }

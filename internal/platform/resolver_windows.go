@@ -11,11 +11,11 @@ import (
 
 const tcpip = `SYSTEM\CurrentControlSet\Services\Tcpip\Parameters`
 
-// noServers are the addresses that Windows shows for an adapter to which nobody gave a server (RFC 3879 took them away).
+// noServers are the addresses that Windows shows for an adapter without a DNS server (site-local, deprecated by RFC 3879).
 var noServers = netip.MustParsePrefix("fec0:0:0:ffff::/64")
 
-// ReadResolver reads whom this host asks for names, and in which domains it looks for short ones: of all adapters that are
-// up, and the list of the whole host first.
+// ReadResolver returns the DNS servers and the search domains of this host: the host-wide list first, then those of every adapter
+// that is up.
 func ReadResolver() (servers, searches []string, err error) {
 	list, err := adapters(winipcfg.GAAFlagSkipUnicast | winipcfg.GAAFlagSkipAnycast | winipcfg.GAAFlagSkipMulticast)
 	if err != nil {
@@ -33,7 +33,7 @@ func ReadResolver() (servers, searches []string, err error) {
 			return
 		}
 		defer k.Close()
-		text, _, _ := k.GetStringValue("SearchList") // absent where nobody set one
+		text, _, _ := k.GetStringValue("SearchList") // absent unless somebody set it
 		for _, s := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
 			add(&searches, s)
 		}

@@ -4,8 +4,8 @@ package platform
 
 import "context"
 
-// AsService runs run: only Windows has a service manager that wants answers.
+// AsService calls run: only Windows has a service manager that must be answered.
 func AsService(ctx context.Context, _ string, run func(context.Context) error) error { return run(ctx) }
 
-// SetPriority accepts the names that Windows knows and does nothing.
+// SetPriority does nothing: priority classes exist on Windows only.
 func SetPriority(string) error { return nil }

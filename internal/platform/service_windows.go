@@ -9,8 +9,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// AsService runs run under the service manager, as the service of that name, when the manager started this program. It
-// must be called before anything slow: the manager gives up after 30 s.
+// AsService calls run. If the service manager started this program, run becomes the service of that name and ends when the manager
+// stops it. Call AsService before anything slow: the manager gives up after 30 s.
 func AsService(ctx context.Context, name string, run func(context.Context) error) error {
 	if managed, err := svc.IsWindowsService(); err != nil || !managed {
 		klog.FromContext(ctx).Info("Not started by the service manager: running as a plain program", "error", err)
@@ -23,14 +23,14 @@ func AsService(ctx context.Context, name string, run func(context.Context) error
 	return h.err
 }
 
-// managedRun answers the service manager while the program runs.
+// managedRun answers the service manager while the program is running.
 type managedRun struct {
 	ctx context.Context
 	run func(context.Context) error
 	err error
 }
 
-// Execute runs until the manager says stop.
+// Execute returns when the manager stops the service, or when the program ends.
 func (m *managedRun) Execute(_ []string, requests <-chan svc.ChangeRequest, status chan<- svc.Status) (bool, uint32) {
 	ctx, stop := context.WithCancel(m.ctx)
 	defer stop()
@@ -74,7 +74,7 @@ func SetPriority(name string) error {
 	if !ok {
 		return fmt.Errorf("unknown priority class %s, valid ones are available at https://docs.microsoft.com/en-us/windows/win32/procthread/scheduling-priorities", name)
 	}
-	if class == windows.NORMAL_PRIORITY_CLASS { // every process begins so
+	if class == windows.NORMAL_PRIORITY_CLASS { // the default of every process
 		return nil
 	}
 	if err := windows.SetPriorityClass(windows.CurrentProcess(), class); err != nil {

@@ -10,14 +10,14 @@ type Usage struct {
 	MemoryAvailable  uint64
 	MemoryWorkingSet uint64
 	Disk
-	// MemoryFaults and MemoryMajorFaults are page faults since boot, the latter those that read from a disk; 0 where
-	// nobody counts them.
+	// MemoryFaults are page faults since boot, MemoryMajorFaults those of them that read from a disk. Both are 0 on systems that do
+	// not count them.
 	MemoryFaults, MemoryMajorFaults uint64
-	// Tasks is how many there are, threads on Linux and processes on Windows, MaxTasks how many there can be; 0: not known.
+	// Tasks is the number of threads on Linux, of processes on Windows. MaxTasks is its limit. 0 means not known.
 	Tasks, MaxTasks uint64
-	// CommitTotal and CommitLimit are the memory that Windows has promised, and can promise; 0 elsewhere.
+	// CommitTotal is the memory that Windows has committed, CommitLimit its limit. Both are 0 on other systems.
 	CommitTotal, CommitLimit uint64
-	// SwapTotal and SwapFree are of Linux; 0 where there is no swap.
+	// SwapTotal and SwapFree are for Linux, and 0 without swap space.
 	SwapTotal, SwapFree uint64
 	// Own is what this process uses itself.
 	OwnCPUNanoseconds, OwnMemory uint64
@@ -33,9 +33,9 @@ type Disk struct {
 	InodesFree    uint64
 }
 
-// InterfaceUsage is what went through a network interface since it is there.
+// InterfaceUsage counts what has passed a network interface since it was created.
 type InterfaceUsage struct {
 	Name                                 string
-	Default                              bool // the default route leads through it
+	Default                              bool // the default route uses it
 	RxBytes, RxErrors, TxBytes, TxErrors uint64
 }

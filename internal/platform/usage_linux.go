@@ -12,7 +12,7 @@ import (
 
 const ticksPerSecond = 100 // USER_HZ, fixed for /proc on all architectures that Go runs on
 
-// ReadUsage reads the usage of the machine, and of the filesystem that root is on.
+// ReadUsage reads the usage of the machine, and of the file system that holds root.
 func ReadUsage(root string) (Usage, error) {
 	var u Usage
 	stat, err := os.ReadFile("/proc/stat")
@@ -79,7 +79,7 @@ func ReadUsage(root string) (Usage, error) {
 	return u, nil
 }
 
-// ReadDisk reads the usage of the file system that root is on; the machine's where root is empty.
+// ReadDisk reads the usage of the file system that holds root, or of / if root is empty.
 func ReadDisk(root string) (Disk, error) {
 	if root == "" {
 		root = "/"
@@ -92,7 +92,7 @@ func ReadDisk(root string) (Disk, error) {
 	return Disk{DiskTotal: fs.Blocks * size, DiskFree: fs.Bfree * size, DiskAvailable: fs.Bavail * size, Inodes: fs.Files, InodesFree: fs.Ffree}, nil
 }
 
-// readTasks reads what the kernel counts of tasks and page faults. What it does not tell stays 0.
+// readTasks reads the kernel's counts of tasks and page faults. What cannot be read stays 0.
 func readTasks(u *Usage) {
 	for _, file := range []string{"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"} {
 		data, err := os.ReadFile(file)
@@ -139,13 +139,13 @@ func readOwn(u *Usage) {
 	}
 }
 
-// readInterfaces reads the counters of the interfaces of this network namespace, the loopback left out.
+// readInterfaces reads the counters of the interfaces of this network namespace, without the loopback.
 func readInterfaces() []InterfaceUsage {
 	table, err := os.ReadFile("/proc/net/dev")
 	if err != nil {
 		return nil
 	}
-	routes, _ := os.ReadFile("/proc/net/route") // absent where there is no IPv4
+	routes, _ := os.ReadFile("/proc/net/route") // absent without IPv4
 	return parseInterfaces(string(table), string(routes))
 }
 

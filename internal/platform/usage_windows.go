@@ -18,8 +18,8 @@ var (
 	getProcessMemoryInfo = kernel32.NewProc("K32GetProcessMemoryInfo")
 )
 
-// ReadUsage reads the usage of the machine, and of the volume that root is on. The working set is the physical memory in
-// use; no performance counters are read, because hosts may lack them.
+// ReadUsage reads the usage of the machine, and of the volume that holds root. The working set is the physical memory in use. No
+// performance counters are read, because hosts may lack them.
 func ReadUsage(root string) (Usage, error) {
 	var u Usage
 	var idle, kernel, user windows.Filetime
@@ -50,7 +50,7 @@ func ReadUsage(root string) (Usage, error) {
 	return u, nil
 }
 
-// ReadDisk reads the usage of the volume that root is on; of C: where root is empty.
+// ReadDisk reads the usage of the volume that holds root, or of C: if root is empty.
 func ReadDisk(root string) (d Disk, err error) {
 	if root == "" {
 		root = `C:\`
@@ -74,7 +74,7 @@ type performance struct {
 	handles, processes, threads                            uint32
 }
 
-// readCommit reads what the system has promised of memory, and how many processes there are. What it does not tell stays 0.
+// readCommit reads the committed memory and the number of processes. What cannot be read stays 0.
 func readCommit(u *Usage) {
 	p := performance{size: uint32(unsafe.Sizeof(performance{}))}
 	if ok, _, _ := getPerformanceInfo.Call(uintptr(unsafe.Pointer(&p)), unsafe.Sizeof(p)); ok == 0 {
@@ -102,8 +102,8 @@ func readOwn(u *Usage) {
 	}
 }
 
-// readInterfaces reads the counters of the adapters that have addresses, by their friendly names. Tunnels and filters, of
-// which Windows lists many, have none.
+// readInterfaces reads the counters of the adapters that have addresses, by their friendly names. This leaves out the many tunnels
+// and filters that Windows lists.
 func readInterfaces() (out []InterfaceUsage) {
 	rows, err := winipcfg.GetIfTable2Ex(winipcfg.MibIfEntryNormal)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clockStub takes the place of the vDSO's clock_gettime: it asks the kernel, and adds seconds to what is CLOCK_REALTIME.
+// clockStub replaces the vDSO's clock_gettime: it calls the kernel, and adds seconds if the clock is CLOCK_REALTIME.
 // The four zeros are the seconds.
 var clockStub = []byte{
 	0xb8, 0xe4, 0, 0, 0, // mov eax, 228 (clock_gettime)
@@ -34,9 +34,9 @@ const (
 	pageSize      = 4096
 )
 
-// ShiftClock has a process see the time of day so much later, or earlier where offset is negative, than it is; zero ends it.
-// Timers go on as they are, as when somebody sets a machine's clock. Only for programs that ask the vDSO, as Go's do; where
-// it cannot be done on this machine the error is errors.ErrUnsupported.
+// ShiftClock adds offset, which may be negative, to the time of day that a process sees; zero undoes it. Timers are not affected, as
+// when somebody sets a machine's clock. It works for programs that use the vDSO, as Go programs do. The error is
+// errors.ErrUnsupported if this machine's vDSO cannot be changed.
 func (p *Process) ShiftClock(offset time.Duration) error {
 	if runtime.GOARCH != "amd64" {
 		return fmt.Errorf("shifting clocks on %s: %w", runtime.GOARCH, errors.ErrUnsupported)
@@ -69,7 +69,7 @@ func (p *Process) shiftClock(seconds int32) error {
 	stub := slices.Clone(clockStub)
 
 	binary.LittleEndian.PutUint32(stub[secondsInStub:], uint32(seconds))
-	room := image[size-len(stub):] // behind the image the last page is empty
+	room := image[size-len(stub):] // the rest of the last page, behind the image, is empty
 	if bytes.Equal(room[:secondsInStub], stub[:secondsInStub]) {
 		_, err := mem.WriteAt(stub, start+int64(size-len(stub)))
 		return err
@@ -88,7 +88,7 @@ func (p *Process) shiftClock(seconds int32) error {
 	})
 }
 
-// vdso is where the kernel's library lies in the process.
+// vdso returns where the vDSO is mapped in the process.
 func (p *Process) vdso() (start int64, size int, err error) {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.PID()))
 	if err != nil {
@@ -104,7 +104,7 @@ func (p *Process) vdso() (start int64, size int, err error) {
 	return 0, 0, errors.New("it has no vDSO")
 }
 
-// clockEntry is where clock_gettime begins.
+// clockEntry returns the address of clock_gettime.
 func clockEntry(image []byte) (int, error) {
 	file, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {
@@ -122,7 +122,7 @@ func clockEntry(image []byte) (int, error) {
 	return 0, fmt.Errorf("the vDSO has no clock_gettime: %w", errors.ErrUnsupported)
 }
 
-// stopped runs change while no thread of the process runs or is in the page of that address.
+// stopped calls change while all threads of the process are stopped and none is in the page of that address.
 func (p *Process) stopped(address int64, change func() error) error {
 	page := address / pageSize
 	for range 100 {
@@ -140,7 +140,7 @@ func (p *Process) stopped(address int64, change func() error) error {
 	return errors.New("its threads are never elsewhere")
 }
 
-// threadsIn says whether a thread has yet to stop, or is in a page.
+// threadsIn reports whether a thread has not stopped yet, or is in a page.
 func (p *Process) threadsIn(page int64) (bool, error) {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", p.PID()))
 	for _, file := range tasks {

@@ -14,12 +14,12 @@ import (
 // RuntimeMetrics is the address, in the World's network namespace, where containerd serves /v1/metrics.
 const RuntimeMetrics = "127.0.0.1:1338"
 
-// RuntimeProfiles is where it serves /debug/pprof.
+// RuntimeProfiles is the address where containerd serves /debug/pprof.
 const RuntimeProfiles = "127.0.0.1:1339"
 
 func (w *World) socket() string { return w.Path("containerd", "containerd.sock") }
 
-// endpoint is where kubelets find the runtime.
+// endpoint is the socket of the runtime that kubelets are given.
 func (w *World) endpoint() string {
 	if w.proxy != "" {
 		return w.proxy
@@ -27,8 +27,8 @@ func (w *World) endpoint() string {
 	return w.socket()
 }
 
-// RestartContainerd ends containerd, with kill as a crash would, and starts it again; it returns when pods can be made.
-// Containers go on without it.
+// RestartContainerd ends containerd and starts it again. With kill it is not given the time to end in order. It returns when pods can
+// be made. Containers keep running meanwhile.
 func (w *World) RestartContainerd(ctx context.Context, kill bool) error {
 	p := w.Process("containerd")
 	if kill {
@@ -42,10 +42,10 @@ func (w *World) RestartContainerd(ctx context.Context, kill bool) error {
 	return wait.For(ctx, 60*time.Second, "containerd", w.runtimeReady)
 }
 
-// CNIDir is where CNI keeps the addresses that are in use, one file each.
+// CNIDir is the folder in which CNI keeps the addresses in use, one file each.
 func (w *World) CNIDir() string { return w.Path("cni", "data", "world") }
 
-// writeContainerd writes containerd's settings and a bridge network with the plugins that a Linux node has.
+// writeContainerd writes containerd's configuration, and a bridge network with the plugins of a Linux node.
 func (w *World) writeContainerd() error {
 	text := fmt.Sprintf(`version = 4
 root = %[1]q
@@ -90,7 +90,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.bl
 
 const cgroups = "/sys/fs/cgroup"
 
-// hierarchies of cgroups: the mount point itself on v2, one folder per controller on v1 and hybrid hosts.
+// hierarchies returns the hierarchies of cgroups: the mount point itself on v2, one folder per controller on v1 and hybrid hosts.
 func hierarchies() ([]string, error) {
 	if _, err := os.Stat(filepath.Join(cgroups, "cgroup.controllers")); err == nil {
 		return []string{cgroups}, nil
@@ -108,7 +108,7 @@ func hierarchies() ([]string, error) {
 	return out, nil
 }
 
-// makeCgroups makes the cgroup of a World in every hierarchy: upstream's kubelet wants to find it.
+// makeCgroups makes the cgroup of a World in every hierarchy, because upstream's kubelet expects it.
 func makeCgroups(name string) error {
 	all, err := hierarchies()
 	if err != nil {

@@ -12,12 +12,11 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Fault decides about one call to the runtime: hold is waited for before the call is passed on (nil passes it at once).
-// The method is its gRPC name, such as /runtime.v1.RuntimeService/StopContainer; request is as on the wire, in which ids
-// and names stand as they are.
+// Fault decides about one call to the runtime: the call is passed on when hold is closed, or at once if hold is nil. The method is
+// its gRPC name, such as /runtime.v1.RuntimeService/StopContainer. The request is protobuf, in which ids and names are plain text.
 type Fault func(method string, request []byte) (hold <-chan struct{})
 
-// CRIProxy passes every call to containerd on, except what its fault holds up. What it passes it does not understand.
+// CRIProxy passes every call on to containerd, without decoding it. Its fault can hold up calls.
 type CRIProxy struct {
 	server *grpc.Server
 	conn   *grpc.ClientConn
@@ -27,7 +26,7 @@ type CRIProxy struct {
 	calls map[string]int
 }
 
-// ProxyRuntime puts a proxy before containerd. Kubelets that are started from now on speak to it.
+// ProxyRuntime puts a proxy in front of containerd, for kubelets that are started from now on.
 func (w *World) ProxyRuntime() (*CRIProxy, error) {
 	path := w.Path("containerd", "proxy.sock")
 	l, err := net.Listen("unix", path)
@@ -47,14 +46,14 @@ func (w *World) ProxyRuntime() (*CRIProxy, error) {
 	return p, nil
 }
 
-// Set replaces the fault; nil passes everything.
+// Set replaces the fault. With nil every call is passed on at once.
 func (p *CRIProxy) Set(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = f
 }
 
-// Calls is how often each method was called.
+// Calls returns the number of calls by method.
 func (p *CRIProxy) Calls() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +118,7 @@ func (p *CRIProxy) pass(_ any, in grpc.ServerStream) error {
 	}
 }
 
-// rawCodec leaves messages as they are on the wire.
+// rawCodec passes messages on without decoding them.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }

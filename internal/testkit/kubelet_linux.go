@@ -14,7 +14,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// KubeletRoot is the root folder of a node's kubelet, and PodLogs its folder of container logs.
+// KubeletRoot is the root folder of a node's kubelet.
 func (h *home) KubeletRoot(node string) string { return h.Path("kubelet", node) }
 
 // PodLogs is the folder of a node's container logs.
@@ -23,7 +23,7 @@ func (h *home) PodLogs(node string) string { return h.Path("log", node, "pods") 
 // Manifests is the folder of a node's static pods.
 func (h *home) Manifests(node string) string { return h.Path("manifests", node) }
 
-// StartKubelet is LaunchKubelet, and returns when the node is Ready.
+// StartKubelet starts a kubelet as LaunchKubelet does, and returns when the node is Ready.
 func (w *World) StartKubelet(ctx context.Context, node string, upstream bool) (*Process, error) {
 	began := metav1.Now()
 	p, err := w.LaunchKubelet(node, upstream)
@@ -58,8 +58,8 @@ func (w *World) KubeletArgs(node string) []string {
 		"--node-ip=" + NodeIP, "--root-dir=" + w.KubeletRoot(node), "--cert-dir=" + w.KubeletRoot(node) + "/pki", "--v=2"}
 }
 
-// LaunchKubelet starts our kubelet as the node, or upstream's, and does not wait for anything. One at a time: they share
-// containerd and ports.
+// LaunchKubelet starts our kubelet as the node, or upstream's, and does not wait for it. Only one kubelet can run at a time: they
+// share containerd and ports.
 func (w *World) LaunchKubelet(node string, upstream bool) (*Process, error) {
 	config := w.Path(node + "-kubelet.json")
 	content := w.kubeletConfig(node)

@@ -121,7 +121,8 @@ func cgroupsBelow(name string) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// RemoveCgroups removes a cgroup and all below it from every hierarchy. The kernel lets go of ended tasks a moment late.
+// RemoveCgroups removes a cgroup and all below it from every hierarchy. It tries for some seconds: the kernel removes ended tasks
+// from their cgroup a moment after their end.
 func RemoveCgroups(name string) error {
 	return wait.For(context.Background(), 5*time.Second, "the cgroups of "+name+" to go", func(context.Context) error {
 		all, err := hierarchies()

@@ -32,7 +32,7 @@ func (h *home) Start(name, program string, args ...string) (*Process, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(h.bin, "bundle")+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for the test, which then stops them in order
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt reaches the test only, which then stops its processes in order
 	if err := platform.StartInNetns(h.Netns(), cmd); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
@@ -45,7 +45,7 @@ func (h *home) Start(name, program string, args ...string) (*Process, error) {
 	return p, nil
 }
 
-// PID of the process.
+// PID is the process's id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // CPU is the processor time that the process has used, in seconds; 0 for one that has ended.
@@ -54,7 +54,7 @@ func (p *Process) CPU() float64 {
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(data), ") ") // the name before it may hold anything
+	_, rest, _ := strings.Cut(string(data), ") ") // the name before it can contain anything
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
 		return 0
@@ -65,7 +65,7 @@ func (p *Process) CPU() float64 {
 	return (user + system) / ticks
 }
 
-// Process finds a running process by the name that it was started with; nil if there is none.
+// Process returns the newest process that was started under this name, or nil.
 func (h *home) Process(name string) *Process {
 	for _, p := range slices.Backward(h.procs) {
 		if p.Name == name {
@@ -75,7 +75,7 @@ func (h *home) Process(name string) *Process {
 	return nil
 }
 
-// Stop asks the process to end, and kills it when it has not after 15 s. One that has ended is stopped.
+// Stop asks the process to end, and kills it after 15 s. It does nothing if the process has ended.
 func (p *Process) Stop() {
 	p.signal(syscall.SIGTERM)
 	select {
@@ -99,7 +99,7 @@ func (p *Process) signal(s syscall.Signal) {
 	}
 }
 
-// Logs is the end of every log, at most limit bytes of each.
+// Logs returns the end of every log, at most limit bytes of each.
 func (h *home) Logs(limit int) string {
 	var b strings.Builder
 	files, _ := filepath.Glob(h.Path("*.log"))
@@ -113,7 +113,7 @@ func (h *home) Logs(limit int) string {
 	return b.String()
 }
 
-// SaveLogs copies all logs to a folder; "" is nowhere.
+// SaveLogs copies all logs to a folder. It does nothing if dir is empty.
 func (h *home) SaveLogs(dir string) error {
 	if dir == "" {
 		return nil

@@ -25,7 +25,7 @@ const (
 	podRange = "10.97.0.0/16"
 )
 
-// Images of every World: our test program and the sandbox's.
+// Images of every World: our test program, and the pause program of sandboxes.
 const (
 	TestImage  = "testkit.local/testapp:1"
 	pauseImage = "testkit.local/pause:1"
@@ -48,11 +48,11 @@ type Options struct {
 type World struct {
 	home
 
-	// Client is an administrator's.
+	// Client has all rights.
 	Client kubernetes.Interface
-	// KubeletConfig are fields of the configuration that the next kubelet starts with, beside those that all have.
+	// KubeletConfig holds fields of the next kubelet's configuration, in addition to those that every kubelet here has.
 	KubeletConfig map[string]any
-	// Runtime and Images speak to containerd.
+	// Runtime and Images are clients of containerd.
 	Runtime cri.RuntimeServiceClient
 	Images  cri.ImageServiceClient
 
@@ -106,7 +106,7 @@ func (h *home) Path(parts ...string) string {
 	return filepath.Join(append([]string{h.Dir}, parts...)...)
 }
 
-// CgroupRoot is where kubelets are told to put pods.
+// CgroupRoot is the cgroup below which kubelets put pods.
 func (h *home) CgroupRoot() string { return "/" + h.Name }
 
 func (h *home) bundled(name string) string { return filepath.Join(h.bin, "bundle", name) }
@@ -133,7 +133,7 @@ func (w *World) start(ctx context.Context) error {
 		w.ImportTestImage(ctx, TestImage))
 }
 
-// ImportOther gives containerd our test program as an image of that name that shares nothing with the others.
+// ImportOther imports our test program into containerd as the image ref, which shares no layer with other images.
 func (w *World) ImportOther(ctx context.Context, ref string) error {
 	program := filepath.Join(w.o.Bin, "bundle", "images", "linux", "testapp")
 	path := "/" + strings.Map(func(r rune) rune {
@@ -145,14 +145,14 @@ func (w *World) ImportOther(ctx context.Context, ref string) error {
 	return Import(ctx, w.socket(), ref, map[string]string{path: program}, path)
 }
 
-// ImportTestImage gives containerd our test program as an image of that name.
+// ImportTestImage imports our test program into containerd as the image ref.
 func (w *World) ImportTestImage(ctx context.Context, ref string) error {
 	program := filepath.Join(w.o.Bin, "bundle", "images", "linux", "testapp")
 	return Import(ctx, w.socket(), ref, map[string]string{"/testapp": program}, "/testapp")
 }
 
-// StartControlPlane starts the API server, its store and its controllers, again after a test has ended them. It returns before
-// they answer.
+// StartControlPlane starts etcd, the API server and the controllers, or starts them again after a test has ended them. It does not
+// wait until they answer.
 func (w *World) StartControlPlane() error {
 	_, err := w.Start("controlplane", w.bundled("kube"), "controlplane", "--config", w.Path("controlplane", "config.json"))
 	return err
@@ -171,7 +171,7 @@ func (h *home) makeNetwork() error {
 	})
 }
 
-// connect waits until both sides answer, and the namespaces' service accounts are there.
+// connect waits until containerd and the API server answer, and the service account of the namespace default is there.
 func (w *World) connect(ctx context.Context) error {
 	var err error
 	if w.Client, err = w.controlPlane().Client(w.Netns(), tokenOf("admin")); err != nil {
