@@ -19,8 +19,18 @@ BUNDLE_REGISTRY := $(BUNDLE_OUT)/registry
 BUNDLE_PROXYORACLE := $(BUNDLE_OUT)/proxy-oracle
 BUNDLE_IMAGES := $(foreach p,pause testapp,$(BUNDLE_OUT)/images/linux/$(p) $(BUNDLE_OUT)/images/windows/$(p).exe)
 
+# The families take their common modules at the same versions, so that each package is compiled once (tools/versions
+# checks it). The first family compiles most of what the others share; those are then built side by side.
 .PHONY: bundle
-bundle: $(BUNDLE_KUBE) $(BUNDLE_CONTAINERD) $(BUNDLE_CNI) $(BUNDLE_CNI_WINDOWS) $(BUNDLE_COREDNS) $(BUNDLE_REGISTRY) $(BUNDLE_PROXYORACLE) $(BUNDLE_IMAGES) ## build the third-party programs of a local cluster
+bundle: $(BUNDLE_KUBE) ## build the third-party programs of a local cluster
+	@$(MAKE) --no-print-directory -j$(JOBS) bundle-others
+
+.PHONY: bundle-others
+bundle-others: $(BUNDLE_CONTAINERD) $(BUNDLE_CNI) $(BUNDLE_COREDNS) $(BUNDLE_REGISTRY) $(BUNDLE_IMAGES)
+
+# Programs that no cluster runs, but tests: upstream's CNI plugins for Windows, and upstream's choice of backends.
+.PHONY: bundle-tests
+bundle-tests: $(BUNDLE_CNI_WINDOWS) $(BUNDLE_PROXYORACLE)
 
 $(BUNDLE_KUBE): $(call bundle-sources,controlplane)
 	cd bundle/controlplane && $(BUNDLE_BUILD) -ldflags "$(BUNDLE_KUBE_LD)" -o ../../$@

@@ -24,14 +24,14 @@ type upstreamCase struct {
 }
 
 // TestAgainstUpstream gives 10,000 random services to the logic of upstream's Linux kube-proxy and compares every
-// frontend, backend, short cut, source range and health check. `make bundle` builds the program.
+// frontend, backend, short cut, source range and health check. `make bundle-tests` builds the program.
 func TestAgainstUpstream(t *testing.T) {
 	oracle, err := filepath.Abs("../../bin/bundle/proxy-oracle")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(oracle); err != nil {
-		t.Skip("needs bin/bundle/proxy-oracle: make bundle")
+		t.Skip("needs bin/bundle/proxy-oracle: make bundle-tests")
 	}
 	const count = 10_000
 	w := world{rand.New(rand.NewPCG(7, 7))}

@@ -24,7 +24,11 @@ conformance-smoke: deps-conformance build conformance-build ## a few of these te
 	go test -count=1 -timeout 10m -v -run TestSmoke ./test/conformance
 
 .PHONY: conformance-build
-conformance-build: $(CONFORMANCE_SUITE) $(CONFORMANCE_PROGRAMS) $(CONFORMANCE_DATA)
+conformance-build:
+	@$(MAKE) --no-print-directory -j$(JOBS) conformance-parts
+
+.PHONY: conformance-parts
+conformance-parts: $(CONFORMANCE_SUITE) $(CONFORMANCE_PROGRAMS) $(CONFORMANCE_DATA)
 
 .PHONY: deps-conformance
 deps-conformance:

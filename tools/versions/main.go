@@ -1,0 +1,113 @@
+// Command versions lists the modules that the repository's go.mod files ask for at different versions. A package that two
+// families need at different versions, or whose imports differ, is compiled once for each: that is most of the time that a
+// first build takes.
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// apart are the modules that may differ, with the reason.
+var apart = map[string]string{
+	"github.com/onsi/ginkgo/v2":           "the conformance suite is built with the version that Kubernetes tests it with; ours only names it",
+	"github.com/onsi/gomega":              "as ginkgo",
+	"github.com/prometheus/client_golang": "CoreDNS needs a newer one; few packages depend on it",
+	"github.com/prometheus/common":        "as client_golang",
+	"github.com/prometheus/procfs":        "as client_golang",
+	"go.etcd.io/bbolt":                    "etcd keeps the version that it was released with: it stores the cluster's data",
+}
+
+func main() {
+	root := "."
+	if len(os.Args) > 1 {
+		root = os.Args[1]
+	}
+	ok, err := run(os.Stdout, root)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "versions:", err)
+	}
+	if err != nil || !ok {
+		os.Exit(1)
+	}
+}
+
+// run reports whether all go.mod files below root ask for the same versions, and prints those that differ.
+func run(out io.Writer, root string) (ok bool, err error) {
+	files, err := modFiles(root)
+	if err != nil {
+		return false, err
+	}
+	byModule := map[string]map[string][]string{} // module, version, folders
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return false, err
+		}
+		folder, err := filepath.Rel(root, filepath.Dir(file))
+		if err != nil {
+			return false, err
+		}
+		for module, version := range requirements(string(data)) {
+			if byModule[module] == nil {
+				byModule[module] = map[string][]string{}
+			}
+			byModule[module][version] = append(byModule[module][version], filepath.ToSlash(folder))
+		}
+	}
+
+	ok = true
+	for _, module := range slices.Sorted(maps.Keys(byModule)) {
+		versions := byModule[module]
+		if len(versions) == 1 || apart[module] != "" {
+			continue
+		}
+		ok = false
+		fmt.Fprintf(out, "%s differs:\n", module)
+		for _, v := range slices.Sorted(maps.Keys(versions)) {
+			fmt.Fprintf(out, "\t%s in %s\n", v, strings.Join(versions[v], ", "))
+		}
+	}
+	if !ok {
+		fmt.Fprintln(out, "in the folders with the lower version: go mod edit -require=MODULE@VERSION && go mod tidy")
+	}
+	return ok, nil
+}
+
+// modFiles returns the go.mod files of the module itself and of the families of third-party programs.
+func modFiles(root string) ([]string, error) {
+	var files []string
+	for _, pattern := range []string{"go.mod", "bundle/*/go.mod", "test/conformance/*/go.mod"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
+	}
+	return files, nil
+}
+
+var (
+	requirement = regexp.MustCompile(`(?m)^\s*(?:require )?([a-z0-9.-]+\.[a-z]+/?\S*) (v\S+)(?: // indirect)?$`)
+	replacement = regexp.MustCompile(`(?m)^\s*(?:replace )?(\S+) => \S+ (v\S+)$`)
+)
+
+// requirements returns the version of each module that a go.mod file asks for, after its replacements.
+func requirements(text string) map[string]string {
+	versions := map[string]string{}
+	for _, m := range requirement.FindAllStringSubmatch(text, -1) {
+		versions[m[1]] = m[2]
+	}
+	for _, m := range replacement.FindAllStringSubmatch(text, -1) {
+		if versions[m[1]] != "" {
+			versions[m[1]] = m[2]
+		}
+	}
+	return versions
+}
