@@ -25,7 +25,7 @@ import (
 //	services  Services and EndpointSlices as YAML documents; each replaces the object of its name
 //	remove    "Service ns/name" and "EndpointSlice ns/name" lines: objects that are gone
 //	hns       what HNS lists, one object per line as parseEndpoint and parseBalancer read them
-//	apply     (empty) carries out the plan: HNS has afterwards what it says
+//	apply     (empty) carries out the plan on what HNS lists
 //	want plan the operations, and a "problem" line for each frontend that cannot be served as wanted
 func TestScripts(t *testing.T) {
 	script.Run(t, "testdata/*.txtar", func(*testing.T) script.Player {

@@ -25,7 +25,7 @@ type objectIDs struct{ endpoints, balancers []balance.GUID }
 
 func (o objectIDs) empty() bool { return len(o.endpoints)+len(o.balancers) == 0 }
 
-// step is the answer of one step of a survey.
+// step is what one step of a survey found.
 type step struct {
 	err error
 

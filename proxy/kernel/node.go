@@ -53,7 +53,7 @@ func (p *Proxy) nodeChanged() {
 
 	addrs, certain := p.opts.nodeAddrs(&facts.Network)
 	if !slices.Equal(addrs, facts.NodeAddrs) {
-		p.logger.Info("The node's addresses are others", "were", facts.NodeAddrs, "are", addrs)
+		p.logger.Info("The node's addresses changed", "were", facts.NodeAddrs, "are", addrs)
 		p.report.begin()
 		facts.NodeAddrs = addrs
 		p.rederive()

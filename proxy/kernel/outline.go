@@ -15,7 +15,7 @@ const outlinesRead = 64
 func (s *surveys) changedOutlines(listed *step, busy map[balance.GUID]bool) (ids []balance.GUID) {
 	s.running.outlines = listed.outlines
 	if listed.outlinesErr != nil {
-		s.logger.V(2).Info("HNS does not list what its load balancers are; their documents are read in turn", "err", listed.outlinesErr)
+		s.logger.V(2).Info("HNS gives no outlines of its load balancers; their documents are read in turn", "err", listed.outlinesErr)
 	}
 	if len(listed.outlines) == 0 {
 		return nil

@@ -270,7 +270,7 @@ func (p *Proxy) documentsRead(s *step) {
 		}
 	}
 	if n := len(altered); n > 0 {
-		p.logger.Info("Load balancers are other than we left them", "count", n)
+		p.logger.Info("Load balancers differ from what we wrote", "count", n)
 		p.opts.Reporter.Repaired("load balancer", n)
 	}
 }

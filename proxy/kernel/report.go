@@ -38,7 +38,7 @@ func (r *report) begin() {
 // lost reports objects that are gone and that we did not delete.
 func (r *report) lost(kind string, n int) {
 	if n > 0 {
-		r.logger.Info("Objects are gone that we did not delete", "kind", kind, "count", n)
+		r.logger.Info("Objects that we did not delete are gone", "kind", kind, "count", n)
 		r.to.Repaired(kind, n)
 	}
 }

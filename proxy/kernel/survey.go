@@ -41,7 +41,7 @@ type surveys struct {
 	notifySet bool
 	// rolling is what is still to be read in turn.
 	rolling []balance.GUID
-	// outlines are accepted ones that differ from what we expect: the documents were read and are as we know them.
+	// outlines are those that differ from what a document implies and are accepted: the document was read and is as we know it.
 	outlines map[*balance.Balancer]uint64
 }
 

@@ -212,7 +212,7 @@ func (p *Proxy) written(t *target, op balance.Op, o outcome, outdated bool) {
 	p.report.writes += o.writes
 	if o.lied && !p.known.facts.ModifyLies {
 		p.known.facts.ModifyLies = true
-		p.logger.Info("HNS does not do what it is asked when a load balancer is modified; they are replaced instead", "hns", p.known.facts.Version)
+		p.logger.Info("HNS does not carry out modifications of load balancers; they are replaced instead", "hns", p.known.facts.Version)
 	}
 	p.surveys.noteAnswer(o.err)
 
