@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -68,32 +69,15 @@ type job struct {
 	preStop *preStopRun
 }
 
-// run carries out an action. The first of the facts says how it ended; others are what was seen on the way.
-func (e *effects) run(ctx context.Context, j job) []pod.Fact {
-	switch j.Kind {
-	case pod.PrepareVolumes:
-		return e.prepareVolumes(ctx, j)
-	case pod.CreateSandbox:
-		return e.createSandbox(ctx, j)
-	case pod.EnsureImage:
-		return e.ensureImage(ctx, j)
-	case pod.StartContainer:
-		return e.startContainer(ctx, j)
-	case pod.RunHook:
-		return e.postStart(ctx, j)
-	case pod.StopContainer:
-		return e.stopContainer(ctx, j)
-	case pod.RemoveContainer, pod.RemoveSandbox:
-		return e.remove(ctx, j)
-	case pod.StopSandbox:
-		return e.stopSandbox(ctx, j)
-	case pod.ResizePod:
-		return e.resizePod(ctx, j)
-	case pod.Cleanup:
-		return e.cleanUp(ctx, j)
-	}
-
-	return dropped(j)
+// preStopRun is the preStop hook of one container instance. It runs once, however often the container is told to stop,
+// and ends early when the container does.
+type preStopRun struct {
+	once   sync.Once
+	done   chan struct{}
+	ctx    context.Context
+	cancel context.CancelFunc
+	podIP  string
+	tasks  *group
 }
 
 // dropped is the outcome of an action for which there was nothing to do.
@@ -128,4 +112,22 @@ func notFound(kind, namespace, name string, err error) error {
 		return fmt.Errorf("%s %q not found: %w", kind, name, env.ErrNotFound)
 	}
 	return fmt.Errorf("reading %s %s/%s: %w", kind, namespace, name, err)
+}
+
+// onceSet remembers what was done once. It is safe for concurrent use.
+type onceSet struct {
+	mu   sync.Mutex
+	done map[string]bool
+}
+
+// first reports whether key is asked about for the first time.
+func (o *onceSet) first(key string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	seen := o.done[key]
+	if o.done == nil {
+		o.done = map[string]bool{}
+	}
+	o.done[key] = true
+	return !seen
 }

@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -36,47 +35,6 @@ func (e *effects) stopContainer(ctx context.Context, j job) []pod.Fact {
 
 // minStop is what is left for the container itself when its hook used up the grace period.
 const minStop = 2 * time.Second
-
-// preStopRun is the preStop hook of one container instance. It runs once, however often the container is told to stop,
-// and ends early when the container does.
-type preStopRun struct {
-	once   sync.Once
-	done   chan struct{}
-	ctx    context.Context
-	cancel context.CancelFunc
-	podIP  string
-	tasks  *group
-}
-
-// preStopOf returns the preStop hook of the container that an action stops, or nil if it has none.
-func (a *actor) preStopOf(ctx context.Context, action pod.Action) *preStopRun {
-	p := a.state.Pod()
-	if p == nil {
-		return nil
-	}
-	c := pod.FindContainer(p, action.Name)
-	if c == nil || c.Lifecycle == nil || c.Lifecycle.PreStop == nil {
-		return nil
-	}
-
-	h := a.preStops[action.ID]
-	if h == nil {
-		h = &preStopRun{done: make(chan struct{}), podIP: a.podIP(), tasks: a.tasks}
-		h.ctx, h.cancel = context.WithCancel(ctx)
-		a.preStops[action.ID] = h
-	}
-	return h
-}
-
-// endPreStops ends the preStop hooks of containers that have ended.
-func (a *actor) endPreStops() {
-	for id, h := range a.preStops {
-		if c, ok := a.state.Runtime().Find(id); !ok || c.State == pod.Exited {
-			h.cancel()
-			delete(a.preStops, id)
-		}
-	}
-}
 
 // runPreStop runs the hook inside the grace period, or waits for it if it runs already, and returns what is left of it.
 func (e *effects) runPreStop(j job) time.Duration {

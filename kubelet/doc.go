@@ -11,10 +11,12 @@
 //	file               what is in it
 //	kubelet.go         the router: from the API and others to the actors
 //	knowledge.go       what a kubelet that has just started may do already
-//	actor.go           one pod: inbox, turn, pass, start of actions
+//	run.go             the life of a kubelet: registration, watches, end
+//	actor.go           one pod: its state and inbox
+//	pass.go            what the actor does: turn, pass, start of actions
 //	agree.go           what the actor asks the node: admission, resources
 //	publish.go         status and view
-//	action.go          effects: what actions are carried out with; action_*.go: one kind of action each
+//	action.go          effects: what actions are carried out with; action_run.go: which action is which; action_*.go: one kind each
 //	contain.go         panics and broken invariants
 //	observe.go         events and audits of the runtime
 //	staticpods.go      pods from files; mirrors.go: how the API shows them

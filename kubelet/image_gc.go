@@ -4,26 +4,24 @@ import (
 	"context"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/kubelet/image"
 )
 
 // imagePeriod is how often unused images are collected.
 const imagePeriod = 5 * time.Minute
 
-// collectImages removes unused images when their disk is full or they are old. The first round only sees what there is;
-// the second comes as soon as that is old enough to go, for a disk may be full when a kubelet starts.
-func (k *Kubelet) collectImages(ctx context.Context) {
-	gc := k.o.ImageGC
-	if gc == nil {
-		return
-	}
-	gc.Event = k.o.API.NodeEvent
-
+// collectImages removes unused images when their disk is full or they are old, until ctx ends. After each round it calls largest
+// with the images that are left, at most limit of them. The first round only finds what there is; the second comes as soon as that
+// is old enough to be removed, for a disk may be full when a kubelet starts.
+func collectImages(ctx context.Context, gc *image.GC, limit int, largest func([]v1.ContainerImage)) {
 	for wait := min(gc.Policy.MinAge+time.Second, imagePeriod); ; wait = imagePeriod {
 		if err := gc.Collect(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Collecting unused images failed")
 		}
-		k.node.SetImages(gc.Largest(k.o.MaxImages))
+		largest(gc.Largest(limit))
 
 		timer := time.NewTimer(wait)
 		select {

@@ -54,8 +54,6 @@ func New(o Options) *Kubelet {
 	k := &Kubelet{o: o, status: status.New(o.API), actors: map[types.UID]*actor{},
 		burst: newBurst(o.Burst), knowledge: knowledge{began: time.Now()},
 		folders: &folders{pods: o.Volumes, logs: o.PodLogsDir, cgroups: o.Cgroups}}
-	k.audits.pause, k.audits.do = strangerPause, k.audit
-	k.unmounts.pause, k.unmounts.do = unmountPause, k.unmountForgotten
 
 	k.statics = &staticPods{set: static.NewSet(len(o.Static)), sources: o.Static, status: k.status, events: o.API, tasks: &k.running, actor: k.actor}
 
@@ -90,82 +88,25 @@ func (k *Kubelet) newAdmission() *admission {
 	return d
 }
 
-// Run registers the node and runs its pods until ctx ends. Containers go on without it. Static pods run before the API
-// server answers, for it may be one of them; without one (Standalone) they are all that there is.
-func (k *Kubelet) Run(ctx context.Context) error {
-	k.ctx = ctx
-	if err := k.runtime.begin(ctx); err != nil {
-		return err
+// nodeLinks connects the node's status with the API and the runtime.
+func (k *Kubelet) nodeLinks() nodestatus.Links {
+	links := nodestatus.Links{API: k.o.API, Event: k.o.API.NodeEvent,
+		Runtime: func() (runtime.Version, runtime.Health) { return *k.runtime.version.Load(), *k.runtime.health.Load() },
+		PodCIDR: k.passPodCIDR}
+	if k.o.ImageGC != nil {
+		links.ImageFolder = k.o.ImageGC.Path
 	}
-	k.node.Begin()
-	k.running.Go(func() { k.runtime.run(ctx) })
-	k.running.Go(func() { k.status.Run(ctx) })
-	k.running.Go(func() { k.follow(ctx) })
-	k.running.Go(func() { k.collectImages(ctx) })
-	k.running.Go(func() { k.node.WatchPressure(ctx) })
-	k.statics.run(ctx)
-	if !k.o.Standalone {
-		if err := k.join(ctx); err != nil {
-			return err
+	return links
+}
+
+// passPodCIDR hands the node's pod range to the runtime and checks whether that made its network ready.
+func (k *Kubelet) passPodCIDR(cidr string) {
+	k.running.Go(func() {
+		if err := k.o.Runtime.SetPodCIDR(k.ctx, cidr); err != nil {
+			klog.FromContext(k.ctx).Error(err, "Passing on the pod CIDR failed")
 		}
-	}
-	klog.FromContext(ctx).Info("Kubelet runs", "node", k.o.Node.Name)
-	k.running.Go(func() { k.cleanOrphans(ctx) })
-	<-ctx.Done()
-	k.drain()
-	return nil
-}
-
-// join registers the node and follows the API. It returns when all pods of the API are known.
-func (k *Kubelet) join(ctx context.Context) error {
-	if err := k.node.Register(ctx); err != nil {
-		return err
-	}
-	k.node.Announce()
-	k.running.Go(func() { k.o.API.RunLease(ctx, k.o.LeaseSeconds) })
-	k.running.Go(func() { k.node.Run(ctx) })
-	services := k.o.API.WatchServices(ctx)
-	if err := until(ctx, services); err != nil {
-		return err
-	}
-	synced := k.o.API.Pods(ctx, recovering(ctx, "taking in a pod", k.podChanged), recovering(ctx, "letting go of a pod", k.podGone))
-	if err := until(ctx, synced); err != nil {
-		return err
-	}
-	k.knowledge.joined.Store(true)
-	k.each(func(a *actor) { a.bell.Wake() })
-
-	m := &mirrors{pods: k.statics.set, api: k.o.API, node: k.node.Object, made: k.statics.mirrorChanged}
-	k.running.Go(func() { m.run(ctx) })
-	return nil
-}
-
-// drain lets what is under way end, but not for long: the next kubelet finds everything in the runtime.
-func (k *Kubelet) drain() {
-	k.running.Close()
-	done := make(chan struct{})
-	go func() {
-		k.running.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-time.After(2 * time.Second):
-	}
-}
-
-// until waits for an answer that turns true soon after a start.
-func until(ctx context.Context, done func() bool) error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-	return nil
+		k.runtime.check(k.ctx)
+	})
 }
 
 // runtimeChanged reports the node at once, and lets pods that waited for the network try again.
@@ -331,4 +272,13 @@ func (k *Kubelet) nodeFacts() pod.Node {
 		n.NetworkNotReady = h.NetworkMessage
 	}
 	return n
+}
+
+// probed passes the changed result of a probe on to the pod.
+func (k *Kubelet) probed(r probe.Result) {
+	a := k.actor(r.Key.Pod, false)
+	if a == nil {
+		return
+	}
+	a.post(pod.Probed{Container: r.Key.Container, ContainerID: r.ContainerID, Kind: pod.ProbeKind(r.Kind), Success: r.Verdict == probe.Success})
 }

@@ -9,7 +9,6 @@ import (
 
 	"porthole.dev/porthole/internal/retry"
 	"porthole.dev/porthole/kubelet/pod"
-	"porthole.dev/porthole/kubelet/probe"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/static"
 )
@@ -180,13 +179,4 @@ func (k *Kubelet) unmountForgotten(ctx context.Context) {
 	if err := k.o.Runtime.UnmountForgotten(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "Unmounting what the runtime has forgotten failed")
 	}
-}
-
-// probed passes the changed result of a probe on to the pod.
-func (k *Kubelet) probed(r probe.Result) {
-	a := k.actor(r.Key.Pod, false)
-	if a == nil {
-		return
-	}
-	a.post(pod.Probed{Container: r.Key.Container, ContainerID: r.ContainerID, Kind: pod.ProbeKind(r.Kind), Success: r.Verdict == probe.Success})
 }

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
@@ -97,25 +96,4 @@ func (w *runtimeWatch) stuck() error {
 		return fmt.Errorf("sync Loop took longer than expected: its last round was at %s", last.Format(time.RFC3339))
 	}
 	return nil
-}
-
-// nodeLinks connects the node's status with the API and the runtime.
-func (k *Kubelet) nodeLinks() nodestatus.Links {
-	links := nodestatus.Links{API: k.o.API, Event: k.o.API.NodeEvent,
-		Runtime: func() (runtime.Version, runtime.Health) { return *k.runtime.version.Load(), *k.runtime.health.Load() },
-		PodCIDR: k.passPodCIDR}
-	if k.o.ImageGC != nil {
-		links.ImageFolder = k.o.ImageGC.Path
-	}
-	return links
-}
-
-// passPodCIDR hands the node's pod range to the runtime and checks whether that made its network ready.
-func (k *Kubelet) passPodCIDR(cidr string) {
-	k.running.Go(func() {
-		if err := k.o.Runtime.SetPodCIDR(k.ctx, cidr); err != nil {
-			klog.FromContext(k.ctx).Error(err, "Passing on the pod CIDR failed")
-		}
-		k.runtime.check(k.ctx)
-	})
 }

@@ -13,12 +13,6 @@ import (
 	"porthole.dev/porthole/kubelet/status"
 )
 
-// StaticSource gives pods that do not come from the API; package static has two.
-type StaticSource interface {
-	// Run calls deliver with all its pods at once, and again when they have changed, until ctx ends.
-	Run(ctx context.Context, deliver func([]*v1.Pod), refused func(place string, err error))
-}
-
 // staticPods carries what static.Set decides to the actors: which static pods run, and whose mirror is there.
 type staticPods struct {
 	set     *static.Set

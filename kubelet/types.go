@@ -186,6 +186,12 @@ type cgroups interface {
 	RemoveContainer(uid types.UID, id string) error
 }
 
+// StaticSource gives pods that do not come from the API; package static has two.
+type StaticSource interface {
+	// Run calls deliver with all its pods at once, and again when they have changed, until ctx ends.
+	Run(ctx context.Context, deliver func([]*v1.Pod), refused func(place string, err error))
+}
+
 // Options configure a Kubelet. All fields without a note are required.
 type Options struct {
 	// Node describes the node object: its name, addresses, machine, labels, what pods can have of it, and pressure thresholds.

@@ -1,24 +1,10 @@
 package pod
 
 import (
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
-
-// Keys of actions that are about one container, sandbox or image.
-func startKey(container string) string     { return "start/" + container }
-func hookKey(container string) string      { return "start/" + container + "/hook" }
-func stopKey(container string) string      { return "stop/" + container }
-func stopSandboxKey(sandbox string) string { return "stop-sandbox/" + sandbox }
-func removeKey(id string) string           { return "remove/" + id }
-func imageActionKey(image string) string {
-	if strings.HasPrefix(image, "/") { // of a volume
-		return "image" + image
-	}
-	return "image/" + image
-}
 
 // imageKey is the key of State.images that an EnsureImage action is about.
 func imageKey(a Action) string {
@@ -55,6 +41,33 @@ func (s *State) end(key string) bool {
 type ActionDropped struct{ Key string }
 
 func (f ActionDropped) take(s *State, _ time.Time) { s.end(f.Key) }
+
+// TaskPanicked says that the task of an action ended with a panic, so that it could not say what came of it.
+type TaskPanicked struct {
+	Action  Action
+	Message string `json:"-"`
+}
+
+func (f TaskPanicked) take(s *State, now time.Time) {
+	a := f.Action
+	if !s.end(a.Key) {
+		return
+	}
+
+	at := now.Add(taskRetry)
+	switch a.Kind {
+	case PrepareVolumes:
+		s.volumeFailure = &Failure{Message: f.Message, RetryAt: at}
+	case EnsureImage:
+		s.images[imageKey(a)] = Image{Failure: &Failure{Reason: "ErrImagePull", Message: f.Message, RetryAt: at}}
+	case StartContainer:
+		s.failed(failureKey(a), "CreateContainerError", f.Message, now, taskRetry)
+	case RunHook:
+		HookFailed{Name: a.Name, ContainerID: a.ID, Message: f.Message}.settle(s, now)
+	default:
+		s.failed(failureKey(a), "", f.Message, now, taskRetry)
+	}
+}
 
 // VolumesPrepared says that all volumes can be mounted.
 type VolumesPrepared struct{}

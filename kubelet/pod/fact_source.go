@@ -123,25 +123,5 @@ func notice(s *State, before *v1.Pod) {
 	}
 }
 
-// FindContainer returns the container of that name in the spec of p, or nil. What it returns for an ephemeral container is a
-// copy.
-func FindContainer(p *v1.Pod, name string) *v1.Container {
-	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-
-	for i := range p.Spec.EphemeralContainers {
-		if p.Spec.EphemeralContainers[i].Name == name {
-			c := v1.Container(p.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-			return &c
-		}
-	}
-	return nil
-}
-
 // tell adds an event to the next plan.
 func tell(s *State, e Event) { s.events = append(s.events, e) }

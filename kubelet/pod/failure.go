@@ -62,33 +62,6 @@ func (s *State) failed(key, reason, message string, now time.Time, first time.Du
 	s.failures[key] = &Failure{Reason: reason, Message: message, RetryAt: now.Add(wait), Count: count}
 }
 
-// TaskPanicked says that the task of an action ended with a panic, so that it could not say what came of it.
-type TaskPanicked struct {
-	Action  Action
-	Message string `json:"-"`
-}
-
-func (f TaskPanicked) take(s *State, now time.Time) {
-	a := f.Action
-	if !s.end(a.Key) {
-		return
-	}
-
-	at := now.Add(taskRetry)
-	switch a.Kind {
-	case PrepareVolumes:
-		s.volumeFailure = &Failure{Message: f.Message, RetryAt: at}
-	case EnsureImage:
-		s.images[imageKey(a)] = Image{Failure: &Failure{Reason: "ErrImagePull", Message: f.Message, RetryAt: at}}
-	case StartContainer:
-		s.failed(failureKey(a), "CreateContainerError", f.Message, now, taskRetry)
-	case RunHook:
-		HookFailed{Name: a.Name, ContainerID: a.ID, Message: f.Message}.settle(s, now)
-	default:
-		s.failed(failureKey(a), "", f.Message, now, taskRetry)
-	}
-}
-
 // tellVolumeFailures has the failures of volumes reported, once they are no longer those of a pod that is new.
 func tellVolumeFailures(s *State, count int, failures []string) {
 	if count < toldVolumeFailure {

@@ -35,6 +35,7 @@ func brokenActions(s *State, p *Plan, bad func(string, ...any)) {
 			bad("%s is planned while %s is in flight", a, a.Key)
 		}
 		keys[a.Key] = true
+
 		switch a.Kind {
 		case CreateSandbox, StartContainer:
 			if p.Stopping {

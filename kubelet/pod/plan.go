@@ -77,6 +77,16 @@ func (a Action) String() string {
 	return strings.Join(parts, " ")
 }
 
+// Update is a running container that is to get the resources of its spec.
+type Update struct{ ID, Name string }
+
+// Backoff is the restart back-off of one container. Delay is how long the container waits after its next exit, At the time at
+// which this was decided.
+type Backoff struct {
+	Delay time.Duration
+	At    time.Time
+}
+
 // Event is something to report to the user. The actor sends each (Key, Reason) once; one without a Key, always.
 type Event struct {
 	Key                   string
@@ -101,20 +111,6 @@ type Plan struct {
 	Delete bool
 	// Finished is set when nothing of the pod is left on the node but folders.
 	Finished bool
-}
-
-func (p *Plan) do(s *State, a Action) bool {
-	if s.busy(a.Key) {
-		return false
-	}
-	p.Actions = append(p.Actions, a)
-	return true
-}
-
-func (p *Plan) wake(at time.Time) {
-	if !at.IsZero() && (p.NextWake.IsZero() || at.Before(p.NextWake)) {
-		p.NextWake = at
-	}
 }
 
 // Dump prints the actions, one per line.

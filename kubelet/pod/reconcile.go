@@ -84,15 +84,6 @@ func unwanted(s *State, stopping bool) (keys []string) {
 	return keys
 }
 
-// decision is one pass over a pod: what the node contributes, the time, and the plan that grows meanwhile.
-type decision struct {
-	node Node
-	now  time.Time
-	plan *Plan
-}
-
-func terminal(phase v1.PodPhase) bool { return phase == v1.PodFailed || phase == v1.PodSucceeded }
-
 const deadlineReason = "DeadlineExceeded"
 
 // stopCause returns why the pod must end, or nil. A deadline in the future is no cause; run plans a wake-up for it.
@@ -169,9 +160,6 @@ func run(s *State, d *decision) {
 	whenDue(s.failures[RemoveKey], d.now, p, func() { removeSurplus(s, p) })
 }
 
-// VolumeImage returns the name under which the state keeps the image of a volume. No container has such a name.
-func VolumeImage(volume string) string { return "/volume/" + volume }
-
 // imageVolumes plans to make the images of the volumes that a container mounts present, and reports whether all are.
 func imageVolumes(s *State, c *v1.Container, d *decision) (present bool) {
 	present = true
@@ -191,26 +179,6 @@ func imageVolumes(s *State, c *v1.Container, d *decision) (present bool) {
 
 func hasAction(p *Plan, key string) bool {
 	return slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Key == key })
-}
-
-// mountedImages returns the names of the volumes that c mounts and that are images.
-func mountedImages(p *v1.Pod, c *v1.Container) (names []string) {
-	for _, m := range c.VolumeMounts {
-		i := slices.IndexFunc(p.Spec.Volumes, func(v v1.Volume) bool { return v.Name == m.Name })
-		if i >= 0 && p.Spec.Volumes[i].Image != nil && !slices.Contains(names, m.Name) {
-			names = append(names, m.Name)
-		}
-	}
-	return names
-}
-
-// whenDue calls do, unless the last failure asks to wait; then it plans the wake-up.
-func whenDue(fail *Failure, now time.Time, p *Plan, do func()) {
-	if fail != nil && now.Before(fail.RetryAt) {
-		p.wake(fail.RetryAt)
-		return
-	}
-	do()
 }
 
 func planSandbox(s *State, d *decision, needed bool) {
@@ -252,13 +220,6 @@ func planSandbox(s *State, d *decision, needed bool) {
 	whenDue(s.failures[SandboxKey], d.now, p, func() {
 		p.do(s, Action{Kind: CreateSandbox, Key: SandboxKey, Attempt: attempt})
 	})
-}
-
-// want is a container that should be started as soon as its volumes, its image and the sandbox are there.
-type want struct {
-	c       *v1.Container
-	attempt uint32
-	backoff *Backoff
 }
 
 // wanted returns the containers to start now, in order, and plans to stop those that must not go on.
@@ -304,22 +265,6 @@ func wanted(s *State, d *decision) (next []want) {
 		}
 	}
 	return next
-}
-
-// appsSeen reports whether a regular container has run in the newest sandbox: then its init phase is over.
-func appsSeen(s *State) bool {
-	box := s.runtime.sandbox()
-	for i := range s.pod.Spec.Containers {
-		cur, _ := s.runtime.latest(s.pod.Spec.Containers[i].Name)
-		if cur != nil && (box == nil || cur.SandboxID == box.ID) && cur.State != Created {
-			return true
-		}
-	}
-	return false
-}
-
-func isSidecar(c *v1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
 // sidecar plans an init container that runs beside the others; up reports whether the containers after it may start.

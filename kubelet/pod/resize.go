@@ -8,85 +8,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-// Resources are the requests and limits of a pod and its containers.
-type Resources struct {
-	// Pod has those of the pod as a whole; nil if it has none.
-	Pod        *v1.ResourceRequirements           `json:"pod,omitempty"`
-	Containers map[string]v1.ResourceRequirements `json:"containers"` // by name
-}
-
-// ResourcesOf returns what a pod asks for.
-func ResourcesOf(p *v1.Pod) Resources {
-	out := Resources{Pod: p.Spec.Resources.DeepCopy(), Containers: map[string]v1.ResourceRequirements{}}
-	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			out.Containers[list[i].Name] = *list[i].Resources.DeepCopy()
-		}
-	}
-	return out
-}
-
-// Same reports whether p asks for r.
-func (r Resources) Same(p *v1.Pod) bool { return r.Equal(ResourcesOf(p)) }
-
-// Equal reports whether both are the same amounts, in whatever units they are written.
-func (r Resources) Equal(other Resources) bool { return equality.Semantic.DeepEqual(r, other) }
-
-// Apply returns p with r in place of what it asks for: p itself if that is the same, else a copy.
-func (r Resources) Apply(p *v1.Pod) *v1.Pod {
-	if r.Same(p) {
-		return p
-	}
-	out := p.DeepCopy()
-	out.Spec.Resources = r.Pod.DeepCopy()
-	for _, list := range [][]v1.Container{out.Spec.InitContainers, out.Spec.Containers} {
-		for i := range list {
-			if x, ok := r.Containers[list[i].Name]; ok {
-				list[i].Resources = *x.DeepCopy()
-			}
-		}
-	}
-	return out
-}
-
-// Resize is the progress of a change of the pod's resources. State.Pod asks for what is allocated.
-type Resize struct {
-	// Allocated is what the node has agreed to; nil until the note of an earlier kubelet was read.
-	Allocated *Resources `json:"allocated,omitempty"`
-	// Generation is that of the pod that asked for it.
-	Generation int64 `json:"generation,omitempty"`
-	// Open is set while the cgroup of the pod may still have the earlier limits.
-	Open bool `json:"open,omitempty"`
-	// Actuated has, by container id, the resources that the runtime was last told, if they are not those that the container was
-	// made with.
-	Actuated map[string]v1.ResourceRequirements `json:"actuated,omitempty"`
-	// Pending is why the pod does not have what it asks for; nil if it has.
-	Pending *Pending `json:"-"`
-}
-
-// Pending is a resize that the node did not agree to. Reason is v1.PodReasonDeferred or v1.PodReasonInfeasible.
-type Pending struct {
-	Reason, Message string
-	Generation      int64
-}
-
-// Given are the limits of a container as the runtime reports them, in the units of cgroups and bytes. Zero means no limit.
-type Given struct {
-	Shares, Quota, Period, Memory int64
-	// At is when the runtime was asked. An older answer never replaces a newer one.
-	At time.Time
-}
-
-// Update is a running container that is to get the resources of its spec.
-type Update struct{ ID, Name string }
-
-// ResizeKey is the key of ResizePod actions and of their failures.
-const ResizeKey = "/resize"
 
 // actuated returns the resources that a container runs with. A container without a record of them, which another kubelet made,
 // counts as made with what is allocated.

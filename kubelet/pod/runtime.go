@@ -61,6 +61,13 @@ type Container struct {
 	Given    Given
 }
 
+// Given are the limits of a container as the runtime reports them, in the units of cgroups and bytes. Zero means no limit.
+type Given struct {
+	Shares, Quota, Period, Memory int64
+	// At is when the runtime was asked. An older answer never replaces a newer one.
+	At time.Time
+}
+
 // Sandbox is one pod sandbox as the runtime knows it.
 type Sandbox struct {
 	ID          string

@@ -42,13 +42,6 @@ type ImageUser struct {
 	Name string `json:",omitempty"`
 }
 
-// Backoff is the restart back-off of one container. Delay is how long the container waits after its next exit, At the time at
-// which this was decided.
-type Backoff struct {
-	Delay time.Duration
-	At    time.Time
-}
-
 // Stop is a decision of the node to end a pod, for example because it was refused.
 type Stop struct {
 	Reason, Message string
@@ -167,15 +160,6 @@ type Node struct {
 	// InitialBackoff and MaxBackoff bound the restart back-off; zero means 10 s and 300 s.
 	InitialBackoff, MaxBackoff time.Duration `json:",omitzero"`
 }
-
-// Keys of actions and failures of which a pod has one. No container has such a name.
-const (
-	SandboxKey     = "/sandbox"
-	VolumesKey     = "/volumes"
-	CleanupKey     = "/clean-up"
-	RemoveKey      = "/remove"
-	StopSandboxKey = "/stop-sandbox"
-)
 
 func (s *State) busy(key string) bool { _, ok := s.inFlight[key]; return ok }
 

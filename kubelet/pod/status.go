@@ -10,30 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func lastStatus(s *State) *v1.PodStatus {
-	switch {
-	case s.last != nil:
-		return s.last
-	case s.pod != nil:
-		return &s.pod.Status
-	}
-	return &v1.PodStatus{}
-}
-
-func startTime(s *State) *metav1.Time { return lastStatus(s).StartTime }
-
-func findStatus(s *State, name string) *v1.ContainerStatus {
-	last := lastStatus(s)
-	for _, list := range [][]v1.ContainerStatus{last.ContainerStatuses, last.InitContainerStatuses, last.EphemeralContainerStatuses} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
-}
-
 // status derives the pod's status from what is known. Conditions that others own stay as they are.
 func status(s *State, f Node, now time.Time, phase v1.PodPhase) v1.PodStatus {
 	if s.pod == nil {
@@ -281,14 +257,6 @@ func mountStatuses(c *v1.Container) (out []v1.VolumeMountStatus) {
 		out = append(out, st)
 	}
 	return out
-}
-
-func isEphemeral(pod *v1.Pod, name string) bool {
-	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c v1.EphemeralContainer) bool { return c.Name == name })
-}
-
-func isInit(pod *v1.Pod, name string) bool {
-	return slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == name })
 }
 
 func terminated(c *Container, f Node) *v1.ContainerStateTerminated {

@@ -225,6 +225,7 @@ func sandboxPart(base []Fact) part {
 	down.Ready = false
 	ready := after(base, begin, SandboxMade{tableBox})
 	isDown := after(ready, has([]Sandbox{down}))
+
 	return part{
 		name: func(s *State) string {
 			box := s.runtime.sandbox()
@@ -256,6 +257,7 @@ func containerPart(base []Fact) part {
 	half.State, ended.State, ended.FinishedAt = Created, Exited, tableTime
 	runs := after(base, begin, ContainerStarted{Container: tableStart})
 	hasEnded := after(runs, has(nil, ended))
+
 	return part{
 		name: func(s *State) string {
 			c, _ := s.runtime.latest("c")
@@ -286,6 +288,7 @@ func hookPart(base []Fact) part {
 	starting := after(base, begins(StartContainer, "start/c", "b"))
 	waits, begin := after(starting, started), begins(RunHook, "start/c/hook", "c1")
 	done, failed := HookDone{Name: "c", ContainerID: "c1"}, HookFailed{Name: "c", ContainerID: "c1", Message: "x"}
+
 	return part{
 		name: func(s *State) string {
 			hook := s.postStart["c"]
@@ -338,6 +341,7 @@ func resizePart(base []Fact) part {
 	old := metav1.NewTime(tableTime)
 	wants, refused := after(base, ResizeSettled{}, more), ResizeRefused{Reason: v1.PodReasonDeferred, Message: "x"}
 	waits, agreed := after(wants, refused), after(wants, ResizeAgreed{})
+
 	return part{
 		name: func(s *State) string {
 			switch step := s.ResizeStep(); {

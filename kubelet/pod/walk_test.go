@@ -280,18 +280,21 @@ func (w *walk) happen() {
 		a := w.work[i]
 		w.work = slices.Delete(w.work, i, i+1)
 		w.finish(a, w.rand.IntN(5) > 0, false)
+
 	case n < 12:
 		if c := w.live(); c != nil {
 			w.say("%s exits", c.ID)
 			w.exit(c.ID, int32(w.rand.IntN(2)))
 			w.see()
 		}
+
 	case n < 13:
 		if c := w.live(); c != nil {
 			w.say("%s is given up by its probe", c.ID)
 			w.bad[c.ID] = true
 			w.take(Probed{Container: c.Name, ContainerID: c.ID, Kind: LivenessProbe})
 		}
+
 	case n < 14 && len(w.runtime.Sandboxes) > 0:
 		b := w.runtime.Sandboxes[w.rand.IntN(len(w.runtime.Sandboxes))].ID
 		w.say("sandbox %s dies", b)
@@ -302,6 +305,7 @@ func (w *walk) happen() {
 		}
 		w.runtime = *w.runtime.SandboxDown(b)
 		w.see()
+
 	case n < 15:
 		w.say("the kubelet is killed")
 		for _, a := range w.work {
@@ -311,6 +315,7 @@ func (w *walk) happen() {
 		}
 		w.work = nil
 		w.begin()
+
 	case n < 16 && w.api.DeletionTimestamp == nil:
 		w.resize()
 	default:
@@ -366,16 +371,19 @@ func TestRandomWalks(t *testing.T) {
 				w.pass()
 				w.happen()
 			}
+
 			w.settle()
 			if phase := w.plan.Status.Phase; !terminal(phase) && phase != v1.PodRunning {
 				w.fatal("it rests in phase %s", phase)
 			}
 			w.checkSizes()
+
 			for _, c := range w.plan.Status.ContainerStatuses {
 				if w.plan.Status.Phase == v1.PodRunning && w.api.Spec.RestartPolicy == v1.RestartPolicyAlways && !c.Ready {
 					w.fatal("container %s is not ready: %+v", c.Name, c.State)
 				}
 			}
+
 			t0, grace := metav1.NewTime(w.now), int64(5)
 			w.calm = false
 			w.api.DeletionTimestamp, w.api.DeletionGracePeriodSeconds = &t0, &grace
@@ -385,6 +393,7 @@ func TestRandomWalks(t *testing.T) {
 				w.happen()
 			}
 			w.settle()
+
 			if !w.plan.Delete {
 				w.fatal("it is not deleted in phase %s", w.plan.Status.Phase)
 			}

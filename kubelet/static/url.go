@@ -35,6 +35,7 @@ func (u *URL) Run(ctx context.Context, deliver func([]*v1.Pod), refused func(pla
 	tick := time.NewTicker(u.Period)
 	defer tick.Stop()
 	said := ""
+
 	for {
 		pods, changed, err := u.read(ctx, client)
 		switch {

@@ -1,0 +1,227 @@
+package kubelet
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/kubelet/pod"
+)
+
+// resync is how long an actor rests when it has nothing to wait for.
+const resync = 75 * time.Second
+
+// run is the loop of the actor. It ends with ctx, or when the pod has finished.
+func (a *actor) run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.bell:
+		case <-timer.C:
+		}
+
+		next, done := a.turn(ctx)
+		if done {
+			return
+		}
+		timer.Reset(next)
+	}
+}
+
+// turn takes in what is new and makes a pass over the pod. A panic in it concerns this pod only. It returns how long the actor
+// may rest, and whether the pod has finished.
+func (a *actor) turn(ctx context.Context) (rest time.Duration, finished bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			rest, finished = a.panicked(ctx, r), false
+		}
+	}()
+
+	for f := a.next(); f != nil; f = a.next() {
+		a.take(f, time.Now())
+		a.follow(ctx, f)
+	}
+	a.seen.Store(a.state.Runtime())
+
+	rest, finished = a.pass(ctx)
+	a.panics = 0
+	return rest, finished
+}
+
+// follow does what has to follow at once from a fact that was taken in.
+func (a *actor) follow(ctx context.Context, f pod.Fact) {
+	switch f := f.(type) {
+	case pod.VolumesFailed:
+		klog.FromContext(ctx).V(2).Info("Volumes are not ready", "pod", a.uid, "failures", a.state.VolumeFailures(), "cause", f.Message)
+	case pod.Resized:
+		if err := a.effects.writeNote(a.state.Note()); err != nil { // the next kubelet would do it once more
+			klog.FromContext(ctx).Error(err, "A resize cannot be noted", "pod", a.uid)
+		}
+	}
+}
+
+// pass asks the node what the pod needs to know of it, decides, and starts the actions.
+func (a *actor) pass(ctx context.Context) (rest time.Duration, finished bool) {
+	s := a.state
+	if s.Undecided() {
+		return resync, false
+	}
+
+	began := time.Now()
+	defer func() {
+		a.meter.Worker(!a.counted, time.Since(began), began.Sub(a.born))
+		a.counted = true
+	}()
+
+	a.agreeResources(ctx)
+	a.askAdmission(ctx)
+	a.endPreStops()
+	a.watchProbes()
+
+	now := time.Now()
+	node := a.node()
+	plan := a.reconcile(s, node, now)
+	a.record.Plan(node, &plan, now)
+	a.assert(ctx, &plan)
+
+	if plan.Stopping && !s.Stopping() {
+		a.take(pod.StopBegan{}, now)
+		a.probes.Terminating(a.uid)
+	}
+
+	a.cancels.cancel(plan.Cancel)
+	if plan.Stopped {
+		a.admission.Release(a.uid)
+	}
+
+	a.publish(&plan)
+	a.sendEvents(plan.Events)
+
+	if log := klog.FromContext(ctx).V(4); log.Enabled() && len(plan.Actions) > 0 {
+		log.Info("Pod plan", "pod", a.uid, "plan", plan.Dump())
+	}
+
+	for _, action := range plan.Actions {
+		a.start(ctx, action)
+	}
+
+	a.countBurst()
+
+	if plan.Finished {
+		a.end()
+		return 0, true
+	}
+
+	rest = resync
+	if !plan.NextWake.IsZero() {
+		rest = min(rest, max(time.Until(plan.NextWake), time.Millisecond))
+	}
+	return rest, false
+}
+
+// start runs an action in a goroutine. The action returns facts; one of them says how it ended.
+func (a *actor) start(ctx context.Context, action pod.Action) {
+	j := a.job(ctx, action)
+	a.take(pod.ActionStarted{Action: action}, time.Now())
+	ctx, done := a.cancels.begin(ctx, action.Key)
+
+	a.tasks.Go(func() {
+		var facts []pod.Fact
+		err := guarded(ctx, a.uid, string(action.Kind), func() error { facts = a.effects.run(ctx, j); return nil })
+		done()
+		if err != nil {
+			facts = []pod.Fact{pod.TaskPanicked{Action: action, Message: err.Error()}}
+		}
+		a.post(facts...)
+	})
+}
+
+// job is an action with what it needs to know of the pod, for it runs beside the actor.
+func (a *actor) job(ctx context.Context, action pod.Action) job {
+	s := a.state
+	j := job{Action: action, pod: s.Pod(), runtime: s.Runtime(), podIP: a.podIP()}
+	switch action.Kind {
+	case pod.StartContainer:
+		j.user, j.imageVolumes = s.Image(action.Name).User, imageVolumes(s)
+	case pod.StopContainer:
+		j.preStop = a.preStopOf(ctx, action)
+	}
+	return j
+}
+
+// sendEvents sends the events of a plan that were not sent yet.
+func (a *actor) sendEvents(events []pod.Event) {
+	p, waiting := a.state.Pod(), false
+	if p == nil {
+		return
+	}
+
+	for _, e := range events {
+		waiting = waiting || e.Key == ""
+		if e.Key == "" || a.effects.sent.first("plan/"+e.Key+"/"+e.Reason) {
+			a.effects.event(p, e.Container, e.Type, e.Reason, e.Message)
+		}
+	}
+	if waiting {
+		a.take(pod.EventsSent{}, time.Now())
+	}
+}
+
+// countBurst counts the pod among those that are set up at the moment, while it is.
+func (a *actor) countBurst() {
+	switch now := a.state.SettingUp(); {
+	case now && !a.inBurst:
+		a.burst.enter()
+	case !now && a.inBurst:
+		a.burst.leave()
+	default:
+		return
+	}
+	a.inBurst = !a.inBurst
+}
+
+// end gives back what the kubelet keeps about a pod that has finished.
+func (a *actor) end() {
+	if a.inBurst { // its volumes were being made still
+		a.burst.leave()
+	}
+	a.probes.StopPod(a.uid)
+	a.effects.images.Forget(string(a.uid))
+	a.record.Close()
+	a.finished(a)
+}
+
+// preStopOf returns the preStop hook of the container that an action stops, or nil if it has none.
+func (a *actor) preStopOf(ctx context.Context, action pod.Action) *preStopRun {
+	p := a.state.Pod()
+	if p == nil {
+		return nil
+	}
+	c := pod.FindContainer(p, action.Name)
+	if c == nil || c.Lifecycle == nil || c.Lifecycle.PreStop == nil {
+		return nil
+	}
+
+	h := a.preStops[action.ID]
+	if h == nil {
+		h = &preStopRun{done: make(chan struct{}), podIP: a.podIP(), tasks: a.tasks}
+		h.ctx, h.cancel = context.WithCancel(ctx)
+		a.preStops[action.ID] = h
+	}
+	return h
+}
+
+// endPreStops ends the preStop hooks of containers that have ended.
+func (a *actor) endPreStops() {
+	for id, h := range a.preStops {
+		if c, ok := a.state.Runtime().Find(id); !ok || c.State == pod.Exited {
+			h.cancel()
+			delete(a.preStops, id)
+		}
+	}
+}
