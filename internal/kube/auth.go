@@ -23,7 +23,7 @@ func (r Reviewer) ReviewToken(ctx context.Context, token string, audiences []str
 	return out.Status, nil
 }
 
-// ReviewAccess answers whether a user may do something.
+// ReviewAccess answers whether a user may do what the review asks about. A refusal is no error.
 func (r Reviewer) ReviewAccess(ctx context.Context, spec authzv1.SubjectAccessReviewSpec) (authzv1.SubjectAccessReviewStatus, error) {
 	out, err := r.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authzv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {

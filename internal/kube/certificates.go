@@ -27,24 +27,24 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Credentials says how a kubelet proves to the API server who it is.
+// Credentials says how a kubelet authenticates to the API server.
 type Credentials struct {
 	// Node is the node's name; the certificates are for system:node:<Node>.
 	Node string
 	// Kubeconfig is the file with the server's address and the credentials. Required.
 	Kubeconfig string
-	// Bootstrap is a kubeconfig whose credentials may only ask for a certificate; it is used when Kubeconfig does not exist
-	// or its certificate has expired. May be empty.
+	// Bootstrap is a kubeconfig whose credentials may only request a certificate. It is used if Kubeconfig does not exist or its
+	// certificate has expired. May be empty.
 	Bootstrap string
 	// CertDir is where certificates are kept: kubelet-client-<time>.pem, and kubelet-client-current.pem as a link to the newest.
 	CertDir string
-	// Rotate asks for a new certificate when 70 to 90 % of the old one's time is over.
+	// Rotate requests a new certificate after 70 to 90 % of the old one's lifetime.
 	Rotate    bool
 	UserAgent string
 	// QPS and Burst are as in Load.
 	QPS   float32
 	Burst int
-	// Lost is called once when there has been no valid certificate for certificateGrace though the server answers. Required.
+	// Lost is called once, after certificateGrace without a valid certificate although the server answers. Required.
 	Lost func(error)
 }
 
@@ -52,11 +52,11 @@ type Credentials struct {
 const (
 	certificateGrace = 5 * time.Minute
 	certificateCheck = 10 * time.Second
-	certificateFirst = time.Second // as long as there is none yet
+	certificateFirst = time.Second // until the first certificate
 )
 
-// Connect makes the configuration for the kubelet's clients. It does not wait for a certificate: until there is one,
-// requests are refused. Rotation goes on until ctx ends.
+// Connect returns the configuration for the kubelet's clients. It does not wait for a certificate: the API server refuses requests
+// until there is one. Rotation goes on until ctx ends.
 func (c Credentials) Connect(ctx context.Context) (*rest.Config, error) {
 	if !c.Rotate && (c.Bootstrap == "" || usable(c.Kubeconfig)) {
 		_, cfg, err := Load(c.Kubeconfig, c.UserAgent, c.QPS, c.Burst)
@@ -86,7 +86,7 @@ func (c Credentials) Connect(ctx context.Context) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// load finds the configuration that asks for certificates, and the one that the node works with.
+// load returns the configuration for requesting certificates, and the one for everything else.
 func (c Credentials) load() (asker, user *rest.Config, err error) {
 	if c.Bootstrap == "" || usable(c.Kubeconfig) {
 		user, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
@@ -142,7 +142,7 @@ func nodeSubject(node string) pkix.Name {
 	return pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
 }
 
-// useManager makes clients present whatever certificate the manager has, over connections that dialer can close.
+// useManager makes clients of cfg present the manager's current certificate, over connections that dialer can close.
 func useManager(cfg *rest.Config, m certificate.Manager, dialer *connrotation.Dialer) error {
 	security, err := rest.TLSConfigFor(cfg)
 	if err != nil {
@@ -164,8 +164,8 @@ func useManager(cfg *rest.Config, m certificate.Manager, dialer *connrotation.Di
 	return nil
 }
 
-// follow closes all connections when the certificate was replaced, so that the new one is used, and gives up when there is
-// no valid one for too long.
+// follow closes all connections when the certificate has been replaced, so that new ones use it. It calls Lost if there is no valid
+// certificate for too long.
 func (c Credentials) follow(ctx context.Context, m certificate.Manager, dialer *connrotation.Dialer) {
 	log := klog.FromContext(ctx)
 	current, seen := m.Current(), time.Now()
@@ -195,7 +195,7 @@ func (c Credentials) follow(ctx context.Context, m certificate.Manager, dialer *
 			current = now
 			log.Info("Client certificate rotated, closing the connections that use the old one", "node", c.Node)
 			dialer.CloseAll()
-			if !c.Rotate { // it was only missing
+			if !c.Rotate { // the first certificate is all that is wanted
 				return
 			}
 		}
@@ -215,7 +215,7 @@ func usable(path string) bool {
 	if err != nil {
 		return false
 	}
-	if _, err := transport.TLSConfigFor(tc); err != nil { // reads the files
+	if _, err := transport.TLSConfigFor(tc); err != nil { // it reads the files
 		return false
 	}
 	certs, err := certutil.ParseCertsPEM(tc.TLS.CertData)
@@ -239,9 +239,9 @@ func writeKubeconfig(path string, cfg *rest.Config) error {
 	return nil
 }
 
-// ServingCertificate asks the cluster for the certificate that the kubelet's server shows, for the addresses that the node
-// has at the time, and again when they change or 70 to 90 % of its time is over, until ctx ends. The certificates lie in dir.
-// get fails while there is none: an administrator has to approve the request.
+// ServingCertificate requests the certificate of the kubelet's server for the node's addresses. It requests another one when they
+// change, and after 70 to 90 % of its lifetime, until ctx ends. The certificates are kept in dir. The returned function fails until
+// there is a certificate: an administrator has to approve the request.
 func (k *Kubelet) ServingCertificate(ctx context.Context, dir string, addresses func() []v1.NodeAddress) (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), err error) {
 	store, err := certificate.NewFileStore("kubelet-server", dir, dir, "", "")
 	if err != nil {
@@ -271,7 +271,7 @@ func (k *Kubelet) ServingCertificate(ctx context.Context, dir string, addresses 
 	}, nil
 }
 
-// servingTemplate is what the request is for; nil while the node has no IP address.
+// servingTemplate returns what to request, or nil if the node has no IP address.
 func servingTemplate(node string, addresses []v1.NodeAddress) *x509.CertificateRequest {
 	out := &x509.CertificateRequest{Subject: nodeSubject(node)}
 	for _, a := range addresses {

@@ -32,7 +32,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// authority is an API server that signs every certificate request, and remembers who asked for what.
+// authority is an API server that signs every certificate request and records who requested it.
 type authority struct {
 	*httptest.Server
 	key  *ecdsa.PrivateKey
@@ -41,7 +41,7 @@ type authority struct {
 	mu       sync.Mutex
 	lifetime time.Duration // of the first certificate; later ones last an hour, so that none is written while the test ends
 	requests map[string]*certsv1.CertificateSigningRequest
-	asked    []string // who asked for which signer
+	asked    []string // user and signer of each request
 	seen     []string // serial numbers of client certificates that were presented
 }
 
@@ -219,7 +219,7 @@ func TestClientCertificate(t *testing.T) {
 	}
 }
 
-// TestClientRotation: a certificate that expires within seconds is replaced before, and the new one is used over new
+// TestClientRotation: a certificate that expires within seconds is replaced in time, and the new one is used over new
 // connections.
 func TestClientRotation(t *testing.T) {
 	a := newAuthority(t, 5*time.Second)

@@ -9,9 +9,9 @@ import (
 	"porthole.dev/porthole/internal/apiconn"
 )
 
-// Load reads a kubeconfig file and makes a client that names itself userAgent and speaks protobuf; qps and burst are as in
-// apiconn.Options. The config is returned for those who need another client (dynamic, a second rate limit). An empty path
-// means in-cluster credentials.
+// Load reads a kubeconfig file and returns a client that uses protobuf, with the user agent userAgent. qps and burst are as in
+// apiconn.Options. The config is for callers that need another client (dynamic, a second rate limit). An empty path means in-cluster
+// credentials.
 func Load(kubeconfig, userAgent string, qps float32, burst int) (kubernetes.Interface, *rest.Config, error) {
 	cfg, err := apiconn.Options{Kubeconfig: kubeconfig, UserAgent: userAgent, QPS: qps, Burst: burst}.Config()
 	if err != nil {
@@ -24,10 +24,10 @@ func Load(kubeconfig, userAgent string, qps float32, burst int) (kubernetes.Inte
 	return client, cfg, nil
 }
 
-// typed makes a client for the built-in kinds, in protobuf, without touching cfg.
+// typed returns a client for the built-in kinds, which uses protobuf. It does not change cfg.
 func typed(cfg *rest.Config) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(apiconn.Protobuf(cfg))
 }
 
-// Interface is client-go's typed client, for those who only pass it on.
+// Interface is client-go's typed client, for packages that only pass it on.
 type Interface = kubernetes.Interface

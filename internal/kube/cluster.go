@@ -10,10 +10,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Cluster answers the questions of those who bring a cluster up and show it.
+// Cluster is the API as the commands that start and show a local cluster need it.
 type Cluster struct{ client kubernetes.Interface }
 
-// NewCluster makes a client from an administrator's kubeconfig. It sends nothing yet.
+// NewCluster returns a client for an administrator's kubeconfig. It sends no request yet.
 func NewCluster(kubeconfig string) (*Cluster, error) {
 	client, _, err := Load(kubeconfig, "porthole", 50, 100)
 	if err != nil {
@@ -22,12 +22,12 @@ func NewCluster(kubeconfig string) (*Cluster, error) {
 	return &Cluster{client: client}, nil
 }
 
-// Ready is nil once the API server says that it is ready.
+// Ready returns nil if the API server reports that it is ready.
 func (c *Cluster) Ready(ctx context.Context) error {
 	return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
-// Nodes lists all nodes.
+// Nodes returns all nodes.
 func (c *Cluster) Nodes(ctx context.Context) ([]v1.Node, error) {
 	list, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *Cluster) Services(ctx context.Context, namespace string) ([]v1.Service,
 	return list.Items, nil
 }
 
-// Deployment reads one.
+// Deployment returns a deployment.
 func (c *Cluster) Deployment(ctx context.Context, namespace, name string) (*appsv1.Deployment, error) {
 	d, err := c.client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

@@ -1,3 +1,4 @@
-// Package kube is the only user of client-go: it loads kubeconfigs and turns the Kubernetes API into the small interfaces
-// that the products declare. Files called kubelet_*.go serve the kubelet, and so on.
+// Package kube is the client of the Kubernetes API for the kubelet, the routes and the local cluster: it loads kubeconfigs and offers
+// what the small interfaces declare that these need. The service proxy has a client of its own, internal/serviceapi, which leaves
+// out most of client-go.
 package kube

@@ -69,8 +69,8 @@ func (k *Kubelet) Close() {
 	k.events.Shutdown()
 }
 
-// Pods watches the pods that are bound to the node. changed gets each pod that is new or different, gone each that was
-// removed; both are called from one goroutine and must not block. synced answers whether all were delivered once.
+// Pods watches the pods that are bound to the node. It calls changed for each pod that is new or different, and gone for each that was
+// removed, both from one goroutine; they must not block. synced reports whether every pod has been delivered once.
 func (k *Kubelet) Pods(ctx context.Context, changed, gone func(*v1.Pod)) (synced func() bool) {
 	lw := cache.NewListWatchFromClient(k.client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll,
 		fields.OneTermEqualSelector("spec.nodeName", k.node))
@@ -87,20 +87,20 @@ func (k *Kubelet) Pods(ctx context.Context, changed, gone func(*v1.Pod)) (synced
 			}
 		},
 	})
-	if err != nil { // only a stopped informer refuses
+	if err != nil { // only a stopped informer returns an error
 		return func() bool { return false }
 	}
 	go informer.RunWithContext(ctx)
 	return reg.HasSynced
 }
 
-// WatchServices starts the watch that Services reads; synced answers whether it is complete.
+// WatchServices starts the watch that Services reads. synced reports whether its first list is complete.
 func (k *Kubelet) WatchServices(ctx context.Context) (synced func() bool) {
 	go k.services.RunWithContext(ctx)
 	return k.services.HasSynced
 }
 
-// Services lists the services of a namespace and `kubernetes` of the default one; none before WatchServices.
+// Services returns the services of a namespace, and `kubernetes` of the default one. Before WatchServices it returns none.
 func (k *Kubelet) Services(namespace string) []*v1.Service {
 	var out []*v1.Service
 	list, _ := k.services.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
@@ -127,24 +127,24 @@ func (k *Kubelet) WatchNode(ctx context.Context, changed func(*v1.Node)) {
 	go informer.RunWithContext(ctx)
 }
 
-// PatchPodStatus sends a strategic merge patch of a pod's status and returns the outcome.
+// PatchPodStatus sends a strategic merge patch of a pod's status and returns the pod as it is then.
 func (k *Kubelet) PatchPodStatus(ctx context.Context, namespace, name string, patch []byte) (*v1.Pod, error) {
 	return k.client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 }
 
-// CreatePod makes a pod: the mirror of a static one.
+// CreatePod creates a pod: the mirror of a static pod.
 func (k *Kubelet) CreatePod(ctx context.Context, p *v1.Pod) (*v1.Pod, error) {
 	return k.client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
 }
 
-// DeletePod removes a pod at once, if it still is the one with that UID.
+// DeletePod deletes a pod without a grace period, if it still has that UID.
 func (k *Kubelet) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
 	zero := int64(0)
 	return k.client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &zero,
 		Preconditions: &metav1.Preconditions{UID: &uid}})
 }
 
-// GetNode, CreateNode, PatchNode and PatchNodeStatus work on the node's own object.
+// GetNode returns the node's own object.
 func (k *Kubelet) GetNode(ctx context.Context) (*v1.Node, error) {
 	return k.client.CoreV1().Nodes().Get(ctx, k.node, metav1.GetOptions{})
 }
@@ -181,7 +181,8 @@ func (k *Kubelet) RunLease(ctx context.Context, seconds int32) {
 	lease.NewController(clock.RealClock{}, k.leases, k.node, seconds, nil, renew, k.node, v1.NamespaceNodeLease, owner).Run(ctx)
 }
 
-// PodEvent records an event about a pod or, with a container name, one of its containers. The field path names the list that has the container.
+// PodEvent records an event about pod p. If container is not empty, the event's field path points at that container in the init,
+// regular or ephemeral list.
 func (k *Kubelet) PodEvent(p *v1.Pod, container, eventType, reason, message string) {
 	ref := &v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
 	if container != "" {
@@ -198,7 +199,7 @@ func (k *Kubelet) PodEvent(p *v1.Pod, container, eventType, reason, message stri
 		}
 		ref.FieldPath = fmt.Sprintf("spec.%s{%s}", field, container)
 	}
-	k.sink.told(time.Now())
+	k.sink.noteEvent(time.Now())
 	k.recorder.Event(ref, eventType, reason, message)
 }
 
@@ -207,10 +208,10 @@ func (k *Kubelet) NodeEvent(eventType, reason, message string) {
 	k.recorder.Event(&v1.ObjectReference{Kind: "Node", Name: k.node, UID: types.UID(k.node)}, eventType, reason, message)
 }
 
-// RequestToken asks for a token of a service account.
+// RequestToken requests a token of a service account.
 func (k *Kubelet) RequestToken(ctx context.Context, namespace, account string, req *authv1.TokenRequest) (*authv1.TokenRequest, error) {
 	return k.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, req, metav1.CreateOptions{})
 }
 
-// Client is the underlying client, for authentication and authorization reviews.
+// Client returns the underlying client, for authentication and authorization reviews.
 func (k *Kubelet) Client() kubernetes.Interface { return k.client }

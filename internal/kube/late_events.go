@@ -14,23 +14,23 @@ const (
 	eventLimit = 10 * time.Second
 )
 
-// lateSink sends an event when nothing has been said of any pod for eventDelay, or eventLimit after it happened: pods that
-// start have better use for the processors than the record of it. The broadcaster calls it from one goroutine, in order,
-// and keeps what waits.
+// lateSink delays events: it sends one when there has been no newer event about any pod for eventDelay, or eventLimit after it
+// happened. Pods that start need the processors more than the record of it does. The broadcaster calls it from one goroutine, in
+// order, and queues the events that wait.
 type lateSink struct {
 	record.EventSink
-	newest atomic.Int64  // when something was last said of a pod, in ns since 1970
-	closed chan struct{} // from here on nothing waits
+	newest atomic.Int64  // time of the newest event about a pod, in ns since 1970
+	closed chan struct{} // closed when events need not wait any more
 }
 
 func newLateSink(to record.EventSink) *lateSink {
 	return &lateSink{EventSink: to, closed: make(chan struct{})}
 }
 
-// told notes that something was said of a pod.
-func (l *lateSink) told(at time.Time) { l.newest.Store(at.UnixNano()) }
+// noteEvent records that there is an event about a pod.
+func (l *lateSink) noteEvent(at time.Time) { l.newest.Store(at.UnixNano()) }
 
-// due is how long an event that happened then still waits, which is no longer when the clock was set back since.
+// due returns how long an event of that time still waits. It is never longer than the limits, even if the clock was set back.
 func (l *lateSink) due(happened, now time.Time) time.Duration {
 	quiet := time.Unix(0, l.newest.Load()).Add(eventDelay).Sub(now)
 	if wait := min(quiet, happened.Add(eventLimit).Sub(now)); wait <= eventDelay {

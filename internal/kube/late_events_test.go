@@ -22,12 +22,12 @@ func (s *timedSink) Create(e *v1.Event) (*v1.Event, error) {
 
 func (s *timedSink) Patch(e *v1.Event, _ []byte) (*v1.Event, error) { return s.Create(e) }
 
-// TestEventsWait: events are sent when no pod has any news, but none waits for ever.
+// TestEventsWait: an event is sent when there is no newer one about any pod, and at the latest after the limit.
 func TestEventsWait(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		after []time.Duration // when something is said of a pod
-		want  time.Duration   // when the event of the first of these is sent
+		after []time.Duration // times of events about pods
+		want  time.Duration   // when the first of them is sent
 	}{
 		{"alone", []time.Duration{0}, eventDelay},
 		{"few", []time.Duration{0, 700 * time.Millisecond, 1500 * time.Millisecond}, 2500 * time.Millisecond},
@@ -38,7 +38,7 @@ func TestEventsWait(t *testing.T) {
 				to := &timedSink{}
 				l, began := newLateSink(to), time.Now()
 				for _, d := range c.after {
-					time.AfterFunc(d, func() { l.told(time.Now()) })
+					time.AfterFunc(d, func() { l.noteEvent(time.Now()) })
 				}
 				synctest.Wait()
 
@@ -64,12 +64,12 @@ func TestEventsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &timedSink{}
 		l, now := newLateSink(to), time.Now()
-		l.told(now.Add(time.Hour)) // and then the clock was set back
+		l.noteEvent(now.Add(time.Hour)) // and then the clock was set back
 		old := &v1.Event{LastTimestamp: metav1.NewTime(now.Add(time.Hour))}
 		if _, err := l.Create(old); err != nil || !to.at[0].Equal(now) {
 			t.Errorf("an event from before the clock was set back: sent %s, error %v", to.at[0].Sub(now), err)
 		}
-		l.told(now)
+		l.noteEvent(now)
 		close(l.closed)
 		if _, err := l.Patch(&v1.Event{LastTimestamp: metav1.NewTime(now)}, nil); err != nil || !to.at[1].Equal(now) {
 			t.Errorf("an event at the end: sent %s, error %v", to.at[1].Sub(now), err)

@@ -17,15 +17,14 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// Nodes follows all nodes of the cluster by one watch. It keeps what is needed for addressing: names, pod ranges,
-// addresses, conditions.
+// Nodes watches all nodes of the cluster. It keeps their names, pod ranges, addresses and conditions only.
 type Nodes struct {
 	factory  informers.SharedInformerFactory
 	informer cache.SharedIndexInformer
 }
 
-// NewNodes makes a follower that does nothing before Run. changed is called, from one goroutine, after each change and
-// once the first list is complete; it must not block.
+// NewNodes returns Nodes that do nothing before Run. changed is called from one goroutine, after each change and when the first list
+// is complete. It must not block.
 func NewNodes(client kubernetes.Interface, changed func()) (*Nodes, error) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	n := &Nodes{factory: factory, informer: factory.Core().V1().Nodes().Informer()}
@@ -43,7 +42,7 @@ func NewNodes(client kubernetes.Interface, changed func()) (*Nodes, error) {
 	return n, nil
 }
 
-// trimNode drops what Nodes does not promise: most of a node's size is its images.
+// trimNode drops the fields that Nodes does not keep. Most of a node's size is the list of its images.
 func trimNode(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -57,14 +56,14 @@ func trimNode(obj any) (any, error) {
 	}, nil
 }
 
-// Run follows until ctx ends.
+// Run watches until ctx ends.
 func (n *Nodes) Run(ctx context.Context) {
 	n.factory.Start(ctx.Done())
 	<-ctx.Done()
 	n.factory.Shutdown()
 }
 
-// List gives the nodes as last seen; ok is false until the first list is complete. They must not be changed.
+// List returns the nodes as last seen, which must not be changed. ok is false until the first list is complete.
 func (n *Nodes) List() (nodes []*corev1.Node, ok bool) {
 	if !n.informer.HasSynced() {
 		return nil, false
@@ -77,7 +76,7 @@ func (n *Nodes) List() (nodes []*corev1.Node, ok bool) {
 	return nodes, true
 }
 
-// SetNodeCondition writes one condition of a node and leaves the others to their owners.
+// SetNodeCondition writes one condition of a node and leaves the others as they are.
 func SetNodeCondition(ctx context.Context, client kubernetes.Interface, node string, condition corev1.NodeCondition) error {
 	now := metav1.Now()
 	condition.LastHeartbeatTime = now
@@ -107,15 +106,15 @@ func conditionPatch(condition corev1.NodeCondition) ([]byte, error) {
 	return strategicpatch.CreateTwoWayMergePatch(empty, with, corev1.Node{})
 }
 
-// NodeEvents writes events on one node.
+// NodeEvents records events about one node.
 type NodeEvents struct {
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
 	about       *corev1.ObjectReference
 }
 
-// NewNodeEvents makes a recorder for events on node that come from component. Close it at the end. Repeated events
-// are counted on one object, and floods are held back.
+// NewNodeEvents returns a recorder for events about node, with component as their source. Close it at the end. Repeated events are
+// counted in one object, and their rate is limited.
 func NewNodeEvents(ctx context.Context, client kubernetes.Interface, component, node string) *NodeEvents {
 	b := record.NewBroadcaster(record.WithContext(ctx))
 	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})

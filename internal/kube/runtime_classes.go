@@ -10,15 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// runtimeClasses remembers the classes that pods of this node have asked for, for when the API server is away. The handler
-// of a class never changes while it exists.
+// runtimeClasses caches the classes of this node's pods for times when the API server is not available. The handler of a class never
+// changes while the class exists.
 type runtimeClasses struct {
 	mu   sync.Mutex
 	last map[string]*nodev1.RuntimeClass
 }
 
-// RuntimeClass asks for a class by name. Few pods have one, so there is no watch. While the API server does not answer, the
-// last answer counts.
+// RuntimeClass reads a class by name. Few pods have one, so there is no watch. If the API server does not answer, the last answer is
+// returned.
 func (k *Kubelet) RuntimeClass(ctx context.Context, name string) (*nodev1.RuntimeClass, error) {
 	class, err := k.client.NodeV1().RuntimeClasses().Get(ctx, name, metav1.GetOptions{})
 	k.classes.mu.Lock()

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	objectSyncWait = time.Second // how long a read waits for the first sight of a watched object
-	objectIdle     = time.Minute // how long a watch outlives its last user
+	objectSyncWait = time.Second // how long a read waits for the first state of a watched object
+	objectIdle     = time.Minute // how long a watch goes on after its last user
 )
 
-// Objects reads ConfigMaps and Secrets from one watch per object in use, which is all that a node may do. A read of an
-// object that nobody watches, or that its watch has not seen, asks the API server.
+// Objects reads ConfigMaps and Secrets from one watch per object in use: a node may not list or watch all of them. A read of an object
+// that is not watched, or that its watch has not delivered yet, is a request to the API server.
 type Objects struct {
 	client kubernetes.Interface
 
@@ -30,7 +30,7 @@ type Objects struct {
 
 type objectKey struct{ kind, namespace, name string }
 
-// watchedObject is one watch. Its store holds the object or nothing.
+// watchedObject is one watch. Its store holds the object, or nothing if there is no such object.
 type watchedObject struct {
 	store  cache.Store
 	synced func() bool
@@ -46,8 +46,8 @@ func NewObjects(client kubernetes.Interface) *Objects {
 	return &Objects{client: client, open: map[objectKey]*watchedObject{}}
 }
 
-// Watch keeps a ConfigMap or Secret fresh and calls changed whenever it was seen to change, and when it is first seen.
-// The watch ends a minute after its last release, or when the object is immutable.
+// Watch watches a ConfigMap or Secret and calls changed for its first state and after each change. The watch ends a minute after its
+// last release, or when the object is immutable.
 func (o *Objects) Watch(kind, namespace, name string, changed func()) func() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -97,7 +97,7 @@ func (o *Objects) start(key objectKey) *watchedObject {
 			changed()
 		}
 		if immutable(obj) {
-			stop() // it stays in the store
+			stop() // the object stays in the store
 		}
 	}
 
@@ -173,7 +173,8 @@ func (o *Objects) Secret(ctx context.Context, namespace, name string) (*v1.Secre
 	return o.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// cached returns what the watch of an object holds, waiting a little for its first sight; nil when there is none.
+// cached returns the object that a watch holds, after waiting at most objectSyncWait for its first state. It returns nil if the object
+// is not watched or does not exist.
 func (o *Objects) cached(ctx context.Context, key objectKey) any {
 	o.mu.Lock()
 	w := o.open[key]

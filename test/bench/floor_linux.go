@@ -145,7 +145,7 @@ func bareEnds(ctx context.Context, s *side, rounds int) error {
 	return nil
 }
 
-// bareCrashes starts a container anew as soon as the runtime says that the one before it has ended.
+// bareCrashes starts a container again as soon as the runtime says that the one before it has ended.
 func bareCrashes(ctx context.Context, s *side, rounds int) error {
 	for range rounds {
 		p := s.barePod()

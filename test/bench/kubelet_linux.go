@@ -169,7 +169,7 @@ func benchKubelet(ctx context.Context, o options) (err error) {
 	for pass := range o.passes {
 		for _, s := range sides {
 			if err := s.pass(ctx, parts, pass, o.passes); err != nil {
-				for _, p := range parts { // what there is
+				for _, p := range parts { // the parts that were measured
 					p.print(found, called)
 				}
 				return fmt.Errorf("%s: %w\n%s", s.name, err, w.Logs(3000))

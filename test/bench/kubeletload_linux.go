@@ -205,7 +205,7 @@ func residentMB(p *testkit.Process) (all, own float64, err error) {
 	return all, own, nil
 }
 
-// httpClient speaks to servers of the World, whose certificates it does not check.
+// httpClient is a client for servers of the World. It does not check their certificates.
 func (s *side) httpClient() *http.Client {
 	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {

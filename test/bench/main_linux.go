@@ -78,7 +78,7 @@ func main() {
 	}
 }
 
-// named tells whether a list of a flag has a name.
+// named reports whether the list of a flag contains a name.
 func named(list, name string) bool { return slices.Contains(strings.Split(list, ","), name) }
 
 func run(ctx context.Context, o options) error {

@@ -136,7 +136,7 @@ func (t *bench) balancers(ctx context.Context) (int, error) {
 	return s.Calls["HcnCreateLoadBalancer"] - s.Errors["HcnCreateLoadBalancer"], err
 }
 
-// made waits until so many load balancers were made and nothing is missing.
+// made waits until that number of load balancers exists and none is missing.
 func (t *bench) made(ctx context.Context, limit time.Duration) error {
 	return wait.For(ctx, limit, "load balancers of "+t.Name, func(ctx context.Context) error {
 		if ended, err := t.proxy.Ended(); ended {

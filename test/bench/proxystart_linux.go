@@ -68,7 +68,7 @@ func (t *bench) start(ctx context.Context) (*startResult, error) {
 	}
 	r.fills = []float64{r.first.all}
 	defer func() { t.halt() }()
-	// What HNS has must be what the services say, whoever made it.
+	// HNS must have exactly what the services imply, regardless of who created it.
 	if err := t.Settled(ctx, time.Minute, proxylab.Foreign{}); err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ type options struct {
 	keep     bool          // leave a cluster that was started here running
 	images   bool          // push the images and do no more
 	from     string        // report of an earlier run to take in, without another run
-	document bool          // write the document anew and do no more
+	document bool          // only write the document again
 	logs     string        // folder for the suite's output and report
 }
 
@@ -169,7 +169,7 @@ func count(list []result, state string) int {
 	return n
 }
 
-// write adds results to those that the repository has, makes the document anew, and checks the reasons.
+// write adds results to those of the repository, writes the document again, and checks the reasons.
 func write(o options, list []result) error {
 	home := filepath.Join(o.repo, "test", "conformance")
 	all := map[string]results{}

@@ -195,7 +195,7 @@ func matcher(name string) (func(string) bool, error) {
 	return re.MatchString, nil
 }
 
-// of is the reason for a test on nodes of a system; empty if there is none.
+// of returns the reason for a test on nodes of a system, or "".
 func (r reasons) of(node, test string) string {
 	for _, name := range slices.Sorted(maps.Keys(r[node])) {
 		if match, err := matcher(name); err == nil && match(test) {

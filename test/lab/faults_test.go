@@ -217,7 +217,7 @@ func writes(t *testing.T, host string) string {
 	return total
 }
 
-// TestNothingIsLeft: after all pods are gone, a host has exactly what it had before them, and no folder of theirs.
+// TestNothingIsLeft: after all pods are deleted, a host has exactly what it had before, and no folder of a pod.
 func TestNothingIsLeft(t *testing.T) {
 	inventory := func() string {
 		var all []string
@@ -272,7 +272,7 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-// foldersOfNobody names the folders of volumes and logs of Windows pods that the API does not know.
+// foldersOfNobody returns an error that names folders of volumes and logs of Windows pods without a Pod object.
 func foldersOfNobody(t *testing.T) error {
 	var list v1.PodList
 	object(t, &list, "pods", "-A")

@@ -23,7 +23,7 @@ import (
 
 const (
 	kindsPort = 8080 // of the servers of pods
-	kindsDNS  = 8053 // another one, of which a server says so in its name
+	kindsDNS  = 8053 // another port; the server behind it has a name of its own
 )
 
 // kinds is a lab in which our proxy runs on one host, and what is expected is written down with each question.

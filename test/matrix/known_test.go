@@ -55,7 +55,7 @@ func withoutDSR() []known {
 	}}
 }
 
-// externalLocal tells whether the external traffic policy of the entry is Local.
+// externalLocal reports whether the external traffic policy of the entry is Local.
 func externalLocal(entry string) bool {
 	return strings.Contains(entry, "-ext-local-") || entry == "hints-and-local-policies" || entry == "affinity-local"
 }

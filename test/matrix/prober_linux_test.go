@@ -42,7 +42,7 @@ const (
 	// because the nodes differ is worth the longer wait.
 	patience     = 900 * time.Millisecond
 	muchPatience = 2500 * time.Millisecond
-	// A node's prober asks so many addresses at once; most wait for an answer that never comes.
+	// atOnce is how many addresses a prober asks at once. Most of them wait for an answer that never comes.
 	atOnce = 200
 
 	childVariable = "PORTHOLE_MATRIX_PROBER"

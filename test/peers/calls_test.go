@@ -213,7 +213,7 @@ var failingCalls = []scenario{
 	},
 }
 
-// away lets the service go for 5 s, with its objects and packets as they are, and changes a service meanwhile.
+// away stops HNS for 5 s, keeping its objects and rules, and changes a service meanwhile.
 func (s *stage) away(state string) {
 	s.t.Helper()
 	s.hns(fault{"state": state, "forMs": 5000})
@@ -235,7 +235,7 @@ func (c *control) backFrom() {
 	}))
 }
 
-// syncsOf is syncs for upstream's proxy; ours looks when it has a reason.
+// syncsOf waits for n periods of upstream's proxy. Ours has no periodic syncs to wait for.
 func (s *stage) syncsOf(n int) {
 	s.t.Helper()
 	if !s.ours {
@@ -250,7 +250,7 @@ func (c *control) sourceVIP() string {
 	return netip.AddrFrom4(a).String()
 }
 
-// untilSeen is how long a fault of listings lasts, in milliseconds: ours lists only now and then.
+// untilSeen returns how long a fault of listings must last, in milliseconds, for the proxy to meet it: ours lists rarely.
 func (s *stage) untilSeen() int {
 	if s.ours {
 		return int(period.Milliseconds())
@@ -270,7 +270,7 @@ func (c *control) hits(n int) error {
 	return nil
 }
 
-// expire lets a fault last for its time: the time is the fault, there is nothing else to wait for.
+// expire waits for the given time. Only for faults that consist of a time: there is no condition to wait for.
 func (c *control) expire(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -278,7 +278,7 @@ func (c *control) expire(d time.Duration) {
 	}
 }
 
-// alive checks that the proxy's health server answers although HNS does not.
+// alive checks that /livez of the proxy answers while HNS does not.
 func (s *stage) alive() {
 	s.t.Helper()
 	if code, body, err := s.host.Get(s.ctx, lab.HealthPort, "/livez"); err != nil || code != 200 {

@@ -81,7 +81,7 @@ func newStage(t *testing.T, ours bool, o lab.HostOptions) *stage {
 	return s
 }
 
-// services makes the objects that every scenario begins with. The Linux node is not part of Overlay networks; its pods
+// services creates the objects that every scenario begins with. The Linux node is not part of Overlay networks; its pods
 // are left out then.
 func (s *stage) services(alone bool) {
 	far := func(near *lab.Pod, far ...*lab.Pod) []*lab.Pod {
@@ -124,7 +124,7 @@ func (s *stage) apply(doc *corev1.Service) *corev1.Service {
 	return made
 }
 
-// slice makes these the only backends of a service.
+// slice replaces the backends of a service.
 func (s *stage) slice(service *corev1.Service, backends ...lab.Backend) {
 	s.t.Helper()
 	s.must(s.host.ApplySlice(s.ctx, lab.Slice(service, "-a", backends...)))
@@ -178,7 +178,7 @@ func (s *stage) settle(within time.Duration) {
 }
 
 // faults sets the rules; our proxy gets those on top that make one call in ten fail. Rules that were set before must
-// have been used: a fault that never came tests nothing.
+// have been used: a fault that no call met tests nothing.
 func (c *control) faults(rules ...any) {
 	c.t.Helper()
 	c.used()
@@ -200,7 +200,7 @@ func (c *control) used() {
 	c.must(err)
 	for i, n := range hits[:c.rules] {
 		if n == 0 {
-			c.t.Errorf("fault %d of %d never came", i+1, c.rules)
+			c.t.Errorf("fault %d of %d was never used", i+1, c.rules)
 		}
 	}
 }
@@ -214,7 +214,7 @@ func (c *control) lose(what map[string]any) {
 	c.must(err)
 }
 
-// hns changes the state of the service: POST /service.
+// hns changes the state of the HNS service (POST /service).
 func (c *control) hns(what map[string]any) {
 	c.t.Helper()
 	c.must(c.host.HNS.Control(c.ctx, "POST", "/service", what, nil))
@@ -259,7 +259,7 @@ func (s *stage) diff() []string {
 	return d
 }
 
-// differs is a difference that has lasted for n syncs; "" when there is none.
+// differs returns a difference that contains part and has lasted for n syncs, or "".
 func (s *stage) differs(n int, part string) string {
 	s.t.Helper()
 	s.syncs(n)

@@ -20,7 +20,7 @@ const (
 // period is the time in which a full check comes around at the latest, with what it takes.
 const period = 40 * time.Second
 
-// lostObjects: HNS, or another program, takes objects away without a word.
+// lostObjects: HNS, or another program, deletes objects without a notification.
 var lostObjects = []scenario{
 	{
 		id: "F-1", issue: "kubernetes/kubernetes#110674, #110849", what: "HNS loses every load balancer",
@@ -171,13 +171,13 @@ var lostObjects = []scenario{
 	},
 }
 
-// pool changes the host's blocks of ports: POST /pool.
+// pool changes the host's blocks of ports (POST /pool).
 func (c *control) pool(what map[string]any) {
 	c.t.Helper()
 	c.must(c.host.HNS.Control(c.ctx, "POST", "/pool", what, nil))
 }
 
-// repaired checks that the proxy's metrics tell of what it found lost.
+// repaired checks that the proxy's metrics count a repair.
 func (s *stage) repaired() {
 	s.t.Helper()
 	_, body, err := s.host.Get(s.ctx, lab.MetricsPort, "/metrics")
@@ -187,7 +187,7 @@ func (s *stage) repaired() {
 			return
 		}
 	}
-	s.t.Error("no metric tells that objects were found lost")
+	s.t.Error("no metric counts a repair")
 }
 
 // reported waits until the proxy's status names a service as failed.

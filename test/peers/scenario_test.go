@@ -14,12 +14,12 @@ type scenario struct {
 	// id of the row, the issue that it comes from, and what goes wrong.
 	id, issue, what string
 	host            lab.HostOptions
-	// before runs before the proxy starts; nil: nothing to do.
+	// before is called before the proxy starts. It may be nil.
 	before func(*stage)
 	// inject makes it go wrong.
 	inject func(*stage)
 	// upstream says what is wrong now with upstream's proxy; "" means that the documented failure does not show. nil:
-	// upstream's proxy has no failure to show, and unshown says why.
+	// upstream's proxy does not show the failure; unshown is the reason.
 	upstream func(*stage) string
 	unshown  string
 	// ours checks what is required besides: within the time HNS is exactly as the services want it, every service
@@ -105,7 +105,8 @@ func (c scenario) runUpstream(t *testing.T) {
 	t.Logf("%s (%s) %s: upstream %s", c.id, c.issue, c.what, seen)
 }
 
-// crashed tells that the proxy ended by itself within the time, and its last words.
+// crashed waits for the proxy to end by itself, and returns the line of its log that says why, or its exit error. It returns "" if
+// the proxy is still running after the given time.
 func crashed(s *stage, within time.Duration) string {
 	select {
 	case <-s.proxy.Done():

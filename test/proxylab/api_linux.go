@@ -19,7 +19,7 @@ import (
 // API is one host's way to the API server: a reverse proxy that speaks plain HTTP to the host's programs. It can be cut,
 // for this host only.
 type API struct {
-	// Addr is where the host's programs find the API server.
+	// Addr is the API server's address for programs of the host.
 	Addr netip.AddrPort
 
 	netns   string
@@ -58,7 +58,7 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// Cut ends all connections and refuses new ones, as an API server that is down does. Cut twice is cut.
+// Cut ends all connections and refuses new ones, as if the API server were down. It can be repeated.
 func (a *API) Cut() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -68,7 +68,7 @@ func (a *API) Cut() {
 	}
 }
 
-// Restore ends a Cut.
+// Restore undoes Cut.
 func (a *API) Restore() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -73,7 +73,7 @@ func (h *Host) Bulk(ctx context.Context, prefix string, n int, backends func(i i
 	return transaction(ctx, client, ops)
 }
 
-// bulkService has all that the API server would have filled in.
+// bulkService returns a service with every field that the API server would have filled in.
 func (h *Host) bulkService(name string, addr netip.Addr, backends []netip.Addr) (*corev1.Service, *discoveryv1.EndpointSlice) {
 	s := Service(name, Port("p", "tcp", 80, 80))
 	single, everywhere := corev1.IPFamilyPolicySingleStack, corev1.ServiceInternalTrafficPolicyCluster
@@ -89,7 +89,7 @@ func (h *Host) bulkService(name string, addr netip.Addr, backends []netip.Addr) 
 	return s, e
 }
 
-// bulkAddress notes that a service has its address. Without it the API server would find that out, make it good and write
+// bulkAddress records that an address is allocated to a service. Without it the API server would notice, repair it and write
 // an event for each service, for seconds and on the processors that something is being measured on.
 func bulkAddress(s *corev1.Service) *networkingv1.IPAddress {
 	return &networkingv1.IPAddress{

@@ -19,7 +19,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// Foreign names HNS objects that are not the proxy's: they must be there still, unchanged, and count for nothing else.
+// Foreign names HNS objects that are not the proxy's. They must still exist, and Diff ignores them otherwise.
 type Foreign struct {
 	LoadBalancers, Endpoints []string // ids
 }
@@ -103,7 +103,7 @@ func (h *Host) Diff(ctx context.Context, f Foreign) ([]string, error) {
 	return v.diff, nil
 }
 
-// LoadBalancers gives the ids of HNS's load balancers by frontend: "VIP/protocol/port", without a VIP for node ports ("::" in
+// LoadBalancers returns the ids of HNS's load balancers by frontend: "VIP/protocol/port", without a VIP for node ports ("::" in
 // IPv6).
 func (h *Host) LoadBalancers(ctx context.Context) (map[string]string, error) {
 	d, err := h.HNS.Dump(ctx)
@@ -123,7 +123,7 @@ func (h *Host) LoadBalancers(ctx context.Context) (map[string]string, error) {
 	return ids, nil
 }
 
-// LoadBalancerOrder gives the frontends of HNS's load balancers, oldest first.
+// LoadBalancerOrder returns the frontends of HNS's load balancers, oldest first.
 func (h *Host) LoadBalancerOrder(ctx context.Context) ([]string, error) {
 	d, err := h.HNS.Dump(ctx)
 	if err != nil {
@@ -337,7 +337,7 @@ func (h expectation) wanted(ctx context.Context) (want, optional frontends, err 
 // protocols by HNS's number (IANA).
 var protocols = map[corev1.Protocol]int{corev1.ProtocolTCP: 6, corev1.ProtocolUDP: 17}
 
-// imply gives the frontends of one port of a service on the host; those in IPv6 only where the pods' network has it.
+// imply returns the frontends of one port of a service on the host. Those in IPv6 are left out if the pods' network has no IPv6.
 func (h expectation) imply(s *corev1.Service, p corev1.ServicePort, list []discoveryv1.EndpointSlice) frontends {
 	out := frontends{}
 	number, ok := protocols[p.Protocol]
@@ -418,7 +418,7 @@ func (h expectation) inCluster(s *corev1.Service, p corev1.ServicePort, list []d
 	return out
 }
 
-// usable are the ready endpoints, or, if there is none, those that terminate and still serve.
+// usable returns the ready endpoints. Without any, it returns those that terminate and still serve.
 func usable(list []discoveryv1.EndpointSlice, p corev1.ServicePort, node string, onlyLocal, v6 bool) string {
 	var ready, serving []string
 	port := int32(0)

@@ -15,9 +15,9 @@ import (
 	"porthole.dev/porthole/emulator/hnsd/serve"
 )
 
-// HNS is the emulated service of one host: its control interface, and calls as any program of the host can make them.
+// HNS is the emulated HNS of one host: its control interface, and the calls that programs of the host make.
 type HNS struct {
-	// Program is the file name that our own calls carry; fault rules can leave it out.
+	// Program is the file name under which our own calls are made, so that fault rules can exempt it.
 	Program string
 
 	netns, socket string
@@ -67,7 +67,7 @@ func (h *HNS) Control(ctx context.Context, method, path string, body, into any) 
 	return json.Unmarshal(answer, into)
 }
 
-// Dump is everything that HNS has.
+// Dump returns all objects of HNS.
 func (h *HNS) Dump(ctx context.Context) (d serve.Dump, err error) {
 	err = h.Control(ctx, "GET", "/dump", nil, &d)
 	return d, err
@@ -79,7 +79,7 @@ func (h *HNS) Stats(ctx context.Context) (s serve.Stats, err error) {
 	return s, err
 }
 
-// ResetStats begins to count anew.
+// ResetStats sets all counters to zero.
 func (h *HNS) ResetStats(ctx context.Context) error {
 	return h.Control(ctx, "POST", "/stats/reset", object{}, nil)
 }

@@ -34,7 +34,7 @@ type HostOptions struct {
 	Name string
 	// Build of Windows; 0 is 20348.
 	Build int
-	// Latency is the profile of injected delays; "" is none.
+	// Latency is the profile of injected delays; empty means none.
 	Latency string
 	// NetworkType of the pods' network: L2Bridge ("" too) or Overlay. See JoinOverlay.
 	NetworkType string
@@ -235,7 +235,7 @@ func (h *Host) StartHNS(ctx context.Context) error {
 	return err
 }
 
-// StopHNS ends HNS; the packets that it arranged for keep flowing. Its state is on disk. Not running is success.
+// StopHNS ends HNS. Packets keep flowing, and its state is on disk. It is success if HNS is not running.
 func (h *Host) StopHNS() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

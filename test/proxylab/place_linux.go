@@ -20,7 +20,7 @@ type Place struct {
 	Name  string
 	Netns string // path
 	Addr  netip.Addr
-	Addr6 netip.Addr // invalid where there is none
+	Addr6 netip.Addr // invalid without IPv6
 }
 
 // Reply is what a Server says to a client.

@@ -38,7 +38,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Ended tells whether the process has ended, and how.
+// Ended reports whether the process has ended, and its exit error.
 func (p *Process) Ended() (bool, error) {
 	select {
 	case <-p.done:

@@ -1,5 +1,5 @@
-// Package truth shows that what the service proxy says of itself is so: status, health, events, health check ports and
-// the comparison with HNS, by our kube-proxy.exe on an emulated host with a real API server.
+// Package truth tests that what the service proxy reports about itself is true: status, health, events, health check ports and the
+// comparison with HNS. Our kube-proxy.exe runs on an emulated host with a real API server.
 package truth
 
 import (
