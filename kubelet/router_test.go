@@ -68,7 +68,7 @@ func TestStamped(t *testing.T) {
 	}
 }
 
-// TestCleanFoldersLogs: logs of pods that nobody knows go, even when nothing else of the pod is on disk; other folders stay.
+// TestCleanFoldersLogs: logs of unknown pods are removed, even if nothing else of the pod is on disk; other folders stay.
 func TestCleanFoldersLogs(t *testing.T) {
 	k := aKubelet(t)
 	k.folders.logs = t.TempDir()

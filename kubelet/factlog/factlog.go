@@ -38,7 +38,7 @@ type file struct {
 	size    int64
 	written time.Time // when an entry was added last
 	dropped int       // entries that are missing at its beginning
-	open    *os.File  // nil if nobody writes it any more
+	open    *os.File  // nil once the file has ended
 }
 
 // Open makes the folder and takes in what an earlier kubelet has left in it.

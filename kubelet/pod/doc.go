@@ -87,9 +87,9 @@
 //	end         running     StopBegan           stopping
 //	end         cleaning    CleanedUp           cleaned
 //	end         cleaning    CleanupFailed       stopping
-//	report      told        Published           told
+//	report      sent        Published           sent
 //	report      waiting     Published           waiting
-//	report      waiting     EventsSent          told
+//	report      waiting     EventsSent          sent
 //
 // Actions begin with ActionStarted and end with exactly one of the facts of fact_action.go; at most one action per key is in
 // flight. A wait after a failure doubles from its first value to its bound.

@@ -99,7 +99,7 @@ type Plan struct {
 	Status  v1.PodStatus
 	Actions []Action
 	Events  []Event
-	// Cancel are the keys of actions in flight that may give up, because nobody waits for their outcome any more.
+	// Cancel are the keys of actions in flight that may give up, because their outcome is no longer needed.
 	Cancel []string
 	// NextWake is when the next pass is due even if nothing happens; zero means never.
 	NextWake time.Time

@@ -122,7 +122,7 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// TestReplayFile plays the log of a pod that an actor has recorded (TestRecordAndReplay of package kubelet writes it anew with
+// TestReplayFile plays the log of a pod that an actor has recorded (TestRecordAndReplay of package kubelet writes it again with
 // -update) and plans the same.
 func TestReplayFile(t *testing.T) {
 	for _, name := range []string{"testdata/record.jsonl"} {

@@ -154,8 +154,8 @@ func TestResizeReported(t *testing.T) {
 	}
 }
 
-// TestShownResources: the status tells what a container has by the kernel, and below the kernel's least values what it
-// asked for.
+// TestShownResources: the status shows what the runtime reports of a container, and below the kernel's smallest values what the
+// container asked for.
 func TestShownResources(t *testing.T) {
 	for _, c := range []struct {
 		name        string

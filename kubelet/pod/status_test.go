@@ -159,7 +159,7 @@ func TestDeadlineReported(t *testing.T) {
 	if len(p.Events) != 1 || p.Events[0].Reason != "DeadlineExceeded" || p.Events[0].Type != v1.EventTypeNormal {
 		t.Errorf("events %+v", p.Events)
 	}
-	// The API has it now, and the kubelet has restarted: nothing is told twice.
+	// The API has it now, and the kubelet has restarted: no event is sent twice.
 	again := fresh(sandbox, activeFor(5), startedAgo(6*time.Second), exited("c", 0, 137), func(s *State) { s.pod.Status = p.Status })
 	if p = Reconcile(again, facts, now); len(p.Events) != 0 || p.Status.Reason != "DeadlineExceeded" {
 		t.Errorf("afterwards: events %+v, reason %s", p.Events, p.Status.Reason)

@@ -397,9 +397,9 @@ func reportPart(base []Fact) part {
 			if len(s.events) > 0 {
 				return "waiting"
 			}
-			return "told"
+			return "sent"
 		},
-		states: map[string][]Fact{"told": base, "waiting": {Desired{Pod: tablePod}, Audited{Runtime: &Runtime{}}, Recalled{}, Refused{Reason: "OutOfcpu"}}},
+		states: map[string][]Fact{"sent": base, "waiting": {Desired{Pod: tablePod}, Audited{Runtime: &Runtime{}}, Recalled{}, Refused{Reason: "OutOfcpu"}}},
 		facts:  []Fact{EventsSent{}},
 		seen:   []Fact{Published{Status: v1.PodStatus{Phase: v1.PodRunning}}},
 	}
@@ -492,7 +492,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestVolumeFailures: volumes are tried again soon, and their failures are reported from the fourth on, unless nobody waits.
+// TestVolumeFailures: volumes are tried again soon, and their failures are reported from the fourth on, unless the pod no longer needs them.
 func TestVolumeFailures(t *testing.T) {
 	s := fresh()
 	for n, wait := range []time.Duration{50, 100, 200, 400, 800} {
