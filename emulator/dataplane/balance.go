@@ -29,7 +29,7 @@ func (r *renderer) balance(lb *desired.LoadBalancer) {
 //	frontend map:  VIP . proto . port          -> goto lb_<pick>_<source>
 //	the chain:     mark = index by pick; dnat to the element VIP . proto . port . mark of ep
 //
-// With session affinity the index is the backend's own number; slots tells which backend has a slot of the source hash,
+// With session affinity the index is the backend's own number; the map slots tells which backend has a slot of the source hash,
 // and stick which one a client has already: it stays there when others come.
 //
 // The chains are shared by all balancers with the same number of backends and the same kind of distribution.
