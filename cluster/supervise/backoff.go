@@ -1,19 +1,21 @@
 package supervise
 
-import "time"
+import (
+	"time"
 
-const (
-	backoffFirst = 100 * time.Millisecond
-	backoffMost  = 5 * time.Second
-	// A process that ran this long starts again with the first back-off.
-	healthyAfter = 30 * time.Second
+	"porthole.dev/porthole/internal/retry"
 )
 
-// nextBackoff returns the pause before the next start. The first pause is short, so that a killed process is back at once. Each further
-// one is twice as long; a process that ran for long enough begins again with the first.
-func nextBackoff(last, ran time.Duration) time.Duration {
-	if last == 0 || ran >= healthyAfter {
-		return backoffFirst
+// The first pause is short, so that a killed process is back at once.
+var backoff = retry.Backoff{First: 100 * time.Millisecond, Max: 5 * time.Second}
+
+// A process that ran this long starts again with the first pause.
+const healthyAfter = 30 * time.Second
+
+// endsInARow returns how often a process has ended too soon in a row, after an end that followed the given time of running.
+func endsInARow(before int, ran time.Duration) int {
+	if ran >= healthyAfter {
+		return 1
 	}
-	return min(2*last, backoffMost)
+	return before + 1
 }

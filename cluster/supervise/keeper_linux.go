@@ -68,7 +68,7 @@ func (k *keeper) enter(ctx context.Context, phase, waiting string) {
 
 func (k *keeper) run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithValues("process", k.process.Name)
-	pause := time.Duration(0)
+	ends := 0 // in a row
 	if k.state.Phase == "running" && !k.state.Alive() {
 		k.state.Restarts++ // it ended while no supervisor ran
 	}
@@ -106,11 +106,11 @@ func (k *keeper) run(ctx context.Context) {
 			return
 		}
 		k.state.Restarts++
-		pause = nextBackoff(pause, time.Since(k.state.Started))
+		ends = endsInARow(ends, time.Since(k.state.Started))
 		k.state.PID = 0
 		k.enter(ctx, "backoff", "")
 		select {
-		case <-time.After(pause):
+		case <-time.After(backoff.Wait(ends)):
 		case <-ctx.Done():
 		}
 	}

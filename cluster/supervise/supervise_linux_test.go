@@ -169,15 +169,21 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-func TestNextBackoff(t *testing.T) {
-	for _, c := range []struct{ last, ran, want time.Duration }{
-		{0, time.Second, backoffFirst},
-		{backoffFirst, time.Second, 2 * backoffFirst},
-		{backoffMost, time.Second, backoffMost},
-		{backoffMost, healthyAfter, backoffFirst},
+func TestEndsInARow(t *testing.T) {
+	for _, c := range []struct {
+		before int
+		ran    time.Duration
+		want   int
+		pause  time.Duration
+	}{
+		{0, time.Second, 1, 100 * time.Millisecond},
+		{1, time.Second, 2, 200 * time.Millisecond},
+		{9, time.Second, 10, 5 * time.Second},
+		{9, healthyAfter, 1, 100 * time.Millisecond},
 	} {
-		if got := nextBackoff(c.last, c.ran); got != c.want {
-			t.Errorf("after %s, ran %s: %s, want %s", c.last, c.ran, got, c.want)
+		got := endsInARow(c.before, c.ran)
+		if pause := backoff.Wait(got); got != c.want || pause != c.pause {
+			t.Errorf("after %d, ran %s: %d and %s, want %d and %s", c.before, c.ran, got, pause, c.want, c.pause)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"porthole.dev/porthole/internal/atomicfile"
 )
 
 // Host describes one host as its host.json does.
@@ -143,9 +145,5 @@ func (h Host) write() error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(h.Dir, hostFile)
-	if err := os.WriteFile(path+".new", append(data, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return atomicfile.Write(filepath.Join(h.Dir, hostFile), append(data, '\n'), 0o644)
 }

@@ -19,6 +19,7 @@ import (
 
 	"porthole.dev/porthole/emulator/cri"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/atomicfile"
 )
 
 // Call is one call of the plugin.
@@ -67,16 +68,12 @@ func Install(hostDir, porthole string) error {
 // quote makes one word of a shell command from a path.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// replace writes a file in one step, so that a program that reads it sees the old or the new one; an equal one stays.
+// replace writes a file in one step. A file with the same content is left alone.
 func replace(path string, data []byte, mode os.FileMode) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
-	tmp := path + ".new"
-	if err := os.WriteFile(tmp, data, mode); err != nil {
-		return err
-	}
-	return os.Rename(tmp, path)
+	return atomicfile.Write(path, data, mode)
 }
 
 // Run carries out one call. The answer, on success and on failure, is what CNI wants on standard output.
