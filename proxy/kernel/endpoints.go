@@ -96,8 +96,12 @@ func (e *endpoints) run(j *endpointJob) {
 		e.finish(j)
 		return
 	}
-	facts := e.known.facts
-	call(e.work, &j.task, func(ctx context.Context) created { return e.create(ctx, j.addr, want, uncovered, facts) },
+	var facts *balance.Facts
+	if uncovered {
+		copied := e.known.facts
+		facts = &copied
+	}
+	call(e.work, &j.task, func(ctx context.Context) created { return e.create(ctx, j.addr, want, facts) },
 		func(c created, _ bool) { e.created(j, c) })
 }
 
@@ -110,19 +114,19 @@ func (e *endpoints) isClusterIP(j *endpointJob) bool {
 // created is the outcome of creating an endpoint.
 type created struct {
 	endpoint hns.Endpoint
-	network  hns.Network // as read now, if it has a way to the address that was not known
+	network  *hns.Network // as read now, if it has a way to the address that was not known; else nil
 	err      error
 }
 
-// create creates an endpoint. uncovered says that facts know no way to the address: a node may just have joined, so the network is
-// read again. It uses nothing of e that changes.
-func (e *endpoints) create(ctx context.Context, addr netip.Addr, want hns.Endpoint, uncovered bool, facts balance.Facts) (c created) {
-	if uncovered {
+// create creates an endpoint. facts are nil if they have a way to the address. If they have none, a node may just have joined, and the
+// network is read again; create changes them. It uses nothing of e that changes.
+func (e *endpoints) create(ctx context.Context, addr netip.Addr, want hns.Endpoint, facts *balance.Facts) (c created) {
+	if facts != nil {
 		if facts.Network, c.err = e.networks.NetworkByName(ctx, e.network); c.err != nil {
 			return c
 		}
-		if found, still := balance.EndpointFor(addr, false, &facts); !still && facts.Network.ID == want.Network {
-			want, c.network = found, facts.Network
+		if found, uncovered := balance.EndpointFor(addr, false, facts); !uncovered && facts.Network.ID == want.Network {
+			want, c.network = found, &facts.Network
 		}
 	}
 
@@ -150,8 +154,8 @@ func (e *endpoints) created(j *endpointJob, c created) {
 
 	e.report.writes++
 	e.known.putEndpoint(c.endpoint)
-	if c.network.ID != "" && c.network.ID == e.known.facts.Network.ID {
-		e.known.facts.Network = c.network
+	if c.network != nil && c.network.ID == e.known.facts.Network.ID {
+		e.known.facts.Network = *c.network
 		e.known.planned = 0
 		e.targets.planAll()
 	}
