@@ -16,6 +16,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	if err := k.runtime.begin(ctx); err != nil {
 		return err
 	}
+
 	k.node.Begin()
 	k.running.Go(func() { k.runtime.run(ctx) })
 	k.running.Go(func() { k.status.Run(ctx) })
@@ -25,12 +26,14 @@ func (k *Kubelet) Run(ctx context.Context) error {
 		k.running.Go(func() { collectImages(ctx, gc, k.o.MaxImages, k.node.SetImages) })
 	}
 	k.running.Go(func() { k.node.WatchPressure(ctx) })
+
 	k.statics.run(ctx)
 	if !k.o.Standalone {
 		if err := k.join(ctx); err != nil {
 			return err
 		}
 	}
+
 	klog.FromContext(ctx).Info("Kubelet runs", "node", k.o.Node.Name)
 	k.running.Go(func() { k.cleanOrphans(ctx) })
 	<-ctx.Done()

@@ -8,13 +8,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 )
 
 func main() {
 	measure := flag.Bool("measure", false, "print the figures of the tree")
 	count := flag.Bool("count", false, "print how many problems each folder has, and succeed")
+	without := flag.String("without", "", "folders whose problems do not count, separated by commas")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: codecheck [-measure | -count] [FOLDER]")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: codecheck [-measure | -count | -without FOLDERS] [ROOT]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -24,7 +27,7 @@ func main() {
 		root = flag.Arg(0)
 	}
 
-	ok, err := run(os.Stdout, root, *measure, *count)
+	ok, err := run(os.Stdout, root, options{*measure, *count, strings.Split(*without, ",")})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "codecheck:", err)
 	}
@@ -33,18 +36,27 @@ func main() {
 	}
 }
 
+// options are what the command line chooses.
+type options struct {
+	measure bool
+	count   bool
+	without []string // folders whose problems do not count
+}
+
 // run checks or measures the tree below root. It reports whether no problem was found.
-func run(out io.Writer, root string, measure, count bool) (ok bool, err error) {
+func run(out io.Writer, root string, o options) (ok bool, err error) {
 	tree, err := load(root)
 	if err != nil {
 		return false, err
 	}
-	if measure {
+	if o.measure {
 		return true, printMeasures(out, tree)
 	}
 
-	found := check(tree)
-	if count {
+	found := slices.DeleteFunc(check(tree), func(p problem) bool {
+		return slices.ContainsFunc(o.without, func(dir string) bool { return dir != "" && strings.HasPrefix(p.file, dir+"/") })
+	})
+	if o.count {
 		printCounts(out, found)
 		return true, nil
 	}

@@ -145,7 +145,7 @@ func TestRun(t *testing.T) {
 		"a/a_test.go":        "package p\n",
 	}).root
 	var out bytes.Buffer
-	if ok, err := run(&out, root, false, false); ok || err != nil {
+	if ok, err := run(&out, root, options{}); ok || err != nil {
 		t.Errorf("problems: %t, %v", ok, err)
 	}
 	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[0], "a/a.go:3: function f has 30 lines") {
@@ -153,7 +153,15 @@ func TestRun(t *testing.T) {
 	}
 
 	out.Reset()
-	if ok, err := run(&out, root, false, true); !ok || err != nil || !strings.Contains(out.String(), "2  in all") {
+	if ok, err := run(&out, root, options{without: []string{"a", "b"}}); !ok || err != nil || out.Len() > 0 {
+		t.Errorf("without both folders: %t, %v\n%s", ok, err, out.String())
+	}
+	if ok, err := run(&out, root, options{without: []string{"a"}}); ok || err != nil || !strings.HasPrefix(out.String(), "b/b.go:3:") {
+		t.Errorf("without one folder: %t, %v\n%s", ok, err, out.String())
+	}
+
+	out.Reset()
+	if ok, err := run(&out, root, options{count: true}); !ok || err != nil || !strings.Contains(out.String(), "2  in all") {
 		t.Errorf("counts: %t, %v\n%s", ok, err, out.String())
 	}
 }
