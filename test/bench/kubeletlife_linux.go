@@ -19,7 +19,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// ends measures the time from the DELETE of a pod that has all the time it wants, and wants none, until it is gone.
+// ends measures the time from the DELETE of a pod until it is gone. Its grace period is long, and its program exits on TERM at once.
 func ends(ctx context.Context, s *side, rounds int) error {
 	for range rounds {
 		b, err := s.start(ctx, 1, func(_ int, p *v1.Pod) { p.Spec.TerminationGracePeriodSeconds = nil })
@@ -58,7 +58,7 @@ func (s *side) cleared(ctx context.Context) error {
 	return s.without(ctx, nil)
 }
 
-// crashes kills the container of a new pod and measures the time until the API says that the next one runs.
+// crashes kills the container of a new pod and measures the time until the API shows the next one as running.
 func crashes(ctx context.Context, s *side, rounds int) error {
 	for range rounds {
 		b, err := s.start(ctx, 1, nil)

@@ -127,7 +127,7 @@ func median(samples []float64) float64 {
 	return round(s[len(s)/2])
 }
 
-// percentile is the smallest sample that this part of all does not exceed.
+// percentile returns the smallest sample that is not exceeded by the given share of all samples.
 func percentile(samples []float64, part float64) float64 {
 	s := slices.Sorted(slices.Values(samples))
 	if len(s) == 0 {

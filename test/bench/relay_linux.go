@@ -179,7 +179,7 @@ func pushBytes(to string) (float64, error) {
 	return relayBytes / 1e6 / time.Since(began).Seconds(), nil
 }
 
-// roundTrip gives the median microseconds of one byte there and back on an open connection.
+// roundTrip returns the median microseconds of one byte there and back on an open connection.
 func roundTrip(to string) (float64, error) {
 	c, err := relayDial(to)
 	if err != nil {

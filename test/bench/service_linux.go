@@ -224,7 +224,7 @@ func (h hns) afterCheck(ctx context.Context) bool {
 	return err == nil && settleErr == nil
 }
 
-// settled gives the calls once there was none for the time given.
+// settled returns the calls once there was none for the time given.
 func (h hns) settled(ctx context.Context, quiet time.Duration) (map[string]int, error) {
 	last, since := "", time.Now()
 	var calls map[string]int

@@ -54,7 +54,7 @@ type ginkgoReport struct {
 	}
 }
 
-// readReport gives the result of each test that ran. Tests that the focus left out are not in it; a test that skipped
+// readReport returns the result of each test that ran. Tests that the focus left out are not in it; a test that skipped
 // itself is, because it has a reason of its own.
 func readReport(r io.Reader) ([]result, error) {
 	var reports []ginkgoReport
@@ -146,7 +146,7 @@ func (r results) save(path string) error {
 	return os.WriteFile(path, data, 0o644)
 }
 
-// with gives the tests in a state, by name.
+// with returns the tests in a state, by name.
 func (r results) with(state string) []result {
 	var list []result
 	for _, one := range r {

@@ -92,7 +92,7 @@ func current(t *testing.T, name string) process {
 	return process{}
 }
 
-// containers gives the id of every container of the echo pods.
+// containers returns the id of every container of the echo pods.
 func containers(t *testing.T) map[string]string {
 	t.Helper()
 	var list v1.PodList
@@ -192,7 +192,7 @@ func ping(t *testing.T, conn net.Conn) {
 	}
 }
 
-// writes gives the counters of the calls that change HNS.
+// writes returns the counters of the calls that change HNS.
 func writes(t *testing.T, host string) string {
 	t.Helper()
 	out, err := command(20*time.Second, porthole, "host", "hns", "--dir", dir, host, "stats", "-o", "json")
@@ -296,7 +296,7 @@ func foldersOfNobody(t *testing.T) error {
 	return errors.Join(errs...)
 }
 
-// driveC is what a Windows host of the cluster has as its disk.
+// driveC is the folder that a Windows host of the cluster sees as C:.
 func driveC(host string) string { return filepath.Join(dir, "hosts", host, "prefix", "drive_c") }
 
 // TestPrivateFolders: what Windows pods log, and the keys of the kubelet, nobody reads but SYSTEM and administrators

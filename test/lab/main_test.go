@@ -80,7 +80,7 @@ func saveLogs() {
 	}
 }
 
-// command runs a program with a bound and gives its standard output; the error carries standard error.
+// command runs a program for at most limit and returns its standard output. The error includes its standard error.
 func command(limit time.Duration, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -108,7 +108,7 @@ func kubectl(t *testing.T, args ...string) string {
 	return out
 }
 
-// apply gives manifests to kubectl and removes their objects when the test ends.
+// apply applies manifests with kubectl, and deletes their objects when the test ends.
 func apply(t *testing.T, manifest string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "manifest.yaml")

@@ -48,7 +48,7 @@ const (
 
 var nodeAddresses = map[string]string{"lin01": "10.99.0.11", "win01": "10.99.0.21", "win02": "10.99.0.22"}
 
-// echoPods starts echo and gives its pods by node, with the service's address.
+// echoPods starts echo and returns its pods by node, and the service's address.
 func echoPods(t *testing.T) (map[string]v1.Pod, string) {
 	t.Helper()
 	apply(t, echo)
@@ -100,7 +100,7 @@ func fromPod(pod v1.Pod, what string) (string, error) {
 
 func fetch(address string) string { return "/fetch?url=" + url.QueryEscape(address) }
 
-// TestSeedRouteTable is the seeds' example of one Linux and two Windows hosts with three /24s of one /16: every path.
+// TestSeedRouteTable: packets pass on every path between one Linux and two Windows hosts, whose pods have three /24s of one /16.
 func TestSeedRouteTable(t *testing.T) {
 	pods, clusterIP := echoPods(t)
 	type path struct {
@@ -154,7 +154,8 @@ func TestSeedRouteTable(t *testing.T) {
 	t.Logf("%d paths", len(paths))
 }
 
-// TestOutboundNAT: the outside sees the node's address, the exceptions (another node's pod, above) the pod's own.
+// TestOutboundNAT: the outside sees the node's address. Destinations that are exceptions, such as pods of other nodes, see the pod's
+// own.
 func TestOutboundNAT(t *testing.T) {
 	pods, _ := echoPods(t)
 	stop := echoOutside(t)

@@ -16,10 +16,10 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// systems are the two kinds of node that every pod story runs on.
+// systems are the two kinds of node. Tests of pods run on both.
 var systems = []string{"linux", "windows"}
 
-// onEach runs a story once per system, both at the same time.
+// onEach runs a test once per system, both at the same time.
 func onEach(t *testing.T, story func(t *testing.T, system string)) {
 	for _, system := range systems {
 		t.Run(system, func(t *testing.T) {
@@ -72,7 +72,7 @@ func succeeded(pod *v1.Pod) error {
 
 const podWait = 60 * time.Second
 
-// config is the seeds' Secret and ConfigMap, for the stories about environments and volumes.
+// config is a Secret and a ConfigMap, for the tests of environments and volumes.
 const config = `
 apiVersion: v1
 kind: Secret
@@ -451,7 +451,7 @@ spec:
 	waitEvent(t, "no-image", "porthole/absent:1")
 }
 
-// waitEvent waits for an event of the pod whose message has all the words.
+// waitEvent waits for an event about the pod whose message contains all the words.
 func waitEvent(t *testing.T, pod string, words ...string) {
 	t.Helper()
 	wait.NoError(t, podWait, "the event", func() error {

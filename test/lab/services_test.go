@@ -153,7 +153,7 @@ func differs(t *testing.T, refused trouble) {
 	})
 }
 
-// troublesOf gives the services that a node does not serve as wanted, by name, and how the node counts them.
+// troublesOf returns the services that a node does not serve as wanted, by name, and how the node counts them.
 func troublesOf(t *testing.T, node string) (map[string]trouble, string) {
 	t.Helper()
 	for _, n := range readStatus(t).Nodes {
@@ -171,7 +171,7 @@ func troublesOf(t *testing.T, node string) (map[string]trouble, string) {
 	return nil, ""
 }
 
-// diffOf gives what `porthole hns diff` prints, and its exit code.
+// diffOf returns what `porthole hns diff` prints, and its exit code.
 func diffOf(t *testing.T, node string, args ...string) (string, int) {
 	t.Helper()
 	out, err := command(2*time.Minute, porthole, append([]string{"hns", "diff", "--node", node}, args...)...)

@@ -49,7 +49,7 @@ func manyEntry(n *numbering) entry {
 	return e
 }
 
-// manyServers makes the other node of a side the owner of all the addresses.
+// manyServers gives the other node of a side all the addresses of manyRange.
 func manyServers(t *testing.T, s *side) {
 	t.Helper()
 	many := netip.MustParsePrefix(manyRange)
@@ -77,7 +77,7 @@ func manyServers(t *testing.T, s *side) {
 	}))
 }
 
-// testMany: the first 1,024 backends serve, the others never, and the service says so.
+// testMany: the first 1,024 backends serve, the others never, and an event of the service reports it.
 func testMany(t *testing.T, p *pair, e entry) {
 	must(t, loadOne(t.Context(), p.lab.Client, e))
 	defer func() { must(t, p.lab.DeleteService(t.Context(), namespace, e.name)) }()

@@ -98,7 +98,7 @@ func newOverlay(t *testing.T) *overlay {
 	return o
 }
 
-// nodePortOf gives a service's node port at a node.
+// nodePortOf returns a service's node port at a node.
 func nodePortOf(s *corev1.Service, port string, node netip.Addr) netip.AddrPort {
 	for _, p := range s.Spec.Ports {
 		if p.Name == port {

@@ -134,7 +134,7 @@ func worded(err error) string {
 	return "error: " + err.Error()
 }
 
-// askHealth gives the status and the number of local endpoints of a health check node port.
+// askHealth returns the status and the number of local endpoints of a health check node port.
 func askHealth(addr string, patience time.Duration) string {
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get("http://" + addr + "/")

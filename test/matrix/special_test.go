@@ -28,7 +28,7 @@ func readyEndpoints(names ...string) []discoveryv1.Endpoint {
 	return out
 }
 
-// backendAddrs gives the address of each server.
+// backendAddrs returns the address of each server.
 func backendAddrs() map[string]string {
 	out := map[string]string{"n1": nodeIP, "n2": remoteIP, "out": outIP}
 	for i := 1; i <= len(conditions); i++ {

@@ -296,7 +296,7 @@ func frontend(service *corev1.Service, protocol, port int) string {
 	return fmt.Sprintf("%s/%d/%d", service.Spec.ClusterIP, protocol, port)
 }
 
-// lbs gives the ids of the load balancers by frontend.
+// lbs returns the ids of the load balancers by frontend.
 func (c *control) lbs() map[string]string {
 	c.t.Helper()
 	ids, err := c.host.LoadBalancers(c.ctx)

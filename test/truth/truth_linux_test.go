@@ -92,7 +92,7 @@ func (w world) event(s *corev1.Service, reason, kind, part string) func() error 
 // ingress is an address in front of the cluster (RFC 5737, TEST-NET-2).
 var ingress = netip.MustParseAddr("198.51.100.9")
 
-// outside wants a page as a client outside the cluster gets it.
+// outside requests a page as a client outside the cluster.
 func (w world) outside(at netip.AddrPort, part string) func() error {
 	return func() error {
 		var conn net.Conn
