@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -46,6 +47,9 @@ type Credentials struct {
 	Burst int
 	// Lost is called once, after certificateGrace without a valid certificate although the server answers. Required.
 	Lost func(error)
+
+	// check is how often the current certificate is compared with the one in use; zero means certificateCheck. Only tests set it.
+	check time.Duration
 }
 
 // Times of upstream's kubelet (cmd/kubelet/app/server.go and pkg/kubelet/certificate/transport.go of 1.36.3).
@@ -170,7 +174,7 @@ func (c Credentials) follow(ctx context.Context, m certificate.Manager, dialer *
 	log := klog.FromContext(ctx)
 	current, seen := m.Current(), time.Now()
 	for {
-		wait := certificateCheck
+		wait := cmp.Or(c.check, certificateCheck)
 		if current == nil {
 			wait = certificateFirst
 		}

@@ -225,7 +225,7 @@ func TestClientRotation(t *testing.T) {
 	a := newAuthority(t, 5*time.Second)
 	dir := t.TempDir()
 	c := Credentials{Node: "n1", Kubeconfig: filepath.Join(dir, "kubeconfig"), Bootstrap: a.bootstrapFile(t, dir), CertDir: filepath.Join(dir, "pki"),
-		Rotate: true, UserAgent: "test", QPS: -1, Lost: func(err error) { t.Error(err) }}
+		Rotate: true, UserAgent: "test", QPS: -1, Lost: func(err error) { t.Error(err) }, check: 50 * time.Millisecond}
 	cfg, err := c.Connect(t.Context())
 	must(t, err)
 	client, err := typed(cfg)
