@@ -72,6 +72,7 @@ func invoke(proc *windows.LazyProc, record **uint16, args ...uintptr) error {
 	if record != nil {
 		text = taken(*record)
 	}
+
 	if int32(r) >= 0 && text == "" {
 		return nil
 	}
@@ -80,6 +81,7 @@ func invoke(proc *windows.LazyProc, record **uint16, args ...uintptr) error {
 		Error     string
 		ErrorCode uint32
 	}
+
 	if text != "" && json.Unmarshal([]byte(text), &said) == nil {
 		if int32(r) >= 0 {
 			code = said.ErrorCode
@@ -176,6 +178,7 @@ func (o object) made(network handle, settings, doc any) error {
 	if err != nil {
 		return err
 	}
+
 	var h handle
 	var record *uint16
 	var none windows.GUID
@@ -231,16 +234,19 @@ func first[T any](path string) (T, error) {
 	if err != nil {
 		return none, err
 	}
+
 	at, err := windows.UTF16PtrFromString(path)
 	if err != nil {
 		return none, err
 	}
+
 	var body uint16
 	var response *uint16
 	err = invoke(procHNSCall, nil, uintptr(unsafe.Pointer(method)), uintptr(unsafe.Pointer(at)), uintptr(unsafe.Pointer(&body)), uintptr(unsafe.Pointer(&response)))
 	if err != nil {
 		return none, err
 	}
+
 	var said struct {
 		Success bool
 		Error   string
@@ -249,6 +255,7 @@ func first[T any](path string) (T, error) {
 	if err := json.Unmarshal([]byte(taken(response)), &said); err != nil {
 		return none, fmt.Errorf("HNS's answer to GET %s is not understood: %w", path, err)
 	}
+
 	if !said.Success {
 		return none, errors.New(strings.TrimSpace(said.Error))
 	}

@@ -40,6 +40,7 @@ func call[T any](ctx context.Context, c *Client, kind, what string, f func() (T,
 	case <-ctx.Done():
 		got.err = fmt.Errorf("%d calls to HNS hang: %w", cap(c.slots), ctx.Err())
 	}
+
 	err := got.err
 	if err != nil {
 		err = classify(strings.TrimSpace(kind+" "+what), err)
@@ -119,6 +120,7 @@ func classify(doing string, err error) error {
 		e.Class = hns.Absent
 		return e
 	}
+
 	for _, code := range hns.KnownCodes() {
 		if shim.CheckErrorWithCode(err, shim.ErrorCode(code)) {
 			e.Code, e.Class = code, hns.ClassOfCode(code)

@@ -225,6 +225,7 @@ func (c *Client) onNetwork(id hns.NetworkID, f func(handle) error) error {
 			return err
 		}
 	}
+
 	fresh, err := networks.opened(string(id))
 	if err != nil {
 		return err

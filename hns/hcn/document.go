@@ -76,6 +76,7 @@ func networkFrom(doc networkDoc) hns.Network {
 	if n.Type == "" {
 		n.Type = "NAT" // real HNS may leave this one out, as hcsshim knows
 	}
+
 	for _, ipam := range doc.Ipams {
 		for _, s := range ipam.Subnets {
 			prefix, err := netip.ParsePrefix(s.IpAddressPrefix)
@@ -91,6 +92,7 @@ func networkFrom(doc networkDoc) hns.Network {
 			n.Subnets = append(n.Subnets, subnet)
 		}
 	}
+
 	for _, p := range doc.Policies {
 		networkPolicy(&n, p)
 	}
@@ -146,6 +148,7 @@ func endpointFrom(doc endpointDoc) hns.Endpoint {
 	if ns := hns.NormalID(doc.HostComputeNamespace); ns != hns.NoNamespace {
 		e.Namespace = hns.NamespaceID(ns)
 	}
+
 	for i, c := range doc.IpConfigurations {
 		addr, err := netip.ParseAddr(c.IpAddress)
 		if err != nil {
@@ -156,6 +159,7 @@ func endpointFrom(doc endpointDoc) hns.Endpoint {
 			e.PrefixLen = int(c.PrefixLength)
 		}
 	}
+
 	for _, r := range doc.Routes {
 		dst, err := netip.ParsePrefix(r.DestinationPrefix)
 		hop, err2 := netip.ParseAddr(r.NextHop)
@@ -163,6 +167,7 @@ func endpointFrom(doc endpointDoc) hns.Endpoint {
 			e.Routes = append(e.Routes, hns.Route{Destination: dst, NextHop: hop})
 		}
 	}
+
 	for _, p := range doc.Policies {
 		e.Policies = append(e.Policies, hns.Policy{Type: p.Type, Settings: p.Settings})
 		if p.Type == "ProviderAddress" {
@@ -182,6 +187,7 @@ func endpointTo(e hns.Endpoint) endpointDoc {
 	if e.Remote {
 		doc.Flags = remoteEndpoint
 	}
+
 	for i, a := range e.Addrs {
 		c := ipDoc{IpAddress: a.String()}
 		if i == 0 {
@@ -189,6 +195,7 @@ func endpointTo(e hns.Endpoint) endpointDoc {
 		}
 		doc.IpConfigurations = append(doc.IpConfigurations, c)
 	}
+
 	for _, r := range e.Routes {
 		doc.Routes = append(doc.Routes, routeDoc{NextHop: r.NextHop.String(), DestinationPrefix: r.Destination.String()})
 	}
@@ -230,11 +237,13 @@ func loadBalancerFrom(doc balancerDoc) hns.LoadBalancer {
 	for _, id := range doc.HostComputeEndpoints {
 		lb.Endpoints = append(lb.Endpoints, hns.EndpointID(hns.NormalID(id)))
 	}
+
 	for _, v := range doc.FrontendVIPs {
 		if vip, err := netip.ParseAddr(v); err == nil {
 			lb.VIPs = append(lb.VIPs, vip.Unmap())
 		}
 	}
+
 	for _, p := range doc.PortMappings {
 		lb.Ports = append(lb.Ports, hns.Port{
 			Protocol: hns.Protocol(p.Protocol), External: p.ExternalPort, Internal: p.InternalPort,
@@ -252,12 +261,14 @@ func loadBalancerTo(lb hns.LoadBalancer) balancerDoc {
 	if lb.IPv6 {
 		doc.Flags |= ipv6Balancer
 	}
+
 	if lb.SourceVIP.IsValid() {
 		doc.SourceVIP = lb.SourceVIP.String()
 	}
 	for _, id := range lb.Endpoints {
 		doc.HostComputeEndpoints = append(doc.HostComputeEndpoints, string(id))
 	}
+
 	for _, v := range lb.VIPs {
 		doc.FrontendVIPs = append(doc.FrontendVIPs, v.String())
 	}

@@ -37,6 +37,7 @@ func TestLoadBalancerDocument(t *testing.T) {
 			if err := json.Unmarshal([]byte(c.json), &doc); err != nil {
 				t.Fatal(err)
 			}
+
 			if diff := cmp.Diff(c.lb, loadBalancerFrom(doc), equateAddrs); diff != "" {
 				t.Errorf("read (-want +got):\n%s", diff)
 			}
@@ -89,6 +90,7 @@ func FuzzDocuments(f *testing.F) {
 		`{"Ipams":[{"Subnets":[{"IpAddressPrefix":"x","Routes":[{"NextHop":"y"}]}]}],"Policies":[{"Type":"RemoteSubnetRoute","Settings":{"DestinationPrefix":1}}]}`} {
 		f.Add([]byte(s))
 	}
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var lb balancerDoc
 		var e endpointDoc
@@ -127,18 +129,22 @@ func TestOutlines(t *testing.T) {
 		"Policies":[{"Type":"ELB","Protocol":17,"InternalPort":53,"ExternalPort":153,"SourceVIP":"10.244.2.2","VIPs":["10.96.0.10"],"ILB":false,"IsDSR":true}]},
 		{"ID":"706f7274-6c62-8000-8000-000000000002","References":[],"Policies":[]},
 		{"ID":"706f7274-6c62-8000-8000-000000000003","References":["/endpoints/5395a0a0-0000-4000-8000-000000000001"],"Policies":[{"Type":"ROUTE","DestinationPrefix":"10.96.0.0/12","NeedEncap":true}]}]`
+
 	lb := hns.LoadBalancer{ID: "706f7274-6c62-8000-8000-000000000001", SourceVIP: netip.MustParseAddr("10.244.2.2"), DSR: true,
 		Endpoints: []hns.EndpointID{"5395a0a0-0000-4000-8000-000000000001", "5395a0a0-0000-4000-8000-000000000002"},
 		VIPs:      []netip.Addr{netip.MustParseAddr("10.96.0.10")},
 		Ports:     []hns.Port{{Protocol: hns.UDP, External: 153, Internal: 53, Distribution: hns.PerSource, Flags: hns.PortLocalRouted}}}
+
 	var doc []policyListDoc
 	if err := json.Unmarshal([]byte(lists), &doc); err != nil {
 		t.Fatal(err)
 	}
+
 	want := map[hns.LoadBalancerID]uint64{lb.ID: lb.Outline(), "706f7274-6c62-8000-8000-000000000002": hns.LoadBalancer{}.Outline()}
 	if diff := cmp.Diff(want, outlinesFrom(doc)); diff != "" {
 		t.Errorf("outlines (-want +got):\n%s", diff)
 	}
+
 	for name, alter := range map[string]func(*hns.LoadBalancer){
 		"endpoints": func(lb *hns.LoadBalancer) { lb.Endpoints = lb.Endpoints[:1] },
 		"source":    func(lb *hns.LoadBalancer) { lb.SourceVIP = netip.Addr{} },

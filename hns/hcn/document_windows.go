@@ -14,6 +14,7 @@ func networkTo(n hns.Network) shim.HostComputeNetwork {
 		Id: string(n.ID), Name: n.Name, Type: shim.NetworkType(n.Type), SchemaVersion: shim.V2SchemaVersion(),
 		Dns: shim.Dns{Domain: n.DNS.Domain, Search: n.DNS.Search, ServerList: n.DNS.Servers, Options: n.DNS.Options},
 	}
+
 	ipam := shim.Ipam{Type: "Static"}
 	for _, s := range n.Subnets {
 		all := "0.0.0.0/0"
@@ -25,6 +26,7 @@ func networkTo(n hns.Network) shim.HostComputeNetwork {
 			Routes:          []shim.Route{{NextHop: s.Gateway.String(), DestinationPrefix: all}},
 		})
 	}
+
 	if len(ipam.Subnets) > 0 {
 		doc.Ipams = []shim.Ipam{ipam}
 	}

@@ -23,6 +23,7 @@ func TestLive(t *testing.T) {
 	if err != nil || !version.AtLeast(9, 2) {
 		t.Fatalf("version %v: %v", version, err)
 	}
+
 	network, err := c.CreateNetwork(ctx, hns.Network{Name: "porthole-live", Type: hns.L2Bridge, Adapter: os.Getenv("PORTHOLE_LIVE_ADAPTER"),
 		Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.77.0.0/24"), Gateway: netip.MustParseAddr("10.77.0.1")}}})
 	if err != nil {
@@ -33,6 +34,7 @@ func TestLive(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+
 	if ids, err := c.NetworkIDs(ctx, "porthole-live"); err != nil || !slices.Equal(ids, []hns.NetworkID{network.ID}) {
 		t.Errorf("network ids %v: %v, wanted %s", ids, err, network.ID)
 	}
@@ -42,6 +44,7 @@ func TestLive(t *testing.T) {
 	if _, err := c.NetworkByName(ctx, "no such network"); !hns.IsAbsent(err) {
 		t.Errorf("a network that is not there: %v", err)
 	}
+
 	endpoints := liveEndpoints(ctx, t, c, network.ID)
 	liveBalancer(ctx, t, c, version, endpoints)
 	for _, id := range endpoints {
@@ -75,10 +78,12 @@ func liveEndpoints(ctx context.Context, t *testing.T, c *Client, network hns.Net
 			t.Errorf("read %+v: %v", read, err)
 		}
 	}
+
 	_, err := c.CreateEndpoint(ctx, hns.Endpoint{ID: ids[0], Network: network, Remote: true, Addrs: []netip.Addr{netip.MustParseAddr("10.78.0.9")}})
 	if hns.ClassOf(err) != hns.Exists {
 		t.Errorf("the same id twice: %v", err)
 	}
+
 	listed, err := c.EndpointIDs(ctx, network)
 	if err != nil || !slices.Contains(listed, ids[0]) || !slices.Contains(listed, ids[1]) {
 		t.Errorf("listed %v: %v", listed, err)
@@ -95,11 +100,13 @@ func liveBalancer(ctx context.Context, t *testing.T, c *Client, version hns.Vers
 	if _, err := c.CreateLoadBalancer(ctx, lb); err != nil {
 		t.Fatal(err)
 	}
+
 	other := lb
 	other.ID = "706f7274-6c62-8001-8001-000000000002"
 	if _, err := c.CreateLoadBalancer(ctx, other); hns.ClassOf(err) != hns.Exists {
 		t.Errorf("the same frontend twice: %v", err)
 	}
+
 	read, err := c.LoadBalancer(ctx, lb.ID)
 	if err != nil || read.DSR != lb.DSR || !slices.Equal(read.VIPs, lb.VIPs) || !slices.Equal(read.Ports, lb.Ports) || !slices.Equal(read.Endpoints, lb.Endpoints) {
 		t.Errorf("read %+v: %v", read, err)
@@ -107,6 +114,7 @@ func liveBalancer(ctx context.Context, t *testing.T, c *Client, version hns.Vers
 	if outlines, err := c.LoadBalancerOutlines(ctx); err != nil || outlines[lb.ID] != lb.Outline() {
 		t.Errorf("outline %x of %x: %v", outlines[lb.ID], lb.Outline(), err)
 	}
+
 	lb.Endpoints = endpoints
 	now, err := c.ModifyLoadBalancer(ctx, lb)
 	switch {
@@ -117,6 +125,7 @@ func liveBalancer(ctx context.Context, t *testing.T, c *Client, version hns.Vers
 	case err == nil && slices.Equal(now.Endpoints, endpoints):
 		t.Errorf("HNS %s modified a load balancer", version)
 	}
+
 	if ids, err := c.LoadBalancerIDs(ctx); err != nil || !slices.Contains(ids, lb.ID) {
 		t.Errorf("listed %v: %v", ids, err)
 	}
@@ -125,6 +134,7 @@ func liveBalancer(ctx context.Context, t *testing.T, c *Client, version hns.Vers
 			t.Error(err)
 		}
 	}
+
 	if _, err := c.LoadBalancer(ctx, lb.ID); !hns.IsAbsent(err) {
 		t.Errorf("deleted, but: %v", err)
 	}

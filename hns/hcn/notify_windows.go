@@ -32,6 +32,7 @@ func (c *Client) Notifications(ctx context.Context) <-chan struct{} {
 		default:
 		}
 	}
+
 	callback := windows.NewCallback(func(kind, _, _, _ uintptr) uintptr {
 		if uint32(kind) == serviceDisconnect {
 			say(lost)
@@ -39,6 +40,7 @@ func (c *Client) Notifications(ctx context.Context) <-chan struct{} {
 		say(changed)
 		return 0
 	})
+
 	go func() {
 		for {
 			registered, err := call(ctx, c, "register for notifications", "", func() (handle, error) {

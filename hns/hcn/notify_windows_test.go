@@ -28,6 +28,7 @@ func TestNotifications(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	told := func(within time.Duration) bool {
 		select {
 		case <-changed:
@@ -36,6 +37,7 @@ func TestNotifications(t *testing.T) {
 			return false
 		}
 	}
+
 	// A registration may still be under way: networks are made until one is told of.
 	untilTold := func(what string) {
 		t.Helper()
@@ -47,6 +49,7 @@ func TestNotifications(t *testing.T) {
 		}
 		t.Fatalf("%s was not told", what)
 	}
+
 	untilTold("a network")
 	for told(2 * time.Second) { // what else there was
 	}
@@ -54,6 +57,7 @@ func TestNotifications(t *testing.T) {
 	if !told(30 * time.Second) {
 		t.Fatal("the end of HNS was not told")
 	}
+
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}

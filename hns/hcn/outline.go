@@ -42,6 +42,7 @@ func policyListFrom(l policyListDoc) (hns.LoadBalancer, bool) {
 	for _, ref := range l.References {
 		lb.Endpoints = append(lb.Endpoints, hns.EndpointID(hns.NormalID(ref[strings.LastIndex(ref, "/")+1:])))
 	}
+
 	for i, p := range l.Policies {
 		if !strings.EqualFold(p.Type, "ELB") {
 			return lb, false
