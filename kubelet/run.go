@@ -36,6 +36,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 
 	klog.FromContext(ctx).Info("Kubelet runs", "node", k.o.Node.Name)
 	k.running.Go(func() { k.cleanOrphans(ctx) })
+
 	<-ctx.Done()
 	k.drain()
 	return nil
