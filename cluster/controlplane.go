@@ -2,9 +2,9 @@ package cluster
 
 import (
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 
+	"porthole.dev/porthole/emulator/cri"
 	"porthole.dev/porthole/emulator/lab"
 )
 
@@ -75,7 +75,7 @@ func kubeletConfig(l Layout, n Node) ([]byte, error) {
 	}
 
 	if n.Windows {
-		doc["containerRuntimeEndpoint"] = fmt.Sprintf("tcp://127.0.0.1:%d", criPort)
+		doc["containerRuntimeEndpoint"] = "tcp://" + cri.Address
 		delete(doc, "cgroupRoot")
 		doc["evictionHard"] = map[string]string{"memory.available": "500Mi"}
 		doc["resolvConf"] = kubeletFile(l, n, "resolv.conf")

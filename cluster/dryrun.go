@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"porthole.dev/porthole/emulator/wine"
 )
 
 // PrintPlan prints what Up would make and run.
@@ -16,7 +18,12 @@ func PrintPlan(out io.Writer, l Layout, c Config) error {
 		}
 		fmt.Fprintf(out, "node %s: %s, namespace porthole-%s%s\n", n.Name, n.Address, n.Name, build)
 	}
-	for _, p := range Processes(l, c) {
+
+	tools, err := wine.Find()
+	if err != nil {
+		tools = wine.Debian // Wine need not be there to be planned for
+	}
+	for _, p := range Processes(l, c, tools) {
 		where := p.Netns
 		if where == "" {
 			where = "this machine's own network"

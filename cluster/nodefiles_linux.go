@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
@@ -43,14 +42,7 @@ func writeNodeFiles(l Layout, c Config) error {
 
 // describeHost writes the file by which `porthole host` knows the node.
 func describeHost(l Layout, c Config, n Node) error {
-	h := host.Host{Name: n.Name, OS: n.OS(), Address: n.Address, Netns: lab.Netns(n.Name)}
-	if n.Windows {
-		var err error
-		if h.Build, err = strconv.Atoi(c.WindowsBuild); err != nil {
-			return err
-		}
-	}
-	return host.Store{Dir: l.Dir}.Describe(h)
+	return host.Store{Dir: l.Dir}.Describe(hostOf(l, c, n))
 }
 
 // noResolver is the resolv.conf of every node: names outside the cluster are not resolved.

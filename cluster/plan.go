@@ -3,22 +3,18 @@ package cluster
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 
 	"porthole.dev/porthole/cluster/supervise"
+	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
 )
 
-// Ports inside a Windows host's namespace, on its loopback.
-const (
-	hnsPort = 10090
-	criPort = 10091
-)
-
-// Processes is the whole cluster as a list of programs; a pure function of layout and configuration.
-func Processes(l Layout, c Config) []supervise.Process {
-	p := planner{l: l, c: c}
+// Processes is the whole cluster as a list of programs; a pure function of layout, configuration and where Wine is.
+func Processes(l Layout, c Config, tools wine.Tools) []supervise.Process {
+	p := planner{l: l, c: c, tools: tools}
 	p.cluster()
 	for _, n := range c.Nodes() {
 		if n.Windows {
@@ -31,9 +27,10 @@ func Processes(l Layout, c Config) []supervise.Process {
 }
 
 type planner struct {
-	l    Layout
-	c    Config
-	list []supervise.Process
+	l     Layout
+	c     Config
+	tools wine.Tools
+	list  []supervise.Process
 }
 
 func (p *planner) add(proc supervise.Process) { p.list = append(p.list, proc) }
@@ -101,43 +98,47 @@ func (p *planner) containerd(n Node) supervise.Process {
 func (p *planner) windowsNode(n Node) {
 	add := func(name, path string, env []string, wait []supervise.Condition, args ...string) {
 		p.add(supervise.Process{Name: n.Name + "/" + name, Node: n.Name, Path: path, Args: args, Env: env, Netns: p.netns(n.Name),
-			Log: p.l.NodeLog(n.Name, name), WaitFor: wait, Follows: follows(n, path)})
+			Log: p.l.NodeLog(n.Name, name), WaitFor: wait, Follows: p.follows(n, path)})
 	}
 
-	host := p.l.Host(n.Name)
-	wine := wineEnv(p.l, n)
-	hns := supervise.Condition{TCP: fmt.Sprintf("127.0.0.1:%d", hnsPort), Netns: p.netns(n.Name)}
-	cri := supervise.Condition{TCP: fmt.Sprintf("127.0.0.1:%d", criPort), Netns: p.netns(n.Name)}
-	add("wineserver", wineServer, wine, nil, "-f", "-p")
-	add("hnsd", p.l.Porthole(), nil, nil, "host-hnsd", "--host-dir", host, "--build", p.c.WindowsBuild)
-	p.add(p.containerd(n))
-	add("cri", p.l.Porthole(), nil, []supervise.Condition{{Path: containerdSocket(p.l, n), Dial: true}}, "host-cri", "--host-dir", host, "--build", p.c.WindowsBuild)
-	add("kubelet", wineLoader, wine, []supervise.Condition{p.apiReady(), cri, hns},
+	windowsHost := hostOf(p.l, p.c, n)
+	listens := map[string]supervise.Condition{}
+	for _, part := range windowsHost.Processes(p.tools, p.l.Porthole(), true) {
+		var wait []supervise.Condition
+		if part.Name == "cri" {
+			p.add(p.containerd(n))
+			wait = []supervise.Condition{{Path: containerdSocket(p.l, n), Dial: true}}
+		}
+		add(part.Name, part.Path, part.Env, wait, part.Args...)
+		listens[part.Name] = supervise.Condition{TCP: part.Listens, Netns: p.netns(n.Name)}
+	}
+
+	program := func(name string, wait []supervise.Condition, exe string, args ...string) {
+		add(name, p.tools.Loader, p.tools.Env(windowsHost.Prefix()), wait, append([]string{exe}, args...)...)
+	}
+	hns, cri := listens["hnsd"], listens["cri"]
+	program("kubelet", []supervise.Condition{p.apiReady(), cri, hns},
 		`C:\k\kubelet.exe`, `--config=C:\etc\kubernetes\kubelet.json`, `--kubeconfig=C:\etc\kubernetes\kubelet.kubeconfig`,
 		"--hostname-override="+n.Name, "--node-ip="+n.Address.String(), `--root-dir=C:\var\lib\kubelet`, "--v=2")
-
-	add("kube-proxy", wineLoader, wine, []supervise.Condition{p.apiReady(), hns},
+	program("kube-proxy", []supervise.Condition{p.apiReady(), hns},
 		`C:\k\kube-proxy.exe`, `--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override="+n.Name)
-	add("routes", wineLoader, wine, []supervise.Condition{p.apiReady(), hns},
-		append([]string{`C:\k\porthole.exe`}, append(p.routesArgs(n, `C:\etc\kubernetes\routes.kubeconfig`), `--cni-conf-dir=C:\etc\cni\net.d`)...)...)
+	program("routes", []supervise.Condition{p.apiReady(), hns},
+		`C:\k\porthole.exe`, append(p.routesArgs(n, `C:\etc\kubernetes\routes.kubeconfig`), `--cni-conf-dir=C:\etc\cni\net.d`)...)
 }
 
 // follows returns the process that a program depends on: for a Windows program, the wineserver of its host.
-func follows(n Node, path string) string {
-	if path == wineLoader {
+func (p *planner) follows(n Node, path string) string {
+	if path == p.tools.Loader {
 		return n.Name + "/wineserver"
 	}
 	return ""
 }
 
-// Where Debian puts Wine.
-const (
-	wineLoader = "/usr/lib/wine/wine64"
-	wineServer = "/usr/lib/wine/wineserver64"
-)
-
-// wineEnv returns the environment that a Windows program of the host needs.
-func wineEnv(l Layout, n Node) []string {
-	tools := wine.Tools{Loader: wineLoader, Server: wineServer}
-	return tools.Env(wine.Prefix{Dir: l.NodeFile(n.Name, "prefix")})
+// hostOf describes a node as the emulator knows it.
+func hostOf(l Layout, c Config, n Node) host.Host {
+	h := host.Host{Name: n.Name, OS: n.OS(), Address: n.Address, Netns: lab.Netns(n.Name), Dir: l.Host(n.Name)}
+	if n.Windows {
+		h.Build, _ = strconv.Atoi(c.WindowsBuild) // one of Builds
+	}
+	return h
 }

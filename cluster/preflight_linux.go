@@ -12,6 +12,7 @@ import (
 
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -33,8 +34,8 @@ func Preflight(l Layout, c Config) error {
 		}
 	}
 	if c.WindowsNodes > 0 {
-		if _, err := os.Stat(wineLoader); err != nil {
-			errs = append(errs, errors.New("wine64 is missing: apt-get install wine64"))
+		if _, err := wine.Find(); err != nil {
+			errs = append(errs, err)
 		}
 		for _, name := range []string{"kubelet", "kube-proxy", "porthole", "win-bridge"} {
 			if _, err := os.Stat(l.WindowsExe(name)); err != nil {

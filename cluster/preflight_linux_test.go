@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"porthole.dev/porthole/emulator/wine"
 )
 
 // TestPreflightNamesThingAndCure: where nothing is built or installed, each message names what is missing and how to get it.
@@ -63,7 +65,7 @@ func TestConfigValidate(t *testing.T) {
 // TestProcessesArePure: the same input gives the same list, names are unique, and every process of a node names its node.
 func TestProcessesArePure(t *testing.T) {
 	l, c := Layout{Dir: "/d", Bin: "/b"}, DefaultConfig()
-	first, second := Processes(l, c), Processes(l, c)
+	first, second := Processes(l, c, wine.Debian), Processes(l, c, wine.Debian)
 	if len(first) != len(second) {
 		t.Fatal("two calls give different lists")
 	}

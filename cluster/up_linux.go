@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/cluster/supervise"
+	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/kube"
 )
 
@@ -163,10 +164,14 @@ func ensureImages(ctx context.Context, l Layout) error {
 }
 
 func startProcesses(l Layout, c Config) error {
-	if err := supervise.WriteProcesses(l.RunDir(), Processes(l, c)); err != nil {
+	tools, err := wine.Find()
+	if err != nil && c.WindowsNodes > 0 {
 		return err
 	}
-	_, err := supervise.Spawn(SupervisorOptions(l))
+	if err := supervise.WriteProcesses(l.RunDir(), Processes(l, c, tools)); err != nil {
+		return err
+	}
+	_, err = supervise.Spawn(SupervisorOptions(l))
 	return err
 }
 

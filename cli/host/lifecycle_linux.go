@@ -15,14 +15,12 @@ import (
 
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/cluster/supervise"
-	"porthole.dev/porthole/emulator/hnsd/serve"
+	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
 )
-
-// hnsAddress is where the host's DLLs expect HNS.
-const hnsAddress = "127.0.0.1:10090"
 
 func createCommand() *cobra.Command {
 	var o common
@@ -123,16 +121,14 @@ func printReady(out io.Writer, h host.Host) error {
 	return err
 }
 
-// processes of a host on its own; a pure function of both.
+// processes of a host on its own; a pure function of its arguments.
 func processes(s host.Store, h host.Host, tools wine.Tools) []supervise.Process {
-	netns := platform.NetnsPath(h.Netns)
-	log := func(name string) string { return filepath.Join(h.Dir, "logs", name+".log") }
-	return []supervise.Process{
-		{Name: "wineserver", Path: tools.Server, Args: []string{"-f", "-p"}, Env: tools.Env(wine.Prefix{Dir: filepath.Join(h.Dir, "prefix")}),
-			Netns: netns, Log: log("wineserver")},
-		{Name: "hnsd", Path: filepath.Join(s.Bin, "porthole"), Args: []string{"host-hnsd", "--host-dir", h.Dir, "--build", strconv.Itoa(h.Build), "--listen", hnsAddress},
-			Netns: netns, Log: log("hnsd")},
+	var list []supervise.Process
+	for _, p := range h.Processes(tools, filepath.Join(s.Bin, "porthole"), false) {
+		list = append(list, supervise.Process{Name: p.Name, Path: p.Path, Args: p.Args, Env: p.Env,
+			Netns: platform.NetnsPath(h.Netns), Log: filepath.Join(h.Dir, "logs", p.Name+".log")})
 	}
+	return list
 }
 
 func supervisorOptions(s host.Store, h host.Host) supervise.Options {
@@ -155,8 +151,8 @@ func start(ctx context.Context, s host.Store, h host.Host) error {
 		}
 	}
 	waits := []supervise.Condition{
-		{TCP: hnsAddress, Netns: platform.NetnsPath(h.Netns)},
-		{Path: serve.Socket(h.Dir), Dial: true},
+		{TCP: wire.HNSAddress, Netns: platform.NetnsPath(h.Netns)},
+		{Path: control.Socket(h.Dir), Dial: true},
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -61,7 +61,7 @@ func Command() *cobra.Command {
 	f.StringVar(&o.Host, "name", "", "name of the host (default: the folder's name)")
 	f.IntVar(&o.Build, "build", 20348, "Windows build of the host (default: what host.json in its folder says)")
 	f.StringVar(&o.Template, "template", "", "Wine prefix that containers start from (default: the state folder's template of the build)")
-	f.StringVar(&o.Listen, "listen", "127.0.0.1:10091", "TCP address for CRI")
+	f.StringVar(&o.Listen, "listen", cri.Address, "TCP address for CRI")
 	f.StringVar(&o.Containerd, "containerd", "", "containerd's socket (default: containerd/containerd.sock in the host's folder)")
 	f.StringVar(&o.CertsDir, "registry-config", "", "registry configuration (default: containerd/certs.d in the host's folder)")
 	return c

@@ -3,8 +3,7 @@ package cri_test
 import (
 	"context"
 	"encoding/json"
-	"net"
-	"net/http"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,10 +13,12 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 const (
@@ -96,10 +97,31 @@ func TestUpstreamWinBridgePods(t *testing.T) {
 		must(t, err)
 		t.Logf("removing a pod took %v", time.Since(begin).Round(time.Millisecond))
 	}
-	if after := w.hnsObjects(); after != before {
-		t.Errorf("HNS has %s, had %s before the pods", after, before)
-	}
+	w.podWithoutHNS()
+	wait.NoError(t, 20*time.Second, "HNS to have what it had before the pods", func() error {
+		if after := w.hnsObjects(); after != before {
+			return fmt.Errorf("it has %s, had %s", after, before)
+		}
+		return nil
+	})
 	w.checkNothingLeft()
+}
+
+// podWithoutHNS asks for a pod while the service is stopped. It gets no network, and containerd gives it up although its CNI call
+// cannot undo anything either.
+func (w *world) podWithoutHNS() {
+	w.t.Helper()
+	must(w.t, control.Call(w.ctx, w.dir, "POST", "/service", serve.ServiceRequest{State: "stopped"}, nil))
+	config := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: "late", Namespace: "default", Uid: "late"}}
+	if _, err := w.runtime.RunPodSandbox(w.ctx, &runtimeapi.RunPodSandboxRequest{Config: config}); err == nil {
+		w.t.Error("a pod got a network while HNS was stopped")
+	}
+	var dump serve.Dump
+	must(w.t, control.Call(w.ctx, w.dir, "GET", "/dump", nil, &dump))
+	if len(dump.Netns) != 1 {
+		w.t.Errorf("namespaces of pods while HNS is stopped: %v, want that of the pod that was given up", dump.Netns)
+	}
+	must(w.t, control.Call(w.ctx, w.dir, "POST", "/service", serve.ServiceRequest{State: "running"}, nil))
 }
 
 func (w *world) address(p pod) string {
@@ -112,14 +134,8 @@ func (w *world) address(p pod) string {
 // hnsObjects counts the objects of HNS by kind.
 func (w *world) hnsObjects() string {
 	w.t.Helper()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
-		return net.Dial("unix", filepath.Join(w.dir, "hnsd.sock"))
-	}}}
-	r, err := client.Get("http://hnsd/dump")
-	must(w.t, err)
-	defer r.Body.Close()
 	var dump map[string]json.RawMessage
-	must(w.t, json.NewDecoder(r.Body).Decode(&dump))
+	must(w.t, control.Call(w.ctx, w.dir, "GET", "/dump", nil, &dump))
 	counts := map[string]int{}
 	for kind, raw := range dump {
 		var list []json.RawMessage

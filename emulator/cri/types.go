@@ -14,7 +14,7 @@ type Options struct {
 	Template   string // Wine prefix that containers start from; required
 	Wine       string // the wine64 program; required
 	WineServer string // the wineserver program; required
-	Listen     string // TCP address for CRI; empty: 127.0.0.1:10091
+	Listen     string // TCP address for CRI; empty: Address
 	Containerd string // containerd's socket; empty: <HostDir>/containerd/containerd.sock
 	CertsDir   string // registry configuration; empty: <HostDir>/containerd/certs.d
 	CPUs       int    // of the machine; required: Windows gives CPU limits as a share of all
@@ -32,6 +32,9 @@ const (
 	driveInContainer  = prefixInContainer + "/drive_c"
 )
 
+// Address is where the CRI of a host listens, on the loopback of the host.
+const Address = "127.0.0.1:10091"
+
 const imageWait = 10 * time.Second
 
 func (o Options) withDefaults() Options {
@@ -39,7 +42,7 @@ func (o Options) withDefaults() Options {
 		o.Arch = "amd64"
 	}
 	if o.Listen == "" {
-		o.Listen = "127.0.0.1:10091"
+		o.Listen = Address
 	}
 	if o.Containerd == "" {
 		o.Containerd = filepath.Join(o.HostDir, "containerd", "containerd.sock")

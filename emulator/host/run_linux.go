@@ -26,7 +26,7 @@ func (h Host) Program(ctx context.Context, name string, args ...string) (*exec.C
 	if err != nil {
 		return nil, err
 	}
-	p := wine.Prefix{Dir: filepath.Join(h.Dir, "prefix")}
+	p := h.Prefix()
 	mounted, err := wine.IsMounted(p.Dir)
 	if err != nil {
 		return nil, err

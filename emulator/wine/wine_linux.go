@@ -16,7 +16,7 @@ import (
 )
 
 // ErrNotInstalled is the cause when no 64-bit Wine is found.
-var ErrNotInstalled = errors.New("wine64 is not installed (apt-get install wine64)")
+var ErrNotInstalled = errors.New("wine64 is missing: apt-get install wine64")
 
 // Tools are the two programs of Wine.
 type Tools struct {
@@ -24,10 +24,13 @@ type Tools struct {
 	Server string // wineserver64
 }
 
-// Find looks for Wine where Debian puts it, then on PATH.
+// Debian is where Debian's package puts Wine.
+var Debian = Tools{Loader: "/usr/lib/wine/wine64", Server: "/usr/lib/wine/wineserver64"}
+
+// Find looks for Wine where Debian puts it, then on PATH. The error is ErrNotInstalled.
 func Find() (Tools, error) {
-	loader := firstProgram("/usr/lib/wine/wine64", "wine64")
-	server := firstProgram("/usr/lib/wine/wineserver64", "wineserver64", "wineserver")
+	loader := firstProgram(Debian.Loader, "wine64")
+	server := firstProgram(Debian.Server, "wineserver64", "wineserver")
 	if loader == "" || server == "" {
 		return Tools{}, ErrNotInstalled
 	}

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -18,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
@@ -43,7 +41,7 @@ func benchService(ctx context.Context, dir string) (err error) {
 		return err
 	}
 
-	hns := hnsOf(filepath.Join(dir, "hosts", serviceNode, "hnsd.sock"))
+	hns := hns{filepath.Join(dir, "hosts", serviceNode)}
 	name := metav1.ObjectMeta{Name: serviceNamespace}
 	if _, err := client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: name}, metav1.CreateOptions{}); err != nil {
 		return err
@@ -170,29 +168,15 @@ func createService(ctx context.Context, client kubernetes.Interface) (time.Time,
 }
 
 // hns asks the emulated HNS of a host for its statistics.
-type hns struct{ client *http.Client }
-
-func hnsOf(socket string) hns {
-	return hns{&http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		}}}}
-}
+type hns struct{ hostDir string }
 
 // calls are those of kube-proxy, by function.
 func (h hns) calls(ctx context.Context) (map[string]int, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://hns/stats", nil)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := h.client.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("asking HNS for its statistics: %w", err)
-	}
-	defer answer.Body.Close()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
 	var stats struct{ Programs map[string]map[string]int }
-	if err := json.NewDecoder(answer.Body).Decode(&stats); err != nil {
-		return nil, fmt.Errorf("reading the statistics of HNS: %w", err)
+	if err := control.Call(ctx, h.hostDir, "GET", "/stats", nil, &stats); err != nil {
+		return nil, fmt.Errorf("asking HNS for its statistics: %w", err)
 	}
 	for program, calls := range stats.Programs {
 		if strings.Contains(strings.ToLower(program), "kube-proxy") {

@@ -1,17 +1,11 @@
 package proxylab
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"strings"
 	"time"
 
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 )
 
@@ -20,51 +14,18 @@ type HNS struct {
 	// Program is the file name under which our own calls are made, so that fault rules can exempt it.
 	Program string
 
-	netns, socket string
-	client        *http.Client
+	netns, dir string
 }
 
 func newHNS(netns, hostDir string) *HNS {
-	h := &HNS{Program: "agent.exe", netns: netns, socket: serve.Socket(hostDir)}
-	h.client = &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", h.socket)
-		}}}
-	return h
+	return &HNS{Program: "agent.exe", netns: netns, dir: hostDir}
 }
 
 // Control makes one call of the control interface; body and into are JSON values and may be nil.
 func (h *HNS) Control(ctx context.Context, method, path string, body, into any) error {
-	var data []byte
-	if body != nil {
-		var err error
-		if data, err = json.Marshal(body); err != nil {
-			return err
-		}
-	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://hns"+path, bytes.NewReader(data))
-	if err != nil {
-		return err
-	}
-
-	resp, err := h.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("HNS control %s %s: %s: %s", method, path, resp.Status, strings.TrimSpace(string(answer)))
-	}
-	if into == nil {
-		return nil
-	}
-
-	return json.Unmarshal(answer, into)
+	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
+	defer cancel()
+	return control.Call(ctx, h.dir, method, path, body, into)
 }
 
 // Dump returns all objects of HNS.

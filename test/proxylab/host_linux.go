@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/emulator/wire"
@@ -216,7 +217,7 @@ func (h *Host) StartHNS(ctx context.Context) error {
 
 	run, cancel := context.WithCancel(h.ctx)
 	done := make(chan error, 1)
-	os.Remove(serve.Socket(h.Dir))
+	os.Remove(control.Socket(h.Dir))
 	go func() { done <- serve.Run(run, o) }()
 	err := wait.For(ctx, 20*time.Second, "HNS", func(ctx context.Context) error {
 		select {

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/cri"
+	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/atomicfile"
 )
@@ -68,7 +68,7 @@ func Install(hostDir, porthole string) error {
 // quote makes one word of a shell command from a path.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// replace writes a file in one step. A file with the same content is left alone.
+// replace writes a file in one step, and not if it holds the same already: containerd watches the folder.
 func replace(path string, data []byte, mode os.FileMode) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
 		return nil
@@ -237,43 +237,19 @@ func (c Call) guestNamespace(ctx context.Context) (string, error) {
 	return answer.ID, nil
 }
 
+// hnsTimeout bounds one call of the host's network service.
+const hnsTimeout = 20 * time.Second
+
 // hnsd calls the host's network service. What is absent already counts as deleted.
 func (c Call) hnsd(ctx context.Context, method, path string, body, into any) error {
-	socket := filepath.Join(c.HostDir, "hnsd.sock")
-	client := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-	}}
-	data, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://hnsd"+path, bytes.NewReader(data))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	r, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer r.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
-	if err != nil {
-		return err
-	}
-	if method == http.MethodDelete && r.StatusCode == http.StatusNotFound {
+	ctx, cancel := context.WithTimeout(ctx, hnsTimeout)
+	defer cancel()
+	err := control.Call(ctx, c.HostDir, method, path, body, into)
+	var refused *control.Error
+	if method == http.MethodDelete && errors.As(err, &refused) && refused.Status == http.StatusNotFound {
 		return nil
 	}
-	if r.StatusCode >= 300 {
-		return fmt.Errorf("hnsd answered %s: %s", r.Status, strings.TrimSpace(string(answer)))
-	}
-	if into == nil {
-		return nil
-	}
-	return json.Unmarshal(answer, into)
+	return err
 }
 
 // outer is what containerd sent: the name, and what its capabilities brought.

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -29,9 +29,6 @@ type Options struct {
 	Profile string // name of the HNS to be, over the build's; empty: the build's
 	Latency string // name of the table of latencies to inject; empty: none
 }
-
-// Socket is the control socket of the host in hostDir.
-func Socket(hostDir string) string { return filepath.Join(hostDir, "hnsd.sock") }
 
 // Run serves until ctx ends. Only one daemon can run per host: a second one finds the address in use.
 func Run(ctx context.Context, o Options) error {
@@ -69,7 +66,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := s.restore(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "carrying the state found on disk; will try again")
 	}
-	socket := Socket(o.HostDir)
+	socket := control.Socket(o.HostDir)
 	os.Remove(socket)
 	controls, err := net.Listen("unix", socket)
 	if err != nil {

@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +18,7 @@ import (
 
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
@@ -120,7 +119,7 @@ func startBridgeHost(t *testing.T, build int) *bridgeHost {
 			done <- Run(ctx, Options{HostDir: h.dir, Build: build, Netns: h.path, Listen: testListen, Uplink: "eth0", Plane: plane})
 		}()
 		wait.NoError(t, 10*time.Second, "the socket of HNS", func() error {
-			_, err := os.Stat(Socket(h.dir))
+			_, err := os.Stat(control.Socket(h.dir))
 			return err
 		})
 		return sync.OnceFunc(func() {
@@ -239,18 +238,8 @@ func (h *bridgeHost) talk(what, from, to, addr, source string) {
 
 func (h *bridgeHost) control(method, path, body string, into any) {
 	h.t.Helper()
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", Socket(h.dir)) }}}
-	req, err := http.NewRequest(method, "http://hnsd"+path, strings.NewReader(body))
+	data, err := control.Do(h.t.Context(), h.dir, method, path, []byte(body))
 	must(h.t, err)
-	resp, err := client.Do(req)
-	must(h.t, err)
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	must(h.t, err)
-	if resp.StatusCode != http.StatusOK {
-		h.t.Fatalf("%s %s: %s", method, path, data)
-	}
 	if into != nil {
 		must(h.t, json.Unmarshal(data, into))
 	}
