@@ -117,6 +117,7 @@ func (p *planner) windowsNode(n Node) {
 		add(name, p.tools.Loader, p.tools.Env(windowsHost.Prefix()), wait, append([]string{exe}, args...)...)
 	}
 	hns, cri := listens["hnsd"], listens["cri"]
+
 	program("kubelet", []supervise.Condition{p.apiReady(), cri, hns},
 		`C:\k\kubelet.exe`, `--config=C:\etc\kubernetes\kubelet.json`, `--kubeconfig=C:\etc\kubernetes\kubelet.kubeconfig`,
 		"--hostname-override="+n.Name, "--node-ip="+n.Address.String(), `--root-dir=C:\var\lib\kubelet`, "--v=2")

@@ -1,12 +1,14 @@
 // Package hnstest is a Host Networking Service in memory, for tests. It refuses what real HNS was seen to refuse (a second load
-// balancer of a frontend, one without backends, a local address twice, a network name twice), counts calls by kind, prints its
-// state, and makes calls fail as a test asks.
+// balancer of a frontend, one without backends, a local address twice or of no subnet, a network name twice), counts calls by
+// kind, prints its state, and makes calls fail as a test asks. Package suite below it compares it with other HNS; it is a third
+// level because the fake itself does not need package testing.
 package hnstest
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -141,7 +143,8 @@ func (f *Fake) EndpointByName(ctx context.Context, name string) (hns.Endpoint, e
 // CreateEndpoint implements the method of hcn.Client.
 func (f *Fake) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint, error) {
 	return doing(ctx, f, "create endpoint", func(_ Outcome) (hns.Endpoint, error) {
-		if !slices.ContainsFunc(f.networks, func(n hns.Network) bool { return n.ID == e.Network }) {
+		network := slices.IndexFunc(f.networks, func(n hns.Network) bool { return n.ID == e.Network })
+		if network < 0 {
 			return hns.Endpoint{}, fail(hns.Absent, 0x803b0001, "create endpoint on network %s", e.Network)
 		}
 
@@ -162,12 +165,30 @@ func (f *Fake) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint
 			}
 		}
 
+		if addr, ok := reserved(f.networks[network], e); ok {
+			return hns.Endpoint{}, fail(hns.Invalid, 0x803b002f, "create endpoint %s", addr)
+		}
+
 		if e.ID == "" {
 			e.ID = hns.EndpointID(f.newID())
 		}
 		f.endpoints = append(f.endpoints, e)
 		return e, nil
 	})
+}
+
+// reserved returns an address of a local endpoint that its network has not to give: one of none of its subnets, or a gateway's.
+func reserved(n hns.Network, e hns.Endpoint) (netip.Addr, bool) {
+	if e.Remote || len(n.Subnets) == 0 {
+		return netip.Addr{}, false
+	}
+	for _, a := range e.Addrs {
+		within := func(s hns.Subnet) bool { return s.Prefix.Contains(a) && s.Gateway != a }
+		if !slices.ContainsFunc(n.Subnets, within) {
+			return a, true
+		}
+	}
+	return netip.Addr{}, false
 }
 
 // DeleteEndpoint implements the method of hcn.Client. An endpoint that is in a namespace leaves it.

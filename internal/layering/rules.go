@@ -134,7 +134,7 @@ func violations(pkgs []packageInfo, rules []rule) []string {
 
 // deepFolder names the folders that have a third level.
 func deepFolder(p string) bool {
-	return matchesAny(p, []string{"bundle/...", "test/...", "tools/...", "emulator/dll/...", "emulator/cri/...", "emulator/hnsd/...", "internal/testkit/...", "kubelet/runtime/..."})
+	return matchesAny(p, []string{"bundle/...", "test/...", "tools/...", "emulator/dll/...", "emulator/cri/...", "emulator/hnsd/...", "hns/hnstest/...", "internal/testkit/...", "kubelet/runtime/..."})
 }
 
 func matchesAny(p string, patterns []string) bool {
