@@ -70,6 +70,7 @@ func (h hnsCall) do(ctx context.Context, verb string, rest []string) error {
 		}
 		return ask(ctx, h, "POST /faults", rules, printFaults)
 	}
+
 	if known, err := h.spoil(ctx, verb, rest); known {
 		return err
 	}
@@ -86,7 +87,7 @@ func (h hnsCall) readRules(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// ask makes a call, such as "GET /dump", and prints its answer, as it is or through print. Either way print tells whether
+// ask makes a call, such as "GET /dump", and prints its answer, as it is or through print. Either way print reports whether
 // it is a good one.
 func ask[T any](ctx context.Context, h hnsCall, question string, body []byte, print func(io.Writer, T) error) error {
 	method, path, _ := strings.Cut(question, " ")
@@ -154,6 +155,7 @@ func printDump(out io.Writer, d objects) error {
 			fmt.Fprintf(w, "%s\t%s\n", o.ID, strings.Join(row(o), "\t"))
 		}
 	}
+
 	section("NETWORK\tNAME\tTYPE\tSUBNETS", d.Networks, func(o object) []string {
 		var subnets []string
 		for _, i := range o.Ipams {
@@ -163,6 +165,7 @@ func printDump(out io.Writer, d objects) error {
 		}
 		return []string{dash(o.Name), o.Type, dash(strings.Join(subnets, ","))}
 	})
+
 	section("ENDPOINT\tNAME\tADDRESSES\tNETWORK\tNAMESPACE", d.Endpoints, func(o object) []string {
 		var addrs []string
 		for _, i := range o.IpConfigurations {
@@ -170,6 +173,7 @@ func printDump(out io.Writer, d objects) error {
 		}
 		return []string{dash(o.Name), dash(strings.Join(addrs, ",")), o.HostComputeNetwork, dash(strings.Replace(o.HostComputeNamespace, noNamespace, "", 1))}
 	})
+
 	section("NAMESPACE\tTYPE\tLINUX NETWORK NAMESPACE", d.Namespaces, func(o object) []string {
 		return []string{o.Type, dash(d.Netns[o.ID])}
 	})
@@ -180,6 +184,7 @@ func printDump(out io.Writer, d objects) error {
 		}
 		return []string{dash(strings.Join(o.FrontendVIPs, ",")), strings.Join(ports, ","), fmt.Sprint(len(o.HostComputeEndpoints))}
 	})
+
 	section("ROUTE\tDESTINATION\tNEXT HOP", d.Routes, func(o object) []string {
 		return []string{dash(o.DestinationPrefix), dash(o.NextHop)}
 	})

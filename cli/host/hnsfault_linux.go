@@ -46,12 +46,14 @@ func (h hnsCall) spoil(ctx context.Context, verb string, rest []string) (known b
 		return true, ask(ctx, h, "GET /latency", nil, printLatency)
 	case verb == "latency" && len(rest) == 1:
 		return true, ask(ctx, h, "POST /latency", encode(map[string]string{"profile": rest[0]}), printLatency)
+
 	case verb == "scenario" && len(rest) == 0:
 		return true, ask(ctx, h, "GET /scenarios", nil, printScenarios)
 	case verb == "scenario" && len(rest) == 1:
 		return true, ask(ctx, h, "POST /scenario", encode(map[string]string{"name": rest[0]}), func(out io.Writer, r serve.ScenarioRow) error {
 			return printScenarios(out, []serve.ScenarioRow{r})
 		})
+
 	case verb == "service" && len(rest) == 0:
 		return true, ask(ctx, h, "GET /service", nil, printService)
 	case verb == "service":
@@ -60,6 +62,7 @@ func (h hnsCall) spoil(ctx context.Context, verb string, rest []string) (known b
 			return true, err
 		}
 		return true, ask(ctx, h, "POST /service", encode(q), printService)
+
 	case verb == "lose" && len(rest) > 0:
 		q, err := loseRequest(rest)
 		if err != nil {
@@ -69,9 +72,11 @@ func (h hnsCall) spoil(ctx context.Context, verb string, rest []string) (known b
 			_, err := fmt.Fprintf(out, "%d objects lost\n", a.Lost)
 			return err
 		})
+
 	case verb == "repair" && len(rest) == 0:
 		_, err := h.call(ctx, "POST", "/repair", nil)
 		return true, err
+
 	case verb == "pool" && len(rest) == 0:
 		return true, ask(ctx, h, "GET /pool", nil, printPool)
 	case verb == "pool" && len(rest) == 1:

@@ -31,6 +31,7 @@ func TestSpoilWords(t *testing.T) {
 			t.Errorf("%s: %s %s, %v; want %s %s", c.command, got, body, err, c.call, c.body)
 		}
 	}
+
 	for _, command := range []string{"lose Endpoint many", "service stopped kept=half", "service stopped for=ever", "pool large", "latency a b", "explode"} {
 		h := hnsCall{call: func(context.Context, string, string, []byte) ([]byte, error) { t.Error(command); return nil, nil }}
 		words := strings.Fields(command)

@@ -111,6 +111,7 @@ bits. It starts in C:\.`,
 			return h.Exec(env, args[1], args[2:]...)
 		},
 	}
+
 	o.flags(c, false)
 	c.Flags().StringArrayVarP(&env, "env", "e", nil, "environment variable NAME=VALUE for the program; may be repeated")
 	return c
@@ -141,6 +142,7 @@ func ctrCommand() *cobra.Command {
 			return nil
 		},
 	}
+
 	o.flags(c, true)
 	return c
 }

@@ -127,6 +127,7 @@ func (w *world) testErrors(t *testing.T) {
 			t.Errorf("%v: exit code %d, output %q, errors %q; want one line with %q", tc.args, code, out, errs, tc.want)
 		}
 	}
+
 	if platform.NetnsExists("porthole-t1other") {
 		t.Error("a refused creation left a namespace")
 	}
@@ -223,6 +224,7 @@ func (w *world) testKill(t *testing.T, pods [2]string) {
 		_, _, code := w.call("", "hns", w.name, "stats")
 		return now != 0 && now != pid && restarts == 1 && code == 0
 	})
+
 	if after := w.must("hns", w.name, "dump", "-o", "json"); after != before {
 		t.Errorf("state after the restart:\n%s\nbefore:\n%s", after, before)
 	}
@@ -352,6 +354,7 @@ func (w *world) testDelete() {
 			t.Errorf("namespace %s is left", n)
 		}
 	}
+
 	if platform.NetnsExists(lab.RouterNetns) {
 		err := platform.InNetns(platform.NetnsPath(lab.RouterNetns), func() error {
 			_, err := net.InterfaceByName(w.name)
@@ -361,6 +364,7 @@ func (w *world) testDelete() {
 			t.Error("its interface at the router is left")
 		}
 	}
+
 	for _, p := range processesOf(t, w.dir) {
 		t.Errorf("a process is left: %s", p)
 	}

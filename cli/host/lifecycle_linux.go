@@ -56,6 +56,7 @@ func createCommand() *cobra.Command {
 			return printReady(c.OutOrStdout(), h)
 		},
 	}
+
 	o.flags(c, false)
 	c.Flags().IntVar(&build, "build", 20348, "Windows build: 17763 (Server 2019), 20348 (2022), 26100 (2025)")
 	c.Flags().StringVar(&address, "address", "", "address in 10.99.0.0/24 (default: the first free one from .101 on)")
@@ -86,6 +87,7 @@ func startCommand() *cobra.Command {
 			return printReady(c.OutOrStdout(), h)
 		},
 	}
+
 	o.flags(c, false)
 	return c
 }
@@ -150,10 +152,12 @@ func start(ctx context.Context, s host.Store, h host.Host) error {
 			return fmt.Errorf("starting host %s: %w", h.Name, err)
 		}
 	}
+
 	waits := []supervise.Condition{
 		{TCP: wire.HNSAddress, Netns: platform.NetnsPath(h.Netns)},
 		{Path: control.Socket(h.Dir), Dial: true},
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -235,11 +239,12 @@ func listCommand() *cobra.Command {
 			return printHosts(c.OutOrStdout(), list)
 		},
 	}
+
 	o.flags(c, true)
 	return c
 }
 
-// hostStates finds the processes of a host, whoever supervises them.
+// hostStates returns the processes of a host, regardless of who supervises them.
 func hostStates(s host.Store, h host.Host) []supervise.State {
 	states := []supervise.State{}
 	dir := runDir(h)

@@ -55,6 +55,7 @@ func Command() *cobra.Command {
 			return cri.Run(c.Context(), o)
 		},
 	}
+
 	f := c.Flags()
 	f.SetNormalizeFunc(hostIsHostDir)
 	f.StringVar(&o.HostDir, "host-dir", "", "folder of the host (required)")

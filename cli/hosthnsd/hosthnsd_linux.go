@@ -48,6 +48,7 @@ func Command() *cobra.Command {
 			return serve.Run(c.Context(), o)
 		},
 	}
+
 	f := c.Flags()
 	f.StringVar(&o.HostDir, "host-dir", "", "folder of the host (required)")
 	f.IntVar(&o.Build, "build", 20348, "Windows build of the host")

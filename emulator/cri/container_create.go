@@ -75,6 +75,7 @@ func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateConta
 	if err := f.mount(); err != nil {
 		return nil, err
 	}
+
 	mounts, err := s.mounts(f, c.GetMounts())
 	if err != nil {
 		return nil, err
@@ -131,6 +132,7 @@ func (s *Server) layersOfC(ctx context.Context, diffs []digest.Digest) ([]string
 			}
 		}
 	}
+
 	for _, root := range roots {
 		dir := filepath.Join(root, "Files")
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {

@@ -51,7 +51,7 @@ type process struct {
 	pid  int
 }
 
-// loaded tells whether a container's program is loaded or has ended: its first process or, where that is the launcher,
+// loaded reports whether a container's program is loaded or has ended: its first process or, where that is the launcher,
 // one that the launcher has made.
 func (p process) loaded(byLauncher bool) bool {
 	maps, err := os.ReadFile(p.file("maps"))

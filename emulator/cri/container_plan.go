@@ -99,11 +99,13 @@ func environment(c *runtimeapi.ContainerConfig, image v1.ImageConfig, o Options)
 		}
 		set[strings.ToUpper(name)] = &runtimeapi.KeyValue{Key: name, Value: []byte(value)}
 	}
+
 	for _, kv := range image.Env {
 		if name, value, ok := strings.Cut(kv, "="); ok {
 			add(name, value)
 		}
 	}
+
 	for _, kv := range c.GetEnvs() {
 		add(kv.Key, string(kv.Value))
 	}

@@ -60,6 +60,7 @@ func (f folder) create(template string, lower []string, add map[string]string) e
 			return err
 		}
 	}
+
 	for _, name := range []string{"system.reg", "user.reg", "userdef.reg", ".update-timestamp"} {
 		data, err := os.ReadFile(filepath.Join(template, name))
 		if errors.Is(err, os.ErrNotExist) && name == ".update-timestamp" {
@@ -72,6 +73,7 @@ func (f folder) create(template string, lower []string, add map[string]string) e
 			return err
 		}
 	}
+
 	if err := os.Symlink("../drive_c", f.path("prefix/dosdevices/c:")); err != nil {
 		return err
 	}
@@ -106,7 +108,7 @@ func (f folder) load() (record, error) {
 	return r, json.Unmarshal(data, &r)
 }
 
-// mount makes C: if it is not there already; after the machine was started anew it is not.
+// mount makes C: if it is not there already; after the machine was started again it is not.
 func (f folder) mount() error {
 	lower, err := os.ReadFile(f.path("lower"))
 	if err != nil {
@@ -140,6 +142,7 @@ func (s *Server) sweep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing containers: %w", err)
 	}
+
 	known := map[string]bool{}
 	for _, c := range list.Containers {
 		known[c.Annotations[keyAnnotation]] = true

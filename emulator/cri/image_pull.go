@@ -36,7 +36,7 @@ var linuxPlatform = v1.Platform{OS: "linux", Architecture: "amd64"}
 
 // PullImage fetches the image of this host's Windows build, unpacks its layers, and records it so that containerd's CRI
 // knows it, under the name it was asked for.
-func (s service) PullImage(ctx context.Context, r *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
+func (s imageService) PullImage(ctx context.Context, r *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
 	name := r.GetImage().GetImage()
 	ref, err := reference.ParseDockerRef(name)
 	if err != nil {
@@ -68,6 +68,7 @@ func (s *Server) pull(ctx context.Context, ref reference.Named, auth *runtimeapi
 			return auth.GetUsername(), auth.GetPassword(), nil
 		},
 	})})
+
 	name, top, err := resolver.Resolve(ctx, ref.String())
 	if err != nil {
 		return "", err
@@ -80,6 +81,7 @@ func (s *Server) pull(ctx context.Context, ref reference.Named, auth *runtimeapi
 		_, err := remotes.FetchHandler(s.containerd.ContentStore(), fetcher)(ctx, d)
 		return err
 	}
+
 	manifest, original, err := s.fetchWindows(ctx, ref.String(), top, fetch)
 	if err != nil {
 		return "", err
@@ -89,6 +91,7 @@ func (s *Server) pull(ctx context.Context, ref reference.Named, auth *runtimeapi
 			return "", fmt.Errorf("fetching layer %s: %w", layer.Digest, err)
 		}
 	}
+
 	target, id, err := s.record(ctx, manifest, original)
 	if err != nil {
 		return "", err
@@ -128,6 +131,7 @@ func (s *Server) fetchWindows(ctx context.Context, name string, top v1.Descripto
 			return manifest, config, err
 		}
 	}
+
 	if err := s.readJSON(ctx, target, &manifest); err != nil {
 		return manifest, config, err
 	}
@@ -164,6 +168,7 @@ func (s *Server) record(ctx context.Context, manifest v1.Manifest, original v1.I
 		err = content.WriteBlob(ctx, store, "porthole-"+d.Digest.String(), bytes.NewReader(data), d, content.WithLabels(labels))
 		return d, err
 	}
+
 	config, err := put(v1.MediaTypeImageConfig, v1.Image{
 		Created: original.Created, Author: original.Author, Platform: linuxPlatform, RootFS: original.RootFS, History: original.History,
 		Config: v1.ImageConfig{
@@ -178,6 +183,7 @@ func (s *Server) record(ctx context.Context, manifest v1.Manifest, original v1.I
 		"containerd.io/gc.ref.content.config":  config.Digest.String(),
 		"containerd.io/gc.ref.content.windows": manifest.Config.Digest.String(),
 	}
+
 	for i, layer := range manifest.Layers {
 		labels[fmt.Sprintf("containerd.io/gc.ref.content.l.%d", i)] = layer.Digest.String()
 	}

@@ -43,7 +43,7 @@ func describe(p v1.Platform) string {
 	return s
 }
 
-// matches tells whether a host of the build runs the image. An image that names no version is taken on trust, as on
+// matches reports whether a host of the build runs the image. An image that names no version is taken on trust, as on
 // Windows.
 func matches(p v1.Platform, arch string, build int) bool {
 	if p.OS != "windows" || p.Architecture != arch {

@@ -13,6 +13,7 @@ func TestLoaded(t *testing.T) {
 		began = "400000-401000 r--p 00000000 08:01 1 /usr/lib/wine/wine64\n"
 		ready = began + "7b600000-7b601000 r--p 00000000 08:01 2 /usr/lib/wine/x86_64-windows/kernel32.dll\n"
 	)
+
 	for _, c := range []struct {
 		name       string
 		maps       map[string]string // of processes 10, the first, and 11 and 12, its children

@@ -29,7 +29,7 @@ const (
 )
 
 // startHNS runs the real HNS and data plane for the host's namespace, which gets an uplink that leads nowhere.
-func (w *world) startHNS() {
+func startHNS(w *world) {
 	w.t.Helper()
 	w.space.Connect("eth0", w.space, "far0")
 	w.space.Address("eth0", "10.99.8.21/24")
@@ -57,6 +57,7 @@ func TestUpstreamWinBridgePods(t *testing.T) {
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(w.driveC(), "opt/cni/bin", name), data, 0o755))
 	}
+
 	must(t, os.WriteFile(filepath.Join(w.driveC(), "etc/cni/net.d/10-porthole.conf"), []byte(winBridge), 0o644))
 	tools, err := wine.Find()
 	must(t, err)
@@ -67,21 +68,21 @@ func TestUpstreamWinBridgePods(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("making the network: %v: %s", err, out.String())
 	}
-	before := w.hnsObjects()
+	before := hnsObjects(w)
 	_, err = w.images.PullImage(w.ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: testImage}})
 	must(t, err)
 	server, client := w.runPod("server"), w.runPod("client")
 	id := w.started(t, server, "serve", nil, "serve", "--udp", ":7")
 	w.logShows(t, id, "serving HTTP")
-	address := w.address(server)
-	if address != "10.244.8.3" || w.address(client) != "10.244.8.4" {
-		t.Errorf("pods have addresses %s and %s", address, w.address(client))
+	at := address(w, server)
+	if at != "10.244.8.3" || address(w, client) != "10.244.8.4" {
+		t.Errorf("pods have addresses %s and %s", at, address(w, client))
 	}
-	id = w.started(t, client, "get", nil, "get", "http://"+address+"/")
+	id = w.started(t, client, "get", nil, "get", "http://"+at+"/")
 	if s := w.exited(t, id); s.ExitCode != 0 || !strings.Contains(w.log(t, id), "hostname=server client=10.244.8.4:") {
 		t.Errorf("get: code %d\n%s", s.ExitCode, w.log(t, id))
 	}
-	id = w.started(t, client, "udp", nil, "udp", address+":7", "ping")
+	id = w.started(t, client, "udp", nil, "udp", at+":7", "ping")
 	if s := w.exited(t, id); s.ExitCode != 0 || !strings.Contains(w.log(t, id), "ping") {
 		t.Errorf("udp: code %d\n%s", s.ExitCode, w.log(t, id))
 	}
@@ -97,19 +98,32 @@ func TestUpstreamWinBridgePods(t *testing.T) {
 		must(t, err)
 		t.Logf("removing a pod took %v", time.Since(begin).Round(time.Millisecond))
 	}
-	w.podWithoutHNS()
+
+	podWithoutHNS(w)
+	removePodAlone(w, "after")
 	wait.NoError(t, 20*time.Second, "HNS to have what it had before the pods", func() error {
-		if after := w.hnsObjects(); after != before {
+		if after := hnsObjects(w); after != before {
 			return fmt.Errorf("it has %s, had %s", after, before)
 		}
 		return nil
 	})
+
 	w.checkNothingLeft()
+}
+
+// removePodAlone makes a pod and removes it.
+func removePodAlone(w *world, name string) {
+	w.t.Helper()
+	p := w.runPod(name)
+	_, err := w.runtime.StopPodSandbox(w.ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.id})
+	must(w.t, err)
+	_, err = w.runtime.RemovePodSandbox(w.ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.id})
+	must(w.t, err)
 }
 
 // podWithoutHNS asks for a pod while the service is stopped. It gets no network, and containerd gives it up although its CNI call
 // cannot undo anything either.
-func (w *world) podWithoutHNS() {
+func podWithoutHNS(w *world) {
 	w.t.Helper()
 	must(w.t, control.Call(w.ctx, w.dir, "POST", "/service", serve.ServiceRequest{State: "stopped"}, nil))
 	config := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: "late", Namespace: "default", Uid: "late"}}
@@ -124,7 +138,7 @@ func (w *world) podWithoutHNS() {
 	must(w.t, control.Call(w.ctx, w.dir, "POST", "/service", serve.ServiceRequest{State: "running"}, nil))
 }
 
-func (w *world) address(p pod) string {
+func address(w *world, p pod) string {
 	w.t.Helper()
 	st, err := w.runtime.PodSandboxStatus(w.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.id})
 	must(w.t, err)
@@ -132,7 +146,7 @@ func (w *world) address(p pod) string {
 }
 
 // hnsObjects counts the objects of HNS by kind.
-func (w *world) hnsObjects() string {
+func hnsObjects(w *world) string {
 	w.t.Helper()
 	var dump map[string]json.RawMessage
 	must(w.t, control.Call(w.ctx, w.dir, "GET", "/dump", nil, &dump))

@@ -6,13 +6,18 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// service is the Server as gRPC sees it. What is not written out here or in the files named after an operation answers
-// "unimplemented", as containerd itself does for what it does not know.
-type service struct {
-	runtimeapi.UnimplementedRuntimeServiceServer
-	runtimeapi.UnimplementedImageServiceServer
-	*Server
-}
+// service and imageService are the two services of the Server as gRPC sees them. What is not written out here or in the files named
+// after an operation answers "unimplemented", as containerd itself does for what it does not know.
+type (
+	service struct {
+		runtimeapi.UnimplementedRuntimeServiceServer
+		*Server
+	}
+	imageService struct {
+		runtimeapi.UnimplementedImageServiceServer
+		*Server
+	}
+)
 
 func (s service) Version(ctx context.Context, r *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return s.runtime.Version(ctx, r)
@@ -62,18 +67,18 @@ func (s service) StopContainer(ctx context.Context, r *runtimeapi.StopContainerR
 	return s.runtime.StopContainer(ctx, r)
 }
 
-func (s service) ListImages(ctx context.Context, r *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
+func (s imageService) ListImages(ctx context.Context, r *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
 	return s.images.ListImages(ctx, r)
 }
 
-func (s service) ImageStatus(ctx context.Context, r *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+func (s imageService) ImageStatus(ctx context.Context, r *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
 	return s.images.ImageStatus(ctx, r)
 }
 
-func (s service) RemoveImage(ctx context.Context, r *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
+func (s imageService) RemoveImage(ctx context.Context, r *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
 	return s.images.RemoveImage(ctx, r)
 }
 
-func (s service) ImageFsInfo(ctx context.Context, r *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+func (s imageService) ImageFsInfo(ctx context.Context, r *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
 	return s.images.ImageFsInfo(ctx, r)
 }

@@ -35,12 +35,14 @@ func TestSelectManifest(t *testing.T) {
 		"a prefix is not enough":  {[]v1.Descriptor{lookalike}, 20348, v1.Descriptor{}},
 		"nothing":                 {nil, 20348, v1.Descriptor{}},
 	}
+
 	for name, c := range cases {
 		got, err := selectManifest("image", c.of, "amd64", c.build)
 		if (err != nil) != (c.want.Digest == "") || got.Digest != c.want.Digest {
 			t.Errorf("%s: got %v, error %v", name, got.Platform, err)
 		}
 	}
+
 	_, err := selectManifest("shop/app:1", []v1.Descriptor{linux, w2019, w2022}, "amd64", 26100)
 	want := "image shop/app:1 has nothing for this node, which is windows/amd64 10.0.26100: the image comes for linux/amd64, windows/amd64 10.0.17763.7314, windows/amd64 10.0.20348.3695"
 	if err == nil || err.Error() != want {

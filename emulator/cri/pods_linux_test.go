@@ -40,6 +40,7 @@ func TestWindowsPods(t *testing.T) {
 			test(t, story)
 		})
 	}
+
 	t.Run("the network that a pod asked for is told", w.testAskedNetwork)
 	w.removePod(story)
 	w.checkNothingLeft()
@@ -104,6 +105,7 @@ func (w *world) checkNothingLeft() {
 			w.t.Errorf("mount is left: %s", line)
 		}
 	}
+
 	cgroups, err := filepath.Glob("/sys/fs/cgroup/*/porthole/" + w.options.Host + "/*")
 	must(w.t, err)
 	pods, err := os.ReadDir(filepath.Join(w.dir, "cni/pods"))
@@ -256,6 +258,7 @@ func (w *world) testProgram(t *testing.T, p pod) {
 			t.Errorf("environment lacks %s:\n%s", want, w.log(t, id))
 		}
 	}
+
 	w.remove(t, id)
 	id = w.started(t, p, "exit", nil, "exit", "7")
 	if s := w.exited(t, id); s.ExitCode != 7 {
@@ -269,6 +272,7 @@ func (w *world) testProgram(t *testing.T, p pod) {
 			t.Errorf("id lacks %s:\n%s", want, w.log(t, id))
 		}
 	}
+
 	w.remove(t, id)
 }
 
@@ -352,6 +356,7 @@ func (w *world) testExec(t *testing.T, p pod) {
 	} else {
 		t.Logf("working set %d MiB", m>>20)
 	}
+
 	podStats, err := w.runtime.PodSandboxStats(w.ctx, &runtimeapi.PodSandboxStatsRequest{PodSandboxId: p.id})
 	must(t, err)
 	if podStats.GetStats().GetWindows().GetCpu() == nil || podStats.GetStats().GetLinux() != nil || len(podStats.GetStats().GetWindows().GetContainers()) == 0 {
@@ -393,7 +398,7 @@ func (w *world) testName(t *testing.T, p pod) {
 	w.remove(t, id)
 }
 
-// testAskedNetwork: the kubelet compares it with the pod, and makes the sandbox anew if it differs.
+// testAskedNetwork: the kubelet compares it with the pod, and makes the sandbox again if it differs.
 func (w *world) testAskedNetwork(t *testing.T) {
 	for _, mode := range []runtimeapi.NamespaceMode{runtimeapi.NamespaceMode_POD, runtimeapi.NamespaceMode_NODE} {
 		config := &runtimeapi.PodSandboxConfig{

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Only a program that is named from a root is named anew, and no argument is.
+// Only a program that is named from a root is named again, and no argument is.
 func TestRooted(t *testing.T) {
 	for _, c := range []struct{ command, want []string }{
 		{[]string{"/bin/sh", "-c", "/bin/true"}, []string{`C:\bin\sh.exe`, "-c", "/bin/true"}},
@@ -23,7 +23,7 @@ func TestRooted(t *testing.T) {
 	}
 }
 
-// Only what rooted would name anew goes through the launcher, which gets program and command line apart.
+// Only what rooted would name again goes through the launcher, which gets program and command line apart.
 func TestLaunched(t *testing.T) {
 	for _, c := range []struct{ command, want []string }{
 		{[]string{"/agnhost", "pause"}, []string{launcher, `C:\agnhost.exe`, "/agnhost", "pause"}},

@@ -52,6 +52,7 @@ func linuxSandbox(w *runtimeapi.PodSandboxConfig, o Options) (*runtimeapi.PodSan
 			return nil, fmt.Errorf("log folder of pod %s: %w", w.GetMetadata().GetName(), err)
 		}
 	}
+
 	network := runtimeapi.NamespaceMode_POD
 	if security := w.GetWindows().GetSecurityContext(); security.GetHostProcess() || security.GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
 		network = runtimeapi.NamespaceMode_NODE
@@ -128,6 +129,7 @@ func (s service) RemovePodSandbox(ctx context.Context, r *runtimeapi.RemovePodSa
 			}
 		}
 	}
+
 	if uid != "" {
 		s.removeCgroup(ctx, uid)
 	}
@@ -153,6 +155,7 @@ func (s *Server) removeCgroup(ctx context.Context, uid string) {
 // what still has processes stays and is reported.
 func RemoveCgroups(host string) error {
 	var all []error
+
 	for _, pattern := range []string{"/sys/fs/cgroup/*/porthole/", "/sys/fs/cgroup/porthole/"} {
 		for _, below := range []string{host + "/*/*", host + "/*", host} {
 			found, err := filepath.Glob(pattern + below)

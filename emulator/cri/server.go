@@ -52,7 +52,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage))
 	runtimeapi.RegisterRuntimeServiceServer(server, service{Server: s})
-	runtimeapi.RegisterImageServiceServer(server, service{Server: s})
+	runtimeapi.RegisterImageServiceServer(server, imageService{Server: s})
 	go s.sweepUntilDone(ctx)
 	stopped := make(chan struct{})
 	go func() {
@@ -62,6 +62,7 @@ func Run(ctx context.Context, o Options) error {
 		server.GracefulStop()
 		force.Stop()
 	}()
+
 	logger.Info("CRI of the emulated host is serving", "address", o.Listen, "build", o.Build)
 	err = server.Serve(listener)
 	if ctx.Err() != nil {

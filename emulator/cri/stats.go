@@ -74,6 +74,7 @@ func windowsPodStats(p *runtimeapi.PodSandboxStats) {
 			w.Network.Interfaces = append(w.Network.Interfaces, windowsInterface(i))
 		}
 	}
+
 	if l.Process != nil {
 		w.Process = &runtimeapi.WindowsProcessUsage{Timestamp: l.Process.Timestamp, ProcessCount: l.Process.ProcessCount}
 	}
@@ -84,6 +85,7 @@ func windowsPodStats(p *runtimeapi.PodSandboxStats) {
 		}
 		w.Containers = append(w.Containers, wc)
 	}
+
 	p.Windows = w
 }
 

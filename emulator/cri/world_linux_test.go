@@ -86,9 +86,9 @@ func newWorld(t *testing.T, realHNS bool) *world {
 	space := netspace.Named(t, "porthole-"+name)
 	w := &world{t: t, ctx: ctx, dir: filepath.Join(base, "hosts", name), space: space, netns: space.Path}
 	t.Cleanup(func() { must(t, cri.RemoveCgroups(name)) })
-	w.makePrefix(base)
+	makePrefix(w, base)
 	if realHNS {
-		w.startHNS()
+		startHNS(w)
 	} else {
 		w.hnsd = startHnsd(t, filepath.Join(w.dir, "hnsd.sock"))
 	}
@@ -165,7 +165,7 @@ func (w *world) serve() {
 }
 
 // makePrefix makes the Wine template and the host's C: with a CNI plugin on it.
-func (w *world) makePrefix(base string) {
+func makePrefix(w *world, base string) {
 	w.t.Helper()
 	tools, err := wine.Find()
 	must(w.t, err)
@@ -178,12 +178,14 @@ func (w *world) makePrefix(base string) {
 	m := wine.PrefixMount(o.Dir, w.dir)
 	must(w.t, m.Ensure())
 	w.t.Cleanup(func() { must(w.t, m.Unmount()) })
+
 	prefix := wine.Prefix{Dir: m.Target}
 	w.t.Cleanup(func() { must(w.t, tools.StopServer(context.Background(), prefix)) })
 	must(w.t, platform.StartInNetns(w.netns, tools.ServerCommand(prefix))) // Wine's sockets are the server's
 	boot := tools.Command(w.ctx, prefix, "cmd", "/c", "ver")
 	must(w.t, platform.StartInNetns(w.netns, boot))
 	must(w.t, boot.Wait()) // services are up from now on
+
 	bin := filepath.Join(prefix.DriveC(), "opt/cni/bin")
 	conf := filepath.Join(prefix.DriveC(), "etc/cni/net.d")
 	must(w.t, errors.Join(os.MkdirAll(bin, 0o755), os.MkdirAll(conf, 0o755)))
@@ -249,6 +251,7 @@ func startHnsd(t *testing.T, socket string) *fakeHnsd {
 		}
 		json.NewEncoder(w).Encode(map[string]string{"id": h.ids[body.Path]})
 	})
+
 	mux.HandleFunc("DELETE /netns/{id}", func(_ http.ResponseWriter, r *http.Request) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -258,6 +261,7 @@ func startHnsd(t *testing.T, socket string) *fakeHnsd {
 			}
 		}
 	})
+
 	server := &http.Server{Handler: mux}
 	go server.Serve(listener)
 	t.Cleanup(func() { server.Close() })

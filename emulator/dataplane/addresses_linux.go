@@ -41,7 +41,7 @@ func (d *DataPlane) CreateAddress(link int, addr netip.Prefix) error {
 	return nil
 }
 
-// DeleteAddress takes an address off an interface of the host, whoever put it there.
+// DeleteAddress takes an address off an interface of the host, regardless of who put it there.
 func (d *DataPlane) DeleteAddress(link int, addr netip.Addr) error {
 	all, err := d.handle.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {

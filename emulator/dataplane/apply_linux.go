@@ -87,6 +87,7 @@ func (b Bridge) create(d *DataPlane) error {
 			return err
 		}
 	}
+
 	if err := platform.InNetns(d.opts.Netns, func() error { return sysctls(bridgeSettings(b.Name, b.Six), true) }); err != nil {
 		return err
 	}
@@ -131,19 +132,20 @@ func (p Port) create(d *DataPlane) error {
 	if err != nil {
 		return fmt.Errorf("bridge %s: %w", p.Bridge, err)
 	}
+
 	veth := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: p.Guest, PeerNamespace: netlink.NsFd(guest),
 		PeerHardwareAddr: mac, PeerMTU: uint32(p.MTU)}
 	veth.Name, veth.MTU, veth.MasterIndex = p.Name, p.MTU, bridge.Attrs().Index
 	if err := d.handle.LinkAdd(veth); err != nil {
 		return err
 	}
-	if err := d.bringUp(p, guest); err != nil {
+	if err := p.bringUp(d, guest); err != nil {
 		return errors.Join(err, d.deleteLink(p.Name))
 	}
 	return nil
 }
 
-func (d *DataPlane) bringUp(p Port, guest netns.NsHandle) error {
+func (p Port) bringUp(d *DataPlane, guest netns.NsHandle) error {
 	link, err := d.handle.LinkByName(p.Name)
 	if err != nil {
 		return err
@@ -161,6 +163,7 @@ func (d *DataPlane) bringUp(p Port, guest netns.NsHandle) error {
 			return fmt.Errorf("loopback of the guest: %w", err)
 		}
 	}
+
 	eth, err := h.LinkByName(p.Guest)
 	if err != nil {
 		return err
@@ -174,6 +177,7 @@ func (d *DataPlane) bringUp(p Port, guest netns.NsHandle) error {
 			return fmt.Errorf("address %s: %w", a, err)
 		}
 	}
+
 	if err := h.LinkSetUp(eth); err != nil {
 		return err
 	}

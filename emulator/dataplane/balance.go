@@ -29,8 +29,8 @@ func (r *renderer) balance(lb *desired.LoadBalancer) {
 //	frontend map:  VIP . proto . port          -> goto lb_<pick>_<source>
 //	the chain:     mark = index by pick; dnat to the element VIP . proto . port . mark of ep
 //
-// With session affinity the index is the backend's own number; the map slots tells which backend has a slot of the source hash,
-// and stick which one a client has already: it stays there when others come.
+// With session affinity the index is the backend's own number. The map of slots says which backend has a slot of the source
+// hash, and the map stick which one a client has already: it stays there when others come.
 //
 // The chains are shared by all balancers with the same number of backends and the same kind of distribution.
 func (r *renderer) loadBalancer(lb *desired.LoadBalancer) {
@@ -44,6 +44,7 @@ func (r *renderer) loadBalancer(lb *desired.LoadBalancer) {
 		}
 		r.users[b][lb.ID] = true
 	}
+
 	var backends []backend
 	for _, id := range lb.Backends {
 		if e, ok := r.endpoints[id]; ok && r.fam.addressOf(e).IsValid() {
@@ -103,6 +104,7 @@ func (r *renderer) keep(lb *desired.LoadBalancer, p desired.LBPort, spec fronten
 		r.state.Rejected[lb.ID] = fmt.Errorf("load balancer %s: frontend %s is taken", lb.ID, spec.key)
 		return
 	}
+
 	name, expr := fmt.Sprintf("keep_r%d", len(local)), fmt.Sprintf("numgen random mod %d", len(local))
 	if p.Distribution != 0 {
 		name, expr, local = "keep_h", fmt.Sprintf("jhash ip saddr mod %d seed 0x706f7274", affinitySlots), affinity(lb.ID, local)
@@ -145,6 +147,7 @@ func (r *renderer) frontend(lb *desired.LoadBalancer, p desired.LBPort, spec fro
 		}
 		return
 	}
+
 	number := func(b backend) string { return strconv.FormatUint(uint64(r.fam.mark(b.addr)), 10) }
 	for _, b := range backends {
 		r.elem(spec.eps, spec.key+" . "+number(b), b.addr.String()+to)
@@ -165,6 +168,7 @@ func (r *renderer) pickChain(lb *desired.LoadBalancer, p desired.LBPort, eps str
 	default:
 		pick, expr = "h2", fmt.Sprintf("jhash ip saddr mod %d seed 0x706f7274", affinitySlots)
 	}
+
 	name, rules := fmt.Sprintf("%s_%s_dsr", eps, pick), []string(nil)
 	if !lb.DSR {
 		source := r.fam.node(r.facts)
@@ -174,6 +178,7 @@ func (r *renderer) pickChain(lb *desired.LoadBalancer, p desired.LBPort, eps str
 		mark := r.snatMark(source)
 		name, rules = fmt.Sprintf("%s_%s_%s", eps, pick, mark[2:]), []string{"ct mark set " + mark}
 	}
+
 	key, slots := frontend, setSlots
 	if eps == setNPEP {
 		key, slots = "meta l4proto . th dport", setNPSlots

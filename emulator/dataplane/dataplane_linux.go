@@ -177,6 +177,7 @@ func (d *DataPlane) facts() (Facts, error) {
 	if err != nil {
 		return f, fmt.Errorf("reading uplink %s: %w", d.opts.Uplink, err)
 	}
+
 	f.MTU = link.Attrs().MTU
 	addrs, err := d.handle.AddrList(link, unix.AF_INET)
 	if err != nil {

@@ -23,10 +23,10 @@ var (
 		"127.0.0.0/8", "::1", "ipv4_addr", "ipv6_addr")}
 )
 
-// has tells whether an address is of the family.
+// has reports whether an address is of the family.
 func (f family) has(a netip.Addr) bool { return a.Is4() && f == ip4 || a.Is6() && f == ip6 }
 
-// usable tells whether an address is of the family and says something.
+// usable reports whether an address is of the family and says something.
 func (f family) usable(a netip.Addr) bool { return f.has(a) && !a.IsUnspecified() }
 
 func (f family) words(rules []string) []string {
@@ -75,7 +75,7 @@ func (r *renderer) families() []*renderer {
 	return []*renderer{r}
 }
 
-// sixIn tells whether IPv6 is carried in a network: with an IPv6 subnet, and not in an overlay, as on Windows.
+// sixIn reports whether IPv6 is carried in a network: with an IPv6 subnet, and not in an overlay, as on Windows.
 func sixIn(n *desired.Network) bool {
 	if n.Type != l2BridgeType {
 		return false

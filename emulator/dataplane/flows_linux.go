@@ -18,7 +18,7 @@ const moverPause = 20 * time.Millisecond
 // mover moves UDP flows behind small changes.
 type mover struct {
 	pending map[string]map[string]bool // by table, frontends; under DataPlane.mu
-	done    chan struct{}              // closed when the goroutine has ended; nil: there is none; under DataPlane.mu
+	done    chan struct{}              // closed when the goroutine has ended; nil if none runs; under DataPlane.mu
 	closed  bool                       // under DataPlane.mu
 }
 

@@ -50,6 +50,7 @@ func (d *DataPlane) observeKeeps(want State, have *State) error {
 	if err != nil {
 		return fmt.Errorf("listing routing rules: %w", err)
 	}
+
 	for _, r := range rules {
 		if r.Priority != keepPriority {
 			continue

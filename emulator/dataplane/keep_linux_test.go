@@ -25,11 +25,13 @@ func TestPreserveDestination(t *testing.T) {
 		}
 		return l
 	}
+
 	w.a.desired.LoadBalancers = []desired.LoadBalancer{
 		keep("one", "198.51.100.1", 0, w.a.epID(12), w.a.remote("10.244.2.11")), keep("both", "198.51.100.2", 0, w.a.epID(12), w.a.epID(13)),
 		keep("sticky", "198.51.100.3", 2, w.a.epID(12), w.a.epID(13)), keep("bare", "198.51.100.4", 0, w.a.epID(14)),
 		lb("other", "10.96.0.9", 80, 80, false, w.a.epID(12)),
 	}
+
 	w.a.apply()
 	for pod, name := range map[string]string{one: "one", two: "two"} {
 		w.in(pod, func() error {
@@ -40,6 +42,7 @@ func TestPreserveDestination(t *testing.T) {
 		})
 		w.serve(pod, name, 80)
 	}
+
 	w.serve(bare, "bare", 80)
 	w.expect("out", "198.51.100.1:80", "one 10.99.0.1")
 	w.expect(client, "198.51.100.1:80", "one 10.244.1.11")
@@ -69,6 +72,7 @@ func TestPreserveDestination(t *testing.T) {
 			t.Errorf("open connection: %q %v, want %q", got, err, was)
 		}
 	}
+
 	w.restarted()
 	w.a.desired.LoadBalancers = slices.DeleteFunc(w.a.desired.LoadBalancers, func(l desired.LoadBalancer) bool { return l.ID != "other" })
 	w.a.apply()

@@ -26,11 +26,13 @@ func (d *DataPlane) observe(ctx context.Context, want State) (State, error) {
 			have.Namespaces[name] = id
 		}
 	}
+
 	for name, id := range d.have.Namespaces {
 		if platform.NetnsExists(name) {
 			have.Namespaces[name] = id
 		}
 	}
+
 	links, err := d.handle.LinkList()
 	if err != nil {
 		return have, fmt.Errorf("listing links: %w", err)
@@ -50,6 +52,7 @@ func (d *DataPlane) observe(ctx context.Context, want State) (State, error) {
 			}
 		}
 	}
+
 	if err := d.observeKeeps(want, &have); err != nil {
 		return have, err
 	}
@@ -99,6 +102,7 @@ func (d *DataPlane) observePort(link netlink.Link, want Port) Port {
 	if err != nil || eth.Attrs().Index != link.Attrs().ParentIndex || eth.Attrs().ParentIndex != link.Attrs().Index {
 		return p
 	}
+
 	addrs, err := h.AddrList(eth, unix.AF_UNSPEC)
 	if err != nil {
 		return p
@@ -204,6 +208,7 @@ func parseRuleset(data []byte) (Ruleset, error) {
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return Ruleset{}, fmt.Errorf("reading nft's list: %w", err)
 	}
+
 	rs := Ruleset{Sets: map[string]Set{}, Chains: map[string]Chain{}}
 	for _, o := range doc.Nftables {
 		switch {
@@ -252,12 +257,14 @@ func words(v any) string {
 		return v
 	case float64:
 		return fmt.Sprint(uint64(v))
+
 	case []any:
 		parts := make([]string, len(v))
 		for i, p := range v {
 			parts[i] = words(p)
 		}
 		return strings.Join(parts, " . ")
+
 	case map[string]any:
 		for kind, inner := range v {
 			switch kind {

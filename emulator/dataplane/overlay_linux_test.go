@@ -106,6 +106,7 @@ func TestOverlayServices(t *testing.T) { // D-1, D-2, D-10 on an overlay
 		l.SourceVIP = source
 		w.a.desired.LoadBalancers = append(w.a.desired.LoadBalancers, l)
 	}
+
 	balance("dsr-near", "10.96.0.1", 80, true, w.a.epID(12))
 	balance("dsr-far", "10.96.0.2", 80, true, remote)
 	balance("nat-near", "10.96.0.3", 80, false, w.a.epID(12))
@@ -154,6 +155,7 @@ func TestOverlayIsolation(t *testing.T) { // D-13
 			Provider: netip.MustParseAddr(fmt.Sprintf("10.99.0.%d", 22-i)), MAC: fmt.Sprintf("00:15:5d:aa:00:%02x", 22-i)}}
 		n.desired.Networks = append(n.desired.Networks, second)
 	}
+
 	inOther := func(e *desired.Endpoint) {
 		e.Network, e.Addrs, e.Gateway = other, prefixList(strings.Replace(e.Addrs[0].String(), "10.244.", "10.250.", 1)), netip.Addr{}
 	}
@@ -199,6 +201,7 @@ func TestOverlayMTU(t *testing.T) { // D-15
 			return err
 		})
 	}
+
 	if err := send(1450); err != nil {
 		t.Errorf("1450 bytes: %v", err)
 	}
@@ -235,6 +238,7 @@ func TestOverlayRestart(t *testing.T) {
 		return netlink.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT, Flags: netlink.NTF_SELF,
 			IP: net.ParseIP("10.99.0.98"), HardwareAddr: net.HardwareAddr{0, 0x15, 0x5d, 1, 2, 3}})
 	})
+
 	drift, err := again.Verify(w.ctx, w.a.desired)
 	must(t, err)
 	if len(drift) != 2 {

@@ -71,6 +71,7 @@ func TestPacketsExternal(t *testing.T) {
 		dsr          bool
 		flags        int
 	}
+
 	var all []document
 	for i, flags := range []int{2, 16, 18} {
 		for j, d := range []document{{backend: "near"}, {backend: "far"}, {backend: "near", dsr: true}} {
@@ -78,6 +79,7 @@ func TestPacketsExternal(t *testing.T) {
 			all = append(all, d)
 		}
 	}
+
 	// What a NodePort load balancer lacks: an address of the node itself.
 	all = append(all, document{"10.99.0.21", "near", 30001, false, 2}, document{"10.99.0.21", "far", 30002, false, 2},
 		document{"10.99.0.21", "near", 30003, true, 2})
@@ -88,6 +90,7 @@ func TestPacketsExternal(t *testing.T) {
 		}
 		w.a.desired.LoadBalancers = append(w.a.desired.LoadBalancers, l)
 	}
+
 	// Beside it the load balancer without an address, for the outside; it does not serve the node.
 	w.a.desired.LoadBalancers = append(w.a.desired.LoadBalancers, lb("np", "", 30001, 8080, false, w.a.epID(12)),
 		lb("np-only", "", 30009, 8080, false, w.a.epID(12)), lb("inner", "198.51.100.99", 80, 8080, true, w.a.epID(12)))
@@ -105,6 +108,7 @@ func TestPacketsExternal(t *testing.T) {
 			w.expect(from, addr, d.backend+" "+source)
 		}
 	}
+
 	w.expect("a", "10.99.0.21:30009", "refused")
 	w.expect("out", "10.99.0.21:30009", "near 10.99.0.21")
 	w.expect("out", "198.51.100.99:80", "timeout") // no flag: not for the outside

@@ -29,11 +29,13 @@ func Diff(want, have State) Plan {
 			plan = append(plan, del{p})
 		}
 	}
+
 	for _, name := range sortedKeys(want.Namespaces) {
 		if _, ok := have.Namespaces[name]; !ok {
 			plan = append(plan, add{ownNetns{want.Namespaces[name], name}})
 		}
 	}
+
 	gone, come := diffTunnels(want, have)
 	plan = append(plan, gone...)
 	for _, addr := range sortedAddrs(have.Keeps) {
@@ -41,6 +43,7 @@ func Diff(want, have State) Plan {
 			plan = append(plan, del{k})
 		}
 	}
+
 	plan = append(plan, diffBridges(want, have)...)
 	plan = append(plan, come...)
 	for _, addr := range sortedAddrs(want.Keeps) {
@@ -48,6 +51,7 @@ func Diff(want, have State) Plan {
 			plan = append(plan, add{k})
 		}
 	}
+
 	if tx := diffRules("ip", want.Rules, have.Rules); tx != nil {
 		plan = append(plan, tx)
 	}
@@ -60,12 +64,14 @@ func Diff(want, have State) Plan {
 			plan = append(plan, add{p})
 		}
 	}
+
 	for _, name := range sortedKeys(have.Bridges) {
 		if _, ok := want.Bridges[name]; !ok {
 			b := have.Bridges[name]
 			plan = append(plan, del{b})
 		}
 	}
+
 	for _, name := range sortedKeys(have.Namespaces) {
 		if _, ok := want.Namespaces[name]; !ok {
 			plan = append(plan, del{ownNetns{have.Namespaces[name], name}})

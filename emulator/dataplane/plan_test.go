@@ -37,6 +37,7 @@ func sample() desired.State {
 			{ID: "lost", Network: "net", Namespace: "gone", Addrs: []netip.Prefix{p("10.244.1.13/24")}},
 			{ID: "far", Network: "net", Remote: true, Addrs: []netip.Prefix{p("10.244.2.11/24")}},
 		},
+
 		LoadBalancers: []desired.LoadBalancer{
 			{ID: "dns", VIPs: []netip.Addr{a("10.96.0.10")}, Backends: []string{"e1", "far"}, DSR: true, Ports: []desired.LBPort{{Protocol: 17, ExternalPort: 53, InternalPort: 5353}}},
 			{ID: "web", VIPs: []netip.Addr{a("10.96.0.20")}, Backends: []string{"far", "nobody"}, Ports: []desired.LBPort{{Protocol: 6, ExternalPort: 80, InternalPort: 8080, VIPExternalIP: true}}},
@@ -151,7 +152,7 @@ func TestMatchPrefixes(t *testing.T) {
 		"ip daddr 255.255.255.255 ":              {netip.MustParsePrefix("fd00::/8")},
 		"ip daddr { 10.1.0.0/16, 10.2.0.1/32 } ": {netip.MustParsePrefix("10.2.0.1/32"), netip.MustParsePrefix("10.1.2.0/16")},
 	} {
-		if got := render(desired.State{}, testFacts).matchPrefixes("ip daddr", in); got != want {
+		if got := ip4.matchPrefixes("ip daddr", in); got != want {
 			t.Errorf("prefixes %v: got %q, want %q", in, got, want)
 		}
 	}

@@ -57,6 +57,7 @@ func Probe(ctx context.Context, nft string) ([]string, error) {
 	if _, err := exec.LookPath(nft); err != nil {
 		return []string{fmt.Sprintf("the program %s is not installed (apt-get install nftables): no policies and no load balancers", nft)}, nil
 	}
+
 	name := fmt.Sprintf("hns-probe-%d", os.Getpid())
 	if err := platform.CreateNetns(name); err != nil {
 		return nil, fmt.Errorf("probing the kernel: %w", err)

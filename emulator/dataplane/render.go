@@ -30,6 +30,7 @@ func render(d desired.State, f Facts) *renderer {
 			r.network(&d.Networks[i])
 		}
 	}
+
 	for i := range d.Namespaces {
 		r.namespace(&d.Namespaces[i])
 	}
@@ -37,6 +38,7 @@ func render(d desired.State, f Facts) *renderer {
 		kept := d.Endpoints[i] // the caller may change its own
 		r.endpoints[kept.ID] = &kept
 	}
+
 	if len(r.networks)+len(d.LoadBalancers) == 0 {
 		return r // no table either
 	}
@@ -45,6 +47,7 @@ func render(d desired.State, f Facts) *renderer {
 			r.six = r.twin()
 		}
 	}
+
 	for _, x := range r.families() {
 		x.baseRules()
 	}
@@ -161,6 +164,7 @@ func (r *renderer) endpoint(e *desired.Endpoint, guests map[string]int) {
 			p.Gateway6 = gatewayOf(network, a)
 		}
 	}
+
 	r.state.Ports[p.Name] = p
 	for _, x := range r.families() {
 		if a := x.fam.addressOf(e); a.IsValid() {
@@ -178,6 +182,7 @@ func (r *renderer) bridgeAddrs(d desired.State) {
 			guests[a.Addr()] = true
 		}
 	}
+
 	add := func(n *desired.Network, addr netip.Addr) {
 		b := r.state.Bridges[bridgeName(n.ID)]
 		for _, s := range n.Subnets {
@@ -189,11 +194,13 @@ func (r *renderer) bridgeAddrs(d desired.State) {
 		slices.SortFunc(b.Addrs, func(x, y netip.Prefix) int { return x.Addr().Compare(y.Addr()) })
 		r.state.Bridges[b.Name] = b
 	}
+
 	for _, n := range r.networks {
 		for _, s := range n.Subnets {
 			add(n, gatewayOf(n, s.Prefix.Addr()))
 		}
 	}
+
 	for i := range d.Endpoints {
 		e := &d.Endpoints[i]
 		n, ok := r.networks[e.Network]

@@ -45,7 +45,7 @@ func (d *DataPlane) SetRoute(r HostRoute) error {
 	return r.failed("setting", d.handle.RouteDel(have))
 }
 
-// DeleteRoute removes a route of the host, whoever made it.
+// DeleteRoute removes a route of the host, regardless of who made it.
 func (d *DataPlane) DeleteRoute(r HostRoute) error {
 	have, err := d.findRoute(r)
 	if err != nil {
@@ -57,7 +57,7 @@ func (d *DataPlane) DeleteRoute(r HostRoute) error {
 	return r.failed("deleting", d.handle.RouteDel(have))
 }
 
-// findRoute looks for the route with this destination, next hop and link, whatever its metric. nil: there is none.
+// findRoute looks for the route with this destination, next hop and link, regardless of its metric. It returns nil if there is no such route.
 func (d *DataPlane) findRoute(r HostRoute) (*netlink.Route, error) {
 	want := r.netlink()
 	family := unix.AF_INET
@@ -133,12 +133,14 @@ func (d *DataPlane) Watch(ctx context.Context, kind string) (<-chan HostEvent, e
 		cancel()
 		return nil, fmt.Errorf("watching %s: %w", kind, err)
 	}
+
 	return events, nil
 }
 
 // convert passes events on until ctx ends. The subscription's goroutine must find a reader until it has noticed the end.
 func convert[T any](ctx context.Context, in <-chan T, out chan<- HostEvent, event func(T) (HostEvent, bool)) {
 	defer close(out)
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -202,7 +204,7 @@ func eventType(is, add uint16) EventType {
 	return EventDelete
 }
 
-// prefixOf gives the default route's destination if there is none.
+// prefixOf returns a route's destination; nil stands for that of a default route.
 func prefixOf(n *net.IPNet, family int) netip.Prefix {
 	if n == nil && family == unix.AF_INET6 {
 		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)

@@ -67,11 +67,13 @@ func (r *renderer) baseRules() {
 		"fib daddr type local ip daddr != 127.0.0.0/8 goto local",
 		`iifname "hnsb*" goto frompod`,
 		balanced+frontend+" vmap @"+setExt)
+
 	chain("keepmark", "type filter hook prerouting priority -150", "ct direction original meta mark set ct mark map @"+setKeeps)
 	chain("frompod", "",
 		balanced+frontend+" vmap @"+setDSR,
 		"ip saddr vmap @"+setSDN,
 		balanced+frontend+" vmap @"+setExt)
+
 	chain("local", "",
 		balanced+"dnat to "+frontend+" map @"+setHostPortVIP,
 		balanced+"dnat to meta l4proto . th dport map @"+setHostPort,
@@ -79,6 +81,7 @@ func (r *renderer) baseRules() {
 		// a load balancer may have an address of the node as its frontend
 		balanced+frontend+" vmap @"+setDSR,
 		balanced+frontend+" vmap @"+setSvc)
+
 	chain("output", "type nat hook output priority -100",
 		balanced+frontend+" vmap @"+setDSR,
 		balanced+frontend+" vmap @"+setSvc)
@@ -126,7 +129,7 @@ func (r *renderer) policies(e *desired.Endpoint, addr netip.Addr) {
 		routes = append(routes, s.Destination)
 	}
 	if len(routes) > 0 {
-		name := r.content("sdn", []string{r.matchPrefixes("ip daddr", routes) + balanced + frontend + " vmap @" + setSvc})
+		name := r.content("sdn", []string{r.fam.matchPrefixes("ip daddr", routes) + balanced + frontend + " vmap @" + setSvc})
 		r.elem(setSDN, addr.String(), "jump "+name)
 	}
 	for _, m := range e.PortMappings {
@@ -144,6 +147,7 @@ func (r *renderer) policies(e *desired.Endpoint, addr netip.Addr) {
 		}
 		r.elem(set, key, value)
 	}
+
 	r.acls(e, addr, true)
 	r.acls(e, addr, false)
 }
@@ -177,12 +181,13 @@ func (r *renderer) outboundNAT(e *desired.Endpoint, addr netip.Addr) {
 			}
 		}
 		if len(others) > 0 {
-			additions = append(additions, r.matchPrefixes("ip daddr", others)+"snat to "+source.String())
+			additions = append(additions, r.fam.matchPrefixes("ip daddr", others)+"snat to "+source.String())
 		}
 	}
+
 	rules := additions
 	if len(exceptions) > 0 {
-		rules = append(rules, r.matchPrefixes("ip daddr", exceptions)+"return")
+		rules = append(rules, r.fam.matchPrefixes("ip daddr", exceptions)+"return")
 	}
 	if rules = append(rules, general...); len(additions)+len(general) > 0 {
 		r.elem(setNat, addr.String(), "goto "+r.content("nat", rules))
@@ -203,7 +208,7 @@ func (r *renderer) acls(e *desired.Endpoint, addr netip.Addr, in bool) {
 	sort.SliceStable(acls, func(i, j int) bool { return acls[i].Priority < acls[j].Priority })
 	var rules []string
 	for _, a := range acls {
-		rules = append(rules, r.aclRule(a))
+		rules = append(rules, r.fam.aclRule(a))
 	}
 	set := setACLOut
 	if in {
@@ -212,17 +217,17 @@ func (r *renderer) acls(e *desired.Endpoint, addr netip.Addr, in bool) {
 	r.elem(set, addr.String(), "jump "+r.content("acl", rules))
 }
 
-func (r *renderer) aclRule(a desired.ACL) string {
+func (f family) aclRule(a desired.ACL) string {
 	local, remote, localPort, remotePort := "ip saddr", "ip daddr", "th sport", "th dport"
 	if a.In {
 		local, remote, localPort, remotePort = remote, local, remotePort, localPort
 	}
 	rule := ""
 	if len(a.Local) > 0 {
-		rule += r.matchPrefixes(local, a.Local)
+		rule += f.matchPrefixes(local, a.Local)
 	}
 	if len(a.Remote) > 0 {
-		rule += r.matchPrefixes(remote, a.Remote)
+		rule += f.matchPrefixes(remote, a.Remote)
 	}
 	if len(a.Protocols) > 0 {
 		rule += fmt.Sprintf("meta l4proto { %s } ", list(a.Protocols))
@@ -251,6 +256,7 @@ func matchPorts(field string, ranges []desired.PortRange) string {
 		}
 		merged = append(merged, p)
 	}
+
 	var words []string
 	for _, p := range merged {
 		if p.First == p.Last {
@@ -264,19 +270,21 @@ func matchPorts(field string, ranges []desired.PortRange) string {
 
 // matchPrefixes matches field against the family's prefixes, each of which is in no other (nft refuses overlaps). It is
 // empty when everything matches, and matches nothing when there is no prefix of the family.
-func (r *renderer) matchPrefixes(field string, prefixes []netip.Prefix) string {
+func (f family) matchPrefixes(field string, prefixes []netip.Prefix) string {
 	var ours []netip.Prefix
 	for _, p := range prefixes {
-		if p.IsValid() && r.fam.has(p.Addr()) {
+		if p.IsValid() && f.has(p.Addr()) {
 			ours = append(ours, p.Masked())
 		}
 	}
+
 	slices.SortFunc(ours, func(a, b netip.Prefix) int {
 		if a.Bits() != b.Bits() {
 			return a.Bits() - b.Bits()
 		}
 		return a.Addr().Compare(b.Addr())
 	})
+
 	var kept []netip.Prefix
 	for _, p := range ours {
 		if !slices.ContainsFunc(kept, func(k netip.Prefix) bool { return k.Contains(p.Addr()) }) {
@@ -284,7 +292,7 @@ func (r *renderer) matchPrefixes(field string, prefixes []netip.Prefix) string {
 		}
 	}
 	if len(kept) == 0 {
-		return field + " " + r.fam.none + " "
+		return field + " " + f.none + " "
 	}
 	if kept[0].Bits() == 0 {
 		return ""

@@ -97,6 +97,7 @@ func TestPacketsAffinity(t *testing.T) { // D-11
 		servers[w.a.pod(i)] = fmt.Sprint("s", i)
 		backends = append(backends, w.a.epID(i))
 	}
+
 	spread, sticky := lb("spread", "10.96.0.1", 80, 80, true, backends...), lb("sticky", "10.96.0.2", 80, 80, true, backends...)
 	for i := range sticky.Ports {
 		sticky.Ports[i].Distribution = 2
@@ -116,6 +117,7 @@ func TestPacketsAffinity(t *testing.T) { // D-11
 			t.Errorf("server %s got %d of %d connections", s, c, n)
 		}
 	}
+
 	first := w.get(client, "tcp", "10.96.0.2:80")
 	for range 50 {
 		w.expect(client, "10.96.0.2:80", first)
@@ -127,6 +129,7 @@ func TestPacketsAffinity(t *testing.T) { // D-11
 			break
 		}
 	}
+
 	w.a.apply()
 	w.expect(client, "10.96.0.2:80", first)
 	// Others come: each client stays where it was, over a restart, too.
@@ -140,10 +143,12 @@ func TestPacketsAffinity(t *testing.T) { // D-11
 			clients[pod] = w.get(pod, "tcp", "10.96.0.2:80")
 		}
 	}
+
 	for i := 24; i < 30; i++ {
 		w.serve(w.a.pod(i), fmt.Sprint("s", i), 80) // before it has an address there is only TCP
 		backends = append(backends, w.a.epID(i))
 	}
+
 	w.a.desired.LoadBalancers[1].Backends = backends
 	w.replaced()
 	w.a.apply()
@@ -177,6 +182,7 @@ func TestPacketsNoPing(t *testing.T) { // D-20
 			return err
 		})
 	}
+
 	if err := ping("10.244.1.12"); err != nil {
 		t.Errorf("pinging a pod: %v", err)
 	}
@@ -196,6 +202,7 @@ func TestPacketsACL(t *testing.T) { // D-16
 			{Priority: 160, Protocols: []uint8{1, 252}},
 		}
 	})
+
 	w.a.apply()
 	for port, where := range map[int]string{80: guarded, 8005: guarded, 8020: guarded} {
 		w.serve(where, "g", port)
@@ -208,6 +215,7 @@ func TestPacketsACL(t *testing.T) { // D-16
 			t.Errorf("%s from %s to %s: got %q, want %q", proto, from, addr, got, want)
 		}
 	}
+
 	check(free, "tcp", "10.244.1.12:80", "g 10.244.1.11")
 	check(free, "tcp", "10.244.1.12:8005", "g 10.244.1.11")
 	check(free, "tcp", "10.244.1.12:8020", "timeout")
@@ -235,12 +243,14 @@ func TestPacketsChange(t *testing.T) { // D-21, D-24
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
+
 	says := func(c net.Conn, want string) {
 		t.Helper()
 		if got, err := ask(c); err != nil || got != want {
 			t.Errorf("got %q %v, want %q", got, err, want)
 		}
 	}
+
 	tcp, udp, other := open("tcp", "10.96.0.1:53"), open("udp", "10.96.0.1:53"), open("udp", "10.96.0.2:53")
 	for _, c := range []net.Conn{tcp, udp} {
 		says(c, "one 10.244.1.11")
@@ -251,6 +261,7 @@ func TestPacketsChange(t *testing.T) { // D-21, D-24
 		w.a.apply()
 		says(tcp, "one 10.244.1.11")
 	}
+
 	says(udp, "two 10.244.1.11")
 	w.a.desired.LoadBalancers = w.a.desired.LoadBalancers[1:]
 	w.a.apply()
@@ -279,6 +290,7 @@ func TestPacketsRestart(t *testing.T) {
 	if got, err := ask(conn); err != nil || got != "one 10.244.1.11" {
 		t.Errorf("open connection after restart: %q %v", got, err)
 	}
+
 	w.nft("delete element ip hns dsr { 10.96.0.1 . tcp . 80 }")
 	w.nft("flush chain ip hns frompod")
 	drift, err := again.Verify(w.ctx, w.a.desired)
@@ -357,6 +369,7 @@ func TestPacketsScale(t *testing.T) {
 		}
 		d.LoadBalancers = append(d.LoadBalancers, lb(fmt.Sprint("lb", i), fmt.Sprintf("10.96.%d.%d", 1+i/250, 1+i%250), 80, 8080, i%2 == 0, backends...))
 	}
+
 	start := time.Now()
 	w.apply(w.a)
 	bulk := time.Since(start)

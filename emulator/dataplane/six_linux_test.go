@@ -26,6 +26,7 @@ func newDual(t *testing.T) *world {
 			must(t, sysctls(map[string]string{dir + s[0]: s[1]}, true))
 		}
 	}
+
 	w.in("out", func() error {
 		quiet("sw0")
 		w.up("sw0", "fd99::1/64")
@@ -33,6 +34,7 @@ func newDual(t *testing.T) *world {
 		must(t, netlink.RouteAdd(&netlink.Route{Dst: anywhere(netip.IPv6Unspecified()), Type: unix.RTN_BLACKHOLE, Priority: 4000}))
 		return sysctls(map[string]string{"net/ipv6/conf/all/forwarding": "1", "net/bridge/bridge-nf-call-ip6tables": "0"}, true)
 	})
+
 	for i, n := range []*node{w.a, w.b} {
 		w.in(n.name, func() error {
 			quiet("eth0")
@@ -40,6 +42,7 @@ func newDual(t *testing.T) *world {
 			return netlink.RouteAdd(&netlink.Route{Dst: anywhere(netip.IPv6Unspecified()), Gw: net.ParseIP("fd99::1")})
 		})
 	}
+
 	for i, n := range []*node{w.a, w.b} {
 		pods := netip.MustParsePrefix(fmt.Sprintf("fd00:%d::/64", i+1))
 		for _, from := range []string{"a", "b", "out"} {
@@ -150,6 +153,7 @@ func TestSix(t *testing.T) { // D-22, and D-1 to D-4, D-9, D-10, D-20 in IPv6
 // serve6, dial6, get6 and expect6 are what their namesakes are for IPv4.
 func (w *world) serve6(where, name string, port int) {
 	w.t.Helper()
+
 	w.in(where, func() error {
 		l, err := net.Listen("tcp6", fmt.Sprintf("[::]:%d", port))
 		if err != nil {

@@ -48,6 +48,7 @@ func diffRules(table string, want, have Ruleset) *Transaction {
 		tx.Lines = []string{"add table " + table + " hns", "delete table " + table + " hns"}
 		return tx
 	}
+
 	tx.Lines = append(tx.Lines, "add table "+table+" hns")
 	if !compatible(want, have) {
 		tx.Lines = append(tx.Lines, "delete table "+table+" hns", "add table "+table+" hns")
@@ -64,6 +65,7 @@ func diffRules(table string, want, have Ruleset) *Transaction {
 			tx.Lines = append(tx.Lines, fmt.Sprintf("add %s %s hns %s { type %s;%s }", kind, table, name, want.Sets[name].Type, setOptions[name]))
 		}
 	}
+
 	tx.chains(want, have)
 	for _, name := range sortedKeys(have.Sets) {
 		w, known := want.Sets[name]
@@ -72,6 +74,7 @@ func diffRules(table string, want, have Ruleset) *Transaction {
 			tx.Lines = append(tx.Lines, "delete set "+table+" hns "+name)
 		}
 	}
+
 	for _, name := range sortedKeys(want.Sets) {
 		tx.elements("add", name, want.Sets[name].Elems, have.Sets[name].Elems, changed)
 	}
@@ -80,6 +83,7 @@ func diffRules(table string, want, have Ruleset) *Transaction {
 			tx.Lines = append(tx.Lines, "flush chain "+table+" hns "+name, "delete chain "+table+" hns "+name)
 		}
 	}
+
 	if len(tx.Lines) == start && start == 1 {
 		return nil
 	}
@@ -177,6 +181,7 @@ func sums(rules []string) []string {
 // udpBackends lists, per UDP frontend, the backends ("10.244.1.2 . 53") that flows may stay with.
 func (rs Ruleset) udpBackends(frontends []string) map[string][]string {
 	out := make(map[string][]string, len(frontends))
+
 	for _, f := range frontends {
 		vip, port, hasVIP := strings.Cut(f, " . ")
 		eps, slots, hp, key := setEP, setSlots, setHostPortVIP, vip+" . 17 . "+port

@@ -15,7 +15,7 @@ import (
 func (t Tunnel) delete(d *DataPlane) error { return d.deleteLink(t.Name) }
 
 func (p Peer) create(d *DataPlane) error {
-	entry, err := d.forwardingEntry(p)
+	entry, err := p.entry(d)
 	if err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (p Peer) create(d *DataPlane) error {
 }
 
 func (p Peer) delete(d *DataPlane) error {
-	entry, err := d.forwardingEntry(p)
+	entry, err := p.entry(d)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return nil
 	}
@@ -33,8 +33,8 @@ func (p Peer) delete(d *DataPlane) error {
 	return unlessGone(d.handle.NeighDel(entry))
 }
 
-// forwardingEntry says that frames to the peer's MAC go to its provider address.
-func (d *DataPlane) forwardingEntry(p Peer) (*netlink.Neigh, error) {
+// entry says that frames to the peer's MAC go to its provider address.
+func (p Peer) entry(d *DataPlane) (*netlink.Neigh, error) {
 	link, err := d.handle.LinkByName(p.Tunnel)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (d *DataPlane) forwardingEntry(p Peer) (*netlink.Neigh, error) {
 }
 
 func (p Path) create(d *DataPlane) error {
-	neigh, route, err := d.pathEntries(p)
+	neigh, route, err := p.entries(d)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (p Path) create(d *DataPlane) error {
 }
 
 func (p Path) delete(d *DataPlane) error {
-	neigh, route, err := d.pathEntries(p)
+	neigh, route, err := p.entries(d)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return nil
 	}
@@ -69,8 +69,8 @@ func (p Path) delete(d *DataPlane) error {
 	return errors.Join(unlessGone(d.handle.RouteDel(route)), unlessGone(d.handle.NeighDel(neigh)))
 }
 
-// pathEntries are the two that make a path: the route to the prefix, and the MAC of its gateway.
-func (d *DataPlane) pathEntries(p Path) (*netlink.Neigh, *netlink.Route, error) {
+// entries are the two that make a path: the route to the prefix, and the MAC of its gateway.
+func (p Path) entries(d *DataPlane) (*netlink.Neigh, *netlink.Route, error) {
 	link, err := d.handle.LinkByName(p.Tunnel)
 	if err != nil {
 		return nil, nil, err
@@ -146,6 +146,7 @@ func (d *DataPlane) observeTunnel(link netlink.Link, want State, have *State) er
 			have.Peers[p.key()] = p
 		}
 	}
+
 	neighs, err := d.handle.NeighList(a.Index, unix.AF_INET)
 	if err != nil {
 		return fmt.Errorf("listing neighbours of %s: %w", a.Name, err)
@@ -156,6 +157,7 @@ func (d *DataPlane) observeTunnel(link netlink.Link, want State, have *State) er
 			macs[addr] = n.HardwareAddr.String()
 		}
 	}
+
 	routes, err := d.handle.RouteList(link, unix.AF_INET)
 	if err != nil {
 		return fmt.Errorf("listing routes through %s: %w", a.Name, err)

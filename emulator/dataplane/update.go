@@ -76,7 +76,7 @@ func (r *renderer) removeBalancer(id string) {
 	delete(r.balancers, id)
 }
 
-// portless tells whether an endpoint is nothing but an address: no port, and no way of its own.
+// portless reports whether an endpoint is nothing but an address: no port, and no way of its own.
 func (r *renderer) portless(e *desired.Endpoint) bool {
 	if e == nil {
 		return true
@@ -85,7 +85,7 @@ func (r *renderer) portless(e *desired.Endpoint) bool {
 	return !way && (e.Remote || e.Namespace == "")
 }
 
-// takes tells whether change can render c: rules are there, no object is rejected, and only addresses of load balancers
+// takes reports whether change can render c: rules are there, no object is rejected, and only addresses of load balancers
 // and backends differ.
 func (r *renderer) takes(c desired.Change) bool {
 	if len(r.state.Rules.Chains) == 0 || len(r.state.Rejected) > 0 {
@@ -111,7 +111,7 @@ func (r *renderer) takes(c desired.Change) bool {
 }
 
 // change renders c on top of what is rendered already and gives the writes for it, by family. Afterwards the state is that
-// of a Render of everything, but for chains that nobody uses any more. If an object was rejected, it is not: render anew.
+// of a Render of everything, but for chains that nobody uses any more. If an object was rejected, it is not: render again.
 func (r *renderer) change(c desired.Change) []*Transaction {
 	again := map[string]*desired.LoadBalancer{}
 	moved := func(id string) {
@@ -121,6 +121,7 @@ func (r *renderer) change(c desired.Change) []*Transaction {
 			}
 		}
 	}
+
 	for i := range c.Endpoints {
 		kept := c.Endpoints[i]
 		if old := r.endpoints[kept.ID]; old == nil || !slices.Equal(old.Addrs, kept.Addrs) {
@@ -128,10 +129,12 @@ func (r *renderer) change(c desired.Change) []*Transaction {
 		}
 		r.endpoints[kept.ID] = &kept
 	}
+
 	for _, id := range c.GoneEndpoints {
 		moved(id)
 		delete(r.endpoints, id)
 	}
+
 	for i := range c.LoadBalancers {
 		again[c.LoadBalancers[i].ID] = &c.LoadBalancers[i]
 	}
@@ -145,6 +148,7 @@ func (r *renderer) change(c desired.Change) []*Transaction {
 			x.removeBalancer(id)
 		}
 	}
+
 	for _, id := range sortedKeys(again) {
 		r.balance(again[id])
 	}
@@ -174,12 +178,14 @@ func (r *renderer) transaction() *Transaction {
 			changed[f] = true
 		}
 	}
+
 	order := func(a, b element) int {
 		if a.set != b.set {
 			return strings.Compare(a.set, b.set)
 		}
 		return strings.Compare(a.key, b.key)
 	}
+
 	slices.SortFunc(tx.gone, order)
 	slices.SortFunc(tx.come, order)
 	slices.Sort(r.chains)
@@ -191,6 +197,7 @@ func (r *renderer) transaction() *Transaction {
 			tx.Lines = append(tx.Lines, fmt.Sprintf("add rule %s hns %s %s comment %q", tx.Table, name, rule, ruleSum(rule)))
 		}
 	}
+
 	tx.Frontends = sortedKeys(changed)
 	return tx
 }

@@ -38,11 +38,13 @@ func (d *DataPlane) Update(ctx context.Context, c desired.Change, all func() des
 			err = d.write(ctx, tx)
 		}
 	}
+
 	if err != nil || len(live.state.Rejected) > 0 {
 		klog.FromContext(ctx).V(2).Info("Making the whole network anew", "reason", err)
 		d.known = false // the state that is noted is ahead of the kernel
 		return d.applyAll(ctx, all())
 	}
+
 	for _, tx := range txs {
 		d.moveSoon(tx.Table, tx.Frontends)
 	}
@@ -77,6 +79,7 @@ func (d *DataPlane) writeElements(tx *Transaction) error {
 			return fmt.Errorf("opening nftables: %w", err)
 		}
 	}
+
 	for i, elems := range [][]element{tx.gone, tx.come} {
 		queue := d.fast.SetAddElements
 		if i == 0 {
@@ -115,6 +118,7 @@ func queueElements(queue func(*nftables.Set, []nftables.SetElement) error, table
 	if valueType == "verdict" {
 		set.DataType = nftables.TypeVerdict
 	}
+
 	out := make([]nftables.SetElement, len(elems))
 	for i, e := range elems {
 		var err error
@@ -142,6 +146,7 @@ func encode(types, text string) ([]byte, error) {
 	if len(kinds) != len(words) {
 		return nil, fmt.Errorf("encoding %q: it is no %s", text, types)
 	}
+
 	var out []byte
 	for i, kind := range kinds {
 		if kind == ip4.addr || kind == ip6.addr {

@@ -47,12 +47,14 @@ func TestUpdateKernel(t *testing.T) {
 		w.a.desired = c.desired
 		w.update(w.a, change)
 	}
+
 	w.undrifted(w.a)
 	l := lb("mine", "10.97.0.1", 53, 80, true, w.a.epID(12))
 	set := func(l desired.LoadBalancer) {
 		w.a.desired.LoadBalancers = append(slices.DeleteFunc(slices.Clone(w.a.desired.LoadBalancers), func(o desired.LoadBalancer) bool { return o.ID == l.ID }), l)
 		w.update(w.a, desired.Change{LoadBalancers: []desired.LoadBalancer{l}})
 	}
+
 	set(l)
 	conn, err := w.dial(client, "tcp", "10.97.0.1:53")
 	must(t, err)
@@ -73,6 +75,7 @@ func TestUpdateKernel(t *testing.T) {
 		l.Backends = []string{w.a.epID(12), w.a.epID(13)}
 		set(l)
 	}
+
 	l.Backends = []string{w.a.epID(13)}
 	set(l)
 	w.a.dp.settle()
@@ -92,6 +95,7 @@ func TestUpdateKernel(t *testing.T) {
 		w.a.desired.LoadBalancers = slices.DeleteFunc(w.a.desired.LoadBalancers, func(o desired.LoadBalancer) bool { return o.ID == "mine" })
 		return w.a.desired
 	})
+
 	must(t, err)
 	if all != 1 {
 		t.Errorf("everything was asked for %d times", all)
@@ -139,6 +143,7 @@ func TestUpdateSpeed(t *testing.T) {
 		w.update(w.a, c)
 		times[kind] = append(times[kind], time.Since(start))
 	}
+
 	start := time.Now()
 	for i := range 2000 {
 		l := lb(fmt.Sprint("lb", i), fmt.Sprintf("10.96.%d.%d", 1+i/250, 1+i%250), 80, 8080, i%2 == 0)
@@ -148,6 +153,7 @@ func TestUpdateSpeed(t *testing.T) {
 		w.a.desired.LoadBalancers = append(w.a.desired.LoadBalancers, l)
 		timed(0, desired.Change{LoadBalancers: []desired.LoadBalancer{l}})
 	}
+
 	all := time.Since(start)
 	w.a.dp.settle()
 	for i := range 100 {
@@ -158,6 +164,7 @@ func TestUpdateSpeed(t *testing.T) {
 		w.a.desired.Endpoints = append(w.a.desired.Endpoints, e)
 		timed(2, desired.Change{Endpoints: []desired.Endpoint{e}})
 	}
+
 	w.undrifted(w.a)
 	for kind, name := range []string{"load balancer created", "load balancer changed", "endpoint created"} {
 		slices.Sort(times[kind])
@@ -168,6 +175,7 @@ func TestUpdateSpeed(t *testing.T) {
 			t.Errorf("%s: median %v, more than %v", name, times[kind][n/2], limit)
 		}
 	}
+
 	t.Logf("2000 load balancers one after another: %v", all)
 	if all > 20*time.Second {
 		t.Errorf("2000 load balancers took %v", all)

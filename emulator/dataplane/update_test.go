@@ -45,10 +45,12 @@ func (c *churn) balancer(serial int) desired.LoadBalancer {
 		}
 		l.VIPs = []netip.Addr{netip.MustParseAddr(vip)}
 	}
+
 	for _, proto := range []uint8{6, 17} {
 		l.Ports = append(l.Ports, desired.LBPort{Protocol: proto, ExternalPort: uint16(30000 + serial), InternalPort: 8080,
 			Distribution: uint8(max(0, c.rnd.IntN(12)-9)), VIPExternalIP: c.rnd.IntN(2) == 0})
 	}
+
 	for range 1 + c.rnd.IntN(6) {
 		id := "nobody"
 		if n := len(c.desired.Endpoints); n > 0 {
@@ -67,6 +69,7 @@ func (c *churn) next() desired.Change {
 	d := &c.desired
 	d.Endpoints, d.LoadBalancers = slices.Clone(d.Endpoints), slices.Clone(d.LoadBalancers)
 	c.serial++
+
 	switch what := c.rnd.IntN(10); {
 	case what < 2 || len(d.Endpoints) < 3:
 		d.Endpoints = append(d.Endpoints, c.remote())
@@ -124,6 +127,7 @@ func TestChangeEqualsRender(t *testing.T) {
 			t.Fatalf("step %d, after %+v (-all +small):\n%s%s", step, change, cmp.Diff(want.Rules, live.state.Rules), cmp.Diff(want.Rules6, live.state.Rules6))
 		}
 	}
+
 	if writes < 3000 {
 		t.Errorf("only %d elements were written", writes)
 	}

@@ -56,6 +56,7 @@ func newWorld(t *testing.T) *world {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to make network namespaces")
 	}
+
 	w := &world{t: t, ctx: t.Context(), spaces: map[string]*netspace.Space{}, id: fmt.Sprintf("dptest-%d-%d", os.Getpid(), worlds.Add(1))}
 	out := w.makeNetns("out")
 	out.Bridge("sw0")
@@ -177,6 +178,7 @@ func lb(id, vip string, port, inner uint16, dsr bool, backends ...string) desire
 // serve answers every line or datagram with "<name> <client's address>" on TCP and UDP until the test ends.
 func (w *world) serve(where, name string, port int) {
 	w.t.Helper()
+
 	w.in(where, func() error {
 		l, err := net.Listen("tcp4", fmt.Sprintf(":%d", port))
 		if err != nil {

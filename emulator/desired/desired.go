@@ -136,7 +136,7 @@ type Change struct {
 	GoneEndpoints, GoneLoadBalancers []string
 }
 
-// Empty tells whether nothing differs.
+// Empty reports whether nothing differs.
 func (c Change) Empty() bool {
 	return len(c.Endpoints)+len(c.LoadBalancers)+len(c.GoneEndpoints)+len(c.GoneLoadBalancers) == 0
 }

@@ -109,7 +109,7 @@ struct registration {
 	volatile LONG stopping;
 };
 
-/* Receives one answer; the first says whether the registration stands. Not 0: no more come. */
+/* Receives one answer; the first reports whether the registration stands. Not 0: no more come. */
 static int next_notification(struct registration *r, HRESULT *result, BOOL first)
 {
 	struct call c = { OP_NOTIFY };

@@ -22,7 +22,7 @@ typedef void (WINAPI *error_function)(int);
 typedef LONG (CDECL *fd_function)(HANDLE, unsigned int, int *, unsigned int *);
 typedef int (WINAPI *ioctl_function)(SOCKET, DWORD, void *, DWORD, void *, DWORD, DWORD *, WSAOVERLAPPED *, LPWSAOVERLAPPED_COMPLETION_ROUTINE);
 
-/* UDP_NETRESET says whether receiving on a UDP socket fails with WSAENETRESET when a packet ran out of hops. It never
+/* UDP_NETRESET reports whether receiving on a UDP socket fails with WSAENETRESET when a packet ran out of hops. It never
  * does here, so FALSE is done already and TRUE promises nothing that a network must keep. Go asks for FALSE on each of
  * its UDP sockets and gives up when that is refused (src/net/fd_windows.go). */
 int WINAPI WSAIoctl(SOCKET s, DWORD code, void *in, DWORD in_size, void *out, DWORD out_size, DWORD *returned, WSAOVERLAPPED *overlapped, LPWSAOVERLAPPED_COMPLETION_ROUTINE completion)

@@ -20,6 +20,7 @@ func Desired(s *State) desired.State {
 			d.Networks = append(d.Networks, desiredNetwork(o))
 		}
 	}
+
 	for _, o := range s.List(Namespace) {
 		d.Namespaces = append(d.Namespaces, desired.Namespace{ID: o.ID, Host: isHostNamespace(o.Doc), Path: o.Path})
 	}
@@ -31,6 +32,7 @@ func Desired(s *State) desired.State {
 			d.Endpoints = append(d.Endpoints, desiredEndpoint(o, network, routes))
 		}
 	}
+
 	for _, o := range s.List(LoadBalancer) {
 		if lb := desiredLoadBalancer(o); slices.ContainsFunc(lb.Backends, func(id string) bool { return endpoints[id] }) {
 			lb.Backends = slices.DeleteFunc(lb.Backends, func(id string) bool { return !endpoints[id] })
@@ -40,8 +42,8 @@ func Desired(s *State) desired.State {
 	return d
 }
 
-// DesiredChange is what a change to a state means for the data plane, next being the state after it. ok is false if it is
-// more than endpoints and load balancers; then only Desired tells.
+// DesiredChange returns what a change means for the data plane; next is the state after it. ok is false if more than endpoints and
+// load balancers changed: then the caller must hand over all of Desired.
 func DesiredChange(next *State, c Change) (out desired.Change, ok bool) {
 	routes := next.List(Route)
 	for _, o := range c.Put {
@@ -64,6 +66,7 @@ func DesiredChange(next *State, c Change) (out desired.Change, ok bool) {
 			return out, false
 		}
 	}
+
 	for _, r := range c.Drop {
 		switch r.Kind {
 		case Endpoint:
@@ -77,7 +80,7 @@ func DesiredChange(next *State, c Change) (out desired.Change, ok bool) {
 	return out, true
 }
 
-// carried tells whether a network has packets.
+// carried reports whether a network has packets.
 func carried(network *Object) bool {
 	t := network.Doc.str("Type")
 	return t == "L2Bridge" || t == "Overlay"
@@ -101,6 +104,7 @@ func desiredNetwork(o *Object) desired.Network {
 		}
 		n.Subnets = append(n.Subnets, desired.Subnet{Prefix: s.prefix, Gateway: gateway, VSID: uint32(s.vsid)})
 	}
+
 	for _, p := range o.Doc.docs("Policies") {
 		s := p.doc("Settings")
 		switch p.str("Type") {
@@ -123,7 +127,7 @@ func desiredNetwork(o *Object) desired.Network {
 	return n
 }
 
-// linuxMAC spells a hardware address as Linux does; "" for what is none.
+// linuxMAC spells a hardware address as Linux does. It returns "" if mac is not valid.
 func linuxMAC(mac string) string {
 	return strings.ToLower(strings.ReplaceAll(canonicalMAC(mac), "-", ":"))
 }
@@ -135,6 +139,7 @@ func desiredEndpoint(o, network *Object, routes []*Object) desired.Endpoint {
 		MAC: linuxMAC(d.str("MacAddress")),
 		DNS: d.doc("Dns").strs("ServerList"),
 	}
+
 	if ns := d.str("HostComputeNamespace"); ns != ZeroID {
 		e.Namespace = ns
 	}
@@ -143,6 +148,7 @@ func desiredEndpoint(o, network *Object, routes []*Object) desired.Endpoint {
 			e.Addrs = append(e.Addrs, netip.PrefixFrom(addr, int(c.num("PrefixLength"))))
 		}
 	}
+
 	for _, r := range d.docs("Routes") {
 		switch hop, _ := netip.ParseAddr(r.str("NextHop")); {
 		case hop.Is4() && !e.Gateway.IsValid():
@@ -151,6 +157,7 @@ func desiredEndpoint(o, network *Object, routes []*Object) desired.Endpoint {
 			e.Gateway6 = hop
 		}
 	}
+
 	for _, p := range d.docs("Policies") {
 		addPolicy(&e, p.str("Type"), p.doc("Settings"))
 	}
@@ -170,15 +177,18 @@ func addPolicy(e *desired.Endpoint, kind string, s Doc) {
 		vip, _ := netip.ParseAddr(s.str("VirtualIP"))
 		e.OutboundNAT = append(e.OutboundNAT, desired.OutboundNAT{VirtualIP: vip,
 			Exceptions: prefixes(s.strs("Exceptions")), Destinations: prefixes(s.strs("Destinations"))})
+
 	case "SDNRoute":
 		hop, _ := netip.ParseAddr(s.str("NextHop"))
 		for _, p := range prefixes([]string{s.str("DestinationPrefix")}) {
 			e.SDNRoutes = append(e.SDNRoutes, desired.SDNRoute{Destination: p, NextHop: hop, NeedEncap: s.flag("NeedEncap")})
 		}
+
 	case "PortMapping":
 		vip, _ := netip.ParseAddr(s.str("VIP"))
 		e.PortMappings = append(e.PortMappings, desired.PortMapping{Protocol: uint8(protocol(s)), VIP: vip,
 			ExternalPort: uint16(s.num("ExternalPort")), InternalPort: uint16(s.num("InternalPort"))})
+
 	case "ACL":
 		e.ACLs = append(e.ACLs, desired.ACL{
 			In:        strings.EqualFold(enum(s, "Direction", "", "In", "Out"), "In"),
@@ -189,6 +199,7 @@ func addPolicy(e *desired.Endpoint, kind string, s Doc) {
 			LocalPorts: ports(s.strs("LocalPorts")), RemotePorts: ports(s.strs("RemotePorts")),
 			HostLayerDriver: strings.EqualFold(s.str("RuleType"), "Host"),
 		})
+
 	case "ProviderAddress":
 		e.Provider, _ = netip.ParseAddr(s.str("ProviderAddress"))
 	case "QOS":

@@ -162,7 +162,7 @@ func (d Doc) strs(name string) []string {
 	return out
 }
 
-// covers tells whether every field given in want has the same value in d; hardware addresses match in any notation.
+// covers reports whether every field given in want has the same value in d; hardware addresses match in any notation.
 func (d Doc) covers(want Doc) bool {
 	for name, w := range want {
 		if !sameValue(d.value(name), w) {
@@ -181,7 +181,7 @@ func sameValue(have, want any) bool {
 	return reflect.DeepEqual(have, want)
 }
 
-// canonicalID is a GUID in lower case without braces, or "" if it is none.
+// canonicalID is a GUID in lower case without braces, or "" if it is not valid.
 func canonicalID(id string) string {
 	id = strings.ToLower(strings.Trim(id, "{}"))
 	if len(id) != 36 {
@@ -199,7 +199,7 @@ func canonicalID(id string) string {
 // ZeroID is what an unattached endpoint has as its namespace.
 const ZeroID = "00000000-0000-0000-0000-000000000000"
 
-// canonicalMAC is upper case with dashes, or "" if mac is none.
+// canonicalMAC is upper case with dashes, or "" if mac is not valid.
 func canonicalMAC(mac string) string {
 	hex := strings.ToUpper(strings.NewReplacer("-", "", ":", "").Replace(mac))
 	if len(hex) != 12 || len(mac) != 17 || strings.Trim(hex, "0123456789ABCDEF") != "" {

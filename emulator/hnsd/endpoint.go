@@ -30,6 +30,7 @@ func (h *Host) createEndpoint(n *State, o *Object, parent string) error {
 	case parent == "":
 		parent = given
 	}
+
 	network, ok := n.Get(Network, parent)
 	if !ok {
 		return ErrNetworkNotFound
@@ -38,7 +39,7 @@ func (h *Host) createEndpoint(n *State, o *Object, parent string) error {
 	if d.str("Name") == "" {
 		d.set("Name", "Ethernet")
 	}
-	list, err := h.policies(d.docs("Policies"), endpointPolicies)
+	list, err := h.Profile.policies(d.docs("Policies"), endpointPolicies)
 	if err != nil {
 		return err
 	}
@@ -78,6 +79,7 @@ func (h *Host) assignAddresses(n *State, network, d Doc) error {
 		}
 		configs = []Doc{{"IpAddress": addr.String()}}
 	}
+
 	var gateway netip.Addr
 	for _, c := range configs {
 		addr, err := netip.ParseAddr(c.str("IpAddress"))
@@ -106,6 +108,7 @@ func (h *Host) assignAddresses(n *State, network, d Doc) error {
 			c.set("PrefixLength", bits)
 		}
 	}
+
 	d.set("IpConfigurations", configs)
 	if len(d.docs("Routes")) == 0 && !isRemote(d) && gateway.IsValid() {
 		destination := "0.0.0.0/0"
@@ -248,7 +251,7 @@ func (h *Host) modifyEndpoint(n *State, o *Object, d Doc) error {
 		return err
 	}
 	if m.resource == "Policy" {
-		if err := h.changePolicies(o.Doc, m, endpointPolicies); err != nil {
+		if err := h.Profile.changePolicies(o.Doc, m, endpointPolicies); err != nil {
 			return err
 		}
 		if err := h.checkPortMappings(n, o.Doc); err != nil {

@@ -49,6 +49,7 @@ func FuzzCalls(f *testing.F) {
 	} {
 		f.Add(s[0], s[1], s[2])
 	}
+
 	f.Fuzz(func(t *testing.T, doc, method, path string) {
 		w, network := furnished(t, 26100)
 		before := texts(w.s)
@@ -99,6 +100,7 @@ func checkState(t *testing.T, w *world, next *State) {
 			}
 		}
 	}
+
 	checkDesired(t, Desired(next))
 	if c := next.Diff(w.s); !c.Empty() {
 		DesiredChange(next, c)
@@ -125,6 +127,7 @@ func checkDesired(t *testing.T, d desired.State) {
 			t.Fatal(err)
 		}
 	}
+
 	for _, n := range d.Networks {
 		mac(n.RouterMAC)
 		for _, s := range n.RemoteSubnets {
@@ -136,6 +139,7 @@ func checkDesired(t *testing.T, d desired.State) {
 			}
 		}
 	}
+
 	for _, e := range d.Endpoints {
 		mac(e.MAC)
 		for _, a := range e.Addrs {

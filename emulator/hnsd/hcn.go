@@ -15,7 +15,7 @@ func (h *Host) Enumerate(s *State, k Kind, query string) ([]string, error) {
 	}
 	ids := []string{}
 	for _, o := range s.List(k) {
-		if h.matches(s, o, filter) {
+		if matches(s, o, filter) {
 			ids = append(ids, o.ID)
 		}
 	}
@@ -42,6 +42,7 @@ func parseFilter(query string) (Doc, error) {
 			return asDoc(f), nil
 		}
 	}
+
 	filter := Doc{}
 	for name, v := range q {
 		if !slices.ContainsFunc([]string{"SchemaVersion", "Flags"}, func(n string) bool { return strings.EqualFold(n, name) }) {
@@ -51,7 +52,7 @@ func parseFilter(query string) (Doc, error) {
 	return filter, nil
 }
 
-func (h *Host) matches(s *State, o *Object, filter Doc) bool {
+func matches(s *State, o *Object, filter Doc) bool {
 	for name := range filter {
 		want := filter.str(name)
 		switch strings.ToLower(name) {
@@ -63,6 +64,7 @@ func (h *Host) matches(s *State, o *Object, filter Doc) bool {
 			if o.Doc.str("Name") != want {
 				return false
 			}
+
 		case "virtualnetwork":
 			if o.Kind != Endpoint || canonicalID(want) != o.Doc.str("HostComputeNetwork") {
 				return false
@@ -72,6 +74,7 @@ func (h *Host) matches(s *State, o *Object, filter Doc) bool {
 			if o.Kind != Endpoint || !ok || n.Doc.str("Name") != want {
 				return false
 			}
+
 		default:
 			return false
 		}
@@ -101,7 +104,7 @@ func (h *Host) view(_ *State, o *Object) Doc {
 	return d
 }
 
-// Open tells whether an object is there.
+// Open reports whether an object is there.
 func (h *Host) Open(s *State, k Kind, id string) error {
 	if _, ok := s.Get(k, id); ok {
 		return nil
@@ -121,7 +124,7 @@ func (h *Host) Create(s *State, k Kind, parent, guid, settings string) (*State, 
 	}
 	o := &Object{Kind: k, Doc: d}
 	if !d.has("SchemaVersion") {
-		o = h.fromV1(k, d)
+		o = fromV1(k, d)
 	}
 	return h.create(s, o, parent, guid)
 }
@@ -138,6 +141,7 @@ func (h *Host) create(s *State, o *Object, parent, guid string) (*State, string,
 			delete(o.Doc, key)
 		}
 	}
+
 	n := s.clone()
 	var err error
 	switch o.Kind {
@@ -146,11 +150,11 @@ func (h *Host) create(s *State, o *Object, parent, guid string) (*State, string,
 	case Endpoint:
 		err = h.createEndpoint(n, o, parent)
 	case Namespace:
-		err = h.createNamespace(n, o)
+		err = createNamespace(n, o)
 	case LoadBalancer:
 		err = h.checkLoadBalancer(n, o)
 	case Route:
-		err = h.checkRoute(n, o)
+		err = checkRoute(n, o)
 	}
 	if err != nil {
 		return nil, "", err
@@ -195,6 +199,7 @@ func (h *Host) Modify(s *State, k Kind, id, settings string) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	n := s.clone()
 	switch k {
 	case Network:
@@ -202,11 +207,11 @@ func (h *Host) Modify(s *State, k Kind, id, settings string) (*State, error) {
 	case Endpoint:
 		err = h.modifyEndpoint(n, o.edit(), d)
 	case Namespace:
-		err = h.modifyNamespace(n, o, d)
+		err = modifyNamespace(n, o, d)
 	case LoadBalancer:
 		err = h.modifyLoadBalancer(n, o, d)
 	case Route:
-		err = h.modifyRoute(n, o, d)
+		err = modifyRoute(n, o, d)
 	}
 	if err != nil {
 		return nil, err
@@ -242,6 +247,7 @@ func (h *Host) Delete(s *State, k Kind, id string) (*State, error) {
 			}
 		}
 	}
+
 	n.drop(k, id)
 	return n, nil
 }
@@ -265,34 +271,34 @@ func parseModification(d Doc, resources ...string) (modification, error) {
 }
 
 // policies checks and normalises the policies of a document, against the types known for its kind.
-func (h *Host) policies(list []Doc, known []string) ([]any, error) {
+func (p Profile) policies(list []Doc, known []string) ([]any, error) {
 	out := []any{}
-	for _, p := range list {
-		i := slices.IndexFunc(known, func(t string) bool { return strings.EqualFold(t, p.str("Type")) })
-		if i < 0 || !h.Profile.supports(known[i]) {
-			return nil, ErrInvalidPolicyType.WithText("The policy type %s is not known to this version of HNS.", p.str("Type"))
+	for _, policy := range list {
+		i := slices.IndexFunc(known, func(t string) bool { return strings.EqualFold(t, policy.str("Type")) })
+		if i < 0 || !p.supports(known[i]) {
+			return nil, ErrInvalidPolicyType.WithText("The policy type %s is not known to this version of HNS.", policy.str("Type"))
 		}
-		p.set("Type", known[i])
-		if p.has("Data") && !p.has("Settings") {
-			p.set("Settings", p.value("Data"))
-			delete(p, "Data")
+		policy.set("Type", known[i])
+		if policy.has("Data") && !policy.has("Settings") {
+			policy.set("Settings", policy.value("Data"))
+			delete(policy, "Data")
 		}
-		if text, ok := p.value("Settings").(string); ok {
+		if text, ok := policy.value("Settings").(string); ok {
 			var settings any
 			if json.Unmarshal([]byte(text), &settings) != nil {
 				return nil, ErrInvalidPolicy
 			}
-			p.set("Settings", settings)
+			policy.set("Settings", settings)
 		}
-		out = append(out, map[string]any(p))
+		out = append(out, map[string]any(policy))
 	}
 	return out, nil
 }
 
 // changePolicies applies a policy request to a list: Add appends, Remove takes away what matches the given fields,
 // Update replaces every policy of the given types.
-func (h *Host) changePolicies(d Doc, m modification, known []string) error {
-	given, err := h.policies(m.settings.docs("Policies"), known)
+func (p Profile) changePolicies(d Doc, m modification, known []string) error {
+	given, err := p.policies(m.settings.docs("Policies"), known)
 	if err != nil {
 		return err
 	}
@@ -328,6 +334,7 @@ func (h *Host) changePolicies(d Doc, m modification, known []string) error {
 	case "Reset":
 		have = []Doc{}
 	}
+
 	d.set("Policies", have)
 	return nil
 }

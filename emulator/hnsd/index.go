@@ -18,7 +18,7 @@ type tables struct {
 	index *btree.BTreeG[indexed]
 }
 
-// indexed says that an object has a property. The index answers who has one without a look at everybody.
+// indexed says that an object has a property. The index finds the objects with a property without a pass over all of them.
 type indexed struct {
 	key property
 	id  string
@@ -90,7 +90,7 @@ func (s *State) having(name, value string) iter.Seq[string] {
 	}
 }
 
-// anyHaving tells whether an object other than that has a property.
+// anyHaving reports whether an object other than that has a property.
 func (s *State) anyHaving(name, value, but string) bool {
 	for id := range s.having(name, value) {
 		if id != but {

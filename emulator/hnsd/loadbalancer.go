@@ -32,18 +32,21 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 			ids = append(ids, id)
 		}
 	}
+
 	d.set("HostComputeEndpoints", ids)
 	for _, vip := range d.strs("FrontendVIPs") {
 		if _, err := netip.ParseAddr(vip); err != nil {
 			return ErrAddressInvalid
 		}
 	}
+
 	if d.num("Flags")&2 != 0 { // IPv6
 		net, ok := n.Get(Network, network)
 		if overlay := ok && net.Doc.str("Type") == "Overlay"; overlay || !h.Profile.Version.AtLeast(11, 10) {
 			return ErrInvalidParameter // overlays carry none, older versions do not announce it; the code is unverified
 		}
 	}
+
 	if err := checkSourceVIP(n, network, d.str("SourceVIP")); err != nil {
 		return err
 	}
@@ -52,6 +55,7 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 			return h.Profile.FrontendConflict
 		}
 	}
+
 	if err := checkNodePorts(n, d); err != nil {
 		return err
 	}
@@ -85,7 +89,7 @@ func (h *Host) checkPortBlocks(n *State, o *Object) error {
 	return nil
 }
 
-// listenerTaken tells whether a process of the host has a port that the load balancer wants on the host's own
+// listenerTaken reports whether a process of the host has a port that the load balancer wants on the host's own
 // addresses: a node port, or a frontend that is the node's address.
 func (h *Host) listenerTaken(d Doc) bool {
 	if !h.Profile.HostListeners || h.Listens == nil {
@@ -186,7 +190,7 @@ func (h *Host) modifyLoadBalancer(n *State, o *Object, d Doc) error {
 }
 
 // checkRoute normalises an SDN route: its list is called Setting by some clients and Routes by others.
-func (h *Host) checkRoute(n *State, o *Object) error {
+func checkRoute(n *State, o *Object) error {
 	d := o.Doc
 	var ids []any
 	for _, b := range d.strs("HostComputeEndpoints") {
@@ -211,16 +215,17 @@ func (h *Host) checkRoute(n *State, o *Object) error {
 			return ErrInvalidPrefix
 		}
 	}
+
 	d.set("HostComputeEndpoints", ids)
 	d.set("Setting", list)
 	d.set("Routes", list)
 	return nil
 }
 
-func (h *Host) modifyRoute(n *State, o *Object, d Doc) error {
+func modifyRoute(n *State, o *Object, d Doc) error {
 	changed := &Object{Kind: Route, ID: o.ID, Doc: d}
 	d.set("ID", o.ID)
-	if err := h.checkRoute(n, changed); err != nil {
+	if err := checkRoute(n, changed); err != nil {
 		return err
 	}
 	changed.Doc = d.copy()

@@ -7,7 +7,7 @@ func KindNames() []string {
 	return append(append([]string{}, kindNames[:]...), "LocalEndpoint", "RemoteEndpoint")
 }
 
-// Is tells whether the object is of that kind, in any case: one of KindNames.
+// Is reports whether the object is of that kind, in any case: one of KindNames.
 func (o *Object) Is(kind string) bool {
 	switch {
 	case strings.EqualFold(kind, "LocalEndpoint"):
@@ -18,13 +18,14 @@ func (o *Object) Is(kind string) bool {
 	return strings.EqualFold(kind, o.Kind.String())
 }
 
-// HostDefault tells whether it is the host's own compartment, which is always there.
+// HostDefault reports whether it is the host's own compartment, which is always there.
 func (o *Object) HostDefault() bool { return o.Kind == Namespace && o.Doc.str("Type") == "HostDefault" }
 
 // Lose forgets every chosen object, whatever refers to it, and counts them: endpoints go with their network, attached
 // or not; load balancers keep naming backends that are gone. With renew a network comes back empty under a new id.
 func (h *Host) Lose(s *State, chosen func(*Object) bool, renew bool) (*State, int, error) {
 	next, n := s, 0
+
 	for _, k := range []Kind{LoadBalancer, Route, Endpoint, Network, Namespace} {
 		for _, o := range s.List(k) {
 			if o.HostDefault() || !chosen(o) {

@@ -6,7 +6,7 @@ var namespaceTypes = []string{"Host", "HostDefault", "Guest", "GuestDefault"}
 
 // createNamespace gives the namespace a compartment of its own. The id that a caller asks for is not taken: real HNS
 // numbers compartments itself. A missing type is a guest, as container runtimes create them.
-func (h *Host) createNamespace(n *State, o *Object) error {
+func createNamespace(n *State, o *Object) error {
 	d := o.Doc
 	if d.has("Type") {
 		kind := enum(d, "Type", namespaceTypes...)
@@ -43,7 +43,7 @@ func (h *Host) CreateGuest(s *State, path string) (*State, string, error) {
 
 func isHostNamespace(d Doc) bool { return d.str("Type") == "Host" || d.str("Type") == "HostDefault" }
 
-func (h *Host) modifyNamespace(n *State, o *Object, d Doc) error {
+func modifyNamespace(n *State, o *Object, d Doc) error {
 	m, err := parseModification(d, "Container", "Endpoint")
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ func (h *Host) createNetwork(_ *State, o *Object) error {
 		return ErrInvalidNetworkType
 	}
 	d.set("Type", kind)
-	list, err := h.policies(d.docs("Policies"), networkPolicies)
+	list, err := h.Profile.policies(d.docs("Policies"), networkPolicies)
 	if err != nil {
 		return err
 	}
@@ -27,6 +27,7 @@ func (h *Host) createNetwork(_ *State, o *Object) error {
 			return ErrAdapterNotFound
 		}
 	}
+
 	if kind == "Overlay" {
 		for name, settings := range map[string]Doc{
 			"ProviderAddress": {"ProviderAddress": h.NodeAddr},
@@ -37,6 +38,7 @@ func (h *Host) createNetwork(_ *State, o *Object) error {
 			}
 		}
 	}
+
 	d.set("Policies", list)
 	if len(d.doc("MacPool").docs("Ranges")) == 0 {
 		id := strings.ToUpper(o.ID[:2])
@@ -45,7 +47,7 @@ func (h *Host) createNetwork(_ *State, o *Object) error {
 	return h.createSubnets(d)
 }
 
-// routerMAC is the host's own in the overlay: another one after a network was made anew, which its peers must learn.
+// routerMAC is the host's own in the overlay: another one after a network was made again, which its peers must learn.
 func routerMAC(network string) string {
 	hex := strings.ToUpper(strings.ReplaceAll(network, "-", ""))
 	return "00-15-5D-" + hex[0:2] + "-" + hex[2:4] + "-" + hex[4:6]
@@ -84,7 +86,7 @@ func (h *Host) checkSubnet(subnet Doc, networkType string) error {
 	if canonicalID(subnet.str("ID")) == "" {
 		subnet.set("ID", h.NewID())
 	}
-	list, err := h.policies(subnet.docs("Policies"), subnetPolicies)
+	list, err := h.Profile.policies(subnet.docs("Policies"), subnetPolicies)
 	if err != nil {
 		return err
 	}
@@ -104,6 +106,7 @@ type subnet struct {
 
 func subnetsOf(network Doc) []subnet {
 	var out []subnet
+
 	for _, ipam := range network.docs("Ipams") {
 		for _, s := range ipam.docs("Subnets") {
 			prefix, err := netip.ParsePrefix(s.str("IpAddressPrefix"))
@@ -137,7 +140,7 @@ func (h *Host) modifyNetwork(n *State, o *Object, d Doc) error {
 	}
 	switch m.resource {
 	case "Policy":
-		err = h.changePolicies(o.Doc, m, networkPolicies)
+		err = h.Profile.changePolicies(o.Doc, m, networkPolicies)
 	case "DNS":
 		o.Doc.set("Dns", m.settings)
 	case "Subnet":
@@ -173,6 +176,7 @@ func (h *Host) changeSubnets(d Doc, m modification) error {
 			have = slices.DeleteFunc(have, same)
 		}
 	}
+
 	ipams[0].set("Subnets", have)
 	d.set("Ipams", ipams)
 	return nil

@@ -13,7 +13,7 @@ func (v Version) AtLeast(major, minor uint32) bool {
 	return v.Major > major || v.Major == major && v.Minor >= minor
 }
 
-// within tells whether v is of the line major.minor up to the next major: features back-ported to an older line.
+// within reports whether v is of the line major.minor up to the next major: features back-ported to an older line.
 func (v Version) within(major, minor uint32) bool { return v.Major == major && v.Minor >= minor }
 
 func (v Version) number() uint64 { return uint64(v.Major)<<32 | uint64(v.Minor) }
@@ -75,7 +75,7 @@ func ProfileNamed(name string) (Profile, error) {
 	return Profile{}, fmt.Errorf("no HNS profile %q: there are %s", name, strings.Join(names, ", "))
 }
 
-// supports tells whether this version knows a policy type. Types that every version knows are not listed.
+// supports reports whether this version knows a policy type. Types that every version knows are not listed.
 func (p Profile) supports(policy string) bool {
 	v := p.Version
 	switch policy {

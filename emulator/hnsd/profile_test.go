@@ -32,6 +32,7 @@ func TestProfiles(t *testing.T) {
 			t.Errorf("%s: %s %v, want %s %v", name, p.Version, known, want.version, want.policies)
 		}
 	}
+
 	if _, err := ProfileNamed("ws2031"); err == nil {
 		t.Error("an unknown profile was found")
 	}

@@ -58,7 +58,7 @@ func NewState(hostNamespace string) *State {
 	return s
 }
 
-// clone shares everything until one of the two changes. Not for two at once: whoever clones holds the lock of writers.
+// clone shares everything until one of the two changes. It is not safe for concurrent use: its caller holds the lock of writers.
 func (s *State) clone() *State {
 	c := *s
 	c.tables = s.tables.clone()
@@ -143,7 +143,7 @@ type Host struct {
 	NewID    func() string // random GUIDs, lower case
 	// PortBlocks is how many blocks of ephemeral ports the host has; nil: no limit.
 	PortBlocks func() int
-	// Listens tells whether a process of the host listens on a port, at that address or at all of them. An invalid
+	// Listens reports whether a process of the host listens on a port, at that address or at all of them. An invalid
 	// address stands for any of the host's but loopback. nil: nobody does.
 	Listens func(protocol uint8, addr netip.Addr, port uint16) bool
 }
@@ -201,7 +201,7 @@ func (s *State) Diff(old *State) Change {
 	return c
 }
 
-// Empty tells whether nothing changed, counters aside.
+// Empty reports whether nothing changed, counters aside.
 func (c Change) Empty() bool { return len(c.Put) == 0 && len(c.Drop) == 0 }
 
 // Replay applies a Change that was read from a journal.
@@ -216,6 +216,7 @@ func (s *State) Replay(c Change) (*State, error) {
 		}
 		n.drop(r.Kind, r.ID)
 	}
+
 	for _, o := range c.Put {
 		if o.Kind < 0 || o.Kind >= Kinds {
 			return nil, fmt.Errorf("replaying state: unknown kind %d", o.Kind)
@@ -226,6 +227,7 @@ func (s *State) Replay(c Change) (*State, error) {
 		}
 		n.set(o)
 	}
+
 	n.touched = nil
 	n.seq, n.compartment, n.accelnet = c.Counters.Seq, c.Counters.Compartment, c.Counters.Accelnet
 	return n, nil

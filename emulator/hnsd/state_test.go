@@ -67,6 +67,7 @@ func (w *world) step(r *rand.Rand) (next *State) {
 	if err != nil {
 		return w.s
 	}
+
 	return next
 }
 
@@ -97,6 +98,7 @@ func TestStateIndex(t *testing.T) {
 		}
 		w.s = next.Settled()
 	}
+
 	if w.s.Count(LoadBalancer) < 5 || w.s.Count(Endpoint) < 10 {
 		t.Errorf("only %d load balancers and %d endpoints at the end: the calls do nothing", w.s.Count(LoadBalancer), w.s.Count(Endpoint))
 	}

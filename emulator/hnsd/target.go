@@ -4,7 +4,7 @@ import "strings"
 
 // Target is what a call is about, as far as its duration and its place in the order of writes depend on it.
 type Target struct {
-	Network   string // whose writes it has to wait for; "" is none that is known
+	Network   string // whose writes it has to wait for; "" if not known
 	Backends  int    // named by the document of a load balancer
 	Balancers int    // that exist
 }
@@ -13,6 +13,7 @@ type Target struct {
 func (s *State) Target(k Kind, id string, create bool, settings string) Target {
 	t := Target{Balancers: s.Count(LoadBalancer)}
 	d, _ := parseDoc(settings)
+
 	switch {
 	case k == Network && !create:
 		t.Network = id
@@ -44,6 +45,7 @@ func (s *State) TargetV1(method, path, body string) Target {
 	if len(parts) > 1 {
 		id = canonicalID(parts[1])
 	}
+
 	d, _ := parseDoc(body)
 	switch strings.ToLower(parts[0]) {
 	case "networks":

@@ -61,6 +61,7 @@ func (c *v1Call) run() (any, error) {
 	case "globals":
 		v := c.h.Profile.Version
 		return Doc{"Major": v.Major, "Minor": v.Minor}, nil
+
 	case "networks":
 		return c.objects(Network, ErrNetworkNotFound)
 	case "endpoints":
@@ -70,6 +71,7 @@ func (c *v1Call) run() (any, error) {
 		return c.objects(Endpoint, ErrEndpointNotFound)
 	case "endpointstats":
 		return c.endpointStats()
+
 	case "policylists":
 		return c.policyLists()
 	case "namespaces":
@@ -77,6 +79,7 @@ func (c *v1Call) run() (any, error) {
 			return c.resource()
 		}
 		return c.objects(Namespace, ErrElementNotFound)
+
 	case "accelnet":
 		return c.accelnet()
 	case "activities", "plugins":
@@ -100,6 +103,7 @@ func (c *v1Call) objects(k Kind, missing *Error) (any, error) {
 		}
 		return nil, ErrInvalidParameter
 	}
+
 	o, ok := c.state.Get(k, c.id())
 	if !ok {
 		return nil, missing
@@ -129,7 +133,7 @@ func (c *v1Call) create(k Kind) (any, error) {
 			}
 		}
 	}
-	n, id, err := c.h.create(c.state, c.h.fromV1(k, c.body), "", "")
+	n, id, err := c.h.create(c.state, fromV1(k, c.body), "", "")
 	if k == Endpoint && errors.Is(err, ErrAlreadyExists) {
 		return nil, ErrObjectAlreadyExists
 	}
@@ -145,13 +149,13 @@ func (c *v1Call) create(k Kind) (any, error) {
 func (c *v1Call) update(o *Object) (any, error) {
 	n := c.state.clone()
 	changed := o.edit()
-	given := c.h.fromV1(o.Kind, c.body)
+	given := fromV1(o.Kind, c.body)
 	known := endpointPolicies
 	if o.Kind == Network {
 		known = networkPolicies
 	}
 	if c.body.has("Policies") {
-		list, err := c.h.policies(given.Doc.docs("Policies"), known)
+		list, err := c.h.Profile.policies(given.Doc.docs("Policies"), known)
 		if err != nil {
 			return nil, err
 		}
@@ -173,6 +177,7 @@ func (c *v1Call) attachment() (any, error) {
 	if !ok {
 		return nil, ErrEndpointNotFound
 	}
+
 	n := c.state.clone()
 	var err error
 	now := o.Doc.str("HostComputeNamespace")
@@ -206,7 +211,7 @@ func hostNamespace(s *State) string {
 	return ""
 }
 
-// endpointStats are all zero here; whoever serves the call fills them in from the data plane.
+// endpointStats answers zeros: the data plane counts nothing per endpoint.
 func (c *v1Call) endpointStats() (any, error) {
 	o, ok := c.state.Get(Endpoint, c.id())
 	if !ok {
@@ -246,6 +251,7 @@ func (c *v1Call) resource() (any, error) {
 	if !ok {
 		return nil, ErrElementNotFound
 	}
+
 	id := c.body.doc("Data").str("Id")
 	n := c.state.clone()
 	var err error

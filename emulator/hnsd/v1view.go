@@ -33,6 +33,7 @@ func policyFromV1(p Doc) Doc {
 			break
 		}
 	}
+
 	for name, v := range p {
 		if strings.EqualFold(name, "Type") {
 			continue
@@ -42,6 +43,7 @@ func policyFromV1(p Doc) Doc {
 		}
 		settings[name] = v
 	}
+
 	if settings.has("Protocol") && kind == "PortMapping" {
 		settings.set("Protocol", protocol(settings))
 	}
@@ -84,13 +86,14 @@ func policiesToV1(list []Doc) []Doc {
 }
 
 // fromV1 makes the object of a v1 document. Fields that have no v2 form stay aside and are given back to v1 readers.
-func (h *Host) fromV1(k Kind, d Doc) *Object {
+func fromV1(k Kind, d Doc) *Object {
 	o := &Object{Kind: k, V1: d.copy(), Doc: Doc{"SchemaVersion": Doc{"Major": 2, "Minor": 0}}}
 	for _, name := range []string{"ID", "Name", "Owner", "Flags"} {
 		if d.has(name) {
 			o.Doc[name] = d.value(name)
 		}
 	}
+
 	if dns := dnsFromV1(d); len(dns) > 0 {
 		o.Doc["Dns"] = dns
 	}
@@ -133,6 +136,7 @@ func networkFromV1(to, d Doc) {
 	if pools := d.docs("MacPools"); len(pools) > 0 {
 		to["MacPool"] = Doc{"Ranges": pools}
 	}
+
 	subnets := []Doc{}
 	for _, s := range d.docs("Subnets") {
 		sub := Doc{"IpAddressPrefix": s.value("AddressPrefix"), "Policies": policiesFromV1(s.docs("Policies"))}
@@ -189,6 +193,7 @@ func policyListFromV1(to, d Doc, k Kind) {
 		to["Setting"] = list
 		return
 	}
+
 	mappings := []Doc{}
 	for _, p := range d.docs("Policies") {
 		m := Doc{"Protocol": protocol(p), "InternalPort": p.num("InternalPort"), "ExternalPort": p.num("ExternalPort")}
@@ -202,6 +207,7 @@ func policyListFromV1(to, d Doc, k Kind) {
 			to["Flags"] = 1
 		}
 	}
+
 	to["PortMappings"] = mappings
 }
 
@@ -245,6 +251,7 @@ func (h *Host) networkToV1(s *State, v Doc, o *Object) {
 		}
 		subnets = append(subnets, out)
 	}
+
 	v.set("Subnets", subnets)
 	policies := []Doc{}
 	for _, p := range d.docs("Policies") {
@@ -259,6 +266,7 @@ func (h *Host) networkToV1(s *State, v Doc, o *Object) {
 			policies = append(policies, policyToV1(p))
 		}
 	}
+
 	v.set("Policies", policies)
 	count := 0
 	for range s.having(networkOf, o.ID) {
@@ -289,6 +297,7 @@ func endpointToV1(s *State, v Doc, o *Object) {
 			v.set("PrefixLength", c.num("PrefixLength"))
 		}
 	}
+
 	for _, r := range d.docs("Routes") {
 		switch r.str("DestinationPrefix") {
 		case "0.0.0.0/0":
@@ -297,6 +306,7 @@ func endpointToV1(s *State, v Doc, o *Object) {
 			v.set("GatewayAddressV6", r.str("NextHop"))
 		}
 	}
+
 	if dns := d.doc("Dns"); len(dns) > 0 {
 		v.set("DNSServerList", strings.Join(dns.strs("ServerList"), ","))
 		v.set("DNSSuffix", strings.Join(dns.strs("Search"), ","))

@@ -44,6 +44,7 @@ func (h Host) Inventory(ctx context.Context, kind string) ([]Item, error) {
 
 func inventory(ctx context.Context, client *containerd.Client, kind string) ([]Item, error) {
 	items := []Item{}
+
 	switch kind {
 	case "containers":
 		list, err := client.ContainerService().List(ctx)

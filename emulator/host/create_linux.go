@@ -40,6 +40,7 @@ func (s Store) Create(ctx context.Context, o CreateOptions) (Host, error) {
 	} else if err != nil {
 		return h, fmt.Errorf("creating host %s: %w", h.Name, err)
 	}
+
 	err := h.write() // so that an interrupted creation can be deleted
 	if err == nil {
 		h.Address, err = lab.AddHost(h.Name, o.Address, firstAddress)
@@ -79,7 +80,7 @@ func errNameInUse(name, dir string) error {
 	return fmt.Errorf("host name %s is in use in %s: choose another, or `porthole host delete %s` first", name, dir, name)
 }
 
-// Prepare makes whatever of the host's network and C: is not there, for example after the machine started anew.
+// Prepare makes whatever of the host's network and C: is not there, for example after the machine started again.
 func (s Store) Prepare(ctx context.Context, h Host, progress func(string)) error {
 	build, err := wine.LookupBuild(h.Build)
 	if err != nil {
@@ -92,6 +93,7 @@ func (s Store) Prepare(ctx context.Context, h Host, progress func(string)) error
 	if err := lab.EnsureHost(h.Name, h.Address); err != nil {
 		return err
 	}
+
 	template := wine.TemplateDir(s.Dir, h.Build)
 	if _, err := os.Stat(template); errors.Is(err, os.ErrNotExist) && progress != nil {
 		progress(fmt.Sprintf("making the C: that all hosts of build %d start from (about 10 s, once)", h.Build))

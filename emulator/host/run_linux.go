@@ -41,8 +41,8 @@ func (h Host) Program(ctx context.Context, name string, args ...string) (*exec.C
 	return tools.Command(ctx, p, exe, args...), nil
 }
 
-// Exec replaces the calling process by a Windows program of the host, which so has the caller's stdio, terminal, process
-// id and signals, and gives its exit code to whoever waits. It returns only an error.
+// Exec replaces the calling process by a Windows program of the host. The program has the caller's stdio, terminal, process id
+// and signals, and its exit code goes to the caller's parent. Exec returns only if it fails.
 func (h Host) Exec(env []string, name string, args ...string) error {
 	cmd, err := h.Program(context.Background(), name, args...)
 	if err != nil {
@@ -64,7 +64,7 @@ func (h Host) Exec(env []string, name string, args ...string) error {
 }
 
 // boot starts Wine's service manager if it does not run. The first program of a prefix would start it otherwise, and it
-// would keep that program's standard error open for ever: whoever reads it to its end would wait for ever too.
+// would keep that program's standard error open for ever: a reader that waits for its end would wait for ever too.
 func (h Host) boot() error {
 	pids, err := platform.NetnsPids(platform.NetnsPath(h.Netns))
 	if err != nil {
@@ -76,6 +76,7 @@ func (h Host) boot() error {
 			return nil
 		}
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	cmd, err := h.Program(ctx, `C:\windows\system32\cmd.exe`, "/c", "exit")
@@ -109,6 +110,7 @@ func findProgram(driveC, name string) (string, error) {
 		}
 		return filepath.Abs(name)
 	}
+
 	if isFile(name) == nil {
 		return filepath.Abs(name)
 	}

@@ -40,7 +40,7 @@ const hostFile = "host.json"
 // The name of a host becomes the name of a network interface, which Linux limits to 15 bytes.
 var nameForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,13}[a-z0-9])?$`)
 
-// CheckName tells whether a host can be called name.
+// CheckName reports whether a host can be called name.
 func CheckName(name string) error {
 	if !nameForm.MatchString(name) {
 		return fmt.Errorf("host name %q: use 1 to 15 characters of a-z, 0-9 and -, starting with a letter and not ending with -", name)
@@ -87,6 +87,7 @@ func (s Store) Get(name string) (Host, error) {
 	if !errors.Is(err, os.ErrNotExist) {
 		return Host{}, fmt.Errorf("looking for host %s: %w", name, err)
 	}
+
 	hosts, err := s.List()
 	if err != nil {
 		return Host{}, err

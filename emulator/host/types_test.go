@@ -31,6 +31,7 @@ func TestStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := s.Describe(Host{Name: "h1", OS: "windows", Build: 26100, Netns: "porthole-h1", Standalone: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -38,6 +38,7 @@ func EnsureRouter() error {
 	if err := platform.CreateNetns(RouterNetns); err != nil {
 		return err
 	}
+
 	return platform.InNetns(platform.NetnsPath(RouterNetns), func() error {
 		if err := platform.LinkUp("lo"); err != nil {
 			return err
@@ -117,6 +118,7 @@ func addresses() (map[netip.Addr]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, host := range hosts {
 		if !platform.NetnsExists(Netns(host)) {
 			continue
@@ -166,6 +168,7 @@ func ensureHost(host string, addr netip.Addr) error {
 	if err := ensureVeth(host); err != nil {
 		return fmt.Errorf("joining host %s to %s: %w", host, RouterNetns, err)
 	}
+
 	return platform.InNetns(platform.NetnsPath(Netns(host)), func() error {
 		for _, name := range []string{"lo", Uplink} {
 			if err := platform.LinkUp(name); err != nil {

@@ -79,6 +79,7 @@ func (b Build) registry() string {
 		`"InstallationType"="Server Core"`,
 		`"EditionID"="ServerDatacenter"`,
 	)
+
 	key(`System\CurrentControlSet\Control\ProductOptions`, `"ProductType"="ServerNT"`)
 	for _, name := range []string{"PlugPlay", "winebus", "winehid", "wineusb", "StiSvc", "wuauserv", "BITS", "Spooler", "TermService", "NDIS", "HTTP"} {
 		key(`System\CurrentControlSet\Services\`+name, `"Start"=dword:00000004`)

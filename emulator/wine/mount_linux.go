@@ -63,7 +63,7 @@ func (m Mount) Unmount() error {
 	}
 }
 
-// IsMounted tells whether path is a mount point.
+// IsMounted reports whether path is a mount point.
 func IsMounted(path string) (bool, error) {
 	var here, parent unix.Stat_t
 	err := unix.Lstat(path, &here)

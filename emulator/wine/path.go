@@ -64,6 +64,7 @@ func pathNames(windows string) ([]string, error) {
 		}
 		path = path[2:]
 	}
+
 	if strings.ContainsAny(path, ":\x00") {
 		return nil, errors.New("it contains a character that Windows does not allow in names")
 	}

@@ -11,6 +11,7 @@ func TestLinuxPath(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(c, "Program Files", "App"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, tc := range []struct{ in, want string }{
 		{`C:\`, ""},
 		{`c:`, ""},

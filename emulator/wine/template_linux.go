@@ -33,7 +33,7 @@ func TemplateDir(stateDir string, build int) string {
 }
 
 // EnsureTemplate makes the template, which takes about ten seconds, or finds it as it should be. A template of another
-// make (other Wine, other settings) is made anew unless a prefix is mounted on it. Several processes may call it at
+// make (other Wine, other settings) is made again unless a prefix is mounted on it. Several processes may call it at
 // the same time.
 func (t Tools) EnsureTemplate(ctx context.Context, o TemplateOptions) error {
 	if err := os.MkdirAll(filepath.Dir(o.Dir), 0o755); err != nil {
@@ -81,6 +81,7 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 		func() error { return os.RemoveAll(o.Dir) },
 		func() error { return os.Rename(temp.Dir, o.Dir) },
 	}
+
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
@@ -117,6 +118,7 @@ func (t Tools) boot(ctx context.Context, p Prefix, limit time.Duration) error {
 	default:
 		err = t.StopServer(bounded, p)
 	}
+
 	// What hangs would keep the files open, and its wineserver the socket.
 	err = errors.Join(err, p.kill())
 	if dir, e := p.socketDir(); e == nil {
@@ -188,7 +190,7 @@ func dllFiles(dir string) ([]string, error) {
 	return append(dlls, programs...), nil
 }
 
-// templateInUse tells whether an overlay has dir as its lower layer: changing it then would break the mount.
+// templateInUse reports whether an overlay has dir as its lower layer: changing it then would break the mount.
 func templateInUse(dir string) bool {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

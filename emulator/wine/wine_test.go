@@ -51,6 +51,7 @@ func TestPrefix(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	defer m.Unmount()
 	p := Prefix{Dir: m.Target}
 	defer tools.StopServer(context.Background(), p)
@@ -143,6 +144,7 @@ func resident(ctx context.Context, t *testing.T, cmd *exec.Cmd) int {
 	if line, err := bufio.NewReader(out).ReadString('\n'); strings.TrimSpace(line) != "running" {
 		t.Fatalf("the program says %q, %v", line, err)
 	}
+
 	// wine64 becomes the program: it has the same id.
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", cmd.Process.Pid))
 	if err != nil {

@@ -7,7 +7,7 @@
 //
 // All numbers are little-endian. The first request of a connection is Hello, which has no answer. A connection belongs to one
 // thread of the program: it sends a request only after the answer to its last one. Events and Notify turn a connection into a
-// stream: the first answer says whether the subscription stands, each further one is an event, and nothing else can be asked.
+// stream: the first answer reports whether the subscription stands, each further one is an event, and nothing else can be asked.
 package wire
 
 import "porthole.dev/porthole/emulator/hnsd"

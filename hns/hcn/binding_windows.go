@@ -143,7 +143,7 @@ func (o object) opened(id string) (handle, error) {
 }
 
 func (o object) closed(h handle) {
-	// A handle that cannot be closed is a leak in HNS, which nobody can mend.
+	// A handle that cannot be closed leaks in HNS; there is nothing to do about it.
 	_ = invoke(o.close, nil, uintptr(h))
 }
 
@@ -252,6 +252,7 @@ func first[T any](path string) (T, error) {
 		Error   string
 		Output  T
 	}
+
 	if err := json.Unmarshal([]byte(taken(response)), &said); err != nil {
 		return none, fmt.Errorf("HNS's answer to GET %s is not understood: %w", path, err)
 	}

@@ -24,11 +24,11 @@ type Options struct {
 	// Trust: what is created is returned as it was sent, without being read back, once HNS has shown that it keeps the ids
 	// that it is given. It saves a call for each object; what HNS adds to a document is not seen.
 	Trust bool
-	// Observe, if set, is told of each call: its kind ("create endpoint"), how long it took and its error.
+	// Observe, if set, is called after each call: its kind ("create endpoint"), how long it took and its error.
 	Observe func(kind string, took time.Duration, err error)
 }
 
-// Client talks to HNS. It may be used from many goroutines.
+// Client talks to HNS. It is safe for concurrent use.
 type Client struct {
 	opts  Options
 	slots chan struct{} // as many as may be in use
@@ -118,12 +118,12 @@ func (c *Client) Networks(ctx context.Context) ([]hns.Network, error) {
 	return call(ctx, c, "list networks", "", func() ([]hns.Network, error) { return all(networks, nil, networkFrom) })
 }
 
-// NetworkByName finds a network; it fails with hns.Absent when there is none.
+// NetworkByName finds a network; the error is of class hns.Absent if it does not exist.
 func (c *Client) NetworkByName(ctx context.Context, name string) (hns.Network, error) {
 	return call(ctx, c, "find network", name, func() (hns.Network, error) { return named(networks, name, networkFrom) })
 }
 
-// NetworkIDs gives the ids of all networks of a name, in one call to HNS.
+// NetworkIDs returns the ids of all networks of a name, in one call to HNS.
 func (c *Client) NetworkIDs(ctx context.Context, name string) ([]hns.NetworkID, error) {
 	return call(ctx, c, "list network ids", name, func() ([]hns.NetworkID, error) {
 		ids, err := networks.ids(map[string]string{"Name": name})
@@ -143,7 +143,7 @@ func (c *Client) CreateNetwork(ctx context.Context, network hns.Network) (hns.Ne
 	})
 }
 
-// DeleteNetwork removes a network; one that is gone already is no error.
+// DeleteNetwork removes a network; deleting one that is gone is success.
 func (c *Client) DeleteNetwork(ctx context.Context, id hns.NetworkID) error {
 	return c.remove(ctx, "delete network", string(id), func() error {
 		return networks.removed(string(id))
@@ -157,7 +157,7 @@ func (c *Client) Endpoints(ctx context.Context, network hns.NetworkID) ([]hns.En
 	})
 }
 
-// EndpointIDs gives the ids of the endpoints of one network, in one call to HNS.
+// EndpointIDs returns the ids of the endpoints of one network, in one call to HNS.
 func (c *Client) EndpointIDs(ctx context.Context, network hns.NetworkID) ([]hns.EndpointID, error) {
 	return call(ctx, c, "list endpoint ids", "of network "+string(network), func() ([]hns.EndpointID, error) {
 		ids, err := endpoints.ids(map[string]string{"VirtualNetwork": string(network)})
@@ -165,7 +165,7 @@ func (c *Client) EndpointIDs(ctx context.Context, network hns.NetworkID) ([]hns.
 	})
 }
 
-// Endpoint reads one; it fails with hns.Absent when there is none. Half a document is an endpoint without addresses.
+// Endpoint reads one; the error is of class hns.Absent if it does not exist. Half a document is an endpoint without addresses.
 func (c *Client) Endpoint(ctx context.Context, id hns.EndpointID) (hns.Endpoint, error) {
 	return call(ctx, c, "read endpoint", string(id), func() (hns.Endpoint, error) {
 		doc := endpointDoc{ID: string(id)}
@@ -174,7 +174,7 @@ func (c *Client) Endpoint(ctx context.Context, id hns.EndpointID) (hns.Endpoint,
 	})
 }
 
-// EndpointByName finds an endpoint; it fails with hns.Absent when there is none.
+// EndpointByName finds an endpoint; the error is of class hns.Absent if it does not exist.
 func (c *Client) EndpointByName(ctx context.Context, name string) (hns.Endpoint, error) {
 	return call(ctx, c, "find endpoint", name, func() (hns.Endpoint, error) { return named(endpoints, name, endpointFrom) })
 }
@@ -200,7 +200,7 @@ func (c *Client) CreateEndpoint(ctx context.Context, endpoint hns.Endpoint) (hns
 	return made, detailed(err, "%s %v on network %s", endpoint.Name, endpoint.Addrs, endpoint.Network)
 }
 
-// trusts says whether what is made under an id of ours need not be read back.
+// trusts reports whether what is made under an id of ours need not be read back.
 func (c *Client) trusts(id string) bool { return c.opts.Trust && id != "" && c.keepsIDs.Load() }
 
 func (c *Client) kept(asked, got string) {
@@ -209,7 +209,7 @@ func (c *Client) kept(asked, got string) {
 	}
 }
 
-// onNetwork runs f with an open network. The last one stays open for the next endpoint; after an error it is opened anew,
+// onNetwork runs f with an open network. The last one stays open for the next endpoint; after an error it is opened again,
 // because HNS forgets handles when it restarts.
 func (c *Client) onNetwork(id hns.NetworkID, f func(handle) error) error {
 	c.mu.Lock()
@@ -242,7 +242,7 @@ const (
 	notFound      = 0x490
 )
 
-// DeleteEndpoint removes an endpoint; one that is gone already is no error.
+// DeleteEndpoint removes an endpoint; deleting one that is gone is success.
 func (c *Client) DeleteEndpoint(ctx context.Context, id hns.EndpointID) error {
 	return c.remove(ctx, "delete endpoint", string(id), func() error {
 		return endpoints.removed(string(id))
@@ -256,7 +256,7 @@ func (c *Client) LoadBalancers(ctx context.Context) ([]hns.LoadBalancer, error) 
 	})
 }
 
-// LoadBalancerIDs gives the ids of all load balancers of the host, in one call to HNS.
+// LoadBalancerIDs returns the ids of all load balancers of the host, in one call to HNS.
 func (c *Client) LoadBalancerIDs(ctx context.Context) ([]hns.LoadBalancerID, error) {
 	return call(ctx, c, "list load balancer ids", "", func() ([]hns.LoadBalancerID, error) {
 		ids, err := balancers.ids(nil)
@@ -264,7 +264,7 @@ func (c *Client) LoadBalancerIDs(ctx context.Context) ([]hns.LoadBalancerID, err
 	})
 }
 
-// LoadBalancerOutlines gives the outlines of all load balancers of the host, in one call to HNS.
+// LoadBalancerOutlines returns the outlines of all load balancers of the host, in one call to HNS.
 func (c *Client) LoadBalancerOutlines(ctx context.Context) (map[hns.LoadBalancerID]uint64, error) {
 	return call(ctx, c, "list load balancer outlines", "", func() (map[hns.LoadBalancerID]uint64, error) {
 		lists, err := first[[]policyListDoc]("/policylists/")
@@ -272,7 +272,7 @@ func (c *Client) LoadBalancerOutlines(ctx context.Context) (map[hns.LoadBalancer
 	})
 }
 
-// LoadBalancer reads one; it fails with hns.Absent when there is none.
+// LoadBalancer reads one; the error is of class hns.Absent if it does not exist.
 func (c *Client) LoadBalancer(ctx context.Context, id hns.LoadBalancerID) (hns.LoadBalancer, error) {
 	return call(ctx, c, "read load balancer", string(id), func() (hns.LoadBalancer, error) {
 		doc := balancerDoc{ID: string(id)}
@@ -308,7 +308,7 @@ func (c *Client) ModifyLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (h
 	})
 }
 
-// DeleteLoadBalancer removes a load balancer; one that is gone already is no error.
+// DeleteLoadBalancer removes a load balancer; deleting one that is gone is success.
 func (c *Client) DeleteLoadBalancer(ctx context.Context, id hns.LoadBalancerID) error {
 	return c.remove(ctx, "delete load balancer", string(id), func() error {
 		return balancers.removed(string(id))
@@ -323,7 +323,7 @@ func (c *Client) Namespaces(ctx context.Context) ([]hns.Namespace, error) {
 	})
 }
 
-// Namespace finds a namespace by id; it fails with hns.Absent when there is none.
+// Namespace finds a namespace by id; the error is of class hns.Absent if it does not exist.
 func (c *Client) Namespace(ctx context.Context, id hns.NamespaceID) (hns.Namespace, error) {
 	return call(ctx, c, "find namespace", string(id), func() (hns.Namespace, error) {
 		doc, err := shim.GetNamespaceByID(string(id))
@@ -334,7 +334,7 @@ func (c *Client) Namespace(ctx context.Context, id hns.NamespaceID) (hns.Namespa
 	})
 }
 
-// AddToNamespace puts an endpoint into a namespace. Doing it twice is no error.
+// AddToNamespace puts an endpoint into a namespace. Doing it again is success.
 func (c *Client) AddToNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
 	_, err := call(ctx, c, "add endpoint", fmt.Sprintf("%s to namespace %s", endpoint, id), func() (struct{}, error) {
 		return struct{}{}, shim.AddNamespaceEndpoint(string(id), string(endpoint))
@@ -342,7 +342,7 @@ func (c *Client) AddToNamespace(ctx context.Context, id hns.NamespaceID, endpoin
 	return err
 }
 
-// RemoveFromNamespace takes an endpoint out of a namespace; when one of them is gone already that is no error.
+// RemoveFromNamespace takes an endpoint out of a namespace; if one of them is gone, that is success.
 func (c *Client) RemoveFromNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
 	return c.remove(ctx, "remove endpoint", fmt.Sprintf("%s from namespace %s", endpoint, id), func() error {
 		return shim.RemoveNamespaceEndpoint(string(id), string(endpoint))

@@ -145,6 +145,7 @@ func endpointFrom(doc endpointDoc) hns.Endpoint {
 		ID: hns.EndpointID(hns.NormalID(doc.ID)), Name: doc.Name, Network: hns.NetworkID(hns.NormalID(doc.HostComputeNetwork)),
 		Remote: doc.Flags&remoteEndpoint != 0, MAC: doc.MacAddress, DNS: dnsFrom(doc.Dns),
 	}
+
 	if ns := hns.NormalID(doc.HostComputeNamespace); ns != hns.NoNamespace {
 		e.Namespace = hns.NamespaceID(ns)
 	}
@@ -265,6 +266,7 @@ func loadBalancerTo(lb hns.LoadBalancer) balancerDoc {
 	if lb.SourceVIP.IsValid() {
 		doc.SourceVIP = lb.SourceVIP.String()
 	}
+
 	for _, id := range lb.Endpoints {
 		doc.HostComputeEndpoints = append(doc.HostComputeEndpoints, string(id))
 	}

@@ -33,6 +33,7 @@ func TestLoadBalancerDocument(t *testing.T) {
 			if got := string(mustJSON(loadBalancerTo(c.lb))); got != c.json {
 				t.Errorf("wrote\n%s\nwanted\n%s", got, c.json)
 			}
+
 			var doc balancerDoc
 			if err := json.Unmarshal([]byte(c.json), &doc); err != nil {
 				t.Fatal(err)

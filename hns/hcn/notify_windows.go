@@ -15,7 +15,7 @@ var (
 	procUnregister = computenetwork.NewProc("HcnUnregisterServiceCallback")
 )
 
-// serviceDisconnect is the notification that HNS went away; whoever registered must do so again
+// serviceDisconnect is the notification that HNS went away; callbacks must be registered again
 // (learn.microsoft.com, HCN_NOTIFICATIONS).
 const serviceDisconnect = 0x01000000
 

@@ -38,7 +38,7 @@ func TestNotifications(t *testing.T) {
 		}
 	}
 
-	// A registration may still be under way: networks are made until one is told of.
+	// A registration may still be under way: networks are made until one is reported.
 	untilTold := func(what string) {
 		t.Helper()
 		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {

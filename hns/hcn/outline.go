@@ -36,7 +36,7 @@ func outlinesFrom(lists []policyListDoc) map[hns.LoadBalancerID]uint64 {
 	return out
 }
 
-// policyListFrom gives what is told of a load balancer; false for a route.
+// policyListFrom returns the load balancer that a policy list describes. The second result is false for a route.
 func policyListFrom(l policyListDoc) (hns.LoadBalancer, bool) {
 	lb := hns.LoadBalancer{ID: hns.LoadBalancerID(hns.NormalID(l.ID))}
 	for _, ref := range l.References {

@@ -13,6 +13,7 @@ func FuzzNetwork(f *testing.F) {
 	f.Add([]byte(`{"name":"n","plugins":[{"type":"win-bridge.exe","capabilities":{"dns":true}},null]}`), []byte(`{"runtimeConfig":{"dns":{},"portMappings":[]}}`), []byte(`{}`))
 	f.Add([]byte(`{"type":"a","capabilities":null,"runtimeConfig":7}`), []byte(`{"runtimeConfig":null}`), []byte(`not JSON`))
 	f.Add([]byte(`{"cniVersion":1,"plugins":[]}`), []byte(`[]`), []byte{})
+
 	f.Fuzz(func(t *testing.T, file, stdin, previous []byte) {
 		n, err := parseNetwork(file)
 		if err != nil {

@@ -36,6 +36,7 @@ func parseNetwork(data []byte) (network, error) {
 			return network{}, fmt.Errorf("plugins: %w", err)
 		}
 	}
+
 	for _, conf := range list {
 		var kind string
 		if err := json.Unmarshal(conf["type"], &kind); err != nil || kind == "" {
@@ -67,12 +68,14 @@ func (n network) stdin(p plugin, outer map[string]json.RawMessage, previous json
 		}
 		delete(conf, "capabilities")
 	}
+
 	var offers map[string]json.RawMessage
 	if raw := outer["runtimeConfig"]; raw != nil {
 		if err := json.Unmarshal(raw, &offers); err != nil {
 			return nil, fmt.Errorf("runtimeConfig: %w", err)
 		}
 	}
+
 	given := map[string]json.RawMessage{}
 	for name, value := range offers {
 		if wants[name] {

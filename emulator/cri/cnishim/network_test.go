@@ -18,6 +18,7 @@ func TestStdin(t *testing.T) {
 		},
 		"no version": {`{"name":"n","type":"x.exe"}`, `{"cniVersion":"0.2.0","name":"n","prevResult":{"ips":[]},"type":"x.exe"}`},
 	}
+
 	for name, c := range cases {
 		n, err := parseNetwork([]byte(c.conf))
 		if err != nil {

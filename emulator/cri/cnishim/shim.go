@@ -138,6 +138,7 @@ func (c Call) add(ctx context.Context, command string) error {
 			result = answer
 		}
 	}
+
 	if command == "CHECK" {
 		return nil
 	}
@@ -148,9 +149,9 @@ func (c Call) add(ctx context.Context, command string) error {
 	return err
 }
 
-// del takes the plugins in reverse, as CNI has it. A configuration or plugin that is gone is no reason to keep the pod:
-// its namespace goes, and with it what hangs on it. hnsd not answering is one: then the pod is deleted later. The Linux
-// namespace may be gone already (the machine was started anew), so the GUID is the one remembered at ADD.
+// del calls the plugins in reverse order, as CNI prescribes, and deletes the pod's HCN namespace. A configuration or plugin that
+// is gone does not count: the namespace is deleted nevertheless. If hnsd does not answer, the call fails, and containerd tries
+// again later. The Linux namespace may be gone already (the machine was restarted), so the GUID is the one remembered at ADD.
 func (c Call) del(ctx context.Context) error {
 	guid, known, err := c.recall()
 	if err != nil {
@@ -188,6 +189,7 @@ func (c Call) memory() (string, error) {
 	return filepath.Join(c.HostDir, "cni", "pods", id), nil
 }
 
+// remember keeps the GUID, and the path of the Linux namespace that it stands for.
 func (c Call) remember(guid string) error {
 	path, err := c.memory()
 	if err != nil {
@@ -196,7 +198,28 @@ func (c Call) remember(guid string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return replace(path, []byte(guid), 0o644)
+	forgetEnded(filepath.Dir(path))
+	return replace(path, []byte(guid+" "+c.Env["CNI_NETNS"]), 0o644)
+}
+
+// forgetEnded removes what is remembered of pods whose Linux namespace is gone: hnsd has deleted the HCN namespace with it.
+// containerd does not call DEL again for a pod whose network was never complete. What cannot be read or removed stays.
+func forgetEnded(dir string) {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, f := range files {
+		path := filepath.Join(dir, f.Name())
+		data, err := os.ReadFile(path)
+		_, netns, ok := strings.Cut(string(data), " ")
+		if err != nil || !ok {
+			continue
+		}
+		if _, err := os.Lstat(netns); errors.Is(err, os.ErrNotExist) {
+			_ = os.Remove(path)
+		}
+	}
 }
 
 func (c Call) recall() (guid string, known bool, err error) {
@@ -208,7 +231,8 @@ func (c Call) recall() (guid string, known bool, err error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return unknownGUID, false, nil
 	}
-	return string(data), true, err
+	guid, _, _ = strings.Cut(string(data), " ")
+	return guid, true, err
 }
 
 func (c Call) forget() error {
@@ -310,6 +334,7 @@ func (c Call) exec(ctx context.Context, p plugin, guid string, stdin []byte) ([]
 	if err != nil {
 		return nil, err
 	}
+
 	var out, errOut bytes.Buffer
 	cmd := tools.Command(ctx, prefix, `C:\opt\cni\bin\`+p.kind+".exe")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &errOut

@@ -56,6 +56,7 @@ func ContainerdConfig(o Options) []byte {
 	if o.Debug {
 		level = "debug"
 	}
+
 	var b bytes.Buffer
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("version = 4")

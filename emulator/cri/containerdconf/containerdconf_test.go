@@ -24,6 +24,7 @@ func TestContainerdReadsIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	out, err := exec.Command(containerd, "--config", o.File(), "config", "dump").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

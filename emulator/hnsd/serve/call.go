@@ -22,8 +22,11 @@ type caller struct {
 	program string
 }
 
+// programs answers the calls of the host's programs.
+type programs struct{ *Service }
+
 // serveConn answers the calls of one thread until it goes away.
-func (s *Service) serveConn(ctx context.Context, conn net.Conn) {
+func (s programs) serveConn(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
@@ -79,7 +82,7 @@ func watchEnd(conn net.Conn, r *bufio.Reader) (gone <-chan struct{}, stop func()
 
 // answer runs a call with its faults, counts and logs it. false: the connection is to be dropped. watch begins to look
 // for the caller's end.
-func (s *Service) answer(ctx context.Context, who caller, q wire.Request, watch func() (<-chan struct{}, func())) (wire.Answer, bool) {
+func (s programs) answer(ctx context.Context, who caller, q wire.Request, watch func() (<-chan struct{}, func())) (wire.Answer, bool) {
 	begin := time.Now()
 	name := functionName(q)
 	a, ok := s.respond(ctx, who, q, watch)
@@ -92,7 +95,7 @@ func (s *Service) answer(ctx context.Context, who caller, q wire.Request, watch 
 	return a, ok
 }
 
-func (s *Service) respond(ctx context.Context, who caller, q wire.Request, watch func() (<-chan struct{}, func())) (wire.Answer, bool) {
+func (s programs) respond(ctx context.Context, who caller, q wire.Request, watch func() (<-chan struct{}, func())) (wire.Answer, bool) {
 	if e := s.life.refusal(); e != nil && q.Op != wire.Route {
 		return failure(e), true
 	}
@@ -117,6 +120,7 @@ func (s *Service) respond(ctx context.Context, who caller, q wire.Request, watch
 			return withText(`{"Success":true,"Output":[]}`), true
 		}
 	}
+
 	a := s.timed(ctx, who, q, func() wire.Answer { return s.run(ctx, who, q) })
 	switch {
 	case fault.Action == "after":
@@ -132,7 +136,7 @@ func (s *Service) respond(ctx context.Context, who caller, q wire.Request, watch
 func withText(text string) wire.Answer { return wire.Answer{Text: [2]*string{&text}} }
 
 // hang waits until the rules are replaced, which lets the call go on; an error ends it.
-func (s *Service) hang(ctx context.Context, watch func() (<-chan struct{}, func())) error {
+func (s programs) hang(ctx context.Context, watch func() (<-chan struct{}, func())) error {
 	gone, stop := watch()
 	defer stop()
 	select {
@@ -146,7 +150,7 @@ func (s *Service) hang(ctx context.Context, watch func() (<-chan struct{}, func(
 }
 
 // pretend is the answer of a call that did nothing, as successful as its caller can see: what it made cannot be read.
-func (s *Service) pretend(who caller, q wire.Request) wire.Answer {
+func (s programs) pretend(who caller, q wire.Request) wire.Answer {
 	if q.Op == wire.HNSCall {
 		return withText(`{"Success":true,"Output":{}}`)
 	}
@@ -169,7 +173,7 @@ func (s *Service) pretend(who caller, q wire.Request) wire.Answer {
 }
 
 // subject is what the Match of a fault is looked for in: what the call brings, and the object that it is about.
-func (s *Service) subject(who caller, q wire.Request) string {
+func (s programs) subject(who caller, q wire.Request) string {
 	parts := append([]string{q.GUID}, q.Text[:]...)
 	k, fn, ok := q.Op.Object()
 	if !ok {
@@ -227,7 +231,7 @@ func functionName(q wire.Request) string {
 	}
 }
 
-func (s *Service) run(ctx context.Context, who caller, q wire.Request) wire.Answer {
+func (s programs) run(ctx context.Context, who caller, q wire.Request) wire.Answer {
 	var a wire.Answer
 	var err error
 	switch _, _, ok := q.Op.Object(); {
@@ -249,7 +253,7 @@ func (s *Service) run(ctx context.Context, who caller, q wire.Request) wire.Answ
 }
 
 // runHCN answers a call on an object.
-func (s *Service) runHCN(ctx context.Context, who caller, q wire.Request) (a wire.Answer, err error) {
+func (s programs) runHCN(ctx context.Context, who caller, q wire.Request) (a wire.Answer, err error) {
 	state := s.state.Load()
 	k, fn, _ := q.Op.Object()
 	switch fn {
@@ -299,7 +303,7 @@ func (s *Service) runHCN(ctx context.Context, who caller, q wire.Request) (a wir
 	return a, s.handles.close(q.Handle, k, who.process)
 }
 
-func (s *Service) create(ctx context.Context, who caller, k hnsd.Kind, q wire.Request) (id string, err error) {
+func (s programs) create(ctx context.Context, who caller, k hnsd.Kind, q wire.Request) (id string, err error) {
 	parent := ""
 	if k == hnsd.Endpoint {
 		if parent, err = s.handles.get(q.Handle, hnsd.Network, who.process); err != nil {
@@ -313,7 +317,7 @@ func (s *Service) create(ctx context.Context, who caller, k hnsd.Kind, q wire.Re
 	return id, err
 }
 
-func (s *Service) runV1(ctx context.Context, q wire.Request) (wire.Answer, error) {
+func (s programs) runV1(ctx context.Context, q wire.Request) (wire.Answer, error) {
 	method, path, body := q.Text[0], q.Text[1], q.Text[2]
 	var text string
 	var err error

@@ -18,7 +18,7 @@ import (
 	"porthole.dev/porthole/emulator/wire"
 )
 
-// fakePlane remembers what it was told.
+// fakePlane remembers what it was asked for last.
 type fakePlane struct {
 	mu   sync.Mutex
 	last desired.State
@@ -61,7 +61,7 @@ func startServer(t *testing.T, build int) *server {
 	done := make(chan struct{})
 	go func() { defer close(done); s.accept(ctx, l) }()
 	t.Cleanup(func() { cancel(); <-done })
-	return &server{t: t, s: s, plane: plane, addr: l.Addr().String(), handler: s.control(ctx)}
+	return &server{t: t, s: s, plane: plane, addr: l.Addr().String(), handler: controls{s}.handler(ctx)}
 }
 
 // control makes a call of the control interface and decodes its answer.

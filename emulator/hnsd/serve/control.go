@@ -24,8 +24,10 @@ type Dump struct {
 	Netns map[string]string `json:"netns"`
 }
 
-// control is the interface that is not part of HNS: for the CNI shim, the command line and tests.
-func (s *Service) control(ctx context.Context) http.Handler {
+// controls answers the interface that is not part of HNS: for the CNI shim, the command line and tests.
+type controls struct{ *Service }
+
+func (s controls) handler(ctx context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /netns", s.bindNetns)
 	mux.HandleFunc("DELETE /netns/{id}", s.unbindNetns)
@@ -35,15 +37,18 @@ func (s *Service) control(ctx context.Context) http.Handler {
 		st.Handles = s.handles.count()
 		reply(w, st, nil)
 	})
+
 	mux.HandleFunc("POST /stats/reset", func(w http.ResponseWriter, _ *http.Request) {
 		s.stats.reset()
 		s.latency.reset()
 		reply(w, struct{}{}, nil)
 	})
+
 	mux.HandleFunc("POST /verify", func(w http.ResponseWriter, r *http.Request) {
 		drift, err := s.Verify(r.Context())
 		reply(w, map[string]any{"drift": append([]dataplane.Drift{}, drift...)}, err)
 	})
+
 	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.faults.list(), nil) })
 	mux.HandleFunc("POST /faults", s.setFaults)
 	mux.HandleFunc("POST /lose", s.loseObjects)
@@ -69,7 +74,7 @@ func reply(w http.ResponseWriter, v any, err error) {
 	json.NewEncoder(w).Encode(v)
 }
 
-func (s *Service) bindNetns(w http.ResponseWriter, r *http.Request) {
+func (s controls) bindNetns(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		Path string `json:"path"`
 	}
@@ -86,7 +91,7 @@ func (s *Service) bindNetns(w http.ResponseWriter, r *http.Request) {
 }
 
 // unbindNetns removes the HCN namespace, never the Linux one. Absent is success.
-func (s *Service) unbindNetns(w http.ResponseWriter, r *http.Request) {
+func (s controls) unbindNetns(w http.ResponseWriter, r *http.Request) {
 	id := strings.ToLower(r.PathValue("id"))
 	err := s.write(r.Context(), func(state *hnsd.State) (*hnsd.State, error) {
 		next, err := s.host.Delete(state, hnsd.Namespace, id)
@@ -98,7 +103,7 @@ func (s *Service) unbindNetns(w http.ResponseWriter, r *http.Request) {
 	reply(w, struct{}{}, err)
 }
 
-func (s *Service) dump() Dump {
+func (s controls) dump() Dump {
 	state := s.state.Load()
 	d := Dump{Version: s.host.Profile.Version.String(), Netns: map[string]string{}}
 	for k, list := range map[hnsd.Kind]*[]hnsd.Doc{hnsd.Network: &d.Networks, hnsd.Endpoint: &d.Endpoints,
@@ -132,7 +137,7 @@ func refuse(w http.ResponseWriter, err error) {
 }
 
 // setFaults replaces all rules by the list in the body; an empty list ends every fault.
-func (s *Service) setFaults(w http.ResponseWriter, r *http.Request) {
+func (s controls) setFaults(w http.ResponseWriter, r *http.Request) {
 	var rules []*Fault
 	if !decode(w, r, &rules, "a list of fault rules") {
 		return
@@ -144,7 +149,7 @@ func (s *Service) setFaults(w http.ResponseWriter, r *http.Request) {
 	reply(w, s.faults.list(), nil)
 }
 
-func (s *Service) loseObjects(w http.ResponseWriter, r *http.Request) {
+func (s controls) loseObjects(w http.ResponseWriter, r *http.Request) {
 	var q LoseRequest
 	if !decode(w, r, &q, `{"kind", "count", "percent", "match", "planeOnly", "renew"}`) {
 		return
@@ -153,7 +158,7 @@ func (s *Service) loseObjects(w http.ResponseWriter, r *http.Request) {
 	reply(w, map[string]any{"lost": len(ids), "ids": ids}, err)
 }
 
-func (s *Service) setLatency(w http.ResponseWriter, r *http.Request) {
+func (s controls) setLatency(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		Profile string `json:"profile"`
 	}
@@ -170,7 +175,7 @@ func (s *Service) setLatency(w http.ResponseWriter, r *http.Request) {
 }
 
 // changeService changes the service's state; ctx is the daemon's.
-func (s *Service) changeService(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+func (s controls) changeService(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	var q ServiceRequest
 	if !decode(w, r, &q, `{"state", "keep", "lose", "forMs"}`) {
 		return
@@ -182,7 +187,7 @@ func (s *Service) changeService(ctx context.Context, w http.ResponseWriter, r *h
 	reply(w, s.life.status(), nil)
 }
 
-func (s *Service) changePool(w http.ResponseWriter, r *http.Request) {
+func (s controls) changePool(w http.ResponseWriter, r *http.Request) {
 	var q PoolRequest
 	if !decode(w, r, &q, `{"size"} or {"free"}`) {
 		return
@@ -195,7 +200,7 @@ func (s *Service) changePool(w http.ResponseWriter, r *http.Request) {
 }
 
 // playScenario makes a row of the catalogue happen; ctx is the daemon's.
-func (s *Service) playScenario(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+func (s controls) playScenario(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		Name string `json:"name"`
 	}

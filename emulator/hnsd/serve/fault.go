@@ -82,6 +82,7 @@ func (f *Fault) prepare(now time.Time) (err error) {
 	if f.pattern, err = regexp.Compile(f.Match); err != nil {
 		return fmt.Errorf("match: %w", err)
 	}
+
 	f.random = rand.New(rand.NewPCG(f.Seed, 0))
 	f.until = time.Time{}
 	if f.ForMs > 0 {
@@ -91,7 +92,7 @@ func (f *Fault) prepare(now time.Time) (err error) {
 	return nil
 }
 
-// fits tells whether the rule is for such calls. subject gives what Match is looked for in.
+// fits reports whether the rule is for such calls. subject gives what Match is looked for in.
 func (f *Fault) fits(program, function string, now time.Time, subject func() string) bool {
 	if !f.until.IsZero() && now.After(f.until) {
 		return false
@@ -104,7 +105,7 @@ func (f *Fault) fits(program, function string, now time.Time, subject func() str
 	return err == nil && ok && (f.Match == "" || f.pattern.MatchString(subject()))
 }
 
-// turn counts a call that fits and tells whether the rule is used on it.
+// turn counts a call that fits and reports whether the rule is used on it.
 func (f *Fault) turn() bool {
 	f.Seen++
 	if f.Nth > 0 && f.Seen != f.Nth || f.Times > 0 && f.Hits >= f.Times {

@@ -8,6 +8,7 @@ import (
 
 func TestFaultTurns(t *testing.T) {
 	const ask = "HcnDeleteLoadBalancer"
+
 	for _, c := range []struct {
 		name  string
 		rule  Fault

@@ -19,7 +19,7 @@ type addresses interface {
 }
 
 // changeAddress answers wire.Address. The codes are those of CreateUnicastIpAddressEntry and DeleteUnicastIpAddressEntry.
-func (s *Service) changeAddress(ctx context.Context, q wire.Request) error {
+func (s programs) changeAddress(ctx context.Context, q wire.Request) error {
 	host, ok := s.plane.(addresses)
 	if !ok {
 		return hnsd.ErrNotSupported
@@ -37,6 +37,7 @@ func (s *Service) changeAddress(ctx context.Context, q wire.Request) error {
 	default:
 		err = hnsd.ErrNotSupported
 	}
+
 	switch {
 	case errors.Is(err, dataplane.ErrAddressExists):
 		return hnsd.ErrObjectAlreadyExists.WithText("%v", err)

@@ -44,6 +44,7 @@ func TestHostAddresses(t *testing.T) {
 		}
 		return cmpErr(netlink.AddrAdd(link, foreign), netlink.LinkSetUp(link))
 	}))
+
 	must(t, platform.InNetns(h.out, func() error {
 		return netlink.RouteAdd(&netlink.Route{Dst: prefix("10.96.0.0/16"), Gw: net.ParseIP("10.99.7.21").To4()})
 	}))
@@ -191,6 +192,7 @@ func (h *bridgeHost) serveAPI(addr string, lists map[string]string) {
 		listener, err = net.Listen("tcp4", addr)
 		return err
 	}))
+
 	ctx, cancel := context.WithCancel(context.Background())
 	server := &http.Server{BaseContext: func(net.Listener) context.Context { return ctx }, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -210,6 +212,7 @@ func (h *bridgeHost) serveAPI(addr string, lists map[string]string) {
 			json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404})
 		}
 	})}
+
 	go server.Serve(listener)
 	h.t.Cleanup(func() {
 		cancel()
@@ -314,6 +317,7 @@ func (h *bridgeHost) queries(t *testing.T, to, name string, n int) {
 			}
 		})
 	}
+
 	group.Wait()
 	slices.Sort(times)
 	if len(times) != n {

@@ -25,7 +25,7 @@ type stack interface {
 
 // changeRoute answers wire.Route. The host's own IP stack is not part of HNS, but programs of the host reach it by the same
 // protocol.
-func (s *Service) changeRoute(ctx context.Context, q wire.Request) error {
+func (s programs) changeRoute(ctx context.Context, q wire.Request) error {
 	host, ok := s.plane.(stack)
 	if !ok {
 		return hnsd.ErrNotSupported
@@ -44,6 +44,7 @@ func (s *Service) changeRoute(ctx context.Context, q wire.Request) error {
 	default:
 		err = hnsd.ErrNotSupported
 	}
+
 	switch {
 	case errors.Is(err, dataplane.ErrRouteExists):
 		return hnsd.ErrObjectAlreadyExists.WithText("%v", err)
@@ -74,7 +75,7 @@ func hostRouteOf(q wire.Request) (r dataplane.HostRoute, err error) {
 
 // streamEvents answers wire.Events until either side ends it: one answer that the subscription stands, then one for each
 // change.
-func (s *Service) streamEvents(ctx context.Context, conn net.Conn, q wire.Request) {
+func (s programs) streamEvents(ctx context.Context, conn net.Conn, q wire.Request) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	host, ok := s.plane.(stack)
@@ -88,10 +89,12 @@ func (s *Service) streamEvents(ctx context.Context, conn net.Conn, q wire.Reques
 		conn.Write(failure(err).Frame())
 		return
 	}
+
 	go func() {
 		defer cancel()
 		io.Copy(io.Discard, conn)
 	}()
+
 	if _, err := conn.Write(wire.Answer{}.Frame()); err != nil {
 		return
 	}

@@ -56,6 +56,7 @@ func testWindowsTable(t *testing.T, h *bridgeHost) {
 			deleted++
 		}
 	}
+
 	if failed != nil || added != 2 || deleted != 2 {
 		t.Errorf("the kernel saw %d adds and %d deletes: %v\n%s", added, deleted, failed, out)
 	}
@@ -76,6 +77,7 @@ func testRoutesProgram(t *testing.T, h *bridgeHost) {
 			t.Logf("%s", out)
 		}
 	})
+
 	right := []string{"10.244.0.0/24 via 10.99.7.11", "10.244.2.0/24 via 10.99.7.22"}
 	h.routesBecome(t, "the start", 20*time.Second, right)
 	h.statusBecomes(t, 2)
@@ -104,6 +106,7 @@ func testRoutesProgram(t *testing.T, h *bridgeHost) {
 		}))
 		h.routesBecome(t, meddling.name, 2*time.Second, right)
 	}
+
 	// HNS goes away and comes back: what happened meanwhile is seen, and events are heard again.
 	h.stop()
 	must(t, platform.InNetns(h.path, func() error { return netlink.RouteDel(&first) }))
@@ -118,6 +121,7 @@ func testRoutesProgram(t *testing.T, h *bridgeHost) {
 			slow++
 		}
 	}
+
 	if slow > 2 { // the look at every second would be slow two times in three; one may be until the library is back
 		t.Errorf("%d of 8 deletions were not heard of", slow)
 	}
@@ -184,10 +188,12 @@ func (h *bridgeHost) statusBecomes(t *testing.T, n int) (repairs int) {
 			})
 			return conn, err
 		}}}
+
 	var s struct {
 		Wanted, Present, Failed, Repairs int
 		Error                            string
 	}
+
 	wait.NoError(t, 5*time.Second, "the status", func() error {
 		resp, err := client.Get("http://routes/status")
 		if err != nil {
@@ -215,11 +221,13 @@ func (h *bridgeHost) serveNodes(addr string, nodes ...string) {
 			Spec:   corev1.NodeSpec{PodCIDR: f[2], PodCIDRs: []string{f[2]}},
 			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: f[1]}}}})
 	}
+
 	var listener net.Listener
 	must(h.t, platform.InNetns(h.out, func() (err error) {
 		listener, err = net.Listen("tcp4", addr)
 		return err
 	}))
+
 	ctx, cancel := context.WithCancel(context.Background())
 	server := &http.Server{BaseContext: func(net.Listener) context.Context { return ctx }, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -237,6 +245,7 @@ func (h *bridgeHost) serveNodes(addr string, nodes ...string) {
 			json.NewEncoder(w).Encode(list.Items[0])
 		}
 	})}
+
 	go server.Serve(listener)
 	h.t.Cleanup(func() {
 		cancel()

@@ -20,7 +20,7 @@ type journal struct {
 	lines int
 }
 
-// openJournal reads the state, nil if there is none, and compacts the file to one line.
+// openJournal reads the state, which is nil if none was kept, and compacts the file to one line.
 func openJournal(path string) (*journal, *hnsd.State, error) {
 	state, err := readJournal(path)
 	if err != nil {
@@ -47,6 +47,7 @@ func readJournal(path string) (*hnsd.State, error) {
 	defer f.Close()
 	var state *hnsd.State
 	r := bufio.NewReader(f)
+
 	for {
 		line, err := r.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {

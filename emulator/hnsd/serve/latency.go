@@ -181,19 +181,21 @@ func (l *latency) account(program, function, network string, t spent) {
 		l.programs[program] = p
 		return
 	}
+
 	n := l.networks[network]
 	for _, c := range []*LatencyCounter{&p, &n} {
 		c.Writes++
 		c.WriteSeconds += t.cost.Seconds()
 		c.QueueSeconds += t.queued.Seconds()
 	}
+
 	l.programs[program], l.networks[network] = p, n
 }
 
 // timed runs a call so that it takes what the table says, our own work included. What a write does is visible at its
 // end. Writes to one network wait for each other, as in HNS; reads do not. A call that fails takes as long as one that
 // does not, except a modification that this version does not know (unverified).
-func (s *Service) timed(ctx context.Context, who caller, q wire.Request, run func() wire.Answer) wire.Answer {
+func (s programs) timed(ctx context.Context, who caller, q wire.Request, run func() wire.Answer) wire.Answer {
 	table := s.latency.current()
 	if table == (Latency{}) || table.Name == "fast" {
 		return run()
@@ -213,6 +215,7 @@ func (s *Service) timed(ctx context.Context, who caller, q wire.Request, run fun
 		}
 		defer func() { <-lane }()
 	}
+
 	begin := time.Now()
 	sleepUntil(ctx, begin.Add(cost-s.latency.share(function)))
 	worked := time.Now()
@@ -227,7 +230,7 @@ func (s *Service) timed(ctx context.Context, who caller, q wire.Request, run fun
 }
 
 // target tells what a call is about.
-func (s *Service) target(who caller, q wire.Request) hnsd.Target {
+func (s programs) target(who caller, q wire.Request) hnsd.Target {
 	state := s.state.Load()
 	if q.Op == wire.HNSCall {
 		return state.TargetV1(q.Text[0], q.Text[1], q.Text[2])

@@ -40,6 +40,7 @@ func TestLatencyCost(t *testing.T) {
 			t.Errorf("%s %s: %v, want %v", c.profile, c.function, got, c.want)
 		}
 	}
+
 	if _, err := LatencyOf("ws2031"); err == nil {
 		t.Error("an unknown profile was taken")
 	}
@@ -57,12 +58,14 @@ func TestSleepUntil(t *testing.T) {
 			late = append(late, over)
 		}
 	}
+
 	onTime := 0
 	for _, d := range late {
 		if d < 100*time.Microsecond {
 			onTime++
 		}
 	}
+
 	if onTime < len(late)/4 { // other programs share the machine
 		t.Errorf("only %d of %d waits of 1 ms ended within 100 µs: %v", onTime, len(late), late)
 	}
@@ -96,6 +99,7 @@ func TestLatencyOfCalls(t *testing.T) {
 			}
 		}()
 	}
+
 	reader := s.connect("reader.exe", 9)
 	for range 10 {
 		reader.good(wire.On(hnsd.Network, wire.Enumerate), 0, "")

@@ -61,7 +61,7 @@ func (l *lifecycle) refusal() *hnsd.Error {
 	return serviceStates[l.state]
 }
 
-// untilDown is closed when the service stops running, or starts anew.
+// untilDown is closed when the service stops running, or starts again.
 func (l *lifecycle) untilDown() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +98,7 @@ func (l *lifecycle) enter(state string) int {
 	return l.changed
 }
 
-// is tells whether no request came after that change.
+// is reports whether no request came after that change.
 func (l *lifecycle) is(change int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,6 +125,7 @@ func (s *Service) setService(ctx context.Context, q ServiceRequest) error {
 	if q.ForMs <= 0 {
 		return nil
 	}
+
 	s.life.mu.Lock()
 	defer s.life.mu.Unlock()
 	if s.life.changed != change {

@@ -45,6 +45,7 @@ func TestServiceStates(t *testing.T) {
 					t.Errorf("call %d: %#x %q", op, a.result, a.record)
 				}
 			}
+
 			var st ServiceStatus
 			s.control("GET", "/service", "", &st)
 			if st.State != state {
@@ -101,6 +102,7 @@ func TestServiceKeep(t *testing.T) {
 			}
 		})
 	}
+
 	s := startServer(t, 20348)
 	for _, body := range []string{`{"state":"dead"}`, `{"state":"running","keep":"some"}`, `{"state":"running","lose":["Pod"]}`} {
 		if code, text := s.tryControl("POST", "/service", body); code != 400 {
@@ -156,6 +158,7 @@ func TestLose(t *testing.T) {
 				IDs  []string
 			}
 			s.control("POST", "/lose", c.request, &answer)
+
 			var left []string
 			for o := range s.s.state.Load().Everything() {
 				if o.Is("LoadBalancer") {
@@ -187,6 +190,7 @@ func TestLosePlaneOnly(t *testing.T) {
 			t.Errorf("%s: %d load balancers are listed", what, n)
 		}
 	}
+
 	s.control("POST", "/lose", `{"kind":"LoadBalancer","planeOnly":true}`, nil)
 	carried("after the loss", 0)
 	must(t, s.s.restore(t.Context()))

@@ -22,6 +22,7 @@ func listensIn(netns string) func(protocol uint8, addr netip.Addr, port uint16) 
 		if name == "" || port == 0 {
 			return false
 		}
+
 		found := false
 		err := platform.InNetns(netns, func() error {
 			for _, table := range []string{name, name + "6"} {
@@ -37,6 +38,7 @@ func listensIn(netns string) func(protocol uint8, addr netip.Addr, port uint16) 
 			}
 			return nil
 		})
+
 		if err != nil {
 			klog.Background().Error(err, "Looking for listeners of the host")
 		}
@@ -44,7 +46,7 @@ func listensIn(netns string) func(protocol uint8, addr netip.Addr, port uint16) 
 	}
 }
 
-// serves tells whether a socket bound to at takes what comes for addr; an invalid addr is any of the host's but loopback.
+// serves reports whether a socket bound to at takes what comes for addr; an invalid addr is any of the host's but loopback.
 func serves(at, addr netip.Addr) bool {
 	if at.IsUnspecified() {
 		return true

@@ -40,6 +40,7 @@ func TestListensIn(t *testing.T) {
 			t.Errorf("%s: %v", c.what, got)
 		}
 	}
+
 	tcp.Close()
 	if listens(6, local, port(tcp.Addr())) {
 		t.Error("a closed socket listens")

@@ -38,7 +38,7 @@ func (s *Service) lose(ctx context.Context, q LoseRequest) ([]string, error) {
 	}
 	chosen := map[string]bool{}
 	ids := []string{}
-	err = s.lost(ctx, q, func(state *hnsd.State) func(*hnsd.Object) bool {
+	err = s.loseChosen(ctx, q, func(state *hnsd.State) func(*hnsd.Object) bool {
 		for _, id := range choose(state, q, pattern) {
 			chosen[id] = true
 			ids = append(ids, id)
@@ -48,10 +48,10 @@ func (s *Service) lose(ctx context.Context, q LoseRequest) ([]string, error) {
 	return ids, err
 }
 
-// lost chooses and loses in one write.
-func (s *Service) lost(ctx context.Context, q LoseRequest, choose func(*hnsd.State) func(*hnsd.Object) bool) error {
+// loseChosen chooses and loses in one write, so that no call comes between the two.
+func (s *Service) loseChosen(ctx context.Context, q LoseRequest, choose func(*hnsd.State) func(*hnsd.Object) bool) error {
 	if !q.PlaneOnly {
-		return s.silently(ctx, func(state *hnsd.State) (*hnsd.State, error) {
+		return s.writeWithoutNotifying(ctx, func(state *hnsd.State) (*hnsd.State, error) {
 			next, _, err := s.host.Lose(state, choose(state), q.Renew)
 			return next, err
 		})
@@ -62,7 +62,7 @@ func (s *Service) lost(ctx context.Context, q LoseRequest, choose func(*hnsd.Sta
 	hidden := choose(state)
 	for o := range state.Everything() {
 		if hidden(o) {
-			s.hidden[o.ID] = true
+			s.planeLost[o.ID] = true
 		}
 	}
 	return s.reapply(ctx)
@@ -91,7 +91,7 @@ func choose(state *hnsd.State, q LoseRequest, pattern *regexp.Regexp) []string {
 
 // forget drops what is chosen, and gives the number.
 func (s *Service) forget(ctx context.Context, chosen func(*hnsd.Object) bool) (n int, err error) {
-	err = s.silently(ctx, func(state *hnsd.State) (next *hnsd.State, err error) {
+	err = s.writeWithoutNotifying(ctx, func(state *hnsd.State) (next *hnsd.State, err error) {
 		next, n, err = s.host.Lose(state, chosen, false)
 		return next, err
 	})
@@ -102,28 +102,28 @@ func (s *Service) forget(ctx context.Context, chosen func(*hnsd.Object) bool) (n
 func (s *Service) repair(ctx context.Context) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	clear(s.hidden)
+	clear(s.planeLost)
 	return s.reapply(ctx)
 }
 
-// reapply tells the data plane anew; under writing.
+// reapply gives the data plane everything again; under writing.
 func (s *Service) reapply(ctx context.Context) error {
-	s.tell(s.state.Load())
-	errs, err := s.plane.Apply(ctx, s.told())
+	s.noteApplied(s.state.Load())
+	errs, err := s.plane.Apply(ctx, s.lastDesired())
 	if err == nil {
 		err = joinByID(errs)
 	}
-	s.applied = err == nil
+	s.complete = err == nil
 	return err
 }
 
-// want is what the data plane is told to carry: the state without what it has lost.
-func (s *Service) want(state *hnsd.State) desired.State {
+// desiredOf is what the data plane shall carry: the state without what it has lost.
+func (s *Service) desiredOf(state *hnsd.State) desired.State {
 	d := hnsd.Desired(state)
-	if len(s.hidden) == 0 {
+	if len(s.planeLost) == 0 {
 		return d
 	}
-	lost := func(id string) bool { return s.hidden[id] }
+	lost := func(id string) bool { return s.planeLost[id] }
 	d.LoadBalancers = slices.DeleteFunc(d.LoadBalancers, func(lb desired.LoadBalancer) bool { return lost(lb.ID) })
 	for i := range d.LoadBalancers {
 		d.LoadBalancers[i].Backends = slices.DeleteFunc(slices.Clone(d.LoadBalancers[i].Backends), lost)

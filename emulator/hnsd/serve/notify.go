@@ -56,7 +56,7 @@ func (s *subscribers) endAll() {
 	}
 }
 
-func (s *subscribers) tell(list []notification) {
+func (s *subscribers) notify(list []notification) {
 	if len(list) == 0 {
 		return
 	}
@@ -76,28 +76,30 @@ func (s *subscribers) tell(list []notification) {
 // notifications of a change. The form of their data is unverified.
 func notifications(old *hnsd.State, c hnsd.Change) []notification {
 	var list []notification
-	tell := func(id string, kinds ...uint32) {
+	add := func(id string, kinds ...uint32) {
 		for _, k := range kinds {
 			list = append(list, notification{k, `{"ID":"` + id + `"}`})
 		}
 	}
+
 	for _, o := range c.Put {
 		if _, was := old.Get(o.Kind, o.ID); was {
 			continue
 		}
 		switch o.Kind {
 		case hnsd.Network:
-			tell(o.ID, wire.NetworkPreCreate, wire.NetworkCreate)
+			add(o.ID, wire.NetworkPreCreate, wire.NetworkCreate)
 		case hnsd.Namespace:
-			tell(o.ID, wire.NamespaceCreate)
+			add(o.ID, wire.NamespaceCreate)
 		}
 	}
+
 	for _, r := range c.Drop {
 		switch r.Kind {
 		case hnsd.Network:
-			tell(r.ID, wire.NetworkPreDelete, wire.NetworkDelete)
+			add(r.ID, wire.NetworkPreDelete, wire.NetworkDelete)
 		case hnsd.Namespace:
-			tell(r.ID, wire.NamespaceDelete)
+			add(r.ID, wire.NamespaceDelete)
 		}
 	}
 	return list
@@ -105,7 +107,7 @@ func notifications(old *hnsd.State, c hnsd.Change) []notification {
 
 // streamNotifications answers wire.Notify until either side ends it: one answer that the subscription stands, then one for
 // each notification.
-func (s *Service) streamNotifications(ctx context.Context, who caller, conn net.Conn) {
+func (s programs) streamNotifications(ctx context.Context, who caller, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if e := s.life.refusal(); e != nil {
@@ -123,6 +125,7 @@ func (s *Service) streamNotifications(ctx context.Context, who caller, conn net.
 		defer cancel()
 		io.Copy(io.Discard, conn)
 	}()
+
 	if _, err := conn.Write(wire.Answer{}.Frame()); err != nil {
 		return
 	}

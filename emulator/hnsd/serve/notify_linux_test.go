@@ -41,6 +41,7 @@ func TestServiceCallback(t *testing.T) {
 			must(t, err)
 		}
 	}
+
 	if err := <-exit; err != nil || !strings.Contains(out.String(), "--- PASS: TestNotifications") {
 		t.Errorf("%v\n%s", err, out.String())
 	}

@@ -9,7 +9,7 @@ import (
 	"porthole.dev/porthole/emulator/wire"
 )
 
-// TestNotifications: networks and namespaces are told of, other objects and silent losses are not, and the end of the
+// TestNotifications: networks and namespaces are reported, other objects and losses are not, and the end of the
 // service ends the stream.
 func TestNotifications(t *testing.T) {
 	s := startServer(t, 20348)

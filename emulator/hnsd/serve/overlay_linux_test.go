@@ -37,6 +37,7 @@ func TestOverlayDocuments(t *testing.T) {
 			Settings map[string]any
 		}
 	}
+
 	must(t, json.Unmarshal([]byte(c.good(wire.On(hnsd.Network, wire.Query), network, "").text), &doc))
 	router := ""
 	for _, p := range doc.Policies {
@@ -44,6 +45,7 @@ func TestOverlayDocuments(t *testing.T) {
 			router = strings.ToLower(strings.ReplaceAll(fmt.Sprint(p.Settings["Address"]), "-", ":"))
 		}
 	}
+
 	route := `{"ResourceType":"Policy","RequestType":%q,"Settings":{"Policies":[{"Type":"RemoteSubnetRoute","Settings":{"IsolationId":4096,
 	 "DistributedRouterMacAddress":"00-15-5D-11-00-05","ProviderAddress":"10.99.7.33","DestinationPrefix":"10.245.5.0/24"}}]}}`
 	c.good(wire.On(hnsd.Network, wire.Modify), network, "", fmt.Sprintf(route, "Add"))
@@ -73,6 +75,7 @@ func TestOverlayDocuments(t *testing.T) {
 		must(t, cmd.Wait())
 		return out.String()
 	}
+
 	for command, wants := range map[string][]string{
 		"ip -d link show type vxlan": {"vxlan id 4096 local 10.99.7.21", "dstport 4789 nolearning", "link/ether " + router},
 		"ip route":                   {"10.245.5.0/24 via 10.245.5.0 dev hnsx"},
@@ -85,6 +88,7 @@ func TestOverlayDocuments(t *testing.T) {
 			}
 		}
 	}
+
 	c.good(wire.On(hnsd.Network, wire.Modify), network, "", fmt.Sprintf(route, "Remove"))
 	if out := show("ip route"); strings.Contains(out, "10.245.5.0") {
 		t.Errorf("the way stayed:\n%s", out)

@@ -8,7 +8,7 @@ import (
 )
 
 // OwnNetns names the network namespaces that the data plane of the host in hostDir made itself, read from the state on
-// disk. They outlive the daemon; who removes a host removes them. No state is none.
+// disk. They outlive the daemon: whatever removes the host must remove them. It returns none if there is no state.
 func OwnNetns(hostDir string) ([]string, error) {
 	state, err := readJournal(journalPath(hostDir))
 	if err != nil || state == nil {

@@ -35,6 +35,7 @@ func TestSmallChanges(t *testing.T) {
 			t.Fatalf("drift: %v", drift)
 		}
 	}
+
 	const n = 600
 	var took []time.Duration
 	begin := time.Now()
@@ -43,6 +44,7 @@ func TestSmallChanges(t *testing.T) {
 		c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer(fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250), 80, backends[i%40], backends[i%40+3], backends[i%40+5]))
 		took = append(took, time.Since(start))
 	}
+
 	slices.Sort(took)
 	t.Logf("%d load balancers one after another: %v, median %v", n, time.Since(begin), took[n/2])
 	undrifted()
@@ -51,6 +53,7 @@ func TestSmallChanges(t *testing.T) {
 		h := c.good(wire.On(hnsd.LoadBalancer, wire.Open), 0, id).handle
 		c.good(wire.On(hnsd.LoadBalancer, wire.Modify), h, "", balancer(fmt.Sprintf("10.96.0.%d", 1+i), 80, backends[i%10], backends[20+i%10]))
 	}
+
 	for _, id := range ids[100:160] {
 		c.good(wire.On(hnsd.LoadBalancer, wire.Delete), 0, id)
 	}

@@ -58,6 +58,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+
 	s.latency.set(table)
 	s.netnsGone = netnsGone
 	if err := s.removeEndedNamespaces(ctx); err != nil {
@@ -68,12 +69,12 @@ func Run(ctx context.Context, o Options) error {
 	}
 	socket := control.Socket(o.HostDir)
 	os.Remove(socket)
-	controls, err := net.Listen("unix", socket)
+	unix, err := net.Listen("unix", socket)
 	if err != nil {
 		return fmt.Errorf("serving HNS control: %w", err)
 	}
-	server := &http.Server{Handler: s.control(ctx), BaseContext: func(net.Listener) context.Context { return ctx }}
-	go server.Serve(controls)
+	server := &http.Server{Handler: controls{s}.handler(ctx), BaseContext: func(net.Listener) context.Context { return ctx }}
+	go server.Serve(unix)
 	defer server.Close()
 	klog.FromContext(ctx).Info("HNS is running", "version", profile.Version.String(), "address", o.Listen)
 	go s.keepUp(ctx)
@@ -117,7 +118,7 @@ func (s *Service) accept(ctx context.Context, listener net.Listener) error {
 			klog.FromContext(ctx).Error(err, "accepting a connection")
 			continue
 		}
-		calls.Go(func() { s.serveConn(ctx, conn) })
+		calls.Go(func() { programs{s}.serveConn(ctx, conn) })
 	}
 }
 

@@ -119,16 +119,19 @@ func (s *Service) play(ctx context.Context, row ScenarioRow) error {
 		}
 		s.latency.set(table)
 	}
+
 	if row.Pool != nil {
 		if err := s.setPool(*row.Pool); err != nil {
 			return err
 		}
 	}
+
 	if row.Lose != nil {
 		if _, err := s.lose(ctx, *row.Lose); err != nil {
 			return err
 		}
 	}
+
 	if row.Service != nil {
 		return s.setService(ctx, *row.Service)
 	}

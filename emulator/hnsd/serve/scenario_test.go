@@ -52,11 +52,13 @@ func TestScenarios(t *testing.T) {
 			}
 		})
 	}
+
 	for _, want := range strings.Fields("1 2 3 4 5 6 7 8 9 10 12 13 14 15 16 17 18 20 21 22 24 25 28 32 33 34") {
 		if !rows["F-"+want] {
 			t.Errorf("F-%s is missing", want)
 		}
 	}
+
 	if _, err := Scenario("F-99"); err == nil {
 		t.Error("an unknown scenario was found")
 	}
@@ -85,16 +87,19 @@ func scenarioCalls(s *server, network uint64) {
 			c.send(wire.On(hnsd.LoadBalancer, wire.Modify), s.s.handles.add(hnsd.LoadBalancer, lb, 1), "", balancer("10.96.0.1", 80, backend))
 		},
 	}
+
 	for range 40 {
 		calls = append(calls, func(c *thread) { c.send(wire.On(hnsd.LoadBalancer, wire.Open), 0, lb) }, func(c *thread) { c.send(wire.On(hnsd.Endpoint, wire.Delete), 0, backend) },
 			func(c *thread) { c.send(wire.On(hnsd.LoadBalancer, wire.Delete), 0, lb) })
 	}
+
 	var slow Fault
 	for _, f := range s.s.faults.list() {
 		if f.Action == "hang" || f.Delay > 0 {
 			slow = f
 		}
 	}
+
 	for _, call := range calls {
 		c := s.connect("kube-proxy.exe", 1)
 		call(c)
@@ -102,6 +107,7 @@ func scenarioCalls(s *server, network uint64) {
 			c.receive()
 		}
 	}
+
 	if slow.Function != "" {
 		wait.True(s.t, 20*time.Second, "a call is held up", func() bool { return s.s.faults.list()[0].Hits > 0 })
 	}
@@ -120,6 +126,7 @@ func TestPool(t *testing.T) {
 		h := c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer(fmt.Sprintf("10.96.0.%d", i+1), 53, backend)).handle
 		ids = append(ids, c.idOf(hnsd.LoadBalancer, h))
 	}
+
 	full := func() {
 		t.Helper()
 		if a := c.call(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", balancer("10.96.1.1", 80, backend)); a.result != 0x803b0013 {
@@ -129,6 +136,7 @@ func TestPool(t *testing.T) {
 			t.Errorf("%d load balancers are carried", n)
 		}
 	}
+
 	full()
 	c.good(wire.On(hnsd.LoadBalancer, wire.Create), 0, "", dsr(balancer("10.96.1.2", 80, backend)))
 	var p Pool
@@ -155,6 +163,7 @@ func TestListenerConflict(t *testing.T) {
 	nodePort := func(backend string, port int) string {
 		return strings.Replace(balancer("x", port, backend), `"FrontendVIPs":["x"],`, "", 1)
 	}
+
 	for build, refused := range map[int]bool{17763: true, 20348: false, 26100: false} {
 		t.Run(fmt.Sprint(build), func(t *testing.T) {
 			s := startServer(t, build)

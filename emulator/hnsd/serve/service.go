@@ -50,13 +50,13 @@ type Service struct {
 	// netnsGone reports whether the Linux network namespace at a path has been removed; nil: none ever is.
 	netnsGone func(path string) bool
 
-	state   atomic.Pointer[hnsd.State]
-	writing sync.Mutex
-	desired *desired.State // what the data plane was last told; nil: Desired of the state; under writing
-	applied bool           // and whether it could do all of it; under writing
-	journal *journal
+	state    atomic.Pointer[hnsd.State]
+	writing  sync.Mutex
+	desired  *desired.State // what the data plane was last asked for; nil: Desired of the state; under writing
+	complete bool           // whether it carries all of that; under writing
+	journal  *journal
 
-	hidden map[string]bool // objects by id that the data plane lost; under writing
+	planeLost map[string]bool // objects by id that the data plane lost; under writing
 
 	stats   stats
 	faults  faults
@@ -80,7 +80,7 @@ func newService(host *hnsd.Host, plane DataPlane, journalPath string) (*Service,
 			return nil, err
 		}
 	}
-	s := &Service{host: host, plane: plane, journal: j, hidden: map[string]bool{}}
+	s := &Service{host: host, plane: plane, journal: j, planeLost: map[string]bool{}}
 	s.pool.size.Store(endlessPool)
 	host.PortBlocks = func() int { return int(s.pool.size.Load()) }
 	s.state.Store(state.Settled())
@@ -91,7 +91,7 @@ func newService(host *hnsd.Host, plane DataPlane, journalPath string) (*Service,
 func (s *Service) restore(ctx context.Context) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if s.applied {
+	if s.complete {
 		return nil
 	}
 	return s.reapply(ctx)
@@ -107,20 +107,20 @@ func joinByID(errs map[string]error) error {
 	return errors.Join(list...)
 }
 
-// write runs one change and tells who wants to know.
+// write runs one change and notifies the subscribers.
 func (s *Service) write(ctx context.Context, change func(*hnsd.State) (*hnsd.State, error)) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	old := s.state.Load()
 	diff, err := s.commit(ctx, change)
 	if err == nil {
-		s.subscribers.tell(notifications(old, diff))
+		s.subscribers.notify(notifications(old, diff))
 	}
 	return err
 }
 
-// silently is write without a word to anybody.
-func (s *Service) silently(ctx context.Context, change func(*hnsd.State) (*hnsd.State, error)) error {
+// writeWithoutNotifying is write for changes that HNS itself would not report, such as losses.
+func (s *Service) writeWithoutNotifying(ctx context.Context, change func(*hnsd.State) (*hnsd.State, error)) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	_, err := s.commit(ctx, change)
@@ -136,7 +136,7 @@ func (s *Service) commit(ctx context.Context, change func(*hnsd.State) (*hnsd.St
 		return diff, err
 	}
 	diff = next.Diff(old)
-	s.found(diff)
+	s.endLoss(diff)
 	if err := s.carry(ctx, next, diff); err != nil {
 		klog.FromContext(ctx).Error(err, "the data plane refused a change", "change", diff)
 		return diff, hnsd.ErrFailed.WithText("%v", err)
@@ -155,7 +155,7 @@ func (s *Service) carry(ctx context.Context, next *hnsd.State, diff hnsd.Change)
 	var err error
 	small, alone := desired.Change{}, false
 	u, can := s.plane.(updater)
-	if can && s.applied && s.desired == nil {
+	if can && s.complete && s.desired == nil {
 		small, alone = hnsd.DesiredChange(next, diff)
 	}
 	switch {
@@ -164,12 +164,13 @@ func (s *Service) carry(ctx context.Context, next *hnsd.State, diff hnsd.Change)
 	case alone:
 		errs, err = u.Update(ctx, small, func() desired.State { return hnsd.Desired(next) })
 	default:
-		want := s.want(next)
-		if s.applied && reflect.DeepEqual(want, s.told()) {
+		want := s.desiredOf(next)
+		if s.complete && reflect.DeepEqual(want, s.lastDesired()) {
 			return nil
 		}
 		errs, err = s.plane.Apply(ctx, want)
 	}
+
 	var failed error
 	if len(diff.Put) > 0 && err != nil {
 		failed = err
@@ -180,26 +181,27 @@ func (s *Service) carry(ctx context.Context, next *hnsd.State, diff hnsd.Change)
 		}
 	}
 	if failed == nil {
-		s.tell(next)
-		s.applied = err == nil && joinByID(errs) == nil
+		s.noteApplied(next)
+		s.complete = err == nil && joinByID(errs) == nil
 		return nil
 	}
-	errs, err = s.plane.Apply(ctx, s.told())
-	s.applied = err == nil && joinByID(errs) == nil
+
+	errs, err = s.plane.Apply(ctx, s.lastDesired())
+	s.complete = err == nil && joinByID(errs) == nil
 	return failed
 }
 
-// tell notes what the data plane was told for a state.
-func (s *Service) tell(state *hnsd.State) {
+// noteApplied notes what the data plane was asked for when it was given a state.
+func (s *Service) noteApplied(state *hnsd.State) {
 	s.desired = nil
-	if len(s.hidden) > 0 {
-		want := s.want(state)
+	if len(s.planeLost) > 0 {
+		want := s.desiredOf(state)
 		s.desired = &want
 	}
 }
 
-// told is what the data plane was last told.
-func (s *Service) told() desired.State {
+// lastDesired is what the data plane was last asked for.
+func (s *Service) lastDesired() desired.State {
 	if s.desired != nil {
 		return *s.desired
 	}
@@ -217,15 +219,15 @@ func (s *Service) Verify(ctx context.Context) ([]dataplane.Drift, error) {
 	return v.Verify(ctx, hnsd.Desired(s.state.Load()))
 }
 
-// found ends the loss of the objects that a change rewrites; under writing.
-func (s *Service) found(c hnsd.Change) {
-	if len(s.hidden) == 0 {
+// endLoss lets the data plane carry the objects again that a change rewrites; under writing.
+func (s *Service) endLoss(c hnsd.Change) {
+	if len(s.planeLost) == 0 {
 		return
 	}
 	for _, o := range c.Put {
-		delete(s.hidden, o.ID)
+		delete(s.planeLost, o.ID)
 	}
 	for _, r := range c.Drop {
-		delete(s.hidden, r.ID)
+		delete(s.planeLost, r.ID)
 	}
 }

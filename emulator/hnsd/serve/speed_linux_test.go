@@ -47,6 +47,7 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 		defer d.Close()
 		plane = d
 	}
+
 	s, err := newService(host, plane, filepath.Join(b.TempDir(), "state.jsonl"))
 	if err != nil {
 		b.Fatal(err)
@@ -54,12 +55,13 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 	ctx, who := context.Background(), caller{1, "bench.exe"}
 	s.handles.connected(1)
 	do := func(op wire.Op, handle uint64, text string) wire.Answer {
-		a, _ := s.answer(ctx, who, wire.Request{Op: op, Handle: handle, GUID: hnsd.ZeroID, Text: [3]string{text}}, nil)
+		a, _ := programs{s}.answer(ctx, who, wire.Request{Op: op, Handle: handle, GUID: hnsd.ZeroID, Text: [3]string{text}}, nil)
 		if a.Result != 0 {
 			b.Fatalf("call %d: %#x %v", op, a.Result, *a.Text[1])
 		}
 		return a
 	}
+
 	network := do(wire.On(hnsd.Network, wire.Create), 0, bridgeNetwork).Handle
 	ids := make([]string, *speedEndpoints)
 	phase := func(name string, calls int, run func()) {
@@ -69,6 +71,7 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 		b.ReportMetric(float64(took.Microseconds())/float64(calls), name+"-µs/call")
 		b.Logf("%s: %d calls in %v", name, calls, took.Round(time.Millisecond))
 	}
+
 	phase("endpoint", len(ids), func() {
 		for i := range ids {
 			h := do(wire.On(hnsd.Endpoint, wire.Create), network, remoteEndpoint(i)).Handle
@@ -76,6 +79,7 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 			do(wire.On(hnsd.Endpoint, wire.Close), h, "")
 		}
 	})
+
 	phase("balancer", *speedBalancers, func() {
 		for i := range *speedBalancers {
 			backends := []string{}
@@ -85,25 +89,28 @@ func benchmarkCalls(b *testing.B, kernel bool) {
 			do(wire.On(hnsd.LoadBalancer, wire.Close), do(wire.On(hnsd.LoadBalancer, wire.Create), 0, balancer(fmt.Sprintf("10.96.%d.%d", i>>8, i&255), 80, backends...)).Handle, "")
 		}
 	})
+
 	listed := s.state.Load().List(hnsd.LoadBalancer)
 	phase("list", len(listed), func() {
 		do(wire.On(hnsd.LoadBalancer, wire.Enumerate), 0, "")
 		for _, o := range listed {
-			a, _ := s.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Open), GUID: o.ID}, nil)
+			a, _ := programs{s}.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Open), GUID: o.ID}, nil)
 			do(wire.On(hnsd.LoadBalancer, wire.Query), a.Handle, "")
 			do(wire.On(hnsd.LoadBalancer, wire.Close), a.Handle, "")
 		}
 	})
+
 	some := min(100, len(listed), len(ids))
 	phase("modify", some, func() {
 		for i := range some {
-			a, _ := s.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Open), GUID: listed[i].ID}, nil)
+			a, _ := programs{s}.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Open), GUID: listed[i].ID}, nil)
 			do(wire.On(hnsd.LoadBalancer, wire.Modify), a.Handle, balancer(fmt.Sprintf("10.96.%d.%d", i>>8, i&255), 80, ids[i]))
 		}
 	})
+
 	phase("delete", some, func() {
 		for i := range some {
-			s.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Delete), GUID: listed[i].ID}, nil)
+			programs{s}.answer(ctx, who, wire.Request{Op: wire.On(hnsd.LoadBalancer, wire.Delete), GUID: listed[i].ID}, nil)
 		}
 	})
 }

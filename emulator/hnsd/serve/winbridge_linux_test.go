@@ -127,6 +127,7 @@ func startBridgeHost(t *testing.T, build int) *bridgeHost {
 			must(t, <-done)
 		})
 	}
+
 	h.stop = h.serve()
 	t.Cleanup(func() { h.stop() })
 	return h
@@ -156,6 +157,7 @@ func (h *bridgeHost) startWine() {
 		must(t, h.tools.StopServer(context.Background(), h.prefix))
 		must(t, mount.Unmount())
 	})
+
 	bin := filepath.Join(h.prefix.DriveC(), "opt/cni/bin")
 	must(t, os.MkdirAll(bin, 0o755))
 	for _, name := range []string{"win-bridge.exe", "host-local.exe"} {
@@ -214,6 +216,7 @@ func (h *bridgeHost) talk(what, from, to, addr, source string) {
 		l, err = net.Listen("tcp4", addr)
 		return err
 	}))
+
 	defer l.Close()
 	err := platform.InNetns(from, func() error {
 		c, err := net.DialTimeout("tcp4", addr, 2*time.Second)

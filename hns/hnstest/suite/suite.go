@@ -68,7 +68,7 @@ const limit = 2 * time.Minute
 
 // Run runs every behaviour on networks of its own, which it deletes. Other objects of the host stay as they are.
 func Run(t *testing.T, h Host) {
-	for _, b := range []struct {
+	behaviours := []struct {
 		name string
 		test func(*testing.T, *subject)
 	}{
@@ -85,7 +85,9 @@ func Run(t *testing.T, h Host) {
 		{"frontend belongs to one", frontend},
 		{"load balancer needs backends", backends},
 		{"load balancer is modified", modify},
-	} {
+	}
+
+	for _, b := range behaviours {
 		t.Run(b.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
