@@ -23,18 +23,6 @@ func fresh(changes ...func(*State)) *State {
 	return s
 }
 
-// orphan is a pod that only the runtime knows.
-func orphan(r *Runtime, changes ...func(*State)) *State {
-	s := NewState()
-	s.runtime, s.sourcesReady = r, true
-	for _, f := range changes {
-		f(s)
-	}
-	return s
-}
-
-func cleaned(s *State) { s.cleaned = true }
-
 func sandbox(s *State) {
 	s.volumesReady = true
 	s.runtime.Sandboxes = []Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.5"}}}

@@ -171,7 +171,7 @@ func ask(ctx context.Context, dial func(context.Context, netip.AddrPort) error, 
 
 func askOne(q *probe, answers func(netip.AddrPort) bool) (result string) {
 	at := netip.AddrPortFrom(q.key.VIP, q.key.Port)
-	if answers(at) || answers(at) { // one lost packet does not count
+	if first := answers(at); first || answers(at) { // one lost packet does not count
 		return ProbeAnswered
 	}
 
