@@ -29,13 +29,9 @@ type listedPackage struct {
 // printCycles prints, for each package, how many pairs of its files use each other in both directions. Such files can only be
 // read together. Packages are looked at as Linux has them, without their tests.
 func printCycles(out io.Writer, root string) error {
-	packages, err := list(root)
+	packages, exports, err := list(root, "./...")
 	if err != nil {
 		return err
-	}
-	exports := map[string]string{}
-	for _, p := range packages {
-		exports[p.ImportPath] = p.Export
 	}
 
 	var lines []string
@@ -50,7 +46,7 @@ func printCycles(out io.Writer, root string) error {
 		}
 		both := 0
 		for use := range uses {
-			if use.from < use.to && uses[fileUse{use.to, use.from}] {
+			if uses.isPair(use) {
 				both++
 			}
 		}
@@ -68,31 +64,81 @@ func printCycles(out io.Writer, root string) error {
 	return nil
 }
 
-// list returns the packages below root and all that they import, with the files of their types.
-func list(root string) ([]listedPackage, error) {
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,GoFiles,Export,DepOnly", "./...")
+// printPairs prints the pairs of files of one package that use each other in both directions, and what they use of each other.
+func printPairs(out io.Writer, root, folder string) error {
+	packages, exports, err := list(root, "./"+filepath.ToSlash(folder))
+	if err != nil {
+		return err
+	}
+
+	for _, p := range packages {
+		if p.DepOnly {
+			continue
+		}
+		uses, err := fileUses(p, exports)
+		if err != nil {
+			return fmt.Errorf("looking at %s: %w", p.ImportPath, err)
+		}
+
+		var lines []string
+		for use := range uses {
+			if back := (fileUse{use.to, use.from}); uses.isPair(use) {
+				lines = append(lines, fmt.Sprintf("%s\n\t%s uses %s\n\t%s uses %s", use.from+", "+use.to,
+					use.from, strings.Join(uses.names(use), " "), back.from, strings.Join(uses.names(back), " ")))
+			}
+		}
+		slices.Sort(lines)
+		for _, l := range lines {
+			fmt.Fprintln(out, l)
+		}
+	}
+	return nil
+}
+
+// list returns the packages of a pattern and all that they import, and the file with each package's types by import path.
+func list(root, pattern string) (all []listedPackage, exports map[string]string, err error) {
+	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,GoFiles,Export,DepOnly", pattern)
 	cmd.Dir, cmd.Stderr = root, os.Stderr
 	text, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("listing packages: %w", err)
+		return nil, nil, fmt.Errorf("listing packages: %w", err)
 	}
 
-	var all []listedPackage
+	exports = map[string]string{}
 	for d := json.NewDecoder(bytes.NewReader(text)); d.More(); {
 		var p listedPackage
 		if err := d.Decode(&p); err != nil {
-			return nil, fmt.Errorf("reading the list of packages: %w", err)
+			return nil, nil, fmt.Errorf("reading the list of packages: %w", err)
 		}
 		all = append(all, p)
+		exports[p.ImportPath] = p.Export
 	}
-	return all, nil
+	return all, exports, nil
 }
 
 // fileUse says that one file of a package uses what another declares.
 type fileUse struct{ from, to string }
 
+// usedNames are the names that one file uses of another, with the number of times.
+type usedNames map[fileUse]map[string]int
+
+// isPair reports whether two files use each other in both directions. It does so for one of the two directions only, so that each
+// pair is counted once.
+func (u usedNames) isPair(use fileUse) bool {
+	return use.from < use.to && len(u[fileUse{use.to, use.from}]) > 0
+}
+
+// names returns what one file uses of another, sorted, each with the number of times.
+func (u usedNames) names(use fileUse) (names []string) {
+	for name, n := range u[use] {
+		names = append(names, fmt.Sprintf("%s(%d)", name, n))
+	}
+	slices.Sort(names)
+	return names
+}
+
 // fileUses returns which files of a package use which others. exports names the file with a package's types by import path.
-func fileUses(p listedPackage, exports map[string]string) (map[fileUse]bool, error) {
+func fileUses(p listedPackage, exports map[string]string) (usedNames, error) {
 	fset := token.NewFileSet()
 	var files []*ast.File
 	for _, name := range p.GoFiles {
@@ -111,15 +157,19 @@ func fileUses(p listedPackage, exports map[string]string) (map[fileUse]bool, err
 		return nil, err
 	}
 
-	uses := map[fileUse]bool{}
+	uses := usedNames{}
 	for id, object := range info.Uses {
 		if object.Pkg() != pkg || !shared(object, pkg) {
 			continue
 		}
 		use := fileUse{filepath.Base(fset.Position(id.Pos()).Filename), filepath.Base(fset.Position(object.Pos()).Filename)}
-		if use.from != use.to {
-			uses[use] = true
+		if use.from == use.to {
+			continue
 		}
+		if uses[use] == nil {
+			uses[use] = map[string]int{}
+		}
+		uses[use][object.Name()]++
 	}
 	return uses, nil
 }

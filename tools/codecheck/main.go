@@ -1,6 +1,6 @@
 // Command codecheck reads the Go files of this repository and reports code that is hard to read: long functions without a
 // paragraph, wide types and interfaces, and doc comments that name a parameter which does not exist. With -measure it
-// prints the figures of the whole tree in place of the problems.
+// prints the figures of the whole tree in place of the problems; with -pairs, the files of one folder that use each other.
 package main
 
 import (
@@ -16,8 +16,9 @@ func main() {
 	measure := flag.Bool("measure", false, "print the figures of the tree")
 	count := flag.Bool("count", false, "print how many problems each folder has, and succeed")
 	without := flag.String("without", "", "folders whose problems do not count, separated by commas")
+	pairs := flag.String("pairs", "", "print the files of this folder that use each other in both directions, and what they use")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: codecheck [-measure | -count | -without FOLDERS] [ROOT]")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: codecheck [-measure | -count | -pairs FOLDER | -without FOLDERS] [ROOT]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -27,7 +28,7 @@ func main() {
 		root = flag.Arg(0)
 	}
 
-	ok, err := run(os.Stdout, root, options{*measure, *count, strings.Split(*without, ",")})
+	ok, err := run(os.Stdout, root, options{*measure, *count, *pairs, strings.Split(*without, ",")})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "codecheck:", err)
 	}
@@ -40,11 +41,15 @@ func main() {
 type options struct {
 	measure bool
 	count   bool
+	pairs   string   // the folder whose files are looked at; "": none
 	without []string // folders whose problems do not count
 }
 
 // run checks or measures the tree below root. It reports whether no problem was found.
 func run(out io.Writer, root string, o options) (ok bool, err error) {
+	if o.pairs != "" {
+		return true, printPairs(out, root, o.pairs)
+	}
 	tree, err := load(root)
 	if err != nil {
 		return false, err

@@ -204,4 +204,10 @@ func TestCycles(t *testing.T) {
 		!strings.Contains(out.String(), "1 of   3 arrows between  3 files  example.com/m/p") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
+
+	out.Reset()
+	want := "a.go, b.go\n\ta.go uses helper(1)\n\tb.go uses T(1) n(1)\n"
+	if ok, err := run(&out, root, options{pairs: "p"}); !ok || err != nil || out.String() != want {
+		t.Errorf("pairs: %t, %v\n%s", ok, err, out.String())
+	}
 }
