@@ -12,10 +12,11 @@
 // again, so a queue never holds old plans.
 //
 //	proxy.go      the loop and its triggers          demand.go, derive.go   services, and their frontends as targets
-//	target.go     one frontend: plan, write, retry   known.go               what is known of HNS
+//	lifecycle.go  one frontend: plan, write, retry   known.go               what is known of HNS
 //	endpoints.go  endpoints that targets need        survey.go, lister.go   finding out what HNS has
 //	work.go       queue, alarms and calls            probe.go               load balancers that do not work though listed
-//	task.go       the phases of a piece of work      report.go, status.go   what is reported
+//	target.go     the state of a frontend            report.go, status.go   what is reported
+//	task.go       the phases of a piece of work      pace.go                how many calls at once
 //	diff.go       for `porthole hns diff`            cleanup.go             for --cleanup
 //
 // Rules: nothing is planned while HNS could not be listed. A write that HNS did not answer is looked up before it is repeated. A

@@ -15,7 +15,7 @@ import (
 )
 
 // Proxy keeps HNS as the services want it. Make it with New and run it once. It consists of parts that have their own state and
-// methods; the Proxy's own methods are the loop, what triggers it, and the life of a target (target.go).
+// methods; the Proxy's own methods are the loop, what triggers it, and the life of a target (lifecycle.go).
 type Proxy struct {
 	*session
 	opts      Options

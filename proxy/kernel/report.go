@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"slices"
 	"time"
 
 	"porthole.dev/porthole/proxy/health"
@@ -100,4 +101,37 @@ func (r *report) pass(k *known, quiet bool) {
 	})
 	r.reported, r.writes, r.full = now, 0, false
 	r.active = !quiet
+}
+
+// reported is the status of a service that was reported last. The state is "" if none was.
+type reported struct {
+	state                 health.State
+	since                 time.Time
+	frontends, programmed int
+	wrong                 *health.ServiceStatus // the whole status, if something is wrong
+}
+
+func reportedOf(s *health.ServiceStatus) reported {
+	r := reported{state: s.State, since: s.Since, frontends: s.Frontends, programmed: s.Programmed}
+	if !isFine(s) {
+		whole := *s
+		r.wrong = &whole
+	}
+	return r
+}
+
+func isFine(s *health.ServiceStatus) bool {
+	return s.Reason == "" && s.Message == "" && s.Code == 0 && s.Failures == 0 && len(s.Problems) == 0
+}
+
+// same reports whether the status is the reported one; the time does not count.
+func (r *reported) same(s *health.ServiceStatus) bool {
+	if r.state != s.State || r.frontends != s.Frontends || r.programmed != s.Programmed {
+		return false
+	}
+	if r.wrong == nil {
+		return isFine(s)
+	}
+	w := r.wrong
+	return w.Reason == s.Reason && w.Message == s.Message && w.Code == s.Code && w.Failures == s.Failures && slices.Equal(w.Problems, s.Problems)
 }

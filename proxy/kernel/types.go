@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/service"
@@ -162,3 +164,9 @@ func (noReporter) Pass(health.Pass)             {}
 func (noReporter) Service(health.ServiceStatus) {}
 func (noReporter) Programmed(time.Time)         {}
 func (noReporter) Repaired(string, int)         {}
+
+// session is what Proxy.Run was given: calls end with ctx. It is set before anything else happens.
+type session struct {
+	ctx    context.Context
+	logger klog.Logger
+}

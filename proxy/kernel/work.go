@@ -4,15 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"time"
-
-	"k8s.io/klog/v2"
 )
-
-// session is what Proxy.Run was given: calls end with ctx. It is set before anything else happens.
-type session struct {
-	ctx    context.Context
-	logger klog.Logger
-}
 
 // work is the queue of what is to be done, the alarms of what is to be done later, and the calls to HNS in flight.
 type work struct {

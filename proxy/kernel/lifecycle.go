@@ -1,0 +1,246 @@
+package kernel
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/proxy/balance"
+	"porthole.dev/porthole/proxy/service"
+)
+
+// consider plans a target: it is right, or has work to be queued, or must wait.
+func (p *Proxy) consider(t *target) {
+	switch {
+	case !p.demand.has(t):
+		return
+	case t.take(change):
+		return // a call is in flight, and its answer brings the target back
+	case t.phase == queued || !p.ready():
+		p.demand.setState(t, false)
+		return
+	case t.failure != nil && (t.failure.needsSurvey || time.Now().Before(t.failure.next)):
+		return // an alarm, or the survey, brings it back
+	case t.doubted:
+		p.work.enqueue(&t.task)
+		return
+	}
+
+	plan := p.planTarget(t)
+	p.conclude(t, &plan)
+	if len(plan.Ops) > 0 {
+		p.prepare(t, plan.Ops)
+	}
+}
+
+func (p *Proxy) planTarget(t *target) balance.Plan {
+	switch {
+	case t.isOrphan():
+		return p.planner.Orphan(t.orphan, p.demand.wants)
+	case t.f == nil:
+		return p.planner.Released(t.key)
+	}
+
+	plan := p.planner.Frontend(t.f)
+	if t.recreate && plan.Right() && len(t.f.Backends) > 0 {
+		plan = p.planner.Recreate(t.key)
+		t.recreate = !plan.Right()
+	}
+	return plan
+}
+
+// conclude takes over what a plan says about the target's status.
+func (p *Proxy) conclude(t *target, plan *balance.Plan) {
+	if !slices.Equal(t.limits, plan.Limits) {
+		t.limits = plan.Limits
+		p.report.touch(t.service)
+	}
+
+	switch {
+	case plan.Right():
+		t.applied = ""
+		p.demand.clearFailure(t)
+		p.demand.setState(t, true)
+		p.derive.releaseRelay(t)
+		p.demand.drop(t)
+	case plan.Blocked.Reason != "":
+		// HNS may know the pod by now. What is taken or refused is planned again after a survey.
+		p.fail(t, plan.Blocked, nil)
+		if plan.MissingLocal && t.failure.failures <= 6 {
+			p.surveys.start(false)
+		}
+	default:
+		p.demand.setState(t, false)
+	}
+}
+
+// prepare queues a target, or the endpoints that it must wait for.
+func (p *Proxy) prepare(t *target, ops []balance.Op) {
+	t.blockers = 0
+	for _, op := range ops {
+		if op.Verb == balance.CreateEndpoint {
+			p.endpoints.await(t, op.Addr)
+			t.blockers++
+		}
+	}
+
+	if t.blockers > 0 {
+		t.take(wait)
+		return
+	}
+	p.work.enqueue(&t.task)
+}
+
+// runTarget runs a target that left the queue. It is planned again, since much may have happened meanwhile.
+func (p *Proxy) runTarget(t *target) {
+	if !p.demand.has(t) {
+		return
+	}
+	if t.doubted {
+		p.reread(t)
+		return
+	}
+	plan := p.planTarget(t)
+	if len(plan.Ops) == 0 {
+		p.conclude(t, &plan)
+		return
+	}
+	op := plan.Ops[len(plan.Ops)-1]
+	if len(plan.Ops) > 1 || op.Verb == balance.CreateEndpoint {
+		p.prepare(t, plan.Ops)
+		return
+	}
+	if op.Why != "" && op.Why == t.applied {
+		t.applied = ""
+		p.fail(t, problemOf(t, "NotAsAsked", "HNS accepted a change and has it otherwise ("+op.Why+")"), nil)
+		return
+	}
+
+	lb := op.LB
+	for _, b := range op.Backends {
+		lb.Endpoints = append(lb.Endpoints, hns.EndpointID(p.known.index.Find(b).ID.String()))
+	}
+	host := p.balancers
+	call(p.work, &t.task, func(ctx context.Context) outcome { return write(ctx, host, op, lb) },
+		func(o outcome, outdated bool) { p.written(t, op, o, outdated) })
+}
+
+// written takes in the outcome of a write. outdated says that what is wanted changed meanwhile.
+func (p *Proxy) written(t *target, op balance.Op, o outcome, outdated bool) {
+	for _, id := range o.gone {
+		p.known.dropBalancer(id)
+	}
+	defer p.reconsiderSuccessor(t)
+	if o.made != nil {
+		p.known.putBalancer(*o.made)
+	}
+	p.report.writes += o.writes
+	if o.lied && !p.known.facts.ModifyLies {
+		p.known.facts.ModifyLies = true
+		p.logger.Info("HNS does not carry out modifications of load balancers; they are replaced instead", "hns", p.known.facts.Version)
+	}
+	p.surveys.noteAnswer(o.err)
+
+	if o.err == nil {
+		if log := p.logger.V(4); log.Enabled() {
+			log.Info("Applied", "operation", op.String())
+		}
+		t.applied, t.recreate = op.Why, false
+		if outdated {
+			t.applied = ""
+		}
+		p.endpoints.sweepDue = true
+		p.demand.clearFailure(t)
+		p.consider(t)
+		return
+	}
+
+	p.logger.V(2).Info("Operation failed", "operation", op.String(), "err", o.err)
+	p.failWith(t, o.err)
+	if outdated && t.failure.class != hns.Unknown {
+		t.failure.tryNow()
+		p.consider(t)
+	}
+}
+
+// reconsiderSuccessor plans the target that owns t's key now, if that is another one: t was an orphan whose frontend has become
+// wanted, and its load balancer has just been deleted.
+func (p *Proxy) reconsiderSuccessor(t *target) {
+	if other := p.demand.targets[t.key]; other != nil && other != t {
+		p.consider(other)
+	}
+}
+
+// reread asks HNS what became of a write that it did not answer.
+func (p *Proxy) reread(t *target) {
+	ids := []hns.LoadBalancerID{balance.LoadBalancerID(t.key)}
+	if b := p.known.index.Holder(t.key); b != nil && b.ID.String() != string(ids[0]) {
+		ids = append(ids, hns.LoadBalancerID(b.ID.String()))
+	}
+	if t.isOrphan() {
+		ids = []hns.LoadBalancerID{hns.LoadBalancerID(t.orphan.String())}
+	}
+
+	documents := p.documents
+	call(p.work, &t.task, func(ctx context.Context) documentsFound { return readBalancers(ctx, documents, ids) },
+		func(found documentsFound, _ bool) {
+			for _, id := range found.gone {
+				p.known.dropBalancer(id)
+			}
+			for _, lb := range found.documents {
+				p.known.putBalancer(lb)
+			}
+			p.surveys.noteAnswer(found.err)
+			if found.err != nil {
+				p.failWith(t, found.err)
+				return
+			}
+			t.doubted = false
+			p.consider(t)
+		})
+}
+
+// failWith takes in an error of HNS. Its class decides what must be known before the next attempt.
+func (p *Proxy) failWith(t *target, err error) {
+	reason, survey := "HNSFailed", false
+	switch hns.ClassOf(err) {
+	case hns.Unknown:
+		t.doubted = true
+	case hns.Exists:
+		// Another load balancer has the frontend. HNS is listed again, which finds it.
+		reason, survey = "FrontendExists", true
+	case hns.Absent:
+		// An endpoint, or the network, is gone.
+		survey = true
+	case hns.Invalid:
+		reason, survey = "Refused", true
+	case hns.Unsupported:
+		reason = "Unsupported"
+	}
+
+	first := t.failure == nil || t.failure.Reason != reason
+	survey = survey && (first || !t.derived)
+	p.fail(t, problemOf(t, reason, err.Error()), err)
+	switch {
+	case survey && first:
+		t.failure.needsSurvey = true
+		p.surveys.start(false)
+	case survey:
+		p.surveys.start(hns.ClassOf(err) == hns.Exists)
+	}
+}
+
+// fail notes why a target is not as wanted, and sets the alarm for the next attempt. err may be nil.
+func (p *Proxy) fail(t *target, why service.Problem, err error) {
+	next := p.retries.after(t.failure, why, err)
+	if t.derived && next.streak >= enduring {
+		next.next = next.next.Add(10 * p.opts.RetryMax) // a program of the host has the port: that lasts
+	}
+	p.demand.setFailure(t, next)
+	p.work.at(next.next, func() {
+		if t.failure == next && !next.needsSurvey {
+			p.consider(t)
+		}
+	})
+}
