@@ -233,9 +233,8 @@ func (g *guideTest) deleted() {
 			took := g.within(h.name+" has it again", func() bool { return len(g.routes(h.name, Protocol)) == 2 })
 			g.t.Logf("%s: %s was back after %v", h.name, dst, took.Round(time.Millisecond))
 		}
-		if n := g.keepers[h.name].Status().Repairs; n < 2 {
-			g.t.Errorf("%s counts %d repairs, want 2", h.name, n)
-		}
+		// A pass changes the host first and its status after that.
+		g.within(h.name+" counts two repairs", func() bool { return g.keepers[h.name].Status().Repairs >= 2 })
 	}
 }
 
