@@ -6,12 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 
-	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -20,27 +16,6 @@ import (
 	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/internal/platform"
 )
-
-// Options of a data plane.
-type Options struct {
-	Netns  string // path of the host's network namespace; "" means the caller's own
-	Uplink string // interface that leads out of the host; "" means eth0
-	Nft    string // program; "" means nft from PATH
-}
-
-// DataPlane carries one host. Its methods may be called from several goroutines.
-type DataPlane struct {
-	opts   Options
-	handle *netlink.Handle
-
-	mu    sync.Mutex
-	known bool  // have is what the kernel holds, as far as only we write
-	have  State // what was last written or read
-
-	live  *renderer // the last rendering, if the kernel carries all of it
-	fast  *nftables.Conn
-	mover mover
-}
 
 // New opens the host's network namespace and sets what forwarding needs. It changes no link and no rule.
 func New(opts Options) (*DataPlane, error) {
@@ -207,55 +182,14 @@ func handleAt(path string) (*netlink.Handle, error) {
 	return netlink.NewHandleAt(ns, unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
 }
 
-// hostSettings: pods are routed, not bridged, to each other and out; rules are not evaluated on the bridged path.
-var hostSettings = map[string]string{
-	"net/ipv4/ip_forward":                 "1",
-	"net/ipv4/conf/all/send_redirects":    "0",
-	"net/ipv4/conf/all/rp_filter":         "0",
-	"net/bridge/bridge-nf-call-iptables":  "0",
-	"net/bridge/bridge-nf-call-ip6tables": "0",
-}
-
-// bridgeSettings: the bridge answers ARP for every pod, so that pods reach each other through it, and at once (the
-// kernel would wait up to 0.8 s before each proxy answer).
-func bridgeSettings(name string, six bool) map[string]string {
-	dir, dir6 := "net/ipv4/conf/"+name+"/", "net/ipv6/conf/"+name+"/"
-	settings := map[string]string{"net/ipv4/neigh/" + name + "/proxy_delay": "0", dir + "proxy_arp_pvlan": "1", dir + "send_redirects": "0",
-		dir + "promote_secondaries": "1", dir + "rp_filter": "0",
-		dir6 + "disable_ipv6": "1"}
-	if six {
-		settings[dir6+"disable_ipv6"], settings[dir6+"accept_dad"], settings[dir6+"accept_ra"] = "0", "0", "0"
-		settings["net/ipv6/conf/all/forwarding"] = "1"
-	}
-	return settings
-}
-
-// errSetting says that a kernel setting is not as it should be.
-var errSetting = errors.New("kernel setting differs")
-
-// sysctls compares kernel settings of the current network namespace and, if asked, writes those that differ. One that
-// this kernel does not have is passed over.
-func sysctls(values map[string]string, write bool) error {
-	for name, value := range values {
-		path := filepath.Join("/proc/sys", name)
-		now, err := os.ReadFile(path)
-		if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(now)) == value {
-			continue
-		}
-		if err == nil && !write {
-			return fmt.Errorf("%s: %w", name, errSetting)
-		}
-		if err == nil {
-			err = os.WriteFile(path, []byte(value), 0o644)
-		}
-		if err != nil {
-			return fmt.Errorf("setting %s: %w", name, err)
-		}
-	}
-	return nil
-}
-
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line
+}
+
+func (d *DataPlane) closeFast() {
+	if d.fast != nil {
+		_ = d.fast.CloseLasting() // it only waits for goroutines that there are none of
+		d.fast = nil
+	}
 }

@@ -37,9 +37,6 @@ func (f family) words(rules []string) []string {
 	return out
 }
 
-// setType is the type of a set or map of ours.
-func (f family) setType(name string) string { return f.translate.Replace(setTypes[name]) }
-
 // mark of an address: itself, or a sum of it, so it means the same after a restart.
 func (f family) mark(addr netip.Addr) uint32 {
 	if f == ip4 {
@@ -58,23 +55,6 @@ func (f family) node(facts Facts) netip.Addr {
 	return facts.Node
 }
 
-// twin is a renderer of the IPv6 rules: it shares what there is with r, but has rules of its own.
-func (r *renderer) twin() *renderer {
-	six := newRenderer(r.facts)
-	six.fam = ip6
-	six.networks, six.namespaces, six.endpoints = r.networks, r.namespaces, r.endpoints
-	six.state.Rejected = r.state.Rejected
-	return six
-}
-
-// families are the renderers of rules: r itself, and its twin if there is one.
-func (r *renderer) families() []*renderer {
-	if r.six != nil {
-		return []*renderer{r, r.six}
-	}
-	return []*renderer{r}
-}
-
 // sixIn reports whether IPv6 is carried in a network: with an IPv6 subnet, and not in an overlay, as on Windows.
 func sixIn(n *desired.Network) bool {
 	if n.Type != l2BridgeType {
@@ -86,4 +66,14 @@ func sixIn(n *desired.Network) bool {
 		}
 	}
 	return false
+}
+
+// addressOf is the endpoint's first address of a family.
+func (f family) addressOf(e *desired.Endpoint) netip.Addr {
+	for _, a := range e.Addrs {
+		if f.has(a.Addr()) {
+			return a.Addr()
+		}
+	}
+	return netip.Addr{}
 }

@@ -15,13 +15,6 @@ import (
 // in it (262,144 buckets, shared by all network namespaces, Linux 6.18), so a burst of small changes shares one.
 const moverPause = 20 * time.Millisecond
 
-// mover moves UDP flows behind small changes.
-type mover struct {
-	pending map[string]map[string]bool // by table, frontends; under DataPlane.mu
-	done    chan struct{}              // closed when the goroutine has ended; nil if none runs; under DataPlane.mu
-	closed  bool                       // under DataPlane.mu
-}
-
 // moveSoon moves the flows of frontends at once, but without the caller waiting for it. It is called under d.mu.
 func (d *DataPlane) moveSoon(table string, frontends []string) {
 	if len(frontends) == 0 || d.mover.closed {

@@ -108,3 +108,51 @@ func diffBridges(want, have State) Plan {
 	}
 	return plan
 }
+
+// diffTunnels gives what goes before anything else, and what comes once the bridges are there. A device whose
+// parameters differ is made again, and with it its ways.
+func diffTunnels(want, have State) (gone, come Plan) {
+	fresh := map[string]bool{}
+	for _, name := range sortedKeys(have.Tunnels) {
+		h := have.Tunnels[name]
+		if w, ok := want.Tunnels[name]; !ok || w != h {
+			gone, fresh[name] = append(gone, del{h}), true
+		}
+	}
+
+	for _, name := range sortedKeys(want.Tunnels) {
+		w := want.Tunnels[name]
+		if _, ok := have.Tunnels[name]; !ok || fresh[name] {
+			come = append(come, add{w})
+		}
+	}
+
+	for _, key := range sortedKeys(have.Paths) {
+		h := have.Paths[key]
+		if w, ok := want.Paths[key]; !fresh[h.Tunnel] && (!ok || w.MAC != h.MAC) {
+			gone = append(gone, del{h})
+		}
+	}
+
+	for _, key := range sortedKeys(have.Peers) {
+		h := have.Peers[key]
+		if w, ok := want.Peers[key]; !fresh[h.Tunnel] && (!ok || w.Provider != h.Provider) {
+			gone = append(gone, del{h})
+		}
+	}
+
+	for _, key := range sortedKeys(want.Peers) {
+		w := want.Peers[key]
+		if h, ok := have.Peers[key]; !ok || fresh[w.Tunnel] || h.Provider != w.Provider {
+			come = append(come, add{w})
+		}
+	}
+
+	for _, key := range sortedKeys(want.Paths) {
+		w := want.Paths[key]
+		if h, ok := have.Paths[key]; !ok || fresh[w.Tunnel] || h.MAC != w.MAC {
+			come = append(come, add{w})
+		}
+	}
+	return gone, come
+}

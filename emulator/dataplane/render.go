@@ -1,23 +1,12 @@
 package dataplane
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	"porthole.dev/porthole/emulator/desired"
 )
-
-// Facts are what a rendering needs to know about the machine.
-type Facts struct {
-	Uplink   string // interface that leads out of the node
-	Node     netip.Addr
-	Node6    netip.Addr // zero: none
-	MTU      int        // of the uplink
-	NetnsDir string     // where own namespaces are kept
-}
 
 // Render says what the kernel should hold for d. It is pure, and the same input gives the same state.
 func Render(d desired.State, f Facts) State { return render(d, f).state }
@@ -63,31 +52,6 @@ func render(d desired.State, f Facts) *renderer {
 		r.state.Rules6 = r.six.state.Rules
 	}
 	return r
-}
-
-func newRenderer(f Facts) *renderer {
-	return &renderer{fam: ip4, facts: f, state: newState(), endpoints: map[string]*desired.Endpoint{}, networks: map[string]*desired.Network{},
-		namespaces: map[string]*desired.Namespace{}, balancers: map[string]*desired.LoadBalancer{}, owned: map[string][]place{},
-		shared: map[string]int{}, users: map[string]map[string]bool{}}
-}
-
-type renderer struct {
-	fam        family
-	six        *renderer // for IPv6; nil: no network has it
-	facts      Facts
-	state      State
-	networks   map[string]*desired.Network
-	namespaces map[string]*desired.Namespace
-	endpoints  map[string]*desired.Endpoint
-
-	// Of load balancers, so that one can change alone.
-	balancers map[string]*desired.LoadBalancer
-	owner     string                     // the one that is being rendered
-	owned     map[string][]place         // by load balancer: its elements
-	shared    map[string]int             // elements of snats: how often they are owned
-	users     map[string]map[string]bool // by endpoint: the load balancers that name it
-	before    map[place]*string          // during a change: what was at each place that it touches; nil: nothing
-	chains    []string                   // and the chains that it adds
 }
 
 func (r *renderer) network(n *desired.Network) {
@@ -247,31 +211,4 @@ func gatewayOf(n *desired.Network, addr netip.Addr) netip.Addr {
 		return s.Prefix.Masked().Addr().Next()
 	}
 	return netip.Addr{}
-}
-
-// addressOf is the endpoint's first address of a family.
-func (f family) addressOf(e *desired.Endpoint) netip.Addr {
-	for _, a := range e.Addrs {
-		if f.has(a.Addr()) {
-			return a.Addr()
-		}
-	}
-	return netip.Addr{}
-}
-
-func shortSum(s string, n int) string {
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:])[:n]
-}
-
-// Interface names are at most 15 bytes, so a GUID does not fit.
-func bridgeName(network string) string { return "hnsb" + shortSum(network, 10) }
-func portName(endpoint string) string  { return "hnsv" + shortSum(endpoint, 10) }
-
-// OwnNetns is the name of the network namespace that the data plane makes for an HCN namespace without a path.
-func OwnNetns(namespace string) string { return "hns-" + namespace }
-
-func derivedMAC(id string) string {
-	h := shortSum(id, 10)
-	return fmt.Sprintf("02:%s:%s:%s:%s:%s", h[0:2], h[2:4], h[4:6], h[6:8], h[8:10])
 }

@@ -55,6 +55,34 @@ func (p Port) equal(q Port) bool {
 		p.MTU == q.MTU && p.Gateway == q.Gateway && p.Gateway6 == q.Gateway6 && p.Up == q.Up
 }
 
+// Tunnel is the vxlan device of one VSID of an Overlay network.
+type Tunnel struct {
+	ID, Name, MAC string
+	Local         netip.Addr
+	VNI           uint32
+	Port          uint16
+	MTU           int
+	Up            bool
+}
+
+// Peer says at which provider address a MAC of the overlay is.
+type Peer struct {
+	ID, Tunnel, MAC string
+	Provider        netip.Addr
+}
+
+// Path leads a prefix into a tunnel, to the MAC of the router (or, for one address, of the endpoint) behind it.
+type Path struct {
+	ID, Tunnel, MAC string
+	Prefix          netip.Prefix
+}
+
+func (p Peer) key() string { return p.Tunnel + " " + p.MAC }
+func (p Path) key() string { return p.Tunnel + " " + p.Prefix.String() }
+
+// gateway is the address whose MAC the path uses.
+func (p Path) gateway() netip.Addr { return p.Prefix.Masked().Addr() }
+
 // Keep leads packets with a pod's mark to it as they are: they keep their destination (preserve-destination).
 type Keep struct {
 	ID, Bridge string

@@ -15,6 +15,15 @@ type Transaction struct {
 	gone, come []element // of a small change, beside Lines: elements that go first, then those that come
 }
 
+// place is where an element is.
+type place struct{ set, key string }
+
+// element is one write to a set or map; its value is empty in a set, and in a deletion.
+type element struct {
+	place
+	value string
+}
+
 func (tx *Transaction) String() string {
 	s := "nft " + strings.Join(tx.Lines, "\nnft ")
 	for _, f := range tx.Frontends {
@@ -148,6 +157,25 @@ func (tx *Transaction) elements(verb, set string, elems, others map[string]strin
 	for chunk := range slices.Chunk(words, elementsPerLine) {
 		tx.Lines = append(tx.Lines, fmt.Sprintf("%s element %s hns %s { %s }", verb, tx.Table, set, strings.Join(chunk, ", ")))
 	}
+}
+
+// script is the transaction as nft commands.
+func (tx *Transaction) script() string {
+	var b strings.Builder
+	for _, line := range tx.Lines {
+		b.WriteString(line + "\n")
+	}
+	for _, e := range tx.gone {
+		fmt.Fprintf(&b, "delete element %s hns %s { %s }\n", tx.Table, e.set, e.key)
+	}
+	for _, e := range tx.come {
+		text := e.key
+		if e.value != "" {
+			text += " : " + e.value
+		}
+		fmt.Fprintf(&b, "add element %s hns %s { %s }\n", tx.Table, e.set, text)
+	}
+	return b.String()
 }
 
 // udpFrontend names the UDP frontend whose backends an element belongs to: kept flows would stay with the old ones.

@@ -21,34 +21,6 @@ const (
 	vxlanOverhead = 50   // outer Ethernet, IP, UDP and VXLAN headers
 )
 
-// Tunnel is the vxlan device of one VSID of an Overlay network.
-type Tunnel struct {
-	ID, Name, MAC string
-	Local         netip.Addr
-	VNI           uint32
-	Port          uint16
-	MTU           int
-	Up            bool
-}
-
-// Peer says at which provider address a MAC of the overlay is.
-type Peer struct {
-	ID, Tunnel, MAC string
-	Provider        netip.Addr
-}
-
-// Path leads a prefix into a tunnel, to the MAC of the router (or, for one address, of the endpoint) behind it.
-type Path struct {
-	ID, Tunnel, MAC string
-	Prefix          netip.Prefix
-}
-
-func (p Peer) key() string { return p.Tunnel + " " + p.MAC }
-func (p Path) key() string { return p.Tunnel + " " + p.Prefix.String() }
-
-// gateway is the address whose MAC the path uses.
-func (p Path) gateway() netip.Addr { return p.Prefix.Masked().Addr() }
-
 // overlay renders the tunnels of an Overlay network and the ways to its remote subnets.
 func (r *renderer) overlay(n *desired.Network) {
 	for _, s := range n.Subnets {
@@ -142,56 +114,4 @@ func (r *renderer) fences() (forward, output []string) {
 		}
 	}
 	return forward, output
-}
-
-func tunnelName(network string, vsid uint32) string {
-	return "hnsx" + shortSum(fmt.Sprintf("%s/%d", network, vsid), 10)
-}
-
-// diffTunnels gives what goes before anything else, and what comes once the bridges are there. A device whose
-// parameters differ is made again, and with it its ways.
-func diffTunnels(want, have State) (gone, come Plan) {
-	fresh := map[string]bool{}
-	for _, name := range sortedKeys(have.Tunnels) {
-		h := have.Tunnels[name]
-		if w, ok := want.Tunnels[name]; !ok || w != h {
-			gone, fresh[name] = append(gone, del{h}), true
-		}
-	}
-
-	for _, name := range sortedKeys(want.Tunnels) {
-		w := want.Tunnels[name]
-		if _, ok := have.Tunnels[name]; !ok || fresh[name] {
-			come = append(come, add{w})
-		}
-	}
-
-	for _, key := range sortedKeys(have.Paths) {
-		h := have.Paths[key]
-		if w, ok := want.Paths[key]; !fresh[h.Tunnel] && (!ok || w.MAC != h.MAC) {
-			gone = append(gone, del{h})
-		}
-	}
-
-	for _, key := range sortedKeys(have.Peers) {
-		h := have.Peers[key]
-		if w, ok := want.Peers[key]; !fresh[h.Tunnel] && (!ok || w.Provider != h.Provider) {
-			gone = append(gone, del{h})
-		}
-	}
-
-	for _, key := range sortedKeys(want.Peers) {
-		w := want.Peers[key]
-		if h, ok := have.Peers[key]; !ok || fresh[w.Tunnel] || h.Provider != w.Provider {
-			come = append(come, add{w})
-		}
-	}
-
-	for _, key := range sortedKeys(want.Paths) {
-		w := want.Paths[key]
-		if h, ok := have.Paths[key]; !ok || fresh[w.Tunnel] || h.MAC != w.MAC {
-			come = append(come, add{w})
-		}
-	}
-	return gone, come
 }

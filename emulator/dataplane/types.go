@@ -46,3 +46,12 @@ type HostEvent struct {
 	Type EventType
 	HostRoute
 }
+
+// Facts are what a rendering needs to know about the machine.
+type Facts struct {
+	Uplink   string // interface that leads out of the node
+	Node     netip.Addr
+	Node6    netip.Addr // zero: none
+	MTU      int        // of the uplink
+	NetnsDir string     // where own namespaces are kept
+}

@@ -8,54 +8,6 @@ import (
 	"porthole.dev/porthole/emulator/desired"
 )
 
-// place is where an element is.
-type place struct{ set, key string }
-
-// element is one write to a set or map; its value is empty in a set, and in a deletion.
-type element struct {
-	place
-	value string
-}
-
-// elem puts an element where the object that is being rendered wants it.
-func (r *renderer) elem(set, key, value string) {
-	at := place{set, key}
-	if r.owner != "" {
-		r.owned[r.owner] = append(r.owned[r.owner], at)
-		if set == setSnats {
-			r.shared[key]++
-		}
-	}
-	elems := r.state.Rules.Sets[set].Elems
-	r.touch(at)
-	elems[key] = value
-}
-
-// touch remembers what was at a place before the change that is being rendered.
-func (r *renderer) touch(at place) {
-	if r.before == nil {
-		return
-	}
-	if _, done := r.before[at]; done {
-		return
-	}
-	r.before[at] = nil
-	if value, ok := r.state.Rules.Sets[at.set].Elems[at.key]; ok {
-		r.before[at] = &value
-	}
-}
-
-// pick adds a chain that picks backends; many load balancers share it.
-func (r *renderer) pick(name string, rules []string) {
-	if _, ok := r.state.Rules.Chains[name]; ok {
-		return
-	}
-	r.state.Rules.Chains[name] = Chain{Rules: r.fam.words(rules)}
-	if r.before != nil {
-		r.chains = append(r.chains, name)
-	}
-}
-
 // removeBalancer takes a load balancer's elements away. Chains stay, for the next one that needs them.
 func (r *renderer) removeBalancer(id string) {
 	for _, at := range r.owned[id] {
@@ -200,23 +152,4 @@ func (r *renderer) transaction() *Transaction {
 
 	tx.Frontends = sortedKeys(changed)
 	return tx
-}
-
-// script is the transaction as nft commands.
-func (tx *Transaction) script() string {
-	var b strings.Builder
-	for _, line := range tx.Lines {
-		b.WriteString(line + "\n")
-	}
-	for _, e := range tx.gone {
-		fmt.Fprintf(&b, "delete element %s hns %s { %s }\n", tx.Table, e.set, e.key)
-	}
-	for _, e := range tx.come {
-		text := e.key
-		if e.value != "" {
-			text += " : " + e.value
-		}
-		fmt.Fprintf(&b, "add element %s hns %s { %s }\n", tx.Table, e.set, text)
-	}
-	return b.String()
 }

@@ -99,13 +99,6 @@ func (d *DataPlane) writeElements(tx *Transaction) error {
 	return d.fast.Flush()
 }
 
-func (d *DataPlane) closeFast() {
-	if d.fast != nil {
-		_ = d.fast.CloseLasting() // it only waits for goroutines that there are none of
-		d.fast = nil
-	}
-}
-
 // queueElements hands over elements of one set.
 func queueElements(queue func(*nftables.Set, []nftables.SetElement) error, table string, elems []element) error {
 	fam, nfFamily := ip4, nftables.TableFamilyIPv4
