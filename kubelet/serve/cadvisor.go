@@ -2,7 +2,6 @@ package serve
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -12,28 +11,6 @@ import (
 
 	"porthole.dev/porthole/kubelet/pod"
 )
-
-// RuntimeMetric is one value that the runtime measures itself, under the name that cAdvisor has for it.
-type RuntimeMetric struct {
-	Kind    *RuntimeMetricKind
-	Values  []string // of the kind's labels, in the same order
-	Value   float64
-	Counter bool      // else it is a gauge
-	At      time.Time // zero means now
-}
-
-// RuntimeMetricKind describes the metrics of one name.
-type RuntimeMetricKind struct {
-	Name, Help string
-	Labels     []string
-}
-
-// Machine is what /metrics/cadvisor shows of the node itself.
-type Machine struct {
-	CPUs, MemoryBytes             int64
-	MachineID, SystemUUID, BootID string
-	KernelVersion, OSImage        string
-}
 
 // containerLabels are the labels of all series of containers. The series of a whole pod have an empty container and
 // image.

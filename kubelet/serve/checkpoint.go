@@ -13,13 +13,6 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// CheckpointRequest asks the runtime to write the state of a running container into an archive.
-type CheckpointRequest struct {
-	ContainerID string
-	Location    string        // file that the runtime creates; its folder exists
-	Timeout     time.Duration // as the client asked; zero means that of the runtime client
-}
-
 // checkpointsDir, below the kubelet's root folder, holds the archives. Only root can read them, because they contain
 // memory.
 const checkpointsDir = "checkpoints"

@@ -8,15 +8,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"porthole.dev/porthole/kubelet/pod"
-	"porthole.dev/porthole/kubelet/volume"
 )
-
-// diskUse is what one pod has on disk, as measured at a time.
-type diskUse struct {
-	at      time.Time
-	logs    map[string]uint64 // by container name, bytes
-	volumes []volume.Usage
-}
 
 // addDisk adds to the runtime's statistics what only the kubelet knows: start times, logs, volumes, ephemeral storage.
 func (s *sampler) addDisk(pods []statsapi.PodStats, node statsapi.NodeStats) {

@@ -7,6 +7,13 @@ import (
 	"time"
 )
 
+// Bounds of waiting for an answer.
+const (
+	staleWait = 500 * time.Millisecond // how long a reader waits for a new one if there is an old one
+	firstWait = 10 * time.Second       // how long a reader waits if there is none
+	takeLimit = 2 * time.Minute        // how long the runtime may take
+)
+
 // latest keeps the newest answer of a call that may be slow. One call is made at a time. Readers get the answer that
 // there is, so that a runtime that hangs makes answers old and not slow. It is safe for concurrent use.
 type latest[T any] struct {

@@ -9,13 +9,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -107,107 +105,6 @@ func (s *Server) tlsConfig() *tls.Config {
 		CipherSuites: s.opts.TLS.CipherSuites}
 }
 
-// Handler returns everything that is served on the TLS port, behind authentication and authorization.
-func (s *Server) Handler() http.Handler {
-	return s.guard.wrap(muxOf(s.routes()))
-}
-
-func muxOf(routes []route) *http.ServeMux {
-	mux := http.NewServeMux()
-	for _, r := range routes {
-		mux.HandleFunc(r.pattern, r.handler)
-	}
-	return mux
-}
-
-// route is one endpoint, with a pattern of http.ServeMux.
-type route struct {
-	pattern string
-	handler http.HandlerFunc
-}
-
-// routes returns all endpoints.
-func (s *Server) routes() []route {
-	list := append(s.healthRoutes(),
-		route{"GET /pods", s.pods}, route{"GET /pods/{$}", s.pods},
-		route{"GET /stats/summary", s.summary}, route{"POST /stats/summary", s.summary},
-		route{"GET /metrics", s.metricsOf(s.opts.Metrics)},
-		route{"GET /metrics/probes", s.metricsOf(s.opts.ProbeMetrics)},
-		route{"GET /metrics/resource", s.resourceMetrics},
-		route{"GET /metrics/cadvisor", s.containerMetrics},
-		route{"GET /configz", s.configz},
-		route{"GET /statusz", s.statusPage},
-		route{"GET /flagz", s.flagPage})
-	list = append(list, s.debugRoutes()...)
-	list = append(list, s.logRoutes()...)
-	list = append(list, s.profileRoutes()...)
-	for pattern, h := range s.opts.extra {
-		list = append(list, route{pattern, h.ServeHTTP})
-	}
-	return list
-}
-
-// debugRoutes returns the endpoints that act on containers. If they are switched off, they answer so.
-func (s *Server) debugRoutes() []route {
-	if s.opts.NoDebugging {
-		off := disabled("Debug endpoints are disabled.")
-		var list []route
-		for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/checkpoint/", "/debug/flags/v"} {
-			list = append(list, route{path, off})
-		}
-		return list
-	}
-
-	list := []route{
-		{"GET /runningpods/", s.runningPods},
-		{"GET /containerLogs/{ns}/{pod}/{container}", s.containerLogs},
-		{"POST /run/{ns}/{pod}/{container}", s.runCommand}, {"POST /run/{ns}/{pod}/{uid}/{container}", s.runCommand},
-		{"POST /checkpoint/{ns}/{pod}/{container}", s.checkpoint},
-	}
-	if s.opts.NoFlagChanges {
-		list = append(list, route{"/debug/flags/v", disabled("flags endpoint is disabled.")})
-	} else {
-		list = append(list, route{"PUT /debug/flags/v", setVerbosity})
-	}
-
-	for _, method := range []string{"GET ", "POST "} {
-		for _, kind := range []string{"exec", "attach"} {
-			list = append(list, route{method + "/" + kind + "/{ns}/{pod}/{container}", s.execOrAttach},
-				route{method + "/" + kind + "/{ns}/{pod}/{uid}/{container}", s.execOrAttach})
-		}
-		list = append(list, route{method + "/portForward/{ns}/{pod}", s.portForward}, route{method + "/portForward/{ns}/{pod}/{uid}", s.portForward})
-	}
-	return list
-}
-
-func (s *Server) logRoutes() []route {
-	if s.opts.LogsDir == "" || s.opts.NoDebugging {
-		return []route{{"/logs/", disabled("logs endpoint is disabled.")}}
-	}
-	return []route{{"GET /logs/", s.nodeLogs}}
-}
-
-func (s *Server) profileRoutes() []route {
-	if s.opts.NoProfiling || s.opts.NoDebugging {
-		return []route{{"/debug/pprof/", disabled("profiling endpoint is disabled.")}}
-	}
-	return []route{{"GET /debug/pprof/", pprof.Index}, {"GET /debug/pprof/cmdline", pprof.Cmdline}, {"GET /debug/pprof/profile", pprof.Profile},
-		{"GET /debug/pprof/symbol", pprof.Symbol}, {"GET /debug/pprof/trace", pprof.Trace}}
-}
-
-// disabled answers that an endpoint is switched off, with upstream's code and text.
-func disabled(text string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, http.StatusMethodNotAllowed) }
-}
-
-// metricsOf serves the metrics of a registry, none if it is nil.
-func (s *Server) metricsOf(from prometheus.Gatherer) http.HandlerFunc {
-	if from == nil {
-		from = prometheus.NewRegistry()
-	}
-	return promhttp.HandlerFor(from, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP
-}
-
 func (s *Server) configz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, map[string]any{"kubeletconfig": s.opts.Config})
 }
@@ -223,20 +120,6 @@ func setVerbosity(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fmt.Fprintf(w, "successfully set klog.logging.verbosity to %s", text)
-}
-
-func (s *Server) healthRoutes() []route {
-	check := func(w http.ResponseWriter, _ *http.Request) {
-		if s.opts.Healthy != nil {
-			if err := s.opts.Healthy(); err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
-			}
-		}
-		_, _ = w.Write([]byte("ok"))
-	}
-	ok := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }
-	return []route{{"GET /healthz", check}, {"GET /readyz", check}, {"GET /healthz/ping", ok}, {"GET /healthz/log", ok}, {"GET /healthz/syncloop", check}}
 }
 
 func writeJSON(w http.ResponseWriter, value any) {

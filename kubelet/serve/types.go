@@ -103,3 +103,32 @@ type Options struct {
 	Healthy                  func() error            // nil means healthy
 	extra                    map[string]http.Handler // more endpoints, for tests
 }
+
+// RuntimeMetric is one value that the runtime measures itself, under the name that cAdvisor has for it.
+type RuntimeMetric struct {
+	Kind    *RuntimeMetricKind
+	Values  []string // of the kind's labels, in the same order
+	Value   float64
+	Counter bool      // else it is a gauge
+	At      time.Time // zero means now
+}
+
+// RuntimeMetricKind describes the metrics of one name.
+type RuntimeMetricKind struct {
+	Name, Help string
+	Labels     []string
+}
+
+// Machine is what /metrics/cadvisor shows of the node itself.
+type Machine struct {
+	CPUs, MemoryBytes             int64
+	MachineID, SystemUUID, BootID string
+	KernelVersion, OSImage        string
+}
+
+// CheckpointRequest asks the runtime to write the state of a running container into an archive.
+type CheckpointRequest struct {
+	ContainerID string
+	Location    string        // file that the runtime creates; its folder exists
+	Timeout     time.Duration // as the client asked; zero means that of the runtime client
+}

@@ -1,0 +1,232 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/kubelet/volume"
+)
+
+// Times of statistics.
+const (
+	statsAge  = 10 * time.Second // how often they are taken while somebody reads them
+	idlePace  = time.Minute      // how often they are taken while nobody reads them
+	activeFor = 5 * time.Minute  // how long after a read another one is expected
+	diskAge   = time.Minute      // how old sizes of folders may be
+)
+
+// sampler keeps the newest statistics. It also takes them while nobody reads them, so that the first reader sees rates
+// of use.
+type sampler struct {
+	opts    Options
+	summary latest[*statsapi.Summary]
+
+	mu     sync.Mutex
+	readAt time.Time // the last read
+
+	// The fields below belong to the call of take that is under way.
+	last    platform.Usage // of the node, for the rate of CPU use
+	lastAt  time.Time
+	imageFs *statsapi.FsStats
+	imageAt time.Time
+	disk    map[types.UID]diskUse
+}
+
+// diskUse is what one pod has on disk, as measured at a time.
+type diskUse struct {
+	at      time.Time
+	logs    map[string]uint64 // by container name, bytes
+	volumes []volume.Usage
+}
+
+func newSampler(opts Options) *sampler {
+	s := &sampler{opts: opts, disk: map[types.UID]diskUse{}}
+	s.summary.ask, s.summary.maxAge = s.take, statsAge+statsAge/10 // longer than statsAge, so that run renews them before a reader waits
+	return s
+}
+
+// run takes statistics until ctx ends: each statsAge while somebody reads them, else each idlePace.
+func (s *sampler) run(ctx context.Context) {
+	if s.opts.Stats == nil {
+		return
+	}
+	tick := time.NewTicker(statsAge)
+	defer tick.Stop()
+	for {
+		s.mu.Lock()
+		due := time.Since(s.readAt) < activeFor || time.Since(s.summary.answered()) >= idlePace-statsAge/2
+		s.mu.Unlock()
+		if due {
+			s.summary.start()
+		}
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// get returns statistics that are about statsAge old, or older ones if the runtime is slow. The result is shared: the
+// caller must not change it.
+func (s *sampler) get(ctx context.Context) (*statsapi.Summary, error) {
+	if s.opts.Stats == nil {
+		return nil, errors.New("statistics are not available")
+	}
+	s.mu.Lock()
+	s.readAt = time.Now()
+	s.mu.Unlock()
+	return s.summary.get(ctx)
+}
+
+// take asks the runtime and the machine. One call is under way at a time.
+func (s *sampler) take(ctx context.Context) (*statsapi.Summary, error) {
+	pods, err := s.opts.Stats.PodStats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	node, err := s.node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	node.SystemContainers = systemContainers(s.last, pods, metav1.NewTime(s.lastAt))
+	s.addDisk(pods, node)
+	return &statsapi.Summary{Node: node, Pods: pods}, nil
+}
+
+// node returns the statistics of the machine.
+func (s *sampler) node(ctx context.Context) (statsapi.NodeStats, error) {
+	usage, err := platform.ReadUsage(s.opts.RootDir)
+	if err != nil {
+		return statsapi.NodeStats{}, err
+	}
+
+	now := time.Now()
+	at := metav1.NewTime(now)
+	node := statsapi.NodeStats{
+		NodeName:  s.opts.NodeName,
+		StartTime: metav1.NewTime(usage.Boot),
+		CPU:       &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(usage.CPUNanoseconds)},
+		Memory: &statsapi.MemoryStats{Time: at, UsageBytes: number(usage.MemoryTotal - usage.MemoryAvailable),
+			AvailableBytes: number(usage.MemoryAvailable), WorkingSetBytes: number(usage.MemoryWorkingSet)},
+		Fs: &statsapi.FsStats{Time: at, CapacityBytes: number(usage.DiskTotal), AvailableBytes: number(usage.DiskAvailable),
+			UsedBytes: number(usage.DiskTotal - usage.DiskFree)},
+	}
+
+	node.Memory.PageFaults, node.Memory.MajorPageFaults = known(usage.MemoryFaults), known(usage.MemoryMajorFaults)
+	if usage.SwapTotal > 0 {
+		node.Swap = &statsapi.SwapStats{Time: at, SwapAvailableBytes: number(usage.SwapFree), SwapUsageBytes: number(usage.SwapTotal - min(usage.SwapTotal, usage.SwapFree))}
+	}
+	if usage.MaxTasks > 0 {
+		most, now := int64(usage.MaxTasks), int64(usage.Tasks)
+		node.Rlimit = &statsapi.RlimitStats{Time: at, MaxPID: &most, NumOfRunningProcesses: &now}
+	}
+	node.Network = networkOf(usage.Interfaces, at)
+	if usage.Inodes > 0 {
+		node.Fs.Inodes, node.Fs.InodesFree = number(usage.Inodes), number(usage.InodesFree)
+	}
+
+	rate := uint64(0)
+	if passed := now.Sub(s.lastAt); !s.lastAt.IsZero() && passed > 0 && usage.CPUNanoseconds >= s.last.CPUNanoseconds {
+		rate = uint64(float64(usage.CPUNanoseconds-s.last.CPUNanoseconds) / passed.Seconds())
+	}
+	node.CPU.UsageNanoCores = &rate
+	s.last, s.lastAt = usage, now
+
+	if fs := s.images(ctx, node.Fs); fs != nil {
+		node.Runtime = &statsapi.RuntimeStats{ImageFs: fs, ContainerFs: fs}
+	}
+	return node, nil
+}
+
+// images returns the file system of images, at most diskAge old, nil if the runtime did not answer yet. The runtime
+// says what is used. Its size is that of the node's own file system if the runtime does not say: that is where images
+// are by default.
+func (s *sampler) images(ctx context.Context, node *statsapi.FsStats) *statsapi.FsStats {
+	if s.imageFs == nil || time.Since(s.imageAt) > diskAge {
+		fs, err := s.opts.Stats.ImageFs(ctx)
+		if err != nil {
+			return s.imageFs
+		}
+		whole := *fs
+		if whole.AvailableBytes == nil {
+			whole.AvailableBytes, whole.CapacityBytes = node.AvailableBytes, node.CapacityBytes
+			whole.Inodes, whole.InodesFree = node.Inodes, node.InodesFree
+		}
+		s.imageFs, s.imageAt = &whole, time.Now()
+	}
+	return s.imageFs
+}
+
+func number(n uint64) *uint64 { return &n }
+
+// known returns nil for a zero, which means that nobody counted.
+func known(n uint64) *uint64 {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+// networkOf returns the statistics of the node's interfaces. The one of the default route also stands by itself.
+func networkOf(interfaces []platform.InterfaceUsage, at metav1.Time) *statsapi.NetworkStats {
+	if len(interfaces) == 0 {
+		return nil
+	}
+	out := &statsapi.NetworkStats{Time: at}
+	for _, i := range interfaces {
+		one := statsapi.InterfaceStats{Name: i.Name, RxBytes: number(i.RxBytes), RxErrors: number(i.RxErrors), TxBytes: number(i.TxBytes), TxErrors: number(i.TxErrors)}
+		if i.Default {
+			out.InterfaceStats = one
+		}
+		out.Interfaces = append(out.Interfaces, one)
+	}
+	return out
+}
+
+// systemContainers returns parts of the node that are not containers, under upstream's names: all pods together, the
+// kubelet itself, and on Windows the committed memory.
+func systemContainers(usage platform.Usage, pods []statsapi.PodStats, at metav1.Time) []statsapi.ContainerStats {
+	all := statsapi.ContainerStats{Name: statsapi.SystemContainerPods, StartTime: metav1.NewTime(usage.Boot), CPU: &statsapi.CPUStats{Time: at}, Memory: &statsapi.MemoryStats{Time: at}}
+	add := func(to **uint64, n *uint64) {
+		if n != nil && *to == nil {
+			*to = number(0)
+		}
+		if n != nil {
+			**to += *n
+		}
+	}
+
+	for _, p := range pods {
+		if p.CPU != nil {
+			add(&all.CPU.UsageCoreNanoSeconds, p.CPU.UsageCoreNanoSeconds)
+			add(&all.CPU.UsageNanoCores, p.CPU.UsageNanoCores)
+		}
+		if p.Memory != nil {
+			add(&all.Memory.WorkingSetBytes, p.Memory.WorkingSetBytes)
+			add(&all.Memory.UsageBytes, p.Memory.UsageBytes)
+			add(&all.Memory.RSSBytes, p.Memory.RSSBytes)
+		}
+	}
+
+	own := statsapi.ContainerStats{Name: statsapi.SystemContainerKubelet, StartTime: metav1.NewTime(began), CPU: &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(usage.OwnCPUNanoseconds)},
+		Memory: &statsapi.MemoryStats{Time: at, WorkingSetBytes: number(usage.OwnMemory), RSSBytes: number(usage.OwnMemory), UsageBytes: number(usage.OwnMemory)}}
+	out := []statsapi.ContainerStats{own, all}
+
+	if usage.CommitLimit > 0 {
+		out = append(out, statsapi.ContainerStats{Name: statsapi.SystemContainerWindowsGlobalCommitMemory, StartTime: metav1.NewTime(usage.Boot),
+			Memory: &statsapi.MemoryStats{Time: at, AvailableBytes: number(usage.CommitLimit - min(usage.CommitLimit, usage.CommitTotal)), UsageBytes: number(usage.CommitTotal)}})
+	}
+	return out
+}
+
+// began is about when this process was started.
+var began = time.Now()
