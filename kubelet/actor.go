@@ -45,7 +45,7 @@ type actor struct {
 
 	mu    sync.Mutex
 	inbox []pod.Fact
-	bell  wakeup.Signal // something is in the inbox, or a pass is due
+	wake  wakeup.Signal // something is in the inbox, or a pass is due
 
 	// The following fields are used only by the actor's goroutine.
 
@@ -68,8 +68,12 @@ type actor struct {
 }
 
 func newActor(uid types.UID, s services, t *tools) *actor {
-	return &actor{services: s, uid: uid, record: s.facts.Pod(uid), born: time.Now(), bell: wakeup.New(), state: pod.NewState(), reconcile: pod.Reconcile,
-		effects: &effects{tools: t, uid: uid, sent: &onceSet{}}, cancels: newCancels(), preStops: map[string]*preStopRun{}}
+	return &actor{
+		services: s, uid: uid, record: s.facts.Pod(uid), born: time.Now(),
+		wake:  wakeup.New(),
+		state: pod.NewState(), reconcile: pod.Reconcile,
+		effects: &effects{tools: t, uid: uid, sent: &onceSet{}}, cancels: newCancels(), preStops: map[string]*preStopRun{},
+	}
 }
 
 // post hands facts to the actor, which takes them in together and in this order. It never blocks.
@@ -77,7 +81,7 @@ func (a *actor) post(facts ...pod.Fact) {
 	a.mu.Lock()
 	a.inbox = append(a.inbox, facts...)
 	a.mu.Unlock()
-	a.bell.Wake()
+	a.wake.Wake()
 }
 
 // next returns the oldest fact of the inbox, or nil. A fact over which the actor panics is not seen again.

@@ -96,7 +96,7 @@ func testPoisonedPod(t *testing.T) {
 	k := newTestKubelet(t, api, false)
 	bad, good := actorOf(k, "bad", map[string]string{poison: "yes"}), actorOf(k, "good", nil)
 	go good.run(k.ctx)
-	good.bell.Wake()
+	good.wake.Wake()
 	rests := []time.Duration{}
 	for range 3 {
 		rest, done := bad.turn(k.ctx)

@@ -82,7 +82,7 @@ func (k *Kubelet) newAdmission() *admission {
 	}
 	d.Granted = func(uid types.UID) {
 		if a := k.actor(uid, false); a != nil {
-			a.bell.Wake()
+			a.wake.Wake()
 		}
 	}
 	return d
@@ -113,7 +113,7 @@ func (k *Kubelet) passPodCIDR(cidr string) {
 func (k *Kubelet) runtimeChanged(h runtime.Health) {
 	k.node.ReportSoon()
 	if h.NetworkReady {
-		k.each(func(a *actor) { a.bell.Wake() })
+		k.each(func(a *actor) { a.wake.Wake() })
 	}
 }
 

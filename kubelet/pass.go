@@ -21,7 +21,7 @@ func (a *actor) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.bell:
+		case <-a.wake:
 		case <-timer.C:
 		}
 

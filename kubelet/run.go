@@ -59,7 +59,7 @@ func (k *Kubelet) join(ctx context.Context) error {
 		return err
 	}
 	k.knowledge.joined.Store(true)
-	k.each(func(a *actor) { a.bell.Wake() })
+	k.each(func(a *actor) { a.wake.Wake() })
 
 	m := &mirrors{pods: k.statics.set, api: k.o.API, node: k.node.Object, made: k.statics.mirrorChanged}
 	k.running.Go(func() { m.run(ctx) })

@@ -76,7 +76,7 @@ func (s *staticPods) finished(uid types.UID) {
 		s.want(again)
 	}
 	if a := s.actor(next, false); a != nil && next != "" {
-		a.bell.Wake()
+		a.wake.Wake()
 	}
 }
 
@@ -85,7 +85,7 @@ func (s *staticPods) mirrorChanged(p *v1.Pod) {
 	s.status.Observe(p)
 	owner := s.set.SetMirror(static.FullName(p.Namespace, p.Name), p.UID, p)
 	if a := s.actor(owner, false); a != nil {
-		a.bell.Wake()
+		a.wake.Wake()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/internal/wakeup"
 )
 
 var (
@@ -22,22 +23,17 @@ const serviceDisconnect = 0x01000000
 // registerAgain is how often a registration that failed is tried again.
 const registerAgain = 5 * time.Second
 
-// Notifications gives a channel that says "something changed" when HNS does, until ctx ends; wake-ups that nobody takes
-// are one. It never says anything where HNS does not notify. Call it once per process: Windows has few callbacks to give.
+// Notifications returns a channel that receives when something changed in HNS, until ctx ends. Several changes before a receive
+// count as one. If this HNS does not notify, the channel never receives. Call it once per process: Windows limits the number of
+// callbacks.
 func (c *Client) Notifications(ctx context.Context) <-chan struct{} {
-	changed, lost := make(chan struct{}, 1), make(chan struct{}, 1)
-	say := func(to chan struct{}) {
-		select {
-		case to <- struct{}{}:
-		default:
-		}
-	}
+	changed, lost := wakeup.New(), wakeup.New()
 
 	callback := windows.NewCallback(func(kind, _, _, _ uintptr) uintptr {
 		if uint32(kind) == serviceDisconnect {
-			say(lost)
+			lost.Wake()
 		}
-		say(changed)
+		changed.Wake()
 		return 0
 	})
 
@@ -59,7 +55,7 @@ func (c *Client) Notifications(ctx context.Context) <-chan struct{} {
 			case <-ctx.Done():
 			case <-again:
 			case <-lost:
-				say(changed)
+				changed.Wake()
 			}
 			if err == nil {
 				_ = invoke(procUnregister, nil, uintptr(registered)) // with HNS gone, so is the registration

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/retry"
 )
 
 // restartable reports whether the policy lets an exited container run again. A changed definition always does.
@@ -110,8 +112,9 @@ func backoffOf(s *State, c *v1.Container, cur *Container, f Node) Backoff {
 	if ok || cur.Attempt == 0 || old == nil || old.State.Waiting == nil || old.State.Waiting.Reason != "CrashLoopBackOff" {
 		return b
 	}
-	delay, limit := orDefault(f.InitialBackoff, 10*time.Second), orDefault(f.MaxBackoff, 300*time.Second)
-	return Backoff{Delay: min(delay<<min(cur.Attempt-1, 10), limit), At: cur.StartedAt}
+
+	wait := retry.Backoff{First: orDefault(f.InitialBackoff, 10*time.Second), Max: orDefault(f.MaxBackoff, 300*time.Second)}
+	return Backoff{Delay: wait.Wait(int(cur.Attempt)), At: cur.StartedAt}
 }
 
 func orDefault(d, other time.Duration) time.Duration {
