@@ -44,7 +44,7 @@ func (s Stats) byContainer(ctx context.Context) ([]statsapi.PodStats, error) {
 
 	var pods []statsapi.PodStats
 	index := map[string]int{}
-	for _, c := range resp.GetStats() {
+	for _, c := range newest(resp.GetStats()) {
 		labels := c.GetAttributes().GetLabels()
 		uid := labels["io.kubernetes.pod.uid"]
 		i, known := index[uid]
@@ -81,7 +81,7 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 
 	if w := p.GetWindows(); w != nil {
 		out.CPU, out.Memory = windowsCPU(w.GetCpu()), windowsMemory(w.GetMemory())
-		for _, c := range w.GetContainers() {
+		for _, c := range newest(w.GetContainers()) {
 			out.Containers = append(out.Containers, windowsContainer(c))
 		}
 		if n := w.GetNetwork(); n.GetDefaultInterface() != nil {
@@ -92,7 +92,7 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 	} else {
 		l := p.GetLinux()
 		out.CPU, out.Memory = linuxCPU(l.GetCpu()), linuxMemory(l.GetMemory())
-		for _, c := range l.GetContainers() {
+		for _, c := range newest(l.GetContainers()) {
 			one := containerStats(c)
 			out.Containers = append(out.Containers, one)
 			if one.Swap != nil {
@@ -118,6 +118,32 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 	}
 	if out.Memory == nil {
 		out.Memory = memory
+	}
+	return out
+}
+
+// newest returns the statistics of the newest instance of each container, in the order of the list. A runtime may also list
+// instances that have ended, and two series of one name would make the whole page of metrics fail.
+func newest[C interface {
+	GetAttributes() *cri.ContainerAttributes
+}](list []C) []C {
+	type key struct{ pod, name string }
+	keyOf := func(c C) key {
+		return key{c.GetAttributes().GetLabels()["io.kubernetes.pod.uid"], c.GetAttributes().GetMetadata().GetName()}
+	}
+	attempt := func(c C) uint32 { return c.GetAttributes().GetMetadata().GetAttempt() }
+
+	index := map[key]int{}
+	var out []C
+	for _, c := range list {
+		i, known := index[keyOf(c)]
+		switch {
+		case !known:
+			index[keyOf(c)] = len(out)
+			out = append(out, c)
+		case attempt(c) > attempt(out[i]):
+			out[i] = c
+		}
 	}
 	return out
 }

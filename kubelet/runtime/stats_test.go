@@ -20,11 +20,19 @@ func value(n uint64) *cri.UInt64Value { return &cri.UInt64Value{Value: n} }
 
 func linuxContainer(name string) *cri.ContainerStats {
 	return &cri.ContainerStats{
-		Attributes: &cri.ContainerAttributes{Metadata: &cri.ContainerMetadata{Name: name},
+		Attributes: &cri.ContainerAttributes{Metadata: &cri.ContainerMetadata{Name: name, Attempt: 1},
 			Labels: map[string]string{"io.kubernetes.pod.uid": "u", "io.kubernetes.pod.name": "p", "io.kubernetes.pod.namespace": "ns"}},
 		Cpu:    &cri.CpuUsage{Timestamp: 1e9, UsageCoreNanoSeconds: value(5)},
 		Memory: &cri.MemoryUsage{WorkingSetBytes: value(7)},
 	}
+}
+
+// ended is the instance before the one of linuxContainer, which the runtime still lists.
+func ended(name string) *cri.ContainerStats {
+	c := linuxContainer(name)
+	c.Attributes.Metadata.Attempt = 0
+	c.Cpu.UsageCoreNanoSeconds = value(1000)
+	return c
 }
 
 func (u usageRuntime) ListPodSandboxStats(context.Context, *cri.ListPodSandboxStatsRequest, ...grpc.CallOption) (*cri.ListPodSandboxStatsResponse, error) {
@@ -33,7 +41,7 @@ func (u usageRuntime) ListPodSandboxStats(context.Context, *cri.ListPodSandboxSt
 	}
 	meta := &cri.PodSandboxAttributes{Metadata: &cri.PodSandboxMetadata{Name: "p", Namespace: "ns", Uid: "u"}}
 	return &cri.ListPodSandboxStatsResponse{Stats: []*cri.PodSandboxStats{
-		{Attributes: meta, Linux: &cri.LinuxPodSandboxStats{Containers: []*cri.ContainerStats{linuxContainer("a"), linuxContainer("b")}}},
+		{Attributes: meta, Linux: &cri.LinuxPodSandboxStats{Containers: []*cri.ContainerStats{ended("a"), linuxContainer("a"), linuxContainer("b"), ended("b")}}},
 		{Attributes: meta, Windows: &cri.WindowsPodSandboxStats{Containers: []*cri.WindowsContainerStats{
 			{Attributes: &cri.ContainerAttributes{Metadata: &cri.ContainerMetadata{Name: "a"}}, Cpu: &cri.WindowsCpuUsage{UsageCoreNanoSeconds: value(10)},
 				Memory: &cri.WindowsMemoryUsage{WorkingSetBytes: value(14), CommitMemoryBytes: value(20)}}, {}}}},
@@ -41,7 +49,7 @@ func (u usageRuntime) ListPodSandboxStats(context.Context, *cri.ListPodSandboxSt
 }
 
 func (u usageRuntime) ListContainerStats(context.Context, *cri.ListContainerStatsRequest, ...grpc.CallOption) (*cri.ListContainerStatsResponse, error) {
-	return &cri.ListContainerStatsResponse{Stats: []*cri.ContainerStats{linuxContainer("a"), linuxContainer("b")}}, nil
+	return &cri.ListContainerStatsResponse{Stats: []*cri.ContainerStats{ended("a"), linuxContainer("a"), linuxContainer("b"), ended("b")}}, nil
 }
 
 func TestPodStats(t *testing.T) {

@@ -85,6 +85,10 @@ func (r resources) Collect(out chan<- prometheus.Metric) {
 	emitCPU(out, nodeCPU, r.all.Node.CPU)
 	emitMemory(out, nodeMemory, r.all.Node.Memory)
 	emitSwap(out, nodeSwap, r.all.Node.Swap)
+
+	// A pod may be listed twice for a moment, with its old sandbox and its new one. Start times carry no time stamp that would
+	// distinguish the two, and two equal series make the whole page fail.
+	started := map[[3]string]bool{}
 	for _, p := range r.all.Pods {
 		labels := []string{p.PodRef.Name, p.PodRef.Namespace}
 		emitCPU(out, podCPU, p.CPU, labels...)
@@ -95,7 +99,9 @@ func (r resources) Collect(out chan<- prometheus.Metric) {
 			emitCPU(out, boxCPU, c.CPU, labels...)
 			emitMemory(out, boxMemory, c.Memory, labels...)
 			emitSwap(out, boxSwap, c.Swap, labels...)
-			if !c.StartTime.IsZero() {
+			series := [3]string{c.Name, p.PodRef.Name, p.PodRef.Namespace}
+			if !c.StartTime.IsZero() && !started[series] {
+				started[series] = true
 				start := float64(c.StartTime.UnixNano()) / 1e9
 				out <- prometheus.MustNewConstMetric(boxStart, prometheus.GaugeValue, start, labels...)
 			}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -252,4 +253,27 @@ func TestContainerMetrics(t *testing.T) {
 	if t.Failed() {
 		t.Log(text)
 	}
+}
+
+// A pod that is listed twice, with its old sandbox and its new one, must not cost the metrics of all others.
+func TestPodListedTwice(t *testing.T) {
+	started := metav1.NewTime(time.Unix(1e9, 0))
+	pod := statsapi.PodStats{PodRef: statsapi.PodReference{Name: "p", Namespace: "ns"},
+		Containers: []statsapi.ContainerStats{{Name: "c", StartTime: started}}}
+	other := pod
+	other.PodRef.Name = "other"
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(resources{all: &statsapi.Summary{Pods: []statsapi.PodStats{pod, pod, other}}})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, f := range families {
+		if f.GetName() == "container_start_time_seconds" && len(f.GetMetric()) == 2 {
+			return
+		}
+	}
+	t.Errorf("want one start time per container: %v", families)
 }
