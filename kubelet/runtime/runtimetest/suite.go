@@ -512,8 +512,9 @@ func events(c *check) {
 	h.expect("DELETED sandbox")
 }
 
-// unsentEvents: what happens while nobody listens is delivered later, except for the first events after a subscriber went
-// away, which are lost with its stream.
+// unsentEvents: what happens while nobody listens is delivered later or lost. containerd keeps it for the next subscriber, but only
+// once it has noticed that the last one went away, and it notices that by an event that it could not send. A new subscriber
+// learns of what happens from then on.
 func unsentEvents(c *check) {
 	cfg := c.box("a")
 	h, stop := c.listen(cfg.Metadata.Uid)
@@ -522,12 +523,22 @@ func unsentEvents(c *check) {
 	h.expect("CREATED sandbox", "STARTED sandbox")
 	stop()
 
-	id := c.start(c.create(c.creation(box, cfg, "sleep")))
-	c.stop(id, 10)
+	run := func(attempt uint32) (id string) {
+		r := c.creation(box, cfg, "sleep")
+		r.Config.Metadata.Attempt = attempt
+		id = c.start(c.create(r))
+		c.stop(id, 10)
+		return id
+	}
+	run(0)
+	h, _ = c.listen(cfg.Metadata.Uid)
+
+	// The end of an earlier container may still go to the subscriber that went away. That of the last one cannot.
+	run(1)
+	id := run(2)
+	h.names[id] = "app"
 	_, err := c.runtime.RemoveContainer(c.ctx, &cri.RemoveContainerRequest{ContainerId: id})
 	c.must(err)
-	h, _ = c.listen(cfg.Metadata.Uid)
-	h.names[id] = "app"
 	h.seek("DELETED app")
 }
 
