@@ -125,17 +125,17 @@ func removePodAlone(w *world, name string) {
 // cannot undo anything either.
 func podWithoutHNS(w *world) {
 	w.t.Helper()
-	must(w.t, control.Call(w.ctx, w.dir, "POST", "/service", serve.ServiceRequest{State: "stopped"}, nil))
+	must(w.t, control.Host(w.dir).Call(w.ctx, "POST", "/service", serve.ServiceRequest{State: "stopped"}, nil))
 	config := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: "late", Namespace: "default", Uid: "late"}}
 	if _, err := w.runtime.RunPodSandbox(w.ctx, &runtimeapi.RunPodSandboxRequest{Config: config}); err == nil {
 		w.t.Error("a pod got a network while HNS was stopped")
 	}
 	var dump serve.Dump
-	must(w.t, control.Call(w.ctx, w.dir, "GET", "/dump", nil, &dump))
+	must(w.t, control.Host(w.dir).Call(w.ctx, "GET", "/dump", nil, &dump))
 	if len(dump.Netns) != 1 {
 		w.t.Errorf("namespaces of pods while HNS is stopped: %v, want that of the pod that was given up", dump.Netns)
 	}
-	must(w.t, control.Call(w.ctx, w.dir, "POST", "/service", serve.ServiceRequest{State: "running"}, nil))
+	must(w.t, control.Host(w.dir).Call(w.ctx, "POST", "/service", serve.ServiceRequest{State: "running"}, nil))
 }
 
 func address(w *world, p pod) string {
@@ -149,7 +149,7 @@ func address(w *world, p pod) string {
 func hnsObjects(w *world) string {
 	w.t.Helper()
 	var dump map[string]json.RawMessage
-	must(w.t, control.Call(w.ctx, w.dir, "GET", "/dump", nil, &dump))
+	must(w.t, control.Host(w.dir).Call(w.ctx, "GET", "/dump", nil, &dump))
 	counts := map[string]int{}
 	for kind, raw := range dump {
 		var list []json.RawMessage

@@ -175,7 +175,7 @@ func (h hns) calls(ctx context.Context) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var stats struct{ Programs map[string]map[string]int }
-	if err := control.Call(ctx, h.hostDir, "GET", "/stats", nil, &stats); err != nil {
+	if err := control.Host(h.hostDir).Call(ctx, "GET", "/stats", nil, &stats); err != nil {
 		return nil, fmt.Errorf("asking HNS for its statistics: %w", err)
 	}
 	for program, calls := range stats.Programs {

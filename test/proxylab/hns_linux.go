@@ -25,7 +25,7 @@ func newHNS(netns, hostDir string) *HNS {
 func (h *HNS) Control(ctx context.Context, method, path string, body, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
-	return control.Call(ctx, h.dir, method, path, body, into)
+	return control.Host(h.dir).Call(ctx, method, path, body, into)
 }
 
 // Dump returns all objects of HNS.

@@ -268,7 +268,7 @@ const hnsTimeout = 20 * time.Second
 func (c Call) hnsd(ctx context.Context, method, path string, body, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, hnsTimeout)
 	defer cancel()
-	err := control.Call(ctx, c.HostDir, method, path, body, into)
+	err := control.Host(c.HostDir).Call(ctx, method, path, body, into)
 	var refused *control.Error
 	if method == http.MethodDelete && errors.As(err, &refused) && refused.Status == http.StatusNotFound {
 		return nil

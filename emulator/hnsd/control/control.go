@@ -68,8 +68,11 @@ func Do(ctx context.Context, hostDir, method, path string, body []byte) ([]byte,
 	return nil, &Error{Status: answer.StatusCode, Text: refusal.Error}
 }
 
+// Host is the state folder of an emulated host.
+type Host string
+
 // Call is Do with JSON values: body is what is sent, into where the answer goes; both may be nil.
-func Call(ctx context.Context, hostDir, method, path string, body, into any) error {
+func (h Host) Call(ctx context.Context, method, path string, body, into any) error {
 	var data []byte
 	if body != nil {
 		var err error
@@ -77,7 +80,7 @@ func Call(ctx context.Context, hostDir, method, path string, body, into any) err
 			return err
 		}
 	}
-	answer, err := Do(ctx, hostDir, method, path, data)
+	answer, err := Do(ctx, string(h), method, path, data)
 	if err != nil {
 		return fmt.Errorf("HNS control %s %s: %w", method, path, err)
 	}

@@ -11,7 +11,7 @@ import (
 // TestCall: answers are decoded, refusals are errors with what HNS said, and an HNS that does not run is told apart.
 func TestCall(t *testing.T) {
 	dir := t.TempDir()
-	if err := Call(t.Context(), dir, "GET", "/stats", nil, nil); !errors.Is(err, ErrNotRunning) {
+	if err := Host(dir).Call(t.Context(), "GET", "/stats", nil, nil); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("nobody listens: %v", err)
 	}
 	l, err := net.Listen("unix", Socket(dir))
@@ -34,14 +34,14 @@ func TestCall(t *testing.T) {
 	defer s.Close()
 
 	var made struct{ ID string }
-	if err := Call(t.Context(), dir, "POST", "/netns", map[string]string{"path": "/p"}, &made); err != nil || made.ID != "x" {
+	if err := Host(dir).Call(t.Context(), "POST", "/netns", map[string]string{"path": "/p"}, &made); err != nil || made.ID != "x" {
 		t.Errorf("got %+v, %v", made, err)
 	}
 	var refused *Error
-	if err := Call(t.Context(), dir, "POST", "/faults", nil, nil); !errors.As(err, &refused) || refused.Status != 400 || refused.Text != "rule 1 is empty" {
+	if err := Host(dir).Call(t.Context(), "POST", "/faults", nil, nil); !errors.As(err, &refused) || refused.Status != 400 || refused.Text != "rule 1 is empty" {
 		t.Errorf("refusal: %v", err)
 	}
-	if err := Call(t.Context(), dir, "GET", "/other", nil, nil); !errors.As(err, &refused) || refused.Status != 404 {
+	if err := Host(dir).Call(t.Context(), "GET", "/other", nil, nil); !errors.As(err, &refused) || refused.Status != 404 {
 		t.Errorf("unknown path: %v", err)
 	}
 }
