@@ -78,8 +78,8 @@ func HealthChecksOf(s *service.State, port uint16, facts *Facts) []service.Front
 	return out
 }
 
-// HostAddrOf returns the address of the host's own endpoint, or zero. Where there is one, it is
-// hns.Subnet.HostAddr of an IPv4 subnet. If that address belongs to a pod instead, the relay cannot listen there, and says so.
+// HostAddrOf returns the IPv4 address of the host's own endpoint (hns.Subnet.HostAddr), or the zero address if there is none. It
+// does not distinguish the host's endpoint from a pod that has this address; then the relay fails to listen and reports it.
 func HostAddrOf(facts *Facts, x *Index) netip.Addr {
 	if facts.Overlay() {
 		return netip.Addr{}

@@ -270,7 +270,8 @@ func (c *control) hits(n int) error {
 	return nil
 }
 
-// expire waits for the given time. Only for faults that consist of a time: there is no condition to wait for.
+// expire waits for the given time. Use it only for faults that are defined by how long they last: they have no condition that a
+// test could wait for.
 func (c *control) expire(d time.Duration) {
 	select {
 	case <-time.After(d):

@@ -49,7 +49,7 @@ func balancer(t *testing.T, s *subject) {
 		t.Errorf("read %+v, %v", read, err)
 	}
 	ids, err := s.LoadBalancerIDs(s.ctx)
-	list(s, "ids", ids, err, lb.ID, true)
+	listed(s, "ids", ids, err, lb.ID)
 	outlines, err := s.LoadBalancerOutlines(s.ctx)
 	if err != nil || outlines[lb.ID] != lb.Outline() {
 		t.Errorf("outline %x, want %x: %v", outlines[lb.ID], lb.Outline(), err)
@@ -61,7 +61,7 @@ func balancer(t *testing.T, s *subject) {
 	_, err = s.LoadBalancer(s.ctx, lb.ID)
 	s.class("after the deletion", err, hns.Absent)
 	ids, err = s.LoadBalancerIDs(s.ctx)
-	list(s, "ids afterwards", ids, err, lb.ID, false)
+	unlisted(s, "ids afterwards", ids, err, lb.ID)
 }
 
 // frontend: a frontend belongs to the load balancer that had it first; another port or protocol is another frontend.

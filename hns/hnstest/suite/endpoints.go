@@ -25,7 +25,7 @@ func remoteEndpoint(t *testing.T, s *subject) {
 		t.Errorf("by its name %+v, %v", named, err)
 	}
 	ids, err := s.EndpointIDs(s.ctx, network)
-	list(s, "endpoints of the network", ids, err, made.ID, true)
+	listed(s, "endpoints of the network", ids, err, made.ID)
 	all, err := s.Host.Endpoints.Endpoints(s.ctx, network)
 	if err != nil || len(all) != 1 || all[0].ID != first || !all[0].Has(addr) {
 		t.Errorf("endpoints %+v, %v", all, err)

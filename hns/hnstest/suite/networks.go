@@ -27,7 +27,7 @@ func networkIsFound(t *testing.T, s *subject) {
 		t.Errorf("subnets %v, want %v", found.Subnets, subnet)
 	}
 	ids, err = s.NetworkIDs(s.ctx, networkName)
-	list(s, "ids", ids, err, made.ID, true)
+	listed(s, "ids", ids, err, made.ID)
 	all, err := s.Host.Networks.Networks(s.ctx)
 	if err != nil || !slices.ContainsFunc(all, func(n hns.Network) bool { return n.ID == made.ID && n.Name == networkName }) {
 		t.Errorf("networks %v, %v", all, err)
@@ -99,7 +99,7 @@ func hostNamespace(t *testing.T, s *subject) {
 		s.good(what, s.AddToNamespace(s.ctx, host.ID, endpoint.ID))
 	}
 	now, err := s.Namespace(s.ctx, host.ID)
-	list(s, "endpoints of the namespace", now.Endpoints, err, endpoint.ID, true)
+	listed(s, "endpoints of the namespace", now.Endpoints, err, endpoint.ID)
 	read, err := s.Endpoint(s.ctx, endpoint.ID)
 	if err != nil || read.Namespace != host.ID {
 		t.Errorf("it is in namespace %q, want %s: %v", read.Namespace, host.ID, err)
@@ -109,12 +109,12 @@ func hostNamespace(t *testing.T, s *subject) {
 		s.good(what, s.RemoveFromNamespace(s.ctx, host.ID, endpoint.ID))
 	}
 	now, err = s.Namespace(s.ctx, host.ID)
-	list(s, "endpoints afterwards", now.Endpoints, err, endpoint.ID, false)
+	unlisted(s, "endpoints afterwards", now.Endpoints, err, endpoint.ID)
 
 	s.good("adding for its deletion", s.AddToNamespace(s.ctx, host.ID, endpoint.ID))
 	s.good("deleting it while it is in", s.DeleteEndpoint(s.ctx, endpoint.ID))
 	now, err = s.Namespace(s.ctx, host.ID)
-	list(s, "endpoints after its deletion", now.Endpoints, err, endpoint.ID, false)
+	unlisted(s, "endpoints after its deletion", now.Endpoints, err, endpoint.ID)
 }
 
 // remoteInNamespace: neither a remote endpoint nor what does not exist can be in a namespace.

@@ -169,10 +169,18 @@ func (s *subject) good(what string, err error) {
 	}
 }
 
-// list fails unless a listing succeeded and has, or has not, an element.
-func list[T comparable](s *subject, what string, all []T, err error, one T, want bool) {
+// listed fails unless a listing succeeded and has an element.
+func listed[T comparable](s *subject, what string, all []T, err error, one T) {
 	s.t.Helper()
-	if err != nil || slices.Contains(all, one) != want {
-		s.t.Errorf("%s: %v in %v is %v, want %v (%v)", what, one, all, !want, want, err)
+	if err != nil || !slices.Contains(all, one) {
+		s.t.Errorf("%s: %v lacks %v (%v)", what, all, one, err)
+	}
+}
+
+// unlisted fails unless a listing succeeded and does not have an element.
+func unlisted[T comparable](s *subject, what string, all []T, err error, one T) {
+	s.t.Helper()
+	if err != nil || slices.Contains(all, one) {
+		s.t.Errorf("%s: %v has %v (%v)", what, all, one, err)
 	}
 }
