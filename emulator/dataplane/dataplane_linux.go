@@ -130,17 +130,6 @@ func (d *DataPlane) Verify(ctx context.Context, desired desired.State) ([]Drift,
 	return drift, nil
 }
 
-// keepChains adds the chains that small changes left for the next load balancer.
-func (s *State) keepChains(live State) {
-	for to, from := range map[*Ruleset]Ruleset{&s.Rules: live.Rules, &s.Rules6: live.Rules6} {
-		for name, c := range from.Chains {
-			if _, ok := to.Chains[name]; !ok && (strings.HasPrefix(name, setEP+"_") || strings.HasPrefix(name, setNPEP+"_") || strings.HasPrefix(name, setKeep+"_")) {
-				to.Chains[name] = c
-			}
-		}
-	}
-}
-
 // facts reads the uplink. Without it, or its address, the host is alone: nothing leaves it, and the loopback address
 // stands in for the node's.
 func (d *DataPlane) facts() (Facts, error) {

@@ -153,3 +153,14 @@ func (r *renderer) transaction() *Transaction {
 	tx.Frontends = sortedKeys(changed)
 	return tx
 }
+
+// keepChains adds the chains that small changes left for the next load balancer.
+func (s *State) keepChains(live State) {
+	for to, from := range map[*Ruleset]Ruleset{&s.Rules: live.Rules, &s.Rules6: live.Rules6} {
+		for name, c := range from.Chains {
+			if _, ok := to.Chains[name]; !ok && (strings.HasPrefix(name, setEP+"_") || strings.HasPrefix(name, setNPEP+"_") || strings.HasPrefix(name, setKeep+"_")) {
+				to.Chains[name] = c
+			}
+		}
+	}
+}

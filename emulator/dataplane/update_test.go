@@ -13,6 +13,9 @@ import (
 	"porthole.dev/porthole/emulator/desired"
 )
 
+// netID is the network of most tests.
+const netID = "11111111-0000-0000-0000-000000000001"
+
 // churn makes random changes: load balancers and remote endpoints come, change and go.
 type churn struct {
 	rnd     *rand.Rand

@@ -21,6 +21,20 @@ func (o *Object) Is(kind string) bool {
 // HostDefault reports whether it is the host's own compartment, which is always there.
 func (o *Object) HostDefault() bool { return o.Kind == Namespace && o.Doc.str("Type") == "HostDefault" }
 
+// DetachAll takes every endpoint out of its namespace, and counts them.
+func DetachAll(s *State) (next *State, n int, err error) {
+	next = s.clone()
+	for _, e := range s.List(Endpoint) {
+		if ns := e.Doc.str("HostComputeNamespace"); ns != ZeroID {
+			if err := detach(next, ns, e.ID); err != nil {
+				return nil, 0, err
+			}
+			n++
+		}
+	}
+	return next, n, nil
+}
+
 // Lose forgets every chosen object, whatever refers to it, and counts them: endpoints go with their network, attached
 // or not; load balancers keep naming backends that are gone. With renew a network comes back empty under a new id.
 func (h *Host) Lose(s *State, chosen func(*Object) bool, renew bool) (*State, int, error) {

@@ -52,6 +52,7 @@ func (s controls) handler(ctx context.Context) http.Handler {
 	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.faults.list(), nil) })
 	mux.HandleFunc("POST /faults", s.setFaults)
 	mux.HandleFunc("POST /lose", s.loseObjects)
+	mux.HandleFunc("POST /reboot", s.rebootHost)
 	mux.HandleFunc("POST /repair", func(w http.ResponseWriter, r *http.Request) { reply(w, struct{}{}, s.repair(r.Context())) })
 	mux.HandleFunc("GET /latency", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.latency.report(), nil) })
 	mux.HandleFunc("POST /latency", s.setLatency)

@@ -65,6 +65,9 @@ func (s *Service) loseChosen(ctx context.Context, q LoseRequest, choose func(*hn
 			s.planeLost[o.ID] = true
 		}
 	}
+	if err := s.saveLoss(); err != nil {
+		return err
+	}
 	return s.reapply(ctx)
 }
 
@@ -103,6 +106,9 @@ func (s *Service) repair(ctx context.Context) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	clear(s.planeLost)
+	if err := s.saveLoss(); err != nil {
+		return err
+	}
 	return s.reapply(ctx)
 }
 

@@ -80,7 +80,11 @@ func newService(host *hnsd.Host, plane DataPlane, journalPath string) (*Service,
 			return nil, err
 		}
 	}
-	s := &Service{host: host, plane: plane, journal: j, planeLost: map[string]bool{}}
+	lost, err := readLoss(journalPath)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{host: host, plane: plane, journal: j, planeLost: lost}
 	s.pool.size.Store(endlessPool)
 	host.PortBlocks = func() int { return int(s.pool.size.Load()) }
 	s.state.Store(state.Settled())
@@ -136,7 +140,9 @@ func (s *Service) commit(ctx context.Context, change func(*hnsd.State) (*hnsd.St
 		return diff, err
 	}
 	diff = next.Diff(old)
-	s.endLoss(diff)
+	if err := s.endLoss(diff); err != nil {
+		return diff, hnsd.ErrFailed.WithText("%v", err)
+	}
 	if err := s.carry(ctx, next, diff); err != nil {
 		klog.FromContext(ctx).Error(err, "the data plane refused a change", "change", diff)
 		return diff, hnsd.ErrFailed.WithText("%v", err)
@@ -220,9 +226,10 @@ func (s *Service) Verify(ctx context.Context) ([]dataplane.Drift, error) {
 }
 
 // endLoss lets the data plane carry the objects again that a change rewrites; under writing.
-func (s *Service) endLoss(c hnsd.Change) {
-	if len(s.planeLost) == 0 {
-		return
+func (s *Service) endLoss(c hnsd.Change) error {
+	before := len(s.planeLost)
+	if before == 0 {
+		return nil
 	}
 	for _, o := range c.Put {
 		delete(s.planeLost, o.ID)
@@ -230,4 +237,8 @@ func (s *Service) endLoss(c hnsd.Change) {
 	for _, r := range c.Drop {
 		delete(s.planeLost, r.ID)
 	}
+	if len(s.planeLost) == before {
+		return nil
+	}
+	return s.saveLoss()
 }

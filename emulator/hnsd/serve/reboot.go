@@ -1,0 +1,173 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/internal/atomicfile"
+)
+
+// RebootRequest plays what a reboot of the host does to HNS. HNS keeps its objects in a store, and what carries their packets is gone.
+// Keep and Lose name things that differ from the defaults: a kind of hnsd.KindNames, rebootAttachments or rebootRules.
+type RebootRequest struct {
+	Keep []string `json:"keep,omitempty"`
+	Lose []string `json:"lose,omitempty"`
+}
+
+// RebootStatus counts what a reboot lost, by thing.
+type RebootStatus struct {
+	Lost map[string]int `json:"lost"`
+}
+
+const (
+	// rebootAttachments are the places of endpoints in namespaces. Without its attachment an endpoint is listed, in no namespace,
+	// and has no adapter.
+	rebootAttachments = "Attachment"
+	// rebootRules are what carries the packets of load balancers. Without it they are listed and serve nobody (microsoft/wcnscripts#24).
+	rebootRules = "Rule"
+)
+
+// rebootLoses are the things that a reboot loses unless they are kept (all unverified). The host's own namespace always stays.
+var rebootLoses = []string{hnsd.Namespace.String(), rebootAttachments, rebootRules}
+
+// lostInReboot gives the things that a request loses, in the spelling of RebootThings.
+func lostInReboot(q RebootRequest) (map[string]bool, error) {
+	lost := map[string]bool{}
+	for _, thing := range rebootLoses {
+		lost[thing] = true
+	}
+	for i, names := range [][]string{q.Keep, q.Lose} {
+		for _, name := range names {
+			at := slices.IndexFunc(RebootThings(), func(t string) bool { return strings.EqualFold(t, name) })
+			if at < 0 {
+				return nil, fmt.Errorf("a reboot neither keeps nor loses %q: there are %s", name, strings.Join(RebootThings(), ", "))
+			}
+			thing := RebootThings()[at]
+			if i == 1 && slices.ContainsFunc(q.Keep, func(kept string) bool { return strings.EqualFold(kept, thing) }) {
+				return nil, fmt.Errorf("%s is to be both kept and lost", thing)
+			}
+			lost[thing] = i == 1
+		}
+	}
+	return lost, nil
+}
+
+// RebootThings are what a reboot can keep or lose.
+func RebootThings() []string { return append(hnsd.KindNames(), rebootAttachments, rebootRules) }
+
+// reboot carries out a request. Calls are refused meanwhile, as while the service starts; afterwards every handle and every
+// registration of programs has ended, and nobody was notified of what was lost.
+func (s *Service) reboot(ctx context.Context, q RebootRequest) (RebootStatus, error) {
+	lost, err := lostInReboot(q)
+	if err != nil {
+		return RebootStatus{}, err
+	}
+	s.life.enter("starting")
+	s.subscribers.endAll()
+	counts, err := s.loseInReboot(ctx, lost)
+	s.handles.forget()
+	s.life.enter("running")
+	s.life.mu.Lock()
+	s.life.restarts++
+	s.life.mu.Unlock()
+	klog.FromContext(ctx).Info("HNS after a reboot", "lost", counts)
+	return RebootStatus{Lost: counts}, err
+}
+
+func (s *Service) loseInReboot(ctx context.Context, lost map[string]bool) (map[string]int, error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	counts := map[string]int{}
+	_, err := s.commit(ctx, func(state *hnsd.State) (*hnsd.State, error) {
+		next := state
+		for _, kind := range slices.Sorted(maps.Keys(lost)) {
+			if !lost[kind] || kind == rebootAttachments || kind == rebootRules {
+				continue
+			}
+			var err error
+			if next, counts[kind], err = s.host.Lose(next, func(o *hnsd.Object) bool { return o.Is(kind) }, false); err != nil {
+				return nil, err
+			}
+		}
+		if lost[rebootAttachments] {
+			var err error
+			if next, counts[rebootAttachments], err = hnsd.DetachAll(next); err != nil {
+				return nil, err
+			}
+		}
+		return next, nil
+	})
+	if err != nil || !lost[rebootRules] {
+		return counts, err
+	}
+
+	for _, o := range s.state.Load().List(hnsd.LoadBalancer) {
+		s.planeLost[o.ID] = true
+		counts[rebootRules]++
+	}
+	return counts, errors.Join(s.saveLoss(), s.reapply(ctx))
+}
+
+// rebootHost answers POST /reboot.
+func (s controls) rebootHost(w http.ResponseWriter, r *http.Request) {
+	var q RebootRequest
+	if !decode(w, r, &q, `{"keep": […], "lose": […]}`) {
+		return
+	}
+	if _, err := lostInReboot(q); err != nil {
+		refuse(w, err)
+		return
+	}
+	status, err := s.reboot(r.Context(), q)
+	reply(w, status, err)
+}
+
+// lossPath is the file that keeps which objects are listed and carry no packets, beside the journal.
+func lossPath(journal string) string { return filepath.Join(filepath.Dir(journal), "unplumbed.json") }
+
+// saveLoss keeps planeLost, so that a daemon that starts again does not carry what its predecessor had lost; under writing.
+func (s *Service) saveLoss() error {
+	if len(s.planeLost) == 0 {
+		err := os.Remove(lossPath(s.journal.path))
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	data, err := json.Marshal(slices.Sorted(maps.Keys(s.planeLost)))
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(lossPath(s.journal.path), data, 0o600)
+}
+
+// readLoss reads what saveLoss kept.
+func readLoss(journal string) (map[string]bool, error) {
+	lost := map[string]bool{}
+	data, err := os.ReadFile(lossPath(journal))
+	if errors.Is(err, os.ErrNotExist) {
+		return lost, nil
+	}
+	var ids []string
+	if err == nil {
+		err = json.Unmarshal(data, &ids)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading which HNS objects carry no packets: %w", err)
+	}
+	for _, id := range ids {
+		lost[id] = true
+	}
+	return lost, nil
+}
