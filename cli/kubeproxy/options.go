@@ -82,6 +82,8 @@ func modeOptions() []option {
 				s.NoProbes = !on
 				return err
 			}},
+		{"node-access", "let programs of this node itself reach node ports and load balancer addresses, by more load balancers than upstream's proxy makes; an HNS that refuses one of them is left with the others", boolean, false,
+			toBool(func(s *settings) *bool { return &s.NodeAccess })},
 		{"cluster-cidr", "ranges of pod addresses in the cluster, with commas", text, false,
 			toText(func(s *settings) *string { return &s.Config.ClusterCIDR })},
 

@@ -28,15 +28,16 @@ type indexed struct {
 type property struct{ name, value string }
 
 const (
-	frontendOf  = "frontend"  // load balancers, by what they conflict in
-	nodePortOf  = "node port" // load balancers without frontend addresses, by external port
-	blockOf     = "block"     // load balancers that hold a block of ports
-	networkOf   = "network"   // endpoints, by network
-	namespaceOf = "namespace" // endpoints, by namespace
-	addressOf   = "address"   // endpoints, by network, remote or local, and address
-	localOf     = "local"     // local endpoints, by address in whatever network
-	macOf       = "mac"       // endpoints
-	hostPortOf  = "host port" // endpoints with a port mapping, by external port
+	frontendOf    = "frontend"        // load balancers, by what they conflict in
+	nodePortOf    = "node port"       // load balancers without frontend addresses, by external port
+	hostPortTaken = "host port taken" // load balancers, by the host's own ports that they take
+	blockOf       = "block"           // load balancers that hold a block of ports
+	networkOf     = "network"         // endpoints, by network
+	namespaceOf   = "namespace"       // endpoints, by namespace
+	addressOf     = "address"         // endpoints, by network, remote or local, and address
+	localOf       = "local"           // local endpoints, by address in whatever network
+	macOf         = "mac"             // endpoints
+	hostPortOf    = "host port"       // endpoints with a port mapping, by external port
 )
 
 const degree = 16 // of the trees; a path to copy is a few of such nodes
@@ -159,6 +160,11 @@ func balancerProperties(d Doc) iter.Seq[property] {
 	return func(yield func(property) bool) {
 		for _, f := range frontends(d) {
 			if !yield(property{frontendOf, f}) {
+				return
+			}
+		}
+		for _, p := range hostPorts(d) {
+			if !yield(property{hostPortTaken, p}) {
 				return
 			}
 		}

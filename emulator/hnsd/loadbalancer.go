@@ -56,6 +56,11 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 		}
 	}
 
+	for _, port := range hostPorts(d) {
+		if h.Profile.OnePortOwner && n.anyHaving(hostPortTaken, port, o.ID) {
+			return ErrPortAlreadyExists
+		}
+	}
 	if err := checkNodePorts(n, d); err != nil {
 		return err
 	}
@@ -148,6 +153,17 @@ func frontends(d Doc) []string {
 	for _, vip := range vips {
 		for _, m := range d.docs("PortMappings") {
 			keys = append(keys, fmt.Sprintf("%s/%d/%d/%v", vip, protocol(m), m.num("ExternalPort"), d.num("Flags")&2 != 0))
+		}
+	}
+	return keys
+}
+
+// hostPorts are the ports of the host itself that a load balancer takes: those without a frontend address, and those that programs
+// of the host reach (flag 2).
+func hostPorts(d Doc) (keys []string) {
+	for _, m := range d.docs("PortMappings") {
+		if len(d.strs("FrontendVIPs")) == 0 || m.num("Flags")&2 != 0 {
+			keys = append(keys, fmt.Sprintf("%d/%d/%v", protocol(m), m.num("ExternalPort"), d.num("Flags")&2 != 0))
 		}
 	}
 	return keys

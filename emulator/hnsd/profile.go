@@ -37,6 +37,12 @@ type Profile struct {
 	// HostListeners refuses a node port, or a frontend on the node's own address, on which a process of the host listens.
 	// kubernetes/kubernetes#137530 names builds of Server 2019; newer ones are taken not to (unverified).
 	HostListeners bool
+	// OnePortOwner takes a port of the host for one load balancer only, regardless of its address: one without an address, or with
+	// port flag 2. Windows has HCN_E_PORT_ALREADY_EXISTS for it; whether it does so is unverified.
+	OnePortOwner bool
+	// TextFilters writes ids in upper case and compares the ids of filters with them as texts. Windows writes most ids in upper case,
+	// and no document says how its filters compare (unverified).
+	TextFilters bool
 }
 
 // profiles of HNS. Those without a build lie between the builds that can be run, or are earlier revisions of one.
@@ -51,6 +57,8 @@ var profiles = []struct {
 	{0, Profile{Name: "win-19041", Version: Version{11, 10}, FrontendConflict: ErrPortAlreadyExists, UnknownNetwork: ErrElementNotFound}},
 	{0, Profile{Name: "ws-15.0", Version: Version{15, 0}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound}},
 	{0, Profile{Name: "ws2025-pre", Version: Version{15, 4}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, UniqueRemotes: true}},
+	{0, Profile{Name: "ws2022-oneport", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, OnePortOwner: true}},
+	{0, Profile{Name: "ws2022-textids", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, TextFilters: true}},
 }
 
 // ProfileOf gives the profile of a Windows build.

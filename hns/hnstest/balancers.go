@@ -29,6 +29,16 @@ func frontends(lb hns.LoadBalancer) []string {
 	return out
 }
 
+// hostPorts returns the ports of the node itself that a load balancer takes: those without an address, and those with flag 2.
+func hostPorts(lb hns.LoadBalancer) (out []string) {
+	for _, p := range lb.Ports {
+		if len(lb.VIPs) == 0 || p.Flags&hns.PortLocalRouted != 0 {
+			out = append(out, fmt.Sprintf("%v %d %v", p.Protocol, p.External, lb.IPv6))
+		}
+	}
+	return out
+}
+
 func (f *Fake) refused(kind string, lb *hns.LoadBalancer) error {
 	if f.Refuse == nil {
 		return nil
@@ -45,17 +55,27 @@ func (o *objects) checkBalancer(lb hns.LoadBalancer) error {
 			return fail(hns.Absent, 0x803b0002, "load balancer backend %s", id)
 		}
 	}
+
 	for _, other := range o.balancers {
 		if other.ID == lb.ID {
 			continue
 		}
-		for _, key := range frontends(other) {
-			if slices.Contains(frontends(lb), key) {
-				return fail(hns.Exists, 0xb7, "load balancer frontend %s", key)
-			}
+		if key := common(frontends(other), frontends(lb)); key != "" {
+			return fail(hns.Exists, 0xb7, "load balancer frontend %s", key)
+		}
+		if port := common(hostPorts(other), hostPorts(lb)); port != "" && o.oneOwner {
+			return fail(hns.Exists, 0x803b0013, "load balancer on the node's port %s", port)
 		}
 	}
 	return nil
+}
+
+// common returns an element of both, or "".
+func common(a, b []string) string {
+	if i := slices.IndexFunc(a, func(key string) bool { return slices.Contains(b, key) }); i >= 0 {
+		return a[i]
+	}
+	return ""
 }
 
 // CreateLoadBalancer implements the method of hcn.Client.

@@ -36,6 +36,7 @@ type objects struct {
 	endpoints  []hns.Endpoint
 	balancers  []hns.LoadBalancer
 	namespaces []hns.Namespace
+	oneOwner   bool // of each port of the host
 }
 
 // HostNamespace is the id of the namespace that stands for the host's own compartment. Every Windows host has one.
@@ -50,6 +51,10 @@ func New(version hns.Version, networks ...hns.Network) *Fake {
 		objects:  objects{networks: networks, namespaces: []hns.Namespace{host}},
 	}
 }
+
+// OneOwnerPerPort makes the host take a port of its own for one load balancer only, whatever its address, as profile ws2022-oneport of
+// the emulated host does.
+func OneOwnerPerPort(f *Fake) { f.oneOwner = true }
 
 // Edit changes the host's objects without a call to HNS.
 func (f *Fake) Edit(change func(endpoints *[]hns.Endpoint, balancers *[]hns.LoadBalancer, networks *[]hns.Network)) {

@@ -42,8 +42,9 @@ type Options struct {
 	NodePortsPrimary bool // node ports on the node's primary addresses only
 
 	// Kernelspace
-	NoProbes  bool       // believe what HNS lists
-	SourceVIP netip.Addr // not valid: the mode chooses one
+	NoProbes   bool       // believe what HNS lists
+	NodeAccess bool       // programs of the node reach node ports and load balancer addresses, where HNS lets them
+	SourceVIP  netip.Addr // not valid: the mode chooses one
 
 	// Userspace
 	ServiceInterface string // gets the addresses of services

@@ -65,7 +65,7 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 }
 
 func (given Options) kernelOptions() kernel.Options {
-	o := kernel.Options{NetworkName: given.Config.Winkernel.NetworkName, EnableDSR: given.Config.Winkernel.EnableDSR, SourceVIP: given.SourceVIP,
+	o := kernel.Options{NetworkName: given.Config.Winkernel.NetworkName, EnableDSR: given.Config.Winkernel.EnableDSR, SourceVIP: given.SourceVIP, NodeAccess: given.NodeAccess,
 		Settle: given.Settle, Period: given.Period, ForwardHealthChecks: given.Config.Winkernel.ForwardHealthCheckVip}
 	if own, err := netip.ParseAddrPort(given.Healthz); err == nil {
 		o.HealthPort = own.Port()

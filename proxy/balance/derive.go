@@ -35,7 +35,7 @@ func Adapt(f *service.Frontend) *service.Frontend {
 // NodeAccessOf derives the frontends by which programs of the node reach a node port. Clients from outside reach them too, so
 // they have the backends that the external traffic policy allows, and keep client addresses where the node port does.
 func NodeAccessOf(f *service.Frontend, facts *Facts) []service.Frontend {
-	if f.Kind != service.NodePort {
+	if f.Kind != service.NodePort || facts.refusedAccess(f.Key) {
 		return nil
 	}
 
@@ -49,6 +49,12 @@ func NodeAccessOf(f *service.Frontend, facts *Facts) []service.Frontend {
 		out = append(out, derived)
 	}
 	return out
+}
+
+// AccessedBy returns the frontend of a service for whose node access a derived one stands.
+func AccessedBy(derived service.Key) service.Key {
+	derived.VIP = netip.Addr{}
+	return derived
 }
 
 // HealthChecksOf derives the health checks of a service: one for each of its ingress IPs, at its healthCheckNodePort or, without

@@ -39,7 +39,7 @@ func document(f *service.Frontend, internal uint16, facts *Facts) hns.LoadBalanc
 		switch {
 		case f.PreserveDestination && f.Kind == service.Ingress:
 			port.Flags |= hns.PortPreserveDIP | hns.PortUseMux
-		case facts.NodeAccess && !f.LocalOnly:
+		case facts.NodeAccess && !f.LocalOnly && !facts.refusedAccess(f.Key):
 			port.Flags |= hns.PortLocalRouted
 		}
 	}

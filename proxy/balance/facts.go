@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/proxy/service"
 )
 
 // Facts are what plans depend on beside frontends and HNS's objects.
@@ -23,9 +24,14 @@ type Facts struct {
 	HostAddr netip.Addr
 	// NodeAccess makes load balancer addresses work for programs of the node.
 	NodeAccess bool
+	// AccessRefused has the frontends of services for which HNS refused what NodeAccess adds. They do without it.
+	AccessRefused map[service.Key]string
 	// ModifyLies: this HNS answers success to a modification and changes nothing (kubernetes/kubernetes#131466).
 	ModifyLies bool
 }
+
+// refusedAccess reports whether a frontend does without node access because HNS refused it.
+func (f *Facts) refusedAccess(key service.Key) bool { return f.AccessRefused[key] != "" }
 
 // Overlay reports whether the network is an overlay.
 func (f *Facts) Overlay() bool { return f.Network.Type == hns.Overlay }

@@ -104,7 +104,6 @@ func (b *bench) start() {
 	b.mu.Unlock()
 	opts := Options{
 		NetworkName: "porthole", EnableDSR: true, Host: HostOf(b.host), Take: b.take, Changed: b.changed, Notify: b.notify, Reporter: b,
-		NoNodeAccess: true,
 	}
 	b.adjust(&opts)
 	b.proxy = New(opts)

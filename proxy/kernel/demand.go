@@ -189,6 +189,7 @@ func (d *demand) drop(t *target) {
 		delete(d.orphans, t.orphan)
 	case t.f == nil:
 		delete(d.targets, t.key)
+		delete(d.derive.facts.AccessRefused, t.key)
 		d.setCounted(t, "")
 		d.touch(t.service)
 	}

@@ -25,6 +25,9 @@ func (p *Proxy) consider(t *target) {
 	case t.doubted:
 		p.work.enqueue(&t.task)
 		return
+	case p.access.awaits(t):
+		p.demand.setState(t, false)
+		return // its frontend brings it back when that is as wanted
 	}
 
 	plan := p.planTarget(t)
@@ -61,7 +64,11 @@ func (p *Proxy) conclude(t *target, plan *balance.Plan) {
 	case plan.Right():
 		t.applied = ""
 		p.demand.clearFailure(t)
+		wasDone := t.done
 		p.demand.setState(t, true)
+		if !wasDone {
+			p.access.follow(t)
+		}
 		p.derive.releaseRelay(t)
 		p.demand.drop(t)
 	case plan.Blocked.Reason != "":
@@ -99,6 +106,10 @@ func (p *Proxy) runTarget(t *target) {
 	}
 	if t.doubted {
 		p.reread(t)
+		return
+	}
+	if p.access.awaits(t) {
+		p.demand.setState(t, false)
 		return
 	}
 	plan := p.planTarget(t)
@@ -157,6 +168,9 @@ func (p *Proxy) written(t *target, op balance.Op, o outcome, outdated bool) {
 	}
 
 	p.logger.V(2).Info("Operation failed", "operation", op.String(), "err", o.err)
+	if p.access.giveUp(t, o.err) {
+		return
+	}
 	p.failWith(t, o.err)
 	if outdated && t.failure.class != hns.Unknown {
 		t.failure.tryNow()

@@ -14,7 +14,7 @@ const nodePatience = time.Second
 
 // awaitNode makes plans wait for the node's addresses, if NodeChanged will announce them.
 func (p *Proxy) awaitNode() {
-	p.nodeAwaited = p.opts.NodeAddrs != nil && p.opts.NodeChanged != nil && !p.opts.NoNodeAccess
+	p.nodeAwaited = p.opts.NodeAddrs != nil && p.opts.NodeChanged != nil && p.opts.NodeAccess
 	if p.nodeAwaited {
 		p.work.at(time.Now().Add(nodePatience), p.stopAwaitingNode)
 	}
@@ -30,7 +30,7 @@ func (p *Proxy) stopAwaitingNode() {
 // nodeAddrs returns the addresses by which programs of the node reach its node ports. certain says that they are the node's own,
 // and not a guess from the network.
 func (o *Options) nodeAddrs(network *hns.Network) (addrs []netip.Addr, certain bool) {
-	if o.NoNodeAccess {
+	if !o.NodeAccess {
 		return nil, true
 	}
 	if o.NodeAddrs != nil {

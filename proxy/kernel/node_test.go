@@ -1,7 +1,9 @@
 package kernel
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -9,7 +11,9 @@ import (
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hnstest"
+	"porthole.dev/porthole/proxy/balance"
 	"porthole.dev/porthole/proxy/health"
+	"porthole.dev/porthole/proxy/service"
 )
 
 // The node's addresses come late, and change. Node ports follow them; nothing else changes.
@@ -29,7 +33,7 @@ func TestNodeAddressesAreFollowed(t *testing.T) {
 	onNetwork(t, ws2022, net1, func(b *bench) {
 		moved = make(chan struct{}, 1)
 		b.adjust = func(o *Options) {
-			o.NoNodeAccess, o.NodeChanged = false, moved
+			o.NodeAccess, o.NodeChanged = true, moved
 			o.NodeAddrs = func() []netip.Addr { return *addrs.Load() }
 		}
 	}, func(b *bench) {
@@ -68,7 +72,7 @@ func TestNodeAddressComesDuringTheFirstSurvey(t *testing.T) {
 	onNetwork(t, ws2022, net1, func(b *bench) {
 		moved := make(chan struct{}, 1)
 		b.adjust = func(o *Options) {
-			o.NoNodeAccess, o.NodeChanged = false, moved
+			o.NodeAccess, o.NodeChanged = true, moved
 			o.NodeAddrs = func() []netip.Addr {
 				if known.Load() {
 					return []netip.Addr{netip.MustParseAddr("192.0.2.7")}
@@ -108,7 +112,7 @@ func TestRestartBeforeTheNodeIsKnown(t *testing.T) {
 			onNetwork(t, ws2022, network, func(b *bench) {
 				moved = make(chan struct{}, 1)
 				b.adjust = func(o *Options) {
-					o.NoNodeAccess, o.NodeChanged = false, moved
+					o.NodeAccess, o.NodeChanged = true, moved
 					o.NodeAddrs = func() []netip.Addr {
 						if known.Load() {
 							return addrs
@@ -139,15 +143,12 @@ func TestRestartBeforeTheNodeIsKnown(t *testing.T) {
 }
 
 // A program of the host has the port, and HNS refuses the load balancer for programs of the node. The service counts as programmed,
-// with a problem, and HNS is asked again ever less often.
-func TestNodePortFromNodeIsOptional(t *testing.T) {
+// with a problem, and HNS is not asked again until the service releases the port.
+func TestNodeAccessIsOptional(t *testing.T) {
 	onNetwork(t, ws2022, net1, func(b *bench) {
-		b.adjust = func(o *Options) {
-			o.NoNodeAccess = false
-			o.NodeAddrs = func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("192.0.2.7")} }
-		}
+		withNodeAccess(b)
 		b.host.Refuse = func(kind string, _ *hns.Endpoint, lb *hns.LoadBalancer) error {
-			if lb != nil && len(lb.VIPs) > 0 && lb.VIPs[0].String() == "192.0.2.7" {
+			if lb != nil && len(lb.VIPs) > 0 && lb.VIPs[0] == nodeAddr {
 				return &hns.Error{Doing: kind, Class: hns.Exists, Code: 0x803b0013, Err: errRefused}
 			}
 
@@ -158,16 +159,14 @@ func TestNodePortFromNodeIsOptional(t *testing.T) {
 		b.want(f)
 		b.pass(30 * time.Second)
 		b.expectState(f.Service, health.Programmed, "")
-		if problems := b.status[f.Service].Problems; len(problems) != 1 || problems[0].Reason != "NodePortFromNode" {
-			t.Errorf("problems: %+v", problems)
-		}
+		b.expectProblems(f.Service, reasonFromNode)
 		if last := b.passes[len(b.passes)-1]; last.Failed != 0 || last.Wanted != 1 {
 			t.Errorf("%+v", last)
 		}
 
 		b.host.ResetCalls()
 		b.pass(30 * time.Minute)
-		if n := b.host.Count("create load balancer"); n > 6 {
+		if n := b.host.Count("create load balancer"); n > 0 {
 			t.Errorf("%d attempts in half an hour", n)
 		}
 		if n := b.host.Count("list load balancer ids"); n > 67 {
@@ -175,9 +174,129 @@ func TestNodePortFromNodeIsOptional(t *testing.T) {
 		}
 
 		b.host.Refuse = nil
-		b.pass(6 * time.Minute)
-		if !strings.Contains(b.host.Dump(), "lb 192.0.2.7 ") || len(b.status[f.Service].Problems) != 0 {
-			t.Errorf("not served once the port is free:\n%s%+v", b.host.Dump(), b.status[f.Service].Problems)
+		b.remove(f.Service)
+		b.soon()
+		b.want(f)
+		b.soon()
+		if !strings.Contains(b.host.Dump(), "lb 192.0.2.7 ") {
+			t.Errorf("not served once the port is free:\n%s", b.host.Dump())
 		}
+		b.expectProblems(f.Service)
+	})
+}
+
+var nodeAddr = netip.MustParseAddr("192.0.2.7")
+
+// withNodeAccess turns node access on, at nodeAddr.
+func withNodeAccess(b *bench) {
+	b.adjust = func(o *Options) {
+		o.NodeAccess = true
+		o.NodeAddrs = func() []netip.Addr { return []netip.Addr{nodeAddr} }
+	}
+}
+
+// expectProblems checks the reasons of a service's problems.
+func (b *bench) expectProblems(name string, reasons ...string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var got []string
+	for _, p := range b.status[name].Problems {
+		got = append(got, p.Reason)
+	}
+	if !slices.Equal(got, reasons) {
+		b.t.Errorf("problems of %s: %v, wanted %v", name, got, reasons)
+	}
+}
+
+// Without the option nothing is made for programs of the node: one load balancer per node port, as upstream's proxy has it.
+func TestNoNodeAccessByDefault(t *testing.T) {
+	onNetwork(t, ws2022, net1, func(b *bench) {
+		b.adjust = func(o *Options) { o.NodeAddrs = func() []netip.Addr { return []netip.Addr{nodeAddr} } }
+	}, func(b *bench) {
+		b.want(nodePort(30080, "10.244.3.5:80"), externalIP("192.0.2.99:80", "10.244.3.5:80"))
+		b.soon()
+		b.expectHost(`
+endpoint remote 10.244.3.5 "porthole-remote-10.244.3.5"
+lb 192.0.2.99 80/tcp->80 10.244.3.5
+lb node 30080/tcp->80 10.244.3.5
+`)
+		b.expectFlags(netip.MustParseAddr("192.0.2.99"), hns.PortVIPExternal)
+	})
+}
+
+func externalIP(vip string, backends ...string) service.Frontend {
+	f := clusterIP(vip, backends...)
+	f.Kind = service.ExternalIP
+	return f
+}
+
+// expectFlags checks the port flags of the load balancer at an address.
+func (b *bench) expectFlags(vip netip.Addr, want hns.PortFlags) {
+	b.t.Helper()
+	b.edit(func(_ *[]hns.Endpoint, lbs *[]hns.LoadBalancer) {
+		for _, lb := range *lbs {
+			if slices.Contains(lb.VIPs, vip) && lb.Ports[0].Flags != want {
+				b.t.Errorf("%v has flags %d, wanted %d", vip, lb.Ports[0].Flags, want)
+			}
+		}
+	})
+}
+
+// The host takes each of its ports for one load balancer, whatever its address, and calls overlap. All node ports are served
+// nevertheless, and what was added for programs of the node is given up, of external addresses with a common port as well.
+func TestNodeAccessNeverCostsTheNodePort(t *testing.T) {
+	onNetwork(t, ws2022, net1, func(b *bench) {
+		withNodeAccess(b)
+		hnstest.OneOwnerPerPort(b.host)
+	}, func(b *bench) {
+		var all []service.Frontend
+		for i := range 20 {
+			f := nodePort(uint16(30080+i), "10.244.3.5:80")
+			f.Service = fmt.Sprintf("default/web-%02d", i)
+			all = append(all, f)
+		}
+		first, second := externalIP("192.0.2.98:80", "10.244.3.5:80"), externalIP("192.0.2.99:80", "10.244.3.5:80")
+		b.want(append(all, first, second)...)
+		b.pass(2 * time.Second)
+
+		want := "endpoint remote 10.244.3.5 \"porthole-remote-10.244.3.5\"\nlb 192.0.2.98 80/tcp->80 10.244.3.5\nlb 192.0.2.99 80/tcp->80 10.244.3.5\n"
+		for i, f := range all {
+			want += fmt.Sprintf("lb node %d/tcp->80 10.244.3.5\n", 30080+i)
+			b.expectState(f.Service, health.Programmed, "")
+			b.expectProblems(f.Service, reasonFromNode)
+		}
+		b.expectHost(want)
+		b.expectState(first.Service, health.Programmed, "")
+		b.expectState(second.Service, health.Programmed, "")
+		b.heal()
+		b.expectHost(want)
+	})
+}
+
+// The host has a load balancer for node access from an earlier run, and the node port itself is new and refused because of it: the
+// node port gets the port.
+func TestNodeAccessGivesWay(t *testing.T) {
+	onNetwork(t, ws2022, net1, func(b *bench) {
+		withNodeAccess(b)
+		hnstest.OneOwnerPerPort(b.host)
+		access := served(nodePort(30080, "10.244.3.5:80"), ws2022)
+		key := nodePort(30080).Key
+		key.VIP = nodeAddr
+		access.ID, access.VIPs = balance.LoadBalancerID(key), []netip.Addr{nodeAddr}
+		facts := factsOf(ws2022)
+		e := remote(netip.MustParseAddr("10.244.3.5"), &facts)
+		access.Endpoints = []hns.EndpointID{e.ID}
+		b.edit(func(eps *[]hns.Endpoint, lbs *[]hns.LoadBalancer) { *eps, *lbs = append(*eps, e), append(*lbs, access) })
+	}, func(b *bench) {
+		f := nodePort(30080, "10.244.3.5:80")
+		b.want(f)
+		b.pass(3 * time.Second)
+		b.expectHost(`
+endpoint remote 10.244.3.5 "porthole-remote-10.244.3.5"
+lb node 30080/tcp->80 10.244.3.5
+`)
+		b.expectState(f.Service, health.Programmed, "")
+		b.expectProblems(f.Service, reasonFromNode)
 	})
 }

@@ -22,7 +22,7 @@ var overlay = hns.Network{
 func TestOverlay(t *testing.T) {
 	onNetwork(t, ws2022, overlay, func(b *bench) {
 		b.adjust = func(o *Options) {
-			o.SourceVIP, o.HostMAC, o.NoNodeAccess = netip.MustParseAddr("10.244.2.2"), "02:fc:00:00:00:01", false
+			o.SourceVIP, o.HostMAC, o.NodeAccess = netip.MustParseAddr("10.244.2.2"), "02:fc:00:00:00:01", true
 		}
 	}, func(b *bench) {
 		web := clusterIP("10.96.0.10:80", "10.244.3.5:80")

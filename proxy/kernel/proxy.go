@@ -30,6 +30,7 @@ type Proxy struct {
 	endpoints *endpoints
 	surveys   *surveys
 	probing   *probing
+	access    *access
 	work      *work
 	report    *report
 
@@ -71,6 +72,7 @@ func New(opts Options) *Proxy {
 	}
 	p.planner = balance.Planner{Index: k.index, Facts: &k.facts, Refused: p.endpoints.refused}
 	p.endpoints.planner = p.planner
+	p.access = &access{session: s, known: k, demand: p.demand, report: r, consider: p.consider, apply: p.applyServices}
 	p.probing = &probing{
 		session: s, dial: opts.Dial, observe: opts.Probed, period: opts.Period, pause: opts.RetryMin, ready: p.ready, consider: p.consider,
 		known: k, demand: p.demand, work: w, report: r, reached: map[bool]bool{}, history: map[service.Key]*probeHistory{},
@@ -302,7 +304,7 @@ func (p *Proxy) updateFacts(s *step) {
 	facts := &p.known.facts
 	old := *facts
 	facts.Version, facts.Network = s.version, s.network
-	facts.DSR, facts.HostMAC, facts.NodeAccess = p.opts.EnableDSR, p.opts.HostMAC, !p.opts.NoNodeAccess
+	facts.DSR, facts.HostMAC, facts.NodeAccess = p.opts.EnableDSR, p.opts.HostMAC, p.opts.NodeAccess
 	if old.Version != s.version {
 		facts.ModifyLies = false
 	}

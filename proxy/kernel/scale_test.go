@@ -35,7 +35,7 @@ func large(n, backends int) []service.State {
 
 // standing is a proxy that has observed a host on which everything is as wanted.
 func standing(states []service.State) *Proxy {
-	p := New(Options{NetworkName: "porthole", EnableDSR: true, NoNodeAccess: true, Take: func() ([]service.State, bool) { return nil, true }})
+	p := New(Options{NetworkName: "porthole", EnableDSR: true, Take: func() ([]service.State, bool) { return nil, true }})
 	p.logger = klog.Logger{}
 	p.known.facts = factsOf(ws2022)
 
@@ -129,7 +129,7 @@ func BenchmarkChange(b *testing.B) {
 	next <- states
 	host := hnstest.New(hns.Version{Major: 15, Minor: 5}, net1)
 	reporter := &counting{programmed: make(chan struct{}, 1), all: make(chan struct{}, 1)}
-	p := New(Options{NetworkName: "porthole", EnableDSR: true, NoNodeAccess: true, Host: HostOf(discard{host}), Changed: changed, Reporter: reporter,
+	p := New(Options{NetworkName: "porthole", EnableDSR: true, Host: HostOf(discard{host}), Changed: changed, Reporter: reporter,
 		Settle: time.Nanosecond, Take: func() ([]service.State, bool) {
 			select {
 			case s := <-next:
@@ -167,7 +167,7 @@ func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
 		reporter := &counting{programmed: make(chan struct{}, 1), all: make(chan struct{}, 1)}
 		given := false
-		p := New(Options{NetworkName: "porthole", EnableDSR: true, NoNodeAccess: true, Host: HostOf(discard{hnstest.New(ws2022, net1)}), Reporter: reporter,
+		p := New(Options{NetworkName: "porthole", EnableDSR: true, Host: HostOf(discard{hnstest.New(ws2022, net1)}), Reporter: reporter,
 			Take: func() ([]service.State, bool) {
 				if given {
 					return nil, true

@@ -69,6 +69,9 @@ func (d *demand) status(name string, wants *serviceDemand) (s health.ServiceStat
 
 		done = done && t.done
 		s.Problems = append(s.Problems, t.limits...)
+		if refused := d.accessProblem(name, key); refused.Reason != "" {
+			s.Problems = append(s.Problems, refused)
+		}
 		if t.state != "" {
 			s.Frontends++
 		}
@@ -95,6 +98,6 @@ func derivedProblem(name string, t *target) service.Problem {
 		return service.Problem{Service: name, Reason: "HealthCheckForwarding",
 			Text: "its load balancer address does not answer health checks on this node: " + t.failure.Text}
 	}
-	return service.Problem{Service: name, Reason: "NodePortFromNode",
+	return service.Problem{Service: name, Reason: reasonFromNode,
 		Text: "programs of this node do not reach the node port, others do: " + t.failure.Text}
 }

@@ -117,9 +117,9 @@ type Options struct {
 	// none). It needs the host's own endpoint in the network.
 	ForwardHealthChecks bool
 	HealthPort          uint16
-	// NoNodeAccess leaves out what lets programs of the node itself reach node ports and load balancer addresses: load balancers
-	// with the node's address, and port flag 2 (unverified on real Windows).
-	NoNodeAccess bool
+	// NodeAccess lets programs of the node itself reach node ports and load balancer addresses, by load balancers with the node's
+	// address and by port flag 2. Upstream's proxy makes neither, and an HNS may refuse them (docs/windows-facts.md); see access.go.
+	NodeAccess bool
 
 	// Dial connects to an address by TCP as a program of this node and hangs up at once; nil: load balancers that are listed are
 	// believed to work (probe.go). Probed (optional) receives the result of each probe, one of the Probe constants.

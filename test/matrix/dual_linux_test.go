@@ -28,7 +28,7 @@ func TestDualStack(t *testing.T) {
 	d := newDual(t, proxylab.HostOptions{Name: "win1", IPv6: true})
 	for _, dsr := range []bool{true, false} {
 		t.Run(fmt.Sprintf("dsr %t", dsr), func(t *testing.T) {
-			d.run(t, fmt.Sprintf("--enable-dsr=%t", dsr), "--v=2")
+			d.run(t, fmt.Sprintf("--enable-dsr=%t", dsr), "--node-access", "--v=2")
 			d.askFour(t, dsr)
 			d.askSix(t, dsr)
 		})

@@ -31,10 +31,10 @@ type pair struct {
 func TestMatrix(t *testing.T) {
 	p := newPair(t)
 	t.Run("l2bridge with dsr", func(t *testing.T) {
-		p.compare(t, l2bridgeKnown(), "--enable-dsr=true")
+		p.compare(t, l2bridgeKnown(), "--enable-dsr=true", "--node-access")
 	})
 	t.Run("l2bridge without dsr", func(t *testing.T) {
-		p.compare(t, append(l2bridgeKnown(), withoutDSR()...), "--enable-dsr=false")
+		p.compare(t, append(l2bridgeKnown(), withoutDSR()...), "--enable-dsr=false", "--node-access")
 	})
 }
 

@@ -32,7 +32,7 @@ const (
 // where HNS returns directly, else the source address.
 func TestOverlay(t *testing.T) {
 	o := newOverlay(t)
-	flags := []string{"--source-vip=" + o.source.String(), "--v=2"}
+	flags := []string{"--source-vip=" + o.source.String(), "--node-access", "--v=2"}
 	t.Run("dsr true", func(t *testing.T) {
 		o.run(t, append(flags, "--enable-dsr=true")...)
 		o.ask(t, true)

@@ -39,7 +39,7 @@ func TestProxies(t *testing.T) {
 		name, external string
 		start          func(*lab.Host) (*lab.Process, error)
 	}{
-		{"ours", "203.0.113.21", func(h *lab.Host) (*lab.Process, error) { return h.RunOurs("--v=2") }},
+		{"ours", "203.0.113.21", func(h *lab.Host) (*lab.Process, error) { return h.RunOurs("--node-access", "--v=2") }},
 		{"upstream", "203.0.113.22", func(h *lab.Host) (*lab.Process, error) { return h.RunUpstream("--v=2") }},
 	} {
 		t.Run(run.name, func(t *testing.T) {

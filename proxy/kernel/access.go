@@ -1,0 +1,105 @@
+package kernel
+
+import (
+	"net/netip"
+	"slices"
+
+	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/proxy/balance"
+	"porthole.dev/porthole/proxy/service"
+)
+
+// Node access (Options.NodeAccess) is an addition that must not cost what it is added to. An HNS may take a port of the node for one
+// load balancer only, regardless of its address, and answer "exists" to the second. So a load balancer for node access is written
+// only while that of the service's own frontend is as wanted. If HNS answers "exists" to either of the two, node access of that
+// frontend is given up until the service releases it, and a problem of the service says so.
+
+// access is node access: when it is written, and when it is given up.
+type access struct {
+	*session
+	known  *known
+	demand *demand
+	report *report
+	// consider and apply are the Proxy's: they plan a target, and take in what services want.
+	consider func(*target)
+	apply    func([]service.State)
+}
+
+// isNodeAccess reports whether a target is a load balancer for node access.
+func (t *target) isNodeAccess() bool { return t.f != nil && t.f.Kind == balance.NodeAccess }
+
+// awaits reports whether a target is for node access of a frontend that is not as wanted.
+func (a *access) awaits(t *target) bool {
+	if !t.isNodeAccess() {
+		return false
+	}
+	main := a.demand.targets[balance.AccessedBy(t.key)]
+	return main != nil && !main.done
+}
+
+// follow plans the node access of a frontend that is as wanted now.
+func (a *access) follow(main *target) {
+	if main.f == nil || main.f.Kind != service.NodePort {
+		return
+	}
+	for _, addr := range a.known.facts.NodeAddrs {
+		if t := a.demand.targets[withVIP(main.key, addr)]; t != nil && t.isNodeAccess() {
+			a.consider(t)
+		}
+	}
+}
+
+// giveUp gives up the node access of a target's frontend, if err is "exists" and may be due to it. It returns true if so;
+// the target was planned again then.
+func (a *access) giveUp(t *target, err error) bool {
+	facts := &a.known.facts
+	if !facts.NodeAccess || hns.ClassOf(err) != hns.Exists || t.f == nil {
+		return false
+	}
+
+	key := t.key
+	switch t.f.Kind {
+	case balance.NodeAccess:
+		key = balance.AccessedBy(t.key)
+	case service.NodePort:
+		derived := func(addr netip.Addr) bool { return a.demand.targets[withVIP(key, addr)] != nil }
+		if !slices.ContainsFunc(facts.NodeAddrs, derived) {
+			return false
+		}
+	case service.ExternalIP, service.Ingress:
+	default:
+		return false
+	}
+	if facts.AccessRefused[key] != "" {
+		return false
+	}
+
+	a.logger.Info("HNS refuses the node's own access to a frontend; going on without it", "frontend", key.String(), "err", err)
+	if facts.AccessRefused == nil {
+		facts.AccessRefused = map[service.Key]string{}
+	}
+	facts.AccessRefused[key] = err.Error()
+	a.report.touch(t.service)
+	if s := a.demand.services[t.service]; s != nil {
+		a.apply([]service.State{s.again()})
+	}
+	return true
+}
+
+func withVIP(key service.Key, vip netip.Addr) service.Key {
+	key.VIP = vip
+	return key
+}
+
+// accessProblem says that a frontend of a service does without node access; its Reason is "" if it has it.
+func (d *demand) accessProblem(name string, key service.Key) service.Problem {
+	why := d.derive.facts.AccessRefused[key]
+	if why == "" {
+		return service.Problem{}
+	}
+	return service.Problem{Service: name, Reason: reasonFromNode,
+		Text: key.String() + ": programs of this node do not reach it, others do, because HNS refuses what node access needs (--node-access): " + why}
+}
+
+// reasonFromNode is the reason of problems of node access.
+const reasonFromNode = "NodePortFromNode"
