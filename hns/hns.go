@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// Ids are lower-case GUIDs without braces, whatever case HNS wrote them in.
+// Ids are lower-case GUIDs without braces, whatever case HNS wrote them in, so that they can be compared. hns/hcn gives them back to
+// HNS as it wrote them.
 type (
 	NetworkID      string
 	EndpointID     string

@@ -15,8 +15,8 @@ func (h *Host) Enumerate(s *State, k Kind, query string) ([]string, error) {
 	}
 	ids := []string{}
 	for _, o := range s.List(k) {
-		if matches(s, o, filter) {
-			ids = append(ids, o.ID)
+		if h.matches(s, o, filter) {
+			ids = append(ids, h.Profile.spelled(o.ID))
 		}
 	}
 	return ids, nil
@@ -52,12 +52,12 @@ func parseFilter(query string) (Doc, error) {
 	return filter, nil
 }
 
-func matches(s *State, o *Object, filter Doc) bool {
+func (h *Host) matches(s *State, o *Object, filter Doc) bool {
 	for name := range filter {
 		want := filter.str(name)
 		switch strings.ToLower(name) {
 		case "id":
-			if want == "" || canonicalID(want) != o.ID {
+			if want == "" || !h.Profile.sameID(want, o.ID) {
 				return false
 			}
 		case "name":
@@ -66,7 +66,7 @@ func matches(s *State, o *Object, filter Doc) bool {
 			}
 
 		case "virtualnetwork":
-			if o.Kind != Endpoint || canonicalID(want) != o.Doc.str("HostComputeNetwork") {
+			if o.Kind != Endpoint || !h.Profile.sameID(want, o.Doc.str("HostComputeNetwork")) {
 				return false
 			}
 		case "virtualnetworkname":
@@ -89,9 +89,9 @@ func (h *Host) Query(s *State, k Kind, id, query string) (string, error) {
 		return "", ErrElementNotFound
 	}
 	if q, err := parseDoc(query); err == nil && q.doc("SchemaVersion").num("Major") == 1 {
-		return h.viewV1(s, o).String(), nil
+		return h.Profile.spelled(h.viewV1(s, o).String()), nil
 	}
-	return h.view(s, o).String(), nil
+	return h.Profile.spelled(h.view(s, o).String()), nil
 }
 
 // view adds the fields that HNS itself gives.

@@ -31,7 +31,7 @@ func (h *Host) HNSCall(s *State, method, path, body string) (*State, string, err
 	if err != nil {
 		return s, "", ErrInvalidParameter
 	}
-	return call.state, string(data), nil
+	return call.state, h.Profile.spelled(string(data)), nil
 }
 
 type v1Call struct {

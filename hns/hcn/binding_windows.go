@@ -41,7 +41,7 @@ func objectOf(name string) object {
 	}
 }
 
-var networks, endpoints, balancers = objectOf("Network"), objectOf("Endpoint"), objectOf("LoadBalancer")
+var networks, endpoints, namespaces, balancers = objectOf("Network"), objectOf("Endpoint"), objectOf("Namespace"), objectOf("LoadBalancer")
 
 // handle is HNS's; it is valid in every thread of this process until it is closed.
 type handle uintptr
@@ -111,6 +111,7 @@ func guidOf[T ~string](id T) (windows.GUID, error) {
 	return g, nil
 }
 
+// ids lists ids as HNS writes them.
 func (o object) ids(filter map[string]string) ([]string, error) {
 	q, err := windows.UTF16PtrFromString(queryFor(filter))
 	if err != nil {
@@ -124,9 +125,6 @@ func (o object) ids(filter map[string]string) ([]string, error) {
 	var ids []string
 	if err := json.Unmarshal([]byte(taken(list)), &ids); err != nil {
 		return nil, fmt.Errorf("HNS listed something that is no list: %w", err)
-	}
-	for i := range ids {
-		ids[i] = hns.NormalID(ids[i])
 	}
 	return ids, nil
 }
@@ -197,7 +195,7 @@ func (o object) made(network handle, settings, doc any) error {
 	return o.asked(h, doc)
 }
 
-// modified gives an object new settings and reads it back.
+// modified gives an object new settings and, unless doc is nil, reads it back.
 func (o object) modified(id string, settings, doc any) error {
 	s, err := windows.UTF16PtrFromString(string(mustJSON(settings)))
 	if err != nil {
@@ -211,6 +209,9 @@ func (o object) modified(id string, settings, doc any) error {
 	var record *uint16
 	if err := invoke(o.modify, &record, uintptr(h), uintptr(unsafe.Pointer(s)), uintptr(unsafe.Pointer(&record))); err != nil {
 		return err
+	}
+	if doc == nil {
+		return nil
 	}
 	return o.asked(h, doc)
 }

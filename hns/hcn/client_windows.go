@@ -30,13 +30,14 @@ type Options struct {
 
 // Client talks to HNS. It is safe for concurrent use.
 type Client struct {
-	opts  Options
-	slots chan struct{} // as many as may be in use
-	calls chan func()   // for workers that have done theirs
+	opts    Options
+	slots   chan struct{} // as many as may be in use
+	calls   chan func()   // for workers that have done theirs
+	written writtenIDs
 	// keepsIDs: HNS was seen to keep an id that it was given.
 	keepsIDs atomic.Bool
+	mu       sync.Mutex // guards what follows
 	// parent is the network that endpoints were created on last, kept open.
-	mu       sync.Mutex
 	parentID hns.NetworkID
 	parent   handle
 }
@@ -52,24 +53,9 @@ func New(opts Options) *Client {
 	return &Client{opts: opts, slots: make(chan struct{}, opts.Parallel), calls: make(chan func())}
 }
 
-// list repeats a listing of hcsshim's in which an object vanished between its enumeration and its query.
-func list[T any](f func() (T, error)) (T, error) {
-	var value T
-	var err error
-	for range 4 {
-		if value, err = f(); err == nil || !hns.IsAbsent(classify("", err)) {
-			break
-		}
-	}
-	if err != nil && hns.IsAbsent(classify("", err)) {
-		err = fmt.Errorf("objects vanish faster than they can be listed: %s", err)
-	}
-	return value, err
-}
-
 // all lists documents. An object that vanished between its enumeration and its query is not in the list, and no failure.
-func all[Doc, To any](o object, filter map[string]string, convert func(Doc) To) ([]To, error) {
-	ids, err := o.ids(filter)
+func all[Doc, To any](c *Client, o object, filter map[string]string, convert func(Doc) To) ([]To, error) {
+	ids, err := c.written.list(o, filter)
 	if err != nil {
 		return nil, err
 	}
@@ -88,9 +74,9 @@ func all[Doc, To any](o object, filter map[string]string, convert func(Doc) To) 
 }
 
 // named finds the first object of a name.
-func named[Doc, To any](o object, name string, convert func(Doc) To) (To, error) {
+func named[Doc, To any](c *Client, o object, name string, convert func(Doc) To) (To, error) {
 	var none To
-	found, err := all(o, map[string]string{"Name": name}, convert)
+	found, err := all(c, o, map[string]string{"Name": name}, convert)
 	if err != nil {
 		return none, err
 	}
@@ -115,18 +101,18 @@ func (c *Client) Version(ctx context.Context) (hns.Version, error) {
 
 // Networks lists all networks.
 func (c *Client) Networks(ctx context.Context) ([]hns.Network, error) {
-	return call(ctx, c, "list networks", "", func() ([]hns.Network, error) { return all(networks, nil, networkFrom) })
+	return call(ctx, c, "list networks", "", func() ([]hns.Network, error) { return all(c, networks, nil, networkFrom) })
 }
 
 // NetworkByName finds a network; the error is of class hns.Absent if it does not exist.
 func (c *Client) NetworkByName(ctx context.Context, name string) (hns.Network, error) {
-	return call(ctx, c, "find network", name, func() (hns.Network, error) { return named(networks, name, networkFrom) })
+	return call(ctx, c, "find network", name, func() (hns.Network, error) { return named(c, networks, name, networkFrom) })
 }
 
 // NetworkIDs returns the ids of all networks of a name, in one call to HNS.
 func (c *Client) NetworkIDs(ctx context.Context, name string) ([]hns.NetworkID, error) {
 	return call(ctx, c, "list network ids", name, func() ([]hns.NetworkID, error) {
-		ids, err := networks.ids(map[string]string{"Name": name})
+		ids, err := c.written.list(networks, map[string]string{"Name": name})
 		return idsAs[hns.NetworkID](ids), err
 	})
 }
@@ -139,6 +125,7 @@ func (c *Client) CreateNetwork(ctx context.Context, network hns.Network) (hns.Ne
 		if err != nil {
 			return hns.Network{}, err
 		}
+		c.written.noteNetworks(made.Id)
 		return networkOf(*made)
 	})
 }
@@ -153,14 +140,22 @@ func (c *Client) DeleteNetwork(ctx context.Context, id hns.NetworkID) error {
 // Endpoints lists the endpoints of one network.
 func (c *Client) Endpoints(ctx context.Context, network hns.NetworkID) ([]hns.Endpoint, error) {
 	return call(ctx, c, "list endpoints", "of network "+string(network), func() ([]hns.Endpoint, error) {
-		return all(endpoints, map[string]string{"VirtualNetwork": string(network)}, endpointFrom)
+		filter, err := c.written.filterOf(network)
+		if err != nil {
+			return nil, err
+		}
+		return all(c, endpoints, filter, endpointFrom)
 	})
 }
 
 // EndpointIDs returns the ids of the endpoints of one network, in one call to HNS.
 func (c *Client) EndpointIDs(ctx context.Context, network hns.NetworkID) ([]hns.EndpointID, error) {
 	return call(ctx, c, "list endpoint ids", "of network "+string(network), func() ([]hns.EndpointID, error) {
-		ids, err := endpoints.ids(map[string]string{"VirtualNetwork": string(network)})
+		filter, err := c.written.filterOf(network)
+		if err != nil {
+			return nil, err
+		}
+		ids, err := c.written.list(endpoints, filter)
 		return idsAs[hns.EndpointID](ids), err
 	})
 }
@@ -176,7 +171,7 @@ func (c *Client) Endpoint(ctx context.Context, id hns.EndpointID) (hns.Endpoint,
 
 // EndpointByName finds an endpoint; the error is of class hns.Absent if it does not exist.
 func (c *Client) EndpointByName(ctx context.Context, name string) (hns.Endpoint, error) {
-	return call(ctx, c, "find endpoint", name, func() (hns.Endpoint, error) { return named(endpoints, name, endpointFrom) })
+	return call(ctx, c, "find endpoint", name, func() (hns.Endpoint, error) { return named(c, endpoints, name, endpointFrom) })
 }
 
 // CreateEndpoint makes an endpoint and returns it as HNS knows it (see Options.Trust). Its Namespace is ignored: see
@@ -187,13 +182,14 @@ func (c *Client) CreateEndpoint(ctx context.Context, endpoint hns.Endpoint) (hns
 		err := c.onNetwork(endpoint.Network, func(network handle) error {
 			if c.trusts(string(endpoint.ID)) {
 				doc = endpointTo(endpoint)
-				return endpoints.made(network, doc, nil)
+				return endpoints.made(network, c.written.endpointDoc(doc), nil)
 			}
-			return endpoints.made(network, endpointTo(endpoint), &doc)
+			return endpoints.made(network, c.written.endpointDoc(endpointTo(endpoint)), &doc)
 		})
 		if err != nil {
 			return hns.Endpoint{}, err
 		}
+		c.written.endpoints.note(doc.ID)
 		c.kept(string(endpoint.ID), doc.ID)
 		return endpointFrom(doc), nil
 	})
@@ -244,22 +240,26 @@ const (
 
 // DeleteEndpoint removes an endpoint; deleting one that is gone is success.
 func (c *Client) DeleteEndpoint(ctx context.Context, id hns.EndpointID) error {
-	return c.remove(ctx, "delete endpoint", string(id), func() error {
+	err := c.remove(ctx, "delete endpoint", string(id), func() error {
 		return endpoints.removed(string(id))
 	})
+	if err == nil {
+		c.written.endpoints.forget(string(id))
+	}
+	return err
 }
 
 // LoadBalancers lists all load balancers of the host.
 func (c *Client) LoadBalancers(ctx context.Context) ([]hns.LoadBalancer, error) {
 	return call(ctx, c, "list load balancers", "", func() ([]hns.LoadBalancer, error) {
-		return all(balancers, nil, loadBalancerFrom)
+		return all(c, balancers, nil, loadBalancerFrom)
 	})
 }
 
 // LoadBalancerIDs returns the ids of all load balancers of the host, in one call to HNS.
 func (c *Client) LoadBalancerIDs(ctx context.Context) ([]hns.LoadBalancerID, error) {
 	return call(ctx, c, "list load balancer ids", "", func() ([]hns.LoadBalancerID, error) {
-		ids, err := balancers.ids(nil)
+		ids, err := c.written.list(balancers, nil)
 		return idsAs[hns.LoadBalancerID](ids), err
 	})
 }
@@ -285,10 +285,10 @@ func (c *Client) LoadBalancer(ctx context.Context, id hns.LoadBalancerID) (hns.L
 func (c *Client) CreateLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
 	made, err := call(ctx, c, "create load balancer", "", func() (hns.LoadBalancer, error) {
 		if c.trusts(string(lb.ID)) {
-			return lb, balancers.made(0, loadBalancerTo(lb), nil)
+			return lb, balancers.made(0, c.written.balancerDoc(lb), nil)
 		}
 		var doc balancerDoc
-		if err := balancers.made(0, loadBalancerTo(lb), &doc); err != nil {
+		if err := balancers.made(0, c.written.balancerDoc(lb), &doc); err != nil {
 			return hns.LoadBalancer{}, err
 		}
 		c.kept(string(lb.ID), doc.ID)
@@ -301,7 +301,7 @@ func (c *Client) CreateLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (h
 // unchanged: see hns.Version.CanModifyLoadBalancer.
 func (c *Client) ModifyLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
 	return call(ctx, c, "modify load balancer", string(lb.ID), func() (hns.LoadBalancer, error) {
-		settings, doc := loadBalancerTo(lb), balancerDoc{ID: string(lb.ID)}
+		settings, doc := c.written.balancerDoc(lb), balancerDoc{ID: string(lb.ID)}
 		settings.ID = ""
 		err := balancers.modified(string(lb.ID), settings, &doc)
 		return loadBalancerFrom(doc), err
@@ -317,27 +317,22 @@ func (c *Client) DeleteLoadBalancer(ctx context.Context, id hns.LoadBalancerID) 
 
 // Namespaces lists all namespaces.
 func (c *Client) Namespaces(ctx context.Context) ([]hns.Namespace, error) {
-	return call(ctx, c, "list namespaces", "", func() ([]hns.Namespace, error) {
-		docs, err := list(shim.ListNamespaces)
-		return convert(docs, namespaceFrom), err
-	})
+	return call(ctx, c, "list namespaces", "", func() ([]hns.Namespace, error) { return all(c, namespaces, nil, namespaceFrom) })
 }
 
 // Namespace finds a namespace by id; the error is of class hns.Absent if it does not exist.
 func (c *Client) Namespace(ctx context.Context, id hns.NamespaceID) (hns.Namespace, error) {
 	return call(ctx, c, "find namespace", string(id), func() (hns.Namespace, error) {
-		doc, err := shim.GetNamespaceByID(string(id))
-		if err != nil {
-			return hns.Namespace{}, err
-		}
-		return namespaceFrom(*doc), nil
+		doc := namespaceDoc{ID: string(id)}
+		err := namespaces.read(string(id), &doc)
+		return namespaceFrom(doc), err
 	})
 }
 
 // AddToNamespace puts an endpoint into a namespace. Doing it again is success.
 func (c *Client) AddToNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
 	_, err := call(ctx, c, "add endpoint", fmt.Sprintf("%s to namespace %s", endpoint, id), func() (struct{}, error) {
-		return struct{}{}, shim.AddNamespaceEndpoint(string(id), string(endpoint))
+		return struct{}{}, namespaces.modified(string(id), c.written.membershipDoc("Add", endpoint), nil)
 	})
 	return err
 }
@@ -345,7 +340,7 @@ func (c *Client) AddToNamespace(ctx context.Context, id hns.NamespaceID, endpoin
 // RemoveFromNamespace takes an endpoint out of a namespace; if one of them is gone, that is success.
 func (c *Client) RemoveFromNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
 	return c.remove(ctx, "remove endpoint", fmt.Sprintf("%s from namespace %s", endpoint, id), func() error {
-		return shim.RemoveNamespaceEndpoint(string(id), string(endpoint))
+		return namespaces.modified(string(id), c.written.membershipDoc("Remove", endpoint), nil)
 	})
 }
 

@@ -1,8 +1,6 @@
 package hcn
 
 import (
-	"encoding/json"
-
 	shim "github.com/Microsoft/hcsshim/hcn"
 
 	"porthole.dev/porthole/hns"
@@ -36,15 +34,4 @@ func networkTo(n hns.Network) shim.HostComputeNetwork {
 		})
 	}
 	return doc
-}
-
-func namespaceFrom(doc shim.HostComputeNamespace) hns.Namespace {
-	n := hns.Namespace{ID: hns.NamespaceID(hns.NormalID(doc.Id)), Type: string(doc.Type)}
-	for _, r := range doc.Resources {
-		var data struct{ ID string }
-		if r.Type == shim.NamespaceResourceTypeEndpoint && json.Unmarshal(r.Data, &data) == nil {
-			n.Endpoints = append(n.Endpoints, hns.EndpointID(hns.NormalID(data.ID)))
-		}
-	}
-	return n
 }

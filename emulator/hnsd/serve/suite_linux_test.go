@@ -20,12 +20,13 @@ func TestSuite(t *testing.T) {
 		t.Skip("network namespaces and mounts need root")
 	}
 	for _, build := range []int{17763, 20348, 26100} {
-		t.Run(strconv.Itoa(build), func(t *testing.T) { testSuite(t, build) })
+		t.Run(strconv.Itoa(build), func(t *testing.T) { testSuite(t, build, "") })
 	}
+	t.Run("ids as texts", func(t *testing.T) { testSuite(t, 20348, "ws2022-textids") })
 }
 
-func testSuite(t *testing.T, build int) {
-	h := startBridgeHost(t, build)
+func testSuite(t *testing.T, build int, profile string) {
+	h := startProfileHost(t, build, profile)
 	h.build(".", "go", "test", "-c", "-o", filepath.Join(h.prefix.DriveC(), "hcn.test.exe"), "porthole.dev/porthole/hns/hcn")
 	before := h.counts()
 

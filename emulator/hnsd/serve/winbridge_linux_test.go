@@ -98,7 +98,10 @@ type bridgeHost struct {
 	stop      func()               // ends the one that runs
 }
 
-func startBridgeHost(t *testing.T, build int) *bridgeHost {
+func startBridgeHost(t *testing.T, build int) *bridgeHost { return startProfileHost(t, build, "") }
+
+// startProfileHost is startBridgeHost with another HNS than the build's; "": the build's.
+func startProfileHost(t *testing.T, build int, profile string) *bridgeHost {
 	h := &bridgeHost{t: t, dir: t.TempDir()}
 	host, out := netspace.New(t, "host"), netspace.New(t, "out")
 	h.path, h.out = host.Path, out.Path
@@ -116,7 +119,7 @@ func startBridgeHost(t *testing.T, build int) *bridgeHost {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() {
-			done <- Run(ctx, Options{HostDir: h.dir, Build: build, Netns: h.path, Listen: testListen, Uplink: "eth0", Plane: plane})
+			done <- Run(ctx, Options{HostDir: h.dir, Build: build, Profile: profile, Netns: h.path, Listen: testListen, Uplink: "eth0", Plane: plane})
 		}()
 		wait.NoError(t, 10*time.Second, "the socket of HNS", func() error {
 			_, err := os.Stat(control.Socket(h.dir))

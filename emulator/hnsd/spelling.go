@@ -1,0 +1,24 @@
+package hnsd
+
+import (
+	"regexp"
+	"strings"
+)
+
+var guid = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+
+// spelled writes the ids in a text as this HNS does.
+func (p Profile) spelled(text string) string {
+	if !p.TextFilters {
+		return text
+	}
+	return guid.ReplaceAllStringFunc(text, strings.ToUpper)
+}
+
+// sameID reports whether the id of a filter means an object's.
+func (p Profile) sameID(filter, id string) bool {
+	if p.TextFilters {
+		return filter == p.spelled(id)
+	}
+	return canonicalID(filter) == id
+}
