@@ -102,7 +102,11 @@ func (s Store) Prepare(ctx context.Context, h Host, progress func(string)) error
 	if err := tools.EnsureTemplate(ctx, o); err != nil {
 		return err
 	}
-	if err := wine.PrefixMount(template, h.Dir).Ensure(); err != nil {
+	m := wine.PrefixMount(template, h.Dir)
+	if err := m.Ensure(); err != nil {
+		return err
+	}
+	if err := (wine.Prefix{Dir: m.Target}).SetMachine(h.Name); err != nil {
 		return err
 	}
 	return os.MkdirAll(filepath.Join(h.Dir, "logs"), 0o755)

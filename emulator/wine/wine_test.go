@@ -54,13 +54,18 @@ func TestPrefix(t *testing.T) {
 
 	defer m.Unmount()
 	p := Prefix{Dir: m.Target}
+	for range 2 {
+		if err := p.SetMachine("host"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	defer tools.StopServer(context.Background(), p)
 	cmd := tools.Command(ctx, p, "reg", "query", `HKLM\Software\Microsoft\Windows NT\CurrentVersion`, "/v", "CurrentBuildNumber")
 	out, err := cmd.Output()
 	if err != nil || !bytes.Contains(out, []byte("20348")) {
 		t.Fatalf("reg query: %v\n%s", err, out)
 	}
-	t.Run("platform", func(t *testing.T) { testPlatform(ctx, t, tools, p) })
+	t.Run("products", func(t *testing.T) { testProducts(ctx, t, tools, p) })
 	t.Run("stacks", func(t *testing.T) { testStacks(ctx, t, tools, p) })
 	t.Run("sockets", func(t *testing.T) { testSockets(ctx, t, tools, p) })
 	if err := tools.StopServer(ctx, p); err != nil {
@@ -93,16 +98,6 @@ func built(ctx context.Context, t *testing.T, p Prefix, name, how string, args .
 		t.Fatalf("building the program: %v\n%s", err, out)
 	}
 	return `C:\` + name + `.exe`
-}
-
-// testPlatform runs what internal/platform has for Windows.
-func testPlatform(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
-	path := built(ctx, t, p, "platform", "test", "-c", "porthole.dev/porthole/internal/platform")
-	out, err := tools.Command(ctx, p, path, "-test.v").CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil || !bytes.Contains(out, []byte("--- PASS: TestProtect")) {
-		t.Error(err)
-	}
 }
 
 // testSockets runs a Windows program that does UDP, TCP and name lookups with Go's package net.

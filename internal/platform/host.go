@@ -1,5 +1,7 @@
 package platform
 
+import "strings"
+
 // Host is what a node reports about its machine.
 type Host struct {
 	OS, Arch                                      string
@@ -12,3 +14,7 @@ type Host struct {
 	KernelVersion, OSImage                        string
 	MachineID, SystemUUID, BootID, WindowsRelease string // WindowsRelease is major.minor.build, and empty on other systems
 }
+
+// plainUUID returns an identifier that Windows keeps as {xxxxxxxx-…} as cloud providers and upstream's kubelet write it: in upper
+// case, without braces.
+func plainUUID(registry string) string { return strings.ToUpper(strings.Trim(registry, "{}")) }

@@ -46,7 +46,7 @@ func ReadHost(folder string) (Host, error) {
 
 	readVersion(&h)
 	h.MachineID = h.Hostname
-	h.SystemUUID = text(`SYSTEM\HardwareConfig`, "LastConfig")
+	h.SystemUUID = plainUUID(text(`SYSTEM\HardwareConfig`, "LastConfig"))
 	boot := number(`SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`, "BootId")
 	h.BootID = strconv.FormatUint(boot, 10)
 	return h, nil

@@ -3,6 +3,9 @@ package platform
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
+	"unsafe"
 
 	"golang.org/x/sys/windows"
 )
@@ -10,27 +13,41 @@ import (
 // fileAllAccess is FILE_ALL_ACCESS (winnt.h).
 const fileAllAccess = 0x1f01ff
 
-// Protect denies everybody but SYSTEM, the administrators and the folder's owner access to a folder, and to what is made in it from
-// now on. Otherwise a folder inherits from the root of the disk, where every user may read and every authenticated user may write.
-// Upstream's kubelet does the same since CVE-2024-5321.
-func Protect(dir string) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("keeping others out of %s: %w", dir, err)
+// Protect denies everybody but SYSTEM, the administrators and the owner access to a folder, to what is in it, and to what is made in
+// it from now on. Otherwise a folder inherits from the root of the disk, where every user may read and every authenticated user may
+// write. Upstream's kubelet does the same since CVE-2024-5321, for new folders. What is in the folder gets a list of its own only if
+// its present one lets others in: an earlier version of this program did not protect its folders. Links are not followed. A file that
+// somebody removes meanwhile is no error.
+func Protect(dir string) error {
+	if err := protectOne(dir, true); err != nil {
+		return fmt.Errorf("keeping others out of %s: %w", dir, err)
+	}
+
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if path != dir && err == nil {
+			err = protectOne(path, false)
 		}
-	}()
-	name, err := windows.UTF16PtrFromString(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("keeping others out of %s: %w", path, err)
+		}
+		return nil
+	})
+}
+
+// protectOne gives a file or folder the list of Protect: always, or only if its present list lets others in.
+func protectOne(path string, always bool) (err error) {
+	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {
 		return err
 	}
-
 	const share = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
-	h, err := windows.CreateFile(name, windows.READ_CONTROL|windows.WRITE_DAC, share, nil, windows.OPEN_EXISTING, windows.FILE_FLAG_BACKUP_SEMANTICS, 0)
+	const flags = windows.FILE_FLAG_BACKUP_SEMANTICS | windows.FILE_FLAG_OPEN_REPARSE_POINT
+	h, err := windows.CreateFile(name, windows.READ_CONTROL|windows.WRITE_DAC, share, nil, windows.OPEN_EXISTING, flags, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, windows.CloseHandle(h)) }()
-	now, err := windows.GetSecurityInfo(h, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION)
+	now, err := windows.GetSecurityInfo(h, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
 	if err != nil {
 		return err
 	}
@@ -39,13 +56,42 @@ func Protect(dir string) (err error) {
 	if err != nil {
 		return err
 	}
+	if !always {
+		if others, err := letsOthersIn(now, owner); err != nil || !others {
+			return err
+		}
+	}
 	list, err := onlyFor(owner)
 	if err != nil {
 		return err
 	}
 
-	// Not SetSecurityInfo: Wine 8.0 adds the inherited entries even if the descriptor says not to.
+	// Not SetSecurityInfo: Wine 8.0 adds the inherited entries even if the descriptor says not to. It would also leave the entries of
+	// children that no parent gave them.
 	return windows.SetKernelObjectSecurity(h, windows.DACL_SECURITY_INFORMATION|windows.PROTECTED_DACL_SECURITY_INFORMATION, list)
+}
+
+// letsOthersIn reports whether a list allows anything to somebody other than the owner, SYSTEM and the administrators. Without a list
+// everybody may do everything.
+func letsOthersIn(sd *windows.SECURITY_DESCRIPTOR, owner *windows.SID) (bool, error) {
+	list, _, err := sd.DACL()
+	if err != nil || list == nil {
+		return err == nil || errors.Is(err, windows.ERROR_OBJECT_NOT_FOUND), nil
+	}
+	for i := range uint32(list.AceCount) {
+		var ace *windows.ACCESS_ALLOWED_ACE
+		if err := windows.GetAce(list, i, &ace); err != nil {
+			return false, err
+		}
+		if ace.Header.AceType == windows.ACCESS_DENIED_ACE_TYPE {
+			continue
+		}
+		sid := (*windows.SID)(unsafe.Pointer(&ace.SidStart))
+		if !sid.Equals(owner) && !sid.IsWellKnown(windows.WinLocalSystemSid) && !sid.IsWellKnown(windows.WinBuiltinAdministratorsSid) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // onlyFor returns a security descriptor that lets in the owner, SYSTEM and the administrators, and inherits nothing.

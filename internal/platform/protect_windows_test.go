@@ -43,7 +43,40 @@ func TestProtect(t *testing.T) {
 	}
 }
 
-// strangers returns the users, other than SYSTEM, administrators and the owner, that the access list of a folder lets in.
+// TestProtectOldFiles: what an earlier version left in a folder is protected as well, below subfolders too.
+func TestProtectOldFiles(t *testing.T) {
+	dir, err := os.MkdirTemp("", "logs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub := filepath.Join(dir, "ns_pod_uid")
+	file := filepath.Join(sub, "0.log")
+	if err := errors.Join(os.Mkdir(sub, 0o755), os.WriteFile(file, []byte("line"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(os.Remove(file), os.Remove(sub), os.Remove(dir)); err != nil {
+			t.Error(err)
+		}
+	}()
+
+	if len(strangers(t, file)) == 0 {
+		t.Error("nobody else has access before: there is nothing to see")
+	}
+	if err := Protect(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, sub, file} {
+		if found := strangers(t, path); len(found) > 0 {
+			t.Errorf("%s: these have access: %v", path, found)
+		}
+	}
+	if data, err := os.ReadFile(file); err != nil || string(data) != "line" {
+		t.Errorf("the owner reads %q, %v", data, err)
+	}
+}
+
+// strangers returns the users, other than SYSTEM, administrators and the owner, that the access list of a file or folder lets in.
 func strangers(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	sd, err := windows.GetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)

@@ -13,6 +13,8 @@ var (
 	kernel32       = windows.NewLazySystemDLL("kernel32.dll")
 	getSystemTimes = kernel32.NewProc("GetSystemTimes")
 	getTickCount64 = kernel32.NewProc("GetTickCount64")
+	groupCount     = kernel32.NewProc("GetActiveProcessorGroupCount")
+	querySystemEx  = windows.NewLazySystemDLL("ntdll.dll").NewProc("NtQuerySystemInformationEx")
 	// The K32 names are those of psapi in kernel32, since Windows 7.
 	getPerformanceInfo   = kernel32.NewProc("K32GetPerformanceInfo")
 	getProcessMemoryInfo = kernel32.NewProc("K32GetProcessMemoryInfo")
@@ -22,15 +24,11 @@ var (
 // performance counters are read, because hosts may lack them.
 func ReadUsage(root string) (Usage, error) {
 	var u Usage
-	var idle, kernel, user windows.Filetime
-	ok, _, err := getSystemTimes.Call(uintptr(unsafe.Pointer(&idle)), uintptr(unsafe.Pointer(&kernel)), uintptr(unsafe.Pointer(&user)))
-	if ok == 0 {
-		return u, fmt.Errorf("reading processor usage: %w", err)
+	busy, err := readProcessors()
+	if err != nil {
+		return u, err
 	}
-	ticks := func(f windows.Filetime) uint64 { return uint64(f.HighDateTime)<<32 | uint64(f.LowDateTime) }
-	if busy := ticks(kernel) + ticks(user); busy > ticks(idle) { // kernel time includes idle time
-		u.CPUNanoseconds = (busy - ticks(idle)) * 100
-	}
+	u.CPUNanoseconds = busy * 100
 
 	memory := memoryStatus{length: uint32(unsafe.Sizeof(memoryStatus{}))}
 	if ok, _, err := globalMemoryStatusEx.Call(uintptr(unsafe.Pointer(&memory))); ok == 0 {
@@ -48,6 +46,41 @@ func ReadUsage(root string) (Usage, error) {
 	readOwn(&u)
 	u.Interfaces = readInterfaces()
 	return u, nil
+}
+
+// processorsPerGroup is the most that a processor group of Windows holds (learn.microsoft.com, "Processor Groups").
+const processorsPerGroup = 64
+
+// readProcessors returns what all processors have been busy since the machine started, in units of 100 ns. With more than 64
+// processors GetSystemTimes answers for the processor group of the calling thread only (learn.microsoft.com, GetSystemTimes,
+// Remarks), so that each group is asked. A machine with one group that does not answer that question (Wine 8.0 does not) is asked
+// with GetSystemTimes.
+func readProcessors() (uint64, error) {
+	groups, _, _ := groupCount.Call()
+	groups = max(groups, 1)
+	busy, err := busyTime(int(groups), func(group uint16) ([]byte, error) {
+		data, size := make([]byte, processorsPerGroup*processorTimesSize), uint32(0)
+		status, _, _ := querySystemEx.Call(uintptr(windows.SystemProcessorPerformanceInformation), uintptr(unsafe.Pointer(&group)), unsafe.Sizeof(group),
+			uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)), uintptr(unsafe.Pointer(&size)))
+		if status != 0 {
+			return nil, windows.NTStatus(status)
+		}
+		return data[:min(int(size), len(data))], nil
+	})
+	if err == nil || groups > 1 {
+		return busy, err
+	}
+
+	var idle, kernel, user windows.Filetime
+	ok, _, err := getSystemTimes.Call(uintptr(unsafe.Pointer(&idle)), uintptr(unsafe.Pointer(&kernel)), uintptr(unsafe.Pointer(&user)))
+	if ok == 0 {
+		return 0, fmt.Errorf("reading processor usage: %w", err)
+	}
+	ticks := func(f windows.Filetime) uint64 { return uint64(f.HighDateTime)<<32 | uint64(f.LowDateTime) }
+	if all := ticks(kernel) + ticks(user); all > ticks(idle) { // kernel time includes idle time
+		return all - ticks(idle), nil
+	}
+	return 0, nil
 }
 
 // ReadDisk reads the usage of the volume that holds root, or of C: if root is empty.

@@ -2,6 +2,7 @@ package platform
 
 import (
 	"os"
+	"regexp"
 	"testing"
 )
 
@@ -38,4 +39,36 @@ func TestReadResolver(t *testing.T) {
 		}
 	}
 	t.Logf("servers %q, searches %q", servers, searches)
+}
+
+// TestReadHost: the registry has the machine's identifier in braces, cloud providers and upstream's kubelet have it without.
+func TestReadHost(t *testing.T) {
+	h, err := ReadHost(os.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", h)
+	if raw := text(`SYSTEM\HardwareConfig`, "LastConfig"); len(raw) != 38 || raw[0] != '{' {
+		t.Errorf("this is not how Windows keeps the machine's identifier: %q", raw)
+	}
+	if !regexp.MustCompile(`^[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}$`).MatchString(h.SystemUUID) {
+		t.Errorf("the machine's identifier is %q", h.SystemUUID)
+	}
+	if h.CPUs == 0 || h.MemoryBytes == 0 || h.DiskBytes == 0 || h.WindowsRelease == "" || h.BootID == "0" {
+		t.Errorf("something is missing: %+v", h)
+	}
+}
+
+// TestUplinks: one address at least is ready for use, and none has another host's zone or an empty name.
+func TestUplinks(t *testing.T) {
+	all, err := Uplinks()
+	if err != nil || len(all) == 0 {
+		t.Fatal(all, err)
+	}
+	for _, u := range all {
+		t.Logf("%+v", u)
+		if u.Interface == "" || !u.Addr.IsValid() || u.Addr.Zone() != "" {
+			t.Errorf("address %+v", u)
+		}
+	}
 }

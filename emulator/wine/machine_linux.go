@@ -1,0 +1,37 @@
+package wine
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// hardwareConfig is the key under which Windows keeps the identifier of the machine, in braces and lower case (upstream's kubelet,
+// pkg/kubelet/winstats, getSystemUUID, takes both away).
+const hardwareConfig = `System\\HardwareConfig`
+
+// SetMachine gives a host what the registry of a Windows machine says of the machine itself: an identifier that follows from name,
+// and the number of its first boot. It changes nothing if the host has that already. No program of the prefix may run.
+func (p Prefix) SetMachine(name string) error {
+	hive := filepath.Join(p.Dir, "system.reg")
+	text, err := os.ReadFile(hive)
+	if err == nil && bytes.Contains(text, []byte("["+hardwareConfig+"]")) {
+		return nil
+	}
+	if err == nil {
+		err = appendFile(hive, machineRegistry(name))
+	}
+	if err != nil {
+		return fmt.Errorf("writing the machine's identifier into the registry: %w", err)
+	}
+	return nil
+}
+
+func machineRegistry(name string) string {
+	id := sha256.Sum256([]byte("porthole machine " + name))
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // version 4, variant 1 (RFC 9562), as hypervisors make them
+	return fmt.Sprintf("\n[%s]\n\"LastConfig\"=\"{%x-%x-%x-%x-%x}\"\n", hardwareConfig, id[:4], id[4:6], id[6:8], id[8:10], id[10:16]) +
+		"\n[System\\\\CurrentControlSet\\\\Control\\\\Session Manager\\\\Memory Management\\\\PrefetchParameters]\n\"BootId\"=dword:00000001\n"
+}

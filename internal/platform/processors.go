@@ -1,0 +1,33 @@
+package platform
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// processorTimesSize is the size of SYSTEM_PROCESSOR_PERFORMANCE_INFORMATION in bytes, the same on 32-bit and 64-bit Windows
+// (winternl.h).
+const processorTimesSize = 48
+
+// busyTime adds up, in units of 100 ns, what all processors of a Windows machine have been busy since it started. read returns the
+// records of the processors of one group, one after the other, as NtQuerySystemInformationEx does for the class
+// SystemProcessorPerformanceInformation. It returns an error if a group cannot be read: a sum without that group would go backwards.
+func busyTime(groups int, read func(group uint16) ([]byte, error)) (uint64, error) {
+	busy := uint64(0)
+	for group := range groups {
+		data, err := read(uint16(group))
+		if err != nil {
+			return 0, fmt.Errorf("reading the processors of group %d: %w", group, err)
+		}
+		if len(data) == 0 || len(data)%processorTimesSize != 0 {
+			return 0, fmt.Errorf("reading the processors of group %d: %d bytes are no records of %d", group, len(data), processorTimesSize)
+		}
+		for ; len(data) > 0; data = data[processorTimesSize:] {
+			idle, kernel, user := binary.LittleEndian.Uint64(data), binary.LittleEndian.Uint64(data[8:]), binary.LittleEndian.Uint64(data[16:])
+			if all := kernel + user; all > idle { // kernel time includes idle time
+				busy += all - idle
+			}
+		}
+	}
+	return busy, nil
+}
