@@ -47,6 +47,9 @@ func Load(s Source) (cfg *v1beta1.KubeletConfiguration, warnings []string, err e
 		}
 	}
 
+	if err := resolvePaths(cfg, s); err != nil {
+		return nil, warnings, err
+	}
 	if s.Flags != nil {
 		if err := s.Flags.apply(cfg); err != nil {
 			return nil, warnings, err
@@ -56,6 +59,39 @@ func Load(s Source) (cfg *v1beta1.KubeletConfiguration, warnings []string, err e
 	more, err := check(cfg, s.Windows)
 	return cfg, append(warnings, more...), err
 }
+
+// resolvePaths makes the paths of the configuration absolute: those that are relative are so to the folder of the file, as with
+// upstream's kubelet (KubeletConfigurationPathRefs). A Windows service has C:\Windows\System32 as its working folder, in which
+// nobody keeps these files. Paths of flags, which are applied afterwards, are relative to the working folder.
+func resolvePaths(cfg *v1beta1.KubeletConfiguration, s Source) error {
+	paths := []*string{&cfg.StaticPodPath, &cfg.Authentication.X509.ClientCAFile, &cfg.TLSCertFile, &cfg.TLSPrivateKeyFile, &cfg.VolumePluginDir, &cfg.PodLogsDir}
+	if cfg.ResolverConfig != nil && (!s.Windows || *cfg.ResolverConfig != systemDNS) {
+		paths = append(paths, cfg.ResolverConfig)
+	}
+
+	folder := s.Dir
+	if s.File != "" {
+		folder = filepath.Dir(s.File)
+	}
+	for _, p := range paths {
+		if *p == "" || isAbsolute(*p) {
+			continue
+		}
+		full, err := filepath.Abs(filepath.Join(folder, *p))
+		if err != nil {
+			return fmt.Errorf("finding %s of the kubelet's configuration: %w", *p, err)
+		}
+		*p = full
+	}
+	return nil
+}
+
+// systemDNS stands in place of a file for the DNS settings of a Windows node itself (upstream's hostResolvConf).
+const systemDNS = "Host"
+
+// isAbsolute reports whether a path does not depend on a working folder. On Windows a path that begins with a slash does not: it
+// leads from the root of the disk that the program runs on, as paths of configurations made for Linux do.
+func isAbsolute(p string) bool { return filepath.IsAbs(p) || os.IsPathSeparator(p[0]) }
 
 // gather returns the file, with the drop-ins merged over it, as JSON. It returns nil if neither is given.
 func gather(s Source) (text []byte, warnings []string, err error) {

@@ -160,6 +160,42 @@ func TestDropIns(t *testing.T) {
 	}
 }
 
+// TestPathsAreOfTheFile: relative paths of the file are relative to its folder, whatever the working folder is: that of a Windows
+// service is C:\Windows\System32. Those of flags are relative to the working folder.
+func TestPathsAreOfTheFile(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	write(t, dir, "c.yaml", kind+`staticPodPath: manifests
+authentication: {x509: {clientCAFile: pki/ca.crt}}
+tlsCertFile: ../kubelet.crt
+tlsPrivateKeyFile: /etc/kubelet.key
+resolvConf: resolv.conf
+podLogsDir: logs
+`)
+	t.Chdir(elsewhere)
+	file, err := filepath.Rel(elsewhere, filepath.Join(dir, "c.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := load(t, Source{File: file})
+	got := []string{c.StaticPodPath, c.Authentication.X509.ClientCAFile, c.TLSCertFile, *c.ResolverConfig, c.PodLogsDir}
+	want := []string{filepath.Join(dir, "manifests"), filepath.Join(dir, "pki", "ca.crt"), filepath.Join(filepath.Dir(dir), "kubelet.crt"),
+		filepath.Join(dir, "resolv.conf"), filepath.Join(dir, "logs")}
+	if !slices.Equal(got, want) {
+		t.Errorf("paths %q, want %q", got, want)
+	}
+
+	if c.TLSPrivateKeyFile != "/etc/kubelet.key" || c.VolumePluginDir == dir {
+		t.Errorf("an absolute path became %s, one that is not there %s", c.TLSPrivateKeyFile, c.VolumePluginDir)
+	}
+	if c := load(t, Source{File: file, Flags: flags(t, "--pod-manifest-path=static")}); c.StaticPodPath != "static" {
+		t.Errorf("the path of a flag became %s", c.StaticPodPath)
+	}
+	write(t, dir, "w.yaml", kind+"resolvConf: Host\n")
+	if c := load(t, Source{File: filepath.Join(dir, "w.yaml"), Windows: true}); *c.ResolverConfig != "Host" {
+		t.Errorf("the node's own settings became the file %s", *c.ResolverConfig)
+	}
+}
+
 func TestFlags(t *testing.T) {
 	path := write(t, t.TempDir(), "c.yaml", kind+"clusterDNS: [10.0.0.1]\nevictionHard: {memory.available: 1Gi}\nrotateCertificates: true\nregisterWithTaints: [{key: old, effect: NoSchedule}]\n")
 	c := load(t, Source{File: path, Flags: flags(t,
