@@ -8,14 +8,24 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"porthole.dev/porthole/internal/retry"
 )
 
 const (
-	logPoll     = 50 * time.Millisecond // how often a followed log is read
-	tailBlock   = 16 << 10              // bytes that are read at once in search of the last lines
-	maxLogLine  = 1 << 20               // bytes; a longer line is passed on in parts
-	timeColumns = 64                    // bytes; no time stamp is longer
+	tailBlock   = 16 << 10 // bytes that are read at once in search of the last lines
+	maxLogLine  = 1 << 20  // bytes; a longer line is passed on in parts
+	timeColumns = 64       // bytes; no time stamp is longer
 )
+
+// A followed log is read at its end again and again, through the handle that is open anyway. The waits grow while nothing comes.
+// Whether the log was rotated is asked by its path, which on Windows opens the file each time, and virus scanners look at each
+// opening: this is done rarely. Windows' notifications about folders are no help: they come when the file's size is written to
+// the disk, which its cache puts off (learn.microsoft.com, ReadDirectoryChangesW, FILE_NOTIFY_CHANGE_SIZE).
+var logPoll = retry.Backoff{First: 50 * time.Millisecond, Max: 400 * time.Millisecond}
+
+// rotationPeriod is how often a followed log is asked for by its path. When its container has ended it is asked for once more.
+const rotationPeriod = time.Second
 
 // logLine is one line of a log in CRI format: "<RFC3339Nano> stdout|stderr F|P <text>".
 type logLine struct {
@@ -107,10 +117,46 @@ func (w *logWriter) line(raw []byte, whole bool) error {
 	return err
 }
 
+// logFiles is how logs are opened and waited for; a test counts it.
+type logFiles struct {
+	open func(path string) (*os.File, error)
+	// moved reports whether path no longer names f. It opens path on Windows.
+	moved func(f *os.File, path string) bool
+	// wait returns after d, or reports false when ctx ends before.
+	wait func(ctx context.Context, d time.Duration) bool
+}
+
+var hostLogs = logFiles{open: openLog, moved: moved, wait: waitFor}
+
+// moved reports whether path names another file than f. It reports false while path names none.
+func moved(f *os.File, path string) bool {
+	here, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && !os.SameFile(here, there)
+}
+
+func waitFor(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
 // readLog copies a log to out. With follow it goes on, through rotations of the file, until running reports that the
 // container has ended and everything was read, or until ctx ends. running is not called without follow.
 func readLog(ctx context.Context, path string, q logQuery, running func() bool, out io.Writer) error {
-	f, err := openLog(path)
+	return hostLogs.read(ctx, path, q, running, out)
+}
+
+func (h logFiles) read(ctx context.Context, path string, q logQuery, running func() bool, out io.Writer) error {
+	f, err := h.open(path)
 	if err != nil {
 		return fmt.Errorf("opening log: %w", err)
 	}
@@ -129,59 +175,62 @@ func readLog(ctx context.Context, path string, q logQuery, running func() bool, 
 		w.left = *q.limit
 	}
 
-	lines := &lineReader{from: f}
+	err = h.copy(ctx, path, &f, w, running)
+	if errors.Is(err, errLimit) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading log: %w", err)
+	}
+	return nil
+}
+
+// copy passes the lines of *f on to w until the end that read tells about. It leaves the file that it read last in *f, open.
+func (h logFiles) copy(ctx context.Context, path string, f **os.File, w *logWriter, running func() bool) error {
+	follow := w.query.follow
+	lines := &lineReader{from: *f}
+	idle, asked := 0, time.Duration(0) // waits without anything new; how long ago the path was asked
+
 	for {
-		last := !q.follow || !running() // asked first: whatever the container wrote before it ended is read then
+		last := !follow || !running() // asked first: whatever the container wrote before it ended is read then
+		before := lines.total
 		if err := lines.all(w.line); err != nil {
-			if errors.Is(err, errLimit) {
-				return nil
-			}
-			return fmt.Errorf("reading log: %w", err)
+			return err
+		}
+		if idle++; lines.total > before {
+			idle = 1
 		}
 
-		next, rotated := reopened(f, path)
-		if rotated && q.follow {
-			err := errors.Join(lines.all(w.line), lines.rest(w.line)) // the end of the old file
-			f.Close()
-			f, lines = next, &lineReader{from: next}
-			if errors.Is(err, errLimit) {
-				return nil
+		if follow && (last || asked >= rotationPeriod) {
+			asked = 0
+			if next, ok := h.rotated(*f, path); ok {
+				err := errors.Join(lines.all(w.line), lines.rest(w.line)) // the end of the old file
+				(*f).Close()
+				*f, lines = next, &lineReader{from: next}
+				if err != nil {
+					return err
+				}
+				continue
 			}
-			if err != nil {
-				return fmt.Errorf("reading log: %w", err)
-			}
-			continue
-		}
-		if rotated {
-			next.Close()
 		}
 
 		if last {
-			if err := lines.rest(w.line); err != nil && !errors.Is(err, errLimit) {
-				return fmt.Errorf("reading log: %w", err)
-			}
+			return lines.rest(w.line)
+		}
+		pause := logPoll.Wait(idle)
+		if !h.wait(ctx, pause) {
 			return nil
 		}
-
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(logPoll):
-		}
+		asked += pause
 	}
 }
 
-// reopened opens path again if it no longer names the file f.
-func reopened(f *os.File, path string) (*os.File, bool) {
-	here, err := f.Stat()
-	if err != nil {
+// rotated opens path again if it no longer names the file f.
+func (h logFiles) rotated(f *os.File, path string) (*os.File, bool) {
+	if !h.moved(f, path) {
 		return nil, false
 	}
-	there, err := os.Stat(path)
-	if err != nil || os.SameFile(here, there) {
-		return nil, false
-	}
-	next, err := openLog(path)
+	next, err := h.open(path)
 	return next, err == nil
 }
 
@@ -189,6 +238,7 @@ func reopened(f *os.File, path string) (*os.File, bool) {
 type lineReader struct {
 	from    io.Reader
 	pending []byte
+	total   int64 // bytes that were read
 }
 
 // all passes on every line up to the present end of the file.
@@ -196,7 +246,7 @@ func (r *lineReader) all(each func(line []byte, whole bool) error) error {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := r.from.Read(buf)
-		r.pending = append(r.pending, buf[:n]...)
+		r.pending, r.total = append(r.pending, buf[:n]...), r.total+int64(n)
 
 		done := 0
 		for {

@@ -180,6 +180,48 @@ func TestFollowThroughRotationUntilTheEnd(t *testing.T) {
 	}
 }
 
+// TestFollowRarelyOpensFiles: a virus scanner looks at each opening, so that a follower whose container writes nothing, or ten times
+// each second, opens the log once a second at most, and reads a quiet log two or three times each second.
+func TestFollowRarelyOpensFiles(t *testing.T) {
+	const minute = time.Minute
+	for name, c := range map[string]struct {
+		lines     int // per second
+		mostReads int
+	}{"quiet": {0, 3 * 60}, "busy": {10, 20 * 60}} {
+		path := writeLog(t, "2026-01-02T03:04:05Z stdout F 0\n")
+		log, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		now, written, opened, reads := time.Duration(0), 0, 0, 0
+		files := logFiles{
+			open:  func(path string) (*os.File, error) { opened++; return openLog(path) },
+			moved: func(f *os.File, path string) bool { opened++; return moved(f, path) },
+			wait: func(_ context.Context, d time.Duration) bool {
+				reads++
+				for now += d; c.lines > 0 && time.Duration(written)*time.Second/time.Duration(c.lines) < now; written++ {
+					fmt.Fprintln(log, "2026-01-02T03:04:05Z stdout F 1")
+				}
+				return true
+			}}
+		var out bytes.Buffer
+		if err := files.read(context.Background(), path, logQuery{follow: true}, func() bool { return now < minute }, &out); err != nil {
+			t.Fatal(err)
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		if lines := strings.Count(out.String(), "\n"); lines != 1+written {
+			t.Errorf("%s: %d lines arrived, want %d", name, lines, 1+written)
+		}
+		if most := 60 + 3; opened > most || reads > c.mostReads { // the beginning, the end, and one more for the wait at the end
+			t.Errorf("%s: the log is opened %d times in a minute, want %d at most; read %d times, want %d at most", name, opened, most, reads, c.mostReads)
+		}
+	}
+}
+
 func TestTailOfLongLog(t *testing.T) {
 	var text strings.Builder
 	for i := range 20000 {
