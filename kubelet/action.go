@@ -29,8 +29,9 @@ type tools struct {
 	meter   *meter.Meter
 
 	nodeName string
-	nodeIPs  []string
+	nodeIPs  func() []string
 	dns      dns.Cluster
+	hostDNS  func() dns.Config
 	windows  bool
 
 	rootDir string // the kubelet's folder
@@ -41,7 +42,7 @@ type tools struct {
 
 func newTools(o *Options, f *folders, allocatable func() v1.ResourceList) *tools {
 	return &tools{runtime: o.Runtime, images: o.Images, volumes: o.Volumes, objects: o.API, events: o.API, meter: o.Meter,
-		nodeName: o.Node.Name, nodeIPs: o.Node.IPs, dns: o.DNS, windows: o.Windows, rootDir: o.RootDir, cgroups: o.Cgroups,
+		nodeName: o.Node.Name, nodeIPs: o.Node.IPs, dns: o.DNS, hostDNS: o.HostDNS, windows: o.Windows, rootDir: o.RootDir, cgroups: o.Cgroups,
 		folders: f, allocatable: allocatable}
 }
 

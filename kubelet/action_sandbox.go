@@ -54,7 +54,11 @@ func (e *effects) makeSandbox(ctx context.Context, j job) (box pod.Sandbox, aske
 
 // sandboxSpec returns what the runtime has to know to make the sandbox of a pod.
 func (e *effects) sandboxSpec(p *v1.Pod, attempt uint32) (runtime.SandboxSpec, error) {
-	cfg, reason, message := dns.ForPod(p, e.dns)
+	settings := e.dns
+	if e.hostDNS != nil {
+		settings.Host = e.hostDNS()
+	}
+	cfg, reason, message := dns.ForPod(p, settings)
 	if reason != "" && e.sent.first("dns/"+reason) {
 		e.event(p, "", v1.EventTypeWarning, reason, message)
 	}

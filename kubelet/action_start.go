@@ -70,7 +70,7 @@ func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (ru
 		return runtime.ContainerSpec{}, err
 	}
 
-	ips := e.nodeIPs
+	ips := e.nodeIPs()
 	if !p.Spec.HostNetwork {
 		b, _ := j.runtime.Sandbox()
 		ips = b.IPs
@@ -97,7 +97,7 @@ func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (ru
 
 // environment works out the environment variables of a container.
 func (e *effects) environment(ctx context.Context, p *v1.Pod, c *v1.Container, ips []string) ([]env.Var, error) {
-	return env.Container(env.Inputs{Pod: p, Container: c, PodIPs: ips, HostIPs: e.nodeIPs,
+	return env.Container(env.Inputs{Pod: p, Container: c, PodIPs: ips, HostIPs: e.nodeIPs(),
 		NodeAllocatable: e.allocatable(), Services: e.objects.Services(p.Namespace),
 		ConfigMap: func(name string) (*v1.ConfigMap, error) {
 			cm, err := e.objects.ConfigMap(ctx, p.Namespace, name)

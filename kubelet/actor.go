@@ -105,8 +105,8 @@ func (a *actor) podIP() string {
 	if b, ok := a.state.Runtime().Sandbox(); ok && len(b.IPs) > 0 {
 		return b.IPs[0]
 	}
-	if len(a.effects.nodeIPs) > 0 {
-		return a.effects.nodeIPs[0]
+	if ips := a.effects.nodeIPs(); len(ips) > 0 {
+		return ips[0]
 	}
 	return ""
 }

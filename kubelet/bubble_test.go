@@ -98,7 +98,7 @@ func (b *bubble) start() {
 	manager := volume.New(volume.Options{RootDir: filepath.Join(b.dir, "kubelet"), NodeName: "node"})
 	rt := runtime.New(conn, runtime.Options{PodLogsDir: filepath.Join(b.dir, "log", "pods"), CPUs: 8})
 
-	o := Options{Node: nodestatus.Options{Name: "node", IPs: []string{"10.98.0.1"}, MaxPods: 110, StatusPeriod: 10 * time.Second, ReportPeriod: 5 * time.Minute,
+	o := Options{Node: nodestatus.Options{Name: "node", IPs: func() []string { return []string{"10.98.0.1"} }, MaxPods: 110, StatusPeriod: 10 * time.Second, ReportPeriod: 5 * time.Minute,
 		Host: platform.Host{OS: "linux", Arch: "amd64", CPUs: 8, MemoryBytes: 16 << 30, DiskBytes: 100 << 30, KernelVersion: "6.1.0"}},
 		RootDir: filepath.Join(b.dir, "kubelet"), PodLogsDir: filepath.Join(b.dir, "log", "pods"), LeaseSeconds: 40,
 		API: NewAPI(client), Runtime: NewRuntime(rt), Images: image.New(conn, 5), Volumes: Volumes{faultyVolumes{manager, b}, manager},

@@ -51,6 +51,9 @@ func New(o Options) *Kubelet {
 	if o.Cgroups == nil {
 		o.Cgroups = cgroup.None{}
 	}
+	if o.Node.IPs == nil {
+		o.Node.IPs = func() []string { return nil }
+	}
 	k := &Kubelet{o: o, status: status.New(o.API), actors: map[types.UID]*actor{},
 		burst: newBurst(o.Burst), knowledge: knowledge{began: time.Now()},
 		folders: &folders{pods: o.Volumes, logs: o.PodLogsDir, cgroups: o.Cgroups}}
@@ -101,6 +104,9 @@ func (k *Kubelet) nodeLinks() nodestatus.Links {
 
 // passPodCIDR hands the node's pod range to the runtime and checks whether that made its network ready.
 func (k *Kubelet) passPodCIDR(cidr string) {
+	if k.o.PodRange != nil {
+		k.o.PodRange(cidr)
+	}
 	k.running.Go(func() {
 		if err := k.o.Runtime.SetPodCIDR(k.ctx, cidr); err != nil {
 			klog.FromContext(k.ctx).Error(err, "Passing on the pod CIDR failed")
@@ -108,6 +114,9 @@ func (k *Kubelet) passPodCIDR(cidr string) {
 		k.runtime.check(k.ctx)
 	})
 }
+
+// ReportNode reports the node at once, after a change of its addresses. It does not block.
+func (k *Kubelet) ReportNode() { k.node.ReportSoon() }
 
 // runtimeChanged reports the node at once, and lets pods that waited for the network try again.
 func (k *Kubelet) runtimeChanged(h runtime.Health) {
@@ -267,7 +276,7 @@ func (k *Kubelet) NodeAddresses() []v1.NodeAddress { return k.node.Addresses() }
 
 // nodeFacts is what the node contributes to a decision about a pod.
 func (k *Kubelet) nodeFacts() pod.Node {
-	n := pod.Node{HostIPs: k.o.Node.IPs, RuntimeName: k.runtime.version.Load().Name, MaxBackoff: k.o.MaxBackoff}
+	n := pod.Node{HostIPs: k.o.Node.IPs(), RuntimeName: k.runtime.version.Load().Name, MaxBackoff: k.o.MaxBackoff}
 	if h := k.runtime.health.Load(); h != nil && !h.NetworkReady {
 		n.NetworkNotReady = h.NetworkMessage
 	}

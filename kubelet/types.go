@@ -203,7 +203,13 @@ type Options struct {
 	MaxImages int
 	// UnsafeSysctls are kernel parameters that pods may set beyond the safe ones: names, and beginnings of names with a *.
 	UnsafeSysctls []string
-	DNS           dns.Cluster
+	// DNS is what the configuration says about DNS.
+	DNS dns.Cluster
+	// HostDNS returns the node's own resolver settings, for pods that use them. It is asked at the start of each pod, because servers
+	// can come late (DHCP) and change, and must not block for long. Nil: the node has none.
+	HostDNS func() dns.Config
+	// PodRange is told the node's pod range when it is known, and when it changes; nil for nobody. It must not block.
+	PodRange func(cidr string)
 	// LeaseSeconds is how long the node counts as alive without a renewal.
 	LeaseSeconds int32
 	// MaxBackoff bounds the restart back-off; zero means 300 s.

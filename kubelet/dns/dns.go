@@ -16,7 +16,7 @@ type Config struct{ Servers, Searches, Options []string }
 type Cluster struct {
 	Servers []string
 	Domain  string
-	// Host is the node's own resolver.
+	// Host is the node's own resolver, as it is when the pod starts.
 	Host Config
 }
 

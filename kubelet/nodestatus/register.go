@@ -102,7 +102,7 @@ func defaultLabels(o Options) map[string]string {
 func annotations(o Options) map[string]string {
 	out := map[string]string{attachByController: "true"}
 	if o.ExternalCloud && o.IPsGiven {
-		out[providedIP] = strings.Join(o.IPs, ",")
+		out[providedIP] = strings.Join(o.IPs(), ",")
 	}
 	return out
 }

@@ -146,7 +146,7 @@ var pressureConditions = []struct{ without, with v1.NodeCondition }{
 // addresses returns the addresses that the kubelet sets: only the name if a cloud controller sets the rest.
 func addresses(o Options) (out []v1.NodeAddress) {
 	if !o.ExternalCloud || o.IPsGiven { // else the taint keeps pods away until the cloud has set them
-		for _, ip := range o.IPs {
+		for _, ip := range o.IPs() {
 			out = append(out, v1.NodeAddress{Type: v1.NodeInternalIP, Address: ip})
 		}
 	}

@@ -26,8 +26,10 @@ func list(pairs ...string) v1.ResourceList {
 	return out
 }
 
+func addressList(ips ...string) func() []string { return func() []string { return ips } }
+
 func someNode() (Options, statusFacts) {
-	o := Options{Name: "n", IPs: []string{"10.0.0.1", "fd00::1"}, Port: 10250, MaxPods: 110, Version: "v1.2.3",
+	o := Options{Name: "n", IPs: addressList("10.0.0.1", "fd00::1"), Port: 10250, MaxPods: 110, Version: "v1.2.3",
 		Reserved: list("memory", "100Mi", "cpu", "100m"),
 		Host:     platform.Host{OS: "linux", Arch: "amd64", CPUs: 2, MemoryBytes: 1 << 30, DiskBytes: 1 << 35, BootID: "b", MachineID: "m"}}
 	return o, statusFacts{version: runtime.Version{Name: "containerd", Version: "v2.1.0"}, now: time.Unix(1000, 0),
@@ -161,7 +163,7 @@ func TestCloudAddresses(t *testing.T) {
 func TestNodePatch(t *testing.T) {
 	o, f := someNode()
 	before := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"mine": "1"}}, Status: statusOf(o, f, v1.NodeStatus{})}
-	o.IPs = []string{"10.0.0.2", "fd00::2"}
+	o.IPs = addressList("10.0.0.2", "fd00::2")
 	f.health.NetworkReady = false
 	after := before.DeepCopy()
 	after.Labels["os"] = "linux"

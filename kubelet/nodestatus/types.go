@@ -13,8 +13,8 @@ import (
 // Options describe the node. Fields without a note are required.
 type Options struct {
 	Name string
-	// IPs are the node's addresses, the main one first.
-	IPs []string
+	// IPs returns the node's addresses as they are now, the main one first. It must not block, and the caller must not change the list.
+	IPs func() []string
 	// Port is where the kubelet's HTTPS server listens.
 	Port int32
 	// Version is the kubelet's version as the node reports it.

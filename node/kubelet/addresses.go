@@ -5,55 +5,231 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/retry"
+	"porthole.dev/porthole/internal/wakeup"
 )
 
-// nodeIPs returns the node's addresses. As in upstream's kubelet the first of these counts: the addresses that --node-ip gives, the
-// node's name if it is an address, the name's address in DNS, the address of the interface with the default route. 0.0.0.0 and ::
-// in --node-ip stand for the last of these, for IPv4 and IPv6.
-func nodeIPs(text, name string) ([]string, error) {
+// nodeAddresses are the node's addresses. As in upstream's kubelet the first of these counts: the addresses that --node-ip gives,
+// the node's name if it is an address, the name's address in DNS, the address of the interface with the default route. 0.0.0.0 and ::
+// in --node-ip stand for the last of these, for IPv4 and IPv6. On Windows chooseAddress takes the place of the last two.
+//
+// What was not given is found again when the host's addresses change. It is safe for concurrent use.
+type nodeAddresses struct {
+	given []net.IP
+	name  string
+	host  addressHost
+
+	mu        sync.Mutex
+	now       []string
+	podRanges []netip.Prefix
+	again     wakeup.Signal
+}
+
+// addressHost is what is asked of the host. uplinks returns errors.ErrUnsupported on a system whose name in DNS, which lookUp asks,
+// and routes tell the address. watch calls changed after each change of the host's addresses, until ctx ends.
+type addressHost struct {
+	uplinks func() ([]platform.Uplink, error)
+	lookUp  func(name string) net.IP
+	routed  func(v6 bool) (net.IP, error)
+	here    func(ip net.IP) bool
+	watch   func(ctx context.Context, changed func()) error
+}
+
+// thisHost is the host that this program runs on.
+func thisHost() addressHost {
+	return addressHost{uplinks: platform.Uplinks, lookUp: lookUp, routed: routed, here: onThisHost, watch: platform.Addresses{}.Watch}
+}
+
+// errNoAddress is the cause while the host has no address that can be the node's.
+var errNoAddress = errors.New("the host has no address yet that can be the node's (say one with --node-ip)")
+
+// newNodeAddresses reads what --node-ip says. It does not look for addresses: see wait.
+func newNodeAddresses(text, name string, host addressHost) (*nodeAddresses, error) {
 	given, err := parseNodeIPs(text)
 	if err != nil {
 		return nil, err
 	}
-
-	var out []string
 	for _, ip := range given {
-		if ip.IsUnspecified() {
-			if ip, err = routed(ip.To4() == nil); err != nil {
-				return nil, err
-			}
-		}
-		if err := usableIP(ip); err != nil {
+		if err := usableIP(ip); err != nil && !ip.IsUnspecified() {
 			return nil, fmt.Errorf("--node-ip %s: %w", ip, err)
 		}
-		if !onThisHost(ip) {
+		if !ip.IsUnspecified() && !host.here(ip) {
 			klog.Background().Info("The node's address is on none of its interfaces", "address", ip.String())
+		}
+	}
+	return &nodeAddresses{given: given, name: name, host: host, again: wakeup.New()}, nil
+}
+
+// addressBackoff is the wait before a host without an address is asked again; a change of its addresses ends it.
+var addressBackoff = retry.Backoff{First: 200 * time.Millisecond, Max: 5 * time.Second}
+
+// addressPatience is how long an address with a default route is waited for. A host that has only other ones after that time is
+// on a network without a way out.
+const addressPatience = 30 * time.Second
+
+// wait returns when the node has an address: a host may start this program before DHCP has given it one. It returns the error of
+// ctx if that ends before.
+func (a *nodeAddresses) wait(ctx context.Context) error {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	changed := wakeup.New()
+	go func() {
+		if err := a.host.watch(watching, changed.Wake); err != nil && watching.Err() == nil {
+			klog.FromContext(ctx).Info("The host does not say when its addresses change", "cause", err.Error())
+		}
+	}()
+
+	begin := time.Now()
+	for failures := 1; ; failures++ {
+		err := a.find(time.Since(begin) >= addressPatience)
+		if err == nil {
+			return nil
+		}
+		if failures == 1 {
+			klog.FromContext(ctx).Info("Waiting for an address of the node", "cause", err.Error())
+		}
+
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("finding the node's address: %w", errors.Join(ctx.Err(), err))
+		case <-changed:
+		case <-time.After(addressBackoff.Wait(failures)):
+		}
+	}
+}
+
+// list returns the addresses as they are now, the main one first.
+func (a *nodeAddresses) list() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.now
+}
+
+// avoid tells the node's pod range, in which no address of a node is. It does not block.
+func (a *nodeAddresses) avoid(cidr string) {
+	prefix, err := netip.ParsePrefix(cidr)
+	if err != nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !slices.Contains(a.podRanges, prefix) {
+		a.podRanges = append(a.podRanges, prefix)
+		a.again.Wake()
+	}
+}
+
+// settle is how long changes of addresses are let settle: a virtual switch that takes a network card over takes the address from
+// it and gives it to the switch's own adapter.
+const settle = time.Second
+
+// keep finds the addresses again after each change of the host's, until ctx ends, and calls changed if others came of it. While the
+// host has none the last ones stay: others know the node by them.
+func (a *nodeAddresses) keep(ctx context.Context, changed func()) {
+	if len(a.given) > 0 && !slices.ContainsFunc(a.given, net.IP.IsUnspecified) || net.ParseIP(a.name) != nil {
+		return
+	}
+	go func() {
+		if err := a.host.watch(ctx, a.again.Wake); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "The node's address will not follow the host's")
+		}
+	}()
+
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.again:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(settle):
+		}
+
+		before := a.list()
+		if err := a.find(false); err != nil {
+			klog.FromContext(ctx).Info("The node keeps an address that the host may not have", "addresses", before, "cause", err.Error())
+		} else if now := a.list(); !slices.Equal(before, now) {
+			klog.FromContext(ctx).Info("The node's addresses have changed", "before", before, "now", now)
+			changed()
+		}
+	}
+}
+
+// find looks for the addresses once and keeps what it finds. An error leaves the last ones.
+func (a *nodeAddresses) find(anyRoute bool) error {
+	a.mu.Lock()
+	before, ranges := a.now, a.podRanges
+	a.mu.Unlock()
+	var out []string
+	for _, ip := range a.given {
+		if ip.IsUnspecified() {
+			var err error
+			if ip, err = a.host.routed(ip.To4() == nil); err == nil {
+				err = usableIP(ip)
+			}
+			if err != nil {
+				return fmt.Errorf("finding the address that --node-ip leaves open: %w", err)
+			}
 		}
 		out = append(out, ip.String())
 	}
-
-	if len(out) > 0 {
-		return out, nil
-	}
-	if ip := net.ParseIP(name); ip != nil {
-		return []string{ip.String()}, nil
-	}
-	if ip := lookUp(name); ip != nil {
-		return []string{ip.String()}, nil
+	if len(out) == 0 {
+		ip, err := a.found(before, ranges, anyRoute)
+		if err != nil {
+			return err
+		}
+		out = []string{ip}
 	}
 
-	ip, err := routed(false)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.now = out
+	return nil
+}
+
+// found returns the address of a node that was given none. before are those that it has so far, ranges those of its pods.
+func (a *nodeAddresses) found(before []string, ranges []netip.Prefix, anyRoute bool) (string, error) {
+	if ip := net.ParseIP(a.name); ip != nil {
+		return ip.String(), nil
+	}
+
+	all, err := a.host.uplinks()
+	if err == nil {
+		if addr, ok := chooseAddress(all, ranges, before, anyRoute); ok {
+			return addr.String(), nil
+		}
+		return "", errNoAddress
+	}
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return "", fmt.Errorf("finding the node's address: %w", err)
+	}
+
+	// An answer of DNS that does not come for once must not change the address.
+	if len(before) == 1 && a.host.here(net.ParseIP(before[0])) {
+		return before[0], nil
+	}
+	if ip := a.host.lookUp(a.name); ip != nil {
+		return ip.String(), nil
+	}
+	ip, err := a.host.routed(false)
 	if err != nil {
-		ip, err = routed(true)
+		ip, err = a.host.routed(true)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("finding the node's address (say it with --node-ip): %w", err)
+		return "", fmt.Errorf("%w: %w", errNoAddress, err)
 	}
-	return []string{ip.String()}, nil
+	return ip.String(), nil
 }
 
 // parseNodeIPs reads one address, or one of each family.

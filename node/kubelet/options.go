@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -42,39 +43,48 @@ func private(dirs ...string) error {
 	return nil
 }
 
-func options(cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, error) {
+// options returns the kubelet's options and the node's addresses, for which it waits until the host has some.
+func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, *nodeAddresses, error) {
 	root, err := filepath.Abs(given.RootDir)
 	if err != nil {
-		return nil, fmt.Errorf("finding --root-dir %s: %w", given.RootDir, err)
+		return nil, nil, fmt.Errorf("finding --root-dir %s: %w", given.RootDir, err)
 	}
 	if err := os.MkdirAll(root, 0o750); err != nil {
-		return nil, fmt.Errorf("creating --root-dir: %w", err)
+		return nil, nil, fmt.Errorf("creating --root-dir: %w", err)
 	}
 
 	logs, err := filepath.Abs(cfg.PodLogsDir)
 	if err != nil {
-		return nil, fmt.Errorf("finding podLogsDir %s: %w", cfg.PodLogsDir, err)
+		return nil, nil, fmt.Errorf("finding podLogsDir %s: %w", cfg.PodLogsDir, err)
 	}
 	if err := private(logs, filepath.Join(filepath.Dir(logs), "containers"), filepath.Join(root, "checkpoints"), given.CertDir); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
 	host, err := platform.ReadHost(root)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
 	name := strings.ToLower(strings.TrimSpace(cmp.Or(given.Hostname, host.Hostname)))
 	if name == "" {
-		return nil, errors.New("empty hostname is invalid")
+		return nil, nil, errors.New("empty hostname is invalid")
+	}
+
+	addresses, err := newNodeAddresses(given.NodeIP, name, thisHost())
+	if err == nil {
+		err = addresses.wait(ctx)
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 
 	o := &core.Options{RootDir: root, PodLogsDir: logs, LeaseSeconds: cfg.NodeLeaseDurationSeconds, Windows: platform.IsWindows}
 	if o.Node, err = nodeOptions(cfg, given, name, host); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
-	o.Node.Pressure.Dir = root
+	o.Node.IPs, o.PodRange, o.Node.Pressure.Dir = addresses.list, addresses.avoid, root
 	if !platform.IsWindows {
 		o.Cgroups = cgroup.New(cfg.CgroupRoot)
 	}
@@ -86,8 +96,10 @@ func options(cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, 
 	o.UnsafeSysctls, o.MaxImages = cfg.AllowedUnsafeSysctls, int(*cfg.NodeStatusMaxImages)
 	o.Burst = collectLessInBursts(os.Getenv)
 	o.DNS = dns.Cluster{Servers: cfg.ClusterDNS, Domain: cfg.ClusterDomain}
-	o.DNS.Host, err = hostDNS(*cfg.ResolverConfig, o.Node.IPs)
-	return o, err
+	resolver := &hostResolver{source: *cfg.ResolverConfig, nodeIPs: addresses.list}
+	o.HostDNS = func() dns.Config { return resolver.settings(ctx) }
+	_, err = resolver.read()
+	return o, addresses, err
 }
 
 // nodeOptions returns the description of the node: from the configuration, the command line and the machine.
@@ -99,9 +111,6 @@ func nodeOptions(cfg *v1beta1.KubeletConfiguration, given *Options, name string,
 		Pressure: nodestatus.PressureOptions{Thresholds: thresholds(cfg), Transition: cfg.EvictionPressureTransitionPeriod.Duration, Usage: platform.ReadUsage}}
 
 	var err error
-	if o.IPs, err = nodeIPs(given.NodeIP, name); err != nil {
-		return o, err
-	}
 	if o.Labels, err = parseLabels(given.Labels); err != nil {
 		return o, err
 	}
@@ -110,28 +119,6 @@ func nodeOptions(cfg *v1beta1.KubeletConfiguration, given *Options, name string,
 	}
 	o.Reserved, err = reserved(cfg, host)
 	return o, err
-}
-
-// systemDNS in place of a file name stands for the DNS settings of the Windows node itself.
-const systemDNS = "Host"
-
-// hostDNS returns the DNS settings for pods with the policy Default: the node's own, or none if source is empty.
-func hostDNS(source string, nodeIPs []string) (dns.Config, error) {
-	switch {
-	case source == "":
-		return dns.NoResolver(nodeIPs), nil
-	case source == systemDNS && platform.IsWindows:
-		servers, searches, err := platform.ReadResolver()
-		if err != nil {
-			return dns.Config{}, fmt.Errorf("reading resolvConf %q: %w", source, err)
-		}
-		return dns.Config{Servers: servers, Searches: searches}, nil
-	}
-	text, err := os.ReadFile(source)
-	if err != nil {
-		return dns.Config{}, fmt.Errorf("reading resolvConf: %w", err)
-	}
-	return dns.Parse(string(text)), nil
 }
 
 // thresholds returns when the node counts as under pressure, from the eviction settings. They were checked before, so a value

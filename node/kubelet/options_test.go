@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"runtime/debug"
-	"strings"
 	"testing"
 )
 
@@ -10,18 +9,6 @@ func TestNodeLabels(t *testing.T) {
 	labels, err := parseLabels("a=b,node.kubernetes.io/pool=x,kubelet.kubernetes.io/y=,example.com/z=1,topology.kubernetes.io/zone=z")
 	if err != nil || len(labels) != 5 || labels["node.kubernetes.io/pool"] != "x" {
 		t.Errorf("labels %v, error %v", labels, err)
-	}
-}
-
-func TestNodeIPs(t *testing.T) {
-	for _, c := range []struct{ text, name, want string }{
-		{"192.0.2.7", "n", "192.0.2.7"},
-		{"192.0.2.7, fd00::7", "n", "192.0.2.7 fd00::7"},
-		{"", "192.0.2.8", "192.0.2.8"},
-	} {
-		if got, err := nodeIPs(c.text, c.name); err != nil || strings.Join(got, " ") != c.want {
-			t.Errorf("%q for %q: %v, error %v", c.text, c.name, got, err)
-		}
 	}
 }
 

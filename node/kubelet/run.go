@@ -60,7 +60,7 @@ func Run(ctx context.Context, given Options) error {
 		return err
 	}
 
-	o, err := options(cfg, &given)
+	o, addresses, err := options(ctx, cfg, &given)
 	if err != nil {
 		return err
 	}
@@ -118,6 +118,7 @@ func Run(ctx context.Context, given Options) error {
 	}
 
 	k := core.New(*o)
+	go addresses.keep(ctx, k.ReportNode)
 	if *cfg.EnableServer {
 		stop, err := serveHTTP(ctx, servedBy{k: k, cfg: cfg, api: api, o: o, runtime: rt, volumes: manager, certDir: given.CertDir, flags: given.Flags})
 		if err != nil {

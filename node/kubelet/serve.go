@@ -99,7 +99,7 @@ func (s servedBy) answers(conn *grpc.ClientConn) serve.Options {
 		Address:       net.JoinHostPort(cfg.Address, strconv.Itoa(int(o.Node.Port))),
 		HealthAddress: healthAddress(cfg),
 		NodeName:      o.Node.Name,
-		TLS:           serve.TLSOptions{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSPrivateKeyFile, CertDir: s.certDir, NodeAddresses: o.Node.IPs},
+		TLS:           serve.TLSOptions{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSPrivateKeyFile, CertDir: s.certDir, NodeAddresses: o.Node.IPs()},
 		Auth:          authOptions(cfg, s.api),
 		NoDebugging:   cfg.EnableDebuggingHandlers != nil && !*cfg.EnableDebuggingHandlers,
 		NoProfiling:   cfg.EnableProfilingHandler != nil && !*cfg.EnableProfilingHandler,

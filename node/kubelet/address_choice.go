@@ -1,0 +1,42 @@
+package kubelet
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"slices"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+// chooseAddress returns the address by which others reach a Windows node, or none if there is none yet.
+//
+// The host's name is no help there: Windows resolves it to the addresses of all adapters, those of the pod network among them, in no
+// useful order (antrea issue 1979, microsoft/SDN issue 315). So it is the address of the default route. An address in podRanges is
+// never taken: it belongs to the host's endpoint in the pod network, which HNS may give a default route too (flannel issue 1763).
+// Without a default route an address is taken only if anyRoute says so. An address of now stays as long as its interface is as good
+// as the best: nodes must not change their address because a metric does.
+func chooseAddress(all []platform.Uplink, podRanges []netip.Prefix, now []string, anyRoute bool) (netip.Addr, bool) {
+	usable := slices.DeleteFunc(slices.Clone(all), func(u platform.Uplink) bool {
+		inPods := slices.ContainsFunc(podRanges, func(p netip.Prefix) bool { return p.Contains(u.Addr) })
+		return inPods || usableIP(net.IP(u.Addr.AsSlice())) != nil || !u.Default && (!anyRoute || u.Endpoint)
+	})
+	if len(usable) == 0 {
+		return netip.Addr{}, false
+	}
+
+	last := func(bad bool) int {
+		if bad {
+			return 1
+		}
+		return 0
+	}
+	best := slices.MinFunc(usable, func(a, b platform.Uplink) int {
+		return cmp.Or(cmp.Compare(last(!a.Default), last(!b.Default)),
+			cmp.Compare(last(a.Endpoint), last(b.Endpoint)),
+			cmp.Compare(last(!a.Addr.Is4()), last(!b.Addr.Is4())),
+			cmp.Compare(last(!slices.Contains(now, a.Addr.String())), last(!slices.Contains(now, b.Addr.String()))),
+			cmp.Compare(a.Metric, b.Metric))
+	})
+	return best.Addr, true
+}

@@ -1,0 +1,41 @@
+package kubelet
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestResolverFollowsTheHost: servers that come or change after the start are those of pods that start afterwards.
+func TestResolverFollowsTheHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "resolv.conf")
+		write := func(text string) {
+			t.Helper()
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := &hostResolver{source: file, nodeIPs: func() []string { return nil }}
+		want := func(text string) {
+			t.Helper()
+			if got := fmt.Sprint(r.settings(t.Context())); got != text {
+				t.Errorf("a pod gets %s, want %s", got, text)
+			}
+		}
+
+		write("search example.com\n") // DHCP has not answered
+		want("{[] [example.com] []}")
+		write("nameserver 192.0.2.53\nsearch example.com\n")
+		time.Sleep(resolverLife) // of the bubble
+		want("{[192.0.2.53] [example.com] []}")
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(resolverLife)
+		want("{[192.0.2.53] [example.com] []}")
+	})
+}
