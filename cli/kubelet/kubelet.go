@@ -2,15 +2,14 @@
 package kubelet
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/internal/logging"
-	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/config"
 	node "porthole.dev/porthole/node/kubelet"
 )
@@ -27,7 +26,7 @@ var (
 func Command() *cobra.Command {
 	var o node.Options
 	var verbosity int32
-	var service, version bool
+	var version bool
 	c := &cobra.Command{Use: "kubelet", Short: "run the pods of this node", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if version { // installers read it so; cobra's own would need a template
@@ -38,11 +37,7 @@ func Command() *cobra.Command {
 				return err
 			}
 			o.WithoutEffect, o.Flags = withoutEffect(c.Flags()), flagValues(c.Flags())
-
-			if !service {
-				return node.Run(c.Context(), o)
-			}
-			return platform.AsService(c.Context(), "kubelet", func(ctx context.Context) error { return node.Run(ctx, o) })
+			return node.Run(c.Context(), o)
 		}}
 
 	fs := c.Flags()
@@ -60,7 +55,8 @@ func Command() *cobra.Command {
 	fs.StringVar(&o.CloudProvider, "cloud-provider", "", "external: the node's addresses come from a cloud controller")
 	fs.StringVar(&o.PriorityClass, "windows-priorityclass", "NORMAL_PRIORITY_CLASS", "priority class of the process on Windows")
 	fs.BoolVar(&version, "version", false, "print the version of Kubernetes whose kubelet this one equals")
-	fs.BoolVar(&service, "windows-service", false, "run under the service manager of Windows, as the service kubelet")
+	fs.Bool(program.ServiceFlag, false, "run under the service manager of Windows, as the service kubelet")
+	program.LogFlags(fs)
 	fs.Int32VarP(&verbosity, "v", "v", 0, "log level: 0 changes of state … 6 payloads")
 
 	for _, name := range ignoredTexts {

@@ -3,14 +3,12 @@
 package kubeproxy
 
 import (
-	"context"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/internal/platform"
 	node "porthole.dev/porthole/node/kubeproxy"
 )
 
@@ -74,9 +72,5 @@ func start(c *cobra.Command, s *settings) error {
 	if s.cleanup {
 		return node.Cleanup(ctx, s.Options)
 	}
-	run := func(ctx context.Context) error { return node.Run(ctx, s.Options) }
-	if platform.IsWindows && s.Config.WindowsRunAsService {
-		return platform.AsService(ctx, "kube-proxy", run)
-	}
-	return run(ctx)
+	return node.Run(ctx, s.Options)
 }

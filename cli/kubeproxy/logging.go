@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
@@ -14,7 +13,8 @@ import (
 	"porthole.dev/porthole/internal/logging"
 )
 
-// setUpLogging sets klog up and returns a context that carries its logger. All goes to standard error.
+// setUpLogging sets klog up and returns a context that carries its logger. All goes to
+// the log file, or to standard error if there is none.
 func setUpLogging(ctx context.Context, s *settings) (context.Context, error) {
 	l := &s.Config.Logging
 	var modules []string
@@ -25,7 +25,7 @@ func setUpLogging(ctx context.Context, s *settings) (context.Context, error) {
 		return ctx, err
 	}
 	if l.Format == "json" {
-		klog.SetSlogLogger(slog.New(jsonLog(os.Stderr, int(l.Verbosity))))
+		klog.SetSlogLogger(slog.New(jsonLog(logging.Output(), int(l.Verbosity))))
 	}
 	return klog.NewContext(ctx, klog.Background().WithName("kube-proxy")), nil
 }

@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	config "k8s.io/kube-proxy/config/v1alpha1"
+
+	"porthole.dev/porthole/internal/logging"
 )
 
 // options returns all flags of upstream's kube-proxy v1.36 (cmd/kube-proxy/app/options.go and init_windows.go, the logging
@@ -117,6 +119,9 @@ func logOptions() []option {
 		}},
 		{"vmodule", "verbosity by file: pattern=level,…", text, false, setModules},
 
+		{logging.FileFlag, logging.FileHelp, text, false, ignored}, // these three are read before all flags (package program)
+		{logging.SizeFlag, logging.SizeHelp, number, false, checkCount},
+		{logging.CountFlag, logging.CountHelp, number, false, checkCount},
 		{"logging-format", "text or json (default text)", text, false, toText(func(s *settings) *string { return &s.Config.Logging.Format })},
 		{"log-flush-frequency", "accepted for upstream's sake: every line is written at once", duration, false, func(s *settings, v string) error {
 			d, err := time.ParseDuration(v)
@@ -131,6 +136,11 @@ func logOptions() []option {
 }
 
 func ignored(*settings, string) error { return nil }
+
+func checkCount(_ *settings, v string) error {
+	_, err := strconv.ParseUint(v, 10, 16)
+	return err
+}
 
 // linuxOptions returns the flags for iptables, ipvs, nftables, conntrack and interfaces of Linux.
 func linuxOptions() []option {
@@ -186,13 +196,11 @@ var gone = map[string]string{
 	"conntrack-max":          "use --conntrack-max-per-core (Linux only)",
 	"legacy-userspace-proxy": "use --proxy-mode=userspace",
 	"userspace*":             "use --proxy-mode=userspace",
-	"logtostderr":            "everything goes to standard error; redirect it",
-	"alsologtostderr":        "everything goes to standard error; redirect it",
-	"log-dir":                "everything goes to standard error; redirect it",
-	"log-file":               "everything goes to standard error; redirect it",
-	"log-file-max-size":      "everything goes to standard error; redirect it",
-	"stderrthreshold":        "everything goes to standard error; redirect it",
-	"one-output":             "everything goes to standard error; redirect it",
+	"logtostderr":            "everything goes to standard error, or to --log-file",
+	"alsologtostderr":        "everything goes to standard error, or to --log-file",
+	"log-dir":                "everything goes to standard error, or to --log-file",
+	"stderrthreshold":        "everything goes to standard error, or to --log-file",
+	"one-output":             "everything goes to standard error, or to --log-file",
 	"skip-headers":           "use --logging-format=json",
 	"skip-log-headers":       "use --logging-format=json",
 	"add-dir-header":         "use --vmodule to choose files",

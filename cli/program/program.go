@@ -1,4 +1,5 @@
-// Package program runs a command line and turns its error into an exit code and a line on standard error.
+// Package program runs a command line and turns its error into an exit code and a line on standard error. What runs until it is
+// stopped can write its log to a file, and be a service of Windows.
 package program
 
 import (
@@ -7,10 +8,24 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/logging"
+	"porthole.dev/porthole/internal/platform"
 )
+
+// services are the commands that run until they are stopped, with their names as services of Windows.
+var services = map[string]string{"kubelet": "kubelet", "kube-proxy": "kube-proxy", "routes": "porthole-routes"}
+
+// ServiceFlag makes a command a service of Windows.
+const ServiceFlag = "windows-service"
 
 // Root returns the command that has all others as subcommands. It prints nothing itself.
 func Root(commands ...*cobra.Command) *cobra.Command {
@@ -28,21 +43,90 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 	return root
 }
 
+// LogFlags adds the flags of the log file to a command that runs until it is stopped. Run reads them itself, before any other flag.
+func LogFlags(fs *pflag.FlagSet) {
+	fs.String(logging.FileFlag, "", logging.FileHelp)
+	fs.Uint16(logging.SizeFlag, 0, logging.SizeHelp)
+	fs.Uint16(logging.CountFlag, 0, logging.CountHelp)
+}
+
 // usageError marks mistakes in the command line itself.
 type usageError struct{ error }
 
 // Run runs a command line until it ends or is interrupted. It returns the exit code: 0 done, 1 failed, 2 misused.
+//
+// As a service of Windows the program answers the service manager before its flags are read, so that a mistake in them is a line
+// of its log and not "error 1053: the service did not respond". Such a service that fails ends the process here and now.
 func Run(root *cobra.Command, args ...string) int {
 	root.SetArgs(args)
+	if len(args) == 0 || services[args[0]] == "" {
+		return report(execute(root), false)
+	}
+
+	file := logging.FromArgs(args[1:])
+	service := slices.ContainsFunc(args[1:], asksForService) || platform.StartedByServiceManager()
+	logErr := toFile(file, service && platform.IsWindows)
+	if service {
+		managed, err := platform.AsService(platform.Service{Name: services[args[0]], Log: file.Path, Run: func(ctx context.Context) error {
+			if logErr != nil {
+				return logErr
+			}
+			return root.ExecuteContext(ctx)
+		}})
+		if managed {
+			return report(err, file.Path != "")
+		}
+		klog.Background().Info("Not started by the service manager: running as a plain program", "reason", err)
+	}
+	if logErr != nil {
+		return report(logErr, false)
+	}
+	return report(execute(root), file.Path != "")
+}
+
+// asksForService reports whether the argument is --windows-service, or sets it to anything but false.
+func asksForService(arg string) bool {
+	name, value, given := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+	return strings.HasPrefix(arg, "-") && strings.ReplaceAll(name, "_", "-") == ServiceFlag && (!given || !slices.Contains([]string{"false", "False", "FALSE", "f", "F", "0"}, value))
+}
+
+// toFile sends the log to a file, if there is to be one. service: this may be a service of Windows.
+func toFile(o logging.FileOptions, service bool) error {
+	if o.Path == "" {
+		return nil
+	}
+	if service && !filepath.IsAbs(o.Path) {
+		return usageError{fmt.Errorf("--%s %s: give a full path: the working folder of a service is C:\\Windows\\System32", logging.FileFlag, o.Path)}
+	}
+	if err := o.Check(); err != nil {
+		return usageError{err}
+	}
+	f, err := logging.OpenFile(o)
+	if err != nil {
+		return err
+	}
+	return logging.ToFile(f)
+}
+
+// execute runs the command line until it ends or the terminal, or a supervisor on Linux, interrupts it. A service of Windows must
+// not listen to these signals: there SIGTERM is also what a process gets when some user logs off.
+func execute(root *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := root.ExecuteContext(ctx)
+	return root.ExecuteContext(ctx)
+}
+
+// report prints the error and returns the exit code that says it. logged: the log goes to a file, and gets the error too.
+func report(err error, logged bool) int {
 	if err == nil {
 		return 0
 	}
 	var coded interface{ ExitCode() int }
 	if errors.As(err, &coded) {
 		return coded.ExitCode()
+	}
+	if logged {
+		klog.Background().Error(err, "Ending with an error")
 	}
 	fmt.Fprintln(os.Stderr, "porthole:", err)
 	var usage usageError

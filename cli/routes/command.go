@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/internal/logging"
 	"porthole.dev/porthole/node/routes"
 )
@@ -57,6 +58,8 @@ func Command() *cobra.Command {
 	fs.StringSliceVar(&f.dns, "cluster-dns", nil, "name servers for the CNI configuration of Windows pods; the kubelet's own settings win")
 	fs.StringSliceVar(&f.search, "dns-search", nil, "DNS search list that goes with --cluster-dns")
 	fs.StringVar(&f.bind, "bind", "127.0.0.1:10261", "address and port of /healthz, /readyz, /metrics and /status; empty: none")
+	fs.Bool(program.ServiceFlag, false, "run under the service manager of Windows, as the service porthole-routes")
+	program.LogFlags(fs)
 	fs.IntVarP(&f.verbosity, "v", "v", 0, "log verbosity: 1 each changed route")
 	return c
 }

@@ -10,10 +10,9 @@ import (
 )
 
 // Set gives klog its verbosity: 0 logs changes of state only. vmodule sets another one for single files, in klog's form
-// "pattern=N,…"; it may be empty. Lines go to standard error. Call it before anything logs.
+// "pattern=N,…"; it may be empty. Lines go to standard error, or where ToFile said. Call it before anything logs.
 func Set(verbosity int, vmodule string) error {
-	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(flags)
+	flags := klogFlags()
 	if err := flags.Set("v", strconv.Itoa(verbosity)); err != nil {
 		return fmt.Errorf("setting the verbosity of the log: %w", err)
 	}
@@ -21,4 +20,11 @@ func Set(verbosity int, vmodule string) error {
 		return fmt.Errorf("setting the verbosity of the log by file: %w", err)
 	}
 	return nil
+}
+
+// klogFlags are klog's own settings, which it has as flags only.
+func klogFlags() *flag.FlagSet {
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	return flags
 }

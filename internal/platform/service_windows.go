@@ -2,59 +2,127 @@ package platform
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"time"
 
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/svc"
+	"golang.org/x/sys/windows/svc/eventlog"
 	"k8s.io/klog/v2"
 )
 
-// AsService calls run. If the service manager started this program, run becomes the service of that name and ends when the manager
-// stops it. Call AsService before anything slow: the manager gives up after 30 s.
-func AsService(ctx context.Context, name string, run func(context.Context) error) error {
-	if managed, err := svc.IsWindowsService(); err != nil || !managed {
-		klog.FromContext(ctx).Info("Not started by the service manager: running as a plain program", "error", err)
-		return run(ctx)
+// StartedByServiceManager reports whether the parent of this process is Windows' service manager. False if that cannot be known;
+// AsService finds out with certainty.
+func StartedByServiceManager() bool {
+	managed, err := svc.IsWindowsService()
+	return err == nil && managed
+}
+
+// AsService makes this process the service. managed is false, and nothing was run, if the service manager did not start it; err is
+// the reason then. Otherwise AsService returns nil when the service was told to stop, or did all it had to do: the manager counts
+// either as no failure. A service that fails never returns: the process ends at once, without a word to the manager, which
+// takes that for a crash and restarts it as its recovery actions say. For a service that reports how it ended those run only with
+// SERVICE_CONFIG_FAILURE_ACTIONS_FLAG (`sc failureflag NAME 1`), which an installer may not have set.
+//
+// Call it before anything slow: the manager waits 30 s for an answer.
+func AsService(s Service) (managed bool, err error) {
+	h := &managedRun{Service: s}
+	err = svc.Run(s.Name, h)
+	if errors.Is(err, windows.ERROR_FAILED_SERVICE_CONTROLLER_CONNECT) {
+		return false, err
 	}
-	h := &managedRun{ctx: ctx, run: run}
-	if err := svc.Run(name, h); err != nil {
-		return fmt.Errorf("answering the service manager: %w", err)
+	if err != nil {
+		return true, fmt.Errorf("answering the service manager: %w", err)
 	}
-	return h.err
+	return true, nil
 }
 
 // managedRun answers the service manager while the program is running.
-type managedRun struct {
-	ctx context.Context
-	run func(context.Context) error
-	err error
-}
+type managedRun struct{ Service }
 
-// Execute returns when the manager stops the service, or when the program ends.
+// How often a service that stops says so, and how long the manager shall wait for the next word. Windows gives a service that says
+// nothing 30 s after a request, and 5 to 20 s at shutdown.
+const (
+	stopPeriod = 2 * time.Second
+	stopHint   = 20 * time.Second
+)
+
+// Execute returns when the manager stops the service, or when the program has done its work.
 func (m *managedRun) Execute(_ []string, requests <-chan svc.ChangeRequest, status chan<- svc.Status) (bool, uint32) {
-	ctx, stop := context.WithCancel(m.ctx)
+	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	done := make(chan error, 1)
-	go func() { done <- m.run(ctx) }()
-	status <- svc.Status{State: svc.Running, Accepts: svc.AcceptStop | svc.AcceptShutdown}
+	go func() { done <- m.Run(ctx) }()
 
+	current := svc.Status{State: svc.Running, Accepts: svc.AcceptStop | svc.AcceptPreShutdown}
+	status <- current
+	m.event(EventStarted, m.Name+" started")
+
+	tick := time.NewTicker(stopPeriod)
+	defer tick.Stop()
+	stopping := func() {
+		current = svc.Status{State: svc.StopPending, CheckPoint: current.CheckPoint + 1, WaitHint: uint32(stopHint.Milliseconds())}
+		status <- current
+	}
 	for {
 		select {
-		case m.err = <-done:
-			status <- svc.Status{State: svc.StopPending}
-			if m.err != nil {
-				return true, 1
-			}
+		case err := <-done:
+			m.ended(err, current.State == svc.StopPending)
 			return false, 0
 		case r := <-requests:
 			switch r.Cmd {
 			case svc.Interrogate:
-				status <- r.CurrentStatus
+				status <- current
 			case svc.Stop, svc.Shutdown:
-				status <- svc.Status{State: svc.StopPending}
+				stopping()
 				stop()
+			case svc.PreShutdown:
+				stopping()
+				go func() { runPreShutdown(); stop() }()
+			}
+		case <-tick.C:
+			if current.State == svc.StopPending {
+				stopping()
 			}
 		}
+	}
+}
+
+// ended tells the log how the program ended, and ends the process if that was a failure.
+func (m *managedRun) ended(err error, stopping bool) {
+	switch {
+	case err == nil:
+		m.event(EventStopped, m.Name+" stopped")
+	case stopping:
+		m.event(EventStopped, fmt.Sprintf("%s stopped, with an error on the way: %v", m.Name, err))
+		klog.Background().Error(err, "Stopped, with an error on the way", "service", m.Name)
+	default:
+		klog.Background().Error(err, "The service ends with an error", "service", m.Name)
+		where := ""
+		if m.Log != "" {
+			where = "\nIts log is " + m.Log
+		}
+		m.event(EventFailed, fmt.Sprintf("%s ended with an error: %v%s", m.Name, err, where))
+		klog.Flush()
+		os.Exit(1)
+	}
+}
+
+// event writes to the Application log of Windows: what went wrong before a log file is open is nowhere else.
+func (m *managedRun) event(id uint32, text string) {
+	log, err := eventlog.Open(EventSource)
+	if err == nil {
+		defer log.Close()
+		write := log.Info
+		if id == EventFailed {
+			write = log.Error
+		}
+		err = write(id, text)
+	}
+	if err != nil {
+		klog.Background().Error(err, "Writing to the Windows event log", "event", text)
 	}
 }
 

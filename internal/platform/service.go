@@ -1,0 +1,49 @@
+package platform
+
+import (
+	"context"
+	"sync"
+)
+
+// Service is a program that can be a service of Windows.
+type Service struct {
+	Name string
+	Log  string // file that an event points to when the service fails; "" if its log goes nowhere
+	// Run does the work until the context ends. Called in a goroutine of its own after the service manager was answered. An error
+	// before the context has ended is a failure of the service.
+	Run func(context.Context) error
+}
+
+// EventSource is the name under which our services write to the Application log of Windows.
+const EventSource = "Porthole"
+
+// Identifiers of our events in the Windows event log.
+const (
+	EventStarted = 1
+	EventStopped = 2
+	EventFailed  = 10
+)
+
+// preShutdown is what a service does when Windows shuts down, before it is stopped.
+var preShutdown struct {
+	sync.Mutex
+	hook func()
+}
+
+// OnPreShutdown sets what this program does, as a service, when Windows is about to shut down: hook is called once, on a goroutine
+// of its own, while all services are still running, and the service stops when it returns. nil takes it away. Windows waits
+// as long as the service's pre-shutdown time says, whatever the hook does.
+func OnPreShutdown(hook func()) {
+	preShutdown.Lock()
+	defer preShutdown.Unlock()
+	preShutdown.hook = hook
+}
+
+func runPreShutdown() {
+	preShutdown.Lock()
+	hook := preShutdown.hook
+	preShutdown.Unlock()
+	if hook != nil {
+		hook()
+	}
+}
