@@ -50,14 +50,14 @@ func (e *effects) startContainer(ctx context.Context, j job) []pod.Fact {
 	}
 
 	e.event(p, j.Name, v1.EventTypeNormal, "Started", "Container started")
-	e.meter.Container(p, j.Name, "", volume.HostProcess(p, c))
+	e.meter.Container(p, j.Name, "", pod.HostProcess(p, c))
 	e.folders.linkLog(p, c.Name, made)
 	return []pod.Fact{pod.ContainerStarted{Container: made, Hook: c.Lifecycle != nil && c.Lifecycle.PostStart != nil}}
 }
 
 // startFailed reports a container that could not be started.
 func (e *effects) startFailed(j job, c *v1.Container, reason string, err error) pod.StartFailed {
-	e.meter.Container(j.pod, j.Name, reason, volume.HostProcess(j.pod, c))
+	e.meter.Container(j.pod, j.Name, reason, pod.HostProcess(j.pod, c))
 	e.event(j.pod, j.Name, v1.EventTypeWarning, "Failed", "Error: "+err.Error())
 	return pod.StartFailed{Name: j.Name, Reason: reason, Message: err.Error()}
 }
@@ -70,11 +70,7 @@ func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (ru
 		return runtime.ContainerSpec{}, err
 	}
 
-	ips := e.nodeIPs()
-	if !p.Spec.HostNetwork {
-		b, _ := j.runtime.Sandbox()
-		ips = b.IPs
-	}
+	ips, own := e.addresses(p, j.runtime)
 
 	vars, err := e.environment(ctx, p, c, ips)
 	if err != nil {
@@ -90,9 +86,20 @@ func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (ru
 		spec.Env = append(spec.Env, runtime.KeyValue{Name: v.Name, Value: v.Value})
 	}
 
-	spec.Release, err = e.addMounts(&spec, p, ips, func(n string) (string, bool) { v, ok := values[n]; return v, ok })
+	spec.Release, err = e.addMounts(&spec, p, ips, own, func(n string) (string, bool) { v, ok := values[n]; return v, ok })
 	spec.Mounts = append(spec.Mounts, imageMounts(p, c, j.imageVolumes)...)
 	return spec, err
+}
+
+// addresses returns what the containers of a pod are told as their addresses. own reports whether they are the pod's own. A pod
+// that asks for the node's network has the node's, except on Windows: there the runtime gives only HostProcess pods that network
+// and all others one of their own (docs/windows-facts.md), with the address in the sandbox's status.
+func (e *effects) addresses(p *v1.Pod, r *pod.Runtime) (ips []string, own bool) {
+	box, _ := r.Sandbox()
+	if p.Spec.HostNetwork && (!e.windows || len(box.IPs) == 0) {
+		return e.nodeIPs(), false
+	}
+	return box.IPs, true
 }
 
 // environment works out the environment variables of a container.
@@ -128,14 +135,14 @@ func targetOf(p *v1.Pod, name string, r *pod.Runtime) string {
 
 // addMounts adds everything that is mounted into a container. The caller must call release once the container was
 // started or will not be, even after an error.
-func (e *effects) addMounts(spec *runtime.ContainerSpec, p *v1.Pod, ips []string, known func(string) (string, bool)) (release func(), err error) {
+func (e *effects) addMounts(spec *runtime.ContainerSpec, p *v1.Pod, ips []string, own bool, known func(string) (string, bool)) (release func(), err error) {
 	c := spec.Container
 	mounts, release, err := e.volumes.Mounts(p, c, known)
 	if err != nil {
 		return release, err
 	}
 
-	hosts, err := e.hostsFile(p, c, ips)
+	hosts, err := e.hostsFile(p, c, ips, own)
 	if err != nil {
 		return release, err
 	}
@@ -155,9 +162,9 @@ func (e *effects) addMounts(spec *runtime.ContainerSpec, p *v1.Pod, ips []string
 	return release, err
 }
 
-// hostsFile makes the hosts file of a pod. A HostProcess container sees the node's own.
-func (e *effects) hostsFile(p *v1.Pod, c *v1.Container, ips []string) (*volume.Mount, error) {
-	if e.windows && volume.HostProcess(p, c) {
+// hostsFile makes the hosts file of a pod. The containers of a HostProcess pod see the node's own.
+func (e *effects) hostsFile(p *v1.Pod, c *v1.Container, ips []string, network bool) (*volume.Mount, error) {
+	if e.windows && pod.AnyHostProcess(p) {
 		return nil, nil
 	}
 
@@ -165,7 +172,7 @@ func (e *effects) hostsFile(p *v1.Pod, c *v1.Container, ips []string) (*volume.M
 	if err != nil {
 		return nil, err
 	}
-	h := volume.Hosts{PodIPs: ips, HostName: name.Host, Domain: name.Domain, Aliases: p.Spec.HostAliases, HostNetwork: p.Spec.HostNetwork}
+	h := volume.Hosts{PodIPs: ips, HostName: name.Host, Domain: name.Domain, Aliases: p.Spec.HostAliases, HostNetwork: !network}
 	if h.HostNetwork {
 		h.Node, _ = os.ReadFile(volume.HostsFile(e.windows))
 	}

@@ -52,6 +52,7 @@ type bubble struct {
 	// volumeFault, if set, lets Prepare fail for a pod.
 	volumeFault func(*v1.Pod) error
 	static      []StaticSource
+	windows     bool   // the node runs Windows
 	facts       string // folder of recorded facts; empty records none
 	dir         string
 	log         *lockedBuffer
@@ -96,13 +97,17 @@ func (b *bubble) start() {
 	b.t.Helper()
 	conn, client := b.runtime.Dial(), b.cluster.client()
 	manager := volume.New(volume.Options{RootDir: filepath.Join(b.dir, "kubelet"), NodeName: "node"})
-	rt := runtime.New(conn, runtime.Options{PodLogsDir: filepath.Join(b.dir, "log", "pods"), CPUs: 8})
+	rt := runtime.New(conn, runtime.Options{PodLogsDir: filepath.Join(b.dir, "log", "pods"), CPUs: 8, Windows: b.windows})
+	system := "linux"
+	if b.windows {
+		system = "windows"
+	}
 
 	o := Options{Node: nodestatus.Options{Name: "node", IPs: func() []string { return []string{"10.98.0.1"} }, MaxPods: 110, StatusPeriod: 10 * time.Second, ReportPeriod: 5 * time.Minute,
-		Host: platform.Host{OS: "linux", Arch: "amd64", CPUs: 8, MemoryBytes: 16 << 30, DiskBytes: 100 << 30, KernelVersion: "6.1.0"}},
+		Host: platform.Host{OS: system, Arch: "amd64", CPUs: 8, MemoryBytes: 16 << 30, DiskBytes: 100 << 30, KernelVersion: "6.1.0"}},
 		RootDir: filepath.Join(b.dir, "kubelet"), PodLogsDir: filepath.Join(b.dir, "log", "pods"), LeaseSeconds: 40,
 		API: NewAPI(client), Runtime: NewRuntime(rt), Images: image.New(conn, 5), Volumes: Volumes{faultyVolumes{manager, b}, manager},
-		Cgroups: b.cgroups, Static: b.static}
+		Cgroups: b.cgroups, Static: b.static, Windows: b.windows}
 	if b.facts != "" {
 		log, err := factlog.Open(b.facts, factlog.DefaultLimits)
 		if err != nil {

@@ -79,13 +79,15 @@ func shortenMessages(st *v1.PodStatus) {
 	}
 }
 
+// podIPs fills in the pod's addresses. Those that the runtime names count before the node's, as upstream has it: on Windows a pod
+// on the host's network has an address of its own unless its containers are HostProcess containers.
 func podIPs(st *v1.PodStatus, s *State, f Node) {
 	box := s.runtime.sandbox()
 	if box == nil {
 		return
 	}
 	ips := box.IPs
-	if s.pod.Spec.HostNetwork || len(ips) == 0 && box.Ready && box.HostNetwork {
+	if len(ips) == 0 && (s.pod.Spec.HostNetwork || box.Ready && box.HostNetwork) {
 		ips = f.HostIPs
 	}
 	if len(ips) == 0 {

@@ -87,7 +87,7 @@ func (o Options) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) 
 
 	if o.Windows {
 		cfg.WorkingDir = o.containerPath(cfg.WorkingDir)
-		cfg.Windows = &cri.WindowsContainerConfig{Resources: windowsResources(c, o.CPUs), SecurityContext: windowsSecurity(p, c)}
+		cfg.Windows = &cri.WindowsContainerConfig{Resources: windowsResources(c, o.CPUs), SecurityContext: windowsSecurity(p, c, s.ImageUser)}
 		return cfg, nil
 	}
 	cfg.Linux = &cri.LinuxContainerConfig{Resources: o.linuxResources(p, c), SecurityContext: o.linuxSecurity(p, c, s)}

@@ -121,7 +121,10 @@ func (r *Runtime) SetPodCIDR(ctx context.Context, cidrs string) error {
 func (r *Runtime) CreateSandbox(ctx context.Context, spec SandboxSpec) (pod.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*r.o.RequestTimeout)
 	defer cancel()
-	cfg := r.o.sandboxConfig(spec)
+	cfg, err := r.o.sandboxConfig(spec)
+	if err != nil {
+		return pod.Sandbox{}, err
+	}
 	if err := os.MkdirAll(cfg.LogDirectory, 0o755); err != nil {
 		return pod.Sandbox{}, fmt.Errorf("creating the log folder of the pod: %w", err)
 	}
@@ -160,6 +163,10 @@ func (r *Runtime) StartContainer(ctx context.Context, spec ContainerSpec) (pod.C
 	ctx, cancel := context.WithTimeout(ctx, 2*r.o.RequestTimeout)
 	defer cancel()
 	cfg, err := r.o.containerConfig(spec)
+	var box *cri.PodSandboxConfig
+	if err == nil {
+		box, err = r.o.sandboxConfig(spec.Sandbox)
+	}
 	if err != nil {
 		return pod.Container{}, &StepError{"CreateContainerConfigError", err}
 	}
@@ -170,7 +177,7 @@ func (r *Runtime) StartContainer(ctx context.Context, spec ContainerSpec) (pod.C
 	}
 
 	made, err := r.client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: spec.SandboxID, Config: cfg,
-		SandboxConfig: r.o.sandboxConfig(spec.Sandbox)})
+		SandboxConfig: box})
 	if err != nil {
 		return pod.Container{}, &StepError{"CreateContainerError", described{err}}
 	}

@@ -257,6 +257,15 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
+func sandboxOf(t *testing.T, o Options, s SandboxSpec) *cri.PodSandboxConfig {
+	t.Helper()
+	cfg, err := o.sandboxConfig(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
 func TestSandboxConfig(t *testing.T) {
 	user, group, fs := int64(1000), int64(2000), int64(3000)
 	yes := true
@@ -266,7 +275,7 @@ func TestSandboxConfig(t *testing.T) {
 				Sysctls: []v1.Sysctl{{Name: "net/ipv4.x", Value: "1"}}}}}
 
 	r := New(nil, Options{PodLogsDir: "/logs"})
-	cfg := r.o.sandboxConfig(SandboxSpec{Pod: p, Attempt: 2, Hostname: "h", CgroupParent: "/g"})
+	cfg := sandboxOf(t, r.o, SandboxSpec{Pod: p, Attempt: 2, Hostname: "h", CgroupParent: "/g"})
 	sec := cfg.Linux.SecurityContext
 	m := cfg.PortMappings[0]
 	for what, ok := range map[string]bool{
@@ -287,8 +296,9 @@ func TestSandboxConfig(t *testing.T) {
 	}
 
 	name := "ContainerUser"
+	p.Spec.HostNetwork = true
 	p.Spec.SecurityContext.WindowsOptions = &v1.WindowsSecurityContextOptions{RunAsUserName: &name, HostProcess: &yes}
-	if w := New(nil, Options{Windows: true}).o.sandboxConfig(SandboxSpec{Pod: p}).Windows; w.SecurityContext.RunAsUsername != name || !w.SecurityContext.HostProcess {
+	if w := sandboxOf(t, Options{Windows: true}, SandboxSpec{Pod: p}).Windows; w.SecurityContext.RunAsUsername != name || !w.SecurityContext.HostProcess {
 		t.Errorf("windows: %+v", w)
 	}
 }
@@ -307,7 +317,7 @@ func TestSandboxResources(t *testing.T) {
 		Containers: []v1.Container{{Name: "app", Resources: need, Ports: []v1.ContainerPort{{HostPort: 3}}}}}}
 
 	r := New(nil, Options{CFSQuota: true})
-	cfg := r.o.sandboxConfig(SandboxSpec{Pod: p})
+	cfg := sandboxOf(t, r.o, SandboxSpec{Pod: p})
 	if len(cfg.PortMappings) != 2 || cfg.PortMappings[0].HostPort != 2 || cfg.PortMappings[1].HostPort != 3 {
 		t.Errorf("ports: %v", cfg.PortMappings)
 	}
@@ -369,7 +379,7 @@ func TestProfiles(t *testing.T) {
 		if got := profile(sec.Seccomp.ProfileType, sec.Seccomp.LocalhostRef); got != c.seccomp || appArmor != c.appArmor || sec.SelinuxOptions.GetLevel() != "s0:c1" {
 			t.Errorf("%s: seccomp %s, AppArmor %s, SELinux %v, want %s and %s", c.name, got, appArmor, sec.SelinuxOptions, c.seccomp, c.appArmor)
 		}
-		if box := r.o.sandboxConfig(SandboxSpec{Pod: p}).Linux.SecurityContext; box.SelinuxOptions.GetLevel() != "s0:c1" {
+		if box := sandboxOf(t, r.o, SandboxSpec{Pod: p}).Linux.SecurityContext; box.SelinuxOptions.GetLevel() != "s0:c1" {
 			t.Errorf("%s: SELinux of the sandbox %v", c.name, box.SelinuxOptions)
 		}
 	}

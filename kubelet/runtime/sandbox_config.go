@@ -30,7 +30,8 @@ func PodLogDir(root string, p *v1.Pod) string {
 	return filepath.Join(root, strings.Join([]string{p.Namespace, p.Name, string(p.UID)}, "_"))
 }
 
-func (o Options) sandboxConfig(s SandboxSpec) *cri.PodSandboxConfig {
+// sandboxConfig returns what the runtime is asked for. An error means that the pod asks for what no runtime can give.
+func (o Options) sandboxConfig(s SandboxSpec) (*cri.PodSandboxConfig, error) {
 	p := s.Pod
 	cfg := &cri.PodSandboxConfig{
 		Metadata:     &cri.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID), Attempt: s.Attempt},
@@ -53,7 +54,7 @@ func (o Options) sandboxConfig(s SandboxSpec) *cri.PodSandboxConfig {
 	}
 
 	cfg.PortMappings = portMappings(p)
-	cfg.Linux = &cri.LinuxPodSandboxConfig{CgroupParent: s.CgroupParent, SecurityContext: sandboxSecurity(p)}
+	cfg.Linux = &cri.LinuxPodSandboxConfig{CgroupParent: s.CgroupParent, SecurityContext: o.sandboxSecurity(p)}
 	if !o.Windows {
 		cfg.Linux.Resources, cfg.Linux.Overhead = o.sandboxResources(p)
 	}
@@ -65,9 +66,13 @@ func (o Options) sandboxConfig(s SandboxSpec) *cri.PodSandboxConfig {
 	}
 
 	if o.Windows {
-		cfg.Windows = &cri.WindowsPodSandboxConfig{SecurityContext: windowsSandboxSecurity(p)}
+		sec, err := windowsSandboxSecurity(p)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Windows = &cri.WindowsPodSandboxConfig{SecurityContext: sec}
 	}
-	return cfg
+	return cfg, nil
 }
 
 // portMappings returns the ports of all containers that run as long as the pod does.
@@ -135,7 +140,9 @@ func namespaces(p *v1.Pod) *cri.NamespaceOption {
 	return o
 }
 
-func sandboxSecurity(p *v1.Pod) *cri.LinuxSandboxSecurityContext {
+// sandboxSecurity returns the settings that CRI has for Linux only. A Windows runtime gets them too, without users and SELinux
+// labels, as from upstream: containerd shows them in the status of the sandbox.
+func (o Options) sandboxSecurity(p *v1.Pod) *cri.LinuxSandboxSecurityContext {
 	sec := &cri.LinuxSandboxSecurityContext{NamespaceOptions: namespaces(p),
 		Seccomp: &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}}
 	for i := range p.Spec.Containers {
@@ -146,6 +153,10 @@ func sandboxSecurity(p *v1.Pod) *cri.LinuxSandboxSecurityContext {
 
 	sc := p.Spec.SecurityContext
 	if sc == nil {
+		return sec
+	}
+	if o.Windows {
+		sec.SupplementalGroups = sc.SupplementalGroups
 		return sec
 	}
 	if sc.RunAsUser != nil {
@@ -170,23 +181,25 @@ func groups(sc *v1.PodSecurityContext) []int64 {
 	return append(out, sc.SupplementalGroups...)
 }
 
-func windowsSandboxSecurity(p *v1.Pod) *cri.WindowsSandboxSecurityContext {
-	sec := &cri.WindowsSandboxSecurityContext{}
-	if sc := p.Spec.SecurityContext; sc != nil && sc.WindowsOptions != nil {
-		fillWindows(sc.WindowsOptions, &sec.RunAsUsername, &sec.CredentialSpec, &sec.HostProcess)
+// windowsSandboxSecurity returns the pod's user and credential, and whether all its containers are HostProcess containers.
+func windowsSandboxSecurity(p *v1.Pod) (*cri.WindowsSandboxSecurityContext, error) {
+	hostProcess, err := pod.HostProcessPod(p)
+	if err != nil {
+		return nil, err
 	}
-	return sec
+	sec := &cri.WindowsSandboxSecurityContext{HostProcess: hostProcess}
+	if sc := p.Spec.SecurityContext; sc != nil && sc.WindowsOptions != nil {
+		fillWindows(sc.WindowsOptions, &sec.RunAsUsername, &sec.CredentialSpec)
+	}
+	return sec, nil
 }
 
-func fillWindows(o *v1.WindowsSecurityContextOptions, user, credential *string, hostProcess *bool) {
+func fillWindows(o *v1.WindowsSecurityContextOptions, user, credential *string) {
 	if o.RunAsUserName != nil {
 		*user = *o.RunAsUserName
 	}
 	if o.GMSACredentialSpec != nil {
 		*credential = *o.GMSACredentialSpec
-	}
-	if o.HostProcess != nil {
-		*hostProcess = *o.HostProcess
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 // Paths of /proc and /sys that a container with the default procMount cannot see, or can only read; upstream's lists.
@@ -25,31 +27,31 @@ func merged(p *v1.Pod, c *v1.Container) v1.SecurityContext {
 		out = *c.SecurityContext.DeepCopy()
 	}
 
-	pod := p.Spec.SecurityContext
-	if pod == nil {
+	whole := p.Spec.SecurityContext
+	if whole == nil {
 		return out
 	}
 
 	if out.RunAsUser == nil {
-		out.RunAsUser = pod.RunAsUser
+		out.RunAsUser = whole.RunAsUser
 	}
 	if out.RunAsGroup == nil {
-		out.RunAsGroup = pod.RunAsGroup
+		out.RunAsGroup = whole.RunAsGroup
 	}
 	if out.RunAsNonRoot == nil {
-		out.RunAsNonRoot = pod.RunAsNonRoot
+		out.RunAsNonRoot = whole.RunAsNonRoot
 	}
 	if out.SeccompProfile == nil {
-		out.SeccompProfile = pod.SeccompProfile
+		out.SeccompProfile = whole.SeccompProfile
 	}
 	if out.AppArmorProfile == nil {
-		out.AppArmorProfile = pod.AppArmorProfile
+		out.AppArmorProfile = whole.AppArmorProfile
 	}
 	if out.SELinuxOptions == nil {
-		out.SELinuxOptions = pod.SELinuxOptions
+		out.SELinuxOptions = whole.SELinuxOptions
 	}
 
-	if w := pod.WindowsOptions; w != nil {
+	if w := whole.WindowsOptions; w != nil {
 		if out.WindowsOptions == nil {
 			out.WindowsOptions = &v1.WindowsSecurityContextOptions{}
 		}
@@ -59,9 +61,6 @@ func merged(p *v1.Pod, c *v1.Container) v1.SecurityContext {
 		}
 		if o.GMSACredentialSpec == nil && o.GMSACredentialSpecName == nil {
 			o.GMSACredentialSpec, o.GMSACredentialSpecName = w.GMSACredentialSpec, w.GMSACredentialSpecName
-		}
-		if o.HostProcess == nil {
-			o.HostProcess = w.HostProcess
 		}
 	}
 	return out
@@ -76,12 +75,12 @@ func checkNonRoot(p *v1.Pod, c *v1.Container, image ImageUser, windows bool) err
 
 	where := fmt.Sprintf("(pod: %q, container: %s)", p.Name+"_"+p.Namespace+"("+string(p.UID)+")", c.Name)
 	if windows {
-		user := image.Name
+		field, user := "runAsUser", image.Name
 		if sc.WindowsOptions != nil && sc.WindowsOptions.RunAsUserName != nil {
-			user = *sc.WindowsOptions.RunAsUserName
+			field, user = "runAsUserName", *sc.WindowsOptions.RunAsUserName
 		}
 		if strings.EqualFold(user, "ContainerAdministrator") {
-			return fmt.Errorf("container's runAsUserName (%s) which will be regarded as root identity and will break non-root policy %s", user, where)
+			return fmt.Errorf("container's %s (%s) which will be regarded as root identity and will break non-root policy %s", field, user, where)
 		}
 		return nil
 	}
@@ -99,10 +98,12 @@ func checkNonRoot(p *v1.Pod, c *v1.Container, image ImageUser, windows bool) err
 	return nil
 }
 
-func windowsSecurity(p *v1.Pod, c *v1.Container) *cri.WindowsContainerSecurityContext {
-	sec := &cri.WindowsContainerSecurityContext{}
+// windowsSecurity returns the user of a container, which is that of its image unless the pod names one, its credential, and
+// whether it is a HostProcess container.
+func windowsSecurity(p *v1.Pod, c *v1.Container, image ImageUser) *cri.WindowsContainerSecurityContext {
+	sec := &cri.WindowsContainerSecurityContext{RunAsUsername: image.Name, HostProcess: pod.HostProcess(p, c)}
 	if o := merged(p, c).WindowsOptions; o != nil {
-		fillWindows(o, &sec.RunAsUsername, &sec.CredentialSpec, &sec.HostProcess)
+		fillWindows(o, &sec.RunAsUsername, &sec.CredentialSpec)
 	}
 	return sec
 }

@@ -2,14 +2,17 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
@@ -20,19 +23,63 @@ type Stats struct {
 }
 
 // PodStats lists the usage of all sandboxes and their containers. If the runtime has no statistics of sandboxes
-// (containerd 1.6), it reads those of the containers.
+// (containerd 1.6), it reads those of the containers. If the list fails, it asks for each sandbox by itself: containerd on Windows
+// answers the whole list with an error as soon as one sandbox has none, which happens while pods start and stop.
 func (s Stats) PodStats(ctx context.Context) ([]statsapi.PodStats, error) {
 	resp, err := s.Runtime.ListPodSandboxStats(ctx, &cri.ListPodSandboxStatsRequest{})
 	if status.Code(err) == codes.Unimplemented {
 		return s.byContainer(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listing usage of sandboxes: %w", err)
+		return s.bySandbox(ctx, fmt.Errorf("listing usage of sandboxes: %w", err))
 	}
 	pods := make([]statsapi.PodStats, 0, len(resp.GetStats()))
 	for _, p := range resp.GetStats() {
 		pods = append(pods, podStats(p))
 	}
+	return pods, nil
+}
+
+// Bounds of the questions about single sandboxes: how many are asked at the same time, and how long one may take.
+const (
+	statsAskers  = 8
+	statsTimeout = 10 * time.Second
+)
+
+// bySandbox asks for the usage of each ready sandbox by itself and leaves out those that have none. It returns cause, the error of
+// the list, if it learns nothing.
+func (s Stats) bySandbox(ctx context.Context, cause error) ([]statsapi.PodStats, error) {
+	ready := &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}}
+	boxes, err := s.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: ready})
+	if err != nil {
+		return nil, cause
+	}
+
+	slots := make(chan struct{}, statsAskers)
+	answers, errs := make([]*cri.PodSandboxStats, len(boxes.GetItems())), make([]error, len(boxes.GetItems()))
+	var all sync.WaitGroup
+	for i, box := range boxes.GetItems() {
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+			defer cancel()
+			one, err := s.Runtime.PodSandboxStats(ctx, &cri.PodSandboxStatsRequest{PodSandboxId: box.GetId()})
+			answers[i], errs[i] = one.GetStats(), err
+		})
+	}
+	all.Wait()
+
+	var pods []statsapi.PodStats
+	for _, p := range answers {
+		if p != nil {
+			pods = append(pods, podStats(p))
+		}
+	}
+	if len(pods) == 0 {
+		return nil, cause
+	}
+	klog.FromContext(ctx).V(2).Info("Statistics of single sandboxes are missing", "known", len(pods), "of", len(answers), "reason", errors.Join(errs...))
 	return pods, nil
 }
 

@@ -2,6 +2,8 @@ package runtime
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -64,5 +66,51 @@ func TestPodStats(t *testing.T) {
 				t.Errorf("old %v, pod %d: %+v", old, i, p)
 			}
 		}
+	}
+}
+
+// spoilt has three sandboxes, of which failing have no statistics. containerd then answers the list with an error and nothing else
+// (2.3.6: ListPodSandboxStats in internal/cri/server/sandbox_stats_list.go joins the errors).
+type spoilt struct {
+	cri.RuntimeServiceClient
+	failing []string
+}
+
+func (s spoilt) ListPodSandboxStats(context.Context, *cri.ListPodSandboxStatsRequest, ...grpc.CallOption) (*cri.ListPodSandboxStatsResponse, error) {
+	return nil, status.Errorf(codes.Unknown, "failed to decode sandbox container metrics for sandbox %q: failed to fetch metrics for tasks: hcs::System::Properties: The requested operation is not valid in the current state. (0xc0370105)", s.failing)
+}
+
+func (s spoilt) ListPodSandbox(_ context.Context, r *cri.ListPodSandboxRequest, _ ...grpc.CallOption) (*cri.ListPodSandboxResponse, error) {
+	if r.GetFilter().GetState().GetState() != cri.PodSandboxState_SANDBOX_READY || r.GetFilter().GetState() == nil {
+		return nil, status.Error(codes.Unknown, "sandboxes that have ended have no statistics")
+	}
+	return &cri.ListPodSandboxResponse{Items: []*cri.PodSandbox{{Id: "a"}, {Id: "b"}, {Id: "c"}}}, nil
+}
+
+func (s spoilt) PodSandboxStats(_ context.Context, r *cri.PodSandboxStatsRequest, _ ...grpc.CallOption) (*cri.PodSandboxStatsResponse, error) {
+	if slices.Contains(s.failing, r.PodSandboxId) {
+		return nil, status.Error(codes.Unknown, "access denied")
+	}
+	return &cri.PodSandboxStatsResponse{Stats: &cri.PodSandboxStats{
+		Attributes: &cri.PodSandboxAttributes{Id: r.PodSandboxId, Metadata: &cri.PodSandboxMetadata{Name: r.PodSandboxId, Namespace: "ns", Uid: "uid-" + r.PodSandboxId}},
+		Windows:    &cri.WindowsPodSandboxStats{Cpu: &cri.WindowsCpuUsage{UsageCoreNanoSeconds: value(10)}}}}, nil
+}
+
+// TestPodStatsOfTheOthers: a sandbox that has no statistics costs no other sandbox its own.
+func TestPodStatsOfTheOthers(t *testing.T) {
+	pods, err := Stats{Runtime: spoilt{failing: []string{"b"}}}.PodStats(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range pods {
+		names = append(names, p.PodRef.Name)
+	}
+	if fmt.Sprint(names) != "[a c]" {
+		t.Errorf("statistics of %v, want of a and c", names)
+	}
+
+	if pods, err := (Stats{Runtime: spoilt{failing: []string{"a", "b", "c"}}}).PodStats(context.Background()); err == nil {
+		t.Errorf("no sandbox has statistics, and the answer is %v", pods)
 	}
 }

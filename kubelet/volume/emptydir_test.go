@@ -91,27 +91,3 @@ func TestUnknownMedium(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
-
-// TestHostProcess: a container's own setting counts before the pod's.
-func TestHostProcess(t *testing.T) {
-	windows := func(on *bool) *v1.WindowsSecurityContextOptions {
-		return &v1.WindowsSecurityContextOptions{HostProcess: on}
-	}
-	for _, c := range []struct {
-		name      string
-		pod       *v1.PodSecurityContext
-		container *v1.SecurityContext
-		want      bool
-	}{
-		{"nothing", nil, nil, false},
-		{"pod", &v1.PodSecurityContext{WindowsOptions: windows(ptr(true))}, nil, true},
-		{"pod, and a container that says nothing", &v1.PodSecurityContext{WindowsOptions: windows(ptr(true))}, &v1.SecurityContext{WindowsOptions: windows(nil)}, true},
-		{"container", nil, &v1.SecurityContext{WindowsOptions: windows(ptr(true))}, true},
-		{"container against the pod", &v1.PodSecurityContext{WindowsOptions: windows(ptr(true))}, &v1.SecurityContext{WindowsOptions: windows(ptr(false))}, false},
-	} {
-		pod := &v1.Pod{Spec: v1.PodSpec{SecurityContext: c.pod}}
-		if got := HostProcess(pod, &v1.Container{SecurityContext: c.container}); got != c.want {
-			t.Errorf("%s: %v", c.name, got)
-		}
-	}
-}

@@ -102,12 +102,3 @@ func writeHosts(file string, want []byte) error {
 	}
 	return f.Chmod(0o644)
 }
-
-// HostProcess reports whether a container of a pod runs as a process of the Windows host itself.
-func HostProcess(pod *v1.Pod, c *v1.Container) bool {
-	if sc := c.SecurityContext; sc != nil && sc.WindowsOptions != nil && sc.WindowsOptions.HostProcess != nil {
-		return *sc.WindowsOptions.HostProcess
-	}
-	sc := pod.Spec.SecurityContext
-	return sc != nil && sc.WindowsOptions != nil && sc.WindowsOptions.HostProcess != nil && *sc.WindowsOptions.HostProcess
-}

@@ -125,6 +125,9 @@ func (f runtimeServer) CreateContainer(ctx context.Context, r *cri.CreateContain
 	if err == nil {
 		err = f.resolveImage(c)
 	}
+	if err == nil {
+		err = checkHostProcess(c, r.GetSandboxConfig())
+	}
 	if err != nil {
 		f.release(c.id)
 		f.mu.Unlock()
@@ -168,6 +171,19 @@ func (f runtimeServer) resolveImage(c *container) error {
 	}
 	if f.sandbox(c.sandbox.id) != c.sandbox {
 		return status.Errorf(codes.NotFound, "sandbox %q not found", c.sandbox.id)
+	}
+	return nil
+}
+
+// checkHostProcess returns containerd's error for a Windows container that runs on the host itself while its pod does not, or the
+// other way round (2.3.6: buildWindowsSpec in internal/cri/server/container_create.go). containerd compares with the configuration
+// that comes with the request; what the sandbox was made with counts too, because its shim was told so.
+func checkHostProcess(c *container, box *cri.PodSandboxConfig) error {
+	own := c.config.GetWindows().GetSecurityContext().GetHostProcess()
+	for _, config := range []*cri.PodSandboxConfig{box, c.sandbox.config} {
+		if config.GetWindows().GetSecurityContext().GetHostProcess() != own {
+			return status.Errorf(codes.Unknown, "failed to generate container %q spec: pod spec and all containers inside must have the HostProcess field set to be valid", c.id)
+		}
 	}
 	return nil
 }

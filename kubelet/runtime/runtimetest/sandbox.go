@@ -29,7 +29,12 @@ func (s *sandbox) state() cri.PodSandboxState {
 	return cri.PodSandboxState_SANDBOX_NOTREADY
 }
 
+// hostNetwork reports whether a sandbox has the network of the host. On Windows only one for HostProcess containers has it,
+// whatever its Linux settings say (containerd 2.3.6: hostNetwork in internal/cri/server/helpers.go).
 func (s *sandbox) hostNetwork() bool {
+	if w := s.config.GetWindows(); w != nil {
+		return w.GetSecurityContext().GetHostProcess()
+	}
 	return s.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == cri.NamespaceMode_NODE
 }
 

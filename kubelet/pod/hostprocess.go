@@ -1,0 +1,80 @@
+package pod
+
+import (
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// HostProcess reports whether a container of a pod runs as a process of the Windows host itself. The container's own setting
+// counts before the pod's.
+func HostProcess(p *v1.Pod, c *v1.Container) bool {
+	if own := c.SecurityContext; own != nil && own.WindowsOptions != nil && own.WindowsOptions.HostProcess != nil {
+		return *own.WindowsOptions.HostProcess
+	}
+	return podHostProcess(p) != nil && *podHostProcess(p)
+}
+
+// podHostProcess returns what the pod says about all its containers; nil if it says nothing.
+func podHostProcess(p *v1.Pod) *bool {
+	if p.Spec.SecurityContext == nil || p.Spec.SecurityContext.WindowsOptions == nil {
+		return nil
+	}
+	return p.Spec.SecurityContext.WindowsOptions.HostProcess
+}
+
+// HostProcessPod reports whether the containers of a pod are HostProcess containers. Init and ephemeral containers count too.
+// The runtime must know it when it makes the sandbox, also where only the containers say so. An error means that no Windows
+// runtime can run the pod; it has upstream's words (generatePodSandboxWindowsConfig in
+// pkg/kubelet/kuberuntime/kuberuntime_sandbox.go of 1.36.3).
+func HostProcessPod(p *v1.Pod) (bool, error) {
+	is, all := 0, 0
+	for c := range containersOf(p) {
+		all++
+		if HostProcess(p, c) {
+			is++
+		}
+	}
+
+	whole := podHostProcess(p)
+	switch {
+	case is == 0:
+		return false, nil
+	case is != all:
+		return false, errors.New("pod must not contain both HostProcess and non-HostProcess containers")
+	case !p.Spec.HostNetwork:
+		return false, errors.New("hostNetwork is required if Pod contains HostProcess containers")
+	case whole != nil && !*whole:
+		return false, errors.New("pod must not contain any HostProcess containers if Pod's WindowsOptions.HostProcess is set to false")
+	}
+	return true, nil
+}
+
+// AnyHostProcess reports whether a pod has a HostProcess container.
+func AnyHostProcess(p *v1.Pod) bool {
+	for c := range containersOf(p) {
+		if HostProcess(p, c) {
+			return true
+		}
+	}
+	return false
+}
+
+// containersOf yields all containers of a pod: init, regular and ephemeral ones.
+func containersOf(p *v1.Pod) func(yield func(*v1.Container) bool) {
+	return func(yield func(*v1.Container) bool) {
+		for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+		for i := range p.Spec.EphemeralContainers {
+			c := v1.Container(p.Spec.EphemeralContainers[i].EphemeralContainerCommon)
+			if !yield(&c) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package kubelet
+
+import (
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/kubelet/runtime/runtimetest"
+)
+
+// onWindowsNode makes the node of a bubble a Windows node. Folders stay those of the system that the test runs on.
+func onWindowsNode(b *bubble) { b.windows = true }
+
+// hostProcess makes a container run as a process of the host, or not.
+func hostProcess(c v1.Container, on bool) v1.Container {
+	c.SecurityContext = &v1.SecurityContext{WindowsOptions: &v1.WindowsSecurityContextOptions{HostProcess: &on}}
+	return c
+}
+
+// TestHostProcessByContainer: only the containers of a pod say that they are HostProcess containers, as tigera's operator writes
+// them. The sandbox must be told so too, or containerd refuses each container.
+func TestHostProcessByContainer(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		p := aPod("pod", "sleep")
+		p.Spec.HostNetwork = true
+		p.Spec.InitContainers = []v1.Container{hostProcess(aContainer("before", "exit", "0"), true)}
+		p.Spec.Containers[0] = hostProcess(p.Spec.Containers[0], true)
+		b.cluster.create(p)
+		b.untilReady(time.Minute, "pod")
+		if got := b.cluster.get("pod").Status.PodIP; got != "10.98.0.1" {
+			t.Errorf("the pod has the address %s, want the node's", got)
+		}
+	}, onWindowsNode)
+}
+
+// TestHostProcessRefused: pods that no Windows runtime can run get upstream's words, and no sandbox. The API server refuses
+// them as well; a static pod passes it by.
+func TestHostProcessRefused(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		spoil      func(*v1.Pod)
+	}{
+		{"one of two containers", "pod must not contain both HostProcess and non-HostProcess containers", func(p *v1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, aContainer("other", "sleep"))
+		}},
+		{"all but the init container", "pod must not contain both HostProcess and non-HostProcess containers", func(p *v1.Pod) {
+			p.Spec.InitContainers = []v1.Container{aContainer("before", "exit", "0")}
+		}},
+		{"pod network", "hostNetwork is required if Pod contains HostProcess containers", func(p *v1.Pod) { p.Spec.HostNetwork = false }},
+		{"the pod says no", "pod must not contain any HostProcess containers if Pod's WindowsOptions.HostProcess is set to false", func(p *v1.Pod) {
+			no := false
+			p.Spec.SecurityContext = &v1.PodSecurityContext{WindowsOptions: &v1.WindowsSecurityContextOptions{HostProcess: &no}}
+		}},
+	} {
+
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				p := aPod("pod", "sleep")
+				p.Spec.HostNetwork = true
+				p.Spec.Containers[0] = hostProcess(p.Spec.Containers[0], true)
+				c.spoil(p)
+
+				b.cluster.create(p)
+				time.Sleep(10 * time.Second)
+				b.hasEvents("pod", "FailedCreatePodSandBox: Failed to create pod sandbox: "+c.want)
+				if n := b.runtime.Count("RunPodSandbox"); n != 0 {
+					t.Errorf("the runtime was asked for a sandbox %d times", n)
+				}
+			}, onWindowsNode)
+		})
+	}
+}
+
+// TestHostNetworkOnWindows: a pod that asks for the node's network and has no HostProcess containers gets a pod network from a
+// Windows runtime. Its status, its environment and its hosts file tell the address that it really has.
+func TestHostNetworkOnWindows(t *testing.T) {
+	var mu sync.Mutex
+	var env, hosts string
+	watch := func(b *bubble) {
+		b.windows = true
+		b.runtime.Program = func(c *cri.ContainerConfig) runtimetest.Process {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, kv := range c.Envs {
+				if kv.Key == "IP" {
+					env = string(kv.Value)
+				}
+			}
+			for _, m := range c.Mounts {
+				if strings.HasSuffix(m.ContainerPath, "hosts") {
+					text, _ := os.ReadFile(m.HostPath)
+					hosts = string(text)
+				}
+			}
+			return runtimetest.TestProgram(c)
+		}
+	}
+
+	inBubble(t, func(b *bubble) {
+		p := aPod("pod", "sleep")
+		p.Spec.HostNetwork = true
+		p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "IP", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
+		b.cluster.create(p)
+		b.untilReady(time.Minute, "pod")
+
+		st := b.cluster.get("pod").Status
+		if !strings.HasPrefix(st.PodIP, "10.97.") || st.HostIP != "10.98.0.1" {
+			t.Errorf("the pod has the address %s on the host %s, want the runtime's on 10.98.0.1", st.PodIP, st.HostIP)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if env != st.PodIP {
+			t.Errorf("the program is told the address %q, want %s", env, st.PodIP)
+		}
+		if !strings.HasPrefix(hosts, "# Kubernetes-managed hosts file.\n") || !strings.Contains(hosts, st.PodIP+"\tpod\n") {
+			t.Errorf("hosts file:\n%s", hosts)
+		}
+	}, watch)
+}
