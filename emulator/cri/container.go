@@ -24,6 +24,9 @@ func (s service) StartContainer(ctx context.Context, r *runtimeapi.StartContaine
 	if err != nil {
 		return nil, status.Errorf(codes.Internal, "starting container: reading its record: %v", err)
 	}
+	if rec.Mismatch {
+		return nil, status.Errorf(codes.Unknown, "failed to create containerd task: failed to create shim task: "+mismatch, r.ContainerId)
+	}
 	if err := f.mount(); err != nil {
 		return nil, status.Errorf(codes.Internal, "starting container: %v", err)
 	}

@@ -50,10 +50,11 @@ func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateConta
 	if image.GetImage() == nil {
 		return nil, status.Errorf(codes.NotFound, "image %s is not on this host", c.GetImage().GetImage())
 	}
-	imageConfig, diffs, err := s.windowsImage(ctx, image.Image.Id)
+	original, diffs, err := s.windowsImage(ctx, image.Image.Id)
 	if err != nil {
 		return nil, err
 	}
+	imageConfig := original.Config
 	command, err := commandOf(c, imageConfig)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errRefused, err)
@@ -92,7 +93,8 @@ func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateConta
 	if err != nil {
 		return nil, err
 	}
-	if err := f.save(record{Mounts: c.GetMounts(), Resources: c.GetWindows().GetResources(), Command: command, Dir: dir, Path: value(env, "WINEPATH"), Log: c.GetLogPath()}); err != nil {
+	if err := f.save(record{Mounts: c.GetMounts(), Resources: c.GetWindows().GetResources(), Command: command, Dir: dir, Path: value(env, "WINEPATH"), Log: c.GetLogPath(),
+		Mismatch: !c.GetWindows().GetSecurityContext().GetHostProcess() && !s.o.matcher().Match(original.Platform)}); err != nil {
 		return nil, err
 	}
 	return s.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{

@@ -32,6 +32,8 @@ type record struct {
 	Dir       string                                `json:"dir"`
 	Path      string                                `json:"path,omitempty"`
 	Log       string                                `json:"log,omitempty"`
+	// Mismatch says that the host does not run the build of the image.
+	Mismatch bool `json:"mismatch,omitempty"`
 }
 
 // noFonts keeps fontconfig, which Wine loads for a console, from complaining on the user's terminal that there are none.

@@ -48,7 +48,7 @@ func (s imageService) PullImage(ctx context.Context, r *runtimeapi.PullImageRequ
 		if isNotFound(err) {
 			code = codes.NotFound
 		}
-		return nil, status.Errorf(code, "pulling image %s: %v", name, err)
+		return nil, status.Errorf(code, "failed to pull and unpack image %q: %v", ref, err)
 	}
 	return &runtimeapi.PullImageResponse{ImageRef: id}, nil
 }
@@ -82,7 +82,7 @@ func (s *Server) pull(ctx context.Context, ref reference.Named, auth *runtimeapi
 		return err
 	}
 
-	manifest, original, err := s.fetchWindows(ctx, ref.String(), top, fetch)
+	manifest, original, err := s.fetchWindows(ctx, top, fetch)
 	if err != nil {
 		return "", err
 	}
@@ -110,8 +110,9 @@ func (s *Server) pull(ctx context.Context, ref reference.Named, auth *runtimeapi
 	return id, s.waitForImage(ctx, names)
 }
 
-// fetchWindows fetches down to the config of the image for this host.
-func (s *Server) fetchWindows(ctx context.Context, name string, top v1.Descriptor, fetch func(v1.Descriptor) error) (v1.Manifest, v1.Image, error) {
+// fetchWindows fetches down to the config of the image for this host. The platform of an image without an index is not compared:
+// such an image fails when it is started.
+func (s *Server) fetchWindows(ctx context.Context, top v1.Descriptor, fetch func(v1.Descriptor) error) (v1.Manifest, v1.Image, error) {
 	var manifest v1.Manifest
 	var config v1.Image
 	if err := fetch(top); err != nil {
@@ -123,9 +124,9 @@ func (s *Server) fetchWindows(ctx context.Context, name string, top v1.Descripto
 		if err := s.readJSON(ctx, top, &index); err != nil {
 			return manifest, config, err
 		}
-		var err error
-		if target, err = selectManifest(name, index.Manifests, s.o.Arch, s.o.Build); err != nil {
-			return manifest, config, err
+		var ok bool
+		if target, ok = selectManifest(index.Manifests, s.o.matcher()); !ok {
+			return manifest, config, noMatchError{top}
 		}
 		if err := fetch(target); err != nil {
 			return manifest, config, err
@@ -141,8 +142,8 @@ func (s *Server) fetchWindows(ctx context.Context, name string, top v1.Descripto
 	if err := s.readJSON(ctx, manifest.Config, &config); err != nil {
 		return manifest, config, err
 	}
-	if !matches(config.Platform, s.o.Arch, s.o.Build) {
-		return manifest, config, noMatch(name, []string{describe(config.Platform)}, s.o.Arch, s.o.Build)
+	if target.Digest != top.Digest && target.Platform == nil && !s.o.matcher().Match(config.Platform) {
+		return manifest, config, noMatchError{top}
 	}
 	return manifest, config, nil
 }
@@ -239,27 +240,25 @@ func (s *Server) waitForImage(ctx context.Context, names []string) error {
 }
 
 // windowsImage finds the image's own config and the chain of its layers.
-func (s *Server) windowsImage(ctx context.Context, id string) (config v1.ImageConfig, diffs []digest.Digest, err error) {
+func (s *Server) windowsImage(ctx context.Context, id string) (original v1.Image, diffs []digest.Digest, err error) {
 	image, err := s.containerd.ImageService().Get(ctx, id)
 	if err != nil {
-		return config, nil, err
+		return original, nil, err
 	}
 	var manifest v1.Manifest
 	if err := s.readJSON(ctx, image.Target, &manifest); err != nil {
-		return config, nil, err
+		return original, nil, err
 	}
-	var recorded, original v1.Image
+	var recorded v1.Image
 	if err := s.readJSON(ctx, manifest.Config, &recorded); err != nil {
-		return config, nil, err
+		return original, nil, err
 	}
 	windows := digest.Digest(recorded.Config.Labels[windowsConfigLabel])
 	if windows == "" {
-		return config, nil, fmt.Errorf("image %s is not a Windows image", id)
+		return original, nil, fmt.Errorf("image %s is not a Windows image", id)
 	}
-	if err := s.readJSON(ctx, v1.Descriptor{Digest: windows}, &original); err != nil {
-		return config, nil, err
-	}
-	return original.Config, recorded.RootFS.DiffIDs, nil
+	err = s.readJSON(ctx, v1.Descriptor{Digest: windows}, &original)
+	return original, recorded.RootFS.DiffIDs, err
 }
 
 func merge(a, b map[string]string) map[string]string {

@@ -3,60 +3,52 @@ package cri
 import (
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/containerd/platforms"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// selectManifest picks, from an index, the image that a Windows host of this build runs in process isolation: the same
-// os, architecture and build; of several, the newest revision comes first, as the index lists them otherwise.
-func selectManifest(name string, of []v1.Descriptor, arch string, build int) (v1.Descriptor, error) {
-	var best v1.Descriptor
-	var have []string
-	for _, d := range of {
-		if d.Platform == nil {
-			continue
+// matcher compares platforms with that of the host as containerd on Windows does: by its own code.
+func (o Options) matcher() platforms.Matcher {
+	return platforms.NewMatcher(v1.Platform{OS: "windows", Architecture: o.Arch, OSVersion: fmt.Sprintf("10.0.%d", o.Build)})
+}
+
+// selectManifest picks, from an index, the entry that containerd on a Windows host picks (core/images.Manifest, and platforms.Default on
+// Windows): of those that fit, the one whose os.version comes last as text, so that revision 999 goes before revision 3695. An
+// entry without a platform comes last; whether it fits says its configuration. It reports false if none fits.
+func selectManifest(of []v1.Descriptor, host platforms.Matcher) (v1.Descriptor, bool) {
+	fit := slices.DeleteFunc(slices.Clone(of), func(d v1.Descriptor) bool { return d.Platform != nil && !host.Match(*d.Platform) })
+	slices.SortStableFunc(fit, func(a, b v1.Descriptor) int {
+		switch {
+		case a.Platform == nil && b.Platform == nil:
+			return 0
+		case a.Platform == nil:
+			return 1
+		case b.Platform == nil:
+			return -1
+		case a.Platform.OSVersion > b.Platform.OSVersion:
+			return -1
+		case a.Platform.OSVersion < b.Platform.OSVersion:
+			return 1
 		}
-		have = append(have, describe(*d.Platform))
-		if matches(*d.Platform, arch, build) && (best.Digest == "" || revision(d.Platform.OSVersion) > revision(best.Platform.OSVersion)) {
-			best = d
-		}
+		return 0
+	})
+	if len(fit) == 0 {
+		return v1.Descriptor{}, false
 	}
-	if best.Digest == "" {
-		return best, noMatch(name, have, arch, build)
-	}
-	return best, nil
+	return fit[0], true
 }
 
-// noMatch names what there is and what the node needs, so that the event on the pod is enough to act on.
-func noMatch(name string, have []string, arch string, build int) error {
-	slices.Sort(have)
-	return fmt.Errorf("image %s has nothing for this node, which is windows/%s 10.0.%d: the image comes for %s",
-		name, arch, build, strings.Join(slices.Compact(have), ", "))
+// noMatchError is containerd's answer to an index without an entry for the host.
+type noMatchError struct{ top v1.Descriptor }
+
+func (e noMatchError) Error() string {
+	return fmt.Sprintf("no match for platform in manifest %s: not found", e.top.Digest)
 }
 
-func describe(p v1.Platform) string {
-	s := p.OS + "/" + p.Architecture
-	if p.OSVersion != "" {
-		s += " " + p.OSVersion
-	}
-	return s
-}
+// NotFound marks the error as containerd does.
+func (noMatchError) NotFound() {}
 
-// matches reports whether a host of the build runs the image. An image that names no version is taken on trust, as on
-// Windows.
-func matches(p v1.Platform, arch string, build int) bool {
-	if p.OS != "windows" || p.Architecture != arch {
-		return false
-	}
-	return p.OSVersion == "" || strings.HasPrefix(p.OSVersion+".", fmt.Sprintf("10.0.%d.", build))
-}
-
-// revision is the last part of 10.0.20348.3695.
-func revision(version string) int {
-	n := -1
-	if parts := strings.Split(version, "."); len(parts) == 4 {
-		fmt.Sscanf(parts[3], "%d", &n)
-	}
-	return n
-}
+// mismatch is the answer of the Host Compute Service, 0xc0370101, when a container is started whose image is of a build that the host
+// does not run; the words are those in reports about containerd, for example gitlab.com/gitlab-org/gitlab-runner/-/issues/29058.
+const mismatch = "hcs::CreateComputeSystem %s: The container operating system does not match the host operating system.: unknown"

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"porthole.dev/porthole/internal/winbuild"
 )
 
 // Build is what a Windows version says of itself in the registry.
@@ -23,13 +25,6 @@ var builds = []Build{
 	{Number: 17763, UBR: 8146, Product: "Windows Server 2019 Datacenter", Release: "1809"},
 	{Number: 20348, UBR: 4405, Product: "Windows Server 2022 Datacenter", Release: "21H2"},
 	{Number: 26100, UBR: 7171, Product: "Windows Server 2025 Datacenter", Release: "24H2"},
-}
-
-// refused builds are known and too old: Kubernetes left them behind, and they lack HNS v2.
-var refused = map[int]string{
-	14393: "Windows Server 2016",
-	16299: "Windows Server, version 1709",
-	17134: "Windows Server, version 1803",
 }
 
 // Builds lists the build numbers that can be emulated, oldest first.
@@ -52,8 +47,8 @@ func LookupBuild(number int) (Build, error) {
 		known = append(known, fmt.Sprintf("%d (%s)", b.Number, strings.TrimSuffix(b.Product, " Datacenter")))
 	}
 	list := strings.Join(known, ", ")
-	if name, old := refused[number]; old {
-		return Build{}, fmt.Errorf("build %d (%s) of Windows is too old for the emulated host; use one of %s", number, name, list)
+	if err := winbuild.CheckNode(winbuild.Build(number)); err != nil && winbuild.Build(number).Name() != "" {
+		return Build{}, fmt.Errorf("%w; a host can have one of the builds %s", err, list)
 	}
 	return Build{}, fmt.Errorf("unknown Windows build %s; known builds are %s", strconv.Itoa(number), list)
 }

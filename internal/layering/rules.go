@@ -23,7 +23,7 @@ type rule struct {
 var products = []string{"kubelet", "proxy", "routes", "cni", "join"}
 
 // pure folders compute; they do not act.
-var pure = []string{"kubelet/pod/...", "proxy/balance", "proxy/service/...", "routes/table/...", "cni/contract", "hns", "emulator/hnsd", "emulator/desired", "emulator/wire"}
+var pure = []string{"kubelet/pod/...", "proxy/balance", "proxy/service/...", "routes/table/...", "cni/contract", "hns", "internal/winbuild", "emulator/hnsd", "emulator/desired", "emulator/wire"}
 
 // effects are packages through which code acts on, or depends on, more than its arguments.
 var effects = []string{"os/exec", "net/http", "syscall", "golang.org/x/sys/...", "k8s.io/client-go/...",
@@ -45,6 +45,8 @@ func rules() []rule {
 			reason: "GoBGP is used by routes/bgp only"},
 		{from: []string{"..."}, except: []string{"kubelet/runtime/...", "kubelet/image/...", "emulator/cri/...", "internal/testkit/...", "test/..."}, to: []string{"k8s.io/cri-api/..."},
 			reason: "CRI is spoken by kubelet/runtime, kubelet/image and emulator/cri only"},
+		{from: []string{"..."}, except: []string{"internal/registry", "emulator/cri/...", "emulator/host/...", "cli/images", "internal/testkit/...", "test/..."}, to: []string{"github.com/containerd/containerd/v2/..."},
+			reason: "containerd's client is used by the emulated host, and by internal/registry to read registries; a node's programs reach containerd by CRI"},
 		{from: []string{"..."}, except: []string{"emulator/dataplane/...", "emulator/lab/...", "emulator/host/...", "emulator/hnsd/...", "emulator/cri/...", "routes/...", "internal/platform/...", "internal/testkit/...", "test/..."},
 			to:     []string{"github.com/vishvananda/netlink/...", "sigs.k8s.io/knftables/...", "github.com/google/nftables/..."},
 			reason: "kernel networking is touched by the emulator, routes and internal/platform only"},
