@@ -120,7 +120,7 @@ func (p *planner) windowsNode(n Node) {
 
 	program("kubelet", []supervise.Condition{p.apiReady(), cri, hns},
 		`C:\k\kubelet.exe`, `--config=C:\etc\kubernetes\kubelet.json`, `--kubeconfig=C:\etc\kubernetes\kubelet.kubeconfig`,
-		"--hostname-override="+n.Name, "--node-ip="+n.Address.String(), `--root-dir=C:\var\lib\kubelet`, "--v=2")
+		"--hostname-override="+n.Name, "--node-ip="+n.Address.String(), `--root-dir=C:\var\lib\kubelet`, `--registry-config=C:\etc\containerd\certs.d`, "--v=2")
 	program("kube-proxy", []supervise.Condition{p.apiReady(), hns},
 		`C:\k\kube-proxy.exe`, `--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override="+n.Name)
 	program("routes", []supervise.Condition{p.apiReady(), hns},

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"porthole.dev/porthole/emulator/cri/cnishim"
+	"porthole.dev/porthole/emulator/cri/containerdconf"
 	"porthole.dev/porthole/emulator/wine"
 )
 
@@ -62,6 +63,7 @@ func writeWindowsNode(l Layout, n Node) error {
 		installProgram(l.WindowsExe("win-bridge"), filepath.Join(c, "opt", "cni", "bin", "win-bridge.exe")),
 		cnishim.Install(l.Host(n.Name), l.Porthole()),
 		writeContainerd(l, n),
+		writeFile(filepath.Join(c, "etc", "containerd", "certs.d", "_default", "hosts.toml"), containerdconf.RegistryHosts("http://"+registryAddress()), 0o644),
 		relink(filepath.Join(c, "k", "porthole.exe"), filepath.Join(c, "k", "kubelet.exe")),
 	}
 	return errors.Join(errs...)

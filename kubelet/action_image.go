@@ -19,7 +19,7 @@ func (e *effects) ensureImage(ctx context.Context, j job) []pod.Fact {
 		return dropped(j)
 	}
 
-	img, err := e.images.Ensure(ctx, image.Request{Name: name, Policy: policy, Secrets: e.pullSecrets(ctx, j.pod), PodUID: string(j.pod.UID),
+	r := image.Request{Name: name, Policy: policy, Secrets: e.pullSecrets(ctx, j.pod), PodUID: string(j.pod.UID),
 		Event: func(kind, reason, message string) {
 			if reason == "Pulling" {
 				e.pulled.Store(true)
@@ -27,7 +27,12 @@ func (e *effects) ensureImage(ctx context.Context, j job) []pod.Fact {
 			if reason != "BackOff" || e.sent.first("backoff/"+name) {
 				e.event(j.pod, j.Name, kind, reason, message)
 			}
-		}})
+		}}
+	if e.windows {
+		addIsolation(ctx, e, j, &r)
+	}
+
+	img, err := e.images.Ensure(ctx, r)
 
 	asked := pod.ImageAsked{Container: j.Name, Volume: j.Volume, Image: name}
 	if err == nil {
@@ -40,6 +45,22 @@ func (e *effects) ensureImage(ctx context.Context, j job) []pod.Fact {
 		f.Reason, f.RetryAt = known.Reason, known.RetryAt
 	}
 	return []pod.Fact{f}
+}
+
+// addIsolation says how the container will run: on Windows it depends on that which images fit.
+func addIsolation(ctx context.Context, e *effects, j job, r *image.Request) {
+	if j.Volume != "" {
+		r.HandlerUnknown = true // the image of a volume is not run
+		return
+	}
+	var spec runtime.SandboxSpec
+	if err := e.runtimeHandler(ctx, j.pod, &spec); err != nil {
+		r.HandlerUnknown = true // the sandbox fails by the same error, and says it
+	}
+	r.Handler = spec.Handler
+	if c := pod.FindContainer(j.pod, j.Name); c != nil {
+		r.HostProcess = pod.HostProcess(j.pod, c)
+	}
 }
 
 // pullSecrets reads the secrets by which the pod's images may be pulled. One that cannot be read is left out.

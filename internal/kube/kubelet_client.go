@@ -215,3 +215,13 @@ func (k *Kubelet) RequestToken(ctx context.Context, namespace, account string, r
 
 // Client returns the underlying client, for authentication and authorization reviews.
 func (k *Kubelet) Client() kubernetes.Interface { return k.client }
+
+// WindowsNodes lists the cluster's nodes with Windows, as the API server remembers them. Since Kubernetes 1.32 a kubelet may do so
+// only with a role of its own: the error is Forbidden without one.
+func (k *Kubelet) WindowsNodes(ctx context.Context) ([]v1.Node, error) {
+	list, err := k.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: v1.LabelOSStable + "=windows", ResourceVersion: "0"})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}

@@ -79,6 +79,7 @@ func TestMatchRules(t *testing.T) {
 	} {
 		host, ok1 := ParseVersion(c.host)
 		image, ok2 := ParseVersion(c.image)
+
 		if got := Match(host, image, c.isolation); !ok1 || !ok2 || got != c.want {
 			t.Errorf("image %s on host %s, %s isolation: %+v, want %+v", c.image, c.host, c.isolation, got, c.want)
 		}

@@ -54,7 +54,12 @@ type Request struct {
 	Secrets []v1.Secret
 	PodUID  string
 	// Pod names the pod for the runtime's own records; may be nil.
-	Pod   *cri.PodSandboxConfig
+	Pod *cri.PodSandboxConfig
+	// Handler is the runtime's handler that the pod's RuntimeClass names; empty: the default one. HandlerUnknown says that it could
+	// not be found out. HostProcess says that the container runs as a process of the Windows host.
+	Handler                     string
+	HandlerUnknown, HostProcess bool
+
 	Event Event
 }
 
@@ -78,6 +83,8 @@ type Puller struct {
 	// Rate limits how many pulls begin per second; nil is no limit. Set it before the first use. A pull over the limit waits;
 	// upstream's fails instead and is tried again ten seconds later.
 	Rate *rate.Limiter
+	// Builds checks images before they are pulled; nil checks nothing. Set it before the first use.
+	Builds *Builds
 
 	mu      sync.Mutex
 	flights map[string]*flight
@@ -86,10 +93,13 @@ type Puller struct {
 
 // flight is a pull that is under way; all requests for the image share it.
 type flight struct {
-	done chan struct{}
-	ref  string
-	err  error
-	size uint64
+	// checked is closed once it is known whether the node can run the image; unfit is why not, or nil.
+	checked chan struct{}
+	unfit   error
+	done    chan struct{}
+	ref     string
+	err     error
+	size    uint64
 }
 
 // wait is the back-off of a pull that failed.
@@ -194,12 +204,9 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 		return Image{}, &Error{ImagePullBackOff, w.until, fmt.Errorf("%s: %s: %s", text, w.why, w.last)}
 	}
 
-	r.Event(v1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", name))
 	began := p.now()
 	f := p.share(ctx, name, r)
-	select {
-	case <-f.done:
-	case <-ctx.Done():
+	if !f.wait(ctx, name, r.Event) {
 		return Image{}, &Error{ErrImagePull, p.now(), ctx.Err()}
 	}
 
@@ -214,6 +221,7 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 		// the next try comes soon and only shows the user the back-off
 		return Image{}, &Error{why, p.now().Add(time.Second), said}
 	}
+
 	p.mu.Lock()
 	delete(p.waits, key)
 	p.mu.Unlock()
@@ -224,6 +232,26 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 		return Image{Ref: f.ref}, nil
 	}
 	return *img, nil
+}
+
+// wait returns true once the pull has ended, and false if ctx ends before. The event of the pull comes once it is clear that there
+// will be one.
+func (f *flight) wait(ctx context.Context, name string, event Event) bool {
+	select {
+	case <-f.checked:
+	case <-ctx.Done():
+		return false
+	}
+	if f.unfit == nil {
+		event(v1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", name))
+	}
+
+	select {
+	case <-f.done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // reasonOf returns the reason and the error for a container's status. The texts of some of the runtime's errors begin with
@@ -253,25 +281,28 @@ func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
 	if len(auths) > 0 {
 		key += "/" + r.PodUID
 	}
+	w := wantOf(r)
+	if p.Builds != nil {
+		key += fmt.Sprintf("/%d/%s", w.isolation, w.handler)
+	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if f := p.flights[key]; f != nil {
 		return f
 	}
 
-	f := &flight{done: make(chan struct{})}
+	f := &flight{checked: make(chan struct{}), done: make(chan struct{})}
 	p.flights[key] = f
 
 	go func() {
 		ctx := context.WithoutCancel(ctx)
-		p.slots <- struct{}{}
-		defer func() { <-p.slots }()
-		f.ref, f.err = p.pullOnce(ctx, name, auths, r.Pod)
-		if f.err == nil {
-			if st, err := p.client.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: name}}); err == nil {
-				f.size = st.GetImage().GetSize()
-			}
+		f.unfit = p.Builds.check(ctx, name, auths, w)
+		close(f.checked)
+		if f.err = f.unfit; f.err == nil {
+			p.fly(ctx, f, order{name, auths, r.Pod})
 		}
+
 		p.mu.Lock()
 		delete(p.flights, key)
 		p.mu.Unlock()
@@ -280,7 +311,29 @@ func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
 	return f
 }
 
-func (p *Puller) pullOnce(ctx context.Context, name string, auths []*cri.AuthConfig, box *cri.PodSandboxConfig) (string, error) {
+// fly pulls an image when it is its turn, and notes the outcome in f.
+func (p *Puller) fly(ctx context.Context, f *flight, o order) {
+	p.slots <- struct{}{}
+	defer func() { <-p.slots }()
+
+	f.ref, f.err = p.pullOnce(ctx, o)
+	if f.err != nil {
+		return
+	}
+	if st, err := p.client.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: o.name}}); err == nil {
+		f.size = st.GetImage().GetSize()
+	}
+}
+
+// order is what a pull is made of.
+type order struct {
+	name  string
+	auths []*cri.AuthConfig // tried in turn; none: without a login
+	box   *cri.PodSandboxConfig
+}
+
+func (p *Puller) pullOnce(ctx context.Context, o order) (string, error) {
+	auths := o.auths
 	if len(auths) == 0 {
 		auths = []*cri.AuthConfig{nil}
 	}
@@ -292,7 +345,7 @@ func (p *Puller) pullOnce(ctx context.Context, name string, auths []*cri.AuthCon
 			}
 		}
 		var resp *cri.PullImageResponse
-		resp, err = p.client.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: name}, Auth: auth, SandboxConfig: box})
+		resp, err = p.client.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: o.name}, Auth: auth, SandboxConfig: o.box})
 		if err == nil {
 			return resp.ImageRef, nil
 		}

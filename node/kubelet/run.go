@@ -43,7 +43,9 @@ type Options struct {
 	// RecordFacts is the folder for the facts about each pod; empty records none.
 	RecordFacts string
 	CertDir     string // folder of certificates; empty: pki below RootDir
-	Labels      string // labels to register the node with: key=value, separated by commas
+	// RegistryConfig is the folder of hosts.toml files that the runtime has as its config_path; empty if it has none.
+	RegistryConfig string
+	Labels         string // labels to register the node with: key=value, separated by commas
 
 	CloudProvider string // empty or external
 	PriorityClass string // priority class of the process on Windows
@@ -55,6 +57,9 @@ type Options struct {
 
 // Run runs the kubelet until ctx ends or the node loses its credentials.
 func Run(ctx context.Context, given Options) error {
+	if err := platform.CheckBuild(); err != nil {
+		return err
+	}
 	cfg, err := configure(ctx, &given)
 	if err != nil {
 		return err
@@ -94,6 +99,7 @@ func Run(ctx context.Context, given Options) error {
 
 	pulls := puller(cfg, images)
 	pulls.NodeConfigs = image.NodeConfigFolders(o.RootDir)
+	pulls.Builds = imageBuilds(&given, o, api, rt)
 	o.Runtime, o.Images = core.NewRuntime(rt), pulls
 	o.ImageGC = &image.GC{Images: pulls.Client(), Runtime: rt.Client(), Disk: diskOf, Policy: image.GCPolicy{
 		High: int(*cfg.ImageGCHighThresholdPercent), Low: int(*cfg.ImageGCLowThresholdPercent),

@@ -16,6 +16,7 @@ import (
 
 	"porthole.dev/porthole/internal/apiconn"
 	"porthole.dev/porthole/internal/httpserve"
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/serviceapi"
 	"porthole.dev/porthole/proxy/balance"
 	"porthole.dev/porthole/proxy/health"
@@ -43,6 +44,9 @@ func (e serviceEvents) ServiceEvent(event health.Event) {
 
 // Run runs until ctx ends or an error occurs that only a new start repairs. What was programmed stays.
 func Run(ctx context.Context, given Options) error {
+	if err := platform.CheckBuild(); err != nil {
+		return err
+	}
 	if !given.Config.EnableProfiling {
 		runtime.MemProfileRate = 0 // its samples would be kept for ever
 	}

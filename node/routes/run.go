@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/internal/platform"
 )
 
 // Options of Run.
@@ -29,6 +30,9 @@ type Options struct {
 
 // Run works until ctx ends. Network, routes and configuration stay behind.
 func Run(ctx context.Context, o Options) error {
+	if err := platform.CheckBuild(); err != nil {
+		return err
+	}
 	client, _, err := kube.Load(o.Kubeconfig, "porthole-routes", 20, 40)
 	if err != nil {
 		return err

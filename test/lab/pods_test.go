@@ -447,7 +447,7 @@ spec:
   nodeSelector: {kubernetes.io/os: windows}
   containers: [{name: app, image: "porthole/absent:1"}]
 `)
-	waitEvent(t, "old-image", "16299", "20348")
+	waitEvent(t, "old-image", "it was not pulled", "16299 (Windows Server, version 1709)", "node win0", "20348 (Windows Server 2022)", "no Windows node of the cluster runs it")
 	waitEvent(t, "no-image", "porthole/absent:1")
 }
 

@@ -1,0 +1,210 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/distribution/reference"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/registry"
+	"porthole.dev/porthole/internal/winbuild"
+)
+
+// Builds finds out, before a pull, whether a Windows node can run an image at all. It asks the registry for the index of the image
+// only. Where that gives no certain answer, the pull goes on: the runtime knows better.
+type Builds struct {
+	// Node is this node.
+	Node winbuild.Host
+	// Registry returns for which platforms an image is.
+	Registry func(ctx context.Context, image string, login registry.Login) (winbuild.Image, error)
+	// Nodes lists the cluster's Windows nodes, for the hint where the image would run; nil if there is no cluster.
+	Nodes func(ctx context.Context) ([]winbuild.Host, error)
+	// Handlers returns the names of the runtime's handlers. None says that they are not known. May be nil.
+	Handlers func(ctx context.Context) []string
+
+	mu   sync.Mutex
+	away map[string]time.Time // by registry: until when it is not asked
+}
+
+const (
+	// askTimeout bounds the questions for one image. Registries answer within a second; one that does not must not hold up pods
+	// whose runtime may know a mirror.
+	askTimeout = 5 * time.Second
+	// awayAfter is how long a failed question may take before its registry counts as away, and awayFor is for how long it does.
+	awayAfter = time.Second
+	awayFor   = time.Minute
+	// maxNodes is how many nodes an event names. An event has room for 1024 characters.
+	maxNodes = 5
+)
+
+// want is how a pod's container will run.
+type want struct {
+	isolation winbuild.Isolation
+	handler   string // of the runtime; empty: the default one
+}
+
+func wantOf(r Request) want {
+	w := want{isolation: winbuild.IsolationOf(r.Handler), handler: r.Handler}
+	switch {
+	case r.HandlerUnknown:
+		w.isolation = winbuild.UnknownIsolation
+	case r.HostProcess:
+		w.isolation = winbuild.HostProcess
+	}
+	return w
+}
+
+// UnfitError says that no variant of an image runs on a node.
+type UnfitError struct{ text string }
+
+func (e *UnfitError) Error() string { return e.text }
+
+// check returns an *UnfitError if the node cannot run the image, and nil if it can or if that is not known.
+func (b *Builds) check(ctx context.Context, name string, logins []*cri.AuthConfig, w want) error {
+	if b == nil || w.isolation == winbuild.UnknownIsolation {
+		return nil
+	}
+	image, ok := b.ask(ctx, name, logins)
+	if !ok {
+		return nil
+	}
+
+	answer := winbuild.Check(image, b.Node, w.isolation)
+	if answer.Outcome == winbuild.Runs && w.isolation == winbuild.HyperV && b.lacks(ctx, w.handler) {
+		// A handler that the runtime does not have cannot help an image that runs by Hyper-V only.
+		answer = winbuild.Check(image, b.Node, winbuild.Process)
+	}
+	if answer.Outcome != winbuild.NotRun {
+		return nil
+	}
+	return &UnfitError{b.explain(ctx, image, answer.Rule, w)}
+}
+
+// ask asks the registry, with each login until one is let in. It reports false if there is no answer.
+func (b *Builds) ask(ctx context.Context, name string, logins []*cri.AuthConfig) (winbuild.Image, bool) {
+	ref, err := reference.ParseNormalizedNamed(name)
+	if err != nil || b.isAway(reference.Domain(ref)) {
+		return winbuild.Image{}, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+
+	if len(logins) == 0 {
+		logins = []*cri.AuthConfig{nil}
+	}
+	began := time.Now()
+	for _, l := range logins {
+		login := registry.Login{Username: l.GetUsername(), Password: l.GetPassword(), IdentityToken: l.GetIdentityToken()}
+		var image winbuild.Image
+		if image, err = b.Registry(ctx, name, login); err == nil {
+			return image, true
+		}
+	}
+
+	klog.FromContext(ctx).V(2).Info("The builds of an image are not known; it is pulled without a check", "image", name, "cause", err.Error())
+	if time.Since(began) > awayAfter {
+		b.setAway(reference.Domain(ref))
+	}
+	return winbuild.Image{}, false
+}
+
+func (b *Builds) isAway(host string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Now().Before(b.away[host])
+}
+
+func (b *Builds) setAway(host string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.away == nil {
+		b.away = map[string]time.Time{}
+	}
+	b.away[host] = time.Now().Add(awayFor)
+}
+
+// lacks reports whether the runtime is known not to have a handler.
+func (b *Builds) lacks(ctx context.Context, handler string) bool {
+	known := b.handlers(ctx)
+	return len(known) > 0 && !slices.Contains(known, handler)
+}
+
+// handlers returns the handlers with a name.
+func (b *Builds) handlers(ctx context.Context) []string {
+	if b.Handlers == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(b.Handlers(ctx)), func(name string) bool { return name == "" })
+}
+
+// explain words why an image does not run, what would, and where it would.
+func (b *Builds) explain(ctx context.Context, image winbuild.Image, broken winbuild.Rule, w want) string {
+	node := b.Node.Version.Build
+	said := []string{
+		"it was not pulled, because it is for " + image.Contents(),
+		fmt.Sprintf("node %s is build %s and runs images of build %s", b.Node.Name, node, winbuild.List(winbuild.Fitting(node, winbuild.Process))),
+		broken.Text,
+	}
+	if winbuild.Check(image, b.Node, winbuild.HyperV).Outcome == winbuild.Runs {
+		said = append(said, b.hyperVHint(ctx, w))
+	}
+	return strings.Join(append(said, b.where(ctx, image, w)), "; ")
+}
+
+// hyperVHint says how a pod gets Hyper-V isolation on this node, or that it does not.
+func (b *Builds) hyperVHint(ctx context.Context, w want) string {
+	known := b.handlers(ctx)
+	var fit []string
+	for _, h := range known {
+		if winbuild.IsolationOf(h) == winbuild.HyperV {
+			fit = append(fit, h)
+		}
+	}
+	switch {
+	case w.isolation == winbuild.HyperV:
+		return fmt.Sprintf("the handler %s of the pod's RuntimeClass would give it, but the runtime has only %s", w.handler, strings.Join(known, ", "))
+	case len(fit) > 0:
+		return "a RuntimeClass with the handler " + fit[0] + " gives it"
+	case len(known) > 0:
+		return "the runtime has no handler that gives it, only " + strings.Join(known, ", ")
+	}
+	return "a RuntimeClass with such a handler gives it, if the runtime has one"
+}
+
+// where names the nodes of the cluster that run the image.
+func (b *Builds) where(ctx context.Context, image winbuild.Image, w want) string {
+	if b.Nodes == nil {
+		return "there is no cluster with other nodes"
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	nodes, err := b.Nodes(ctx)
+	switch {
+	case apierrors.IsForbidden(err):
+		return "which other nodes run it is not known: this kubelet may not list nodes"
+	case err != nil:
+		return "which other nodes run it is not known: " + err.Error()
+	}
+
+	var fit []string
+	for _, n := range nodes {
+		if n.Name != b.Node.Name && winbuild.Check(image, n, w.isolation).Outcome == winbuild.Runs {
+			fit = append(fit, fmt.Sprintf("%s (build %d)", n.Name, n.Version.Build))
+		}
+	}
+	if len(fit) == 0 {
+		return "no Windows node of the cluster runs it"
+	}
+	slices.Sort(fit)
+	if more := len(fit) - maxNodes; more > 0 {
+		fit = append(fit[:maxNodes], fmt.Sprintf("%d more", more))
+	}
+	return "nodes that run it: " + strings.Join(fit, ", ")
+}
