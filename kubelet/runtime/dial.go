@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,26 +16,24 @@ import (
 // maxMessage bounds one CRI answer, in bytes; upstream's value.
 const maxMessage = 16 << 20
 
-// Dial prepares a connection to a CRI endpoint: unix:///path, tcp://host:port or (on Windows) npipe:////./pipe/name.
-// It does not wait for the runtime; calls do. Each call is reported to the counters.
-func Dial(endpoint string, counters ...stats.Handler) (*grpc.ClientConn, error) {
-	scheme, address, ok := strings.Cut(endpoint, "://")
-	if !ok {
-		scheme, address = "unix", endpoint
+// Dial prepares a connection to a CRI endpoint: unix:///path, tcp://host:port or (on Windows) npipe:////./pipe/name, which
+// has other spellings too. It does not wait for the runtime; calls do. Each call is reported to the counters. The error
+// says what is wrong with the endpoint.
+func Dial(text string, counters ...stats.Handler) (*grpc.ClientConn, error) {
+	at, err := parseEndpoint(text)
+	if err == nil {
+		err = checkNetwork(at.network)
+	}
+	if err != nil {
+		return nil, err
 	}
 
-	var dial func(ctx context.Context, _ string) (net.Conn, error)
-	switch scheme {
-	case "unix", "tcp":
-		dial = func(ctx context.Context, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, scheme, address)
+	dial := func(ctx context.Context, _ string) (net.Conn, error) {
+		if at.network == "npipe" {
+			return dialPipe(ctx, at.address)
 		}
-	case "npipe":
-		pipe := strings.ReplaceAll(address, "/", `\`)
-		dial = func(ctx context.Context, _ string) (net.Conn, error) { return dialPipe(ctx, pipe) }
-	default:
-		return nil, fmt.Errorf("runtime endpoint %q: scheme must be unix, tcp or npipe", endpoint)
+		var d net.Dialer
+		return d.DialContext(ctx, at.network, at.address)
 	}
 
 	bo := backoff.DefaultConfig
@@ -50,7 +47,7 @@ func Dial(endpoint string, counters ...stats.Handler) (*grpc.ClientConn, error) 
 
 	conn, err := grpc.NewClient("passthrough:///cri", opts...)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the runtime at %s: %w", endpoint, err)
+		return nil, fmt.Errorf("connecting to the runtime at %s: %w", text, err)
 	}
 	return conn, nil
 }

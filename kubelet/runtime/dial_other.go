@@ -4,10 +4,18 @@ package runtime
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net"
 )
 
-func dialPipe(_ context.Context, path string) (net.Conn, error) {
-	return nil, fmt.Errorf("named pipe %s: only Windows has them", path)
+var errNoPipes = errors.New("runtime endpoint: only Windows has named pipes; use unix:///PATH or tcp://HOST:PORT")
+
+func dialPipe(context.Context, string) (net.Conn, error) { return nil, errNoPipes }
+
+// checkNetwork refuses what no runtime on this system listens at.
+func checkNetwork(network string) error {
+	if network == "npipe" {
+		return errNoPipes
+	}
+	return nil
 }

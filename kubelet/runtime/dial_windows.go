@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"net"
 
 	"github.com/Microsoft/go-winio"
@@ -9,4 +10,12 @@ import (
 
 func dialPipe(ctx context.Context, path string) (net.Conn, error) {
 	return winio.DialPipeContext(ctx, path)
+}
+
+// checkNetwork refuses what no runtime on this system listens at.
+func checkNetwork(network string) error {
+	if network == "unix" {
+		return errors.New("runtime endpoint: on Windows a runtime is reached at npipe:////./pipe/NAME or tcp://HOST:PORT, not at a unix socket")
+	}
+	return nil
 }
