@@ -1,5 +1,9 @@
-/* bcryptprimitives.dll: what Go's runtime needs and Wine before 10 lacks. */
+/* bcryptprimitives.dll: what Go's runtime needs and Wine before 10 lacks. Since every Go program loads it before its own code
+ * runs, it is also the place for what is done in every process and thread. */
 #include <windows.h>
+
+#include "mend.h"
+#include "stack.h"
 
 BOOLEAN WINAPI SystemFunction036(PVOID buffer, ULONG size);
 
@@ -12,5 +16,16 @@ __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T size)
 		data += part;
 		size -= part;
 	}
+	return TRUE;
+}
+
+BOOL WINAPI DllMain(HINSTANCE dll, DWORD reason, void *reserved)
+{
+	(void)dll;
+	(void)reserved;
+	if (reason == DLL_PROCESS_ATTACH)
+		mend_all();
+	if (reason == DLL_THREAD_ATTACH)
+		stack_begins();
 	return TRUE;
 }

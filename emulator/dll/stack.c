@@ -3,6 +3,7 @@
 #include <windows.h>
 
 #include "linux.h"
+#include "stack.h"
 
 #define TEB_STACK_BOTTOM 0x1478 /* DeallocationStack (winternl.h) */
 #define PAGE 0x1000
@@ -22,11 +23,4 @@ static void CALLBACK give_back(ULONG_PTR unused)
 }
 
 /* The call comes when the stack is cleared and the thread's own code has not begun. */
-BOOL WINAPI DllMain(HINSTANCE dll, DWORD reason, void *reserved)
-{
-	(void)dll;
-	(void)reserved;
-	if (reason == DLL_THREAD_ATTACH)
-		QueueUserAPC(give_back, GetCurrentThread(), 0);
-	return TRUE;
-}
+void stack_begins(void) { QueueUserAPC(give_back, GetCurrentThread(), 0); }

@@ -140,5 +140,6 @@ BOOL WINAPI DllMain(HINSTANCE self, DWORD reason, void *reserved)
 	if (reason != DLL_PROCESS_ATTACH)
 		return TRUE;
 	DisableThreadLibraryCalls(self);
+	LoadLibraryW(L"bcryptprimitives.dll"); /* for programs that are not Go's: mend.h */
 	return builtin_load(L"ws2_32.dll");
 }

@@ -66,7 +66,7 @@ func (b Build) registry() string {
 		fmt.Sprintf(`"CurrentBuildNumber"="%d"`, b.Number),
 		`"CurrentMajorVersionNumber"=dword:0000000a`,
 		`"CurrentMinorVersionNumber"=dword:00000000`,
-		`"CurrentVersion"="6.3"`,
+		`"CurrentVersion"="10.0"`, // programs read "6.3", as on Windows: emulator/dll/mend_registry.c
 		fmt.Sprintf(`"UBR"=dword:%08x`, b.UBR),
 		fmt.Sprintf(`"ProductName"="%s"`, b.Product),
 		fmt.Sprintf(`"ReleaseId"="%s"`, b.Release),

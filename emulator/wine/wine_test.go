@@ -68,6 +68,9 @@ func TestPrefix(t *testing.T) {
 	t.Run("products", func(t *testing.T) { testProducts(ctx, t, tools, p) })
 	t.Run("stacks", func(t *testing.T) { testStacks(ctx, t, tools, p) })
 	t.Run("sockets", func(t *testing.T) { testSockets(ctx, t, tools, p) })
+	mends, unknown := program(ctx, t, p, "mends"), unknownDLL(ctx, t)
+	t.Run("mends", func(t *testing.T) { testMends(ctx, t, tools, p, mends) })
+	t.Run("unknown Wine", func(t *testing.T) { testUnknownWine(ctx, t, tools, p, mends, unknown) })
 	if err := tools.StopServer(ctx, p); err != nil {
 		t.Fatal(err)
 	}

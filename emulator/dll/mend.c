@@ -1,0 +1,101 @@
+#include "mend.h"
+
+#include <string.h>
+
+/* A system call of Wine 8.0's ntdll: the call's number stands at NUMBER. The code does not depend on where it lies, so that a
+ * copy of it still makes the call. Observed with Debian's 8.0~repack-4. */
+#define NUMBER 4
+#ifndef STUB_FIRST
+#define STUB_FIRST 0x4c /* a test builds the DLL with another one: then Wine is unknown to it */
+#endif
+static const BYTE stub[] = { STUB_FIRST, 0x8b, 0xd1, 0xb8, 0, 0, 0, 0, 0xf6, 0x04, 0x25, 0x08, 0x03, 0xfe, 0x7f, 0x01,
+			     0x75, 0x03, 0x0f, 0x05, 0xc3, 0xeb, 0x01, 0xc3, 0xff, 0x14, 0x25, 0x00, 0x10, 0xfe, 0x7f, 0xc3 };
+
+#define JUMP 12 /* bytes */
+
+static struct mend *const lists[] = { pipe_mends, file_mends, registry_mends, job_mends, backup_mends };
+
+static BOOL is_stub(const BYTE *code)
+{
+	return !memcmp(code, stub, NUMBER) && !memcmp(code + NUMBER + 4, stub + NUMBER + 4, sizeof stub - NUMBER - 4);
+}
+
+/* Writes a jump to target over the code. */
+static BOOL jump(BYTE *code, void *target)
+{
+	BYTE bytes[JUMP] = { 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0 }; /* mov $target, %rax; jmp *%rax */
+	DWORD before;
+
+	memcpy(bytes + 2, &target, sizeof target);
+	if (!VirtualProtect(code, JUMP, PAGE_EXECUTE_READWRITE, &before))
+		return FALSE;
+	memcpy(code, bytes, JUMP);
+	VirtualProtect(code, JUMP, before, &before);
+	return TRUE;
+}
+
+/* Replaces a system call. The copy of its stub goes to *place, which moves on. */
+static BOOL replace_call(struct mend *m, BYTE *code, BYTE **place)
+{
+	if (!code || !is_stub(code) || !*place)
+		return FALSE;
+	memcpy(*place, code, sizeof stub);
+	*m->original = *place;
+	*place += sizeof stub;
+	return jump(code, m->replacement);
+}
+
+void mend_all(void)
+{
+	static LONG begun;
+	HMODULE ntdll = GetModuleHandleW(L"ntdll.dll"), kernel = GetModuleHandleW(L"kernel32.dll");
+	BYTE *copies, *place;
+	struct mend *m;
+	DWORD before;
+	size_t i;
+
+	if (InterlockedExchange(&begun, 1))
+		return;
+	copies = place = VirtualAlloc(NULL, 0x1000, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE);
+	for (i = 0; i < COUNT(lists); i++)
+		for (m = lists[i]; m->name; m++)
+			if (m->original)
+				*m->original = (void *)GetProcAddress(ntdll, m->name);
+	if (copies)
+		VirtualProtect(copies, 0x1000, PAGE_EXECUTE_READWRITE, &before);
+
+	for (i = 0; i < COUNT(lists); i++)
+		for (m = lists[i]; m->name; m++) {
+			if (m->original)
+				m->done = replace_call(m, (BYTE *)*m->original, &place);
+			else
+				m->done = !m->missing() || jump((BYTE *)(void *)GetProcAddress(kernel, m->name), m->replacement);
+		}
+	if (copies)
+		VirtualProtect(copies, 0x1000, PAGE_EXECUTE_READ, &before);
+}
+
+/* porthole_unmended writes what could not be mended into text, as "NAME: WHAT" with a new line after each, and returns how
+ * many these are. Zero: this Wine is one that we know. */
+__declspec(dllexport) int porthole_unmended(char *text, int size)
+{
+	struct mend *m;
+	int count = 0;
+	size_t i;
+
+	if (size > 0)
+		*text = 0;
+	for (i = 0; i < COUNT(lists); i++)
+		for (m = lists[i]; m->name; m++) {
+			if (m->done)
+				continue;
+			count++;
+			if (lstrlenA(text) + lstrlenA(m->name) + lstrlenA(m->what) + 4 > size)
+				continue;
+			lstrcatA(text, m->name);
+			lstrcatA(text, ": ");
+			lstrcatA(text, m->what);
+			lstrcatA(text, "\n");
+		}
+	return count;
+}

@@ -1,0 +1,28 @@
+/* Mends what Wine does otherwise than Windows, for the whole process and before its own code runs: bcryptprimitives.dll, which
+ * every Go program loads first, calls mend_all from its DllMain; ws2_32.dll loads it for other programs that use sockets. */
+#ifndef MEND_H
+#define MEND_H
+
+#include <windows.h>
+#include <winternl.h>
+
+/* A function of the process that is replaced by one of ours. */
+struct mend {
+	const char *name;    /* of ntdll's system call, or of kernel32's function */
+	const char *what;    /* is mended, for people */
+	void *replacement;
+	void **original;     /* gets the function as Wine has it; NULL for a function that Wine only pretends to have */
+	BOOL (*missing)(void); /* only for kernel32: reports whether Wine only pretends to have the function */
+	BOOL done;
+};
+
+/* One list for each file mend_*.c; the last has no name. */
+extern struct mend pipe_mends[], file_mends[], registry_mends[], job_mends[], backup_mends[];
+
+/* Mends what it knows how to. Where Wine's code is not the one that it knows, it changes nothing there. Only once. */
+void mend_all(void);
+
+#define STATUS_OK(status) ((NTSTATUS)(status) >= 0)
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+#endif

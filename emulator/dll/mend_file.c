@@ -1,0 +1,183 @@
+/* Files: deletion and renaming as Windows 10 knows them, and paths that name a volume by its GUID. */
+#include "mend.h"
+
+#include <string.h>
+#include <wchar.h>
+
+/* Classes of information (ntifs.h). Wine 8.0 answers STATUS_NOT_IMPLEMENTED to the three that end in _EX. */
+enum { BASIC = 4, RENAME = 10, LINK = 11, DISPOSITION = 13, DISPOSITION_EX = 64, RENAME_EX = 65, LINK_EX = 72 };
+
+/* Flags of FILE_DISPOSITION_INFORMATION_EX, and of the other two. */
+enum { DELETE_FILE = 1, IGNORE_READONLY = 0x10, REPLACE_IF_EXISTS = 1 };
+
+#define CANNOT_DELETE ((NTSTATUS)0xC0000121) /* STATUS_CANNOT_DELETE: the file is read-only */
+
+typedef NTSTATUS(NTAPI *set_file)(HANDLE, IO_STATUS_BLOCK *, void *, ULONG, ULONG);
+typedef NTSTATUS(NTAPI *create_file)(HANDLE *, ULONG, OBJECT_ATTRIBUTES *, IO_STATUS_BLOCK *, LARGE_INTEGER *, ULONG, ULONG, ULONG,
+				     ULONG, void *, ULONG);
+typedef NTSTATUS(NTAPI *open_file)(HANDLE *, ULONG, OBJECT_ATTRIBUTES *, IO_STATUS_BLOCK *, ULONG, ULONG);
+typedef NTSTATUS(NTAPI *query_name)(OBJECT_ATTRIBUTES *, void *);
+
+static void *set_original, *create_original, *open_original, *basic_original, *full_original;
+
+struct basic {
+	LARGE_INTEGER times[4];
+	ULONG attributes;
+};
+
+/* Takes the read-only attribute away. The handle itself need not have been opened for that. */
+static void make_writable(HANDLE file)
+{
+	UNICODE_STRING itself = { 0 };
+	OBJECT_ATTRIBUTES name;
+	struct basic change = { .attributes = FILE_ATTRIBUTE_NORMAL };
+	IO_STATUS_BLOCK io;
+	HANDLE again;
+
+	InitializeObjectAttributes(&name, &itself, 0, file, NULL);
+	if (!STATUS_OK(((open_file)open_original)(&again, FILE_WRITE_ATTRIBUTES, &name, &io,
+						  FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, 0)))
+		return;
+	((set_file)set_original)(again, &io, &change, sizeof change, BASIC);
+	NtClose(again);
+}
+
+/* The name goes when the last handle is closed, also where POSIX semantics are asked for; Wine's server knows no other way. */
+static NTSTATUS dispose(HANDLE file, IO_STATUS_BLOCK *io, ULONG flags)
+{
+	BOOLEAN gone = flags & DELETE_FILE;
+	NTSTATUS status = ((set_file)set_original)(file, io, &gone, sizeof gone, DISPOSITION);
+
+	if (status == CANNOT_DELETE && (flags & IGNORE_READONLY)) {
+		make_writable(file);
+		status = ((set_file)set_original)(file, io, &gone, sizeof gone, DISPOSITION);
+	}
+	return status;
+}
+
+/* FILE_RENAME_INFORMATION_EX and FILE_LINK_INFORMATION_EX are the older ones with flags in place of a BOOLEAN. */
+static NTSTATUS rename_file(HANDLE file, IO_STATUS_BLOCK *io, const void *info, ULONG size, ULONG class)
+{
+	BYTE *copy = HeapAlloc(GetProcessHeap(), 0, size);
+	NTSTATUS status;
+	BOOLEAN replace;
+	ULONG flags;
+
+	if (!copy)
+		return STATUS_NO_MEMORY;
+	memcpy(copy, info, size);
+	memcpy(&flags, info, sizeof flags);
+	replace = flags & REPLACE_IF_EXISTS;
+	memset(copy, 0, sizeof flags);
+	memcpy(copy, &replace, sizeof replace);
+	status = ((set_file)set_original)(file, io, copy, size, class);
+	HeapFree(GetProcessHeap(), 0, copy);
+	return status;
+}
+
+static NTSTATUS NTAPI set_information_file(HANDLE file, IO_STATUS_BLOCK *io, void *info, ULONG size, ULONG class)
+{
+	if (class == DISPOSITION_EX && size >= sizeof(ULONG))
+		return dispose(file, io, *(ULONG *)info);
+	if ((class == RENAME_EX || class == LINK_EX) && size >= sizeof(ULONG))
+		return rename_file(file, io, info, size, class == RENAME_EX ? RENAME : LINK);
+	return ((set_file)set_original)(file, io, info, size, class);
+}
+
+/* Wine calls the volume of drive XX (the code of its letter) by this name, in GetFinalPathNameByHandle for instance, and then
+ * does not find what is below it. */
+static const WCHAR volume[] = L"\\??\\Volume{00000000-0000-0000-0000-0000000000";
+
+/* A path that is passed to Wine in place of another. */
+struct path {
+	OBJECT_ATTRIBUTES attributes;
+	UNICODE_STRING name;
+};
+
+/* Returns what names the same file with the drive's letter: given itself if it names no volume. release must follow. */
+static OBJECT_ATTRIBUTES *by_letter(OBJECT_ATTRIBUTES *given, struct path *p)
+{
+	const size_t head = COUNT(volume) - 1;
+	const WCHAR *from;
+	size_t length, rest;
+	WCHAR *to, letter[3] = { 0 };
+
+	p->name.Buffer = NULL;
+	if (!given || given->RootDirectory || !given->ObjectName)
+		return given;
+	from = given->ObjectName->Buffer;
+	length = given->ObjectName->Length / sizeof(WCHAR);
+	if (length < head + 3 || _wcsnicmp(from, volume, head) || from[head + 2] != '}')
+		return given;
+	letter[0] = from[head];
+	letter[1] = from[head + 1];
+	rest = length - head - 3;
+	to = HeapAlloc(GetProcessHeap(), 0, (6 + rest) * sizeof(WCHAR));
+	if (!to)
+		return given;
+
+	memcpy(to, L"\\??\\", 4 * sizeof(WCHAR));
+	to[4] = (WCHAR)wcstoul(letter, NULL, 16);
+	to[5] = ':';
+	memcpy(to + 6, from + head + 3, rest * sizeof(WCHAR));
+	p->name.Buffer = to;
+	p->name.Length = p->name.MaximumLength = (USHORT)((6 + rest) * sizeof(WCHAR));
+	p->attributes = *given;
+	p->attributes.ObjectName = &p->name;
+	return &p->attributes;
+}
+
+static void release(struct path *p)
+{
+	if (p->name.Buffer)
+		HeapFree(GetProcessHeap(), 0, p->name.Buffer);
+}
+
+static NTSTATUS NTAPI nt_create_file(HANDLE *file, ULONG access, OBJECT_ATTRIBUTES *name, IO_STATUS_BLOCK *io, LARGE_INTEGER *size,
+				     ULONG attributes, ULONG share, ULONG disposition, ULONG options, void *ea, ULONG ea_size)
+{
+	struct path p;
+	NTSTATUS status = ((create_file)create_original)(file, access, by_letter(name, &p), io, size, attributes, share, disposition,
+							 options, ea, ea_size);
+
+	release(&p);
+	return status;
+}
+
+static NTSTATUS NTAPI nt_open_file(HANDLE *file, ULONG access, OBJECT_ATTRIBUTES *name, IO_STATUS_BLOCK *io, ULONG share, ULONG options)
+{
+	struct path p;
+	NTSTATUS status = ((open_file)open_original)(file, access, by_letter(name, &p), io, share, options);
+
+	release(&p);
+	return status;
+}
+
+static NTSTATUS NTAPI query_attributes(OBJECT_ATTRIBUTES *name, void *info)
+{
+	struct path p;
+	NTSTATUS status = ((query_name)basic_original)(by_letter(name, &p), info);
+
+	release(&p);
+	return status;
+}
+
+static NTSTATUS NTAPI query_full_attributes(OBJECT_ATTRIBUTES *name, void *info)
+{
+	struct path p;
+	NTSTATUS status = ((query_name)full_original)(by_letter(name, &p), info);
+
+	release(&p);
+	return status;
+}
+
+#define VOLUMES "paths below \\\\?\\Volume{GUID}\\ are not found"
+
+struct mend file_mends[] = {
+	{ "NtSetInformationFile", "os.RemoveAll of Go fails", (void *)set_information_file, &set_original, NULL, FALSE },
+	{ "NtCreateFile", VOLUMES, (void *)nt_create_file, &create_original, NULL, FALSE },
+	{ "NtOpenFile", VOLUMES, (void *)nt_open_file, &open_original, NULL, FALSE },
+	{ "NtQueryAttributesFile", VOLUMES, (void *)query_attributes, &basic_original, NULL, FALSE },
+	{ "NtQueryFullAttributesFile", VOLUMES, (void *)query_full_attributes, &full_original, NULL, FALSE },
+	{ 0 },
+};

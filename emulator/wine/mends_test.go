@@ -1,0 +1,81 @@
+//go:build linux
+
+package wine
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// testMends has a program do what Wine does otherwise than Windows. It prints a line for each.
+func testMends(ctx context.Context, t *testing.T, tools Tools, p Prefix, mends string) {
+	out, err := tools.Command(ctx, p, mends).CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		name, ok := strings.CutPrefix(strings.TrimSpace(line), "ok ")
+		if !ok {
+			t.Error(strings.TrimSpace(line))
+			continue
+		}
+		t.Run(name, func(*testing.T) {})
+	}
+	if err != nil {
+		t.Error(err)
+	}
+
+	// Every program is told the version, also one that does not load our DLL.
+	if out, err := tools.Command(ctx, p, "cmd", "/c", "ver").Output(); err != nil || !bytes.Contains(out, []byte("10.0.20348")) {
+		t.Errorf("ver: %v\n%s", err, out)
+	}
+}
+
+// unknownDLL is our DLL, built for another Wine: it expects other code in ntdll.
+func unknownDLL(ctx context.Context, t *testing.T) []byte {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "unknown.dll")
+	sources, err := filepath.Glob("../dll/mend*.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"-shared", "-DSTUB_FIRST=0x4d", "-o", out, "../dll/bcryptprimitives.c", "../dll/stack.c"}, sources...)
+	if out, err := exec.CommandContext(ctx, "x86_64-w64-mingw32-gcc", append(args, "-ladvapi32", "-lntdll")...).CombinedOutput(); err != nil {
+		t.Fatalf("building the DLL: %v\n%s", err, out)
+	}
+	data, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// testUnknownWine gives programs a DLL that does not know this Wine: it changes nothing, says what is not mended, and programs
+// run as they did without it.
+func testUnknownWine(ctx context.Context, t *testing.T, tools Tools, p Prefix, mends string, unknown []byte) {
+	installed := filepath.Join(p.DriveC(), "windows", "system32", "bcryptprimitives.dll")
+	known, err := os.ReadFile(installed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(installed, unknown, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer os.WriteFile(installed, known, 0o755)
+
+	out, err := tools.Command(ctx, p, mends, "unmended", "version", "remove").CombinedOutput()
+	if err == nil {
+		t.Error("nothing fails")
+	}
+	for _, want := range []string{
+		"unmended: 9: NtCreateNamedPipeFile: the first client of a named pipe of Go is never answered; NtSetInformationFile: os.RemoveAll of Go fails; ",
+		"ok version",
+		"remove: unlinkat",
+	} {
+		if !bytes.Contains(out, []byte(want)) {
+			t.Errorf("the program does not say %q:\n%s", want, out)
+		}
+	}
+}
