@@ -91,7 +91,7 @@ func modeOptions() []option {
 
 		{"service-interface", "mode userspace: interface that gets the services' addresses; also from INTERFACE_TO_ADD_SERVICE_IP", text, false,
 			toText(func(s *settings) *string { return &s.ServiceInterface })},
-		{"state-file", "mode userspace: file that remembers which addresses are ours", text, false,
+		{"state-file", "file that remembers, in mode userspace, which addresses are ours, and in mode kernelspace the last boot, after which load balancers are replaced once; default in C:\\var\\lib\\kube-proxy", text, false,
 			toText(func(s *settings) *string { return &s.StateFile })},
 	}
 }

@@ -44,7 +44,7 @@ func ReadHost(folder string) (Host, error) {
 	h.AppArmor = strings.HasPrefix(read("/sys/module/apparmor/parameters/enabled"), "Y")
 	h.MachineID = read("/etc/machine-id", "/var/lib/dbus/machine-id")
 	h.SystemUUID = read("/sys/class/dmi/id/product_uuid", "/etc/machine-id")
-	h.BootID = read("/proc/sys/kernel/random/boot_id")
+	h.BootID = BootID()
 
 	for _, line := range strings.Split(read("/etc/os-release"), "\n") {
 		if v, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
@@ -53,6 +53,15 @@ func ReadHost(folder string) (Host, error) {
 	}
 
 	return h, nil
+}
+
+// BootID returns a text that differs from one boot of this machine to the next; "" if the kernel does not tell.
+func BootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
 }
 
 // hugePages returns how many bytes are in huge pages, by page size. The kernel has a folder hugepages-<KiB>kB per size.

@@ -47,9 +47,14 @@ func ReadHost(folder string) (Host, error) {
 	readVersion(&h)
 	h.MachineID = h.Hostname
 	h.SystemUUID = plainUUID(text(`SYSTEM\HardwareConfig`, "LastConfig"))
-	boot := number(`SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`, "BootId")
-	h.BootID = strconv.FormatUint(boot, 10)
+	h.BootID = BootID()
 	return h, nil
+}
+
+// BootID returns a text that differs from one boot of this machine to the next: Windows counts its boots.
+func BootID() string {
+	boot := number(`SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`, "BootId")
+	return strconv.FormatUint(boot, 10)
 }
 
 func readVersion(h *Host) {

@@ -46,7 +46,10 @@ type Options struct {
 	NodeAccess bool       // programs of the node reach node ports and load balancer addresses, where HNS lets them
 	SourceVIP  netip.Addr // not valid: the mode chooses one
 
+	// StateFile remembers which addresses are ours (Userspace), or in which boot HNS was written (Kernelspace); empty: a file in
+	// /var/lib/kube-proxy.
+	StateFile string
+
 	// Userspace
 	ServiceInterface string // gets the addresses of services
-	StateFile        string // remembers which addresses are ours; empty: a file in /var/lib/kube-proxy
 }

@@ -13,6 +13,7 @@ import (
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hcn"
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/kernel"
 	"porthole.dev/porthole/proxy/service"
@@ -49,6 +50,7 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	mixed := newMixedPorts()
 	o.Relay = mixed
 	o.HostMAC = nodeMAC(apiAddresses(p.api))
+	p.renewAfterReboot(ctx, &o)
 	proxy := kernel.New(o)
 	run := func(ctx context.Context) error {
 		defer mixed.relay.Close()
@@ -62,6 +64,21 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 		}
 		return changes.Document(), nil
 	}}, nil
+}
+
+// renewAfterReboot has load balancers of an earlier boot replaced.
+func (p *parts) renewAfterReboot(ctx context.Context, o *kernel.Options) {
+	logger, file, boot := klog.FromContext(ctx), p.stateFile(Kernelspace), platform.BootID()
+	may, why := rebooted(file, boot)
+	if !may {
+		return
+	}
+	logger.V(2).Info("Load balancers of ours, if there are any, may be of an earlier boot", "reason", why)
+	o.Renewed = func() {
+		if err := recordBoot(file, boot); err != nil {
+			logger.Error(err, "The next start will replace the load balancers again")
+		}
+	}
 }
 
 func (given Options) kernelOptions() kernel.Options {

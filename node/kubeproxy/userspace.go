@@ -28,12 +28,17 @@ func (p *parts) servingOptions() proxy.Options {
 	return o
 }
 
-func (given Options) userspaceOptions() proxy.Options {
+// stateFile returns the file in which a mode remembers something between runs.
+func (given Options) stateFile(mode string) string {
 	folder := "/var/lib/kube-proxy"
 	if platform.IsWindows {
 		folder = `C:\var\lib\kube-proxy`
 	}
-	return proxy.Options{Interface: given.ServiceInterface, StateFile: cmp.Or(given.StateFile, filepath.Join(folder, "userspace.json")),
+	return cmp.Or(given.StateFile, filepath.Join(folder, mode+".json"))
+}
+
+func (given Options) userspaceOptions() proxy.Options {
+	return proxy.Options{Interface: given.ServiceInterface, StateFile: given.stateFile(Userspace),
 		NodePorts: given.NodePortRanges, Cluster: given.ClusterRanges, Settle: given.Settle, Period: given.Period}
 }
 

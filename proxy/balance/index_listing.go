@@ -3,6 +3,16 @@ package balance
 // Len returns how many endpoints and load balancers are known.
 func (x *Index) Len() (endpoints, balancers int) { return len(x.endpoints), len(x.balancers) }
 
+// Own returns the load balancers that this proxy, or an earlier run of it, made.
+func (x *Index) Own() (ids []GUID) {
+	for id := range x.balancers {
+		if ownsBalancer(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // HasEndpointBut reports whether an endpoint is known for which skip is false.
 func (x *Index) HasEndpointBut(skip func(GUID) bool) bool { return hasBut(x.endpoints, skip) }
 

@@ -46,6 +46,7 @@ func (p *Proxy) planTarget(t *target) balance.Plan {
 	}
 
 	plan := p.planner.Frontend(t.f)
+	p.renewal.renew(&plan, t.f, p.planner)
 	if t.recreate && plan.Right() && len(t.f.Backends) > 0 {
 		plan = p.planner.Recreate(t.key)
 		t.recreate = !plan.Right()
@@ -142,6 +143,7 @@ func (p *Proxy) written(t *target, op balance.Op, o outcome, outdated bool) {
 	for _, id := range o.gone {
 		p.known.dropBalancer(id)
 	}
+	p.renewal.replaced(o.gone)
 	defer p.reconsiderSuccessor(t)
 	if o.made != nil {
 		p.known.putBalancer(*o.made)

@@ -31,6 +31,7 @@ type Proxy struct {
 	surveys   *surveys
 	probing   *probing
 	access    *access
+	renewal   *renewal
 	work      *work
 	report    *report
 
@@ -72,6 +73,7 @@ func New(opts Options) *Proxy {
 	}
 	p.planner = balance.Planner{Index: k.index, Facts: &k.facts, Refused: p.endpoints.refused}
 	p.endpoints.planner = p.planner
+	p.renewal = &renewal{session: s, known: k, complete: opts.Renewed}
 	p.access = &access{session: s, known: k, demand: p.demand, report: r, consider: p.consider, apply: p.applyServices}
 	p.probing = &probing{
 		session: s, dial: opts.Dial, observe: opts.Probed, period: opts.Period, pause: opts.RetryMin, ready: p.ready, consider: p.consider,
@@ -295,6 +297,7 @@ func (p *Proxy) surveyEnded() {
 	if p.derive.findHost(p.known.index) {
 		p.rederive()
 	}
+	p.renewal.begin()
 	p.planAll()
 	p.surveys.scheduleAfter(last)
 }
@@ -356,6 +359,7 @@ func (p *Proxy) reportProgress() {
 		p.demand.reportService(name, settled)
 	}
 
+	p.renewal.finish()
 	quiet := p.work.running == 0 && p.surveys.running == nil && (len(p.work.queue) == 0 || p.known.away != nil)
 	if !p.report.due(quiet) {
 		if p.report.active && !p.report.reminderSet {

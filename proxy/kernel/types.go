@@ -121,6 +121,10 @@ type Options struct {
 	// address and by port flag 2. Upstream's proxy makes neither, and an HNS may refuse them (docs/windows-facts.md); see access.go.
 	NodeAccess bool
 
+	// Renewed, if set, says that the host may have rebooted since an earlier run wrote load balancers: they are replaced once
+	// (renewal.go). It is called when none of them is left, which may be after the first survey; at most once, from the loop.
+	Renewed func()
+
 	// Dial connects to an address by TCP as a program of this node and hangs up at once; nil: load balancers that are listed are
 	// believed to work (probe.go). Probed (optional) receives the result of each probe, one of the Probe constants.
 	Dial   func(context.Context, netip.AddrPort) error

@@ -230,6 +230,23 @@ var startAndStop = []scenario{
 		},
 		within: 10 * time.Second,
 	},
+	{
+		id: "F-20 reboot", issue: "microsoft/wcnscripts#24, kubernetes/kubernetes#78225", what: "after a reboot HNS lists load balancers that carry no packets",
+		inject: func(s *stage) {
+			s.quiet()
+			s.proxy.Kill()
+			s.must(lab.NextBoot(s.ctx, s.host))
+			s.must(s.host.HNS.Control(s.ctx, "POST", "/reboot", fault{"keep": []string{"Namespace", "Attachment"}}, nil))
+			s.start()
+			// Probes would find what is lost over TCP; nothing but a replacement finds it over UDP.
+			s.must(wait.For(s.ctx, 20*time.Second, "the DNS port to answer", func(ctx) error {
+				_, err := s.client.Ask("udp", lab.ClusterAddr(s.web, 53), time.Second)
+				return err
+			}))
+		},
+		unshown: "upstream's proxy deletes all load balancers at each start",
+		within:  period, cuts: true,
+	},
 }
 
 // restartInto restarts ours, which reads what it does not know yet, that is all at a start, with faults that are to hit n

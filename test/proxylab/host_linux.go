@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -76,6 +77,7 @@ type Host struct {
 	o      HostOptions
 	tools  wine.Tools
 	prefix wine.Prefix
+	boots  int // that NextBoot played
 	mount  wine.Mount
 	server *exec.Cmd // wineserver
 	plane  *dataplane.DataPlane
@@ -189,6 +191,17 @@ func (h *Host) boot(ctx context.Context) error {
 		return fmt.Errorf("booting: %w", err)
 	}
 	return nil
+}
+
+// NextBoot makes programs that start from now on see a later boot of the host. It ends no program, and does nothing to HNS.
+func NextBoot(ctx context.Context, h *Host) error {
+	h.boots++
+	const key = `HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`
+	cmd := h.tools.Command(ctx, h.prefix, `C:\windows\system32\reg.exe`, "add", key, "/v", "BootId", "/t", "REG_DWORD", "/d", strconv.Itoa(1000+h.boots), "/f")
+	if err := platform.StartInNetns(h.Netns, cmd); err != nil {
+		return err
+	}
+	return cmd.Wait()
 }
 
 func (h *Host) prepareHNS() (err error) {

@@ -1,0 +1,47 @@
+package kubeproxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"porthole.dev/porthole/internal/atomicfile"
+)
+
+// bootRecord is the content of the file by which a run of mode kernelspace knows whether the host rebooted since the last one.
+type bootRecord struct {
+	BootID string `json:"bootID"`
+}
+
+// rebooted reports whether the host may have rebooted since an earlier run completed its work, and why. Without a readable record it
+// may have: an earlier run without one may have been an earlier version.
+func rebooted(file, bootID string) (may bool, why string) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return true, err.Error()
+	}
+	var last bootRecord
+	if err := json.Unmarshal(data, &last); err != nil {
+		return true, fmt.Sprintf("%s: %v", file, err)
+	}
+	if last.BootID != bootID {
+		return true, fmt.Sprintf("the boot id was %s and is %s", last.BootID, bootID)
+	}
+	return false, ""
+}
+
+// recordBoot notes that what HNS has of ours was written in this boot.
+func recordBoot(file, bootID string) error {
+	data, err := json.Marshal(bootRecord{bootID})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("recording the boot id: %w", err)
+	}
+	if err := atomicfile.Write(file, data, 0o644); err != nil {
+		return fmt.Errorf("recording the boot id: %w", err)
+	}
+	return nil
+}
