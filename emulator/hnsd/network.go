@@ -8,7 +8,7 @@ import (
 
 var networkTypes = []string{"NAT", "ICS", "Transparent", "L2Bridge", "L2Tunnel", "Overlay", "Private", "Internal", "Mirrored", "Infiniband", "ConstrainedICS"}
 
-func (h *Host) createNetwork(_ *State, o *Object) error {
+func (h *Host) createNetwork(n *State, o *Object) error {
 	d := o.Doc
 	if !d.has("Type") {
 		d.set("Type", "NAT")
@@ -44,7 +44,30 @@ func (h *Host) createNetwork(_ *State, o *Object) error {
 		id := strings.ToUpper(o.ID[:2])
 		d.set("MacPool", Doc{"Ranges": []Doc{{"StartMacAddress": "00-15-5D-" + id + "-00-00", "EndMacAddress": "00-15-5D-" + id + "-FF-FF"}}})
 	}
-	return h.createSubnets(d)
+	if err := h.createSubnets(d); err != nil {
+		return err
+	}
+	return h.Profile.checkOverlaps(n, d)
+}
+
+// checkOverlaps refuses a network whose subnets overlap with each other or with those of another network, where the profile says so.
+func (p Profile) checkOverlaps(n *State, d Doc) error {
+	if !p.UniqueSubnets {
+		return nil
+	}
+	var taken []netip.Prefix
+	for _, other := range n.List(Network) {
+		for _, s := range subnetsOf(other.Doc) {
+			taken = append(taken, s.prefix)
+		}
+	}
+	for _, s := range subnetsOf(d) {
+		if slices.ContainsFunc(taken, s.prefix.Overlaps) {
+			return ErrInvalidSubnet
+		}
+		taken = append(taken, s.prefix)
+	}
+	return nil
 }
 
 // routerMAC is the host's own in the overlay: another one after a network was made again, which its peers must learn.

@@ -43,6 +43,9 @@ type Profile struct {
 	// TextFilters writes ids in upper case and compares the ids of filters with them as texts. Windows writes most ids in upper case,
 	// and no document says how its filters compare (unverified).
 	TextFilters bool
+	// UniqueSubnets refuses a network whose subnets overlap with each other or with another network's, as hns/hnstest does. Neither a
+	// document nor a report says what L2Bridge networks are answered (unverified).
+	UniqueSubnets bool
 }
 
 // profiles of HNS. Those without a build lie between the builds that can be run, or are earlier revisions of one.
@@ -59,6 +62,7 @@ var profiles = []struct {
 	{0, Profile{Name: "ws2025-pre", Version: Version{15, 4}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, UniqueRemotes: true}},
 	{0, Profile{Name: "ws2022-oneport", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, OnePortOwner: true}},
 	{0, Profile{Name: "ws2022-textids", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, TextFilters: true}},
+	{0, Profile{Name: "ws2022-subnets", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, UniqueSubnets: true}},
 }
 
 // ProfileOf gives the profile of a Windows build.
