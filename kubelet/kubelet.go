@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -38,6 +39,7 @@ type Kubelet struct {
 	knowledge knowledge
 	// audits and unmounts are done once for the many reasons that come at the same time.
 	audits, unmounts delayed
+	unmountAgain     atomic.Int32 // how often in a row a search for mounts was to be repeated
 
 	mu     sync.Mutex
 	actors map[types.UID]*actor
@@ -226,6 +228,7 @@ func (k *Kubelet) finished(a *actor) {
 		}
 		k.removeSoon(a.uid)
 		k.folders.removeDeadLinks()
+		k.unmountAgain.Store(0)
 		k.unmounts.soon(k.ctx, &k.running)
 	})
 }

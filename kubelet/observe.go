@@ -174,9 +174,21 @@ func (k *Kubelet) mayHaveFolders(uid types.UID) bool {
 	return !k.knowledge.mayCleanUp() || k.actor(uid, false) != nil
 }
 
-// unmountForgotten undoes the mounts of containers that the runtime forgot. What fails is tried at the next audit.
+// unmountTries is how often the mounts of containers that only containerd knows are looked at again, unmountPause apart. Somebody
+// else's containers in CRI's namespace are such too, so it has an end: the next pod that ends, or the next audit, begins again.
+const unmountTries = 20
+
+// unmountForgotten undoes the mounts of containers that the runtime forgot, again while it is about to forget some.
 func (k *Kubelet) unmountForgotten(ctx context.Context) {
-	if err := k.o.Runtime.UnmountForgotten(ctx); err != nil {
+	undecided, err := k.o.Runtime.UnmountForgotten(ctx)
+	if err != nil {
 		klog.FromContext(ctx).Error(err, "Unmounting what the runtime has forgotten failed")
+	}
+	if undecided == 0 && err == nil {
+		k.unmountAgain.Store(0)
+		return
+	}
+	if k.unmountAgain.Add(1) < unmountTries {
+		k.unmounts.soon(ctx, &k.running)
 	}
 }

@@ -82,8 +82,8 @@ type runtimeService interface {
 	Version(ctx context.Context) (runtime.Version, error)
 	Health(ctx context.Context) (runtime.Health, error)
 	SetPodCIDR(ctx context.Context, cidrs string) error
-	// UnmountForgotten undoes the mounts of containers that the runtime no longer knows.
-	UnmountForgotten(ctx context.Context) error
+	// UnmountForgotten undoes the mounts of containers that the runtime no longer knows. It returns how many it cannot decide on yet.
+	UnmountForgotten(ctx context.Context) (undecided int, err error)
 }
 
 // sandboxes are the runtime's sandboxes; kubelet/runtime implements it. Stopping and removing one that is gone succeeds.

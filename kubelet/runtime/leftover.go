@@ -11,6 +11,7 @@ import (
 	containers "github.com/containerd/containerd/api/services/containers/v1"
 	snapshots "github.com/containerd/containerd/api/services/snapshots/v1"
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -94,44 +95,68 @@ func (r *Runtime) forgotten(ctx context.Context, id string) error {
 
 // UnmountForgotten unmounts the root file systems of containers that containerd no longer knows. Such mounts exist only if a
 // start was cut short while the container's shim mounted: then containerd may drop the task and leave the mount until its
-// own next start.
-func (r *Runtime) UnmountForgotten(ctx context.Context) error {
+// own next start. It returns how many mounts belong to containers that CRI does not know and containerd still does: of those
+// CRI creates some, and containerd may be about to forget the others, so that another call may find more to unmount.
+func (r *Runtime) UnmountForgotten(ctx context.Context) (undecided int, err error) {
 	if r.o.Windows {
-		return nil // Windows mounts nothing at folders
+		return 0, nil // Windows mounts nothing at folders
 	}
 	ctx, cancel := r.short(ctx)
 	defer cancel()
 
 	mounted, err := r.mountedTasks(ctx)
 	if err != nil || len(mounted) == 0 {
-		return err
+		return 0, err
 	}
 	// The mounts were listed first: a container is known before its file system is mounted.
 	if err := r.dropKnown(ctx, mounted); err != nil {
-		return err
+		return 0, err
 	}
 
-	named := metadata.AppendToOutgoingContext(ctx, namespaceKey, namespaceOfCRI)
-	for id, path := range mounted {
-		_, err := containers.NewContainersClient(r.conn).Get(named, &containers.GetContainerRequest{ID: id})
-		if status.Code(err) != codes.NotFound {
-			continue // CRI may be creating it, or the answer is unknown
-		}
-		_, err = tasks.NewTasksClient(r.conn).Get(named, &tasks.GetRequest{ContainerID: id})
-		if status.Code(err) != codes.NotFound {
+	var errs []error
+	for id, paths := range mounted {
+		forgotten, err := isForgotten(ctx, r.conn, id)
+		if !forgotten || err != nil {
+			undecided++
+			klog.FromContext(ctx).V(2).Info("Kept the file system of a container that CRI does not know", "container", id, "cause", err)
 			continue
 		}
-		if err := platform.Detach(path); err != nil {
-			return err
+
+		for _, path := range paths { // a second mount may lie over the first
+			if err := platform.Detach(path); err != nil {
+				errs = append(errs, err)
+			}
 		}
-		klog.FromContext(ctx).Info("Unmounted the file system of a container that containerd has forgotten", "container", id, "path", path)
+		klog.FromContext(ctx).Info("Unmounted the file system of a container that containerd has forgotten", "container", id,
+			"path", paths[0], "mounts", len(paths))
 	}
-	return nil
+	return undecided, errors.Join(errs...)
 }
 
-// mountedTasks returns, by id, where the root file systems of CRI's tasks are mounted below this containerd's state folder. It
-// returns nothing for other runtimes.
-func (r *Runtime) mountedTasks(ctx context.Context) (map[string]string, error) {
+// isForgotten reports whether containerd has neither a container nor a task with this id. An error means that it did not say.
+func isForgotten(ctx context.Context, conn grpc.ClientConnInterface, id string) (bool, error) {
+	ctx = metadata.AppendToOutgoingContext(ctx, namespaceKey, namespaceOfCRI)
+	_, err := containers.NewContainersClient(conn).Get(ctx, &containers.GetContainerRequest{ID: id})
+	if err == nil {
+		return false, nil // CRI may be creating it
+	}
+	if status.Code(err) != codes.NotFound {
+		return false, fmt.Errorf("asking for container %s: %w", id, err)
+	}
+
+	_, err = tasks.NewTasksClient(conn).Get(ctx, &tasks.GetRequest{ContainerID: id})
+	if err == nil {
+		return false, nil
+	}
+	if status.Code(err) != codes.NotFound {
+		return false, fmt.Errorf("asking for the task of %s: %w", id, err)
+	}
+	return true, nil
+}
+
+// mountedTasks returns, by id, the mounts of the root file systems of CRI's tasks below this containerd's state folder: the same
+// path once per mount. It returns nothing for other runtimes.
+func (r *Runtime) mountedTasks(ctx context.Context) (map[string][]string, error) {
 	answer, err := r.client.Status(ctx, &cri.StatusRequest{Verbose: true})
 	if err != nil {
 		return nil, fmt.Errorf("asking the runtime for its folders: %w", err)
@@ -144,17 +169,17 @@ func (r *Runtime) mountedTasks(ctx context.Context) (map[string]string, error) {
 	}
 	bundles := filepath.Join(filepath.Dir(config.StateDir), "io.containerd.runtime.v2.task", namespaceOfCRI)
 	points, err := platform.MountPointsBelow(bundles)
-	mounted := map[string]string{}
+	mounted := map[string][]string{}
 	for _, p := range points {
 		if id, name := filepath.Base(filepath.Dir(p)), filepath.Base(p); name == "rootfs" && p == filepath.Join(bundles, id, name) {
-			mounted[id] = p
+			mounted[id] = append(mounted[id], p)
 		}
 	}
 	return mounted, err
 }
 
 // dropKnown deletes the ids that CRI lists.
-func (r *Runtime) dropKnown(ctx context.Context, ids map[string]string) error {
+func (r *Runtime) dropKnown(ctx context.Context, ids map[string][]string) error {
 	boxes, err := r.client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {
 		return fmt.Errorf("listing sandboxes: %w", err)
