@@ -76,6 +76,49 @@ func TestHostProcessRefused(t *testing.T) {
 	}
 }
 
+// TestLateEnds: containers that end soon after their start, on a runtime that sees it 5 s after the start. The times that the kubelet
+// tells are the true ones.
+func TestLateEnds(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		begun := time.Now()
+		setup := aPod("setup", "sleep")
+		setup.Spec.InitContainers = []v1.Container{aContainer("one", "exit", "0"), aContainer("two", "exit", "0")}
+		b.cluster.create(setup)
+		once := aPod("once", "exit", "300")
+		once.Spec.RestartPolicy = v1.RestartPolicyNever
+		b.cluster.create(once)
+		b.cluster.create(aPod("absent", "nothing"))
+		b.untilReady(30*time.Second, "setup")
+		if took := time.Since(begun); took < 10*time.Second || took > 14*time.Second {
+			t.Errorf("two init containers took %v, want a little over 10 s", took)
+		}
+
+		p := b.untilPod(10*time.Second, "once", "Failed", phase(v1.PodFailed))
+		end := p.Status.ContainerStatuses[0].State.Terminated
+		if ran := end.FinishedAt.Sub(end.StartedAt.Time); end.ExitCode != 300 || ran > time.Second {
+			t.Errorf("it ran for %v and ended with %d", ran, end.ExitCode)
+		}
+		b.untilPod(time.Minute, "absent", "refused", func(p *v1.Pod) bool {
+			c := p.Status.ContainerStatuses
+			return len(c) == 1 && c[0].RestartCount > 0 && c[0].LastTerminationState.Terminated != nil && c[0].LastTerminationState.Terminated.ExitCode == 128
+		})
+
+		young := aPod("young", "sleep", "1000")
+		grace := int64(3)
+		young.Spec.TerminationGracePeriodSeconds = &grace
+		b.cluster.create(young)
+		b.untilReady(10*time.Second, "young")
+		begun = time.Now()
+		b.removeAll("young")
+		b.untilGone(10*time.Second, "young")
+		if took := time.Since(begun); took < 4*time.Second {
+			t.Errorf("a pod that was just started is gone after %v", took)
+		}
+		b.removeAll("setup", "once", "absent")
+		b.nothingLeft()
+	}, onWindowsNode, func(b *bubble) { b.runtime.LateEnds = true })
+}
+
 // TestHostNetworkOnWindows: a pod that asks for the node's network and has no HostProcess containers gets a pod network from a
 // Windows runtime. Its status, its environment and its hosts file tell the address that it really has.
 func TestHostNetworkOnWindows(t *testing.T) {

@@ -2,10 +2,11 @@ package cri
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"strings"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -13,8 +14,8 @@ import (
 	"porthole.dev/porthole/emulator/wine"
 )
 
-// StartContainer makes sure that C: is mounted and that the program exists, and says the latter as Windows does. It returns
-// when the program is loaded.
+// StartContainer makes sure that C: is mounted and that the program and its user exist, and says of these what Windows says. It
+// returns when the program is loaded. A container that could not be started has ended.
 func (s service) StartContainer(ctx context.Context, r *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
 	f, err := s.folderOf(ctx, r.ContainerId)
 	if err != nil {
@@ -24,31 +25,88 @@ func (s service) StartContainer(ctx context.Context, r *runtimeapi.StartContaine
 	if err != nil {
 		return nil, status.Errorf(codes.Internal, "starting container: reading its record: %v", err)
 	}
-	if rec.Mismatch {
-		return nil, status.Errorf(codes.Unknown, "failed to create containerd task: failed to create shim task: "+mismatch, r.ContainerId)
-	}
 	if err := f.mount(); err != nil {
 		return nil, status.Errorf(codes.Internal, "starting container: %v", err)
 	}
-	if !s.programExists(f, rec) {
-		return nil, status.Errorf(codes.NotFound, "starting container: %s: The system cannot find the file specified. (0x2)", rec.Command[0])
+
+	if why := s.refused(f, rec, r.ContainerId); why != "" {
+		return nil, s.refuseStart(ctx, f, rec, r.ContainerId, why)
 	}
 	answer, err := s.runtime.StartContainer(ctx, r)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.lateFailure(ctx))
 	}
-	s.untilLoaded(ctx, r.ContainerId, rec.Command)
+	s.untilLoaded(ctx, r.ContainerId)
 	return answer, nil
+}
+
+// refused returns why Windows would not start a container, in the words of containerd there; "" if it would.
+func (s *Server) refused(f folder, rec record, id string) string {
+	process := func(text string) string {
+		return fmt.Sprintf("failed to start containerd task %q: hcs::System::CreateProcess %s: %s: unknown", rec.Name, id, text)
+	}
+	switch {
+	case rec.Mismatch:
+		return "failed to create containerd task: failed to create shim task: " + fmt.Sprintf(mismatch, id)
+	case !knownUser(rec.User):
+		return process(wrongUser)
+	case !s.programExists(f, rec):
+		return process("The system cannot find the file specified.")
+	}
+	return ""
+}
+
+// refuseStart lets containerd's start of a container fail, so that the container has ended as it has on Windows, and returns why as
+// an error.
+func (s service) refuseStart(ctx context.Context, f folder, rec record, id, why string) error {
+	rec.StartError = why
+	if err := f.save(rec); err != nil {
+		return status.Errorf(codes.Internal, "starting container: %v", err)
+	}
+
+	// Without the source of one of its mounts runc starts nothing.
+	if err := os.Rename(f.path("tmp"), f.path("absent")); err != nil {
+		return status.Errorf(codes.Internal, "starting container: %v", err)
+	}
+	_, err := s.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
+	if back := os.Rename(f.path("absent"), f.path("tmp")); back != nil {
+		return status.Errorf(codes.Internal, "starting container: %v", back)
+	}
+	if err == nil {
+		return status.Errorf(codes.Internal, "starting container: it was started without its folder %s", f.path("tmp"))
+	}
+	if err := s.lateFailure(ctx); err != nil {
+		return err
+	}
+	return status.Error(codes.Unknown, rec.StartError)
+}
+
+// lateFailure waits as long as containerd on Windows does before it tells of a start that failed.
+func (s *Server) lateFailure(ctx context.Context) error {
+	if !s.profile().LateEnds {
+		return nil
+	}
+	return pause(ctx, lateBy)
+}
+
+// findProgram returns the path of a container's program on C:, or "" if it is not there.
+func findProgram(f folder, command []string, dir, path string) string {
+	for _, candidate := range programCandidates(command[0], dir, path) {
+		if linux, err := wine.LinuxPath(f.driveC(), candidate); err == nil {
+			if info, err := os.Stat(linux); err == nil && !info.IsDir() {
+				return candidate
+			}
+		}
+	}
+	return ""
 }
 
 // programExists looks for the program in C: and in what is mounted into it.
 func (s *Server) programExists(f folder, rec record) bool {
+	if findProgram(f, rec.Command, rec.Dir, rec.Path) != "" {
+		return true
+	}
 	for _, candidate := range programCandidates(rec.Command[0], rec.Dir, rec.Path) {
-		if linux, err := wine.LinuxPath(f.driveC(), candidate); err == nil {
-			if info, err := os.Stat(linux); err == nil && !info.IsDir() {
-				return true
-			}
-		}
 		for _, m := range rec.Mounts {
 			at := strings.ReplaceAll(strings.TrimPrefix(strings.ToLower(candidate), "c:"), `\`, "/")
 			under := strings.ReplaceAll(strings.TrimPrefix(strings.ToLower(m.ContainerPath), "c:"), `\`, "/")
@@ -108,12 +166,50 @@ func (s *Server) windowsStatus(c *runtimeapi.ContainerStatus) {
 	if err != nil {
 		return // the container is being removed
 	}
+	s.windowsEnd(c, rec)
+	s.hideEnd(c)
 	c.Mounts = rec.Mounts
 	c.Resources = nil
 	if rec.Resources != nil {
 		c.Resources = &runtimeapi.ContainerResources{Windows: rec.Resources}
 	}
-	c.User = nil
+	c.User = &runtimeapi.ContainerUser{}
+}
+
+// windowsEnd tells how a container has ended: Linux keeps the lowest 8 bits of an exit code, and has other words for a start that
+// failed.
+func (s *Server) windowsEnd(c *runtimeapi.ContainerStatus, rec record) {
+	if c.State != runtimeapi.ContainerState_CONTAINER_EXITED {
+		return
+	}
+	if rec.StartError != "" {
+		c.Message = rec.StartError
+		return
+	}
+	if c.Reason == oomKilled {
+		c.ExitCode = killedCode // the kernel kills the program; the launcher, which is the first process, may live and end with 0
+		return
+	}
+	code, ok := s.folder(c.Annotations[keyAnnotation]).exitCode()
+	if !ok || int32(linuxExitCode(code)) != c.ExitCode {
+		return // the container was killed
+	}
+	c.ExitCode = code
+}
+
+// What a container shows that its memory limit has ended: containerd's reason, and the code of a process that SIGKILL has ended.
+const (
+	oomKilled  = "OOMKilled"
+	killedCode = 137
+)
+
+// linuxExitCode is what Wine makes of a Windows program's exit code: its lowest 8 bits, and 1 if that would be a success that it
+// was not (Wine 8.0: get_unix_exit_code in dlls/ntdll/unix/loader.c).
+func linuxExitCode(code int32) uint8 {
+	if code != 0 && code&0xff == 0 {
+		return 1
+	}
+	return uint8(code)
 }
 
 // UpdateContainerResources takes Windows resources.
@@ -153,25 +249,4 @@ func (s service) Exec(ctx context.Context, r *runtimeapi.ExecRequest) (*runtimea
 
 func (s *Server) byWine(command []string) []string {
 	return append([]string{s.o.Wine}, rooted(command)...)
-}
-
-// GetContainerEvents passes containerd's events on, with statuses in Windows terms.
-func (s service) GetContainerEvents(r *runtimeapi.GetEventsRequest, to grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
-	from, err := s.runtime.GetContainerEvents(to.Context(), r)
-	if err != nil {
-		return err
-	}
-	for {
-		event, err := from.Recv()
-		if err != nil {
-			return err
-		}
-		for _, c := range event.ContainersStatuses {
-			s.windowsStatus(c)
-		}
-		windowsSandbox(event.PodSandboxStatus)
-		if err := to.Send(event); err != nil {
-			return err
-		}
-	}
 }

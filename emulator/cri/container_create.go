@@ -43,6 +43,9 @@ var errRefused = errors.New("refused")
 
 func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	c := r.GetConfig()
+	if err := s.checkHostProcess(ctx, r); err != nil {
+		return nil, err
+	}
 	image, err := s.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: c.GetImage()})
 	if err != nil {
 		return nil, err
@@ -64,6 +67,9 @@ func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateConta
 		return nil, err
 	}
 	env := environment(c, imageConfig, s.o)
+	if user := userOf(c, imageConfig); user != "" {
+		env = append(env, &runtimeapi.KeyValue{Key: "USERNAME", Value: []byte(user)})
+	}
 	hostname := r.GetSandboxConfig().GetHostname()
 	if hostname != "" {
 		env = append(env, &runtimeapi.KeyValue{Key: "COMPUTERNAME", Value: []byte(computerName(hostname))})
@@ -94,6 +100,7 @@ func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateConta
 		return nil, err
 	}
 	if err := f.save(record{Mounts: c.GetMounts(), Resources: c.GetWindows().GetResources(), Command: command, Dir: dir, Path: value(env, "WINEPATH"), Log: c.GetLogPath(),
+		Name: c.GetMetadata().GetName(), User: c.GetWindows().GetSecurityContext().GetRunAsUsername(),
 		Mismatch: !c.GetWindows().GetSecurityContext().GetHostProcess() && !s.o.matcher().Match(original.Platform)}); err != nil {
 		return nil, err
 	}
@@ -103,7 +110,7 @@ func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateConta
 			Metadata: c.Metadata, Image: c.Image, LogPath: strings.ReplaceAll(c.LogPath, `\`, "/"),
 			Labels: c.Labels, Annotations: merge(c.Annotations, map[string]string{keyAnnotation: filepath.Base(f.dir)}),
 			Stdin: c.Stdin, StdinOnce: c.StdinOnce, Tty: c.Tty,
-			Command: []string{s.o.Wine}, Args: launched(command), WorkingDir: linuxDir, Envs: env, Mounts: mounts,
+			Command: []string{s.o.Wine}, Args: launched(command, findProgram(f, command, dir, value(env, "WINEPATH"))), WorkingDir: linuxDir, Envs: env, Mounts: mounts,
 			Linux: &runtimeapi.LinuxContainerConfig{
 				Resources: linuxResources(c.GetWindows().GetResources(), s.o.CPUs),
 				SecurityContext: &runtimeapi.LinuxContainerSecurityContext{

@@ -22,7 +22,7 @@ const (
 )
 
 // untilLoaded waits until the program of a started container is loaded, or has ended.
-func (s *Server) untilLoaded(ctx context.Context, id string, command []string) {
+func (s *Server) untilLoaded(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, loadedLimit)
 	defer cancel()
 	c, err := s.containerd.LoadContainer(ctx, id)
@@ -36,7 +36,7 @@ func (s *Server) untilLoaded(ctx context.Context, id string, command []string) {
 	first := process{proc: "/proc", pid: int(task.Pid())}
 	tick := time.NewTicker(loadedEvery)
 	defer tick.Stop()
-	for !first.loaded(launched(command)[0] == launcher) {
+	for !first.loaded() {
 		select {
 		case <-ctx.Done():
 			return
@@ -51,15 +51,11 @@ type process struct {
 	pid  int
 }
 
-// loaded reports whether a container's program is loaded or has ended: its first process or, where that is the launcher,
-// one that the launcher has made.
-func (p process) loaded(byLauncher bool) bool {
+// loaded reports whether a container's program is loaded or has ended. It is a child of the first process, the launcher.
+func (p process) loaded() bool {
 	maps, err := os.ReadFile(p.file("maps"))
 	if err != nil || len(maps) == 0 { // it has ended
 		return true
-	}
-	if !byLauncher {
-		return hasFirstLibrary(maps)
 	}
 	for _, child := range p.children() {
 		if maps, err := os.ReadFile(child.file("maps")); err == nil && hasFirstLibrary(maps) {

@@ -40,8 +40,8 @@ func workingDir(c *runtimeapi.ContainerConfig, image v1.ImageConfig) string {
 // takenByWine are variables that Wine keeps from the Linux side unless they are written with WINE in front.
 var takenByWine = map[string]bool{"PATH": true, "PWD": true, "HOME": true}
 
-// fromRegistry are variables that Wine takes from the user's registry, whatever the Linux side says.
-var fromRegistry = map[string]bool{"TEMP": true, "TMP": true}
+// fromRegistry are variables that Wine takes from the user's registry, whatever the Linux side says, with the key of each.
+var fromRegistry = map[string]string{"TEMP": "Environment", "TMP": "Environment", "USERNAME": "Volatile Environment"}
 
 // registryAdditions are appended to a container's hives, in their text form (Wine merges repeated keys): the names that
 // a program gets for its computer, which is its pod, what its adapter says of DNS, and variables that only the registry
@@ -56,8 +56,8 @@ func registryAdditions(hostname string, dns *runtimeapi.DNSConfig, env []*runtim
 	system += registryKey(adapterKey, "SearchList", strings.Join(dns.GetSearches(), ",")) +
 		registryKey(adapterKey, "NameServer", strings.Join(dns.GetServers(), ","))
 	for _, kv := range env {
-		if name := strings.ToUpper(kv.Key); fromRegistry[name] {
-			user += registryKey("Environment", name, string(kv.Value))
+		if name := strings.ToUpper(kv.Key); fromRegistry[name] != "" {
+			user += registryKey(fromRegistry[name], name, string(kv.Value))
 		}
 	}
 	return system, user
@@ -197,15 +197,18 @@ func rooted(command []string) []string {
 // launcher is our program of that name, see emulator/dll/launch.c.
 const launcher = `C:\windows\system32\porthole-launch.exe`
 
-// launched is what Wine's loader is to start for a container's command. A program that is named from a root without a
-// drive gets that name as its first argument, as on Windows: the loader would give it its full path. The launcher costs a
-// process and 0.08 s (observed with Wine 8.0, 2026-11), so it starts no others, and no exec.
-func launched(command []string) []string {
-	named := rooted(command)
-	if len(command) == 0 || named[0] == command[0] {
+// launched is what Wine's loader is to start for a container's command: the launcher, which gives the program its command line as
+// it is, and keeps its exit code. program is where the program was found; the launcher looks for one that was not, because it may be
+// in a mount. A program that is named from a root without a drive is always named to it, because Wine would look for a Linux path.
+// The launcher costs a process and 0.08 s (observed with Wine 8.0, 2026-11), so it starts no exec.
+func launched(command []string, program string) []string {
+	if len(command) == 0 {
 		return command
 	}
-	return append([]string{launcher, named[0]}, command...)
+	if named := rooted(command); named[0] != command[0] {
+		program = named[0]
+	}
+	return append([]string{launcher, program}, command...)
 }
 
 // programCandidates are the files, below C:, that a program name may mean: as given and with .exe, in the working

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,6 +33,11 @@ type record struct {
 	Dir       string                                `json:"dir"`
 	Path      string                                `json:"path,omitempty"`
 	Log       string                                `json:"log,omitempty"`
+	Name      string                                `json:"name,omitempty"`
+	// User is the one that the kubelet asked for; empty is the image's.
+	User string `json:"user,omitempty"`
+	// StartError is why it could not be started, in the words of containerd on Windows.
+	StartError string `json:"startError,omitempty"`
 	// Mismatch says that the host does not run the build of the image.
 	Mismatch bool `json:"mismatch,omitempty"`
 }
@@ -108,6 +114,16 @@ func (f folder) load() (record, error) {
 		return r, err
 	}
 	return r, json.Unmarshal(data, &r)
+}
+
+// exitCode returns the code with which the container's program has ended; ok is false if the launcher did not live to write it.
+func (f folder) exitCode() (code int32, ok bool) {
+	data, err := os.ReadFile(f.path("prefix/exit-code"))
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 32)
+	return int32(uint32(n)), err == nil
 }
 
 // mount makes C: if it is not there already; after the machine was started again it is not.

@@ -15,18 +15,17 @@ func TestLoaded(t *testing.T) {
 	)
 
 	for _, c := range []struct {
-		name       string
-		maps       map[string]string // of processes 10, the first, and 11 and 12, its children
-		byLauncher bool
-		want       bool
+		name string
+		maps map[string]string // of processes 10, the first, and 11 and 12, its children
+		want bool
 	}{
-		{"Wine's loader", map[string]string{"10": began}, false, false},
-		{"the program", map[string]string{"10": ready}, false, true},
-		{"a program that has ended", nil, false, true},
-		{"a zombie", map[string]string{"10": ""}, false, true},
-		{"another library of that name", map[string]string{"10": began + "1-2 r--p 0 0:0 3 /c/notkernel32.dll\n"}, false, false},
-		{"the launcher", map[string]string{"10": ready, "11": began}, true, false},
-		{"the launcher's program", map[string]string{"10": ready, "11": began, "12": ready}, true, true},
+		{"Wine's loader", map[string]string{"10": began}, false},
+		{"the launcher alone", map[string]string{"10": ready}, false},
+		{"a launcher that has ended", nil, true},
+		{"a zombie", map[string]string{"10": ""}, true},
+		{"the program's beginning", map[string]string{"10": ready, "11": began}, false},
+		{"another library of that name", map[string]string{"10": ready, "11": began + "1-2 r--p 0 0:0 3 /c/notkernel32.dll\n"}, false},
+		{"the program", map[string]string{"10": ready, "11": began, "12": ready}, true},
 	} {
 		proc := t.TempDir()
 		for pid, maps := range c.maps {
@@ -48,7 +47,7 @@ func TestLoaded(t *testing.T) {
 				}
 			}
 		}
-		if got := (process{proc, 10}).loaded(c.byLauncher); got != c.want {
+		if got := (process{proc, 10}).loaded(); got != c.want {
 			t.Errorf("%s: loaded is %v", c.name, got)
 		}
 	}

@@ -51,22 +51,6 @@ func (s service) ListPodSandboxMetrics(ctx context.Context, r *runtimeapi.ListPo
 	return s.runtime.ListPodSandboxMetrics(ctx, r)
 }
 
-func (s service) ListPodSandbox(ctx context.Context, r *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
-	return s.runtime.ListPodSandbox(ctx, r)
-}
-
-func (s service) StopPodSandbox(ctx context.Context, r *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
-	return s.runtime.StopPodSandbox(ctx, r)
-}
-
-func (s service) ListContainers(ctx context.Context, r *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
-	return s.runtime.ListContainers(ctx, r)
-}
-
-func (s service) StopContainer(ctx context.Context, r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
-	return s.runtime.StopContainer(ctx, r)
-}
-
 func (s imageService) ListImages(ctx context.Context, r *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
 	return s.images.ListImages(ctx, r)
 }

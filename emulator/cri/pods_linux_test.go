@@ -44,6 +44,10 @@ func TestWindowsPods(t *testing.T) {
 	}
 
 	t.Run("the network that a pod asked for is told", w.testAskedNetwork)
+	t.Run("HostProcess", func(t *testing.T) { testHostProcess(t, w) })
+	t.Run("users", func(t *testing.T) { testUsers(t, w) })
+	t.Run("one sandbox without statistics", func(t *testing.T) { testStatsFault(t, w, story) })
+	t.Run("ends that are seen late", func(t *testing.T) { testLateEnds(t, w, story) })
 	w.removePod(story)
 	w.checkNothingLeft()
 }
@@ -267,6 +271,14 @@ func (w *world) testProgram(t *testing.T, p pod) {
 		t.Errorf("exit code %d", s.ExitCode)
 	}
 	w.remove(t, id)
+	for code, text := range map[int32]string{300: "300", -1073741510: "3221225786", 256: "256", -1: "-1"} {
+		id := w.started(t, p, "code", nil, "exit", text)
+		if s := w.exited(t, id); s.ExitCode != code || s.Reason != "Error" {
+			t.Errorf("exit code %d (%s), want %d", s.ExitCode, s.Reason, code)
+		}
+		w.remove(t, id)
+	}
+
 	id = w.started(t, p, "id", func(c *runtimeapi.ContainerConfig) { c.WorkingDir = `C:\work\here` }, "id")
 	w.exited(t, id)
 	for _, want := range []string{"hostname=story", `dir=C:\work\here`, "os=windows"} {
@@ -297,6 +309,15 @@ func (w *world) testMounts(t *testing.T, p pod) {
 		t.Error("a read-only mount was written")
 	}
 	w.remove(t, id)
+
+	id = w.started(t, p, "refuses", mounted, "serve")
+	for _, file := range []string{`C:\etc\foo\other.txt`, `C:\etc\foo\word.txt`} { // a new file, and one that is there
+		r := w.exec(t, id, "testapp.exe", "write", file, "no")
+		if r.ExitCode == 0 || !strings.Contains(string(r.Stderr), "denied") { // Windows: Access is denied. Wine: Access denied.
+			t.Errorf("writing %s: code %d, %q", file, r.ExitCode, r.Stderr)
+		}
+	}
+	w.remove(t, id)
 }
 
 func (w *world) testRefusedPaths(t *testing.T, p pod) {
@@ -323,6 +344,9 @@ func (w *world) testAbsentProgram(t *testing.T, p pod) {
 	_, err = w.runtime.StartContainer(w.ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
 	if err == nil || !strings.Contains(err.Error(), "cannot find the file") {
 		t.Errorf("starting an absent program: %v", err)
+	}
+	if s := w.status(t, id); s.State != runtimeapi.ContainerState_CONTAINER_EXITED || s.Reason != "StartError" || s.ExitCode != 128 || !strings.Contains(s.Message, "cannot find the file") {
+		t.Errorf("after it: %v", s)
 	}
 	w.remove(t, id)
 }
@@ -402,7 +426,7 @@ func (w *world) testName(t *testing.T, p pod) {
 
 // testAskedNetwork: the kubelet compares it with the pod, and makes the sandbox again if it differs.
 func (w *world) testAskedNetwork(t *testing.T) {
-	for _, mode := range []runtimeapi.NamespaceMode{runtimeapi.NamespaceMode_POD, runtimeapi.NamespaceMode_NODE} {
+	for _, mode := range []runtimeapi.NamespaceMode{runtimeapi.NamespaceMode_POD, runtimeapi.NamespaceMode_NODE} { // without HostProcess
 		config := &runtimeapi.PodSandboxConfig{
 			Metadata: &runtimeapi.PodSandboxMetadata{Name: "asks", Uid: "asks-" + mode.String(), Namespace: "default"}, Hostname: "asks",
 			Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{

@@ -23,15 +23,15 @@ func TestRooted(t *testing.T) {
 	}
 }
 
-// Only what rooted would name again goes through the launcher, which gets program and command line apart.
+// Each command goes through the launcher, which gets a program apart from its command line only if rooted names it again.
 func TestLaunched(t *testing.T) {
 	for _, c := range []struct{ command, want []string }{
 		{[]string{"/agnhost", "pause"}, []string{launcher, `C:\agnhost.exe`, "/agnhost", "pause"}},
-		{[]string{`C:\app.exe`, "/x"}, []string{`C:\app.exe`, "/x"}},
-		{[]string{"cmd", "/c", "dir"}, []string{"cmd", "/c", "dir"}},
+		{[]string{`C:\app.exe`, "/x"}, []string{launcher, "found", `C:\app.exe`, "/x"}},
+		{[]string{"cmd", "/c", "dir"}, []string{launcher, "found", "cmd", "/c", "dir"}},
 		{nil, nil},
 	} {
-		if got := launched(c.command); !slices.Equal(got, c.want) {
+		if got := launched(c.command, "found"); !slices.Equal(got, c.want) {
 			t.Errorf("%q became %q, want %q", c.command, got, c.want)
 		}
 	}

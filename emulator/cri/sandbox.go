@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
@@ -24,6 +25,9 @@ func (s service) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSandboxR
 	handler, err := runtimeHandler(r.GetRuntimeHandler())
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if err := checkSandboxUser(r.GetConfig()); err != nil {
+		return nil, err
 	}
 	return s.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
 }
@@ -54,7 +58,7 @@ func linuxSandbox(w *runtimeapi.PodSandboxConfig, o Options) (*runtimeapi.PodSan
 	}
 
 	network := runtimeapi.NamespaceMode_POD
-	if security := w.GetWindows().GetSecurityContext(); security.GetHostProcess() || security.GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
+	if w.GetWindows().GetSecurityContext().GetHostProcess() { // containerd on Windows asks nothing else: docs/windows-facts.md
 		network = runtimeapi.NamespaceMode_NODE
 	}
 	return &runtimeapi.PodSandboxConfig{
@@ -70,29 +74,53 @@ func linuxSandbox(w *runtimeapi.PodSandboxConfig, o Options) (*runtimeapi.PodSan
 	}, nil
 }
 
-// networkAnnotation keeps what a pod asked for as its network where that was the node's.
-const networkAnnotation = "porthole.dev/network"
+// namespacesAnnotation keeps the namespaces that a kubelet asked for in the Linux settings that it sends along.
+const namespacesAnnotation = "porthole.dev/namespaces"
 
-// asked is the pod's annotations, and what network it asked for. containerd on Windows ignores that (a HostProcess pod has
-// the host's network, and no other), but tells it in the sandbox's status, as part of the Linux settings that a kubelet
-// sends along (internal/cri/server/sandbox_status.go).
+// asked is the pod's annotations, and what else was asked for. containerd on Windows does nothing with Linux namespaces, but tells
+// them in the sandbox's status (2.3.6: toCRISandboxStatus in internal/cri/server/sandbox_status.go).
 func asked(w *runtimeapi.PodSandboxConfig) map[string]string {
-	if w.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() != runtimeapi.NamespaceMode_NODE {
-		return w.Annotations
+	more := map[string]string{}
+	if w.GetWindows().GetSecurityContext().GetHostProcess() {
+		more[hostProcessAnnotation] = "true"
 	}
-	return merge(w.Annotations, map[string]string{networkAnnotation: runtimeapi.NamespaceMode_NODE.String()})
+	if options := w.GetLinux().GetSecurityContext().GetNamespaceOptions(); options != nil {
+		if text, err := protojson.Marshal(options); err == nil {
+			more[namespacesAnnotation] = string(text)
+		}
+	}
+	return merge(w.Annotations, more)
 }
 
-// windowsSandbox leaves out what a Windows pod does not have.
+// windowsSandbox tells of a sandbox what containerd on Windows does.
 func windowsSandbox(st *runtimeapi.PodSandboxStatus) {
 	if st == nil {
 		return
 	}
-	st.Linux = nil
-	if mode, ok := st.Annotations[networkAnnotation]; ok {
-		st.Linux = &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{
-			Network: runtimeapi.NamespaceMode(runtimeapi.NamespaceMode_value[mode])}}}
+	var options *runtimeapi.NamespaceOption
+	if text, ok := st.Annotations[namespacesAnnotation]; ok {
+		options = &runtimeapi.NamespaceOption{}
+		if protojson.Unmarshal([]byte(text), options) != nil {
+			options = nil
+		}
 	}
+	st.Linux = &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: options}}
+	hideOurs(st.Annotations)
+}
+
+// hideOurs removes the annotations that this package adds to a sandbox.
+func hideOurs(annotations map[string]string) {
+	delete(annotations, namespacesAnnotation)
+	delete(annotations, hostProcessAnnotation)
+}
+
+// ListPodSandbox lists the sandboxes as their kubelet has described them.
+func (s service) ListPodSandbox(ctx context.Context, r *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	answer, err := s.runtime.ListPodSandbox(ctx, r)
+	for _, p := range answer.GetItems() {
+		hideOurs(p.Annotations)
+	}
+	return answer, err
 }
 
 // PodSandboxStatus is the sandbox's and its containers', in Windows terms.

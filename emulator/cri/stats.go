@@ -2,11 +2,17 @@ package cri
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ContainerStats is the same message on both systems; Windows has no swap, pressure or I/O numbers.
+// ContainerStats is the same message on both systems. Of it, containerd on Windows fills in the processor time, the working set, the
+// committed memory and the size of the writable layer, which has no inodes (2.3.6: windowsContainerMetrics in
+// internal/cri/server/container_stats_list.go).
 func (s service) ContainerStats(ctx context.Context, r *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
 	answer, err := s.runtime.ContainerStats(ctx, r)
 	if err != nil {
@@ -35,8 +41,11 @@ func windowsStats(c *runtimeapi.ContainerStats) {
 	if c.Cpu != nil {
 		c.Cpu.Psi = nil
 	}
-	if c.Memory != nil {
-		c.Memory.Psi = nil
+	if m := c.Memory; m != nil {
+		c.Memory = &runtimeapi.MemoryUsage{Timestamp: m.Timestamp, WorkingSetBytes: m.WorkingSetBytes, UsageBytes: m.UsageBytes}
+	}
+	if c.WritableLayer != nil {
+		c.WritableLayer.InodesUsed = &runtimeapi.UInt64Value{}
 	}
 }
 
@@ -44,6 +53,9 @@ func (s service) PodSandboxStats(ctx context.Context, r *runtimeapi.PodSandboxSt
 	answer, err := s.runtime.PodSandboxStats(ctx, r)
 	if err != nil {
 		return nil, err
+	}
+	if m := answer.GetStats().GetAttributes().GetMetadata(); s.profile().noStats(m.GetNamespace(), m.GetName()) {
+		return nil, status.Errorf(codes.Unknown, "failed to decode pod sandbox metrics %s: %s", r.PodSandboxId, noStats)
 	}
 	windowsPodStats(answer.Stats)
 	return answer, nil
@@ -54,10 +66,32 @@ func (s service) ListPodSandboxStats(ctx context.Context, r *runtimeapi.ListPodS
 	if err != nil {
 		return nil, err
 	}
+	if err := missingStats(s.profile(), answer.Stats); err != nil {
+		return nil, err
+	}
 	for _, p := range answer.Stats {
 		windowsPodStats(p)
 	}
 	return answer, nil
+}
+
+// noStats is what Windows says of a sandbox that is about to start or to stop.
+const noStats = "failed to obtain container stats during podSandboxStats call: failed to fetch metrics for tasks: " +
+	"hcs::System::Properties: The requested virtual machine or container operation is not valid in the current state. (0xc0370105)"
+
+// missingStats is containerd's answer to the whole list if any sandbox has no statistics (2.3.6: ListPodSandboxStats in
+// internal/cri/server/sandbox_stats_list.go): one line for each that has none.
+func missingStats(p Profile, list []*runtimeapi.PodSandboxStats) error {
+	var errs []error
+	for _, one := range list {
+		if m := one.GetAttributes().GetMetadata(); p.noStats(m.GetNamespace(), m.GetName()) {
+			errs = append(errs, fmt.Errorf("failed to decode sandbox container metrics for sandbox %q: %s", one.GetAttributes().GetId(), noStats))
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return status.Error(codes.Unknown, errors.Join(errs...).Error())
 }
 
 // windowsPodStats moves a pod's numbers from the Linux part of the message to the Windows part.
@@ -101,8 +135,7 @@ func windowsMemory(m *runtimeapi.MemoryUsage) *runtimeapi.WindowsMemoryUsage {
 		return nil
 	}
 	return &runtimeapi.WindowsMemoryUsage{
-		Timestamp: m.Timestamp, WorkingSetBytes: m.WorkingSetBytes, AvailableBytes: m.AvailableBytes,
-		PageFaults: m.PageFaults, CommitMemoryBytes: m.UsageBytes,
+		Timestamp: m.Timestamp, WorkingSetBytes: m.WorkingSetBytes, CommitMemoryBytes: m.UsageBytes,
 	}
 }
 

@@ -1,12 +1,15 @@
-/* Starts a program with its command line as it was given. Wine's loader gives a program that it starts itself the full
- * path as its first argument, CreateProcess does not.
+/* Starts the program of a container with its command line as it was given. Wine's loader gives a program that it starts
+ * itself the full path as its first argument, CreateProcess does not.
  *
- *     porthole-launch.exe PROGRAM COMMANDLINE...     PROGRAM is a full path, and in quotes if it has spaces
+ *     porthole-launch.exe PROGRAM COMMANDLINE...     PROGRAM is a full path, in quotes if it has spaces; "" is looked for
  *
- * It lives as long as the program, passes an interruption on and ends with the program's exit code. */
+ * It lives as long as the program, passes an interruption on, writes the program's exit code to a file that the container's
+ * runtime reads, and ends with it: Linux keeps the lowest 8 bits only. */
 #include <windows.h>
 
-#define NOT_FOUND 127 /* as a shell says it: exit codes keep their lowest 8 bits here */
+#define NOT_FOUND 127 /* as a shell says it */
+
+#define CODE_FILE L"\\\\?\\unix\\prefix\\exit-code" /* the Linux path /prefix/exit-code */
 
 static HANDLE child;
 
@@ -42,6 +45,23 @@ static BOOL WINAPI pass_on(DWORD event)
 	return TRUE;
 }
 
+/* keep writes the exit code as a decimal number without a sign. A container without its file has the lowest 8 bits only. */
+static void keep(DWORD code)
+{
+	char digits[10];
+	int at = sizeof digits;
+	DWORD written;
+	HANDLE file = CreateFileW(CODE_FILE, GENERIC_WRITE, 0, NULL, CREATE_ALWAYS, 0, NULL);
+
+	if (file == INVALID_HANDLE_VALUE)
+		return;
+	do
+		digits[--at] = '0' + code % 10;
+	while (code /= 10);
+	WriteFile(file, digits + at, sizeof digits - at, &written, NULL);
+	CloseHandle(file);
+}
+
 int main(void)
 {
 	STARTUPINFOW start = { sizeof start };
@@ -53,10 +73,13 @@ int main(void)
 	line = rest(rest(GetCommandLineW(), &self, &length), &program, &length);
 	program[length] = 0;
 	SetConsoleCtrlHandler(pass_on, TRUE);
-	if (!CreateProcessW(program, line, NULL, NULL, TRUE, 0, NULL, NULL, &start, &made))
+	if (!CreateProcessW(length ? program : NULL, line, NULL, NULL, TRUE, 0, NULL, NULL, &start, &made))
 		return NOT_FOUND;
 	child = made.hProcess;
 	CloseHandle(made.hThread);
 	WaitForSingleObject(child, INFINITE);
-	return GetExitCodeProcess(child, &code) ? (int)code : NOT_FOUND;
+	if (!GetExitCodeProcess(child, &code))
+		return NOT_FOUND;
+	keep(code);
+	return (int)code;
 }

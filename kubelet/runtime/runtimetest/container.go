@@ -36,6 +36,7 @@ type container struct {
 	starting bool
 
 	created, started, finished time.Time
+	done                       time.Time // when the process has ended or will; zero if that is not known
 	exitCode                   int32
 	reason, message            string
 	resources                  *cri.ContainerResources
@@ -50,6 +51,9 @@ func (c *container) end(code int32) bool {
 		c.timer.Stop()
 	}
 	c.state, c.exitCode, c.finished = cri.ContainerState_CONTAINER_EXITED, code, time.Now()
+	if !c.done.IsZero() {
+		c.finished = c.done
+	}
 	close(c.ended)
 	return true
 }
@@ -89,10 +93,17 @@ func (f *Fake) exit(c *container, code int32) bool {
 	return true
 }
 
+// lateBy is how long after its start containerd on Windows sees the end of a container at the earliest (docs/windows-facts.md).
+const lateBy = 5 * time.Second
+
 // exitAfter ends the process of a container after a time. The caller holds the lock.
 func (f *Fake) exitAfter(c *container, d time.Duration, code int32) {
 	if c.timer != nil {
 		c.timer.Stop()
+	}
+	c.done = time.Now().Add(d)
+	if young := time.Until(c.started.Add(lateBy)); f.LateEnds && d < young {
+		d = young
 	}
 	c.timer = time.AfterFunc(d, func() {
 		f.mu.Lock()
@@ -200,10 +211,17 @@ func (f runtimeServer) StartContainer(ctx context.Context, r *cri.StartContainer
 
 	outcome, err := f.enter(ctx, call)
 	f.mu.Lock()
-	c.starting = false
 	if err == nil {
 		err = f.start(c)
 	}
+	if err != nil && f.LateEnds {
+		f.mu.Unlock()
+		if gone := f.pause(ctx, lateBy); gone != nil {
+			err = gone
+		}
+		f.mu.Lock()
+	}
+	c.starting = false
 	if err != nil {
 		c.state, c.exitCode, c.finished = cri.ContainerState_CONTAINER_EXITED, notBegun, time.Now()
 		c.reason, c.message = "StartError", status.Convert(err).Message()
@@ -296,14 +314,23 @@ func (f runtimeServer) awaitEnd(ctx context.Context, c *container, grace time.Du
 	defer timer.Stop()
 	select {
 	case <-c.ended:
+		return nil
 	case <-ctx.Done():
 		return status.FromContextError(ctx.Err()).Err()
 	case <-timer.C:
-		f.mu.Lock()
-		f.exit(c, killed)
-		f.mu.Unlock()
 	}
-	return nil
+
+	f.mu.Lock()
+	if c.state == cri.ContainerState_CONTAINER_RUNNING {
+		f.exitAfter(c, 0, killed)
+	}
+	f.mu.Unlock()
+	select {
+	case <-c.ended:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
 }
 
 // RemoveContainer kills and removes a container. It succeeds if the container is not known.

@@ -1,0 +1,75 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// hostProcessAnnotation marks the sandbox of a HostProcess pod.
+const hostProcessAnnotation = "porthole.dev/host-process"
+
+// errHostProcess is containerd's (2.3.6: buildWindowsSpec in internal/cri/server/container_create.go).
+var errHostProcess = errors.New("pod spec and all containers inside must have the HostProcess field set to be valid")
+
+// checkHostProcess refuses a container that runs on the host itself while its pod does not, or the other way round. containerd
+// compares the container with the sandbox's configuration in the request; hcsshim then with the sandbox that there is.
+func (s *Server) checkHostProcess(ctx context.Context, r *runtimeapi.CreateContainerRequest) error {
+	own := r.GetConfig().GetWindows().GetSecurityContext().GetHostProcess()
+	if own != r.GetSandboxConfig().GetWindows().GetSecurityContext().GetHostProcess() {
+		return errHostProcess
+	}
+	st, err := s.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: r.GetPodSandboxId()})
+	if err != nil {
+		return err
+	}
+	if _, made := st.GetStatus().GetAnnotations()[hostProcessAnnotation]; made != own {
+		return errHostProcess
+	}
+	return nil
+}
+
+// wrongUser is what Windows says of a user that a container does not have (ERROR_LOGON_FAILURE).
+const wrongUser = "The user name or password is incorrect."
+
+// knownUser reports whether Windows lets a program run as a user: none, one of the two that every container has, or one of the
+// services' accounts. Users that an image has made are not known here, unless the image itself names one as its user.
+func knownUser(name string) bool {
+	if domain, account, ok := strings.Cut(name, `\`); ok && strings.EqualFold(domain, "NT AUTHORITY") {
+		name = account
+	}
+	switch strings.ToLower(name) {
+	case "", "containeruser", "containeradministrator", "system", "local service", "network service", "localservice", "networkservice":
+		return true
+	}
+	return false
+}
+
+// userOf is the user whose name a container's programs see: the one that was asked for, else the image's, else the one that
+// containers have without any. A HostProcess container sees the host's.
+func userOf(c *runtimeapi.ContainerConfig, image v1.ImageConfig) string {
+	security := c.GetWindows().GetSecurityContext()
+	switch {
+	case security.GetHostProcess():
+		return ""
+	case security.GetRunAsUsername() != "":
+		return security.GetRunAsUsername()
+	case image.User != "":
+		return image.User
+	}
+	return "ContainerAdministrator"
+}
+
+// checkSandboxUser returns what containerd says when the program of a sandbox cannot run as the pod's user.
+func checkSandboxUser(w *runtimeapi.PodSandboxConfig) error {
+	if knownUser(w.GetWindows().GetSecurityContext().GetRunAsUsername()) {
+		return nil
+	}
+	return status.Errorf(codes.Unknown, "failed to start sandbox %q: failed to create containerd task: failed to start shim task: hcs::System::CreateProcess: %s: unknown",
+		w.GetMetadata().GetName(), wrongUser)
+}
