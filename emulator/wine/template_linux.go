@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
 )
 
 // TemplateOptions describe the prefix that hosts of one build share.
@@ -61,12 +62,14 @@ func (t Tools) EnsureTemplate(ctx context.Context, o TemplateOptions) error {
 func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string) error {
 	temp := Prefix{Dir: o.Dir + ".new"}
 	err := t.boot(ctx, temp, bootLimit)
-	if errors.Is(err, errBootHangs) && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Wine made no prefix, trying once more", "dir", temp.Dir)
 		err = t.boot(ctx, temp, bootLimit)
 	}
 	if err != nil {
 		return err
 	}
+
 	steps := []func() error{
 		func() error { return appendFile(filepath.Join(temp.Dir, "system.reg"), o.Build.registry()) },
 		func() error {
@@ -94,7 +97,8 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 const bootLimit = 90 * time.Second
 
 // errBootHangs was seen once with Wine 8.0: all files and the registry were there, and wineboot or one of the services that it
-// starts waited for ever.
+// starts waited for ever. Once, on a busy machine, a program that wineboot started did not find kernel32.dll in the new prefix
+// (status c0000135), and wineboot ended with exit code 53. Both are tried once more, from an empty folder.
 var errBootHangs = errors.New("wineboot does not end")
 
 // boot makes the prefix from nothing within limit, and leaves no program of it running.
