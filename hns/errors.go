@@ -50,6 +50,19 @@ func ClassOf(err error) Class {
 // IsAbsent reports whether the object is known not to exist.
 func IsAbsent(err error) bool { return ClassOf(err) == Absent }
 
+// Codes of attaching an endpoint that is attached already: by HCN (HCN_E_ENDPOINT_NAMESPACE_ALREADY_EXISTS) and by the interface
+// before it (HCN_E_ENDPOINT_ALREADY_ATTACHED).
+const (
+	CodeInNamespace = 0x803b002b
+	CodeAttached    = 0x803b0014
+)
+
+// IsAttached reports whether a call to attach an endpoint failed because it is attached already, perhaps elsewhere.
+func IsAttached(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && (e.Code == CodeInNamespace || e.Code == CodeAttached)
+}
+
 // codes are the result codes that HNS was seen to return, with their classes. Names and meanings: winerror.h (most are in golang.org/x/sys/windows). Codes of facility 7
 // stand here as the Win32 code in them (see ReduceCode).
 var codes = []struct {
@@ -65,23 +78,24 @@ var codes = []struct {
 	{0x803b0010, Exists}, // HCN_E_NETWORK_ALREADY_EXISTS
 	{0x803b0012, Exists}, // HCN_E_POLICY_ALREADY_EXISTS
 	{0x803b0013, Exists}, // HCN_E_PORT_ALREADY_EXISTS
-	{0x803b0014, Exists}, // HCN_E_ENDPOINT_ALREADY_ATTACHED
+	{CodeAttached, Exists},
+	{0x803b0029, Exists}, // GCN_E_DEFAULTNAMESPACE_EXISTS
 
 	{0x80004001, Unsupported}, // E_NOTIMPL
 	{0x803b000e, Unsupported}, // HCN_E_INVALID_POLICY_TYPE
 	{0x803b0015, Unsupported}, // HCN_E_REQUEST_UNSUPPORTED
 
-	{0x57, Invalid},       // ERROR_INVALID_PARAMETER
-	{0x803b000b, Invalid}, // HCN_E_INVALID_NETWORK_TYPE
-	{0x803b000c, Invalid}, // HCN_E_INVALID_ENDPOINT
-	{0x803b000d, Invalid}, // HCN_E_INVALID_POLICY
-	{0x803b001b, Invalid}, // HCN_E_INVALID_JSON
-	{0x803b001e, Invalid}, // HCN_E_INVALID_IP
-	{0x803b002b, Invalid}, // HCN_E_ENDPOINT_NAMESPACE_ALREADY_EXISTS: it is in another namespace
-	{0x803b002f, Invalid}, // HCN_E_ADDR_INVALID_OR_RESERVED
-	{0x803b0030, Invalid}, // HCN_E_INVALID_PREFIX
-	{0x803b0032, Invalid}, // HCN_E_INVALID_SUBNET
-	{0x803b0033, Invalid}, // HCN_E_INVALID_IP_SUBNET
+	{0x57, Invalid},            // ERROR_INVALID_PARAMETER
+	{0x803b000b, Invalid},      // HCN_E_INVALID_NETWORK_TYPE
+	{0x803b000c, Invalid},      // HCN_E_INVALID_ENDPOINT
+	{0x803b000d, Invalid},      // HCN_E_INVALID_POLICY
+	{0x803b001b, Invalid},      // HCN_E_INVALID_JSON
+	{0x803b001e, Invalid},      // HCN_E_INVALID_IP
+	{CodeInNamespace, Invalid}, // of the calls that we repeat, those that mean another namespace
+	{0x803b002f, Invalid},      // HCN_E_ADDR_INVALID_OR_RESERVED
+	{0x803b0030, Invalid},      // HCN_E_INVALID_PREFIX
+	{0x803b0032, Invalid},      // HCN_E_INVALID_SUBNET
+	{0x803b0033, Invalid},      // HCN_E_INVALID_IP_SUBNET
 
 	// Nothing follows from these about the object that was asked for.
 	{0x803b0007, Unknown}, // HCN_E_PORT_NOT_FOUND, of the switch

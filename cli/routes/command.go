@@ -19,10 +19,10 @@ import (
 )
 
 type flags struct {
-	kubeconfig, hostname, nodeIP, cluster, services, mode, confDir, dataDir, bind string
-	dns, search                                                                   []string
-	replaceNetwork                                                                bool
-	verbosity                                                                     int
+	kubeconfig, hostname, nodeIP, cluster, services, mode, confDir, dataDir, adapter, bind string
+	dns, search                                                                            []string
+	replaceNetwork                                                                         bool
+	verbosity                                                                              int
 }
 
 // Command makes `porthole routes`.
@@ -55,6 +55,7 @@ func Command() *cobra.Command {
 	fs.StringVar(&f.dataDir, "cni-data-dir", "", "Linux: folder in which CNI keeps the addresses in use; empty: the plugin's default, one per machine")
 	fs.BoolVar(&f.replaceNetwork, "replace-network", false, "Windows: replace an HNS network of our name that does not fit (another type, range or gateway)\n"+
 		"although it holds endpoints, which are deleted with it; without this flag it is reported and left alone")
+	fs.StringVar(&f.adapter, "adapter", "", "Windows: network adapter that a new HNS network is bound to, for example \"Ethernet 2\"; empty: the one with this node's address")
 	fs.StringSliceVar(&f.dns, "cluster-dns", nil, "name servers for the CNI configuration of Windows pods; the kubelet's own settings win")
 	fs.StringSliceVar(&f.search, "dns-search", nil, "DNS search list that goes with --cluster-dns")
 	fs.StringVar(&f.bind, "bind", "127.0.0.1:10261", "address and port of /healthz, /readyz, /metrics and /status; empty: none")
@@ -67,7 +68,7 @@ func Command() *cobra.Command {
 func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) {
 	o := routes.Options{
 		Kubeconfig: f.kubeconfig, Node: f.hostname, Mode: f.mode, ConfDir: f.confDir, DataDir: f.dataDir, DNS: f.dns, Search: f.search,
-		ReplaceNetwork: f.replaceNetwork, Bind: f.bind,
+		ReplaceNetwork: f.replaceNetwork, Adapter: f.adapter, Bind: f.bind,
 	}
 	if f.kubeconfig == "" {
 		return o, errors.New("--kubeconfig is required: the file with the API server's address and our credentials")

@@ -77,6 +77,11 @@ func (b Bridge) create(d *DataPlane) error {
 	if err := platform.InNetns(d.opts.Netns, func() error { return sysctls(bridgeSettings(b.Name, b.Six), true) }); err != nil {
 		return err
 	}
+	if b.Overlay {
+		if err := d.markSwitched(link.Attrs().Index); err != nil {
+			return err
+		}
+	}
 	return d.handle.LinkSetUp(link)
 }
 

@@ -17,7 +17,8 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// New opens the host's network namespace and sets what forwarding needs. It changes no link and no rule.
+// New opens the host's network namespace and prepares its IP stack, in which no interface forwards packets until it is told to
+// (SetForwarding). It changes no link and no rule of HNS.
 func New(opts Options) (*DataPlane, error) {
 	if opts.Uplink == "" {
 		opts.Uplink = "eth0"
@@ -29,10 +30,14 @@ func New(opts Options) (*DataPlane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the data plane: %w", err)
 	}
-	d := &DataPlane{opts: opts, handle: handle}
+	d := &DataPlane{IPStack: &IPStack{netns: opts.Netns, handle: handle}, opts: opts, handle: handle}
 	if err := platform.InNetns(opts.Netns, func() error { return sysctls(hostSettings, true) }); err != nil {
 		handle.Close()
 		return nil, fmt.Errorf("preparing the host's network: %w", err)
+	}
+	if err := d.nft(context.Background(), strings.NewReader(stackRules), nil, "-f", "-"); err != nil {
+		handle.Close()
+		return nil, fmt.Errorf("preparing the host's IP stack: %w", err)
 	}
 	return d, nil
 }

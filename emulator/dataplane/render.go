@@ -70,8 +70,8 @@ func (r *renderer) network(n *desired.Network) {
 		}
 	}
 	r.networks[n.ID] = n
-	b := Bridge{ID: n.ID, Name: bridgeName(n.ID), MTU: r.facts.MTU, Six: sixIn(n), Settings: true}
-	if n.Type == overlayType {
+	b := Bridge{ID: n.ID, Name: bridgeName(n.ID), MTU: r.facts.MTU, Six: sixIn(n), Overlay: n.Type == overlayType, Settings: true}
+	if b.Overlay {
 		b.MTU -= vxlanOverhead
 		r.overlay(n)
 	}

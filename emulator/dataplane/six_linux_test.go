@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -145,7 +144,7 @@ func TestSix(t *testing.T) { // D-22, and D-1 to D-4, D-9, D-10, D-20 in IPv6
 	w.a.apply()
 	_, err = again.Apply(w.ctx, desired.State{})
 	must(t, err)
-	if rest := w.snapshot(); strings.Contains(rest, "hns") {
+	if rest := w.snapshot(); leftOfHNS(rest) {
 		t.Errorf("after removal of everything: %s", rest)
 	}
 }

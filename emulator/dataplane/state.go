@@ -26,6 +26,7 @@ type Bridge struct {
 	Addrs    []netip.Prefix // sorted
 	MTU      int
 	Six      bool // carries IPv6
+	Overlay  bool // of an overlay network
 	Settings bool // up, with our kernel settings
 }
 

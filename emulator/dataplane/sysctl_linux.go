@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// hostSettings: pods are routed, not bridged, to each other and out; rules are not evaluated on the bridged path.
+// hostSettings: pods are routed, not bridged, to each other and out (which interfaces may forward is decided in
+// forwarding_linux.go); rules are not evaluated on the bridged path.
 var hostSettings = map[string]string{
 	"net/ipv4/ip_forward":                 "1",
 	"net/ipv4/conf/all/send_redirects":    "0",

@@ -47,6 +47,13 @@ type HostEvent struct {
 	HostRoute
 }
 
+// Interface is the settings of one interface of the host for one family.
+type Interface struct {
+	// Forwarding reports whether packets in transit that come in by it are forwarded. It is off until it is switched on.
+	Forwarding bool
+	MTU        int
+}
+
 // Facts are what a rendering needs to know about the machine.
 type Facts struct {
 	Uplink   string // interface that leads out of the node

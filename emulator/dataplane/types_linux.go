@@ -16,6 +16,7 @@ type Options struct {
 
 // DataPlane carries one host. Its methods may be called from several goroutines.
 type DataPlane struct {
+	*IPStack
 	opts   Options
 	handle *netlink.Handle
 

@@ -149,7 +149,27 @@ func (n *node) remote(addr string, change ...func(*desired.Endpoint)) string {
 	return e.ID
 }
 
+// apply makes the kernel carry what is desired. The node forwards, as its agents on Windows let it.
 func (n *node) apply() {
+	n.w.t.Helper()
+	n.carry()
+	n.forward(true)
+}
+
+// forward sets forwarding on the interfaces with the node's address and with that of the host's endpoint.
+func (n *node) forward(on bool) {
+	n.w.t.Helper()
+	for _, name := range []string{"eth0", bridgeName(netID)} {
+		if link, err := n.dp.handle.LinkByName(name); err == nil {
+			for _, six := range []bool{false, true} {
+				must(n.w.t, n.dp.SetForwarding(link.Attrs().Index, six, on))
+			}
+		}
+	}
+}
+
+// carry is apply without what the host's agents do.
+func (n *node) carry() {
 	n.w.t.Helper()
 	res, err := n.dp.Apply(n.w.ctx, n.desired)
 	must(n.w.t, err)

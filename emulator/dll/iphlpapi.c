@@ -150,6 +150,75 @@ DWORD WINAPI CreateUnicastIpAddressEntry(const MIB_UNICASTIPADDRESS_ROW *row) { 
 
 DWORD WINAPI DeleteUnicastIpAddressEntry(const MIB_UNICASTIPADDRESS_ROW *row) { return change_address(L"delete", row); }
 
+VOID WINAPI InitializeIpInterfaceEntry(MIB_IPINTERFACE_ROW *row)
+{
+	memset(row, 0, sizeof *row);
+	row->Metric = row->NlMtu = 0xffffffff;
+	row->SitePrefixLength = 0xff;
+}
+
+static DWORD interface_entry(const WCHAR *verb, struct call *c, MIB_IPINTERFACE_ROW *row, uint32_t flags)
+{
+	DWORD result;
+
+	c->op = OP_INTERFACE;
+	c->text[0] = verb;
+	c->text[1] = row->Family == AF_INET6 ? L"ipv6" : L"ipv4";
+	row->InterfaceIndex = index_of(&row->InterfaceLuid, row->InterfaceIndex);
+	c->handle = (uint64_t)flags << 32 | row->InterfaceIndex;
+	result = win32_error(wire_call(c));
+	wire_free(c->out[0]);
+	wire_free(c->out[1]);
+	return result;
+}
+
+static BOOL names_interface(const MIB_IPINTERFACE_ROW *row)
+{
+	return row && (row->Family == AF_INET || row->Family == AF_INET6) && (row->InterfaceLuid.Value || row->InterfaceIndex);
+}
+
+/* What is not known of an interface has the value that it has on a new adapter of Windows Server. */
+DWORD WINAPI GetIpInterfaceEntry(MIB_IPINTERFACE_ROW *row)
+{
+	struct call c = { 0 };
+	MIB_IPINTERFACE_ROW out;
+	DWORD result;
+
+	if (!names_interface(row))
+		return ERROR_INVALID_PARAMETER;
+	result = interface_entry(L"get", &c, row, 0);
+	if (result != NO_ERROR)
+		return result;
+	memset(&out, 0, sizeof out);
+	out.Family = row->Family;
+	out.InterfaceIndex = row->InterfaceIndex;
+	luid_of(out.InterfaceIndex, &out.InterfaceLuid);
+	out.NlMtu = (ULONG)c.handle;
+	out.ForwardingEnabled = (c.handle >> 32 & FLAG_FORWARDING) != 0;
+	out.UseAutomaticMetric = out.UseNeighborUnreachabilityDetection = out.Connected = out.SupportsNeighborDiscovery = TRUE;
+	out.Metric = 15;
+	out.DadTransmits = 3;
+	out.BaseReachableTime = out.ReachableTime = 30000;
+	out.RetransmitTime = 1000;
+	/* Windows says 64 for IPv4 too, and refuses to have it back: see SetIpInterfaceEntry. */
+	out.SitePrefixLength = 64;
+	*row = out;
+	return NO_ERROR;
+}
+
+/* Only forwarding can be changed. A prefix longer than addresses of the family is refused: a row for IPv4 as
+ * GetIpInterfaceEntry left it (learn.microsoft.com, SetIpInterfaceEntry: SitePrefixLength must be 0 for IPv4). */
+DWORD WINAPI SetIpInterfaceEntry(MIB_IPINTERFACE_ROW *row)
+{
+	struct call c = { 0 };
+
+	if (!names_interface(row) || row->SitePrefixLength > (row->Family == AF_INET ? 32u : 128u))
+		return ERROR_INVALID_PARAMETER;
+	if (row->DisableDefaultRoutes || row->AdvertisingEnabled)
+		return ERROR_NOT_SUPPORTED;
+	return interface_entry(L"set", &c, row, row->ForwardingEnabled ? FLAG_FORWARDING : 0);
+}
+
 /* A row is found by interface, destination and next hop. */
 DWORD WINAPI GetIpForwardEntry2(MIB_IPFORWARD_ROW2 *row)
 {

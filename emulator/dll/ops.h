@@ -31,8 +31,11 @@ enum {
 	OP_EVENTS = 102,
 	OP_NOTIFY = 103,
 	OP_ADDRESS = 104,
+	OP_INTERFACE = 105,
 	OP_HELLO = 1000,
 };
+
+#define FLAG_FORWARDING 1
 
 /* What a program is answered when hnsd cannot be reached, and when it goes away during a call. */
 #define RPC_SERVER_UNAVAILABLE ((HRESULT)0x800706baL)

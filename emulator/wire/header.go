@@ -39,10 +39,12 @@ func Header() string {
 	for _, op := range []struct {
 		name string
 		op   Op
-	}{{"HNSCALL", HNSCall}, {"ROUTE", Route}, {"EVENTS", Events}, {"NOTIFY", Notify}, {"ADDRESS", Address}, {"HELLO", Hello}} {
+	}{{"HNSCALL", HNSCall}, {"ROUTE", Route}, {"EVENTS", Events}, {"NOTIFY", Notify}, {"ADDRESS", Address}, {"INTERFACE", Interface}, {"HELLO", Hello}} {
 		line("\tOP_%s = %d,", op.name, op.op)
 	}
 	line("};")
+	line("")
+	line("#define FLAG_FORWARDING %d", FlagForwarding)
 	line("")
 	line("/* What a program is answered when hnsd cannot be reached, and when it goes away during a call. */")
 	line("#define RPC_SERVER_UNAVAILABLE ((HRESULT)0x%08xL)", hnsd.ErrServerUnavailable.Code)

@@ -36,17 +36,30 @@ const (
 	// Address changes a unicast address of the host: VerbCreate or VerbDelete, and address with length (which does not count
 	// for deletions). The handle is the interface index.
 	Address
+	// Interface reads or changes the settings of an interface for one address family: VerbGet or VerbSet, and FamilyIPv4 or
+	// FamilyIPv6. The handle is LinkHandle(index, flags); that of the answer to VerbGet is LinkHandle(MTU, flags).
+	Interface
 
 	// Hello begins a connection: the handle is the process id, the first text the program's file name.
 	Hello Op = 1000
 )
 
-// The verbs of Route and Address.
+// The verbs of Route, Address and Interface.
 const (
 	VerbCreate = "create"
+	VerbGet    = "get"
 	VerbSet    = "set"
 	VerbDelete = "delete"
 )
+
+// The families of Interface.
+const (
+	FamilyIPv4 = "ipv4"
+	FamilyIPv6 = "ipv6"
+)
+
+// Flags of Interface.
+const FlagForwarding = 1
 
 // Function is what HCN does with an object.
 type Function uint32
@@ -84,6 +97,9 @@ func (o Op) Calls(f Function) bool {
 	_, called, ok := o.Object()
 	return ok && called == f
 }
+
+// OnStack reports whether the operation is on the host's own IP stack, which works while HNS does not.
+func (o Op) OnStack() bool { return o == Route || o == Address || o == Interface || o == Events }
 
 // Notifications of HNS (HCN_NOTIFICATIONS of computenetwork.h). HNS has none for load balancers. Those for endpoints belong to
 // handles of networks, for which no callback can be registered.

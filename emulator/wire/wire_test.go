@@ -39,7 +39,7 @@ func TestNumbers(t *testing.T) {
 	for op, want := range map[Op]Op{
 		On(hnsd.Network, Enumerate): 0, On(hnsd.Endpoint, Create): 11, On(hnsd.Namespace, Open): 22, On(hnsd.LoadBalancer, Modify): 33,
 		On(hnsd.Route, Query): 44, On(hnsd.Network, Delete): 5, On(hnsd.Route, Close): 46,
-		HNSCall: 100, Route: 101, Events: 102, Notify: 103, Address: 104, Hello: 1000,
+		HNSCall: 100, Route: 101, Events: 102, Notify: 103, Address: 104, Interface: 105, Hello: 1000,
 	} {
 		if op != want {
 			t.Errorf("got %d, want %d", op, want)

@@ -229,21 +229,21 @@ func (o object) removed(id string) error {
 func version() (hns.Version, error) { return first[hns.Version]("/globals/version") }
 
 // first gets something by HNS's first interface.
-func first[T any](path string) (T, error) {
+func first[T any](path string) (T, error) { return asked[T]("GET", path, "") }
+
+// asked makes a call of HNS's first interface.
+func asked[T any](method, path, body string) (T, error) {
 	var none T
-	method, err := windows.UTF16PtrFromString("GET")
-	if err != nil {
-		return none, err
+	var args [3]*uint16
+	for i, text := range []string{method, path, body} {
+		var err error
+		if args[i], err = windows.UTF16PtrFromString(text); err != nil {
+			return none, err
+		}
 	}
 
-	at, err := windows.UTF16PtrFromString(path)
-	if err != nil {
-		return none, err
-	}
-
-	var body uint16
 	var response *uint16
-	err = invoke(procHNSCall, nil, uintptr(unsafe.Pointer(method)), uintptr(unsafe.Pointer(at)), uintptr(unsafe.Pointer(&body)), uintptr(unsafe.Pointer(&response)))
+	err := invoke(procHNSCall, nil, uintptr(unsafe.Pointer(args[0])), uintptr(unsafe.Pointer(args[1])), uintptr(unsafe.Pointer(args[2])), uintptr(unsafe.Pointer(&response)))
 	if err != nil {
 		return none, err
 	}
@@ -253,13 +253,15 @@ func first[T any](path string) (T, error) {
 		Error   string
 		Output  T
 	}
-
 	if err := json.Unmarshal([]byte(taken(response)), &said); err != nil {
-		return none, fmt.Errorf("HNS's answer to GET %s is not understood: %w", path, err)
+		return none, fmt.Errorf("HNS's answer to %s %s is not understood: %w", method, path, err)
 	}
-
-	if !said.Success {
-		return none, errors.New(strings.TrimSpace(said.Error))
+	switch text := strings.TrimSpace(said.Error); {
+	case said.Success:
+		return said.Output, nil
+	case strings.Contains(text, "already attached"):
+		return none, &hresult{code: hns.CodeAttached, text: text} // older builds give the text alone
+	default:
+		return none, errors.New(text)
 	}
-	return said.Output, nil
 }

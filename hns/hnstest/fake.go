@@ -25,6 +25,9 @@ type Fake struct {
 	// Refuse, if set, answers a creation or modification with an error of the host's own, a full port pool for example.
 	Refuse func(kind string, endpoint *hns.Endpoint, lb *hns.LoadBalancer) error
 
+	// NoAdapters: endpoints that are attached to the host get no adapter (see NameOf). It is set before the Fake is used.
+	NoAdapters bool
+
 	mu sync.Mutex // guards objects
 	objects
 }
@@ -36,7 +39,8 @@ type objects struct {
 	endpoints  []hns.Endpoint
 	balancers  []hns.LoadBalancer
 	namespaces []hns.Namespace
-	oneOwner   bool // of each port of the host
+	oneOwner   bool                    // of each port of the host
+	attached   map[hns.EndpointID]bool // endpoints that are attached to the host, whatever the lists say
 }
 
 // HostNamespace is the id of the namespace that stands for the host's own compartment. Every Windows host has one.
@@ -48,7 +52,7 @@ func New(version hns.Version, networks ...hns.Network) *Fake {
 	return &Fake{
 		HNS:      version,
 		recorder: recorder{calls: map[string]int{}, turn: make(chan struct{}, 1)},
-		objects:  objects{networks: networks, namespaces: []hns.Namespace{host}},
+		objects:  objects{networks: networks, namespaces: []hns.Namespace{host}, attached: map[hns.EndpointID]bool{}},
 	}
 }
 

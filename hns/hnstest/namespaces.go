@@ -3,6 +3,7 @@ package hnstest
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"porthole.dev/porthole/hns"
 )
@@ -44,7 +45,7 @@ func (f *Fake) Namespace(ctx context.Context, id hns.NamespaceID) (hns.Namespace
 }
 
 // AddToNamespace implements the method of hcn.Client. Doing it again is success. A remote endpoint and one that is in another
-// namespace are refused.
+// namespace, or in one that HNS does not list, are refused.
 func (f *Fake) AddToNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
 	return f.change(ctx, "add endpoint", func() error {
 		namespace := slices.IndexFunc(f.namespaces, func(n hns.Namespace) bool { return n.ID == id })
@@ -54,12 +55,13 @@ func (f *Fake) AddToNamespace(ctx context.Context, id hns.NamespaceID, endpoint 
 		}
 
 		switch e := &f.endpoints[i]; {
-		case e.Namespace != "" && e.Namespace != id:
-			return fail(hns.Invalid, 0x803b002b, "add endpoint %s", endpoint)
+		case e.Namespace != "" && e.Namespace != id, e.Namespace == "" && f.attached[endpoint]:
+			return fail(hns.Invalid, hns.CodeInNamespace, "add endpoint %s", endpoint)
 		case e.Remote:
 			return fail(hns.Unsupported, 0x803b0015, "add endpoint %s", endpoint)
 		case e.Namespace == "":
 			e.Namespace = id
+			f.attached[endpoint] = strings.HasPrefix(f.namespaces[namespace].Type, "Host")
 			f.namespaces[namespace].Endpoints = append(f.namespaces[namespace].Endpoints, endpoint)
 		}
 		return nil
@@ -81,6 +83,7 @@ func (f *Fake) RemoveFromNamespace(ctx context.Context, id hns.NamespaceID, endp
 
 // detach takes an endpoint out of the lists of all namespaces. The caller holds Fake.mu.
 func (o *objects) detach(endpoint hns.EndpointID) {
+	delete(o.attached, endpoint)
 	for i := range o.namespaces {
 		o.namespaces[i].Endpoints = slices.DeleteFunc(o.namespaces[i].Endpoints, func(e hns.EndpointID) bool { return e == endpoint })
 	}

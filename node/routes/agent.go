@@ -13,6 +13,7 @@ import (
 
 	"porthole.dev/porthole/internal/retry"
 	"porthole.dev/porthole/internal/wakeup"
+	"porthole.dev/porthole/routes/adapters"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/podnet"
 	"porthole.dev/porthole/routes/table"
@@ -34,6 +35,7 @@ type agent struct {
 
 	// Of the loop only.
 	made    keeper   // the chosen mode, once the node's address is known
+	keeping bool     // the host's adapters are kept
 	warned  []string // reasons that an event was written for
 	written string   // status of the condition that was written last
 
@@ -44,7 +46,8 @@ type agent struct {
 
 type networkState struct {
 	podnet.Options
-	Err string // why the pod network is not ready
+	Err     string              // why the pod network is not ready
+	Differs []podnet.Difference // in what HNS reads it back differently
 }
 
 // cluster is what the agent needs of the API server; client.go implements it.
@@ -64,6 +67,16 @@ type maker interface {
 	ensure(ctx context.Context, o podnet.Options, wanted podnet.Network) (podnet.Made, error)
 	// conf returns this system's CNI configuration.
 	conf(wanted podnet.Network) podnet.Conf
+	// adapters returns what keeps the host's adapters as the pod network needs them; nil if nothing has to.
+	adapters() adapterKeeper
+}
+
+// adapterKeeper is implemented by adapters.Keeper.
+type adapterKeeper interface {
+	// Sync makes one pass for what is wanted from now on, Run one after the other until ctx ends.
+	Sync(ctx context.Context, wanted adapters.Wanted) error
+	Run(ctx context.Context)
+	Status() adapters.Status
 }
 
 func newAgent(o Options, modes modeTable, maker maker) *agent {
@@ -143,6 +156,9 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 	if err != nil {
 		return err
 	}
+	if err := a.keepAdapters(ctx, tasks, adapters.Wanted{Node: o.Node, Host: o.HostAddr()}); err != nil {
+		return err
+	}
 	if err := a.writeConf(ctx, wanted); err != nil {
 		return err
 	}
@@ -153,9 +169,23 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 		tasks.Go(func() { k.Run(ctx) })
 	}
 	a.mu.Lock()
-	a.network = networkState{Options: o}
+	a.network = networkState{Options: o, Differs: made.Differs}
 	a.mu.Unlock()
 	return a.publish(ctx, k.Status())
+}
+
+// keepAdapters makes the host's adapters carry packets of pods, and keeps them so from then on.
+func (a *agent) keepAdapters(ctx context.Context, tasks *sync.WaitGroup, wanted adapters.Wanted) error {
+	keeper := a.maker.adapters()
+	if keeper == nil {
+		return nil
+	}
+	err := keeper.Sync(ctx, wanted)
+	if !a.keeping {
+		a.keeping = true
+		tasks.Go(func() { keeper.Run(ctx) })
+	}
+	return err
 }
 
 func logMade(ctx context.Context, made podnet.Made, o podnet.Options) {

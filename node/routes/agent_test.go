@@ -3,6 +3,7 @@ package routes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hnstest"
+	"porthole.dev/porthole/routes/adapters"
 	"porthole.dev/porthole/routes/hostgw"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/podnet"
@@ -120,13 +122,83 @@ func (f *fakeTable) dump() string {
 	return strings.Join(lines, ", ")
 }
 
+// fakeAdapters are the adapters of a Windows host in memory: those in list, and one for the host's endpoint while it is attached.
+type fakeAdapters struct {
+	hns  *hnstest.Fake
+	mu   sync.Mutex
+	list []adapters.Adapter
+	made int // adapters of host endpoints
+}
+
+func (f *fakeAdapters) List() ([]adapters.Adapter, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	addr := netip.MustParseAddr("10.244.1.2")
+	name, err := hnstest.Host{Fake: f.hns}.NameOf(addr)
+	is := func(a adapters.Adapter) bool { return slices.Contains(a.Addrs, addr) }
+	switch {
+	case name == "":
+		f.list = slices.DeleteFunc(f.list, is)
+	case !slices.ContainsFunc(f.list, is):
+		f.made++
+		f.list = append(f.list, adapters.Adapter{ID: uint64(100 + f.made), Name: name, Addrs: []netip.Addr{addr}})
+	}
+	return slices.Clone(f.list), err
+}
+
+func (f *fakeAdapters) EnableForwarding(a adapters.Adapter) error {
+	return f.change(a.ID, func(a *adapters.Adapter) { a.Forwarding = true })
+}
+
+func (f *fakeAdapters) DeleteDefault(a adapters.Adapter, nextHop netip.Addr) error {
+	return f.change(a.ID, func(a *adapters.Adapter) {
+		a.Defaults = slices.DeleteFunc(slices.Clone(a.Defaults), func(hop netip.Addr) bool { return hop == nextHop })
+	})
+}
+
+func (f *fakeAdapters) change(id uint64, do func(*adapters.Adapter)) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.list {
+		if f.list[i].ID == id {
+			do(&f.list[i])
+			return nil
+		}
+	}
+	return errors.New("the adapter is gone")
+}
+
+func (f *fakeAdapters) Watch(ctx context.Context, _ func()) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// dump prints the adapters, and "drops" for those without forwarding.
+func (f *fakeAdapters) dump() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var lines []string
+	for _, a := range f.list {
+		line := a.Name + " forwards"
+		if !a.Forwarding {
+			line = a.Name + " drops"
+		}
+		if len(a.Defaults) > 0 {
+			line += fmt.Sprint(" ", a.Defaults)
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, ", ")
+}
+
 // testNode is a Windows node in memory.
 type testNode struct {
 	*agent
-	cluster *fakeCluster
-	table   *fakeTable
-	hns     *hnstest.Fake
-	conf    string // folder of the CNI configuration
+	cluster  *fakeCluster
+	table    *fakeTable
+	hns      *hnstest.Fake
+	adapters *fakeAdapters
+	conf     string // folder of the CNI configuration
 
 	modesMade int
 }
@@ -146,7 +218,9 @@ func newTestNode(t *testing.T, o Options) *testNode {
 		w.modesMade++
 		return keep.New(hostgw.New(e.Node, w.table), e.Keep), nil
 	}}}
-	maker := hnsMaker{hns: podnet.HNS{Reader: w.hns, Writer: w.hns}, replace: o.ReplaceNetwork}
+	w.adapters = &fakeAdapters{hns: w.hns, list: []adapters.Adapter{{ID: 1, Name: "Ethernet", Addrs: []netip.Addr{netip.MustParseAddr("10.99.0.21")}}}}
+	keeper := adapters.New(w.adapters)
+	maker := hnsMaker{hns: &podnet.HNS{Reader: w.hns, Writer: hnstest.Host{Fake: w.hns}, Balancers: w.hns, Adapters: keeper}, keeper: keeper, replace: o.ReplaceNetwork}
 	w.agent = newAgent(o, onFake, maker)
 	w.agent.cluster = w.cluster
 	w.agent.onLink = func(netip.Addr) ([]netip.Prefix, error) { return []netip.Prefix{segment}, nil }

@@ -2,18 +2,48 @@ package routes
 
 import (
 	"context"
+	"strings"
 
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/routes/adapters"
 	"porthole.dev/porthole/routes/podnet"
 )
 
 // hnsMaker makes the network of a Windows node. It is built on every system, so that it can be tested on a fake.
 type hnsMaker struct {
-	hns     podnet.HNS
-	replace bool // a network that does not fit may be replaced although it holds endpoints
+	hns     *podnet.HNS
+	keeper  *adapters.Keeper
+	replace bool   // a network that does not fit may be replaced although it holds endpoints
+	adapter string // the adapter that a new network is bound to; empty: the one with the node's address
 }
 
-func (m hnsMaker) ensure(ctx context.Context, _ podnet.Options, wanted podnet.Network) (podnet.Made, error) {
-	return m.hns.Ensure(ctx, wanted, m.replace)
+func (m hnsMaker) ensure(ctx context.Context, o podnet.Options, wanted podnet.Network) (podnet.Made, error) {
+	wanted.HNS.Adapter = m.adapter
+	if m.adapter == "" {
+		name, err := m.keeper.NameOf(o.Node)
+		if err != nil {
+			return podnet.Made{}, err
+		}
+		wanted.HNS.Adapter = physical(name)
+	}
+
+	made, err := m.hns.Ensure(ctx, wanted, m.replace)
+	if made.Changed {
+		klog.FromContext(ctx).Info("Changed the pod network in HNS", "adapter", wanted.HNS.Adapter)
+	}
+	return made, err
+}
+
+// physical returns the name of the network adapter below a virtual one. When HNS binds a network to an adapter, the adapter's
+// address moves to one called "vEthernet (NAME)", and HNS knows only NAME ("An adapter was not found", flannel-io/flannel#921).
+func physical(name string) string {
+	if inner, ok := strings.CutPrefix(name, "vEthernet ("); ok {
+		return strings.TrimSuffix(inner, ")")
+	}
+	return name
 }
 
 func (m hnsMaker) conf(wanted podnet.Network) podnet.Conf { return wanted.WindowsConf }
+
+func (m hnsMaker) adapters() adapterKeeper { return m.keeper }

@@ -9,7 +9,7 @@ import (
 // linuxMaker makes outbound NAT; the bridge is made by the CNI plugin with the first pod.
 type linuxMaker struct{ nat *podnet.NAT }
 
-func newMaker(bool) (maker, error) {
+func newMaker(Options) (maker, error) {
 	nat, err := podnet.NewNAT()
 	return linuxMaker{nat}, err
 }
@@ -18,5 +18,8 @@ func (m linuxMaker) ensure(ctx context.Context, o podnet.Options, _ podnet.Netwo
 	changed, err := m.nat.Ensure(ctx, o)
 	return podnet.Made{Changed: changed}, err
 }
+
+// adapters: the bridge plugin switches forwarding on.
+func (m linuxMaker) adapters() adapterKeeper { return nil }
 
 func (m linuxMaker) conf(wanted podnet.Network) podnet.Conf { return wanted.LinuxConf }

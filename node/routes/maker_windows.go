@@ -2,10 +2,14 @@ package routes
 
 import (
 	"porthole.dev/porthole/hns/hcn"
+	"porthole.dev/porthole/routes/adapters"
 	"porthole.dev/porthole/routes/podnet"
 )
 
-func newMaker(replace bool) (maker, error) {
-	client := hcn.New(hcn.Options{})
-	return hnsMaker{hns: podnet.HNS{Reader: client, Writer: client}, replace: replace}, nil
+func newMaker(o Options) (maker, error) {
+	client, keeper := hcn.New(hcn.Options{}), adapters.New(adapters.NewHost())
+	return hnsMaker{
+		hns:    &podnet.HNS{Reader: client, Writer: hcn.Host{Client: client}, Balancers: client, Adapters: keeper},
+		keeper: keeper, replace: o.ReplaceNetwork, adapter: o.Adapter,
+	}, nil
 }

@@ -25,7 +25,9 @@ type Options struct {
 
 	// ReplaceNetwork allows to delete an HNS network of our name that does not fit, together with its endpoints.
 	ReplaceNetwork bool
-	Bind           string // address:port of /healthz, /readyz, /metrics and /status; empty: none
+	// Adapter is the network adapter that a new HNS network is bound to; empty: the one with the node's address.
+	Adapter string
+	Bind    string // address:port of /healthz, /readyz, /metrics and /status; empty: none
 }
 
 // Run works until ctx ends. Network, routes and configuration stay behind.
@@ -37,7 +39,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	maker, err := newMaker(o.ReplaceNetwork)
+	maker, err := newMaker(o)
 	if err != nil {
 		return err
 	}

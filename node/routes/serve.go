@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/internal/httpserve"
+	"porthole.dev/porthole/routes/adapters"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/table"
 )
@@ -33,6 +34,8 @@ type Status struct {
 	Error    string             `json:"error,omitempty"`    // why the counts are not known
 	Repairs  int                `json:"repairs"`
 	Routes   []keep.RouteStatus `json:"routes"`
+	// Adapters are the host's network adapters that carry packets of pods (Windows).
+	Adapters *adapters.Status `json:"adapters,omitempty"`
 }
 
 // status describes the pod network and the routes.
@@ -47,6 +50,15 @@ func (a *agent) status() Status {
 	}
 	if network.Err != "" {
 		s.Problems = append(s.Problems, "pod network: "+network.Err)
+	}
+	for _, d := range network.Differs {
+		s.Problems = append(s.Problems, fmt.Sprintf("pod network: HNS was asked for it as it should be, and reads back %s; it is used as it is", d))
+	}
+	if k := a.maker.adapters(); k != nil {
+		if adapters := k.Status(); adapters.Known {
+			s.Adapters = &adapters
+			s.Problems = append(s.Problems, adapters.Problems...)
+		}
 	}
 	if keeper == nil {
 		s.Error = network.Err
@@ -72,7 +84,7 @@ func (s Status) unhealthy() string {
 	switch {
 	case s.Error != "":
 		return s.Error
-	case s.Failed > 0 || s.PodCIDR == "":
+	case s.Failed > 0 || s.PodCIDR == "" || s.Adapters != nil && len(s.Adapters.Problems) > 0:
 		return strings.Join(s.Problems, "; ")
 	}
 	return ""
@@ -122,6 +134,13 @@ func (a *agent) metrics() *prometheus.Registry {
 	gauge("porthole_routes_wanted", "Routes to other nodes that should be there.", func(s Status) int { return s.Wanted })
 	gauge("porthole_routes_present", "Routes to other nodes that are there.", func(s Status) int { return s.Present })
 	gauge("porthole_routes_failed", "Routes to other nodes that should be there and are not.", func(s Status) int { return s.Failed })
+
+	gauge("porthole_routes_adapter_problems", "Things that are wrong with the host's adapters, so that pods do not reach other nodes.", func(s Status) int {
+		if s.Adapters == nil {
+			return 0
+		}
+		return len(s.Adapters.Problems)
+	})
 
 	registry.MustRegister(collectors.NewGoCollector(), prometheus.NewCounterFunc(
 		prometheus.CounterOpts{Name: "porthole_routes_repairs_total", Help: "Routes that were put back after they had been there."},

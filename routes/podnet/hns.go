@@ -3,15 +3,24 @@ package podnet
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"time"
 
 	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/internal/retry"
 )
 
-// HNS makes the pod network of a Windows host. Both parts are the same client, hns/hcn on Windows and hns/hnstest in tests;
-// what only reads and what changes the host are kept apart.
+// HNS makes the pod network of a Windows host. Reader, Writer and Balancers are the same client, of hns/hcn on Windows and of
+// hns/hnstest in tests. It remembers what it made, so use one for the life of a process; it is not safe for concurrent use.
 type HNS struct {
-	Reader reader
-	Writer writer
+	Reader    reader
+	Writer    writer
+	Balancers balancers
+	Adapters  adapters
+
+	made    hns.NetworkID // the network that this process created last
+	missing time.Time     // since when the host's endpoint is attached and has no adapter; zero: it has one
+	renewed int           // how often the host's endpoint was made anew because it had no adapter
 }
 
 // reader is what has to be known of HNS.
@@ -27,20 +36,41 @@ type writer interface {
 	DeleteNetwork(ctx context.Context, id hns.NetworkID) error
 	CreateEndpoint(ctx context.Context, endpoint hns.Endpoint) (hns.Endpoint, error)
 	DeleteEndpoint(ctx context.Context, id hns.EndpointID) error
+	CreateHostNamespace(ctx context.Context) (hns.Namespace, error)
 	AddToNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error
+	AttachToHost(ctx context.Context, endpoint hns.EndpointID) error
 }
+
+// balancers are the load balancers of the host. Those of a network are deleted before it is.
+type balancers interface {
+	LoadBalancers(ctx context.Context) ([]hns.LoadBalancer, error)
+	DeleteLoadBalancer(ctx context.Context, id hns.LoadBalancerID) error
+}
+
+// adapters are the host's network adapters, which only Windows knows; routes/adapters implements it.
+type adapters interface {
+	// NameOf returns the name of the adapter that has the address, "" if none has.
+	NameOf(addr netip.Addr) (string, error)
+}
+
+// adapterPatience is how long the host's endpoint may be attached without an adapter before it is made anew. Windows makes the
+// adapter after the call that attaches has returned; after a reboot the endpoint may be listed without one for ever
+// (kubernetes-sigs/sig-windows-tools#94, flannel-io/flannel#1112).
+var adapterPatience = retry.Backoff{First: 5 * time.Second, Max: time.Minute}
 
 // Made is what Ensure did.
 type Made struct {
 	Changed  bool
 	Replaced []Difference // why a network of our name was replaced; empty if none was
+	// Differs says in what the network reads back differently from how it was made. It is used as it is.
+	Differs []Difference
 }
 
-// Ensure makes the network and the host's endpoint in it, attached to the host's compartment. What is right is left alone. A
-// network of that name that does not fit is replaced as MakePlan describes; if it is not, the error is a *DiffersError. If HNS
-// does not answer all questions, nothing is changed.
-func (h HNS) Ensure(ctx context.Context, wanted Network, replace bool) (Made, error) {
-	seen, err := h.observe(ctx, wanted.HNS.Name)
+// Ensure makes the network and the host's endpoint in it, attached to the host's compartment, and looks that an adapter of the host
+// has the endpoint's address. What is right is left alone. A network of that name that does not fit is replaced as MakePlan
+// describes; if it is not, the error is a *DiffersError. If HNS does not answer all questions, nothing is changed.
+func (h *HNS) Ensure(ctx context.Context, wanted Network, replace bool) (Made, error) {
+	seen, err := h.observe(ctx, wanted)
 	if err != nil {
 		return Made{}, err
 	}
@@ -49,17 +79,19 @@ func (h HNS) Ensure(ctx context.Context, wanted Network, replace bool) (Made, er
 		return Made{}, err
 	}
 
-	made := Made{Replaced: plan.Replaces}
+	made := Made{Replaced: plan.Replaces, Differs: plan.Accepts}
 	for _, op := range plan.Ops {
 		if err := h.apply(ctx, op, wanted, &seen); err != nil {
 			return made, fmt.Errorf("%s %s: %w", op.Verb, op.Name, err)
 		}
 		made.Changed = true
 	}
-	return made, nil
+	return made, h.look(wanted, plan)
 }
 
-func (h HNS) observe(ctx context.Context, name string) (Seen, error) {
+// observe reads what MakePlan has to know.
+func (h *HNS) observe(ctx context.Context, wanted Network) (Seen, error) {
+	name := wanted.HNS.Name
 	var seen Seen
 	network, err := h.Reader.NetworkByName(ctx, name)
 	switch {
@@ -68,8 +100,14 @@ func (h HNS) observe(ctx context.Context, name string) (Seen, error) {
 		return Seen{}, fmt.Errorf("looking up HNS network %s: %w", name, err)
 	default:
 		seen.Network = network
+		seen.Ours = network.ID == h.made
 		if seen.Endpoints, err = h.Reader.Endpoints(ctx, network.ID); err != nil {
 			return Seen{}, fmt.Errorf("listing endpoints of HNS network %s: %w", name, err)
+		}
+		if len(Diff(wanted.HNS, network)) > 0 {
+			if seen.Balancers, err = h.Balancers.LoadBalancers(ctx); err != nil {
+				return Seen{}, fmt.Errorf("listing load balancers: %w", err)
+			}
 		}
 	}
 
@@ -77,41 +115,97 @@ func (h HNS) observe(ctx context.Context, name string) (Seen, error) {
 	if err != nil {
 		return Seen{}, fmt.Errorf("listing HNS namespaces: %w", err)
 	}
-	seen.Host, err = hostNamespace(all)
-	return seen, err
+	seen.Host = hostNamespace(all)
+
+	adapter, err := h.Adapters.NameOf(wanted.Host.Addrs[0])
+	if err != nil {
+		return Seen{}, err
+	}
+	seen.Adapter = adapter != ""
+	seen.Overdue = !seen.Adapter && !h.missing.IsZero() && time.Since(h.missing) >= adapterPatience.Wait(h.renewed+1)
+	return seen, nil
 }
 
-func hostNamespace(all []hns.Namespace) (hns.Namespace, error) {
+// hostNamespace returns the namespace of the host's own compartment, the zero Namespace if HNS has none.
+func hostNamespace(all []hns.Namespace) hns.Namespace {
 	for _, kind := range []string{"HostDefault", "Host"} {
 		for _, n := range all {
 			if n.Type == kind {
-				return n, nil
+				return n
 			}
 		}
 	}
-	return hns.Namespace{}, fmt.Errorf("HNS lists %d namespaces and none is the host's own", len(all))
+	return hns.Namespace{}
+}
+
+// look returns an error while no adapter has the address of the host's endpoint, which must be attached. It measures how long.
+func (h *HNS) look(wanted Network, plan Plan) error {
+	if plan.has(CreateHost) && !h.missing.IsZero() {
+		h.missing = time.Time{}
+		h.renewed++
+	}
+	addr := wanted.Host.Addrs[0]
+	adapter, err := h.Adapters.NameOf(addr)
+	if err != nil {
+		return err
+	}
+	if adapter != "" {
+		h.missing, h.renewed = time.Time{}, 0
+		return nil
+	}
+
+	if h.missing.IsZero() {
+		h.missing = time.Now()
+	}
+	return fmt.Errorf("HNS endpoint %s is attached to the host, but no adapter has its address %s, which is the pods' gateway: "+
+		"it is made anew if none has after %v", wanted.Host.Name, addr, adapterPatience.Wait(h.renewed+1))
 }
 
 // apply makes one change. It keeps in seen what was created, because later changes need its id.
-func (h HNS) apply(ctx context.Context, op Op, wanted Network, seen *Seen) (err error) {
+func (h *HNS) apply(ctx context.Context, op Op, wanted Network, seen *Seen) (err error) {
 	switch op.Verb {
+	case DeleteBalancer:
+		err = h.Balancers.DeleteLoadBalancer(ctx, op.Balancer)
 	case DeleteEndpoint:
 		err = h.Writer.DeleteEndpoint(ctx, op.Endpoint)
 	case DeleteNetwork:
 		err = h.Writer.DeleteNetwork(ctx, seen.Network.ID)
+
 	case CreateNetwork:
 		seen.Network, err = h.Writer.CreateNetwork(ctx, wanted.HNS)
+		h.made = seen.Network.ID
 	case CreateHost:
 		endpoint := wanted.Host
 		endpoint.Network = seen.Network.ID
 		endpoint, err = h.Writer.CreateEndpoint(ctx, endpoint)
 		seen.Endpoints = []hns.Endpoint{endpoint}
+
+	case CreateNamespace:
+		seen.Host, err = h.Writer.CreateHostNamespace(ctx)
+		if err != nil && hns.ClassOf(err) != hns.Unknown {
+			err = nil // refused: the older interface attaches without a namespace
+		}
 	case AttachHost:
 		id := op.Endpoint
 		if id == "" {
 			id = seen.Endpoints[0].ID
 		}
-		err = h.Writer.AddToNamespace(ctx, seen.Host.ID, id)
+		err = h.attach(ctx, seen.Host.ID, id)
+	}
+	return err
+}
+
+// attach puts the host's endpoint into the host's compartment. One that is there already counts as attached, although HNS calls
+// that an error (flannel-io/flannel#1391): whether it is, the host's adapters say.
+func (h *HNS) attach(ctx context.Context, namespace hns.NamespaceID, endpoint hns.EndpointID) error {
+	var err error
+	if namespace == "" {
+		err = h.Writer.AttachToHost(ctx, endpoint)
+	} else {
+		err = h.Writer.AddToNamespace(ctx, namespace, endpoint)
+	}
+	if hns.IsAttached(err) {
+		return nil
 	}
 	return err
 }

@@ -18,6 +18,15 @@ type Network struct {
 // HostEndpoint is the name of the host's own endpoint. Upstream's kube-proxy looks for this name too.
 const HostEndpoint = NetworkName + "_ep"
 
+// hostEndpointOf has a default route to nowhere. Without it HNS takes the subnet's gateway, which nobody has on these networks, and
+// the host gets a second default route through it (flannel-io/flannel#1763; microsoft/SDN start-kubelet.ps1 gives the same gateway).
+func hostEndpointOf(o Options) hns.Endpoint {
+	return hns.Endpoint{
+		Name: HostEndpoint, Addrs: []netip.Addr{o.HostAddr()}, PrefixLen: o.PodCIDR.Bits(),
+		Routes: []hns.Route{{Destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0), NextHop: netip.IPv4Unspecified()}},
+	}
+}
+
 // Bridged returns the pod network of the modes that encapsulate nothing: pods are on a bridge, on Windows on a network of
 // type L2Bridge.
 func Bridged(o Options) (Network, error) {
@@ -35,7 +44,7 @@ func Bridged(o Options) (Network, error) {
 			Name: NetworkName, Type: hns.L2Bridge,
 			Subnets: []hns.Subnet{{Prefix: o.PodCIDR.Masked(), Gateway: o.Gateway()}},
 		},
-		Host:      hns.Endpoint{Name: HostEndpoint, Addrs: []netip.Addr{o.HostAddr()}, PrefixLen: o.PodCIDR.Bits()},
+		Host:      hostEndpointOf(o),
 		LinuxConf: linux, WindowsConf: windows,
 	}, nil
 }

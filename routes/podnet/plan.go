@@ -11,9 +11,13 @@ import (
 
 // Seen is what HNS has of the pod network.
 type Seen struct {
-	Network   hns.Network    // the one with the wanted name; zero if there is none
-	Endpoints []hns.Endpoint // those of Network
-	Host      hns.Namespace  // the namespace of the host's own compartment
+	Network   hns.Network        // the one with the wanted name; zero if there is none
+	Ours      bool               // this process created Network
+	Endpoints []hns.Endpoint     // those of Network
+	Host      hns.Namespace      // the namespace of the host's own compartment; zero if there is none
+	Adapter   bool               // an adapter of the host has the address of the host's endpoint
+	Overdue   bool               // the endpoint is attached and has no adapter, for too long
+	Balancers []hns.LoadBalancer // all of the host, if Network does not fit
 }
 
 // Difference is one property in which a network of our name is not the wanted one.
@@ -24,7 +28,7 @@ func (d Difference) String() string {
 }
 
 // Diff returns the properties in which the found network does not fit: type, subnets and their gateways. Other properties and
-// further subnets do not count, because HNS adds some by itself.
+// further subnets do not count, because HNS adds some by itself; nor does a gateway that HNS does not report.
 func Diff(wanted, found hns.Network) []Difference {
 	var list []Difference
 	if found.Type != wanted.Type {
@@ -36,7 +40,7 @@ func Diff(wanted, found hns.Network) []Difference {
 		switch {
 		case i < 0:
 			list = append(list, Difference{"subnet", s.Prefix.String(), subnets(found)})
-		case found.Subnets[i].Gateway != s.Gateway:
+		case found.Subnets[i].Gateway.IsValid() && found.Subnets[i].Gateway != s.Gateway:
 			list = append(list, Difference{"gateway of " + s.Prefix.String(), s.Gateway.String(), addr(found.Subnets[i].Gateway)})
 		}
 	}
@@ -96,25 +100,34 @@ type Verb string
 
 // Verbs, in the order of a plan. What is created is the network and the host's endpoint of the wanted Network.
 const (
-	DeleteEndpoint Verb = "delete endpoint"
-	DeleteNetwork  Verb = "delete network"
-	CreateNetwork  Verb = "create network"
-	CreateHost     Verb = "create host endpoint"
-	AttachHost     Verb = "attach host endpoint"
+	DeleteBalancer  Verb = "delete load balancer"
+	DeleteEndpoint  Verb = "delete endpoint"
+	DeleteNetwork   Verb = "delete network"
+	CreateNetwork   Verb = "create network"
+	CreateHost      Verb = "create host endpoint"
+	CreateNamespace Verb = "create host namespace"
+	AttachHost      Verb = "attach host endpoint"
 )
 
 // Op is one change in HNS.
 type Op struct {
 	Verb     Verb
-	Endpoint hns.EndpointID // of DeleteEndpoint; of AttachHost unless it is created first
-	Name     string         // what the change is about, for messages
+	Endpoint hns.EndpointID     // of DeleteEndpoint; of AttachHost unless it is created first
+	Balancer hns.LoadBalancerID // of DeleteBalancer
+	Name     string             // what the change is about, for messages
 }
 
 // Plan is what has to be done in HNS, in order.
 type Plan struct {
 	// Replaces says why a network of our name is replaced; empty if none is.
 	Replaces []Difference
-	Ops      []Op
+	// Accepts is what differs in a network that is left as it is: we made it, so that making it again would not help.
+	Accepts []Difference
+	Ops     []Op
+}
+
+func (p Plan) has(verb Verb) bool {
+	return slices.ContainsFunc(p.Ops, func(o Op) bool { return o.Verb == verb })
 }
 
 // String returns the plan as tests show it.
@@ -123,6 +136,9 @@ func (p Plan) String() string {
 	for _, d := range p.Replaces {
 		fmt.Fprintf(&b, "replace: %s\n", d)
 	}
+	for _, d := range p.Accepts {
+		fmt.Fprintf(&b, "accept: %s\n", d)
+	}
 	for _, o := range p.Ops {
 		fmt.Fprintf(&b, "%s %s\n", o.Verb, o.Name)
 	}
@@ -130,37 +146,72 @@ func (p Plan) String() string {
 }
 
 // MakePlan compares HNS with the wanted network. A network that fits is left alone. One that does not is replaced if replace is
-// true or if it holds no endpoint but the host's own, which we made ourselves; otherwise the result is a *DiffersError.
+// true or if it holds no endpoint but the host's own, which we made ourselves; otherwise the result is a *DiffersError. One that
+// this process created is not replaced: HNS reads it back in another form, and would do so again.
+//
+// The host's endpoint counts as attached if HNS says so or if an adapter of the host has its address. If HNS says so and no adapter
+// has it for too long, the endpoint is made anew.
 func MakePlan(wanted Network, seen Seen, replace bool) (Plan, error) {
-	var p Plan
-	endpoints := seen.Endpoints
+	p, endpoints := Plan{}, seen.Endpoints
+	differences := []Difference(nil)
 	if seen.Network.ID != "" {
-		p.Replaces = Diff(wanted.HNS, seen.Network)
+		differences = Diff(wanted.HNS, seen.Network)
 	}
 
-	if len(p.Replaces) > 0 {
+	switch {
+	case len(differences) == 0:
+	case seen.Ours:
+		p.Accepts = differences
+	default:
 		if used := others(wanted.Host.Name, endpoints); len(used) > 0 && !replace {
-			return Plan{}, &DiffersError{Network: wanted.HNS.Name, Differences: p.Replaces, Endpoints: used}
+			return Plan{}, &DiffersError{Network: wanted.HNS.Name, Differences: differences, Endpoints: used}
 		}
-		// HNS refuses to delete a network with an endpoint that is in a namespace.
-		for _, e := range endpoints {
-			p.Ops = append(p.Ops, Op{DeleteEndpoint, e.ID, e.Name})
-		}
-		p.Ops = append(p.Ops, Op{Verb: DeleteNetwork, Name: wanted.HNS.Name})
+		p.Replaces, p.Ops = differences, removal(wanted.HNS.Name, seen)
 		endpoints = nil
 	}
 	if seen.Network.ID == "" || len(p.Replaces) > 0 {
 		p.Ops = append(p.Ops, Op{Verb: CreateNetwork, Name: wanted.HNS.Name})
 	}
 
+	p.planHost(wanted, seen, endpoints)
+	return p, nil
+}
+
+// removal plans the deletion of a network. Load balancers go first, because those of a network that is gone spoil later ones
+// (microsoft/Windows-Containers#79); then endpoints, because HNS refuses to delete a network with one that is in a namespace.
+func removal(name string, seen Seen) []Op {
+	var ops []Op
+	for _, lb := range seen.Balancers {
+		on := slices.ContainsFunc(seen.Endpoints, func(e hns.Endpoint) bool { return slices.Contains(lb.Endpoints, e.ID) })
+		if on {
+			ops = append(ops, Op{Verb: DeleteBalancer, Balancer: lb.ID, Name: string(lb.ID)})
+		}
+	}
+	for _, e := range seen.Endpoints {
+		ops = append(ops, Op{Verb: DeleteEndpoint, Endpoint: e.ID, Name: e.Name})
+	}
+	return append(ops, Op{Verb: DeleteNetwork, Name: name})
+}
+
+// planHost plans what makes the host's endpoint and attaches it. endpoints are those that the network will have.
+func (p *Plan) planHost(wanted Network, seen Seen, endpoints []hns.Endpoint) {
 	host, found := hostEndpoint(wanted.Host.Name, endpoints)
+	listed := found && attached(host, seen.Host)
+	switch {
+	case found && seen.Overdue:
+		p.Ops = append(p.Ops, Op{Verb: DeleteEndpoint, Endpoint: host.ID, Name: host.Name})
+		host, found = hns.Endpoint{}, false
+	case listed, found && seen.Adapter:
+		return
+	}
+
 	if !found {
 		p.Ops = append(p.Ops, Op{Verb: CreateHost, Name: wanted.Host.Name})
 	}
-	if !found || !attached(host, seen.Host) {
-		p.Ops = append(p.Ops, Op{AttachHost, host.ID, wanted.Host.Name})
+	if seen.Host.ID == "" {
+		p.Ops = append(p.Ops, Op{Verb: CreateNamespace, Name: "HostDefault"})
 	}
-	return p, nil
+	p.Ops = append(p.Ops, Op{Verb: AttachHost, Endpoint: host.ID, Name: wanted.Host.Name})
 }
 
 // others returns the names of the endpoints that are not the host's own.
@@ -185,5 +236,5 @@ func hostEndpoint(name string, endpoints []hns.Endpoint) (host hns.Endpoint, fou
 }
 
 func attached(e hns.Endpoint, host hns.Namespace) bool {
-	return hns.NormalID(string(e.Namespace)) == hns.NormalID(string(host.ID)) || slices.Contains(host.Endpoints, e.ID)
+	return host.ID != "" && (hns.NormalID(string(e.Namespace)) == hns.NormalID(string(host.ID)) || slices.Contains(host.Endpoints, e.ID))
 }

@@ -38,7 +38,7 @@ func (p *player) Give(section, text string) error {
 		p.seen.Network = hns.Network{}
 		return eachLine(text, p.network)
 	case "endpoints":
-		p.seen.Endpoints = nil
+		p.seen.Endpoints, p.seen.Adapter = nil, false
 		return eachLine(text, p.endpoint)
 	case "replace":
 		p.replace = text == "yes"
@@ -85,7 +85,7 @@ func (p *player) endpoint(words []string) error {
 	}
 	e := hns.Endpoint{ID: hns.EndpointID("id-of-" + words[0]), Name: words[0], Remote: words[1] == "remote"}
 	if len(words) > 2 {
-		e.Namespace = "host"
+		e.Namespace, p.seen.Adapter = "host", true
 	}
 	p.seen.Endpoints = append(p.seen.Endpoints, e)
 	return nil

@@ -332,11 +332,35 @@ func (h *Host) MakeNetwork(ctx context.Context) (err error) {
 
 	for _, n := range d.Namespaces {
 		if kind := text(n, "Type"); kind == "Host" || kind == "HostDefault" {
-			return h.attach(ctx, text(n, "ID"), ep)
+			return errors.Join(h.attach(ctx, text(n, "ID"), ep), forward(h))
 		}
 	}
 
 	return errors.New("HNS has no namespace of the host")
+}
+
+// forward lets packets of pods pass the host, as `porthole routes` does, which has to say so of the adapters with the node's
+// address and with that of the host's endpoint.
+func forward(h *Host) error {
+	if h.plane == nil {
+		return nil
+	}
+	var adapters []int
+	err := platform.InNetns(h.Netns, func() error {
+		list, err := netlink.AddrList(nil, netlink.FAMILY_V4)
+		for _, a := range list {
+			if addr, ok := netip.AddrFromSlice(a.IP.To4()); ok && (addr == h.Addr || addr == h.hostAddr()) {
+				adapters = append(adapters, a.LinkIndex)
+			}
+		}
+		return err
+	})
+	for _, index := range adapters {
+		for _, six := range []bool{false, true} {
+			err = errors.Join(err, h.plane.SetForwarding(index, six, true))
+		}
+	}
+	return err
 }
 
 var schema = object{"Major": 2, "Minor": 0}

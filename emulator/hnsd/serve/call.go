@@ -96,7 +96,7 @@ func (s programs) answer(ctx context.Context, who caller, q wire.Request, watch 
 }
 
 func (s programs) respond(ctx context.Context, who caller, q wire.Request, watch func() (<-chan struct{}, func())) (wire.Answer, bool) {
-	if e := s.life.refusal(); e != nil && q.Op != wire.Route {
+	if e := s.life.refusal(); e != nil && !q.Op.OnStack() {
 		return failure(e), true
 	}
 	fault := s.faults.match(who.program, functionName(q), func() string { return s.subject(who, q) })
@@ -217,6 +217,8 @@ func functionName(q wire.Request) string {
 		return "IpForwardEntry " + q.Text[0]
 	case wire.Address:
 		return "UnicastIpAddressEntry " + q.Text[0]
+	case wire.Interface:
+		return "IpInterfaceEntry " + q.Text[0]
 	}
 
 	switch k, fn, ok := q.Op.Object(); {
@@ -241,6 +243,8 @@ func (s programs) run(ctx context.Context, who caller, q wire.Request) wire.Answ
 		err = s.changeRoute(ctx, q)
 	case q.Op == wire.Address:
 		err = s.changeAddress(ctx, q)
+	case q.Op == wire.Interface:
+		a, err = s.hostInterface(ctx, q)
 	case ok:
 		a, err = s.runHCN(ctx, who, q)
 	default:

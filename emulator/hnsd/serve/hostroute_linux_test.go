@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,7 +32,10 @@ func TestHostRoutes(t *testing.T) {
 	}
 	h := startBridgeHost(t, 20348)
 	t.Run("table", func(t *testing.T) { testWindowsTable(t, h) })
-	t.Run("program", func(t *testing.T) { testRoutesProgram(t, h) })
+	t.Run("program", func(t *testing.T) {
+		testRoutesProgram(t, h)
+		testForwarding(t, h)
+	})
 }
 
 // testWindowsTable runs the Windows tests of routes/hostgw.
@@ -134,6 +138,37 @@ func testRoutesProgram(t *testing.T, h *bridgeHost) {
 	}
 }
 
+// testForwarding: the program lets packets of pods pass, and what somebody switches off is on again soon.
+func testForwarding(t *testing.T, h *bridgeHost) {
+	must(t, platform.InNetns(h.path, func() error { // it went when the link was down
+		return platform.SetRoute(netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.MustParseAddr("10.99.7.1"))
+	}))
+	pod := h.netns("pod")
+	var bound struct{ ID string }
+	h.control("POST", "/netns", fmt.Sprintf(`{"path": %q}`, pod), &bound)
+	h.plugin("ADD", bound.ID)
+	defer h.plugin("DEL", bound.ID)
+	h.talk("pod to outside", pod, h.out, "203.0.113.1:80", "10.99.7.21")
+
+	repaired := h.routesStatus(t).Adapters.Repairs
+	for _, addr := range []string{"10.99.7.21", "10.244.7.2"} {
+		must(t, h.plane.SetForwarding(h.links()[addr], false, false))
+		wait.NoError(t, 3*time.Second, "forwarding of the adapter with "+addr, func() error {
+			if s, err := h.plane.Interface(h.links()[addr], false); err != nil || !s.Forwarding {
+				return fmt.Errorf("it is %+v, %v", s, err)
+			}
+			return nil
+		})
+	}
+	h.talk("pod to outside again", pod, h.out, "203.0.113.1:80", "10.99.7.21")
+	wait.NoError(t, 3*time.Second, "the repairs in the status", func() error {
+		if s := h.routesStatus(t).Adapters; s.Repairs < repaired+2 || len(s.Problems) > 0 || len(s.Adapters) != 2 {
+			return fmt.Errorf("it is %+v, before there were %d repairs", s, repaired)
+		}
+		return nil
+	})
+}
+
 // start runs a program of the host to the end of the test at most.
 func (h *bridgeHost) start(exe string, args ...string) (out *testkit.Buffer, exit <-chan error) {
 	h.t.Helper()
@@ -177,33 +212,36 @@ func (h *bridgeHost) routesBecome(t *testing.T, after string, within time.Durati
 	t.Logf("after %s: right within %v", after, time.Since(begin))
 }
 
+// routesStatus is what the program says of itself.
+type routesStatus struct {
+	Wanted, Present, Failed, Repairs int
+	Error                            string
+	Adapters                         struct {
+		Adapters []struct{ Name string }
+		Problems []string
+		Repairs  int
+	}
+}
+
+// routesStatus asks the program. The zero value says that it does not answer.
+func (h *bridgeHost) routesStatus(t *testing.T) (s routesStatus) {
+	t.Helper()
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: testkit.DialIn(h.path)}}
+	resp, err := client.Get("http://127.0.0.1:10261/status")
+	if err != nil {
+		return s
+	}
+	defer resp.Body.Close()
+	must(t, json.NewDecoder(resp.Body).Decode(&s))
+	return s
+}
+
 // statusBecomes waits until the program says that n of n routes are there, and gives the repairs that it counted.
 func (h *bridgeHost) statusBecomes(t *testing.T, n int) (repairs int) {
 	t.Helper()
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(context.Context, string, string) (conn net.Conn, err error) {
-			err = platform.InNetns(h.path, func() error {
-				conn, err = net.Dial("tcp4", "127.0.0.1:10261")
-				return err
-			})
-			return conn, err
-		}}}
-
-	var s struct {
-		Wanted, Present, Failed, Repairs int
-		Error                            string
-	}
-
+	var s routesStatus
 	wait.NoError(t, 5*time.Second, "the status", func() error {
-		resp, err := client.Get("http://routes/status")
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
-			return err
-		}
-		if s.Wanted != n || s.Present != n || s.Failed != 0 || s.Error != "" {
+		if s = h.routesStatus(t); s.Wanted != n || s.Present != n || s.Failed != 0 || s.Error != "" {
 			return fmt.Errorf("it is %+v", s)
 		}
 		return nil

@@ -64,6 +64,7 @@ func TestUpstreamWinBridge(t *testing.T) {
 	}
 	h.talk("host to pod", h.path, pod, "10.244.7.3:80", "10.244.7.1")
 	h.talk("pod to gateway", pod, h.path, "10.244.7.2:80", "10.244.7.3")
+	h.forward()
 	h.talk("pod to outside", pod, h.out, "203.0.113.1:80", "10.99.7.21") // outbound NAT
 	h.noDrift()
 
@@ -94,6 +95,7 @@ type bridgeHost struct {
 	path, out string
 	tools     wine.Tools
 	prefix    wine.Prefix
+	plane     *dataplane.DataPlane
 	serve     func() (stop func()) // starts HNS
 	stop      func()               // ends the one that runs
 }
@@ -111,15 +113,16 @@ func startProfileHost(t *testing.T, build int, profile string) *bridgeHost {
 	host.Address("eth0", "10.99.7.21/24")
 	host.Route("0.0.0.0/0", "10.99.7.1")
 	h.startWine()
-	plane, err := dataplane.New(dataplane.Options{Netns: h.path})
+	var err error
+	h.plane, err = dataplane.New(dataplane.Options{Netns: h.path})
 	must(t, err)
-	t.Cleanup(plane.Close)
+	t.Cleanup(h.plane.Close)
 	must(t, os.MkdirAll(filepath.Join(h.dir, "hnsd"), 0o755))
 	h.serve = func() (stop func()) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() {
-			done <- Run(ctx, Options{HostDir: h.dir, Build: build, Profile: profile, Netns: h.path, Listen: testListen, Uplink: "eth0", Plane: plane})
+			done <- Run(ctx, Options{HostDir: h.dir, Build: build, Profile: profile, Netns: h.path, Listen: testListen, Uplink: "eth0", Plane: h.plane})
 		}()
 		wait.NoError(t, 10*time.Second, "the socket of HNS", func() error {
 			_, err := os.Stat(control.Socket(h.dir))
@@ -178,6 +181,28 @@ func (h *bridgeHost) build(dir, name string, args ...string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		h.t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 	}
+}
+
+// forward does for the host's adapters what `netsh interface ipv4 set interface … forwarding=enabled` does on Windows.
+func (h *bridgeHost) forward() {
+	h.t.Helper()
+	for _, index := range h.links() {
+		must(h.t, h.plane.SetForwarding(index, false, true))
+	}
+}
+
+// links returns the interfaces of the host that have IPv4 addresses, by address.
+func (h *bridgeHost) links() map[string]int {
+	h.t.Helper()
+	found := map[string]int{}
+	must(h.t, platform.InNetns(h.path, func() error {
+		list, err := netlink.AddrList(nil, netlink.FAMILY_V4)
+		for _, a := range list {
+			found[a.IP.String()] = a.LinkIndex
+		}
+		return err
+	}))
+	return found
 }
 
 // createNetwork makes the network as a Windows program would, over the wire of the DLLs.

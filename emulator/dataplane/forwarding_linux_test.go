@@ -1,0 +1,84 @@
+package dataplane
+
+import (
+	"errors"
+	"testing"
+)
+
+// A host drops packets in transit until forwarding is on, on both sides: that is a setting of each interface, and goes with it.
+func TestForwarding(t *testing.T) {
+	w := newWorld(t)
+	p1, p2, far := w.a.pod(11), w.a.pod(12), w.b.pod(11)
+	w.a.desired.LoadBalancers = append(w.a.desired.LoadBalancers, lb("near", "10.96.0.1", 80, 80, true, w.a.epID(12)),
+		lb("far", "10.96.0.2", 80, 80, true, w.a.remote("10.244.2.11")))
+	w.a.carry()
+	w.b.apply()
+	w.serve(p2, "p2", 80)
+	w.serve(far, "far", 80)
+	w.serve("out", "out", 80)
+	w.serve("a", "a", 80)
+
+	inside := func() {
+		t.Helper()
+		w.expect(p1, "10.244.1.12:80", "p2 10.244.1.11")
+		w.expect(p1, "10.96.0.1:80", "p2 10.244.1.11")
+		w.expect(p1, "10.99.0.21:80", "a 10.244.1.11")
+	}
+	beyond := func(want map[string]string) {
+		t.Helper()
+		for addr, answer := range want {
+			w.expect(p1, addr+":80", answer)
+		}
+	}
+	nothing := map[string]string{"10.244.2.11": "timeout", "10.96.0.2": "timeout", outside: "timeout", "10.99.0.1": "timeout"}
+	all := map[string]string{"10.244.2.11": "far 10.244.1.11", "10.96.0.2": "far 10.244.1.11", outside: "out 10.99.0.21", "10.99.0.1": "out 10.244.1.11"}
+	inside()
+	beyond(nothing)
+	w.expect("b", "10.244.1.12:80", "timeout")
+
+	eth0, err := w.a.dp.handle.LinkByName("eth0")
+	must(t, err)
+	must(t, w.a.dp.SetForwarding(eth0.Attrs().Index, false, true))
+	beyond(nothing) // their packets come in by the other one
+	w.a.forward(true)
+	w.a.forward(true) // again is no change
+	inside()
+	beyond(all)
+	if s, err := w.a.dp.Interface(eth0.Attrs().Index, false); err != nil || !s.Forwarding || s.MTU != 1500 {
+		t.Errorf("eth0 is %+v, %v", s, err)
+	}
+	if _, err := w.a.dp.Interface(9999, false); !errors.Is(err, ErrNoInterface) {
+		t.Errorf("an interface that does not exist: %v", err)
+	}
+	if err := w.a.dp.SetForwarding(9999, false, true); !errors.Is(err, ErrNoInterface) {
+		t.Errorf("setting one that does not exist: %v", err)
+	}
+
+	// A restart of HNS changes nothing; another adapter does.
+	again, err := New(Options{Netns: w.path("a")})
+	must(t, err)
+	t.Cleanup(again.Close)
+	beyond(all)
+	bridge, err := w.a.dp.handle.LinkByName(bridgeName(netID))
+	must(t, err)
+	must(t, w.a.dp.handle.LinkDel(bridge))
+	_, err = w.a.dp.Verify(w.ctx, w.a.desired) // it sees the loss, and the next apply mends it
+	must(t, err)
+	w.a.carry()
+	beyond(nothing)
+	inside()
+	w.a.forward(true)
+	beyond(all)
+}
+
+// An overlay needs no forwarding of the host: HNS itself carries its packets.
+func TestOverlayNeedsNoForwarding(t *testing.T) {
+	w := newOverlay(t)
+	near, far := w.a.pod(11), w.b.pod(11)
+	w.a.carry()
+	w.b.carry()
+	w.serve(far, "far", 80)
+	w.serve("out", "out", 80)
+	w.expect(near, "10.244.2.11:80", "far 10.244.1.11")
+	w.expect(near, outside+":80", "out 10.99.0.21")
+}

@@ -1,0 +1,57 @@
+package serve
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/wire"
+)
+
+// interfaces is what a DataPlane has if programs may change the settings of the host's interfaces.
+type interfaces interface {
+	Interface(index int, six bool) (dataplane.Interface, error)
+	SetForwarding(index int, six, on bool) error
+}
+
+// hostInterface answers wire.Interface. The codes are those of GetIpInterfaceEntry and SetIpInterfaceEntry.
+func (s programs) hostInterface(ctx context.Context, q wire.Request) (a wire.Answer, err error) {
+	host, ok := s.plane.(interfaces)
+	if !ok {
+		return a, hnsd.ErrNotSupported
+	}
+	index, flags := wire.Link(q.Handle)
+	six := q.Text[1] == wire.FamilyIPv6
+	if index == 0 || !six && q.Text[1] != wire.FamilyIPv4 {
+		return a, hnsd.ErrInvalidParameter.WithText("settings of an interface need its index and a family: %d, %q", index, q.Text[1])
+	}
+
+	switch q.Text[0] {
+	case wire.VerbGet:
+		var have dataplane.Interface
+		have, err = host.Interface(index, six)
+		flags = 0
+		if have.Forwarding {
+			flags |= wire.FlagForwarding
+		}
+		a.Handle = wire.LinkHandle(have.MTU, flags)
+	case wire.VerbSet:
+		err = host.SetForwarding(index, six, flags&wire.FlagForwarding != 0)
+		if err == nil {
+			klog.FromContext(ctx).V(2).Info("IP interface of the host", "index", index, "family", q.Text[1], "flags", flags)
+		}
+	default:
+		err = hnsd.ErrNotSupported
+	}
+
+	switch {
+	case errors.Is(err, dataplane.ErrNoInterface):
+		return a, hnsd.ErrElementNotFound.WithText("%v", err)
+	case err != nil:
+		klog.FromContext(ctx).Error(err, "Settings of an interface of the host")
+	}
+	return a, err
+}

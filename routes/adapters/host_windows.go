@@ -1,0 +1,99 @@
+package adapters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/windows"
+	"golang.zx2c4.com/wireguard/windows/tunnel/winipcfg"
+)
+
+// windowsHost is the adapters of the host's compartment, through the IP helper API.
+type windowsHost struct{}
+
+// NewHost returns the adapters of this host.
+func NewHost() host { return windowsHost{} }
+
+// List leaves out an adapter that vanishes while it is read.
+func (windowsHost) List() ([]Adapter, error) {
+	all, err := winipcfg.GetAdaptersAddresses(windows.AF_INET, winipcfg.GAAFlagSkipAnycast|winipcfg.GAAFlagSkipMulticast|winipcfg.GAAFlagSkipDNSServer)
+	if err != nil {
+		return nil, fmt.Errorf("listing the adapters of this host: %w", err)
+	}
+	rows, err := winipcfg.GetIPForwardTable2(windows.AF_INET)
+	if err != nil {
+		return nil, fmt.Errorf("listing the routes of this host: %w", err)
+	}
+
+	var list []Adapter
+	for _, a := range all {
+		adapter := Adapter{ID: uint64(a.LUID), Name: a.FriendlyName()}
+		for u := a.FirstUnicastAddress; u != nil; u = u.Next {
+			if addr, ok := netip.AddrFromSlice(u.Address.IP()); ok {
+				adapter.Addrs = append(adapter.Addrs, addr.Unmap())
+			}
+		}
+		if len(adapter.Addrs) == 0 {
+			continue
+		}
+
+		settings, err := a.LUID.IPInterface(windows.AF_INET)
+		if errors.Is(err, windows.ERROR_NOT_FOUND) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the settings of adapter %s: %w", adapter.Name, err)
+		}
+		adapter.Forwarding = settings.ForwardingEnabled
+		for i := range rows {
+			hop := rows[i].NextHop.Addr()
+			if rows[i].InterfaceLUID == a.LUID && rows[i].DestinationPrefix.PrefixLength == 0 && !hop.IsUnspecified() {
+				adapter.Defaults = append(adapter.Defaults, hop)
+			}
+		}
+		list = append(list, adapter)
+	}
+	return list, nil
+}
+
+// EnableForwarding changes nothing else. winipcfg clears the prefix length that Windows returns and does not take back.
+func (windowsHost) EnableForwarding(a Adapter) error {
+	settings, err := winipcfg.LUID(a.ID).IPInterface(windows.AF_INET)
+	if err != nil {
+		return fmt.Errorf("reading its settings: %w", err)
+	}
+	settings.ForwardingEnabled = true
+	return settings.Set()
+}
+
+func (windowsHost) DeleteDefault(a Adapter, nextHop netip.Addr) error {
+	err := winipcfg.LUID(a.ID).DeleteRoute(netip.PrefixFrom(netip.IPv4Unspecified(), 0), nextHop)
+	if errors.Is(err, windows.ERROR_NOT_FOUND) {
+		return nil
+	}
+	return err
+}
+
+func (windowsHost) Watch(ctx context.Context, changed func()) error {
+	interfaces, err := winipcfg.RegisterInterfaceChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibIPInterfaceRow) { changed() })
+	if err != nil {
+		return fmt.Errorf("subscribing to adapter changes: %w", err)
+	}
+	defer interfaces.Unregister()
+	addrs, err := winipcfg.RegisterUnicastAddressChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibUnicastIPAddressRow) { changed() })
+	if err != nil {
+		return fmt.Errorf("subscribing to address changes: %w", err)
+	}
+	defer addrs.Unregister()
+	routes, err := winipcfg.RegisterRouteChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibIPforwardRow2) { changed() })
+	if err != nil {
+		return fmt.Errorf("subscribing to route changes: %w", err)
+	}
+	defer routes.Unregister()
+
+	changed() // there may have been changes before the subscriptions were complete
+	<-ctx.Done()
+	return ctx.Err()
+}

@@ -1,0 +1,219 @@
+package adapters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/retry"
+	"porthole.dev/porthole/internal/wakeup"
+)
+
+// Period bounds how long a change stays that Windows did not report.
+const Period = time.Second
+
+// settle collects changes that come together.
+const settle = 20 * time.Millisecond
+
+// watchAgain is the wait before a subscription that ended is made again.
+var watchAgain = retry.Backoff{First: 5 * time.Second, Max: 5 * time.Second}
+
+// host is the adapters of one host. Windows implements it (NewHost), tests have one in memory.
+type host interface {
+	// List returns all adapters that are up, with their settings for IPv4.
+	List() ([]Adapter, error)
+	// EnableForwarding may be repeated.
+	EnableForwarding(Adapter) error
+	// DeleteDefault removes a default route. One that is gone is success.
+	DeleteDefault(a Adapter, nextHop netip.Addr) error
+	// Watch calls changed after each change of adapters, addresses or routes, from any goroutine, until ctx ends or an error.
+	Watch(ctx context.Context, changed func()) error
+}
+
+// Keeper keeps a host's adapters as they are wanted. Make it with New. It is safe for concurrent use.
+type Keeper struct {
+	host host
+	wake wakeup.Signal
+
+	mu     sync.Mutex // held during a pass
+	wanted Wanted
+	right  map[uint64]bool // adapters that had what they need: another change of them is a repair
+	logged string          // the plan that was logged last
+
+	statusMu sync.Mutex
+	status   Status
+}
+
+// Status describes the adapters after a pass.
+type Status struct {
+	Known    bool            `json:"known"` // false until the adapters were read once
+	Adapters []AdapterStatus `json:"adapters"`
+	Problems []string        `json:"problems,omitempty"` // what is not as it should be
+	Repairs  int             `json:"repairs"`            // changes of adapters that had been right before
+}
+
+// AdapterStatus is one adapter that carries packets between pods and other nodes.
+type AdapterStatus struct {
+	Name       string `json:"name"`
+	Address    string `json:"address"` // the one for which it is needed
+	Forwarding bool   `json:"forwarding"`
+}
+
+// New returns a Keeper that has done nothing yet. The adapters of the host it runs on are those of NewHost.
+func New(h host) *Keeper { return &Keeper{host: h, wake: wakeup.New(), right: map[uint64]bool{}} }
+
+// NameOf returns the name of the adapter that has the address, "" if none has.
+func (k *Keeper) NameOf(addr netip.Addr) (string, error) {
+	list, err := k.host.List()
+	for _, a := range list {
+		if a.has(addr) {
+			return a.Name, err
+		}
+	}
+	return "", err
+}
+
+// Status returns the outcome of the last pass.
+func (k *Keeper) Status() Status {
+	k.statusMu.Lock()
+	defer k.statusMu.Unlock()
+	return k.status
+}
+
+// Sync makes one pass for what is wanted from now on. The error says what is not as it should be afterwards.
+func (k *Keeper) Sync(ctx context.Context, wanted Wanted) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.wanted = wanted
+	return k.pass(ctx)
+}
+
+// Run repeats passes until ctx ends. Sync must have been called before.
+func (k *Keeper) Run(ctx context.Context) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { k.watch(ctx) })
+
+	period := time.NewTicker(Period)
+	defer period.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-period.C:
+		case <-k.wake:
+			if !pause(ctx, settle) {
+				return
+			}
+		}
+		k.mu.Lock()
+		_ = k.pass(ctx) // the status has it
+		k.mu.Unlock()
+	}
+}
+
+// watch subscribes to changes of the host for as long as ctx lives.
+func (k *Keeper) watch(ctx context.Context) {
+	for failures := 1; ; failures++ {
+		err := k.host.Watch(ctx, k.wake.Wake)
+		if ctx.Err() != nil {
+			return
+		}
+		klog.FromContext(ctx).Error(err, "Watching the host's adapters ended; trying again")
+		if !pause(ctx, watchAgain.Wait(failures)) {
+			return
+		}
+	}
+}
+
+// pause waits and reports whether ctx still lives.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// pass observes, plans and applies, and keeps the status.
+func (k *Keeper) pass(ctx context.Context) error {
+	status := k.Status()
+	list, err := k.host.List()
+	if err != nil {
+		status.Problems = []string{err.Error()}
+		return k.report(status)
+	}
+
+	plan := MakePlan(k.wanted, list)
+	k.log(ctx, plan)
+	status.Known, status.Problems = true, plan.Problems
+	failed := map[uint64]bool{}
+	for _, op := range plan.Ops {
+		if err := k.apply(op); err != nil {
+			status.Problems = append(status.Problems, fmt.Sprintf("%s: %v", op, err))
+			failed[op.Adapter.ID] = true
+			continue
+		}
+		if k.right[op.Adapter.ID] {
+			status.Repairs++
+		}
+	}
+
+	status.Adapters = k.statusOf(list, failed)
+	return k.report(status)
+}
+
+// statusOf describes the adapters that are needed, after the plan was carried out, and remembers which are right.
+func (k *Keeper) statusOf(list []Adapter, failed map[uint64]bool) []AdapterStatus {
+	right, out := map[uint64]bool{}, []AdapterStatus{}
+	for _, addr := range []netip.Addr{k.wanted.Node, k.wanted.Host} {
+		for _, a := range list {
+			if a.has(addr) {
+				ok := !failed[a.ID]
+				right[a.ID] = ok || k.right[a.ID]
+				out = append(out, AdapterStatus{Name: a.Name, Address: addr.String(), Forwarding: a.Forwarding || ok})
+			}
+		}
+	}
+	k.right = right
+	return out
+}
+
+func (k *Keeper) apply(op Op) error {
+	switch op.Verb {
+	case EnableForwarding:
+		return k.host.EnableForwarding(op.Adapter)
+	case DeleteDefault:
+		return k.host.DeleteDefault(op.Adapter, op.NextHop)
+	}
+	return errors.ErrUnsupported
+}
+
+// log writes a plan that is not the one of the pass before.
+func (k *Keeper) log(ctx context.Context, plan Plan) {
+	text := plan.String()
+	if text != k.logged && text != "" {
+		klog.FromContext(ctx).Info("Changing the host's adapters", "plan", text)
+	}
+	k.logged = text
+}
+
+func (k *Keeper) report(s Status) error {
+	k.statusMu.Lock()
+	k.status = s
+	k.statusMu.Unlock()
+
+	var errs []error
+	for _, text := range s.Problems {
+		errs = append(errs, errors.New(text))
+	}
+	return errors.Join(errs...)
+}
