@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"path/filepath"
+	"strings"
 
 	"porthole.dev/porthole/emulator/cri"
 	"porthole.dev/porthole/emulator/lab"
@@ -54,8 +55,9 @@ func controlPlaneConfig(l Layout) ([]byte, error) {
 	return json.MarshalIndent(doc, "", "  ")
 }
 
-// kubeletConfig is the KubeletConfiguration of a node. On a Windows node every path is the node's own C: path.
-func kubeletConfig(l Layout, n Node) ([]byte, error) {
+// kubeletConfig is the KubeletConfiguration of a node. On a Windows node every path is the node's own C: path, and its CRI is
+// where containerd listens, unless pipes is false.
+func kubeletConfig(l Layout, n Node, pipes bool) ([]byte, error) {
 	doc := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"authentication":              map[string]any{"anonymous": map[string]bool{"enabled": false}, "webhook": map[string]bool{"enabled": true}, "x509": map[string]string{"clientCAFile": kubeletFile(l, n, "ca.crt")}},
@@ -75,7 +77,10 @@ func kubeletConfig(l Layout, n Node) ([]byte, error) {
 	}
 
 	if n.Windows {
-		doc["containerRuntimeEndpoint"] = "tcp://" + cri.Address
+		doc["containerRuntimeEndpoint"] = "npipe:" + strings.ReplaceAll(cri.Pipe, `\`, "/")
+		if !pipes {
+			doc["containerRuntimeEndpoint"] = "tcp://" + cri.Address
+		}
 		delete(doc, "cgroupRoot")
 		doc["evictionHard"] = map[string]string{"memory.available": "500Mi"}
 		doc["resolvConf"] = kubeletFile(l, n, "resolv.conf")

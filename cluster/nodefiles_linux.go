@@ -58,7 +58,7 @@ func kubernetesDir(l Layout, n Node) string {
 
 func writeKubernetesFiles(l Layout, n Node) error {
 	dir := kubernetesDir(l, n)
-	kubelet, err := kubeletConfig(l, n)
+	kubelet, err := kubeletConfig(l, n, tcpReason(l, n) == "")
 	if err != nil {
 		return err
 	}

@@ -105,6 +105,9 @@ func (p *planner) windowsNode(n Node) {
 	listens := map[string]supervise.Condition{}
 	for _, part := range windowsHost.Processes(p.tools, p.l.Porthole(), true) {
 		var wait []supervise.Condition
+		if part.After != "" {
+			wait = []supervise.Condition{listens[part.After]}
+		}
 		if part.Name == "cri" {
 			p.add(p.containerd(n))
 			wait = []supervise.Condition{{Path: containerdSocket(p.l, n), Dial: true}}

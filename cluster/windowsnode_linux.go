@@ -32,8 +32,8 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 		return err
 	}
 
-	template := wine.TemplateDir(l.Dir, number)
-	err = tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: build, DLLDir: filepath.Join(l.Bin, "windows", "dll")})
+	template, dlls := wine.TemplateDir(l.Dir, number), filepath.Join(l.Bin, "windows", "dll")
+	err = tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: build, DLLDir: dlls})
 	if err != nil {
 		return err
 	}
@@ -45,8 +45,22 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 		if err := wine.PrefixMount(template, l.Host(n.Name)).Ensure(); err != nil {
 			return err
 		}
+		// A template that other hosts have mounted stays as it is, and may have older DLLs.
+		if _, err := wine.InstallDLLs(prefix(l, n), dlls); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+func prefix(l Layout, n Node) wine.Prefix { return wine.Prefix{Dir: l.NodeFile(n.Name, "prefix")} }
+
+// tcpReason says why the node's kubelet reaches its CRI over TCP, or nothing if it does so by named pipe, as on Windows.
+func tcpReason(l Layout, n Node) string {
+	if !n.Windows {
+		return ""
+	}
+	return prefix(l, n).PipeProblem()
 }
 
 // writeWindowsNode installs what an administrator would install on a Windows host, and what the emulated host needs.

@@ -35,6 +35,9 @@ const (
 // Address is where the CRI of a host listens, on the loopback of the host.
 const Address = "127.0.0.1:10091"
 
+// Pipe is where containerd listens on Windows, and where Windows programs of a host reach its CRI (package host).
+const Pipe = `\\.\pipe\containerd-containerd`
+
 const imageWait = 10 * time.Second
 
 func (o Options) withDefaults() Options {

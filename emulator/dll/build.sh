@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the DLLs of the emulated host that Wine lacks, and a program that starts others: build.sh OUTDIR. The same input gives the same bytes.
+# Builds the DLLs of the emulated host that Wine lacks, and two programs: one starts others, one serves a pipe: build.sh OUTDIR.
+# The same input gives the same bytes.
 set -eu
 out=${1:?usage: build.sh OUTDIR}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,3 +17,4 @@ $cc $flags -DWIRE_WITHOUT_COM -o "$out/iphlpapi.dll" iphlpapi.c wire.c iphlpapi.
 $cc $flags -o "$out/ws2_32.dll" ws2_32.c builtin.c ws2_32.def
 $cc $flags -o "$out/nsi.dll" nsi.c builtin.c nsi.def
 $cc ${flags#-shared} -o "$out/porthole-launch.exe" launch.c
+$cc ${flags#-shared} -o "$out/porthole-pipe.exe" pipe.c

@@ -3,21 +3,24 @@ package host
 import (
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"porthole.dev/porthole/emulator/cri"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/emulator/wire"
 )
 
-// Process is one of the Linux programs that an emulated Windows host consists of while it runs. It must be started in the
-// host's network namespace and started again if it ends.
+// Process is one of the programs that an emulated Windows host consists of while it runs. It must be started in the host's
+// network namespace and started again if it ends. One that Wine runs must be started again also if the wineserver ends.
 type Process struct {
-	Name string // wineserver, hnsd or cri
+	Name string // wineserver, hnsd, cri or cri-pipe
 	Path string
 	Args []string
 	Env  []string // beside what the caller gives every program
 	// Listens is the TCP address, in the host's network namespace, at which its clients find it; "" if it has none.
 	Listens string
+	// After is the name of the process that must listen before this one starts; "" for none.
+	After string
 }
 
 // Processes returns what the host consists of. tools are Wine's programs, porthole the path of ours. It is a pure function.
@@ -27,6 +30,8 @@ type Process struct {
 //   - hnsd is the Host Networking Service.
 //   - cri, only with containers, is the container runtime. It needs a Linux containerd on the socket that containerd.sock in the
 //     host's folder containerd is; the caller starts that one.
+//   - cri-pipe is a Windows program that listens where containerd does on Windows, on a named pipe, and forwards to cri: named
+//     pipes exist between Windows programs only.
 func (h Host) Processes(tools wine.Tools, porthole string, containers bool) []Process {
 	host := []string{"--host-dir", h.Dir, "--build", strconv.Itoa(h.Build)}
 	list := []Process{
@@ -34,7 +39,10 @@ func (h Host) Processes(tools wine.Tools, porthole string, containers bool) []Pr
 		{Name: "hnsd", Path: porthole, Args: append([]string{"host-hnsd"}, host...), Listens: wire.HNSAddress},
 	}
 	if containers {
-		list = append(list, Process{Name: "cri", Path: porthole, Args: append([]string{"host-cri"}, host...), Listens: cri.Address})
+		_, port, _ := strings.Cut(cri.Address, ":")
+		list = append(list,
+			Process{Name: "cri", Path: porthole, Args: append([]string{"host-cri"}, host...), Listens: cri.Address},
+			Process{Name: "cri-pipe", Path: tools.Loader, Args: []string{wine.PipeProgram, cri.Pipe, port}, Env: tools.Env(h.Prefix()), After: "cri"})
 	}
 	return list
 }

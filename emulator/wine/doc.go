@@ -16,7 +16,7 @@
 // Programs find DLLs of ours in system32 that Wine lacks, and three that stand in front of Wine's own: iphlpapi.dll
 // (routes; hosts only), nsi.dll (interfaces and addresses without a helper process) and ws2_32.dll (UDP for Go). What an
 // environment must say so that they are taken is in Env. porthole-launch.exe is there too: it starts a program under the
-// name that it was called by, where Wine's loader would give it its full path.
+// name that it was called by, where Wine's loader would give it its full path; porthole-pipe.exe serves a named pipe.
 //
 // Paths between the two worlds go through LinuxPath and WindowsPath.
 package wine

@@ -80,6 +80,7 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 		func() error { return keepBuiltin(temp, "nsi.dll", "builtin/nsi.dll") },
 		func() error { return keepBuiltin(temp, "ws2_32.dll", "builtin/ws2_32.dll") },
 		func() error { _, err := InstallDLLs(temp, o.DLLDir); return err },
+		func() error { return t.checkPipes(ctx, temp) },
 		func() error { return os.WriteFile(filepath.Join(temp.Dir, stampName), []byte(stamp), 0o644) },
 		func() error { return os.RemoveAll(o.Dir) },
 		func() error { return os.Rename(temp.Dir, o.Dir) },

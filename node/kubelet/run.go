@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
@@ -81,6 +82,10 @@ func Run(ctx context.Context, given Options) error {
 	}
 
 	o.Meter = meter.New(meter.Options{NodeName: o.Node.Name})
+	if platform.IsWindows && strings.HasPrefix(cfg.ContainerRuntimeEndpoint, "tcp:") {
+		klog.FromContext(ctx).Info("The runtime is reached over TCP, which every program of the node can use; containerd listens on a named pipe",
+			"endpoint", cfg.ContainerRuntimeEndpoint, "default", "npipe:////./pipe/containerd-containerd")
+	}
 	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, meter.Calls{Meter: o.Meter})
 	if err != nil {
 		return err

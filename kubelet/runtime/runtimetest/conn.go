@@ -24,6 +24,12 @@ type Conn struct {
 // Dial makes a connection.
 func (f *Fake) Dial() *Conn { return &Conn{fake: f, closed: make(chan struct{})} }
 
+// Register adds the fake's services to a server, for a client that is a program of its own.
+func Register(r grpc.ServiceRegistrar, f *Fake) {
+	cri.RegisterRuntimeServiceServer(r, runtimeServer{Fake: f})
+	cri.RegisterImageServiceServer(r, imageServer{Fake: f})
+}
+
 // Close ends the connection as the end of the client's process does: calls under way are cancelled at the runtime.
 func (c *Conn) Close() { c.once.Do(func() { close(c.closed) }) }
 

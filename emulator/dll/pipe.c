@@ -1,0 +1,218 @@
+/* Forwards the connections of a named pipe to a TCP port of the host's loopback: on Windows containerd listens on a pipe, and the
+ * CRI of an emulated host is a Linux program.
+ *
+ *     porthole-pipe.exe \\.\pipe\NAME PORT      serves until it is killed
+ *     porthole-pipe.exe --check                 reports whether a pipe of this Wine carries bytes: exit code 0 if so
+ *
+ * It says on standard error what of Wine is not mended (mend.h). */
+#include <windows.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "linux.h"
+
+#define BUFFER (64 << 10) /* bytes, of each direction of a connection: more than a usual CRI answer */
+#define STACK (64 << 10)
+#define LOOPBACK 0x0100007f /* 127.0.0.1 in network order */
+
+/* Of Linux: socket.h, tcp.h, errno.h. */
+enum { LINUX_AF_INET = 2, LINUX_SOCK_STREAM_CLOEXEC = 1 | 02000000, LINUX_SHUT_RDWR = 2, LINUX_IPPROTO_TCP = 6, LINUX_TCP_NODELAY = 1,
+       LINUX_MSG_NOSIGNAL = 0x4000, LINUX_EINTR = 4 };
+
+/* A client, the socket that serves it, and the two threads between them. */
+struct connection {
+	HANDLE pipe, over; /* over is set when the socket's end was reached */
+	int socket;
+	LONG threads;
+	BYTE up[BUFFER], down[BUFFER];
+};
+
+static int say(const char *what)
+{
+	fprintf(stderr, "porthole-pipe: %s (error %lu)\n", what, GetLastError());
+	return 1;
+}
+
+/* Waits for what was begun with o on the pipe. FALSE at the end of the pipe, of the connection, and after an error. */
+static BOOL finished(HANDLE pipe, OVERLAPPED *o, BOOL begun, HANDLE over, DWORD *count)
+{
+	HANDLE both[2] = { o->hEvent, over };
+
+	if (!begun && GetLastError() != ERROR_IO_PENDING)
+		return FALSE;
+	if (!begun && WaitForMultipleObjects(over ? 2 : 1, both, FALSE, INFINITE) != WAIT_OBJECT_0)
+		CancelIoEx(pipe, o);
+	return GetOverlappedResult(pipe, o, count, TRUE);
+}
+
+static void leave(struct connection *c)
+{
+	if (InterlockedDecrement(&c->threads))
+		return;
+	CloseHandle(c->pipe);
+	CloseHandle(c->over);
+	linux_call(SYS_CLOSE, c->socket, 0, 0, 0, 0);
+	free(c);
+}
+
+/* Wine interrupts calls of Linux by signals. */
+static intptr_t socket_call(int number, int socket, BYTE *data, size_t size)
+{
+	intptr_t n;
+
+	do
+		n = linux_call(number, socket, (intptr_t)data, size, LINUX_MSG_NOSIGNAL, 0);
+	while (n == -LINUX_EINTR);
+	return n;
+}
+
+static DWORD WINAPI to_socket(void *connection)
+{
+	struct connection *c = connection;
+	OVERLAPPED o = { .hEvent = CreateEventW(NULL, TRUE, FALSE, NULL) };
+	DWORD count, sent;
+	intptr_t n = 0;
+
+	while (n >= 0 && finished(c->pipe, &o, ReadFile(c->pipe, c->up, BUFFER, NULL, &o), c->over, &count))
+		for (sent = 0; sent < count && n >= 0; sent += n)
+			n = socket_call(SYS_SENDTO, c->socket, c->up + sent, count - sent);
+	linux_call(SYS_SHUTDOWN, c->socket, LINUX_SHUT_RDWR, 0, 0, 0);
+	CloseHandle(o.hEvent);
+	leave(c);
+	return 0;
+}
+
+static DWORD WINAPI to_pipe(void *connection)
+{
+	struct connection *c = connection;
+	OVERLAPPED o = { .hEvent = CreateEventW(NULL, TRUE, FALSE, NULL) };
+	DWORD wrote;
+	intptr_t n;
+
+	while ((n = socket_call(SYS_RECVFROM, c->socket, c->down, BUFFER)) > 0)
+		if (!finished(c->pipe, &o, WriteFile(c->pipe, c->down, (DWORD)n, NULL, &o), NULL, &wrote))
+			break;
+	SetEvent(c->over);
+	CloseHandle(o.hEvent);
+	leave(c);
+	return 0;
+}
+
+/* Linux' own socket: a call of it costs nothing of Wine's server. */
+static int dial(unsigned short port)
+{
+	struct {
+		unsigned short family, port;
+		unsigned int address;
+		BYTE rest[8];
+	} to = { LINUX_AF_INET, (unsigned short)(port >> 8 | port << 8), LOOPBACK, { 0 } };
+	int one = 1, socket = (int)linux_call(SYS_SOCKET, LINUX_AF_INET, LINUX_SOCK_STREAM_CLOEXEC, 0, 0, 0);
+
+	if (socket < 0)
+		return -1;
+	if (linux_call(SYS_CONNECT, socket, (intptr_t)&to, sizeof to, 0, 0) < 0) {
+		linux_call(SYS_CLOSE, socket, 0, 0, 0, 0);
+		return -1;
+	}
+	linux_call(SYS_SETSOCKOPT, socket, LINUX_IPPROTO_TCP, LINUX_TCP_NODELAY, (intptr_t)&one, sizeof one);
+	return socket;
+}
+
+/* Takes the pipe, and closes it if nobody listens at the port: the client tries again. */
+static void serve(HANDLE pipe, unsigned short port)
+{
+	LPTHREAD_START_ROUTINE direction[2] = { to_socket, to_pipe };
+	struct connection *c = calloc(1, sizeof *c);
+	int i;
+
+	if (!c || (c->socket = dial(port)) < 0) {
+		free(c);
+		CloseHandle(pipe);
+		return;
+	}
+	c->pipe = pipe;
+	c->over = CreateEventW(NULL, TRUE, FALSE, NULL);
+	c->threads = sizeof direction / sizeof *direction;
+	for (i = 0; i < c->threads; i++) {
+		HANDLE thread = CreateThread(NULL, STACK, direction[i], c, STACK_SIZE_PARAM_IS_A_RESERVATION, NULL);
+
+		if (!thread)
+			exit(say("making a thread"));
+		CloseHandle(thread);
+	}
+}
+
+static HANDLE instance(const char *name, DWORD first)
+{
+	return CreateNamedPipeA(name, PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED | first, PIPE_REJECT_REMOTE_CLIENTS,
+				PIPE_UNLIMITED_INSTANCES, BUFFER, BUFFER, 0, NULL);
+}
+
+static int serve_all(const char *name, unsigned short port)
+{
+	HANDLE pipe = instance(name, FILE_FLAG_FIRST_PIPE_INSTANCE);
+	OVERLAPPED o = { .hEvent = CreateEventW(NULL, TRUE, FALSE, NULL) };
+
+	if (pipe == INVALID_HANDLE_VALUE)
+		return say("making the pipe");
+	fprintf(stderr, "porthole-pipe: serving %s for 127.0.0.1:%d\n", name, port);
+	for (;;) {
+		BOOL done = ConnectNamedPipe(pipe, &o);
+		DWORD none;
+
+		if (done || GetLastError() == ERROR_PIPE_CONNECTED || finished(pipe, &o, FALSE, NULL, &none))
+			serve(pipe, port);
+		else
+			CloseHandle(pipe); /* a client that went at once */
+		pipe = instance(name, 0);
+		if (pipe == INVALID_HANDLE_VALUE)
+			return say("making the pipe's next instance");
+	}
+}
+
+/* Sends a word through a pipe each way. */
+static int check(void)
+{
+	static const char name[] = "\\\\.\\pipe\\porthole-check", word[] = "porthole";
+	HANDLE server = instance(name, FILE_FLAG_FIRST_PIPE_INSTANCE), ends[2];
+	OVERLAPPED o = { .hEvent = CreateEventW(NULL, TRUE, FALSE, NULL) };
+	char got[sizeof word];
+	DWORD count;
+	int i;
+
+	ends[0] = server;
+	ends[1] = CreateFileA(name, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING, FILE_FLAG_OVERLAPPED, NULL);
+	if (server == INVALID_HANDLE_VALUE || ends[1] == INVALID_HANDLE_VALUE)
+		return say("connecting to a pipe");
+	for (i = 0; i < 2; i++) {
+		memset(got, 0, sizeof got);
+		if (!finished(ends[i], &o, WriteFile(ends[i], word, sizeof word, NULL, &o), NULL, &count) ||
+		    !finished(ends[!i], &o, ReadFile(ends[!i], got, sizeof got, NULL, &o), NULL, &count) || memcmp(got, word, sizeof word))
+			return say("sending through a pipe");
+	}
+	return 0;
+}
+
+static void say_unmended(void)
+{
+	HMODULE dll = LoadLibraryW(L"bcryptprimitives.dll");
+	int (*unmended)(char *, int) = dll ? (void *)GetProcAddress(dll, "porthole_unmended") : NULL;
+	static char text[4096];
+
+	if (unmended && unmended(text, sizeof text))
+		fprintf(stderr, "porthole-pipe: this Wine is not one that can be mended; in Windows programs:\n%s", text);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 2 && !strcmp(argv[1], "--check"))
+		return check();
+	if (argc != 3) {
+		fprintf(stderr, "usage: porthole-pipe.exe \\\\.\\pipe\\NAME PORT | --check\n");
+		return 2;
+	}
+	say_unmended();
+	return serve_all(argv[1], (unsigned short)atoi(argv[2]));
+}
