@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/wine"
@@ -28,14 +29,18 @@ const (
 		`"ipam":{"type":"host-local","ranges":[[{"subnet":"10.244.8.0/24","rangeStart":"10.244.8.3"}]]}}`
 )
 
-// startHNS runs the real HNS and data plane for the host's namespace, which gets an uplink that leads nowhere.
-func startHNS(w *world) {
+// startHNS runs HNS for the host's namespace. With packets it has a data plane, and the host an uplink that leads nowhere.
+func startHNS(w *world, packets bool) {
 	w.t.Helper()
-	w.space.Connect("eth0", w.space, "far0")
-	w.space.Address("eth0", "10.99.8.21/24")
-	plane, err := dataplane.New(dataplane.Options{Netns: w.netns, Uplink: "eth0"})
-	must(w.t, err)
-	w.t.Cleanup(plane.Close)
+	var plane serve.DataPlane = serve.NoDataPlane{}
+	if packets {
+		w.space.Connect("eth0", w.space, "far0")
+		w.space.Address("eth0", "10.99.8.21/24")
+		carried, err := dataplane.New(dataplane.Options{Netns: w.netns, Uplink: "eth0"})
+		must(w.t, err)
+		w.t.Cleanup(carried.Close)
+		plane = carried
+	}
 	must(w.t, os.MkdirAll(filepath.Join(w.dir, "hnsd"), 0o755))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -100,6 +105,7 @@ func TestUpstreamWinBridgePods(t *testing.T) {
 	}
 
 	podWithoutHNS(w)
+	namespaceFaults(w)
 	removePodAlone(w, "after")
 	wait.NoError(t, 20*time.Second, "HNS to have what it had before the pods", func() error {
 		if after := hnsObjects(w); after != before {
@@ -121,6 +127,83 @@ func removePodAlone(w *world, name string) {
 	must(w.t, err)
 }
 
+// namespaceFaults: calls for the HCN namespace of a pod fail, on the way in and on the way out. A pod without network is refused, a
+// pod whose namespace stays is not gone for its client, and in the end there is no namespace.
+func namespaceFaults(w *world) {
+	w.t.Helper()
+	lost := int(hnsd.ErrCallFailed.Code)
+	for _, f := range []struct {
+		name  string
+		rule  map[string]any
+		fails bool // RunPodSandbox
+	}{
+		{"create", map[string]any{"function": "HcnCreateNamespace", "action": "fail", "code": lost, "times": 1}, true},
+		{"answer", map[string]any{"function": "HcnCreateNamespace", "action": "after", "code": lost, "times": 1}, true},
+		{"delete", map[string]any{"function": "HcnDeleteNamespace", "action": "fail", "code": lost, "times": 2}, false},
+		{"away", nil, false},
+	} {
+		rules := []any{}
+		if f.rule != nil {
+			rules = append(rules, f.rule)
+		}
+		must(w.t, control.Host(w.dir).Call(w.ctx, "POST", "/faults", rules, nil))
+		config := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: f.name, Namespace: "default", Uid: f.name}}
+		r, err := w.runtime.RunPodSandbox(w.ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+		if f.fails != (err != nil) {
+			w.t.Errorf("%s: running a pod: %v", f.name, err)
+		}
+		if err == nil {
+			stopStubborn(w, f.name, r.PodSandboxId, f.rule == nil)
+		}
+
+		var seen []struct{ Hits int }
+		must(w.t, control.Host(w.dir).Call(w.ctx, "GET", "/faults", nil, &seen))
+		if len(seen) > 0 && seen[0].Hits == 0 {
+			w.t.Errorf("%s: no call was hit", f.name)
+		}
+		must(w.t, control.Host(w.dir).Call(w.ctx, "POST", "/faults", []any{}, nil))
+		wait.NoError(w.t, 20*time.Second, "no namespace of a pod to be left", func() error {
+			if left := guests(w); len(left) > 0 {
+				return fmt.Errorf("%s: left: %v", f.name, left)
+			}
+			return nil
+		})
+	}
+}
+
+// stopStubborn stops a pod whose namespace cannot be deleted at first, because calls fail or, with away, HNS is stopped.
+func stopStubborn(w *world, name, id string, away bool) {
+	w.t.Helper()
+	if away {
+		must(w.t, control.Host(w.dir).Call(w.ctx, "POST", "/service", serve.ServiceRequest{State: "stopped"}, nil))
+	}
+	if _, err := w.runtime.StopPodSandbox(w.ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id}); err == nil {
+		w.t.Errorf("%s: the pod was stopped although its namespace stays", name)
+	}
+	if away {
+		must(w.t, control.Host(w.dir).Call(w.ctx, "POST", "/service", serve.ServiceRequest{State: "running"}, nil))
+	}
+	wait.NoError(w.t, 20*time.Second, "the pod to stop", func() error {
+		_, err := w.runtime.StopPodSandbox(w.ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+		return err
+	})
+	_, err := w.runtime.RemovePodSandbox(w.ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+	must(w.t, err)
+}
+
+// guests lists the HCN namespaces of pods.
+func guests(w *world) (ids []string) {
+	w.t.Helper()
+	var dump serve.Dump
+	must(w.t, control.Host(w.dir).Call(w.ctx, "GET", "/dump", nil, &dump))
+	for _, n := range dump.Namespaces {
+		if n["Type"] != "HostDefault" {
+			ids = append(ids, fmt.Sprint(n["ID"]))
+		}
+	}
+	return ids
+}
+
 // podWithoutHNS asks for a pod while the service is stopped. It gets no network, and containerd gives it up although its CNI call
 // cannot undo anything either.
 func podWithoutHNS(w *world) {
@@ -130,10 +213,8 @@ func podWithoutHNS(w *world) {
 	if _, err := w.runtime.RunPodSandbox(w.ctx, &runtimeapi.RunPodSandboxRequest{Config: config}); err == nil {
 		w.t.Error("a pod got a network while HNS was stopped")
 	}
-	var dump serve.Dump
-	must(w.t, control.Host(w.dir).Call(w.ctx, "GET", "/dump", nil, &dump))
-	if len(dump.Netns) != 1 {
-		w.t.Errorf("namespaces of pods while HNS is stopped: %v, want that of the pod that was given up", dump.Netns)
+	if made := guests(w); len(made) != 0 {
+		w.t.Errorf("namespaces were made while HNS was stopped: %v", made)
 	}
 	must(w.t, control.Host(w.dir).Call(w.ctx, "POST", "/service", serve.ServiceRequest{State: "running"}, nil))
 }

@@ -84,7 +84,7 @@ func (w *world) removePod(p pod) {
 	}
 	calls, err := os.ReadFile(filepath.Join(w.driveC(), "nullcni.log"))
 	must(w.t, err)
-	if !strings.Contains(string(calls), "ADD 00000000-0000-0000-0000-000000000001 ") || !strings.Contains(string(calls), `"HostPort":8080`) {
+	if own := guests(w); len(own) != 1 || !strings.Contains(string(calls), "ADD "+own[0]+" ") || !strings.Contains(string(calls), `"HostPort":8080`) {
 		w.t.Errorf("the Windows plugin was called with:\n%s", calls)
 	}
 	_, err = w.runtime.StopPodSandbox(w.ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.id})
@@ -96,9 +96,12 @@ func (w *world) removePod(p pod) {
 // checkNothingLeft: no HCN namespace, folder, mount or cgroup of any pod.
 func (w *world) checkNothingLeft() {
 	w.t.Helper()
-	if w.hnsd != nil && w.hnsd.count() != 0 {
-		w.t.Errorf("%d HCN namespaces are left", w.hnsd.count())
-	}
+	wait.NoError(w.t, 20*time.Second, "the HCN namespaces of pods to be gone", func() error {
+		if left := guests(w); len(left) > 0 {
+			return fmt.Errorf("left: %v", left)
+		}
+		return nil
+	})
 	left, err := os.ReadDir(filepath.Join(w.dir, "cri/containers"))
 	must(w.t, err)
 	if len(left) > 0 {

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/cri/guestns"
 )
 
 const maxMessage = 16 << 20
@@ -54,6 +56,7 @@ func Run(ctx context.Context, o Options) error {
 	runtimeapi.RegisterRuntimeServiceServer(server, service{Server: s})
 	runtimeapi.RegisterImageServiceServer(server, imageService{Server: s})
 	go s.sweepUntilDone(ctx)
+	go s.deleteEndedNamespaces(ctx)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -70,6 +73,23 @@ func Run(ctx context.Context, o Options) error {
 		return nil
 	}
 	return err
+}
+
+// deleteEndedNamespaces deletes every two seconds the HCN namespaces of pods that are gone, which containerd on Windows does when it
+// removes them.
+func (s *Server) deleteEndedNamespaces(ctx context.Context) {
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	for {
+		if err := (guestns.Host{Dir: s.o.HostDir, Dial: s.o.DialHNS}).DeleteEnded(ctx); err != nil {
+			klog.FromContext(ctx).V(2).Info("HCN namespaces of pods that are gone stay for now", "cause", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // sweepUntilDone tries the sweep until it could be done once.

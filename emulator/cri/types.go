@@ -1,6 +1,8 @@
 package cri
 
 import (
+	"context"
+	"net"
 	"path/filepath"
 	"time"
 )
@@ -17,7 +19,9 @@ type Options struct {
 	Listen     string // TCP address for CRI; empty: Address
 	Containerd string // containerd's socket; empty: <HostDir>/containerd/containerd.sock
 	CertsDir   string // registry configuration; empty: <HostDir>/containerd/certs.d
-	CPUs       int    // of the machine; required: Windows gives CPU limits as a share of all
+	// DialHNS connects to the host's HNS; nil: from the caller's network namespace, which is the host's.
+	DialHNS func(context.Context) (net.Conn, error)
+	CPUs    int // of the machine; required: Windows gives CPU limits as a share of all
 }
 
 // namespace is where containerd's CRI plugin keeps what it makes.

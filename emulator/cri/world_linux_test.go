@@ -2,12 +2,10 @@ package cri_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +24,9 @@ import (
 	"porthole.dev/porthole/emulator/cri/cnishim"
 	"porthole.dev/porthole/emulator/cri/containerdconf"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/netspace"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
@@ -61,7 +61,6 @@ type world struct {
 	netns   string // its path
 	runtime runtimeapi.RuntimeServiceClient
 	images  runtimeapi.ImageServiceClient
-	hnsd    *fakeHnsd // nil: the real one
 	options cri.Options
 	stop    func() // ends the CRI server
 }
@@ -87,11 +86,7 @@ func newWorld(t *testing.T, realHNS bool) *world {
 	w := &world{t: t, ctx: ctx, dir: filepath.Join(base, "hosts", name), space: space, netns: space.Path}
 	t.Cleanup(func() { must(t, cri.RemoveCgroups(name)) })
 	makePrefix(w, base)
-	if realHNS {
-		startHNS(w)
-	} else {
-		w.hnsd = startHnsd(t, filepath.Join(w.dir, "hnsd.sock"))
-	}
+	startHNS(w, realHNS)
 
 	registry := freeAddress(t)
 	images := filepath.Join(base, "images")
@@ -116,6 +111,9 @@ func newWorld(t *testing.T, realHNS bool) *world {
 	w.options = cri.Options{
 		Host: name, HostDir: w.dir, Build: testBuild, Template: wine.TemplateDir(base, testBuild),
 		Wine: tools.Loader, WineServer: tools.Server, Listen: freeAddress(t), CPUs: runtime.NumCPU(),
+		DialHNS: func(ctx context.Context) (net.Conn, error) {
+			return testkit.DialIn(w.netns)(ctx, "tcp4", wire.HNSAddress)
+		},
 	}
 	w.serve()
 	t.Cleanup(func() { w.stop() })
@@ -224,54 +222,6 @@ func (w *world) start(base, netns, program string, args ...string) {
 			}
 		}
 	})
-}
-
-// fakeHnsd hands out namespaces and remembers which are there.
-type fakeHnsd struct {
-	mu  sync.Mutex
-	ids map[string]string // by Linux path
-}
-
-func startHnsd(t *testing.T, socket string) *fakeHnsd {
-	t.Helper()
-	h := &fakeHnsd{ids: map[string]string{}}
-	listener, err := net.Listen("unix", socket)
-	must(t, err)
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /netns", func(w http.ResponseWriter, r *http.Request) {
-		var body struct{ Path string }
-		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if h.ids[body.Path] == "" {
-			h.ids[body.Path] = fmt.Sprintf("00000000-0000-0000-0000-%012d", len(h.ids)+1)
-		}
-		json.NewEncoder(w).Encode(map[string]string{"id": h.ids[body.Path]})
-	})
-
-	mux.HandleFunc("DELETE /netns/{id}", func(_ http.ResponseWriter, r *http.Request) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		for path, id := range h.ids {
-			if id == r.PathValue("id") {
-				delete(h.ids, path)
-			}
-		}
-	})
-
-	server := &http.Server{Handler: mux}
-	go server.Serve(listener)
-	t.Cleanup(func() { server.Close() })
-	return h
-}
-
-func (h *fakeHnsd) count() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.ids)
 }
 
 func freeAddress(t *testing.T) string {

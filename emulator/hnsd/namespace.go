@@ -41,6 +41,18 @@ func (h *Host) CreateGuest(s *State, path string) (*State, string, error) {
 	return h.create(s, o, "", "")
 }
 
+// Bind notes the Linux network namespace that an HCN namespace stands for. The state is s itself if there is nothing to note.
+func (s *State) Bind(id, path string) *State {
+	o, ok := s.Get(Namespace, id)
+	if !ok || o.Path == path {
+		return s
+	}
+	n, bound := s.clone(), *o
+	bound.Path = path
+	n.put(&bound)
+	return n
+}
+
 func isHostNamespace(d Doc) bool { return d.str("Type") == "Host" || d.str("Type") == "HostDefault" }
 
 func modifyNamespace(n *State, o *Object, d Doc) error {

@@ -10,14 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"porthole.dev/porthole/emulator/cri"
-	"porthole.dev/porthole/emulator/hnsd/control"
+	"porthole.dev/porthole/emulator/cri/guestns"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/atomicfile"
 )
@@ -117,12 +116,9 @@ func (c Call) add(ctx context.Context, command string) error {
 	if err != nil {
 		return err
 	}
-	guid, err := c.guestNamespace(ctx)
+	guid, err := c.host().Make(ctx, c.Env["CNI_CONTAINERID"], c.Env["CNI_NETNS"])
 	if err != nil {
 		return err
-	}
-	if err := c.remember(guid); err != nil {
-		return fmt.Errorf("remembering the pod's HCN namespace: %w", err)
 	}
 	var result json.RawMessage
 	for _, p := range n.plugins {
@@ -153,9 +149,12 @@ func (c Call) add(ctx context.Context, command string) error {
 // is gone does not count: the namespace is deleted nevertheless. If hnsd does not answer, the call fails, and containerd tries
 // again later. The Linux namespace may be gone already (the machine was restarted), so the GUID is the one remembered at ADD.
 func (c Call) del(ctx context.Context) error {
-	guid, known, err := c.recall()
+	guid, known, err := c.host().Find(c.Env["CNI_CONTAINERID"])
 	if err != nil {
 		return err
+	}
+	if !known {
+		guid = unknownGUID
 	}
 	if n, err := c.network(); err == nil {
 		for i := len(n.plugins) - 1; i >= 0; i-- {
@@ -168,113 +167,13 @@ func (c Call) del(ctx context.Context) error {
 			}
 		}
 	}
-	if !known {
-		return nil
-	}
-	if err := c.hnsd(ctx, http.MethodDelete, "/netns/"+guid, nil, nil); err != nil {
-		return fmt.Errorf("deleting the pod's HCN namespace: %w", err)
-	}
-	return c.forget()
+	return c.host().Delete(ctx, c.Env["CNI_CONTAINERID"])
 }
+
+func (c Call) host() guestns.Host { return guestns.Host{Dir: c.HostDir} }
 
 // unknownGUID is given to plugins for a pod that was never added, so that they still free what they keep by its id.
 const unknownGUID = "00000000-0000-0000-0000-000000000000"
-
-// memory is the file that remembers the GUID of a pod's HCN namespace.
-func (c Call) memory() (string, error) {
-	id := c.Env["CNI_CONTAINERID"]
-	if id == "" || id != filepath.Base(id) || id == "." || id == ".." {
-		return "", fmt.Errorf("CNI container id %q is not a name", id)
-	}
-	return filepath.Join(c.HostDir, "cni", "pods", id), nil
-}
-
-// remember keeps the GUID, and the path of the Linux namespace that it stands for.
-func (c Call) remember(guid string) error {
-	path, err := c.memory()
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	forgetEnded(filepath.Dir(path))
-	return replace(path, []byte(guid+" "+c.Env["CNI_NETNS"]), 0o644)
-}
-
-// forgetEnded removes what is remembered of pods whose Linux namespace is gone: hnsd has deleted the HCN namespace with it.
-// containerd does not call DEL again for a pod whose network was never complete. What cannot be read or removed stays.
-func forgetEnded(dir string) {
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	for _, f := range files {
-		path := filepath.Join(dir, f.Name())
-		data, err := os.ReadFile(path)
-		_, netns, ok := strings.Cut(string(data), " ")
-		if err != nil || !ok {
-			continue
-		}
-		if _, err := os.Lstat(netns); errors.Is(err, os.ErrNotExist) {
-			_ = os.Remove(path)
-		}
-	}
-}
-
-func (c Call) recall() (guid string, known bool, err error) {
-	path, err := c.memory()
-	if err != nil {
-		return "", false, err
-	}
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return unknownGUID, false, nil
-	}
-	guid, _, _ = strings.Cut(string(data), " ")
-	return guid, true, err
-}
-
-func (c Call) forget() error {
-	path, err := c.memory()
-	if err != nil {
-		return err
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-// guestNamespace is the HCN namespace bound to the pod's Linux one; hnsd makes it at the first call.
-func (c Call) guestNamespace(ctx context.Context) (string, error) {
-	var answer struct {
-		ID string `json:"id"`
-	}
-	err := c.hnsd(ctx, http.MethodPost, "/netns", map[string]string{"path": c.Env["CNI_NETNS"]}, &answer)
-	if err != nil {
-		return "", fmt.Errorf("making the pod's HCN namespace: %w", err)
-	}
-	if answer.ID == "" {
-		return "", errors.New("making the pod's HCN namespace: hnsd gave no id")
-	}
-	return answer.ID, nil
-}
-
-// hnsTimeout bounds one call of the host's network service.
-const hnsTimeout = 20 * time.Second
-
-// hnsd calls the host's network service. What is absent already counts as deleted.
-func (c Call) hnsd(ctx context.Context, method, path string, body, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, hnsTimeout)
-	defer cancel()
-	err := control.Host(c.HostDir).Call(ctx, method, path, body, into)
-	var refused *control.Error
-	if method == http.MethodDelete && errors.As(err, &refused) && refused.Status == http.StatusNotFound {
-		return nil
-	}
-	return err
-}
 
 // outer is what containerd sent: the name, and what its capabilities brought.
 func (c Call) outer() map[string]json.RawMessage {

@@ -316,8 +316,14 @@ func (s programs) create(ctx context.Context, who caller, k hnsd.Kind, q wire.Re
 	}
 	err = s.write(ctx, func(state *hnsd.State) (next *hnsd.State, err error) {
 		next, id, err = s.host.Create(state, k, parent, q.GUID, q.Text[0])
+		if path := s.guests.path(id); err == nil && k == hnsd.Namespace && path != "" {
+			next = next.Bind(id, path)
+		}
 		return next, err
 	})
+	if err == nil && k == hnsd.Namespace {
+		s.guests.made(id)
+	}
 	return id, err
 }
 

@@ -3,10 +3,8 @@ package serve
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd"
@@ -73,35 +71,6 @@ func reply(w http.ResponseWriter, v any, err error) {
 		v = map[string]string{"error": err.Error()}
 	}
 	json.NewEncoder(w).Encode(v)
-}
-
-func (s controls) bindNetns(w http.ResponseWriter, r *http.Request) {
-	var q struct {
-		Path string `json:"path"`
-	}
-	if err := json.NewDecoder(r.Body).Decode(&q); err != nil || !strings.HasPrefix(q.Path, "/") {
-		http.Error(w, `{"error":"the body is {\"path\": absolute path of a network namespace}"}`, http.StatusBadRequest)
-		return
-	}
-	var id string
-	err := s.write(r.Context(), func(state *hnsd.State) (next *hnsd.State, err error) {
-		next, id, err = s.host.CreateGuest(state, q.Path)
-		return next, err
-	})
-	reply(w, map[string]string{"id": id}, err)
-}
-
-// unbindNetns removes the HCN namespace, never the Linux one. Absent is success.
-func (s controls) unbindNetns(w http.ResponseWriter, r *http.Request) {
-	id := strings.ToLower(r.PathValue("id"))
-	err := s.write(r.Context(), func(state *hnsd.State) (*hnsd.State, error) {
-		next, err := s.host.Delete(state, hnsd.Namespace, id)
-		if errors.Is(err, hnsd.ErrElementNotFound) {
-			return state, nil
-		}
-		return next, err
-	})
-	reply(w, struct{}{}, err)
 }
 
 func (s controls) dump() Dump {

@@ -60,10 +60,6 @@ func Run(ctx context.Context, o Options) error {
 	}
 
 	s.latency.set(table)
-	s.netnsGone = netnsGone
-	if err := s.removeEndedNamespaces(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "deleting namespaces that ended; will try again")
-	}
 	if err := s.restore(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "carrying the state found on disk; will try again")
 	}
@@ -122,8 +118,7 @@ func (s *Service) accept(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// keepUp does every two seconds what no call asks for: it deletes namespaces that ended, and repeats what the data plane could
-// not do.
+// keepUp repeats every two seconds what the data plane could not do.
 func (s *Service) keepUp(ctx context.Context) {
 	log := klog.FromContext(ctx)
 	tick := time.NewTicker(2 * time.Second)
@@ -133,9 +128,6 @@ func (s *Service) keepUp(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if err := s.removeEndedNamespaces(ctx); err != nil {
-				log.V(2).Info("namespaces that ended stay", "cause", err.Error())
-			}
 			if err := s.restore(ctx); err != nil {
 				log.V(2).Info("data plane still incomplete", "cause", err.Error())
 			}

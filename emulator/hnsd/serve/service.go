@@ -47,8 +47,6 @@ func (NoDataPlane) Update(context.Context, desired.Change, func() desired.State)
 type Service struct {
 	host  *hnsd.Host
 	plane DataPlane
-	// netnsGone reports whether the Linux network namespace at a path has been removed; nil: none ever is.
-	netnsGone func(path string) bool
 
 	state    atomic.Pointer[hnsd.State]
 	writing  sync.Mutex
@@ -64,6 +62,7 @@ type Service struct {
 	life    lifecycle
 	pool    pool
 
+	guests      guests
 	subscribers subscribers
 	handles     handles
 }
