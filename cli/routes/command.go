@@ -15,6 +15,7 @@ import (
 
 	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/internal/logging"
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/node/routes"
 )
 
@@ -51,7 +52,7 @@ func Command() *cobra.Command {
 	fs.StringVar(&f.cluster, "cluster-cidr", "", "range of all pods (required)")
 	fs.StringVar(&f.services, "service-cidr", "", "range of all services (required)")
 	fs.StringVar(&f.mode, "mode", routes.DefaultMode, "how packets get to other nodes: "+strings.Join(routes.Modes(), ", "))
-	fs.StringVar(&f.confDir, "cni-conf-dir", "", "folder for the CNI configuration; empty: none is written")
+	fs.StringVar(&f.confDir, "cni-conf-dir", "", "folder for the CNI configuration, the one that the container runtime reads: on Windows\n`C:\\Program Files\\containerd\\cni\\conf` by containerd's defaults, C:\\etc\\cni\\net.d by sig-windows-tools; empty: none is written")
 	fs.StringVar(&f.dataDir, "cni-data-dir", "", "Linux: folder in which CNI keeps the addresses in use; empty: the plugin's default, one per machine")
 	fs.BoolVar(&f.replaceNetwork, "replace-network", false, "Windows: replace an HNS network of our name that does not fit (another type, range or gateway)\n"+
 		"although it holds endpoints, which are deleted with it; without this flag it is reported and left alone")
@@ -68,7 +69,7 @@ func Command() *cobra.Command {
 func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) {
 	o := routes.Options{
 		Kubeconfig: f.kubeconfig, Node: f.hostname, Mode: f.mode, ConfDir: f.confDir, DataDir: f.dataDir, DNS: f.dns, Search: f.search,
-		ReplaceNetwork: f.replaceNetwork, Adapter: f.adapter, Bind: f.bind,
+		ReplaceNetwork: f.replaceNetwork, Adapter: f.adapter, Bind: f.bind, BootID: platform.BootID(),
 	}
 	if f.kubeconfig == "" {
 		return o, errors.New("--kubeconfig is required: the file with the API server's address and our credentials")

@@ -67,6 +67,8 @@ type maker interface {
 	ensure(ctx context.Context, o podnet.Options, wanted podnet.Network) (podnet.Made, error)
 	// conf returns this system's CNI configuration.
 	conf(wanted podnet.Network) podnet.Conf
+	// heldBack returns the name of the CNI configuration that must not outlive a reboot (see holdBack); empty: it may.
+	heldBack() string
 	// adapters returns what keeps the host's adapters as the pod network needs them; nil if nothing has to.
 	adapters() adapterKeeper
 }
@@ -99,10 +101,15 @@ func (a *agent) routeKeeper() keeper {
 
 // loop makes the pod network, then starts the routes, and comes back when something changed.
 func (a *agent) loop(ctx context.Context, tasks *sync.WaitGroup) {
-	failures := 0
+	failures, held := 0, false
 	for {
 		wait := networkPeriod
-		if err := a.step(ctx, tasks); err != nil {
+		var err error
+		if !held {
+			err = a.holdBack(ctx)
+			held = err == nil
+		}
+		if err = errors.Join(err, a.step(ctx, tasks)); err != nil {
 			failures++
 			wait = networkRetry.Wait(failures)
 			a.report(ctx, err)
@@ -159,7 +166,7 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 	if err := a.keepAdapters(ctx, tasks, adapters.Wanted{Node: o.Node, Host: o.HostAddr()}); err != nil {
 		return err
 	}
-	if err := a.writeConf(ctx, wanted); err != nil {
+	if err := errors.Join(a.writeConf(ctx, wanted), a.markBoot()); err != nil {
 		return err
 	}
 

@@ -220,7 +220,7 @@ func newTestNode(t *testing.T, o Options) *testNode {
 	}}}
 	w.adapters = &fakeAdapters{hns: w.hns, list: []adapters.Adapter{{ID: 1, Name: "Ethernet", Addrs: []netip.Addr{netip.MustParseAddr("10.99.0.21")}}}}
 	keeper := adapters.New(w.adapters)
-	maker := hnsMaker{hns: &podnet.HNS{Reader: w.hns, Writer: hnstest.Host{Fake: w.hns}, Balancers: w.hns, Adapters: keeper}, keeper: keeper, replace: o.ReplaceNetwork}
+	maker := hnsMaker{hns: &podnet.HNS{Reader: w.hns, Writer: hnstest.Host{Fake: w.hns}, Balancers: w.hns, Adapters: keeper}, keeper: keeper, replace: o.ReplaceNetwork, adapter: o.Adapter}
 	w.agent = newAgent(o, onFake, maker)
 	w.agent.cluster = w.cluster
 	w.agent.onLink = func(netip.Addr) ([]netip.Prefix, error) { return []netip.Prefix{segment}, nil }

@@ -46,4 +46,6 @@ func physical(name string) string {
 
 func (m hnsMaker) conf(wanted podnet.Network) podnet.Conf { return wanted.WindowsConf }
 
+func (m hnsMaker) heldBack() string { return podnet.WindowsConfName }
+
 func (m hnsMaker) adapters() adapterKeeper { return m.keeper }

@@ -19,6 +19,9 @@ func (m linuxMaker) ensure(ctx context.Context, o podnet.Options, _ podnet.Netwo
 	return podnet.Made{Changed: changed}, err
 }
 
+// heldBack: the bridge plugin makes the whole network with the first pod.
+func (m linuxMaker) heldBack() string { return "" }
+
 // adapters: the bridge plugin switches forwarding on.
 func (m linuxMaker) adapters() adapterKeeper { return nil }
 

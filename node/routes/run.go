@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"sync"
 
+	"k8s.io/klog/v2"
+
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
 )
@@ -19,6 +21,7 @@ type Options struct {
 	Services   netip.Prefix // all service addresses, required
 
 	ConfDir string   // where the CNI configuration goes; empty: none is written
+	BootID  string   // of this boot of the host; empty: not known (see holdBack)
 	DataDir string   // where CNI keeps addresses on a Linux node; empty: the plugin's default
 	DNS     []string // name servers for the CNI configuration (Windows)
 	Search  []string
@@ -47,6 +50,12 @@ func Run(ctx context.Context, o Options) error {
 	nodes, err := kube.NewNodes(client, a.changed)
 	if err != nil {
 		return err
+	}
+
+	if maker.heldBack() != "" && o.ConfDir == "" {
+		klog.FromContext(ctx).Info("No CNI configuration is written: without one the container runtime has no network and the node does not "+
+			"become ready. Give the folder that the runtime reads, --cni-conf-dir", "containerd's default", `C:\Program Files\containerd\cni\conf`,
+			"sig-windows-tools", `C:\etc\cni\net.d`)
 	}
 
 	stopServing, err := a.serve(ctx)

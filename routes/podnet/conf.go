@@ -11,7 +11,7 @@ type Conf struct {
 // File names of the configurations. Container runtimes take the first file of the folder.
 const (
 	linuxConfName   = "10-porthole.conflist"
-	windowsConfName = "10-porthole.conf"
+	WindowsConfName = "10-porthole.conf"
 )
 
 // Bridge is the Linux bridge of the pods.
@@ -79,7 +79,7 @@ func (o Options) windowsConf() (Conf, error) {
 	if len(o.DNS) > 0 {
 		conf["dns"] = object{"nameservers": o.DNS, "search": o.Search}
 	}
-	return encode(windowsConfName, conf)
+	return encode(WindowsConfName, conf)
 }
 
 func endpointPolicy(kind string, settings object) object {

@@ -1,0 +1,57 @@
+package routes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/atomicfile"
+)
+
+// bootMark is a file beside the CNI configuration with the boot for which that is right. Container runtimes read files with other
+// endings only.
+const bootMark = "10-porthole.boot"
+
+// holdBack removes a CNI configuration of an earlier boot. A runtime takes the network for ready as soon as there is a
+// configuration, and the kubelet would start pods on a network that is not there: after a reboot the host's endpoint may have no
+// adapter, and adapters do not forward (projectcalico/calico#5828, #6656). It is written again when the network was right once.
+// In the same boot nothing is done, so that a mere restart of this program changes nothing; nor if the boot is not known.
+func (a *agent) holdBack(ctx context.Context) error {
+	name := a.maker.heldBack()
+	if name == "" || a.o.ConfDir == "" || a.o.BootID == "" {
+		return nil
+	}
+	if boot, err := os.ReadFile(filepath.Join(a.o.ConfDir, bootMark)); err == nil && strings.TrimSpace(string(boot)) == a.o.BootID {
+		return nil
+	}
+
+	err := os.Remove(filepath.Join(a.o.ConfDir, name))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("removing the CNI configuration of an earlier boot: %w", err)
+	}
+	klog.FromContext(ctx).Info("Removed the CNI configuration of an earlier boot until the pod network is right", "dir", a.o.ConfDir, "file", name)
+	return nil
+}
+
+// markBoot notes that the CNI configuration is right in this boot.
+func (a *agent) markBoot() error {
+	if a.maker.heldBack() == "" || a.o.ConfDir == "" || a.o.BootID == "" {
+		return nil
+	}
+	path := filepath.Join(a.o.ConfDir, bootMark)
+	if boot, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(boot)) == a.o.BootID {
+		return nil
+	}
+	if err := atomicfile.Write(path, []byte(a.o.BootID+"\n"), 0o644); err != nil {
+		return fmt.Errorf("noting the boot of the CNI configuration: %w", err)
+	}
+	return nil
+}

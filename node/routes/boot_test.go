@@ -1,0 +1,133 @@
+package routes
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/routes/adapters"
+	"porthole.dev/porthole/routes/podnet"
+)
+
+// mustHaveConf fails the test unless there is, or is not, a CNI configuration.
+func (w *testNode) mustHaveConf(t *testing.T, want bool) {
+	t.Helper()
+	_, err := os.Stat(filepath.Join(w.conf, podnet.WindowsConfName))
+	if want != (err == nil) || !want && !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a CNI configuration: %v, want %v", err, want)
+	}
+}
+
+// bootsAgain makes the node's folder look as an earlier run of that boot left it.
+func (w *testNode) bootsAgain(t *testing.T, boot string) {
+	t.Helper()
+	for name, data := range map[string]string{podnet.WindowsConfName: "{}", bootMark: boot + "\n"} {
+		if err := os.WriteFile(filepath.Join(w.conf, name), []byte(data), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// After a reboot there is no CNI configuration until the pod network is right, so that no pod starts on a broken one.
+func TestConfOfAnEarlierBoot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestNode(t, Options{BootID: "7"})
+		w.bootsAgain(t, "6")
+		w.hns.NoAdapters = true
+		w.start(t)
+		later(20 * time.Second)
+		w.mustHaveConf(t, false)
+
+		w.hns.NoAdapters = false
+		later(time.Minute)
+		w.mustBeRight(t)
+		mark, err := os.ReadFile(filepath.Join(w.conf, bootMark))
+		if err != nil || string(mark) != "7\n" {
+			t.Errorf("the mark is %q, %v", mark, err)
+		}
+	})
+}
+
+// A mere restart of the program takes no configuration away, even while the API server does not answer.
+func TestConfOfThisBoot(t *testing.T) {
+	for _, boot := range []string{"7", ""} { // "": this system does not say which boot it is
+		synctest.Test(t, func(t *testing.T) {
+			w := newTestNode(t, Options{BootID: boot})
+			w.bootsAgain(t, "7")
+			w.cluster.set()
+			w.start(t)
+			later(20 * time.Second)
+			w.mustHaveConf(t, true)
+		})
+	}
+}
+
+// What somebody does to the host's adapters is put right, and stands in the status.
+func TestAdapters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestNode(t, Options{})
+		w.start(t)
+		const right = "Ethernet forwards, vEthernet (porthole_ep) forwards"
+		if got := w.adapters.dump(); got != right {
+			t.Errorf("adapters %s", got)
+		}
+
+		if err := w.adapters.change(1, func(a *adapters.Adapter) { a.Forwarding = false }); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.adapters.change(101, func(a *adapters.Adapter) { a.Defaults = []netip.Addr{netip.MustParseAddr("10.244.1.1")} }); err != nil {
+			t.Fatal(err)
+		}
+		later(adapters.Period)
+		if got := w.adapters.dump(); got != right || w.status().Adapters.Repairs != 2 {
+			t.Errorf("adapters %s, status %+v", got, w.status().Adapters)
+		}
+
+		// The node's address goes: that cannot be put right here, and the node says so.
+		w.adapters.mu.Lock()
+		w.adapters.list = w.adapters.list[1:]
+		w.adapters.mu.Unlock()
+		later(adapters.Period)
+		if s := w.status(); s.unhealthy() == "" || len(s.Problems) != 1 || s.Problems[0] != "no adapter of this host has the node's address 10.99.0.21" {
+			t.Errorf("status %+v", s)
+		}
+	})
+}
+
+// A new network is bound to the adapter with the node's address, whatever adapters there are besides, or to the one of --adapter.
+func TestAdapterOfTheNetwork(t *testing.T) {
+	for want, o := range map[string]Options{"Ethernet": {}, "Ethernet 2": {Adapter: "Ethernet 2"}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newTestNode(t, o)
+			w.adapters.list = append([]adapters.Adapter{{ID: 9, Name: "Storage", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.5")}}}, w.adapters.list...)
+			w.start(t)
+			n, err := w.hns.NetworkByName(t.Context(), podnet.NetworkName)
+			if err != nil || n.Adapter != want {
+				t.Errorf("bound to %q, want %q: %v", n.Adapter, want, err)
+			}
+		})
+	}
+}
+
+func TestPhysical(t *testing.T) {
+	for name, want := range map[string]string{"Ethernet": "Ethernet", "vEthernet (Ethernet 2)": "Ethernet 2", "vEthernet (a (b))": "a (b)", "": ""} {
+		if got := physical(name); got != want {
+			t.Errorf("%q became %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A host without a namespace of its own becomes right, in the order that Windows needs.
+func TestFreshHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestNode(t, Options{})
+		w.hns.EditNamespaces(func(all *[]hns.Namespace) { *all = nil })
+		w.start(t)
+		w.mustBeRight(t)
+	})
+}
