@@ -70,6 +70,12 @@ programs-windows:
 	for p in $(PROGRAMS); do exe=$(BIN)/windows/$$p.exe; echo "building $$exe"; $(BIN)/pealign $$linked/$$p.exe $$exe; done
 	@ln -f $(BIN)/windows/porthole.exe $(BIN)/windows/kubelet.exe
 
+# One small program for each probe of check/probe, for machines that have nothing else of ours.
+.PHONY: probes
+probes: ## bin/windows/probe-*.exe: ask a Windows host what docs/windows-facts.md wants to know, as JSON
+	@mkdir -p $(BIN)/windows
+	GOOS=windows GOARCH=amd64 $(GOBUILD) -o $(BIN)/windows/ ./test/probes/probe-...
+
 .PHONY: deps
 deps: ## install the distribution's packages that are missing (root)
 	@tools/deps

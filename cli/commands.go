@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/cli/check"
 	"porthole.dev/porthole/cli/hns"
 	"porthole.dev/porthole/cli/kubelet"
 	"porthole.dev/porthole/cli/kubeproxy"
@@ -16,5 +17,6 @@ func nodeCommands() []*cobra.Command {
 		kubeproxy.Command(),
 		routes.Command(),
 		hns.Command(),
+		check.Command(),
 	}
 }

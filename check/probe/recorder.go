@@ -1,0 +1,145 @@
+// Package probe asks a Windows host what the package check compares. Each probe is a sequence of questions over a small interface, so
+// that tests can play it against an emulated HNS in the same process; the Windows files connect the interfaces to the host.
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"porthole.dev/porthole/check"
+	"porthole.dev/porthole/hns"
+)
+
+// Options of a probe.
+type Options struct {
+	// Changes allows the probe to make networks, files and pods on the machine. It removes what it made.
+	Changes bool
+	// Leave keeps what the probe of HNS made, so that a run after a reboot shows what became of it. That run removes it.
+	Leave bool
+	// RestartHNS stops and starts the service hns during the probe; pods of the machine may lose their network.
+	RestartHNS bool
+	// Progress, if set, is called with each line as it comes.
+	Progress func(check.Line)
+	// Runtime says what the probe of the container runtime needs.
+	Runtime RuntimeOptions
+}
+
+// RuntimeOptions are for the probe of a container runtime.
+type RuntimeOptions struct {
+	Endpoint string // address of its CRI
+	Image    string // of a Windows base image that fits the host, such as nanoserver; empty: no pod is made
+}
+
+// recorder collects the lines of a probe and what has to be undone.
+type recorder struct {
+	report   check.Report
+	progress func(check.Line)
+	undo     []undo
+}
+
+// undo is something that the probe made.
+type undo struct {
+	what string
+	do   func(context.Context) error
+	done bool
+}
+
+func newRecorder(name string, o Options) *recorder {
+	return &recorder{report: check.Report{Probe: name, Release: release(), Changed: o.Changes, Lines: []check.Line{}}, progress: o.Progress}
+}
+
+func (r *recorder) add(l check.Line) {
+	r.report.Lines = append(r.report.Lines, l)
+	if r.progress != nil {
+		r.progress(l)
+	}
+}
+
+// ask records what f answers. An error becomes the value as code, its text beside it; it is also returned, for what cannot be asked
+// without the answer.
+func (r *recorder) ask(name string, f func() (string, error)) (string, error) {
+	start := time.Now()
+	value, err := f()
+	line := check.Line{Name: name, Value: value, Millis: time.Since(start).Milliseconds()}
+	if err != nil {
+		line.Value, line.Error = code(err), err.Error()
+	}
+	r.add(line)
+	return value, err
+}
+
+// guarded records a panic of f as a line. Calls of Windows panic if a library lacks a function, and what was made must still be removed.
+func (r *recorder) guarded(what string, f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.add(check.Line{Name: what + ".panic", Value: "failed", Error: fmt.Sprint(p)})
+		}
+	}()
+	f()
+}
+
+// try records whether f succeeds: "ok" or its code.
+func (r *recorder) try(name string, f func() error) error {
+	_, err := r.ask(name, func() (string, error) { return "ok", f() })
+	return err
+}
+
+func (r *recorder) value(name, value string) { r.add(check.Line{Name: name, Value: value}) }
+
+// seconds records how long it takes until f is true, rounded up, or "never" after the limit.
+func (r *recorder) seconds(ctx context.Context, name string, limit time.Duration, f func() bool) bool {
+	start := time.Now()
+	for !f() {
+		if time.Since(start) > limit || ctx.Err() != nil {
+			r.add(check.Line{Name: name, Value: "never", Millis: time.Since(start).Milliseconds()})
+			return false
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	took := time.Since(start)
+	r.add(check.Line{Name: name, Value: strconv.Itoa(int((took + time.Second - 1) / time.Second)), Millis: took.Milliseconds()})
+	return true
+}
+
+// made remembers how to remove something. The probe may call remove earlier than the end; it is then not done again.
+func (r *recorder) made(what string, do func(context.Context) error) (remove func(context.Context) error) {
+	i := len(r.undo)
+	r.undo = append(r.undo, undo{what: what, do: do})
+	return func(ctx context.Context) error {
+		err := r.undo[i].do(ctx)
+		r.undo[i].done = err == nil
+		return err
+	}
+}
+
+// undoLimit bounds the removal of everything that a probe made.
+const undoLimit = 2 * time.Minute
+
+// finish removes what was made, the latest first, even if ctx has ended, and returns the report.
+func (r *recorder) finish(ctx context.Context) check.Report {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	defer cancel()
+	for i := len(r.undo) - 1; i >= 0; i-- {
+		if u := &r.undo[i]; !u.done {
+			if err := u.do(ctx); err != nil && !hns.IsAbsent(err) {
+				r.report.Left = append(r.report.Left, fmt.Sprintf("%s: %v", u.what, err))
+			}
+		}
+	}
+	return r.report
+}
+
+// code is the code of an error of HNS as our other outputs write it: facility 7 reduced to the Win32 code.
+func code(err error) string {
+	var e *hns.Error
+	if errors.As(err, &e) && e.Code != 0 {
+		return fmt.Sprintf("0x%x", e.Code)
+	}
+	return "failed"
+}

@@ -1,0 +1,167 @@
+// Package check is the command that compares a Windows host with what our programs assume of Windows.
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"porthole.dev/porthole/check"
+	"porthole.dev/porthole/check/probe"
+)
+
+// exitCode is an error that only sets the exit code: everything has been printed already.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// ExitCode is for program.Run.
+func (e exitCode) ExitCode() int { return int(e) }
+
+// Exit codes beside 0.
+const (
+	differs = exitCode(1)
+	trouble = exitCode(2)
+)
+
+// options are the flags.
+type options struct {
+	probe.Options
+	probes       []string
+	output, host string
+	dir          string // state folder of the emulated host
+	all          bool
+}
+
+// Command is `porthole check`.
+func Command() *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Compare this Windows host with what a node's programs assume of Windows",
+		Long: `Asks this Windows host the questions that no document answers, and prints what differs from what the programs of a node
+assume. Each question has the number that it has in docs/windows-facts.md. Without --allow-changes it only reads. With it, it
+makes a network, endpoints, load balancers and files of its own, called porthole-check, and removes them. It refuses that on a
+host that has a network for pods.
+
+To learn what a reboot does: run it with --allow-changes --leave, reboot, and run it with --allow-changes.
+
+Exit code: 0 all that was asked is as assumed, 1 something differs, 2 a probe could not run or left something behind.`,
+		Example: "  porthole check                                  what can be seen without a change\n" +
+			"  porthole check --allow-changes                  all, on a machine that serves no pods yet\n" +
+			"  porthole check --allow-changes -o json >out     the same, with every answer, to send to somebody\n" +
+			"  porthole check --host h1 --allow-changes        an emulated host of this Linux machine",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if o.host != "" {
+				return onHost(o)
+			}
+			return run(c.Context(), o, c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+
+	f := c.Flags()
+	f.BoolVar(&o.Changes, "allow-changes", false, "make networks, files and pods on this machine, and remove them")
+	f.BoolVar(&o.Leave, "leave", false, "leave what the probe of HNS made, for a run after a reboot, which removes it")
+	f.BoolVar(&o.RestartHNS, "restart-hns", false, "stop and start the service hns on the way: pods may lose their network")
+	f.StringVar(&o.Runtime.Endpoint, "runtime-endpoint", probe.DefaultEndpoint, "address of the container runtime's CRI")
+	f.StringVar(&o.Runtime.Image, "image", "", "Windows image that fits this host, for pods of the runtime's probe; empty: no pods")
+	f.StringSliceVar(&o.probes, "probe", check.Probes, "which probes to run")
+	f.StringVarP(&o.output, "output", "o", "text", "text or json")
+	f.BoolVar(&o.all, "all", false, "also print what is as assumed")
+	hostFlags(f, &o)
+	return c
+}
+
+// runs are the probes by name.
+var runs = map[string]func(context.Context, probe.Options) (check.Report, error){
+	"hns": probe.RunHNS,
+}
+
+func (o options) check() error {
+	for _, name := range o.probes {
+		if !slices.Contains(check.Probes, name) {
+			return fmt.Errorf("--probe %s: known are %s", name, strings.Join(check.Probes, ", "))
+		}
+	}
+	if o.output != "text" && o.output != "json" {
+		return fmt.Errorf("-o %s: text and json are known", o.output)
+	}
+	if !o.Changes && (o.Leave || o.RestartHNS) {
+		return errors.New("--leave and --restart-hns change the machine: they need --allow-changes")
+	}
+	return nil
+}
+
+// result is the output as JSON.
+type result struct {
+	Findings []check.Finding `json:"findings"`
+	Reports  []check.Report  `json:"reports"`
+	// Failed says by probe why it ended early.
+	Failed map[string]string `json:"failed,omitempty"`
+}
+
+func run(ctx context.Context, o options, out, errs io.Writer) error {
+	if err := o.check(); err != nil {
+		fmt.Fprintln(errs, "porthole:", err)
+		return trouble
+	}
+
+	res := result{Failed: map[string]string{}}
+	for _, name := range check.Probes {
+		if !slices.Contains(o.probes, name) || runs[name] == nil {
+			continue
+		}
+		report, err := runs[name](ctx, o.Options)
+		if err != nil {
+			res.Failed[name] = err.Error()
+		}
+		res.Reports = append(res.Reports, report)
+	}
+	res.Findings = check.Compare(check.Facts(), res.Reports)
+
+	if err := printed(res, o, out); err != nil {
+		return err
+	}
+	return verdict(res, errs)
+}
+
+func printed(res result, o options, out io.Writer) error {
+	if o.output == "json" {
+		return check.PrintJSON(out, res)
+	}
+	if len(res.Reports) > 0 && res.Reports[0].Release != "" {
+		fmt.Fprintln(out, "Windows", res.Reports[0].Release)
+	}
+	return check.Print(out, res.Findings, o.all)
+}
+
+// verdict says on errs what went wrong, and turns the result into an exit code.
+func verdict(res result, errs io.Writer) error {
+	bad := false
+	for _, name := range check.Probes {
+		if text := res.Failed[name]; text != "" {
+			fmt.Fprintf(errs, "porthole: the probe %s ended early: %s\n", name, text)
+			bad = true
+		}
+	}
+	for _, r := range res.Reports {
+		for _, left := range r.Left {
+			fmt.Fprintf(errs, "porthole: the probe %s could not remove what it made: %s\n", r.Probe, left)
+			bad = true
+		}
+	}
+
+	switch {
+	case bad:
+		return trouble
+	case check.Count(res.Findings, check.Differs) > 0:
+		return differs
+	}
+	return nil
+}

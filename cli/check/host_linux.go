@@ -1,0 +1,43 @@
+package check
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/emulator/host"
+)
+
+func hostFlags(f *pflag.FlagSet, o *options) {
+	f.StringVar(&o.host, "host", "", "emulated Windows host of this machine to ask, made by `porthole host create` or part of a cluster")
+	f.StringVar(&o.dir, "dir", cluster.DefaultDir, "state folder of the emulated host")
+}
+
+// onHost runs the same command with the same flags on an emulated host. It returns only if that cannot be started.
+func onHost(o options) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	layout, err := cluster.NewLayout(o.dir)
+	if err != nil {
+		return err
+	}
+	h, err := host.Store{Dir: layout.Dir, Bin: layout.Bin}.Get(o.host)
+	if err != nil {
+		return err
+	}
+	return h.Exec(nil, filepath.Join(layout.Bin, "windows", "porthole.exe"), append([]string{"check"}, o.arguments()...)...)
+}
+
+// arguments are the flags of o for the command on the host.
+func (o options) arguments() []string {
+	args := []string{"--probe=" + strings.Join(o.probes, ","), "-o=" + o.output, "--runtime-endpoint=" + o.Runtime.Endpoint, "--image=" + o.Runtime.Image}
+	for name, set := range map[string]bool{"--allow-changes": o.Changes, "--leave": o.Leave, "--restart-hns": o.RestartHNS, "--all": o.all} {
+		if set {
+			args = append(args, name)
+		}
+	}
+	return args
+}
