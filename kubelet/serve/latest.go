@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -11,6 +12,7 @@ import (
 const (
 	staleWait = 500 * time.Millisecond // how long a reader waits for a new one if there is an old one
 	firstWait = 10 * time.Second       // how long a reader waits if there is none
+	renewWait = 5 * time.Second        // how long a reader waits for what the answer that there is cannot say
 	takeLimit = 2 * time.Minute        // how long the runtime may take
 )
 
@@ -24,6 +26,7 @@ type latest[T any] struct {
 	value  T
 	known  bool
 	at     time.Time
+	asked  time.Time     // when the call that answered was begun
 	failed error         // of the last call
 	asking chan struct{} // closed when the call under way has ended; nil if there is none
 }
@@ -63,6 +66,31 @@ func (l *latest[T]) get(ctx context.Context) (T, error) {
 	return l.value, errors.New("the runtime does not answer")
 }
 
+// getSince is get with an answer to a call that was begun at since or later, if there is one within renewWait.
+func (l *latest[T]) getSince(ctx context.Context, since time.Time) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, renewWait)
+	defer cancel()
+	for range 2 { // the call under way may have begun too early
+		l.mu.Lock()
+		enough := l.known && !l.asked.Before(since)
+		l.mu.Unlock()
+		if enough {
+			break
+		}
+		select {
+		case <-l.start():
+		case <-ctx.Done():
+		}
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known {
+		return l.value, nil
+	}
+	return l.value, cmp.Or(l.failed, errors.New("the runtime does not answer"))
+}
+
 // answered returns when the newest answer was given, the zero time if there is no answer yet.
 func (l *latest[T]) answered() time.Time {
 	l.mu.Lock()
@@ -83,12 +111,13 @@ func (l *latest[T]) start() chan struct{} {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), takeLimit)
 		defer cancel()
+		asked := time.Now()
 		value, err := l.ask(ctx)
 
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.failed = err; err == nil {
-			l.value, l.known, l.at = value, true, time.Now()
+			l.value, l.known, l.at, l.asked = value, true, time.Now(), asked
 		}
 		l.asking = nil
 		close(done)

@@ -75,8 +75,9 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// get returns statistics that are about statsAge old, or older ones if the runtime is slow. The result is shared: the
-// caller must not change it.
+// get returns statistics that are about statsAge old, or older ones if the runtime is slow. They are taken anew if a container has
+// been started since: whoever has seen it running looks for it in them, as upstream's tests of Windows nodes do. The result is
+// shared: the caller must not change it.
 func (s *sampler) get(ctx context.Context) (*statsapi.Summary, error) {
 	if s.opts.Stats == nil {
 		return nil, errors.New("statistics are not available")
@@ -84,7 +85,40 @@ func (s *sampler) get(ctx context.Context) (*statsapi.Summary, error) {
 	s.mu.Lock()
 	s.readAt = time.Now()
 	s.mu.Unlock()
-	return s.summary.get(ctx)
+	all, err := s.summary.get(ctx)
+	if err == nil && s.missing(all) {
+		return s.summary.getSince(ctx, s.newestStart())
+	}
+	return all, err
+}
+
+// newestStart returns the newest start of a running container, the zero time without one.
+func (s *sampler) newestStart() time.Time {
+	var newest time.Time
+	for _, v := range s.opts.Pods() {
+		for _, c := range v.Pod.Status.ContainerStatuses {
+			if c.State.Running != nil && c.State.Running.StartedAt.After(newest) {
+				newest = c.State.Running.StartedAt.Time
+			}
+		}
+	}
+	return newest
+}
+
+// missing reports whether a pod that has a running container has no statistics.
+func (s *sampler) missing(all *statsapi.Summary) bool {
+	there := map[string]bool{}
+	for _, p := range all.Pods {
+		there[p.PodRef.UID] = len(p.Containers) > 0
+	}
+	for _, v := range s.opts.Pods() {
+		for _, c := range v.Pod.Status.ContainerStatuses {
+			if c.State.Running != nil && !there[string(v.Pod.UID)] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // take asks the runtime and the machine. One call is under way at a time.

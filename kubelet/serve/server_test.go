@@ -207,7 +207,7 @@ func TestTrim(t *testing.T) {
 func TestPaceOfStatistics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		s := newSampler(Options{Stats: &fixedStats{}})
+		s := newSampler(Options{Stats: &fixedStats{}, Pods: func() []pod.View { return nil }})
 		s.summary.ask = func(context.Context) (*statsapi.Summary, error) { calls++; return &statsapi.Summary{}, nil }
 		ctx, cancel := context.WithCancel(t.Context())
 		go s.run(ctx)
