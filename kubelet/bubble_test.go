@@ -26,6 +26,7 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/factlog"
 	"porthole.dev/porthole/kubelet/image"
+	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/runtime/runtimetest"
@@ -52,7 +53,8 @@ type bubble struct {
 	// volumeFault, if set, lets Prepare fail for a pod.
 	volumeFault func(*v1.Pod) error
 	static      []StaticSource
-	windows     bool   // the node runs Windows
+	windows     bool // the node runs Windows
+	meter       *meter.Meter
 	facts       string // folder of recorded facts; empty records none
 	dir         string
 	log         *lockedBuffer
@@ -107,7 +109,7 @@ func (b *bubble) start() {
 		Host: platform.Host{OS: system, Arch: "amd64", CPUs: 8, MemoryBytes: 16 << 30, DiskBytes: 100 << 30, KernelVersion: "6.1.0"}},
 		RootDir: filepath.Join(b.dir, "kubelet"), PodLogsDir: filepath.Join(b.dir, "log", "pods"), LeaseSeconds: 40,
 		API: NewAPI(client), Runtime: NewRuntime(rt), Images: image.New(conn, 5), Volumes: Volumes{faultyVolumes{manager, b}, manager},
-		Cgroups: b.cgroups, Static: b.static, Windows: b.windows}
+		Cgroups: b.cgroups, Static: b.static, Windows: b.windows, Meter: b.meter}
 	if b.facts != "" {
 		log, err := factlog.Open(b.facts, factlog.DefaultLimits)
 		if err != nil {

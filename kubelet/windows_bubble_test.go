@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/runtime/runtimetest"
 )
 
@@ -35,7 +36,43 @@ func TestHostProcessByContainer(t *testing.T) {
 		if got := b.cluster.get("pod").Status.PodIP; got != "10.98.0.1" {
 			t.Errorf("the pod has the address %s, want the node's", got)
 		}
-	}, onWindowsNode)
+
+		bad := aPod("bad", "nothing")
+		bad.Spec.HostNetwork, bad.Spec.RestartPolicy = true, v1.RestartPolicyNever
+		bad.Spec.Containers[0] = hostProcess(bad.Spec.Containers[0], true)
+		b.cluster.create(bad)
+		b.untilPod(time.Minute, "bad", "Failed", phase(v1.PodFailed))
+		for series, want := range map[string]float64{
+			`started_host_process_containers_total container_type="container"`:                                 2,
+			`started_host_process_containers_total container_type="init_container"`:                            1,
+			`started_host_process_containers_errors_total code="RunContainerError",container_type="container"`: 1,
+		} {
+			if got := counted(t, b.meter, series); got != want {
+				t.Errorf("%s is %v, want %v", series, got, want)
+			}
+		}
+	}, onWindowsNode, func(b *bubble) { b.meter = meter.New(meter.Options{NodeName: "node"}) })
+}
+
+// counted returns the value of a counter, by its name without kubelet_ and its labels in order.
+func counted(t *testing.T, m *meter.Meter, series string) float64 {
+	t.Helper()
+	families, err := m.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, one := range f.GetMetric() {
+			var labels []string
+			for _, l := range one.GetLabel() {
+				labels = append(labels, l.GetName()+`="`+l.GetValue()+`"`)
+			}
+			if "kubelet_"+series == f.GetName()+" "+strings.Join(labels, ",") {
+				return one.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
 }
 
 // TestHostProcessRefused: pods that no Windows runtime can run get upstream's words, and no sandbox. The API server refuses
