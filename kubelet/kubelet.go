@@ -168,7 +168,7 @@ func stamped(p *v1.Pod, born time.Time) *v1.Pod {
 	if out.Annotations == nil {
 		out.Annotations = map[string]string{}
 	}
-	out.Annotations[static.SourceAnnotation], out.Annotations[static.SeenAnnotation] = "api", born.Format(time.RFC3339Nano)
+	out.Annotations[pod.SourceAnnotation], out.Annotations[static.SeenAnnotation] = "api", born.Format(time.RFC3339Nano)
 	return &out
 }
 

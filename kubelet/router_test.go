@@ -61,9 +61,9 @@ func TestRouterContains(t *testing.T) {
 
 // TestStamped: an API pod cannot claim to come from a file.
 func TestStamped(t *testing.T) {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{static.SourceAnnotation: "file", "own": "1"}}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{pod.SourceAnnotation: "file", "own": "1"}}}
 	got := stamped(p, time.Now())
-	if static.IsStatic(got) || got.Annotations["own"] != "1" || got.Annotations[static.SeenAnnotation] == "" || !static.IsStatic(p) {
+	if pod.IsStatic(got) || got.Annotations["own"] != "1" || got.Annotations[static.SeenAnnotation] == "" || !pod.IsStatic(p) {
 		t.Errorf("stamped %v of %v", got.Annotations, p.Annotations)
 	}
 }

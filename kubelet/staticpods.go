@@ -42,7 +42,7 @@ func (s *staticPods) deliver(source int, pods []*v1.Pod) {
 	changed, gone, doubles := s.set.Deliver(source, pods)
 	for _, p := range doubles {
 		s.events.PodEvent(p, "", v1.EventTypeWarning, "FailedValidation",
-			fmt.Sprintf("Error validating pod %s/%s from %s due to duplicate pod name, ignoring", p.Namespace, p.Name, p.Annotations[static.SourceAnnotation]))
+			fmt.Sprintf("Error validating pod %s/%s from %s due to duplicate pod name, ignoring", p.Namespace, p.Name, p.Annotations[pod.SourceAnnotation]))
 	}
 
 	for _, p := range gone {

@@ -7,15 +7,15 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	resources "k8s.io/component-helpers/resource"
 	corehelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/kubelet/static"
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 // Admitter keeps what the admitted pods hold of the node. A pod holds it until its last container has stopped. It is safe for
@@ -140,8 +140,8 @@ func check(p *v1.Pod, want claim, f Node, others []claim) *Refusal {
 	}
 
 	noExecute := func(t *v1.Taint) bool { return t.Effect == v1.TaintEffectNoExecute }
-	_, bad := corehelpers.FindMatchingUntoleratedTaint(klog.Background(), f.Object.Spec.Taints, p.Spec.Tolerations, noExecute, false)
-	if bad && !static.IsStatic(p) { // a pod of the API says that it is one, see stamped
+	_, bad := corehelpers.FindMatchingUntoleratedTaint(logr.Discard(), f.Object.Spec.Taints, p.Spec.Tolerations, noExecute, false)
+	if bad && !pod.IsStatic(p) { // a pod of the API says that it is one, see stamped
 		return predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
 	}
 	if f.NoAppArmor && wantsAppArmor(p) {

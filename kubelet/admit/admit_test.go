@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"porthole.dev/porthole/kubelet/static"
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 func list(pairs ...string) v1.ResourceList {
@@ -96,7 +96,7 @@ func TestCheck(t *testing.T) {
 			p.Spec.InitContainers = []v1.Container{{RestartPolicy: &always, Ports: []v1.ContainerPort{{HostPort: 80, Protocol: v1.ProtocolTCP}}}}
 		})}, "NodePorts", ""},
 		{"taint", asking(), tainted, nil, "TaintToleration", "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"},
-		{"taint and static pod", with(asking(), func(p *v1.Pod) { p.Annotations = map[string]string{static.SourceAnnotation: "file"} }), tainted, nil, "", ""},
+		{"taint and static pod", with(asking(), func(p *v1.Pod) { p.Annotations = map[string]string{pod.SourceAnnotation: "file"} }), tainted, nil, "", ""},
 		{"taint that is tolerated", with(asking(), func(p *v1.Pod) {
 			p.Spec.Tolerations = []v1.Toleration{{Key: "out", Operator: v1.TolerationOpExists}}
 		}), tainted, nil, "", ""},

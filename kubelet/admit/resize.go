@@ -18,13 +18,14 @@ type waiter struct {
 }
 
 // Resize gives a pod that has its place room for what it now asks for, or returns why not. A pod that does not fit waits:
-// Granted is called when it has got its room after all.
-func (m *Admitter) Resize(p *v1.Pod, allocatable v1.ResourceList) *Refusal {
+// Granted is called when it has got its room after all. The longest
+// wait counts from now, the time of the first question.
+func (m *Admitter) Resize(p *v1.Pod, allocatable v1.ResourceList, now time.Time) *Refusal {
 	want := claimOf(p)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := fits(want.requests, allocatable, m.others(p.UID)); r != nil {
-		since := time.Now()
+		since := now
 		if old := m.waiting[p.UID]; old != nil {
 			since = old.since
 		}

@@ -32,7 +32,7 @@ func TestResizeRoom(t *testing.T) {
 	}
 
 	for _, p := range []*v1.Pod{pod("old", "2"), pod("new", "2"), pod("sure", "2", guaranteed), pod("first", "2", urgent)} {
-		r := m.Resize(p, node)
+		r := m.Resize(p, node, time.Unix(100, 0))
 		if r == nil || r.Reason != "OutOfcpu" || r.Message != "Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000" {
 			t.Fatalf("%s: %+v", p.UID, r)
 		}
@@ -50,7 +50,7 @@ func TestResizeRoom(t *testing.T) {
 		}
 	}
 
-	if again := m.Resize(pod("old", "2"), node); again == nil || m.waiting["old"].since.Unix() != 1 {
+	if again := m.Resize(pod("old", "2"), node, time.Unix(100, 0)); again == nil || m.waiting["old"].since.Unix() != 1 {
 		t.Errorf("asking again: %+v since %v", again, m.waiting["old"].since)
 	}
 
@@ -62,10 +62,10 @@ func TestResizeRoom(t *testing.T) {
 
 	m.Release("old")
 	expect("a pod ends", "first")
-	if r := m.Resize(pod("first", "2", urgent), node); r != nil {
+	if r := m.Resize(pod("first", "2", urgent), node, time.Unix(100, 0)); r != nil {
 		t.Errorf("what was granted is refused: %+v", r)
 	}
-	if r := m.Resize(pod("first", "1", urgent), node); r != nil {
+	if r := m.Resize(pod("first", "1", urgent), node, time.Unix(100, 0)); r != nil {
 		t.Errorf("less is refused: %+v", r)
 	}
 
@@ -74,7 +74,7 @@ func TestResizeRoom(t *testing.T) {
 	expect("nothing was given back", "first sure")
 	m.Release("first")
 	expect("another pod ends", "first sure new")
-	if r := m.Resize(pod("new", "5"), node); r == nil || !requestsEqual(m.held["new"], claimOf(pod("new", "2"))) {
+	if r := m.Resize(pod("new", "5"), node, time.Unix(100, 0)); r == nil || !requestsEqual(m.held["new"], claimOf(pod("new", "2"))) {
 		t.Errorf("more than the node has: %+v, holds %v", r, m.held["new"].requests)
 	}
 }

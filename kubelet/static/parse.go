@@ -13,13 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	strictjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 // Annotations by which static pods and their mirrors are known. Upstream's kubelet, NodeRestriction and kubectl use them.
 const (
 	HashAnnotation   = "kubernetes.io/config.hash"
 	MirrorAnnotation = "kubernetes.io/config.mirror"
-	SourceAnnotation = "kubernetes.io/config.source"
 	SeenAnnotation   = "kubernetes.io/config.seen"
 )
 
@@ -112,7 +113,7 @@ func complete(p *v1.Pod, o Origin) error {
 
 	delete(p.Annotations, MirrorAnnotation)
 	p.Annotations[HashAnnotation] = string(p.UID)
-	p.Annotations[SourceAnnotation] = o.Kind
+	p.Annotations[pod.SourceAnnotation] = o.Kind
 	if o.Kind == "file" { // so that no trouble of the node drives it away
 		p.Spec.Tolerations = append(p.Spec.Tolerations, v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute})
 	}
@@ -132,12 +133,6 @@ func identity(p *v1.Pod, o Origin) (types.UID, error) {
 	_, _ = h.Write(text)
 	_, _ = fmt.Fprintf(h, "host:%s%s:%s", o.Node, o.Kind, o.Place)
 	return types.UID(hex.EncodeToString(h.Sum(nil))), nil
-}
-
-// IsStatic reports whether a pod came from one of these sources, and not from the API.
-func IsStatic(p *v1.Pod) bool {
-	source := p.Annotations[SourceAnnotation]
-	return source != "" && source != "api"
 }
 
 // IsMirror reports whether a pod of the API is the shadow of a static pod.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 var here = Origin{Kind: "file", Place: "/etc/manifests/web.yaml", Node: "Node1"}
@@ -44,7 +46,7 @@ func TestParseCompletes(t *testing.T) {
 	c := p.Spec.Containers[0]
 	for what, ok := range map[string]bool{
 		"name and namespace":     p.Name == "web-node1" && p.Namespace == "default" && p.Spec.NodeName == "Node1",
-		"hash is the UID":        len(p.UID) == 32 && p.Annotations[HashAnnotation] == string(p.UID) && p.Annotations[SourceAnnotation] == "file",
+		"hash is the UID":        len(p.UID) == 32 && p.Annotations[HashAnnotation] == string(p.UID) && p.Annotations[pod.SourceAnnotation] == "file",
 		"restart and DNS policy": p.Spec.RestartPolicy == v1.RestartPolicyAlways && p.Spec.DNSPolicy == v1.DNSClusterFirst,
 		"grace period":           *p.Spec.TerminationGracePeriodSeconds == 30,
 		"service links":          *p.Spec.EnableServiceLinks,
@@ -56,7 +58,7 @@ func TestParseCompletes(t *testing.T) {
 		"probe":                  c.ReadinessProbe.PeriodSeconds == 10 && c.ReadinessProbe.HTTPGet.Path == "/" && c.ReadinessProbe.FailureThreshold == 3,
 		"empty volume":           p.Spec.Volumes[0].EmptyDir != nil,
 		"tolerates NoExecute":    len(p.Spec.Tolerations) == 1 && p.Spec.Tolerations[0].Effect == v1.TaintEffectNoExecute && p.Spec.Tolerations[0].Operator == v1.TolerationOpExists,
-		"static, not a mirror":   IsStatic(p) && !IsMirror(p),
+		"static, not a mirror":   pod.IsStatic(p) && !IsMirror(p),
 	} {
 
 		if !ok {
@@ -203,7 +205,7 @@ func checkPod(t *testing.T, p *v1.Pod) {
 			t.Fatalf("the name %q is not safe", name)
 		}
 	}
-	if len(p.Spec.Containers) == 0 || *p.Spec.TerminationGracePeriodSeconds < 0 || p.Spec.NodeName != here.Node || !IsStatic(p) || IsMirror(p) || p.DeletionTimestamp != nil {
+	if len(p.Spec.Containers) == 0 || *p.Spec.TerminationGracePeriodSeconds < 0 || p.Spec.NodeName != here.Node || !pod.IsStatic(p) || IsMirror(p) || p.DeletionTimestamp != nil {
 		t.Fatalf("%+v", p)
 	}
 }

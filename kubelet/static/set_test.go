@@ -8,11 +8,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"porthole.dev/porthole/kubelet/pod"
 )
 
 func staticPod(name, uid string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(uid),
-		Annotations: map[string]string{HashAnnotation: uid, SourceAnnotation: "file"}}}
+		Annotations: map[string]string{HashAnnotation: uid, pod.SourceAnnotation: "file"}}}
 }
 
 func mirrorPod(name, uid, hash string) *v1.Pod {
