@@ -13,7 +13,7 @@ static const BYTE stub[] = { STUB_FIRST, 0x8b, 0xd1, 0xb8, 0, 0, 0, 0, 0xf6, 0x0
 
 #define JUMP 12 /* bytes */
 
-static struct mend *const lists[] = { pipe_mends, file_mends, registry_mends, job_mends, backup_mends };
+static struct mend *const lists[] = { pipe_mends, file_mends, link_mends, registry_mends, job_mends, backup_mends };
 
 static BOOL is_stub(const BYTE *code)
 {
@@ -31,6 +31,34 @@ static BOOL jump(BYTE *code, void *target)
 		return FALSE;
 	memcpy(code, bytes, JUMP);
 	VirtualProtect(code, JUMP, before, &before);
+	return TRUE;
+}
+
+/* Finds the place through which kernel32 passes a function on to kernelbase, as it does most: a jump to what stands there. */
+static BYTE **slot_of(HMODULE kernel, const char *name)
+{
+	static const BYTE passes_on[] = { 0x48, 0x8d, 0xa4, 0x24, 0, 0, 0, 0, 0xff, 0x25 }; /* lea 0(%rsp),%rsp; jmp *offset(%rip) */
+	BYTE *code = (BYTE *)(void *)GetProcAddress(kernel, name);
+	INT32 offset;
+
+	if (!code || memcmp(code, passes_on, sizeof passes_on))
+		return NULL;
+	code += sizeof passes_on - 2;
+	memcpy(&offset, code + 2, sizeof offset);
+	return (BYTE **)(code + 6 + offset);
+}
+
+/* Replaces a function that kernel32 passes on, which goes on to exist. */
+static BOOL replace_passed(struct mend *m, HMODULE kernel)
+{
+	BYTE **slot = slot_of(kernel, m->name);
+	DWORD before;
+
+	if (!slot || !VirtualProtect(slot, sizeof *slot, PAGE_READWRITE, &before))
+		return FALSE;
+	*m->original = *slot;
+	*slot = m->replacement;
+	VirtualProtect(slot, sizeof *slot, before, &before);
 	return TRUE;
 }
 
@@ -59,15 +87,17 @@ void mend_all(void)
 	copies = place = VirtualAlloc(NULL, 0x1000, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE);
 	for (i = 0; i < COUNT(lists); i++)
 		for (m = lists[i]; m->name; m++)
-			if (m->original)
+			if (m->original && !m->missing)
 				*m->original = (void *)GetProcAddress(ntdll, m->name);
 	if (copies)
 		VirtualProtect(copies, 0x1000, PAGE_EXECUTE_READWRITE, &before);
 
 	for (i = 0; i < COUNT(lists); i++)
 		for (m = lists[i]; m->name; m++) {
-			if (m->original)
+			if (m->original && !m->missing)
 				m->done = replace_call(m, (BYTE *)*m->original, &place);
+			else if (m->original)
+				m->done = !m->missing() || replace_passed(m, kernel);
 			else
 				m->done = !m->missing() || jump((BYTE *)(void *)GetProcAddress(kernel, m->name), m->replacement);
 		}

@@ -11,13 +11,13 @@ struct mend {
 	const char *name;    /* of ntdll's system call, or of kernel32's function */
 	const char *what;    /* is mended, for people */
 	void *replacement;
-	void **original;     /* gets the function as Wine has it; NULL for a function that Wine only pretends to have */
-	BOOL (*missing)(void); /* only for kernel32: reports whether Wine only pretends to have the function */
+	void **original;     /* gets the function as Wine has it; NULL for a function whose code is overwritten */
+	BOOL (*missing)(void); /* only for kernel32: reports whether the function is not as on Windows */
 	BOOL done;
 };
 
 /* One list for each file mend_*.c; the last has no name. */
-extern struct mend pipe_mends[], file_mends[], registry_mends[], job_mends[], backup_mends[];
+extern struct mend pipe_mends[], file_mends[], link_mends[], registry_mends[], job_mends[], backup_mends[];
 
 /* Mends what it knows how to. Where Wine's code is not the one that it knows, it changes nothing there. Only once. */
 void mend_all(void);

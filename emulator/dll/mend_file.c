@@ -1,5 +1,5 @@
 /* Files: deletion and renaming as Windows 10 knows them, and paths that name a volume by its GUID. */
-#include "mend.h"
+#include "mend_link.h"
 
 #include <string.h>
 #include <wchar.h>
@@ -77,6 +77,10 @@ static NTSTATUS rename_file(HANDLE file, IO_STATUS_BLOCK *io, const void *info, 
 
 static NTSTATUS NTAPI set_information_file(HANDLE file, IO_STATUS_BLOCK *io, void *info, ULONG size, ULONG class)
 {
+	NTSTATUS status;
+
+	if (link_set(file, io, info, size, class, &status))
+		return status;
 	if (class == DISPOSITION_EX && size >= sizeof(ULONG))
 		return dispose(file, io, *(ULONG *)info);
 	if ((class == RENAME_EX || class == LINK_EX) && size >= sizeof(ULONG))
@@ -137,9 +141,11 @@ static NTSTATUS NTAPI nt_create_file(HANDLE *file, ULONG access, OBJECT_ATTRIBUT
 				     ULONG attributes, ULONG share, ULONG disposition, ULONG options, void *ea, ULONG ea_size)
 {
 	struct path p;
-	NTSTATUS status = ((create_file)create_original)(file, access, by_letter(name, &p), io, size, attributes, share, disposition,
-							 options, ea, ea_size);
+	NTSTATUS status;
 
+	name = by_letter(name, &p);
+	if (!link_open(file, access, name, io, disposition, options, &status))
+		status = ((create_file)create_original)(file, access, name, io, size, attributes, share, disposition, options, ea, ea_size);
 	release(&p);
 	return status;
 }
@@ -147,8 +153,11 @@ static NTSTATUS NTAPI nt_create_file(HANDLE *file, ULONG access, OBJECT_ATTRIBUT
 static NTSTATUS NTAPI nt_open_file(HANDLE *file, ULONG access, OBJECT_ATTRIBUTES *name, IO_STATUS_BLOCK *io, ULONG share, ULONG options)
 {
 	struct path p;
-	NTSTATUS status = ((open_file)open_original)(file, access, by_letter(name, &p), io, share, options);
+	NTSTATUS status;
 
+	name = by_letter(name, &p);
+	if (!link_open(file, access, name, io, FILE_OPEN, options, &status))
+		status = ((open_file)open_original)(file, access, name, io, share, options);
 	release(&p);
 	return status;
 }
@@ -156,8 +165,11 @@ static NTSTATUS NTAPI nt_open_file(HANDLE *file, ULONG access, OBJECT_ATTRIBUTES
 static NTSTATUS NTAPI query_attributes(OBJECT_ATTRIBUTES *name, void *info)
 {
 	struct path p;
-	NTSTATUS status = ((query_name)basic_original)(by_letter(name, &p), info);
+	NTSTATUS status = 0;
 
+	name = by_letter(name, &p);
+	if (!link_query(name, info, FALSE))
+		status = ((query_name)basic_original)(name, info);
 	release(&p);
 	return status;
 }
@@ -165,8 +177,11 @@ static NTSTATUS NTAPI query_attributes(OBJECT_ATTRIBUTES *name, void *info)
 static NTSTATUS NTAPI query_full_attributes(OBJECT_ATTRIBUTES *name, void *info)
 {
 	struct path p;
-	NTSTATUS status = ((query_name)full_original)(by_letter(name, &p), info);
+	NTSTATUS status = 0;
 
+	name = by_letter(name, &p);
+	if (!link_query(name, info, TRUE))
+		status = ((query_name)full_original)(name, info);
 	release(&p);
 	return status;
 }

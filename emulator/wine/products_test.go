@@ -20,8 +20,10 @@ var windowsTests = []struct {
 	must []string
 }{
 	{"internal/platform", []string{"TestProtect", "TestProtectOldFiles", "TestReadUsage", "TestReadHost", "TestUplinks"}},
+	{"kubelet/config", []string{"TestPathsAreOfTheFile"}},
 	{"kubelet/logs", nil},
-	{"kubelet/volume", []string{"TestSubPathsAreHeld"}},
+	{"kubelet/serve", []string{"TestFollowThroughRotationUntilTheEnd", "TestNodeLogQuery"}},
+	{"kubelet/volume", []string{"TestSubPathsAreHeld", "TestReadersDuringUpdates"}},
 	{"hns/hcn", nil},
 }
 
@@ -45,6 +47,7 @@ func testProducts(ctx context.Context, t *testing.T, tools Tools, p Prefix) {
 
 	for _, w := range windowsTests {
 		t.Run(w.pkg, func(t *testing.T) {
+			t.Parallel() // they wait most of the time
 			name := path.Base(w.pkg) + ".test.exe"
 			cmd := tools.Command(ctx, p, `C:\products\`+name, "-test.v", "-test.timeout=2m")
 			cmd.Dir = filepath.Join("..", "..", w.pkg) // where testdata is

@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/pod"
 )
 
@@ -63,7 +65,11 @@ func (s *Server) takeCheckpoint(ctx context.Context, view pod.View, name string,
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("creating the folder of checkpoints: %w", err)
 	}
-	file := fmt.Sprintf("checkpoint-%s_%s-%s-%s.tar", view.Pod.Name, view.Pod.Namespace, name, time.Now().Format(time.RFC3339))
+	at := time.Now().Format(time.RFC3339)
+	if platform.IsWindows { // a colon in the name of a file begins the name of a stream of it
+		at = strings.ReplaceAll(at, ":", "-")
+	}
+	file := fmt.Sprintf("checkpoint-%s_%s-%s-%s.tar", view.Pod.Name, view.Pod.Namespace, name, at)
 	path := filepath.Join(dir, file)
 	return path, s.opts.Checkpoint(ctx, CheckpointRequest{ContainerID: c.ID, Location: path, Timeout: timeout})
 }

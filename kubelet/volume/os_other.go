@@ -12,15 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// swapLink makes ..data point to target. Windows cannot replace a link to a folder by a rename, so for a moment there
-// is none.
-func swapLink(root *os.Root, target string) error {
-	if err := removeIn(root, dataLink); err != nil {
-		return err
-	}
-	return root.Symlink(target, dataLink)
-}
-
 // Modes and groups of the API have no meaning on this system.
 
 func setAccess(*os.Root, content, access) error { return nil }

@@ -1,7 +1,14 @@
 package volume
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"unicode/utf16"
+	"unsafe"
 
 	"golang.org/x/sys/windows"
 )
@@ -14,3 +21,96 @@ func isBusy(err error) bool {
 	return errors.Is(err, windows.ERROR_SHARING_VIOLATION) || errors.Is(err, windows.ERROR_ACCESS_DENIED) ||
 		errors.Is(err, windows.ERROR_LOCK_VIOLATION)
 }
+
+// swapLink makes ..data point to target. Windows cannot replace a link to a folder by a rename, but it can change where a link leads,
+// in one step (learn.microsoft.com, "Reparse Point Operations": FSCTL_SET_REPARSE_POINT modifies an existing reparse point of the same
+// kind), so that ..data is there at any time. Upstream's kubelet removes the link and makes it again.
+func swapLink(root *os.Root, target string) error {
+	_, err := root.Readlink(dataLink)
+	if err == nil {
+		err = retryBusy(func() error { return retarget(root, dataLink, target) })
+	}
+	if err == nil {
+		return nil
+	}
+
+	// There was no link, or the file system cannot change one: then for a moment there is none.
+	if err := removeIn(root, dataLink); err != nil {
+		return err
+	}
+	return root.Symlink(target, dataLink)
+}
+
+// retarget changes where the link called name in root leads. target is relative.
+func retarget(root *os.Root, name, target string) error {
+	linkPrivilege()
+	folder, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	text, err := windows.NewNTUnicodeString(name)
+	if err != nil {
+		return err
+	}
+
+	attributes := windows.OBJECT_ATTRIBUTES{RootDirectory: windows.Handle(folder.Fd()), ObjectName: text}
+	attributes.Length = uint32(unsafe.Sizeof(attributes))
+	const share = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
+	const options = windows.FILE_OPEN_REPARSE_POINT | windows.FILE_OPEN_FOR_BACKUP_INTENT | windows.FILE_SYNCHRONOUS_IO_NONALERT
+	var link windows.Handle
+	var status windows.IO_STATUS_BLOCK
+	err = windows.NtCreateFile(&link, windows.SYNCHRONIZE|windows.FILE_WRITE_ATTRIBUTES, &attributes, &status, nil, 0, share, windows.FILE_OPEN, options, 0, 0)
+	var nt windows.NTStatus
+	if errors.As(err, &nt) {
+		err = nt.Errno()
+	}
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer windows.CloseHandle(link)
+
+	data, done := reparseData(target), uint32(0)
+	if err := windows.DeviceIoControl(link, windows.FSCTL_SET_REPARSE_POINT, &data[0], uint32(len(data)), nil, 0, &done, nil); err != nil {
+		return fmt.Errorf("changing where %s leads: %w", name, err)
+	}
+	return nil
+}
+
+// reparseData returns the REPARSE_DATA_BUFFER (ntifs.h) of a symbolic link with a relative target.
+func reparseData(target string) []byte {
+	const relative = 1 // SYMLINK_FLAG_RELATIVE
+	name := utf16.Encode([]rune(target))
+	size := uint16(2 * len(name))
+
+	b := binary.LittleEndian.AppendUint32(nil, windows.IO_REPARSE_TAG_SYMLINK)
+	b = binary.LittleEndian.AppendUint16(b, 12+size) // what follows the next two bytes
+	b = binary.LittleEndian.AppendUint16(b, 0)
+	for _, field := range []uint16{0, size, 0, size} { // place and size of the name to go to, and of the name to show: the same
+		b = binary.LittleEndian.AppendUint16(b, field)
+	}
+	b = binary.LittleEndian.AppendUint32(b, relative)
+	for _, c := range name {
+		b = binary.LittleEndian.AppendUint16(b, c)
+	}
+	return b
+}
+
+// linkPrivilege switches on the privilege to set links for this process. SYSTEM has it switched on, administrators have it switched
+// off. If the account lacks it, setting a link says so.
+var linkPrivilege = sync.OnceFunc(func() {
+	var token windows.Token
+	if windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_ADJUST_PRIVILEGES|windows.TOKEN_QUERY, &token) != nil {
+		return
+	}
+	defer token.Close()
+	name, err := windows.UTF16PtrFromString("SeCreateSymbolicLinkPrivilege")
+	if err != nil {
+		return
+	}
+	change := windows.Tokenprivileges{PrivilegeCount: 1}
+	change.Privileges[0].Attributes = windows.SE_PRIVILEGE_ENABLED
+	if windows.LookupPrivilegeValue(nil, name, &change.Privileges[0].Luid) == nil {
+		_ = windows.AdjustTokenPrivileges(token, false, &change, 0, nil, nil)
+	}
+})

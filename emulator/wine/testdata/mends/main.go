@@ -25,7 +25,7 @@ var checks = []struct {
 	do   func() error
 }{
 	{"pipe", pipe}, {"remove", remove}, {"rename", rename}, {"volume", volume}, {"job", job}, {"backup", backup},
-	{"version", version}, {"registry", currentVersion}, {"unmended", unmended},
+	{"links", links}, {"link-names", linkNames}, {"link-roots", linkRoots}, {"version", version}, {"registry", currentVersion}, {"unmended", unmended},
 }
 
 func main() {

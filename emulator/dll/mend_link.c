@@ -1,0 +1,784 @@
+/* Symbolic links: Wine 8.0 has no reparse points, reports success for CreateSymbolicLinkW, and follows the links of Linux when it
+ * should open, rename or delete a link itself (then it deletes the target). Here a symbolic link of Windows is one of Linux in
+ * the prefix, so that every program, of Linux too, follows it; and a handle to a link is a handle to the link of Linux, opened
+ * with O_PATH, so that the handle alone tells what it is and where. Junctions are not there. Whether a
+ * link is one to a folder follows from its target. */
+#include "mend_link.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <wchar.h>
+
+#include "linux.h"
+
+/* Calls of Linux (arch/x86/entry/syscalls/syscall_64.tbl) and their flags (include/uapi/linux/fcntl.h). */
+enum { SYS_FSTAT = 5, SYS_GETPID = 39, SYS_READLINK = 89, SYS_GETDENTS64 = 217, SYS_OPENAT = 257, SYS_NEWFSTATAT = 262, SYS_UNLINKAT = 263, SYS_RENAMEAT = 264,
+       SYS_SYMLINKAT = 266 };
+enum { AT_FDCWD = -100, AT_SYMLINK_NOFOLLOW = 0x100, AT_REMOVEDIR = 0x200, O_DIRECTORY_ = 0x10000, O_NOFOLLOW = 0x20000, O_CLOEXEC = 0x80000, O_PATH = 0x200000 };
+enum { ENOENT_ = 2, EACCES_ = 13, EEXIST_ = 17, ENOTEMPTY_ = 39 };
+enum { S_IFMT_ = 0170000, S_IFDIR_ = 0040000, S_IFLNK_ = 0120000 };
+
+/* struct stat of Linux on x86-64 (arch/x86/include/uapi/asm/stat.h). */
+struct linux_stat {
+	uint64_t dev, ino, nlink;
+	uint32_t mode, uid, gid, pad;
+	uint64_t rdev;
+	int64_t size, blksize, blocks;
+	int64_t atime, atime_ns, mtime, mtime_ns, ctime, ctime_ns;
+	int64_t reserved[3];
+};
+
+/* What Windows answers (ntstatus.h), and its names for what is asked (ntifs.h, winioctl.h). */
+#define NOT_FOUND ((NTSTATUS)0xC0000034)
+#define NO_SUCH_FILE ((NTSTATUS)0xC000000F)
+#define COLLISION ((NTSTATUS)0xC0000035)
+#define DENIED ((NTSTATUS)0xC0000022)
+#define IS_A_FOLDER ((NTSTATUS)0xC00000BA)
+#define NOT_A_FOLDER ((NTSTATUS)0xC0000103)
+#define NOT_EMPTY ((NTSTATUS)0xC0000101)
+#define LINK_ON_THE_WAY ((NTSTATUS)0xC000050B) /* STATUS_REPARSE_POINT_ENCOUNTERED */
+#define NOT_A_LINK ((NTSTATUS)0xC0000275)      /* STATUS_NOT_A_REPARSE_POINT */
+#define BAD_LINK ((NTSTATUS)0xC0000278)        /* STATUS_IO_REPARSE_DATA_INVALID */
+#define TOO_SMALL ((NTSTATUS)0xC0000023)
+#define BAD_CLASS ((NTSTATUS)0xC0000003)
+#define FAILED_ ((NTSTATUS)0xC0000001)
+#ifndef STATUS_NO_MORE_FILES
+#define STATUS_NO_MORE_FILES ((NTSTATUS)0x80000006)
+#endif
+enum { SET_LINK = 0x900A4, GET_LINK = 0x900A8 };
+enum { DONT_REPARSE = 0x1000, OPEN_LINK = 0x200000, ONLY_FOLDER = 1, NO_FOLDER = 0x40, DELETE_AT_CLOSE = 0x1000 };
+#define TAG_SYMLINK 0xA000000Cu
+
+enum { PATH_BYTES = 4096 };
+
+/* What Wine's ntdll has beside that of Windows; mingw's library does not know it. */
+static NTSTATUS(CDECL *wine_nt_to_unix_file_name)(const OBJECT_ATTRIBUTES *name, char *path, ULONG *size, UINT disposition);
+static int(CDECL *wine_server_fd_to_handle)(int fd, unsigned access, unsigned attributes, HANDLE *handle);
+static int(CDECL *wine_server_handle_to_fd)(HANDLE handle, unsigned access, int *fd, unsigned *options);
+
+static BOOL load_wine(void)
+{
+	HMODULE ntdll = GetModuleHandleW(L"ntdll.dll");
+
+	if (!wine_nt_to_unix_file_name) {
+		wine_server_fd_to_handle = (void *)GetProcAddress(ntdll, "wine_server_fd_to_handle");
+		wine_server_handle_to_fd = (void *)GetProcAddress(ntdll, "wine_server_handle_to_fd");
+		wine_nt_to_unix_file_name = (void *)GetProcAddress(ntdll, "wine_nt_to_unix_file_name");
+	}
+	return wine_nt_to_unix_file_name && wine_server_fd_to_handle && wine_server_handle_to_fd;
+}
+
+typedef NTSTATUS(NTAPI *fs_control)(HANDLE, HANDLE, void *, void *, IO_STATUS_BLOCK *, ULONG, void *, ULONG, void *, ULONG);
+typedef NTSTATUS(NTAPI *query_file)(HANDLE, IO_STATUS_BLOCK *, void *, ULONG, ULONG);
+typedef NTSTATUS(NTAPI *query_folder)(HANDLE, HANDLE, void *, void *, IO_STATUS_BLOCK *, void *, ULONG, ULONG, BOOLEAN, UNICODE_STRING *,
+				      BOOLEAN);
+
+typedef HANDLE(WINAPI *create_file_w)(const WCHAR *, DWORD, DWORD, SECURITY_ATTRIBUTES *, DWORD, DWORD, HANDLE);
+
+static void *control_original, *query_original, *folder_original, *create_original, *link_original;
+
+/* What CreateFileW was told, for NtCreateFile: Wine's drops FILE_FLAG_OPEN_REPARSE_POINT. One slot for each thread. */
+static DWORD itself_slot = TLS_OUT_OF_INDEXES;
+
+/* Whether this process has had a handle to a link; before that no handle needs a look. */
+static volatile LONG links_known;
+
+static NTSTATUS status_of(intptr_t result)
+{
+	switch (-result) {
+	case ENOENT_:
+		return NOT_FOUND;
+	case EACCES_:
+		return DENIED;
+	case EEXIST_:
+		return COLLISION;
+	case ENOTEMPTY_:
+		return NOT_EMPTY;
+	}
+	return result < 0 ? FAILED_ : 0;
+}
+
+/* A name as Linux knows it: a path below an open folder, or below AT_FDCWD. place_close must follow. */
+struct place {
+	int folder;
+	char path[PATH_BYTES];
+};
+
+static void place_close(struct place *p)
+{
+	if (p->folder >= 0)
+		linux_call(SYS_CLOSE, p->folder, 0, 0, 0, 0);
+	p->folder = AT_FDCWD;
+}
+
+/* Finds where a name is. FALSE: it is no file of a drive, or Wine does not find its folder. */
+static BOOL place_of(const OBJECT_ATTRIBUTES *name, struct place *p)
+{
+	const UNICODE_STRING *text = name ? name->ObjectName : NULL;
+	ULONG size = sizeof p->path;
+	unsigned options;
+	NTSTATUS status;
+
+	p->folder = AT_FDCWD;
+	if (!text || text->Length < sizeof(WCHAR) || !load_wine())
+		return FALSE;
+	if (!name->RootDirectory && (text->Length < 7 * sizeof(WCHAR) || text->Buffer[5] != L':'))
+		return FALSE; /* \??\C:\... only */
+	status = wine_nt_to_unix_file_name(name, p->path, &size, FILE_OPEN_IF);
+	if (!STATUS_OK(status) && status != NO_SUCH_FILE)
+		return FALSE;
+	if (p->path[0] == '/' || !name->RootDirectory)
+		return TRUE;
+	return !wine_server_handle_to_fd(name->RootDirectory, 0, &p->folder, &options);
+}
+
+/* Reports whether a name is that of a link. If so, place_close must follow. */
+static BOOL find_link(const OBJECT_ATTRIBUTES *name, struct place *p, struct linux_stat *link)
+{
+	if (!place_of(name, p))
+		return FALSE;
+	if (!linux_call(SYS_NEWFSTATAT, p->folder, (intptr_t)p->path, (intptr_t)link, AT_SYMLINK_NOFOLLOW, 0) && (link->mode & S_IFMT_) == S_IFLNK_)
+		return TRUE;
+	place_close(p);
+	return FALSE;
+}
+
+/* Reports whether the link leads to a folder; *absent says that it leads nowhere. */
+static BOOL to_folder(int folder, const char *path, BOOL *absent)
+{
+	struct linux_stat target;
+
+	*absent = linux_call(SYS_NEWFSTATAT, folder, (intptr_t)path, (intptr_t)&target, 0, 0) != 0;
+	return !*absent && (target.mode & S_IFMT_) == S_IFDIR_;
+}
+
+/* Puts the path of an open file into path, as the kernel knows it now. */
+static BOOL path_of(int fd, char *path)
+{
+	char entry[32];
+	intptr_t length;
+
+	snprintf(entry, sizeof entry, "/proc/self/fd/%d", fd);
+	length = linux_call(SYS_READLINK, (intptr_t)entry, (intptr_t)path, PATH_BYTES - 1, 0, 0);
+	if (length <= 0)
+		return FALSE;
+	path[length] = 0;
+	return TRUE;
+}
+
+/* Reports whether a handle is one to a link, and where that is. */
+static BOOL handle_link(HANDLE file, char *path, struct linux_stat *link)
+{
+	unsigned options;
+	BOOL found;
+	int fd;
+
+	if (!links_known || wine_server_handle_to_fd(file, 0, &fd, &options))
+		return FALSE;
+	found = !linux_call(SYS_FSTAT, fd, (intptr_t)link, 0, 0, 0) && (link->mode & S_IFMT_) == S_IFLNK_ && path_of(fd, path);
+	linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
+	return found;
+}
+
+/* Opening. */
+
+BOOL link_open(HANDLE *file, ULONG access, const OBJECT_ATTRIBUTES *name, IO_STATUS_BLOCK *io, ULONG disposition, ULONG options, NTSTATUS *status)
+{
+	const ULONG by_kernel32 = SYNCHRONIZE | DELETE; /* DeleteFileW and others, which mean the link: Wine's do not say so */
+	BOOL told = itself_slot != TLS_OUT_OF_INDEXES && TlsGetValue(itself_slot);
+	BOOL itself = told || (options & OPEN_LINK) || (options & DELETE_AT_CLOSE) || access == by_kernel32;
+	BOOL stay = name && (name->Attributes & DONT_REPARSE);
+	struct linux_stat link;
+	struct place p;
+	BOOL folder, absent;
+	intptr_t fd;
+
+	if ((!itself && !stay) || !find_link(name, &p, &link))
+		return FALSE;
+	folder = to_folder(p.folder, p.path, &absent);
+	*status = 0;
+	if (disposition == FILE_CREATE)
+		*status = COLLISION;
+	else if (stay && !(options & OPEN_LINK))
+		*status = LINK_ON_THE_WAY;
+	else if ((options & ONLY_FOLDER) && !folder && !absent)
+		*status = NOT_A_FOLDER;
+	else if ((options & NO_FOLDER) && folder)
+		*status = IS_A_FOLDER;
+
+	if (!*status) {
+		fd = linux_call(SYS_OPENAT, p.folder, (intptr_t)p.path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, 0);
+		*status = status_of(fd);
+		if (fd >= 0) {
+			*status = wine_server_fd_to_handle((int)fd, access | SYNCHRONIZE, name->Attributes & OBJ_INHERIT, file);
+			linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
+		}
+	}
+	if (!*status) {
+		InterlockedExchange(&links_known, 1);
+		io->Information = FILE_OPENED;
+		if (options & DELETE_AT_CLOSE) /* a little early */
+			*status = status_of(linux_call(SYS_UNLINKAT, p.folder, (intptr_t)p.path, 0, 0, 0));
+	}
+	io->Status = *status;
+	place_close(&p);
+	return TRUE;
+}
+
+/* Making and reading. */
+
+struct reparse { /* REPARSE_DATA_BUFFER of a symbolic link */
+	ULONG tag;
+	USHORT size, reserved, target, target_size, shown, shown_size;
+	ULONG relative;
+	WCHAR text[];
+};
+
+#define HEADER 8 /* bytes in front of what size counts */
+
+/* Translates the target of a link of Windows. FALSE: Linux cannot have it. */
+static BOOL linux_target(const struct reparse *r, ULONG size, char *target)
+{
+	OBJECT_ATTRIBUTES name;
+	UNICODE_STRING text;
+	ULONG room = PATH_BYTES;
+	char *c;
+	int n;
+
+	if (size < sizeof *r || r->tag != TAG_SYMLINK || (size_t)r->target + r->target_size > size - sizeof *r)
+		return FALSE;
+	text.Buffer = (WCHAR *)((BYTE *)r->text + r->target);
+	text.Length = text.MaximumLength = r->target_size;
+	if (!(r->relative & 1)) {
+		InitializeObjectAttributes(&name, &text, OBJ_CASE_INSENSITIVE, NULL, NULL);
+		return STATUS_OK(wine_nt_to_unix_file_name(&name, target, &room, FILE_OPEN_IF)) || target[0] == '/';
+	}
+	n = WideCharToMultiByte(CP_UTF8, 0, text.Buffer, text.Length / sizeof(WCHAR), target, PATH_BYTES - 1, NULL, NULL);
+	if (n <= 0)
+		return FALSE;
+	target[n] = 0;
+	for (c = target; *c; c++)
+		if (*c == '\\')
+			*c = '/';
+	return TRUE;
+}
+
+/* Makes a link at path, in place of the empty file, empty folder or link that is there: the first and the last in one step. */
+static NTSTATUS put_link(const char *target, const char *path, BOOL folder)
+{
+	static LONG last;
+	char fresh[PATH_BYTES + 64];
+	intptr_t result;
+
+	if (folder) {
+		result = linux_call(SYS_UNLINKAT, AT_FDCWD, (intptr_t)path, AT_REMOVEDIR, 0, 0);
+		if (!result)
+			result = linux_call(SYS_SYMLINKAT, (intptr_t)target, AT_FDCWD, (intptr_t)path, 0, 0);
+		return status_of(result);
+	}
+	snprintf(fresh, sizeof fresh, "%s.link-%ld-%ld", path, (long)linux_call(SYS_GETPID, 0, 0, 0, 0, 0), (long)InterlockedIncrement(&last));
+	result = linux_call(SYS_SYMLINKAT, (intptr_t)target, AT_FDCWD, (intptr_t)fresh, 0, 0);
+	if (!result) {
+		result = linux_call(SYS_RENAMEAT, AT_FDCWD, (intptr_t)fresh, AT_FDCWD, (intptr_t)path, 0);
+		if (result)
+			linux_call(SYS_UNLINKAT, AT_FDCWD, (intptr_t)fresh, 0, 0, 0);
+	}
+	return status_of(result);
+}
+
+static NTSTATUS set_link(HANDLE file, const struct reparse *r, ULONG size)
+{
+	char path[PATH_BYTES], target[PATH_BYTES] = { 0 };
+	struct linux_stat now;
+	NTSTATUS status = FAILED_;
+	unsigned options;
+	int fd;
+
+	if (!load_wine() || !linux_target(r, size, target))
+		return BAD_LINK;
+	if (wine_server_handle_to_fd(file, 0, &fd, &options))
+		return FAILED_;
+	if (!linux_call(SYS_FSTAT, fd, (intptr_t)&now, 0, 0, 0) && path_of(fd, path))
+		status = put_link(target, path, (now.mode & S_IFMT_) == S_IFDIR_);
+	linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
+	return status;
+}
+
+/* Writes the target of a link of Linux as Windows has it. *used gets the size. */
+static NTSTATUS get_link(const char *path, struct reparse *r, ULONG size, ULONG_PTR *used)
+{
+	char target[PATH_BYTES], *inside;
+	WCHAR text[PATH_BYTES], *c;
+	ULONG need;
+	int n;
+	intptr_t length = linux_call(SYS_READLINK, (intptr_t)path, (intptr_t)target, sizeof target - 1, 0, 0);
+
+	if (length <= 0)
+		return status_of(length);
+	target[length] = 0;
+	inside = target[0] == '/' ? strstr(target, "/c:/") : target; /* what lies elsewhere has no name here */
+	if (!inside)
+		inside = target;
+	if (target[0] == '/' && inside != target)
+		wcscpy(text, L"\\??\\C:\\");
+	else
+		text[0] = 0;
+	n = (int)wcslen(text);
+	n += MultiByteToWideChar(CP_UTF8, 0, inside + (text[0] ? 4 : 0), -1, text + n, PATH_BYTES - n) - 1;
+	for (c = text; *c; c++)
+		if (*c == L'/')
+			*c = L'\\';
+
+	need = (ULONG)(sizeof *r + n * sizeof(WCHAR));
+	if (size < need)
+		return TOO_SMALL;
+	memset(r, 0, sizeof *r);
+	r->tag = TAG_SYMLINK;
+	r->size = (USHORT)(need - HEADER);
+	r->target_size = r->shown_size = (USHORT)(n * sizeof(WCHAR));
+	r->relative = target[0] != '/';
+	memcpy(r->text, text, n * sizeof(WCHAR));
+	*used = need;
+	return 0;
+}
+
+static NTSTATUS NTAPI nt_fs_control(HANDLE file, HANDLE event, void *apc, void *context, IO_STATUS_BLOCK *io, ULONG code, void *in, ULONG in_size,
+				    void *out, ULONG out_size)
+{
+	char path[PATH_BYTES];
+	struct linux_stat link;
+	ULONG_PTR used = 0;
+	NTSTATUS status;
+
+	if (code == SET_LINK && in)
+		status = set_link(file, in, in_size);
+	else if (code == GET_LINK)
+		status = handle_link(file, path, &link) ? get_link(path, out, out_size, &used) : NOT_A_LINK;
+	else
+		return ((fs_control)control_original)(file, event, apc, context, io, code, in, in_size, out, out_size);
+	io->Status = status;
+	io->Information = used;
+	if (event && STATUS_OK(status))
+		SetEvent(event);
+	return status;
+}
+
+/* What a link is. */
+
+struct basic {
+	int64_t created, read, written, changed;
+	ULONG attributes, pad;
+};
+
+struct standard {
+	int64_t allocated, size;
+	ULONG links;
+	BOOLEAN deleting, folder;
+	USHORT pad;
+};
+
+struct everything {
+	struct basic basic;
+	struct standard standard;
+	uint64_t number;
+	ULONG ea, access;
+	int64_t position;
+	ULONG mode, alignment, name_size;
+	WCHAR name[1];
+};
+
+struct network {
+	int64_t created, read, written, changed, allocated, size;
+	ULONG attributes, pad;
+};
+
+static int64_t file_time(int64_t seconds, int64_t ns) { return seconds * 10000000 + ns / 100 + 116444736000000000; }
+
+static struct basic basic_of(const struct linux_stat *s, BOOL folder)
+{
+	struct basic b = { file_time(s->mtime, s->mtime_ns), file_time(s->atime, s->atime_ns), file_time(s->mtime, s->mtime_ns),
+			   file_time(s->ctime, s->ctime_ns), FILE_ATTRIBUTE_REPARSE_POINT, 0 };
+
+	b.attributes |= folder ? FILE_ATTRIBUTE_DIRECTORY : FILE_ATTRIBUTE_ARCHIVE;
+	return b;
+}
+
+static struct network network_of(const struct basic *b)
+{
+	struct network n = { b->created, b->read, b->written, b->changed, 0, 0, b->attributes, 0 };
+	return n;
+}
+
+/* The classes of NtQueryInformationFile that say something of a link (wdm.h). */
+enum { BASIC = 4, STANDARD = 5, INTERNAL = 6, ALL = 18, NETWORK = 34, ATTRIBUTE_TAG = 35, ID = 59 };
+
+static NTSTATUS describe(const struct linux_stat *s, BOOL folder, ULONG class, void *info, ULONG size, ULONG_PTR *used)
+{
+	struct everything all = { .basic = basic_of(s, folder), .standard = { 0, 0, 1, FALSE, (BOOLEAN)folder, 0 }, .number = s->ino };
+	struct network network = network_of(&all.basic);
+	ULONG tag[2] = { all.basic.attributes, TAG_SYMLINK };
+	uint64_t id[3] = { s->dev, s->ino, 0 };
+	const void *from;
+	ULONG length;
+
+	switch (class) {
+	case BASIC:
+		from = &all.basic, length = sizeof all.basic;
+		break;
+	case STANDARD:
+		from = &all.standard, length = sizeof all.standard;
+		break;
+	case INTERNAL:
+		from = &all.number, length = sizeof all.number;
+		break;
+	case ALL:
+		from = &all, length = FIELD_OFFSET(struct everything, name);
+		break;
+	case NETWORK:
+		from = &network, length = sizeof network;
+		break;
+	case ATTRIBUTE_TAG:
+		from = tag, length = sizeof tag;
+		break;
+	case ID:
+		from = id, length = sizeof id;
+		break;
+	default:
+		return BAD_CLASS;
+	}
+	if (size < length)
+		return TOO_SMALL;
+	memcpy(info, from, length);
+	*used = length;
+	return 0;
+}
+
+static NTSTATUS NTAPI nt_query_file(HANDLE file, IO_STATUS_BLOCK *io, void *info, ULONG size, ULONG class)
+{
+	char path[PATH_BYTES];
+	struct linux_stat link;
+	NTSTATUS status;
+	ULONG_PTR used = 0;
+	BOOL absent;
+
+	if (!handle_link(file, path, &link))
+		return ((query_file)query_original)(file, io, info, size, class);
+	status = describe(&link, to_folder(AT_FDCWD, path, &absent), class, info, size, &used);
+	if (status == BAD_CLASS)
+		return ((query_file)query_original)(file, io, info, size, class);
+	io->Status = status;
+	io->Information = used;
+	return status;
+}
+
+BOOL link_query(const OBJECT_ATTRIBUTES *name, void *info, BOOL full)
+{
+	struct linux_stat link;
+	struct network network;
+	struct basic basic;
+	struct place p;
+	BOOL absent;
+
+	if (!find_link(name, &p, &link))
+		return FALSE;
+	basic = basic_of(&link, to_folder(p.folder, p.path, &absent));
+	network = network_of(&basic);
+	place_close(&p);
+	if (full)
+		memcpy(info, &network, sizeof network);
+	else
+		memcpy(info, &basic, sizeof basic);
+	return TRUE;
+}
+
+/* Renaming and deleting. */
+
+BOOL link_set(HANDLE file, IO_STATUS_BLOCK *io, const void *info, ULONG size, ULONG class, NTSTATUS *status)
+{
+	const FILE_RENAME_INFORMATION *to = info;
+	char path[PATH_BYTES];
+	struct linux_stat link, there;
+	OBJECT_ATTRIBUTES name;
+	UNICODE_STRING text;
+	struct place p;
+
+	if ((class != LINK_BASIC && class != LINK_DISPOSITION && class != LINK_DISPOSITION_EX && class != LINK_RENAME && class != LINK_RENAME_EX) ||
+	    !handle_link(file, path, &link))
+		return FALSE;
+	*status = 0;
+	if (class == LINK_DISPOSITION || class == LINK_DISPOSITION_EX) {
+		if (*(const BYTE *)info & 1)
+			*status = status_of(linux_call(SYS_UNLINKAT, AT_FDCWD, (intptr_t)path, 0, 0, 0));
+	} else if (class != LINK_BASIC) {
+		if (size < FIELD_OFFSET(FILE_RENAME_INFORMATION, FileName) + to->FileNameLength)
+			return FALSE;
+		text.Buffer = (WCHAR *)to->FileName;
+		text.Length = text.MaximumLength = (USHORT)to->FileNameLength;
+		InitializeObjectAttributes(&name, &text, OBJ_CASE_INSENSITIVE, to->RootDirectory, NULL);
+		if (!place_of(&name, &p))
+			*status = NOT_FOUND;
+		else if (!to->ReplaceIfExists && !linux_call(SYS_NEWFSTATAT, p.folder, (intptr_t)p.path, (intptr_t)&there, AT_SYMLINK_NOFOLLOW, 0))
+			*status = COLLISION;
+		else
+			*status = status_of(linux_call(SYS_RENAMEAT, AT_FDCWD, (intptr_t)path, p.folder, (intptr_t)p.path, 0));
+		place_close(&p);
+	}
+	io->Status = *status;
+	io->Information = 0;
+	return TRUE;
+}
+
+/* Listing: the classes that Wine knows differ in where the name stands (ntifs.h). All but the first have, where the size of
+ * extended attributes stands for other files, the kind of the link. */
+enum { ENTRY_TIMES = 8, ENTRY_ATTRIBUTES = 0x38, ENTRY_NAME_SIZE = 0x3c, ENTRY_TAG = 0x40 };
+static const struct {
+	ULONG class, name;
+} entries[] = { { 1, 0x40 }, { 2, 0x44 }, { 3, 0x5e }, { 37, 0x68 }, { 38, 0x50 } };
+
+static void mark_links(int folder, BYTE *entry, ULONG class, ULONG at)
+{
+	char name[3 * MAX_PATH + 1];
+	struct linux_stat s;
+	ULONG size, next, attributes, tag = TAG_SYMLINK;
+	BOOL absent;
+	int n;
+
+	for (;; entry += next) {
+		memcpy(&next, entry, sizeof next);
+		memcpy(&size, entry + ENTRY_NAME_SIZE, sizeof size);
+		n = WideCharToMultiByte(CP_UTF8, 0, (WCHAR *)(entry + at), size / sizeof(WCHAR), name, sizeof name - 1, NULL, NULL);
+		name[n > 0 ? n : 0] = 0;
+		if (n > 0 && !linux_call(SYS_NEWFSTATAT, folder, (intptr_t)name, (intptr_t)&s, AT_SYMLINK_NOFOLLOW, 0) && (s.mode & S_IFMT_) == S_IFLNK_) {
+			attributes = basic_of(&s, to_folder(folder, name, &absent)).attributes;
+			memcpy(entry + ENTRY_ATTRIBUTES, &attributes, sizeof attributes);
+			if (class != 1)
+				memcpy(entry + ENTRY_TAG, &tag, sizeof tag);
+		}
+		if (!next)
+			return;
+	}
+}
+
+/* Wine lists no link whose target is absent. Such links follow at the end, one with each call: for a handle that a list was asked of,
+ * how many of them it was told. A handle that is used again begins anew with its first entry. */
+static struct {
+	HANDLE folder;
+	int told;
+	BOOL all; /* no pattern but "*" */
+} lists[64];
+static SRWLOCK lists_lock = SRWLOCK_INIT;
+
+/* Finds the place of a handle, or with make the next one, which another handle may lose. */
+static int list_of(HANDLE folder, BOOL make)
+{
+	static int next;
+	int i;
+
+	for (i = 0; i < (int)COUNT(lists); i++)
+		if (lists[i].folder == folder)
+			return i;
+	if (!make)
+		return -1;
+	i = next++ % (int)COUNT(lists);
+	lists[i].folder = folder;
+	lists[i].all = TRUE;
+	return i;
+}
+
+static void list_begins(HANDLE folder, const UNICODE_STRING *mask, BOOLEAN restart)
+{
+	int i;
+
+	AcquireSRWLockExclusive(&lists_lock);
+	i = list_of(folder, TRUE);
+	lists[i].told = 0;
+	if (mask || restart)
+		lists[i].all = !mask || !mask->Length || (mask->Length == sizeof(WCHAR) && mask->Buffer[0] == L'*');
+	ReleaseSRWLockExclusive(&lists_lock);
+}
+
+/* Returns which of the absent ones is next, or -1. */
+static int list_next(HANDLE folder)
+{
+	int i, n = -1;
+
+	AcquireSRWLockExclusive(&lists_lock);
+	i = list_of(folder, FALSE);
+	if (i >= 0 && lists[i].all)
+		n = lists[i].told++;
+	ReleaseSRWLockExclusive(&lists_lock);
+	return n;
+}
+
+static void list_ends(HANDLE folder)
+{
+	int i;
+
+	AcquireSRWLockExclusive(&lists_lock);
+	i = list_of(folder, FALSE);
+	if (i >= 0)
+		lists[i].folder = NULL;
+	ReleaseSRWLockExclusive(&lists_lock);
+}
+
+struct entry64 { /* linux_dirent64 (include/linux/dirent.h) */
+	uint64_t ino;
+	int64_t offset;
+	USHORT size;
+	BYTE type;
+	char name[];
+};
+
+/* Finds the nth link of a folder that leads nowhere. */
+static BOOL absent_link(int folder, int n, char *name, struct linux_stat *link)
+{
+	BYTE buffer[4096] __attribute__((aligned(8)));
+	intptr_t fd = linux_call(SYS_OPENAT, folder, (intptr_t)".", O_DIRECTORY_ | O_CLOEXEC, 0, 0), length;
+	BOOL found = FALSE, absent;
+	intptr_t at;
+
+	while (fd >= 0 && !found && (length = linux_call(SYS_GETDENTS64, fd, (intptr_t)buffer, sizeof buffer, 0, 0)) > 0)
+		for (at = 0; at < length && !found; at += ((struct entry64 *)(buffer + at))->size) {
+			const struct entry64 *e = (struct entry64 *)(buffer + at);
+			if (linux_call(SYS_NEWFSTATAT, folder, (intptr_t)e->name, (intptr_t)link, AT_SYMLINK_NOFOLLOW, 0) ||
+			    (link->mode & S_IFMT_) != S_IFLNK_)
+				continue;
+			to_folder(folder, e->name, &absent);
+			if (absent && !n--) {
+				found = TRUE;
+				strcpy(name, e->name);
+			}
+		}
+	if (fd >= 0)
+		linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
+	return found;
+}
+
+static NTSTATUS tell_absent(int folder, int n, ULONG class, ULONG at, BYTE *info, ULONG size, IO_STATUS_BLOCK *io)
+{
+	char name[3 * MAX_PATH + 1];
+	WCHAR text[MAX_PATH];
+	struct linux_stat link;
+	struct basic basic;
+	ULONG tag = TAG_SYMLINK, bytes;
+
+	if (!absent_link(folder, n, name, &link))
+		return STATUS_NO_MORE_FILES;
+	bytes = (ULONG)(MultiByteToWideChar(CP_UTF8, 0, name, -1, text, MAX_PATH) - 1) * sizeof(WCHAR);
+	if (size < at + bytes)
+		return TOO_SMALL;
+	basic = basic_of(&link, FALSE);
+	memset(info, 0, at);
+	memcpy(info + ENTRY_TIMES, &basic, 4 * sizeof(int64_t));
+	memcpy(info + ENTRY_ATTRIBUTES, &basic.attributes, sizeof basic.attributes);
+	memcpy(info + ENTRY_NAME_SIZE, &bytes, sizeof bytes);
+	if (class != 1)
+		memcpy(info + ENTRY_TAG, &tag, sizeof tag);
+	memcpy(info + at, text, bytes);
+	io->Status = 0;
+	io->Information = at + bytes;
+	return 0;
+}
+
+static NTSTATUS NTAPI nt_query_folder(HANDLE folder, HANDLE event, void *apc, void *context, IO_STATUS_BLOCK *io, void *info, ULONG size,
+				      ULONG class, BOOLEAN single, UNICODE_STRING *mask, BOOLEAN restart)
+{
+	NTSTATUS status =
+		((query_folder)folder_original)(folder, event, apc, context, io, info, size, class, single, mask, restart);
+	BOOL some = STATUS_OK(status) && io->Information;
+	unsigned options;
+	size_t i;
+	int fd, n;
+
+	for (i = 0; i < COUNT(entries) && entries[i].class != class; i++)
+		;
+	if (i == COUNT(entries) || (!some && status != STATUS_NO_MORE_FILES) || !load_wine() || wine_server_handle_to_fd(folder, 0, &fd, &options))
+		return status;
+	if (some) {
+		list_begins(folder, mask, restart);
+		mark_links(fd, info, class, entries[i].name);
+	} else if ((n = list_next(folder)) >= 0) {
+		status = tell_absent(fd, n, class, entries[i].name, info, size, io);
+		if (!STATUS_OK(status))
+			list_ends(folder);
+	}
+	linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
+	return status;
+}
+
+/* CreateSymbolicLinkW. */
+
+typedef BOOLEAN(WINAPI *create_symbolic_link)(const WCHAR *, const WCHAR *, DWORD);
+
+static BOOLEAN WINAPI create_link(const WCHAR *path, const WCHAR *target, DWORD flags)
+{
+	BOOL relative = target[0] != L'\\' && target[0] != L'/' && !(target[0] && target[1] == L':');
+	size_t length = wcslen(target), whole = sizeof(struct reparse) + (length + 4) * sizeof(WCHAR);
+	struct reparse *r = HeapAlloc(GetProcessHeap(), HEAP_ZERO_MEMORY, whole);
+	OBJECT_ATTRIBUTES name;
+	UNICODE_STRING text = { 0 };
+	char linux_name[PATH_BYTES] = { 0 };
+	struct place p;
+	NTSTATUS status = FAILED_;
+
+	if (!link_mends[0].done) /* a Wine that we do not know would delete the target in place of the link */
+		return ((create_symbolic_link)link_original)(path, target, flags);
+	if (!r)
+		return FALSE;
+	r->tag = TAG_SYMLINK;
+	r->relative = relative;
+	wcscpy(r->text, relative || !wcsncmp(target, L"\\??\\", 4) ? L"" : L"\\??\\");
+	wcscat(r->text, target);
+	r->target_size = (USHORT)(wcslen(r->text) * sizeof(WCHAR));
+	p.folder = AT_FDCWD;
+	if (RtlDosPathNameToNtPathName_U(path, &text, NULL, NULL)) {
+		InitializeObjectAttributes(&name, &text, OBJ_CASE_INSENSITIVE, NULL, NULL);
+		if (!load_wine() || !linux_target(r, (ULONG)whole, linux_name))
+			status = BAD_LINK;
+		else if (!place_of(&name, &p))
+			status = NOT_FOUND;
+		else
+			status = status_of(linux_call(SYS_SYMLINKAT, (intptr_t)linux_name, p.folder, (intptr_t)p.path, 0, 0));
+		place_close(&p);
+		RtlFreeUnicodeString(&text);
+	}
+	HeapFree(GetProcessHeap(), 0, r);
+	if (status)
+		SetLastError(RtlNtStatusToDosError(status));
+	return !status;
+}
+
+/* Wine's reports success whatever it is asked for. */
+static BOOL link_missing(void) { return CreateSymbolicLinkW(L"C:\\windows\\no\\such\\folder\\link", L"target", 0); }
+
+static HANDLE WINAPI create_file_of(const WCHAR *name, DWORD access, DWORD share, SECURITY_ATTRIBUTES *security, DWORD disposition, DWORD flags, HANDLE like)
+{
+	HANDLE file;
+	DWORD error;
+
+	if (!(flags & FILE_FLAG_OPEN_REPARSE_POINT) || itself_slot == TLS_OUT_OF_INDEXES)
+		return ((create_file_w)create_original)(name, access, share, security, disposition, flags, like);
+	TlsSetValue(itself_slot, &itself_slot);
+	file = ((create_file_w)create_original)(name, access, share, security, disposition, flags, like);
+	error = GetLastError();
+	TlsSetValue(itself_slot, NULL);
+	SetLastError(error);
+	return file;
+}
+
+static BOOL create_missing(void)
+{
+	itself_slot = TlsAlloc();
+	return TRUE;
+}
+
+#define LINKS "symbolic links do not work"
+
+struct mend link_mends[] = {
+	{ "NtFsControlFile", LINKS, (void *)nt_fs_control, &control_original, NULL, FALSE },
+	{ "NtQueryInformationFile", LINKS, (void *)nt_query_file, &query_original, NULL, FALSE },
+	{ "NtQueryDirectoryFile", LINKS, (void *)nt_query_folder, &folder_original, NULL, FALSE },
+	{ "CreateFileW", LINKS, (void *)create_file_of, &create_original, create_missing, FALSE },
+	{ "CreateSymbolicLinkW", LINKS, (void *)create_link, &link_original, link_missing, FALSE },
+	{ 0 },
+};
