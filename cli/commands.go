@@ -8,6 +8,7 @@ import (
 	"porthole.dev/porthole/cli/kubelet"
 	"porthole.dev/porthole/cli/kubeproxy"
 	"porthole.dev/porthole/cli/routes"
+	"porthole.dev/porthole/cli/service"
 )
 
 // nodeCommands are the parts of a node; they exist on Windows and on Linux.
@@ -16,6 +17,7 @@ func nodeCommands() []*cobra.Command {
 		kubelet.Command(),
 		kubeproxy.Command(),
 		routes.Command(),
+		service.Command(),
 		hns.Command(),
 		check.Command(),
 	}

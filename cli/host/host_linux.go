@@ -29,7 +29,8 @@ cluster. A host is a network namespace porthole-NAME, a C: and a Host Networking
   porthole host delete h1`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(createCommand(), startCommand(), runCommand(), deleteCommand(), listCommand(), hnsCommand(), runtimeCommand(), ctrCommand(), superviseCommand())
+	c.AddCommand(createCommand(), startCommand(), runCommand(), deleteCommand(), listCommand(), servicesCommand(), eventsCommand(),
+		hnsCommand(), runtimeCommand(), ctrCommand(), superviseCommand())
 	return c
 }
 

@@ -50,6 +50,7 @@ func TestHost(t *testing.T) {
 	if !t.Failed() {
 		t.Run("kill HNS", func(t *testing.T) { w.testKill(t, pods) })
 	}
+	t.Run("services", w.testServices)
 	w.testDelete()
 }
 

@@ -128,7 +128,8 @@ func processes(s host.Store, h host.Host, tools wine.Tools) []supervise.Process 
 	var list []supervise.Process
 	for _, p := range h.Processes(tools, filepath.Join(s.Bin, "porthole"), false) {
 		list = append(list, supervise.Process{Name: p.Name, Path: p.Path, Args: p.Args, Env: p.Env,
-			Netns: platform.NetnsPath(h.Netns), Log: filepath.Join(h.Dir, "logs", p.Name+".log")})
+			Follows: p.Follows,
+			Netns:   platform.NetnsPath(h.Netns), Log: filepath.Join(h.Dir, "logs", p.Name+".log")})
 	}
 	return list
 }

@@ -3,6 +3,7 @@
 #define PORTHOLE_OPS_H
 
 #define HNSD_PORT 10090
+#define SCM_PORT 10092
 #define MAX_FRAME 67108864u
 #define NULL_TEXT 0xffffffffu
 
@@ -33,9 +34,15 @@ enum {
 	OP_ADDRESS = 104,
 	OP_INTERFACE = 105,
 	OP_HELLO = 1000,
+	OP_SCM = 200,
+	OP_SCM_DISPATCH = 201,
+	OP_SCM_DONE = 202,
 };
 
 #define FLAG_FORWARDING 1
+
+/* What a service is told. */
+enum { SCM_START = 1, SCM_CONTROL = 2, SCM_END = 3 };
 
 /* What a program is answered when hnsd cannot be reached, and when it goes away during a call. */
 #define RPC_SERVER_UNAVAILABLE ((HRESULT)0x800706baL)

@@ -97,12 +97,18 @@ static int recv_all(int fd, char *data, size_t size)
 	return 0;
 }
 
+/* A DLL that speaks to another program than hnsd says so when it is built. */
+#ifndef WIRE_PORT
+#define WIRE_PORT HNSD_PORT
+#define WIRE_VARIABLE "HNSD_ADDR"
+#endif
+
 /* The address of hnsd: HNSD_ADDR as a.b.c.d:port, else 127.0.0.1 and the default port. */
 static void server_address(struct linux_address *to)
 {
 	char text[64], *p = text;
-	unsigned long part[5] = { 127, 0, 0, 1, HNSD_PORT };
-	DWORD n = GetEnvironmentVariableA("HNSD_ADDR", text, sizeof text);
+	unsigned long part[5] = { 127, 0, 0, 1, WIRE_PORT };
+	DWORD n = GetEnvironmentVariableA(WIRE_VARIABLE, text, sizeof text);
 	int i;
 
 	for (i = 0; i < 5 && n > 0 && n < sizeof text; i++) {

@@ -21,6 +21,8 @@ type Process struct {
 	Listens string
 	// After is the name of the process that must listen before this one starts; "" for none.
 	After string
+	// Follows names the process with which this one is started again; "" if there is none.
+	Follows string
 }
 
 // Processes returns what the host consists of. tools are Wine's programs, porthole the path of ours. It is a pure function.
@@ -28,6 +30,7 @@ type Process struct {
 //   - wineserver is what the kernel is to Windows programs, for all programs of the host. They hang if it is killed, so what
 //     runs under Wine must be started again after it.
 //   - hnsd is the Host Networking Service.
+//   - scm, only without containers, is the service manager. In a cluster the supervisor starts the host's programs.
 //   - cri, only with containers, is the container runtime. It needs a Linux containerd on the socket that containerd.sock in the
 //     host's folder containerd is; the caller starts that one.
 //   - cri-pipe is a Windows program that listens where containerd does on Windows, on a named pipe, and forwards to cri: named
@@ -37,6 +40,9 @@ func (h Host) Processes(tools wine.Tools, porthole string, containers bool) []Pr
 	list := []Process{
 		{Name: "wineserver", Path: tools.Server, Args: []string{"-f", "-p"}, Env: tools.Env(h.Prefix())},
 		{Name: "hnsd", Path: porthole, Args: append([]string{"host-hnsd"}, host...), Listens: wire.HNSAddress},
+	}
+	if !containers {
+		list = append(list, Process{Name: "scm", Path: porthole, Args: []string{"host-scm", "--host-dir", h.Dir}, Follows: "wineserver"})
 	}
 	if containers {
 		_, port, _ := strings.Cut(cri.Address, ":")

@@ -19,6 +19,7 @@ func Header() string {
 	line("#define PORTHOLE_OPS_H")
 	line("")
 	line("#define HNSD_PORT %d", Port)
+	line("#define SCM_PORT %d", SCMPort)
 	line("#define MAX_FRAME %du", MaxFrame)
 	line("#define NULL_TEXT 0x%xu", uint32(noText))
 	line("")
@@ -39,12 +40,16 @@ func Header() string {
 	for _, op := range []struct {
 		name string
 		op   Op
-	}{{"HNSCALL", HNSCall}, {"ROUTE", Route}, {"EVENTS", Events}, {"NOTIFY", Notify}, {"ADDRESS", Address}, {"INTERFACE", Interface}, {"HELLO", Hello}} {
+	}{{"HNSCALL", HNSCall}, {"ROUTE", Route}, {"EVENTS", Events}, {"NOTIFY", Notify}, {"ADDRESS", Address}, {"INTERFACE", Interface}, {"HELLO", Hello},
+		{"SCM", SCM}, {"SCM_DISPATCH", SCMDispatch}, {"SCM_DONE", SCMDone}} {
 		line("\tOP_%s = %d,", op.name, op.op)
 	}
 	line("};")
 	line("")
 	line("#define FLAG_FORWARDING %d", FlagForwarding)
+	line("")
+	line("/* What a service is told. */")
+	line("enum { SCM_START = %d, SCM_CONTROL = %d, SCM_END = %d };", SCMStart, SCMControl, SCMEnd)
 	line("")
 	line("/* What a program is answered when hnsd cannot be reached, and when it goes away during a call. */")
 	line("#define RPC_SERVER_UNAVAILABLE ((HRESULT)0x%08xL)", hnsd.ErrServerUnavailable.Code)

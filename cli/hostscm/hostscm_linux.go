@@ -1,0 +1,52 @@
+// Package hostscm holds the hidden command that an emulated Windows host runs as its service manager.
+package hostscm
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"porthole.dev/porthole/emulator/host"
+	"porthole.dev/porthole/emulator/scm"
+	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/emulator/wire"
+)
+
+// Command is `host-scm`. It must be started in the network namespace of the host.
+func Command() *cobra.Command {
+	var dir, listen string
+	var delayed time.Duration
+	c := &cobra.Command{
+		Use: "host-scm", Short: "Be the service manager of an emulated Windows host", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if dir == "" {
+				return errors.New("--host-dir is needed")
+			}
+			tools, err := wine.Find()
+			if err != nil {
+				return err
+			}
+			h := host.Host{Dir: dir}
+			m, err := scm.New(scm.Options{Dir: filepath.Join(dir, "scm"), Delayed: delayed, Launcher: scm.Windows{Tools: tools, Prefix: h.Prefix()}})
+			if err != nil {
+				return err
+			}
+			l, err := net.Listen("tcp", listen)
+			if err != nil {
+				return fmt.Errorf("serving the service manager: %w", err)
+			}
+			go m.Boot()
+			return m.Serve(c.Context(), l)
+		},
+	}
+
+	f := c.Flags()
+	f.StringVar(&dir, "host-dir", "", "folder of the host (required)")
+	f.StringVar(&listen, "listen", wire.SCMAddress, "TCP address for the host's DLLs")
+	f.DurationVar(&delayed, "delayed-after", 0, "how long after the others delayed services start; 0: 2 min, as on Windows")
+	return c
+}

@@ -1,0 +1,396 @@
+// Package service is the command group that makes the programs of a node services of Windows.
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/services"
+)
+
+// Command is `porthole service`.
+func Command() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "service",
+		Short: "Make kubelet, kube-proxy and routes services of Windows",
+		Long: `Makes the programs of a node services of Windows, changes, shows, starts, stops and removes them. A service starts with the
+machine, writes its log to a file that is rotated, says in the Windows event log (Application, source Porthole) when it starts,
+stops and fails, and is started again 1, 5 and then each 15 s after it failed, whatever way it ended.`,
+		Example: `  porthole service install routes -- --kubeconfig C:\k\config --cluster-cidr 10.244.0.0/16 --service-cidr 10.96.0.0/12
+  porthole service install kubelet --dry-run -- --config C:\k\kubelet.yaml --kubeconfig C:\k\config
+  porthole service start
+  porthole service status -o json
+  porthole service uninstall kubelet`,
+		Args: cobra.NoArgs,
+	}
+	c.AddCommand(installCommand(), uninstallCommand(), statusCommand(), startCommand(), stopCommand())
+	return c
+}
+
+// common are flags that several commands have.
+type common struct {
+	output string
+	dryRun bool
+	limit  time.Duration
+}
+
+func (o *common) flags(c *cobra.Command, dryRun, limit bool) {
+	c.Flags().StringVarP(&o.output, "output", "o", "", "json for all that is known")
+	if dryRun {
+		c.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
+	}
+	if limit {
+		c.Flags().DurationVar(&o.limit, "timeout", time.Minute, "how long to wait for each service")
+	}
+}
+
+// connect checks the flags and connects to the service manager.
+func (o *common) connect() (*services.Manager, error) {
+	if o.output != "" && o.output != "json" {
+		return nil, fmt.Errorf("-o %s: only json is known", o.output)
+	}
+	return services.Connect()
+}
+
+// print writes changes, or that there are none.
+func (o *common) print(out io.Writer, changes []services.Change) error {
+	if o.output == "json" {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(map[string]any{"dryRun": o.dryRun, "changes": append([]services.Change{}, changes...)})
+	}
+	if len(changes) == 0 {
+		fmt.Fprintln(out, "nothing to change")
+	}
+	for _, c := range changes {
+		fmt.Fprintln(out, c)
+	}
+	return nil
+}
+
+// named are the programs that the arguments name, all if there are none, in the order in which they are started.
+func named(args []string) ([]services.Program, error) {
+	if len(args) == 0 {
+		return services.Programs, nil
+	}
+	var list []services.Program
+	for _, name := range args {
+		p, err := services.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+	slices.SortFunc(list, func(a, b services.Program) int {
+		return slices.Index(services.Programs, a) - slices.Index(services.Programs, b)
+	})
+	return slices.Compact(list), nil
+}
+
+func installCommand() *cobra.Command {
+	var o common
+	var i services.Options
+	var start bool
+	c := &cobra.Command{
+		Use:   "install kubelet|kube-proxy|routes [-- ARGS…]",
+		Short: "Make a program a service, or change its service",
+		Long: `Makes a program a service of Windows, or changes the service that it has. ARGS are the program's own flags; --windows-service and
+--log-file are added. A second run with the same flags changes nothing. A service of that name that is not ours is left alone.`,
+		Example: `  porthole service install kube-proxy --start -- --config C:\etc\kubernetes\kube-proxy.yaml`,
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			p, err := services.Find(args[0])
+			if err != nil {
+				return err
+			}
+			m, err := o.connect()
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			i.Args = args[1:]
+			if err := complete(&i, p, m); err != nil {
+				return err
+			}
+			changes, err := install(m, p.Wanted(i), o.dryRun)
+			if err != nil {
+				return err
+			}
+			if start && !o.dryRun {
+				ctx, cancel := context.WithTimeout(c.Context(), o.limit)
+				defer cancel()
+				if err := m.Start(ctx, p.Name); err != nil {
+					return err
+				}
+			}
+			return o.print(c.OutOrStdout(), changes)
+		},
+	}
+
+	o.flags(c, true, true)
+	c.Flags().StringVar(&i.Program, "program", "", "the .exe (default: PROGRAM.exe in the folder of this one, else this one)")
+	c.Flags().StringVar(&i.LogDir, "log-dir", `C:\ProgramData\Porthole\logs`, "folder of the log files")
+	c.Flags().StringSliceVar(&i.DependsOn, "depends-on", nil, "services that must run first (default for kubelet: containerd, if there is such a service).\n"+
+		"Stopping one of them is refused while this one runs")
+	c.Flags().BoolVar(&start, "start", false, "start the service too")
+	return c
+}
+
+// complete fills in what was not given.
+func complete(o *services.Options, p services.Program, m *services.Manager) error {
+	if o.Program == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("finding this program: %w", err)
+		}
+		o.Program = self
+		if own := filepath.Join(filepath.Dir(self), p.Command+".exe"); isFile(own) {
+			o.Program = own
+		}
+	}
+	if !filepath.IsAbs(o.Program) || !filepath.IsAbs(o.LogDir) {
+		return errors.New("--program and --log-dir need full paths: the working folder of a service is C:\\Windows\\System32")
+	}
+	if o.DependsOn == nil && p.Command == "kubelet" {
+		containerd, err := m.Get("containerd")
+		if err != nil {
+			return err
+		}
+		if containerd != nil {
+			o.DependsOn = []string{"containerd"}
+		}
+	}
+	return nil
+}
+
+func isFile(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular()
+}
+
+// install makes the service as wanted and returns what that changed.
+func install(m *services.Manager, wanted services.Spec, dryRun bool) ([]services.Change, error) {
+	have, err := m.Get(wanted.Name)
+	if err != nil {
+		return nil, err
+	}
+	var observed *services.Spec
+	if have != nil {
+		if err := services.CheckOwner(have.Spec); err != nil {
+			return nil, err
+		}
+		observed = &have.Spec
+	}
+	changes := services.Diff(wanted, observed)
+	if dryRun || len(changes) == 0 {
+		return changes, nil
+	}
+	if err := services.AddEventSource(platform.EventSource); err != nil {
+		return nil, err
+	}
+	return changes, m.Apply(wanted)
+}
+
+func uninstallCommand() *cobra.Command {
+	var o common
+	c := &cobra.Command{
+		Use:   "uninstall [kubelet] [kube-proxy] [routes]",
+		Short: "Stop services and remove them",
+		Long: `Stops the services of the programs that are named, all three if none is, and removes them. Log files stay. Services of these names
+that are not ours are left alone. None is success.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			m, err := o.connect()
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			list, err := named(args)
+			if err != nil {
+				return err
+			}
+
+			changes, left, err := uninstall(c.Context(), m, list, o)
+			if err == nil && left == 0 && !o.dryRun {
+				err = services.RemoveEventSource(platform.EventSource)
+			}
+			if err != nil {
+				return err
+			}
+			return o.print(c.OutOrStdout(), changes)
+		},
+	}
+	o.flags(c, true, true)
+	return c
+}
+
+// uninstall removes services, the last one to start first, and returns how many of ours are left.
+func uninstall(ctx context.Context, m *services.Manager, list []services.Program, o common) (changes []services.Change, left int, err error) {
+	for _, p := range slices.Backward(services.Programs) {
+		s, err := m.Get(p.Name)
+		if err != nil {
+			return nil, 0, err
+		}
+		if s == nil {
+			continue
+		}
+		if !slices.Contains(list, p) {
+			left++
+			continue
+		}
+		if err := services.CheckOwner(s.Spec); err != nil {
+			return nil, 0, err
+		}
+
+		changes = append(changes, services.Change{Service: p.Name, From: strings.Join(s.Command, " ")})
+		if !o.dryRun {
+			limited, cancel := context.WithTimeout(ctx, o.limit)
+			err := m.Delete(limited, p.Name)
+			cancel()
+			if err != nil {
+				return nil, 0, err
+			}
+		}
+	}
+	return changes, left, nil
+}
+
+func statusCommand() *cobra.Command {
+	var o common
+	c := &cobra.Command{
+		Use:   "status [kubelet] [kube-proxy] [routes]",
+		Short: "Show services: whether they run, and the last error of their logs",
+		RunE: func(c *cobra.Command, args []string) error {
+			m, err := o.connect()
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			list, err := named(args)
+			if err != nil {
+				return err
+			}
+
+			found := []*services.Status{}
+			for _, p := range list {
+				s, err := m.Get(p.Name)
+				if err != nil {
+					return err
+				}
+				if s != nil {
+					found = append(found, s)
+				}
+			}
+			return printStatus(c.OutOrStdout(), found, o.output)
+		},
+	}
+	o.flags(c, false, false)
+	return c
+}
+
+func printStatus(out io.Writer, list []*services.Status, output string) error {
+	if output == "json" {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(list)
+	}
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, "no services: `porthole service install` makes them")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tSTATE\tSTART\tPID\tEXIT CODE\tLOG")
+	for _, s := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\n", s.Name, s.State, s.Start, s.PID, s.ExitCode, s.Log)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, s := range list {
+		if s.State != "running" && s.ExitCode != 0 && s.LastError != "" {
+			fmt.Fprintf(out, "last error of %s: %s\n", s.Name, s.LastError)
+		}
+	}
+	return nil
+}
+
+func startCommand() *cobra.Command {
+	return each("start", "Start services: routes, kube-proxy, kubelet", func(ctx context.Context, m *services.Manager, name string) error {
+		return m.Start(ctx, name)
+	}, false)
+}
+
+func stopCommand() *cobra.Command {
+	return each("stop", "Stop services: kubelet, kube-proxy, routes", func(ctx context.Context, m *services.Manager, name string) error {
+		return m.Stop(ctx, name)
+	}, true)
+}
+
+// action is what is done to a service by its name.
+type action func(context.Context, *services.Manager, string) error
+
+// each makes a command that does the same to every service that there is and that is named.
+func each(verb, short string, do action, backward bool) *cobra.Command {
+	var o common
+	c := &cobra.Command{
+		Use: verb + " [kubelet] [kube-proxy] [routes]", Short: short + "; those that are named, or all that there are",
+		RunE: func(c *cobra.Command, args []string) error {
+			m, err := o.connect()
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			list, err := named(args)
+			if err != nil {
+				return err
+			}
+			if list = slices.Clone(list); backward {
+				slices.Reverse(list)
+			}
+
+			var errs []error
+			for _, p := range list {
+				errs = append(errs, o.one(c, m, p, len(args) > 0, do))
+			}
+			return errors.Join(errs...)
+		},
+	}
+	o.flags(c, false, true)
+	return c
+}
+
+// one does it to one service; one that there is not is an error if it was named.
+func (o *common) one(c *cobra.Command, m *services.Manager, p services.Program, wasNamed bool, do action) error {
+	s, err := m.Get(p.Name)
+	if err != nil {
+		return err
+	}
+	if s == nil {
+		if wasNamed {
+			return fmt.Errorf("there is no service %s: `porthole service install %s` makes it", p.Name, p.Command)
+		}
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(c.Context(), o.limit)
+	defer cancel()
+	if err := do(ctx, m, p.Name); err != nil {
+		if s, again := m.Get(p.Name); again == nil && s != nil && s.LastError != "" {
+			err = fmt.Errorf("%w\nlast error in %s: %s", err, s.Log, s.LastError)
+		}
+		return err
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s done\n", p.Name, c.Name())
+	return err
+}

@@ -1,0 +1,84 @@
+package scm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"porthole.dev/porthole/emulator/wine"
+)
+
+// Windows starts processes of an emulated host; it is its Launcher. It must be used in the host's network namespace.
+type Windows struct {
+	Tools  wine.Tools
+	Prefix wine.Prefix
+}
+
+// Launch starts a program as Windows starts that of a service: its working folder is System32, and it has no standard input, output
+// or error. It ends with this process.
+func (w Windows) Launch(commandLine string) (Process, error) {
+	for _, candidate := range programs(commandLine) {
+		if !wine.IsWindowsPath(candidate[0]) {
+			candidate[0] = `C:\windows\system32\` + candidate[0]
+		}
+		for _, name := range []string{candidate[0], candidate[0] + ".exe"} {
+			path, err := wine.LinuxPath(w.Prefix.DriveC(), name)
+			if err != nil {
+				continue
+			}
+			if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() {
+				return w.start(name, splitArgs(candidate[1]))
+			}
+		}
+	}
+	return nil, FileNotFound
+}
+
+func (w Windows) start(program string, args []string) (Process, error) {
+	cmd := w.Tools.Command(context.Background(), w.Prefix, program, args...)
+	cmd.Dir = filepath.Join(w.Prefix.DriveC(), "windows", "system32")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", program, err)
+	}
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait() // how it ended is not asked: Windows does not either
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// multiString is what reg.exe prints of a REG_MULTI_SZ.
+var multiString = regexp.MustCompile(`(?m)^\s+PreshutdownOrder\s+REG_MULTI_SZ\s+(\S*)\s*$`)
+
+// PreshutdownOrder asks the host's registry. No answer, or none in time, is no order.
+func (w Windows) PreshutdownOrder() []string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	cmd := w.Tools.Command(ctx, w.Prefix, "reg", "query", `HKLM\SYSTEM\CurrentControlSet\Control`, "/v", "PreshutdownOrder")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	found := multiString.FindSubmatch(bytes.ReplaceAll(out, []byte("\r"), nil))
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) || found == nil {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(found[1]), `\0`), `\0`)
+}
+
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+func (p *process) PID() int              { return p.cmd.Process.Pid }
+func (p *process) Done() <-chan struct{} { return p.done }
+func (p *process) Kill()                 { _ = p.cmd.Process.Kill() } // one that has ended needs no killing

@@ -1,0 +1,202 @@
+// Package services makes the programs of a node services of Windows: what each must look like to the service manager, how that
+// differs from what is there, and the changes.
+package services
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Spec is everything that the service manager is told of a service.
+type Spec struct {
+	Name         string   `json:"name"`
+	DisplayName  string   `json:"displayName"`
+	Description  string   `json:"description"`
+	Command      []string `json:"command"` // program, with its full path, and arguments
+	Dependencies []string `json:"dependencies"`
+	Start        string   `json:"start"` // automatic, delayed, manual or disabled
+	Account      string   `json:"account"`
+	// Restart is how long after the first failure, the second, … the service is started again; the last is for all later ones.
+	Restart []Duration `json:"restart"`
+	Reset   Duration   `json:"reset"` // time without failure after which they are counted anew
+	// OnError: a service that says that it stopped because of an error has failed too, as with `sc failureflag NAME 1`.
+	OnError bool `json:"onError"`
+}
+
+// Duration is printed as text.
+type Duration time.Duration
+
+// MarshalText prints the duration as Go does.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText is the reverse of MarshalText.
+func (d *Duration) UnmarshalText(b []byte) error {
+	parsed, err := time.ParseDuration(string(b))
+	*d = Duration(parsed)
+	return err
+}
+
+// Status is what the service manager knows of a service.
+type Status struct {
+	Spec
+	State string `json:"state"` // running, stopped, starting, stopping
+	PID   uint32 `json:"pid,omitempty"`
+	// ExitCode is an error code of Windows, 0 if the service ended as it should or never ran: 1067 says that its process ended without
+	// a word, 1077 that it was not started since the machine was.
+	ExitCode uint32 `json:"exitCode"`
+	// LastError is the last error in the service's log file; "" if there is none, or no file.
+	LastError string `json:"lastError,omitempty"`
+	Log       string `json:"log,omitempty"`
+}
+
+// Program is one that can be a service.
+type Program struct {
+	Name, Command string // of the service; of `porthole`
+	display, text string
+}
+
+// Programs of a node, in the order in which they are started.
+var Programs = []Program{
+	{"porthole-routes", "routes", "Porthole routes", "Keeps the pod network of this Kubernetes node and its routes to the other nodes."},
+	{"kube-proxy", "kube-proxy", "Kubernetes service proxy (Porthole)", "Programs the services of Kubernetes as HNS load balancers of this node."},
+	{"kubelet", "kubelet", "Kubernetes node agent (Porthole)", "Runs the pods of this Kubernetes node."},
+}
+
+// Find returns the program that a user names by its command or its service.
+func Find(name string) (Program, error) {
+	var known []string
+	for _, p := range Programs {
+		if strings.EqualFold(name, p.Command) || strings.EqualFold(name, p.Name) {
+			return p, nil
+		}
+		known = append(known, p.Command)
+	}
+	return Program{}, fmt.Errorf("no program %q can be a service: known are %s", name, strings.Join(known, ", "))
+}
+
+// Options of an installation.
+type Options struct {
+	Program   string   // full path of the .exe; required
+	LogDir    string   // full path of the folder of log files; required
+	DependsOn []string // services
+	Args      []string // of the program
+}
+
+// Wanted returns what the service shall look like: it starts by itself, and again 1, 5 and then each 15 s after it failed. It waits for
+// what it needs by itself, so that it depends on nothing that could take it along when it is stopped.
+func (p Program) Wanted(o Options) Spec {
+	command := []string{o.Program}
+	base := strings.ToLower(o.Program[strings.LastIndexAny(o.Program, `\/`)+1:])
+	if base != p.Command+".exe" {
+		command = append(command, p.Command)
+	}
+	command = append(command, "--windows-service")
+	if !slices.ContainsFunc(o.Args, func(a string) bool { return strings.HasPrefix(strings.TrimLeft(a, "-"), "log-file") }) {
+		command = append(command, "--log-file="+strings.TrimRight(o.LogDir, `\/`)+`\`+p.Command+".log")
+	}
+	return Spec{
+		Name: p.Name, DisplayName: p.display, Description: p.text, Command: append(command, o.Args...), Dependencies: o.DependsOn,
+		Start: "automatic", Account: "LocalSystem",
+		Restart: []Duration{Duration(time.Second), Duration(5 * time.Second), Duration(15 * time.Second)},
+		Reset:   Duration(10 * time.Minute), OnError: true,
+	}
+}
+
+// Change is one difference between what is and what shall be.
+type Change struct {
+	Service string `json:"service"`
+	Field   string `json:"field"` // "" for the whole service
+	From    string `json:"from,omitempty"`
+	To      string `json:"to,omitempty"`
+}
+
+// String prints the change for a person.
+func (c Change) String() string {
+	switch {
+	case c.Field == "" && c.From == "":
+		return "create service " + c.Service + ": " + c.To
+	case c.Field == "":
+		return "delete service " + c.Service + ": " + c.From
+	}
+	return fmt.Sprintf("change service %s: %s from %s to %s", c.Service, c.Field, c.From, c.To)
+}
+
+// Diff lists what must change so that the service is as wanted. nil observed says that there is none.
+func Diff(wanted Spec, observed *Spec) []Change {
+	if observed == nil {
+		return []Change{{Service: wanted.Name, To: strings.Join(wanted.Command, " ")}}
+	}
+	var changes []Change
+	before, after := observed.fields(), wanted.fields()
+	for i, f := range after {
+		if before[i][1] != f[1] {
+			changes = append(changes, Change{Service: wanted.Name, Field: f[0], From: before[i][1], To: f[1]})
+		}
+	}
+	return changes
+}
+
+func (s Spec) fields() [][2]string {
+	restart := make([]string, len(s.Restart))
+	for i, d := range s.Restart {
+		restart[i] = time.Duration(d).String()
+	}
+	return [][2]string{
+		{"display name", s.DisplayName}, {"description", s.Description}, {"command", strings.Join(s.Command, " ")},
+		{"dependencies", or(strings.Join(s.Dependencies, ", "), "none")}, {"start", s.Start}, {"account", s.Account},
+		{"restart after failures", or(strings.Join(restart, ", "), "never")}, {"failures counted anew after", time.Duration(s.Reset).String()},
+		{"restart after errors", fmt.Sprint(s.OnError)},
+	}
+}
+
+func or(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// CheckOwner refuses a service that some other program has under our name, such as one that nssm made.
+func CheckOwner(s Spec) error {
+	program := ""
+	if len(s.Command) > 0 {
+		program = s.Command[0]
+	}
+	switch strings.ToLower(program[strings.LastIndexAny(program, `\/`)+1:]) {
+	case "porthole.exe", "kubelet.exe", "kube-proxy.exe":
+		return nil
+	}
+	return fmt.Errorf("service %s belongs to %s: `sc.exe delete %s` removes it", s.Name, or(program, "another program"), s.Name)
+}
+
+// LogFile returns the log file of the service's command line, "" if it has none.
+func (s Spec) LogFile() string {
+	for i, arg := range s.Command {
+		name, value, found := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if name == "log-file" && found {
+			return value
+		}
+		if name == "log-file" && i+1 < len(s.Command) {
+			return s.Command[i+1]
+		}
+	}
+	return ""
+}
+
+// LastError finds the last error in the end of a log: a line of klog that begins with E or F, or the text of a panic.
+func LastError(log string) string {
+	lines := strings.Split(strings.ReplaceAll(log, "\r", ""), "\n")
+	for _, line := range slices.Backward(lines) {
+		if len(line) > 5 && (line[0] == 'E' || line[0] == 'F') && line[1] >= '0' && line[1] <= '9' || strings.HasPrefix(line, "panic: ") ||
+			strings.HasPrefix(line, "fatal error: ") {
+			return line
+		}
+	}
+	return ""
+}
+
+// ErrOtherSystem is why nothing can be done on another system than Windows.
+var ErrOtherSystem = errors.New("only Windows has a service manager")

@@ -1,0 +1,280 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/registry"
+	"golang.org/x/sys/windows/svc"
+	"golang.org/x/sys/windows/svc/eventlog"
+	"golang.org/x/sys/windows/svc/mgr"
+)
+
+// Manager is the service manager of Windows.
+type Manager struct{ m *mgr.Mgr }
+
+// Connect needs the rights of an administrator.
+func Connect() (*Manager, error) {
+	m, err := mgr.Connect()
+	if errors.Is(err, windows.ERROR_ACCESS_DENIED) {
+		return nil, fmt.Errorf("asking the service manager: %w: start this in a prompt with \"Run as administrator\"", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking the service manager: %w", err)
+	}
+	return &Manager{m}, nil
+}
+
+// Close ends the connection.
+func (m *Manager) Close() { m.m.Disconnect() }
+
+var startNames = map[uint32]string{mgr.StartAutomatic: "automatic", mgr.StartManual: "manual", mgr.StartDisabled: "disabled"}
+
+var stateNames = map[svc.State]string{svc.Stopped: "stopped", svc.StartPending: "starting", svc.StopPending: "stopping", svc.Running: "running",
+	svc.Paused: "paused", svc.PausePending: "pausing", svc.ContinuePending: "continuing"}
+
+// Get returns a service, nil if there is none of that name.
+func (m *Manager) Get(name string) (*Status, error) {
+	s, err := m.m.OpenService(name)
+	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening service %s: %w", name, err)
+	}
+	defer s.Close()
+	st, err := get(s)
+	if err != nil {
+		return nil, fmt.Errorf("reading service %s: %w", name, err)
+	}
+	if st.Log = st.LogFile(); st.Log != "" {
+		st.LastError = LastError(tail(st.Log))
+	}
+	return st, nil
+}
+
+func get(s *mgr.Service) (*Status, error) {
+	c, err := s.Config()
+	if err != nil {
+		return nil, err
+	}
+	command, err := windows.DecomposeCommandLine(c.BinaryPathName)
+	if err != nil {
+		return nil, err
+	}
+	spec := Spec{Name: s.Name, DisplayName: c.DisplayName, Description: c.Description, Command: command, Dependencies: c.Dependencies,
+		Start: startNames[c.StartType], Account: c.ServiceStartName}
+	if c.DelayedAutoStart {
+		spec.Start = "delayed"
+	}
+
+	actions, err := s.RecoveryActions()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range actions {
+		if a.Type == mgr.ServiceRestart {
+			spec.Restart = append(spec.Restart, Duration(a.Delay))
+		}
+	}
+	reset, err := s.ResetPeriod()
+	if err != nil {
+		return nil, err
+	}
+	spec.Reset = Duration(time.Duration(reset) * time.Second)
+	if spec.OnError, err = s.RecoveryActionsOnNonCrashFailures(); err != nil {
+		return nil, err
+	}
+
+	q, err := s.Query()
+	if err != nil {
+		return nil, err
+	}
+	return &Status{Spec: spec, State: stateNames[q.State], PID: q.ProcessId, ExitCode: q.Win32ExitCode}, nil
+}
+
+// tail returns the end of a file, "" if it cannot be read.
+func tail(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	const size = 64 << 10
+	if st, err := f.Stat(); err == nil && st.Size() > size {
+		_, _ = f.Seek(-size, io.SeekEnd) // if not: all of it
+	}
+	data, _ := io.ReadAll(f) // what can be read
+	return string(data)
+}
+
+// Apply makes the service, or changes it, so that it is as wanted. A running one takes a new command line when it starts again.
+func (m *Manager) Apply(wanted Spec) error {
+	c := mgr.Config{ServiceType: windows.SERVICE_WIN32_OWN_PROCESS, StartType: mgr.StartAutomatic, ErrorControl: mgr.ErrorNormal,
+		DisplayName: wanted.DisplayName, Description: wanted.Description, Dependencies: wanted.Dependencies, ServiceStartName: wanted.Account,
+		SidType: windows.SERVICE_SID_TYPE_UNRESTRICTED, DelayedAutoStart: wanted.Start == "delayed"}
+	s, err := m.m.OpenService(wanted.Name)
+	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
+		s, err = m.m.CreateService(wanted.Name, wanted.Command[0], c, wanted.Command[1:]...)
+	} else if err == nil {
+		c.BinaryPathName = windows.ComposeCommandLine(wanted.Command)
+		if err = s.UpdateConfig(c); err == nil && len(wanted.Dependencies) == 0 {
+			err = clearDependencies(s)
+		}
+	}
+	if s != nil {
+		defer s.Close()
+	}
+	if errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) {
+		return fmt.Errorf("service %s is being deleted: close what shows services (services.msc, Task Manager) and try again: %w", wanted.Name, err)
+	}
+	if err != nil {
+		return fmt.Errorf("making service %s: %w", wanted.Name, err)
+	}
+
+	var actions []mgr.RecoveryAction
+	for _, d := range wanted.Restart {
+		actions = append(actions, mgr.RecoveryAction{Type: mgr.ServiceRestart, Delay: time.Duration(d)})
+	}
+	if err := s.SetRecoveryActions(actions, uint32(time.Duration(wanted.Reset).Seconds())); err != nil {
+		return fmt.Errorf("setting the recovery actions of service %s: %w", wanted.Name, err)
+	}
+	if err := s.SetRecoveryActionsOnNonCrashFailures(wanted.OnError); err != nil {
+		return fmt.Errorf("setting the failure flag of service %s: %w", wanted.Name, err)
+	}
+	return nil
+}
+
+// clearDependencies takes all away: UpdateConfig with none leaves those that there are.
+func clearDependencies(s *mgr.Service) error {
+	const same = windows.SERVICE_NO_CHANGE
+	none := [2]uint16{}
+	return windows.ChangeServiceConfig(s.Handle, same, same, same, nil, nil, nil, &none[0], nil, nil, nil)
+}
+
+// Delete stops a service and deletes it. None of that name is success.
+func (m *Manager) Delete(ctx context.Context, name string) error {
+	s, err := m.m.OpenService(name)
+	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("opening service %s: %w", name, err)
+	}
+	defer s.Close()
+	if err := stop(ctx, s); err != nil {
+		return err
+	}
+	if err := s.Delete(); err != nil && !errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) {
+		return fmt.Errorf("deleting service %s: %w", name, err)
+	}
+	return nil
+}
+
+// Start starts a service and returns when it runs. A running one is success.
+func (m *Manager) Start(ctx context.Context, name string) error {
+	s, err := m.m.OpenService(name)
+	if err != nil {
+		return fmt.Errorf("opening service %s: %w", name, err)
+	}
+	defer s.Close()
+	if err := s.Start(); err != nil && !errors.Is(err, windows.ERROR_SERVICE_ALREADY_RUNNING) {
+		return fmt.Errorf("starting service %s: %w", name, err)
+	}
+	return await(ctx, s, svc.Running)
+}
+
+// Stop stops a service and returns when it has stopped. A stopped one is success.
+func (m *Manager) Stop(ctx context.Context, name string) error {
+	s, err := m.m.OpenService(name)
+	if err != nil {
+		return fmt.Errorf("opening service %s: %w", name, err)
+	}
+	defer s.Close()
+	return stop(ctx, s)
+}
+
+func stop(ctx context.Context, s *mgr.Service) error {
+	_, err := s.Control(svc.Stop)
+	switch {
+	case errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE):
+		return nil
+	case errors.Is(err, windows.ERROR_DEPENDENT_SERVICES_RUNNING):
+		dependents, _ := s.ListDependentServices(svc.Active) // only for the text
+		return fmt.Errorf("stopping service %s: stop %s first, which depend on it: %w", s.Name, strings.Join(dependents, ", "), err)
+	case err != nil && !errors.Is(err, windows.ERROR_SERVICE_CANNOT_ACCEPT_CTRL): // it is stopping already
+		return fmt.Errorf("stopping service %s: %w", s.Name, err)
+	}
+	return await(ctx, s, svc.Stopped)
+}
+
+// await waits until the service is in that state, as long as the context says.
+func await(ctx context.Context, s *mgr.Service, wanted svc.State) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		q, err := s.Query()
+		if err != nil {
+			return fmt.Errorf("asking for service %s: %w", s.Name, err)
+		}
+		if q.State == wanted {
+			return nil
+		}
+		if wanted == svc.Running && q.State == svc.Stopped {
+			return fmt.Errorf("service %s ended as soon as it ran, with code %d", s.Name, q.Win32ExitCode)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for service %s to be %s: it is %s: %w", s.Name, stateNames[wanted], stateNames[q.State], ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+const sources = `SYSTEM\CurrentControlSet\Services\EventLog\Application\`
+
+// AddEventSource registers a name under which programs write to the Windows event log, so that entries are shown without a note
+// that their description cannot be found. One that is there is success.
+func AddEventSource(name string) error {
+	if k, err := registry.OpenKey(registry.LOCAL_MACHINE, sources+name, registry.QUERY_VALUE); err == nil {
+		return k.Close()
+	}
+	if err := eventlog.InstallAsEventCreate(name, eventlog.Error|eventlog.Warning|eventlog.Info); err != nil {
+		return fmt.Errorf("registering %s with the event log: %w", name, err)
+	}
+	return nil
+}
+
+// RemoveEventSource is the reverse of AddEventSource. None is success.
+func RemoveEventSource(name string) error {
+	if err := eventlog.Remove(name); err != nil && !errors.Is(err, registry.ErrNotExist) {
+		return fmt.Errorf("removing %s from the event log: %w", name, err)
+	}
+	return nil
+}
+
+// SetPreshutdownTime sets how long Windows waits for a service when it shuts down, if that is less now.
+func (m *Manager) SetPreshutdownTime(name string, least time.Duration) error {
+	s, err := m.m.OpenService(name)
+	if err != nil {
+		return fmt.Errorf("opening service %s: %w", name, err)
+	}
+	defer s.Close()
+	var have, needed uint32
+	if err := windows.QueryServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&have)), 4, &needed); err != nil {
+		return fmt.Errorf("reading the pre-shutdown time of service %s: %w", name, err)
+	}
+	if want := uint32(least.Milliseconds()); have < want {
+		if err := windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&want))); err != nil {
+			return fmt.Errorf("setting the pre-shutdown time of service %s to %v: %w", name, least, err)
+		}
+	}
+	return nil
+}
