@@ -109,8 +109,8 @@ bench: deps build ## figures of ours beside those of peers, as JSON lines
 	@if [ -d test/bench ]; then go run ./test/bench $(BENCH_FLAGS); else echo "no benchmarks yet" >&2; exit 1; fi
 
 .PHONY: bench-kubelet
-bench-kubelet: deps build ## our kubelet beside upstream's and beside the bare CRI calls on one containerd, as JSON lines (15 minutes at most)
-	go run ./test/bench -only kubelet $(BENCH_FLAGS)
+bench-kubelet: deps build ## our kubelet beside upstream's and beside the bare CRI calls, on Linux and on an emulated Windows node, as JSON lines (20 minutes at most)
+	go run ./test/bench -only kubelet,windows $(BENCH_FLAGS)
 
 .PHONY: clean
 clean: ## remove what was built (not the local cluster: that is `make down`)

@@ -33,30 +33,18 @@ func benchCluster(ctx context.Context, o options) (err error) {
 		return benchService(ctx, o.dir)
 	}
 
-	dir := o.dir
-	if dir == "" {
-		if dir, err = os.MkdirTemp("/var/lib", "porthole-bench-"); err != nil {
-			return err
-		}
-		defer os.RemoveAll(dir)
+	dir, remove, err := clusterFolder(o)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, remove()) }()
 	porthole := filepath.Join(o.bin, "porthole")
-	down := func(args ...string) error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
-		defer cancel()
-		out, err := exec.CommandContext(ctx, porthole, append([]string{"down", "--dir", dir}, args...)...).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("porthole down: %w: %s", err, out)
-		}
-		return nil
-	}
-	defer func() { err = errors.Join(err, down("--purge")) }()
 
 	cold, err := up(ctx, porthole, dir)
 	if err != nil {
 		return err
 	}
-	if err := down(); err != nil {
+	if err := down(ctx, porthole, dir); err != nil {
 		return err
 	}
 	warm, err := up(ctx, porthole, dir)
@@ -70,6 +58,35 @@ func benchCluster(ctx context.Context, o options) (err error) {
 		Note: "from the start of the processes until the API server is ready"})
 	print(figure{Name: "up-cold", Unit: "s", Ours: cold.total(), Steps: cold.lines, Note: "in an empty folder: makes the images and the Wine template first"})
 	return benchService(ctx, dir)
+}
+
+// clusterFolder returns the state folder of a local cluster that the bench brings up, and what stops the cluster. It removes the
+// folder unless --dir named it.
+func clusterFolder(o options) (dir string, remove func() error, err error) {
+	dir, own := o.dir, o.dir == ""
+	if own {
+		if dir, err = os.MkdirTemp("/var/lib", "porthole-bench-"); err != nil {
+			return "", nil, err
+		}
+	}
+
+	return dir, func() error {
+		err := down(context.Background(), filepath.Join(o.bin, "porthole"), dir, "--purge")
+		if own {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+		return err
+	}, nil
+}
+
+func down(ctx context.Context, porthole, dir string, args ...string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, porthole, append([]string{"down", "--dir", dir}, args...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("porthole down: %w: %s", err, out)
+	}
+	return nil
 }
 
 // steps are the lines of `porthole up` with their times in seconds.

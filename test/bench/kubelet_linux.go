@@ -248,7 +248,7 @@ func (s *side) warm(ctx context.Context) error {
 func (p kubeletPart) print(found samples, called calls) {
 	for _, l := range p.lines {
 		of := found[l.key]
-		f := figure{Name: l.name, Unit: l.unit, PeerIs: upstreamIs, Note: l.note, Samples: map[string][]float64{}, P99: map[string]float64{}}
+		f := figure{Name: l.name, Unit: l.unit, Note: l.note, Samples: map[string][]float64{}, P99: map[string]float64{}}
 		for side, name := range map[string]string{ours: "ours", peer: "peer", bare: "floor"} {
 			if len(of[side]) > 0 {
 				f.Samples[name], f.P99[name] = of[side], percentile(of[side], 0.99)
@@ -261,7 +261,7 @@ func (p kubeletPart) print(found samples, called calls) {
 		o, u, b := median(of[ours]), median(of[peer]), median(of[bare])
 		f.Ours = o
 		if len(of[peer]) > 0 {
-			f.Peer = u
+			f.Peer, f.PeerIs = u, upstreamIs
 		}
 		if u > 0 {
 			f.Ratio = round(o / u)

@@ -30,7 +30,7 @@ func ends(ctx context.Context, s *side, rounds int) error {
 			return err
 		}
 		seen := newWatcher()
-		if err := seen.follow(ctx, s.w); err != nil {
+		if err := seen.follow(ctx, s.w.Client.CoreV1().Pods(namespace)); err != nil {
 			return err
 		}
 		began := time.Now()
@@ -74,7 +74,7 @@ func crashes(ctx context.Context, s *side, rounds int) error {
 			return err
 		}
 		limited, cancel := context.WithTimeout(ctx, patience(1))
-		if err := b.seen.follow(limited, s.w); err != nil {
+		if err := b.seen.follow(limited, s.w.Client.CoreV1().Pods(namespace)); err != nil {
 			cancel()
 			return err
 		}

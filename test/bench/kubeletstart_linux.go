@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/internal/testkit"
@@ -97,7 +98,7 @@ func (s *side) start(ctx context.Context, n int, change func(int, *v1.Pod)) (*ba
 	ctx, cancel := context.WithTimeout(ctx, patience(n))
 	defer cancel()
 	b := &batch{s: s, seen: newWatcher(), each: make([]float64, n)}
-	if err := b.seen.follow(ctx, s.w); err != nil {
+	if err := b.seen.follow(ctx, s.w.Client.CoreV1().Pods(namespace)); err != nil {
 		return nil, err
 	}
 	bound, errs := make([]time.Time, n), make([]error, n)
@@ -146,7 +147,7 @@ func (s *side) start(ctx context.Context, n int, change func(int, *v1.Pod)) (*ba
 func (b *batch) end(ctx context.Context) (e ending, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience(len(b.names)))
 	defer cancel()
-	if err := b.seen.follow(ctx, b.s.w); err != nil {
+	if err := b.seen.follow(ctx, b.s.w.Client.CoreV1().Pods(namespace)); err != nil {
 		return e, err
 	}
 	began := time.Now()
@@ -241,11 +242,11 @@ func newWatcher() *watcher {
 
 // follow watches the pods from now on until ctx ends, and forgets what was said before. The API server ends a watch whose
 // reader is slow; then it begins again with what there is.
-func (s *watcher) follow(ctx context.Context, w *testkit.World) error {
+func (s *watcher) follow(ctx context.Context, pods corev1.PodInterface) error {
 	s.mu.Lock()
 	s.said = map[string][]saying{}
 	s.mu.Unlock()
-	events, err := s.again(ctx, w)
+	events, err := s.again(ctx, pods)
 	if err != nil {
 		return err
 	}
@@ -256,7 +257,7 @@ func (s *watcher) follow(ctx context.Context, w *testkit.World) error {
 					s.note(e.Type, p, time.Now())
 				}
 			}
-			if events, err = s.again(ctx, w); err != nil {
+			if events, err = s.again(ctx, pods); err != nil {
 				return // whoever waits runs into the end of ctx
 			}
 		}
@@ -265,8 +266,8 @@ func (s *watcher) follow(ctx context.Context, w *testkit.World) error {
 }
 
 // again notes the pods as they are and watches from there.
-func (s *watcher) again(ctx context.Context, w *testkit.World) (watch.Interface, error) {
-	list, err := w.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+func (s *watcher) again(ctx context.Context, pods corev1.PodInterface) (watch.Interface, error) {
+	list, err := pods.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -287,7 +288,7 @@ func (s *watcher) again(ctx context.Context, w *testkit.World) (watch.Interface,
 	for _, name := range gone {
 		s.note(watch.Deleted, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}, time.Now())
 	}
-	return w.Client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	return pods.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 }
 
 func (s *watcher) note(kind watch.EventType, p *v1.Pod, at time.Time) {
