@@ -30,12 +30,3 @@ func hold(p string, share uint32) (h io.Closer, link, dir bool, err error) {
 	link = info.FileAttributes&windows.FILE_ATTRIBUTE_REPARSE_POINT != 0
 	return f, link, info.FileAttributes&windows.FILE_ATTRIBUTE_DIRECTORY != 0, nil
 }
-
-// holdFolder holds a folder while its content is removed. It reports whether it is a link.
-func holdFolder(p string) (h io.Closer, link bool, err error) {
-	err = retryBusy(func() error {
-		h, link, _, err = hold(p, windows.FILE_SHARE_WRITE)
-		return err
-	})
-	return h, link, err
-}
