@@ -99,6 +99,10 @@ test: deps deps-conformance build bundle-tests conformance-build check ## everyt
 bench-proxy: deps build upstream-proxy ## the service proxy beside upstream's kube-proxy.exe on equal emulated hosts, as JSON lines
 	go run ./test/bench -only proxy,relay $(BENCH_FLAGS)
 
+.PHONY: test-builds
+test-builds: deps build ## a cluster of Windows Server 2022 and 2025: which image runs on which node
+	@PORTHOLE_LAB_BUILDS=20348,26100 go test -count=1 -timeout 10m -v -run 'TestMixedBuilds|TestImages' ./test/lab
+
 .PHONY: test-peers
 test-peers: deps build upstream-proxy ## upstream's kube-proxy.exe shows each documented failure, ours does not
 	@go test -count=1 -timeout 60m -v ./test/peers -args -upstream -thorough

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/winbuild"
 	"porthole.dev/porthole/node/routes"
 )
 
@@ -15,8 +17,9 @@ const Version = "v1.36.3"
 
 // Config is what a user chooses at `porthole up`.
 type Config struct {
-	LinuxNodes   int    `json:"linuxNodes"`
-	WindowsNodes int    `json:"windowsNodes"`
+	LinuxNodes   int `json:"linuxNodes"`
+	WindowsNodes int `json:"windowsNodes"`
+	// WindowsBuild is the build of the Windows nodes, or several with commas, which the nodes take in turn.
 	WindowsBuild string `json:"windowsBuild"`
 	Network      string `json:"network"`
 	// APIPort and RegistryPort are on 127.0.0.1 of the machine.
@@ -32,9 +35,6 @@ func DefaultConfig() Config {
 // maxNodes of one system: the lab's addresses are .11 to .19 and .21 to .29.
 const maxNodes = 9
 
-// Builds of Windows that have a profile.
-var Builds = []string{"17763", "20348", "26100"}
-
 // Validate returns an error that names the flag with a wrong value and the values that it may have.
 func (c Config) Validate() error {
 	if c.LinuxNodes < 1 || c.LinuxNodes > maxNodes {
@@ -43,8 +43,8 @@ func (c Config) Validate() error {
 	if c.WindowsNodes < 0 || c.WindowsNodes > maxNodes {
 		return fmt.Errorf("--windows-nodes %d: must be 0 to %d", c.WindowsNodes, maxNodes)
 	}
-	if !slices.Contains(Builds, c.WindowsBuild) {
-		return fmt.Errorf("--windows-build %s: known builds are %v (Windows Server 2019, 2022, 2025)", c.WindowsBuild, Builds)
+	if _, err := c.builds(); err != nil {
+		return fmt.Errorf("--windows-build %s: %w", c.WindowsBuild, err)
 	}
 	if !slices.Contains(routes.Modes(), c.Network) {
 		return fmt.Errorf("--network %s is not known; known: %s", c.Network, strings.Join(routes.Modes(), ", "))
@@ -52,10 +52,27 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// builds returns the builds that the Windows nodes take in turn.
+func (c Config) builds() ([]int, error) {
+	var out []int
+	for _, text := range strings.Split(c.WindowsBuild, ",") {
+		b, err := winbuild.ParseBuild(text)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := wine.LookupBuild(int(b)); err != nil {
+			return nil, err
+		}
+		out = append(out, int(b))
+	}
+	return out, nil
+}
+
 // Node is one host of the cluster.
 type Node struct {
 	Name    string     `json:"name"`
 	Windows bool       `json:"windows"`
+	Build   int        `json:"build,omitempty"` // of Windows
 	Address netip.Addr `json:"address"`
 }
 
@@ -73,8 +90,12 @@ func (c Config) Nodes() []Node {
 	for i := 1; i <= c.LinuxNodes; i++ {
 		nodes = append(nodes, Node{Name: fmt.Sprintf("lin%02d", i), Address: address(10 + i)})
 	}
+	builds, err := c.builds()
+	if err != nil { // Validate says so
+		builds = []int{0}
+	}
 	for i := 1; i <= c.WindowsNodes; i++ {
-		nodes = append(nodes, Node{Name: fmt.Sprintf("win%02d", i), Windows: true, Address: address(20 + i)})
+		nodes = append(nodes, Node{Name: fmt.Sprintf("win%02d", i), Windows: true, Build: builds[(i-1)%len(builds)], Address: address(20 + i)})
 	}
 	return nodes
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/winbuild"
 )
 
 // PrintPlan prints what Up would make and run.
@@ -14,7 +15,7 @@ func PrintPlan(out io.Writer, l Layout, c Config) error {
 	for _, n := range c.Nodes() {
 		build := ""
 		if n.Windows {
-			build = ", Windows build " + c.WindowsBuild
+			build = ", Windows build " + winbuild.Build(n.Build).String()
 		}
 		fmt.Fprintf(out, "node %s: %s, namespace porthole-%s%s\n", n.Name, n.Address, n.Name, build)
 	}

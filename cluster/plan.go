@@ -3,7 +3,6 @@ package cluster
 import (
 	"fmt"
 	"path/filepath"
-	"strconv"
 
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/host"
@@ -140,9 +139,5 @@ func (p *planner) follows(n Node, path string) string {
 
 // hostOf describes a node as the emulator knows it.
 func hostOf(l Layout, c Config, n Node) host.Host {
-	h := host.Host{Name: n.Name, OS: n.OS(), Address: n.Address, Netns: lab.Netns(n.Name), Dir: l.Host(n.Name)}
-	if n.Windows {
-		h.Build, _ = strconv.Atoi(c.WindowsBuild) // one of Builds
-	}
-	return h
+	return host.Host{Name: n.Name, OS: n.OS(), Build: n.Build, Address: n.Address, Netns: lab.Netns(n.Name), Dir: l.Host(n.Name)}
 }

@@ -46,7 +46,11 @@ func TestConfigValidate(t *testing.T) {
 	}{
 		"default":         {func(*Config) {}, ""},
 		"no Linux node":   {func(c *Config) { c.LinuxNodes = 0 }, "--linux-nodes 0"},
-		"old build":       {func(c *Config) { c.WindowsBuild = "14393" }, "20348"},
+		"old build":       {func(c *Config) { c.WindowsBuild = "14393" }, "HCN"},
+		"two builds":      {func(c *Config) { c.WindowsBuild = "20348,ltsc2025" }, ""},
+		"an old one":      {func(c *Config) { c.WindowsBuild = "20348,17134" }, "17134 (Windows Server, version 1803) of Windows is too old"},
+		"no build":        {func(c *Config) { c.WindowsBuild = "20348," }, "is no build of Windows"},
+		"not emulated":    {func(c *Config) { c.WindowsBuild = "19041" }, "20348"},
 		"unknown network": {func(c *Config) { c.Network = "ipip" }, "--network ipip"},
 		"too many":        {func(c *Config) { c.WindowsNodes = 10 }, "--windows-nodes 10"},
 	} {

@@ -93,6 +93,12 @@ func readConfig(l Layout) (Config, error) {
 	return c, nil
 }
 
+// RegistryURL returns the address of the registry of the cluster in a folder, as this machine reaches it.
+func RegistryURL(l Layout) (string, error) {
+	c, err := readConfig(l)
+	return fmt.Sprintf("http://127.0.0.1:%d", c.RegistryPort), err
+}
+
 func writeJSON(path string, doc any, mode os.FileMode) error {
 	data, err := json.MarshalIndent(doc, "", "  ")
 	if err != nil {

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"porthole.dev/porthole/emulator/cri/cnishim"
 	"porthole.dev/porthole/emulator/cri/containerdconf"
 	"porthole.dev/porthole/emulator/wine"
 )
 
-// ensureWindowsHosts makes the Wine template of the build if there is none, and mounts an overlay of it for every host.
+// ensureWindowsHosts makes the Wine templates of the builds that have none, and mounts an overlay of one for every host.
 func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 	if c.WindowsNodes == 0 {
 		return nil
@@ -22,25 +21,20 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 		return err
 	}
 
-	number, err := strconv.Atoi(c.WindowsBuild)
-	if err != nil {
-		return err
-	}
-
-	build, err := wine.LookupBuild(number)
-	if err != nil {
-		return err
-	}
-
-	template, dlls := wine.TemplateDir(l.Dir, number), filepath.Join(l.Bin, "windows", "dll")
-	err = tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: build, DLLDir: dlls})
-	if err != nil {
-		return err
-	}
-
+	dlls := filepath.Join(l.Bin, "windows", "dll")
 	for _, n := range c.Nodes() {
 		if !n.Windows {
 			continue
+		}
+
+		build, err := wine.LookupBuild(n.Build)
+		if err != nil {
+			return err
+		}
+		template := wine.TemplateDir(l.Dir, n.Build)
+		err = tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: build, DLLDir: dlls})
+		if err != nil {
+			return err
 		}
 		if err := wine.PrefixMount(template, l.Host(n.Name)).Ensure(); err != nil {
 			return err
