@@ -5,6 +5,7 @@ import (
 
 	"porthole.dev/porthole/cli/check"
 	"porthole.dev/porthole/cli/hns"
+	"porthole.dev/porthole/cli/images"
 	"porthole.dev/porthole/cli/kubelet"
 	"porthole.dev/porthole/cli/kubeproxy"
 	"porthole.dev/porthole/cli/routes"
@@ -20,5 +21,6 @@ func nodeCommands() []*cobra.Command {
 		service.Command(),
 		hns.Command(),
 		check.Command(),
+		images.Command(),
 	}
 }

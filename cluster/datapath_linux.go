@@ -151,17 +151,28 @@ func NodeClient(node string) (*http.Client, error) {
 	return client, nil
 }
 
-// clientInNetns makes connections in another network namespace.
+// NodeDial makes connections from within a node of the local cluster.
+func NodeDial(node string) (func(ctx context.Context, network, address string) (net.Conn, error), error) {
+	path := platform.NetnsPath(lab.Netns(node))
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("no node %s of a local cluster runs here (`porthole status` lists them): %w", node, err)
+	}
+	return dialInNetns(path), nil
+}
+
+// clientInNetns makes requests in another network namespace.
 func clientInNetns(path string) *http.Client {
-	return &http.Client{Timeout: 8 * time.Second, Transport: &http.Transport{
-		DialContext: func(_ context.Context, network, addr string) (conn net.Conn, err error) {
-			err = platform.InNetns(path, func() (err error) {
-				conn, err = net.DialTimeout(network, addr, 3*time.Second)
-				return err
-			})
-			return conn, err
-		},
-	}}
+	return &http.Client{Timeout: 8 * time.Second, Transport: &http.Transport{DialContext: dialInNetns(path)}}
+}
+
+func dialInNetns(path string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(_ context.Context, network, address string) (conn net.Conn, err error) {
+		err = platform.InNetns(path, func() (err error) {
+			conn, err = net.DialTimeout(network, address, 3*time.Second)
+			return err
+		})
+		return conn, err
+	}
 }
 
 func get(ctx context.Context, client *http.Client, address string) error {

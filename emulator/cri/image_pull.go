@@ -82,6 +82,12 @@ func (s *Server) pull(ctx context.Context, ref reference.Named, auth *runtimeapi
 		return err
 	}
 
+	return install(ctx, s, ref, top, fetch)
+}
+
+// install takes an image over for this host: it fetches what the host runs of it, unpacks that, and records it under its name, its
+// digest and its id. It returns the id. fetch brings a part of the image into containerd's content store.
+func install(ctx context.Context, s *Server, ref reference.Named, top v1.Descriptor, fetch func(v1.Descriptor) error) (string, error) {
 	manifest, original, err := s.fetchWindows(ctx, top, fetch)
 	if err != nil {
 		return "", err

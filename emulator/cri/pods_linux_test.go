@@ -35,6 +35,8 @@ func TestWindowsPods(t *testing.T) {
 		"memory limit": w.testMemoryLimit,
 		"CPU limit":    w.testCPULimit,
 		"a container survives a restart of the server": w.testRestart,
+		"an image of another build without an index":   imageTests{w}.testMismatch,
+		"images from an archive":                       imageTests{w}.testImport,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.t = t

@@ -55,6 +55,7 @@ func Run(ctx context.Context, o Options) error {
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage))
 	runtimeapi.RegisterRuntimeServiceServer(server, service{Server: s})
 	runtimeapi.RegisterImageServiceServer(server, imageService{Server: s})
+	registerImporter(server, s)
 	go s.sweepUntilDone(ctx)
 	go s.deleteEndedNamespaces(ctx)
 	stopped := make(chan struct{})

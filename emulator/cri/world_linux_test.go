@@ -62,7 +62,9 @@ type world struct {
 	runtime runtimeapi.RuntimeServiceClient
 	images  runtimeapi.ImageServiceClient
 	options cri.Options
-	stop    func() // ends the CRI server
+	conn    *grpc.ClientConn // to the CRI server
+	mirror  string           // URL of the registry
+	stop    func()           // ends the CRI server
 }
 
 // newWorld starts everything that a host needs below its kubelet; the test's end takes it all away and looks for rests.
@@ -120,6 +122,7 @@ func newWorld(t *testing.T, realHNS bool) *world {
 	conn, err := grpc.NewClient(w.options.Listen, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
+	w.conn, w.mirror = conn, "http://"+registry
 	w.runtime, w.images = runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn)
 	wait.NoError(w.t, 30*time.Second, "containerd is ready", func() error {
 		r, err := w.runtime.Status(ctx, &runtimeapi.StatusRequest{})

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-helpers/apimachinery/lease"
 	"k8s.io/utils/clock"
+
+	"porthole.dev/porthole/internal/winbuild"
 )
 
 // Kubelet is the API as one node's kubelet sees it. It implements the interfaces of package kubelet and of its volumes.
@@ -216,12 +218,8 @@ func (k *Kubelet) RequestToken(ctx context.Context, namespace, account string, r
 // Client returns the underlying client, for authentication and authorization reviews.
 func (k *Kubelet) Client() kubernetes.Interface { return k.client }
 
-// WindowsNodes lists the cluster's nodes with Windows, as the API server remembers them. Since Kubernetes 1.32 a kubelet may do so
-// only with a role of its own: the error is Forbidden without one.
-func (k *Kubelet) WindowsNodes(ctx context.Context) ([]v1.Node, error) {
-	list, err := k.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: v1.LabelOSStable + "=windows", ResourceVersion: "0"})
-	if err != nil {
-		return nil, err
-	}
-	return list.Items, nil
+// WindowsHosts lists the cluster's Windows nodes. Since Kubernetes 1.32 a kubelet may do so only with a role of its own: the error is
+// Forbidden without one.
+func (k *Kubelet) WindowsHosts(ctx context.Context) ([]winbuild.Host, error) {
+	return WindowsHosts(ctx, k.client)
 }

@@ -15,6 +15,8 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+
+	"porthole.dev/porthole/internal/winbuild"
 )
 
 // Nodes watches all nodes of the cluster. It keeps their names, pod ranges, addresses and conditions only.
@@ -133,3 +135,18 @@ func (e *NodeEvents) Warn(reason, message string) {
 
 // Close stops recording.
 func (e *NodeEvents) Close() { e.broadcaster.Shutdown() }
+
+// WindowsHosts lists the cluster's nodes with Windows and their versions, as the API server remembers them. A node that does not tell
+// its version has build 0.
+func WindowsHosts(ctx context.Context, client kubernetes.Interface) (hosts []winbuild.Host, err error) {
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: corev1.LabelOSStable + "=windows", ResourceVersion: "0"})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		n := &list.Items[i]
+		version, _ := winbuild.ParseVersion(n.Status.NodeInfo.KernelVersion)
+		hosts = append(hosts, winbuild.Host{Name: n.Name, Version: version, Architecture: n.Status.NodeInfo.Architecture})
+	}
+	return hosts, nil
+}

@@ -4,14 +4,16 @@ package registry
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
+	"sync"
 
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	dockerconfig "github.com/containerd/containerd/v2/core/remotes/docker/config"
+	"github.com/containerd/log"
 	"github.com/distribution/reference"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -33,7 +35,9 @@ type Login struct {
 type Options struct {
 	// HostsDir is a folder with hosts.toml files, as containerd's config_path names it; empty: each registry under its own name.
 	HostsDir string
-	Login    Login
+	// Mirror is the URL of a registry that is asked for every name in place of all others; empty: none. It goes before HostsDir.
+	Mirror string
+	Login  Login
 }
 
 // Image is an image in a registry.
@@ -59,7 +63,12 @@ func Find(ctx context.Context, name string, o Options) (*Image, error) {
 	if o.HostsDir != "" {
 		hosts.HostDir = dockerconfig.HostDirFromRoot(o.HostsDir)
 	}
-	resolver := docker.NewResolver(docker.ResolverOptions{Hosts: dockerconfig.ConfigureHosts(ctx, hosts)})
+	configured, err := o.hosts(ctx, hosts)
+	if err != nil {
+		return nil, err
+	}
+	quiet()
+	resolver := docker.NewResolver(docker.ResolverOptions{Hosts: configured})
 
 	full, top, err := resolver.Resolve(ctx, ref.String())
 	if err != nil {
@@ -70,6 +79,29 @@ func Find(ctx context.Context, name string, o Options) (*Image, error) {
 		return nil, fmt.Errorf("looking up image %s in its registry: %w", ref, err)
 	}
 	return &Image{Name: ref.String(), Top: top, fetcher: fetcher}, nil
+}
+
+// quiet keeps containerd's client from writing a line to stderr for each registry that answers "not found". Errors are returned anyway.
+var quiet = sync.OnceFunc(func() { _ = log.SetLevel("warning") })
+
+// hosts returns how registries are reached. With a mirror all questions go to that.
+func (o Options) hosts(ctx context.Context, hosts dockerconfig.HostOptions) (docker.RegistryHosts, error) {
+	if o.Mirror == "" {
+		return dockerconfig.ConfigureHosts(ctx, hosts), nil
+	}
+	u, err := url.Parse(o.Mirror)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("registry %q is no address such as https://registry.local:5000", o.Mirror)
+	}
+	hosts.DefaultScheme = u.Scheme
+	configured := dockerconfig.ConfigureHosts(ctx, hosts)
+	return func(string) ([]docker.RegistryHost, error) {
+		list, err := configured(u.Host)
+		for i := range list {
+			list[i].Scheme, list[i].Host = u.Scheme, u.Host
+		}
+		return list, err
+	}, nil
 }
 
 // Fetch opens a document or a layer of the image. Its content is not checked.
@@ -115,12 +147,9 @@ func (i *Image) Platforms(ctx context.Context) (winbuild.Image, error) {
 		return winbuild.Image{}, fmt.Errorf("image %s is of type %s, which is not known", i.Name, i.Top.MediaType)
 	}
 
-	var manifest v1.Manifest
-	if err := json.Unmarshal(data, &manifest); err != nil {
-		return winbuild.Image{}, fmt.Errorf("reading the manifest of image %s: %w", i.Name, err)
-	}
-	if err := manifest.Config.Digest.Validate(); err != nil {
-		return winbuild.Image{}, fmt.Errorf("reading the manifest of image %s: its configuration: %w", i.Name, err)
+	manifest, err := parseManifest(data)
+	if err != nil {
+		return winbuild.Image{}, fmt.Errorf("image %s: %w", i.Name, err)
 	}
 	data, err = i.Document(ctx, manifest.Config)
 	if err != nil {

@@ -100,10 +100,9 @@ func (b *Builds) ask(ctx context.Context, name string, logins []*cri.AuthConfig)
 		logins = []*cri.AuthConfig{nil}
 	}
 	began := time.Now()
-	for _, l := range logins {
-		login := registry.Login{Username: l.GetUsername(), Password: l.GetPassword(), IdentityToken: l.GetIdentityToken()}
+	for _, auth := range logins {
 		var image winbuild.Image
-		if image, err = b.Registry(ctx, name, login); err == nil {
+		if image, err = b.Registry(ctx, name, loginOf(auth)); err == nil {
 			return image, true
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/internal/registry"
 )
 
 // login is one entry of a docker configuration.
@@ -38,6 +40,19 @@ func nodeSecrets(folders []string) (out []v1.Secret) {
 		}
 	}
 	return out
+}
+
+// Logins returns the logins for an image from the config.json files of some folders, in the order in which they are to be tried.
+func Logins(name string, folders []string) (out []registry.Login) {
+	for _, auth := range credentials(name, nodeSecrets(folders)) {
+		out = append(out, loginOf(auth))
+	}
+	return out
+}
+
+// loginOf returns a login as package registry has it; that of nil is nobody.
+func loginOf(auth *cri.AuthConfig) registry.Login {
+	return registry.Login{Username: auth.GetUsername(), Password: auth.GetPassword(), IdentityToken: auth.GetIdentityToken()}
 }
 
 // defaultRegistry is the registry of image names without one, and defaultKey the name of its logins.
@@ -97,10 +112,10 @@ func (l login) auth() *cri.AuthConfig {
 
 // matches reports whether the registry of a login is that of an image. Hosts are compared part by part, and * in the registry
 // stands for any text within a part. The registry's path must be a prefix of the repository.
-func matches(registry, host, repository string) bool {
-	registry = strings.TrimPrefix(strings.TrimPrefix(registry, "https://"), "http://")
-	registry = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(registry, "/"), "/v1"), "/v2")
-	regHost, regPath, _ := strings.Cut(registry, "/")
+func matches(login, host, repository string) bool {
+	login = strings.TrimPrefix(strings.TrimPrefix(login, "https://"), "http://")
+	login = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(login, "/"), "/v1"), "/v2")
+	regHost, regPath, _ := strings.Cut(login, "/")
 	if regHost == defaultKey && host == defaultRegistry {
 		regHost = host
 	}

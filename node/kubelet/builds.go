@@ -3,8 +3,6 @@ package kubelet
 import (
 	"context"
 
-	v1 "k8s.io/api/core/v1"
-
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/registry"
@@ -42,19 +40,7 @@ func imageBuilds(given *Options, o *core.Options, api *kube.Kubelet, rt *runtime
 	}
 
 	if api != nil {
-		b.Nodes = func(ctx context.Context) (hosts []winbuild.Host, err error) {
-			nodes, err := api.WindowsNodes(ctx)
-			for i := range nodes {
-				hosts = append(hosts, windowsHost(&nodes[i]))
-			}
-			return hosts, err
-		}
+		b.Nodes = api.WindowsHosts
 	}
 	return b
-}
-
-// windowsHost returns what a node says of its Windows. A node without that has no build, and nothing is concluded about it.
-func windowsHost(n *v1.Node) winbuild.Host {
-	version, _ := winbuild.ParseVersion(n.Status.NodeInfo.KernelVersion)
-	return winbuild.Host{Name: n.Name, Version: version, Architecture: n.Status.NodeInfo.Architecture}
 }

@@ -51,7 +51,11 @@ func run(m *testing.M) (int, error) {
 	}
 
 	started := time.Now()
-	out, err := command(8*time.Minute, porthole, "up", "--dir", dir)
+	up := []string{"up", "--dir", dir}
+	if builds := os.Getenv("PORTHOLE_LAB_BUILDS"); builds != "" {
+		up = append(up, "--windows-build", builds)
+	}
+	out, err := command(8*time.Minute, porthole, up...)
 	fmt.Printf("porthole up took %.1f s\n%s", time.Since(started).Seconds(), out)
 	if err != nil {
 		return 1, err

@@ -1,0 +1,188 @@
+package images
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"porthole.dev/porthole/internal/winbuild"
+)
+
+// notEverywhere is the exit code if a host does not run an image.
+const notEverywhere = exitCode(1)
+
+type checkFlags struct {
+	sources
+	builds                                     []string
+	arch, isolation, kubeconfig, state, output string
+}
+
+func checkCommand() *cobra.Command {
+	f := checkFlags{}
+	c := &cobra.Command{
+		Use:   "check IMAGE...",
+		Short: "Show on which Windows nodes an image runs",
+		Long: `Reads the index of each image from its registry, nothing more, and says for every Windows node whether the node runs the image, by
+which variant, and by which rule of the compatibility between builds of Windows. The kubelet of a Windows node asks the same table
+before it pulls.
+
+The nodes are those of --kubeconfig; without it those of the local cluster, or on Windows this host. --build checks builds instead.
+
+Exit code: 0 every node runs every image, or that is not known; 1 a node does not run an image; 2 nothing was checked.`,
+		Example: `  porthole images check porthole/testapp:1                         the nodes of the local cluster
+  porthole images check mcr.microsoft.com/windows/nanoserver:ltsc2022 --build 20348,26100
+  porthole images check shop/app:2 --kubeconfig admin.conf -o json
+  porthole images check shop/app:2 --build ltsc2025 --isolation hyperv`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			results, err := f.run(c.Context(), args)
+			if err != nil {
+				fmt.Fprintln(c.ErrOrStderr(), "porthole:", err)
+				return exitCode(2)
+			}
+			return printResults(c.OutOrStdout(), results, f.output)
+		},
+	}
+
+	fs := c.Flags()
+	fs.StringSliceVar(&f.builds, "build", nil, "builds of Windows to check in place of nodes: 20348, 10.0.20348, ltsc2022")
+	fs.StringVar(&f.arch, "arch", "amd64", "architecture of the hosts that --build names")
+	fs.StringVar(&f.isolation, "isolation", "process", "isolation of the containers: process, hyperv or hostprocess")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster whose nodes are checked")
+	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
+	f.addTo(fs)
+	addLocalFlag(fs, &f.state)
+	return c
+}
+
+// result is what the table says of one image.
+type result struct {
+	Image string         `json:"image"`
+	Is    winbuild.Image `json:"contents"`
+	Hosts []hostResult   `json:"hosts"`
+}
+
+type hostResult struct {
+	Node      string `json:"node,omitempty"`
+	Build     int    `json:"build"`
+	Release   string `json:"release,omitempty"`
+	Isolation string `json:"isolation"`
+	// Outcome is runs, does not run, or unknown.
+	Outcome string `json:"outcome"`
+	// Variant is the one that runs, or the one that comes nearest.
+	Variant *winbuild.Platform `json:"variant,omitempty"`
+	*winbuild.Rule
+}
+
+var isolations = map[string]winbuild.Isolation{"process": winbuild.Process, "hyperv": winbuild.HyperV, "hostprocess": winbuild.HostProcess}
+
+func (f *checkFlags) run(ctx context.Context, names []string) ([]result, error) {
+	if f.output != "text" && f.output != "json" {
+		return nil, fmt.Errorf("-o %s: text and json are known", f.output)
+	}
+	isolation, ok := isolations[f.isolation]
+	if !ok {
+		return nil, fmt.Errorf("--isolation %s: process, hyperv and hostprocess are known", f.isolation)
+	}
+	hosts, err := f.hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	var out []result
+	for _, name := range names {
+		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+		defer cancel()
+		found, err := f.find(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		is, err := found.Platforms(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r := result{Image: found.Name, Is: is}
+		for _, h := range hosts {
+			r.Hosts = append(r.Hosts, resultOf(is, h, isolation))
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+func resultOf(is winbuild.Image, h winbuild.Host, isolation winbuild.Isolation) hostResult {
+	a := winbuild.Check(is, h, isolation)
+	r := hostResult{Node: h.Name, Build: int(h.Version.Build), Release: h.Version.Build.Name(), Isolation: isolation.String(), Outcome: a.Outcome.String()}
+	if a.Outcome != winbuild.Unknown {
+		r.Variant, r.Rule = &a.Platform, &a.Rule
+	}
+	return r
+}
+
+// hosts finds the hosts to check, and with a local cluster its registry.
+func (f *checkFlags) hosts(ctx context.Context) ([]winbuild.Host, error) {
+	local, localErr := findLocal(f.state)
+	if localErr == nil {
+		f.useLocal(local)
+	}
+	switch {
+	case len(f.builds) > 0:
+		return hostsOfBuilds(f.builds, f.arch)
+	case f.kubeconfig != "":
+		return hostsOfCluster(ctx, f.kubeconfig)
+	case localErr == nil:
+		return hostsOfCluster(ctx, local.kubeconfig)
+	}
+	h, err := thisHost()
+	return []winbuild.Host{h}, err
+}
+
+func printResults(out io.Writer, results []result, output string) error {
+	if output == "json" {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(results); err != nil {
+			return err
+		}
+	}
+
+	var end error
+	for _, r := range results {
+		if output != "json" {
+			r.print(out)
+		}
+		for _, h := range r.Hosts {
+			if h.Outcome == winbuild.NotRun.String() {
+				end = notEverywhere
+			}
+		}
+	}
+	return end
+}
+
+func (r result) print(out io.Writer) {
+	contents := r.Is.Contents()
+	if r.Is.Unnamed || contents == "" {
+		contents = strings.TrimPrefix(contents+", and platforms that its index does not name", ", ")
+	}
+	fmt.Fprintf(out, "%s is for %s\n", r.Image, contents)
+
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  NODE\tBUILD\tANSWER\tVARIANT\tRULE")
+	for _, h := range r.Hosts {
+		node, variant, rule := h.Node, "-", "the runtime must be asked: the registry does not say enough"
+		if node == "" {
+			node = "-"
+		}
+		if h.Variant != nil {
+			variant, rule = h.Variant.String(), h.Text
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\n", node, winbuild.Build(h.Build), h.Outcome, variant, rule)
+	}
+	w.Flush()
+}

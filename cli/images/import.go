@@ -1,0 +1,194 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/registry"
+	"porthole.dev/porthole/internal/winbuild"
+	"porthole.dev/porthole/kubelet/runtime"
+)
+
+type importFlags struct {
+	endpoint, build, arch, isolation, node, state string
+	dryRun                                        bool
+}
+
+// Endpoints of containerd by default, as kubernetes.io ("Container Runtimes") names them.
+const (
+	windowsEndpoint = "npipe:////./pipe/containerd-containerd"
+	linuxEndpoint   = "unix:///run/containerd/containerd.sock"
+)
+
+func importCommand() *cobra.Command {
+	f := importFlags{}
+	c := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Take the images of an archive over on a Windows node, without a registry",
+		Long: `Hands an archive, as ` + "`porthole images export`" + ` or ctr writes it, to the node's containerd, which unpacks what the node runs. Pods whose
+pull policy is IfNotPresent or Never find the images under the names that they have in the archive. An archive without a variant for
+the node's build is an error, and nothing is imported. Images that are there already are replaced.
+
+It runs on the node itself. For a node of a local cluster it runs on this machine, with --node.`,
+		Example: `  porthole images import shop.tar                            on a Windows node
+  porthole images import shop.tar --dry-run
+  porthole images import shop.tar --node win01               a node of the local cluster`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c.Context(), c.OutOrStdout(), args[0]) },
+	}
+
+	fs := c.Flags()
+	endpoint := linuxEndpoint
+	if platform.IsWindows {
+		endpoint = windowsEndpoint
+	}
+	fs.StringVar(&f.endpoint, "runtime-endpoint", endpoint, "containerd's socket or pipe")
+	fs.StringVar(&f.build, "build", "", "build of Windows of the node; on Windows that of this host")
+	fs.StringVar(&f.arch, "arch", "amd64", "architecture of the node, with --build")
+	fs.StringVar(&f.isolation, "isolation", "process", "isolation of the containers: process, hyperv or hostprocess")
+	fs.StringVar(&f.node, "node", "", "node of the local cluster")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "print what would be imported, and change nothing")
+	addLocalFlag(fs, &f.state)
+	return c
+}
+
+func (f *importFlags) run(ctx context.Context, out io.Writer, path string) error {
+	isolation, ok := isolations[f.isolation]
+	if !ok {
+		return fmt.Errorf("--isolation %s: process, hyperv and hostprocess are known", f.isolation)
+	}
+	target, err := f.target()
+	if err != nil {
+		return err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+
+	images, err := registry.ReadArchive(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := fitting(out, images, target.host, isolation); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if f.dryRun {
+		fmt.Fprintln(out, "nothing was imported")
+		return nil
+	}
+	if err := hand(ctx, out, file, target); err != nil {
+		return fmt.Errorf("importing %s by the runtime at %s: %w", path, target.endpoint, err)
+	}
+
+	for _, i := range images {
+		fmt.Fprintf(out, "imported %s\n", i.Name)
+	}
+	return nil
+}
+
+// target finds the runtime to import by, and the host that it works for.
+func (f *importFlags) target() (nodeRuntime, error) {
+	t := nodeRuntime{endpoint: f.endpoint}
+	if f.node != "" {
+		var err error
+		if t, err = findNode(f.state, f.node); err != nil {
+			return t, err
+		}
+	}
+
+	switch {
+	case f.build != "":
+		hosts, err := hostsOfBuilds([]string{f.build}, f.arch)
+		if err != nil {
+			return t, err
+		}
+		t.host = hosts[0]
+	case f.node == "":
+		h, err := thisHost()
+		if errors.Is(err, errNoHosts) {
+			err = errors.New("which build of Windows the runtime is for is not known: give --build, or --node for a node of the local cluster")
+		}
+		if err != nil {
+			return t, err
+		}
+		t.host = h
+	}
+	return t, nil
+}
+
+// fitting prints the images of an archive, and returns an error for those that the host does not run.
+func fitting(out io.Writer, images []registry.Archived, host winbuild.Host, isolation winbuild.Isolation) error {
+	var errs []error
+	for _, i := range images {
+		if i.Name == "" {
+			errs = append(errs, errors.New("an image of the archive has no name"))
+			continue
+		}
+		a := winbuild.Check(i.Image, host, isolation)
+		if a.Outcome == winbuild.NotRun {
+			errs = append(errs, fmt.Errorf("image %s has nothing for build %s: the archive has it for %s (%s)", i.Name, host.Version.Build, i.Image.Contents(), a.Rule.Text))
+			continue
+		}
+		fmt.Fprintf(out, "%s: %s\n", i.Name, i.Image.Contents())
+	}
+	return errors.Join(errs...)
+}
+
+// answerTimeout is how long the runtime may take for its first answer.
+const answerTimeout = 10 * time.Second
+
+// hand passes the archive to the runtime.
+func hand(ctx context.Context, out io.Writer, file *os.File, to nodeRuntime) error {
+	conn, err := connect(to)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+
+	asking, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if _, err := runtime.New(conn, runtime.Options{}).Version(asking); err != nil {
+		return fmt.Errorf("the runtime does not answer: %w", err)
+	}
+
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	p := &progress{out: out, what: "handed over", total: size}
+	return registry.Import(ctx, conn, &counted{r: file, at: p.at}, to.host)
+}
+
+func connect(to nodeRuntime) (*grpc.ClientConn, error) {
+	if to.dial == nil {
+		return runtime.Dial(to.endpoint)
+	}
+	return runtime.DialBy(to.endpoint, to.dial)
+}
+
+// counted reports how much was read.
+type counted struct {
+	r    io.Reader
+	done int64
+	at   func(done int64)
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.done += int64(n)
+	c.at(c.done)
+	return n, err
+}

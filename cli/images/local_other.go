@@ -1,0 +1,17 @@
+//go:build !linux
+
+package images
+
+import (
+	"errors"
+
+	"github.com/spf13/pflag"
+)
+
+var errLocal = errors.New("local clusters are on Linux")
+
+func addLocalFlag(*pflag.FlagSet, *string) {}
+
+func findLocal(string) (localCluster, error) { return localCluster{}, errLocal }
+
+func findNode(string, string) (nodeRuntime, error) { return nodeRuntime{}, errLocal }

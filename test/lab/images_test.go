@@ -1,0 +1,144 @@
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"porthole.dev/porthole/internal/testkit/wait"
+)
+
+// images runs `porthole images` for the lab's cluster. The error has what it wrote.
+func images(args ...string) (string, error) {
+	return command(2*time.Minute, porthole, append(append([]string{"images"}, args...), "--dir", dir)...)
+}
+
+// checked is what `porthole images check -o json` says.
+type checked []struct {
+	Hosts []struct {
+		Node    string
+		Build   int
+		Outcome string
+		Rule    string
+		Source  string
+	}
+}
+
+// TestImagesWithoutARegistry: an archive, made from the registry for a build, brings an image to a node under a name that the node has
+// not pulled; an archive for another build is refused by name.
+func TestImagesWithoutARegistry(t *testing.T) {
+	out, err := images("check", "porthole/testapp:1", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all checked
+	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != 1 || len(all[0].Hosts) != 2 {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	for _, h := range all[0].Hosts {
+		if h.Outcome != "runs" || h.Build == 0 || h.Rule == "" || h.Source == "" {
+			t.Errorf("node %+v", h)
+		}
+	}
+	if out, err := images("check", "porthole/testapp:1709"); err == nil || !strings.Contains(err.Error(), "16299 (Windows Server, version 1709)") || !strings.Contains(err.Error(), "does not run") {
+		t.Errorf("an image that no node runs: %v\n%s", err, out)
+	}
+
+	const image = "porthole/testapp:ltsc2022"
+	archive := filepath.Join(t.TempDir(), "app.tar")
+	for _, args := range [][]string{
+		{"export", image, "--build", "20348", "--output", archive, "--dry-run"}, {"export", image, "--build", "20348", "--output", archive},
+		{"import", archive, "--node", "win01", "--dry-run"},
+	} {
+		if out, err := images(args...); err != nil || !strings.Contains(out, "20348 (Windows Server 2022)") {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	run := func(name string) {
+		apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  nodeName: win01
+  restartPolicy: Never
+  containers: [{name: app, image: %q, imagePullPolicy: Never, args: [env]}]
+`, name, image))
+	}
+
+	run("before-import")
+	waitEvent(t, "before-import", "is not present with pull policy of Never")
+	if out, err := images("import", archive, "--node", "win01"); err != nil || !strings.Contains(out, "imported docker.io/"+image) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	run("after-import")
+	wait.NoError(t, podWait, "the imported image runs", func() error {
+		phase, err := kubectlErr("get", "pod", "after-import", "-o", "jsonpath={.status.phase}")
+		if err == nil && phase != "Succeeded" {
+			err = fmt.Errorf("phase %s", phase)
+		}
+		return err
+	})
+	if out := kubectl(t, "logs", "after-import"); !strings.Contains(out, "PORTHOLE_IMAGE_BUILD=10.0.20348.") {
+		t.Errorf("log:\n%s", out)
+	}
+
+	other := filepath.Join(t.TempDir(), "old.tar")
+	if _, err := images("export", "porthole/testapp:ltsc2019", "--build", "ltsc2019", "--output", other); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"import", other, "--node", "win01"}, {"export", "porthole/testapp:ltsc2019", "--build", "ltsc2022", "--output", other},
+	} {
+		if _, err := images(args...); err == nil || !strings.Contains(err.Error(), "image docker.io/porthole/testapp:ltsc2019 has nothing for build 20348") {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+// TestMixedBuilds: in a cluster whose nodes have different builds, each image runs where the table says, and an event names these
+// nodes. `make test-builds` makes such a cluster.
+func TestMixedBuilds(t *testing.T) {
+	builds := kubectl(t, "get", "nodes", "-l", "kubernetes.io/os=windows", "-o", `jsonpath={.items[*].metadata.labels.node\.kubernetes\.io/windows-build}`)
+	if builds != "10.0.20348 10.0.26100" {
+		t.Skipf("the nodes have the builds %s; `make test-builds` makes a cluster of 20348 and 26100", builds)
+	}
+
+	for tag, want := range map[string]string{"ltsc2019": "does not run, does not run", "ltsc2022": "runs, runs", "ltsc2025": "does not run, runs"} {
+		out, err := images("check", "porthole/testapp:"+tag, "-o", "json")
+		var all checked
+		if json.Unmarshal([]byte(out), &all) != nil || len(all) != 1 || len(all[0].Hosts) != 2 {
+			t.Fatalf("%s: %v\n%s", tag, err, out)
+		}
+		if got := all[0].Hosts[0].Outcome + ", " + all[0].Hosts[1].Outcome; got != want || (err == nil) != !strings.Contains(want, "not") {
+			t.Errorf("%s: %s, %v, want %s", tag, got, err, want)
+		}
+	}
+
+	for pod, at := range map[string]struct{ node, tag string }{"new-on-old": {"win01", "ltsc2025"}, "old-on-new": {"win02", "ltsc2022"}, "older-on-new": {"win02", "ltsc2019"}} {
+		apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  nodeName: %s
+  restartPolicy: Never
+  containers: [{name: app, image: "porthole/testapp:%s", args: [env]}]
+`, pod, at.node, at.tag))
+	}
+	waitEvent(t, "new-on-old", "it was not pulled", "26100 (Windows Server 2025)", "node win01", "runs in no isolation", "nodes that run it: win02 (build 26100)")
+	waitEvent(t, "older-on-new", "it was not pulled", "17763 (Windows Server 2019)", "needs Hyper-V isolation", "no Windows node of the cluster runs it")
+	wait.NoError(t, podWait, "an image of 2022 runs on 2025", func() error {
+		phase, err := kubectlErr("get", "pod", "old-on-new", "-o", "jsonpath={.status.phase}")
+		if err == nil && phase != "Succeeded" {
+			err = fmt.Errorf("phase %s", phase)
+		}
+		return err
+	})
+	if out := kubectl(t, "logs", "old-on-new"); !strings.Contains(out, "PORTHOLE_IMAGE_BUILD=10.0.20348.") {
+		t.Errorf("log:\n%s", out)
+	}
+}
