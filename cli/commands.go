@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"porthole.dev/porthole/cli/check"
+	"porthole.dev/porthole/cli/firewall"
 	"porthole.dev/porthole/cli/hns"
 	"porthole.dev/porthole/cli/images"
 	"porthole.dev/porthole/cli/kubelet"
@@ -20,6 +21,7 @@ func nodeCommands() []*cobra.Command {
 		routes.Command(),
 		service.Command(),
 		hns.Command(),
+		firewall.Command(),
 		check.Command(),
 		images.Command(),
 	}

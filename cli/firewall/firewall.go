@@ -1,0 +1,166 @@
+// Package firewall is the command group that lets a Windows node's programs be reached through its inbound firewall.
+package firewall
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// host is the firewall of this host; system_windows.go has it.
+type host interface {
+	rules() ([]rule, error)
+	// netsh runs netsh.exe with these arguments.
+	netsh(ctx context.Context, args []string) error
+}
+
+// Command is `porthole firewall`.
+func Command() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "firewall",
+		Short: "Let the programs of a Windows node be reached through its firewall",
+		Long: `Windows Server drops what comes in unless a rule allows it. Without rules 'kubectl logs', 'exec', 'port-forward' and 'top' time out
+(kubelet.exe, port 10250), and so do the health checks of a load balancer (kube-proxy.exe, port 10256 and each service's
+healthCheckNodePort). The rules made here are by program, since ports are chosen later. They are called "` + strings.TrimSpace(prefix) + ` PROGRAM"; rules of
+other names are left alone.`,
+		Args: cobra.NoArgs,
+	}
+	c.AddCommand(command("show", "List the rules of ours and what is missing", false), command("add", "Make the rules that are missing", true),
+		command("remove", "Delete the rules of ours", true))
+	return c
+}
+
+// options of one command.
+type options struct {
+	verb, output string
+	programs     []string
+	dryRun       bool
+}
+
+func command(verb, short string, changes bool) *cobra.Command {
+	o := options{verb: verb}
+	c := &cobra.Command{
+		Use: verb, Short: short, Args: cobra.NoArgs,
+		Example: "  porthole firewall " + verb + "\n  porthole firewall " + verb + " -o json",
+		RunE: func(c *cobra.Command, _ []string) error {
+			h, err := system()
+			if err != nil {
+				return err
+			}
+			return o.run(c.Context(), h, c.OutOrStdout())
+		},
+	}
+	c.Flags().StringVarP(&o.output, "output", "o", "", "json")
+	if verb != "remove" {
+		c.Flags().StringArrayVar(&o.programs, "program", nil, `full path of a program, such as C:\k\kubelet.exe; may be repeated (default: `+
+			strings.Join(programs, ", ")+" beside this program, as far as they are there)")
+	}
+	if changes {
+		c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only print the commands that would be run")
+		c.Example += "\n  porthole firewall " + verb + " --dry-run"
+	}
+	return c
+}
+
+// report is the answer in JSON.
+type report struct {
+	Rules []rule `json:"rules"` // of ours, before the operations
+	// Operations were done, or would be with --dry-run and show.
+	Operations []operation `json:"operations"`
+	DryRun     bool        `json:"dryRun"`
+}
+
+func (o options) run(ctx context.Context, h host, out io.Writer) error {
+	if o.output != "" && o.output != "json" {
+		return fmt.Errorf("--output %q: json, or nothing for text", o.output)
+	}
+	have, err := h.rules()
+	if err != nil {
+		return err
+	}
+	wanted := o.programs
+	if len(wanted) == 0 {
+		if wanted, err = besideSelf(); err != nil {
+			return err
+		}
+	}
+
+	r := report{Rules: []rule{}, Operations: planAdd(wanted, have), DryRun: o.dryRun || o.verb == "show"}
+	if o.verb == "remove" {
+		r.Operations = planRemove(have)
+	}
+	for _, list := range ours(have) {
+		r.Rules = append(r.Rules, list...)
+	}
+	for _, op := range r.Operations {
+		if r.DryRun {
+			break
+		}
+		if err := h.netsh(ctx, op.args()); err != nil {
+			return fmt.Errorf("%s: %w; run it as an administrator", op, err)
+		}
+	}
+	return o.print(out, r)
+}
+
+func (o options) print(out io.Writer, r report) error {
+	if o.output == "json" {
+		if r.Operations == nil {
+			r.Operations = []operation{}
+		}
+		return json.NewEncoder(out).Encode(r)
+	}
+
+	if o.verb == "show" {
+		for _, rule := range r.Rules {
+			state := "allows everything to"
+			if rule.Limited {
+				state = "is limited or off, for"
+			}
+			fmt.Fprintf(out, "%-28s %s %s\n", rule.Name, state, rule.Program)
+		}
+		for _, op := range r.Operations {
+			if op.Verb == "add" {
+				fmt.Fprintf(out, "%-28s missing: 'porthole firewall add' makes it\n", op.Name)
+			}
+		}
+		return nil
+	}
+
+	for _, op := range r.Operations {
+		fmt.Fprintln(out, op)
+	}
+	if len(r.Operations) == 0 {
+		fmt.Fprintln(out, "nothing to do")
+	}
+	return nil
+}
+
+// besideSelf returns the node's programs in the folder of this one.
+func besideSelf() (found []string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range programs {
+		if path := filepath.Join(filepath.Dir(self), name); isFile(path) {
+			found = append(found, path)
+		}
+	}
+	if len(found) == 0 {
+		return nil, errors.New("none of " + strings.Join(programs, ", ") + " is in " + filepath.Dir(self) + ": name them with --program")
+	}
+	return found, nil
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}

@@ -1,0 +1,135 @@
+package firewall
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// prefix begins the names of our rules. Rules of other names are never touched.
+const prefix = "Porthole: "
+
+// programs are those of a node that others connect to: kubelet.exe at 10250, kube-proxy.exe at 10256, at health check node ports and
+// at the ports of its relays, porthole.exe under any of these names. A rule by program covers ports that are chosen later.
+var programs = []string{"kubelet.exe", "kube-proxy.exe", "porthole.exe"}
+
+// rule is an inbound rule of Windows' firewall, as far as it matters here.
+type rule struct {
+	Name    string `json:"name"`
+	Program string `json:"program"`
+	// Limited: the rule does not allow everything to the program: it blocks, is disabled, or names ports, addresses or profiles.
+	Limited bool `json:"limited,omitempty"`
+}
+
+// parseRule reads a rule as the registry has it ([MS-GPFAS] 2.2.2): fields between bars. ok is false for one of another direction.
+func parseRule(text string) (r rule, ok bool) {
+	allow, active, in := false, false, false
+	for _, field := range strings.Split(text, "|") {
+		name, value, _ := strings.Cut(field, "=")
+		switch strings.ToLower(name) {
+		case "name":
+			r.Name = value
+		case "app":
+			r.Program = value
+		case "action":
+			allow = strings.EqualFold(value, "Allow")
+		case "active":
+			active = strings.EqualFold(value, "TRUE")
+		case "dir":
+			in = strings.EqualFold(value, "In")
+		case "protocol", "lport", "lport2_10", "rport", "rport2_10", "la4", "la6", "ra4", "ra6", "ra42", "ra62", "if", "iftype", "profile", "svc":
+			r.Limited = true
+		}
+	}
+	r.Limited = r.Limited || !allow || !active
+	return r, in
+}
+
+// ours keeps the rules that carry our name, by name.
+func ours(all []rule) map[string][]rule {
+	out := map[string][]rule{}
+	for _, r := range all {
+		if strings.HasPrefix(strings.ToLower(r.Name), strings.ToLower(prefix)) {
+			out[r.Name] = append(out[r.Name], r)
+		}
+	}
+	return out
+}
+
+// operation is one call of netsh.
+type operation struct {
+	Verb    string `json:"verb"` // add or delete
+	Name    string `json:"name"`
+	Program string `json:"program,omitempty"`
+	Why     string `json:"why,omitempty"` // what the host has otherwise
+}
+
+// args are those of netsh.exe.
+func (o operation) args() []string {
+	args := []string{"advfirewall", "firewall", o.Verb, "rule", "name=" + o.Name}
+	if o.Verb == "add" {
+		args = append(args, "dir=in", "action=allow", "program="+o.Program, "enable=yes")
+	}
+	return args
+}
+
+func (o operation) String() string {
+	var words []string
+	for _, a := range o.args() {
+		if name, value, ok := strings.Cut(a, "="); ok && strings.Contains(value, " ") {
+			a = name + `="` + value + `"`
+		}
+		words = append(words, a)
+	}
+	text := "netsh " + strings.Join(words, " ")
+	if o.Why != "" {
+		text += "   (" + o.Why + ")"
+	}
+	return text
+}
+
+// planAdd returns what gives each program a rule of ours. It is empty if each has one.
+func planAdd(wanted []string, have []rule) (ops []operation) {
+	names := ours(have)
+	for _, program := range wanted {
+		name := ruleName(program)
+		present := names[name]
+		right := func(r rule) bool { return strings.EqualFold(r.Program, program) && !r.Limited }
+		if len(present) == 1 && right(present[0]) {
+			continue
+		}
+
+		why := ""
+		if len(present) > 0 {
+			why = differs(present, program)
+			ops = append(ops, operation{Verb: "delete", Name: name, Why: why})
+		}
+		ops = append(ops, operation{Verb: "add", Name: name, Program: program})
+	}
+	return ops
+}
+
+func differs(present []rule, program string) string {
+	switch r := present[0]; {
+	case len(present) > 1:
+		return fmt.Sprintf("there are %d of this name", len(present))
+	case !strings.EqualFold(r.Program, program):
+		return "it is for " + r.Program
+	}
+	return "it does not allow everything"
+}
+
+// planRemove returns what deletes every rule of ours.
+func planRemove(have []rule) (ops []operation) {
+	for name := range ours(have) {
+		ops = append(ops, operation{Verb: "delete", Name: name})
+	}
+	slices.SortFunc(ops, func(a, b operation) int { return strings.Compare(a.Name, b.Name) })
+	return ops
+}
+
+// ruleName is the name of the rule for a program.
+func ruleName(program string) string {
+	return prefix + path.Base(strings.ReplaceAll(program, `\`, "/"))
+}
