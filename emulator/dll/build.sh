@@ -18,4 +18,5 @@ $cc $flags -DWIRE_WITHOUT_COM -DWIRE_PORT=SCM_PORT '-DWIRE_VARIABLE="SCM_ADDR"' 
 $cc $flags -o "$out/ws2_32.dll" ws2_32.c builtin.c ws2_32.def
 $cc $flags -o "$out/nsi.dll" nsi.c builtin.c nsi.def
 $cc ${flags#-shared} -o "$out/porthole-launch.exe" launch.c
+$cc ${flags#-shared} -o "$out/ipconfig.exe" ipconfig.c -liphlpapi -lws2_32
 $cc ${flags#-shared} -o "$out/porthole-pipe.exe" pipe.c
