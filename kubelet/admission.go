@@ -17,6 +17,8 @@ type admission struct {
 	*admit.Admitter
 	// facts describe the node, as the API has it or as it is known.
 	facts func(*v1.Node) admit.Node
+	// closed returns why no pod is admitted now, nil if that is not so.
+	closed func() *admit.Refusal
 	// known is the node as it is known; fresh reads it from the API, nil without one.
 	known func() *v1.Node
 	fresh func(context.Context) (*v1.Node, error)
@@ -24,6 +26,9 @@ type admission struct {
 
 // decide gives the pod its place or returns why not. running is true for a pod that has containers already.
 func (d *admission) decide(ctx context.Context, p *v1.Pod, running bool) *admit.Refusal {
+	if refusal := d.closed(); refusal != nil && !running {
+		return refusal
+	}
 	refusal := d.Admit(p, d.facts(d.known()), running)
 	if refusal == nil || refusal.Reason != admit.AffinityReason || d.fresh == nil {
 		return refusal

@@ -37,6 +37,8 @@ type Kubelet struct {
 	tools     *tools
 
 	knowledge knowledge
+	// shuttingDown: ShutDown was called; the machine is about to end.
+	shuttingDown atomic.Bool
 	// audits and unmounts are done once for the many reasons that come at the same time.
 	audits, unmounts delayed
 	unmountAgain     atomic.Int32 // how often in a row a search for mounts was to be repeated
@@ -81,6 +83,7 @@ func (k *Kubelet) newAdmission() *admission {
 	if k.o.Standalone {
 		d.fresh = nil
 	}
+	d.closed = func() *admit.Refusal { return shutdownRefusal(k.shuttingDown.Load()) }
 	d.facts = func(n *v1.Node) admit.Node {
 		return admit.Node{Object: n, Allocatable: k.node.Allocatable(n), OS: k.o.Node.Host.OS, Sysctls: sysctls,
 			NoAppArmor: !k.o.Windows && !k.o.Node.Host.AppArmor}
@@ -95,7 +98,7 @@ func (k *Kubelet) newAdmission() *admission {
 
 // nodeLinks connects the node's status with the API and the runtime.
 func (k *Kubelet) nodeLinks() nodestatus.Links {
-	links := nodestatus.Links{API: k.o.API, Event: k.o.API.NodeEvent,
+	links := nodestatus.Links{API: k.o.API, Event: k.o.API.NodeEvent, ShuttingDown: k.shuttingDown.Load,
 		Runtime: func() (runtime.Version, runtime.Health) { return *k.runtime.version.Load(), *k.runtime.health.Load() },
 		PodCIDR: k.passPodCIDR}
 	if k.o.ImageGC != nil {

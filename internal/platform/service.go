@@ -3,6 +3,7 @@ package platform
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 )
 
 // Service is a program that can be a service of Windows.
@@ -29,6 +30,12 @@ var preShutdown struct {
 	sync.Mutex
 	hook func()
 }
+
+// asService: AsService runs this program.
+var asService atomic.Bool
+
+// IsService reports whether this program runs as a service of Windows, through AsService.
+func IsService() bool { return asService.Load() }
 
 // OnPreShutdown sets what this program does, as a service, when Windows is about to shut down: hook is called once, on a goroutine
 // of its own, while all services are still running, and the service stops when it returns. nil takes it away. Windows waits

@@ -53,6 +53,7 @@ const (
 func (m *managedRun) Execute(_ []string, requests <-chan svc.ChangeRequest, status chan<- svc.Status) (bool, uint32) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
+	asService.Store(true)
 	done := make(chan error, 1)
 	go func() { done <- m.Run(ctx) }()
 

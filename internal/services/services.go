@@ -198,5 +198,23 @@ func LastError(log string) string {
 	return ""
 }
 
+// shutdownOrder returns the order in which Windows tells services of a shutdown, with the service before those that it depends on:
+// in front of the first of them; those that are not listed go to the end. A service that depends on none needs no place.
+func shutdownOrder(order []string, name string, dependencies []string) []string {
+	if len(dependencies) == 0 {
+		return order
+	}
+	has := func(list []string, name string) bool {
+		return slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, name) })
+	}
+	order = slices.DeleteFunc(slices.Clone(order), func(s string) bool { return strings.EqualFold(s, name) })
+	for _, d := range dependencies {
+		if !has(order, d) {
+			order = append(order, d)
+		}
+	}
+	return slices.Insert(order, slices.IndexFunc(order, func(s string) bool { return has(dependencies, s) }), name)
+}
+
 // ErrOtherSystem is why nothing can be done on another system than Windows.
 var ErrOtherSystem = errors.New("only Windows has a service manager")

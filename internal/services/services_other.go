@@ -2,7 +2,10 @@
 
 package services
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Manager is the service manager of Windows; other systems have none.
 type Manager struct{}
@@ -33,3 +36,6 @@ func AddEventSource(string) error { return ErrOtherSystem }
 
 // RemoveEventSource returns ErrOtherSystem.
 func RemoveEventSource(string) error { return ErrOtherSystem }
+
+// PrepareShutdown returns ErrOtherSystem.
+func PrepareShutdown(string, time.Duration) error { return ErrOtherSystem }

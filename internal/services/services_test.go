@@ -79,3 +79,18 @@ func TestLastError(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestShutdownOrder(t *testing.T) {
+	for _, tc := range []struct{ order, dependencies, want string }{
+		{"x b y c", "a b c", "x kubelet b y c a"},
+		{"UsoSvc Kubelet containerd", "ContainerD", "UsoSvc kubelet containerd"},
+		{"UsoSvc gpsvc", "containerd", "UsoSvc gpsvc kubelet containerd"},
+		{"", "containerd", "kubelet containerd"},
+		{"UsoSvc", "", "UsoSvc"},
+	} {
+		got := strings.Join(shutdownOrder(strings.Fields(tc.order), "kubelet", strings.Fields(tc.dependencies)), " ")
+		if got != tc.want {
+			t.Errorf("%q with %q: %q, want %q", tc.order, tc.dependencies, got, tc.want)
+		}
+	}
+}

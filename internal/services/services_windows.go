@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unsafe"
@@ -260,21 +261,60 @@ func RemoveEventSource(name string) error {
 	return nil
 }
 
-// SetPreshutdownTime sets how long Windows waits for a service when it shuts down, if that is less now.
-func (m *Manager) SetPreshutdownTime(name string, least time.Duration) error {
+// control is the registry key with the order in which services are told of a shutdown.
+const control, orderValue = `SYSTEM\CurrentControlSet\Control`, "PreshutdownOrder"
+
+// PrepareShutdown has Windows wait at least so long for the service when it shuts down, and tell it before the services that it
+// depends on.
+func PrepareShutdown(name string, least time.Duration) error {
+	m, err := Connect()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
 	s, err := m.m.OpenService(name)
 	if err != nil {
 		return fmt.Errorf("opening service %s: %w", name, err)
 	}
 	defer s.Close()
+	if err := setPreshutdownTime(s, least); err != nil {
+		return fmt.Errorf("setting the pre-shutdown time of service %s to %v: %w", name, least, err)
+	}
+	c, err := s.Config()
+	if err == nil {
+		err = setShutdownOrder(name, c.Dependencies)
+	}
+	if err != nil {
+		return fmt.Errorf("ordering service %s at shutdown: %w", name, err)
+	}
+	return nil
+}
+
+// setPreshutdownTime sets the time, unless it is longer already.
+func setPreshutdownTime(s *mgr.Service, least time.Duration) error {
 	var have, needed uint32
 	if err := windows.QueryServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&have)), 4, &needed); err != nil {
-		return fmt.Errorf("reading the pre-shutdown time of service %s: %w", name, err)
+		return err
 	}
-	if want := uint32(least.Milliseconds()); have < want {
-		if err := windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&want))); err != nil {
-			return fmt.Errorf("setting the pre-shutdown time of service %s to %v: %w", name, least, err)
-		}
+	want := uint32(least.Milliseconds())
+	if have >= want {
+		return nil
+	}
+	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&want)))
+}
+
+func setShutdownOrder(name string, dependencies []string) error {
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, control, registry.QUERY_VALUE|registry.SET_VALUE)
+	if err != nil {
+		return err
+	}
+	defer key.Close()
+	have, _, err := key.GetStringsValue(orderValue)
+	if err != nil && !errors.Is(err, registry.ErrNotExist) {
+		return err
+	}
+	if want := shutdownOrder(have, name, dependencies); !slices.Equal(want, have) {
+		return key.SetStringsValue(orderValue, want)
 	}
 	return nil
 }

@@ -72,16 +72,18 @@ func allocatable(capacity v1.ResourceList, reserved ...v1.ResourceList) v1.Resou
 // status returns the node's status as it should be, over old, the one in the API.
 func (n *Node) status(old v1.NodeStatus, now time.Time) v1.NodeStatus {
 	version, health := n.links.Runtime()
-	return statusOf(n.o, statusFacts{version: version, health: health, images: n.images.Load(), pressed: *n.pressed.Load(), now: now}, old)
+	return statusOf(n.o, statusFacts{version: version, health: health, shuttingDown: n.links.ShuttingDown != nil && n.links.ShuttingDown(), images: n.images.Load(), pressed: *n.pressed.Load(), now: now}, old)
 }
 
 // statusFacts are the parts of the node's status that change while the kubelet runs.
 type statusFacts struct {
 	version runtime.Version
 	health  runtime.Health
-	images  *[]v1.ContainerImage // nil if not known yet
-	pressed map[v1.NodeConditionType]bool
-	now     time.Time
+	// shuttingDown: the machine is about to end.
+	shuttingDown bool
+	images       *[]v1.ContainerImage // nil if not known yet
+	pressed      map[v1.NodeConditionType]bool
+	now          time.Time
 }
 
 // statusOf returns the node's status as it should be, given old, the status in the API. Fields that others own stay as
@@ -128,7 +130,7 @@ func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 		setNodeCondition(&st, one, f.now)
 	}
 	// Ready is the last of ours, where old schedulers look for it.
-	setNodeCondition(&st, readiness(f.health, st.Capacity), f.now)
+	setNodeCondition(&st, readiness(f.health, st.Capacity, f.shuttingDown), f.now)
 	return st
 }
 
@@ -154,7 +156,7 @@ func addresses(o Options) (out []v1.NodeAddress) {
 }
 
 // readiness returns the condition Ready. Its message names everything that keeps pods from running.
-func readiness(h runtime.Health, capacity v1.ResourceList) v1.NodeCondition {
+func readiness(h runtime.Health, capacity v1.ResourceList, shuttingDown bool) v1.NodeCondition {
 	var errs []error
 	if !h.RuntimeReady {
 		errs = append(errs, errors.New("container runtime not ready: "+h.RuntimeMessage))
@@ -168,6 +170,9 @@ func readiness(h runtime.Health, capacity v1.ResourceList) v1.NodeCondition {
 		if q, ok := capacity[name]; !ok || name != v1.ResourcePods && q.IsZero() {
 			missing = append(missing, string(name))
 		}
+	}
+	if shuttingDown {
+		errs = append(errs, errors.New("node is shutting down"))
 	}
 	if len(missing) > 0 {
 		errs = append(errs, errors.New("missing node capacity for resources: "+strings.Join(missing, ", ")))

@@ -75,6 +75,8 @@ type Links struct {
 	Event func(eventType, reason, message string)
 	// Runtime returns the runtime's version and its latest known health. It must not block.
 	Runtime func() (runtime.Version, runtime.Health)
+	// ShuttingDown reports whether the machine is about to end; nil: never.
+	ShuttingDown func() bool
 	// PodCIDR is called when the node gets a pod range, and when that changes. It must not block.
 	PodCIDR func(cidr string)
 	// ImageFolder asks where the runtime keeps images (imagefs); nil if nobody can be asked.

@@ -84,6 +84,8 @@
 //	resize      withdrawn   ResizeSettled       agreed
 //	resize      barred      ResizeSettled       agreed
 //	resize      resizing    Resized             agreed
+//	end         running     NodeShutdown        told
+//	end         told        StopBegan           stopping
 //	end         running     StopBegan           stopping
 //	end         cleaning    CleanedUp           cleaned
 //	end         cleaning    CleanupFailed       stopping

@@ -66,6 +66,23 @@ func (f Refused) take(s *State, _ time.Time) {
 	tell(s, Event{Type: v1.EventTypeWarning, Reason: f.Reason, Message: f.Message})
 }
 
+// NodeShutdown says that the node is about to shut down: the pod ends, and fails unless it has ended before. Grace bounds the time
+// that its containers get.
+type NodeShutdown struct{ Grace time.Duration }
+
+// shutdownMessage is upstream's (pkg/kubelet/nodeshutdown), like the reasons below.
+const shutdownMessage = "Pod was terminated in response to imminent node shutdown."
+
+func (f NodeShutdown) take(s *State, _ time.Time) {
+	p := s.pod
+	if p == nil || s.gone || s.Stopping() || p.DeletionTimestamp != nil || s.stop != nil || terminal(p.Status.Phase) || s.last != nil && terminal(s.last.Phase) {
+		return // it ends, or has ended, for another reason
+	}
+	grace := f.Grace
+	s.stop = &Stop{Reason: "Terminated", Message: shutdownMessage, Phase: v1.PodFailed, Grace: &grace, Conditions: []v1.PodCondition{{
+		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, Message: shutdownMessage}}}
+}
+
 // Stripped says that passes over a pod that must end panic. The pod is reduced to what is needed to end it.
 type Stripped struct{}
 

@@ -383,11 +383,13 @@ func endPart(base []Fact) part {
 				return "cleaning"
 			case s.Stopping():
 				return "stopping"
+			case s.stop != nil:
+				return "told"
 			}
 			return "running"
 		},
-		states: map[string][]Fact{"running": base, "stopping": stops, "cleaning": cleaning, "cleaned": after(cleaning, CleanedUp{})},
-		facts:  []Fact{StopBegan{}, CleanedUp{}, CleanupFailed{Message: "x"}},
+		states: map[string][]Fact{"running": base, "told": after(base, NodeShutdown{Grace: time.Second}), "stopping": stops, "cleaning": cleaning, "cleaned": after(cleaning, CleanedUp{})},
+		facts:  []Fact{NodeShutdown{Grace: time.Minute}, StopBegan{}, CleanedUp{}, CleanupFailed{Message: "x"}},
 	}
 }
 

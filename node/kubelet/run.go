@@ -138,6 +138,7 @@ func Run(ctx context.Context, given Options) error {
 		defer stop()
 	}
 
+	defer prepareShutdown(ctx, cfg, k)()
 	err = k.Run(ctx)
 	if cause := context.Cause(ctx); cause != nil {
 		if errors.Is(cause, context.Canceled) {

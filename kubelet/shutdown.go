@@ -1,0 +1,111 @@
+package kubelet
+
+import (
+	"context"
+	"slices"
+	"sort"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"porthole.dev/porthole/kubelet/admit"
+	"porthole.dev/porthole/kubelet/pod"
+)
+
+// systemCritical is the least priority of pods that are critical for the cluster (scheduling.SystemCriticalPriority).
+const systemCritical = 2_000_000_000
+
+// ShutdownPeriods returns how long the pods of each priority get when the node shuts down, lowest first: those of the
+// configuration by priority, or its two periods. None means that nothing is done for pods then.
+func ShutdownPeriods(c *v1beta1.KubeletConfiguration) []v1beta1.ShutdownGracePeriodByPodPriority {
+	periods := slices.Clone(c.ShutdownGracePeriodByPodPriority)
+	if all, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration; len(periods) == 0 && all > 0 && critical <= all {
+		periods = []v1beta1.ShutdownGracePeriodByPodPriority{
+			{Priority: 0, ShutdownGracePeriodSeconds: int64((all - critical) / time.Second)},
+			{Priority: systemCritical, ShutdownGracePeriodSeconds: int64(critical / time.Second)},
+		}
+	}
+	sort.SliceStable(periods, func(i, j int) bool { return periods[i].Priority < periods[j].Priority })
+	return periods
+}
+
+// ShutdownTime is how long all of the periods take.
+func ShutdownTime(periods []v1beta1.ShutdownGracePeriodByPodPriority) time.Duration {
+	var seconds int64
+	for _, p := range periods {
+		seconds += p.ShutdownGracePeriodSeconds
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// ShutDown ends the pods of the node because it shuts down, those of the lowest priority first. It returns when none runs any
+// more, or their time is over. From its beginning the node is not ready and no pod is admitted.
+func (k *Kubelet) ShutDown(ctx context.Context, periods []v1beta1.ShutdownGracePeriodByPodPriority) {
+	logger := klog.FromContext(ctx)
+	if len(periods) == 0 || k.shuttingDown.Swap(true) {
+		return
+	}
+	logger.Info("The node shuts down: its pods end", "periods", periods)
+	k.o.API.NodeEvent(v1.EventTypeNormal, "NodeShutdown", "Shutdown manager detected preshutdown event") // upstream's words
+	k.node.ReportSoon()
+
+	for i, p := range periods {
+		limited, cancel := context.WithTimeout(ctx, time.Duration(p.ShutdownGracePeriodSeconds)*time.Second)
+		k.each(func(a *actor) {
+			if v := a.view.Load(); v != nil && periodOf(periods, v.Pod) == i {
+				a.post(pod.NodeShutdown{Grace: time.Duration(p.ShutdownGracePeriodSeconds) * time.Second})
+			}
+		})
+		ended := awaitEnd(limited, k.View, func(v *pod.View) bool { return periodOf(periods, v.Pod) == i })
+		cancel()
+		logger.Info("Pods of a priority have ended", "priority", p.Priority, "inTime", ended)
+	}
+}
+
+// periodOf returns the index of the period whose pods this is one of: that of the highest priority that is not above the pod's, or
+// the first.
+func periodOf(periods []v1beta1.ShutdownGracePeriodByPodPriority, p *v1.Pod) int {
+	var priority int32
+	if p.Spec.Priority != nil {
+		priority = *p.Spec.Priority
+	}
+	i := sort.Search(len(periods), func(i int) bool { return periods[i].Priority > priority })
+	return max(i-1, 0)
+}
+
+// awaitEnd waits until no container of the chosen pods runs and reports whether that was so before the context ended.
+func awaitEnd(ctx context.Context, pods func() []pod.View, chosen func(*pod.View) bool) bool {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		running := slices.ContainsFunc(pods(), func(v pod.View) bool {
+			if !chosen(&v) {
+				return false
+			}
+			for _, c := range v.Containers {
+				if c.Running {
+					return true
+				}
+			}
+			return v.Pod.Status.Phase == v1.PodRunning || v.Pod.Status.Phase == v1.PodPending
+		})
+		if !running {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+}
+
+// shutdownRefusal refuses pods while the node shuts down, in upstream's words.
+func shutdownRefusal(shuttingDown bool) *admit.Refusal {
+	if !shuttingDown {
+		return nil
+	}
+	return &admit.Refusal{Reason: "NodeShutdown", Message: "Pod was rejected as the node is shutting down."}
+}

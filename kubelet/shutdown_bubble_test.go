@@ -1,0 +1,77 @@
+package kubelet
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1beta1 "k8s.io/kubelet/config/v1beta1"
+)
+
+// TestNodeShutdown: pods end in the order of their priority, each within the shorter of its own time and its priority's, and are
+// failed for a reason that controllers know; nothing is admitted any more, and the node is not ready.
+func TestNodeShutdown(t *testing.T) {
+	periods := ShutdownPeriods(&v1beta1.KubeletConfiguration{ShutdownGracePeriod: metav1.Duration{Duration: 30 * time.Second},
+		ShutdownGracePeriodCriticalPods: metav1.Duration{Duration: 10 * time.Second}})
+	if ShutdownTime(periods) != 30*time.Second || len(periods) != 2 || periods[0].ShutdownGracePeriodSeconds != 20 {
+		t.Fatalf("periods: %+v", periods)
+	}
+	inBubble(t, func(b *bubble) {
+		critical := aPod("critical", "sleep", "1000")
+		priority := int32(systemCritical)
+		critical.Spec.Priority = &priority
+		b.cluster.create(aPod("plain", "sleep", "1000"))
+		b.cluster.create(critical)
+		b.untilReady(time.Minute, "plain", "critical")
+
+		done := make(chan time.Duration)
+		start := time.Now()
+		go func() {
+			b.kubelet.ShutDown(b.t.Context(), periods)
+			done <- time.Since(start)
+		}()
+		plain := b.untilPod(time.Minute, "plain", "failed", phase(v1.PodFailed))
+		if took := <-done; took > 30*time.Second {
+			t.Errorf("took %v", took)
+		}
+		last := b.untilPod(time.Minute, "critical", "failed", phase(v1.PodFailed))
+		for _, p := range []*v1.Pod{plain, last} {
+			if p.Status.Reason != "Terminated" || p.Status.Message != "Pod was terminated in response to imminent node shutdown." || !disrupted(p) {
+				t.Errorf("%s: %+v", p.Name, p.Status)
+			}
+		}
+		if first, second := endOf(plain), endOf(last); second.Before(first) {
+			t.Errorf("the critical pod ended at %v, the plain one at %v", second, first)
+		}
+
+		b.cluster.create(aPod("late", "sleep", "1000"))
+		late := b.untilPod(time.Minute, "late", "rejected", phase(v1.PodFailed))
+		if late.Status.Reason != "NodeShutdown" {
+			t.Errorf("a pod that comes late: %+v", late.Status)
+		}
+		b.within(time.Minute, "the node to be not ready", func() error {
+			for _, c := range b.kubelet.node.Object().Status.Conditions {
+				if c.Type == v1.NodeReady && c.Status == v1.ConditionFalse && c.Message == "node is shutting down" {
+					return nil
+				}
+			}
+			return errors.New("it is ready")
+		})
+		b.removeAll("plain", "critical", "late")
+	})
+}
+
+func disrupted(p *v1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonTerminationByKubelet {
+			return true
+		}
+	}
+	return false
+}
+
+func endOf(p *v1.Pod) time.Time {
+	return p.Status.ContainerStatuses[0].State.Terminated.FinishedAt.Time
+}
