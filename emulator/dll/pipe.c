@@ -172,7 +172,7 @@ static int serve_all(const char *name, unsigned short port)
 	}
 }
 
-/* Sends a word through a pipe each way. */
+/* Sends a word through a pipe, once from each end. */
 static int check(void)
 {
 	static const char name[] = "\\\\.\\pipe\\porthole-check", word[] = "porthole";
@@ -200,19 +200,24 @@ static void say_unmended(void)
 	HMODULE dll = LoadLibraryW(L"bcryptprimitives.dll");
 	int (*unmended)(char *, int) = dll ? (void *)GetProcAddress(dll, "porthole_unmended") : NULL;
 	static char text[4096];
+	char *at;
 
-	if (unmended && unmended(text, sizeof text))
-		fprintf(stderr, "porthole-pipe: this Wine is not one that can be mended; in Windows programs:\n%s", text);
+	if (!unmended || !unmended(text, sizeof text))
+		return;
+	for (at = text; *at; at++)
+		if (*at == '\n')
+			*at = ';';
+	fprintf(stderr, "porthole-pipe: this Wine is not one that can be mended: %s\n", text);
 }
 
 int main(int argc, char **argv)
 {
+	say_unmended();
 	if (argc == 2 && !strcmp(argv[1], "--check"))
 		return check();
 	if (argc != 3) {
 		fprintf(stderr, "usage: porthole-pipe.exe \\\\.\\pipe\\NAME PORT | --check\n");
 		return 2;
 	}
-	say_unmended();
 	return serve_all(argv[1], (unsigned short)atoi(argv[2]));
 }

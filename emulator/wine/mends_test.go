@@ -78,4 +78,10 @@ func testUnknownWine(ctx context.Context, t *testing.T, tools Tools, p Prefix, m
 			t.Errorf("the program does not say %q:\n%s", want, out)
 		}
 	}
+
+	// The log of the host's pipe says it in a line, and the pipe itself needs no mending.
+	out, err = tools.Command(ctx, p, PipeProgram, "--check").CombinedOutput()
+	if line, rest, _ := strings.Cut(string(out), "\n"); err != nil || !strings.Contains(line, "not one that can be mended: NtCreateNamedPipeFile: ") || rest != "" {
+		t.Errorf("the host's pipe: %v, it says %q", err, out)
+	}
 }
