@@ -24,7 +24,7 @@ var windowsTests = []struct {
 	{"kubelet/config", []string{"TestPathsAreOfTheFile"}},
 	{"kubelet/logs", nil},
 	{"kubelet/serve", []string{"TestFollowThroughRotationUntilTheEnd", "TestNodeLogQuery"}},
-	{"kubelet/volume", []string{"TestSubPathsAreHeld", "TestReadersDuringUpdates"}},
+	{"kubelet/volume", []string{"TestLinksWork", "TestReadersDuringUpdates", "TestSubPathsAreHeld"}},
 	{"hns/hcn", nil},
 }
 

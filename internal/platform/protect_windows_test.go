@@ -12,7 +12,7 @@ import (
 
 // TestProtect checks that only SYSTEM, administrators and the owner are in the access list of a protected folder.
 func TestProtect(t *testing.T) {
-	dir, err := os.MkdirTemp("", "logs") // TempDir removes with os.RemoveAll, which fails on Wine 8.0
+	dir, err := os.MkdirTemp(openFolder(), "logs")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestProtect(t *testing.T) {
 
 // TestProtectOldFiles: what an earlier version left in a folder is protected as well, below subfolders too.
 func TestProtectOldFiles(t *testing.T) {
-	dir, err := os.MkdirTemp("", "logs")
+	dir, err := os.MkdirTemp(openFolder(), "logs")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +75,10 @@ func TestProtectOldFiles(t *testing.T) {
 		t.Errorf("the owner reads %q, %v", data, err)
 	}
 }
+
+// openFolder returns the root of the disk, from which folders inherit that every user may read them. An account's own folder for
+// temporary files is closed to others.
+func openFolder() string { return filepath.VolumeName(os.TempDir()) + `\` }
 
 // strangers returns the users, other than SYSTEM, administrators and the owner, that the access list of a file or folder lets in.
 func strangers(t *testing.T, dir string) (out []string) {
