@@ -35,7 +35,7 @@ func New(opts Options) (*DataPlane, error) {
 		handle.Close()
 		return nil, fmt.Errorf("preparing the host's network: %w", err)
 	}
-	if err := d.nft(context.Background(), strings.NewReader(stackRules), nil, "-f", "-"); err != nil {
+	if err := d.prepareStack(); err != nil {
 		handle.Close()
 		return nil, fmt.Errorf("preparing the host's IP stack: %w", err)
 	}

@@ -1,9 +1,12 @@
 package dataplane
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -20,13 +23,12 @@ const (
 )
 
 // stackRules drops every packet in transit that came in by an interface without forwarding. What stays on one switch is not
-// forwarded: pods of one host reach each other. The rules leave the content of the sets as it is, so that they can be loaded again.
+// forwarded: pods of one host reach each other.
 const stackRules = `add table inet ` + stackTable + `
 add set inet ` + stackTable + ` ` + forwarding4 + ` { type iface_index; }
 add set inet ` + stackTable + ` ` + forwarding6 + ` { type iface_index; }
 add set inet ` + stackTable + ` ` + switched + ` { type iface_index; }
 add chain inet ` + stackTable + ` forward { type filter hook forward priority -10; policy accept; }
-flush chain inet ` + stackTable + ` forward
 add rule inet ` + stackTable + ` forward iifname "hnsb*" oifname "hnsb*" accept
 add rule inet ` + stackTable + ` forward iifname "hnsx*" accept
 add rule inet ` + stackTable + ` forward oifname "hnsx*" accept
@@ -76,6 +78,15 @@ func (s *IPStack) link(index int) (netlink.Link, error) {
 		return nil, ErrNoInterface
 	}
 	return link, err
+}
+
+// prepareStack makes the table unless it is there.
+func (d *DataPlane) prepareStack() error {
+	ctx := context.Background()
+	if d.nft(ctx, nil, &bytes.Buffer{}, "list", "table", "inet", stackTable) == nil {
+		return nil
+	}
+	return d.nft(ctx, strings.NewReader(stackRules), nil, "-f", "-")
 }
 
 func forwardingSet(six bool) string {
