@@ -57,6 +57,9 @@ func (e *effects) startContainer(ctx context.Context, j job) []pod.Fact {
 
 // startFailed reports a container that could not be started.
 func (e *effects) startFailed(j job, c *v1.Container, reason string, err error) pod.StartFailed {
+	if e.windows {
+		err = e.images.Explain(err)
+	}
 	e.meter.Container(j.pod, j.Name, reason, pod.HostProcess(j.pod, c))
 	e.event(j.pod, j.Name, v1.EventTypeWarning, "Failed", "Error: "+err.Error())
 	return pod.StartFailed{Name: j.Name, Reason: reason, Message: err.Error()}

@@ -143,6 +143,8 @@ type images interface {
 	Ensure(ctx context.Context, r image.Request) (image.Image, error)
 	// Forget drops the back-offs of a pod that has ended.
 	Forget(podUID string)
+	// Explain adds to an error of a container's start what is known of images; most errors stay as they are.
+	Explain(err error) error
 }
 
 // podVolumes are the volumes of one pod; kubelet/volume implements it.

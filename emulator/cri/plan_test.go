@@ -153,3 +153,17 @@ func TestWindowsPath(t *testing.T) {
 		t.Errorf("got %s, %v", got, err)
 	}
 }
+
+// TestRuntimeHandler: an emulated host has containerd's handler for process isolation, and answers as containerd for every other.
+func TestRuntimeHandler(t *testing.T) {
+	for _, known := range []string{"", processHandler} {
+		if got, err := runtimeHandler(known); err != nil || got != "" {
+			t.Errorf("handler %q: %q, %v", known, got, err)
+		}
+	}
+	for _, absent := range []string{"runhcs-wcow-hypervisor", "runc"} {
+		if _, err := runtimeHandler(absent); err == nil || err.Error() != `failed to get sandbox runtime: no runtime for "`+absent+`" is configured` {
+			t.Errorf("handler %q: %v", absent, err)
+		}
+	}
+}

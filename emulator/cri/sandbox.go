@@ -24,7 +24,7 @@ func (s service) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSandboxR
 	}
 	handler, err := runtimeHandler(r.GetRuntimeHandler())
 	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
+		return nil, err
 	}
 	if err := checkSandboxUser(r.GetConfig()); err != nil {
 		return nil, err
@@ -32,15 +32,18 @@ func (s service) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSandboxR
 	return s.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
 }
 
-// runtimeHandler translates the handlers that containerd on Windows is configured with.
+// processHandler is the handler of process isolation, containerd's default on Windows (internal/cri/config/config_windows.go). An
+// emulated host is configured with this one only: it has no Hyper-V.
+const processHandler = "runhcs-wcow-process"
+
+// runtimeHandler translates the handlers that containerd on Windows is configured with. The error is containerd's for one that it
+// does not have.
 func runtimeHandler(handler string) (string, error) {
 	switch handler {
-	case "", "runhcs-wcow-process":
+	case "", processHandler:
 		return "", nil
-	case "runhcs-wcow-hypervisor", "runhcs-lcow":
-		return "", fmt.Errorf("runtime handler %s: an emulated host has process isolation only", handler)
 	}
-	return handler, nil
+	return "", fmt.Errorf("failed to get sandbox runtime: no runtime for %q is configured", handler)
 }
 
 // linuxSandbox is the sandbox that stands for a Windows pod: its own network and IPC, like a Windows pod's HCN

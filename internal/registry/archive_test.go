@@ -169,3 +169,28 @@ func TestReadArchive(t *testing.T) {
 		}
 	}
 }
+
+func FuzzReadArchive(f *testing.F) {
+	config := `{"os":"windows"}`
+	manifest := `{"config":{"digest":"` + digest.FromString(config).String() + `"}}`
+	index := `{"manifests":[{"digest":"` + digest.FromString(manifest).String() + `"}]}`
+
+	var file bytes.Buffer
+	w := tar.NewWriter(&file)
+	for _, e := range [][2]string{{"index.json", index}, {blobName(digest.FromString(manifest)), manifest}, {blobName(digest.FromString(config)), config}} {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: e[0], Size: int64(len(e[1]))}); err != nil {
+			f.Fatal(err)
+		}
+		if _, err := io.WriteString(w, e[1]); err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.Add(file.Bytes())
+
+	f.Fuzz(func(t *testing.T, data []byte) {
+		list, err := ReadArchive(bytes.NewReader(data))
+		if err == nil && len(list) == 0 {
+			t.Error("no images and no error")
+		}
+	})
+}

@@ -207,3 +207,17 @@ func (b *Builds) where(ctx context.Context, image winbuild.Image, w want) string
 	}
 	return "nodes that run it: " + strings.Join(fit, ", ")
 }
+
+// mismatch is in the runtime's error for a container whose image is of a build that the host does not run. An image without an index
+// gets that far, and one that was imported (docs/windows-facts.md).
+const mismatch = "container operating system does not match the host operating system"
+
+// Explain adds to such an error what the node runs. All other errors stay as they are.
+func (p *Puller) Explain(err error) error {
+	if p.Builds == nil || p.Builds.Node.Version.Build == 0 || !strings.Contains(err.Error(), mismatch) {
+		return err
+	}
+	node := p.Builds.Node.Version.Build
+	return fmt.Errorf("%w (the image is for another build of Windows than node %s, which is build %s and runs images of build %s: "+
+		"remove it from the node, and name or import one for the node's build)", err, p.Builds.Node.Name, node, winbuild.List(winbuild.Fitting(node, winbuild.Process)))
+}

@@ -199,3 +199,17 @@ func TestSlowRegistry(t *testing.T) {
 		}
 	})
 }
+
+// TestExplain: the runtime's words for an image of another build get the builds that would fit; other errors stay.
+func TestExplain(t *testing.T) {
+	p := newPuller(t, &store{})
+	p.Builds = &Builds{Node: node("win01", winbuild.Server2025)}
+	err := p.Explain(errors.New("hcs::CreateComputeSystem x: The container operating system does not match the host operating system.: unknown"))
+	if !strings.Contains(err.Error(), "node win01, which is build 26100 (Windows Server 2025) and runs images of build 20348 (Windows Server 2022), 25398 ") {
+		t.Errorf("error %v", err)
+	}
+	other := errors.New("no such program")
+	if got := p.Explain(other); !errors.Is(got, other) || got.Error() != other.Error() {
+		t.Errorf("another error: %v", got)
+	}
+}
