@@ -55,12 +55,12 @@ func Compare(facts []Fact, reports []Report) []Finding {
 }
 
 func compare(f Fact, reports []Report) Finding {
-	forbidden := false
+	ran, changed := false, false
 	for _, r := range reports {
 		if r.Probe != f.Probe {
 			continue
 		}
-		forbidden = f.Changes && !r.Changed
+		ran, changed = true, changed || r.Changed
 		line, ok := r.Get(f.Line)
 		if !ok {
 			continue
@@ -71,7 +71,7 @@ func compare(f Fact, reports []Report) Finding {
 		}
 		return Finding{Fact: f, Outcome: outcome, Value: line.Value, Error: line.Error}
 	}
-	return Finding{Fact: f, Outcome: NotAsked, Forbidden: forbidden}
+	return Finding{Fact: f, Outcome: NotAsked, Forbidden: ran && f.Changes && !changed}
 }
 
 // Count returns how many findings have an outcome.

@@ -8,7 +8,7 @@ var Probes = []string{"host", "hns", "runtime"}
 // Facts returns what our programs assume of Windows and no source settles, by probe. The caller owns the list.
 func Facts() []Fact {
 	var all []Fact
-	for probe, facts := range map[string][]Fact{"hns": hnsFacts} {
+	for probe, facts := range map[string][]Fact{"host": hostFacts, "hns": hnsFacts, "runtime": runtimeFacts} {
 		for _, f := range facts {
 			f.Probe = probe
 			all = append(all, f)

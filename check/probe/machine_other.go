@@ -5,6 +5,7 @@ package probe
 import (
 	"context"
 	"errors"
+	"os"
 
 	"porthole.dev/porthole/check"
 )
@@ -14,5 +15,18 @@ var errNotWindows = errors.New("the probes ask a Windows host: run them there, o
 
 // RunHNS asks this host's HNS.
 func RunHNS(context.Context, Options) (check.Report, error) { return check.Report{}, errNotWindows }
+
+// RunHost asks this machine about names, addresses, identifiers and files.
+func RunHost(context.Context, Options) (check.Report, error) { return check.Report{}, errNotWindows }
+
+// withShared calls f while a file is open for writing.
+func withShared(path string, f func() error) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return f()
+}
 
 func release() string { return "" }

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"syscall"
 	"time"
+
+	"google.golang.org/grpc/status"
 
 	"porthole.dev/porthole/check"
 	"porthole.dev/porthole/hns"
@@ -135,11 +138,19 @@ func (r *recorder) finish(ctx context.Context) check.Report {
 	return r.report
 }
 
-// code is the code of an error of HNS as our other outputs write it: facility 7 reduced to the Win32 code.
+// code is the code of an error: of HNS as our other outputs write it, facility 7 reduced to the Win32 code; of the runtime the name
+// of gRPC's; of the system its number.
 func code(err error) string {
 	var e *hns.Error
 	if errors.As(err, &e) && e.Code != 0 {
 		return fmt.Sprintf("0x%x", e.Code)
+	}
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		return fmt.Sprintf("0x%x", uint32(number))
+	}
+	if s, ok := status.FromError(err); ok {
+		return s.Code().String()
 	}
 	return "failed"
 }

@@ -3,9 +3,11 @@ package check
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -36,6 +38,7 @@ type options struct {
 	output, host string
 	dir          string // state folder of the emulated host
 	all          bool
+	from         []string // files with reports of probes, in place of asking
 }
 
 // Command is `porthole check`.
@@ -74,13 +77,14 @@ Exit code: 0 all that was asked is as assumed, 1 something differs, 2 a probe co
 	f.StringSliceVar(&o.probes, "probe", check.Probes, "which probes to run")
 	f.StringVarP(&o.output, "output", "o", "text", "text or json")
 	f.BoolVar(&o.all, "all", false, "also print what is as assumed")
+	f.StringSliceVar(&o.from, "from", nil, "compare these reports of probe programs (JSON) in place of asking this host")
 	hostFlags(f, &o)
 	return c
 }
 
 // runs are the probes by name.
 var runs = map[string]func(context.Context, probe.Options) (check.Report, error){
-	"hns": probe.RunHNS,
+	"host": probe.RunHost, "hns": probe.RunHNS, "runtime": probe.RunRuntime,
 }
 
 func (o options) check() error {
@@ -113,6 +117,14 @@ func run(ctx context.Context, o options, out, errs io.Writer) error {
 	}
 
 	res := result{Failed: map[string]string{}}
+	if len(o.from) > 0 {
+		var err error
+		if res.Reports, err = read(o.from); err != nil {
+			fmt.Fprintln(errs, "porthole:", err)
+			return trouble
+		}
+		o.probes = nil
+	}
 	for _, name := range check.Probes {
 		if !slices.Contains(o.probes, name) || runs[name] == nil {
 			continue
@@ -131,10 +143,28 @@ func run(ctx context.Context, o options, out, errs io.Writer) error {
 	return verdict(res, errs)
 }
 
+// read reads reports that probes wrote. A later file counts before an earlier one of the same probe.
+func read(files []string) ([]check.Report, error) {
+	var reports []check.Report
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		var r check.Report
+		if err := json.Unmarshal(data, &r); err != nil {
+			return nil, fmt.Errorf("%s is no report of a probe: %w", name, err)
+		}
+		reports = slices.Insert(reports, 0, r)
+	}
+	return reports, nil
+}
+
 func printed(res result, o options, out io.Writer) error {
 	if o.output == "json" {
 		return check.PrintJSON(out, res)
 	}
+
 	if len(res.Reports) > 0 && res.Reports[0].Release != "" {
 		fmt.Fprintln(out, "Windows", res.Reports[0].Release)
 	}
