@@ -86,7 +86,7 @@ func (o options) run(ctx context.Context, h host, out io.Writer) error {
 		return err
 	}
 	wanted := o.programs
-	if len(wanted) == 0 {
+	if len(wanted) == 0 && o.verb != "remove" {
 		if wanted, err = besideSelf(); err != nil {
 			return err
 		}

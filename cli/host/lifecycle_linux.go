@@ -26,6 +26,7 @@ func createCommand() *cobra.Command {
 	var o common
 	var build int
 	var address string
+	var firewall bool
 	c := &cobra.Command{
 		Use:     "create NAME",
 		Short:   "Make an emulated Windows host and start it",
@@ -40,7 +41,7 @@ func createCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			create := host.CreateOptions{Name: args[0], Build: build, Progress: progress(c.OutOrStdout())}
+			create := host.CreateOptions{Name: args[0], Build: build, Firewall: firewall, Progress: progress(c.OutOrStdout())}
 			if address != "" {
 				if create.Address, err = netip.ParseAddr(address); err != nil {
 					return fmt.Errorf("--address %s: not an IP address", address)
@@ -57,6 +58,7 @@ func createCommand() *cobra.Command {
 		},
 	}
 
+	c.Flags().BoolVar(&firewall, "firewall", false, "drop what comes in to the host itself, but for what rules allow, as Windows Server does (porthole.exe firewall add makes rules)")
 	o.flags(c, false)
 	c.Flags().IntVar(&build, "build", 20348, "Windows build: 17763 (Server 2019), 20348 (2022), 26100 (2025)")
 	c.Flags().StringVar(&address, "address", "", "address in 10.99.0.0/24 (default: the first free one from .101 on)")

@@ -1,5 +1,5 @@
 /* ws2_32.dll: Wine's own behind a WSAIoctl that knows what Wine 8.0 does not, and a bind that does for UDP what Windows
- * does. Everything else goes on (ws2_32.def). */
+ * does, and marks sockets for the host's firewall. Everything else goes on (ws2_32.def). */
 #define WINSOCK_API_LINKAGE /* these functions are not imported here but made */
 #include <winsock2.h>
 
@@ -88,6 +88,45 @@ static int linux_bind(int fd, const struct sockaddr_in *name)
 	}
 }
 
+#define LINUX_SOL_SOCKET 1
+#define LINUX_SO_MARK 36 /* asm-generic/socket.h */
+
+/* program_mark says which program a socket belongs to: Mark of package emulator/firewall. */
+static uint32_t program_mark(void)
+{
+	static uint32_t mark; /* 0: not known yet; every thread finds the same */
+	WCHAR path[MAX_PATH];
+	uint32_t hash = 2166136261u; /* FNV-1a */
+	DWORD i, length;
+
+	if (mark)
+		return mark;
+	length = GetModuleFileNameW(NULL, path, MAX_PATH);
+	for (i = 0; i < length; i++) {
+		WCHAR c = path[i] >= L'A' && path[i] <= L'Z' ? path[i] + (L'a' - L'A') : path[i];
+
+		hash = (hash ^ (c & 0xff)) * 16777619u;
+		hash = (hash ^ (c >> 8)) * 16777619u;
+	}
+	return mark = 0xf0000000u | hash >> 4;
+}
+
+/* marked marks a socket that was bound; result is bind's. A program that may not set marks, in a pod, has no firewall before it. */
+static int marked(SOCKET s, int result)
+{
+	uint32_t mark = program_mark();
+	int fd;
+
+	if (result)
+		return result;
+	fd = linux_socket(s);
+	if (fd >= 0) {
+		linux_call(SYS_SETSOCKOPT, fd, LINUX_SOL_SOCKET, LINUX_SO_MARK, (intptr_t)&mark, sizeof mark);
+		linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
+	}
+	return 0;
+}
+
 /* Wine 8.0 (server/sock.c, bind_to_interface) binds a UDP socket that asks for one IPv4 address of the host to the
  * interface of that address instead, and to any address, so that it receives broadcasts. Then nothing reaches it that
  * comes in by another interface, its answers have the address of the interface they leave by, and a port can be
@@ -101,7 +140,7 @@ int WINAPI bind(SOCKET s, const struct sockaddr *name, int size)
 	int fd, result;
 
 	if (!bound_to_interface(s, name, size))
-		return wine_bind(s, name, size);
+		return marked(s, wine_bind(s, name, size));
 	any_port = *(const struct sockaddr_in *)name;
 	any_port.sin_port = 0;
 	result = wine_bind(s, (const struct sockaddr *)&any_port, sizeof any_port);
@@ -112,7 +151,7 @@ int WINAPI bind(SOCKET s, const struct sockaddr *name, int size)
 		return fail(WSAENOBUFS);
 	result = linux_bind(fd, (const struct sockaddr_in *)name);
 	linux_call(SYS_CLOSE, fd, 0, 0, 0, 0);
-	return result;
+	return marked(s, result);
 }
 
 /* Wine remembers the port of its own binding. */

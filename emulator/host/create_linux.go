@@ -18,6 +18,8 @@ type CreateOptions struct {
 	Name    string
 	Build   int        // Windows build
 	Address netip.Addr // in lab.Underlay; zero: the first free one from firstAddress on
+	// Firewall is Host.Firewall.
+	Firewall bool
 	// Progress is called before something that takes seconds; may be nil.
 	Progress func(what string)
 }
@@ -27,7 +29,7 @@ var firstAddress = netip.MustParseAddr("10.99.0.101")
 
 // Create makes a host on its own: folder, network, C:. Its processes are not started. If it fails, nothing is left.
 func (s Store) Create(ctx context.Context, o CreateOptions) (Host, error) {
-	h := Host{Name: o.Name, OS: "windows", Build: o.Build, Netns: lab.Netns(o.Name), Standalone: true, Dir: s.Folder(o.Name)}
+	h := Host{Name: o.Name, OS: "windows", Build: o.Build, Netns: lab.Netns(o.Name), Standalone: true, Firewall: o.Firewall, Dir: s.Folder(o.Name)}
 	if err := s.checkNew(o); err != nil {
 		return h, err
 	}

@@ -37,9 +37,13 @@ type Process struct {
 //     pipes exist between Windows programs only.
 func (h Host) Processes(tools wine.Tools, porthole string, containers bool) []Process {
 	host := []string{"--host-dir", h.Dir, "--build", strconv.Itoa(h.Build)}
+	hnsd := append([]string{"host-hnsd"}, host...)
+	if h.Firewall {
+		hnsd = append(hnsd, "--firewall")
+	}
 	list := []Process{
 		{Name: "wineserver", Path: tools.Server, Args: []string{"-f", "-p"}, Env: tools.Env(h.Prefix())},
-		{Name: "hnsd", Path: porthole, Args: append([]string{"host-hnsd"}, host...), Listens: wire.HNSAddress},
+		{Name: "hnsd", Path: porthole, Args: hnsd, Listens: wire.HNSAddress},
 	}
 	if !containers {
 		list = append(list, Process{Name: "scm", Path: porthole, Args: []string{"host-scm", "--host-dir", h.Dir}, Follows: "wineserver"})

@@ -39,6 +39,8 @@ const (
 	// Interface reads or changes the settings of an interface for one address family: VerbGet or VerbSet, and FamilyIPv4 or
 	// FamilyIPv6. The handle is LinkHandle(index, flags); that of the answer to VerbGet is LinkHandle(MTU, flags).
 	Interface
+	// Firewall replaces the rules of the host's inbound firewall by the first text: a JSON list of rules as the registry has them.
+	Firewall
 
 	// Hello begins a connection: the handle is the process id, the first text the program's file name.
 	Hello Op = 1000

@@ -217,6 +217,8 @@ func functionName(q wire.Request) string {
 		return "IpForwardEntry " + q.Text[0]
 	case wire.Address:
 		return "UnicastIpAddressEntry " + q.Text[0]
+	case wire.Firewall:
+		return "Firewall"
 	case wire.Interface:
 		return "IpInterfaceEntry " + q.Text[0]
 	}
@@ -245,6 +247,8 @@ func (s programs) run(ctx context.Context, who caller, q wire.Request) wire.Answ
 		err = s.changeAddress(ctx, q)
 	case q.Op == wire.Interface:
 		a, err = s.hostInterface(ctx, q)
+	case q.Op == wire.Firewall:
+		err = s.walls.set(ctx, q)
 	case ok:
 		a, err = s.runHCN(ctx, who, q)
 	default:

@@ -7,12 +7,14 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/emulator/firewall"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/internal/platform"
@@ -27,7 +29,9 @@ type Options struct {
 	Uplink  string // interface whose addresses are the node's; may be absent
 	Plane   DataPlane
 	Profile string // name of the HNS to be, over the build's; empty: the build's
-	Latency string // name of the table of latencies to inject; empty: none
+	// Firewall drops what comes in to the host itself, but for what rules allow.
+	Firewall bool
+	Latency  string // name of the table of latencies to inject; empty: none
 }
 
 // Run serves until ctx ends. Only one daemon can run per host: a second one finds the address in use.
@@ -60,6 +64,13 @@ func Run(ctx context.Context, o Options) error {
 	}
 
 	s.latency.set(table)
+	s.walls.path = filepath.Join(o.HostDir, "hnsd", "firewall.json")
+	if o.Firewall {
+		s.walls.apply = func(ctx context.Context, rules []firewall.Rule) error { return firewall.Apply(ctx, o.Netns, rules) }
+		if err := s.walls.open(ctx); err != nil {
+			return err
+		}
+	}
 	if err := s.restore(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "carrying the state found on disk; will try again")
 	}

@@ -63,6 +63,7 @@ type Service struct {
 	pool    pool
 
 	guests      guests
+	walls       walls
 	subscribers subscribers
 	handles     handles
 }

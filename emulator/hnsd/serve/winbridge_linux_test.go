@@ -104,6 +104,11 @@ func startBridgeHost(t *testing.T, build int) *bridgeHost { return startProfileH
 
 // startProfileHost is startBridgeHost with another HNS than the build's; "": the build's.
 func startProfileHost(t *testing.T, build int, profile string) *bridgeHost {
+	return startHostWith(t, build, func(o *Options) { o.Profile = profile })
+}
+
+// startHostWith is startBridgeHost with other options of HNS.
+func startHostWith(t *testing.T, build int, adjust func(*Options)) *bridgeHost {
 	h := &bridgeHost{t: t, dir: t.TempDir()}
 	host, out := netspace.New(t, "host"), netspace.New(t, "out")
 	h.path, h.out = host.Path, out.Path
@@ -122,7 +127,9 @@ func startProfileHost(t *testing.T, build int, profile string) *bridgeHost {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() {
-			done <- Run(ctx, Options{HostDir: h.dir, Build: build, Profile: profile, Netns: h.path, Listen: testListen, Uplink: "eth0", Plane: h.plane})
+			o := Options{HostDir: h.dir, Build: build, Netns: h.path, Listen: testListen, Uplink: "eth0", Plane: h.plane}
+			adjust(&o)
+			done <- Run(ctx, o)
 		}()
 		wait.NoError(t, 10*time.Second, "the socket of HNS", func() error {
 			_, err := os.Stat(control.Socket(h.dir))

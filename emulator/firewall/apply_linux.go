@@ -1,0 +1,25 @@
+package firewall
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+// Apply puts rules into force in the network namespace at a path ("": the caller's own), in place of those before.
+func Apply(ctx context.Context, netns string, rules []Rule) error {
+	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
+	var out bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(Script(rules)), &out, &out
+	if err := platform.StartInNetns(netns, cmd); err != nil {
+		return fmt.Errorf("applying the host's firewall: %w", err)
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("applying the host's firewall: %w: %s", err, bytes.TrimSpace(out.Bytes()))
+	}
+	return nil
+}

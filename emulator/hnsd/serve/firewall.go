@@ -1,0 +1,77 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"porthole.dev/porthole/emulator/firewall"
+	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/wire"
+	"porthole.dev/porthole/internal/atomicfile"
+)
+
+// walls keeps the rules of the host's inbound firewall, and puts them into force if the host has one.
+type walls struct {
+	mu    sync.Mutex
+	path  string                                       // of the file that keeps them
+	apply func(context.Context, []firewall.Rule) error // nil: the firewall is off
+}
+
+// open puts the rules of the file into force.
+func (w *walls) open(ctx context.Context) error {
+	var texts []string
+	data, err := os.ReadFile(w.path)
+	if err == nil {
+		err = json.Unmarshal(data, &texts)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("reading the host's firewall rules: %w", err)
+	}
+	return w.put(ctx, texts)
+}
+
+// set replaces the rules by those of a request: a JSON list of texts as Windows' registry has them.
+func (w *walls) set(ctx context.Context, q wire.Request) error {
+	var texts []string
+	if err := json.Unmarshal([]byte(q.Text[0]), &texts); err != nil {
+		return hnsd.ErrInvalidParameter.WithText("firewall rules: %v", err)
+	}
+	if err := w.put(ctx, texts); err != nil {
+		return hnsd.ErrInvalidParameter.WithText("%v", err)
+	}
+	return nil
+}
+
+func (w *walls) put(ctx context.Context, texts []string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var rules []firewall.Rule
+	for _, text := range texts {
+		r, in, err := firewall.Parse(text)
+		if err != nil {
+			return err
+		}
+		if in {
+			rules = append(rules, r)
+		}
+	}
+
+	if w.apply != nil {
+		if err := w.apply(ctx, rules); err != nil {
+			return err
+		}
+	}
+	data, err := json.Marshal(append([]string{}, texts...))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(w.path), 0o755); err != nil {
+		return err
+	}
+	return atomicfile.Write(w.path, data, 0o600)
+}
