@@ -220,6 +220,9 @@ func (w *world) testStatus(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		if h := r.RuntimeHandlers; len(h) != 2 || h[0].Name != "" || h[1].Name != "runhcs-wcow-process" || h[0].Features != nil {
+			t.Errorf("runtime handlers: %v", h)
+		}
 		for _, c := range r.Status.Conditions {
 			if c.Type == runtimeapi.NetworkReady && !c.Status {
 				return errors.New(c.Message)
@@ -316,6 +319,7 @@ func (w *world) testMounts(t *testing.T, p pod) {
 	w.remove(t, id)
 
 	id = w.started(t, p, "refuses", mounted, "serve")
+	w.logShows(t, id, "serving HTTP")                                              // docs/limits.md: an exec beside the start of the program
 	for _, file := range []string{`C:\etc\foo\other.txt`, `C:\etc\foo\word.txt`} { // a new file, and one that is there
 		r := w.exec(t, id, "testapp.exe", "write", file, "no")
 		if r.ExitCode == 0 || !strings.Contains(string(r.Stderr), "denied") { // Windows: Access is denied. Wine: Access denied.

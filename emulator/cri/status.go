@@ -8,14 +8,17 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Status takes containerd's word for the runtime. Its handlers are those of a Windows host without Hyper-V. The network is ready when Windows has a CNI configuration, because
-// the Linux one, which names our shim, is always there.
+// Status takes containerd's word for the runtime. Its handlers are those of a Windows host without Hyper-V. The network is ready when
+// Windows has a CNI configuration, because the Linux one, which names our shim, is always there.
 func (s service) Status(ctx context.Context, r *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	answer, err := s.runtime.Status(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	answer.RuntimeHandlers = []*runtimeapi.RuntimeHandler{{}, {Name: processHandler}}
+	if answer.Features != nil {
+		answer.Features.UserNamespacesHostNetwork = false // containerd 2.3.6 has it on Linux only
+	}
 	if _, err := WindowsCNIConfig(s.o.HostDir); err != nil {
 		for _, c := range answer.GetStatus().GetConditions() {
 			if c.Type == runtimeapi.NetworkReady {

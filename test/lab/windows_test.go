@@ -1,0 +1,86 @@
+package lab
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/testkit/wait"
+)
+
+// windowsPod is a pod of the test program on a Windows node. spec is further lines of its spec, container those of its container.
+func windowsPod(t *testing.T, name, args, spec, container string) {
+	t.Helper()
+	apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  restartPolicy: Never
+  nodeSelector: {kubernetes.io/os: windows}
+  terminationGracePeriodSeconds: 1
+%s
+  containers:
+  - name: app
+    image: porthole/testapp:1
+    args: %s
+%s
+`, name, spec, args, container))
+}
+
+// TestExitCodesOfWindows: kubectl shows exit codes as Windows has them, in 32 bits and with their sign.
+func TestExitCodesOfWindows(t *testing.T) {
+	onWindows := map[string]int32{"300": 300, "3221225786": -1073741510, "256": 256} // the second is 0xC000013A, Ctrl+C
+	for code := range onWindows {
+		windowsPod(t, "code-"+code, `[exit, "`+code+`"]`, "", "")
+	}
+	for code, want := range onWindows {
+		waitPod(t, "code-"+code, podWait, func(p *v1.Pod) error {
+			for _, s := range p.Status.ContainerStatuses {
+				if end := s.State.Terminated; end != nil && end.ExitCode == want && end.Reason == "Error" && p.Status.Phase == v1.PodFailed {
+					return nil
+				}
+			}
+			return fmt.Errorf("has not ended with %d", want)
+		})
+	}
+}
+
+// TestHostProcessAndHostNetwork: a pod of which only the container says that it is a HostProcess container runs; one that asks for
+// the node's network without being such a pod shows the address that it really has; a user that Windows does not know is told in an
+// event; a read-only volume cannot be written.
+func TestHostProcessAndHostNetwork(t *testing.T) {
+	windowsPod(t, "hpc", "[id]", "  hostNetwork: true", `    securityContext: {windowsOptions: {hostProcess: true, runAsUserName: 'NT AUTHORITY\SYSTEM'}}`)
+	windowsPod(t, "hostnet", "[serve, --http, ':8080']", "  hostNetwork: true", "")
+	windowsPod(t, "foolish", "[id]", "  securityContext: {windowsOptions: {runAsUserName: FooLish}}", "")
+	windowsPod(t, "readonly", `[write, 'C:\data\file', text]`, "  volumes: [{name: data, emptyDir: {}}]", `    volumeMounts: [{name: data, mountPath: 'C:\data', readOnly: true}]`)
+
+	hpc := waitPod(t, "hpc", podWait, succeeded)
+	if hpc.Status.PodIP != hpc.Status.HostIP {
+		t.Errorf("a HostProcess pod has the address %s on the node %s", hpc.Status.PodIP, hpc.Status.HostIP)
+	}
+	pods := netip.MustParsePrefix("10.244.0.0/16")
+	p := waitPod(t, "hostnet", podWait, isReady)
+	if ip, err := netip.ParseAddr(p.Status.PodIP); err != nil || !pods.Contains(ip) {
+		t.Errorf("a pod on the node's network has the address %q, want one of %s, as the runtime gives it", p.Status.PodIP, pods)
+	}
+
+	wait.NoError(t, podWait, "an event names the wrong user", func() error {
+		out, err := kubectlErr("get", "events", "--field-selector", "involvedObject.name=foolish,reason=FailedCreatePodSandBox", "-o", "jsonpath={.items[*].message}")
+		if err == nil && !strings.Contains(string(out), "The user name or password is incorrect.") {
+			err = fmt.Errorf("events: %s", out)
+		}
+		return err
+	})
+	waitPod(t, "readonly", podWait, func(p *v1.Pod) error {
+		for _, s := range p.Status.ContainerStatuses {
+			if s.State.Terminated != nil && s.State.Terminated.ExitCode == 1 {
+				return nil
+			}
+		}
+		return fmt.Errorf("was not refused the write")
+	})
+}
