@@ -32,16 +32,19 @@ func DefaultConfig() Config {
 	return Config{LinuxNodes: 1, WindowsNodes: 2, WindowsBuild: "20348", Network: routes.DefaultMode, APIPort: 6443, RegistryPort: 5000}
 }
 
-// maxNodes of one system: the lab's addresses are .11 to .19 and .21 to .29.
-const maxNodes = 9
+// Nodes have the lab's addresses .11 to .19 and .21 to .60; hosts on their own begin at .101.
+const (
+	maxLinuxNodes   = 9
+	maxWindowsNodes = 40
+)
 
 // Validate returns an error that names the flag with a wrong value and the values that it may have.
 func (c Config) Validate() error {
-	if c.LinuxNodes < 1 || c.LinuxNodes > maxNodes {
-		return fmt.Errorf("--linux-nodes %d: must be 1 to %d (the control plane and CoreDNS run on lin01)", c.LinuxNodes, maxNodes)
+	if c.LinuxNodes < 1 || c.LinuxNodes > maxLinuxNodes {
+		return fmt.Errorf("--linux-nodes %d: must be 1 to %d (the control plane and CoreDNS run on lin01)", c.LinuxNodes, maxLinuxNodes)
 	}
-	if c.WindowsNodes < 0 || c.WindowsNodes > maxNodes {
-		return fmt.Errorf("--windows-nodes %d: must be 0 to %d", c.WindowsNodes, maxNodes)
+	if c.WindowsNodes < 0 || c.WindowsNodes > maxWindowsNodes {
+		return fmt.Errorf("--windows-nodes %d: must be 0 to %d", c.WindowsNodes, maxWindowsNodes)
 	}
 	if _, err := c.builds(); err != nil {
 		return fmt.Errorf("--windows-build %s: %w", c.WindowsBuild, err)

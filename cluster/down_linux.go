@@ -58,7 +58,7 @@ func Down(ctx context.Context, o DownOptions) error {
 	config, err := readConfig(l)
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // without the file no node was made: namespaces are another folder's
 		config = DefaultConfig()
-		config.LinuxNodes, config.WindowsNodes = maxNodes, maxNodes // as much of it as exists
+		config.LinuxNodes, config.WindowsNodes = maxLinuxNodes, maxWindowsNodes // as much of it as exists
 	}
 
 	var errs []error

@@ -52,7 +52,7 @@ func TestConfigValidate(t *testing.T) {
 		"no build":        {func(c *Config) { c.WindowsBuild = "20348," }, "is no build of Windows"},
 		"not emulated":    {func(c *Config) { c.WindowsBuild = "19041" }, "20348"},
 		"unknown network": {func(c *Config) { c.Network = "ipip" }, "--network ipip"},
-		"too many":        {func(c *Config) { c.WindowsNodes = 10 }, "--windows-nodes 10"},
+		"too many":        {func(c *Config) { c.WindowsNodes = 41 }, "--windows-nodes 41"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := DefaultConfig()
