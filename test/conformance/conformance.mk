@@ -9,15 +9,17 @@ CONFORMANCE_SUITE := $(CONFORMANCE_OUT)/e2e.test
 CONFORMANCE_PROGRAMS := $(addprefix $(CONFORMANCE_OUT)/,ginkgo sh agnhost nonewprivs sample-apiserver etcd windows/agnhost.exe windows/sh.exe)
 CONFORMANCE_DATA := $(CONFORMANCE_OUT)/data
 
-# What to run: FOCUS, a regular expression that picks tests by name; NODE, lin or win; PARALLEL, how many at once.
+# What to run: FOCUS, a regular expression that picks tests by name; NODE, lin or win; SUITE, conformance or sig-windows;
+# PARALLEL, how many at once.
 FOCUS ?=
 NODE ?= lin
+SUITE ?= conformance
 PARALLEL ?= 10
 CONFORMANCE_FLAGS ?=
 
 .PHONY: conformance
-conformance: deps-conformance build conformance-build ## upstream's conformance suite on a local cluster [FOCUS=regexp] [NODE=lin|win] [PARALLEL=n]
-	go run ./test/conformance -bin $(BIN) -node $(NODE) -parallel $(PARALLEL) -focus "$(FOCUS)" $(CONFORMANCE_FLAGS)
+conformance: deps-conformance build conformance-build ## upstream's conformance suite on a local cluster [FOCUS=regexp] [NODE=lin|win] [SUITE=sig-windows] [PARALLEL=n]
+	go run ./test/conformance -bin $(BIN) -node $(NODE) -suite $(SUITE) -parallel $(PARALLEL) -focus "$(FOCUS)" $(CONFORMANCE_FLAGS)
 
 .PHONY: conformance-smoke
 conformance-smoke: deps-conformance build conformance-build ## a few of these tests, in at most 5 minutes; `make test` runs them too

@@ -30,9 +30,10 @@ type options struct {
 	bin      string        // folder of the built programs
 	dir      string        // state folder of the cluster
 	node     string        // lin or win: which nodes the pods run on
+	suite    string        // conformance, or sig-windows: what upstream tests of Windows nodes
 	focus    string        // regular expression that a test's name must match; empty: all
 	skip     string        // regular expression of tests to leave out; empty: none
-	labels   string        // which of the suite's labels, as ginkgo's --label-filter
+	labels   string        // which of the suite's labels, as ginkgo's --label-filter; empty: those of suite
 	parallel int           // ginkgo processes
 	limit    time.Duration // for the whole suite
 	repo     string        // where to write results and the document; empty: nowhere
@@ -49,9 +50,10 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.bin, "bin", "bin", "folder of the built programs")
 	f.StringVar(&o.dir, "dir", "/var/lib/porthole", "state folder of the cluster; one that runs there with the right nodes is used")
 	f.StringVar(&o.node, "node", "lin", "which nodes to judge: lin or win")
+	f.StringVar(&o.suite, "suite", "conformance", "which tests: conformance, or sig-windows (with -node win)")
 	f.StringVar(&o.focus, "focus", "", "regular expression that a test's name must match")
 	f.StringVar(&o.skip, "skip", "", "regular expression of tests to leave out")
-	f.StringVar(&o.labels, "labels", "Conformance", "which of the suite's labels, as an expression for ginkgo")
+	f.StringVar(&o.labels, "labels", "", "which of the suite's labels, as an expression for ginkgo (default: those of -suite)")
 	f.IntVar(&o.parallel, "parallel", 10, "tests at once; those that must be alone come last")
 
 	f.DurationVar(&o.limit, "limit", 3*time.Hour, "end the suite after this time")
@@ -68,6 +70,12 @@ func parse(args []string) (options, error) {
 	if o.node != "lin" && o.node != "win" {
 		return o, fmt.Errorf("-node %s: must be lin or win", o.node)
 	}
+	if suiteLabels[o.suite] == "" || o.suite == sigWindows && o.node != "win" {
+		return o, fmt.Errorf("-suite %s -node %s: must be conformance, or sig-windows with -node win", o.suite, o.node)
+	}
+	if o.labels == "" {
+		o.labels = suiteLabels[o.suite]
+	}
 	if o.parallel < 1 {
 		return o, fmt.Errorf("-parallel %d: at least 1", o.parallel)
 	}
@@ -77,9 +85,23 @@ func parse(args []string) (options, error) {
 	}
 
 	if o.logs == "" {
-		o.logs = filepath.Join(o.bin, "conformance", "logs-"+o.node)
+		o.logs = filepath.Join(o.bin, "conformance", "logs-"+o.set())
 	}
 	return o, nil
+}
+
+// sigWindows is the suite of upstream's group for Windows, test/e2e/windows.
+const sigWindows = "sig-windows"
+
+// suiteLabels are the labels of the tests of each suite.
+var suiteLabels = map[string]string{"conformance": "Conformance", sigWindows: sigWindows}
+
+// set names the results of what was chosen: "lin", "win" or "sig-windows".
+func (o options) set() string {
+	if o.suite == sigWindows {
+		return sigWindows
+	}
+	return o.node
 }
 
 // run brings up the cluster, pushes images, runs the suite and writes down what it found. An error also means: some test
@@ -113,6 +135,13 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 
+	if o.suite == sigWindows {
+		stop, err := c.outside(ctx)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	list, err := c.suite(ctx)
 	summarise(os.Stdout, list)
 	if err != nil && len(list) == 0 {
@@ -173,19 +202,19 @@ func count(list []result, state string) int {
 func write(o options, list []result) error {
 	home := filepath.Join(o.repo, "test", "conformance")
 	all := map[string]results{}
-	for _, node := range []string{"lin", "win"} {
-		have, err := loadResults(filepath.Join(home, "results-"+node+".json"))
+	for set := range titles {
+		have, err := loadResults(filepath.Join(home, "results-"+set+".json"))
 		if err != nil {
 			return err
 		}
-		all[node] = have
+		all[set] = have
 	}
 
-	all[o.node].add(list)
+	all[o.set()].add(list)
 	if len(list) > 0 && o.focus == "" && o.skip == "" {
-		all[o.node].keep(list) // the suite may have lost tests since earlier runs
+		all[o.set()].keep(list) // the suite may have lost tests since earlier runs
 	}
-	if err := all[o.node].save(filepath.Join(home, "results-"+o.node+".json")); err != nil {
+	if err := all[o.set()].save(filepath.Join(home, "results-"+o.set()+".json")); err != nil {
 		return err
 	}
 	why, err := loadReasons(filepath.Join(home, "reasons.json"))
@@ -200,5 +229,5 @@ func write(o options, list []result) error {
 	ran := results{}
 	ran.add(list)
 
-	return errors.Join(cut(list), why.check(o.node, ran))
+	return errors.Join(cut(list), why.check(o.set(), ran))
 }

@@ -229,22 +229,31 @@ func sigOf(test string) string {
 	return "other"
 }
 
-var nodeTitles = map[string]string{"lin": "Linux nodes", "win": "Emulated Windows nodes"}
+// sigWindowsTests is how many tests Kubernetes 1.36.3 labels sig-windows (counted by a dry run of the suite).
+const sigWindowsTests = 38
+
+// titles of the sets of results.
+var titles = map[string]string{"lin": "Linux nodes", "win": "Emulated Windows nodes", "sig-windows": "Upstream's own tests of Windows nodes"}
 
 // document is docs/conformance.md: a table and the tests that do not pass, for each system that has results.
 func document(all map[string]results, why reasons) string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("# Conformance\n")
-	p("Kubernetes' own conformance suite, of the version that the cluster has, against our kubelet. `make conformance` runs it and writes this")
-	p("file; reasons stand in `test/conformance/reasons.json`, and one for a test that passes is an error. The images that the tests")
-	p("name are made of free parts, see `test/conformance/README.md`.")
+	p("This is what Kubernetes' own tests found. `make conformance` runs them against our kubelet on a local cluster and writes this file.")
+	p("The tests are those of the cluster's Kubernetes version. A test that fails or is skipped has a reason, which stands in")
+	p("`test/conformance/reasons.json`; a reason for a test that passes is an error. The tests' images are made of free programs: see")
+	p("`test/conformance/README.md`.")
 	for _, node := range slices.Sorted(maps.Keys(all)) {
 		have := all[node]
 		if len(have) == 0 {
 			continue
 		}
-		p("\n## %s", nodeTitles[node])
+		p("\n## %s", titles[node])
+		if node == "sig-windows" {
+			p("`make conformance NODE=win SUITE=sig-windows` runs the tests that upstream has for Windows nodes only (test/e2e/windows).")
+			p("%d of the %d have run so far.", len(have), sigWindowsTests)
+		}
 		table(p, have)
 		rest(p, node, have, why)
 	}
@@ -278,7 +287,7 @@ func table(p func(string, ...any), have results) {
 		first, last = min(first, one.When), max(last, one.When)
 	}
 
-	p("The last run of each test, between %s and %s.\n", first, last)
+	p("The table counts the last run of each test. These runs were between %s and %s.\n", first, last)
 	p("| group | passed | of these %d times in a row | failed | skipped |\n|---|---|---|---|---|", enough)
 	for _, sig := range slices.Sorted(maps.Keys(sigs)) {
 		c := sigs[sig]

@@ -123,7 +123,7 @@ func TestDocument(t *testing.T) {
 			t.Errorf("the document lacks %q:\n%s", want, text)
 		}
 	}
-	if strings.Contains(text, nodeTitles["win"]) {
+	if strings.Contains(text, titles["win"]) {
 		t.Error("the document has a section for nodes without results")
 	}
 }
@@ -136,7 +136,7 @@ func TestDocumentIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for node := range nodeTitles {
+	for node := range titles {
 		if all[node], err = loadResults("results-" + node + ".json"); err != nil {
 			t.Fatal(err)
 		}

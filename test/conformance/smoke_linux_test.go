@@ -29,7 +29,7 @@ func TestSmoke(t *testing.T) {
 		t.Skip("a cluster needs root")
 	}
 	o := options{
-		bin: bin, dir: "/var/tmp/porthole-smoke", node: "lin", focus: smoke, labels: "Conformance", parallel: 6, limit: 4 * time.Minute,
+		bin: bin, dir: "/var/tmp/porthole-smoke", node: "lin", suite: "conformance", focus: smoke, labels: "Conformance", parallel: 6, limit: 4 * time.Minute,
 		logs: t.TempDir(),
 	}
 	if err := run(t.Context(), o); err != nil {

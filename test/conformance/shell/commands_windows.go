@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ import (
 // commands that tests use in images for Windows and that neither the shell nor the core utilities have. Only the options
 // that tests use are there.
 var commands = map[string]func(ctx context.Context, c interp.HandlerContext, args []string) error{
-	"env": env, "sleep": sleep, "hostname": hostname, "grep": grep, "head": head, "tail": tail, "wget": wget, "curl": wget,
+	"env": env, "sleep": sleep, "hostname": hostname, "grep": grep, "head": head, "tail": tail, "wget": wget, "curl": curl,
 	"nslookup": nslookup, "date": date, "seq": seq, "wc": wc, "sync": nothing, "chown": nothing, "id": id, "uname": uname,
 	"powershell": powershell, "nc": nc, "mv": move, "expr": expr, "dig": dig, "hexdump": hexdump, "awk": awk,
 }
@@ -428,6 +429,16 @@ func hexdump(_ context.Context, c interp.HandlerContext, args []string) error {
 // wget fetches the last operand, or posts to it what --post-data has, and prints the body. Options of wget and curl that
 // say how long to wait and how much to tell are accepted.
 func wget(ctx context.Context, c interp.HandlerContext, args []string) error {
+	return fetch(ctx, c, args, true)
+}
+
+// curl takes an answer that says an error for an answer, unless it is told otherwise.
+func curl(ctx context.Context, c interp.HandlerContext, args []string) error {
+	return fetch(ctx, c, args, slices.Contains(args, "--fail") || slices.Contains(args, "-f"))
+}
+
+// fetch gets an address. strict makes a status from 400 on an error.
+func fetch(ctx context.Context, c interp.HandlerContext, args []string, strict bool) error {
 	takesValue := []string{"-T", "-O", "-o", "--connect-timeout", "--max-time", "-m", "--timeout", "-X", "-w", "--interface", "-t", "--tries"}
 	address, limit, method, data := "", 30*time.Second, http.MethodGet, ""
 	for i := 0; i < len(args); i++ {
@@ -458,7 +469,11 @@ func wget(ctx context.Context, c interp.HandlerContext, args []string) error {
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	resp, err := http.DefaultClient.Do(req)
+	client := http.DefaultClient
+	if slices.Contains(args, "-k") || slices.Contains(args, "--insecure") {
+		client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}
@@ -467,7 +482,7 @@ func wget(ctx context.Context, c interp.HandlerContext, args []string) error {
 		return err
 	}
 
-	if resp.StatusCode >= 400 {
+	if strict && resp.StatusCode >= 400 {
 		return fmt.Errorf("server returned error: %s", resp.Status)
 	}
 	return nil

@@ -2,20 +2,31 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
 	"mvdan.cc/sh/v3/interp"
 )
 
-// powershell does what the one script does that tests run: mounttest of agnhost reads a file's permissions through
-// filePermissions.ps1 -FileName FILE, which prints them as an octal number.
-func powershell(_ context.Context, c interp.HandlerContext, args []string) error {
+// powershell does what the scripts do that tests run: sleep -Seconds N (also Start-Sleep N); a loop in eight jobs, which uses all the
+// time of the processors that it gets; and filePermissions.ps1 -FileName FILE, by which mounttest of agnhost reads a file's permissions
+// as an octal number.
+func powershell(ctx context.Context, c interp.HandlerContext, args []string) error {
 	script, file := "", ""
+	if text := strings.Join(args, " "); sleeps.MatchString(text) {
+		seconds, _ := strconv.Atoi(sleeps.FindStringSubmatch(text)[1]) // digits by the expression
+		return wait(ctx, time.Duration(seconds)*time.Second)
+	} else if burns.MatchString(text) {
+		return burn(ctx)
+	}
+
 	for i, a := range args {
 		switch {
 		case strings.EqualFold(a, "-FileName") && i+1 < len(args):
@@ -25,7 +36,7 @@ func powershell(_ context.Context, c interp.HandlerContext, args []string) error
 		}
 	}
 	if script != "filePermissions.ps1" || file == "" {
-		return errors.New("only filePermissions.ps1 -FileName FILE is known here")
+		return fmt.Errorf("%q is not known here: only sleep, a loop in eight jobs, and filePermissions.ps1 -FileName FILE", args)
 	}
 	acl, err := accessOf(file)
 	if err != nil {
@@ -33,6 +44,36 @@ func powershell(_ context.Context, c interp.HandlerContext, args []string) error
 	}
 	fmt.Fprintf(c.Stdout, "0%o\n", acl.mode())
 	return nil
+}
+
+var (
+	sleeps = regexp.MustCompile(`^(?:-Command |-c )?(?:sleep|Start-Sleep)(?: -Seconds)? (\d+)$`)
+	burns  = regexp.MustCompile(`^-Command foreach \(\$loopnumber in 1\.\.8\) \{ Start-Job `)
+)
+
+func wait(ctx context.Context, long time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(long):
+		return nil
+	}
+}
+
+// burn computes in eight threads until ctx ends.
+func burn(ctx context.Context) error {
+	var jobs sync.WaitGroup
+	for range 8 {
+		jobs.Go(func() {
+			for n := uint64(1); ctx.Err() == nil; {
+				for range 1 << 20 {
+					n = n*1340371 + 1
+				}
+			}
+		})
+	}
+	jobs.Wait()
+	return ctx.Err()
 }
 
 // access is what a file's security descriptor says, in names of accounts as Get-Acl has them.
