@@ -29,7 +29,7 @@ cluster. A host is a network namespace porthole-NAME, a C: and a Host Networking
   porthole host delete h1`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(createCommand(), startCommand(), runCommand(), deleteCommand(), listCommand(), servicesCommand(), eventsCommand(),
+	c.AddCommand(createCommand(), startCommand(), runCommand(), deleteCommand(), listCommand(), servicesCommand(), eventsCommand(), rebootCommand(),
 		hnsCommand(), runtimeCommand(), ctrCommand(), superviseCommand())
 	return c
 }

@@ -1,0 +1,115 @@
+package host
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"porthole.dev/porthole/cluster/supervise"
+	"porthole.dev/porthole/emulator/hnsd/serve"
+	"porthole.dev/porthole/emulator/host"
+)
+
+// profiles of a reboot: what HNS keeps and loses beside, or in spite of, its defaults.
+var profiles = map[string]serve.RebootRequest{
+	"listed":  {Keep: []string{"Namespace", "Attachment", "Rule"}},
+	"default": {},
+	"all":     {Lose: []string{"Network", "Endpoint", "LoadBalancer", "SdnRoute"}},
+}
+
+func rebootCommand() *cobra.Command {
+	var o common
+	var r host.RebootOptions
+	var profile string
+	var late time.Duration
+	c := &cobra.Command{
+		Use:   "reboot NAME",
+		Short: "Reboot a host, with what that does to HNS, addresses and services",
+		Long: `Reboots a host on its own. Its Windows services are told and stop in their order (--power-cut: none
+is); all programs end; routes that programs made are gone; the registry has another BootId; and HNS keeps or
+loses objects as --profile, --keep and --lose say. Then its processes and automatic services start again.
+
+Profiles, none of them verified on real Windows: ` + "`listed`" + ` keeps everything; ` + "`default`" + ` lists all objects and loses namespaces, the
+places of endpoints in them, and the rules behind load balancers; ` + "`all`" + ` loses every object.
+--keep and --lose name: ` + strings.Join(serve.RebootThings(), ", ") + `.`,
+		Example: `  porthole host reboot h1
+  porthole host reboot h1 --profile all --dhcp-late 20s
+  porthole host reboot h1 --keep Rule --lose RemoteEndpoint -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			base, known := profiles[profile]
+			if !known {
+				return fmt.Errorf("--profile %s: known are %s", profile, strings.Join(slices.Sorted(maps.Keys(profiles)), ", "))
+			}
+			r.HNS = merge(base, r.HNS)
+			r.Late = late > 0
+			_, h, err := o.change("rebooting a host", args[0])
+			if err != nil {
+				return err
+			}
+
+			if !h.Standalone {
+				return fmt.Errorf("host %s belongs to a cluster, whose supervisor starts its programs: only a host of `porthole host create` can be rebooted", h.Name)
+			}
+			release, err := supervise.Hold(runDir(h))
+			if err != nil {
+				return fmt.Errorf("rebooting host %s: %w", h.Name, err)
+			}
+			done, err := h.Reboot(c.Context(), r)
+			release()
+			if err != nil {
+				return err
+			}
+			if late > 0 {
+				select {
+				case <-c.Context().Done():
+				case <-time.After(late):
+				}
+			}
+			if err := done.Arrive(); err != nil {
+				return err
+			}
+			return printReboot(c.OutOrStdout(), h, done, o.output)
+		},
+	}
+
+	o.flags(c, true)
+	c.Flags().StringVar(&profile, "profile", "default", "what HNS loses: listed, default or all")
+	c.Flags().StringSliceVar(&r.HNS.Keep, "keep", nil, "things that HNS keeps in spite of the profile")
+	c.Flags().StringSliceVar(&r.HNS.Lose, "lose", nil, "things that HNS loses in spite of the profile")
+	c.Flags().BoolVar(&r.PowerCut, "power-cut", false, "end everything at once: no service is told")
+	c.Flags().DurationVar(&late, "dhcp-late", 0, "how long after its programs start the host gets its address")
+	return c
+}
+
+// merge adds what was asked for to a profile; the former wins.
+func merge(base, asked serve.RebootRequest) serve.RebootRequest {
+	without := func(list, others []string) []string {
+		return slices.DeleteFunc(slices.Clone(list), func(a string) bool {
+			return slices.ContainsFunc(others, func(b string) bool { return strings.EqualFold(a, b) })
+		})
+	}
+	return serve.RebootRequest{Keep: append(without(base.Keep, asked.Lose), asked.Keep...), Lose: append(without(base.Lose, asked.Keep), asked.Lose...)}
+}
+
+func printReboot(out io.Writer, h host.Host, r host.Rebooted, output string) error {
+	if output == "json" {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(r)
+	}
+	for _, e := range r.Services {
+		fmt.Fprintf(out, "service %s: %s after %v\n", e.Service, e.Phase, e.Took.Round(time.Millisecond))
+	}
+	for _, thing := range slices.Sorted(maps.Keys(r.Lost)) {
+		fmt.Fprintf(out, "HNS lost: %d %s\n", r.Lost[thing], thing)
+	}
+	_, err := fmt.Fprintf(out, "host %s has booted: BootId %d\n", h.Name, r.BootID)
+	return err
+}

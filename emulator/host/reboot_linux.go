@@ -1,0 +1,199 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/emulator/hnsd/serve"
+	"porthole.dev/porthole/emulator/scm"
+	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/platform"
+)
+
+// RebootOptions say what a reboot does to a host.
+type RebootOptions struct {
+	// HNS is what its Host Networking Service keeps and loses.
+	HNS      serve.RebootRequest
+	PowerCut bool // no service is told
+	// Late: the host's address is not there yet when its programs start. Rebooted.Arrive brings it.
+	Late bool
+}
+
+// Rebooted is what a reboot did.
+type Rebooted struct {
+	BootID   uint32         `json:"bootID"`
+	Services []scm.Ended    `json:"services,omitempty"` // how each ended
+	Lost     map[string]int `json:"lost"`               // objects of HNS, by thing
+	// Arrive gives the host its address if that is late.
+	Arrive func() error `json:"-"`
+}
+
+// Reboot plays the reboot of a running host that has a service manager up to the moment at which its processes start again: services are told, all
+// programs end, HNS loses what it loses, routes that programs made are gone, and the registry has the number of the next
+// boot. Whoever keeps the host's processes running must not do so meanwhile, and starts them again afterwards.
+//
+// The machine's clock and processor times go on: they are Linux's.
+func (h Host) Reboot(ctx context.Context, o RebootOptions) (r Rebooted, err error) {
+	steps := []func() error{
+		func() error {
+			if !o.PowerCut {
+				r.Services, err = h.stopServices()
+			}
+			return err
+		},
+		func() error { r.BootID, err = h.nextBoot(ctx); return err },
+		func() error { return h.endPrograms(ctx) },
+		func() error { r.Lost, err = h.rebootHNS(ctx, o.HNS); return err },
+		func() error { return platform.InNetns(platform.NetnsPath(h.Netns), dropRoutes) },
+		func() error {
+			r.Arrive = func() error { return nil }
+			if o.Late {
+				r.Arrive, err = h.takeAddress()
+			}
+			return err
+		},
+	}
+
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return r, fmt.Errorf("rebooting host %s: %w", h.Name, err)
+		}
+	}
+	return r, nil
+}
+
+var bootID = regexp.MustCompile(`"BootId"=dword:([0-9a-f]{8})`)
+
+const prefetchKey = `HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`
+
+// nextBoot counts the number by which Windows tells its boots apart.
+func (h Host) nextBoot(ctx context.Context) (uint32, error) {
+	hive, err := os.ReadFile(filepath.Join(h.Prefix().Dir, "system.reg"))
+	if err != nil {
+		return 0, fmt.Errorf("reading the number of this boot: %w", err)
+	}
+	var last uint64
+	for _, found := range bootID.FindAllSubmatch(hive, -1) { // the last one holds
+		if last, err = strconv.ParseUint(string(found[1]), 16, 32); err != nil {
+			return 0, fmt.Errorf("reading the number of this boot: %w", err)
+		}
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	cmd, err := h.Program(ctx, "reg", "add", prefetchKey, "/v", "BootId", "/t", "REG_DWORD", "/d", strconv.FormatUint(last+1, 10), "/f")
+	if err == nil {
+		err = platform.StartInNetns(platform.NetnsPath(h.Netns), cmd)
+	}
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		return 0, fmt.Errorf("writing the number of the next boot: %w", err)
+	}
+	return uint32(last + 1), nil
+}
+
+// endPrograms ends the host's wineserver, which writes the registry and takes all its programs along.
+func (h Host) endPrograms(ctx context.Context) error {
+	tools, err := wine.Find()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return tools.StopServer(ctx, h.Prefix())
+}
+
+// rebootHNS has HNS forget what it would.
+func (h Host) rebootHNS(ctx context.Context, q serve.RebootRequest) (map[string]int, error) {
+	body, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := h.HNS(ctx, "POST", "/reboot", body)
+	if err != nil {
+		return nil, err
+	}
+	var status serve.RebootStatus
+	if err := json.Unmarshal(answer, &status); err != nil {
+		return nil, fmt.Errorf("reading what HNS lost: %w", err)
+	}
+	return status.Lost, nil
+}
+
+// programRoutes is the protocol of routes that programs of the host made (package dataplane). They are in the active store of
+// Windows, which does not outlive a boot.
+const programRoutes = 201
+
+func dropRoutes() error {
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: programRoutes}, netlink.RT_FILTER_PROTOCOL)
+	for _, r := range routes {
+		if e := netlink.RouteDel(&r); e != nil && !errors.Is(e, syscall.ESRCH) {
+			err = errors.Join(err, e)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("removing routes of programs: %w", err)
+	}
+	return nil
+}
+
+// takeAddress takes the host's address away, with the routes that depend on it, and returns what brings them back.
+func (h Host) takeAddress() (arrive func() error, err error) {
+	var link netlink.Link
+	var address netlink.Addr
+	var routes []netlink.Route
+	err = platform.InNetns(platform.NetnsPath(h.Netns), func() error {
+		all, err := netlink.AddrList(nil, netlink.FAMILY_V4)
+		if err != nil {
+			return err
+		}
+		for _, a := range all {
+			if a.IP.String() == h.Address.String() {
+				address = a
+			}
+		}
+		if address.IPNet == nil {
+			return fmt.Errorf("no interface has it")
+		}
+		if link, err = netlink.LinkByIndex(address.LinkIndex); err != nil {
+			return err
+		}
+		if routes, err = netlink.RouteList(link, netlink.FAMILY_V4); err != nil {
+			return err
+		}
+		return netlink.AddrDel(link, &address)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("taking the address %s away: %w", h.Address, err)
+	}
+
+	return func() error {
+		err := platform.InNetns(platform.NetnsPath(h.Netns), func() error {
+			errs := []error{netlink.AddrAdd(link, &netlink.Addr{IPNet: address.IPNet, Label: address.Label})}
+			for _, r := range routes {
+				if r.Protocol != unix.RTPROT_KERNEL && r.Protocol != programRoutes {
+					errs = append(errs, netlink.RouteReplace(&r))
+				}
+			}
+			return errors.Join(errs...)
+		})
+		if err != nil {
+			return fmt.Errorf("giving host %s its address: %w", h.Name, err)
+		}
+		return nil
+	}, nil
+}
