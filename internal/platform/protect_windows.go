@@ -16,15 +16,15 @@ const fileAllAccess = 0x1f01ff
 // Protect denies everybody but SYSTEM, the administrators and the owner access to a folder, to what is in it, and to what is made in
 // it from now on. Otherwise a folder inherits from the root of the disk, where every user may read and every authenticated user may
 // write. Upstream's kubelet does the same since CVE-2024-5321, for new folders. What is in the folder gets a list of its own only if
-// its present one lets others in: an earlier version of this program did not protect its folders. Links are not followed. A file that
-// somebody removes meanwhile is no error.
+// its present one lets others in: an earlier version of this program did not protect its folders. Links are left out: what they lead to has
+// a list of its own, or is not there any more. A file that somebody removes meanwhile is no error.
 func Protect(dir string) error {
 	if err := protectOne(dir, true); err != nil {
 		return fmt.Errorf("keeping others out of %s: %w", dir, err)
 	}
 
-	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if path != dir && err == nil {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if path != dir && err == nil && entry.Type()&fs.ModeSymlink == 0 {
 			err = protectOne(path, false)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -43,19 +43,21 @@ func TestProtect(t *testing.T) {
 	}
 }
 
-// TestProtectOldFiles: what an earlier version left in a folder is protected as well, below subfolders too.
+// TestProtectOldFiles: what an earlier version left in a folder is protected as well, below subfolders too. A link to something that
+// is gone does not stop it.
 func TestProtectOldFiles(t *testing.T) {
 	dir, err := os.MkdirTemp(openFolder(), "logs")
 	if err != nil {
 		t.Fatal(err)
 	}
 	sub := filepath.Join(dir, "ns_pod_uid")
-	file := filepath.Join(sub, "0.log")
-	if err := errors.Join(os.Mkdir(sub, 0o755), os.WriteFile(file, []byte("line"), 0o644)); err != nil {
+	file, link := filepath.Join(sub, "0.log"), filepath.Join(sub, "link.log")
+	err = errors.Join(os.Mkdir(sub, 0o755), os.WriteFile(file, []byte("line"), 0o644), os.Symlink(filepath.Join(dir, "gone"), link))
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := errors.Join(os.Remove(file), os.Remove(sub), os.Remove(dir)); err != nil {
+		if err := errors.Join(os.Remove(link), os.Remove(file), os.Remove(sub), os.Remove(dir)); err != nil {
 			t.Error(err)
 		}
 	}()
