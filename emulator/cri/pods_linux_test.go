@@ -473,7 +473,8 @@ func (w *world) testCPULimit(t *testing.T, p pod) {
 	w.exited(t, id)
 	_, after, ok := strings.Cut(w.log(t, id), "average ")
 	var got float64
-	if _, err := fmt.Sscanf(after, "%f", &got); err != nil || !ok || got < 0.4 || got > 0.6 {
+	// Other tests on the machine may leave it less than its limit: TestLinuxResources has the exact quota.
+	if _, err := fmt.Sscanf(after, "%f", &got); err != nil || !ok || got < 0.25 || got > 0.6 {
 		t.Errorf("burned %.2f CPUs of 0.5: %v\n%s", got, err, w.log(t, id))
 	}
 	w.remove(t, id)
