@@ -5,7 +5,6 @@ package probe
 import (
 	"context"
 	"errors"
-	"os"
 
 	"porthole.dev/porthole/check"
 )
@@ -18,15 +17,5 @@ func RunHNS(context.Context, Options) (check.Report, error) { return check.Repor
 
 // RunHost asks this machine about names, addresses, identifiers and files.
 func RunHost(context.Context, Options) (check.Report, error) { return check.Report{}, errNotWindows }
-
-// withShared calls f while a file is open for writing.
-func withShared(path string, f func() error) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	return f()
-}
 
 func release() string { return "" }

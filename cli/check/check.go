@@ -36,7 +36,6 @@ type options struct {
 	probe.Options
 	probes       []string
 	output, host string
-	dir          string // state folder of the emulated host
 	all          bool
 	from         []string // files with reports of probes, in place of asking
 }

@@ -10,9 +10,12 @@ import (
 	"porthole.dev/porthole/emulator/host"
 )
 
+// hostDir is --dir: the state folder of the emulated host.
+var hostDir string
+
 func hostFlags(f *pflag.FlagSet, o *options) {
 	f.StringVar(&o.host, "host", "", "emulated Windows host of this machine to ask, made by `porthole host create` or part of a cluster")
-	f.StringVar(&o.dir, "dir", cluster.DefaultDir, "state folder of the emulated host")
+	f.StringVar(&hostDir, "dir", cluster.DefaultDir, "state folder of the emulated host")
 }
 
 // onHost runs the same command with the same flags on an emulated host. It returns only if that cannot be started.
@@ -20,7 +23,7 @@ func onHost(o options) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	layout, err := cluster.NewLayout(o.dir)
+	layout, err := cluster.NewLayout(hostDir)
 	if err != nil {
 		return err
 	}

@@ -358,14 +358,6 @@ func (c *Client) remove(ctx context.Context, kind, what string, f func() error) 
 	return err
 }
 
-func convert[From, To any](docs []From, f func(From) To) []To {
-	out := make([]To, 0, len(docs))
-	for _, doc := range docs {
-		out = append(out, f(doc))
-	}
-	return out
-}
-
 // networkOf converts a document of hcsshim's.
 func networkOf(doc shim.HostComputeNetwork) (hns.Network, error) {
 	data, err := json.Marshal(doc)

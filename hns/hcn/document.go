@@ -290,38 +290,3 @@ func dnsFrom(d dnsDoc) hns.DNS {
 func dnsTo(d hns.DNS) dnsDoc {
 	return dnsDoc{Domain: d.Domain, Search: d.Search, ServerList: d.Servers, Options: d.Options}
 }
-
-// namespaceDoc is a namespace with what is in it.
-type namespaceDoc struct {
-	ID        string
-	Type      string
-	Resources []resourceDoc
-}
-
-type resourceDoc struct {
-	Type string
-	Data json.RawMessage
-}
-
-func namespaceFrom(doc namespaceDoc) hns.Namespace {
-	n := hns.Namespace{ID: hns.NamespaceID(hns.NormalID(doc.ID)), Type: doc.Type}
-	for _, r := range doc.Resources {
-		var data struct{ ID string }
-		if r.Type == "Endpoint" && json.Unmarshal(r.Data, &data) == nil {
-			n.Endpoints = append(n.Endpoints, hns.EndpointID(hns.NormalID(data.ID)))
-		}
-	}
-	return n
-}
-
-// modificationDoc asks for a change of part of an object.
-type modificationDoc struct {
-	ResourceType string
-	RequestType  string
-	Settings     any
-}
-
-// membershipDoc names an endpoint that a namespace gets or loses.
-type membershipDoc struct {
-	EndpointID string `json:"EndpointId"`
-}

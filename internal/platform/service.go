@@ -45,12 +45,3 @@ func OnPreShutdown(hook func()) {
 	defer preShutdown.Unlock()
 	preShutdown.hook = hook
 }
-
-func runPreShutdown() {
-	preShutdown.Lock()
-	hook := preShutdown.hook
-	preShutdown.Unlock()
-	if hook != nil {
-		hook()
-	}
-}

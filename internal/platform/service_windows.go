@@ -151,3 +151,13 @@ func SetPriority(name string) error {
 	}
 	return nil
 }
+
+// runPreShutdown calls what OnPreShutdown set.
+func runPreShutdown() {
+	preShutdown.Lock()
+	hook := preShutdown.hook
+	preShutdown.Unlock()
+	if hook != nil {
+		hook()
+	}
+}
