@@ -138,7 +138,7 @@ func TestExportAndImportRefuse(t *testing.T) {
 		"import " + archive:                                                "which build of Windows the runtime is for is not known",
 		"import " + archive + " --node win01":                              "win01",
 		"import " + absent + " --build 20348":                              "absent.tar",
-		"import " + archive + " --build 20348 --runtime-endpoint http://x": "it must begin with unix:",
+		"import " + archive + " --build 20348 --runtime-endpoint http://x": "it must begin with npipe:",
 	} {
 		list := append(strings.Fields(args), "--dir", filepath.Join(dir, "no-cluster"))
 		if list[0] == "export" {

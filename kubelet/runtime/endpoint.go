@@ -43,7 +43,7 @@ func parseEndpoint(text string) (endpoint, error) {
 	case strings.HasPrefix(text, `\\`) || strings.HasPrefix(text, `//`):
 		return endpoint{}, fmt.Errorf("runtime endpoint %q: a named pipe is written npipe:////./pipe/NAME", text)
 	}
-	return endpoint{}, fmt.Errorf("runtime endpoint %q: it must begin with unix:, tcp: or npipe: and then name an address", text)
+	return endpoint{}, fmt.Errorf("runtime endpoint %q: it must begin with npipe:, tcp: or unix: and name an address", text)
 }
 
 // pipePath returns \\HOST\pipe\NAME for a pipe's URL, which has four usual spellings: npipe:////./pipe/x, npipe://./pipe/x,
