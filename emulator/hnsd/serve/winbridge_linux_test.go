@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -148,22 +149,55 @@ func startHostWith(t *testing.T, build int, adjust func(*Options)) *bridgeHost {
 
 func (h *bridgeHost) netns(name string) string { return netspace.New(h.t, name).Path }
 
+// shared is what all tests of this package use and none changes: making it takes as long as the test of a host.
+type shared struct{ template, plugins string }
+
+// sharedParts makes the DLLs, a Wine template with them, and upstream's plugins, once. TestMain removes them.
+var sharedParts = sync.OnceValues(func() (parts shared, err error) {
+	if sharedDir, err = os.MkdirTemp("", "hnsd-serve-"); err != nil {
+		return parts, err
+	}
+	dlls := filepath.Join(sharedDir, "dll")
+	parts = shared{template: wine.TemplateDir(sharedDir, 20348), plugins: filepath.Join(sharedDir, "plugins")}
+
+	const upstream = "github.com/containernetworking/plugins/plugins"
+	err = errors.Join(buildForWindows(".", "sh", "../../dll/build.sh", dlls),
+		buildForWindows("../../../bundle/cni", "go", "build", "-ldflags", "-s -w", "-o", parts.plugins+"/",
+			upstream+"/main/windows/win-bridge", upstream+"/ipam/host-local"))
+	if err != nil {
+		return parts, err
+	}
+
+	tools, err := wine.Find()
+	if err != nil {
+		return parts, err
+	}
+	build, err := wine.LookupBuild(20348)
+	if err != nil {
+		return parts, err
+	}
+	return parts, tools.EnsureTemplate(context.Background(), wine.TemplateOptions{Dir: parts.template, Build: build, DLLDir: dlls})
+})
+
+// sharedDir is the folder of sharedParts; empty until a test needed them.
+var sharedDir string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if sharedDir != "" {
+		os.RemoveAll(sharedDir)
+	}
+	os.Exit(code)
+}
+
 // startWine makes a prefix with the DLLs and puts the plugins where CNI_PATH says.
 func (h *bridgeHost) startWine() {
-	t, ctx := h.t, h.t.Context()
-	var err error
+	t := h.t
+	parts, err := sharedParts()
+	must(t, err)
 	h.tools, err = wine.Find()
 	must(t, err)
-	dlls, plugins := filepath.Join(h.dir, "dll"), filepath.Join(h.dir, "plugins")
-	h.build(".", "sh", "../../dll/build.sh", dlls)
-	const upstream = "github.com/containernetworking/plugins/plugins"
-	h.build("../../../bundle/cni", "go", "build", "-ldflags", "-s -w", "-o", plugins+"/",
-		upstream+"/main/windows/win-bridge", upstream+"/ipam/host-local")
-	windows, err := wine.LookupBuild(20348)
-	must(t, err)
-	template := wine.TemplateDir(h.dir, 20348)
-	must(t, h.tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: windows, DLLDir: dlls}))
-	mount := wine.PrefixMount(template, h.dir)
+	mount := wine.PrefixMount(parts.template, h.dir)
 	must(t, mount.Ensure())
 	h.prefix = wine.Prefix{Dir: mount.Target}
 	t.Cleanup(func() {
@@ -174,7 +208,7 @@ func (h *bridgeHost) startWine() {
 	bin := filepath.Join(h.prefix.DriveC(), "opt/cni/bin")
 	must(t, os.MkdirAll(bin, 0o755))
 	for _, name := range []string{"win-bridge.exe", "host-local.exe"} {
-		data, err := os.ReadFile(filepath.Join(plugins, name))
+		data, err := os.ReadFile(filepath.Join(parts.plugins, name))
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(bin, name), data, 0o755))
 	}
@@ -183,11 +217,16 @@ func (h *bridgeHost) startWine() {
 // build runs a command that compiles for Windows.
 func (h *bridgeHost) build(dir, name string, args ...string) {
 	h.t.Helper()
-	cmd := exec.CommandContext(h.t.Context(), name, args...)
+	must(h.t, buildForWindows(dir, name, args...))
+}
+
+func buildForWindows(dir, name string, args ...string) error {
+	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOOS=windows", "GOARCH=amd64")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		h.t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+		return fmt.Errorf("%s %v: %w\n%s", name, args, err, out)
 	}
+	return nil
 }
 
 // forward does for the host's adapters what `netsh interface ipv4 set interface … forwarding=enabled` does on Windows.
