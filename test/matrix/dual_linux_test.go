@@ -39,7 +39,7 @@ func TestDualStack(t *testing.T) {
 // TestOneStackOnly: an HNS without dual stack serves what it can, and the service says what it cannot.
 func TestOneStackOnly(t *testing.T) {
 	d := newDual(t, proxylab.HostOptions{Name: "win1", Build: 17763})
-	d.run(t, "--enable-dsr=true", "--v=2")
+	d.run(t, "--enable-dsr=true", "--node-access", "--v=2")
 	d.problem(t, d.web, "NoIPv6")
 	d.problem(t, d.six, "NoIPv6")
 	d.askFour(t, true)
