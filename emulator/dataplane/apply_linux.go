@@ -92,7 +92,15 @@ func (a bridgeAddr) create(d *DataPlane) error {
 	if err != nil {
 		return err
 	}
-	return d.handle.AddrReplace(link, netlinkAddr(a.addr))
+	if err := d.handle.AddrReplace(link, netlinkAddr(a.addr)); err != nil || !a.via.IsValid() {
+		return err
+	}
+	// In front of others: Windows prefers neither of two by the order in which they came, so this is the worse case.
+	err = d.handle.RouteAddEcmp(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: anywhere(a.via), Gw: a.via.AsSlice(), Flags: int(netlink.FLAG_ONLINK)})
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return err
 }
 
 func (a bridgeAddr) delete(d *DataPlane) error {

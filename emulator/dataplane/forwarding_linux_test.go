@@ -2,7 +2,10 @@ package dataplane
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
+
+	"porthole.dev/porthole/emulator/desired"
 )
 
 // A host drops packets in transit until forwarding is on, on both sides: that is a setting of each interface, and goes with it.
@@ -81,4 +84,30 @@ func TestOverlayNeedsNoForwarding(t *testing.T) {
 	w.serve("out", "out", 80)
 	w.expect(near, "10.244.2.11:80", "far 10.244.1.11")
 	w.expect(near, outside+":80", "out 10.99.0.21")
+}
+
+// The host's endpoint brings a default route to an address that nobody has, in front of the host's own. A program of the host can
+// delete it, and it does not come back by itself; an endpoint without a gateway brings none.
+func TestHostEndpointsDefaultRoute(t *testing.T) {
+	w := newWorld(t)
+	host := desired.Endpoint{ID: "host-ep", Network: netID, Namespace: hostNS, Addrs: prefixList("10.244.1.2/24"), Gateway: netip.IPv4Unspecified()}
+	w.a.desired.Endpoints = append(w.a.desired.Endpoints, host)
+	w.serve("out", "out", 80)
+	w.a.apply()
+	w.expect("a", outside+":80", "out 10.99.0.21")
+
+	w.a.desired.Endpoints = nil
+	w.a.apply()
+	host.Gateway = netip.MustParseAddr("10.244.1.1")
+	w.a.desired.Endpoints = append(w.a.desired.Endpoints, host)
+	w.a.apply()
+	if got := w.get("a", "tcp", outside+":80"); got == "out 10.99.0.21" { // later ones may find that the gateway is dead
+		t.Error("traffic to the outside goes its usual way")
+	}
+
+	bridge, err := w.a.dp.handle.LinkByName(bridgeName(netID))
+	must(t, err)
+	must(t, w.a.dp.DeleteRoute(HostRoute{Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: host.Gateway, Link: bridge.Attrs().Index}))
+	w.a.apply()
+	w.expect("a", outside+":80", "out 10.99.0.21")
 }

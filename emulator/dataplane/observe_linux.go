@@ -63,7 +63,7 @@ func (d *DataPlane) observe(ctx context.Context, want State) (State, error) {
 }
 
 func (d *DataPlane) observeBridge(link netlink.Link, want Bridge) (Bridge, error) {
-	b := Bridge{ID: want.ID, Name: link.Attrs().Name, MTU: link.Attrs().MTU, Six: want.Six, Overlay: want.Overlay}
+	b := Bridge{ID: want.ID, Name: link.Attrs().Name, MTU: link.Attrs().MTU, Six: want.Six, Overlay: want.Overlay, Default: want.Default}
 	addrs, err := d.handle.AddrList(link, unix.AF_UNSPEC)
 	if err != nil {
 		return b, err

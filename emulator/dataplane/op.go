@@ -88,6 +88,7 @@ func (b Bridge) put(s *State) {
 type bridgeAddr struct {
 	id, bridge string
 	addr       netip.Prefix
+	via        netip.Addr // next hop of the default route that comes with it, if any
 }
 
 func (a bridgeAddr) String() string { return fmt.Sprintf("address %s on %s", a.addr, a.bridge) }

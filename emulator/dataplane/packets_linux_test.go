@@ -14,7 +14,7 @@ func TestPacketsPods(t *testing.T) {
 	w := newWorld(t)
 	p1, p2, p3 := w.a.pod(11), w.a.pod(12), w.b.pod(11)
 	w.a.desired.Endpoints = append(w.a.desired.Endpoints, desired.Endpoint{ID: "host-ep", Network: netID, Namespace: hostNS,
-		Addrs: prefixList("10.244.1.2/24"), Gateway: netip.MustParseAddr("10.244.1.1")})
+		Addrs: prefixList("10.244.1.2/24")})
 	w.a.apply()
 	w.b.apply()
 	w.serve(p1, "p1", 80)
@@ -23,10 +23,10 @@ func TestPacketsPods(t *testing.T) {
 	w.serve("out", "out", 80)
 	w.expect(p2, "10.244.1.11:80", "p1 10.244.1.12")
 	w.expect(p1, "10.244.2.11:80", "p3 10.244.1.11")
-	w.expect("a", "10.244.1.11:80", "p1 10.244.1.1")
+	w.expect("a", "10.244.1.11:80", "p1 10.244.1.2")
 	w.expect("b", "10.244.1.11:80", "p1 10.99.0.22")
 	w.expect("out", "10.244.1.11:80", "p1 10.99.0.1")
-	for _, node := range []string{"10.99.0.21", "10.244.1.1", "10.244.1.2"} {
+	for _, node := range []string{"10.99.0.21", "10.244.1.2"} {
 		w.expect(p1, node+":80", "node 10.244.1.11")
 	}
 	w.expect(p1, outside+":80", "out 10.99.0.21")   // D-3

@@ -97,16 +97,24 @@ func diffBridges(want, have State) Plan {
 		}
 		for _, a := range h.Addrs {
 			if !slices.Contains(w.Addrs, a) {
-				plan = append(plan, del{bridgeAddr{w.ID, w.Name, a}})
+				plan = append(plan, del{bridgeAddr{id: w.ID, bridge: w.Name, addr: a}})
 			}
 		}
 		for _, a := range w.Addrs {
 			if !slices.Contains(h.Addrs, a) {
-				plan = append(plan, add{bridgeAddr{w.ID, w.Name, a}})
+				plan = append(plan, add{bridgeAddr{w.ID, w.Name, a, w.defaultOf(a)}})
 			}
 		}
 	}
 	return plan
+}
+
+// defaultOf returns the next hop of the default route that comes with an address of the bridge.
+func (b Bridge) defaultOf(addr netip.Prefix) netip.Addr {
+	if ip4.usable(b.Default) && addr.Contains(b.Default) && addr.Addr() != b.Default {
+		return b.Default
+	}
+	return netip.Addr{}
 }
 
 // diffTunnels gives what goes before anything else, and what comes once the bridges are there. A device whose

@@ -137,8 +137,9 @@ func (r *renderer) endpoint(e *desired.Endpoint, guests map[string]int) {
 	}
 }
 
-// bridgeAddrs gives each bridge the network's gateway, the host endpoints' addresses, and every gateway that an
-// endpoint was told to use (win-bridge says .2) unless a guest owns that address.
+// bridgeAddrs gives each bridge the host endpoints' addresses, the network's gateway, and every gateway that a pod's endpoint was
+// told to use (win-bridge says .2) unless a guest owns that address. The gateway of an L2Bridge network, in IPv4, is nobody's on
+// Windows: it is left out once the bridge has the address of a host endpoint. That one may bring a default route.
 func (r *renderer) bridgeAddrs(d desired.State) {
 	guests := map[netip.Addr]bool{}
 	for _, p := range r.state.Ports {
@@ -159,25 +160,36 @@ func (r *renderer) bridgeAddrs(d desired.State) {
 		r.state.Bridges[b.Name] = b
 	}
 
-	for _, n := range r.networks {
-		for _, s := range n.Subnets {
-			add(n, gatewayOf(n, s.Prefix.Addr()))
-		}
-	}
-
+	hosted := map[string]bool{} // L2Bridge networks with a host endpoint
 	for i := range d.Endpoints {
 		e := &d.Endpoints[i]
 		n, ok := r.networks[e.Network]
 		if !ok || e.Remote || e.Namespace == "" {
 			continue
 		}
-		if ns := r.namespaces[e.Namespace]; ns != nil && ns.Host {
-			for _, a := range e.Addrs {
-				add(n, a.Addr())
+		ns := r.namespaces[e.Namespace]
+		if ns == nil || !ns.Host {
+			add(n, e.Gateway)
+			add(n, e.Gateway6)
+			continue
+		}
+		for _, a := range e.Addrs {
+			add(n, a.Addr())
+		}
+		if n.Type == l2BridgeType && ip4.addressOf(e).IsValid() {
+			hosted[n.ID] = true
+			b := r.state.Bridges[bridgeName(n.ID)]
+			b.Default = e.Gateway
+			r.state.Bridges[b.Name] = b
+		}
+	}
+
+	for _, n := range r.networks {
+		for _, s := range n.Subnets {
+			if !hosted[n.ID] || s.Prefix.Addr().Is6() {
+				add(n, gatewayOf(n, s.Prefix.Addr()))
 			}
 		}
-		add(n, e.Gateway)
-		add(n, e.Gateway6)
 	}
 }
 

@@ -27,6 +27,9 @@ type Bridge struct {
 	MTU      int
 	Six      bool // carries IPv6
 	Overlay  bool // of an overlay network
+	// Default is the next hop of the default route that the host's endpoint brings along when its address comes; zero or unspecified:
+	// none. What becomes of the route is up to the host's programs.
+	Default  netip.Addr
 	Settings bool // up, with our kernel settings
 }
 

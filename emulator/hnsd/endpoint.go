@@ -110,6 +110,9 @@ func (h *Host) assignAddresses(n *State, network, d Doc) error {
 	}
 
 	d.set("IpConfigurations", configs)
+	if h.Profile.HostDefaultRoute {
+		d.set("Routes", slices.DeleteFunc(d.docs("Routes"), func(r Doc) bool { return r.str("NextHop") == "0.0.0.0" }))
+	}
 	if len(d.docs("Routes")) == 0 && !isRemote(d) && gateway.IsValid() {
 		destination := "0.0.0.0/0"
 		if gateway.Is6() {

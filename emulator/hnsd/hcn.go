@@ -101,6 +101,9 @@ func (h *Host) view(_ *State, o *Object) Doc {
 	if !d.has("Health") {
 		d["Health"] = Doc{"Extra": Doc{}}
 	}
+	if o.Kind == Network && h.Profile.OtherForm {
+		withoutGateways(d)
+	}
 	return d
 }
 
@@ -162,7 +165,7 @@ func (h *Host) create(s *State, o *Object, parent, guid string) (*State, string,
 	o.Doc = o.Doc.copy()
 	n.put(o)
 	if o.Kind == Endpoint && o.Doc.str("HostComputeNamespace") != ZeroID {
-		if err := attach(n, o.Doc.str("HostComputeNamespace"), o.ID); err != nil {
+		if err := place(n, o.Doc.str("HostComputeNamespace"), o); err != nil {
 			return nil, "", err
 		}
 	}

@@ -15,11 +15,16 @@ func createNamespace(n *State, o *Object) error {
 		}
 		d.set("Type", kind)
 	}
-	n.compartment++
-	d.set("NamespaceId", n.compartment)
+	if d.str("Type") == "HostDefault" && hostNamespace(n) == "" {
+		d.set("NamespaceId", 1)
+	} else { // more than one HostDefault is no error: hcsshim's tests make them (hcnutils_test.go)
+		n.compartment++
+		d.set("NamespaceId", n.compartment)
+	}
 	if canonicalID(d.str("NamespaceGuid")) == "" {
 		d.set("NamespaceGuid", o.ID)
 	}
+
 	resources := d.docs("Resources")
 	d.set("Resources", []any{})
 	for _, r := range resources {
@@ -73,19 +78,24 @@ func modifyNamespace(n *State, o *Object, d Doc) error {
 	return setResource(n, o.ID, "Container", m.settings.str("ContainerId"), m.request == "Add")
 }
 
-// attach moves an endpoint into a namespace. Doing it again is success.
+// attach moves an endpoint into a namespace. Doing it again is an error, as flannel-io/flannel#1391 saw it.
 func attach(n *State, namespace, endpoint string) error {
 	e, ok := n.Get(Endpoint, endpoint)
 	if !ok {
 		return ErrEndpointNotFound
 	}
-	if now := e.Doc.str("HostComputeNamespace"); now != ZeroID && now != namespace {
-		return ErrInOtherNamespace
+	if e.Doc.str("HostComputeNamespace") != ZeroID {
+		return ErrInNamespace
 	}
+	return place(n, namespace, e)
+}
+
+// place notes that an endpoint is in a namespace.
+func place(n *State, namespace string, e *Object) error {
 	if isRemote(e.Doc) {
 		return ErrRequestUnsupported
 	}
-	if err := setResource(n, namespace, "Endpoint", endpoint, true); err != nil {
+	if err := setResource(n, namespace, "Endpoint", e.ID, true); err != nil {
 		return err
 	}
 	e = e.edit()

@@ -28,6 +28,9 @@ func (h *Host) createNetwork(n *State, o *Object) error {
 		}
 	}
 
+	if binding := func(p any) bool { return asDoc(p).str("Type") == "NetAdapterName" }; len(h.Uplinks) > 1 && bindsAdapter(kind) && !slices.ContainsFunc(list, binding) {
+		list = append(list, Doc{"Type": "NetAdapterName", "Settings": Doc{"NetworkAdapterName": h.Uplinks[len(h.Uplinks)-1]}})
+	}
 	if kind == "Overlay" {
 		for name, settings := range map[string]Doc{
 			"ProviderAddress": {"ProviderAddress": h.NodeAddr},
@@ -68,6 +71,11 @@ func (p Profile) checkOverlaps(n *State, d Doc) error {
 		taken = append(taken, s.prefix)
 	}
 	return nil
+}
+
+// bindsAdapter reports whether a network of that type is bound to one of the host's network cards.
+func bindsAdapter(kind string) bool {
+	return kind == "L2Bridge" || kind == "L2Tunnel" || kind == "Overlay" || kind == "Transparent"
 }
 
 // routerMAC is the host's own in the overlay: another one after a network was made again, which its peers must learn.
@@ -115,6 +123,23 @@ func (h *Host) checkSubnet(subnet Doc, networkType string) error {
 	}
 	subnet.set("Policies", list)
 	return nil
+}
+
+// withoutGateways replaces the gateways of a network that is read.
+func withoutGateways(network Doc) {
+	ipams := network.docs("Ipams")
+	for _, ipam := range ipams {
+		subnets := ipam.docs("Subnets")
+		for _, s := range subnets {
+			routes := s.docs("Routes")
+			for _, r := range routes {
+				r.set("NextHop", "0.0.0.0")
+			}
+			s.set("Routes", routes)
+		}
+		ipam.set("Subnets", subnets)
+	}
+	network.set("Ipams", ipams)
 }
 
 // subnet is a network's subnet in numbers.

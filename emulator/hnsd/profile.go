@@ -46,6 +46,15 @@ type Profile struct {
 	// UniqueSubnets refuses a network whose subnets overlap with each other or with another network's, as hns/hnstest does. Neither a
 	// document nor a report says what L2Bridge networks are answered (unverified).
 	UniqueSubnets bool
+	// NoHostNamespace: a new host has no namespace of its own until a program makes one (microsoft/SDN `hns.v2.psm1` and hcsshim
+	// `ncproxy` do). Whether there is one before is unverified.
+	NoHostNamespace bool
+	// OtherForm reads the gateway of a subnet back as 0.0.0.0. No document says that HNS reads networks back as they were given
+	// (unverified).
+	OtherForm bool
+	// HostDefaultRoute gives the host a default route by its endpoint even if the endpoint has one to 0.0.0.0 (unverified). Without it
+	// the host gets one only by an endpoint that has a gateway (flannel-io/flannel#1763).
+	HostDefaultRoute bool
 }
 
 // profiles of HNS. Those without a build lie between the builds that can be run, or are earlier revisions of one.
@@ -63,6 +72,9 @@ var profiles = []struct {
 	{0, Profile{Name: "ws2022-oneport", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, OnePortOwner: true}},
 	{0, Profile{Name: "ws2022-textids", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, TextFilters: true}},
 	{0, Profile{Name: "ws2022-subnets", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, UniqueSubnets: true}},
+	{0, Profile{Name: "ws2022-fresh", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, NoHostNamespace: true}},
+	{0, Profile{Name: "ws2022-form", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, OtherForm: true}},
+	{0, Profile{Name: "ws2022-unkind", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, NoHostNamespace: true, OtherForm: true, HostDefaultRoute: true}},
 }
 
 // ProfileOf gives the profile of a Windows build.

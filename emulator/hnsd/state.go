@@ -48,14 +48,23 @@ type State struct {
 	touched     []ObjectReference // what was put or dropped since the state was Settled
 }
 
-// NewState is the state of a host that has just been set up: only its own compartment.
+// NewState is the state of a host that has just been set up: only its own compartment. Without the id of a namespace it has none
+// for it.
 func NewState(hostNamespace string) *State {
 	s := &State{tables: newTables(), compartment: 1}
-	s.put(&Object{Kind: Namespace, ID: hostNamespace, Doc: Doc{
-		"ID": hostNamespace, "NamespaceId": 1, "NamespaceGuid": hostNamespace, "Type": "HostDefault", "Resources": []any{},
-		"SchemaVersion": map[string]any{"Major": 2, "Minor": 0},
-	}.copy()})
+	if hostNamespace == "" {
+		return s
+	}
+	s.put(hostDefault(hostNamespace))
 	return s
+}
+
+// hostDefault is the namespace of the host's own compartment.
+func hostDefault(id string) *Object {
+	return &Object{Kind: Namespace, ID: id, Doc: Doc{
+		"ID": id, "NamespaceId": 1, "NamespaceGuid": id, "Type": "HostDefault", "Resources": []any{},
+		"SchemaVersion": map[string]any{"Major": 2, "Minor": 0},
+	}.copy()}
 }
 
 // clone shares everything until one of the two changes. It is not safe for concurrent use: its caller holds the lock of writers.
@@ -137,10 +146,13 @@ func (s *State) Everything() iter.Seq[*Object] {
 // Host are the rules of one emulated host, and what they need to know of it.
 type Host struct {
 	Profile  Profile
-	NodeAddr string        // address of the uplink: ManagementIP, ProviderAddress
-	NodeMAC  string        // of the uplink, AA-BB-CC-DD-EE-FF
-	Adapters []string      // names under which the uplink may be asked for; none: any name
-	NewID    func() string // random GUIDs, lower case
+	NodeAddr string   // address of the uplink: ManagementIP, ProviderAddress
+	NodeMAC  string   // of the uplink, AA-BB-CC-DD-EE-FF
+	Adapters []string // names under which network cards may be asked for; none: any name
+	// Uplinks are the names of the network cards, first the one with NodeAddr. A network that names none is bound to the last:
+	// Windows takes one that it likes.
+	Uplinks []string
+	NewID   func() string // random GUIDs, lower case
 	// PortBlocks is how many blocks of ephemeral ports the host has; nil: no limit.
 	PortBlocks func() int
 	// Listens reports whether a process of the host listens on a port, at that address or at all of them. An invalid

@@ -189,7 +189,7 @@ func (c *v1Call) attachment() (any, error) {
 	case now != ZeroID:
 		err = ErrAlreadyAttached
 	case strings.EqualFold(c.body.str("SystemType"), "Host"):
-		err = attach(n, hostNamespace(n), o.ID)
+		err = attachToHost(n, o.ID, c.h.NewID)
 	default:
 		err = ErrRequestUnsupported
 	}
@@ -199,6 +199,14 @@ func (c *v1Call) attachment() (any, error) {
 	c.state = n
 	o, _ = n.Get(Endpoint, o.ID)
 	return c.h.viewV1(n, o), nil
+}
+
+// attachToHost attaches an endpoint to the host's compartment, which needs no namespace. Windows lists one afterwards (unverified).
+func attachToHost(n *State, endpoint string, newID func() string) error {
+	if hostNamespace(n) == "" {
+		n.put(hostDefault(newID()))
+	}
+	return attach(n, hostNamespace(n), endpoint)
 }
 
 // hostNamespace is the oldest namespace of the host's own compartment.

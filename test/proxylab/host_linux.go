@@ -321,7 +321,8 @@ func (h *Host) MakeNetwork(ctx context.Context) (err error) {
 		addrs = append(addrs, object{"IpAddress": nth(h.Pods6, 2).String(), "PrefixLength": h.Pods6.Bits()})
 	}
 
-	ep, err := h.HNS.Create(ctx, Endpoint, h.NetworkID, object{"Name": HostEndpoint, "HostComputeNetwork": h.NetworkID, "IpConfigurations": addrs, "SchemaVersion": schema})
+	ep, err := h.HNS.Create(ctx, Endpoint, h.NetworkID, object{"Name": HostEndpoint, "HostComputeNetwork": h.NetworkID, "IpConfigurations": addrs,
+		"Routes": []object{{"NextHop": "0.0.0.0", "DestinationPrefix": "0.0.0.0/0"}}, "SchemaVersion": schema})
 	if err != nil {
 		return fmt.Errorf("making the host's endpoint: %w", err)
 	}

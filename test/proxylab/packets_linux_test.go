@@ -36,7 +36,7 @@ func TestPackets(t *testing.T) {
 		{"pod of the node to pod of the host", far.Place, near.Place, far.Addr},
 		{"pod of the host to the outside", near.Place, l.Outside, h.Addr}, // outbound NAT
 		{"outside to pod of the host", l.Outside, near.Place, l.Outside.Addr},
-		{"host to its pod", h.Place, near.Place, netip.MustParseAddr("10.244.2.1")},
+		{"host to its pod", h.Place, near.Place, netip.MustParseAddr("10.244.2.2")},
 		{"node to pod of the host", node.Place, near.Place, node.Addr},
 		{"host to pod of the node", h.Place, far.Place, h.Addr},
 	} {

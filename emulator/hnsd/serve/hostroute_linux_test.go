@@ -85,6 +85,7 @@ func testRoutesProgram(t *testing.T, h *bridgeHost) {
 	right := []string{"10.244.0.0/24 via 10.99.7.11", "10.244.2.0/24 via 10.99.7.22"}
 	h.routesBecome(t, "the start", 20*time.Second, right)
 	h.statusBecomes(t, 2)
+	testAttached(t, h)
 	first := netlink.Route{Dst: prefix("10.244.0.0/24"), Gw: net.ParseIP("10.99.7.11").To4()}
 	for _, meddling := range []struct {
 		name string
@@ -135,6 +136,28 @@ func testRoutesProgram(t *testing.T, h *bridgeHost) {
 	time.Sleep(1500 * time.Millisecond) // longer than the time between two looks
 	if again := h.statusBecomes(t, 2); again != repairs || repairs < 3 {
 		t.Errorf("%d repairs became %d", repairs, again)
+	}
+}
+
+// testAttached: HNS has the network and the host's endpoint, and the host's way to the outside is the one that it had.
+func testAttached(t *testing.T, h *bridgeHost) {
+	var d Dump
+	h.control("GET", "/dump", "", &d)
+	if len(d.Networks) != 1 || len(d.Endpoints) != 1 || len(d.Namespaces) != 1 || d.Namespaces[0]["Type"] != "HostDefault" {
+		t.Errorf("HNS has networks %v, endpoints %v, namespaces %v", d.Networks, d.Endpoints, d.Namespaces)
+	}
+	var ways []string
+	must(t, platform.InNetns(h.path, func() error {
+		list, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+		for _, r := range list {
+			if r.Dst == nil || r.Dst.IP.IsUnspecified() {
+				ways = append(ways, r.Gw.String())
+			}
+		}
+		return err
+	}))
+	if fmt.Sprint(ways) != "[10.99.7.1]" {
+		t.Errorf("the host's default routes: %v", ways)
 	}
 }
 

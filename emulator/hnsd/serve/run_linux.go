@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -95,7 +96,8 @@ func describeUplink(host *hnsd.Host, name string) {
 		return
 	}
 	host.NodeMAC = strings.ToUpper(strings.ReplaceAll(link.HardwareAddr.String(), ":", "-"))
-	host.Adapters = []string{name, "Ethernet", "vEthernet (Ethernet)", "vEthernet (" + name + ")"}
+	host.Uplinks = append([]string{name}, otherCards(name)...)
+	host.Adapters = append(slices.Clone(host.Uplinks), "Ethernet")
 	addrs, err := link.Addrs()
 	if err != nil {
 		return
@@ -106,6 +108,20 @@ func describeUplink(host *hnsd.Host, name string) {
 			return
 		}
 	}
+}
+
+// otherCards are the network cards that the host has besides its uplink.
+func otherCards(uplink string) (names []string) {
+	links, err := net.Interfaces()
+	if err != nil {
+		return nil
+	}
+	for _, l := range links {
+		if l.Flags&net.FlagLoopback == 0 && l.Flags&net.FlagUp != 0 && l.Name != uplink && !strings.HasPrefix(l.Name, "hns") {
+			names = append(names, l.Name)
+		}
+	}
+	return names
 }
 
 func (s *Service) accept(ctx context.Context, listener net.Listener) error {

@@ -75,7 +75,10 @@ func newService(host *hnsd.Host, plane DataPlane, journalPath string) (*Service,
 		return nil, err
 	}
 	if state == nil {
-		state = hnsd.NewState(host.NewID())
+		state = hnsd.NewState("")
+		if !host.Profile.NoHostNamespace {
+			state = hnsd.NewState(host.NewID())
+		}
 		if err := j.append(state.Diff(nil), state); err != nil {
 			return nil, err
 		}
