@@ -61,8 +61,8 @@ func (r *recorder) add(l check.Line) {
 	}
 }
 
-// ask records what f answers. An error becomes the value as code, its text beside it; it is also returned, for what cannot be asked
-// without the answer.
+// ask records the answer of f. If f fails, the line has the error's code as its value and the error's text beside it. The error is
+// also returned: the caller may be unable to ask further questions without the answer.
 func (r *recorder) ask(name string, f func() (string, error)) (string, error) {
 	start := time.Now()
 	value, err := f()

@@ -20,7 +20,7 @@ type Host struct {
 	Build   int        `json:"build,omitempty"` // Windows build; 0: not known
 	Address netip.Addr `json:"address,omitzero"`
 	Netns   string     `json:"netns"` // name of its network namespace
-	// Firewall drops what comes in to the host itself, but for what rules of its firewall allow, as Windows Server does.
+	// Firewall drops inbound connections to the host unless a firewall rule allows them, as Windows Server does by default.
 	Firewall bool `json:"firewall,omitempty"`
 	// Standalone hosts were made one by one; the others belong to a cluster.
 	Standalone bool `json:"standalone"`

@@ -133,7 +133,8 @@ type Process interface {
 type Launcher interface {
 	// Launch returns FileNotFound as its error if the program is not there.
 	Launch(commandLine string) (Process, error)
-	// PreshutdownOrder is the value of that name in the host's registry.
+	// PreshutdownOrder returns the names of the services that get the pre-shutdown notice first, in this order. Windows keeps the list
+	// in its registry under this name.
 	PreshutdownOrder() []string
 }
 

@@ -60,7 +60,7 @@ func FromArgs(args []string) FileOptions {
 	return o
 }
 
-// Check returns an error for numbers that cannot be.
+// Check returns an error that names the flag if a size or a number of files is negative.
 func (o FileOptions) Check() error {
 	switch {
 	case o.MaxSize < 0:

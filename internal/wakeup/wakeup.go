@@ -2,6 +2,11 @@
 // everything anyway, so that one pending wake-up is as good as many.
 package wakeup
 
+import (
+	"context"
+	"time"
+)
+
 // Signal is a wake-up for one loop. Make it with New. It is safe for concurrent use.
 type Signal chan struct{}
 
@@ -13,5 +18,17 @@ func (s Signal) Wake() {
 	select {
 	case s <- struct{}{}:
 	default:
+	}
+}
+
+// Pause waits for d and reports whether ctx still lives. It returns early if ctx ends.
+func Pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
 	}
 }

@@ -2,7 +2,7 @@ package winbuild
 
 import "strings"
 
-// Isolation is how a container is kept apart from its host.
+// Isolation is the isolation mode of a Windows container.
 type Isolation int
 
 const (

@@ -262,5 +262,5 @@ func systemContainers(usage platform.Usage, pods []statsapi.PodStats, at metav1.
 	return out
 }
 
-// began is about when this process was started.
+// began is the time at which this program initialized its packages, shortly after the process started.
 var began = time.Now()

@@ -24,7 +24,7 @@ func isBusy(err error) bool {
 
 // swapLink makes ..data point to target. Windows cannot replace a link to a folder by a rename, but it can change where a link leads,
 // in one step (learn.microsoft.com, "Reparse Point Operations": FSCTL_SET_REPARSE_POINT modifies an existing reparse point of the same
-// kind), so that ..data is there at any time. Upstream's kubelet removes the link and makes it again.
+// kind). So readers always find ..data. Upstream's kubelet removes the link and makes it again.
 func swapLink(root *os.Root, target string) error {
 	_, err := root.Readlink(dataLink)
 	if err == nil {

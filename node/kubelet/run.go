@@ -82,10 +82,7 @@ func Run(ctx context.Context, given Options) error {
 	}
 
 	o.Meter = meter.New(meter.Options{NodeName: o.Node.Name})
-	if platform.IsWindows && strings.HasPrefix(cfg.ContainerRuntimeEndpoint, "tcp:") {
-		klog.FromContext(ctx).Info("The runtime is reached over TCP, which every program of the node can use; containerd listens on a named pipe",
-			"endpoint", cfg.ContainerRuntimeEndpoint, "default", "npipe:////./pipe/containerd-containerd")
-	}
+	warnOfTCP(ctx, cfg.ContainerRuntimeEndpoint)
 	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, meter.Calls{Meter: o.Meter})
 	if err != nil {
 		return err
@@ -106,9 +103,7 @@ func Run(ctx context.Context, given Options) error {
 	pulls.NodeConfigs = image.NodeConfigFolders(o.RootDir)
 	pulls.Builds = imageBuilds(&given, o, api, rt)
 	o.Runtime, o.Images = core.NewRuntime(rt), pulls
-	o.ImageGC = &image.GC{Images: pulls.Client(), Runtime: rt.Client(), Disk: diskOf, Policy: image.GCPolicy{
-		High: int(*cfg.ImageGCHighThresholdPercent), Low: int(*cfg.ImageGCLowThresholdPercent),
-		MinAge: cfg.ImageMinimumGCAge.Duration, MaxAge: cfg.ImageMaximumGCAge.Duration}}
+	o.ImageGC = &image.GC{Images: pulls.Client(), Runtime: rt.Client(), Disk: diskOf, Policy: gcPolicy(cfg)}
 
 	volumes := volume.Options{RootDir: o.RootDir, NodeName: o.Node.Name,
 		Failed: func(p *v1.Pod, err error) {
@@ -139,14 +134,33 @@ func Run(ctx context.Context, given Options) error {
 	}
 
 	defer prepareShutdown(ctx, cfg, k)()
-	err = k.Run(ctx)
-	if cause := context.Cause(ctx); cause != nil {
-		if errors.Is(cause, context.Canceled) {
-			return nil
-		}
+	return ending(ctx, k.Run(ctx))
+}
+
+// ending returns why Run ended: nothing if it was asked to, the cause if the node lost its credentials, else err.
+func ending(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, context.Canceled) {
+		return nil
+	}
+	if cause != nil {
 		return cause
 	}
 	return err
+}
+
+// warnOfTCP logs that a Windows node's runtime is reached over TCP, which every program of the node can use.
+func warnOfTCP(ctx context.Context, endpoint string) {
+	if platform.IsWindows && strings.HasPrefix(endpoint, "tcp:") {
+		klog.FromContext(ctx).Info("The runtime is reached over TCP, which every program of the node can use; containerd listens on a named pipe",
+			"endpoint", endpoint, "default", "npipe:////./pipe/containerd-containerd")
+	}
+}
+
+// gcPolicy returns when unused images are removed.
+func gcPolicy(cfg *v1beta1.KubeletConfiguration) image.GCPolicy {
+	return image.GCPolicy{High: int(*cfg.ImageGCHighThresholdPercent), Low: int(*cfg.ImageGCLowThresholdPercent),
+		MinAge: cfg.ImageMinimumGCAge.Duration, MaxAge: cfg.ImageMaximumGCAge.Duration}
 }
 
 // puller pulls images through a connection, within the limits on parallel pulls and on pulls per second in the configuration.

@@ -9,7 +9,7 @@ import (
 	"porthole.dev/porthole/internal/atomicfile"
 )
 
-// bootRecord is the content of the file by which a run of mode kernelspace knows whether the host rebooted since the last one.
+// bootRecord is the content of a file. With it kube-proxy in mode kernelspace detects that the host has rebooted since its last run.
 type bootRecord struct {
 	BootID string `json:"bootID"`
 }

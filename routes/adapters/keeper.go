@@ -107,7 +107,7 @@ func (k *Keeper) Run(ctx context.Context) {
 			return
 		case <-period.C:
 		case <-k.wake:
-			if !pause(ctx, settle) {
+			if !wakeup.Pause(ctx, settle) {
 				return
 			}
 		}
@@ -125,21 +125,9 @@ func (k *Keeper) watch(ctx context.Context) {
 			return
 		}
 		klog.FromContext(ctx).Error(err, "Watching the host's adapters ended; trying again")
-		if !pause(ctx, watchAgain.Wait(failures)) {
+		if !wakeup.Pause(ctx, watchAgain.Wait(failures)) {
 			return
 		}
-	}
-}
-
-// pause waits and reports whether ctx still lives.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

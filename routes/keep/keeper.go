@@ -77,7 +77,7 @@ func (k *Keeper[Seen, O]) Run(ctx context.Context) {
 			return
 		case <-period.C:
 		case <-k.wake:
-			if !pause(ctx, settle) {
+			if !wakeup.Pause(ctx, settle) {
 				return
 			}
 		}
@@ -92,21 +92,9 @@ func (k *Keeper[Seen, O]) watch(ctx context.Context) {
 			return
 		}
 		klog.FromContext(ctx).Error(err, "Watching the host's routes ended; trying again")
-		if !pause(ctx, watchAgain.Wait(failures)) {
+		if !wakeup.Pause(ctx, watchAgain.Wait(failures)) {
 			return
 		}
-	}
-}
-
-// pause waits and reports whether ctx still lives.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

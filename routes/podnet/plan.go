@@ -147,7 +147,7 @@ func (p Plan) String() string {
 
 // MakePlan compares HNS with the wanted network. A network that fits is left alone. One that does not is replaced if replace is
 // true or if it holds no endpoint but the host's own, which we made ourselves; otherwise the result is a *DiffersError. One that
-// this process created is not replaced: HNS reads it back in another form, and would do so again.
+// this process created is not replaced, because HNS returned it in a form other than the one it was created in and would do so again.
 //
 // The host's endpoint counts as attached if HNS says so or if an adapter of the host has its address. If HNS says so and no adapter
 // has it for too long, the endpoint is made anew.

@@ -128,6 +128,7 @@ func rename() error {
 	if err != nil {
 		return err
 	}
+
 	var info struct { // FILE_RENAME_INFORMATION_EX
 		flags, _ uint32
 		root     windows.Handle
@@ -146,6 +147,7 @@ func rename() error {
 	if err := errors.Join(err, windows.CloseHandle(f)); err != nil {
 		return err
 	}
+
 	if data, err := os.ReadFile(to); err != nil || string(data) != "from" {
 		return fmt.Errorf("the new name has %q, %w", data, err)
 	}
