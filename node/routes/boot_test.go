@@ -1,13 +1,18 @@
 package routes
 
 import (
+	"bytes"
 	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/routes/adapters"
@@ -66,6 +71,34 @@ func TestConfOfThisBoot(t *testing.T) {
 		})
 	}
 }
+
+// Without a folder for the CNI configuration the program says at its start that the node will not become ready, and which folders the
+// runtime may read. It says nothing where a folder is given, or where the runtime needs no configuration of ours.
+func TestNoFolderForTheConf(t *testing.T) {
+	for name, c := range map[string]struct {
+		maker maker
+		dir   string
+		warns bool
+	}{
+		"Windows, no folder": {maker: hnsMaker{}, warns: true},
+		"Windows, a folder":  {maker: hnsMaker{}, dir: `C:\etc\cni\net.d`},
+		"no conf of ours":    {maker: keepsConf{}},
+	} {
+		var log bytes.Buffer
+		ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log))))
+		newAgent(Options{ConfDir: c.dir}, nil, c.maker).warnNoConf(ctx)
+		for _, word := range []string{"--cni-conf-dir", `C:\\Program Files\\containerd\\cni\\conf`, `C:\\etc\\cni\\net.d`, "does not become ready"} {
+			if strings.Contains(log.String(), word) != c.warns {
+				t.Errorf("%s: the log must name %s: %v, it is %q", name, word, c.warns, log.String())
+			}
+		}
+	}
+}
+
+// keepsConf is a system on which the CNI configuration may outlive a reboot, as on Linux.
+type keepsConf struct{ hnsMaker }
+
+func (keepsConf) heldBack() string { return "" }
 
 // What somebody does to the host's adapters is put right, and stands in the status.
 func TestAdapters(t *testing.T) {

@@ -52,12 +52,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 
-	if maker.heldBack() != "" && o.ConfDir == "" {
-		klog.FromContext(ctx).Info("No CNI configuration is written: without one the container runtime has no network and the node does not "+
-			"become ready. Give the folder that the runtime reads, --cni-conf-dir", "containerd's default", `C:\Program Files\containerd\cni\conf`,
-			"sig-windows-tools", `C:\etc\cni\net.d`)
-	}
-
+	a.warnNoConf(ctx)
 	stopServing, err := a.serve(ctx)
 	if err != nil {
 		return err
@@ -72,4 +67,15 @@ func Run(ctx context.Context, o Options) error {
 	tasks.Go(func() { nodes.Run(ctx) })
 	a.loop(ctx, &tasks)
 	return nil
+}
+
+// warnNoConf says at the start that no CNI configuration is written, on a node whose runtime needs ours. The folder has no default,
+// because installations of containerd on Windows read different ones.
+func (a *agent) warnNoConf(ctx context.Context) {
+	if a.maker.heldBack() == "" || a.o.ConfDir != "" {
+		return
+	}
+	klog.FromContext(ctx).Info("No CNI configuration is written: without one the container runtime has no network and the node does not "+
+		"become ready. Give the folder that the runtime reads, --cni-conf-dir", "containerd's default", `C:\Program Files\containerd\cni\conf`,
+		"sig-windows-tools", `C:\etc\cni\net.d`)
 }
