@@ -62,7 +62,8 @@ type hnsProbe struct {
 	machine Machine
 	opts    Options
 
-	heard chan notification
+	heard   chan notification
+	earlier int // how many were heard before HNS was restarted
 	// What was made.
 	network, host, far string
 	namespace          string
@@ -230,6 +231,7 @@ func (p *hnsProbe) change(ctx context.Context) {
 	if !p.makeNetwork(ctx) {
 		return
 	}
+	p.longPrefix(ctx)
 	if p.findNamespace(ctx) && p.makeHost(ctx) {
 		p.filters(ctx)
 		if p.opts.RestartHNS {
@@ -363,6 +365,20 @@ func (p *hnsProbe) attachNew(ctx context.Context, suffix string, routes []any) b
 	return true
 }
 
+// longPrefix asks for an endpoint that cannot be. One that is made all the same is removed at once.
+func (p *hnsProbe) longPrefix(ctx context.Context) {
+	settings := document{"Name": hostName, "HostComputeNetwork": p.network, "SchemaVersion": v2,
+		"IpConfigurations": []any{document{"IpAddress": hostAddr.String(), "PrefixLength": 64}}}
+	_ = p.try("endpoint.long-prefix", func() error {
+		doc, err := p.create(ctx, "Endpoint", p.network, settings)
+		if err != nil {
+			return err
+		}
+		remove := p.made("endpoint with a long prefix", func(ctx context.Context) error { return p.hns.Delete(ctx, "Endpoint", doc.id()) })
+		return remove(ctx)
+	})
+}
+
 // attach adds the host's endpoint to the host's namespace, or removes it.
 func (p *hnsProbe) attach(ctx context.Context, request string) error {
 	settings := document{"ResourceType": "Endpoint", "RequestType": request, "Settings": document{"EndpointId": p.host}}
@@ -400,6 +416,7 @@ func (p *hnsProbe) restart(ctx context.Context) {
 		_, err := p.ids(ctx, "Network", nil)
 		return err == nil
 	})
+	p.earlier = len(p.heard)
 	_, _ = p.ask("restart.endpoint", func() (string, error) {
 		doc, err := p.query(ctx, "Endpoint", p.host)
 		return attachment(doc), err
@@ -430,12 +447,15 @@ func (p *hnsProbe) deleteNetwork(ctx context.Context) {
 // notifications records the kinds that were heard, and the first data of each.
 func (p *hnsProbe) notifications(err error) {
 	if err != nil {
-		for _, line := range []string{"notify.kinds", "notify.data"} {
+		for _, line := range []string{"notify.kinds", "notify.data", "restart.notifications"} {
 			p.add(check.Line{Name: line, Value: code(err), Error: err.Error()})
 		}
 		return
 	}
 
+	if p.opts.RestartHNS {
+		p.value("restart.notifications", fmt.Sprint(len(p.heard)-p.earlier))
+	}
 	counts, forms := map[uint32]int{}, []string{}
 	for {
 		select {

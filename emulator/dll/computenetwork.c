@@ -122,7 +122,7 @@ static int next_notification(struct registration *r, HRESULT *result, BOOL first
 	return failed;
 }
 
-/* Ends with the service: then the program is told, and has to register again (unverified on Windows). */
+/* Ends with the service: then the program is told, and has to register again (unverified, no. 49). */
 static DWORD WINAPI notify_thread(void *argument)
 {
 	struct registration *r = argument;

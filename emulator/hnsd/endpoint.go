@@ -102,7 +102,7 @@ func (h *Host) assignAddresses(n *State, network, d Doc) error {
 			}
 		}
 		if c.num("PrefixLength") > uint64(addr.BitLen()) {
-			return ErrInvalidParameter // the code is unverified
+			return ErrInvalidParameter // the code is unverified, no. 50
 		}
 		if c.num("PrefixLength") == 0 {
 			c.set("PrefixLength", bits)

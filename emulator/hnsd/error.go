@@ -57,7 +57,7 @@ var (
 // record: RPC or the service control manager answers.
 var (
 	ErrServiceNotStarted = &Error{0x80070426, "The service has not been started."} // ERROR_SERVICE_NOT_ACTIVE
-	ErrServiceStopping   = &Error{0x803b0020, "The HNS service is stopping."}      // HCN_E_MANAGER_STOPPED; the text is unverified
+	ErrServiceStopping   = &Error{0x803b0020, "The HNS service is stopping."}      // HCN_E_MANAGER_STOPPED; the text is unverified, no. 64
 	ErrServiceMissing    = &Error{0x80070424, ""}                                  // ERROR_SERVICE_DOES_NOT_EXIST
 	ErrServerUnavailable = &Error{0x800706ba, ""}                                  // RPC_S_SERVER_UNAVAILABLE: nobody listens
 	ErrCallFailed        = &Error{0x800706be, ""}                                  // RPC_S_CALL_FAILED: it went away during the call

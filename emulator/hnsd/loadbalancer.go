@@ -43,7 +43,7 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 	if d.num("Flags")&2 != 0 { // IPv6
 		net, ok := n.Get(Network, network)
 		if overlay := ok && net.Doc.str("Type") == "Overlay"; overlay || !h.Profile.Version.AtLeast(11, 10) {
-			return ErrInvalidParameter // overlays carry none, older versions do not announce it; the code is unverified
+			return ErrInvalidParameter // overlays carry none, older versions do not announce it; the code is unverified, no. 61
 		}
 	}
 
@@ -80,7 +80,7 @@ func (s *State) PortBlocks() int { return s.blocks }
 func holdsBlock(d Doc) bool { return d.num("Flags")&1 == 0 }
 
 // checkPortBlocks refuses a load balancer for which no block is left (kubernetes/kubernetes#117783; the code is
-// unverified). One that has its block keeps it.
+// unverified, no. 62). One that has its block keeps it.
 func (h *Host) checkPortBlocks(n *State, o *Object) error {
 	if h.PortBlocks == nil || !holdsBlock(o.Doc) {
 		return nil

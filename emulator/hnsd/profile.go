@@ -26,7 +26,7 @@ type Profile struct {
 	Version Version
 	// FrontendConflict is the answer to a load balancer whose frontend another one owns.
 	FrontendConflict *Error
-	// UnknownNetwork is the answer to opening a network that does not exist (unverified per version).
+	// UnknownNetwork is the answer to opening a network that does not exist (unverified, no. 33).
 	UnknownNetwork *Error
 	// V1Success makes failing v1 calls succeed with {"Success":false}, as older builds do.
 	V1Success bool
@@ -35,24 +35,24 @@ type Profile struct {
 	// UniqueRemotes refuses a second remote endpoint with one address (inferred for newer builds).
 	UniqueRemotes bool
 	// HostListeners refuses a node port, or a frontend on the node's own address, on which a process of the host listens.
-	// kubernetes/kubernetes#137530 names builds of Server 2019; newer ones are taken not to (unverified).
+	// kubernetes/kubernetes#137530 names builds of Server 2019; newer ones are taken not to (unverified, no. 37).
 	HostListeners bool
 	// OnePortOwner takes a port of the host for one load balancer only, regardless of its address: one without an address, or with
-	// port flag 2. Windows has HCN_E_PORT_ALREADY_EXISTS for it; whether it does so is unverified.
+	// port flag 2. Windows has HCN_E_PORT_ALREADY_EXISTS for it; whether it does so is unverified, no. 10.
 	OnePortOwner bool
 	// TextFilters writes ids in upper case and compares the ids of filters with them as texts. Windows writes most ids in upper case,
-	// and no document says how its filters compare (unverified).
+	// and no document says how its filters compare (unverified, no. 14).
 	TextFilters bool
 	// UniqueSubnets refuses a network whose subnets overlap with each other or with another network's, as hns/hnstest does. Neither a
-	// document nor a report says what L2Bridge networks are answered (unverified).
+	// document nor a report says what L2Bridge networks are answered (unverified, no. 66).
 	UniqueSubnets bool
 	// NoHostNamespace: a new host has no namespace of its own until a program makes one (microsoft/SDN `hns.v2.psm1` and hcsshim
-	// `ncproxy` do). Whether there is one before is unverified.
+	// `ncproxy` do). Whether there is one before is unverified, no. 5.
 	NoHostNamespace bool
 	// OtherForm reads the gateway of a subnet back as 0.0.0.0. No document says that HNS reads networks back as they were given
-	// (unverified).
+	// (unverified, no. 17).
 	OtherForm bool
-	// HostDefaultRoute gives the host a default route by its endpoint even if the endpoint has one to 0.0.0.0 (unverified). Without it
+	// HostDefaultRoute gives the host a default route by its endpoint even if the endpoint has one to 0.0.0.0 (unverified, no. 9). Without it
 	// the host gets one only by an endpoint that has a gateway (flannel-io/flannel#1763).
 	HostDefaultRoute bool
 }

@@ -201,7 +201,7 @@ func (c *v1Call) attachment() (any, error) {
 	return c.h.viewV1(n, o), nil
 }
 
-// attachToHost attaches an endpoint to the host's compartment, which needs no namespace. Windows lists one afterwards (unverified).
+// attachToHost attaches an endpoint to the host's compartment, which needs no namespace. Windows lists one afterwards (unverified, no. 65).
 func attachToHost(n *State, endpoint string, newID func() string) error {
 	if hostNamespace(n) == "" {
 		n.put(hostDefault(newID()))

@@ -122,8 +122,7 @@ func (m *Manager) launch(s *service, args []string) Code {
 	case <-limit.C:
 		p.Kill()
 	}
-	// A process that never was a service has not failed as one: no recovery action follows. Unverified: that Windows has it so
-	// shows `sc qfailure` with actions on a service whose program is cmd.exe, and no event 7031 after `sc start`.
+	// A process that never was a service has not failed as one: no recovery action follows (unverified, no. 68).
 	m.fail(s, RequestTimeout, 7000, "The %s service failed to start: error 1053: it did not respond to the start request in a timely fashion (30000 ms).",
 		s.DisplayName)
 	return RequestTimeout

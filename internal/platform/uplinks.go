@@ -9,6 +9,6 @@ type Uplink struct {
 	Metric  uint32
 	// Endpoint reports whether the interface looks like the virtual adapter of an HNS endpoint or of an internal switch: it is
 	// called "vEthernet (NAME)", and no other interface is called NAME. HNS calls the adapter that takes the place of a network
-	// card "vEthernet (NAME OF THE CARD)". Unverified for switches that an administrator made: it may be true for those.
+	// card "vEthernet (NAME OF THE CARD)". It may be true for switches that an administrator made (unverified, no. 69).
 	Endpoint bool
 }

@@ -5,7 +5,7 @@ import "porthole.dev/porthole/proxy/balance"
 // A listing of ids does not show that another program altered a load balancer, and reading each document takes a call for each. But one
 // call of HNS's first interface gives a fingerprint of all of them (hns.LoadBalancer.Outline). If an outline is not what the
 // document implies, the document is read and decides; the outline is then accepted for it. So nothing but a few calls depends on
-// how Windows fills that listing in, which is unverified. What it does not show, or where there is no such call, is found when the
+// how Windows fills that listing in, which is unverified, no. 32. What it does not show, or where there is no such call, is found when the
 // document is read in turn.
 
 // outlinesRead bounds the documents that are read in one survey because of their outlines.

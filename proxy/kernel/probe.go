@@ -21,7 +21,7 @@ import (
 //	no answer twice ──▶ all backends answer when asked directly ──▶ its rule is lost: delete and create it
 //	                └─▶ some do not ─────────────────────────────▶ nothing is known
 //
-// Whether Windows lets programs of the node reach load balancers with direct server return is unverified. So nothing is concluded
+// Whether Windows lets programs of the node reach load balancers with direct server return is unverified, no. 38. So nothing is concluded
 // until one of the kind has answered, and one that was recreated in vain is not recreated again before it has answered. UDP has no
 // answer to wait for: a load balancer of UDP is recreated with that of its service's TCP port.
 

@@ -28,7 +28,7 @@ type Latency struct {
 const ms = time.Millisecond
 
 // latencies is the table of the published figures: creation of load balancers and endpoints from
-// kubernetes/kubernetes#109124, the rest unverified.
+// kubernetes/kubernetes#109124, the rest unverified, no. 67.
 var latencies = []Latency{
 	{Name: "fast"},
 	{Name: "ws2025", Read: ms, Create: 15 * ms, Balancer: 20 * ms, PerBackend: ms / 2, Modify: 10 * ms, ModifyPerBackend: ms / 2, Delete: 10 * ms},
@@ -194,7 +194,7 @@ func (l *latency) account(program, function, network string, t spent) {
 
 // timed runs a call so that it takes what the table says, our own work included. What a write does is visible at its
 // end. Writes to one network wait for each other, as in HNS; reads do not. A call that fails takes as long as one that
-// does not, except a modification that this version does not know (unverified).
+// does not, except a modification that this version does not know (unverified, no. 67).
 func (s programs) timed(ctx context.Context, who caller, q wire.Request, run func() wire.Answer) wire.Answer {
 	table := s.latency.current()
 	if table == (Latency{}) || table.Name == "fast" {

@@ -73,7 +73,7 @@ func (s *subscribers) notify(list []notification) {
 	}
 }
 
-// notifications of a change. The form of their data is unverified.
+// notifications of a change. The form of their data is unverified, no. 31.
 func notifications(old *hnsd.State, c hnsd.Change) []notification {
 	var list []notification
 	add := func(id string, kinds ...uint32) {

@@ -38,7 +38,7 @@ const (
 	rebootRules = "Rule"
 )
 
-// rebootLoses are the things that a reboot loses unless they are kept (all unverified). The host's own namespace always stays.
+// rebootLoses are the things that a reboot loses unless they are kept (all unverified, no. 16). The host's own namespace always stays.
 var rebootLoses = []string{hnsd.Namespace.String(), rebootAttachments, rebootRules}
 
 // lostInReboot gives the things that a request loses, in the spelling of RebootThings.

@@ -41,7 +41,7 @@ var scenarios = []ScenarioRow{
 	{Name: "F-5", What: "the load balancer of the health check is refused: a host process has its port", Source: "kubernetes/kubernetes#137530",
 		Needs:  "a load balancer for port 10256; or build 17763 and a real listener of the host",
 		Faults: []Fault{{Function: "HcnCreateLoadBalancer", Match: `"ExternalPort":\s*10256\b`, Action: "fail", Code: hnsd.ErrPortAlreadyExists.Code, Text: hnsd.ErrPortAlreadyExists.Text}}},
-	{Name: "F-6", What: "three in ten deletions of load balancers fail (the code is unverified)", Source: "kubernetes/kubernetes#113524, #113521",
+	{Name: "F-6", What: "three in ten deletions of load balancers fail (the code is unverified, no. 63)", Source: "kubernetes/kubernetes#113524, #113521",
 		Faults: []Fault{{Function: "HcnDeleteLoadBalancer", Probability: 0.3, Seed: 6, Action: "fail", Code: hnsd.ErrFailed.Code, Text: hnsd.ErrFailed.Text}}},
 	{Name: "F-7", What: "a deletion succeeds and deletes nothing: a stale load balancer stays", Source: "kubernetes/kubernetes#112836",
 		Faults: []Fault{{Function: "HcnDeleteLoadBalancer", Action: "skip", Times: 1}}},
