@@ -97,16 +97,20 @@ func copyFile(from, to string, mode os.FileMode) error {
 	return writeFile(to, data, mode)
 }
 
-// installProgram copies a program; an equal file is left alone. A running program keeps using the old file, which it has mapped.
+// installProgram copies a program with its time; a file of the same size and time is left alone. A running program keeps using the
+// old file, which it has mapped.
 func installProgram(from, to string) error {
 	src, err := os.Stat(from)
 	if err != nil {
 		return err
 	}
-	if dst, err := os.Stat(to); err == nil && dst.Size() == src.Size() && !dst.ModTime().Before(src.ModTime()) {
+	if dst, err := os.Stat(to); err == nil && dst.Size() == src.Size() && dst.ModTime().Equal(src.ModTime()) {
 		return nil
 	}
 	if err := copyFile(from, to+".new", 0o755); err != nil {
+		return err
+	}
+	if err := os.Chtimes(to+".new", src.ModTime(), src.ModTime()); err != nil {
 		return err
 	}
 	return os.Rename(to+".new", to)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,10 +19,11 @@ type Mount struct {
 	Target string
 }
 
-// PrefixMount is a host's own view of a template: prefix/ over wine/upper in the host's folder.
-func PrefixMount(template, hostDir string) Mount {
+// PrefixMount is a host's own view of a template: prefix/ over wine/upper in the host's folder. The files of the folders over come
+// on top of the template's. All hosts have one copy of these files in memory, on which each writes none but its own changes.
+func PrefixMount(template, hostDir string, over ...string) Mount {
 	return Mount{
-		Lower:  []string{template},
+		Lower:  append(slices.Clone(over), template),
 		Upper:  filepath.Join(hostDir, "wine", "upper"),
 		Work:   filepath.Join(hostDir, "wine", "work"),
 		Target: filepath.Join(hostDir, "prefix"),
@@ -77,4 +79,22 @@ func IsMounted(path string) (bool, error) {
 		return false, fmt.Errorf("looking at %s: %w", path, err)
 	}
 	return here.Dev != parent.Dev, nil
+}
+
+// IsLower reports whether something is mounted over dir: then dir must not change. In doubt it is true.
+func IsLower(dir string) bool {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	return err != nil || isLower(string(mounts), dir)
+}
+
+// isLower looks for dir among the lower folders of the overlays in the text of mountinfo (proc_pid_mountinfo(5)).
+func isLower(mountinfo, dir string) bool {
+	for line := range strings.Lines(mountinfo) {
+		for _, option := range strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' }) {
+			if list, ok := strings.CutPrefix(option, "lowerdir="); ok && slices.Contains(strings.Split(list, ":"), dir) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,7 +49,7 @@ func (t Tools) EnsureTemplate(ctx context.Context, o TemplateOptions) error {
 		return fmt.Errorf("making Wine template %s: %w", o.Dir, err)
 	}
 	have, err := os.ReadFile(filepath.Join(o.Dir, stampName))
-	if err == nil && (string(have) == stamp || templateInUse(o.Dir)) {
+	if err == nil && (string(have) == stamp || IsLower(o.Dir)) {
 		return nil
 	}
 	if err := t.makeTemplate(ctx, o, stamp); err != nil {
@@ -194,15 +193,6 @@ func dllFiles(dir string) ([]string, error) {
 		return nil, fmt.Errorf("no DLLs of the emulated host in %s (make dll builds them)", dir)
 	}
 	return append(dlls, programs...), nil
-}
-
-// templateInUse reports whether an overlay has dir as its lower layer: changing it then would break the mount.
-func templateInUse(dir string) bool {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return true
-	}
-	return strings.Contains(string(mounts), "lowerdir="+dir+",")
 }
 
 // keepBuiltin copies a library of Wine's own to where our library of that name finds it. Under another name Wine looks
