@@ -116,6 +116,10 @@ bench: deps build ## figures of ours beside those of peers, as JSON lines
 bench-kubelet: deps build ## our kubelet beside upstream's and beside the bare CRI calls, on Linux and on an emulated Windows node, as JSON lines (20 minutes at most)
 	go run ./test/bench -only kubelet,windows $(BENCH_FLAGS)
 
+.PHONY: bench-nodes
+bench-nodes: deps build ## 20 emulated Windows nodes with 5 pods each: time and memory beside the targets, as JSON lines (5 minutes)
+	go run ./test/bench -only nodes -nodes 20 -pods 5 $(BENCH_FLAGS)
+
 .PHONY: clean
 clean: ## remove what was built (not the local cluster: that is `make down`)
 	rm -rf $(BIN)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"porthole.dev/porthole/emulator/lab"
@@ -111,8 +112,9 @@ func (s steps) at(what string) float64 {
 
 var stepLine = regexp.MustCompile(`^\s*([0-9.]+)s\s+(.*)$`)
 
-func up(ctx context.Context, porthole, dir string) (steps, error) {
-	say("porthole up --dir %s", dir)
+// up brings up a cluster; more are further arguments of `porthole up`.
+func up(ctx context.Context, porthole, dir string, more ...string) (steps, error) {
+	say("porthole up --dir %s %s", dir, strings.Join(more, " "))
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	defer cancel()
 	api, err := freePort()
@@ -124,7 +126,7 @@ func up(ctx context.Context, porthole, dir string) (steps, error) {
 		return steps{}, err
 	}
 
-	cmd := exec.CommandContext(ctx, porthole, "up", "--dir", dir, "--api-port", api, "--registry-port", registry)
+	cmd := exec.CommandContext(ctx, porthole, append([]string{"up", "--dir", dir, "--api-port", api, "--registry-port", registry}, more...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

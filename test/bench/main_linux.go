@@ -37,6 +37,8 @@ type figure struct {
 	P99   map[string]float64 `json:"p99,omitempty"`
 	Steps []step             `json:"steps,omitempty"`
 	Calls map[string]int     `json:"calls,omitempty"`
+	// Programs say how a figure of memory is divided.
+	Programs map[string]programMemory `json:"programs,omitempty"`
 	// PeerCalls are the peer's.
 	PeerCalls map[string]int `json:"peerCalls,omitempty"`
 	Note      string         `json:"note,omitempty"`
@@ -48,18 +50,19 @@ type options struct {
 	kubelet, porthole, profiles  string
 	sides, latencies             string
 	rounds, large, crowd, passes int
+	nodes, pods                  int
 	scale                        float64
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.bin, "bin", "bin", "folder of the built programs")
-	flag.StringVar(&o.only, "only", "kubelet,cluster", "which groups to run: kubelet, windows, cluster, proxy, relay")
+	flag.StringVar(&o.only, "only", "kubelet,cluster", "which groups to run: kubelet, windows, nodes, cluster, proxy, relay")
 	flag.StringVar(&o.proxy, "proxy", "start,crash,idle,churn,large", "parts of the group proxy")
 	flag.StringVar(&o.latencies, "latencies", "none,ws2025,ws2022-updated,ws2019", "profiles of HNS's latency for the part start of the group proxy")
 	flag.Float64Var(&o.scale, "scale", 1, "share of the services that the group proxy makes; for a quick look")
 	flag.IntVar(&o.large, "large", largeServices, "services of the part large, with ten endpoints each")
-	flag.StringVar(&o.dir, "dir", "", "state folder of the group cluster; a new one unless given")
+	flag.StringVar(&o.dir, "dir", "", "state folder of the groups windows, nodes and cluster; a new one unless given")
 	flag.StringVar(&o.logs, "logs", "", "folder to keep the logs of the group kubelet in")
 
 	flag.IntVar(&o.rounds, "rounds", 9, "group kubelet: samples of one pod; a third as many of 10 pods at once, a quarter of 50")
@@ -69,6 +72,8 @@ func main() {
 	flag.StringVar(&o.sides, "sides", strings.Join([]string{bare, ours, peer}, ","), "group kubelet: who is measured")
 	flag.StringVar(&o.profiles, "profiles", "", "group kubelet: folder to keep processor profiles in: of each part, side and program")
 	flag.StringVar(&o.porthole, "porthole", "", "group kubelet: the program whose kubelet runs; empty means the one in --bin")
+	flag.IntVar(&o.nodes, "nodes", 20, "group nodes: emulated Windows nodes")
+	flag.IntVar(&o.pods, "pods", 5, "group nodes: pods on each")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -87,12 +92,12 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	o.bin = bin
-	groups := map[string]func(context.Context, options) error{"kubelet": benchKubelet, "cluster": benchCluster, "proxy": benchProxy, "relay": benchRelay, "windows": benchWindows}
+	groups := map[string]func(context.Context, options) error{"kubelet": benchKubelet, "cluster": benchCluster, "proxy": benchProxy, "relay": benchRelay, "windows": benchWindows, "nodes": benchNodes}
 	var errs []error
 	for _, name := range strings.Split(o.only, ",") {
 		group := groups[name]
 		if group == nil {
-			return fmt.Errorf("--only %s: known groups are kubelet, windows, cluster, proxy and relay", name)
+			return fmt.Errorf("--only %s: known groups are kubelet, windows, nodes, cluster, proxy and relay", name)
 		}
 		if err := group(ctx, o); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
