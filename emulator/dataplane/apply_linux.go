@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"strings"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/internal/platform"
@@ -118,9 +118,9 @@ func (p Port) delete(d *DataPlane) error { return d.deleteLink(p.Name) }
 
 // create makes the veth pair with its far end already in the guest's namespace. If a step fails, the pair is deleted.
 func (p Port) create(d *DataPlane) error {
-	guest, err := netns.GetFromPath(p.Netns)
+	guest, err := os.Open(p.Netns)
 	if err != nil {
-		return fmt.Errorf("network namespace %s: %w", p.Netns, err)
+		return fmt.Errorf("opening the guest's network namespace: %w", err)
 	}
 	defer guest.Close()
 	mac, err := net.ParseMAC(p.MAC)
@@ -132,19 +132,19 @@ func (p Port) create(d *DataPlane) error {
 		return fmt.Errorf("bridge %s: %w", p.Bridge, err)
 	}
 
-	veth := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: p.Guest, PeerNamespace: netlink.NsFd(guest),
+	veth := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: p.Guest, PeerNamespace: netlink.NsFd(guest.Fd()),
 		PeerHardwareAddr: mac, PeerMTU: uint32(p.MTU)}
 	veth.Name, veth.MTU, veth.MasterIndex = p.Name, p.MTU, bridge.Attrs().Index
 	if err := d.handle.LinkAdd(veth); err != nil {
 		return err
 	}
-	if err := p.bringUp(d, guest); err != nil {
+	if err := p.bringUp(d); err != nil {
 		return errors.Join(err, d.deleteLink(p.Name))
 	}
 	return nil
 }
 
-func (p Port) bringUp(d *DataPlane, guest netns.NsHandle) error {
+func (p Port) bringUp(d *DataPlane) error {
 	link, err := d.handle.LinkByName(p.Name)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (p Port) bringUp(d *DataPlane, guest netns.NsHandle) error {
 	if err := d.handle.LinkSetIsolated(link, true); err != nil {
 		return fmt.Errorf("isolating the port: %w", err)
 	}
-	h, err := netlink.NewHandleAt(guest, unix.NETLINK_ROUTE)
+	h, err := handleAt(p.Netns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}

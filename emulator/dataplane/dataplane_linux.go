@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
@@ -26,7 +25,7 @@ func New(opts Options) (*DataPlane, error) {
 	if opts.Nft == "" {
 		opts.Nft = "nft"
 	}
-	handle, err := handleAt(opts.Netns)
+	handle, err := handleAt(opts.Netns, unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, fmt.Errorf("opening the data plane: %w", err)
 	}
@@ -164,16 +163,13 @@ func (d *DataPlane) facts() (Facts, error) {
 	return f, nil
 }
 
-func handleAt(path string) (*netlink.Handle, error) {
-	if path == "" {
-		return netlink.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
-	}
-	ns, err := netns.GetFromPath(path)
-	if err != nil {
-		return nil, fmt.Errorf("network namespace %s: %w", path, err)
-	}
-	defer ns.Close()
-	return netlink.NewHandleAt(ns, unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
+// handleAt returns sockets of these netlink families that belong to the network namespace at path; "" means the caller's own.
+func handleAt(path string, families ...int) (h *netlink.Handle, err error) {
+	err = platform.InNetns(path, func() error {
+		h, err = netlink.NewHandle(families...)
+		return err
+	})
+	return h, err
 }
 
 func firstLine(s string) string {

@@ -11,6 +11,8 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/vishvananda/netlink"
+
+	"porthole.dev/porthole/internal/platform"
 )
 
 // The table of the host's own IP stack, beside those of HNS. It holds which interfaces forward packets, by index: a setting
@@ -98,19 +100,16 @@ func forwardingSet(six bool) string {
 
 // stack runs f with nftables of the host's namespace.
 func (s *IPStack) stack(f func(*nftables.Conn) error) error {
-	ns, err := netnsHandle(s.netns)
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	c, err := nftables.New(nftables.WithNetNSFd(int(ns)))
-	if err != nil {
-		return fmt.Errorf("opening nftables: %w", err)
-	}
-	if err := f(c); err != nil {
-		return fmt.Errorf("settings of the host's interfaces: %w", err)
-	}
-	return nil
+	return platform.InNetns(s.netns, func() error {
+		c, err := nftables.New()
+		if err != nil {
+			return fmt.Errorf("opening nftables: %w", err)
+		}
+		if err := f(c); err != nil {
+			return fmt.Errorf("settings of the host's interfaces: %w", err)
+		}
+		return nil
+	})
 }
 
 func stackSet(name string) *nftables.Set {

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/internal/platform"
@@ -88,12 +87,7 @@ func (d *DataPlane) observePort(link netlink.Link, want Port) Port {
 	if want.Netns == "" {
 		return p
 	}
-	guest, err := netns.GetFromPath(want.Netns)
-	if err != nil {
-		return p
-	}
-	defer guest.Close()
-	h, err := netlink.NewHandleAt(guest, unix.NETLINK_ROUTE)
+	h, err := handleAt(want.Netns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return p
 	}

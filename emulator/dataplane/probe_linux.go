@@ -63,7 +63,7 @@ func Probe(ctx context.Context, nft string) ([]string, error) {
 		return nil, fmt.Errorf("probing the kernel: %w", err)
 	}
 	defer platform.DeleteNetns(name)
-	h, err := handleAt(platform.NetnsPath(name))
+	h, err := handleAt(platform.NetnsPath(name), unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, fmt.Errorf("probing the kernel: %w", err)
 	}

@@ -8,8 +8,9 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/platform"
 )
 
 // hostRouteProtocol marks routes that a program of the host made, in `ip route`.
@@ -99,42 +100,45 @@ func (r HostRoute) failed(doing string, err error) error {
 // Watch subscribes to changes of the host's own IP stack: "routes", "addresses" or "interfaces". The subscription
 // stands when it returns. The channel is closed when ctx ends or the kernel's stream breaks.
 func (d *DataPlane) Watch(ctx context.Context, kind string) (<-chan HostEvent, error) {
-	ns, err := netnsHandle(d.opts.Netns)
-	if err != nil {
-		return nil, fmt.Errorf("watching %s: %w", kind, err)
-	}
-	defer ns.Close()
 	ctx, cancel := context.WithCancel(ctx)
-	broken := func(error) { cancel() }
 	events := make(chan HostEvent)
-	switch kind {
-	case "routes":
-		in := make(chan netlink.RouteUpdate, 64)
-		err = netlink.RouteSubscribeWithOptions(in, ctx.Done(), netlink.RouteSubscribeOptions{Namespace: &ns, ErrorCallback: broken})
-		if err == nil {
-			go convert(ctx, in, events, routeEvent)
-		}
-	case "addresses":
-		in := make(chan netlink.AddrUpdate, 64)
-		err = netlink.AddrSubscribeWithOptions(in, ctx.Done(), netlink.AddrSubscribeOptions{Namespace: &ns, ErrorCallback: broken})
-		if err == nil {
-			go convert(ctx, in, events, addrEvent)
-		}
-	case "interfaces":
-		in := make(chan netlink.LinkUpdate, 64)
-		err = netlink.LinkSubscribeWithOptions(in, ctx.Done(), netlink.LinkSubscribeOptions{Namespace: &ns, ErrorCallback: broken})
-		if err == nil {
-			go convert(ctx, in, events, linkEvent)
-		}
-	default:
-		err = errors.ErrUnsupported
-	}
+	err := platform.InNetns(d.opts.Netns, func() error { return subscribe(ctx, cancel, kind, events) })
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("watching %s: %w", kind, err)
 	}
 
 	return events, nil
+}
+
+// subscribe sends the changes of one kind in the network namespace of the calling thread to events until ctx ends. It calls
+// broken when the kernel's stream breaks.
+func subscribe(ctx context.Context, broken func(), kind string, events chan<- HostEvent) (err error) {
+	failed := func(error) { broken() }
+	switch kind {
+	case "routes":
+		in := make(chan netlink.RouteUpdate, 64)
+		err = netlink.RouteSubscribeWithOptions(in, ctx.Done(), netlink.RouteSubscribeOptions{ErrorCallback: failed})
+		if err == nil {
+			go convert(ctx, in, events, routeEvent)
+		}
+	case "addresses":
+		in := make(chan netlink.AddrUpdate, 64)
+		err = netlink.AddrSubscribeWithOptions(in, ctx.Done(), netlink.AddrSubscribeOptions{ErrorCallback: failed})
+		if err == nil {
+			go convert(ctx, in, events, addrEvent)
+		}
+	case "interfaces":
+		in := make(chan netlink.LinkUpdate, 64)
+		err = netlink.LinkSubscribeWithOptions(in, ctx.Done(), netlink.LinkSubscribeOptions{ErrorCallback: failed})
+		if err == nil {
+			go convert(ctx, in, events, linkEvent)
+		}
+	default:
+		err = errors.ErrUnsupported
+	}
+
+	return err
 }
 
 // convert passes events on until ctx ends. The subscription's goroutine must find a reader until it has noticed the end.
@@ -215,11 +219,4 @@ func prefixOf(n *net.IPNet, family int) netip.Prefix {
 	addr, _ := netip.AddrFromSlice(n.IP)
 	bits, _ := n.Mask.Size()
 	return netip.PrefixFrom(addr.Unmap(), bits)
-}
-
-func netnsHandle(path string) (netns.NsHandle, error) {
-	if path == "" {
-		return netns.Get()
-	}
-	return netns.GetFromPath(path)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/emulator/desired"
+	"porthole.dev/porthole/internal/platform"
 )
 
 // Update makes the kernel carry a change on top of what was applied last. all gives everything that is desired after it;
@@ -70,12 +71,11 @@ const elementsPerMessage = 200
 
 func (d *DataPlane) writeElements(tx *Transaction) error {
 	if d.fast == nil {
-		ns, err := netnsHandle(d.opts.Netns)
+		err := platform.InNetns(d.opts.Netns, func() (err error) {
+			d.fast, err = nftables.New(nftables.AsLasting())
+			return err
+		})
 		if err != nil {
-			return fmt.Errorf("opening nftables: %w", err)
-		}
-		defer ns.Close()
-		if d.fast, err = nftables.New(nftables.WithNetNSFd(int(ns)), nftables.AsLasting()); err != nil {
 			return fmt.Errorf("opening nftables: %w", err)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,13 +17,13 @@ import (
 // CreateVeth makes a pair of interfaces: one called name in this network namespace, the other called peer in the one at peerPath.
 // Both are down.
 func CreateVeth(name, peer, peerPath string) error {
-	far, err := netns.GetFromPath(peerPath)
+	far, err := os.Open(peerPath)
 	if err != nil {
-		return fmt.Errorf("linking %s to %s: opening network namespace %s: %w", name, peer, peerPath, err)
+		return fmt.Errorf("linking %s to %s: opening the network namespace of %s: %w", name, peer, peer, err)
 	}
 	defer far.Close()
 
-	link := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: peer, PeerNamespace: netlink.NsFd(far)}
+	link := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: peer, PeerNamespace: netlink.NsFd(far.Fd())}
 	link.Name = name
 	if err := netlink.LinkAdd(link); err != nil {
 		return fmt.Errorf("linking %s to %s: %w", name, peer, err)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -106,18 +105,21 @@ func DeleteNetns(name string) error {
 // namespace, it would make the whole process look (to NetnsPids, for example) as if it were in there.
 func lockThread() (back func(), err error) {
 	runtime.LockOSThread()
-	own, err := netns.Get()
+	own, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		runtime.UnlockOSThread()
 		return nil, fmt.Errorf("opening the network namespace of this thread: %w", err)
 	}
 	return func() {
-		if netns.Set(own) == nil {
+		if enter(own) == nil {
 			runtime.UnlockOSThread()
 		}
 		own.Close()
 	}, nil
 }
+
+// enter moves the calling thread into a network namespace.
+func enter(ns *os.File) error { return unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET) }
 
 // NetnsExists reports whether a live namespace of that name can be entered. A left-over file without a namespace does not count,
 // nor does a namespace that another mount covers.
@@ -142,13 +144,13 @@ func InNetns(path string, f func() error) error {
 		}
 		defer back()
 
-		handle, err := netns.GetFromPath(path)
+		ns, err := os.Open(path)
 		if err != nil {
-			errs <- fmt.Errorf("opening network namespace %s: %w", path, err)
+			errs <- fmt.Errorf("opening a network namespace: %w", err)
 			return
 		}
-		defer handle.Close()
-		if err := netns.Set(handle); err != nil {
+		defer ns.Close()
+		if err := enter(ns); err != nil {
 			errs <- fmt.Errorf("entering network namespace %s: %w", path, err)
 			return
 		}

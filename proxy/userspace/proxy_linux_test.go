@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/wait"
@@ -362,11 +361,8 @@ func TestRestart(t *testing.T) {
 
 // watch records changes of addresses on the host until end.
 func (w *world) watch() (events func() []string, end func()) {
-	ns, err := netns.GetFromPath(w.host)
-	must(w.t, err)
 	updates, stop := make(chan netlink.AddrUpdate, 64), make(chan struct{})
-	must(w.t, netlink.AddrSubscribeWithOptions(updates, stop, netlink.AddrSubscribeOptions{Namespace: &ns}))
-	ns.Close()
+	must(w.t, platform.InNetns(w.host, func() error { return netlink.AddrSubscribe(updates, stop) }))
 	var seen []string
 	done := make(chan struct{})
 	go func() {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/internal/platform"
@@ -93,11 +92,7 @@ func (s *segment) in(path string, f func() error) {
 // keep runs a keeper on one host until the test ends.
 func (s *segment) keep(host, addr string, nodes *nodeList) *keeper {
 	s.t.Helper()
-	ns, err := netns.GetFromPath(s.path[host])
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	tab, err := newTableIn(ns, netip.MustParseAddr(addr), clusterRange)
+	tab, err := newTableIn(s.path[host], netip.MustParseAddr(addr), clusterRange)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -105,7 +100,7 @@ func (s *segment) keep(host, addr string, nodes *nodeList) *keeper {
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { k.Run(ctx) })
-	s.t.Cleanup(func() { stop(); done.Wait(); tab.kernel.Close(); ns.Close() })
+	s.t.Cleanup(func() { stop(); done.Wait(); tab.kernel.Close() })
 	return k
 }
 

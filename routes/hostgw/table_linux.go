@@ -8,36 +8,36 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/routes/table"
 )
 
 // linuxTable is the main route table of one network namespace.
 type linuxTable struct {
 	kernel *netlink.Handle
-	ns     *netns.NsHandle // nil: the process's own
+	netns  string // path of the network namespace; "": the process's own
 	self   netip.Addr
 	pods   netip.Prefix
 }
 
 // NewTable returns this host's route table: routes inside the range pods, through the interface that has the address self.
 func NewTable(self netip.Addr, pods netip.Prefix) (hostTable, error) {
-	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, fmt.Errorf("opening the kernel's route table: %w", err)
-	}
-	return &linuxTable{kernel: kernel, self: self, pods: pods.Masked()}, nil
+	return newTableIn("", self, pods)
 }
 
-// newTableIn is NewTable for another network namespace.
-func newTableIn(ns netns.NsHandle, self netip.Addr, pods netip.Prefix) (*linuxTable, error) {
-	kernel, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+// newTableIn is NewTable for the network namespace at path; "" means the process's own.
+func newTableIn(path string, self netip.Addr, pods netip.Prefix) (*linuxTable, error) {
+	t := &linuxTable{netns: path, self: self, pods: pods.Masked()}
+	err := platform.InNetns(path, func() (err error) {
+		t.kernel, err = netlink.NewHandle(unix.NETLINK_ROUTE)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the kernel's route table: %w", err)
 	}
-	return &linuxTable{kernel: kernel, ns: &ns, self: self, pods: pods.Masked()}, nil
+	return t, nil
 }
 
 // uplink returns the interface that has the node's address, and what it reaches directly.
@@ -138,11 +138,14 @@ func (t *linuxTable) Watch(ctx context.Context, changed func()) error {
 	routes := make(chan netlink.RouteUpdate, 64)
 	links := make(chan netlink.LinkUpdate, 64)
 	addrs := make(chan netlink.AddrUpdate, 64)
-	if err := errors.Join(
-		netlink.RouteSubscribeWithOptions(routes, done, netlink.RouteSubscribeOptions{Namespace: t.ns, ErrorCallback: report}),
-		netlink.LinkSubscribeWithOptions(links, done, netlink.LinkSubscribeOptions{Namespace: t.ns, ErrorCallback: report}),
-		netlink.AddrSubscribeWithOptions(addrs, done, netlink.AddrSubscribeOptions{Namespace: t.ns, ErrorCallback: report}),
-	); err != nil {
+	err := platform.InNetns(t.netns, func() error {
+		return errors.Join(
+			netlink.RouteSubscribeWithOptions(routes, done, netlink.RouteSubscribeOptions{ErrorCallback: report}),
+			netlink.LinkSubscribeWithOptions(links, done, netlink.LinkSubscribeOptions{ErrorCallback: report}),
+			netlink.AddrSubscribeWithOptions(addrs, done, netlink.AddrSubscribeOptions{ErrorCallback: report}),
+		)
+	})
+	if err != nil {
 		return fmt.Errorf("subscribing to the kernel's route changes: %w", err)
 	}
 

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,11 +41,8 @@ func TestHostRoutes(t *testing.T) {
 func testWindowsTable(t *testing.T, h *bridgeHost) {
 	exe := filepath.Join(h.prefix.DriveC(), "hostgw.test.exe")
 	h.build(".", "go", "test", "-c", "-o", exe, "porthole.dev/porthole/routes/hostgw")
-	ns, err := netns.GetFromPath(h.path)
-	must(t, err)
-	defer ns.Close()
 	updates, stop := make(chan netlink.RouteUpdate, 64), make(chan struct{})
-	must(t, netlink.RouteSubscribeAt(ns, updates, stop))
+	must(t, platform.InNetns(h.path, func() error { return netlink.RouteSubscribe(updates, stop) }))
 	out, exit := h.start(`C:\hostgw.test.exe`, "-test.v", "-test.run=^TestWindowsTable$") // the others want their folder
 	failed := <-exit
 	close(stop)
