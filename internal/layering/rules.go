@@ -48,7 +48,7 @@ func rules() []rule {
 		{from: []string{"..."}, except: []string{"internal/registry", "emulator/cri/...", "emulator/host/...", "cli/images", "internal/testkit/...", "test/..."}, to: []string{"github.com/containerd/containerd/v2/..."},
 			reason: "containerd's client is used by the emulated host, and by internal/registry to read registries; a node's programs reach containerd by CRI"},
 		{from: []string{"..."}, except: []string{"emulator/dataplane/...", "emulator/lab/...", "emulator/host/...", "emulator/hnsd/...", "emulator/cri/...", "routes/...", "internal/platform/...", "internal/testkit/...", "test/..."},
-			to:     []string{"github.com/vishvananda/netlink/...", "sigs.k8s.io/knftables/...", "github.com/google/nftables/..."},
+			to:     []string{"github.com/vishvananda/netlink/...", "github.com/google/nftables/..."},
 			reason: "kernel networking is touched by the emulator, routes and internal/platform only"},
 		{from: []string{"routes/table/..."}, to: []string{"github.com/vishvananda/..."}, throughOthers: true,
 			reason: "the route plan must not reach netlink, not even through others"},

@@ -7,15 +7,12 @@ import (
 )
 
 // linuxMaker makes outbound NAT; the bridge is made by the CNI plugin with the first pod.
-type linuxMaker struct{ nat *podnet.NAT }
+type linuxMaker struct{ nat podnet.NAT }
 
-func newMaker(Options) (maker, error) {
-	nat, err := podnet.NewNAT()
-	return linuxMaker{nat}, err
-}
+func newMaker(Options) (maker, error) { return linuxMaker{}, nil }
 
-func (m linuxMaker) ensure(ctx context.Context, o podnet.Options, _ podnet.Network) (podnet.Made, error) {
-	changed, err := m.nat.Ensure(ctx, o)
+func (m linuxMaker) ensure(_ context.Context, o podnet.Options, _ podnet.Network) (podnet.Made, error) {
+	changed, err := m.nat.Ensure(o)
 	return podnet.Made{Changed: changed}, err
 }
 
