@@ -13,8 +13,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
-	strictjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"porthole.dev/porthole/internal/strictjson"
 )
 
 // Source says where the configuration comes from.
@@ -38,13 +39,11 @@ func Load(s Source) (cfg *v1beta1.KubeletConfiguration, warnings []string, err e
 		return nil, nil, err
 	}
 	if text != nil {
-		strict, err := strictjson.UnmarshalStrict(text, cfg)
+		mistakes, err := strictjson.Unmarshal(text, cfg)
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading the kubelet's configuration %s: %w", s.File, err)
 		}
-		for _, w := range strict {
-			warnings = append(warnings, w.Error())
-		}
+		warnings = append(warnings, mistakes...)
 	}
 
 	if err := resolvePaths(cfg, s); err != nil {

@@ -10,10 +10,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	strictjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"porthole.dev/porthole/internal/strictjson"
 	"porthole.dev/porthole/kubelet/pod"
 )
 
@@ -59,19 +60,14 @@ func Parse(data []byte, o Origin) (pods []*v1.Pod, unknown []string, err error) 
 	}
 
 	var list v1.PodList
-	target := any(&list)
+	target := runtime.Object(&list)
 	if kind.Kind == "Pod" {
 		list.Items = make([]v1.Pod, 1)
 		target = &list.Items[0]
 	}
 
-	strict, err := strictjson.UnmarshalStrict(text, target)
-	if err != nil {
+	if unknown, err = strictjson.Unmarshal(text, target); err != nil {
 		return nil, nil, err
-	}
-
-	for _, s := range strict {
-		unknown = append(unknown, s.Error())
 	}
 
 	for i := range list.Items {
