@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/distribution/reference"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
@@ -73,6 +72,11 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
+// limiter is a rate limit; kube.NewLimiter makes one. Wait returns once the next one may begin, or ctx's error.
+type limiter interface {
+	Wait(ctx context.Context) error
+}
+
 // Puller makes images present. It is safe for concurrent use.
 type Puller struct {
 	client cri.ImageServiceClient
@@ -82,7 +86,7 @@ type Puller struct {
 	NodeConfigs []string
 	// Rate limits how many pulls begin per second; nil is no limit. Set it before the first use. A pull over the limit waits;
 	// upstream's fails instead and is tried again ten seconds later.
-	Rate *rate.Limiter
+	Rate limiter
 	// Builds checks images before they are pulled; nil checks nothing. Set it before the first use.
 	Builds *Builds
 

@@ -8,12 +8,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -120,19 +120,32 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestPullsWaitForTheirTurn: pulls over the limit begin later, and do not fail.
+// turn is a limiter that is a function.
+type turn func(context.Context) error
+
+func (t turn) Wait(ctx context.Context) error { return t(ctx) }
+
+// TestPullsWaitForTheirTurn: each pull waits until the limit allows it, and a limit that cannot be waited for fails it.
 func TestPullsWaitForTheirTurn(t *testing.T) {
 	s := &store{has: map[string]bool{}}
 	p := newPuller(t, s)
-	p.Rate = rate.NewLimiter(20, 1)
-	began := time.Now()
+	var before []int // how many pulls there were when the next one waited
+	p.Rate = turn(func(context.Context) error {
+		before = append(before, len(s.pulls))
+		return nil
+	})
 	for _, name := range []string{"a.b/c:1", "a.b/d:1", "a.b/e:1"} {
 		if _, err, events := ask(p, Request{Name: name, PodUID: "u"}); err != nil {
 			t.Errorf("%s: %v, events\n%s", name, err, events)
 		}
 	}
-	if took := time.Since(began); len(s.pulls) != 3 || took < 100*time.Millisecond {
-		t.Errorf("%d pulls in %v", len(s.pulls), took)
+	if len(s.pulls) != 3 || !slices.Equal(before, []int{0, 1, 2}) {
+		t.Errorf("%d pulls, which waited after %v", len(s.pulls), before)
+	}
+
+	p.Rate = turn(func(context.Context) error { return context.Canceled })
+	if _, err, _ := ask(p, Request{Name: "a.b/f:1", PodUID: "u"}); err == nil || len(s.pulls) != 3 {
+		t.Errorf("a pull that could not wait: %v, %d pulls", err, len(s.pulls))
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -174,7 +173,7 @@ func puller(cfg *v1beta1.KubeletConfiguration, conn *grpc.ClientConn) *image.Pul
 	}
 	p := image.New(conn, parallel)
 	if qps := *cfg.RegistryPullQPS; qps > 0 {
-		p.Rate = rate.NewLimiter(rate.Limit(qps), int(cfg.RegistryBurst))
+		p.Rate = kube.NewLimiter(float32(qps), int(cfg.RegistryBurst))
 	}
 	return p
 }
