@@ -6,22 +6,14 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
-	"time"
 
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/internal/retry"
-	"porthole.dev/porthole/internal/wakeup"
+	"porthole.dev/porthole/routes/keep"
 )
 
 // Period bounds how long a change stays that Windows did not report.
-const Period = time.Second
-
-// settle collects changes that come together.
-const settle = 20 * time.Millisecond
-
-// watchAgain is the wait before a subscription that ended is made again.
-var watchAgain = retry.Backoff{First: 5 * time.Second, Max: 5 * time.Second}
+const Period = keep.DefaultPeriod
 
 // host is the adapters of one host. Windows implements it (NewHost), tests have one in memory.
 type host interface {
@@ -38,15 +30,13 @@ type host interface {
 // Keeper keeps a host's adapters as they are wanted. Make it with New. It is safe for concurrent use.
 type Keeper struct {
 	host host
-	wake wakeup.Signal
+	loop *keep.Loop[Status]
 
-	mu     sync.Mutex // held during a pass
+	mu     sync.Mutex
 	wanted Wanted
-	right  map[uint64]bool // adapters that had what they need: another change of them is a repair
-	logged string          // the plan that was logged last
 
-	statusMu sync.Mutex
-	status   Status
+	right  map[uint64]bool // adapters that had what they need: another change of them is a repair; of the pass that runs
+	logged string          // the plan that was logged last; of the pass that runs
 }
 
 // Status describes the adapters after a pass.
@@ -65,7 +55,11 @@ type AdapterStatus struct {
 }
 
 // New returns a Keeper that has done nothing yet. The adapters of the host it runs on are those of NewHost.
-func New(h host) *Keeper { return &Keeper{host: h, wake: wakeup.New(), right: map[uint64]bool{}} }
+func New(h host) *Keeper {
+	k := &Keeper{host: h, right: map[uint64]bool{}}
+	k.loop = keep.NewLoop(keep.LoopOptions[Status]{Subject: "adapters", Pass: k.pass, Watch: h.Watch})
+	return k
+}
 
 // NameOf returns the name of the adapter that has the address, "" if none has.
 func (k *Keeper) NameOf(addr netip.Addr) (string, error) {
@@ -79,68 +73,37 @@ func (k *Keeper) NameOf(addr netip.Addr) (string, error) {
 }
 
 // Status returns the outcome of the last pass.
-func (k *Keeper) Status() Status {
-	k.statusMu.Lock()
-	defer k.statusMu.Unlock()
-	return k.status
-}
+func (k *Keeper) Status() Status { return k.loop.Status() }
 
 // Sync makes one pass for what is wanted from now on. The error says what is not as it should be afterwards.
 func (k *Keeper) Sync(ctx context.Context, wanted Wanted) error {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.wanted = wanted
-	return k.pass(ctx)
+	k.mu.Unlock()
+	k.loop.Sync(ctx)
+
+	var errs []error
+	for _, text := range k.Status().Problems {
+		errs = append(errs, errors.New(text))
+	}
+	return errors.Join(errs...)
 }
 
 // Run repeats passes until ctx ends. Sync must have been called before.
-func (k *Keeper) Run(ctx context.Context) {
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	watching.Go(func() { k.watch(ctx) })
+func (k *Keeper) Run(ctx context.Context) { k.loop.Run(ctx) }
 
-	period := time.NewTicker(Period)
-	defer period.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-period.C:
-		case <-k.wake:
-			if !wakeup.Pause(ctx, settle) {
-				return
-			}
-		}
-		k.mu.Lock()
-		_ = k.pass(ctx) // the status has it
-		k.mu.Unlock()
-	}
-}
-
-// watch subscribes to changes of the host for as long as ctx lives.
-func (k *Keeper) watch(ctx context.Context) {
-	for failures := 1; ; failures++ {
-		err := k.host.Watch(ctx, k.wake.Wake)
-		if ctx.Err() != nil {
-			return
-		}
-		klog.FromContext(ctx).Error(err, "Watching the host's adapters ended; trying again")
-		if !wakeup.Pause(ctx, watchAgain.Wait(failures)) {
-			return
-		}
-	}
-}
-
-// pass observes, plans and applies, and keeps the status.
-func (k *Keeper) pass(ctx context.Context) error {
-	status := k.Status()
+// pass observes, plans and applies.
+func (k *Keeper) pass(ctx context.Context, status Status) Status {
+	k.mu.Lock()
+	wanted := k.wanted
+	k.mu.Unlock()
 	list, err := k.host.List()
 	if err != nil {
 		status.Problems = []string{err.Error()}
-		return k.report(status)
+		return status
 	}
 
-	plan := MakePlan(k.wanted, list)
+	plan := MakePlan(wanted, list)
 	k.log(ctx, plan)
 	status.Known, status.Problems = true, plan.Problems
 	failed := map[uint64]bool{}
@@ -155,14 +118,14 @@ func (k *Keeper) pass(ctx context.Context) error {
 		}
 	}
 
-	status.Adapters = k.statusOf(list, failed)
-	return k.report(status)
+	status.Adapters = k.statusOf(wanted, list, failed)
+	return status
 }
 
 // statusOf describes the adapters that are needed, after the plan was carried out, and remembers which are right.
-func (k *Keeper) statusOf(list []Adapter, failed map[uint64]bool) []AdapterStatus {
+func (k *Keeper) statusOf(wanted Wanted, list []Adapter, failed map[uint64]bool) []AdapterStatus {
 	right, out := map[uint64]bool{}, []AdapterStatus{}
-	for _, addr := range []netip.Addr{k.wanted.Node, k.wanted.Host} {
+	for _, addr := range []netip.Addr{wanted.Node, wanted.Host} {
 		for _, a := range list {
 			if a.has(addr) {
 				ok := !failed[a.ID]
@@ -192,16 +155,4 @@ func (k *Keeper) log(ctx context.Context, plan Plan) {
 		klog.FromContext(ctx).Info("Changing the host's adapters", "plan", text)
 	}
 	k.logged = text
-}
-
-func (k *Keeper) report(s Status) error {
-	k.statusMu.Lock()
-	k.status = s
-	k.statusMu.Unlock()
-
-	var errs []error
-	for _, text := range s.Problems {
-		errs = append(errs, errors.New(text))
-	}
-	return errors.Join(errs...)
 }

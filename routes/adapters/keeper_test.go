@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// soon is longer than the loop waits for changes that come together, and shorter than its period.
+const soon = 40 * time.Millisecond
+
 // fakeHost is the adapters of a host in memory.
 type fakeHost struct {
 	mu      sync.Mutex
@@ -115,7 +118,7 @@ func TestKeeper(t *testing.T) {
 
 		// Somebody switches it off: at once if Windows says so, else after a second.
 		f.happens(true, func() { f.list[0].Forwarding = false })
-		time.Sleep(2 * settle)
+		time.Sleep(soon)
 		synctest.Wait()
 		mustForward(t, k, f, 1)
 		f.happens(false, func() { f.list[1].Forwarding = false })
@@ -125,12 +128,12 @@ func TestKeeper(t *testing.T) {
 
 		// HNS makes another adapter for the node's address: that is no repair, and the setting is not inherited.
 		f.happens(true, func() { f.list[0] = adapter(3, "vEthernet (Ethernet) 2", false, "10.99.0.21") })
-		time.Sleep(2 * settle)
+		time.Sleep(soon)
 		synctest.Wait()
 		mustForward(t, k, f, 2)
 
 		f.happens(true, func() { f.list[1].Defaults = []netip.Addr{netip.MustParseAddr("10.244.1.1")} })
-		time.Sleep(2 * settle)
+		time.Sleep(soon)
 		synctest.Wait()
 		mustForward(t, k, f, 3)
 	})
@@ -148,7 +151,7 @@ func TestProblems(t *testing.T) {
 			{func() { f.err = errors.New("access denied") }, "access denied"},
 		} {
 			f.happens(true, c.change)
-			time.Sleep(2 * settle)
+			time.Sleep(soon)
 			synctest.Wait()
 			s := k.Status()
 			if len(s.Problems) != 1 || !strings.Contains(s.Problems[0], c.want) {
@@ -162,7 +165,7 @@ func TestProblems(t *testing.T) {
 		f.happens(true, func() {
 			f.err, f.list = nil, append(f.list, adapter(9, "vEthernet (porthole_ep)", false, "10.244.1.2"))
 		})
-		time.Sleep(2 * settle)
+		time.Sleep(soon)
 		synctest.Wait()
 		mustForward(t, k, f, 0)
 	})

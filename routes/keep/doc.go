@@ -1,4 +1,4 @@
-// Package keep is the loop that every mode of the network between nodes shares. It works on what changed, in the cluster or
+// Package keep is the loop that every mode of the network between nodes shares, and the keeper of adapters with them (Loop). It works on what changed, in the cluster or
 // on the host, and compares everything each second besides, so that what somebody deletes or overwrites is soon back.
 //
 //	nodes of the cluster ─┐
