@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sys/windows"
 	"golang.zx2c4.com/wireguard/windows/tunnel/winipcfg"
+
+	"porthole.dev/porthole/internal/platform"
 )
 
 // windowsHost is the adapters of the host's compartment, through the IP helper API.
@@ -77,23 +79,5 @@ func (windowsHost) DeleteDefault(a Adapter, nextHop netip.Addr) error {
 }
 
 func (windowsHost) Watch(ctx context.Context, changed func()) error {
-	interfaces, err := winipcfg.RegisterInterfaceChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibIPInterfaceRow) { changed() })
-	if err != nil {
-		return fmt.Errorf("subscribing to adapter changes: %w", err)
-	}
-	defer interfaces.Unregister()
-	addrs, err := winipcfg.RegisterUnicastAddressChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibUnicastIPAddressRow) { changed() })
-	if err != nil {
-		return fmt.Errorf("subscribing to address changes: %w", err)
-	}
-	defer addrs.Unregister()
-	routes, err := winipcfg.RegisterRouteChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibIPforwardRow2) { changed() })
-	if err != nil {
-		return fmt.Errorf("subscribing to route changes: %w", err)
-	}
-	defer routes.Unregister()
-
-	changed() // there may have been changes before the subscriptions were complete
-	<-ctx.Done()
-	return ctx.Err()
+	return platform.WatchIP(ctx, changed, platform.AdapterChange, platform.AddressChange, platform.RouteChange)
 }

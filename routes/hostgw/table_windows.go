@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.zx2c4.com/wireguard/windows/tunnel/winipcfg"
 
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/routes/table"
 )
 
@@ -96,19 +97,5 @@ func (t *windowsTable) Delete(dst netip.Prefix, nextHop netip.Addr) error {
 }
 
 func (t *windowsTable) Watch(ctx context.Context, changed func()) error {
-	routes, err := winipcfg.RegisterRouteChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibIPforwardRow2) { changed() })
-	if err != nil {
-		return fmt.Errorf("subscribing to route changes: %w", err)
-	}
-	defer routes.Unregister()
-
-	addrs, err := winipcfg.RegisterUnicastAddressChangeCallback(func(winipcfg.MibNotificationType, *winipcfg.MibUnicastIPAddressRow) { changed() })
-	if err != nil {
-		return fmt.Errorf("subscribing to address changes: %w", err)
-	}
-	defer addrs.Unregister()
-
-	changed() // there may have been changes before the subscriptions were complete
-	<-ctx.Done()
-	return ctx.Err()
+	return platform.WatchIP(ctx, changed, platform.RouteChange, platform.AddressChange)
 }
