@@ -64,6 +64,23 @@ func (o *common) connect() (*services.Manager, error) {
 	return services.Connect()
 }
 
+// withPrograms returns what a command runs that works on services: do gets the service manager, and the programs that the
+// arguments name.
+func (o *common) withPrograms(do func(*cobra.Command, *services.Manager, []services.Program) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		m, err := o.connect()
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		list, err := named(args)
+		if err != nil {
+			return err
+		}
+		return do(c, m, list)
+	}
+}
+
 // print writes changes, or that there are none.
 func (o *common) print(out io.Writer, changes []services.Change) error {
 	if o.output == "json" {
@@ -210,17 +227,7 @@ func uninstallCommand() *cobra.Command {
 		Short: "Stop services and remove them",
 		Long: `Stops the services of the programs that are named, all three if none is, and removes them. Log files stay. Services of these names
 that are not ours are left alone. None is success.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			m, err := o.connect()
-			if err != nil {
-				return err
-			}
-			defer m.Close()
-			list, err := named(args)
-			if err != nil {
-				return err
-			}
-
+		RunE: o.withPrograms(func(c *cobra.Command, m *services.Manager, list []services.Program) error {
 			changes, left, err := uninstall(c.Context(), m, list, o)
 			if err == nil && left == 0 && !o.dryRun {
 				err = services.RemoveEventSource(platform.EventSource)
@@ -229,7 +236,7 @@ that are not ours are left alone. None is success.`,
 				return err
 			}
 			return o.print(c.OutOrStdout(), changes)
-		},
+		}),
 	}
 	o.flags(c, true, true)
 	return c
@@ -271,17 +278,7 @@ func statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [kubelet] [kube-proxy] [routes]",
 		Short: "Show services: whether they run, and the last error of their logs",
-		RunE: func(c *cobra.Command, args []string) error {
-			m, err := o.connect()
-			if err != nil {
-				return err
-			}
-			defer m.Close()
-			list, err := named(args)
-			if err != nil {
-				return err
-			}
-
+		RunE: o.withPrograms(func(c *cobra.Command, m *services.Manager, list []services.Program) error {
 			found := []*services.Status{}
 			for _, p := range list {
 				s, err := m.Get(p.Name)
@@ -293,7 +290,7 @@ func statusCommand() *cobra.Command {
 				}
 			}
 			return printStatus(c.OutOrStdout(), found, o.output)
-		},
+		}),
 	}
 	o.flags(c, false, false)
 	return c
@@ -345,39 +342,30 @@ func each(verb, short string, do action, backward bool) *cobra.Command {
 	var o common
 	c := &cobra.Command{
 		Use: verb + " [kubelet] [kube-proxy] [routes]", Short: short + "; those that are named, or all that there are",
-		RunE: func(c *cobra.Command, args []string) error {
-			m, err := o.connect()
-			if err != nil {
-				return err
-			}
-			defer m.Close()
-			list, err := named(args)
-			if err != nil {
-				return err
-			}
+		RunE: o.withPrograms(func(c *cobra.Command, m *services.Manager, list []services.Program) error {
 			if list = slices.Clone(list); backward {
 				slices.Reverse(list)
 			}
 
 			var errs []error
 			for _, p := range list {
-				errs = append(errs, o.one(c, m, p, len(args) > 0, do))
+				errs = append(errs, o.one(c, m, p, do))
 			}
 			return errors.Join(errs...)
-		},
+		}),
 	}
 	o.flags(c, false, true)
 	return c
 }
 
 // one does it to one service; one that there is not is an error if it was named.
-func (o *common) one(c *cobra.Command, m *services.Manager, p services.Program, wasNamed bool, do action) error {
+func (o *common) one(c *cobra.Command, m *services.Manager, p services.Program, do action) error {
 	s, err := m.Get(p.Name)
 	if err != nil {
 		return err
 	}
 	if s == nil {
-		if wasNamed {
+		if c.Flags().NArg() > 0 {
 			return fmt.Errorf("there is no service %s: `porthole service install %s` makes it", p.Name, p.Command)
 		}
 		return nil
