@@ -51,7 +51,7 @@ func New(version hns.Version, networks ...hns.Network) *Fake {
 	host := hns.Namespace{ID: HostNamespace, Type: "HostDefault"}
 	return &Fake{
 		HNS:      version,
-		recorder: recorder{calls: map[string]int{}, turn: make(chan struct{}, 1)},
+		recorder: recorder{turn: make(chan struct{}, 1)},
 		objects:  objects{networks: networks, namespaces: []hns.Namespace{host}, attached: map[hns.EndpointID]bool{}},
 	}
 }

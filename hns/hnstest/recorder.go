@@ -2,13 +2,11 @@ package hnstest
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/faults"
 )
 
 // Outcome is how a call ends.
@@ -28,54 +26,19 @@ const (
 
 // OneIn returns a Fault that gives the outcome to one in n calls at random. The same seed gives the same sequence.
 func OneIn(n int, seed uint64, how Outcome) func(string) Outcome {
-	var mu sync.Mutex
-	chance := rand.New(rand.NewPCG(seed, 0))
-	return func(string) Outcome {
-		mu.Lock()
-		defer mu.Unlock()
-		if chance.IntN(n) == 0 {
-			return how
-		}
-		return Work
-	}
+	return faults.OneIn[string](n, seed, how)
 }
 
 // recorder counts calls and gives them their faults and latencies.
 type recorder struct {
+	faults.Counter // by kind
 	// Fault, if set, is asked before each call; kind is as counted by Calls.
 	Fault func(kind string) Outcome
 	// Latency, if set, is how long a call of a kind takes; writes wait for each other.
 	Latency func(kind string) time.Duration
 
-	turn  chan struct{} // holds one element while a write waits for its latency
-	mu    sync.Mutex
-	calls map[string]int // by kind
-}
-
-// Calls returns the number of calls so far by kind, in lines such as "create endpoint: 3", sorted.
-func (r *recorder) Calls() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	var b strings.Builder
-	for _, kind := range slices.Sorted(maps.Keys(r.calls)) {
-		fmt.Fprintf(&b, "%s: %d\n", kind, r.calls[kind])
-	}
-	return b.String()
-}
-
-// Count returns the number of calls of one kind so far.
-func (r *recorder) Count(kind string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.calls[kind]
-}
-
-// ResetCalls starts counting again from zero.
-func (r *recorder) ResetCalls() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.calls = map[string]int{}
+	turn chan struct{} // holds one element while a write waits for its latency
+	mu   sync.Mutex
 }
 
 // SetFault replaces Fault, during use too.
@@ -90,8 +53,8 @@ const hangs = 30 * time.Second
 
 // enter counts the call, waits for its latency and returns its fault. Writes wait one after the other, as in HNS.
 func (r *recorder) enter(ctx context.Context, kind string) Outcome {
+	r.CountCall(kind)
 	r.mu.Lock()
-	r.calls[kind]++
 	outcome, latency := Work, time.Duration(0)
 	if r.Fault != nil {
 		outcome = r.Fault(kind)

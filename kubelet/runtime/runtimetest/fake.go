@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/internal/testkit/faults"
 )
 
 // Outcome is what a fault makes of a call.
@@ -53,6 +54,7 @@ type Process struct {
 
 // Fake is one runtime. Set its exported fields before the first use. Its methods are safe for concurrent use.
 type Fake struct {
+	faults.Counter // of the calls so far, by method
 	// Fault, if set, is asked about each call.
 	Fault func(Call) Outcome
 	// Latency, if set, is how long a call takes. The change is made when half of it has passed.
@@ -73,7 +75,6 @@ type Fake struct {
 
 	mu          sync.Mutex
 	next        int
-	calls       map[string]int
 	sandboxes   []*sandbox
 	containers  []*container
 	names       map[string]string // reserved name to id
@@ -105,7 +106,7 @@ var (
 
 // New makes a runtime that has nothing but the named images.
 func New(images ...string) *Fake {
-	f := &Fake{calls: map[string]int{}, names: map[string]string{}, changed: make(chan struct{})}
+	f := &Fake{names: map[string]string{}, changed: make(chan struct{})}
 	for _, name := range images {
 		f.images = append(f.images, newImage(name))
 	}
@@ -114,34 +115,7 @@ func New(images ...string) *Fake {
 
 // OneIn is a fault that makes one in n calls misbehave, at random; the same seed gives the same sequence.
 func OneIn(n int, seed uint64, how ...Outcome) func(Call) Outcome {
-	var mu sync.Mutex
-	chance := rand.New(rand.NewPCG(seed, 0))
-	return func(Call) Outcome {
-		mu.Lock()
-		defer mu.Unlock()
-		if chance.IntN(n) == 0 {
-			return how[chance.IntN(len(how))]
-		}
-		return Work
-	}
-}
-
-// Calls returns the calls so far by method, as "CreateContainer: 3" lines in order.
-func (f *Fake) Calls() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var b strings.Builder
-	for _, method := range slices.Sorted(maps.Keys(f.calls)) {
-		fmt.Fprintf(&b, "%s: %d\n", method, f.calls[method])
-	}
-	return b.String()
-}
-
-// Count returns the number of calls of one method so far.
-func (f *Fake) Count(method string) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.calls[method]
+	return faults.OneIn[Call](n, seed, how...)
 }
 
 // SetFault replaces the fault. Calls that hang are asked about again.
@@ -266,8 +240,8 @@ func (f *Fake) newID() string {
 // enter counts a call, waits while the service is away, and then for half of the call's latency. If it returns an error, the
 // call changes nothing and has this error.
 func (f *Fake) enter(ctx context.Context, c Call) (Outcome, error) {
+	f.CountCall(c.Method)
 	f.mu.Lock()
-	f.calls[c.Method]++
 	latency := time.Duration(0)
 	if f.Latency != nil {
 		latency = f.Latency(c)
