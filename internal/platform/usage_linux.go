@@ -15,9 +15,28 @@ const ticksPerSecond = 100 // USER_HZ, fixed for /proc on all architectures that
 // ReadUsage reads the usage of the machine, and of the file system that holds root.
 func ReadUsage(root string) (Usage, error) {
 	var u Usage
+	if err := readProcessors(&u); err != nil {
+		return u, err
+	}
+	if err := readMemory(&u); err != nil {
+		return u, err
+	}
+	var err error
+	if u.Disk, err = ReadDisk(root); err != nil {
+		return u, err
+	}
+
+	readTasks(&u)
+	readOwn(&u)
+	u.Interfaces = readInterfaces()
+	return u, nil
+}
+
+// readProcessors reads how long processors have worked, and when the machine started.
+func readProcessors(u *Usage) error {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return u, fmt.Errorf("reading processor usage: %w", err)
+		return fmt.Errorf("reading processor usage: %w", err)
 	}
 
 	for line := range strings.Lines(string(stat)) {
@@ -35,48 +54,31 @@ func ReadUsage(root string) (Usage, error) {
 			}
 		}
 	}
+	return nil
+}
 
+// readMemory reads how much memory and swap there is, and is in use.
+func readMemory(u *Usage) error {
 	info, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
-		return u, fmt.Errorf("reading memory usage: %w", err)
+		return fmt.Errorf("reading memory usage: %w", err)
 	}
 
-	inactive := uint64(0)
+	bytes := map[string]uint64{} // by name
 	for line := range strings.Lines(string(info)) {
 		f := strings.Fields(line)
 		if len(f) < 2 {
 			continue
 		}
-		n, err := strconv.ParseUint(f[1], 10, 64)
-		if err != nil {
-			continue
-		}
-
-		switch f[0] {
-		case "MemTotal:":
-			u.MemoryTotal = n << 10
-		case "MemAvailable:":
-			u.MemoryAvailable = n << 10
-		case "MemFree:":
-			inactive += n << 10
-		case "Inactive(file):":
-			inactive += n << 10
-		case "SwapTotal:":
-			u.SwapTotal = n << 10
-		case "SwapFree:":
-			u.SwapFree = n << 10
+		if n, err := strconv.ParseUint(f[1], 10, 64); err == nil {
+			bytes[f[0]] = n << 10 // the file has kB
 		}
 	}
 
-	u.MemoryWorkingSet = u.MemoryTotal - min(u.MemoryTotal, inactive)
-	if u.Disk, err = ReadDisk(root); err != nil {
-		return u, err
-	}
-	readTasks(&u)
-	readOwn(&u)
-	u.Interfaces = readInterfaces()
-
-	return u, nil
+	u.MemoryTotal, u.MemoryAvailable = bytes["MemTotal:"], bytes["MemAvailable:"]
+	u.SwapTotal, u.SwapFree = bytes["SwapTotal:"], bytes["SwapFree:"]
+	u.MemoryWorkingSet = u.MemoryTotal - min(u.MemoryTotal, bytes["MemFree:"]+bytes["Inactive(file):"])
+	return nil
 }
 
 // ReadDisk reads the usage of the file system that holds root, or of / if root is empty.
