@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/wakeup"
 )
 
 // Map is one relayed port.
@@ -64,7 +65,9 @@ func serve(ctx context.Context, m Map) error {
 		}
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Accepting a connection", "listen", m.Listen)
-			time.Sleep(50 * time.Millisecond) // out of files: let some close
+			if !wakeup.Pause(ctx, 50*time.Millisecond) { // out of files: let some close
+				return nil
+			}
 			continue
 		}
 		go join(ctx, conn.(*net.TCPConn), m)

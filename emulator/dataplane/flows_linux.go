@@ -55,7 +55,7 @@ func (d *DataPlane) move(done chan struct{}) {
 				klog.Background().Error(err, "UDP flows stay with backends that are gone")
 			}
 		}
-		time.Sleep(moverPause)
+		time.Sleep(moverPause) // Close waits for it, at most this long
 	}
 }
 
