@@ -43,6 +43,9 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 		if err := wine.PrefixMount(template, l.Host(n.Name), programs).Ensure(); err != nil {
 			return err
 		}
+		if err := prefix(l, n).SetMachine(n.Name); err != nil {
+			return err
+		}
 		// A template that other hosts have mounted stays as it is, and may have older DLLs.
 		if _, err := wine.InstallDLLs(prefix(l, n), dlls); err != nil {
 			return err

@@ -18,7 +18,7 @@ func Main(args []string, run func(context.Context, Options) (check.Report, error
 	f.BoolVar(&o.Changes, "allow-changes", false, "make networks, files and pods on this machine, and remove them")
 	f.BoolVar(&o.Leave, "leave", false, "leave what the probe of HNS made, for a run after a reboot, which removes it")
 	f.BoolVar(&o.RestartHNS, "restart-hns", false, "stop and start the service hns on the way")
-	f.StringVar(&o.Runtime.Endpoint, "endpoint", DefaultEndpoint, "address of the container runtime's CRI")
+	f.StringVar(&o.Runtime.Endpoint, "runtime-endpoint", DefaultEndpoint, "address of the container runtime's CRI")
 	f.StringVar(&o.Runtime.Image, "image", "", "Windows image that fits this host, for the pods of the probe; empty: no pods")
 	if err := f.Parse(args[1:]); err != nil {
 		return 2
