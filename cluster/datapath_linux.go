@@ -151,15 +151,6 @@ func NodeClient(node string) (*http.Client, error) {
 	return client, nil
 }
 
-// NodeDial makes connections from within a node of the local cluster.
-func NodeDial(node string) (func(ctx context.Context, network, address string) (net.Conn, error), error) {
-	path := platform.NetnsPath(lab.Netns(node))
-	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("no node %s of a local cluster runs here (`porthole status` lists them): %w", node, err)
-	}
-	return dialInNetns(path), nil
-}
-
 // clientInNetns makes requests in another network namespace.
 func clientInNetns(path string) *http.Client {
 	return &http.Client{Timeout: 8 * time.Second, Transport: &http.Transport{DialContext: dialInNetns(path)}}

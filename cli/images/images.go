@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -35,13 +34,6 @@ func Command() *cobra.Command {
 type localCluster struct {
 	kubeconfig string
 	mirror     string // URL of its registry, as this machine reaches it
-}
-
-// nodeRuntime is the container runtime of a node of the local cluster.
-type nodeRuntime struct {
-	endpoint string
-	host     winbuild.Host
-	dial     func(ctx context.Context, endpoint string) (net.Conn, error)
 }
 
 // sources are the flags that say which registry is asked, and with which logins.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/registry"
@@ -37,12 +36,21 @@ func importCommand() *cobra.Command {
 pull policy is IfNotPresent or Never find the images under the names that they have in the archive. An archive without a variant for
 the node's build is an error, and nothing is imported. Images that are there already are replaced.
 
-It runs on the node itself. For a node of a local cluster it runs on this machine, with --node.`,
+It runs on the node itself. With --node it is started on a node of the local cluster: there, too, it reaches the runtime at the node's
+named pipe.`,
 		Example: `  porthole images import shop.tar                            on a Windows node
   porthole images import shop.tar --dry-run
   porthole images import shop.tar --node win01               a node of the local cluster`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return f.run(c.Context(), c.OutOrStdout(), args[0]) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if f.node == "" {
+				return f.run(c.Context(), c.OutOrStdout(), args[0])
+			}
+			if !c.Flags().Changed("runtime-endpoint") {
+				f.endpoint = ""
+			}
+			return onNode(f, args[0])
+		},
 	}
 
 	fs := c.Flags()
@@ -79,15 +87,15 @@ func (f *importFlags) run(ctx context.Context, out io.Writer, path string) error
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if err := fitting(out, images, target.host, isolation); err != nil {
+	if err := fitting(out, images, target, isolation); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if f.dryRun {
 		fmt.Fprintln(out, "nothing was imported")
 		return nil
 	}
-	if err := hand(ctx, out, file, target); err != nil {
-		return fmt.Errorf("importing %s by the runtime at %s: %w", path, target.endpoint, err)
+	if err := hand(ctx, out, file, f.endpoint, target); err != nil {
+		return fmt.Errorf("importing %s by the runtime at %s: %w", path, f.endpoint, err)
 	}
 
 	for _, i := range images {
@@ -96,34 +104,20 @@ func (f *importFlags) run(ctx context.Context, out io.Writer, path string) error
 	return nil
 }
 
-// target finds the runtime to import by, and the host that it works for.
-func (f *importFlags) target() (nodeRuntime, error) {
-	t := nodeRuntime{endpoint: f.endpoint}
-	if f.node != "" {
-		var err error
-		if t, err = findNode(f.state, f.node); err != nil {
-			return t, err
-		}
-	}
-
-	switch {
-	case f.build != "":
+// target returns the host that the runtime works for: the flags', or this one.
+func (f *importFlags) target() (winbuild.Host, error) {
+	if f.build != "" {
 		hosts, err := hostsOfBuilds([]string{f.build}, f.arch)
 		if err != nil {
-			return t, err
+			return winbuild.Host{}, err
 		}
-		t.host = hosts[0]
-	case f.node == "":
-		h, err := thisHost()
-		if errors.Is(err, errNoHosts) {
-			err = errors.New("which build of Windows the runtime is for is not known: give --build, or --node for a node of the local cluster")
-		}
-		if err != nil {
-			return t, err
-		}
-		t.host = h
+		return hosts[0], nil
 	}
-	return t, nil
+	h, err := thisHost()
+	if errors.Is(err, errNoHosts) {
+		err = errors.New("which build of Windows the runtime is for is not known: give --build, or --node for a node of the local cluster")
+	}
+	return h, err
 }
 
 // fitting prints the images of an archive, and returns an error for those that the host does not run.
@@ -147,9 +141,9 @@ func fitting(out io.Writer, images []registry.Archived, host winbuild.Host, isol
 // answerTimeout is how long the runtime may take for its first answer.
 const answerTimeout = 10 * time.Second
 
-// hand passes the archive to the runtime.
-func hand(ctx context.Context, out io.Writer, file *os.File, to nodeRuntime) error {
-	conn, err := connect(to)
+// hand passes the archive to the runtime of a host.
+func hand(ctx context.Context, out io.Writer, file *os.File, endpoint string, of winbuild.Host) error {
+	conn, err := runtime.Dial(endpoint)
 	if err != nil {
 		return err
 	}
@@ -169,14 +163,7 @@ func hand(ctx context.Context, out io.Writer, file *os.File, to nodeRuntime) err
 		return err
 	}
 	p := &progress{out: out, what: "handed over", total: size}
-	return registry.Import(ctx, conn, &counted{r: file, at: p.at}, to.host)
-}
-
-func connect(to nodeRuntime) (*grpc.ClientConn, error) {
-	if to.dial == nil {
-		return runtime.Dial(to.endpoint)
-	}
-	return runtime.DialBy(to.endpoint, to.dial)
+	return registry.Import(ctx, conn, &counted{r: file, at: p.at}, of)
 }
 
 // counted reports how much was read.

@@ -1,16 +1,16 @@
 package images
 
 import (
-	"context"
 	"fmt"
-	"net"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/emulator/cri"
 	"porthole.dev/porthole/emulator/host"
-	"porthole.dev/porthole/internal/winbuild"
 )
 
 func addLocalFlag(fs *pflag.FlagSet, dir *string) {
@@ -27,24 +27,46 @@ func findLocal(dir string) (localCluster, error) {
 	return localCluster{kubeconfig: l.Kubeconfig(), mirror: mirror}, err
 }
 
-// findNode returns the runtime of a node of the local cluster.
-func findNode(dir, name string) (nodeRuntime, error) {
-	l, err := cluster.NewLayout(dir)
-	if err != nil {
-		return nodeRuntime{}, err
+// onNode runs the command on a node of the local cluster, as `porthole host run` would. It returns only if that fails. Without an
+// endpoint the runtime is reached as the node's kubelet does.
+func onNode(f importFlags, path string) error {
+	if _, err := os.Stat(path); err != nil {
+		return err
 	}
-	h, err := host.Store{Dir: l.Dir}.Get(name)
+	full, err := filepath.Abs(path)
 	if err != nil {
-		return nodeRuntime{}, err
+		return err
+	}
+	l, err := cluster.NewLayout(f.state)
+	if err != nil {
+		return err
+	}
+	h, err := host.Store{Dir: l.Dir}.Get(f.node)
+	if err != nil {
+		return err
 	}
 	if h.OS != "windows" {
-		return nodeRuntime{}, fmt.Errorf("node %s is no Windows node", name)
+		return fmt.Errorf("node %s is no Windows node", f.node)
 	}
-	dial, err := cluster.NodeDial(name)
-	if err != nil {
-		return nodeRuntime{}, err
+
+	if f.endpoint == "" {
+		f.endpoint = windowsEndpoint
+		if h.Prefix().PipeProblem() != "" {
+			f.endpoint = "tcp://" + cri.Address
+		}
 	}
-	return nodeRuntime{endpoint: "tcp://" + cri.Address + " of " + name,
-		host: winbuild.Host{Name: name, Version: winbuild.Version{Build: winbuild.Build(h.Build), Revision: -1}, Architecture: "amd64"},
-		dial: func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx, "tcp", cri.Address) }}, nil
+	// Programs under Wine see this machine's files on drive Z:.
+	return h.Exec(nil, l.WindowsExe("porthole"), f.arguments(`Z:`+strings.ReplaceAll(full, "/", `\`))...)
+}
+
+// arguments are the command line of this command on a node, which sees the archive at path.
+func (f *importFlags) arguments(path string) []string {
+	args := []string{"images", "import", path, "--runtime-endpoint=" + f.endpoint, "--isolation=" + f.isolation}
+	if f.build != "" {
+		args = append(args, "--build="+f.build, "--arch="+f.arch)
+	}
+	if f.dryRun {
+		args = append(args, "--dry-run")
+	}
+	return args
 }

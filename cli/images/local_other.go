@@ -14,4 +14,4 @@ func addLocalFlag(*pflag.FlagSet, *string) {}
 
 func findLocal(string) (localCluster, error) { return localCluster{}, errLocal }
 
-func findNode(string, string) (nodeRuntime, error) { return nodeRuntime{}, errLocal }
+func onNode(importFlags, string) error { return errLocal }

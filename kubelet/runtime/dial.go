@@ -36,11 +36,6 @@ func Dial(text string, counters ...stats.Handler) (*grpc.ClientConn, error) {
 		return d.DialContext(ctx, at.network, at.address)
 	}
 
-	return DialBy(text, dial, counters...)
-}
-
-// DialBy is Dial with a connection that the caller makes.
-func DialBy(endpoint string, dial func(ctx context.Context, _ string) (net.Conn, error), counters ...stats.Handler) (*grpc.ClientConn, error) {
 	bo := backoff.DefaultConfig
 	bo.BaseDelay, bo.MaxDelay = 100*time.Millisecond, 3*time.Second
 	opts := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial), grpc.WithAuthority("localhost"),
@@ -52,7 +47,7 @@ func DialBy(endpoint string, dial func(ctx context.Context, _ string) (net.Conn,
 
 	conn, err := grpc.NewClient("passthrough:///cri", opts...)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the runtime at %s: %w", endpoint, err)
+		return nil, fmt.Errorf("connecting to the runtime at %s: %w", text, err)
 	}
 	return conn, nil
 }
