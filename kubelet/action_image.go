@@ -28,9 +28,7 @@ func (e *effects) ensureImage(ctx context.Context, j job) []pod.Fact {
 				e.event(j.pod, j.Name, kind, reason, message)
 			}
 		}}
-	if e.windows {
-		addIsolation(ctx, e, j, &r)
-	}
+	addHandler(ctx, e, j, &r)
 
 	img, err := e.images.Ensure(ctx, r)
 
@@ -47,17 +45,18 @@ func (e *effects) ensureImage(ctx context.Context, j job) []pod.Fact {
 	return []pod.Fact{f}
 }
 
-// addIsolation says how the container will run: on Windows it depends on that which images fit.
-func addIsolation(ctx context.Context, e *effects, j job, r *image.Request) {
-	if j.Volume != "" {
-		r.HandlerUnknown = true // the image of a volume is not run
-		return
-	}
+// addHandler says by which handler of the runtime the container will run. The runtime may pull the image for it, and on Windows it
+// depends on that which images fit.
+func addHandler(ctx context.Context, e *effects, j job, r *image.Request) {
 	var spec runtime.SandboxSpec
 	if err := e.runtimeHandler(ctx, j.pod, &spec); err != nil {
 		r.HandlerUnknown = true // the sandbox fails by the same error, and says it
 	}
 	r.Handler = spec.Handler
+	if j.Volume != "" {
+		r.HandlerUnknown = true // the image of a volume is not run
+		return
+	}
 	if c := pod.FindContainer(j.pod, j.Name); c != nil {
 		r.HostProcess = pod.HostProcess(j.pod, c)
 	}

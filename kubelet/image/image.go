@@ -287,7 +287,10 @@ func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
 	}
 	w := wantOf(r)
 	if p.Builds != nil {
-		key += fmt.Sprintf("/%d/%s", w.isolation, w.handler)
+		key += fmt.Sprintf("/%d", w.isolation)
+	}
+	if r.Handler != "" {
+		key += "/" + r.Handler
 	}
 
 	p.mu.Lock()
@@ -304,7 +307,7 @@ func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
 		f.unfit = p.Builds.check(ctx, name, auths, w)
 		close(f.checked)
 		if f.err = f.unfit; f.err == nil {
-			p.fly(ctx, f, order{name, auths, r.Pod})
+			p.fly(ctx, f, order{name, r.Handler, auths, r.Pod})
 		}
 
 		p.mu.Lock()
@@ -331,9 +334,10 @@ func (p *Puller) fly(ctx context.Context, f *flight, o order) {
 
 // order is what a pull is made of.
 type order struct {
-	name  string
-	auths []*cri.AuthConfig // tried in turn; none: without a login
-	box   *cri.PodSandboxConfig
+	name    string
+	handler string            // which the image is for: the runtime may keep images by handler (containerd's snapshotters)
+	auths   []*cri.AuthConfig // tried in turn; none: without a login
+	box     *cri.PodSandboxConfig
 }
 
 func (p *Puller) pullOnce(ctx context.Context, o order) (string, error) {
@@ -349,7 +353,7 @@ func (p *Puller) pullOnce(ctx context.Context, o order) (string, error) {
 			}
 		}
 		var resp *cri.PullImageResponse
-		resp, err = p.client.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: o.name}, Auth: auth, SandboxConfig: o.box})
+		resp, err = p.client.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: o.name, RuntimeHandler: o.handler}, Auth: auth, SandboxConfig: o.box})
 		if err == nil {
 			return resp.ImageRef, nil
 		}

@@ -51,6 +51,9 @@ func (s *store) PullImage(_ context.Context, r *cri.PullImageRequest) (*cri.Pull
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pulls = append(s.pulls, strings.TrimSpace(r.Image.Image+" "+r.Auth.GetUsername()))
+	if r.Image.RuntimeHandler != "" {
+		s.pulls[len(s.pulls)-1] += " for " + r.Image.RuntimeHandler
+	}
 	if s.fail != nil {
 		return nil, s.fail
 	}
@@ -262,5 +265,31 @@ func TestCredentials(t *testing.T) {
 	p.NodeConfigs = []string{filepath.Join(dir, "absent"), dir}
 	if _, err, _ := ask(p, Request{Name: "reg.test/app:1", PodUID: "u"}); err != nil || len(s.pulls) != 1 || s.pulls[0] != "reg.test/app:1 node" {
 		t.Errorf("with the node's login: %v, pulls %v", err, s.pulls)
+	}
+}
+
+// TestHandler: the runtime is told for which of its handlers an image is, and pods of different handlers share no pull.
+func TestHandler(t *testing.T) {
+	s := &store{has: map[string]bool{}, gate: make(chan struct{})}
+	p := newPuller(t, s)
+	var asked sync.WaitGroup
+	for _, handler := range []string{"", "kata", "kata", "runhcs-wcow-hypervisor"} {
+		asked.Go(func() {
+			if _, err, _ := ask(p, Request{Name: "a.b/c:1", Policy: v1.PullAlways, PodUID: "u" + handler, Handler: handler}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	testwait.True(t, 10*time.Second, "three pulls are under way", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.flights) == 3
+	})
+	close(s.gate)
+	asked.Wait()
+	slices.Sort(s.pulls)
+	// A request may come after the pull that it could have shared.
+	if want := "[a.b/c:1 a.b/c:1 for kata a.b/c:1 for runhcs-wcow-hypervisor]"; fmt.Sprint(slices.Compact(s.pulls)) != want {
+		t.Errorf("pulled %v, want %s", s.pulls, want)
 	}
 }

@@ -1,0 +1,40 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+
+	"porthole.dev/porthole/kubelet/image"
+	"porthole.dev/porthole/kubelet/pod"
+)
+
+// oneClass has the RuntimeClass "vm".
+type oneClass struct{ objectAPI }
+
+func (oneClass) RuntimeClass(_ context.Context, name string) (*nodev1.RuntimeClass, error) {
+	if name != "vm" {
+		return nil, errors.New("not found")
+	}
+	return &nodev1.RuntimeClass{Handler: "runhcs-wcow-hypervisor"}, nil
+}
+
+// TestImageForItsHandler: images are asked for with the handler of the pod's RuntimeClass, on every system.
+func TestImageForItsHandler(t *testing.T) {
+	e := &effects{tools: &tools{objects: oneClass{}}}
+	for class, want := range map[string]image.Request{
+		"":       {},
+		"vm":     {Handler: "runhcs-wcow-hypervisor"},
+		"absent": {HandlerUnknown: true},
+	} {
+		p := &v1.Pod{Spec: v1.PodSpec{RuntimeClassName: &class, Containers: []v1.Container{{Name: "c"}}}}
+		var r image.Request
+		addHandler(t.Context(), e, job{Action: pod.Action{Name: "c"}, pod: p}, &r)
+		if r.Handler != want.Handler || r.HandlerUnknown != want.HandlerUnknown {
+			t.Errorf("class %q: handler %q, unknown %v; want %+v", class, r.Handler, r.HandlerUnknown, want)
+		}
+	}
+}
