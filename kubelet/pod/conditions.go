@@ -75,6 +75,8 @@ func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 	resizeConditions(st, s, last, now)
 }
 
+// initialized returns the condition Initialized: true once every init container has succeeded and every sidecar has started. It
+// reads st, whose container statuses must be complete.
 func initialized(st *v1.PodStatus, s *State) v1.PodCondition {
 	c := v1.PodCondition{Type: v1.PodInitialized, Status: v1.ConditionTrue}
 	if st.Phase == v1.PodSucceeded {
@@ -106,6 +108,8 @@ func initialized(st *v1.PodStatus, s *State) v1.PodCondition {
 	return c
 }
 
+// containersReady returns the condition ContainersReady: true if all regular containers and all sidecars are ready. It reads the
+// container statuses of st. A pod that has ended is never ready, whatever its containers say.
 func containersReady(st *v1.PodStatus, s *State) v1.PodCondition {
 	c := v1.PodCondition{Type: v1.ContainersReady, Status: v1.ConditionTrue}
 	switch st.Phase {

@@ -146,10 +146,12 @@ type ending struct {
 	message string
 }
 
-// stopContainer plans to stop a container, or to stop it once more if it gets less time than at the last stop.
+// stopContainer plans to stop a container, or to stop it once more if it gets less time than at the last stop. A container that the
+// plan stops already, for another reason, is not stopped twice.
 func stopContainer(s *State, p *Plan, c *Container, now time.Time, e ending) {
 	key := stopKey(c.ID)
 	deadline := now.Add(e.left)
+
 	var before time.Time // the earliest deadline of the stops in flight
 	stops := 0
 	for k, at := range s.inFlight {
@@ -165,6 +167,10 @@ func stopContainer(s *State, p *Plan, c *Container, now time.Time, e ending) {
 			return
 		}
 		key = fmt.Sprintf("%s/%d", key, stops)
+	}
+
+	if hasAction(p, key) {
+		return
 	}
 	whenDue(s.failures[key], now, p, func() {
 		p.do(s, Action{Kind: StopContainer, Key: key, ID: c.ID, Name: c.Name, Grace: e.left, Deadline: deadline, Message: e.message})

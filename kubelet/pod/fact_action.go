@@ -48,6 +48,8 @@ type TaskPanicked struct {
 	Message string `json:"-"`
 }
 
+// take treats a panic as a failure of the action, which is tried again after taskRetry. A postStart hook is not tried again: the
+// panic counts as the hook's own failure, and its container is stopped.
 func (f TaskPanicked) take(s *State, now time.Time) {
 	a := f.Action
 	if !s.end(a.Key) {

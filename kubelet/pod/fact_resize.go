@@ -77,6 +77,8 @@ func (s *State) agreed() Resize {
 // running containers were made with, and what it asks for where that is not known.
 type Recalled struct{ Note *Resize }
 
+// take gives the pod the resources of the note. A pod without a note may have been started by upstream's kubelet or by one that
+// could not write its note; its running containers then say what they were made with.
 func (f Recalled) take(s *State, _ time.Time) {
 	if s.ResizeStep() != ReadResizeNote {
 		return
@@ -156,6 +158,8 @@ type Resized struct {
 	Message   string `json:"-"`
 }
 
+// take ends the resize, unless the pod has asked for other resources since the action was planned: then Open stays set, and the
+// next plan has another ResizePod. What the runtime was told is kept after a failure too, as some containers may have changed.
 func (f Resized) take(s *State, now time.Time) {
 	if !s.end(ResizeKey) {
 		return

@@ -28,6 +28,8 @@ func Broken(s *State, p *Plan) []string {
 	return out
 }
 
+// brokenActions checks the actions of a plan against the state that they were planned in: none that is under way is planned a
+// second time, and none begins before what it builds on exists or takes away what is still in use.
 func brokenActions(s *State, p *Plan, bad func(string, ...any)) {
 	keys := map[string]bool{}
 	for _, a := range p.Actions {
@@ -58,6 +60,9 @@ func brokenActions(s *State, p *Plan, bad func(string, ...any)) {
 	}
 }
 
+// brokenStatus compares the planned status with the last one. Other components act upon a status: a phase that has ended, an
+// address, a generation and a restart count must therefore never go back. The containers of a pod that was rejected are not
+// compared.
 func brokenStatus(s *State, p *Plan, bad func(string, ...any)) {
 	st, last := &p.Status, lastStatus(s)
 	known := terminal(last.Phase) || terminal(s.pod.Status.Phase) // others may write a terminal phase over a pod that runs

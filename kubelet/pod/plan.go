@@ -55,6 +55,8 @@ type Action struct {
 // Again reports whether the action stops a container that is being stopped already, with less time.
 func (a Action) Again() bool { return a.Kind == StopContainer && a.Key != stopKey(a.ID) }
 
+// String returns the kind of the action and what it is about, on one line. Logs and test scripts compare this text, so it holds
+// nothing that differs between two runs with the same facts.
 func (a Action) String() string {
 	parts := []string{string(a.Kind)}
 	for _, name := range []string{a.Name, a.Volume} {

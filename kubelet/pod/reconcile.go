@@ -181,11 +181,14 @@ func hasAction(p *Plan, key string) bool {
 	return slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Key == key })
 }
 
+// planSandbox replaces a sandbox that cannot be used. It plans one stage per call: the containers in it are stopped first, then
+// the sandbox itself, and only then a new one is created; the facts of each stage lead to the next call. needed says that there
+// is a container to start. Without one, the newest sandbox stays as it is, and none is created.
 func planSandbox(s *State, d *decision, needed bool) {
 	box, p := s.runtime.sandbox(), d.plan
 	for _, c := range s.runtime.Containers { // the containers of an unusable sandbox are stopped first
 		if c.State == Running {
-			stopContainer(s, p, &c, d.now, ending{30 * time.Second, "Pod sandbox changed, it will be killed and re-created."})
+			stopContainer(s, p, &c, d.now, ending{grace(s), "Pod sandbox changed, it will be killed and re-created."})
 			needed = false
 		}
 	}
@@ -352,6 +355,9 @@ func probeGrace(c *v1.Container, p Probe, otherwise time.Duration) time.Duration
 	return max(time.Duration(*by.TerminationGracePeriodSeconds)*time.Second, time.Second)
 }
 
+// removeSurplus removes containers and sandboxes that were replaced. Of each container name it keeps the newest that has exited,
+// because `kubectl logs --previous` and the last termination state are read from it. It keeps the sandbox in use, and any other
+// in which a container still is. The pod has a sandbox.
 func removeSurplus(s *State, p *Plan) {
 	for i := range s.runtime.Containers {
 		c := &s.runtime.Containers[i]

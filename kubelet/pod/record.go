@@ -139,6 +139,8 @@ func recordable(p *v1.Pod) *v1.Pod {
 	return out
 }
 
+// recordableContainer returns what may be recorded of a container: enough to plan the same again, and no commands, environment,
+// or addresses. Probes and hooks become empty ones, because plans depend only on whether there is one.
 func recordableContainer(c *v1.Container) v1.Container {
 	probe := func(p *v1.Probe) *v1.Probe {
 		if p == nil {

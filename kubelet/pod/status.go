@@ -99,6 +99,8 @@ func podIPs(st *v1.PodStatus, s *State, f Node) {
 	}
 }
 
+// containerStatus returns the status of one container, taken from its newest instance in the runtime. If the runtime has none,
+// or only an older one than was reported, the instance was lost, and lostStatus says what can be said.
 func containerStatus(s *State, d *decision, c *v1.Container, phase v1.PodPhase) v1.ContainerStatus {
 	f := d.node
 	cur, prev := shown(s, c.Name)
@@ -245,6 +247,8 @@ func initDone(s *State, c *v1.Container) bool {
 	return endsBeforeApps(s, c) && s.runtime != nil && appsSeen(s)
 }
 
+// mountStatuses returns the status of each volume mount. A read-only mount says whether mounts below it are read-only too. That
+// is so for RecursiveReadOnly: Enabled only; IfPossible is carried out as Disabled (volume/mounts.go), and is reported so.
 func mountStatuses(c *v1.Container) (out []v1.VolumeMountStatus) {
 	for i := range c.VolumeMounts {
 		m := &c.VolumeMounts[i]

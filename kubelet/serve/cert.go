@@ -51,6 +51,8 @@ func certificateSource(o TLSOptions, node string) (func(*tls.ClientHelloInfo) (*
 	return c.get, nil
 }
 
+// get returns the certificate as its file has it now. It keeps the last one if the files cannot be read or do not fit each other,
+// because whoever replaces them writes one after the other. It has the signature of tls.Config.GetCertificate.
 func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,25 +61,32 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return c.loaded, nil
 	}
 
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	pair, at, err := c.load()
 	if c.renew != nil && (err != nil || !valid(&pair)) {
 		if err := c.renew(); err != nil {
 			return nil, err
 		}
-		pair, err = tls.LoadX509KeyPair(c.certFile, c.keyFile)
+		pair, at, err = c.load()
 	}
 	if err != nil {
-		if c.loaded != nil { // one file of the pair was replaced, the other will be
+		if c.loaded != nil {
 			return c.loaded, nil
 		}
 		return nil, fmt.Errorf("loading serving certificate: %w", err)
 	}
 
-	if info, err := os.Stat(c.certFile); err == nil {
-		c.at = info.ModTime()
-	}
-	c.loaded = &pair
+	c.loaded, c.at = &pair, at
 	return c.loaded, nil
+}
+
+// load reads the key pair, and the modification time of the certificate file. The time is read first: a file that is replaced while
+// load reads it then has another time than the one returned, and the next call of get reads it again.
+func (c *certificates) load() (pair tls.Certificate, at time.Time, err error) {
+	if info, err := os.Stat(c.certFile); err == nil {
+		at = info.ModTime()
+	}
+	pair, err = tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	return pair, at, err
 }
 
 // valid reports whether a certificate is valid now and for another day.
