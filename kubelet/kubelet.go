@@ -72,6 +72,8 @@ func New(o Options) *Kubelet {
 	return k
 }
 
+// newAdmission builds the admission of this node. Sysctls are checked against the version of the Linux kernel, so Windows nodes
+// give none, which allows no sysctl that needs a certain version. Without an API server there is no node object to read again.
 func (k *Kubelet) newAdmission() *admission {
 	kernel := k.o.Node.Host.KernelVersion
 	if k.o.Windows {

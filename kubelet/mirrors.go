@@ -80,6 +80,8 @@ func (m *mirrors) remove(ctx context.Context, list []*v1.Pod, asked map[types.UI
 	return sent, failed
 }
 
+// create makes the mirror of a static pod in the API. A mirror's owner is the node object, whose UID is known only after the
+// node has registered; before that it returns an error, and the caller tries again.
 func (m *mirrors) create(ctx context.Context, p *v1.Pod) error {
 	n := m.node()
 	if n == nil || n.UID == "" {
@@ -87,7 +89,7 @@ func (m *mirrors) create(ctx context.Context, p *v1.Pod) error {
 	}
 
 	made, err := m.api.CreatePod(ctx, static.Mirror(p, n))
-	if apierrors.IsAlreadyExists(err) { // the watch brings it, and then it is compared
+	if apierrors.IsAlreadyExists(err) { // once the watch has delivered it, Plan compares it with the static pod
 		return nil
 	}
 	if err != nil {

@@ -46,6 +46,9 @@ func (k *Kubelet) follow(ctx context.Context) {
 	}
 }
 
+// runtimeEvent passes an event of the runtime on to the actor of its pod. Some removals do not say of which pod they were: every
+// actor gets those, and one that does not know the id ignores it. An event of a pod without an actor leads to an audit, which
+// finds out whether the pod is an orphan.
 func (k *Kubelet) runtimeEvent(e runtime.Event) {
 	if e.UID == "" {
 		if e.Removed != "" {
@@ -57,7 +60,7 @@ func (k *Kubelet) runtimeEvent(e runtime.Event) {
 	known := len(e.Update.Sandboxes)+len(e.Update.Containers) > 0
 	a := k.actor(types.UID(e.UID), false)
 	if a == nil {
-		if e.Removed == "" && known { // a late event of a pod that has finished, or an orphan
+		if e.Removed == "" && known {
 			k.audits.soon(k.ctx, &k.running)
 		}
 		return

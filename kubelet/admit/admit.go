@@ -247,6 +247,8 @@ func portsConflict(wanted, held []v1.ContainerPort) bool {
 	return false
 }
 
+// hostPorts returns the ports of the node that the pod holds for as long as it runs. Those of init containers that end are left
+// out: they are free again before the regular containers start, so upstream's scheduler and kubelet do not count them either.
 func hostPorts(p *v1.Pod) []v1.ContainerPort {
 	var out []v1.ContainerPort
 	add := func(c *v1.Container) {
@@ -259,7 +261,7 @@ func hostPorts(p *v1.Pod) []v1.ContainerPort {
 	for i := range p.Spec.Containers {
 		add(&p.Spec.Containers[i])
 	}
-	for i := range p.Spec.InitContainers { // sidecars; other init containers share the ports of their successors
+	for i := range p.Spec.InitContainers { // sidecars only
 		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
 			add(c)
 		}

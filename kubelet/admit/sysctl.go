@@ -65,6 +65,8 @@ func (r *Sysctls) refuse(p *v1.Pod) *Refusal {
 	return nil
 }
 
+// check returns why the pod may not set the parameter, nil if it may. A parameter of a namespace that the pod shares with the
+// node is never allowed: it would change the node.
 func (r *Sysctls) check(name string, p *v1.Pod) error {
 	ns, known := r.names[name]
 	for prefix, of := range r.prefixes {

@@ -33,6 +33,8 @@ func ensure(path string, l limits) error {
 	return ensureV1(path, l)
 }
 
+// ensureV1 does ensure's work with cgroup v1, where each controller has a tree of its own. Controllers that the host does not
+// have are left out. A limit of zero is not written, so that a repeated call takes no limit away; resize does that.
 func ensureV1(path string, l limits) error {
 	for _, c := range v1Controllers {
 		base := filepath.Join(mountPoint, c)
@@ -60,6 +62,8 @@ func ensureV1(path string, l limits) error {
 		set("memory", "memory.limit_in_bytes", l.memory))
 }
 
+// ensureV2 does ensure's work with cgroup v2. A cgroup can use a controller only if every level above it passes the controller
+// on, so each level is enabled before the next is made. As in ensureV1, a limit of zero is not written.
 func ensureV2(path string, l limits) error {
 	dir := mountPoint
 	for _, part := range strings.Split(strings.Trim(path, "/"), "/") {
@@ -144,6 +148,9 @@ func Remove(path string) error {
 	return errors.Join(errs...)
 }
 
+// removeTree removes dir and all cgroups below it, the lowest first, because the kernel removes none that has others in it. The
+// kernel answers EBUSY while a process is in the cgroup, and for a moment after the last one has ended. removeTree therefore
+// waits for the first patientAttempts failures, and kills what is there from then on.
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {

@@ -46,6 +46,7 @@ func setDefaults(c *v1beta1.KubeletConfiguration, windows bool) {
 	defaultLinux(c)
 }
 
+// defaultServer fills in the addresses, handlers, and caches of the servers on ports 10250 and 10248.
 func defaultServer(c *v1beta1.KubeletConfiguration) {
 	orString(&c.Address, "0.0.0.0")
 	orInt(&c.Port, 10250)
@@ -69,6 +70,7 @@ func defaultServer(c *v1beta1.KubeletConfiguration) {
 	orTime(&c.VolumeStatsAggPeriod, time.Minute)
 }
 
+// defaultNode fills in what concerns the node object, the API client, and the node as a machine.
 func defaultNode(c *v1beta1.KubeletConfiguration) {
 	orTime(&c.SyncFrequency, time.Minute)
 	orTime(&c.FileCheckFrequency, 20*time.Second)
@@ -104,6 +106,8 @@ func defaultNode(c *v1beta1.KubeletConfiguration) {
 	orPtr(&c.FailCgroupV1, false)
 }
 
+// defaultPods fills in what concerns pods in general. The policies of the managers for CPUs, memory and topology are those of
+// upstream, under which these managers do nothing.
 func defaultPods(c *v1beta1.KubeletConfiguration) {
 	orTime(&c.RuntimeRequestTimeout, 2*time.Minute)
 	orInt(&c.MaxPods, 110)
@@ -123,6 +127,8 @@ func defaultPods(c *v1beta1.KubeletConfiguration) {
 	}
 }
 
+// defaultImagesAndLogs fills in what concerns pulls, the removal of unused images, and the logs of containers and of the
+// kubelet.
 func defaultImagesAndLogs(c *v1beta1.KubeletConfiguration) {
 	orPtr(&c.RegistryPullQPS, 5)
 	orInt(&c.RegistryBurst, 10)

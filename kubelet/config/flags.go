@@ -150,6 +150,8 @@ func AddFlags(fs *pflag.FlagSet) *Flags {
 	return f
 }
 
+// addNumbers adds the flags whose value is a whole number. They accept the prefixes 0x, 0o, 0b, as upstream's flags do. A number
+// that does not fit its field is an error.
 func addNumbers(add func(name, kind string, set func(*cfg, string) error)) {
 	for name, at := range numbers {
 		add(name, "int32", func(c *cfg, v string) error {
@@ -193,6 +195,7 @@ func addPairs(to *map[string]string, text, sign string) error {
 	return nil
 }
 
+// setGates adds feature gates to those of the configuration file. A gate that both name gets the value of the flag.
 func setGates(c *cfg, text string) error {
 	pairs := map[string]string{}
 	if err := addPairs(&pairs, text, "="); err != nil {
@@ -211,6 +214,8 @@ func setGates(c *cfg, text string) error {
 	return nil
 }
 
+// setTaints adds the taints of a list like key=value:effect,key:effect. A repeated flag adds to the first; clear has removed those of
+// the configuration file.
 func setTaints(c *cfg, text string) error {
 	for _, s := range strings.Split(text, ",") {
 		if s == "" {
@@ -230,6 +235,8 @@ func setTaints(c *cfg, text string) error {
 	return nil
 }
 
+// setHeader adds the headers of a list like name:value,name:value. A name may occur more than once: then the request carries all
+// its values. As with taints, those of the configuration file are gone.
 func setHeader(c *cfg, text string) error {
 	if c.StaticPodURLHeader == nil {
 		c.StaticPodURLHeader = map[string][]string{}

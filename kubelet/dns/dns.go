@@ -132,6 +132,8 @@ func lastOptions(options []string) []string {
 	return out
 }
 
+// limit cuts the servers and search domains of cfg down to what the resolvers in containers read, and returns the message of the
+// event about it; "" if nothing was cut. If both are too many, the message is about the search domains only.
 func limit(cfg *Config) string {
 	var text string
 	if len(cfg.Servers) > maxServers {

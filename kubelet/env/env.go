@@ -414,6 +414,9 @@ func Services(p *v1.Pod, services []*v1.Service) []Var {
 	return out
 }
 
+// serviceVars returns the variables of one service: NAME_SERVICE_HOST and NAME_SERVICE_PORT for its first port, and after them
+// the names that Docker gave to linked containers, which Kubernetes has kept. The service has a cluster IP and at least one
+// port.
 func serviceVars(s *v1.Service) []Var {
 	name := func(t string) string { return strings.ToUpper(strings.ReplaceAll(t, "-", "_")) }
 	x, ip := name(s.Name), s.Spec.ClusterIP

@@ -128,6 +128,8 @@ func (p *Pod) stop() {
 	}
 }
 
+// add appends an entry to the file, unless the file was closed. err is the error of encoding the entry: it ends the file too,
+// because a replay of facts with a gap comes to other plans than the node did.
 func (p *Pod) add(entry []byte, err error) {
 	l := p.log
 	l.mu.Lock()
@@ -143,7 +145,7 @@ func (p *Pod) add(entry []byte, err error) {
 	if err == nil {
 		_, err = f.open.Write(entry)
 	}
-	if err != nil { // a log with a hole would be misleading: it ends here
+	if err != nil {
 		klog.Background().Error(err, "Recording facts about a pod ends", "file", p.path())
 		p.stop()
 		return

@@ -122,6 +122,8 @@ func matches(login, host, repository string) bool {
 	return sameHost(regHost, host) && strings.HasPrefix(repository, regPath)
 }
 
+// sameHost reports whether host is one that pattern means. A host is its name and its port. Names have the same number of parts
+// between dots, so that * never stands for more than one of them; the port, if there is one, must be the same.
 func sameHost(pattern, host string) bool {
 	if pattern == host { // IPv6 addresses are compared here only: path.Match would take their brackets for a pattern
 		return true

@@ -90,6 +90,8 @@ func (g *GC) Largest(most int) []v1.ContainerImage {
 	return out
 }
 
+// collect does one round: it notes which images are in use now, removes those that nothing has used for Policy.MaxAge, and then
+// frees space if the disk is too full. A failed observation ends the round, so that nothing is removed on incomplete knowledge.
 func (g *GC) collect(ctx context.Context) error {
 	now := g.now()
 	if err := g.observe(ctx, now); err != nil {

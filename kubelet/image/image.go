@@ -180,6 +180,7 @@ func Normalize(name string) (string, error) {
 	return name, nil
 }
 
+// status returns the image as the runtime has it, and nil without an error if the runtime does not have it.
 func (p *Puller) status(ctx context.Context, name string) (*Image, error) {
 	resp, err := p.client.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: name}})
 	if err != nil {
@@ -196,6 +197,11 @@ func (p *Puller) status(ctx context.Context, name string) (*Image, error) {
 	return img, nil
 }
 
+// pull pulls the image for the pod, or waits for a pull of the same image that is under way. It returns an *Error at once during
+// the back-off of an earlier failure. Back-offs are per pod and image, so that a pod with other credentials is not held up.
+//
+// A failure reports two reasons to the user in turn, as upstream's kubelet does: its own, and from the next try on
+// ImagePullBackOff.
 func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error) {
 	key := r.PodUID + "/" + name
 
@@ -222,7 +228,7 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 		p.waits[key] = w
 		p.mu.Unlock()
 		r.Event(v1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", name, f.err))
-		// the next try comes soon and only shows the user the back-off
+		// RetryAt is earlier than the end of the back-off: that attempt only changes the reason to ImagePullBackOff.
 		return Image{}, &Error{why, p.now().Add(time.Second), said}
 	}
 
@@ -231,8 +237,9 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 	p.mu.Unlock()
 	took := p.now().Sub(began).Round(time.Millisecond)
 	r.Event(v1.EventTypeNormal, "Pulled", fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", name, took, took, f.size))
+
 	img, err := p.status(ctx, name)
-	if err != nil || img == nil {
+	if err != nil || img == nil { // the pull succeeded all the same; only the image's user is not known
 		return Image{Ref: f.ref}, nil
 	}
 	return *img, nil
@@ -340,6 +347,8 @@ type order struct {
 	box     *cri.PodSandboxConfig
 }
 
+// pullOnce asks the runtime to pull the image, with one login after the other until one works. It returns the runtime's name of
+// the image, or the error of the last login.
 func (p *Puller) pullOnce(ctx context.Context, o order) (string, error) {
 	auths := o.auths
 	if len(auths) == 0 {

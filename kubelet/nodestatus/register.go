@@ -44,6 +44,8 @@ func (n *Node) Register(ctx context.Context) error {
 	}
 }
 
+// registerOnce makes one attempt to create the node object, or to update the one that exists, and keeps what the API server
+// answers. With NoRegister it only reads the object.
 func (n *Node) registerOnce(ctx context.Context) error {
 	if n.o.NoRegister {
 		have, err := n.links.API.GetNode(ctx)

@@ -98,6 +98,9 @@ func runTCP(ctx context.Context, address string, timeout time.Duration) outcome 
 	return outcome{ok: true}
 }
 
+// runHTTP sends one request. It returns an error only if no request can be made from the probe; no answer and a bad answer are
+// outcomes. As with upstream's kubelet, the certificate of the server is not checked, every run opens a connection of its own,
+// and a redirect to another host is a success with a warning.
 func runHTTP(ctx context.Context, agent string, h *v1.HTTPGetAction, t Target, timeout time.Duration) (outcome, error) {
 	port, err := findPort(h.Port.String(), t.Container)
 	if err != nil {
@@ -154,6 +157,9 @@ func sameHost(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
+// httpRequest makes the request of a probe or of a lifecycle hook. Headers follow upstream's rules: the pod's own value of
+// User-Agent and Accept replaces ours, an empty value means that the header is not sent, and Host is the name of the virtual
+// host.
 func httpRequest(ctx context.Context, agent string, h *v1.HTTPGetAction, address string) (*http.Request, error) {
 	u, err := url.Parse(h.Path)
 	if err != nil { // a path that cannot be parsed is sent as it is
@@ -179,7 +185,7 @@ func httpRequest(ctx context.Context, agent string, h *v1.HTTPGetAction, address
 			req.Header.Set(name, value)
 		case len(have) == 1 && have[0] == "": // an empty value removes the header
 			delete(req.Header, name)
-			if name == "User-Agent" {
+			if name == "User-Agent" { // net/http sends its own unless there is an empty one
 				req.Header[name] = []string{""}
 			}
 		}
@@ -192,6 +198,7 @@ func httpRequest(ctx context.Context, agent string, h *v1.HTTPGetAction, address
 	return req, nil
 }
 
+// runGRPC asks the standard health service of gRPC once, without TLS. The texts are upstream's, because users search for them.
 func runGRPC(ctx context.Context, agent string, h *v1.GRPCAction, podIP string, timeout time.Duration) outcome {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

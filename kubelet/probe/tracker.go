@@ -63,6 +63,8 @@ type timing struct {
 	successes, failures    int
 }
 
+// timingOf returns the numbers of a probe. A number that is zero or negative has the default of the API, which static pods and
+// tests may come without.
 func timingOf(p *v1.Probe) timing {
 	seconds := func(n, otherwise int32) time.Duration {
 		if n <= 0 {

@@ -53,6 +53,8 @@ type ImageUser struct {
 	Name string
 }
 
+// containerConfig translates a container into CRI's form. It returns an error if the container must not start: it has to run as
+// a user other than root, and the user that it would get is root or not known.
 func (o Options) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) {
 	c, p := s.Container, s.Sandbox.Pod
 	if err := checkNonRoot(p, c, s.ImageUser, o.Windows); err != nil {
@@ -106,6 +108,9 @@ func (o Options) containerPath(p string) string {
 	return p
 }
 
+// containerAnnotations returns what is kept with the container for a later kubelet, which may no longer have the pod's spec when
+// it stops the container. The names are upstream's, so that a node can change between the two kubelets; annResources is our own.
+// Values that are not set have no annotation.
 func containerAnnotations(p *v1.Pod, c *v1.Container, attempt uint32) map[string]string {
 	a := map[string]string{
 		annHash:              containerKey(c),

@@ -38,6 +38,8 @@ func (r *Runtime) Events(ctx context.Context, subscribed func(), deliver func(Ev
 	}
 }
 
+// toEvent translates an event. The pod's UID is looked for in the sandbox's labels, its metadata, and the containers' labels, in
+// this order, because an event about a sandbox that is already gone has no sandbox status.
 func toEvent(m *cri.ContainerEventResponse) Event {
 	e := Event{At: time.Unix(0, m.CreatedAt), Update: &pod.Runtime{}}
 	if s := m.PodSandboxStatus; s != nil {

@@ -123,6 +123,8 @@ func protocol(p v1.Protocol) cri.Protocol {
 	return cri.Protocol_TCP
 }
 
+// namespaces returns which namespaces the pod shares with the node, and which its containers share. Sandbox and containers must
+// be given the same options. By default each container has a process namespace of its own.
 func namespaces(p *v1.Pod) *cri.NamespaceOption {
 	mode := func(host bool) cri.NamespaceMode {
 		if host {

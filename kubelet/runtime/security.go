@@ -108,6 +108,8 @@ func windowsSecurity(p *v1.Pod, c *v1.Container, image ImageUser) *cri.WindowsCo
 	return sec
 }
 
+// linuxSecurity translates the container's security context, merged with the pod's. What neither says has the default of
+// Kubernetes, not that of the runtime; the paths of /proc are hidden unless the container asks for an unmasked /proc.
 func (o Options) linuxSecurity(p *v1.Pod, c *v1.Container, s ContainerSpec) *cri.LinuxContainerSecurityContext {
 	sc := merged(p, c)
 	sec := &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces(p), SupplementalGroups: groups(p.Spec.SecurityContext)}
@@ -159,6 +161,8 @@ func seLinux(o *v1.SELinuxOptions) *cri.SELinuxOption {
 	return &cri.SELinuxOption{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
 }
 
+// user sets the user and group of a container: those of the spec, or else the user of the image. CRI does not allow a group
+// without a user; then the user is root, which the container would have anyway.
 func user(sec *cri.LinuxContainerSecurityContext, sc v1.SecurityContext, image ImageUser) {
 	switch {
 	case sc.RunAsUser != nil:

@@ -84,6 +84,9 @@ type listing struct {
 	containers []*cri.Container
 }
 
+// list returns the sandboxes and containers in the runtime that carry these labels, by the UID of their pod; a nil selector
+// selects all. Sandboxes are listed first. A container that was created between the two calls may therefore be listed without
+// its sandbox.
 func (r *Runtime) list(ctx context.Context, selector map[string]string) (map[string]*listing, error) {
 	boxes, err := r.client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: selector}})
 	if err != nil {
@@ -179,6 +182,9 @@ func toSandbox(s *cri.PodSandboxStatus) pod.Sandbox {
 	return box
 }
 
+// toContainer translates a container's status. Some runtimes do not give the attempt or the image as the pod names them, so the
+// annotations and the image's own name are used instead. The message of a container that has exited includes its termination
+// message.
 func toContainer(c *cri.ContainerStatus) pod.Container {
 	out := pod.Container{ID: c.Id, Name: c.Labels[labelContainerName], Attempt: c.GetMetadata().GetAttempt(),
 		Hash: c.Annotations[annHash], Image: c.GetImage().GetUserSpecifiedImage(), ImageID: c.ImageRef, ExitCode: c.ExitCode,
@@ -203,7 +209,7 @@ func toContainer(c *cri.ContainerStatus) pod.Container {
 			}
 			out.Message += m
 		}
-		if out.StartedAt.IsZero() && out.FinishedAt.IsZero() {
+		if out.StartedAt.IsZero() && out.FinishedAt.IsZero() { // it never started; its end is used to order instances
 			out.FinishedAt = out.CreatedAt
 		}
 	}

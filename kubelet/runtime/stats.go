@@ -83,6 +83,8 @@ func (s Stats) bySandbox(ctx context.Context, cause error) ([]statsapi.PodStats,
 	return pods, nil
 }
 
+// byContainer adds up the usage of pods from their containers. The result has no network usage and leaves out what the sandbox
+// itself uses.
 func (s Stats) byContainer(ctx context.Context) ([]statsapi.PodStats, error) {
 	resp, err := s.Runtime.ListContainerStats(ctx, &cri.ListContainerStatsRequest{})
 	if err != nil {
@@ -122,6 +124,8 @@ func (s Stats) ImageFs(ctx context.Context) (*statsapi.FsStats, error) {
 	return nil, fmt.Errorf("the runtime names no filesystem of images")
 }
 
+// podStats translates the usage of one sandbox. Where the runtime gives none for the pod as a whole, the sum of its containers
+// takes its place.
 func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 	meta := p.GetAttributes().GetMetadata()
 	out := statsapi.PodStats{PodRef: statsapi.PodReference{Name: meta.GetName(), Namespace: meta.GetNamespace(), UID: meta.GetUid()}}

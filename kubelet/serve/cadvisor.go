@@ -106,6 +106,8 @@ func (c containers) collectMachine(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(machineMemory, prometheus.GaugeValue, float64(m.MemoryBytes), ids...)
 }
 
+// collectPod sends the metrics of one pod and of its containers. As with cAdvisor, the series of the pod as a whole have an
+// empty container label, and network usage belongs to the pod only.
 func (c containers) collectPod(out chan<- prometheus.Metric, p *statsapi.PodStats) {
 	pod := []string{"", "", "", "", p.PodRef.Namespace, p.PodRef.Name}
 	sendUsage(out, p.CPU, p.Memory, pod)

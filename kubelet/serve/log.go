@@ -155,6 +155,8 @@ func readLog(ctx context.Context, path string, q logQuery, running func() bool, 
 	return hostLogs.read(ctx, path, q, running, out)
 }
 
+// read does the work of readLog. copy replaces f when the log was rotated, so the deferred call closes whichever file is then
+// open. Reaching the query's limit of bytes is not an error.
 func (h logFiles) read(ctx context.Context, path string, q logQuery, running func() bool, out io.Writer) error {
 	f, err := h.open(path)
 	if err != nil {

@@ -185,6 +185,8 @@ func hasContainer(p *v1.Pod, name string) bool {
 		slices.ContainsFunc(p.Spec.EphemeralContainers, func(c v1.EphemeralContainer) bool { return c.Name == name })
 }
 
+// containerLogs serves the log of one container: the current instance or the previous one. Once a part of the log was sent, the
+// status of the answer can no longer change, so a later error is only logged.
 func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 	q, err := parseLogQuery(r.URL.Query(), time.Now())
 	if err != nil {
@@ -202,7 +204,7 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	running := func() bool {
+	running := func() bool { // a log that is followed ends with its instance, also if the container is restarted
 		view, ok := s.find(r)
 		now := view.Containers[r.PathValue("container")]
 		return ok && now.ID == id && now.Running

@@ -267,6 +267,9 @@ func copyServiceFile(ctx context.Context, out io.Writer, root *os.Root, service 
 	return fs.ErrNotExist
 }
 
+// copyLogFile writes one file below root to out until ctx ends. root keeps links from leading out of the folder. A folder counts
+// as absent, because copyServiceFile then looks for the log inside it; devices and pipes are refused, as reading them may never
+// end.
 func copyLogFile(ctx context.Context, out io.Writer, root *os.Root, name string) error {
 	f, err := root.Open(name)
 	if err != nil {
@@ -277,7 +280,7 @@ func copyLogFile(ctx context.Context, out io.Writer, root *os.Root, name string)
 	if err != nil {
 		return err
 	}
-	if info.IsDir() { // the log may be in it
+	if info.IsDir() {
 		return fs.ErrNotExist
 	}
 	if !info.Mode().IsRegular() {

@@ -78,6 +78,8 @@ func (s *Server) execOrAttach(w http.ResponseWriter, r *http.Request) {
 
 func flag(q url.Values, name string) bool { return q.Get(name) == "1" || q.Get(name) == "true" }
 
+// portForward asks the runtime for the address of a port-forward stream into the pod and connects the client with it. Clients
+// that speak WebSocket name the ports in the query; those that speak SPDY name them inside the stream.
 func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	if s.opts.Streams == nil {
 		http.Error(w, "streaming is not available", http.StatusNotImplemented)

@@ -78,6 +78,9 @@ func label(path *field.Path, value string) field.ErrorList {
 	return errs
 }
 
+// checkContainer checks one container of a static pod, as far as the kubelet relies on it: no API server has validated the
+// manifest. It adds the container's name to names, which the pod's other containers must not have. volumes are the names of the
+// pod's volumes.
 func checkContainer(c *v1.Container, path *field.Path, names, volumes sets.Set[string]) field.ErrorList {
 	errs := label(path.Child("name"), c.Name)
 	if names.Has(c.Name) {
@@ -164,6 +167,7 @@ func reference(s *v1.PodSpec) string {
 	return ""
 }
 
+// volumeReference returns which API object the volume needs, in the words of upstream's error; "" if it needs none.
 func volumeReference(v *v1.Volume) string {
 	switch {
 	case v.ConfigMap != nil:

@@ -40,6 +40,7 @@ func orPtr[T any](p **T, v T) {
 	}
 }
 
+// defaultVolume fills in the volume. One without any source is an emptyDir, as in the API server.
 func defaultVolume(v *v1.Volume) {
 	if v.VolumeSource == (v1.VolumeSource{}) {
 		v.EmptyDir = &v1.EmptyDirVolumeSource{}
@@ -72,6 +73,8 @@ func defaultFields(items []v1.DownwardAPIVolumeFile) {
 	}
 }
 
+// defaultContainer fills in the container. A pod on the node's network uses its container ports on the node, so they are its
+// host ports too. A limit without a request is also the request.
 func defaultContainer(c *v1.Container, hostNetwork bool) {
 	or(&c.ImagePullPolicy, pullPolicy(c.Image))
 	or(&c.TerminationMessagePath, v1.TerminationMessagePathDefault)

@@ -148,6 +148,8 @@ func (f *Files) read(refused func(string, error)) (pods []*v1.Pod, changed bool,
 	return pods, changed || first, nil
 }
 
+// list returns the manifests: the one file, or the files of the folder in the order of their names. A path that does not exist
+// has none, and its pods end. Hidden files are left out, because editors and atomic writers put unfinished ones there.
 func (f *Files) list() ([]string, error) {
 	info, err := os.Stat(f.Path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -171,7 +173,7 @@ func (f *Files) list() ([]string, error) {
 			continue
 		}
 		path := filepath.Join(f.Path, e.Name())
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() { // also behind a link
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() { // Stat follows links
 			out = append(out, path)
 		}
 	}

@@ -210,6 +210,8 @@ func (w *Writer) later(uid types.UID, s *slot, wait time.Duration) {
 	})
 }
 
+// send writes the newest status of one pod, and then deletes the pod if that was asked for. Only one send per pod works at a
+// time: the lock is not held during the requests, and a change that comes meanwhile sets again, which leads to another send.
 func (w *Writer) send(ctx context.Context, uid types.UID) {
 	w.mu.Lock()
 	s := w.slots[uid]
@@ -226,6 +228,7 @@ func (w *Writer) send(ctx context.Context, uid types.UID) {
 	if err == nil && del {
 		err = w.client.DeletePod(ctx, base.Namespace, base.Name, uid)
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.busy = false
@@ -335,6 +338,8 @@ func same(a, b v1.PodStatus) bool {
 	return equality.Semantic.DeepEqual(normalize(a), normalize(b))
 }
 
+// normalize returns a copy of st as the API server would give it back: times in UTC and whole seconds, conditions in the order
+// of their types.
 func normalize(st v1.PodStatus) *v1.PodStatus {
 	out := st.DeepCopy()
 	conditions := map[v1.PodConditionType]v1.PodCondition{}

@@ -25,6 +25,8 @@ type configMapSource struct {
 
 func (s configMapSource) need() need { return need{object: ConfigMap, name: s.name} }
 
+// files returns the selected keys of the ConfigMap, from data and binaryData. An optional ConfigMap that does not exist has no
+// files; any other failure to read it is an error, so that files that were written before stay.
 func (s configMapSource) files(ctx context.Context, j job) (content, error) {
 	if j.objects == nil {
 		return nil, fmt.Errorf("no API server to read configmap %q from", s.name)

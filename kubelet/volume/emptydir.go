@@ -30,6 +30,8 @@ func (k emptyDirKind) usage(j job) (Usage, bool) {
 	return u, true
 }
 
+// prepare makes the folder, or mounts memory or huge pages on it. It may be repeated. The size limit bounds a volume in memory;
+// on disk it is checked by measuring the usage.
 func (k emptyDirKind) prepare(_ context.Context, j job) error {
 	dir, source := k.dir(j), j.volume.EmptyDir
 	switch {

@@ -53,6 +53,8 @@ func (k hostPathKind) prepare(_ context.Context, j job) error {
 	return fmt.Errorf("hostPath type check failed: %s is not %s", s.Path, typeWords(want))
 }
 
+// typeMatches reports whether a file of this mode is of type t. On Windows a socket may appear as an irregular file, because Go
+// does not know every reparse point as a socket.
 func typeMatches(t v1.HostPathType, mode os.FileMode) bool {
 	switch t {
 	case v1.HostPathDirectory, v1.HostPathDirectoryOrCreate:

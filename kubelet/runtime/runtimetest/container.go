@@ -58,6 +58,8 @@ func (c *container) end(code int32) bool {
 	return true
 }
 
+// status returns the container as CRI's ContainerStatus. An exit without a reason of its own is called Completed or Error, as
+// containerd calls it.
 func (c *container) status() *cri.ContainerStatus {
 	out := &cri.ContainerStatus{Id: c.id, Metadata: c.config.GetMetadata(), State: c.state, CreatedAt: c.created.UnixNano(), ExitCode: c.exitCode,
 		Image: &cri.ImageSpec{Image: c.image.RepoTags[0]}, ImageRef: c.image.RepoDigests[0], ImageId: c.image.Id, Reason: c.reason, Message: c.message,

@@ -21,6 +21,8 @@ func needsImage(c *check) {
 	c.create(r) // the name is free
 }
 
+// containerNames checks that a second container of the same name and attempt is refused until the first is removed. The kubelet
+// relies on it: a creation that it repeats, because it did not get the answer, makes no second container.
 func containerNames(c *check) {
 	cfg := c.box("a")
 	r := c.creation(c.sandbox(cfg), cfg, "sleep")
@@ -37,6 +39,8 @@ func containerNames(c *check) {
 	c.create(r)
 }
 
+// startsOnce checks the states and times of a container from creation to end, and that it can be started only in the first: the
+// kubelet makes a new container for each restart.
 func startsOnce(c *check) {
 	cfg := c.box("a")
 	id := c.create(c.creation(c.sandbox(cfg), cfg, "sleep"))
@@ -74,6 +78,7 @@ func startError(c *check) {
 	}
 }
 
+// exitCodes checks what the status of an ended container says: the exit code, the reason, the times, and the path of the log.
 func exitCodes(c *check) {
 	cfg := c.box("a")
 	box := c.sandbox(cfg)
@@ -94,6 +99,8 @@ func exitCodes(c *check) {
 	}
 }
 
+// stopping checks StopContainer with a program that ends on SIGTERM, with one that ignores it, without a grace period, twice,
+// and before the start. The exit code says how the container ended, and the kubelet shows it to users.
 func stopping(c *check) {
 	cfg := c.box("a")
 	box := c.sandbox(cfg)
@@ -131,6 +138,8 @@ func stopping(c *check) {
 	}
 }
 
+// removing checks that a running container can be removed, that a removal may be repeated, and that its log stays: the kubelet
+// owns the folder of logs.
 func removing(c *check) {
 	cfg := c.box("a")
 	box := c.sandbox(cfg)
@@ -148,6 +157,8 @@ func removing(c *check) {
 	}
 }
 
+// commands checks ExecSync, which exec probes and hooks are run by: a command's exit code is an answer, not an error, and a
+// timeout is the error DeadlineExceeded.
 func commands(c *check) {
 	cfg := c.box("a")
 	id := c.start(c.create(c.creation(c.sandbox(cfg), cfg, "sleep")))
@@ -171,6 +182,7 @@ func commands(c *check) {
 	c.refused(err, codes.OK, "container is in CONTAINER_EXITED state")
 }
 
+// resources checks that a resource that an update leaves at zero stays as it is, and that a running container has statistics.
 func resources(c *check) {
 	cfg := c.box("a")
 	r := c.creation(c.sandbox(cfg), cfg, "sleep")

@@ -6,6 +6,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// lists checks the filters of lists. The kubelet finds the containers of a pod by its label, and ours among those of others.
 func lists(c *check) {
 	one, two := c.box("a"), c.box("b")
 	first, second := c.sandbox(one), c.sandbox(two)
@@ -41,6 +42,8 @@ func lists(c *check) {
 	}
 }
 
+// absentImages checks that the status of an absent image is an answer without an image, not an error, and that removing one
+// succeeds.
 func absentImages(c *check) {
 	absent := &cri.ImageSpec{Image: "testkit.local/absent:1"}
 	r, err := c.images.ImageStatus(c.ctx, &cri.ImageStatusRequest{Image: absent})

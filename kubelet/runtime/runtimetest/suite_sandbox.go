@@ -27,6 +27,8 @@ func failedSandbox(c *check) {
 	c.sandbox(cfg)
 }
 
+// needsSandbox checks that a container can be created and started in a ready sandbox only, and how the runtime says no: the
+// kubelet makes a new sandbox if the old one is gone.
 func needsSandbox(c *check) {
 	cfg := c.box("a")
 	_, err := c.runtime.CreateContainer(c.ctx, c.creation("absent", cfg, "sleep"))
@@ -44,6 +46,8 @@ func needsSandbox(c *check) {
 	c.refused(err, codes.OK, "is not running")
 }
 
+// sandboxEnds checks that stopping a sandbox kills its containers and gives up its address, that removing it removes them, and
+// that both may be repeated.
 func sandboxEnds(c *check) {
 	cfg := c.box("a")
 	box := c.sandbox(cfg)
@@ -76,6 +80,8 @@ func sandboxEnds(c *check) {
 	c.refused(err, codes.NotFound, "")
 }
 
+// unknownIDs checks how calls about something that does not exist are answered. The kubelet repeats calls whose answer it did
+// not get, so stopping and removing must succeed; the others must say NotFound.
 func unknownIDs(c *check) {
 	_, err := c.runtime.StopPodSandbox(c.ctx, &cri.StopPodSandboxRequest{PodSandboxId: "absent"})
 	c.must(err)
