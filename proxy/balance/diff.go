@@ -100,6 +100,8 @@ func (p Planner) deleteOrphans(claimed map[service.Key]bool, planned []Op) (ops 
 	return ops
 }
 
+// deleteUnused plans to delete the endpoints of ours that nothing uses once the operations of planned are done. It counts no use
+// by load balancers that planned changes: their new documents name what they use among the frontends.
 func (p Planner) deleteUnused(frontends []service.Frontend, planned []Op) (ops []Op) {
 	changed := changedBy(planned)
 	every := func(yield func(*service.Frontend) bool) {

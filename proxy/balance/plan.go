@@ -44,6 +44,7 @@ type Op struct {
 	Why string
 }
 
+// String returns the operation on one line, as plans are printed in logs, in /diff, and in test scripts.
 func (o Op) String() string {
 	var s string
 	switch o.Verb {
@@ -60,6 +61,7 @@ func (o Op) String() string {
 	return s
 }
 
+// describeLB returns the backends, their port, and the settings of the load balancer that differ from the usual ones.
 func (o *Op) describeLB() string {
 	var to []string
 	for _, b := range o.Backends {

@@ -53,6 +53,8 @@ func networkBuckets() []float64 {
 		prometheus.LinearBuckets(60, 5, 12), prometheus.LinearBuckets(120, 30, 7))
 }
 
+// newMetrics makes all metrics, in a registry of their own. families are the values of the label ip_family: one pass serves all
+// families, so each pass counts for each of them.
 func newMetrics(families []string) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry(), families: families, reasons: map[string]bool{}}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -100,6 +102,7 @@ func (m *metrics) histograms(name, help string, buckets []float64, labels ...str
 	return h
 }
 
+// registerUpstream makes the metrics that dashboards and alerts for upstream's proxy read.
 func (m *metrics) registerUpstream() {
 	sync := prometheus.ExponentialBuckets(0.001, 2, 15)
 	m.duration = m.histograms("kubeproxy_sync_proxy_rules_duration_seconds", "Duration of one pass.", sync, "ip_family")
@@ -119,6 +122,7 @@ func (m *metrics) registerUpstream() {
 	m.servicesTotal = m.counter("kubeproxy_sync_proxy_rules_service_changes_total", "Changes of services seen.")
 }
 
+// registerOwn makes the metrics that upstream's proxy does not have. Renaming one breaks users' alerts.
 func (m *metrics) registerOwn() {
 	m.states = m.gauges("porthole_proxy_services", "Services by state.", "state")
 	m.problems = m.gauges("porthole_proxy_problems", "What cannot be served as the services are written, by reason.", "reason")
@@ -139,6 +143,8 @@ func (m *metrics) registerOwn() {
 		prometheus.ExponentialBuckets(0.0005, 4, 10), "call")
 }
 
+// pass counts one pass. A pass that could not observe the host counts too, but leaves the time of the last sync as it was, so
+// that an alert on its age sees that nothing is kept up to date.
 func (m *metrics) pass(p Pass, now time.Time) {
 	part := m.partial
 	if p.Full {
@@ -167,6 +173,8 @@ func (m *metrics) programmed(took time.Duration) {
 	}
 }
 
+// services sets the gauges of services by state and of problems by reason. A reason that no service has any more loses its
+// series; otherwise there would be one series at zero for each reason that ever occurred.
 func (m *metrics) services(t *table) {
 	for _, state := range []State{Programmed, Pending, Failed} {
 		m.states.WithLabelValues(string(state)).Set(float64(t.count[state]))

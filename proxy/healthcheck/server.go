@@ -66,6 +66,7 @@ func New(o Options) *Server {
 		owners: map[at]string{}, open: map[at]func(){}, failed: map[at]string{}}
 }
 
+// interfaceAddresses returns the addresses of the node's interfaces, IPv4 ones in their short form.
 func interfaceAddresses() ([]netip.Addr, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -176,6 +177,8 @@ func (s *Server) pass() bool {
 	return good
 }
 
+// listen opens a socket and serves it until shut. The handler and the report of a later failure look up the service that owns
+// the socket at that moment, because ports pass from one service to another while the socket stays open.
 func (s *Server) listen(socket at) error {
 	host := ""
 	if socket.addr.IsValid() {
@@ -213,6 +216,8 @@ type body struct {
 	ServiceProxyHealthy bool `json:"serviceProxyHealthy"`
 }
 
+// answer answers as upstream's proxy does: 200 if the service has endpoints on this node and this proxy serves it, otherwise
+// 503. Cloud load balancers send traffic by this code. The weight header is the number of endpoints, for those that weigh nodes.
 func (s *Server) answer(w http.ResponseWriter, socket at) {
 	s.mu.Lock()
 	name := s.owners[socket]

@@ -56,6 +56,8 @@ func (p *Proxy) Diff(ctx context.Context) (Difference, error) {
 	return Difference{Changes: planner.Diff(now.wanted), about: now.about}, nil
 }
 
+// wantedNow copies what the loop wants. It runs in the loop's goroutine, and Diff goes on with the copy in its own. The error is
+// set as long as there is nothing that the host could be compared with.
 func (p *Proxy) wantedNow() wantedNow {
 	now := wantedNow{about: make(map[service.Key]about, len(p.demand.targets)), facts: p.known.facts}
 	switch {

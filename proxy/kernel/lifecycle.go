@@ -37,6 +37,8 @@ func (p *Proxy) consider(t *target) {
 	}
 }
 
+// planTarget plans the one target: an orphan, a frontend that is no longer wanted, or a frontend. It plans anew each time and
+// keeps nothing of earlier plans, except that a target marked recreate is made anew once even though HNS has the right document.
 func (p *Proxy) planTarget(t *target) balance.Plan {
 	switch {
 	case t.isOrphan():

@@ -169,6 +169,8 @@ func ask(ctx context.Context, dial func(context.Context, netip.AddrPort) error, 
 	all.Wait()
 }
 
+// askOne finds out whether HNS serves a frontend that it lists. The frontend counts as lost only if it does not answer while a
+// few of its backends do when they are asked directly; if a backend is silent too, the cause may be the backends.
 func askOne(q *probe, answers func(netip.AddrPort) bool) (result string) {
 	at := netip.AddrPortFrom(q.key.VIP, q.key.Port)
 	if first := answers(at); first || answers(at) { // one lost packet does not count

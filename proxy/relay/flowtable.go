@@ -81,6 +81,7 @@ func (t *flowTable) remove(f *flow) {
 	t.take(f)
 }
 
+// take removes a flow from the table; it does nothing if the flow was removed already. The caller holds the lock.
 func (t *flowTable) take(f *flow) {
 	own := f.listener.frontend
 	if _, there := own.flows[f]; !there {

@@ -114,6 +114,7 @@ func (r *Relay) Listen(name string, at Endpoint) error {
 	return nil
 }
 
+// open opens the socket of a listener. It turns the systems' different errors for a port in use into ErrPortTaken.
 func (r *Relay) open(at Endpoint, f *frontend) (l listener, err error) {
 	switch at.Protocol {
 	case hns.TCP:

@@ -76,6 +76,7 @@ type Options struct {
 	Ended func(Endpoint, error)
 }
 
+// withDefaults returns the options with the defaults in place of zeros. Options says where each number is from.
 func (o Options) withDefaults() Options {
 	number := func(n *int, value int) {
 		if *n == 0 {

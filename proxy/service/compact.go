@@ -352,6 +352,8 @@ func compactSlice(s *discoveryv1.EndpointSlice, node string) *slice {
 	return out
 }
 
+// conditionOf returns the conditions of an endpoint as bits. A condition that is not set has the meaning of the EndpointSlice
+// API: ready and serving, and not terminating. An endpoint is local only if both it and we have a node name.
 func conditionOf(e *discoveryv1.Endpoint, node string) condition {
 	var c condition
 	set := func(bit condition, value *bool, unset bool) {

@@ -88,6 +88,8 @@ func (x index) replace(e *entry, old, next *wanted) []*entry {
 	return moved
 }
 
+// insert adds a claim to a frontend's key. It appends to moved the entries that are concerned if the owner changes. contested
+// has an entry only for a key with two claims or more, so the usual case costs no list.
 func (x index) insert(key Key, c claim, moved []*entry) []*entry {
 	owner, taken := x.owners[key]
 	if !taken {

@@ -100,6 +100,8 @@ func (t *Tracker) RemoveService(namespace, name string) {
 	t.putService(namespace+"/"+name, nil)
 }
 
+// putService replaces a service; a nil w removes it. Besides its own entry it marks as changed the services that gain or lose a
+// frontend to it. It does nothing if the part of the service that matters is the same. The caller holds the lock.
 func (t *Tracker) putService(name string, w *wanted) {
 	e := t.entries[name]
 	if e == nil {

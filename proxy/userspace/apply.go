@@ -23,6 +23,8 @@ type walk struct {
 	writes int
 }
 
+// apply carries out the operations in order. Addresses are written to the state file before they are added, so that a proxy that
+// is killed in between removes them when it starts again; without the file, no address is added.
 func (w *walk) apply(ctx context.Context, ops []Op) {
 	logger := klog.FromContext(ctx)
 	noted := w.note(ops)
@@ -64,6 +66,7 @@ func (w *walk) note(ops []Op) error {
 	return err
 }
 
+// one carries out one operation and notes its failure where it belongs: at the frontend, at the address, or in errs.
 func (w *walk) one(op Op) {
 	switch op.Verb {
 	case Close:

@@ -61,6 +61,7 @@ type Op struct {
 	Again bool
 }
 
+// String returns the operation on one line, as plans are printed in logs and in test scripts.
 func (o Op) String() string {
 	var s strings.Builder
 	s.WriteString(string(o.Verb))

@@ -101,6 +101,8 @@ func (p *Proxy) Run(ctx context.Context) error {
 	return p.shutDown()
 }
 
+// loop makes a pass after each change, after each failure with growing waits, and every Period in any case, until ctx ends. A
+// burst of changes leads to one pass, because settle waits before it.
 func (p *Proxy) loop(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	due := time.NewTimer(0)

@@ -48,6 +48,8 @@ func (s statuses) update(states map[string]service.State, failed map[service.Key
 	return changed
 }
 
+// statusOf returns the status of one service. It counts only frontends that are served at all; the message is about the first
+// failed one in the order of their keys, so that it does not change from pass to pass.
 func statusOf(state service.State, failed map[service.Key]service.Problem) health.ServiceStatus {
 	out := health.ServiceStatus{Service: state.Service, State: health.Programmed, Problems: state.Problems}
 	frontends := slices.SortedFunc(slices.Values(state.Frontends), func(a, b service.Frontend) int {
