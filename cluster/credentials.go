@@ -61,6 +61,8 @@ func ensureCredentials(l Layout, c Config) error {
 	return writeKubeconfigs(l, c)
 }
 
+// writeKubeconfigs writes one kubeconfig for the user and one for each component. The user's leads through the relay on
+// loopback, since the API server itself is in a network namespace; components reach it directly.
 func writeKubeconfigs(l Layout, c Config) error {
 	local := fmt.Sprintf("https://127.0.0.1:%d", c.APIPort)
 	if err := writeKubeconfig(l, l.Kubeconfig(), local, "admin"); err != nil {

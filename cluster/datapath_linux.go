@@ -64,6 +64,7 @@ func checkCluster(ctx context.Context, o UpOptions, client *kube.Cluster, p *pro
 	return client.DeleteNamespace(ctx, checkNamespace)
 }
 
+// podsReady returns nil if at least want of the pods are ready. The error says of one that is not ready what it waits for.
 func podsReady(pods []v1.Pod, want int) error {
 	ready := 0
 	var waiting error
@@ -166,6 +167,7 @@ func dialInNetns(path string) func(ctx context.Context, network, address string)
 	}
 }
 
+// get returns nil if the address answers 200. The error of another answer includes its body, up to 4 KiB.
 func get(ctx context.Context, client *http.Client, address string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -223,6 +223,8 @@ func removeCgroups(c Config) error {
 	return errors.Join(errs...)
 }
 
+// removeCgroup removes a cgroup and all below it, the lowest first, because the kernel removes none that has others in it. It
+// waits up to 5 s for each: a process that was killed keeps its cgroup busy until the kernel has ended it.
 func removeCgroup(dir string) error {
 	var dirs []string
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {

@@ -56,6 +56,8 @@ func kubernetesDir(l Layout, n Node) string {
 	return l.NodeFile(n.Name, "kubernetes")
 }
 
+// writeKubernetesFiles writes what the node's kubelet, service proxy and routes read. It copies credentials and links none,
+// because a Windows node sees its own folder only, as its drive C:.
 func writeKubernetesFiles(l Layout, n Node) error {
 	dir := kubernetesDir(l, n)
 	kubelet, err := kubeletConfig(l, n, tcpReason(l, n) == "")

@@ -84,6 +84,8 @@ func (a *authority) issue(id identity) error {
 	return nil
 }
 
+// makePair makes the key and a certificate from template, signed by by; nil signs it with its own key. It writes dir/name.crt
+// and dir/name.key. It sets the serial number and the validity of template.
 func makePair(dir, name string, template *x509.Certificate, by *authority) (*x509.Certificate, crypto.Signer, error) {
 	key, err := makeKey(dir, name)
 	if err != nil {
@@ -134,6 +136,7 @@ func writePEM(path, kind string, der []byte, mode os.FileMode) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), mode)
 }
 
+// readPair reads what makePair wrote.
 func readPair(dir, name string) (*x509.Certificate, crypto.Signer, error) {
 	crt, err := readPEM(filepath.Join(dir, name+".crt"))
 	if err != nil {

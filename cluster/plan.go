@@ -41,6 +41,8 @@ func (p *planner) apiReady() supervise.Condition {
 	return supervise.Condition{TCP: address(11).String() + ":6443", Netns: p.netns("lin01")}
 }
 
+// cluster adds the processes of which a cluster has one: the registry, the control plane, and the relay. The relay runs in the
+// machine's own network namespace, where kubectl is, and connects into those of the others.
 func (p *planner) cluster() {
 	tor := platform.NetnsPath(lab.RouterNetns)
 	p.add(supervise.Process{
@@ -61,6 +63,8 @@ func (p *planner) cluster() {
 
 func registryAddress() string { return lab.Router.String() + ":5000" }
 
+// linuxNode adds the processes of a Linux node. The node runs our kubelet and routes beside upstream's kube-proxy, because our
+// service proxy is for Windows. They wait for the API server, and the kubelet for containerd too.
 func (p *planner) linuxNode(n Node) {
 	file := func(parts ...string) string { return p.l.NodeFile(n.Name, parts...) }
 	add := func(name string, path string, wait []supervise.Condition, args ...string) {

@@ -50,6 +50,7 @@ func Run(ctx context.Context, maps []Map) error {
 	return nil
 }
 
+// serve accepts the connections of one mapping until ctx ends. Connections that are open then go on until the program ends.
 func serve(ctx context.Context, m Map) error {
 	listener, err := net.Listen("tcp", m.Listen)
 	if err != nil {
@@ -74,6 +75,8 @@ func serve(ctx context.Context, m Map) error {
 	}
 }
 
+// join connects from with the target of m, which is dialed inside m's network namespace, and copies both ways until both have
+// ended. It closes from.
 func join(ctx context.Context, from *net.TCPConn, m Map) {
 	defer from.Close()
 	var to net.Conn

@@ -66,6 +66,8 @@ func (k *keeper) enter(ctx context.Context, phase, waiting string) {
 	}
 }
 
+// run keeps one process running until ctx ends. It leaves the process running then, so that the next supervisor adopts it. It
+// starts one that ended again after a wait that grows with each end in a row.
 func (k *keeper) run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithValues("process", k.process.Name)
 	ends := 0 // in a row
