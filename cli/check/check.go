@@ -109,6 +109,8 @@ type result struct {
 	Failed map[string]string `json:"failed,omitempty"`
 }
 
+// run asks the probes that were chosen, or reads reports of earlier runs, compares the answers with the facts, and prints the
+// result. It prints what it learned even if a probe fails. Its errors are exit codes: all texts are printed already.
 func run(ctx context.Context, o options, out, errs io.Writer) error {
 	if err := o.check(); err != nil {
 		fmt.Fprintln(errs, "porthole:", err)

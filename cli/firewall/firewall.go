@@ -44,6 +44,8 @@ type options struct {
 	dryRun       bool
 }
 
+// command makes the command of one verb: show, add or remove. changes says that the verb changes the host, so that it has
+// --dry-run.
 func command(verb, short string, changes bool) *cobra.Command {
 	o := options{verb: verb}
 	c := &cobra.Command{
@@ -77,6 +79,8 @@ type report struct {
 	DryRun     bool        `json:"dryRun"`
 }
 
+// run reads the rules, plans, and carries the plan out unless it is only to be shown. It stops at the first operation that
+// fails; a second run plans what is left.
 func (o options) run(ctx context.Context, h host, out io.Writer) error {
 	if o.output != "" && o.output != "json" {
 		return fmt.Errorf("--output %q: json, or nothing for text", o.output)
@@ -110,6 +114,8 @@ func (o options) run(ctx context.Context, h host, out io.Writer) error {
 	return o.print(out, r)
 }
 
+// print prints the rules for show, and the operations for add and remove. Empty lists are [] in JSON, not null, so that scripts
+// can count them.
 func (o options) print(out io.Writer, r report) error {
 	if o.output == "json" {
 		if r.Operations == nil {

@@ -90,6 +90,7 @@ func (s streams) give(err error) error {
 	return trouble
 }
 
+// diff prints the difference. It returns the error differs, which only sets the exit code, if there is any.
 func diff(ctx context.Context, client *http.Client, address, output string, to streams) error {
 	d, err := ask(ctx, client, address)
 	if err != nil {
@@ -111,6 +112,8 @@ func diff(ctx context.Context, client *http.Client, address, output string, to s
 	return nil
 }
 
+// ask gets the difference from the service proxy at address. It tells apart for the user: a proxy that does not answer, one that
+// cannot compare now, and a program that has no such page.
 func ask(ctx context.Context, client *http.Client, address string) (health.Diff, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()

@@ -50,6 +50,8 @@ type hnsCall struct {
 	json bool
 }
 
+// do carries out a verb with the words that follow it. Verbs that only look are here; those that change what HNS does are in
+// spoil.
 func (h hnsCall) do(ctx context.Context, verb string, rest []string) error {
 	switch {
 	case verb == "dump" && len(rest) == 0:
@@ -143,6 +145,7 @@ type objects struct {
 	Netns                                                  map[string]string
 }
 
+// printDump prints one table for each kind of object that HNS has. Kinds without objects are left out.
 func printDump(out io.Writer, d objects) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "HNS %s\n", d.Version)

@@ -97,6 +97,7 @@ func encode(v any) []byte {
 	return data
 }
 
+// serviceRequest parses the words of `hns NAME service`: the state, and keep=, lose= and for=, the last in milliseconds.
 func serviceRequest(words []string) (q serve.ServiceRequest, err error) {
 	q.State = words[0]
 	for _, w := range words[1:] {
@@ -117,6 +118,8 @@ func serviceRequest(words []string) (q serve.ServiceRequest, err error) {
 	return q, nil
 }
 
+// loseRequest parses the words of `hns NAME lose`: the kind of objects, and how many or which of them, in any order. A number is
+// a count, a number with % a share.
 func loseRequest(words []string) (q serve.LoseRequest, err error) {
 	q.Kind = words[0]
 	for _, w := range words[1:] {

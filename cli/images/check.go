@@ -81,6 +81,8 @@ type hostResult struct {
 
 var isolations = map[string]winbuild.Isolation{"process": winbuild.Process, "hyperv": winbuild.HyperV, "hostprocess": winbuild.HostProcess}
 
+// run looks up every image and compares it with every host. One image that cannot be read fails the whole: a table without it
+// would look complete.
 func (f *checkFlags) run(ctx context.Context, names []string) ([]result, error) {
 	if f.output != "text" && f.output != "json" {
 		return nil, fmt.Errorf("-o %s: text and json are known", f.output)
@@ -142,6 +144,8 @@ func (f *checkFlags) hosts(ctx context.Context) ([]winbuild.Host, error) {
 	return []winbuild.Host{h}, err
 }
 
+// printResults prints the results and returns the error notEverywhere, which only sets the exit code, if a host does not run an
+// image. An unknown outcome sets none: the runtime may run the image.
 func printResults(out io.Writer, results []result, output string) error {
 	if output == "json" {
 		enc := json.NewEncoder(out)
@@ -165,6 +169,7 @@ func printResults(out io.Writer, results []result, output string) error {
 	return end
 }
 
+// print prints the table of one image. The variant and the rule are missing where the registry did not say enough.
 func (r result) print(out io.Writer) {
 	contents := r.Is.Contents()
 	if r.Is.Unnamed || contents == "" {

@@ -49,6 +49,8 @@ against its digest. An image that has nothing for one of the builds is an error,
 	return c
 }
 
+// run chooses the variants of all images before it fetches any layer, so that an image without a fitting variant is found before
+// the time of fetching is spent.
 func (f *exportFlags) run(ctx context.Context, out io.Writer, names []string) error {
 	isolation, ok := isolations[f.isolation]
 	switch {

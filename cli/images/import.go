@@ -68,6 +68,7 @@ named pipe.`,
 	return c
 }
 
+// run checks every image of the archive before the runtime gets it, so that an archive for other nodes is refused as a whole.
 func (f *importFlags) run(ctx context.Context, out io.Writer, path string) error {
 	isolation, ok := isolations[f.isolation]
 	if !ok {

@@ -165,6 +165,8 @@ func withPort(address, port string) string {
 	return net.JoinHostPort(strings.Trim(address, "[]"), port)
 }
 
+// name settles this node's name: the flag before the file, and the host's own name if neither has one. Node names are in lower
+// case. A flag of blanks only is an error, as with upstream's proxy.
 func (s *settings) name(hostname func() (string, error)) error {
 	name := strings.TrimSpace(s.override)
 	if s.override != "" && name == "" {
@@ -241,6 +243,8 @@ func (s *settings) validate() error {
 	return errors.Join(errs...)
 }
 
+// prefixes parses ranges of addresses, which what names in messages. It reports each bad one to bad and goes on, so that the
+// user sees all mistakes at once. Bits behind the prefix are cleared.
 func prefixes(texts []string, what string, bad func(string, ...any)) []netip.Prefix {
 	var out []netip.Prefix
 	for _, t := range texts {

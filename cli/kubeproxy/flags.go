@@ -43,6 +43,8 @@ type value struct {
 func (v *value) String() string { return v.text }
 func (v *value) Type() string   { return string(v.kind) }
 
+// Set checks and keeps the text of a flag. It is not parsed into the settings here, because flags are applied after the
+// configuration file, which is named by a flag itself.
 func (v *value) Set(s string) error {
 	var err error
 	switch v.kind {
@@ -219,6 +221,7 @@ func setGates(s *settings, v string) error {
 	return nil
 }
 
+// setModules replaces the levels per file by those of a list like pattern=level,pattern=level.
 func setModules(s *settings, v string) error {
 	s.Config.Logging.VModule = nil
 	for part := range strings.SplitSeq(v, ",") {

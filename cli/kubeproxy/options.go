@@ -110,6 +110,8 @@ func runOptions() []option {
 	}
 }
 
+// logOptions are the flags about logs. Some have no effect and exist because upstream's proxy has them: a command line that is
+// taken over from it must not fail.
 func logOptions() []option {
 	return []option{
 		{"v", "log verbosity: 2 one line per plan, 4 each operation", number, false, func(s *settings, v string) error {

@@ -66,6 +66,8 @@ func Command() *cobra.Command {
 	return c
 }
 
+// resolve checks the flags and turns them into options. hostname is asked only if no flag names the node; node names are in
+// lower case. A node address that is not given stays invalid: then that of the node object counts.
 func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) {
 	o := routes.Options{
 		Kubeconfig: f.kubeconfig, Node: f.hostname, Mode: f.mode, ConfDir: f.confDir, DataDir: f.dataDir, DNS: f.dns, Search: f.search,

@@ -116,6 +116,8 @@ func named(args []string) ([]services.Program, error) {
 	return slices.Compact(list), nil
 }
 
+// installCommand makes `porthole service install`. With --start it starts a service that does not run; one that runs keeps its
+// old flags until it is restarted.
 func installCommand() *cobra.Command {
 	var o common
 	var i services.Options
@@ -220,6 +222,8 @@ func install(m *services.Manager, wanted services.Spec, dryRun bool) ([]services
 	return changes, m.Apply(wanted)
 }
 
+// uninstallCommand makes `porthole service uninstall`. The services share one source of events in the registry, so it is removed
+// only with the last of them.
 func uninstallCommand() *cobra.Command {
 	var o common
 	c := &cobra.Command{
@@ -296,6 +300,7 @@ func statusCommand() *cobra.Command {
 	return c
 }
 
+// printStatus prints the services and, of those that have failed, the last error of their logs.
 func printStatus(out io.Writer, list []*services.Status, output string) error {
 	if output == "json" {
 		enc := json.NewEncoder(out)
