@@ -41,6 +41,9 @@ func (s service) CreateContainer(ctx context.Context, r *runtimeapi.CreateContai
 // errRefused marks requests that no retry can help.
 var errRefused = errors.New("refused")
 
+// create does the work of CreateContainer in the folder f, which the caller removes if it fails. The order matters: the image
+// and the command are checked before anything is made, C: is mounted before paths on it are looked up, and what later calls need
+// is saved before the Linux container exists.
 func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	c := r.GetConfig()
 	if err := s.checkHostProcess(ctx, r); err != nil {

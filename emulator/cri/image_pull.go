@@ -53,6 +53,8 @@ func (s imageService) PullImage(ctx context.Context, r *runtimeapi.PullImageRequ
 	return &runtimeapi.PullImageResponse{ImageRef: id}, nil
 }
 
+// pull fetches and installs an image, and returns its id. The lease keeps containerd from removing what was fetched before the
+// image is recorded.
 func (s *Server) pull(ctx context.Context, ref reference.Named, auth *runtimeapi.AuthConfig) (string, error) {
 	ctx, done, err := s.containerd.WithLease(namespaces.WithNamespace(ctx, namespace))
 	if err != nil {

@@ -33,6 +33,7 @@ func (s service) ListContainerStats(ctx context.Context, r *runtimeapi.ListConta
 	return answer, nil
 }
 
+// windowsStats removes from the statistics of a Linux container what containerd on Windows does not report.
 func windowsStats(c *runtimeapi.ContainerStats) {
 	if c == nil {
 		return

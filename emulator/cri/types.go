@@ -44,6 +44,7 @@ const Pipe = `\\.\pipe\containerd-containerd`
 
 const imageWait = 10 * time.Second
 
+// withDefaults returns the options with the defaults in place of empty texts.
 func (o Options) withDefaults() Options {
 	if o.Arch == "" {
 		o.Arch = "amd64"

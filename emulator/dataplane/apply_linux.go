@@ -87,6 +87,7 @@ func (b Bridge) create(d *DataPlane) error {
 
 func (b Bridge) delete(d *DataPlane) error { return d.deleteLink(b.Name) }
 
+// create gives the bridge the address and, if it has a gateway, a default route by it.
 func (a bridgeAddr) create(d *DataPlane) error {
 	link, err := d.handle.LinkByName(a.bridge)
 	if err != nil {
@@ -144,6 +145,8 @@ func (p Port) create(d *DataPlane) error {
 	return nil
 }
 
+// bringUp configures both ends of a port that was just made: it isolates the end at the bridge, so that pods reach each other
+// only through the rules, and gives the guest's end its addresses and routes. The caller removes the port if it fails.
 func (p Port) bringUp(d *DataPlane) error {
 	link, err := d.handle.LinkByName(p.Name)
 	if err != nil {

@@ -124,6 +124,9 @@ type frontendSpec struct {
 	key  string
 }
 
+// frontend renders one frontend of a load balancer: an element that leads its packets to a chain, and the backends among which
+// that chain chooses. Without affinity the chain chooses a backend by its position. With affinity it chooses a slot by the
+// client's address, and the slot names the backend (see affinity). A frontend that another load balancer has is rejected.
 func (r *renderer) frontend(lb *desired.LoadBalancer, p desired.LBPort, spec frontendSpec, backends []backend) {
 	slots := setSlots
 	if spec.eps == setNPEP {

@@ -62,6 +62,9 @@ func (d *DataPlane) Apply(ctx context.Context, desired desired.State) (map[strin
 	return d.applyAll(ctx, desired)
 }
 
+// applyAll does the work of Apply. The caller holds d.mu. It keeps in d.have what was written, so that it reads the kernel only
+// at the start and after an operation whose effect is not known. The rules are one transaction: if it fails, no object is
+// carried as wanted, and the error is that of the whole.
 func (d *DataPlane) applyAll(ctx context.Context, desired desired.State) (map[string]error, error) {
 	log := klog.FromContext(ctx)
 	d.live = nil

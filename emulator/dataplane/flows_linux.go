@@ -35,6 +35,8 @@ func (d *DataPlane) moveSoon(table string, frontends []string) {
 	}
 }
 
+// move moves flows until no frontend is pending, and closes done. It holds d.mu only while it takes the list, because the walk
+// through the kernel's flows takes milliseconds.
 func (d *DataPlane) move(done chan struct{}) {
 	defer close(done)
 	for {

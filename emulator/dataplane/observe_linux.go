@@ -117,6 +117,8 @@ func (d *DataPlane) observePort(link netlink.Link, want Port) Port {
 	return p
 }
 
+// defaultGateway returns the gateway of the interface's default route in one family. It returns the zero address if there is
+// none or the routes cannot be read; the next plan then sets it again.
 func defaultGateway(h *netlink.Handle, eth netlink.Link, family int) netip.Addr {
 	routes, err := h.RouteList(eth, family)
 	if err != nil {

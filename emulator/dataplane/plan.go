@@ -84,6 +84,8 @@ func sortedAddrs(m map[netip.Addr]Keep) []netip.Addr {
 	return slices.SortedFunc(maps.Keys(m), netip.Addr.Compare)
 }
 
+// diffBridges plans new and changed bridges, and their addresses. Addresses to remove come first: a new one may overlap an old
+// one.
 func diffBridges(want, have State) Plan {
 	var plan Plan
 	for _, name := range sortedKeys(want.Bridges) {

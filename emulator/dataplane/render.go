@@ -54,6 +54,8 @@ func render(d desired.State, f Facts) *renderer {
 	return r
 }
 
+// network renders the bridge of a network, and the tunnel of an overlay network. It rejects a network that the one routing table
+// of the host cannot carry beside what is there.
 func (r *renderer) network(n *desired.Network) {
 	for _, s := range n.Subnets {
 		if s.Prefix.Contains(r.facts.Node) || r.facts.Node6.IsValid() && s.Prefix.Contains(r.facts.Node6) {

@@ -10,6 +10,9 @@ import (
 	"porthole.dev/porthole/emulator/desired"
 )
 
+// baseRules renders the chains that every host has, and the empty sets that they look up. Objects of HNS only add elements to
+// the sets and small chains of their own, so that a change of one object changes little. The first map of a chain that has the
+// packet decides, so the order of the lines matters.
 func (r *renderer) baseRules() {
 	for name := range setTypes {
 		r.state.Rules.Sets[name] = Set{Type: r.fam.setType(name), Elems: map[string]string{}}
@@ -75,6 +78,8 @@ func (r *renderer) snatMark(addr netip.Addr) string {
 	return fmt.Sprintf("0x%08x", n)
 }
 
+// policies renders the policies of an endpoint for one of its addresses. A port mapping whose port another endpoint has is
+// rejected; the endpoint's other policies count all the same.
 func (r *renderer) policies(e *desired.Endpoint, addr netip.Addr) {
 	if e.OutboundNAT != nil {
 		r.outboundNAT(e, addr)
@@ -172,6 +177,8 @@ func (r *renderer) acls(e *desired.Endpoint, addr netip.Addr, in bool) {
 	r.elem(set, addr.String(), "jump "+r.content("acl", rules))
 }
 
+// aclRule returns the nft rule of one ACL. "Local" is the pod's side, which is the source on the way out and the destination on
+// the way in. Ports need a protocol that has some.
 func (f family) aclRule(a desired.ACL) string {
 	local, remote, localPort, remotePort := "ip saddr", "ip daddr", "th sport", "th dport"
 	if a.In {
@@ -196,6 +203,8 @@ func (f family) aclRule(a desired.ACL) string {
 	return rule + "drop"
 }
 
+// matchPorts returns the nft match of a port field, "" for no ranges, which match all. It merges ranges that overlap or touch,
+// because nft refuses a set with overlapping ranges.
 func matchPorts(field string, ranges []desired.PortRange) string {
 	if len(ranges) == 0 {
 		return ""

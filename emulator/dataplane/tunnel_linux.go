@@ -98,6 +98,8 @@ func unlessGone(err error) error {
 	return err
 }
 
+// create makes the VXLAN device and brings it up. It learns no addresses: HNS says which node has which. After a failure no
+// device is left.
 func (t Tunnel) create(d *DataPlane) error {
 	mac, err := net.ParseMAC(t.MAC)
 	if err != nil {

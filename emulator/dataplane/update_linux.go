@@ -69,6 +69,8 @@ func (d *DataPlane) write(ctx context.Context, tx *Transaction) error {
 // elementsPerMessage keeps a message's list of elements under the 64 KiB of a netlink attribute.
 const elementsPerMessage = 200
 
+// writeElements removes and adds the elements of a change in one transaction of netlink, without starting the nft program. It
+// keeps the connection for the next change; the caller closes it after an error.
 func (d *DataPlane) writeElements(tx *Transaction) error {
 	if d.fast == nil {
 		err := platform.InNetns(d.opts.Netns, func() (err error) {

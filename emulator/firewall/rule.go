@@ -132,6 +132,7 @@ func Script(rules []Rule) string {
 	return strings.Join(append(lines, "}", "}"), "\n") + "\n"
 }
 
+// lines returns the nft lines of the rule. Its program is matched by the mark that the program's sockets carry (Mark).
 func (r Rule) lines() []string {
 	verdict, match := "accept", ""
 	if r.Block {

@@ -95,6 +95,9 @@ func carriedEndpoint(s *State, id string) bool {
 	return ok && carried(network)
 }
 
+// desiredNetwork translates a network's document into what the data plane carries. The document was checked when it was made, so
+// what cannot be parsed here is left out. A subnet without a route has its first address as the gateway, as the bridge must have
+// one.
 func desiredNetwork(o *Object) desired.Network {
 	n := desired.Network{ID: o.ID, Type: o.Doc.str("Type")}
 	for _, s := range subnetsOf(o.Doc) {
@@ -132,6 +135,8 @@ func linuxMAC(mac string) string {
 	return strings.ToLower(strings.ReplaceAll(canonicalMAC(mac), "-", ":"))
 }
 
+// desiredEndpoint translates an endpoint's document. routes are the SDN routes of the host: those that name the endpoint count
+// as policies of it. Of several routes of a family the first one's next hop is the gateway.
 func desiredEndpoint(o, network *Object, routes []*Object) desired.Endpoint {
 	d := o.Doc
 	e := desired.Endpoint{
@@ -171,6 +176,7 @@ func desiredEndpoint(o, network *Object, routes []*Object) desired.Endpoint {
 	return e
 }
 
+// addPolicy adds one policy to e. Policies that have no effect on packets here are ignored.
 func addPolicy(e *desired.Endpoint, kind string, s Doc) {
 	switch kind {
 	case "OutBoundNAT":
@@ -251,6 +257,8 @@ func ports(texts []string) []desired.PortRange {
 	return out
 }
 
+// desiredLoadBalancer translates a load balancer's document. The bits of the flags are those of hcsshim's hcn package
+// (LoadBalancerFlags and LoadBalancerPortMappingFlags).
 func desiredLoadBalancer(o *Object) desired.LoadBalancer {
 	d := o.Doc
 	flags := d.num("Flags")

@@ -19,6 +19,9 @@ const (
 
 func isRemote(endpoint Doc) bool { return endpoint.num("Flags")&flagRemote != 0 }
 
+// createEndpoint checks the document of a new endpoint and fills in what HNS fills in: name, addresses, MAC, DNS, namespace.
+// parent is the network's id from the call's handle; it and the network in the document must not differ, and one of the two must
+// be given.
 func (h *Host) createEndpoint(n *State, o *Object, parent string) error {
 	d := o.Doc
 	given := canonicalID(d.str("HostComputeNetwork"))
@@ -248,6 +251,7 @@ func protocol(d Doc) uint64 {
 	return d.num("Protocol")
 }
 
+// modifyEndpoint changes the policies of an endpoint. A change of "Port" is accepted and has no effect.
 func (h *Host) modifyEndpoint(n *State, o *Object, d Doc) error {
 	m, err := parseModification(d, "Port", "Policy")
 	if err != nil {

@@ -52,6 +52,7 @@ func parseFilter(query string) (Doc, error) {
 	return filter, nil
 }
 
+// matches reports whether an object fits every key of the filter. Keys are compared without regard to case, names exactly.
 func (h *Host) matches(s *State, o *Object, filter Doc) bool {
 	for name := range filter {
 		want := filter.str(name)
@@ -132,6 +133,9 @@ func (h *Host) Create(s *State, k Kind, parent, guid, settings string) (*State, 
 	return h.create(s, o, parent, guid)
 }
 
+// create adds the object o to a copy of s and returns the copy and the object's id. Fields that only HNS sets are removed from
+// the document first: programs send back what they have read. An endpoint that names a namespace is attached to it in the same
+// step.
 func (h *Host) create(s *State, o *Object, parent, guid string) (*State, string, error) {
 	if err := h.identify(s, o, guid); err != nil {
 		return nil, "", err

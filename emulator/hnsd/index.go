@@ -123,6 +123,8 @@ func properties(o *Object) iter.Seq[property] {
 	return func(func(property) bool) {}
 }
 
+// endpointProperties returns what endpoints are looked up by. Every check of HNS that compares an endpoint with all others goes
+// by one of these, so that it takes as long with thousands of endpoints.
 func endpointProperties(d Doc) iter.Seq[property] {
 	return func(yield func(property) bool) {
 		network, remote := d.str("HostComputeNetwork"), isRemote(d)
@@ -156,6 +158,8 @@ func addressKey(network string, remote bool, a netip.Addr) string {
 // portKey is the external port of a mapping.
 func portKey(mapping Doc) string { return strconv.FormatUint(mapping.num("ExternalPort"), 10) }
 
+// balancerProperties returns what load balancers are looked up by: frontends, host ports, whether it holds a block of ports, and
+// node ports, which only those without a frontend address have.
 func balancerProperties(d Doc) iter.Seq[property] {
 	return func(yield func(property) bool) {
 		for _, f := range frontends(d) {

@@ -60,6 +60,7 @@ func (s *State) Bind(id, path string) *State {
 
 func isHostNamespace(d Doc) bool { return d.str("Type") == "Host" || d.str("Type") == "HostDefault" }
 
+// modifyNamespace attaches or detaches an endpoint, or notes or forgets a container, which has no effect on packets.
 func modifyNamespace(n *State, o *Object, d Doc) error {
 	m, err := parseModification(d, "Container", "Endpoint")
 	if err != nil {

@@ -8,6 +8,9 @@ import (
 
 var networkTypes = []string{"NAT", "ICS", "Transparent", "L2Bridge", "L2Tunnel", "Overlay", "Private", "Internal", "Mirrored", "Infiniband", "ConstrainedICS"}
 
+// createNetwork checks the document of a new network and fills in what HNS fills in: type, policies, MAC range, subnets. On a
+// host of several network cards it binds the network to the last one unless the document names one, because HNS does not promise
+// to take the one that has the node's address.
 func (h *Host) createNetwork(n *State, o *Object) error {
 	d := o.Doc
 	if !d.has("Type") {
@@ -88,6 +91,7 @@ func (h *Host) knowsAdapter(name string) bool {
 	return name == "" || len(h.Adapters) == 0 || slices.ContainsFunc(h.Adapters, func(a string) bool { return strings.EqualFold(a, name) })
 }
 
+// createSubnets checks every subnet of a new network and fills in the kind of the IPAM.
 func (h *Host) createSubnets(d Doc) error {
 	ipams := d.docs("Ipams")
 	for _, ipam := range ipams {
@@ -106,6 +110,7 @@ func (h *Host) createSubnets(d Doc) error {
 	return nil
 }
 
+// checkSubnet checks one subnet and gives it an id if it has none. It refuses subnets of IPv6 in overlay networks.
 func (h *Host) checkSubnet(subnet Doc, networkType string) error {
 	prefix, err := netip.ParsePrefix(subnet.str("IpAddressPrefix"))
 	if err != nil {
@@ -152,6 +157,8 @@ type subnet struct {
 	noGW    bool // the gateway's address is not reserved
 }
 
+// subnetsOf returns the subnets of a network's document. The gateway is that of the default route, and not valid without one. Overlay
+// networks have a virtual subnet, others a VLAN.
 func subnetsOf(network Doc) []subnet {
 	var out []subnet
 
@@ -181,6 +188,8 @@ func subnetsOf(network Doc) []subnet {
 	return out
 }
 
+// modifyNetwork changes policies, DNS or subnets of a network. A change of "Extension" or "IPSubnet" is accepted and has no
+// effect.
 func (h *Host) modifyNetwork(n *State, o *Object, d Doc) error {
 	m, err := parseModification(d, "DNS", "Extension", "Policy", "Subnet", "IPSubnet")
 	if err != nil {
@@ -202,6 +211,7 @@ func (h *Host) modifyNetwork(n *State, o *Object, d Doc) error {
 	return nil
 }
 
+// changeSubnets adds or removes subnets of the first IPAM, by their prefix. Removing one that is not there is success.
 func (h *Host) changeSubnets(d Doc, m modification) error {
 	ipams := d.docs("Ipams")
 	if len(ipams) == 0 {

@@ -56,6 +56,8 @@ func (c *v1Call) verb() string {
 	return strings.ToLower(c.parts[2])
 }
 
+// run carries out a call of the first version of the API (HNSCall): a path of a collection, an id and perhaps a verb. It returns
+// what goes into "Output", and sets c.state if it changed something.
 func (c *v1Call) run() (any, error) {
 	switch strings.ToLower(c.parts[0]) {
 	case "globals":
@@ -125,6 +127,7 @@ func (c *v1Call) objects(k Kind, missing *Error) (any, error) {
 	return nil, ErrInvalidParameter
 }
 
+// create makes an object from a document of v1, and returns it as v1 shows it. What exists already has other error codes than in v2.
 func (c *v1Call) create(k Kind) (any, error) {
 	if k == Network && c.h.Profile.UniqueNames {
 		for _, o := range c.state.List(Network) {
@@ -254,6 +257,7 @@ func (c *v1Call) policyLists() (any, error) {
 	return c.objects(k, ErrElementNotFound)
 }
 
+// resource adds or removes a namespace's endpoint or container by the verbs addresource and removeresource.
 func (c *v1Call) resource() (any, error) {
 	o, ok := c.state.Get(Namespace, c.id())
 	if !ok {

@@ -50,6 +50,7 @@ func policyFromV1(p Doc) Doc {
 	return Doc{"Type": kind, "Settings": settings}
 }
 
+// policyToV1 is the inverse of policyFromV1. A policy without a name in the table keeps its own.
 func policyToV1(p Doc) Doc {
 	out := Doc{"Type": p.str("Type")}
 	var fields map[string]string
@@ -127,6 +128,7 @@ func dnsFromV1(d Doc) Doc {
 	return dns
 }
 
+// networkFromV1 adds the v2 form of a v1 network to the document to. A subnet's gateway becomes a default route of its family.
 func networkFromV1(to, d Doc) {
 	to["Type"] = d.value("Type")
 	to["Policies"] = policiesFromV1(d.docs("Policies"))
@@ -154,6 +156,8 @@ func networkFromV1(to, d Doc) {
 	}
 }
 
+// endpointFromV1 adds the v2 form of a v1 endpoint to the document to. An endpoint of v1 has at most one address and one gateway of each
+// family.
 func endpointFromV1(to, d Doc) {
 	to["HostComputeNetwork"] = canonicalID(d.str("VirtualNetwork"))
 	to["Policies"] = policiesFromV1(d.docs("Policies"))
@@ -179,6 +183,8 @@ func endpointFromV1(to, d Doc) {
 	to["Flags"] = flags
 }
 
+// policyListFromV1 adds the v2 form of a v1 policy list, which is a load balancer or an SDN route by k. References are paths
+// such as /endpoints/ID.
 func policyListFromV1(to, d Doc, k Kind) {
 	ids := []string{}
 	for _, ref := range d.strs("References") {
@@ -230,6 +236,7 @@ func (h *Host) viewV1(s *State, o *Object) Doc {
 	return v
 }
 
+// networkToV1 adds to v what v1 shows of a network. Three policies are fields of the network in v1.
 func (h *Host) networkToV1(s *State, v Doc, o *Object) {
 	d := o.Doc
 	v.set("ID", strings.ToUpper(o.ID))
@@ -276,6 +283,7 @@ func (h *Host) networkToV1(s *State, v Doc, o *Object) {
 	v.set("TotalEndpoints", count)
 }
 
+// endpointToV1 adds to v what v1 shows of an endpoint, which has one address of each family: of several, the last.
 func endpointToV1(s *State, v Doc, o *Object) {
 	d := o.Doc
 	v.set("ID", strings.ToUpper(o.ID))
@@ -328,6 +336,7 @@ func namespaceToV1(v Doc, o *Object) {
 	v.set("ResourceList", list)
 }
 
+// policyListToV1 adds to v what v1 shows of a load balancer or an SDN route: a list of policies, one per port mapping or route.
 func policyListToV1(v Doc, o *Object) {
 	refs := []string{}
 	for _, id := range o.Doc.strs("HostComputeEndpoints") {

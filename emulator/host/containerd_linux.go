@@ -42,6 +42,7 @@ func (h Host) Inventory(ctx context.Context, kind string) ([]Item, error) {
 	return items, nil
 }
 
+// inventory lists what containerd has of one kind in the namespace of ctx. The list is never nil.
 func inventory(ctx context.Context, client *containerd.Client, kind string) ([]Item, error) {
 	items := []Item{}
 

@@ -59,6 +59,8 @@ func (s Store) Create(ctx context.Context, o CreateOptions) (Host, error) {
 	return h, nil
 }
 
+// checkNew returns why the host cannot be made. It checks before anything is made, so that a refused call leaves nothing behind.
+// A network namespace of the host's name without a folder belongs to another state folder of this machine.
 func (s Store) checkNew(o CreateOptions) error {
 	if err := CheckName(o.Name); err != nil {
 		return err

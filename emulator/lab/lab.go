@@ -158,6 +158,8 @@ func lock() (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
+// ensureHost makes the host's network namespace and its link to the router, and configures both; it may be repeated. The host
+// forwards, as Windows nodes do for their pods, and sends no redirects, because the router decides the paths.
 func ensureHost(host string, addr netip.Addr) error {
 	if err := EnsureRouter(); err != nil {
 		return err

@@ -38,6 +38,8 @@ func main() {
 	fmt.Print("Ok.\r\n\r\n")
 }
 
+// run carries out one command of netsh, of which only rules of the firewall are known. Rules are values of the registry key
+// where Windows keeps them; announce then tells the host's firewall.
 func run(args []string) error {
 	if len(args) < 5 || !strings.EqualFold(strings.Join(args[:2], " ")+" "+args[3], "advfirewall firewall rule") {
 		return fmt.Errorf("The following command was not found: %s.", strings.Join(args, " "))
@@ -80,6 +82,8 @@ func run(args []string) error {
 	return errSyntax
 }
 
+// ruleOf makes a rule from the words of "add rule". It knows incoming rules and refuses, as netsh does, ports without a
+// protocol.
 func ruleOf(values map[string]string) (firewall.Rule, error) {
 	r := firewall.Rule{Name: values["name"], Program: values["program"], Disabled: strings.EqualFold(values["enable"], "no"),
 		Block: strings.EqualFold(values["action"], "block")}
@@ -140,6 +144,7 @@ func each(key registry.Key, name string, do func(id string, r firewall.Rule) err
 	return n, nil
 }
 
+// show prints a rule in netsh's layout. Lines without a value are left out.
 func show(r firewall.Rule) {
 	enabled, action := "Yes", "Allow"
 	if r.Disabled {

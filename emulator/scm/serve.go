@@ -308,6 +308,7 @@ const (
 	levelPreshutdown
 )
 
+// takeConfig2 reads the fields of one level of ChangeServiceConfig2 into c.
 func takeConfig2(c *Config, f *fields) Code {
 	switch f.number() {
 	case levelDescription:
@@ -345,6 +346,7 @@ func takeFailure(to *Failure, f *fields) {
 	}
 }
 
+// config2Fields writes the fields of one level of QueryServiceConfig2. A level that is not known is the error of Windows.
 func config2Fields(c Config, level uint32) (string, Code) {
 	switch level {
 	case levelDescription:

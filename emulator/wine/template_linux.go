@@ -58,6 +58,8 @@ func (t Tools) EnsureTemplate(ctx context.Context, o TemplateOptions) error {
 	return nil
 }
 
+// makeTemplate makes a template beside the old one and then puts it in its place, so that a run that is cut short leaves the old
+// one or none. The prefix is tried once more if it fails; errBootHangs says what was seen.
 func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string) error {
 	temp := Prefix{Dir: o.Dir + ".new"}
 	err := t.boot(ctx, temp, bootLimit)

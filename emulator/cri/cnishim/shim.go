@@ -93,6 +93,7 @@ func Run(ctx context.Context, c Call) error {
 	return err
 }
 
+// run carries out the command of CNI_COMMAND. STATUS and GC only check that the Windows host has a CNI configuration.
 func (c Call) run(ctx context.Context) error {
 	switch command := c.Env["CNI_COMMAND"]; command {
 	case "VERSION":
@@ -111,6 +112,8 @@ func (c Call) run(ctx context.Context) error {
 
 var supported = []string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 
+// add calls the Windows plugins of the network in their order, each with the result of the one before, and answers with the last
+// result. CHECK calls them in the same way and answers nothing. Both make the pod's HCN namespace first if there is none.
 func (c Call) add(ctx context.Context, command string) error {
 	n, err := c.network()
 	if err != nil {
@@ -186,6 +189,8 @@ func (c Call) outer() map[string]json.RawMessage {
 
 func (c Call) previous() json.RawMessage { return c.outer()["prevResult"] }
 
+// network reads the CNI configuration that the Windows host uses now. It is read for each call: the network may change while the
+// host runs.
 func (c Call) network() (network, error) {
 	path, err := cri.WindowsCNIConfig(c.HostDir)
 	if err != nil {

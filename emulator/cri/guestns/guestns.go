@@ -126,6 +126,7 @@ func (h Host) DeleteEnded(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
+// remove deletes the HCN namespace that the file at path remembers, and then the file. Without the file it does nothing.
 func (h Host) remove(ctx context.Context, path string) error {
 	p, err := read(path)
 	if errors.Is(err, os.ErrNotExist) {

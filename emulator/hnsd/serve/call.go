@@ -95,6 +95,9 @@ func (s programs) answer(ctx context.Context, who caller, q wire.Request, watch 
 	return a, ok
 }
 
+// respond answers one call as the faults that are set say, and by running it if none says otherwise. It returns false if the
+// caller is to get no answer. The actions differ in whether the call takes effect: "drop", "fail", "skip" and "empty" leave it
+// out, "after" carries it out and then reports a failure.
 func (s programs) respond(ctx context.Context, who caller, q wire.Request, watch func() (<-chan struct{}, func())) (wire.Answer, bool) {
 	if e := s.life.refusal(); e != nil && !q.Op.OnStack() {
 		return failure(e), true
@@ -235,6 +238,7 @@ func functionName(q wire.Request) string {
 	}
 }
 
+// run carries out a call without faults. An operation that is not known is an error that programs see, not one of the daemon.
 func (s programs) run(ctx context.Context, who caller, q wire.Request) wire.Answer {
 	var a wire.Answer
 	var err error
@@ -311,6 +315,8 @@ func (s programs) runHCN(ctx context.Context, who caller, q wire.Request) (a wir
 	return a, s.handles.close(q.Handle, k, who.process)
 }
 
+// create makes an object and returns its id. A new namespace is bound, in the same write, to the Linux network namespace that
+// was announced for its id, so that no reader sees it without.
 func (s programs) create(ctx context.Context, who caller, k hnsd.Kind, q wire.Request) (id string, err error) {
 	parent := ""
 	if k == hnsd.Endpoint {

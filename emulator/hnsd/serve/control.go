@@ -25,6 +25,8 @@ type Dump struct {
 // controls answers the interface that is not part of HNS: for the CNI shim, the command line and tests.
 type controls struct{ *Service }
 
+// handler returns the control interface of the daemon: what a test or `porthole host hns` asks of the emulation itself, which
+// has no counterpart in Windows. Faults that change over time go on until ctx ends, not only until the request does.
 func (s controls) handler(ctx context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /netns", s.bindNetns)
@@ -73,6 +75,7 @@ func reply(w http.ResponseWriter, v any, err error) {
 	json.NewEncoder(w).Encode(v)
 }
 
+// dump returns all objects as they are kept, by kind. Lists are never nil, so that their JSON is never null.
 func (s controls) dump() Dump {
 	state := s.state.Load()
 	d := Dump{Version: s.host.Profile.Version.String(), Netns: map[string]string{}}

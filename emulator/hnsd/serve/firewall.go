@@ -47,6 +47,8 @@ func (w *walls) set(ctx context.Context, q wire.Request) error {
 	return nil
 }
 
+// put puts the rules into force and then writes them to the host's file. Nothing is changed if one cannot be parsed. Rules that
+// do not concern incoming packets are kept and have no effect.
 func (w *walls) put(ctx context.Context, texts []string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -56,6 +56,7 @@ func (s programs) changeRoute(ctx context.Context, q wire.Request) error {
 	return err
 }
 
+// hostRouteOf returns the route that a call of the IP helper library describes. A prefix with bits behind its length is refused.
 func hostRouteOf(q wire.Request) (r dataplane.HostRoute, err error) {
 	r.Link, r.Metric = wire.Link(q.Handle)
 	if r.Metric == 0xffffffff {

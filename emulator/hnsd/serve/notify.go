@@ -56,6 +56,8 @@ func (s *subscribers) endAll() {
 	}
 }
 
+// notify sends to every subscriber without waiting. One that does not read fast enough loses its subscription instead of single
+// notifications, so that it knows that it must list everything again.
 func (s *subscribers) notify(list []notification) {
 	if len(list) == 0 {
 		return

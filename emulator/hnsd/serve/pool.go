@@ -32,6 +32,8 @@ func (s *Service) poolState() Pool {
 	return p
 }
 
+// setPool sets the size of the pool, either as such or by how many blocks are to be free. A size below what is in use takes no
+// block away; only new load balancers fail.
 func (s *Service) setPool(q PoolRequest) error {
 	switch {
 	case (q.Size == nil) == (q.Free == nil):

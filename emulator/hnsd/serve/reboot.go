@@ -85,6 +85,8 @@ func (s *Service) reboot(ctx context.Context, q RebootRequest) (RebootStatus, er
 	return RebootStatus{Lost: counts}, err
 }
 
+// loseInReboot removes what the reboot loses and returns how many of each. Objects and attachments go in one commit. Lost rules
+// are different: the load balancers stay listed, and only the data plane no longer has them.
 func (s *Service) loseInReboot(ctx context.Context, lost map[string]bool) (map[string]int, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -124,6 +124,7 @@ func otherCards(uplink string) (names []string) {
 	return names
 }
 
+// accept serves each connection in a goroutine of its own, until ctx ends, and returns when the calls under way have ended.
 func (s *Service) accept(ctx context.Context, listener net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()

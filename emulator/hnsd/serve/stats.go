@@ -24,6 +24,7 @@ type stats struct {
 	s  Stats
 }
 
+// count adds one call of a program. took includes injected latency.
 func (s *stats) count(program, function string, failed bool, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
