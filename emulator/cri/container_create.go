@@ -78,12 +78,21 @@ func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateConta
 		env = append(env, &runtimeapi.KeyValue{Key: "COMPUTERNAME", Value: []byte(computerName(hostname))})
 	}
 	system, user := registryAdditions(hostname, r.GetSandboxConfig().GetDnsConfig(), env)
+	if domain := domainOf(c.GetWindows().GetSecurityContext().GetCredentialSpec()); domain != "" {
+		system += registryKey(domainKey, "CredentialSpecDomain", domain)
+	}
 	lower = append(lower, filepath.Join(s.o.Template, "drive_c"))
 	if err := f.create(s.o.Template, lower, map[string]string{"system.reg": system, "user.reg": user}); err != nil {
 		return nil, err
 	}
 	if err := f.mount(); err != nil {
 		return nil, err
+	}
+	if c.GetWindows().GetSecurityContext().GetHostProcess() {
+		if err := f.showImage(); err != nil {
+			return nil, err
+		}
+		env = append(env, &runtimeapi.KeyValue{Key: "CONTAINER_SANDBOX_MOUNT_POINT", Value: []byte(imageOfHostProcess)})
 	}
 
 	mounts, err := s.mounts(f, c.GetMounts())

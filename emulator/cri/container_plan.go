@@ -134,7 +134,7 @@ func wineEnvironment(o Options) []*runtimeapi.KeyValue {
 		{Key: "WINEARCH", Value: []byte("win64")},
 		{Key: "WINEDEBUG", Value: []byte("-all")},
 		{Key: "FONTCONFIG_FILE", Value: []byte("/prefix/fonts.conf")},
-		{Key: "WINEDLLOVERRIDES", Value: []byte("mscoree,mshtml,winemenubuilder.exe,wineboot.exe=;nsi,ws2_32=n,b")},
+		{Key: "WINEDLLOVERRIDES", Value: []byte("mscoree,mshtml,winemenubuilder.exe,wineboot.exe=;ipconfig.exe,nsi,ws2_32=n,b")},
 		{Key: "WINELOADER", Value: []byte(o.Wine)},
 		{Key: "WINEPREFIX", Value: []byte(prefixInContainer)},
 		{Key: "WINESERVER", Value: []byte(o.WineServer)},

@@ -135,6 +135,20 @@ func (f folder) mount() error {
 	return mountOverlay(f.driveC(), strings.Split(string(lower), "\n"), f.path("c/upper"), f.path("c/work"))
 }
 
+// imageOfHostProcess is where a HostProcess container finds the files of its image (kubernetes.io, Create a Windows HostProcess Pod;
+// containerd from 1.7 on).
+const imageOfHostProcess = `C:\hpc`
+
+// showImage makes that folder. The image's files are at the root of the C: that the container has here, so it is a link to the root;
+// an image that has such a folder keeps it.
+func (f folder) showImage() error {
+	err := os.Symlink(".", filepath.Join(f.driveC(), "hpc"))
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	return err
+}
+
 // remove unmounts C: and deletes the folder. Absent is success.
 func (f folder) remove() error {
 	if err := unmount(f.driveC()); err != nil {

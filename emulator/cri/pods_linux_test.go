@@ -48,6 +48,7 @@ func TestWindowsPods(t *testing.T) {
 	t.Run("the network that a pod asked for is told", w.testAskedNetwork)
 	t.Run("HostProcess", func(t *testing.T) { testHostProcess(t, w) })
 	t.Run("users", func(t *testing.T) { testUsers(t, w) })
+	t.Run("the domain of a credential spec", func(t *testing.T) { testDomain(t, w, story) })
 	t.Run("one sandbox without statistics", func(t *testing.T) { testStatsFault(t, w, story) })
 	t.Run("ends that are seen late", func(t *testing.T) { testLateEnds(t, w, story) })
 	w.removePod(story)
@@ -322,9 +323,15 @@ func (w *world) testMounts(t *testing.T, p pod) {
 	w.logShows(t, id, "serving HTTP")                                              // docs/limits.md: an exec beside the start of the program
 	for _, file := range []string{`C:\etc\foo\other.txt`, `C:\etc\foo\word.txt`} { // a new file, and one that is there
 		r := w.exec(t, id, "testapp.exe", "write", file, "no")
-		if r.ExitCode == 0 || !strings.Contains(string(r.Stderr), "denied") { // Windows: Access is denied. Wine: Access denied.
+		if r.ExitCode == 0 || !strings.Contains(string(r.Stderr), "Access is denied.") {
 			t.Errorf("writing %s: code %d, %q", file, r.ExitCode, r.Stderr)
 		}
+	}
+	if r := w.exec(t, id, "cmd", "/c", "echo windows-volume-test", ">", `C:\etc\foo\other.txt`); strings.TrimSpace(string(r.Stderr)) != "Access is denied." || len(r.Stdout) > 0 {
+		t.Errorf("cmd: code %d, %q, error output %q", r.ExitCode, r.Stdout, r.Stderr)
+	}
+	if r := w.exec(t, id, "ipconfig", "/all"); !strings.Contains(string(r.Stdout), "DNS Servers . . . . . . . . . . . : 10.96.0.10\r\n") || !strings.Contains(string(r.Stdout), ": default.svc.cluster.local\r\n") {
+		t.Errorf("ipconfig /all: code %d, %q", r.ExitCode, r.Stdout)
 	}
 	w.remove(t, id)
 }

@@ -60,6 +60,14 @@ func testHostProcess(t *testing.T, w *world) {
 		t.Errorf("a HostProcess container of a sandbox that was made otherwise: %v", err)
 	}
 	w.exited(t, w.started(t, host, "app", asHost, "id"))
+
+	id := w.started(t, host, "image", func(c *runtimeapi.ContainerConfig) {
+		asHost(c)
+		c.Command = []string{`C:\hpc\testapp.exe`}
+	}, "env")
+	if w.exited(t, id); !strings.Contains(w.log(t, id), `CONTAINER_SANDBOX_MOUNT_POINT=C:\hpc`) {
+		t.Errorf("a HostProcess container's environment:\n%s", w.log(t, id))
+	}
 }
 
 // testUsers: a program sees the name of its user, and one that Windows does not know starts nothing.
@@ -88,6 +96,25 @@ func testUsers(t *testing.T, w *world) {
 			t.Errorf("user %q is not told to be %s:\n%s", user, want, w.log(t, id))
 		}
 	}
+}
+
+// testDomain: a container is joined to the domain of its own credential spec, as nltest says, and one without to none.
+func testDomain(t *testing.T, w *world, p pod) {
+	const spec = `{"CmsPlugins": ["ActiveDirectory"], "DomainJoinConfig": {"DnsName": "contoso.org", "NetBiosName": "CONTOSO"}}`
+	joined := w.started(t, p, "joined", func(c *runtimeapi.ContainerConfig) {
+		c.Windows.SecurityContext = &runtimeapi.WindowsContainerSecurityContext{CredentialSpec: spec}
+	}, "serve")
+	other := w.started(t, p, "not-joined", nil, "serve")
+	w.logShows(t, joined, "serving HTTP")
+	w.logShows(t, other, "serving HTTP")
+	if r := w.exec(t, joined, "nltest", "/PARENTDOMAIN"); r.ExitCode != 0 || string(r.Stdout) != "contoso.org. (1)\r\nThe command completed successfully\r\n" {
+		t.Errorf("with a credential spec: code %d, %q", r.ExitCode, r.Stdout)
+	}
+	if r := w.exec(t, other, "nltest", "/PARENTDOMAIN"); r.ExitCode == 0 || !strings.Contains(string(r.Stdout), "ERROR_NO_SUCH_DOMAIN") {
+		t.Errorf("without: code %d, %q", r.ExitCode, r.Stdout)
+	}
+	w.remove(t, joined)
+	w.remove(t, other)
 }
 
 // testStatsFault: the list fails as a whole, and each sandbox can be asked by itself.

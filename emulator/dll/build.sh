@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the DLLs of the emulated host that Wine lacks, and two programs: one starts others, one serves a pipe: build.sh OUTDIR.
+# Builds the DLLs of the emulated host that Wine lacks, and its programs: build.sh OUTDIR.
 # The same input gives the same bytes.
 set -eu
 out=${1:?usage: build.sh OUTDIR}
@@ -19,5 +19,6 @@ $cc $flags -o "$out/ws2_32.dll" ws2_32.c builtin.c ws2_32.def
 $cc $flags -o "$out/nsi.dll" nsi.c builtin.c nsi.def
 $cc ${flags#-shared} -o "$out/porthole-launch.exe" launch.c
 $cc ${flags#-shared} -o "$out/ipconfig.exe" ipconfig.c -liphlpapi -lws2_32
+$cc ${flags#-shared} -o "$out/nltest.exe" nltest.c -ladvapi32
 $cc ${flags#-shared} -o "$out/porthole-pipe.exe" pipe.c
 GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o "$out/netsh.exe" ../netsh

@@ -735,3 +735,15 @@ BOOL WINAPI SetServiceStatus(SERVICE_STATUS_HANDLE handle, SERVICE_STATUS *s)
 	put_number(&t, s->dwWaitHint);
 	return result(ask(L"report", self.name, &t, NULL));
 }
+
+/* Wine's cmd.exe loads neither of the libraries from which other programs get what mend.h tells of, but this one. */
+__attribute__((constructor)) static void mend_cmd(void)
+{
+	static const WCHAR name[] = L"\\cmd.exe";
+	enum { NAME = sizeof name / sizeof *name - 1 };
+	WCHAR path[MAX_PATH];
+	DWORD length = GetModuleFileNameW(NULL, path, MAX_PATH);
+
+	if (length < MAX_PATH && length > NAME && !lstrcmpiW(path + length - NAME, name))
+		LoadLibraryW(L"bcryptprimitives.dll");
+}

@@ -53,6 +53,10 @@ func LookupBuild(number int) (Build, error) {
 	return Build{}, fmt.Errorf("unknown Windows build %s; known builds are %s", strconv.Itoa(number), list)
 }
 
+// userRegistry is what the template's user hive gets on top of Wine's own. Containers load only what they must of ours; cmd.exe needs
+// the library that mends its messages (emulator/dll/sechost.c).
+const userRegistry = "\n[Software\\\\Wine\\\\AppDefaults\\\\cmd.exe\\\\DllOverrides]\n\"sechost\"=\"native,builtin\"\n"
+
 // registry is what the template's system hive gets on top of Wine's own, in the hive's text form. Wine merges repeated
 // keys. Services that no console program needs do not start: fewer helper processes per host and per container.
 // MountMgr (drives) and nsiproxy (network interfaces) stay.

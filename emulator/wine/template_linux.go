@@ -73,6 +73,7 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 
 	steps := []func() error{
 		func() error { return appendFile(filepath.Join(temp.Dir, "system.reg"), o.Build.registry()) },
+		func() error { return appendFile(filepath.Join(temp.Dir, "user.reg"), userRegistry) },
 		func() error {
 			return os.WriteFile(filepath.Join(temp.Dir, ".update-timestamp"), []byte("disable\n"), 0o644)
 		},
@@ -141,7 +142,7 @@ func (t Tools) templateStamp(o TemplateOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprintf(h, "%s %d %d\n%s\n", t.Server, server.Size(), server.ModTime().Unix(), o.Build.registry())
+	fmt.Fprintf(h, "%s %d %d\n%s\n", t.Server, server.Size(), server.ModTime().Unix(), o.Build.registry()+userRegistry)
 	dlls, err := dllFiles(o.DLLDir)
 	if err != nil {
 		return "", err

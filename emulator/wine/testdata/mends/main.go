@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,7 +26,7 @@ var checks = []struct {
 	do   func() error
 }{
 	{"pipe", pipe}, {"remove", remove}, {"rename", rename}, {"volume", volume}, {"job", job}, {"backup", backup},
-	{"links", links}, {"link-names", linkNames}, {"link-roots", linkRoots}, {"version", version}, {"registry", currentVersion}, {"unmended", unmended},
+	{"links", links}, {"link-names", linkNames}, {"link-roots", linkRoots}, {"version", version}, {"registry", currentVersion}, {"texts", texts}, {"unmended", unmended},
 }
 
 func main() {
@@ -291,6 +292,32 @@ func currentVersion() error {
 	defer k.Close()
 	if s, _, err := k.GetStringValue("CurrentVersion"); err != nil || s != "6.3" {
 		return fmt.Errorf("CurrentVersion is %q, %w", s, err)
+	}
+	return nil
+}
+
+// texts asks for what Windows says of errors.
+func texts() error {
+	_, noFile := os.Stat(`C:\none`)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	_, inUse := net.Listen("tcp", listener.Addr().String())
+	listener.Close()
+	_, refused := net.Dial("tcp", listener.Addr().String())
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{windows.ERROR_ACCESS_DENIED, "Access is denied."},
+		{noFile, "The system cannot find the file specified."},
+		{inUse, "Only one usage of each socket address (protocol/network address/port) is normally permitted."},
+		{refused, "No connection could be made because the target machine actively refused it."},
+	} {
+		if c.err == nil || !strings.HasSuffix(c.err.Error(), c.want) {
+			return fmt.Errorf("%v, want %q", c.err, c.want)
+		}
 	}
 	return nil
 }
