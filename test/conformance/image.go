@@ -57,7 +57,9 @@ func images() []image {
 		return linux(append([]string{"tools", "agnhost"}, extra...)...).starting([]string{"/agnhost"}, "pause")
 	}
 	agnhostWindows := func(extra ...string) *variant {
-		return windows(append([]string{"windows-agnhost"}, extra...)...).starting([]string{"/agnhost"}, "pause")
+		v := windows(append([]string{"windows-agnhost"}, extra...)...).starting([]string{"/agnhost"}, "pause")
+		v.env = append(v.env, "COPYCMD=/Y") // a test copies agnhost to agnhost.exe, which upstream's image lacks and ours has
+		return v
 	}
 	shell := windows().starting([]string{"cmd.exe", "/s", "/c"})
 
@@ -126,6 +128,7 @@ func parts(dir, bundle string) map[string]func(*layer) error {
 		},
 		"windows-agnhost": func(l *layer) error {
 			l.dir("Files/uploads", 0o777)
+			l.same("Files/agnhost.exe", "Files/agnhost") // the name in upstream's image
 			return files("Files/agnhost.exe", at("windows", "agnhost.exe"), "Files/agnhost-2.exe", at("windows", "agnhost.exe"),
 				"Files/localhost.crt", at("data", "localhost.crt"), "Files/localhost.key", at("data", "localhost.key"))(l)
 		},

@@ -210,15 +210,16 @@ func write(o options, list []result) error {
 		all[set] = have
 	}
 
+	why, err := loadReasons(filepath.Join(home, "reasons.json"))
+	if err != nil {
+		return err
+	}
+	list = why.settle(o.set(), list)
 	all[o.set()].add(list)
 	if len(list) > 0 && o.focus == "" && o.skip == "" {
 		all[o.set()].keep(list) // the suite may have lost tests since earlier runs
 	}
 	if err := all[o.set()].save(filepath.Join(home, "results-"+o.set()+".json")); err != nil {
-		return err
-	}
-	why, err := loadReasons(filepath.Join(home, "reasons.json"))
-	if err != nil {
 		return err
 	}
 

@@ -221,6 +221,17 @@ func (r reasons) check(node string, have results) error {
 	return errors.Join(errs...)
 }
 
+// settle takes a test that was cut off for one that failed, if there is a reason: that says why more time would change nothing.
+func (r reasons) settle(node string, list []result) []result {
+	list = slices.Clone(list)
+	for i, one := range list {
+		if one.State == unfinished && r.of(node, one.Name) != "" {
+			list[i].State, list[i].Message = failed, fmt.Sprintf("cut off after %.0f s", one.Seconds)
+		}
+	}
+	return list
+}
+
 // sigOf is the special interest group that a test's name begins with.
 func sigOf(test string) string {
 	if sig, _, ok := strings.Cut(strings.TrimPrefix(test, "["), "]"); ok && strings.HasPrefix(test, "[sig-") {

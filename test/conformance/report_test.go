@@ -154,3 +154,13 @@ func TestDocumentIsCurrent(t *testing.T) {
 		t.Errorf("docs/conformance.md is not what results and reasons give; `go run ./test/conformance -document` writes it (-want +have)\n%s", diff)
 	}
 }
+
+// A test that was cut off counts as failed where a reason says why it never ends; otherwise nothing is known about it.
+func TestSettle(t *testing.T) {
+	list := []result{{Name: "waits for a GPU", State: unfinished, Seconds: 120.4}, {Name: "slow", State: unfinished}, {Name: "good", State: passed}}
+	why := reasons{"win": {"/GPU/": "there is none"}}
+	want := []result{{Name: "waits for a GPU", State: failed, Seconds: 120.4, Message: "cut off after 120 s"}, list[1], list[2]}
+	if diff := cmp.Diff(want, why.settle("win", list)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"syscall"
 	"time"
@@ -19,8 +20,60 @@ import (
 // graceAfterLimit is what ginkgo gets to clean up and report after it was told to end.
 const graceAfterLimit = 2 * time.Minute
 
+// endless names tests, by suite, that wait for hours for what cannot come here: a pod for a GPU waits for five. They run last, each
+// suite's no longer than endlessLimit; a reason says why more time would change nothing.
+var endless = map[string]string{sigWindows: "[sig-windows] [Feature:GPUDevicePlugin] Device Plugin should be able to create a functioning device plugin for Windows"}
+
+const endlessLimit = 2 * time.Minute
+
+// inParts are the options of the runs of ginkgo: one for the tests that end, one for those that do not, if any was asked for.
+func inParts(o options) ([]options, error) {
+	name := endless[o.suite]
+	if name == "" {
+		return []options{o}, nil
+	}
+	focus, err := regexp.Compile(o.focus)
+	if err != nil {
+		return nil, fmt.Errorf("-focus: %w", err)
+	}
+	rest, last, exactly := o, o, regexp.QuoteMeta(name)
+	if rest.skip = exactly; o.skip != "" {
+		rest.skip = "(" + o.skip + ")|" + exactly
+	}
+	skip, err := regexp.Compile(o.skip)
+	if err != nil {
+		return nil, fmt.Errorf("-skip: %w", err)
+	}
+	if !focus.MatchString(name) || o.skip != "" && skip.MatchString(name) {
+		return []options{rest}, nil
+	}
+
+	last.focus, last.limit, last.logs = exactly, endlessLimit, filepath.Join(o.logs, "endless")
+	return []options{rest, last}, nil
+}
+
 // suite runs the tests and gives what became of each. With an error there may be results too.
 func (c *suiteCluster) suite(ctx context.Context) ([]result, error) {
+	parts, err := inParts(c.o)
+	if err != nil {
+		return nil, err
+	}
+	var list []result
+	var errs []error
+	for _, o := range parts {
+		some, err := newCluster(o).ginkgo(ctx)
+		list, errs = append(list, some...), append(errs, err)
+	}
+
+	err = errors.Join(errs...)
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("no test was run: does the focus %q fit any?", c.o.focus)
+	}
+	return list, err
+}
+
+// ginkgo is one run of it.
+func (c *suiteCluster) ginkgo(ctx context.Context) ([]result, error) {
 	if err := os.MkdirAll(c.o.logs, 0o755); err != nil {
 		return nil, err
 	}
@@ -51,12 +104,8 @@ func (c *suiteCluster) suite(ctx context.Context) ([]result, error) {
 	}
 	defer f.Close()
 	list, err := readReport(f)
-	if err == nil && len(list) == 0 {
-		err = fmt.Errorf("no test was run: does the focus %q fit any?", c.o.focus)
-	}
-
 	var exit *exec.ExitError
-	if errors.As(ended, &exit) && len(list) > 0 {
+	if errors.As(ended, &exit) && err == nil {
 		ended = nil // that tests failed is in the results
 	}
 	return list, errors.Join(err, ended)

@@ -15,13 +15,17 @@ import (
 	"mvdan.cc/sh/v3/interp"
 )
 
-// powershell does what the scripts do that tests run: sleep -Seconds N (also Start-Sleep N); a loop in eight jobs, which uses all the
+// powershell does what the scripts do that tests run: sleep -Seconds N (also Start-Sleep N, and after Write-Host 'TEXT';); a loop in eight jobs, which uses all the
 // time of the processors that it gets; and filePermissions.ps1 -FileName FILE, by which mounttest of agnhost reads a file's permissions
 // as an octal number.
 func powershell(ctx context.Context, c interp.HandlerContext, args []string) error {
 	script, file := "", ""
 	if text := strings.Join(args, " "); sleeps.MatchString(text) {
-		seconds, _ := strconv.Atoi(sleeps.FindStringSubmatch(text)[1]) // digits by the expression
+		found := sleeps.FindStringSubmatch(text)
+		if found[1] != "" {
+			fmt.Fprintln(c.Stdout, found[1])
+		}
+		seconds, _ := strconv.Atoi(found[2]) // digits by the expression
 		return wait(ctx, time.Duration(seconds)*time.Second)
 	} else if burns.MatchString(text) {
 		return burn(ctx)
@@ -47,7 +51,7 @@ func powershell(ctx context.Context, c interp.HandlerContext, args []string) err
 }
 
 var (
-	sleeps = regexp.MustCompile(`^(?:-Command |-c )?(?:sleep|Start-Sleep)(?: -Seconds)? (\d+)$`)
+	sleeps = regexp.MustCompile(`^(?:-Command |-c )?(?:Write-Host '([^']+)'; ?)?(?:sleep|Start-Sleep)(?: -Seconds)? (\d+)$`)
 	burns  = regexp.MustCompile(`^-Command foreach \(\$loopnumber in 1\.\.8\) \{ Start-Job `)
 )
 
