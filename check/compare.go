@@ -54,6 +54,7 @@ func Compare(facts []Fact, reports []Report) []Finding {
 	return findings
 }
 
+// compare finds the line of the fact in the reports of its probe, and judges it. The first report that has the line counts.
 func compare(f Fact, reports []Report) Finding {
 	ran, changed := false, false
 	for _, r := range reports {

@@ -32,6 +32,7 @@ func release() string {
 
 type thisMachine struct{}
 
+// Adapters lists the adapters but for the loopback one, each with its addresses and the number of its default routes of IPv4.
 func (thisMachine) Adapters() ([]Adapter, error) {
 	list, err := winipcfg.GetAdaptersAddresses(windows.AF_UNSPEC, winipcfg.GAAFlagDefault)
 	if err != nil {

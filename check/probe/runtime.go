@@ -148,6 +148,8 @@ func (p *runtimeProbe) pods(ctx context.Context) {
 	p.churn(ctx, logs)
 }
 
+// sandbox runs a sandbox and reports the outcome under line. The UID differs from run to run, because containerd may still hold
+// the name of a sandbox that an earlier run left. The end of the probe removes the sandbox.
 func (p *runtimeProbe) sandbox(ctx context.Context, line, name, logs string) (config *cri.PodSandboxConfig, id string, err error) {
 	config = &cri.PodSandboxConfig{
 		Metadata:     &cri.PodSandboxMetadata{Name: "porthole-check-" + name, Namespace: "porthole-check", Uid: fmt.Sprintf("porthole-check-%s-%d", name, time.Now().UnixNano())},

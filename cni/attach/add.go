@@ -131,6 +131,8 @@ func (p *Plugin) create(ctx context.Context, wanted hns.Endpoint) (hns.Endpoint,
 	return made, err
 }
 
+// result returns the CNI result of an endpoint. Its address has the prefix length of the network's first subnet, from which it
+// was claimed, and its gateway is the next hop of its first route.
 func result(network hns.Network, e hns.Endpoint, namespace hns.NamespaceID, c Call) (*types100.Result, error) {
 	if len(e.Addrs) == 0 {
 		return nil, fmt.Errorf("endpoint %s has no address", e.Name)

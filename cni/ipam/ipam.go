@@ -113,6 +113,8 @@ func (p *Pool) fits(s span, set []span) error {
 	return nil
 }
 
+// parse checks the range and fills in what it leaves out: all addresses of the subnet but for the first (the network's own) and,
+// in IPv4, the last (broadcast).
 func (r Range) parse() (span, error) {
 	prefix, err := netip.ParsePrefix(r.Subnet)
 	if err != nil {
@@ -263,6 +265,8 @@ func (p *Pool) Keep(valid map[string]bool) error {
 	})
 }
 
+// releaseIf frees the addresses whose owner is gone. It holds the lock of the pool meanwhile, so that no other plugin's process
+// claims an address that is just looked at. A pool without a folder has no addresses.
 func (p *Pool) releaseIf(gone func(owner string) bool) error {
 	if _, err := os.Stat(p.dir); errors.Is(err, os.ErrNotExist) {
 		return nil

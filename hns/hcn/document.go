@@ -71,6 +71,8 @@ type networkDoc struct {
 	Ipams          []ipamDoc
 }
 
+// networkFrom translates a document of HNS. What cannot be parsed is left out, not an error: networks of other programs are
+// listed with ours.
 func networkFrom(doc networkDoc) hns.Network {
 	n := hns.Network{ID: hns.NetworkID(hns.NormalID(doc.ID)), Name: doc.Name, Type: doc.Type, DNS: dnsFrom(doc.Dns)}
 	if n.Type == "" {
@@ -99,6 +101,7 @@ func networkFrom(doc networkDoc) hns.Network {
 	return n
 }
 
+// networkPolicy takes over from a policy what Network has a field for.
 func networkPolicy(n *hns.Network, p policyDoc) {
 	var s struct{ NetworkAdapterName, ProviderAddress, DestinationPrefix string }
 	if json.Unmarshal(p.Settings, &s) != nil {
@@ -140,6 +143,8 @@ type endpointDoc struct {
 	SchemaVersion        schemaVersion `json:",omitempty"`
 }
 
+// endpointFrom translates a document of HNS, and leaves out what cannot be parsed. All policies are kept as they are, so that an
+// endpoint can be compared with the wanted one. PrefixLen is that of the first address.
 func endpointFrom(doc endpointDoc) hns.Endpoint {
 	e := hns.Endpoint{
 		ID: hns.EndpointID(hns.NormalID(doc.ID)), Name: doc.Name, Network: hns.NetworkID(hns.NormalID(doc.HostComputeNetwork)),
@@ -181,6 +186,7 @@ func endpointFrom(doc endpointDoc) hns.Endpoint {
 	return e
 }
 
+// endpointTo is the inverse of endpointFrom. Provider is not written: on remote endpoints it is a policy.
 func endpointTo(e hns.Endpoint) endpointDoc {
 	doc := endpointDoc{
 		ID: string(e.ID), Name: e.Name, HostComputeNetwork: string(e.Network), MacAddress: e.MAC, Dns: dnsTo(e.DNS), SchemaVersion: v2,
@@ -230,6 +236,7 @@ type balancerDoc struct {
 	Flags                uint32        `json:",omitempty"`
 }
 
+// loadBalancerFrom translates a document of HNS, and leaves out what cannot be parsed.
 func loadBalancerFrom(doc balancerDoc) hns.LoadBalancer {
 	lb := hns.LoadBalancer{
 		ID: hns.LoadBalancerID(hns.NormalID(doc.ID)), DSR: doc.Flags&directServerReturn != 0, IPv6: doc.Flags&ipv6Balancer != 0,
@@ -254,6 +261,7 @@ func loadBalancerFrom(doc balancerDoc) hns.LoadBalancer {
 	return lb
 }
 
+// loadBalancerTo is the inverse of loadBalancerFrom.
 func loadBalancerTo(lb hns.LoadBalancer) balancerDoc {
 	doc := balancerDoc{ID: string(lb.ID), SchemaVersion: v2}
 	if lb.DSR {

@@ -46,6 +46,7 @@ func (f *Fake) refused(kind string, lb *hns.LoadBalancer) error {
 	return f.Refuse(kind, nil, lb)
 }
 
+// checkBalancer returns the error with which HNS refuses a load balancer, nil if it accepts it. The codes are those of HNS.
 func (o *objects) checkBalancer(lb hns.LoadBalancer) error {
 	if len(lb.Endpoints) == 0 || len(lb.Ports) == 0 {
 		return fail(hns.Invalid, 0x57, "load balancer without backends or ports")

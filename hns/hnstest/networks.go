@@ -50,6 +50,7 @@ func (f *Fake) CreateNetwork(ctx context.Context, network hns.Network) (hns.Netw
 	})
 }
 
+// checkNetwork returns the error with which HNS refuses a new network, nil if it accepts it. The codes are those of HNS.
 func (o *objects) checkNetwork(network hns.Network) error {
 	doing := "create network " + network.Name
 	if !slices.Contains(networkTypes, network.Type) {

@@ -117,6 +117,8 @@ func (c Credentials) load() (asker, user *rest.Config, err error) {
 
 const clientPair = "kubelet-client"
 
+// manager makes what requests and renews the client certificate. The first request is sent as asker, which holds the bootstrap
+// token; later ones as user, which has the certificate that is replaced.
 func (c Credentials) manager(asker, user *rest.Config) (certificate.Manager, error) {
 	store, err := certificate.NewFileStore(clientPair, c.CertDir, c.CertDir, user.CertFile, user.KeyFile)
 	if err != nil {
@@ -226,6 +228,8 @@ func usable(path string) bool {
 	return err == nil && !slices.ContainsFunc(certs, func(c *x509.Certificate) bool { return time.Now().After(c.NotAfter) })
 }
 
+// writeKubeconfig writes a kubeconfig whose credentials are the files of the certificate. It names the files and does not
+// contain them, since they are replaced when the certificate is renewed.
 func writeKubeconfig(path string, cfg *rest.Config) error {
 	cluster := &clientcmdapi.Cluster{Server: cfg.Host, InsecureSkipTLSVerify: cfg.Insecure, CertificateAuthority: cfg.CAFile}
 	if cfg.CAFile == "" {

@@ -67,6 +67,8 @@ func (o *Objects) Watch(kind, namespace, name string, changed func()) func() {
 	return func() { o.release(key, w, id) }
 }
 
+// release ends one use of a watch; a second call does nothing. The watch itself goes on for objectIdle, because pods of one
+// workload that come and go read the same objects.
 func (o *Objects) release(key objectKey, w *watchedObject, id int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -87,6 +89,8 @@ func (o *Objects) release(key objectKey, w *watchedObject, id int) {
 	})
 }
 
+// start begins to watch one object. The caller holds o.mu. The watch of an immutable object ends after the first answer, as
+// nothing can change, and the store keeps what it has.
 func (o *Objects) start(key objectKey) *watchedObject {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &watchedObject{stop: stop, users: map[int]func(){}}
@@ -133,6 +137,7 @@ func immutable(obj any) bool {
 	return false
 }
 
+// listWatch lists and watches the one object by its name: this is all that a node's credentials allow (the node authorizer).
 func (o *Objects) listWatch(key objectKey) cache.ListerWatcher {
 	only := func(opts *metav1.ListOptions) {
 		opts.FieldSelector = fields.OneTermEqualSelector("metadata.name", key.name).String()

@@ -93,6 +93,7 @@ func (Addresses) Watch(ctx context.Context, changed func()) error {
 	}
 }
 
+// watchAddresses does Watch's work with one subscription, and returns an error when it breaks.
 func watchAddresses(ctx context.Context, changed func()) error {
 	done := make(chan struct{})
 	defer close(done)

@@ -77,6 +77,8 @@ func removeCovered(path string) error {
 	return <-errs
 }
 
+// uncoverAndRemove works in a mount namespace that only the calling thread has. All mounts are made private first, so that what
+// it unmounts stays mounted for everybody else.
 func uncoverAndRemove(path string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("unshare: %w", err)

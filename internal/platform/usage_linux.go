@@ -151,6 +151,8 @@ func readInterfaces() []InterfaceUsage {
 	return parseInterfaces(string(table), string(routes))
 }
 
+// parseInterfaces parses /proc/net/dev and /proc/net/route. Default is set for the interface of the first default route. The
+// loopback interface is left out.
 func parseInterfaces(table, routes string) (out []InterfaceUsage) {
 	byDefault := ""
 	for line := range strings.Lines(routes) { // Iface Destination …

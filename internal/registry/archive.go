@@ -186,6 +186,8 @@ type archiveReader struct {
 
 type span struct{ offset, size int64 }
 
+// scan notes where in the archive each file is, because an image layout names its files in an order of its own. The number of
+// entries is bounded: an archive comes from outside.
 func (a *archiveReader) scan() error {
 	r := tar.NewReader(a.file)
 	for len(a.at) < maxEntries {
@@ -207,6 +209,7 @@ func (a *archiveReader) scan() error {
 	return fmt.Errorf("it has more than %d files", maxEntries)
 }
 
+// read returns a file of the archive. It is for documents, not for layers: files over maxDocument bytes are refused.
 func (a *archiveReader) read(name string) ([]byte, error) {
 	s, ok := a.at[name]
 	switch {

@@ -55,6 +55,8 @@ func Run(t *testing.T, pattern string, player func(t *testing.T) Player) {
 	}
 }
 
+// play plays one file. Sections are given and asked for in the order of the file, so that a script can go on after a wanted
+// plan. With -update it writes what it got into the file.
 func play(t *testing.T, file string, p Player) {
 	t.Helper()
 

@@ -50,6 +50,8 @@ func WatchOwnNode(ctx context.Context, client *Client, name string) (*OwnNode, e
 	return n, nil
 }
 
+// set takes in a version of the node. A node that has no internal address for a moment keeps the last ones: a proxy that lost
+// them would stop serving node ports.
 func (n *OwnNode) set(obj any, name string) {
 	node, ok := obj.(*corev1.Node)
 	if !ok || node.Name != name {

@@ -61,6 +61,7 @@ func (m *Manager) Get(name string) (*Status, error) {
 	return st, nil
 }
 
+// get reads everything that a Spec says of a service, so that Diff can compare the two, and its state.
 func get(s *mgr.Service) (*Status, error) {
 	c, err := s.Config()
 	if err != nil {
@@ -303,6 +304,7 @@ func setPreshutdownTime(s *mgr.Service, least time.Duration) error {
 	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&want)))
 }
 
+// setShutdownOrder puts the service into Windows' list of services that are told of a shutdown, at the place that shutdownOrder gives it.
 func setShutdownOrder(name string, dependencies []string) error {
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, control, registry.QUERY_VALUE|registry.SET_VALUE)
 	if err != nil {

@@ -47,6 +47,9 @@ func (p *Process) ShiftClock(offset time.Duration) error {
 	return nil
 }
 
+// shiftClock changes the vDSO that the kernel has mapped into the process: the entry of clock_gettime jumps to a stub behind the
+// code, which adds the seconds. The process is stopped while the jump is written, so that it never executes half of it. Writing
+// the stub alone is enough if the jump is there already.
 func (p *Process) shiftClock(seconds int32) error {
 	start, size, err := p.vdso()
 	if err != nil {

@@ -70,6 +70,8 @@ func (p *CRIProxy) Close() {
 	p.conn.Close()
 }
 
+// pass forwards one call as bytes, without knowing its messages, after the test's fault has let it go on. Calls that stream
+// answers, such as events, are passed on one by one.
 func (p *CRIProxy) pass(_ any, in grpc.ServerStream) error {
 	method, ok := grpc.MethodFromServerStream(in)
 	if !ok {

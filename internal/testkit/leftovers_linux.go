@@ -96,6 +96,7 @@ func (h *home) unmount() error {
 // Cgroups lists the cgroups below the World's own, relative to it, of all hierarchies.
 func (h *home) Cgroups() ([]string, error) { return cgroupsBelow(h.Name) }
 
+// cgroupsBelow returns the paths of all cgroups below name, relative to it, each once even if several hierarchies have it.
 func cgroupsBelow(name string) ([]string, error) {
 	all, err := hierarchies()
 	if err != nil {

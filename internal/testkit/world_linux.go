@@ -111,6 +111,7 @@ func (h *home) CgroupRoot() string { return "/" + h.Name }
 
 func (h *home) bundled(name string) string { return filepath.Join(h.bin, "bundle", name) }
 
+// start starts the world's programs and imports its images. The caller ends what runs if it fails.
 func (w *World) start(ctx context.Context) error {
 	if err := w.makeNetwork(); err != nil {
 		return err

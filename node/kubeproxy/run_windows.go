@@ -32,6 +32,7 @@ func newHost(server *health.Server) *hcn.Client {
 	}})
 }
 
+// mode makes the proxy of the mode that the options name, and what answers /diff, which mode userspace does not have.
 func (p *parts) mode(ctx context.Context) (running, error) {
 	if p.Mode == Userspace {
 		return p.userspaceMode(ctx), nil

@@ -152,6 +152,7 @@ func nodeMAC(towards []netip.Addr) string {
 	return ""
 }
 
+// macOf returns the MAC of the interface with that address, as HNS spells it; "" if there is none.
 func macOf(local *net.UDPAddr) string {
 	all, err := net.Interfaces()
 	if err != nil || local == nil {

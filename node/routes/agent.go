@@ -144,6 +144,9 @@ func (a *agent) report(ctx context.Context, err error) {
 	}
 }
 
+// step makes one pass: the network, then the adapters, then the CNI configuration, then the routes. The order matters: the CNI
+// configuration makes the runtime call the node ready for pods, so it is written only when their network exists. The first pass
+// that gets this far starts the loop of the routes, which goes on by itself.
 func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 	o, err := a.facts()
 	if err != nil {

@@ -18,6 +18,8 @@ type hnsMaker struct {
 	adapter string // the adapter that a new network is bound to; empty: the one with the node's address
 }
 
+// ensure makes the network in HNS, bound to the adapter of the options. Without one it names the physical adapter that has the
+// node's address, because HNS may otherwise take another one.
 func (m hnsMaker) ensure(ctx context.Context, o podnet.Options, wanted podnet.Network) (podnet.Made, error) {
 	wanted.HNS.Adapter = m.adapter
 	if m.adapter == "" {

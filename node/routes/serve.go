@@ -124,6 +124,7 @@ func (a *agent) serve(ctx context.Context) (stop func(), err error) {
 	}), nil
 }
 
+// metrics returns the metrics of routes. Each is read from the status when it is asked for, so that both always agree.
 func (a *agent) metrics() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	gauge := func(name, help string, value func(Status) int) {

@@ -42,6 +42,7 @@ type documentedFunc struct {
 	types []string // of receiver and parameters, as far as the package declares them
 }
 
+// documented returns the functions and the methods of interfaces that have a doc comment, with the names that it may mention.
 func documented(f *ast.File) []documentedFunc {
 	var all []documentedFunc
 	ast.Inspect(f, func(n ast.Node) bool {

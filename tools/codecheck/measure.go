@@ -37,6 +37,8 @@ func printMeasures(out io.Writer, t *tree) error {
 	return printCycles(out, t.root)
 }
 
+// printWidest prints the types with the most methods and fields, and the interfaces with the most methods, without those of
+// tests.
 func printWidest(out io.Writer, t *tree) {
 	all := slices.DeleteFunc(t.widths(), func(w width) bool { return w.file.test || isHarness(w.file.name) })
 	for _, m := range []struct {
@@ -56,6 +58,7 @@ func printWidest(out io.Writer, t *tree) {
 	}
 }
 
+// printParagraphs prints how many longer functions have no blank line.
 func printParagraphs(out io.Writer, t *tree) {
 	long, dense, longTests, denseTests := 0, 0, 0, 0
 	t.functions(func(_ *folder, f *file, fn *ast.FuncDecl) {
@@ -79,6 +82,7 @@ func printParagraphs(out io.Writer, t *tree) {
 		longFunction, dense, long, percent(dense, long), denseTests, longTests, percent(denseTests, longTests))
 }
 
+// printShares prints which shares of the lines outside tests are comments and blank.
 func printShares(out io.Writer, t *tree) {
 	all, comment, blank := 0, 0, 0
 	for _, dir := range t.folders {

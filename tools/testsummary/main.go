@@ -59,6 +59,8 @@ func newSummary(out io.Writer) *summary {
 	return &summary{out: out, output: map[test]*strings.Builder{}, built: map[string]*strings.Builder{}}
 }
 
+// read takes in the output of "go test -json". A line that is no event, such as one of the go command itself, is printed as it
+// is.
 func (s *summary) read(in io.Reader) error {
 	lines := bufio.NewReader(in)
 
@@ -81,6 +83,7 @@ func (s *summary) read(in io.Reader) error {
 	}
 }
 
+// add takes in one event. Output is kept until its test or package has ended, because only that of failed ones is printed.
 func (s *summary) add(e event) {
 	key := test{e.Package, e.Test}
 	switch e.Action {
@@ -119,6 +122,8 @@ func (s *summary) endTest(action string, key test, took time.Duration) {
 	}
 }
 
+// endPackage prints the result of a package and, if it failed, the output of its failed tests. A package that failed without a
+// failed test did not build, panicked, or ran out of time: then all its output is printed.
 func (s *summary) endPackage(e event) {
 	mark := map[string]string{"pass": "ok  ", "skip": "-   ", "fail": "FAIL"}[e.Action]
 	if e.Action != "skip" {
