@@ -160,6 +160,8 @@ func bareCrashes(ctx context.Context, s *side, rounds int) error {
 // nothing else while a reader that it has does not read.
 const eventBacklog = 1 << 16
 
+// crash measures what the runtime alone takes from the end of a container until the next one runs. It follows the runtime's
+// events as a kubelet must, because a kubelet learns of the end only by them.
 func (p *barePod) crash(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience(1))
 	defer cancel()

@@ -245,6 +245,8 @@ func (s *side) warm(ctx context.Context) error {
 	return err
 }
 
+// print prints the figures of the part. A side that was not measured is left out, and a figure without any sample is printed as
+// skipped, so that a run that was cut short is not taken for a complete one.
 func (p kubeletPart) print(found samples, called calls) {
 	for _, l := range p.lines {
 		of := found[l.key]

@@ -89,6 +89,8 @@ func crowds(crowd int) func(context.Context, *side, int) error {
 	return func(ctx context.Context, s *side, _ int) error { return s.crowd(ctx, crowd) }
 }
 
+// crowd starts many pods at once and measures how long it takes, how fast the statistics are then, and the memory of the
+// kubelet.
 func (s *side) crowd(ctx context.Context, crowd int) error {
 	b, err := s.start(ctx, crowd, nil)
 	if err != nil {

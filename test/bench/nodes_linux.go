@@ -100,6 +100,8 @@ func (b *nodesBench) printTimes(came steps, pods float64) {
 	print(figure{Name: "nodes-and-pods", Unit: "s", Ours: round(came.total() + pods), Target: nodesTarget, Note: "both together"})
 }
 
+// printMemory prints the memory of the cluster twice: by how much less the machine has available, which includes the kernel's
+// share, and by process.
 func (b *nodesBench) printMemory(before float64) error {
 	now, err := availableMB()
 	if err != nil {

@@ -119,6 +119,8 @@ func (l *load) backends(s scale) []int {
 	return out
 }
 
+// make makes the services and slices of the largest size in the API; smaller sizes use the first of them. What every cluster
+// has, such as DNS, comes first.
 func (l *load) make(ctx context.Context) error {
 	most := 0
 	for _, n := range l.sizes {

@@ -224,6 +224,7 @@ type churn struct {
 	calls    serve.Stats
 }
 
+// prepare makes the services of the churn and the marker, a service whose changes show how far behind the proxy is.
 func (c *churn) prepare(ctx context.Context) (err error) {
 	if c.marker, err = c.ApplyService(ctx, proxylab.Service("marker-"+c.program, proxylab.Port("p", "tcp", 80, serverPort))); err != nil {
 		return err
@@ -265,6 +266,8 @@ func (c *churn) mark(ctx context.Context, pod int) error {
 	})
 }
 
+// run changes services at a fixed rate for the time of window, and meanwhile changes the marker and waits until HNS has it,
+// again and again: each of these waits is a sample of the lag. It fails with the writer's error if the writer stops.
 func (c *churn) run(ctx context.Context, window time.Duration) error {
 	if err := c.HNS.ResetStats(ctx); err != nil {
 		return err

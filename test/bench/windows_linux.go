@@ -99,6 +99,7 @@ func dialIn(netns, address string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///cri", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial))
 }
 
+// run measures each size in turn with the runtime alone, so that other work on the machine hits both alike.
 func (b *windowsBench) run(ctx context.Context) error {
 	if _, err := b.batch(ctx, 1); err != nil { // pulls the image, and fills caches
 		return err

@@ -73,6 +73,8 @@ func (l *layer) program(name, from string) error {
 	return l.libraries(from)
 }
 
+// libraries adds the loader and the shared libraries that a program needs, and those that they need. A library that is there
+// already is not looked at again, so that two that need each other end the search.
 func (l *layer) libraries(of string) error {
 	f, err := elf.Open(of)
 	if err != nil {

@@ -53,6 +53,8 @@ func (p *progress) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
+// ended takes in a whole line of ginkgo's output: the number of tests, dots for tests that have passed or were skipped, or the
+// beginning of a failure, whose name is the next line.
 func (p *progress) ended(line []byte) {
 	if m := specsToRun.FindSubmatch(line); m != nil {
 		p.total, _ = strconv.Atoi(string(m[1])) // digits by the expression

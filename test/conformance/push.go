@@ -43,6 +43,7 @@ func (p *pusher) pushAll(ctx context.Context, images []image) error {
 	return nil
 }
 
+// push pushes an image as an index of its variants: one for Linux, and one for each build of Windows that a node may have.
 func (p *pusher) push(ctx context.Context, i image, tag string) error {
 	var all []v1.Descriptor
 	add := func(v *variant, platform v1.Platform) error {
@@ -71,6 +72,8 @@ func (p *pusher) push(ctx context.Context, i image, tag string) error {
 	return p.putManifest(ctx, i.repository, tag, v1.MediaTypeImageIndex, index)
 }
 
+// variant pushes one variant of an image and returns its descriptor for the index. The time in it is fixed, so that the digest
+// of the same content is always the same.
 func (p *pusher) variant(ctx context.Context, repository, tag string, v *variant, platform v1.Platform) (v1.Descriptor, error) {
 	created := time.Unix(0, 0).UTC()
 	doc := v1.Image{
@@ -154,6 +157,8 @@ func expect(got, want int, err error) error {
 	return err
 }
 
+// do sends one request and returns the status of the answer. It reads the body to its end, so that the connection can be used
+// again.
 func (p *pusher) do(ctx context.Context, method, address, mediaType string, content []byte) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(content))
 	if err != nil {

@@ -162,6 +162,8 @@ func (r results) with(state string) []result {
 // slashes, then the reason.
 type reasons map[string]map[string]string
 
+// loadReasons reads why tests fail or are left out, by node and test. It fails if a reason is empty or a name is no valid
+// expression.
 func loadReasons(path string) (reasons, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -271,6 +273,7 @@ func document(all map[string]results, why reasons) string {
 	return b.String()
 }
 
+// table prints the results by special interest group, the first part of a test's name.
 func table(p func(string, ...any), have results) {
 	type count struct{ passed, row, failed, skipped int }
 	sigs := map[string]*count{}

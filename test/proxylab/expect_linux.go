@@ -195,6 +195,9 @@ func (lb lbDoc) keys() []string {
 	return keys
 }
 
+// frontends returns which backends HNS has for each frontend, and notes what no proxy should leave: two load balancers for a
+// frontend, backends without an endpoint, and load balancers of others that are gone. It also notes which endpoints are in use,
+// for endpoints.
 func (v *view) frontends(docs []hnsd.Doc) frontends {
 	have := frontends{}
 	foreign := map[string]bool{}
@@ -260,6 +263,8 @@ func isRemote(e hnsd.Doc) bool {
 	return err == nil && json.Unmarshal(data, &doc) == nil && doc.Flags&1 != 0
 }
 
+// endpoints notes remote endpoints that exist twice or without a use, and endpoints of others that are gone. Call it after
+// frontends.
 func (v *view) endpoints(docs []hnsd.Doc, want frontends) {
 	foreign := map[string]bool{}
 	for _, id := range v.f.Endpoints {

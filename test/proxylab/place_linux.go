@@ -107,6 +107,7 @@ func (s *Server) accept(l net.Listener) {
 	}
 }
 
+// talk answers one connection: first who it is and whom it sees, then every line as it came.
 func (s *Server) talk(c net.Conn) {
 	defer func() {
 		c.Close()

@@ -30,6 +30,7 @@ type wireConn struct {
 	close func() error
 }
 
+// openWire connects with the emulated HNS of a host as a program of that name, inside the host's network namespace.
 func openWire(ctx context.Context, netns, addr, program string) (*wireConn, error) {
 	var c net.Conn
 	c, err := testkit.DialIn(netns)(ctx, "tcp4", addr)

@@ -62,6 +62,7 @@ func env(_ context.Context, c interp.HandlerContext, _ []string) error {
 	return nil
 }
 
+// sleep takes durations as GNU's does: plain numbers are seconds, fractions are allowed, and several are added up.
 func sleep(ctx context.Context, _ interp.HandlerContext, args []string) error {
 	var total time.Duration
 	for _, a := range args {
@@ -231,6 +232,7 @@ func split(args []string) (options, operands []string) {
 	return options, operands
 }
 
+// grep knows the options F, i, v, q and c. As everywhere, the exit code is 1 if no line matches.
 func grep(_ context.Context, c interp.HandlerContext, args []string) error {
 	options, operands := split(args)
 	flags := strings.Join(options, "")

@@ -41,6 +41,7 @@ var digTypes = map[string]dnsmessage.Type{
 	"PTR": dnsmessage.TypePTR, "SOA": dnsmessage.TypeSOA, "SRV": dnsmessage.TypeSRV, "TXT": dnsmessage.TypeTXT,
 }
 
+// digOptions parses dig's words, which come in any order. The defaults are dig's own.
 func digOptions(args []string) (digAsked, error) {
 	o := digAsked{kind: dnsmessage.TypeA, port: 53, answer: true, limit: 5 * time.Second, tries: 3}
 	for i := 0; i < len(args); i++ {
@@ -254,6 +255,7 @@ func (o digAsked) exchange(ctx context.Context, address, name string, tcp bool) 
 	}
 }
 
+// readAnswer reads one message. Over TCP its length comes first, in two bytes (RFC 1035, 4.2.2).
 func readAnswer(conn net.Conn, tcp bool) (*dnsmessage.Message, error) {
 	buf := make([]byte, 64<<10)
 	if !tcp {

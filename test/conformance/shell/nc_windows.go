@@ -22,6 +22,7 @@ type ncAsked struct {
 	operands        []string
 }
 
+// ncOptions parses nc's words. Flags may be joined, and a value may follow its flag with or without a space: -zvw3, -w 3.
 func ncOptions(args []string) (ncAsked, error) {
 	var o ncAsked
 	for i := 0; i < len(args); i++ {
@@ -122,6 +123,7 @@ func send(conn net.Conn, from io.Reader) {
 	}
 }
 
+// receive copies what comes until the other side ends or nothing has come for limit; zero waits for ever.
 func receive(conn net.Conn, to io.Writer, limit time.Duration) error {
 	buf := make([]byte, 64<<10)
 	for {

