@@ -31,7 +31,7 @@ func (p *Plugin) Add(ctx context.Context, c Call) (*types100.Result, error) {
 	case err != nil:
 		return nil, err
 	case found.Network != network.ID:
-		// The network was replaced, and this endpoint is a leftover of the old one.
+		// The endpoint belongs to a network of this name that has been replaced since.
 		if err := p.Writer.DeleteEndpoint(ctx, found.ID); err != nil {
 			return nil, err
 		}

@@ -19,8 +19,9 @@ type Mount struct {
 	Target string
 }
 
-// PrefixMount is a host's own view of a template: prefix/ over wine/upper in the host's folder. The files of the folders over come
-// on top of the template's. All hosts have one copy of these files in memory, on which each writes none but its own changes.
+// PrefixMount is the Wine prefix of a host: an overlay mount at prefix/ in the host's folder. It shows the template, in front of it
+// the files of the folders over, and in front of both what the host has changed, which is kept in wine/upper. All hosts share the
+// template's files, in memory too.
 func PrefixMount(template, hostDir string, over ...string) Mount {
 	return Mount{
 		Lower:  append(slices.Clone(over), template),

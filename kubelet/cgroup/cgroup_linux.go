@@ -150,7 +150,7 @@ func Remove(path string) error {
 
 // removeTree removes dir and all cgroups below it, the lowest first, because the kernel removes none that has others in it. The
 // kernel answers EBUSY while a process is in the cgroup, and for a moment after the last one has ended. removeTree therefore
-// waits for the first patientAttempts failures, and kills what is there from then on.
+// waits for the first attemptsBeforeKill failures, and kills what is there from then on.
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -175,20 +175,20 @@ func removeTree(dir string) error {
 		if !errors.Is(err, syscall.EBUSY) || failures == removeAttempts {
 			return fmt.Errorf("removing the cgroup %s: %w", dir, err)
 		}
-		if failures > patientAttempts {
+		if failures > attemptsBeforeKill {
 			killTasks(dir)
 		}
 		time.Sleep(removeBackoff.Wait(failures))
 	}
 }
 
-// The kernel takes a moment to let go of processes that have ended. After patientAttempts (15 ms) those that are left
+// The kernel takes a moment to let go of processes that have ended. After attemptsBeforeKill (15 ms) those that are left
 // are killed, after removeAttempts (127 ms) removing fails.
 var removeBackoff = retry.Backoff{First: time.Millisecond}
 
 const (
-	patientAttempts = 4
-	removeAttempts  = 8
+	attemptsBeforeKill = 4
+	removeAttempts     = 8
 )
 
 // killTasks kills the processes of one cgroup. It returns no error: whether it worked shows when the cgroup is removed.

@@ -141,11 +141,11 @@ func (w *Writer) settle(uid types.UID, s *slot) {
 	}
 	s.since = time.Now()
 	w.settling++
-	w.hold(uid, s, s.since, w.patience())
+	w.hold(uid, s, s.since, w.holdTime())
 }
 
-// patience returns how long a change is held back, by the number of those that are; the caller holds the lock.
-func (w *Writer) patience() time.Duration {
+// holdTime returns how long a change is held back, by the number of those that are; the caller holds the lock.
+func (w *Writer) holdTime() time.Duration {
 	return min(settle+time.Duration(w.settling-1)*settleEach, settleMost)
 }
 
@@ -157,7 +157,7 @@ func (w *Writer) hold(uid types.UID, s *slot, since time.Time, wait time.Duratio
 		if s.since != since { // it was sent meanwhile, with an urgent change
 			return
 		}
-		if more := time.Until(since.Add(w.patience())); more > 0 && w.slots[uid] == s {
+		if more := time.Until(since.Add(w.holdTime())); more > 0 && w.slots[uid] == s {
 			w.hold(uid, s, since, more)
 			return
 		}

@@ -72,9 +72,9 @@ func newNodeAddresses(text, name string, host addressHost) (*nodeAddresses, erro
 // addressBackoff is the wait before a host without an address is asked again; a change of its addresses ends it.
 var addressBackoff = retry.Backoff{First: 200 * time.Millisecond, Max: 5 * time.Second}
 
-// addressPatience is how long an address with a default route is waited for. A host that has only other ones after that time is
+// addressWait is how long an address with a default route is waited for. A host that has only other ones after that time is
 // on a network without a way out.
-const addressPatience = 30 * time.Second
+const addressWait = 30 * time.Second
 
 // wait returns when the node has an address: a host may start this program before DHCP has given it one. It returns the error of
 // ctx if that ends before.
@@ -90,7 +90,7 @@ func (a *nodeAddresses) wait(ctx context.Context) error {
 
 	begin := time.Now()
 	for failures := 1; ; failures++ {
-		err := a.find(time.Since(begin) >= addressPatience)
+		err := a.find(time.Since(begin) >= addressWait)
 		if err == nil {
 			return nil
 		}

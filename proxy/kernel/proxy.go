@@ -95,7 +95,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	defer timer.Stop()
 	notify := p.opts.Notify
 	for {
-		p.work.ring()
+		p.work.runDue()
 		p.dispatch()
 		p.reportProgress()
 

@@ -68,8 +68,8 @@ func (w *work) busy() bool { return len(w.queue) > 0 || w.running > 0 }
 // at has the loop do something at a time, or soon after. What is done decides itself whether it still matters.
 func (w *work) at(when time.Time, do func()) { heap.Push(&w.alarms, alarm{when, do}) }
 
-// ring does what is due.
-func (w *work) ring() {
+// runDue calls what is due, in the order of the times. It is called by the loop only.
+func (w *work) runDue() {
 	for len(w.alarms) > 0 && !w.alarms[0].at.After(time.Now()) {
 		heap.Pop(&w.alarms).(alarm).do()
 	}

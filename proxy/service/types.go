@@ -51,7 +51,7 @@ type Frontend struct {
 	LocalOnly bool
 	// PreserveDestination asks for packets that still carry the frontend's address.
 	PreserveDestination bool
-	// Backends are for every client for whom there are no InternalBackends; ordered by address and port.
+	// Backends serve all clients, or those outside the cluster if there are InternalBackends. They are ordered by address and port.
 	Backends []Backend
 	// InternalBackends are for clients in the cluster as this node sees them (its pods, and the node itself), where those
 	// are treated differently: a node port, external or ingress IP whose external traffic policy is Local takes them to

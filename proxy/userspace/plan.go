@@ -179,7 +179,8 @@ func (p *planner) findNodeAddrs() {
 	}
 }
 
-// stale closes listeners that no frontend wants, or another one than before, and drops frontends that no service wants.
+// stale plans to close listeners that no frontend wants or that belong to another frontend now, and to drop frontends that no service
+// wants. It comes before new listeners are opened, because a port may pass from one frontend to another.
 func (p *planner) stale() (ops []Op) {
 	for _, at := range slices.SortedFunc(maps.Keys(p.seen.Relay.Listeners), compareEndpoints) {
 		if key, ok := p.listeners[at]; !ok || key.String() != p.seen.Relay.Listeners[at] || p.renewed[at.Addr()] {
