@@ -173,8 +173,15 @@ func endpointFromV1(to, d Doc) {
 	if len(configs) > 0 {
 		to["IpConfigurations"] = configs
 	}
-	if gw := d.str("GatewayAddress"); gw != "" {
-		to["Routes"] = []Doc{{"NextHop": gw, "DestinationPrefix": "0.0.0.0/0"}}
+
+	routes := []Doc{}
+	for _, f := range [][2]string{{"GatewayAddress", "0.0.0.0/0"}, {"GatewayAddressV6", "::/0"}} {
+		if gw := d.str(f[0]); gw != "" {
+			routes = append(routes, Doc{"NextHop": gw, "DestinationPrefix": f[1]})
+		}
+	}
+	if len(routes) > 0 {
+		to["Routes"] = routes
 	}
 	flags := d.num("Flags")
 	if d.flag("IsRemoteEndpoint") {
