@@ -19,6 +19,7 @@ import (
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/wakeup"
 )
 
 // Options of the daemon.
@@ -124,6 +125,9 @@ func otherCards(uplink string) (names []string) {
 	return names
 }
 
+// acceptPause is the wait after a connection that could not be accepted, which happens while the process has no free file descriptor.
+const acceptPause = 50 * time.Millisecond
+
 // accept serves each connection in a goroutine of its own, until ctx ends, and returns when the calls under way have ended.
 func (s *Service) accept(ctx context.Context, listener net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
@@ -139,7 +143,10 @@ func (s *Service) accept(ctx context.Context, listener net.Listener) error {
 			return err
 		}
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "accepting a connection")
+			klog.FromContext(ctx).Error(err, "Accepting a connection")
+			if !wakeup.Pause(ctx, acceptPause) {
+				return nil
+			}
 			continue
 		}
 		calls.Go(func() { programs{s}.serveConn(ctx, conn) })
