@@ -59,11 +59,10 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 	}
 
 	p.Stopped = true
+	kept := s.pod != nil && s.pod.DeletionTimestamp == nil && !s.gone // a finished pod keeps its containers, for its logs, until it is deleted
 	for _, b := range s.runtime.Sandboxes {
-		if b.Ready {
-			whenDue(s.failures[StopSandboxKey], now, p, func() {
-				p.do(s, Action{Kind: StopSandbox, Key: stopSandboxKey(b.ID), ID: b.ID})
-			})
+		if b.Ready || kept && !s.stopped[b.ID] { // removing one takes its network down too
+			stopSandbox(s, b.ID, now, p)
 			running = true
 		}
 	}
@@ -78,8 +77,8 @@ func end(s *State, stop *Stop, now time.Time, p *Plan) {
 		whenDue(s.failures[CleanupKey], now, p, func() { p.do(s, Action{Kind: Cleanup, Key: CleanupKey}) })
 		return
 	}
-	if s.pod != nil && s.pod.DeletionTimestamp == nil && !s.gone {
-		return // a finished pod keeps its containers, for its logs, until it is deleted
+	if kept {
+		return
 	}
 
 	for _, b := range s.runtime.Sandboxes { // removing a sandbox removes its containers

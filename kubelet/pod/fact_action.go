@@ -270,6 +270,7 @@ type SandboxStopped struct{ ID string }
 func (f SandboxStopped) take(s *State, _ time.Time) {
 	if s.end(stopSandboxKey(f.ID)) {
 		delete(s.failures, StopSandboxKey)
+		s.stopped[f.ID] = true
 		s.runtime = s.runtime.SandboxDown(f.ID)
 	}
 }

@@ -195,9 +195,7 @@ func planSandbox(s *State, d *decision, needed bool) {
 
 	for _, b := range s.runtime.Sandboxes {
 		if b.Ready && (box == nil || b.ID != box.ID || needed) {
-			whenDue(s.failures[StopSandboxKey], d.now, p, func() {
-				p.do(s, Action{Kind: StopSandbox, Key: stopSandboxKey(b.ID), ID: b.ID})
-			})
+			stopSandbox(s, b.ID, d.now, p)
 			needed = false
 		}
 	}
@@ -220,9 +218,25 @@ func planSandbox(s *State, d *decision, needed bool) {
 		return
 	}
 
+	// A sandbox that died has its network still, until it is stopped: all have after a reboot of the node.
+	for _, b := range s.runtime.Sandboxes {
+		if !s.stopped[b.ID] {
+			stopSandbox(s, b.ID, d.now, p)
+			needed = false
+		}
+	}
+	if !needed {
+		return
+	}
+
 	whenDue(s.failures[SandboxKey], d.now, p, func() {
 		p.do(s, Action{Kind: CreateSandbox, Key: SandboxKey, Attempt: attempt})
 	})
+}
+
+// stopSandbox plans to end a sandbox and take its network down.
+func stopSandbox(s *State, id string, now time.Time, p *Plan) {
+	whenDue(s.failures[StopSandboxKey], now, p, func() { p.do(s, Action{Kind: StopSandbox, Key: stopSandboxKey(id), ID: id}) })
 }
 
 // wanted returns the containers to start now, in order, and plans to stop those that must not go on.

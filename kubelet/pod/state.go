@@ -77,6 +77,8 @@ type State struct {
 	runtime *Runtime
 	// removed are ids of objects that were removed; late events may still name them.
 	removed map[string]bool
+	// stopped are ids of sandboxes whose network this kubelet has taken down.
+	stopped map[string]bool
 	// last is the latest published status; nil before the first.
 	last *v1.PodStatus
 
@@ -104,7 +106,7 @@ type State struct {
 
 // NewState returns the state of a pod of which nothing is known yet.
 func NewState() *State {
-	return &State{removed: map[string]bool{}, images: map[string]Image{}, failures: map[string]*Failure{}, backoffs: map[string]Backoff{},
+	return &State{removed: map[string]bool{}, stopped: map[string]bool{}, images: map[string]Image{}, failures: map[string]*Failure{}, backoffs: map[string]Backoff{},
 		probes: map[string]Probe{}, postStart: map[string]PostStart{}, inFlight: map[string]time.Time{}}
 }
 
