@@ -38,6 +38,7 @@ type agent struct {
 	keeping bool     // the host's adapters are kept
 	warned  []string // reasons that an event was written for
 	written string   // status of the condition that was written last
+	stale   bool     // a CNI configuration of an earlier boot was there
 
 	mu      sync.Mutex
 	keeper  keeper // the chosen mode, once it runs
@@ -113,6 +114,7 @@ func (a *agent) loop(ctx context.Context, tasks *sync.WaitGroup) {
 			failures++
 			wait = networkRetry.Wait(failures)
 			a.report(ctx, err)
+			a.unavailable(ctx, err)
 		} else {
 			failures = 0
 		}

@@ -37,6 +37,7 @@ func (a *agent) holdBack(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("removing the CNI configuration of an earlier boot: %w", err)
 	}
+	a.stale = true
 	klog.FromContext(ctx).Info("Removed the CNI configuration of an earlier boot until the pod network is right", "dir", a.o.ConfDir, "file", name)
 	return nil
 }

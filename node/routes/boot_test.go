@@ -47,10 +47,16 @@ func TestConfOfAnEarlierBoot(t *testing.T) {
 		w.start(t)
 		later(20 * time.Second)
 		w.mustHaveConf(t, false)
+		if conditions, _ := w.cluster.written(); conditions != "True NotMadeInThisBoot" {
+			t.Errorf("conditions %q", conditions)
+		}
 
 		w.hns.NoAdapters = false
 		later(time.Minute)
 		w.mustBeRight(t)
+		if conditions, _ := w.cluster.written(); !strings.HasSuffix(conditions, "False RoutesReady") {
+			t.Errorf("conditions %q", conditions)
+		}
 		mark, err := os.ReadFile(filepath.Join(w.conf, bootMark))
 		if err != nil || string(mark) != "7\n" {
 			t.Errorf("the mark is %q, %v", mark, err)

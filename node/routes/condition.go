@@ -35,6 +35,21 @@ func (a *agent) publish(ctx context.Context, status keep.Status) error {
 	return nil
 }
 
+// unavailable sets the node's condition once after a reboot, if the pod network is not right at once: until then the condition that an
+// earlier boot left said that it is.
+func (a *agent) unavailable(ctx context.Context, cause error) {
+	if !a.stale || a.written != "" {
+		return
+	}
+	condition := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NotMadeInThisBoot",
+		Message: "the node has rebooted, and its pod network is not right yet: " + cause.Error()}
+	if err := a.cluster.SetCondition(ctx, condition); err != nil {
+		klog.FromContext(ctx).V(2).Info("The node's network condition is of an earlier boot", "err", err.Error()) // tried again with the next pass
+		return
+	}
+	a.written = string(condition.Status)
+}
+
 // refusals returns the reasons of the routes that must not exist, each once.
 func refusals(status keep.Status) []string {
 	var reasons []string
