@@ -99,9 +99,9 @@ func (p *planner) containerd(n Node) supervise.Process {
 // windowsNode adds the processes of a Windows node. The emulated host's own parts are Linux programs; what an administrator would
 // install on Windows runs under Wine.
 func (p *planner) windowsNode(n Node) {
-	add := func(name, path string, env []string, wait []supervise.Condition, args ...string) {
-		p.add(supervise.Process{Name: n.Name + "/" + name, Node: n.Name, Path: path, Args: args, Env: env, Netns: p.netns(n.Name),
-			Log: p.l.NodeLog(n.Name, name), WaitFor: wait, Follows: p.follows(n, path)})
+	node := func(name, path string, env []string, wait []supervise.Condition, args ...string) supervise.Process {
+		return supervise.Process{Name: n.Name + "/" + name, Node: n.Name, Path: path, Args: args, Env: env, Netns: p.netns(n.Name),
+			Log: p.l.NodeLog(n.Name, name), WaitFor: wait, Follows: p.follows(n, path)}
 	}
 
 	windowsHost := hostOf(p.l, p.c, n)
@@ -115,21 +115,24 @@ func (p *planner) windowsNode(n Node) {
 			p.add(p.containerd(n))
 			wait = []supervise.Condition{{Path: containerdSocket(p.l, n), Dial: true}}
 		}
-		add(part.Name, part.Path, part.Env, wait, part.Args...)
+		p.add(node(part.Name, part.Path, part.Env, wait, part.Args...))
 		listens[part.Name] = supervise.Condition{TCP: part.Listens, Netns: p.netns(n.Name)}
 	}
 
+	// A node is installed when its cluster is there. From then on its programs start with Windows, whatever can be reached then.
 	program := func(name string, wait []supervise.Condition, exe string, args ...string) {
-		add(name, p.tools.Loader, p.tools.Env(windowsHost.Prefix()), wait, append([]string{exe}, args...)...)
+		made := node(name, p.tools.Loader, p.tools.Env(windowsHost.Prefix()), wait, append([]string{exe}, args...)...)
+		made.WaitOnce = []supervise.Condition{p.apiReady()}
+		p.add(made)
 	}
 	hns, cri := listens["hnsd"], listens["cri"]
 
-	program("kubelet", []supervise.Condition{p.apiReady(), cri, hns},
+	program("kubelet", []supervise.Condition{cri, hns},
 		`C:\k\kubelet.exe`, `--config=C:\etc\kubernetes\kubelet.json`, `--kubeconfig=C:\etc\kubernetes\kubelet.kubeconfig`,
 		"--hostname-override="+n.Name, "--node-ip="+n.Address.String(), `--root-dir=C:\var\lib\kubelet`, `--registry-config=C:\etc\containerd\certs.d`, "--v=2")
-	program("kube-proxy", []supervise.Condition{p.apiReady(), hns},
+	program("kube-proxy", []supervise.Condition{hns},
 		`C:\k\kube-proxy.exe`, `--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override="+n.Name)
-	program("routes", []supervise.Condition{p.apiReady(), hns},
+	program("routes", []supervise.Condition{hns},
 		`C:\k\porthole.exe`, append(p.routesArgs(n, `C:\etc\kubernetes\routes.kubeconfig`), `--cni-conf-dir=C:\etc\cni\net.d`)...)
 }
 

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/host"
@@ -18,7 +20,7 @@ import (
 
 // profiles of a reboot: what HNS keeps and loses beside, or in spite of, its defaults.
 var profiles = map[string]serve.RebootRequest{
-	"listed":  {Keep: []string{"Namespace", "Attachment", "Rule"}},
+	"listed":  {Keep: []string{"Namespace", "Attachment", "Rule", "Forwarding"}},
 	"default": {},
 	"all":     {Lose: []string{"Network", "Endpoint", "LoadBalancer", "SdnRoute"}},
 }
@@ -31,16 +33,18 @@ func rebootCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reboot NAME",
 		Short: "Reboot a host, with what that does to HNS, addresses and services",
-		Long: `Reboots a host on its own. Its Windows services are told and stop in their order (--power-cut: none
-is); all programs end; routes that programs made are gone; the registry has another BootId; and HNS keeps or
-loses objects as --profile, --keep and --lose say. Then its processes and automatic services start again.
+		Long: `Reboots a host, also a Windows node of a local cluster. Its Windows services are told and stop in their order (--power-cut: none
+is); all programs and containers end; routes that programs made are gone; the registry has another BootId; and HNS keeps or
+loses objects as --profile, --keep and --lose say. Then its processes and automatic services start again. The nodes of a local
+cluster have no services: their programs end as if the power were cut, and the cluster's supervisor starts them again. The command
+returns when they may start, and with --dhcp-late when the host has its address.
 
 Profiles, none of them verified on real Windows: ` + "`listed`" + ` keeps everything; ` + "`default`" + ` lists all objects and loses namespaces, the
-places of endpoints in them, and the rules behind load balancers; ` + "`all`" + ` loses every object.
+places of endpoints in them, the rules behind load balancers, and that interfaces forward packets; ` + "`all`" + ` loses every object.
 --keep and --lose name: ` + strings.Join(serve.RebootThings(), ", ") + `.`,
-		Example: `  porthole host reboot h1
+		Example: `  porthole host reboot win01
   porthole host reboot h1 --profile all --dhcp-late 20s
-  porthole host reboot h1 --keep Rule --lose RemoteEndpoint -o json`,
+  porthole host reboot win01 --keep Rule --lose RemoteEndpoint -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			base, known := profiles[profile]
@@ -49,20 +53,11 @@ places of endpoints in them, and the rules behind load balancers; ` + "`all`" + 
 			}
 			r.HNS = merge(base, r.HNS)
 			r.Late = late > 0
-			_, h, err := o.change("rebooting a host", args[0])
+			s, h, err := o.change("rebooting a host", args[0])
 			if err != nil {
 				return err
 			}
-
-			if !h.Standalone {
-				return fmt.Errorf("host %s belongs to a cluster, whose supervisor starts its programs: only a host of `porthole host create` can be rebooted", h.Name)
-			}
-			release, err := supervise.Hold(runDir(h))
-			if err != nil {
-				return fmt.Errorf("rebooting host %s: %w", h.Name, err)
-			}
-			done, err := h.Reboot(c.Context(), r)
-			release()
+			done, err := reboot(c.Context(), s, h, r)
 			if err != nil {
 				return err
 			}
@@ -86,6 +81,23 @@ places of endpoints in them, and the rules behind load balancers; ` + "`all`" + 
 	c.Flags().BoolVar(&r.PowerCut, "power-cut", false, "end everything at once: no service is told")
 	c.Flags().DurationVar(&late, "dhcp-late", 0, "how long after its programs start the host gets its address")
 	return c
+}
+
+// reboot reboots a host while its supervisor starts none of its processes.
+func reboot(ctx context.Context, s host.Store, h host.Host, o host.RebootOptions) (host.Rebooted, error) {
+	if h.OS != "windows" {
+		return host.Rebooted{}, fmt.Errorf("host %s is a Linux node: only Windows hosts can be rebooted", h.Name)
+	}
+	dir, node := runDir(h), ""
+	if !h.Standalone {
+		dir, node = cluster.Layout{Dir: s.Dir}.RunDir(), h.Name
+	}
+	release, err := supervise.Hold(ctx, dir, node)
+	if err != nil {
+		return host.Rebooted{}, fmt.Errorf("rebooting host %s: %w", h.Name, err)
+	}
+	defer release()
+	return h.Reboot(ctx, o)
 }
 
 // merge adds what was asked for to a profile; the former wins.

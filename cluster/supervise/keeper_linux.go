@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -80,10 +81,14 @@ func (k *keeper) run(ctx context.Context) {
 			if !k.await(ctx) {
 				return
 			}
-			if err := k.start(); err != nil {
+			held, err := k.startUnlessHeld()
+			switch {
+			case held:
+				continue // what it waited for may have ended by now
+			case err != nil:
 				k.state.LastExit = err.Error()
 				logger.Error(err, "Starting a process")
-			} else {
+			default:
 				logger.Info("Started a process", "pid", k.state.PID)
 			}
 		} else {
@@ -118,9 +123,51 @@ func (k *keeper) run(ctx context.Context) {
 	}
 }
 
-// await returns true once all conditions of the process hold, and false if the context ends first.
+// conditions are those of the next start.
+func (k *keeper) conditions() []Condition {
+	if !k.state.Started.IsZero() {
+		return k.process.WaitFor
+	}
+	return append(slices.Clone(k.process.WaitOnce), k.process.WaitFor...)
+}
+
+// startUnlessHeld starts the process, or reports that a Hold is in force.
+func (k *keeper) startUnlessHeld() (held bool, err error) {
+	done, ok, err := k.mayStart()
+	if err != nil || !ok {
+		return err == nil, err
+	}
+	defer done()
+	return false, k.start()
+}
+
+// held waits for the end of a Hold, and returns false if the context ends first.
+func (k *keeper) held(ctx context.Context) bool {
+	for first := true; ; first = false {
+		done, ok, err := k.mayStart()
+		if ok {
+			done()
+		}
+		if ok || err != nil { // an error shows again at the start
+			return ctx.Err() == nil
+		}
+		if first {
+			k.enter(ctx, "waiting", "the end of a reboot")
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// await returns true once no Hold is in force and all conditions of the process hold, and false if the context ends first.
 func (k *keeper) await(ctx context.Context) bool {
-	for _, c := range k.process.WaitFor {
+	if !k.held(ctx) {
+		return false
+	}
+	for _, c := range k.conditions() {
 		for first := true; !c.Holds(); first = false {
 			if first {
 				k.enter(ctx, "waiting", c.String())

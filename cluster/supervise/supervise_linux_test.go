@@ -141,6 +141,57 @@ func TestFollowerIsStartedAnew(t *testing.T) {
 	w.state("b", func(s State) bool { return running(s) && s.PID != b.PID && s.Leader != a.PID })
 }
 
+// While a node is held, its processes that end stay away, and those of others come back.
+func TestHold(t *testing.T) {
+	held, other := sleeper("n/a"), sleeper("m/a")
+	held.Node, other.Node = "n", "m"
+	w := newWorld(t, held, other)
+	a, b := w.state("n/a", running), w.state("m/a", running)
+	release, err := Hold(t.Context(), w.dir, "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range []int{a.PID, b.PID} {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	w.state("m/a", func(s State) bool { return running(s) && s.PID != b.PID })
+	if s := w.state("n/a", func(s State) bool { return s.Phase == "waiting" }); s.PID != 0 {
+		t.Errorf("started while it is held: %+v", s)
+	}
+	release()
+	w.state("n/a", func(s State) bool { return running(s) && s.PID != a.PID })
+}
+
+func TestHoldWithoutSupervisor(t *testing.T) {
+	if _, err := Hold(t.Context(), t.TempDir(), ""); err == nil {
+		t.Error("a folder without a supervisor can be held")
+	}
+}
+
+// What an installation waits for does not keep a later start back.
+func TestWaitsOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "there")
+	p := sleeper("a")
+	p.WaitOnce = []Condition{{Path: file}}
+	w := newWorld(t, p)
+	w.state("a", func(s State) bool { return s.Phase == "waiting" && s.Waiting == file })
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+
+	first := w.state("a", running)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(first.PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.state("a", func(s State) bool { return running(s) && s.PID != first.PID })
+}
+
 func TestProgramThatDoesNotExist(t *testing.T) {
 	w := newWorld(t, Process{Name: "a", Path: "/no/such/program"})
 	s := w.state("a", func(s State) bool { return s.Restarts > 0 })

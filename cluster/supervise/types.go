@@ -20,6 +20,8 @@ type Process struct {
 	Log string `json:"log"`
 	// WaitFor must all hold before each start.
 	WaitFor []Condition `json:"waitFor,omitempty"`
+	// WaitOnce must hold before the first start only.
+	WaitOnce []Condition `json:"waitOnce,omitempty"`
 	// Removes are files that must not exist when the process starts, such as sockets of an earlier one.
 	Removes []string `json:"removes,omitempty"`
 	// Follows names a process that this one needs without noticing its end: this one starts once that one runs, and is killed

@@ -69,6 +69,22 @@ func (s *IPStack) SetForwarding(index int, six, on bool) error {
 	return s.stack(func(c *nftables.Conn) error { return setMember(c, forwardingSet(six), index, on) })
 }
 
+// ForgetForwarding switches forwarding off for all interfaces, and returns how often it was on, each family for itself.
+func (s *IPStack) ForgetForwarding() (n int, err error) {
+	err = s.stack(func(c *nftables.Conn) error {
+		for _, set := range []string{forwarding4, forwarding6} {
+			elems, err := c.GetSetElements(stackSet(set))
+			if err != nil {
+				return err
+			}
+			n += len(elems)
+			c.FlushSet(stackSet(set))
+		}
+		return c.Flush()
+	})
+	return n, err
+}
+
 // markSwitched lets packets pass a bridge whose network is an overlay.
 func (s *IPStack) markSwitched(index int) error {
 	return s.stack(func(c *nftables.Conn) error { return setMember(c, switched, index, true) })

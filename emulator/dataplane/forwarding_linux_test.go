@@ -57,6 +57,14 @@ func TestForwarding(t *testing.T) {
 		t.Errorf("setting one that does not exist: %v", err)
 	}
 
+	// A reboot of the host takes the settings away.
+	if n, err := w.a.dp.ForgetForwarding(); err != nil || n != 4 {
+		t.Errorf("forgot %d settings, %v", n, err)
+	}
+	beyond(nothing)
+	w.a.forward(true)
+	beyond(all)
+
 	// A restart of HNS changes nothing; another adapter does.
 	again, err := New(Options{Netns: w.path("a")})
 	must(t, err)

@@ -5,20 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"strconv"
 	"syscall"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/scm"
-	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -26,7 +19,7 @@ import (
 type RebootOptions struct {
 	// HNS is what its Host Networking Service keeps and loses.
 	HNS      serve.RebootRequest
-	PowerCut bool // no service is told
+	PowerCut bool // no service is told; always so on a node of a cluster
 	// Late: the host's address is not there yet when its programs start. Rebooted.Arrive brings it.
 	Late bool
 }
@@ -40,21 +33,22 @@ type Rebooted struct {
 	Arrive func() error `json:"-"`
 }
 
-// Reboot plays the reboot of a running host that has a service manager up to the moment at which its processes start again: services are told, all
-// programs end, HNS loses what it loses, routes that programs made are gone, and the registry has the number of the next
-// boot. Whoever keeps the host's processes running must not do so meanwhile, and starts them again afterwards.
+// Reboot plays the reboot of a running host up to the moment at which its processes start again: services are told, all programs and
+// containers end, the registry has the number of the next boot, HNS loses what it loses, and routes and settings of interfaces that
+// programs made are gone. Whoever keeps the host's processes running must not do so meanwhile, and starts them again afterwards.
+// A node of a cluster has no service manager: there everything ends as if the power were cut.
 //
 // The machine's clock and processor times go on: they are Linux's.
 func (h Host) Reboot(ctx context.Context, o RebootOptions) (r Rebooted, err error) {
 	steps := []func() error{
 		func() error {
-			if !o.PowerCut {
+			if h.Standalone && !o.PowerCut {
 				r.Services, err = h.stopServices()
 			}
 			return err
 		},
-		func() error { r.BootID, err = h.nextBoot(ctx); return err },
-		func() error { return h.endPrograms(ctx) },
+		func() error { return h.powerOff(ctx) },
+		func() error { r.BootID, err = h.Prefix().NextBoot(); return err },
 		func() error { r.Lost, err = h.rebootHNS(ctx, o.HNS); return err },
 		func() error { return platform.InNetns(platform.NetnsPath(h.Netns), dropRoutes) },
 		func() error {
@@ -72,49 +66,6 @@ func (h Host) Reboot(ctx context.Context, o RebootOptions) (r Rebooted, err erro
 		}
 	}
 	return r, nil
-}
-
-var bootID = regexp.MustCompile(`"BootId"=dword:([0-9a-f]{8})`)
-
-const prefetchKey = `HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`
-
-// nextBoot counts the number by which Windows tells its boots apart.
-func (h Host) nextBoot(ctx context.Context) (uint32, error) {
-	hive, err := os.ReadFile(filepath.Join(h.Prefix().Dir, "system.reg"))
-	if err != nil {
-		return 0, fmt.Errorf("reading the number of this boot: %w", err)
-	}
-	var last uint64
-	for _, found := range bootID.FindAllSubmatch(hive, -1) { // the last one holds
-		if last, err = strconv.ParseUint(string(found[1]), 16, 32); err != nil {
-			return 0, fmt.Errorf("reading the number of this boot: %w", err)
-		}
-	}
-
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	cmd, err := h.Program(ctx, "reg", "add", prefetchKey, "/v", "BootId", "/t", "REG_DWORD", "/d", strconv.FormatUint(last+1, 10), "/f")
-	if err == nil {
-		err = platform.StartInNetns(platform.NetnsPath(h.Netns), cmd)
-	}
-	if err == nil {
-		err = cmd.Wait()
-	}
-	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return 0, fmt.Errorf("writing the number of the next boot: %w", err)
-	}
-	return uint32(last + 1), nil
-}
-
-// endPrograms ends the host's wineserver, which writes the registry and takes all its programs along.
-func (h Host) endPrograms(ctx context.Context) error {
-	tools, err := wine.Find()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	return tools.StopServer(ctx, h.Prefix())
 }
 
 // rebootHNS has HNS forget what it would.

@@ -6,9 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/lab"
@@ -52,28 +49,17 @@ func deleteNetns(names []string) error {
 
 // killInNetns ends all processes of the namespaces and waits until they are gone.
 func killInNetns(names []string) error {
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		left := 0
+	return killWhile(strings.Join(names, ", "), func() ([]int, error) {
+		var all []int
 		for _, name := range names {
 			pids, err := platform.NetnsPids(platform.NetnsPath(name))
 			if err != nil {
-				return err
+				return nil, err
 			}
-			pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() })
-			for _, pid := range pids {
-				if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-					return fmt.Errorf("killing pid %d: %w", pid, err)
-				}
-			}
-			left += len(pids)
+			all = append(all, slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() })...)
 		}
-		if left == 0 {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%d processes in %s do not end", left, strings.Join(names, ", "))
-		}
-	}
+		return all, nil
+	})
 }
 
 // removeFolder removes nothing through a mount.

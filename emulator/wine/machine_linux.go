@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 )
 
 // hardwareConfig is the key under which Windows keeps the identifier of the machine, in braces and lower case (upstream's kubelet,
@@ -29,9 +31,35 @@ func (p Prefix) SetMachine(name string) error {
 	return nil
 }
 
+var bootNumber = regexp.MustCompile(`"BootId"=dword:([0-9a-f]{8})`)
+
+// NextBoot counts the number by which Windows tells its boots apart, and returns it. No program of the prefix may run.
+func (p Prefix) NextBoot() (uint32, error) {
+	hive := filepath.Join(p.Dir, "system.reg")
+	text, err := os.ReadFile(hive)
+	if err != nil {
+		return 0, fmt.Errorf("reading the number of the last boot: %w", err)
+	}
+	var last uint64
+	for _, found := range bootNumber.FindAllSubmatch(text, -1) { // the last one holds
+		if last, err = strconv.ParseUint(string(found[1]), 16, 32); err != nil {
+			return 0, fmt.Errorf("reading the number of the last boot: %w", err)
+		}
+	}
+	next := uint32(last) + 1
+	if err := appendFile(hive, bootRegistry(next)); err != nil {
+		return 0, fmt.Errorf("writing the number of the next boot: %w", err)
+	}
+	return next, nil
+}
+
+func bootRegistry(number uint32) string {
+	return fmt.Sprintf("\n[System\\\\CurrentControlSet\\\\Control\\\\Session Manager\\\\Memory Management\\\\PrefetchParameters]\n\"BootId\"=dword:%08x\n", number)
+}
+
 func machineRegistry(name string) string {
 	id := sha256.Sum256([]byte("porthole machine " + name))
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // version 4, variant 1 (RFC 9562), as hypervisors make them
 	return fmt.Sprintf("\n[%s]\n\"LastConfig\"=\"{%x-%x-%x-%x-%x}\"\n", hardwareConfig, id[:4], id[4:6], id[6:8], id[8:10], id[10:16]) +
-		"\n[System\\\\CurrentControlSet\\\\Control\\\\Session Manager\\\\Memory Management\\\\PrefetchParameters]\n\"BootId\"=dword:00000001\n"
+		bootRegistry(1)
 }

@@ -236,7 +236,7 @@ var startAndStop = []scenario{
 			s.quiet()
 			s.proxy.Kill()
 			s.must(lab.NextBoot(s.ctx, s.host))
-			s.must(s.host.HNS.Control(s.ctx, "POST", "/reboot", fault{"keep": []string{"Namespace", "Attachment"}}, nil))
+			s.must(s.host.HNS.Control(s.ctx, "POST", "/reboot", fault{"keep": []string{"Namespace", "Attachment", "Forwarding"}}, nil))
 			s.start()
 			// Probes would find what is lost over TCP; nothing but a replacement finds it over UDP.
 			s.must(wait.For(s.ctx, 20*time.Second, "the DNS port to answer", func(ctx) error {

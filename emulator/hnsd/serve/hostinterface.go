@@ -15,6 +15,7 @@ import (
 type interfaces interface {
 	Interface(index int, six bool) (dataplane.Interface, error)
 	SetForwarding(index int, six, on bool) error
+	ForgetForwarding() (n int, err error)
 }
 
 // hostInterface answers wire.Interface. The codes are those of GetIpInterfaceEntry and SetIpInterfaceEntry.

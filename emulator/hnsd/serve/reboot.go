@@ -19,7 +19,8 @@ import (
 )
 
 // RebootRequest plays what a reboot of the host does to HNS. HNS keeps its objects in a store, and what carries their packets is gone.
-// Keep and Lose name things that differ from the defaults: a kind of hnsd.KindNames, rebootAttachments or rebootRules.
+// Keep and Lose name things that differ from the defaults: a kind of hnsd.KindNames, rebootAttachments, rebootRules or
+// rebootForwarding.
 type RebootRequest struct {
 	Keep []string `json:"keep,omitempty"`
 	Lose []string `json:"lose,omitempty"`
@@ -36,10 +37,12 @@ const (
 	rebootAttachments = "Attachment"
 	// rebootRules are what carries the packets of load balancers. Without it they are listed and serve nobody (microsoft/wcnscripts#24).
 	rebootRules = "Rule"
+	// rebootForwarding is that interfaces forward packets in transit, which programs have set.
+	rebootForwarding = "Forwarding"
 )
 
 // rebootLoses are the things that a reboot loses unless they are kept (all unverified, no. 16). The host's own namespace always stays.
-var rebootLoses = []string{hnsd.Namespace.String(), rebootAttachments, rebootRules}
+var rebootLoses = []string{hnsd.Namespace.String(), rebootAttachments, rebootRules, rebootForwarding}
 
 // lostInReboot gives the things that a request loses, in the spelling of RebootThings.
 func lostInReboot(q RebootRequest) (map[string]bool, error) {
@@ -64,7 +67,9 @@ func lostInReboot(q RebootRequest) (map[string]bool, error) {
 }
 
 // RebootThings are what a reboot can keep or lose.
-func RebootThings() []string { return append(hnsd.KindNames(), rebootAttachments, rebootRules) }
+func RebootThings() []string {
+	return append(hnsd.KindNames(), rebootAttachments, rebootRules, rebootForwarding)
+}
 
 // reboot carries out a request. Calls are refused meanwhile, as while the service starts; afterwards every handle and every
 // registration of programs has ended, and nobody was notified of what was lost.
@@ -76,6 +81,9 @@ func (s *Service) reboot(ctx context.Context, q RebootRequest) (RebootStatus, er
 	s.life.enter("starting")
 	s.subscribers.endAll()
 	counts, err := s.loseInReboot(ctx, lost)
+	if host, ok := s.plane.(interfaces); ok && err == nil && lost[rebootForwarding] {
+		counts[rebootForwarding], err = host.ForgetForwarding()
+	}
 	s.handles.forget()
 	s.life.enter("running")
 	s.life.mu.Lock()
@@ -94,7 +102,7 @@ func (s *Service) loseInReboot(ctx context.Context, lost map[string]bool) (map[s
 	_, err := s.commit(ctx, func(state *hnsd.State) (*hnsd.State, error) {
 		next := state
 		for _, kind := range slices.Sorted(maps.Keys(lost)) {
-			if !lost[kind] || kind == rebootAttachments || kind == rebootRules {
+			if !lost[kind] || !slices.Contains(hnsd.KindNames(), kind) {
 				continue
 			}
 			var err error
@@ -108,7 +116,7 @@ func (s *Service) loseInReboot(ctx context.Context, lost map[string]bool) (map[s
 				return nil, err
 			}
 		}
-		return next, nil
+		return withoutNetns(next), nil
 	})
 	if err != nil || !lost[rebootRules] {
 		return counts, err
@@ -119,6 +127,17 @@ func (s *Service) loseInReboot(ctx context.Context, lost map[string]bool) (map[s
 		counts[rebootRules]++
 	}
 	return counts, errors.Join(s.saveLoss(), s.reapply(ctx))
+}
+
+// withoutNetns lets the namespaces that HNS keeps stand for none of Linux if theirs is gone, as those of containers are when the host
+// reboots. The data plane makes one for each.
+func withoutNetns(state *hnsd.State) *hnsd.State {
+	for _, o := range state.List(hnsd.Namespace) {
+		if _, err := os.Lstat(o.Path); o.Path != "" && errors.Is(err, os.ErrNotExist) {
+			state = state.Bind(o.ID, "")
+		}
+	}
+	return state
 }
 
 // rebootHost answers POST /reboot.
