@@ -103,6 +103,10 @@ bench-proxy: deps build upstream-proxy ## the service proxy beside upstream's ku
 test-builds: deps build ## a cluster of Windows Server 2022 and 2025: which image runs on which node
 	@PORTHOLE_LAB_BUILDS=20348,26100 go test -count=1 -timeout 10m -v -run 'TestMixedBuilds|TestImages' ./test/lab
 
+.PHONY: test-reboot
+test-reboot: deps build ## a Windows node reboots, with all that HNS may lose or keep; its pods come back
+	@PORTHOLE_LAB_REBOOTS=all go test -count=1 -timeout 10m -v -run 'TestReboot|TestProxyRestart' ./test/lab
+
 .PHONY: test-peers
 test-peers: deps build upstream-proxy ## upstream's kube-proxy.exe shows each documented failure, ours does not
 	@go test -count=1 -timeout 60m -v ./test/peers -args -upstream -thorough

@@ -164,13 +164,23 @@ func TestProxyRestart(t *testing.T) {
 	}
 }
 
-// settledWrites waits until what earlier tests changed has reached the host: no write for three seconds.
+// settledWrites waits until what earlier changes asked for has reached the host: no pod is being deleted, kube-proxy has nothing to
+// write, and nobody has written for three seconds. The check of `porthole up` leaves pods that go away long after it has returned.
 func settledWrites(t *testing.T, host string) string {
 	t.Helper()
 	last, since := writes(t, host), time.Now()
-	wait.NoError(t, 60*time.Second, "an end of the writes to HNS", func() error {
+	wait.NoError(t, 90*time.Second, "an end of the writes to HNS", func() error {
 		if now := writes(t, host); now != last {
 			last, since = now, time.Now()
+		}
+		out, err := kubectlErr("get", "pods", "-A", "-o", "jsonpath={range .items[?(@.metadata.deletionTimestamp)]}{.metadata.name} {end}")
+		if err != nil || strings.TrimSpace(out) != "" {
+			since = time.Now()
+			return fmt.Errorf("pods are being deleted: %s %v", out, err)
+		}
+		if out, code := diffOf(t, host); code != 0 {
+			since = time.Now()
+			return fmt.Errorf("kube-proxy has something to write: %s", out)
 		}
 		if quiet := time.Since(since); quiet < 3*time.Second {
 			return fmt.Errorf("the last write to HNS was %s ago: %s", quiet, last)
