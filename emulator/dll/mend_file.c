@@ -162,28 +162,26 @@ static NTSTATUS NTAPI nt_open_file(HANDLE *file, ULONG access, OBJECT_ATTRIBUTES
 	return status;
 }
 
-static NTSTATUS NTAPI query_attributes(OBJECT_ATTRIBUTES *name, void *info)
+static NTSTATUS query(OBJECT_ATTRIBUTES *name, void *info, query_name original, BOOL full)
 {
 	struct path p;
 	NTSTATUS status = 0;
 
 	name = by_letter(name, &p);
-	if (!link_query(name, info, FALSE))
-		status = ((query_name)basic_original)(name, info);
+	if (!link_query(name, info, full))
+		status = original(name, info);
 	release(&p);
 	return status;
 }
 
+static NTSTATUS NTAPI query_attributes(OBJECT_ATTRIBUTES *name, void *info)
+{
+	return query(name, info, (query_name)basic_original, FALSE);
+}
+
 static NTSTATUS NTAPI query_full_attributes(OBJECT_ATTRIBUTES *name, void *info)
 {
-	struct path p;
-	NTSTATUS status = 0;
-
-	name = by_letter(name, &p);
-	if (!link_query(name, info, TRUE))
-		status = ((query_name)full_original)(name, info);
-	release(&p);
-	return status;
+	return query(name, info, (query_name)full_original, TRUE);
 }
 
 #define VOLUMES "paths below \\\\?\\Volume{GUID}\\ are not found"

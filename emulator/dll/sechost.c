@@ -528,13 +528,16 @@ BOOL WINAPI ControlService(SC_HANDLE service, DWORD control, SERVICE_STATUS *to)
 	return result(error);
 }
 
-/* read_list answers with records: name, display name, status. */
-static BOOL read_list(WCHAR *answer, SC_ENUM_TYPE level, struct buffer *b, DWORD *needed, DWORD *returned)
+/* read_list returns the records that ask answered with, or its error: name, display name, status. Each becomes a structure of
+ * size each. It frees the answer. */
+static BOOL read_list(DWORD error, WCHAR *answer, size_t each, struct buffer *b, DWORD *needed, DWORD *returned)
 {
 	WCHAR *rest, *p;
 	DWORD count = 0;
-	size_t each = level == SC_ENUM_PROCESS_INFO ? sizeof(ENUM_SERVICE_STATUS_PROCESSW) : sizeof(ENUM_SERVICE_STATUSW), i;
+	size_t i;
 
+	if (error)
+		return result(error);
 	for (p = answer; p && *p; p++)
 		count += *p == RECORD;
 	b->used = count * each;
@@ -547,6 +550,7 @@ static BOOL read_list(WCHAR *answer, SC_ENUM_TYPE level, struct buffer *b, DWORD
 		if ((i + 1) * each <= b->room)
 			memcpy(b->start + i * each, &e, each); /* the longer structure begins with the shorter */
 	}
+	LocalFree(answer);
 	*needed = b->used > b->room ? (DWORD)b->used : 0;
 	*returned = b->used > b->room ? 0 : count;
 	return result(b->used > b->room ? ERROR_MORE_DATA : ERROR_SUCCESS);
@@ -560,18 +564,13 @@ BOOL WINAPI EnumServicesStatusExW(SC_HANDLE manager, SC_ENUM_TYPE level, DWORD t
 	struct text t = { 0 };
 	WCHAR *answer;
 	DWORD error;
-	BOOL ok;
 
 	if (!p)
 		return WINE(EnumServicesStatusExW, manager, level, type, state, to, size, needed, returned, resume, group);
 	put_number(&t, type);
 	put_number(&t, state);
 	error = ask(L"list", NULL, &t, &answer);
-	if (error)
-		return result(error);
-	ok = read_list(answer, SC_ENUM_PROCESS_INFO, &b, needed, returned);
-	LocalFree(answer);
-	return ok;
+	return read_list(error, answer, sizeof(ENUM_SERVICE_STATUS_PROCESSW), &b, needed, returned);
 }
 
 BOOL WINAPI EnumDependentServicesW(SC_HANDLE service, DWORD state, ENUM_SERVICE_STATUSW *to, DWORD size, DWORD *needed, DWORD *returned)
@@ -581,17 +580,12 @@ BOOL WINAPI EnumDependentServicesW(SC_HANDLE service, DWORD state, ENUM_SERVICE_
 	struct text t = { 0 };
 	WCHAR *answer;
 	DWORD error;
-	BOOL ok;
 
 	if (!p)
 		return WINE(EnumDependentServicesW, service, state, to, size, needed, returned);
 	put_number(&t, state);
 	error = ask(L"dependents", p->name, &t, &answer);
-	if (error)
-		return result(error);
-	ok = read_list(answer, (SC_ENUM_TYPE)-1, &b, needed, returned);
-	LocalFree(answer);
-	return ok;
+	return read_list(error, answer, sizeof(ENUM_SERVICE_STATUSW), &b, needed, returned);
 }
 
 /* ---- being a service ---- */
