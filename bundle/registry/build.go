@@ -53,6 +53,8 @@ func buildAll(s store, programs string) error {
 	return nil
 }
 
+// build writes the image under three kinds of tags: "linux", one for each build of Windows, and "1" for all variants together,
+// as images for several systems are published. The variant of oldTag is not among those of "1".
 func (i image) build(s store, programs string) error {
 	var all []v1.Descriptor
 	if i.linux != "" {
@@ -173,6 +175,8 @@ func windowsLayer(program, entry string) ([]byte, error) {
 	return layer(program, "Files/"+entry, []string{"Files", "Hives"})
 }
 
+// layer returns a layer with a program and empty folders. All times are zero, so that the digest of the same content is always
+// the same.
 func layer(program, at string, dirs []string) ([]byte, error) {
 	content, err := os.ReadFile(program)
 	if err != nil {

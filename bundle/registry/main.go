@@ -64,6 +64,8 @@ func run(ctx context.Context, args []string) error {
 	return fmt.Errorf("no command %q\n%s", args[0], usage)
 }
 
+// serve serves the store until ctx ends, and then gives requests under way 3 s. The listener is opened inside the network
+// namespace; the server itself needs to be in none.
 func serve(ctx context.Context, address, netns string, s store) error {
 	var listener net.Listener
 	err := inNetns(netns, func() (err error) {

@@ -119,6 +119,7 @@ func (s store) tags(name string) ([]string, error) {
 	return tags, nil
 }
 
+// repositories returns the names of the repositories that have a tag.
 func (s store) repositories() ([]string, error) {
 	root := filepath.Join(s.dir, "repositories")
 	names := []string{}

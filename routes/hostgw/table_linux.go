@@ -70,6 +70,8 @@ func (t *linuxTable) uplink() (netlink.Link, []netip.Prefix, error) {
 	return link, onLink, nil
 }
 
+// List returns the routes of the main table that are ours, by their protocol number, and those of others that lead into the
+// range of the pods, because ours must not replace them.
 func (t *linuxTable) List() ([]table.Route, []netip.Prefix, error) {
 	_, onLink, err := t.uplink()
 	if err != nil {

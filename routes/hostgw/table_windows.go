@@ -50,6 +50,8 @@ func (t *windowsTable) uplink() (winipcfg.LUID, []netip.Prefix, error) {
 	return 0, nil, fmt.Errorf("no adapter of this host has the node's address %s", t.self)
 }
 
+// List returns the routes inside the range of the pods that have a next hop. Windows does not keep who made a route, so ours are
+// known by their interface and their metric of zero.
 func (t *windowsTable) List() ([]table.Route, []netip.Prefix, error) {
 	luid, onLink, err := t.uplink()
 	if err != nil {
