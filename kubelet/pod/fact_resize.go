@@ -77,8 +77,8 @@ func (s *State) agreed() Resize {
 // running containers were made with, and what it asks for where that is not known.
 type Recalled struct{ Note *Resize }
 
-// take gives the pod the resources of the note. A pod without a note may have been started by upstream's kubelet or by one that
-// could not write its note; its running containers then say what they were made with.
+// take gives the pod the resources of the note. A pod that was never resized has none. Then its running containers say what they were
+// made with, because the spec may have changed while no kubelet ran.
 func (f Recalled) take(s *State, _ time.Time) {
 	if s.ResizeStep() != ReadResizeNote {
 		return
