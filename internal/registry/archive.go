@@ -18,8 +18,8 @@ import (
 	"porthole.dev/porthole/internal/winbuild"
 )
 
-// WriteArchive writes selected images as an OCI image layout in a tar file, which containerd, ctr and docker can import. progress, which
-// may be nil, is called with the bytes that were written so far.
+// WriteArchive writes selected images as an OCI image layout in a tar file, which containerd, ctr and docker can import. progress is
+// called with the number of bytes written so far; it may be nil.
 func WriteArchive(ctx context.Context, w io.Writer, selections []*Selection, progress func(done int64)) error {
 	a := &archiveWriter{tar: tar.NewWriter(w), written: map[digest.Digest]bool{}, progress: progress}
 
@@ -29,7 +29,7 @@ func WriteArchive(ctx context.Context, w io.Writer, selections []*Selection, pro
 		top.Annotations = map[string]string{images.AnnotationImageName: s.Image.Name, v1.AnnotationRefName: refName(s.Image.Name)}
 		index.Manifests = append(index.Manifests, top)
 	}
-	// These two first, so that who reads the file from its start knows what comes.
+	// These two come first, so that a program that reads the file from its start knows what follows.
 	for _, f := range []struct {
 		name string
 		of   any
@@ -121,7 +121,7 @@ func (a *archiveWriter) layer(ctx context.Context, from *Image, d v1.Descriptor)
 	case n < d.Size:
 		return fmt.Errorf("fetching layer %s of image %s: the registry sent %d of %d bytes", d.Digest, from.Name, n, d.Size)
 	case !sum.Verified():
-		return fmt.Errorf("fetching layer %s of image %s: the registry sent something else", d.Digest, from.Name)
+		return fmt.Errorf("fetching layer %s of image %s: what the registry sent has another digest", d.Digest, from.Name)
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func ReadArchive(file io.ReadSeeker) ([]Archived, error) {
 	}
 	data, err := a.read(v1.ImageIndexFile)
 	if err != nil {
-		return nil, fmt.Errorf("reading the archive: %w: it is no OCI image layout", err)
+		return nil, fmt.Errorf("reading the archive: it is no OCI image layout: %w", err)
 	}
 	var index v1.Index
 	if err := json.Unmarshal(data, &index); err != nil {
@@ -178,12 +178,13 @@ func ReadArchive(file io.ReadSeeker) ([]Archived, error) {
 	return out, nil
 }
 
-// archiveReader finds files of an archive by name.
+// archiveReader reads files of an archive by name.
 type archiveReader struct {
 	file io.ReadSeeker
-	at   map[string]span
+	at   map[string]span // by name
 }
 
+// span is where a file's content is in the archive, in bytes.
 type span struct{ offset, size int64 }
 
 // scan notes where in the archive each file is, because an image layout names its files in an order of its own. The number of
@@ -196,7 +197,7 @@ func (a *archiveReader) scan() error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("it is no tar file, or one that is cut off or compressed: %w", err)
+			return fmt.Errorf("it is no tar file, or it is incomplete or compressed: %w", err)
 		}
 		offset, err := a.file.Seek(0, io.SeekCurrent)
 		if err != nil {
@@ -214,7 +215,7 @@ func (a *archiveReader) read(name string) ([]byte, error) {
 	s, ok := a.at[name]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("%s is not there", name)
+		return nil, fmt.Errorf("%s is missing", name)
 	case s.size > maxDocument:
 		return nil, fmt.Errorf("%s is larger than %d bytes", name, maxDocument)
 	}
@@ -233,7 +234,7 @@ func (a *archiveReader) blob(d v1.Descriptor) ([]byte, error) {
 	return a.read(blobName(d.Digest))
 }
 
-// image reads what an entry of the layout's index is for.
+// image returns the platforms of an entry of the layout's index.
 func (a *archiveReader) image(d v1.Descriptor) (winbuild.Image, error) {
 	data, err := a.blob(d)
 	if err != nil {

@@ -142,11 +142,11 @@ func TestReadArchive(t *testing.T) {
 
 	for name, c := range map[string]struct{ content, want string }{
 		"text":          {strings.Repeat("no archive ", 100), "it is no tar file"},
-		"cut off":       {tarOf(t, "index.json", strings.Repeat("x", 5000))[:1500], "cut off"},
+		"cut off":       {tarOf(t, "index.json", strings.Repeat("x", 5000))[:1500], "incomplete"},
 		"no layout":     {tarOf(t, "a", "b"), "it is no OCI image layout"},
 		"bad index":     {tarOf(t, "index.json", "{"), "index.json"},
 		"no images":     {tarOf(t, "index.json", "{}"), "it has no images"},
-		"missing blob":  {tarOf(t, "index.json", `{"manifests":[{"digest":"`+missing+`"}]}`), "is not there"},
+		"missing blob":  {tarOf(t, "index.json", `{"manifests":[{"digest":"`+missing+`"}]}`), "is missing"},
 		"no digest":     {tarOf(t, "index.json", `{"manifests":[{"digest":"../../etc/passwd"}]}`), "digest"},
 		"huge document": {tarOf(t, "index.json", strings.Repeat(" ", maxDocument+1)), "larger than"},
 	} {

@@ -20,9 +20,9 @@ import (
 // criNamespace is where containerd keeps the images of Kubernetes.
 const criNamespace = "k8s.io"
 
-// Import has containerd take the images of an archive over for a host: it unpacks the variants that the host runs and names the images
-// as the archive does, so that pods find them without a registry. conn is containerd's own socket or pipe, which CRI has, too. It needs
-// containerd 1.7 or newer, which has the transfer service.
+// Import makes containerd import the images of an archive for a host: it unpacks the variants that the host runs and gives the images
+// their names in the archive, so that pods find them without a registry. conn leads to containerd's socket or pipe, the same as for
+// CRI. It needs containerd 1.7 or newer, which has the transfer service.
 func Import(ctx context.Context, conn *grpc.ClientConn, file io.Reader, host winbuild.Host) error {
 	platform := v1.Platform{OS: "windows", Architecture: host.Architecture}
 	if host.Version.Build != 0 {
@@ -31,11 +31,11 @@ func Import(ctx context.Context, conn *grpc.ClientConn, file io.Reader, host win
 	ctx = namespaces.WithNamespace(ctx, criNamespace)
 
 	from := archive.NewImageImportStream(file, "application/vnd.oci.image.layout.v1+tar")
-	// A name of the archive is used as it is; the prefix, as ctr makes it, is for images that have only a tag there.
+	// Full names of the archive are used as they are. An image that has only a tag there gets a name with this prefix, as with ctr.
 	to := image.NewStore("", image.WithPlatforms(platform), image.WithUnpack(platform, ""), image.WithNamedPrefix("import", true))
 	streams := proxy.NewStreamCreator(conn)
 	err := transferproxy.NewTransferrer(conn, streams).Transfer(ctx, from, to)
-	var unknown interface{ NotImplemented() } // by which containerd marks it
+	var unknown interface{ NotImplemented() } // containerd marks the error by this method
 	if errors.As(err, &unknown) {
 		return fmt.Errorf("the runtime has no transfer service, which containerd has since 1.7: %w", err)
 	}

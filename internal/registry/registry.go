@@ -24,18 +24,19 @@ import (
 // (core/remotes/docker MaxManifestSize); indexes of images are a few kB.
 const maxDocument = 8 << 20
 
-// Login is what a registry is given to let somebody in. Its zero value is nobody.
+// Login is a login for a registry. Its zero value is an anonymous one.
 type Login struct {
 	Username, Password string
-	// IdentityToken goes before the two.
+	// IdentityToken, if set, is used in place of the other two.
 	IdentityToken string
 }
 
 // Options say how registries are reached.
 type Options struct {
-	// HostsDir is a folder with hosts.toml files, as containerd's config_path names it; empty: each registry under its own name.
+	// HostsDir is a folder with hosts.toml files, such as containerd's config_path; empty: each registry is reached under its own name.
 	HostsDir string
-	// Mirror is the URL of a registry that is asked for every name in place of all others; empty: none. It goes before HostsDir.
+	// Mirror is the URL of a registry that is asked for all images, in place of the registries that their names give; empty: none.
+	// HostsDir has no effect on it.
 	Mirror string
 	Login  Login
 }
@@ -48,7 +49,7 @@ type Image struct {
 	fetcher remotes.Fetcher
 }
 
-// Find looks a name up in its registry. It asks for nothing but the digest.
+// Find looks up an image by name in its registry. It only asks for the digest.
 func Find(ctx context.Context, name string, o Options) (*Image, error) {
 	ref, err := reference.ParseDockerRef(name)
 	if err != nil {
@@ -81,10 +82,10 @@ func Find(ctx context.Context, name string, o Options) (*Image, error) {
 	return &Image{Name: ref.String(), Top: top, fetcher: fetcher}, nil
 }
 
-// quiet keeps containerd's client from writing a line to stderr for each registry that answers "not found". Errors are returned anyway.
+// quiet keeps containerd's client from writing a line to stderr for each registry that answers "not found". It returns errors anyway.
 var quiet = sync.OnceFunc(func() { _ = log.SetLevel("warning") })
 
-// hosts returns how registries are reached. With a mirror all questions go to that.
+// hosts returns how registries are reached. With a mirror all requests go to that.
 func (o Options) hosts(ctx context.Context, hosts dockerconfig.HostOptions) (docker.RegistryHosts, error) {
 	if o.Mirror == "" {
 		return dockerconfig.ConfigureHosts(ctx, hosts), nil
@@ -115,6 +116,9 @@ func (i *Image) Fetch(ctx context.Context, d v1.Descriptor) (io.ReadCloser, erro
 
 // Document reads an index, a manifest or a configuration, and checks it against its digest.
 func (i *Image) Document(ctx context.Context, d v1.Descriptor) ([]byte, error) {
+	if err := d.Digest.Validate(); err != nil { // the algorithm of such a digest must not be used
+		return nil, fmt.Errorf("fetching %q of image %s: %w", d.Digest, i.Name, err)
+	}
 	r, err := i.Fetch(ctx, d)
 	if err != nil {
 		return nil, err
@@ -128,12 +132,12 @@ func (i *Image) Document(ctx context.Context, d v1.Descriptor) ([]byte, error) {
 		return nil, fmt.Errorf("fetching %s of image %s: it is larger than %d bytes", d.Digest, i.Name, maxDocument)
 	}
 	if got := d.Digest.Algorithm().FromBytes(data); got != d.Digest {
-		return nil, fmt.Errorf("fetching %s of image %s: the registry sent something else, %s", d.Digest, i.Name, got)
+		return nil, fmt.Errorf("fetching %s of image %s: what the registry sent has the digest %s", d.Digest, i.Name, got)
 	}
 	return data, nil
 }
 
-// Platforms returns the platforms of the image's variants: from the index alone, or for an image without one from its configuration.
+// Platforms returns the platforms of the image's variants. It reads only the index or, for an image without one, the configuration.
 func (i *Image) Platforms(ctx context.Context) (winbuild.Image, error) {
 	data, err := i.Document(ctx, i.Top)
 	if err != nil {

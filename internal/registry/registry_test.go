@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -122,16 +121,28 @@ func TestPlatforms(t *testing.T) {
 // TestWrongContent: a registry that sends something other than what its digest says is not believed.
 func TestWrongContent(t *testing.T) {
 	s, host := newServed(t)
-	d := s.put("manifests", "", v1.MediaTypeImageIndex, v1.Index{})
-	s.documents["/v2/shop/app/manifests/"+d.Digest.String()] = document{v1.MediaTypeImageIndex, "{}"}
-	image := &Image{Name: "shop/app"}
-	found, err := Find(context.Background(), host+"/shop/app@"+d.Digest.String(), Options{})
+	d := s.put("manifests", "1", v1.MediaTypeImageIndex, v1.Index{})
+	image, err := Find(t.Context(), host+"/shop/app:1", Options{})
 	if err != nil {
-		return // refused earlier still
+		t.Fatal(err)
 	}
-	image = found
-	if _, err := image.Document(context.Background(), d); err == nil {
-		t.Error("other content was accepted")
+	s.documents["/v2/shop/app/manifests/"+d.Digest.String()] = document{v1.MediaTypeImageIndex, "{}"}
+	if _, err := image.Document(t.Context(), d); err == nil || !strings.Contains(err.Error(), "has the digest") {
+		t.Errorf("other content: %v", err)
+	}
+}
+
+// TestBadDigests: an index whose entries have digests that are none is an error, not a panic.
+func TestBadDigests(t *testing.T) {
+	s, host := newServed(t)
+	for i, bad := range []digest.Digest{"", "abc", "md5:0123", "sha256:xyz"} {
+		d := v1.Descriptor{MediaType: v1.MediaTypeImageManifest, Digest: bad, Platform: &v1.Platform{OS: "windows", Architecture: "amd64", OSVersion: "10.0.20348.1"}}
+		name := fmt.Sprintf("bad%d", i)
+		s.put("manifests", name, v1.MediaTypeImageIndex, v1.Index{MediaType: v1.MediaTypeImageIndex, Manifests: []v1.Descriptor{d}})
+		s.documents["/v2/shop/app/manifests/"+bad.String()] = document{v1.MediaTypeImageManifest, "{}"} // a registry that answers anyway
+		if _, err := selected(t, host+"/shop/app:"+name, winbuild.Server2022); err == nil {
+			t.Errorf("digest %q was accepted", bad)
+		}
 	}
 }
 

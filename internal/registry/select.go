@@ -46,8 +46,8 @@ func (s *Selection) Bytes() (sum int64) {
 // Layers returns the number of layers.
 func (s *Selection) Layers() int { return len(s.layers) }
 
-// Select chooses the variants of the image that hosts of the builds run in an isolation, one for each build as containerd would choose
-// it. Documents are read, layers are not. A build that no variant fits is an error that says for which builds the image is.
+// Select chooses the variants of the image that the hosts run with an isolation: for each host the one that containerd would choose. It
+// reads documents and no layers. If no variant runs on a host, the error says which builds the image is for.
 func (i *Image) Select(ctx context.Context, hosts []winbuild.Host, isolation winbuild.Isolation) (*Selection, error) {
 	data, err := i.Document(ctx, i.Top)
 	if err != nil {
@@ -98,8 +98,8 @@ func mustRun(name string, image winbuild.Image, host winbuild.Host, isolation wi
 	return nil
 }
 
-// choose returns the entries of an index with the build of an answer. Where the answer is not known, it returns all of Windows that
-// could be meant.
+// choose returns the entries of an index that have the build of an answer. If the answer is not that the image runs, it returns all
+// entries that may be for Windows.
 func choose(entries []v1.Descriptor, a winbuild.Answer) (out []v1.Descriptor) {
 	want, _ := winbuild.ParseVersion(a.Platform.Version)
 	for _, d := range entries {
@@ -117,8 +117,8 @@ func choose(entries []v1.Descriptor, a winbuild.Answer) (out []v1.Descriptor) {
 	return out
 }
 
-// addIndex takes the index over. If not all of it was chosen, it is written anew with what was: an importer that finds an entry for its
-// host whose manifest is missing would fail.
+// addIndex adds the index to the selection. If only some entries were chosen, it adds a new index with those, because an importer fails
+// if it finds an entry for its host whose manifest is missing. data is the text of index.
 func (s *Selection) addIndex(index v1.Index, data []byte, chosen []v1.Descriptor) error {
 	kept := slices.DeleteFunc(slices.Clone(index.Manifests), func(d v1.Descriptor) bool {
 		return !slices.ContainsFunc(chosen, func(c v1.Descriptor) bool { return c.Digest == d.Digest })
@@ -140,7 +140,7 @@ func (s *Selection) addIndex(index v1.Index, data []byte, chosen []v1.Descriptor
 	return nil
 }
 
-// addManifest takes a manifest over, with its configuration and layers.
+// addManifest adds a manifest to the selection, with its configuration and layers.
 func (s *Selection) addManifest(ctx context.Context, d v1.Descriptor) error {
 	if s.has(d.Digest) {
 		return nil
@@ -177,7 +177,7 @@ func (s *Selection) has(d digest.Digest) bool {
 		slices.ContainsFunc(s.layers, func(l v1.Descriptor) bool { return l.Digest == d })
 }
 
-// parseManifest reads a manifest and checks that what it names has digests.
+// parseManifest parses a manifest and checks the digests and sizes in it.
 func parseManifest(data []byte) (v1.Manifest, error) {
 	var m v1.Manifest
 	if err := json.Unmarshal(data, &m); err != nil {
