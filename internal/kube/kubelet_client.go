@@ -218,8 +218,8 @@ func (k *Kubelet) RequestToken(ctx context.Context, namespace, account string, r
 // Client returns the underlying client, for authentication and authorization reviews.
 func (k *Kubelet) Client() kubernetes.Interface { return k.client }
 
-// WindowsHosts lists the cluster's Windows nodes. Since Kubernetes 1.32 a kubelet may do so only with a role of its own: the error is
-// Forbidden without one.
+// WindowsHosts lists the cluster's Windows nodes. Since Kubernetes 1.32 a kubelet needs a role of its own for that; without one the
+// error is Forbidden.
 func (k *Kubelet) WindowsHosts(ctx context.Context) ([]winbuild.Host, error) {
 	return WindowsHosts(ctx, k.client)
 }

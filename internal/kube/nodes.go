@@ -136,8 +136,8 @@ func (e *NodeEvents) Warn(reason, message string) {
 // Close stops recording.
 func (e *NodeEvents) Close() { e.broadcaster.Shutdown() }
 
-// WindowsHosts lists the cluster's nodes with Windows and their versions, as the API server remembers them. A node that does not tell
-// its version has build 0.
+// WindowsHosts lists the cluster's Windows nodes and their versions, from the cache of the API server. A node that does not report its
+// version has build 0.
 func WindowsHosts(ctx context.Context, client kubernetes.Interface) (hosts []winbuild.Host, err error) {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: corev1.LabelOSStable + "=windows", ResourceVersion: "0"})
 	if err != nil {

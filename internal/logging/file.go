@@ -17,12 +17,13 @@ import (
 // FileOptions say where a long-running program writes its log. The zero value is standard error.
 type FileOptions struct {
 	Path string // "" is standard error
-	// MaxSize in bytes is what a file may have; then it becomes Path.1, Path.1 becomes Path.2, and so on. 0 means 10 MiB.
+	// MaxSize is the size in bytes that a file may have. A file of that size is renamed to Path.1, after Path.1 was renamed to Path.2,
+	// and so on. 0 means 10 MiB.
 	MaxSize int64
 	Keep    int // number of files, the current one included; 0 means 5
 }
 
-// Names of the flags, and their help. The file is opened before flags are read (FromArgs), so that a mistake in them is in the log.
+// Names of the flags, and their help. The file is opened before the flags are parsed (FromArgs), so that errors in flags are logged.
 const (
 	FileFlag, FileHelp       = "log-file", "file to which the log is written, in place of standard error; a service of Windows has no standard error"
 	SizeFlag, SizeHelp       = "log-file-max-size", "size in MiB at which the log file is renamed to FILE.1 and a new one begun (default 10)"
@@ -30,8 +31,8 @@ const (
 	defaultSize, defaultKeep = 10 << 20, 5
 )
 
-// FromArgs finds the log file in a command line that nobody has parsed and that may be wrong: --log-file=F or --log-file F, and
-// the same for the other two flags. The last one wins. A number that is none is left to whoever parses the flags.
+// FromArgs finds the log file in a command line that is not parsed yet and may have errors: --log-file=F or --log-file F, and the same
+// for the other two flags. The last one wins. A size or count that is no number is ignored; the parser of the flags reports it.
 func FromArgs(args []string) FileOptions {
 	var o FileOptions
 	for i, arg := range args {
@@ -42,7 +43,7 @@ func FromArgs(args []string) FileOptions {
 		if !strings.HasPrefix(arg, "-") {
 			continue
 		}
-		name = strings.ReplaceAll(name, "_", "-") // kube-proxy takes either, as upstream's
+		name = strings.ReplaceAll(name, "_", "-") // like upstream's, kube-proxy accepts both
 		if !found && i+1 < len(args) {
 			value = args[i+1]
 		}
@@ -71,8 +72,8 @@ func (o FileOptions) Check() error {
 	return nil
 }
 
-// File is a log file with rotation by size. It is safe for concurrent use. No line is lost for the sake of a limit: if the file
-// cannot be renamed, because somebody has it open in a way that forbids that, it grows on and is tried again a tenth later.
+// File is a log file with rotation by size. It is safe for concurrent use. If the file cannot be renamed, because another program has
+// it open, it grows beyond its limit and no line is lost. The next attempt is after another tenth of the limit.
 type File struct {
 	options FileOptions
 
@@ -100,7 +101,7 @@ func OpenFile(o FileOptions) (*File, error) {
 	return f, nil
 }
 
-// Write appends lines. Called by klog with one entry at a time.
+// Write appends lines. klog calls it with one entry at a time.
 func (f *File) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,15 +118,15 @@ func (f *File) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the log. What is written afterwards opens it again: a late line is better kept.
+// Close closes the file. A later Write opens it again, so that no late line is lost.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.shut()
 }
 
-// open opens the current file. The runtime writes the text of a panic to it too: that goes past klog, and past everything else if
-// there is no standard error.
+// open opens the current file. It makes the Go runtime write the text of a panic to it too, which klog does not see and which would
+// be lost in a program without standard error.
 func (f *File) open() error {
 	file, err := os.OpenFile(f.options.Path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -142,7 +143,7 @@ func (f *File) open() error {
 	return nil
 }
 
-// shut closes all handles of the file: with one open, Windows does not rename it.
+// shut closes all handles of the file, because Windows does not rename an open file.
 func (f *File) shut() error {
 	if f.file == nil {
 		return nil
@@ -152,16 +153,16 @@ func (f *File) shut() error {
 	return err
 }
 
-// rotate renames the files from the last on and leaves none open.
+// rotate renames the files, the oldest first, and opens a new one. If it cannot open one, f.file is nil and Write tries again.
 func (f *File) rotate() {
-	_ = f.shut() // its content is written; there is nobody to tell
+	_ = f.shut() // its content is written, and an error could not be logged
 	name := func(i int) string { return fmt.Sprintf("%s.%d", f.options.Path, i) }
 	var err error
 	if f.options.Keep == 1 {
 		err = os.Remove(f.options.Path)
 	} else {
 		for i := f.options.Keep - 2; i >= 1; i-- {
-			_ = os.Rename(name(i), name(i+1)) // one that is not there, or is being read: the newest matters
+			_ = os.Rename(name(i), name(i+1)) // it may not exist, or be open elsewhere; the newest file matters most
 		}
 		err = os.Rename(f.options.Path, name(1))
 	}
@@ -171,7 +172,7 @@ func (f *File) rotate() {
 	}
 }
 
-// ToFile makes klog write to the file and nothing to standard error. Call it once, before anything logs.
+// ToFile makes klog write to the file and not to standard error. Call it once, before anything logs.
 func ToFile(f *File) error {
 	for _, set := range [][2]string{{"logtostderr", "false"}, {"alsologtostderr", "false"}, {"stderrthreshold", "FATAL"}, {"one_output", "true"}} {
 		if err := klogFlags().Set(set[0], set[1]); err != nil {
@@ -183,8 +184,8 @@ func ToFile(f *File) error {
 	return nil
 }
 
-// output is where ToFile said that log lines go.
+// output is where log lines go. ToFile sets it.
 var output io.Writer = os.Stderr
 
-// Output returns where log lines go, for a log that does not go through klog.
+// Output returns where log lines go, for logs that are not written through klog.
 func Output() io.Writer { return output }

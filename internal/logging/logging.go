@@ -10,7 +10,7 @@ import (
 )
 
 // Set gives klog its verbosity: 0 logs changes of state only. vmodule sets another one for single files, in klog's form
-// "pattern=N,…"; it may be empty. Lines go to standard error, or where ToFile said. Call it before anything logs.
+// "pattern=N,…"; it may be empty. Lines go to standard error, or to the file of ToFile. Call it before anything logs.
 func Set(verbosity int, vmodule string) error {
 	flags := klogFlags()
 	if err := flags.Set("v", strconv.Itoa(verbosity)); err != nil {

@@ -2,8 +2,8 @@ package platform
 
 import "porthole.dev/porthole/internal/winbuild"
 
-// CheckBuild returns a *winbuild.TooOldError on a Windows that is too old for a node, and nil otherwise. A version that cannot be read
-// is left to what comes after.
+// CheckBuild returns a *winbuild.TooOldError if this Windows is too old for a node. It returns nil otherwise, and if the version cannot
+// be read.
 func CheckBuild() error {
 	var h Host
 	readVersion(&h)

@@ -15,6 +15,6 @@ type Host struct {
 	MachineID, SystemUUID, BootID, WindowsRelease string // WindowsRelease is major.minor.build, and empty on other systems
 }
 
-// plainUUID returns an identifier that Windows keeps as {xxxxxxxx-…} as cloud providers and upstream's kubelet write it: in upper
+// plainUUID converts an identifier of the registry, {xxxxxxxx-…}, to the form that cloud providers and upstream's kubelet use: upper
 // case, without braces.
 func plainUUID(registry string) string { return strings.ToUpper(strings.Trim(registry, "{}")) }

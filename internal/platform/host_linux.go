@@ -55,7 +55,7 @@ func ReadHost(folder string) (Host, error) {
 	return h, nil
 }
 
-// BootID returns a text that differs from one boot of this machine to the next; "" if the kernel does not tell.
+// BootID returns a text that differs from one boot of this machine to the next; "" if it is not known.
 func BootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -51,9 +51,13 @@ func ReadHost(folder string) (Host, error) {
 	return h, nil
 }
 
-// BootID returns a text that differs from one boot of this machine to the next: Windows counts its boots.
+// BootID returns the number of this boot, which Windows counts in the registry; "" if it is not there. Upstream's kubelet reads the
+// same value.
 func BootID() string {
 	boot := number(`SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`, "BootId")
+	if boot == 0 {
+		return ""
+	}
 	return strconv.FormatUint(boot, 10)
 }
 

@@ -9,9 +9,10 @@ import (
 // (winternl.h).
 const processorTimesSize = 48
 
-// busyTime adds up, in units of 100 ns, what all processors of a Windows machine have been busy since it started. read returns the
-// records of the processors of one group, one after the other, as NtQuerySystemInformationEx does for the class
-// SystemProcessorPerformanceInformation. It returns an error if a group cannot be read: a sum without that group would go backwards.
+// busyTime returns how long all processors of a Windows machine together have been busy since it started, in units of 100 ns. read
+// returns the records of the processors of one group, one after the other, as NtQuerySystemInformationEx does for the class
+// SystemProcessorPerformanceInformation. If a group cannot be read, busyTime returns an error, because a sum without that group would
+// be smaller than an earlier one.
 func busyTime(groups int, read func(group uint16) ([]byte, error)) (uint64, error) {
 	busy := uint64(0)
 	for group := range groups {

@@ -15,9 +15,9 @@ const fileAllAccess = 0x1f01ff
 
 // Protect denies everybody but SYSTEM, the administrators and the owner access to a folder, to what is in it, and to what is made in
 // it from now on. Otherwise a folder inherits from the root of the disk, where every user may read and every authenticated user may
-// write. Upstream's kubelet does the same since CVE-2024-5321, for new folders. What is in the folder gets a list of its own only if
-// its present one lets others in: an earlier version of this program did not protect its folders. Links are left out: what they lead to has
-// a list of its own, or is not there any more. A file that somebody removes meanwhile is no error.
+// write. Upstream's kubelet does the same since CVE-2024-5321, for new folders. Files and folders below get a new access control list
+// only if their present one lets others in, as after an earlier version of this program, which did not protect its folders. Links are
+// left alone: their targets have lists of their own. A file that is removed meanwhile is no error.
 func Protect(dir string) error {
 	if err := protectOne(dir, true); err != nil {
 		return fmt.Errorf("keeping others out of %s: %w", dir, err)
@@ -34,7 +34,7 @@ func Protect(dir string) error {
 	})
 }
 
-// protectOne gives a file or folder the list of Protect: always, or only if its present list lets others in.
+// protectOne gives a file or folder the access control list of Protect: always, or only if its present list lets others in.
 func protectOne(path string, always bool) (err error) {
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {
@@ -66,17 +66,20 @@ func protectOne(path string, always bool) (err error) {
 		return err
 	}
 
-	// Not SetSecurityInfo: Wine 8.0 adds the inherited entries even if the descriptor says not to. It would also leave the entries of
-	// children that no parent gave them.
+	// Not SetSecurityInfo: Wine 8.0 adds the inherited entries even if the descriptor forbids it. It would also keep entries of children
+	// that they did not inherit.
 	return windows.SetKernelObjectSecurity(h, windows.DACL_SECURITY_INFORMATION|windows.PROTECTED_DACL_SECURITY_INFORMATION, list)
 }
 
-// letsOthersIn reports whether a list allows anything to somebody other than the owner, SYSTEM and the administrators. Without a list
-// everybody may do everything.
+// letsOthersIn reports whether an access control list allows anything to somebody other than the owner, SYSTEM and the administrators.
+// Without a list everybody may do everything.
 func letsOthersIn(sd *windows.SECURITY_DESCRIPTOR, owner *windows.SID) (bool, error) {
 	list, _, err := sd.DACL()
-	if err != nil || list == nil {
-		return err == nil || errors.Is(err, windows.ERROR_OBJECT_NOT_FOUND), nil
+	switch {
+	case errors.Is(err, windows.ERROR_OBJECT_NOT_FOUND), err == nil && list == nil:
+		return true, nil
+	case err != nil:
+		return false, err
 	}
 	for i := range uint32(list.AceCount) {
 		var ace *windows.ACCESS_ALLOWED_ACE

@@ -13,17 +13,18 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// StartedByServiceManager reports whether the parent of this process is Windows' service manager. False if that cannot be known;
-// AsService finds out with certainty.
+// StartedByServiceManager reports whether the parent of this process is Windows' service manager. It returns false if that cannot be
+// found; AsService finds out with certainty.
 func StartedByServiceManager() bool {
 	managed, err := svc.IsWindowsService()
 	return err == nil && managed
 }
 
-// AsService makes this process the service. managed is false, and nothing was run, if the service manager did not start it; err is
-// the reason then. Otherwise AsService returns nil when the service was told to stop, or did all it had to do: the manager counts
-// either as no failure. A service that fails never returns: the process ends at once, without a word to the manager, which
-// takes that for a crash and restarts it as its recovery actions say. For a service that reports how it ended those run only with
+// AsService runs s as the service that this process is. If the service manager did not start the process, it runs nothing and returns
+// false with the reason. Otherwise it returns true and nil when the service was told to stop or has done its work.
+//
+// If the service fails, AsService does not return: the process ends at once, without reporting to the manager that it stopped. The
+// manager counts that as a crash and carries out the recovery actions. After a service that reports an error it would do so only with
 // SERVICE_CONFIG_FAILURE_ACTIONS_FLAG (`sc failureflag NAME 1`), which an installer may not have set.
 //
 // Call it before anything slow: the manager waits 30 s for an answer.
@@ -42,11 +43,10 @@ func AsService(s Service) (managed bool, err error) {
 // managedRun answers the service manager while the program is running.
 type managedRun struct{ Service }
 
-// How often a service that stops says so, and how long the manager shall wait for the next word. Windows gives a service that says
-// nothing 30 s after a request, and 5 to 20 s at shutdown.
+// Times of a service that stops. The manager gives up on one that reports nothing for 30 s after a request, or 5 to 20 s at shutdown.
 const (
-	stopPeriod = 2 * time.Second
-	stopHint   = 20 * time.Second
+	stopPeriod = 2 * time.Second  // how often it reports that it is stopping
+	stopHint   = 20 * time.Second // how long it asks the manager to wait for the next report
 )
 
 // Execute returns when the manager stops the service, or when the program has done its work.
@@ -91,14 +91,15 @@ func (m *managedRun) Execute(_ []string, requests <-chan svc.ChangeRequest, stat
 	}
 }
 
-// ended tells the log how the program ended, and ends the process if that was a failure.
+// ended logs how the program ended. If that was a failure, it ends the process. stopping reports whether the manager had asked the
+// service to stop; an error after that is no failure.
 func (m *managedRun) ended(err error, stopping bool) {
 	switch {
 	case err == nil:
 		m.event(EventStopped, m.Name+" stopped")
 	case stopping:
-		m.event(EventStopped, fmt.Sprintf("%s stopped, with an error on the way: %v", m.Name, err))
-		klog.Background().Error(err, "Stopped, with an error on the way", "service", m.Name)
+		m.event(EventStopped, fmt.Sprintf("%s stopped. An error occurred while it stopped: %v", m.Name, err))
+		klog.Background().Error(err, "An error occurred while the service stopped", "service", m.Name)
 	default:
 		klog.Background().Error(err, "The service ends with an error", "service", m.Name)
 		where := ""
@@ -111,7 +112,7 @@ func (m *managedRun) ended(err error, stopping bool) {
 	}
 }
 
-// event writes to the Application log of Windows: what went wrong before a log file is open is nowhere else.
+// event writes to the Application log of Windows. An error that occurs before a log file is open is recorded only there.
 func (m *managedRun) event(id uint32, text string) {
 	log, err := eventlog.Open(EventSource)
 	if err == nil {
@@ -123,7 +124,7 @@ func (m *managedRun) event(id uint32, text string) {
 		err = write(id, text)
 	}
 	if err != nil {
-		klog.Background().Error(err, "Writing to the Windows event log", "event", text)
+		klog.Background().Error(err, "Writing to the Windows event log failed", "event", text)
 	}
 }
 

@@ -1,6 +1,6 @@
 package platform
 
-// Uplink is an address of this host with what is known of its interface, for the choice of the node's address.
+// Uplink is an address of this host and facts about its interface by which the node's address is chosen.
 type Uplink struct {
 	HostAddress
 	// Default reports whether a default route of the address's family leaves through the interface. Metric is then the metric of

@@ -4,5 +4,5 @@ package platform
 
 import "errors"
 
-// Uplinks is for Windows only: on other systems the host's name in DNS and its routes tell the node's address.
+// Uplinks returns errors.ErrUnsupported. Only Windows needs it: on other systems the node's address follows from DNS and routes.
 func Uplinks() ([]Uplink, error) { return nil, errors.ErrUnsupported }

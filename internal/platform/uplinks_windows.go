@@ -33,7 +33,7 @@ func Uplinks() ([]Uplink, error) {
 	for _, a := range list {
 		byLUID[a.LUID] = a
 	}
-	for i := range links { // cards that belong to a virtual switch too, which have no addresses
+	for i := range links { // including cards that belong to a virtual switch and have no addresses
 		names[links[i].Alias()] = true
 	}
 
@@ -55,7 +55,8 @@ func Uplinks() ([]Uplink, error) {
 	return out, nil
 }
 
-// defaultMetric returns the least metric of the default routes through an adapter, of the family of addr.
+// defaultMetric returns the smallest metric of the default routes through an adapter, of the family of addr. It returns false if there
+// is no such route.
 func defaultMetric(routes []winipcfg.MibIPforwardRow2, a *winipcfg.IPAdapterAddresses, addr netip.Addr) (metric uint32, found bool) {
 	own := a.Ipv4Metric
 	if addr.Is6() {

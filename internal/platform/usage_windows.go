@@ -51,10 +51,9 @@ func ReadUsage(root string) (Usage, error) {
 // processorsPerGroup is the most that a processor group of Windows holds (learn.microsoft.com, "Processor Groups").
 const processorsPerGroup = 64
 
-// readProcessors returns what all processors have been busy since the machine started, in units of 100 ns. With more than 64
-// processors GetSystemTimes answers for the processor group of the calling thread only (learn.microsoft.com, GetSystemTimes,
-// Remarks), so that each group is asked. A machine with one group that does not answer that question (Wine 8.0 does not) is asked
-// with GetSystemTimes.
+// readProcessors returns how long all processors together have been busy since the machine started, in units of 100 ns. With more than
+// 64 processors GetSystemTimes covers only the processor group of the calling thread (learn.microsoft.com, GetSystemTimes, Remarks),
+// so each group is read by itself. If that fails on a machine with one group, as on Wine 8.0, GetSystemTimes is called.
 func readProcessors() (uint64, error) {
 	groups, _, _ := groupCount.Call()
 	groups = max(groups, 1)

@@ -1,5 +1,5 @@
-// Package services makes the programs of a node services of Windows: what each must look like to the service manager, how that
-// differs from what is there, and the changes.
+// Package services installs the programs of a node as services of Windows. It has the wanted configuration of each service, compares
+// it with that in the service manager, and makes the changes.
 package services
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Spec is everything that the service manager is told of a service.
+// Spec is the configuration of a service in the service manager.
 type Spec struct {
 	Name         string   `json:"name"`
 	DisplayName  string   `json:"displayName"`
@@ -19,14 +19,14 @@ type Spec struct {
 	Dependencies []string `json:"dependencies"`
 	Start        string   `json:"start"` // automatic, delayed, manual or disabled
 	Account      string   `json:"account"`
-	// Restart is how long after the first failure, the second, … the service is started again; the last is for all later ones.
+	// Restart is how long after the first failure, the second, … the service is started again; the last holds for all later failures.
 	Restart []Duration `json:"restart"`
-	Reset   Duration   `json:"reset"` // time without failure after which they are counted anew
-	// OnError: a service that says that it stopped because of an error has failed too, as with `sc failureflag NAME 1`.
+	Reset   Duration   `json:"reset"` // time without a failure after which the count of failures begins at 0 again
+	// OnError: a service that reports that it stopped because of an error has failed too, as with `sc failureflag NAME 1`.
 	OnError bool `json:"onError"`
 }
 
-// Duration is printed as text.
+// Duration is a time.Duration that JSON has as text, such as "10m0s".
 type Duration time.Duration
 
 // MarshalText prints the duration as Go does.
@@ -44,8 +44,8 @@ type Status struct {
 	Spec
 	State string `json:"state"` // running, stopped, starting, stopping
 	PID   uint32 `json:"pid,omitempty"`
-	// ExitCode is an error code of Windows, 0 if the service ended as it should or never ran: 1067 says that its process ended without
-	// a word, 1077 that it was not started since the machine was.
+	// ExitCode is an error code of Windows. 0: the service runs or ended without an error. 1067: its process ended without reporting
+	// that to the manager. 1077: it was not started since the machine was.
 	ExitCode uint32 `json:"exitCode"`
 	// LastError is the last error in the service's log file; "" if there is none, or no file.
 	LastError string `json:"lastError,omitempty"`
@@ -85,8 +85,9 @@ type Options struct {
 	Args      []string // of the program
 }
 
-// Wanted returns what the service shall look like: it starts by itself, and again 1, 5 and then each 15 s after it failed. It waits for
-// what it needs by itself, so that it depends on nothing that could take it along when it is stopped.
+// Wanted returns the configuration of the service. It starts with the machine, and again 1 s after its first failure, 5 s after the
+// second and 15 s after each later one. It has no dependencies unless the options give some: the program waits by itself for what it
+// needs, and Windows would stop it with a service that it depends on.
 func (p Program) Wanted(o Options) Spec {
 	command := []string{o.Program}
 	base := strings.ToLower(o.Program[strings.LastIndexAny(o.Program, `\/`)+1:])
@@ -107,13 +108,13 @@ func (p Program) Wanted(o Options) Spec {
 
 // Change is one difference between what is and what shall be.
 type Change struct {
-	Service string `json:"service"`
-	Field   string `json:"field"` // "" for the whole service
+	Service string `json:"service"` // its name
+	Field   string `json:"field"`   // "" for the whole service
 	From    string `json:"from,omitempty"`
 	To      string `json:"to,omitempty"`
 }
 
-// String prints the change for a person.
+// String returns the change as a line of text for users.
 func (c Change) String() string {
 	switch {
 	case c.Field == "" && c.From == "":
@@ -124,7 +125,7 @@ func (c Change) String() string {
 	return fmt.Sprintf("change service %s: %s from %s to %s", c.Service, c.Field, c.From, c.To)
 }
 
-// Diff lists what must change so that the service is as wanted. nil observed says that there is none.
+// Diff lists what must change so that the service is as wanted. observed is nil if there is no such service.
 func Diff(wanted Spec, observed *Spec) []Change {
 	if observed == nil {
 		return []Change{{Service: wanted.Name, To: strings.Join(wanted.Command, " ")}}
@@ -147,7 +148,7 @@ func (s Spec) fields() [][2]string {
 	return [][2]string{
 		{"display name", s.DisplayName}, {"description", s.Description}, {"command", strings.Join(s.Command, " ")},
 		{"dependencies", or(strings.Join(s.Dependencies, ", "), "none")}, {"start", s.Start}, {"account", s.Account},
-		{"restart after failures", or(strings.Join(restart, ", "), "never")}, {"failures counted anew after", time.Duration(s.Reset).String()},
+		{"restart after failures", or(strings.Join(restart, ", "), "never")}, {"time after which failures are forgotten", time.Duration(s.Reset).String()},
 		{"restart after errors", fmt.Sprint(s.OnError)},
 	}
 }
@@ -159,7 +160,7 @@ func or(text, otherwise string) string {
 	return text
 }
 
-// CheckOwner refuses a service that some other program has under our name, such as one that nssm made.
+// CheckOwner returns an error if a service with one of our names runs another program than ours, such as one that nssm installed.
 func CheckOwner(s Spec) error {
 	program := ""
 	if len(s.Command) > 0 {
@@ -186,7 +187,8 @@ func (s Spec) LogFile() string {
 	return ""
 }
 
-// LastError finds the last error in the end of a log: a line of klog that begins with E or F, or the text of a panic.
+// LastError returns the last error in a log: a line of klog that begins with E or F, or the first line of a panic. It returns "" if
+// there is none.
 func LastError(log string) string {
 	lines := strings.Split(strings.ReplaceAll(log, "\r", ""), "\n")
 	for _, line := range slices.Backward(lines) {
@@ -198,8 +200,9 @@ func LastError(log string) string {
 	return ""
 }
 
-// shutdownOrder returns the order in which Windows tells services of a shutdown, with the service before those that it depends on:
-// in front of the first of them; those that are not listed go to the end. A service that depends on none needs no place.
+// shutdownOrder returns order, the list in which Windows announces a shutdown to services, with the service in front of the first of
+// its dependencies. Dependencies that are not listed are added at the end. A service without dependencies needs no place: the result
+// is order.
 func shutdownOrder(order []string, name string, dependencies []string) []string {
 	if len(dependencies) == 0 {
 		return order
@@ -216,5 +219,5 @@ func shutdownOrder(order []string, name string, dependencies []string) []string 
 	return slices.Insert(order, slices.IndexFunc(order, func(s string) bool { return has(dependencies, s) }), name)
 }
 
-// ErrOtherSystem is why nothing can be done on another system than Windows.
+// ErrOtherSystem is the error of all calls on systems other than Windows.
 var ErrOtherSystem = errors.New("only Windows has a service manager")

@@ -21,7 +21,7 @@ import (
 // Manager is the service manager of Windows.
 type Manager struct{ m *mgr.Mgr }
 
-// Connect needs the rights of an administrator.
+// Connect connects to the service manager of this host. It needs the rights of an administrator.
 func Connect() (*Manager, error) {
 	m, err := mgr.Connect()
 	if errors.Is(err, windows.ERROR_ACCESS_DENIED) {
@@ -138,7 +138,7 @@ func (m *Manager) Apply(wanted Spec) error {
 		return fmt.Errorf("service %s is being deleted: close what shows services (services.msc, Task Manager) and try again: %w", wanted.Name, err)
 	}
 	if err != nil {
-		return fmt.Errorf("making service %s: %w", wanted.Name, err)
+		return fmt.Errorf("configuring service %s: %w", wanted.Name, err)
 	}
 
 	var actions []mgr.RecoveryAction
@@ -154,14 +154,14 @@ func (m *Manager) Apply(wanted Spec) error {
 	return nil
 }
 
-// clearDependencies takes all away: UpdateConfig with none leaves those that there are.
+// clearDependencies removes all dependencies of a service. UpdateConfig would keep them if it is given none.
 func clearDependencies(s *mgr.Service) error {
 	const same = windows.SERVICE_NO_CHANGE
 	none := [2]uint16{}
 	return windows.ChangeServiceConfig(s.Handle, same, same, same, nil, nil, nil, &none[0], nil, nil, nil)
 }
 
-// Delete stops a service and deletes it. None of that name is success.
+// Delete stops a service and deletes it. It returns nil if there is none of that name.
 func (m *Manager) Delete(ctx context.Context, name string) error {
 	s, err := m.m.OpenService(name)
 	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
@@ -180,7 +180,7 @@ func (m *Manager) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// Start starts a service and returns when it runs. A running one is success.
+// Start starts a service and returns when it runs. It returns nil if it runs already.
 func (m *Manager) Start(ctx context.Context, name string) error {
 	s, err := m.m.OpenService(name)
 	if err != nil {
@@ -193,7 +193,7 @@ func (m *Manager) Start(ctx context.Context, name string) error {
 	return await(ctx, s, svc.Running)
 }
 
-// Stop stops a service and returns when it has stopped. A stopped one is success.
+// Stop stops a service and returns when it has stopped. It returns nil if it had stopped already.
 func (m *Manager) Stop(ctx context.Context, name string) error {
 	s, err := m.m.OpenService(name)
 	if err != nil {
@@ -217,7 +217,7 @@ func stop(ctx context.Context, s *mgr.Service) error {
 	return await(ctx, s, svc.Stopped)
 }
 
-// await waits until the service is in that state, as long as the context says.
+// await waits until the service is in the wanted state. It returns an error if ctx ends before.
 func await(ctx context.Context, s *mgr.Service, wanted svc.State) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -230,7 +230,7 @@ func await(ctx context.Context, s *mgr.Service, wanted svc.State) error {
 			return nil
 		}
 		if wanted == svc.Running && q.State == svc.Stopped {
-			return fmt.Errorf("service %s ended as soon as it ran, with code %d", s.Name, q.Win32ExitCode)
+			return fmt.Errorf("service %s stopped while it started, with exit code %d: `porthole service status` shows its last error", s.Name, q.Win32ExitCode)
 		}
 		select {
 		case <-ctx.Done():
@@ -242,8 +242,8 @@ func await(ctx context.Context, s *mgr.Service, wanted svc.State) error {
 
 const sources = `SYSTEM\CurrentControlSet\Services\EventLog\Application\`
 
-// AddEventSource registers a name under which programs write to the Windows event log, so that entries are shown without a note
-// that their description cannot be found. One that is there is success.
+// AddEventSource registers a name under which programs write to the Windows event log. Without it the Event Viewer adds to each entry
+// that its description cannot be found. It returns nil if the name is registered already.
 func AddEventSource(name string) error {
 	if k, err := registry.OpenKey(registry.LOCAL_MACHINE, sources+name, registry.QUERY_VALUE); err == nil {
 		return k.Close()
@@ -254,7 +254,7 @@ func AddEventSource(name string) error {
 	return nil
 }
 
-// RemoveEventSource is the reverse of AddEventSource. None is success.
+// RemoveEventSource is the reverse of AddEventSource. It returns nil if the name is not registered.
 func RemoveEventSource(name string) error {
 	if err := eventlog.Remove(name); err != nil && !errors.Is(err, registry.ErrNotExist) {
 		return fmt.Errorf("removing %s from the event log: %w", name, err)
@@ -262,11 +262,11 @@ func RemoveEventSource(name string) error {
 	return nil
 }
 
-// control is the registry key with the order in which services are told of a shutdown.
+// control is the registry key, and orderValue the value, with the order in which Windows announces a shutdown to services.
 const control, orderValue = `SYSTEM\CurrentControlSet\Control`, "PreshutdownOrder"
 
-// PrepareShutdown has Windows wait at least so long for the service when it shuts down, and tell it before the services that it
-// depends on.
+// PrepareShutdown makes Windows wait at least for the given time for the service when it shuts down, and announce the shutdown to it
+// before it does to the services that it depends on.
 func PrepareShutdown(name string, least time.Duration) error {
 	m, err := Connect()
 	if err != nil {
@@ -291,7 +291,7 @@ func PrepareShutdown(name string, least time.Duration) error {
 	return nil
 }
 
-// setPreshutdownTime sets the time, unless it is longer already.
+// setPreshutdownTime sets how long Windows waits for the service when it shuts down, unless that is longer already.
 func setPreshutdownTime(s *mgr.Service, least time.Duration) error {
 	var have, needed uint32
 	if err := windows.QueryServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&have)), 4, &needed); err != nil {

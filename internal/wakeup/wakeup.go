@@ -21,7 +21,7 @@ func (s Signal) Wake() {
 	}
 }
 
-// Pause waits for d and reports whether ctx still lives. It returns early if ctx ends.
+// Pause waits for d and returns true. It returns false as soon as ctx ends.
 func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

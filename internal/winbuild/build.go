@@ -1,4 +1,4 @@
-// Package winbuild says what follows from the build number of a Windows Server: its name, which container images run on it, and
+// Package winbuild holds what follows from the build number of a Windows Server: its name, which container images run on it, and
 // which features it lacks for a node. It is pure: the numbers come in as arguments.
 package winbuild
 
@@ -63,7 +63,7 @@ func (b Build) String() string {
 	return strconv.Itoa(int(b))
 }
 
-// List words builds for a sentence, oldest first and each once: "17763 (Windows Server 2019), 20348 (Windows Server 2022)".
+// List returns builds as text, oldest first and each once: "17763 (Windows Server 2019), 20348 (Windows Server 2022)".
 func List(builds []Build) string {
 	builds = slices.Clone(builds)
 	slices.Sort(builds)
@@ -81,8 +81,8 @@ type Version struct {
 	Revision int
 }
 
-// ParseVersion reads 10.0.<build> or 10.0.<build>.<revision>. It reports false for everything else: containers began with
-// Windows 10.0, and there is no later version than that.
+// ParseVersion parses 10.0.<build> or 10.0.<build>.<revision>. It returns false for everything else: earlier versions of Windows than
+// 10.0 have no containers, and there is no later one.
 func ParseVersion(text string) (Version, bool) {
 	parts := strings.Split(text, ".")
 	if len(parts) < 3 || len(parts) > 4 || parts[0] != "10" || parts[1] != "0" {
@@ -104,8 +104,7 @@ func ParseVersion(text string) (Version, bool) {
 	return v, true
 }
 
-// ParseBuild reads a build as a user writes it: 20348, 10.0.20348, 10.0.20348.3695, or a tag of Microsoft's base images such as
-// ltsc2022.
+// ParseBuild parses a build as users give it: 20348, 10.0.20348, 10.0.20348.3695, or a tag of Microsoft's base images such as ltsc2022.
 func ParseBuild(text string) (Build, error) {
 	text = strings.TrimSpace(text)
 	if b, ok := tags[strings.ToLower(text)]; ok {

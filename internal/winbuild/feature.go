@@ -37,7 +37,7 @@ func Missing(b Build) []Feature {
 	return out
 }
 
-// TooOldError says that a build of Windows cannot be a node, and why.
+// TooOldError is the error that a build of Windows is too old for a node. Its text names what the build lacks.
 type TooOldError struct{ Build Build }
 
 func (e *TooOldError) Error() string {

@@ -49,39 +49,39 @@ type Host struct {
 	Architecture string
 }
 
-// Outcome is what the table says of an image on a host.
+// Outcome is whether an image runs on a host.
 type Outcome int
 
 const (
-	// Unknown is that nothing can be said: the runtime must be asked.
+	// Unknown: nothing can be concluded; the runtime decides.
 	Unknown Outcome = iota
-	// Runs is that at least one variant of the image runs.
+	// Runs: at least one variant of the image runs.
 	Runs
-	// NotRun is that no variant of the image runs.
+	// NotRun: no variant of the image runs.
 	NotRun
 )
 
 func (o Outcome) String() string { return [...]string{"unknown", "runs", "does not run"}[o] }
 
-// Answer is what the table says of an image on a host, and by which variant and rule.
+// Answer is whether an image runs on a host, with the variant and the rule that decide it.
 type Answer struct {
 	Outcome Outcome
-	// Platform is the variant that runs, or the one that comes nearest: the newest that is not newer than the host, else the oldest.
+	// Platform is the variant that runs. If none does, it is the newest that is not newer than the host, or else the oldest.
 	Platform Platform
 	Rule     Rule
 }
 
-// rulePlatform is what holds for a variant for another operating system or processor.
+// rulePlatform is the rule for variants for another operating system or processor.
 var rulePlatform = Rule{false, "a Windows node runs images for windows and its own processor architecture only",
 	"github.com/containerd/platforms compare.go"}
 
-// Check looks an image up in the table for a container on a host. The answer is Unknown where the runtime may know better: a variant
-// has no version or no platform, or the isolation is not known.
+// Check returns whether an image runs on a host with an isolation. The answer is Unknown if a variant has no version or no platform, or
+// if the host's build or the isolation is not known.
 func Check(image Image, host Host, i Isolation) Answer {
 	if i == UnknownIsolation || host.Version.Build == 0 || image.Unnamed || len(image.Platforms) == 0 {
 		return Answer{}
 	}
-	if i == HostProcess { // the container runs, yet a runtime pulls an index only if a variant of it would run otherwise, too
+	if i == HostProcess { // any image runs, but a runtime can pull an index only if a variant of it fits in process isolation
 		if !image.Index {
 			return Answer{Runs, image.Platforms[0], ruleHostProcess}
 		}
@@ -124,7 +124,7 @@ func newer(a, b Answer) Answer {
 	return a
 }
 
-// nearer returns the answer whose build is nearer to what the host could run: older ones before newer ones.
+// nearer returns the answer whose build is better as Answer.Platform, if neither runs. The zero Answer loses to any other.
 func nearer(a, b Answer, host Version) Answer {
 	if a.Outcome == Unknown {
 		return b
@@ -144,7 +144,7 @@ func nearer(a, b Answer, host Version) Answer {
 	return a
 }
 
-// Contents words what an image is for: its Windows builds, or its platforms if it has none.
+// Contents returns as text what an image is for: its Windows builds, or its platforms if it has none.
 func (i Image) Contents() string {
 	if builds := i.Builds(); len(builds) > 0 {
 		return "Windows " + plural(len(builds), "build", "builds") + " " + List(builds)

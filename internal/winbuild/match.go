@@ -12,7 +12,7 @@ const (
 	HyperV
 	// HostProcess is no isolation: a process of the host that takes its files from an image.
 	HostProcess
-	// UnknownIsolation is that of a runtime handler whose name does not say it.
+	// UnknownIsolation is the isolation of a runtime handler whose name is not known.
 	UnknownIsolation
 )
 
@@ -41,13 +41,13 @@ func IsolationOf(handler string) Isolation {
 	return UnknownIsolation
 }
 
-// Rule is a line of the compatibility table. Its zero value is none.
+// Rule is one rule of which images run on which hosts. Its zero value is no rule.
 type Rule struct {
 	// Runs reports whether a container starts.
 	Runs bool `json:"runs"`
-	// Text says what the rule is, in words for the user.
+	// Text is the rule in words, for users.
 	Text string `json:"rule"`
-	// Source is the document that says so.
+	// Source is the document that the rule is from.
 	Source string `json:"source"`
 }
 
@@ -70,15 +70,15 @@ var (
 	ruleHostProcess = Rule{true, "a HostProcess container takes only files from its image, of whatever build", hostProcessPage}
 )
 
-// stable are the long-term releases with the stable interface between the parts of Windows that lie in the image and those of
-// the host, oldest first.
+// stable are the long-term releases with a stable interface between the parts of Windows in the image and those on the host, oldest
+// first.
 var stable = []Build{Server2022, Server2025}
 
 // firstFreeRevision is the first build that does not compare revisions.
 const firstFreeRevision = Server2019
 
-// Match returns the rule for a container of an image on a host. It has no rule for UnknownIsolation: the result is the zero Rule,
-// and its caller must not conclude anything.
+// Match returns the rule for a container of an image on a host. For UnknownIsolation it returns the zero Rule, from which nothing
+// follows.
 func Match(host, image Version, i Isolation) Rule {
 	switch {
 	case i == HostProcess:
@@ -103,8 +103,9 @@ func Match(host, image Version, i Isolation) Rule {
 // oldestStable returns the oldest build whose images a host runs in process isolation by the stable interface: the long-term
 // release before the host's own. For a host before Windows Server 2022 it is the host's build itself.
 //
-// hcsshim (osversion/platform_compat_windows.go) takes the host's own long-term release for a host between two of them; the newer
-// rule of containerd/platforms, used here, allows more. No release of Windows Server is in that range yet.
+// This is the rule of containerd/platforms (platform_windows_compat.go). That of hcsshim (osversion/platform_compat_windows.go) differs
+// for hosts newer than the newest long-term release in its list: there it begins with that release. No release of Windows Server is
+// that new yet.
 func oldestStable(host Build) Build {
 	if host < stable[0] {
 		return host

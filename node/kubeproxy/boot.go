@@ -14,9 +14,12 @@ type bootRecord struct {
 	BootID string `json:"bootID"`
 }
 
-// rebooted reports whether the host may have rebooted since an earlier run completed its work, and why. Without a readable record it
-// may have: an earlier run without one may have been an earlier version.
+// rebooted reports whether the host may have rebooted since an earlier run completed its work, and why. It may have if the boot id is
+// not known (""), and if there is no readable record: the earlier run may have been of a version that wrote none.
 func rebooted(file, bootID string) (may bool, why string) {
+	if bootID == "" {
+		return true, "the host does not report a boot id"
+	}
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return true, err.Error()
@@ -31,7 +34,7 @@ func rebooted(file, bootID string) (may bool, why string) {
 	return false, ""
 }
 
-// recordBoot notes that what HNS has of ours was written in this boot.
+// recordBoot records that all our objects in HNS were written in this boot.
 func recordBoot(file, bootID string) error {
 	data, err := json.Marshal(bootRecord{bootID})
 	if err != nil {

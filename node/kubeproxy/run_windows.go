@@ -67,17 +67,17 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	}}, nil
 }
 
-// renewAfterReboot has load balancers of an earlier boot replaced.
+// renewAfterReboot makes the proxy replace the load balancers that it finds if the host may have rebooted since they were written.
 func (p *parts) renewAfterReboot(ctx context.Context, o *kernel.Options) {
 	logger, file, boot := klog.FromContext(ctx), p.stateFile(Kernelspace), platform.BootID()
 	may, why := rebooted(file, boot)
 	if !may {
 		return
 	}
-	logger.V(2).Info("Load balancers of ours, if there are any, may be of an earlier boot", "reason", why)
+	logger.V(2).Info("Existing load balancers of ours may be of an earlier boot", "reason", why)
 	o.Renewed = func() {
 		if err := recordBoot(file, boot); err != nil {
-			logger.Error(err, "The next start will replace the load balancers again")
+			logger.Error(err, "Recording the boot failed; the next start will replace the load balancers again")
 		}
 	}
 }
