@@ -9,14 +9,14 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// chooseAddress returns the address by which others reach a Windows node, or none if there is none yet.
+// chooseAddress returns the address by which others reach a Windows node. ok is false if there is none yet.
 //
-// The host's name is no help there: Windows resolves it to the addresses of all adapters, those of the pod network among them, in no
-// useful order (antrea issue 1979, microsoft/SDN issue 315). So it is the address of the default route. An address in podRanges is
-// never taken: it belongs to the host's endpoint in the pod network, which HNS may give a default route too (flannel issue 1763).
-// Without a default route an address is taken only if anyRoute says so. An address of now stays as long as its interface is as good
-// as the best: nodes must not change their address because a metric does.
-func chooseAddress(all []platform.Uplink, podRanges []netip.Prefix, now []string, anyRoute bool) (netip.Addr, bool) {
+// Looking up the host's name would not do: Windows resolves it to the addresses of all adapters, those of the pod network among
+// them, in no useful order (antrea issue 1979, microsoft/SDN issue 315). The result is an address of an adapter with a default route,
+// or of any adapter if anyRoute is true. It is never in podRanges: such an address belongs to the host's endpoint in the pod network,
+// which may have a default route too (flannel issue 1763). An address in now, the node's present ones, is preferred to one whose
+// route only has a smaller metric, so that a change of metrics does not change the node's address.
+func chooseAddress(all []platform.Uplink, podRanges []netip.Prefix, now []string, anyRoute bool) (addr netip.Addr, ok bool) {
 	usable := slices.DeleteFunc(slices.Clone(all), func(u platform.Uplink) bool {
 		inPods := slices.ContainsFunc(podRanges, func(p netip.Prefix) bool { return p.Contains(u.Addr) })
 		return inPods || usableIP(net.IP(u.Addr.AsSlice())) != nil || !u.Default && (!anyRoute || u.Endpoint)

@@ -22,26 +22,30 @@ import (
 // the node's name if it is an address, the name's address in DNS, the address of the interface with the default route. 0.0.0.0 and ::
 // in --node-ip stand for the last of these, for IPv4 and IPv6. On Windows chooseAddress takes the place of the last two.
 //
-// What was not given is found again when the host's addresses change. It is safe for concurrent use.
+// Addresses that --node-ip does not give are found again when the host's addresses change. It is safe for concurrent use.
 type nodeAddresses struct {
-	given []net.IP
-	name  string
+	given []net.IP // by --node-ip; it may have 0.0.0.0 and ::
+	name  string   // of the node
 	host  addressHost
 
 	mu        sync.Mutex
-	now       []string
-	podRanges []netip.Prefix
-	again     wakeup.Signal
+	now       []string       // the main one first; the list itself is never changed
+	podRanges []netip.Prefix // ranges in which no address of the node can be
+	again     wakeup.Signal  // the addresses are to be found again
 }
 
-// addressHost is what is asked of the host. uplinks returns errors.ErrUnsupported on a system whose name in DNS, which lookUp asks,
-// and routes tell the address. watch calls changed after each change of the host's addresses, until ctx ends.
+// addressHost has the questions to the host. Tests replace them.
 type addressHost struct {
+	// uplinks returns errors.ErrUnsupported on Linux, where lookUp and routed find the address.
 	uplinks func() ([]platform.Uplink, error)
-	lookUp  func(name string) net.IP
-	routed  func(v6 bool) (net.IP, error)
-	here    func(ip net.IP) bool
-	watch   func(ctx context.Context, changed func()) error
+	// lookUp returns the address of a name in DNS, nil if there is none that can be the node's.
+	lookUp func(name string) net.IP
+	// routed returns the address from which the host reaches others.
+	routed func(v6 bool) (net.IP, error)
+	// here reports whether an interface of the host has the address.
+	here func(ip net.IP) bool
+	// watch calls changed after each change of the host's addresses. It returns nil when ctx ends.
+	watch func(ctx context.Context, changed func()) error
 }
 
 // thisHost is the host that this program runs on.
@@ -50,9 +54,9 @@ func thisHost() addressHost {
 }
 
 // errNoAddress is the cause while the host has no address that can be the node's.
-var errNoAddress = errors.New("the host has no address yet that can be the node's (say one with --node-ip)")
+var errNoAddress = errors.New("the host has no address yet that can be the node's (give one with --node-ip)")
 
-// newNodeAddresses reads what --node-ip says. It does not look for addresses: see wait.
+// newNodeAddresses parses text, the value of --node-ip. It does not look for addresses: see wait.
 func newNodeAddresses(text, name string, host addressHost) (*nodeAddresses, error) {
 	given, err := parseNodeIPs(text)
 	if err != nil {
@@ -76,15 +80,15 @@ var addressBackoff = retry.Backoff{First: 200 * time.Millisecond, Max: 5 * time.
 // on a network without a way out.
 const addressWait = 30 * time.Second
 
-// wait returns when the node has an address: a host may start this program before DHCP has given it one. It returns the error of
-// ctx if that ends before.
+// wait returns nil when the node has an address: a host may start this program before DHCP has given it one. It returns an error if
+// ctx ends before.
 func (a *nodeAddresses) wait(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	changed := wakeup.New()
 	go func() {
 		if err := a.host.watch(watching, changed.Wake); err != nil && watching.Err() == nil {
-			klog.FromContext(ctx).Info("The host does not say when its addresses change", "cause", err.Error())
+			klog.FromContext(ctx).Info("The host does not report changes of its addresses; asking for them again and again", "cause", err.Error())
 		}
 	}()
 
@@ -107,14 +111,14 @@ func (a *nodeAddresses) wait(ctx context.Context) error {
 	}
 }
 
-// list returns the addresses as they are now, the main one first.
+// list returns the addresses as they are now, the main one first. The caller must not change the list.
 func (a *nodeAddresses) list() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.now
 }
 
-// avoid tells the node's pod range, in which no address of a node is. It does not block.
+// avoid adds a pod range of the node, from which no address is taken. It does not block. It ignores a cidr that cannot be parsed.
 func (a *nodeAddresses) avoid(cidr string) {
 	prefix, err := netip.ParsePrefix(cidr)
 	if err != nil {
@@ -128,21 +132,17 @@ func (a *nodeAddresses) avoid(cidr string) {
 	}
 }
 
-// settle is how long changes of addresses are let settle: a virtual switch that takes a network card over takes the address from
-// it and gives it to the switch's own adapter.
+// settle is the wait after a change of addresses, because changes come in groups: a virtual switch that takes over a network card
+// takes the address from the card and then gives it to the switch's own adapter.
 const settle = time.Second
 
-// keep finds the addresses again after each change of the host's, until ctx ends, and calls changed if others came of it. While the
-// host has none the last ones stay: others know the node by them.
+// keep finds the addresses again after each change of the host's, until ctx ends, and calls changed if the result differs. While the
+// host has no usable address the last ones stay, because others know the node by them.
 func (a *nodeAddresses) keep(ctx context.Context, changed func()) {
 	if len(a.given) > 0 && !slices.ContainsFunc(a.given, net.IP.IsUnspecified) || net.ParseIP(a.name) != nil {
 		return
 	}
-	go func() {
-		if err := a.host.watch(ctx, a.again.Wake); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "The node's address will not follow the host's")
-		}
-	}()
+	go a.watch(ctx)
 
 	for {
 		select {
@@ -150,10 +150,8 @@ func (a *nodeAddresses) keep(ctx context.Context, changed func()) {
 			return
 		case <-a.again:
 		}
-		select {
-		case <-ctx.Done():
+		if !wakeup.Pause(ctx, settle) {
 			return
-		case <-time.After(settle):
 		}
 
 		before := a.list()
@@ -166,7 +164,24 @@ func (a *nodeAddresses) keep(ctx context.Context, changed func()) {
 	}
 }
 
-// find looks for the addresses once and keeps what it finds. An error leaves the last ones.
+// watchBackoff is the wait before a subscription to changes of addresses that failed is made again.
+var watchBackoff = retry.Backoff{First: time.Second, Max: time.Minute}
+
+// watch wakes keep after each change of the host's addresses, until ctx ends. A subscription that fails is made again.
+func (a *nodeAddresses) watch(ctx context.Context) {
+	for failures := 1; ; failures++ {
+		err := a.host.watch(ctx, a.again.Wake)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		klog.FromContext(ctx).Error(err, "The node's address does not follow the host's until the subscription succeeds; trying again")
+		if !wakeup.Pause(ctx, watchBackoff.Wait(failures)) {
+			return
+		}
+	}
+}
+
+// find looks for the addresses once and keeps what it finds. After an error the last ones stay.
 func (a *nodeAddresses) find(anyRoute bool) error {
 	a.mu.Lock()
 	before, ranges := a.now, a.podRanges
@@ -198,7 +213,7 @@ func (a *nodeAddresses) find(anyRoute bool) error {
 	return nil
 }
 
-// found returns the address of a node that was given none. before are those that it has so far, ranges those of its pods.
+// found returns the address of a node without --node-ip. before are the addresses that it has so far, ranges those of its pods.
 func (a *nodeAddresses) found(before []string, ranges []netip.Prefix, anyRoute bool) (string, error) {
 	if ip := net.ParseIP(a.name); ip != nil {
 		return ip.String(), nil
@@ -215,7 +230,7 @@ func (a *nodeAddresses) found(before []string, ranges []netip.Prefix, anyRoute b
 		return "", fmt.Errorf("finding the node's address: %w", err)
 	}
 
-	// An answer of DNS that does not come for once must not change the address.
+	// A failed look-up in DNS must not change the address.
 	if len(before) == 1 && a.host.here(net.ParseIP(before[0])) {
 		return before[0], nil
 	}

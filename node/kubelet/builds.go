@@ -17,7 +17,7 @@ func imageBuilds(given *Options, o *core.Options, api *kube.Kubelet, rt *runtime
 	if !platform.IsWindows {
 		return nil
 	}
-	version, _ := winbuild.ParseVersion(o.Node.Host.KernelVersion) // of a host that does not say it, nothing is concluded
+	version, _ := winbuild.ParseVersion(o.Node.Host.KernelVersion) // the zero Version: nothing is concluded about images
 	b := &image.Builds{
 		Node: winbuild.Host{Name: o.Node.Name, Version: version, Architecture: o.Node.Host.Arch},
 		Registry: func(ctx context.Context, name string, login registry.Login) (winbuild.Image, error) {

@@ -16,14 +16,14 @@ import (
 // systemDNS in place of a file name stands for the DNS settings of the Windows node itself.
 const systemDNS = "Host"
 
-// resolverLife is how long the node's DNS settings count after they were read: pods that start together share one reading. Windows
-// reports changes of addresses and interfaces, none of DNS servers, so that no notification could say for longer that they are right.
+// resolverLife is how long the node's DNS settings are used after they were read, so that pods that start together read them once.
+// It is short because Windows reports changes of addresses and interfaces, but none of DNS servers.
 const resolverLife = time.Second
 
-// hostResolver reads the node's own DNS settings, for pods with the policy Default. They are read at each start of a pod, as upstream's
-// kubelet does: servers can come after the kubelet has started (DHCP), and move to another adapter. It is safe for concurrent use.
+// hostResolver reads the node's own DNS settings, for pods with the policy Default. Like upstream's kubelet it reads them at each
+// start of a pod: servers can come after the kubelet has started (DHCP), and move to another adapter. It is safe for concurrent use.
 type hostResolver struct {
-	// source is a file as resolv.conf, systemDNS on Windows, or empty for no settings.
+	// source is a file in the format of resolv.conf, systemDNS on Windows, or empty for no settings.
 	source  string
 	nodeIPs func() []string
 
@@ -36,7 +36,7 @@ type hostResolver struct {
 func (r *hostResolver) settings(ctx context.Context) dns.Config {
 	c, err := r.read()
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Pods get DNS settings that the node had before")
+		klog.FromContext(ctx).Error(err, "Reading the node's DNS settings failed; pods get the settings that it had before")
 	}
 	return c
 }

@@ -136,7 +136,8 @@ func Run(ctx context.Context, given Options) error {
 	return ending(ctx, k.Run(ctx))
 }
 
-// ending returns why Run ended: nothing if it was asked to, the cause if the node lost its credentials, else err.
+// ending returns what Run returns after err of the kubelet: nil if Run was told to stop, the cause of ctx if the node lost its
+// credentials, else err.
 func ending(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.Canceled) {

@@ -12,14 +12,15 @@ import (
 	core "porthole.dev/porthole/kubelet"
 )
 
+// serviceName is the name under which `porthole service install kubelet` installs the kubelet.
 const serviceName = "kubelet"
 
-// shutdownSlack is what the service gets beyond the periods of its pods, to end itself.
+// shutdownSlack is the time that the service gets after the periods of its pods, to end itself.
 const shutdownSlack = 10 * time.Second
 
-// prepareShutdown has the pods of the node end in the periods of the configuration before Windows shuts down: Windows waits that
-// long for this service, and ends what it depends on, such as the container runtime, after it. cancel takes that back. Only a
-// service of Windows is told of a shutdown.
+// prepareShutdown makes the kubelet stop the pods of the node, in the periods of the configuration, before Windows shuts down.
+// Windows waits that long for this service, and stops the services that it depends on, such as the container runtime, after it.
+// cancel takes that back. Windows reports a shutdown to services only.
 func prepareShutdown(ctx context.Context, cfg *v1beta1.KubeletConfiguration, k *core.Kubelet) (cancel func()) {
 	periods := core.ShutdownPeriods(cfg)
 	if len(periods) == 0 || !platform.IsWindows {
