@@ -48,7 +48,7 @@ type agent struct {
 type networkState struct {
 	podnet.Options
 	Err     string              // why the pod network is not ready
-	Differs []podnet.Difference // in what HNS reads it back differently
+	Differs []podnet.Difference // how the network that HNS reports differs from what it was asked for
 }
 
 // cluster is what the agent needs of the API server; client.go implements it.
@@ -68,16 +68,17 @@ type maker interface {
 	ensure(ctx context.Context, o podnet.Options, wanted podnet.Network) (podnet.Made, error)
 	// conf returns this system's CNI configuration.
 	conf(wanted podnet.Network) podnet.Conf
-	// heldBack returns the name of the CNI configuration that must not outlive a reboot (see holdBack); empty: it may.
+	// heldBack returns the name of the CNI configuration that is removed after a reboot (see holdBack); empty: none is.
 	heldBack() string
-	// adapters returns what keeps the host's adapters as the pod network needs them; nil if nothing has to.
+	// adapters returns the keeper of the host's network adapters; nil on a system that needs none.
 	adapters() adapterKeeper
 }
 
 // adapterKeeper is implemented by adapters.Keeper.
 type adapterKeeper interface {
-	// Sync makes one pass for what is wanted from now on, Run one after the other until ctx ends.
+	// Sync makes one pass. wanted also holds for all later passes.
 	Sync(ctx context.Context, wanted adapters.Wanted) error
+	// Run makes passes until ctx ends.
 	Run(ctx context.Context)
 	Status() adapters.Status
 }
@@ -171,7 +172,10 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 	if err := a.keepAdapters(ctx, tasks, adapters.Wanted{Node: o.Node, Host: o.HostAddr()}); err != nil {
 		return err
 	}
-	if err := errors.Join(a.writeConf(ctx, wanted), a.markBoot()); err != nil {
+	if err := a.writeConf(ctx, wanted); err != nil {
+		return err
+	}
+	if err := a.markBoot(); err != nil {
 		return err
 	}
 
@@ -186,7 +190,7 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 	return a.publish(ctx, k.Status())
 }
 
-// keepAdapters makes the host's adapters carry packets of pods, and keeps them so from then on.
+// keepAdapters makes the host's adapters carry packets of pods. The first call starts a task that keeps them so until ctx ends.
 func (a *agent) keepAdapters(ctx context.Context, tasks *sync.WaitGroup, wanted adapters.Wanted) error {
 	keeper := a.maker.adapters()
 	if keeper == nil {

@@ -13,14 +13,15 @@ import (
 	"porthole.dev/porthole/internal/atomicfile"
 )
 
-// bootMark is a file beside the CNI configuration with the boot for which that is right. Container runtimes read files with other
-// endings only.
+// bootMark is a file beside the CNI configuration with the id of the boot in which the configuration was written last. Container
+// runtimes ignore it: they read only files that end in .conf, .conflist or .json.
 const bootMark = "10-porthole.boot"
 
-// holdBack removes a CNI configuration of an earlier boot. A runtime takes the network for ready as soon as there is a
-// configuration, and the kubelet would start pods on a network that is not there: after a reboot the host's endpoint may have no
-// adapter, and adapters do not forward (projectcalico/calico#5828, #6656). It is written again when the network was right once.
-// In the same boot nothing is done, so that a mere restart of this program changes nothing; nor if the boot is not known.
+// holdBack removes a CNI configuration of an earlier boot. A runtime reports its network as ready as soon as there is a
+// configuration, and the kubelet would start pods on a network that does not work: after a reboot the host's endpoint may have no
+// adapter, and adapters do not forward (projectcalico/calico#5828, #6656). step writes the configuration again when the network is
+// right. holdBack does nothing if the configuration is of this boot, so that a restart of this program changes nothing, or if the
+// boot is not known.
 func (a *agent) holdBack(ctx context.Context) error {
 	name := a.maker.heldBack()
 	if name == "" || a.o.ConfDir == "" || a.o.BootID == "" {
@@ -42,7 +43,7 @@ func (a *agent) holdBack(ctx context.Context) error {
 	return nil
 }
 
-// markBoot notes that the CNI configuration is right in this boot.
+// markBoot records that the CNI configuration was written in this boot.
 func (a *agent) markBoot() error {
 	if a.maker.heldBack() == "" || a.o.ConfDir == "" || a.o.BootID == "" {
 		return nil
@@ -52,7 +53,7 @@ func (a *agent) markBoot() error {
 		return nil
 	}
 	if err := atomicfile.Write(path, []byte(a.o.BootID+"\n"), 0o644); err != nil {
-		return fmt.Errorf("noting the boot of the CNI configuration: %w", err)
+		return fmt.Errorf("recording the boot of the CNI configuration: %w", err)
 	}
 	return nil
 }

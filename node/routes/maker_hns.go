@@ -37,8 +37,9 @@ func (m hnsMaker) ensure(ctx context.Context, o podnet.Options, wanted podnet.Ne
 	return made, err
 }
 
-// physical returns the name of the network adapter below a virtual one. When HNS binds a network to an adapter, the adapter's
-// address moves to one called "vEthernet (NAME)", and HNS knows only NAME ("An adapter was not found", flannel-io/flannel#921).
+// physical returns the name of the network adapter that a virtual adapter belongs to, or name if that is no virtual one. When HNS
+// binds a network to the adapter NAME, its address moves to a virtual adapter "vEthernet (NAME)". HNS accepts only NAME, and answers
+// "An adapter was not found" to the other (flannel-io/flannel#921).
 func physical(name string) string {
 	if inner, ok := strings.CutPrefix(name, "vEthernet ("); ok {
 		return strings.TrimSuffix(inner, ")")

@@ -16,10 +16,10 @@ func (m linuxMaker) ensure(_ context.Context, o podnet.Options, _ podnet.Network
 	return podnet.Made{Changed: changed}, err
 }
 
-// heldBack: the bridge plugin makes the whole network with the first pod.
+// heldBack returns "": the bridge plugin makes the whole network with the first pod after a reboot.
 func (m linuxMaker) heldBack() string { return "" }
 
-// adapters: the bridge plugin switches forwarding on.
+// adapters returns nil: the bridge plugin enables forwarding.
 func (m linuxMaker) adapters() adapterKeeper { return nil }
 
 func (m linuxMaker) conf(wanted podnet.Network) podnet.Conf { return wanted.LinuxConf }

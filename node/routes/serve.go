@@ -52,7 +52,7 @@ func (a *agent) status() Status {
 		s.Problems = append(s.Problems, "pod network: "+network.Err)
 	}
 	for _, d := range network.Differs {
-		s.Problems = append(s.Problems, fmt.Sprintf("pod network: HNS was asked for it as it should be, and reads back %s; it is used as it is", d))
+		s.Problems = append(s.Problems, fmt.Sprintf("pod network: HNS reports it differently from how it was created: %s; it is used as it is", d))
 	}
 	if k := a.maker.adapters(); k != nil {
 		if adapters := k.Status(); adapters.Known {

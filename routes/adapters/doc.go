@@ -3,10 +3,10 @@
 //
 //	pod ──▶ vEthernet (porthole_ep) 10.244.1.2 ──forwarding──▶ vEthernet (Ethernet) 10.99.0.21 ──▶ other nodes
 //
-// Windows drops such packets on an adapter without forwarding, and that is how every adapter begins (docs/windows-facts.md,
-// "Networks and routes"). The setting belongs to the adapter: it is lost when HNS makes another one, so it is compared each second
-// and after each change that Windows reports. An endpoint attached to the host may also bring a second default route, to an
-// address that nobody has; it is removed.
+// Windows drops such packets on an adapter without forwarding, and forwarding is off on a new adapter (docs/windows-facts.md,
+// "Networks and routes"). The setting is lost when HNS replaces the adapter, so it is compared each second and after each change that
+// Windows reports. An endpoint attached to the host may also bring a second default route, to an address that nobody has; it is
+// removed.
 //
-// What has to be done is a pure plan. Linux needs none of it: its bridge plugin switches forwarding on.
+// The plan is pure. Linux needs none of this: its bridge plugin enables forwarding.
 package adapters

@@ -18,7 +18,7 @@ type windowsHost struct{}
 // NewHost returns the adapters of this host.
 func NewHost() host { return windowsHost{} }
 
-// List leaves out an adapter that vanishes while it is read.
+// List implements host. It leaves out an adapter that vanishes while it is read.
 func (windowsHost) List() ([]Adapter, error) {
 	all, err := winipcfg.GetAdaptersAddresses(windows.AF_INET, winipcfg.GAAFlagSkipAnycast|winipcfg.GAAFlagSkipMulticast|winipcfg.GAAFlagSkipDNSServer)
 	if err != nil {
@@ -60,7 +60,8 @@ func (windowsHost) List() ([]Adapter, error) {
 	return list, nil
 }
 
-// EnableForwarding changes nothing else. winipcfg clears the prefix length that Windows returns and does not take back.
+// EnableForwarding implements host. It changes no other setting. Set of winipcfg clears SitePrefixLength, which Windows returns but
+// does not accept.
 func (windowsHost) EnableForwarding(a Adapter) error {
 	settings, err := winipcfg.LUID(a.ID).IPInterface(windows.AF_INET)
 	if err != nil {

@@ -148,7 +148,7 @@ func (k *Keeper) apply(op Op) error {
 	return errors.ErrUnsupported
 }
 
-// log writes a plan that is not the one of the pass before.
+// log writes a plan to the log unless the pass before had the same.
 func (k *Keeper) log(ctx context.Context, plan Plan) {
 	text := plan.String()
 	if text != k.logged && text != "" {

@@ -50,7 +50,7 @@ func (o Op) String() string {
 	return fmt.Sprintf("%s on %s: %s", o.Verb, o.Adapter.Name, o.Why)
 }
 
-// Plan is what has to be done, and what no change of an adapter can mend.
+// Plan is what has to be done, and the problems that no change of an adapter can solve.
 type Plan struct {
 	Ops      []Op
 	Problems []string

@@ -20,7 +20,7 @@ type HNS struct {
 
 	made    hns.NetworkID // the network that this process created last
 	missing time.Time     // since when the host's endpoint is attached and has no adapter; zero: it has one
-	renewed int           // how often the host's endpoint was made anew because it had no adapter
+	renewed int           // how often the host's endpoint was created again because it had no adapter
 }
 
 // reader is what has to be known of HNS.
@@ -53,20 +53,20 @@ type adapters interface {
 	NameOf(addr netip.Addr) (string, error)
 }
 
-// adapterPatience is how long the host's endpoint may be attached without an adapter before it is made anew. Windows makes the
-// adapter after the call that attaches has returned; after a reboot the endpoint may be listed without one for ever
+// adapterBackoff is how long the host's endpoint may be attached without an adapter before it is deleted and created again. Windows
+// makes the adapter after the call that attaches has returned; after a reboot the endpoint may be listed without one for ever
 // (kubernetes-sigs/sig-windows-tools#94, flannel-io/flannel#1112).
-var adapterPatience = retry.Backoff{First: 5 * time.Second, Max: time.Minute}
+var adapterBackoff = retry.Backoff{First: 5 * time.Second, Max: time.Minute}
 
 // Made is what Ensure did.
 type Made struct {
 	Changed  bool
 	Replaced []Difference // why a network of our name was replaced; empty if none was
-	// Differs says in what the network reads back differently from how it was made. It is used as it is.
+	// Differs is how the network that HNS reports differs from what this process asked for. It is used as it is.
 	Differs []Difference
 }
 
-// Ensure makes the network and the host's endpoint in it, attached to the host's compartment, and looks that an adapter of the host
+// Ensure makes the network and the host's endpoint in it, attached to the host's compartment, and checks that an adapter of the host
 // has the endpoint's address. What is right is left alone. A network of that name that does not fit is replaced as MakePlan
 // describes; if it is not, the error is a *DiffersError. If HNS does not answer all questions, nothing is changed.
 func (h *HNS) Ensure(ctx context.Context, wanted Network, replace bool) (Made, error) {
@@ -86,7 +86,7 @@ func (h *HNS) Ensure(ctx context.Context, wanted Network, replace bool) (Made, e
 		}
 		made.Changed = true
 	}
-	return made, h.look(wanted, plan)
+	return made, h.checkAdapter(wanted, plan)
 }
 
 // observe reads what MakePlan has to know.
@@ -122,7 +122,7 @@ func (h *HNS) observe(ctx context.Context, wanted Network) (Seen, error) {
 		return Seen{}, err
 	}
 	seen.Adapter = adapter != ""
-	seen.Overdue = !seen.Adapter && !h.missing.IsZero() && time.Since(h.missing) >= adapterPatience.Wait(h.renewed+1)
+	seen.Overdue = !seen.Adapter && !h.missing.IsZero() && time.Since(h.missing) >= adapterBackoff.Wait(h.renewed+1)
 	return seen, nil
 }
 
@@ -138,8 +138,9 @@ func hostNamespace(all []hns.Namespace) hns.Namespace {
 	return hns.Namespace{}
 }
 
-// look returns an error while no adapter has the address of the host's endpoint, which must be attached. It measures how long.
-func (h *HNS) look(wanted Network, plan Plan) error {
+// checkAdapter returns an error while no adapter has the address of the host's endpoint, after plan was carried out. It keeps since
+// when that is so.
+func (h *HNS) checkAdapter(wanted Network, plan Plan) error {
 	if plan.has(CreateHost) && !h.missing.IsZero() {
 		h.missing = time.Time{}
 		h.renewed++
@@ -158,7 +159,7 @@ func (h *HNS) look(wanted Network, plan Plan) error {
 		h.missing = time.Now()
 	}
 	return fmt.Errorf("HNS endpoint %s is attached to the host, but no adapter has its address %s, which is the pods' gateway: "+
-		"it is made anew if none has after %v", wanted.Host.Name, addr, adapterPatience.Wait(h.renewed+1))
+		"after %v without one it is deleted and created again", wanted.Host.Name, addr, adapterBackoff.Wait(h.renewed+1))
 }
 
 // apply makes one change. It keeps in seen what was created, because later changes need its id.
@@ -195,8 +196,8 @@ func (h *HNS) apply(ctx context.Context, op Op, wanted Network, seen *Seen) (err
 	return err
 }
 
-// attach puts the host's endpoint into the host's compartment. One that is there already counts as attached, although HNS calls
-// that an error (flannel-io/flannel#1391): whether it is, the host's adapters say.
+// attach puts the host's endpoint into the host's compartment. The error of HNS that the endpoint is attached already counts as
+// success (flannel-io/flannel#1391). It may be attached elsewhere; checkAdapter finds that out.
 func (h *HNS) attach(ctx context.Context, namespace hns.NamespaceID, endpoint hns.EndpointID) error {
 	var err error
 	if namespace == "" {

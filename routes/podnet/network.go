@@ -18,8 +18,9 @@ type Network struct {
 // HostEndpoint is the name of the host's own endpoint. Upstream's kube-proxy looks for this name too.
 const HostEndpoint = NetworkName + "_ep"
 
-// hostEndpointOf has a default route to nowhere. Without it HNS takes the subnet's gateway, which nobody has on these networks, and
-// the host gets a second default route through it (flannel-io/flannel#1763; microsoft/SDN start-kubelet.ps1 gives the same gateway).
+// hostEndpointOf returns the host's endpoint. Its default route has the next hop 0.0.0.0, as in microsoft/SDN start-kubelet.ps1.
+// Without a route of its own HNS would use the subnet's gateway, an address that nobody has on these networks, and give the host a
+// second default route through it (flannel-io/flannel#1763).
 func hostEndpointOf(o Options) hns.Endpoint {
 	return hns.Endpoint{
 		Name: HostEndpoint, Addrs: []netip.Addr{o.HostAddr()}, PrefixLen: o.PodCIDR.Bits(),

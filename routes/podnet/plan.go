@@ -121,7 +121,7 @@ type Op struct {
 type Plan struct {
 	// Replaces says why a network of our name is replaced; empty if none is.
 	Replaces []Difference
-	// Accepts is what differs in a network that is left as it is: we made it, so that making it again would not help.
+	// Accepts is what differs in a network that is left as it is, because this process created it and would get the same again.
 	Accepts []Difference
 	Ops     []Op
 }
@@ -147,10 +147,10 @@ func (p Plan) String() string {
 
 // MakePlan compares HNS with the wanted network. A network that fits is left alone. One that does not is replaced if replace is
 // true or if it holds no endpoint but the host's own, which we made ourselves; otherwise the result is a *DiffersError. One that
-// this process created is not replaced, because HNS returned it in a form other than the one it was created in and would do so again.
+// this process created is not replaced: HNS reports it differently from how it was created, and would do so again.
 //
-// The host's endpoint counts as attached if HNS says so or if an adapter of the host has its address. If HNS says so and no adapter
-// has it for too long, the endpoint is made anew.
+// The host's endpoint counts as attached if HNS lists it as attached or if an adapter of the host has its address. If it is listed as
+// attached and no adapter has its address for too long, the endpoint is deleted and created again.
 func MakePlan(wanted Network, seen Seen, replace bool) (Plan, error) {
 	p, endpoints := Plan{}, seen.Endpoints
 	differences := []Difference(nil)
@@ -177,8 +177,8 @@ func MakePlan(wanted Network, seen Seen, replace bool) (Plan, error) {
 	return p, nil
 }
 
-// removal plans the deletion of a network. Load balancers go first, because those of a network that is gone spoil later ones
-// (microsoft/Windows-Containers#79); then endpoints, because HNS refuses to delete a network with one that is in a namespace.
+// removal plans the deletion of a network. Load balancers are deleted first, because those of a deleted network break later ones
+// (microsoft/Windows-Containers#79); then endpoints, because HNS refuses to delete a network with an endpoint in a namespace.
 func removal(name string, seen Seen) []Op {
 	var ops []Op
 	for _, lb := range seen.Balancers {

@@ -118,7 +118,7 @@ func TestAdapterGone(t *testing.T) {
 			}
 
 			made := f.Count("create endpoint")
-			err := passes(adapterPatience.First)
+			err := passes(adapterBackoff.First)
 			if err == nil || !strings.Contains(err.Error(), "no adapter has its address 10.244.1.2") || f.Count("create endpoint") != made {
 				t.Errorf("listed %v: %v\n%s", listed, err, f.Calls())
 			}
