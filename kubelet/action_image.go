@@ -50,7 +50,7 @@ func (e *effects) ensureImage(ctx context.Context, j job) []pod.Fact {
 func addHandler(ctx context.Context, e *effects, j job, r *image.Request) {
 	var spec runtime.SandboxSpec
 	if err := e.runtimeHandler(ctx, j.pod, &spec); err != nil {
-		r.HandlerUnknown = true // the sandbox fails by the same error, and says it
+		r.HandlerUnknown = true // making the sandbox fails with the same error and reports it
 	}
 	r.Handler = spec.Handler
 	if j.Volume != "" {

@@ -94,9 +94,9 @@ func (e *effects) containerSpec(ctx context.Context, c *v1.Container, j job) (ru
 	return spec, err
 }
 
-// addresses returns what the containers of a pod are told as their addresses. own reports whether they are the pod's own. A pod
-// that asks for the node's network has the node's, except on Windows: there the runtime gives only HostProcess pods that network
-// and all others one of their own (docs/windows-facts.md), with the address in the sandbox's status.
+// addresses returns the addresses that the containers of a pod get in their environment and hosts file. own reports whether they
+// belong to the pod and not to the node. A pod with hostNetwork has the node's addresses. On Windows the runtime gives the host's
+// network to HostProcess pods only (docs/windows-facts.md): any other pod has an address of its own, in the sandbox's status.
 func (e *effects) addresses(p *v1.Pod, r *pod.Runtime) (ips []string, own bool) {
 	box, _ := r.Sandbox()
 	if p.Spec.HostNetwork && (!e.windows || len(box.IPs) == 0) {
@@ -138,7 +138,9 @@ func targetOf(p *v1.Pod, name string, r *pod.Runtime) string {
 
 // addMounts adds everything that is mounted into a container. The caller must call release once the container was
 // started or will not be, even after an error.
-func (e *effects) addMounts(spec *runtime.ContainerSpec, p *v1.Pod, ips []string, own bool, known func(string) (string, bool)) (release func(), err error) {
+func (e *effects) addMounts(
+	spec *runtime.ContainerSpec, p *v1.Pod, ips []string, own bool, known func(string) (string, bool),
+) (release func(), err error) {
 	c := spec.Container
 	mounts, release, err := e.volumes.Mounts(p, c, known)
 	if err != nil {
@@ -165,8 +167,9 @@ func (e *effects) addMounts(spec *runtime.ContainerSpec, p *v1.Pod, ips []string
 	return release, err
 }
 
-// hostsFile makes the hosts file of a pod. The containers of a HostProcess pod see the node's own.
-func (e *effects) hostsFile(p *v1.Pod, c *v1.Container, ips []string, network bool) (*volume.Mount, error) {
+// hostsFile makes the hosts file of a pod. own reports whether the addresses belong to the pod; otherwise the file begins with the
+// node's. The containers of a HostProcess pod see the node's own file.
+func (e *effects) hostsFile(p *v1.Pod, c *v1.Container, ips []string, own bool) (*volume.Mount, error) {
 	if e.windows && pod.AnyHostProcess(p) {
 		return nil, nil
 	}
@@ -175,7 +178,7 @@ func (e *effects) hostsFile(p *v1.Pod, c *v1.Container, ips []string, network bo
 	if err != nil {
 		return nil, err
 	}
-	h := volume.Hosts{PodIPs: ips, HostName: name.Host, Domain: name.Domain, Aliases: p.Spec.HostAliases, HostNetwork: !network}
+	h := volume.Hosts{PodIPs: ips, HostName: name.Host, Domain: name.Domain, Aliases: p.Spec.HostAliases, HostNetwork: !own}
 	if h.HostNetwork {
 		h.Node, _ = os.ReadFile(volume.HostsFile(e.windows))
 	}

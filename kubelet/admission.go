@@ -17,7 +17,7 @@ type admission struct {
 	*admit.Admitter
 	// facts describe the node, as the API has it or as it is known.
 	facts func(*v1.Node) admit.Node
-	// closed returns why no pod is admitted now, nil if that is not so.
+	// closed returns why the node admits no pod at all now. It returns nil if it does.
 	closed func() *admit.Refusal
 	// known is the node as it is known; fresh reads it from the API, nil without one.
 	known func() *v1.Node

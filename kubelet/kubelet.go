@@ -37,11 +37,11 @@ type Kubelet struct {
 	tools     *tools
 
 	knowledge knowledge
-	// shuttingDown: ShutDown was called; the machine is about to end.
+	// shuttingDown: ShutDown was called, because the machine is about to shut down.
 	shuttingDown atomic.Bool
 	// audits and unmounts are done once for the many reasons that come at the same time.
 	audits, unmounts delayed
-	unmountAgain     atomic.Int32 // how often in a row a search for mounts was to be repeated
+	unmountAgain     atomic.Int32 // how many searches for mounts in a row left some undecided or failed
 
 	mu     sync.Mutex
 	actors map[types.UID]*actor

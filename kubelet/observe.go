@@ -177,11 +177,12 @@ func (k *Kubelet) mayHaveFolders(uid types.UID) bool {
 	return !k.knowledge.mayCleanUp() || k.actor(uid, false) != nil
 }
 
-// unmountTries is how often the mounts of containers that only containerd knows are looked at again, unmountPause apart. Somebody
-// else's containers in CRI's namespace are such too, so it has an end: the next pod that ends, or the next audit, begins again.
+// unmountTries is how many searches for forgotten mounts follow each other, unmountPause apart, while containerd still knows
+// containers that CRI does not. It is bounded because such containers may belong to somebody else and stay. The next pod that ends,
+// and the next audit, begin a new series.
 const unmountTries = 20
 
-// unmountForgotten undoes the mounts of containers that the runtime forgot, again while it is about to forget some.
+// unmountForgotten undoes the mounts of containers that the runtime forgot. It repeats that while containerd may forget more.
 func (k *Kubelet) unmountForgotten(ctx context.Context) {
 	undecided, err := k.o.Runtime.UnmountForgotten(ctx)
 	if err != nil {

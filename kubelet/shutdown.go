@@ -17,8 +17,8 @@ import (
 // systemCritical is the least priority of pods that are critical for the cluster (scheduling.SystemCriticalPriority).
 const systemCritical = 2_000_000_000
 
-// ShutdownPeriods returns how long the pods of each priority get when the node shuts down, lowest first: those of the
-// configuration by priority, or its two periods. None means that nothing is done for pods then.
+// ShutdownPeriods returns how long the pods of each priority get when the node shuts down, lowest priority first. The configuration
+// has either a list by priority or two periods. An empty result means that pods are not stopped at a shutdown.
 func ShutdownPeriods(c *v1beta1.KubeletConfiguration) []v1beta1.ShutdownGracePeriodByPodPriority {
 	periods := slices.Clone(c.ShutdownGracePeriodByPodPriority)
 	if all, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration; len(periods) == 0 && all > 0 && critical <= all {
@@ -40,8 +40,8 @@ func ShutdownTime(periods []v1beta1.ShutdownGracePeriodByPodPriority) time.Durat
 	return time.Duration(seconds) * time.Second
 }
 
-// ShutDown ends the pods of the node because it shuts down, those of the lowest priority first. It returns when none runs any
-// more, or their time is over. From its beginning the node is not ready and no pod is admitted.
+// ShutDown stops the pods of the node because it shuts down, those of the lowest priority first. It returns when none runs any
+// more or their time is over. As soon as it is called, the node is not ready and admits no pod. Only the first call has an effect.
 func (k *Kubelet) ShutDown(ctx context.Context, periods []v1beta1.ShutdownGracePeriodByPodPriority) {
 	logger := klog.FromContext(ctx)
 	if len(periods) == 0 || k.shuttingDown.Swap(true) {
@@ -64,8 +64,8 @@ func (k *Kubelet) ShutDown(ctx context.Context, periods []v1beta1.ShutdownGraceP
 	}
 }
 
-// periodOf returns the index of the period whose pods this is one of: that of the highest priority that is not above the pod's, or
-// the first.
+// periodOf returns the index of the period that a pod belongs to: the one of the highest priority that is not above the pod's, or
+// else the first.
 func periodOf(periods []v1beta1.ShutdownGracePeriodByPodPriority, p *v1.Pod) int {
 	var priority int32
 	if p.Spec.Priority != nil {
@@ -75,7 +75,8 @@ func periodOf(periods []v1beta1.ShutdownGracePeriodByPodPriority, p *v1.Pod) int
 	return max(i-1, 0)
 }
 
-// awaitEnd waits until no container of the chosen pods runs and reports whether that was so before the context ended.
+// awaitEnd waits until no container of the chosen pods runs and none of these pods is Running or Pending. It returns false if ctx
+// ends before.
 func awaitEnd(ctx context.Context, pods func() []pod.View, chosen func(*pod.View) bool) bool {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

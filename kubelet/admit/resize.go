@@ -17,9 +17,8 @@ type waiter struct {
 	since       time.Time
 }
 
-// Resize gives a pod that has its place room for what it now asks for, or returns why not. A pod that does not fit waits:
-// Granted is called when it has got its room after all. The longest
-// wait counts from now, the time of the first question.
+// Resize reserves what an admitted pod now asks for, or returns why there is no room. A pod that does not fit waits, and Granted is
+// called when it fits. The wait counts from now of the first call that did not fit.
 func (m *Admitter) Resize(p *v1.Pod, allocatable v1.ResourceList, now time.Time) *Refusal {
 	want := claimOf(p)
 	m.mu.Lock()

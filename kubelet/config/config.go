@@ -59,9 +59,9 @@ func Load(s Source) (cfg *v1beta1.KubeletConfiguration, warnings []string, err e
 	return cfg, append(warnings, more...), err
 }
 
-// resolvePaths makes the paths of the configuration absolute: those that are relative are so to the folder of the file, as with
-// upstream's kubelet (KubeletConfigurationPathRefs). A Windows service has C:\Windows\System32 as its working folder, in which
-// nobody keeps these files. Paths of flags, which are applied afterwards, are relative to the working folder.
+// resolvePaths makes the paths of the configuration absolute. As with upstream's kubelet (KubeletConfigurationPathRefs), a relative
+// path is relative to the folder of the file. The working folder would not do: that of a Windows service is C:\Windows\System32.
+// Paths of flags, which are applied later, are relative to the working folder.
 func resolvePaths(cfg *v1beta1.KubeletConfiguration, s Source) error {
 	paths := []*string{&cfg.StaticPodPath, &cfg.Authentication.X509.ClientCAFile, &cfg.TLSCertFile, &cfg.TLSPrivateKeyFile, &cfg.VolumePluginDir, &cfg.PodLogsDir}
 	if cfg.ResolverConfig != nil && (!s.Windows || *cfg.ResolverConfig != systemDNS) {
@@ -85,11 +85,11 @@ func resolvePaths(cfg *v1beta1.KubeletConfiguration, s Source) error {
 	return nil
 }
 
-// systemDNS stands in place of a file for the DNS settings of a Windows node itself (upstream's hostResolvConf).
+// systemDNS, in place of a file name, means the DNS settings of the Windows node itself (upstream's hostResolvConf).
 const systemDNS = "Host"
 
-// isAbsolute reports whether a path does not depend on a working folder. On Windows a path that begins with a slash does not: it
-// leads from the root of the disk that the program runs on, as paths of configurations made for Linux do.
+// isAbsolute reports whether a path is independent of the working folder. On Windows this includes paths that begin with a slash, as
+// configurations made for Linux have them: they begin at the root of the current disk.
 func isAbsolute(p string) bool { return filepath.IsAbs(p) || os.IsPathSeparator(p[0]) }
 
 // gather returns the file, with the drop-ins merged over it, as JSON. It returns nil if neither is given.

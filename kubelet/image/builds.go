@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,27 +18,27 @@ import (
 	"porthole.dev/porthole/internal/winbuild"
 )
 
-// Builds finds out, before a pull, whether a Windows node can run an image at all. It asks the registry for the index of the image
-// only. Where that gives no certain answer, the pull goes on: the runtime knows better.
+// Builds finds out, before a pull, whether a Windows node can run an image at all. It only asks the registry for the index of the
+// image. If that gives no certain answer, the pull goes on and the runtime decides.
 type Builds struct {
 	// Node is this node.
 	Node winbuild.Host
-	// Registry returns for which platforms an image is.
+	// Registry returns the platforms that an image has variants for.
 	Registry func(ctx context.Context, image string, login registry.Login) (winbuild.Image, error)
-	// Nodes lists the cluster's Windows nodes, for the hint where the image would run; nil if there is no cluster.
+	// Nodes lists the cluster's Windows nodes, so that an event can name those that run the image; nil if there is no cluster.
 	Nodes func(ctx context.Context) ([]winbuild.Host, error)
-	// Handlers returns the names of the runtime's handlers. None says that they are not known. May be nil.
+	// Handlers returns the names of the runtime's handlers, or nothing if they are not known. It may be nil.
 	Handlers func(ctx context.Context) []string
 
 	mu   sync.Mutex
-	away map[string]time.Time // by registry: until when it is not asked
+	away map[string]time.Time // registries that are not asked, by host, with the end of that
 }
 
 const (
-	// askTimeout bounds the questions for one image. Registries answer within a second; one that does not must not hold up pods
-	// whose runtime may know a mirror.
+	// askTimeout bounds the questions about one image. Registries usually answer within a second. One that cannot be reached must not
+	// delay pods for long, because the runtime may have a mirror for it.
 	askTimeout = 5 * time.Second
-	// awayAfter is how long a failed question may take before its registry counts as away, and awayFor is for how long it does.
+	// awayAfter and awayFor: a registry is not asked for awayFor after a question that failed and took longer than awayAfter.
 	awayAfter = time.Second
 	awayFor   = time.Minute
 	// maxNodes is how many nodes an event names. An event has room for 1024 characters.
@@ -47,7 +48,7 @@ const (
 // want is how a pod's container will run.
 type want struct {
 	isolation winbuild.Isolation
-	handler   string // of the runtime; empty: the default one
+	handler   string // the runtime's handler; empty: the default one
 }
 
 func wantOf(r Request) want {
@@ -61,12 +62,7 @@ func wantOf(r Request) want {
 	return w
 }
 
-// UnfitError says that no variant of an image runs on a node.
-type UnfitError struct{ text string }
-
-func (e *UnfitError) Error() string { return e.text }
-
-// check returns an *UnfitError if the node cannot run the image, and nil if it can or if that is not known.
+// check returns an error if the node cannot run the image, and nil if it can or if that is not known.
 func (b *Builds) check(ctx context.Context, name string, logins []*cri.AuthConfig, w want) error {
 	if b == nil || w.isolation == winbuild.UnknownIsolation {
 		return nil
@@ -84,10 +80,10 @@ func (b *Builds) check(ctx context.Context, name string, logins []*cri.AuthConfi
 	if answer.Outcome != winbuild.NotRun {
 		return nil
 	}
-	return &UnfitError{b.explain(ctx, image, answer.Rule, w)}
+	return errors.New(b.explain(ctx, image, answer.Rule, w))
 }
 
-// ask asks the registry, with each login until one is let in. It reports false if there is no answer.
+// ask asks the registry, with one login after the other until one is accepted. It returns false if there is no answer.
 func (b *Builds) ask(ctx context.Context, name string, logins []*cri.AuthConfig) (winbuild.Image, bool) {
 	ref, err := reference.ParseNormalizedNamed(name)
 	if err != nil || b.isAway(reference.Domain(ref)) {
@@ -135,7 +131,7 @@ func (b *Builds) lacks(ctx context.Context, handler string) bool {
 	return len(known) > 0 && !slices.Contains(known, handler)
 }
 
-// handlers returns the handlers with a name.
+// handlers returns the names of the runtime's handlers without the default one, whose name is empty.
 func (b *Builds) handlers(ctx context.Context) []string {
 	if b.Handlers == nil {
 		return nil
@@ -143,7 +139,7 @@ func (b *Builds) handlers(ctx context.Context) []string {
 	return slices.DeleteFunc(slices.Clone(b.Handlers(ctx)), func(name string) bool { return name == "" })
 }
 
-// explain words why an image does not run, what would, and where it would.
+// explain returns a text for the event: why the image does not run here, which images would, and which nodes run this one.
 func (b *Builds) explain(ctx context.Context, image winbuild.Image, broken winbuild.Rule, w want) string {
 	node := b.Node.Version.Build
 	said := []string{
@@ -157,7 +153,7 @@ func (b *Builds) explain(ctx context.Context, image winbuild.Image, broken winbu
 	return strings.Join(append(said, b.where(ctx, image, w)), "; ")
 }
 
-// hyperVHint says how a pod gets Hyper-V isolation on this node, or that it does not.
+// hyperVHint returns a text on how a pod gets Hyper-V isolation on this node, or that it cannot.
 func (b *Builds) hyperVHint(ctx context.Context, w want) string {
 	known := b.handlers(ctx)
 	var fit []string
@@ -177,7 +173,7 @@ func (b *Builds) hyperVHint(ctx context.Context, w want) string {
 	return "a RuntimeClass with such a handler gives it, if the runtime has one"
 }
 
-// where names the nodes of the cluster that run the image.
+// where returns a text that names the nodes of the cluster that run the image.
 func (b *Builds) where(ctx context.Context, image winbuild.Image, w want) string {
 	if b.Nodes == nil {
 		return "there is no cluster with other nodes"
@@ -208,11 +204,11 @@ func (b *Builds) where(ctx context.Context, image winbuild.Image, w want) string
 	return "nodes that run it: " + strings.Join(fit, ", ")
 }
 
-// mismatch is in the runtime's error for a container whose image is of a build that the host does not run. An image without an index
-// gets that far, and one that was imported (docs/windows-facts.md).
+// mismatch is part of the runtime's error for a container whose image is for a build that the host does not run. It occurs for images
+// that the check before the pull cannot judge: those without an index, and imported ones (docs/windows-facts.md).
 const mismatch = "container operating system does not match the host operating system"
 
-// Explain adds to such an error what the node runs. All other errors stay as they are.
+// Explain adds to an error with the text of mismatch which builds the node runs. It returns all other errors unchanged.
 func (p *Puller) Explain(err error) error {
 	if p.Builds == nil || p.Builds.Node.Version.Build == 0 || !strings.Contains(err.Error(), mismatch) {
 		return err

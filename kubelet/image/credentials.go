@@ -50,7 +50,7 @@ func Logins(name string, folders []string) (out []registry.Login) {
 	return out
 }
 
-// loginOf returns a login as package registry has it; that of nil is nobody.
+// loginOf converts a login of CRI to one of package registry. For nil it returns the zero Login, which logs nobody in.
 func loginOf(auth *cri.AuthConfig) registry.Login {
 	return registry.Login{Username: auth.GetUsername(), Password: auth.GetPassword(), IdentityToken: auth.GetIdentityToken()}
 }

@@ -54,8 +54,8 @@ type Request struct {
 	PodUID  string
 	// Pod names the pod for the runtime's own records; may be nil.
 	Pod *cri.PodSandboxConfig
-	// Handler is the runtime's handler that the pod's RuntimeClass names; empty: the default one. HandlerUnknown says that it could
-	// not be found out. HostProcess says that the container runs as a process of the Windows host.
+	// Handler is the runtime's handler that the pod's RuntimeClass names; empty: the default one. HandlerUnknown is true if it could
+	// not be found. HostProcess is true if the container runs as a process of the Windows host.
 	Handler                     string
 	HandlerUnknown, HostProcess bool
 
@@ -245,8 +245,8 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 	return *img, nil
 }
 
-// wait returns true once the pull has ended, and false if ctx ends before. The event of the pull comes once it is clear that there
-// will be one.
+// wait returns true once the pull has ended, and false if ctx ends before. It sends the event Pulling when the check of the image has
+// passed, so that there is none for an image that is not pulled.
 func (f *flight) wait(ctx context.Context, name string, event Event) bool {
 	select {
 	case <-f.checked:
@@ -314,7 +314,7 @@ func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
 		f.unfit = p.Builds.check(ctx, name, auths, w)
 		close(f.checked)
 		if f.err = f.unfit; f.err == nil {
-			p.fly(ctx, f, order{name, r.Handler, auths, r.Pod})
+			p.pullInTurn(ctx, f, pullSpec{name, r.Handler, auths, r.Pod})
 		}
 
 		p.mu.Lock()
@@ -325,8 +325,8 @@ func (p *Puller) share(ctx context.Context, name string, r Request) *flight {
 	return f
 }
 
-// fly pulls an image when it is its turn, and notes the outcome in f.
-func (p *Puller) fly(ctx context.Context, f *flight, o order) {
+// pullInTurn waits until another pull may begin, pulls an image and keeps the outcome in f.
+func (p *Puller) pullInTurn(ctx context.Context, f *flight, o pullSpec) {
 	p.slots <- struct{}{}
 	defer func() { <-p.slots }()
 
@@ -339,8 +339,8 @@ func (p *Puller) fly(ctx context.Context, f *flight, o order) {
 	}
 }
 
-// order is what a pull is made of.
-type order struct {
+// pullSpec is what the runtime is asked to pull.
+type pullSpec struct {
 	name    string
 	handler string            // which the image is for: the runtime may keep images by handler (containerd's snapshotters)
 	auths   []*cri.AuthConfig // tried in turn; none: without a login
@@ -349,7 +349,7 @@ type order struct {
 
 // pullOnce asks the runtime to pull the image, with one login after the other until one works. It returns the runtime's name of
 // the image, or the error of the last login.
-func (p *Puller) pullOnce(ctx context.Context, o order) (string, error) {
+func (p *Puller) pullOnce(ctx context.Context, o pullSpec) (string, error) {
 	auths := o.auths
 	if len(auths) == 0 {
 		auths = []*cri.AuthConfig{nil}

@@ -72,14 +72,16 @@ func allocatable(capacity v1.ResourceList, reserved ...v1.ResourceList) v1.Resou
 // status returns the node's status as it should be, over old, the one in the API.
 func (n *Node) status(old v1.NodeStatus, now time.Time) v1.NodeStatus {
 	version, health := n.links.Runtime()
-	return statusOf(n.o, statusFacts{version: version, health: health, shuttingDown: n.links.ShuttingDown != nil && n.links.ShuttingDown(), images: n.images.Load(), pressed: *n.pressed.Load(), now: now}, old)
+	ending := n.links.ShuttingDown != nil && n.links.ShuttingDown()
+	f := statusFacts{version: version, health: health, shuttingDown: ending, images: n.images.Load(), pressed: *n.pressed.Load(), now: now}
+	return statusOf(n.o, f, old)
 }
 
 // statusFacts are the parts of the node's status that change while the kubelet runs.
 type statusFacts struct {
 	version runtime.Version
 	health  runtime.Health
-	// shuttingDown: the machine is about to end.
+	// shuttingDown: the machine is about to shut down.
 	shuttingDown bool
 	images       *[]v1.ContainerImage // nil if not known yet
 	pressed      map[v1.NodeConditionType]bool

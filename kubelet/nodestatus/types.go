@@ -75,7 +75,7 @@ type Links struct {
 	Event func(eventType, reason, message string)
 	// Runtime returns the runtime's version and its latest known health. It must not block.
 	Runtime func() (runtime.Version, runtime.Health)
-	// ShuttingDown reports whether the machine is about to end; nil: never.
+	// ShuttingDown reports whether the machine is about to shut down; nil: never.
 	ShuttingDown func() bool
 	// PodCIDR is called when the node gets a pod range, and when that changes. It must not block.
 	PodCIDR func(cidr string)

@@ -66,8 +66,8 @@ func (f Refused) take(s *State, _ time.Time) {
 	tell(s, Event{Type: v1.EventTypeWarning, Reason: f.Reason, Message: f.Message})
 }
 
-// NodeShutdown says that the node is about to shut down: the pod ends, and fails unless it has ended before. Grace bounds the time
-// that its containers get.
+// NodeShutdown says that the node is about to shut down. A pod that runs is stopped and its phase becomes Failed. Grace bounds the
+// time that its containers get.
 type NodeShutdown struct{ Grace time.Duration }
 
 // shutdownMessage is upstream's (pkg/kubelet/nodeshutdown), like the reasons below.

@@ -15,7 +15,7 @@ func HostProcess(p *v1.Pod, c *v1.Container) bool {
 	return podHostProcess(p) != nil && *podHostProcess(p)
 }
 
-// podHostProcess returns what the pod says about all its containers; nil if it says nothing.
+// podHostProcess returns the pod's setting for all its containers; nil if it has none.
 func podHostProcess(p *v1.Pod) *bool {
 	if p.Spec.SecurityContext == nil || p.Spec.SecurityContext.WindowsOptions == nil {
 		return nil
@@ -24,8 +24,8 @@ func podHostProcess(p *v1.Pod) *bool {
 }
 
 // HostProcessPod reports whether the containers of a pod are HostProcess containers. Init and ephemeral containers count too.
-// The runtime must know it when it makes the sandbox, also where only the containers say so. An error means that no Windows
-// runtime can run the pod; it has upstream's words (generatePodSandboxWindowsConfig in
+// The runtime must know it when it makes the sandbox, even if only the containers have the setting. An error means that no Windows
+// runtime can run the pod; its text is upstream's (generatePodSandboxWindowsConfig in
 // pkg/kubelet/kuberuntime/kuberuntime_sandbox.go of 1.36.3).
 func HostProcessPod(p *v1.Pod) (bool, error) {
 	is, all := 0, 0

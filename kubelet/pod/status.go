@@ -79,8 +79,8 @@ func shortenMessages(st *v1.PodStatus) {
 	}
 }
 
-// podIPs fills in the pod's addresses. Those that the runtime names count before the node's, as upstream has it: on Windows a pod
-// on the host's network has an address of its own unless its containers are HostProcess containers.
+// podIPs fills in the pod's addresses. As with upstream, addresses that the runtime reports come before the node's: on Windows a pod
+// with hostNetwork has an address of its own unless its containers are HostProcess containers.
 func podIPs(st *v1.PodStatus, s *State, f Node) {
 	box := s.runtime.sandbox()
 	if box == nil {

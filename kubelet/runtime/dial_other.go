@@ -12,7 +12,7 @@ var errNoPipes = errors.New("runtime endpoint: only Windows has named pipes; use
 
 func dialPipe(context.Context, string) (net.Conn, error) { return nil, errNoPipes }
 
-// checkNetwork refuses what no runtime on this system listens at.
+// checkNetwork returns an error for a kind of endpoint that no runtime on this system has.
 func checkNetwork(network string) error {
 	if network == "npipe" {
 		return errNoPipes

@@ -13,9 +13,8 @@ type endpoint struct {
 	address string // a path, host:port, or \\HOST\pipe\NAME
 }
 
-// parseEndpoint understands what upstream's cri-client does on Linux and on Windows (pkg/util/util_unix.go and
-// util_windows.go), and refuses what that would pass on to a dialer that can only fail: the kubelet would wait for ever.
-// It does not depend on the system.
+// parseEndpoint accepts the spellings that upstream's cri-client accepts on Linux and on Windows (pkg/util/util_unix.go and
+// util_windows.go). It refuses others that upstream would dial without success for ever. The result does not depend on the system.
 func parseEndpoint(text string) (endpoint, error) {
 	scheme, rest, ok := strings.Cut(text, ":")
 	if !ok && strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//") {
@@ -47,15 +46,15 @@ func parseEndpoint(text string) (endpoint, error) {
 }
 
 // pipePath returns \\HOST\pipe\NAME for a pipe's URL, which has four usual spellings: npipe:////./pipe/x, npipe://./pipe/x,
-// npipe:\\.\pipe\x and npipe:///pipe/x. Without a host it is this one. ok is false if it is no path of a pipe: Windows
-// would take \\HOST\NAME for a share and .\pipe\NAME for a file.
+// npipe:\\.\pipe\x and npipe:///pipe/x. A URL without a host means this host. ok is false if text is not the path of a pipe:
+// Windows would read \\HOST\NAME as a share and .\pipe\NAME as a file.
 func pipePath(text string) (path string, ok bool) {
 	u, err := url.Parse(strings.ReplaceAll(text, `\`, "/"))
 	if err != nil || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return "", false
 	}
 
-	full := u.Path // of four slashes, the last two begin the path
+	full := u.Path // with four slashes, the path begins with the last two
 	if !strings.HasPrefix(full, "//") {
 		host := u.Host
 		if host == "" {

@@ -95,8 +95,8 @@ func (r *Runtime) forgotten(ctx context.Context, id string) error {
 
 // UnmountForgotten unmounts the root file systems of containers that containerd no longer knows. Such mounts exist only if a
 // start was cut short while the container's shim mounted: then containerd may drop the task and leave the mount until its
-// own next start. It returns how many mounts belong to containers that CRI does not know and containerd still does: of those
-// CRI creates some, and containerd may be about to forget the others, so that another call may find more to unmount.
+// own next start. undecided counts the mounted containers that containerd still knows and CRI does not. CRI may be creating them, or
+// containerd may be about to forget them, so that another call may find more to unmount.
 func (r *Runtime) UnmountForgotten(ctx context.Context) (undecided int, err error) {
 	if r.o.Windows {
 		return 0, nil // Windows mounts nothing at folders
@@ -122,15 +122,23 @@ func (r *Runtime) UnmountForgotten(ctx context.Context) (undecided int, err erro
 			continue
 		}
 
-		for _, path := range paths { // a second mount may lie over the first
-			if err := platform.Detach(path); err != nil {
-				errs = append(errs, err)
-			}
+		if err := detachAll(paths); err != nil {
+			errs = append(errs, err)
+			continue
 		}
 		klog.FromContext(ctx).Info("Unmounted the file system of a container that containerd has forgotten", "container", id,
 			"path", paths[0], "mounts", len(paths))
 	}
 	return undecided, errors.Join(errs...)
+}
+
+// detachAll unmounts each path once. A path that is listed twice has two mounts, one over the other.
+func detachAll(paths []string) error {
+	var errs []error
+	for _, path := range paths {
+		errs = append(errs, platform.Detach(path))
+	}
+	return errors.Join(errs...)
 }
 
 // isForgotten reports whether containerd has neither a container nor a task with this id. An error means that it did not say.

@@ -30,7 +30,7 @@ func PodLogDir(root string, p *v1.Pod) string {
 	return filepath.Join(root, strings.Join([]string{p.Namespace, p.Name, string(p.UID)}, "_"))
 }
 
-// sandboxConfig returns what the runtime is asked for. An error means that the pod asks for what no runtime can give.
+// sandboxConfig returns the CRI configuration of a sandbox. An error means that no runtime can run the pod as it is specified.
 func (o Options) sandboxConfig(s SandboxSpec) (*cri.PodSandboxConfig, error) {
 	p := s.Pod
 	cfg := &cri.PodSandboxConfig{
@@ -142,8 +142,8 @@ func namespaces(p *v1.Pod) *cri.NamespaceOption {
 	return o
 }
 
-// sandboxSecurity returns the settings that CRI has for Linux only. A Windows runtime gets them too, without users and SELinux
-// labels, as from upstream: containerd shows them in the status of the sandbox.
+// sandboxSecurity returns the settings that CRI has for Linux only. As with upstream, a Windows runtime gets them too, without users
+// and SELinux labels: containerd shows them in the status of the sandbox.
 func (o Options) sandboxSecurity(p *v1.Pod) *cri.LinuxSandboxSecurityContext {
 	sec := &cri.LinuxSandboxSecurityContext{NamespaceOptions: namespaces(p),
 		Seccomp: &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}}

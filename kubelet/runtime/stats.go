@@ -40,14 +40,14 @@ func (s Stats) PodStats(ctx context.Context) ([]statsapi.PodStats, error) {
 	return pods, nil
 }
 
-// Bounds of the questions about single sandboxes: how many are asked at the same time, and how long one may take.
+// Bounds of the calls about single sandboxes.
 const (
-	statsAskers  = 8
-	statsTimeout = 10 * time.Second
+	statsParallel = 8 // calls at the same time
+	statsTimeout  = 10 * time.Second
 )
 
-// bySandbox asks for the usage of each ready sandbox by itself and leaves out those that have none. It returns cause, the error of
-// the list, if it learns nothing.
+// bySandbox asks for the usage of each ready sandbox by itself and leaves out those that have none. If there is no answer for any, it
+// returns cause, which is the error of the list.
 func (s Stats) bySandbox(ctx context.Context, cause error) ([]statsapi.PodStats, error) {
 	ready := &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}}
 	boxes, err := s.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: ready})
@@ -55,7 +55,7 @@ func (s Stats) bySandbox(ctx context.Context, cause error) ([]statsapi.PodStats,
 		return nil, cause
 	}
 
-	slots := make(chan struct{}, statsAskers)
+	slots := make(chan struct{}, statsParallel)
 	answers, errs := make([]*cri.PodSandboxStats, len(boxes.GetItems())), make([]error, len(boxes.GetItems()))
 	var all sync.WaitGroup
 	for i, box := range boxes.GetItems() {

@@ -12,7 +12,7 @@ import (
 const (
 	staleWait = 500 * time.Millisecond // how long a reader waits for a new one if there is an old one
 	firstWait = 10 * time.Second       // how long a reader waits if there is none
-	renewWait = 5 * time.Second        // how long a reader waits for what the answer that there is cannot say
+	renewWait = 5 * time.Second        // how long a reader waits for a newer answer that it needs (getSince)
 	takeLimit = 2 * time.Minute        // how long the runtime may take
 )
 
@@ -66,7 +66,7 @@ func (l *latest[T]) get(ctx context.Context) (T, error) {
 	return l.value, errors.New("the runtime does not answer")
 }
 
-// getSince is get with an answer to a call that was begun at since or later, if there is one within renewWait.
+// getSince returns the answer to a call that began at since or later. If there is none within renewWait, it returns the newest one.
 func (l *latest[T]) getSince(ctx context.Context, since time.Time) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, renewWait)
 	defer cancel()

@@ -18,13 +18,13 @@ const (
 	timeColumns = 64       // bytes; no time stamp is longer
 )
 
-// A followed log is read at its end again and again, through the handle that is open anyway. The waits grow while nothing comes.
-// Whether the log was rotated is asked by its path, which on Windows opens the file each time, and virus scanners look at each
-// opening: this is done rarely. Windows' notifications about folders are no help: they come when the file's size is written to
-// the disk, which its cache puts off (learn.microsoft.com, ReadDirectoryChangesW, FILE_NOTIFY_CHANGE_SIZE).
+// logPoll is the wait between two reads at the end of a followed log, through a handle that stays open. It grows while nothing comes.
+// Windows' notifications about folders would be late: they come when the file's size is written to the disk, which the cache delays
+// (learn.microsoft.com, ReadDirectoryChangesW, FILE_NOTIFY_CHANGE_SIZE).
 var logPoll = retry.Backoff{First: 50 * time.Millisecond, Max: 400 * time.Millisecond}
 
-// rotationPeriod is how often a followed log is asked for by its path. When its container has ended it is asked for once more.
+// rotationPeriod is the time between two checks whether a followed log was rotated; there is one more when its container has ended.
+// A check looks at the path. On Windows that opens the file, and virus scanners examine each opening, so checks are rare.
 const rotationPeriod = time.Second
 
 // logLine is one line of a log in CRI format: "<RFC3339Nano> stdout|stderr F|P <text>".
@@ -117,7 +117,7 @@ func (w *logWriter) line(raw []byte, whole bool) error {
 	return err
 }
 
-// logFiles is how logs are opened and waited for; a test counts it.
+// logFiles are the operations by which a log is followed. Tests replace them to count them.
 type logFiles struct {
 	open func(path string) (*os.File, error)
 	// moved reports whether path no longer names f. It opens path on Windows.
@@ -187,11 +187,11 @@ func (h logFiles) read(ctx context.Context, path string, q logQuery, running fun
 	return nil
 }
 
-// copy passes the lines of *f on to w until the end that read tells about. It leaves the file that it read last in *f, open.
+// copy writes the lines of *f to w until the end that readLog describes. After a rotation *f is the new file. *f stays open.
 func (h logFiles) copy(ctx context.Context, path string, f **os.File, w *logWriter, running func() bool) error {
 	follow := w.query.follow
 	lines := &lineReader{from: *f}
-	idle, asked := 0, time.Duration(0) // waits without anything new; how long ago the path was asked
+	idle, unchecked := 0, time.Duration(0) // waits without new lines; time since the last check for a rotation
 
 	for {
 		last := !follow || !running() // asked first: whatever the container wrote before it ended is read then
@@ -203,8 +203,8 @@ func (h logFiles) copy(ctx context.Context, path string, f **os.File, w *logWrit
 			idle = 1
 		}
 
-		if follow && (last || asked >= rotationPeriod) {
-			asked = 0
+		if follow && (last || unchecked >= rotationPeriod) {
+			unchecked = 0
 			if next, ok := h.rotated(*f, path); ok {
 				err := errors.Join(lines.all(w.line), lines.rest(w.line)) // the end of the old file
 				(*f).Close()
@@ -223,7 +223,7 @@ func (h logFiles) copy(ctx context.Context, path string, f **os.File, w *logWrit
 		if !h.wait(ctx, pause) {
 			return nil
 		}
-		asked += pause
+		unchecked += pause
 	}
 }
 

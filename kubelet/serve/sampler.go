@@ -75,9 +75,9 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// get returns statistics that are about statsAge old, or older ones if the runtime is slow. They are taken anew if a container has
-// been started since: whoever has seen it running looks for it in them, as upstream's tests of Windows nodes do. The result is
-// shared: the caller must not change it.
+// get returns statistics that are about statsAge old, or older ones if the runtime is slow. If they lack a pod with a running
+// container, they are taken again: clients that saw the container running expect it in them (upstream's tests of Windows nodes do).
+// The result is shared: the caller must not change it.
 func (s *sampler) get(ctx context.Context) (*statsapi.Summary, error) {
 	if s.opts.Stats == nil {
 		return nil, errors.New("statistics are not available")
@@ -181,9 +181,8 @@ func (s *sampler) node(ctx context.Context) (statsapi.NodeStats, error) {
 	return node, nil
 }
 
-// images returns the file system of images, at most diskAge old, nil if the runtime did not answer yet. The runtime
-// says what is used. Its size is that of the node's own file system if the runtime does not say: that is where images
-// are by default.
+// images returns the usage of the file system of images, at most diskAge old; nil if the runtime did not answer yet. If the runtime
+// does not report the size of the file system, it is that of the node's own, where images are by default.
 func (s *sampler) images(ctx context.Context, node *statsapi.FsStats) *statsapi.FsStats {
 	if s.imageFs == nil || time.Since(s.imageAt) > diskAge {
 		fs, err := s.opts.Stats.ImageFs(ctx)

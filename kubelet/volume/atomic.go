@@ -28,8 +28,8 @@ type access struct {
 //	dir/..data -> ..2026_…                  swapped in one step
 //	dir/sub    -> ..data/sub                one link per first path element
 //
-// Where they do not work (an account that may not make them; Wine 8 without our DLLs), plain files are replaced one by one, each in
-// one step.
+// Where they cannot be made (an account without the privilege; Wine 8 without our DLLs), plain files are replaced one by one, each
+// in one step.
 //
 // Everything goes through a handle of dir, which refuses links that lead out of it. A link that a container puts in the
 // way while files are written is refused or removed, not followed.

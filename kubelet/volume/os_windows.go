@@ -22,7 +22,7 @@ func isBusy(err error) bool {
 		errors.Is(err, windows.ERROR_LOCK_VIOLATION)
 }
 
-// swapLink makes ..data point to target. Windows cannot replace a link to a folder by a rename, but it can change where a link leads,
+// swapLink makes ..data point to target. Windows cannot replace a link to a folder by a rename, but it can change the target of a link
 // in one step (learn.microsoft.com, "Reparse Point Operations": FSCTL_SET_REPARSE_POINT modifies an existing reparse point of the same
 // kind). So readers always find ..data. Upstream's kubelet removes the link and makes it again.
 func swapLink(root *os.Root, target string) error {
@@ -34,14 +34,14 @@ func swapLink(root *os.Root, target string) error {
 		return nil
 	}
 
-	// There was no link, or the file system cannot change one: then for a moment there is none.
+	// There was no link, or the file system cannot change one. In the second case readers find no link for a moment.
 	if err := removeIn(root, dataLink); err != nil {
 		return err
 	}
 	return root.Symlink(target, dataLink)
 }
 
-// retarget changes where the link called name in root leads. target is relative.
+// retarget changes the target of the link called name in root. target is a relative path.
 func retarget(root *os.Root, name, target string) error {
 	linkPrivilege()
 	folder, err := root.Open(".")
@@ -72,7 +72,7 @@ func retarget(root *os.Root, name, target string) error {
 
 	data, done := reparseData(target), uint32(0)
 	if err := windows.DeviceIoControl(link, windows.FSCTL_SET_REPARSE_POINT, &data[0], uint32(len(data)), nil, 0, &done, nil); err != nil {
-		return fmt.Errorf("changing where %s leads: %w", name, err)
+		return fmt.Errorf("changing the target of link %s to %s: %w", name, target, err)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func reparseData(target string) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, windows.IO_REPARSE_TAG_SYMLINK)
 	b = binary.LittleEndian.AppendUint16(b, 12+size) // what follows the next two bytes
 	b = binary.LittleEndian.AppendUint16(b, 0)
-	for _, field := range []uint16{0, size, 0, size} { // place and size of the name to go to, and of the name to show: the same
+	for _, field := range []uint16{0, size, 0, size} { // offset and size of the substitute name and of the print name: the same text
 		b = binary.LittleEndian.AppendUint16(b, field)
 	}
 	b = binary.LittleEndian.AppendUint32(b, relative)
@@ -96,8 +96,8 @@ func reparseData(target string) []byte {
 	return b
 }
 
-// linkPrivilege switches on the privilege to set links for this process. SYSTEM has it switched on, administrators have it switched
-// off. If the account lacks it, setting a link says so.
+// linkPrivilege enables the privilege to make links for this process. For administrators it is disabled at first. If the account lacks
+// the privilege, it does nothing, and making a link returns an error.
 var linkPrivilege = sync.OnceFunc(func() {
 	var token windows.Token
 	if windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_ADJUST_PRIVILEGES|windows.TOKEN_QUERY, &token) != nil {

@@ -67,8 +67,8 @@ type Fake struct {
 	LoseEvent func(*cri.ContainerEventResponse) bool
 	// Memory, if set, is what a container uses in bytes.
 	Memory func(*cri.ContainerConfig) uint64
-	// LateEnds shows the end of a container 5 s after its start at the earliest, and lets a start that fails take 5 s, as containerd on
-	// Windows does.
+	// LateEnds makes the Fake behave as containerd on Windows: the end of a container is seen 5 s after its start at the earliest, and
+	// a start that fails takes 5 s.
 	LateEnds bool
 	// Registry, if set, is asked for each pull and returns an error for an image that cannot be pulled.
 	Registry func(image string) error
