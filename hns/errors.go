@@ -50,11 +50,10 @@ func ClassOf(err error) Class {
 // IsAbsent reports whether the object is known not to exist.
 func IsAbsent(err error) bool { return ClassOf(err) == Absent }
 
-// Codes of attaching an endpoint that is attached already: by HCN (HCN_E_ENDPOINT_NAMESPACE_ALREADY_EXISTS) and by the interface
-// before it (HCN_E_ENDPOINT_ALREADY_ATTACHED).
+// Codes that HNS returns for attaching an endpoint that is attached already.
 const (
-	CodeInNamespace = 0x803b002b
-	CodeAttached    = 0x803b0014
+	CodeInNamespace = 0x803b002b // HCN_E_ENDPOINT_NAMESPACE_ALREADY_EXISTS, from HCN
+	CodeAttached    = 0x803b0014 // HCN_E_ENDPOINT_ALREADY_ATTACHED, from the older interface
 )
 
 // IsAttached reports whether a call to attach an endpoint failed because it is attached already, perhaps elsewhere.
@@ -63,8 +62,8 @@ func IsAttached(err error) bool {
 	return errors.As(err, &e) && (e.Code == CodeInNamespace || e.Code == CodeAttached)
 }
 
-// codes are the result codes that HNS was seen to return, with their classes. Names and meanings: winerror.h (most are in golang.org/x/sys/windows). Codes of facility 7
-// stand here as the Win32 code in them (see ReduceCode).
+// codes are the result codes that HNS was seen to return, with their classes. Names and meanings: winerror.h (most are in
+// golang.org/x/sys/windows). Codes of facility 7 stand here as the Win32 code in them (see ReduceCode).
 var codes = []struct {
 	code  uint32
 	class Class
@@ -91,7 +90,7 @@ var codes = []struct {
 	{0x803b000d, Invalid},      // HCN_E_INVALID_POLICY
 	{0x803b001b, Invalid},      // HCN_E_INVALID_JSON
 	{0x803b001e, Invalid},      // HCN_E_INVALID_IP
-	{CodeInNamespace, Invalid}, // of the calls that we repeat, those that mean another namespace
+	{CodeInNamespace, Invalid}, // the endpoint is in another namespace, if the caller has excluded that it is in the wanted one
 	{0x803b002f, Invalid},      // HCN_E_ADDR_INVALID_OR_RESERVED
 	{0x803b0030, Invalid},      // HCN_E_INVALID_PREFIX
 	{0x803b0032, Invalid},      // HCN_E_INVALID_SUBNET

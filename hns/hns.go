@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Ids are lower-case GUIDs without braces, whatever case HNS wrote them in, so that they can be compared. hns/hcn gives them back to
-// HNS as it wrote them.
+// Ids are lower-case GUIDs without braces, whatever case HNS wrote them in, so that they can be compared. hns/hcn sends them to HNS as
+// HNS wrote them.
 type (
 	NetworkID      string
 	EndpointID     string

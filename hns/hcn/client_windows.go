@@ -329,8 +329,8 @@ func (c *Client) Namespace(ctx context.Context, id hns.NamespaceID) (hns.Namespa
 	})
 }
 
-// AddToNamespace puts an endpoint into a namespace. Doing it again is success, as far as HNS says where the endpoint is: if it only
-// says that it is in one, hns.IsAttached reports so of the error.
+// AddToNamespace puts an endpoint into a namespace. Doing it again is success if HNS lists the endpoint in that namespace. If HNS
+// only reports that the endpoint is in some namespace, hns.IsAttached returns true for the error.
 func (c *Client) AddToNamespace(ctx context.Context, id hns.NamespaceID, endpoint hns.EndpointID) error {
 	_, err := call(ctx, c, "add endpoint", fmt.Sprintf("%s to namespace %s", endpoint, id), func() (struct{}, error) {
 		return struct{}{}, namespaces.modified(string(id), c.written.membershipDoc("Add", endpoint), nil)

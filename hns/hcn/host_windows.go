@@ -22,11 +22,11 @@ func (h Host) CreateHostNamespace(ctx context.Context) (hns.Namespace, error) {
 	})
 }
 
-// AttachToHost attaches an endpoint to the host's own compartment by the interface before HCN, which needs no namespace. Of the
-// error for one that is attached, hns.IsAttached reports so.
+// AttachToHost attaches an endpoint to the host's own compartment by HNS's older interface, which needs no namespace. If the endpoint
+// is attached already, hns.IsAttached returns true for the error.
 func (h Host) AttachToHost(ctx context.Context, endpoint hns.EndpointID) error {
 	_, err := call(ctx, h.Client, "attach endpoint", string(endpoint), func() (struct{}, error) {
-		_, err := asked[json.RawMessage]("POST", "/endpoints/"+string(endpoint)+"/attach", `{"CompartmentId":1,"SystemType":"Host"}`)
+		_, err := asked[json.RawMessage]("POST", "/endpoints/"+h.written.endpoints.of(string(endpoint))+"/attach", `{"CompartmentId":1,"SystemType":"Host"}`)
 		return struct{}{}, err
 	})
 	return err

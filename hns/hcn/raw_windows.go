@@ -11,8 +11,8 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// Raw makes calls of HNS with documents and ids as they are given, and returns answers as HNS wrote them. It is for programs that
-// examine HNS; others use Client. Kinds are Network, Endpoint, Namespace and LoadBalancer. Errors are *hns.Error with the code.
+// Raw calls HNS with documents and ids as they are given, and returns answers as HNS wrote them. It is for programs that examine HNS;
+// others use Client. A kind is Network, Endpoint, Namespace or LoadBalancer. Errors are *hns.Error with the code.
 type Raw struct{ client *Client }
 
 // NewRaw makes a Raw; it calls nothing. Of the options, Deadline, Parallel and Observe have effect.
@@ -66,7 +66,7 @@ func (r Raw) Modify(ctx context.Context, kind, id, settings string) error {
 	return err
 }
 
-// Delete removes an object; the error says what HNS answers, also for one that is gone.
+// Delete removes an object. Unlike Client it returns HNS's error for an object that does not exist.
 func (r Raw) Delete(ctx context.Context, kind, id string) error {
 	_, err := call(ctx, r.client, "delete", kind+" "+id, func() (struct{}, error) {
 		return struct{}{}, objectOf(kind).removed(hns.NormalID(id))
@@ -90,8 +90,8 @@ func (r Raw) First(ctx context.Context, method, path, body string) (string, erro
 	})
 }
 
-// Watch calls heard for each notification of HNS, with its type and its data as HNS wrote it, until stop is called. Call it once
-// per process: Windows limits the number of callbacks.
+// Watch calls heard for each notification of HNS, with its type and its data as HNS wrote it, until stop is called. heard is called
+// on a thread of HNS. Call Watch once per process: Windows limits the number of callbacks.
 func (r Raw) Watch(ctx context.Context, heard func(kind uint32, data string)) (stop func(), err error) {
 	callback := windows.NewCallback(func(kind, _, _, data uintptr) uintptr {
 		text := ""

@@ -8,16 +8,16 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// spelling remembers how HNS writes ids: an id goes back to HNS as it came. Our own ids are in lower case, for comparisons; most of
-// HNS's are in upper case, and whether its filters compare ids or texts is not documented (docs/windows-facts.md). The zero value is
-// ready. It is safe for concurrent use. An id takes no memory while HNS writes it as we do.
+// spelling remembers how HNS writes ids, so that they are sent to HNS as it wrote them. This program uses lower case, so that ids can
+// be compared. HNS mostly uses upper case, and it is not documented whether its filters compare ids or texts (docs/windows-facts.md).
+// The zero value is ready. It is safe for concurrent use. An id in lower case takes no memory.
 type spelling struct {
 	mu    sync.Mutex
 	upper map[[16]byte]struct{}
 	other map[[16]byte]string // in neither case alone, or in braces
 }
 
-// note takes in ids as HNS wrote them.
+// note remembers ids as HNS wrote them.
 func (s *spelling) note(written ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,7 +26,7 @@ func (s *spelling) note(written ...string) {
 	}
 }
 
-// only takes in ids as HNS wrote them, and forgets all others.
+// only remembers these ids as HNS wrote them, and forgets all others.
 func (s *spelling) only(written []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +36,7 @@ func (s *spelling) only(written []string) {
 	}
 }
 
-// put takes in one id, under mu.
+// put remembers one id. The caller holds mu. It ignores what is not a GUID.
 func (s *spelling) put(written string) {
 	normal := hns.NormalID(written)
 	key, ok := guidBytes(normal)
@@ -71,7 +71,7 @@ func (s *spelling) forget(normal string) {
 	}
 }
 
-// of returns an id as HNS wrote it last; as it is if HNS wrote it so, or never.
+// of returns an id as HNS wrote it last, or unchanged if HNS never wrote it.
 func (s *spelling) of(normal string) string {
 	key, ok := guidBytes(normal)
 	if !ok {

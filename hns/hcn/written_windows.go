@@ -7,7 +7,8 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// writtenIDs are ids as HNS writes them, of what documents and filters name. The zero value is ready.
+// writtenIDs remembers how HNS writes the ids of endpoints and networks, which documents and filters refer to. The zero value is ready.
+// It is safe for concurrent use.
 type writtenIDs struct {
 	endpoints spelling
 
@@ -15,10 +16,10 @@ type writtenIDs struct {
 	networks map[hns.NetworkID]string
 }
 
-// ofNetwork is the filter of endpoints by their network.
+// ofNetwork is the name of the filter of endpoints by their network.
 const ofNetwork = "VirtualNetwork"
 
-// list asks HNS for the ids of a kind, and returns them as ours are.
+// list asks HNS for the ids of objects of a kind. It remembers how HNS writes them and returns them as hns.NormalID does.
 func (w *writtenIDs) list(o object, filter map[string]string) ([]string, error) {
 	ids, err := o.ids(filter)
 	if err != nil {
@@ -38,8 +39,8 @@ func (w *writtenIDs) list(o object, filter map[string]string) ([]string, error) 
 	return ids, nil
 }
 
-// filterOf returns the filter for the endpoints of a network. If HNS has not written the network's id to this process, it is asked
-// for all ids of networks first.
+// filterOf returns the filter for the endpoints of a network. If this process has not seen how HNS writes the network's id, it lists
+// all networks first.
 func (w *writtenIDs) filterOf(network hns.NetworkID) (map[string]string, error) {
 	written := w.network(network)
 	if written == "" {

@@ -39,7 +39,7 @@ type objects struct {
 	endpoints  []hns.Endpoint
 	balancers  []hns.LoadBalancer
 	namespaces []hns.Namespace
-	oneOwner   bool                    // of each port of the host
+	oneOwner   bool                    // see OneOwnerPerPort
 	attached   map[hns.EndpointID]bool // endpoints that are attached to the host, whatever the lists say
 }
 
@@ -56,8 +56,8 @@ func New(version hns.Version, networks ...hns.Network) *Fake {
 	}
 }
 
-// OneOwnerPerPort makes the host take a port of its own for one load balancer only, whatever its address, as profile ws2022-oneport of
-// the emulated host does.
+// OneOwnerPerPort makes the Fake accept each port of the host for one load balancer only, whatever its address, as the emulated host
+// does with the profile ws2022-oneport.
 func OneOwnerPerPort(f *Fake) { f.oneOwner = true }
 
 // Edit changes the host's objects without a call to HNS.

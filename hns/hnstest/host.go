@@ -11,7 +11,7 @@ import (
 // Host is a Fake with the calls about the host's own compartment, those of hcn.Host.
 type Host struct{ *Fake }
 
-// CreateHostNamespace implements the method of hcn.Client.
+// CreateHostNamespace implements the method of hcn.Host.
 func (f Host) CreateHostNamespace(ctx context.Context) (hns.Namespace, error) {
 	return doing(ctx, f.Fake, "create host namespace", func(Outcome) (hns.Namespace, error) {
 		if slices.ContainsFunc(f.namespaces, func(n hns.Namespace) bool { return n.Type == "HostDefault" }) {
@@ -23,7 +23,7 @@ func (f Host) CreateHostNamespace(ctx context.Context) (hns.Namespace, error) {
 	})
 }
 
-// AttachToHost implements the method of hcn.Client. It needs no namespace; with one, the endpoint is in it afterwards.
+// AttachToHost implements the method of hcn.Host. It needs no host namespace. If there is one, the endpoint is in it afterwards.
 func (f Host) AttachToHost(ctx context.Context, endpoint hns.EndpointID) error {
 	return f.change(ctx, "attach endpoint", func() error {
 		i := slices.IndexFunc(f.endpoints, func(e hns.Endpoint) bool { return e.ID == endpoint })
@@ -44,7 +44,7 @@ func (f Host) AttachToHost(ctx context.Context, endpoint hns.EndpointID) error {
 	})
 }
 
-// NameOf implements what routes asks of a host's adapters: an endpoint that is attached to the host has one, named after it.
+// NameOf implements the method of routes/adapters.Keeper: an endpoint that is attached to the host has an adapter named after it.
 func (f Host) NameOf(addr netip.Addr) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,7 +56,7 @@ func (f Host) NameOf(addr netip.Addr) (string, error) {
 	return "", nil
 }
 
-// ForgetNamespaces makes HNS list all endpoints as if they were in no namespace, as it may after a reboot: they are attached still.
+// ForgetNamespaces makes HNS list all endpoints as if they were in no namespace, as it may after a reboot. They are still attached.
 func (f Host) ForgetNamespaces() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -31,8 +31,8 @@ func (f *Fake) NetworkByName(ctx context.Context, name string) (hns.Network, err
 }
 
 // CreateNetwork implements the method of hcn.Client. It refuses a type that HNS does not know, subnets that are not valid or overlap
-// with each other or with those of another network (unverified, no. 66; profile ws2022-subnets of the emulated HNS does the same), and a name or id that
-// another network has.
+// with each other or with those of another network (unverified, no. 66; the emulated HNS does so with the profile ws2022-subnets), and a
+// name or id that another network has.
 func (f *Fake) CreateNetwork(ctx context.Context, network hns.Network) (hns.Network, error) {
 	return doing(ctx, f, "create network", func(Outcome) (hns.Network, error) {
 		if network.Type == "" {

@@ -51,7 +51,7 @@ func NodeAccessOf(f *service.Frontend, facts *Facts) []service.Frontend {
 	return out
 }
 
-// AccessedBy returns the frontend of a service for whose node access a derived one stands.
+// AccessedBy returns the key of the frontend whose node access a derived frontend provides (see NodeAccessOf).
 func AccessedBy(derived service.Key) service.Key {
 	derived.VIP = netip.Addr{}
 	return derived

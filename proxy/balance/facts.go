@@ -24,13 +24,13 @@ type Facts struct {
 	HostAddr netip.Addr
 	// NodeAccess makes load balancer addresses work for programs of the node.
 	NodeAccess bool
-	// AccessRefused has the frontends of services for which HNS refused what NodeAccess adds. They do without it.
+	// AccessRefused has the frontends that do without node access because HNS refused it, each with HNS's error.
 	AccessRefused map[service.Key]string
 	// ModifyLies: this HNS answers success to a modification and changes nothing (kubernetes/kubernetes#131466).
 	ModifyLies bool
 }
 
-// refusedAccess reports whether a frontend does without node access because HNS refused it.
+// refusedAccess reports whether AccessRefused has a frontend.
 func (f *Facts) refusedAccess(key service.Key) bool { return f.AccessRefused[key] != "" }
 
 // Overlay reports whether the network is an overlay.

@@ -9,26 +9,27 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// Node access (Options.NodeAccess) is an addition that must not cost what it is added to. An HNS may take a port of the node for one
-// load balancer only, regardless of its address, and answer "exists" to the second. So a load balancer for node access is written
-// only while that of the service's own frontend is as wanted. If HNS answers "exists" to either of the two, node access of that
-// frontend is given up until the service releases it, and a problem of the service says so.
+// Node access (Options.NodeAccess) must not prevent the service's own frontend from working. Some versions of HNS may accept only one
+// load balancer per port of the node, regardless of its address, and answer "exists" to the second. So a load balancer for node access
+// is written only while that of the service's own frontend is as wanted. If HNS answers "exists" to either of the two, node access of
+// that frontend is given up until the service releases the frontend, and the service has a problem that reports it.
 
-// access is node access: when it is written, and when it is given up.
+// access decides when node access is written and when it is given up.
 type access struct {
 	*session
 	known  *known
 	demand *demand
 	report *report
-	// consider and apply are the Proxy's: they plan a target, and take in what services want.
+	// consider plans a target. It is Proxy.consider.
 	consider func(*target)
-	apply    func([]service.State)
+	// apply updates the targets to what services want. It is Proxy.applyServices.
+	apply func([]service.State)
 }
 
 // isNodeAccess reports whether a target is a load balancer for node access.
 func (t *target) isNodeAccess() bool { return t.f != nil && t.f.Kind == balance.NodeAccess }
 
-// awaits reports whether a target is for node access of a frontend that is not as wanted.
+// awaits reports whether a target is for node access and must wait, because its frontend is not as wanted yet.
 func (a *access) awaits(t *target) bool {
 	if !t.isNodeAccess() {
 		return false
@@ -49,8 +50,8 @@ func (a *access) follow(main *target) {
 	}
 }
 
-// giveUp gives up the node access of a target's frontend, if err is "exists" and may be due to it. It returns true if so;
-// the target was planned again then.
+// giveUp gives up the node access of a target's frontend if err is "exists" and node access may be the cause. It then plans the
+// frontends of the service again and returns true.
 func (a *access) giveUp(t *target, err error) bool {
 	facts := &a.known.facts
 	if !facts.NodeAccess || hns.ClassOf(err) != hns.Exists || t.f == nil {
@@ -91,7 +92,7 @@ func withVIP(key service.Key, vip netip.Addr) service.Key {
 	return key
 }
 
-// accessProblem says that a frontend of a service does without node access; its Reason is "" if it has it.
+// accessProblem returns the problem that a frontend does without node access; the zero Problem if that is not so.
 func (d *demand) accessProblem(name string, key service.Key) service.Problem {
 	why := d.derive.facts.AccessRefused[key]
 	if why == "" {

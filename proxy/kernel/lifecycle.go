@@ -27,7 +27,7 @@ func (p *Proxy) consider(t *target) {
 		return
 	case p.access.awaits(t):
 		p.demand.setState(t, false)
-		return // its frontend brings it back when that is as wanted
+		return // access.follow considers it again when its frontend is as wanted
 	}
 
 	plan := p.planTarget(t)

@@ -7,19 +7,19 @@ import (
 )
 
 // After a reboot of the host HNS may list load balancers whose rules are gone (microsoft/wcnscripts#24; upstream's proxy deletes all
-// load balancers at each start for that reason). A listing does not show it, and probes reach TCP cluster IPs only. So the load
-// balancers of ours that the first survey finds are replaced once, if the host may have rebooted since they were written
+// load balancers at each start for that reason). A listing does not show it, and probes reach TCP cluster IPs only. So renewal
+// replaces, once, those of our load balancers that the first survey finds, if the host may have rebooted since they were written
 // (Options.Renewed). A restart of the program alone replaces nothing.
 type renewal struct {
 	*session
 	known *known
-	// complete is called once when nothing is left to replace; nil: no renewal is wanted, or it is complete.
+	// complete is called once, when nothing is left to replace. It is nil if no renewal is wanted, and when it is complete.
 	complete func()
 	// stale are the load balancers that are still to be replaced; nil before the first survey has ended.
 	stale map[balance.GUID]bool
 }
 
-// begin notes what is to be replaced, when the first survey has ended. It does nothing later.
+// begin is called after each survey. After the first it notes what is to be replaced; later calls do nothing.
 func (r *renewal) begin() {
 	if r.complete == nil || r.stale != nil {
 		return
@@ -33,7 +33,7 @@ func (r *renewal) begin() {
 	}
 }
 
-// renew makes a plan replace a load balancer that is to be replaced, even if it is listed as it should be.
+// renew changes the plan of a frontend so that it replaces the load balancer if that is stale, even if HNS lists it as wanted.
 func (r *renewal) renew(plan *balance.Plan, f *service.Frontend, planner balance.Planner) {
 	if len(r.stale) == 0 || len(f.Backends) == 0 {
 		return
@@ -48,7 +48,7 @@ func (r *renewal) renew(plan *balance.Plan, f *service.Frontend, planner balance
 		return
 	}
 	for i := range plan.Ops {
-		if op := &plan.Ops[i]; op.Verb == balance.ModifyLB { // it would keep its rules, which may be none
+		if op := &plan.Ops[i]; op.Verb == balance.ModifyLB { // a modification may leave the load balancer without rules
 			op.Verb, op.LB.ID = balance.ReplaceLB, balance.LoadBalancerID(f.Key)
 		}
 	}
@@ -63,7 +63,7 @@ func (r *renewal) replaced(gone []hns.LoadBalancerID) {
 	}
 }
 
-// finish ends the renewal if nothing is left to replace: what is not listed any more was deleted by somebody else.
+// finish ends the renewal if nothing is left to replace. A load balancer that is not listed any more counts as replaced.
 func (r *renewal) finish() {
 	if r.complete == nil || r.stale == nil {
 		return

@@ -121,8 +121,8 @@ type Options struct {
 	// address and by port flag 2. Upstream's proxy makes neither, and an HNS may refuse them (docs/windows-facts.md); see access.go.
 	NodeAccess bool
 
-	// Renewed, if set, says that the host may have rebooted since an earlier run wrote load balancers: they are replaced once
-	// (renewal.go). It is called when none of them is left, which may be after the first survey; at most once, from the loop.
+	// Renewed is set if the host may have rebooted since an earlier run wrote load balancers. Then they are replaced once
+	// (renewal.go), and Renewed is called from the loop when none of them is left: at most once, and after the first survey.
 	Renewed func()
 
 	// Dial connects to an address by TCP as a program of this node and hangs up at once; nil: load balancers that are listed are
