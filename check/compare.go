@@ -15,7 +15,7 @@ type Fact struct {
 	Number int    `json:"number"`
 	Line   string `json:"line"` // name of the line that shows it
 	Fact   string `json:"fact"` // what is asked
-	// Assume says what our programs rely on; a host that answers anything else breaks them.
+	// Assume is what our programs rely on. With any other answer they do not work.
 	Assume string `json:"assume"`
 	Source string `json:"source"` // of the assumption: a document, another program, or where it is used here
 	Probe  string `json:"probe"`  // hns, host or runtime: which probe has the line
@@ -32,7 +32,7 @@ type Outcome string
 const (
 	AsAssumed Outcome = "as assumed"
 	Differs   Outcome = "differs"
-	NotAsked  Outcome = "not asked" // no line: the probe did not run, may not change the machine, or came not so far
+	NotAsked  Outcome = "not asked" // no line: the probe did not run, may not change the machine, or ended before
 )
 
 // Finding is a fact with what the host answered.
@@ -145,25 +145,25 @@ func Markdown(facts []Fact) string {
 	return b.String()
 }
 
-// The ways in which a value may be as assumed.
-
-// anything is for a fact on which nothing depends yet: the answer is wanted for a decision.
+// anything accepts every value. It is for facts on which no program depends yet; the answer is wanted for a decision.
 func anything(string) bool { return true }
 
+// oneOf accepts these values.
 func oneOf(values ...string) func(string) bool {
 	return func(v string) bool { return slices.Contains(values, v) }
 }
 
+// has accepts lists that contain a word.
 func has(word string) func(string) bool {
 	return func(v string) bool { return slices.Contains(words(v), word) }
 }
 
-// words are the parts of a list as probes write it.
+// words returns the elements of a list in the form in which probes write it.
 func words(v string) []string {
 	return strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// atMost is for numbers.
+// atMost accepts whole numbers up to limit.
 func atMost(limit int) func(string) bool {
 	return func(v string) bool {
 		n := 0

@@ -2,7 +2,7 @@ package check
 
 import "strings"
 
-// hostFacts are what we assume of the machine beside HNS.
+// hostFacts are what we assume of the machine, except for HNS and the container runtime.
 var hostFacts = []Fact{
 	{Number: 11, Line: "name.addresses", Fact: "Which addresses does the host's own name have?",
 		Assume: "nothing: the address of the default route's adapter is the node's", Source: "antrea-io/antrea#1979; microsoft/SDN#315", holds: anything},

@@ -29,7 +29,7 @@ type Report struct {
 	Release string `json:"release"` // of Windows, such as "10.0.20348.2700 Windows Server 2022 Datacenter"
 	Changed bool   `json:"changed"` // whether the probe was allowed to change the machine
 	Lines   []Line `json:"lines"`
-	// Left names what the probe made and could not remove.
+	// Left names what the probe made and could not remove, each with the error.
 	Left []string `json:"left,omitempty"`
 }
 

@@ -19,7 +19,7 @@ const Version = "v1.36.3"
 type Config struct {
 	LinuxNodes   int `json:"linuxNodes"`
 	WindowsNodes int `json:"windowsNodes"`
-	// WindowsBuild is the build of the Windows nodes, or several with commas, which the nodes take in turn.
+	// WindowsBuild is the build of the Windows nodes. If it has several, separated by commas, the nodes get them in turn.
 	WindowsBuild string `json:"windowsBuild"`
 	Network      string `json:"network"`
 	// APIPort and RegistryPort are on 127.0.0.1 of the machine.
@@ -94,7 +94,7 @@ func (c Config) Nodes() []Node {
 		nodes = append(nodes, Node{Name: fmt.Sprintf("lin%02d", i), Address: address(10 + i)})
 	}
 	builds, err := c.builds()
-	if err != nil { // Validate says so
+	if err != nil { // Validate reports it
 		builds = []int{0}
 	}
 	for i := 1; i <= c.WindowsNodes; i++ {

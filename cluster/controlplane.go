@@ -55,8 +55,8 @@ func controlPlaneConfig(l Layout) ([]byte, error) {
 	return json.MarshalIndent(doc, "", "  ")
 }
 
-// kubeletConfig is the KubeletConfiguration of a node. On a Windows node every path is the node's own C: path, and its CRI is
-// where containerd listens, unless pipes is false.
+// kubeletConfig returns the KubeletConfiguration of a node. On a Windows node every path is the node's own C: path, and its CRI is
+// the named pipe of containerd, or a TCP address if pipes is false.
 func kubeletConfig(l Layout, n Node, pipes bool) ([]byte, error) {
 	doc := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",

@@ -56,7 +56,7 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 
 func prefix(l Layout, n Node) wine.Prefix { return wine.Prefix{Dir: l.NodeFile(n.Name, "prefix")} }
 
-// tcpReason says why the node's kubelet reaches its CRI over TCP, or nothing if it does so by named pipe, as on Windows.
+// tcpReason returns why the node's kubelet reaches its CRI over TCP; "" if it uses the named pipe, as on Windows.
 func tcpReason(l Layout, n Node) string {
 	if !n.Windows {
 		return ""

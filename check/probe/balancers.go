@@ -12,7 +12,7 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// Ports of the load balancers. Node ports of Kubernetes lie in the same range; the host under test serves none.
+// Ports of the load balancers. They are in the range of Kubernetes' node ports, because the probed host serves none.
 const (
 	firstPort  = 31901
 	secondPort = 31902
@@ -45,7 +45,7 @@ func (b balancer) document() document {
 	return doc
 }
 
-// balance makes a load balancer, records the answer, and has it removed at the end.
+// balance makes a load balancer and records the answer. finish removes the load balancer.
 func (p *hnsProbe) balance(ctx context.Context, line string, b balancer) (id string, err error) {
 	err = p.try(line, func() error {
 		doc, err := p.create(ctx, "LoadBalancer", "", b.document())
@@ -61,7 +61,7 @@ func (p *hnsProbe) balance(ctx context.Context, line string, b balancer) (id str
 	return id, err
 }
 
-// makeFar makes a remote endpoint: load balancers need no local one.
+// makeFar makes a remote endpoint, which suffices as the backend of load balancers.
 func (p *hnsProbe) makeFar(ctx context.Context) bool {
 	return p.try("endpoint.create.remote", func() error {
 		doc, err := p.create(ctx, "Endpoint", p.network, document{"Name": farAddr.String(), "HostComputeNetwork": p.network, "SchemaVersion": v2,
@@ -75,10 +75,10 @@ func (p *hnsProbe) makeFar(ctx context.Context) bool {
 	}) == nil
 }
 
-// givenID is an id of our own making, as the service proxy gives ids.
+// givenID is an id that the probe chooses, as the service proxy does.
 const givenID = "706f7274-6570-8001-8001-00000000c4ec"
 
-// balancers asks what load balancers may stand beside each other.
+// balancers asks which load balancers can exist beside each other, and whether they keep given ids.
 func (p *hnsProbe) balancers(ctx context.Context) {
 	id, err := p.balance(ctx, "balancer.create", balancer{id: givenID, endpoint: p.far, vip: firstVIP, port: firstPort})
 	if err != nil {
@@ -147,7 +147,7 @@ func (p *hnsProbe) listing(ctx context.Context) {
 	})
 }
 
-// modify moves a load balancer to another port and looks whether it moved.
+// modify asks HNS to change the port of a load balancer, and records whether it changed.
 func (p *hnsProbe) modify(ctx context.Context, id string) {
 	_, _ = p.ask("balancer.modify", func() (string, error) {
 		settings := balancer{endpoint: p.far, vip: firstVIP, port: secondPort}.document()
@@ -164,7 +164,7 @@ func (p *hnsProbe) modify(ctx context.Context, id string) {
 	})
 }
 
-// reach asks whether this host reaches load balancers whose only backend is a listener of this program on the address of the host's
+// reach records whether this host reaches load balancers. Their only backend is a listener of this program on the address of the host's
 // endpoint.
 func (p *hnsProbe) reach(ctx context.Context) {
 	if p.opts.Leave {

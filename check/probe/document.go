@@ -157,7 +157,7 @@ func (s service) each(ctx context.Context, kind string, f func(id string, doc do
 	return nil
 }
 
-// attachment says whether an endpoint is in a namespace.
+// attachment returns "attached" if an endpoint is in a namespace, else "detached".
 func attachment(endpoint document) string {
 	if ns := hns.NormalID(endpoint.text("HostComputeNamespace")); ns == "" || ns == hns.NoNamespace {
 		return "detached"
@@ -165,7 +165,7 @@ func attachment(endpoint document) string {
 	return "attached"
 }
 
-// spelling says how HNS writes ids.
+// spelling returns in which form HNS wrote an id.
 func spelling(id string) string {
 	how := "mixed"
 	switch id {

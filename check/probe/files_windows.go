@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// files asks what the file system allows this account, in a folder of its own.
+// files records what the file system allows this account. It uses a temporary folder.
 func (r *recorder) files(ctx context.Context) {
 	dir, err := os.MkdirTemp("", "porthole-check-")
 	if r.try("file.folder", func() error { return err }) != nil {
@@ -29,7 +29,7 @@ func (r *recorder) files(ctx context.Context) {
 	})
 }
 
-// links asks about links to folders. Where none can be made, the other questions have no answer.
+// links asks about links to folders. If none can be made, it asks nothing more.
 func (r *recorder) links(at func(string) string) {
 	err := r.try("link.folder", func() error {
 		for _, name := range []string{"first", "second"} {
@@ -61,7 +61,7 @@ func (r *recorder) links(at func(string) string) {
 	})
 }
 
-// linked makes a symbolic link and looks for it: Wine 8 reports success and makes nothing.
+// linked makes a symbolic link and reads it, because Wine 8 reports success and makes nothing.
 func linked(target, link string) error {
 	if err := os.Symlink(target, link); err != nil {
 		return err

@@ -48,7 +48,7 @@ func RunHost(ctx context.Context, o Options) (check.Report, error) {
 	return r.finish(ctx), nil
 }
 
-// addresses records what the host's own name leads to, and what its default route's adapter has.
+// addresses records the addresses of the host's own name, and those of the adapter with the default route.
 func (r *recorder) addresses(ctx context.Context) {
 	_, _ = r.ask("name.addresses", func() (string, error) {
 		name, err := os.Hostname()
@@ -105,7 +105,8 @@ func processorGroups() (string, error) {
 
 const firewallPolicy = `SYSTEM\CurrentControlSet\Services\SharedAccess\Parameters\FirewallPolicy\`
 
-// inbound reads whether the firewall is on, and blocks what no rule allows, by profile. A missing DefaultInboundAction blocks.
+// inbound returns for each profile of the firewall whether connections that no rule allows are blocked. A missing DefaultInboundAction
+// means that they are.
 func inbound() (string, error) {
 	var states []string
 	for _, profile := range []string{"DomainProfile", "StandardProfile", "PublicProfile"} {

@@ -65,7 +65,7 @@ func (thisMachine) Adapters() ([]Adapter, error) {
 	return adapters, nil
 }
 
-// winipcfg panics where the library lacks a function.
+// winipcfg panics if the library lacks one of these functions.
 var (
 	iphlpapi         = windows.NewLazySystemDLL("iphlpapi.dll")
 	initInterface    = iphlpapi.NewProc("InitializeIpInterfaceEntry")
@@ -86,7 +86,7 @@ func forwarding(luid winipcfg.LUID) string {
 	return "off"
 }
 
-// restartLimit is for stopping and starting HNS, which waits for the services that depend on it.
+// restartLimit bounds the restart of HNS, which includes the services that depend on it.
 const restartLimit = 2 * time.Minute
 
 // RestartHNS uses PowerShell, which also stops and starts the services that depend on HNS.

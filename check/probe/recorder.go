@@ -1,5 +1,6 @@
-// Package probe asks a Windows host what the package check compares. Each probe is a sequence of questions over a small interface, so
-// that tests can play it against an emulated HNS in the same process; the Windows files connect the interfaces to the host.
+// Package probe asks a Windows host the questions whose answers the package check compares. Each probe is a sequence of questions over
+// a small interface, so that tests can run it against an emulated HNS in the same process. The Windows files implement the interfaces
+// for the host itself.
 package probe
 
 import (
@@ -26,7 +27,7 @@ type Options struct {
 	RestartHNS bool
 	// Progress, if set, is called with each line as it comes.
 	Progress func(check.Line)
-	// Runtime says what the probe of the container runtime needs.
+	// Runtime has the settings of the probe of the container runtime.
 	Runtime RuntimeOptions
 }
 
@@ -61,8 +62,8 @@ func (r *recorder) add(l check.Line) {
 	}
 }
 
-// ask records the answer of f. If f fails, the line has the error's code as its value and the error's text beside it. The error is
-// also returned: the caller may be unable to ask further questions without the answer.
+// ask records the answer of f. If f fails, the value of the line is the error's code, and the line also has the error's text. ask
+// returns the error too, because the caller may need the answer for further questions.
 func (r *recorder) ask(name string, f func() (string, error)) (string, error) {
 	start := time.Now()
 	value, err := f()
@@ -74,7 +75,8 @@ func (r *recorder) ask(name string, f func() (string, error)) (string, error) {
 	return value, err
 }
 
-// guarded records a panic of f as a line. Calls of Windows panic if a library lacks a function, and what was made must still be removed.
+// guarded calls f and records a panic as a line. Calls of Windows panic if a library lacks a function, and the probe must still remove
+// what it made.
 func (r *recorder) guarded(what string, f func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -110,7 +112,7 @@ func (r *recorder) seconds(ctx context.Context, name string, limit time.Duration
 	return true
 }
 
-// made remembers how to remove something. The probe may call remove earlier than the end; it is then not done again.
+// made remembers how to remove something that the probe made. finish does that unless the probe has called remove successfully.
 func (r *recorder) made(what string, do func(context.Context) error) (remove func(context.Context) error) {
 	i := len(r.undo)
 	r.undo = append(r.undo, undo{what: what, do: do})
@@ -124,7 +126,7 @@ func (r *recorder) made(what string, do func(context.Context) error) (remove fun
 // undoLimit bounds the removal of everything that a probe made.
 const undoLimit = 2 * time.Minute
 
-// finish removes what was made, the latest first, even if ctx has ended, and returns the report.
+// finish removes what the probe made, the latest first, even if ctx has ended. It returns the report.
 func (r *recorder) finish(ctx context.Context) check.Report {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
@@ -138,8 +140,8 @@ func (r *recorder) finish(ctx context.Context) check.Report {
 	return r.report
 }
 
-// code is the code of an error: of HNS as our other outputs write it, facility 7 reduced to the Win32 code; of the runtime the name
-// of gRPC's; of the system its number.
+// code returns the code of an error. For HNS it is a hexadecimal number as hns.Error has it (facility 7 reduced to the Win32 code), for
+// the container runtime the name of the gRPC code, for Windows the number in hexadecimal. It is "failed" for other errors.
 func code(err error) string {
 	var e *hns.Error
 	if errors.As(err, &e) && e.Code != 0 {

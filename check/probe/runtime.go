@@ -20,8 +20,11 @@ import (
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
-// callLimit bounds one call of a container runtime; making a sandbox takes the longest.
-const callLimit = time.Minute
+// Bounds of calls of a container runtime.
+const (
+	callLimit = time.Minute      // one call; making a sandbox takes the longest
+	pullLimit = 20 * time.Minute // the pull of an image; base images of Windows have gigabytes
+)
 
 // runtimeProbe is one run.
 type runtimeProbe struct {
@@ -56,7 +59,7 @@ func RunRuntime(ctx context.Context, o Options) (check.Report, error) {
 	return p.finish(ctx), ctx.Err()
 }
 
-// spellings asks at the same pipe in every way in which its address is written. Another kind of address has one spelling.
+// spellings calls the runtime at each spelling of its pipe's address. It does nothing for other kinds of addresses.
 func (r *recorder) spellings(ctx context.Context, endpoint string) {
 	name := endpoint[strings.LastIndexAny(endpoint, `/\`)+1:]
 	if !strings.HasPrefix(endpoint, "npipe:") {
@@ -87,7 +90,7 @@ func (p *runtimeProbe) version(ctx context.Context) error {
 	return err
 }
 
-// calls asks which calls the runtime has.
+// calls records which calls the runtime implements.
 func (p *runtimeProbe) calls(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -113,13 +116,13 @@ func (p *runtimeProbe) calls(ctx context.Context) {
 			_, err = stream.Recv()
 		}
 		if status.Code(err) == codes.DeadlineExceeded || errors.Is(err, io.EOF) {
-			return nil // it waits for an event
+			return nil // the call exists, and there was no event
 		}
 		return err
 	})
 }
 
-// pods makes a sandbox with containers, and a second one that comes and goes meanwhile.
+// pods asks the questions that need pods. It makes a sandbox with containers, and another sandbox that it removes at once.
 func (p *runtimeProbe) pods(ctx context.Context) {
 	logs, err := os.MkdirTemp("", "porthole-check-")
 	if p.try("logs.folder", func() error { return err }) != nil {
@@ -127,6 +130,8 @@ func (p *runtimeProbe) pods(ctx context.Context) {
 	}
 	p.made("folder "+logs, func(context.Context) error { return os.RemoveAll(logs) })
 	err = p.try("image.pull", func() error {
+		ctx, cancel := context.WithTimeout(ctx, pullLimit)
+		defer cancel()
 		_, err := p.images.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: p.opts.Runtime.Image}})
 		return err
 	})
@@ -139,6 +144,8 @@ func (p *runtimeProbe) pods(ctx context.Context) {
 		return
 	}
 	_, _ = p.ask("sandbox.address", func() (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, callLimit)
+		defer cancel()
 		s, err := p.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: sandbox})
 		return cmp.Or(s.GetStatus().GetNetwork().GetIp(), "none"), err
 	})
@@ -168,13 +175,14 @@ func (p *runtimeProbe) sandbox(ctx context.Context, line, name, logs string) (co
 	return config, id, err
 }
 
+// remove stops and removes a sandbox with its containers.
 func (p *runtimeProbe) remove(ctx context.Context, sandbox string) error {
 	_, stopped := p.runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: sandbox})
 	_, removed := p.runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: sandbox})
 	return errors.Join(stopped, removed)
 }
 
-// container makes one in the sandbox and starts it. The sandbox's removal removes it too.
+// container makes a container in the sandbox and starts it. It is removed with the sandbox.
 func (p *runtimeProbe) container(ctx context.Context, config *cri.PodSandboxConfig, sandbox string, c *cri.ContainerConfig) (string, error) {
 	c.Image = &cri.ImageSpec{Image: p.opts.Runtime.Image}
 	c.LogPath = c.Metadata.Name + ".log"
@@ -186,7 +194,7 @@ func (p *runtimeProbe) container(ctx context.Context, config *cri.PodSandboxConf
 	return made.ContainerId, err
 }
 
-// hostProcess asks for a container that is one in a sandbox that is none.
+// hostProcess records whether the runtime refuses a HostProcess container in a sandbox without HostProcess.
 func (p *runtimeProbe) hostProcess(ctx context.Context, config *cri.PodSandboxConfig, sandbox string) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -215,6 +223,8 @@ func (p *runtimeProbe) exit(ctx context.Context, config *cri.PodSandboxConfig, s
 
 	exitCode := int32(0)
 	ended := p.seconds(ctx, "exit.seconds", callLimit, func() bool {
+		ctx, cancel := context.WithTimeout(ctx, callLimit)
+		defer cancel()
 		s, err := p.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
 		exitCode = s.GetStatus().GetExitCode()
 		return err == nil && s.GetStatus().GetState() == cri.ContainerState_CONTAINER_EXITED
@@ -243,19 +253,23 @@ func (p *runtimeProbe) log(ctx context.Context, config *cri.PodSandboxConfig, sa
 	})
 }
 
-// churn counts the listings of statistics that fail while a sandbox comes and goes.
+// churn counts how many listings of statistics fail while a sandbox is made and removed.
 func (p *runtimeProbe) churn(ctx context.Context, logs string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*callLimit)
 	defer cancel()
-	done := make(chan struct{})
+	done, left := make(chan struct{}), error(nil)
 	go func() {
 		defer close(done)
-		if answer, err := p.runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{
+		answer, err := p.runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{
 			Metadata:     &cri.PodSandboxMetadata{Name: "porthole-check-churn", Namespace: "porthole-check", Uid: "porthole-check-churn"},
 			LogDirectory: logs, Windows: &cri.WindowsPodSandboxConfig{},
-		}}); err == nil {
-			_ = p.remove(context.WithoutCancel(ctx), answer.PodSandboxId)
+		}})
+		if err != nil {
+			return
 		}
+		undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
+		defer cancel()
+		left = p.remove(undoing, answer.PodSandboxId)
 	}()
 
 	failures, text := 0, ""
@@ -269,5 +283,8 @@ func (p *runtimeProbe) churn(ctx context.Context, logs string) {
 		}
 	}
 	<-done
+	if left != nil {
+		p.report.Left = append(p.report.Left, fmt.Sprintf("sandbox porthole-check-churn: %v", left))
+	}
 	p.add(check.Line{Name: "stats.failures", Value: fmt.Sprint(failures), Error: text})
 }

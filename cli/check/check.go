@@ -27,8 +27,8 @@ func (e exitCode) ExitCode() int { return int(e) }
 
 // Exit codes beside 0.
 const (
-	differs = exitCode(1)
-	trouble = exitCode(2)
+	differs    = exitCode(1)
+	incomplete = exitCode(2)
 )
 
 // options are the flags.
@@ -37,7 +37,7 @@ type options struct {
 	probes       []string
 	output, host string
 	all          bool
-	from         []string // files with reports of probes, in place of asking
+	from         []string // files with reports of probes; if there are any, no probe runs
 }
 
 // Command is `porthole check`.
@@ -46,18 +46,18 @@ func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Compare this Windows host with what a node's programs assume of Windows",
-		Long: `Asks this Windows host the questions that no document answers, and prints what differs from what the programs of a node
-assume. Each question has the number that it has in docs/windows-facts.md. Without --allow-changes it only reads. With it, it
-makes a network, endpoints, load balancers and files of its own, called porthole-check, and removes them. It refuses that on a
-host that has a network for pods.
+		Long: `Asks this Windows host the questions that no document answers, and prints where the host differs from what the programs of a
+node assume. docs/windows-facts.md lists the questions by number. Without --allow-changes it only reads. With --allow-changes it also
+makes a network, endpoints, load balancers and files called porthole-check, and removes them. It refuses to do so on a host that has a
+network for pods.
 
 To learn what a reboot does: run it with --allow-changes --leave, reboot, and run it with --allow-changes.
 
-Exit code: 0 all that was asked is as assumed, 1 something differs, 2 a probe could not run or left something behind.`,
-		Example: "  porthole check                                  what can be seen without a change\n" +
-			"  porthole check --allow-changes                  all, on a machine that serves no pods yet\n" +
-			"  porthole check --allow-changes -o json >out     the same, with every answer, to send to somebody\n" +
-			"  porthole check --host h1 --allow-changes        an emulated host of this Linux machine",
+Exit code: 0 all answers are as assumed, 1 something differs, 2 a probe could not run or left something behind.`,
+		Example: "  porthole check                                  # the questions that need no change\n" +
+			"  porthole check --allow-changes                  # all questions, on a machine that serves no pods yet\n" +
+			"  porthole check --allow-changes -o json >out     # the same with every answer, to send to somebody\n" +
+			"  porthole check --host h1 --allow-changes        # an emulated host of this Linux machine",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.host != "" {
@@ -70,13 +70,13 @@ Exit code: 0 all that was asked is as assumed, 1 something differs, 2 a probe co
 	f := c.Flags()
 	f.BoolVar(&o.Changes, "allow-changes", false, "make networks, files and pods on this machine, and remove them")
 	f.BoolVar(&o.Leave, "leave", false, "leave what the probe of HNS made, for a run after a reboot, which removes it")
-	f.BoolVar(&o.RestartHNS, "restart-hns", false, "stop and start the service hns on the way: pods may lose their network")
+	f.BoolVar(&o.RestartHNS, "restart-hns", false, "also restart the service hns: pods may lose their network")
 	f.StringVar(&o.Runtime.Endpoint, "runtime-endpoint", probe.DefaultEndpoint, "address of the container runtime's CRI")
 	f.StringVar(&o.Runtime.Image, "image", "", "Windows image that fits this host, for pods of the runtime's probe; empty: no pods")
 	f.StringSliceVar(&o.probes, "probe", check.Probes, "which probes to run")
 	f.StringVarP(&o.output, "output", "o", "text", "text or json")
 	f.BoolVar(&o.all, "all", false, "also print what is as assumed")
-	f.StringSliceVar(&o.from, "from", nil, "compare these reports of probe programs (JSON) in place of asking this host")
+	f.StringSliceVar(&o.from, "from", nil, "compare these reports of probe programs (JSON files) and ask no host")
 	hostFlags(f, &o)
 	return c
 }
@@ -98,6 +98,9 @@ func (o options) check() error {
 	if !o.Changes && (o.Leave || o.RestartHNS) {
 		return errors.New("--leave and --restart-hns change the machine: they need --allow-changes")
 	}
+	if o.host != "" && len(o.from) > 0 {
+		return errors.New("--from asks no host: leave out --host")
+	}
 	return nil
 }
 
@@ -105,7 +108,7 @@ func (o options) check() error {
 type result struct {
 	Findings []check.Finding `json:"findings"`
 	Reports  []check.Report  `json:"reports"`
-	// Failed says by probe why it ended early.
+	// Failed has the probes that ended early, with the reason.
 	Failed map[string]string `json:"failed,omitempty"`
 }
 
@@ -114,7 +117,7 @@ type result struct {
 func run(ctx context.Context, o options, out, errs io.Writer) error {
 	if err := o.check(); err != nil {
 		fmt.Fprintln(errs, "porthole:", err)
-		return trouble
+		return incomplete
 	}
 
 	res := result{Failed: map[string]string{}}
@@ -122,12 +125,12 @@ func run(ctx context.Context, o options, out, errs io.Writer) error {
 		var err error
 		if res.Reports, err = read(o.from); err != nil {
 			fmt.Fprintln(errs, "porthole:", err)
-			return trouble
+			return incomplete
 		}
 		o.probes = nil
 	}
 	for _, name := range check.Probes {
-		if !slices.Contains(o.probes, name) || runs[name] == nil {
+		if !slices.Contains(o.probes, name) {
 			continue
 		}
 		report, err := runs[name](ctx, o.Options)
@@ -138,13 +141,13 @@ func run(ctx context.Context, o options, out, errs io.Writer) error {
 	}
 	res.Findings = check.Compare(check.Facts(), res.Reports)
 
-	if err := printed(res, o, out); err != nil {
+	if err := write(res, o, out); err != nil {
 		return err
 	}
-	return verdict(res, errs)
+	return outcome(res, errs)
 }
 
-// read reads reports that probes wrote. A later file counts before an earlier one of the same probe.
+// read reads reports that probes wrote. Of two files of the same probe the later one counts.
 func read(files []string) ([]check.Report, error) {
 	var reports []check.Report
 	for _, name := range files {
@@ -161,7 +164,7 @@ func read(files []string) ([]check.Report, error) {
 	return reports, nil
 }
 
-func printed(res result, o options, out io.Writer) error {
+func write(res result, o options, out io.Writer) error {
 	if o.output == "json" {
 		return check.PrintJSON(out, res)
 	}
@@ -172,8 +175,8 @@ func printed(res result, o options, out io.Writer) error {
 	return check.Print(out, res.Findings, o.all)
 }
 
-// verdict says on errs what went wrong, and turns the result into an exit code.
-func verdict(res result, errs io.Writer) error {
+// outcome prints on errs which probes failed or left something behind, and returns the exit code of the result.
+func outcome(res result, errs io.Writer) error {
 	bad := false
 	for _, name := range check.Probes {
 		if text := res.Failed[name]; text != "" {
@@ -190,7 +193,7 @@ func verdict(res result, errs io.Writer) error {
 
 	switch {
 	case bad:
-		return trouble
+		return incomplete
 	case check.Count(res.Findings, check.Differs) > 0:
 		return differs
 	}

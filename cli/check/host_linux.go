@@ -14,11 +14,11 @@ import (
 var hostDir string
 
 func hostFlags(f *pflag.FlagSet, o *options) {
-	f.StringVar(&o.host, "host", "", "emulated Windows host of this machine to ask, made by `porthole host create` or part of a cluster")
+	f.StringVar(&o.host, "host", "", "ask an emulated Windows host of this machine, which \"porthole host create\" or \"porthole up\" made")
 	f.StringVar(&hostDir, "dir", cluster.DefaultDir, "state folder of the emulated host")
 }
 
-// onHost runs the same command with the same flags on an emulated host. It returns only if that cannot be started.
+// onHost replaces this process by the same command on an emulated host, with the same flags. It returns only after an error.
 func onHost(o options) error {
 	if err := o.check(); err != nil {
 		return err

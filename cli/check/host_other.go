@@ -10,4 +10,4 @@ import (
 
 func hostFlags(*pflag.FlagSet, *options) {}
 
-func onHost(options) error { return errors.New("--host: emulated hosts are on Linux") }
+func onHost(options) error { return errors.New("--host: only Linux has emulated hosts") }

@@ -1,4 +1,4 @@
-// Package firewall is the command group that lets a Windows node's programs be reached through its inbound firewall.
+// Package firewall is the command group for the rules that make a Windows node's programs reachable through its inbound firewall.
 package firewall
 
 import (
@@ -14,8 +14,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// host is the firewall of this host; system_windows.go has it.
+// host is the firewall of this host. system_windows.go implements it.
 type host interface {
+	// rules lists all inbound rules.
 	rules() ([]rule, error)
 	// netsh runs netsh.exe with these arguments.
 	netsh(ctx context.Context, args []string) error
@@ -25,15 +26,15 @@ type host interface {
 func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "firewall",
-		Short: "Let the programs of a Windows node be reached through its firewall",
-		Long: `Windows Server drops what comes in unless a rule allows it. Without rules 'kubectl logs', 'exec', 'port-forward' and 'top' time out
-(kubelet.exe, port 10250), and so do the health checks of a load balancer (kube-proxy.exe, port 10256 and each service's
-healthCheckNodePort). The rules made here are by program, since ports are chosen later. They are called "` + strings.TrimSpace(prefix) + ` PROGRAM"; rules of
-other names are left alone.`,
+		Short: "Show and make the firewall rules that the programs of a Windows node need",
+		Long: `Windows Server drops incoming connections unless a rule allows them. Without rules 'kubectl logs', 'exec', 'port-forward' and 'top'
+time out (kubelet.exe, port 10250), and so do the health checks of a load balancer (kube-proxy.exe, port 10256 and each service's
+healthCheckNodePort). These commands make one rule for each program, because some ports are chosen later. The rules are called
+"` + strings.TrimSpace(prefix) + ` PROGRAM"; rules of other names are left alone.`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(command("show", "List the rules of ours and what is missing", false), command("add", "Make the rules that are missing", true),
-		command("remove", "Delete the rules of ours", true))
+	c.AddCommand(command("show", "List our rules and the programs that lack one", false), command("add", "Make the missing rules", true),
+		command("remove", "Delete our rules", true))
 	return c
 }
 
@@ -61,8 +62,8 @@ func command(verb, short string, changes bool) *cobra.Command {
 	}
 	c.Flags().StringVarP(&o.output, "output", "o", "", "json")
 	if verb != "remove" {
-		c.Flags().StringArrayVar(&o.programs, "program", nil, `full path of a program, such as C:\k\kubelet.exe; may be repeated (default: `+
-			strings.Join(programs, ", ")+" beside this program, as far as they are there)")
+		c.Flags().StringArrayVar(&o.programs, "program", nil, `full path of a program, such as C:\k\kubelet.exe; may be repeated (default: those of `+
+			strings.Join(programs, ", ")+" that are in the folder of this program)")
 	}
 	if changes {
 		c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only print the commands that would be run")
@@ -73,8 +74,8 @@ func command(verb, short string, changes bool) *cobra.Command {
 
 // report is the answer in JSON.
 type report struct {
-	Rules []rule `json:"rules"` // of ours, before the operations
-	// Operations were done, or would be with --dry-run and show.
+	Rules []rule `json:"rules"` // ours, before the operations
+	// Operations were carried out. With --dry-run and show they would be.
 	Operations []operation `json:"operations"`
 	DryRun     bool        `json:"dryRun"`
 }
@@ -83,7 +84,7 @@ type report struct {
 // fails; a second run plans what is left.
 func (o options) run(ctx context.Context, h host, out io.Writer) error {
 	if o.output != "" && o.output != "json" {
-		return fmt.Errorf("--output %q: json, or nothing for text", o.output)
+		return fmt.Errorf("--output %q: only json is known", o.output)
 	}
 	have, err := h.rules()
 	if err != nil {
@@ -108,7 +109,7 @@ func (o options) run(ctx context.Context, h host, out io.Writer) error {
 			break
 		}
 		if err := h.netsh(ctx, op.args()); err != nil {
-			return fmt.Errorf("%s: %w; run it as an administrator", op, err)
+			return fmt.Errorf("%s: %w (this needs the rights of an administrator)", op, err)
 		}
 	}
 	return o.print(out, r)
@@ -134,7 +135,7 @@ func (o options) print(out io.Writer, r report) error {
 		}
 		for _, op := range r.Operations {
 			if op.Verb == "add" {
-				fmt.Fprintf(out, "%-28s missing: 'porthole firewall add' makes it\n", op.Name)
+				fmt.Fprintf(out, "%-28s missing or wrong: 'porthole firewall add' makes it\n", op.Name)
 			}
 		}
 		return nil
@@ -161,7 +162,7 @@ func besideSelf() (found []string, err error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, errors.New("none of " + strings.Join(programs, ", ") + " is in " + filepath.Dir(self) + ": name them with --program")
+		return nil, errors.New("none of " + strings.Join(programs, ", ") + " is in " + filepath.Dir(self) + ": give their paths with --program")
 	}
 	return found, nil
 }

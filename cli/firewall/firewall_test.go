@@ -88,7 +88,7 @@ netsh advfirewall firewall add rule name="Porthole: porthole.exe" dir=in action=
 	if !slices.Equal(h.list, []rule{other}) {
 		t.Errorf("left: %v", h.list)
 	}
-	if got := run(options{verb: "show", programs: add.programs}); strings.Count(got, "missing: 'porthole firewall add'") != 3 {
+	if got := run(options{verb: "show", programs: add.programs}); strings.Count(got, "missing or wrong: 'porthole firewall add'") != 3 {
 		t.Errorf("shown:\n%s", got)
 	}
 }

@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// prefix begins the names of our rules. Rules of other names are never touched.
+// prefix begins the names of our rules. Rules of other names are never changed.
 const prefix = "Porthole: "
 
-// programs are those of a node that others connect to: kubelet.exe at 10250, kube-proxy.exe at 10256, at health check node ports and
-// at the ports of its relays, porthole.exe under any of these names. A rule by program covers ports that are chosen later.
+// programs are the node's programs that others connect to: kubelet.exe at port 10250; kube-proxy.exe at 10256, at health check node
+// ports and at the ports of its relays; and porthole.exe, which can be each of them. Rules by program cover ports that are chosen later.
 var programs = []string{"kubelet.exe", "kube-proxy.exe", "porthole.exe"}
 
-// rule is an inbound rule of Windows' firewall, as far as it matters here.
+// rule is an inbound rule of Windows' firewall, with the properties that matter here.
 type rule struct {
 	Name    string `json:"name"`
-	Program string `json:"program"`
-	// Limited: the rule does not allow everything to the program: it blocks, is disabled, or names ports, addresses or profiles.
+	Program string `json:"program"` // full path
+	// Limited: the rule does not allow the program everything: it blocks, is disabled, or has ports, addresses or profiles.
 	Limited bool `json:"limited,omitempty"`
 }
 
-// parseRule reads a rule as the registry has it ([MS-GPFAS] 2.2.2): fields between bars. ok is false for one of another direction.
+// parseRule parses a rule in the registry's format ([MS-GPFAS] 2.2.2): fields between bars. ok is false for an outbound rule.
 func parseRule(text string) (r rule, ok bool) {
 	allow, active, in := false, false, false
 	for _, field := range strings.Split(text, "|") {
@@ -46,7 +46,7 @@ func parseRule(text string) (r rule, ok bool) {
 	return r, in
 }
 
-// ours keeps the rules that carry our name, by name.
+// ours returns the rules whose names begin with prefix, by name.
 func ours(all []rule) map[string][]rule {
 	out := map[string][]rule{}
 	for _, r := range all {
@@ -62,10 +62,10 @@ type operation struct {
 	Verb    string `json:"verb"` // add or delete
 	Name    string `json:"name"`
 	Program string `json:"program,omitempty"`
-	Why     string `json:"why,omitempty"` // what the host has otherwise
+	Why     string `json:"why,omitempty"` // of delete: how the present rule is wrong
 }
 
-// args are those of netsh.exe.
+// args returns the arguments for netsh.exe.
 func (o operation) args() []string {
 	args := []string{"advfirewall", "firewall", o.Verb, "rule", "name=" + o.Name}
 	if o.Verb == "add" {
@@ -89,7 +89,7 @@ func (o operation) String() string {
 	return text
 }
 
-// planAdd returns what gives each program a rule of ours. It is empty if each has one.
+// planAdd returns the operations after which each wanted program has one rule of ours that allows it everything.
 func planAdd(wanted []string, have []rule) (ops []operation) {
 	names := ours(have)
 	for _, program := range wanted {
@@ -110,6 +110,7 @@ func planAdd(wanted []string, have []rule) (ops []operation) {
 	return ops
 }
 
+// differs returns how the present rules of one name differ from the one that a program needs.
 func differs(present []rule, program string) string {
 	switch r := present[0]; {
 	case len(present) > 1:
@@ -120,7 +121,7 @@ func differs(present []rule, program string) string {
 	return "it does not allow everything"
 }
 
-// planRemove returns what deletes every rule of ours.
+// planRemove returns the operations that delete all rules of ours.
 func planRemove(have []rule) (ops []operation) {
 	for name := range ours(have) {
 		ops = append(ops, operation{Verb: "delete", Name: name})
@@ -129,7 +130,7 @@ func planRemove(have []rule) (ops []operation) {
 	return ops
 }
 
-// ruleName is the name of the rule for a program.
+// ruleName returns the name of our rule for a program.
 func ruleName(program string) string {
 	return prefix + path.Base(strings.ReplaceAll(program, `\`, "/"))
 }

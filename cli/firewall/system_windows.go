@@ -7,19 +7,20 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
 )
 
-// rulesKey holds the rules of the host itself, a value each; those of a domain's policies are elsewhere and are not looked at.
+// rulesKey holds the host's own rules, one value each. Rules of a domain's policies are elsewhere and are not read.
 const rulesKey = `SYSTEM\CurrentControlSet\Services\SharedAccess\Parameters\FirewallPolicy\FirewallRules`
 
 type windowsFirewall struct{}
 
 func system() (host, error) { return windowsFirewall{}, nil }
 
-// rules reads the registry: what netsh prints is in the host's language.
+// rules reads the registry, because the output of netsh is in the host's language.
 func (windowsFirewall) rules() (list []rule, err error) {
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, rulesKey, registry.QUERY_VALUE)
 	if errors.Is(err, registry.ErrNotExist) {
@@ -49,7 +50,12 @@ func (windowsFirewall) rules() (list []rule, err error) {
 	return list, nil
 }
 
+// netshTimeout bounds one call of netsh, which usually takes less than a second.
+const netshTimeout = time.Minute
+
 func (windowsFirewall) netsh(ctx context.Context, args []string) error {
+	ctx, cancel := context.WithTimeout(ctx, netshTimeout)
+	defer cancel()
 	folder, err := windows.GetSystemDirectory()
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ func createCommand() *cobra.Command {
 		},
 	}
 
-	c.Flags().BoolVar(&firewall, "firewall", false, "drop what comes in to the host itself, but for what rules allow, as Windows Server does (porthole.exe firewall add makes rules)")
+	c.Flags().BoolVar(&firewall, "firewall", false, "drop connections to the host that no firewall rule allows, as Windows Server does (\"porthole.exe firewall add\" makes rules)")
 	o.flags(c, false)
 	c.Flags().IntVar(&build, "build", 20348, "Windows build: 17763 (Server 2019), 20348 (2022), 26100 (2025)")
 	c.Flags().StringVar(&address, "address", "", "address in 10.99.0.0/24 (default: the first free one from .101 on)")

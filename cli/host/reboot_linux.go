@@ -18,7 +18,7 @@ import (
 	"porthole.dev/porthole/emulator/host"
 )
 
-// profiles of a reboot: what HNS keeps and loses beside, or in spite of, its defaults.
+// profiles are the profiles of a reboot: what HNS keeps and loses that it would not by default (see serve.RebootRequest).
 var profiles = map[string]serve.RebootRequest{
 	"listed":  {Keep: []string{"Namespace", "Attachment", "Rule", "Forwarding"}},
 	"default": {},
@@ -76,9 +76,9 @@ places of endpoints in them, the rules behind load balancers, and that interface
 
 	o.flags(c, true)
 	c.Flags().StringVar(&profile, "profile", "default", "what HNS loses: listed, default or all")
-	c.Flags().StringSliceVar(&r.HNS.Keep, "keep", nil, "things that HNS keeps in spite of the profile")
-	c.Flags().StringSliceVar(&r.HNS.Lose, "lose", nil, "things that HNS loses in spite of the profile")
-	c.Flags().BoolVar(&r.PowerCut, "power-cut", false, "end everything at once: no service is told")
+	c.Flags().StringSliceVar(&r.HNS.Keep, "keep", nil, "what HNS keeps although the profile loses it")
+	c.Flags().StringSliceVar(&r.HNS.Lose, "lose", nil, "what HNS loses although the profile keeps it")
+	c.Flags().BoolVar(&r.PowerCut, "power-cut", false, "end all programs at once, without stopping services first")
 	c.Flags().DurationVar(&late, "dhcp-late", 0, "how long after its programs start the host gets its address")
 	return c
 }

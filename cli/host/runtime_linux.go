@@ -17,13 +17,13 @@ func runtimeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "runtime NAME [--late-ends] [--no-stats POD,…] [--reset]",
 		Short: "Make the container runtime of a host as slow and as faulty as containerd on Windows",
-		Long: `Shows how the container runtime of a host behaves, and changes it. A change counts at once, also for pods that run.
+		Long: `Shows how the container runtime of a host behaves, and changes it. A change takes effect at once, also for running pods.
 
   --late-ends   the end of a container is seen 5 s after its start at the earliest, and a start that fails takes 5 s:
                 containerd on Windows waits that long for a log pipe that only a pod's sandbox has
   --no-stats    pods (namespace/name, or * for all) whose sandboxes have no statistics, as while they start or stop; then
                 the list of all statistics is an error too
-  --reset       as after the host's creation: neither of them`,
+  --reset       neither of the two, as after the host's creation`,
 		Example: `  porthole host runtime win01
   porthole host runtime win01 --late-ends
   porthole host runtime win01 --no-stats default/iis-0 --late-ends=false
@@ -71,7 +71,7 @@ func runtimeCommand() *cobra.Command {
 	return c
 }
 
-// checkPods refuses what names no pod.
+// checkPods returns an error for an element that is neither namespace/name nor *.
 func checkPods(pods []string) error {
 	for _, p := range pods {
 		if namespace, name, ok := strings.Cut(p, "/"); p != "*" && (!ok || namespace == "" || name == "" || strings.Contains(name, "/")) {

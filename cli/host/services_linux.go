@@ -16,8 +16,8 @@ func servicesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "services NAME",
 		Short: "List the Windows services of a host",
-		Long: `Lists the Windows services of a host as its service manager has them: whether they run, how they ended, how often they failed.
-Programs of the host make and start them, such as ` + "`porthole service install`" + ` or sc.`,
+		Long: `Lists the Windows services of a host from its service manager: whether they run, how they ended, and how often they failed.
+Programs on the host install and start services, for example "porthole service install" or sc.`,
 		Example: "  porthole host services h1\n  porthole host run h1 -- 'C:\\k\\porthole.exe' service install routes -- --kubeconfig 'C:\\k\\config' …",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -62,8 +62,8 @@ func eventsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "events NAME",
 		Short: "Print the Windows event log of a host",
-		Long: `Prints the Windows event log of a host, oldest entry first: what its service manager wrote (log System), and what its services
-wrote (log Application). It outlives reboots of the host.`,
+		Long: `Prints the Windows event log of a host, oldest entry first: the entries of its service manager (log System) and of its services
+(log Application). They are kept when the host reboots.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			h, err := o.find(args[0])

@@ -54,7 +54,7 @@ func Command() *cobra.Command {
 	f.IntVar(&o.Build, "build", 20348, "Windows build of the host")
 	f.StringVar(&o.Profile, "profile", "", "HNS by name, such as ws2025-pre, instead of the build's")
 	f.StringVar(&o.Latency, "latency", "", "how long its calls take: "+strings.Join(serve.LatencyNames(), ", "))
-	f.BoolVar(&o.Firewall, "firewall", false, "drop what comes in to the host itself, but for what rules of its firewall allow")
+	f.BoolVar(&o.Firewall, "firewall", false, "drop connections to the host that no rule of its firewall allows")
 	f.StringVar(&o.Listen, "listen", wire.HNSAddress, "TCP address for the host's DLLs")
 	f.StringVar(&o.Netns, "netns", "", "path of the host's network namespace (default: the one it is started in)")
 	f.StringVar(&o.Uplink, "uplink", "eth0", "the host's interface towards the outside")

@@ -47,6 +47,6 @@ func Command() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&dir, "host-dir", "", "folder of the host (required)")
 	f.StringVar(&listen, "listen", wire.SCMAddress, "TCP address for the host's DLLs")
-	f.DurationVar(&delayed, "delayed-after", 0, "how long after the others delayed services start; 0: 2 min, as on Windows")
+	f.DurationVar(&delayed, "delayed-after", 0, "time between the start of automatic and of delayed services; 0: 2 min, as on Windows")
 	return c
 }

@@ -27,14 +27,14 @@ func checkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check IMAGE...",
 		Short: "Show on which Windows nodes an image runs",
-		Long: `Reads the index of each image from its registry, nothing more, and says for every Windows node whether the node runs the image, by
-which variant, and by which rule of the compatibility between builds of Windows. The kubelet of a Windows node asks the same table
-before it pulls.
+		Long: `Reads the index of each image from its registry, and shows for each Windows node whether it runs the image, with the variant and
+the rule of compatibility between builds of Windows that decide it. Kubelets of Windows nodes use the same rules before they pull.
 
-The nodes are those of --kubeconfig; without it those of the local cluster, or on Windows this host. --build checks builds instead.
+The nodes are those of the cluster of --kubeconfig, by default those of the local cluster, or on Windows this host. With --build
+builds are checked instead of nodes.
 
-Exit code: 0 every node runs every image, or that is not known; 1 a node does not run an image; 2 nothing was checked.`,
-		Example: `  porthole images check porthole/testapp:1                         the nodes of the local cluster
+Exit code: 0 no image is known not to run on a node; 1 an image does not run on a node; 2 nothing was checked.`,
+		Example: `  porthole images check porthole/testapp:1                         # the nodes of the local cluster
   porthole images check mcr.microsoft.com/windows/nanoserver:ltsc2022 --build 20348,26100
   porthole images check shop/app:2 --kubeconfig admin.conf -o json
   porthole images check shop/app:2 --build ltsc2025 --isolation hyperv`,
@@ -60,7 +60,7 @@ Exit code: 0 every node runs every image, or that is not known; 1 a node does no
 	return c
 }
 
-// result is what the table says of one image.
+// result is where one image runs.
 type result struct {
 	Image string         `json:"image"`
 	Is    winbuild.Image `json:"contents"`
@@ -74,7 +74,7 @@ type hostResult struct {
 	Isolation string `json:"isolation"`
 	// Outcome is runs, does not run, or unknown.
 	Outcome string `json:"outcome"`
-	// Variant is the one that runs, or the one that comes nearest.
+	// Variant is the variant that runs, or else the nearest one (winbuild.Answer.Platform).
 	Variant *winbuild.Platform `json:"variant,omitempty"`
 	*winbuild.Rule
 }
@@ -126,7 +126,7 @@ func resultOf(is winbuild.Image, h winbuild.Host, isolation winbuild.Isolation) 
 	return r
 }
 
-// hosts finds the hosts to check, and with a local cluster its registry.
+// hosts returns the hosts to check. If there is a local cluster, it also makes its registry the mirror.
 func (f *checkFlags) hosts(ctx context.Context) ([]winbuild.Host, error) {
 	local, localErr := findLocal(f.state)
 	if localErr == nil {
@@ -173,14 +173,14 @@ func printResults(out io.Writer, results []result, output string) error {
 func (r result) print(out io.Writer) {
 	contents := r.Is.Contents()
 	if r.Is.Unnamed || contents == "" {
-		contents = strings.TrimPrefix(contents+", and platforms that its index does not name", ", ")
+		contents = strings.TrimPrefix(contents+", and platforms that its index does not give", ", ")
 	}
 	fmt.Fprintf(out, "%s is for %s\n", r.Image, contents)
 
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  NODE\tBUILD\tANSWER\tVARIANT\tRULE")
 	for _, h := range r.Hosts {
-		node, variant, rule := h.Node, "-", "the runtime must be asked: the registry does not say enough"
+		node, variant, rule := h.Node, "-", "the registry does not give enough to decide; the runtime will"
 		if node == "" {
 			node = "-"
 		}

@@ -28,9 +28,9 @@ func exportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export IMAGE... --build BUILD --output FILE",
 		Short: "Write images for nodes of some builds of Windows into an archive",
-		Long: `Fetches, of each image, the variants that nodes of the given builds run, and writes them as an OCI image layout in a tar file, for
-` + "`porthole images import`" + ` on nodes without a registry (containerd's own ` + "`ctr -n k8s.io images import`" + ` reads it, too). Every layer is checked
-against its digest. An image that has nothing for one of the builds is an error, and no file is written.`,
+		Long: `Fetches from the registry the variants of each image that nodes of the given builds run, and writes them as an OCI image layout in a
+tar file. On nodes without a registry "porthole images import" reads it, and so does containerd's "ctr -n k8s.io images import".
+Every layer is checked against its digest. If an image has no variant for one of the builds, that is an error and no file is written.`,
 		Example: `  porthole images export mcr.microsoft.com/windows/nanoserver:ltsc2022 --build 20348 --output nanoserver.tar
   porthole images export shop/app:2 shop/web:7 --build 20348,26100 --output shop.tar
   porthole images export shop/app:2 --build 26100 --output shop.tar --dry-run`,
@@ -86,7 +86,7 @@ func (f *exportFlags) run(ctx context.Context, out io.Writer, names []string) er
 	return nil
 }
 
-// selectAll chooses of each image what is wanted, and prints it.
+// selectAll chooses the wanted variants of each image and prints them. total is their size in bytes.
 func (f *exportFlags) selectAll(ctx context.Context, out io.Writer, names []string,
 	choose func(context.Context, *registry.Image) (*registry.Selection, error)) (all []*registry.Selection, total int64, err error) {
 	for _, name := range names {
@@ -106,7 +106,7 @@ func (f *exportFlags) selectAll(ctx context.Context, out io.Writer, names []stri
 	return all, total, nil
 }
 
-// write makes the file under another name first, so that an interrupted run leaves none that looks complete.
+// write writes to a temporary file and renames it at the end, so that an interrupted run leaves no file that looks complete.
 func (f *exportFlags) write(ctx context.Context, out io.Writer, selections []*registry.Selection, total int64) error {
 	file, err := os.CreateTemp(filepath.Dir(f.output), filepath.Base(f.output)+".part-")
 	if err != nil {
@@ -126,7 +126,7 @@ func (f *exportFlags) write(ctx context.Context, out io.Writer, selections []*re
 	return os.Rename(file.Name(), f.output)
 }
 
-// progress prints how far something is, once a second at most.
+// progress prints how many bytes of a total are done, once a second at most.
 type progress struct {
 	out   io.Writer
 	what  string
@@ -145,7 +145,7 @@ func (p *progress) at(done int64) {
 	}
 }
 
-// sizeOf words a size.
+// sizeOf returns a number of bytes as text.
 func sizeOf(n int64) string {
 	switch {
 	case n < 1000:
@@ -158,6 +158,7 @@ func sizeOf(n int64) string {
 	return fmt.Sprintf("%.2f GB", float64(n)/1e9)
 }
 
+// word returns the plural of a word unless n is 1.
 func word(n int, one string) string {
 	if n == 1 {
 		return one

@@ -1,4 +1,4 @@
-// Package images is the command group about images for Windows: on which nodes they run, and how they get to nodes without a registry.
+// Package images is the command group for images of Windows: on which nodes they run, and how to bring them to nodes without a registry.
 package images
 
 import (
@@ -23,14 +23,14 @@ import (
 func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "images",
-		Short: "See on which Windows nodes images run, and carry images to nodes without a registry",
+		Short: "Show on which Windows nodes images run, and bring images to nodes without a registry",
 		Args:  cobra.NoArgs,
 	}
 	c.AddCommand(checkCommand(), exportCommand(), importCommand())
 	return c
 }
 
-// localCluster is what a local cluster has for these commands.
+// localCluster is how these commands reach a local cluster.
 type localCluster struct {
 	kubeconfig string
 	mirror     string // URL of its registry, as this machine reaches it
@@ -42,9 +42,9 @@ type sources struct {
 }
 
 func (s *sources) addTo(fs *pflag.FlagSet) {
-	fs.StringVar(&s.hostsDir, "registry-config", "", "folder of hosts.toml files, as containerd's config_path: where registries and mirrors are")
-	fs.StringVar(&s.mirror, "mirror", "", "address of a registry that has all images, for example http://127.0.0.1:5000; goes before --registry-config")
-	fs.StringVar(&s.configDir, "login-config", defaultLogins(), "folder with a config.json that has logins, as `docker login` writes it")
+	fs.StringVar(&s.hostsDir, "registry-config", "", "folder of hosts.toml files with the addresses of registries and mirrors, such as containerd's config_path")
+	fs.StringVar(&s.mirror, "mirror", "", "address of a registry that has all images, for example http://127.0.0.1:5000; --registry-config has no effect then")
+	fs.StringVar(&s.configDir, "login-config", defaultLogins(), "folder of the config.json with logins that \"docker login\" writes")
 }
 
 func defaultLogins() string {
@@ -55,10 +55,10 @@ func defaultLogins() string {
 	return filepath.Join(home, ".docker")
 }
 
-// lookupTimeout bounds the questions about one image. Layers may take longer.
+// lookupTimeout bounds the look-up of one image, without its layers.
 const lookupTimeout = 30 * time.Second
 
-// find looks an image up, with each login for it until one is let in.
+// find looks up an image, with one login after the other until one is accepted.
 func (s *sources) find(ctx context.Context, name string) (found *registry.Image, err error) {
 	full, err := image.Normalize(name)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *sources) find(ctx context.Context, name string) (found *registry.Image,
 	return nil, err
 }
 
-// useLocal fills in what a local cluster has, unless flags say otherwise.
+// useLocal makes the registry of a local cluster the mirror, unless flags name a registry.
 func (s *sources) useLocal(l localCluster) {
 	if s.mirror == "" && s.hostsDir == "" {
 		s.mirror = l.mirror
@@ -102,7 +102,7 @@ func hostsOfCluster(ctx context.Context, kubeconfig string) ([]winbuild.Host, er
 	return hosts, nil
 }
 
-// hostsOfBuilds makes hosts of builds as flags name them.
+// hostsOfBuilds returns one host for each build. builds are values of --build.
 func hostsOfBuilds(builds []string, arch string) (hosts []winbuild.Host, err error) {
 	for _, text := range builds {
 		b, err := winbuild.ParseBuild(text)
@@ -114,7 +114,7 @@ func hostsOfBuilds(builds []string, arch string) (hosts []winbuild.Host, err err
 	return hosts, nil
 }
 
-// errNoHosts says that nothing names the hosts to check.
+// errNoHosts is the error if no flag, no local cluster and no Windows host says which hosts to check.
 var errNoHosts = errors.New("no Windows hosts are named: give --build, for example --build 20348,26100, or --kubeconfig")
 
 // thisHost returns the machine itself if it is a Windows one.

@@ -31,16 +31,16 @@ func importCommand() *cobra.Command {
 	f := importFlags{}
 	c := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Take the images of an archive over on a Windows node, without a registry",
-		Long: `Hands an archive, as ` + "`porthole images export`" + ` or ctr writes it, to the node's containerd, which unpacks what the node runs. Pods whose
-pull policy is IfNotPresent or Never find the images under the names that they have in the archive. An archive without a variant for
-the node's build is an error, and nothing is imported. Images that are there already are replaced.
+		Short: "Import the images of an archive on a Windows node, without a registry",
+		Long: `Passes an archive of "porthole images export" or ctr to the node's containerd, which unpacks the variants that the node runs. Pods
+with the pull policy IfNotPresent or Never find the images under their names in the archive. If an image has no variant for the node's
+build, that is an error and nothing is imported. Images of the same names on the node are replaced.
 
 It runs on the node itself. With --node it is started on a node of the local cluster: there, too, it reaches the runtime at the node's
 named pipe.`,
 		Example: `  porthole images import shop.tar                            on a Windows node
   porthole images import shop.tar --dry-run
-  porthole images import shop.tar --node win01               a node of the local cluster`,
+  porthole images import shop.tar --node win01               # a node of the local cluster`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.node == "" {
@@ -121,7 +121,7 @@ func (f *importFlags) target() (winbuild.Host, error) {
 	return h, err
 }
 
-// fitting prints the images of an archive, and returns an error for those that the host does not run.
+// fitting prints the images of an archive that the host may run, and returns an error that names the others.
 func fitting(out io.Writer, images []registry.Archived, host winbuild.Host, isolation winbuild.Isolation) error {
 	var errs []error
 	for _, i := range images {
@@ -139,7 +139,7 @@ func fitting(out io.Writer, images []registry.Archived, host winbuild.Host, isol
 	return errors.Join(errs...)
 }
 
-// answerTimeout is how long the runtime may take for its first answer.
+// answerTimeout bounds the first call of the runtime, which shows whether there is one.
 const answerTimeout = 10 * time.Second
 
 // hand passes the archive to the runtime of a host.
@@ -167,7 +167,7 @@ func hand(ctx context.Context, out io.Writer, file *os.File, endpoint string, of
 	return registry.Import(ctx, conn, &counted{r: file, at: p.at}, of)
 }
 
-// counted reports how much was read.
+// counted is a reader that calls at with the number of bytes read so far.
 type counted struct {
 	r    io.Reader
 	done int64

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var errLocal = errors.New("local clusters are on Linux")
+var errLocal = errors.New("--node: only Linux has local clusters")
 
 func addLocalFlag(*pflag.FlagSet, *string) {}
 

@@ -51,8 +51,8 @@ func Command() *cobra.Command {
 	fs.StringVar(&o.RecordFacts, "record-facts", "", "folder in which to record, for later analysis, what is learned about each pod and what is planned; "+
 		"no secrets, 64 MiB at most; off if empty")
 	fs.StringVar(&o.CertDir, "cert-dir", "", "folder of certificates; pki below --root-dir if empty")
-	fs.StringVar(&o.RegistryConfig, "registry-config", "", "Windows: folder of hosts.toml files, the same as containerd's config_path; by it the kubelet finds\n"+
-		"registries and mirrors when it looks, before a pull, for which builds of Windows an image is")
+	fs.StringVar(&o.RegistryConfig, "registry-config", "", "Windows: folder of hosts.toml files, the same as containerd's config_path. The kubelet needs it to find\n"+
+		"registries and mirrors when it checks, before a pull, for which builds of Windows an image is")
 	fs.StringVar(&o.Labels, "node-labels", "", "labels to register with: key=value,…")
 	fs.StringVar(&o.CloudProvider, "cloud-provider", "", "external: the node's addresses come from a cloud controller")
 	fs.StringVar(&o.PriorityClass, "windows-priorityclass", "NORMAL_PRIORITY_CLASS", "priority class of the process on Windows")

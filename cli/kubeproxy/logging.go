@@ -13,8 +13,8 @@ import (
 	"porthole.dev/porthole/internal/logging"
 )
 
-// setUpLogging sets klog up and returns a context that carries its logger. All goes to
-// the log file, or to standard error if there is none.
+// setUpLogging sets klog up and returns a context that carries its logger. The log goes to the log file, or to standard error if there
+// is none.
 func setUpLogging(ctx context.Context, s *settings) (context.Context, error) {
 	l := &s.Config.Logging
 	var modules []string

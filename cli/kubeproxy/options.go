@@ -84,14 +84,14 @@ func modeOptions() []option {
 				s.NoProbes = !on
 				return err
 			}},
-		{"node-access", "let programs of this node itself reach node ports and load balancer addresses, by more load balancers than upstream's proxy makes; an HNS that refuses one of them is left with the others", boolean, false,
+		{"node-access", "make node ports and load balancer addresses reachable for programs of this node itself, by load balancers that upstream's proxy does not make; services for which HNS refuses them do without", boolean, false,
 			toBool(func(s *settings) *bool { return &s.NodeAccess })},
 		{"cluster-cidr", "ranges of pod addresses in the cluster, with commas", text, false,
 			toText(func(s *settings) *string { return &s.Config.ClusterCIDR })},
 
 		{"service-interface", "mode userspace: interface that gets the services' addresses; also from INTERFACE_TO_ADD_SERVICE_IP", text, false,
 			toText(func(s *settings) *string { return &s.ServiceInterface })},
-		{"state-file", "file that remembers, in mode userspace, which addresses are ours, and in mode kernelspace the last boot, after which load balancers are replaced once; default in C:\\var\\lib\\kube-proxy", text, false,
+		{"state-file", "file that keeps which addresses are ours (mode userspace), or in which boot HNS was written, so that load balancers are replaced once after a reboot (mode kernelspace); default: a file in C:\\var\\lib\\kube-proxy", text, false,
 			toText(func(s *settings) *string { return &s.StateFile })},
 	}
 }
@@ -121,7 +121,7 @@ func logOptions() []option {
 		}},
 		{"vmodule", "verbosity by file: pattern=level,…", text, false, setModules},
 
-		{logging.FileFlag, logging.FileHelp, text, false, ignored}, // these three are read before all flags (package program)
+		{logging.FileFlag, logging.FileHelp, text, false, ignored}, // cli/program reads these three before all flags are parsed
 		{logging.SizeFlag, logging.SizeHelp, number, false, checkCount},
 		{logging.CountFlag, logging.CountHelp, number, false, checkCount},
 		{"logging-format", "text or json (default text)", text, false, toText(func(s *settings) *string { return &s.Config.Logging.Format })},

@@ -1,5 +1,5 @@
-// Package program runs a command line and turns its error into an exit code and a line on standard error. What runs until it is
-// stopped can write its log to a file, and be a service of Windows.
+// Package program runs a command line and turns its error into an exit code and a line on standard error. Commands that run until they
+// are stopped can write their log to a file, and be services of Windows.
 package program
 
 import (
@@ -24,7 +24,7 @@ import (
 // services are the commands that run until they are stopped, with their names as services of Windows.
 var services = map[string]string{"kubelet": "kubelet", "kube-proxy": "kube-proxy", "routes": "porthole-routes"}
 
-// ServiceFlag makes a command a service of Windows.
+// ServiceFlag is the name of the flag that makes a command a service of Windows.
 const ServiceFlag = "windows-service"
 
 // Root returns the command that has all others as subcommands. It prints nothing itself.
@@ -43,7 +43,7 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 	return root
 }
 
-// LogFlags adds the flags of the log file to a command that runs until it is stopped. Run reads them itself, before any other flag.
+// LogFlags adds the flags of the log file to a command that runs until it is stopped. Run reads them before flags are parsed.
 func LogFlags(fs *pflag.FlagSet) {
 	fs.String(logging.FileFlag, "", logging.FileHelp)
 	fs.Uint16(logging.SizeFlag, 0, logging.SizeHelp)
@@ -55,8 +55,8 @@ type usageError struct{ error }
 
 // Run runs a command line until it ends or is interrupted. It returns the exit code: 0 done, 1 failed, 2 misused.
 //
-// As a service of Windows the program answers the service manager before its flags are read, so that a mistake in them is a line
-// of its log and not "error 1053: the service did not respond". Such a service that fails ends the process here and now.
+// A service of Windows answers the service manager before its flags are parsed, so that an error in them is logged and the manager does
+// not report "error 1053: the service did not respond". If the service fails, the process ends and Run does not return.
 func Run(root *cobra.Command, args ...string) int {
 	root.SetArgs(args)
 	if len(args) == 0 || services[args[0]] == "" {
@@ -90,7 +90,7 @@ func asksForService(arg string) bool {
 	return strings.HasPrefix(arg, "-") && strings.ReplaceAll(name, "_", "-") == ServiceFlag && (!given || !slices.Contains([]string{"false", "False", "FALSE", "f", "F", "0"}, value))
 }
 
-// toFile sends the log to a file, if there is to be one. service: this may be a service of Windows.
+// toFile sends the log to the file of o, if it names one. If service is true, the path must not be relative.
 func toFile(o logging.FileOptions, service bool) error {
 	if o.Path == "" {
 		return nil
@@ -108,15 +108,15 @@ func toFile(o logging.FileOptions, service bool) error {
 	return logging.ToFile(f)
 }
 
-// execute runs the command line until it ends or the terminal, or a supervisor on Linux, interrupts it. A service of Windows must
-// not listen to these signals: there SIGTERM is also what a process gets when some user logs off.
+// execute runs the command line until it ends or is interrupted by a signal. A service of Windows must not listen to these signals:
+// Go reports SIGTERM there also when any user logs off.
 func execute(root *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return root.ExecuteContext(ctx)
 }
 
-// report prints the error and returns the exit code that says it. logged: the log goes to a file, and gets the error too.
+// report prints the error and returns its exit code. If logged is true, the log goes to a file, and report logs the error too.
 func report(err error, logged bool) int {
 	if err == nil {
 		return 0

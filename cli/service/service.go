@@ -1,4 +1,4 @@
-// Package service is the command group that makes the programs of a node services of Windows.
+// Package service is the command group that installs and controls the programs of a node as services of Windows.
 package service
 
 import (
@@ -24,10 +24,11 @@ import (
 func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "service",
-		Short: "Make kubelet, kube-proxy and routes services of Windows",
-		Long: `Makes the programs of a node services of Windows, changes, shows, starts, stops and removes them. A service starts with the
-machine, writes its log to a file that is rotated, says in the Windows event log (Application, source Porthole) when it starts,
-stops and fails, and is started again 1, 5 and then each 15 s after it failed, whatever way it ended.`,
+		Short: "Install and control kubelet, kube-proxy and routes as services of Windows",
+		Long: `Installs the programs of a node as services of Windows, and shows, starts, stops and removes these services. A service starts with
+the machine and writes its log to a file that is rotated. When it starts, stops and fails, that is recorded in the Windows event log
+(Application, source Porthole). After its first failure it is started again after 1 s, after the second after 5 s, and after each later
+one after 15 s.`,
 		Example: `  porthole service install routes -- --kubeconfig C:\k\config --cluster-cidr 10.244.0.0/16 --service-cidr 10.96.0.0/12
   porthole service install kubelet --dry-run -- --config C:\k\kubelet.yaml --kubeconfig C:\k\config
   porthole service start
@@ -64,8 +65,8 @@ func (o *common) connect() (*services.Manager, error) {
 	return services.Connect()
 }
 
-// withPrograms returns what a command runs that works on services: do gets the service manager, and the programs that the
-// arguments name.
+// withPrograms returns the function that a command about services runs. It connects to the service manager and calls do with it and with
+// the programs that the arguments name.
 func (o *common) withPrograms(do func(*cobra.Command, *services.Manager, []services.Program) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		m, err := o.connect()
@@ -81,7 +82,7 @@ func (o *common) withPrograms(do func(*cobra.Command, *services.Manager, []servi
 	}
 }
 
-// print writes changes, or that there are none.
+// print prints changes, or that there are none.
 func (o *common) print(out io.Writer, changes []services.Change) error {
 	if o.output == "json" {
 		enc := json.NewEncoder(out)
@@ -97,7 +98,7 @@ func (o *common) print(out io.Writer, changes []services.Change) error {
 	return nil
 }
 
-// named are the programs that the arguments name, all if there are none, in the order in which they are started.
+// named returns the programs that the arguments name, or all if there are no arguments, in the order in which they are started.
 func named(args []string) ([]services.Program, error) {
 	if len(args) == 0 {
 		return services.Programs, nil
@@ -124,9 +125,10 @@ func installCommand() *cobra.Command {
 	var start bool
 	c := &cobra.Command{
 		Use:   "install kubelet|kube-proxy|routes [-- ARGS…]",
-		Short: "Make a program a service, or change its service",
-		Long: `Makes a program a service of Windows, or changes the service that it has. ARGS are the program's own flags; --windows-service and
---log-file are added. A second run with the same flags changes nothing. A service of that name that is not ours is left alone.`,
+		Short: "Install a program as a service, or change its service",
+		Long: `Installs a program as a service of Windows, or changes its service. ARGS are the program's own flags; --windows-service and
+--log-file are added. A second run with the same flags changes nothing. A service of that name that runs another program than ours is
+left alone, and an error is returned.`,
 		Example: `  porthole service install kube-proxy --start -- --config C:\etc\kubernetes\kube-proxy.yaml`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -159,11 +161,11 @@ func installCommand() *cobra.Command {
 	}
 
 	o.flags(c, true, true)
-	c.Flags().StringVar(&i.Program, "program", "", "the .exe (default: PROGRAM.exe in the folder of this one, else this one)")
+	c.Flags().StringVar(&i.Program, "program", "", "full path of the .exe (default: that of the same name in this program's folder, such as kubelet.exe, else this program)")
 	c.Flags().StringVar(&i.LogDir, "log-dir", `C:\ProgramData\Porthole\logs`, "folder of the log files")
 	c.Flags().StringSliceVar(&i.DependsOn, "depends-on", nil, "services that must run first (default for kubelet: containerd, if there is such a service).\n"+
-		"Stopping one of them is refused while this one runs")
-	c.Flags().BoolVar(&start, "start", false, "start the service too")
+		"Windows refuses to stop one of them while this service runs")
+	c.Flags().BoolVar(&start, "start", false, "also start the service")
 	return c
 }
 
@@ -199,7 +201,7 @@ func isFile(path string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// install makes the service as wanted and returns what that changed.
+// install makes the service as wanted and returns the changes. With dryRun it changes nothing.
 func install(m *services.Manager, wanted services.Spec, dryRun bool) ([]services.Change, error) {
 	have, err := m.Get(wanted.Name)
 	if err != nil {
@@ -229,8 +231,8 @@ func uninstallCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "uninstall [kubelet] [kube-proxy] [routes]",
 		Short: "Stop services and remove them",
-		Long: `Stops the services of the programs that are named, all three if none is, and removes them. Log files stay. Services of these names
-that are not ours are left alone. None is success.`,
+		Long: `Stops and removes the services of the named programs, or of all three. Log files stay. A service that runs another program than ours
+is left alone, and an error is returned. It is no error if a service does not exist.`,
 		RunE: o.withPrograms(func(c *cobra.Command, m *services.Manager, list []services.Program) error {
 			changes, left, err := uninstall(c.Context(), m, list, o)
 			if err == nil && left == 0 && !o.dryRun {
@@ -246,7 +248,7 @@ that are not ours are left alone. None is success.`,
 	return c
 }
 
-// uninstall removes services, the last one to start first, and returns how many of ours are left.
+// uninstall removes the services of list in the reverse order of their start. left is how many services of Programs remain.
 func uninstall(ctx context.Context, m *services.Manager, list []services.Program, o common) (changes []services.Change, left int, err error) {
 	for _, p := range slices.Backward(services.Programs) {
 		s, err := m.Get(p.Name)
@@ -328,13 +330,13 @@ func printStatus(out io.Writer, list []*services.Status, output string) error {
 }
 
 func startCommand() *cobra.Command {
-	return each("start", "Start services: routes, kube-proxy, kubelet", func(ctx context.Context, m *services.Manager, name string) error {
+	return each("start", "Start services, in the order routes, kube-proxy, kubelet", func(ctx context.Context, m *services.Manager, name string) error {
 		return m.Start(ctx, name)
 	}, false)
 }
 
 func stopCommand() *cobra.Command {
-	return each("stop", "Stop services: kubelet, kube-proxy, routes", func(ctx context.Context, m *services.Manager, name string) error {
+	return each("stop", "Stop services, in the order kubelet, kube-proxy, routes", func(ctx context.Context, m *services.Manager, name string) error {
 		return m.Stop(ctx, name)
 	}, true)
 }
@@ -342,20 +344,28 @@ func stopCommand() *cobra.Command {
 // action is what is done to a service by its name.
 type action func(context.Context, *services.Manager, string) error
 
-// each makes a command that does the same to every service that there is and that is named.
+// each returns a command that does the same to each named service, or to each that exists if none is named.
 func each(verb, short string, do action, backward bool) *cobra.Command {
 	var o common
 	c := &cobra.Command{
-		Use: verb + " [kubelet] [kube-proxy] [routes]", Short: short + "; those that are named, or all that there are",
+		Use: verb + " [kubelet] [kube-proxy] [routes]", Short: short,
+		Long:    short + ". Without arguments this is done to all of them that are installed.",
+		Example: "  porthole service " + verb + "\n  porthole service " + verb + " kubelet -o json",
 		RunE: o.withPrograms(func(c *cobra.Command, m *services.Manager, list []services.Program) error {
 			if list = slices.Clone(list); backward {
 				slices.Reverse(list)
 			}
 
 			var errs []error
+			changed := []string{}
 			for _, p := range list {
-				errs = append(errs, o.one(c, m, p, do))
+				done, err := o.one(c, m, p, do)
+				if done {
+					changed = append(changed, p.Name)
+				}
+				errs = append(errs, err)
 			}
+			errs = append(errs, o.printEach(c.OutOrStdout(), verb, changed))
 			return errors.Join(errs...)
 		}),
 	}
@@ -363,17 +373,32 @@ func each(verb, short string, do action, backward bool) *cobra.Command {
 	return c
 }
 
-// one does it to one service; one that there is not is an error if it was named.
-func (o *common) one(c *cobra.Command, m *services.Manager, p services.Program, do action) error {
+// printEach prints the services to which an action was done.
+func (o *common) printEach(out io.Writer, verb string, names []string) error {
+	if o.output == "json" {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(map[string]any{"action": verb, "services": names})
+	}
+	for _, name := range names {
+		if _, err := fmt.Fprintf(out, "%s: %s done\n", name, verb); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one does something to a service and returns true if it succeeded. A service that does not exist is an error only if the user named it.
+func (o *common) one(c *cobra.Command, m *services.Manager, p services.Program, do action) (done bool, err error) {
 	s, err := m.Get(p.Name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if s == nil {
 		if c.Flags().NArg() > 0 {
-			return fmt.Errorf("there is no service %s: `porthole service install %s` makes it", p.Name, p.Command)
+			return false, fmt.Errorf("there is no service %s: `porthole service install %s` makes it", p.Name, p.Command)
 		}
-		return nil
+		return false, nil
 	}
 
 	ctx, cancel := context.WithTimeout(c.Context(), o.limit)
@@ -382,8 +407,7 @@ func (o *common) one(c *cobra.Command, m *services.Manager, p services.Program, 
 		if s, again := m.Get(p.Name); again == nil && s != nil && s.LastError != "" {
 			err = fmt.Errorf("%w\nlast error in %s: %s", err, s.Log, s.LastError)
 		}
-		return err
+		return false, err
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s done\n", p.Name, c.Name())
-	return err
+	return true, nil
 }

@@ -76,6 +76,6 @@ func (a *agent) warnNoConf(ctx context.Context) {
 		return
 	}
 	klog.FromContext(ctx).Info("No CNI configuration is written: without one the container runtime has no network and the node does not "+
-		"become ready. Give the folder that the runtime reads, --cni-conf-dir", "containerd's default", `C:\Program Files\containerd\cni\conf`,
-		"sig-windows-tools", `C:\etc\cni\net.d`)
+		"become ready. Give the folder that the runtime reads with --cni-conf-dir", "containerdDefault", `C:\Program Files\containerd\cni\conf`,
+		"sigWindowsToolsDefault", `C:\etc\cni\net.d`)
 }
