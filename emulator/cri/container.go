@@ -2,7 +2,6 @@ package cri
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -14,8 +13,8 @@ import (
 	"porthole.dev/porthole/emulator/wine"
 )
 
-// StartContainer makes sure that C: is mounted and that the program and its user exist, and says of these what Windows says. It
-// returns when the program is loaded. A container that could not be started has ended.
+// StartContainer makes sure that C: is mounted, and refuses a program or user that does not exist with the text of Windows. It returns
+// when the program is loaded. A container that could not be started has the state exited.
 func (s service) StartContainer(ctx context.Context, r *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
 	f, err := s.folderOf(ctx, r.ContainerId)
 	if err != nil {
@@ -34,13 +33,16 @@ func (s service) StartContainer(ctx context.Context, r *runtimeapi.StartContaine
 	}
 	answer, err := s.runtime.StartContainer(ctx, r)
 	if err != nil {
-		return nil, errors.Join(err, s.lateFailure(ctx))
+		if ended := s.lateFailure(ctx); ended != nil {
+			return nil, ended
+		}
+		return nil, err
 	}
 	s.untilLoaded(ctx, r.ContainerId)
 	return answer, nil
 }
 
-// refused returns why Windows would not start a container, in the words of containerd there; "" if it would.
+// refused returns why Windows would not start a container, with the text of containerd on Windows; "" if it would.
 func (s *Server) refused(f folder, rec record, id string) string {
 	process := func(text string) string {
 		return fmt.Sprintf("failed to start containerd task %q: hcs::System::CreateProcess %s: %s: unknown", rec.Name, id, text)
@@ -56,7 +58,7 @@ func (s *Server) refused(f folder, rec record, id string) string {
 	return ""
 }
 
-// refuseStart lets containerd's start of a container fail, so that the container has ended as it has on Windows, and returns why as
+// refuseStart makes containerd's start of a container fail, so that the container has the state exited as on Windows. It returns why as
 // an error.
 func (s service) refuseStart(ctx context.Context, f folder, rec record, id, why string) error {
 	rec.StartError = why
@@ -64,7 +66,7 @@ func (s service) refuseStart(ctx context.Context, f folder, rec record, id, why 
 		return status.Errorf(codes.Internal, "starting container: %v", err)
 	}
 
-	// Without the source of one of its mounts runc starts nothing.
+	// runc starts nothing if the source of a mount is missing.
 	if err := os.Rename(f.path("tmp"), f.path("absent")); err != nil {
 		return status.Errorf(codes.Internal, "starting container: %v", err)
 	}
@@ -81,7 +83,7 @@ func (s service) refuseStart(ctx context.Context, f folder, rec record, id, why 
 	return status.Error(codes.Unknown, rec.StartError)
 }
 
-// lateFailure waits as long as containerd on Windows does before it tells of a start that failed.
+// lateFailure waits as long as containerd on Windows does before it returns the error of a failed start. It returns an error if ctx ends.
 func (s *Server) lateFailure(ctx context.Context) error {
 	if !s.profile().LateEnds {
 		return nil
@@ -176,8 +178,8 @@ func (s *Server) windowsStatus(c *runtimeapi.ContainerStatus) {
 	c.User = &runtimeapi.ContainerUser{}
 }
 
-// windowsEnd tells how a container has ended: Linux keeps the lowest 8 bits of an exit code, and has other words for a start that
-// failed.
+// windowsEnd sets the exit code and message of a container that has ended to those of Windows. Linux keeps only the lowest 8 bits of an
+// exit code, and has another message for a start that failed.
 func (s *Server) windowsEnd(c *runtimeapi.ContainerStatus, rec record) {
 	if c.State != runtimeapi.ContainerState_CONTAINER_EXITED {
 		return
@@ -197,14 +199,14 @@ func (s *Server) windowsEnd(c *runtimeapi.ContainerStatus, rec record) {
 	c.ExitCode = code
 }
 
-// What a container shows that its memory limit has ended: containerd's reason, and the code of a process that SIGKILL has ended.
+// Reason and exit code of a container that was killed because of its memory limit: containerd's reason, and the code for SIGKILL.
 const (
 	oomKilled  = "OOMKilled"
 	killedCode = 137
 )
 
-// linuxExitCode is what Wine makes of a Windows program's exit code: its lowest 8 bits, and 1 if that would be a success that it
-// was not (Wine 8.0: get_unix_exit_code in dlls/ntdll/unix/loader.c).
+// linuxExitCode returns the Linux exit code that Wine gives for a Windows one: its lowest 8 bits, or 1 if these are 0 and the code is
+// not (Wine 8.0: get_unix_exit_code in dlls/ntdll/unix/loader.c).
 func linuxExitCode(code int32) uint8 {
 	if code != 0 && code&0xff == 0 {
 		return 1

@@ -40,7 +40,7 @@ func workingDir(c *runtimeapi.ContainerConfig, image v1.ImageConfig) string {
 // takenByWine are variables that Wine keeps from the Linux side unless they are written with WINE in front.
 var takenByWine = map[string]bool{"PATH": true, "PWD": true, "HOME": true}
 
-// fromRegistry are variables that Wine takes from the user's registry, whatever the Linux side says, with the key of each.
+// fromRegistry has the variables that Wine takes from the user's registry and not from the Linux environment, with the key of each.
 var fromRegistry = map[string]string{"TEMP": "Environment", "TMP": "Environment", "USERNAME": "Volatile Environment"}
 
 // registryAdditions are appended to a container's hives, in their text form (Wine merges repeated keys): the names that

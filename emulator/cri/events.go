@@ -9,7 +9,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// GetContainerEvents passes containerd's events on, with statuses in Windows terms. The end of a container is told when it is seen.
+// GetContainerEvents passes containerd's events on, with statuses in Windows terms. With Profile.LateEnds the end of a container comes
+// late.
 func (s service) GetContainerEvents(r *runtimeapi.GetEventsRequest, to grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
 	from, err := s.runtime.GetContainerEvents(to.Context(), r)
 	if err != nil {
@@ -24,7 +25,7 @@ func (s service) GetContainerEvents(r *runtimeapi.GetEventsRequest, to grpc.Serv
 			return err
 		}
 		if late := s.untilSeen(event); late > 0 {
-			time.AfterFunc(late, func() { _ = out.send(event) }) // an error ends the stream, which Recv then tells
+			time.AfterFunc(late, func() { _ = out.send(event) }) // after an error the stream has ended, and Recv returns it
 			continue
 		}
 		if err := out.send(event); err != nil {
@@ -33,7 +34,7 @@ func (s service) GetContainerEvents(r *runtimeapi.GetEventsRequest, to grpc.Serv
 	}
 }
 
-// untilSeen returns how long the end of a container, if an event tells one, is not seen yet.
+// untilSeen returns how long an event must be delayed: until the end of its container may be seen, or 0 for other events.
 func (s *Server) untilSeen(e *runtimeapi.ContainerEventResponse) time.Duration {
 	if e.ContainerEventType != runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT {
 		return 0

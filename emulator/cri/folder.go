@@ -34,11 +34,11 @@ type record struct {
 	Path      string                                `json:"path,omitempty"`
 	Log       string                                `json:"log,omitempty"`
 	Name      string                                `json:"name,omitempty"`
-	// User is the one that the kubelet asked for; empty is the image's.
+	// User is the user that the kubelet asked for; empty: the image's.
 	User string `json:"user,omitempty"`
-	// StartError is why it could not be started, in the words of containerd on Windows.
+	// StartError is why the container could not be started, with the text of containerd on Windows.
 	StartError string `json:"startError,omitempty"`
-	// Mismatch says that the host does not run the build of the image.
+	// Mismatch is true if the host does not run the image's build of Windows.
 	Mismatch bool `json:"mismatch,omitempty"`
 }
 
@@ -116,7 +116,7 @@ func (f folder) load() (record, error) {
 	return r, json.Unmarshal(data, &r)
 }
 
-// exitCode returns the code with which the container's program has ended; ok is false if the launcher did not live to write it.
+// exitCode returns the exit code of the container's program. ok is false if the launcher ended before it could write the code.
 func (f folder) exitCode() (code int32, ok bool) {
 	data, err := os.ReadFile(f.path("prefix/exit-code"))
 	if err != nil {

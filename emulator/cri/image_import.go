@@ -23,8 +23,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// importer is containerd's transfer service for archives of images, which is how images come to a node without a registry: a client
-// such as ctr opens a stream by name, and asks for the transfer from that stream to the image store. Other transfers are not there.
+// importer is containerd's transfer service, limited to the import of archives of images, by which nodes without a registry get images.
+// A client such as ctr opens a stream by name, and then asks for the transfer from that stream to the image store.
 type importer struct {
 	transferapi.UnimplementedTransferServer
 	streamingapi.UnimplementedStreamingServer
@@ -40,14 +40,14 @@ func registerImporter(server *grpc.Server, s *Server) {
 	streamingapi.RegisterStreamingServer(server, i)
 }
 
-// clientStream is one stream of a client, as containerd's reader of streams takes it.
+// clientStream is one stream of a client. It implements the Stream interface of containerd's core/streaming.
 type clientStream struct {
 	stream streamingapi.Streaming_StreamServer
 	once   sync.Once
 	closed chan struct{}
 }
 
-// Send sends a message, such as how much the other end may send.
+// Send sends a message to the client, such as how many bytes it may send.
 func (c *clientStream) Send(a typeurl.Any) error { return c.stream.Send(typeurl.MarshalProto(a)) }
 
 // Recv waits for the next message.
@@ -59,13 +59,13 @@ func (c *clientStream) Recv() (typeurl.Any, error) {
 	return a, nil
 }
 
-// Close ends the call that the stream is.
+// Close makes the call to Stream return.
 func (c *clientStream) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	return nil
 }
 
-// Stream keeps a stream of a client under the name that it gives, until somebody has read it or the client goes.
+// Stream registers a stream of a client under the name in its first message. It returns when the stream is closed or the client ends it.
 func (i *importer) Stream(stream streamingapi.Streaming_StreamServer) error {
 	first, err := stream.Recv()
 	if err != nil {
@@ -138,8 +138,7 @@ func (i *importer) Transfer(ctx context.Context, r *transferapi.TransferRequest)
 	return &emptypb.Empty{}, nil
 }
 
-// importStream takes over all images of an archive of which this host runs something. As with containerd, it is an error if that is
-// none.
+// importStream imports those images of an archive that have a variant for this host. As with containerd it is an error if there are none.
 func (i *importer) importStream(ctx context.Context, stream *clientStream) error {
 	ctx, done, err := i.containerd.WithLease(namespaces.WithNamespace(ctx, namespace))
 	if err != nil {
@@ -148,7 +147,7 @@ func (i *importer) importStream(ctx context.Context, stream *clientStream) error
 	defer done(context.WithoutCancel(ctx))
 
 	content := transferstreaming.ReceiveStream(ctx, stream)
-	if c, ok := content.(io.Closer); ok { // else what reads the stream waits for ever after an error
+	if c, ok := content.(io.Closer); ok { // otherwise the goroutine that reads the stream would wait for ever after an error
 		defer c.Close()
 	}
 	top, err := archive.ImportIndex(ctx, i.containerd.ContentStore(), content)
@@ -167,7 +166,7 @@ func (i *importer) importStream(ctx context.Context, stream *clientStream) error
 		if err != nil {
 			return fmt.Errorf("an image of the archive has the name %q: %w", d.Annotations[images.AnnotationImageName], err)
 		}
-		_, err = install(ctx, i.Server, ref, d, func(v1.Descriptor) error { return nil }) // all that there is lies in the store
+		_, err = install(ctx, i.Server, ref, d, func(v1.Descriptor) error { return nil }) // the content store has everything already
 		if none := (noMatchError{}); errors.As(err, &none) {
 			missing = err
 			continue

@@ -87,8 +87,8 @@ func (s *Server) pull(ctx context.Context, ref reference.Named, auth *runtimeapi
 	return install(ctx, s, ref, top, fetch)
 }
 
-// install takes an image over for this host: it fetches what the host runs of it, unpacks that, and records it under its name, its
-// digest and its id. It returns the id. fetch brings a part of the image into containerd's content store.
+// install installs an image on this host: it fetches and unpacks the variant that the host runs, and records it under its name, its
+// digest and its id. It returns the id. fetch copies a part of the image into containerd's content store.
 func install(ctx context.Context, s *Server, ref reference.Named, top v1.Descriptor, fetch func(v1.Descriptor) error) (string, error) {
 	manifest, original, err := s.fetchWindows(ctx, top, fetch)
 	if err != nil {

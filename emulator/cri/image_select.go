@@ -15,7 +15,7 @@ func (o Options) matcher() platforms.Matcher {
 
 // selectManifest picks, from an index, the entry that containerd on a Windows host picks (core/images.Manifest, and platforms.Default on
 // Windows): of those that fit, the one whose os.version comes last as text, so that revision 999 goes before revision 3695. An
-// entry without a platform comes last; whether it fits says its configuration. It reports false if none fits.
+// entry without a platform comes last; its configuration shows whether it fits. It returns false if none fits.
 func selectManifest(of []v1.Descriptor, host platforms.Matcher) (v1.Descriptor, bool) {
 	fit := slices.DeleteFunc(slices.Clone(of), func(d v1.Descriptor) bool { return d.Platform != nil && !host.Match(*d.Platform) })
 	slices.SortStableFunc(fit, func(a, b v1.Descriptor) int {
@@ -49,6 +49,6 @@ func (e noMatchError) Error() string {
 // NotFound marks the error as containerd does.
 func (noMatchError) NotFound() {}
 
-// mismatch is the answer of the Host Compute Service, 0xc0370101, when a container is started whose image is of a build that the host
-// does not run; the words are those in reports about containerd, for example gitlab.com/gitlab-org/gitlab-runner/-/issues/29058.
+// mismatch is the error 0xc0370101 of the Host Compute Service for a container whose image is for a build that the host does not run. Its
+// text is from reports about containerd, for example gitlab.com/gitlab-org/gitlab-runner/-/issues/29058.
 const mismatch = "hcs::CreateComputeSystem %s: The container operating system does not match the host operating system.: unknown"

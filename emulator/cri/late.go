@@ -14,7 +14,7 @@ import (
 // is the true one.
 const lateBy = 5 * time.Second
 
-// stillRuns returns for how long a container that has ended is still shown as running; 0 if it is not.
+// stillRuns returns for how much longer a container that has ended is shown as running; 0 if it is not.
 func stillRuns(p Profile, state runtimeapi.ContainerState, started int64, now time.Time) time.Duration {
 	if !p.LateEnds || state != runtimeapi.ContainerState_CONTAINER_EXITED || started <= 0 {
 		return 0
@@ -82,7 +82,7 @@ func (s service) ListContainers(ctx context.Context, r *runtimeapi.ListContainer
 
 	out := &runtimeapi.ListContainersResponse{}
 	for _, c := range list.Containers {
-		// A container that was created over lateBy ago may have been started a moment ago, so each one that has ended is asked about.
+		// The list has no start times, so each container that has ended is looked up.
 		if c.State == runtimeapi.ContainerState_CONTAINER_EXITED {
 			if st, err := s.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.Id}); err == nil &&
 				stillRuns(s.profile(), c.State, st.GetStatus().GetStartedAt(), time.Now()) > 0 {

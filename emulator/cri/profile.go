@@ -11,11 +11,10 @@ import (
 	"porthole.dev/porthole/internal/atomicfile"
 )
 
-// Profile is what a host's runtime does that containerd on Windows does and that costs time or fails. The zero value is a quick
-// runtime without faults. It lies in the host's folder and is read at each call, so that a change counts at once.
+// Profile has the slow and faulty behaviours of containerd on Windows that a host's runtime shows. The zero value has none of them. It is
+// a file in the host's folder and is read at each call, so that a change takes effect at once.
 type Profile struct {
-	// LateEnds shows the end of a container no sooner than 5 s after its start, and lets a start that fails take 5 s: containerd
-	// waits for a log pipe that only the pod's sandbox has.
+	// LateEnds: the end of a container is seen 5 s after its start at the earliest, and a start that fails takes 5 s (see lateBy).
 	LateEnds bool `json:"lateEnds,omitempty"`
 	// NoStats are pods, as namespace/name, whose sandboxes have no statistics; * is every pod.
 	NoStats []string `json:"noStats,omitempty"`
@@ -59,7 +58,7 @@ func (p Profile) noStats(namespace, name string) bool {
 	return slices.Contains(p.NoStats, "*") || slices.Contains(p.NoStats, namespace+"/"+name)
 }
 
-// profile returns the host's profile. One that cannot be read counts as none: the command that wrote it has checked it.
+// profile returns the host's profile, or the zero Profile if it cannot be read. The command that writes the file checks it.
 func (s *Server) profile() Profile {
 	p, err := ReadProfile(s.o.HostDir)
 	if err != nil {

@@ -61,7 +61,7 @@ func linuxSandbox(w *runtimeapi.PodSandboxConfig, o Options) (*runtimeapi.PodSan
 	}
 
 	network := runtimeapi.NamespaceMode_POD
-	if w.GetWindows().GetSecurityContext().GetHostProcess() { // containerd on Windows asks nothing else: docs/windows-facts.md
+	if w.GetWindows().GetSecurityContext().GetHostProcess() { // containerd on Windows looks at nothing else: docs/windows-facts.md
 		network = runtimeapi.NamespaceMode_NODE
 	}
 	return &runtimeapi.PodSandboxConfig{
@@ -77,11 +77,11 @@ func linuxSandbox(w *runtimeapi.PodSandboxConfig, o Options) (*runtimeapi.PodSan
 	}, nil
 }
 
-// namespacesAnnotation keeps the namespaces that a kubelet asked for in the Linux settings that it sends along.
+// namespacesAnnotation keeps the Linux namespaces that a kubelet asked for.
 const namespacesAnnotation = "porthole.dev/namespaces"
 
-// asked is the pod's annotations, and what else was asked for. containerd on Windows does nothing with Linux namespaces, but tells
-// them in the sandbox's status (2.3.6: toCRISandboxStatus in internal/cri/server/sandbox_status.go).
+// asked returns the pod's annotations with ours for the other settings of the request. containerd on Windows ignores Linux namespaces but
+// shows them in the sandbox's status (2.3.6: toCRISandboxStatus in internal/cri/server/sandbox_status.go).
 func asked(w *runtimeapi.PodSandboxConfig) map[string]string {
 	more := map[string]string{}
 	if w.GetWindows().GetSecurityContext().GetHostProcess() {
@@ -95,7 +95,7 @@ func asked(w *runtimeapi.PodSandboxConfig) map[string]string {
 	return merge(w.Annotations, more)
 }
 
-// windowsSandbox tells of a sandbox what containerd on Windows does.
+// windowsSandbox changes the status of a sandbox to what containerd on Windows shows.
 func windowsSandbox(st *runtimeapi.PodSandboxStatus) {
 	if st == nil {
 		return
@@ -117,7 +117,7 @@ func hideOurs(annotations map[string]string) {
 	delete(annotations, hostProcessAnnotation)
 }
 
-// ListPodSandbox lists the sandboxes as their kubelet has described them.
+// ListPodSandbox lists the sandboxes without the annotations that this package adds.
 func (s service) ListPodSandbox(ctx context.Context, r *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	answer, err := s.runtime.ListPodSandbox(ctx, r)
 	for _, p := range answer.GetItems() {

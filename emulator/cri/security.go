@@ -14,7 +14,7 @@ import (
 // hostProcessAnnotation marks the sandbox of a HostProcess pod.
 const hostProcessAnnotation = "porthole.dev/host-process"
 
-// errHostProcess is containerd's (2.3.6: buildWindowsSpec in internal/cri/server/container_create.go).
+// errHostProcess has containerd's text (2.3.6: buildWindowsSpec in internal/cri/server/container_create.go).
 var errHostProcess = errors.New("pod spec and all containers inside must have the HostProcess field set to be valid")
 
 // checkHostProcess refuses a container that runs on the host itself while its pod does not, or the other way round. containerd
@@ -34,7 +34,7 @@ func (s *Server) checkHostProcess(ctx context.Context, r *runtimeapi.CreateConta
 	return nil
 }
 
-// wrongUser is what Windows says of a user that a container does not have (ERROR_LOGON_FAILURE).
+// wrongUser is Windows' error for a user that a container does not have (ERROR_LOGON_FAILURE).
 const wrongUser = "The user name or password is incorrect."
 
 // knownUser reports whether Windows lets a program run as a user: none, one of the two that every container has, or one of the
@@ -50,8 +50,8 @@ func knownUser(name string) bool {
 	return false
 }
 
-// userOf is the user whose name a container's programs see: the one that was asked for, else the image's, else the one that
-// containers have without any. A HostProcess container sees the host's.
+// userOf returns the user name that a container's programs see: the one that was asked for, else the image's, else the default. It is ""
+// for a HostProcess container, whose programs see the host's user.
 func userOf(c *runtimeapi.ContainerConfig, image v1.ImageConfig) string {
 	security := c.GetWindows().GetSecurityContext()
 	switch {
@@ -65,7 +65,7 @@ func userOf(c *runtimeapi.ContainerConfig, image v1.ImageConfig) string {
 	return "ContainerAdministrator"
 }
 
-// checkSandboxUser returns what containerd says when the program of a sandbox cannot run as the pod's user.
+// checkSandboxUser returns containerd's error if the program of a sandbox cannot run as the pod's user.
 func checkSandboxUser(w *runtimeapi.PodSandboxConfig) error {
 	if knownUser(w.GetWindows().GetSecurityContext().GetRunAsUsername()) {
 		return nil

@@ -76,14 +76,14 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// deleteEndedNamespaces deletes every two seconds the HCN namespaces of pods that are gone, which containerd on Windows does when it
-// removes them.
+// deleteEndedNamespaces deletes the HCN namespaces of removed pods every two seconds, until ctx ends. containerd on Windows deletes them
+// when it removes the pods.
 func (s *Server) deleteEndedNamespaces(ctx context.Context) {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
 	for {
 		if err := (guestns.Host{Dir: s.o.HostDir, Dial: s.o.DialHNS}).DeleteEnded(ctx); err != nil {
-			klog.FromContext(ctx).V(2).Info("HCN namespaces of pods that are gone stay for now", "cause", err.Error())
+			klog.FromContext(ctx).V(2).Info("Deleting HCN namespaces of removed pods failed; trying again", "cause", err.Error())
 		}
 		select {
 		case <-ctx.Done():

@@ -10,9 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ContainerStats is the same message on both systems. Of it, containerd on Windows fills in the processor time, the working set, the
-// committed memory and the size of the writable layer, which has no inodes (2.3.6: windowsContainerMetrics in
-// internal/cri/server/container_stats_list.go).
+// ContainerStats keeps only the fields that containerd on Windows sets: the processor time, the working set, the committed memory and
+// the size of the writable layer, which has no inodes (2.3.6: windowsContainerMetrics in internal/cri/server/container_stats_list.go).
 func (s service) ContainerStats(ctx context.Context, r *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
 	answer, err := s.runtime.ContainerStats(ctx, r)
 	if err != nil {
@@ -76,12 +75,12 @@ func (s service) ListPodSandboxStats(ctx context.Context, r *runtimeapi.ListPodS
 	return answer, nil
 }
 
-// noStats is what Windows says of a sandbox that is about to start or to stop.
+// noStats is Windows' error for the statistics of a sandbox that is starting or stopping.
 const noStats = "failed to obtain container stats during podSandboxStats call: failed to fetch metrics for tasks: " +
 	"hcs::System::Properties: The requested virtual machine or container operation is not valid in the current state. (0xc0370105)"
 
-// missingStats is containerd's answer to the whole list if any sandbox has no statistics (2.3.6: ListPodSandboxStats in
-// internal/cri/server/sandbox_stats_list.go): one line for each that has none.
+// missingStats returns containerd's error for the whole list if a sandbox has no statistics (2.3.6: ListPodSandboxStats in
+// internal/cri/server/sandbox_stats_list.go). It has one line for each such sandbox.
 func missingStats(p Profile, list []*runtimeapi.PodSandboxStats) error {
 	var errs []error
 	for _, one := range list {

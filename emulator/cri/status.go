@@ -8,8 +8,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Status takes containerd's word for the runtime. Its handlers are those of a Windows host without Hyper-V. The network is ready when
-// Windows has a CNI configuration, because the Linux one, which names our shim, is always there.
+// Status is containerd's, with the handlers of a Windows host without Hyper-V. The network is ready when there is a CNI configuration on
+// C:, because the Linux one, which names our shim, always exists.
 func (s service) Status(ctx context.Context, r *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	answer, err := s.runtime.Status(ctx, r)
 	if err != nil {

@@ -19,7 +19,7 @@ type Options struct {
 	Listen     string // TCP address for CRI; empty: Address
 	Containerd string // containerd's socket; empty: <HostDir>/containerd/containerd.sock
 	CertsDir   string // registry configuration; empty: <HostDir>/containerd/certs.d
-	// DialHNS connects to the host's HNS; nil: from the caller's network namespace, which is the host's.
+	// DialHNS connects to the host's HNS. nil connects to its address; the caller must be in the host's network namespace then.
 	DialHNS func(context.Context) (net.Conn, error)
 	CPUs    int // of the machine; required: Windows gives CPU limits as a share of all
 }

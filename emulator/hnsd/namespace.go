@@ -46,7 +46,7 @@ func (h *Host) CreateGuest(s *State, path string) (*State, string, error) {
 	return h.create(s, o, "", "")
 }
 
-// Bind notes the Linux network namespace that an HCN namespace stands for. The state is s itself if there is nothing to note.
+// Bind records the path of the Linux network namespace that an HCN namespace stands for. It returns s itself if nothing changes.
 func (s *State) Bind(id, path string) *State {
 	o, ok := s.Get(Namespace, id)
 	if !ok || o.Path == path {
@@ -91,7 +91,7 @@ func attach(n *State, namespace, endpoint string) error {
 	return place(n, namespace, e)
 }
 
-// place notes that an endpoint is in a namespace.
+// place records that an endpoint is in a namespace.
 func place(n *State, namespace string, e *Object) error {
 	if isRemote(e.Doc) {
 		return ErrRequestUnsupported

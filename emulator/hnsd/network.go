@@ -56,7 +56,8 @@ func (h *Host) createNetwork(n *State, o *Object) error {
 	return h.Profile.checkOverlaps(n, d)
 }
 
-// checkOverlaps refuses a network whose subnets overlap with each other or with those of another network, where the profile says so.
+// checkOverlaps refuses a network whose subnets overlap with each other or with those of another network, if the profile has
+// UniqueSubnets.
 func (p Profile) checkOverlaps(n *State, d Doc) error {
 	if !p.UniqueSubnets {
 		return nil
@@ -130,7 +131,7 @@ func (h *Host) checkSubnet(subnet Doc, networkType string) error {
 	return nil
 }
 
-// withoutGateways replaces the gateways of a network that is read.
+// withoutGateways replaces the gateways in the document of a network by 0.0.0.0.
 func withoutGateways(network Doc) {
 	ipams := network.docs("Ipams")
 	for _, ipam := range ipams {

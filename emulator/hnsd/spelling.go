@@ -7,7 +7,7 @@ import (
 
 var guid = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 
-// spelled writes the ids in a text as this HNS does.
+// spelled returns a text with its ids in the case in which this HNS writes them.
 func (p Profile) spelled(text string) string {
 	if !p.TextFilters {
 		return text
@@ -15,7 +15,7 @@ func (p Profile) spelled(text string) string {
 	return guid.ReplaceAllStringFunc(text, strings.ToUpper)
 }
 
-// sameID reports whether the id of a filter means an object's.
+// sameID reports whether the id of a filter matches the id of an object.
 func (p Profile) sameID(filter, id string) bool {
 	if p.TextFilters {
 		return filter == p.spelled(id)

@@ -48,8 +48,7 @@ type State struct {
 	touched     []ObjectReference // what was put or dropped since the state was Settled
 }
 
-// NewState is the state of a host that has just been set up: only its own compartment. Without the id of a namespace it has none
-// for it.
+// NewState returns the state of a new host. hostNamespace is the id of the namespace of the host's own compartment; "": there is none.
 func NewState(hostNamespace string) *State {
 	s := &State{tables: newTables(), compartment: 1}
 	if hostNamespace == "" {
@@ -149,8 +148,8 @@ type Host struct {
 	NodeAddr string   // address of the uplink: ManagementIP, ProviderAddress
 	NodeMAC  string   // of the uplink, AA-BB-CC-DD-EE-FF
 	Adapters []string // names under which network cards may be asked for; none: any name
-	// Uplinks are the names of the network cards, first the one with NodeAddr. A network that names none is bound to the last:
-	// Windows takes one that it likes.
+	// Uplinks are the names of the network cards, the one with NodeAddr first. A network that names no card is bound to the last one,
+	// because programs must not rely on which card Windows chooses.
 	Uplinks []string
 	NewID   func() string // random GUIDs, lower case
 	// PortBlocks is how many blocks of ephemeral ports the host has; nil: no limit.

@@ -2,5 +2,5 @@
 
 package guestns
 
-// netnsGone reports false: other systems have no network namespaces at paths.
+// netnsGone returns false: other systems have no network namespaces at paths.
 func netnsGone(string) bool { return false }

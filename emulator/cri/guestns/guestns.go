@@ -1,6 +1,6 @@
-// Package guestns makes and deletes the HCN namespaces of an emulated host's pods, as containerd on Windows does: with calls of
-// computenetwork.dll, so that latencies, faults and a service that is away reach them. The CNI plugin of the Linux containerd below
-// makes one for each pod; the container runtime deletes what was left when HNS could not be reached.
+// Package guestns makes and deletes the HCN namespaces of an emulated host's pods. It makes the same calls of HCN as containerd on
+// Windows, so that injected latencies, faults and outages of HNS affect them. The host's CNI plugin makes and deletes a namespace for each
+// pod; the container runtime deletes those that are left because HNS could not be reached.
 package guestns
 
 import (
@@ -32,17 +32,17 @@ const limit = 20 * time.Second
 // Host is an emulated host.
 type Host struct {
 	Dir string // the host's folder
-	// Dial connects to its HNS; nil: at wire.HNSAddress, from the host's network namespace, in which the caller is then.
+	// Dial connects to its HNS. nil connects to wire.HNSAddress; the caller must be in the host's network namespace then.
 	Dial func(context.Context) (net.Conn, error)
 }
 
-// pod is what a file remembers of a pod: its HCN namespace, and the Linux network namespace for which that stands.
+// pod is the record of a pod in a file: the id of its HCN namespace and the path of its Linux network namespace.
 type pod struct{ id, netns string }
 
 // Make makes the HCN namespace of a pod, or finds the one that an earlier call made, and returns its id. netns is the path of the
 // pod's Linux network namespace.
 //
-// Unlike containerd it chooses the id, and remembers it before the call: if the answer is lost, what was made can be deleted.
+// Unlike containerd it chooses the id, and records it before the call, so that the namespace can be deleted if the answer is lost.
 func (h Host) Make(ctx context.Context, container, netns string) (id string, err error) {
 	path, err := h.file(container)
 	if err != nil {
@@ -63,8 +63,8 @@ func (h Host) Make(ctx context.Context, container, netns string) (id string, err
 
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	// Which Linux namespace an HCN namespace stands for is not part of HNS, so that it goes another way; before the creation, or
-	// the data plane would make one of its own.
+	// HNS knows nothing of Linux namespaces, so the path goes to hnsd's control socket. It must be there before the creation, or the data
+	// plane would make a Linux namespace of its own.
 	bind := map[string]string{"id": p.id, "path": netns}
 	if err := control.Host(h.Dir).Call(ctx, http.MethodPost, "/netns", bind, nil); err != nil {
 		return "", fmt.Errorf("making the pod's HCN namespace: %w", err)
@@ -93,8 +93,8 @@ func (h Host) Find(container string) (id string, known bool, err error) {
 	return p.id, err == nil, err
 }
 
-// Delete deletes the HCN namespace of a pod, which may be gone already. It does nothing if none is remembered. After an error it is
-// still remembered.
+// Delete deletes the HCN namespace of a pod, which may be gone already, and its record. It does nothing if there is no record. After an
+// error the record stays.
 func (h Host) Delete(ctx context.Context, container string) error {
 	path, err := h.file(container)
 	if err != nil {
@@ -103,8 +103,8 @@ func (h Host) Delete(ctx context.Context, container string) error {
 	return h.remove(ctx, path)
 }
 
-// DeleteEnded deletes the HCN namespaces of pods whose Linux network namespace has been removed. containerd does not call CNI again
-// for a pod whose network was never complete; on Windows it deletes the HCN namespace itself then.
+// DeleteEnded deletes the HCN namespaces of pods whose Linux network namespace has been removed. This is needed because containerd does
+// not call CNI again for a pod whose network was never complete. On Windows it deletes the HCN namespace itself.
 func (h Host) DeleteEnded(ctx context.Context) error {
 	files, err := os.ReadDir(h.folder())
 	if errors.Is(err, os.ErrNotExist) {
@@ -172,7 +172,7 @@ func (h Host) create(ctx context.Context, id string) (string, error) {
 	}
 	var doc struct{ ID string }
 	if err := json.Unmarshal([]byte(text), &doc); err != nil || doc.ID == "" {
-		return "", fmt.Errorf("HNS gives no id of the namespace that it made: %s", text)
+		return "", fmt.Errorf("HNS made a namespace and its document has no id: %s", text)
 	}
 	_, _, err = c.Call(wire.Request{Op: wire.On(hnsd.Namespace, wire.Close), Handle: handle})
 	return doc.ID, err
@@ -218,7 +218,7 @@ func isCode(err error, want *hnsd.Error) bool {
 	return errors.As(err, &e) && e.Code == want.Code
 }
 
-// conn is a connection as the DLLs have one.
+// conn is a connection to HNS like those of the DLLs.
 type conn struct {
 	*wire.Conn
 	tcp net.Conn
@@ -242,7 +242,7 @@ func (h Host) connect(ctx context.Context) (conn, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = tcp.SetDeadline(deadline) // an open connection takes deadlines
 	}
-	// The id of a process of the host cannot be this large.
+	// This process id is larger than any of a Windows program.
 	hns, err := wire.NewConn(tcp, 1<<40|uint64(os.Getpid()), Program)
 	if err != nil {
 		tcp.Close()

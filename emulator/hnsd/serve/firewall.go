@@ -15,14 +15,14 @@ import (
 	"porthole.dev/porthole/internal/atomicfile"
 )
 
-// walls keeps the rules of the host's inbound firewall, and puts them into force if the host has one.
+// walls keeps the rules of the host's inbound firewall, and applies them if the firewall is on.
 type walls struct {
 	mu    sync.Mutex
 	path  string                                       // of the file that keeps them
 	apply func(context.Context, []firewall.Rule) error // nil: the firewall is off
 }
 
-// open puts the rules of the file into force.
+// open applies the rules of the file.
 func (w *walls) open(ctx context.Context) error {
 	var texts []string
 	data, err := os.ReadFile(w.path)
@@ -35,7 +35,7 @@ func (w *walls) open(ctx context.Context) error {
 	return w.put(ctx, texts)
 }
 
-// set replaces the rules by those of a request: a JSON list of texts as Windows' registry has them.
+// set replaces the rules by those of a request: a JSON list of texts in the format of Windows' registry.
 func (w *walls) set(ctx context.Context, q wire.Request) error {
 	var texts []string
 	if err := json.Unmarshal([]byte(q.Text[0]), &texts); err != nil {

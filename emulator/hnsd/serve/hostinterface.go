@@ -11,7 +11,7 @@ import (
 	"porthole.dev/porthole/emulator/wire"
 )
 
-// interfaces is what a DataPlane has if programs may change the settings of the host's interfaces.
+// interfaces is implemented by a DataPlane that has settings of the host's interfaces.
 type interfaces interface {
 	Interface(index int, six bool) (dataplane.Interface, error)
 	SetForwarding(index int, six, on bool) error

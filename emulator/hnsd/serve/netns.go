@@ -11,11 +11,11 @@ import (
 	"porthole.dev/porthole/emulator/hnsd"
 )
 
-// guests are the HCN namespaces that a container runtime is about to make, by id, with the paths of the Linux network namespaces for
-// which they stand.
+// guests are the announced HCN namespaces: a container runtime is about to make them, and has given the paths of the Linux network
+// namespaces that they stand for.
 type guests struct {
 	mu    sync.Mutex
-	paths map[string]string
+	paths map[string]string // by id
 }
 
 // expect announces a namespace. Announcements whose Linux namespace is gone are dropped.
@@ -33,22 +33,22 @@ func (g *guests) expect(id, path string) {
 	g.paths[id] = path
 }
 
-// path returns what was announced of a namespace; "" if nothing was.
+// path returns the announced path of a namespace; "" if there is none.
 func (g *guests) path(id string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.paths[id]
 }
 
-// made ends an announcement.
+// made drops the announcement of a namespace that was made.
 func (g *guests) made(id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.paths, id)
 }
 
-// bindNetns says which Linux network namespace an HCN namespace stands for. With an id it is announced for HcnCreateNamespace, or
-// noted if the namespace exists; without one the namespace is made, or found by the path, at once and without a call of HNS.
+// bindNetns tells hnsd which Linux network namespace an HCN namespace stands for. With an id the path is kept for HcnCreateNamespace, or
+// recorded at once if the namespace exists. Without an id the namespace is found by the path or made, without a call of HNS.
 func (s controls) bindNetns(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		ID   string `json:"id"`

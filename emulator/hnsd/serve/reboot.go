@@ -26,16 +26,17 @@ type RebootRequest struct {
 	Lose []string `json:"lose,omitempty"`
 }
 
-// RebootStatus counts what a reboot lost, by thing.
+// RebootStatus is the result of a reboot: how many of each thing HNS lost.
 type RebootStatus struct {
 	Lost map[string]int `json:"lost"`
 }
 
 const (
-	// rebootAttachments are the places of endpoints in namespaces. Without its attachment an endpoint is listed, in no namespace,
-	// and has no adapter.
+	// rebootAttachments are the attachments of endpoints to namespaces. An endpoint that loses its attachment is listed, is in no
+	// namespace and has no adapter.
 	rebootAttachments = "Attachment"
-	// rebootRules are what carries the packets of load balancers. Without it they are listed and serve nobody (microsoft/wcnscripts#24).
+	// rebootRules are the rules that carry packets of load balancers. Without them load balancers are listed and do not work
+	// (microsoft/wcnscripts#24).
 	rebootRules = "Rule"
 	// rebootForwarding is that interfaces forward packets in transit, which programs have set.
 	rebootForwarding = "Forwarding"
@@ -44,7 +45,7 @@ const (
 // rebootLoses are the things that a reboot loses unless they are kept (all unverified, no. 16). The host's own namespace always stays.
 var rebootLoses = []string{hnsd.Namespace.String(), rebootAttachments, rebootRules, rebootForwarding}
 
-// lostInReboot gives the things that a request loses, in the spelling of RebootThings.
+// lostInReboot returns which of RebootThings a request loses. It returns an error for other names, and for what is both kept and lost.
 func lostInReboot(q RebootRequest) (map[string]bool, error) {
 	lost := map[string]bool{}
 	for _, thing := range rebootLoses {
@@ -157,7 +158,7 @@ func (s controls) rebootHost(w http.ResponseWriter, r *http.Request) {
 // lossPath is the file that keeps which objects are listed and carry no packets, beside the journal.
 func lossPath(journal string) string { return filepath.Join(filepath.Dir(journal), "unplumbed.json") }
 
-// saveLoss keeps planeLost, so that a daemon that starts again does not carry what its predecessor had lost; under writing.
+// saveLoss writes planeLost to a file, so that the rules stay lost when the daemon starts again. The caller holds writing.
 func (s *Service) saveLoss() error {
 	if len(s.planeLost) == 0 {
 		err := os.Remove(lossPath(s.journal.path))
