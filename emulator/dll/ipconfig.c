@@ -1,5 +1,5 @@
-/* ipconfig.exe: what Wine's lacks of Windows' ipconfig /all: DNS servers, search lists, masks. Wine's also shows the loopback. The
- * labels are those of Windows in English: scripts and tests look for them, and for the values behind them. */
+/* ipconfig.exe in place of Wine's, which shows no DNS servers, search lists and masks, and shows the loopback. The labels are those of
+ * Windows in English, because scripts and tests look for them. */
 #define _WIN32_WINNT 0x0a00
 #include <winsock2.h>
 
@@ -15,8 +15,8 @@ enum { LABEL = 34, CHARS = 2048 };
 
 static const WCHAR tcpip[] = L"SYSTEM\\CurrentControlSet\\Services\\Tcpip\\Parameters";
 
-/* Prints "   Label . . . . : value" with the dots where Windows has them: in every second column, but for suffixes not in the first.
- * Without a label the value stands below the one before. */
+/* Prints "   Label . . . . : value" with the dots where Windows has them: in every second column, and for labels that end in "Suffix"
+ * not in the first. Without a label the value is below the one before. */
 static void line(const char *label, const WCHAR *value)
 {
 	int i, length = (int)strlen(label), first = length;
@@ -41,7 +41,7 @@ static BOOL address_text(const SOCKET_ADDRESS *a, WCHAR *text, DWORD size)
 	return !GetNameInfoW(a->lpSockaddr, a->iSockaddrLength, text, size, NULL, 0, NI_NUMERICHOST);
 }
 
-/* Reads a list of domains, with commas or spaces between them, and prints what is not in seen yet. */
+/* Reads a list of domains, separated by commas or spaces, and prints those that are not in seen yet. */
 static void domains(HKEY root, const WCHAR *path, const char **label, WCHAR *seen)
 {
 	WCHAR text[CHARS] = { 0 }, *word, quoted[CHARS + 2];

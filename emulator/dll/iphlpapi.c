@@ -177,7 +177,7 @@ static BOOL names_interface(const MIB_IPINTERFACE_ROW *row)
 	return row && (row->Family == AF_INET || row->Family == AF_INET6) && (row->InterfaceLuid.Value || row->InterfaceIndex);
 }
 
-/* What is not known of an interface has the value that it has on a new adapter of Windows Server. */
+/* Settings that hnsd does not have are those of a new adapter of Windows Server. */
 DWORD WINAPI GetIpInterfaceEntry(MIB_IPINTERFACE_ROW *row)
 {
 	struct call c = { 0 };
@@ -200,7 +200,7 @@ DWORD WINAPI GetIpInterfaceEntry(MIB_IPINTERFACE_ROW *row)
 	out.DadTransmits = 3;
 	out.BaseReachableTime = out.ReachableTime = 30000;
 	out.RetransmitTime = 1000;
-	/* Windows says 64 for IPv4 too, and refuses to have it back: see SetIpInterfaceEntry. */
+	/* Windows returns 64 for IPv4 too, and SetIpInterfaceEntry does not accept it. */
 	out.SitePrefixLength = 64;
 	*row = out;
 	return NO_ERROR;

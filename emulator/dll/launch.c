@@ -1,7 +1,7 @@
 /* Starts the program of a container with its command line as it was given. Wine's loader gives a program that it starts
  * itself the full path as its first argument, CreateProcess does not.
  *
- *     porthole-launch.exe PROGRAM COMMANDLINE...     PROGRAM is a full path, in quotes if it has spaces; "" is looked for
+ *     porthole-launch.exe PROGRAM COMMANDLINE...     PROGRAM is a full path, in quotes if it has spaces; if it is "", Windows finds the program
  *
  * It lives as long as the program, passes an interruption on, writes the program's exit code to a file that the container's
  * runtime reads, and ends with it: Linux keeps the lowest 8 bits only. */
@@ -45,7 +45,7 @@ static BOOL WINAPI pass_on(DWORD event)
 	return TRUE;
 }
 
-/* keep writes the exit code as a decimal number without a sign. A container without its file has the lowest 8 bits only. */
+/* keep writes the exit code as a decimal number without a sign. Without the file the container's runtime knows only the lowest 8 bits. */
 static void keep(DWORD code)
 {
 	char digits[10];

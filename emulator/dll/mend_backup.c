@@ -16,7 +16,7 @@ struct backup {
 	BOOL begun;		 /* BackupRead: head is filled */
 };
 
-/* The context of a file, made at its first call; NULL without memory, or if this call only ends it. */
+/* Returns the context of a file, which the first call makes. Returns NULL if there is no memory, or if this call only frees the context. */
 static struct backup *backup_of(void **context, BOOL end)
 {
 	if (end) {
@@ -72,7 +72,7 @@ static BOOL WINAPI backup_write(HANDLE file, BYTE *data, DWORD size, DWORD *done
 	return TRUE;
 }
 
-/* A folder has no content, and so no stream. */
+/* Fills the head of the stream of a file. A folder has no content and no stream. */
 static BOOL begin_read(HANDLE file, struct backup *s)
 {
 	BY_HANDLE_FILE_INFORMATION info;
@@ -117,7 +117,7 @@ static BOOL WINAPI backup_read(HANDLE file, BYTE *data, DWORD size, DWORD *done,
 	return TRUE;
 }
 
-/* A function that is there complains of the handle. */
+/* A function that exists returns another error for the handle. */
 static BOOL pretends(BOOL succeeded) { return !succeeded && GetLastError() == ERROR_NOT_SUPPORTED; }
 
 static BOOL write_missing(void)

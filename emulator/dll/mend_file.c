@@ -25,7 +25,7 @@ struct basic {
 	ULONG attributes;
 };
 
-/* Takes the read-only attribute away. The handle itself need not have been opened for that. */
+/* Removes the read-only attribute of a file. file need not have the access right for that. */
 static void make_writable(HANDLE file)
 {
 	UNICODE_STRING itself = { 0 };
@@ -42,7 +42,8 @@ static void make_writable(HANDLE file)
 	NtClose(again);
 }
 
-/* The name goes when the last handle is closed, also where POSIX semantics are asked for; Wine's server knows no other way. */
+/* Deletes a file. Its name disappears when the last handle is closed, even if POSIX semantics are asked for, because Wine's server has
+ * no other way. */
 static NTSTATUS dispose(HANDLE file, IO_STATUS_BLOCK *io, ULONG flags)
 {
 	BOOLEAN gone = flags & DELETE_FILE;
@@ -55,7 +56,8 @@ static NTSTATUS dispose(HANDLE file, IO_STATUS_BLOCK *io, ULONG flags)
 	return status;
 }
 
-/* FILE_RENAME_INFORMATION_EX and FILE_LINK_INFORMATION_EX are the older ones with flags in place of a BOOLEAN. */
+/* Renames or links a file. FILE_RENAME_INFORMATION_EX and FILE_LINK_INFORMATION_EX are like the structures without EX, with flags in place
+ * of a BOOLEAN. */
 static NTSTATUS rename_file(HANDLE file, IO_STATUS_BLOCK *io, const void *info, ULONG size, ULONG class)
 {
 	BYTE *copy = HeapAlloc(GetProcessHeap(), 0, size);
@@ -88,8 +90,8 @@ static NTSTATUS NTAPI set_information_file(HANDLE file, IO_STATUS_BLOCK *io, voi
 	return ((set_file)set_original)(file, io, info, size, class);
 }
 
-/* Wine calls the volume of drive XX (the code of its letter) by this name, in GetFinalPathNameByHandle for instance, and then
- * does not find what is below it. */
+/* The beginning of Wine's name for the volume of a drive; the code of the drive's letter follows. GetFinalPathNameByHandle, for
+ * instance, returns paths with it, and Wine does not find files by them. */
 static const WCHAR volume[] = L"\\??\\Volume{00000000-0000-0000-0000-0000000000";
 
 /* A path that is passed to Wine in place of another. */
@@ -98,7 +100,8 @@ struct path {
 	UNICODE_STRING name;
 };
 
-/* Returns what names the same file with the drive's letter: given itself if it names no volume. release must follow. */
+/* Returns the name of the same file with the drive's letter, or given itself if that has no name of a volume. The caller must call
+ * release. */
 static OBJECT_ATTRIBUTES *by_letter(OBJECT_ATTRIBUTES *given, struct path *p)
 {
 	const size_t head = COUNT(volume) - 1;

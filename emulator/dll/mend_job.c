@@ -1,5 +1,5 @@
-/* Jobs. A HostProcess container's job is told to be a silo and to account for its I/O (hcsshim, internal/jobobject). Wine knows
- * neither class and refuses; here both are taken and change nothing. */
+/* Jobs. hcsshim makes the job of a HostProcess container a silo and sets its I/O attribution (internal/jobobject). Wine refuses both
+ * classes of information; here they succeed and change nothing. */
 #include "mend.h"
 
 enum { CREATE_SILO = 35, IO_ATTRIBUTION = 42 }; /* JOBOBJECTINFOCLASS (winnt.h) */

@@ -1,8 +1,8 @@
 /* Symbolic links: Wine 8.0 has no reparse points, reports success for CreateSymbolicLinkW, and follows the links of Linux when it
  * should open, rename or delete a link itself (then it deletes the target). Here a symbolic link of Windows is one of Linux in
  * the prefix, so that every program, of Linux too, follows it; and a handle to a link is a handle to the link of Linux, opened
- * with O_PATH, so that the handle alone tells what it is and where. Junctions are not there. Whether a
- * link is one to a folder follows from its target. */
+ * with O_PATH, so that the handle alone shows what it is and where. There are no junctions. A link is one to a folder if its target
+ * is a folder. */
 #include "mend_link.h"
 
 #include <stdio.h>
@@ -77,10 +77,10 @@ typedef HANDLE(WINAPI *create_file_w)(const WCHAR *, DWORD, DWORD, SECURITY_ATTR
 
 static void *control_original, *query_original, *folder_original, *create_original, *link_original;
 
-/* What CreateFileW was told, for NtCreateFile: Wine's drops FILE_FLAG_OPEN_REPARSE_POINT. One slot for each thread. */
+/* Thread-local storage that passes FILE_FLAG_OPEN_REPARSE_POINT from CreateFileW to NtCreateFile, because Wine drops the flag. */
 static DWORD itself_slot = TLS_OUT_OF_INDEXES;
 
-/* Whether this process has had a handle to a link; before that no handle needs a look. */
+/* Whether this process has had a handle to a link; before that no handle is examined. */
 static volatile LONG links_known;
 
 static NTSTATUS status_of(intptr_t result)
@@ -111,7 +111,7 @@ static void place_close(struct place *p)
 	p->folder = AT_FDCWD;
 }
 
-/* Finds where a name is. FALSE: it is no file of a drive, or Wine does not find its folder. */
+/* Finds the place of a name. Returns FALSE if it is no file of a drive, or Wine does not find its folder. */
 static BOOL place_of(const OBJECT_ATTRIBUTES *name, struct place *p)
 {
 	const UNICODE_STRING *text = name ? name->ObjectName : NULL;
@@ -132,7 +132,7 @@ static BOOL place_of(const OBJECT_ATTRIBUTES *name, struct place *p)
 	return !wine_server_handle_to_fd(name->RootDirectory, 0, &p->folder, &options);
 }
 
-/* Reports whether a name is that of a link. If so, place_close must follow. */
+/* Reports whether a name is that of a link. If so, the caller must call place_close. */
 static BOOL find_link(const OBJECT_ATTRIBUTES *name, struct place *p, struct linux_stat *link)
 {
 	if (!place_of(name, p))
@@ -143,7 +143,7 @@ static BOOL find_link(const OBJECT_ATTRIBUTES *name, struct place *p, struct lin
 	return FALSE;
 }
 
-/* Reports whether the link leads to a folder; *absent says that it leads nowhere. */
+/* Reports whether the target of a link is a folder. *absent is set to whether there is no target. */
 static BOOL to_folder(int folder, const char *path, BOOL *absent)
 {
 	struct linux_stat target;
@@ -152,7 +152,7 @@ static BOOL to_folder(int folder, const char *path, BOOL *absent)
 	return !*absent && (target.mode & S_IFMT_) == S_IFDIR_;
 }
 
-/* Puts the path of an open file into path, as the kernel knows it now. */
+/* Copies the present path of an open file to path. */
 static BOOL path_of(int fd, char *path)
 {
 	char entry[32];
@@ -166,7 +166,7 @@ static BOOL path_of(int fd, char *path)
 	return TRUE;
 }
 
-/* Reports whether a handle is one to a link, and where that is. */
+/* Reports whether a handle is one to a link, and copies the link's path to path. */
 static BOOL handle_link(HANDLE file, char *path, struct linux_stat *link)
 {
 	unsigned options;
@@ -217,7 +217,7 @@ BOOL link_open(HANDLE *file, ULONG access, const OBJECT_ATTRIBUTES *name, IO_STA
 	if (!*status) {
 		InterlockedExchange(&links_known, 1);
 		io->Information = FILE_OPENED;
-		if (options & DELETE_AT_CLOSE) /* a little early */
+		if (options & DELETE_AT_CLOSE) /* earlier than on Windows, which deletes it when the handle is closed */
 			*status = status_of(linux_call(SYS_UNLINKAT, p.folder, (intptr_t)p.path, 0, 0, 0));
 	}
 	io->Status = *status;
@@ -236,7 +236,7 @@ struct reparse { /* REPARSE_DATA_BUFFER of a symbolic link */
 
 #define HEADER 8 /* bytes in front of what size counts */
 
-/* Translates the target of a link of Windows. FALSE: Linux cannot have it. */
+/* Translates the target of a Windows link to a Linux path. Returns FALSE if it has none. */
 static BOOL linux_target(const struct reparse *r, ULONG size, char *target)
 {
 	OBJECT_ATTRIBUTES name;
@@ -263,7 +263,7 @@ static BOOL linux_target(const struct reparse *r, ULONG size, char *target)
 	return TRUE;
 }
 
-/* Makes a link at path, in place of the empty file, empty folder or link that is there: the first and the last in one step. */
+/* Makes a link at path in place of the empty file, empty folder or link there. A file or link is replaced in one step. */
 static NTSTATUS put_link(const char *target, const char *path, BOOL folder)
 {
 	static LONG last;
@@ -304,19 +304,19 @@ static NTSTATUS set_link(HANDLE file, const struct reparse *r, ULONG size)
 	return status;
 }
 
-/* Writes the target of a link of Linux as Windows has it. *used gets the size. */
+/* Writes the target of a Linux link to r in Windows' form. *used is set to the size. */
 static NTSTATUS get_link(const char *path, struct reparse *r, ULONG size, ULONG_PTR *used)
 {
 	char target[PATH_BYTES], *inside;
 	WCHAR text[PATH_BYTES], *c;
 	ULONG need;
-	int n;
+	int n, added;
 	intptr_t length = linux_call(SYS_READLINK, (intptr_t)path, (intptr_t)target, sizeof target - 1, 0, 0);
 
 	if (length <= 0)
 		return status_of(length);
 	target[length] = 0;
-	inside = target[0] == '/' ? strstr(target, "/c:/") : target; /* what lies elsewhere has no name here */
+	inside = target[0] == '/' ? strstr(target, "/c:/") : target; /* a target outside of C: has no Windows path */
 	if (!inside)
 		inside = target;
 	if (target[0] == '/' && inside != target)
@@ -324,7 +324,10 @@ static NTSTATUS get_link(const char *path, struct reparse *r, ULONG size, ULONG_
 	else
 		text[0] = 0;
 	n = (int)wcslen(text);
-	n += MultiByteToWideChar(CP_UTF8, 0, inside + (text[0] ? 4 : 0), -1, text + n, PATH_BYTES - n) - 1;
+	added = MultiByteToWideChar(CP_UTF8, 0, inside + (text[0] ? 4 : 0), -1, text + n, PATH_BYTES - n);
+	if (!added)
+		return FAILED_; /* it has no room, and text has no end */
+	n += added - 1;
 	for (c = text; *c; c++)
 		if (*c == L'/')
 			*c = L'\\';
@@ -559,16 +562,16 @@ static void mark_links(int folder, BYTE *entry, ULONG class, ULONG at)
 	}
 }
 
-/* Wine lists no link whose target is absent. Such links follow at the end, one with each call: for a handle that a list was asked of,
- * how many of them it was told. A handle that is used again begins anew with its first entry. */
+/* Wine does not list a link whose target is absent. Such links are added at the end of a list, one with each call. lists keeps, for
+ * the handles of folders that are being listed, how many of them were added. A list that begins again sets that to 0. */
 static struct {
 	HANDLE folder;
-	int told;
-	BOOL all; /* no pattern but "*" */
+	int told; /* absent links that were added */
+	BOOL all; /* the list has no pattern, or "*" */
 } lists[64];
 static SRWLOCK lists_lock = SRWLOCK_INIT;
 
-/* Finds the place of a handle, or with make the next one, which another handle may lose. */
+/* Returns the index of a handle in lists, or -1. With make it adds the handle, perhaps in place of another one. */
 static int list_of(HANDLE folder, BOOL make)
 {
 	static int next;
@@ -597,7 +600,7 @@ static void list_begins(HANDLE folder, const UNICODE_STRING *mask, BOOLEAN resta
 	ReleaseSRWLockExclusive(&lists_lock);
 }
 
-/* Returns which of the absent ones is next, or -1. */
+/* Returns the number of the absent link to add next, or -1. */
 static int list_next(HANDLE folder)
 {
 	int i, n = -1;
@@ -629,7 +632,7 @@ struct entry64 { /* linux_dirent64 (include/linux/dirent.h) */
 	char name[];
 };
 
-/* Finds the nth link of a folder that leads nowhere. */
+/* Finds the nth link of a folder whose target is absent. */
 static BOOL absent_link(int folder, int n, char *name, struct linux_stat *link)
 {
 	BYTE buffer[4096] __attribute__((aligned(8)));
@@ -713,8 +716,8 @@ typedef BOOLEAN(WINAPI *create_symbolic_link)(const WCHAR *, const WCHAR *, DWOR
 static BOOLEAN WINAPI create_link(const WCHAR *path, const WCHAR *target, DWORD flags)
 {
 	BOOL relative = target[0] != L'\\' && target[0] != L'/' && !(target[0] && target[1] == L':');
-	size_t length = wcslen(target), whole = sizeof(struct reparse) + (length + 4) * sizeof(WCHAR);
-	struct reparse *r = HeapAlloc(GetProcessHeap(), HEAP_ZERO_MEMORY, whole);
+	size_t length = wcslen(target), whole = sizeof(struct reparse) + (length + COUNT(L"\\??\\")) * sizeof(WCHAR);
+	struct reparse *r;
 	OBJECT_ATTRIBUTES name;
 	UNICODE_STRING text = { 0 };
 	char linux_name[PATH_BYTES] = { 0 };
@@ -723,8 +726,11 @@ static BOOLEAN WINAPI create_link(const WCHAR *path, const WCHAR *target, DWORD 
 
 	if (!link_mends[0].done) /* a Wine that we do not know would delete the target in place of the link */
 		return ((create_symbolic_link)link_original)(path, target, flags);
-	if (!r)
+	r = HeapAlloc(GetProcessHeap(), HEAP_ZERO_MEMORY, whole);
+	if (!r) {
+		SetLastError(ERROR_NOT_ENOUGH_MEMORY);
 		return FALSE;
+	}
 	r->tag = TAG_SYMLINK;
 	r->relative = relative;
 	wcscpy(r->text, relative || !wcsncmp(target, L"\\??\\", 4) ? L"" : L"\\??\\");
@@ -748,7 +754,7 @@ static BOOLEAN WINAPI create_link(const WCHAR *path, const WCHAR *target, DWORD 
 	return !status;
 }
 
-/* Wine's reports success whatever it is asked for. */
+/* Wine's CreateSymbolicLinkW always reports success. */
 static BOOL link_missing(void) { return CreateSymbolicLinkW(L"C:\\windows\\no\\such\\folder\\link", L"target", 0); }
 
 static HANDLE WINAPI create_file_of(const WCHAR *name, DWORD access, DWORD share, SECURITY_ATTRIBUTES *security, DWORD disposition, DWORD flags, HANDLE like)

@@ -11,7 +11,7 @@ typedef NTSTATUS(NTAPI *create_pipe)(HANDLE *, ULONG, OBJECT_ATTRIBUTES *, IO_ST
 
 static void *original;
 
-/* Wine disconnects what has had a client only. */
+/* Disconnects an instance. Wine does that only after a client has connected, so a client connects first. */
 static void disconnect(HANDLE pipe, OBJECT_ATTRIBUTES *name)
 {
 	OBJECT_ATTRIBUTES plain = *name;

@@ -1,7 +1,6 @@
-/* The version in the registry. Windows 10 and all after it have CurrentVersion "6.3" there, for old programs' sake, and say 10.0
- * where a program asks a function. Wine answers both from that value, when a program begins. So Wine's registry has "10.0"
- * (emulator/wine/build.go), which makes the functions right in every program, and a program that reads the value gets what it
- * gets on Windows. */
+/* The version in the registry. Since Windows 10 CurrentVersion is "6.3" there, for compatibility with old programs, and the functions
+ * return 10.0. Wine's functions return what is in the registry when a program starts. So Wine's registry has "10.0"
+ * (emulator/wine/build.go), which makes the functions right in every program, and here a program that reads the value gets "6.3". */
 #include "mend.h"
 
 #include <string.h>
@@ -48,7 +47,7 @@ static BOOL is_value(const WCHAR *name, ULONG size)
 	return size == sizeof value - sizeof(WCHAR) && !_wcsnicmp(name, value, COUNT(value) - 1);
 }
 
-/* Puts Windows' answer in place of ours. */
+/* Replaces our value by that of Windows. */
 static void correct(HANDLE key, void *data, ULONG *length, ULONG *result)
 {
 	if (*length < sizeof ours - sizeof(WCHAR) || memcmp(data, ours, sizeof ours - sizeof(WCHAR)) || !is_version_key(key))

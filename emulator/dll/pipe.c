@@ -1,10 +1,10 @@
-/* Forwards the connections of a named pipe to a TCP port of the host's loopback: on Windows containerd listens on a pipe, and the
- * CRI of an emulated host is a Linux program.
+/* Forwards the connections of a named pipe to a TCP port of the host's loopback. Programs expect containerd at a pipe, and the CRI of
+ * an emulated host is a Linux program, which can only listen at a TCP port.
  *
  *     porthole-pipe.exe \\.\pipe\NAME PORT      serves until it is killed
  *     porthole-pipe.exe --check                 reports whether a pipe of this Wine carries bytes: exit code 0 if so
  *
- * It says on standard error what of Wine is not mended (mend.h). */
+ * It prints on standard error which functions of this Wine could not be mended (mend.h). */
 #include <windows.h>
 
 #include <stdio.h>
@@ -15,6 +15,7 @@
 
 #define BUFFER (64 << 10) /* bytes, of each direction of a connection: more than a usual CRI answer */
 #define STACK (64 << 10)
+enum { DIRECTIONS = 2 };
 #define LOOPBACK 0x0100007f /* 127.0.0.1 in network order */
 
 /* Of Linux: socket.h, tcp.h, errno.h. */
@@ -35,7 +36,7 @@ static int say(const char *what)
 	return 1;
 }
 
-/* Waits for what was begun with o on the pipe. FALSE at the end of the pipe, of the connection, and after an error. */
+/* Waits for the operation that was begun with o on the pipe. Returns FALSE after an error, and when the pipe or the connection has ended. */
 static BOOL finished(HANDLE pipe, OVERLAPPED *o, BOOL begun, HANDLE over, DWORD *count)
 {
 	HANDLE both[2] = { o->hEvent, over };
@@ -57,7 +58,7 @@ static void leave(struct connection *c)
 	free(c);
 }
 
-/* Wine interrupts calls of Linux by signals. */
+/* Wine interrupts Linux calls by signals; then the call is made again. */
 static intptr_t socket_call(int number, int socket, BYTE *data, size_t size)
 {
 	intptr_t n;
@@ -100,7 +101,7 @@ static DWORD WINAPI to_pipe(void *connection)
 	return 0;
 }
 
-/* Linux' own socket: a call of it costs nothing of Wine's server. */
+/* Connects a Linux socket, whose calls do not pass through Wine's server. Returns -1 after an error. */
 static int dial(unsigned short port)
 {
 	struct {
@@ -120,10 +121,11 @@ static int dial(unsigned short port)
 	return socket;
 }
 
-/* Takes the pipe, and closes it if nobody listens at the port: the client tries again. */
+/* Serves a connected pipe, and closes it at the end. If nobody listens at the port, it closes the pipe at once, and the client tries
+ * again. */
 static void serve(HANDLE pipe, unsigned short port)
 {
-	LPTHREAD_START_ROUTINE direction[2] = { to_socket, to_pipe };
+	LPTHREAD_START_ROUTINE direction[DIRECTIONS] = { to_socket, to_pipe };
 	struct connection *c = calloc(1, sizeof *c);
 	int i;
 
@@ -134,8 +136,8 @@ static void serve(HANDLE pipe, unsigned short port)
 	}
 	c->pipe = pipe;
 	c->over = CreateEventW(NULL, TRUE, FALSE, NULL);
-	c->threads = sizeof direction / sizeof *direction;
-	for (i = 0; i < c->threads; i++) {
+	c->threads = DIRECTIONS;
+	for (i = 0; i < DIRECTIONS; i++) { /* not c->threads: a thread may end before the next one begins, and the last one frees c */
 		HANDLE thread = CreateThread(NULL, STACK, direction[i], c, STACK_SIZE_PARAM_IS_A_RESERVATION, NULL);
 
 		if (!thread)
@@ -165,7 +167,7 @@ static int serve_all(const char *name, unsigned short port)
 		if (done || GetLastError() == ERROR_PIPE_CONNECTED || finished(pipe, &o, FALSE, NULL, &none))
 			serve(pipe, port);
 		else
-			CloseHandle(pipe); /* a client that went at once */
+			CloseHandle(pipe); /* the client has gone already */
 		pipe = instance(name, 0);
 		if (pipe == INVALID_HANDLE_VALUE)
 			return say("making the pipe's next instance");

@@ -91,7 +91,7 @@ static int linux_bind(int fd, const struct sockaddr_in *name)
 #define LINUX_SOL_SOCKET 1
 #define LINUX_SO_MARK 36 /* asm-generic/socket.h */
 
-/* program_mark says which program a socket belongs to: Mark of package emulator/firewall. */
+/* program_mark returns the mark of this program's sockets: Mark of package emulator/firewall. */
 static uint32_t program_mark(void)
 {
 	static uint32_t mark; /* 0: not known yet; every thread finds the same */
@@ -111,7 +111,8 @@ static uint32_t program_mark(void)
 	return mark = 0xf0000000u | hash >> 4;
 }
 
-/* marked marks a socket that was bound; result is bind's. A program that may not set marks, in a pod, has no firewall before it. */
+/* marked marks a bound socket and returns result, that of bind. A program in a pod may not set marks, and needs none: pods have no
+ * firewall. */
 static int marked(SOCKET s, int result)
 {
 	uint32_t mark = program_mark();
