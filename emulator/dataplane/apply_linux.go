@@ -96,7 +96,7 @@ func (a bridgeAddr) create(d *DataPlane) error {
 	if err := d.handle.AddrReplace(link, netlinkAddr(a.addr)); err != nil || !a.via.IsValid() {
 		return err
 	}
-	// In front of others: Windows prefers neither of two by the order in which they came, so this is the worse case.
+	// Linux prefers this route to an older one. On Windows the order does not matter, so programs must stand both.
 	err = d.handle.RouteAddEcmp(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: anywhere(a.via), Gw: a.via.AsSlice(), Flags: int(netlink.FLAG_ONLINK)})
 	if errors.Is(err, unix.EEXIST) {
 		return nil

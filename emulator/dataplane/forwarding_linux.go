@@ -41,7 +41,7 @@ add rule inet ` + stackTable + ` forward meta nfproto ipv6 iif @` + forwarding6 
 add rule inet ` + stackTable + ` forward drop
 `
 
-// IPStack is what programs of the host can set in its own IP stack, beside routes and addresses.
+// IPStack has the settings of the host's own IP stack that programs can change, except for routes and addresses.
 type IPStack struct {
 	netns  string // path; "" means the caller's own
 	handle *netlink.Handle
@@ -61,7 +61,7 @@ func (s *IPStack) Interface(index int, six bool) (Interface, error) {
 	return have, err
 }
 
-// SetForwarding says whether packets in transit that come in by an interface of the host are forwarded. New interfaces do not.
+// SetForwarding sets whether packets in transit that come in by an interface of the host are forwarded. On a new interface they are not.
 func (s *IPStack) SetForwarding(index int, six, on bool) error {
 	if _, err := s.link(index); err != nil {
 		return fmt.Errorf("setting interface %d: %w", index, err)
@@ -139,7 +139,7 @@ func inSet(c *nftables.Conn, set string, index int) (bool, error) {
 	}), err
 }
 
-// setMember puts an interface into a set or takes it out. What is so already is left alone.
+// setMember adds an interface to a set or removes it. It does nothing if the set is so already.
 func setMember(c *nftables.Conn, set string, index int, in bool) error {
 	is, err := inSet(c, set, index)
 	if err != nil || is == in {

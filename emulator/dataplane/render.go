@@ -140,8 +140,8 @@ func (r *renderer) endpoint(e *desired.Endpoint, guests map[string]int) {
 }
 
 // bridgeAddrs gives each bridge the host endpoints' addresses, the network's gateway, and every gateway that a pod's endpoint was
-// told to use (win-bridge says .2) unless a guest owns that address. The gateway of an L2Bridge network, in IPv4, is nobody's on
-// Windows: it is left out once the bridge has the address of a host endpoint. That one may bring a default route.
+// told to use (win-bridge says .2) unless a guest owns that address. On Windows nobody has the IPv4 gateway of an L2Bridge network, so it
+// is left out once the bridge has the address of a host endpoint. A host endpoint may bring a default route.
 func (r *renderer) bridgeAddrs(d desired.State) {
 	guests := map[netip.Addr]bool{}
 	for _, p := range r.state.Ports {

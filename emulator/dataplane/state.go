@@ -27,8 +27,8 @@ type Bridge struct {
 	MTU      int
 	Six      bool // carries IPv6
 	Overlay  bool // of an overlay network
-	// Default is the next hop of the default route that the host's endpoint brings along when its address comes; zero or unspecified:
-	// none. What becomes of the route is up to the host's programs.
+	// Default is the next hop of the default route that the host gets with the address of its endpoint; zero or unspecified: none. The
+	// host's programs may change or remove the route.
 	Default  netip.Addr
 	Settings bool // up, with our kernel settings
 }

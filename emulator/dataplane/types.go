@@ -49,7 +49,7 @@ type HostEvent struct {
 
 // Interface is the settings of one interface of the host for one family.
 type Interface struct {
-	// Forwarding reports whether packets in transit that come in by it are forwarded. It is off until it is switched on.
+	// Forwarding reports whether packets in transit that come in by the interface are forwarded. It is off on a new interface.
 	Forwarding bool
 	MTU        int
 }

@@ -10,7 +10,7 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// Apply puts rules into force in the network namespace at a path ("": the caller's own), in place of those before.
+// Apply replaces the firewall's rules in the network namespace at a path; "" means the caller's own.
 func Apply(ctx context.Context, netns string, rules []Rule) error {
 	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
 	var out bytes.Buffer

@@ -1,6 +1,6 @@
-// Package firewall is the inbound firewall of an emulated Windows host: what comes in is dropped, unless the host began the exchange
-// or a rule allows it. Rules name a program, or a protocol and ports, as those of Windows Defender Firewall do; the pods' own traffic
-// passes by. What is here is pure but for apply_linux.go. Rules are the texts that Windows keeps in its registry.
+// Package firewall is the inbound firewall of an emulated Windows host. It drops incoming packets unless they belong to a connection that
+// the host began or a rule allows them. As in Windows Defender Firewall, rules have a program, or a protocol and ports. The firewall does
+// not apply to traffic of pods. Rules are texts in the format of Windows' registry. All but apply_linux.go is pure.
 package firewall
 
 import (
@@ -12,20 +12,20 @@ import (
 	"unicode/utf16"
 )
 
-// Rule is one rule for what comes in. Fields of Windows' rules that are not here are not known.
+// Rule is one inbound rule. Other fields of Windows' rules are ignored.
 type Rule struct {
 	Name     string
-	Block    bool // over every rule that allows
+	Block    bool // it comes before every rule that allows
 	Disabled bool
 	Program  string   // full path; "": any
 	Protocol uint8    // 6 or 17; 0: any
 	Ports    []string // "80" or "8000-8080", with a protocol; none: any
 }
 
-// version begins a rule's text; the schema of Windows 10 1809 ([MS-GPFAS] 2.2.2).
+// version is the schema version with which a rule's text begins: that of Windows 10 1809 ([MS-GPFAS] 2.2.2).
 const version = "v2.29"
 
-// Text is the rule as Windows keeps it ([MS-GPFAS] 2.2.2, "Firewall Rule and the Firewall Rule Grammar Rule").
+// Text returns the rule in the registry's format ([MS-GPFAS] 2.2.2, "Firewall Rule and the Firewall Rule Grammar Rule").
 func (r Rule) Text() string {
 	action, active := "Allow", "TRUE"
 	if r.Block {
@@ -51,7 +51,7 @@ func (r Rule) Text() string {
 	return strings.Join(append(fields, "Name="+r.Name), "|") + "|"
 }
 
-// Parse reads a rule's text. in is false for a rule of another direction.
+// Parse parses a rule's text. in is false for an outbound rule.
 func Parse(text string) (r Rule, in bool, err error) {
 	fields := strings.Split(strings.TrimSuffix(text, "|"), "|")
 	if len(fields) < 2 || !strings.HasPrefix(fields[0], "v") {
@@ -97,9 +97,9 @@ func isPorts(text string) bool {
 	return err1 == nil && err2 == nil && a <= b
 }
 
-// Mark is the number that sockets of a program carry, which ws2_32.dll of the emulated host sets when they are bound: a hash of
-// the path without its case, where no address of a pod can be (240.0.0.0/4), since those are marks too. Two programs of one
-// number count as one.
+// Mark returns the socket mark of a program, which ws2_32.dll of the emulated host sets when a socket is bound. It is a hash of the path in
+// lower case. It is in the range 240.0.0.0/4, because the addresses of pods are used as marks too. Two programs with the same mark
+// count as one.
 func Mark(program string) uint32 {
 	h := fnv.New32a()
 	for _, unit := range utf16.Encode([]rune(program)) {
@@ -114,9 +114,9 @@ func Mark(program string) uint32 {
 // Table is the name of the firewall's nft table.
 const Table = "porthole-firewall"
 
-// Script gives the nft commands that put the rules into force, in place of those before, at once. ICMP errors belong to exchanges
-// that the host began; echo requests are dropped, as on Windows Server. 68 is DHCP's, 4789 that of overlay networks, whose packets
-// the virtual switch takes before the firewall.
+// Script returns the nft commands that replace the firewall's rules in one step. ICMP errors belong to connections that the host began;
+// echo requests are dropped, as on Windows Server. Port 68 is that of DHCP. Port 4789 is that of overlay networks, whose packets the
+// virtual switch of Windows takes before the firewall.
 func Script(rules []Rule) string {
 	lines := []string{"table inet " + Table, "delete table inet " + Table, "table inet " + Table + " {", "chain input {",
 		"type filter hook input priority 10; policy drop;", "ct state established,related accept", `iifname "lo" accept`,

@@ -38,7 +38,7 @@ type Rebooted struct {
 // programs made are gone. Whoever keeps the host's processes running must not do so meanwhile, and starts them again afterwards.
 // A node of a cluster has no service manager: there everything ends as if the power were cut.
 //
-// The machine's clock and processor times go on: they are Linux's.
+// The machine's clock and processor times go on, because they are Linux's.
 func (h Host) Reboot(ctx context.Context, o RebootOptions) (r Rebooted, err error) {
 	steps := []func() error{
 		func() error {
@@ -102,7 +102,7 @@ func dropRoutes() error {
 	return nil
 }
 
-// takeAddress takes the host's address away, with the routes that depend on it, and returns what brings them back.
+// takeAddress removes the host's address and the routes that depend on it. arrive adds them again.
 func (h Host) takeAddress() (arrive func() error, err error) {
 	var link netlink.Link
 	var address netlink.Addr

@@ -1,5 +1,5 @@
-// Command netsh is the part of Windows' netsh.exe that an emulated host needs, where Wine's answers success and does nothing: the
-// rules of the inbound firewall. It keeps them in the registry, as Windows does, and tells the host's network service.
+// Command netsh implements the commands of Windows' netsh.exe for rules of the inbound firewall. Wine's netsh.exe reports success and does
+// nothing. It keeps the rules in the registry, as Windows does, and sends them to the host's network service.
 //
 //	netsh advfirewall firewall add rule name=N dir=in action=allow|block [program=P] [protocol=TCP|UDP|any] [localport=80,90-99] [enable=yes|no]
 //	netsh advfirewall firewall show rule name=N|all
@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/windows/registry"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -22,9 +23,12 @@ import (
 	"porthole.dev/porthole/emulator/wire"
 )
 
+// announceTimeout bounds the call of the host's network service.
+const announceTimeout = 30 * time.Second
+
 const rulesKey = `SYSTEM\CurrentControlSet\Services\SharedAccess\Parameters\FirewallPolicy\FirewallRules`
 
-// What netsh of Windows says.
+// Errors with the texts of Windows' netsh.
 var (
 	errNoMatch = errors.New("No rules match the specified criteria.")
 	errSyntax  = errors.New("A specified value is not valid.")
@@ -114,7 +118,7 @@ func ruleOf(values map[string]string) (firewall.Rule, error) {
 	return r, nil
 }
 
-// each calls do for the rules of a name, or all, and returns how many there are.
+// each calls do for the rules of a name, or for all rules if name is "all". It returns their number, and errNoMatch if there are none.
 func each(key registry.Key, name string, do func(id string, r firewall.Rule) error) (n int, err error) {
 	if name == "" {
 		return 0, errSyntax
@@ -161,7 +165,7 @@ func show(r firewall.Rule) {
 	}
 }
 
-// announce tells the host's network service all rules. They are in force when it returns.
+// announce sends all rules to the host's network service. They are applied when it returns.
 func announce(key registry.Key) error {
 	ids, err := key.ReadValueNames(0)
 	if err != nil {
@@ -180,11 +184,14 @@ func announce(key registry.Key) error {
 		return err
 	}
 
-	tcp, err := net.Dial("tcp4", wire.HNSAddress)
+	tcp, err := net.DialTimeout("tcp4", wire.HNSAddress, announceTimeout)
 	if err != nil {
 		return err
 	}
 	defer tcp.Close()
+	if err := tcp.SetDeadline(time.Now().Add(announceTimeout)); err != nil {
+		return err
+	}
 	host, err := wire.NewConn(tcp, uint64(os.Getpid()), "netsh.exe")
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ func (l *eventLog) event(id uint32, level, text string, args ...any) {
 	l.add(Event{Log: "System", Source: "Service Control Manager", ID: id, Level: level, Text: fmt.Sprintf(text, args...)})
 }
 
-// add writes an entry. One that cannot be written is lost, as on Windows with a full log.
+// add writes an entry. An entry that cannot be written is lost, as on Windows when the log is full.
 func (l *eventLog) add(e Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,7 +22,7 @@ type Options struct {
 	Delayed  time.Duration // how long after the others the delayed services start; 0 means Windows' 2 min
 }
 
-// Manager is safe for concurrent use.
+// Manager starts, stops and configures services. It is safe for concurrent use.
 type Manager struct {
 	o      Options
 	events *eventLog
@@ -32,20 +32,20 @@ type Manager struct {
 	down     bool                // the host shuts down
 }
 
-// service is one of the database.
+// service is one service with its status.
 type service struct {
 	Config
 	status  Status
 	marked  bool        // to be deleted when no process has it open and it has stopped
 	handles map[int]int // open handles by process
 
-	process  Process // nil: none, or it said that it has stopped
+	process  Process // nil: there is none, or it has reported that the service stopped
 	dispatch *dispatcher
 	failed   failures
-	changed  chan struct{} // closed, and made anew, with each change of the status
+	changed  chan struct{} // closed, and replaced by a new one, at each change of the status
 }
 
-// dispatcher is the connection of a process that is a service. Whoever serves the connection takes events from it, one at a time.
+// dispatcher carries events to the process of a service. The goroutine that serves the process's connection takes them one at a time.
 type dispatcher struct {
 	events chan dispatched
 	taken  bool          // a process has it; guarded by the manager's lock
@@ -61,7 +61,7 @@ type dispatched struct {
 
 const databaseFile = "services.json"
 
-// New reads the database. No service runs yet; Boot starts those that start by themselves.
+// New returns a Manager with the services of the database. No service runs yet; Boot starts the automatic ones.
 func New(o Options) (*Manager, error) {
 	if o.Delayed == 0 {
 		o.Delayed = defaultDelayed
@@ -156,7 +156,7 @@ func (m *Manager) Create(c Config, pid int) Code {
 	return m.saved()
 }
 
-// saved is save for a call: the log has what went wrong.
+// saved is save with a code as its result. An error is written to the event log.
 func (m *Manager) saved() Code {
 	if err := m.save(); err != nil {
 		m.events.event(7000, "Error", "saving the service database: %v", err)
@@ -192,7 +192,7 @@ func (m *Manager) Close(name string, pid int) Code {
 	return OK
 }
 
-// Delete marks a service: it is gone when nobody has it open any more and it has stopped.
+// Delete marks a service for deletion. It is deleted when no process has it open and it has stopped.
 func (m *Manager) Delete(name string) Code {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -207,7 +207,7 @@ func (m *Manager) Delete(name string) Code {
 	return m.saved()
 }
 
-// collect takes a marked service away if it may go. Handles of processes that have ended are closed.
+// collect deletes a marked service if it has stopped and no process has it open. Handles of processes that have ended do not count.
 func (m *Manager) collect(key string) {
 	s := m.services[key]
 	if s == nil || !s.marked || s.status.State != Stopped {
@@ -285,7 +285,7 @@ func (m *Manager) Dependents(name string) []Listed {
 	})
 }
 
-// set changes the status and wakes those who wait for one. The manager is locked.
+// set changes the status and wakes the goroutines that wait for a change. The caller holds the lock.
 func (m *Manager) set(s *service, status Status) {
 	before := s.status.State
 	s.status = status

@@ -51,7 +51,7 @@ func (w Windows) start(program string, args []string) (Process, error) {
 	}
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	go func() {
-		_ = cmd.Wait() // how it ended is not asked: Windows does not either
+		_ = cmd.Wait() // its exit code does not matter, as on Windows
 		close(p.done)
 	}()
 	return p, nil
@@ -60,7 +60,7 @@ func (w Windows) start(program string, args []string) (Process, error) {
 // multiString is what reg.exe prints of a REG_MULTI_SZ.
 var multiString = regexp.MustCompile(`(?m)^\s+PreshutdownOrder\s+REG_MULTI_SZ\s+(\S*)\s*$`)
 
-// PreshutdownOrder asks the host's registry. No answer, or none in time, is no order.
+// PreshutdownOrder reads the list from the host's registry. It returns nil if there is none, or if it cannot be read within 10 s.
 func (w Windows) PreshutdownOrder() []string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// bootOrder returns the services that start by themselves, each behind those that it depends on; otherwise by name, as Windows
-// gives no order. Names of what they depend on and that start on demand are not in it: starting a service starts them.
+// bootOrder returns the names of the automatic services, either the delayed ones or the others, each after those that it depends on and
+// otherwise by name, because Windows defines no order. Dependencies that start on demand are left out: starting a service starts them.
 func bootOrder(all map[string]Config, delayed bool) []string {
 	var order []string
 	seen := map[string]bool{}
@@ -59,8 +59,8 @@ func circular(all map[string]Config, name string) bool {
 	return reaches(fold(name))
 }
 
-// shutdownOrder splits the services that are told before a shutdown: first those of the registry's order, one after another, then
-// all others at the same time.
+// shutdownOrder divides the services that accept the pre-shutdown control: first are those in the registry's order, which get it one after
+// another, and rest are all others, which get it at the same time.
 func shutdownOrder(accepting, order []string) (first, rest []string) {
 	for _, name := range order {
 		if i := slices.IndexFunc(accepting, func(s string) bool { return fold(s) == fold(name) }); i >= 0 {
@@ -81,7 +81,7 @@ type failures struct {
 	last  time.Time
 }
 
-// next counts one more failure, at now, and returns what to do about it; ok is false if nothing.
+// next counts a failure at the time now and returns the recovery action; ok is false if there is none.
 func (f *failures) next(rules Failure, now time.Time) (a Action, ok bool) {
 	if rules.Reset != infinite && !f.last.IsZero() && now.Sub(f.last) >= time.Duration(rules.Reset)*time.Second {
 		f.count = 0
@@ -95,8 +95,8 @@ func (f *failures) next(rules Failure, now time.Time) (a Action, ok bool) {
 	return a, a.Type != 0
 }
 
-// programs lists what the first word of a command line may be, with the rest of the line: without quotes, Windows tries each
-// beginning that ends at a space (CreateProcess), so that C:\Program Files\x.exe is C:\Program first.
+// programs returns the paths that the program of a command line may have, each with the rest of the line. Without quotes Windows tries
+// every beginning that ends at a space (CreateProcess): for C:\Program Files\x.exe it tries C:\Program first.
 func programs(commandLine string) (candidates [][2]string) {
 	line := strings.TrimLeft(commandLine, " \t")
 	if rest, quoted := strings.CutPrefix(line, `"`); quoted {

@@ -9,8 +9,8 @@ import (
 	"porthole.dev/porthole/emulator/wire"
 )
 
-// Start starts a service and first what it depends on. It returns when the service's process has answered and was told to start;
-// whether the service then works is in its status.
+// Start starts a service, after those that it depends on. It returns OK when the service's process has connected and got the start
+// event; the status then shows whether the service runs.
 func (m *Manager) Start(name string, args []string) Code {
 	m.mu.Lock()
 	s, code := m.find(name)
@@ -42,7 +42,7 @@ func (m *Manager) Start(name string, args []string) Code {
 	return m.launch(s, args)
 }
 
-// startDependency returns when the service runs. Groups (+NAME) are not known here.
+// startDependency starts a service and returns OK when it runs. It ignores groups (+NAME), which are not supported.
 func (m *Manager) startDependency(name string) Code {
 	if strings.HasPrefix(name, "+") {
 		return OK
@@ -62,7 +62,7 @@ func (m *Manager) startDependency(name string) Code {
 	return OK
 }
 
-// await waits until the status is as wanted, or the limit is over, and returns the state then; Stopped if there is no such service.
+// await waits until the status is as wanted or limit fires, and returns the state. It returns Stopped if there is no such service.
 func (m *Manager) await(name string, limit <-chan time.Time, wanted func(Status) bool) State {
 	for {
 		m.mu.Lock()
@@ -128,7 +128,7 @@ func (m *Manager) launch(s *service, args []string) Code {
 	return RequestTimeout
 }
 
-// watch waits for the end of a process. One that did not say before that its service has stopped has failed.
+// watch waits for the end of a process. If the process has not reported before that its service stopped, the service has failed.
 func (m *Manager) watch(s *service, p Process) {
 	<-p.Done()
 	m.mu.Lock()
@@ -155,7 +155,7 @@ func (m *Manager) Dispatch(pid int) (name string, d *dispatcher, code Code) {
 	return "", nil, NotStartedByManager
 }
 
-// Report takes what a service says of itself. windowsPID is the process id that Windows programs know.
+// Report sets the status that a service reports. pid is its Linux process id, windowsPID the one that Windows programs see.
 func (m *Manager) Report(pid int, windowsPID uint32, status Status) Code {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,7 +174,7 @@ func (m *Manager) Report(pid int, windowsPID uint32, status Status) Code {
 	return InvalidHandle
 }
 
-// stopped is for a service that says that it has stopped.
+// stopped ends a service that has reported that it stopped. The caller holds the lock.
 func (m *Manager) stopped(s *service, status Status) {
 	d := s.dispatch
 	s.process, s.dispatch = nil, nil
@@ -195,7 +195,7 @@ func (m *Manager) stopped(s *service, status Status) {
 	m.collect(fold(s.Name))
 }
 
-// recover does what the service's recovery actions say. The manager is locked.
+// recover counts a failure and carries out the service's recovery action. The caller holds the lock.
 func (m *Manager) recover(s *service, how string) {
 	if m.down {
 		return

@@ -63,7 +63,7 @@ func (s *server) serve(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// dispatch makes the connection that of a service, until the service has stopped or its process has ended.
+// dispatch serves the connection of a service until the service has stopped or its process has ended.
 func (s *server) dispatch(ctx context.Context, conn net.Conn, pid int) {
 	name, d, code := s.m.Dispatch(pid)
 	if code != OK {

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Ended tells how a service ended at shutdown.
+// Ended is how a service ended at shutdown.
 type Ended struct {
 	Service string        `json:"service"`
 	Phase   string        `json:"phase"` // preshutdown, shutdown or killed
 	Took    time.Duration `json:"took"`
 }
 
-// Shutdown ends all services as Windows does: those that accept it are told before anything else ends, in the registry's order,
-// and each has the time of its configuration; then those that accept a shutdown are told, with 20 s for all; then processes are
-// killed. No service starts any more.
+// Shutdown ends all services as Windows does. Services that accept the pre-shutdown control get it first, in the registry's order, and
+// each has the time of its configuration. Then those that accept the shutdown control get it, with 20 s for all. Then processes are
+// killed. No service starts after that.
 func (m *Manager) Shutdown() []Ended {
 	m.mu.Lock()
 	m.down = true

@@ -76,7 +76,7 @@ const (
 	StartDisabled  = 4
 )
 
-// Config is what CreateService and ChangeServiceConfig say of a service.
+// Config is the configuration of a service, as CreateService and ChangeServiceConfig set it.
 type Config struct {
 	Name               string   `json:"name"`
 	DisplayName        string   `json:"displayName"`
@@ -97,11 +97,11 @@ type Config struct {
 
 // Failure is what happens when the service fails.
 type Failure struct {
-	Reset   uint32   `json:"reset,omitempty"` // seconds without failure after which they are counted anew
+	Reset   uint32   `json:"reset,omitempty"` // seconds without a failure after which the count begins at 0 again
 	Message string   `json:"message,omitempty"`
 	Command string   `json:"command,omitempty"`
 	Actions []Action `json:"actions,omitempty"` // of the first failure, the second, …; the last is repeated
-	// NonCrash: a service that says that it has stopped, with an exit code other than 0, has failed too.
+	// NonCrash: a service that reports that it stopped, with an exit code other than 0, has failed too.
 	NonCrash bool `json:"nonCrash,omitempty"`
 }
 
@@ -111,7 +111,7 @@ type Action struct {
 	Delay uint32 `json:"delay"` // milliseconds
 }
 
-// Status is what a service last said of itself.
+// Status is what a service reported last.
 type Status struct {
 	State    State  `json:"state"`
 	Accepts  uint32 `json:"accepts"`
@@ -129,7 +129,7 @@ type Process interface {
 	Kill()
 }
 
-// Launcher starts the process of a service; the real one is Windows, a test has its own.
+// Launcher starts the processes of services. Windows implements it; tests have their own.
 type Launcher interface {
 	// Launch returns FileNotFound as its error if the program is not there.
 	Launch(commandLine string) (Process, error)

@@ -14,8 +14,8 @@ import (
 // pkg/kubelet/winstats, getSystemUUID, takes both away).
 const hardwareConfig = `System\\HardwareConfig`
 
-// SetMachine gives a host what the registry of a Windows machine says of the machine itself: an identifier that follows from name,
-// and the number of its first boot. It changes nothing if the host has that already. No program of the prefix may run.
+// SetMachine writes facts about the machine to the registry of a host: an identifier that is derived from name, and the number of its
+// first boot. It changes nothing if the host has them already. No program of the prefix may run.
 func (p Prefix) SetMachine(name string) error {
 	hive := filepath.Join(p.Dir, "system.reg")
 	text, err := os.ReadFile(hive)

@@ -16,8 +16,8 @@ const PipeProgram = `C:\windows\system32\porthole-pipe.exe`
 // pipesName is a file of the template with what checkPipes found: empty if named pipes work.
 const pipesName = ".porthole-pipes"
 
-// checkPipes tries a named pipe in the template and keeps what came of it for PipeProblem. A Wine whose pipes do not work makes a
-// template nevertheless: most programs need none.
+// checkPipes tries a named pipe in the template and keeps the result for PipeProblem. It is no error if pipes do not work, because most
+// programs need none.
 func (t Tools) checkPipes(ctx context.Context, p Prefix) error {
 	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -34,7 +34,7 @@ func (t Tools) checkPipes(ctx context.Context, p Prefix) error {
 	return errors.Join(t.StopServer(stop, p), os.WriteFile(filepath.Join(p.Dir, pipesName), []byte(problem), 0o644))
 }
 
-// PipeProblem says why programs of the prefix cannot use named pipes, or nothing if they can.
+// PipeProblem returns why programs of the prefix cannot use named pipes; "" if they can.
 func (p Prefix) PipeProblem() string {
 	text, err := os.ReadFile(filepath.Join(p.Dir, pipesName))
 	if errors.Is(err, os.ErrNotExist) {

@@ -11,14 +11,14 @@ const (
 const (
 	// SCM is one call: function, service, arguments. The result is an error code of Windows, not an HRESULT.
 	SCM Op = 200 + iota
-	// SCMDispatch makes the connection that of a service: the first answer has its name, or an error if the process is none.
-	// Each further answer is one of SCMStart, SCMControl and SCMEnd, and the service answers the first two with SCMDone.
+	// SCMDispatch makes this the connection of a service. The first answer has the service's name, or an error if the process is no
+	// service. Each further answer is one of SCMStart, SCMControl and SCMEnd, and the service answers the first two with SCMDone.
 	SCMDispatch
 	// SCMDone says that a control was handled; the handle is what the handler returned.
 	SCMDone
 )
 
-// What a service is told, as the result of an answer.
+// Messages to a service, as the result of an answer.
 const (
 	SCMStart   = 1 // the arguments are the first text
 	SCMControl = 2 // the control is the handle
