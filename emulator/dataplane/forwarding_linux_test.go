@@ -1,9 +1,11 @@
 package dataplane
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"testing"
+	"time"
 
 	"porthole.dev/porthole/emulator/desired"
 )
@@ -118,4 +120,27 @@ func TestHostEndpointsDefaultRoute(t *testing.T) {
 	must(t, w.a.dp.DeleteRoute(HostRoute{Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: host.Gateway, Link: bridge.Attrs().Index}))
 	w.a.apply()
 	w.expect("a", outside+":80", "out 10.99.0.21")
+}
+
+// A change of an interface's settings is reported as one of the interface, and only while somebody watches.
+func TestWatchForwarding(t *testing.T) {
+	w := newWorld(t)
+	w.a.carry()
+	eth0, err := w.a.dp.handle.LinkByName("eth0")
+	must(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	events, err := w.a.dp.Watch(ctx, "interfaces")
+	must(t, err)
+
+	must(t, w.a.dp.SetForwarding(eth0.Attrs().Index, false, true))
+	for e := range events {
+		if e.Link == eth0.Attrs().Index && e.Type == EventChange {
+			cancel()
+		}
+	}
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		t.Error("the change was not reported")
+	}
+	must(t, w.a.dp.SetForwarding(eth0.Attrs().Index, false, false)) // does not wait for anybody
 }

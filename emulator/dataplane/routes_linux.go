@@ -102,7 +102,7 @@ func (r HostRoute) failed(doing string, err error) error {
 func (d *DataPlane) Watch(ctx context.Context, kind string) (<-chan HostEvent, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	events := make(chan HostEvent)
-	err := platform.InNetns(d.opts.Netns, func() error { return subscribe(ctx, cancel, kind, events) })
+	err := platform.InNetns(d.opts.Netns, func() error { return subscribe(ctx, cancel, watched{kind, d.IPStack}, events) })
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("watching %s: %w", kind, err)
@@ -111,11 +111,18 @@ func (d *DataPlane) Watch(ctx context.Context, kind string) (<-chan HostEvent, e
 	return events, nil
 }
 
+// watched is what a subscription is for.
+type watched struct {
+	kind  string
+	stack *IPStack // whose settings belong to the kind "interfaces"
+}
+
 // subscribe sends the changes of one kind in the network namespace of the calling thread to events until ctx ends. It calls
-// broken when the kernel's stream breaks.
-func subscribe(ctx context.Context, broken func(), kind string, events chan<- HostEvent) (err error) {
+// broken when the kernel's stream breaks. A change of an interface's settings is one of the interface, as NotifyIpInterfaceChange
+// reports it on Windows (MibParameterNotification); the kernel does not know it.
+func subscribe(ctx context.Context, broken func(), of watched, events chan<- HostEvent) (err error) {
 	failed := func(error) { broken() }
-	switch kind {
+	switch of.kind {
 	case "routes":
 		in := make(chan netlink.RouteUpdate, 64)
 		err = netlink.RouteSubscribeWithOptions(in, ctx.Done(), netlink.RouteSubscribeOptions{ErrorCallback: failed})
@@ -132,13 +139,40 @@ func subscribe(ctx context.Context, broken func(), kind string, events chan<- Ho
 		in := make(chan netlink.LinkUpdate, 64)
 		err = netlink.LinkSubscribeWithOptions(in, ctx.Done(), netlink.LinkSubscribeOptions{ErrorCallback: failed})
 		if err == nil {
-			go convert(ctx, in, events, linkEvent)
+			go convert(ctx, withSettings(ctx, in, of.stack), events, linkEvent)
 		}
 	default:
 		err = errors.ErrUnsupported
 	}
 
 	return err
+}
+
+// withSettings adds the changes of interfaces' settings to those of the kernel, until the kernel's end.
+func withSettings(ctx context.Context, links <-chan netlink.LinkUpdate, of *IPStack) <-chan netlink.LinkUpdate {
+	out := make(chan netlink.LinkUpdate)
+	settings, stop := of.watch()
+	go func() {
+		defer close(out)
+		defer stop()
+		for {
+			var u netlink.LinkUpdate
+			select {
+			case link, ok := <-links:
+				if !ok {
+					return
+				}
+				u = link
+			case index := <-settings:
+				u.Index = int32(index)
+			}
+			select {
+			case out <- u:
+			case <-ctx.Done(): // links must find a reader until it ends
+			}
+		}
+	}()
+	return out
 }
 
 // convert passes events on until ctx ends. The subscription's goroutine must find a reader until it has noticed the end.

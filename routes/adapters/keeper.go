@@ -12,8 +12,9 @@ import (
 	"porthole.dev/porthole/routes/keep"
 )
 
-// Period bounds how long a change stays that Windows did not report.
-const Period = keep.DefaultPeriod
+// Period bounds how long a change stays that Windows did not report. It reports all that is read here, and to read it costs more than
+// to read routes.
+const Period = 3 * keep.DefaultPeriod
 
 // host is the adapters of one host. Windows implements it (NewHost), tests have one in memory.
 type host interface {
@@ -57,7 +58,7 @@ type AdapterStatus struct {
 // New returns a Keeper that has done nothing yet. The adapters of the host it runs on are those of NewHost.
 func New(h host) *Keeper {
 	k := &Keeper{host: h, right: map[uint64]bool{}}
-	k.loop = keep.NewLoop(keep.LoopOptions[Status]{Subject: "adapters", Pass: k.pass, Watch: h.Watch})
+	k.loop = keep.NewLoop(keep.LoopOptions[Status]{Subject: "adapters", Pass: k.pass, Watch: h.Watch, Period: Period})
 	return k
 }
 
