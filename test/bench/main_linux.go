@@ -38,7 +38,7 @@ type figure struct {
 	Steps []step             `json:"steps,omitempty"`
 	Calls map[string]int     `json:"calls,omitempty"`
 	// Programs say how a figure of memory is divided.
-	Programs map[string]programMemory `json:"programs,omitempty"`
+	Programs map[string]programUse `json:"programs,omitempty"`
 	// PeerCalls are the peer's.
 	PeerCalls map[string]int `json:"peerCalls,omitempty"`
 	Note      string         `json:"note,omitempty"`

@@ -76,9 +76,11 @@ func benchNodes(ctx context.Context, o options) (err error) {
 	if err := b.startPods(ctx); err != nil {
 		return err
 	}
-	pods := time.Since(began).Seconds()
-	b.printTimes(came, pods)
-	if err := b.printMemory(free); err != nil {
+	if err := b.answering(ctx); err != nil {
+		return err
+	}
+	b.printTimes(came, time.Since(began).Seconds())
+	if err := b.printUse(ctx, free); err != nil {
 		return err
 	}
 	return b.services(ctx)
@@ -96,26 +98,76 @@ func (b *nodesBench) printTimes(came steps, pods float64) {
 	print(figure{Name: "nodes-up", Unit: "s", Ours: came.total(), Steps: came.lines,
 		Note: "until `porthole up` has ended: it tests the path from a pod on every node to a pod on every node"})
 	print(figure{Name: "nodes-pods-ready", Unit: "s", Ours: round(pods),
-		Note: fmt.Sprintf("from the creation of a deployment of %d pods until all are Ready, %d on each node", b.o.nodes*b.o.pods, b.o.pods)})
+		Note: fmt.Sprintf("from the creation of a deployment of %d pods until all are Ready and answer, %d on each node", b.o.nodes*b.o.pods, b.o.pods)})
 	print(figure{Name: "nodes-and-pods", Unit: "s", Ours: round(came.total() + pods), Target: nodesTarget, Note: "both together"})
 }
 
-// printMemory prints the memory of the cluster twice: by how much less the machine has available, which includes the kernel's
-// share, and by process.
-func (b *nodesBench) printMemory(before float64) error {
+// idleTime is how long the processor time of a cluster that has nothing to do is watched.
+const idleTime = 15 * time.Second
+
+// printUse prints the memory of the cluster twice: by how much less the machine has available than before, which includes the kernel's
+// share, and by process. Then it prints the processor time, of the start and of the cluster at rest.
+func (b *nodesBench) printUse(ctx context.Context, before float64) error {
 	now, err := availableMB()
 	if err != nil {
 		return err
 	}
-	byProgram, total, err := clusterMemory(b.dir)
+	byProgram, busy, err := clusterUse(b.dir)
 	if err != nil {
 		return err
 	}
 	print(figure{Name: "nodes-memory", Unit: "MB", Ours: round(before - now), Target: memoryTarget,
 		Note: "by how much the machine has less memory available than before: what processes, kernel and mounts hold; caches can be taken back"})
-	print(figure{Name: "nodes-memory-processes", Unit: "MB", Ours: round(total), Programs: byProgram,
+	print(figure{Name: "nodes-memory-processes", Unit: "MB", Ours: round(busy.MB), Programs: byProgram,
 		Note: "proportional set size of all processes of the cluster, pages of files among them"})
+	print(figure{Name: "nodes-processor", Unit: "s", Ours: round(busy.CPU),
+		Note: "processor time of these processes so far and of their children that have ended; by program under nodes-memory-processes"})
+
+	began := time.Now()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(idleTime):
+	}
+	after, idle, err := clusterUse(b.dir)
+	if err != nil {
+		return err
+	}
+	took := time.Since(began).Seconds()
+	by := map[string]programUse{}
+	for name, u := range after {
+		by[name] = programUse{Processes: u.Processes, MB: u.MB, CPU: round((u.CPU - byProgram[name].CPU) / took)}
+	}
+	print(figure{Name: "nodes-idle-processor", Unit: "processors", Ours: round((idle.CPU - busy.CPU) / took), Programs: by,
+		Note: fmt.Sprintf("in the %.0f s after all pods had answered; cpu of programs is in seconds per second", took)})
 	return nil
+}
+
+// answering returns when every pod has answered a request: the program of a pod without a probe may listen later than the pod is
+// Ready.
+func (b *nodesBench) answering(ctx context.Context) error {
+	by, err := b.readyByNode(ctx)
+	if err != nil {
+		return err
+	}
+	errs := make(chan error)
+	count := 0
+	for _, pods := range by {
+		for _, p := range pods {
+			count++
+			go func() {
+				errs <- wait.For(ctx, time.Minute, "pod "+p.Name+" to answer", func(ctx context.Context) error {
+					_, err := b.get(ctx, "http://"+net.JoinHostPort(p.Status.PodIP, strconv.Itoa(nodesPort))+"/")
+					return err
+				})
+			}()
+		}
+	}
+	var all []error
+	for range count {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
 }
 
 // startPods makes the deployment and a pod on the Linux node, and returns when all are Ready.
@@ -264,9 +316,14 @@ func (b *nodesBench) askAll(ctx context.Context, from v1.Pod, homes map[string]s
 func (b *nodesBench) askFrom(ctx context.Context, from v1.Pod) (string, error) {
 	target := fmt.Sprintf("http://%s.%s.svc.cluster.local/", nodesApp, namespace)
 	address := net.JoinHostPort(from.Status.PodIP, strconv.Itoa(nodesPort))
+	return b.get(ctx, "http://"+address+"/fetch?url="+url.QueryEscape(target))
+}
+
+// get returns the name of the pod that answered.
+func (b *nodesBench) get(ctx context.Context, address string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/fetch?url="+url.QueryEscape(target), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return "", err
 	}
