@@ -30,12 +30,12 @@ func (m *Manager) Start(name string, args []string) Code {
 		return code
 	}
 	m.set(s, Status{State: StartPending, Hint: 2000})
-	dependencies := slices.Clone(s.Dependencies)
+	display, dependencies := s.DisplayName, slices.Clone(s.Dependencies)
 	m.mu.Unlock()
 
 	for _, d := range dependencies {
 		if code = m.startDependency(d); code != OK {
-			m.fail(s, code, 7001, "The %s service depends on the %s service which failed to start: error %d.", s.DisplayName, d, code)
+			m.fail(s, code, 7001, "The %s service depends on the %s service which failed to start: error %d.", display, d, code)
 			return code
 		}
 	}
@@ -98,8 +98,8 @@ func (m *Manager) fail(s *service, code Code, id uint32, text string, args ...an
 func (m *Manager) launch(s *service, args []string) Code {
 	d := &dispatcher{events: make(chan dispatched), gone: make(chan struct{})}
 	m.mu.Lock()
-	line := s.Path
-	p, err := m.o.Launcher.Launch(line)
+	line, display := s.Path, s.DisplayName
+	p, err := m.o.Launcher.Launch(line) // under the lock, because the process may call Dispatch at once
 	if err == nil {
 		s.process, s.dispatch = p, d
 	}
@@ -107,7 +107,7 @@ func (m *Manager) launch(s *service, args []string) Code {
 	if err != nil {
 		code := FileNotFound
 		errors.As(err, &code)
-		m.fail(s, code, 7000, "The %s service failed to start: %v (%s)", s.DisplayName, err, line)
+		m.fail(s, code, 7000, "The %s service failed to start: %v (%s)", display, err, line)
 		return code
 	}
 	go m.watch(s, p)
@@ -124,7 +124,7 @@ func (m *Manager) launch(s *service, args []string) Code {
 	}
 	// A process that never was a service has not failed as one: no recovery action follows (unverified, no. 68).
 	m.fail(s, RequestTimeout, 7000, "The %s service failed to start: error 1053: it did not respond to the start request in a timely fashion (30000 ms).",
-		s.DisplayName)
+		display)
 	return RequestTimeout
 }
 
