@@ -20,7 +20,7 @@ const (
 
 // Messages to a service, as the result of an answer.
 const (
-	SCMStart   = 1 // the arguments are the first text
+	SCMStart   = 1 // the first text has the arguments
 	SCMControl = 2 // the control is the handle
 	SCMEnd     = 3 // the service has stopped: the dispatcher returns
 )

@@ -96,7 +96,7 @@ const sigWindows = "sig-windows"
 // suiteLabels are the labels of the tests of each suite.
 var suiteLabels = map[string]string{"conformance": "Conformance", sigWindows: sigWindows}
 
-// set names the results of what was chosen: "lin", "win" or "sig-windows".
+// set returns the name under which the results of this run are kept: "lin", "win" or "sig-windows".
 func (o options) set() string {
 	if o.suite == sigWindows {
 		return sigWindows

@@ -121,7 +121,7 @@ func (h *windowsHost) startKubelet(endpoint string) (kill func()) {
 	return h.start(h.program(`C:\kubelet.exe`, `--config=C:\kubelet.json`, `--root-dir=C:\kubelet`, "--hostname-override=win", "--node-ip=10.99.7.21"))
 }
 
-// runs gives the kubelet a pod, and waits until its container runs.
+// runs adds a static pod and waits until its container runs.
 func (h *windowsHost) runs(name string) {
 	h.t.Helper()
 	before := h.runtime.Count("StartContainer")

@@ -153,7 +153,7 @@ func (m *memory) Adapters() ([]probe.Adapter, error) {
 
 func (m *memory) RestartHNS(context.Context) error { return nil }
 
-// objects are what is there beside the host's own namespace.
+// objects lists all objects except for the host's own namespace.
 func (m *memory) objects() []string {
 	var list []string
 	for o := range m.state.Everything() {
@@ -263,7 +263,7 @@ func TestHNSWithoutChanges(t *testing.T) {
 	}
 }
 
-// TestFacts: lines are known by one fact each, and every fact has what its reader needs.
+// TestFacts checks that no two facts have the same line, and that no fact lacks a field.
 func TestFacts(t *testing.T) {
 	var lines []string
 	for _, f := range check.Facts() {
