@@ -1,10 +1,12 @@
 package dataplane
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -60,4 +62,24 @@ func (d *DataPlane) DeleteAddress(link int, addr netip.Addr) error {
 
 func netOf(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// Links returns the interfaces of the host, by index, with their addresses.
+func (s *IPStack) Links() ([]Link, error) {
+	links, err := s.handle.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("listing interfaces of the host: %w", err)
+	}
+	addrs, err := s.handle.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("listing addresses of the host: %w", err)
+	}
+	var list []Link
+	for _, l := range links {
+		a := l.Attrs()
+		list = append(list, Link{Index: a.Index, Name: a.Name, Loopback: a.Flags&net.FlagLoopback != 0, Card: a.EncapType == "ether" && !ours(a.Name),
+			Addrs: prefixes(slices.DeleteFunc(slices.Clone(addrs), func(x netlink.Addr) bool { return x.LinkIndex != a.Index }))})
+	}
+	slices.SortFunc(list, func(a, b Link) int { return cmp.Compare(a.Index, b.Index) })
+	return list, nil
 }

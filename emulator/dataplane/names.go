@@ -4,9 +4,16 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 )
 
 // Names are sums of ids. Interface names are at most 15 bytes, so a GUID does not fit.
+
+// BridgeName is the name of the link that is the switch of a network.
+func BridgeName(network string) string { return bridgeName(network) }
+
+// ours reports whether a link of that name was made by a data plane.
+func ours(link string) bool { return strings.HasPrefix(link, "hns") }
 
 func bridgeName(network string) string { return "hnsb" + shortSum(network, 10) }
 func portName(endpoint string) string  { return "hnsv" + shortSum(endpoint, 10) }

@@ -54,6 +54,15 @@ type Interface struct {
 	MTU        int
 }
 
+// Link is one interface of the host as Linux has it.
+type Link struct {
+	Index    int
+	Name     string
+	Loopback bool
+	Card     bool // a network card: Ethernet, and not made by a data plane
+	Addrs    []netip.Prefix
+}
+
 // Facts are what a rendering needs to know about the machine.
 type Facts struct {
 	Uplink   string // interface that leads out of the node

@@ -1,7 +1,7 @@
 /* iphlpapi.dll: the route and address functions of the IP helper library that Wine 8.0 lacks, and its change
  * notifications, which Wine 8.0 accepts and never sends. hnsd does the work; everything else is forwarded to Wine's
  * library (iphlpapi.def). */
-#include "wire.h"
+#include "adapters.h"
 
 #include <ws2tcpip.h>
 
@@ -177,6 +177,21 @@ static BOOL names_interface(const MIB_IPINTERFACE_ROW *row)
 	return row && (row->Family == AF_INET || row->Family == AF_INET6) && (row->InterfaceLuid.Value || row->InterfaceIndex);
 }
 
+static ULONG metric_of(NET_IFINDEX index)
+{
+	const struct adapter *at;
+	struct adapters a;
+	ULONG metric = 15;
+
+	if (!adapters_read(&a))
+		return metric;
+	at = adapter_with_index(&a, index);
+	if (at)
+		metric = at->metric;
+	adapters_free(&a);
+	return metric;
+}
+
 /* Settings that hnsd does not have are those of a new adapter of Windows Server. */
 DWORD WINAPI GetIpInterfaceEntry(MIB_IPINTERFACE_ROW *row)
 {
@@ -196,7 +211,7 @@ DWORD WINAPI GetIpInterfaceEntry(MIB_IPINTERFACE_ROW *row)
 	out.NlMtu = (ULONG)c.handle;
 	out.ForwardingEnabled = (c.handle >> 32 & FLAG_FORWARDING) != 0;
 	out.UseAutomaticMetric = out.UseNeighborUnreachabilityDetection = out.Connected = out.SupportsNeighborDiscovery = TRUE;
-	out.Metric = 15;
+	out.Metric = metric_of(out.InterfaceIndex);
 	out.DadTransmits = 3;
 	out.BaseReachableTime = out.ReachableTime = 30000;
 	out.RetransmitTime = 1000;
@@ -204,6 +219,108 @@ DWORD WINAPI GetIpInterfaceEntry(MIB_IPINTERFACE_ROW *row)
 	out.SitePrefixLength = 64;
 	*row = out;
 	return NO_ERROR;
+}
+
+/* One row for each family of each adapter with IP. The caller frees it with FreeMibTable, which is Wine's. */
+DWORD WINAPI GetIpInterfaceTable(ADDRESS_FAMILY family, MIB_IPINTERFACE_TABLE **table)
+{
+	static const ADDRESS_FAMILY families[] = { AF_INET, AF_INET6 };
+	struct adapters a;
+	UINT i, f;
+
+	if (!table || (family != AF_UNSPEC && family != AF_INET && family != AF_INET6))
+		return ERROR_INVALID_PARAMETER;
+	if (!adapters_read(&a))
+		return ERROR_NOT_SUPPORTED;
+	*table = HeapAlloc(GetProcessHeap(), HEAP_ZERO_MEMORY, sizeof **table + 2 * a.count * sizeof *(*table)->Table);
+	for (f = 0; *table && f < 2; f++)
+		for (i = 0; i < a.count; i++) {
+			MIB_IPINTERFACE_ROW *row = &(*table)->Table[(*table)->NumEntries];
+			row->Family = families[f];
+			row->InterfaceIndex = a.list[i].index;
+			if (a.list[i].bound && (family == AF_UNSPEC || family == families[f]) && GetIpInterfaceEntry(row) == NO_ERROR)
+				(*table)->NumEntries++;
+		}
+	adapters_free(&a);
+	return *table ? NO_ERROR : ERROR_NOT_ENOUGH_MEMORY;
+}
+
+/* Takes cards without IP out of the list. The first one is where the caller looks for it. */
+static void leave_out(IP_ADAPTER_ADDRESSES *list, const struct adapters *known)
+{
+	IP_ADAPTER_ADDRESSES **next = &list->Next;
+	const struct adapter *a;
+
+	while (*next) {
+		a = adapter_with_luid(known, (*next)->Luid.Value);
+		if (a && !a->bound)
+			*next = (*next)->Next;
+		else
+			next = &(*next)->Next;
+	}
+	a = adapter_with_luid(known, list->Luid.Value);
+	if (a && !a->bound && list->Next)
+		*list = *list->Next;
+}
+
+/* Reports whether a default route through the adapter has that next hop. */
+static BOOL is_gateway(const MIB_IPFORWARD_TABLE2 *routes, const IP_ADAPTER_ADDRESSES *at, const SOCKET_ADDRESS *hop)
+{
+	const SOCKADDR_INET *a = (const SOCKADDR_INET *)hop->lpSockaddr;
+	ULONG i;
+
+	for (i = 0; routes && i < routes->NumEntries; i++) {
+		const MIB_IPFORWARD_ROW2 *r = &routes->Table[i];
+		if (r->InterfaceLuid.Value == at->Luid.Value && !r->DestinationPrefix.PrefixLength && same_address(&r->NextHop, a))
+			return TRUE;
+	}
+	return FALSE;
+}
+
+/* Wine lists the next hop of every route as a gateway. */
+static void default_gateways(IP_ADAPTER_ADDRESSES *list)
+{
+	DWORD (WINAPI *get)(ADDRESS_FAMILY, MIB_IPFORWARD_TABLE2 **) = (void *)wine("GetIpForwardTable2");
+	void (WINAPI *release)(void *) = (void *)wine("FreeMibTable");
+	MIB_IPFORWARD_TABLE2 *routes;
+
+	if (!get || !release || get(AF_UNSPEC, &routes) != NO_ERROR)
+		return;
+	for (; list; list = list->Next) {
+		IP_ADAPTER_GATEWAY_ADDRESS **next = &list->FirstGatewayAddress;
+		while (*next)
+			if (is_gateway(routes, list, &(*next)->Address))
+				next = &(*next)->Next;
+			else
+				*next = (*next)->Next;
+	}
+	release(routes);
+}
+
+/* Wine knows no metrics of interfaces, and lists adapters without IP always. */
+ULONG WINAPI GetAdaptersAddresses(ULONG family, ULONG flags, void *reserved, IP_ADAPTER_ADDRESSES *list, ULONG *size)
+{
+	ULONG (WINAPI *get)(ULONG, ULONG, void *, IP_ADAPTER_ADDRESSES *, ULONG *) = (void *)wine("GetAdaptersAddresses");
+	IP_ADAPTER_ADDRESSES *at;
+	struct adapters known;
+	ULONG result;
+
+	if (!get)
+		return ERROR_NOT_SUPPORTED;
+	result = get(family, flags, reserved, list, size);
+	if (result != ERROR_SUCCESS || !list || !adapters_read(&known))
+		return result;
+	if (!(flags & GAA_FLAG_INCLUDE_ALL_INTERFACES))
+		leave_out(list, &known);
+	for (at = list; at; at = at->Next) {
+		const struct adapter *a = adapter_with_luid(&known, at->Luid.Value);
+		if (a)
+			at->Ipv4Metric = at->Ipv6Metric = a->metric;
+	}
+	if (flags & GAA_FLAG_INCLUDE_GATEWAYS)
+		default_gateways(list);
+	adapters_free(&known);
+	return result;
 }
 
 /* Only forwarding can be changed. A prefix longer than addresses of the family is refused: a row for IPv4 as

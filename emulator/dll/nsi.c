@@ -1,9 +1,10 @@
 /* nsi.dll: what the kernel knows of interfaces, addresses and routes, for iphlpapi.dll. Wine's own asks a driver for it,
  * which a container does not run: it would bring four helper processes along. This one loads the driver's Linux half into
- * the program and asks that, in the way of Wine 8.0; under any other Wine it leaves everything to Wine's own. */
+ * the program and asks that, in the way of Wine 8.0, and shows adapters as Windows does (show.c); under any other Wine it leaves
+ * everything to Wine's own. */
 #include "builtin.h"
+#include "show.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,38 +21,6 @@
 
 #define TRIES 5
 
-/* One request of every kind: module and table, then what each kind has. The layouts are those of Wine 8.0. */
-struct head {
-	void *reserved[2];
-	const void *module;
-	uintptr_t table;
-	UINT store, action;
-};
-
-struct column {
-	void *data;
-	UINT size;
-};
-
-struct all_objects {
-	struct head head;
-	struct column columns[4]; /* key, read-write, dynamic, static */
-	uintptr_t count;
-};
-
-struct all_parameters {
-	struct head head;
-	struct column columns[4];
-};
-
-struct one_parameter {
-	struct head head;
-	struct column key;
-	uintptr_t kind;
-	void *data;
-	UINT size, offset;
-};
-
 static LONG (WINAPI *call_linux)(uint64_t library, unsigned code, void *request);
 static ULONG (WINAPI *error_of)(LONG status);
 static uint64_t linux_half;
@@ -63,11 +32,17 @@ static DWORD ask(unsigned code, unsigned ordinal, void *request)
 	return ((DWORD (WINAPI *)(void *))(void *)builtin_function[ordinal])(request);
 }
 
-DWORD WINAPI NsiEnumerateObjectsAllParametersEx(struct all_objects *r) { return ask(LINUX_ALL_OBJECTS, ALL_OBJECTS, r); }
+DWORD ask_all_objects(struct all_objects *r) { return ask(LINUX_ALL_OBJECTS, ALL_OBJECTS, r); }
 
-DWORD WINAPI NsiGetAllParametersEx(struct all_parameters *r) { return ask(LINUX_ALL_PARAMETERS, ALL_PARAMETERS, r); }
+DWORD ask_all_parameters(struct all_parameters *r) { return ask(LINUX_ALL_PARAMETERS, ALL_PARAMETERS, r); }
 
-DWORD WINAPI NsiGetParameterEx(struct one_parameter *r) { return ask(LINUX_ONE_PARAMETER, ONE_PARAMETER, r); }
+DWORD ask_one_parameter(struct one_parameter *r) { return ask(LINUX_ONE_PARAMETER, ONE_PARAMETER, r); }
+
+DWORD WINAPI NsiEnumerateObjectsAllParametersEx(struct all_objects *r) { return linux_half ? show_all_objects(r) : ask_all_objects(r); }
+
+DWORD WINAPI NsiGetAllParametersEx(struct all_parameters *r) { return linux_half ? show_all_parameters(r) : ask_all_parameters(r); }
+
+DWORD WINAPI NsiGetParameterEx(struct one_parameter *r) { return linux_half ? show_one_parameter(r) : ask_one_parameter(r); }
 
 DWORD WINAPI NsiEnumerateObjectsAllParameters(DWORD store, DWORD action, const void *module, DWORD table, void *key, DWORD key_size, void *rw, DWORD rw_size, void *dynamic, DWORD dynamic_size, void *fixed, DWORD fixed_size, DWORD *count)
 {

@@ -295,6 +295,7 @@ HRESULT wire_call(struct call *c)
 	return RPC_CALL_FAILED;
 }
 
+#ifndef WIRE_WITHOUT_MAIN /* a DLL with a DllMain of its own uses no wire_call */
 BOOL WINAPI DllMain(HINSTANCE self, DWORD reason, LPVOID reserved)
 {
 	(void)self;
@@ -305,3 +306,4 @@ BOOL WINAPI DllMain(HINSTANCE self, DWORD reason, LPVOID reserved)
 		drop_connection();
 	return reason != DLL_PROCESS_ATTACH || slot != TLS_OUT_OF_INDEXES;
 }
+#endif

@@ -12,9 +12,18 @@ import (
 
 // Apply replaces the firewall's rules in the network namespace at a path; "" means the caller's own.
 func Apply(ctx context.Context, netns string, rules []Rule) error {
+	return nft(ctx, netns, Script(rules))
+}
+
+// Remove lets everything in again. It is success if there were no rules.
+func Remove(ctx context.Context, netns string) error {
+	return nft(ctx, netns, "table inet "+Table+"\ndelete table inet "+Table+"\n")
+}
+
+func nft(ctx context.Context, netns, script string) error {
 	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
 	var out bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(Script(rules)), &out, &out
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(script), &out, &out
 	if err := platform.StartInNetns(netns, cmd); err != nil {
 		return fmt.Errorf("applying the host's firewall: %w", err)
 	}

@@ -89,14 +89,53 @@ func ProfileOf(build int) (Profile, error) {
 
 // ProfileNamed gives a profile by its name.
 func ProfileNamed(name string) (Profile, error) {
-	var names []string
 	for _, p := range profiles {
 		if p.Name == name {
 			return p.Profile, nil
 		}
+	}
+	return Profile{}, fmt.Errorf("no HNS profile %q: there are %s", name, strings.Join(ProfileNames(), ", "))
+}
+
+// ProfileNames lists all profiles.
+func ProfileNames() (names []string) {
+	for _, p := range profiles {
 		names = append(names, p.Name)
 	}
-	return Profile{}, fmt.Errorf("no HNS profile %q: there are %s", name, strings.Join(names, ", "))
+	return names
+}
+
+// String says what the HNS of a profile does in one line.
+func (p Profile) String() string {
+	text := fmt.Sprintf("%s: HNS %s", p.Name, p.Version)
+	for _, differs := range []struct {
+		on   bool
+		what string
+	}{
+		{p.V1Success, "calls of the first interface succeed with an error inside"},
+		{p.UniqueNames, "network names are unique"},
+		{p.UniqueRemotes, "a second remote endpoint with one address is refused"},
+		{p.HostListeners, "ports on which a program of the host listens are refused"},
+		{p.OnePortOwner, "a port of the host belongs to one load balancer"},
+		{p.TextFilters, "filters compare ids as texts, in upper case"},
+		{p.UniqueSubnets, "overlapping subnets are refused"},
+		{p.NoHostNamespace, "a new host has no namespace"},
+		{p.OtherForm, "gateways read back as 0.0.0.0"},
+		{p.HostDefaultRoute, "the host's endpoint always brings a default route"},
+	} {
+		if differs.on {
+			text += ", " + differs.what
+		}
+	}
+	return text
+}
+
+// ProfileTexts says what each profile is, a line for each.
+func ProfileTexts() (texts []string) {
+	for _, p := range profiles {
+		texts = append(texts, p.String())
+	}
+	return texts
 }
 
 // supports reports whether this version knows a policy type. Types that every version knows are not listed.

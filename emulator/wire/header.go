@@ -40,7 +40,7 @@ func Header() string {
 	for _, op := range []struct {
 		name string
 		op   Op
-	}{{"HNSCALL", HNSCall}, {"ROUTE", Route}, {"EVENTS", Events}, {"NOTIFY", Notify}, {"ADDRESS", Address}, {"INTERFACE", Interface}, {"FIREWALL", Firewall}, {"HELLO", Hello},
+	}{{"HNSCALL", HNSCall}, {"ROUTE", Route}, {"EVENTS", Events}, {"NOTIFY", Notify}, {"ADDRESS", Address}, {"INTERFACE", Interface}, {"FIREWALL", Firewall}, {"ADAPTERS", Adapters}, {"HELLO", Hello},
 		{"SCM", SCM}, {"SCM_DISPATCH", SCMDispatch}, {"SCM_DONE", SCMDone}} {
 		line("\tOP_%s = %d,", op.name, op.op)
 	}

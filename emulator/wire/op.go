@@ -41,6 +41,16 @@ const (
 	Interface
 	// Firewall replaces the rules of the host's inbound firewall by the first text: a JSON list of rules as the registry has them.
 	Firewall
+	// Adapters reads the host's adapters as Windows shows them. The answer's first text has a line for each thing, with tabs between
+	// its fields:
+	//
+	//	adapter INDEX LINK LUID BOUND KIND METRIC GUID ALIAS DESCRIPTION   a shown adapter, in Windows' order
+	//	address LINK HEX INDEX                                            which adapter has an address of a link; 0: none
+	//
+	// LINK is the interface index in Linux. BOUND is 0 for a card that a virtual switch has taken over, which has no IP. KIND is one
+	// of the Adapter constants. An address without a line belongs to the first bound adapter of its link, and a link without a
+	// bound adapter is not shown.
+	Adapters
 
 	// Hello begins a connection: the handle is the process id, the first text the program's file name.
 	Hello Op = 1000
@@ -58,6 +68,13 @@ const (
 const (
 	FamilyIPv4 = "ipv4"
 	FamilyIPv6 = "ipv6"
+)
+
+// Kinds of Adapters.
+const (
+	AdapterCard     = "card"
+	AdapterVirtual  = "virtual"
+	AdapterLoopback = "loopback"
 )
 
 // Flags of Interface.
@@ -101,7 +118,9 @@ func (o Op) Calls(f Function) bool {
 }
 
 // OnStack reports whether the operation is on the host's own IP stack, which works while HNS does not.
-func (o Op) OnStack() bool { return o == Route || o == Address || o == Interface || o == Events }
+func (o Op) OnStack() bool {
+	return o == Route || o == Address || o == Interface || o == Events || o == Adapters
+}
 
 // Notifications of HNS (HCN_NOTIFICATIONS of computenetwork.h). HNS has none for load balancers. Those for endpoints belong to
 // handles of networks, for which no callback can be registered.

@@ -51,6 +51,11 @@ func (s programs) serveConn(ctx context.Context, conn net.Conn) {
 		case wire.Notify:
 			s.streamNotifications(ctx, who, conn)
 			return
+		case wire.Adapters: // asked several times for one question of a program: neither counted nor delayed
+			if _, err := conn.Write(s.listAdapters().Frame()); err != nil {
+				return
+			}
+			continue
 		}
 
 		a, ok := s.answer(ctx, who, q, func() (<-chan struct{}, func()) { return watchEnd(conn, r) })

@@ -58,6 +58,7 @@ func (s controls) handler(ctx context.Context) http.Handler {
 	mux.HandleFunc("POST /latency", s.setLatency)
 	mux.HandleFunc("GET /service", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.life.status(), nil) })
 	mux.HandleFunc("POST /service", func(w http.ResponseWriter, r *http.Request) { s.changeService(ctx, w, r) })
+	mux.HandleFunc("POST /firewall", s.turnFirewall)
 	mux.HandleFunc("GET /pool", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.poolState(), nil) })
 	mux.HandleFunc("POST /pool", s.changePool)
 	mux.HandleFunc("GET /scenarios", func(w http.ResponseWriter, _ *http.Request) { reply(w, Scenarios(), nil) })
@@ -90,6 +91,14 @@ func (s controls) dump() Dump {
 		}
 	}
 	return d
+}
+
+// turnFirewall switches the host's inbound firewall on or off until hnsd ends.
+func (s controls) turnFirewall(w http.ResponseWriter, r *http.Request) {
+	var q struct{ On bool }
+	if decode(w, r, &q, `{"on": true} or {"on": false}`) {
+		reply(w, struct{}{}, s.walls.turn(r.Context(), q.On))
+	}
 }
 
 // decode reads the body; false: the answer says what it should have been.

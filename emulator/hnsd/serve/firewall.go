@@ -15,15 +15,22 @@ import (
 	"porthole.dev/porthole/internal/atomicfile"
 )
 
-// walls keeps the rules of the host's inbound firewall, and applies them if the firewall is on.
+// walls keeps the rules of the host's inbound firewall, and applies them while it is on.
 type walls struct {
 	mu    sync.Mutex
-	path  string                                       // of the file that keeps them
-	apply func(context.Context, []firewall.Rule) error // nil: the firewall is off
+	path  string // of the file that keeps them
+	netns string // path of the host's network namespace
+	on    bool
 }
 
-// open applies the rules of the file.
-func (w *walls) open(ctx context.Context) error {
+// turn switches the firewall on, with the rules of the file, or off.
+func (w *walls) turn(ctx context.Context, on bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.on = on
+	if !on {
+		return firewall.Remove(ctx, w.netns)
+	}
 	var texts []string
 	data, err := os.ReadFile(w.path)
 	if err == nil {
@@ -41,17 +48,17 @@ func (w *walls) set(ctx context.Context, q wire.Request) error {
 	if err := json.Unmarshal([]byte(q.Text[0]), &texts); err != nil {
 		return hnsd.ErrInvalidParameter.WithText("firewall rules: %v", err)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if err := w.put(ctx, texts); err != nil {
 		return hnsd.ErrInvalidParameter.WithText("%v", err)
 	}
 	return nil
 }
 
-// put puts the rules into force and then writes them to the host's file. Nothing is changed if one cannot be parsed. Rules that
-// do not concern incoming packets are kept and have no effect.
+// put keeps the rules in the host's file, and puts them into force before if the firewall is on; under mu. Nothing is changed if one
+// cannot be parsed. Rules that do not concern incoming packets are kept and have no effect.
 func (w *walls) put(ctx context.Context, texts []string) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	var rules []firewall.Rule
 	for _, text := range texts {
 		r, in, err := firewall.Parse(text)
@@ -63,8 +70,8 @@ func (w *walls) put(ctx context.Context, texts []string) error {
 		}
 	}
 
-	if w.apply != nil {
-		if err := w.apply(ctx, rules); err != nil {
+	if w.on {
+		if err := firewall.Apply(ctx, w.netns, rules); err != nil {
 			return err
 		}
 	}

@@ -29,6 +29,9 @@ func (s programs) changeAddress(ctx context.Context, q wire.Request) error {
 	if err != nil || link == 0 {
 		return hnsd.ErrInvalidParameter.WithText("a unicast address needs an address and an interface: %q on %d", q.Text[1], link)
 	}
+	if link = s.linkOf(link); link == 0 {
+		return hnsd.ErrElementNotFound.WithText("an address needs an interface with IP: there is none with that index")
+	}
 	switch q.Text[0] {
 	case wire.VerbCreate:
 		err = host.CreateAddress(link, addr)

@@ -102,7 +102,7 @@ func testUserspaceProgram(t *testing.T, h *bridgeHost) {
 	must(t, os.WriteFile(filepath.Join(h.prefix.DriveC(), "kubeconfig"), []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
  "clusters": [{"name": "c", "cluster": {"server": "http://10.99.7.1:6443"}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
  "users": [{"name": "u", "user": {}}]}`), 0o600))
-	args := []string{`--kubeconfig=C:\kubeconfig`, "--hostname-override=win01", "--proxy-mode=userspace", "--service-interface=svc0",
+	args := []string{`--kubeconfig=C:\kubeconfig`, "--hostname-override=win01", "--proxy-mode=userspace", "--service-interface=Ethernet 2",
 		`--state-file=C:\var\addresses.json`, "--v=4"}
 	ours := []string{"10.96.0.10", "10.96.0.11", "10.96.0.20", "198.51.100.9"}
 
@@ -161,7 +161,7 @@ func (h *bridgeHost) startFor(ctx context.Context, exe string, args ...string) (
 	return out, done
 }
 
-// addressesBecome waits until svc0 has those IPv4 addresses.
+// addressesBecome waits until svc0, which Windows shows as "Ethernet 2", has those IPv4 addresses.
 func (h *bridgeHost) addressesBecome(t *testing.T, after string, want []string) {
 	t.Helper()
 	begin := time.Now()

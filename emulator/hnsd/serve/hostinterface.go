@@ -30,6 +30,9 @@ func (s programs) hostInterface(ctx context.Context, q wire.Request) (a wire.Ans
 		return a, hnsd.ErrInvalidParameter.WithText("settings of an interface need its index and a family: %d, %q", index, q.Text[1])
 	}
 
+	if index = s.linkOf(index); index == 0 {
+		return a, hnsd.ErrElementNotFound.WithText("there is no interface with IP and that index")
+	}
 	switch q.Text[0] {
 	case wire.VerbGet:
 		var have dataplane.Interface

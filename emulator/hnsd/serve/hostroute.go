@@ -34,6 +34,9 @@ func (s programs) changeRoute(ctx context.Context, q wire.Request) error {
 	if err != nil {
 		return err
 	}
+	if r.Link = s.linkOf(r.Link); r.Link == 0 {
+		return hnsd.ErrElementNotFound.WithText("a route needs an interface with IP: there is none with that index")
+	}
 	switch q.Text[0] {
 	case wire.VerbCreate:
 		err = host.CreateRoute(r)
@@ -84,13 +87,16 @@ func (s programs) streamEvents(ctx context.Context, conn net.Conn, q wire.Reques
 		conn.Write(failure(hnsd.ErrNotSupported).Frame())
 		return
 	}
-	events, err := host.Watch(ctx, q.Text[0])
+	kind := q.Text[0]
+	events, err := host.Watch(ctx, kind)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Watching the host's network")
 		conn.Write(failure(err).Frame())
 		return
 	}
 
+	moved, stop := s.shown.subscribe()
+	defer stop()
 	go func() {
 		defer cancel()
 		io.Copy(io.Discard, conn)
@@ -99,7 +105,23 @@ func (s programs) streamEvents(ctx context.Context, conn net.Conn, q wire.Reques
 	if _, err := conn.Write(wire.Answer{}.Frame()); err != nil {
 		return
 	}
-	for e := range events {
+	for {
+		var e dataplane.HostEvent
+		shown, more := true, true
+		select {
+		case e, more = <-events:
+			if more {
+				e, shown = s.shownAs(kind, e)
+			}
+		case m := <-moved:
+			e, shown = m.HostEvent, m.kind == kind
+		}
+		if !more {
+			return
+		}
+		if !shown {
+			continue
+		}
 		if _, err := conn.Write(eventAnswer(e).Frame()); err != nil {
 			return
 		}

@@ -24,13 +24,17 @@ import (
 )
 
 // TestHostRoutes lets Windows programs change and watch the host's table through the IP helper library, while the
-// kernel is looked at from this side.
+// kernel is looked at from this side. The host has a second network card, and its adapters are as Windows shows them. Its
+// HNS does everything that the sources do not rule out; routes, win-bridge.exe and kube-proxy.exe stand it.
 func TestHostRoutes(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")
 	}
-	h := startBridgeHost(t, 20348)
+	h := startProfileHost(t, 20348, "ws2022-unkind")
 	t.Run("table", func(t *testing.T) { testWindowsTable(t, h) })
+	h.card("eth1", "10.98.7.21/24")
+	h.build(".", "go", "build", "-o", filepath.Join(h.prefix.DriveC(), "adapters.exe"), "./testdata/adapters")
+	h.adaptersAre(adaptersBefore)
 	t.Run("program", func(t *testing.T) {
 		testRoutesProgram(t, h)
 		testForwarding(t, h)
@@ -82,6 +86,7 @@ func testRoutesProgram(t *testing.T, h *bridgeHost) {
 	h.routesBecome(t, "the start", 20*time.Second, right)
 	h.statusBecomes(t, 2)
 	testAttached(t, h)
+	h.adaptersAre(adaptersSwitched)
 	first := netlink.Route{Dst: prefix("10.244.0.0/24"), Gw: net.ParseIP("10.99.7.11").To4()}
 	for _, meddling := range []struct {
 		name string
@@ -165,9 +170,11 @@ func testForwarding(t *testing.T, h *bridgeHost) {
 	pod := h.netns("pod")
 	var bound struct{ ID string }
 	h.control("POST", "/netns", fmt.Sprintf(`{"path": %q}`, pod), &bound)
+	h.build("../../..", "go", "build", "-o", filepath.Join(h.prefix.DriveC(), "opt", "cni", "bin", "win-bridge.exe"), "./cmd/win-bridge")
 	h.plugin("ADD", bound.ID)
 	defer h.plugin("DEL", bound.ID)
 	h.talk("pod to outside", pod, h.out, "203.0.113.1:80", "10.99.7.21")
+	testService(t, h, pod)
 
 	repaired := h.routesStatus(t).Adapters.Repairs
 	for _, addr := range []string{"10.99.7.21", "10.244.7.2"} {

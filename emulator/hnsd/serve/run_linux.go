@@ -8,14 +8,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/emulator/firewall"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/internal/platform"
@@ -66,10 +64,14 @@ func Run(ctx context.Context, o Options) error {
 	}
 
 	s.latency.set(table)
+	s.uplink = o.Uplink
+	if err := s.nameCards(); err != nil {
+		return err
+	}
 	s.walls.path = filepath.Join(o.HostDir, "hnsd", "firewall.json")
+	s.walls.netns = o.Netns
 	if o.Firewall {
-		s.walls.apply = func(ctx context.Context, rules []firewall.Rule) error { return firewall.Apply(ctx, o.Netns, rules) }
-		if err := s.walls.open(ctx); err != nil {
+		if err := s.walls.turn(ctx, true); err != nil {
 			return err
 		}
 	}
@@ -97,8 +99,6 @@ func describeUplink(host *hnsd.Host, name string) {
 		return
 	}
 	host.NodeMAC = strings.ToUpper(strings.ReplaceAll(link.HardwareAddr.String(), ":", "-"))
-	host.Uplinks = append([]string{name}, otherCards(name)...)
-	host.Adapters = append(slices.Clone(host.Uplinks), "Ethernet")
 	addrs, err := link.Addrs()
 	if err != nil {
 		return
@@ -109,20 +109,6 @@ func describeUplink(host *hnsd.Host, name string) {
 			return
 		}
 	}
-}
-
-// otherCards are the network cards that the host has besides its uplink.
-func otherCards(uplink string) (names []string) {
-	links, err := net.Interfaces()
-	if err != nil {
-		return nil
-	}
-	for _, l := range links {
-		if l.Flags&net.FlagLoopback == 0 && l.Flags&net.FlagUp != 0 && l.Name != uplink && !strings.HasPrefix(l.Name, "hns") {
-			names = append(names, l.Name)
-		}
-	}
-	return names
 }
 
 // acceptPause is the wait after a connection that could not be accepted, which happens while the process has no free file descriptor.

@@ -62,6 +62,10 @@ type Service struct {
 	life    lifecycle
 	pool    pool
 
+	uplink string // Linux' name of the first network card; "": none is known
+	seen   seenLinks
+	shown  shown
+
 	guests      guests
 	walls       walls
 	subscribers subscribers
@@ -154,6 +158,7 @@ func (s *Service) commit(ctx context.Context, change func(*hnsd.State) (*hnsd.St
 		return diff, hnsd.ErrFailed.WithText("%v", err)
 	}
 	s.state.Store(next.Settled())
+	s.adaptersChanged(ctx, old, next)
 	return diff, nil
 }
 

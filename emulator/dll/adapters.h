@@ -1,0 +1,42 @@
+/* The adapters of the host as Windows shows them, which hnsd knows (operation Adapters of package emulator/wire). */
+#ifndef ADAPTERS_H
+#define ADAPTERS_H
+
+#include "wire.h"
+
+#include <ifdef.h>
+
+struct adapter {
+	UINT index, link; /* what Windows shows, and Linux' interface index */
+	uint64_t luid;
+	BOOL bound; /* has IP: a card that a virtual switch took over has none */
+	BOOL virtual_, loopback;
+	UINT metric;
+	GUID guid;
+	WCHAR alias[IF_MAX_STRING_SIZE + 1], description[IF_MAX_STRING_SIZE + 1];
+};
+
+/* An address that does not belong to the first bound adapter of its link; index 0: to none. */
+struct owned {
+	UINT link, index, size;
+	BYTE address[16];
+};
+
+struct adapters {
+	struct adapter *list;
+	struct owned *owned;
+	UINT count, owned_count;
+};
+
+/* Reads the adapters, in Windows' order. While hnsd is away they are those of before. FALSE: hnsd never answered, as in a container;
+ * then what Linux has is shown. */
+BOOL adapters_read(struct adapters *a);
+void adapters_free(struct adapters *a);
+
+/* Finds an adapter; NULL: there is none. adapter_at: the first bound one of a link; adapter_of: the one that has the address. */
+const struct adapter *adapter_with_luid(const struct adapters *a, uint64_t luid);
+const struct adapter *adapter_with_index(const struct adapters *a, UINT index);
+const struct adapter *adapter_at(const struct adapters *a, UINT link);
+const struct adapter *adapter_of(const struct adapters *a, UINT link, const void *address, UINT size);
+
+#endif

@@ -1,0 +1,151 @@
+package hnsd
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Card is one network card of the host.
+type Card struct {
+	Name string // "Ethernet", "Ethernet 2", …
+	Link int    // its number in the data plane, which is its interface index as long as no virtual switch has it
+}
+
+// Adapter is a network adapter of the host as Windows shows it: a card, the adapter that a virtual switch puts in a card's place, or
+// that of an endpoint of the host.
+type Adapter struct {
+	Index       int
+	Alias       string // what users see, "vEthernet (Ethernet)"
+	Description string
+	GUID        string // lower case
+	// Link is the number of the link that carries it, if that is a card's; else Network is the network whose switch does.
+	Link    int
+	Network string
+	// Unbound adapters have no IP: cards that a virtual switch has taken over.
+	Unbound bool
+	// Virtual adapters are those of virtual switches and endpoints.
+	Virtual bool
+	// Addrs are those of an endpoint; empty: all addresses of the link.
+	Addrs []netip.Addr
+}
+
+// Descriptions of adapters; a second one of a kind ends with " #2".
+const (
+	cardDescription    = "Microsoft Hyper-V Network Adapter"
+	virtualDescription = "Hyper-V Virtual Ethernet Adapter"
+)
+
+// CardNames returns what Windows calls n cards.
+func CardNames(n int) []string {
+	var names []string
+	for i := range n {
+		names = append(names, numbered("Ethernet", " ", i))
+	}
+	return names
+}
+
+func numbered(name, mark string, i int) string {
+	if i == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s%s%d", name, mark, i+1)
+}
+
+// HostAdapters returns the adapters of a host with these cards, the newest first: Windows lists those of equal metric in no useful
+// order. A card that a network is bound to loses its addresses to "vEthernet (CARD)", which is another adapter with another index, and
+// gets them back with its old index when the last such network goes.
+func HostAdapters(s *State, cards []Card) []Adapter {
+	var list []Adapter
+	for i, c := range cards {
+		list = append(list, Adapter{Index: c.Link, Alias: c.Name, Description: numbered(cardDescription, " #", i), GUID: adapterGUID("card", c.Name), Link: c.Link})
+	}
+
+	virtual := 0
+	add := func(a Adapter, id string) {
+		a.Description, a.Index, a.GUID = numbered(virtualDescription, " #", virtual), virtualIndex(list, id), adapterGUID("virtual", id)
+		list = append(list, a)
+		virtual++
+	}
+	for _, n := range s.List(Network) {
+		if i := cardOf(n, cards); i >= 0 && !list[i].Unbound {
+			list[i].Unbound = true
+			add(Adapter{Alias: "vEthernet (" + cards[i].Name + ")", Link: cards[i].Link, Virtual: true}, n.ID)
+		}
+	}
+	for _, e := range hostEndpoints(s) {
+		if a, ok := endpointAdapter(s, e); ok {
+			add(a, e.ID)
+		}
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// cardOf returns which card a network is bound to; -1: none.
+func cardOf(network *Object, cards []Card) int {
+	if !bindsAdapter(network.Doc.str("Type")) || len(cards) == 0 {
+		return -1
+	}
+	for _, p := range network.Doc.docs("Policies") {
+		if p.str("Type") != "NetAdapterName" {
+			continue
+		}
+		name := p.doc("Settings").str("NetworkAdapterName")
+		if i := slices.IndexFunc(cards, func(c Card) bool { return strings.EqualFold(c.Name, name) }); i >= 0 {
+			return i
+		}
+	}
+	return 0
+}
+
+// hostEndpoints returns the endpoints that are attached to the host, in that order. There may be many others.
+func hostEndpoints(s *State) (list []*Object) {
+	for _, ns := range s.List(Namespace) {
+		if !isHostNamespace(ns.Doc) {
+			continue
+		}
+		for _, r := range ns.Doc.docs("Resources") {
+			if e, ok := s.Get(Endpoint, r.doc("Data").str("ID")); ok && r.str("Type") == "Endpoint" {
+				list = append(list, e)
+			}
+		}
+	}
+	return list
+}
+
+// endpointAdapter returns the adapter of an endpoint that is attached to the host. Only networks with packets have one.
+func endpointAdapter(s *State, e *Object) (Adapter, bool) {
+	network, ok := s.Get(Network, e.Doc.str("HostComputeNetwork"))
+	if !ok || !carried(network) {
+		return Adapter{}, false
+	}
+	a := Adapter{Alias: "vEthernet (" + e.Doc.str("Name") + ")", Network: network.ID, Virtual: true}
+	for _, c := range e.Doc.docs("IpConfigurations") {
+		if addr, err := netip.ParseAddr(c.str("IpAddress")); err == nil {
+			a.Addrs = append(a.Addrs, addr)
+		}
+	}
+	return a, true
+}
+
+// virtualIndex is an interface index that none of the adapters has, another one for each object.
+func virtualIndex(list []Adapter, id string) int {
+	sum := fnv.New32a()
+	sum.Write([]byte(id))
+	index := 1000 + int(sum.Sum32()%100000)
+	for slices.ContainsFunc(list, func(a Adapter) bool { return a.Index == index }) {
+		index++
+	}
+	return index
+}
+
+func adapterGUID(kind, id string) string {
+	sum := sha256.Sum256([]byte(kind + "/" + id))
+	h := hex.EncodeToString(sum[:16])
+	return fmt.Sprintf("%s-%s-4%s-8%s-%s", h[:8], h[8:12], h[13:16], h[17:20], h[20:32])
+}

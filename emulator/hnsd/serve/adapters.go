@@ -1,0 +1,318 @@
+package serve
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/wire"
+)
+
+// links is what a DataPlane has if the host has an IP stack.
+type links interface {
+	Links() ([]dataplane.Link, error)
+}
+
+// adapter is one network adapter of the host with the link that carries it.
+type adapter struct {
+	hnsd.Adapter
+	link *dataplane.Link
+}
+
+// kinds of adapters by the type of Windows' LUIDs (iana ifType), and metrics of interfaces: the automatic ones of 10 Gbit/s, and
+// of the loopback (learn.microsoft.com, "automatic metric").
+const (
+	ethernetType, loopbackType     = 6, 24
+	ethernetMetric, loopbackMetric = 15, 75
+)
+
+func (a adapter) kind() (name string, ifType uint64, metric int) {
+	switch {
+	case a.link.Loopback:
+		return wire.AdapterLoopback, loopbackType, loopbackMetric
+	case a.Virtual:
+		return wire.AdapterVirtual, ethernetType, ethernetMetric
+	}
+	return wire.AdapterCard, ethernetType, ethernetMetric
+}
+
+// luid is not made of the index alone, as on Windows, where it counts interfaces from 32768 on.
+func (a adapter) luid() uint64 {
+	_, ifType, _ := a.kind()
+	if a.link.Loopback {
+		return ifType << 48
+	}
+	return ifType<<48 | uint64(32768+a.Index)<<24
+}
+
+// seenLinks remembers the links of the host for the several questions of which one call of a program consists.
+type seenLinks struct {
+	mu   sync.Mutex
+	last []dataplane.Link
+	at   time.Time
+}
+
+// linksFor is how long they are remembered. Whoever tells a program of a change reads them again first.
+const linksFor = 5 * time.Millisecond
+
+func (s *seenLinks) links(plane DataPlane, fresh bool) ([]dataplane.Link, error) {
+	host, ok := plane.(links)
+	if !ok {
+		return nil, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !fresh && time.Since(s.at) < linksFor {
+		return s.last, nil
+	}
+	all, err := host.Links()
+	if err == nil {
+		s.last, s.at = all, time.Now()
+	}
+	return all, err
+}
+
+// adapters returns the adapters of the host in Windows' order, and all its links, which the caller does not change. It returns none if
+// there is no IP stack.
+func (s *Service) adapters(state *hnsd.State, fresh bool) (list []adapter, all []dataplane.Link, err error) {
+	if all, err = s.seen.links(s.plane, fresh); err != nil || all == nil {
+		return nil, nil, err
+	}
+
+	for _, a := range hnsd.HostAdapters(state, cards(all, s.uplink)) {
+		i := slices.IndexFunc(all, func(l dataplane.Link) bool {
+			return a.Network == "" && l.Index == a.Link || a.Network != "" && l.Name == dataplane.BridgeName(a.Network)
+		})
+		// An endpoint whose addresses the link does not have is attached in HNS only.
+		if i >= 0 && (len(a.Addrs) == 0 || slices.ContainsFunc(all[i].Addrs, func(p netip.Prefix) bool { return slices.Contains(a.Addrs, p.Addr()) })) {
+			list = append(list, adapter{Adapter: a, link: &all[i]})
+		}
+	}
+	for i := range all {
+		if all[i].Loopback {
+			list = append(list, adapter{link: &all[i], Adapter: hnsd.Adapter{Index: all[i].Index, Alias: "Loopback Pseudo-Interface 1",
+				Description: "Software Loopback Interface 1", GUID: "00000000-0000-4000-8000-000000000001"}})
+		}
+	}
+	return list, all, nil
+}
+
+// cards are the network cards among the links, the uplink first.
+func cards(all []dataplane.Link, uplink string) []hnsd.Card {
+	var list []hnsd.Card
+	for _, l := range all {
+		if l.Card && l.Name == uplink {
+			list = slices.Insert(list, 0, hnsd.Card{Link: l.Index})
+		} else if l.Card {
+			list = append(list, hnsd.Card{Link: l.Index})
+		}
+	}
+	for i, name := range hnsd.CardNames(len(list)) {
+		list[i].Name = name
+	}
+	return list
+}
+
+// nameCards tells the rules which network cards there are.
+func (s *Service) nameCards() error {
+	all, err := s.seen.links(s.plane, true)
+	if err != nil || all == nil {
+		return err
+	}
+	s.host.Uplinks = hnsd.CardNames(len(cards(all, s.uplink)))
+	s.host.Adapters = s.host.Uplinks
+	return nil
+}
+
+// owner returns the adapter that has an address of a link, or nil: HNS's own addresses in its networks are no adapter's. An address
+// that is invalid stands for what is not about one.
+func owner(list []adapter, link *dataplane.Link, addr netip.Prefix) *adapter {
+	first := -1
+	for i := range list {
+		a := &list[i]
+		if a.link.Index != link.Index || a.Unbound {
+			continue
+		}
+		if len(a.Addrs) == 0 || slices.Contains(a.Addrs, addr.Addr()) {
+			return a
+		}
+		if first < 0 {
+			first = i
+		}
+	}
+	if first < 0 || addr.IsValid() && addr.Bits() < addr.Addr().BitLen() {
+		return nil
+	}
+	return &list[first] // a program gave it to the adapter, for itself alone
+}
+
+// listAdapters answers wire.Adapters.
+func (s programs) listAdapters() wire.Answer {
+	list, all, err := s.adapters(s.state.Load(), false)
+	if err != nil {
+		return failure(err)
+	}
+	var b strings.Builder
+	for _, a := range list {
+		kind, _, metric := a.kind()
+		bound := 1
+		if a.Unbound {
+			bound = 0
+		}
+		fmt.Fprintf(&b, "adapter\t%d\t%d\t%d\t%d\t%s\t%d\t%s\t%s\t%s\n", a.Index, a.link.Index, a.luid(), bound, kind, metric, a.GUID, a.Alias, a.Description)
+	}
+	for i := range all {
+		for _, addr := range all[i].Addrs {
+			if a := owner(list, &all[i], addr); a == nil {
+				fmt.Fprintf(&b, "address\t%d\t%s\t0\n", all[i].Index, hex.EncodeToString(addr.Addr().AsSlice()))
+			} else if len(a.Addrs) > 0 {
+				fmt.Fprintf(&b, "address\t%d\t%s\t%d\n", all[i].Index, hex.EncodeToString(addr.Addr().AsSlice()), a.Index)
+			}
+		}
+	}
+	return withText(b.String())
+}
+
+// linkOf returns the link behind an interface index of Windows; 0: there is none with IP.
+func (s *Service) linkOf(index int) int {
+	list, all, err := s.adapters(s.state.Load(), false)
+	if err != nil || all == nil {
+		return index
+	}
+	for _, a := range list {
+		if a.Index == index && !a.Unbound {
+			return a.link.Index
+		}
+	}
+	return 0
+}
+
+// shownAs gives an event of a link the index that Windows shows. false: the link is no adapter of the host. An event about a link
+// that is gone has index 0.
+func (s *Service) shownAs(kind string, e dataplane.HostEvent) (dataplane.HostEvent, bool) {
+	list, all, err := s.adapters(s.state.Load(), true)
+	if err != nil || all == nil {
+		return e, true
+	}
+	i := slices.IndexFunc(all, func(l dataplane.Link) bool { return l.Index == e.Link })
+	if i < 0 {
+		e.Link = 0
+		return e, kind != eventInterfaces
+	}
+	addr := netip.Prefix{}
+	if kind == eventAddresses {
+		addr = e.Prefix
+	}
+	a := owner(list, &all[i], addr)
+	if a == nil {
+		e.Link = 0
+		return e, kind == eventAddresses && e.Type == dataplane.EventDelete // perhaps of an adapter that goes
+	}
+	e.Link = a.Index
+	return e, true
+}
+
+// The kinds of events of the host's stack.
+const (
+	eventInterfaces = "interfaces"
+	eventAddresses  = "addresses"
+)
+
+// shown tells programs about adapters that take the place of others without a change of the links. The zero value has no
+// subscribers.
+type shown struct {
+	mu   sync.Mutex
+	subs map[chan stackEvent]bool
+}
+
+type stackEvent struct {
+	kind string
+	dataplane.HostEvent
+}
+
+// stackEvents is how many events a subscriber may be behind: more are lost to it.
+const stackEvents = 64
+
+func (s *shown) subscribe() (events chan stackEvent, stop func()) {
+	events = make(chan stackEvent, stackEvents)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.subs == nil {
+		s.subs = map[chan stackEvent]bool{}
+	}
+	s.subs[events] = true
+	return events, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.subs, events)
+	}
+}
+
+func (s *shown) send(e stackEvent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for events := range s.subs {
+		select {
+		case events <- e:
+		default:
+		}
+	}
+}
+
+// adaptersChanged does what Windows does when a network comes or goes and with it the adapter that has a card's addresses: settings of
+// an adapter are gone with it, and programs are told. What becomes of the adapters of endpoints the kernel tells.
+func (s *Service) adaptersChanged(ctx context.Context, old, next *hnsd.State) {
+	if old.Count(hnsd.Network) == next.Count(hnsd.Network) {
+		return
+	}
+	before, _, err := s.adapters(old, true)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Looking for changes of the host's adapters")
+		return
+	}
+	after, _, err := s.adapters(next, false)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Looking for changes of the host's adapters")
+		return
+	}
+
+	for _, a := range missing(before, after) {
+		s.shown.moved(a, dataplane.EventDelete)
+	}
+	for _, a := range missing(after, before) {
+		if host, ok := s.plane.(interfaces); ok {
+			for _, six := range []bool{false, true} {
+				if err := host.SetForwarding(a.link.Index, six, false); err != nil {
+					klog.FromContext(ctx).Error(err, "Settings of a new adapter", "adapter", a.Alias)
+				}
+			}
+		}
+		s.shown.moved(a, dataplane.EventAdd)
+	}
+}
+
+// missing returns the adapters of cards with IP in list that others does not have.
+func missing(list, others []adapter) []adapter {
+	return slices.DeleteFunc(slices.Clone(list), func(a adapter) bool {
+		return a.Unbound || a.Network != "" || slices.ContainsFunc(others, func(b adapter) bool { return !b.Unbound && a.Index == b.Index })
+	})
+}
+
+// moved tells of an adapter that came or went with its addresses.
+func (s *shown) moved(a adapter, how dataplane.EventType) {
+	s.send(stackEvent{eventInterfaces, dataplane.HostEvent{Type: how, HostRoute: dataplane.HostRoute{Link: a.Index}}})
+	for _, addr := range a.link.Addrs {
+		if len(a.Addrs) == 0 || slices.Contains(a.Addrs, addr.Addr()) {
+			s.send(stackEvent{eventAddresses, dataplane.HostEvent{Type: how, HostRoute: dataplane.HostRoute{Link: a.Index, Prefix: addr}}})
+		}
+	}
+}
