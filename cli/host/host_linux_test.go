@@ -51,6 +51,7 @@ func TestHost(t *testing.T) {
 		t.Run("kill HNS", func(t *testing.T) { w.testKill(t, pods) })
 	}
 	t.Run("services", w.testServices)
+	t.Run("unkind", w.testUnkind)
 	w.testDelete()
 }
 
@@ -116,6 +117,9 @@ func (w *world) testErrors(t *testing.T) {
 		{[]string{"create", "t1other", "--build", "14393"}, "20348"},
 		{[]string{"create", "t1other", "--address", "10.99.0.1"}, "in use by the router"},
 		{[]string{"create", "t1other", "--address", "192.0.2.1"}, "not one of a host"},
+		{[]string{"create", "t1other", "--hns-profile", "ws1903"}, "ws2022-unkind"},
+		{[]string{"create", "t1other", "--nic", "10.98.0.5"}, "such as 10.98.0.5/24"},
+		{[]string{"create", "t1other", "--nic", "10.99.0.5/24"}, "overlaps with 10.99.0.0/24"},
 		{[]string{"run", "t1nosuch", "--", "cmd"}, w.name},
 		{[]string{"run", w.name, "--", `C:\nosuch.exe`}, "no such file"},
 		{[]string{"run", w.name, "--", "./nosuch.exe"}, "no such file"},
@@ -131,6 +135,26 @@ func (w *world) testErrors(t *testing.T) {
 
 	if platform.NetnsExists("porthole-t1other") {
 		t.Error("a refused creation left a namespace")
+	}
+}
+
+// testUnkind makes a host with two more network cards and another HNS.
+func (w *world) testUnkind(t *testing.T) {
+	name := w.name + "u"
+	w.must("create", name, "--hns-profile", "ws2022-fresh", "--nic", "10.98.0.5/24", "--nic", "10.97.0.5/24,gateway=10.97.0.1,metric=10")
+	defer w.must("delete", name)
+	shown := w.must("run", name, "--", "ipconfig")
+	for _, want := range []string{"Ethernet adapter Ethernet:", "Ethernet adapter Ethernet 2:", ": 10.98.0.5", "Ethernet adapter Ethernet 3:", ": 10.97.0.1"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("ipconfig does not show %q:\n%s", want, shown)
+		}
+	}
+	if _, errs, code := w.call("", "create", name+"2", "--nic", "10.98.0.5/24"); code == 0 || !strings.Contains(errs, "10.98.0.5 is in use by host "+name) {
+		t.Errorf("an address in use: exit code %d, %s", code, errs)
+	}
+	var dump struct{ Namespaces []any }
+	if w.json(&dump, "hns", name, "dump"); len(dump.Namespaces) != 0 {
+		t.Errorf("a fresh host has %v", dump.Namespaces)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -15,8 +16,10 @@ import (
 
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/cluster/supervise"
+	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/emulator/host"
+	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
@@ -27,12 +30,24 @@ func createCommand() *cobra.Command {
 	var build int
 	var address string
 	var firewall bool
+	var profile string
+	var nics []string
 	c := &cobra.Command{
-		Use:     "create NAME",
-		Short:   "Make an emulated Windows host and start it",
-		Long:    "Makes an emulated Windows host and starts it. It runs until `porthole host delete`.",
-		Example: "  porthole host create h1\n  porthole host create h2 --build 26100 --address 10.99.0.150",
-		Args:    cobra.ExactArgs(1),
+		Use:   "create NAME",
+		Short: "Make an emulated Windows host and start it",
+		Long: `Makes an emulated Windows host and starts it. It runs until 'porthole host delete'.
+
+Its first network card is "Ethernet", in 10.99.0.0/24 with a default route. Each --nic gives it another one ("Ethernet 2", …) in a
+network of its own, which hosts with a card in the same subnet share.
+
+Profiles of HNS (--hns-profile):
+  ` + strings.Join(hnsd.ProfileTexts(), "\n  "),
+		Example: `  porthole host create h1
+  porthole host create h2 --build 26100 --address 10.99.0.150
+  porthole host create h3 --nic 10.98.0.5/24                                  # a storage network without a way out
+  porthole host create h4 --nic 10.98.0.6/24,gateway=10.98.0.1,metric=10      # and a second default route
+  porthole host create h5 --hns-profile ws2022-unkind`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := needRoot("making a host"); err != nil {
 				return err
@@ -41,11 +56,18 @@ func createCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			create := host.CreateOptions{Name: args[0], Build: build, Firewall: firewall, Progress: progress(c.OutOrStdout())}
+			create := host.CreateOptions{Name: args[0], Build: build, Firewall: firewall, HNSProfile: profile, Progress: progress(c.OutOrStdout())}
 			if address != "" {
 				if create.Address, err = netip.ParseAddr(address); err != nil {
 					return fmt.Errorf("--address %s: not an IP address", address)
 				}
+			}
+			for _, text := range nics {
+				card, err := lab.ParseCard(text)
+				if err != nil {
+					return fmt.Errorf("--nic %s: %w", text, err)
+				}
+				create.Cards = append(create.Cards, card)
 			}
 			h, err := s.Create(c.Context(), create)
 			if err != nil {
@@ -61,6 +83,8 @@ func createCommand() *cobra.Command {
 	c.Flags().BoolVar(&firewall, "firewall", false, "drop connections to the host that no firewall rule allows, as Windows Server does (\"porthole.exe firewall add\" makes rules)")
 	o.flags(c, false)
 	c.Flags().IntVar(&build, "build", 20348, "Windows build: 17763 (Server 2019), 20348 (2022), 26100 (2025)")
+	c.Flags().StringVar(&profile, "hns-profile", "", "HNS to be, by name, instead of the build's (see above)")
+	c.Flags().StringArrayVar(&nics, "nic", nil, "another network card: ADDRESS/LENGTH[,gateway=ADDRESS[,metric=N]]; with a gateway it has a default route; may be repeated")
 	c.Flags().StringVar(&address, "address", "", "address in 10.99.0.0/24 (default: the first free one from .101 on)")
 	return c
 }

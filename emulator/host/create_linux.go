@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
@@ -20,6 +21,9 @@ type CreateOptions struct {
 	Address netip.Addr // in lab.Underlay; zero: the first free one from firstAddress on
 	// Firewall is Host.Firewall.
 	Firewall bool
+	// HNSProfile is Host.HNSProfile, Cards is Host.Cards.
+	HNSProfile string
+	Cards      []lab.Card
 	// Progress is called before something that takes seconds; may be nil.
 	Progress func(what string)
 }
@@ -29,7 +33,8 @@ var firstAddress = netip.MustParseAddr("10.99.0.101")
 
 // Create makes a host on its own: folder, network, C:. Its processes are not started. If it fails, nothing is left.
 func (s Store) Create(ctx context.Context, o CreateOptions) (Host, error) {
-	h := Host{Name: o.Name, OS: "windows", Build: o.Build, Netns: lab.Netns(o.Name), Standalone: true, Firewall: o.Firewall, Dir: s.Folder(o.Name)}
+	h := Host{Name: o.Name, OS: "windows", Build: o.Build, Netns: lab.Netns(o.Name), Standalone: true, Firewall: o.Firewall,
+		HNSProfile: o.HNSProfile, Cards: o.Cards, Dir: s.Folder(o.Name)}
 	if err := s.checkNew(o); err != nil {
 		return h, err
 	}
@@ -71,6 +76,12 @@ func (s Store) checkNew(o CreateOptions) error {
 	if _, err := wine.Find(); err != nil {
 		return err
 	}
+	if _, err := hnsd.ProfileNamed(o.HNSProfile); o.HNSProfile != "" && err != nil {
+		return err
+	}
+	if err := lab.CheckCards(o.Cards); err != nil {
+		return err
+	}
 	if _, err := os.Lstat(s.Folder(o.Name)); err == nil {
 		return errNameInUse(o.Name, s.Dir)
 	}
@@ -95,6 +106,9 @@ func (s Store) Prepare(ctx context.Context, h Host, progress func(string)) error
 		return err
 	}
 	if err := lab.EnsureHost(h.Name, h.Address); err != nil {
+		return err
+	}
+	if err := lab.EnsureCards(h.Name, h.Cards); err != nil {
 		return err
 	}
 

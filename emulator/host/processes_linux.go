@@ -41,6 +41,9 @@ func (h Host) Processes(tools wine.Tools, porthole string, containers bool) []Pr
 	if h.Firewall {
 		hnsd = append(hnsd, "--firewall")
 	}
+	if h.HNSProfile != "" {
+		hnsd = append(hnsd, "--profile", h.HNSProfile)
+	}
 	list := []Process{
 		{Name: "wineserver", Path: tools.Server, Args: []string{"-f", "-p"}, Env: tools.Env(h.Prefix())},
 		{Name: "hnsd", Path: porthole, Args: hnsd, Listens: wire.HNSAddress},

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 
+	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/atomicfile"
 )
 
@@ -22,6 +23,10 @@ type Host struct {
 	Netns   string     `json:"netns"` // name of its network namespace
 	// Firewall drops inbound connections to the host unless a firewall rule allows them, as Windows Server does by default.
 	Firewall bool `json:"firewall,omitempty"`
+	// HNSProfile is the name of the HNS to be, over the build's.
+	HNSProfile string `json:"hnsProfile,omitempty"`
+	// Cards are network cards beside the first.
+	Cards []lab.Card `json:"cards,omitempty"`
 	// Standalone hosts were made one by one; the others belong to a cluster.
 	Standalone bool `json:"standalone"`
 

@@ -190,7 +190,9 @@ func ensureHost(host string, addr netip.Addr) error {
 // RemoveHost removes the host's namespace and its link. Absent is success. Its processes must have ended before.
 func RemoveHost(host string) error {
 	if platform.NetnsExists(RouterNetns) {
-		err := platform.InNetns(platform.NetnsPath(RouterNetns), func() error { return platform.DeleteLink(host) })
+		err := platform.InNetns(platform.NetnsPath(RouterNetns), func() error {
+			return errors.Join(platform.DeleteLink(host), removeCards(host))
+		})
 		if err != nil {
 			return fmt.Errorf("unlinking host %s: %w", host, err)
 		}
