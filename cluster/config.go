@@ -22,6 +22,8 @@ type Config struct {
 	// WindowsBuild is the build of the Windows nodes. If it has several, separated by commas, the nodes get them in turn.
 	WindowsBuild string `json:"windowsBuild"`
 	Network      string `json:"network"`
+	// WindowsFirewall drops what comes in to the Windows nodes themselves, but for the programs that rules allow, as Windows Server does.
+	WindowsFirewall bool `json:"windowsFirewall,omitempty"`
 	// APIPort and RegistryPort are on 127.0.0.1 of the machine.
 	APIPort      int `json:"apiPort"`
 	RegistryPort int `json:"registryPort"`

@@ -208,6 +208,9 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 	if err := nodesSettle(ctx, o, client, p); err != nil {
 		return err
 	}
+	if err := openFirewalls(ctx, o, p); err != nil {
+		return err
+	}
 	if err := checkCluster(ctx, o, client, p); err != nil {
 		return err
 	}

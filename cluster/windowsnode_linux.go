@@ -1,14 +1,19 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"porthole.dev/porthole/emulator/cri/cnishim"
 	"porthole.dev/porthole/emulator/cri/containerdconf"
+	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/platform"
 )
 
 // ensureWindowsHosts makes the Wine templates of the builds that have none, and mounts an overlay of one for every host.
@@ -100,6 +105,43 @@ func writeWindowsNode(l Layout, n Node) error {
 		writeFile(filepath.Join(c, "etc", "containerd", "certs.d", "_default", "hosts.toml"), containerdconf.RegistryHosts("http://"+registryAddress()), 0o644),
 	}
 	return errors.Join(errs...)
+}
+
+// openFirewalls has each Windows node with a firewall make the rules for our programs, as an administrator would. It runs when the nodes
+// are Ready: the programs make none by themselves, and need none to reach others.
+func openFirewalls(ctx context.Context, o UpOptions, p *progress) error {
+	if !o.Config.WindowsFirewall {
+		return nil
+	}
+	for _, n := range o.Config.Nodes() {
+		if !n.Windows {
+			continue
+		}
+		if err := runOnNode(ctx, hostOf(o.Layout, o.Config, n), `C:\k\porthole.exe`, "firewall", "add"); err != nil {
+			return fmt.Errorf("making firewall rules on %s: %w", n.Name, err)
+		}
+	}
+	p.done("firewall rules of the Windows nodes")
+	return nil
+}
+
+// runOnNode runs a program of a node to its end.
+func runOnNode(ctx context.Context, h host.Host, exe string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	cmd, err := h.Program(ctx, exe, args...)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, time.Second
+	if err := platform.StartInNetns(platform.NetnsPath(h.Netns), cmd); err != nil {
+		return err
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(out.Bytes()))
+	}
+	return nil
 }
 
 // relink makes to a hard link to from, in place of an earlier file. If to has the size and the time of from, it is that link already,

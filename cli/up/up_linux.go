@@ -24,6 +24,7 @@ it changes nothing; after an interrupted run it finishes the work.`,
 		Example: `  porthole up
   porthole up --windows-nodes 3 --windows-build 26100
   porthole up --windows-build 20348,26100        # win01 is Windows Server 2022, win02 is 2025
+  porthole up --windows-firewall                 # with the inbound firewall of Windows Server, and rules for our programs
   porthole up --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,6 +47,7 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	f.IntVar(&config.LinuxNodes, "linux-nodes", config.LinuxNodes, "Linux nodes, 1 to 9")
 	f.IntVar(&config.WindowsNodes, "windows-nodes", config.WindowsNodes, "emulated Windows nodes, 0 to 40")
 	f.StringVar(&config.WindowsBuild, "windows-build", config.WindowsBuild, "Windows build of those nodes: 17763 (Server 2019), 20348 (2022), 26100 (2025); several with commas are taken in turn")
+	f.BoolVar(&config.WindowsFirewall, "windows-firewall", false, "Windows nodes drop what comes in, but for programs with a rule, as Windows Server does; makes the rules for our programs")
 	f.StringVar(&config.Network, "network", config.Network, "how pods of different nodes reach each other: "+strings.Join(routes.Modes(), ", "))
 	f.IntVar(&config.APIPort, "api-port", config.APIPort, "port of the API server on 127.0.0.1")
 	f.IntVar(&config.RegistryPort, "registry-port", config.RegistryPort, "port of the image registry on 127.0.0.1")
