@@ -8,6 +8,7 @@ import (
 	osexec "os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,7 +31,8 @@ type windowsHost struct {
 	prefix  wine.Prefix
 	space   *netspace.Space
 	runtime *runtimetest.Fake
-	port    int // of the fake
+	port    int      // of the fake
+	told    sync.Map // by pod: what its container was first given as HOST_IP
 	log     *os.File
 }
 
@@ -94,7 +96,7 @@ func newWindowsHost(t *testing.T, bin string) *windowsHost {
 	var listener net.Listener
 	h.space.Do(func() error { listener, err = net.Listen("tcp", "127.0.0.1:0"); return err })
 	h.port = listener.Addr().(*net.TCPAddr).Port
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.UnaryInterceptor(h.see))
 	runtimetest.Register(server, h.runtime)
 	go server.Serve(listener)
 	t.Cleanup(server.Stop)
@@ -112,13 +114,19 @@ func (h *windowsHost) install(bin string) {
 
 // startKubelet starts kubelet.exe with a runtime endpoint and without an API server: it runs the pods in C:\manifests.
 func (h *windowsHost) startKubelet(endpoint string) (kill func()) {
+	h.configure(endpoint)
+	return h.start(h.program(`C:\kubelet.exe`, `--config=C:\kubelet.json`, `--root-dir=C:\kubelet`, "--hostname-override=win", "--node-ip=10.99.7.21"))
+}
+
+// configure writes C:\kubelet.json.
+func (h *windowsHost) configure(endpoint string) {
+	h.t.Helper()
 	must(h.t, testkit.WriteJSON(h.path("kubelet.json"), map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "containerRuntimeEndpoint": endpoint,
 		"staticPodPath": `C:\manifests`, "podLogsDir": `C:\logs`, "resolvConf": "", "evictionHard": map[string]string{},
 		"authentication": map[string]any{"anonymous": map[string]bool{"enabled": true}, "webhook": map[string]bool{"enabled": false}},
 		"authorization":  map[string]string{"mode": "AlwaysAllow"},
 	}))
-	return h.start(h.program(`C:\kubelet.exe`, `--config=C:\kubelet.json`, `--root-dir=C:\kubelet`, "--hostname-override=win", "--node-ip=10.99.7.21"))
 }
 
 // runs adds a static pod and waits until its container runs.
