@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,18 +33,21 @@ func (w *world) testServices(t *testing.T) {
 		"proxy.yaml": `{"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
  "clientConnection": {"kubeconfig": "C:\\k\\config"}, "winkernel": {"networkName": "porthole"}}`,
 		"kubelet.yaml": `{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
- "containerRuntimeEndpoint": "tcp://127.0.0.1:10091", "podLogsDir": "C:\\var\\log\\pods"}`,
+ "containerRuntimeEndpoint": "tcp://127.0.0.1:10091", "podLogsDir": "C:\\var\\log\\pods",
+ ` + podsConfig + `}`,
 	} {
 		if err := os.WriteFile(filepath.Join(k, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 
+	pods := w.servePods(t)
 	t.Run("install", w.testInstall)
 	w.service(0, "start")
+	pods.run(t)
 	t.Run("crash", w.testCrash)
 	t.Run("configuration changed", func(t *testing.T) { w.testConfigChange(t, filepath.Join(k, "proxy.yaml")) })
-	t.Run("reboot", w.testReboot)
+	t.Run("reboot", func(t *testing.T) { w.testReboot(t, pods) })
 	t.Run("stop", w.testStopServices)
 	t.Run("a flag that does not exist", w.testBadFlag)
 	w.service(0, "uninstall")
@@ -103,10 +107,13 @@ var serviceArgs = map[string][]string{
 	"kubelet":    {"--config", `C:\k\kubelet.yaml`, "--node-ip", "10.99.0.101", `--root-dir=C:\var\lib\kubelet`}, // Wine takes /var for Linux' own
 }
 
+// dependencies are what services need, by name. The kubelet needs containerd; here another service stands for it.
+var dependencies = map[string]string{"kubelet": "porthole-routes"}
+
 func (w *world) testInstall(t *testing.T) {
 	for name, args := range serviceArgs {
-		line := append([]string{"install", name, "--"}, args...)
-		if out := w.service(0, append([]string{"install", name, "--dry-run", "--"}, args...)...); !strings.Contains(out, "create service") {
+		line := append([]string{"install", name, "--depends-on", dependencies[name], "--"}, args...)
+		if out := w.service(0, slices.Insert(slices.Clone(line), 2, "--dry-run")...); !strings.Contains(out, "create service") {
 			t.Errorf("%s, dry run: %s", name, out)
 		}
 		w.service(0, line...)
@@ -185,11 +192,13 @@ func (w *world) testConfigChange(t *testing.T, file string) {
 	}
 }
 
-// testReboot: all services are told of the shutdown and stop, and all start again by themselves in another boot.
-func (w *world) testReboot(t *testing.T) {
+// testReboot: all services are told of the shutdown and stop, the kubelet when its pods have ended, and all start again by themselves
+// in another boot.
+func (w *world) testReboot(t *testing.T, pods *podsOfHost) {
 	names := []string{"kube-proxy", "kubelet", "porthole-routes"}
 	starts := map[string]int{}
 	for _, name := range names {
+		w.running(name, 0) // one that was killed may end once more, while the killed one's port is taken
 		starts[name] = w.count(1, name+" started")
 	}
 	var done struct {
@@ -205,6 +214,7 @@ func (w *world) testReboot(t *testing.T) {
 	if len(done.Services) != len(names) || done.BootID != 2 {
 		t.Errorf("the reboot: %+v", done)
 	}
+	pods.ended(t, done.Services)
 
 	for _, name := range names {
 		wait.True(t, 60*time.Second, name+" to start by itself", func() bool { return w.count(1, name+" started") > starts[name] })
