@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -41,96 +42,127 @@ func (s service) CreateContainer(ctx context.Context, r *runtimeapi.CreateContai
 // errRefused marks requests that no retry can help.
 var errRefused = errors.New("refused")
 
+// creation is a container that is being made.
+type creation struct {
+	r *runtimeapi.CreateContainerRequest
+	c *runtimeapi.ContainerConfig // of r
+	f folder
+
+	image   v1.Image               // as it is on Windows
+	command []string               // on Windows
+	env     []*runtimeapi.KeyValue // of the Linux process
+	mounts  []*runtimeapi.Mount    // in the Linux container
+	// dir is the working folder on Windows, linuxDir in the Linux container.
+	dir, linuxDir string
+}
+
 // create does the work of CreateContainer in the folder f, which the caller removes if it fails. The order matters: the image
 // and the command are checked before anything is made, C: is mounted before paths on it are looked up, and what later calls need
 // is saved before the Linux container exists.
 func (s service) create(ctx context.Context, f folder, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
-	c := r.GetConfig()
 	if err := s.checkHostProcess(ctx, r); err != nil {
 		return nil, err
 	}
-	image, err := s.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: c.GetImage()})
-	if err != nil {
+	n := &creation{r: r, c: r.GetConfig(), f: f}
+	if err := n.makeC(ctx, s); err != nil {
 		return nil, err
 	}
-	if image.GetImage() == nil {
-		return nil, status.Errorf(codes.NotFound, "image %s is not on this host", c.GetImage().GetImage())
-	}
-	original, diffs, err := s.windowsImage(ctx, image.Image.Id)
-	if err != nil {
+	if err := n.placeFolders(s); err != nil {
 		return nil, err
-	}
-	imageConfig := original.Config
-	command, err := commandOf(c, imageConfig)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errRefused, err)
-	}
-	lower, err := s.layersOfC(ctx, diffs)
-	if err != nil {
-		return nil, err
-	}
-	env := environment(c, imageConfig, s.o)
-	if user := userOf(c, imageConfig); user != "" {
-		env = append(env, &runtimeapi.KeyValue{Key: "USERNAME", Value: []byte(user)})
-	}
-	hostname := r.GetSandboxConfig().GetHostname()
-	if hostname != "" {
-		env = append(env, &runtimeapi.KeyValue{Key: "COMPUTERNAME", Value: []byte(computerName(hostname))})
-	}
-	system, user := registryAdditions(hostname, r.GetSandboxConfig().GetDnsConfig(), env)
-	if domain := domainOf(c.GetWindows().GetSecurityContext().GetCredentialSpec()); domain != "" {
-		system += registryKey(domainKey, "CredentialSpecDomain", domain)
-	}
-	lower = append(lower, filepath.Join(s.o.Template, "drive_c"))
-	if err := f.create(s.o.Template, lower, map[string]string{"system.reg": system, "user.reg": user}); err != nil {
-		return nil, err
-	}
-	if err := f.mount(); err != nil {
-		return nil, err
-	}
-	if c.GetWindows().GetSecurityContext().GetHostProcess() {
-		if err := f.showImage(); err != nil {
-			return nil, err
-		}
-		env = append(env, &runtimeapi.KeyValue{Key: "CONTAINER_SANDBOX_MOUNT_POINT", Value: []byte(imageOfHostProcess)})
 	}
 
-	mounts, err := s.mounts(f, c.GetMounts())
-	if err != nil {
-		return nil, err
-	}
-	dir := workingDir(c, imageConfig)
-	linuxDir, err := s.inContainer(f, dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(filepath.Join(f.driveC(), strings.TrimPrefix(linuxDir, driveInContainer)), 0o755); err != nil {
-		return nil, fmt.Errorf("making the working folder: %w", err)
-	}
 	sandbox, err := linuxSandbox(r.GetSandboxConfig(), s.o)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.save(record{Mounts: c.GetMounts(), Resources: c.GetWindows().GetResources(), Command: command, Dir: dir, Path: value(env, "WINEPATH"), Log: c.GetLogPath(),
-		Name: c.GetMetadata().GetName(), User: c.GetWindows().GetSecurityContext().GetRunAsUsername(),
-		Mismatch: !c.GetWindows().GetSecurityContext().GetHostProcess() && !s.o.matcher().Match(original.Platform)}); err != nil {
+	security := n.c.GetWindows().GetSecurityContext()
+	err = f.save(record{Mounts: n.c.GetMounts(), Resources: n.c.GetWindows().GetResources(), Command: n.command, Dir: n.dir, Path: value(n.env, "WINEPATH"),
+		Log: n.c.GetLogPath(), Name: n.c.GetMetadata().GetName(), User: security.GetRunAsUsername(),
+		Mismatch: !security.GetHostProcess() && !s.o.matcher().Match(n.image.Platform)})
+	if err != nil {
 		return nil, err
 	}
 	return s.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-		PodSandboxId: r.GetPodSandboxId(), SandboxConfig: sandbox,
-		Config: &runtimeapi.ContainerConfig{
-			Metadata: c.Metadata, Image: c.Image, LogPath: strings.ReplaceAll(c.LogPath, `\`, "/"),
-			Labels: c.Labels, Annotations: merge(c.Annotations, map[string]string{keyAnnotation: filepath.Base(f.dir)}),
-			Stdin: c.Stdin, StdinOnce: c.StdinOnce, Tty: c.Tty,
-			Command: []string{s.o.Wine}, Args: launched(command, findProgram(f, command, dir, value(env, "WINEPATH"))), WorkingDir: linuxDir, Envs: env, Mounts: mounts,
-			Linux: &runtimeapi.LinuxContainerConfig{
-				Resources: linuxResources(c.GetWindows().GetResources(), s.o.CPUs),
-				SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
-					NamespaceOptions: sandbox.Linux.SecurityContext.NamespaceOptions, Seccomp: sandbox.Linux.SecurityContext.Seccomp,
-				},
-			},
-		},
+		PodSandboxId: r.GetPodSandboxId(), SandboxConfig: sandbox, Config: n.linuxConfig(s, sandbox),
 	})
+}
+
+// makeC makes and mounts the container's C: with its registry, and learns command and environment from the image.
+func (n *creation) makeC(ctx context.Context, s service) error {
+	image, err := s.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: n.c.GetImage()})
+	if err != nil {
+		return err
+	}
+	if image.GetImage() == nil {
+		return status.Errorf(codes.NotFound, "image %s is not on this host", n.c.GetImage().GetImage())
+	}
+	original, diffs, err := s.windowsImage(ctx, image.Image.Id)
+	if err != nil {
+		return err
+	}
+	n.image = original
+	if n.command, err = commandOf(n.c, n.image.Config); err != nil {
+		return fmt.Errorf("%w: %w", errRefused, err)
+	}
+	lower, err := s.layersOfC(ctx, diffs)
+	if err != nil {
+		return err
+	}
+
+	n.env = environment(n.c, n.image.Config, s.o)
+	if user := userOf(n.c, n.image.Config); user != "" {
+		n.env = append(n.env, &runtimeapi.KeyValue{Key: "USERNAME", Value: []byte(user)})
+	}
+	hostname := n.r.GetSandboxConfig().GetHostname()
+	if hostname != "" {
+		n.env = append(n.env, &runtimeapi.KeyValue{Key: "COMPUTERNAME", Value: []byte(computerName(hostname))})
+	}
+	system, user := registryAdditions(hostname, n.r.GetSandboxConfig().GetDnsConfig(), n.env)
+	if domain := domainOf(n.c.GetWindows().GetSecurityContext().GetCredentialSpec()); domain != "" {
+		system += registryKey(domainKey, "CredentialSpecDomain", domain)
+	}
+	lower = append(lower, filepath.Join(s.o.Template, "drive_c"))
+	if err := n.f.create(s.o.Template, lower, map[string]string{"system.reg": system, "user.reg": user}); err != nil {
+		return err
+	}
+	return n.f.mount()
+}
+
+// placeFolders says where the mounts and the working folder are in the Linux container, and makes the latter.
+func (n *creation) placeFolders(s service) (err error) {
+	if n.c.GetWindows().GetSecurityContext().GetHostProcess() {
+		if err := n.f.showImage(); err != nil {
+			return err
+		}
+		n.env = append(n.env, &runtimeapi.KeyValue{Key: "CONTAINER_SANDBOX_MOUNT_POINT", Value: []byte(imageOfHostProcess)})
+	}
+	if n.mounts, err = s.mounts(n.f, n.c.GetMounts()); err != nil {
+		return err
+	}
+	n.dir = workingDir(n.c, n.image.Config)
+	if n.linuxDir, err = s.inContainer(n.f, n.dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(n.f.driveC(), strings.TrimPrefix(n.linuxDir, driveInContainer)), 0o755); err != nil {
+		return fmt.Errorf("making the working folder: %w", err)
+	}
+	return nil
+}
+
+// linuxConfig is the Linux container that runs the program by Wine.
+func (n *creation) linuxConfig(s service, sandbox *runtimeapi.PodSandboxConfig) *runtimeapi.ContainerConfig {
+	c, namespaces := n.c, sandbox.Linux.SecurityContext.NamespaceOptions
+	return &runtimeapi.ContainerConfig{
+		Metadata: c.Metadata, Image: c.Image, LogPath: strings.ReplaceAll(c.LogPath, `\`, "/"),
+		Labels: c.Labels, Annotations: merge(c.Annotations, map[string]string{keyAnnotation: filepath.Base(n.f.dir)}),
+		Stdin: c.Stdin, StdinOnce: c.StdinOnce, Tty: c.Tty,
+		Command: []string{s.o.Wine}, Args: launched(n.command, findProgram(n.f, n.command, n.dir, value(n.env, "WINEPATH"))),
+		WorkingDir: n.linuxDir, Envs: n.env, Mounts: n.mounts,
+		Linux: &runtimeapi.LinuxContainerConfig{
+			Resources:       linuxResources(c.GetWindows().GetResources(), s.o.CPUs),
+			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: namespaces, Seccomp: sandbox.Linux.SecurityContext.Seccomp},
+		},
+	}
 }
 
 // layersOfC are the Files folders of the image's layers, top first, where containerd has unpacked them.
