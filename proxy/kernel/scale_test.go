@@ -64,7 +64,8 @@ func replanAll(p *Proxy) {
 	p.endpoints.sweep(p.demand.unserved(false))
 }
 
-// TestLargeCheckIsFast: 10,000 services with ten endpoints each, a check that finds nothing to do: less than 100 ms.
+// TestLargeCheckIsFast: with 10,000 services of ten endpoints each, a check that finds nothing to do takes less than half of the time
+// of planning everything (about a sixth, some 10 ms). Both are measured in turn, so that a busy machine slows both.
 func TestLargeCheckIsFast(t *testing.T) {
 	states := large(10000, 10)
 	var before, after runtime.MemStats
@@ -106,8 +107,8 @@ func TestLargeCheckIsFast(t *testing.T) {
 	if p.report.tally.programmed != 10000 || len(p.work.queue) != 0 {
 		t.Fatalf("%+v, %d tasks", p.report.tally, len(p.work.queue))
 	}
-	if best > 100*time.Millisecond {
-		t.Errorf("a check took %s", best)
+	if best > whole/2 {
+		t.Errorf("a check that finds nothing to do took %s, planning everything %s", best, whole)
 	}
 	if heap > 40 {
 		t.Errorf("%d MiB", heap)
