@@ -190,6 +190,13 @@ func (w *world) testConfigChange(t *testing.T, file string) {
 	if !w.event(10, "the --config file has changed") {
 		t.Error("no event of it")
 	}
+	var events []scm.Event
+	w.json(&events, "events", w.name)
+	for _, e := range events {
+		if e.ID == 7023 {
+			t.Errorf("it told the manager how it ended (%s): without the failure flag, which other installers do not set, it would stay stopped", e.Text)
+		}
+	}
 }
 
 // testReboot: all services are told of the shutdown and stop, the kubelet when its pods have ended, and all start again by themselves
