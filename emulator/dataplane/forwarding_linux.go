@@ -135,12 +135,17 @@ func (s *IPStack) link(index int) (netlink.Link, error) {
 	return link, err
 }
 
-// prepareStack makes the table unless it is there.
+// prepareStack makes the table unless it is there. If the tables cannot be listed it makes none: its rules would be there twice.
 func (d *DataPlane) prepareStack() error {
 	ctx := context.Background()
-	if d.nft(ctx, nil, &bytes.Buffer{}, "list", "table", "inet", stackTable) == nil {
+	var tables bytes.Buffer
+	if err := d.nft(ctx, nil, &tables, "list", "tables", "inet"); err != nil {
+		return err
+	}
+	if strings.Contains(tables.String(), "table inet "+stackTable+"\n") {
 		return nil
 	}
+
 	return d.nft(ctx, strings.NewReader(stackRules), nil, "-f", "-")
 }
 

@@ -682,14 +682,20 @@ BOOL WINAPI StartServiceCtrlDispatcherW(const SERVICE_TABLE_ENTRYW *table)
 		return WINE(StartServiceCtrlDispatcherW, table);
 	}
 	self.name = c.out[0];
+	wire_free(c.out[1]);
+	c.out[0] = c.out[1] = NULL;
 	self.main = table->lpServiceProc;
 	lead_event_log();
 	while (wire_receive(fd, &c, &event) == 0 && event != SCM_END) {
 		struct call done = { OP_SCM_DONE, 0, NULL, { L"", L"", L"" }, { NULL, NULL } };
 		if (event == SCM_START)
-			CloseHandle(CreateThread(NULL, 0, service_main, c.out[0], 0, NULL));
-		else
+			CloseHandle(CreateThread(NULL, 0, service_main, c.out[0], 0, NULL)); /* it frees its arguments */
+		else {
 			done.handle = handle_control((DWORD)c.handle);
+			wire_free(c.out[0]);
+		}
+		wire_free(c.out[1]);
+		c.out[0] = c.out[1] = NULL;
 		if (wire_send(fd, &done) != 0)
 			break;
 	}
