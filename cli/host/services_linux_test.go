@@ -1,12 +1,12 @@
 package host_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/emulator/scm"
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/services"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
@@ -143,18 +144,22 @@ func (w *world) running(name string, before uint32) uint32 {
 	return pid
 }
 
-// testCrash kills each program. It is a process of Linux that has its log file in its command line.
+// testCrash kills each program. It is a process of Linux in the host's network namespace that has its log file in its command line.
 func (w *world) testCrash(t *testing.T) {
 	for name, program := range map[string]string{"porthole-routes": "routes", "kube-proxy": "kube-proxy", "kubelet": "kubelet"} {
 		before := w.running(name, 0)
+		pids, err := platform.NetnsPids(platform.NetnsPath("porthole-" + w.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+
 		killed := 0
-		for _, p := range processesOf(t, `logs\`+program+".log") {
-			pid, _, _ := strings.Cut(p, " ")
-			n, err := strconv.Atoi(pid)
-			if err != nil {
-				t.Fatal(err)
+		for _, pid := range pids {
+			args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // gone meanwhile: not the program
+			if !bytes.Contains(args, []byte(`logs\`+program+".log")) {
+				continue
 			}
-			if err := unix.Kill(n, unix.SIGKILL); err != nil {
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 			killed++
