@@ -85,15 +85,15 @@ func TestUpstreamWinBridgePods(t *testing.T) {
 	}
 	id = w.started(t, client, "get", nil, "get", "http://"+at+"/")
 	if s := w.exited(t, id); s.ExitCode != 0 || !strings.Contains(w.log(t, id), "hostname=server client=10.244.8.4:") {
-		t.Errorf("get: code %d\n%s", s.ExitCode, w.log(t, id))
+		t.Errorf("get: code %d\n%q", s.ExitCode, w.log(t, id))
 	}
 	id = w.started(t, client, "udp", nil, "udp", at+":7", "ping")
 	if s := w.exited(t, id); s.ExitCode != 0 || !strings.Contains(w.log(t, id), "ping") {
-		t.Errorf("udp: code %d\n%s", s.ExitCode, w.log(t, id))
+		t.Errorf("udp: code %d\n%q", s.ExitCode, w.log(t, id))
 	}
 	id = w.started(t, client, "addresses", nil, "addresses")
 	if s := w.exited(t, id); s.ExitCode != 0 || !strings.Contains(w.log(t, id), "10.244.8.4/") {
-		t.Errorf("addresses: code %d\n%s", s.ExitCode, w.log(t, id))
+		t.Errorf("addresses: code %d\n%q", s.ExitCode, w.log(t, id))
 	}
 	for _, p := range []pod{server, client} {
 		begin := time.Now()

@@ -14,11 +14,12 @@ type bootRecord struct {
 	BootID string `json:"bootID"`
 }
 
-// rebooted reports whether the host may have rebooted since an earlier run completed its work, and why. It may have if the boot id is
-// not known (""), and if there is no readable record: the earlier run may have been of a version that wrote none.
+// rebooted reports whether the host may have rebooted since an earlier run completed its work, and why. It may have if there is no
+// readable record: the earlier run may have been of a version that wrote none. It is false if the boot id is not known (""): then each
+// start of the proxy would count as a reboot, and replace load balancers that are right.
 func rebooted(file, bootID string) (may bool, why string) {
 	if bootID == "" {
-		return true, "the host does not report a boot id"
+		return false, ""
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {

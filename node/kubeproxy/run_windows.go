@@ -70,6 +70,9 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 // renewAfterReboot makes the proxy replace the load balancers that it finds if the host may have rebooted since they were written.
 func (p *parts) renewAfterReboot(ctx context.Context, o *kernel.Options) {
 	logger, file, boot := klog.FromContext(ctx), p.stateFile(Kernelspace), platform.BootID()
+	if boot == "" {
+		logger.Info("The host reports no boot id: load balancers that lost their rules in a reboot are replaced only where a connection to them fails")
+	}
 	may, why := rebooted(file, boot)
 	if !may {
 		return

@@ -286,6 +286,9 @@ func (h *Host) Uplink(on bool) error {
 	})
 }
 
+// adapter is what Windows calls the host's only network card.
+const adapter = "Ethernet"
+
 // MakeNetwork makes the pods' network and the host's endpoint in it, as `porthole routes` does.
 func (h *Host) MakeNetwork(ctx context.Context) (err error) {
 	subnet := func(p netip.Prefix) object {
@@ -307,7 +310,7 @@ func (h *Host) MakeNetwork(ctx context.Context) (err error) {
 	doc := object{"Name": NetworkName, "Type": h.o.NetworkType, "Ipams": []object{{"Type": "Static", "Subnets": subnets}}, "SchemaVersion": schema}
 	if h.o.NetworkType == "Overlay" {
 		doc["Flags"] = 8
-		doc["Policies"] = []object{{"Type": "NetAdapterName", "Settings": object{"NetworkAdapterName": Uplink}}, {"Type": "HostRoute"}}
+		doc["Policies"] = []object{{"Type": "NetAdapterName", "Settings": object{"NetworkAdapterName": adapter}}, {"Type": "HostRoute"}}
 	}
 
 	if h.NetworkID, err = h.HNS.Create(ctx, Network, "", doc); err != nil {
