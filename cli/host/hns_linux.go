@@ -19,7 +19,7 @@ import (
 func hnsCommand() *cobra.Command {
 	var o common
 	c := &cobra.Command{
-		Use:   "hns NAME dump|stats|verify|fault|scenario|latency|service|lose|repair|pool",
+		Use:   "hns NAME dump|stats|verify|fault|scenario|latency|service|lose|repair|pool|dns",
 		Short: "Look into the Host Networking Service of a host",
 		Long: `Looks into the Host Networking Service of a host.
 
@@ -76,7 +76,7 @@ func (h hnsCall) do(ctx context.Context, verb string, rest []string) error {
 	if known, err := h.spoil(ctx, verb, rest); known {
 		return err
 	}
-	return fmt.Errorf("hns %s: known are dump, stats, stats reset, verify, fault, fault FILE, fault none, scenario, latency, service, lose, repair, pool", strings.Join(append([]string{verb}, rest...), " "))
+	return fmt.Errorf("hns %s: known are dump, stats, stats reset, verify, fault, fault FILE, fault none, scenario, latency, service, lose, repair, pool, dns", strings.Join(append([]string{verb}, rest...), " "))
 }
 
 func (h hnsCall) readRules(file string) ([]byte, error) {

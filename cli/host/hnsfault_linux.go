@@ -36,6 +36,8 @@ func spoilHelp() string {
                     SdnRoute; followed by a number or 50%, match=REGEXP, plane (the packets only: the objects stay listed)
   repair            carry again what was lost with plane
   pool [SIZE]       blocks of ephemeral ports, one for each load balancer without direct server return
+  dns [SERVERS]     the DNS servers that the host gets with its address: addresses separated by commas, none, or machine for those
+                    of this machine's resolv.conf; until HNS starts again
 `
 }
 
@@ -85,6 +87,15 @@ func (h hnsCall) spoil(ctx context.Context, verb string, rest []string) (known b
 			return true, fmt.Errorf("pool %s: not a number of blocks", rest[0])
 		}
 		return true, ask(ctx, h, "POST /pool", encode(serve.PoolRequest{Size: &size}), printPool)
+
+	case verb == "dns" && len(rest) == 0:
+		return true, ask(ctx, h, "GET /dns", nil, printDNS)
+	case verb == "dns" && len(rest) == 1:
+		servers, err := serve.ParseDNS(rest[0])
+		if err != nil {
+			return true, fmt.Errorf("dns %s: %w", rest[0], err)
+		}
+		return true, ask(ctx, h, "POST /dns", encode(serve.DNSRequest{Servers: servers}), printDNS)
 	}
 	return false, nil
 }
@@ -173,5 +184,10 @@ func printService(out io.Writer, s serve.ServiceStatus) error {
 
 func printPool(out io.Writer, p serve.Pool) error {
 	_, err := fmt.Fprintf(out, "%d of %d blocks of %d ports in use\n", p.Used, p.Size, p.BlockSize)
+	return err
+}
+
+func printDNS(out io.Writer, d serve.DNSRequest) error {
+	_, err := fmt.Fprintf(out, "DNS servers: %s\n", d.Servers)
 	return err
 }

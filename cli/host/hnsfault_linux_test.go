@@ -19,6 +19,10 @@ func TestSpoilWords(t *testing.T) {
 		{"lose Network renew", "POST /lose", `{"kind":"Network","renew":true}`},
 		{"pool 20", "POST /pool", `{"size":20}`},
 		{"pool", "GET /pool", ""},
+		{"dns 10.99.0.53,2001:db8::53", "POST /dns", `{"servers":["10.99.0.53","2001:db8::53"]}`},
+		{"dns none", "POST /dns", `{"servers":[]}`},
+		{"dns machine", "POST /dns", `{"servers":null}`},
+		{"dns", "GET /dns", ""},
 		{"repair", "POST /repair", ""},
 	} {
 		var got, body string
@@ -32,7 +36,7 @@ func TestSpoilWords(t *testing.T) {
 		}
 	}
 
-	for _, command := range []string{"lose Endpoint many", "service stopped kept=half", "service stopped for=ever", "pool large", "latency a b", "explode"} {
+	for _, command := range []string{"lose Endpoint many", "service stopped kept=half", "service stopped for=ever", "pool large", "dns 10.99.0", "dns 0.0.0.0", "dns 10.99.0.53,10.99.0.53", "latency a b", "explode"} {
 		h := hnsCall{call: func(context.Context, string, string, []byte) ([]byte, error) { t.Error(command); return nil, nil }}
 		words := strings.Fields(command)
 		if err := h.do(t.Context(), words[0], words[1:]); err == nil {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -120,6 +121,7 @@ func (w *world) testErrors(t *testing.T) {
 		{[]string{"create", "t1other", "--hns-profile", "ws1903"}, "ws2022-unkind"},
 		{[]string{"create", "t1other", "--nic", "10.98.0.5"}, "such as 10.98.0.5/24"},
 		{[]string{"create", "t1other", "--nic", "10.99.0.5/24"}, "overlaps with 10.99.0.0/24"},
+		{[]string{"create", "t1other", "--dns", "10.99.0"}, "such as 10.99.0.53"},
 		{[]string{"run", "t1nosuch", "--", "cmd"}, w.name},
 		{[]string{"run", w.name, "--", `C:\nosuch.exe`}, "no such file"},
 		{[]string{"run", w.name, "--", "./nosuch.exe"}, "no such file"},
@@ -141,13 +143,17 @@ func (w *world) testErrors(t *testing.T) {
 // testUnkind makes a host with two more network cards and another HNS.
 func (w *world) testUnkind(t *testing.T) {
 	name := w.name + "u"
-	w.must("create", name, "--hns-profile", "ws2022-fresh", "--nic", "10.98.0.5/24", "--nic", "10.97.0.5/24,gateway=10.97.0.1,metric=10")
+	w.must("create", name, "--hns-profile", "ws2022-fresh", "--nic", "10.98.0.5/24", "--nic", "10.97.0.5/24,gateway=10.97.0.1,metric=10", "--dns", "none")
 	defer w.must("delete", name)
 	shown := w.must("run", name, "--", "ipconfig")
 	for _, want := range []string{"Ethernet adapter Ethernet:", "Ethernet adapter Ethernet 2:", ": 10.98.0.5", "Ethernet adapter Ethernet 3:", ": 10.97.0.1"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("ipconfig does not show %q:\n%s", want, shown)
 		}
+	}
+	w.must("hns", name, "dns", "10.99.0.53,10.99.0.54")
+	if shown := w.must("run", name, "--", "ipconfig", "/all"); !regexp.MustCompile(`DNS Servers[ .]*: 10\.99\.0\.53\s+10\.99\.0\.54\s`).MatchString(shown) || strings.Count(shown, "DNS Servers") != 3 {
+		t.Errorf("ipconfig /all after the DNS servers came:\n%s", shown)
 	}
 	if _, errs, code := w.call("", "create", name+"2", "--nic", "10.98.0.5/24"); code == 0 || !strings.Contains(errs, "10.98.0.5 is in use by host "+name) {
 		t.Errorf("an address in use: exit code %d, %s", code, errs)

@@ -18,6 +18,7 @@ import (
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/control"
+	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
@@ -32,6 +33,7 @@ func createCommand() *cobra.Command {
 	var firewall bool
 	var profile string
 	var nics []string
+	var dns string
 	c := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make an emulated Windows host and start it",
@@ -40,13 +42,18 @@ func createCommand() *cobra.Command {
 Its first network card is "Ethernet", in 10.99.0.0/24 with a default route. Each --nic gives it another one ("Ethernet 2", …) in a
 network of its own, which hosts with a card in the same subnet share.
 
+With --dns the host gets DNS servers together with the address of "Ethernet", as from DHCP; adapters without one show the addresses
+fec0:0:0:ffff::1 to ::3, as Windows' do. 'porthole host hns NAME dns' changes them while the host runs. They are what ipconfig and the
+programs that ask for them see: names are still resolved as on this machine.
+
 Profiles of HNS (--hns-profile):
   ` + strings.Join(hnsd.ProfileTexts(), "\n  "),
 		Example: `  porthole host create h1
   porthole host create h2 --build 26100 --address 10.99.0.150
   porthole host create h3 --nic 10.98.0.5/24                                  # a storage network without a way out
   porthole host create h4 --nic 10.98.0.6/24,gateway=10.98.0.1,metric=10      # and a second default route
-  porthole host create h5 --hns-profile ws2022-unkind`,
+  porthole host create h5 --hns-profile ws2022-unkind
+  porthole host create h6 --dns none && porthole host hns h6 dns 10.99.0.53   # a DNS server that comes late`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := needRoot("making a host"); err != nil {
@@ -61,6 +68,9 @@ Profiles of HNS (--hns-profile):
 				if create.Address, err = netip.ParseAddr(address); err != nil {
 					return fmt.Errorf("--address %s: not an IP address", address)
 				}
+			}
+			if create.DNS, err = serve.ParseDNS(dns); err != nil {
+				return fmt.Errorf("--dns %s: %w", dns, err)
 			}
 			for _, text := range nics {
 				card, err := lab.ParseCard(text)
@@ -85,6 +95,7 @@ Profiles of HNS (--hns-profile):
 	c.Flags().IntVar(&build, "build", 20348, "Windows build: 17763 (Server 2019), 20348 (2022), 26100 (2025)")
 	c.Flags().StringVar(&profile, "hns-profile", "", "HNS to be, by name, instead of the build's (see above)")
 	c.Flags().StringArrayVar(&nics, "nic", nil, "another network card: ADDRESS/LENGTH[,gateway=ADDRESS[,metric=N]]; with a gateway it has a default route; may be repeated")
+	c.Flags().StringVar(&dns, "dns", serve.DNSServers(nil).String(), "DNS servers that the host gets with its address: addresses separated by commas, none, or machine for those of this machine's resolv.conf")
 	c.Flags().StringVar(&address, "address", "", "address in 10.99.0.0/24 (default: the first free one from .101 on)")
 	return c
 }

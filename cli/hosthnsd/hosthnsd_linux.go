@@ -20,6 +20,7 @@ import (
 // Command is `host-hnsd`.
 func Command() *cobra.Command {
 	var o serve.Options
+	var dns string
 	c := &cobra.Command{
 		Use: "host-hnsd", Short: "Be the Host Networking Service of an emulated Windows host", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -28,6 +29,10 @@ func Command() *cobra.Command {
 			}
 			if os.Getuid() != 0 {
 				return errors.New("host-hnsd makes network interfaces: run it as root")
+			}
+			var err error
+			if o.DNS, err = serve.ParseDNS(dns); err != nil {
+				return fmt.Errorf("--dns %s: %w", dns, err)
 			}
 			if err := os.MkdirAll(filepath.Join(o.HostDir, "hnsd"), 0o755); err != nil {
 				return fmt.Errorf("making the state folder of HNS: %w", err)
@@ -55,6 +60,7 @@ func Command() *cobra.Command {
 	f.StringVar(&o.Profile, "profile", "", "HNS by name, such as ws2025-pre, instead of the build's")
 	f.StringVar(&o.Latency, "latency", "", "how long its calls take: "+strings.Join(serve.LatencyNames(), ", "))
 	f.BoolVar(&o.Firewall, "firewall", false, "drop connections to the host that no rule of its firewall allows")
+	f.StringVar(&dns, "dns", serve.DNSServers(nil).String(), "DNS servers that the host gets with its address: addresses separated by commas, none, or machine for those of this machine's resolv.conf")
 	f.StringVar(&o.Listen, "listen", wire.HNSAddress, "TCP address for the host's DLLs")
 	f.StringVar(&o.Netns, "netns", "", "path of the host's network namespace (default: the one it is started in)")
 	f.StringVar(&o.Uplink, "uplink", "eth0", "the host's interface towards the outside")

@@ -103,9 +103,22 @@ static void parse_owned(WCHAR *line, struct owned *o)
 	o->index = wcstoul(line, NULL, 10);
 }
 
+/* Reads a DNS server, or that there are servers of the host's own. */
+static void parse_server(WCHAR *line, struct adapters *a)
+{
+	struct server *s = &a->servers[a->server_count];
+
+	s->index = wcstoul(cut(&line, L'\t'), NULL, 10);
+	s->size = hex_bytes(line, s->address, sizeof s->address);
+	if (s->index)
+		a->server_count++;
+	else
+		a->own_servers = TRUE;
+}
+
 BOOL adapters_read(struct adapters *a)
 {
-	WCHAR *text = newest(), *p = text, *line;
+	WCHAR *text = newest(), *p = text, *line, *what;
 	size_t lines = 1;
 
 	memset(a, 0, sizeof *a);
@@ -115,10 +128,14 @@ BOOL adapters_read(struct adapters *a)
 		lines += *line == L'\n';
 	a->list = calloc(lines, sizeof *a->list);
 	a->owned = calloc(lines, sizeof *a->owned);
-	while (a->list && a->owned && *p) {
+	a->servers = calloc(lines, sizeof *a->servers);
+	while (a->list && a->owned && a->servers && *p) {
 		line = cut(&p, L'\n');
-		if (!wcscmp(cut(&line, L'\t'), L"adapter"))
+		what = cut(&line, L'\t');
+		if (!wcscmp(what, L"adapter"))
 			parse_adapter(line, &a->list[a->count++]);
+		else if (!wcscmp(what, L"dns"))
+			parse_server(line, a);
 		else
 			parse_owned(line, &a->owned[a->owned_count++]);
 	}
@@ -133,6 +150,7 @@ void adapters_free(struct adapters *a)
 {
 	free(a->list);
 	free(a->owned);
+	free(a->servers);
 	memset(a, 0, sizeof *a);
 }
 

@@ -22,10 +22,18 @@ struct owned {
 	BYTE address[16];
 };
 
+/* A DNS server of an adapter; those of one adapter are in its order. */
+struct server {
+	UINT index, size;
+	BYTE address[16];
+};
+
 struct adapters {
 	struct adapter *list;
 	struct owned *owned;
-	UINT count, owned_count;
+	struct server *servers;
+	UINT count, owned_count, server_count;
+	BOOL own_servers; /* else each adapter has the DNS servers of this machine, and there are none here */
 };
 
 /* Reads the adapters, in Windows' order. While hnsd is away they are those of before. FALSE: hnsd never answered, as in a container;

@@ -1,7 +1,7 @@
-/* iphlpapi.dll: the route and address functions of the IP helper library that Wine 8.0 lacks, and its change
- * notifications, which Wine 8.0 accepts and never sends. hnsd does the work; everything else is forwarded to Wine's
+/* iphlpapi.dll: the route and address functions of the IP helper library that Wine 8.0 lacks, its change notifications, which
+ * Wine 8.0 accepts and never sends, and the DNS servers of the host. hnsd does the work; everything else is forwarded to Wine's
  * library (iphlpapi.def). */
-#include "adapters.h"
+#include "servers.h"
 
 #include <ws2tcpip.h>
 
@@ -297,28 +297,74 @@ static void default_gateways(IP_ADAPTER_ADDRESSES *list)
 	release(routes);
 }
 
+static ULONG wine_adapters(ULONG family, ULONG flags, IP_ADAPTER_ADDRESSES *list, ULONG *size)
+{
+	ULONG (WINAPI *get)(ULONG, ULONG, void *, IP_ADAPTER_ADDRESSES *, ULONG *) = (void *)wine("GetAdaptersAddresses");
+
+	return get ? get(family, flags, NULL, list, size) : ERROR_NOT_SUPPORTED;
+}
+
+/* Has Wine list the adapters. Servers of the host's own take the place of those that Wine would list, behind Wine's answer. */
+static ULONG list_adapters(const struct adapters *known, ULONG family, ULONG flags, IP_ADAPTER_ADDRESSES *list, ULONG *size)
+{
+	ULONG room = servers_room(known), theirs, result;
+
+	if (!known->own_servers || flags & GAA_FLAG_SKIP_DNS_SERVER)
+		return wine_adapters(family, flags, list, size);
+	theirs = list && *size > room ? *size - room : 0;
+	result = wine_adapters(family, flags | GAA_FLAG_SKIP_DNS_SERVER, theirs ? list : NULL, &theirs);
+	if (result == ERROR_SUCCESS)
+		servers_add(known, family, list, (BYTE *)list + theirs);
+	if (result == ERROR_BUFFER_OVERFLOW)
+		*size = theirs + room;
+	return result;
+}
+
 /* Wine knows no metrics of interfaces, and lists adapters without IP always. */
 ULONG WINAPI GetAdaptersAddresses(ULONG family, ULONG flags, void *reserved, IP_ADAPTER_ADDRESSES *list, ULONG *size)
 {
-	ULONG (WINAPI *get)(ULONG, ULONG, void *, IP_ADAPTER_ADDRESSES *, ULONG *) = (void *)wine("GetAdaptersAddresses");
 	IP_ADAPTER_ADDRESSES *at;
 	struct adapters known;
 	ULONG result;
 
+	(void)reserved;
+	if (!size || !adapters_read(&known))
+		return wine_adapters(family, flags, list, size);
+	result = list_adapters(&known, family, flags, list, size);
+	if (result == ERROR_SUCCESS && list) {
+		if (!(flags & GAA_FLAG_INCLUDE_ALL_INTERFACES))
+			leave_out(list, &known);
+		for (at = list; at; at = at->Next) {
+			const struct adapter *a = adapter_with_luid(&known, at->Luid.Value);
+			if (a)
+				at->Ipv4Metric = at->Ipv6Metric = a->metric;
+		}
+		if (flags & GAA_FLAG_INCLUDE_GATEWAYS)
+			default_gateways(list);
+	}
+	adapters_free(&known);
+	return result;
+}
+
+/* Servers of the host's own take the place of those that Wine lists. */
+DWORD WINAPI GetNetworkParams(FIXED_INFO *info, ULONG *size)
+{
+	DWORD (WINAPI *get)(FIXED_INFO *, ULONG *) = (void *)wine("GetNetworkParams");
+	struct adapters known;
+	ULONG room, theirs;
+	DWORD result;
+
 	if (!get)
 		return ERROR_NOT_SUPPORTED;
-	result = get(family, flags, reserved, list, size);
-	if (result != ERROR_SUCCESS || !list || !adapters_read(&known))
-		return result;
-	if (!(flags & GAA_FLAG_INCLUDE_ALL_INTERFACES))
-		leave_out(list, &known);
-	for (at = list; at; at = at->Next) {
-		const struct adapter *a = adapter_with_luid(&known, at->Luid.Value);
-		if (a)
-			at->Ipv4Metric = at->Ipv6Metric = a->metric;
-	}
-	if (flags & GAA_FLAG_INCLUDE_GATEWAYS)
-		default_gateways(list);
+	if (!size || !adapters_read(&known))
+		return get(info, size);
+	room = known.own_servers ? servers_params_room(&known) : 0;
+	theirs = info && *size > room ? *size - room : 0;
+	result = get(theirs ? info : NULL, &theirs);
+	if (result == NO_ERROR || result == ERROR_BUFFER_OVERFLOW)
+		*size = theirs + room;
+	if (result == NO_ERROR && known.own_servers)
+		servers_params_set(&known, info);
 	adapters_free(&known);
 	return result;
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
@@ -24,6 +25,7 @@ type CreateOptions struct {
 	// HNSProfile is Host.HNSProfile, Cards is Host.Cards.
 	HNSProfile string
 	Cards      []lab.Card
+	DNS        serve.DNSServers // Host.DNS
 	// Progress is called before something that takes seconds; may be nil.
 	Progress func(what string)
 }
@@ -34,7 +36,7 @@ var firstAddress = netip.MustParseAddr("10.99.0.101")
 // Create makes a host on its own: folder, network, C:. Its processes are not started. If it fails, nothing is left.
 func (s Store) Create(ctx context.Context, o CreateOptions) (Host, error) {
 	h := Host{Name: o.Name, OS: "windows", Build: o.Build, Netns: lab.Netns(o.Name), Standalone: true, Firewall: o.Firewall,
-		HNSProfile: o.HNSProfile, Cards: o.Cards, Dir: s.Folder(o.Name)}
+		HNSProfile: o.HNSProfile, Cards: o.Cards, DNS: o.DNS, Dir: s.Folder(o.Name)}
 	if err := s.checkNew(o); err != nil {
 		return h, err
 	}

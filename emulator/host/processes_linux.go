@@ -44,6 +44,10 @@ func (h Host) Processes(tools wine.Tools, porthole string, containers bool) []Pr
 	if h.HNSProfile != "" {
 		hnsd = append(hnsd, "--profile", h.HNSProfile)
 	}
+	if h.DNS != nil {
+		hnsd = append(hnsd, "--dns", h.DNS.String())
+	}
+
 	list := []Process{
 		{Name: "wineserver", Path: tools.Server, Args: []string{"-f", "-p"}, Env: tools.Env(h.Prefix())},
 		{Name: "hnsd", Path: porthole, Args: hnsd, Listens: wire.HNSAddress},

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 
+	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/atomicfile"
 )
@@ -27,6 +28,8 @@ type Host struct {
 	HNSProfile string `json:"hnsProfile,omitempty"`
 	// Cards are network cards beside the first.
 	Cards []lab.Card `json:"cards,omitempty"`
+	// DNS are the DNS servers that it gets with its address. Nil: those of this machine's resolv.conf.
+	DNS serve.DNSServers `json:"dns,omitzero"`
 	// Standalone hosts were made one by one; the others belong to a cluster.
 	Standalone bool `json:"standalone"`
 

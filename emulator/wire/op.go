@@ -46,10 +46,12 @@ const (
 	//
 	//	adapter INDEX LINK LUID BOUND KIND METRIC GUID ALIAS DESCRIPTION   a shown adapter, in Windows' order
 	//	address LINK HEX INDEX                                            which adapter has an address of a link; 0: none
+	//	dns INDEX HEX                                                     a DNS server of an adapter, in its order
+	//	dns 0                                                             the host has DNS servers of its own, perhaps none
 	//
 	// LINK is the interface index in Linux. BOUND is 0 for a card that a virtual switch has taken over, which has no IP. KIND is one
 	// of the Adapter constants. An address without a line belongs to the first bound adapter of its link, and a link without a
-	// bound adapter is not shown.
+	// bound adapter is not shown. Without the line "dns 0" every adapter has the DNS servers of this machine.
 	Adapters
 
 	// Hello begins a connection: the handle is the process id, the first text the program's file name.

@@ -161,6 +161,7 @@ func (s programs) listAdapters() wire.Answer {
 	if err != nil {
 		return failure(err)
 	}
+
 	var b strings.Builder
 	for _, a := range list {
 		kind, _, metric := a.kind()
@@ -179,6 +180,7 @@ func (s programs) listAdapters() wire.Answer {
 			}
 		}
 	}
+	b.WriteString(s.dns.lines(list, s.uplink))
 	return withText(b.String())
 }
 

@@ -10,12 +10,13 @@ import (
 	"porthole.dev/porthole/internal/testkit/netspace"
 )
 
-// adaptersBefore and adaptersSwitched are what a program of the host lists before there is a virtual switch, and with one on the first
-// card and an endpoint of the host, while `porthole.exe routes` runs.
+// adaptersBefore and adaptersSwitched are what a program of the host lists before there is a virtual switch and before the host has DNS
+// servers, and with one on the first card and an endpoint of the host, while `porthole.exe routes` runs.
 const (
-	adaptersBefore = `adapter "Ethernet 2" "Microsoft Hyper-V Network Adapter #2" type 6 metric 15 10.98.7.21/24
-adapter "Ethernet" "Microsoft Hyper-V Network Adapter" type 6 metric 15 10.99.7.21/24 via 10.99.7.1
-adapter "Loopback Pseudo-Interface 1" "Software Loopback Interface 1" type 24 metric 75 127.0.0.1/8
+	adaptersBefore = `adapter "Ethernet 2" "Microsoft Hyper-V Network Adapter #2" type 6 metric 15 10.98.7.21/24 dns fec0:0:0:ffff::1 dns fec0:0:0:ffff::2 dns fec0:0:0:ffff::3
+adapter "Ethernet" "Microsoft Hyper-V Network Adapter" type 6 metric 15 10.99.7.21/24 via 10.99.7.1 dns fec0:0:0:ffff::1 dns fec0:0:0:ffff::2 dns fec0:0:0:ffff::3
+adapter "Loopback Pseudo-Interface 1" "Software Loopback Interface 1" type 24 metric 75 127.0.0.1/8 dns fec0:0:0:ffff::1 dns fec0:0:0:ffff::2 dns fec0:0:0:ffff::3
+params dns ""
 go "Ethernet 2" 10.98.7.21/24
 go "Ethernet" 10.99.7.21/24
 go "Loopback Pseudo-Interface 1" 127.0.0.1/8
@@ -27,10 +28,11 @@ IP "Ethernet 2" metric 15 forwarding false
 IP "Ethernet" metric 15 forwarding false
 IP "Loopback Pseudo-Interface 1" metric 75 forwarding false
 `
-	adaptersSwitched = `adapter "vEthernet (porthole_ep)" "Hyper-V Virtual Ethernet Adapter #2" type 6 metric 15 10.244.7.2/24
-adapter "vEthernet (Ethernet)" "Hyper-V Virtual Ethernet Adapter" type 6 metric 15 10.99.7.21/24 via 10.99.7.1
-adapter "Ethernet 2" "Microsoft Hyper-V Network Adapter #2" type 6 metric 15 10.98.7.21/24
-adapter "Loopback Pseudo-Interface 1" "Software Loopback Interface 1" type 24 metric 75 127.0.0.1/8
+	adaptersSwitched = `adapter "vEthernet (porthole_ep)" "Hyper-V Virtual Ethernet Adapter #2" type 6 metric 15 10.244.7.2/24 dns fec0:0:0:ffff::1 dns fec0:0:0:ffff::2 dns fec0:0:0:ffff::3
+adapter "vEthernet (Ethernet)" "Hyper-V Virtual Ethernet Adapter" type 6 metric 15 10.99.7.21/24 via 10.99.7.1 dns 10.99.7.53 dns 10.99.7.54
+adapter "Ethernet 2" "Microsoft Hyper-V Network Adapter #2" type 6 metric 15 10.98.7.21/24 dns fec0:0:0:ffff::1 dns fec0:0:0:ffff::2 dns fec0:0:0:ffff::3
+adapter "Loopback Pseudo-Interface 1" "Software Loopback Interface 1" type 24 metric 75 127.0.0.1/8 dns fec0:0:0:ffff::1 dns fec0:0:0:ffff::2 dns fec0:0:0:ffff::3
+params dns "10.99.7.53" dns "10.99.7.54"
 go "vEthernet (porthole_ep)" 10.244.7.2/24
 go "vEthernet (Ethernet)" 10.99.7.21/24
 go "Ethernet 2" 10.98.7.21/24

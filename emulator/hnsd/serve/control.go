@@ -59,6 +59,8 @@ func (s controls) handler(ctx context.Context) http.Handler {
 	mux.HandleFunc("GET /service", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.life.status(), nil) })
 	mux.HandleFunc("POST /service", func(w http.ResponseWriter, r *http.Request) { s.changeService(ctx, w, r) })
 	mux.HandleFunc("POST /firewall", s.turnFirewall)
+	mux.HandleFunc("GET /dns", s.showDNS)
+	mux.HandleFunc("POST /dns", s.changeDNS)
 	mux.HandleFunc("GET /pool", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.poolState(), nil) })
 	mux.HandleFunc("POST /pool", s.changePool)
 	mux.HandleFunc("GET /scenarios", func(w http.ResponseWriter, _ *http.Request) { reply(w, Scenarios(), nil) })

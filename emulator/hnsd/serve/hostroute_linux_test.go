@@ -30,11 +30,12 @@ func TestHostRoutes(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")
 	}
-	h := startProfileHost(t, 20348, "ws2022-unkind")
+	h := startHostWith(t, 20348, func(o *Options) { o.Profile, o.DNS = "ws2022-unkind", DNSServers{} })
 	t.Run("table", func(t *testing.T) { testWindowsTable(t, h) })
 	h.card("eth1", "10.98.7.21/24")
 	h.build(".", "go", "build", "-o", filepath.Join(h.prefix.DriveC(), "adapters.exe"), "./testdata/adapters")
 	h.adaptersAre(adaptersBefore)
+	h.control("POST", "/dns", `{"servers": ["10.99.7.53", "10.99.7.54"]}`, nil)
 	t.Run("program", func(t *testing.T) {
 		testRoutesProgram(t, h)
 		testForwarding(t, h)

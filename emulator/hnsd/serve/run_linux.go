@@ -31,6 +31,7 @@ type Options struct {
 	Profile string // name of the HNS to be, over the build's; empty: the build's
 	// Firewall drops what comes in to the host itself, but for what rules allow.
 	Firewall bool
+	DNS      DNSServers
 	Latency  string // name of the table of latencies to inject; empty: none
 }
 
@@ -65,6 +66,7 @@ func Run(ctx context.Context, o Options) error {
 
 	s.latency.set(table)
 	s.uplink = o.Uplink
+	s.dns.set(o.DNS)
 	if err := s.nameCards(); err != nil {
 		return err
 	}

@@ -65,6 +65,7 @@ type Service struct {
 	uplink string // Linux' name of the first network card; "": none is known
 	seen   seenLinks
 	shown  shown
+	dns    dns
 
 	guests      guests
 	walls       walls

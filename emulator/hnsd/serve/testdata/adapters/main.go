@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/windows"
 	"golang.zx2c4.com/wireguard/windows/tunnel/winipcfg"
@@ -38,7 +39,13 @@ func printAll() error {
 		for g := a.FirstGatewayAddress; g != nil; g = g.Next {
 			fmt.Printf(" via %s", g.Address.IP())
 		}
+		for d := a.FirstDNSServerAddress; d != nil; d = d.Next {
+			fmt.Printf(" dns %s", d.Address.IP())
+		}
 		fmt.Println()
+	}
+	if err := printParams(); err != nil {
+		return err
 	}
 
 	interfaces, err := net.Interfaces()
@@ -59,6 +66,40 @@ func printAll() error {
 		fmt.Println()
 	}
 	return printTables()
+}
+
+// addrString is IP_ADDR_STRING of iptypes.h.
+type addrString struct {
+	next       *addrString
+	addr, mask [16]byte
+	context    uint32
+}
+
+// params is the beginning of FIXED_INFO of iptypes.h.
+type params struct {
+	host, domain [132]byte
+	current      *addrString
+	servers      addrString
+}
+
+// printParams prints the DNS servers of the host, all adapters together.
+func printParams() error {
+	get := windows.NewLazySystemDLL("iphlpapi.dll").NewProc("GetNetworkParams")
+	var size uint32
+	if r, _, _ := get.Call(0, uintptr(unsafe.Pointer(&size))); windows.Errno(r) != windows.ERROR_BUFFER_OVERFLOW {
+		return fmt.Errorf("the size of the parameters: %w", windows.Errno(r))
+	}
+	buffer := make([]uint64, (size+7)/8)
+	if r, _, _ := get.Call(uintptr(unsafe.Pointer(&buffer[0])), uintptr(unsafe.Pointer(&size))); r != 0 {
+		return fmt.Errorf("the parameters: %w", windows.Errno(r))
+	}
+
+	fmt.Print("params")
+	for s := &(*params)(unsafe.Pointer(&buffer[0])).servers; s != nil; s = s.next {
+		fmt.Printf(" dns %q", windows.ByteSliceToString(s.addr[:]))
+	}
+	fmt.Println()
+	return nil
 }
 
 func printTables() error {
