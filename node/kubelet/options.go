@@ -96,7 +96,7 @@ func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 	o.UnsafeSysctls, o.MaxImages = cfg.AllowedUnsafeSysctls, int(*cfg.NodeStatusMaxImages)
 	o.Burst = collectLessInBursts(os.Getenv)
 	o.DNS = dns.Cluster{Servers: cfg.ClusterDNS, Domain: cfg.ClusterDomain}
-	resolver := &hostResolver{source: *cfg.ResolverConfig, nodeIPs: addresses.list}
+	resolver := newHostResolver(*cfg.ResolverConfig, addresses.list)
 	o.HostDNS = func() dns.Config { return resolver.settings(ctx) }
 	_, err = resolver.read()
 	return o, addresses, err

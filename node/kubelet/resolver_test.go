@@ -39,3 +39,28 @@ func TestResolverFollowsTheHost(t *testing.T) {
 		want("{[192.0.2.53] [example.com] []}")
 	})
 }
+
+// TestResolverWithoutServers: while the adapters of a Windows node have no DNS server, pods get those that they had.
+func TestResolverWithoutServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var servers []string
+		r := &hostResolver{source: systemDNS, adapters: func() ([]string, []string, error) { return servers, []string{"example.com"}, nil }}
+		for _, step := range []struct {
+			servers []string
+			want    string
+			fails   bool
+		}{
+			{nil, "{[] [example.com] []}", false}, // DHCP has not answered
+			{[]string{"192.0.2.53"}, "{[192.0.2.53] [example.com] []}", false},
+			{nil, "{[192.0.2.53] [example.com] []}", true},
+			{[]string{"192.0.2.54"}, "{[192.0.2.54] [example.com] []}", false},
+		} {
+			servers = step.servers
+			got, err := r.read()
+			if fmt.Sprint(got) != step.want || (err != nil) != step.fails {
+				t.Errorf("with the servers %q a pod gets %s, %v, want %s", servers, got, err, step.want)
+			}
+			time.Sleep(resolverLife) // of the bubble
+		}
+	})
+}

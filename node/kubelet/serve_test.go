@@ -34,15 +34,15 @@ func TestHostDNS(t *testing.T) {
 		t.Fatal(err)
 	}
 	for source, want := range map[string]string{file: "{[192.0.2.53] [example.com] []}", "": "{[::1] [.] []}"} {
-		got, err := hostDNS(source, []string{"2001:db8::1"})
+		got, err := newHostResolver(source, func() []string { return []string{"2001:db8::1"} }).hostDNS()
 		if err != nil || fmt.Sprint(got) != want {
 			t.Errorf("%q: %v, %v, want %s", source, got, err, want)
 		}
 	}
-	if _, err := hostDNS(filepath.Join(t.TempDir(), "absent"), nil); err == nil {
+	if _, err := newHostResolver(filepath.Join(t.TempDir(), "absent"), nil).hostDNS(); err == nil {
 		t.Error("a file that is not there is no error")
 	}
-	if _, err := hostDNS(systemDNS, nil); (err == nil) != platform.IsWindows {
+	if _, err := newHostResolver(systemDNS, nil).hostDNS(); (err == nil) != platform.IsWindows {
 		t.Errorf("the system's own: %v", err)
 	}
 }

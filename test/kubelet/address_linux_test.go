@@ -40,7 +40,7 @@ func TestNodeAddress(t *testing.T) {
 	h := newWindowsHost(t, bin)
 	h.change(func() error { return changeAddress(netlink.AddrDel, "10.99.7.21/24") })
 	h.addCard("eth1", "10.98.7.21/24")
-	h.startHNS()
+	h.startHNS(nil)
 	h.startPipe()
 	h.startKubeletWith("npipe:////./pipe/containerd-containerd")
 	h.logs("Waiting for an address of the node")
@@ -115,8 +115,8 @@ func (h *windowsHost) addCard(name, addr string) {
 	})
 }
 
-// startHNS starts an HNS with everything on that its sources do not rule out.
-func (h *windowsHost) startHNS() {
+// startHNS starts an HNS with everything on that its sources do not rule out. servers are the host's; nil: those of this machine.
+func (h *windowsHost) startHNS(servers serve.DNSServers) control.Host {
 	t, dir := h.t, h.t.TempDir()
 	plane, err := dataplane.New(dataplane.Options{Netns: h.space.Path})
 	must(t, err)
@@ -124,7 +124,7 @@ func (h *windowsHost) startHNS() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- serve.Run(ctx, serve.Options{HostDir: dir, Build: 20348, Profile: "ws2022-unkind", Netns: h.space.Path, Listen: wire.HNSAddress, Uplink: "eth0", Plane: plane})
+		done <- serve.Run(ctx, serve.Options{HostDir: dir, Build: 20348, Profile: "ws2022-unkind", Netns: h.space.Path, Listen: wire.HNSAddress, Uplink: "eth0", Plane: plane, DNS: servers})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -134,6 +134,7 @@ func (h *windowsHost) startHNS() {
 		_, err := os.Stat(control.Socket(dir))
 		return err
 	})
+	return control.Host(dir)
 }
 
 // makeNetwork makes the pod network in HNS, with an endpoint of the host that has a gateway.
@@ -176,23 +177,29 @@ func (h *windowsHost) startKubeletWith(endpoint string) {
 // logs waits until the host's programs have logged a text.
 func (h *windowsHost) logs(text string) {
 	h.t.Helper()
-	wait.NoError(h.t, 60*time.Second, "the log line "+text, func() error {
-		log, err := os.ReadFile(h.log.Name())
-		if err == nil && !strings.Contains(string(log), text) {
-			err = fmt.Errorf("it is not there")
-		}
-		return err
-	})
+	wait.NoError(h.t, 60*time.Second, "the log line "+text, func() error { return h.logged(text) })
 }
 
-// see notes what containers are given as HOST_IP.
+// logged returns an error if the host's programs have not logged a text.
+func (h *windowsHost) logged(text string) error {
+	log, err := os.ReadFile(h.log.Name())
+	if err == nil && !strings.Contains(string(log), text) {
+		err = fmt.Errorf("it is not there")
+	}
+	return err
+}
+
+// see notes what containers are given as HOST_IP, and sandboxes as DNS servers.
 func (h *windowsHost) see(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if r, ok := request.(*cri.CreateContainerRequest); ok {
+	switch r := request.(type) {
+	case *cri.CreateContainerRequest:
 		for _, e := range r.Config.Envs {
 			if e.Key == "HOST_IP" {
 				h.told.LoadOrStore(r.SandboxConfig.Metadata.Name, string(e.Value))
 			}
 		}
+	case *cri.RunPodSandboxRequest:
+		h.servers.LoadOrStore(r.Config.Metadata.Name, fmt.Sprint(r.Config.GetDnsConfig().GetServers()))
 	}
 	return handler(ctx, request)
 }

@@ -33,7 +33,10 @@ type windowsHost struct {
 	runtime *runtimetest.Fake
 	port    int      // of the fake
 	told    sync.Map // by pod: what its container was first given as HOST_IP
-	log     *os.File
+	servers sync.Map // by pod: the DNS servers that its sandbox was first given, as text
+	// resolver is resolvConf of the kubelet's configuration. Empty: pods get no settings of the node.
+	resolver string
+	log      *os.File
 }
 
 // start runs a program, and kills it when the test ends.
@@ -123,7 +126,7 @@ func (h *windowsHost) configure(endpoint string) {
 	h.t.Helper()
 	must(h.t, testkit.WriteJSON(h.path("kubelet.json"), map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "containerRuntimeEndpoint": endpoint,
-		"staticPodPath": `C:\manifests`, "podLogsDir": `C:\logs`, "resolvConf": "", "evictionHard": map[string]string{},
+		"staticPodPath": `C:\manifests`, "podLogsDir": `C:\logs`, "resolvConf": h.resolver, "evictionHard": map[string]string{},
 		"authentication": map[string]any{"anonymous": map[string]bool{"enabled": true}, "webhook": map[string]bool{"enabled": false}},
 		"authorization":  map[string]string{"mode": "AlwaysAllow"},
 	}))
