@@ -12,13 +12,15 @@ import (
 // Uplinks returns the unicast addresses of this host that are ready for use. It leaves out those that the host does not use for its
 // own connections (SkipAsSource), such as addresses of services.
 func Uplinks() ([]Uplink, error) {
-	addresses, err := winipcfg.GetUnicastIPAddressTable(windows.AF_UNSPEC)
-	if err != nil {
-		return nil, fmt.Errorf("listing addresses: %w", err)
-	}
+	// Routes come first: a route comes after the address that it needs. In the other order, an address that comes between the two calls
+	// would be missing beside its default route, and one with a worse route would be the best.
 	routes, err := winipcfg.GetIPForwardTable2(windows.AF_UNSPEC)
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
+	}
+	addresses, err := winipcfg.GetUnicastIPAddressTable(windows.AF_UNSPEC)
+	if err != nil {
+		return nil, fmt.Errorf("listing addresses: %w", err)
 	}
 	list, err := adapters(winipcfg.GAAFlagSkipUnicast | winipcfg.GAAFlagSkipAnycast | winipcfg.GAAFlagSkipMulticast | winipcfg.GAAFlagSkipDNSServer)
 	if err != nil {

@@ -50,10 +50,10 @@ func TestNodeAddress(t *testing.T) {
 		if err := changeAddress(netlink.AddrAdd, "10.99.7.21/24"); err != nil {
 			return err
 		}
-		if err := defaultRoute("10.98.7.1", 50); err != nil {
+		if err := defaultRoute("10.99.7.1", 0); err != nil { // first: alone, the other one would be the best
 			return err
 		}
-		return defaultRoute("10.99.7.1", 0)
+		return defaultRoute("10.98.7.1", 50)
 	})
 	h.tells("late", "10.99.7.21")
 
