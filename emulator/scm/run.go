@@ -180,12 +180,14 @@ func (m *Manager) stopped(s *service, status Status) {
 	s.process, s.dispatch = nil, nil
 	status.PID, status.Accepts = 0, 0
 	m.set(s, status)
-	go func() {
-		select {
-		case d.events <- dispatched{kind: wire.SCMEnd}:
-		case <-d.gone:
-		}
-	}()
+	if d.taken { // otherwise nothing reads events, and nothing ever closes gone
+		go func() {
+			select {
+			case d.events <- dispatched{kind: wire.SCMEnd}:
+			case <-d.gone:
+			}
+		}()
+	}
 	if status.Exit != OK {
 		m.events.event(7023, "Error", "The %s service terminated with the following error: %d (service specific %d)", s.DisplayName, status.Exit, status.Specific)
 		if s.Failure.NonCrash {

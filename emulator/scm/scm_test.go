@@ -14,7 +14,8 @@ import (
 )
 
 // fake starts processes that are services as their command line says: "service", "silent" (never answers), "plain" (ends at once),
-// "error" (says that it stopped with an error), "deaf" (does not stop when Windows shuts down).
+// "error" (says that it stopped with an error), "deaf" (does not stop when Windows shuts down), "hasty" (says that it stopped without
+// having asked for its start, and ends).
 type fake struct {
 	m     *Manager
 	order []string
@@ -49,6 +50,12 @@ func (f *fake) Launch(line string) (Process, error) {
 	f.processes[name] = p
 	if how == "plain" {
 		p.Kill()
+	} else if how == "hasty" {
+		go func() {
+			time.Sleep(time.Second)
+			f.m.Report(p.pid, uint32(p.pid), Status{State: Stopped})
+			p.Kill()
+		}()
 	} else if how != "silent" {
 		go f.serve(p, how, name)
 	}
@@ -242,6 +249,20 @@ func TestErrorExit(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		if len(f.launched) < 4 {
 			t.Errorf("with the flag it was started %d times", len(f.launched))
+		}
+	})
+}
+
+// TestStoppedAtOnce: a process may say that its service has stopped before it asks for its start. Nothing waits for it then: the bubble
+// fails if a goroutine is left.
+func TestStoppedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, f := world(t, "s hasty")
+		if code := m.Start("s", nil); code != RequestTimeout {
+			t.Errorf("the start returned %v", code)
+		}
+		if f.state("s") != Stopped {
+			t.Errorf("the service is %v", f.state("s"))
 		}
 	})
 }
