@@ -15,20 +15,13 @@ import (
 
 	"porthole.dev/porthole/check"
 	"porthole.dev/porthole/check/probe"
+	"porthole.dev/porthole/cli/program"
 )
-
-// exitCode is an error that only sets the exit code: everything has been printed already.
-type exitCode int
-
-func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
-
-// ExitCode is for program.Run.
-func (e exitCode) ExitCode() int { return int(e) }
 
 // Exit codes beside 0.
 const (
-	differs    = exitCode(1)
-	incomplete = exitCode(2)
+	differs    = program.ExitCode(1)
+	incomplete = program.ExitCode(2)
 )
 
 // options are the flags.

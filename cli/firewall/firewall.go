@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"porthole.dev/porthole/cli/program"
 )
 
 // host is the firewall of this host. system_windows.go implements it.
@@ -152,22 +154,21 @@ func (o options) print(out io.Writer, r report) error {
 
 // besideSelf returns the node's programs in the folder of this one.
 func besideSelf() (found []string, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	for _, name := range programs {
-		if path := filepath.Join(filepath.Dir(self), name); isFile(path) {
+		path, err := program.Beside(name)
+		if err != nil {
+			return nil, err
+		}
+		if path != "" {
 			found = append(found, path)
 		}
 	}
 	if len(found) == 0 {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
 		return nil, errors.New("none of " + strings.Join(programs, ", ") + " is in " + filepath.Dir(self) + ": give their paths with --program")
 	}
 	return found, nil
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
 }

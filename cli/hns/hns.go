@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/proxy/health"
 )
 
@@ -26,18 +27,10 @@ func Command() *cobra.Command {
 	return c
 }
 
-// exitCode is an error that only sets the exit code: everything has been printed already.
-type exitCode int
-
-func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
-
-// ExitCode is for cli.Main.
-func (e exitCode) ExitCode() int { return int(e) }
-
 // Exit codes of diff, those of diff(1).
 const (
-	differs = exitCode(1)
-	trouble = exitCode(2)
+	differs = program.ExitCode(1)
+	trouble = program.ExitCode(2)
 )
 
 // askLimit is long because the proxy lists all of HNS again, which takes time on a slow host.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/proxy/health"
 )
 
@@ -80,7 +81,7 @@ func run(t *testing.T, args ...string) (int, string, string) {
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetArgs(append([]string{"diff"}, args...))
 	err := c.ExecuteContext(t.Context())
-	var coded exitCode
+	var coded program.ExitCode
 	switch {
 	case errors.As(err, &coded):
 		return coded.ExitCode(), out.String(), errs.String()

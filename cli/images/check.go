@@ -10,11 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/internal/winbuild"
 )
 
 // notEverywhere is the exit code if a host does not run an image.
-const notEverywhere = exitCode(1)
+const notEverywhere = program.ExitCode(1)
 
 type checkFlags struct {
 	sources
@@ -43,7 +44,7 @@ Exit code: 0 no image is known not to run on a node; 1 an image does not run on 
 			results, err := f.run(c.Context(), args)
 			if err != nil {
 				fmt.Fprintln(c.ErrOrStderr(), "porthole:", err)
-				return exitCode(2)
+				return program.ExitCode(2)
 			}
 			return printResults(c.OutOrStdout(), results, f.output)
 		},

@@ -132,11 +132,3 @@ func thisHost() (winbuild.Host, error) {
 	}
 	return winbuild.Host{Name: h.Hostname, Version: version, Architecture: h.Arch}, nil
 }
-
-// exitCode is an error that only sets the exit code: everything has been printed already.
-type exitCode int
-
-func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
-
-// ExitCode is for cli.Main.
-func (e exitCode) ExitCode() int { return int(e) }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"porthole.dev/porthole/cli/program"
 )
 
 // registryOf serves one image, shop/app:1, without layers, for the versions of Windows that are given.
@@ -70,7 +72,7 @@ func run(t *testing.T, args ...string) (out string, code int) {
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetArgs(args)
 	err := c.ExecuteContext(t.Context())
-	var coded exitCode
+	var coded program.ExitCode
 	switch {
 	case errors.As(err, &coded):
 		code = int(coded)

@@ -50,6 +50,27 @@ func LogFlags(fs *pflag.FlagSet) {
 	fs.Uint16(logging.CountFlag, 0, logging.CountHelp)
 }
 
+// ExitCode is an error that only sets the exit code of the program: everything has been printed already.
+type ExitCode int
+
+func (e ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// ExitCode returns the code, as os/exec's ExitError does, which a command may return as well.
+func (e ExitCode) ExitCode() int { return int(e) }
+
+// Beside returns the path of a file in the folder of this program; "" if there is no regular file of that name.
+func Beside(name string) (path string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("finding this program: %w", err)
+	}
+	path = filepath.Join(filepath.Dir(self), name)
+	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
+		return "", nil
+	}
+	return path, nil
+}
+
 // usageError marks mistakes in the command line itself.
 type usageError struct{ error }
 
