@@ -243,6 +243,16 @@ func (w *world) testReboot(t *testing.T, pods *podsOfHost) {
 // testStopServices: a stop is no failure, and nothing comes back.
 func (w *world) testStopServices(t *testing.T) {
 	before := w.services()
+	const plan = "change service kubelet: state from running to stopped\nchange service kube-proxy: state from running to stopped\n" +
+		"change service porthole-routes: state from running to stopped\n"
+	if out := w.service(0, "stop", "--dry-run"); out != plan {
+		t.Errorf("the plan of stop is %q", out)
+	}
+	for name, s := range w.services() {
+		if s.Status.State != scm.Running {
+			t.Errorf("%s is %v after the plan", name, s.Status.State)
+		}
+	}
 	if out := w.service(0, "stop"); out != "kubelet: stop done\nkube-proxy: stop done\nporthole-routes: stop done\n" {
 		t.Errorf("stop printed %q", out)
 	}

@@ -2,6 +2,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/services"
 )
@@ -146,17 +148,15 @@ left alone, and an error is returned.`,
 				return err
 			}
 			changes, err := install(m, p.Wanted(i), o.dryRun)
-			if err != nil {
+			if err == nil && start {
+				var started []services.Change
+				started, err = o.startInstalled(c.Context(), m, p.Name)
+				changes = append(changes, started...)
+			}
+			if err != nil && len(changes) == 0 {
 				return err
 			}
-			if start && !o.dryRun {
-				ctx, cancel := context.WithTimeout(c.Context(), o.limit)
-				defer cancel()
-				if err := m.Start(ctx, p.Name); err != nil {
-					return err
-				}
-			}
-			return o.print(c.OutOrStdout(), changes)
+			return errors.Join(err, o.print(c.OutOrStdout(), changes)) // a start that fails leaves the service as it was installed
 		},
 	}
 
@@ -172,14 +172,14 @@ left alone, and an error is returned.`,
 // complete fills in what was not given.
 func complete(o *services.Options, p services.Program, m *services.Manager) error {
 	if o.Program == "" {
-		self, err := os.Executable()
+		own, err := program.Beside(p.Command + ".exe")
+		if err == nil && own == "" {
+			own, err = os.Executable()
+		}
 		if err != nil {
-			return fmt.Errorf("finding this program: %w", err)
+			return fmt.Errorf("finding the program: %w", err)
 		}
-		o.Program = self
-		if own := filepath.Join(filepath.Dir(self), p.Command+".exe"); isFile(own) {
-			o.Program = own
-		}
+		o.Program = own
 	}
 	if !filepath.IsAbs(o.Program) || !filepath.IsAbs(o.LogDir) {
 		return errors.New("--program and --log-dir need full paths: the working folder of a service is C:\\Windows\\System32")
@@ -194,11 +194,6 @@ func complete(o *services.Options, p services.Program, m *services.Manager) erro
 		}
 	}
 	return nil
-}
-
-func isFile(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.Mode().IsRegular()
 }
 
 // install makes the service as wanted and returns the changes. With dryRun it changes nothing.
@@ -222,6 +217,42 @@ func install(m *services.Manager, wanted services.Spec, dryRun bool) ([]services
 		return nil, err
 	}
 	return changes, m.Apply(wanted)
+}
+
+// startInstalled starts a service that does not run, and returns the change. With dryRun it changes nothing.
+func (o *common) startInstalled(ctx context.Context, m *services.Manager, name string) ([]services.Change, error) {
+	s, err := m.Get(name)
+	if err != nil {
+		return nil, err
+	}
+	state := "" // it would be installed first
+	if s != nil {
+		state = s.State
+	}
+	changes := stateChange(name, state, running)
+	if o.dryRun || len(changes) == 0 {
+		return changes, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	if err := m.Start(limited, name); err != nil {
+		return nil, err
+	}
+	return changes, nil
+}
+
+// States of a service that commands bring about, as services.Status has them.
+const (
+	running = "running"
+	stopped = "stopped"
+)
+
+// stateChange returns the change that brings a service from one state to another; none if it is in that state already.
+func stateChange(name, from, to string) []services.Change {
+	if from == to {
+		return nil
+	}
+	return []services.Change{{Service: name, Field: "state", From: cmp.Or(from, stopped), To: to}}
 }
 
 // uninstallCommand makes `porthole service uninstall`. The services share one source of events in the registry, so it is removed
@@ -322,7 +353,7 @@ func printStatus(out io.Writer, list []*services.Status, output string) error {
 		return err
 	}
 	for _, s := range list {
-		if s.State != "running" && s.ExitCode != 0 && s.LastError != "" {
+		if s.State != running && s.ExitCode != 0 && s.LastError != "" {
 			fmt.Fprintf(out, "last error of %s: %s\n", s.Name, s.LastError)
 		}
 	}
@@ -332,28 +363,36 @@ func printStatus(out io.Writer, list []*services.Status, output string) error {
 func startCommand() *cobra.Command {
 	return each("start", "Start services, in the order routes, kube-proxy, kubelet", func(ctx context.Context, m *services.Manager, name string) error {
 		return m.Start(ctx, name)
-	}, false)
+	}, running)
 }
 
 func stopCommand() *cobra.Command {
 	return each("stop", "Stop services, in the order kubelet, kube-proxy, routes", func(ctx context.Context, m *services.Manager, name string) error {
 		return m.Stop(ctx, name)
-	}, true)
+	}, stopped)
 }
 
 // action is what is done to a service by its name.
 type action func(context.Context, *services.Manager, string) error
 
-// each returns a command that does the same to each named service, or to each that exists if none is named.
-func each(verb, short string, do action, backward bool) *cobra.Command {
+// each returns a command that brings each named service, or each that exists if none is named, to a state by do. Those that stop do so in
+// the reverse order of their start.
+func each(verb, short string, do action, state string) *cobra.Command {
 	var o common
 	c := &cobra.Command{
 		Use: verb + " [kubelet] [kube-proxy] [routes]", Short: short,
 		Long:    short + ". Without arguments this is done to all of them that are installed.",
-		Example: "  porthole service " + verb + "\n  porthole service " + verb + " kubelet -o json",
+		Example: "  porthole service " + verb + " --dry-run\n  porthole service " + verb + " kubelet -o json",
 		RunE: o.withPrograms(func(c *cobra.Command, m *services.Manager, list []services.Program) error {
-			if list = slices.Clone(list); backward {
+			if list = slices.Clone(list); state == stopped {
 				slices.Reverse(list)
+			}
+			if o.dryRun {
+				changes, err := planEach(m.Get, list, state, c.Flags().NArg() > 0)
+				if err != nil {
+					return err
+				}
+				return o.print(c.OutOrStdout(), changes)
 			}
 
 			var errs []error
@@ -369,8 +408,29 @@ func each(verb, short string, do action, backward bool) *cobra.Command {
 			return errors.Join(errs...)
 		}),
 	}
-	o.flags(c, false, true)
+	o.flags(c, true, true)
 	return c
+}
+
+// planEach returns what brings the services to a state, in the order of list. A service that does not exist is an error only if the user
+// asked for it.
+func planEach(get func(string) (*services.Status, error), list []services.Program, state string, asked bool) (changes []services.Change, err error) {
+	for _, p := range list {
+		s, err := get(p.Name)
+		switch {
+		case err != nil:
+			return nil, err
+		case s == nil && asked:
+			return nil, missing(p)
+		case s != nil:
+			changes = append(changes, stateChange(p.Name, s.State, state)...)
+		}
+	}
+	return changes, nil
+}
+
+func missing(p services.Program) error {
+	return fmt.Errorf("there is no service %s: `porthole service install %s` makes it", p.Name, p.Command)
 }
 
 // printEach prints the services to which an action was done.
@@ -396,7 +456,7 @@ func (o *common) one(c *cobra.Command, m *services.Manager, p services.Program, 
 	}
 	if s == nil {
 		if c.Flags().NArg() > 0 {
-			return false, fmt.Errorf("there is no service %s: `porthole service install %s` makes it", p.Name, p.Command)
+			return false, missing(p)
 		}
 		return false, nil
 	}
