@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -38,7 +39,7 @@ func (s service) StartContainer(ctx context.Context, r *runtimeapi.StartContaine
 		}
 		return nil, err
 	}
-	s.untilLoaded(ctx, r.ContainerId)
+	programs{s.containerd}.untilLoaded(ctx, r.ContainerId)
 	return answer, nil
 }
 
@@ -237,13 +238,20 @@ func (s service) UpdateContainerResources(ctx context.Context, r *runtimeapi.Upd
 	return answer, nil
 }
 
-// ExecSync runs a Windows program in the container.
+// ExecSync runs a Windows program in the container, when the container's own is loaded.
 func (s service) ExecSync(ctx context.Context, r *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
+	if err := (programs{s.containerd}).beforeExec(ctx, r.ContainerId, time.Duration(r.Timeout)*time.Second); err != nil {
+		return nil, err
+	}
 	return s.runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: r.ContainerId, Cmd: s.byWine(r.Cmd), Timeout: r.Timeout})
 }
 
-// Exec prepares a stream; its URL is one of containerd's streaming server, on the loopback that the kubelet shares.
+// Exec prepares a stream when the container's own program is loaded; its URL is one of containerd's streaming server, on the loopback
+// that the kubelet shares.
 func (s service) Exec(ctx context.Context, r *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
+	if err := (programs{s.containerd}).beforeExec(ctx, r.ContainerId, 0); err != nil {
+		return nil, err
+	}
 	return s.runtime.Exec(ctx, &runtimeapi.ExecRequest{
 		ContainerId: r.ContainerId, Cmd: s.byWine(r.Cmd), Tty: r.Tty, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr,
 	})

@@ -8,6 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // On Windows a start has returned when the program's process is there. Here runc has then started Wine's loader, which
@@ -19,30 +23,61 @@ const firstLibrary = "/kernel32.dll"
 const (
 	loadedEvery = 10 * time.Millisecond // how often it is looked for
 	loadedLimit = 10 * time.Second      // then the start returns anyway
+	execLimit   = 30 * time.Second      // then an exec fails
 )
 
+// programs are those that containers were made for, as opposed to execs.
+type programs struct{ containerd *containerd.Client }
+
 // untilLoaded waits until the program of a started container is loaded, or has ended.
-func (s *Server) untilLoaded(ctx context.Context, id string) {
+func (p programs) untilLoaded(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, loadedLimit)
 	defer cancel()
-	c, err := s.containerd.LoadContainer(ctx, id)
+	_ = p.waitLoaded(ctx, id) // the start has succeeded, however long the program takes
+}
+
+// beforeExec waits until a program can begin in the container besides the container's own. The launcher must have come to its own code:
+// until then each of the two could wait five minutes for the other in Wine (booted in emulator/dll/launch.c). The error of a container
+// that takes longer than limit has the code DeadlineExceeded, as that of a command that takes too long; limit 0 is execLimit.
+func (p programs) beforeExec(ctx context.Context, id string, limit time.Duration) error {
+	if limit <= 0 || limit > execLimit {
+		limit = execLimit
+	}
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := p.waitLoaded(bounded, id); err != nil {
+		return status.Errorf(codes.DeadlineExceeded,
+			"exec in container %s: its own program is not loaded after %v, so that no other can be started beside it: %v", id, limit, err)
+	}
+	return nil
+}
+
+// waitLoaded waits until the program of a container is loaded, or has ended. For a container that does not run it returns at once. The
+// error is that of ctx.
+func (p programs) waitLoaded(ctx context.Context, id string) error {
+	c, err := p.containerd.LoadContainer(ctx, id)
 	if err != nil {
-		return
+		return ctx.Err()
 	}
 	task, err := c.Task(ctx, nil)
 	if err != nil {
-		return // it has ended
+		return ctx.Err() // it has ended
 	}
-	first := process{proc: "/proc", pid: int(task.Pid())}
+	return process{proc: "/proc", pid: int(task.Pid())}.wait(ctx)
+}
+
+// wait waits until loaded reports true. The error is that of ctx.
+func (p process) wait(ctx context.Context) error {
 	tick := time.NewTicker(loadedEvery)
 	defer tick.Stop()
-	for !first.loaded() {
+	for !p.loaded() {
 		select {
 		case <-ctx.Done():
-			return
+			return ctx.Err()
 		case <-tick.C:
 		}
 	}
+	return nil
 }
 
 // process is one of a container, as a proc file system shows it.

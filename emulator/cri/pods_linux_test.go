@@ -49,6 +49,7 @@ func TestWindowsPods(t *testing.T) {
 	t.Run("HostProcess", func(t *testing.T) { testHostProcess(t, w) })
 	t.Run("users", func(t *testing.T) { testUsers(t, w) })
 	t.Run("the domain of a credential spec", func(t *testing.T) { testDomain(t, w, story) })
+	t.Run("execs beside the start", func(t *testing.T) { testExecBesideStart(t, w, story) })
 	t.Run("one sandbox without statistics", func(t *testing.T) { testStatsFault(t, w, story) })
 	t.Run("ends that are seen late", func(t *testing.T) { testLateEnds(t, w, story) })
 	w.removePod(story)
@@ -320,7 +321,6 @@ func (w *world) testMounts(t *testing.T, p pod) {
 	w.remove(t, id)
 
 	id = w.started(t, p, "refuses", mounted, "serve")
-	w.logShows(t, id, "serving HTTP")                                              // docs/limits.md: an exec beside the start of the program
 	for _, file := range []string{`C:\etc\foo\other.txt`, `C:\etc\foo\word.txt`} { // a new file, and one that is there
 		r := w.exec(t, id, "testapp.exe", "write", file, "no")
 		if r.ExitCode == 0 || !strings.Contains(string(r.Stderr), "Access is denied.") {

@@ -1,6 +1,7 @@
 package cri_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/emulator/cri"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // sandboxAs makes a sandbox of which its Windows settings are given, and removes it when the test ends.
@@ -96,6 +98,44 @@ func testUsers(t *testing.T, w *world) {
 			t.Errorf("user %q is not told to be %s:\n%s", user, want, w.log(t, id))
 		}
 	}
+}
+
+// testExecBesideStart: programs that are started in a container while its own begins, several at a time, run and end, and so do some at
+// once later. Without the launcher's event and the wait of an exec, some of them wait five minutes for each other.
+func testExecBesideStart(t *testing.T, w *world, p pod) {
+	id, err := w.create(t, p, "beside", nil, "serve")
+	must(t, err)
+	started := make(chan error, 1)
+	go func() {
+		_, err := w.runtime.StartContainer(w.ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
+		started <- err
+	}()
+	wait.True(t, 20*time.Second, "the container to run", func() bool {
+		return w.status(t, id).State == runtimeapi.ContainerState_CONTAINER_RUNNING
+	})
+
+	for _, when := range []string{"beside the start", "later"} {
+		const atOnce = 4
+		ended := make(chan error, atOnce)
+		for n := range atOnce {
+			go func() {
+				word := fmt.Sprint("word ", n)
+				r, err := w.runtime.ExecSync(w.ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"testapp.exe", "echo", word}, Timeout: 30})
+				if err == nil && string(r.Stdout) != word+"\n" {
+					err = fmt.Errorf("exit code %d, %q, error output %q", r.ExitCode, r.Stdout, r.Stderr)
+				}
+				ended <- err
+			}()
+		}
+		for range atOnce {
+			if err := <-ended; err != nil {
+				t.Errorf("one of %d execs at once, %s: %v", atOnce, when, err)
+			}
+		}
+	}
+	must(t, <-started)
+	w.logShows(t, id, "serving HTTP")
+	w.remove(t, id)
 }
 
 // testDomain: a container is joined to the domain of its own credential spec, as nltest says, and one without to none.

@@ -17,7 +17,7 @@ $cc $flags -DWIRE_WITHOUT_COM -o "$out/iphlpapi.dll" iphlpapi.c servers.c adapte
 $cc $flags -DWIRE_WITHOUT_COM -DWIRE_PORT=SCM_PORT '-DWIRE_VARIABLE="SCM_ADDR"' -o "$out/sechost.dll" sechost.c wire.c sechost.def
 $cc $flags -o "$out/ws2_32.dll" ws2_32.c builtin.c ws2_32.def
 $cc $flags -DWIRE_WITHOUT_COM -DWIRE_WITHOUT_MAIN -o "$out/nsi.dll" nsi.c show.c adapters.c wire.c builtin.c nsi.def
-$cc ${flags#-shared} -o "$out/porthole-launch.exe" launch.c
+$cc ${flags#-shared} -o "$out/porthole-launch.exe" launch.c -lntdll
 $cc ${flags#-shared} -o "$out/ipconfig.exe" ipconfig.c -liphlpapi -lws2_32
 $cc ${flags#-shared} -o "$out/nltest.exe" nltest.c -ladvapi32
 $cc ${flags#-shared} -o "$out/porthole-pipe.exe" pipe.c

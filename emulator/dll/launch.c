@@ -4,8 +4,15 @@
  *     porthole-launch.exe PROGRAM COMMANDLINE...     PROGRAM is a full path, in quotes if it has spaces; if it is "", Windows finds the program
  *
  * It lives as long as the program, passes an interruption on, writes the program's exit code to a file that the container's
- * runtime reads, and ends with it: Linux keeps the lowest 8 bits only. */
+ * runtime reads, and ends with it: Linux keeps the lowest 8 bits only. As long as it lives, other programs of the container
+ * begin at once, see booted. */
 #include <windows.h>
+#include <winternl.h>
+
+#define NOTIFICATION_EVENT 0 /* EVENT_TYPE, wdm.h */
+
+NTSTATUS NTAPI NtCreateEvent(HANDLE *event, ACCESS_MASK access, const OBJECT_ATTRIBUTES *attributes, int type, BOOLEAN state);
+NTSTATUS NTAPI NtSetEvent(HANDLE event, LONG *before);
 
 #define NOT_FOUND 127 /* as a shell says it */
 
@@ -62,6 +69,21 @@ static void keep(DWORD code)
 	CloseHandle(file);
 }
 
+/* booted keeps the event by which programs know that wineboot has run, and sets it. Wine's loader runs wineboot in each program
+ * that it starts, unless the event is there: then it waits for the event, five minutes at most (run_wineboot in
+ * dlls/ntdll/unix/env.c of Wine 8.0). In a container wineboot is disabled and would never set the event, so that of two execs at
+ * once the second waited for the first one's event. The handle is not closed: the event goes with its last handle. */
+static void booted(void)
+{
+	static WCHAR name[] = L"\\KernelObjects\\__wineboot_event";
+	UNICODE_STRING text = { sizeof name - sizeof *name, sizeof name, name };
+	OBJECT_ATTRIBUTES attributes = { .Length = sizeof attributes, .ObjectName = &text, .Attributes = OBJ_OPENIF };
+	HANDLE event;
+
+	if (NtCreateEvent(&event, EVENT_ALL_ACCESS, &attributes, NOTIFICATION_EVENT, TRUE) >= 0)
+		NtSetEvent(event, NULL); /* one that another program has made is not set */
+}
+
 int main(void)
 {
 	STARTUPINFOW start = { sizeof start };
@@ -70,6 +92,7 @@ int main(void)
 	size_t length;
 	DWORD code;
 
+	booted(); /* before there is a program, which the container's runtime takes as the sign */
 	line = rest(rest(GetCommandLineW(), &self, &length), &program, &length);
 	program[length] = 0;
 	SetConsoleCtrlHandler(pass_on, TRUE);
