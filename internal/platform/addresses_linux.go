@@ -53,7 +53,27 @@ func (Addresses) Add(iface string, addr netip.Addr) error {
 	if err := netlink.AddrAdd(link, a); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("adding address %s to %s: %w", addr, iface, err)
 	}
+	if addr.Is6() && link.Attrs().Flags&net.FlagUp != 0 {
+		awaitLocal(addr)
+	}
 	return nil
+}
+
+// localLimit bounds the wait for the route of a new IPv6 address. Without load it is there after less than a millisecond.
+const localLimit = 500 * time.Millisecond
+
+// awaitLocal waits until the kernel has the route by which this host reaches an IPv6 address of its own. The kernel makes it in the
+// background (addrconf_dad_work), without detection of duplicates too: until then a program can listen at the address, and a
+// connection to it fails with "network is unreachable".
+func awaitLocal(addr netip.Addr) {
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for deadline := time.Now().Add(localLimit); time.Now().Before(deadline); <-again.C {
+		routes, err := netlink.RouteGet(addr.AsSlice())
+		if err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
+			return
+		}
+	}
 }
 
 // Remove removes an address that Add gave an interface. It is success if the address, or the interface, is already gone.

@@ -1,0 +1,38 @@
+package platform_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/netspace"
+)
+
+// TestNewAddressIsReached: when Add returns, this host reaches the address, so that a connection to it does not fail with "network is
+// unreachable". The kernel makes the route of an IPv6 address in the background.
+func TestNewAddressIsReached(t *testing.T) {
+	host := netspace.New(t, "addr")
+	host.Bridge("svc0")
+	err := platform.InNetns(host.Path, func() error {
+		var late []error
+		for i := range 200 {
+			addr := netip.MustParseAddr(fmt.Sprintf("fd00:96::%x", i+1))
+			if err := (platform.Addresses{}).Add("svc0", addr); err != nil {
+				return err
+			}
+			routes, err := netlink.RouteGet(addr.AsSlice())
+			if err != nil || routes[0].Type != unix.RTN_LOCAL {
+				late = append(late, fmt.Errorf("%s: %v, %v", addr, routes, err))
+			}
+		}
+		return errors.Join(late...)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
