@@ -17,12 +17,15 @@ import (
 	"porthole.dev/porthole/internal/logging"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/node/routes"
+	"porthole.dev/porthole/routes/vxlan"
 )
 
 type flags struct {
 	kubeconfig, hostname, nodeIP, cluster, services, mode, confDir, dataDir, adapter, bind string
 	dns, search                                                                            []string
 	replaceNetwork                                                                         bool
+	vxlanVNI                                                                               uint32
+	vxlanPort                                                                              uint16
 	verbosity                                                                              int
 }
 
@@ -52,6 +55,8 @@ func Command() *cobra.Command {
 	fs.StringVar(&f.cluster, "cluster-cidr", "", "range of all pods (required)")
 	fs.StringVar(&f.services, "service-cidr", "", "range of all services (required)")
 	fs.StringVar(&f.mode, "mode", routes.DefaultMode, "how packets get to other nodes: "+strings.Join(routes.Modes(), ", "))
+	fs.Uint32Var(&f.vxlanVNI, "vxlan-vni", vxlan.Default.VNI, "mode vxlan: number of the virtual network, the same on all nodes; Windows takes 4096 and above only")
+	fs.Uint16Var(&f.vxlanPort, "vxlan-port", vxlan.Default.Port, "mode vxlan: UDP port of the encapsulated packets; Windows takes 4789 only")
 	fs.StringVar(&f.confDir, "cni-conf-dir", "", "folder for the CNI configuration, the one that the container runtime reads: on Windows\n`C:\\Program Files\\containerd\\cni\\conf` by containerd's defaults, C:\\etc\\cni\\net.d by sig-windows-tools; empty: none is written")
 	fs.StringVar(&f.dataDir, "cni-data-dir", "", "Linux: folder in which CNI keeps the addresses in use; empty: the plugin's default, one per machine")
 	fs.BoolVar(&f.replaceNetwork, "replace-network", false, "Windows: replace an HNS network of our name that does not fit (another type, range or gateway)\n"+
@@ -72,12 +77,18 @@ func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) 
 	o := routes.Options{
 		Kubeconfig: f.kubeconfig, Node: f.hostname, Mode: f.mode, ConfDir: f.confDir, DataDir: f.dataDir, DNS: f.dns, Search: f.search,
 		ReplaceNetwork: f.replaceNetwork, Adapter: f.adapter, Bind: f.bind, BootID: platform.BootID(),
+		VXLAN: vxlan.Config{VNI: f.vxlanVNI, Port: f.vxlanPort},
 	}
 	if f.kubeconfig == "" {
 		return o, errors.New("--kubeconfig is required: the file with the API server's address and our credentials")
 	}
 	if err := checkMode(f.mode); err != nil {
 		return o, err
+	}
+	if f.mode == vxlan.BackendType {
+		if err := o.VXLAN.Validate(); err != nil {
+			return o, fmt.Errorf("--vxlan-vni and --vxlan-port: %w", err)
+		}
 	}
 
 	var err error

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +21,12 @@ import (
 	"porthole.dev/porthole/internal/winbuild"
 )
 
-// Nodes watches all nodes of the cluster. It keeps their names, pod ranges, addresses and conditions only.
+// keptAnnotations are the prefixes of the annotations that Nodes keeps: those by which modes of the network tell each other what they
+// need.
+var keptAnnotations = []string{"flannel.alpha.coreos.com/"}
+
+// Nodes watches all nodes of the cluster. It keeps their names, pod ranges, addresses, conditions and annotations of keptAnnotations
+// only.
 type Nodes struct {
 	factory  informers.SharedInformerFactory
 	informer cache.SharedIndexInformer
@@ -52,10 +59,24 @@ func trimNode(obj any) (any, error) {
 	}
 	return &corev1.Node{
 		TypeMeta:   node.TypeMeta,
-		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Annotations: trimAnnotations(node.Annotations)},
 		Spec:       corev1.NodeSpec{PodCIDR: node.Spec.PodCIDR, PodCIDRs: node.Spec.PodCIDRs},
 		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses, Conditions: node.Status.Conditions},
 	}, nil
+}
+
+func trimAnnotations(all map[string]string) map[string]string {
+	var kept map[string]string
+	for key, value := range all {
+		if !slices.ContainsFunc(keptAnnotations, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
+			continue
+		}
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		kept[key] = value
+	}
+	return kept
 }
 
 // Run watches until ctx ends.
@@ -92,6 +113,19 @@ func SetNodeCondition(ctx context.Context, client kubernetes.Interface, node str
 	_, err = client.CoreV1().Nodes().PatchStatus(ctx, node, patch)
 	if err != nil {
 		return fmt.Errorf("setting condition %s of node %s: %w", condition.Type, node, err)
+	}
+	return nil
+}
+
+// AnnotateNode sets annotations of a node and leaves the others as they are. It writes them through the Node's status, because that is
+// what flannel's and our own rights allow.
+func AnnotateNode(ctx context.Context, client kubernetes.Interface, node string, annotations map[string]string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		return fmt.Errorf("annotating node %s: %w", node, err)
+	}
+	if _, err := client.CoreV1().Nodes().PatchStatus(ctx, node, patch); err != nil {
+		return fmt.Errorf("annotating node %s: %w", node, err)
 	}
 	return nil
 }

@@ -30,11 +30,26 @@ func TestSetNodeConditionLeavesOthers(t *testing.T) {
 	}
 }
 
+func TestAnnotateNodeLeavesOthers(t *testing.T) {
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win01", Annotations: map[string]string{"a": "b"}}})
+	if err := AnnotateNode(t.Context(), client, "win01", map[string]string{"c": "d"}); err != nil {
+		t.Fatal(err)
+	}
+	node, err := client.CoreV1().Nodes().Get(t.Context(), "win01", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if node.Annotations["a"] != "b" || node.Annotations["c"] != "d" {
+		t.Errorf("annotations %v, want the old one and ours", node.Annotations)
+	}
+}
+
 func TestNodesKeepWhatTheyPromise(t *testing.T) {
 	client := fake.NewClientset(&corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "win01", Labels: map[string]string{"a": "b"}},
-		Spec:       corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24"}},
-		Status:     corev1.NodeStatus{Images: []corev1.ContainerImage{{SizeBytes: 1}}, Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.99.0.21"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "win01", Labels: map[string]string{"a": "b"},
+			Annotations: map[string]string{"flannel.alpha.coreos.com/backend-type": "vxlan", "other": "c"}},
+		Spec:   corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24"}},
+		Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{SizeBytes: 1}}, Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.99.0.21"}}},
 	})
 	changed := make(chan struct{}, 10)
 	nodes, err := NewNodes(client, func() { changed <- struct{}{} })
@@ -66,5 +81,8 @@ func TestNodesKeepWhatTheyPromise(t *testing.T) {
 	}
 	if len(list[0].Status.Images) > 0 || len(list[0].Labels) > 0 {
 		t.Error("what nobody needs is kept")
+	}
+	if a := list[0].Annotations; len(a) != 1 || a["flannel.alpha.coreos.com/backend-type"] != "vxlan" {
+		t.Errorf("annotations %v, want flannel's only", a)
 	}
 }

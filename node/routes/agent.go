@@ -57,6 +57,8 @@ type cluster interface {
 	List() (nodes []*corev1.Node, ok bool)
 	// SetCondition writes a condition of this node.
 	SetCondition(ctx context.Context, condition corev1.NodeCondition) error
+	// Annotate sets annotations of this node.
+	Annotate(ctx context.Context, annotations map[string]string) error
 	// Warn writes an event on this node. It does not block.
 	Warn(reason, message string)
 }
@@ -234,6 +236,7 @@ func (a *agent) makeKeeper(o podnet.Options) (keeper, error) {
 
 	k, err := a.modes.start(a.o.Mode, environment{
 		Node: a.o.Node, Addr: o.Node, Cluster: a.o.Cluster, Keep: keep.Options{Nodes: a.routable},
+		Annotate: a.cluster.Annotate, VXLAN: a.o.VXLAN,
 	})
 	if err == nil {
 		a.made = k

@@ -42,6 +42,8 @@ func (c *fakeCluster) List() ([]*corev1.Node, bool) {
 	return c.nodes, c.nodes != nil
 }
 
+func (c *fakeCluster) Annotate(context.Context, map[string]string) error { return nil }
+
 func (c *fakeCluster) SetCondition(_ context.Context, condition corev1.NodeCondition) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

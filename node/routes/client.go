@@ -26,10 +26,14 @@ func (c clusterClient) SetCondition(ctx context.Context, condition corev1.NodeCo
 	return kube.SetNodeCondition(ctx, c.client, c.node, condition)
 }
 
+func (c clusterClient) Annotate(ctx context.Context, annotations map[string]string) error {
+	return kube.AnnotateNode(ctx, c.client, c.node, annotations)
+}
+
 // toTable converts a node. Its address is the first internal one of the family of its first pod range. Ranges and addresses that
 // do not parse are left out, as if they were not assigned yet.
 func toTable(n *corev1.Node) table.Node {
-	t := table.Node{Name: n.Name}
+	t := table.Node{Name: n.Name, Annotations: n.Annotations}
 	ranges := n.Spec.PodCIDRs
 	if len(ranges) == 0 && n.Spec.PodCIDR != "" {
 		ranges = []string{n.Spec.PodCIDR}

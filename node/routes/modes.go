@@ -8,6 +8,7 @@ import (
 	"porthole.dev/porthole/routes/hostgw"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/podnet"
+	"porthole.dev/porthole/routes/vxlan"
 )
 
 // DefaultMode is the mode of a node for which none is chosen.
@@ -29,6 +30,9 @@ type environment struct {
 	Addr    netip.Addr   // its address on the segment that nodes share
 	Cluster netip.Prefix // the range of all pods
 	Keep    keep.Options
+	// Annotate sets annotations of this node, through which nodes tell each other what a mode needs.
+	Annotate func(ctx context.Context, annotations map[string]string) error
+	VXLAN    vxlan.Config
 }
 
 // keeper is a mode at work; keep.Keeper implements it for every mode.

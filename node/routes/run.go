@@ -9,6 +9,7 @@ import (
 
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/routes/vxlan"
 )
 
 // Options of Run.
@@ -25,6 +26,8 @@ type Options struct {
 	DataDir string   // where CNI keeps addresses on a Linux node; empty: the plugin's default
 	DNS     []string // name servers for the CNI configuration (Windows)
 	Search  []string
+
+	VXLAN vxlan.Config // of the mode vxlan, required there
 
 	// ReplaceNetwork allows to delete an HNS network of our name that does not fit, together with its endpoints.
 	ReplaceNetwork bool

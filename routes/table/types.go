@@ -11,6 +11,8 @@ type Node struct {
 	Name     string
 	Addr     netip.Addr     // its own address on the segment that nodes share; zero: not known yet
 	PodCIDRs []netip.Prefix // its pod ranges; none: not assigned yet
+	// Annotations are those of the Node that modes read (internal/kube keeps them). They must not be changed.
+	Annotations map[string]string
 }
 
 // Route is one route of the host's table to a destination through a next hop.

@@ -1,0 +1,15 @@
+package vxlan
+
+import (
+	"context"
+	"net/netip"
+)
+
+// Options of New.
+type Options struct {
+	Node   string     // this node's name, required
+	Addr   netip.Addr // its address on the underlay, to which peers send, required
+	Config Config     // required, valid
+	// Annotate sets annotations of this node. Required.
+	Annotate func(ctx context.Context, annotations map[string]string) error
+}
