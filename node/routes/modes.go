@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"porthole.dev/porthole/routes/fib"
 	"porthole.dev/porthole/routes/hostgw"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/podnet"
@@ -47,7 +48,7 @@ type keeper interface {
 }
 
 func newHostGateway(e environment) (keeper, error) {
-	table, err := hostgw.NewTable(e.Addr, e.Cluster)
+	table, err := fib.New(e.Addr, e.Cluster)
 	if err != nil {
 		return nil, err
 	}

@@ -10,10 +10,7 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// Protocol marks our routes in a Linux kernel's table. Neither iproute2's list nor FRR nor BIRD uses 201.
-const Protocol = 201
-
-// hostTable is the host's route table. NewTable returns the one of this system, tests have one in memory.
+// hostTable is the host's route table. fib.Table implements it, tests have one in memory.
 type hostTable interface {
 	// List returns the routes inside the pod range, and what the interface of the node's address reaches directly.
 	List() (routes []table.Route, onLink []netip.Prefix, err error)

@@ -14,6 +14,7 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/netspace"
 	"porthole.dev/porthole/internal/testkit/wait"
+	"porthole.dev/porthole/routes/fib"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/table"
 )
@@ -92,7 +93,7 @@ func (s *segment) in(path string, f func() error) {
 // keep runs a keeper on one host until the test ends.
 func (s *segment) keep(host, addr string, nodes *nodeList) *keeper {
 	s.t.Helper()
-	tab, err := newTableIn(s.path[host], netip.MustParseAddr(addr), clusterRange)
+	tab, err := fib.In(s.path[host], netip.MustParseAddr(addr), clusterRange)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func (s *segment) keep(host, addr string, nodes *nodeList) *keeper {
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { k.Run(ctx) })
-	s.t.Cleanup(func() { stop(); done.Wait(); tab.kernel.Close() })
+	s.t.Cleanup(func() { stop(); done.Wait(); tab.Close() })
 	return k
 }
 
@@ -178,7 +179,7 @@ func TestGuide(t *testing.T) {
 	for _, h := range guide {
 		g.keepers[h.name] = g.keep(h.name, h.addr, g.nodes)
 	}
-	if got := g.routes("lin01", Protocol); len(got) > 0 {
+	if got := g.routes("lin01", fib.Protocol); len(got) > 0 {
 		t.Fatalf("routes before the nodes are known: %v", got)
 	}
 
@@ -187,7 +188,7 @@ func TestGuide(t *testing.T) {
 		k.Changed()
 	}
 	for _, h := range guide {
-		g.within(h.name+" has both routes", func() bool { return len(g.routes(h.name, Protocol)) == 2 })
+		g.within(h.name+" has both routes", func() bool { return len(g.routes(h.name, fib.Protocol)) == 2 })
 		g.within(h.name+" reports so", func() bool { return g.keepers[h.name].Status().Complete() })
 	}
 
@@ -222,10 +223,10 @@ func (g *guideTest) packets() {
 
 func (g *guideTest) deleted() {
 	for _, h := range guide {
-		for dst := range g.routes(h.name, Protocol) {
+		for dst := range g.routes(h.name, fib.Protocol) {
 			_, d, _ := net.ParseCIDR(dst)
 			g.in(g.path[h.name], func() error { return netlink.RouteDel(&netlink.Route{Dst: d}) })
-			took := g.within(h.name+" has it again", func() bool { return len(g.routes(h.name, Protocol)) == 2 })
+			took := g.within(h.name+" has it again", func() bool { return len(g.routes(h.name, fib.Protocol)) == 2 })
 			g.t.Logf("%s: %s was back after %v", h.name, dst, took.Round(time.Millisecond))
 		}
 		// A pass changes the host first and its status after that.
@@ -251,7 +252,7 @@ func (g *guideTest) linkDown() {
 			return set(link)
 		})
 	}
-	g.within("routes are back", func() bool { return len(g.routes("win01", Protocol)) == 2 })
+	g.within("routes are back", func() bool { return len(g.routes("win01", fib.Protocol)) == 2 })
 }
 
 func (g *guideTest) foreign() {
@@ -273,7 +274,7 @@ func (g *guideTest) unknown() {
 	if st := g.keepers["lin01"].Status(); st.Complete() || st.Error == "" {
 		g.t.Errorf("status without known nodes: %+v", st)
 	}
-	if g.routes("lin01", Protocol)["192.168.1.0/24"] == "" {
+	if g.routes("lin01", fib.Protocol)["192.168.1.0/24"] == "" {
 		g.t.Error("the route went although the nodes are only unknown")
 	}
 }
@@ -283,7 +284,7 @@ func (g *guideTest) twice() {
 	nodes[2].PodCIDRs = nodes[1].PodCIDRs
 	g.nodes.set(nodes...)
 	g.keepers["lin01"].Changed()
-	g.within("neither has a route", func() bool { return len(g.routes("lin01", Protocol)) == 0 })
+	g.within("neither has a route", func() bool { return len(g.routes("lin01", fib.Protocol)) == 0 })
 }
 
 func TestRoutesStayAtTheEnd(t *testing.T) {
@@ -293,9 +294,9 @@ func TestRoutesStayAtTheEnd(t *testing.T) {
 	t.Run("run", func(t *testing.T) {
 		s.t = t
 		s.keep("lin01", "10.0.0.11", nodes)
-		s.within("routes are there", func() bool { return len(s.routes("lin01", Protocol)) == 2 })
+		s.within("routes are there", func() bool { return len(s.routes("lin01", fib.Protocol)) == 2 })
 	})
-	if got := s.routes("lin01", Protocol); len(got) != 2 {
+	if got := s.routes("lin01", fib.Protocol); len(got) != 2 {
 		t.Errorf("after the end: %v, want both routes", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.zx2c4.com/wireguard/windows/tunnel/winipcfg"
 
+	"porthole.dev/porthole/routes/fib"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/table"
 )
@@ -51,7 +52,7 @@ func TestWindowsTable(t *testing.T) {
 		t.Skip("changing routes needs an administrator")
 	}
 	self, neighbour := uplinkAddr(t)
-	host, err := NewTable(self, testRange)
+	host, err := fib.New(self, testRange)
 	if err != nil {
 		t.Fatal(err)
 	}

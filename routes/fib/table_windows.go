@@ -1,10 +1,11 @@
-package hostgw
+package fib
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/windows"
 	"golang.zx2c4.com/wireguard/windows/tunnel/winipcfg"
@@ -13,20 +14,20 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// windowsTable is the route table of the host's compartment, through the IP helper API.
-type windowsTable struct {
+// Table is the route table of the host's compartment, through the IP helper API.
+type Table struct {
 	self netip.Addr
 	pods netip.Prefix
 }
 
-// NewTable returns this host's route table: routes inside the range pods, through the interface that has the address self.
-func NewTable(self netip.Addr, pods netip.Prefix) (hostTable, error) {
-	return &windowsTable{self: self, pods: pods.Masked()}, nil
+// New returns this host's route table: routes inside the range pods, through the interface that has the address self.
+func New(self netip.Addr, pods netip.Prefix) (*Table, error) {
+	return &Table{self: self, pods: pods.Masked()}, nil
 }
 
 // uplink returns the interface that has the node's address, and what it reaches directly. It is looked up each time, because
 // HNS moves the address to another interface when a network is created.
-func (t *windowsTable) uplink() (winipcfg.LUID, []netip.Prefix, error) {
+func (t *Table) uplink() (winipcfg.LUID, []netip.Prefix, error) {
 	adapters, err := winipcfg.GetAdaptersAddresses(windows.AF_UNSPEC, winipcfg.GAAFlagDefault)
 	if err != nil {
 		return 0, nil, fmt.Errorf("listing adapters: %w", err)
@@ -52,7 +53,7 @@ func (t *windowsTable) uplink() (winipcfg.LUID, []netip.Prefix, error) {
 
 // List returns the routes inside the range of the pods that have a next hop. Windows does not keep who made a route, so ours are
 // known by their interface and their metric of zero.
-func (t *windowsTable) List() ([]table.Route, []netip.Prefix, error) {
+func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 	luid, onLink, err := t.uplink()
 	if err != nil {
 		return nil, nil, err
@@ -76,7 +77,7 @@ func (t *windowsTable) List() ([]table.Route, []netip.Prefix, error) {
 
 // Add puts a route beside others to the same destination: Windows keeps routes through several next hops. The plan deletes the
 // wrong one afterwards.
-func (t *windowsTable) Add(dst netip.Prefix, nextHop netip.Addr) error {
+func (t *Table) Add(dst netip.Prefix, nextHop netip.Addr) error {
 	luid, _, err := t.uplink()
 	if err != nil {
 		return err
@@ -87,7 +88,35 @@ func (t *windowsTable) Add(dst netip.Prefix, nextHop netip.Addr) error {
 	return nil
 }
 
-func (t *windowsTable) Delete(dst netip.Prefix, nextHop netip.Addr) error {
+// Set makes the routes to dst go through exactly these next hops, at least one: it adds those that are missing, then deletes ours
+// that are not among them.
+func (t *Table) Set(dst netip.Prefix, nextHops []netip.Addr) error {
+	for _, hop := range nextHops {
+		if err := t.Add(dst, hop); err != nil {
+			return fmt.Errorf("through %s: %w", hop, err)
+		}
+	}
+	return t.deleteBut(dst, nextHops)
+}
+
+// Remove removes all our routes to dst.
+func (t *Table) Remove(dst netip.Prefix) error { return t.deleteBut(dst, nil) }
+
+func (t *Table) deleteBut(dst netip.Prefix, keep []netip.Addr) error {
+	routes, _, err := t.List()
+	if err != nil {
+		return err
+	}
+	for _, r := range routes {
+		if r.Ours && r.Dst == dst && !slices.Contains(keep, r.NextHop) {
+			err = errors.Join(err, t.Delete(dst, r.NextHop))
+		}
+	}
+	return err
+}
+
+// Delete removes the route through one next hop. One that is gone is success.
+func (t *Table) Delete(dst netip.Prefix, nextHop netip.Addr) error {
 	luid, _, err := t.uplink()
 	if err != nil {
 		return err
@@ -98,6 +127,7 @@ func (t *windowsTable) Delete(dst netip.Prefix, nextHop netip.Addr) error {
 	return nil
 }
 
-func (t *windowsTable) Watch(ctx context.Context, changed func()) error {
+// Watch calls changed after each change of routes or addresses, until ctx ends or an error.
+func (t *Table) Watch(ctx context.Context, changed func()) error {
 	return platform.WatchIP(ctx, changed, platform.RouteChange, platform.AddressChange)
 }

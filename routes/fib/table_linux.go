@@ -1,4 +1,4 @@
-package hostgw
+package fib
 
 import (
 	"context"
@@ -14,22 +14,22 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// linuxTable is the main route table of one network namespace.
-type linuxTable struct {
+// Table is the main route table of one network namespace.
+type Table struct {
 	kernel *netlink.Handle
 	netns  string // path of the network namespace; "": the process's own
 	self   netip.Addr
 	pods   netip.Prefix
 }
 
-// NewTable returns this host's route table: routes inside the range pods, through the interface that has the address self.
-func NewTable(self netip.Addr, pods netip.Prefix) (hostTable, error) {
-	return newTableIn("", self, pods)
+// New returns this host's route table: routes inside the range pods, through the interface that has the address self.
+func New(self netip.Addr, pods netip.Prefix) (*Table, error) {
+	return In("", self, pods)
 }
 
-// newTableIn is NewTable for the network namespace at path; "" means the process's own.
-func newTableIn(path string, self netip.Addr, pods netip.Prefix) (*linuxTable, error) {
-	t := &linuxTable{netns: path, self: self, pods: pods.Masked()}
+// In is New for the network namespace at path; "" means the process's own.
+func In(path string, self netip.Addr, pods netip.Prefix) (*Table, error) {
+	t := &Table{netns: path, self: self, pods: pods.Masked()}
 	err := platform.InNetns(path, func() (err error) {
 		t.kernel, err = netlink.NewHandle(unix.NETLINK_ROUTE)
 		return err
@@ -40,8 +40,11 @@ func newTableIn(path string, self netip.Addr, pods netip.Prefix) (*linuxTable, e
 	return t, nil
 }
 
+// Close frees what the table holds of the kernel. The routes stay.
+func (t *Table) Close() { t.kernel.Close() }
+
 // uplink returns the interface that has the node's address, and what it reaches directly.
-func (t *linuxTable) uplink() (netlink.Link, []netip.Prefix, error) {
+func (t *Table) uplink() (netlink.Link, []netip.Prefix, error) {
 	addrs, err := t.kernel.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing addresses: %w", err)
@@ -70,9 +73,9 @@ func (t *linuxTable) uplink() (netlink.Link, []netip.Prefix, error) {
 	return link, onLink, nil
 }
 
-// List returns the routes of the main table that are ours, by their protocol number, and those of others that lead into the
+// List returns, one for each next hop, the routes of the main table that are ours, by their protocol number, and those of others that lead into the
 // range of the pods, because ours must not replace them.
-func (t *linuxTable) List() ([]table.Route, []netip.Prefix, error) {
+func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 	_, onLink, err := t.uplink()
 	if err != nil {
 		return nil, nil, err
@@ -84,23 +87,38 @@ func (t *linuxTable) List() ([]table.Route, []netip.Prefix, error) {
 
 	var routes []table.Route
 	for _, r := range listed {
-		if r.Dst == nil || r.Gw == nil {
+		if r.Dst == nil {
 			continue
 		}
 		dst := prefixOf(r.Dst)
-		hop, _ := netip.AddrFromSlice(r.Gw)
 		ours := r.Protocol == Protocol
 		if !dst.IsValid() || !ours && !t.pods.Overlaps(dst) {
 			continue
 		}
-		routes = append(routes, table.Route{Dst: dst, NextHop: hop.Unmap(), Ours: ours})
+		for _, hop := range nextHops(r) {
+			routes = append(routes, table.Route{Dst: dst, NextHop: hop, Ours: ours})
+		}
 	}
 	return routes, onLink, nil
 }
 
+// nextHops returns the gateways of a route: several of a multipath route, none of one without a gateway.
+func nextHops(r netlink.Route) []netip.Addr {
+	var hops []netip.Addr
+	if hop, ok := netip.AddrFromSlice(r.Gw); ok {
+		hops = append(hops, hop.Unmap())
+	}
+	for _, path := range r.MultiPath {
+		if hop, ok := netip.AddrFromSlice(path.Gw); ok {
+			hops = append(hops, hop.Unmap())
+		}
+	}
+	return hops
+}
+
 // Add replaces a route with the same destination and metric, somebody else's included, because the kernel keeps only one of them.
 // The kernel chooses the source address.
-func (t *linuxTable) Add(dst netip.Prefix, nextHop netip.Addr) error {
+func (t *Table) Add(dst netip.Prefix, nextHop netip.Addr) error {
 	link, _, err := t.uplink()
 	if err != nil {
 		return err
@@ -108,15 +126,40 @@ func (t *linuxTable) Add(dst netip.Prefix, nextHop netip.Addr) error {
 	return t.kernel.RouteReplace(t.route(link.Attrs().Index, dst, nextHop))
 }
 
-func (t *linuxTable) Delete(dst netip.Prefix, nextHop netip.Addr) error {
-	err := t.kernel.RouteDel(t.route(0, dst, nextHop))
+// Set makes the route to dst go through exactly these next hops, at least one, in one step. Like Add it replaces what is there.
+func (t *Table) Set(dst netip.Prefix, nextHops []netip.Addr) error {
+	if len(nextHops) == 1 {
+		return t.Add(dst, nextHops[0])
+	}
+	link, _, err := t.uplink()
+	if err != nil {
+		return err
+	}
+
+	route := t.route(0, dst, netip.Addr{})
+	for _, hop := range nextHops {
+		route.MultiPath = append(route.MultiPath, &netlink.NexthopInfo{LinkIndex: link.Attrs().Index, Gw: hop.AsSlice()})
+	}
+	return t.kernel.RouteReplace(route)
+}
+
+// Delete removes a route of one next hop. One that is gone is success.
+func (t *Table) Delete(dst netip.Prefix, nextHop netip.Addr) error {
+	return t.delete(t.route(0, dst, nextHop))
+}
+
+// Remove removes our route to dst, whatever its next hops. One that is gone is success.
+func (t *Table) Remove(dst netip.Prefix) error { return t.delete(t.route(0, dst, netip.Addr{})) }
+
+func (t *Table) delete(route *netlink.Route) error {
+	err := t.kernel.RouteDel(route)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	return err
 }
 
-func (t *linuxTable) route(link int, dst netip.Prefix, nextHop netip.Addr) *netlink.Route {
+func (t *Table) route(link int, dst netip.Prefix, nextHop netip.Addr) *netlink.Route {
 	return &netlink.Route{
 		LinkIndex: link,
 		Dst:       &net.IPNet{IP: dst.Addr().AsSlice(), Mask: net.CIDRMask(dst.Bits(), dst.Addr().BitLen())},
@@ -126,7 +169,7 @@ func (t *linuxTable) route(link int, dst netip.Prefix, nextHop netip.Addr) *netl
 }
 
 // Watch subscribes to routes, addresses and links: a link that goes down loses its routes.
-func (t *linuxTable) Watch(ctx context.Context, changed func()) error {
+func (t *Table) Watch(ctx context.Context, changed func()) error {
 	done := make(chan struct{})
 	defer close(done)
 	failed := make(chan error, 3)
