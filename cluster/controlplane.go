@@ -117,7 +117,7 @@ func containerdSocket(l Layout, n Node) string {
 const hnsNetwork = "porthole"
 
 // proxyConfig is the KubeProxyConfiguration of a node: ours in kernel mode on Windows, upstream's with nftables on Linux.
-func proxyConfig(l Layout, n Node) ([]byte, error) {
+func proxyConfig(l Layout, c Config, n Node) ([]byte, error) {
 	doc := map[string]any{
 		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
 		"clusterCIDR": lab.PodRange.String(), "hostnameOverride": n.Name,
@@ -130,6 +130,9 @@ func proxyConfig(l Layout, n Node) ([]byte, error) {
 	} else {
 		doc["mode"] = "nftables"
 		doc["conntrack"] = map[string]any{"maxPerCore": 0}
+	}
+	if change := c.network().proxy; change != nil {
+		change(n, doc)
 	}
 	return json.MarshalIndent(doc, "", "  ")
 }

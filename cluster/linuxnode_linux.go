@@ -8,7 +8,7 @@ import (
 )
 
 // writeLinuxNode writes what only a Linux node has.
-func writeLinuxNode(l Layout, n Node) error {
+func writeLinuxNode(l Layout, _ Config, n Node) error {
 	return errors.Join(
 		writeFile(l.NodeFile(n.Name, "resolv.conf"), []byte(noResolver), 0o644),
 		os.MkdirAll(podLogsDir(l, n), 0o755),

@@ -10,11 +10,14 @@ import (
 	"porthole.dev/porthole/emulator/lab"
 )
 
-func ensureNetwork(c Config) error {
+func ensureNetwork(l Layout, c Config) error {
 	for _, n := range c.Nodes() {
 		if err := lab.EnsureHost(n.Name, n.Address); err != nil {
 			return err
 		}
+	}
+	if prepare := c.network().prepare; prepare != nil {
+		return prepare(l, c)
 	}
 	return nil
 }
@@ -33,7 +36,7 @@ func writeNodeFiles(l Layout, c Config) error {
 		if n.Windows {
 			write = writeWindowsNode
 		}
-		if err := errors.Join(describeHost(l, c, n), writeKubernetesFiles(l, n), write(l, n)); err != nil {
+		if err := errors.Join(describeHost(l, c, n), writeKubernetesFiles(l, c, n), write(l, c, n)); err != nil {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
 	}
@@ -58,14 +61,14 @@ func kubernetesDir(l Layout, n Node) string {
 
 // writeKubernetesFiles writes what the node's kubelet, service proxy and routes read. It copies credentials and links none,
 // because a Windows node sees its own folder only, as its drive C:.
-func writeKubernetesFiles(l Layout, n Node) error {
+func writeKubernetesFiles(l Layout, c Config, n Node) error {
 	dir := kubernetesDir(l, n)
 	kubelet, err := kubeletConfig(l, n, tcpReason(l, n) == "")
 	if err != nil {
 		return err
 	}
 
-	proxy, err := proxyConfig(l, n)
+	proxy, err := proxyConfig(l, c, n)
 	if err != nil {
 		return err
 	}

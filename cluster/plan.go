@@ -15,11 +15,17 @@ import (
 func Processes(l Layout, c Config, tools wine.Tools) []supervise.Process {
 	p := planner{l: l, c: c, tools: tools}
 	p.cluster()
+	if c.network().router != nil {
+		c.network().router(&p)
+	}
 	for _, n := range c.Nodes() {
 		if n.Windows {
 			p.windowsNode(n)
 		} else {
 			p.linuxNode(n)
+		}
+		if c.network().node != nil {
+			c.network().node(&p, n)
 		}
 	}
 	return p.list
@@ -76,16 +82,22 @@ func (p *planner) linuxNode(n Node) {
 	add("kubelet", p.l.Porthole(), []supervise.Condition{p.apiReady(), containerd},
 		"kubelet", "--config="+file("kubernetes", "kubelet.json"), "--kubeconfig="+file("kubernetes", "kubelet.kubeconfig"),
 		"--hostname-override="+n.Name, "--node-ip="+n.Address.String(), "--root-dir="+file("kubelet"), "--v=2")
-	add("kube-proxy", p.l.Bundled("kube"), []supervise.Condition{p.apiReady()},
-		"kube-proxy", "--config="+file("kubernetes", "kube-proxy.json"), "--hostname-override="+n.Name)
+	if !p.c.network().noProxy {
+		add("kube-proxy", p.l.Bundled("kube"), []supervise.Condition{p.apiReady()},
+			"kube-proxy", "--config="+file("kubernetes", "kube-proxy.json"), "--hostname-override="+n.Name)
+	}
 	add("routes", p.l.Porthole(), []supervise.Condition{p.apiReady()},
 		append(p.routesArgs(n, file("kubernetes", "routes.kubeconfig")), "--cni-conf-dir="+file("cni", "net.d"), "--cni-data-dir="+file("cni", "data"))...)
 }
 
 // routesArgs returns the arguments of `porthole routes`, which are the same on Linux and Windows but for their paths.
 func (p *planner) routesArgs(n Node, kubeconfig string) []string {
-	return []string{"routes", "--kubeconfig=" + kubeconfig, "--hostname-override=" + n.Name, "--node-ip=" + n.Address.String(),
+	args := []string{"routes", "--kubeconfig=" + kubeconfig, "--hostname-override=" + n.Name, "--node-ip=" + n.Address.String(),
 		"--cluster-cidr=" + lab.PodRange.String(), "--service-cidr=" + lab.ServiceIPs.String(), "--mode=" + p.c.Network}
+	if more := p.c.network().routes; more != nil {
+		args = append(args, more(p.c, n)...)
+	}
+	return args
 }
 
 func (p *planner) containerd(n Node) supervise.Process {
@@ -130,8 +142,10 @@ func (p *planner) windowsNode(n Node) {
 	program("kubelet", []supervise.Condition{cri, hns},
 		`C:\k\kubelet.exe`, `--config=C:\etc\kubernetes\kubelet.json`, `--kubeconfig=C:\etc\kubernetes\kubelet.kubeconfig`,
 		"--hostname-override="+n.Name, "--node-ip="+n.Address.String(), `--root-dir=C:\var\lib\kubelet`, `--registry-config=C:\etc\containerd\certs.d`, "--v=2")
-	program("kube-proxy", []supervise.Condition{hns},
-		`C:\k\kube-proxy.exe`, `--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override="+n.Name)
+	if !p.c.network().noProxy {
+		program("kube-proxy", []supervise.Condition{hns},
+			`C:\k\kube-proxy.exe`, `--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override="+n.Name)
+	}
 	program("routes", []supervise.Condition{hns},
 		`C:\k\porthole.exe`, append(p.routesArgs(n, `C:\etc\kubernetes\routes.kubeconfig`), `--cni-conf-dir=C:\etc\cni\net.d`)...)
 }

@@ -37,13 +37,16 @@ func Preflight(l Layout, c Config) error {
 		if _, err := wine.Find(); err != nil {
 			errs = append(errs, err)
 		}
-		for _, name := range []string{"kubelet", "kube-proxy", "porthole", "win-bridge"} {
+		for _, name := range append([]string{"kubelet", "kube-proxy", "porthole", "win-bridge"}, c.network().plugins...) {
 			if _, err := os.Stat(l.WindowsExe(name)); err != nil {
 				errs = append(errs, fmt.Errorf("%s is missing: `make build` makes it", l.WindowsExe(name)))
 			}
 		}
 	}
 
+	if lacks := c.network().preflight; lacks != nil {
+		errs = append(errs, lacks(l, c)...)
+	}
 	errs = append(errs, checkKernel()...)
 	if active, _ := supervise.Supervisors(l.RunDir()); active.PID == 0 {
 		errs = append(errs, portFree("--api-port", c.APIPort), portFree("--registry-port", c.RegistryPort))

@@ -143,7 +143,7 @@ func start(ctx context.Context, o UpOptions, p *progress) error {
 	}{
 		{"images for the local registry", func() error { return ensureImages(ctx, l) }},
 		{"certificates and kubeconfigs", func() error { return ensureCredentials(l, c) }},
-		{"network namespaces and links", func() error { return ensureNetwork(c) }},
+		{"network namespaces and links", func() error { return ensureNetwork(l, c) }},
 		{"Windows hosts", func() error { return ensureWindowsHosts(ctx, l, c) }},
 		{"configuration of every node", func() error { return writeNodeFiles(l, c) }},
 		{"processes", func() error { return startProcesses(l, c) }},
@@ -199,13 +199,16 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 	}
 	p.done("control plane")
 	if _, err := os.Stat(checkedFile(o.Layout)); err == nil {
-		return nodesSettle(ctx, o, client, p)
+		return errors.Join(nodesSettle(ctx, o, client, p), networkSettle(ctx, o, client, p))
 	}
 
 	if err := wait(ctx, controlPlaneWait, func(ctx context.Context) error { return apply(ctx, o.Layout, baseManifest) }); err != nil {
 		return err
 	}
 	if err := nodesSettle(ctx, o, client, p); err != nil {
+		return err
+	}
+	if err := networkSettle(ctx, o, client, p); err != nil {
 		return err
 	}
 	if err := openFirewalls(ctx, o, p); err != nil {
@@ -238,6 +241,19 @@ func nodesSettle(ctx context.Context, o UpOptions, client *kube.Cluster, p *prog
 	if err != nil {
 		return fmt.Errorf("%w (`porthole status` tells more; logs are in %s)", err, o.Layout.Hosts())
 	}
+	return nil
+}
+
+// networkSettle does what the network between nodes needs once they are there.
+func networkSettle(ctx context.Context, o UpOptions, client *kube.Cluster, p *progress) error {
+	settle := o.Config.network().settle
+	if settle == nil {
+		return nil
+	}
+	if err := wait(ctx, addonsWait, func(ctx context.Context) error { return settle(ctx, o, client) }); err != nil {
+		return fmt.Errorf("network %s: %w", o.Config.Network, err)
+	}
+	p.done("network " + o.Config.Network)
 	return nil
 }
 

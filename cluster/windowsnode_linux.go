@@ -90,8 +90,16 @@ func installPrograms(l Layout, c string) error {
 	)
 }
 
+// installPlugins copies the CNI plugins that the cluster's network needs beside win-bridge to a node's C:.
+func installPlugins(l Layout, cfg Config, c string) (err error) {
+	for _, name := range cfg.network().plugins {
+		err = errors.Join(err, installProgram(l.WindowsExe(name), filepath.Join(c, "opt", "cni", "bin", name+".exe")))
+	}
+	return err
+}
+
 // writeWindowsNode installs what an administrator would install on a Windows host, and what the emulated host needs.
-func writeWindowsNode(l Layout, n Node) error {
+func writeWindowsNode(l Layout, cfg Config, n Node) error {
 	c := l.NodeFile(n.Name, "prefix", "drive_c")
 	for _, dir := range []string{"k", "opt/cni/bin", "etc/cni/net.d", "var/log/pods", "var/lib/kubelet"} {
 		if err := os.MkdirAll(filepath.Join(c, dir), 0o755); err != nil {
@@ -100,6 +108,7 @@ func writeWindowsNode(l Layout, n Node) error {
 	}
 	errs := []error{
 		installPrograms(l, c),
+		installPlugins(l, cfg, c),
 		cnishim.Install(l.Host(n.Name), l.Porthole()),
 		writeContainerd(l, n),
 		writeFile(filepath.Join(c, "etc", "containerd", "certs.d", "_default", "hosts.toml"), containerdconf.RegistryHosts("http://"+registryAddress()), 0o644),

@@ -17,6 +17,7 @@ import (
 	"porthole.dev/porthole/internal/logging"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/node/routes"
+	"porthole.dev/porthole/routes/tor"
 	"porthole.dev/porthole/routes/vxlan"
 )
 
@@ -26,6 +27,7 @@ type flags struct {
 	replaceNetwork                                                                         bool
 	vxlanVNI                                                                               uint32
 	vxlanPort                                                                              uint16
+	printRouter                                                                            string
 	verbosity                                                                              int
 }
 
@@ -40,6 +42,9 @@ func Command() *cobra.Command {
 			"Routes and network stay when it ends.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if f.printRouter != "" {
+				return printRouter(c, f)
+			}
 			o, err := f.resolve(os.Hostname)
 			if err != nil {
 				return err
@@ -65,6 +70,7 @@ func Command() *cobra.Command {
 	fs.StringSliceVar(&f.dns, "cluster-dns", nil, "name servers for the CNI configuration of Windows pods; the kubelet's own settings win")
 	fs.StringSliceVar(&f.search, "dns-search", nil, "DNS search list that goes with --cluster-dns")
 	fs.StringVar(&f.bind, "bind", "127.0.0.1:10261", "address and port of /healthz, /readyz, /metrics and /status; empty: none")
+	fs.StringVar(&f.printRouter, "print-router", "", "print the routes that the router of a cluster with --mode tor needs, and end: "+strings.Join(tor.Formats(), ", ")+"\n(needs --kubeconfig only, and runs on any machine)")
 	fs.Bool(program.ServiceFlag, false, "run under the service manager of Windows, as the service porthole-routes")
 	program.LogFlags(fs)
 	fs.IntVarP(&f.verbosity, "v", "v", 0, "log verbosity: 1 each changed route")

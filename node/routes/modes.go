@@ -9,6 +9,7 @@ import (
 	"porthole.dev/porthole/routes/hostgw"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/podnet"
+	"porthole.dev/porthole/routes/tor"
 	"porthole.dev/porthole/routes/vxlan"
 )
 
@@ -18,6 +19,7 @@ const DefaultMode = "host-gateway"
 // modes are the ways to carry packets between nodes. Another mode is another line.
 var modes = modeTable{
 	{"host-gateway", newHostGateway},
+	{"tor", newTor},
 }
 
 type modeTable []struct {
@@ -53,6 +55,14 @@ func newHostGateway(e environment) (keeper, error) {
 		return nil, err
 	}
 	return keep.New(hostgw.New(e.Node, table), e.Keep), nil
+}
+
+func newTor(e environment) (keeper, error) {
+	table, err := fib.New(e.Addr, e.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	return keep.New(tor.New(e.Node, table), e.Keep), nil
 }
 
 func (t modeTable) names() []string {

@@ -1,0 +1,39 @@
+package cluster
+
+import (
+	"context"
+
+	"porthole.dev/porthole/internal/kube"
+)
+
+// network is what one mode of --network needs of the local cluster beside what every mode has. Fields that are nil add nothing, so
+// that the zero network is one of nodes whose `porthole routes` does everything.
+type network struct {
+	// preflight returns what the machine lacks for this mode, each with what to do about it.
+	preflight func(Layout, Config) []error
+	// prepare runs once the namespaces of router and nodes are there, before any process starts: files, kernel settings, addresses.
+	// It can be repeated.
+	prepare func(Layout, Config) error
+	// router adds the processes of the router, which run in the namespace lab.RouterNetns. node adds those of one node.
+	router func(*planner)
+	node   func(*planner, Node)
+	// routes returns further flags of `porthole routes` on a node.
+	routes func(Config, Node) []string
+	// proxy changes the KubeProxyConfiguration of a node.
+	proxy func(Node, map[string]any)
+	// noProxy: this mode programs the services itself, so that no node runs kube-proxy.
+	noProxy bool
+	// plugins are the CNI plugins of Windows nodes beside win-bridge, by the names of their programs in bin/windows without ".exe".
+	plugins []string
+	// settle runs when all nodes are Ready, before packets are tested. It is called again until it returns nil or the time is over,
+	// and after each `porthole up` on a cluster that runs already.
+	settle func(context.Context, UpOptions, *kube.Cluster) error
+}
+
+// networks has what is special of each mode. One that needs nothing special has no entry.
+var networks = map[string]network{
+	"tor": torNetwork,
+}
+
+// network returns what the mode of this cluster needs.
+func (c Config) network() network { return networks[c.Network] }

@@ -1,0 +1,39 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/internal/platform"
+)
+
+// torNetwork gives the router what `porthole routes --print-router ip` prints, as the operator of a top-of-rack router would. Nodes
+// have no routes to each other.
+var torNetwork = network{settle: feedRouter}
+
+// feedRouter lets the router's `ip` read what is printed, and nothing else.
+func feedRouter(ctx context.Context, o UpOptions, _ *kube.Cluster) error {
+	var complaint bytes.Buffer
+	print := exec.CommandContext(ctx, o.Layout.Porthole(), "routes", "--print-router", "ip", "--kubeconfig", o.Layout.Kubeconfig())
+	print.Stderr = &complaint
+	lines, err := print.Output()
+	if err != nil {
+		return fmt.Errorf("printing the routes of the router: %w: %s", err, bytes.TrimSpace(complaint.Bytes()))
+	}
+
+	var out bytes.Buffer
+	shell := exec.CommandContext(ctx, "sh", "-e")
+	shell.Stdin, shell.Stdout, shell.Stderr = strings.NewReader(string(lines)), &out, &out
+	if err := platform.StartInNetns(platform.NetnsPath(lab.RouterNetns), shell); err != nil {
+		return fmt.Errorf("giving the router its routes: %w", err)
+	}
+	if err := shell.Wait(); err != nil {
+		return fmt.Errorf("giving the router its routes: %w: %s", err, bytes.TrimSpace(out.Bytes()))
+	}
+	return nil
+}
