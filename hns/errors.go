@@ -56,6 +56,9 @@ const (
 	CodeAttached    = 0x803b0014 // HCN_E_ENDPOINT_ALREADY_ATTACHED, from the older interface
 )
 
+// CodePortExists is what HNS returns for a port of the host that something else has (HCN_E_PORT_ALREADY_EXISTS).
+const CodePortExists = 0x803b0013
+
 // IsAttached reports whether a call to attach an endpoint failed because it is attached already, perhaps elsewhere.
 func IsAttached(err error) bool {
 	var e *Error
@@ -76,7 +79,7 @@ var codes = []struct {
 	{0x1392, Exists},     // ERROR_OBJECT_ALREADY_EXISTS
 	{0x803b0010, Exists}, // HCN_E_NETWORK_ALREADY_EXISTS
 	{0x803b0012, Exists}, // HCN_E_POLICY_ALREADY_EXISTS
-	{0x803b0013, Exists}, // HCN_E_PORT_ALREADY_EXISTS
+	{CodePortExists, Exists},
 	{CodeAttached, Exists},
 	{0x803b0029, Exists}, // GCN_E_DEFAULTNAMESPACE_EXISTS
 

@@ -113,6 +113,32 @@ type Endpoint struct {
 	Policies  []Policy
 	// Provider is the address of the host behind a remote endpoint of an overlay network, from its ProviderAddress policy.
 	Provider netip.Addr
+	// State is that which HNS gives; it is not written.
+	State EndpointState
+}
+
+// EndpointState is what HNS says of an endpoint. HNS need not say: the zero value tells nothing.
+type EndpointState uint16
+
+// States of endpoints, as hcsshim and microsoft/SDN's scripts know them. An endpoint that is in no compartment yet is created; one
+// of a running pod is attached or, where it shares the compartment, attached sharing (3).
+const (
+	EndpointCreated  EndpointState = 1
+	EndpointAttached EndpointState = 3
+	EndpointDetached EndpointState = 4
+	EndpointDegraded EndpointState = 5
+	EndpointGone     EndpointState = 6
+)
+
+// Broken returns what is wrong with an endpoint of this state, in a word; "" if nothing is. A state that HNS did not give is not wrong.
+func (s EndpointState) Broken() string {
+	switch s {
+	case EndpointDegraded:
+		return "degraded"
+	case EndpointGone:
+		return "destroyed"
+	}
+	return ""
 }
 
 // Has reports whether addr is one of the endpoint's addresses.

@@ -12,5 +12,5 @@ import (
 func main() {
 	client := hcn.New(hcn.Options{Deadline: 60 * time.Second})
 	attach.Main("win-bridge", "endpoints on L2Bridge networks for Windows pods",
-		attach.Plugin{Kind: winbridge.Kind{}, Reader: client, Writer: client})
+		attach.Plugin{Kind: winbridge.Kind{}, Reader: client, Writer: client, Rules: hcn.Rules{Client: client}})
 }

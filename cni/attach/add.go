@@ -5,17 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 
+	cnitypes "github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"porthole.dev/porthole/cni/ipam"
 	"porthole.dev/porthole/hns"
 )
 
-// Add gives the sandbox its endpoint. If it fails, nothing that it made is left, and nothing that was there is touched.
+// Add gives the sandbox its endpoint, and returns when its rules are in force as far as HNS can say. If it fails, nothing that it made
+// is left, and nothing that was there is touched.
 func (p *Plugin) Add(ctx context.Context, c Call) (*types100.Result, error) {
-	namespace, err := c.namespace()
+	at, err := p.place(c, true)
 	if err != nil {
 		return nil, err
 	}
@@ -24,10 +27,14 @@ func (p *Plugin) Add(ctx context.Context, c Call) (*types100.Result, error) {
 		return nil, err
 	}
 
-	found, err := p.Reader.EndpointByName(ctx, c.endpoint())
+	found, err := p.Reader.EndpointByName(ctx, endpointName(at.sandbox, c.Config.Name))
 	switch {
+	case at.joins && err == nil && found.Network == network.ID:
+		return result(network, found, at, c)
+	case at.joins && (err == nil || hns.IsAbsent(err)):
+		return nil, fmt.Errorf("container %s joins the network of sandbox %s, which has no endpoint on network %s", c.Container, at.sandbox, c.Config.Name)
 	case hns.IsAbsent(err):
-		return p.attachNew(ctx, c, network, namespace)
+		return p.attachNew(ctx, c, network, at)
 	case err != nil:
 		return nil, err
 	case found.Network != network.ID:
@@ -35,13 +42,31 @@ func (p *Plugin) Add(ctx context.Context, c Call) (*types100.Result, error) {
 		if err := p.Writer.DeleteEndpoint(ctx, found.ID); err != nil {
 			return nil, err
 		}
-		return p.attachNew(ctx, c, network, namespace)
+		return p.attachNew(ctx, c, network, at)
 	}
 
-	if err := p.Writer.AddToNamespace(ctx, namespace, found.ID); err != nil {
+	if err := p.adopt(ctx, c, network, at, found); err != nil {
 		return nil, err
 	}
-	return result(network, found, namespace, c)
+	return result(network, found, at, c)
+}
+
+// adopt puts an endpoint of an earlier ADD into the namespace and sees that it has its policies. Others that it has stay.
+func (p *Plugin) adopt(ctx context.Context, c Call, network hns.Network, at place, found hns.Endpoint) error {
+	pool, err := ipam.Open(c.Config.IPAM, c.Config.Name)
+	if err != nil {
+		return err
+	}
+	wanted, err := p.wanted(ctx, c, network, pool, pool.Of(found.Addrs))
+	if err != nil {
+		return err
+	}
+	if at.namespace != "" {
+		if err := p.Writer.AddToNamespace(ctx, at.namespace, found.ID); err != nil {
+			return err
+		}
+	}
+	return p.inForce(ctx, wanted, found.ID)
 }
 
 // network finds the network that the configuration names.
@@ -59,30 +84,42 @@ func (p *Plugin) network(ctx context.Context, name string) (hns.Network, error) 
 	return network, nil
 }
 
+// wanted returns the endpoint that a pod with these addresses has to have.
+func (p *Plugin) wanted(ctx context.Context, c Call, network hns.Network, pool *ipam.Pool, addresses []ipam.Address) (hns.Endpoint, error) {
+	pod := Pod{Config: c.Config, Network: network, Addresses: addresses, RouteGateway: pool.RouteGateway, Namespace: c.argument("K8S_POD_NAMESPACE")}
+	if len(addresses) == 0 {
+		return hns.Endpoint{}, fmt.Errorf("the endpoint of sandbox %s has no address of the configuration's ranges", c.Container)
+	}
+	if c.Config.LoopbackDSR { // nothing else here depends on it
+		var err error
+		if pod.HNS, err = p.Reader.Version(ctx); err != nil {
+			return hns.Endpoint{}, err
+		}
+	}
+	return p.Kind.Endpoint(pod)
+}
+
 // attachNew makes an endpoint and puts it into the namespace.
-func (p *Plugin) attachNew(ctx context.Context, c Call, network hns.Network, namespace hns.NamespaceID) (*types100.Result, error) {
+func (p *Plugin) attachNew(ctx context.Context, c Call, network hns.Network, at place) (*types100.Result, error) {
 	pool, err := ipam.Open(c.Config.IPAM, c.Config.Name)
 	if err != nil {
 		return nil, err
 	}
-	version := hns.Version{}
-	if c.Config.LoopbackDSR { // nothing else here depends on it
-		if version, err = p.Reader.Version(ctx); err != nil {
-			return nil, err
-		}
+	var taken []netip.Addr
+	for _, subnet := range network.Subnets {
+		taken = append(taken, subnet.Gateway, subnet.HostAddr())
 	}
-	subnet := network.Subnets[0]
-	addresses, err := pool.Claim(c.Container, c.Interface, subnet.Gateway, subnet.HostAddr())
+	addresses, err := pool.Claim(c.Container, c.Interface, taken...)
 	if err != nil {
 		return nil, err
 	}
-	release := func(cause error) error { return errors.Join(cause, pool.Release(c.Container, c.Interface)) }
 
-	wanted, err := p.Kind.Endpoint(c.Config, network, addresses[0], version)
+	release := func(cause error) error { return errors.Join(cause, pool.Release(c.Container, c.Interface)) }
+	wanted, err := p.wanted(ctx, c, network, pool, addresses)
 	if err != nil {
 		return nil, release(err)
 	}
-	wanted.Name, wanted.Network = c.endpoint(), network.ID
+	wanted.Name, wanted.Network = endpointName(c.Container, c.Config.Name), network.ID
 	made, err := p.create(ctx, wanted)
 	if err != nil {
 		// Only if HNS surely has no endpoint may the address go to another pod. DEL comes after a failed ADD.
@@ -92,13 +129,20 @@ func (p *Plugin) attachNew(ctx context.Context, c Call, network hns.Network, nam
 		return nil, release(err)
 	}
 
-	if err := p.Writer.AddToNamespace(ctx, namespace, made.ID); err != nil {
+	err = nil
+	if at.namespace != "" {
+		err = p.Writer.AddToNamespace(ctx, at.namespace, made.ID)
+	}
+	if err == nil {
+		err = p.inForce(ctx, wanted, made.ID)
+	}
+	if err != nil {
 		if gone := p.Writer.DeleteEndpoint(ctx, made.ID); gone != nil {
 			return nil, errors.Join(err, gone)
 		}
 		return nil, release(err)
 	}
-	return result(network, made, namespace, c)
+	return result(network, made, at, c)
 }
 
 // create makes the endpoint. Addresses come from our own store: one that is in use in HNS is held by an endpoint whose pod is
@@ -115,7 +159,7 @@ func (p *Plugin) create(ctx context.Context, wanted hns.Endpoint) (hns.Endpoint,
 
 	ours := wanted.Name[strings.LastIndex(wanted.Name, "_"):]
 	for _, e := range list {
-		if e.Remote || !e.Has(wanted.Addrs[0]) || !strings.HasSuffix(e.Name, ours) {
+		if e.Remote || !sharesAddress(e, wanted) || !strings.HasSuffix(e.Name, ours) {
 			continue
 		}
 		if e.Namespace != "" {
@@ -128,29 +172,51 @@ func (p *Plugin) create(ctx context.Context, wanted hns.Endpoint) (hns.Endpoint,
 		}
 		return p.Writer.CreateEndpoint(ctx, wanted)
 	}
-	return made, err
+	return made, portConflict(err, wanted, list)
 }
 
-// result returns the CNI result of an endpoint. Its address has the prefix length of the network's first subnet, from which it
-// was claimed, and its gateway is the next hop of its first route.
-func result(network hns.Network, e hns.Endpoint, namespace hns.NamespaceID, c Call) (*types100.Result, error) {
+func sharesAddress(e, wanted hns.Endpoint) bool {
+	for _, a := range wanted.Addrs {
+		if e.Has(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// result returns the CNI result of an endpoint: its addresses with the prefix lengths of the network's subnets, and the gateway of
+// their family. An address of no subnet has the whole length of its family.
+func result(network hns.Network, e hns.Endpoint, at place, c Call) (*types100.Result, error) {
 	if len(e.Addrs) == 0 {
 		return nil, fmt.Errorf("endpoint %s has no address", e.Name)
 	}
-	bits := network.Subnets[0].Prefix.Bits()
-	ip := e.Addrs[0].AsSlice()
-	config := &types100.IPConfig{
-		Interface: types100.Int(0),
-		Address:   net.IPNet{IP: ip, Mask: net.CIDRMask(bits, len(ip)*8)},
-	}
-	if len(e.Routes) > 0 {
-		config.Gateway = e.Routes[0].NextHop.AsSlice()
+	mac := strings.ReplaceAll(strings.ToLower(e.MAC), "-", ":")
+	r := &types100.Result{
+		CNIVersion: types100.ImplementedSpecVersion,
+		Interfaces: []*types100.Interface{{Name: c.Interface, Mac: mac, Sandbox: string(at.namespace)}},
 	}
 
-	mac := strings.ReplaceAll(strings.ToLower(e.MAC), "-", ":")
-	return &types100.Result{
-		CNIVersion: types100.ImplementedSpecVersion,
-		Interfaces: []*types100.Interface{{Name: c.Interface, Mac: mac, Sandbox: string(namespace)}},
-		IPs:        []*types100.IPConfig{config},
-	}, nil
+	for _, addr := range e.Addrs {
+		bits := addr.BitLen()
+		for _, subnet := range network.Subnets {
+			if subnet.Prefix.Contains(addr) {
+				bits = subnet.Prefix.Bits()
+				break
+			}
+		}
+		config := &types100.IPConfig{
+			Interface: types100.Int(0),
+			Address:   net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(bits, addr.BitLen())},
+		}
+		for _, route := range e.Routes {
+			if route.NextHop.Is4() == addr.Is4() && route.Destination.Bits() == 0 {
+				config.Gateway = route.NextHop.AsSlice()
+				break
+			}
+		}
+		r.IPs = append(r.IPs, config)
+	}
+
+	r.DNS = cnitypes.DNS{Nameservers: e.DNS.Servers, Domain: e.DNS.Domain, Search: e.DNS.Search, Options: e.DNS.Options}
+	return r, nil
 }

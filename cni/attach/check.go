@@ -16,7 +16,7 @@ import (
 
 // Check fails if the sandbox's network is not what Add returned.
 func (p *Plugin) Check(ctx context.Context, c Call) error {
-	namespace, err := c.namespace()
+	at, err := p.place(c, true)
 	if err != nil {
 		return err
 	}
@@ -24,7 +24,7 @@ func (p *Plugin) Check(ctx context.Context, c Call) error {
 	if err != nil {
 		return err
 	}
-	e, err := p.Reader.EndpointByName(ctx, c.endpoint())
+	e, err := p.Reader.EndpointByName(ctx, endpointName(at.sandbox, c.Config.Name))
 	if err != nil {
 		return err
 	}
@@ -32,10 +32,32 @@ func (p *Plugin) Check(ctx context.Context, c Call) error {
 	if e.Network != network.ID {
 		return fmt.Errorf("endpoint %s is on network %s, wanted is %s", e.Name, e.Network, network.ID)
 	}
-	if e.Namespace != namespace {
-		return fmt.Errorf("endpoint %s is in namespace %q, wanted is %s", e.Name, e.Namespace, namespace)
+	if at.namespace != "" && e.Namespace != at.namespace {
+		return fmt.Errorf("endpoint %s is in namespace %q, wanted is %s", e.Name, e.Namespace, at.namespace)
 	}
-	return checkAddresses(c, e)
+	if at.joins {
+		c.Container = at.sandbox
+	}
+	return errors.Join(checkAddresses(c, e), p.checkRules(ctx, c, network, e))
+}
+
+// checkRules returns an error that names the policies which the endpoint has to have and has not. It changes nothing.
+func (p *Plugin) checkRules(ctx context.Context, c Call, network hns.Network, e hns.Endpoint) error {
+	if broken := e.State.Broken(); broken != "" {
+		return fmt.Errorf("endpoint %s is %s", e.Name, broken)
+	}
+	pool, err := ipam.Open(c.Config.IPAM, c.Config.Name)
+	if err != nil {
+		return err
+	}
+	wanted, err := p.wanted(ctx, c, network, pool, pool.Of(e.Addrs))
+	if err != nil {
+		return err
+	}
+	if missing := missingPolicies(wanted.Policies, e.Policies); len(missing) > 0 {
+		return fmt.Errorf("endpoint %s is without %s", e.Name, policyNames(missing))
+	}
+	return nil
 }
 
 // checkAddresses compares the addresses of the earlier result with the endpoint and with the address store.

@@ -10,9 +10,14 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// Del removes the sandbox's endpoint and then its address. What is gone already is not an error.
+// Del removes the sandbox's endpoint and then its address. What is gone already is not an error. For another container of the sandbox
+// it does nothing.
 func (p *Plugin) Del(ctx context.Context, c Call) error {
-	e, err := p.Reader.EndpointByName(ctx, c.endpoint())
+	at, err := p.place(c, false)
+	if err != nil || at.joins {
+		return err
+	}
+	e, err := p.Reader.EndpointByName(ctx, endpointName(at.sandbox, c.Config.Name))
 	if err != nil && !hns.IsAbsent(err) {
 		return err
 	}

@@ -1,8 +1,11 @@
 package attach
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"porthole.dev/porthole/cni/contract"
+	"porthole.dev/porthole/cni/ipam"
 	"porthole.dev/porthole/hns"
 )
 
@@ -20,7 +24,14 @@ const deadline = 90 * time.Second
 // Main serves one CNI call from the environment and standard input, and ends the process. Name and about are the plugin's, for
 // messages.
 func Main(name, about string, p Plugin) {
-	serve := func(do func(context.Context, Call) error) func(*skel.CmdArgs) error { return serving(name, do) }
+	serve := func(do func(context.Context, Call) error) func(*skel.CmdArgs) error {
+		return serving(name, p.Fields, do)
+	}
+	if err := checkInput(); err != nil {
+		_ = err.Print() // to standard output, which is where a runtime reads it; there is nowhere else to say so
+		os.Exit(1)
+	}
+
 	skel.PluginMainFuncs(skel.CNIFuncs{
 		Add: serve(func(ctx context.Context, c Call) error {
 			result, err := p.Add(ctx, c)
@@ -40,20 +51,44 @@ func Main(name, about string, p Plugin) {
 	}, version.VersionsStartingFrom("0.1.0"), name+": "+about)
 }
 
-// serving reads the configuration of a call and bounds its time.
-func serving(name string, do func(context.Context, Call) error) func(*skel.CmdArgs) error {
+// checkInput reads the configuration and puts it back for package skel, whose error for a text that is not JSON does not say where
+// in it.
+func checkInput() *types.Error {
+	data, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		return types.NewError(types.ErrIOFailure, "reading standard input: "+err.Error(), "")
+	}
+	var any map[string]json.RawMessage
+	if err := json.Unmarshal(data, &any); err != nil && len(bytes.TrimSpace(data)) > 0 {
+		return types.NewError(types.ErrDecodingFailure, fmt.Sprint("reading the network configuration", contract.At(data, err)), "")
+	}
+
+	r, w, err := os.Pipe()
+	if err != nil {
+		return types.NewError(types.ErrIOFailure, "passing on standard input: "+err.Error(), "")
+	}
+	os.Stdin = r
+	go func() {
+		_, _ = w.Write(data) // a reader that goes away has its own error
+		_ = w.Close()
+	}()
+	return nil
+}
+
+// serving reads the configuration of a call, reports each of its warnings once, and bounds the time of the call.
+func serving(name string, fields []string, do func(context.Context, Call) error) func(*skel.CmdArgs) error {
 	return func(args *skel.CmdArgs) error {
 		config, err := contract.Parse(args.StdinData)
 		if err != nil {
 			return types.NewError(types.ErrInvalidNetworkConfig, err.Error(), "")
 		}
-		for _, w := range config.Warnings {
+		for _, w := range newWarnings(ipam.DirOf(config.IPAM, config.Name), warnings(config, fields)) {
 			fmt.Fprintln(os.Stderr, name+":", w)
 		}
 
 		ctx, cancel := context.WithTimeout(context.Background(), deadline)
 		defer cancel()
-		err = do(ctx, Call{Container: args.ContainerID, Namespace: args.Netns, Interface: args.IfName, Config: config})
+		err = do(ctx, Call{Container: args.ContainerID, Namespace: args.Netns, Interface: args.IfName, Args: args.Args, Config: config})
 		if err != nil && hns.ClassOf(err) == hns.Unknown && os.Getenv("CNI_COMMAND") == "STATUS" {
 			return types.NewError(types.ErrPluginNotAvailable, err.Error(), "")
 		}

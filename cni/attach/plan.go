@@ -3,6 +3,7 @@ package attach
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -21,6 +22,20 @@ func DefaultRoute(gateway netip.Addr) hns.Route {
 		all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 	}
 	return hns.Route{Destination: all, NextHop: gateway}
+}
+
+// AdditionalRoutes returns those that the configuration gives every pod.
+func AdditionalRoutes(c *contract.Config) ([]hns.Route, error) {
+	var out []hns.Route
+	for _, r := range c.AdditionalRoutes {
+		destination, err := netip.ParsePrefix(r.Dst)
+		hop, err2 := netip.ParseAddr(r.GW)
+		if err := errors.Join(err, err2); err != nil {
+			return nil, fmt.Errorf("additionalRoutes: %w", err)
+		}
+		out = append(out, hns.Route{Destination: destination.Masked(), NextHop: hop})
+	}
+	return out, nil
 }
 
 // DNS returns the settings of the configuration, or those that the runtime gives for this pod.
@@ -43,11 +58,33 @@ type portMapping struct {
 	InternalPort int
 	ExternalPort int
 	VIP          string
+	Flags        uint32 `json:",omitempty"`
+}
+
+// localRouted lets programs of the node reach a host port (hcsshim hcn.NatFlagsLocalRoutedVip).
+const localRouted = 1
+
+type acl struct {
+	Protocols, Action, Direction, LocalPorts string
+	Priority                                 uint16
+}
+
+// portPriority of the rule that allows a host port: that of Microsoft's sdnbridge.
+const portPriority = 1000
+
+// Addrs returns the addresses of a pod and the prefix length of the first one.
+func Addrs(pod Pod) (addrs []netip.Addr, bits int) {
+	for _, a := range pod.Addresses {
+		addrs = append(addrs, a.Prefix.Addr())
+	}
+	return addrs, pod.Addresses[0].Prefix.Bits()
 }
 
 // Policies returns the policies of a pod's endpoint: those of the configuration, with the masquerade network as one more
-// exception of address translation; the pod's host ports; and translation of a pod's calls to itself through a service.
-func Policies(c *contract.Config, addr netip.Addr, version hns.Version) ([]hns.Policy, error) {
+// exception of address translation; the pod's host ports, with a rule that allows them if the configuration asks for it; and
+// translation of a pod's calls to itself through a service.
+func Policies(pod Pod) ([]hns.Policy, error) {
+	c := pod.Config
 	out := slices.Clone(c.Policies)
 	if c.IPMasqNetwork != "" {
 		exception, err := netip.ParsePrefix(c.IPMasqNetwork)
@@ -65,6 +102,9 @@ func Policies(c *contract.Config, addr netip.Addr, version hns.Version) ([]hns.P
 		}
 
 		p := portMapping{InternalPort: m.ContainerPort, ExternalPort: m.HostPort, VIP: m.HostIP}
+		if c.OptionalFlags.LocalRoutedPortMapping {
+			p.Flags = localRouted
+		}
 		switch strings.ToLower(m.Protocol) {
 		case "", "tcp":
 			p.Protocol = uint8(hns.TCP)
@@ -77,10 +117,16 @@ func Policies(c *contract.Config, addr netip.Addr, version hns.Version) ([]hns.P
 			return nil, fmt.Errorf("host port %d to %d is out of range", m.HostPort, m.ContainerPort)
 		}
 		out = append(out, policy("PortMapping", p))
+		if c.OptionalFlags.AllowACLPortMapping {
+			out = append(out, policy("ACL", acl{Protocols: fmt.Sprint(p.Protocol), Action: "Allow", Direction: "In",
+				LocalPorts: fmt.Sprint(m.ContainerPort), Priority: portPriority}))
+		}
 	}
 
-	if c.LoopbackDSR && version.HasDSR() {
-		out = append(out, policy("OutBoundNAT", outboundNAT{Destinations: []string{addr.String()}}))
+	if bool(c.LoopbackDSR) && pod.HNS.HasDSR() {
+		for _, a := range pod.Addresses {
+			out = append(out, policy("OutBoundNAT", outboundNAT{Destinations: []string{a.Prefix.Addr().String()}}))
+		}
 	}
 	return out, nil
 }

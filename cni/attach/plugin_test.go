@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/go-cmp/cmp"
 
 	"porthole.dev/porthole/cni/contract"
@@ -35,15 +36,18 @@ func (transparent) Accepts(network hns.Network) error {
 	return nil
 }
 
-func (transparent) Endpoint(c *contract.Config, network hns.Network, at ipam.Address, version hns.Version) (hns.Endpoint, error) {
-	policies, err := Policies(c, at.Prefix.Addr(), version)
+func (transparent) Endpoint(pod Pod) (hns.Endpoint, error) {
+	policies, err := Policies(pod)
+	addrs, bits := Addrs(pod)
 	return hns.Endpoint{
-		Addrs: []netip.Addr{at.Prefix.Addr()}, PrefixLen: at.Prefix.Bits(), Policies: policies, DNS: DNS(c),
-		Routes: []hns.Route{DefaultRoute(network.Subnets[0].Gateway)},
+		Addrs: addrs, PrefixLen: bits, Policies: policies, DNS: DNS(pod.Config),
+		Routes: []hns.Route{DefaultRoute(pod.Network.Subnets[0].Gateway)},
 	}, err
 }
 
-func plugin(h *hnstest.Fake) *Plugin { return &Plugin{Kind: transparent{}, Reader: h, Writer: h} }
+func plugin(h *hnstest.Fake) *Plugin {
+	return &Plugin{Kind: transparent{}, Reader: h, Writer: h, Rules: hnstest.Rules{Fake: h}}
+}
 
 func config(t *testing.T, dir, extra string) *contract.Config {
 	t.Helper()
@@ -126,7 +130,7 @@ func TestLife(t *testing.T) {
 }
 
 // calls are the calls to HNS that ADD makes, and DEL after it.
-var calls = []string{"read version", "find network", "find endpoint", "create endpoint", "add endpoint", "remove endpoint", "delete endpoint"}
+var calls = []string{"read version", "find network", "find endpoint", "create endpoint", "add endpoint", "read endpoint", "remove endpoint", "delete endpoint"}
 
 func only(kind string, how hnstest.Outcome) func(string) hnstest.Outcome {
 	return func(k string) hnstest.Outcome {
@@ -322,7 +326,8 @@ func TestPolicies(t *testing.T) {
 		{"wincni's arguments", `,"AdditionalArgs":[{"Name":"EndpointPolicy","Value":{"Type":"ACL","Action":"Block"}}]`, `ACL {"Action":"Block"}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Policies(config(t, t.TempDir(), c.config), netip.MustParseAddr("10.244.2.7"), hns.Version{Major: 13, Minor: 3})
+			got, err := Policies(Pod{Config: config(t, t.TempDir(), c.config), HNS: hns.Version{Major: 13, Minor: 3},
+				Addresses: []ipam.Address{{Prefix: netip.MustParsePrefix("10.244.2.7/24")}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -356,4 +361,8 @@ func TestWrongNetwork(t *testing.T) {
 			}
 		}
 	}
+}
+
+func valid(container string) types.GCAttachment {
+	return types.GCAttachment{ContainerID: container, IfName: "eth0"}
 }

@@ -14,6 +14,7 @@ package attach
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"porthole.dev/porthole/cni/contract"
@@ -26,14 +27,35 @@ type Kind interface {
 	// Accepts returns an error if the plugin cannot serve the network.
 	Accepts(network hns.Network) error
 	// Endpoint returns what a pod's endpoint has to be. The engine gives it its name and network.
-	Endpoint(c *contract.Config, network hns.Network, at ipam.Address, version hns.Version) (hns.Endpoint, error)
+	Endpoint(Pod) (hns.Endpoint, error)
 }
 
-// Plugin carries out the calls for one kind. Reader and Writer are the same client, hns/hcn on Windows and hns/hnstest in tests.
+// Pod is what a Kind knows of the pod that it makes an endpoint for.
+type Pod struct {
+	Config  *contract.Config
+	Network hns.Network
+	// Addresses are those that the pod was given, at least one; the first is that of the result of old versions of CNI.
+	Addresses []ipam.Address
+	// RouteGateway is the gateway that ipam.routes names; zero if it names none.
+	RouteGateway netip.Addr
+	// Namespace is that of Kubernetes; "" if the runtime does not say.
+	Namespace string
+	// HNS is its version; zero if nothing in the configuration depends on it.
+	HNS hns.Version
+}
+
+// Plugin carries out the calls for one kind. Reader, Writer and Rules are the same client: on Windows hcn.Client and hcn.Rules, in
+// tests those of hns/hnstest.
 type Plugin struct {
 	Kind   Kind
 	Reader reader
 	Writer writer
+	Rules  rules
+	// Fields of the configuration that the kind reads from contract.Config.Raw, in lower case. They are not reported as unknown.
+	Fields []string
+	// WithoutNamespace accepts the calls of runtimes from before HCN namespaces, as wincni did: CNI_NETNS is "none" for the sandbox, and
+	// "container:ID" for the other containers of the sandbox ID.
+	WithoutNamespace bool
 }
 
 // reader is what has to be known of HNS.
@@ -56,20 +78,58 @@ type writer interface {
 // Call is what the runtime gives with every call.
 type Call struct {
 	Container string
-	Namespace string // GUID; may be empty for Del
+	Namespace string // GUID; may be empty for Del; see also Plugin.WithoutNamespace
 	Interface string
+	Args      string // CNI_ARGS
 	Config    *contract.Config
 }
 
 // endpointName is the same for every call about one sandbox, which makes ADD and DEL repeatable.
 func endpointName(container, network string) string { return container + "_" + network }
 
-func (c Call) endpoint() string { return endpointName(c.Container, c.Config.Name) }
+// place is where an endpoint belongs.
+type place struct {
+	sandbox   string          // id of the sandbox
+	namespace hns.NamespaceID // empty: the runtime attaches it by itself
+	joins     bool            // the call is for another container of the sandbox: nothing is made or deleted
+}
 
-func (c Call) namespace() (hns.NamespaceID, error) {
+// Values of CNI_NETNS before HCN namespaces, as Docker's kubelet gave them to wincni.
+const (
+	noNamespace   = "none"
+	inContainerOf = "container:"
+)
+
+// place says where the endpoint of a call belongs. An empty namespace is an error only where one is needed.
+func (p *Plugin) place(c Call, needed bool) (place, error) {
+	if p.WithoutNamespace {
+		if c.Namespace == noNamespace {
+			return place{sandbox: c.Container}, nil
+		}
+		if sandbox, ok := strings.CutPrefix(c.Namespace, inContainerOf); ok {
+			if sandbox == "" {
+				return place{}, fmt.Errorf("network namespace %q names no container", c.Namespace)
+			}
+			return place{sandbox: sandbox, joins: true}, nil
+		}
+	}
+
 	id := hns.NormalID(c.Namespace)
 	if len(id) != 36 || strings.Count(id, "-") != 4 {
-		return "", fmt.Errorf("network namespace %q is not a GUID: this plugin serves containerd, which names HCN namespaces", c.Namespace)
+		if !needed {
+			return place{sandbox: c.Container}, nil
+		}
+		return place{}, fmt.Errorf("network namespace %q is not a GUID: this plugin serves containerd, which names HCN namespaces", c.Namespace)
 	}
-	return hns.NamespaceID(id), nil
+	return place{sandbox: c.Container, namespace: hns.NamespaceID(id)}, nil
+}
+
+// argument returns the value of a key of CNI_ARGS, "" if it is not there.
+func (c Call) argument(key string) string {
+	for _, pair := range strings.Split(c.Args, ";") {
+		if k, v, ok := strings.Cut(pair, "="); ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
 }

@@ -3,7 +3,6 @@
 package contract
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,8 +25,11 @@ type Config struct {
 	APIVersion int `json:"apiVersion"`
 	// IPMasqNetwork is reached without address translation. Packets to everywhere else leave with the node's address.
 	IPMasqNetwork string        `json:"ipMasqNetwork"`
-	LoopbackDSR   bool          `json:"loopbackDSR"`
-	RawPolicies   []NamedPolicy `json:"policies"`
+	LoopbackDSR   Bool          `json:"loopbackDSR"`
+	OptionalFlags OptionalFlags `json:"optionalFlags"`
+	// AdditionalRoutes are routes of a pod beside the default route.
+	AdditionalRoutes []Route       `json:"additionalRoutes"`
+	RawPolicies      []NamedPolicy `json:"policies"`
 	// AdditionalArgs is what wincni calls policies.
 	AdditionalArgs   []NamedPolicy        `json:"AdditionalArgs"`
 	DNS              DNS                  `json:"dns"`
@@ -37,8 +39,48 @@ type Config struct {
 	ValidAttachments []types.GCAttachment `json:"cni.dev/valid-attachments"`
 	// Policies are RawPolicies and AdditionalArgs in HNS v2 form.
 	Policies []hns.Policy `json:"-"`
-	// Warnings describe policies of unknown types, which are passed on as they are.
+	// Warnings describe policies of unknown types, which are passed on as they are, and fields without effect.
 	Warnings []string `json:"-"`
+	// Unknown are the fields of the configuration that this package does not know. A plugin may know them.
+	Unknown []string `json:"-"`
+	// Raw is the configuration as it was given, for fields that only one plugin has.
+	Raw json.RawMessage `json:"-"`
+}
+
+// OptionalFlags are those of Microsoft's plugins sdnbridge and sdnoverlay.
+type OptionalFlags struct {
+	// LocalRoutedPortMapping lets programs of the node reach host ports of pods too.
+	LocalRoutedPortMapping Bool `json:"localRoutedPortMapping"`
+	// AllowACLPortMapping adds a rule that allows the container's port of each host port.
+	AllowACLPortMapping Bool `json:"allowAclPortMapping"`
+	// ForceBridgeGateway makes the second address of the subnet the gateway, whatever else says.
+	ForceBridgeGateway Bool `json:"forceBridgeGateway"`
+	EnableDualStack    Bool `json:"enableDualStack"`
+	LoopbackDSR        Bool `json:"loopbackDSR"`
+	// GatewayFromAdditionalRoutes takes the gateway from the default route among AdditionalRoutes.
+	GatewayFromAdditionalRoutes Bool `json:"gatewayFromAdditionalRoutes"`
+}
+
+// Route is a route as CNI writes it.
+type Route struct {
+	Dst string `json:"dst"`
+	GW  string `json:"gw"`
+}
+
+// Bool is a truth value that may be written as a text: Calico and OVN write "true" and "false".
+type Bool bool
+
+// UnmarshalJSON implements json.Unmarshaler. An empty text is false.
+func (b *Bool) UnmarshalJSON(data []byte) error {
+	switch strings.ToLower(strings.Trim(string(data), `"`)) {
+	case "true":
+		*b = true
+	case "false", "null", "":
+		*b = false
+	default:
+		return fmt.Errorf("%s is neither true nor false", data)
+	}
+	return nil
 }
 
 // NamedPolicy is a policy as configurations write it. Only those named EndpointPolicy are for endpoints.
@@ -73,18 +115,13 @@ type PortMapping struct {
 	HostIP        string `json:"hostIP"`
 }
 
-// Parse reads a configuration. The error for a file that is not JSON names the line.
+// Parse reads a configuration as a runtime gives it to a plugin. The error for a text that is not JSON, or a field that is not of its
+// type, names the line and column.
 func Parse(data []byte) (*Config, error) {
-	var c Config
+	c := Config{Raw: slices.Clone(data)}
 	if err := json.Unmarshal(data, &c); err != nil {
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
-			line := 1 + bytes.Count(data[:min(int(syntax.Offset), len(data))], []byte("\n"))
-			return nil, fmt.Errorf("reading the network configuration, line %d: %w", line, err)
-		}
-		return nil, fmt.Errorf("reading the network configuration: %w", err)
+		return nil, fmt.Errorf("reading the network configuration%w", At(data, err))
 	}
-
 	if c.Name == "" {
 		return nil, errors.New("reading the network configuration: it has no name, which is the HNS network's name")
 	}
@@ -92,7 +129,8 @@ func Parse(data []byte) (*Config, error) {
 		return nil, fmt.Errorf("reading the network configuration of %s: apiVersion %d is for Docker; containerd needs 2", c.Name, c.APIVersion)
 	}
 
-	for _, raw := range append(append([]NamedPolicy{}, c.RawPolicies...), c.AdditionalArgs...) {
+	c.LoopbackDSR = c.LoopbackDSR || c.OptionalFlags.LoopbackDSR
+	for _, raw := range slices.Concat(c.RawPolicies, c.AdditionalArgs) {
 		if !strings.EqualFold(raw.Name, "EndpointPolicy") {
 			continue
 		}
@@ -105,6 +143,10 @@ func Parse(data []byte) (*Config, error) {
 		}
 		c.Policies = append(c.Policies, p)
 	}
+
+	var harmless []string
+	c.Unknown, harmless = unused(data)
+	c.Warnings = append(c.Warnings, harmless...)
 	return &c, nil
 }
 

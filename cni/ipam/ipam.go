@@ -27,16 +27,34 @@ type Config struct {
 	Type    string    `json:"type"`
 	DataDir string    `json:"dataDir"`
 	Ranges  [][]Range `json:"ranges"`
+	// Routes as wincni and host-local write them: see Pool.RouteGateway.
+	Routes []struct {
+		Dst string `json:"dst"`
+		GW  string `json:"gw"`
+	} `json:"routes"`
 	Range
 }
 
 // DefaultDir is the default folder of host-local.
 const DefaultDir = "/var/lib/cni/networks"
 
+// DirOf returns the folder of a network: that of its addresses, or of what else a plugin keeps of a network without any. It never
+// fails: what is wrong with raw is said by Open.
+func DirOf(raw json.RawMessage, network string) string {
+	var c Config
+	if json.Unmarshal(raw, &c) != nil || c.DataDir == "" {
+		c.DataDir = DefaultDir
+	}
+	return filepath.Join(c.DataDir, network)
+}
+
 // Pool is the address store of one network.
 type Pool struct {
 	dir  string
 	sets [][]span
+	// RouteGateway is the gateway of the first of the configuration's routes, if that one leads everywhere; zero if it names none.
+	// It is never given out. wincni takes it for the pods' gateway, other plugins do not look at it.
+	RouteGateway netip.Addr
 }
 
 type span struct {
@@ -79,6 +97,12 @@ func Open(raw json.RawMessage, network string) (*Pool, error) {
 	}
 
 	p := &Pool{dir: filepath.Join(c.DataDir, network)}
+	if len(c.Routes) > 0 && c.Routes[0].GW != "" && (c.Routes[0].Dst == "" || strings.HasSuffix(c.Routes[0].Dst, "/0")) {
+		var err error
+		if p.RouteGateway, err = netip.ParseAddr(c.Routes[0].GW); err != nil {
+			return nil, fmt.Errorf("ipam routes[0].GW: %w", err)
+		}
+	}
 	for _, set := range c.Ranges {
 		var spans []span
 		for _, r := range set {
@@ -201,7 +225,7 @@ func (p *Pool) claimOne(set int, spans []span, owner string, held map[netip.Addr
 	}
 
 	for _, s := range spans {
-		avoid := append([]netip.Addr{s.gateway}, taken...)
+		avoid := append([]netip.Addr{s.gateway, p.RouteGateway}, taken...)
 		start := p.after(set, s)
 		for addr, wrapped := start, false; ; {
 			if _, used := held[addr]; !used && !slices.Contains(avoid, addr) {
@@ -296,6 +320,22 @@ func (p *Pool) releaseIf(gone func(owner string) bool) error {
 func (p *Pool) Holds(container, ifname string, addr netip.Addr) (bool, error) {
 	held, err := p.held()
 	return held[addr] == owner(container, ifname), err
+}
+
+// Of returns those of the given addresses that lie in the pool's ranges, in the order of its sets, with the prefix and gateway of their
+// ranges.
+func (p *Pool) Of(addrs []netip.Addr) []Address {
+	var out []Address
+	for _, set := range p.sets {
+		for _, s := range set {
+			for _, a := range addrs {
+				if s.prefix.Contains(a) {
+					out = append(out, Address{netip.PrefixFrom(a, s.prefix.Bits()), s.gateway})
+				}
+			}
+		}
+	}
+	return out
 }
 
 // Ready returns an error if addresses cannot be given out.

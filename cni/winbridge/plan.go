@@ -6,7 +6,6 @@ import (
 	"net/netip"
 
 	"porthole.dev/porthole/cni/attach"
-	"porthole.dev/porthole/cni/contract"
 	"porthole.dev/porthole/cni/ipam"
 	"porthole.dev/porthole/hns"
 )
@@ -22,19 +21,41 @@ func (Kind) Accepts(network hns.Network) error {
 	return nil
 }
 
-// Endpoint returns an endpoint whose gateway is the configured one, or else the host's own endpoint.
-func (Kind) Endpoint(c *contract.Config, _ hns.Network, at ipam.Address, version hns.Version) (hns.Endpoint, error) {
-	addr, gateway := at.Prefix.Addr(), at.Gateway
-	if !gateway.IsValid() {
-		gateway = hns.Subnet{Prefix: at.Prefix}.HostAddr()
+// Endpoint returns an endpoint whose gateway is the configured one, or else the host's own endpoint, in each family.
+func (Kind) Endpoint(pod attach.Pod) (hns.Endpoint, error) {
+	return Bridged(pod, func(a ipam.Address) netip.Addr {
+		if a.Gateway.IsValid() {
+			return a.Gateway
+		}
+		return hns.Subnet{Prefix: a.Prefix}.HostAddr()
+	})
+}
+
+// Bridged returns the endpoint of a pod on a bridged network, with the gateway of each address. Flags of the configuration that
+// are about the gateway win over it.
+func Bridged(pod attach.Pod, gateway func(ipam.Address) netip.Addr) (hns.Endpoint, error) {
+	policies, err := attach.Policies(pod)
+	if err != nil {
+		return hns.Endpoint{}, err
 	}
-	policies, err := attach.Policies(c, addr, version)
+	more, err := attach.AdditionalRoutes(pod.Config)
 	if err != nil {
 		return hns.Endpoint{}, err
 	}
 
-	return hns.Endpoint{
-		Addrs: []netip.Addr{addr}, PrefixLen: at.Prefix.Bits(),
-		Routes: []hns.Route{attach.DefaultRoute(gateway)}, DNS: attach.DNS(c), Policies: policies,
-	}, nil
+	e := hns.Endpoint{DNS: attach.DNS(pod.Config), Policies: policies}
+	e.Addrs, e.PrefixLen = attach.Addrs(pod)
+	flags := pod.Config.OptionalFlags
+	for _, a := range pod.Addresses {
+		hop := gateway(a)
+		switch {
+		case bool(flags.ForceBridgeGateway):
+			hop = hns.Subnet{Prefix: a.Prefix}.HostAddr()
+		case bool(flags.GatewayFromAdditionalRoutes):
+			continue // its default route is one of them
+		}
+		e.Routes = append(e.Routes, attach.DefaultRoute(hop))
+	}
+	e.Routes = append(e.Routes, more...)
+	return e, nil
 }

@@ -56,7 +56,7 @@ func TestEndpoint(t *testing.T) {
 				Routes:   []hns.Route{{Destination: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("10.244.2.2")}},
 				Policies: []hns.Policy{{Type: "PortMapping", Settings: []byte(`{"Protocol":6,"InternalPort":80,"ExternalPort":8080,"VIP":""}`)}}}},
 	} {
-		got, err := Kind{}.Endpoint(parse(t, c.config), hns.Network{}, c.at, hns.Version{Major: 13, Minor: 3})
+		got, err := Kind{}.Endpoint(attach.Pod{Config: parse(t, c.config), Addresses: []ipam.Address{c.at}, HNS: hns.Version{Major: 13, Minor: 3}})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -73,7 +73,7 @@ func TestPod(t *testing.T) {
 		Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Gateway: netip.MustParseAddr("10.244.2.1")}}})
 	const namespace = "7f4c0000-0000-4000-8000-000000000001"
 	h.AddNamespace(namespace)
-	p := attach.Plugin{Kind: Kind{}, Reader: h, Writer: h}
+	p := attach.Plugin{Kind: Kind{}, Reader: h, Writer: h, Rules: hnstest.Rules{Fake: h}}
 	call := attach.Call{Container: "abc", Namespace: namespace, Interface: "eth0", Config: parse(t, "")}
 
 	if _, err := p.Add(ctx, call); err != nil {

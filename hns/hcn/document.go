@@ -140,6 +140,7 @@ type endpointDoc struct {
 	Routes               []routeDoc    `json:",omitempty"`
 	MacAddress           string        `json:",omitempty"`
 	Flags                uint32        `json:",omitempty"`
+	State                uint16        `json:",omitempty"`
 	SchemaVersion        schemaVersion `json:",omitempty"`
 }
 
@@ -148,7 +149,7 @@ type endpointDoc struct {
 func endpointFrom(doc endpointDoc) hns.Endpoint {
 	e := hns.Endpoint{
 		ID: hns.EndpointID(hns.NormalID(doc.ID)), Name: doc.Name, Network: hns.NetworkID(hns.NormalID(doc.HostComputeNetwork)),
-		Remote: doc.Flags&remoteEndpoint != 0, MAC: doc.MacAddress, DNS: dnsFrom(doc.Dns),
+		Remote: doc.Flags&remoteEndpoint != 0, MAC: doc.MacAddress, DNS: dnsFrom(doc.Dns), State: hns.EndpointState(doc.State),
 	}
 
 	if ns := hns.NormalID(doc.HostComputeNamespace); ns != hns.NoNamespace {
@@ -186,7 +187,7 @@ func endpointFrom(doc endpointDoc) hns.Endpoint {
 	return e
 }
 
-// endpointTo is the inverse of endpointFrom. Provider is not written: on remote endpoints it is a policy.
+// endpointTo is the inverse of endpointFrom. Provider is not written: on remote endpoints it is a policy. Neither is State.
 func endpointTo(e hns.Endpoint) endpointDoc {
 	doc := endpointDoc{
 		ID: string(e.ID), Name: e.Name, HostComputeNetwork: string(e.Network), MacAddress: e.MAC, Dns: dnsTo(e.DNS), SchemaVersion: v2,

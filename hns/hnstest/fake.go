@@ -25,6 +25,12 @@ type Fake struct {
 	// Refuse, if set, answers a creation or modification with an error of the host's own, a full port pool for example.
 	Refuse func(kind string, endpoint *hns.Endpoint, lb *hns.LoadBalancer) error
 
+	// Drop, if set, says which policies of endpoints the host accepts and does not keep. It is set before the Fake is used.
+	Drop func(hns.Policy) bool
+
+	// NewState is the state that new endpoints have; 0: HNS gives none. It is set before the Fake is used.
+	NewState hns.EndpointState
+
 	// NoAdapters: endpoints that are attached to the host get no adapter (see NameOf). It is set before the Fake is used.
 	NoAdapters bool
 
@@ -181,6 +187,7 @@ func (f *Fake) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint
 		if e.ID == "" {
 			e.ID = hns.EndpointID(f.newID())
 		}
+		e.Policies, e.State = kept(e.Policies, f.Drop), f.NewState
 		f.endpoints = append(f.endpoints, e)
 		return e, nil
 	})

@@ -45,7 +45,7 @@ func TestUpstreamWinBridge(t *testing.T) {
 		t.Skip("network namespaces and mounts need root")
 	}
 	h := startBridgeHost(t, 20348)
-	h.createNetwork()
+	h.createNetwork(bridgeNetwork)
 	pod := h.netns("pod")
 	before := h.counts()
 	var bound struct{ ID string }
@@ -252,7 +252,7 @@ func (h *bridgeHost) links() map[string]int {
 }
 
 // createNetwork makes the network as a Windows program would, over the wire of the DLLs.
-func (h *bridgeHost) createNetwork() {
+func (h *bridgeHost) createNetwork(document string) {
 	var conn net.Conn
 	must(h.t, platform.InNetns(h.path, func() (err error) {
 		conn, err = net.Dial("tcp4", testListen)
@@ -262,7 +262,7 @@ func (h *bridgeHost) createNetwork() {
 	conn.SetDeadline(time.Now().Add(10 * time.Second))
 	hns, err := wire.NewConn(conn, 1, "test.exe")
 	must(h.t, err)
-	_, _, err = hns.Call(wire.Request{Op: wire.On(hnsd.Network, wire.Create), Text: [3]string{bridgeNetwork}})
+	_, _, err = hns.Call(wire.Request{Op: wire.On(hnsd.Network, wire.Create), Text: [3]string{document}})
 	must(h.t, err)
 }
 
