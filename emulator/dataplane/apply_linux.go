@@ -77,7 +77,7 @@ func (b Bridge) create(d *DataPlane) error {
 	if err := platform.InNetns(d.opts.Netns, func() error { return sysctls(bridgeSettings(b.Name, b.Six), true) }); err != nil {
 		return err
 	}
-	if b.Overlay {
+	if b.Switched {
 		if err := d.markSwitched(link.Attrs().Index); err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func (p Port) bringUp(d *DataPlane) error {
 	if err != nil {
 		return err
 	}
-	if err := d.handle.LinkSetIsolated(link, true); err != nil {
+	if err := d.handle.LinkSetIsolated(link, !p.Open); err != nil {
 		return fmt.Errorf("isolating the port: %w", err)
 	}
 	h, err := handleAt(p.Netns, unix.NETLINK_ROUTE)

@@ -141,12 +141,15 @@ func (d *DataPlane) Verify(ctx context.Context, desired desired.State) ([]Drift,
 // stands in for the node's.
 func (d *DataPlane) facts() (Facts, error) {
 	f := Facts{Uplink: d.opts.Uplink, NetnsDir: platform.NetnsDir, MTU: 1500, Node: netip.AddrFrom4([4]byte{127, 0, 0, 1})}
-	link, err := d.handle.LinkByName(d.opts.Uplink)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		return f, nil
+	link, err := d.linkNamed(d.opts.Uplink)
+	if link == nil && err == nil {
+		link, err = d.linkNamed(Switch{Link: d.opts.Uplink}.unfinished())
 	}
 	if err != nil {
 		return f, fmt.Errorf("reading uplink %s: %w", d.opts.Uplink, err)
+	}
+	if link == nil {
+		return f, nil
 	}
 
 	f.MTU = link.Attrs().MTU

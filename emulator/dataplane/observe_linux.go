@@ -45,6 +45,8 @@ func (d *DataPlane) observe(ctx context.Context, want State) (State, error) {
 			}
 		case link.Type() == "veth" && strings.HasPrefix(name, "hnsv"):
 			have.Ports[name] = d.observePort(link, want.Ports[name])
+		case strings.HasPrefix(name, cardPrefix):
+			observeSwitch(d.handle, link, want, &have)
 		case link.Type() == "vxlan" && strings.HasPrefix(name, "hnsx"):
 			if err := d.observeTunnel(link, want, &have); err != nil {
 				return have, err
@@ -62,7 +64,7 @@ func (d *DataPlane) observe(ctx context.Context, want State) (State, error) {
 }
 
 func (d *DataPlane) observeBridge(link netlink.Link, want Bridge) (Bridge, error) {
-	b := Bridge{ID: want.ID, Name: link.Attrs().Name, MTU: link.Attrs().MTU, Six: want.Six, Overlay: want.Overlay, Default: want.Default}
+	b := Bridge{ID: want.ID, Name: link.Attrs().Name, MTU: link.Attrs().MTU, Six: want.Six, Switched: want.Switched, Default: want.Default}
 	addrs, err := d.handle.AddrList(link, unix.AF_UNSPEC)
 	if err != nil {
 		return b, err
@@ -80,7 +82,7 @@ func (d *DataPlane) observeBridge(link netlink.Link, want Bridge) (Bridge, error
 func (d *DataPlane) observePort(link netlink.Link, want Port) Port {
 	p := Port{ID: want.ID, Name: link.Attrs().Name, Netns: "?"}
 	info, err := d.handle.LinkGetProtinfo(link)
-	isolated := err == nil && info.Isolated && link.Attrs().Flags&unix.IFF_UP != 0
+	isolated := err == nil && info.Isolated != want.Open && link.Attrs().Flags&unix.IFF_UP != 0
 	if br, err := d.handle.LinkByIndex(link.Attrs().MasterIndex); err == nil {
 		p.Bridge = br.Attrs().Name
 	}
@@ -107,7 +109,7 @@ func (d *DataPlane) observePort(link netlink.Link, want Port) Port {
 		p.Addrs = prefixes(addrs)
 	}
 	p.Up = isolated && eth.Attrs().Flags&unix.IFF_UP != 0
-	p.Gateway, p.Gateway6 = want.Gateway, want.Gateway6
+	p.Gateway, p.Gateway6, p.Open = want.Gateway, want.Gateway6, want.Open
 	if want.Guest == "eth0" {
 		p.Gateway = defaultGateway(h, eth, unix.AF_INET)
 		if want.Gateway6.IsValid() {

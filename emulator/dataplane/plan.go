@@ -36,6 +36,8 @@ func Diff(want, have State) Plan {
 		}
 	}
 
+	switches, unswitched := diffSwitches(want, have)
+	plan = append(plan, switches...)
 	gone, come := diffTunnels(want, have)
 	plan = append(plan, gone...)
 	for _, addr := range sortedAddrs(have.Keeps) {
@@ -72,6 +74,7 @@ func Diff(want, have State) Plan {
 		}
 	}
 
+	plan = append(plan, unswitched...)
 	for _, name := range sortedKeys(have.Namespaces) {
 		if _, ok := want.Namespaces[name]; !ok {
 			plan = append(plan, del{ownNetns{have.Namespaces[name], name}})

@@ -15,8 +15,11 @@ func Render(d desired.State, f Facts) State { return render(d, f).state }
 func render(d desired.State, f Facts) *renderer {
 	r := newRenderer(f)
 	for i := range d.Networks {
-		if t := d.Networks[i].Type; t == l2BridgeType || t == overlayType {
-			r.network(&d.Networks[i])
+		switch n := &d.Networks[i]; n.Type {
+		case l2BridgeType, overlayType, natType:
+			r.network(n)
+		case transparentType:
+			renderTransparent(r, n)
 		}
 	}
 
@@ -64,6 +67,9 @@ func (r *renderer) network(n *desired.Network) {
 			return
 		}
 		for _, o := range r.networks {
+			if o.Type == transparentType {
+				continue
+			}
 			if slices.ContainsFunc(o.Subnets, func(t desired.Subnet) bool { return t.Prefix.Overlaps(s.Prefix) }) && (n.Type == overlayType || o.Type == overlayType) {
 				// The host routes for all of them and has one table.
 				r.state.Rejected[n.ID] = fmt.Errorf("carrying network %s: its subnet %s is also in network %s", n.ID, s.Prefix, o.ID)
@@ -71,9 +77,10 @@ func (r *renderer) network(n *desired.Network) {
 			}
 		}
 	}
+
 	r.networks[n.ID] = n
-	b := Bridge{ID: n.ID, Name: bridgeName(n.ID), MTU: r.facts.MTU, Six: sixIn(n), Overlay: n.Type == overlayType, Settings: true}
-	if b.Overlay {
+	b := Bridge{ID: n.ID, Name: bridgeName(n.ID), MTU: r.facts.MTU, Six: sixIn(n), Switched: n.Type == overlayType || n.Type == natType, Settings: true}
+	if n.Type == overlayType {
 		b.MTU -= vxlanOverhead
 		r.overlay(n)
 	}
@@ -106,7 +113,7 @@ func (r *renderer) endpoint(e *desired.Endpoint, guests map[string]int) {
 		return // its address goes to the bridge
 	}
 	addrs := guestAddrs(e, network)
-	if len(addrs) == 0 {
+	if len(addrs) == 0 && network.Type != transparentType {
 		r.state.Rejected[e.ID] = fmt.Errorf("attaching endpoint %s: it has no address that is carried", e.ID)
 		return
 	}
@@ -116,11 +123,15 @@ func (r *renderer) endpoint(e *desired.Endpoint, guests map[string]int) {
 	if p.Netns == "" {
 		p.Netns = r.facts.NetnsDir + "/" + OwnNetns(ns.ID)
 	}
-	if mtu := r.state.Bridges[p.Bridge].MTU; p.MTU == 0 || network.Type == overlayType {
-		p.MTU = mtu
-	}
 	if p.MAC == "" {
 		p.MAC = derivedMAC(e.ID)
+	}
+	if network.Type == transparentType {
+		r.state.Ports[p.Name] = segmentPort(p, e, network, r.facts)
+		return
+	}
+	if mtu := r.state.Bridges[p.Bridge].MTU; p.MTU == 0 || network.Type == overlayType {
+		p.MTU = mtu
 	}
 	if a := ip4.addressOf(e); a.IsValid() && !ip4.usable(p.Gateway) {
 		p.Gateway = gatewayOf(network, a)
@@ -134,7 +145,7 @@ func (r *renderer) endpoint(e *desired.Endpoint, guests map[string]int) {
 	r.state.Ports[p.Name] = p
 	for _, x := range r.families() {
 		if a := x.fam.addressOf(e); a.IsValid() {
-			x.policies(e, a)
+			x.policies(withNAT(e, network), a)
 		}
 	}
 }
@@ -166,7 +177,7 @@ func (r *renderer) bridgeAddrs(d desired.State) {
 	for i := range d.Endpoints {
 		e := &d.Endpoints[i]
 		n, ok := r.networks[e.Network]
-		if !ok || e.Remote || e.Namespace == "" {
+		if !ok || e.Remote || e.Namespace == "" || n.Type == transparentType {
 			continue
 		}
 		ns := r.namespaces[e.Namespace]
@@ -188,6 +199,9 @@ func (r *renderer) bridgeAddrs(d desired.State) {
 
 	for _, n := range r.networks {
 		for _, s := range n.Subnets {
+			if n.Type == transparentType {
+				continue
+			}
 			if !hosted[n.ID] || s.Prefix.Addr().Is6() {
 				add(n, gatewayOf(n, s.Prefix.Addr()))
 			}
@@ -225,4 +239,22 @@ func gatewayOf(n *desired.Network, addr netip.Addr) netip.Addr {
 		return s.Prefix.Masked().Addr().Next()
 	}
 	return netip.Addr{}
+}
+
+// withNAT returns the endpoint with what its network does without a policy: in a NAT network all that leaves the host has the
+// host's address.
+func withNAT(e *desired.Endpoint, n *desired.Network) *desired.Endpoint {
+	if n.Type != natType || len(e.OutboundNAT) > 0 {
+		return e
+	}
+	own := *e
+	own.OutboundNAT = []desired.OutboundNAT{{}}
+	return &own
+}
+
+func prefixOfLength(a netip.Addr, bits int) netip.Prefix {
+	if bits <= 0 {
+		bits = a.BitLen()
+	}
+	return netip.PrefixFrom(a, bits)
 }

@@ -11,6 +11,7 @@ type State struct {
 	Namespaces map[string]string   // own network namespace -> Namespace.ID
 	Bridges    map[string]Bridge   // by interface name
 	Ports      map[string]Port     // by interface name
+	Switches   map[string]Switch   // by interface name
 	Tunnels    map[string]Tunnel   // by interface name
 	Peers      map[string]Peer     // by tunnel and MAC
 	Paths      map[string]Path     // by tunnel and prefix
@@ -26,7 +27,7 @@ type Bridge struct {
 	Addrs    []netip.Prefix // sorted
 	MTU      int
 	Six      bool // carries IPv6
-	Overlay  bool // of an overlay network
+	Switched bool // HNS itself carries what passes it: the host forwards it in any case (overlay and NAT networks)
 	// Default is the next hop of the default route that the host gets with the address of its endpoint; zero or unspecified: none. The
 	// host's programs may change or remove the route.
 	Default  netip.Addr
@@ -43,7 +44,8 @@ type Port struct {
 	Addrs            []netip.Prefix
 	Gateway          netip.Addr
 	Gateway6         netip.Addr
-	Up               bool // both ends up, the bridge's end isolated
+	Open             bool // in the segment of a network card: not isolated from other ports
+	Up               bool // both ends up, the bridge's end isolated unless Open
 }
 
 func (p Port) equal(q Port) bool {
@@ -56,7 +58,7 @@ func (p Port) equal(q Port) bool {
 		}
 	}
 	return p.Name == q.Name && p.Bridge == q.Bridge && p.Netns == q.Netns && p.Guest == q.Guest && p.MAC == q.MAC &&
-		p.MTU == q.MTU && p.Gateway == q.Gateway && p.Gateway6 == q.Gateway6 && p.Up == q.Up
+		p.MTU == q.MTU && p.Gateway == q.Gateway && p.Gateway6 == q.Gateway6 && p.Open == q.Open && p.Up == q.Up
 }
 
 // Tunnel is the vxlan device of one VSID of an Overlay network.
@@ -122,7 +124,7 @@ func (s *State) rules(table string) Ruleset {
 
 func newState() State {
 	return State{
-		Namespaces: map[string]string{}, Bridges: map[string]Bridge{}, Ports: map[string]Port{},
+		Namespaces: map[string]string{}, Bridges: map[string]Bridge{}, Ports: map[string]Port{}, Switches: map[string]Switch{},
 		Tunnels: map[string]Tunnel{}, Peers: map[string]Peer{}, Paths: map[string]Path{},
 		Keeps:    map[netip.Addr]Keep{},
 		Rules:    Ruleset{Sets: map[string]Set{}, Chains: map[string]Chain{}},

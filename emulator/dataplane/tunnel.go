@@ -92,13 +92,19 @@ func (r *renderer) way(e *desired.Endpoint) (p Path, provider netip.Addr, own bo
 }
 
 // fences are the rules that keep an overlay to itself: nothing passes between it and other networks of ours, and the
-// host's own programs reach it only with a HostRoute policy, or through a load balancer.
+// host's own programs reach it only with a HostRoute policy, or through a load balancer. Into a NAT network connections from elsewhere
+// come through a port mapping or a load balancer only.
 func (r *renderer) fences() (forward, output []string) {
 	for _, id := range sortedKeys(r.networks) {
 		n := r.networks[id]
+		if n.Type == natType {
+			link := fmt.Sprintf("%q", bridgeName(id))
+			forward = append(forward, fmt.Sprintf("oifname %s iifname != %s ct state new ct status & dnat == 0 drop", link, link))
+		}
 		if n.Type != overlayType {
 			continue
 		}
+
 		own := []string{fmt.Sprintf("%q", bridgeName(id))}
 		for _, name := range sortedKeys(r.state.Tunnels) {
 			if r.state.Tunnels[name].ID == id {

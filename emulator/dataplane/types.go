@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	l2BridgeType = "L2Bridge"
-	overlayType  = "Overlay"
+	l2BridgeType    = "L2Bridge"
+	overlayType     = "Overlay"
+	natType         = "NAT"
+	transparentType = "Transparent"
 )
 
 // HostRoute is one route of the host's own table, as programs of the host name it: by destination, next hop and link.

@@ -13,7 +13,7 @@ type State struct {
 	LoadBalancers []LoadBalancer
 }
 
-// Network is one virtual switch. Only L2Bridge and Overlay networks have a data plane; others are state only.
+// Network is one virtual switch. L2Bridge, Overlay, NAT and Transparent networks have a data plane; others are state only.
 type Network struct {
 	ID      string
 	Type    string // HCN's own word: L2Bridge, Overlay, Transparent, NAT, …

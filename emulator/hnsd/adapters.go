@@ -77,6 +77,11 @@ func HostAdapters(s *State, cards []Card) []Adapter {
 			add(Adapter{Alias: "vEthernet (" + cards[i].Name + ")", Link: cards[i].Link, Virtual: true}, n.ID)
 		}
 	}
+	for _, n := range s.List(Network) {
+		if n.Doc.str("Type") == "NAT" {
+			add(natAdapter(n), n.ID)
+		}
+	}
 	for _, e := range hostEndpoints(s) {
 		if a, ok := endpointAdapter(s, e); ok {
 			add(a, e.ID)
@@ -116,6 +121,16 @@ func hostEndpoints(s *State) (list []*Object) {
 		}
 	}
 	return list
+}
+
+// natAdapter returns the host's adapter in a NAT network, which has the gateways' addresses: Docker's network "nat" shows as
+// "vEthernet (nat)".
+func natAdapter(network *Object) Adapter {
+	a := Adapter{Alias: "vEthernet (" + network.Doc.str("Name") + ")", Network: network.ID, Virtual: true}
+	for _, s := range desiredNetwork(network).Subnets {
+		a.Addrs = append(a.Addrs, s.Gateway)
+	}
+	return a
 }
 
 // endpointAdapter returns the adapter of an endpoint that is attached to the host. Only networks with packets have one.

@@ -9,8 +9,8 @@ import (
 	"porthole.dev/porthole/emulator/desired"
 )
 
-// Desired is what the data plane has to carry for a State: L2Bridge and Overlay networks with all that hangs on them, and
-// every namespace. Networks of other types are state only.
+// Desired is what the data plane has to carry for a State: L2Bridge, Overlay, NAT and Transparent networks with all that hangs on them,
+// and every namespace. Networks of other types are state only.
 func Desired(s *State) desired.State {
 	var d desired.State
 	networks := map[string]*Object{}
@@ -83,7 +83,7 @@ func DesiredChange(next *State, c Change) (out desired.Change, ok bool) {
 // carried reports whether a network has packets.
 func carried(network *Object) bool {
 	t := network.Doc.str("Type")
-	return t == "L2Bridge" || t == "Overlay"
+	return t == "L2Bridge" || t == "Overlay" || t == "NAT" || t == "Transparent"
 }
 
 func carriedEndpoint(s *State, id string) bool {
