@@ -29,6 +29,9 @@ type flags struct {
 	vxlanPort                                                                              uint16
 	printRouter                                                                            string
 	verbosity                                                                              int
+
+	fromCluster bool
+	output      string // of fromCluster
 }
 
 // Command makes `porthole routes`.
@@ -39,11 +42,17 @@ func Command() *cobra.Command {
 		Short: "Keep this node's pod network and its routes to the other nodes",
 		Long: "routes makes this node's pod network (on Windows the HNS network and the host's endpoint in it, on Linux the outbound\n" +
 			"NAT), writes the CNI configuration, and keeps a route to the pod range of every other node through that node's address.\n" +
-			"Routes and network stay when it ends.",
-		Args: cobra.NoArgs,
+			"Routes and network stay when it ends.\n\n" +
+			"With --from-cluster it changes nothing: it reads the network that a cluster has (flannel, Calico and others) and prints\n" +
+			"which mode and flags fit, or why none does and what to change.",
+		Example: "  porthole routes --from-cluster --kubeconfig=/etc/kubernetes/admin.conf",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.printRouter != "" {
 				return printRouter(c, f)
+			}
+			if f.fromCluster {
+				return f.fit(c.Context(), c.OutOrStdout())
 			}
 			o, err := f.resolve(os.Hostname)
 			if err != nil {
@@ -67,6 +76,8 @@ func Command() *cobra.Command {
 	fs.BoolVar(&f.replaceNetwork, "replace-network", false, "Windows: replace an HNS network of our name that does not fit (another type, range or gateway)\n"+
 		"although it holds endpoints, which are deleted with it; without this flag it is reported and left alone")
 	fs.StringVar(&f.adapter, "adapter", "", "Windows: network adapter that a new HNS network is bound to, for example \"Ethernet 2\"; empty: the one with this node's address")
+	fs.BoolVar(&f.fromCluster, "from-cluster", false, "only read the cluster of --kubeconfig and print which mode fits its network; nothing is changed")
+	fs.StringVarP(&f.output, "output", "o", "text", "with --from-cluster: text or json")
 	fs.StringSliceVar(&f.dns, "cluster-dns", nil, "name servers for the CNI configuration of Windows pods; the kubelet's own settings win")
 	fs.StringSliceVar(&f.search, "dns-search", nil, "DNS search list that goes with --cluster-dns")
 	fs.StringVar(&f.bind, "bind", "127.0.0.1:10261", "address and port of /healthz, /readyz, /metrics and /status; empty: none")

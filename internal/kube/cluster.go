@@ -8,18 +8,22 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
-// Cluster is the API as the commands that start and show a local cluster need it.
-type Cluster struct{ client kubernetes.Interface }
+// Cluster is the API as commands need it that run for a user and end.
+type Cluster struct {
+	client kubernetes.Interface
+	config *rest.Config
+}
 
 // NewCluster returns a client for an administrator's kubeconfig. It sends no request yet.
 func NewCluster(kubeconfig string) (*Cluster, error) {
-	client, _, err := Load(kubeconfig, "porthole", 50, 100)
+	client, config, err := Load(kubeconfig, "porthole", 50, 100)
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{client: client}, nil
+	return &Cluster{client: client, config: config}, nil
 }
 
 // Ready returns nil if the API server reports that it is ready.
