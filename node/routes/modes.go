@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"porthole.dev/porthole/routes/fib"
 	"porthole.dev/porthole/routes/hostgw"
@@ -20,6 +21,7 @@ const DefaultMode = "host-gateway"
 var modes = modeTable{
 	{"host-gateway", newHostGateway},
 	{"tor", newTor},
+	{"vxlan", newVXLAN},
 }
 
 type modeTable []struct {
@@ -64,6 +66,19 @@ func newTor(e environment) (keeper, error) {
 	}
 	return keep.New(tor.New(e.Node, table), e.Keep), nil
 }
+
+// newVXLAN returns the overlay. Its host has three entries for each node, so that everything is compared seldom; changes are reported.
+func newVXLAN(e environment) (keeper, error) {
+	mode, err := vxlan.New(vxlan.Options{Node: e.Node, Addr: e.Addr, Config: e.VXLAN, Cluster: e.Cluster, Annotate: e.Annotate})
+	if err != nil {
+		return nil, err
+	}
+	e.Keep.Period = vxlanPeriod
+	return keep.New(mode, e.Keep), nil
+}
+
+// vxlanPeriod bounds how long a wrong entry stays that the host did not report.
+const vxlanPeriod = 30 * time.Second
 
 func (t modeTable) names() []string {
 	var names []string

@@ -58,6 +58,9 @@ func (k *Keeper[Seen, O]) pass(ctx context.Context, before Status) Status {
 	failed, tried := k.apply(ctx, plan.Ops)
 	s := Status{Known: true, LastSync: time.Now(), Wanted: len(plan.Wanted), Repairs: before.Repairs, Routes: []RouteStatus{}}
 	k.report(&s, plan.Wanted, failed, tried)
+	if err := failed[netip.Prefix{}]; err != nil {
+		s.Error = err.Error() // of a change that makes no route
+	}
 	return s
 }
 

@@ -41,7 +41,7 @@ const DefaultPeriod = time.Second
 type Status struct {
 	// Known is false until the nodes and the host have been read once.
 	Known    bool          `json:"known"`
-	Error    string        `json:"error,omitempty"` // why the host could not be read or the nodes are not known
+	Error    string        `json:"error,omitempty"` // why the host could not be read, the nodes are not known, or a change failed that makes no route
 	Routes   []RouteStatus `json:"routes"`
 	Wanted   int           `json:"wanted"`
 	Present  int           `json:"present"`

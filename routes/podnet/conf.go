@@ -30,18 +30,23 @@ func (o Options) linuxConf() (Conf, error) {
 		ipam["dataDir"] = o.DataDir
 	}
 
+	bridge := object{
+		"type":        "bridge",
+		"bridge":      Bridge,
+		"isGateway":   true,
+		"ipMasq":      false, // outbound NAT has exceptions here: see NAT
+		"hairpinMode": true,
+		"ipam":        ipam,
+	}
+	if o.MTU > 0 {
+		bridge["mtu"] = o.MTU
+	}
+
 	return encode(linuxConfName, object{
 		"cniVersion": "1.0.0",
 		"name":       NetworkName,
 		"plugins": []object{
-			{
-				"type":        "bridge",
-				"bridge":      Bridge,
-				"isGateway":   true,
-				"ipMasq":      false, // outbound NAT has exceptions here: see NAT
-				"hairpinMode": true,
-				"ipam":        ipam,
-			},
+			bridge,
 			{"type": "portmap", "backend": "nftables", "capabilities": object{"portMappings": true}},
 		},
 	})

@@ -19,6 +19,7 @@ type Options struct {
 	Underlay []netip.Prefix // what is reached without NAT besides pods and services: the segment of the nodes
 	DNS      []string       // name servers of the cluster, in order; none: pods get none from CNI
 	Search   []string       // DNS search list that goes with them
+	MTU      int            // of pods, on Linux; 0: as the node's own interface has it
 	DataDir  string         // where host-local keeps the addresses in use, on Linux; empty: its default
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -114,6 +115,16 @@ func Read(annotations map[string]string) (a Announcement, ok bool, err error) {
 		return a, true, fmt.Errorf("has annotation %s: VtepMAC %w", AnnotationBackendData, err)
 	}
 	return a, true, nil
+}
+
+// sortedPairs returns annotations as "key=value" without flannel's prefix, in order.
+func sortedPairs(annotations map[string]string) []string {
+	var list []string
+	for key, value := range annotations {
+		list = append(list, strings.TrimPrefix(key, AnnotationPrefix)+"="+value)
+	}
+	slices.Sort(list)
+	return list
 }
 
 func address(text string) (netip.Addr, error) {

@@ -21,6 +21,9 @@ var apart = map[string]string{
 	"github.com/prometheus/client_golang": "CoreDNS needs a newer one; few packages depend on it",
 	"github.com/prometheus/common":        "as client_golang",
 	"github.com/prometheus/procfs":        "as client_golang",
+	"go.etcd.io/etcd/api/v3":              "flannel asks for a newer one than the etcd that stores the cluster's data; flanneld uses it only without an API server",
+	"go.etcd.io/etcd/client/pkg/v3":       "as etcd/api",
+	"go.etcd.io/etcd/client/v3":           "as etcd/api",
 	"go.etcd.io/bbolt":                    "etcd keeps the version that it was released with: it stores the cluster's data",
 }
 
