@@ -91,7 +91,7 @@ measure: ## how easy the code is to read, in figures
 .PHONY: test
 test: deps deps-conformance build bundle-tests conformance-build check ## everything that can be tested on this machine; what CI runs
 	@go build -o $(BIN)/testsummary ./tools/testsummary
-	@alone='/test/(lab|lifecycle|conformance)$$'; all=$$(go list $(TEST_PACKAGES)); \
+	@alone='/test/(lab|lifecycle|conformance|networks)$$'; all=$$(go list $(TEST_PACKAGES)); \
 	{ grep -vE "$$alone" <<<"$$all" | xargs -r go test -p 2 -json $(TEST_FLAGS) || true; \
 	  grep -E "$$alone" <<<"$$all" | xargs -r go test -p 1 -json $(TEST_FLAGS) || true; } | $(BIN)/testsummary
 
@@ -106,6 +106,10 @@ test-builds: deps build ## a cluster of Windows Server 2022 and 2025: which imag
 .PHONY: test-reboot
 test-reboot: deps build ## a Windows node reboots, with all that HNS may lose or keep; its pods come back
 	@PORTHOLE_LAB_REBOOTS=all go test -count=1 -timeout 10m -v -run 'TestReboot|TestProxyRestart' ./test/lab
+
+.PHONY: test-networks
+test-networks: deps build ## each mode of --network with a cluster of its own: what takes too long for make test
+	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 60m -v ./test/networks
 
 .PHONY: test-peers
 test-peers: deps build upstream-proxy ## upstream's kube-proxy.exe shows each documented failure, ours does not
