@@ -67,20 +67,39 @@ type Network struct {
 	// Management is the node's own address on the adapter. HNS reports it some time after the network was made.
 	Management netip.Addr
 	DNS        DNS
-	// RemoteSubnets say, for an overlay network, which host serves which addresses.
+	// Transient networks are gone after a reboot; HNS makes others anew from its records, which interrupts the node's network.
+	Transient bool
+
+	// The following fields are for overlay networks only.
+
+	// RemoteSubnets say which host serves which addresses.
 	RemoteSubnets []RemoteSubnet
+	// RouterMAC is the hardware address of this host in the overlay, which its peers have to know. HNS chooses it when it makes the
+	// network, and reports it some time later; it is not written.
+	RouterMAC string
+	// HostRoute lets the host's own programs reach the pods of the network on this host.
+	HostRoute bool
+	// VxlanPort is the UDP port of the tunnel; 0: HNS's own, which is 4789.
+	VxlanPort uint16
 }
 
-// RemoteSubnet is a range of addresses of an overlay network and the host behind it.
+// RemoteSubnet is a range of addresses of an overlay network and the host behind it. It is comparable, with MAC as HNS or we wrote it.
 type RemoteSubnet struct {
 	Prefix   netip.Prefix
-	Provider netip.Addr
+	Provider netip.Addr // the host's own address
+	VSID     uint32     // the virtual subnet, which is the VXLAN network identifier
+	MAC      string     // RouterMAC of that host
 }
+
+// NormalMAC returns a hardware address in the one of HNS's spellings that it writes itself, "00-15-5D-11-00-04". Other texts are
+// returned in upper case.
+func NormalMAC(mac string) string { return strings.ToUpper(strings.ReplaceAll(mac, ":", "-")) }
 
 // Subnet is a range of addresses of a network. Gateway is HNS's own address in it.
 type Subnet struct {
 	Prefix  netip.Prefix
 	Gateway netip.Addr
+	VSID    uint32 // of an overlay network: its VXLAN network identifier; 0: none
 }
 
 // HostAddr returns the second address of the subnet. Node agents put the host's own endpoint there, and pods on bridged

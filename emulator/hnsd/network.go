@@ -128,8 +128,17 @@ func (h *Host) checkSubnet(subnet Doc, networkType string) error {
 		return err
 	}
 	subnet.set("Policies", list)
+	for _, p := range subnet.docs("Policies") {
+		if id := p.doc("Settings").num("IsolationId"); networkType == "Overlay" && p.str("Type") == "VSID" && !isVirtualSubnet(id) {
+			return ErrInvalidParameter.WithText("The parameter is incorrect: VSID %d.", id)
+		}
+	}
 	return nil
 }
+
+// isVirtualSubnet reports whether Windows takes the number of a virtual subnet: its network virtualization has 4096 to 16777214, the
+// least of which flannel's and Calico's documentation state too (flannel-io/flannel#1215). The answer to another one is unverified, no. 81.
+func isVirtualSubnet(id uint64) bool { return id >= 4096 && id <= 1<<24-2 }
 
 // withoutGateways replaces the gateways in the document of a network by 0.0.0.0.
 func withoutGateways(network Doc) {

@@ -59,6 +59,7 @@ type dnsDoc struct {
 
 type subnetDoc struct {
 	IpAddressPrefix string
+	Policies        []policyDoc
 	Routes          []routeDoc
 }
 
@@ -69,12 +70,17 @@ type networkDoc struct {
 	Policies       []policyDoc
 	Dns            dnsDoc
 	Ipams          []ipamDoc
+	Flags          uint32
 }
+
+// transientNetwork is the flag of a network that HNS does not keep over a reboot (hcsshim: EnableNonPersistent).
+const transientNetwork = 8
 
 // networkFrom translates a document of HNS. What cannot be parsed is left out, not an error: networks of other programs are
 // listed with ours.
 func networkFrom(doc networkDoc) hns.Network {
-	n := hns.Network{ID: hns.NetworkID(hns.NormalID(doc.ID)), Name: doc.Name, Type: doc.Type, DNS: dnsFrom(doc.Dns)}
+	n := hns.Network{ID: hns.NetworkID(hns.NormalID(doc.ID)), Name: doc.Name, Type: doc.Type, DNS: dnsFrom(doc.Dns),
+		Transient: doc.Flags&transientNetwork != 0}
 	if n.Type == "" {
 		n.Type = "NAT" // real HNS may leave this one out, as hcsshim knows
 	}
@@ -91,6 +97,7 @@ func networkFrom(doc networkDoc) hns.Network {
 					subnet.Gateway = gw
 				}
 			}
+			subnet.VSID = virtualSubnet(s.Policies)
 			n.Subnets = append(n.Subnets, subnet)
 		}
 	}
@@ -101,22 +108,59 @@ func networkFrom(doc networkDoc) hns.Network {
 	return n
 }
 
+// virtualSubnet returns the VXLAN network identifier that the policies of a subnet name, 0 if they name none.
+func virtualSubnet(policies []policyDoc) uint32 {
+	for _, p := range policies {
+		var s struct{ IsolationId uint32 }
+		if p.Type == "VSID" && json.Unmarshal(p.Settings, &s) == nil {
+			return s.IsolationId
+		}
+	}
+	return 0
+}
+
+// remoteSubnetDoc holds the settings of a policy RemoteSubnetRoute.
+type remoteSubnetDoc struct {
+	DestinationPrefix           string
+	IsolationId                 uint32
+	ProviderAddress             string
+	DistributedRouterMacAddress string
+}
+
+func remoteSubnetTo(r hns.RemoteSubnet) policyDoc {
+	return policyDoc{Type: "RemoteSubnetRoute", Settings: mustJSON(remoteSubnetDoc{r.Prefix.String(), r.VSID, r.Provider.String(), r.MAC})}
+}
+
 // networkPolicy takes over from a policy what Network has a field for.
 func networkPolicy(n *hns.Network, p policyDoc) {
-	var s struct{ NetworkAdapterName, ProviderAddress, DestinationPrefix string }
+	if p.Type == "HostRoute" { // it may have no settings
+		n.HostRoute = true
+		return
+	}
+	var s struct {
+		NetworkAdapterName, Address string
+		Port                        uint16
+		remoteSubnetDoc
+	}
 	if json.Unmarshal(p.Settings, &s) != nil {
 		return
 	}
+
 	switch p.Type {
 	case "NetAdapterName":
 		n.Adapter = s.NetworkAdapterName
 	case "ProviderAddress":
 		n.Management, _ = netip.ParseAddr(s.ProviderAddress)
+	case "DrMacAddress":
+		n.RouterMAC = s.Address
+	case "VxlanPort":
+		n.VxlanPort = s.Port
 	case "RemoteSubnetRoute":
 		prefix, err := netip.ParsePrefix(s.DestinationPrefix)
 		provider, err2 := netip.ParseAddr(s.ProviderAddress)
 		if err == nil && err2 == nil {
-			n.RemoteSubnets = append(n.RemoteSubnets, hns.RemoteSubnet{Prefix: prefix.Masked(), Provider: provider})
+			n.RemoteSubnets = append(n.RemoteSubnets,
+				hns.RemoteSubnet{Prefix: prefix.Masked(), Provider: provider, VSID: s.IsolationId, MAC: s.DistributedRouterMacAddress})
 		}
 	}
 }

@@ -72,14 +72,15 @@ func TestNetworkDocument(t *testing.T) {
    "Routes":[{"NextHop":"10.245.4.1","DestinationPrefix":"0.0.0.0/0"}]}]}],
  "Policies":[{"Type":"NetAdapterName","Settings":{"NetworkAdapterName":"Ethernet"}},{"Type":"ProviderAddress","Settings":{"ProviderAddress":"192.0.2.2"}},
   {"Type":"DrMacAddress","Settings":{"Address":"00-15-5D-11-00-04"}},{"Type":"HostRoute"},
-  {"Type":"RemoteSubnetRoute","Settings":{"DestinationPrefix":"10.245.5.0/24","IsolationId":4096,"ProviderAddress":"192.0.2.33"}}],"Dns":{}}`), &doc)
+  {"Type":"RemoteSubnetRoute","Settings":{"DestinationPrefix":"10.245.5.0/24","IsolationId":4096,"ProviderAddress":"192.0.2.33",
+   "DistributedRouterMacAddress":"00-15-5D-11-00-05"}},{"Type":"VxlanPort","Settings":{"Port":4790}}],"Dns":{}}`), &doc)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := hns.Network{ID: "418ab513-0000-4000-8000-000000000001", Name: "flannel.4096", Type: hns.Overlay, Adapter: "Ethernet",
-		Management:    netip.MustParseAddr("192.0.2.2"),
-		Subnets:       []hns.Subnet{{Prefix: netip.MustParsePrefix("10.245.4.0/24"), Gateway: netip.MustParseAddr("10.245.4.1")}},
-		RemoteSubnets: []hns.RemoteSubnet{{Prefix: netip.MustParsePrefix("10.245.5.0/24"), Provider: netip.MustParseAddr("192.0.2.33")}}}
+		Management: netip.MustParseAddr("192.0.2.2"), RouterMAC: "00-15-5D-11-00-04", HostRoute: true, Transient: true, VxlanPort: 4790,
+		Subnets:       []hns.Subnet{{Prefix: netip.MustParsePrefix("10.245.4.0/24"), Gateway: netip.MustParseAddr("10.245.4.1"), VSID: 4096}},
+		RemoteSubnets: []hns.RemoteSubnet{{Prefix: netip.MustParsePrefix("10.245.5.0/24"), Provider: netip.MustParseAddr("192.0.2.33"), VSID: 4096, MAC: "00-15-5D-11-00-05"}}}
 	if diff := cmp.Diff(want, networkFrom(doc), equateAddrs); diff != "" {
 		t.Errorf("read (-want +got):\n%s", diff)
 	}

@@ -21,10 +21,15 @@ func networkTo(n hns.Network) shim.HostComputeNetwork {
 		if s.Prefix.Addr().Is6() {
 			all = "::/0"
 		}
-		ipam.Subnets = append(ipam.Subnets, shim.Subnet{
+		subnet := shim.Subnet{
 			IpAddressPrefix: s.Prefix.String(),
 			Routes:          []shim.Route{{NextHop: s.Gateway.String(), DestinationPrefix: all}},
-		})
+		}
+		if s.VSID != 0 {
+			vsid := shim.SubnetPolicy{Type: shim.VSID, Settings: mustJSON(map[string]uint32{"IsolationId": s.VSID})}
+			subnet.Policies = []json.RawMessage{mustJSON(vsid)}
+		}
+		ipam.Subnets = append(ipam.Subnets, subnet)
 	}
 
 	if len(ipam.Subnets) > 0 {
@@ -35,7 +40,21 @@ func networkTo(n hns.Network) shim.HostComputeNetwork {
 			Type: shim.NetAdapterName, Settings: mustJSON(map[string]string{"NetworkAdapterName": n.Adapter}),
 		})
 	}
+	if n.VxlanPort != 0 {
+		doc.Policies = append(doc.Policies, shim.NetworkPolicy{Type: shim.VxlanPort, Settings: mustJSON(map[string]uint16{"Port": n.VxlanPort})})
+	}
+	if n.HostRoute {
+		doc.Policies = append(doc.Policies, shim.NetworkPolicy{Type: shim.HostRoute, Settings: json.RawMessage("{}")})
+	}
+	if n.Transient {
+		doc.Flags = shim.EnableNonPersistent
+	}
 	return doc
+}
+
+// networkPolicyDoc asks for a change of one policy of a network.
+func networkPolicyDoc(request string, p policyDoc) modificationDoc {
+	return modificationDoc{ResourceType: "Policy", RequestType: request, Settings: struct{ Policies []policyDoc }{[]policyDoc{p}}}
 }
 
 // namespaceDoc is a namespace with what is in it.

@@ -31,6 +31,10 @@ type Fake struct {
 	// NewState is the state that new endpoints have; 0: HNS gives none. It is set before the Fake is used.
 	NewState hns.EndpointState
 
+	// Provider is the node's own address, which new overlay networks report. LateProvider: they do so only after Provide.
+	Provider     netip.Addr
+	LateProvider bool
+
 	// NoAdapters: endpoints that are attached to the host get no adapter (see NameOf). It is set before the Fake is used.
 	NoAdapters bool
 

@@ -45,6 +45,10 @@ func (f *Fake) CreateNetwork(ctx context.Context, network hns.Network) (hns.Netw
 		if network.ID == "" {
 			network.ID = hns.NetworkID(f.newID())
 		}
+		if network.Type == hns.Overlay && !f.LateProvider {
+			f.next++
+			network.Management, network.RouterMAC = f.Provider, fmt.Sprintf("00-15-5D-00-00-%02X", f.next)
+		}
 		f.networks = append(f.networks, network)
 		return network, nil
 	})
@@ -71,6 +75,8 @@ func (o *objects) checkNetwork(network hns.Network) error {
 		switch {
 		case !s.Prefix.IsValid():
 			return fail(hns.Invalid, 0x803b0032, "%s", doing)
+		case network.Type == hns.Overlay && s.VSID != 0 && s.VSID < 4096: // flannel-io/flannel#1215; unverified, no. 81
+			return fail(hns.Invalid, 0x57, "%s of VSID %d", doing, s.VSID)
 		case network.Type == hns.Overlay && s.Prefix.Addr().Is6():
 			return fail(hns.Invalid, 0x803b0030, "%s of %s", doing, s.Prefix)
 		case slices.ContainsFunc(taken, s.Prefix.Overlaps):
@@ -106,6 +112,15 @@ func (f *Fake) DumpNetworks() string {
 		line := fmt.Sprintf("network %s %s", n.Name, n.Type)
 		for _, s := range n.Subnets {
 			line += fmt.Sprintf(" %s via %v", s.Prefix, s.Gateway)
+			if s.VSID != 0 {
+				line += fmt.Sprintf(" vsid %d", s.VSID)
+			}
+		}
+		if n.HostRoute {
+			line += " with host route"
+		}
+		for _, r := range n.RemoteSubnets {
+			lines = append(lines, fmt.Sprintf("network %s remote subnet %s vsid %d at %s %s\n", n.Name, r.Prefix, r.VSID, r.Provider, r.MAC))
 		}
 		lines = append(lines, line+"\n")
 
