@@ -13,7 +13,7 @@ bundle-sources = $(shell find bundle/$(1) -type f -not -name '*_test.go' -not -n
 BUNDLE_KUBE := $(BUNDLE_OUT)/kube
 BUNDLE_CONTAINERD := $(BUNDLE_OUT)/containerd $(BUNDLE_OUT)/containerd-shim-runc-v2
 BUNDLE_CNI := $(addprefix $(BUNDLE_OUT)/cni/,bridge host-local loopback portmap)
-BUNDLE_CNI_WINDOWS := $(addprefix $(BUNDLE_OUT)/cni-windows/,host-local.exe win-bridge.exe)
+BUNDLE_CNI_WINDOWS := $(addprefix $(BUNDLE_OUT)/cni-windows/,host-local.exe win-bridge.exe win-overlay.exe)
 BUNDLE_COREDNS := $(BUNDLE_OUT)/coredns
 BUNDLE_REGISTRY := $(BUNDLE_OUT)/registry
 BUNDLE_PROXYORACLE := $(BUNDLE_OUT)/proxy-oracle
@@ -54,7 +54,7 @@ $(BUNDLE_CNI) &: $(call bundle-sources,cni)
 $(BUNDLE_CNI_WINDOWS) &: $(call bundle-sources,cni)
 	@mkdir -p $(BUNDLE_OUT)/cni-windows
 	cd bundle/cni && GOOS=windows $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$(BUNDLE_OUT)/cni-windows/ \
-		$(CNI_PLUGINS)/main/windows/win-bridge $(CNI_PLUGINS)/ipam/host-local
+		$(CNI_PLUGINS)/main/windows/win-bridge $(CNI_PLUGINS)/main/windows/win-overlay $(CNI_PLUGINS)/ipam/host-local
 	@touch $(BUNDLE_CNI_WINDOWS)
 
 $(BUNDLE_COREDNS): $(call bundle-sources,coredns)

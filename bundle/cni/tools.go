@@ -8,5 +8,6 @@ import (
 	_ "github.com/containernetworking/plugins/plugins/main/bridge"
 	_ "github.com/containernetworking/plugins/plugins/main/loopback"
 	_ "github.com/containernetworking/plugins/plugins/main/windows/win-bridge"
+	_ "github.com/containernetworking/plugins/plugins/main/windows/win-overlay"
 	_ "github.com/containernetworking/plugins/plugins/meta/portmap"
 )

@@ -161,6 +161,7 @@ var (
 	settingNames = map[string]string{
 		"exceptionlist": "Exceptions", "exceptions": "Exceptions", "destinations": "Destinations",
 		"destinationprefix": "DestinationPrefix", "needencap": "NeedEncap", "nexthop": "NextHop", "vip": "VirtualIP",
+		"pa": "ProviderAddress",
 	}
 )
 
@@ -201,7 +202,7 @@ func normalise(value json.RawMessage) (hns.Policy, string, error) {
 	warning := ""
 	if !known {
 		name, warning = kind, fmt.Sprintf("policy type %q is not known here; it is passed on as it is", kind)
-	} else if name == "OutBoundNAT" || name == "SDNRoute" {
+	} else if name == "OutBoundNAT" || name == "SDNRoute" || name == "ProviderAddress" {
 		renameSettings(settings)
 	}
 	data, err := json.Marshal(settings)

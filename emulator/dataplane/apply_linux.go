@@ -56,7 +56,7 @@ func (b Bridge) create(d *DataPlane) error {
 	link, err := d.handle.LinkByName(b.Name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		br := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
-		br.Name, br.MTU = b.Name, b.MTU
+		br.Name = b.Name // its MTU is set below: the kernel keeps one that it gets at creation only while there are ports
 		if br.HardwareAddr, err = net.ParseMAC(derivedMAC(b.ID)); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // ours are the CNI plugins of this repository that these tests run under Wine.
-var ours = []string{"win-bridge", "wincni"}
+var ours = []string{"win-bridge", "win-overlay", "wincni"}
 
 // pluginHost is a host with our plugins in C:\ours.
 type pluginHost struct{ *bridgeHost }

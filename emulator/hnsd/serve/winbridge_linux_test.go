@@ -163,7 +163,7 @@ var sharedParts = sync.OnceValues(func() (parts shared, err error) {
 	const upstream = "github.com/containernetworking/plugins/plugins"
 	err = errors.Join(buildForWindows(".", "sh", "../../dll/build.sh", dlls),
 		buildForWindows("../../../bundle/cni", "go", "build", "-ldflags", "-s -w", "-o", parts.plugins+"/",
-			upstream+"/main/windows/win-bridge", upstream+"/ipam/host-local"))
+			upstream+"/main/windows/win-bridge", upstream+"/main/windows/win-overlay", upstream+"/ipam/host-local"))
 	if err != nil {
 		return parts, err
 	}
@@ -207,7 +207,7 @@ func (h *bridgeHost) startWine() {
 
 	bin := filepath.Join(h.prefix.DriveC(), "opt/cni/bin")
 	must(t, os.MkdirAll(bin, 0o755))
-	for _, name := range []string{"win-bridge.exe", "host-local.exe"} {
+	for _, name := range []string{"win-bridge.exe", "win-overlay.exe", "host-local.exe"} {
 		data, err := os.ReadFile(filepath.Join(parts.plugins, name))
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(bin, name), data, 0o755))
