@@ -16,7 +16,7 @@ JOBS ?= 2
 GOBUILD := go build -ldflags="-s -w -buildid="
 # Programs of ours, one folder of cmd/ each. kubelet.exe is porthole.exe under the name that installers expect.
 PROGRAMS := $(notdir $(wildcard cmd/*))
-LINUX_PROGRAMS := $(filter porthole%,$(PROGRAMS))
+LINUX_PROGRAMS := $(filter porthole% ovn_cni,$(PROGRAMS))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # What the state folder of a local cluster is: DIR=/some/where make up
 DIR ?= /var/lib/porthole

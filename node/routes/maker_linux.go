@@ -11,7 +11,10 @@ type linuxMaker struct{ nat podnet.NAT }
 
 func newMaker(Options) (maker, error) { return linuxMaker{}, nil }
 
-func (m linuxMaker) ensure(_ context.Context, o podnet.Options, _ podnet.Network) (podnet.Made, error) {
+func (m linuxMaker) ensure(_ context.Context, o podnet.Options, wanted podnet.Network) (podnet.Made, error) {
+	if wanted.Outbound != nil {
+		o = *wanted.Outbound
+	}
 	changed, err := m.nat.Ensure(o)
 	return podnet.Made{Changed: changed}, err
 }

@@ -13,6 +13,9 @@ type Network struct {
 
 	// CNI configurations, of which each system writes its own.
 	LinuxConf, WindowsConf Conf
+
+	// Outbound says which packets leave a Linux node with its address, if not those of the node's own pods; nil: those.
+	Outbound *Options
 }
 
 // HostEndpoint is the name of the host's own endpoint. Upstream's kube-proxy looks for this name too.

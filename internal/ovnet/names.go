@@ -1,0 +1,71 @@
+package ovnet
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// SwitchName is the name of the node's logical switch. It is in lower case: names with capitals broke the programs of 2018.
+func SwitchName(node string) string { return strings.ToLower(node) }
+
+// RouterAddr is the address of the router on the node's switch, the gateway of its pods: the first of the range.
+func RouterAddr(subnet netip.Prefix) netip.Addr { return subnet.Masked().Addr().Next() }
+
+// NodeAddr is the address of the node on its own switch: the second of the range.
+func NodeAddr(subnet netip.Prefix) netip.Addr { return RouterAddr(subnet).Next() }
+
+// MACOf returns the hardware address that belongs to an address: locally administered, the same on every node and after a restart.
+func MACOf(a netip.Addr) string {
+	b := a.As4()
+	return fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])
+}
+
+// NodePort and PodPort are the names of logical ports: what iface-id is on the node.
+func NodePort(node string) string           { return "k8s-" + SwitchName(node) }
+func PodPort(namespace, name string) string { return namespace + "_" + name }
+
+// Address is what a pod's interface has.
+type Address struct {
+	IP  netip.Addr
+	MAC string
+}
+
+// Annotation is the name of the annotation of a pod that tells its node what the pod's interface has.
+const Annotation = "ovn"
+
+// annotation is the value, an object of strings as the first programs wrote it.
+type annotation struct {
+	IP      string `json:"ip_address"` // with the length of the prefix
+	MAC     string `json:"mac_address"`
+	Gateway string `json:"gateway_ip"`
+}
+
+// AnnotationOf returns the annotation of a pod with that address on a node of that range.
+func AnnotationOf(a Address, subnet netip.Prefix) string {
+	data, _ := json.Marshal(annotation{netip.PrefixFrom(a.IP, subnet.Bits()).String(), a.MAC, RouterAddr(subnet).String()}) // strings cannot fail
+	return string(data)
+}
+
+// ParseAnnotation reads the annotation. The first writers left a backslash before each quote; that is accepted.
+func ParseAnnotation(text string) (a Address, subnet netip.Prefix, gateway netip.Addr, err error) {
+	var v annotation
+	if err = json.Unmarshal([]byte(text), &v); err != nil {
+		if err = json.Unmarshal([]byte(strings.ReplaceAll(text, `\"`, `"`)), &v); err != nil {
+			return a, subnet, gateway, fmt.Errorf("annotation %s: %w", Annotation, err)
+		}
+	}
+
+	prefix, err := netip.ParsePrefix(v.IP)
+	if err != nil {
+		return a, subnet, gateway, fmt.Errorf("annotation %s: ip_address %q is not an address with a prefix length", Annotation, v.IP)
+	}
+	if gateway, err = netip.ParseAddr(v.Gateway); err != nil {
+		return a, subnet, gateway, fmt.Errorf("annotation %s: gateway_ip %q is not an address", Annotation, v.Gateway)
+	}
+	if len(v.MAC) != len("0a:58:00:00:00:00") {
+		return a, subnet, gateway, fmt.Errorf("annotation %s: mac_address %q is not a hardware address", Annotation, v.MAC)
+	}
+	return Address{prefix.Addr(), strings.ToLower(strings.ReplaceAll(v.MAC, "-", ":"))}, prefix.Masked(), gateway, nil
+}

@@ -1,0 +1,88 @@
+package platform
+
+import (
+	"fmt"
+	"net"
+	"unsafe"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The functions of this file prepare interfaces that become ports of a switch that runs as a program (Open vSwitch with the datapath
+// netdev). They act on the network namespace of the calling thread and can be repeated.
+
+// IngressTable is the nft table (family netdev) of DropIngress. It holds nothing else.
+const IngressTable = "porthole-switch"
+
+// StopChecksumOffload makes the kernel compute checksums of what the interface sends. The other end of a veth gets packets without
+// them otherwise, and a program that forwards these forwards broken ones: ping works, and TCP never connects.
+func StopChecksumOffload(name string) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("checksums of %s: %w", name, err)
+	}
+	defer unix.Close(fd)
+
+	value := struct{ cmd, data uint32 }{cmd: unix.ETHTOOL_STXCSUM}
+	var request struct {
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [16]byte // struct ifreq is larger than what this request uses
+	}
+	copy(request.name[:unix.IFNAMSIZ-1], name)
+	request.data = unsafe.Pointer(&value)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+		return fmt.Errorf("checksums of %s: %w", name, errno)
+	}
+	return nil
+}
+
+// DropIngress keeps what comes in by the interface from the kernel's own stack. A packet socket gets its copy before; without this the
+// host answers what the switch answers too, ARP for example, with another hardware address.
+func DropIngress(name string) error {
+	kernel, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("dropping what comes in by %s: %w", name, err)
+	}
+	table := &nftables.Table{Name: IngressTable, Family: nftables.TableFamilyNetdev}
+	policy := nftables.ChainPolicyAccept
+	chain := &nftables.Chain{Name: name, Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookIngress,
+		Priority: nftables.ChainPriorityFilter, Device: name, Policy: &policy}
+	if rules, err := kernel.GetRules(table, chain); err == nil && len(rules) > 0 {
+		return nil
+	}
+
+	kernel.AddTable(table)
+	kernel.AddChain(chain)
+	kernel.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}}})
+	if err := kernel.Flush(); err != nil {
+		return fmt.Errorf("dropping what comes in by %s: %w", name, err)
+	}
+	return nil
+}
+
+// ConfigureLink sets the MTU of an interface, and its hardware address unless mac is "".
+func ConfigureLink(name, mac string, mtu int) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", name, err)
+	}
+	if mac != "" && link.Attrs().HardwareAddr.String() != mac {
+		hw, err := net.ParseMAC(mac)
+		if err != nil {
+			return fmt.Errorf("hardware address of %s: %w", name, err)
+		}
+		if err := netlink.LinkSetHardwareAddr(link, hw); err != nil {
+			return fmt.Errorf("hardware address of %s: %w", name, err)
+		}
+	}
+	if link.Attrs().MTU != mtu {
+		if err := netlink.LinkSetMTU(link, mtu); err != nil {
+			return fmt.Errorf("MTU %d of %s: %w", mtu, name, err)
+		}
+	}
+	return nil
+}

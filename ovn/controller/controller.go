@@ -1,0 +1,285 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/ovnet"
+	"porthole.dev/porthole/internal/ovsdb"
+	"porthole.dev/porthole/internal/retry"
+	"porthole.dev/porthole/internal/wakeup"
+	"porthole.dev/porthole/ovn/nb"
+)
+
+// lock is the name of the lock of the northbound database that the working controller holds.
+const lock = "porthole_ovn"
+
+// period is how often everything is compared although nothing changed: a change that somebody else made is reported by the database, so
+// this is for what failed.
+const period = 10 * time.Second
+
+// settle collects changes that come together. One transaction of many changes costs OVN less than many of one.
+const settle = 10 * time.Millisecond
+
+// connectWait bounds one attempt to reach a database.
+const connectWait = 5 * time.Second
+
+var backoff = retry.Backoff{First: 200 * time.Millisecond, Max: 5 * time.Second}
+
+// Options of a Controller.
+type Options struct {
+	// NB and SB are the addresses of OVN's databases, as ovsdb.Dial takes them. Required.
+	NB, SB string
+	// Cluster is the API server. Required.
+	Cluster cluster
+}
+
+// cluster is what the controller needs of the API server; kube.Everything implements it.
+type cluster interface {
+	source
+	// AnnotatePod sets an annotation of a pod, unless another pod has its name by now.
+	AnnotatePod(ctx context.Context, pod *corev1.Pod, key, value string) error
+	// Warn writes an event. It does not block.
+	Warn(kind string, about metav1.Object, reason, message string)
+}
+
+// source lists the objects of the cluster, which must not be changed.
+type source interface {
+	// Synced reports whether the lists are complete.
+	Synced() bool
+	Nodes() []*corev1.Node
+	Pods() []*corev1.Pod
+	Services() []*corev1.Service
+	Slices() []*discoveryv1.EndpointSlice
+}
+
+// Controller keeps the northbound database. Make it with New.
+type Controller struct {
+	o    Options
+	wake wakeup.Signal
+
+	warned map[nb.Problem]bool // problems for which an event was written
+
+	mu     sync.Mutex
+	status Status
+}
+
+// Status describes the last pass.
+type Status struct {
+	// Active says that this controller holds the lock; another one works while it is false and Error is empty.
+	Active   bool      `json:"active"`
+	Error    string    `json:"error,omitempty"`
+	LastSync time.Time `json:"lastSync,omitzero"`
+	Writes   int       `json:"writes"` // transactions since the start
+	Pods     int       `json:"pods"`   // with an address
+	Problems []string  `json:"problems,omitempty"`
+}
+
+// New returns a Controller that does nothing before Run.
+func New(o Options) *Controller {
+	return &Controller{o: o, wake: wakeup.New(), warned: map[nb.Problem]bool{}}
+}
+
+// Changed makes the next pass come soon. It never blocks.
+func (c *Controller) Changed() { c.wake.Wake() }
+
+// Status returns the outcome of the last pass.
+func (c *Controller) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status
+}
+
+func (c *Controller) report(change func(*Status)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.status)
+}
+
+// Run works until ctx ends. What it made stays.
+func (c *Controller) Run(ctx context.Context) {
+	for failures := 0; ctx.Err() == nil; {
+		began := time.Now()
+		err := c.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			failures = 0
+		}
+		failures++
+		c.report(func(s *Status) { s.Active, s.Error = false, err.Error() })
+		klog.FromContext(ctx).Error(err, "The northbound database is away; OVN goes on with what it has")
+		wakeup.Pause(ctx, backoff.Wait(failures))
+	}
+}
+
+// session works with one connection to the database until that ends.
+func (c *Controller) session(ctx context.Context) error {
+	dialling, cancel := context.WithTimeout(ctx, connectWait)
+	defer cancel()
+	client, err := ovsdb.Dial(dialling, c.o.NB)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	cache, err := client.Monitor(dialling, nb.Database, nb.Columns(), c.Changed)
+	if err != nil {
+		return err
+	}
+
+	held, err := c.lock(dialling, client)
+	if err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Connected to the northbound database", "address", c.o.NB, "active", held())
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for failures := 0; ; {
+		var again <-chan time.Time
+		c.report(func(s *Status) { s.Active = held() })
+		if held() && c.o.Cluster.Synced() {
+			if err := c.pass(ctx, client, cache); err != nil {
+				failures++
+				again = time.After(backoff.Wait(failures))
+				c.report(func(s *Status) { s.Error = err.Error() })
+				klog.FromContext(ctx).Error(err, "Keeping OVN as the cluster wants it")
+			} else {
+				failures = 0
+				c.report(func(s *Status) { s.Error = "" })
+			}
+		}
+
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-client.Done():
+			return client.Err()
+		case <-ticker.C:
+		case <-again:
+		case <-c.wake:
+			if !wakeup.Pause(ctx, settle) {
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// lock asks for the lock and returns what tells whether it is held.
+func (c *Controller) lock(ctx context.Context, client *ovsdb.Client) (held func() bool, err error) {
+	var mu sync.Mutex
+	has := false
+	first, err := client.Lock(ctx, lock, func(now bool) {
+		mu.Lock()
+		has = now
+		mu.Unlock()
+		c.Changed()
+	})
+	mu.Lock()
+	has = has || first
+	mu.Unlock()
+	return func() bool { mu.Lock(); defer mu.Unlock(); return has }, err
+}
+
+// pass compares once and writes what differs.
+func (c *Controller) pass(ctx context.Context, client *ovsdb.Client, cache *ovsdb.Cache) error {
+	seen := cache.Tables()
+	wanted := nb.Want(factsOf(c.o.Cluster), seen)
+	plan := nb.MakePlan(wanted, seen)
+	c.warn(wanted.Problems)
+
+	var errs []error
+	if len(plan.Gone) > 0 {
+		// Before the switches: if this fails they stay, and the next pass knows what is left to do.
+		if err := c.deleteChassis(ctx, plan.Gone); err != nil {
+			return err
+		}
+	}
+	if len(plan.Ops) > 0 {
+		klog.FromContext(ctx).Info("Changing the northbound database", "changes", len(plan.Changes), "plan", plan.String())
+		if _, err := client.Transact(ctx, nb.Database, append([]ovsdb.Op{ovsdb.Assert(lock)}, plan.Ops...)...); err != nil {
+			return fmt.Errorf("writing the northbound database: %w", err)
+		}
+	}
+
+	errs = append(errs, c.annotate(ctx, wanted))
+	c.report(func(s *Status) {
+		s.LastSync, s.Pods, s.Problems = time.Now(), len(wanted.Addresses), nil
+		if len(plan.Ops) > 0 {
+			s.Writes++
+		}
+		for _, p := range wanted.Problems {
+			s.Problems = append(s.Problems, p.String())
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// annotate writes the addresses of pods whose annotation does not say so. Their ports are in the database by now.
+func (c *Controller) annotate(ctx context.Context, wanted nb.Wanted) error {
+	var errs []error
+	for _, p := range c.o.Cluster.Pods() {
+		at, ok := wanted.Addresses[p.Namespace+"/"+p.Name]
+		if !ok || !networked(p) {
+			continue
+		}
+		subnet := wanted.Subnets[p.Spec.NodeName]
+		have, haveSubnet, _, err := ovnet.ParseAnnotation(p.Annotations[ovnet.Annotation])
+		if err == nil && have == at && haveSubnet == subnet {
+			continue
+		}
+		errs = append(errs, c.o.Cluster.AnnotatePod(ctx, p, ovnet.Annotation, ovnet.AnnotationOf(at, subnet)))
+	}
+	return errors.Join(errs...)
+}
+
+// deleteChassis removes nodes from the southbound database. A node that still runs registers itself again; for one that is gone nobody
+// else takes the tunnels of all others away.
+func (c *Controller) deleteChassis(ctx context.Context, nodes []string) error {
+	ctx, cancel := context.WithTimeout(ctx, connectWait)
+	defer cancel()
+	client, err := ovsdb.Dial(ctx, c.o.SB)
+	if err != nil {
+		return fmt.Errorf("deleting chassis %v: %w", nodes, err)
+	}
+	defer client.Close()
+	var ops []ovsdb.Op
+	for _, n := range nodes {
+		ops = append(ops, ovsdb.Delete("Chassis", ovsdb.Equal("name", n)), ovsdb.Delete("Chassis_Private", ovsdb.Equal("name", n)))
+	}
+	if _, err := client.Transact(ctx, "OVN_Southbound", ops...); err != nil {
+		return fmt.Errorf("deleting chassis %v: %w", nodes, err)
+	}
+	klog.FromContext(ctx).Info("Deleted chassis of nodes that are gone", "nodes", nodes)
+	return nil
+}
+
+// warn writes an event for each problem that is new.
+func (c *Controller) warn(problems []nb.Problem) {
+	objects := map[string]metav1.Object{}
+	if len(problems) > 0 {
+		for _, n := range c.o.Cluster.Nodes() {
+			objects["Node "+n.Name] = n
+		}
+		for _, p := range c.o.Cluster.Pods() {
+			objects["Pod "+p.Namespace+"/"+p.Name] = p
+		}
+	}
+	for _, p := range problems {
+		if about := objects[p.Kind+" "+p.Key]; about != nil && !c.warned[p] {
+			c.o.Cluster.Warn(p.Kind, about, p.Reason, p.Text)
+		}
+		c.warned[p] = true
+	}
+	maps.DeleteFunc(c.warned, func(p nb.Problem, _ bool) bool { return !slices.Contains(problems, p) })
+}

@@ -1,0 +1,73 @@
+package nb
+
+import (
+	"fmt"
+	"net/netip"
+
+	"porthole.dev/porthole/internal/ovnet"
+	"porthole.dev/porthole/internal/ovsdb"
+)
+
+// Names that the whole cluster has once.
+const (
+	Database   = "OVN_Northbound"
+	RouterName = "porthole"
+	GroupName  = "porthole"
+	// Mark is the key in external_ids that makes a row ours.
+	Mark = "porthole"
+	// uidKey is the key in external_ids of a pod's port that holds the UID of the pod.
+	uidKey = "pod-uid"
+)
+
+// Node is a node of the cluster as OVN needs it.
+type Node struct {
+	Name   string
+	Subnet netip.Prefix // its pod range; zero: not assigned yet
+	// Windows says that the node cannot pass packets to the outside: OVN hands those of its pods to a Linux node.
+	Windows bool
+}
+
+// Pod is a pod that has a network of its own and has not ended.
+type Pod struct {
+	Namespace, Name, UID, Node string
+	// Given is the address of its annotation; zero: it has none.
+	Given ovnet.Address
+}
+
+// Key names the pod as kubectl does.
+func (p Pod) Key() string { return p.Namespace + "/" + p.Name }
+
+// Service is one service with addresses of its own.
+type Service struct {
+	Namespace, Name string
+	VIPs            []netip.Addr
+	Ports           []Port
+}
+
+// Port is one port of a service with the pods behind it.
+type Port struct {
+	Protocol string // "tcp", "udp" or "sctp"
+	Port     uint16
+	Backends []netip.AddrPort
+}
+
+// Facts are what the cluster is.
+type Facts struct {
+	Nodes    []Node
+	Pods     []Pod
+	Services []Service
+}
+
+// Rows are the tables of the database.
+type Rows = map[string]map[ovsdb.UUID]ovsdb.Row
+
+// Problem is something that OVN gets no object for until somebody changes it.
+type Problem struct {
+	Kind, Key string // "Node", "Pod" or "Service", and its name
+	Reason    string // of the event
+	Text      string
+}
+
+func (p Problem) String() string {
+	return fmt.Sprintf("%s %s: %s: %s", p.Kind, p.Key, p.Reason, p.Text)
+}

@@ -1,0 +1,181 @@
+package ovn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/routes/fib"
+	"porthole.dev/porthole/routes/table"
+)
+
+// linuxHost is a Linux node. Its functions act on the network namespace of the process.
+type linuxHost struct {
+	o        Options
+	sw       *vswitch
+	prepared map[int]bool // by index: cards that this process prepared
+}
+
+// NewHost returns this host.
+func NewHost(o Options) (host, error) {
+	return &linuxHost{o: o, sw: &vswitch{address: o.Database}, prepared: map[int]bool{}}, nil
+}
+
+// Observe implements host.
+func (h *linuxHost) Observe(ctx context.Context) (Seen, error) {
+	seen, err := h.sw.observe(ctx)
+	if err != nil {
+		return seen, err
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return seen, fmt.Errorf("listing interfaces: %w", err)
+	}
+
+	for _, l := range links {
+		a := l.Attrs()
+		addrs, err := netlink.AddrList(l, unix.AF_INET)
+		if err != nil {
+			return seen, fmt.Errorf("listing addresses of %s: %w", a.Name, err)
+		}
+		link := Link{Up: a.Flags&unix.IFF_UP != 0, MAC: a.HardwareAddr.String(), MTU: a.MTU, Prepared: h.prepared[a.Index]}
+		for _, addr := range addrs {
+			if ip, ok := netip.AddrFromSlice(addr.IP.To4()); ok {
+				ones, _ := addr.Mask.Size()
+				link.Addrs = append(link.Addrs, netip.PrefixFrom(ip, ones))
+				if ip == h.o.encap() {
+					seen.MTU = a.MTU
+				}
+			}
+		}
+		if slices.Contains([]string{h.o.Uplink, external, NodeLink(h.o.Node)}, a.Name) {
+			seen.Links[a.Name] = link
+		}
+	}
+	seen.Routes, err = h.routes()
+	return seen, err
+}
+
+// routes returns our routes, and those of others to the same destinations.
+func (h *linuxHost) routes() ([]table.Route, error) {
+	listed, err := netlink.RouteListFiltered(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return nil, fmt.Errorf("listing routes: %w", err)
+	}
+	var out []table.Route
+	for _, r := range listed {
+		if r.Dst == nil || r.Gw == nil {
+			continue
+		}
+		ip, _ := netip.AddrFromSlice(r.Dst.IP.To4())
+		ones, _ := r.Dst.Mask.Size()
+		dst := netip.PrefixFrom(ip, ones)
+		hop, _ := netip.AddrFromSlice(r.Gw.To4())
+		ours := r.Protocol == fib.Protocol
+		if ours || dst == h.o.Cluster.Masked() || dst == h.o.Services.Masked() {
+			out = append(out, table.Route{Dst: dst, NextHop: hop, Ours: ours})
+		}
+	}
+	return out, nil
+}
+
+// Apply implements host.
+func (h *linuxHost) Apply(ctx context.Context, c Change) error {
+	if done, err := h.sw.apply(ctx, c); done {
+		return err
+	}
+	switch c.Verb {
+	case Prepare:
+		return h.prepare(c.Name)
+	case MoveAddress:
+		return move(c)
+	case Configure:
+		return configure(c)
+	case AddRoute:
+		return netlink.RouteReplace(h.route(c))
+	case DeleteRoute:
+		if err := netlink.RouteDel(h.route(c)); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+		return nil
+	}
+	return errors.ErrUnsupported
+}
+
+func (h *linuxHost) route(c Change) *netlink.Route {
+	return &netlink.Route{Dst: platform.IPNet(c.Dst), Gw: c.Via.AsSlice(), Protocol: fib.Protocol}
+}
+
+// prepare makes a card a port of a switch that is a program.
+func (h *linuxHost) prepare(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(platform.StopChecksumOffload(name), platform.DropIngress(name)); err != nil {
+		return err
+	}
+	h.prepared[link.Attrs().Index] = true
+	return nil
+}
+
+// move gives br-ex the addresses of the card, and takes them from it.
+func move(c Change) error {
+	if err := platform.LinkUp(c.Name); err != nil {
+		return err
+	}
+	card, err := netlink.LinkByName(c.From)
+	if err != nil {
+		return err
+	}
+	for _, a := range c.Addrs {
+		if err := platform.SetAddress(c.Name, a); err != nil {
+			return err
+		}
+		err := netlink.AddrDel(card, &netlink.Addr{IPNet: platform.IPNet(a)})
+		if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			return fmt.Errorf("taking %s from %s: %w", a, c.From, err)
+		}
+	}
+	return nil
+}
+
+// configure makes the node's own interface right.
+func configure(c Change) error {
+	if err := platform.ConfigureLink(c.Name, c.MAC, c.MTU); err != nil {
+		return err
+	}
+	link, err := netlink.LinkByName(c.Name)
+	if err != nil {
+		return err
+	}
+	addrs, err := netlink.AddrList(link, unix.AF_INET)
+	if err != nil {
+		return err
+	}
+
+	for _, a := range addrs {
+		ip, _ := netip.AddrFromSlice(a.IP.To4())
+		ones, _ := a.Mask.Size()
+		if !slices.Contains(c.Addrs, netip.PrefixFrom(ip, ones)) {
+			if err := netlink.AddrDel(link, &a); err != nil {
+				return err
+			}
+		}
+	}
+	for _, a := range c.Addrs {
+		if err := platform.SetAddress(c.Name, a); err != nil {
+			return err
+		}
+	}
+	return platform.LinkUp(c.Name)
+}
+
+// Watch implements host.
+func (h *linuxHost) Watch(ctx context.Context, changed func()) error { return h.sw.watch(ctx, changed) }

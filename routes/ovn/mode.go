@@ -1,0 +1,98 @@
+package ovn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"porthole.dev/porthole/routes/podnet"
+	"porthole.dev/porthole/routes/table"
+)
+
+// host is what the mode does to this host. NewHost returns the one of this system.
+type host interface {
+	Observe(context.Context) (Seen, error)
+	Apply(context.Context, Change) error
+	Watch(ctx context.Context, changed func()) error
+}
+
+// Mode is OVN on one node. It implements keep.Mode.
+type Mode struct {
+	o    Options
+	host host
+}
+
+// New returns the mode, which changes host.
+func New(o Options, host host) *Mode { return &Mode{o, host} }
+
+// Network returns the pod network: on Linux the CNI configuration alone; on Windows that of ovn_cni.exe beside a Transparent network.
+func (m *Mode) Network(o podnet.Options) (podnet.Network, error) { return network(o, m.o) }
+
+// Observe implements keep.Mode.
+func (m *Mode) Observe(ctx context.Context) (Seen, error) { return m.host.Observe(ctx) }
+
+// Plan is pure: see plan.go.
+func (m *Mode) Plan(nodes []table.Node, seen Seen) table.Plan[Change] {
+	return makePlan(m.o, nodes, seen)
+}
+
+// Apply implements keep.Mode.
+func (m *Mode) Apply(ctx context.Context, c Change) error {
+	if err := m.host.Apply(ctx, c); err != nil {
+		return fmt.Errorf("%s: %w", c, err)
+	}
+	return nil
+}
+
+// Watch implements keep.Mode.
+func (m *Mode) Watch(ctx context.Context, changed func()) error { return m.host.Watch(ctx, changed) }
+
+// conf is the configuration of the plugin, in the form of its first one.
+type conf struct {
+	CNIVersion string   `json:"cniVersion,omitempty"`
+	Name       string   `json:"name"`
+	Type       string   `json:"type"`
+	Bridge     string   `json:"bridge"`
+	IsGateway  string   `json:"isGateway"`
+	IPMasq     string   `json:"ipMasq"`
+	IPAM       ipam     `json:"ipam"`
+	Database   string   `json:"ovsdb,omitempty"`
+	DNS        *confDNS `json:"dns,omitempty"`
+}
+
+type ipam struct {
+	Type   string `json:"type"`
+	Subnet string `json:"subnet"`
+}
+
+type confDNS struct {
+	Nameservers []string `json:"nameservers"`
+	Search      []string `json:"search,omitempty"`
+}
+
+func confOf(file, plugin string, o podnet.Options, database string) (podnet.Conf, error) {
+	c := conf{CNIVersion: "1.0.0", Name: podnet.NetworkName, Type: plugin, Bridge: integration, IsGateway: "true", IPMasq: "false",
+		IPAM: ipam{"host-local", o.PodCIDR.Masked().String()}, Database: database}
+	if len(o.DNS) > 0 {
+		c.DNS = &confDNS{o.DNS, o.Search}
+	}
+	data, err := json.MarshalIndent(c, "", "  ")
+	return podnet.Conf{Name: file, Data: append(data, '\n')}, err
+}
+
+func network(o podnet.Options, own Options) (podnet.Network, error) {
+	linux, err := confOf("10-porthole.conf", "ovn_cni", o, own.Database)
+	if err != nil {
+		return podnet.Network{}, err
+	}
+	windows, err := confOf(podnet.WindowsConfName, "ovn_cni.exe", o, "")
+	outbound := Outbound(own)
+	return podnet.Network{LinuxConf: linux, WindowsConf: windows, Outbound: &outbound}, err
+}
+
+// Outbound says which packets leave a Linux node with the node's address: those of all pods that are for neither a pod nor a service, because
+// OVN hands it those of Windows nodes too. Packets to other nodes are among them: an answer that came by another way would be unknown to
+// OVN's connection tracking.
+func Outbound(o Options) podnet.Options {
+	return podnet.Options{PodCIDR: o.Cluster, Cluster: o.Cluster, Services: o.Services, Node: o.Addr}
+}

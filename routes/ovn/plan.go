@@ -1,0 +1,361 @@
+package ovn
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"porthole.dev/porthole/internal/ovnet"
+	"porthole.dev/porthole/routes/table"
+)
+
+// Options of the mode on one node.
+type Options struct {
+	Node     string
+	Addr     netip.Addr   // of the node
+	Cluster  netip.Prefix // all pods
+	Services netip.Prefix // all services
+
+	Remote   string // OVN's southbound database, as Open vSwitch takes it: tcp:HOST:6642
+	Database string // of the host's Open vSwitch, as ovsdb.Dial takes it
+	// EncapType is geneve, vxlan or both in order; EncapIP the tunnels' address, zero: Addr.
+	EncapType string
+	EncapIP   netip.Addr
+	// Datapath is system for the kernel's, netdev for that of ovs-vswitchd.
+	Datapath string
+	// Uplink is the card that becomes a port of br-ex with its addresses; "": none, as the kernel sends the tunnels.
+	Uplink string
+	// Kind is the type of the node's own port: internal.
+	Windows bool
+}
+
+// Bridges of a node.
+const (
+	integration = "br-int"
+	external    = "br-ex"
+)
+
+// overheads are the bytes of the headers around a packet of a pod (IPv4 without options, UDP, and Geneve with OVN's option or VXLAN, and
+// the inner Ethernet header). Measured with packets that must not be fragmented.
+var overheads = map[string]int{"geneve": 58, "vxlan": 50}
+
+// CheckEncap returns an error for a kind of tunnel that cannot work.
+func CheckEncap(list string) error {
+	for _, kind := range strings.Split(list, ",") {
+		switch {
+		case kind == "stt":
+			return fmt.Errorf("tunnel type stt: Open vSwitch makes such a port without an error and no packet passes: it needs a kernel module that Linux never took in, " +
+				"and the datapath of ovs-vswitchd does not have it; use geneve")
+		case overheads[kind] == 0:
+			return fmt.Errorf("tunnel type %q: OVN knows geneve and vxlan", kind)
+		}
+	}
+	return nil
+}
+
+// PodMTU returns the largest packet of a pod that fits into the underlay's with any of the kinds.
+func PodMTU(underlay int, kinds string) int {
+	most := 0
+	for _, kind := range strings.Split(kinds, ",") {
+		most = max(most, overheads[kind])
+	}
+	return underlay - most
+}
+
+// Seen is what the mode observes of the host.
+type Seen struct {
+	Keys    map[string]string // external_ids of the switch
+	Bridges map[string]Bridge
+	// Links are those of this mode, by name: the uplink, br-ex and the node's own port.
+	Links map[string]Link
+	// Routes are ours and those that contradict them.
+	Routes []table.Route
+	MTU    int // of the link with the tunnels' address; 0: no link has it
+}
+
+// Bridge is a bridge of Open vSwitch.
+type Bridge struct {
+	Datapath string
+	Addrs    []string // that the card had when it became a port (br-ex)
+	Ports    map[string]Interface
+}
+
+// Interface is the interface of a port.
+type Interface struct {
+	Kind   string // its type
+	ID     string // external_ids:iface-id
+	Remote string // address of a tunnel's other end
+	Error  string // why Open vSwitch could not open it
+}
+
+// Link is an interface of the host.
+type Link struct {
+	Up       bool
+	MAC      string
+	MTU      int
+	Addrs    []netip.Prefix
+	Prepared bool // as a port of a switch that is a program
+}
+
+// Verb of a Change.
+type Verb string
+
+// Verbs.
+const (
+	SetKeys     Verb = "set keys"
+	AddBridge   Verb = "add bridge"
+	AddPort     Verb = "add port"
+	DeletePort  Verb = "delete port"
+	Prepare     Verb = "prepare uplink"
+	Configure   Verb = "configure"
+	MoveAddress Verb = "move address"
+	AddRoute    Verb = "add route"
+	DeleteRoute Verb = "delete route"
+)
+
+// Change is one change of the host.
+type Change struct {
+	Verb   Verb
+	Name   string // bridge, port or link
+	Bridge string // of AddPort
+	Kind   string // of AddPort
+	Keys   map[string]string
+	MAC    string
+	MTU    int
+	Addrs  []netip.Prefix
+	From   string // of MoveAddress
+	Dst    netip.Prefix
+	Via    netip.Addr
+	Why    string
+}
+
+// String implements table.Op.
+func (c Change) String() string {
+	parts := []string{string(c.Verb)}
+	if c.Name != "" {
+		parts = append(parts, c.Name)
+	}
+	if c.Bridge != "" {
+		parts = append(parts, "of "+c.Bridge)
+	}
+	if c.Dst.IsValid() {
+		parts = append(parts, c.Dst.String(), "via", c.Via.String())
+	}
+
+	for _, k := range slices.Sorted(maps.Keys(c.Keys)) {
+		parts = append(parts, k+"="+c.Keys[k])
+	}
+	for _, a := range c.Addrs {
+		parts = append(parts, a.String())
+	}
+	if c.From != "" {
+		parts = append(parts, "from "+c.From)
+	}
+	if c.MTU > 0 {
+		parts = append(parts, fmt.Sprint("mtu ", c.MTU))
+	}
+	if c.Why != "" {
+		return strings.Join(parts, " ") + ": " + c.Why
+	}
+	return strings.Join(parts, " ")
+}
+
+// Makes implements table.Op.
+func (c Change) Makes() netip.Prefix {
+	if c.Verb == AddRoute {
+		return c.Dst
+	}
+	return netip.Prefix{}
+}
+
+// NodeLink is the name of the host's interface that is the node's own port: the node's name is cut so that Linux takes it.
+func NodeLink(node string) string {
+	const longest = 11
+	name := ovnet.SwitchName(node)
+	return "k8s-" + name[:min(len(name), longest)]
+}
+
+type plan = table.Plan[Change]
+
+// makePlan plans what this node needs. Each step waits for the one before: a pass that follows makes the next.
+func makePlan(o Options, nodes []table.Node, seen Seen) plan {
+	p := plan{Wanted: tunnels(nodes, o.Node, seen)}
+	if keys := missingKeys(o, seen); len(keys) > 0 {
+		p.Ops = append(p.Ops, Change{Verb: SetKeys, Keys: keys})
+	}
+	if o.Uplink != "" {
+		p.Ops = append(p.Ops, uplink(o, seen)...)
+	}
+
+	subnet := subnetOf(nodes, o.Node)
+	if !subnet.IsValid() {
+		return p
+	}
+	ready := nodePort(o, subnet, seen, &p)
+	routes(o, subnet, seen, ready, &p)
+	return p
+}
+
+func subnetOf(nodes []table.Node, self string) netip.Prefix {
+	for _, n := range nodes {
+		if n.Name == self {
+			for _, r := range n.PodCIDRs {
+				if r.Addr().Is4() {
+					return r.Masked()
+				}
+			}
+		}
+	}
+	return netip.Prefix{}
+}
+
+// tunnels returns a wanted route for each other node, which is present once OVN has a tunnel to it.
+func tunnels(nodes []table.Node, self string, seen Seen) []table.Wanted {
+	wanted := table.Peers(nodes, self)
+	remotes := map[string]string{}
+	for name, i := range seen.Bridges[integration].Ports {
+		if i.Remote != "" {
+			remotes[peerOf(name)] = i.Remote
+		}
+	}
+	for i := range wanted {
+		w := &wanted[i]
+		if w.State != table.Missing {
+			continue
+		}
+		if remote, ok := remotes[tunnelKey(w.Node)]; ok {
+			w.State = table.Present
+			w.NextHop, _ = netip.ParseAddr(remote)
+			continue
+		}
+		w.State = table.Waiting
+		w.Reason = fmt.Sprintf("OVN has no tunnel to node %s yet: does ovn-controller run there and reach the southbound database, and do both nodes have a kind of tunnel in common?", w.Node)
+	}
+	return wanted
+}
+
+// ovn-controller names a tunnel "ovn-", the first 6 bytes of the other chassis' name, "-" and a number (controller/encaps.c).
+const tunnelName = 6
+
+func tunnelKey(node string) string { return node[:min(len(node), tunnelName)] }
+
+func peerOf(port string) string {
+	name, _ := strings.CutPrefix(port, "ovn-")
+	if i := strings.LastIndexByte(name, '-'); i >= 0 {
+		name = name[:i]
+	}
+	return name
+}
+
+func missingKeys(o Options, seen Seen) map[string]string {
+	encap := o.EncapIP
+	if !encap.IsValid() {
+		encap = o.Addr
+	}
+	keys := map[string]string{
+		"system-id": o.Node, "ovn-remote": o.Remote, "ovn-encap-type": o.EncapType, "ovn-encap-ip": encap.String(), "ovn-bridge": integration,
+		"ovn-bridge-datapath-type": o.Datapath, "hostname": o.Node,
+	}
+	maps.DeleteFunc(keys, func(k, v string) bool { return seen.Keys[k] == v || v == "" })
+	return keys
+}
+
+// uplink plans br-ex. A crash between two of these steps leaves what the next pass completes: the addresses are kept in the database
+// before the card loses them.
+func uplink(o Options, seen Seen) []Change {
+	card, there := seen.Links[o.Uplink]
+	bridge, made := seen.Bridges[external]
+	if _, port := bridge.Ports[o.Uplink]; !made || !port {
+		if !there || len(card.Addrs) == 0 && !made {
+			return nil // reported by MTU: no link has the tunnels' address
+		}
+		return []Change{{Verb: AddBridge, Name: external, Bridge: o.Uplink, Kind: o.Datapath, MAC: card.MAC, Addrs: card.Addrs, Why: "the switch is a program and sends the tunnels itself"}}
+	}
+
+	var ops []Change
+	if there && !card.Prepared {
+		ops = append(ops, Change{Verb: Prepare, Name: o.Uplink})
+	}
+	link, up := seen.Links[external]
+	if !up {
+		return ops // ovs-vswitchd makes it
+	}
+	var missing []netip.Prefix
+	for _, text := range bridge.Addrs {
+		if a, err := netip.ParsePrefix(text); err == nil && (!slices.Contains(link.Addrs, a) || slices.Contains(card.Addrs, a)) {
+			missing = append(missing, a)
+		}
+	}
+	if len(missing) > 0 || !link.Up {
+		ops = append(ops, Change{Verb: MoveAddress, Name: external, From: o.Uplink, Addrs: missing})
+	}
+	return ops
+}
+
+// nodePort plans the port of the node itself. It reports whether the interface has its address.
+func nodePort(o Options, subnet netip.Prefix, seen Seen, p *plan) bool {
+	name, id := NodeLink(o.Node), ovnet.NodePort(o.Node)
+	self := ovnet.NodeAddr(subnet)
+	mac := ovnet.MACOf(self)
+	bridge, made := seen.Bridges[integration]
+	if !made {
+		return false // ovn-controller makes it
+	}
+	if port, ok := bridge.Ports[name]; !ok || port.ID != id {
+		if ok {
+			p.Ops = append(p.Ops, Change{Verb: DeletePort, Name: name, Why: "it is for the logical port " + port.ID})
+		}
+		p.Ops = append(p.Ops, Change{Verb: AddPort, Name: name, Bridge: integration, Kind: "internal", MAC: mac, Keys: map[string]string{"iface-id": id}})
+		return false
+	}
+
+	link, there := seen.Links[name]
+	if !there || seen.MTU == 0 {
+		return false
+	}
+	at, mtu := netip.PrefixFrom(self, subnet.Bits()), PodMTU(seen.MTU, o.EncapType)
+	if !link.Up || link.MAC != mac || link.MTU != mtu || !slices.Equal(link.Addrs, []netip.Prefix{at}) {
+		p.Ops = append(p.Ops, Change{Verb: Configure, Name: name, MAC: mac, MTU: mtu, Addrs: []netip.Prefix{at}})
+		return slices.Contains(link.Addrs, at) && link.Up
+	}
+	return true
+}
+
+// routes plans the node's routes to pods and services, through the router on its own switch.
+func routes(o Options, subnet netip.Prefix, seen Seen, ready bool, p *plan) {
+	var wanted []table.Wanted
+	for _, dst := range []netip.Prefix{o.Cluster.Masked(), o.Services.Masked()} {
+		w := table.Wanted{Node: o.Node, Dst: dst, NextHop: ovnet.RouterAddr(subnet), State: table.Missing}
+		if !ready {
+			w.State, w.Reason = table.Waiting, "the node's own port of OVN is not ready: "+why(o, seen)
+		}
+		wanted = append(wanted, w)
+	}
+
+	diff := table.Diff(wanted, seen.Routes)
+	p.Wanted = append(p.Wanted, diff.Wanted...)
+	for _, c := range diff.Ops {
+		verb := AddRoute
+		if c.Verb == table.Delete {
+			verb = DeleteRoute
+		}
+		p.Ops = append(p.Ops, Change{Verb: verb, Dst: c.Dst, Via: c.NextHop, Why: c.Why})
+	}
+}
+
+// why returns what the node's port waits for.
+func why(o Options, seen Seen) string {
+	bridge, made := seen.Bridges[integration]
+	port, there := bridge.Ports[NodeLink(o.Node)]
+	switch {
+	case seen.MTU == 0:
+		return "no interface of this host has the address of the tunnels"
+	case !made:
+		return "ovn-controller has not made " + integration + ": does it run, and does it reach the southbound database at " + o.Remote + "?"
+	case there && port.Error != "":
+		return "Open vSwitch cannot open it: " + port.Error
+	}
+	return "it is being made"
+}

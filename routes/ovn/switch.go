@@ -1,0 +1,198 @@
+package ovn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"porthole.dev/porthole/internal/ovsdb"
+)
+
+const database = "Open_vSwitch"
+
+// addressKey is the key in external_ids of br-ex with the addresses that the card had, as a list in JSON.
+const addressKey = "porthole-addresses"
+
+// vswitch is the host's Open vSwitch: one connection that is made again when it ends. It is safe for concurrent use.
+type vswitch struct {
+	address string
+
+	mu      sync.Mutex
+	client  *ovsdb.Client
+	cache   *ovsdb.Cache
+	changed func()
+}
+
+var columns = map[string][]string{
+	"Open_vSwitch": {"external_ids", "bridges"},
+	"Bridge":       {"name", "datapath_type", "ports", "external_ids"},
+	"Port":         {"name", "interfaces"},
+	"Interface":    {"name", "type", "external_ids", "options", "error"},
+}
+
+// open returns the connection and the copy of its tables.
+func (v *vswitch) open(ctx context.Context) (*ovsdb.Client, *ovsdb.Cache, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.client != nil && v.client.Err() == nil {
+		return v.client, v.cache, nil
+	}
+	client, err := ovsdb.Dial(ctx, v.address)
+	if err != nil {
+		return nil, nil, fmt.Errorf("is Open vSwitch installed and running on this node (--ovn-db)? %w", err)
+	}
+	cache, err := client.Monitor(ctx, database, columns, v.wake)
+	if err != nil {
+		client.Close()
+		return nil, nil, err
+	}
+	v.client, v.cache = client, cache
+	return client, cache, nil
+}
+
+func (v *vswitch) wake() {
+	v.mu.Lock()
+	changed := v.changed
+	v.mu.Unlock()
+	if changed != nil {
+		changed()
+	}
+}
+
+// watch reports changes until ctx or the connection ends.
+func (v *vswitch) watch(ctx context.Context, changed func()) error {
+	v.mu.Lock()
+	v.changed = changed
+	v.mu.Unlock()
+	client, _, err := v.open(ctx)
+	if err != nil {
+		return err
+	}
+	changed()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-client.Done():
+		return client.Err()
+	}
+}
+
+// observe reads keys and bridges.
+func (v *vswitch) observe(ctx context.Context) (Seen, error) {
+	_, cache, err := v.open(ctx)
+	if err != nil {
+		return Seen{}, err
+	}
+	tables := cache.Tables()
+	seen := Seen{Keys: map[string]string{}, Bridges: map[string]Bridge{}, Links: map[string]Link{}}
+	if len(tables["Open_vSwitch"]) == 0 {
+		return seen, errors.New("the database of Open vSwitch is empty: `ovs-vsctl init` makes its first row")
+	}
+	for _, row := range tables["Open_vSwitch"] {
+		seen.Keys = row.Map("external_ids")
+	}
+
+	for _, row := range tables["Bridge"] {
+		b := Bridge{Datapath: row.Text("datapath_type"), Ports: map[string]Interface{}}
+		if text := row.Map("external_ids")[addressKey]; text != "" {
+			if err := json.Unmarshal([]byte(text), &b.Addrs); err != nil {
+				return seen, fmt.Errorf("external_ids:%s of bridge %s: %w", addressKey, row.Text("name"), err)
+			}
+		}
+		for _, port := range row.UUIDs("ports") {
+			for _, id := range tables["Port"][port].UUIDs("interfaces") {
+				i := tables["Interface"][id]
+				b.Ports[i.Text("name")] = Interface{Kind: i.Text("type"), ID: i.Map("external_ids")["iface-id"], Remote: i.Map("options")["remote_ip"], Error: i.Text("error")}
+			}
+		}
+		seen.Bridges[row.Text("name")] = b
+	}
+	return seen, nil
+}
+
+// apply makes the changes that are of the database; ok is false for others.
+func (v *vswitch) apply(ctx context.Context, c Change) (ok bool, err error) {
+	var ops []ovsdb.Op
+	switch c.Verb {
+	case SetKeys:
+		var names ovsdb.Set
+		for k := range c.Keys {
+			names = append(names, k)
+		}
+		// A key that is there keeps its value at an insert, so it is deleted before.
+		ops = append(ops, ovsdb.Mutate("Open_vSwitch", nil,
+			ovsdb.Mutation{Column: "external_ids", Mutator: "delete", Value: names},
+			ovsdb.Mutation{Column: "external_ids", Mutator: "insert", Value: ovsdb.Map(c.Keys)}))
+	case AddBridge:
+		ops = addBridge(c)
+	case AddPort:
+		ops = addPort(c)
+	case DeletePort:
+		return true, v.deletePort(ctx, c.Name)
+	default:
+		return false, nil
+	}
+
+	client, _, err := v.open(ctx)
+	if err != nil {
+		return true, err
+	}
+	_, err = client.Transact(ctx, database, ops...)
+	return true, err
+}
+
+// addBridge makes a bridge with its own port and the card's. It has the card's hardware address, because others know it.
+func addBridge(c Change) []ovsdb.Op {
+	addrs := []string{}
+	for _, a := range c.Addrs {
+		addrs = append(addrs, a.String())
+	}
+	data, _ := json.Marshal(addrs) // strings cannot fail
+	port := func(name, kind, id string) []ovsdb.Op {
+		return []ovsdb.Op{
+			ovsdb.Insert("Interface", "i"+id, map[string]any{"name": name, "type": kind}),
+			ovsdb.Insert("Port", "p"+id, map[string]any{"name": name, "interfaces": ovsdb.Set{ovsdb.Named("i" + id)}}),
+		}
+	}
+	ops := append(port(c.Name, "internal", "0"), port(c.Bridge, "", "1")...)
+	return append(ops,
+		ovsdb.Insert("Bridge", "b", map[string]any{"name": c.Name, "datapath_type": c.Kind, "fail_mode": "standalone",
+			"ports": ovsdb.Set{ovsdb.Named("p0"), ovsdb.Named("p1")}, "other_config": ovsdb.Map{"hwaddr": c.MAC}, "external_ids": ovsdb.Map{addressKey: string(data)}}),
+		ovsdb.Mutate("Open_vSwitch", nil, ovsdb.Mutation{Column: "bridges", Mutator: "insert", Value: ovsdb.Set{ovsdb.Named("b")}}))
+}
+
+func addPort(c Change) []ovsdb.Op {
+	return []ovsdb.Op{
+		ovsdb.Insert("Interface", "i", map[string]any{"name": c.Name, "type": c.Kind, "mac": c.MAC, "external_ids": ovsdb.Map(c.Keys)}),
+		ovsdb.Insert("Port", "p", map[string]any{"name": c.Name, "interfaces": ovsdb.Set{ovsdb.Named("i")}}),
+		ovsdb.Mutate("Bridge", ovsdb.Equal("name", c.Bridge), ovsdb.Mutation{Column: "ports", Mutator: "insert", Value: ovsdb.Set{ovsdb.Named("p")}}),
+	}
+}
+
+func (v *vswitch) deletePort(ctx context.Context, name string) error {
+	client, cache, err := v.open(ctx)
+	if err != nil {
+		return err
+	}
+	for id, row := range cache.Rows("Port") {
+		if row.Text("name") != name {
+			continue
+		}
+		_, err := client.Transact(ctx, database, ovsdb.Mutate("Bridge", ovsdb.Includes("ports", ovsdb.Set{id}), ovsdb.Mutation{Column: "ports", Mutator: "delete", Value: ovsdb.Set{id}}))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// encap returns the address of the tunnels.
+func (o Options) encap() netip.Addr {
+	if o.EncapIP.IsValid() {
+		return o.EncapIP
+	}
+	return o.Addr
+}
