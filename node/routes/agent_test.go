@@ -108,7 +108,8 @@ func (f *fakeTable) Delete(dst netip.Prefix, nextHop netip.Addr) error {
 	return nil
 }
 
-func (f *fakeTable) Watch(ctx context.Context, _ func()) error {
+func (f *fakeTable) Watch(ctx context.Context, changed func()) error {
+	changed()
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -170,7 +171,8 @@ func (f *fakeAdapters) change(id uint64, do func(*adapters.Adapter)) error {
 	return errors.New("the adapter is gone")
 }
 
-func (f *fakeAdapters) Watch(ctx context.Context, _ func()) error {
+func (f *fakeAdapters) Watch(ctx context.Context, changed func()) error {
+	changed()
 	<-ctx.Done()
 	return ctx.Err()
 }

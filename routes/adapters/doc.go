@@ -4,9 +4,9 @@
 //	pod ──▶ vEthernet (porthole_ep) 10.244.1.2 ──forwarding──▶ vEthernet (Ethernet) 10.99.0.21 ──▶ other nodes
 //
 // Windows drops such packets on an adapter without forwarding, and forwarding is off on a new adapter (docs/windows-facts.md,
-// "Networks and routes"). The setting is lost when HNS replaces the adapter, so it is compared each second and after each change that
-// Windows reports. An endpoint attached to the host may also bring a second default route, to an address that nobody has; it is
-// removed.
+// "Networks and routes"). The setting is lost when HNS replaces the adapter, so it is compared each ten seconds and after each
+// change that Windows reports. An endpoint attached to the host may also bring a second default route, to an address that nobody
+// has; it is removed.
 //
 // The plan is pure. Linux needs none of this: its bridge plugin enables forwarding.
 package adapters

@@ -12,10 +12,6 @@ import (
 	"porthole.dev/porthole/routes/keep"
 )
 
-// Period bounds how long a change stays that Windows did not report. It reports all that is read here, and to read it costs more than
-// to read routes.
-const Period = 3 * keep.DefaultPeriod
-
 // host is the adapters of one host. Windows implements it (NewHost), tests have one in memory.
 type host interface {
 	// List returns all adapters that are up, with their settings for IPv4.
@@ -24,7 +20,8 @@ type host interface {
 	EnableForwarding(Adapter) error
 	// DeleteDefault removes a default route. One that is gone is success.
 	DeleteDefault(a Adapter, nextHop netip.Addr) error
-	// Watch calls changed after each change of adapters, addresses or routes, from any goroutine, until ctx ends or an error.
+	// Watch calls changed once when it is established and after each change of adapters, addresses or routes, from any goroutine,
+	// until ctx ends or an error.
 	Watch(ctx context.Context, changed func()) error
 }
 
@@ -58,7 +55,7 @@ type AdapterStatus struct {
 // New returns a Keeper that has done nothing yet. The adapters of the host it runs on are those of NewHost.
 func New(h host) *Keeper {
 	k := &Keeper{host: h, right: map[uint64]bool{}}
-	k.loop = keep.NewLoop(keep.LoopOptions[Status]{Subject: "adapters", Pass: k.pass, Watch: h.Watch, Period: Period})
+	k.loop = keep.NewLoop(keep.LoopOptions[Status]{Subject: "adapters", Pass: k.pass, Watch: h.Watch})
 	return k
 }
 
@@ -93,15 +90,15 @@ func (k *Keeper) Sync(ctx context.Context, wanted Wanted) error {
 // Run repeats passes until ctx ends. Sync must have been called before.
 func (k *Keeper) Run(ctx context.Context) { k.loop.Run(ctx) }
 
-// pass observes, plans and applies.
-func (k *Keeper) pass(ctx context.Context, status Status) Status {
+// pass observes, plans and applies. It is complete if there is no problem.
+func (k *Keeper) pass(ctx context.Context, status Status) (after Status, complete bool) {
 	k.mu.Lock()
 	wanted := k.wanted
 	k.mu.Unlock()
 	list, err := k.host.List()
 	if err != nil {
 		status.Problems = []string{err.Error()}
-		return status
+		return status, false
 	}
 
 	plan := MakePlan(wanted, list)
@@ -120,7 +117,7 @@ func (k *Keeper) pass(ctx context.Context, status Status) Status {
 	}
 
 	status.Adapters = k.statusOf(wanted, list, failed)
-	return status
+	return status, len(status.Problems) == 0
 }
 
 // statusOf describes the adapters that are needed, after the plan was carried out, and remembers which are right.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"porthole.dev/porthole/routes/keep"
 )
 
 // soon is longer than the loop waits for changes that come together, and shorter than its period.
@@ -61,6 +63,7 @@ func (f *fakeHost) Watch(ctx context.Context, changed func()) error {
 	f.mu.Lock()
 	f.changed = changed
 	f.mu.Unlock()
+	changed()
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -116,13 +119,13 @@ func TestKeeper(t *testing.T) {
 			t.Errorf("%d writes became %d although nothing happened", writes, f.writes)
 		}
 
-		// Somebody switches it off: at once if Windows says so, else after a second.
+		// Somebody switches it off: at once if Windows says so, else after the period.
 		f.happens(true, func() { f.list[0].Forwarding = false })
 		time.Sleep(soon)
 		synctest.Wait()
 		mustForward(t, k, f, 1)
 		f.happens(false, func() { f.list[1].Forwarding = false })
-		time.Sleep(Period)
+		time.Sleep(keep.DefaultPeriod)
 		synctest.Wait()
 		mustForward(t, k, f, 2)
 

@@ -38,19 +38,19 @@ func New[Seen any, O table.Op](mode Mode[Seen, O], o Options) *Keeper[Seen, O] {
 // Network returns the pod network that the mode needs.
 func (k *Keeper[Seen, O]) Network(o podnet.Options) (podnet.Network, error) { return k.mode.Network(o) }
 
-// pass observes, plans and applies.
-func (k *Keeper[Seen, O]) pass(ctx context.Context, before Status) Status {
+// pass observes, plans and applies. It is complete if every wanted route is there.
+func (k *Keeper[Seen, O]) pass(ctx context.Context, before Status) (after Status, complete bool) {
 	unchanged := before
 	unchanged.LastSync = time.Now()
 	nodes, ok := k.nodes()
 	if !ok {
 		unchanged.Error = "the nodes of the cluster are not known yet"
-		return unchanged
+		return unchanged, false
 	}
 	seen, err := k.mode.Observe(ctx)
 	if err != nil {
 		unchanged.Error = err.Error()
-		return unchanged
+		return unchanged, false
 	}
 
 	plan := k.mode.Plan(nodes, seen)
@@ -61,7 +61,7 @@ func (k *Keeper[Seen, O]) pass(ctx context.Context, before Status) Status {
 	if err := failed[netip.Prefix{}]; err != nil {
 		s.Error = err.Error() // of a change that makes no route
 	}
-	return s
+	return s, s.Complete() && len(failed) == 0
 }
 
 // log writes a plan that is not the one of the pass before.

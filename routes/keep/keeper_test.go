@@ -66,6 +66,7 @@ func (m *memory) Watch(ctx context.Context, changed func()) error {
 	m.watched++
 	m.changed = changed
 	m.mu.Unlock()
+	changed()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -110,6 +111,7 @@ func running(t *testing.T, m *memory, o Options) *Keeper[map[netip.Prefix]netip.
 	var done sync.WaitGroup
 	done.Go(func() { k.Run(ctx) })
 	t.Cleanup(func() { stop(); done.Wait() })
+	time.Sleep(settle + 1) // a second pass follows the subscription
 	synctest.Wait()
 	return k
 }
@@ -214,6 +216,24 @@ func TestWatchesAgain(t *testing.T) {
 			if m.watched != want {
 				t.Fatalf("watched %d times, want %d", m.watched, want)
 			}
+		}
+	})
+}
+
+// While no subscription is there, what happens to the host is found within a second.
+func TestLooksOftenWithoutWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		running(t, m, Options{Nodes: known})
+		m.watch <- errors.New("the subscription ended")
+		time.Sleep(settle + 1)
+		synctest.Wait()
+
+		m.drop("10.1.0.0/24")
+		time.Sleep(shortPeriod)
+		synctest.Wait()
+		if m.has() != both {
+			t.Errorf("%s after %s", m.has(), shortPeriod)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package keep
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -14,30 +15,38 @@ import (
 // settle collects changes that come together, and bounds how fast two writers can undo each other's work.
 const settle = 20 * time.Millisecond
 
-// watchAgain is the wait before a subscription that ended is made again. Meanwhile the period alone finds changes.
+// shortPeriod is how often a pass comes while changes may go unreported or something is not as it should be.
+const shortPeriod = time.Second
+
+// watchAgain is the wait before a subscription that ended is made again. Meanwhile the short period finds changes.
 var watchAgain = retry.Backoff{First: 5 * time.Second, Max: 5 * time.Second}
 
-// Loop repeats passes over something of the host: one at the start, one after each change that was reported, and one each period.
-// S is the status after a pass. Make it with NewLoop. It is safe for concurrent use.
+// Loop repeats passes over something of the host: one at the start, one after each change that was reported, and one each period. To
+// read a host costs processor time, above all where there are many emulated ones; therefore the period is long while the host reports
+// its changes and all is well. S is the status after a pass. Make it with NewLoop. It is safe for concurrent use.
 type Loop[S any] struct {
-	o    LoopOptions[S]
-	wake wakeup.Signal
+	o        LoopOptions[S]
+	wake     wakeup.Signal
+	watching atomic.Bool // Watch has reported that it is established, and has not ended
 
-	passing sync.Mutex // held during a pass
-	mu      sync.Mutex
-	status  S
+	passing  sync.Mutex // held during a pass
+	mu       sync.Mutex
+	status   S
+	complete bool // the last pass left nothing to be done again
 }
 
 // LoopOptions of a Loop.
 type LoopOptions[S any] struct {
 	// Subject is what Watch watches, for the log: "routes". Required.
 	Subject string
-	// Pass observes, plans and applies, and returns the status afterwards; before is that of the pass before. It is called once
-	// at a time. Required.
-	Pass func(ctx context.Context, before S) S
-	// Watch calls changed after each change of what Pass observes, from any goroutine, until ctx ends or an error. Required.
+	// Pass observes, plans and applies, and returns the status afterwards; before is that of the pass before. If complete is false,
+	// the next pass comes within a second. It is called once at a time. Required.
+	Pass func(ctx context.Context, before S) (after S, complete bool)
+	// Watch calls changed once when it is established and after each change of what Pass observes, from any goroutine, until ctx
+	// ends or an error. Required.
 	Watch func(ctx context.Context, changed func()) error
-	// Period is how often a pass comes although no change was reported; zero means DefaultPeriod.
+	// Period is how often a pass comes although no change was reported; zero means DefaultPeriod. It is at most one second while
+	// Watch is not established or the last pass was not complete.
 	Period time.Duration
 	// OnStatus is called after each pass; nil: nobody is. It must not block.
 	OnStatus func(S)
@@ -66,9 +75,9 @@ func (l *Loop[S]) Sync(ctx context.Context) {
 	l.passing.Lock()
 	defer l.passing.Unlock()
 
-	status := l.o.Pass(ctx, l.Status())
+	status, complete := l.o.Pass(ctx, l.Status())
 	l.mu.Lock()
-	l.status = status
+	l.status, l.complete = status, complete
 	l.mu.Unlock()
 
 	if l.o.OnStatus != nil {
@@ -82,15 +91,13 @@ func (l *Loop[S]) Run(ctx context.Context) {
 	defer watching.Wait()
 	watching.Go(func() { l.watch(ctx) })
 
-	period := time.NewTicker(l.o.Period)
-	defer period.Stop()
 	for {
 		l.Sync(ctx)
 
 		select {
 		case <-ctx.Done():
 			return
-		case <-period.C:
+		case <-time.After(l.period()):
 		case <-l.wake:
 			if !wakeup.Pause(ctx, settle) {
 				return
@@ -99,10 +106,25 @@ func (l *Loop[S]) Run(ctx context.Context) {
 	}
 }
 
+// period returns how long the next pass may wait.
+func (l *Loop[S]) period() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.complete && l.watching.Load() {
+		return l.o.Period
+	}
+	return min(l.o.Period, shortPeriod)
+}
+
 // watch subscribes to changes of the host for as long as ctx lives.
 func (l *Loop[S]) watch(ctx context.Context) {
 	for failures := 1; ; failures++ {
-		err := l.o.Watch(ctx, l.Changed)
+		err := l.o.Watch(ctx, func() {
+			l.watching.Store(true)
+			l.Changed()
+		})
+		l.watching.Store(false)
+		l.Changed() // the period is another one now
 		if ctx.Err() != nil {
 			return
 		}

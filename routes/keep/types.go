@@ -20,7 +20,8 @@ type Mode[Seen any, O table.Op] interface {
 	Plan(nodes []table.Node, seen Seen) table.Plan[O]
 	// Apply makes one change. It may be repeated.
 	Apply(context.Context, O) error
-	// Watch calls changed after each change of what Observe reads, from any goroutine, until ctx ends or an error.
+	// Watch calls changed once when it is established and after each change of what Observe reads, from any goroutine, until ctx
+	// ends or an error.
 	Watch(ctx context.Context, changed func()) error
 }
 
@@ -28,14 +29,15 @@ type Mode[Seen any, O table.Op] interface {
 type Options struct {
 	// Nodes lists the nodes of the cluster; ok is false while they are not known completely. Required.
 	Nodes func() (nodes []table.Node, ok bool)
-	// Period is how often everything is compared although no change was reported; zero means DefaultPeriod.
+	// Period is how often everything is compared although no change was reported and nothing is missing; zero means DefaultPeriod.
 	Period time.Duration
 	// OnStatus is called after each pass; nil: nobody is. It must not block.
 	OnStatus func(Status)
 }
 
-// DefaultPeriod bounds how long a change stays that was not reported.
-const DefaultPeriod = time.Second
+// DefaultPeriod bounds how long a change stays that the host did not report although it reports changes: the period of flannel's
+// route check.
+const DefaultPeriod = 10 * time.Second
 
 // Status describes the routes after a pass.
 type Status struct {
