@@ -54,29 +54,38 @@ func (a adapter) luid() uint64 {
 	return ifType<<48 | uint64(32768+a.Index)<<24
 }
 
-// seenLinks remembers the links of the host for the several questions of which one call of a program consists.
+// seenLinks remembers the links of the host for the several questions of which one call of a program consists, and for the several
+// programs that are told of one change.
 type seenLinks struct {
-	mu   sync.Mutex
-	last []dataplane.Link
-	at   time.Time
+	mu    sync.Mutex
+	last  []dataplane.Link
+	began time.Time // when last was asked for
 }
 
 // linksFor is how long they are remembered. Whoever tells a program of a change reads them again first.
 const linksFor = 5 * time.Millisecond
 
+// links returns the links as they are now, or with fresh false as they were a moment ago. Who waits while another one reads them gets
+// what the next reading returns, which is one for all that wait.
 func (s *seenLinks) links(plane DataPlane, fresh bool) ([]dataplane.Link, error) {
 	host, ok := plane.(links)
 	if !ok {
 		return nil, nil
 	}
+	oldest := time.Now()
+	if !fresh {
+		oldest = oldest.Add(-linksFor)
+	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !fresh && time.Since(s.at) < linksFor {
+	if s.began.After(oldest) {
 		return s.last, nil
 	}
+	began := time.Now()
 	all, err := host.Links()
 	if err == nil {
-		s.last, s.at = all, time.Now()
+		s.last, s.began = all, began
 	}
 	return all, err
 }
