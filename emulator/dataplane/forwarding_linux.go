@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/vishvananda/netlink"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/wakeup"
 )
 
 // The table of the host's own IP stack, beside those of HNS. It holds which interfaces forward packets, by index: a setting
@@ -47,8 +47,7 @@ type IPStack struct {
 	netns  string // path; "" means the caller's own
 	handle *netlink.Handle
 
-	mu       sync.Mutex
-	watchers map[chan int]bool // each has room for the index of an interface whose settings changed
+	changed wakeup.Topic[int] // indexes of interfaces whose settings were set
 }
 
 // Interface returns the settings of one interface of the host for a family. The error is ErrNoInterface if there is none.
@@ -72,38 +71,9 @@ func (s *IPStack) SetForwarding(index int, six, on bool) error {
 	}
 	err := s.stack(func(c *nftables.Conn) error { return setMember(c, forwardingSet(six), index, on) })
 	if err == nil {
-		s.tell(index)
+		s.changed.Send(index)
 	}
 	return err
-}
-
-// tell says to all watchers that the settings of an interface were set. One that is slow has an earlier change to look at, and
-// what it reads then is how things are now.
-func (s *IPStack) tell(index int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for w := range s.watchers {
-		select {
-		case w <- index:
-		default:
-		}
-	}
-}
-
-// watch returns the indexes of interfaces whose settings were set, until stop is called.
-func (s *IPStack) watch() (settings <-chan int, stop func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.watchers == nil {
-		s.watchers = map[chan int]bool{}
-	}
-	w := make(chan int, 64)
-	s.watchers[w] = true
-	return w, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.watchers, w)
-	}
 }
 
 // ForgetForwarding switches forwarding off for all interfaces, and returns how often it was on, each family for itself.

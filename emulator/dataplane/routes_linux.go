@@ -151,7 +151,7 @@ func subscribe(ctx context.Context, broken func(), of watched, events chan<- Hos
 // withSettings adds the changes of interfaces' settings to those of the kernel, until the kernel's end.
 func withSettings(ctx context.Context, links <-chan netlink.LinkUpdate, of *IPStack) <-chan netlink.LinkUpdate {
 	out := make(chan netlink.LinkUpdate)
-	settings, stop := of.watch()
+	settings, stop := of.changed.Subscribe()
 	go func() {
 		defer close(out)
 		defer stop()

@@ -4,8 +4,16 @@
 #include <string.h>
 #include <wchar.h>
 
+/* One call of a program asks about a dozen times, each time over a connection of its own: in nsi.dll the answer is good for all of
+ * them. Other DLLs are built with 0, because nobody would tell them of changes. */
+#ifndef KEPT_MS
+#define KEPT_MS 10
+#endif
+
 static SRWLOCK lock = SRWLOCK_INIT;
-static WCHAR *last; /* answer of hnsd; under lock */
+static WCHAR *last;    /* answer of hnsd; under lock, as the others */
+static ULONGLONG until; /* GetTickCount64 when last must be asked for again; 0: now */
+static unsigned forgotten; /* how often the answer was forgotten */
 
 /* Asks hnsd over a connection of its own. The caller frees the answer; NULL: there is none. */
 static WCHAR *ask_hnsd(void)
@@ -26,20 +34,46 @@ static WCHAR *ask_hnsd(void)
 	return NULL;
 }
 
-/* Returns a copy of the newest answer, for free(). */
-static WCHAR *newest(void)
+/* Asks again if the last answer is old or was forgotten. An answer that was forgotten while it was on its way is not kept. */
+static void renew(void)
 {
-	WCHAR *answer = ask_hnsd(), *copy = NULL;
+	unsigned before;
+	BOOL kept;
+	WCHAR *answer;
 
 	AcquireSRWLockExclusive(&lock);
-	if (answer) {
-		wire_free(last);
-		last = answer;
-	}
+	kept = GetTickCount64() < until;
+	before = forgotten;
+	ReleaseSRWLockExclusive(&lock);
+	if (kept || !(answer = ask_hnsd()))
+		return;
+
+	AcquireSRWLockExclusive(&lock);
+	wire_free(last);
+	last = answer;
+	until = before == forgotten ? GetTickCount64() + KEPT_MS : 0;
+	ReleaseSRWLockExclusive(&lock);
+}
+
+/* Returns a copy of an answer that is not older than the last change which this program made or was told of, for free(). */
+static WCHAR *newest(void)
+{
+	WCHAR *copy = NULL;
+
+	renew();
+	AcquireSRWLockExclusive(&lock);
 	if (last)
 		copy = _wcsdup(last);
 	ReleaseSRWLockExclusive(&lock);
 	return copy;
+}
+
+void adapters_forget(void)
+{
+	AcquireSRWLockExclusive(&lock);
+	until = 0;
+	forgotten++;
+	ReleaseSRWLockExclusive(&lock);
 }
 
 /* Cuts off the text up to the separator, and returns it. *p moves behind it. */

@@ -41,6 +41,10 @@ struct adapters {
 BOOL adapters_read(struct adapters *a);
 void adapters_free(struct adapters *a);
 
+/* The next adapters_read asks hnsd, which is otherwise asked every few milliseconds at most. To be called when adapters or addresses have
+ * changed; other DLLs call it through forget.h. */
+void adapters_forget(void);
+
 /* Finds an adapter; NULL: there is none. adapter_at: the first bound one of a link; adapter_of: the one that has the address. */
 const struct adapter *adapter_with_luid(const struct adapters *a, uint64_t luid);
 const struct adapter *adapter_with_index(const struct adapters *a, UINT index);

@@ -13,7 +13,7 @@ cd "$here"
 $cc $flags -o "$out/computenetwork.dll" computenetwork.c wire.c -lole32
 $cc $flags -o "$out/vmcompute.dll" vmcompute.c wire.c -lole32
 $cc $flags -o "$out/bcryptprimitives.dll" bcryptprimitives.c stack.c mend.c mend_*.c -ladvapi32 -lntdll
-$cc $flags -DWIRE_WITHOUT_COM -o "$out/iphlpapi.dll" iphlpapi.c servers.c adapters.c wire.c iphlpapi.def -lws2_32
+$cc $flags -DWIRE_WITHOUT_COM -DKEPT_MS=0 -o "$out/iphlpapi.dll" iphlpapi.c servers.c adapters.c wire.c iphlpapi.def -lws2_32
 $cc $flags -DWIRE_WITHOUT_COM -DWIRE_PORT=SCM_PORT '-DWIRE_VARIABLE="SCM_ADDR"' -o "$out/sechost.dll" sechost.c wire.c sechost.def
 $cc $flags -o "$out/ws2_32.dll" ws2_32.c builtin.c ws2_32.def
 $cc $flags -DWIRE_WITHOUT_COM -DWIRE_WITHOUT_MAIN -o "$out/nsi.dll" nsi.c show.c adapters.c wire.c builtin.c nsi.def

@@ -1,4 +1,5 @@
 /* computenetwork.dll: the HCN functions, each one call to hnsd. */
+#include "forget.h"
 #include "wire.h"
 
 #include <stdlib.h>
@@ -25,6 +26,7 @@ static HRESULT finish(struct call *c, WCHAR **result, WCHAR **record)
 	if (record)
 		*record = NULL;
 	hr = wire_call(c);
+	forget_adapters();
 	give(result, c->out[0]);
 	give(record, c->out[1]);
 	return hr;

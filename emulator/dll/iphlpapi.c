@@ -1,6 +1,7 @@
 /* iphlpapi.dll: the route and address functions of the IP helper library that Wine 8.0 lacks, its change notifications, which
  * Wine 8.0 accepts and never sends, and the DNS servers of the host. hnsd does the work; everything else is forwarded to Wine's
  * library (iphlpapi.def). */
+#include "forget.h"
 #include "servers.h"
 
 #include <ws2tcpip.h>
@@ -132,6 +133,7 @@ static DWORD change_address(const WCHAR *verb, const MIB_UNICASTIPADDRESS_ROW *r
 	swprintf(address + wcslen(address), 8, L"/%u", length);
 	c.handle = index_of(&row->InterfaceLuid, row->InterfaceIndex);
 	result = win32_error(wire_call(&c));
+	forget_adapters();
 	wire_free(c.out[0]);
 	wire_free(c.out[1]);
 	return result;
@@ -438,6 +440,7 @@ static void report(struct watch *w, const struct call *c, MIB_NOTIFICATION_TYPE 
 	NET_IFINDEX index = (NET_IFINDEX)c->handle;
 	UINT8 length = 0;
 
+	forget_adapters();
 	parse_address(c->out[0], &a, &length);
 	if (w->family != AF_UNSPEC && a.si_family != AF_UNSPEC && a.si_family != w->family)
 		return;

@@ -1,5 +1,6 @@
 /* vmcompute.dll: HNSCall, the first generation of the HNS interface. The compute functions of the same library are
  * stubs, so that a stray call answers an error. */
+#include "forget.h"
 #include "wire.h"
 
 #define API __declspec(dllexport) HRESULT WINAPI
@@ -12,6 +13,7 @@ API HNSCall(const WCHAR *method, const WCHAR *path, const WCHAR *body, WCHAR **r
 	if (response)
 		*response = NULL;
 	hr = wire_call(&c);
+	forget_adapters();
 	CoTaskMemFree(c.out[1]);
 	if (response)
 		*response = c.out[0];

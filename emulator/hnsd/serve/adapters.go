@@ -15,6 +15,7 @@ import (
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/wire"
+	"porthole.dev/porthole/internal/wakeup"
 )
 
 // links is what a DataPlane has if the host has an IP stack.
@@ -88,6 +89,13 @@ func (s *seenLinks) links(plane DataPlane, fresh bool) ([]dataplane.Link, error)
 		s.last, s.began = all, began
 	}
 	return all, err
+}
+
+// forget makes the next question one that reads the links.
+func (s *seenLinks) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.began = time.Time{}
 }
 
 // adapters returns the adapters of the host in Windows' order, and all its links, which the caller does not change. It returns none if
@@ -238,50 +246,18 @@ const (
 	eventAddresses  = "addresses"
 )
 
-// shown tells programs about adapters that take the place of others without a change of the links. The zero value has no
-// subscribers.
-type shown struct {
-	mu   sync.Mutex
-	subs map[chan stackEvent]bool
-}
+// shown tells programs about adapters that take the place of others without a change of the links.
+type shown struct{ wakeup.Topic[stackEvent] }
 
 type stackEvent struct {
 	kind string
 	dataplane.HostEvent
 }
 
-// stackEvents is how many events a subscriber may be behind: more are lost to it.
-const stackEvents = 64
-
-func (s *shown) subscribe() (events chan stackEvent, stop func()) {
-	events = make(chan stackEvent, stackEvents)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.subs == nil {
-		s.subs = map[chan stackEvent]bool{}
-	}
-	s.subs[events] = true
-	return events, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.subs, events)
-	}
-}
-
-func (s *shown) send(e stackEvent) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for events := range s.subs {
-		select {
-		case events <- e:
-		default:
-		}
-	}
-}
-
 // adaptersChanged does what Windows does when a network comes or goes and with it the adapter that has a card's addresses: settings of
 // an adapter are gone with it, and programs are told. What becomes of the adapters of endpoints the kernel tells.
 func (s *Service) adaptersChanged(ctx context.Context, old, next *hnsd.State) {
+	s.seen.forget()
 	if old.Count(hnsd.Network) == next.Count(hnsd.Network) {
 		return
 	}
@@ -320,10 +296,10 @@ func missing(list, others []adapter) []adapter {
 
 // moved tells of an adapter that came or went with its addresses.
 func (s *shown) moved(a adapter, how dataplane.EventType) {
-	s.send(stackEvent{eventInterfaces, dataplane.HostEvent{Type: how, HostRoute: dataplane.HostRoute{Link: a.Index}}})
+	s.Send(stackEvent{eventInterfaces, dataplane.HostEvent{Type: how, HostRoute: dataplane.HostRoute{Link: a.Index}}})
 	for _, addr := range a.link.Addrs {
 		if len(a.Addrs) == 0 || slices.Contains(a.Addrs, addr.Addr()) {
-			s.send(stackEvent{eventAddresses, dataplane.HostEvent{Type: how, HostRoute: dataplane.HostRoute{Link: a.Index, Prefix: addr}}})
+			s.Send(stackEvent{eventAddresses, dataplane.HostEvent{Type: how, HostRoute: dataplane.HostRoute{Link: a.Index, Prefix: addr}}})
 		}
 	}
 }

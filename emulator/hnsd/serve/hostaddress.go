@@ -32,6 +32,7 @@ func (s programs) changeAddress(ctx context.Context, q wire.Request) error {
 	if link = s.linkOf(link); link == 0 {
 		return hnsd.ErrElementNotFound.WithText("an address needs an interface with IP: there is none with that index")
 	}
+	defer s.seen.forget()
 	switch q.Text[0] {
 	case wire.VerbCreate:
 		err = host.CreateAddress(link, addr)

@@ -95,7 +95,7 @@ func (s programs) streamEvents(ctx context.Context, conn net.Conn, q wire.Reques
 		return
 	}
 
-	moved, stop := s.shown.subscribe()
+	moved, stop := s.shown.Subscribe()
 	defer stop()
 	go func() {
 		defer cancel()
