@@ -26,14 +26,18 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
+// createFlags are the flags of `porthole host create`.
+type createFlags struct {
+	common
+	build        int
+	address, dns string
+	firewall     bool
+	profile      string
+	nics         []string
+}
+
 func createCommand() *cobra.Command {
-	var o common
-	var build int
-	var address string
-	var firewall bool
-	var profile string
-	var nics []string
-	var dns string
+	var f createFlags
 	c := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make an emulated Windows host and start it",
@@ -55,49 +59,63 @@ Profiles of HNS (--hns-profile):
   porthole host create h5 --hns-profile ws2022-unkind
   porthole host create h6 --dns none && porthole host hns h6 dns 10.99.0.53   # a DNS server that comes late`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := needRoot("making a host"); err != nil {
-				return err
-			}
-			s, err := o.store()
-			if err != nil {
-				return err
-			}
-			create := host.CreateOptions{Name: args[0], Build: build, Firewall: firewall, HNSProfile: profile, Progress: progress(c.OutOrStdout())}
-			if address != "" {
-				if create.Address, err = netip.ParseAddr(address); err != nil {
-					return fmt.Errorf("--address %s: not an IP address", address)
-				}
-			}
-			if create.DNS, err = serve.ParseDNS(dns); err != nil {
-				return fmt.Errorf("--dns %s: %w", dns, err)
-			}
-			for _, text := range nics {
-				card, err := lab.ParseCard(text)
-				if err != nil {
-					return fmt.Errorf("--nic %s: %w", text, err)
-				}
-				create.Cards = append(create.Cards, card)
-			}
-			h, err := s.Create(c.Context(), create)
-			if err != nil {
-				return err
-			}
-			if err := start(c.Context(), s, h); err != nil {
-				return errors.Join(err, remove(s, h))
-			}
-			return printReady(c.OutOrStdout(), h)
-		},
+		RunE: func(c *cobra.Command, args []string) error { return f.create(c.Context(), args[0], c.OutOrStdout()) },
 	}
 
-	c.Flags().BoolVar(&firewall, "firewall", false, "drop connections to the host that no firewall rule allows, as Windows Server does (\"porthole.exe firewall add\" makes rules)")
-	o.flags(c, false)
-	c.Flags().IntVar(&build, "build", 20348, "Windows build: 17763 (Server 2019), 20348 (2022), 26100 (2025)")
-	c.Flags().StringVar(&profile, "hns-profile", "", "HNS to be, by name, instead of the build's (see above)")
-	c.Flags().StringArrayVar(&nics, "nic", nil, "another network card: ADDRESS/LENGTH[,gateway=ADDRESS[,metric=N]]; with a gateway it has a default route; may be repeated")
-	c.Flags().StringVar(&dns, "dns", serve.DNSServers(nil).String(), "DNS servers that the host gets with its address: addresses separated by commas, none, or machine for those of this machine's resolv.conf")
-	c.Flags().StringVar(&address, "address", "", "address in 10.99.0.0/24 (default: the first free one from .101 on)")
+	f.flags(c, false)
+	c.Flags().IntVar(&f.build, "build", 20348, "Windows build: 17763 (Server 2019), 20348 (2022), 26100 (2025)")
+	c.Flags().StringVar(&f.address, "address", "", "address in 10.99.0.0/24 (default: the first free one from .101 on)")
+	c.Flags().StringArrayVar(&f.nics, "nic", nil, "another network card: ADDRESS/LENGTH[,gateway=ADDRESS[,metric=N]]; with a gateway it has a default route; may be repeated")
+	c.Flags().StringVar(&f.dns, "dns", serve.DNSServers(nil).String(), "DNS servers that the host gets with its address: addresses separated by commas, none, or machine for those of this machine's resolv.conf")
+	c.Flags().BoolVar(&f.firewall, "firewall", false, "drop connections to the host that no firewall rule allows, as Windows Server does (\"porthole.exe firewall add\" makes rules)")
+	c.Flags().StringVar(&f.profile, "hns-profile", "", "HNS to be, by name, instead of the build's (see above)")
 	return c
+}
+
+// create makes the host and starts it. A host that does not start is removed.
+func (f *createFlags) create(ctx context.Context, name string, out io.Writer) error {
+	if err := needRoot("making a host"); err != nil {
+		return err
+	}
+	o, err := f.options(name)
+	if err != nil {
+		return err
+	}
+	o.Progress = progress(out)
+	s, err := f.store()
+	if err != nil {
+		return err
+	}
+
+	h, err := s.Create(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := start(ctx, s, h); err != nil {
+		return errors.Join(err, remove(s, h))
+	}
+	return printReady(out, h)
+}
+
+// options returns what the flags ask for. An error names the flag.
+func (f *createFlags) options(name string) (o host.CreateOptions, err error) {
+	o = host.CreateOptions{Name: name, Build: f.build, Firewall: f.firewall, HNSProfile: f.profile}
+	if f.address != "" {
+		if o.Address, err = netip.ParseAddr(f.address); err != nil {
+			return o, fmt.Errorf("--address %s: not an IP address", f.address)
+		}
+	}
+	if o.DNS, err = serve.ParseDNS(f.dns); err != nil {
+		return o, fmt.Errorf("--dns %s: %w", f.dns, err)
+	}
+	for _, text := range f.nics {
+		card, err := lab.ParseCard(text)
+		if err != nil {
+			return o, fmt.Errorf("--nic %s: %w", text, err)
+		}
+		o.Cards = append(o.Cards, card)
+	}
+	return o, nil
 }
 
 func startCommand() *cobra.Command {

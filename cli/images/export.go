@@ -76,7 +76,7 @@ func (f *exportFlags) run(ctx context.Context, out io.Writer, names []string) er
 		return err
 	}
 	if f.dryRun {
-		fmt.Fprintf(out, "%s would have %s; nothing was written\n", f.output, sizeOf(total))
+		fmt.Fprintf(out, "%s would have %s; nothing was written\n", f.output, bytesText(total))
 		return nil
 	}
 	if err := f.write(ctx, out, selections, total); err != nil {
@@ -101,7 +101,7 @@ func (f *exportFlags) selectAll(ctx context.Context, out io.Writer, names []stri
 			return nil, 0, err
 		}
 		all, total = append(all, s), total+s.Bytes()
-		fmt.Fprintf(out, "%s for %s: %d %s, %s\n", found.Name, winbuild.Image{Platforms: s.Variants}.Contents(), s.Layers(), word(s.Layers(), "layer"), sizeOf(s.Bytes()))
+		fmt.Fprintf(out, "%s for %s: %d %s, %s\n", found.Name, winbuild.Image{Platforms: s.Variants}.Contents(), s.Layers(), word(s.Layers(), "layer"), bytesText(s.Bytes()))
 	}
 	return all, total, nil
 }
@@ -139,14 +139,14 @@ const progressPeriod = time.Second
 func (p *progress) at(done int64) {
 	if now := time.Now(); now.Sub(p.last) >= progressPeriod {
 		if !p.last.IsZero() { // what takes less than a second needs no line
-			fmt.Fprintf(p.out, "%s %s of %s\n", p.what, sizeOf(done), sizeOf(p.total))
+			fmt.Fprintf(p.out, "%s %s of %s\n", p.what, bytesText(done), bytesText(p.total))
 		}
 		p.last = now
 	}
 }
 
-// sizeOf returns a number of bytes as text.
-func sizeOf(n int64) string {
+// bytesText returns n bytes in the largest unit of which there is one, with one decimal: "1.5 GB".
+func bytesText(n int64) string {
 	switch {
 	case n < 1000:
 		return fmt.Sprintf("%d B", n)

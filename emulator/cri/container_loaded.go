@@ -66,7 +66,7 @@ func (p programs) waitLoaded(ctx context.Context, id string) error {
 	return process{proc: "/proc", pid: int(task.Pid())}.wait(ctx)
 }
 
-// wait waits until loaded reports true. The error is that of ctx.
+// wait returns when the process has loaded its program (see loaded), or with the error of ctx.
 func (p process) wait(ctx context.Context) error {
 	tick := time.NewTicker(loadedEvery)
 	defer tick.Stop()

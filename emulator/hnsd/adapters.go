@@ -56,9 +56,9 @@ func numbered(name, mark string, i int) string {
 	return fmt.Sprintf("%s%s%d", name, mark, i+1)
 }
 
-// HostAdapters returns the adapters of a host with these cards, the newest first: Windows lists those of equal metric in no useful
-// order. A card that a network is bound to loses its addresses to "vEthernet (CARD)", which is another adapter with another index, and
-// gets them back with its old index when the last such network goes.
+// HostAdapters returns the adapters of a host with these cards. The newest come first, because programs must not rely on an order:
+// Windows sorts adapters by metric only. While a network is bound to a card, the adapter "vEthernet (CARD)" has the card's addresses
+// and an index of its own. When the last such network is deleted, the card's adapter has them again.
 func HostAdapters(s *State, cards []Card) []Adapter {
 	var list []Adapter
 	for i, c := range cards {

@@ -24,7 +24,7 @@ type Host struct {
 	Netns   string     `json:"netns"` // name of its network namespace
 	// Firewall drops inbound connections to the host unless a firewall rule allows them, as Windows Server does by default.
 	Firewall bool `json:"firewall,omitempty"`
-	// HNSProfile is the name of the HNS to be, over the build's.
+	// HNSProfile names the behaviour of HNS (`porthole host create --help` lists them); "" is that of the build.
 	HNSProfile string `json:"hnsProfile,omitempty"`
 	// Cards are network cards beside the first.
 	Cards []lab.Card `json:"cards,omitempty"`

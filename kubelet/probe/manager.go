@@ -10,6 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/wakeup"
 )
 
 // Options configure a Manager. Exec and Report are required.
@@ -198,10 +200,10 @@ func (m *Manager) work(ctx context.Context, key Key, t Target, j job) {
 	}
 
 	period := j.tracker.spec.period
-	if m.opts.Spread > 0 && time.Since(m.began) < min(period, m.opts.Spread) && !pause(ctx, rand.N(period)) {
+	if m.opts.Spread > 0 && time.Since(m.began) < min(period, m.opts.Spread) && !wakeup.Pause(ctx, rand.N(period)) {
 		return
 	}
-	if wait := time.Until(j.tracker.started.Add(j.tracker.spec.delay)); wait > 0 && !pause(ctx, wait) {
+	if wait := time.Until(j.tracker.started.Add(j.tracker.spec.delay)); wait > 0 && !wakeup.Pause(ctx, wait) {
 		return
 	}
 
@@ -217,17 +219,6 @@ func (m *Manager) work(ctx context.Context, key Key, t Target, j job) {
 			return
 		case <-tick.C:
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

@@ -82,21 +82,13 @@ func Run(ctx context.Context, given Options) error {
 
 	o.Meter = meter.New(meter.Options{NodeName: o.Node.Name})
 	warnOfTCP(ctx, cfg.ContainerRuntimeEndpoint)
-	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, meter.Calls{Meter: o.Meter})
+	conn, images, closeCRI, err := dialCRI(cfg, meter.Calls{Meter: o.Meter})
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer closeCRI()
 	rt := runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, Windows: platform.IsWindows, CPUs: o.Node.Host.CPUs,
 		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, MemoryBytes: o.Node.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration})
-
-	images := conn
-	if cfg.ImageServiceEndpoint != "" && cfg.ImageServiceEndpoint != cfg.ContainerRuntimeEndpoint {
-		if images, err = runtime.Dial(cfg.ImageServiceEndpoint, meter.Calls{Meter: o.Meter}); err != nil {
-			return err
-		}
-		defer images.Close()
-	}
 
 	pulls := puller(cfg, images)
 	pulls.NodeConfigs = image.NodeConfigFolders(o.RootDir)
@@ -134,6 +126,24 @@ func Run(ctx context.Context, given Options) error {
 
 	defer prepareShutdown(ctx, cfg, k)()
 	return ending(ctx, k.Run(ctx))
+}
+
+// dialCRI connects to the runtime and to the image service, which is the runtime unless the configuration names another one.
+func dialCRI(cfg *v1beta1.KubeletConfiguration, calls meter.Calls) (rt, images *grpc.ClientConn, closeAll func(), err error) {
+	rt, err = runtime.Dial(cfg.ContainerRuntimeEndpoint, calls)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if cfg.ImageServiceEndpoint == "" || cfg.ImageServiceEndpoint == cfg.ContainerRuntimeEndpoint {
+		return rt, rt, func() { rt.Close() }, nil
+	}
+
+	images, err = runtime.Dial(cfg.ImageServiceEndpoint, calls)
+	if err != nil {
+		rt.Close()
+		return nil, nil, nil, err
+	}
+	return rt, images, func() { images.Close(); rt.Close() }, nil
 }
 
 // ending returns what Run returns after err of the kubelet: nil if Run was told to stop, the cause of ctx if the node lost its

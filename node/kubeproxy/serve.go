@@ -80,20 +80,11 @@ func Run(ctx context.Context, given Options) error {
 		return err
 	}
 
-	pages := health.Pages{Config: &given.Config, Profiling: given.Config.EnableProfiling, Diff: mode.diff}
-	open := listening{hardFail: given.Config.BindAddressHardFail, failed: func(err error) { cancel(err) }}
-	defer open.close()
-	for _, part := range []struct {
-		flag, address string
-		handler       http.Handler
-	}{
-		{"healthz-bind-address", given.Healthz, p.server.HealthHandler()},
-		{"metrics-bind-address", given.Metrics, p.server.MetricsHandler(pages)},
-	} {
-		if err := open.serve(ctx, part.flag, part.address, part.handler); err != nil {
-			return err
-		}
+	closeServers, err := p.serve(ctx, mode.diff, cancel)
+	if err != nil {
+		return err
 	}
+	defer closeServers()
 
 	go given.watchFile(ctx, cancel)
 	klog.FromContext(ctx).Info("Serving services", "node", given.Hostname, "mode", given.Mode)
@@ -104,6 +95,26 @@ func Run(ctx context.Context, given Options) error {
 		return cause
 	}
 	return nil
+}
+
+// serve listens on the addresses for health and metrics until closeAll is called. It calls failed if a server ends later by itself and
+// the configuration says that this is fatal.
+func (p *parts) serve(ctx context.Context, diff func(context.Context) (any, error), failed func(error)) (closeAll func(), err error) {
+	pages := health.Pages{Config: &p.Config, Profiling: p.Config.EnableProfiling, Diff: diff}
+	open := listening{hardFail: p.Config.BindAddressHardFail, failed: failed}
+	for _, part := range []struct {
+		flag, address string
+		handler       http.Handler
+	}{
+		{"healthz-bind-address", p.Healthz, p.server.HealthHandler()},
+		{"metrics-bind-address", p.Metrics, p.server.MetricsHandler(pages)},
+	} {
+		if err := open.serve(ctx, part.flag, part.address, part.handler); err != nil {
+			open.close()
+			return nil, err
+		}
+	}
+	return open.close, nil
 }
 
 // maxBackends by mode: a load balancer of HNS takes a limited number of endpoints, a relay any number.

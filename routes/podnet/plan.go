@@ -147,7 +147,7 @@ func (p Plan) String() string {
 
 // MakePlan compares HNS with the wanted network. A network that fits is left alone. One that does not is replaced if replace is
 // true or if it holds no endpoint but the host's own, which we made ourselves; otherwise the result is a *DiffersError. One that
-// this process created is not replaced: HNS reports it differently from how it was created, and would do so again.
+// this process created is not replaced: HNS reports it differently from how it was created, and would report the next one like that.
 //
 // The host's endpoint counts as attached if HNS lists it as attached or if an adapter of the host has its address. If it is listed as
 // attached and no adapter has its address for too long, the endpoint is deleted and created again.

@@ -130,8 +130,8 @@ func (s *Service) loseInReboot(ctx context.Context, lost map[string]bool) (map[s
 	return counts, errors.Join(s.saveLoss(), s.reapply(ctx))
 }
 
-// withoutNetns lets the namespaces that HNS keeps stand for none of Linux if theirs is gone, as those of containers are when the host
-// reboots. The data plane makes one for each.
+// withoutNetns returns the state without the paths of network namespaces that are gone, as those of containers are when the host
+// reboots. The data plane then makes a new network namespace for each such HNS namespace.
 func withoutNetns(state *hnsd.State) *hnsd.State {
 	for _, o := range state.List(hnsd.Namespace) {
 		if _, err := os.Lstat(o.Path); o.Path != "" && errors.Is(err, os.ErrNotExist) {
