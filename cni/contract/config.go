@@ -21,7 +21,7 @@ type Config struct {
 	// Name is also the name of the HNS network.
 	Name string `json:"name"`
 	Type string `json:"type"`
-	// APIVersion of HNS: 0 and 2 mean HCN. 1, for Docker, is refused.
+	// APIVersion of HNS in upstream's plugins. HCN is used whatever it says: 1 is HNS's first interface, for Docker.
 	APIVersion int `json:"apiVersion"`
 	// IPMasqNetwork is reached without address translation. Packets to everywhere else leave with the node's address.
 	IPMasqNetwork string        `json:"ipMasqNetwork"`
@@ -125,8 +125,12 @@ func Parse(data []byte) (*Config, error) {
 	if c.Name == "" {
 		return nil, errors.New("reading the network configuration: it has no name, which is the HNS network's name")
 	}
-	if c.APIVersion != 0 && c.APIVersion != 2 {
-		return nil, fmt.Errorf("reading the network configuration of %s: apiVersion %d is for Docker; containerd needs 2", c.Name, c.APIVersion)
+	switch c.APIVersion {
+	case 0, 2:
+	case 1:
+		c.Warnings = append(c.Warnings, "apiVersion 1 has no effect: it is for Docker, and policies in its form are converted")
+	default:
+		return nil, fmt.Errorf("reading the network configuration of %s: apiVersion %d is not known: 2 is that of containerd", c.Name, c.APIVersion)
 	}
 
 	c.LoopbackDSR = c.LoopbackDSR || c.OptionalFlags.LoopbackDSR
@@ -161,7 +165,7 @@ var (
 	settingNames = map[string]string{
 		"exceptionlist": "Exceptions", "exceptions": "Exceptions", "destinations": "Destinations",
 		"destinationprefix": "DestinationPrefix", "needencap": "NeedEncap", "nexthop": "NextHop", "vip": "VirtualIP",
-		"pa": "ProviderAddress",
+		"pa": "ProviderAddress", "provideraddress": "ProviderAddress",
 	}
 )
 

@@ -53,10 +53,10 @@ func FuzzParse(f *testing.F) {
 		if diff := cmp.Diff(c, again); diff != "" {
 			t.Fatalf("read twice:\n%s", diff)
 		}
-		if c.Name == "" || c.APIVersion != 0 && c.APIVersion != 2 {
+		if c.Name == "" || c.APIVersion < 0 || c.APIVersion > 2 {
 			t.Fatalf("name %q, apiVersion %d", c.Name, c.APIVersion)
 		}
-		if len(c.Policies) > len(c.RawPolicies)+len(c.AdditionalArgs) || len(c.Warnings) > len(c.Policies) {
+		if len(c.Policies) > len(c.RawPolicies)+len(c.AdditionalArgs) {
 			t.Fatalf("%d policies and %d warnings", len(c.Policies), len(c.Warnings))
 		}
 

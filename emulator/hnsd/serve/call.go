@@ -102,7 +102,7 @@ func (s programs) answer(ctx context.Context, who caller, q wire.Request, watch 
 
 // respond answers one call as the faults that are set say, and by running it if none says otherwise. It returns false if the
 // caller is to get no answer. The actions differ in whether the call takes effect: "drop", "fail", "skip" and "empty" leave it
-// out, "after" carries it out and then reports a failure.
+// out, "after" carries it out and then reports a failure, "forget" carries it out in part and reports success.
 func (s programs) respond(ctx context.Context, who caller, q wire.Request, watch func() (<-chan struct{}, func())) (wire.Answer, bool) {
 	if e := s.life.refusal(); e != nil && !q.Op.OnStack() {
 		return failure(e), true
@@ -116,6 +116,8 @@ func (s programs) respond(ctx context.Context, who caller, q wire.Request, watch
 		return failure(&hnsd.Error{Code: fault.Code, Text: fault.Text}), true
 	case "skip":
 		return s.pretend(who, q), true
+	case "forget":
+		q.Text[0] = withoutPolicies(q.Text[0], fault.Fields)
 	case "hang":
 		if e := s.hang(ctx, watch); e != nil {
 			return failure(e), true
@@ -136,6 +138,9 @@ func (s programs) respond(ctx context.Context, who caller, q wire.Request, watch
 	case fault.Action == "strip" && a.Text[0] != nil:
 		without := stripped(*a.Text[0], fault.Fields)
 		a.Text[0] = &without
+	case fault.Action == "degrade" && a.Text[0] != nil:
+		worse := degraded(*a.Text[0])
+		a.Text[0] = &worse
 	}
 	return a, true
 }

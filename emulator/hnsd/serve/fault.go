@@ -34,7 +34,7 @@ type Fault struct {
 	Action string   `json:"action,omitempty"`
 	Code   uint32   `json:"code,omitempty"`   // HRESULT
 	Text   string   `json:"text,omitempty"`   // of the error record; empty: no record
-	Fields []string `json:"fields,omitempty"` // of the answer, for strip
+	Fields []string `json:"fields,omitempty"` // of the answer, for strip; types of policies, for forget
 	Delay  int      `json:"delayMs,omitempty"`
 
 	Seen int `json:"seen"` // calls that matched function, program and match
@@ -47,13 +47,15 @@ type Fault struct {
 
 // Actions of faults with what they do.
 var Actions = map[string]string{
-	"fail":  "answer code, do nothing",
-	"skip":  "answer success, do nothing",
-	"after": "do it, then answer code",
-	"drop":  "close the connection, do nothing",
-	"hang":  "answer when the rules are replaced, HNS stops or the caller ends",
-	"empty": "a listing answers [] and success",
-	"strip": "leave the named fields out of the properties that are given",
+	"fail":    "answer code, do nothing",
+	"skip":    "answer success, do nothing",
+	"after":   "do it, then answer code",
+	"drop":    "close the connection, do nothing",
+	"hang":    "answer when the rules are replaced, HNS stops or the caller ends",
+	"empty":   "a listing answers [] and success",
+	"strip":   "leave the named fields out of the properties that are given",
+	"forget":  "do it without the policies of the named types, and answer success",
+	"degrade": "do it, and call the endpoint degraded (state 5) in properties that are given",
 }
 
 // prepare checks a rule and readies it.
@@ -76,8 +78,8 @@ func (f *Fault) prepare(now time.Time) (err error) {
 	if (f.Action == "fail" || f.Action == "after") && f.Code&0x80000000 == 0 {
 		return fmt.Errorf("action %s needs a code that is a failure (0x80000000 and above)", f.Action)
 	}
-	if f.Action == "strip" && len(f.Fields) == 0 {
-		return fmt.Errorf("action strip needs fields")
+	if (f.Action == "strip" || f.Action == "forget") && len(f.Fields) == 0 {
+		return fmt.Errorf("action %s needs fields", f.Action)
 	}
 	if f.pattern, err = regexp.Compile(f.Match); err != nil {
 		return fmt.Errorf("match: %w", err)
@@ -198,6 +200,58 @@ func stripped(text string, fields []string) string {
 			delete(d, name)
 		}
 	}
+	data, err := json.Marshal(d)
+	if err != nil {
+		return text
+	}
+	return string(data)
+}
+
+// withoutPolicies leaves policies of some types out of a document that makes or changes an object.
+func withoutPolicies(text string, types []string) string {
+	var d map[string]any
+	if json.Unmarshal([]byte(text), &d) != nil {
+		return text
+	}
+	forget := func(object map[string]any) {
+		for name, value := range object {
+			if list, ok := value.([]any); ok && strings.EqualFold(name, "Policies") {
+				object[name] = slices.DeleteFunc(list, func(p any) bool { return isPolicyOf(p, types) })
+			}
+		}
+	}
+	forget(d)
+	for _, value := range d {
+		if settings, ok := value.(map[string]any); ok {
+			forget(settings)
+		}
+	}
+
+	data, err := json.Marshal(d)
+	if err != nil {
+		return text
+	}
+	return string(data)
+}
+
+func isPolicyOf(policy any, types []string) bool {
+	fields, _ := policy.(map[string]any)
+	for name, value := range fields {
+		kind, _ := value.(string)
+		if strings.EqualFold(name, "Type") && slices.ContainsFunc(types, func(t string) bool { return strings.EqualFold(t, kind) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// degraded sets the state of an endpoint's properties to 5, Degraded.
+func degraded(text string) string {
+	var d map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &d) != nil {
+		return text
+	}
+	d["State"] = json.RawMessage("5")
 	data, err := json.Marshal(d)
 	if err != nil {
 		return text

@@ -184,3 +184,201 @@ func testSeed(t *testing.T, h pluginHost, name string) {
 	}
 	h.noDrift()
 }
+
+// bridgeListed is the configuration of a test for win-bridge, in a version of CNI, with more fields.
+func bridgeListed(version, more string) string {
+	return `{"cniVersion": "` + version + `", "name": "porthole", "type": "win-bridge", "apiVersion": 2, "loopbackDSR": true,
+ "policies": [{"name": "EndpointPolicy", "value": {"Type": "OutBoundNAT", "Settings": {"Exceptions": ["10.244.0.0/16"]}}},
+  {"name": "EndpointPolicy", "value": {"Type": "SDNRoute", "Settings": {"DestinationPrefix": "10.96.0.0/16", "NeedEncap": true}}}],
+ "ipam": {"type": "host-local", "subnet": "10.244.7.0/24"}` + more + `}`
+}
+
+// TestPlugins calls our win-bridge.exe with every verb and in every version of CNI, in an HNS that keeps less than it accepts.
+func TestPlugins(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("network namespaces and mounts need root")
+	}
+	h := startPluginHost(t, 20348)
+	h.createNetwork(bridgeNetwork)
+	p := h.pod("sandbox1")
+	t.Run("verbs", func(t *testing.T) { testVerbs(t, h, p) })
+	t.Run("versions", func(t *testing.T) { testVersions(t, h, p) })
+	t.Run("bad input", func(t *testing.T) { testBadInput(t, h, p) })
+	t.Run("rules that HNS forgets", func(t *testing.T) { testForgottenRules(t, h, p) })
+	t.Run("host ports", func(t *testing.T) { testHostPorts(t, h, p) })
+}
+
+func testVerbs(t *testing.T, h pluginHost, p pod) {
+	call := func(command, more string) cni {
+		return cni{exe: "win-bridge", command: command, config: bridgeListed("1.1.0", more), pod: p}
+	}
+	if out := h.mustRun(call("VERSION", "")); !strings.Contains(out, `"0.2.0"`) || !strings.Contains(out, `"1.1.0"`) {
+		t.Errorf("VERSION: %s", out)
+	}
+	h.mustRun(call("STATUS", ""))
+	if _, _, err := h.run(call("CHECK", "")); err == nil || !strings.Contains(err.Error(), "absent") {
+		t.Errorf("CHECK before ADD: %v", err)
+	}
+
+	result := h.mustRun(call("ADD", ""))
+	prev := `, "prevResult": ` + result
+	h.mustRun(call("CHECK", prev))
+	h.mustRun(call("GC", `, "cni.dev/valid-attachments": [{"containerID": "sandbox1", "ifname": "eth0"}]`))
+	h.mustRun(call("CHECK", prev))
+	h.mustRun(call("GC", `, "cni.dev/valid-attachments": []`))
+	if leases := h.leases("porthole"); len(leases) > 0 {
+		t.Errorf("addresses after GC: %v", leases)
+	}
+	if _, _, err := h.run(call("CHECK", prev)); err == nil {
+		t.Error("CHECK succeeds after GC")
+	}
+	h.mustRun(call("DEL", prev))
+
+	c := call("STATUS", "")
+	c.config = strings.ReplaceAll(c.config, `"porthole"`, `"another"`)
+	if _, _, err := h.run(c); err == nil || !strings.Contains(err.Error(), `"code": `) || !strings.Contains(err.Error(), "another") {
+		t.Errorf("STATUS without the network: %v", err)
+	}
+}
+
+// testVersions: each version of CNI gets the result in its own form.
+func testVersions(t *testing.T, h pluginHost, p pod) {
+	for version, form := range map[string]string{
+		"0.2.0": `"ip4": {`, "0.3.0": `"version": "4"`, "0.3.1": `"version": "4"`, "0.4.0": `"version": "4"`, "1.0.0": `"ips": [`, "1.1.0": `"ips": [`,
+	} {
+		out := h.mustRun(cni{exe: "win-bridge", command: "ADD", config: bridgeListed(version, ""), pod: p})
+		if !strings.Contains(out, form) || !strings.Contains(out, `"cniVersion": "`+version+`"`) {
+			t.Errorf("ADD in %s: %s, want %s", version, out, form)
+		}
+	}
+	h.mustRun(cni{exe: "win-bridge", command: "DEL", config: bridgeListed("0.2.0", ""), pod: p})
+	if _, _, err := h.run(cni{exe: "win-bridge", command: "ADD", config: bridgeListed("9.9.9", ""), pod: p}); err == nil || !strings.Contains(err.Error(), "incompatible CNI versions") {
+		t.Errorf("ADD in 9.9.9: %v", err)
+	}
+}
+
+// testBadInput: a text that is not JSON is an error with its position; a field without effect is reported once.
+func testBadInput(t *testing.T, h pluginHost, p pod) {
+	config := bridgeListed("1.0.0", "")
+	_, _, err := h.run(cni{exe: "win-bridge", command: "ADD", config: strings.Replace(config, `"loopbackDSR": true,`, `"loopbackDSR": true`, 1), pod: p})
+	if err == nil || !strings.Contains(err.Error(), "line 2, column 2") || !strings.Contains(err.Error(), `"code": 6`) {
+		t.Errorf("ADD with a comma missing: %v", err)
+	}
+	if out := h.mustRun(cni{exe: "win-bridge", command: "VERSION", pod: p}); !strings.Contains(out, "supportedVersions") {
+		t.Errorf("VERSION without input: %s", out)
+	}
+
+	call := cni{exe: "win-bridge", command: "ADD", config: bridgeListed("1.0.0", `, "master": "Ethernet", "colour": "blue"`), pod: p}
+	for i, want := range []int{2, 0} {
+		_, stderr, err := h.run(call)
+		must(t, err)
+		if n := strings.Count(stderr, "has no effect"); n != want {
+			t.Errorf("ADD no. %d warns %d times, want %d: %s", i+1, n, want, stderr)
+		}
+	}
+	call.command = "DEL"
+	h.mustRun(call)
+}
+
+// testForgottenRules: HNS accepts an endpoint and keeps it without a policy, or calls it degraded. Upstream's plugin reports success.
+func testForgottenRules(t *testing.T, h pluginHost, p pod) {
+	defer h.control("POST", "/faults", `[]`, nil)
+	call := cni{exe: "win-bridge", command: "ADD", config: bridgeListed("1.0.0", ""), pod: p}
+	policies := func() string {
+		var d Dump
+		h.control("GET", "/dump", "", &d)
+		for _, e := range d.Endpoints {
+			return fmt.Sprint(e)
+		}
+		return ""
+	}
+
+	const forget = `"action": "forget", "fields": ["SDNRoute"]`
+	h.control("POST", "/faults", `[{"function": "HcnCreateEndpoint", `+forget+`}]`, nil)
+	h.mustRun(call)
+	if text := policies(); !strings.Contains(text, "SDNRoute") {
+		t.Errorf("ADD did not put the route back: %s", text)
+	}
+	h.noDrift()
+	call.command = "DEL"
+	h.mustRun(call)
+
+	call.command = "ADD"
+	for fault, want := range map[string]string{
+		`{"function": "Hcn*Endpoint", ` + forget + `}`:                    "is without policy SDNRoute",
+		`{"function": "HcnQueryEndpointProperties", "action": "degrade"}`: "is degraded",
+	} {
+		h.control("POST", "/faults", `[`+fault+`]`, nil)
+		if _, _, err := h.run(call); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ADD with %s: %v, want %q", fault, err, want)
+		}
+		if leases := h.leases("porthole"); len(leases) > 0 || policies() != "" {
+			t.Errorf("ADD with %s left %v and %s", fault, leases, policies())
+		}
+	}
+}
+
+// testHostPorts: both protocols lead to the pod, a port that is taken is an error that says by whom, and it is free after DEL.
+func testHostPorts(t *testing.T, h pluginHost, first pod) {
+	second := h.pod("sandbox2")
+	ports := `, "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 8080, "containerPort": 5353, "protocol": "udp"}]}`
+	call := func(command string, p pod) cni {
+		return cni{exe: "win-bridge", command: command, config: bridgeListed("1.0.0", ports), pod: p}
+	}
+	h.forward()
+	for _, p := range []pod{first, second} {
+		var result struct{ IPs []struct{ Address string } }
+		must(t, json.Unmarshal([]byte(h.mustRun(call("ADD", p))), &result))
+		addr, _, _ := strings.Cut(result.IPs[0].Address, "/")
+		h.reaches(t, p.path, "10.99.7.21:8080", addr)
+
+		other := first
+		if p == first {
+			other = second
+		}
+		if _, _, err := h.run(call("ADD", other)); err == nil || !strings.Contains(err.Error(), "host port 8080/tcp is taken by endpoint "+p.container+"_porthole") {
+			t.Errorf("a port that is taken: %v", err)
+		}
+		if leases := h.leases("porthole"); len(leases) != 1 {
+			t.Errorf("addresses after the refusal: %v", leases)
+		}
+		h.mustRun(call("DEL", p))
+	}
+	h.noDrift()
+}
+
+// reaches asks a host port from outside, over TCP and UDP, and lets the pod answer at its ports 80 and 5353.
+func (h pluginHost) reaches(t *testing.T, path, at, addr string) {
+	t.Helper()
+	var l net.Listener
+	var u net.PacketConn
+	must(t, platform.InNetns(path, func() (err error) {
+		if l, err = net.Listen("tcp4", addr+":80"); err != nil {
+			return err
+		}
+		u, err = net.ListenPacket("udp4", addr+":5353")
+		return err
+	}))
+	defer l.Close()
+	defer u.Close()
+
+	must(t, platform.InNetns(h.out, func() error {
+		c, err := net.DialTimeout("tcp4", at, 2*time.Second)
+		if err != nil {
+			return err
+		}
+		c.Close()
+		c, err = net.Dial("udp4", at)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = c.Write([]byte("hello"))
+		return err
+	}))
+	must(t, u.SetReadDeadline(time.Now().Add(2*time.Second)))
+	got := make([]byte, 16)
+	if n, _, err := u.ReadFrom(got); err != nil || string(got[:n]) != "hello" {
+		t.Errorf("UDP at %s: %q %v", at, got[:n], err)
+	}
+}
