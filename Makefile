@@ -111,6 +111,11 @@ test-reboot: deps build ## a Windows node reboots, with all that HNS may lose or
 test-networks: deps build ## each mode of --network with a cluster of its own: what takes too long for make test
 	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 60m -v ./test/networks
 
+.PHONY: test-cni
+test-cni: deps ## 10,000 pods through the CNI plugins' code with kills and failing calls, 60 through win-bridge.exe (5 minutes)
+	@PORTHOLE_CNI_CHURN=10000 go test -count=1 -timeout 5m -v -run TestChurn ./cni/attach
+	@PORTHOLE_CNI_KILLS=60 go test -count=1 -timeout 15m -v -run TestPluginIsKilled ./emulator/hnsd/serve
+
 .PHONY: test-peers
 test-peers: deps build upstream-proxy ## upstream's kube-proxy.exe shows each documented failure, ours does not
 	@go test -count=1 -timeout 60m -v ./test/peers -args -upstream -thorough

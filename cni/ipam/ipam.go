@@ -190,7 +190,7 @@ func (p *Pool) Claim(container, ifname string, taken ...netip.Addr) ([]Address, 
 		return nil, err
 	}
 	defer unlock()
-	held, err := p.held()
+	held, err := p.mended()
 	if err != nil {
 		return nil, err
 	}
@@ -301,7 +301,7 @@ func (p *Pool) releaseIf(gone func(owner string) bool) error {
 	}
 	defer unlock()
 
-	held, err := p.held()
+	held, err := p.mended()
 	if err != nil {
 		return err
 	}
@@ -350,6 +350,25 @@ func (p *Pool) Ready() error {
 
 // owner returns the content of an address file. host-local separates by CR LF on every system.
 func owner(container, ifname string) string { return strings.TrimSpace(container) + "\r\n" + ifname }
+
+// mended is held without the addresses whose claim was cut short: a process that ended between making the file and writing it leaves
+// an empty one, which nobody would ever release. It removes those files. The caller holds the lock, so that no claim is under way.
+func (p *Pool) mended() (map[netip.Addr]string, error) {
+	held, err := p.held()
+	if err != nil {
+		return nil, err
+	}
+	for addr, who := range held {
+		if who != "" {
+			continue
+		}
+		if err := os.Remove(p.file(addr)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("freeing address %s, whose claim was cut short: %w", addr, err)
+		}
+		delete(held, addr)
+	}
+	return held, nil
+}
 
 // held returns the addresses in use with their owners.
 func (p *Pool) held() (map[netip.Addr]string, error) {

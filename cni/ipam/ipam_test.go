@@ -126,3 +126,33 @@ func claims(t *testing.T, p *Pool) {
 		t.Fatal(err)
 	}
 }
+
+// A process that ends in the middle of a claim leaves an empty file. The address is free for the next one.
+func TestClaimCutShort(t *testing.T) {
+	dir := t.TempDir()
+	raw, err := json.Marshal(map[string]string{"subnet": "10.0.0.0/30", "dataDir": dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Open(raw, "net")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, addr := range []string{"10.0.0.1", "10.0.0.2"} {
+		if err := os.WriteFile(filepath.Join(p.dir, addr), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, container := range []string{"a", "b"} {
+		if got, err := p.Claim(container, "eth0"); err != nil || len(got) != 1 {
+			t.Errorf("%s: %v %v", container, got, err)
+		}
+	}
+	if got, err := p.Claim("c", "eth0"); err == nil {
+		t.Errorf("a third one: %v", got)
+	}
+}
