@@ -189,7 +189,7 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 	a.mu.Lock()
 	a.network = networkState{Options: o, Differs: made.Differs}
 	a.mu.Unlock()
-	return a.publish(ctx, k.Status())
+	return errors.Join(a.announce(ctx, k, table.Node{Addr: o.Node}), a.publish(ctx, k.Status()))
 }
 
 // keepAdapters makes the host's adapters carry packets of pods. The first call starts a task that keeps them so until ctx ends.

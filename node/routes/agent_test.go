@@ -489,3 +489,20 @@ func TestUnknownMode(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Nodes with flanneld learn how to reach this one; a cluster without flannel gets no annotations.
+func TestAnnouncedToFlannel(t *testing.T) {
+	self := table.Node{Name: "win01", Addr: netip.MustParseAddr("10.99.0.21")}
+	other := table.Node{Name: "lin01", Annotations: map[string]string{"flannel.alpha.coreos.com/backend-type": "host-gw"}}
+	if got := (hostGateway{}).announcement(self, []table.Node{self, {Name: "lin02"}}); got != nil {
+		t.Errorf("without flannel: %v", got)
+	}
+
+	self.Annotations = (hostGateway{}).announcement(self, []table.Node{self, other})
+	if len(self.Annotations) != 4 || self.Annotations["flannel.alpha.coreos.com/public-ip"] != "10.99.0.21" {
+		t.Errorf("with flannel: %v", self.Annotations)
+	}
+	if got := (hostGateway{}).announcement(self, []table.Node{self, other}); len(got) > 0 {
+		t.Errorf("written again: %v", got)
+	}
+}

@@ -24,6 +24,9 @@ func (a *agent) publish(ctx context.Context, status keep.Status) error {
 	a.warned = refused
 
 	condition := conditionOf(status, refused)
+	if a.written == "" && a.isWritten(condition) {
+		a.written = string(condition.Status) // by an earlier start of this program
+	}
 	if a.written == string(corev1.ConditionFalse) || a.written == string(condition.Status) {
 		return nil
 	}
@@ -33,6 +36,20 @@ func (a *agent) publish(ctx context.Context, status keep.Status) error {
 	a.written = string(condition.Status)
 	klog.FromContext(ctx).Info("Set the node's network condition", "unavailable", condition.Status, "reason", condition.Reason)
 	return nil
+}
+
+// isWritten reports whether the node has the condition already.
+func (a *agent) isWritten(condition corev1.NodeCondition) bool {
+	nodes, _ := a.cluster.List()
+	for _, n := range nodes {
+		if n.Name != a.o.Node {
+			continue
+		}
+		return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == condition.Type && c.Status == condition.Status && c.Reason == condition.Reason && c.Message == condition.Message
+		})
+	}
+	return false
 }
 
 // unavailable sets the node's condition once after a reboot, if the pod network is not right at once: until then the condition that an

@@ -56,7 +56,7 @@ func newHostGateway(e environment) (keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return keep.New(hostgw.New(e.Node, table), e.Keep), nil
+	return hostGateway{keep.New(hostgw.New(e.Node, table), e.Keep)}, nil
 }
 
 func newTor(e environment) (keeper, error) {

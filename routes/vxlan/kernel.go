@@ -147,14 +147,14 @@ type kernelPlanner struct {
 	routes     map[netip.Prefix][]Route
 }
 
-// planKernel plans the device and, for each peer, in this order, a neighbour (the network address of its range has its MAC address), a
+// PlanKernel plans the device and, for each peer, in this order, a neighbour (the network address of its range has its MAC address), a
 // forwarding entry (that MAC address is at the node's public address) and a route. As long as one of them is missing no packet
 // leaves for a wrong node. What is stale is deleted in the other order, and last the node announces itself: data does not wait for
 // the API server.
 //
 // The device belongs to this mode. What it holds is ours, but for entries that cannot be of a node of the cluster: neighbours outside
 // the pods' range with what forwards to them, and entries that are not permanent. Those are left alone.
-func planKernel(o Options, nodes []table.Node, seen Kernel) table.Plan[Op] {
+func PlanKernel(o Options, nodes []table.Node, seen Kernel) table.Plan[Op] {
 	k := &kernelPlanner{o: o, seen: seen, peers: Peers(o.Config, o.Node, nodes)}
 	for _, n := range nodes {
 		if n.Name == o.Node {

@@ -56,7 +56,7 @@ func (m *Mode) Network(o podnet.Options) (podnet.Network, error) {
 
 // Plan is pure: see kernel.go.
 func (m *Mode) Plan(nodes []table.Node, seen Kernel) table.Plan[Op] {
-	return planKernel(m.o, nodes, seen)
+	return PlanKernel(m.o, nodes, seen)
 }
 
 // announceLimit bounds how long routes wait for an API server that does not answer.
