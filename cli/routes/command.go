@@ -17,6 +17,7 @@ import (
 	"porthole.dev/porthole/internal/logging"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/node/routes"
+	"porthole.dev/porthole/routes/bgp"
 	"porthole.dev/porthole/routes/tor"
 	"porthole.dev/porthole/routes/vxlan"
 )
@@ -27,6 +28,7 @@ type flags struct {
 	replaceNetwork                                                                         bool
 	vxlanVNI                                                                               uint32
 	vxlanPort                                                                              uint16
+	bgpConfig                                                                              string
 	printRouter                                                                            string
 	verbosity                                                                              int
 
@@ -81,6 +83,7 @@ func Command() *cobra.Command {
 	fs.StringSliceVar(&f.dns, "cluster-dns", nil, "name servers for the CNI configuration of Windows pods; the kubelet's own settings win")
 	fs.StringSliceVar(&f.search, "dns-search", nil, "DNS search list that goes with --cluster-dns")
 	fs.StringVar(&f.bind, "bind", "127.0.0.1:10261", "address and port of /healthz, /readyz, /metrics and /status; empty: none")
+	fs.StringVar(&f.bgpConfig, "bgp-config", "", "mode bgp: file with peers, AS number and times, YAML or JSON (docs/bgp.md); empty: those of the node's annotations")
 	fs.StringVar(&f.printRouter, "print-router", "", "print the routes that the router of a cluster with --mode tor needs, and end: "+strings.Join(tor.Formats(), ", ")+"\n(needs --kubeconfig only, and runs on any machine)")
 	fs.Bool(program.ServiceFlag, false, "run under the service manager of Windows, as the service porthole-routes")
 	program.LogFlags(fs)
@@ -102,13 +105,16 @@ func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) 
 	if err := checkMode(f.mode); err != nil {
 		return o, err
 	}
+	var err error
+	if o.BGP, err = f.bgp(); err != nil {
+		return o, err
+	}
 	if f.mode == vxlan.BackendType {
 		if err := o.VXLAN.Validate(); err != nil {
 			return o, fmt.Errorf("--vxlan-vni and --vxlan-port: %w", err)
 		}
 	}
 
-	var err error
 	if o.Cluster, err = parseRange("--cluster-cidr", f.cluster); err != nil {
 		return o, err
 	}
@@ -131,6 +137,25 @@ func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) 
 	}
 	o.Node = strings.ToLower(strings.TrimSpace(o.Node))
 	return o, nil
+}
+
+// bgp reads the file of --bgp-config.
+func (f flags) bgp() (bgp.Config, error) {
+	if f.bgpConfig == "" {
+		return bgp.Config{}, nil
+	}
+	if f.mode != "bgp" {
+		return bgp.Config{}, fmt.Errorf("--bgp-config is for --mode bgp, and the mode is %s", f.mode)
+	}
+	text, err := os.ReadFile(f.bgpConfig)
+	if err != nil {
+		return bgp.Config{}, fmt.Errorf("--bgp-config: %w", err)
+	}
+	c, err := bgp.Parse(text)
+	if err != nil {
+		return c, fmt.Errorf("--bgp-config %s: %w", f.bgpConfig, err)
+	}
+	return c, nil
 }
 
 func checkMode(mode string) error {

@@ -23,7 +23,7 @@ import (
 
 // keptAnnotations are the prefixes of the annotations that Nodes keeps: those by which modes of the network tell each other what they
 // need.
-var keptAnnotations = []string{"flannel.alpha.coreos.com/"}
+var keptAnnotations = []string{"flannel.alpha.coreos.com/", "porthole.dev/bgp-"}
 
 // Nodes watches all nodes of the cluster. It keeps their names, pod ranges, addresses, conditions and annotations of keptAnnotations
 // only.

@@ -36,7 +36,7 @@ type agent struct {
 	// Of the loop only.
 	made    keeper   // the chosen mode, once the node's address is known
 	keeping bool     // the host's adapters are kept
-	warned  []string // reasons that an event was written for
+	warned  []string // reasons and problems that an event was written for
 	written string   // status of the condition that was written last
 	stale   bool     // a CNI configuration of an earlier boot was there
 
@@ -236,7 +236,7 @@ func (a *agent) makeKeeper(o podnet.Options) (keeper, error) {
 
 	k, err := a.modes.start(a.o.Mode, environment{
 		Node: a.o.Node, Addr: o.Node, Cluster: a.o.Cluster, Keep: keep.Options{Nodes: a.routable},
-		Annotate: a.cluster.Annotate, VXLAN: a.o.VXLAN,
+		Annotate: a.cluster.Annotate, VXLAN: a.o.VXLAN, BGP: a.o.BGP,
 	})
 	if err == nil {
 		a.made = k

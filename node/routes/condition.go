@@ -11,7 +11,7 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// publish sets the node's condition and writes events about routes that must not exist. The network counts as available once it
+// publish sets the node's condition and writes events about routes that must not exist and other problems of the mode. The network counts as available once it
 // is made and no route is refused. A conflict that appears later does not take that back, because pods that run here would
 // gain nothing by it.
 func (a *agent) publish(ctx context.Context, status keep.Status) error {
@@ -21,7 +21,12 @@ func (a *agent) publish(ctx context.Context, status keep.Status) error {
 			a.cluster.Warn("RouteRefused", reason)
 		}
 	}
-	a.warned = refused
+	for _, problem := range status.Problems {
+		if !slices.Contains(a.warned, problem) {
+			a.cluster.Warn("NetworkProblem", problem)
+		}
+	}
+	a.warned = slices.Concat(refused, status.Problems)
 
 	condition := conditionOf(status, refused)
 	if a.written == "" && a.isWritten(condition) {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"porthole.dev/porthole/routes/bgp"
 	"porthole.dev/porthole/routes/fib"
 	"porthole.dev/porthole/routes/hostgw"
 	"porthole.dev/porthole/routes/keep"
@@ -22,6 +23,7 @@ var modes = modeTable{
 	{"host-gateway", newHostGateway},
 	{"tor", newTor},
 	{"vxlan", newVXLAN},
+	{"bgp", newBGP},
 }
 
 type modeTable []struct {
@@ -38,6 +40,7 @@ type environment struct {
 	// Annotate sets annotations of this node, through which nodes tell each other what a mode needs.
 	Annotate func(ctx context.Context, annotations map[string]string) error
 	VXLAN    vxlan.Config
+	BGP      bgp.Config
 }
 
 // keeper is a mode at work; keep.Keeper implements it for every mode.
@@ -79,6 +82,14 @@ func newVXLAN(e environment) (keeper, error) {
 
 // vxlanPeriod bounds how long a wrong entry stays that the host did not report.
 const vxlanPeriod = 30 * time.Second
+
+func newBGP(e environment) (keeper, error) {
+	table, err := fib.New(e.Addr, e.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	return keep.New(bgp.New(bgp.Options{Node: e.Node, Addr: e.Addr, Cluster: e.Cluster, Config: e.BGP}, table), e.Keep), nil
+}
 
 func (t modeTable) names() []string {
 	var names []string

@@ -9,6 +9,7 @@ import (
 
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/routes/bgp"
 	"porthole.dev/porthole/routes/vxlan"
 )
 
@@ -28,6 +29,7 @@ type Options struct {
 	Search  []string
 
 	VXLAN vxlan.Config // of the mode vxlan, required there
+	BGP   bgp.Config   // of the mode bgp
 
 	// ReplaceNetwork allows to delete an HNS network of our name that does not fit, together with its endpoints.
 	ReplaceNetwork bool

@@ -71,6 +71,7 @@ func (a *agent) status() Status {
 	r := keeper.Status()
 	s.Wanted, s.Present, s.Failed = r.Wanted, r.Present, r.Wanted-r.Present
 	s.Error, s.Repairs, s.Routes = r.Error, r.Repairs, r.Routes
+	s.Problems = append(s.Problems, r.Problems...)
 	for _, route := range r.Routes {
 		if route.State != string(table.Present) || route.Reason != "" {
 			s.Problems = append(s.Problems, fmt.Sprintf("route to %s of node %s: %s: %s", route.Dst, route.Node, route.State, route.Reason))

@@ -56,7 +56,7 @@ func (k *Keeper[Seen, O]) pass(ctx context.Context, before Status) (after Status
 	plan := k.mode.Plan(nodes, seen)
 	k.log(ctx, plan)
 	failed, tried := k.apply(ctx, plan.Ops)
-	s := Status{Known: true, LastSync: time.Now(), Wanted: len(plan.Wanted), Repairs: before.Repairs, Routes: []RouteStatus{}}
+	s := Status{Known: true, LastSync: time.Now(), Wanted: len(plan.Wanted), Repairs: before.Repairs, Problems: plan.Problems, Routes: []RouteStatus{}}
 	k.report(&s, plan.Wanted, failed, tried)
 	if err := failed[netip.Prefix{}]; err != nil {
 		s.Error = err.Error() // of a change that makes no route

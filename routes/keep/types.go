@@ -47,7 +47,8 @@ type Status struct {
 	Routes   []RouteStatus `json:"routes"`
 	Wanted   int           `json:"wanted"`
 	Present  int           `json:"present"`
-	Repairs  int           `json:"repairs"` // routes that were put back after they had been there
+	Problems []string      `json:"problems,omitempty"` // beside those of routes
+	Repairs  int           `json:"repairs"`            // routes that were put back after they had been there
 	LastSync time.Time     `json:"lastSync"`
 }
 

@@ -57,9 +57,11 @@ type Op interface {
 type Plan[O Op] struct {
 	Wanted []Wanted // by destination
 	Ops    []O
+	// Problems are what else is not as it should be, for people. The same problem has the same text in each plan.
+	Problems []string
 }
 
-// String returns the plan as logs and tests show it: the wanted routes, then the changes.
+// String returns the plan as logs and tests show it: the wanted routes, the problems, then the changes.
 func (p Plan[O]) String() string {
 	var b strings.Builder
 	for _, w := range p.Wanted {
@@ -70,6 +72,9 @@ func (p Plan[O]) String() string {
 		b.WriteByte('\n')
 	}
 
+	for _, problem := range p.Problems {
+		b.WriteString("problem: " + problem + "\n")
+	}
 	for _, o := range p.Ops {
 		b.WriteString(o.String() + "\n")
 	}

@@ -1,0 +1,273 @@
+package bgp
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// DefaultASNumber is the AS of nodes that are given none. Calico uses the same.
+const DefaultASNumber = 64512
+
+// Defaults of the configuration. The specification of BGP suggests 90 s and a third of it (RFC 4271, 10).
+const (
+	defaultHold         = 90 * time.Second
+	defaultRetry        = 5 * time.Second
+	defaultRestart      = 30 * time.Second
+	defaultBFDInterval  = 300 * time.Millisecond
+	defaultBFDMultplier = 3
+	defaultPort         = 179
+)
+
+// Config is what --bgp-config gives, the same file on all nodes. Its zero value announces to nobody. Parse checks it.
+type Config struct {
+	// ASNumber of this node; 0: DefaultASNumber. The annotation AnnotationAS of a node wins.
+	ASNumber ASNumber `json:"asNumber"`
+	// RouterID is an IPv4 address; empty: the node's address. It makes sense in the file of one node only.
+	RouterID string `json:"routerID"`
+	// ListenPort is where sessions of others arrive; 0: 179, -1: none do.
+	ListenPort int `json:"listenPort"`
+	// FullMesh makes every other node of the cluster a peer.
+	FullMesh         bool   `json:"fullMesh"`
+	NodeMeshPassword string `json:"nodeMeshPassword"`
+	// AnnounceOnly installs nothing: packets to other nodes take the default route.
+	AnnounceOnly bool `json:"announceOnly"`
+
+	HoldTime        Duration        `json:"holdTime"`     // 0: 90 s
+	Keepalive       Duration        `json:"keepalive"`    // 0: a third of the hold time
+	ConnectRetry    Duration        `json:"connectRetry"` // 0: 5 s
+	GracefulRestart GracefulRestart `json:"gracefulRestart"`
+	BFD             BFD             `json:"bfd"`
+
+	// AcceptPrefixes are ranges outside the cluster's from which routes are learnt too. 0.0.0.0/0 accepts the default route only.
+	AcceptPrefixes []string `json:"acceptPrefixes"`
+	// RouteReflectorClusterID is an IPv4 address; empty: the router id. Of nodes that have clients.
+	RouteReflectorClusterID string       `json:"routeReflectorClusterID"`
+	Peers                   []PeerConfig `json:"peers"`
+}
+
+// PeerConfig is one peer of the configuration.
+type PeerConfig struct {
+	Node         string   `json:"node"`   // the only node that has this peer; empty: all have
+	PeerIP       string   `json:"peerIP"` // required
+	ASNumber     ASNumber `json:"asNumber"`
+	Port         int      `json:"port"` // 0: 179
+	Password     string   `json:"password"`
+	Passive      bool     `json:"passive"`      // wait until the peer connects
+	EBGPMultihop int      `json:"ebgpMultihop"` // hops to a peer of another AS; 0: it is on the segment
+	AllowOwnAS   int      `json:"allowOwnAS"`   // how often our AS may be in a path: 1 with one AS for all nodes and a router without as-override
+	// RouteReflectorClient: this node passes to the peer what it learns from others.
+	RouteReflectorClient bool  `json:"routeReflectorClient"`
+	BFD                  *bool `json:"bfd"` // nil: as in the configuration
+}
+
+// GracefulRestart is RFC 4724.
+type GracefulRestart struct {
+	Enabled     *bool    `json:"enabled"`     // nil: true
+	RestartTime Duration `json:"restartTime"` // how long peers keep the routes of a node that restarts; 0: 30 s
+}
+
+// BFD is RFC 5880, single hop.
+type BFD struct {
+	Enabled          bool     `json:"enabled"`
+	TransmitInterval Duration `json:"transmitInterval"` // 0: 300 ms
+	ReceiveInterval  Duration `json:"receiveInterval"`  // 0: 300 ms
+	Multiplier       int      `json:"multiplier"`       // packets that may be lost; 0: 3
+}
+
+// Duration is written as "90s" or as a number of seconds.
+type Duration time.Duration
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	if seconds, err := strconv.ParseFloat(string(data), 64); err == nil {
+		*d = Duration(seconds * float64(time.Second))
+		return nil
+	}
+	text, err := strconv.Unquote(string(data))
+	if err != nil {
+		return fmt.Errorf("%s is not a duration: write 90s, or 90", data)
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a duration: write 90s or 300ms", text)
+	}
+	*d = Duration(parsed)
+	return nil
+}
+
+// ASNumber is written as 64512, or with a dot (RFC 5396) as "1.10".
+type ASNumber uint32
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *ASNumber) UnmarshalJSON(data []byte) error {
+	as, err := parseAS(strings.Trim(string(data), `"`))
+	*n = as
+	return err
+}
+
+func parseAS(text string) (ASNumber, error) {
+	high, low, dotted := strings.Cut(text, ".")
+	if !dotted {
+		as, err := strconv.ParseUint(text, 10, 32)
+		if err != nil || as == 0 {
+			return 0, fmt.Errorf("%q is not an AS number: 1 to 4294967295", text)
+		}
+		return ASNumber(as), nil
+	}
+	h, err1 := strconv.ParseUint(high, 10, 16)
+	l, err2 := strconv.ParseUint(low, 10, 16)
+	if err1 != nil || err2 != nil || h == 0 && l == 0 {
+		return 0, fmt.Errorf("%q is not an AS number: with a dot, both parts are 0 to 65535", text)
+	}
+	return ASNumber(h<<16 | l), nil
+}
+
+// Parse reads a configuration, YAML or JSON. It is strict: unknown and repeated fields are errors.
+func Parse(text []byte) (Config, error) {
+	var c Config
+	if err := decode(text, &c); err != nil {
+		return c, err
+	}
+	return c, c.validate()
+}
+
+// decode reads YAML or JSON strictly. Its errors name the field, and those that are known.
+func decode(text []byte, into any) error {
+	data, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	err = d.Decode(into)
+	if err == nil {
+		return nil
+	}
+
+	message := strings.TrimPrefix(err.Error(), "json: ")
+	if field, ok := strings.CutPrefix(message, "unknown field "); ok {
+		return fmt.Errorf("unknown field %s; known: %s", field, strings.Join(fields(reflect.TypeOf(into)), ", "))
+	}
+	return fmt.Errorf("%s", message)
+}
+
+// fields returns the names of all fields of a structure and of the structures in it, as peers[].peerIP.
+func fields(t reflect.Type) []string {
+	var names []string
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name := f.Tag.Get("json")
+		inner, suffix := f.Type, ""
+		if inner.Kind() == reflect.Slice {
+			inner, suffix = inner.Elem(), "[]"
+		}
+		if inner.Kind() != reflect.Struct {
+			names = append(names, name)
+			continue
+		}
+		for _, below := range fields(inner) {
+			names = append(names, name+suffix+"."+below)
+		}
+	}
+	return names
+}
+
+// validate returns an error that names the first field that cannot be, and what can.
+func (c Config) validate() error {
+	if c.RouterID != "" && !isIPv4(c.RouterID) {
+		return fmt.Errorf("routerID %q is not an IPv4 address: leave it out for the node's address", c.RouterID)
+	}
+	if c.RouteReflectorClusterID != "" && !isIPv4(c.RouteReflectorClusterID) {
+		return fmt.Errorf("routeReflectorClusterID %q is not an IPv4 address like 1.0.0.1", c.RouteReflectorClusterID)
+	}
+	if c.ListenPort < -1 || c.ListenPort > 65535 {
+		return fmt.Errorf("listenPort %d is not a port: 1 to 65535, 0 for 179, -1 for none", c.ListenPort)
+	}
+	if err := c.validateTimes(); err != nil {
+		return err
+	}
+	for i, text := range c.AcceptPrefixes {
+		if p, err := netip.ParsePrefix(text); err != nil || !p.Addr().Is4() {
+			return fmt.Errorf("acceptPrefixes[%d] %q is not an IPv4 range like 10.250.0.0/16", i, text)
+		}
+	}
+	return validatePeers("peers", c.Peers)
+}
+
+func (c Config) validateTimes() error {
+	hold, keepalive := c.HoldTime.or(defaultHold), c.Keepalive.or(c.HoldTime.or(defaultHold)/3)
+	restart := c.GracefulRestart.RestartTime.or(defaultRestart)
+	switch {
+	case hold < 3*time.Second || hold > 65535*time.Second || hold%time.Second != 0:
+		return fmt.Errorf("holdTime %s: whole seconds, at least 3 s (RFC 4271, 4.2); use bfd to see a failure sooner", hold)
+	case keepalive < time.Second || keepalive > hold/3 || keepalive%time.Second != 0:
+		return fmt.Errorf("keepalive %s: whole seconds, at least 1 s and at most a third of holdTime %s", keepalive, hold)
+	case c.ConnectRetry.or(defaultRetry) < time.Second || c.ConnectRetry.or(defaultRetry)%time.Second != 0:
+		return fmt.Errorf("connectRetry %s: whole seconds, at least 1 s", c.ConnectRetry.or(0))
+	case restart < time.Second || restart > 4095*time.Second:
+		return fmt.Errorf("gracefulRestart.restartTime %s: 1 s to 4095 s (RFC 4724, 3)", restart)
+	case c.BFD.Multiplier < 0 || c.BFD.Multiplier > 255:
+		return fmt.Errorf("bfd.multiplier %d: 1 to 255", c.BFD.Multiplier)
+	case c.BFD.TransmitInterval.or(defaultBFDInterval) < 10*time.Millisecond:
+		return fmt.Errorf("bfd.transmitInterval %s: at least 10 ms", c.BFD.TransmitInterval.or(0))
+	case c.BFD.ReceiveInterval.or(defaultBFDInterval) < 10*time.Millisecond:
+		return fmt.Errorf("bfd.receiveInterval %s: at least 10 ms", c.BFD.ReceiveInterval.or(0))
+	}
+	return nil
+}
+
+// maxPassword is what TCP MD5 takes (TCP_MD5SIG_MAXKEYLEN of Linux).
+const maxPassword = 80
+
+func validatePeers(field string, peers []PeerConfig) error {
+	var seen []string
+	for i, p := range peers {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		key := p.Node + " " + p.PeerIP
+		switch {
+		case p.PeerIP == "":
+			return fmt.Errorf("%s.peerIP is required: the address of the router", at)
+		case !isIPv4(p.PeerIP):
+			return fmt.Errorf("%s.peerIP %q is not an IPv4 address", at, p.PeerIP)
+		case p.ASNumber == 0:
+			return fmt.Errorf("%s.asNumber of %s is required: the router's AS; the same as asNumber above for a route reflector (iBGP)", at, p.PeerIP)
+		case p.Port < 0 || p.Port > 65535:
+			return fmt.Errorf("%s.port %d is not a port: 1 to 65535, 0 for 179", at, p.Port)
+		case p.EBGPMultihop < 0 || p.EBGPMultihop > 255:
+			return fmt.Errorf("%s.ebgpMultihop %d: 1 to 255 hops", at, p.EBGPMultihop)
+		case p.AllowOwnAS < 0 || p.AllowOwnAS > 10:
+			return fmt.Errorf("%s.allowOwnAS %d: 0 to 10", at, p.AllowOwnAS)
+		case len(p.Password) > maxPassword:
+			return fmt.Errorf("%s.password has %d bytes: TCP MD5 takes %d", at, len(p.Password), maxPassword)
+		case slices.Contains(seen, key):
+			return fmt.Errorf("%s: peer %s is there twice", at, p.PeerIP)
+		}
+		seen = append(seen, key)
+	}
+	return nil
+}
+
+// or returns the duration, or other if it is not given.
+func (d Duration) or(other time.Duration) time.Duration {
+	if d == 0 {
+		return other
+	}
+	return time.Duration(d)
+}
+
+func isIPv4(text string) bool {
+	a, err := netip.ParseAddr(text)
+	return err == nil && a.Is4()
+}

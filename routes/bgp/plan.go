@@ -1,0 +1,379 @@
+package bgp
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"porthole.dev/porthole/routes/table"
+)
+
+// Seen is what this mode observes: the host's routes and the state of the speaker.
+type Seen struct {
+	Routes []table.Route  // those of our mark, and those inside the cluster's pod range
+	OnLink []netip.Prefix // what the interface of the node's address reaches without a router
+	Speaker
+}
+
+// Speaker is the state of the BGP speaker.
+type Speaker struct {
+	Running    bool
+	Session    Session
+	NoListener string // why sessions of others are not accepted although they should be; empty: nothing is wrong
+	NoPassword string // why this host cannot protect sessions by passwords; empty: it can
+	Announced  []netip.Prefix
+	Neighbours []Neighbour
+	Paths      []Path // in the speaker's order of preference
+
+	// Heard is true once a session has been established since the speaker runs. Told is true once each peer has told all its routes,
+	// or its time to come back after a restart is over. Until both are, routes that the host has are kept: unknown is not absent.
+	Heard, Told bool
+}
+
+// Neighbour is a peer that the speaker has.
+type Neighbour struct {
+	Peer
+	Established bool
+	Late        bool   // it has had no session for so long that it is worth a word
+	Why         string // what ended the session, or why there is none
+}
+
+// Path is one way to a destination that a peer announced.
+type Path struct {
+	Dst     netip.Prefix
+	NextHop netip.Addr
+	Peer    netip.Addr
+	// Origin is the router id of who announced it first, if a route reflector says so.
+	Origin netip.Addr
+	Rank   Rank
+}
+
+// Rank is what best paths are compared by. Paths of the same rank are used together.
+type Rank struct {
+	LocalPref, ASPathLen, Origin, MED uint32
+	External                          bool
+}
+
+// Verb of a Change.
+type Verb string
+
+// Verbs, in the order in which a plan has them.
+const (
+	Start      Verb = "start"    // the speaker; if it runs, with the new session
+	Announce   Verb = "announce" // a range
+	SetPeer    Verb = "set peer" // add it, or close its session and add it as it should be
+	Route      Verb = "route"    // make the host's route go through exactly these next hops
+	Unroute    Verb = "unroute"
+	Withdraw   Verb = "withdraw"
+	DeletePeer Verb = "delete peer"
+)
+
+// Change is one change of the speaker or of the host's route table.
+type Change struct {
+	Verb    Verb
+	Session Session      // of Start
+	Peer    Peer         // of SetPeer; DeletePeer uses its address
+	Dst     netip.Prefix // of all others
+	Hops    []netip.Addr // of Route; of Announce the one next hop
+	// Restarting, of SetPeer: this host kept its routes while no speaker ran, and the peer should too (RFC 4724).
+	Restarting bool
+	Why        string
+}
+
+func (c Change) String() string {
+	var what string
+	switch c.Verb {
+	case Start:
+		what = c.Session.String()
+	case SetPeer:
+		what = c.Peer.String()
+		if c.Restarting {
+			what += ", restarting"
+		}
+	case DeletePeer:
+		what = c.Peer.Addr.String()
+	case Route, Announce:
+		what = fmt.Sprintf("%s via %s", c.Dst, joinAddrs(c.Hops))
+	default:
+		what = c.Dst.String()
+	}
+	return fmt.Sprintf("%s %s: %s", c.Verb, what, c.Why)
+}
+
+// Makes implements table.Op.
+func (c Change) Makes() netip.Prefix {
+	if c.Verb == Route || c.Verb == Announce {
+		return c.Dst
+	}
+	return netip.Prefix{}
+}
+
+// planner has what the parts of one plan share.
+type planner struct {
+	settings
+	self    table.Node
+	cluster netip.Prefix
+	seen    Seen
+	owners  owners
+
+	wanted   []table.Wanted
+	ops      []Change
+	problems []string
+}
+
+// plan plans the sessions, the announced range and the routes of node self.
+func plan(c Config, cluster netip.Prefix, self table.Node, nodes []table.Node, seen Seen) table.Plan[Change] {
+	p := &planner{self: self, cluster: cluster.Masked(), seen: seen, owners: ownersOf(nodes)}
+	known := slices.IndexFunc(nodes, func(n table.Node) bool { return n.Name == self.Name })
+	if known < 0 { // the node was deleted: it announces nothing more, and its pods go on as long as there are any
+		p.problems = append(p.problems, fmt.Sprintf("node %s is not in the cluster: its range is not announced", self.Name))
+		p.withdrawBut(netip.Prefix{}, "the node was deleted")
+		return table.Plan[Change]{Ops: p.ops, Problems: p.problems}
+	}
+	p.self.PodCIDRs, p.self.Annotations = nodes[known].PodCIDRs, nodes[known].Annotations
+	p.settings = c.settle(p.self, nodes)
+	p.problems = append(p.problems, p.settings.Problems...)
+
+	p.session()
+	own := p.announce()
+	p.peers()
+	p.routes(nodes)
+	p.withdrawBut(own, p.whyWithdrawn())
+	p.strangers()
+
+	slices.SortStableFunc(p.wanted, func(a, b table.Wanted) int {
+		return cmp.Or(comparePrefix(a.Dst, b.Dst), a.NextHop.Compare(b.NextHop))
+	})
+	return table.Plan[Change]{Wanted: p.wanted, Ops: p.ops, Problems: p.problems}
+}
+
+func (p *planner) do(c Change) { p.ops = append(p.ops, c) }
+
+// session starts the speaker. One that could not listen runs on without.
+func (p *planner) session() {
+	has := p.seen.Session
+	if p.seen.NoListener != "" {
+		p.problems = append(p.problems, p.seen.NoListener)
+		has.ListenPort = p.Session.ListenPort
+	}
+	switch {
+	case !p.seen.Running:
+		p.do(Change{Verb: Start, Session: p.Session, Why: "no speaker runs"})
+	case has != p.Session:
+		p.do(Change{Verb: Start, Session: p.Session, Why: "was " + p.seen.Session.String()})
+	}
+}
+
+// fresh reports whether the speaker has no peers and announces nothing when the plan is carried out, because it is started.
+func (p *planner) fresh() bool { return len(p.ops) > 0 && p.ops[0].Verb == Start }
+
+// announce plans the node's own range, and returns it, or the zero Prefix if there is none to announce.
+func (p *planner) announce() netip.Prefix {
+	if len(p.self.PodCIDRs) == 0 {
+		return netip.Prefix{}
+	}
+	own := p.self.PodCIDRs[0].Masked()
+	if p.settings.Withdraw {
+		p.problems = append(p.problems, fmt.Sprintf("range %s of node %s is not announced: annotation %s is true", own, p.self.Name, AnnotationWithdraw))
+		return netip.Prefix{}
+	}
+
+	w := table.Wanted{Node: p.self.Name, Dst: own, NextHop: p.self.Addr, State: table.Missing}
+	announced := slices.Contains(p.seen.Announced, own) && !p.fresh()
+	switch other := p.owners.overlap(own, p.self.Name); {
+	case other != "":
+		w.State = table.Refused
+		w.Reason = fmt.Sprintf("pod range %s of node %s overlaps that of node %s: it is not announced until one of them is changed", own, p.self.Name, other)
+		p.wanted = append(p.wanted, w)
+		return netip.Prefix{}
+	case len(p.Peers) == 0:
+		w.State, w.Reason = table.Waiting, "there is no peer to announce it to: name one in the configuration or in the annotation "+AnnotationPeers+", or use fullMesh"
+	case announced && !p.established():
+		w.State, w.Reason = table.Waiting, "no peer has a session"
+	case announced:
+		w.State = table.Present
+	}
+	if !announced {
+		p.do(Change{Verb: Announce, Dst: own, Hops: []netip.Addr{p.self.Addr}, Why: "not announced"})
+	}
+	p.wanted = append(p.wanted, w)
+	return own
+}
+
+func (p *planner) established() bool {
+	return slices.ContainsFunc(p.seen.Neighbours, func(n Neighbour) bool { return n.Established })
+}
+
+func (p *planner) withdrawBut(own netip.Prefix, why string) {
+	if p.fresh() {
+		return
+	}
+	for _, a := range p.seen.Announced {
+		if a != own {
+			p.do(Change{Verb: Withdraw, Dst: a, Why: why})
+		}
+	}
+}
+
+func (p *planner) whyWithdrawn() string {
+	if p.settings.Withdraw {
+		return "annotation " + AnnotationWithdraw
+	}
+	return "not the range of this node"
+}
+
+// peers plans the sessions. Peers with a password are left out on a host that cannot protect a session.
+func (p *planner) peers() {
+	restarting := p.fresh() && !p.seen.Running && (!p.Learn || slices.ContainsFunc(p.seen.Routes, func(r table.Route) bool { return r.Ours }))
+	for _, peer := range p.Peers {
+		if peer.Password != "" && p.seen.NoPassword != "" {
+			p.problems = append(p.problems, fmt.Sprintf("peer %s has a password: %s", peer.Addr, p.seen.NoPassword))
+			continue
+		}
+		if peer.Passive && (p.seen.NoListener != "" || p.Session.ListenPort < 0) {
+			p.problems = append(p.problems, fmt.Sprintf("peer %s is passive and this node accepts no sessions: one of both has to connect", peer.Addr))
+		}
+
+		i := slices.IndexFunc(p.seen.Neighbours, func(n Neighbour) bool { return n.Addr == peer.Addr })
+		switch {
+		case i < 0 || p.fresh():
+			p.do(Change{Verb: SetPeer, Peer: peer, Restarting: restarting, Why: "no such peer"})
+			continue
+		case p.seen.Neighbours[i].Peer != peer:
+			p.do(Change{Verb: SetPeer, Peer: peer, Why: "was " + p.seen.Neighbours[i].Peer.String()})
+		}
+		if n := p.seen.Neighbours[i]; n.Late {
+			p.problems = append(p.problems, fmt.Sprintf("peer %s (AS %d) has no session: %s", n.Addr, n.AS, n.Why))
+		}
+	}
+}
+
+// strangers plans the end of sessions that nobody wants any more.
+func (p *planner) strangers() {
+	if p.fresh() {
+		return
+	}
+	for _, n := range p.seen.Neighbours {
+		if !slices.ContainsFunc(p.Peers, func(w Peer) bool { return w.Addr == n.Addr }) {
+			p.do(Change{Verb: DeletePeer, Peer: n.Peer, Why: "not in the configuration"})
+		}
+	}
+}
+
+// routes plans the host's routes.
+func (p *planner) routes(nodes []table.Node) {
+	learnt := map[netip.Prefix]learning{}
+	if p.Learn {
+		learnt = p.learn()
+		p.expect(nodes, learnt)
+	}
+	has := map[netip.Prefix][]table.Route{}
+	for _, r := range p.seen.Routes {
+		has[r.Dst] = append(has[r.Dst], r)
+	}
+
+	for _, dst := range sortedKeys(learnt) {
+		p.route(dst, learnt[dst], has[dst])
+	}
+	if !p.seen.Heard || !p.seen.Told {
+		return
+	}
+	for _, dst := range sortedKeys(has) {
+		if _, wanted := learnt[dst]; !wanted && slices.ContainsFunc(has[dst], func(r table.Route) bool { return r.Ours }) {
+			p.do(Change{Verb: Unroute, Dst: dst, Why: "no peer announces it"})
+		}
+	}
+}
+
+// route compares one destination with what the host has of it.
+func (p *planner) route(dst netip.Prefix, l learning, has []table.Route) {
+	var ours, missing []netip.Addr
+	for _, r := range has {
+		if r.Ours {
+			ours = append(ours, r.NextHop)
+			continue
+		}
+		p.refuse(table.Wanted{Node: l.node, Dst: dst, NextHop: l.hops[0]},
+			fmt.Sprintf("somebody else's route to %s through %s is there: delete it, and ours is made", dst, r.NextHop))
+		return
+	}
+	slices.SortFunc(ours, netip.Addr.Compare)
+
+	for _, hop := range l.hops {
+		w := table.Wanted{Node: l.node, Dst: dst, NextHop: hop, State: table.Present}
+		if !slices.Contains(ours, hop) {
+			w.State = table.Missing
+			missing = append(missing, hop)
+		}
+		p.wanted = append(p.wanted, w)
+	}
+	switch {
+	case len(ours) == 0:
+		p.do(Change{Verb: Route, Dst: dst, Hops: l.hops, Why: "not there"})
+	case slices.Equal(ours, l.hops):
+	case len(missing) == 0 && (!p.seen.Heard || !p.seen.Told): // the others may be announced again in a moment
+	default:
+		p.do(Change{Verb: Route, Dst: dst, Hops: l.hops, Why: "goes to " + joinAddrs(ours)})
+	}
+}
+
+func (p *planner) refuse(w table.Wanted, reason string) {
+	w.State, w.Reason = table.Refused, reason
+	p.wanted = append(p.wanted, w)
+}
+
+// expect adds the ranges of nodes to which no path leads.
+func (p *planner) expect(nodes []table.Node, learnt map[netip.Prefix]learning) {
+	var down []string
+	for _, n := range p.seen.Neighbours {
+		if !n.Established {
+			down = append(down, n.Addr.String())
+		}
+	}
+	why := "no peer announces it"
+	if len(down) > 0 {
+		slices.Sort(down)
+		why += "; no session with " + strings.Join(down, ", ")
+	}
+
+	for _, n := range nodes {
+		if n.Name == p.self.Name {
+			continue
+		}
+		for _, cidr := range n.PodCIDRs {
+			if !cidr.Addr().Is4() {
+				continue
+			}
+			dst := cidr.Masked()
+			if other := p.owners.overlap(dst, n.Name); other != "" {
+				p.refuse(table.Wanted{Node: n.Name, Dst: dst, NextHop: n.Addr},
+					fmt.Sprintf("pod range %s of node %s overlaps that of node %s: neither gets a route until one of them is changed", dst, n.Name, other))
+			} else if !covered(learnt, dst) {
+				p.wanted = append(p.wanted, table.Wanted{Node: n.Name, Dst: dst, State: table.Waiting, Reason: why})
+			}
+		}
+	}
+}
+
+func joinAddrs(addrs []netip.Addr) string {
+	texts := make([]string, len(addrs))
+	for i, a := range addrs {
+		texts[i] = a.String()
+	}
+	return strings.Join(texts, " and ")
+}
+
+func comparePrefix(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}
+
+func sortedKeys[V any](m map[netip.Prefix]V) []netip.Prefix {
+	keys := make([]netip.Prefix, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, comparePrefix)
+	return keys
+}

@@ -1,0 +1,188 @@
+package bgp
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"porthole.dev/porthole/internal/script"
+	"porthole.dev/porthole/routes/table"
+)
+
+// TestScripts plays testdata. A script has these sections, each of which replaces what an earlier one of its name gave:
+//
+//	-- config --      the configuration
+//	-- nodes --       one node a line: NAME ADDRESS RANGE…; the first is this host
+//	-- annotate --    NODE NAME VALUE: an annotation of porthole.dev/bgp-NAME
+//	-- speaker --     "heard", "told", "no-listener TEXT", "no-password TEXT", "established ADDRESS", "late ADDRESS TEXT"
+//	-- paths --       DESTINATION via NEXTHOP from PEER [origin ID] [aspath LENGTH]
+//	-- routes --      one route of the host a line: "ours" or "foreign", RANGE, "via", ADDRESS
+//	-- carry out --   the changes of the plan are made
+//	-- want plan --   the plan's text
+func TestScripts(t *testing.T) {
+	script.Run(t, "testdata/*.txtar", func(*testing.T) script.Player { return &player{} })
+}
+
+type player struct {
+	config Config
+	nodes  []table.Node
+	seen   Seen
+}
+
+func (p *player) Give(section, text string) error {
+	var take func(words []string) error
+	switch section {
+	case "config":
+		var err error
+		p.config, err = Parse([]byte(text))
+		return err
+	case "nodes":
+		p.nodes, take = nil, p.node
+	case "annotate":
+		take = p.annotate
+	case "speaker":
+		p.seen.Heard, p.seen.Told, p.seen.NoListener, p.seen.NoPassword, take = false, false, "", "", p.speaker
+		for i := range p.seen.Neighbours {
+			p.seen.Neighbours[i].Established, p.seen.Neighbours[i].Late = false, false
+		}
+	case "paths":
+		p.seen.Paths, take = nil, p.path
+	case "routes":
+		p.seen.Routes, take = nil, p.route
+	case "carry out":
+		p.carryOut()
+	default:
+		return fmt.Errorf("no section is called %q", section)
+	}
+
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 || take == nil {
+			continue
+		}
+		if err := take(words); err != nil {
+			return fmt.Errorf("line %q: %w", line, err)
+		}
+	}
+	return nil
+}
+
+func (p *player) node(words []string) error {
+	n := table.Node{Name: words[0], Addr: netip.MustParseAddr(words[1])}
+	for _, cidr := range words[2:] {
+		n.PodCIDRs = append(n.PodCIDRs, netip.MustParsePrefix(cidr))
+	}
+	p.nodes = append(p.nodes, n)
+	return nil
+}
+
+func (p *player) annotate(words []string) error {
+	for i := range p.nodes {
+		if p.nodes[i].Name == words[0] {
+			p.nodes[i].Annotations = map[string]string{"porthole.dev/bgp-" + words[1]: strings.Join(words[2:], " ")}
+			return nil
+		}
+	}
+	return fmt.Errorf("no such node")
+}
+
+func (p *player) speaker(words []string) error {
+	rest := strings.Join(words[min(2, len(words)):], " ")
+	switch words[0] {
+	case "heard":
+		p.seen.Heard = true
+	case "told":
+		p.seen.Told = true
+	case "no-listener":
+		p.seen.NoListener = strings.Join(words[1:], " ")
+	case "no-password":
+		p.seen.NoPassword = strings.Join(words[1:], " ")
+	case "established", "late":
+		for i := range p.seen.Neighbours {
+			if n := &p.seen.Neighbours[i]; n.Addr == netip.MustParseAddr(words[1]) {
+				n.Established, n.Late, n.Why = words[0] == "established", words[0] == "late", rest
+				return nil
+			}
+		}
+		return fmt.Errorf("no such peer")
+	default:
+		return fmt.Errorf("no such word")
+	}
+	return nil
+}
+
+func (p *player) path(words []string) error {
+	path := Path{Dst: netip.MustParsePrefix(words[0]), NextHop: netip.MustParseAddr(words[2]), Peer: netip.MustParseAddr(words[4])}
+	for i := 5; i+1 < len(words); i += 2 {
+		switch words[i] {
+		case "origin":
+			path.Origin = netip.MustParseAddr(words[i+1])
+		case "aspath":
+			fmt.Sscan(words[i+1], &path.Rank.ASPathLen)
+		}
+	}
+	p.seen.Paths = append(p.seen.Paths, path)
+	return nil
+}
+
+func (p *player) route(words []string) error {
+	p.seen.Routes = append(p.seen.Routes, table.Route{Dst: netip.MustParsePrefix(words[1]), NextHop: netip.MustParseAddr(words[3]), Ours: words[0] == "ours"})
+	return nil
+}
+
+// carryOut makes the changes of the plan, as a host and a speaker without faults would.
+func (p *player) carryOut() {
+	for _, c := range p.plan().Ops {
+		unroute := func() {
+			p.seen.Routes = slices.DeleteFunc(p.seen.Routes, func(r table.Route) bool { return r.Ours && r.Dst == c.Dst })
+		}
+		unpeer := func() {
+			p.seen.Neighbours = slices.DeleteFunc(p.seen.Neighbours, func(n Neighbour) bool { return n.Addr == c.Peer.Addr })
+		}
+		switch c.Verb {
+		case Start:
+			p.seen.Running, p.seen.Session, p.seen.Neighbours, p.seen.Announced = true, c.Session, nil, nil
+		case Announce:
+			p.seen.Announced = append(p.seen.Announced, c.Dst)
+		case Withdraw:
+			p.seen.Announced = slices.DeleteFunc(p.seen.Announced, func(a netip.Prefix) bool { return a == c.Dst })
+		case SetPeer:
+			unpeer()
+			p.seen.Neighbours = append(p.seen.Neighbours, Neighbour{Peer: c.Peer})
+		case DeletePeer:
+			unpeer()
+		case Route:
+			unroute()
+			for _, hop := range c.Hops {
+				p.seen.Routes = append(p.seen.Routes, table.Route{Dst: c.Dst, NextHop: hop, Ours: true})
+			}
+		case Unroute:
+			unroute()
+		}
+	}
+}
+
+func (p *player) plan() table.Plan[Change] {
+	self := table.Node{Name: "lin01", Addr: netip.MustParseAddr("10.99.0.11")}
+	p.seen.OnLink = []netip.Prefix{netip.MustParsePrefix("10.99.0.0/24")}
+	return plan(p.config, netip.MustParsePrefix("10.244.0.0/16"), self, p.nodes, p.seen)
+}
+
+func (p *player) Show(section string) (string, error) {
+	if section != "want plan" {
+		return "", fmt.Errorf("no section is called %q", section)
+	}
+	text := p.plan().String()
+
+	slices.Reverse(p.nodes)
+	slices.Reverse(p.seen.Routes)
+	other := p.plan().String()
+	slices.Reverse(p.nodes)
+	slices.Reverse(p.seen.Routes)
+	if other != text {
+		return "", fmt.Errorf("with nodes and routes in reverse order the plan is\n%s", other)
+	}
+	return text, nil
+}

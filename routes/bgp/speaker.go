@@ -1,0 +1,422 @@
+package bgp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/osrg/gobgp/v4/api"
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+	"github.com/osrg/gobgp/v4/pkg/server"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/wakeup"
+)
+
+const (
+	// deferral is how long a node that restarts waits for the routes of all peers before it announces anything (RFC 4724, 4.1).
+	// Peers keep its routes meanwhile.
+	deferral = 5 * time.Second
+	// quiet is how long a session without graceful restart must exist before its peer is thought to have told all its routes. Such
+	// a peer does not mark their end.
+	quiet = 3 * time.Second
+	// late is how long a peer may have no session before that is a problem.
+	late = 10 * time.Second
+	// listAgain is how often the learnt paths are listed although no change was reported.
+	listAgain = 30 * time.Second
+)
+
+var unicast = &api.Family{Afi: api.Family_AFI_IP, Safi: api.Family_SAFI_UNICAST}
+
+// goBGP is a speaker. Its zero value is not usable: see newGoBGP. It is safe for concurrent use.
+type goBGP struct {
+	server *server.BgpServer // nil until Start
+	wake   wakeup.Signal     // something changed
+
+	mu         sync.Mutex
+	session    Session
+	noListener string
+	noPassword string
+	started    time.Time
+	restart    time.Duration // the longest of the peers'
+	peers      map[netip.Addr]*peerState
+	announced  map[netip.Prefix]netip.Addr
+	heard      bool
+	told       bool
+	paths      []Path
+	stale      int // passes for which paths must be listed again
+	listed     time.Time
+	stop       context.CancelFunc // ends the watching of the running speaker
+}
+
+type peerState struct {
+	Peer
+	since time.Time // its session was established or lost, or it was added
+	up    bool
+	why   string
+}
+
+func newGoBGP() *goBGP { return &goBGP{wake: wakeup.New(), noPassword: passwordsImpossible()} }
+
+// Start starts the speaker with that session. If its port is taken, for example by RRAS on Windows, it opens sessions only.
+func (g *goBGP) Start(ctx context.Context, s Session) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.server == nil {
+		g.server = server.NewBgpServer(server.LoggerOption(slog.New(logr.ToSlogHandler(klog.Background().WithName("gobgp").V(2))), &slog.LevelVar{}))
+		go g.server.Serve()
+	} else {
+		g.stop()
+		if err := g.server.StopBgp(ctx, &api.StopBgpRequest{AllowGracefulRestart: true}); err != nil {
+			return err
+		}
+	}
+	g.reset()
+
+	global := &api.Global{Asn: s.AS, RouterId: s.RouterID.String(), ListenPort: int32(s.ListenPort), UseMultiplePaths: true}
+	err := g.server.StartBgp(ctx, &api.StartBgpRequest{Global: global})
+	if err != nil && s.ListenPort > 0 {
+		g.noListener = fmt.Sprintf("port %d cannot be listened on (%v): this node only opens sessions itself; on Windows the service RemoteAccess (RRAS) "+
+			"takes port 179: stop it and restart this agent, or set listenPort to -1", s.ListenPort, err)
+		global.ListenPort = -1
+		err = g.server.StartBgp(ctx, &api.StartBgpRequest{Global: global})
+	}
+	if err != nil {
+		return err
+	}
+	g.session = s
+	g.session.ListenPort = int(global.ListenPort)
+	g.started = time.Now()
+	return errors.Join(g.exportOwn(ctx, s.Reflector), g.follow())
+}
+
+func (g *goBGP) reset() {
+	g.session, g.noListener, g.restart, g.started = Session{}, "", 0, time.Time{}
+	g.peers, g.announced = map[netip.Addr]*peerState{}, map[netip.Prefix]netip.Addr{}
+	g.heard, g.told, g.paths, g.stale = false, false, nil, 1
+}
+
+// exportOwn makes the speaker announce what this node announces and nothing else: a node with two routers must not carry packets
+// between them. A route reflector passes on what it learns inside its AS too.
+func (g *goBGP) exportOwn(ctx context.Context, reflector bool) error {
+	accept := func(name string, route api.Conditions_RouteType) *api.Statement {
+		return &api.Statement{Name: name, Conditions: &api.Conditions{RouteType: route}, Actions: &api.Actions{RouteAction: api.RouteAction_ROUTE_ACTION_ACCEPT}}
+	}
+	policy := &api.Policy{Name: "announce", Statements: []*api.Statement{accept("own", api.Conditions_ROUTE_TYPE_LOCAL)}}
+	if reflector {
+		policy.Statements = append(policy.Statements, accept("reflected", api.Conditions_ROUTE_TYPE_INTERNAL))
+	}
+
+	return g.server.SetPolicies(ctx, &api.SetPoliciesRequest{
+		Policies: []*api.Policy{policy},
+		Assignments: []*api.PolicyAssignment{{
+			Name: "global", Direction: api.PolicyDirection_POLICY_DIRECTION_EXPORT, Policies: []*api.Policy{{Name: policy.Name}},
+			DefaultAction: api.RouteAction_ROUTE_ACTION_REJECT,
+		}},
+	})
+}
+
+// follow marks the learnt paths as stale whenever something changed.
+func (g *goBGP) follow() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	g.stop = cancel
+	changed := func() {
+		g.mu.Lock()
+		g.stale = 2 // the change may be reported before the table has it
+		g.mu.Unlock()
+		g.wake.Wake()
+	}
+
+	return g.server.WatchEvent(ctx, server.WatchEventMessageCallbacks{
+		OnPathUpdate: func([]*apiutil.Path, time.Time) { changed() },
+		OnBestPath:   func([]*apiutil.Path, time.Time) { changed() },
+		OnPathEor:    func(*apiutil.Path, time.Time) { changed() },
+		OnPeerUpdate: func(e *apiutil.WatchEventMessage_PeerEvent, _ time.Time) { g.peerChanged(e); changed() },
+	}, server.WatchPostUpdate(false, "", ""), server.WatchBestPath(false), server.WatchEor(false), server.WatchPeer())
+}
+
+// peerChanged keeps when a session was established or lost, and why.
+func (g *goBGP) peerChanged(e *apiutil.WatchEventMessage_PeerEvent) {
+	if e.Type != apiutil.PEER_EVENT_STATE {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.peers[e.Peer.State.NeighborAddress]
+	if p == nil {
+		return
+	}
+	up := e.Peer.State.SessionState == bgp.BGP_FSM_ESTABLISHED
+	if up != p.up {
+		p.up, p.since = up, time.Now()
+		klog.Background().WithName("bgp").Info("Session changed", "peer", p.Addr, "established", up, "reason", e.Peer.State.DisconnectMessage)
+	}
+	if up {
+		g.heard, p.why = true, ""
+	} else if e.Peer.State.DisconnectMessage != "" {
+		p.why = e.Peer.State.DisconnectMessage
+	}
+}
+
+// SetPeer adds a peer, or closes its session and adds it anew.
+func (g *goBGP) SetPeer(ctx context.Context, p Peer, restarting bool) error {
+	if err := g.DeletePeer(ctx, p.Addr); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	g.peers[p.Addr] = &peerState{Peer: p, since: time.Now(), why: "it does not answer"}
+	g.restart = max(g.restart, p.Restart)
+	session := g.session
+	g.mu.Unlock()
+
+	err := g.server.AddPeer(ctx, &api.AddPeerRequest{Peer: toAPI(session, p, restarting)})
+	if err != nil {
+		g.mu.Lock()
+		delete(g.peers, p.Addr)
+		g.mu.Unlock()
+	}
+	return err
+}
+
+func toAPI(s Session, p Peer, restarting bool) *api.Peer {
+	peer := &api.Peer{
+		Conf: &api.PeerConf{NeighborAddress: p.Addr.String(), PeerAsn: p.AS, AuthPassword: p.Password, AllowOwnAsn: uint32(p.AllowOwnAS)},
+		Timers: &api.Timers{Config: &api.TimersConfig{
+			HoldTime: uint64(p.Hold / time.Second), KeepaliveInterval: uint64(p.Keepalive / time.Second),
+			ConnectRetry: uint64(p.Retry / time.Second), IdleHoldTimeAfterReset: 1,
+		}},
+		Transport: &api.Transport{PassiveMode: p.Passive, RemotePort: uint32(p.Port)},
+		AfiSafis:  []*api.AfiSafi{{Config: &api.AfiSafiConfig{Family: unicast, Enabled: true}, MpGracefulRestart: &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: p.Restart > 0}}}},
+	}
+	if p.Restart > 0 {
+		peer.GracefulRestart = &api.GracefulRestart{
+			Enabled: true, RestartTime: uint32(p.Restart / time.Second), DeferralTime: uint32(deferral / time.Second), LocalRestarting: restarting,
+		}
+	}
+	if p.Multihop > 0 && p.AS != s.AS {
+		peer.EbgpMultihop = &api.EbgpMultihop{Enabled: true, MultihopTtl: uint32(p.Multihop)}
+	}
+	if p.Client {
+		peer.RouteReflector = &api.RouteReflector{RouteReflectorClient: true, RouteReflectorClusterId: s.ClusterID.String()}
+	}
+	if p.BFD != (Detection{}) {
+		peer.Bfd = &api.BfdPeerConfig{
+			Enabled: true, DetectionMultiplier: uint32(p.BFD.Multiplier),
+			DesiredMinimumTxInterval: uint32(p.BFD.Transmit.Microseconds()), RequiredMinimumReceive: uint32(p.BFD.Receive.Microseconds()),
+		}
+	}
+	return peer
+}
+
+// DeletePeer closes a session for good. A peer that is gone is success.
+func (g *goBGP) DeletePeer(ctx context.Context, addr netip.Addr) error {
+	g.mu.Lock()
+	_, known := g.peers[addr]
+	g.mu.Unlock()
+	if !known {
+		return nil
+	}
+	if err := g.server.DeletePeer(ctx, &api.DeletePeerRequest{Address: addr.String()}); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	delete(g.peers, addr)
+	g.mu.Unlock()
+	return nil
+}
+
+// Announce announces a range with this node as its next hop.
+func (g *goBGP) Announce(dst netip.Prefix, nextHop netip.Addr) error {
+	path, err := ownPath(dst, nextHop)
+	if err != nil {
+		return err
+	}
+	if _, err := g.server.AddPath(apiutil.AddPathRequest{Paths: []*apiutil.Path{path}}); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.announced[dst] = nextHop
+	return nil
+}
+
+// Withdraw takes an announcement back.
+func (g *goBGP) Withdraw(dst netip.Prefix) error {
+	g.mu.Lock()
+	hop, ok := g.announced[dst]
+	g.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	path, err := ownPath(dst, hop)
+	if err != nil {
+		return err
+	}
+	if err := g.server.DeletePath(apiutil.DeletePathRequest{Paths: []*apiutil.Path{path}}); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.announced, dst)
+	return nil
+}
+
+func ownPath(dst netip.Prefix, nextHop netip.Addr) (*apiutil.Path, error) {
+	nlri, err := bgp.NewIPAddrPrefix(dst)
+	if err != nil {
+		return nil, err
+	}
+	hop, err := bgp.NewPathAttributeNextHop(nextHop)
+	if err != nil {
+		return nil, err
+	}
+	return &apiutil.Path{Family: bgp.RF_IPv4_UC, Nlri: nlri, Attrs: []bgp.PathAttributeInterface{bgp.NewPathAttributeOrigin(0), hop}}, nil
+}
+
+// Watch reports changes of sessions and learnt paths.
+func (g *goBGP) Watch(ctx context.Context, changed func()) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-g.wake:
+			changed()
+		}
+	}
+}
+
+// State describes the speaker. It lists the learnt paths only if they changed, because there can be thousands.
+func (g *goBGP) State(ctx context.Context) (Speaker, error) {
+	g.mu.Lock()
+	running := !g.started.IsZero()
+	s := Speaker{Running: running, Session: g.session, NoListener: g.noListener, NoPassword: g.noPassword}
+	list := g.stale > 0 || time.Since(g.listed) > listAgain
+	g.stale = max(g.stale-1, 0)
+	g.mu.Unlock()
+	if !running {
+		return s, nil
+	}
+
+	if list {
+		if err := g.list(); err != nil {
+			return s, fmt.Errorf("listing the learnt paths: %w", err)
+		}
+	}
+	if err := g.sessions(ctx); err != nil {
+		return s, fmt.Errorf("listing the sessions: %w", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s.Heard, s.Told, s.Paths = g.heard, g.told, g.paths
+	for dst := range g.announced {
+		s.Announced = append(s.Announced, dst)
+	}
+	slices.SortFunc(s.Announced, comparePrefix)
+	for _, p := range g.peers {
+		s.Neighbours = append(s.Neighbours, Neighbour{Peer: p.Peer, Established: p.up, Late: !p.up && time.Since(p.since) > late, Why: p.why})
+	}
+	slices.SortFunc(s.Neighbours, func(a, b Neighbour) int { return a.Addr.Compare(b.Addr) })
+	return s, nil
+}
+
+// sessions finds out whether each peer has told all its routes. Once they have, it does not ask again: a session that ends later is
+// a reason to use other paths.
+func (g *goBGP) sessions(ctx context.Context) error {
+	g.mu.Lock()
+	told, over := g.told, time.Since(g.started) > max(g.restart, quiet)
+	g.mu.Unlock()
+	if told {
+		return nil
+	}
+
+	told = true
+	err := g.server.ListPeer(ctx, &api.ListPeerRequest{}, func(p *api.Peer) {
+		if !g.hasTold(p) {
+			told = false
+		}
+	})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.told = err == nil && len(g.peers) > 0 && (told || over)
+	return err
+}
+
+func (g *goBGP) hasTold(p *api.Peer) bool {
+	addr, _ := netip.ParseAddr(p.GetState().GetNeighborAddress())
+	g.mu.Lock()
+	state := g.peers[addr]
+	g.mu.Unlock()
+	if state == nil || !state.up {
+		return false
+	}
+	for _, a := range p.AfiSafis {
+		s := a.GetMpGracefulRestart().GetState()
+		if s.GetEndOfRibReceived() {
+			continue
+		}
+		if s.GetReceived() || time.Since(state.since) < quiet {
+			return false
+		}
+	}
+	return true
+}
+
+// list reads the learnt paths in the speaker's order of preference.
+func (g *goBGP) list() error {
+	var learnt []Path
+	err := g.server.ListPath(apiutil.ListPathRequest{TableType: api.TableType_TABLE_TYPE_GLOBAL, Family: bgp.RF_IPv4_UC},
+		func(_ bgp.NLRI, paths []*apiutil.Path) {
+			for _, p := range paths {
+				if path, ok := toPath(p); ok {
+					learnt = append(learnt, path)
+				}
+			}
+		})
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.paths, g.listed = learnt, time.Now()
+	return nil
+}
+
+// toPath converts a path; ok is false for one of our own.
+func toPath(p *apiutil.Path) (path Path, ok bool) {
+	if !p.PeerAddress.IsValid() || p.PeerAddress.IsUnspecified() || p.Withdrawal {
+		return Path{}, false
+	}
+	nlri, ok := p.Nlri.(*bgp.IPAddrPrefix)
+	if !ok {
+		return Path{}, false
+	}
+	path = Path{Dst: nlri.Prefix.Masked(), Peer: p.PeerAddress, Rank: Rank{LocalPref: 100, External: p.IsFromExternal}}
+	for _, attr := range p.Attrs {
+		switch a := attr.(type) {
+		case *bgp.PathAttributeNextHop:
+			path.NextHop = a.Value
+		case *bgp.PathAttributeMpReachNLRI:
+			path.NextHop = a.Nexthop
+		case *bgp.PathAttributeOriginatorId:
+			path.Origin = a.Value
+		case *bgp.PathAttributeLocalPref:
+			path.Rank.LocalPref = a.Value
+		case *bgp.PathAttributeMultiExitDisc:
+			path.Rank.MED = a.Value
+		case *bgp.PathAttributeOrigin:
+			path.Rank.Origin = uint32(a.Value)
+		case *bgp.PathAttributeAsPath:
+			for _, segment := range a.Value {
+				path.Rank.ASPathLen += uint32(segment.ASLen())
+			}
+		}
+	}
+	return path, path.NextHop.IsValid()
+}
