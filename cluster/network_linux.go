@@ -17,8 +17,11 @@ type network struct {
 	// router adds the processes of the router, which run in the namespace lab.RouterNetns. node adds those of one node.
 	router func(*planner)
 	node   func(*planner, Node)
-	// routes returns further flags of `porthole routes` on a node.
-	routes func(Config, Node) []string
+	// routes returns further flags of `porthole routes` on a node. dir is the folder of the node's Kubernetes files, as the node
+	// sees it.
+	routes func(c Config, n Node, dir string) []string
+	// files returns further files in that folder, by name.
+	files func(Config, Node) map[string][]byte
 	// proxy changes the KubeProxyConfiguration of a node.
 	proxy func(Node, map[string]any)
 	// noProxy: this mode programs the services itself, so that no node runs kube-proxy.
@@ -33,6 +36,7 @@ type network struct {
 // networks has what is special of each mode. One that needs nothing special has no entry.
 var networks = map[string]network{
 	"tor": torNetwork,
+	"bgp": bgpNetwork,
 }
 
 // network returns what the mode of this cluster needs.

@@ -77,6 +77,11 @@ func writeKubernetesFiles(l Layout, c Config, n Node) error {
 		writeFile(filepath.Join(dir, "kubelet.json"), kubelet, 0o644),
 		writeFile(filepath.Join(dir, "kube-proxy.json"), proxy, 0o644),
 	}
+	if more := c.network().files; more != nil {
+		for name, text := range more(c, n) {
+			errs = append(errs, writeFile(filepath.Join(dir, name), text, 0o600))
+		}
+	}
 	if n.Windows { // which has no file of its own
 		errs = append(errs, writeFile(filepath.Join(dir, "resolv.conf"), []byte(noResolver), 0o644))
 	}

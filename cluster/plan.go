@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/host"
@@ -95,7 +96,7 @@ func (p *planner) routesArgs(n Node, kubeconfig string) []string {
 	args := []string{"routes", "--kubeconfig=" + kubeconfig, "--hostname-override=" + n.Name, "--node-ip=" + n.Address.String(),
 		"--cluster-cidr=" + lab.PodRange.String(), "--service-cidr=" + lab.ServiceIPs.String(), "--mode=" + p.c.Network}
 	if more := p.c.network().routes; more != nil {
-		args = append(args, more(p.c, n)...)
+		args = append(args, more(p.c, n, kubeconfig[:strings.LastIndexAny(kubeconfig, `/\`)])...)
 	}
 	return args
 }

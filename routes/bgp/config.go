@@ -254,6 +254,7 @@ func validatePeers(field string, peers []PeerConfig) error {
 		case slices.Contains(seen, key):
 			return fmt.Errorf("%s: peer %s is there twice", at, p.PeerIP)
 		}
+
 		seen = append(seen, key)
 	}
 	return nil

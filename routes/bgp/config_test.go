@@ -28,6 +28,7 @@ peers:
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if c.ASNumber != 65546 || time.Duration(c.HoldTime) != 9*time.Second || time.Duration(c.BFD.ReceiveInterval) != 300*time.Millisecond ||
 		*c.GracefulRestart.Enabled || len(c.Peers) != 1 || *c.Peers[0].BFD || c.Peers[0].ASNumber != 64500 {
 		t.Errorf("read %+v", c)
@@ -42,7 +43,7 @@ peers:
 
 // Errors name the field and say what can be.
 func TestParseRefuses(t *testing.T) {
-	for text, want := range map[string]string{
+	cases := map[string]string{
 		"asNumbre: 1":                         `unknown field "asNumbre"; known: asNumber, `,
 		"peers: [{peer: x}]":                  `unknown field "peer"; known: `,
 		"asNumber: 1\nasNumber: 2":            `key "asNumber" already set`,
@@ -62,7 +63,9 @@ func TestParseRefuses(t *testing.T) {
 		"peers: [{peerIP: 10.0.0.1}]":         "peers[0].asNumber of 10.0.0.1 is required",
 		"peers: [{peerIP: 10.0.0.1, asNumber: 1}, {peerIP: 10.0.0.1, asNumber: 2}]":           "peers[1]: peer 10.0.0.1 is there twice",
 		"peers: [{peerIP: 10.0.0.1, asNumber: 1, password: " + strings.Repeat("x", 81) + "}]": "peers[0].password has 81 bytes: TCP MD5 takes 80",
-	} {
+	}
+
+	for text, want := range cases {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}

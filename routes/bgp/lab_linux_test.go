@@ -161,6 +161,7 @@ func (r *rack) writes(path string) (stop func() []string) {
 	if err := platform.InNetns(path, func() error { return netlink.RouteSubscribe(updates, done) }); err != nil {
 		r.t.Fatal(err)
 	}
+
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		for u := range updates {
@@ -171,6 +172,7 @@ func (r *rack) writes(path string) (stop func() []string) {
 			}
 		}
 	})
+
 	end := sync.OnceFunc(func() { close(done); reading.Wait() })
 	r.t.Cleanup(end)
 	return func() []string {

@@ -141,6 +141,7 @@ func (p *player) carryOut() {
 		unpeer := func() {
 			p.seen.Neighbours = slices.DeleteFunc(p.seen.Neighbours, func(n Neighbour) bool { return n.Addr == c.Peer.Addr })
 		}
+
 		switch c.Verb {
 		case Start:
 			p.seen.Running, p.seen.Session, p.seen.Neighbours, p.seen.Announced = true, c.Session, nil, nil

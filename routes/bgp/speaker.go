@@ -195,6 +195,7 @@ func toAPI(s Session, p Peer, restarting bool) *api.Peer {
 		Transport: &api.Transport{PassiveMode: p.Passive, RemotePort: uint32(p.Port)},
 		AfiSafis:  []*api.AfiSafi{{Config: &api.AfiSafiConfig{Family: unicast, Enabled: true}, MpGracefulRestart: &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: p.Restart > 0}}}},
 	}
+
 	if p.Restart > 0 {
 		peer.GracefulRestart = &api.GracefulRestart{
 			Enabled: true, RestartTime: uint32(p.Restart / time.Second), DeferralTime: uint32(deferral / time.Second), LocalRestarting: restarting,
@@ -398,6 +399,7 @@ func toPath(p *apiutil.Path) (path Path, ok bool) {
 		return Path{}, false
 	}
 	path = Path{Dst: nlri.Prefix.Masked(), Peer: p.PeerAddress, Rank: Rank{LocalPref: 100, External: p.IsFromExternal}}
+
 	for _, attr := range p.Attrs {
 		switch a := attr.(type) {
 		case *bgp.PathAttributeNextHop:
