@@ -53,8 +53,8 @@ type Counts struct {
 	Pending int `json:"pending,omitempty"`
 	// ByState counts services by state: programmed, pending, failed; service proxy only.
 	ByState map[string]int `json:"byState,omitempty"`
-	// Troubled are the services that are not programmed as wanted, and those that cannot be served as they are written.
-	Troubled []health.ServiceLine `json:"troubled,omitempty"`
+	// WithProblems are the services that are not programmed as wanted, and those that cannot be served as they are written.
+	WithProblems []health.ServiceLine `json:"withProblems,omitempty"`
 	// Problems has a line for each object that is not as it should be, with the reason.
 	Problems []string `json:"problems,omitempty"`
 	// Error is the reason if the part could not be asked; then the counts are unknown.
@@ -92,7 +92,7 @@ func countServices(s health.Status) Counts {
 				l.Message = fmt.Sprintf("%d of %d frontends are programmed, the others wait for HNS", l.Programmed, l.Frontends)
 			}
 			l.Frontends, l.Programmed = 0, 0 // the message has them
-			c.Troubled = append(c.Troubled, l)
+			c.WithProblems = append(c.WithProblems, l)
 			c.Problems = append(c.Problems, l.String())
 		}
 	}

@@ -60,7 +60,7 @@ func TestServicesInStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, key := range []string{"wanted", "present", "failed", "problems", "pending", "byState", "troubled"} {
+	for _, key := range []string{"wanted", "present", "failed", "problems", "pending", "byState", "withProblems"} {
 		if _, has := doc[key]; !has {
 			t.Errorf("JSON lacks %s: %s", key, data)
 		}

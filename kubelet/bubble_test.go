@@ -413,7 +413,7 @@ func TestPodsComeAndGo(t *testing.T) {
 				names := b.create("pod", 30)
 				b.untilReady(3*time.Minute, names...)
 				before := b.runningOnce(names...)
-				time.Sleep(10 * time.Minute) // audits, with calls that fail
+				time.Sleep(10 * time.Minute) // full checks, with calls that fail
 				b.untouched(before)
 				b.removeAll(names...)
 				b.untilGone(3*time.Minute, names...)

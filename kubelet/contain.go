@@ -62,7 +62,7 @@ func (a *actor) assert(ctx context.Context, p *pod.Plan) {
 	}
 }
 
-// recovering wraps take so that a panic is logged and the input dropped. The next version of the object, or the next audit,
+// recovering wraps take so that a panic is logged and the input dropped. The next version of the object, or the next full check,
 // delivers it again.
 func recovering[T any](ctx context.Context, what string, take func(T)) func(T) {
 	return func(x T) {

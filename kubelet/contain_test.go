@@ -49,7 +49,7 @@ func actorOf(k *Kubelet, name string, annotations map[string]string) *actor {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(name), Annotations: annotations},
 		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i"}}}}
 	now := time.Now()
-	for _, f := range []pod.Fact{pod.Desired{Pod: p}, pod.Audited{Runtime: &pod.Runtime{}, Began: now}, pod.SourcesReady{}, pod.Admitted{}} {
+	for _, f := range []pod.Fact{pod.Desired{Pod: p}, pod.Checked{Runtime: &pod.Runtime{}, Began: now}, pod.SourcesReady{}, pod.Admitted{}} {
 		a.take(f, now)
 	}
 	k.admission.Hold(p)

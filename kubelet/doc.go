@@ -3,7 +3,7 @@
 //	API watch ─┐                          ┌─> status slots ─> senders ─> PATCH/DELETE
 //	CRI events ┼─> Kubelet ─> actor(uid) ─┼─> actions (effects): CRI calls, volumes, cgroups ─┐
 //	probes     ┤   (router)      ▲        └─> view (what the HTTP server reads)               │
-//	audits     ┘                 └───────────────────────── facts ────────────────────────────┘
+//	full checks┘                 └───────────────────────── facts ────────────────────────────┘
 //
 // Each pod has one actor, which owns the pod's state. Others post facts to it and never wait. The actor takes the facts in
 // (pod.State.Take), asks pod.Reconcile what to do, and runs each action in a goroutine of its own, which returns facts.
@@ -18,6 +18,6 @@
 //	publish.go         status and view
 //	action.go          effects: what actions are carried out with; action_run.go: which action is which; action_*.go: one kind each
 //	contain.go         panics and broken invariants
-//	observe.go         events and audits of the runtime
+//	observe.go         events and full checks of the runtime
 //	staticpods.go      pods from files; mirrors.go: how the API shows them
 package kubelet

@@ -102,14 +102,14 @@ func (b *bubble) batch(prefix string) time.Duration {
 	return time.Since(began)
 }
 
-// TestLostEvents: without a single event pods start and end, and a container that has ended is noticed by the next audit.
+// TestLostEvents: without a single event pods start and end, and a container that has ended is noticed by the next full check.
 func TestLostEvents(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		names := b.create("pod", 5)
 		b.untilReady(time.Minute, names...)
 		before := b.runningOnce(names...)
 		b.runtime.Crash(before["pod-0"].id, 3)
-		b.untilPod(auditPeriod+time.Minute, "pod-0", "restarted", func(p *v1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 })
+		b.untilPod(fullCheckPeriod+time.Minute, "pod-0", "restarted", func(p *v1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 })
 		delete(before, "pod-0")
 		b.untouched(before)
 		b.removeAll(names...)
@@ -164,14 +164,14 @@ func (b *bubble) nodeIs(want v1.ConditionStatus) error {
 	return nil
 }
 
-// TestRuntimeForgets: a runtime that lost its state gets all pods again, by the audit after which what it had is old enough to
+// TestRuntimeForgets: a runtime that lost its state gets all pods again, by the full check after which what it had is old enough to
 // count as gone.
 func TestRuntimeForgets(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		names := b.create("pod", 10)
 		b.untilReady(time.Minute, names...)
 		b.runtime.Vanish()
-		b.within(2*auditPeriod+time.Minute, "not all pods run again", func() error {
+		b.within(2*fullCheckPeriod+time.Minute, "not all pods run again", func() error {
 			if n := len(b.runtime.Running()); n != len(names) {
 				return fmt.Errorf("%d run, for example %s", n, statusOf(b.cluster.get("pod-0")))
 			}

@@ -36,7 +36,7 @@ func (f *folders) remove(ctx context.Context, uid types.UID) error {
 	return f.pods.Remove(ctx, uid)
 }
 
-// removeUnknown removes what pods that are not known have left on disk. What fails is tried again at the next audit.
+// removeUnknown removes what pods that are not known have left on disk. What fails is tried again at the next full check.
 func (f *folders) removeUnknown(ctx context.Context, known func(types.UID) bool) {
 	uids, err := f.pods.OnDisk()
 	if err != nil {

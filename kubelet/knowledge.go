@@ -24,7 +24,7 @@ const orphanGrace = 10 * time.Second
 //	  ├───> a pod that no source has is an orphan: its containers and sandboxes are ended, as soon as the runtime has said
 //	  │     what it has of it (pod.State.Undecided). A static pod's predecessor need not wait for this, see endPredecessors.
 //	  │
-//	  │ the runtime was read as a whole (audited)
+//	  │ the runtime was read as a whole (checked)
 //	  ├───> a pod that appears from now on, and was not listed, has nothing in the runtime.
 //	  │
 //	  │ orphanGrace since the start
@@ -33,14 +33,14 @@ const orphanGrace = 10 * time.Second
 // What is known is never forgotten: each step lasts until the kubelet ends.
 type knowledge struct {
 	began                         time.Time
-	joined, sourcesReady, audited atomic.Bool
+	joined, sourcesReady, checked atomic.Bool
 }
 
 // mayAdmit reports whether pods may be admitted that come from the API and have no containers yet.
 func (k *knowledge) mayAdmit() bool { return k.joined.Load() }
 
 // mayCleanUp reports whether what is on disk may be removed if no pod is known that it belongs to.
-func (k *knowledge) mayCleanUp() bool { return k.audited.Load() }
+func (k *knowledge) mayCleanUp() bool { return k.checked.Load() }
 
 // waitOrphanGrace waits until orphanGrace has passed since the start. It returns false if ctx ends first.
 func (k *knowledge) waitOrphanGrace(ctx context.Context) bool {

@@ -39,8 +39,8 @@ type Kubelet struct {
 	knowledge knowledge
 	// shuttingDown: ShutDown was called, because the machine is about to shut down.
 	shuttingDown atomic.Bool
-	// audits and unmounts are done once for the many reasons that come at the same time.
-	audits, unmounts delayed
+	// full checks and unmounts are done once for the many reasons that come at the same time.
+	checks, unmounts delayed
 	unmountAgain     atomic.Int32 // how many searches for mounts in a row left some undecided or failed
 
 	mu     sync.Mutex
@@ -204,8 +204,8 @@ func (k *Kubelet) actor(uid types.UID, make bool) *actor {
 	if k.knowledge.sourcesReady.Load() {
 		a.take(pod.SourcesReady{}, now)
 	}
-	if k.knowledge.audited.Load() { // a pod that the node has never seen has nothing in the runtime
-		a.take(pod.Audited{Runtime: &pod.Runtime{UID: string(uid)}, Began: now}, now)
+	if k.knowledge.checked.Load() { // a pod that the node has never seen has nothing in the runtime
+		a.take(pod.Checked{Runtime: &pod.Runtime{UID: string(uid)}, Began: now}, now)
 	}
 	k.running.Go(func() { a.run(k.ctx) })
 	return a
@@ -245,7 +245,7 @@ var folderRetry = retry.Backoff{First: time.Second}
 const folderTries = 6 // in about half a minute
 
 // removeSoon removes the folders of a pod that has ended, unless the pod comes back, which static ones do. After folderTries
-// the audits go on with it.
+// the full checks go on with it.
 func (k *Kubelet) removeSoon(uid types.UID) {
 	for try := 1; k.actor(uid, false) == nil; try++ {
 		err := k.folders.remove(context.WithoutCancel(k.ctx), uid)

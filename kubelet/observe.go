@@ -13,24 +13,24 @@ import (
 	"porthole.dev/porthole/kubelet/static"
 )
 
-// auditPeriod is how often the runtime is read as a whole, to notice what its events missed; pollPeriod is the same for a
+// fullCheckPeriod is how often the runtime is read as a whole, to notice what its events missed; pollPeriod is the same for a
 // runtime that has no events.
 const (
-	auditPeriod = 5 * time.Minute
-	pollPeriod  = time.Second
+	fullCheckPeriod = 5 * time.Minute
+	pollPeriod      = time.Second
 )
 
-// strangerPause is the time between an event about a pod without an actor and the audit that it causes. unmountPause is the time
+// strangerPause is the time between an event about a pod without an actor and the full check that it causes. unmountPause is the time
 // between the end of a pod and the search for mounts that the runtime forgot.
 const (
 	strangerPause = 3 * time.Second
 	unmountPause  = 3 * time.Second
 )
 
-// follow keeps the actors up to date with the runtime: events, and audits for what they miss.
+// follow keeps the actors up to date with the runtime: events, and full checks for what they miss.
 func (k *Kubelet) follow(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := k.o.Runtime.Events(ctx, func() { k.running.Go(func() { k.audit(ctx) }) },
+		err := k.o.Runtime.Events(ctx, func() { k.running.Go(func() { k.checkAll(ctx) }) },
 			recovering(ctx, "taking in an event of the runtime", k.runtimeEvent))
 		if ctx.Err() != nil {
 			return
@@ -38,7 +38,7 @@ func (k *Kubelet) follow(ctx context.Context) {
 		klog.FromContext(ctx).V(2).Info("Runtime events ended", "cause", err.Error())
 
 		k.runtime.check(ctx)
-		k.audit(ctx)
+		k.checkAll(ctx)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pollPeriod):
@@ -47,7 +47,7 @@ func (k *Kubelet) follow(ctx context.Context) {
 }
 
 // runtimeEvent passes an event of the runtime on to the actor of its pod. Some removals do not say of which pod they were: every
-// actor gets those, and one that does not know the id ignores it. An event of a pod without an actor leads to an audit, which
+// actor gets those, and one that does not know the id ignores it. An event of a pod without an actor leads to a full check, which
 // finds out whether the pod is an orphan.
 func (k *Kubelet) runtimeEvent(e runtime.Event) {
 	if e.UID == "" {
@@ -61,7 +61,7 @@ func (k *Kubelet) runtimeEvent(e runtime.Event) {
 	a := k.actor(types.UID(e.UID), false)
 	if a == nil {
 		if e.Removed == "" && known {
-			k.audits.soon(k.ctx, &k.running)
+			k.checks.soon(k.ctx, &k.running)
 		}
 		return
 	}
@@ -77,17 +77,17 @@ func (k *Kubelet) runtimeEvent(e runtime.Event) {
 	a.post(facts...)
 }
 
-// audit reads the whole runtime and hands each actor what is there. A pod that the runtime cannot read now does not delay others.
-func (k *Kubelet) audit(ctx context.Context) {
+// checkAll reads the whole runtime and hands each actor what is there. A pod that the runtime cannot read now does not delay others.
+func (k *Kubelet) checkAll(ctx context.Context) {
 	began := time.Now()
 	found := func(uid string, r *pod.Runtime) {
 		if r != nil && r.Name != "" {
 			k.statics.set.Occupied(static.FullName(r.Namespace, r.Name), types.UID(uid))
 		}
-		k.actor(types.UID(uid), true).post(pod.Audited{Runtime: r, Began: began})
+		k.actor(types.UID(uid), true).post(pod.Checked{Runtime: r, Began: began})
 	}
 
-	uids, err := k.o.Runtime.Audit(ctx, k.lastSeen, func(uid string, r *pod.Runtime, err error) {
+	uids, err := k.o.Runtime.CheckAll(ctx, k.lastSeen, func(uid string, r *pod.Runtime, err error) {
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Reading a pod in the runtime failed", "pod", uid)
 			k.running.Go(func() { k.readUntilKnown(ctx, uid, found) })
@@ -97,7 +97,7 @@ func (k *Kubelet) audit(ctx context.Context) {
 	})
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Reading the runtime failed")
-		k.audits.soon(ctx, &k.running) // no pod starts before the first audit
+		k.checks.soon(ctx, &k.running) // no pod starts before the first full check
 		return
 	}
 
@@ -107,7 +107,7 @@ func (k *Kubelet) audit(ctx context.Context) {
 		k.actor(types.UID(uid), true)
 	}
 
-	k.knowledge.audited.Store(true)
+	k.knowledge.checked.Store(true)
 	k.each(func(a *actor) {
 		if !listed[a.uid] {
 			found(string(a.uid), &pod.Runtime{UID: string(a.uid)})
@@ -126,7 +126,7 @@ func (k *Kubelet) lastSeen(uid string) *pod.Runtime {
 }
 
 // readRetry are the waits between attempts to read a pod that the runtime could not read.
-var readRetry = retry.Backoff{First: time.Second, Max: auditPeriod}
+var readRetry = retry.Backoff{First: time.Second, Max: fullCheckPeriod}
 
 // readUntilKnown asks about one pod until there is an answer.
 func (k *Kubelet) readUntilKnown(ctx context.Context, uid string, found func(string, *pod.Runtime)) {
@@ -143,7 +143,7 @@ func (k *Kubelet) readUntilKnown(ctx context.Context, uid string, found func(str
 	}
 }
 
-// cleanOrphans lets the pods that only the runtime knows end, now that all that should run are known. Then it audits and
+// cleanOrphans lets the pods that only the runtime knows end, now that all that should run are known. Then it makes a full check and
 // cleans up until ctx ends. See knowledge for the order.
 func (k *Kubelet) cleanOrphans(ctx context.Context) {
 	select {
@@ -152,13 +152,13 @@ func (k *Kubelet) cleanOrphans(ctx context.Context) {
 		return
 	}
 
-	k.knowledge.sourcesReady.Store(true) // the first audit may come later than this, and find more
+	k.knowledge.sourcesReady.Store(true) // the first full check may come later than this, and find more
 	k.each(func(a *actor) { a.post(pod.SourcesReady{}) })
 	if until(ctx, k.knowledge.mayCleanUp) != nil || !k.knowledge.waitOrphanGrace(ctx) {
 		return
 	}
 
-	tick := time.NewTicker(auditPeriod)
+	tick := time.NewTicker(fullCheckPeriod)
 	defer tick.Stop()
 	for {
 		k.folders.removeUnknown(ctx, k.mayHaveFolders)
@@ -167,7 +167,7 @@ func (k *Kubelet) cleanOrphans(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			k.audit(ctx)
+			k.checkAll(ctx)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func (k *Kubelet) mayHaveFolders(uid types.UID) bool {
 
 // unmountTries is how many searches for forgotten mounts follow each other, unmountPause apart, while containerd still knows
 // containers that CRI does not. It is bounded because such containers may belong to somebody else and stay. The next pod that ends,
-// and the next audit, begin a new series.
+// and the next full check, begin a new series.
 const unmountTries = 20
 
 // unmountForgotten undoes the mounts of containers that the runtime forgot. It repeats that while containerd may forget more.

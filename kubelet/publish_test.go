@@ -52,7 +52,7 @@ func TestVanishingPod(t *testing.T) {
 					p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, c.grace
 				}
 				a.take(pod.Desired{Pod: p}, time.Now())
-				a.take(pod.Audited{Runtime: &pod.Runtime{UID: "u"}, Began: time.Now()}, time.Now())
+				a.take(pod.Checked{Runtime: &pod.Runtime{UID: "u"}, Began: time.Now()}, time.Now())
 
 				a.publish(&pod.Plan{Status: v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}}}})
 				synctest.Wait()

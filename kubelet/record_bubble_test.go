@@ -77,7 +77,7 @@ func TestRecordAndReplay(t *testing.T) {
 	if bytes.Contains(log, []byte(secret)) {
 		t.Errorf("a secret was recorded:\n%s", log)
 	}
-	for _, fact := range []string{"Desired", "Audited", "SandboxMade", "ContainerStarted", "HookDone", "ResizeAgreed", "Resized", "StopBegan", "CleanedUp", "SandboxStopped", "Removed"} {
+	for _, fact := range []string{"Desired", "Checked", "SandboxMade", "ContainerStarted", "HookDone", "ResizeAgreed", "Resized", "StopBegan", "CleanedUp", "SandboxStopped", "Removed"} {
 		if !bytes.Contains(log, []byte(`"type":"`+fact+`"`)) {
 			t.Errorf("no fact %s was recorded", fact)
 		}

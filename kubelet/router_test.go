@@ -72,7 +72,7 @@ func TestStamped(t *testing.T) {
 func TestCleanFoldersLogs(t *testing.T) {
 	k := aKubelet(t)
 	k.folders.logs = t.TempDir()
-	k.knowledge.audited.Store(true)
+	k.knowledge.checked.Store(true)
 	k.actors["known"] = k.newActor("known")
 	for _, dir := range []string{"ns_gone_gone", "ns_known_known", "foreign", "a_b_"} {
 		if err := os.Mkdir(filepath.Join(k.folders.logs, dir), 0o700); err != nil {
@@ -106,7 +106,7 @@ func TestRestartKeepsPlaces(t *testing.T) {
 	ask := func(p *v1.Pod) *actor {
 		a := k.newActor(p.UID)
 		a.take(pod.Desired{Pod: p}, time.Now())
-		a.take(pod.Audited{Runtime: &pod.Runtime{}, Began: time.Now()}, time.Now())
+		a.take(pod.Checked{Runtime: &pod.Runtime{}, Began: time.Now()}, time.Now())
 		a.askAdmission(k.ctx)
 		return a
 	}

@@ -11,7 +11,7 @@ import (
 // server answers, for it may be one of them; without one (Standalone) they are all that there is.
 func (k *Kubelet) Run(ctx context.Context) error {
 	k.ctx = ctx
-	k.audits.pause, k.audits.do = strangerPause, k.audit
+	k.checks.pause, k.checks.do = strangerPause, k.checkAll
 	k.unmounts.pause, k.unmounts.do = unmountPause, k.unmountForgotten
 	if err := k.runtime.begin(ctx); err != nil {
 		return err

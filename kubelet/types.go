@@ -107,7 +107,7 @@ type runtimeReader interface {
 	// Container reads one container; ok is false when the runtime does not know it.
 	Container(ctx context.Context, id string) (c pod.Container, ok bool, err error)
 	Snapshot(ctx context.Context, uid string) (map[string]*pod.Runtime, error)
-	Audit(ctx context.Context, known func(uid string) *pod.Runtime, found func(uid string, p *pod.Runtime, err error)) ([]string, error)
+	CheckAll(ctx context.Context, known func(uid string) *pod.Runtime, found func(uid string, p *pod.Runtime, err error)) ([]string, error)
 	Events(ctx context.Context, subscribed func(), deliver func(runtime.Event)) error
 }
 

@@ -30,7 +30,7 @@ func Command() *cobra.Command {
 // Exit codes of diff, those of diff(1).
 const (
 	differs = program.ExitCode(1)
-	trouble = program.ExitCode(2)
+	failed  = program.ExitCode(2)
 )
 
 // askLimit is long because the proxy lists all of HNS again, which takes time on a slow host.
@@ -80,7 +80,7 @@ type streams struct{ out, err io.Writer }
 // give prints why nothing was compared and returns an error for exit code 2: no failure may end with the code of a difference.
 func (s streams) give(err error) error {
 	fmt.Fprintln(s.err, "porthole:", err)
-	return trouble
+	return failed
 }
 
 // diff prints the difference. It returns the error differs, which only sets the exit code, if there is any.

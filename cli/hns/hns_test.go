@@ -22,7 +22,7 @@ func TestDiff(t *testing.T) {
 	}
 	some := health.Diff{Right: 7, Operations: []health.DiffLine{
 		{Verb: "create lb", Frontend: "10.96.0.10 80/tcp", Service: "shop/web", Text: "create lb 10.96.0.10 80/tcp -> 10.244.2.5:8080 dsr",
-			Trouble: "no ports", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}},
+			Problem: "no ports", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}},
 		Problems: []health.DiffLine{{Frontend: "node 30080/tcp", Text: "held by a stranger"}}}
 
 	for _, c := range []struct {

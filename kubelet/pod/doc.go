@@ -7,7 +7,7 @@
 //	       └─────────────────────────── the kubelet carries it out ─────────────────────────────────┘
 //
 // A State changes only by State.Take. A fact that does not fit changes nothing: the outcome of an action that is not in flight,
-// a probe's result about an instance that was replaced, an event before the first audit. Failures, the keys under which they
+// a probe's result about an instance that was replaced, an event before the first full check. Failures, the keys under which they
 // are kept, and the waits before something is tried again are decided in Take (failure.go); Reconcile reads them.
 //
 // The life of a pod on the node, as Reconcile sees it:
@@ -38,8 +38,8 @@
 //	source      deleted     Stripped            stripped
 //	admission   open        Admitted            admitted
 //	admission   open        Refused             refused
-//	runtime     unread      Audited             read
-//	runtime     read        Audited             read
+//	runtime     unread      Checked             read
+//	runtime     read        Checked             read
 //	runtime     read        Observed            read
 //	runtime     read        Removed             read
 //	action      idle        ActionStarted       in-flight

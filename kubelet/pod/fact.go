@@ -19,7 +19,7 @@ func (s *State) Take(f Fact, now time.Time) { f.take(s, now) }
 // all has one value of each type of fact, for the log.
 var all = []Fact{
 	Desired{}, SourceGone{}, SourcesReady{}, Admitted{}, Refused{}, Stripped{}, NodeShutdown{},
-	Observed{}, Audited{}, Removed{},
+	Observed{}, Checked{}, Removed{},
 	ActionStarted{}, ActionDropped{}, TaskPanicked{},
 	VolumesPrepared{}, VolumesFailed{}, SandboxMade{}, SandboxFailed{}, ImagePresent{}, ImageFailed{},
 	ContainerStarted{}, StartFailed{}, HookDone{}, HookFailed{},

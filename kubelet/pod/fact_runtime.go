@@ -3,7 +3,7 @@ package pod
 import "time"
 
 // Observed is what the runtime has of the pod, in part or as a whole: by an event, or because it was asked after a call whose
-// outcome is not known. Before the first audit it changes nothing.
+// outcome is not known. Before the first full check it changes nothing.
 type Observed struct{ Runtime *Runtime }
 
 func (f Observed) take(s *State, _ time.Time) {
@@ -12,15 +12,15 @@ func (f Observed) take(s *State, _ time.Time) {
 	}
 }
 
-// Audited is all that the runtime has of the pod, by an audit that began at that time.
-type Audited struct {
+// Checked is all that the runtime has of the pod, by a full check that began at that time.
+type Checked struct {
 	Runtime *Runtime
 	Began   time.Time
 }
 
-func (f Audited) take(s *State, _ time.Time) {
+func (f Checked) take(s *State, _ time.Time) {
 	if f.Runtime != nil {
-		s.runtime = s.runtime.Audited(withoutRemoved(s, f.Runtime), f.Began)
+		s.runtime = s.runtime.Checked(withoutRemoved(s, f.Runtime), f.Began)
 	}
 }
 
@@ -32,7 +32,7 @@ type Removed struct {
 
 func (f Removed) take(s *State, _ time.Time) {
 	if s.runtime == nil {
-		return // the first audit decides
+		return // the first full check decides
 	}
 	if !f.Unowned {
 		s.removed[f.ID] = true

@@ -181,11 +181,11 @@ func TestMergeNeverGoesBack(t *testing.T) {
 	}
 }
 
-func TestAuditForgetsWhatIsGone(t *testing.T) {
+func TestFullCheckForgetsWhatIsGone(t *testing.T) {
 	old, young := now.Add(-time.Hour), now.Add(-time.Minute)
 	r := &Runtime{Sandboxes: []Sandbox{{ID: "s", CreatedAt: old}}, Containers: []Container{{ID: "x", State: Running, CreatedAt: old},
 		{ID: "y", State: Running, CreatedAt: young}, {ID: "z", State: Exited, CreatedAt: old}}}
-	out := r.Audited(&Runtime{Sandboxes: r.Sandboxes, Containers: []Container{{ID: "z", State: Running, CreatedAt: old}}}, now)
+	out := r.Checked(&Runtime{Sandboxes: r.Sandboxes, Containers: []Container{{ID: "z", State: Running, CreatedAt: old}}}, now)
 	if len(out.Sandboxes) != 1 || len(out.Containers) != 2 || out.Containers[0].ID != "y" || out.Containers[1].State != Exited || len(r.Containers) != 3 {
 		t.Errorf("got %+v", out)
 	}

@@ -180,7 +180,7 @@ func TestShownResources(t *testing.T) {
 	}
 }
 
-// TestGivenOld: an audit that began before a change, and ends after, does not bring back what was.
+// TestGivenOld: a full check that began before a change, and ends after, does not bring back what was.
 func TestGivenOld(t *testing.T) {
 	read := func(memory int64, at time.Time) *Runtime {
 		return &Runtime{Containers: []Container{{ID: "c1", Name: "c", State: Running, Given: Given{Memory: memory, At: at}}}}

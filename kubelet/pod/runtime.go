@@ -191,13 +191,13 @@ func (r *Runtime) Merge(update *Runtime) *Runtime {
 	return &out
 }
 
-// forgetAfter is the age from which an object that an audit did not list counts as gone. A younger one may still be under
+// forgetAfter is the age from which an object that a full check did not list counts as gone. A younger one may still be under
 // construction: the runtime lists it at the end, with the time of the beginning.
 const forgetAfter = 5 * time.Minute
 
-// Audited returns r after an audit that began at that time and found update. Objects that were made forgetAfter before it, and are
+// Checked returns r after a full check that began at that time and found update. Objects that were made forgetAfter before it, and are
 // not in update, are gone.
-func (r *Runtime) Audited(update *Runtime, began time.Time) *Runtime {
+func (r *Runtime) Checked(update *Runtime, began time.Time) *Runtime {
 	if r == nil {
 		return update
 	}

@@ -20,7 +20,7 @@ import (
 //	static pod     the same from a file
 //	pod gone       the source no longer has it
 //	sources read   all sources are read: what no source has is an orphan
-//	runtime        what the runtime has of the pod, in YAML: see scriptRuntime. The first one is an audit, later ones are events
+//	runtime        what the runtime has of the pod, in YAML: see scriptRuntime. The first one is a full check, later ones are events
 //	ready          what is there already, a line each: "volumes", "image CONTAINER"
 //	facts          a fact on each line: its type, and its fields as JSON
 //	after 5s       time passes
@@ -154,7 +154,7 @@ func (p *player) giveRuntime(text string) error {
 	}
 
 	if p.state.Runtime() == nil {
-		p.take(Audited{Runtime: r, Began: p.now})
+		p.take(Checked{Runtime: r, Began: p.now})
 	} else {
 		p.take(Observed{Runtime: r})
 	}

@@ -100,7 +100,7 @@ func panics(kind Kind, key, id string) Fact {
 func after(first []Fact, more ...Fact) []Fact { return append(slices.Clone(first), more...) }
 
 func parts() map[string]part {
-	known := []Fact{Desired{Pod: tablePod}, Audited{Runtime: &Runtime{}, Began: tableTime}, SourcesReady{}, Recalled{}}
+	known := []Fact{Desired{Pod: tablePod}, Checked{Runtime: &Runtime{}, Began: tableTime}, SourcesReady{}, Recalled{}}
 	base := after(known, Admitted{})
 	return map[string]part{
 		"source": sourcePart(base), "admission": admissionPart(known), "runtime": runtimePart(), "action": actionPart(base),
@@ -159,8 +159,8 @@ func runtimePart() part {
 			}
 			return "read"
 		},
-		states: map[string][]Fact{"unread": {Desired{Pod: tablePod}}, "read": {Audited{Runtime: &Runtime{}}}},
-		facts:  []Fact{Audited{Runtime: &Runtime{Sandboxes: []Sandbox{tableBox}}, Began: now}, has([]Sandbox{tableBox}), Removed{ID: "b"}},
+		states: map[string][]Fact{"unread": {Desired{Pod: tablePod}}, "read": {Checked{Runtime: &Runtime{}}}},
+		facts:  []Fact{Checked{Runtime: &Runtime{Sandboxes: []Sandbox{tableBox}}, Began: now}, has([]Sandbox{tableBox}), Removed{ID: "b"}},
 	}
 }
 
@@ -362,7 +362,7 @@ func resizePart(base []Fact) part {
 			}
 			return "agreed"
 		},
-		states: map[string][]Fact{"unread": {Desired{Pod: tablePod}, Audited{Runtime: &Runtime{}}, SourcesReady{}}, "agreed": after(base, ResizeSettled{}), "wanting": wants,
+		states: map[string][]Fact{"unread": {Desired{Pod: tablePod}, Checked{Runtime: &Runtime{}}, SourcesReady{}}, "agreed": after(base, ResizeSettled{}), "wanting": wants,
 			"waiting": waits, "open": agreed, "withdrawn": after(waits, Desired{Pod: tablePod}),
 			"barred":   after(waits, Desired{Pod: changedPod(func(p *v1.Pod) { p.DeletionTimestamp = &old })}),
 			"resizing": after(agreed, begins(ResizePod, ResizeKey, ""))},
@@ -401,7 +401,7 @@ func reportPart(base []Fact) part {
 			}
 			return "sent"
 		},
-		states: map[string][]Fact{"sent": base, "waiting": {Desired{Pod: tablePod}, Audited{Runtime: &Runtime{}}, Recalled{}, Refused{Reason: "OutOfcpu"}}},
+		states: map[string][]Fact{"sent": base, "waiting": {Desired{Pod: tablePod}, Checked{Runtime: &Runtime{}}, Recalled{}, Refused{Reason: "OutOfcpu"}}},
 		facts:  []Fact{EventsSent{}},
 		seen:   []Fact{Published{Status: v1.PodStatus{Phase: v1.PodRunning}}},
 	}
@@ -460,7 +460,7 @@ func TestTransitions(t *testing.T) {
 
 // TestFailures: where a failure is kept, what it is called, and how the wait before the next try grows.
 func TestFailures(t *testing.T) {
-	base := []Fact{Desired{Pod: tablePod}, Audited{Runtime: &Runtime{}}, Recalled{}, Admitted{}}
+	base := []Fact{Desired{Pod: tablePod}, Checked{Runtime: &Runtime{}}, Recalled{}, Admitted{}}
 	for _, c := range []struct {
 		begin, fact Fact
 		key, reason string

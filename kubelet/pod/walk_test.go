@@ -71,7 +71,7 @@ func (w *walk) begin() {
 	w.replay()
 	w.state = NewState()
 	w.take(Desired{Pod: w.api.DeepCopy()})
-	w.take(Audited{Runtime: w.snapshot(), Began: w.now})
+	w.take(Checked{Runtime: w.snapshot(), Began: w.now})
 	w.take(SourcesReady{})
 }
 

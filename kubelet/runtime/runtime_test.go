@@ -109,15 +109,15 @@ func runtimeOn(t *testing.T, o Options, register func(*grpc.Server)) *Runtime {
 	return New(conn, o)
 }
 
-// TestAuditOfOneThatHangs: all other pods are found at once, and this one has an error when the time is over.
-func TestAuditOfOneThatHangs(t *testing.T) {
+// TestFullCheckOfOneThatHangs: all other pods are found at once, and this one has an error when the time is over.
+func TestFullCheckOfOneThatHangs(t *testing.T) {
 	r := newRuntime(t, &service{pods: 40, hang: "c7"}, Options{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var mu sync.Mutex
 	found, failed := map[string]*pod.Runtime{}, map[string]error{}
 	answers := make(chan struct{}, 40)
 
-	uids, err := r.Audit(ctx, func(string) *pod.Runtime { return nil }, func(uid string, p *pod.Runtime, err error) {
+	uids, err := r.CheckAll(ctx, func(string) *pod.Runtime { return nil }, func(uid string, p *pod.Runtime, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {

@@ -37,14 +37,14 @@ func (r *Runtime) Snapshot(ctx context.Context, uid string) (map[string]*pod.Run
 	return map[string]*pod.Runtime{uid: p}, nil
 }
 
-// auditors is how many pods an audit reads at the same time.
-const auditors = 16
+// checkers is how many pods a full check reads at the same time.
+const checkers = 16
 
-// Audit reads what the runtime has of all pods. It lists them and returns their UIDs. It calls found for each pod as soon as
-// its details are read: from other goroutines, and also after Audit has returned. A pod about which the runtime does not
+// CheckAll reads what the runtime has of all pods. It lists them and returns their UIDs. It calls found for each pod as soon as
+// its details are read: from other goroutines, and also after CheckAll has returned. A pod about which the runtime does not
 // answer delays no other; its found has an error. known returns what the caller knows about a pod already, or nil: objects
 // that the list shows in the known state are not read again.
-func (r *Runtime) Audit(ctx context.Context, known func(uid string) *pod.Runtime, found func(uid string, p *pod.Runtime, err error)) ([]string, error) {
+func (r *Runtime) CheckAll(ctx context.Context, known func(uid string) *pod.Runtime, found func(uid string, p *pod.Runtime, err error)) ([]string, error) {
 	short, cancel := r.short(ctx)
 	defer cancel()
 	listed, err := r.list(short, nil)
@@ -52,12 +52,12 @@ func (r *Runtime) Audit(ctx context.Context, known func(uid string) *pod.Runtime
 		return nil, err
 	}
 
-	slots := make(chan struct{}, auditors)
+	slots := make(chan struct{}, checkers)
 	var uids []string
 	for uid, l := range listed {
 		uids = append(uids, uid)
 		go func() {
-			ctx, cancel := context.WithTimeout(ctx, auditTimeout)
+			ctx, cancel := context.WithTimeout(ctx, fullCheckTimeout)
 			defer cancel()
 			select {
 			case slots <- struct{}{}:
@@ -71,10 +71,10 @@ func (r *Runtime) Audit(ctx context.Context, known func(uid string) *pod.Runtime
 	return uids, nil
 }
 
-// How long an audit waits for the details of one pod, and for a slot.
+// How long a full check waits for the details of one pod, and for a slot.
 const (
-	auditTimeout = 30 * time.Second
-	slotWait     = time.Second
+	fullCheckTimeout = 30 * time.Second
+	slotWait         = time.Second
 )
 
 // listing is what the lists contain of one pod.

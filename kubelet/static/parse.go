@@ -110,7 +110,7 @@ func complete(p *v1.Pod, o Origin) error {
 	delete(p.Annotations, MirrorAnnotation)
 	p.Annotations[HashAnnotation] = string(p.UID)
 	p.Annotations[pod.SourceAnnotation] = o.Kind
-	if o.Kind == "file" { // so that no trouble of the node drives it away
+	if o.Kind == "file" { // so that no problem of the node drives it away
 		p.Spec.Tolerations = append(p.Spec.Tolerations, v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute})
 	}
 

@@ -26,8 +26,8 @@ type DiffLine struct {
 	Frontend string `json:"frontend,omitempty"`
 	Service  string `json:"service,omitempty"`
 	Text     string `json:"text"`
-	// Trouble is why the proxy's last attempt at the frontend failed, or "". Since is when the first attempt of the row failed.
-	Trouble string    `json:"trouble,omitempty"`
+	// Problem is why the proxy's last attempt at the frontend failed, or "". Since is when the first attempt of the row failed.
+	Problem string    `json:"problem,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 }
 
@@ -40,13 +40,13 @@ func (l DiffLine) String() string {
 	if l.Service != "" {
 		s = l.Service + ": " + s
 	}
-	switch since := l.Since.Format(time.RFC3339); l.Trouble {
+	switch since := l.Since.Format(time.RFC3339); l.Problem {
 	case "":
 		return s
 	case l.Text:
 		return s + " (since " + since + ")"
 	default:
-		return s + "\n  has failed since " + since + ": " + l.Trouble
+		return s + "\n  has failed since " + since + ": " + l.Problem
 	}
 }
 

@@ -248,7 +248,7 @@ func (s *Server) Status(q StatusQuery) Status {
 		}
 	}
 
-	for name, problems := range s.table.troubled {
+	for name, problems := range s.table.withProblems {
 		for _, p := range problems {
 			if q.Service == "" || q.Service == name {
 				out.Unserved = append(out.Unserved, ServiceLine{Service: name, Reason: p.Reason, Message: p.Text})

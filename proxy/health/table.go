@@ -13,8 +13,8 @@ type table struct {
 	// bad has the time, in Unix nanoseconds, since when services are not programmed. It stays while a service goes from one bad
 	// state to another.
 	bad map[string]int64
-	// troubled are the services with problems.
-	troubled map[string][]service.Problem
+	// withProblems are the services with problems.
+	withProblems map[string][]service.Problem
 
 	count    map[State]int
 	problems map[string]int // how many there are, by reason
@@ -34,7 +34,7 @@ type detail struct {
 }
 
 func newTable() table {
-	return table{all: map[string]record{}, bad: map[string]int64{}, troubled: map[string][]service.Problem{},
+	return table{all: map[string]record{}, bad: map[string]int64{}, withProblems: map[string][]service.Problem{},
 		count: map[State]int{}, problems: map[string]int{}}
 }
 
@@ -67,7 +67,7 @@ func (t *table) set(s ServiceStatus, now time.Time) {
 	t.all[s.Service] = r
 	t.count[s.State]++
 	if len(s.Problems) > 0 {
-		t.troubled[s.Service] = s.Problems
+		t.withProblems[s.Service] = s.Problems
 		for _, p := range s.Problems {
 			t.problems[p.Reason]++
 		}
@@ -79,12 +79,12 @@ func (t *table) uncount(name string) {
 	if old, known := t.all[name]; known {
 		t.count[old.state]--
 	}
-	for _, p := range t.troubled[name] {
+	for _, p := range t.withProblems[name] {
 		if t.problems[p.Reason]--; t.problems[p.Reason] == 0 {
 			delete(t.problems, p.Reason)
 		}
 	}
-	delete(t.troubled, name)
+	delete(t.withProblems, name)
 }
 
 // reason says in words why a bad service is bad.

@@ -48,7 +48,7 @@ func (p *Proxy) Diff(ctx context.Context) (Difference, error) {
 		return Difference{}, now.err
 	}
 
-	listed, err := p.surveys.lister.everything(ctx, now.facts.Network.ID)
+	listed, err := p.checks.lister.everything(ctx, now.facts.Network.ID)
 	if err != nil {
 		return Difference{}, err
 	}
@@ -106,7 +106,7 @@ func (d Difference) Document() health.Diff {
 		l := health.DiffLine{Text: text}
 		if key.Port != 0 { // endpoints that nothing uses are deleted for no frontend
 			about := d.about[key]
-			l.Frontend, l.Service, l.Trouble, l.Since = key.String(), about.service, about.failure, about.since.UTC()
+			l.Frontend, l.Service, l.Problem, l.Since = key.String(), about.service, about.failure, about.since.UTC()
 		}
 		return l
 	}

@@ -2,18 +2,18 @@
 // decides what HNS should have; this package runs the loop that makes it so.
 //
 //	services ──Take──▶ demand: targets, one per frontend ─┐
-//	HNS ──survey──▶ known: index and facts ───────────────┼─▶ balance.Planner ─▶ operations ─▶ work ─▶ calls ─▶ HNS
+//	HNS ─full check─▶ known: index and facts ─────────────┼─▶ balance.Planner ─▶ operations ─▶ work ─▶ calls ─▶ HNS
 //	node, network ────────────────────────────────────────┘                                     └─ answers ─▶ known, report
 //
 // One goroutine, that of Proxy.Run, owns everything. Calls to HNS run beside it and send back what HNS answered, so a call that
 // hangs holds up nothing but its own frontend. The loop is level-triggered: it compares what is wanted with what HNS has, and does
-// not remember what it did before. A change plans the frontends it touches. A survey (every Options.Period, when HNS notifies,
+// not remember what it did before. A change plans the frontends it touches. A full check (every Options.Period, when HNS notifies,
 // and when in doubt) lists ids, reads the documents of unknown objects, and plans everything. Whatever leaves the queue is planned
 // again, so a queue never holds old plans.
 //
 //	proxy.go      the loop and its triggers          demand.go, derive.go   services, and their frontends as targets
 //	lifecycle.go  one frontend: plan, write, retry   known.go               what is known of HNS
-//	endpoints.go  endpoints that targets need        survey.go, lister.go   finding out what HNS has
+//	endpoints.go  endpoints that targets need        fullcheck.go, lister.go finding out what HNS has
 //	work.go       queue, alarms and calls            probe.go               load balancers that do not work though listed
 //	target.go     the state of a frontend            report.go, status.go   what is reported
 //	task.go       the phases of a piece of work      pace.go                how many calls at once

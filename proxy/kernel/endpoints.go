@@ -41,7 +41,7 @@ type endpoints struct {
 	work    *work
 	report  *report
 	demand  *demand
-	surveys *surveys
+	checks  *fullChecks
 	targets targetPlanner
 
 	jobs map[netip.Addr]*endpointJob
@@ -143,7 +143,7 @@ func (e *endpoints) create(ctx context.Context, addr netip.Addr, want hns.Endpoi
 
 // created takes in the outcome of create.
 func (e *endpoints) created(j *endpointJob, c created) {
-	e.surveys.noteAnswer(c.err)
+	e.checks.noteAnswer(c.err)
 	if c.err == nil && !c.endpoint.Has(j.addr) {
 		c.err = fmt.Errorf("creating endpoint %s: HNS made one with %v instead", j.addr, c.endpoint.Addrs)
 	}
@@ -172,7 +172,7 @@ func (e *endpoints) delete(j *endpointJob) {
 	id := hns.EndpointID(j.remove.String())
 	call(e.work, &j.task, func(ctx context.Context) error { return e.writer.DeleteEndpoint(ctx, id) },
 		func(err error, _ bool) {
-			e.surveys.noteAnswer(err)
+			e.checks.noteAnswer(err)
 			if err != nil {
 				e.failed(j, err)
 				return
@@ -219,7 +219,7 @@ func (e *endpoints) failed(j *endpointJob, err error) {
 	j.failure = e.retries.after(j.failure, service.Problem{Reason: balance.ReasonEndpointFailed, Text: err.Error()}, err)
 	if hns.ClassOf(err) != hns.Unknown {
 		// Another endpoint has the address, or the network is gone: HNS is listed.
-		e.surveys.start(false)
+		e.checks.start(false)
 	}
 
 	if j.failure.streak < enduring {

@@ -154,7 +154,7 @@ func TestOtherProgramDeletes(t *testing.T) {
 	}
 }
 
-// An altered document is found when it is read in turn. With few objects that is in the next survey.
+// An altered document is found when it is read in turn. With few objects that is in the next full check.
 func TestAlteredDocument(t *testing.T) {
 	inBubble(t, ws2025, func(b *bench) {
 		b.want(clusterIP("10.96.0.10:80", addr(1)), clusterIP("10.96.0.11:80", addr(2)))

@@ -7,20 +7,20 @@ import (
 	"porthole.dev/porthole/proxy/balance"
 )
 
-// known is what is known of HNS: the result of the last survey, kept current by our own writes.
+// known is what is known of HNS: the result of the last full check, kept current by our own writes.
 type known struct {
 	index *balance.Index
 	facts balance.Facts
 
-	// observed is when the last complete survey began; zero: there was none yet.
+	// observed is when the last complete full check began; zero: there was none yet.
 	observed time.Time
 	// away is why HNS could not be observed last; nil: it could.
 	away error
 	// unanswered counts the calls in a row that HNS did not answer.
 	unanswered int
 
-	// written are the objects that we wrote since the running survey began: what the survey lists of them is older than what we
-	// know. Nil while no survey runs.
+	// written are the objects that we wrote since the running full check began: what the full check lists of them is older than what we
+	// know. Nil while no full check runs.
 	written map[balance.GUID]bool
 	// planned is the index's generation at the last plan of everything, plus 1; 0: everything is to be planned again.
 	planned uint64

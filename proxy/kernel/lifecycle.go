@@ -20,8 +20,8 @@ func (p *Proxy) consider(t *target) {
 	case t.phase == queued || !p.ready():
 		p.demand.setState(t, false)
 		return
-	case t.failure != nil && (t.failure.needsSurvey || time.Now().Before(t.failure.next)):
-		return // an alarm, or the survey, brings it back
+	case t.failure != nil && (t.failure.needsFullCheck || time.Now().Before(t.failure.next)):
+		return // an alarm, or the full check, brings it back
 	case t.doubted:
 		p.work.enqueue(&t.task)
 		return
@@ -75,10 +75,10 @@ func (p *Proxy) conclude(t *target, plan *balance.Plan) {
 		p.derive.releaseRelay(t)
 		p.demand.drop(t)
 	case plan.Blocked.Reason != "":
-		// HNS may know the pod by now. What is taken or refused is planned again after a survey.
+		// HNS may know the pod by now. What is taken or refused is planned again after a full check.
 		p.fail(t, plan.Blocked, nil)
 		if plan.MissingLocal && t.failure.failures <= 6 {
-			p.surveys.start(false)
+			p.checks.start(false)
 		}
 	default:
 		p.demand.setState(t, false)
@@ -155,7 +155,7 @@ func (p *Proxy) written(t *target, op balance.Op, o outcome, outdated bool) {
 		p.known.facts.ModifyLies = true
 		p.logger.Info("HNS does not carry out modifications of load balancers; they are replaced instead", "hns", p.known.facts.Version)
 	}
-	p.surveys.noteAnswer(o.err)
+	p.checks.noteAnswer(o.err)
 
 	if o.err == nil {
 		if log := p.logger.V(4); log.Enabled() {
@@ -209,7 +209,7 @@ func (p *Proxy) reread(t *target) {
 			for _, lb := range found.documents {
 				p.known.putBalancer(lb)
 			}
-			p.surveys.noteAnswer(found.err)
+			p.checks.noteAnswer(found.err)
 			if found.err != nil {
 				p.failWith(t, found.err)
 				return
@@ -221,31 +221,31 @@ func (p *Proxy) reread(t *target) {
 
 // failWith takes in an error of HNS. Its class decides what must be known before the next attempt.
 func (p *Proxy) failWith(t *target, err error) {
-	reason, survey := "HNSFailed", false
+	reason, check := "HNSFailed", false
 	switch hns.ClassOf(err) {
 	case hns.Unknown:
 		t.doubted = true
 	case hns.Exists:
 		// Another load balancer has the frontend. HNS is listed again, which finds it.
-		reason, survey = "FrontendExists", true
+		reason, check = "FrontendExists", true
 	case hns.Absent:
 		// An endpoint, or the network, is gone.
-		survey = true
+		check = true
 	case hns.Invalid:
-		reason, survey = "Refused", true
+		reason, check = "Refused", true
 	case hns.Unsupported:
 		reason = "Unsupported"
 	}
 
 	first := t.failure == nil || t.failure.Reason != reason
-	survey = survey && (first || !t.derived)
+	check = check && (first || !t.derived)
 	p.fail(t, problemOf(t, reason, err.Error()), err)
 	switch {
-	case survey && first:
-		t.failure.needsSurvey = true
-		p.surveys.start(false)
-	case survey:
-		p.surveys.start(hns.ClassOf(err) == hns.Exists)
+	case check && first:
+		t.failure.needsFullCheck = true
+		p.checks.start(false)
+	case check:
+		p.checks.start(hns.ClassOf(err) == hns.Exists)
 	}
 }
 
@@ -257,7 +257,7 @@ func (p *Proxy) fail(t *target, why service.Problem, err error) {
 	}
 	p.demand.setFailure(t, next)
 	p.work.at(next.next, func() {
-		if t.failure == next && !next.needsSurvey {
+		if t.failure == next && !next.needsFullCheck {
 			p.consider(t)
 		}
 	})

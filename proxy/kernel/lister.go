@@ -11,7 +11,7 @@ import (
 	"porthole.dev/porthole/proxy/balance"
 )
 
-// lister makes the calls of a survey, beside the loop. It has no state of its own.
+// lister makes the calls of a full check, beside the loop. It has no state of its own.
 type lister struct {
 	networks  networkReader
 	ids       idLister
@@ -25,7 +25,7 @@ type objectIDs struct{ endpoints, balancers []balance.GUID }
 
 func (o objectIDs) empty() bool { return len(o.endpoints)+len(o.balancers) == 0 }
 
-// step is what one step of a survey found.
+// step is what one step of a full check found.
 type step struct {
 	err error
 

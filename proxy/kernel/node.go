@@ -48,7 +48,7 @@ func (o *Options) nodeAddrs(network *hns.Network) (addrs []netip.Addr, certain b
 func (p *Proxy) nodeChanged() {
 	facts := &p.known.facts
 	if facts.Network.ID == "" {
-		return // the survey that finds the network asks again
+		return // the full check that finds the network asks again
 	}
 
 	addrs, certain := p.opts.nodeAddrs(&facts.Network)

@@ -66,8 +66,8 @@ func TestNodeAddressesAreFollowed(t *testing.T) {
 	})
 }
 
-// The address comes while the first survey reads objects. It counts at once, not only at the next survey.
-func TestNodeAddressComesDuringTheFirstSurvey(t *testing.T) {
+// The address comes while the first full check reads objects. It counts at once, not only at the next full check.
+func TestNodeAddressComesDuringTheFirstFullCheck(t *testing.T) {
 	var known atomic.Bool
 	onNetwork(t, ws2022, net1, func(b *bench) {
 		moved := make(chan struct{}, 1)

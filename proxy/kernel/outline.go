@@ -8,11 +8,11 @@ import "porthole.dev/porthole/proxy/balance"
 // how Windows fills that listing in, which is unverified, no. 32. What it does not show, or where there is no such call, is found when the
 // document is read in turn.
 
-// outlinesRead bounds the documents that are read in one survey because of their outlines.
+// outlinesRead bounds the documents that are read in one full check because of their outlines.
 const outlinesRead = 64
 
 // changedOutlines returns the load balancers whose outlines are neither as their documents imply nor accepted.
-func (s *surveys) changedOutlines(listed *step, busy map[balance.GUID]bool) (ids []balance.GUID) {
+func (s *fullChecks) changedOutlines(listed *step, busy map[balance.GUID]bool) (ids []balance.GUID) {
 	s.running.outlines = listed.outlines
 	if listed.outlinesErr != nil {
 		s.logger.V(2).Info("HNS gives no outlines of its load balancers; their documents are read in turn", "err", listed.outlinesErr)
@@ -44,7 +44,7 @@ func (s *surveys) changedOutlines(listed *step, busy map[balance.GUID]bool) (ids
 }
 
 // acceptOutline accepts the outline of a document that was just read.
-func (s *surveys) acceptOutline(id balance.GUID) {
+func (s *fullChecks) acceptOutline(id balance.GUID) {
 	b := s.known.index.Balancer(id)
 	if outline, ok := s.running.outlines[id]; ok && b != nil && outline != b.Outline {
 		s.outlines[b] = outline

@@ -28,7 +28,7 @@ type Proxy struct {
 	demand    *demand
 	derive    *deriver
 	endpoints *endpoints
-	surveys   *surveys
+	checks    *fullChecks
 	probing   *probing
 	access    *access
 	renewal   *renewal
@@ -60,7 +60,7 @@ func New(opts Options) *Proxy {
 		session: s, opts: opts, balancers: opts.Host.balancers, documents: opts.Host.documents, known: k, report: r, work: w, derive: d,
 		demand: newDemand(r, d), retries: retries{retry.Backoff{First: opts.RetryMin, Max: opts.RetryMax}}, asked: make(chan func()),
 	}
-	p.surveys = &surveys{
+	p.checks = &fullChecks{
 		session: s, known: k, work: w, report: r, period: opts.Period, readAll: opts.ReadAll, steps: make(chan step),
 		outlines: map[*balance.Balancer]uint64{},
 		lister:   lister{networks: opts.Host.networks, ids: opts.Host.ids, documents: opts.Host.documents, network: opts.NetworkName, readers: opts.Readers},
@@ -68,7 +68,7 @@ func New(opts Options) *Proxy {
 	p.endpoints = &endpoints{
 		session: s, networks: opts.Host.networks, documents: opts.Host.documents, writer: opts.Host.endpoints,
 		network: opts.NetworkName, sourceVIP: opts.SourceVIP,
-		retries: p.retries, known: k, work: w, report: r, demand: p.demand, surveys: p.surveys, targets: p,
+		retries: p.retries, known: k, work: w, report: r, demand: p.demand, checks: p.checks, targets: p,
 		jobs: map[netip.Addr]*endpointJob{},
 	}
 	p.planner = balance.Planner{Index: k.index, Facts: &k.facts, Refused: p.endpoints.refused}
@@ -88,7 +88,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	p.report.begin()
 	p.awaitNode()
 	p.take()
-	p.surveys.start(false)
+	p.checks.start(false)
 	p.probing.schedule()
 
 	timer := time.NewTimer(0)
@@ -112,11 +112,11 @@ func (p *Proxy) Run(ctx context.Context) error {
 				notify = nil
 				continue
 			}
-			p.surveys.notified()
+			p.checks.notified()
 		case handle := <-p.work.answers:
 			handle()
-		case s := <-p.surveys.steps:
-			p.surveyed(&s)
+		case s := <-p.checks.steps:
+			p.takeStep(&s)
 		case answer := <-p.asked:
 			answer()
 		case <-timer.C:
@@ -233,39 +233,39 @@ func (p *Proxy) dispatch() {
 	}
 }
 
-// surveyed takes in what a step of a survey found.
-func (p *Proxy) surveyed(s *step) {
+// takeStep takes in what a step of a full check found.
+func (p *Proxy) takeStep(s *step) {
 	if s.err != nil {
-		p.surveys.failed(s.err)
+		p.checks.failed(s.err)
 		return
 	}
 	if s.second {
 		p.documentsRead(s)
-		p.surveyEnded()
+		p.fullCheckEnded()
 		return
 	}
-	if err := p.surveys.checkEmpty(s, p.inFlight()); err != nil {
-		p.surveys.failed(err)
+	if err := p.checks.checkEmpty(s, p.inFlight()); err != nil {
+		p.checks.failed(err)
 		return
 	}
 
 	p.updateFacts(s)
 	busy := p.inFlight()
-	unknown, lostEndpoints, lostBalancers := p.surveys.match(s, busy)
-	read := p.surveys.toRead(s, unknown, busy)
+	unknown, lostEndpoints, lostBalancers := p.checks.match(s, busy)
+	read := p.checks.toRead(s, unknown, busy)
 	p.report.lost("endpoint", lostEndpoints)
 	p.report.lost("load balancer", p.demand.countServed(lostBalancers))
 	if read.empty() {
-		p.surveyEnded()
+		p.fullCheckEnded()
 		return
 	}
-	p.surveys.step(func() step { return p.surveys.lister.read(p.ctx, read) })
+	p.checks.step(func() step { return p.checks.lister.read(p.ctx, read) })
 }
 
-// documentsRead takes in the documents of a survey. Load balancers that another program altered are read once more before anything is
+// documentsRead takes in the documents of a full check. Load balancers that another program altered are read once more before anything is
 // done about them: HNS may have answered nonsense.
 func (p *Proxy) documentsRead(s *step) {
-	altered := p.surveys.merge(s, p.inFlight())
+	altered := p.checks.merge(s, p.inFlight())
 	for _, old := range altered {
 		for _, key := range old.Keys() {
 			if t := p.demand.targets[key]; t != nil {
@@ -279,17 +279,17 @@ func (p *Proxy) documentsRead(s *step) {
 	}
 }
 
-// surveyEnded compares everything with what HNS has.
-func (p *Proxy) surveyEnded() {
-	last := p.surveys.succeeded()
+// fullCheckEnded compares everything with what HNS has.
+func (p *Proxy) fullCheckEnded() {
+	last := p.checks.succeeded()
 	podKnown := func(t *target) bool {
 		plan := p.planTarget(t)
 		return !plan.MissingLocal
 	}
 	for t := range p.demand.failing {
-		unanswered := t.failure.needsSurvey || t.failure.class == hns.Unknown
+		unanswered := t.failure.needsFullCheck || t.failure.class == hns.Unknown
 		if unanswered || t.failure.Reason == balance.ReasonPodUnknown && podKnown(t) {
-			t.failure.needsSurvey = false
+			t.failure.needsFullCheck = false
 			t.failure.tryNow()
 		}
 	}
@@ -299,7 +299,7 @@ func (p *Proxy) surveyEnded() {
 	}
 	p.renewal.begin()
 	p.planAll()
-	p.surveys.scheduleAfter(last)
+	p.checks.scheduleAfter(last)
 }
 
 // updateFacts takes over version and network, and derives again what depends on them.
@@ -335,7 +335,7 @@ func (p *Proxy) updateFacts(s *step) {
 	}
 }
 
-// sameFacts compares what plans of unchanged frontends depend on and what a survey may change.
+// sameFacts compares what plans of unchanged frontends depend on and what a full check may change.
 func sameFacts(a, b *balance.Facts) bool {
 	return a.Version == b.Version && a.Network.ID == b.Network.ID && a.SourceVIP == b.SourceVIP && a.ModifyLies == b.ModifyLies &&
 		a.Network.Management == b.Network.Management && slices.Equal(a.Network.RemoteSubnets, b.Network.RemoteSubnets) &&
@@ -360,7 +360,7 @@ func (p *Proxy) reportProgress() {
 	}
 
 	p.renewal.finish()
-	quiet := p.work.running == 0 && p.surveys.running == nil && (len(p.work.queue) == 0 || p.known.away != nil)
+	quiet := p.work.running == 0 && p.checks.running == nil && (len(p.work.queue) == 0 || p.known.away != nil)
 	if !p.report.due(quiet) {
 		if p.report.active && !p.report.reminderSet {
 			p.report.reminderSet = true

@@ -345,8 +345,8 @@ func TestDiff(t *testing.T) {
 	})
 }
 
-// TestDiffNamesTheTrouble: HNS refuses a load balancer. The difference names the service, HNS's error and the time.
-func TestDiffNamesTheTrouble(t *testing.T) {
+// TestDiffNamesTheProblem: HNS refuses a load balancer. The difference names the service, HNS's error and the time.
+func TestDiffNamesTheProblem(t *testing.T) {
 	inBubble(t, ws2022, func(b *bench) {
 		b.host.SetFault(hnstest.OneIn(1, 1, hnstest.Fail))
 		began := time.Now()
@@ -362,7 +362,7 @@ func TestDiffNamesTheTrouble(t *testing.T) {
 			t.Fatalf("nothing differs: %+v", d)
 		}
 		l := d.Operations[len(d.Operations)-1]
-		if l.Service != "default/10.96.0.10:80" || l.Trouble == "" || l.Since.Before(began) || time.Since(l.Since) < time.Second {
+		if l.Service != "default/10.96.0.10:80" || l.Problem == "" || l.Since.Before(began) || time.Since(l.Since) < time.Second {
 			t.Errorf("%+v", l)
 		}
 		t.Log(l)

@@ -8,18 +8,18 @@ import (
 
 // After a reboot of the host HNS may list load balancers whose rules are gone (microsoft/wcnscripts#24; upstream's proxy deletes all
 // load balancers at each start for that reason). A listing does not show it, and probes reach TCP cluster IPs only. So renewal
-// replaces, once, those of our load balancers that the first survey finds, if the host may have rebooted since they were written
+// replaces, once, those of our load balancers that the first full check finds, if the host may have rebooted since they were written
 // (Options.Renewed). A restart of the program alone replaces nothing.
 type renewal struct {
 	*session
 	known *known
 	// complete is called once, when nothing is left to replace. It is nil if no renewal is wanted, and when it is complete.
 	complete func()
-	// stale are the load balancers that are still to be replaced; nil before the first survey has ended.
+	// stale are the load balancers that are still to be replaced; nil before the first full check has ended.
 	stale map[balance.GUID]bool
 }
 
-// begin is called after each survey. After the first it notes what is to be replaced; later calls do nothing.
+// begin is called after each full check. After the first it notes what is to be replaced; later calls do nothing.
 func (r *renewal) begin() {
 	if r.complete == nil || r.stale != nil {
 		return

@@ -101,7 +101,7 @@ func TestRenewalMeetsChangesAndFailures(t *testing.T) {
 	})
 }
 
-// A host without load balancers has nothing to replace, and the renewal is complete after the first survey.
+// A host without load balancers has nothing to replace, and the renewal is complete after the first full check.
 func TestRenewalOfNothing(t *testing.T) {
 	renewed := 0
 	onNetwork(t, ws2022, net1, func(b *bench) {

@@ -13,7 +13,7 @@ type report struct {
 	*session
 	to Reporter
 
-	// active: a pass is under way since started; full: it includes a survey; ready: one pass was complete.
+	// active: a pass is under way since started; full: it includes a full check; ready: one pass was complete.
 	active, full, ready bool
 	started, reported   time.Time
 	// writes to HNS since the last report.

@@ -90,7 +90,7 @@ func TestLargeCheckIsFast(t *testing.T) {
 	best, whole := time.Hour, time.Hour
 	for range 10 {
 		started := time.Now()
-		unknown, lostEndpoints, lostBalancers := p.surveys.match(&listed, nil)
+		unknown, lostEndpoints, lostBalancers := p.checks.match(&listed, nil)
 		if !unknown.empty() || lostEndpoints+len(lostBalancers) != 0 {
 			t.Fatal(unknown, lostEndpoints, lostBalancers)
 		}

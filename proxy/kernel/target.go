@@ -50,8 +50,8 @@ type failure struct {
 	failures, streak int
 	// since is when the streak began, next when it is tried again.
 	since, next time.Time
-	// needsSurvey: HNS is listed before the next attempt, and then the attempt comes at once.
-	needsSurvey bool
+	// needsFullCheck: HNS is listed before the next attempt, and then the attempt comes at once.
+	needsFullCheck bool
 }
 
 // tryNow ends the wait for the next attempt.

@@ -110,7 +110,7 @@ type Options struct {
 	// HostMAC is the hardware address of the node's adapter, for the node's own endpoints on overlay networks.
 	HostMAC string
 	// NodeAddrs returns the node's addresses as they are known now. If it is nil or returns none, the network's management address
-	// is used. It is called at each survey and when NodeChanged (optional) receives, and must not block.
+	// is used. It is called at each full check and when NodeChanged (optional) receives, and must not block.
 	NodeAddrs   func() []netip.Addr
 	NodeChanged <-chan struct{}
 	// ForwardHealthChecks makes each ingress IP answer health checks: at its service's healthCheckNodePort, or at HealthPort (0:
@@ -122,7 +122,7 @@ type Options struct {
 	NodeAccess bool
 
 	// Renewed is set if the host may have rebooted since an earlier run wrote load balancers. Then they are replaced once
-	// (renewal.go), and Renewed is called from the loop when none of them is left: at most once, and after the first survey.
+	// (renewal.go), and Renewed is called from the loop when none of them is left: at most once, and after the first full check.
 	Renewed func()
 
 	// Dial connects to an address by TCP as a program of this node and hangs up at once; nil: load balancers that are listed are

@@ -62,7 +62,7 @@ func testCutStart(t *testing.T, w *world) {
 	cut, swept, forgotten := create("cut"), create("swept"), create("forgotten")
 	_, err = w.Runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: cut})
 	if status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("CRI removes a container with a task by itself: %v", err) // then the kubelet needs no leftover.go
+		t.Errorf("CRI removes a container with a task by itself: %v", err) // then the kubelet needs no orphan.go
 	}
 	must(t, rt.RemoveContainer(ctx, cut))
 	must(t, rt.RemoveSandbox(ctx, forgotten)) // CRI does not know this sandbox, as after a start that was cut short

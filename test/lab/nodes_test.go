@@ -28,15 +28,15 @@ type status struct {
 		Services, Routes                        struct {
 			Wanted, Present, Failed, Pending int
 			ByState                          map[string]int
-			Troubled                         []trouble
+			WithProblems                     []unserved
 			Error                            string
 			Problems                         []string
 		}
 	}
 }
 
-// trouble is a service that a node does not serve as wanted.
-type trouble struct {
+// unserved is a service that a node does not serve as wanted.
+type unserved struct {
 	Service, State, Reason, Message, Code string
 	Since                                 time.Time
 	Failures                              int

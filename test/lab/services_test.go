@@ -15,8 +15,8 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// troubled are two services that no pod must be started for: behind both is a page of the cluster's DNS.
-const troubled = `
+// unservedPair are two services that no pod must be started for: behind both is a page of the cluster's DNS.
+const unservedPair = `
 apiVersion: v1
 kind: Service
 metadata: {name: %[1]s}
@@ -52,18 +52,18 @@ func TestRefusedService(t *testing.T) {
 	}
 	began := time.Now().Truncate(time.Second)
 	backend := dns.Items[0].Status.PodIP
-	apply(t, fmt.Sprintf(troubled, "refused", refusedIP, backend)+fmt.Sprintf(troubled, "waiting", waitingIP, backend))
+	apply(t, fmt.Sprintf(unservedPair, "refused", refusedIP, backend)+fmt.Sprintf(unservedPair, "waiting", waitingIP, backend))
 
-	var refused, waiting trouble
+	var refused, waiting unserved
 	wait.NoError(t, 20*time.Second, "the refused service in the status", func() error {
-		found, counts := troublesOf(t, "win01")
+		found, counts := unservedOn(t, "win01")
 		refused, waiting = found["default/refused"], found["default/waiting"]
 		if want := "2 frontends missing, 1 services failed, 1 pending"; counts != want || refused.State != "failed" || waiting.State != "pending" {
 			return fmt.Errorf("win01: %s: %+v, want %s", counts, found, want)
 		}
 		return nil
 	})
-	for _, s := range []trouble{refused, waiting} {
+	for _, s := range []unserved{refused, waiting} {
 		if s.Since.Before(began) || s.Since.After(time.Now()) {
 			t.Errorf("service %s is %s since %s, want since this test began at %s", s.Service, s.State, s.Since, began)
 		}
@@ -83,7 +83,7 @@ func TestRefusedService(t *testing.T) {
 	}
 	differs(t, refused)
 	wait.NoError(t, 20*time.Second, "another try of the refused service", func() error { // it is tried again, and has failed since the first time
-		found, _ := troublesOf(t, "win01")
+		found, _ := unservedOn(t, "win01")
 		again := found["default/refused"]
 		if again.Failures <= refused.Failures {
 			return fmt.Errorf("the refused service was tried %d times, and later %d times", refused.Failures, again.Failures)
@@ -96,7 +96,7 @@ func TestRefusedService(t *testing.T) {
 
 	faults(t, "win01", "[]")
 	wait.NoError(t, 30*time.Second, "the services to be right", func() error {
-		if found, counts := troublesOf(t, "win01"); counts != "0 frontends missing, 0 services failed, 0 pending" || len(found) > 0 {
+		if found, counts := unservedOn(t, "win01"); counts != "0 frontends missing, 0 services failed, 0 pending" || len(found) > 0 {
 			return fmt.Errorf("win01: %s: %+v", counts, found)
 		}
 		out, code := diffOf(t, "win01")
@@ -113,7 +113,7 @@ func TestRefusedService(t *testing.T) {
 }
 
 // differs wants the comparison of win01 to tell what is to be done for both services, and nothing wrong of win02.
-func differs(t *testing.T, refused trouble) {
+func differs(t *testing.T, refused unserved) {
 	t.Helper()
 	out, code := diffOf(t, "win01")
 	if code != 1 {
@@ -129,21 +129,21 @@ func differs(t *testing.T, refused trouble) {
 
 	out, _ = diffOf(t, "win01", "-o", "json")
 	var doc struct {
-		Operations []struct{ Verb, Frontend, Service, Trouble string }
+		Operations []struct{ Verb, Frontend, Service, Problem string }
 	}
 	if err := unmarshal(out, &doc); err != nil {
 		t.Fatal(err)
 	}
 	found := false
 	for _, o := range doc.Operations {
-		found = found || o.Verb == "create lb" && o.Frontend == refusedIP+" 9153/tcp" && o.Service == "default/refused" && o.Trouble == refused.Message
+		found = found || o.Verb == "create lb" && o.Frontend == refusedIP+" 9153/tcp" && o.Service == "default/refused" && o.Problem == refused.Message
 	}
 
 	if !found {
 		t.Errorf("`porthole hns diff -o json` lacks the refused load balancer: %s", out)
 	}
 	wait.NoError(t, 20*time.Second, "the other node", func() error {
-		if found, counts := troublesOf(t, "win02"); counts != "0 frontends missing, 0 services failed, 0 pending" || len(found) > 0 {
+		if found, counts := unservedOn(t, "win02"); counts != "0 frontends missing, 0 services failed, 0 pending" || len(found) > 0 {
 			return fmt.Errorf("win02, which refuses nothing: %s: %+v", counts, found)
 		}
 		if out, code := diffOf(t, "win02"); code != 0 {
@@ -153,15 +153,15 @@ func differs(t *testing.T, refused trouble) {
 	})
 }
 
-// troublesOf returns the services that a node does not serve as wanted, by name, and how the node counts them.
-func troublesOf(t *testing.T, node string) (map[string]trouble, string) {
+// unservedOn returns the services that a node does not serve as wanted, by name, and how the node counts them.
+func unservedOn(t *testing.T, node string) (map[string]unserved, string) {
 	t.Helper()
 	for _, n := range readStatus(t).Nodes {
 		if n.Name != node {
 			continue
 		}
-		found := map[string]trouble{}
-		for _, s := range n.Services.Troubled {
+		found := map[string]unserved{}
+		for _, s := range n.Services.WithProblems {
 			found[s.Service] = s
 		}
 		return found, fmt.Sprintf("%d frontends missing, %d services failed, %d pending", n.Services.Wanted-n.Services.Present,

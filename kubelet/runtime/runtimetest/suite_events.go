@@ -79,7 +79,7 @@ func (h *heard) seek(want string) {
 }
 
 // events checks which events a pod's life sends, in which order, and what each says of the pod: the kubelet takes the state from
-// the event and reads it again only in audits.
+// the event and reads it again only in full checks.
 func events(c *check) {
 	cfg := c.box("a")
 	h, _ := c.listen(cfg.Metadata.Uid)

@@ -14,7 +14,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// left is the leftover task of a container. It records the calls about it.
+// left is the orphaned task of a container. It records the calls about it.
 type left struct {
 	tasks.UnimplementedTasksServer
 	kill  error // what killing its process answers

@@ -27,7 +27,7 @@ const (
 	namespaceOfCRI = "k8s.io"
 )
 
-// endTimeout bounds how long the process of a leftover task may take to end.
+// endTimeout bounds how long the process of an orphaned task may take to end.
 const endTimeout = 10 * time.Second
 
 // endTask kills and deletes the containerd task of a container or sandbox that CRI cannot remove.

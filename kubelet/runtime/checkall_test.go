@@ -49,14 +49,14 @@ func (c *countingRuntime) ContainerStatus(_ context.Context, r *cri.ContainerSta
 	return &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{Id: r.ContainerId, Labels: podLabels, State: c.container, ImageRef: "sha256:1", ExitCode: 3}}, nil
 }
 
-// TestAuditAsksOnlyAboutWhatDiffers: an audit of pods that are in the known state costs two lists, regardless of their number.
-func TestAuditAsksOnlyAboutWhatDiffers(t *testing.T) {
+// TestFullCheckAsksOnlyAboutWhatDiffers: a full check of pods that are in the known state costs two lists, regardless of their number.
+func TestFullCheckAsksOnlyAboutWhatDiffers(t *testing.T) {
 	client := &countingRuntime{container: cri.ContainerState_CONTAINER_RUNNING}
 	r := &Runtime{client: client, o: Options{RequestTimeout: time.Minute}}
-	audit := func(known *pod.Runtime) (*pod.Runtime, []string) {
+	check := func(known *pod.Runtime) (*pod.Runtime, []string) {
 		client.asked = nil
 		found := make(chan *pod.Runtime, 1)
-		_, err := r.Audit(t.Context(), func(string) *pod.Runtime { return known }, func(_ string, p *pod.Runtime, err error) {
+		_, err := r.CheckAll(t.Context(), func(string) *pod.Runtime { return known }, func(_ string, p *pod.Runtime, err error) {
 			if err != nil {
 				t.Error(err)
 			}
@@ -68,22 +68,22 @@ func TestAuditAsksOnlyAboutWhatDiffers(t *testing.T) {
 		return <-found, client.asked
 	}
 
-	first, asked := audit(nil)
+	first, asked := check(nil)
 	if want := []string{"box", "app"}; !slices.Equal(asked, want) {
 		t.Fatalf("with nothing known it asked about %v, want %v", asked, want)
 	}
-	second, asked := audit(first)
+	second, asked := check(first)
 	if len(asked) > 0 || len(second.Sandboxes) != 1 || len(second.Containers) != 1 || second.Sandboxes[0].IPs[0] != "10.0.0.1" {
 		t.Errorf("with all known it asked about %v and found %+v", asked, second)
 	}
 
 	client.container = cri.ContainerState_CONTAINER_EXITED // and no event said so
-	third, asked := audit(first)
+	third, asked := check(first)
 	if want := []string{"app"}; !slices.Equal(asked, want) || third.Containers[0].ExitCode != 3 || third.Containers[0].State != pod.Exited {
 		t.Errorf("after an end it asked about %v and found %+v", asked, third.Containers)
 	}
 	vague := &pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "box", Ready: true}}, Containers: []pod.Container{{ID: "app", State: pod.Exited}}}
-	if _, asked := audit(vague); len(asked) != 2 {
+	if _, asked := check(vague); len(asked) != 2 {
 		t.Errorf("with addresses and image unknown it asked about %v", asked)
 	}
 }

@@ -8,22 +8,22 @@ import (
 	"porthole.dev/porthole/proxy/balance"
 )
 
-// A survey finds out what HNS has, in two steps: the ids of everything, one call per kind, and then the documents of what is not
-// known yet, what is in doubt, and of a share of the rest in turn, so that each is read once in Options.ReadAll. The first survey
+// A fullCheck finds out what HNS has, in two steps: the ids of everything, one call per kind, and then the documents of what is not
+// known yet, what is in doubt, and of a share of the rest in turn, so that each is read once in Options.ReadAll. The first full check
 // knows nothing and so reads everything. Both steps run beside the loop. What we write meanwhile is left as we know it.
-type survey struct {
+type fullCheck struct {
 	started time.Time
 	// deep: every document is read.
 	deep bool
-	// again: another survey was asked for meanwhile.
+	// again: another full check was asked for meanwhile.
 	again, againDeep bool
-	// confirming: the survey before answered that everything is gone.
+	// confirming: the full check before answered that everything is gone.
 	confirming bool
 	outlines   map[balance.GUID]uint64
 }
 
-// surveys starts surveys, one at a time, and keeps what they need from one to the next.
-type surveys struct {
+// fullChecks starts full checks, one at a time, and keeps what they need from one to the next.
+type fullChecks struct {
 	*session
 	lister lister
 	known  *known
@@ -32,12 +32,12 @@ type surveys struct {
 
 	period, readAll time.Duration
 
-	running *survey // nil: none
+	running *fullCheck // nil: none
 	steps   chan step
-	// attempts counts the surveys in a row that failed. doubted: the last one answered that everything is gone.
+	// attempts counts the full checks in a row that failed. doubted: the last one answered that everything is gone.
 	attempts int
 	doubted  bool
-	// notifySet: an alarm will start a survey because HNS notified.
+	// notifySet: an alarm will start a full check because HNS notified.
 	notifySet bool
 	// rolling is what is still to be read in turn.
 	rolling []balance.GUID
@@ -48,8 +48,8 @@ type surveys struct {
 // A document without addresses is read again this soon.
 const incompleteAgain = time.Second
 
-// start begins a survey, or has the one that runs followed by another. A deep one reads every document.
-func (s *surveys) start(deep bool) {
+// start begins a full check, or has the one that runs followed by another. A deep one reads every document.
+func (s *fullChecks) start(deep bool) {
 	if s.running != nil {
 		s.running.again = true
 		s.running.againDeep = s.running.againDeep || deep
@@ -57,20 +57,20 @@ func (s *surveys) start(deep bool) {
 	}
 
 	s.report.begin()
-	s.running = &survey{started: time.Now(), deep: deep, confirming: s.doubted}
+	s.running = &fullCheck{started: time.Now(), deep: deep, confirming: s.doubted}
 	s.known.written = map[balance.GUID]bool{}
 	version, network := s.known.facts.Version, s.known.facts.Network
 	if s.known.away != nil || deep {
 		version = hns.Version{} // HNS may be another one after it was away
 	}
-	// A survey out of turn looks for what is missing, and needs no outlines.
+	// A full check out of turn looks for what is missing, and needs no outlines.
 	_, balancers := s.known.index.Len()
 	withOutlines := balancers > 0 && !deep && time.Since(s.known.observed) >= s.period/2
 	s.step(func() step { return s.lister.list(s.ctx, version, network, withOutlines) })
 }
 
 // step makes calls beside the loop and sends the loop the answer.
-func (s *surveys) step(ask func() step) {
+func (s *fullChecks) step(ask func() step) {
 	go func() {
 		answer := ask()
 		select {
@@ -82,7 +82,7 @@ func (s *surveys) step(ask func() step) {
 
 // noteAnswer notes whether HNS answered a call. After three calls in a row without an answer, HNS counts as away: nothing more is
 // asked of it but whether it is there.
-func (s *surveys) noteAnswer(err error) {
+func (s *fullChecks) noteAnswer(err error) {
 	if hns.ClassOf(err) != hns.Unknown {
 		s.known.unanswered = 0
 		return
@@ -93,8 +93,8 @@ func (s *surveys) noteAnswer(err error) {
 	}
 }
 
-// notified starts a survey because HNS reported a change, at most once a second: the change may be one of ours.
-func (s *surveys) notified() {
+// notified starts a full check because HNS reported a change, at most once a second: the change may be one of ours.
+func (s *fullChecks) notified() {
 	const least = time.Second
 	if s.running == nil && time.Since(s.known.observed) >= least {
 		s.start(false)
@@ -109,14 +109,14 @@ func (s *surveys) notified() {
 	}
 }
 
-// isOurs reports whether an object is left as we know it, because we wrote it since the survey began or a call is changing it.
-func (s *surveys) isOurs(busy map[balance.GUID]bool) func(balance.GUID) bool {
+// isOurs reports whether an object is left as we know it, because we wrote it since the full check began or a call is changing it.
+func (s *fullChecks) isOurs(busy map[balance.GUID]bool) func(balance.GUID) bool {
 	return func(id balance.GUID) bool { return s.known.written[id] || busy[id] }
 }
 
 // checkEmpty returns an error if HNS lists nothing where there was something: HNS that is starting lists nothing for a while. One
 // such answer is not believed, the next one is.
-func (s *surveys) checkEmpty(listed *step, busy map[balance.GUID]bool) error {
+func (s *fullChecks) checkEmpty(listed *step, busy map[balance.GUID]bool) error {
 	if listed.network.ID != s.known.facts.Network.ID {
 		return nil
 	}
@@ -140,8 +140,8 @@ const (
 	awayOften = 40
 )
 
-// failed ends a survey without a result. Nothing is written until one succeeds.
-func (s *surveys) failed(err error) {
+// failed ends a full check without a result. Nothing is written until one succeeds.
+func (s *fullChecks) failed(err error) {
 	if s.known.away == nil || s.attempts == 0 {
 		s.logger.Error(err, "HNS cannot be observed; trying again")
 	}
@@ -160,8 +160,8 @@ func (s *surveys) failed(err error) {
 	})
 }
 
-// succeeded ends a survey, and returns it.
-func (s *surveys) succeeded() *survey {
+// succeeded ends a full check, and returns it.
+func (s *fullChecks) succeeded() *fullCheck {
 	done := s.running
 	if s.known.away != nil && s.attempts > 0 {
 		s.logger.Info("HNS is observed again", "attempts", s.attempts)
@@ -174,8 +174,8 @@ func (s *surveys) succeeded() *survey {
 	return done
 }
 
-// scheduleAfter starts the survey that was asked for during the last one, and sets the alarm for the next regular one.
-func (s *surveys) scheduleAfter(last *survey) {
+// scheduleAfter starts the full check that was asked for during the last one, and sets the alarm for the next regular one.
+func (s *fullChecks) scheduleAfter(last *fullCheck) {
 	if last.again {
 		s.start(last.againDeep)
 	}
@@ -193,7 +193,7 @@ func (s *surveys) scheduleAfter(last *survey) {
 
 // match drops from the index what is not listed. It returns the listed ids that are not known, and what was lost: how many of our
 // endpoints, and the load balancers.
-func (s *surveys) match(listed *step, busy map[balance.GUID]bool) (unknown objectIDs, endpoints int, balancers []*balance.Balancer) {
+func (s *fullChecks) match(listed *step, busy map[balance.GUID]bool) (unknown objectIDs, endpoints int, balancers []*balance.Balancer) {
 	ours := s.isOurs(busy)
 	unknown.endpoints, endpoints = s.known.index.MatchEndpoints(listed.endpoints, ours)
 	unknown.balancers, balancers = s.known.index.MatchBalancers(listed.balancers, ours)
@@ -201,7 +201,7 @@ func (s *surveys) match(listed *step, busy map[balance.GUID]bool) (unknown objec
 }
 
 // toRead chooses the documents to read: unknown ones and those in doubt, or a share of the others in turn.
-func (s *surveys) toRead(listed *step, unknown objectIDs, busy map[balance.GUID]bool) (read objectIDs) {
+func (s *fullChecks) toRead(listed *step, unknown objectIDs, busy map[balance.GUID]bool) (read objectIDs) {
 	if s.running.deep {
 		return listed.objectIDs
 	}
@@ -212,7 +212,7 @@ func (s *surveys) toRead(listed *step, unknown objectIDs, busy map[balance.GUID]
 		return read // enough for now
 	}
 	if time.Since(s.known.observed) < s.period/2 {
-		return read // this survey is out of turn
+		return read // this full check is out of turn
 	}
 
 	all := int64(len(listed.endpoints) + len(listed.balancers))
@@ -236,7 +236,7 @@ func (s *surveys) toRead(listed *step, unknown objectIDs, busy map[balance.GUID]
 }
 
 // merge takes documents into the index. It returns the load balancers that another program altered, as they were before.
-func (s *surveys) merge(read *step, busy map[balance.GUID]bool) (altered []*balance.Balancer) {
+func (s *fullChecks) merge(read *step, busy map[balance.GUID]bool) (altered []*balance.Balancer) {
 	index, ours := s.known.index, s.isOurs(busy)
 	for _, id := range read.gone {
 		if !ours(id) {
