@@ -35,8 +35,9 @@ type network struct {
 
 // networks has what is special of each mode. One that needs nothing special has no entry.
 var networks = map[string]network{
-	"tor": torNetwork,
-	"bgp": bgpNetwork,
+	"tor":   torNetwork,
+	"bgp":   bgpNetwork,
+	"vxlan": {plugins: []string{"win-overlay"}},
 }
 
 // network returns what the mode of this cluster needs.

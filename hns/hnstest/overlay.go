@@ -42,14 +42,17 @@ func (f Overlay) AddHostRoute(ctx context.Context, network hns.NetworkID) error 
 }
 
 func (f Overlay) changeNetwork(ctx context.Context, what string, id hns.NetworkID, do func(*hns.Network) error) error {
-	return f.change(ctx, what, func() error {
-		for i := range f.networks {
-			if f.networks[i].ID == id {
-				return do(&f.networks[i])
-			}
+	_, err := doing(ctx, f.Fake, what, func(outcome Outcome) (struct{}, error) {
+		i := slices.IndexFunc(f.networks, func(n hns.Network) bool { return n.ID == id })
+		switch {
+		case i < 0:
+			return struct{}{}, fail(hns.Absent, 0x803b0001, "%s: network %s", what, id)
+		case outcome == LieAboutIt:
+			return struct{}{}, nil
 		}
-		return fail(hns.Absent, 0x803b0001, "%s: network %s", what, id)
+		return struct{}{}, do(&f.networks[i])
 	})
+	return err
 }
 
 // Provide gives the overlay network of that name the addresses that HNS reports some time after it was made (see LateProvider).

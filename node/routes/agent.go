@@ -171,8 +171,10 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 	if err != nil {
 		return err
 	}
-	if err := a.keepAdapters(ctx, tasks, adapters.Wanted{Node: o.Node, Host: o.HostAddr()}); err != nil {
-		return err
+	if !wanted.Apart { // else no packet of a pod passes the host's stack
+		if err := a.keepAdapters(ctx, tasks, adapters.Wanted{Node: o.Node, Host: o.HostAddr()}); err != nil {
+			return err
+		}
 	}
 	if err := a.writeConf(ctx, wanted); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/routes/adapters"
 	"porthole.dev/porthole/routes/podnet"
 )
@@ -28,6 +29,11 @@ func (m hnsMaker) ensure(ctx context.Context, o podnet.Options, wanted podnet.Ne
 			return podnet.Made{}, err
 		}
 		wanted.HNS.Adapter = physical(name)
+	}
+
+	wanted.Base.Adapter = wanted.HNS.Adapter
+	if wanted.HNS.Type == hns.Overlay {
+		wanted.HNS.Management = o.Node
 	}
 
 	made, err := m.hns.Ensure(ctx, wanted, m.replace)

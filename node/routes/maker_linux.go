@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"porthole.dev/porthole/routes/podnet"
+	"porthole.dev/porthole/routes/vxlan"
 )
 
 // linuxMaker makes outbound NAT; the bridge is made by the CNI plugin with the first pod.
@@ -26,3 +27,6 @@ func (m linuxMaker) heldBack() string { return "" }
 func (m linuxMaker) adapters() adapterKeeper { return nil }
 
 func (m linuxMaker) conf(wanted podnet.Network) podnet.Conf { return wanted.LinuxConf }
+
+// overlayHNS returns nil: on Linux the kernel carries the packets.
+func overlayHNS() vxlan.HNS { return nil }

@@ -4,12 +4,16 @@ import (
 	"porthole.dev/porthole/hns/hcn"
 	"porthole.dev/porthole/routes/adapters"
 	"porthole.dev/porthole/routes/podnet"
+	"porthole.dev/porthole/routes/vxlan"
 )
 
 func newMaker(o Options) (maker, error) {
 	client, keeper := hcn.New(hcn.Options{}), adapters.New(adapters.NewHost())
 	return hnsMaker{
-		hns:    &podnet.HNS{Reader: client, Writer: hcn.Host{Client: client}, Balancers: client, Adapters: keeper},
+		hns:    &podnet.HNS{Reader: client, Writer: hcn.Host{Client: client}, Balancers: client, Overlays: hcn.Overlay{Client: client}, Adapters: keeper},
 		keeper: keeper, replace: o.ReplaceNetwork, adapter: o.Adapter,
 	}, nil
 }
+
+// overlayHNS returns the HNS that the mode vxlan changes.
+func overlayHNS() vxlan.HNS { return hcn.Overlay{Client: hcn.New(hcn.Options{})} }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"time"
 
 	"porthole.dev/porthole/routes/bgp"
 	"porthole.dev/porthole/routes/fib"
@@ -70,18 +69,15 @@ func newTor(e environment) (keeper, error) {
 	return keep.New(tor.New(e.Node, table), e.Keep), nil
 }
 
-// newVXLAN returns the overlay. Its host has three entries for each node, so that everything is compared seldom; changes are reported.
+// newVXLAN returns the overlay.
 func newVXLAN(e environment) (keeper, error) {
-	mode, err := vxlan.New(vxlan.Options{Node: e.Node, Addr: e.Addr, Config: e.VXLAN, Cluster: e.Cluster, Annotate: e.Annotate})
+	mode, err := vxlan.New(vxlan.Options{Node: e.Node, Addr: e.Addr, Config: e.VXLAN, Cluster: e.Cluster, Annotate: e.Annotate, HNS: overlayHNS()})
 	if err != nil {
 		return nil, err
 	}
-	e.Keep.Period = vxlanPeriod
+	e.Keep.Period = vxlan.Period
 	return keep.New(mode, e.Keep), nil
 }
-
-// vxlanPeriod bounds how long a wrong entry stays that the host did not report.
-const vxlanPeriod = 30 * time.Second
 
 func newBGP(e environment) (keeper, error) {
 	table, err := fib.New(e.Addr, e.Cluster)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"porthole.dev/porthole/hns"
@@ -25,13 +26,15 @@ type Endpoint struct {
 	// provider is the host behind a remote endpoint of an overlay network, as HNS has it.
 	provider     netip.Addr
 	remote, ours bool
+	// host: the node agent made it for the host (routes and flannel name theirs NETWORK_ep).
+	host bool
 	// walk is the number of the last walk over everything that met this endpoint. It is cheaper than a set of 100,000.
 	walk uint32
 }
 
 // same compares everything but the walk, which is not HNS's.
 func (e *Endpoint) same(other *Endpoint) bool {
-	return e.Addr == other.Addr && e.provider == other.provider && e.remote == other.remote && e.ours == other.ours
+	return e.Addr == other.Addr && e.provider == other.provider && e.remote == other.remote && e.ours == other.ours && e.host == other.host
 }
 
 // EndpointEntry is an endpoint with its further addresses, as an Index takes it in.
@@ -43,7 +46,8 @@ type EndpointEntry struct {
 // NewEndpoint reads a document. It returns false if HNS gave it an id that is not a GUID.
 func NewEndpoint(e hns.Endpoint) (EndpointEntry, bool) {
 	id, ok := ParseGUID(e.ID)
-	entry := EndpointEntry{Endpoint: Endpoint{ID: id, remote: e.Remote, ours: ownsEndpoint(e), provider: e.Provider}}
+	entry := EndpointEntry{Endpoint: Endpoint{ID: id, remote: e.Remote, ours: ownsEndpoint(e), provider: e.Provider,
+		host: !e.Remote && strings.HasSuffix(e.Name, "_ep")}}
 	if len(e.Addrs) > 0 {
 		entry.Addr = e.Addrs[0]
 		if len(e.Addrs) > 1 {
@@ -364,6 +368,13 @@ func (x *Index) findServing(key service.Key) {
 			x.serving[key] = b
 		}
 	}
+}
+
+// HostAddress returns the second address of a subnet if the node agent has an endpoint of the host there. On an overlay network that is
+// the address which the agent keeps for us: no pod gets it.
+func (x *Index) HostAddress(s hns.Subnet) (netip.Addr, bool) {
+	e := x.locals[s.HostAddr()]
+	return s.HostAddr(), e != nil && e.host
 }
 
 // FreeAddress returns the highest of the last 1,024 IPv4 addresses of a subnet that no endpoint has. It leaves out the

@@ -261,7 +261,8 @@ func (e *endpoints) needs(j *endpointJob) bool {
 	return false
 }
 
-// chooseSource sets the source address of an overlay network that has none yet: the configured one or a free one.
+// chooseSource sets the source address of an overlay network that has none yet: the configured one, that which the node agent keeps
+// for it, or a free one.
 func (e *endpoints) chooseSource() {
 	facts := &e.known.facts
 	if !facts.Overlay() || facts.SourceVIP.IsValid() {
@@ -273,7 +274,10 @@ func (e *endpoints) chooseSource() {
 
 	for _, s := range facts.Network.Subnets {
 		if s.Prefix.Addr().Is4() {
-			facts.SourceVIP, _ = e.known.index.FreeAddress(s, facts.SourceVIP)
+			var kept bool
+			if facts.SourceVIP, kept = e.known.index.HostAddress(s); !kept {
+				facts.SourceVIP, _ = e.known.index.FreeAddress(s, netip.Addr{})
+			}
 			return
 		}
 	}

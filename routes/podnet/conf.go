@@ -1,6 +1,9 @@
 package podnet
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"net/netip"
+)
 
 // Conf is a CNI configuration: the name of its file and its content.
 type Conf struct {
@@ -52,23 +55,39 @@ func (o Options) linuxConf() (Conf, error) {
 	})
 }
 
-// windowsConf returns the configuration for win-bridge, ours or upstream's, with host-local. The route policies hand traffic
-// to services and to the node's own address to the host's stack; without them pods reach neither.
+// windowsConf returns the configuration for win-bridge, ours or upstream's, with host-local. The route policies hand traffic to services
+// and to the node's own address to the host's stack; without them pods reach neither.
 func (o Options) windowsConf() (Conf, error) {
-	var exceptions []string
-	for _, e := range o.Exceptions() {
-		exceptions = append(exceptions, e.String())
+	conf := o.windowsPlugin("win-bridge", o.Exceptions(), o.Services.Masked(), netip.PrefixFrom(o.Node, o.Node.BitLen()))
+	conf["ipam"].(object)["gateway"] = o.HostAddr().String()
+	return encode(WindowsConfName, conf)
+}
+
+// overlayConf returns the configuration for win-overlay, ours or upstream's, with the policies that sig-windows-tools gives pods on
+// flannel's overlay. Other than on a bridge, packets to the nodes leave with the node's address: the segment of the nodes is not in the
+// overlay. The gateway of pods is the network's.
+func (o Options) overlayConf() (Conf, error) {
+	conf := o.windowsPlugin("win-overlay", []netip.Prefix{o.Cluster.Masked(), o.Services.Masked()}, o.Services.Masked())
+	conf["endpointMacPrefix"] = "0E-2A" // as flannel and Calico write it, and the plugins' default
+	return encode(WindowsConfName, conf)
+}
+
+// windowsPlugin returns what the configurations of Windows plugins have in common: pods reach exceptions with their own address, and what
+// is in toHost through the host's stack. Addresses begin behind that of the host's endpoint.
+func (o Options) windowsPlugin(plugin string, exceptions []netip.Prefix, toHost ...netip.Prefix) object {
+	var texts []string
+	for _, e := range exceptions {
+		texts = append(texts, e.String())
 	}
-	policies := []object{
-		endpointPolicy("OutBoundNAT", object{"Exceptions": exceptions}),
-		endpointPolicy("SDNRoute", object{"DestinationPrefix": o.Services.Masked().String(), "NeedEncap": true}),
-		endpointPolicy("SDNRoute", object{"DestinationPrefix": o.Node.String() + "/32", "NeedEncap": true}),
+	policies := []object{endpointPolicy("OutBoundNAT", object{"Exceptions": texts})}
+	for _, p := range toHost {
+		policies = append(policies, endpointPolicy("SDNRoute", object{"DestinationPrefix": p.String(), "NeedEncap": true}))
 	}
 
 	conf := object{
 		"cniVersion":   "1.0.0",
 		"name":         NetworkName,
-		"type":         "win-bridge",
+		"type":         plugin,
 		"apiVersion":   2,
 		"loopbackDSR":  true, // a pod reaches itself through its own service
 		"capabilities": object{"portMappings": true, "dns": true},
@@ -76,7 +95,6 @@ func (o Options) windowsConf() (Conf, error) {
 			"type":       "host-local",
 			"subnet":     o.PodCIDR.Masked().String(),
 			"rangeStart": o.FirstPod().String(),
-			"gateway":    o.HostAddr().String(),
 			"routes":     []object{{"dst": "0.0.0.0/0"}},
 		},
 		"policies": policies,
@@ -84,7 +102,7 @@ func (o Options) windowsConf() (Conf, error) {
 	if len(o.DNS) > 0 {
 		conf["dns"] = object{"nameservers": o.DNS, "search": o.Search}
 	}
-	return encode(WindowsConfName, conf)
+	return conf
 }
 
 func endpointPolicy(kind string, settings object) object {

@@ -16,6 +16,7 @@ type HNS struct {
 	Reader    reader
 	Writer    writer
 	Balancers balancers
+	Overlays  overlays // nil: this process makes no overlay networks
 	Adapters  adapters
 
 	made    hns.NetworkID // the network that this process created last
@@ -45,6 +46,11 @@ type writer interface {
 type balancers interface {
 	LoadBalancers(ctx context.Context) ([]hns.LoadBalancer, error)
 	DeleteLoadBalancer(ctx context.Context, id hns.LoadBalancerID) error
+}
+
+// overlays are changes of overlay networks.
+type overlays interface {
+	AddHostRoute(ctx context.Context, network hns.NetworkID) error
 }
 
 // adapters are the host's network adapters, which only Windows knows; routes/adapters implements it.
@@ -86,7 +92,27 @@ func (h *HNS) Ensure(ctx context.Context, wanted Network, replace bool) (Made, e
 		}
 		made.Changed = true
 	}
+	if wanted.HNS.Type == hns.Overlay {
+		return made, h.checkProvider(ctx, wanted)
+	}
 	return made, h.checkAdapter(wanted, plan)
+}
+
+// checkProvider returns an error until HNS has bound an overlay network to the adapter that has the node's address. Only then its peers
+// can be told where it is.
+func (h *HNS) checkProvider(ctx context.Context, wanted Network) error {
+	network, err := h.Reader.NetworkByName(ctx, wanted.HNS.Name)
+	switch {
+	case err != nil:
+		return fmt.Errorf("looking up HNS network %s: %w", wanted.HNS.Name, err)
+	case !network.Management.IsValid() || network.RouterMAC == "":
+		return fmt.Errorf("HNS has not bound overlay network %s to a network adapter yet: it reports no provider address (policies ProviderAddress "+
+			"and DrMacAddress); it takes some seconds after the network was made", wanted.HNS.Name)
+	case wanted.HNS.Management.IsValid() && network.Management != wanted.HNS.Management:
+		return fmt.Errorf("HNS has bound overlay network %s to the adapter with address %s, and this node's address is %s, to which other nodes send: "+
+			"name the adapter of that address with --adapter, and let the network be made again with --replace-network", wanted.HNS.Name, network.Management, wanted.HNS.Management)
+	}
+	return nil
 }
 
 // observe reads what MakePlan has to know.
@@ -109,6 +135,17 @@ func (h *HNS) observe(ctx context.Context, wanted Network) (Seen, error) {
 				return Seen{}, fmt.Errorf("listing load balancers: %w", err)
 			}
 		}
+	}
+
+	if wanted.Base.Name != "" {
+		_, err := h.Reader.NetworkByName(ctx, wanted.Base.Name)
+		if err != nil && !hns.IsAbsent(err) {
+			return Seen{}, fmt.Errorf("looking up HNS network %s: %w", wanted.Base.Name, err)
+		}
+		seen.Base = err == nil
+	}
+	if wanted.Apart {
+		return seen, nil
 	}
 
 	all, err := h.Reader.Namespaces(ctx)
@@ -172,9 +209,15 @@ func (h *HNS) apply(ctx context.Context, op Op, wanted Network, seen *Seen) (err
 	case DeleteNetwork:
 		err = h.Writer.DeleteNetwork(ctx, seen.Network.ID)
 
+	case CreateBase:
+		_, err = h.Writer.CreateNetwork(ctx, wanted.Base)
 	case CreateNetwork:
-		seen.Network, err = h.Writer.CreateNetwork(ctx, wanted.HNS)
+		network := wanted.HNS
+		network.HostRoute, network.Management = false, netip.Addr{} // the one has an Op of its own, the other is HNS's to say
+		seen.Network, err = h.Writer.CreateNetwork(ctx, network)
 		h.made = seen.Network.ID
+	case AddHostRoute:
+		err = h.Overlays.AddHostRoute(ctx, seen.Network.ID)
 	case CreateHost:
 		endpoint := wanted.Host
 		endpoint.Network = seen.Network.ID

@@ -189,3 +189,112 @@ func only(kind string, how hnstest.Outcome) func(string) hnstest.Outcome {
 		return hnstest.Work
 	}
 }
+
+// onOverlay is on for overlay networks.
+func onOverlay(f *hnstest.Fake) *HNS {
+	h := on(f)
+	h.Overlays = hnstest.Overlay{Fake: f}
+	return h
+}
+
+func wantedOverlay(t *testing.T, vni uint32) Network {
+	t.Helper()
+	n, err := Overlay(Options{
+		PodCIDR: netip.MustParsePrefix("10.244.1.0/24"), Cluster: netip.MustParsePrefix("10.244.0.0/16"),
+		Services: netip.MustParsePrefix("10.96.0.0/16"), Node: netip.MustParseAddr("10.99.0.21"),
+	}, vni)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.HNS.Management = netip.MustParseAddr("10.99.0.21")
+	return n
+}
+
+const rightOverlay = `network porthole Overlay 10.244.1.0/24 via 10.244.1.1 vsid 4096 with host route
+network porthole endpoint "porthole_ep" [10.244.1.2]
+network porthole-base Overlay 192.168.255.0/30 via 192.168.255.1 vsid 9999
+`
+
+// TestOverlay makes the network of an overlay with each call failing in turn, as if the process had been killed there, and goes on in
+// another process. Then a change of the VNI replaces it only while nothing but our own endpoint is in it.
+func TestOverlay(t *testing.T) {
+	for _, how := range []hnstest.Outcome{hnstest.Fail, hnstest.DoThenFail} {
+		for at := 1; ; at++ {
+			f := hnstest.New(hns.Version{Major: 13, Minor: 3})
+			f.Provider = netip.MustParseAddr("10.99.0.21")
+			calls := 0
+			f.SetFault(func(string) hnstest.Outcome {
+				if calls++; calls == at {
+					return how
+				}
+				return hnstest.Work
+			})
+			_, first := onOverlay(f).Ensure(t.Context(), wantedOverlay(t, 4096), false)
+			if calls < at {
+				break
+			}
+			if first == nil && how == hnstest.Fail {
+				t.Errorf("call %d fails, and Ensure does not", at)
+			}
+			if _, err := onOverlay(f).Ensure(t.Context(), wantedOverlay(t, 4096), false); err != nil {
+				t.Errorf("after call %d: %v", at, err)
+			}
+			if diff := cmp.Diff(rightOverlay, f.DumpNetworks()); diff != "" {
+				t.Errorf("after call %d (-want +got):\n%s", at, diff)
+			}
+
+			f.ResetCalls()
+			made, err := onOverlay(f).Ensure(t.Context(), wantedOverlay(t, 4096), false)
+			if calls := f.Calls(); err != nil || made.Changed || strings.Contains(calls, "create") || strings.Contains(calls, "add") || strings.Contains(calls, "delete") {
+				t.Errorf("when everything is right: %+v %v\n%s", made, err, calls)
+			}
+		}
+	}
+}
+
+func TestOverlayDiffers(t *testing.T) {
+	f := hnstest.New(hns.Version{Major: 13, Minor: 3})
+	f.Provider = netip.MustParseAddr("10.99.0.21")
+	for _, vni := range []uint32{4096, 4097} {
+		if _, err := onOverlay(f).Ensure(t.Context(), wantedOverlay(t, vni), false); err != nil {
+			t.Fatalf("VNI %d: %v", vni, err)
+		}
+	}
+	if want := strings.Replace(rightOverlay, "vsid 4096", "vsid 4097", 1); f.DumpNetworks() != want {
+		t.Errorf("after another VNI: %s", f.DumpNetworks())
+	}
+
+	n, err := f.NetworkByName(t.Context(), NetworkName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.CreateEndpoint(t.Context(), hns.Endpoint{Name: "abc_porthole", Network: n.ID, Addrs: []netip.Addr{netip.MustParseAddr("10.244.1.9")}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = onOverlay(f).Ensure(t.Context(), wantedOverlay(t, 4096), false)
+	var differs *DiffersError
+	if !errors.As(err, &differs) || !strings.Contains(err.Error(), "virtual subnet of 10.244.1.0/24: wanted 4096, found 4097") {
+		t.Errorf("with a pod: %v", err)
+	}
+}
+
+// An overlay network without a provider address, or with another adapter's, is not ready.
+func TestOverlayProvider(t *testing.T) {
+	f := hnstest.New(hns.Version{Major: 13, Minor: 3})
+	f.LateProvider = true
+	h := onOverlay(f)
+	overlay := hnstest.Overlay{Fake: f}
+	for _, c := range []struct{ provider, want string }{
+		{"", "has not bound overlay network porthole to a network adapter yet"},
+		{"10.99.1.5", "to the adapter with address 10.99.1.5, and this node's address is 10.99.0.21"},
+		{"10.99.0.21", ""},
+	} {
+		if c.provider != "" {
+			overlay.Provide(NetworkName, netip.MustParseAddr(c.provider), "00-15-5D-00-00-07")
+		}
+		_, err := h.Ensure(t.Context(), wantedOverlay(t, 4096), false)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("provider %q: %v, want %q", c.provider, err, c.want)
+		}
+	}
+}

@@ -10,6 +10,10 @@ import (
 type Network struct {
 	HNS  hns.Network  // Windows: the network, found by its name
 	Host hns.Endpoint // Windows: the host's own endpoint in it
+	// Apart: the host's endpoint is in no compartment. It only holds an address, the source address of the service proxy.
+	Apart bool
+	// Base is a network that is there first and stays over reboots; the zero Network: none.
+	Base hns.Network
 
 	// CNI configurations, of which each system writes its own.
 	LinuxConf, WindowsConf Conf
@@ -52,3 +56,43 @@ func Bridged(o Options) (Network, error) {
 		LinuxConf: linux, WindowsConf: windows,
 	}, nil
 }
+
+// baseNetwork is the name of the network that keeps the virtual switch of overlay networks over reboots.
+const baseNetwork = NetworkName + "-base"
+
+// Overlay returns the pod network of a mode whose nodes are joined by VXLAN: on Linux pods are on a bridge, on Windows on a network of
+// type Overlay with that VXLAN network identifier.
+//
+// The Windows network is gone after a reboot, as flannel's is, because its policies name peers that may have changed meanwhile. HNS
+// interrupts the node's network when it makes the first network on an adapter and when it removes the last one, so there is another
+// network that stays, with a range that nobody uses (microsoft/SDN start.ps1 and OVN-Kubernetes' hybrid overlay do so too).
+func Overlay(o Options, vni uint32) (Network, error) {
+	linux, err := o.linuxConf()
+	if err != nil {
+		return Network{}, err
+	}
+	windows, err := o.overlayConf()
+	if err != nil {
+		return Network{}, err
+	}
+
+	host := hostEndpointOf(o)
+	host.Routes = nil // nothing is sent from it
+	return Network{
+		HNS: hns.Network{
+			Name: NetworkName, Type: hns.Overlay, Transient: true, HostRoute: true,
+			Subnets: []hns.Subnet{{Prefix: o.PodCIDR.Masked(), Gateway: o.Gateway(), VSID: vni}},
+		},
+		Host: host, Apart: true,
+		Base: hns.Network{
+			Name: baseNetwork, Type: hns.Overlay,
+			Subnets: []hns.Subnet{{Prefix: basePrefix, Gateway: basePrefix.Addr().Next(), VSID: baseVSID}},
+		},
+		LinuxConf: linux, WindowsConf: windows,
+	}, nil
+}
+
+// The range and the virtual subnet of the network that stays: those of microsoft/SDN's scripts.
+var basePrefix = netip.MustParsePrefix("192.168.255.0/30")
+
+const baseVSID = 9999

@@ -18,6 +18,7 @@ type Seen struct {
 	Adapter   bool               // an adapter of the host has the address of the host's endpoint
 	Overdue   bool               // the endpoint is attached and has no adapter, for too long
 	Balancers []hns.LoadBalancer // all of the host, if Network does not fit
+	Base      bool               // the network that stays over reboots is there
 }
 
 // Difference is one property in which a network of our name is not the wanted one.
@@ -27,7 +28,7 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: wanted %s, found %s", d.Field, d.Wanted, d.Found)
 }
 
-// Diff returns the properties in which the found network does not fit: type, subnets and their gateways. Other properties and
+// Diff returns the properties in which the found network does not fit: type, subnets, their gateways and virtual subnets. Other properties and
 // further subnets do not count, because HNS adds some by itself; nor does a gateway that HNS does not report.
 func Diff(wanted, found hns.Network) []Difference {
 	var list []Difference
@@ -42,6 +43,9 @@ func Diff(wanted, found hns.Network) []Difference {
 			list = append(list, Difference{"subnet", s.Prefix.String(), subnets(found)})
 		case found.Subnets[i].Gateway.IsValid() && found.Subnets[i].Gateway != s.Gateway:
 			list = append(list, Difference{"gateway of " + s.Prefix.String(), s.Gateway.String(), addr(found.Subnets[i].Gateway)})
+		}
+		if i >= 0 && found.Subnets[i].VSID != s.VSID {
+			list = append(list, Difference{"virtual subnet of " + s.Prefix.String(), fmt.Sprint(s.VSID), fmt.Sprint(found.Subnets[i].VSID)})
 		}
 	}
 	return list
@@ -103,7 +107,9 @@ const (
 	DeleteBalancer  Verb = "delete load balancer"
 	DeleteEndpoint  Verb = "delete endpoint"
 	DeleteNetwork   Verb = "delete network"
+	CreateBase      Verb = "create network that stays"
 	CreateNetwork   Verb = "create network"
+	AddHostRoute    Verb = "add host route to"
 	CreateHost      Verb = "create host endpoint"
 	CreateNamespace Verb = "create host namespace"
 	AttachHost      Verb = "attach host endpoint"
@@ -169,8 +175,15 @@ func MakePlan(wanted Network, seen Seen, replace bool) (Plan, error) {
 		p.Replaces, p.Ops = differences, removal(wanted.HNS.Name, seen)
 		endpoints = nil
 	}
-	if seen.Network.ID == "" || len(p.Replaces) > 0 {
+	if wanted.Base.Name != "" && !seen.Base {
+		p.Ops = slices.Insert(p.Ops, 0, Op{Verb: CreateBase, Name: wanted.Base.Name})
+	}
+	missing := seen.Network.ID == "" || len(p.Replaces) > 0
+	if missing {
 		p.Ops = append(p.Ops, Op{Verb: CreateNetwork, Name: wanted.HNS.Name})
+	}
+	if wanted.HNS.HostRoute && (missing || !seen.Network.HostRoute) {
+		p.Ops = append(p.Ops, Op{Verb: AddHostRoute, Name: wanted.HNS.Name})
 	}
 
 	p.planHost(wanted, seen, endpoints)
@@ -196,6 +209,12 @@ func removal(name string, seen Seen) []Op {
 // planHost plans what makes the host's endpoint and attaches it. endpoints are those that the network will have.
 func (p *Plan) planHost(wanted Network, seen Seen, endpoints []hns.Endpoint) {
 	host, found := hostEndpoint(wanted.Host.Name, endpoints)
+	if wanted.Apart {
+		if !found {
+			p.Ops = append(p.Ops, Op{Verb: CreateHost, Name: wanted.Host.Name})
+		}
+		return
+	}
 	listed := found && attached(host, seen.Host)
 	switch {
 	case found && seen.Overdue:

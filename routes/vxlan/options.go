@@ -14,4 +14,6 @@ type Options struct {
 	Cluster netip.Prefix
 	// Annotate sets annotations of this node. Required.
 	Annotate func(ctx context.Context, annotations map[string]string) error
+	// HNS is Windows networking; required on Windows, nil elsewhere.
+	HNS HNS
 }

@@ -111,8 +111,15 @@ func (s *Service) loseInReboot(ctx context.Context, lost map[string]bool) (map[s
 				return nil, err
 			}
 		}
+		var err error
+		transient := 0
+		if next, transient, err = s.host.Lose(next, (*hnsd.Object).Transient, false); err != nil {
+			return nil, err
+		}
+		if transient > 0 {
+			counts[hnsd.Network.String()] += transient
+		}
 		if lost[rebootAttachments] {
-			var err error
 			if next, counts[rebootAttachments], err = hnsd.DetachAll(next); err != nil {
 				return nil, err
 			}

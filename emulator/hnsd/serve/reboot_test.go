@@ -98,3 +98,20 @@ func TestRebootRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestRebootTransient: an overlay network as flannel makes it is gone after a reboot, with its endpoints; one without the flag stays.
+func TestRebootTransient(t *testing.T) {
+	s := startServer(t, 20348)
+	c := s.connect("routes.exe", 1)
+	network := c.good(wire.On(hnsd.Network, wire.Create), 0, "", overlayNetwork).handle
+	c.good(wire.On(hnsd.Endpoint, wire.Create), network, "", `{"IpConfigurations":[{"IpAddress":"10.245.4.2"}],"SchemaVersion":{"Major":2,"Minor":0}}`)
+	stays := strings.NewReplacer("flannel.4096", "stays", `"Flags":8,`, "", "10.245.4.", "192.168.255.", "4096", "9999").Replace(overlayNetwork)
+	c.good(wire.On(hnsd.Network, wire.Create), 0, "", stays)
+
+	var status RebootStatus
+	s.control("POST", "/reboot", `{}`, &status)
+	left := s.s.state.Load().List(hnsd.Network)
+	if len(left) != 1 || !strings.Contains(left[0].Doc.String(), `"stays"`) || len(s.s.state.Load().List(hnsd.Endpoint)) > 0 || status.Lost["Network"] != 1 {
+		t.Errorf("after a reboot there are %d networks and %v is lost", len(left), status.Lost)
+	}
+}

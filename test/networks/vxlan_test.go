@@ -1,0 +1,9 @@
+package networks
+
+import "testing"
+
+// TestVXLAN: packets between nodes travel in UDP datagrams between the nodes' own addresses.
+func TestVXLAN(t *testing.T) {
+	f := up(t, "vxlan").fleet()
+	f.checkPaths(promise{mtu: 1450, encap: "vxlan", vni: 4096, port: 4789})
+}
