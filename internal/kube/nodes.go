@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -32,7 +33,7 @@ type Nodes struct {
 	informer cache.SharedIndexInformer
 }
 
-// NewNodes returns Nodes that do nothing before Run. changed is called from one goroutine, after each change and when the first list
+// NewNodes returns Nodes that do nothing before Run. changed is called from one goroutine, after each change of what is kept and when the first list
 // is complete. It must not block.
 func NewNodes(client kubernetes.Interface, changed func()) (*Nodes, error) {
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -41,8 +42,12 @@ func NewNodes(client kubernetes.Interface, changed func()) (*Nodes, error) {
 		return nil, fmt.Errorf("following nodes: %w", err)
 	}
 	_, err := n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { changed() },
-		UpdateFunc: func(any, any) { changed() },
+		AddFunc: func(any) { changed() },
+		UpdateFunc: func(old, new any) {
+			if differs(old, new) {
+				changed()
+			}
+		},
 		DeleteFunc: func(any) { changed() },
 	})
 	if err != nil {
@@ -63,6 +68,22 @@ func trimNode(obj any) (any, error) {
 		Spec:       corev1.NodeSpec{PodCIDR: node.Spec.PodCIDR, PodCIDRs: node.Spec.PodCIDRs},
 		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses, Conditions: node.Status.Conditions},
 	}, nil
+}
+
+// differs reports whether something changed besides the times at which a kubelet said that nothing has: in a large cluster there are
+// many such updates a second.
+func differs(old, new any) bool {
+	a, ok := old.(*corev1.Node)
+	b, ok2 := new.(*corev1.Node)
+	if !ok || !ok2 {
+		return true
+	}
+	same := func(c, d corev1.NodeCondition) bool {
+		return c.Type == d.Type && c.Status == d.Status && c.Reason == d.Reason && c.Message == d.Message
+	}
+	return a.UID != b.UID || a.Spec.PodCIDR != b.Spec.PodCIDR || !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs) ||
+		!slices.Equal(a.Status.Addresses, b.Status.Addresses) || !maps.Equal(a.Annotations, b.Annotations) ||
+		!slices.EqualFunc(a.Status.Conditions, b.Status.Conditions, same)
 }
 
 func trimAnnotations(all map[string]string) map[string]string {

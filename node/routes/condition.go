@@ -21,12 +21,18 @@ func (a *agent) publish(ctx context.Context, status keep.Status) error {
 			a.cluster.Warn("RouteRefused", reason)
 		}
 	}
+	doubts := remarks(status)
+	for _, reason := range doubts {
+		if !slices.Contains(a.warned, reason) {
+			a.cluster.Warn("RouteDoubtful", reason)
+		}
+	}
 	for _, problem := range status.Problems {
 		if !slices.Contains(a.warned, problem) {
 			a.cluster.Warn("NetworkProblem", problem)
 		}
 	}
-	a.warned = slices.Concat(refused, status.Problems)
+	a.warned = slices.Concat(refused, doubts, status.Problems)
 
 	condition := conditionOf(status, refused)
 	if a.written == "" && a.isWritten(condition) {
@@ -77,6 +83,18 @@ func refusals(status keep.Status) []string {
 	var reasons []string
 	for _, r := range status.Routes {
 		if r.State == string(table.Refused) && !slices.Contains(reasons, r.Reason) {
+			reasons = append(reasons, r.Reason)
+		}
+	}
+	return reasons
+}
+
+// remarks returns what is doubtful about routes that are there, each once: somebody else's route to the same place, a way that
+// loses large packets.
+func remarks(status keep.Status) []string {
+	var reasons []string
+	for _, r := range status.Routes {
+		if r.State == string(table.Present) && r.Reason != "" && !slices.Contains(reasons, r.Reason) {
 			reasons = append(reasons, r.Reason)
 		}
 	}

@@ -66,12 +66,29 @@ func (k *Keeper[Seen, O]) pass(ctx context.Context, before Status) (after Status
 
 // log writes a plan that is not the one of the pass before.
 func (k *Keeper[Seen, O]) log(ctx context.Context, plan table.Plan[O]) {
-	text := plan.String()
+	text := brief(plan)
 	if text == k.logged {
 		return
 	}
 	k.logged = text
 	klog.FromContext(ctx).Info("Planned routes", "wanted", len(plan.Wanted), "changes", len(plan.Ops), "plan", text)
+}
+
+// logLines is how many routes and changes are logged in full; of more, the first changes and what is not right.
+const logLines = 50
+
+// brief returns the plan as it is logged: in a large cluster only what is not Present, and not all of that.
+func brief[O table.Op](plan table.Plan[O]) string {
+	if len(plan.Wanted) <= logLines && len(plan.Ops) <= logLines {
+		return plan.String()
+	}
+	short := table.Plan[O]{Ops: plan.Ops[:min(len(plan.Ops), logLines)]}
+	for _, w := range plan.Wanted {
+		if w.State != table.Present && len(short.Wanted) < logLines {
+			short.Wanted = append(short.Wanted, w)
+		}
+	}
+	return short.String() + "(shortened)\n"
 }
 
 // apply makes the changes in order. One failure does not stop the others. For each destination that changes make, tried is

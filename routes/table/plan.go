@@ -18,14 +18,18 @@ func Peers(nodes []Node, self string) []Wanted {
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 
 	var peers []Wanted
+	overlapping := overlaps(nodes)
 	for _, n := range nodes {
 		if n.Name == self {
 			continue
 		}
 		for _, dst := range n.PodCIDRs {
 			w := Wanted{Node: n.Name, Dst: dst.Masked(), NextHop: n.Addr, State: Missing}
-			if reason := overlap(w, nodes); reason != "" {
-				w.State, w.Reason = Refused, reason
+			if overlapping[w.Dst] {
+				w.Reason = overlap(w, nodes)
+			}
+			if w.Reason != "" {
+				w.State = Refused
 			} else if !w.NextHop.IsValid() {
 				w.State, w.Reason = Waiting, fmt.Sprintf("node %s has no internal address yet", w.Node)
 			}
@@ -37,6 +41,31 @@ func Peers(nodes []Node, self string) []Wanted {
 		return cmp.Or(comparePrefix(a.Dst, b.Dst), cmp.Compare(a.Node, b.Node))
 	})
 	return peers
+}
+
+// overlaps returns the ranges that overlap with another, of whichever node. Of two ranges that overlap one contains the other, so
+// that in order of their addresses each has to be compared with those only that contain the one before.
+func overlaps(nodes []Node) map[netip.Prefix]bool {
+	var all []netip.Prefix
+	for _, n := range nodes {
+		for _, p := range n.PodCIDRs {
+			all = append(all, p.Masked())
+		}
+	}
+	slices.SortFunc(all, comparePrefix)
+
+	found := map[netip.Prefix]bool{}
+	var around []netip.Prefix // each contains the next
+	for _, p := range all {
+		for len(around) > 0 && !around[len(around)-1].Contains(p.Addr()) {
+			around = around[:len(around)-1]
+		}
+		if len(around) > 0 {
+			found[p], found[around[len(around)-1]] = true, true
+		}
+		around = append(around, p)
+	}
+	return found
 }
 
 // overlap returns why another node's range forbids the route, or "".
@@ -57,12 +86,17 @@ func overlap(w Wanted, nodes []Node) string {
 // order of listed.
 func Diff(wanted []Wanted, listed []Route) Plan[Change] {
 	p := Plan[Change]{Wanted: slices.Clone(wanted)}
+	routes := make(map[netip.Prefix][]Route, len(listed))
+	for _, r := range listed {
+		routes[r.Dst] = append(routes[r.Dst], r)
+	}
+
 	for i := range p.Wanted {
 		w := &p.Wanted[i]
 		if w.State != Missing {
 			continue
 		}
-		why := compare(w, listed)
+		why := compare(w, routes[w.Dst])
 		if w.State == Missing {
 			p.Ops = append(p.Ops, Change{Add, w.Dst, w.NextHop, why})
 		}
@@ -72,13 +106,12 @@ func Diff(wanted []Wanted, listed []Route) Plan[Change] {
 	return p
 }
 
-// compare sets w to Present if it is listed, and returns why it has to be added if it is not. It compares next hops and not only
-// destinations, so that a route that was overwritten is repaired.
+// compare sets w to Present if it is among the routes to its destination, and returns why it has to be added if it is not. It compares
+// next hops and not only destinations, so that a route that was overwritten is repaired.
 func compare(w *Wanted, listed []Route) (why string) {
 	why = "not there"
 	for _, r := range listed {
 		switch {
-		case r.Dst != w.Dst:
 		case r.Ours && r.NextHop == w.NextHop:
 			w.State = Present
 		case r.NextHop != w.NextHop:
@@ -93,13 +126,18 @@ func compare(w *Wanted, listed []Route) (why string) {
 
 // unwanted plans the deletion of our routes that are not wanted. A route whose wanted twin is Waiting stays as it is.
 func unwanted(wanted []Wanted, listed []Route) []Change {
+	to := make(map[netip.Prefix][]Wanted, len(wanted))
+	for _, w := range wanted {
+		to[w.Dst] = append(to[w.Dst], w)
+	}
+
 	var gone []Change
 	for _, r := range listed {
-		stays := slices.ContainsFunc(wanted, func(w Wanted) bool {
-			return w.Dst == r.Dst && (w.State == Waiting || w.State != Refused && w.NextHop == r.NextHop)
+		stays := slices.ContainsFunc(to[r.Dst], func(w Wanted) bool {
+			return w.State == Waiting || w.State != Refused && w.NextHop == r.NextHop
 		})
 		if r.Ours && !stays {
-			gone = append(gone, Change{Delete, r.Dst, r.NextHop, whyUnwanted(wanted, r)})
+			gone = append(gone, Change{Delete, r.Dst, r.NextHop, whyUnwanted(to[r.Dst])})
 		}
 	}
 
@@ -109,17 +147,15 @@ func unwanted(wanted []Wanted, listed []Route) []Change {
 	return gone
 }
 
-func whyUnwanted(wanted []Wanted, r Route) string {
-	for _, w := range wanted {
-		switch {
-		case w.Dst != r.Dst:
-		case w.State == Refused:
-			return "refused"
-		default:
-			return "should go to " + hop(w.NextHop)
-		}
+// whyUnwanted returns why a route is not one of those that are wanted to its destination.
+func whyUnwanted(wanted []Wanted) string {
+	switch {
+	case len(wanted) == 0:
+		return "no node has this range"
+	case wanted[0].State == Refused:
+		return "refused"
 	}
-	return "no node has this range"
+	return "should go to " + hop(wanted[0].NextHop)
 }
 
 func comparePrefix(a, b netip.Prefix) int {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -29,6 +30,7 @@ func (m *Mode) Observe(context.Context) (seen Kernel, err error) {
 			return seen, err
 		}
 	}
+	seen.PathMTU = m.paths.expect(seen.Forwards, seen.Uplink.MTU)
 	seen.Routes, err = m.routes(seen.Device.Index)
 	return seen, err
 }
@@ -221,8 +223,14 @@ func macOf(a net.HardwareAddr) MAC {
 // nodes. When it is too small the subscription ends, and the period finds the changes.
 const watchBuffer = 16 << 20
 
-// Watch subscribes to routes, links, addresses, neighbours and forwarding entries.
+// Watch subscribes to routes, links, addresses, neighbours and forwarding entries, and probes the ways to other nodes meanwhile.
 func (m *Mode) Watch(ctx context.Context, changed func()) error {
+	ctx, stop := context.WithCancel(ctx)
+	var probing sync.WaitGroup
+	defer probing.Wait()
+	defer stop()
+	probing.Go(func() { m.paths.run(ctx, changed) })
+
 	done := make(chan struct{})
 	defer close(done)
 	failed := make(chan error, 4)

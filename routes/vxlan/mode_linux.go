@@ -19,6 +19,7 @@ type Mode struct {
 	o      Options
 	netns  string // path of the network namespace; "": the process's own
 	kernel *netlink.Handle
+	paths  *prober
 	mtu    atomic.Int64 // of the uplink when it was seen last; 0: not seen yet
 	index  atomic.Int64 // of the device when it was seen last; 0: not there
 }
@@ -32,7 +33,7 @@ func New(o Options) (*Mode, error) { return newIn("", o) }
 
 // newIn is New for the network namespace at path; "" means the process's own.
 func newIn(path string, o Options) (*Mode, error) {
-	m := &Mode{o: o, netns: path}
+	m := &Mode{o: o, netns: path, paths: newProber(path, o.Addr)}
 	m.o.Cluster = o.Cluster.Masked()
 	err := platform.InNetns(path, func() (err error) {
 		m.kernel, err = netlink.NewHandle(unix.NETLINK_ROUTE)

@@ -96,13 +96,16 @@ type underlay struct {
 	*cluster
 	spaces  map[string]*netspace.Space
 	keepers map[string]*keeper
+	modes   map[string]*Mode // that run
 	stop    map[string]func()
+	router  *netspace.Space
 	all     *testing.T // the test, while T is a part of it
 }
 
 func newUnderlay(t *testing.T) *underlay {
-	u := &underlay{T: t, cluster: newCluster(), spaces: map[string]*netspace.Space{}, keepers: map[string]*keeper{}, stop: map[string]func(){}, all: t}
+	u := &underlay{T: t, cluster: newCluster(), spaces: map[string]*netspace.Space{}, keepers: map[string]*keeper{}, stop: map[string]func(){}, modes: map[string]*Mode{}, all: t}
 	router := netspace.New(t, "router")
+	u.router = router
 	var ports []string
 	for _, h := range hosts {
 		s := netspace.New(t, h.name)
@@ -147,7 +150,8 @@ func (u *underlay) mode(name string) *Mode {
 // keep runs the mode on a host until its stop is called.
 func (u *underlay) keep(name string) {
 	u.Helper()
-	k := keep.New(u.mode(name), keep.Options{Nodes: u.list, Period: 30 * time.Second})
+	u.modes[name] = u.mode(name)
+	k := keep.New(u.modes[name], keep.Options{Nodes: u.list, Period: 30 * time.Second})
 	u.mu.Lock()
 	u.changed = append(u.changed, k.Changed)
 	u.mu.Unlock()
@@ -279,6 +283,7 @@ func TestThreeNodes(t *testing.T) {
 		{"a node gets another MAC address", u.otherMAC},
 		{"a node is deleted and comes back", u.deleted},
 		{"the MTU of the underlay changes", u.otherMTU},
+		{"a network with a smaller MTU on the way is named", u.narrow},
 		{"another VNI is refused by name", u.otherVNI},
 		{"the agent starts again", u.restart},
 	} {
@@ -424,6 +429,49 @@ func (u *underlay) otherMTU() {
 	wait.True(u.T, 2*time.Second, "the device follows", func() bool { return strings.Contains(strings.Join(u.entries("lin01"), "\n"), "mtu 1350") })
 	u.on("lin01", set(1500))
 	u.right("lin01", "the MTU is back", before)
+}
+
+// narrow: large packets to lin03 are lost on the way, without a word.
+func (u *underlay) narrow() {
+	reason := func() string {
+		for _, r := range u.keepers["lin01"].Status().Routes {
+			if r.Node == "lin03" {
+				return r.Reason
+			}
+		}
+		return ""
+	}
+	set := func(mtu int) {
+		for side, name := range map[*netspace.Space]string{u.router: "lin03", u.spaces["lin03"]: "eth0"} {
+			side.Do(func() error {
+				link, err := netlink.LinkByName(name)
+				if err != nil {
+					return err
+				}
+				return netlink.LinkSetMTU(link, mtu)
+			})
+		}
+	}
+	again := func() { // as after ten minutes
+		p := u.modes["lin01"].paths
+		p.mu.Lock()
+		clear(p.nodes)
+		p.mu.Unlock()
+		u.keepers["lin01"].Changed()
+	}
+
+	if r := reason(); r != "" {
+		u.Errorf("before: %s", r)
+	}
+	set(1411)
+	again()
+	wait.True(u.T, 10*time.Second, "lin01 names the way", func() bool {
+		return strings.Contains(reason(), "to node lin03 (10.0.1.13) of more than 1411 bytes get lost")
+	})
+	set(1500)
+	again()
+	wait.True(u.T, 10*time.Second, "lin01 takes it back", func() bool { return reason() == "" })
+	u.complete()
 }
 
 // otherVNI: a node with flannel's default VNI gets no entries until it has ours.

@@ -1,0 +1,269 @@
+package vxlan
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/wakeup"
+)
+
+// prober finds out whether packets as large as the uplink sends reach other nodes whole. A network between them with a smaller MTU loses
+// encapsulated packets silently: small requests work, and large answers never come. It sends ICMP echo requests that must not
+// be fragmented (RFC 1191) to the nodes' own addresses. A node that answers none is not judged: its firewall may drop them.
+type prober struct {
+	netns string
+	self  netip.Addr
+	wake  wakeup.Signal
+
+	mu    sync.Mutex
+	mtu   int // of the uplink
+	nodes map[netip.Addr]*probed
+}
+
+// probed is what is known of the way to one node.
+type probed struct {
+	at   time.Time // zero: never asked
+	size int       // largest packet that arrives; 0: not known
+}
+
+// How long an answer holds, the lack of one, and a round of questions. A round is long enough for every network that
+// carries pods.
+const (
+	probeAgain   = 10 * time.Minute
+	probeSilent  = 30 * time.Second
+	probeRound   = 500 * time.Millisecond
+	probesAtOnce = 64 // nodes in one round
+)
+
+func newProber(netns string, self netip.Addr) *prober {
+	return &prober{netns: netns, self: self, wake: wakeup.New(), nodes: map[netip.Addr]*probed{}}
+}
+
+// expect sets which nodes are asked, and returns those to which packets of the uplink's size do not get, with the size that does.
+func (p *prober) expect(forwards []Forward, mtu int) map[netip.Addr]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mtu != mtu {
+		p.mtu, p.nodes = mtu, map[netip.Addr]*probed{}
+	}
+
+	fresh, narrow := map[netip.Addr]*probed{}, map[netip.Addr]int{}
+	for _, f := range forwards {
+		n := p.nodes[f.Public]
+		if n == nil {
+			n = &probed{}
+			p.wake.Wake()
+		}
+		fresh[f.Public] = n
+		if n.size > 0 && n.size < mtu {
+			narrow[f.Public] = n.size
+		}
+	}
+	p.nodes = fresh
+	return narrow
+}
+
+// run asks until ctx ends, and calls changed when an answer is another one.
+func (p *prober) run(ctx context.Context, changed func()) {
+	for {
+		due, mtu := p.due(time.Now())
+		for batch := range slices.Chunk(due, probesAtOnce) {
+			sizes, err := p.sizes(ctx, batch, mtu)
+			if err != nil {
+				klog.FromContext(ctx).Error(err, "Probing the path MTU to other nodes")
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			if p.learn(batch, sizes, mtu) {
+				changed()
+			}
+		}
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.wake:
+		case <-time.After(probeSilent):
+		}
+	}
+}
+
+func (p *prober) due(now time.Time) (due []netip.Addr, mtu int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for addr, n := range p.nodes {
+		age := now.Sub(n.at)
+		if age >= probeAgain || n.size == 0 && age >= probeSilent {
+			due = append(due, addr)
+		}
+	}
+	return due, p.mtu
+}
+
+// learn keeps the answers, and reports whether the size of one is another than before.
+func (p *prober) learn(asked []netip.Addr, sizes map[netip.Addr]int, mtu int) (changed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if mtu != p.mtu {
+		return false
+	}
+	for _, addr := range asked {
+		n := p.nodes[addr]
+		if n == nil {
+			continue
+		}
+		n.at = time.Now()
+		if size := sizes[addr]; size != n.size {
+			n.size, changed = size, true
+		}
+	}
+	return changed
+}
+
+// echo is one question: a packet of that size to a node.
+type echo struct {
+	node netip.Addr
+	size int
+}
+
+// smallest is a packet that every network carries (RFC 791: 68 bytes).
+const smallest = 68
+
+// sizes returns the largest packet that reaches each node, up to mtu. Nodes that do not answer are left out.
+func (p *prober) sizes(ctx context.Context, nodes []netip.Addr, mtu int) (map[netip.Addr]int, error) {
+	var first []echo
+	for _, n := range nodes {
+		first = append(first, echo{n, smallest}, echo{n, mtu}, echo{n, mtu}) // one of two may be lost
+	}
+	answered, err := p.ask(ctx, first)
+	if err != nil {
+		return nil, err
+	}
+
+	found := map[netip.Addr]int{}
+	for _, n := range nodes {
+		switch {
+		case answered[echo{n, mtu}]:
+			found[n] = mtu
+		case answered[echo{n, smallest}]:
+			if found[n], err = p.search(ctx, n, mtu); err != nil {
+				return found, err
+			}
+		}
+	}
+	return found, nil
+}
+
+// search narrows the largest packet that reaches a node down in two rounds: first in steps of 32 bytes.
+func (p *prober) search(ctx context.Context, node netip.Addr, mtu int) (int, error) {
+	best := smallest
+	for _, step := range []int{32, 1} {
+		var questions []echo
+		for size := best; size < mtu && len(questions) < 2000/step; size += step {
+			questions = append(questions, echo{node, size})
+		}
+		answered, err := p.ask(ctx, questions)
+		if err != nil {
+			return 0, err
+		}
+		for e := range maps.Keys(answered) {
+			best = max(best, e.size)
+		}
+		if step == 32 {
+			mtu = min(mtu, best+32)
+		}
+	}
+	return best, nil
+}
+
+// ask sends all questions and returns those that were answered within a round.
+func (p *prober) ask(ctx context.Context, questions []echo) (map[echo]bool, error) {
+	fd := -1
+	err := platform.InNetns(p.netns, func() (err error) {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening a socket for ICMP: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := p.prepare(fd); err != nil {
+		return nil, err
+	}
+
+	id := uint16(time.Now().UnixNano())
+	for i, q := range questions {
+		to := &unix.SockaddrInet4{Addr: q.node.As4()}
+		// A packet that cannot be sent is one that gets no answer.
+		_ = unix.Sendto(fd, echoRequest(id, uint16(i), q.size), 0, to)
+	}
+	return receive(ctx, fd, id, questions), nil
+}
+
+func (p *prober) prepare(fd int) error {
+	for _, err := range []error{
+		unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE), // DF, whatever was learnt
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 50_000}),
+		unix.Bind(fd, &unix.SockaddrInet4{Addr: p.self.As4()}),
+	} {
+		if err != nil {
+			return fmt.Errorf("preparing a socket for ICMP: %w", err)
+		}
+	}
+	return nil
+}
+
+// Types of ICMP and the sizes of headers (RFC 791, 792).
+const (
+	echoReplyType, echoRequestType = 0, 8
+	ipHeader, icmpHeader           = 20, 8
+)
+
+// echoRequest returns the message that makes an IP packet of that size.
+func echoRequest(id, sequence uint16, size int) []byte {
+	m := make([]byte, size-ipHeader)
+	m[0] = echoRequestType
+	binary.BigEndian.PutUint16(m[4:], id)
+	binary.BigEndian.PutUint16(m[6:], sequence)
+
+	sum := uint32(0)
+	for i := 0; i+1 < len(m); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(m[i:]))
+	}
+	sum = sum>>16 + sum&0xffff
+	binary.BigEndian.PutUint16(m[2:], ^uint16(sum>>16+sum))
+	return m
+}
+
+// receive collects answers for the time of a round, or until all have come.
+func receive(ctx context.Context, fd int, id uint16, questions []echo) map[echo]bool {
+	answered, left := map[echo]bool{}, len(questions)
+	buffer := make([]byte, 512) // the beginning is enough
+	for end := time.Now().Add(probeRound); left > 0 && time.Now().Before(end) && ctx.Err() == nil; {
+		n, _, err := unix.Recvfrom(fd, buffer, 0)
+		if err != nil || n < ipHeader+icmpHeader {
+			continue
+		}
+		m := buffer[int(buffer[0]&15)*4 : n]
+		if len(m) < icmpHeader || m[0] != echoReplyType || binary.BigEndian.Uint16(m[4:]) != id {
+			continue
+		}
+		if i := int(binary.BigEndian.Uint16(m[6:])); i < len(questions) {
+			answered[questions[i]] = true
+			left--
+		}
+	}
+	return answered
+}
