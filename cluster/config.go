@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"porthole.dev/porthole/cni/contract"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/winbuild"
@@ -52,6 +53,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("--windows-build %s: %w", c.WindowsBuild, err)
 	}
 	if !slices.Contains(routes.Modes(), c.Network) {
+		if instead := contract.Instead(c.Network); instead != "" {
+			return fmt.Errorf("--network %s: %s; known: %s", c.Network, instead, strings.Join(routes.Modes(), ", "))
+		}
 		return fmt.Errorf("--network %s is not known; known: %s", c.Network, strings.Join(routes.Modes(), ", "))
 	}
 	return nil

@@ -2,6 +2,8 @@
 package kubelet
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"porthole.dev/porthole/cli/program"
+	"porthole.dev/porthole/cni/contract"
 	"porthole.dev/porthole/internal/logging"
 	"porthole.dev/porthole/kubelet/config"
 	node "porthole.dev/porthole/node/kubelet"
@@ -61,6 +64,8 @@ func Command() *cobra.Command {
 	program.LogFlags(fs)
 	fs.Int32VarP(&verbosity, "v", "v", 0, "log level: 0 changes of state … 6 payloads")
 
+	fs.Var(&networkPlugin{}, "network-plugin", "accepted for old command lines: cni, which has no effect, because the runtime calls the plugins")
+
 	for _, name := range ignoredTexts {
 		fs.String(name, "", "accepted for upstream's sake; has no effect")
 	}
@@ -71,9 +76,24 @@ func Command() *cobra.Command {
 	return c
 }
 
+// networkPlugin is a flag that upstream's kubelet had until 1.23. Command lines for Windows nodes from that time give it.
+type networkPlugin struct{ value string }
+
+func (p *networkPlugin) String() string { return p.value }
+func (p *networkPlugin) Type() string   { return "string" }
+
+// Set refuses all values but cni, with what to use instead.
+func (p *networkPlugin) Set(value string) error {
+	if value != "" && value != "cni" {
+		return errors.New(cmp.Or(contract.Instead(value), "only cni is there: the container runtime calls the plugins of its own configuration"))
+	}
+	p.value = value
+	return nil
+}
+
 // withoutEffect lists the flags that were given and have no effect.
 func withoutEffect(fs *pflag.FlagSet) []string {
-	return slices.DeleteFunc(slices.Concat(ignoredTexts, ignoredSwitches), func(name string) bool { return !fs.Changed(name) })
+	return slices.DeleteFunc(slices.Concat(ignoredTexts, ignoredSwitches, []string{"network-plugin"}), func(name string) bool { return !fs.Changed(name) })
 }
 
 // flagValues returns the value of every flag, by name.

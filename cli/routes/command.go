@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/cli/program"
+	"porthole.dev/porthole/cni/contract"
 	"porthole.dev/porthole/internal/logging"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/node/routes"
@@ -23,14 +25,14 @@ import (
 )
 
 type flags struct {
-	kubeconfig, hostname, nodeIP, cluster, services, mode, confDir, dataDir, adapter, bind string
-	dns, search                                                                            []string
-	replaceNetwork                                                                         bool
-	vxlanVNI                                                                               uint32
-	vxlanPort                                                                              uint16
-	bgpConfig                                                                              string
-	printRouter                                                                            string
-	verbosity                                                                              int
+	kubeconfig, hostname, nodeIP, cluster, services, mode, confDir, dataDir, adapter, bind, runtime string
+	dns, search                                                                                     []string
+	replaceNetwork                                                                                  bool
+	vxlanVNI                                                                                        uint32
+	vxlanPort                                                                                       uint16
+	bgpConfig                                                                                       string
+	printRouter                                                                                     string
+	verbosity                                                                                       int
 
 	fromCluster bool
 	output      string // of fromCluster
@@ -82,6 +84,8 @@ func Command() *cobra.Command {
 	fs.StringVarP(&f.output, "output", "o", "text", "with --from-cluster: text or json")
 	fs.StringSliceVar(&f.dns, "cluster-dns", nil, "name servers for the CNI configuration of Windows pods; the kubelet's own settings win")
 	fs.StringSliceVar(&f.search, "dns-search", nil, "DNS search list that goes with --cluster-dns")
+	fs.StringVar(&f.runtime, "runtime-endpoint", runtimeEndpoint(), "Windows: container runtime's CRI. Endpoints and addresses of sandboxes that it does not know are freed after\n"+
+		"5 minutes; empty: they are left alone")
 	fs.StringVar(&f.bind, "bind", "127.0.0.1:10261", "address and port of /healthz, /readyz, /metrics and /status; empty: none")
 	fs.StringVar(&f.bgpConfig, "bgp-config", "", "mode bgp: file with peers, AS number and times, YAML or JSON (docs/bgp.md); empty: those of the node's annotations")
 	fs.StringVar(&f.printRouter, "print-router", "", "print the routes that the router of a cluster with --mode tor needs, and end: "+strings.Join(tor.Formats(), ", ")+"\n(needs --kubeconfig only, and runs on any machine)")
@@ -97,7 +101,8 @@ func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) 
 	o := routes.Options{
 		Kubeconfig: f.kubeconfig, Node: f.hostname, Mode: f.mode, ConfDir: f.confDir, DataDir: f.dataDir, DNS: f.dns, Search: f.search,
 		ReplaceNetwork: f.replaceNetwork, Adapter: f.adapter, Bind: f.bind, BootID: platform.BootID(),
-		VXLAN: vxlan.Config{VNI: f.vxlanVNI, Port: f.vxlanPort},
+		RuntimeEndpoint: f.runtime,
+		VXLAN:           vxlan.Config{VNI: f.vxlanVNI, Port: f.vxlanPort},
 	}
 	if f.kubeconfig == "" {
 		return o, errors.New("--kubeconfig is required: the file with the API server's address and our credentials")
@@ -160,13 +165,21 @@ func (f flags) bgp() (bgp.Config, error) {
 
 func checkMode(mode string) error {
 	known := strings.Join(routes.Modes(), ", ")
-	switch {
-	case slices.Contains(routes.Modes(), mode):
+	if slices.Contains(routes.Modes(), mode) {
 		return nil
-	case mode == "ipip" || mode == "ip-in-ip":
-		return fmt.Errorf("--mode %s: Windows cannot do IP-in-IP; known: %s", mode, known)
+	}
+	if instead := contract.Instead(mode); instead != "" {
+		return fmt.Errorf("--mode %s: %s; known: %s", mode, instead, known)
 	}
 	return fmt.Errorf("--mode %q is not known; known: %s", mode, known)
+}
+
+// runtimeEndpoint is the default of --runtime-endpoint: containerd's pipe on Windows, none on Linux, where the plugins are others'.
+func runtimeEndpoint() string {
+	if runtime.GOOS == "windows" {
+		return "npipe:////./pipe/containerd-containerd"
+	}
+	return ""
 }
 
 func parseRange(name, text string) (netip.Prefix, error) {

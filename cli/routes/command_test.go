@@ -32,8 +32,10 @@ func TestResolveRefuses(t *testing.T) {
 		"--service-cidr \"10.96\" is not an IPv4 range": func(f *flags) { f.services = "10.96" },
 		"overlap":                           func(f *flags) { f.services = "10.244.128.0/20" },
 		"--node-ip \"x\" is not an address": func(f *flags) { f.nodeIP = "x" },
-		"--mode \"vpn\" is not known; known: host-gateway": func(f *flags) { f.mode = "vpn" },
-		"Windows cannot do IP-in-IP":                       func(f *flags) { f.mode = "ipip" },
+		"--mode \"vpn\" is not known; known: host-gateway":            func(f *flags) { f.mode = "vpn" },
+		"Windows has no IP-in-IP: use `porthole routes --mode vxlan`": func(f *flags) { f.mode = "ipip" },
+		"Weave ended": func(f *flags) { f.mode = "weave" },
+		"--mode kubenet: kubenet is no CNI plugin": func(f *flags) { f.mode = "kubenet" },
 	} {
 		f := valid()
 		change(&f)

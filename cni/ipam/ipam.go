@@ -4,6 +4,7 @@
 package ipam
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
 )
 
 // Range is a range of addresses. Start and End default to the first and last usable address.
@@ -314,6 +317,25 @@ func (p *Pool) releaseIf(gone func(owner string) bool) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Owners returns the containers and interfaces that have addresses, sorted. A store without a folder has none.
+func (p *Pool) Owners() ([]types.GCAttachment, error) {
+	held, err := p.held()
+	if err != nil {
+		return nil, err
+	}
+	var out []types.GCAttachment
+	for _, who := range held {
+		container, ifname, _ := strings.Cut(who, "\r\n")
+		if a := (types.GCAttachment{ContainerID: container, IfName: ifname}); container != "" && !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, func(a, b types.GCAttachment) int {
+		return cmp.Or(strings.Compare(a.ContainerID, b.ContainerID), strings.Compare(a.IfName, b.IfName))
+	})
+	return out, nil
 }
 
 // Holds reports whether the container's interface has the address.

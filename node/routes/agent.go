@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/cni/sweep"
 	"porthole.dev/porthole/internal/retry"
 	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/routes/adapters"
@@ -39,6 +40,9 @@ type agent struct {
 	warned  []string // reasons and problems that an event was written for
 	written string   // status of the condition that was written last
 	stale   bool     // a CNI configuration of an earlier boot was there
+	// sweeping: what sandboxes of the past hold is being freed
+	sweeping bool
+	others   []string // what was said about CNI configurations of others
 
 	mu      sync.Mutex
 	keeper  keeper // the chosen mode, once it runs
@@ -72,6 +76,8 @@ type maker interface {
 	conf(wanted podnet.Network) podnet.Conf
 	// heldBack returns the name of the CNI configuration that is removed after a reboot (see holdBack); empty: none is.
 	heldBack() string
+	// sweeper frees what sandboxes of the past hold; nil on a system where the CNI plugins are others'.
+	sweeper() *sweep.Sweeper
 	// adapters returns the keeper of the host's network adapters; nil on a system that needs none.
 	adapters() adapterKeeper
 }
@@ -183,6 +189,7 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 		return err
 	}
 
+	a.startSweep(ctx, tasks, a.maker.conf(wanted))
 	if a.routeKeeper() == nil {
 		k.Sync(ctx)
 		a.setKeeper(k)
@@ -226,6 +233,9 @@ func (a *agent) writeConf(ctx context.Context, wanted podnet.Network) error {
 	changed, err := conf.Write(a.o.ConfDir)
 	if changed {
 		klog.FromContext(ctx).Info("Wrote the CNI configuration", "dir", a.o.ConfDir, "file", conf.Name)
+	}
+	if err == nil {
+		a.lookBeside(ctx, conf.Name)
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/cni/sweep"
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/routes/adapters"
 	"porthole.dev/porthole/routes/podnet"
@@ -17,6 +18,7 @@ type hnsMaker struct {
 	keeper  *adapters.Keeper
 	replace bool   // a network that does not fit may be replaced although it holds endpoints
 	adapter string // the adapter that a new network is bound to; empty: the one with the node's address
+	sweep   *sweep.Sweeper
 }
 
 // ensure makes the network in HNS, bound to the adapter of the options. Without one it names the physical adapter that has the
@@ -56,5 +58,7 @@ func physical(name string) string {
 func (m hnsMaker) conf(wanted podnet.Network) podnet.Conf { return wanted.WindowsConf }
 
 func (m hnsMaker) heldBack() string { return podnet.WindowsConfName }
+
+func (m hnsMaker) sweeper() *sweep.Sweeper { return m.sweep }
 
 func (m hnsMaker) adapters() adapterKeeper { return m.keeper }

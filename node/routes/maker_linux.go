@@ -3,6 +3,7 @@ package routes
 import (
 	"context"
 
+	"porthole.dev/porthole/cni/sweep"
 	"porthole.dev/porthole/routes/podnet"
 	"porthole.dev/porthole/routes/vxlan"
 )
@@ -25,6 +26,9 @@ func (m linuxMaker) heldBack() string { return "" }
 
 // adapters returns nil: the bridge plugin enables forwarding.
 func (m linuxMaker) adapters() adapterKeeper { return nil }
+
+// sweeper returns nil: the plugins are upstream's, and so are their addresses.
+func (m linuxMaker) sweeper() *sweep.Sweeper { return nil }
 
 func (m linuxMaker) conf(wanted podnet.Network) podnet.Conf { return wanted.LinuxConf }
 

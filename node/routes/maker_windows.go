@@ -1,7 +1,12 @@
 package routes
 
 import (
+	"context"
+
+	"porthole.dev/porthole/cni/attach"
+	"porthole.dev/porthole/cni/sweep"
 	"porthole.dev/porthole/hns/hcn"
+	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/routes/adapters"
 	"porthole.dev/porthole/routes/podnet"
 	"porthole.dev/porthole/routes/vxlan"
@@ -9,10 +14,17 @@ import (
 
 func newMaker(o Options) (maker, error) {
 	client, keeper := hcn.New(hcn.Options{}), adapters.New(adapters.NewHost())
-	return hnsMaker{
+	m := hnsMaker{
 		hns:    &podnet.HNS{Reader: client, Writer: hcn.Host{Client: client}, Balancers: client, Overlays: hcn.Overlay{Client: client}, Adapters: keeper},
 		keeper: keeper, replace: o.ReplaceNetwork, adapter: o.Adapter,
-	}, nil
+	}
+	if o.RuntimeEndpoint != "" {
+		m.sweep = &sweep.Sweeper{
+			Plugin:    attach.Plugin{Reader: client, Writer: client},
+			Sandboxes: func(ctx context.Context) ([]string, error) { return runtime.SandboxIDs(ctx, o.RuntimeEndpoint) },
+		}
+	}
+	return m, nil
 }
 
 // overlayHNS returns the HNS that the mode vxlan changes.

@@ -35,7 +35,10 @@ type Options struct {
 	ReplaceNetwork bool
 	// Adapter is the network adapter that a new HNS network is bound to; empty: the one with the node's address.
 	Adapter string
-	Bind    string // address:port of /healthz, /readyz, /metrics and /status; empty: none
+	// RuntimeEndpoint is the container runtime's CRI on a Windows node, which says whose networks are to be kept (see cni/sweep);
+	// empty: nothing is freed.
+	RuntimeEndpoint string
+	Bind            string // address:port of /healthz, /readyz, /metrics and /status; empty: none
 }
 
 // Run works until ctx ends. Network, routes and configuration stay behind.
