@@ -20,7 +20,6 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/node/routes"
 	"porthole.dev/porthole/routes/bgp"
-	"porthole.dev/porthole/routes/tor"
 	"porthole.dev/porthole/routes/vxlan"
 )
 
@@ -31,7 +30,7 @@ type flags struct {
 	vxlanVNI                                                                                        uint32
 	vxlanPort                                                                                       uint16
 	bgpConfig                                                                                       string
-	printRouter                                                                                     string
+	router                                                                                          routerFlags
 	verbosity                                                                                       int
 
 	fromCluster bool
@@ -52,8 +51,8 @@ func Command() *cobra.Command {
 		Example: "  porthole routes --from-cluster --kubeconfig=/etc/kubernetes/admin.conf",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if f.printRouter != "" {
-				return printRouter(c, f)
+			if f.router.wanted() {
+				return f.router.run(c, f)
 			}
 			if f.fromCluster {
 				return f.fit(c.Context(), c.OutOrStdout())
@@ -88,7 +87,7 @@ func Command() *cobra.Command {
 		"5 minutes; empty: they are left alone")
 	fs.StringVar(&f.bind, "bind", "127.0.0.1:10261", "address and port of /healthz, /readyz, /metrics and /status; empty: none")
 	fs.StringVar(&f.bgpConfig, "bgp-config", "", "mode bgp: file with peers, AS number and times, YAML or JSON (docs/bgp.md); empty: those of the node's annotations")
-	fs.StringVar(&f.printRouter, "print-router", "", "print the routes that the router of a cluster with --mode tor needs, and end: "+strings.Join(tor.Formats(), ", ")+"\n(needs --kubeconfig only, and runs on any machine)")
+	f.router.add(fs)
 	fs.Bool(program.ServiceFlag, false, "run under the service manager of Windows, as the service porthole-routes")
 	program.LogFlags(fs)
 	fs.IntVarP(&f.verbosity, "v", "v", 0, "log verbosity: 1 each changed route")

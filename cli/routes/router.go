@@ -1,33 +1,70 @@
 package routes
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"porthole.dev/porthole/node/routes"
 	"porthole.dev/porthole/routes/table"
 	"porthole.dev/porthole/routes/tor"
 )
 
-// printRouter prints the routes of a router. It prints those that are right also if some must not exist, and then returns an error that
-// names them.
-func printRouter(c *cobra.Command, f flags) error {
-	if !slices.Contains(tor.Formats(), f.printRouter) {
-		_, err := tor.Export(f.printRouter, nil)
-		return fmt.Errorf("--print-router %w", err)
-	}
-	if f.kubeconfig == "" {
+// routerFlags are for whoever runs the router of a cluster in the mode tor. They run on any machine.
+type routerFlags struct{ print, check string }
+
+func (r *routerFlags) add(fs *pflag.FlagSet) {
+	known := strings.Join(tor.Formats(), ", ")
+	fs.StringVar(&r.print, "print-router", "", "print the routes that the router of a cluster with --mode tor needs, and end: "+known+"\n(needs --kubeconfig only, and runs on any machine)")
+	fs.StringVar(&r.check, "check-router", "", "compare the routes of such a router, from standard input, with those that it needs, name what is missing or wrong,\nand end: "+
+		known+"; for example `vtysh -c 'show ip route json' | porthole routes --check-router frr`\n(with --cluster-cidr also what the router has for ranges that no node has)")
+}
+
+// wanted reports whether one of the flags is given; then nothing but run is to be done.
+func (r *routerFlags) wanted() bool { return r.print != "" || r.check != "" }
+
+// run does what the flags ask for.
+func (r *routerFlags) run(c *cobra.Command, f flags) error {
+	switch {
+	case r.print != "" && r.check != "":
+		return errors.New("--print-router and --check-router exclude each other")
+	case f.kubeconfig == "":
 		return errors.New("--kubeconfig is required: the file with the API server's address and credentials that may list nodes")
+	case r.print != "" && !slices.Contains(tor.Formats(), r.print):
+		return fmt.Errorf("--print-router %q is not known; known: %s", r.print, strings.Join(tor.Formats(), ", "))
+	case r.check != "" && !slices.Contains(tor.Formats(), r.check):
+		return fmt.Errorf("--check-router %q is not known; known: %s", r.check, strings.Join(tor.Formats(), ", "))
 	}
-	wanted, err := routes.RouterRoutes(c.Context(), f.kubeconfig)
+
+	list := func(ctx context.Context) ([]table.Wanted, error) { return routes.RouterRoutes(ctx, f.kubeconfig) }
+	if r.print != "" {
+		return printRouter(c, r.print, list)
+	}
+	pods, err := parsePrefixes("--cluster-cidr", f.cluster)
 	if err != nil {
 		return err
 	}
+	return checkRouter(c, r.check, pods, list)
+}
 
-	text, err := tor.Export(f.printRouter, wanted)
+// lister returns the routes that the router needs.
+type lister func(context.Context) ([]table.Wanted, error)
+
+// printRouter prints the routes of a router. It prints those that are right also if some must not exist, and then returns an error that
+// names them.
+func printRouter(c *cobra.Command, format string, list lister) error {
+	wanted, err := list(c.Context())
+	if err != nil {
+		return err
+	}
+	text, err := tor.Export(format, wanted)
 	if err != nil {
 		return err
 	}
@@ -46,4 +83,35 @@ func refused(wanted []table.Wanted) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkRouter compares the router's routes, from the command's input, with those that it needs. Each difference is a line of the error.
+func checkRouter(c *cobra.Command, format string, pods []netip.Prefix, list lister) error {
+	running, err := tor.ReadRunning(format, io.LimitReader(c.InOrStdin(), 64<<20))
+	if err != nil {
+		return err
+	}
+	wanted, err := list(c.Context())
+	if err != nil {
+		return err
+	}
+
+	if lines := tor.Check(wanted, running, pods); len(lines) > 0 {
+		return fmt.Errorf("the router's routes are not as the nodes need them (`porthole routes --print-router` prints all that it needs):\n  %s", strings.Join(lines, "\n  "))
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "the router has the %d routes that it needs\n", len(wanted))
+	return err
+}
+
+// parsePrefixes reads ranges with commas between them; none if text is empty.
+func parsePrefixes(flag, text string) ([]netip.Prefix, error) {
+	var list []netip.Prefix
+	for _, field := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
+		p, err := netip.ParsePrefix(strings.TrimSpace(field))
+		if err != nil {
+			return nil, fmt.Errorf("%s %q is not a range like 10.244.0.0/16", flag, field)
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
 }

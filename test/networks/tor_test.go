@@ -2,6 +2,7 @@ package networks
 
 import (
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -45,4 +46,32 @@ func TestTor(t *testing.T) {
 			return []string{l.firstHop(from), router, l.nodes[to].String()}
 		},
 	})
+
+	l.checkRouter("")
+	var win01 v1.Node
+	if err := get(&win01, "node", "win01"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := commandIn("porthole-tor", shortly, "ip", "route", "del", win01.Spec.PodCIDR); err != nil {
+		t.Fatal(err)
+	}
+	l.checkRouter("node win01: no route to " + win01.Spec.PodCIDR + ", want one via 10.99.0.21")
+	if _, err := commandIn("porthole-tor", shortly, "ip", "route", "add", win01.Spec.PodCIDR, "nexthop", "via", "10.99.0.21", "nexthop", "via", "10.99.0.11"); err != nil {
+		t.Fatal(err)
+	}
+	l.checkRouter("node win01: " + win01.Spec.PodCIDR + " goes to 10.99.0.11 (node lin01) besides 10.99.0.21")
+}
+
+// checkRouter compares the router's routes as an operator would; want is a part of what the check complains about, "" if nothing.
+func (l *lab) checkRouter(want string) {
+	l.t.Helper()
+	shown, err := commandIn("porthole-tor", shortly, "ip", "-j", "route")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	_, err = command(shortly, "sh", "-c", `echo "$1" | "$2" routes --check-router ip --cluster-cidr 10.244.0.0/16 --kubeconfig "$3"`, "sh",
+		shown, porthole, filepath.Join(dir, "kubeconfig"))
+	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		l.t.Errorf("the check of the router says %v, want %q", err, want)
+	}
 }
