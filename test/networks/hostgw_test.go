@@ -10,4 +10,5 @@ func TestHostGateway(t *testing.T) {
 		via:  func(_, to string) string { return to },
 		hops: func(l *lab, from, to string) []string { return []string{l.firstHop(from), l.nodes[to].String()} },
 	})
+	f.checkNodes()
 }

@@ -1,0 +1,186 @@
+package networks
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	hosts "porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/wait"
+)
+
+// soon is how long a change of a Node may take to reach the routes of the others.
+const soon = 2 * time.Second
+
+// ghost is a node without a kubelet: a host on the segment with the address of one pod, and a Node object.
+type ghost struct {
+	*fleet
+	addr netip.Addr
+}
+
+// newGhost makes the host. It has routes to the pods of the cluster, so that answers find their way.
+func (f *fleet) newGhost() *ghost {
+	f.t.Helper()
+	g := &ghost{fleet: f, addr: netip.MustParseAddr("10.99.0.61")}
+	f.t.Cleanup(func() {
+		if err := hosts.RemoveHost("ghost"); err != nil {
+			f.t.Error(err)
+		}
+	})
+	if err := hosts.EnsureHost("ghost", g.addr); err != nil {
+		f.t.Fatal(err)
+	}
+
+	var list v1.NodeList
+	if err := get(&list, "nodes"); err != nil {
+		f.t.Fatal(err)
+	}
+	for _, n := range list.Items {
+		g.in(func() error { return platform.SetRoute(netip.MustParsePrefix(n.Spec.PodCIDR), f.nodes[n.Name]) })
+	}
+	return g
+}
+
+func (g *ghost) in(do func() error) {
+	g.t.Helper()
+	if err := platform.InNetns(platform.NetnsPath(hosts.Netns("ghost")), do); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// pod gives the host the address of a pod.
+func (g *ghost) pod(addr string) netip.Addr {
+	g.t.Helper()
+	a := netip.MustParseAddr(addr)
+	g.in(func() error { return platform.SetAddress("lo", netip.PrefixFrom(a, 32)) })
+	return a
+}
+
+// node makes a Node object with a pod range, and the address that its kubelet would report.
+func (l *lab) node(name, podCIDR, addr string) {
+	l.t.Helper()
+	l.apply(fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s}\nspec: {podCIDR: %[2]s, podCIDRs: [%[2]s], unschedulable: true}\n", name, podCIDR))
+	l.t.Cleanup(func() { kubectl("delete", "node", "--ignore-not-found", name) })
+	l.address(name, addr)
+}
+
+func (l *lab) address(node, addr string) {
+	l.t.Helper()
+	_, err := kubectl("patch", "node", node, "--subresource=status", "--type=merge", "-p",
+		fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":"%s"}]}}`, addr))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *lab) deleteNode(name string) {
+	l.t.Helper()
+	if _, err := kubectl("delete", "node", name); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// routes waits until every node's route to a range goes through an address, or is not there if via is "".
+func (l *lab) routes(what, dst, via string) {
+	l.t.Helper()
+	started := time.Now()
+	for _, n := range nodeNames {
+		wait.NoError(l.t, soon, what+" on "+n, func() error {
+			out, err := commandIn("porthole-"+n, shortly, "ip", "route", "show", "exact", dst)
+			if err != nil {
+				return err
+			}
+			if got := strings.TrimSpace(out); via == "" && got != "" || via != "" && (!strings.Contains(got, "via "+via+" ") || strings.Count(got, "via") != 1) {
+				return fmt.Errorf("%s: the route of %s to %s is %q, want via %q", what, n, dst, got, via)
+			}
+			return nil
+		})
+	}
+	l.t.Logf("%s: on all nodes after %v", what, time.Since(started).Round(time.Millisecond))
+}
+
+// reaches waits until the pods a of all nodes get an answer from an address.
+func (f *fleet) reaches(what string, addr netip.Addr) {
+	f.t.Helper()
+	for _, n := range nodeNames {
+		wait.NoError(f.t, 5*time.Second, what, func() error {
+			if err := ping(f.netns["a-"+n], addr, probe{}).err(); err != nil {
+				return fmt.Errorf("%s: from a pod on %s to %s: %w", what, n, addr, err)
+			}
+			return nil
+		})
+	}
+}
+
+// warned waits until each of the nodes has an event of a reason whose message has all the words.
+func (l *lab) warned(reason string, nodes []string, words ...string) {
+	l.t.Helper()
+	for _, n := range nodes {
+		wait.NoError(l.t, 10*time.Second, "event "+reason, func() error {
+			out, err := kubectl("get", "events", "-A", "--field-selector", "reason="+reason+",involvedObject.name="+n, "-o", "jsonpath={range .items[*]}{.message}{\"\\n\"}{end}")
+			if err != nil {
+				return err
+			}
+			for line := range strings.Lines(out) {
+				found := true
+				for _, w := range words {
+					found = found && strings.Contains(line, w)
+				}
+				if found {
+					return nil
+				}
+			}
+			return fmt.Errorf("no event %s of node %s has %q:\n%s", reason, n, words, out)
+		})
+	}
+}
+
+// checkNodes adds, changes and removes nodes, and looks at the routes of the others, on Linux and on Windows, and at packets.
+func (f *fleet) checkNodes() {
+	t := f.t
+	t.Helper()
+	g := f.newGhost()
+	first, second := g.pod("10.244.200.7"), g.pod("10.244.201.7")
+
+	f.node("ghost", "10.244.200.0/24", g.addr.String())
+	f.routes("a node is added", "10.244.200.0/24", g.addr.String())
+	f.reaches("a node is added", first)
+
+	g.in(func() error { return platform.SetAddress("eth0", netip.MustParsePrefix("10.99.0.62/24")) })
+	f.address("ghost", "10.99.0.62")
+	f.routes("its address changes", "10.244.200.0/24", "10.99.0.62")
+	f.reaches("its address changes", first)
+
+	f.deleteNode("ghost")
+	f.node("ghost", "10.244.201.0/24", "10.99.0.62")
+	f.routes("its pod range changes: the old one", "10.244.200.0/24", "")
+	f.routes("its pod range changes: the new one", "10.244.201.0/24", "10.99.0.62")
+	f.reaches("its pod range changes", second)
+
+	f.address("ghost", "10.77.0.5")
+	f.routes("it is in another segment", "10.244.201.0/24", "")
+	f.warned("RouteRefused", nodeNames, "10.77.0.5 of node ghost is not on a segment that this node shares")
+	for _, n := range nodeNames {
+		f.reaches("a node is in another segment", f.addr["b-"+n])
+	}
+
+	f.address("ghost", "10.99.0.62")
+	f.routes("it is in the segment again", "10.244.201.0/24", "10.99.0.62")
+	f.node("twin", "10.244.201.0/25", "10.99.0.63")
+	f.routes("two nodes have one range", "10.244.201.0/24", "")
+	f.routes("two nodes have one range: the other", "10.244.201.0/25", "")
+	f.warned("RouteRefused", nodeNames, "10.244.201.0/24 of node ghost overlaps 10.244.201.0/25 of node twin")
+	f.deleteNode("twin")
+	f.routes("one of the two is removed", "10.244.201.0/24", "10.99.0.62")
+	f.reaches("one of the two is removed", second)
+
+	f.deleteNode("ghost")
+	f.routes("a node is removed", "10.244.201.0/24", "")
+	for _, n := range nodeNames {
+		f.reaches("a node is removed", f.addr["b-"+n])
+	}
+}
