@@ -23,6 +23,10 @@ type Config struct {
 	// WindowsBuild is the build of the Windows nodes. If it has several, separated by commas, the nodes get them in turn.
 	WindowsBuild string `json:"windowsBuild"`
 	Network      string `json:"network"`
+	// PodCIDR is the range of all pods: of IPv4, or of IPv4 and behind a comma of IPv6. Empty: lab.PodRange.
+	PodCIDR string `json:"podCIDR,omitempty"`
+	// NodeMask is the length of a node's pod range of IPv4; 0: 24, or longer where PodCIDR is too small for that.
+	NodeMask int `json:"nodeCIDRMask,omitempty"`
 	// WindowsFirewall drops what comes in to the Windows nodes themselves, but for the programs that rules allow, as Windows Server does.
 	WindowsFirewall bool `json:"windowsFirewall,omitempty"`
 	// APIPort and RegistryPort are on 127.0.0.1 of the machine.
@@ -32,7 +36,7 @@ type Config struct {
 
 // DefaultConfig is one Linux node and two Windows Server 2022 nodes.
 func DefaultConfig() Config {
-	return Config{LinuxNodes: 1, WindowsNodes: 2, WindowsBuild: "20348", Network: routes.DefaultMode, APIPort: 6443, RegistryPort: 5000}
+	return Config{LinuxNodes: 1, WindowsNodes: 2, WindowsBuild: "20348", Network: routes.DefaultMode, PodCIDR: lab.PodRange.String(), APIPort: 6443, RegistryPort: 5000}
 }
 
 // Nodes have the lab's addresses .11 to .19 and .21 to .60; hosts on their own begin at .101.
@@ -51,6 +55,9 @@ func (c Config) Validate() error {
 	}
 	if _, err := c.builds(); err != nil {
 		return fmt.Errorf("--windows-build %s: %w", c.WindowsBuild, err)
+	}
+	if _, err := c.ranges(); err != nil {
+		return err
 	}
 	if !slices.Contains(routes.Modes(), c.Network) {
 		if instead := contract.Instead(c.Network); instead != "" {

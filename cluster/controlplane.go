@@ -13,14 +13,18 @@ const etcdURL = "http://127.0.0.1:2379"
 
 // controlPlaneConfig is the file that `kube controlplane` reads: upstream's flags for a cluster with node authorisation,
 // token bootstrap and an aggregation layer that reaches pods directly.
-func controlPlaneConfig(l Layout) ([]byte, error) {
+func controlPlaneConfig(l Layout, c Config) ([]byte, error) {
+	ranges, err := c.ranges()
+	if err != nil {
+		return nil, err
+	}
 	pki := func(name string) string { return filepath.Join(l.PKI(), name) }
 	doc := map[string]any{
 		"etcd": map[string]string{"dataDir": filepath.Join(l.ControlPlane(), "etcd"), "clientURL": etcdURL, "peerURL": "http://127.0.0.1:2380"},
 		"apiServer": []string{
 			"--advertise-address=" + address(11).String(), "--secure-port=6443",
 			"--etcd-servers=" + etcdURL,
-			"--service-cluster-ip-range=" + lab.ServiceIPs.String(),
+			"--service-cluster-ip-range=" + join(ranges.services),
 			"--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"),
 			"--client-ca-file=" + pki("ca.crt"),
 			"--kubelet-certificate-authority=" + pki("ca.crt"),
@@ -36,16 +40,16 @@ func controlPlaneConfig(l Layout) ([]byte, error) {
 			"--allow-privileged=true", // as kubeadm sets it; the policy of a namespace decides
 			"--profiling=false", "--cert-dir=" + filepath.Join(l.ControlPlane(), "certs"),
 		},
-		"controllerManager": []string{
-			"--kubeconfig=" + kubeconfigOf(l, "controller-manager"), "--authentication-kubeconfig=" + kubeconfigOf(l, "controller-manager"),
-			"--authorization-kubeconfig=" + kubeconfigOf(l, "controller-manager"),
-			"--allocate-node-cidrs=true", "--cluster-cidr=" + lab.PodRange.String(), "--node-cidr-mask-size=24",
-			"--service-cluster-ip-range=" + lab.ServiceIPs.String(),
-			"--root-ca-file=" + pki("ca.crt"), "--service-account-private-key-file=" + pki("sa.key"),
-			"--cluster-signing-cert-file=" + pki("ca.crt"), "--cluster-signing-key-file=" + pki("ca.key"),
+		"controllerManager": append(ranges.maskFlags(),
+			"--kubeconfig="+kubeconfigOf(l, "controller-manager"), "--authentication-kubeconfig="+kubeconfigOf(l, "controller-manager"),
+			"--authorization-kubeconfig="+kubeconfigOf(l, "controller-manager"),
+			"--allocate-node-cidrs=true", "--cluster-cidr="+join(ranges.pods),
+			"--service-cluster-ip-range="+join(ranges.services),
+			"--root-ca-file="+pki("ca.crt"), "--service-account-private-key-file="+pki("sa.key"),
+			"--cluster-signing-cert-file="+pki("ca.crt"), "--cluster-signing-key-file="+pki("ca.key"),
 			"--use-service-account-credentials=true", "--leader-elect=false", "--bind-address=127.0.0.1",
-			"--controllers=*,bootstrapsigner,tokencleaner", "--cert-dir=" + filepath.Join(l.ControlPlane(), "certs"),
-		},
+			"--controllers=*,bootstrapsigner,tokencleaner", "--cert-dir="+filepath.Join(l.ControlPlane(), "certs"),
+		),
 		"scheduler": []string{
 			"--kubeconfig=" + kubeconfigOf(l, "scheduler"), "--authentication-kubeconfig=" + kubeconfigOf(l, "scheduler"),
 			"--authorization-kubeconfig=" + kubeconfigOf(l, "scheduler"), "--leader-elect=false", "--bind-address=127.0.0.1",
@@ -118,9 +122,13 @@ const hnsNetwork = "porthole"
 
 // proxyConfig is the KubeProxyConfiguration of a node: ours in kernel mode on Windows, upstream's with nftables on Linux.
 func proxyConfig(l Layout, c Config, n Node) ([]byte, error) {
+	ranges, err := c.ranges()
+	if err != nil {
+		return nil, err
+	}
 	doc := map[string]any{
 		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
-		"clusterCIDR": lab.PodRange.String(), "hostnameOverride": n.Name,
+		"clusterCIDR": join(ranges.pods), "hostnameOverride": n.Name,
 		"clientConnection":   map[string]string{"kubeconfig": kubeletFile(l, n, "kube-proxy.kubeconfig")},
 		"healthzBindAddress": "0.0.0.0:10256", "metricsBindAddress": "127.0.0.1:10249",
 	}

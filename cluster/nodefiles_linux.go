@@ -15,6 +15,11 @@ func ensureNetwork(l Layout, c Config) error {
 		if err := lab.EnsureHost(n.Name, n.Address); err != nil {
 			return err
 		}
+		if c.dual() {
+			if err := lab.EnsureSix(n.Name, n.Address); err != nil {
+				return fmt.Errorf("addresses of IPv6: %w", err)
+			}
+		}
 	}
 	if prepare := c.network().prepare; prepare != nil {
 		return prepare(l, c)
@@ -24,7 +29,7 @@ func ensureNetwork(l Layout, c Config) error {
 
 // writeNodeFiles writes what the processes of every node read: /etc/kubernetes of a real one.
 func writeNodeFiles(l Layout, c Config) error {
-	doc, err := controlPlaneConfig(l)
+	doc, err := controlPlaneConfig(l, c)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"strings"
 
@@ -82,7 +83,7 @@ func (p *planner) linuxNode(n Node) {
 	p.add(p.containerd(n))
 	add("kubelet", p.l.Porthole(), []supervise.Condition{p.apiReady(), containerd},
 		"kubelet", "--config="+file("kubernetes", "kubelet.json"), "--kubeconfig="+file("kubernetes", "kubelet.kubeconfig"),
-		"--hostname-override="+n.Name, "--node-ip="+n.Address.String(), "--root-dir="+file("kubelet"), "--v=2")
+		"--hostname-override="+n.Name, "--node-ip="+p.c.nodeIPs(n), "--root-dir="+file("kubelet"), "--v=2")
 	if !p.c.network().noProxy {
 		add("kube-proxy", p.l.Bundled("kube"), []supervise.Condition{p.apiReady()},
 			"kube-proxy", "--config="+file("kubernetes", "kube-proxy.json"), "--hostname-override="+n.Name)
@@ -93,8 +94,12 @@ func (p *planner) linuxNode(n Node) {
 
 // routesArgs returns the arguments of `porthole routes`, which are the same on Linux and Windows but for their paths.
 func (p *planner) routesArgs(n Node, kubeconfig string) []string {
-	args := []string{"routes", "--kubeconfig=" + kubeconfig, "--hostname-override=" + n.Name, "--node-ip=" + n.Address.String(),
-		"--cluster-cidr=" + lab.PodRange.String(), "--service-cidr=" + lab.ServiceIPs.String(), "--mode=" + p.c.Network}
+	ranges, err := p.c.ranges()
+	if err != nil {
+		ranges.pods, ranges.services = []netip.Prefix{lab.PodRange}, []netip.Prefix{lab.ServiceIPs} // Validate reports it
+	}
+	args := []string{"routes", "--kubeconfig=" + kubeconfig, "--hostname-override=" + n.Name, "--node-ip=" + p.c.nodeIPs(n),
+		"--cluster-cidr=" + join(ranges.pods), "--service-cidr=" + join(ranges.services), "--mode=" + p.c.Network}
 	if more := p.c.network().routes; more != nil {
 		args = append(args, more(p.c, n, kubeconfig[:strings.LastIndexAny(kubeconfig, `/\`)])...)
 	}
@@ -142,7 +147,7 @@ func (p *planner) windowsNode(n Node) {
 
 	program("kubelet", []supervise.Condition{cri, hns},
 		`C:\k\kubelet.exe`, `--config=C:\etc\kubernetes\kubelet.json`, `--kubeconfig=C:\etc\kubernetes\kubelet.kubeconfig`,
-		"--hostname-override="+n.Name, "--node-ip="+n.Address.String(), `--root-dir=C:\var\lib\kubelet`, `--registry-config=C:\etc\containerd\certs.d`, "--v=2")
+		"--hostname-override="+n.Name, "--node-ip="+p.c.nodeIPs(n), `--root-dir=C:\var\lib\kubelet`, `--registry-config=C:\etc\containerd\certs.d`, "--v=2")
 	if !p.c.network().noProxy {
 		program("kube-proxy", []supervise.Condition{hns},
 			`C:\k\kube-proxy.exe`, `--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override="+n.Name)

@@ -68,9 +68,9 @@ func Command() *cobra.Command {
 	fs := c.Flags()
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file with the API server's address and our credentials (required)")
 	fs.StringVar(&f.hostname, "hostname-override", "", "name of this node; empty: the host's name in lower case")
-	fs.StringVar(&f.nodeIP, "node-ip", "", "address of this node on the segment that the nodes share; empty: its internal address in the API")
-	fs.StringVar(&f.cluster, "cluster-cidr", "", "range of all pods (required)")
-	fs.StringVar(&f.services, "service-cidr", "", "range of all services (required)")
+	fs.StringVar(&f.nodeIP, "node-ip", "", "address of this node on the segment that the nodes share, or one of IPv4 and one of IPv6 with a comma;\nempty: its internal addresses in the API")
+	fs.StringVar(&f.cluster, "cluster-cidr", "", "range of all pods, of IPv4 and, behind a comma, of IPv6 if the cluster has both (required)")
+	fs.StringVar(&f.services, "service-cidr", "", "range of all services, likewise (required)")
 	fs.StringVar(&f.mode, "mode", routes.DefaultMode, "how packets get to other nodes: "+strings.Join(routes.Modes(), ", "))
 	fs.Uint32Var(&f.vxlanVNI, "vxlan-vni", vxlan.Default.VNI, "mode vxlan: number of the virtual network, the same on all nodes; Windows takes 4096 and above only")
 	fs.Uint16Var(&f.vxlanPort, "vxlan-port", vxlan.Default.Port, "mode vxlan: UDP port of the encapsulated packets; Windows takes 4789 only")
@@ -119,20 +119,21 @@ func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) 
 		}
 	}
 
-	if o.Cluster, err = parseRange("--cluster-cidr", f.cluster); err != nil {
+	if o.Cluster, o.Cluster6, err = parseRanges("--cluster-cidr", f.cluster); err != nil {
 		return o, err
 	}
-	if o.Services, err = parseRange("--service-cidr", f.services); err != nil {
+	if o.Services, o.Services6, err = parseRanges("--service-cidr", f.services); err != nil {
 		return o, err
 	}
-	if o.Cluster.Overlaps(o.Services) {
-		return o, fmt.Errorf("--cluster-cidr %s and --service-cidr %s overlap", o.Cluster, o.Services)
+	if o.Cluster.Overlaps(o.Services) || o.Cluster6.IsValid() && o.Cluster6.Overlaps(o.Services6) {
+		return o, fmt.Errorf("--cluster-cidr %s and --service-cidr %s overlap", f.cluster, f.services)
+	}
+	if o.Cluster6.IsValid() != o.Services6.IsValid() {
+		return o, fmt.Errorf("--cluster-cidr %s and --service-cidr %s must both have a range of IPv6, or none", f.cluster, f.services)
 	}
 
-	if f.nodeIP != "" {
-		if o.NodeIP, err = netip.ParseAddr(f.nodeIP); err != nil {
-			return o, fmt.Errorf("--node-ip %q is not an address", f.nodeIP)
-		}
+	if o.NodeIP, o.NodeIP6, err = parseAddrs(f.nodeIP); err != nil {
+		return o, err
 	}
 	if o.Node == "" {
 		if o.Node, err = hostname(); err != nil {
@@ -181,15 +182,40 @@ func runtimeEndpoint() string {
 	return ""
 }
 
-func parseRange(name, text string) (netip.Prefix, error) {
+// parseRanges reads a range of IPv4 and, behind a comma, one of IPv6.
+func parseRanges(name, text string) (four, six netip.Prefix, err error) {
 	if text == "" {
-		return netip.Prefix{}, fmt.Errorf("%s is required, for example %s=10.244.0.0/16", name, name)
+		return four, six, fmt.Errorf("%s is required, for example %s=10.244.0.0/16", name, name)
 	}
-	p, err := netip.ParsePrefix(text)
-	if err != nil || !p.Addr().Is4() {
-		return p, fmt.Errorf("%s %q is not an IPv4 range like 10.244.0.0/16", name, text)
+	first, second, both := strings.Cut(text, ",")
+	if four, err = netip.ParsePrefix(first); err != nil || !four.Addr().Is4() {
+		return four, six, fmt.Errorf("%s %q is not an IPv4 range like 10.244.0.0/16", name, first)
 	}
-	return p.Masked(), nil
+	if !both {
+		return four.Masked(), six, nil
+	}
+	if six, err = netip.ParsePrefix(second); err != nil || !six.Addr().Is6() || six.Addr().Is4In6() {
+		return four, six, fmt.Errorf("%s: %q behind the comma is not an IPv6 range like fd00:10:244::/48", name, second)
+	}
+	return four.Masked(), six.Masked(), nil
+}
+
+// parseAddrs reads the value of --node-ip, which may be empty: an address, or one of IPv4 and one of IPv6 with a comma.
+func parseAddrs(text string) (addr, six netip.Addr, err error) {
+	if text == "" {
+		return addr, six, nil
+	}
+	first, second, both := strings.Cut(text, ",")
+	if addr, err = netip.ParseAddr(first); err != nil {
+		return addr, six, fmt.Errorf("--node-ip %q is not an address", first)
+	}
+	if !both {
+		return addr, six, nil
+	}
+	if six, err = netip.ParseAddr(second); err != nil || !six.Is6() || !addr.Is4() {
+		return addr, six, fmt.Errorf("--node-ip %q is neither one address nor one of IPv4 and then one of IPv6", text)
+	}
+	return addr, six, nil
 }
 
 func run(ctx context.Context, o routes.Options, verbosity int) error {

@@ -25,6 +25,7 @@ it changes nothing; after an interrupted run it finishes the work.`,
   porthole up --windows-nodes 3 --windows-build 26100
   porthole up --windows-build 20348,26100        # win01 is Windows Server 2022, win02 is 2025
   porthole up --windows-firewall                 # with the inbound firewall of Windows Server, and rules for our programs
+  porthole up --network tor --pod-cidr 10.244.0.0/16,fd00:10:244::/48
   porthole up --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,6 +50,8 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	f.StringVar(&config.WindowsBuild, "windows-build", config.WindowsBuild, "Windows build of those nodes: 17763 (Server 2019), 20348 (2022), 26100 (2025); several with commas are taken in turn")
 	f.BoolVar(&config.WindowsFirewall, "windows-firewall", false, "Windows nodes drop what comes in, but for programs with a rule, as Windows Server does; makes the rules for our programs")
 	f.StringVar(&config.Network, "network", config.Network, "how pods of different nodes reach each other: "+strings.Join(routes.Modes(), ", "))
+	f.StringVar(&config.PodCIDR, "pod-cidr", config.PodCIDR, "range of all pods, of IPv4, or of IPv4 and behind a comma of IPv6, which gives pods, nodes and services both")
+	f.IntVar(&config.NodeMask, "node-cidr-mask-size", 0, "length of a node's pod range of IPv4; 0: 24, or longer where --pod-cidr is too small for that")
 	f.IntVar(&config.APIPort, "api-port", config.APIPort, "port of the API server on 127.0.0.1")
 	f.IntVar(&config.RegistryPort, "registry-port", config.RegistryPort, "port of the image registry on 127.0.0.1")
 	f.BoolVar(&dryRun, "dry-run", false, "print what would be made and run, and change nothing")

@@ -23,7 +23,45 @@ var (
 	ServiceIPs  = netip.MustParsePrefix("10.96.0.0/16")
 	ClusterDNS  = netip.MustParseAddr("10.96.0.10")
 	RouterNetns = "porthole-tor"
+
+	// The same of IPv6 (RFC 4193), for clusters that have both families.
+	Underlay6   = netip.MustParsePrefix("fd00:10:99::/64")
+	ServiceIPs6 = netip.MustParsePrefix("fd00:10:96::/112")
 )
+
+// Taken returns the ranges that pods and further network cards cannot have.
+func Taken() []netip.Prefix {
+	return []netip.Prefix{Underlay, Underlay6, netip.PrefixFrom(Outside, 24).Masked()}
+}
+
+// Six returns the address of IPv6 that belongs to an address of Underlay: of the same number in Underlay6.
+func Six(addr netip.Addr) netip.Addr {
+	b, four := Underlay6.Addr().As16(), addr.As4()
+	b[15] = four[3]
+	return netip.AddrFrom16(b)
+}
+
+// EnsureSix gives a host that EnsureHost has made, and the router, addresses of IPv6, and lets both forward it. It can be repeated.
+func EnsureSix(host string, addr netip.Addr) error {
+	forward := map[string]string{"net/ipv6/conf/all/forwarding": "1"}
+	err := platform.InNetns(platform.NetnsPath(RouterNetns), func() error {
+		return errors.Join(
+			platform.SetAddress(switchName, netip.PrefixFrom(Six(Router), Underlay6.Bits())),
+			platform.SetSysctls(forward),
+			platform.SetSysctls(map[string]string{"net/bridge/bridge-nf-call-ip6tables": "0"}),
+		)
+	})
+	if err != nil {
+		return err
+	}
+	return platform.InNetns(platform.NetnsPath(Netns(host)), func() error {
+		return errors.Join(
+			platform.SetAddress(Uplink, netip.PrefixFrom(Six(addr), Underlay6.Bits())),
+			platform.SetSysctls(forward),
+			platform.SetRoute(netip.PrefixFrom(netip.IPv6Unspecified(), 0), Six(Router)),
+		)
+	})
+}
 
 // Uplink is the name of every host's interface towards the router.
 const Uplink = "eth0"

@@ -149,8 +149,11 @@ func (a *agent) report(ctx context.Context, err error) {
 	}
 
 	klog.FromContext(ctx).Error(err, "The pod network is not ready")
-	var differs *podnet.DiffersError
-	if errors.As(err, &differs) {
+	var decide interface {
+		error
+		NeedsDecision()
+	}
+	if errors.As(err, &decide) {
 		a.cluster.Warn("NetworkDiffers", err.Error())
 	}
 }
@@ -247,7 +250,7 @@ func (a *agent) makeKeeper(o podnet.Options) (keeper, error) {
 	}
 
 	k, err := a.modes.start(a.o.Mode, environment{
-		Node: a.o.Node, Addr: o.Node, Cluster: a.o.Cluster, Keep: keep.Options{Nodes: a.routable},
+		Node: a.o.Node, Addr: o.Node, Cluster: a.o.Cluster, Cluster6: a.o.Cluster6, Keep: keep.Options{Nodes: a.routable},
 		Annotate: a.cluster.Annotate, VXLAN: a.o.VXLAN, BGP: a.o.BGP,
 	})
 	if err == nil {
@@ -300,14 +303,36 @@ func (a *agent) facts() (podnet.Options, error) {
 	if !self.Addr.IsValid() {
 		return podnet.Options{}, fmt.Errorf("node %s has no internal address yet, and --node-ip is not given", self.Name)
 	}
+	second, err := a.second(self)
+	if err != nil {
+		return podnet.Options{}, err
+	}
 	underlay, err := a.onLink(self.Addr)
 	if err != nil {
 		return podnet.Options{}, err
 	}
 
 	o := podnet.Options{
-		PodCIDR: self.PodCIDRs[0], Cluster: a.o.Cluster, Services: a.o.Services, Node: self.Addr, Underlay: underlay,
+		PodCIDR: self.PodCIDRs[0], Second: second, Cluster: a.o.Cluster, Services: a.o.Services, Node: self.Addr, Underlay: underlay,
 		DNS: a.o.DNS, Search: a.o.Search, DataDir: a.o.DataDir,
 	}
 	return o, o.Validate()
+}
+
+// second returns what the node has of IPv6: its second pod range, if the cluster has one for services too.
+func (a *agent) second(self table.Node) (podnet.Second, error) {
+	if len(self.PodCIDRs) < 2 {
+		return podnet.Second{}, nil
+	}
+	s := podnet.Second{PodCIDR: self.PodCIDRs[1], Cluster: a.o.Cluster6, Services: a.o.Services6, Node: self.Addr6}
+	if a.o.NodeIP6.IsValid() {
+		s.Node = a.o.NodeIP6
+	}
+	switch {
+	case !s.Cluster.IsValid() || !s.Services.IsValid():
+		return s, fmt.Errorf("node %s has the pod range %s too, but --cluster-cidr and --service-cidr have no range of its family: give both of each with a comma", self.Name, s.PodCIDR)
+	case !s.Node.IsValid():
+		return s, fmt.Errorf("node %s has the pod range %s too, but no internal address of its family (--node-ip of the kubelet takes two, with a comma)", self.Name, s.PodCIDR)
+	}
+	return s, nil
 }

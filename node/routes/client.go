@@ -30,7 +30,8 @@ func (c clusterClient) Annotate(ctx context.Context, annotations map[string]stri
 	return kube.AnnotateNode(ctx, c.client, c.node, annotations)
 }
 
-// toTable converts a node. Its address is the first internal one of the family of its first pod range. Ranges and addresses that
+// toTable converts a node. Its address is the first internal one of the family of its first pod range; if that is IPv4, Addr6 is the first
+// internal one of IPv6. Ranges and addresses that
 // do not parse are left out, as if they were not assigned yet.
 func toTable(n *corev1.Node) table.Node {
 	t := table.Node{Name: n.Name, Annotations: n.Annotations}
@@ -46,12 +47,18 @@ func toTable(n *corev1.Node) table.Node {
 
 	for _, a := range n.Status.Addresses {
 		addr, err := netip.ParseAddr(a.Address)
-		if err != nil || a.Type != corev1.NodeInternalIP || t.Addr.IsValid() {
+		if err != nil || a.Type != corev1.NodeInternalIP {
 			continue
 		}
-		if len(t.PodCIDRs) == 0 || t.PodCIDRs[0].Addr().Is4() == addr.Unmap().Is4() {
-			t.Addr = addr.Unmap()
+		switch addr = addr.Unmap(); {
+		case !t.Addr.IsValid() && (len(t.PodCIDRs) == 0 || t.PodCIDRs[0].Addr().Is4() == addr.Is4()):
+			t.Addr = addr
+		case addr.Is6() && !t.Addr6.IsValid():
+			t.Addr6 = addr
 		}
+	}
+	if t.Addr.Is6() {
+		t.Addr6 = netip.Addr{}
 	}
 	return t
 }

@@ -8,17 +8,22 @@ import (
 	"porthole.dev/porthole/routes/vxlan"
 )
 
-// linuxMaker makes outbound NAT; the bridge is made by the CNI plugin with the first pod.
+// linuxMaker makes outbound NAT; the bridge is made by the CNI plugin with the first pod, and removed here if it is of an earlier pod
+// range.
 type linuxMaker struct{ nat podnet.NAT }
 
 func newMaker(Options) (maker, error) { return linuxMaker{}, nil }
 
 func (m linuxMaker) ensure(_ context.Context, o podnet.Options, wanted podnet.Network) (podnet.Made, error) {
+	removed, err := podnet.FitBridge(o)
+	if err != nil {
+		return podnet.Made{}, err
+	}
 	if wanted.Outbound != nil {
 		o = *wanted.Outbound
 	}
 	changed, err := m.nat.Ensure(o)
-	return podnet.Made{Changed: changed}, err
+	return podnet.Made{Changed: changed || removed}, err
 }
 
 // heldBack returns "": the bridge plugin makes the whole network with the first pod after a reboot.

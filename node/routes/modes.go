@@ -35,11 +35,21 @@ type environment struct {
 	Node    string       // this node's name
 	Addr    netip.Addr   // its address on the segment that nodes share
 	Cluster netip.Prefix // the range of all pods
-	Keep    keep.Options
+	// Cluster6 is that of IPv6; zero: there is none.
+	Cluster6 netip.Prefix
+	Keep     keep.Options
 	// Annotate sets annotations of this node, through which nodes tell each other what a mode needs.
 	Annotate func(ctx context.Context, annotations map[string]string) error
 	VXLAN    vxlan.Config
 	BGP      bgp.Config
+}
+
+// ranges are those of all pods, one for each family.
+func (e environment) ranges() []netip.Prefix {
+	if !e.Cluster6.IsValid() {
+		return []netip.Prefix{e.Cluster}
+	}
+	return []netip.Prefix{e.Cluster, e.Cluster6}
 }
 
 // keeper is a mode at work; keep.Keeper implements it for every mode.
@@ -54,7 +64,7 @@ type keeper interface {
 }
 
 func newHostGateway(e environment) (keeper, error) {
-	table, err := fib.New(e.Addr, e.Cluster)
+	table, err := fib.New(e.Addr, e.ranges()...)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +72,7 @@ func newHostGateway(e environment) (keeper, error) {
 }
 
 func newTor(e environment) (keeper, error) {
-	table, err := fib.New(e.Addr, e.Cluster)
+	table, err := fib.New(e.Addr, e.ranges()...)
 	if err != nil {
 		return nil, err
 	}

@@ -19,8 +19,11 @@ type Options struct {
 	Mode       string       // one of Modes, required
 	Kubeconfig string       // required
 	NodeIP     netip.Addr   // zero: the node's first internal address in the API
+	NodeIP6    netip.Addr   // its address of IPv6, likewise
 	Cluster    netip.Prefix // all pods, required
 	Services   netip.Prefix // all service addresses, required
+	// Cluster6 and Services6 are the same of IPv6; zero: the cluster has IPv4 only.
+	Cluster6, Services6 netip.Prefix
 
 	ConfDir string   // where the CNI configuration goes; empty: none is written
 	BootID  string   // of this boot of the host; empty: not known (see holdBack)

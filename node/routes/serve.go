@@ -30,10 +30,12 @@ type Status struct {
 	Present int `json:"present"`
 	Failed  int `json:"failed"`
 
-	Problems []string           `json:"problems,omitempty"` // each thing that is not right, with the reason
-	Error    string             `json:"error,omitempty"`    // why the counts are not known
-	Repairs  int                `json:"repairs"`
-	Routes   []keep.RouteStatus `json:"routes"`
+	Problems []string `json:"problems,omitempty"` // each thing that is not right, with the reason
+	Error    string   `json:"error,omitempty"`    // why the counts are not known
+	// Network is why the pod network is not as it should be.
+	Network string             `json:"network,omitempty"`
+	Repairs int                `json:"repairs"`
+	Routes  []keep.RouteStatus `json:"routes"`
 	// Adapters are the host's network adapters that carry packets of pods (Windows).
 	Adapters *adapters.Status `json:"adapters,omitempty"`
 }
@@ -49,6 +51,7 @@ func (a *agent) status() Status {
 		s.PodCIDR = network.PodCIDR.String()
 	}
 	if network.Err != "" {
+		s.Network = network.Err
 		s.Problems = append(s.Problems, "pod network: "+network.Err)
 	}
 	for _, d := range network.Differs {
@@ -85,7 +88,7 @@ func (s Status) unhealthy() string {
 	switch {
 	case s.Error != "":
 		return s.Error
-	case s.Failed > 0 || s.PodCIDR == "" || s.Adapters != nil && len(s.Adapters.Problems) > 0:
+	case s.Network != "" || s.Failed > 0 || s.PodCIDR == "" || s.Adapters != nil && len(s.Adapters.Problems) > 0:
 		return strings.Join(s.Problems, "; ")
 	}
 	return ""

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -19,17 +20,17 @@ type Table struct {
 	kernel *netlink.Handle
 	netns  string // path of the network namespace; "": the process's own
 	self   netip.Addr
-	pods   netip.Prefix
+	pods   []netip.Prefix
 }
 
-// New returns this host's route table: routes inside the range pods, through the interface that has the address self.
-func New(self netip.Addr, pods netip.Prefix) (*Table, error) {
-	return In("", self, pods)
+// New returns this host's route table: routes inside the ranges pods, through the interface that has the address self.
+func New(self netip.Addr, pods ...netip.Prefix) (*Table, error) {
+	return In("", self, pods...)
 }
 
 // In is New for the network namespace at path; "" means the process's own.
-func In(path string, self netip.Addr, pods netip.Prefix) (*Table, error) {
-	t := &Table{netns: path, self: self, pods: pods.Masked()}
+func In(path string, self netip.Addr, pods ...netip.Prefix) (*Table, error) {
+	t := &Table{netns: path, self: self, pods: pods}
 	err := platform.InNetns(path, func() (err error) {
 		t.kernel, err = netlink.NewHandle(unix.NETLINK_ROUTE)
 		return err
@@ -92,7 +93,7 @@ func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 		}
 		dst := prefixOf(r.Dst)
 		ours := r.Protocol == Protocol
-		if !dst.IsValid() || !ours && !t.pods.Overlaps(dst) {
+		if !dst.IsValid() || !ours && !slices.ContainsFunc(t.pods, dst.Overlaps) {
 			continue
 		}
 		for _, hop := range nextHops(r) {

@@ -17,12 +17,12 @@ import (
 // Table is the route table of the host's compartment, through the IP helper API.
 type Table struct {
 	self netip.Addr
-	pods netip.Prefix
+	pods []netip.Prefix
 }
 
-// New returns this host's route table: routes inside the range pods, through the interface that has the address self.
-func New(self netip.Addr, pods netip.Prefix) (*Table, error) {
-	return &Table{self: self, pods: pods.Masked()}, nil
+// New returns this host's route table: routes inside the ranges pods, through the interface that has the address self.
+func New(self netip.Addr, pods ...netip.Prefix) (*Table, error) {
+	return &Table{self: self, pods: pods}, nil
 }
 
 // uplink returns the interface that has the node's address, and what it reaches directly. It is looked up each time, because
@@ -66,7 +66,8 @@ func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 	var routes []table.Route
 	for i := range rows {
 		dst, hop := rows[i].DestinationPrefix.Prefix(), rows[i].NextHop.Addr()
-		if !dst.IsValid() || !hop.IsValid() || hop.IsUnspecified() || !t.pods.Overlaps(dst) || dst.Bits() < t.pods.Bits() {
+		inside := func(pods netip.Prefix) bool { return pods.Overlaps(dst) && dst.Bits() >= pods.Bits() }
+		if !dst.IsValid() || !hop.IsValid() || hop.IsUnspecified() || !slices.ContainsFunc(t.pods, inside) {
 			continue
 		}
 		ours := rows[i].InterfaceLUID == luid && rows[i].Metric == 0

@@ -2,7 +2,10 @@ package podnet
 
 import (
 	"encoding/json"
+	"maps"
 	"net/netip"
+
+	"porthole.dev/porthole/hns"
 )
 
 // Conf is a CNI configuration: the name of its file and its content.
@@ -24,11 +27,11 @@ type object = map[string]any
 
 // linuxConf returns the configuration for the standard plugins bridge, portmap and host-local.
 func (o Options) linuxConf() (Conf, error) {
-	ipam := object{
-		"type":   "host-local",
-		"ranges": [][]object{{{"subnet": o.PodCIDR.Masked().String(), "gateway": o.Gateway().String()}}},
-		"routes": []object{{"dst": "0.0.0.0/0"}},
+	var ranges [][]object
+	for _, r := range o.ranges() {
+		ranges = append(ranges, []object{{"subnet": r.String(), "gateway": r.Addr().Next().String()}})
 	}
+	ipam := object{"type": "host-local", "ranges": ranges, "routes": o.defaults()}
 	if o.DataDir != "" {
 		ipam["dataDir"] = o.DataDir
 	}
@@ -55,11 +58,24 @@ func (o Options) linuxConf() (Conf, error) {
 	})
 }
 
+// defaults are the default routes of pods, one for each family.
+func (o Options) defaults() []object {
+	list := []object{{"dst": "0.0.0.0/0"}}
+	if o.Second.PodCIDR.IsValid() {
+		list = append(list, object{"dst": "::/0"})
+	}
+	return list
+}
+
 // windowsConf returns the configuration for win-bridge, ours or upstream's, with host-local. The route policies hand traffic to services
 // and to the node's own address to the host's stack; without them pods reach neither.
 func (o Options) windowsConf() (Conf, error) {
-	conf := o.windowsPlugin("win-bridge", o.Exceptions(), o.Services.Masked(), netip.PrefixFrom(o.Node, o.Node.BitLen()))
-	conf["ipam"].(object)["gateway"] = o.HostAddr().String()
+	toHost := []netip.Prefix{o.Services.Masked(), netip.PrefixFrom(o.Node, o.Node.BitLen())}
+	if o.Second.PodCIDR.IsValid() {
+		toHost = append(toHost, o.Second.Services.Masked(), netip.PrefixFrom(o.Second.Node, o.Second.Node.BitLen()))
+	}
+	conf := o.windowsPlugin("win-bridge", append(o.Exceptions(), o.exceptions6()...), toHost...)
+	conf["ipam"] = o.windowsIPAM()
 	return encode(WindowsConfName, conf)
 }
 
@@ -103,6 +119,22 @@ func (o Options) windowsPlugin(plugin string, exceptions []netip.Prefix, toHost 
 		conf["dns"] = object{"nameservers": o.DNS, "search": o.Search}
 	}
 	return conf
+}
+
+// windowsIPAM configures host-local. A single range is written inline, as in upstream's examples.
+func (o Options) windowsIPAM() object {
+	var sets [][]object
+	for _, r := range o.ranges() {
+		host := hns.Subnet{Prefix: r}.HostAddr()
+		sets = append(sets, []object{{"subnet": r.String(), "rangeStart": host.Next().String(), "gateway": host.String()}})
+	}
+	ipam := object{"type": "host-local", "routes": o.defaults()}
+	if len(sets) > 1 {
+		ipam["ranges"] = sets
+		return ipam
+	}
+	maps.Copy(ipam, sets[0][0])
+	return ipam
 }
 
 func endpointPolicy(kind string, settings object) object {

@@ -29,10 +29,16 @@ const HostEndpoint = NetworkName + "_ep"
 // Without a route of its own HNS would use the subnet's gateway, an address that nobody has on these networks, and give the host a
 // second default route through it (flannel-io/flannel#1763).
 func hostEndpointOf(o Options) hns.Endpoint {
-	return hns.Endpoint{
-		Name: HostEndpoint, Addrs: []netip.Addr{o.HostAddr()}, PrefixLen: o.PodCIDR.Bits(),
-		Routes: []hns.Route{{Destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0), NextHop: netip.IPv4Unspecified()}},
+	e := hns.Endpoint{Name: HostEndpoint, PrefixLen: o.PodCIDR.Bits()}
+	for _, r := range o.ranges() {
+		anywhere := netip.IPv4Unspecified()
+		if r.Addr().Is6() {
+			anywhere = netip.IPv6Unspecified()
+		}
+		e.Addrs = append(e.Addrs, hns.Subnet{Prefix: r}.HostAddr())
+		e.Routes = append(e.Routes, hns.Route{Destination: netip.PrefixFrom(anywhere, 0), NextHop: anywhere})
 	}
+	return e
 }
 
 // Bridged returns the pod network of the modes that encapsulate nothing: pods are on a bridge, on Windows on a network of
@@ -47,11 +53,12 @@ func Bridged(o Options) (Network, error) {
 		return Network{}, err
 	}
 
+	network := hns.Network{Name: NetworkName, Type: hns.L2Bridge}
+	for _, r := range o.ranges() {
+		network.Subnets = append(network.Subnets, hns.Subnet{Prefix: r, Gateway: r.Addr().Next()})
+	}
 	return Network{
-		HNS: hns.Network{
-			Name: NetworkName, Type: hns.L2Bridge,
-			Subnets: []hns.Subnet{{Prefix: o.PodCIDR.Masked(), Gateway: o.Gateway()}},
-		},
+		HNS:       network,
 		Host:      hostEndpointOf(o),
 		LinuxConf: linux, WindowsConf: windows,
 	}, nil

@@ -82,6 +82,9 @@ func (e *DiffersError) Error() string {
 		e.Network, joinDifferences(e.Differences), shortened(e.Endpoints))
 }
 
+// NeedsDecision marks an error about which somebody has to decide.
+func (*DiffersError) NeedsDecision() {}
+
 // shortened lists some of the names.
 func shortened(names []string) string {
 	const most = 5

@@ -24,7 +24,7 @@ func Peers(nodes []Node, self string) []Wanted {
 			continue
 		}
 		for _, dst := range n.PodCIDRs {
-			w := Wanted{Node: n.Name, Dst: dst.Masked(), NextHop: n.Addr, State: Missing}
+			w := Wanted{Node: n.Name, Dst: dst.Masked(), NextHop: n.AddrFor(dst), State: Missing}
 			if overlapping[w.Dst] {
 				w.Reason = overlap(w, nodes)
 			}

@@ -10,9 +10,18 @@ import (
 type Node struct {
 	Name     string
 	Addr     netip.Addr     // its own address on the segment that nodes share; zero: not known yet
+	Addr6    netip.Addr     // its address of IPv6 beside an Addr of IPv4; zero: it has none
 	PodCIDRs []netip.Prefix // its pod ranges; none: not assigned yet
 	// Annotations are those of the Node that modes read (internal/kube keeps them). They must not be changed.
 	Annotations map[string]string
+}
+
+// AddrFor returns the node's address of the family of a range; Addr, of another family, if it has none.
+func (n Node) AddrFor(dst netip.Prefix) netip.Addr {
+	if n.Addr6.IsValid() && dst.Addr().Is6() {
+		return n.Addr6
+	}
+	return n.Addr
 }
 
 // Route is one route of the host's table to a destination through a next hop.

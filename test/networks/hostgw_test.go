@@ -2,9 +2,10 @@ package networks
 
 import "testing"
 
-// TestHostGateway: nodes reach each other's pods directly, through each other's addresses.
+// TestHostGateway: nodes reach each other's pods directly, through each other's addresses. The pods have the ranges of the first guide to
+// Windows nodes: three /24s from 192.168.0.0 on.
 func TestHostGateway(t *testing.T) {
-	f := up(t, "host-gateway").fleet()
+	f := up(t, "host-gateway", "--pod-cidr", "192.168.0.0/21").fleet()
 	f.checkPaths(promise{
 		mtu:  1500,
 		via:  func(_, to string) string { return to },

@@ -144,42 +144,42 @@ func (f *fleet) checkNodes() {
 	t := f.t
 	t.Helper()
 	g := f.newGhost()
-	first, second := g.pod("10.244.200.7"), g.pod("10.244.201.7")
+	first, second := g.pod("192.168.6.7"), g.pod("192.168.7.7")
 
-	f.node("ghost", "10.244.200.0/24", g.addr.String())
-	f.routes("a node is added", "10.244.200.0/24", g.addr.String())
+	f.node("ghost", "192.168.6.0/24", g.addr.String())
+	f.routes("a node is added", "192.168.6.0/24", g.addr.String())
 	f.reaches("a node is added", first)
 
 	g.in(func() error { return platform.SetAddress("eth0", netip.MustParsePrefix("10.99.0.62/24")) })
 	f.address("ghost", "10.99.0.62")
-	f.routes("its address changes", "10.244.200.0/24", "10.99.0.62")
+	f.routes("its address changes", "192.168.6.0/24", "10.99.0.62")
 	f.reaches("its address changes", first)
 
 	f.deleteNode("ghost")
-	f.node("ghost", "10.244.201.0/24", "10.99.0.62")
-	f.routes("its pod range changes: the old one", "10.244.200.0/24", "")
-	f.routes("its pod range changes: the new one", "10.244.201.0/24", "10.99.0.62")
+	f.node("ghost", "192.168.7.0/24", "10.99.0.62")
+	f.routes("its pod range changes: the old one", "192.168.6.0/24", "")
+	f.routes("its pod range changes: the new one", "192.168.7.0/24", "10.99.0.62")
 	f.reaches("its pod range changes", second)
 
 	f.address("ghost", "10.77.0.5")
-	f.routes("it is in another segment", "10.244.201.0/24", "")
+	f.routes("it is in another segment", "192.168.7.0/24", "")
 	f.warned("RouteRefused", nodeNames, "10.77.0.5 of node ghost is not on a segment that this node shares")
 	for _, n := range nodeNames {
 		f.reaches("a node is in another segment", f.addr["b-"+n])
 	}
 
 	f.address("ghost", "10.99.0.62")
-	f.routes("it is in the segment again", "10.244.201.0/24", "10.99.0.62")
-	f.node("twin", "10.244.201.0/25", "10.99.0.63")
-	f.routes("two nodes have one range", "10.244.201.0/24", "")
-	f.routes("two nodes have one range: the other", "10.244.201.0/25", "")
-	f.warned("RouteRefused", nodeNames, "10.244.201.0/24 of node ghost overlaps 10.244.201.0/25 of node twin")
+	f.routes("it is in the segment again", "192.168.7.0/24", "10.99.0.62")
+	f.node("twin", "192.168.7.0/25", "10.99.0.63")
+	f.routes("two nodes have one range", "192.168.7.0/24", "")
+	f.routes("two nodes have one range: the other", "192.168.7.0/25", "")
+	f.warned("RouteRefused", nodeNames, "192.168.7.0/24 of node ghost overlaps 192.168.7.0/25 of node twin")
 	f.deleteNode("twin")
-	f.routes("one of the two is removed", "10.244.201.0/24", "10.99.0.62")
+	f.routes("one of the two is removed", "192.168.7.0/24", "10.99.0.62")
 	f.reaches("one of the two is removed", second)
 
 	f.deleteNode("ghost")
-	f.routes("a node is removed", "10.244.201.0/24", "")
+	f.routes("a node is removed", "192.168.7.0/24", "")
 	for _, n := range nodeNames {
 		f.reaches("a node is removed", f.addr["b-"+n])
 	}

@@ -14,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	hosts "porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/capture"
 )
@@ -47,6 +48,7 @@ apiVersion: v1
 kind: Service
 metadata: {name: a-%[1]s}
 spec:
+  ipFamilyPolicy: PreferDualStack
   selector: {app: paths, role: a, at: %[1]s}
   ports:
   - {name: http, port: 80, targetPort: 8080}
@@ -62,6 +64,7 @@ type fleet struct {
 	services map[string]string     // the cluster IP of a-NODE, by node
 	netns    map[string]string     // path of a pod's network namespace, by the pod's name
 	addr     map[string]netip.Addr // of a pod
+	six      *fleet                // the same pods, services and nodes by their addresses of IPv6; nil in a cluster without it
 }
 
 // fleet starts the pods and waits until the services have reached every node.
@@ -81,8 +84,10 @@ func (l *lab) fleet() *fleet {
 	for _, s := range services.Items {
 		if node, ok := strings.CutPrefix(s.Name, "a-"); ok {
 			f.services[node] = s.Spec.ClusterIP
+			f.addSix(func(six *fleet) { six.services[node] = s.Spec.ClusterIPs[1] }, len(s.Spec.ClusterIPs) > 1)
 		}
 	}
+
 	for name, p := range f.pods {
 		addr, err := netip.ParseAddr(p.Status.PodIP)
 		if err != nil {
@@ -92,8 +97,27 @@ func (l *lab) fleet() *fleet {
 		if f.netns[name], err = netnsOf(addr); err != nil {
 			l.t.Fatal(err)
 		}
+		f.addSix(func(six *fleet) { six.addr[name] = netip.MustParseAddr(p.Status.PodIPs[1].IP) }, len(p.Status.PodIPs) > 1)
+	}
+	if f.six != nil && (len(f.six.addr) != len(f.addr) || len(f.six.services) != len(f.services)) {
+		l.t.Fatalf("pods %v and services %v have IPv6, want all", f.six.addr, f.six.services)
 	}
 	return f
+}
+
+// addSix puts something into the fleet of IPv6, if the cluster has it.
+func (f *fleet) addSix(put func(*fleet), has bool) {
+	if !has {
+		return
+	}
+	if f.six == nil {
+		l := &lab{t: f.t, mode: f.mode, nodes: map[string]netip.Addr{}}
+		for name, addr := range f.nodes {
+			l.nodes[name] = hosts.Six(addr)
+		}
+		f.six = &fleet{lab: l, pods: f.pods, netns: f.netns, services: map[string]string{}, addr: map[string]netip.Addr{}}
+	}
+	put(f.six)
 }
 
 // netnsOf returns the path of the network namespace on this machine in which a pod's address is. The containerd of each node keeps
@@ -144,6 +168,9 @@ func (f *fleet) checkPaths(want promise) {
 	f.checkWire(want)
 	f.checkHops(want)
 	f.checkMTU(want)
+	if f.six != nil {
+		f.six.checkPaths(want)
+	}
 }
 
 // wait10 tries a path for 10 s: a new service takes some time to reach every node, and the first packet of a cold path can be lost.
@@ -348,7 +375,7 @@ func macOf(t *testing.T, host string) string {
 // checkHops sends packets whose TTL ends at each hop of the way, and compares who says so.
 func (f *fleet) checkHops(want promise) {
 	f.t.Helper()
-	if want.hops == nil {
+	if want.hops == nil || f.addr["a-lin01"].Is6() { // of whom the answers come from is the same
 		return
 	}
 	for _, from := range nodeNames {

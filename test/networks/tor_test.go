@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -25,11 +26,11 @@ func (l *lab) firstHop(node string) string {
 	return first.String()
 }
 
-// TestTor: no node has a route to another's pods; the router, which was given what `porthole routes --print-router ip` prints, has them.
+// TestTor: with a /26 for each node, no node has a route to another's pods; the router, which was given what `porthole routes --print-router ip` prints, has them.
 func TestTor(t *testing.T) {
-	l := up(t, "tor")
+	l := up(t, "tor", "--node-cidr-mask-size", "26")
 	for _, node := range nodeNames {
-		out, err := commandIn("porthole-"+node, shortly, "ip", "route", "show", "root", "10.244.0.0/16")
+		out, err := commandIn("porthole-"+node, shortly, "sh", "-c", "ip route show root 10.244.0.0/16; ip -6 route show root fd00:10:244::/48")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,14 +63,34 @@ func TestTor(t *testing.T) {
 	l.checkRouter("node win01: " + win01.Spec.PodCIDR + " goes to 10.99.0.11 (node lin01) besides 10.99.0.21")
 }
 
+// TestTorRouterForgets: a router that lost its routes gets them with the next `porthole up`, and packets pass again.
+func TestTorRouterForgets(t *testing.T) {
+	long(t)
+	l := up(t, "tor")
+	f := l.fleet()
+	if _, err := commandIn("porthole-tor", shortly, "ip", "route", "flush", "root", "10.244.0.0/16"); err != nil {
+		t.Fatal(err)
+	}
+	if a := ping(f.netns["a-win01"], f.addr["a-lin01"], probe{}); a.err() == nil {
+		t.Error("packets pass without routes of the router")
+	}
+	if _, err := command(time.Minute, porthole, "up", "--dir", dir, "--network", "tor"); err != nil {
+		t.Fatal(err)
+	}
+	l.checkRouter("")
+	for _, n := range nodeNames {
+		f.reaches("the router has its routes again", f.addr["b-"+n])
+	}
+}
+
 // checkRouter compares the router's routes as an operator would; want is a part of what the check complains about, "" if nothing.
 func (l *lab) checkRouter(want string) {
 	l.t.Helper()
-	shown, err := commandIn("porthole-tor", shortly, "ip", "-j", "route")
+	shown, err := commandIn("porthole-tor", shortly, "sh", "-c", "ip -j route; ip -j -6 route")
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	_, err = command(shortly, "sh", "-c", `echo "$1" | "$2" routes --check-router ip --cluster-cidr 10.244.0.0/16 --kubeconfig "$3"`, "sh",
+	_, err = command(shortly, "sh", "-c", `echo "$1" | "$2" routes --check-router ip --cluster-cidr 10.244.0.0/16,fd00:10:244::/48 --kubeconfig "$3"`, "sh",
 		shown, porthole, filepath.Join(dir, "kubeconfig"))
 	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 		l.t.Errorf("the check of the router says %v, want %q", err, want)

@@ -1,0 +1,111 @@
+package cluster
+
+import (
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"strings"
+
+	"porthole.dev/porthole/emulator/lab"
+)
+
+// ranges are the address ranges of a cluster: of IPv4, and of IPv6 if it has both families.
+type ranges struct {
+	pods, services []netip.Prefix
+	// masks are the lengths of a node's pod ranges, one for each of pods.
+	masks []int
+}
+
+// maxNodeBits is by how much a node's range may be longer than that of all pods: the controller manager refuses more.
+const maxNodeBits = 16
+
+// longest are the longest pod ranges of a node: network, gateway, the host's endpoint and broadcast leave room for pods.
+const longest, longest6 = 29, 120
+
+// ranges reads PodCIDR and NodeMask. The range of a node is a /24, or longer where the range of all pods is too small for that; of
+// IPv6 it is a /64 in the same way.
+func (c Config) ranges() (ranges, error) {
+	text := c.PodCIDR
+	if text == "" {
+		text = lab.PodRange.String()
+	}
+	r := ranges{services: []netip.Prefix{lab.ServiceIPs}}
+	for i, field := range strings.Split(text, ",") {
+		p, err := netip.ParsePrefix(strings.TrimSpace(field))
+		if err != nil || i > 1 || p.Addr().Is4() != (i == 0) || p.Addr().Is4In6() {
+			return r, fmt.Errorf("--pod-cidr %s: must be a range of IPv4 such as 10.244.0.0/16, or one of IPv4 and one of IPv6 such as 10.244.0.0/16,fd00:10:244::/48", text)
+		}
+		r.pods = append(r.pods, p.Masked())
+	}
+	if len(r.pods) > 1 {
+		r.services = append(r.services, lab.ServiceIPs6)
+	}
+
+	for i, p := range r.pods {
+		for _, other := range append(lab.Taken(), r.services...) {
+			if p.Overlaps(other) {
+				return r, fmt.Errorf("--pod-cidr %s overlaps with %s, which the local cluster has already", p, other)
+			}
+		}
+		mask, err := c.mask(p, i > 0)
+		if err != nil {
+			return r, err
+		}
+		r.masks = append(r.masks, mask)
+	}
+	return r, nil
+}
+
+// mask returns the length of a node's part of a range.
+func (c Config) mask(pods netip.Prefix, six bool) (int, error) {
+	nodes := c.LinuxNodes + c.WindowsNodes
+	least := pods.Bits() + bits.Len(uint(max(nodes, 1)-1)) // has room for all nodes
+	mask, limit := max(24, least), longest
+	if six {
+		mask, limit = max(64, least), longest6
+	}
+	mask = min(mask, pods.Bits()+maxNodeBits)
+	if c.NodeMask > 0 && !six {
+		mask = c.NodeMask
+	}
+
+	if mask < least || mask > min(limit, pods.Bits()+maxNodeBits) {
+		return 0, fmt.Errorf("--pod-cidr %s: a node's part cannot be a /%d: it must be /%d or longer for %d nodes, at most /%d so that pods have room, and at most %d longer than the whole",
+			pods, mask, least, nodes, limit, maxNodeBits)
+	}
+	return mask, nil
+}
+
+// join writes ranges as Kubernetes' flags take them.
+func join(list []netip.Prefix) string {
+	var texts []string
+	for _, p := range list {
+		texts = append(texts, p.String())
+	}
+	return strings.Join(texts, ",")
+}
+
+// maskFlags are the flags of the controller manager for the lengths of the nodes' ranges.
+func (r ranges) maskFlags() []string {
+	switch len(r.masks) {
+	case 0:
+		return nil
+	case 1:
+		return []string{fmt.Sprintf("--node-cidr-mask-size=%d", r.masks[0])}
+	}
+	return []string{fmt.Sprintf("--node-cidr-mask-size-ipv4=%d", r.masks[0]), fmt.Sprintf("--node-cidr-mask-size-ipv6=%d", r.masks[1])}
+}
+
+// dual reports whether the cluster has IPv6 beside IPv4.
+func (c Config) dual() bool {
+	r, err := c.ranges()
+	return err == nil && len(r.pods) > 1
+}
+
+// nodeIPs is the value of --node-ip of a node's kubelet and routes.
+func (c Config) nodeIPs(n Node) string {
+	if !c.dual() {
+		return n.Address.String()
+	}
+	return n.Address.String() + "," + lab.Six(n.Address).String()
+}
