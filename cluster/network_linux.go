@@ -28,6 +28,8 @@ type network struct {
 	noProxy bool
 	// plugins are the CNI plugins of Windows nodes beside win-bridge, by the names of their programs in bin/windows without ".exe".
 	plugins []string
+	// firewall are further flags of `porthole.exe firewall add`, on nodes with a firewall.
+	firewall []string
 	// settle runs when all nodes are Ready, before packets are tested. It is called again until it returns nil or the time is over,
 	// and after each `porthole up` on a cluster that runs already.
 	settle func(context.Context, UpOptions, *kube.Cluster) error
@@ -37,7 +39,7 @@ type network struct {
 var networks = map[string]network{
 	"tor":   torNetwork,
 	"bgp":   bgpNetwork,
-	"vxlan": {plugins: []string{"win-overlay"}},
+	"vxlan": {plugins: []string{"win-overlay"}, firewall: []string{"--vxlan"}},
 }
 
 // network returns what the mode of this cluster needs.

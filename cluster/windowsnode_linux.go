@@ -126,7 +126,7 @@ func openFirewalls(ctx context.Context, o UpOptions, p *progress) error {
 		if !n.Windows {
 			continue
 		}
-		if err := runOnNode(ctx, hostOf(o.Layout, o.Config, n), `C:\k\porthole.exe`, "firewall", "add"); err != nil {
+		if err := runOnNode(ctx, hostOf(o.Layout, o.Config, n), `C:\k\porthole.exe`, append([]string{"firewall", "add"}, o.Config.network().firewall...)...); err != nil {
 			return fmt.Errorf("making firewall rules on %s: %w", n.Name, err)
 		}
 	}

@@ -44,6 +44,7 @@ healthCheckNodePort). These commands make one rule for each program, because som
 type options struct {
 	verb, output string
 	programs     []string
+	vxlan        bool
 	dryRun       bool
 }
 
@@ -66,6 +67,7 @@ func command(verb, short string, changes bool) *cobra.Command {
 	if verb != "remove" {
 		c.Flags().StringArrayVar(&o.programs, "program", nil, `full path of a program, such as C:\k\kubelet.exe; may be repeated (default: those of `+
 			strings.Join(programs, ", ")+" that are in the folder of this program)")
+		c.Flags().BoolVar(&o.vxlan, "vxlan", false, "also a rule for the packets between the nodes of an overlay (porthole routes --mode vxlan, flannel): UDP "+vxlanPort)
 	}
 	if changes {
 		c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only print the commands that would be run")
@@ -100,6 +102,9 @@ func (o options) run(ctx context.Context, h host, out io.Writer) error {
 	}
 
 	r := report{Rules: []rule{}, Operations: planAdd(wanted, have), DryRun: o.dryRun || o.verb == "show"}
+	if o.vxlan {
+		r.Operations = append(r.Operations, planVXLAN(have)...)
+	}
 	if o.verb == "remove" {
 		r.Operations = planRemove(have)
 	}

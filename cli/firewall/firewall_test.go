@@ -34,10 +34,13 @@ func (h *fakeHost) netsh(_ context.Context, args []string) error {
 
 func TestParseRule(t *testing.T) {
 	for text, want := range map[string]rule{
-		`v2.29|Action=Allow|Active=TRUE|Dir=In|App=C:\k\kubelet.exe|Name=Porthole: kubelet.exe|`: {Name: "Porthole: kubelet.exe", Program: `C:\k\kubelet.exe`},
-		`v2.30|Action=Allow|Active=TRUE|Dir=In|Protocol=6|LPort=10250|Name=kubelet|`:             {Name: "kubelet", Limited: true},
-		`v2.30|Action=Block|Active=TRUE|Dir=In|App=C:\a.exe|Name=a|`:                             {Name: "a", Program: `C:\a.exe`, Limited: true},
-		`v2.30|Action=Allow|Active=FALSE|Dir=In|App=C:\a.exe|Name=a|`:                            {Name: "a", Program: `C:\a.exe`, Limited: true},
+		`v2.29|Action=Allow|Active=TRUE|Dir=In|App=C:\k\kubelet.exe|Name=Porthole: kubelet.exe|`:          {Name: "Porthole: kubelet.exe", Program: `C:\k\kubelet.exe`},
+		`v2.30|Action=Allow|Active=TRUE|Dir=In|Protocol=6|LPort=10250|Name=kubelet|`:                      {Name: "kubelet", Limited: true},
+		`v2.30|Action=Block|Active=TRUE|Dir=In|App=C:\a.exe|Name=a|`:                                      {Name: "a", Program: `C:\a.exe`, Limited: true},
+		`v2.30|Action=Allow|Active=FALSE|Dir=In|App=C:\a.exe|Name=a|`:                                     {Name: "a", Program: `C:\a.exe`, Limited: true},
+		`v2.30|Action=Allow|Active=TRUE|Dir=In|Protocol=17|LPort=4789|Name=Porthole: VXLAN|`:              {Name: "Porthole: VXLAN", UDP: "4789"},
+		`v2.30|Action=Allow|Active=TRUE|Dir=In|Protocol=17|LPort=4789|RA4=10.0.0.1|Name=Porthole: VXLAN|`: {Name: "Porthole: VXLAN", UDP: "4789", Limited: true},
+		`v2.30|Action=Allow|Active=TRUE|Dir=In|Protocol=17|Name=udp|`:                                     {Name: "udp", Limited: true},
 	} {
 		if got, in := parseRule(text); got != want || !in {
 			t.Errorf("%s\nis %+v", text, got)
@@ -90,6 +93,29 @@ netsh advfirewall firewall add rule name="Porthole: porthole.exe" dir=in action=
 	}
 	if got := run(options{verb: "show", programs: add.programs}); strings.Count(got, "missing or wrong: 'porthole firewall add'") != 3 {
 		t.Errorf("shown:\n%s", got)
+	}
+}
+
+// TestVXLAN: the rule of the overlay is made once, a narrower one is made again, and remove takes it away.
+func TestVXLAN(t *testing.T) {
+	for name, c := range map[string]struct {
+		have []rule
+		want string
+	}{
+		"none":     {nil, "netsh advfirewall firewall add rule name=\"Porthole: VXLAN\" dir=in action=allow protocol=UDP localport=4789 enable=yes\n"},
+		"there":    {[]rule{{Name: "Porthole: VXLAN", UDP: "4789"}}, ""},
+		"narrower": {[]rule{{Name: "Porthole: VXLAN", UDP: "4789", Limited: true}}, "netsh advfirewall firewall delete rule name=\"Porthole: VXLAN\"   (it does not allow exactly UDP 4789)\nnetsh advfirewall firewall add rule name=\"Porthole: VXLAN\" dir=in action=allow protocol=UDP localport=4789 enable=yes\n"},
+	} {
+		var got strings.Builder
+		for _, op := range planVXLAN(c.have) {
+			got.WriteString(op.String() + "\n")
+		}
+		if got.String() != c.want {
+			t.Errorf("%s:\n%s", name, got.String())
+		}
+		if ops := planRemove(c.have); len(ops) != len(c.have) {
+			t.Errorf("%s: remove does %v", name, ops)
+		}
 	}
 }
 

@@ -18,6 +18,8 @@ var programs = []string{"kubelet.exe", "kube-proxy.exe", "porthole.exe"}
 type rule struct {
 	Name    string `json:"name"`
 	Program string `json:"program"` // full path
+	// UDP is the port of a rule for one UDP port, "" of others.
+	UDP string `json:"udp,omitempty"`
 	// Limited: the rule does not allow the program everything: it blocks, is disabled, or has ports, addresses or profiles.
 	Limited bool `json:"limited,omitempty"`
 }
@@ -25,6 +27,8 @@ type rule struct {
 // parseRule parses a rule in the registry's format ([MS-GPFAS] 2.2.2): fields between bars. ok is false for an outbound rule.
 func parseRule(text string) (r rule, ok bool) {
 	allow, active, in := false, false, false
+	protocol, port := "", ""
+
 	for _, field := range strings.Split(text, "|") {
 		name, value, _ := strings.Cut(field, "=")
 		switch strings.ToLower(name) {
@@ -38,13 +42,30 @@ func parseRule(text string) (r rule, ok bool) {
 			active = strings.EqualFold(value, "TRUE")
 		case "dir":
 			in = strings.EqualFold(value, "In")
-		case "protocol", "lport", "lport2_10", "rport", "rport2_10", "la4", "la6", "ra4", "ra6", "ra42", "ra62", "if", "iftype", "profile", "svc":
+		case "protocol":
+			protocol = value
+		case "lport":
+			port = value
+		case "lport2_10", "rport", "rport2_10", "la4", "la6", "ra4", "ra6", "ra42", "ra62", "if", "iftype", "profile", "svc":
 			r.Limited = true
 		}
 	}
-	r.Limited = r.Limited || !allow || !active
+
+	if protocol == protocolUDP && port != "" {
+		r.UDP = port
+	}
+	r.Limited = r.Limited || !allow || !active || r.UDP == "" && protocol+port != ""
 	return r, in
 }
+
+// protocolUDP is how rules write UDP (IANA). vxlanPort is the UDP port of packets between the nodes of an overlay (RFC 7348).
+const (
+	protocolUDP = "17"
+	vxlanPort   = "4789"
+)
+
+// vxlanRule is the name of our rule for the packets between the nodes of an overlay.
+const vxlanRule = prefix + "VXLAN"
 
 // ours returns the rules whose names begin with prefix, by name.
 func ours(all []rule) map[string][]rule {
@@ -62,6 +83,7 @@ type operation struct {
 	Verb    string `json:"verb"` // add or delete
 	Name    string `json:"name"`
 	Program string `json:"program,omitempty"`
+	UDP     string `json:"udp,omitempty"` // of a rule for a port
 	Why     string `json:"why,omitempty"` // of delete: how the present rule is wrong
 }
 
@@ -69,7 +91,13 @@ type operation struct {
 func (o operation) args() []string {
 	args := []string{"advfirewall", "firewall", o.Verb, "rule", "name=" + o.Name}
 	if o.Verb == "add" {
-		args = append(args, "dir=in", "action=allow", "program="+o.Program, "enable=yes")
+		args = append(args, "dir=in", "action=allow")
+		if o.UDP != "" {
+			args = append(args, "protocol=UDP", "localport="+o.UDP)
+		} else {
+			args = append(args, "program="+o.Program)
+		}
+		args = append(args, "enable=yes")
 	}
 	return args
 }
@@ -95,7 +123,7 @@ func planAdd(wanted []string, have []rule) (ops []operation) {
 	for _, program := range wanted {
 		name := ruleName(program)
 		present := names[name]
-		right := func(r rule) bool { return strings.EqualFold(r.Program, program) && !r.Limited }
+		right := func(r rule) bool { return strings.EqualFold(r.Program, program) && !r.Limited && r.UDP == "" }
 		if len(present) == 1 && right(present[0]) {
 			continue
 		}
@@ -108,6 +136,18 @@ func planAdd(wanted []string, have []rule) (ops []operation) {
 		ops = append(ops, operation{Verb: "add", Name: name, Program: program})
 	}
 	return ops
+}
+
+// planVXLAN returns the operations after which there is one rule of ours that allows the packets between the nodes of an overlay.
+func planVXLAN(have []rule) (ops []operation) {
+	present := ours(have)[vxlanRule]
+	if len(present) == 1 && present[0].UDP == vxlanPort && present[0].Program == "" && !present[0].Limited {
+		return nil
+	}
+	if len(present) > 0 {
+		ops = append(ops, operation{Verb: "delete", Name: vxlanRule, Why: "it does not allow exactly UDP " + vxlanPort})
+	}
+	return append(ops, operation{Verb: "add", Name: vxlanRule, UDP: vxlanPort})
 }
 
 // differs returns how the present rules of one name differ from the one that a program needs.

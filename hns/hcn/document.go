@@ -127,10 +127,6 @@ type remoteSubnetDoc struct {
 	DistributedRouterMacAddress string
 }
 
-func remoteSubnetTo(r hns.RemoteSubnet) policyDoc {
-	return policyDoc{Type: "RemoteSubnetRoute", Settings: mustJSON(remoteSubnetDoc{r.Prefix.String(), r.VSID, r.Provider.String(), r.MAC})}
-}
-
 // networkPolicy takes over from a policy what Network has a field for.
 func networkPolicy(n *hns.Network, p policyDoc) {
 	if p.Type == "HostRoute" { // it may have no settings

@@ -37,3 +37,7 @@ func (o Overlay) change(ctx context.Context, id hns.NetworkID, request string, p
 	})
 	return err
 }
+
+func remoteSubnetTo(r hns.RemoteSubnet) policyDoc {
+	return policyDoc{Type: "RemoteSubnetRoute", Settings: mustJSON(remoteSubnetDoc{r.Prefix.String(), r.VSID, r.Provider.String(), r.MAC})}
+}
