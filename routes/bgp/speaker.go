@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -33,6 +34,11 @@ const (
 	listAgain = 30 * time.Second
 )
 
+var (
+	errOther      = errors.New("another agent of this node speaks BGP: the two would undo each other's work; stop one of them")
+	errNotStarted = errors.New("the speaker has not been started")
+)
+
 var unicast = &api.Family{Afi: api.Family_AFI_IP, Safi: api.Family_SAFI_UNICAST}
 
 // goBGP is a speaker. Its zero value is not usable: see newGoBGP. It is safe for concurrent use.
@@ -41,6 +47,7 @@ type goBGP struct {
 	wake   wakeup.Signal     // something changed
 
 	mu         sync.Mutex
+	claim      io.Closer // held until the process ends: no other agent speaks for this node; nil: not known yet
 	session    Session
 	noListener string
 	noPassword string
@@ -60,6 +67,7 @@ type peerState struct {
 	Peer
 	since time.Time // its session was established or lost, or it was added
 	up    bool
+	ended bool // it has marked the end of its routes
 	why   string
 }
 
@@ -137,7 +145,7 @@ func (g *goBGP) follow() error {
 	return g.server.WatchEvent(ctx, server.WatchEventMessageCallbacks{
 		OnPathUpdate: func([]*apiutil.Path, time.Time) { changed() },
 		OnBestPath:   func([]*apiutil.Path, time.Time) { changed() },
-		OnPathEor:    func(*apiutil.Path, time.Time) { changed() },
+		OnPathEor:    func(end *apiutil.Path, _ time.Time) { g.ended(end.PeerAddress); changed() },
 		OnPeerUpdate: func(e *apiutil.WatchEventMessage_PeerEvent, _ time.Time) { g.peerChanged(e); changed() },
 	}, server.WatchPostUpdate(false, "", ""), server.WatchBestPath(false), server.WatchEor(false), server.WatchPeer())
 }
@@ -155,7 +163,7 @@ func (g *goBGP) peerChanged(e *apiutil.WatchEventMessage_PeerEvent) {
 	}
 	up := e.Peer.State.SessionState == bgp.BGP_FSM_ESTABLISHED
 	if up != p.up {
-		p.up, p.since = up, time.Now()
+		p.up, p.since, p.ended = up, time.Now(), false
 		klog.Background().WithName("bgp").Info("Session changed", "peer", p.Addr, "established", up, "reason", e.Peer.State.DisconnectMessage)
 	}
 	if up {
@@ -165,8 +173,21 @@ func (g *goBGP) peerChanged(e *apiutil.WatchEventMessage_PeerEvent) {
 	}
 }
 
+// ended notes that a peer has told all its routes. The speaker's own state does not say so: it takes a peer that has just started
+// itself for one that has nothing to tell.
+func (g *goBGP) ended(peer netip.Addr) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p := g.peers[peer]; p != nil {
+		p.ended = true
+	}
+}
+
 // SetPeer adds a peer, or closes its session and adds it anew.
 func (g *goBGP) SetPeer(ctx context.Context, p Peer, restarting bool) error {
+	if err := g.running(); err != nil {
+		return err
+	}
 	if err := g.DeletePeer(ctx, p.Addr); err != nil {
 		return err
 	}
@@ -235,6 +256,9 @@ func (g *goBGP) DeletePeer(ctx context.Context, addr netip.Addr) error {
 
 // Announce announces a range with this node as its next hop.
 func (g *goBGP) Announce(dst netip.Prefix, nextHop netip.Addr) error {
+	if err := g.running(); err != nil {
+		return err
+	}
 	path, err := ownPath(dst, nextHop)
 	if err != nil {
 		return err
@@ -298,20 +322,17 @@ func (g *goBGP) State(ctx context.Context) (Speaker, error) {
 	g.mu.Lock()
 	running := !g.started.IsZero()
 	s := Speaker{Running: running, Session: g.session, NoListener: g.noListener, NoPassword: g.noPassword}
-	list := g.stale > 0 || time.Since(g.listed) > listAgain
-	g.stale = max(g.stale-1, 0)
 	g.mu.Unlock()
 	if !running {
-		return s, nil
+		return s, g.check()
 	}
 
-	if list {
-		if err := g.list(); err != nil {
-			return s, fmt.Errorf("listing the learnt paths: %w", err)
-		}
-	}
+	// First whether everything was told, then what: paths that are listed later are not older.
 	if err := g.sessions(ctx); err != nil {
 		return s, fmt.Errorf("listing the sessions: %w", err)
+	}
+	if err := g.refresh(); err != nil {
+		return s, fmt.Errorf("listing the learnt paths: %w", err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -325,6 +346,29 @@ func (g *goBGP) State(ctx context.Context) (Speaker, error) {
 	}
 	slices.SortFunc(s.Neighbours, func(a, b Neighbour) int { return a.Addr.Compare(b.Addr) })
 	return s, nil
+}
+
+// check returns an error while another agent speaks for this node. Unlike a port that is taken, which may be RRAS's, two agents would
+// take each other's sessions.
+func (g *goBGP) check() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.claim != nil {
+		return nil
+	}
+	var err error
+	g.claim, err = alone()
+	return err
+}
+
+// running returns an error before Start has succeeded.
+func (g *goBGP) running() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.started.IsZero() {
+		return errNotStarted
+	}
+	return nil
 }
 
 // sessions finds out whether each peer has told all its routes. Once they have, it does not ask again: a session that ends later is
@@ -357,20 +401,20 @@ func (g *goBGP) hasTold(p *api.Peer) bool {
 	if state == nil || !state.up {
 		return false
 	}
-	for _, a := range p.AfiSafis {
-		s := a.GetMpGracefulRestart().GetState()
-		if s.GetEndOfRibReceived() {
-			continue
-		}
-		if s.GetReceived() || time.Since(state.since) < quiet {
-			return false
-		}
-	}
-	return true
+	marks := slices.ContainsFunc(p.AfiSafis, func(a *api.AfiSafi) bool { return a.GetMpGracefulRestart().GetState().GetReceived() })
+	return state.ended || !marks && time.Since(state.since) > quiet
 }
 
-// list reads the learnt paths in the speaker's order of preference.
-func (g *goBGP) list() error {
+// refresh lists the learnt paths, in the speaker's order of preference, if they may have changed.
+func (g *goBGP) refresh() error {
+	g.mu.Lock()
+	list := g.stale > 0 || time.Since(g.listed) > listAgain
+	g.stale = max(g.stale-1, 0)
+	g.mu.Unlock()
+	if !list {
+		return nil
+	}
+
 	var learnt []Path
 	err := g.server.ListPath(apiutil.ListPathRequest{TableType: api.TableType_TABLE_TYPE_GLOBAL, Family: bgp.RF_IPv4_UC},
 		func(_ bgp.NLRI, paths []*apiutil.Path) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -21,6 +22,7 @@ type Table struct {
 	netns  string // path of the network namespace; "": the process's own
 	self   netip.Addr
 	pods   []netip.Prefix
+	link   atomic.Int64 // index of the interface with the node's address, as List found it last; 0: not known
 }
 
 // New returns this host's route table: routes inside the ranges pods, through the interface that has the address self.
@@ -43,6 +45,19 @@ func In(path string, self netip.Addr, pods ...netip.Prefix) (*Table, error) {
 
 // Close frees what the table holds of the kernel. The routes stay.
 func (t *Table) Close() { t.kernel.Close() }
+
+// index returns the interface of new routes. To ask the kernel for each of thousands would take longer than to make them, so that what
+// List found counts: a pass lists before it changes anything.
+func (t *Table) index() (int, error) {
+	if index := t.link.Load(); index != 0 {
+		return int(index), nil
+	}
+	link, _, err := t.uplink()
+	if err != nil {
+		return 0, err
+	}
+	return link.Attrs().Index, nil
+}
 
 // uplink returns the interface that has the node's address, and what it reaches directly.
 func (t *Table) uplink() (netlink.Link, []netip.Prefix, error) {
@@ -77,10 +92,12 @@ func (t *Table) uplink() (netlink.Link, []netip.Prefix, error) {
 // List returns, one for each next hop, the routes of the main table that are ours, by their protocol number, and those of others that lead into the
 // range of the pods, because ours must not replace them.
 func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
-	_, onLink, err := t.uplink()
+	link, onLink, err := t.uplink()
 	if err != nil {
+		t.link.Store(0)
 		return nil, nil, err
 	}
+	t.link.Store(int64(link.Attrs().Index))
 	listed, err := t.kernel.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing routes: %w", err)
@@ -120,11 +137,11 @@ func nextHops(r netlink.Route) []netip.Addr {
 // Add replaces a route with the same destination and metric, somebody else's included, because the kernel keeps only one of them.
 // The kernel chooses the source address.
 func (t *Table) Add(dst netip.Prefix, nextHop netip.Addr) error {
-	link, _, err := t.uplink()
+	index, err := t.index()
 	if err != nil {
 		return err
 	}
-	return t.kernel.RouteReplace(t.route(link.Attrs().Index, dst, nextHop))
+	return t.kernel.RouteReplace(t.route(index, dst, nextHop))
 }
 
 // Set makes the route to dst go through exactly these next hops, at least one, in one step. Like Add it replaces what is there.
@@ -132,14 +149,14 @@ func (t *Table) Set(dst netip.Prefix, nextHops []netip.Addr) error {
 	if len(nextHops) == 1 {
 		return t.Add(dst, nextHops[0])
 	}
-	link, _, err := t.uplink()
+	index, err := t.index()
 	if err != nil {
 		return err
 	}
 
 	route := t.route(0, dst, netip.Addr{})
 	for _, hop := range nextHops {
-		route.MultiPath = append(route.MultiPath, &netlink.NexthopInfo{LinkIndex: link.Attrs().Index, Gw: hop.AsSlice()})
+		route.MultiPath = append(route.MultiPath, &netlink.NexthopInfo{LinkIndex: index, Gw: hop.AsSlice()})
 	}
 	return t.kernel.RouteReplace(route)
 }

@@ -2,6 +2,7 @@ package keep
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -71,7 +72,17 @@ func (k *Keeper[Seen, O]) log(ctx context.Context, plan table.Plan[O]) {
 		return
 	}
 	k.logged = text
-	klog.FromContext(ctx).Info("Planned routes", "wanted", len(plan.Wanted), "changes", len(plan.Ops), "plan", text)
+	klog.FromContext(ctx).Info("Planned routes", "wanted", len(plan.Wanted), "changes", len(plan.Ops), "plan", shorten(text))
+}
+
+// shown is how much of a plan is logged: that of some hundred routes, so that thousands do not fill the disk.
+const shown = 16 << 10
+
+func shorten(text string) string {
+	if len(text) <= shown {
+		return text
+	}
+	return fmt.Sprintf("%s\n… and %d bytes more", text[:shown], len(text)-shown)
 }
 
 // logLines is how many routes and changes are logged in full; of more, the first changes and what is not right.
