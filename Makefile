@@ -109,7 +109,7 @@ test-reboot: deps build ## a Windows node reboots, with all that HNS may lose or
 
 .PHONY: test-networks
 test-networks: deps build ## each mode of --network with a cluster of its own: what takes too long for make test
-	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 60m -v ./test/networks
+	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 60m -v -p 1 ./routes/bgp ./test/networks
 
 .PHONY: test-cni
 test-cni: deps ## 10,000 pods through the CNI plugins' code with kills and failing calls, 60 through win-bridge.exe (5 minutes)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
+	"runtime/debug"
 
 	"porthole.dev/porthole/routes/bgp"
 	"porthole.dev/porthole/routes/fib"
@@ -89,7 +91,11 @@ func newVXLAN(e environment) (keeper, error) {
 	return keep.New(mode, e.Keep), nil
 }
 
+// newBGP limits garbage unless the user decides about it.
 func newBGP(e environment) (keeper, error) {
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetGCPercent(bgp.GarbagePercent)
+	}
 	table, err := fib.New(e.Addr, e.Cluster)
 	if err != nil {
 		return nil, err

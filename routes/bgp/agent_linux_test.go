@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -43,6 +45,7 @@ type agentNode struct {
 
 // runAgent keeps the routes of one node until SIGTERM. It reads nodes.json before each pass, and writes each status to status.json.
 func runAgent(dir string) error {
+	debug.SetGCPercent(GarbagePercent)
 	var node agentNode
 	if err := readJSON(dir, "node.json", &node); err != nil {
 		return err
@@ -60,7 +63,9 @@ func runAgent(dir string) error {
 		return err
 	}
 
-	k := keep.New(New(Options{Node: node.Name, Addr: node.Addr, Cluster: node.Cluster, Config: config}, host), keep.Options{
+	mode := &mortal{Mode: New(Options{Node: node.Name, Addr: node.Addr, Cluster: node.Cluster, Config: config}, host)}
+	mode.left, _ = strconv.Atoi(os.Getenv(dieAfter))
+	k := keep.New(mode, keep.Options{
 		Nodes: func() (nodes []table.Node, ok bool) { return nodes, readJSON(dir, "nodes.json", &nodes) == nil },
 		OnStatus: func(s keep.Status) {
 			if len(s.Routes) > 100 {
@@ -82,6 +87,23 @@ func runAgent(dir string) error {
 	}()
 	k.Run(ctx)
 	return nil
+}
+
+// dieAfter is after how many changes the agent kills itself; 0 or nothing: it does not.
+const dieAfter = "PORTHOLE_TEST_BGP_DIE_AFTER"
+
+// mortal is the mode of an agent that can be killed between two changes.
+type mortal struct {
+	*Mode
+	left int
+}
+
+func (m *mortal) Apply(ctx context.Context, c Change) error {
+	err := m.Mode.Apply(ctx, c)
+	if m.left--; m.left == 0 {
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	return err
 }
 
 func readJSON(dir, name string, into any) error {
