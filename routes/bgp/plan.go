@@ -171,10 +171,11 @@ func (p *planner) fresh() bool { return len(p.ops) > 0 && p.ops[0].Verb == Start
 
 // announce plans the node's own range, and returns it, or the zero Prefix if there is none to announce.
 func (p *planner) announce() netip.Prefix {
-	if len(p.self.PodCIDRs) == 0 {
+	i := slices.IndexFunc(p.self.PodCIDRs, func(c netip.Prefix) bool { return c.Addr().Is4() })
+	if i < 0 {
 		return netip.Prefix{}
 	}
-	own := p.self.PodCIDRs[0].Masked()
+	own := p.self.PodCIDRs[i].Masked()
 	if p.settings.Withdraw {
 		p.problems = append(p.problems, fmt.Sprintf("range %s of node %s is not announced: annotation %s is true", own, p.self.Name, AnnotationWithdraw))
 		return netip.Prefix{}
