@@ -111,6 +111,10 @@ test-reboot: deps build ## a Windows node reboots, with all that HNS may lose or
 test-networks: deps build ## each mode of --network with a cluster of its own: what takes too long for make test
 	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 60m -v -p 1 ./routes/bgp ./test/networks
 
+.PHONY: bench-cni
+bench-cni: deps ## win-bridge.exe beside upstream's on an emulated host, as JSON lines: ADD, DEL, calls to HNS
+	@PORTHOLE_CNI_SPEED=20 go test -count=1 -timeout 10m -run TestPluginSpeed -v ./emulator/hnsd/serve
+
 .PHONY: test-cni
 test-cni: deps ## 10,000 pods through the CNI plugins' code with kills and failing calls, 60 through win-bridge.exe (5 minutes)
 	@PORTHOLE_CNI_CHURN=10000 go test -count=1 -timeout 5m -v -run TestChurn ./cni/attach

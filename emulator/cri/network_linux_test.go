@@ -54,7 +54,7 @@ func startHNS(w *world, packets bool) {
 }
 
 // TestUpstreamWinBridgePods gives pods their network by upstream's win-bridge.exe and the emulated HNS, and lets one talk
-// to the other.
+// to the other. Then it gives the host configurations of other plugins.
 func TestUpstreamWinBridgePods(t *testing.T) {
 	w := newWorld(t, true)
 	for _, name := range []string{"win-bridge.exe", "host-local.exe"} {
@@ -107,6 +107,7 @@ func TestUpstreamWinBridgePods(t *testing.T) {
 	podWithoutHNS(w)
 	namespaceFaults(w)
 	removePodAlone(w, "after")
+	othersPlugins(w)
 	wait.NoError(t, 20*time.Second, "HNS to have what it had before the pods", func() error {
 		if after := hnsObjects(w); after != before {
 			return fmt.Errorf("it has %s, had %s", after, before)

@@ -1,0 +1,98 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"porthole.dev/porthole/internal/platform"
+)
+
+// speedConfig is the same for our plugin and upstream's, which starts host-local.exe for the address.
+var speedConfig = strings.Replace(bridgeConfig, "10.244.7.3", "10.244.7.10", 1)
+
+// TestPluginSpeed lets our win-bridge.exe and upstream's add and delete pods in turn, and prints a JSON line for each verb. Ours makes
+// no more calls to HNS than upstream's, is not slower, and takes at most 10 ms beside the start of a program under Wine and the calls
+// to HNS. PORTHOLE_CNI_SPEED says how many pods (make bench-cni: 20); without it there is nothing to measure.
+func TestPluginSpeed(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("network namespaces and mounts need root")
+	}
+	rounds, err := strconv.Atoi(os.Getenv("PORTHOLE_CNI_SPEED"))
+	if err != nil || rounds < 1 {
+		t.Skip("a measurement: make bench-cni")
+	}
+	h := startPluginHost(t, 20348)
+	h.createNetwork(bridgeNetwork)
+	p := h.pod("sandbox1")
+	programs := map[string]string{"ours": `C:\ours\win-bridge.exe`, "upstream": `C:\opt\cni\bin\win-bridge.exe`}
+	for _, exe := range programs { // the first start reads the program from the disk
+		h.timed(exe, "VERSION", p)
+	}
+
+	took := map[string][]float64{} // by side and verb, ms
+	calls := map[string]int{}
+	inHNS := map[string][]float64{}
+	for range rounds {
+		for _, side := range slices.Sorted(maps.Keys(programs)) {
+			for _, verb := range []string{"VERSION", "ADD", "DEL"} {
+				h.control("POST", "/stats/reset", "", nil)
+				key := side + " " + verb
+				took[key] = append(took[key], h.timed(programs[side], verb, p))
+				var s Stats
+				h.control("GET", "/stats", "", &s)
+				calls[key] = 0
+				for _, n := range s.Calls {
+					calls[key] += n
+				}
+				inHNS[key] = append(inHNS[key], 1000*s.Seconds)
+			}
+		}
+	}
+
+	for _, verb := range []string{"ADD", "DEL"} {
+		ours, theirs, start, hns := middle(took["ours "+verb]), middle(took["upstream "+verb]), middle(took["ours VERSION"]), middle(inHNS["ours "+verb])
+		line, err := json.Marshal(map[string]any{"name": "cni." + verb, "unit": "ms", "ours": ours, "peer": theirs, "peerIs": "upstream's win-bridge.exe",
+			"start": start, "hns": hns, "overhead": ours - start - hns, "callsOurs": calls["ours "+verb], "callsPeer": calls["upstream "+verb], "rounds": rounds})
+		must(t, err)
+		fmt.Println(string(line))
+
+		if calls["ours "+verb] > calls["upstream "+verb] {
+			t.Errorf("%s: %d calls to HNS, upstream makes %d", verb, calls["ours "+verb], calls["upstream "+verb])
+		}
+		if ours > theirs || ours-start-hns > 10 {
+			t.Errorf("%s took %.1f ms, upstream's %.1f; %.1f beside the start and HNS, want 10 at most", verb, ours, theirs, ours-start-hns)
+		}
+	}
+}
+
+// timed makes a call of a plugin and returns how long it took, in milliseconds.
+func (h pluginHost) timed(exe, command string, p pod) float64 {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	defer cancel()
+	cmd := h.tools.Command(ctx, h.prefix, exe)
+	cmd.Env = append(cmd.Env, "CNI_COMMAND="+command, "CNI_CONTAINERID="+p.container, "CNI_NETNS="+p.id, "CNI_IFNAME=eth0", `CNI_PATH=C:\opt\cni\bin`)
+	cmd.Stdin = strings.NewReader(speedConfig)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	begin := time.Now()
+	must(h.t, platform.StartInNetns(h.path, cmd))
+	if err := cmd.Wait(); err != nil {
+		h.t.Fatalf("%s %s: %v\n%s", exe, command, err, out.String())
+	}
+	return float64(time.Since(begin).Microseconds()) / 1000
+}
+
+func middle(list []float64) float64 {
+	slices.Sort(list)
+	return list[len(list)/2]
+}
