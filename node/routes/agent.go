@@ -181,7 +181,7 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 		return err
 	}
 	if !wanted.Apart { // else no packet of a pod passes the host's stack
-		if err := a.keepAdapters(ctx, tasks, adapters.Wanted{Node: o.Node, Host: o.HostAddr()}); err != nil {
+		if err := a.keepAdapters(ctx, tasks, adapters.Wanted{Node: o.Node, Host: o.HostAddr(), Node6: o.Second.Node, Host6: o.Host6()}); err != nil {
 			return err
 		}
 	}

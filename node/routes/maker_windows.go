@@ -13,7 +13,7 @@ import (
 )
 
 func newMaker(o Options) (maker, error) {
-	client, keeper := hcn.New(hcn.Options{}), adapters.New(adapters.NewHost())
+	client, keeper := hcn.New(hcn.Options{}), adapters.New(adapters.NewHost(o.Cluster6.IsValid()))
 	m := hnsMaker{
 		hns:    &podnet.HNS{Reader: client, Writer: hcn.Host{Client: client}, Balancers: client, Overlays: hcn.Overlay{Client: client}, Adapters: keeper},
 		keeper: keeper, replace: o.ReplaceNetwork, adapter: o.Adapter,

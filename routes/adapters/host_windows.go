@@ -13,25 +13,45 @@ import (
 )
 
 // windowsHost is the adapters of the host's compartment, through the IP helper API.
-type windowsHost struct{}
+type windowsHost struct {
+	families []winipcfg.AddressFamily
+}
 
-// NewHost returns the adapters of this host.
-func NewHost() host { return windowsHost{} }
+// NewHost returns the adapters of this host, with dual those of IPv6 beside those of IPv4.
+func NewHost(dual bool) host {
+	h := windowsHost{families: []winipcfg.AddressFamily{windows.AF_INET}}
+	if dual {
+		h.families = append(h.families, windows.AF_INET6)
+	}
+	return h
+}
 
 // List implements host. It leaves out an adapter that vanishes while it is read.
-func (windowsHost) List() ([]Adapter, error) {
-	all, err := winipcfg.GetAdaptersAddresses(windows.AF_INET, winipcfg.GAAFlagSkipAnycast|winipcfg.GAAFlagSkipMulticast|winipcfg.GAAFlagSkipDNSServer)
+func (h windowsHost) List() ([]Adapter, error) {
+	var list []Adapter
+	for _, family := range h.families {
+		some, err := listFamily(family)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, some...)
+	}
+	return list, nil
+}
+
+func listFamily(family winipcfg.AddressFamily) ([]Adapter, error) {
+	all, err := winipcfg.GetAdaptersAddresses(family, winipcfg.GAAFlagSkipAnycast|winipcfg.GAAFlagSkipMulticast|winipcfg.GAAFlagSkipDNSServer)
 	if err != nil {
 		return nil, fmt.Errorf("listing the adapters of this host: %w", err)
 	}
-	rows, err := winipcfg.GetIPForwardTable2(windows.AF_INET)
+	rows, err := winipcfg.GetIPForwardTable2(family)
 	if err != nil {
 		return nil, fmt.Errorf("listing the routes of this host: %w", err)
 	}
 
 	var list []Adapter
 	for _, a := range all {
-		adapter := Adapter{ID: uint64(a.LUID), Name: a.FriendlyName()}
+		adapter := Adapter{ID: uint64(a.LUID), Name: a.FriendlyName(), Six: family == windows.AF_INET6}
 		for u := a.FirstUnicastAddress; u != nil; u = u.Next {
 			if addr, ok := netip.AddrFromSlice(u.Address.IP()); ok {
 				adapter.Addrs = append(adapter.Addrs, addr.Unmap())
@@ -41,7 +61,7 @@ func (windowsHost) List() ([]Adapter, error) {
 			continue
 		}
 
-		settings, err := a.LUID.IPInterface(windows.AF_INET)
+		settings, err := a.LUID.IPInterface(family)
 		if errors.Is(err, windows.ERROR_NOT_FOUND) {
 			continue
 		}
@@ -63,7 +83,11 @@ func (windowsHost) List() ([]Adapter, error) {
 // EnableForwarding implements host. It changes no other setting. Set of winipcfg clears SitePrefixLength, which Windows returns but
 // does not accept.
 func (windowsHost) EnableForwarding(a Adapter) error {
-	settings, err := winipcfg.LUID(a.ID).IPInterface(windows.AF_INET)
+	family := winipcfg.AddressFamily(windows.AF_INET)
+	if a.Six {
+		family = windows.AF_INET6
+	}
+	settings, err := winipcfg.LUID(a.ID).IPInterface(family)
 	if err != nil {
 		return fmt.Errorf("reading its settings: %w", err)
 	}
@@ -72,11 +96,18 @@ func (windowsHost) EnableForwarding(a Adapter) error {
 }
 
 func (windowsHost) DeleteDefault(a Adapter, nextHop netip.Addr) error {
-	err := winipcfg.LUID(a.ID).DeleteRoute(netip.PrefixFrom(netip.IPv4Unspecified(), 0), nextHop)
+	err := winipcfg.LUID(a.ID).DeleteRoute(defaultOf(nextHop), nextHop)
 	if errors.Is(err, windows.ERROR_NOT_FOUND) {
 		return nil
 	}
 	return err
+}
+
+func defaultOf(hop netip.Addr) netip.Prefix {
+	if hop.Is6() {
+		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 }
 
 func (windowsHost) Watch(ctx context.Context, changed func()) error {

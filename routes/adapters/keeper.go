@@ -33,8 +33,8 @@ type Keeper struct {
 	mu     sync.Mutex
 	wanted Wanted
 
-	right  map[uint64]bool // adapters that had what they need: another change of them is a repair; of the pass that runs
-	logged string          // the plan that was logged last; of the pass that runs
+	right  map[key]bool // adapters that had what they need: another change of them is a repair; of the pass that runs
+	logged string       // the plan that was logged last; of the pass that runs
 }
 
 // Status describes the adapters after a pass.
@@ -54,7 +54,7 @@ type AdapterStatus struct {
 
 // New returns a Keeper that has done nothing yet. The adapters of the host it runs on are those of NewHost.
 func New(h host) *Keeper {
-	k := &Keeper{host: h, right: map[uint64]bool{}}
+	k := &Keeper{host: h, right: map[key]bool{}}
 	k.loop = keep.NewLoop(keep.LoopOptions[Status]{Subject: "adapters", Pass: k.pass, Watch: h.Watch})
 	return k
 }
@@ -104,14 +104,14 @@ func (k *Keeper) pass(ctx context.Context, status Status) (after Status, complet
 	plan := MakePlan(wanted, list)
 	k.log(ctx, plan)
 	status.Known, status.Problems = true, plan.Problems
-	failed := map[uint64]bool{}
+	failed := map[key]bool{}
 	for _, op := range plan.Ops {
 		if err := k.apply(op); err != nil {
 			status.Problems = append(status.Problems, fmt.Sprintf("%s: %v", op, err))
-			failed[op.Adapter.ID] = true
+			failed[op.Adapter.key()] = true
 			continue
 		}
-		if k.right[op.Adapter.ID] {
+		if k.right[op.Adapter.key()] {
 			status.Repairs++
 		}
 	}
@@ -121,14 +121,14 @@ func (k *Keeper) pass(ctx context.Context, status Status) (after Status, complet
 }
 
 // statusOf describes the adapters that are needed, after the plan was carried out, and remembers which are right.
-func (k *Keeper) statusOf(wanted Wanted, list []Adapter, failed map[uint64]bool) []AdapterStatus {
-	right, out := map[uint64]bool{}, []AdapterStatus{}
-	for _, addr := range []netip.Addr{wanted.Node, wanted.Host} {
+func (k *Keeper) statusOf(wanted Wanted, list []Adapter, failed map[key]bool) []AdapterStatus {
+	right, out := map[key]bool{}, []AdapterStatus{}
+	for _, need := range wanted.needs() {
 		for _, a := range list {
-			if a.has(addr) {
-				ok := !failed[a.ID]
-				right[a.ID] = ok || k.right[a.ID]
-				out = append(out, AdapterStatus{Name: a.Name, Address: addr.String(), Forwarding: a.Forwarding || ok})
+			if a.has(need.addr) {
+				ok := !failed[a.key()]
+				right[a.key()] = ok || k.right[a.key()]
+				out = append(out, AdapterStatus{Name: a.Name, Address: need.addr.String(), Forwarding: a.Forwarding || ok})
 			}
 		}
 	}

@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// Adapter is one network adapter of the host, with its settings for IPv4.
+// Adapter is one network adapter of the host, with its settings for one family: one that has addresses of both comes twice.
 type Adapter struct {
 	ID    uint64 // the LUID, which another adapter of the same name does not have
 	Name  string // as users see it, for example "vEthernet (Ethernet)"
+	Six   bool   // the settings and addresses are those of IPv6
 	Addrs []netip.Addr
 	// Forwarding reports whether packets that come in by this adapter and are for somebody else are forwarded.
 	Forwarding bool
@@ -24,7 +25,31 @@ func (a Adapter) has(addr netip.Addr) bool { return slices.Contains(a.Addrs, add
 type Wanted struct {
 	Node netip.Addr // the node's own address
 	Host netip.Addr // the address of the host's endpoint, which is the pods' gateway
+	// Node6 and Host6 are the same of IPv6; zero: the node has IPv4 only.
+	Node6, Host6 netip.Addr
 }
+
+// need is an address that an adapter must have.
+type need struct {
+	addr netip.Addr
+	what string
+}
+
+func (w Wanted) needs() []need {
+	list := []need{{w.Node, "the node's address"}, {w.Host, "the pods' gateway"}}
+	if w.Host6.IsValid() {
+		list = append(list, need{w.Node6, "the node's address"}, need{w.Host6, "the pods' gateway"})
+	}
+	return list
+}
+
+// key identifies an adapter in one family.
+type key struct {
+	id  uint64
+	six bool
+}
+
+func (a Adapter) key() key { return key{a.ID, a.Six} }
 
 // Verb of an Op.
 type Verb string
@@ -71,10 +96,7 @@ func (p Plan) String() string {
 // MakePlan compares the host's adapters with what is wanted. It is pure.
 func MakePlan(wanted Wanted, list []Adapter) Plan {
 	var p Plan
-	for _, need := range []struct {
-		addr netip.Addr
-		what string
-	}{{wanted.Node, "the node's address"}, {wanted.Host, "the pods' gateway"}} {
+	for _, need := range wanted.needs() {
 		i := slices.IndexFunc(list, func(a Adapter) bool { return a.has(need.addr) })
 		switch {
 		case i < 0:
@@ -86,7 +108,11 @@ func MakePlan(wanted Wanted, list []Adapter) Plan {
 	}
 
 	for _, a := range list {
-		if !a.has(wanted.Host) || a.has(wanted.Node) {
+		host, node := wanted.Host, wanted.Node
+		if a.Six {
+			host, node = wanted.Host6, wanted.Node6
+		}
+		if !a.has(host) || a.has(node) {
 			continue
 		}
 		for _, hop := range a.Defaults {
@@ -99,5 +125,5 @@ func MakePlan(wanted Wanted, list []Adapter) Plan {
 
 // forwards reports whether the plan enables forwarding on the adapter already.
 func (p Plan) forwards(a Adapter) bool {
-	return slices.ContainsFunc(p.Ops, func(o Op) bool { return o.Verb == EnableForwarding && o.Adapter.ID == a.ID })
+	return slices.ContainsFunc(p.Ops, func(o Op) bool { return o.Verb == EnableForwarding && o.Adapter.key() == a.key() })
 }

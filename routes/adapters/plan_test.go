@@ -51,3 +51,30 @@ func TestPlan(t *testing.T) {
 		}
 	}
 }
+
+// TestPlanDual: an adapter has settings of its own for IPv6.
+func TestPlanDual(t *testing.T) {
+	both := wanted
+	both.Node6, both.Host6 = netip.MustParseAddr("fd00:10:99::15"), netip.MustParseAddr("fd00:10:244:1::2")
+	six := func(a Adapter) Adapter {
+		a.Six = true
+		return a
+	}
+	list := []Adapter{
+		adapter(1, "vEthernet (Ethernet)", true, "10.99.0.21"), adapter(2, "vEthernet (porthole_ep)", true, "10.244.1.2"),
+		six(adapter(1, "vEthernet (Ethernet)", true, "fd00:10:99::15").defaultVia("fd00:10:99::1")),
+		six(adapter(2, "vEthernet (porthole_ep)", false, "fd00:10:244:1::2").defaultVia("fd00:10:244:1::1")),
+	}
+
+	want := "enable forwarding on vEthernet (porthole_ep): it has the pods' gateway fd00:10:244:1::2, and drops what it should forward\n" +
+		"delete default route via fd00:10:244:1::1 on vEthernet (porthole_ep): it came with the host's endpoint, and would take the node's own traffic to an address that nobody has\n"
+	if got := MakePlan(both, list).String(); got != want {
+		t.Errorf("plan\n%s\nwant\n%s", got, want)
+	}
+	if got := MakePlan(both, list[:2]).String(); got != "problem: no adapter of this host has the node's address fd00:10:99::15\nproblem: no adapter of this host has the pods' gateway fd00:10:244:1::2\n" {
+		t.Errorf("without addresses of IPv6: %s", got)
+	}
+	if got := MakePlan(wanted, list[:2]).String(); got != "" {
+		t.Errorf("of IPv4 only: %s", got)
+	}
+}

@@ -68,6 +68,14 @@ func (o Options) Gateway() netip.Addr { return o.PodCIDR.Masked().Addr().Next() 
 // HostAddr returns the address of the host's endpoint on Windows, which is the gateway of the pods.
 func (o Options) HostAddr() netip.Addr { return hns.Subnet{Prefix: o.PodCIDR}.HostAddr() }
 
+// Host6 is HostAddr of IPv6; zero if the node has none.
+func (o Options) Host6() netip.Addr {
+	if !o.Second.PodCIDR.IsValid() {
+		return netip.Addr{}
+	}
+	return hns.Subnet{Prefix: o.Second.PodCIDR}.HostAddr()
+}
+
 // FirstPod returns the first address that Windows pods get.
 func (o Options) FirstPod() netip.Addr { return o.HostAddr().Next() }
 

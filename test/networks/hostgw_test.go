@@ -13,3 +13,13 @@ func TestHostGateway(t *testing.T) {
 	})
 	f.checkNodes()
 }
+
+// TestHostGatewayDualStack is the same with both families, and ranges that are no /24.
+func TestHostGatewayDualStack(t *testing.T) {
+	long(t)
+	f := up(t, "host-gateway", "--pod-cidr", "10.32.0.0/14,fd00:10:32::/56", "--node-cidr-mask-size", "22").fleet()
+	if f.six == nil {
+		t.Fatal("the pods have no address of IPv6")
+	}
+	f.checkPaths(promise{mtu: 1500, via: func(_, to string) string { return to }})
+}

@@ -26,9 +26,9 @@ func (l *lab) firstHop(node string) string {
 	return first.String()
 }
 
-// TestTor: with a /26 for each node, no node has a route to another's pods; the router, which was given what `porthole routes --print-router ip` prints, has them.
+// TestTor: with both families and a /26 for each node, no node has a route to another's pods; the router, which was given what `porthole routes --print-router ip` prints, has them.
 func TestTor(t *testing.T) {
-	l := up(t, "tor", "--node-cidr-mask-size", "26")
+	l := up(t, "tor", "--pod-cidr", "10.244.0.0/16,fd00:10:244::/48", "--node-cidr-mask-size", "26")
 	for _, node := range nodeNames {
 		out, err := commandIn("porthole-"+node, shortly, "sh", "-c", "ip route show root 10.244.0.0/16; ip -6 route show root fd00:10:244::/48")
 		if err != nil {
@@ -40,6 +40,9 @@ func TestTor(t *testing.T) {
 	}
 
 	f := l.fleet()
+	if f.six == nil {
+		t.Fatal("the pods have no address of IPv6")
+	}
 	f.checkPaths(promise{
 		mtu: 1500,
 		via: func(_, _ string) string { return "tor" },
