@@ -223,32 +223,8 @@ func (r *rack) ping(from, to, count int, interval time.Duration) (lost int) {
 
 // echo returns a UDP connection between two pods whose far end answers each datagram.
 func (r *rack) echo(from, to int) (net.Conn, error) {
-	var server net.PacketConn
-	err := platform.InNetns(r.host[to].Path, func() (err error) {
-		server, err = net.ListenPacket("udp4", hosts[to].pod+":0")
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	r.t.Cleanup(func() { server.Close() })
-	go func() {
-		buf := make([]byte, 64)
-		for {
-			n, peer, err := server.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			server.WriteTo(buf[:n], peer)
-		}
-	}()
-
-	var client net.Conn
-	err = platform.InNetns(r.host[from].Path, func() (err error) {
-		client, err = net.DialUDP("udp4", &net.UDPAddr{IP: net.ParseIP(hosts[from].pod)}, server.LocalAddr().(*net.UDPAddr))
-		return err
-	})
-	return client, err
+	end := func(i int) netspace.End { return netspace.End{Netns: r.host[i].Path, Addr: hosts[i].pod} }
+	return netspace.Echo(r.t, end(from), end(to))
 }
 
 // reach fails the test if one pod does not reach another.

@@ -131,40 +131,8 @@ func (s *segment) within(what string, ok func() bool) time.Duration {
 
 // carries sends a datagram from one pod address to another and waits for the echo.
 func (s *segment) carries(from, to int) error {
-	var server net.PacketConn
-	err := platform.InNetns(s.path[guide[to].name], func() (err error) {
-		server, err = net.ListenPacket("udp4", guide[to].pod+":7")
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-
-	go func() {
-		buf := make([]byte, 64)
-		if n, peer, err := server.ReadFrom(buf); err == nil {
-			server.WriteTo(buf[:n], peer)
-		}
-	}()
-
-	var client net.Conn
-	err = platform.InNetns(s.path[guide[from].name], func() (err error) {
-		local := &net.UDPAddr{IP: net.ParseIP(guide[from].pod)}
-		client, err = net.DialUDP("udp4", local, &net.UDPAddr{IP: net.ParseIP(guide[to].pod), Port: 7})
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-
-	client.SetDeadline(time.Now().Add(2 * time.Second))
-	if _, err := client.Write([]byte("ping")); err != nil {
-		return err
-	}
-	_, err = client.Read(make([]byte, 64))
-	return err
+	end := func(i int) netspace.End { return netspace.End{Netns: s.path[guide[i].name], Addr: guide[i].pod} }
+	return netspace.Exchange(s.t, end(from), end(to), 4)
 }
 
 // guideTest is the segment with a keeper on each host.

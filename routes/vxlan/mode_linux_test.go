@@ -15,7 +15,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/netspace"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/routes/keep"
@@ -222,37 +221,8 @@ func (u *underlay) complete() {
 
 // carries sends a datagram from one pod address to another and waits for the echo.
 func (u *underlay) carries(from, to int) error {
-	var server net.PacketConn
-	err := platform.InNetns(u.spaces[hosts[to].name].Path, func() (err error) {
-		server, err = net.ListenPacket("udp4", hosts[to].pod+":7")
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	go func() {
-		buf := make([]byte, 2048)
-		if n, peer, err := server.ReadFrom(buf); err == nil {
-			server.WriteTo(buf[:n], peer)
-		}
-	}()
-
-	var client net.Conn
-	err = platform.InNetns(u.spaces[hosts[from].name].Path, func() (err error) {
-		client, err = net.DialUDP("udp4", &net.UDPAddr{IP: net.ParseIP(hosts[from].pod)}, &net.UDPAddr{IP: net.ParseIP(hosts[to].pod), Port: 7})
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	client.SetDeadline(time.Now().Add(2 * time.Second))
-	if _, err := client.Write(make([]byte, 1400)); err != nil {
-		return err
-	}
-	_, err = client.Read(make([]byte, 2048))
-	return err
+	end := func(i int) netspace.End { return netspace.End{Netns: u.spaces[hosts[i].name].Path, Addr: hosts[i].pod} }
+	return netspace.Exchange(u.T, end(from), end(to), 1400)
 }
 
 func (u *underlay) packets() {
