@@ -4,11 +4,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"porthole.dev/porthole/cli/check"
+	"porthole.dev/porthole/cli/facts"
 	"porthole.dev/porthole/cli/firewall"
 	"porthole.dev/porthole/cli/hns"
 	"porthole.dev/porthole/cli/images"
 	"porthole.dev/porthole/cli/kubelet"
 	"porthole.dev/porthole/cli/kubeproxy"
+	"porthole.dev/porthole/cli/path"
 	"porthole.dev/porthole/cli/routes"
 	"porthole.dev/porthole/cli/service"
 )
@@ -19,6 +21,8 @@ func nodeCommands() []*cobra.Command {
 		kubelet.Command(),
 		kubeproxy.Command(),
 		routes.Command(),
+		path.Command(),
+		facts.Command(),
 		service.Command(),
 		hns.Command(),
 		firewall.Command(),

@@ -1,6 +1,9 @@
 package networks
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // TestHostGateway: nodes reach each other's pods directly, through each other's addresses. The pods have the ranges of the first guide to
 // Windows nodes: three /24s from 192.168.0.0 on.
@@ -12,6 +15,11 @@ func TestHostGateway(t *testing.T) {
 		hops: func(l *lab, from, to string) []string { return []string{l.firstHop(from), l.nodes[to].String()} },
 	})
 	f.checkNodes()
+	d := drill{f}
+	d.checkPaper()
+	if os.Getenv("PORTHOLE_NETWORKS") == "long" {
+		d.testFlaws()
+	}
 }
 
 // TestHostGatewayDualStack is the same with both families, and ranges that are no /24.

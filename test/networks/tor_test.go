@@ -2,12 +2,15 @@ package networks
 
 import (
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/cluster"
 )
 
 const router = "10.99.0.1"
@@ -64,6 +67,20 @@ func TestTor(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.checkRouter("node win01: " + win01.Spec.PodCIDR + " goes to 10.99.0.11 (node lin01) besides 10.99.0.21")
+
+	d := drill{f}
+	if r, text := d.follow(d.paper(), "a-lin01", "a-win01"); r.First() == nil || r.First().At != cluster.RouterName || r.First().What != "route" {
+		t.Errorf("the router spreads packets for win01 over two nodes, and on paper:\n%s", text)
+	}
+	if err := ip("tor", "route", "replace", win01.Spec.PodCIDR, "via", "10.99.0.21")(); err != nil {
+		t.Fatal(err)
+	}
+	d.checkPaper()
+	if os.Getenv("PORTHOLE_NETWORKS") == "long" {
+		pods := d.podRange("win02")
+		d.checkFlaws(flaw{"the router lacks a line", "a-win01", "a-win02", ip("tor", "route", "del", pods),
+			ip("tor", "route", "add", pods, "via", "10.99.0.22"), d.pinged("a-win01", "a-win02"), cluster.RouterName, "route"})
+	}
 }
 
 // TestTorRouterForgets: a router that lost its routes gets them with the next `porthole up`, and packets pass again.

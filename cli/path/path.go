@@ -1,0 +1,131 @@
+// Package path is the command that follows one packet on paper.
+package path
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"porthole.dev/porthole/cli/program"
+	"porthole.dev/porthole/node/facts"
+	"porthole.dev/porthole/path"
+)
+
+// limit bounds the gathering of facts. A program under Wine takes some seconds to start on a busy machine.
+const limit = time.Minute
+
+// wrong sets the exit code of a way with a wrong hop; what is wrong is printed already.
+var wrong = program.ExitCode(1)
+
+type options struct {
+	kubeconfig, dir, protocol, output string
+	files                             []string
+}
+
+// Command is `porthole path`.
+func Command() *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "path POD|NODE|ADDRESS DESTINATION[:PORT]",
+		Short: "Follow one packet on paper, and name the first hop that is wrong",
+		Long: "path prints each hop of a packet, with the endpoint, load balancer, route or neighbour that decides, and of its answer. It sends\n" +
+			"no packet. The first hop that is wrong is named, with what should be there and who makes it.\n\n" +
+			"Pods and services are NAMESPACE/NAME; without a namespace they are in \"default\". In a local cluster path asks the nodes itself.\n" +
+			"Elsewhere give the files that `porthole facts` made on the nodes with --facts, those of the source and the destination at least.\n" +
+			"Exit code 1: a hop is wrong. 2: the way could not be followed.",
+		Example: "  porthole path web-7f kube-system/kube-dns:53 --protocol=udp\n" +
+			"  porthole path lin01 10.244.1.7:80\n" +
+			"  porthole path default/web-7f win02 -o json\n" +
+			"  porthole path --kubeconfig=admin.conf --facts=win01.json,lin01.json web-7f db-0:5432",
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), limit)
+			defer cancel()
+			return o.run(ctx, path.Request{From: args[0], To: args[1], Protocol: o.protocol}, c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+
+	f := c.Flags()
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of a user who may list nodes, pods, services and EndpointSlices; empty: the local cluster's")
+	f.StringVar(&o.dir, "dir", defaultDir, "state folder of the local cluster")
+	f.StringSliceVar(&o.files, "facts", nil, "files that `porthole facts` printed on nodes and routers, in place of asking a local cluster")
+	f.StringVar(&o.protocol, "protocol", "tcp", "tcp, udp or sctp")
+	f.StringVarP(&o.output, "output", "o", "text", "text or json")
+	return c
+}
+
+func (o options) run(ctx context.Context, r path.Request, out, errs io.Writer) error {
+	result, err := o.follow(ctx, r, errs)
+	if err == nil && o.output == "json" {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(result)
+	} else if err == nil {
+		err = result.Print(out)
+	}
+	if err != nil {
+		fmt.Fprintln(errs, "porthole:", err)
+		return program.ExitCode(2)
+	}
+	if result.First() != nil {
+		return wrong
+	}
+	return nil
+}
+
+func (o options) follow(ctx context.Context, r path.Request, errs io.Writer) (path.Result, error) {
+	if o.output != "text" && o.output != "json" {
+		return path.Result{}, fmt.Errorf("-o %s: text and json are known", o.output)
+	}
+	var all path.Facts
+	var err error
+	kubeconfig := o.kubeconfig
+	if len(o.files) > 0 {
+		if kubeconfig == "" {
+			return path.Result{}, errors.New("--kubeconfig is required with --facts")
+		}
+		all.Nodes, err = read(o.files)
+	} else {
+		if kubeconfig == "" {
+			kubeconfig = filepath.Join(o.dir, "kubeconfig")
+		}
+		all.Nodes, err = local(ctx, o.dir, errs)
+	}
+	if err != nil {
+		return path.Result{}, err
+	}
+
+	if all.Cluster, err = facts.ReadCluster(ctx, kubeconfig); err != nil {
+		return path.Result{}, err
+	}
+	return path.Follow(&all, r)
+}
+
+func read(files []string) (nodes []path.Node, err error) {
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		var n path.Node
+		if err := json.Unmarshal(data, &n); err != nil || n.Name == "" {
+			return nil, fmt.Errorf("%s is not what `porthole facts` prints: %w", file, errors.Join(err, emptyName(n)))
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+func emptyName(n path.Node) error {
+	if n.Name == "" {
+		return errors.New("it has no name")
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"porthole.dev/porthole/emulator/host"
+	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/platform"
+)
+
+// RouterName is what the cluster's router calls itself in NodeFacts.
+const RouterName = "router"
+
+// NodeFacts runs `porthole facts` on every node and on the router, as an operator would on machines of their own, and returns what each
+// printed. A machine that does not run is left out. The error says which ones did not answer; the others are returned all the same.
+func NodeFacts(ctx context.Context, l Layout) (map[string][]byte, error) {
+	config, err := readConfig(l)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("no cluster in %s: run `porthole up` first, or give --facts and --kubeconfig", l.Dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	var mu sync.Mutex
+	var errs []error
+	out := map[string][]byte{}
+	var tasks sync.WaitGroup
+	run := func(name, netns string, command func() (*exec.Cmd, error)) {
+		if !platform.NetnsExists(netns) {
+			return
+		}
+		tasks.Go(func() {
+			data, err := outputIn(netns, command)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("asking %s for its facts: %w", name, err))
+				return
+			}
+			out[name] = data
+		})
+	}
+	run(RouterName, lab.RouterNetns, func() (*exec.Cmd, error) {
+		return exec.CommandContext(ctx, l.Porthole(), "facts", "--name="+RouterName, "--routes=", "--cni-conf-dir="), nil
+	})
+	for _, n := range config.Nodes() {
+		run(n.Name, lab.Netns(n.Name), func() (*exec.Cmd, error) { return factsCommand(ctx, l, n) })
+	}
+	tasks.Wait()
+	return out, errors.Join(errs...)
+}
+
+func factsCommand(ctx context.Context, l Layout, n Node) (*exec.Cmd, error) {
+	if n.OS() == "windows" {
+		h, err := host.Store{Dir: l.Dir, Bin: l.Bin}.Get(n.Name)
+		if err != nil {
+			return nil, err
+		}
+		return h.Program(ctx, l.WindowsExe("porthole"), "facts", "--name="+n.Name)
+	}
+	return exec.CommandContext(ctx, l.Porthole(), "facts", "--name="+n.Name, "--cni-conf-dir="+l.NodeFile(n.Name, "cni", "net.d")), nil
+}
+
+func outputIn(netns string, command func() (*exec.Cmd, error)) ([]byte, error) {
+	cmd, err := command()
+	if err != nil {
+		return nil, err
+	}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errs, time.Second
+	if err = platform.StartInNetns(platform.NetnsPath(netns), cmd); err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(errs.String()))
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,137 @@
+package facts
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/path"
+)
+
+// ReadCluster reads nodes, pods, services and EndpointSlices.
+func ReadCluster(ctx context.Context, kubeconfig string) (c path.Cluster, err error) {
+	client, err := kube.NewCluster(kubeconfig)
+	if err != nil {
+		return c, err
+	}
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return c, err
+	}
+	pods, err := client.Pods(ctx, "", "")
+	if err != nil {
+		return c, err
+	}
+	services, err := client.Services(ctx, "")
+	if err != nil {
+		return c, err
+	}
+	slices, err := client.EndpointSlices(ctx, "")
+	if err != nil {
+		return c, err
+	}
+	// Only to tell the outside from an address that no service has; a cluster without this kind is followed all the same.
+	c.ServiceRanges, _ = client.ServiceRanges(ctx)
+
+	for i := range nodes {
+		c.Nodes = append(c.Nodes, toNode(&nodes[i]))
+	}
+	for i := range pods {
+		if pods[i].Spec.NodeName != "" {
+			c.Pods = append(c.Pods, toPod(&pods[i]))
+		}
+	}
+	for i := range services {
+		c.Services = append(c.Services, toServices(&services[i], slices)...)
+	}
+	return c, nil
+}
+
+func toNode(n *v1.Node) path.ClusterNode {
+	out := path.ClusterNode{Name: n.Name, System: n.Labels[v1.LabelOSStable]}
+	for _, text := range append(slices.Clone(n.Spec.PodCIDRs), n.Spec.PodCIDR) {
+		if p, err := netip.ParsePrefix(text); err == nil && !slices.Contains(out.PodCIDRs, p.Masked()) {
+			out.PodCIDRs = append(out.PodCIDRs, p.Masked())
+		}
+	}
+	for _, a := range n.Status.Addresses {
+		if addr, err := netip.ParseAddr(a.Address); err == nil && a.Type == v1.NodeInternalIP && !out.Address.IsValid() {
+			out.Address = addr.Unmap()
+		}
+	}
+	return out
+}
+
+func toPod(p *v1.Pod) path.Pod {
+	out := path.Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork, Phase: string(p.Status.Phase)}
+	if p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed { // the address of an ended pod may be another's by now
+		out.Address, _ = netip.ParseAddr(p.Status.PodIP)
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		if c.State.Waiting != nil && out.Waiting == "" {
+			out.Waiting = c.State.Waiting.Reason
+		}
+	}
+	return out
+}
+
+// toServices returns one path.Service for each port, and one more where outside addresses have another traffic policy.
+func toServices(s *v1.Service, all []discoveryv1.EndpointSlice) (out []path.Service) {
+	var inside, outside []netip.Addr
+	add := func(to *[]netip.Addr, texts ...string) {
+		for _, text := range texts {
+			if a, err := netip.ParseAddr(text); err == nil && !slices.Contains(*to, a) {
+				*to = append(*to, a)
+			}
+		}
+	}
+	add(&inside, append(slices.Clone(s.Spec.ClusterIPs), s.Spec.ClusterIP)...)
+	add(&outside, s.Spec.ExternalIPs...)
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		add(&outside, in.IP)
+	}
+	localInside := s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == v1.ServiceInternalTrafficPolicyLocal
+	localOutside := s.Spec.ExternalTrafficPolicy == v1.ServiceExternalTrafficPolicyLocal
+
+	for _, p := range s.Spec.Ports {
+		one := path.Service{Name: s.Namespace + "/" + s.Name, Protocol: strings.ToLower(string(p.Protocol)), Port: uint16(p.Port),
+			Addresses: inside, Local: localInside, Backends: backendsOf(s, p.Name, all)}
+		out = append(out, one)
+		if len(outside) > 0 || p.NodePort != 0 {
+			one.Addresses, one.NodePort, one.Local = outside, uint16(p.NodePort), localOutside
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// backendsOf returns the ready endpoints of a service's port.
+func backendsOf(s *v1.Service, port string, all []discoveryv1.EndpointSlice) (out []path.Backend) {
+	for _, slice := range all {
+		if slice.Namespace != s.Namespace || slice.Labels[discoveryv1.LabelServiceName] != s.Name {
+			continue
+		}
+		for _, p := range slice.Ports {
+			if p.Port == nil || p.Name != nil && *p.Name != port {
+				continue
+			}
+			for _, e := range slice.Endpoints {
+				addr, err := netip.ParseAddr(e.Addresses[0])
+				if err != nil || e.Conditions.Ready != nil && !*e.Conditions.Ready {
+					continue
+				}
+				b := path.Backend{Address: netip.AddrPortFrom(addr, uint16(*p.Port))}
+				if e.NodeName != nil {
+					b.Node = *e.NodeName
+				}
+				out = append(out, b)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,74 @@
+package facts
+
+import (
+	"fmt"
+	"testing"
+)
+
+// nftText is from kube-proxy 1.36 in its mode nftables, shortened: one service with two backends, one with session affinity and a node
+// port, whose endpoints have chains of their own.
+const nftText = `{"nftables": [{"metainfo": {"version": "1.0.6", "json_schema_version": 1}},
+{"map": {"family": "ip", "name": "service-ips", "table": "kube-proxy", "map": "verdict", "elem": [
+ [{"concat": ["10.96.0.10", "udp", 53]}, {"goto": {"target": "service-FY5P-kube-system/kube-dns/udp/dns"}}],
+ [{"concat": ["10.96.7.7", "tcp", 80]}, {"goto": {"target": "service-AAAA-default/web/tcp/"}}]]}},
+{"map": {"family": "ip", "name": "service-nodeports", "table": "kube-proxy", "map": "verdict", "elem": [
+ [{"concat": ["tcp", 30080]}, {"goto": {"target": "external-AAAA-default/web/tcp/"}}]]}},
+{"map": {"family": "ip", "name": "no-endpoint-services", "table": "kube-proxy", "map": "verdict"}},
+{"rule": {"chain": "service-FY5P-kube-system/kube-dns/udp/dns", "expr": [{"match": {"op": "==", "left": {"meta": {"key": "l4proto"}}, "right": "udp"}},
+ {"dnat": {"family": "ip", "addr": {"map": {"key": {"numgen": {"mode": "random", "mod": 2, "offset": 0}},
+  "data": {"set": [[0, {"concat": ["10.244.0.2", 53]}], [1, {"concat": ["10.244.0.3", 53]}]]}}}}}]}},
+{"rule": {"chain": "external-AAAA-default/web/tcp/", "expr": [{"goto": {"target": "service-AAAA-default/web/tcp/"}}]}},
+{"rule": {"chain": "service-AAAA-default/web/tcp/", "expr": [{"vmap": {"key": {"numgen": {"mode": "random", "mod": 1, "offset": 0}},
+  "data": {"set": [[0, {"goto": {"target": "endpoint-BBBB-default/web/tcp/__10.244.1.4/8080"}}]]}}}]}},
+{"rule": {"chain": "endpoint-BBBB-default/web/tcp/__10.244.1.4/8080", "expr": [{"dnat": {"addr": "10.244.1.4", "port": 8080}}]}}
+]}`
+
+// tablesText is from kube-proxy in its mode iptables, shortened.
+const tablesText = `*nat
+:KUBE-SERVICES - [0:0]
+-A KUBE-SERVICES -d 10.96.0.10/32 -p udp -m comment --comment "kube-system/kube-dns:dns cluster IP" -m udp --dport 53 -j KUBE-SVC-TCOU
+-A KUBE-SERVICES -m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain" -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS
+-A KUBE-NODEPORTS -p tcp -m comment --comment "default/web" -m tcp --dport 30080 -j KUBE-EXT-AAAA
+-A KUBE-EXT-AAAA -j KUBE-SVC-AAAA
+-A KUBE-SVC-AAAA ! -s 10.244.0.0/16 -d 10.96.7.7/32 -p tcp -m tcp --dport 80 -j KUBE-MARK-MASQ
+-A KUBE-SVC-AAAA -m comment --comment "default/web -> 10.244.1.4:8080" -j KUBE-SEP-BBBB
+-A KUBE-SEP-BBBB -s 10.244.1.4/32 -j KUBE-MARK-MASQ
+-A KUBE-SEP-BBBB -p tcp -m tcp -j DNAT --to-destination 10.244.1.4:8080
+-A KUBE-SVC-TCOU -m statistic --mode random --probability 0.50000000000 -j KUBE-SEP-1
+-A KUBE-SVC-TCOU -j KUBE-SEP-2
+-A KUBE-SEP-1 -p udp -m udp -j DNAT --to-destination 10.244.0.2:53
+-A KUBE-SEP-2 -p udp -m udp -j DNAT --to-destination 10.244.0.3:53
+COMMIT
+`
+
+func TestKubeProxyRules(t *testing.T) {
+	dns, node := "10.96.0.10 udp 53 [10.244.0.2:53 10.244.0.3:53]", "invalid IP tcp 30080 [10.244.1.4:8080]"
+	nft, err := parseNFT([]byte(nftText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := parseIPTables(tablesText)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for i, want := range []string{dns, "10.96.7.7 tcp 80 [10.244.1.4:8080]", node} {
+		if len(nft) != 3 {
+			t.Fatalf("nft: %+v", nft)
+		}
+		if got := fmt.Sprint(nft[i].Address, " ", nft[i].Protocol, " ", nft[i].Port, " ", nft[i].Backends); got != want {
+			t.Errorf("nft: %s, want %s", got, want)
+		}
+	}
+	for i, want := range []string{dns, node} {
+		if len(tables) != 2 {
+			t.Fatalf("iptables: %+v", tables)
+		}
+		if got := fmt.Sprint(tables[i].Address, " ", tables[i].Protocol, " ", tables[i].Port, " ", tables[i].Backends); got != want {
+			t.Errorf("iptables: %s, want %s", got, want)
+		}
+	}
+	if _, err := parseNFT([]byte(`{"nftables": [{"map": {"name": "service-ips", "elem": ["what"]}}]}`)); err == nil {
+		t.Error("an element that is not understood is taken")
+	}
+}

@@ -1,0 +1,173 @@
+package path
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"porthole.dev/porthole/hns"
+)
+
+// serve follows the packet through the service proxy of the machine that it is on, and returns the backends that it may go to.
+// It returns none if the packet is lost.
+func (w *walk) serve(to target) []netip.AddrPort {
+	if w.facts.clusterNode(w.at) == nil || to.node != "" && to.node != w.at {
+		// A router serves nothing, and a node port is served by the node that has the address.
+		if !w.carry(to.addr) {
+			return nil
+		}
+	}
+	n := w.machine()
+	if n == nil {
+		return nil
+	}
+
+	s := to.service
+	wanted := s.backendsFor(n.Name)
+	label := fmt.Sprintf("service %s %s", s.Name, w.frontend(to))
+	rule, text, known := n.serving(to)
+	switch {
+	case !known:
+		what := UnreadServices
+		if n.System == "windows" {
+			what = UnreadHNS
+		}
+		w.unknown(n.Name, "service", "the service rules of "+n.Name+" could not be read: "+n.Unread[what])
+		return nil
+	case len(wanted) == 0:
+		w.wrong(n.Name, "service", label, Wrong{Found: "service " + s.Name + " has no ready backend" + localText(s, n.Name),
+			Should: "a ready pod behind it", Who: "the pods that its selector matches (`kubectl get endpointslices`)"})
+		return nil
+	case text == "":
+		w.wrong(n.Name, "service", label, Wrong{Found: n.proxy() + " has no rule for " + w.frontend(to),
+			Should: "one with the backends " + join(wanted), Who: n.maker()})
+		return nil
+	}
+
+	w.served = n.Name
+	h := w.hop(n.Name, "service", "%s -> %s", text, join(rule))
+	if missing, extra := difference(wanted, rule); len(missing)+len(extra) > 0 {
+		var found []string
+		if len(missing) > 0 {
+			found = append(found, "lacks "+join(missing))
+		}
+		if len(extra) > 0 {
+			found = append(found, "still has "+join(extra)+", which is not ready")
+		}
+		h.Wrong = &Wrong{Found: text + " " + strings.Join(found, " and "), Should: "the backends " + join(wanted), Who: n.maker()}
+		w.lost = true
+	}
+	return rule
+}
+
+func (w *walk) frontend(to target) string {
+	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(to.addr, to.port), to.protocol)
+}
+
+func localText(s *Service, node string) string {
+	if s.Local && len(s.Backends) > 0 {
+		return " on node " + node + ", and its traffic policy is Local"
+	}
+	return ""
+}
+
+func (n *Node) proxy() string {
+	if n.System == "windows" {
+		return "HNS of node " + n.Name
+	}
+	return "kube-proxy of node " + n.Name
+}
+
+func (n *Node) maker() string {
+	if n.System == "windows" {
+		return "porthole kube-proxy on " + n.Name + " (`porthole hns diff` tells what else is missing)"
+	}
+	return "kube-proxy on " + n.Name
+}
+
+// backendsFor returns the ready backends that clients of a node use, sorted.
+func (s *Service) backendsFor(node string) (out []netip.AddrPort) {
+	for _, b := range s.Backends {
+		if !s.Local || b.Node == node {
+			out = append(out, b.Address)
+		}
+	}
+	slices.SortFunc(out, netip.AddrPort.Compare)
+	return out
+}
+
+// serving returns the backends and the name of the rule for a frontend. The name is empty if there is no rule; known is false if
+// the rules were not read.
+func (n *Node) serving(to target) (backends []netip.AddrPort, rule string, known bool) {
+	if n.System == "windows" {
+		if n.HNS == nil {
+			return nil, "", false
+		}
+		backends, rule = n.HNS.serving(to)
+		return backends, rule, true
+	}
+	if n.Unread[UnreadServices] != "" {
+		return nil, "", false
+	}
+	for _, r := range n.Services {
+		if r.Port == to.port && r.Protocol == to.protocol && (r.Address == to.addr || !r.Address.IsValid() && n.has(to.addr)) {
+			return sortedBackends(r.Backends), r.Text, true
+		}
+	}
+	return nil, "", true
+}
+
+// serving looks for the load balancer of a frontend. One without addresses serves a node port.
+func (h *HNS) serving(to target) (backends []netip.AddrPort, rule string) {
+	for _, lb := range h.Balancers {
+		if !slices.Contains(lb.VIPs, to.addr) && !(len(lb.VIPs) == 0 && to.node != "") {
+			continue
+		}
+		i := slices.IndexFunc(lb.Ports, func(p hns.Port) bool { return p.External == to.port && p.Protocol.String() == to.protocol })
+		if i < 0 {
+			continue
+		}
+		for _, id := range lb.Endpoints {
+			if e := h.byID(id); e != nil && len(e.Addrs) > 0 {
+				backends = append(backends, netip.AddrPortFrom(e.Addrs[0], lb.Ports[i].Internal))
+			}
+		}
+		return sortedBackends(backends), fmt.Sprintf("load balancer %s (%s)", shortID(string(lb.ID)), lb.Ports[i])
+	}
+	return nil, ""
+}
+
+func shortID(id string) string {
+	first, _, _ := strings.Cut(id, "-")
+	return first
+}
+
+func sortedBackends(list []netip.AddrPort) []netip.AddrPort {
+	list = slices.Clone(list)
+	slices.SortFunc(list, netip.AddrPort.Compare)
+	return slices.Compact(list)
+}
+
+// difference compares sorted lists.
+func difference(wanted, found []netip.AddrPort) (missing, extra []netip.AddrPort) {
+	for _, b := range wanted {
+		if !slices.Contains(found, b) {
+			missing = append(missing, b)
+		}
+	}
+	for _, b := range found {
+		if !slices.Contains(wanted, b) {
+			extra = append(extra, b)
+		}
+	}
+	return missing, extra
+}
+
+func join(list []netip.AddrPort) string {
+	texts := make([]string, len(list))
+	for i, b := range list {
+		texts[i] = b.String()
+	}
+	return strings.Join(texts, ", ")
+}

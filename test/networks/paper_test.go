@@ -1,0 +1,329 @@
+package networks
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/supervise"
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/wait"
+	"porthole.dev/porthole/node/facts"
+	onpaper "porthole.dev/porthole/path"
+)
+
+// everyA is a service with a backend on each node.
+const everyA = `
+apiVersion: v1
+kind: Service
+metadata: {name: all}
+spec:
+  selector: {app: paths, role: a}
+  ports: [{name: http, port: 80, targetPort: 8080}]
+`
+
+// drill is a fleet whose ways are compared with those on paper, and in which things are broken on purpose.
+type drill struct{ *fleet }
+
+// paper asks every machine of the cluster for its facts, as `porthole path` does.
+func (f drill) paper() *onpaper.Facts {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	outputs, err := cluster.NodeFacts(ctx, cluster.Layout{Dir: dir, Bin: filepath.Dir(porthole)})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	all := &onpaper.Facts{}
+	for _, data := range outputs {
+		var n onpaper.Node
+		if err := json.Unmarshal(data, &n); err != nil {
+			f.t.Fatal(err)
+		}
+		all.Nodes = append(all.Nodes, n)
+	}
+	if all.Cluster, err = facts.ReadCluster(ctx, filepath.Join(dir, "kubeconfig")); err != nil {
+		f.t.Fatal(err)
+	}
+	return all
+}
+
+func (f drill) follow(all *onpaper.Facts, from, to string) (onpaper.Result, string) {
+	f.t.Helper()
+	r, err := onpaper.Follow(all, onpaper.Request{From: from, To: to})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var b strings.Builder
+	r.Print(&b)
+	return r, b.String()
+}
+
+// checkPaper compares the ways of `porthole path` with those of real packets: from pods to pods through the machines that answer when
+// the TTL ends, and to a service's backends.
+func (f drill) checkPaper() {
+	f.t.Helper()
+	started := time.Now()
+	f.apply(everyA)
+	wait.NoError(f.t, 20*time.Second, "the service to answer on every node", func() error {
+		for _, from := range nodeNames {
+			if _, err := f.ask("b-"+from, fetch("http://"+f.clusterIP("all")+"/")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	all := f.paper()
+
+	for _, from := range nodeNames {
+		for _, to := range nodeNames {
+			client, server := "a-"+from, "b-"+to
+			r, text := f.follow(all, client, server+":8080")
+			if r.First() != nil || r.Unknown() || len(r.Ways) != 1 {
+				f.t.Errorf("%s reaches %s, and on paper:\n%s", client, server, text)
+				continue
+			}
+			if got := f.trace(all, client, f.addr[server]); from != to && !slices.Equal(got[1:], r.Ways[0].Via) {
+				f.t.Errorf("packets from %s to %s pass %v, and on paper:\n%s", client, server, got, text)
+			}
+		}
+		if from != "win02" { // one node of each system: it takes some seconds
+			f.compareBackends(all, "b-"+from)
+		}
+		for _, pair := range [][2]string{{from, "a-lin01"}, {"a-" + from, "win02:10250"}, {from, "all"}, {"a-" + from, "203.0.113.1"}} {
+			if r, text := f.follow(all, pair[0], pair[1]); r.First() != nil || r.Unknown() {
+				f.t.Errorf("%s reaches %s, and on paper:\n%s", pair[0], pair[1], text)
+			}
+		}
+	}
+
+	out, err := command(time.Minute, porthole, "path", "--dir", dir, "a-win01", "all")
+	if err != nil || !strings.Contains(out, "Nothing is wrong on paper") {
+		f.t.Errorf("porthole path: %v\n%s", err, out)
+	}
+	f.t.Logf("compared with paper in %.1f s", time.Since(started).Seconds())
+}
+
+func (f drill) clusterIP(service string) string {
+	f.t.Helper()
+	var s struct{ Spec struct{ ClusterIP string } }
+	if err := get(&s, "service", service); err != nil {
+		f.t.Fatal(err)
+	}
+	return s.Spec.ClusterIP
+}
+
+// trace returns the machines that answer when the TTL of a packet ends, the sender's own first.
+func (f drill) trace(all *onpaper.Facts, from string, to netip.Addr) (machines []string) {
+	f.t.Helper()
+	for ttl := 1; ttl <= 8; ttl++ {
+		a := ping(f.netns[from], to, probe{ttl: ttl})
+		if a.from == to {
+			return machines
+		}
+		name := a.who()
+		for _, n := range all.Nodes {
+			for _, i := range n.Interfaces {
+				if slices.ContainsFunc(i.Addresses, func(p netip.Prefix) bool { return p.Addr() == a.from }) {
+					name = n.Name
+				}
+			}
+		}
+		machines = append(machines, name)
+	}
+	return machines
+}
+
+// compareBackends makes connections until each backend on paper has answered, and fails for one that is not on paper.
+func (f drill) compareBackends(all *onpaper.Facts, client string) {
+	f.t.Helper()
+	r, text := f.follow(all, client, "all")
+	missing := map[string]bool{}
+	for _, w := range r.Ways {
+		for name, addr := range f.addr {
+			if addr == w.Backend.Addr() {
+				missing[name] = true
+			}
+		}
+	}
+	if len(missing) != len(nodeNames) || r.First() != nil {
+		f.t.Errorf("service all, from %s: %s", client, text)
+	}
+
+	known := len(missing)
+	for range 60 {
+		out, err := f.ask(client, fetch("http://"+f.clusterIP("all")+"/"))
+		if err != nil {
+			f.t.Error(err)
+			return
+		}
+		for name := range f.addr {
+			if strings.Contains(out, "hostname="+name+" ") {
+				if _, on := missing[name]; !on {
+					f.t.Errorf("%s answered %s, which is not on paper:\n%s", name, client, text)
+				}
+				missing[name] = false
+			}
+		}
+		left := 0
+		for _, m := range missing {
+			if m {
+				left++
+			}
+		}
+		if left == 0 {
+			return
+		}
+	}
+	f.t.Errorf("of %d backends on paper some never answered %s: %v", known, client, missing)
+}
+
+// flaw is one thing that is broken on purpose, with packets that it stops, and the hop that the paper must name.
+type flaw struct {
+	name     string
+	from, to string // pods, a node, or a service
+	breaks   func() error
+	mends    func() error
+	reaches  func() error // nil: it does
+	at, what string
+}
+
+// checkFlaws breaks one thing at a time, while nobody repairs it. Each time packets must be lost, and the paper must name that hop.
+func (f drill) checkFlaws(flaws ...flaw) {
+	f.t.Helper()
+	for _, flaw := range flaws {
+		if err := flaw.reaches(); err != nil {
+			f.t.Errorf("%s: before anything is broken: %v", flaw.name, err)
+			continue
+		}
+		if err := flaw.breaks(); err != nil {
+			f.t.Fatalf("%s: %v", flaw.name, err)
+		}
+		if err := flaw.reaches(); err == nil {
+			f.t.Errorf("%s: packets pass all the same", flaw.name)
+		}
+		r, text := f.follow(f.paper(), flaw.from, flaw.to)
+		if h := r.First(); h == nil || h.At != flaw.at || h.What != flaw.what {
+			f.t.Errorf("%s: want a wrong %s at %s:\n%s", flaw.name, flaw.what, flaw.at, text)
+		}
+
+		if err := flaw.mends(); err != nil {
+			f.t.Fatalf("%s: mending it: %v", flaw.name, err)
+		}
+		wait.NoError(f.t, 20*time.Second, flaw.name+": packets to pass again", flaw.reaches)
+	}
+}
+
+// freeze stops processes of the cluster, so that nobody repairs what a test breaks. They go on when thaw is called, or the test ends.
+func (f drill) freeze(names ...string) (thaw func()) {
+	f.t.Helper()
+	pids := f.pids(names...)
+	signal := func(s syscall.Signal) {
+		for _, pid := range pids {
+			syscall.Kill(pid, s)
+		}
+	}
+	signal(syscall.SIGSTOP)
+	thaw = func() { signal(syscall.SIGCONT) }
+	f.t.Cleanup(thaw)
+	return thaw
+}
+
+// pids returns the process ids of processes of the cluster, which must run.
+func (f drill) pids(names ...string) (pids []int) {
+	f.t.Helper()
+	states, err := supervise.States(filepath.Join(dir, "run"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, p := range states {
+		if slices.Contains(names, p.Name) && p.PID != 0 {
+			pids = append(pids, p.PID)
+		}
+	}
+	if len(pids) != len(names) {
+		f.t.Fatalf("of %v only %d run", names, len(pids))
+	}
+	return pids
+}
+
+// pinged returns whether a pod gets an answer to ICMP from another.
+func (f drill) pinged(from, to string) func() error {
+	return func() error { return ping(f.netns[from], f.addr[to], probe{}).err() }
+}
+
+// ip returns a call of iproute2 on a machine of the lab.
+func ip(machine string, args ...string) func() error {
+	return func() error {
+		_, err := commandIn("porthole-"+machine, shortly, "ip", args...)
+		return err
+	}
+}
+
+// setting returns a change of a sysctl on a node.
+func setting(node, name, value string) func() error {
+	return func() error {
+		return platform.InNetns(platform.NetnsPath("porthole-"+node), func() error {
+			return platform.SetSysctls(map[string]string{name: value})
+		})
+	}
+}
+
+func (f drill) hns(host string, args ...string) func() error {
+	return func() error {
+		_, err := command(shortly, porthole, append([]string{"host", "hns", "--dir", dir, host}, args...)...)
+		return err
+	}
+}
+
+func (f drill) podRange(node string) string {
+	f.t.Helper()
+	var n struct{ Spec struct{ PodCIDR string } }
+	if err := get(&n, "node", node); err != nil {
+		f.t.Fatal(err)
+	}
+	return n.Spec.PodCIDR
+}
+
+// paperFlaws are those of host-gateway; nobody must repair them meanwhile.
+func (f drill) paperFlaws() []flaw {
+	win01, win02 := f.podRange("win01"), f.podRange("win02")
+	vip := fetch("http://" + f.clusterIP("all") + "/")
+	served := func() error {
+		_, err := commandIn("porthole-win01", 4*time.Second, "curl", "-sS", "--fail-with-body", "-m", "2", "http://"+f.hostPort("a-win01", 8080)+vip+"&timeout=1s")
+		return err
+	}
+	neighbour := []string{"10.99.0.21", "dev", "eth0"}
+	return []flaw{
+		{"a route of Linux is gone", "a-lin01", "a-win01", ip("lin01", "route", "del", win01),
+			ip("lin01", "route", "add", win01, "via", "10.99.0.21", "dev", "eth0", "proto", "201"), f.pinged("a-lin01", "a-win01"), "lin01", "route"},
+		{"a route of Windows is gone", "a-win01", "a-win02", ip("win01", "route", "del", win02),
+			ip("win01", "route", "add", win02, "via", "10.99.0.22", "dev", "eth0", "proto", "201"), f.pinged("a-win01", "a-win02"), "win01", "route"},
+		{"the route of the answer is gone", "a-lin01", "a-win02", ip("win02", "route", "del", f.podRange("lin01")),
+			ip("win02", "route", "add", f.podRange("lin01"), "via", "10.99.0.11", "dev", "eth0", "proto", "201"), f.pinged("a-lin01", "a-win02"), "win02", "route"},
+		{"forwarding is off", "a-lin01", "a-win01", setting("lin01", "net/ipv4/conf/porthole0/forwarding", "0"),
+			setting("lin01", "net/ipv4/conf/porthole0/forwarding", "1"), f.pinged("a-lin01", "a-win01"), "lin01", "forwarding"},
+		{"a neighbour is wrong", "a-lin01", "a-win01", ip("lin01", append([]string{"neigh", "replace", "lladdr", "02:00:00:00:00:99", "nud", "permanent"}, neighbour...)...),
+			ip("lin01", append([]string{"neigh", "del"}, neighbour...)...), f.pinged("a-lin01", "a-win01"), "lin01", "neighbour"},
+		{"load balancers are gone", "a-win01", "all", f.hns("win01", "lose", "LoadBalancer"), func() error { return nil }, served, "win01", "service"},
+	}
+}
+
+// testFlaws breaks what paperFlaws says. The load balancers come last: the service proxy makes them again once it goes on.
+func (f drill) testFlaws() {
+	thaw := f.freeze("lin01/routes", "win01/routes", "win02/routes", "win01/kube-proxy")
+	flaws := f.paperFlaws()
+	f.checkFlaws(flaws[:len(flaws)-1]...)
+	last := flaws[len(flaws)-1]
+	last.mends = func() error {
+		thaw()
+		return f.hns("win01", "service", "running")()
+	}
+	f.checkFlaws(last)
+}
