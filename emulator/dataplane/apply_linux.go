@@ -74,7 +74,7 @@ func (b Bridge) create(d *DataPlane) error {
 		}
 	}
 
-	if err := platform.InNetns(d.opts.Netns, func() error { return sysctls(bridgeSettings(b.Name, b.Six), true) }); err != nil {
+	if err := platform.InNetns(d.opts.Netns, func() error { return sysctls(bridgeSettings(b), true) }); err != nil {
 		return err
 	}
 	if b.Switched {

@@ -48,7 +48,7 @@ func (d *DataPlane) observe(ctx context.Context, want State) (State, error) {
 		case strings.HasPrefix(name, cardPrefix):
 			observeSwitch(d.handle, link, want, &have)
 		case link.Type() == "vxlan" && strings.HasPrefix(name, "hnsx"):
-			if err := d.observeTunnel(link, want, &have); err != nil {
+			if err := d.observeTunnel(ctx, link, want, &have); err != nil {
 				return have, err
 			}
 		}
@@ -57,8 +57,8 @@ func (d *DataPlane) observe(ctx context.Context, want State) (State, error) {
 	if err := d.observeKeeps(want, &have); err != nil {
 		return have, err
 	}
-	if have.Rules, err = d.observeRules(ctx, "ip"); err == nil {
-		have.Rules6, err = d.observeRules(ctx, "ip6")
+	if have.Rules, err = d.observeRules(ctx, "ip", "hns"); err == nil {
+		have.Rules6, err = d.observeRules(ctx, "ip6", "hns")
 	}
 	return have, err
 }
@@ -70,7 +70,7 @@ func (d *DataPlane) observeBridge(link netlink.Link, want Bridge) (Bridge, error
 		return b, err
 	}
 	b.Addrs = prefixes(addrs)
-	err = platform.InNetns(d.opts.Netns, func() error { return sysctls(bridgeSettings(b.Name, b.Six), false) })
+	err = platform.InNetns(d.opts.Netns, func() error { return sysctls(bridgeSettings(b), false) })
 	if err != nil && !errors.Is(err, errSetting) {
 		return b, err
 	}
@@ -164,16 +164,16 @@ func sameSet(a, b []netip.Prefix) bool {
 	return true
 }
 
-// observeRules reads the table back. No table is an empty ruleset; anything that cannot be read is an error.
-func (d *DataPlane) observeRules(ctx context.Context, table string) (Ruleset, error) {
+// observeRules reads a table back. No table is an empty ruleset; anything that cannot be read is an error.
+func (d *DataPlane) observeRules(ctx context.Context, family, table string) (Ruleset, error) {
 	var tables, out bytes.Buffer
-	if err := d.nft(ctx, nil, &tables, "list", "tables", table); err != nil {
+	if err := d.nft(ctx, nil, &tables, "list", "tables", family); err != nil {
 		return Ruleset{}, err
 	}
-	if !slices.Contains(strings.Split(tables.String(), "\n"), "table "+table+" hns") {
+	if !slices.Contains(strings.Split(tables.String(), "\n"), "table "+family+" "+table) {
 		return Ruleset{}, nil
 	}
-	if err := d.nft(ctx, nil, &out, "-j", "-n", "list", "table", table, "hns"); err != nil {
+	if err := d.nft(ctx, nil, &out, "-j", "-n", "list", "table", family, table); err != nil {
 		return Ruleset{}, err
 	}
 	return parseRuleset(out.Bytes())

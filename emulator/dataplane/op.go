@@ -122,7 +122,7 @@ func (t Tunnel) String() string {
 func (t Tunnel) owner() string { return t.ID }
 func (t Tunnel) put(s *State)  { s.Tunnels[t.Name] = t }
 
-// drop forgets the peers and paths too: the kernel deletes them with the device.
+// drop forgets all that goes with the device.
 func (t Tunnel) drop(s *State) {
 	delete(s.Tunnels, t.Name)
 	for key, p := range s.Paths {
@@ -133,6 +133,11 @@ func (t Tunnel) drop(s *State) {
 	for key, p := range s.Peers {
 		if p.Tunnel == t.Name {
 			delete(s.Peers, key)
+		}
+	}
+	for key, a := range s.Arrivals {
+		if a.Tunnel == t.Name {
+			delete(s.Arrivals, key)
 		}
 	}
 }
@@ -149,6 +154,13 @@ func (p Path) String() string {
 func (p Path) owner() string { return p.ID }
 func (p Path) put(s *State)  { s.Paths[p.key()] = p }
 func (p Path) drop(s *State) { delete(s.Paths, p.key()) }
+
+func (a Arrival) String() string {
+	return fmt.Sprintf("arrival of %s at %s through %s", a.Addr, a.MAC, a.Tunnel)
+}
+func (a Arrival) owner() string { return a.ID }
+func (a Arrival) put(s *State)  { s.Arrivals[a.key()] = a }
+func (a Arrival) drop(s *State) { delete(s.Arrivals, a.key()) }
 
 func (k Keep) String() string {
 	return fmt.Sprintf("way of marked packets to %s through %s", k.Addr, k.Bridge)

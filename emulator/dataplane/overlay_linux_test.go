@@ -260,3 +260,63 @@ func TestOverlayRestart(t *testing.T) {
 		t.Errorf("after removal of everything: %s", rest)
 	}
 }
+
+// TestOverlayStretched: one subnet is on two hosts. Each knows the other's pods by remote endpoints with a provider address and the pod's
+// own MAC, and the second host one of them by a RemoteSubnetRoute of one address.
+func TestOverlayStretched(t *testing.T) {
+	w := newOverlay(t)
+	for _, n := range []*node{w.a, w.b} {
+		n.desired.Networks[0].RemoteSubnets, n.desired.Networks[0].Subnets[0].Prefix = nil, netip.MustParsePrefix("10.247.0.0/16")
+	}
+	const macA, macB, macC = "0e:2a:0a:f7:01:0b", "0e:2a:0a:f7:02:0b", "0e:2a:0a:f7:02:0c"
+	at := func(addr, mac string) func(*desired.Endpoint) {
+		return func(e *desired.Endpoint) { e.Addrs, e.MAC, e.Gateway = prefixList(addr+"/16"), mac, netip.Addr{} }
+	}
+	a, b, c := w.a.pod(11, at("10.247.1.11", macA)), w.b.pod(11, at("10.247.2.11", macB)), w.b.pod(12, at("10.247.2.12", macC))
+	onB := func(mac string) func(*desired.Endpoint) {
+		return func(e *desired.Endpoint) { e.Provider, e.MAC = w.b.addr, mac }
+	}
+	backend := w.a.remote("10.247.2.11", onB(macB))
+	w.b.remote("10.247.1.11", func(e *desired.Endpoint) { e.Provider, e.MAC = w.a.addr, macA })
+	subnet := &w.a.desired.Networks[0]
+	subnet.RemoteSubnets = []desired.RemoteSubnet{{Prefix: netip.MustParsePrefix("10.247.2.12/32"), VSID: testVSID, Provider: w.b.addr, MAC: routerMAC(w.b)}}
+	w.a.desired.LoadBalancers = append(w.a.desired.LoadBalancers, lb("stretched", "10.96.0.1", 80, 8080, true, backend))
+	w.applyBoth()
+
+	w.serve(a, "a", 80)
+	w.serve(b, "b", 80)
+	w.serve(b, "b", 8080)
+	w.serve(c, "c", 80)
+	w.expect(a, "10.247.2.11:80", "b 10.247.1.11")
+	w.expect(a, "10.247.2.12:80", "c 10.247.1.11")
+	w.expect(b, "10.247.1.11:80", "a 10.247.2.11")
+	w.expect(a, "10.96.0.1:80", "b 10.247.1.11")
+
+	again := w.restarted()
+	drift, err := again.Verify(w.ctx, w.a.desired)
+	must(t, err)
+	if len(drift) > 0 {
+		t.Errorf("after a restart: %v", drift)
+	}
+	remote := &w.a.desired.Endpoints[len(w.a.desired.Endpoints)-1]
+	for what, wrong := range map[string]func(*desired.Endpoint){
+		"MAC address":      onB("0e:2a:0a:f7:02:63"),
+		"another pod's":    onB(macC),
+		"provider address": func(e *desired.Endpoint) { e.Provider, e.MAC = netip.MustParseAddr("10.99.0.99"), macB },
+	} {
+		wrong(remote)
+		w.a.apply()
+		if got := w.get(a, "tcp", "10.247.2.11:80"); strings.HasPrefix(got, "b") {
+			t.Errorf("a wrong %s does not matter: %s", what, got)
+		}
+	}
+	onB(macB)(remote)
+	w.a.apply()
+	w.expect(a, "10.247.2.11:80", "b 10.247.1.11")
+
+	_, err = again.Apply(w.ctx, desired.State{})
+	must(t, err)
+	if rest := w.snapshot(); leftOfHNS(rest) {
+		t.Errorf("after removal of everything: %s", rest)
+	}
+}

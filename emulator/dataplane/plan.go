@@ -167,5 +167,17 @@ func diffTunnels(want, have State) (gone, come Plan) {
 			come = append(come, add{w})
 		}
 	}
+
+	for _, key := range sortedKeys(have.Arrivals) {
+		if h := have.Arrivals[key]; !fresh[h.Tunnel] && want.Arrivals[key] == (Arrival{}) {
+			gone = append(gone, del{h})
+		}
+	}
+	for _, key := range sortedKeys(want.Arrivals) {
+		w := want.Arrivals[key]
+		if _, ok := have.Arrivals[key]; !ok || fresh[w.Tunnel] {
+			come = append(come, add{w})
+		}
+	}
 	return gone, come
 }

@@ -101,6 +101,9 @@ func (r *renderer) endpoint(e *desired.Endpoint, guests map[string]int) {
 		r.remoteEndpoint(e)
 		return
 	}
+	if a, arrives := arrival(r, e); arrives {
+		r.state.Arrivals[a.key()] = a
+	}
 	if !ok || e.Namespace == "" {
 		return
 	}

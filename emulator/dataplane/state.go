@@ -15,6 +15,7 @@ type State struct {
 	Tunnels    map[string]Tunnel   // by interface name
 	Peers      map[string]Peer     // by tunnel and MAC
 	Paths      map[string]Path     // by tunnel and prefix
+	Arrivals   map[string]Arrival  // by tunnel, MAC and address
 	Keeps      map[netip.Addr]Keep // by the pod's address
 	Rules      Ruleset             // table ip hns
 	Rules6     Ruleset             // table ip6 hns
@@ -83,8 +84,19 @@ type Path struct {
 	Prefix          netip.Prefix
 }
 
+// Arrival is an endpoint of this host in an overlay: hosts that know it by a remote endpoint send frames to its own MAC.
+type Arrival struct {
+	ID, Tunnel, MAC string
+	Addr            netip.Addr // IPv4
+}
+
 func (p Peer) key() string { return p.Tunnel + " " + p.MAC }
 func (p Path) key() string { return p.Tunnel + " " + p.Prefix.String() }
+
+func (a Arrival) key() string { return a.Tunnel + " " + a.element() }
+
+// element is the arrival as nft writes it.
+func (a Arrival) element() string { return a.MAC + " . " + a.Addr.String() }
 
 // gateway is the address whose MAC the path uses.
 func (p Path) gateway() netip.Addr { return p.Prefix.Masked().Addr() }
@@ -125,7 +137,7 @@ func (s *State) rules(table string) Ruleset {
 func newState() State {
 	return State{
 		Namespaces: map[string]string{}, Bridges: map[string]Bridge{}, Ports: map[string]Port{}, Switches: map[string]Switch{},
-		Tunnels: map[string]Tunnel{}, Peers: map[string]Peer{}, Paths: map[string]Path{},
+		Tunnels: map[string]Tunnel{}, Peers: map[string]Peer{}, Paths: map[string]Path{}, Arrivals: map[string]Arrival{},
 		Keeps:    map[netip.Addr]Keep{},
 		Rules:    Ruleset{Sets: map[string]Set{}, Chains: map[string]Chain{}},
 		Rules6:   Ruleset{Sets: map[string]Set{}, Chains: map[string]Chain{}},

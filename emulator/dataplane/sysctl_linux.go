@@ -19,13 +19,16 @@ var hostSettings = map[string]string{
 }
 
 // bridgeSettings: the bridge answers ARP for every pod, so that pods reach each other through it, and at once (the
-// kernel would wait up to 0.8 s before each proxy answer).
-func bridgeSettings(name string, six bool) map[string]string {
-	dir, dir6 := "net/ipv4/conf/"+name+"/", "net/ipv6/conf/"+name+"/"
-	settings := map[string]string{"net/ipv4/neigh/" + name + "/proxy_delay": "0", dir + "proxy_arp_pvlan": "1", dir + "send_redirects": "0",
+// kernel would wait up to 0.8 s before each proxy answer). That of an overlay answers for the pods of other hosts in its subnet too.
+func bridgeSettings(b Bridge) map[string]string {
+	dir, dir6 := "net/ipv4/conf/"+b.Name+"/", "net/ipv6/conf/"+b.Name+"/"
+	settings := map[string]string{"net/ipv4/neigh/" + b.Name + "/proxy_delay": "0", dir + "proxy_arp_pvlan": "1", dir + "send_redirects": "0",
 		dir + "promote_secondaries": "1", dir + "rp_filter": "0",
 		dir6 + "disable_ipv6": "1"}
-	if six {
+	if b.Switched {
+		settings[dir+"proxy_arp"] = "1"
+	}
+	if b.Six {
 		settings[dir6+"disable_ipv6"], settings[dir6+"accept_dad"], settings[dir6+"accept_ra"] = "0", "0", "0"
 		settings["net/ipv6/conf/all/forwarding"] = "1"
 	}

@@ -16,6 +16,10 @@ import (
 //
 // A remote subnet is a route through the device, a neighbour (the subnet's first address has the remote router's MAC)
 // and a forwarding entry (that MAC is at the remote provider address): the trio that a Linux flannel peer has too.
+//
+// A remote endpoint with a provider address of its own is a way to one address, to the endpoint's own MAC. So a subnet can be on several
+// hosts at once. Frames to the MAC of an endpoint of this host are taken in if they carry its address (arrivals); the kernel would
+// take only those to the device's own.
 const (
 	vxlanPort     = 4789 // the only port that flannel allows with Windows
 	vxlanOverhead = 50   // outer Ethernet, IP, UDP and VXLAN headers
@@ -89,6 +93,21 @@ func (r *renderer) way(e *desired.Endpoint) (p Path, provider netip.Addr, own bo
 	name := tunnelName(n.ID, vsid)
 	_, own = r.state.Tunnels[name]
 	return Path{ID: e.ID, Tunnel: name, MAC: e.MAC, Prefix: netip.PrefixFrom(addr, 32)}, e.Provider, own
+}
+
+// arrival is how frames of other hosts to an endpoint's own MAC come in; ok is false for one to which none come.
+func arrival(r *renderer, e *desired.Endpoint) (a Arrival, ok bool) {
+	n, addr := r.networks[e.Network], ip4.addressOf(e)
+	if n == nil || n.Type != overlayType || e.Remote || e.MAC == "" || !addr.IsValid() {
+		return a, false
+	}
+	for _, s := range n.Subnets {
+		if s.VSID != 0 && s.Prefix.Contains(addr) {
+			a = Arrival{ID: e.ID, Tunnel: tunnelName(n.ID, s.VSID), MAC: e.MAC, Addr: addr}
+		}
+	}
+	_, ok = r.state.Tunnels[a.Tunnel]
+	return a, ok
 }
 
 // fences are the rules that keep an overlay to itself: nothing passes between it and other networks of ours, and the

@@ -1,18 +1,25 @@
 package dataplane
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 
+	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/internal/platform"
 )
 
-func (t Tunnel) delete(d *DataPlane) error { return d.deleteLink(t.Name) }
+func (t Tunnel) delete(d *DataPlane) error {
+	gone := "add table netdev " + t.Name + "\ndelete table netdev " + t.Name + "\n"
+	return errors.Join(d.deleteLink(t.Name), d.nft(context.Background(), strings.NewReader(gone), nil, "-f", "-"))
+}
 
 func (p Peer) create(d *DataPlane) error {
 	entry, err := p.entry(d)
@@ -115,12 +122,57 @@ func (t Tunnel) create(d *DataPlane) error {
 		err = platform.InNetns(d.opts.Netns, func() error { return sysctls(tunnelSettings(t.Name), true) })
 	}
 	if err == nil {
+		err = d.nft(context.Background(), strings.NewReader(arrivalRules(t.Name)), nil, "-f", "-")
+	}
+	if err == nil {
 		err = d.handle.LinkSetUp(link)
 	}
 	if err != nil {
-		return errors.Join(err, d.deleteLink(t.Name))
+		return errors.Join(err, t.delete(d))
 	}
 	return nil
+}
+
+// arrivals is the set of a tunnel's table that has the MACs and addresses to which frames are taken in.
+const arrivals = "arrivals"
+
+// arrivalRules makes the table of a tunnel, anew if there is one. Its rule runs before the kernel drops what is for another MAC than the
+// device's.
+func arrivalRules(tunnel string) string {
+	table := "table netdev " + tunnel
+	return "add " + table + "\ndelete " + table + "\nadd " + table + "\n" +
+		"add set netdev " + tunnel + " " + arrivals + " { type ether_addr . ipv4_addr; }\n" +
+		"add chain netdev " + tunnel + " in { type filter hook ingress device \"" + tunnel + "\" priority 0; }\n" +
+		"add rule netdev " + tunnel + " in ether daddr . ip daddr @" + arrivals + " meta pkttype set host\n"
+}
+
+// create can be repeated: an element that is there is no error.
+func (a Arrival) create(d *DataPlane) error {
+	return a.change(d, func(c *nftables.Conn, set *nftables.Set, e []nftables.SetElement) error {
+		return c.SetAddElements(set, e)
+	})
+}
+
+func (a Arrival) delete(d *DataPlane) error {
+	return unlessGone(a.change(d, func(c *nftables.Conn, set *nftables.Set, e []nftables.SetElement) error {
+		return c.SetDeleteElements(set, e)
+	}))
+}
+
+func (a Arrival) change(d *DataPlane, change func(*nftables.Conn, *nftables.Set, []nftables.SetElement) error) error {
+	mac, err := net.ParseMAC(a.MAC)
+	if err != nil {
+		return err
+	}
+	table := &nftables.Table{Name: a.Tunnel, Family: nftables.TableFamilyNetdev}
+	set := &nftables.Set{Name: arrivals, Table: table, Concatenation: true, KeyType: nftables.MustConcatSetType(nftables.TypeEtherAddr, nftables.TypeIPAddr)}
+	key := slices.Concat(mac, []byte{0, 0}, a.Addr.AsSlice()) // each part begins at a multiple of four bytes
+	return d.stack(func(c *nftables.Conn) error {
+		if err := change(c, set, []nftables.SetElement{{Key: key}}); err != nil {
+			return err
+		}
+		return c.Flush()
+	})
 }
 
 func tunnelSettings(name string) map[string]string {
@@ -128,10 +180,23 @@ func tunnelSettings(name string) map[string]string {
 	return map[string]string{dir + "send_redirects": "0", dir + "rp_filter": "0", "net/ipv6/conf/" + name + "/disable_ipv6": "1"}
 }
 
-// observeTunnel reads a vxlan device of ours, its forwarding entries and the routes through it. want gives the ids.
-func (d *DataPlane) observeTunnel(link netlink.Link, want State, have *State) error {
+// observeTunnel reads a vxlan device of ours, its forwarding entries, the routes through it and its arrivals. want gives the ids. A
+// device without the table of arrivals counts as down, so that it is made again.
+func (d *DataPlane) observeTunnel(ctx context.Context, link netlink.Link, want State, have *State) error {
 	a := link.Attrs()
-	t := Tunnel{ID: want.Tunnels[a.Name].ID, Name: a.Name, MAC: a.HardwareAddr.String(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0}
+	rules, err := d.observeRules(ctx, "netdev", a.Name)
+	if err != nil {
+		return fmt.Errorf("reading the arrivals of %s: %w", a.Name, err)
+	}
+	t := Tunnel{ID: want.Tunnels[a.Name].ID, Name: a.Name, MAC: a.HardwareAddr.String(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0 && len(rules.Chains["in"].Rules) == 1}
+	for element := range rules.Sets[arrivals].Elems {
+		mac, text, _ := strings.Cut(element, " . ")
+		if addr, err := netip.ParseAddr(text); err == nil {
+			x := Arrival{Tunnel: t.Name, MAC: mac, Addr: addr}
+			x.ID = want.Arrivals[x.key()].ID
+			have.Arrivals[x.key()] = x
+		}
+	}
 	if v, ok := link.(*netlink.Vxlan); ok && !v.Learning {
 		t.Local, _ = netip.AddrFromSlice(v.SrcAddr.To4())
 		t.VNI, t.Port = uint32(v.VxlanId), uint16(v.Port)

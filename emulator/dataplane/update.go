@@ -34,7 +34,8 @@ func (r *renderer) portless(e *desired.Endpoint) bool {
 		return true
 	}
 	_, _, way := r.way(e)
-	return !way && (e.Remote || e.Namespace == "")
+	_, arrives := arrival(r, e)
+	return !way && !arrives && (e.Remote || e.Namespace == "")
 }
 
 // takes reports whether change can render c: rules are there, no object is rejected, and only addresses of load balancers
