@@ -108,11 +108,37 @@ func nodePortOf(s *corev1.Service, port string, node netip.Addr) netip.AddrPort 
 	return netip.AddrPort{}
 }
 
+// asked is one of the protocols by which a want is asked.
+type asked struct {
+	want
+	network string
+}
+
+// String names the question in lists.
+func (q asked) String() string { return q.what + " " + q.network }
+
+// ask asks all questions.
 func (o *overlay) ask(t *testing.T, dsr bool) {
-	pod := o.source // what backends see of a pod that asks a cluster IP
-	if dsr {
-		pod = o.client.Addr
+	for _, q := range o.questions(dsr) {
+		q.over(t, q.network)
 	}
+	for _, network := range []string{"tcp", "udp"} {
+		if err := o.affinity(network, dsr); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// seenOf is what backends see of a pod that asks a cluster IP.
+func (o *overlay) seenOf(dsr bool) netip.Addr {
+	if dsr {
+		return o.client.Addr
+	}
+	return o.source
+}
+
+func (o *overlay) questions(dsr bool) (list []asked) {
+	pod := o.seenOf(dsr)
 	at := func(ip string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(ip), 80) }
 	both, dns := []string{"near", "far"}, []string{"near:dns", "far:dns"}
 	client, node, outside := o.client.Place, o.host.Place, o.lab.Outside
@@ -136,7 +162,7 @@ func (o *overlay) ask(t *testing.T, dsr bool) {
 		{"policy Local, cluster IP", client, proxylab.ClusterAddr(o.local, 80), both, pod},
 		{"internal policy Local", client, proxylab.ClusterAddr(o.inside, 80), []string{"near"}, pod},
 	} {
-		w.check(t)
+		list = append(list, asked{w, "tcp"}, asked{w, "udp"})
 	}
 
 	for _, s := range []struct {
@@ -151,19 +177,22 @@ func (o *overlay) ask(t *testing.T, dsr bool) {
 		{"node port, policy Local", "http", o.local, outside, []string{"near"}, outside.Addr},
 		{"node port, policy Local, no backend here", "http", o.elsewhere, outside, nil, netip.Addr{}},
 	} {
-		w := want{s.what, s.from, nodePortOf(s.service, s.port, o.host.Addr), s.by, s.as}
-		w.over(t, "tcp")
-		w.at = nodePortOf(s.service, s.port+"-udp", o.host.Addr)
-		w.over(t, "udp")
+		tcp, udp := nodePortOf(s.service, s.port, o.host.Addr), nodePortOf(s.service, s.port+"-udp", o.host.Addr)
+		list = append(list, asked{want{s.what, s.from, tcp, s.by, s.as}, "tcp"}, asked{want{s.what, s.from, udp, s.by, s.as}, "udp"})
 	}
+	return list
+}
 
-	for _, network := range []string{"tcp", "udp"} {
-		first, err := client.Ask(network, proxylab.ClusterAddr(o.sticky, 80), 2*muchPatience)
-		must(t, err)
-		for range 2 {
-			want{"affinity", client, proxylab.ClusterAddr(o.sticky, 80), []string{first.Name}, pod}.over(t, network)
+// affinity asks a service with client affinity: the backend that answers first answers always.
+func (o *overlay) affinity(network string, dsr bool) error {
+	at := proxylab.ClusterAddr(o.sticky, 80)
+	first, err := o.client.Ask(network, at, 2*muchPatience)
+	for range 2 {
+		if err == nil {
+			err = want{"affinity", o.client.Place, at, []string{first.Name}, o.seenOf(dsr)}.once(network)
 		}
 	}
+	return err
 }
 
 // changes takes the backends of a service away one after the other, and gives them back.
