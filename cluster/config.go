@@ -65,6 +65,22 @@ func (c Config) Validate() error {
 		}
 		return fmt.Errorf("--network %s is not known; known: %s", c.Network, strings.Join(routes.Modes(), ", "))
 	}
+	return c.checkFamilies()
+}
+
+// checkFamilies returns an error if something of the cluster has no IPv6 and its pods have a range of it.
+func (c Config) checkFamilies() error {
+	if !c.dual() {
+		return nil
+	}
+	if err := routes.CheckFamilies(c.Network); err != nil {
+		return fmt.Errorf("--pod-cidr %s: %w", c.PodCIDR, err)
+	}
+	for _, n := range c.Nodes() {
+		if n.Windows && winbuild.Build(n.Build) < winbuild.Server2004 {
+			return fmt.Errorf("--pod-cidr %s: Windows of build %d has no networks with IPv6, which begin with build %d: choose another --windows-build, or a range of IPv4 alone", c.PodCIDR, n.Build, winbuild.Server2004)
+		}
+	}
 	return nil
 }
 

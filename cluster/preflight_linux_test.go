@@ -40,6 +40,7 @@ func TestPreflightNamesThingAndCure(t *testing.T) {
 }
 
 func TestConfigValidate(t *testing.T) {
+	const both = "10.244.0.0/16,fd00:10:244::/48"
 	for name, c := range map[string]struct {
 		change func(*Config)
 		want   string
@@ -52,6 +53,9 @@ func TestConfigValidate(t *testing.T) {
 		"no build":        {func(c *Config) { c.WindowsBuild = "20348," }, "is no build of Windows"},
 		"not emulated":    {func(c *Config) { c.WindowsBuild = "19041" }, "20348"},
 		"unknown network": {func(c *Config) { c.Network = "ipip" }, "--network ipip"},
+		"both families":   {func(c *Config) { c.PodCIDR = both }, ""},
+		"overlay of IPv6": {func(c *Config) { c.PodCIDR, c.Network = both, "vxlan" }, "mode vxlan carries IPv4 only: give ranges of IPv4 alone, or choose one of host-gateway, tor"},
+		"Windows of old":  {func(c *Config) { c.PodCIDR, c.WindowsBuild = both, "20348,17763" }, "Windows of build 17763 has no networks with IPv6"},
 		"too many":        {func(c *Config) { c.WindowsNodes = 41 }, "--windows-nodes 41"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -132,6 +132,12 @@ func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) 
 		return o, fmt.Errorf("--cluster-cidr %s and --service-cidr %s must both have a range of IPv6, or none", f.cluster, f.services)
 	}
 
+	if o.Cluster6.IsValid() {
+		if err := routes.CheckFamilies(f.mode); err != nil {
+			return o, fmt.Errorf("--cluster-cidr %s: %w", f.cluster, err)
+		}
+	}
+
 	if o.NodeIP, o.NodeIP6, err = parseAddrs(f.nodeIP); err != nil {
 		return o, err
 	}

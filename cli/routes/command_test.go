@@ -34,7 +34,11 @@ func TestResolveRefuses(t *testing.T) {
 		"--node-ip \"x\" is not an address": func(f *flags) { f.nodeIP = "x" },
 		"--mode \"vpn\" is not known; known: host-gateway":            func(f *flags) { f.mode = "vpn" },
 		"Windows has no IP-in-IP: use `porthole routes --mode vxlan`": func(f *flags) { f.mode = "ipip" },
-		"Weave ended": func(f *flags) { f.mode = "weave" },
+		"--cluster-cidr 10.244.0.0/16,fd00:10:244::/48: mode bgp carries IPv4 only": func(f *flags) {
+			f.mode, f.cluster, f.services = "bgp", "10.244.0.0/16,fd00:10:244::/48", "10.96.0.0/16,fd00:10:96::/112"
+		},
+		"must both have a range of IPv6":           func(f *flags) { f.cluster = "10.244.0.0/16,fd00:10:244::/48" },
+		"Weave ended":                              func(f *flags) { f.mode = "weave" },
 		"--mode kubenet: kubenet is no CNI plugin": func(f *flags) { f.mode = "kubenet" },
 	} {
 		f := valid()

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 
 	"porthole.dev/porthole/routes/bgp"
 	"porthole.dev/porthole/routes/fib"
@@ -25,6 +27,17 @@ var modes = modeTable{
 	{"tor", newTor},
 	{"vxlan", newVXLAN},
 	{"bgp", newBGP},
+}
+
+// dualStack are the modes that carry IPv6 beside IPv4.
+var dualStack = []string{"host-gateway", "tor"}
+
+// CheckFamilies returns an error if a mode does not carry IPv6, for a cluster whose pods have a range of it.
+func CheckFamilies(mode string) error {
+	if slices.Contains(dualStack, mode) {
+		return nil
+	}
+	return fmt.Errorf("mode %s carries IPv4 only: give ranges of IPv4 alone, or choose one of %s", mode, strings.Join(dualStack, ", "))
 }
 
 type modeTable []struct {

@@ -26,6 +26,7 @@ type HNS struct {
 
 // reader is what has to be known of HNS.
 type reader interface {
+	Version(ctx context.Context) (hns.Version, error)
 	NetworkByName(ctx context.Context, name string) (hns.Network, error)
 	Endpoints(ctx context.Context, network hns.NetworkID) ([]hns.Endpoint, error)
 	Namespaces(ctx context.Context) ([]hns.Namespace, error)
@@ -76,6 +77,9 @@ type Made struct {
 // has the endpoint's address. What is right is left alone. A network of that name that does not fit is replaced as MakePlan
 // describes; if it is not, the error is a *DiffersError. If HNS does not answer all questions, nothing is changed.
 func (h *HNS) Ensure(ctx context.Context, wanted Network, replace bool) (Made, error) {
+	if err := h.checkFamilies(ctx, wanted); err != nil {
+		return Made{}, err
+	}
 	seen, err := h.observe(ctx, wanted)
 	if err != nil {
 		return Made{}, err
@@ -96,6 +100,22 @@ func (h *HNS) Ensure(ctx context.Context, wanted Network, replace bool) (Made, e
 		return made, h.checkProvider(ctx, wanted)
 	}
 	return made, h.checkAdapter(wanted, plan)
+}
+
+// checkFamilies returns an error if the network has a range of IPv6, and this HNS makes no such networks.
+func (h *HNS) checkFamilies(ctx context.Context, wanted Network) error {
+	if len(wanted.HNS.Subnets) < 2 {
+		return nil
+	}
+	version, err := h.Reader.Version(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the version of HNS: %w", err)
+	}
+	if !version.HasIPv6() {
+		return fmt.Errorf("the pod ranges are %s and %s, and HNS of this Windows, version %d.%d, makes no networks with IPv6: they begin with build 19041; "+
+			"let the node have a range of IPv4 alone", wanted.HNS.Subnets[0].Prefix, wanted.HNS.Subnets[1].Prefix, version.Major, version.Minor)
+	}
+	return nil
 }
 
 // checkProvider returns an error until HNS has bound an overlay network to the adapter that has the node's address. Only then its peers

@@ -115,6 +115,38 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
+// TestEnsureDualStack makes a network with ranges of both families, none of them a /24, and only where HNS has such networks.
+func TestEnsureDualStack(t *testing.T) {
+	wanted, err := Bridged(Options{
+		PodCIDR: netip.MustParsePrefix("10.244.1.64/26"), Cluster: netip.MustParsePrefix("10.244.0.0/16"),
+		Services: netip.MustParsePrefix("10.96.0.0/16"), Node: netip.MustParseAddr("10.99.0.21"),
+		Second: Second{PodCIDR: netip.MustParsePrefix("fd00:10:244:1::/64"), Cluster: netip.MustParsePrefix("fd00:10:244::/48"),
+			Services: netip.MustParsePrefix("fd00:10:96::/112"), Node: netip.MustParseAddr("fd00:10:99::15")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	f := hnstest.New(hns.Version{Major: 9, Minor: 3})
+	f.ResetCalls()
+	if _, err := on(f).Ensure(context.Background(), wanted, true); err == nil || !strings.Contains(err.Error(), "begin with build 19041") || strings.Contains(f.Calls(), "create") {
+		t.Errorf("HNS 9.3: %v\n%s", err, f.Calls())
+	}
+
+	f = hnstest.New(hns.Version{Major: 11, Minor: 10})
+	for _, pass := range []bool{true, false} {
+		made, err := on(f).Ensure(context.Background(), wanted, false)
+		if err != nil || made.Changed != pass || len(made.Differs) > 0 {
+			t.Errorf("HNS 11.10: %+v, %v; want changed %v", made, err, pass)
+		}
+	}
+	const want = "network porthole L2Bridge 10.244.1.64/26 via 10.244.1.65 fd00:10:244:1::/64 via fd00:10:244:1::1\n" +
+		"network porthole endpoint \"porthole_ep\" [10.244.1.66 fd00:10:244:1::2] in HostDefault\n"
+	if diff := cmp.Diff(want, f.DumpNetworks()); diff != "" {
+		t.Errorf("HNS afterwards (-want +got):\n%s", diff)
+	}
+}
+
 func TestRefusalNamesDifferencesAndCure(t *testing.T) {
 	f := host(t, "differs and is used")
 	_, err := on(f).Ensure(context.Background(), wantedNetwork(t), false)

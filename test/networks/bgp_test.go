@@ -10,9 +10,9 @@ import (
 )
 
 // TestBGP: the nodes announce their ranges to FRR on the router and learn those of the others from it, with the nodes themselves as
-// next hops, so that packets do not pass the router.
+// next hops, so that packets do not pass the router. Each node has a /23.
 func TestBGP(t *testing.T) {
-	l := up(t, "bgp")
+	l := up(t, "bgp", "--node-cidr-mask-size", "23")
 	wait.NoError(t, time.Minute, "the router to have a route to each node's pods", func() error {
 		has, err := commandIn("porthole-tor", shortly, "ip", "route", "show", "proto", "bgp")
 		if err != nil {
