@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -19,15 +20,17 @@ import (
 func hnsCommand() *cobra.Command {
 	var o common
 	c := &cobra.Command{
-		Use:   "hns NAME dump|stats|verify|fault|scenario|latency|service|lose|repair|pool|dns",
+		Use:   "hns NAME dump|rules|stats|verify|fault|scenario|latency|service|lose|repair|pool|dns",
 		Short: "Look into the Host Networking Service of a host",
 		Long: `Looks into the Host Networking Service of a host.
 
   dump              all objects, by kind
+  rules ENDPOINT    what happens to the packets of one endpoint: its ACLs, load balancers, routes, outbound NAT and port mappings, in the
+                    order in which packets meet them, with counters; ENDPOINT is an id or the beginning of one, a name or an address
   stats             calls since its start, by function
   stats reset       start counting anew
   verify            differences between its objects and the kernel's network; exit code 1 if there are any` + spoilHelp(),
-		Example: "  porthole host hns win01 stats\n  porthole host hns win01 dump -o json",
+		Example: "  porthole host hns win01 rules 10.244.1.7\n  porthole host hns win01 stats\n  porthole host hns win01 dump -o json",
 		Args:    cobra.RangeArgs(2, 6),
 		RunE: func(c *cobra.Command, args []string) error {
 			h, err := o.find(args[0])
@@ -38,6 +41,7 @@ func hnsCommand() *cobra.Command {
 			return call.do(c.Context(), args[1], args[2:])
 		},
 	}
+
 	o.flags(c, true)
 	return c
 }
@@ -56,6 +60,8 @@ func (h hnsCall) do(ctx context.Context, verb string, rest []string) error {
 	switch {
 	case verb == "dump" && len(rest) == 0:
 		return ask(ctx, h, "GET /dump", nil, printDump)
+	case verb == "rules" && len(rest) == 1:
+		return ask(ctx, h, "GET /rules/"+url.PathEscape(rest[0]), nil, printRules)
 	case verb == "stats" && len(rest) == 0:
 		return ask(ctx, h, "GET /stats", nil, printStats)
 	case verb == "stats" && len(rest) == 1 && rest[0] == "reset":
@@ -76,7 +82,7 @@ func (h hnsCall) do(ctx context.Context, verb string, rest []string) error {
 	if known, err := h.spoil(ctx, verb, rest); known {
 		return err
 	}
-	return fmt.Errorf("hns %s: known are dump, stats, stats reset, verify, fault, fault FILE, fault none, scenario, latency, service, lose, repair, pool, dns", strings.Join(append([]string{verb}, rest...), " "))
+	return fmt.Errorf("hns %s: known are dump, rules ENDPOINT, stats, stats reset, verify, fault, fault FILE, fault none, scenario, latency, service, lose, repair, pool, dns", strings.Join(append([]string{verb}, rest...), " "))
 }
 
 func (h hnsCall) readRules(file string) ([]byte, error) {

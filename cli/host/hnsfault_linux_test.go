@@ -24,6 +24,7 @@ func TestSpoilWords(t *testing.T) {
 		{"dns machine", "POST /dns", `{"servers":null}`},
 		{"dns", "GET /dns", ""},
 		{"repair", "POST /repair", ""},
+		{"rules vEthernet%20x", "GET /rules/vEthernet%2520x", ""},
 	} {
 		var got, body string
 		h := hnsCall{out: &bytes.Buffer{}, call: func(_ context.Context, method, path string, data []byte) ([]byte, error) {

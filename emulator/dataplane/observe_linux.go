@@ -44,7 +44,7 @@ func (d *DataPlane) observe(ctx context.Context, want State) (State, error) {
 				return have, fmt.Errorf("reading bridge %s: %w", name, err)
 			}
 		case link.Type() == "veth" && strings.HasPrefix(name, "hnsv"):
-			have.Ports[name] = d.observePort(link, want.Ports[name])
+			have.Ports[name] = observePort(d.handle, link, want.Ports[name])
 		case strings.HasPrefix(name, cardPrefix):
 			observeSwitch(d.handle, link, want, &have)
 		case link.Type() == "vxlan" && strings.HasPrefix(name, "hnsx"):
@@ -79,11 +79,11 @@ func (d *DataPlane) observeBridge(link netlink.Link, want Bridge) (Bridge, error
 }
 
 // observePort reads the port as far as it is where it should be; anything else comes back as a port that differs.
-func (d *DataPlane) observePort(link netlink.Link, want Port) Port {
+func observePort(host *netlink.Handle, link netlink.Link, want Port) Port {
 	p := Port{ID: want.ID, Name: link.Attrs().Name, Netns: "?"}
-	info, err := d.handle.LinkGetProtinfo(link)
+	info, err := host.LinkGetProtinfo(link)
 	isolated := err == nil && info.Isolated != want.Open && link.Attrs().Flags&unix.IFF_UP != 0
-	if br, err := d.handle.LinkByIndex(link.Attrs().MasterIndex); err == nil {
+	if br, err := host.LinkByIndex(link.Attrs().MasterIndex); err == nil {
 		p.Bridge = br.Attrs().Name
 	}
 	if want.Netns == "" {
@@ -166,12 +166,9 @@ func sameSet(a, b []netip.Prefix) bool {
 
 // observeRules reads a table back. No table is an empty ruleset; anything that cannot be read is an error.
 func (d *DataPlane) observeRules(ctx context.Context, family, table string) (Ruleset, error) {
-	var tables, out bytes.Buffer
-	if err := d.nft(ctx, nil, &tables, "list", "tables", family); err != nil {
+	var out bytes.Buffer
+	if there, err := tableExists(ctx, d, family, table); err != nil || !there {
 		return Ruleset{}, err
-	}
-	if !slices.Contains(strings.Split(tables.String(), "\n"), "table "+family+" "+table) {
-		return Ruleset{}, nil
 	}
 	if err := d.nft(ctx, nil, &out, "-j", "-n", "list", "table", family, table); err != nil {
 		return Ruleset{}, err
@@ -193,6 +190,7 @@ type nftSet struct {
 	Type any
 	Map  any
 	Elem []any
+	Stmt []any // what each element does beside
 }
 
 type nftChain struct {
@@ -217,7 +215,7 @@ func parseRuleset(data []byte) (Ruleset, error) {
 			}
 			rs.Sets[o.Set.Name] = s
 		case o.Map != nil:
-			s := Set{Type: words(o.Map.Type) + " : " + words(o.Map.Map), Elems: map[string]string{}}
+			s := Set{Type: words(o.Map.Type) + " : " + words(o.Map.Map), Counted: len(o.Map.Stmt) > 0, Elems: map[string]string{}}
 			if o.Map.Name == setStick {
 				o.Map.Elem = nil // packets fill it
 			}
@@ -268,6 +266,10 @@ func words(v any) string {
 			switch kind {
 			case "concat":
 				return words(inner)
+			case "elem": // with a counter
+				if m, ok := inner.(map[string]any); ok {
+					return words(m["val"])
+				}
 			case "goto", "jump":
 				if m, ok := inner.(map[string]any); ok {
 					return kind + " " + words(m["target"])

@@ -15,7 +15,7 @@ import (
 // packet decides, so the order of the lines matters.
 func (r *renderer) baseRules() {
 	for name := range setTypes {
-		r.state.Rules.Sets[name] = Set{Type: r.fam.setType(name), Elems: map[string]string{}}
+		r.state.Rules.Sets[name] = Set{Type: r.fam.setType(name), Counted: slices.Contains(counted, name), Elems: map[string]string{}}
 	}
 	chain := func(name, base string, rules ...string) {
 		r.state.Rules.Chains[name] = Chain{Base: base, Rules: r.fam.words(rules)}
@@ -63,11 +63,12 @@ func (r *renderer) baseRules() {
 	chain("acloutput", "type filter hook output priority 0", slices.Concat([]string{closed}, output, local, []string{"ip daddr vmap @" + setACLIn})...)
 }
 
-// content adds a chain named by its content and returns the name.
-func (r *renderer) content(prefix string, rules []string) string {
-	rules = r.fam.words(rules)
-	name := prefix + "_" + shortSum(strings.Join(rules, "\n"), 12)
-	r.state.Rules.Chains[name] = Chain{Rules: rules}
+// own adds a chain for one endpoint alone, so that its rules count what that endpoint does, and returns the name. The name changes with
+// the content: a change is a new chain and one element.
+func (f family) own(rs Ruleset, prefix, endpoint string, rules []string) string {
+	rules = f.words(rules)
+	name := prefix + "_" + shortSum(endpoint+"\n"+strings.Join(rules, "\n"), 12)
+	rs.Chains[name] = Chain{Rules: rules}
 	return name
 }
 
@@ -89,7 +90,7 @@ func (r *renderer) policies(e *desired.Endpoint, addr netip.Addr) {
 		routes = append(routes, s.Destination)
 	}
 	if len(routes) > 0 {
-		name := r.content("sdn", []string{r.fam.matchPrefixes("ip daddr", routes) + balanced + frontend + " vmap @" + setSvc})
+		name := r.fam.own(r.state.Rules, "sdn", e.ID, []string{r.fam.matchPrefixes("ip daddr", routes) + "counter " + balanced + frontend + " vmap @" + setSvc})
 		r.elem(setSDN, addr.String(), "jump "+name)
 	}
 	for _, m := range e.PortMappings {
@@ -129,7 +130,7 @@ func (r *renderer) outboundNAT(e *desired.Endpoint, addr netip.Addr) {
 			continue
 		}
 		if len(o.Destinations) == 0 {
-			general = []string{"snat to " + source.String()}
+			general = []string{"counter snat to " + source.String()}
 			continue
 		}
 		var others []netip.Prefix
@@ -141,31 +142,25 @@ func (r *renderer) outboundNAT(e *desired.Endpoint, addr netip.Addr) {
 			}
 		}
 		if len(others) > 0 {
-			additions = append(additions, r.fam.matchPrefixes("ip daddr", others)+"snat to "+source.String())
+			additions = append(additions, r.fam.matchPrefixes("ip daddr", others)+"counter snat to "+source.String())
 		}
 	}
 
 	rules := additions
 	if len(exceptions) > 0 {
-		rules = append(rules, r.fam.matchPrefixes("ip daddr", exceptions)+"return")
+		rules = append(rules, r.fam.matchPrefixes("ip daddr", exceptions)+"counter return")
 	}
 	if rules = append(rules, general...); len(additions)+len(general) > 0 {
-		r.elem(setNat, addr.String(), "goto "+r.content("nat", rules))
+		r.elem(setNat, addr.String(), "goto "+r.fam.own(r.state.Rules, "nat", e.ID, rules))
 	}
 }
 
 // acls renders one direction: lower priority number first, and what no rule names is allowed.
 func (r *renderer) acls(e *desired.Endpoint, addr netip.Addr, in bool) {
-	var acls []desired.ACL
-	for _, a := range e.ACLs {
-		if a.In == in {
-			acls = append(acls, a)
-		}
-	}
+	acls := sortedACLs(e.ACLs, in)
 	if len(acls) == 0 {
 		return
 	}
-	sort.SliceStable(acls, func(i, j int) bool { return acls[i].Priority < acls[j].Priority })
 	var rules []string
 	for _, a := range acls {
 		rules = append(rules, r.fam.aclRule(a))
@@ -174,7 +169,7 @@ func (r *renderer) acls(e *desired.Endpoint, addr netip.Addr, in bool) {
 	if in {
 		set = setACLIn
 	}
-	r.elem(set, addr.String(), "jump "+r.content("acl", rules))
+	r.elem(set, addr.String(), "jump "+r.fam.own(r.state.Rules, "acl", e.ID, rules))
 }
 
 // aclRule returns the nft rule of one ACL. "Local" is the pod's side, which is the source on the way out and the destination on
@@ -198,9 +193,9 @@ func (f family) aclRule(a desired.ACL) string {
 	}
 	rule += matchPorts(localPort, a.LocalPorts) + matchPorts(remotePort, a.RemotePorts)
 	if a.Allow {
-		return rule + "return"
+		return rule + "counter return"
 	}
-	return rule + "drop"
+	return rule + "counter drop"
 }
 
 // matchPorts returns the nft match of a port field, "" for no ranges, which match all. It merges ranges that overlap or touch,

@@ -115,8 +115,9 @@ type Ruleset struct {
 
 // Set is a set (values all empty) or a map. Keys and values are spelled as nft's numeric output spells them.
 type Set struct {
-	Type  string // "ipv4_addr . inet_proto : verdict"
-	Elems map[string]string
+	Type    string // "ipv4_addr . inet_proto : verdict"
+	Counted bool   // its elements count packets
+	Elems   map[string]string
 }
 
 // Chain is one chain. Base is its hook, empty for one that is jumped to. A rule read from the kernel is only its sum:

@@ -1,5 +1,7 @@
 package dataplane
 
+import "slices"
+
 // The one table, family ip. Maps hold what differs between objects, chains what they have in common; a chain that
 // depends on content is named by the sum of its content, so one change of one object touches a few elements only.
 //
@@ -41,9 +43,20 @@ var setTypes = map[string]string{
 	setSDN:   "ipv4_addr : verdict", setACLOut: "ipv4_addr : verdict", setACLIn: "ipv4_addr : verdict",
 }
 
+// counted are the maps whose elements count the packets that they decide about: those that begin a connection.
+var counted = []string{setDSR, setSvc, setExt, setNP, setEP, setNPEP, setHostPort, setHostPortVIP, setNat, setSDN, setACLOut, setACLIn}
+
 // setOptions are what a set has beside its type. A client stays with its backend for as long as the proxies of Kubernetes
 // keep it by default (sessionAffinityConfig.clientIP.timeoutSeconds: three hours); HNS knows no time.
 var setOptions = map[string]string{setStick: " flags dynamic,timeout; timeout 3h; size 65536;"}
 
 // setType is the type of a set or map of ours.
 func (f family) setType(name string) string { return f.translate.Replace(setTypes[name]) }
+
+// options is what a set or map of ours has beside its type.
+func options(name string) string {
+	if slices.Contains(counted, name) {
+		return " counter;"
+	}
+	return setOptions[name]
+}

@@ -71,7 +71,7 @@ func diffRules(table string, want, have Ruleset) *Transaction {
 			if strings.Contains(want.Sets[name].Type, " : ") {
 				kind = "map"
 			}
-			tx.Lines = append(tx.Lines, fmt.Sprintf("add %s %s hns %s { type %s;%s }", kind, table, name, want.Sets[name].Type, setOptions[name]))
+			tx.Lines = append(tx.Lines, fmt.Sprintf("add %s %s hns %s { type %s;%s }", kind, table, name, want.Sets[name].Type, options(name)))
 		}
 	}
 
@@ -102,7 +102,7 @@ func diffRules(table string, want, have Ruleset) *Transaction {
 
 func compatible(want, have Ruleset) bool {
 	for name, h := range have.Sets {
-		if w, ok := want.Sets[name]; ok && w.Type != h.Type {
+		if w, ok := want.Sets[name]; ok && (w.Type != h.Type || w.Counted != h.Counted) {
 			return false
 		}
 	}

@@ -222,3 +222,6 @@ func enum(d Doc, name string, words ...string) string {
 	}
 	return ""
 }
+
+// Text returns a field that is a text; "" if it is not there or something else.
+func (d Doc) Text(field string) string { return d.str(field) }

@@ -269,3 +269,11 @@ func (h *Host) modifyEndpoint(n *State, o *Object, d Doc) error {
 	n.put(o)
 	return nil
 }
+
+// EndpointAddresses returns the addresses of an endpoint as texts.
+func EndpointAddresses(endpoint *Object) (texts []string) {
+	for _, a := range addressesOf(endpoint.Doc) {
+		texts = append(texts, a.String())
+	}
+	return texts
+}

@@ -49,6 +49,7 @@ func (s controls) handler(ctx context.Context) http.Handler {
 		reply(w, map[string]any{"drift": append([]dataplane.Drift{}, drift...)}, err)
 	})
 
+	mux.HandleFunc("GET /rules/{id}", s.showRules)
 	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.faults.list(), nil) })
 	mux.HandleFunc("POST /faults", s.setFaults)
 	mux.HandleFunc("POST /lose", s.loseObjects)

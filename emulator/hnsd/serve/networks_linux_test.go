@@ -45,6 +45,14 @@ an address of elsewhere: 0x803b002f
 			h.talk("pod to outside", pod, h.out, "203.0.113.1:80", "10.99.7.21")
 			h.talk("host to pod", h.path, pod, "172.28.0.9:80", "172.28.0.1")
 			mapped(h, pod, "10.99.7.21:8080", ":80")
+			for _, name := range []string{"NAT_ep", "172.28.0.9"} {
+				var r EndpointRules
+				h.control("GET", "/rules/"+name, "", &r)
+				last := r.Rules[len(r.Rules)-1]
+				if r.Name != "NAT_ep" || r.NetworkName != "NAT" || r.Stats == nil || last.Layer != "port mapping" || last.Packets != 1 || last.Missing {
+					t.Errorf("rules of %s: %+v", name, r)
+				}
+			}
 			if got := h.adapters(); !strings.Contains(got, `adapter "vEthernet (NAT)" "Hyper-V Virtual Ethernet Adapter" type 6 metric 15 172.28.0.1/20`) {
 				t.Errorf("the host's adapters:\n%s", got)
 			}

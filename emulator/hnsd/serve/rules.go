@@ -1,0 +1,85 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/desired"
+	"porthole.dev/porthole/emulator/hnsd"
+)
+
+// ruled is implemented by a DataPlane that can say what it does with one endpoint's packets.
+type ruled interface {
+	PortRules(ctx context.Context, all desired.State, id string) (dataplane.PortRules, bool, error)
+}
+
+// EndpointRules is the answer of GET /rules/ENDPOINT.
+type EndpointRules struct {
+	Name        string `json:"name"`
+	NetworkName string `json:"networkName"`
+	dataplane.PortRules
+}
+
+// showRules answers with the rules of one endpoint, which is named by its id, the beginning of it, its name or an address.
+func (s controls) showRules(w http.ResponseWriter, r *http.Request) {
+	state := s.state.Load()
+	o, err := findEndpoint(state, r.PathValue("id"))
+	if err != nil {
+		reply(w, nil, err)
+		return
+	}
+	plane, ok := s.plane.(ruled)
+	if !ok {
+		reply(w, nil, fmt.Errorf("this HNS carries no packets"))
+		return
+	}
+
+	rules, known, err := plane.PortRules(r.Context(), hnsd.Desired(state), o.ID)
+	if !known {
+		rules = dataplane.PortRules{Endpoint: o.ID, Network: o.Doc.Text("HostComputeNetwork"), Rules: []dataplane.PortRule{},
+			Notes: []string{"networks of its type carry no packets here"}}
+	}
+	answer := EndpointRules{Name: o.Doc.Text("Name"), PortRules: rules}
+	if n, ok := state.Get(hnsd.Network, rules.Network); ok {
+		answer.NetworkName, answer.Type = n.Doc.Text("Name"), n.Doc.Text("Type")
+	}
+	reply(w, answer, err)
+}
+
+// findEndpoint returns the only endpoint that a text names.
+func findEndpoint(state *hnsd.State, text string) (*hnsd.Object, error) {
+	var found []*hnsd.Object
+	var all []string
+
+	text = strings.ToLower(strings.Trim(text, "{}"))
+	for _, o := range state.List(hnsd.Endpoint) {
+		name := o.Doc.Text("Name")
+		addrs := hnsd.EndpointAddresses(o)
+		if o.ID == text {
+			return o, nil
+		}
+		all = append(all, fmt.Sprintf("%s (%s %s)", o.ID, name, strings.Join(addrs, " ")))
+		if strings.ToLower(name) == text || len(text) >= 4 && strings.HasPrefix(o.ID, text) || strings.Contains(" "+strings.Join(addrs, " ")+" ", " "+text+" ") {
+			found = append(found, o)
+		}
+	}
+
+	const most = 20
+	if len(all) > most {
+		all = append(all[:most], fmt.Sprintf("and %d more", len(all)-most))
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return nil, fmt.Errorf("no endpoint has the id, name or address %q: there are %s", text, strings.Join(all, ", "))
+	}
+	var ids []string
+	for _, o := range found {
+		ids = append(ids, o.ID)
+	}
+	return nil, fmt.Errorf("%d endpoints have the name or address %q: choose one of %s", len(found), text, strings.Join(ids, ", "))
+}
