@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"porthole.dev/porthole/cni/contract"
 	"porthole.dev/porthole/emulator/lab"
@@ -29,6 +30,8 @@ type Config struct {
 	NodeMask int `json:"nodeCIDRMask,omitempty"`
 	// WindowsFirewall drops what comes in to the Windows nodes themselves, but for the programs that rules allow, as Windows Server does.
 	WindowsFirewall bool `json:"windowsFirewall,omitempty"`
+	// WindowsNICFlap is how long the network card of a Windows node is away when a virtual switch takes it over (host.Host.NICFlap).
+	WindowsNICFlap time.Duration `json:"windowsNICFlap,omitempty"`
 	// APIPort and RegistryPort are on 127.0.0.1 of the machine.
 	APIPort      int `json:"apiPort"`
 	RegistryPort int `json:"registryPort"`

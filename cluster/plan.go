@@ -167,5 +167,5 @@ func (p *planner) follows(n Node, path string) string {
 // hostOf describes a node as the emulator knows it.
 func hostOf(l Layout, c Config, n Node) host.Host {
 	return host.Host{Name: n.Name, OS: n.OS(), Build: n.Build, Address: n.Address, Netns: lab.Netns(n.Name), Dir: l.Host(n.Name),
-		Firewall: n.Windows && c.WindowsFirewall}
+		Firewall: n.Windows && c.WindowsFirewall, NICFlap: c.WindowsNICFlap}
 }

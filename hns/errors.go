@@ -59,6 +59,16 @@ const (
 // CodePortExists is what HNS returns for a port of the host that something else has (HCN_E_PORT_ALREADY_EXISTS).
 const CodePortExists = 0x803b0013
 
+// CodeNoAdapter is what HNS returns for a network that is bound to a network adapter which the host does not have
+// (HCN_E_ADAPTER_NOT_FOUND).
+const CodeNoAdapter = 0x803b0006
+
+// IsNoAdapter reports whether a network was refused because the host does not have the network adapter that it names.
+func IsNoAdapter(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Code == CodeNoAdapter
+}
+
 // IsAttached reports whether a call to attach an endpoint failed because it is attached already, perhaps elsewhere.
 func IsAttached(err error) bool {
 	var e *Error

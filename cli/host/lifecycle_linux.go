@@ -34,6 +34,7 @@ type createFlags struct {
 	firewall     bool
 	profile      string
 	nics         []string
+	flap         time.Duration
 }
 
 func createCommand() *cobra.Command {
@@ -66,6 +67,7 @@ Profiles of HNS (--hns-profile):
 	c.Flags().IntVar(&f.build, "build", 20348, "Windows build: 17763 (Server 2019), 20348 (2022), 26100 (2025)")
 	c.Flags().StringVar(&f.address, "address", "", "address in 10.99.0.0/24 (default: the first free one from .101 on)")
 	c.Flags().StringArrayVar(&f.nics, "nic", nil, "another network card: ADDRESS/LENGTH[,gateway=ADDRESS[,metric=N]]; with a gateway it has a default route; may be repeated")
+	c.Flags().DurationVar(&f.flap, "nic-flap", 0, "how long a network card has no link and no addresses when the first HNS network on it is made, or the last one deleted; Windows takes 1 to 10 s")
 	c.Flags().StringVar(&f.dns, "dns", serve.DNSServers(nil).String(), "DNS servers that the host gets with its address: addresses separated by commas, none, or machine for those of this machine's resolv.conf")
 	c.Flags().BoolVar(&f.firewall, "firewall", false, "drop connections to the host that no firewall rule allows, as Windows Server does (\"porthole.exe firewall add\" makes rules)")
 	c.Flags().StringVar(&f.profile, "hns-profile", "", "HNS to be, by name, instead of the build's (see above)")
@@ -99,7 +101,7 @@ func (f *createFlags) create(ctx context.Context, name string, out io.Writer) er
 
 // options returns what the flags ask for. An error names the flag.
 func (f *createFlags) options(name string) (o host.CreateOptions, err error) {
-	o = host.CreateOptions{Name: name, Build: f.build, Firewall: f.firewall, HNSProfile: f.profile}
+	o = host.CreateOptions{Name: name, Build: f.build, Firewall: f.firewall, HNSProfile: f.profile, NICFlap: f.flap}
 	if f.address != "" {
 		if o.Address, err = netip.ParseAddr(f.address); err != nil {
 			return o, fmt.Errorf("--address %s: not an IP address", f.address)

@@ -24,14 +24,14 @@ import (
 )
 
 type flags struct {
-	kubeconfig, hostname, nodeIP, cluster, services, mode, confDir, dataDir, adapter, bind, runtime string
-	dns, search                                                                                     []string
-	replaceNetwork                                                                                  bool
-	vxlanVNI                                                                                        uint32
-	vxlanPort                                                                                       uint16
-	bgpConfig                                                                                       string
-	router                                                                                          routerFlags
-	verbosity                                                                                       int
+	kubeconfig, hostname, nodeIP, cluster, services, mode, confDir, stateDir, dataDir, adapter, bind, runtime string
+	dns, search                                                                                               []string
+	replaceNetwork                                                                                            bool
+	vxlanVNI                                                                                                  uint32
+	vxlanPort                                                                                                 uint16
+	bgpConfig                                                                                                 string
+	router                                                                                                    routerFlags
+	verbosity                                                                                                 int
 
 	fromCluster bool
 	output      string // of fromCluster
@@ -75,6 +75,7 @@ func Command() *cobra.Command {
 	fs.Uint32Var(&f.vxlanVNI, "vxlan-vni", vxlan.Default.VNI, "mode vxlan: number of the virtual network, the same on all nodes; Windows takes 4096 and above only")
 	fs.Uint16Var(&f.vxlanPort, "vxlan-port", vxlan.Default.Port, "mode vxlan: UDP port of the encapsulated packets; Windows takes 4789 only")
 	fs.StringVar(&f.confDir, "cni-conf-dir", "", "folder for the CNI configuration, the one that the container runtime reads: on Windows\n`C:\\Program Files\\containerd\\cni\\conf` by containerd's defaults, C:\\etc\\cni\\net.d by sig-windows-tools; empty: none is written")
+	fs.StringVar(&f.stateDir, "state-dir", `C:\ProgramData\porthole`, "Windows: folder in which the host's routes are kept while HNS changes its networks")
 	fs.StringVar(&f.dataDir, "cni-data-dir", "", "Linux: folder in which CNI keeps the addresses in use; empty: the plugin's default, one per machine")
 	fs.BoolVar(&f.replaceNetwork, "replace-network", false, "Windows: replace an HNS network of our name that does not fit (another type, range or gateway)\n"+
 		"although it holds endpoints, which are deleted with it; without this flag it is reported and left alone")
@@ -98,7 +99,7 @@ func Command() *cobra.Command {
 // lower case. A node address that is not given stays invalid: then that of the node object counts.
 func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) {
 	o := routes.Options{
-		Kubeconfig: f.kubeconfig, Node: f.hostname, Mode: f.mode, ConfDir: f.confDir, DataDir: f.dataDir, DNS: f.dns, Search: f.search,
+		Kubeconfig: f.kubeconfig, Node: f.hostname, Mode: f.mode, ConfDir: f.confDir, StateDir: f.stateDir, DataDir: f.dataDir, DNS: f.dns, Search: f.search,
 		ReplaceNetwork: f.replaceNetwork, Adapter: f.adapter, Bind: f.bind, BootID: platform.BootID(),
 		RuntimeEndpoint: f.runtime,
 		VXLAN:           vxlan.Config{VNI: f.vxlanVNI, Port: f.vxlanPort},

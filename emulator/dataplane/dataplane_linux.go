@@ -153,6 +153,10 @@ func (d *DataPlane) facts() (Facts, error) {
 	}
 
 	f.MTU = link.Attrs().MTU
+	if away := d.lacks(link.Attrs().Name); away != nil {
+		f.Node, f.Node6 = away.node(f.Node)
+		return f, nil
+	}
 	addrs, err := d.handle.AddrList(link, unix.AF_INET)
 	if err != nil {
 		return f, fmt.Errorf("reading addresses of uplink %s: %w", d.opts.Uplink, err)
@@ -165,6 +169,9 @@ func (d *DataPlane) facts() (Facts, error) {
 	}
 	if six := prefixes(addrs); len(six) > 0 {
 		f.Node6 = six[0].Addr()
+	}
+	if away := d.lacks(link.Attrs().Name); away != nil { // since the addresses were read
+		f.Node, f.Node6 = away.node(f.Node)
 	}
 	return f, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -48,6 +49,9 @@ type IPStack struct {
 	handle *netlink.Handle
 
 	changed wakeup.Topic[int] // indexes of interfaces whose settings were set
+
+	mu   sync.Mutex
+	away *CardStack // what a network card lacks during a takeover; nil: none does; under mu
 }
 
 // Interface returns the settings of one interface of the host for a family. The error is ErrNoInterface if there is none.

@@ -55,6 +55,10 @@ type Profile struct {
 	// HostDefaultRoute gives the host a default route by its endpoint even if the endpoint has one to 0.0.0.0 (unverified, no. 9). Without it
 	// the host gets one only by an endpoint that has a gateway (flannel-io/flannel#1763).
 	HostDefaultRoute bool
+	// LosesRoutes: when a virtual switch takes a network card over, persistent routes of the card are lost as others are. Antrea saves and
+	// restores all of them (antrea-io/antrea pkg/agent/agent_windows.go); what Windows does by itself is unverified, no. 85. Without it the
+	// routes that programs of the host made are lost.
+	LosesRoutes bool
 }
 
 // profiles of HNS. Those without a build lie between the builds that can be run, or are earlier revisions of one.
@@ -74,7 +78,8 @@ var profiles = []struct {
 	{0, Profile{Name: "ws2022-subnets", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, UniqueSubnets: true}},
 	{0, Profile{Name: "ws2022-fresh", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, NoHostNamespace: true}},
 	{0, Profile{Name: "ws2022-form", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, OtherForm: true}},
-	{0, Profile{Name: "ws2022-unkind", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, NoHostNamespace: true, OtherForm: true, HostDefaultRoute: true}},
+	{0, Profile{Name: "ws2022-unkind", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, NoHostNamespace: true, OtherForm: true, HostDefaultRoute: true, LosesRoutes: true}},
+	{0, Profile{Name: "ws2022-routes", Version: Version{13, 3}, FrontendConflict: ErrAlreadyExists, UnknownNetwork: ErrElementNotFound, LosesRoutes: true}},
 }
 
 // ProfileOf gives the profile of a Windows build.
@@ -122,6 +127,7 @@ func (p Profile) String() string {
 		{p.NoHostNamespace, "a new host has no namespace"},
 		{p.OtherForm, "gateways read back as 0.0.0.0"},
 		{p.HostDefaultRoute, "the host's endpoint always brings a default route"},
+		{p.LosesRoutes, "a network card that a switch takes over loses persistent routes too"},
 	} {
 		if differs.on {
 			text += ", " + differs.what

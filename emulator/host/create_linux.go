@@ -7,7 +7,9 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"time"
 
+	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/lab"
@@ -22,8 +24,9 @@ type CreateOptions struct {
 	Address netip.Addr // in lab.Underlay; zero: the first free one from firstAddress on
 	// Firewall is Host.Firewall.
 	Firewall bool
-	// HNSProfile is Host.HNSProfile, Cards is Host.Cards.
+	// HNSProfile is Host.HNSProfile, Cards is Host.Cards, NICFlap is Host.NICFlap.
 	HNSProfile string
+	NICFlap    time.Duration
 	Cards      []lab.Card
 	DNS        serve.DNSServers // Host.DNS
 	// Progress is called before something that takes seconds; may be nil.
@@ -36,7 +39,7 @@ var firstAddress = netip.MustParseAddr("10.99.0.101")
 // Create makes a host on its own: folder, network, C:. Its processes are not started. If it fails, nothing is left.
 func (s Store) Create(ctx context.Context, o CreateOptions) (Host, error) {
 	h := Host{Name: o.Name, OS: "windows", Build: o.Build, Netns: lab.Netns(o.Name), Standalone: true, Firewall: o.Firewall,
-		HNSProfile: o.HNSProfile, Cards: o.Cards, DNS: o.DNS, Dir: s.Folder(o.Name)}
+		HNSProfile: o.HNSProfile, Cards: o.Cards, NICFlap: o.NICFlap, DNS: o.DNS, Dir: s.Folder(o.Name)}
 	if err := s.checkNew(o); err != nil {
 		return h, err
 	}
@@ -80,6 +83,10 @@ func (s Store) checkNew(o CreateOptions) error {
 	}
 	if _, err := hnsd.ProfileNamed(o.HNSProfile); o.HNSProfile != "" && err != nil {
 		return err
+	}
+
+	if o.NICFlap < 0 || o.NICFlap > dataplane.MaxFlap {
+		return fmt.Errorf("a network card can be away for at most %v, not %v", dataplane.MaxFlap, o.NICFlap)
 	}
 	if err := lab.CheckCards(o.Cards); err != nil {
 		return err

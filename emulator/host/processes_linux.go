@@ -44,6 +44,9 @@ func (h Host) Processes(tools wine.Tools, porthole string, containers bool) []Pr
 	if h.HNSProfile != "" {
 		hnsd = append(hnsd, "--profile", h.HNSProfile)
 	}
+	if h.NICFlap > 0 {
+		hnsd = append(hnsd, "--nic-flap", h.NICFlap.String())
+	}
 	if h.DNS != nil {
 		hnsd = append(hnsd, "--dns", h.DNS.String())
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/lab"
@@ -26,6 +27,8 @@ type Host struct {
 	Firewall bool `json:"firewall,omitempty"`
 	// HNSProfile names the behaviour of HNS (`porthole host create --help` lists them); "" is that of the build.
 	HNSProfile string `json:"hnsProfile,omitempty"`
+	// NICFlap is how long a network card has neither link nor addresses when a virtual switch takes it over or gives it back.
+	NICFlap time.Duration `json:"nicFlap,omitempty"`
 	// Cards are network cards beside the first.
 	Cards []lab.Card `json:"cards,omitempty"`
 	// DNS are the DNS servers that it gets with its address. Nil: those of this machine's resolv.conf.

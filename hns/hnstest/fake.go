@@ -35,6 +35,10 @@ type Fake struct {
 	Provider     netip.Addr
 	LateProvider bool
 
+	// Cards are the host's network cards: a network that is bound to another one is refused. None: each name is taken. It is set before
+	// the Fake is used.
+	Cards []string
+
 	// NoAdapters: endpoints that are attached to the host get no adapter (see NameOf). It is set before the Fake is used.
 	NoAdapters bool
 

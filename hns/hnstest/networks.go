@@ -38,6 +38,9 @@ func (f *Fake) CreateNetwork(ctx context.Context, network hns.Network) (hns.Netw
 		if network.Type == "" {
 			network.Type = "NAT"
 		}
+		if network.Adapter != "" && len(f.Cards) > 0 && !slices.Contains(f.Cards, network.Adapter) {
+			return hns.Network{}, fail(hns.Invalid, hns.CodeNoAdapter, "create network %s on %s", network.Name, network.Adapter)
+		}
 		if err := f.checkNetwork(network); err != nil {
 			return hns.Network{}, err
 		}

@@ -15,6 +15,7 @@ import (
 	"porthole.dev/porthole/internal/retry"
 	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/routes/adapters"
+	"porthole.dev/porthole/routes/hostroutes"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/podnet"
 	"porthole.dev/porthole/routes/table"
@@ -80,6 +81,15 @@ type maker interface {
 	sweeper() *sweep.Sweeper
 	// adapters returns the keeper of the host's network adapters; nil on a system that needs none.
 	adapters() adapterKeeper
+	// hostRoutes returns the keeper of the routes that the host has beside ours; nil on a system that needs none.
+	hostRoutes() routeSaver
+}
+
+// routeSaver is implemented by hostroutes.Keeper.
+type routeSaver interface {
+	// Run puts lost routes of the host back until ctx ends.
+	Run(ctx context.Context)
+	Status() hostroutes.Status
 }
 
 // adapterKeeper is implemented by adapters.Keeper.

@@ -2,7 +2,9 @@ package routes
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -153,6 +155,47 @@ func TestAdapterOfTheNetwork(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An adapter that the host does not have is named with those that it has. The virtual adapter of a card stands for the card.
+func TestWrongAdapter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestNode(t, Options{Adapter: "Ethernet 7"})
+		w.hns.Cards = []string{"Ethernet", "Storage"}
+		w.adapters.list = append(w.adapters.list, adapters.Adapter{ID: 9, Name: "vEthernet (Storage)", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.5")}})
+		w.start(t)
+		if text := fmt.Sprint(w.status().Problems); !strings.Contains(text, `HNS knows no network adapter "Ethernet 7"; this host has "Ethernet", "Storage" (choose one with --adapter)`) {
+			t.Error(text)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestNode(t, Options{Adapter: "vEthernet (Ethernet)"})
+		w.hns.Cards = []string{"Ethernet"}
+		w.start(t)
+		w.mustBeRight(t)
+	})
+}
+
+// ACLs that somebody else put on the host's endpoint survive passes and restarts of the agent.
+func TestPoliciesOfOthersSurvive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestNode(t, Options{})
+		w.start(t)
+		acl := hns.Policy{Type: "ACL", Settings: json.RawMessage(`{"Action":"Block"}`)}
+		w.hns.Edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer, _ *[]hns.Network) {
+			(*eps)[0].Policies = append((*eps)[0].Policies, acl)
+		})
+		w.changed()
+		later(10 * time.Minute)
+		network, err := w.hns.NetworkByName(t.Context(), podnet.NetworkName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := w.hns.Endpoints(t.Context(), network.ID)
+		if err != nil || len(list) != 1 || len(list[0].Policies) != 1 || list[0].Policies[0].Type != "ACL" {
+			t.Errorf("%+v, %v", list, err)
+		}
+	})
 }
 
 func TestPhysical(t *testing.T) {

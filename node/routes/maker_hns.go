@@ -2,6 +2,9 @@ package routes
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 
 	"k8s.io/klog/v2"
@@ -9,6 +12,7 @@ import (
 	"porthole.dev/porthole/cni/sweep"
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/routes/adapters"
+	"porthole.dev/porthole/routes/hostroutes"
 	"porthole.dev/porthole/routes/podnet"
 )
 
@@ -16,15 +20,16 @@ import (
 type hnsMaker struct {
 	hns     *podnet.HNS
 	keeper  *adapters.Keeper
-	replace bool   // a network that does not fit may be replaced although it holds endpoints
-	adapter string // the adapter that a new network is bound to; empty: the one with the node's address
+	routes  *hostroutes.Keeper // nil: the host's routes are not saved
+	replace bool               // a network that does not fit may be replaced although it holds endpoints
+	adapter string             // the adapter that a new network is bound to; empty: the one with the node's address
 	sweep   *sweep.Sweeper
 }
 
 // ensure makes the network in HNS, bound to the adapter of the options. Without one it names the physical adapter that has the
 // node's address, because HNS may otherwise take another one.
 func (m hnsMaker) ensure(ctx context.Context, o podnet.Options, wanted podnet.Network) (podnet.Made, error) {
-	wanted.HNS.Adapter = m.adapter
+	wanted.HNS.Adapter = physical(m.adapter)
 	if m.adapter == "" {
 		name, err := m.keeper.NameOf(o.Node)
 		if err != nil {
@@ -42,7 +47,23 @@ func (m hnsMaker) ensure(ctx context.Context, o podnet.Options, wanted podnet.Ne
 	if made.Changed {
 		klog.FromContext(ctx).Info("Changed the pod network in HNS", "adapter", wanted.HNS.Adapter)
 	}
+	if hns.IsNoAdapter(err) {
+		err = m.explainAdapter(wanted.HNS.Adapter, err)
+	}
 	return made, err
+}
+
+// explainAdapter adds to the error of a network for which HNS knows no adapter what the host has. Network cards without an address are
+// not among them.
+func (m hnsMaker) explainAdapter(name string, cause error) error {
+	names, err := m.keeper.Names()
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	for i, n := range names {
+		names[i] = strconv.Quote(physical(n))
+	}
+	return fmt.Errorf("%w: HNS knows no network adapter %q; this host has %s (choose one with --adapter)", cause, name, strings.Join(names, ", "))
 }
 
 // physical returns the name of the network adapter that a virtual adapter belongs to, or name if that is no virtual one. When HNS
@@ -62,3 +83,10 @@ func (m hnsMaker) heldBack() string { return podnet.WindowsConfName }
 func (m hnsMaker) sweeper() *sweep.Sweeper { return m.sweep }
 
 func (m hnsMaker) adapters() adapterKeeper { return m.keeper }
+
+func (m hnsMaker) hostRoutes() routeSaver {
+	if m.routes == nil {
+		return nil
+	}
+	return m.routes
+}

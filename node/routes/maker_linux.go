@@ -35,6 +35,9 @@ func (m linuxMaker) adapters() adapterKeeper { return nil }
 // sweeper returns nil: the plugins are upstream's, and so are their addresses.
 func (m linuxMaker) sweeper() *sweep.Sweeper { return nil }
 
+// hostRoutes returns nil: no network of a Linux node touches the routes that the host has.
+func (m linuxMaker) hostRoutes() routeSaver { return nil }
+
 func (m linuxMaker) conf(wanted podnet.Network) podnet.Conf { return wanted.LinuxConf }
 
 // overlayHNS returns nil: on Linux the kernel carries the packets.

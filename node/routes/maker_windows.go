@@ -8,15 +8,17 @@ import (
 	"porthole.dev/porthole/hns/hcn"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/routes/adapters"
+	"porthole.dev/porthole/routes/hostroutes"
 	"porthole.dev/porthole/routes/podnet"
 	"porthole.dev/porthole/routes/vxlan"
 )
 
 func newMaker(o Options) (maker, error) {
 	client, keeper := hcn.New(hcn.Options{}), adapters.New(adapters.NewHost(o.Cluster6.IsValid()))
+	routes := hostroutes.New(hostroutes.NewHost(), o.StateDir, o.Cluster, o.Cluster6)
 	m := hnsMaker{
-		hns:    &podnet.HNS{Reader: client, Writer: hcn.Host{Client: client}, Balancers: client, Overlays: hcn.Overlay{Client: client}, Adapters: keeper},
-		keeper: keeper, replace: o.ReplaceNetwork, adapter: o.Adapter,
+		hns:    &podnet.HNS{Reader: client, Writer: hcn.Host{Client: client}, Balancers: client, Overlays: hcn.Overlay{Client: client}, Adapters: keeper, Before: routes.Save},
+		keeper: keeper, routes: routes, replace: o.ReplaceNetwork, adapter: o.Adapter,
 	}
 	if o.RuntimeEndpoint != "" {
 		m.sweep = &sweep.Sweeper{

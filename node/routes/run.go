@@ -25,11 +25,13 @@ type Options struct {
 	// Cluster6 and Services6 are the same of IPv6; zero: the cluster has IPv4 only.
 	Cluster6, Services6 netip.Prefix
 
-	ConfDir string   // where the CNI configuration goes; empty: none is written
-	BootID  string   // of this boot of the host; empty: not known (see holdBack)
-	DataDir string   // where CNI keeps addresses on a Linux node; empty: the plugin's default
-	DNS     []string // name servers for the CNI configuration (Windows)
-	Search  []string
+	ConfDir string // where the CNI configuration goes; empty: none is written
+	BootID  string // of this boot of the host; empty: not known (see holdBack)
+	// StateDir is the folder in which a Windows node keeps the host's routes while HNS changes its networks. Required there.
+	StateDir string
+	DataDir  string   // where CNI keeps addresses on a Linux node; empty: the plugin's default
+	DNS      []string // name servers for the CNI configuration (Windows)
+	Search   []string
 
 	VXLAN vxlan.Config // of the mode vxlan, required there
 	BGP   bgp.Config   // of the mode bgp
@@ -76,6 +78,9 @@ func Run(ctx context.Context, o Options) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	tasks.Go(func() { nodes.Run(ctx) })
+	if routes := maker.hostRoutes(); routes != nil {
+		tasks.Go(func() { routes.Run(ctx) })
+	}
 	a.loop(ctx, &tasks)
 	return nil
 }

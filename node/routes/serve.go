@@ -15,6 +15,7 @@ import (
 
 	"porthole.dev/porthole/internal/httpserve"
 	"porthole.dev/porthole/routes/adapters"
+	"porthole.dev/porthole/routes/hostroutes"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/table"
 )
@@ -38,6 +39,8 @@ type Status struct {
 	Routes  []keep.RouteStatus `json:"routes"`
 	// Adapters are the host's network adapters that carry packets of pods (Windows).
 	Adapters *adapters.Status `json:"adapters,omitempty"`
+	// HostRoutes are the host's own routes that are guarded after a change of HNS networks (Windows).
+	HostRoutes *hostroutes.Status `json:"hostRoutes,omitempty"`
 }
 
 // status describes the pod network and the routes.
@@ -62,6 +65,11 @@ func (a *agent) status() Status {
 			s.Adapters = &adapters
 			s.Problems = append(s.Problems, adapters.Problems...)
 		}
+	}
+	if k := a.maker.hostRoutes(); k != nil {
+		saved := k.Status()
+		s.HostRoutes = &saved
+		s.Problems = append(s.Problems, saved.Problems...)
 	}
 	if keeper == nil {
 		s.Error = network.Err

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -283,7 +284,7 @@ func (p *planner) address(vip netip.Addr) ([]Op, *service.Problem) {
 	foreign := len(p.there[vip]) > 0 && !ours
 	right := ours && owned == p.facts.Interface && slices.Contains(p.there[vip], owned)
 	if !foreign && !right && !slices.Contains(p.seen.Interfaces, p.facts.Interface) {
-		return nil, &service.Problem{Reason: ReasonInterfaceMissing, Text: fmt.Sprintf("this host has no interface %q to add %s to", p.facts.Interface, vip)}
+		return nil, &service.Problem{Reason: ReasonInterfaceMissing, Text: fmt.Sprintf("this host has no interface %q to add %s to: it has %s", p.facts.Interface, vip, quoted(p.seen.Interfaces))}
 	}
 
 	if p.wanted[vip] {
@@ -326,4 +327,16 @@ func (p *planner) addresses() (ops []Op) {
 		ops = append(ops, Op{Verb: Remove, Addr: addr, Interface: iface})
 	}
 	return ops
+}
+
+// quoted lists names of interfaces.
+func quoted(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = strconv.Quote(n)
+	}
+	return strings.Join(out, ", ")
 }

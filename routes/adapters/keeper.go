@@ -70,6 +70,15 @@ func (k *Keeper) NameOf(addr netip.Addr) (string, error) {
 	return "", err
 }
 
+// Names returns the names of the adapters that have addresses.
+func (k *Keeper) Names() (names []string, err error) {
+	list, err := k.host.List()
+	for _, a := range list {
+		names = append(names, a.Name)
+	}
+	return names, err
+}
+
 // Status returns the outcome of the last pass.
 func (k *Keeper) Status() Status { return k.loop.Status() }
 

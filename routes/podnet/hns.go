@@ -18,6 +18,8 @@ type HNS struct {
 	Balancers balancers
 	Overlays  overlays // nil: this process makes no overlay networks
 	Adapters  adapters
+	// Before is called before a network is created or deleted; if it returns an error, HNS stays as it is. Nil: nothing is.
+	Before func(ctx context.Context) error
 
 	made    hns.NetworkID // the network that this process created last
 	missing time.Time     // since when the host's endpoint is attached and has no adapter; zero: it has one
@@ -90,6 +92,11 @@ func (h *HNS) Ensure(ctx context.Context, wanted Network, replace bool) (Made, e
 	}
 
 	made := Made{Replaced: plan.Replaces, Differs: plan.Accepts}
+	if h.Before != nil && (plan.has(CreateNetwork) || plan.has(DeleteNetwork)) {
+		if err := h.Before(ctx); err != nil {
+			return made, err
+		}
+	}
 	for _, op := range plan.Ops {
 		if err := h.apply(ctx, op, wanted, &seen); err != nil {
 			return made, fmt.Errorf("%s %s: %w", op.Verb, op.Name, err)

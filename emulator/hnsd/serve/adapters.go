@@ -272,6 +272,7 @@ func (s *Service) adaptersChanged(ctx context.Context, old, next *hnsd.State) {
 		return
 	}
 
+	s.takeover.start(ctx, taken(before, after))
 	for _, a := range missing(before, after) {
 		s.shown.moved(a, dataplane.EventDelete)
 	}

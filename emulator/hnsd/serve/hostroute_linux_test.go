@@ -3,12 +3,14 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
@@ -25,12 +29,13 @@ import (
 
 // TestHostRoutes lets Windows programs change and watch the host's table through the IP helper library, while the
 // kernel is looked at from this side. The host has a second network card, and its adapters are as Windows shows them. Its
-// HNS does everything that the sources do not rule out; routes, win-bridge.exe and kube-proxy.exe stand it.
+// HNS does everything that the sources do not rule out; routes, win-bridge.exe and kube-proxy.exe stand it. The network card is away for
+// a while when the first network is made, and its routes are lost.
 func TestHostRoutes(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces and mounts need root")
 	}
-	h := startHostWith(t, 20348, func(o *Options) { o.Profile, o.DNS = "ws2022-unkind", DNSServers{} })
+	h := startHostWith(t, 20348, func(o *Options) { o.Profile, o.DNS, o.Flap = "ws2022-unkind", DNSServers{}, 1500*time.Millisecond })
 	t.Run("table", func(t *testing.T) { testWindowsTable(t, h) })
 	h.card("eth1", "10.98.7.21/24")
 	h.build(".", "go", "build", "-o", filepath.Join(h.prefix.DriveC(), "adapters.exe"), "./testdata/adapters")
@@ -75,6 +80,7 @@ func testRoutesProgram(t *testing.T, h *bridgeHost) {
 	must(t, os.WriteFile(filepath.Join(h.prefix.DriveC(), "kubeconfig"), []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
  "clusters": [{"name": "c", "cluster": {"server": "http://10.99.7.1:6443"}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
  "users": [{"name": "u", "user": {}}]}`), 0o600))
+	others := addHostRoutes(t, h)
 	out, _ := h.start(`C:\porthole.exe`, "routes", `--kubeconfig=C:\kubeconfig`, "--hostname-override=win01", "--node-ip=10.99.7.21",
 		"--cluster-cidr=10.244.0.0/16", "--service-cidr=10.96.0.0/16", "--bind=127.0.0.1:10261", "--v=1")
 	t.Cleanup(func() {
@@ -87,6 +93,12 @@ func testRoutesProgram(t *testing.T, h *bridgeHost) {
 	h.routesBecome(t, "the start", 20*time.Second, right)
 	h.statusBecomes(t, 2)
 	testAttached(t, h)
+	wait.NoError(t, 5*time.Second, "the host's routes after its card was taken over", func() error {
+		if have := hostRoutes(t, h); have != others {
+			return fmt.Errorf("they are %s, were %s", have, others)
+		}
+		return nil
+	})
 	h.adaptersAre(adaptersSwitched)
 	first := netlink.Route{Dst: prefix("10.244.0.0/24"), Gw: net.ParseIP("10.99.7.11").To4()}
 	for _, meddling := range []struct {
@@ -175,7 +187,10 @@ func testForwarding(t *testing.T, h *bridgeHost) {
 	h.plugin("ADD", bound.ID)
 	defer h.plugin("DEL", bound.ID)
 	h.talk("pod to outside", pod, h.out, "203.0.113.1:80", "10.99.7.21")
+	blocked := blockForeign(t, h, pod)
 	testService(t, h, pod)
+	h.plugin("ADD", bound.ID) // again
+	blocked()
 
 	repaired := h.routesStatus(t).Adapters.Repairs
 	for _, addr := range []string{"10.99.7.21", "10.244.7.2"} {
@@ -321,4 +336,83 @@ func (h *bridgeHost) serveNodes(addr string, nodes ...string) {
 func prefix(text string) *net.IPNet {
 	_, n, _ := net.ParseCIDR(text)
 	return n
+}
+
+// addHostRoutes gives the host routes that are none of ours: one of its administrator, and one that a program made.
+func addHostRoutes(t *testing.T, h *bridgeHost) string {
+	t.Helper()
+	must(t, platform.InNetns(h.path, func() error {
+		gateway := net.ParseIP("10.99.7.9")
+		return errors.Join(netlink.RouteAdd(&netlink.Route{Dst: prefix("192.168.50.0/24"), Gw: gateway}),
+			netlink.RouteAdd(&netlink.Route{Dst: prefix("192.168.51.0/24"), Gw: gateway, Protocol: 201, Priority: 7}))
+	}))
+	return hostRoutes(t, h)
+}
+
+// hostRoutes lists the routes of addHostRoutes.
+func hostRoutes(t *testing.T, h *bridgeHost) string {
+	t.Helper()
+	var have []string
+	must(t, platform.InNetns(h.path, func() error {
+		list, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+		for _, r := range list {
+			if r.Dst != nil && strings.HasPrefix(r.Dst.String(), "192.168.") {
+				have = append(have, fmt.Sprintf("%s via %s metric %d", r.Dst, r.Gw, r.Priority))
+			}
+		}
+		return err
+	}))
+	slices.Sort(have)
+	return strings.Join(have, ", ")
+}
+
+// blockForeign puts an ACL on all endpoints, as an agent of somebody else does for network policies. The result checks that each endpoint
+// has it still, and that it has its effect.
+func blockForeign(t *testing.T, h *bridgeHost, pod string) func() {
+	t.Helper()
+	const acl = `{"ResourceType": "Policy", "RequestType": "Add", "Settings": {"Policies": [{"Type": "ACL", "Settings": {"Protocols": "6", "Action": "Block",
+ "Direction": "Out", "RemotePorts": "9999", "RuleType": "Switch", "Priority": 500}}]}}`
+	var conn net.Conn
+	must(t, platform.InNetns(h.path, func() (err error) {
+		conn, err = net.Dial("tcp4", testListen)
+		return err
+	}))
+	defer conn.Close()
+	hns, err := wire.NewConn(conn, 1, "policies.exe")
+	must(t, err)
+	var d Dump
+	h.control("GET", "/dump", "", &d)
+	for _, e := range d.Endpoints {
+		handle, _, err := hns.Call(wire.Request{Op: wire.On(hnsd.Endpoint, wire.Open), GUID: e.Text("ID")})
+		must(t, err)
+		_, _, err = hns.Call(wire.Request{Op: wire.On(hnsd.Endpoint, wire.Modify), Handle: handle, Text: [3]string{acl}})
+		must(t, err)
+	}
+
+	return func() {
+		t.Helper()
+		var now Dump
+		h.control("GET", "/dump", "", &now)
+		kept := 0
+		for _, e := range now.Endpoints {
+			if text, err := json.Marshal(e); err == nil && strings.Contains(string(text), `"9999"`) {
+				kept++
+			}
+		}
+		if len(d.Endpoints) != 2 || kept != 2 {
+			t.Errorf("%d of %d endpoints have the ACL of somebody else", kept, len(d.Endpoints))
+		}
+		var r EndpointRules
+		must(t, platform.InNetns(pod, func() error {
+			if c, err := net.DialTimeout("tcp4", "203.0.113.1:9999", 200*time.Millisecond); err == nil {
+				c.Close()
+				t.Error("it has no effect any more")
+			}
+			return nil
+		}))
+		h.control("GET", "/rules/10.244.7.3", "", &r)
+		if len(r.Rules) == 0 || r.Rules[0].Layer != "acl" || r.Rules[0].Packets == 0 {
+			t.Errorf("rules of the pod: %+v", r)
+		}
+	}
 }

@@ -32,7 +32,9 @@ type Options struct {
 	// Firewall drops what comes in to the host itself, but for what rules allow.
 	Firewall bool
 	DNS      DNSServers
-	Latency  string // name of the table of latencies to inject; empty: none
+	// Flap is how long a network card has neither link nor addresses when a virtual switch takes it over or gives it back.
+	Flap    time.Duration
+	Latency string // name of the table of latencies to inject; empty: none
 }
 
 // Run serves until ctx ends. Only one daemon can run per host: a second one finds the address in use.
@@ -46,6 +48,10 @@ func Run(ctx context.Context, o Options) error {
 	}
 	table, err := LatencyOf(o.Latency)
 	if err != nil {
+		return err
+	}
+	takeover := &takeover{plane: o.Plane, file: filepath.Join(o.HostDir, "hnsd", "takeover.json"), flap: o.Flap, losesRoutes: profile.LosesRoutes, ended: ctx.Done()}
+	if err := takeover.finish(); err != nil {
 		return err
 	}
 	host := &hnsd.Host{Profile: profile, NewID: newID, Listens: listensIn(o.Netns)}
@@ -64,6 +70,8 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 
+	s.takeover = takeover
+	defer s.takeover.running.Wait()
 	s.latency.set(table)
 	s.uplink = o.Uplink
 	s.dns.set(o.DNS)

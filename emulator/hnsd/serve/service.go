@@ -67,6 +67,8 @@ type Service struct {
 	shown  shown
 	dns    dns
 
+	takeover *takeover // nil: network cards are taken over without a trace
+
 	guests      guests
 	walls       walls
 	subscribers subscribers

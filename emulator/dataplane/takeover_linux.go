@@ -1,0 +1,173 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// CardStack is what the host's IP stack has on a network card, by Linux' name of the card.
+type CardStack struct {
+	Link  string         `json:"link"`
+	Addrs []netip.Prefix `json:"addresses"`
+	// Routes are those that come back with the addresses: default routes, and those that the host's administrator made unless they are lost.
+	Routes []CardRoute `json:"routes"`
+}
+
+// node returns the node's addresses on the card; other is that of IPv4 if the card has none.
+func (s CardStack) node(other netip.Addr) (four, six netip.Addr) {
+	four = other
+	for _, a := range slices.Backward(s.Addrs) {
+		if a.Addr().Is4() {
+			four = a.Addr()
+		} else {
+			six = a.Addr()
+		}
+	}
+	return four, six
+}
+
+// CardRoute is one route by a network card.
+type CardRoute struct {
+	Prefix   netip.Prefix `json:"prefix"`
+	NextHop  netip.Addr   `json:"nextHop,omitzero"`
+	Metric   int          `json:"metric,omitempty"`
+	Protocol int          `json:"protocol,omitempty"`
+}
+
+// TakeDown takes the IP stack off a network card, as Windows does while a virtual switch takes the card over: the link is down, and
+// has neither addresses nor routes, until PutBack. before is called with what PutBack will give it, while the card still has all. Routes
+// that programs of the host made do not come back; nor do those of the administrator if losesRoutes is true.
+func (s *IPStack) TakeDown(index int, losesRoutes bool, before func(CardStack) error) (CardStack, error) {
+	link, err := s.handle.LinkByIndex(index)
+	if err != nil {
+		return CardStack{}, fmt.Errorf("taking network card %d over: %w", index, err)
+	}
+	stack, err := cardStack(s.handle, link, losesRoutes)
+	if err == nil {
+		err = before(stack)
+	}
+	if err != nil {
+		return stack, fmt.Errorf("taking network card %s over: %w", stack.Link, err)
+	}
+
+	s.setAway(&stack) // before the addresses go, so that the rules go on with them
+	if err := s.handle.LinkSetDown(link); err != nil {
+		return stack, fmt.Errorf("taking network card %s down: %w", stack.Link, err)
+	}
+	addrs, err := s.handle.AddrList(link, netlink.FAMILY_ALL)
+	for i := range addrs {
+		if err := s.handle.AddrDel(link, &addrs[i]); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			return stack, fmt.Errorf("taking address %s off network card %s: %w", addrs[i].IPNet, stack.Link, err)
+		}
+	}
+	return stack, err
+}
+
+// PutBack gives a network card what TakeDown said. It can be repeated.
+func (s *IPStack) PutBack(stack CardStack) error {
+	link, err := s.linkNamed(stack.Link)
+	if err != nil || link == nil {
+		return errors.Join(fmt.Errorf("giving network card %s its addresses: there is no such link", stack.Link), err)
+	}
+	if err := s.handle.LinkSetUp(link); err != nil {
+		return fmt.Errorf("network card %s: %w", stack.Link, err)
+	}
+	if _, err := s.handle.LinkByName(stack.Link); err != nil { // see settle
+		return err
+	}
+	for _, a := range stack.Addrs {
+		if err := s.handle.AddrReplace(link, netlinkAddr(a)); err != nil {
+			return fmt.Errorf("giving network card %s its address %s: %w", stack.Link, a, err)
+		}
+	}
+
+	var failed error
+	for _, r := range stack.Routes {
+		n := HostRoute{Prefix: r.Prefix, NextHop: r.NextHop, Link: link.Attrs().Index, Metric: uint32(r.Metric)}.netlink()
+		n.Protocol = netlink.RouteProtocol(r.Protocol)
+		if err := s.handle.RouteAddEcmp(n); err != nil && !errors.Is(err, unix.EEXIST) {
+			failed = errors.Join(failed, fmt.Errorf("giving network card %s its route %s: %w", stack.Link, r.Prefix, err))
+		}
+	}
+	s.setAway(nil)
+	return failed
+}
+
+func (s *IPStack) setAway(stack *CardStack) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away = stack
+}
+
+// lacks returns what a link lacks during a takeover; nil: nothing.
+func (s *IPStack) lacks(link string) *CardStack {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away == nil || s.away.Link != link {
+		return nil
+	}
+	return s.away
+}
+
+// DropRoutes removes the routes of a network card that do not outlive a takeover, as TakeDown does.
+func (s *IPStack) DropRoutes(index int, losesRoutes bool) error {
+	link, err := s.handle.LinkByIndex(index)
+	if err != nil {
+		return fmt.Errorf("taking network card %d over: %w", index, err)
+	}
+	routes, err := cardRoutes(s.handle, link)
+	var failed error
+	for i := range routes {
+		if !survives(routes[i], losesRoutes) {
+			failed = errors.Join(failed, s.handle.RouteDel(&routes[i]))
+		}
+	}
+	return errors.Join(err, failed)
+}
+
+func cardStack(h *netlink.Handle, link netlink.Link, losesRoutes bool) (CardStack, error) {
+	stack := CardStack{Link: link.Attrs().Name}
+	addrs, err := h.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return stack, err
+	}
+	stack.Addrs = prefixes(addrs)
+	routes, err := cardRoutes(h, link)
+	for _, r := range routes {
+		if !survives(r, losesRoutes) {
+			continue
+		}
+		hop, _ := netip.AddrFromSlice(r.Gw)
+		family := netlink.FAMILY_V4
+		if r.Family == netlink.FAMILY_V6 {
+			family = netlink.FAMILY_V6
+		}
+		stack.Routes = append(stack.Routes, CardRoute{Prefix: prefixOf(r.Dst, family), NextHop: hop.Unmap(), Metric: r.Priority, Protocol: int(r.Protocol)})
+	}
+	return stack, err
+}
+
+// cardRoutes lists the routes by a link that the kernel did not make itself.
+func cardRoutes(h *netlink.Handle, link netlink.Link) ([]netlink.Route, error) {
+	routes, err := h.RouteList(link, netlink.FAMILY_ALL)
+	return slices.DeleteFunc(routes, func(r netlink.Route) bool {
+		return r.Protocol == unix.RTPROT_KERNEL || r.Protocol == unix.RTPROT_RA || r.Type != unix.RTN_UNICAST || r.Table != unix.RT_TABLE_MAIN
+	}), err
+}
+
+// survives reports whether a route comes back after a takeover. Default routes do, as they belong to the addresses' settings.
+func survives(r netlink.Route, losesRoutes bool) bool {
+	if r.Protocol == hostRouteProtocol {
+		return false
+	}
+	return !losesRoutes || prefixOf(r.Dst, r.Family).Bits() == 0
+}
+
+// MaxFlap bounds how long a takeover may last.
+const MaxFlap = time.Minute
