@@ -138,6 +138,10 @@ bench-kubelet: deps build ## our kubelet beside upstream's and beside the bare C
 bench-nodes: deps build ## 20 emulated Windows nodes with 5 pods each: time and memory beside the targets, as JSON lines (5 minutes)
 	go run ./test/bench -only nodes -nodes 20 -pods 5 $(BENCH_FLAGS)
 
+.PHONY: bench-routes
+bench-routes: deps build bundle-tests ## routes of host-gateway and vxlan beside flanneld at 500 and 5,000 nodes, and throughput, as JSON lines (5 minutes)
+	go run ./test/bench -only routes $(BENCH_FLAGS)
+
 .PHONY: clean
 clean: ## remove what was built (not the local cluster: that is `make down`)
 	rm -rf $(BIN)

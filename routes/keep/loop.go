@@ -92,14 +92,18 @@ func (l *Loop[S]) Run(ctx context.Context) {
 	watching.Go(func() { l.watch(ctx) })
 
 	for {
+		began := time.Now()
 		l.Sync(ctx)
+		ended := time.Now()
 
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(l.period()):
 		case <-l.wake:
-			if !wakeup.Pause(ctx, settle) {
+			// One change after a quiet time is worked on at once. While changes follow each other, passes take half of the time at
+			// most: in large clusters they are long.
+			if !wakeup.Pause(ctx, max(settle, ended.Sub(began))-time.Since(ended)) {
 				return
 			}
 		}

@@ -32,17 +32,18 @@ type prober struct {
 
 // probed is what is known of the way to one node.
 type probed struct {
-	at   time.Time // zero: never asked
-	size int       // largest packet that arrives; 0: not known
+	at     time.Time // zero: never asked
+	size   int       // largest packet that arrives; 0: not known
+	silent int       // times in a row without an answer
 }
 
-// How long an answer holds, the lack of one, and a round of questions. A round is long enough for every network that
-// carries pods.
 const (
-	probeAgain   = 10 * time.Minute
+	probeAgain = 10 * time.Minute // a node that answered is asked again
+	// probeSilent is when a node that did not answer is asked again. The wait doubles each time: in a large cluster whose firewalls drop
+	// ICMP the questions would cost more than all else.
 	probeSilent  = 30 * time.Second
-	probeRound   = 500 * time.Millisecond
-	probesAtOnce = 64 // nodes in one round
+	probeRound   = 500 * time.Millisecond // questions wait for answers: long enough for every network that carries pods
+	probesAtOnce = 64                     // nodes in one round
 )
 
 func newProber(netns string, self netip.Addr) *prober {
@@ -103,8 +104,11 @@ func (p *prober) due(now time.Time) (due []netip.Addr, mtu int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for addr, n := range p.nodes {
-		age := now.Sub(n.at)
-		if age >= probeAgain || n.size == 0 && age >= probeSilent {
+		holds := probeAgain
+		if n.size == 0 {
+			holds = min(holds, probeSilent<<min(max(n.silent-1, 0), 10))
+		}
+		if now.Sub(n.at) >= holds {
 			due = append(due, addr)
 		}
 	}
@@ -123,7 +127,10 @@ func (p *prober) learn(asked []netip.Addr, sizes map[netip.Addr]int, mtu int) (c
 		if n == nil {
 			continue
 		}
-		n.at = time.Now()
+		n.at, n.silent = time.Now(), n.silent+1
+		if sizes[addr] > 0 {
+			n.silent = 0
+		}
 		if size := sizes[addr]; size != n.size {
 			n.size, changed = size, true
 		}

@@ -57,7 +57,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.bin, "bin", "bin", "folder of the built programs")
-	flag.StringVar(&o.only, "only", "kubelet,cluster", "which groups to run: kubelet, windows, nodes, cluster, proxy, relay")
+	flag.StringVar(&o.only, "only", "kubelet,cluster", "which groups to run: kubelet, windows, nodes, cluster, proxy, relay, routes")
 	flag.StringVar(&o.proxy, "proxy", "start,crash,idle,churn,large", "parts of the group proxy")
 	flag.StringVar(&o.latencies, "latencies", "none,ws2025,ws2022-updated,ws2019", "profiles of HNS's latency for the part start of the group proxy")
 	flag.Float64Var(&o.scale, "scale", 1, "share of the services that the group proxy makes; for a quick look")
@@ -92,12 +92,12 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	o.bin = bin
-	groups := map[string]func(context.Context, options) error{"kubelet": benchKubelet, "cluster": benchCluster, "proxy": benchProxy, "relay": benchRelay, "windows": benchWindows, "nodes": benchNodes}
+	groups := map[string]func(context.Context, options) error{"kubelet": benchKubelet, "cluster": benchCluster, "proxy": benchProxy, "relay": benchRelay, "windows": benchWindows, "nodes": benchNodes, "routes": benchRoutes}
 	var errs []error
 	for _, name := range strings.Split(o.only, ",") {
 		group := groups[name]
 		if group == nil {
-			return fmt.Errorf("--only %s: known groups are kubelet, windows, nodes, cluster, proxy and relay", name)
+			return fmt.Errorf("--only %s: known groups are kubelet, windows, nodes, cluster, proxy, relay and routes", name)
 		}
 		if err := group(ctx, o); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
