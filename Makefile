@@ -139,7 +139,7 @@ bench-nodes: deps build ## 20 emulated Windows nodes with 5 pods each: time and 
 	go run ./test/bench -only nodes -nodes 20 -pods 5 $(BENCH_FLAGS)
 
 .PHONY: bench-routes
-bench-routes: deps build bundle-tests ## routes of host-gateway and vxlan beside flanneld at 500 and 5,000 nodes, and throughput, as JSON lines (5 minutes)
+bench-routes: deps build bundle-tests ## host-gateway, vxlan and bgp beside flanneld and BIRD: routes to added nodes, large clusters, throughput, lost packets, as JSON lines (7 minutes)
 	go run ./test/bench -only routes $(BENCH_FLAGS)
 
 .PHONY: clean

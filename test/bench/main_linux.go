@@ -47,6 +47,7 @@ type figure struct {
 
 type options struct {
 	bin, only, dir, logs, proxy  string
+	routes, modes                string
 	kubelet, porthole, profiles  string
 	sides, latencies             string
 	rounds, large, crowd, passes int
@@ -63,7 +64,7 @@ func main() {
 	flag.Float64Var(&o.scale, "scale", 1, "share of the services that the group proxy makes; for a quick look")
 	flag.IntVar(&o.large, "large", largeServices, "services of the part large, with ten endpoints each")
 	flag.StringVar(&o.dir, "dir", "", "state folder of the groups windows, nodes and cluster; a new one unless given")
-	flag.StringVar(&o.logs, "logs", "", "folder to keep the logs of the group kubelet in")
+	flag.StringVar(&o.logs, "logs", "", "folder to keep the logs of the groups kubelet and routes in")
 
 	flag.IntVar(&o.rounds, "rounds", 9, "group kubelet: samples of one pod; a third as many of 10 pods at once, a quarter of 50")
 	flag.IntVar(&o.passes, "passes", 3, "group kubelet: passes over all sides and parts, so that other work on the machine hits each side alike")
@@ -72,6 +73,8 @@ func main() {
 	flag.StringVar(&o.sides, "sides", strings.Join([]string{bare, ours, peer}, ","), "group kubelet: who is measured")
 	flag.StringVar(&o.profiles, "profiles", "", "group kubelet: folder to keep processor profiles in: of each part, side and program")
 	flag.StringVar(&o.porthole, "porthole", "", "group kubelet: the program whose kubelet runs; empty means the one in --bin")
+	flag.StringVar(&o.routes, "routes", "added,large,throughput,loss", "parts of the group routes")
+	flag.StringVar(&o.modes, "modes", "host-gateway,vxlan,bgp", "modes of the group routes")
 	flag.IntVar(&o.nodes, "nodes", 20, "group nodes: emulated Windows nodes")
 	flag.IntVar(&o.pods, "pods", 5, "group nodes: pods on each")
 	flag.Parse()

@@ -30,6 +30,7 @@ const (
 	routesAdded              = 15 // nodes added one after the other, each a sample
 	routesIdle               = 60 * time.Second
 	routesAPI                = "10.99.0.10"
+	routesOurs, routesPeer   = 6000, 6001 // numbers of the pod ranges of the two nodes
 )
 
 // routesBench is that cluster.
@@ -38,7 +39,7 @@ type routesBench struct {
 	dir     string
 	client  kubernetes.Interface
 	control *exec.Cmd
-	running []*exec.Cmd // agents of throughputs
+	router  *exec.Cmd // of the mode bgp
 	undo    []func()
 }
 
@@ -62,18 +63,47 @@ func benchRoutes(ctx context.Context, o options) (err error) {
 		return err
 	}
 
-	for _, mode := range []string{"host-gateway", "vxlan"} {
-		if err := b.atSize(ctx, mode, routesSmall, b.addNodes); err != nil {
-			return fmt.Errorf("%s at %d nodes: %w", mode, routesSmall, err)
+	if named(o.routes, "added") {
+		for _, mode := range b.modes() {
+			if err := b.atSize(ctx, mode, routesSmall, b.addNodes); err != nil {
+				return fmt.Errorf("%s at %d nodes: %w", mode, routesSmall, err)
+			}
 		}
 	}
-	for _, mode := range []string{"host-gateway", "vxlan"} {
-		if err := b.atSize(ctx, mode, routesLarge, nil); err != nil {
-			return fmt.Errorf("%s at %d nodes: %w", mode, routesLarge, err)
+	if named(o.routes, "large") {
+		for _, mode := range b.modes() {
+			if mode == "bgp" {
+				continue // routes/bgp TestThousands measures that
+			}
+			if err := b.atSize(ctx, mode, routesLarge, nil); err != nil {
+				return fmt.Errorf("%s at %d nodes: %w", mode, routesLarge, err)
+			}
 		}
 	}
-	return b.throughputs(ctx)
+	if !named(o.routes, "throughput") && !named(o.routes, "loss") {
+		return nil
+	}
+
+	flows := &flowBench{routesBench: b}
+	if err := flows.makePods(); err != nil {
+		return err
+	}
+	if named(o.routes, "throughput") {
+		if err := flows.throughputs(ctx); err != nil {
+			return fmt.Errorf("throughput: %w", err)
+		}
+	}
+	if named(o.routes, "loss") {
+		for _, mode := range b.modes() {
+			if err := flows.losses(ctx, mode); err != nil {
+				return fmt.Errorf("lost packets of %s: %w", mode, err)
+			}
+		}
+	}
+	return nil
 }
+
+func (b *routesBench) modes() []string { return strings.Split(b.o.modes, ",") }
 
 func (b *routesBench) netns(name string) string {
 	return fmt.Sprintf("phbench-%d-%s", os.Getpid(), name)
@@ -81,10 +111,12 @@ func (b *routesBench) netns(name string) string {
 
 // setUp makes the hosts on one switch and starts the control plane.
 func (b *routesBench) setUp(ctx context.Context) (err error) {
-	if b.dir, err = os.MkdirTemp("", "routes-bench-"); err != nil {
-		return err
+	if b.dir = b.o.logs; b.dir == "" {
+		if b.dir, err = os.MkdirTemp("", "routes-bench-"); err != nil {
+			return err
+		}
+		b.undo = append(b.undo, func() { os.RemoveAll(b.dir) })
 	}
-	b.undo = append(b.undo, func() { os.RemoveAll(b.dir) })
 	if err := b.makeHosts(map[string]string{"api": routesAPI, "ours": "10.99.0.11", "flan": "10.99.0.12"}); err != nil {
 		return err
 	}
@@ -159,14 +191,17 @@ func connect(from, iface string, addr netip.Prefix, to, peer string) error {
 	})
 }
 
-// start runs a program of the folder bin in a host until the end of the group.
+// start runs a program, of the folder bin if it has no path, in a host until the end of the group.
 func (b *routesBench) start(host, name string, env []string, program string, args ...string) (*exec.Cmd, error) {
 	log, err := os.OpenFile(filepath.Join(b.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(filepath.Join(b.o.bin, program), args...)
+	if !filepath.IsAbs(program) {
+		program = filepath.Join(b.o.bin, program)
+	}
+	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := platform.StartInNetns(platform.NetnsPath(b.netns(host)), cmd); err != nil {
@@ -194,30 +229,56 @@ func (b *routesBench) kubeconfig() (string, error) {
 	})
 }
 
-// agent starts the agent of a node: porthole routes on "ours", flanneld on "flan".
-func (b *routesBench) agent(s *routesSide, mode string) error {
+// agent starts the agent of a node: porthole routes on "ours", the peer on "flan".
+func (b *routesBench) agent(s *routesSide, mode string) (err error) {
+	switch {
+	case s.name == "ours":
+		s.cmd, err = b.porthole(s.name, "porthole", mode)
+	case mode == "bgp":
+		s.cmd, err = b.birdPeer(s)
+	default:
+		s.cmd, err = b.flanneld(s, mode)
+	}
+	return err
+}
+
+// peerOf returns the name of the program that does the same in a mode.
+func peerOf(mode string) string {
+	if mode == "bgp" {
+		return "BIRD"
+	}
+	return "flanneld"
+}
+
+// porthole starts our agent on a host.
+func (b *routesBench) porthole(host, program, mode string) (*exec.Cmd, error) {
 	kubeconfig, err := b.kubeconfig()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if s.name == "ours" {
-		s.cmd, err = b.start(s.name, s.name, nil, "porthole", "routes", "--kubeconfig="+kubeconfig, "--hostname-override="+s.name,
-			"--mode="+mode, "--cluster-cidr=10.128.0.0/9", "--service-cidr=10.96.0.0/16")
-		return err
+	args := []string{"routes", "--kubeconfig=" + kubeconfig, "--hostname-override=" + host, "--mode=" + mode, "--cluster-cidr=10.128.0.0/9", "--service-cidr=10.96.0.0/16"}
+	if mode == "bgp" {
+		args = append(args, "--bgp-config="+filepath.Join(b.dir, "bgp.yaml"))
 	}
+	return b.start(host, host, nil, program, args...)
+}
 
+func (b *routesBench) flanneld(s *routesSide, mode string) (*exec.Cmd, error) {
+	kubeconfig, err := b.kubeconfig()
+	if err != nil {
+		return nil, err
+	}
 	backend := map[string]any{"Type": "vxlan", "VNI": 4096, "Port": 4789}
 	if mode == "host-gateway" {
 		backend = map[string]any{"Type": "host-gw"}
 	}
 	conf := filepath.Join(b.dir, "net-conf.json")
 	if err := testkit.WriteJSON(conf, map[string]any{"Network": "10.128.0.0/9", "Backend": backend}); err != nil {
-		return err
+		return nil, err
 	}
-	s.cmd, err = b.start(s.name, s.name, []string{"NODE_NAME=" + s.name, "PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin"}, "bundle/flanneld",
+	return b.start(s.name, s.name, []string{"NODE_NAME=" + s.name, "PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin"}, "bundle/flanneld",
 		"-kube-subnet-mgr", "-kubeconfig-file="+kubeconfig, "-net-config-path="+conf, "-iface=eth0", "-ip-masq=false",
 		"-iptables-forward-rules=false", "-subnet-file="+filepath.Join(b.dir, "subnet.env"), "-healthz-port=0")
-	return err
 }
 
 // podRange is that of the node with that number.
@@ -348,6 +409,7 @@ func memoryAndCPU(pid int) (mb, cpu float64, err error) {
 			mb = kb / 1024
 		}
 	}
+
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, 0, err
