@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"porthole.dev/porthole/internal/script"
+	routesbgp "porthole.dev/porthole/routes/bgp"
 )
 
 // TestScripts plays testdata: configurations as they are in the field, and what we advise.
@@ -70,8 +71,23 @@ func (p *player) object(doc []byte) error {
 	return err
 }
 
+// parses reports whether the mode bgp takes the file that an advice has for it.
+func parses(file *BGP) error {
+	if file == nil {
+		return nil
+	}
+	data, err := json.Marshal(file)
+	if err == nil {
+		_, err = routesbgp.Parse(data)
+	}
+	return err
+}
+
 func (p *player) Show(section string) (string, error) {
 	a := Advise(p.Cluster, []string{hostGateway, topOfRack, vxlan, bgp})
+	if err := parses(a.BGP); err != nil {
+		return "", fmt.Errorf("the mode bgp does not take the advised file: %w", err)
+	}
 	if section == "want json" {
 		data, err := json.MarshalIndent(a, "", "  ")
 		return string(data) + "\n", err

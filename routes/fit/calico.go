@@ -159,7 +159,7 @@ func (c Cluster) calicoBGP() bool {
 
 // calicoPeers says whom a node of ours peers with.
 func (a *Advice) calicoPeers(c Cluster) {
-	as, mesh := uint32(calicoAS), true
+	as, mesh, port := uint32(calicoAS), true, 0
 	for _, b := range custom[bgpConfiguration](c, "BGPConfiguration") {
 		if b.ASNumber != 0 {
 			as = b.ASNumber
@@ -168,33 +168,33 @@ func (a *Advice) calicoPeers(c Cluster) {
 			mesh = *b.NodeToNodeMeshEnabled
 		}
 		if b.ListenPort != 0 && b.ListenPort != 179 {
-			a.note(fmt.Sprintf("Calico's nodes listen for BGP at port %d: write it after the peers' addresses", b.ListenPort))
+			port = b.ListenPort
 		}
 	}
 	a.found(fmt.Sprintf("Calico: BGP, AS %d, node-to-node mesh %v", as, mesh))
-	a.Mode, a.Why = bgp, "Calico's pools are carried without encapsulation and announced by BGP"
-	a.Flags = []string{fmt.Sprintf("--bgp-as=%d", as)}
 
-	routers := 0
+	config := BGP{ASNumber: as}
 	for _, p := range custom[bgpPeer](c, "BGPPeer") {
 		if p.PeerIP == "" || p.Node != "" {
 			continue
 		}
-		routers++
 		a.found(fmt.Sprintf("Calico: BGPPeer %s, AS %d%s", p.PeerIP, p.ASNumber, someNodes(p.NodeSelector)))
-		a.Flags = append(a.Flags, fmt.Sprintf("--bgp-peer=%s,%d", peerAddress(p.PeerIP), p.ASNumber))
+		config.Peers = append(config.Peers, peerAt(p))
 	}
 	if mesh {
 		for _, n := range c.Nodes {
 			if at, isCalico := n.Annotations["projectcalico.org/IPv4Address"]; isCalico {
 				host, _, _ := strings.Cut(at, "/")
-				a.Flags = append(a.Flags, fmt.Sprintf("--bgp-peer=%s,%d", host, as))
+				config.Peers = append(config.Peers, Peer{PeerIP: host, Port: port, ASNumber: as})
 			}
 		}
 		a.note("Calico's mesh has only nodes of Calico: make one BGPPeer for each node of ours, with its address as peerIP and asNumber " + fmt.Sprint(as))
 	}
-	if !mesh && routers == 0 {
-		a.note("the mesh is off and no BGPPeer names an address: find out which router the nodes peer with, and give it with --bgp-peer")
+
+	a.withBGP(config)
+	a.Why = "Calico's pools are carried without encapsulation and announced by BGP"
+	if len(config.Peers) == 0 {
+		a.note("the mesh is off and no BGPPeer names an address: find out which router the nodes peer with, and add it to the peers")
 	}
 }
 
@@ -205,12 +205,12 @@ func someNodes(selector string) string {
 	return ", for nodes " + selector
 }
 
-// peerAddress removes the port of a peer's address; Calico writes ADDRESS, ADDRESS:PORT and [ADDRESS]:PORT.
-func peerAddress(text string) string {
-	if at, err := netip.ParseAddrPort(text); err == nil {
-		return at.Addr().String()
+// peerAt splits the address and port of a peer; Calico writes ADDRESS, ADDRESS:PORT and [ADDRESS]:PORT.
+func peerAt(p bgpPeer) Peer {
+	if at, err := netip.ParseAddrPort(p.PeerIP); err == nil {
+		return Peer{PeerIP: at.Addr().String(), Port: int(at.Port()), ASNumber: p.ASNumber}
 	}
-	return text
+	return Peer{PeerIP: p.PeerIP, ASNumber: p.ASNumber}
 }
 
 // blocks notes that Calico gives addresses by blocks of its own.

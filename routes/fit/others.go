@@ -3,6 +3,7 @@ package fit
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -105,20 +106,22 @@ func (a *Advice) cilium(c Cluster) {
 
 // kubeRouter advises by the arguments of kube-router.
 func (a *Advice) kubeRouter(w Workload) {
-	as, overlay := "64512", true // its defaults
+	as, overlay := uint64(64512), true // its defaults
 	for _, arg := range w.Args {
 		name, value, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		switch name {
 		case "cluster-asn":
-			as = value
+			if n, err := strconv.ParseUint(value, 10, 32); err == nil {
+				as = n
+			}
 		case "enable-overlay":
 			overlay = value != "false"
 		}
 	}
-	a.found(fmt.Sprintf("kube-router: AS %s, overlay %v", as, overlay))
-	a.Mode, a.Why = bgp, "kube-router announces each node's pod range by BGP"
-	a.Flags = []string{"--bgp-as=" + as}
-	a.note("kube-router's mesh has only its own nodes: give them our nodes as peers (--peer-router-ips, --peer-router-asns), and ours theirs with --bgp-peer")
+	a.found(fmt.Sprintf("kube-router: AS %d, overlay %v", as, overlay))
+	a.withBGP(BGP{ASNumber: uint32(as)})
+	a.Why = "kube-router announces each node's pod range by BGP"
+	a.note("kube-router's mesh has only its own nodes: give them our nodes as peers (--peer-router-ips, --peer-router-asns), and ours theirs in the file of --bgp-config")
 	if overlay {
 		a.note("kube-router encapsulates in IP-in-IP between segments, which Windows cannot: keep Windows nodes on the segment of the others, or set --enable-overlay=false")
 	}

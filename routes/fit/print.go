@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -24,6 +25,13 @@ func (a Advice) Print(out io.Writer) error {
 		fmt.Fprintf(&b, "Mode %s fits: %s.\n  porthole routes --kubeconfig=FILE %s\n", a.Mode, a.Why, strings.Join(a.Flags, " "))
 	} else {
 		fmt.Fprintf(&b, "No mode fits: %s.\n", a.Why)
+	}
+	if a.BGP != nil {
+		data, err := json.Marshal(a.BGP)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "  with this file for --bgp-config:\n  %s\n", data)
 	}
 	list("To change:", a.Change)
 	list("To know:", a.Notes)

@@ -77,6 +77,8 @@ type Advice struct {
 	Mode string `json:"mode,omitempty"`
 	// Flags are those of `porthole routes` for the mode, without --kubeconfig.
 	Flags []string `json:"flags,omitempty"`
+	// BGP is what belongs in the file that --bgp-config names; only with the mode bgp.
+	BGP *BGP `json:"bgp,omitempty"`
 	// Why says why the mode fits, or why none does.
 	Why string `json:"why"`
 	// Change says what to change so that a mode fits; only if none does.
@@ -85,6 +87,24 @@ type Advice struct {
 	Notes []string `json:"notes,omitempty"`
 	// Unread is what could not be read; another advice may come of it.
 	Unread []Unread `json:"unread,omitempty"`
+}
+
+// BGP is a configuration of the mode bgp, with the fields of its file.
+type BGP struct {
+	ASNumber uint32 `json:"asNumber"`
+	Peers    []Peer `json:"peers,omitempty"`
+}
+
+// Peer is a BGP peer of every node.
+type Peer struct {
+	PeerIP   string `json:"peerIP"`
+	Port     int    `json:"port,omitempty"` // 0: 179
+	ASNumber uint32 `json:"asNumber"`
+}
+
+// withBGP chooses the mode bgp.
+func (a *Advice) withBGP(c BGP) {
+	a.Mode, a.BGP, a.Flags = bgp, &c, []string{"--bgp-config=FILE"}
 }
 
 func (a *Advice) found(line string)  { a.Found = append(a.Found, line) }
