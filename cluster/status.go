@@ -37,11 +37,22 @@ type NodeStatus struct {
 	Reason    string            `json:"reason,omitempty"` // why it is not Ready
 	Addresses []string          `json:"addresses"`
 	PodCIDR   string            `json:"podCIDR,omitempty"`
+	Network   string            `json:"network,omitempty"` // mode of `porthole routes`; empty if it could not be asked
 	Runtime   string            `json:"runtime,omitempty"`
 	Netns     string            `json:"netns"`
 	Processes []supervise.State `json:"processes"`
 	Services  Counts            `json:"services"`
 	Routes    Counts            `json:"routes"`
+	// Peers are those with whom `porthole routes` exchanges routes; only of modes that do so.
+	Peers []Peer `json:"peers,omitempty"`
+}
+
+// Peer is somebody with whom a node exchanges routes.
+type Peer struct {
+	Address string `json:"address"`
+	AS      uint32 `json:"as"`
+	Up      bool   `json:"up"`
+	Reason  string `json:"reason,omitempty"` // why there is no session
 }
 
 // Counts of objects that a part of the node keeps.
@@ -141,9 +152,9 @@ func (s *Status) Print(out io.Writer) error {
 	if s.Error != "" {
 		fmt.Fprintf(w, "the API does not answer: %s\n", s.Error)
 	}
-	fmt.Fprintln(w, "\nNODE\tREADY\tOS\tBUILD\tADDRESS\tPODS\tSERVICES\tROUTES")
+	fmt.Fprintln(w, "\nNODE\tREADY\tOS\tBUILD\tADDRESS\tPODS\tNETWORK\tSERVICES\tROUTES\tPEERS")
 	for _, n := range s.Nodes {
-		fmt.Fprintf(w, "%s\t%v\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.Ready, n.OS, dash(n.Build), strings.Join(n.Addresses, ","), dash(n.PodCIDR), n.Services, n.Routes)
+		fmt.Fprintf(w, "%s\t%v\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.Ready, n.OS, dash(n.Build), strings.Join(n.Addresses, ","), dash(n.PodCIDR), dash(n.Network), n.Services, n.Routes, n.sessions())
 	}
 
 	fmt.Fprintln(w, "\nPROCESS\tPHASE\tPID\tRESTARTS\tWAITS FOR")
@@ -170,6 +181,20 @@ func (s *Status) Print(out io.Writer) error {
 		}
 	}
 	return w.Flush()
+}
+
+// sessions returns how many peers have a session, of how many; "-" if the node has none.
+func (n *NodeStatus) sessions() string {
+	if len(n.Peers) == 0 {
+		return "-"
+	}
+	up := 0
+	for _, p := range n.Peers {
+		if p.Up {
+			up++
+		}
+	}
+	return fmt.Sprintf("%d/%d", up, len(n.Peers))
 }
 
 // problems returns a line for everything on the node that is not as it should be or could not be found out.

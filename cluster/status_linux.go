@@ -84,7 +84,7 @@ func nodeObjects(ctx context.Context, l Layout) (map[string]*v1.Node, error) {
 func askNode(ctx context.Context, n *NodeStatus) {
 	client := clientInNetns(platform.NetnsPath(lab.Netns(n.Name)))
 	defer client.CloseIdleConnections()
-	n.Routes = askRoutes(ctx, client)
+	askRoutes(ctx, client, n)
 	if n.OS == "windows" {
 		n.Services = askServices(ctx, client)
 		return
@@ -94,21 +94,18 @@ func askNode(ctx context.Context, n *NodeStatus) {
 	}
 }
 
-// askRoutes reads the status of `porthole routes`.
-func askRoutes(ctx context.Context, client *http.Client) Counts {
+// askRoutes reads the status of `porthole routes`, which has a line for each problem.
+func askRoutes(ctx context.Context, client *http.Client, n *NodeStatus) {
 	var answer struct {
 		Counts
-		Routes []struct{ Node, Destination, State, Reason string }
+		Mode  string
+		Peers []Peer
 	}
 	if err := ask(ctx, client, "http://127.0.0.1:10261/status", &answer); err != nil {
-		return Counts{Error: err.Error()}
+		n.Routes = Counts{Error: err.Error()}
+		return
 	}
-	for _, r := range answer.Routes {
-		if r.State != "present" {
-			answer.Problems = append(answer.Problems, fmt.Sprintf("route %s to %s is %s: %s", r.Destination, r.Node, r.State, r.Reason))
-		}
-	}
-	return answer.Counts
+	n.Routes, n.Network, n.Peers = answer.Counts, answer.Mode, answer.Peers
 }
 
 // askServices reads the status of our service proxy.

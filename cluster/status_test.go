@@ -12,6 +12,33 @@ import (
 	"porthole.dev/porthole/proxy/health"
 )
 
+// TestNetworkInStatus: the mode of a node, and how many of its peers have a session.
+func TestNetworkInStatus(t *testing.T) {
+	s := Status{Nodes: []NodeStatus{
+		{Name: "lin01", Network: "bgp", Routes: Counts{Wanted: 3, Present: 2, Problems: []string{"peer 10.0.0.2 (AS 1) has no session: refused"}},
+			Peers: []Peer{{Address: "10.0.0.1", AS: 1, Up: true}, {Address: "10.0.0.2", AS: 1, Reason: "refused"}}},
+		{Name: "lin02", Network: "tor"}, {Name: "lin03"},
+	}}
+	var out bytes.Buffer
+	if err := s.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string][]string{}
+	for line := range strings.Lines(out.String()) {
+		if f := strings.Fields(line); len(f) > 0 && rows[f[0]] == nil {
+			rows[f[0]] = f
+		}
+	}
+	for name, want := range map[string]string{"NODE": "NETWORK SERVICES ROUTES PEERS", "lin01": "bgp 0/0 2/3 1/2", "lin02": "tor 0/0 0/0 -", "lin03": "- 0/0 0/0 -"} {
+		if got := strings.Join(rows[name], " "); !strings.HasSuffix(got, " "+want) {
+			t.Errorf("%s: %q, want %q at the end", name, got, want)
+		}
+	}
+	if !strings.Contains(out.String(), "lin01: peer 10.0.0.2 (AS 1) has no session: refused") {
+		t.Errorf("the problem is missing:\n%s", out.String())
+	}
+}
+
 // TestServicesInStatus goes from what the proxy says to the table and the JSON.
 func TestServicesInStatus(t *testing.T) {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -37,6 +37,8 @@ type Status struct {
 	Network string             `json:"network,omitempty"`
 	Repairs int                `json:"repairs"`
 	Routes  []keep.RouteStatus `json:"routes"`
+	// Peers are those with whom the node exchanges routes; only of modes that do so.
+	Peers []keep.PeerStatus `json:"peers,omitempty"`
 	// Adapters are the host's network adapters that carry packets of pods (Windows).
 	Adapters *adapters.Status `json:"adapters,omitempty"`
 	// HostRoutes are the host's own routes that are guarded after a change of HNS networks (Windows).
@@ -82,6 +84,7 @@ func (a *agent) status() Status {
 	r := keeper.Status()
 	s.Wanted, s.Present, s.Failed = r.Wanted, r.Present, r.Wanted-r.Present
 	s.Error, s.Repairs, s.Routes = r.Error, r.Repairs, r.Routes
+	s.Peers = r.Peers
 	s.Problems = append(s.Problems, r.Problems...)
 	for _, route := range r.Routes {
 		if route.State != string(table.Present) || route.Reason != "" {

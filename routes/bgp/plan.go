@@ -146,7 +146,22 @@ func plan(c Config, cluster netip.Prefix, self table.Node, nodes []table.Node, s
 	slices.SortStableFunc(p.wanted, func(a, b table.Wanted) int {
 		return cmp.Or(comparePrefix(a.Dst, b.Dst), a.NextHop.Compare(b.NextHop))
 	})
-	return table.Plan[Change]{Wanted: p.wanted, Ops: p.ops, Problems: p.problems}
+	return table.Plan[Change]{Wanted: p.wanted, Ops: p.ops, Problems: p.problems, Peers: p.sessions()}
+}
+
+// sessions describes the wanted peers.
+func (p *planner) sessions() (list []table.Peer) {
+	for _, peer := range p.Peers {
+		s := table.Peer{Addr: peer.Addr, AS: peer.AS}
+		if i := slices.IndexFunc(p.seen.Neighbours, func(n Neighbour) bool { return n.Addr == peer.Addr }); i >= 0 {
+			s.Up = p.seen.Neighbours[i].Established
+			if !s.Up {
+				s.Why = p.seen.Neighbours[i].Why
+			}
+		}
+		list = append(list, s)
+	}
+	return list
 }
 
 func (p *planner) do(c Change) { p.ops = append(p.ops, c) }

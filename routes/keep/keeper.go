@@ -59,6 +59,9 @@ func (k *Keeper[Seen, O]) pass(ctx context.Context, before Status) (after Status
 	failed, tried := k.apply(ctx, plan.Ops)
 	s := Status{Known: true, LastSync: time.Now(), Wanted: len(plan.Wanted), Repairs: before.Repairs, Problems: plan.Problems, Routes: []RouteStatus{}}
 	k.report(&s, plan.Wanted, failed, tried)
+	for _, p := range plan.Peers {
+		s.Peers = append(s.Peers, PeerStatus{Address: p.Addr.String(), AS: p.AS, Up: p.Up, Reason: p.Why})
+	}
 	if err := failed[netip.Prefix{}]; err != nil {
 		s.Error = err.Error() // of a change that makes no route
 	}

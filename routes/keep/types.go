@@ -48,7 +48,8 @@ type Status struct {
 	Wanted   int           `json:"wanted"`
 	Present  int           `json:"present"`
 	Problems []string      `json:"problems,omitempty"` // beside those of routes
-	Repairs  int           `json:"repairs"`            // routes that were put back after they had been there
+	Peers    []PeerStatus  `json:"peers,omitempty"`
+	Repairs  int           `json:"repairs"` // routes that were put back after they had been there
 	LastSync time.Time     `json:"lastSync"`
 }
 
@@ -59,6 +60,14 @@ type RouteStatus struct {
 	NextHop string `json:"nextHop,omitempty"`
 	State   string `json:"state"` // present, missing, waiting, refused
 	Reason  string `json:"reason,omitempty"`
+}
+
+// PeerStatus is somebody with whom the node exchanges routes.
+type PeerStatus struct {
+	Address string `json:"address"`
+	AS      uint32 `json:"as"`
+	Up      bool   `json:"up"`
+	Reason  string `json:"reason,omitempty"` // why there is no session, if that is known
 }
 
 // Complete reports whether every wanted route is present.

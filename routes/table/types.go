@@ -68,6 +68,16 @@ type Plan[O Op] struct {
 	Ops    []O
 	// Problems are what else is not as it should be, for people. The same problem has the same text in each plan.
 	Problems []string
+	// Peers are those with whom the node exchanges routes, in order; only of modes that do so.
+	Peers []Peer
+}
+
+// Peer is somebody with whom a node exchanges routes.
+type Peer struct {
+	Addr netip.Addr
+	AS   uint32
+	Up   bool   // there is a session
+	Why  string // why there is none, if that is known
 }
 
 // String returns the plan as logs and tests show it: the wanted routes, the problems, then the changes.

@@ -26,9 +26,11 @@ func TestBGP(t *testing.T) {
 		return nil
 	})
 
-	l.fleet().checkPaths(promise{
+	f := l.fleet()
+	f.checkPaths(promise{
 		mtu:  1500,
 		via:  func(_, to string) string { return to },
 		hops: func(l *lab, from, to string) []string { return []string{l.firstHop(from), l.nodes[to].String()} },
 	})
+	f.checkStatus(3, 1)
 }

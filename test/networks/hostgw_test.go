@@ -15,6 +15,7 @@ func TestHostGateway(t *testing.T) {
 		hops: func(l *lab, from, to string) []string { return []string{l.firstHop(from), l.nodes[to].String()} },
 	})
 	f.checkNodes()
+	f.checkStatus(2, 0)
 	d := drill{f}
 	d.checkPaper()
 	if os.Getenv("PORTHOLE_NETWORKS") == "long" {

@@ -54,6 +54,7 @@ func TestTor(t *testing.T) {
 		},
 	})
 
+	f.checkStatus(0, 0)
 	l.checkRouter("")
 	var win01 v1.Node
 	if err := get(&win01, "node", "win01"); err != nil {
