@@ -47,9 +47,13 @@ func Command() *cobra.Command {
 			"NAT), writes the CNI configuration, and keeps a route to the pod range of every other node through that node's address.\n" +
 			"Routes and network stay when it ends.\n\n" +
 			"With --from-cluster it changes nothing: it reads the network that a cluster has (flannel, Calico and others) and prints\n" +
-			"which mode and flags fit, or why none does and what to change.",
-		Example: "  porthole routes --from-cluster --kubeconfig=/etc/kubernetes/admin.conf",
-		Args:    cobra.NoArgs,
+			"which mode and flags fit, or why none does and what to change.\n\n" +
+			"In the mode tor the router in front of the nodes has the routes: --print-router prints them, --check-router compares what it\n" +
+			"has, and --keep-router follows the nodes and keeps them right (FRR, or a Linux kernel).",
+		Example: "  porthole routes --from-cluster --kubeconfig=/etc/kubernetes/admin.conf\n" +
+			"  porthole routes --print-router=frr --kubeconfig=/etc/kubernetes/admin.conf\n" +
+			"  porthole routes --keep-router=frr --cluster-cidr=10.244.0.0/16 --kubeconfig=/etc/porthole/router.conf",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.router.wanted() {
 				return f.router.run(c, f)

@@ -11,30 +11,41 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/logging"
 	"porthole.dev/porthole/node/routes"
 	"porthole.dev/porthole/routes/table"
 	"porthole.dev/porthole/routes/tor"
 )
 
 // routerFlags are for whoever runs the router of a cluster in the mode tor. They run on any machine.
-type routerFlags struct{ print, check string }
+type routerFlags struct{ print, check, keep, command string }
 
 func (r *routerFlags) add(fs *pflag.FlagSet) {
 	known := strings.Join(tor.Formats(), ", ")
 	fs.StringVar(&r.print, "print-router", "", "print the routes that the router of a cluster with --mode tor needs, and end: "+known+"\n(needs --kubeconfig only, and runs on any machine)")
 	fs.StringVar(&r.check, "check-router", "", "compare the routes of such a router, from standard input, with those that it needs, name what is missing or wrong,\nand end: "+
 		known+"; for example `vtysh -c 'show ip route json' | porthole routes --check-router frr`\n(with --cluster-cidr also what the router has for ranges that no node has)")
+	fs.StringVar(&r.keep, "keep-router", "", "run on such a router: follow the nodes and keep its static routes inside --cluster-cidr as they need them: "+strings.Join(tor.Drivers(), ", ")+
+		"\n(needs --kubeconfig and --cluster-cidr; /healthz of --bind fails while something is missing)")
+	fs.StringVar(&r.command, "router-command", "", "with --keep-router: how the router's command is called, for example \"vtysh --vty_socket /run/frr\" or\n\"ip -n router\"; empty: vtysh or ip")
 }
 
 // wanted reports whether one of the flags is given; then nothing but run is to be done.
-func (r *routerFlags) wanted() bool { return r.print != "" || r.check != "" }
+func (r *routerFlags) wanted() bool { return r.print != "" || r.check != "" || r.keep != "" }
 
 // run does what the flags ask for.
 func (r *routerFlags) run(c *cobra.Command, f flags) error {
+	given := 0
+	for _, flag := range []string{r.print, r.check, r.keep} {
+		if flag != "" {
+			given++
+		}
+	}
 	switch {
-	case r.print != "" && r.check != "":
-		return errors.New("--print-router and --check-router exclude each other")
+	case given > 1:
+		return errors.New("--print-router, --check-router and --keep-router exclude each other")
 	case f.kubeconfig == "":
 		return errors.New("--kubeconfig is required: the file with the API server's address and credentials that may list nodes")
 	case r.print != "" && !slices.Contains(tor.Formats(), r.print):
@@ -51,7 +62,25 @@ func (r *routerFlags) run(c *cobra.Command, f flags) error {
 	if err != nil {
 		return err
 	}
+	if r.keep != "" {
+		return r.keepRouter(c.Context(), f, pods)
+	}
 	return checkRouter(c, r.check, pods, list)
+}
+
+// keepRouter keeps the router's routes until the context ends.
+func (r *routerFlags) keepRouter(ctx context.Context, f flags, pods []netip.Prefix) error {
+	if !slices.Contains(tor.Drivers(), r.keep) {
+		return fmt.Errorf("--keep-router %q is not known; known: %s (for others, --print-router prints what they need)", r.keep, strings.Join(tor.Drivers(), ", "))
+	}
+	if len(pods) == 0 {
+		return errors.New("--cluster-cidr is required with --keep-router: static routes inside it that no node needs are removed")
+	}
+	if err := logging.Set(f.verbosity, ""); err != nil {
+		return err
+	}
+	ctx = klog.NewContext(ctx, klog.Background().WithName("router"))
+	return routes.KeepRouter(ctx, routes.RouterOptions{Kubeconfig: f.kubeconfig, Format: r.keep, Command: r.command, Pods: pods, Bind: f.bind})
 }
 
 // lister returns the routes that the router needs.

@@ -3,8 +3,11 @@ package routes
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"sync"
 
 	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/table"
 	"porthole.dev/porthole/routes/tor"
 )
@@ -24,4 +27,61 @@ func RouterRoutes(ctx context.Context, kubeconfig string) ([]table.Wanted, error
 		nodes[i] = toTable(&list[i])
 	}
 	return tor.Wanted(nodes), nil
+}
+
+// RouterOptions of KeepRouter.
+type RouterOptions struct {
+	Kubeconfig string         // required
+	Format     string         // one of tor.Drivers, required
+	Command    string         // the router's own command; empty: vtysh or ip
+	Pods       []netip.Prefix // the ranges of all pods, required
+	Bind       string         // address:port of /healthz, /readyz, /metrics and /status; empty: none
+}
+
+// KeepRouter follows the nodes and keeps the routes of their router until ctx ends. The routes stay.
+func KeepRouter(ctx context.Context, o RouterOptions) error {
+	driver, err := tor.NewDriver(o.Format, o.Command)
+	if err != nil {
+		return err
+	}
+	client, _, err := kube.Load(o.Kubeconfig, "porthole-router", 20, 40)
+	if err != nil {
+		return err
+	}
+	var k *keep.Keeper[[]tor.Running, tor.RouterChange]
+	nodes, err := kube.NewNodes(client, func() { k.Changed() })
+	if err != nil {
+		return err
+	}
+	k = keep.New(tor.NewRouter(driver, o.Pods), keep.Options{Nodes: func() ([]table.Node, bool) { return tableOf(nodes) }})
+
+	stop, err := serve(ctx, o.Bind, func() Status { return routerStatus(o, k.Status()) })
+	if err != nil {
+		return err
+	}
+	defer stop()
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	tasks.Go(func() { nodes.Run(ctx) })
+	k.Run(ctx)
+	return nil
+}
+
+// tableOf returns the nodes; ok is false until they are known completely.
+func tableOf(nodes *kube.Nodes) (list []table.Node, ok bool) {
+	all, ok := nodes.List()
+	for _, n := range all {
+		list = append(list, toTable(n))
+	}
+	return list, ok
+}
+
+// routerStatus describes the router as a node is described. Its routes lead to all pods.
+func routerStatus(o RouterOptions, r keep.Status) Status {
+	s := Status{Node: "router", Mode: "tor", PodCIDR: fmt.Sprint(o.Pods), Routes: []keep.RouteStatus{}}
+	if !r.Known && r.Error == "" {
+		r.Error = "the routes were not checked yet"
+	}
+	s.add(r)
+	return s
 }

@@ -66,7 +66,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 
 	a.warnNoConf(ctx)
-	stopServing, err := a.serve(ctx)
+	stopServing, err := serve(ctx, o.Bind, a.status)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,12 @@ func (a *agent) status() Status {
 		return s
 	}
 
-	r := keeper.Status()
+	s.add(keeper.Status())
+	return s
+}
+
+// add adds the status of the routes.
+func (s *Status) add(r keep.Status) {
 	s.Wanted, s.Present, s.Failed = r.Wanted, r.Present, r.Wanted-r.Present
 	s.Error, s.Repairs, s.Routes = r.Error, r.Repairs, r.Routes
 	s.Peers = r.Peers
@@ -91,7 +96,6 @@ func (a *agent) status() Status {
 			s.Problems = append(s.Problems, fmt.Sprintf("route to %s of node %s: %s: %s", route.Dst, route.Node, route.State, route.Reason))
 		}
 	}
-	return s
 }
 
 // unhealthy returns what is not as it should be; empty means healthy.
@@ -105,19 +109,19 @@ func (s Status) unhealthy() string {
 	return ""
 }
 
-// serve serves status, health and metrics until stop is called.
-func (a *agent) serve(ctx context.Context) (stop func(), err error) {
-	if a.o.Bind == "" {
+// serve serves status, health and metrics at an address, "" for none, until stop is called.
+func serve(ctx context.Context, bind string, status func() Status) (stop func(), err error) {
+	if bind == "" {
 		return func() {}, nil
 	}
-	listener, err := net.Listen("tcp", a.o.Bind)
+	listener, err := net.Listen("tcp", bind)
 	if err != nil {
-		return nil, fmt.Errorf("serving status at %s (--bind): %w", a.o.Bind, err)
+		return nil, fmt.Errorf("serving status at %s (--bind): %w", bind, err)
 	}
 
 	mux := http.NewServeMux()
 	health := func(w http.ResponseWriter, _ *http.Request) {
-		if why := a.status().unhealthy(); why != "" {
+		if why := status().unhealthy(); why != "" {
 			http.Error(w, why, http.StatusServiceUnavailable)
 			return
 		}
@@ -130,21 +134,21 @@ func (a *agent) serve(ctx context.Context) (stop func(), err error) {
 		w.Header().Set("Content-Type", "application/json")
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
-		enc.Encode(a.status())
+		enc.Encode(status())
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics(), promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics(status), promhttp.HandlerOpts{}))
 
 	return httpserve.Start(listener, mux, func(err error) {
-		klog.FromContext(ctx).Error(err, "Serving status ended", "address", a.o.Bind)
+		klog.FromContext(ctx).Error(err, "Serving status ended", "address", bind)
 	}), nil
 }
 
 // metrics returns the metrics of routes. Each is read from the status when it is asked for, so that both always agree.
-func (a *agent) metrics() *prometheus.Registry {
+func metrics(status func() Status) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	gauge := func(name, help string, value func(Status) int) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
-			return float64(value(a.status()))
+			return float64(value(status()))
 		}))
 	}
 	gauge("porthole_routes_wanted", "Routes to other nodes that should be there.", func(s Status) int { return s.Wanted })
@@ -160,6 +164,6 @@ func (a *agent) metrics() *prometheus.Registry {
 
 	registry.MustRegister(collectors.NewGoCollector(), prometheus.NewCounterFunc(
 		prometheus.CounterOpts{Name: "porthole_routes_repairs_total", Help: "Routes that were put back after they had been there."},
-		func() float64 { return float64(a.status().Repairs) }))
+		func() float64 { return float64(status().Repairs) }))
 	return registry
 }

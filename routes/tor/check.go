@@ -16,6 +16,8 @@ type Running struct {
 	Hops []netip.Addr // none: it leads nowhere, or to a segment of the router's own
 	// Idle: the router knows the route and does not use it, for example because its next hop is not reached.
 	Idle bool
+	// Static: somebody configured the route, as those of Export are; the router did not learn it from others, nor is it of a segment.
+	Static bool
 }
 
 // Check compares what a router has with what it needs, and returns a line for each difference, by node and range. pods are the ranges of

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"porthole.dev/porthole/routes/table"
 )
@@ -68,4 +69,84 @@ func family(p netip.Prefix) string {
 		return "ip"
 	}
 	return "ipv6"
+}
+
+// RouterChange is one change of a router's routes to a range. It implements table.Op.
+type RouterChange struct {
+	Dst     netip.Prefix
+	NextHop netip.Addr   // of the route that there has to be; zero: none
+	Without []netip.Addr // the next hops that go
+	Why     string
+}
+
+func (c RouterChange) String() string {
+	var parts []string
+	if c.NextHop.IsValid() {
+		parts = append(parts, fmt.Sprintf("route %s via %s", c.Dst, c.NextHop))
+	}
+	for _, hop := range c.Without {
+		parts = append(parts, fmt.Sprintf("no route %s via %s", c.Dst, hop))
+	}
+	return strings.Join(parts, ", ") + ": " + c.Why
+}
+
+// Makes implements table.Op.
+func (c RouterChange) Makes() netip.Prefix {
+	if c.NextHop.IsValid() {
+		return c.Dst
+	}
+	return netip.Prefix{}
+}
+
+// planRouter plans the static routes of a router inside the ranges pods: one next hop for each range of a node, and none for others. What
+// is Waiting stays as it is. Static routes outside of pods, and routes that the router learnt, are never changed.
+func planRouter(nodes []table.Node, running []Running, pods []netip.Prefix) table.Plan[RouterChange] {
+	p := table.Plan[RouterChange]{Wanted: Wanted(nodes)}
+	hops := map[netip.Prefix][]netip.Addr{} // of static routes
+	for _, r := range running {
+		if r.Static && slices.ContainsFunc(pods, func(all netip.Prefix) bool { return all.Bits() < r.Dst.Bits() && all.Contains(r.Dst.Addr()) }) {
+			hops[r.Dst] = append(hops[r.Dst], r.Hops...)
+		}
+	}
+
+	stays := map[netip.Prefix]bool{}
+	for i := range p.Wanted {
+		w := &p.Wanted[i]
+		switch w.State {
+		case table.Waiting:
+			stays[w.Dst] = true
+		case table.Missing:
+			stays[w.Dst] = true
+			if change, right := routeTo(w, hops[w.Dst]); right {
+				w.State = table.Present
+				w.Reason = strings.Join(checkOne(*w, p.Wanted, running), "; ")
+			} else {
+				p.Ops = append(p.Ops, change)
+			}
+		}
+	}
+
+	for dst, list := range hops {
+		if !stays[dst] {
+			p.Ops = append(p.Ops, RouterChange{Dst: dst, Without: list, Why: "no node has this range, or none may have it"})
+		}
+	}
+	slices.SortFunc(p.Ops, func(a, b RouterChange) int {
+		return cmp.Or(a.Dst.Addr().Compare(b.Dst.Addr()), cmp.Compare(a.Dst.Bits(), b.Dst.Bits()))
+	})
+	return p
+}
+
+// routeTo returns the change that makes a wanted route of the next hops that it has, and whether it is right already.
+func routeTo(w *table.Wanted, has []netip.Addr) (c RouterChange, right bool) {
+	c = RouterChange{Dst: w.Dst, NextHop: w.NextHop, Why: "node " + w.Node + " has no route"}
+	for _, hop := range has {
+		if hop != w.NextHop {
+			c.Without = append(c.Without, hop)
+		}
+	}
+	if len(c.Without) > 0 {
+		c.Why = "another next hop takes packets of node " + w.Node
+	}
+	return c, len(has) > 0 && len(c.Without) == 0
 }

@@ -62,3 +62,39 @@ func TestExport(t *testing.T) {
 		t.Errorf("an unknown form: %v", err)
 	}
 }
+
+// TestPlanRouter: each range of a node has one next hop, stale static routes go, what others made and what is not known stays.
+func TestPlanRouter(t *testing.T) {
+	prefix := netip.MustParsePrefix
+	static := func(dst string, hops ...string) Running {
+		r := Running{Dst: prefix(dst), Static: true}
+		for _, h := range hops {
+			r.Hops = append(r.Hops, netip.MustParseAddr(h))
+		}
+		return r
+	}
+	learnt := static("10.244.4.0/24", "10.99.0.14")
+	learnt.Static = false
+
+	got := planRouter([]table.Node{node("right", "10.99.0.11", "10.244.1.0/24", "fd00::/64"), node("wrong", "10.99.0.12", "10.244.2.0/24"), node("twice", "10.99.0.13", "10.244.3.0/24"),
+		node("learnt", "10.99.0.14", "10.244.4.0/24"), node("new", "", "10.244.5.0/24"), node("a", "10.99.0.16", "10.244.6.0/24"), node("b", "10.99.0.17", "10.244.6.0/25")},
+		[]Running{static("10.244.1.0/24", "10.99.0.11"), static("10.244.2.0/24", "10.99.0.9"), static("10.244.3.0/24", "10.99.0.13"), static("10.244.3.0/24", "10.99.0.9"),
+			learnt, static("10.244.5.0/24", "10.99.0.15"), static("10.244.6.0/24", "10.99.0.16"), static("10.244.7.0/24", "10.99.0.11"), static("10.244.0.0/16", "10.99.0.1"),
+			static("172.16.0.0/24", "10.99.0.1"), static("0.0.0.0/0", "10.0.0.1")},
+		[]netip.Prefix{prefix("10.244.0.0/16"), prefix("fd00::/48")})
+
+	var ops []string
+	for _, op := range got.Ops {
+		ops = append(ops, op.String())
+	}
+	want := []string{
+		"route 10.244.2.0/24 via 10.99.0.12, no route 10.244.2.0/24 via 10.99.0.9: another next hop takes packets of node wrong",
+		"route 10.244.3.0/24 via 10.99.0.13, no route 10.244.3.0/24 via 10.99.0.9: another next hop takes packets of node twice",
+		"route 10.244.4.0/24 via 10.99.0.14: node learnt has no route",
+		"no route 10.244.6.0/24 via 10.99.0.16: no node has this range, or none may have it",
+		"no route 10.244.7.0/24 via 10.99.0.11: no node has this range, or none may have it",
+	}
+	if strings.Join(ops, "\n") != strings.Join(want, "\n") {
+		t.Errorf("changes\n%s\nwant\n%s", strings.Join(ops, "\n"), strings.Join(want, "\n"))
+	}
+}

@@ -60,9 +60,9 @@ func readIP(in io.Reader) ([]Running, error) {
 	}
 	type route struct {
 		hop
-		Dst   string `json:"dst"`
-		Hops  []hop  `json:"nexthops"`
-		Table string `json:"table"`
+		Dst      string `json:"dst"`
+		Hops     []hop  `json:"nexthops"`
+		Protocol string `json:"protocol"`
 	}
 
 	var list []Running
@@ -72,7 +72,7 @@ func readIP(in io.Reader) ([]Running, error) {
 			if err != nil {
 				continue // default, and names of types such as "unreachable default"
 			}
-			run := Running{Dst: dst}
+			run := Running{Dst: dst, Static: r.Protocol == "static"}
 			for _, h := range append(r.Hops, r.hop) {
 				if addr, err := netip.ParseAddr(h.Gateway); err == nil {
 					run.Hops = append(run.Hops, addr)
@@ -90,8 +90,9 @@ func readIP(in io.Reader) ([]Running, error) {
 // readFRR reads `show ip route json`: by range the routes of each protocol, of which the selected one is used.
 func readFRR(in io.Reader) ([]Running, error) {
 	type route struct {
-		Selected  bool `json:"selected"`
-		Installed bool `json:"installed"`
+		Protocol  string `json:"protocol"`
+		Selected  bool   `json:"selected"`
+		Installed bool   `json:"installed"`
 		Hops      []struct {
 			IP     string `json:"ip"`
 			Active bool   `json:"active"`
@@ -108,7 +109,7 @@ func readFRR(in io.Reader) ([]Running, error) {
 			for _, r := range routes {
 				for _, h := range r.Hops {
 					if addr, err := netip.ParseAddr(h.IP); err == nil {
-						list = append(list, Running{Dst: dst, Hops: []netip.Addr{addr}, Idle: !r.Selected || !r.Installed || !h.Active})
+						list = append(list, Running{Dst: dst, Hops: []netip.Addr{addr}, Idle: !r.Selected || !r.Installed || !h.Active, Static: r.Protocol == "static"})
 					}
 				}
 			}

@@ -120,7 +120,7 @@ func (f *fleet) reaches(what string, addr netip.Addr) {
 func (l *lab) warned(reason string, nodes []string, words ...string) {
 	l.t.Helper()
 	for _, n := range nodes {
-		wait.NoError(l.t, 10*time.Second, "event "+reason, func() error {
+		wait.NoError(l.t, 30*time.Second, "event "+reason, func() error {
 			out, err := kubectl("get", "events", "-A", "--field-selector", "reason="+reason+",involvedObject.name="+n, "-o", "jsonpath={range .items[*]}{.message}{\"\\n\"}{end}")
 			if err != nil {
 				return err

@@ -17,6 +17,7 @@ import (
 	hosts "porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/capture"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // promise is what a mode says about packets between nodes.
@@ -94,9 +95,10 @@ func (l *lab) fleet() *fleet {
 			l.t.Fatalf("address of %s: %v", name, err)
 		}
 		f.addr[name] = addr
-		if f.netns[name], err = netnsOf(addr); err != nil {
-			l.t.Fatal(err)
-		}
+		wait.NoError(l.t, 30*time.Second, "network namespace of "+name, func() (err error) {
+			f.netns[name], err = netnsOf(addr)
+			return err
+		})
 		f.addSix(func(six *fleet) { six.addr[name] = netip.MustParseAddr(p.Status.PodIPs[1].IP) }, len(p.Status.PodIPs) > 1)
 	}
 	if f.six != nil && (len(f.six.addr) != len(f.addr) || len(f.six.services) != len(f.services)) {
@@ -121,12 +123,13 @@ func (f *fleet) addSix(put func(*fleet), has bool) {
 }
 
 // netnsOf returns the path of the network namespace on this machine in which a pod's address is. The containerd of each node keeps
-// those of its pods in its own folder.
+// those of its pods in its own folder. That of a pod that is being deleted can have the address too, for a moment: an error.
 func netnsOf(addr netip.Addr) (string, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "hosts", "*", "containerd", "*", "*", "netns", "*"))
 	if err != nil {
 		return "", err
 	}
+	var has []string
 	for _, path := range paths {
 		found := false
 		err := platform.InNetns(path, func() error {
@@ -135,10 +138,13 @@ func netnsOf(addr netip.Addr) (string, error) {
 			return err
 		})
 		if err == nil && found {
-			return path, nil
+			has = append(has, path)
 		}
 	}
-	return "", fmt.Errorf("none of the network namespaces %v has the address %s", paths, addr)
+	if len(has) != 1 {
+		return "", fmt.Errorf("of the network namespaces %v the address %s is in %v, want one", paths, addr, has)
+	}
+	return has[0], nil
 }
 
 // path is one way that packets have to take; try returns nil if they do.

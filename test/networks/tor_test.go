@@ -1,16 +1,21 @@
 package networks
 
 import (
+	"bytes"
+	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 const router = "10.99.0.1"
@@ -84,7 +89,8 @@ func TestTor(t *testing.T) {
 	}
 }
 
-// TestTorRouterForgets: a router that lost its routes gets them with the next `porthole up`, and packets pass again.
+// TestTorRouterForgets: a router that lost its routes gets them with the next `porthole up`, and packets pass again. With
+// `porthole routes --keep-router` it gets them at once, and follows nodes that come and go.
 func TestTorRouterForgets(t *testing.T) {
 	long(t)
 	l := up(t, "tor")
@@ -102,6 +108,59 @@ func TestTorRouterForgets(t *testing.T) {
 	for _, n := range nodeNames {
 		f.reaches("the router has its routes again", f.addr["b-"+n])
 	}
+
+	l.keepRouter()
+	if _, err := commandIn("porthole-tor", shortly, "ip", "route", "flush", "root", "10.244.0.0/16"); err != nil {
+		t.Fatal(err)
+	}
+	l.routerHas("10.244.1.0/24 ", true)
+	for _, n := range nodeNames {
+		f.reaches("the kept router has its routes again", f.addr["b-"+n])
+	}
+	g := f.newGhost()
+	pod := g.pod("10.244.77.7")
+	f.node("ghost", "10.244.77.0/24", g.addr.String())
+	l.routerHas("10.244.77.0/24 via "+g.addr.String(), true)
+	f.reaches("a node is added", pod)
+	f.deleteNode("ghost")
+	l.routerHas("10.244.77.0/24", false)
+	l.checkRouter("")
+}
+
+// keepRouter runs `porthole routes --keep-router` until the test ends.
+func (l *lab) keepRouter() {
+	l.t.Helper()
+	var out bytes.Buffer
+	cmd := exec.Command(porthole, "routes", "--keep-router", "ip", "--router-command", "ip -n porthole-tor", "--kubeconfig", filepath.Join(dir, "kubeconfig"),
+		"--cluster-cidr", "10.244.0.0/16", "--bind", "127.0.0.1:10271")
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, time.Second
+	if err := cmd.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil || l.t.Failed() {
+			l.t.Errorf("the router's keeper: %v\n%s", err, out.String())
+		}
+	})
+	wait.NoError(l.t, 10*time.Second, "the router's keeper", func() error {
+		_, err := command(shortly, "curl", "-sS", "--fail-with-body", "http://127.0.0.1:10271/healthz")
+		return err
+	})
+}
+
+// routerHas waits until the router has a route that begins with text, or none.
+func (l *lab) routerHas(text string, want bool) {
+	l.t.Helper()
+	started := time.Now()
+	wait.NoError(l.t, 5*time.Second, "the router's route "+text, func() error {
+		out, err := commandIn("porthole-tor", shortly, "ip", "route", "show")
+		if err == nil && strings.Contains("\n"+out, "\n"+text) != want {
+			err = fmt.Errorf("the router has\n%s", out)
+		}
+		return err
+	})
+	l.t.Logf("the router has %s: %v, after %v", text, want, time.Since(started).Round(time.Millisecond))
 }
 
 // checkRouter compares the router's routes as an operator would; want is a part of what the check complains about, "" if nothing.
