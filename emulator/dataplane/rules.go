@@ -107,10 +107,26 @@ func (r *renderer) policies(e *desired.Endpoint, addr netip.Addr) {
 			continue
 		}
 		r.elem(set, key, value)
+		if m.LocalRouted {
+			r.localRouted(e.ID, m, addr)
+		}
 	}
 
 	r.acls(e, addr, true)
 	r.acls(e, addr, false)
+}
+
+// localRouted leads programs of the host to a port mapping of an endpoint's addr, at the mapping's address or the node's: HNS gives the host a route
+// for it, which makes its packets reach the switch.
+func (r *renderer) localRouted(endpoint string, m desired.PortMapping, addr netip.Addr) {
+	at := m.VIP
+	if !at.IsValid() || at.IsUnspecified() {
+		at = r.fam.node(r.facts)
+	}
+	if at.IsValid() {
+		name := r.fam.own(r.state.Rules, "hp", endpoint, []string{fmt.Sprintf("meta l4proto %d dnat to %s", m.Protocol, netip.AddrPortFrom(addr, m.InternalPort))})
+		r.elem(setSvc, fmt.Sprintf("%s . %d . %d", at, m.Protocol, m.ExternalPort), "goto "+name)
+	}
 }
 
 // outboundNAT: exceptions of all policies together; a policy with destinations is an addition, and one whose

@@ -46,6 +46,17 @@ func TestPacketsHostPort(t *testing.T) { // D-8
 	w.a.apply()
 	w.serve(p, "p", 80)
 	w.expect("out", "10.99.0.21:8088", "p 10.99.0.1")
+	w.expect("a", "10.99.0.21:8088", "refused") // the host itself needs the flag
+	q := w.a.pod(13, func(e *desired.Endpoint) {
+		e.PortMappings = []desired.PortMapping{{Protocol: 6, ExternalPort: 8089, InternalPort: 80, LocalRouted: true}, {Protocol: 17, ExternalPort: 8089, InternalPort: 80, LocalRouted: true}}
+	})
+	w.a.apply()
+	w.serve(q, "q", 80)
+	w.expect("out", "10.99.0.21:8089", "q 10.99.0.1")
+	w.expect("b", "10.99.0.21:8089", "q 10.99.0.22")
+	w.expect("a", "10.99.0.21:8089", "q 10.99.0.21")
+	w.expect("a", "127.0.0.1:8089", "refused")
+
 	w.a.pod(12, func(e *desired.Endpoint) {
 		e.PortMappings = []desired.PortMapping{{Protocol: 6, ExternalPort: 8088, InternalPort: 81}}
 	})

@@ -93,6 +93,8 @@ type PortMapping struct {
 	ExternalPort uint16
 	InternalPort uint16
 	VIP          netip.Addr // zero: any local address
+	// LocalRouted lets programs of the host reach the port at VIP too, or at the node's address. Without it only others do.
+	LocalRouted bool
 }
 
 type ACL struct {

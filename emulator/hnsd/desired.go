@@ -176,6 +176,10 @@ func desiredEndpoint(o, network *Object, routes []*Object) desired.Endpoint {
 	return e
 }
 
+// natLocalRouted is the flag of a port mapping that makes the host route its address to the switch (hcsshim
+// hcn.NatFlagsLocalRoutedVip).
+const natLocalRouted = 1
+
 // addPolicy adds one policy to e. Policies that have no effect on packets here are ignored.
 func addPolicy(e *desired.Endpoint, kind string, s Doc) {
 	switch kind {
@@ -193,7 +197,7 @@ func addPolicy(e *desired.Endpoint, kind string, s Doc) {
 	case "PortMapping":
 		vip, _ := netip.ParseAddr(s.str("VIP"))
 		e.PortMappings = append(e.PortMappings, desired.PortMapping{Protocol: uint8(protocol(s)), VIP: vip,
-			ExternalPort: uint16(s.num("ExternalPort")), InternalPort: uint16(s.num("InternalPort"))})
+			ExternalPort: uint16(s.num("ExternalPort")), InternalPort: uint16(s.num("InternalPort")), LocalRouted: s.num("Flags")&natLocalRouted != 0})
 
 	case "ACL":
 		e.ACLs = append(e.ACLs, desired.ACL{

@@ -107,6 +107,8 @@ func (o Options) windowsPlugin(plugin string, exceptions []netip.Prefix, toHost 
 		"apiVersion":   2,
 		"loopbackDSR":  true, // a pod reaches itself through its own service
 		"capabilities": object{"portMappings": true, "dns": true},
+		// Programs of the node reach host ports of its pods as well. Upstream's plugins do not know the field.
+		"optionalFlags": object{"localRoutedPortMapping": true},
 		"ipam": object{
 			"type":       "host-local",
 			"subnet":     o.PodCIDR.Masked().String(),

@@ -27,5 +27,6 @@ func testRuntimeSuite(t *testing.T, w *world) {
 			b.Run(t, runtimetest.Host{Conn: conn, Image: testkit.TestImage, Program: "/testapp", LogDir: logs, CgroupParent: parent})
 		})
 	}
+	t.Run("sweep of networks", func(t *testing.T) { testSweep(t, w, parent) })
 	must(t, cgroup.Remove(parent))
 }

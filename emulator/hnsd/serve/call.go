@@ -102,13 +102,14 @@ func (s programs) answer(ctx context.Context, who caller, q wire.Request, watch 
 
 // respond answers one call as the faults that are set say, and by running it if none says otherwise. It returns false if the
 // caller is to get no answer. The actions differ in whether the call takes effect: "drop", "fail", "skip" and "empty" leave it
-// out, "after" carries it out and then reports a failure, "forget" carries it out in part and reports success.
+// out, "after" carries it out and then reports a failure, "forget" and "late" carry it out in part and report success.
 func (s programs) respond(ctx context.Context, who caller, q wire.Request, watch func() (<-chan struct{}, func())) (wire.Answer, bool) {
 	if e := s.life.refusal(); e != nil && !q.Op.OnStack() {
 		return failure(e), true
 	}
 	fault := s.faults.match(who.program, functionName(q), func() string { return s.subject(who, q) })
 	fault.wait(ctx)
+	var withheld []any
 	switch fault.Action {
 	case "drop":
 		return wire.Answer{}, false
@@ -116,8 +117,8 @@ func (s programs) respond(ctx context.Context, who caller, q wire.Request, watch
 		return failure(&hnsd.Error{Code: fault.Code, Text: fault.Text}), true
 	case "skip":
 		return s.pretend(who, q), true
-	case "forget":
-		q.Text[0] = withoutPolicies(q.Text[0], fault.Fields)
+	case "forget", "late":
+		q.Text[0], withheld = withoutPolicies(q.Text[0], fault.Fields)
 	case "hang":
 		if e := s.hang(ctx, watch); e != nil {
 			return failure(e), true
@@ -133,6 +134,8 @@ func (s programs) respond(ctx context.Context, who caller, q wire.Request, watch
 
 	a := s.timed(ctx, who, q, func() wire.Answer { return s.run(ctx, who, q) })
 	switch {
+	case fault.Action == "late":
+		s.catchUp(ctx, who, q, a, lateness{withheld, time.Duration(fault.LateMs) * time.Millisecond})
 	case fault.Action == "after":
 		return failure(&hnsd.Error{Code: fault.Code, Text: fault.Text}), true
 	case fault.Action == "strip" && a.Text[0] != nil:

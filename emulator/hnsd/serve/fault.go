@@ -34,8 +34,9 @@ type Fault struct {
 	Action string   `json:"action,omitempty"`
 	Code   uint32   `json:"code,omitempty"`   // HRESULT
 	Text   string   `json:"text,omitempty"`   // of the error record; empty: no record
-	Fields []string `json:"fields,omitempty"` // of the answer, for strip; types of policies, for forget
+	Fields []string `json:"fields,omitempty"` // of the answer, for strip; types of policies, for forget and late
 	Delay  int      `json:"delayMs,omitempty"`
+	LateMs int      `json:"lateMs,omitempty"` // for late: how long after its answer a call takes its whole effect
 
 	Seen int `json:"seen"` // calls that matched function, program and match
 	Hits int `json:"hits"` // of those, the ones it was used on
@@ -55,6 +56,7 @@ var Actions = map[string]string{
 	"empty":   "a listing answers [] and success",
 	"strip":   "leave the named fields out of the properties that are given",
 	"forget":  "do it without the policies of the named types, and answer success",
+	"late":    "as forget, for an endpoint; it gets them lateMs after the answer",
 	"degrade": "do it, and call the endpoint degraded (state 5) in properties that are given",
 }
 
@@ -72,13 +74,13 @@ func (f *Fault) prepare(now time.Time) (err error) {
 	if f.Probability < 0 || f.Probability > 1 {
 		return fmt.Errorf("probability %v is not between 0 and 1", f.Probability)
 	}
-	if f.Nth < 0 || f.ForMs < 0 || f.Times < 0 || f.Delay < 0 {
-		return fmt.Errorf("nth, forMs, times and delayMs cannot be negative")
+	if f.Nth < 0 || f.ForMs < 0 || f.Times < 0 || f.Delay < 0 || f.LateMs < 0 {
+		return fmt.Errorf("nth, forMs, times, delayMs and lateMs cannot be negative")
 	}
 	if (f.Action == "fail" || f.Action == "after") && f.Code&0x80000000 == 0 {
 		return fmt.Errorf("action %s needs a code that is a failure (0x80000000 and above)", f.Action)
 	}
-	if (f.Action == "strip" || f.Action == "forget") && len(f.Fields) == 0 {
+	if (f.Action == "strip" || f.Action == "forget" || f.Action == "late") && len(f.Fields) == 0 {
 		return fmt.Errorf("action %s needs fields", f.Action)
 	}
 	if f.pattern, err = regexp.Compile(f.Match); err != nil {
@@ -207,16 +209,22 @@ func stripped(text string, fields []string) string {
 	return string(data)
 }
 
-// withoutPolicies leaves policies of some types out of a document that makes or changes an object.
-func withoutPolicies(text string, types []string) string {
+// withoutPolicies leaves policies of some types out of a document that makes or changes an object, and returns them too.
+func withoutPolicies(text string, types []string) (without string, left []any) {
 	var d map[string]any
 	if json.Unmarshal([]byte(text), &d) != nil {
-		return text
+		return text, nil
 	}
 	forget := func(object map[string]any) {
 		for name, value := range object {
 			if list, ok := value.([]any); ok && strings.EqualFold(name, "Policies") {
-				object[name] = slices.DeleteFunc(list, func(p any) bool { return isPolicyOf(p, types) })
+				object[name] = slices.DeleteFunc(list, func(p any) bool {
+					is := isPolicyOf(p, types)
+					if is {
+						left = append(left, p)
+					}
+					return is
+				})
 			}
 		}
 	}
@@ -229,9 +237,9 @@ func withoutPolicies(text string, types []string) string {
 
 	data, err := json.Marshal(d)
 	if err != nil {
-		return text
+		return text, nil
 	}
-	return string(data)
+	return string(data), left
 }
 
 func isPolicyOf(policy any, types []string) bool {

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -99,6 +100,37 @@ func TestFaultActions(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestFaultLate: an endpoint gets the named policies after its call has succeeded, unless it has them by then.
+func TestFaultLate(t *testing.T) {
+	s := startServer(t, 20348)
+	c := s.connect("win-bridge.exe", 100)
+	const route = `{"Type":"SDNRoute","Settings":{"DestinationPrefix":"10.96.0.0/16","NeedEncap":true}}`
+	const endpoint = `{"IpConfigurations":[{"IpAddress":"10.244.7.9"}],"Policies":[` + route +
+		`,{"Type":"OutBoundNAT","Settings":{"Exceptions":["10.96.0.0/16"]}}],"SchemaVersion":{"Major":2,"Minor":0}}`
+	routes := func(h uint64) int {
+		return strings.Count(c.good(wire.On(hnsd.Endpoint, wire.Query), h, "").text, `"SDNRoute"`)
+	}
+	s.control("POST", "/faults", `[{"function":"HcnCreateEndpoint","action":"late","fields":["sdnroute"],"lateMs":1,"times":1},
+ {"function":"HcnCreateEndpoint","action":"late","fields":["SDNRoute"],"lateMs":60000}]`, nil)
+	network := c.network()
+	h := c.good(wire.On(hnsd.Endpoint, wire.Create), network, "", endpoint).handle
+	wait.True(t, 20*time.Second, "the late route", func() bool { return routes(h) == 1 })
+	c.good(wire.On(hnsd.Endpoint, wire.Delete), 0, c.idOf(hnsd.Endpoint, h))
+
+	h = c.good(wire.On(hnsd.Endpoint, wire.Create), network, "", endpoint).handle
+	if n := routes(h); n != 0 {
+		t.Errorf("%d routes at once", n)
+	}
+	c.good(wire.On(hnsd.Endpoint, wire.Modify), h, "", `{"ResourceType":"Policy","RequestType":"Add","Settings":{"Policies":[`+route+`]}}`)
+	var late any
+	must(t, json.Unmarshal([]byte(route), &late))
+	must(t, (programs{s.s}).addMissing(t.Context(), c.idOf(hnsd.Endpoint, h), []any{late}))
+	if n := routes(h); n != 1 {
+		t.Errorf("%d routes after one was added and the late one came", n)
+	}
+	must(t, (programs{s.s}).addMissing(t.Context(), "00000000-0000-0000-0000-000000000001", []any{late})) // the endpoint is gone
 }
 
 // TestFaultHang: a hanging call holds up nobody else, and ends in each of its three ways.

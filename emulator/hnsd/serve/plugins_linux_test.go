@@ -137,6 +137,13 @@ func TestWincni(t *testing.T) {
 	for _, name := range []string{"seed-guide.json", "seed-handbook.json"} {
 		t.Run(name, func(t *testing.T) { testSeed(t, h, name) })
 	}
+	t.Run("versions", func(t *testing.T) {
+		seed, err := os.ReadFile("../../../cni/wincni/testdata/seed-guide.json")
+		must(t, err)
+		testVersions(t, h, cni{exe: "wincni", pod: h.pod("versions")}, func(version string) string {
+			return strings.Replace(string(seed), `"0.2.0"`, `"`+version+`"`, 1)
+		})
+	})
 }
 
 func testSeed(t *testing.T, h pluginHost, name string) {
@@ -202,7 +209,9 @@ func TestPlugins(t *testing.T) {
 	h.createNetwork(bridgeNetwork)
 	p := h.pod("sandbox1")
 	t.Run("verbs", func(t *testing.T) { testVerbs(t, h, p) })
-	t.Run("versions", func(t *testing.T) { testVersions(t, h, p) })
+	t.Run("versions", func(t *testing.T) {
+		testVersions(t, h, cni{exe: "win-bridge", pod: p}, func(version string) string { return bridgeListed(version, "") })
+	})
 	t.Run("bad input", func(t *testing.T) { testBadInput(t, h, p) })
 	t.Run("rules that HNS forgets", func(t *testing.T) { testForgottenRules(t, h, p) })
 	t.Run("host ports", func(t *testing.T) { testHostPorts(t, h, p) })
@@ -241,19 +250,22 @@ func testVerbs(t *testing.T, h pluginHost, p pod) {
 	}
 }
 
-// testVersions: each version of CNI gets the result in its own form.
-func testVersions(t *testing.T, h pluginHost, p pod) {
+// testVersions: each version of CNI gets the result in its own form, from every plugin.
+func testVersions(t *testing.T, h pluginHost, call cni, config func(version string) string) {
 	for version, form := range map[string]string{
 		"0.2.0": `"ip4": {`, "0.3.0": `"version": "4"`, "0.3.1": `"version": "4"`, "0.4.0": `"version": "4"`, "1.0.0": `"ips": [`, "1.1.0": `"ips": [`,
 	} {
-		out := h.mustRun(cni{exe: "win-bridge", command: "ADD", config: bridgeListed(version, ""), pod: p})
+		call.command, call.config = "ADD", config(version)
+		out := h.mustRun(call)
 		if !strings.Contains(out, form) || !strings.Contains(out, `"cniVersion": "`+version+`"`) {
-			t.Errorf("ADD in %s: %s, want %s", version, out, form)
+			t.Errorf("ADD of %s in %s: %s, want %s", call.exe, version, out, form)
 		}
 	}
-	h.mustRun(cni{exe: "win-bridge", command: "DEL", config: bridgeListed("0.2.0", ""), pod: p})
-	if _, _, err := h.run(cni{exe: "win-bridge", command: "ADD", config: bridgeListed("9.9.9", ""), pod: p}); err == nil || !strings.Contains(err.Error(), "incompatible CNI versions") {
-		t.Errorf("ADD in 9.9.9: %v", err)
+	call.command, call.config = "DEL", config("0.2.0")
+	h.mustRun(call)
+	call.command, call.config = "ADD", config("9.9.9")
+	if _, _, err := h.run(call); err == nil || !strings.Contains(err.Error(), "incompatible CNI versions") {
+		t.Errorf("ADD of %s in 9.9.9: %v", call.exe, err)
 	}
 }
 
@@ -294,14 +306,19 @@ func testForgottenRules(t *testing.T, h pluginHost, p pod) {
 	}
 
 	const forget = `"action": "forget", "fields": ["SDNRoute"]`
-	h.control("POST", "/faults", `[{"function": "HcnCreateEndpoint", `+forget+`}]`, nil)
-	h.mustRun(call)
-	if text := policies(); !strings.Contains(text, "SDNRoute") {
-		t.Errorf("ADD did not put the route back: %s", text)
+	h.forward()
+	for _, fault := range []string{forget, `"action": "late", "lateMs": 60000, "fields": ["SDNRoute", "OutBoundNAT"]`} {
+		h.control("POST", "/faults", `[{"function": "HcnCreateEndpoint", `+fault+`}]`, nil)
+		call.command = "ADD"
+		h.mustRun(call)
+		if text := policies(); !strings.Contains(text, "SDNRoute") {
+			t.Errorf("ADD did not put the route back: %s", text)
+		}
+		h.talk("pod to outside after "+fault, p.path, h.out, "203.0.113.1:80", "10.99.7.21")
+		h.noDrift()
+		call.command = "DEL"
+		h.mustRun(call)
 	}
-	h.noDrift()
-	call.command = "DEL"
-	h.mustRun(call)
 
 	call.command = "ADD"
 	for fault, want := range map[string]string{

@@ -169,6 +169,7 @@ func TestWinOverlay(t *testing.T) {
 		h.talk("pod of "+p.what+" to outside", p.path, h.out, "203.0.113.1:80", "10.99.7.21") // outbound NAT
 	}
 	h.noDrift()
+	testVersions(t, h, ours, func(version string) string { return strings.Replace(overlayConfig, `"0.3.0"`, `"`+version+`"`, 1) })
 	h.overlayGone(before, ours, upstream)
 }
 

@@ -1,0 +1,73 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/wire"
+)
+
+// catchUp gives an endpoint, after a time, the policies that the call q was carried out without. It returns at once. Those that the
+// endpoint has got in the meantime are not added again; an endpoint that is gone stays gone.
+func (s programs) catchUp(ctx context.Context, who caller, q wire.Request, a wire.Answer, late lateness) {
+	k, fn, ok := q.Op.Object()
+	if !ok || k != hnsd.Endpoint || a.Failed() {
+		return
+	}
+	handle := q.Handle
+	if fn == wire.Create {
+		handle = a.Handle
+	}
+	id, err := s.handles.get(handle, k, who.process)
+	if err != nil {
+		return
+	}
+
+	go func() {
+		sleepUntil(ctx, time.Now().Add(late.after))
+		if ctx.Err() != nil {
+			return
+		}
+		if err := s.addMissing(ctx, id, late.policies); err != nil {
+			klog.FromContext(ctx).Error(err, "Late policies were not added", "endpoint", id)
+		}
+	}()
+}
+
+// lateness is what a call is without, and for how long.
+type lateness struct {
+	policies []any // as in the document of the call
+	after    time.Duration
+}
+
+// addMissing adds those of the policies that the endpoint is without.
+func (s programs) addMissing(ctx context.Context, id string, policies []any) error {
+	return s.write(ctx, func(state *hnsd.State) (*hnsd.State, error) {
+		o, ok := state.Get(hnsd.Endpoint, id)
+		if !ok {
+			return state, nil
+		}
+		var there struct{ Policies []any }
+		if err := json.Unmarshal([]byte(o.Doc.String()), &there); err != nil {
+			return nil, err
+		}
+
+		missing := slices.DeleteFunc(slices.Clone(policies), func(p any) bool {
+			return slices.ContainsFunc(there.Policies, func(other any) bool { return reflect.DeepEqual(p, other) })
+		})
+		if len(missing) == 0 {
+			return state, nil
+		}
+		request, err := json.Marshal(map[string]any{"ResourceType": "Policy", "RequestType": "Add", "Settings": map[string]any{"Policies": missing}})
+		if err != nil {
+			return nil, err
+		}
+		return s.host.Modify(state, hnsd.Endpoint, id, string(request))
+	})
+}
