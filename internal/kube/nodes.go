@@ -34,26 +34,32 @@ type Nodes struct {
 }
 
 // NewNodes returns Nodes that do nothing before Run. changed is called from one goroutine, after each change of what is kept and when the first list
-// is complete. It must not block.
-func NewNodes(client kubernetes.Interface, changed func()) (*Nodes, error) {
+// is complete, with the node, or nil if one is gone. It must not block, and must not change the node.
+func NewNodes(client kubernetes.Interface, changed func(*corev1.Node)) (*Nodes, error) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	n := &Nodes{factory: factory, informer: factory.Core().V1().Nodes().Informer()}
 	if err := n.informer.SetTransform(trimNode); err != nil {
 		return nil, fmt.Errorf("following nodes: %w", err)
 	}
 	_, err := n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { changed() },
+		AddFunc: func(new any) { changed(nodeOf(new)) },
 		UpdateFunc: func(old, new any) {
 			if differs(old, new) {
-				changed()
+				changed(nodeOf(new))
 			}
 		},
-		DeleteFunc: func(any) { changed() },
+		DeleteFunc: func(any) { changed(nil) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("following nodes: %w", err)
 	}
 	return n, nil
+}
+
+// nodeOf returns the node that a handler was given, nil if it is something else.
+func nodeOf(obj any) *corev1.Node {
+	node, _ := obj.(*corev1.Node)
+	return node
 }
 
 // trimNode drops the fields that Nodes does not keep. Most of a node's size is the list of its images.

@@ -51,8 +51,8 @@ func TestNodesKeepWhatTheyPromise(t *testing.T) {
 		Spec:   corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24"}},
 		Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{SizeBytes: 1}}, Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.99.0.21"}}},
 	})
-	changed := make(chan struct{}, 10)
-	nodes, err := NewNodes(client, func() { changed <- struct{}{} })
+	changed := make(chan *corev1.Node, 10)
+	nodes, err := NewNodes(client, func(n *corev1.Node) { changed <- n })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,10 @@ func TestNodesKeepWhatTheyPromise(t *testing.T) {
 	defer func() { stop(); <-done }()
 
 	select {
-	case <-changed:
+	case n := <-changed:
+		if n == nil || n.Name != "win01" {
+			t.Errorf("changed is called with %+v, want the node", n)
+		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("no node heard of")
 	}

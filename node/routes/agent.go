@@ -105,12 +105,16 @@ func newAgent(o Options, modes modeTable, maker maker) *agent {
 	return &agent{o: o, modes: modes, maker: maker, onLink: onLink, wake: wakeup.New()}
 }
 
-// changed is called after each change of the cluster's nodes.
-func (a *agent) changed() {
-	a.wake.Wake()
+// changed is called after each change of the cluster's nodes, with the node, or nil if one is gone. The routes come first: the network
+// depends on this node alone.
+func (a *agent) changed(n *corev1.Node) {
 	if k := a.routeKeeper(); k != nil {
+		if n != nil {
+			k.Met(toTable(n))
+		}
 		k.Changed()
 	}
+	a.wake.Wake()
 }
 
 func (a *agent) routeKeeper() keeper {

@@ -296,7 +296,7 @@ func TestNode(t *testing.T) {
 
 		// A node that leaves takes its route along.
 		w.cluster.set(node("win01", "10.99.0.21", "10.244.1.0/24"), node("lin01", "10.99.0.11", "10.244.0.0/24"))
-		w.changed()
+		w.changed(nil)
 		later(time.Second)
 		if got := w.table.dump(); got != "10.244.0.0/24 via 10.99.0.11" {
 			t.Errorf("routes %s after a node left", got)
@@ -324,7 +324,7 @@ func TestWaitsForTheCluster(t *testing.T) {
 			{[]*corev1.Node{noAddress}, "node win01 has no internal address yet"},
 		} {
 			w.cluster.set(c.nodes...)
-			w.changed()
+			w.changed(nil)
 			later(0)
 			if s := w.status(); !strings.Contains(s.unhealthy(), c.want) || w.hns.DumpNetworks() != "" || w.table.dump() != "" {
 				t.Errorf("status %+v, want %q", s, c.want)

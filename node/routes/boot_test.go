@@ -185,7 +185,7 @@ func TestPoliciesOfOthersSurvive(t *testing.T) {
 		w.hns.Edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer, _ *[]hns.Network) {
 			(*eps)[0].Policies = append((*eps)[0].Policies, acl)
 		})
-		w.changed()
+		w.changed(nil)
 		later(10 * time.Minute)
 		network, err := w.hns.NetworkByName(t.Context(), podnet.NetworkName)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"porthole.dev/porthole/routes/hostgw"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/podnet"
+	"porthole.dev/porthole/routes/table"
 	"porthole.dev/porthole/routes/tor"
 	"porthole.dev/porthole/routes/vxlan"
 )
@@ -71,10 +72,12 @@ func (e environment) ranges() []netip.Prefix {
 type keeper interface {
 	// Network returns the pod network that the mode needs.
 	Network(podnet.Options) (podnet.Network, error)
-	// Sync makes one pass, Run one after the other until ctx ends, Changed makes the next one come soon.
+	// Sync makes one pass, Run one after the other until ctx ends, Changed makes the next one come soon. Met tells of a node that came
+	// or changed.
 	Sync(ctx context.Context)
 	Run(ctx context.Context)
 	Changed()
+	Met(n table.Node)
 	Status() keep.Status
 }
 
@@ -83,6 +86,7 @@ func newHostGateway(e environment) (keeper, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.Keep.Prompt = true
 	return hostGateway{keep.New(hostgw.New(e.Node, table), e.Keep)}, nil
 }
 
@@ -100,7 +104,7 @@ func newVXLAN(e environment) (keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Keep.Period = vxlan.Period
+	e.Keep.Period, e.Keep.Prompt = vxlan.Period, true
 	return keep.New(mode, e.Keep), nil
 }
 

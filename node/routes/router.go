@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/table"
@@ -49,7 +51,7 @@ func KeepRouter(ctx context.Context, o RouterOptions) error {
 		return err
 	}
 	var k *keep.Keeper[[]tor.Running, tor.RouterChange]
-	nodes, err := kube.NewNodes(client, func() { k.Changed() })
+	nodes, err := kube.NewNodes(client, func(*corev1.Node) { k.Changed() })
 	if err != nil {
 		return err
 	}

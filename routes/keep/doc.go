@@ -6,6 +6,9 @@
 //	host ──Observe────────┼─▶ Plan ─▶ Apply, one change after the other ─▶ host
 //	Watch, each period ───┘    └──────────────────────────────────────────▶ status of each route
 //
+// In a large cluster a pass takes long. If the routes to a node depend on that node alone, those of one that comes are made between
+// two passes, on what the last one saw; the next pass compares everything.
+//
 // Nothing is changed while the nodes are not known or the host cannot be observed: unknown is not absent. What a mode made
 // stays when the loop ends, because pods go on without us.
 package keep

@@ -20,6 +20,7 @@ type Keeper[Seen any, O table.Op] struct {
 
 	made   map[route]bool // of the pass that runs
 	logged string         // the plan that was logged last
+	prompt *prompt[Seen]  // see Met; nil: the mode is not prompt
 }
 
 // route identifies a wanted route. Keeper.made holds those that have been there: making one of them again is a repair.
@@ -32,7 +33,10 @@ type route struct {
 // Run ends, the routes stay.
 func New[Seen any, O table.Op](mode Mode[Seen, O], o Options) *Keeper[Seen, O] {
 	k := &Keeper[Seen, O]{mode: mode, nodes: o.Nodes, made: map[route]bool{}}
-	k.Loop = NewLoop(LoopOptions[Status]{Subject: "routes", Pass: k.pass, Watch: mode.Watch, Period: o.Period, OnStatus: o.OnStatus})
+	if o.Prompt {
+		k.prompt = &prompt[Seen]{}
+	}
+	k.Loop = NewLoop(LoopOptions[Status]{Subject: "routes", Pass: k.pass, Watch: mode.Watch, Period: o.Period, OnStatus: o.OnStatus, Between: k.receive})
 	return k
 }
 
@@ -43,6 +47,7 @@ func (k *Keeper[Seen, O]) Network(o podnet.Options) (podnet.Network, error) { re
 func (k *Keeper[Seen, O]) pass(ctx context.Context, before Status) (after Status, complete bool) {
 	unchanged := before
 	unchanged.LastSync = time.Now()
+	k.prompt.forget()
 	nodes, ok := k.nodes()
 	if !ok {
 		unchanged.Error = "the nodes of the cluster are not known yet"
@@ -64,6 +69,9 @@ func (k *Keeper[Seen, O]) pass(ctx context.Context, before Status) (after Status
 	}
 	if err := failed[netip.Prefix{}]; err != nil {
 		s.Error = err.Error() // of a change that makes no route
+	}
+	if len(failed) == 0 {
+		k.prompt.keep(nodes, seen, plan.Wanted)
 	}
 	return s, s.Complete() && len(failed) == 0
 }

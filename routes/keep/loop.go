@@ -27,7 +27,8 @@ var watchAgain = retry.Backoff{First: 5 * time.Second, Max: 5 * time.Second}
 type Loop[S any] struct {
 	o        LoopOptions[S]
 	wake     wakeup.Signal
-	watching atomic.Bool // Watch has reported that it is established, and has not ended
+	news     wakeup.Signal // for Between
+	watching atomic.Bool   // Watch has reported that it is established, and has not ended
 
 	passing  sync.Mutex // held during a pass
 	mu       sync.Mutex
@@ -50,6 +51,8 @@ type LoopOptions[S any] struct {
 	Period time.Duration
 	// OnStatus is called after each pass; nil: nobody is. It must not block.
 	OnStatus func(S)
+	// Between is called between two passes, after hurry; nil: nothing is. A pass that was asked for comes afterwards.
+	Between func(ctx context.Context)
 }
 
 // NewLoop returns a Loop that has made no pass yet. Its status is the zero value until then.
@@ -57,11 +60,14 @@ func NewLoop[S any](o LoopOptions[S]) *Loop[S] {
 	if o.Period <= 0 {
 		o.Period = DefaultPeriod
 	}
-	return &Loop[S]{o: o, wake: wakeup.New()}
+	return &Loop[S]{o: o, wake: wakeup.New(), news: wakeup.New()}
 }
 
 // Changed makes the next pass come soon. It never blocks.
 func (l *Loop[S]) Changed() { l.wake.Wake() }
+
+// hurry makes Run call Between as soon as no pass is running. It never blocks.
+func (l *Loop[S]) hurry() { l.news.Wake() }
 
 // Status returns the outcome of the last pass.
 func (l *Loop[S]) Status() S {
@@ -96,18 +102,43 @@ func (l *Loop[S]) Run(ctx context.Context) {
 		l.Sync(ctx)
 		ended := time.Now()
 
-		select {
-		case <-ctx.Done():
+		// One change after a quiet time is worked on at once. While changes follow each other, passes take half of the time at most: in
+		// large clusters they are long.
+		if !l.rest(ctx, ended.Add(max(settle, ended.Sub(began)))) {
 			return
-		case <-time.After(l.period()):
-		case <-l.wake:
-			// One change after a quiet time is worked on at once. While changes follow each other, passes take half of the time at
-			// most: in large clusters they are long.
-			if !wakeup.Pause(ctx, max(settle, ended.Sub(began))-time.Since(ended)) {
-				return
-			}
 		}
 	}
+}
+
+// rest waits until the next pass: for the period, or if a change is reported until the time soonest. It reports false if ctx has ended.
+func (l *Loop[S]) rest(ctx context.Context, soonest time.Time) bool {
+	due := time.NewTimer(l.period())
+	defer due.Stop()
+	changed := l.wake
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-l.news:
+			l.between(ctx)
+		case <-changed:
+			changed = nil // one is enough
+			due.Reset(time.Until(soonest))
+		case <-due.C:
+			select {
+			case <-l.news:
+				l.between(ctx)
+			default:
+			}
+			return true
+		}
+	}
+}
+
+func (l *Loop[S]) between(ctx context.Context) {
+	l.passing.Lock()
+	defer l.passing.Unlock()
+	l.o.Between(ctx)
 }
 
 // period returns how long the next pass may wait.

@@ -33,6 +33,9 @@ type Options struct {
 	Period time.Duration
 	// OnStatus is called after each pass; nil: nobody is. It must not block.
 	OnStatus func(Status)
+	// Prompt: the route to a node depends on that node and the host alone, so that Plan of one node returns the changes that make
+	// its routes. Then nodes that come do not wait for a pass, which in a large cluster takes long.
+	Prompt bool
 }
 
 // DefaultPeriod bounds how long a change stays that the host did not report although it reports changes: the period of flannel's

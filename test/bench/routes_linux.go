@@ -27,7 +27,8 @@ import (
 // The cluster of the group routes: an API server, one node with porthole routes, one with flanneld, and Node objects of as many others.
 const (
 	routesSmall, routesLarge = 500, 5000
-	routesAdded              = 15 // nodes added one after the other, each a sample
+	routesAdded              = 15                     // nodes added one after the other, each a sample
+	routesApart              = 100 * time.Millisecond // one of them and the next
 	routesIdle               = 60 * time.Second
 	routesAPI                = "10.99.0.10"
 	routesOurs, routesPeer   = 6000, 6001 // numbers of the pod ranges of the two nodes

@@ -97,7 +97,10 @@ func (b *routesBench) addNodes(ctx context.Context, mode string, sides []*routes
 	defer events.Stop()
 
 	samples := [2][]float64{}
+	alone := time.NewTicker(routesApart)
+	defer alone.Stop()
 	for i := range routesAdded {
+		<-alone.C
 		number := routesSmall + i
 		name, dst := fmt.Sprintf("sim-%04d", number), podRange(number)
 		if err := b.makeNode(ctx, name, simAddr(number), number, mode); err != nil {
