@@ -102,7 +102,7 @@ func (k *Kubelet) newAdmission() *admission {
 func (k *Kubelet) nodeLinks() nodestatus.Links {
 	links := nodestatus.Links{API: k.o.API, Event: k.o.API.NodeEvent, ShuttingDown: k.shuttingDown.Load,
 		Runtime: func() (runtime.Version, runtime.Health) { return *k.runtime.version.Load(), *k.runtime.health.Load() },
-		PodCIDR: k.passPodCIDR}
+		PodCIDR: k.passPodCIDR, NetworkMade: func() { k.each(func(a *actor) { a.wake.Wake() }) }}
 	if k.o.ImageGC != nil {
 		links.ImageFolder = k.o.ImageGC.Path
 	}
@@ -285,8 +285,10 @@ func (k *Kubelet) NodeAddresses() []v1.NodeAddress { return k.node.Addresses() }
 // nodeFacts is what the node contributes to a decision about a pod.
 func (k *Kubelet) nodeFacts() pod.Node {
 	n := pod.Node{HostIPs: k.o.Node.IPs(), RuntimeName: k.runtime.version.Load().Name, MaxBackoff: k.o.MaxBackoff}
-	if h := k.runtime.health.Load(); h != nil && !h.NetworkReady {
-		n.NetworkNotReady = h.NetworkMessage
+	if h := k.runtime.health.Load(); h != nil {
+		if h := k.node.Health(*h); !h.NetworkReady {
+			n.NetworkNotReady = h.NetworkMessage
+		}
 	}
 	return n
 }

@@ -19,12 +19,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"porthole.dev/porthole/internal/nodeapi"
 	"porthole.dev/porthole/internal/winbuild"
 )
 
 // keptAnnotations are the prefixes of the annotations that Nodes keeps: those by which modes of the network tell each other what they
-// need.
-var keptAnnotations = []string{"flannel.alpha.coreos.com/", "porthole.dev/bgp-"}
+// need, and what the agent has told the kubelet.
+var keptAnnotations = []string{"flannel.alpha.coreos.com/", "porthole.dev/bgp-", nodeapi.NetworkBoot}
 
 // Nodes watches all nodes of the cluster. It keeps their names, pod ranges, addresses, conditions and annotations of keptAnnotations
 // only.

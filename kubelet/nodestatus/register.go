@@ -52,13 +52,13 @@ func (n *Node) registerOnce(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reading node %s, which others register: %w", n.o.Name, err)
 		}
-		n.object.Store(have)
+		n.store(have)
 		return nil
 	}
 
 	made, err := n.links.API.CreateNode(ctx, n.newObject())
 	if err == nil {
-		n.object.Store(made)
+		n.store(made)
 		return nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
@@ -74,7 +74,7 @@ func (n *Node) registerOnce(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("updating the labels of node %s: %w", n.o.Name, err)
 	}
-	n.object.Store(have)
+	n.store(have)
 	return nil
 }
 

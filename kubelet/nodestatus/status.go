@@ -72,6 +72,7 @@ func allocatable(capacity v1.ResourceList, reserved ...v1.ResourceList) v1.Resou
 // status returns the node's status as it should be, over old, the one in the API.
 func (n *Node) status(old v1.NodeStatus, now time.Time) v1.NodeStatus {
 	version, health := n.links.Runtime()
+	health = n.Health(health)
 	ending := n.links.ShuttingDown != nil && n.links.ShuttingDown()
 	f := statusFacts{version: version, health: health, shuttingDown: ending, images: n.images.Load(), pressed: *n.pressed.Load(), now: now}
 	return statusOf(n.o, f, old)

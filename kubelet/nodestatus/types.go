@@ -79,6 +79,8 @@ type Links struct {
 	ShuttingDown func() bool
 	// PodCIDR is called when the node gets a pod range, and when that changes. It must not block.
 	PodCIDR func(cidr string)
+	// NetworkMade is called when a pod network of an earlier boot has become one of this boot (see Node.Health). It must not block.
+	NetworkMade func()
 	// ImageFolder asks where the runtime keeps images (imagefs); nil if nobody can be asked.
 	ImageFolder func(ctx context.Context) (string, error)
 }

@@ -202,7 +202,7 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 	if err := a.writeConf(ctx, wanted); err != nil {
 		return err
 	}
-	if err := a.markBoot(); err != nil {
+	if err := errors.Join(a.markBoot(), a.tellBoot(ctx)); err != nil {
 		return err
 	}
 

@@ -29,11 +29,12 @@ import (
 
 // fakeCluster is an API server in memory.
 type fakeCluster struct {
-	mu         sync.Mutex
-	nodes      []*corev1.Node // nil: not known
-	conditions []string
-	warnings   []string
-	refuse     error // answer to the next writes
+	mu          sync.Mutex
+	nodes       []*corev1.Node // nil: not known
+	conditions  []string
+	warnings    []string
+	annotations []string
+	refuse      error // answer to the next writes
 }
 
 func (c *fakeCluster) List() ([]*corev1.Node, bool) {
@@ -42,7 +43,23 @@ func (c *fakeCluster) List() ([]*corev1.Node, bool) {
 	return c.nodes, c.nodes != nil
 }
 
-func (c *fakeCluster) Annotate(context.Context, map[string]string) error { return nil }
+// Annotate changes win01, the node of the tests, and notes what was set.
+func (c *fakeCluster) Annotate(_ context.Context, annotations map[string]string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refuse != nil {
+		return c.refuse
+	}
+	c.annotations = append(c.annotations, fmt.Sprint(annotations))
+	for i, n := range c.nodes {
+		if n.Name == "win01" {
+			c.nodes = slices.Clone(c.nodes)
+			c.nodes[i] = n.DeepCopy()
+			c.nodes[i].Annotations = annotations
+		}
+	}
+	return nil
+}
 
 func (c *fakeCluster) SetCondition(_ context.Context, condition corev1.NodeCondition) error {
 	c.mu.Lock()
@@ -70,6 +87,20 @@ func (c *fakeCluster) written() (conditions, warnings string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return strings.Join(c.conditions, ", "), strings.Join(c.warnings, "\n")
+}
+
+// annotated returns the annotations that were set.
+func (c *fakeCluster) annotated() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.Join(c.annotations, ", ")
+}
+
+// refuseAll makes writes fail; nil: they succeed again.
+func (c *fakeCluster) refuseAll(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuse = err
 }
 
 func node(name, addr, pods string) *corev1.Node {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/internal/atomicfile"
+	"porthole.dev/porthole/internal/nodeapi"
 )
 
 // bootMark is a file beside the CNI configuration with the id of the boot in which the configuration was written last. Container
@@ -40,6 +41,24 @@ func (a *agent) holdBack(ctx context.Context) error {
 	}
 	a.stale = true
 	klog.FromContext(ctx).Info("Removed the CNI configuration of an earlier boot until the pod network is right", "dir", a.o.ConfDir, "file", name)
+	return nil
+}
+
+// tellBoot tells the kubelet that the pod network is that of this boot (see nodeapi.NetworkBoot). It writes nothing that the node has
+// already.
+func (a *agent) tellBoot(ctx context.Context) error {
+	if a.maker.heldBack() == "" || a.o.ConfDir == "" || a.o.BootID == "" {
+		return nil
+	}
+	nodes, _ := a.cluster.List()
+	for _, n := range nodes {
+		if n.Name == a.o.Node && n.Annotations[nodeapi.NetworkBoot] == a.o.BootID {
+			return nil
+		}
+	}
+	if err := a.cluster.Annotate(ctx, map[string]string{nodeapi.NetworkBoot: a.o.BootID}); err != nil {
+		return fmt.Errorf("telling the kubelet that the pod network is ready: %w", err)
+	}
 	return nil
 }
 

@@ -65,6 +65,31 @@ func TestConfOfAnEarlierBoot(t *testing.T) {
 		if err != nil || string(mark) != "7\n" {
 			t.Errorf("the mark is %q, %v", mark, err)
 		}
+		if got := w.cluster.annotated(); got != "map[porthole.dev/network-boot:7]" {
+			t.Errorf("the kubelet is told %q", got)
+		}
+	})
+}
+
+// The kubelet is told of the boot only when the pod network is right, again until the API server takes it, and once.
+func TestKubeletIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestNode(t, Options{BootID: "7"})
+		w.hns.NoAdapters = true
+		w.start(t)
+		later(20 * time.Second)
+		if got := w.cluster.annotated(); got != "" {
+			t.Errorf("without an adapter for pods: %q", got)
+		}
+
+		w.cluster.refuseAll(errors.New("away"))
+		w.hns.NoAdapters = false
+		later(time.Minute)
+		w.cluster.refuseAll(nil)
+		later(10 * time.Minute)
+		if got := w.cluster.annotated(); got != "map[porthole.dev/network-boot:7]" {
+			t.Errorf("when the API server is back: %q", got)
+		}
 	})
 }
 
