@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -53,6 +54,9 @@ type Peer struct {
 	AS      uint32 `json:"as"`
 	Up      bool   `json:"up"`
 	Reason  string `json:"reason,omitempty"` // why there is no session
+	// Since is when the session began or ended, or when the peer was configured.
+	Since  time.Time `json:"since,omitzero"`
+	Learnt int       `json:"learnt"` // paths that the peer has told
 }
 
 // Counts of objects that a part of the node keeps.
@@ -157,6 +161,8 @@ func (s *Status) Print(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%v\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.Ready, n.OS, dash(n.Build), strings.Join(n.Addresses, ","), dash(n.PodCIDR), dash(n.Network), n.Services, n.Routes, n.sessions())
 	}
 
+	s.printPeers(w)
+
 	fmt.Fprintln(w, "\nPROCESS\tPHASE\tPID\tRESTARTS\tWAITS FOR")
 	show := func(p supervise.State) {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", p.Name, p.Phase, p.PID, p.Restarts, p.Waiting)
@@ -181,6 +187,24 @@ func (s *Status) Print(out io.Writer) error {
 		}
 	}
 	return w.Flush()
+}
+
+// printPeers writes a table of the peers, if there are any.
+func (s *Status) printPeers(w io.Writer) {
+	title := "\nPEERS OF\tNETWORK\tADDRESS\tAS\tSESSION\tFOR\tLEARNT\n"
+	for _, n := range s.Nodes {
+		for _, p := range n.Peers {
+			state, since := "established", "-"
+			if !p.Up {
+				state = "none"
+			}
+			if !p.Since.IsZero() {
+				since = time.Since(p.Since).Round(time.Second).String()
+			}
+			fmt.Fprintf(w, "%s%s\t%s\t%s\t%d\t%s\t%s\t%d\n", title, n.Name, dash(n.Network), p.Address, p.AS, state, since, p.Learnt)
+			title = ""
+		}
+	}
 }
 
 // sessions returns how many peers have a session, of how many; "-" if the node has none.

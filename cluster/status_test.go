@@ -100,3 +100,29 @@ func TestServicesInStatus(t *testing.T) {
 		t.Error("a proxy that has not looked yet has no error")
 	}
 }
+
+// TestPeersInStatus: the table has a line for each peer, and none in modes without.
+func TestPeersInStatus(t *testing.T) {
+	s := Status{Nodes: []NodeStatus{{Name: "lin01", Network: "bgp", Peers: []Peer{
+		{Address: "10.99.0.1", AS: 64500, Up: true, Since: time.Now().Add(-time.Minute), Learnt: 3},
+		{Address: "10.99.0.2", AS: 64500, Reason: "it does not answer"},
+	}}}}
+	var out bytes.Buffer
+	if err := s.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(out.String()) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	text := strings.Join(lines, "\n")
+	if want := "PEERS OF NETWORK ADDRESS AS SESSION FOR LEARNT\nlin01 bgp 10.99.0.1 64500 established 1m0s 3\nlin01 bgp 10.99.0.2 64500 none - 0\n"; !strings.Contains(text, want) {
+		t.Errorf("the table lacks\n%s\nit is\n%s", want, text)
+	}
+
+	s.Nodes[0].Peers = nil
+	out.Reset()
+	if err := s.Print(&out); err != nil || strings.Contains(out.String(), "PEERS OF") {
+		t.Errorf("without peers: %v\n%s", err, out.String())
+	}
+}

@@ -113,7 +113,7 @@ func newBGP(e environment) (keeper, error) {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(bgp.GarbagePercent)
 	}
-	table, err := fib.New(e.Addr, e.Cluster)
+	table, err := fib.New(e.Addr, append([]netip.Prefix{e.Cluster}, e.BGP.Accepted()...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -98,6 +98,16 @@ func (s *Status) add(r keep.Status) {
 	}
 }
 
+// sessions returns how many of the peers have a session.
+func (s Status) sessions() (n int) {
+	for _, p := range s.Peers {
+		if p.Up {
+			n++
+		}
+	}
+	return n
+}
+
 // unhealthy returns what is not as it should be; empty means healthy.
 func (s Status) unhealthy() string {
 	switch {
@@ -161,6 +171,9 @@ func metrics(status func() Status) *prometheus.Registry {
 		}
 		return len(s.Adapters.Problems)
 	})
+
+	gauge("porthole_routes_peers", "Peers that this node should have sessions with; 0 in modes without.", func(s Status) int { return len(s.Peers) })
+	gauge("porthole_routes_sessions", "Peers that this node has sessions with.", func(s Status) int { return s.sessions() })
 
 	registry.MustRegister(collectors.NewGoCollector(), prometheus.NewCounterFunc(
 		prometheus.CounterOpts{Name: "porthole_routes_repairs_total", Help: "Routes that were put back after they had been there."},

@@ -58,7 +58,7 @@ func runAgent(dir string) error {
 	if err != nil {
 		return err
 	}
-	host, err := fib.New(node.Addr, node.Cluster)
+	host, err := fib.New(node.Addr, append([]netip.Prefix{node.Cluster}, config.Accepted()...)...)
 	if err != nil {
 		return err
 	}
@@ -168,6 +168,16 @@ func (a *agent) start() {
 	if err := platform.StartInNetns(a.path, a.cmd); err != nil {
 		a.t.Fatal(err)
 	}
+}
+
+// configure starts the agent again with another configuration.
+func (a *agent) configure(config string) {
+	a.t.Helper()
+	a.stop()
+	if err := os.WriteFile(filepath.Join(a.dir, "bgp.yaml"), []byte(config), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	a.start()
 }
 
 // kill ends the agent at once, as kill -9 does.

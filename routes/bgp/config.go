@@ -1,17 +1,12 @@
 package bgp
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/netip"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"sigs.k8s.io/yaml"
 )
 
 // DefaultASNumber is the AS of nodes that are given none. Calico uses the same.
@@ -131,76 +126,44 @@ func parseAS(text string) (ASNumber, error) {
 	return ASNumber(h<<16 | l), nil
 }
 
-// Parse reads a configuration, YAML or JSON. It is strict: unknown and repeated fields are errors.
+// Parse reads a configuration, YAML or JSON. It is strict, and its errors name line and field.
 func Parse(text []byte) (Config, error) {
 	var c Config
-	if err := decode(text, &c); err != nil {
+	d, err := decode(text, "", &c)
+	if err != nil {
 		return c, err
 	}
-	return c, c.validate()
+	return c, d.at(c.validate())
 }
 
-// decode reads YAML or JSON strictly. Its errors name the field, and those that are known.
-func decode(text []byte, into any) error {
-	data, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return err
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	err = d.Decode(into)
-	if err == nil {
-		return nil
-	}
-
-	message := strings.TrimPrefix(err.Error(), "json: ")
-	if field, ok := strings.CutPrefix(message, "unknown field "); ok {
-		return fmt.Errorf("unknown field %s; known: %s", field, strings.Join(fields(reflect.TypeOf(into)), ", "))
-	}
-	return fmt.Errorf("%s", message)
-}
-
-// fields returns the names of all fields of a structure and of the structures in it, as peers[].peerIP.
-func fields(t reflect.Type) []string {
-	var names []string
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
-		t = t.Elem()
-	}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name := f.Tag.Get("json")
-		inner, suffix := f.Type, ""
-		if inner.Kind() == reflect.Slice {
-			inner, suffix = inner.Elem(), "[]"
-		}
-		if inner.Kind() != reflect.Struct {
-			names = append(names, name)
-			continue
-		}
-		for _, below := range fields(inner) {
-			names = append(names, name+suffix+"."+below)
+// Accepted returns the ranges of AcceptPrefixes that this host can learn routes to.
+func (c Config) Accepted() []netip.Prefix {
+	var ranges []netip.Prefix
+	for _, text := range c.AcceptPrefixes {
+		if p := netip.MustParsePrefix(text).Masked(); p.Bits() > 0 || defaultRouteImpossible() == "" {
+			ranges = append(ranges, p)
 		}
 	}
-	return names
+	return ranges
 }
 
 // validate returns an error that names the first field that cannot be, and what can.
 func (c Config) validate() error {
 	if c.RouterID != "" && !isIPv4(c.RouterID) {
-		return fmt.Errorf("routerID %q is not an IPv4 address: leave it out for the node's address", c.RouterID)
+		return wrong("routerID", " %q is not an IPv4 address: leave it out for the node's address", c.RouterID)
 	}
 	if c.RouteReflectorClusterID != "" && !isIPv4(c.RouteReflectorClusterID) {
-		return fmt.Errorf("routeReflectorClusterID %q is not an IPv4 address like 1.0.0.1", c.RouteReflectorClusterID)
+		return wrong("routeReflectorClusterID", " %q is not an IPv4 address like 1.0.0.1", c.RouteReflectorClusterID)
 	}
 	if c.ListenPort < -1 || c.ListenPort > 65535 {
-		return fmt.Errorf("listenPort %d is not a port: 1 to 65535, 0 for 179, -1 for none", c.ListenPort)
+		return wrong("listenPort", " %d is not a port: 1 to 65535, 0 for 179, -1 for none", c.ListenPort)
 	}
 	if err := c.validateTimes(); err != nil {
 		return err
 	}
 	for i, text := range c.AcceptPrefixes {
 		if p, err := netip.ParsePrefix(text); err != nil || !p.Addr().Is4() {
-			return fmt.Errorf("acceptPrefixes[%d] %q is not an IPv4 range like 10.250.0.0/16", i, text)
+			return wrong(fmt.Sprintf("acceptPrefixes[%d]", i), " %q is not an IPv4 range like 10.250.0.0/16", text)
 		}
 	}
 	return validatePeers("peers", c.Peers)
@@ -211,19 +174,19 @@ func (c Config) validateTimes() error {
 	restart := c.GracefulRestart.RestartTime.or(defaultRestart)
 	switch {
 	case hold < 3*time.Second || hold > 65535*time.Second || hold%time.Second != 0:
-		return fmt.Errorf("holdTime %s: whole seconds, at least 3 s (RFC 4271, 4.2); use bfd to see a failure sooner", hold)
+		return wrong("holdTime", " %s: whole seconds, at least 3 s (RFC 4271, 4.2); use bfd to see a failure sooner", hold)
 	case keepalive < time.Second || keepalive > hold/3 || keepalive%time.Second != 0:
-		return fmt.Errorf("keepalive %s: whole seconds, at least 1 s and at most a third of holdTime %s", keepalive, hold)
+		return wrong("keepalive", " %s: whole seconds, at least 1 s and at most a third of holdTime %s", keepalive, hold)
 	case c.ConnectRetry.or(defaultRetry) < time.Second || c.ConnectRetry.or(defaultRetry)%time.Second != 0:
-		return fmt.Errorf("connectRetry %s: whole seconds, at least 1 s", c.ConnectRetry.or(0))
+		return wrong("connectRetry", " %s: whole seconds, at least 1 s", c.ConnectRetry.or(0))
 	case restart < time.Second || restart > 4095*time.Second:
-		return fmt.Errorf("gracefulRestart.restartTime %s: 1 s to 4095 s (RFC 4724, 3)", restart)
+		return wrong("gracefulRestart.restartTime", " %s: 1 s to 4095 s (RFC 4724, 3)", restart)
 	case c.BFD.Multiplier < 0 || c.BFD.Multiplier > 255:
-		return fmt.Errorf("bfd.multiplier %d: 1 to 255", c.BFD.Multiplier)
+		return wrong("bfd.multiplier", " %d: 1 to 255", c.BFD.Multiplier)
 	case c.BFD.TransmitInterval.or(defaultBFDInterval) < 10*time.Millisecond:
-		return fmt.Errorf("bfd.transmitInterval %s: at least 10 ms", c.BFD.TransmitInterval.or(0))
+		return wrong("bfd.transmitInterval", " %s: at least 10 ms", c.BFD.TransmitInterval.or(0))
 	case c.BFD.ReceiveInterval.or(defaultBFDInterval) < 10*time.Millisecond:
-		return fmt.Errorf("bfd.receiveInterval %s: at least 10 ms", c.BFD.ReceiveInterval.or(0))
+		return wrong("bfd.receiveInterval", " %s: at least 10 ms", c.BFD.ReceiveInterval.or(0))
 	}
 	return nil
 }
@@ -238,21 +201,21 @@ func validatePeers(field string, peers []PeerConfig) error {
 		key := p.Node + " " + p.PeerIP
 		switch {
 		case p.PeerIP == "":
-			return fmt.Errorf("%s.peerIP is required: the address of the router", at)
+			return wrong(at+".peerIP", " is required: the address of the router")
 		case !isIPv4(p.PeerIP):
-			return fmt.Errorf("%s.peerIP %q is not an IPv4 address", at, p.PeerIP)
+			return wrong(at+".peerIP", " %q is not an IPv4 address", p.PeerIP)
 		case p.ASNumber == 0:
-			return fmt.Errorf("%s.asNumber of %s is required: the router's AS; the same as asNumber above for a route reflector (iBGP)", at, p.PeerIP)
+			return wrong(at+".asNumber", " of %s is required: the router's AS; the same as asNumber above for a route reflector (iBGP)", p.PeerIP)
 		case p.Port < 0 || p.Port > 65535:
-			return fmt.Errorf("%s.port %d is not a port: 1 to 65535, 0 for 179", at, p.Port)
+			return wrong(at+".port", " %d is not a port: 1 to 65535, 0 for 179", p.Port)
 		case p.EBGPMultihop < 0 || p.EBGPMultihop > 255:
-			return fmt.Errorf("%s.ebgpMultihop %d: 1 to 255 hops", at, p.EBGPMultihop)
+			return wrong(at+".ebgpMultihop", " %d: 1 to 255 hops", p.EBGPMultihop)
 		case p.AllowOwnAS < 0 || p.AllowOwnAS > 10:
-			return fmt.Errorf("%s.allowOwnAS %d: 0 to 10", at, p.AllowOwnAS)
+			return wrong(at+".allowOwnAS", " %d: 0 to 10", p.AllowOwnAS)
 		case len(p.Password) > maxPassword:
-			return fmt.Errorf("%s.password has %d bytes: TCP MD5 takes %d", at, len(p.Password), maxPassword)
+			return wrong(at+".password", " has %d bytes: TCP MD5 takes %d", len(p.Password), maxPassword)
 		case slices.Contains(seen, key):
-			return fmt.Errorf("%s: peer %s is there twice", at, p.PeerIP)
+			return wrong(at, ": peer %s is there twice", p.PeerIP)
 		}
 
 		seen = append(seen, key)

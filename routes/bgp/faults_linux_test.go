@@ -77,8 +77,10 @@ func (f *faulty) killed() {
 	wait.True(f.t, 10*time.Second, "4 s to pass", func() bool { return time.Since(began) > 4*time.Second })
 	f.agents[0].start()
 	f.complete(20 * time.Second)
-	if n := <-lost; n > 0 {
-		f.t.Errorf("%d of 150 pings were lost", n)
+	n := <-lost
+	f.t.Logf("%d of 150 pings were lost", n)
+	if n > 0 {
+		f.t.Error("none should be")
 	}
 	for i := range stop {
 		if w := stop[i](); len(w) > 0 {
@@ -349,30 +351,28 @@ func TestThousands(t *testing.T) {
 	a := newAgent(t, r.host[0].Path, agentNode{Name: hosts[0].name, Addr: netip.MustParseAddr(hosts[0].addr), Cluster: cluster}, routerPeer(own(0), 64500, ""))
 	a.nodes(nodes()[:1])
 	a.start()
-	wait.NoError(t, 20*time.Second, "the session", func() error {
-		if s := a.status(); s.Present == 0 {
-			return fmt.Errorf("status %+v", s)
-		}
-		return nil
-	})
-	began := time.Now()
 	wait.NoError(t, 20*time.Second, "all routes", func() error {
 		if n := len(r.routes(r.host[0].Path)); n != count {
 			return fmt.Errorf("there are %d", n)
 		}
 		return nil
 	})
-	took := time.Since(began)
+	took := time.Since(a.status().Peers[0].Since)
 	wait.NoError(t, 20*time.Second, "the status", func() error {
 		if s := a.status(); s.Present != count+1 {
 			return fmt.Errorf("%d are present", s.Present)
 		}
 		return nil
 	})
-	rss := residentMB(t, a.cmd.Process.Pid)
-	t.Logf("%d routes %v after the session; %d MB resident", count, took.Round(time.Millisecond), rss)
-	if took > 2*time.Second*slack {
-		t.Errorf("%d routes took %v", count, took)
+	rss, process := residentMB(t, a.cmd.Process.Pid), a.cmd
+	a.stop()
+	busy := process.ProcessState.UserTime() + process.ProcessState.SystemTime()
+	t.Logf("%d routes %v after the session, with %v of processor time since the start; %d MB resident", count, took.Round(time.Millisecond), busy.Round(time.Millisecond), rss)
+	if p := a.status().Peers[0]; !p.Up || p.Address != torAddr || p.Learnt != count+1 { // BIRD tells its segment too
+		t.Errorf("the peer is %+v", p)
+	}
+	if busy > 2*time.Second { // unlike the time that it took, this says the same on a machine with other work
+		t.Errorf("%d routes took %v of processor time", count, busy)
 	}
 	if rss > 60 {
 		t.Errorf("%d MB resident", rss)

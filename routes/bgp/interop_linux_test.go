@@ -2,9 +2,12 @@ package bgp
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
 
 	"porthole.dev/porthole/internal/testkit/wait"
 )
@@ -101,4 +104,45 @@ func TestFullMesh(t *testing.T) {
 		r.wantRoutes(i, 5*time.Second, direct(i)...)
 	}
 	r.reach()
+}
+
+// TestForeignRoutes: a router announces its default route, a range of its own, a part of the pods' range that is no node's, and the nodes'
+// segment. A node learns what is inside the pods' range, and what its configuration names; it never replaces a route of somebody else.
+func TestForeignRoutes(t *testing.T) {
+	t.Parallel()
+	r := newRack(t)
+	config := strings.Replace(frrRouter(64500, own, "default-originate"), " timers bgp", " no bgp network import-check\n network 192.168.77.0/24\n network 192.168.78.0/24\n"+
+		" network 10.244.99.0/24\n network 10.99.0.0/24\n timers bgp", 1)
+	frr(t, r.tor.Path, config, false)
+	accept := func(ranges string) func(int) string {
+		return func(i int) string { return "acceptPrefixes: " + ranges + "\n" + routerPeer(own(i), 64500, "") }
+	}
+	r.start(accept("[]"))
+	inside := "10.244.99.0/24 via " + torAddr
+	for i := range hosts {
+		r.wantRoutes(i, 20*time.Second, append(direct(i), inside)...)
+	}
+
+	r.in(r.host[1], func() error { return netlink.RouteDel(&netlink.Route{Dst: mustNet("0.0.0.0/0")}) })
+	r.in(r.host[0], func() error {
+		return netlink.RouteAdd(&netlink.Route{Dst: mustNet("192.168.77.0/24"), Gw: net.ParseIP("10.99.0.12")})
+	})
+	for i := range 2 {
+		r.agents[i].configure(accept("[192.168.76.0/22, 10.99.0.0/16, 0.0.0.0/0]")(i))
+	}
+	foreign := kernelRoutes(t, r.host[0])
+	r.wantRoutes(0, 20*time.Second, append(direct(0), inside, "192.168.78.0/24 via "+torAddr)...)
+	r.wantRoutes(1, 20*time.Second, append([]string{"0.0.0.0/0 via " + torAddr}, append(direct(1), inside, "192.168.77.0/24 via "+torAddr, "192.168.78.0/24 via "+torAddr)...)...)
+	for line := range strings.Lines(foreign) {
+		if has := kernelRoutes(t, r.host[0]); !strings.Contains(has, line) {
+			t.Errorf("%q is gone:\n%s", line, has)
+		}
+	}
+	refused := fmt.Sprint(r.agents[0].status().Routes)
+	for _, want := range []string{"somebody else's route to 0.0.0.0/0 through 10.99.0.1", "somebody else's route to 192.168.77.0/24 through 10.99.0.12",
+		"announces 10.99.0.0/24, which this node reaches itself"} {
+		if !strings.Contains(refused, want) {
+			t.Errorf("the status does not say %q: %s", want, refused)
+		}
+	}
 }

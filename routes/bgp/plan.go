@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"porthole.dev/porthole/routes/table"
 )
@@ -23,6 +24,7 @@ type Speaker struct {
 	Session    Session
 	NoListener string // why sessions of others are not accepted although they should be; empty: nothing is wrong
 	NoPassword string // why this host cannot protect sessions by passwords; empty: it can
+	NoDefault  string // why this host cannot learn a default route; empty: it can
 	Announced  []netip.Prefix
 	Neighbours []Neighbour
 	Paths      []Path // in the speaker's order of preference
@@ -36,8 +38,9 @@ type Speaker struct {
 type Neighbour struct {
 	Peer
 	Established bool
-	Late        bool   // it has had no session for so long that it is worth a word
-	Why         string // what ended the session, or why there is none
+	Late        bool      // it has had no session for so long that it is worth a word
+	Why         string    // what ended the session, or why there is none
+	Since       time.Time // the session was established or lost, or the peer was added
 }
 
 // Path is one way to a destination that a peer announced.
@@ -135,6 +138,7 @@ func plan(c Config, cluster netip.Prefix, self table.Node, nodes []table.Node, s
 	p.self.PodCIDRs, p.self.Annotations = nodes[known].PodCIDRs, nodes[known].Annotations
 	p.settings = c.settle(p.self, nodes)
 	p.problems = append(p.problems, p.settings.Problems...)
+	p.noDefault()
 
 	p.session()
 	own := p.announce()
@@ -151,10 +155,17 @@ func plan(c Config, cluster netip.Prefix, self table.Node, nodes []table.Node, s
 
 // sessions describes the wanted peers.
 func (p *planner) sessions() (list []table.Peer) {
+	learnt := map[netip.Addr]int{}
+	for _, path := range p.seen.Paths {
+		learnt[path.Peer]++
+	}
 	for _, peer := range p.Peers {
-		s := table.Peer{Addr: peer.Addr, AS: peer.AS}
+		s := table.Peer{Addr: peer.Addr, AS: peer.AS, Learnt: learnt[peer.Addr]}
+		if peer.Password != "" {
+			s.Why = p.seen.NoPassword
+		}
 		if i := slices.IndexFunc(p.seen.Neighbours, func(n Neighbour) bool { return n.Addr == peer.Addr }); i >= 0 {
-			s.Up = p.seen.Neighbours[i].Established
+			s.Up, s.Since = p.seen.Neighbours[i].Established, p.seen.Neighbours[i].Since
 			if !s.Up {
 				s.Why = p.seen.Neighbours[i].Why
 			}
@@ -162,6 +173,14 @@ func (p *planner) sessions() (list []table.Peer) {
 		list = append(list, s)
 	}
 	return list
+}
+
+// noDefault takes the default route out of what is learnt, on a host that cannot.
+func (p *planner) noDefault() {
+	if i := slices.IndexFunc(p.Accept, func(a netip.Prefix) bool { return a.Bits() == 0 }); i >= 0 && p.seen.NoDefault != "" {
+		p.problems = append(p.problems, "0.0.0.0/0 is not learnt: "+p.seen.NoDefault)
+		p.Accept = slices.Delete(p.Accept, i, i+1)
+	}
 }
 
 func (p *planner) do(c Change) { p.ops = append(p.ops, c) }

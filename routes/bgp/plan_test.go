@@ -16,7 +16,7 @@ import (
 //	-- config --      the configuration
 //	-- nodes --       one node a line: NAME ADDRESS RANGE…; the first is this host
 //	-- annotate --    NODE NAME VALUE: an annotation of porthole.dev/bgp-NAME
-//	-- speaker --     "heard", "told", "no-listener TEXT", "no-password TEXT", "established ADDRESS", "late ADDRESS TEXT"
+//	-- speaker --     "heard", "told", "no-listener TEXT", "no-password TEXT", "no-default TEXT", "established ADDRESS", "late ADDRESS TEXT"
 //	-- paths --       DESTINATION via NEXTHOP from PEER [origin ID] [aspath LENGTH]
 //	-- routes --      one route of the host a line: "ours" or "foreign", RANGE, "via", ADDRESS
 //	-- carry out --   the changes of the plan are made
@@ -43,7 +43,7 @@ func (p *player) Give(section, text string) error {
 	case "annotate":
 		take = p.annotate
 	case "speaker":
-		p.seen.Heard, p.seen.Told, p.seen.NoListener, p.seen.NoPassword, take = false, false, "", "", p.speaker
+		p.seen.Heard, p.seen.Told, p.seen.NoListener, p.seen.NoPassword, p.seen.NoDefault, take = false, false, "", "", "", p.speaker
 		for i := range p.seen.Neighbours {
 			p.seen.Neighbours[i].Established, p.seen.Neighbours[i].Late = false, false
 		}
@@ -90,6 +90,7 @@ func (p *player) annotate(words []string) error {
 
 func (p *player) speaker(words []string) error {
 	rest := strings.Join(words[min(2, len(words)):], " ")
+
 	switch words[0] {
 	case "heard":
 		p.seen.Heard = true
@@ -99,6 +100,8 @@ func (p *player) speaker(words []string) error {
 		p.seen.NoListener = strings.Join(words[1:], " ")
 	case "no-password":
 		p.seen.NoPassword = strings.Join(words[1:], " ")
+	case "no-default":
+		p.seen.NoDefault = strings.Join(words[1:], " ")
 	case "established", "late":
 		for i := range p.seen.Neighbours {
 			if n := &p.seen.Neighbours[i]; n.Addr == netip.MustParseAddr(words[1]) {

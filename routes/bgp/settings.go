@@ -177,9 +177,9 @@ func (s *settings) annotated(self table.Node) []PeerConfig {
 		return nil
 	}
 	var peers []PeerConfig
-	err := decode([]byte(text), &peers)
+	d, err := decode([]byte(text), "peers", &peers)
 	if err == nil {
-		err = validatePeers("peers", peers)
+		err = d.at(validatePeers("peers", peers))
 	}
 	if err != nil {
 		s.Problems = append(s.Problems, fmt.Sprintf("annotation %s of node %s: %v; none of its peers is used", AnnotationPeers, self.Name, err))

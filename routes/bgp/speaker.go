@@ -92,7 +92,7 @@ func (g *goBGP) Start(ctx context.Context, s Session) error {
 	}
 	g.reset()
 
-	global := &api.Global{Asn: s.AS, RouterId: s.RouterID.String(), ListenPort: int32(s.ListenPort), UseMultiplePaths: true}
+	global := &api.Global{Asn: s.AS, RouterId: s.RouterID.String(), ListenPort: int32(s.ListenPort), ListenAddresses: []string{"0.0.0.0"}, UseMultiplePaths: true}
 	err := g.server.StartBgp(ctx, &api.StartBgpRequest{Global: global})
 	if err != nil && s.ListenPort > 0 {
 		g.noListener = fmt.Sprintf("port %d cannot be listened on (%v): this node only opens sessions itself; on Windows the service RemoteAccess (RRAS) "+
@@ -325,7 +325,7 @@ func (g *goBGP) Watch(ctx context.Context, changed func()) error {
 func (g *goBGP) State(ctx context.Context) (Speaker, error) {
 	g.mu.Lock()
 	running := !g.started.IsZero()
-	s := Speaker{Running: running, Session: g.session, NoListener: g.noListener, NoPassword: g.noPassword}
+	s := Speaker{Running: running, Session: g.session, NoListener: g.noListener, NoPassword: g.noPassword, NoDefault: defaultRouteImpossible()}
 	g.mu.Unlock()
 	if !running {
 		return s, g.check()
@@ -346,7 +346,7 @@ func (g *goBGP) State(ctx context.Context) (Speaker, error) {
 	}
 	slices.SortFunc(s.Announced, comparePrefix)
 	for _, p := range g.peers {
-		s.Neighbours = append(s.Neighbours, Neighbour{Peer: p.Peer, Established: p.up, Late: !p.up && time.Since(p.since) > late, Why: p.why})
+		s.Neighbours = append(s.Neighbours, Neighbour{Peer: p.Peer, Established: p.up, Late: !p.up && time.Since(p.since) > late, Why: p.why, Since: p.since})
 	}
 	slices.SortFunc(s.Neighbours, func(a, b Neighbour) int { return a.Addr.Compare(b.Addr) })
 	return s, nil

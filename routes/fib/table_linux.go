@@ -25,7 +25,8 @@ type Table struct {
 	link   atomic.Int64 // index of the interface with the node's address, as List found it last; 0: not known
 }
 
-// New returns this host's route table: routes inside the ranges pods, through the interface that has the address self.
+// New returns this host's route table: routes inside the ranges pods, through the interface that has the address self. The range 0.0.0.0/0
+// stands for the default route only.
 func New(self netip.Addr, pods ...netip.Prefix) (*Table, error) {
 	return In("", self, pods...)
 }
@@ -110,7 +111,7 @@ func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 		}
 		dst := prefixOf(r.Dst)
 		ours := r.Protocol == Protocol
-		if !dst.IsValid() || !ours && !slices.ContainsFunc(t.pods, dst.Overlaps) {
+		if !dst.IsValid() || !ours && !slices.ContainsFunc(t.pods, func(p netip.Prefix) bool { return p == dst || p.Bits() > 0 && p.Overlaps(dst) }) {
 			continue
 		}
 		for _, hop := range nextHops(r) {
@@ -186,6 +187,9 @@ func (t *Table) route(link int, dst netip.Prefix, nextHop netip.Addr) *netlink.R
 	}
 }
 
+// watchBuffer holds the messages of some ten thousand routes that change at once: without them the subscription ends.
+const watchBuffer = 8 << 20
+
 // Watch subscribes to routes, addresses and links: a link that goes down loses its routes.
 func (t *Table) Watch(ctx context.Context, changed func()) error {
 	done := make(chan struct{})
@@ -203,7 +207,7 @@ func (t *Table) Watch(ctx context.Context, changed func()) error {
 	addrs := make(chan netlink.AddrUpdate, 64)
 	err := platform.InNetns(t.netns, func() error {
 		return errors.Join(
-			netlink.RouteSubscribeWithOptions(routes, done, netlink.RouteSubscribeOptions{ErrorCallback: report}),
+			netlink.RouteSubscribeWithOptions(routes, done, netlink.RouteSubscribeOptions{ErrorCallback: report, ReceiveBufferSize: watchBuffer, ReceiveBufferForceSize: true}),
 			netlink.LinkSubscribeWithOptions(links, done, netlink.LinkSubscribeOptions{ErrorCallback: report}),
 			netlink.AddrSubscribeWithOptions(addrs, done, netlink.AddrSubscribeOptions{ErrorCallback: report}),
 		)

@@ -20,7 +20,8 @@ type Table struct {
 	pods []netip.Prefix
 }
 
-// New returns this host's route table: routes inside the ranges pods, through the interface that has the address self.
+// New returns this host's route table: routes inside the ranges pods, through the interface that has the address self. The range 0.0.0.0/0
+// must not be among them: the host's own default route has that interface and may have a metric of zero.
 func New(self netip.Addr, pods ...netip.Prefix) (*Table, error) {
 	return &Table{self: self, pods: pods}, nil
 }

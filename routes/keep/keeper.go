@@ -65,7 +65,7 @@ func (k *Keeper[Seen, O]) pass(ctx context.Context, before Status) (after Status
 	s := Status{Known: true, LastSync: time.Now(), Wanted: len(plan.Wanted), Repairs: before.Repairs, Problems: plan.Problems, Routes: []RouteStatus{}}
 	k.report(&s, plan.Wanted, failed, tried)
 	for _, p := range plan.Peers {
-		s.Peers = append(s.Peers, PeerStatus{Address: p.Addr.String(), AS: p.AS, Up: p.Up, Reason: p.Why})
+		s.Peers = append(s.Peers, PeerStatus{Address: p.Addr.String(), AS: p.AS, Up: p.Up, Reason: p.Why, Since: p.Since, Learnt: p.Learnt})
 	}
 	if err := failed[netip.Prefix{}]; err != nil {
 		s.Error = err.Error() // of a change that makes no route

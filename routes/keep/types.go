@@ -71,6 +71,9 @@ type PeerStatus struct {
 	AS      uint32 `json:"as"`
 	Up      bool   `json:"up"`
 	Reason  string `json:"reason,omitempty"` // why there is no session, if that is known
+	// Since is when the session began or ended, or when the peer was configured.
+	Since  time.Time `json:"since,omitzero"`
+	Learnt int       `json:"learnt"` // paths that the peer has told, whether they are used or not
 }
 
 // Complete reports whether every wanted route is present.

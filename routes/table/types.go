@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 )
 
 // Node is a node of the cluster as far as routes are concerned.
@@ -78,6 +79,9 @@ type Peer struct {
 	AS   uint32
 	Up   bool   // there is a session
 	Why  string // why there is none, if that is known
+	// Since is when the session began or ended, or when the peer was configured; zero: not known.
+	Since  time.Time
+	Learnt int // paths that the peer has told, whether they are used or not
 }
 
 // String returns the plan as logs and tests show it: the wanted routes, the problems, then the changes.

@@ -2,17 +2,21 @@ package networks
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/capture"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // TestBGP: the nodes announce their ranges to FRR on the router and learn those of the others from it, with the nodes themselves as
-// next hops, so that packets do not pass the router. Each node has a /23.
+// next hops, so that packets do not pass the router. Each node has a /23. The wire of a Windows node carries its session.
 func TestBGP(t *testing.T) {
 	l := up(t, "bgp", "--node-cidr-mask-size", "23")
+	wire := capture.Start(t, platform.NetnsPath("porthole-win01"), "eth0")
 	wait.NoError(t, time.Minute, "the router to have a route to each node's pods", func() error {
 		has, err := commandIn("porthole-tor", shortly, "ip", "route", "show", "proto", "bgp")
 		if err != nil {
@@ -32,5 +36,17 @@ func TestBGP(t *testing.T) {
 		via:  func(_, to string) string { return to },
 		hops: func(l *lab, from, to string) []string { return []string{l.firstHop(from), l.nodes[to].String()} },
 	})
+	wire.Wait(t, "a segment of the session of win01", func(p capture.Packet) bool {
+		return p.Protocol == capture.TCP && (p.SrcPort == 179 || p.DstPort == 179) && p.Src == l.nodes["win01"] && p.Dst == netip.MustParseAddr(router)
+	})
 	f.checkStatus(3, 1)
+	nodes, err := status()
+	for _, n := range nodes {
+		if n.Peers[0].Learnt != len(nodeNames) || n.Peers[0].Since.IsZero() { // FRR tells a node its own range too
+			t.Errorf("the peer of %s is %+v", n.Name, n.Peers[0])
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
 }

@@ -20,6 +20,8 @@ type statusNode struct {
 		Address string
 		Up      bool
 		Reason  string
+		Since   time.Time
+		Learnt  int
 	}
 }
 

@@ -22,3 +22,6 @@ func passwordsImpossible() string {
 	}
 	return ""
 }
+
+// defaultRouteImpossible returns why a default route cannot be learnt, or "".
+func defaultRouteImpossible() string { return "" }
