@@ -108,7 +108,7 @@ test-reboot: deps build ## a Windows node reboots, with all that HNS may lose or
 	@PORTHOLE_LAB_REBOOTS=all go test -count=1 -timeout 10m -v -run 'TestReboot|TestProxyRestart' ./test/lab
 
 .PHONY: test-networks
-test-networks: deps build ## each mode of --network with a cluster of its own: what takes too long for make test
+test-networks: deps build bundle-tests ## each mode of --network with a cluster of its own: what takes too long for make test
 	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 60m -v -p 1 ./routes/bgp ./test/networks
 
 .PHONY: bench-cni

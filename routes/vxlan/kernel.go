@@ -294,10 +294,7 @@ func (k *kernelPlanner) peer(p *Peer) {
 	if len(k.ops) == before {
 		p.State = table.Present
 	}
-	if size, narrow := k.seen.PathMTU[p.NextHop]; narrow && p.Reason == "" {
-		p.Reason = fmt.Sprintf("packets to node %s (%s) of more than %d bytes get lost, and interface %s sends up to %d: large packets between pods vanish; "+
-			"raise the MTU of the network between the nodes, or set %s to MTU %d", p.Node, p.NextHop, size, k.seen.Uplink.Name, k.seen.Uplink.MTU, k.seen.Uplink.Name, size)
-	}
+	p.narrow(k.seen.PathMTU, k.seen.Uplink)
 }
 
 // difference says what is wrong with an entry that leads to another place.

@@ -30,7 +30,11 @@ func (m *Mode) Observe(context.Context) (seen Kernel, err error) {
 			return seen, err
 		}
 	}
-	seen.PathMTU = m.paths.expect(seen.Forwards, seen.Uplink.MTU)
+	var nodes []netip.Addr
+	for _, f := range seen.Forwards {
+		nodes = append(nodes, f.Public)
+	}
+	seen.PathMTU = m.paths.expect(nodes, seen.Uplink.MTU)
 	seen.Routes, err = m.routes(seen.Device.Index)
 	return seen, err
 }

@@ -3,6 +3,7 @@ package vxlan
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +34,14 @@ func New(o Options) (*Mode, error) { return newIn("", o) }
 
 // newIn is New for the network namespace at path; "" means the process's own.
 func newIn(path string, o Options) (*Mode, error) {
-	m := &Mode{o: o, netns: path, paths: newProber(path, o.Addr)}
+	m := &Mode{o: o, netns: path}
+	m.paths = newProber(func() (conn net.PacketConn, err error) {
+		err = platform.InNetns(path, func() error {
+			conn, err = openICMP(o.Addr)
+			return err
+		})
+		return conn, err
+	})
 	m.o.Cluster = o.Cluster.Masked()
 	err := platform.InNetns(path, func() (err error) {
 		m.kernel, err = netlink.NewHandle(unix.NETLINK_ROUTE)

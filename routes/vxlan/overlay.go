@@ -41,11 +41,20 @@ func (o PolicyOp) String() string {
 	return fmt.Sprintf("%s RemoteSubnetRoute %s vsid %d at %s mac %s: %s", o.Verb, r.Prefix, r.VSID, r.Provider, r.MAC, o.Why)
 }
 
+// Overlay is what the mode observes of a Windows host.
+type Overlay struct {
+	Network hns.Network
+	Uplink  Uplink // zero: not known
+	// PathMTU holds nodes' addresses to which packets as large as the uplink sends do not get, with the size that does.
+	PathMTU map[netip.Addr]int
+}
+
 // PlanOverlay plans the policies of a Windows host's overlay network: one for each peer, which says what neighbour, forwarding entry and
 // route say on Linux. A wrong policy of a range is removed before the right one is added, because HNS takes both and does not say which
 // one counts. Policies of ranges outside the pods' range are somebody else's. The node announces itself once HNS has given it a MAC
 // address in the overlay, and again whenever that is another one.
-func PlanOverlay(o Options, nodes []table.Node, network hns.Network) table.Plan[PolicyOp] {
+func PlanOverlay(o Options, nodes []table.Node, seen Overlay) table.Plan[PolicyOp] {
+	network := seen.Network
 	peers := Peers(o.Config, o.Node, nodes)
 	var ops []PolicyOp
 	kept := map[netip.Prefix]bool{} // ranges whose policies stay or are planned already
@@ -57,6 +66,7 @@ func PlanOverlay(o Options, nodes []table.Node, network hns.Network) table.Plan[
 		kept[p.Dst] = true
 		if p.State == table.Missing {
 			ops = append(ops, policiesOf(p, o.Config, network.RemoteSubnets)...)
+			p.narrow(seen.PathMTU, seen.Uplink)
 		}
 	}
 

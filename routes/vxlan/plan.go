@@ -2,6 +2,7 @@ package vxlan
 
 import (
 	"fmt"
+	"net/netip"
 
 	"porthole.dev/porthole/routes/table"
 )
@@ -59,6 +60,14 @@ func (p *Peer) join(c Config, a Announcement, announced bool, err error) {
 		refuse("address %s of node %s lies inside its own pod range %s", a.Public, p.Node, p.Dst)
 	case a.MAC == MAC{}:
 		wait("node %s has not announced the MAC address of its VXLAN endpoint yet (annotation %s)", p.Node, AnnotationBackendData)
+	}
+}
+
+// narrow says so in the reason if packets as large as the uplink sends do not get to the peer's node. paths is Kernel.PathMTU.
+func (p *Peer) narrow(paths map[netip.Addr]int, uplink Uplink) {
+	if size, narrow := paths[p.NextHop]; narrow && p.Reason == "" {
+		p.Reason = fmt.Sprintf("packets to node %s (%s) of more than %d bytes get lost, and interface %s sends up to %d: large packets between pods vanish; "+
+			"raise the MTU of the network between the nodes, or set %s to MTU %d", p.Node, p.NextHop, size, uplink.Name, uplink.MTU, uplink.Name, size)
 	}
 }
 

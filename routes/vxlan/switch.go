@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"sync"
 	"time"
+
+	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/routes/podnet"
@@ -23,7 +27,11 @@ type HNS interface {
 
 // hostSwitch is vxlan on one Windows host, whose virtual switch carries the packets. It implements keep.Mode.
 type hostSwitch struct {
-	o Options
+	o      Options
+	uplink func(netip.Addr) (Uplink, error)
+	paths  *prober
+
+	unknown sync.Once // it was said that the uplink is not known
 
 	mu      sync.Mutex
 	network hns.NetworkID             // that was seen last
@@ -31,12 +39,14 @@ type hostSwitch struct {
 	changed func()                    // of Watch; nil: nobody watches
 }
 
-func newSwitch(o Options) (*hostSwitch, error) {
+// newSwitch makes the mode. uplink returns the interface that has the node's address.
+func newSwitch(o Options, uplink func(netip.Addr) (Uplink, error)) (*hostSwitch, error) {
 	if o.HNS == nil {
 		return nil, errors.New("the mode vxlan needs HNS")
 	}
 	o.Cluster = o.Cluster.Masked()
-	return &hostSwitch{o: o, added: map[hns.RemoteSubnet]bool{}}, nil
+	paths := newProber(func() (net.PacketConn, error) { return openICMP(o.Addr) })
+	return &hostSwitch{o: o, uplink: uplink, paths: paths, added: map[hns.RemoteSubnet]bool{}}, nil
 }
 
 // Network returns a pod network of type Overlay.
@@ -44,12 +54,16 @@ func (s *hostSwitch) Network(o podnet.Options) (podnet.Network, error) {
 	return podnet.Overlay(o, s.o.Config.VNI)
 }
 
-// Observe reads the network with its policies. One that is another than the last had none of ours.
-func (s *hostSwitch) Observe(ctx context.Context) (hns.Network, error) {
+// Observe reads the network with its policies, and what is known of the ways to other nodes. A network that is another than the last had
+// no policies of ours.
+func (s *hostSwitch) Observe(ctx context.Context) (seen Overlay, err error) {
 	network, err := s.o.HNS.NetworkByName(ctx, podnet.NetworkName)
 	if err != nil {
-		return network, fmt.Errorf("reading HNS network %s: %w", podnet.NetworkName, err)
+		return seen, fmt.Errorf("reading HNS network %s: %w", podnet.NetworkName, err)
 	}
+	seen.Network = network
+	s.observePaths(ctx, &seen)
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if network.ID != s.network {
@@ -60,12 +74,28 @@ func (s *hostSwitch) Observe(ctx context.Context) (hns.Network, error) {
 		r.MAC = hns.NormalMAC(r.MAC)
 		delete(s.added, r)
 	}
-	return network, nil
+	return seen, nil
+}
+
+// observePaths adds the network card and the ways to other nodes. Policies do not wait for that: without the card nothing is probed.
+func (s *hostSwitch) observePaths(ctx context.Context, seen *Overlay) {
+	uplink, err := s.uplink(s.o.Addr)
+	if err != nil {
+		s.unknown.Do(func() {
+			klog.FromContext(ctx).Error(err, "The path MTU to other nodes is not probed: large packets between pods may vanish unnoticed")
+		})
+		return
+	}
+	var nodes []netip.Addr
+	for _, r := range seen.Network.RemoteSubnets {
+		nodes = append(nodes, r.Provider)
+	}
+	seen.Uplink, seen.PathMTU = uplink, s.paths.expect(nodes, uplink.MTU)
 }
 
 // Plan is pure: see overlay.go.
-func (s *hostSwitch) Plan(nodes []table.Node, network hns.Network) table.Plan[PolicyOp] {
-	return PlanOverlay(s.o, nodes, network)
+func (s *hostSwitch) Plan(nodes []table.Node, seen Overlay) table.Plan[PolicyOp] {
+	return PlanOverlay(s.o, nodes, seen)
 }
 
 // tellLimit bounds how long policies wait for an API server that does not answer.
@@ -114,8 +144,15 @@ func (s *hostSwitch) add(ctx context.Context, r hns.RemoteSubnet) error {
 	return nil
 }
 
-// Watch subscribes to what HNS notifies of: networks that come and go. It does not notify of policies.
+// Watch subscribes to what HNS notifies of: networks that come and go. It does not notify of policies. It probes the ways to other nodes
+// meanwhile.
 func (s *hostSwitch) Watch(ctx context.Context, changed func()) error {
+	ctx, stop := context.WithCancel(ctx)
+	var probing sync.WaitGroup
+	defer probing.Wait()
+	defer stop()
+	probing.Go(func() { s.paths.run(ctx, changed) })
+
 	s.mu.Lock()
 	s.changed = changed
 	s.mu.Unlock()

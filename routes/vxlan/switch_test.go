@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,11 +20,12 @@ import (
 
 // switchHost is a Windows node "self" in memory, in a cluster of nodes.
 type switchHost struct {
-	*keep.Keeper[hns.Network, PolicyOp]
+	*keep.Keeper[Overlay, PolicyOp]
 	hnstest.Overlay
 	nodes  []table.Node
 	told   map[string]string // annotations of self
-	writes int               // to the API server
+	paths  *prober
+	writes int // to the API server
 }
 
 func (h *switchHost) Notifications(context.Context) <-chan struct{} { return nil }
@@ -49,10 +52,13 @@ func (h *switchHost) again(t *testing.T) {
 				h.told[k] = v
 			}
 			return nil
-		}})
+		}}, func(netip.Addr) (Uplink, error) {
+		return Uplink{Index: 1, Name: "vEthernet (Ethernet)", MTU: 1500}, nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.paths = s.paths
 	h.Keeper = keep.New(s, keep.Options{Nodes: func() ([]table.Node, bool) { return h.nodes, true }})
 }
 
@@ -253,5 +259,31 @@ func TestSwitchWaits(t *testing.T) {
 	h.Sync(t.Context())
 	if h.told[AnnotationBackendData] != `{"VNI":4096,"VtepMAC":"00:15:5d:aa:00:01"}` {
 		t.Errorf("the node announces %v", h.told)
+	}
+}
+
+// A way that is too narrow is named once it is known, and the route stays in place.
+func TestSwitchNarrowPath(t *testing.T) {
+	h := newSwitchHost(t, peerNode(2), peerNode(3))
+	h.Sync(t.Context())
+	h.Sync(t.Context()) // reads back what the first one wrote, and asks for both ways
+	asked, mtu := h.paths.due(time.Now())
+	if slices.SortFunc(asked, netip.Addr.Compare); len(asked) != 2 || mtu != 1500 {
+		t.Fatalf("%v are to be asked with %d bytes", asked, mtu)
+	}
+	different, silent := h.paths.learn(asked, map[netip.Addr]int{asked[0]: 1400}, mtu)
+	if !different || !slices.Equal(silent, asked[1:]) {
+		t.Errorf("learnt something: %t; silent: %v, want %v", different, silent, asked[1:])
+	}
+
+	h.Sync(t.Context())
+	s := h.Status()
+	want := "packets to node n2 (10.0.0.2) of more than 1400 bytes get lost, and interface vEthernet (Ethernet) sends up to 1500"
+	if !s.Complete() || !strings.HasPrefix(s.Routes[0].Reason, want) || s.Routes[1].Reason != "" {
+		t.Errorf("status %+v", s)
+	}
+	again, _ := h.paths.due(time.Now().Add(time.Hour))
+	if _, silent := h.paths.learn(again, nil, mtu); len(again) != 2 || len(silent) > 0 {
+		t.Errorf("%v are silent for the first time again, of %v", silent, again)
 	}
 }

@@ -178,8 +178,9 @@ func announcedBy(node string) (string, error) {
 }
 
 // TestVXLANFaults: the Windows nodes have a firewall, which lets the overlay's packets in by a rule. What others delete on a Windows
-// node is put back, and what is theirs stays. A killed agent writes nothing when it is back. A network that is made anew, while HNS
-// stops and the agent is killed, has its peers again, which follow its new MAC address.
+// node is put back, and what is theirs stays. A killed agent writes nothing when it is back. Windows nodes follow another MAC address of
+// a Linux node, and find a way that is too narrow. A network that is made anew, while HNS stops and the agent is killed, has its peers
+// again, which follow its new MAC address.
 func TestVXLANFaults(t *testing.T) {
 	long(t)
 	f := up(t, "vxlan", "--windows-firewall").fleet()
@@ -202,6 +203,8 @@ func TestVXLANFaults(t *testing.T) {
 	f.reach("policies deleted", "win01")
 
 	f.restartsWithoutWrites()
+	f.otherMAC()
+	f.narrowWay()
 	f.madeAnew()
 }
 
