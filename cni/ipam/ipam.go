@@ -38,17 +38,36 @@ type Config struct {
 	Range
 }
 
-// DefaultDir is the default folder of host-local.
+// DefaultDir is the default folder of host-local, on Windows on the system's drive.
 const DefaultDir = "/var/lib/cni/networks"
 
 // DirOf returns the folder of a network: that of its addresses, or of what else a plugin keeps of a network without any. It never
 // fails: what is wrong with raw is said by Open.
 func DirOf(raw json.RawMessage, network string) string {
 	var c Config
-	if json.Unmarshal(raw, &c) != nil || c.DataDir == "" {
+	if json.Unmarshal(raw, &c) != nil {
+		c.DataDir = ""
+	}
+	return c.dir(network)
+}
+
+func (c Config) dir(network string) string {
+	if c.DataDir == "" {
 		c.DataDir = DefaultDir
 	}
-	return filepath.Join(c.DataDir, network)
+	return filepath.Join(onDrive(c.DataDir, systemDrive()), network)
+}
+
+// onDrive returns the path of a folder, on that drive if the path has none. Windows would take the drive that a program was started on:
+// plugins and `porthole routes`, whose parents differ, are to mean the same folder. drive is empty on systems without.
+func onDrive(folder, drive string) string {
+	if drive == "" || !strings.HasPrefix(folder, "/") && !strings.HasPrefix(folder, `\`) {
+		return folder
+	}
+	if strings.HasPrefix(folder, `\\`) || strings.HasPrefix(folder, "//") { // a share
+		return folder
+	}
+	return drive + folder
 }
 
 // Pool is the address store of one network.
@@ -95,11 +114,7 @@ func Open(raw json.RawMessage, network string) (*Pool, error) {
 	if len(c.Ranges) == 0 {
 		return nil, errors.New("ipam has neither subnet nor ranges")
 	}
-	if c.DataDir == "" {
-		c.DataDir = DefaultDir
-	}
-
-	p := &Pool{dir: filepath.Join(c.DataDir, network)}
+	p := &Pool{dir: c.dir(network)}
 	if len(c.Routes) > 0 && c.Routes[0].GW != "" && (c.Routes[0].Dst == "" || strings.HasSuffix(c.Routes[0].Dst, "/0")) {
 		var err error
 		if p.RouteGateway, err = netip.ParseAddr(c.Routes[0].GW); err != nil {

@@ -156,3 +156,17 @@ func TestClaimCutShort(t *testing.T) {
 		t.Errorf("a third one: %v", got)
 	}
 }
+
+// A folder without a drive is on the system's, whichever drive a program was started on.
+func TestFolderIsOnTheSystemsDrive(t *testing.T) {
+	for folder, want := range map[string]string{
+		DefaultDir: "C:/var/lib/cni/networks", `\k\cni`: `C:\k\cni`, `D:\cni`: `D:\cni`, "C:/cni": "C:/cni", `\\server\share`: `\\server\share`, "//server/share": "//server/share", "cni": "cni",
+	} {
+		if got := onDrive(folder, "C:"); got != want {
+			t.Errorf("%s is %s, want %s", folder, got, want)
+		}
+		if got := onDrive(folder, ""); got != folder {
+			t.Errorf("%s without drives is %s", folder, got)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -8,6 +9,7 @@ import (
 	osexec "os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -174,7 +176,27 @@ func TestDefaultPipe(t *testing.T) {
 		t.Logf("%s: a container runs after %v", endpoint, time.Since(begin).Round(time.Millisecond))
 	}
 
+	h.listsSandboxes()
 	killPipe()
 	h.startPipe()
 	h.runs("after")
+}
+
+// listsSandboxes asks for the runtime's sandboxes as the sweep of a node's CNI networks does, which connects for each pass.
+func (h *windowsHost) listsSandboxes() {
+	h.t.Helper()
+	build := osexec.Command("go", "build", "-o", h.path("sandboxes.exe"), "./testdata/sandboxes")
+	build.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64")
+	if out, err := build.CombinedOutput(); err != nil {
+		h.t.Fatalf("%v: %s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	defer cancel()
+	cmd := h.tools.Command(ctx, h.prefix, `C:\sandboxes.exe`, "npipe:////./pipe/containerd-containerd")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	must(h.t, platform.StartInNetns(h.space.Path, cmd))
+	if err := cmd.Wait(); err != nil || strings.Count(out.String(), "4 [") != 3 {
+		h.t.Errorf("sandboxes that the runtime is said to have: %v: %q, want 4, three times", err, out.String())
+	}
 }

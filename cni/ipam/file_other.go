@@ -10,4 +10,6 @@ import (
 
 func lockFile(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX) }
 
+func systemDrive() string { return "" }
+
 func fileName(addr string) string { return addr }
