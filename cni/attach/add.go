@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	cnitypes "github.com/containernetworking/cni/pkg/types"
@@ -73,7 +74,7 @@ func (p *Plugin) adopt(ctx context.Context, c Call, network hns.Network, at plac
 func (p *Plugin) network(ctx context.Context, name string) (hns.Network, error) {
 	network, err := p.Reader.NetworkByName(ctx, name)
 	if err != nil {
-		return network, err
+		return network, p.withNetworks(ctx, name, err)
 	}
 	if err := p.Kind.Accepts(network); err != nil {
 		return network, err
@@ -82,6 +83,29 @@ func (p *Plugin) network(ctx context.Context, name string) (hns.Network, error) 
 		return network, fmt.Errorf("network %s has no subnet", name)
 	}
 	return network, nil
+}
+
+// withNetworks adds the names of the host's networks to the error of a name that none of them has.
+func (p *Plugin) withNetworks(ctx context.Context, name string, cause error) error {
+	all, ok := p.Reader.(lister)
+	if !ok || !hns.IsAbsent(cause) {
+		return cause
+	}
+	list, err := all.Networks(ctx)
+	if err != nil {
+		return cause
+	}
+
+	const what = "%w: the configuration's name is that of an HNS network, and HNS has none called %q"
+	if len(list) == 0 {
+		return fmt.Errorf(what+", nor any other: `porthole routes` makes that of the cluster", cause, name)
+	}
+	names := make([]string, len(list))
+	for i, n := range list {
+		names[i] = fmt.Sprintf("%q (%s)", n.Name, n.Type)
+	}
+	slices.Sort(names)
+	return fmt.Errorf(what+": it has %s", cause, name, strings.Join(names, ", "))
 }
 
 // wanted returns the endpoint that a pod with these addresses has to have.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -358,6 +359,33 @@ func TestWrongNetwork(t *testing.T) {
 		for what, err := range map[string]error{"ADD": err, "CHECK": p.Check(ctx, call(c)), "STATUS": p.Status(ctx, c), "GC": p.GC(ctx, c)} {
 			if err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("%s of a network that %s: %v", what, name, err)
+			}
+		}
+	}
+}
+
+// A network that HNS does not have is named together with those that it has.
+func TestUnknownNetwork(t *testing.T) {
+	h := newHost()
+	other := testNetwork
+	other.ID, other.Name, other.Type = "5e8a77a3-0000-0000-0000-000000000002", "nat", "NAT"
+	for want, networks := range map[string][]hns.Network{
+		`HNS has none called "porthole": it has "Porthole-old" (Transparent), "nat" (NAT)`:                {other, testNetwork},
+		`HNS has none called "porthole", nor any other: ` + "`porthole routes` makes that of the cluster": nil,
+	} {
+		h.Edit(func(_ *[]hns.Endpoint, _ *[]hns.LoadBalancer, list *[]hns.Network) {
+			*list = slices.Clone(networks)
+			for i := range *list {
+				if (*list)[i].Name == "porthole" {
+					(*list)[i].Name = "Porthole-old"
+				}
+			}
+		})
+		p, c := plugin(h), config(t, t.TempDir(), "")
+		_, err := p.Add(t.Context(), call(c))
+		for what, err := range map[string]error{"ADD": err, "CHECK": p.Check(t.Context(), call(c)), "STATUS": p.Status(t.Context(), c)} {
+			if err == nil || !strings.Contains(err.Error(), want) || !hns.IsAbsent(err) {
+				t.Errorf("%s: %v", what, err)
 			}
 		}
 	}

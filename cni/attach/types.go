@@ -67,6 +67,11 @@ type reader interface {
 	Namespace(context.Context, hns.NamespaceID) (hns.Namespace, error)
 }
 
+// lister is implemented by a reader that can list all networks, as that of the plugins can. It makes errors clearer.
+type lister interface {
+	Networks(context.Context) ([]hns.Network, error)
+}
+
 // writer is what is changed in HNS. Deleting what is gone is success.
 type writer interface {
 	CreateEndpoint(context.Context, hns.Endpoint) (hns.Endpoint, error)

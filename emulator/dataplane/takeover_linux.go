@@ -3,12 +3,15 @@ package dataplane
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/platform"
 )
 
 // CardStack is what the host's IP stack has on a network card, by Linux' name of the card.
@@ -41,7 +44,7 @@ type CardRoute struct {
 }
 
 // TakeDown takes the IP stack off a network card, as Windows does while a virtual switch takes the card over: the link is down, and
-// has neither addresses nor routes, until PutBack. before is called with what PutBack will give it, while the card still has all. Routes
+// has neither addresses nor routes, until PutBack. Connections of the host's own programs are aborted. before is called with what PutBack will give it, while the card still has all. Routes
 // that programs of the host made do not come back; nor do those of the administrator if losesRoutes is true.
 func (s *IPStack) TakeDown(index int, losesRoutes bool, before func(CardStack) error) (CardStack, error) {
 	link, err := s.handle.LinkByIndex(index)
@@ -66,7 +69,34 @@ func (s *IPStack) TakeDown(index int, losesRoutes bool, before func(CardStack) e
 			return stack, fmt.Errorf("taking address %s off network card %s: %w", addrs[i].IPNet, stack.Link, err)
 		}
 	}
-	return stack, err
+	return stack, errors.Join(err, s.abortConnections(stack.Addrs))
+}
+
+// abortConnections ends the TCP connections of the host's programs that have one of the addresses. The other ends are not told, since the
+// card is away. Those of IPv6 go on.
+func (s *IPStack) abortConnections(addrs []netip.Prefix) error {
+	const listen, timeWait = 10, 6 // TCP_LISTEN and TCP_TIME_WAIT of the kernel's tcp_states.h
+	return platform.InNetns(s.netns, func() error {
+		var failed error
+		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} { // a socket of IPv6 can have a connection of IPv4
+			sockets, err := netlink.SocketDiagTCP(family)
+			if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+				return fmt.Errorf("listing the connections of the host: %w", err)
+			}
+			for _, c := range sockets {
+				local, _ := netip.AddrFromSlice(c.ID.Source)
+				local = local.Unmap()
+				if c.State == listen || c.State == timeWait || !local.Is4() || !slices.ContainsFunc(addrs, func(a netip.Prefix) bool { return a.Addr() == local }) {
+					continue
+				}
+				err := netlink.SocketDestroy(&net.TCPAddr{IP: c.ID.Source, Port: int(c.ID.SourcePort)}, &net.TCPAddr{IP: c.ID.Destination, Port: int(c.ID.DestinationPort)})
+				if err != nil && !errors.Is(err, unix.ENOENT) {
+					failed = errors.Join(failed, fmt.Errorf("ending the connection of %s to %s: %w", local, c.ID.Destination, err))
+				}
+			}
+		}
+		return failed
+	})
 }
 
 // PutBack gives a network card what TakeDown said. It can be repeated.

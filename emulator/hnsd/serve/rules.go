@@ -75,6 +75,9 @@ func findEndpoint(state *hnsd.State, text string) (*hnsd.Object, error) {
 	case 1:
 		return found[0], nil
 	case 0:
+		if len(all) == 0 {
+			return nil, fmt.Errorf("no endpoint has the id, name or address %q: HNS has no endpoints", text)
+		}
 		return nil, fmt.Errorf("no endpoint has the id, name or address %q: there are %s", text, strings.Join(all, ", "))
 	}
 	var ids []string
