@@ -22,6 +22,7 @@ type HNS struct {
 	Before func(ctx context.Context) error
 
 	made    hns.NetworkID // the network that this process created last
+	madeFor hns.Network   // what was wanted then
 	missing time.Time     // since when the host's endpoint is attached and has no adapter; zero: it has one
 	renewed int           // how often the host's endpoint was created again because it had no adapter
 }
@@ -153,7 +154,7 @@ func (h *HNS) observe(ctx context.Context, wanted Network) (Seen, error) {
 		return Seen{}, fmt.Errorf("looking up HNS network %s: %w", name, err)
 	default:
 		seen.Network = network
-		seen.Ours = network.ID == h.made
+		seen.Ours = network.ID == h.made && len(Diff(wanted.HNS, h.madeFor)) == 0
 		if seen.Endpoints, err = h.Reader.Endpoints(ctx, network.ID); err != nil {
 			return Seen{}, fmt.Errorf("listing endpoints of HNS network %s: %w", name, err)
 		}
@@ -242,7 +243,7 @@ func (h *HNS) apply(ctx context.Context, op Op, wanted Network, seen *Seen) (err
 		network := wanted.HNS
 		network.HostRoute, network.Management = false, netip.Addr{} // the one has an Op of its own, the other is HNS's to say
 		seen.Network, err = h.Writer.CreateNetwork(ctx, network)
-		h.made = seen.Network.ID
+		h.made, h.madeFor = seen.Network.ID, wanted.HNS
 	case AddHostRoute:
 		err = h.Overlays.AddHostRoute(ctx, seen.Network.ID)
 	case CreateHost:

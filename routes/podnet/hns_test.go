@@ -147,6 +147,46 @@ func TestEnsureDualStack(t *testing.T) {
 	}
 }
 
+// TestEnsureAnotherRange: the range changes while the process that made the network runs. It is refused under pods, and the network is
+// replaced without them.
+func TestEnsureAnotherRange(t *testing.T) {
+	ctx, f := context.Background(), hnstest.New(hns.Version{Major: 13, Minor: 3})
+	h, wanted := on(f), wantedNetwork(t)
+	if _, err := h.Ensure(ctx, wanted, false); err != nil {
+		t.Fatal(err)
+	}
+	made, err := f.NetworkByName(ctx, NetworkName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.AddNamespace("guest")
+	addEndpoint(t, f, made, "abc_porthole", "guest")
+
+	other := wantedNetwork(t)
+	other.HNS.Subnets = []hns.Subnet{{Prefix: netip.MustParsePrefix("10.244.9.0/24"), Gateway: netip.MustParseAddr("10.244.9.1")}}
+	other.Host.Addrs = []netip.Addr{netip.MustParseAddr("10.244.9.2")}
+	before := f.DumpNetworks()
+	var differs *DiffersError
+	if _, err := h.Ensure(ctx, other, false); !errors.As(err, &differs) || f.DumpNetworks() != before {
+		t.Errorf("under a pod: %v\n%s", err, f.DumpNetworks())
+	}
+
+	endpoints, err := f.Endpoints(ctx, made.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range endpoints {
+		if e.Name == "abc_porthole" {
+			if err := (hnstest.Host{Fake: f}).DeleteEndpoint(ctx, e.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if made, err := h.Ensure(ctx, other, false); err != nil || len(made.Replaced) != 1 || !strings.Contains(f.DumpNetworks(), "L2Bridge 10.244.9.0/24") {
+		t.Errorf("without pods: %+v, %v\n%s", made, err, f.DumpNetworks())
+	}
+}
+
 func TestRefusalNamesDifferencesAndCure(t *testing.T) {
 	f := host(t, "differs and is used")
 	_, err := on(f).Ensure(context.Background(), wantedNetwork(t), false)

@@ -12,7 +12,7 @@ import (
 // Seen is what HNS has of the pod network.
 type Seen struct {
 	Network   hns.Network        // the one with the wanted name; zero if there is none
-	Ours      bool               // this process created Network
+	Ours      bool               // this process created Network, as it is wanted now
 	Endpoints []hns.Endpoint     // those of Network
 	Host      hns.Namespace      // the namespace of the host's own compartment; zero if there is none
 	Adapter   bool               // an adapter of the host has the address of the host's endpoint
