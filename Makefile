@@ -124,7 +124,7 @@ test-cni: deps ## 10,000 pods through the CNI plugins' code with kills and faili
 test-peers: deps build upstream-proxy ## upstream's kube-proxy.exe shows each documented failure, ours does not
 	@go test -count=1 -timeout 60m -v ./test/peers -args -upstream -thorough
 	@go test -count=1 -timeout 5m -v -run TestProxies ./test/proxylab
-	@go test -count=1 -timeout 5m -v -run TestOverlayUpstream ./test/matrix -args -upstream
+	@go test -count=1 -timeout 5m -v -run 'TestOverlayUpstream|TestMatrixOverlay' ./test/matrix -args -upstream
 
 .PHONY: bench
 bench: deps build ## figures of ours beside those of peers, as JSON lines

@@ -16,5 +16,6 @@
 //
 // What has no Linux node to be compared with is asked of our proxy alone, with the expected answers beside the questions:
 // overlay networks (overlay_linux_test.go), dual stack and IPv6 (dual_linux_test.go). TestOverlayUpstream asks the same of upstream's
-// kube-proxy.exe on an overlay network; what it does not do is in upstreamMisses.
+// kube-proxy.exe on an overlay network; what it does not do is in upstreamMisses. TestMatrixOverlay compares ours on an overlay network with
+// the Linux node.
 package matrix

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ type pair struct {
 	windows, linux *side
 	matrix, all    []entry // all has matrix as its beginning
 	many           entry   // loaded only by its test
+	overlay        bool    // the Windows node is on an overlay network
 
 	cells  []cell
 	sticky map[cell]bool
@@ -29,7 +29,7 @@ type pair struct {
 
 // TestMatrix asks every question of both nodes and compares.
 func TestMatrix(t *testing.T) {
-	p := newPair(t)
+	p := newPair(t, "")
 	t.Run("l2bridge with dsr", func(t *testing.T) {
 		p.compare(t, l2bridgeKnown(), "--enable-dsr=true", "--node-access")
 	})
@@ -38,12 +38,21 @@ func TestMatrix(t *testing.T) {
 	})
 }
 
-// newPair starts everything and waits until the Linux node serves.
-func newPair(t *testing.T) *pair {
+// TestMatrixOverlay asks the same of a Windows node on an overlay network, whose other node is behind VXLAN.
+func TestMatrixOverlay(t *testing.T) {
+	if !*upstreamToo {
+		t.Skip("takes long: -args -upstream, or `make test-peers`")
+	}
+	p := newPair(t, "Overlay")
+	p.compare(t, overlayKnown(), "--enable-dsr=true", "--node-access", "--source-vip=10.244.1.2")
+}
+
+// newPair starts everything and waits until the Linux node serves. network is the type of the Windows node's; "" is L2Bridge.
+func newPair(t *testing.T, network string) *pair {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
-	p, n := &pair{}, &numbering{}
+	p, n := &pair{overlay: network != ""}, &numbering{}
 	p.matrix = matrixEntries(n)
 	p.all = append(append(slices.Clone(p.matrix), specialEntries(n)...), sentinel(n))
 	p.many = manyEntry(n)
@@ -53,13 +62,13 @@ func newPair(t *testing.T) *pair {
 	p.lab, err = proxylab.New(ctx, proxylab.Options{Bin: built(t), Prefix: "phmw"})
 	must(t, err)
 	t.Cleanup(func() { must(t, p.lab.Close()) })
-	p.host, err = p.lab.AddHost(ctx, proxylab.HostOptions{Name: nodeName})
+	p.host, err = p.lab.AddHost(ctx, proxylab.HostOptions{Name: nodeName, NetworkType: network})
 	must(t, err)
-	p.windows = dress(t, "the Windows node", p.lab, p.host.Place, func(name string, addr netip.Addr) (*proxylab.Pod, error) {
-		return p.host.Pod(ctx, name, addr)
-	})
+	p.windows = dress(t, "the Windows node", p.lab, member{p.host.Place, hostPods(ctx, p.host)}, p.remote(t, ctx, network))
 	p.linux = linuxSide(t, ctx, p.lab)
-	manyServers(t, p.windows)
+	if !p.overlay {
+		manyServers(t, p.windows)
+	}
 	began := time.Now()
 	must(t, load(ctx, p.lab.Client, p.all))
 	t.Logf("%d services were created in %v", len(p.all), time.Since(began))
@@ -70,6 +79,18 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
+// remote returns the other node of the Windows side: a Linux node, or in an overlay a host that is a part of it.
+func (p *pair) remote(t *testing.T, ctx context.Context, network string) member {
+	t.Helper()
+	if !p.overlay {
+		return linuxMember(t, p.lab, remoteName)
+	}
+	other, err := p.lab.AddHost(ctx, proxylab.HostOptions{Name: remoteName, NetworkType: network, NoWine: true})
+	must(t, err)
+	must(t, p.lab.JoinOverlay(ctx, p.host, other))
+	return member{other.Place, hostPods(ctx, other)}
+}
+
 // linuxSide is a network of its own with the same addresses, where upstream's kube-proxy serves the same objects.
 func linuxSide(t *testing.T, ctx context.Context, of *proxylab.Lab) *side {
 	t.Helper()
@@ -78,7 +99,7 @@ func linuxSide(t *testing.T, ctx context.Context, of *proxylab.Lab) *side {
 	t.Cleanup(func() { must(t, lab.Close()) })
 	node, err := lab.AddNode(ctx, nodeName)
 	must(t, err)
-	s := dress(t, "the Linux node", lab, node.Place, node.Pod)
+	s := dress(t, "the Linux node", lab, member{node.Place, node.Pod}, linuxMember(t, lab, remoteName))
 	proxy, err := node.RunUpstream(map[string]any{"mode": "nftables"})
 	must(t, err)
 	t.Cleanup(func() {
@@ -107,9 +128,11 @@ func (p *pair) compare(t *testing.T, list []known, flags ...string) {
 	t.Logf("the last service answers after %v", time.Since(began))
 	p.idle(t)
 	p.settled(t, "at the start", p.cells, list)
-	t.Run("more backends than HNS takes", func(t *testing.T) {
-		testMany(t, p, p.many)
-	})
+	if !p.overlay { // all its servers are in one place, to which a route leads
+		t.Run("more backends than HNS takes", func(t *testing.T) {
+			testMany(t, p, p.many)
+		})
+	}
 	t.Run("warnings", func(t *testing.T) {
 		for _, name := range []string{"sctp-beside-others", "source-ranges-without-client"} {
 			warned(t, p.lab.Client, name)

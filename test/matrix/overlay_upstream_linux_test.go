@@ -13,7 +13,7 @@ import (
 	"porthole.dev/porthole/test/proxylab"
 )
 
-var upstreamToo = flag.Bool("upstream", false, "ask the overlay of upstream's kube-proxy.exe too")
+var upstreamToo = flag.Bool("upstream", false, "ask what takes long too: upstream's kube-proxy.exe, and all questions, on an overlay network")
 
 // upstreamMisses are the questions that upstream's kube-proxy.exe 1.36.3 does not answer as ours does on an overlay network, each with the
 // reason.

@@ -39,25 +39,40 @@ type side struct {
 // podMaker makes a pod of the node under test.
 type podMaker func(name string, addr netip.Addr) (*proxylab.Pod, error)
 
-// dress puts pods, servers and clients into a lab whose first member is the node under test.
-func dress(t *testing.T, name string, lab *proxylab.Lab, node proxylab.Place, pod podMaker) *side {
+// member is a node of a side.
+type member struct {
+	proxylab.Place
+	Pod podMaker
+}
+
+func linuxMember(t *testing.T, lab *proxylab.Lab, name string) member {
 	t.Helper()
-	remote, err := lab.AddNode(t.Context(), remoteName)
+	node, err := lab.AddNode(t.Context(), name)
 	must(t, err)
+	return member{node.Place, node.Pod}
+}
+
+func hostPods(ctx context.Context, h *proxylab.Host) podMaker {
+	return func(name string, addr netip.Addr) (*proxylab.Pod, error) { return h.Pod(ctx, name, addr) }
+}
+
+// dress puts pods, servers and clients into a lab with the node under test and another.
+func dress(t *testing.T, name string, lab *proxylab.Lab, node, remote member) *side {
+	t.Helper()
 	if node.Addr.String() != nodeIP || remote.Addr.String() != remoteIP || lab.Outside.Addr.String() != outIP {
 		t.Fatalf("%s: addresses are %s, %s and %s", name, node.Addr, remote.Addr, lab.Outside.Addr)
 	}
 	must(t, forgetful(node.Netns))
-	must(t, lab.RoutePrefix(netip.MustParsePrefix(externalRange), node))
+	must(t, lab.RoutePrefix(netip.MustParsePrefix(externalRange), node.Place))
 
-	places := map[string]proxylab.Place{"n1": node, "n2": remote.Place, "out": lab.Outside}
+	places := map[string]proxylab.Place{"n1": node.Place, "n2": remote.Place, "out": lab.Outside}
 	for server, addr := range backendAddrs() {
 		if _, is := places[server]; is {
 			continue
 		}
 		of := remote.Pod
 		if server[0] == 'l' {
-			of = pod
+			of = node.Pod
 		}
 		p, err := of(server, netip.MustParseAddr(addr))
 		must(t, err)
@@ -69,14 +84,14 @@ func dress(t *testing.T, name string, lab *proxylab.Lab, node proxylab.Place, po
 		serve(t, place.Netns, fmt.Sprintf("%s:%d", server, otherPort), fmt.Sprintf("%s:%d", place.Addr, otherPort))
 	}
 
-	client, err := pod("client", netip.MustParseAddr(clientPod))
+	client, err := node.Pod("client", netip.MustParseAddr(clientPod))
 	must(t, err)
-	s := &side{name: name, node: node, remote: remote.Place, probers: map[string]*prober{}, addrs: addresses{
+	s := &side{name: name, node: node.Place, remote: remote.Place, probers: map[string]*prober{}, addrs: addresses{
 		node: []string{nodeIP, "10.244.1.1", "10.244.1.2"}, // the last two are the node's in its pods' network
 		client: map[string][]string{fromPod: {clientPod}, fromOutside: {outIP}, fromBackend: {backendAddrs()["l1"]},
 			fromNode: {nodeIP}},
 	}}
-	for who, place := range map[string]proxylab.Place{fromPod: client.Place, fromNode: node, fromOutside: lab.Outside, fromBackend: places["l1"]} {
+	for who, place := range map[string]proxylab.Place{fromPod: client.Place, fromNode: node.Place, fromOutside: lab.Outside, fromBackend: places["l1"]} {
 		s.probers[who] = startProber(t, place.Netns)
 	}
 
