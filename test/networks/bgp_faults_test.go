@@ -1,0 +1,452 @@
+package networks
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/capture"
+	"porthole.dev/porthole/internal/testkit/wait"
+)
+
+// faultyBGP is a cluster that meets faults.
+type faultyBGP struct{ *fleet }
+
+// TestBGPFaults goes on after each fault with the same cluster. win01 is the node that most of them meet.
+func TestBGPFaults(t *testing.T) {
+	long(t)
+	f := &faultyBGP{up(t, "bgp", "--windows-firewall").fleet()}
+	const foreign = "172.20.0.0/24"
+	for _, n := range nodeNames {
+		f.run("porthole-"+n, "ip", "route", "add", foreign, "via", router)
+	}
+
+	for _, step := range []struct {
+		name string
+		do   func()
+	}{
+		{"the agent of win01 is killed", func() { f.killedWithoutLoss("win01") }},
+		{"the agent of lin01 is killed", func() { f.killedWithoutLoss("lin01") }},
+		{"the router's bgpd is killed", f.bgpdKilled},
+		{"the router ends the session of win01", f.peerDown},
+		{"routes of win01 are deleted", f.routesDeleted},
+		{"win01 withdraws and comes back", f.withdraws},
+		{"somebody else listens on port 179 of win01", f.portTaken},
+		{"a peer of win01 has a password", f.password},
+		{"the uplink of win01 is cut, with BFD", f.uplinkCutBFD},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			f.t = t
+			step.do()
+			for _, n := range nodeNames {
+				if out := f.run("porthole-"+n, "ip", "route", "show", foreign); !strings.Contains(out, "via "+router) {
+					t.Errorf("the route of somebody else on %s is gone: %q", n, out)
+				}
+			}
+		})
+	}
+	f.t = t
+}
+
+// run runs a command in a network namespace, and returns what it prints.
+func (f *faultyBGP) run(netns, name string, args ...string) string {
+	f.t.Helper()
+	out, err := commandIn(netns, shortly, name, args...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return out
+}
+
+// routesStatus is what the routes of a node say of themselves.
+type routesStatus struct {
+	Wanted, Present int
+	Problems        []string
+	Error           string
+	Peers           []struct {
+		Up    bool
+		Since time.Time
+	}
+}
+
+func routesStatusOf(node string) (s routesStatus, err error) {
+	out, err := commandIn("porthole-"+node, shortly, "curl", "-sS", "-m", "5", "http://127.0.0.1:10261/status")
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &s)
+	}
+	return s, err
+}
+
+// restarted waits until the routes of a node run in another process than before, and say what is asked for.
+func (f *faultyBGP) restarted(node string, before int, is func(routesStatus) bool) routesStatus {
+	f.t.Helper()
+	var s routesStatus
+	wait.NoError(f.t, 60*time.Second, "the routes of "+node, func() error {
+		pid, err := routesOf(node)
+		if err != nil || pid == before {
+			return fmt.Errorf("process %d: %w", pid, err)
+		}
+		if s, err = routesStatusOf(node); err == nil && !is(s) {
+			err = fmt.Errorf("status %+v", s)
+		}
+		return err
+	})
+	return s
+}
+
+// allThere reports whether a node has its session and all routes.
+func allThere(s routesStatus) bool {
+	return s.Error == "" && s.Wanted == len(nodeNames) && s.Present == s.Wanted && len(s.Peers) == 1 && s.Peers[0].Up
+}
+
+// whole waits until every node has its session and all routes.
+func (f *faultyBGP) whole() {
+	f.t.Helper()
+	for _, n := range nodeNames {
+		f.restarted(n, 0, allThere)
+	}
+}
+
+// changesOfRoutes notes each change of routes inside the pod range, on all nodes, until stop is called.
+func (f *faultyBGP) changesOfRoutes() (stop func() []string) {
+	f.t.Helper()
+	var mu sync.Mutex
+	var seen []string
+	var reading sync.WaitGroup
+	done := make(chan struct{})
+	pods := netip.MustParsePrefix("10.244.0.0/16")
+	for _, n := range nodeNames {
+		updates := make(chan netlink.RouteUpdate, 100)
+		if err := platform.InNetns(platform.NetnsPath("porthole-"+n), func() error { return netlink.RouteSubscribe(updates, done) }); err != nil {
+			f.t.Fatal(err)
+		}
+		reading.Go(func() {
+			for u := range updates {
+				if u.Dst == nil || u.Gw == nil {
+					continue
+				}
+				if dst, err := netip.ParsePrefix(u.Dst.String()); err == nil && pods.Overlaps(dst) {
+					mu.Lock()
+					seen = append(seen, fmt.Sprintf("%s: %d %s", n, u.Type, u.Route))
+					mu.Unlock()
+				}
+			}
+		})
+	}
+
+	end := sync.OnceFunc(func() { close(done); reading.Wait() })
+	f.t.Cleanup(end)
+	return func() []string { end(); return seen }
+}
+
+// pinging sends packets between the pods of two nodes, in both directions, until stop is called, which returns how many there were.
+func (f *faultyBGP) pinging(a, b string) (stop func() (sent, lost int)) {
+	var mu sync.Mutex
+	var sending sync.WaitGroup
+	sent, lost, done := 0, 0, make(chan struct{})
+	for _, way := range [][2]string{{a, b}, {b, a}} {
+		sending.Go(func() {
+			for pace := time.Tick(2 * time.Millisecond); ; <-pace {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				err := ping(f.netns["a-"+way[0]], f.addr["a-"+way[1]], probe{}).err()
+				mu.Lock()
+				if sent++; err != nil {
+					lost++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	return func() (int, int) { close(done); sending.Wait(); return sent, lost }
+}
+
+// killedWithoutLoss: peers keep the routes of a node whose agent is away for a short time, and the next one changes none.
+func (f *faultyBGP) killedWithoutLoss(node string) {
+	other := "lin01"
+	if node == other {
+		other = "win02"
+	}
+	stop, pings, began := f.changesOfRoutes(), f.pinging(node, other), time.Now()
+	f.restarted(node, f.kill(node), allThere)
+	took := time.Since(began)
+	f.whole()
+	sent, lost := pings()
+	f.t.Logf("killed; session and all routes after %v; %d of %d packets lost", took.Round(time.Millisecond), lost, sent)
+	if lost > 0 || sent < 1000 {
+		f.t.Errorf("%d of %d packets were lost", lost, sent)
+	}
+	if changes := stop(); len(changes) > 0 {
+		f.t.Errorf("routes were changed:\n%s", strings.Join(changes, "\n"))
+	}
+}
+
+// bgpdKilled: FRR keeps no routes for a daemon that is killed. Nodes drop theirs when it is back, until it has told them again, and their
+// packets take the default route meanwhile.
+func (f *faultyBGP) bgpdKilled() {
+	var status struct {
+		Processes []struct {
+			Name string
+			PID  int
+		}
+	}
+	if err := json.Unmarshal([]byte(f.run("", porthole, "status", "--dir", dir, "-o", "json")), &status); err != nil {
+		f.t.Fatal(err)
+	}
+	i := slices.IndexFunc(status.Processes, func(p struct {
+		Name string
+		PID  int
+	}) bool {
+		return strings.HasSuffix(p.Name, "bgpd")
+	})
+	if i < 0 || status.Processes[i].PID < 2 {
+		f.t.Fatalf("no bgpd among %+v", status.Processes)
+	}
+
+	pings, began := f.pinging("win01", "win02"), time.Now()
+	if err := syscall.Kill(status.Processes[i].PID, syscall.SIGKILL); err != nil {
+		f.t.Fatal(err)
+	}
+	for _, n := range nodeNames {
+		f.restarted(n, 0, func(s routesStatus) bool { return allThere(s) && s.Peers[0].Since.After(began) })
+	}
+	took := time.Since(began)
+	sent, lost := pings()
+	f.t.Logf("all sessions and routes after %v; %d of %d packets lost", took.Round(time.Millisecond), lost, sent)
+	if lost > sent/5 {
+		f.t.Errorf("%d of %d packets were lost", lost, sent)
+	}
+}
+
+// peerDown: a router that refuses the session is told in status and in an event.
+func (f *faultyBGP) peerDown() {
+	const down = "peer " + router + " (AS 64500) has no session"
+	neighbor := "neighbor " + f.nodes["win01"].String() + " shutdown"
+	f.vtysh("conf t", "router bgp 64500", neighbor)
+	s := f.restarted("win01", 0, func(s routesStatus) bool { return len(s.Problems) > 0 && strings.Contains(s.Problems[0], down) })
+	if len(s.Peers) != 1 || s.Peers[0].Up {
+		f.t.Errorf("peers %+v", s.Peers)
+	}
+	f.warned("NetworkProblem", []string{"win01"}, down)
+	if text := f.run("", porthole, "status", "--dir", dir); !strings.Contains(text, "win01: "+down) {
+		f.t.Errorf("`porthole status` does not name it:\n%s", text)
+	}
+	f.vtysh("conf t", "router bgp 64500", "no "+neighbor)
+	f.whole()
+}
+
+// vtysh runs commands at the terminal of the router's FRR.
+func (f *faultyBGP) vtysh(commands ...string) string {
+	f.t.Helper()
+	args := []string{"--vty_socket", filepath.Join(dir, "router")}
+	for _, c := range commands {
+		args = append(args, "-c", c)
+	}
+	return f.run("", "vtysh", args...)
+}
+
+// rangeOf returns the pod range of a node.
+func (f *faultyBGP) rangeOf(node string) string {
+	f.t.Helper()
+	var n v1.Node
+	if err := get(&n, "node", node); err != nil {
+		f.t.Fatal(err)
+	}
+	return n.Spec.PodCIDR
+}
+
+func (f *faultyBGP) routesDeleted() {
+	for _, n := range []string{"lin01", "win02"} {
+		f.run("porthole-win01", "ip", "route", "del", f.rangeOf(n))
+	}
+	for _, n := range []string{"lin01", "win02"} {
+		f.leads("win01", f.rangeOf(n), f.nodes[n].String(), 3*time.Second)
+	}
+	f.reach("routes deleted", "win01")
+}
+
+// leads waits until the route of a node to a range goes through an address, or is gone if via is "", and returns how long that took.
+func (f *faultyBGP) leads(node, dst, via string, limit time.Duration) time.Duration {
+	f.t.Helper()
+	began := time.Now()
+	wait.NoError(f.t, limit, "the route of "+node+" to "+dst, func() error {
+		out, err := commandIn("porthole-"+node, shortly, "ip", "route", "show", "exact", dst)
+		if got := strings.TrimSpace(out); err == nil && (via == "" && got != "" || via != "" && !strings.Contains(got, "via "+via+" ")) {
+			err = fmt.Errorf("it is %q, want via %q", got, via)
+		}
+		return err
+	})
+	return time.Since(began)
+}
+
+// withdraws: a node with the annotation announces nothing; its own routes stay.
+func (f *faultyBGP) withdraws() {
+	const annotation = "porthole.dev/bgp-withdraw"
+	annotate := func(change string) {
+		f.t.Helper()
+		if _, err := kubectl("annotate", "node", "win01", annotation+change); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	mine := f.rangeOf("win01")
+	annotate("=true")
+	f.t.Logf("withdrawn after %v", f.leads("lin01", mine, "", 3*time.Second).Round(time.Millisecond))
+	f.leads("tor", mine, "", 3*time.Second)
+	f.warned("NetworkProblem", []string{"win01"}, mine, annotation)
+	annotate("-")
+	f.leads("lin01", mine, f.nodes["win01"].String(), 3*time.Second)
+	f.whole()
+}
+
+// portTaken: another program has port 179, as RRAS would. The node opens its session itself, and says so.
+func (f *faultyBGP) portTaken() {
+	win01, tor := f.nodes["win01"], netip.MustParseAddr(router)
+	wire := capture.Start(f.t, platform.NetnsPath("porthole-win01"), "eth0")
+	before := f.kill("win01")
+	var other net.Listener
+	wait.NoError(f.t, 5*time.Second, "port 179", func() error {
+		return platform.InNetns(platform.NetnsPath("porthole-win01"), func() (err error) {
+			other, err = net.Listen("tcp4", ":179")
+			return err
+		})
+	})
+	defer other.Close()
+	go func() {
+		for c, err := other.Accept(); err == nil; c, err = other.Accept() {
+			c.Close()
+		}
+	}()
+
+	s := f.restarted("win01", before, func(s routesStatus) bool { return allThere(s) && len(s.Problems) > 0 })
+	if len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "port 179 cannot be listened on") || !strings.Contains(s.Problems[0], "RemoteAccess (RRAS)") {
+		f.t.Errorf("problems %q", s.Problems)
+	}
+	wire.Wait(f.t, "win01 to open the session", func(p capture.Packet) bool {
+		return p.Protocol == capture.TCP && p.Src == win01 && p.Dst == tor && p.DstPort == 179
+	})
+	f.warned("NetworkProblem", []string{"win01"}, "port 179", "RemoteAccess (RRAS)")
+	f.reach("port 179 taken", "win01")
+
+	other.Close()
+	if s = f.restarted("win01", f.kill("win01"), allThere); len(s.Problems) > 0 {
+		f.t.Errorf("with the port free: %+v", s)
+	}
+}
+
+// configure gives the agent of win01 another configuration and kills it. It returns the process id, and puts the configuration back
+// when the test ends.
+func (f *faultyBGP) configure(change func(string) string) (before int) {
+	f.t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "hosts", "win01", "prefix", "drive_c", "etc", "kubernetes", "bgp.yaml"))
+	if err != nil || len(files) != 1 {
+		f.t.Fatalf("configurations %v: %v", files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		if err := os.WriteFile(files[0], text, 0o644); err != nil {
+			f.t.Error(err)
+		}
+		f.restarted("win01", f.kill("win01"), allThere)
+		f.whole()
+	})
+	if err := os.WriteFile(files[0], []byte(change(string(text))), 0o644); err != nil {
+		f.t.Fatal(err)
+	}
+	return f.kill("win01")
+}
+
+// password: Windows has no TCP MD5. A session that should be protected is not opened without, and the node says why.
+func (f *faultyBGP) password() {
+	before := f.configure(func(text string) string {
+		return strings.Replace(text, "asNumber: 64500}", "asNumber: 64500, password: secret}", 1)
+	})
+	var wire *capture.Wire
+	wait.NoError(f.t, 20*time.Second, "the next agent", func() error {
+		pid, err := routesOf("win01")
+		if pid == before {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+	wire = capture.Start(f.t, platform.NetnsPath("porthole-win01"), "eth0")
+	s := f.restarted("win01", before, func(s routesStatus) bool { return len(s.Problems) > 0 && len(s.Peers) == 1 })
+	if !slices.ContainsFunc(s.Problems, func(p string) bool {
+		return strings.Contains(p, "peer "+router+" has a password: Windows has no TCP MD5")
+	}) {
+		f.t.Errorf("problems %q", s.Problems)
+	}
+	f.warned("NetworkProblem", []string{"win01"}, "peer "+router+" has a password")
+	opened := wire.Packets(func(p capture.Packet) bool { return p.Src == f.nodes["win01"] && p.DstPort == 179 })
+	if len(opened) > 0 {
+		f.t.Errorf("win01 opened a session without the password: %s", opened[0])
+	}
+}
+
+// uplink takes the node's port out of the switch, or puts it back. Neither end sees the link go.
+func (f *faultyBGP) uplink(node string, in bool) {
+	f.t.Helper()
+	change := []string{"nomaster"}
+	if in {
+		change = []string{"master", "sw0"}
+	}
+	f.run("porthole-tor", "ip", append([]string{"link", "set", node}, change...)...)
+}
+
+// uplinkCut cuts win01 off until the others have no route to it, which takes at most so long, and lets it come back.
+func (f *faultyBGP) uplinkCut(most time.Duration) {
+	mine := f.rangeOf("win01")
+	f.uplink("win01", false)
+	took := f.leads("lin01", mine, "", most)
+	f.uplink("win01", true)
+	began := time.Now()
+	f.leads("lin01", mine, f.nodes["win01"].String(), 30*time.Second)
+	f.whole()
+	f.t.Logf("others have no route to win01 after %v, and all have all %v after the link is back", took.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	f.reach("uplink back", "win01")
+}
+
+// uplinkCutBFD is uplinkCut with BFD between the router and win01.
+func (f *faultyBGP) uplinkCutBFD() {
+	folder := filepath.Join(dir, "router")
+	bfdd := exec.Command("/usr/lib/frr/bfdd", "--vty_socket", folder, "-z", filepath.Join(folder, "zserv.api"), "-i", filepath.Join(folder, "bfdd.pid"),
+		"-f", "/dev/null", "-P", "0", "--log", "stdout", "--bfdctl", filepath.Join(folder, "bfdd.sock"))
+	bfdd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := platform.StartInNetns(platform.NetnsPath("porthole-tor"), bfdd); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { bfdd.Process.Kill(); bfdd.Wait() })
+	wait.NoError(f.t, 10*time.Second, "bfdd", func() error { _, err := os.Stat(filepath.Join(folder, "bfdd.vty")); return err })
+	neighbor := "neighbor " + f.nodes["win01"].String() + " bfd"
+	f.vtysh("conf t", "router bgp 64500", neighbor, neighbor+" 3 300 300")
+	f.t.Cleanup(func() { f.vtysh("conf t", "router bgp 64500", "no "+neighbor) })
+
+	f.restarted("win01", f.configure(func(text string) string { return text + "bfd: {enabled: true}\n" }), allThere)
+	wait.NoError(f.t, 20*time.Second, "BFD with win01", func() error {
+		if out := f.vtysh("show bfd peers"); !strings.Contains(out, "Status: up") {
+			return errors.New(out)
+		}
+		return nil
+	})
+	f.uplinkCut(3 * time.Second)
+}
