@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -164,8 +166,26 @@ func (b *routesBench) makeHosts(hosts map[string]string) error {
 				return err
 			}
 		}
-		return errors.Join(platform.LinkUp("sw0"), platform.SetSysctls(map[string]string{"net/bridge/bridge-nf-call-iptables": "0"}))
+		return errors.Join(platform.LinkUp("sw0"), platform.SetSysctls(map[string]string{"net/bridge/bridge-nf-call-iptables": "0"}), answer())
 	})
+}
+
+// answer makes the switch answer ARP and pings for the addresses of all simulated nodes, as nodes would.
+func answer() error {
+	if err := platform.SetAddress("sw0", netip.MustParsePrefix("10.99.0.1/16")); err != nil {
+		return err
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	for third := byte(1); third <= 1+routesLarge>>8; third++ {
+		dst := &net.IPNet{IP: net.IPv4(10, 99, third, 0), Mask: net.CIDRMask(24, 32)}
+		if err := netlink.RouteAdd(&netlink.Route{Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: netlink.SCOPE_HOST, LinkIndex: lo.Attrs().Index, Dst: dst}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (b *routesBench) makeNetns(name string) error {
@@ -397,24 +417,14 @@ func (r *routesSeen) of(dst string) (time.Time, bool) {
 
 // memoryAndCPU returns a process's resident memory in MB and its processor time in seconds.
 func memoryAndCPU(pid int) (mb, cpu float64, err error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
+	if mb, err = statusMB(pid, "VmRSS:"); err != nil {
 		return 0, 0, err
 	}
-	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kb, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 64)
-			if err != nil {
-				return 0, 0, err
-			}
-			mb = kb / 1024
-		}
-	}
-
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, 0, err
 	}
+
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
@@ -424,4 +434,22 @@ func memoryAndCPU(pid int) (mb, cpu float64, err error) {
 	system, err2 := strconv.ParseFloat(fields[12], 64)
 	const ticks = 100 // USER_HZ, the same on every Linux
 	return mb, (user + system) / ticks, errors.Join(err, err2)
+}
+
+// fileMemory returns how much of a process's memory are pages of files, in MB.
+func fileMemory(pid int) (float64, error) { return statusMB(pid, "RssFile:") }
+
+// statusMB returns a line of /proc/PID/status in MB.
+func statusMB(pid int, field string) (float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, field); ok {
+			kb, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 64)
+			return kb / 1024, err
+		}
+	}
+	return 0, fmt.Errorf("/proc/%d/status has no line %s", pid, field)
 }
