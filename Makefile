@@ -116,9 +116,10 @@ bench-cni: deps ## win-bridge.exe beside upstream's on an emulated host, as JSON
 	@PORTHOLE_CNI_SPEED=20 go test -count=1 -timeout 10m -run TestPluginSpeed -v ./emulator/hnsd/serve
 
 .PHONY: test-cni
-test-cni: deps ## 10,000 pods through the CNI plugins' code with kills and failing calls, 60 through win-bridge.exe (5 minutes)
+test-cni: deps build ## 10,000 pods through the CNI plugins' code with kills and failing calls, 60 through win-bridge.exe, the sweep of a node (15 minutes)
 	@PORTHOLE_CNI_CHURN=10000 go test -count=1 -timeout 5m -v -run TestChurn ./cni/attach
 	@PORTHOLE_CNI_KILLS=60 go test -count=1 -timeout 15m -v -run TestPluginIsKilled ./emulator/hnsd/serve
+	@PORTHOLE_LAB_SWEEP=1 go test -count=1 -timeout 20m -v -run TestForgottenAddress ./test/lab
 
 .PHONY: test-peers
 test-peers: deps build upstream-proxy ## upstream's kube-proxy.exe shows each documented failure, ours does not
