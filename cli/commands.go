@@ -10,6 +10,7 @@ import (
 	"porthole.dev/porthole/cli/images"
 	"porthole.dev/porthole/cli/kubelet"
 	"porthole.dev/porthole/cli/kubeproxy"
+	"porthole.dev/porthole/cli/ovncontrolplane"
 	"porthole.dev/porthole/cli/path"
 	"porthole.dev/porthole/cli/routes"
 	"porthole.dev/porthole/cli/service"
@@ -23,6 +24,7 @@ func nodeCommands() []*cobra.Command {
 		routes.Command(),
 		path.Command(),
 		facts.Command(),
+		ovncontrolplane.Command(),
 		service.Command(),
 		hns.Command(),
 		firewall.Command(),

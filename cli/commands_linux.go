@@ -7,6 +7,7 @@ import (
 	"porthole.dev/porthole/cli/host"
 	"porthole.dev/porthole/cli/hostcri"
 	"porthole.dev/porthole/cli/hosthnsd"
+	"porthole.dev/porthole/cli/hostovs"
 	"porthole.dev/porthole/cli/hostscm"
 	"porthole.dev/porthole/cli/kubectl"
 	"porthole.dev/porthole/cli/relay"
@@ -20,6 +21,6 @@ func localCommands() []*cobra.Command {
 	return []*cobra.Command{
 		up.Command(), down.Command(), status.Command(), kubectl.Command(),
 		host.Command(), relay.Command(), supervise.Command(),
-		hostcri.Command(), hostcri.CNICommand(), hosthnsd.Command(), hostscm.Command(),
+		hostcri.Command(), hostcri.CNICommand(), hosthnsd.Command(), hostscm.Command(), hostovs.Command(),
 	}
 }

@@ -45,6 +45,7 @@ func ensureCredentials(l Layout, c Config) error {
 		{file: "scheduler", user: "system:kube-scheduler"},
 		{file: "kube-proxy", user: "system:kube-proxy"},
 		{file: "routes", user: "porthole:routes"},
+		{file: "ovn", user: "porthole:ovn"},
 	}
 
 	for _, n := range c.Nodes() {
@@ -68,7 +69,7 @@ func writeKubeconfigs(l Layout, c Config) error {
 	if err := writeKubeconfig(l, l.Kubeconfig(), local, "admin"); err != nil {
 		return err
 	}
-	users := []string{"controller-manager", "scheduler", "kube-proxy", "routes"}
+	users := []string{"controller-manager", "scheduler", "kube-proxy", "routes", "ovn"}
 	for _, n := range c.Nodes() {
 		users = append(users, "kubelet-"+n.Name)
 	}

@@ -18,7 +18,7 @@ import (
 // another, so that it has to replace their AS in what it passes on (as-override).
 var bgpNetwork = network{
 	preflight: lacksFRR, prepare: prepareFRR, router: addFRR,
-	routes: func(_ Config, n Node, dir string) []string {
+	routes: func(_ Layout, _ Config, n Node, dir string) []string {
 		separator := "/"
 		if n.Windows {
 			separator = `\`

@@ -19,13 +19,13 @@ type network struct {
 	node   func(*planner, Node)
 	// routes returns further flags of `porthole routes` on a node. dir is the folder of the node's Kubernetes files, as the node
 	// sees it.
-	routes func(c Config, n Node, dir string) []string
+	routes func(l Layout, c Config, n Node, dir string) []string
 	// files returns further files in that folder, by name.
 	files func(Config, Node) map[string][]byte
 	// proxy changes the KubeProxyConfiguration of a node.
 	proxy func(Node, map[string]any)
-	// noProxy: this mode programs the services itself, so that no node runs kube-proxy.
-	noProxy bool
+	// services is set if this mode programs the services itself, so that no node runs kube-proxy. It asks what is programmed.
+	services func(context.Context) Counts
 	// plugins are the CNI plugins of Windows nodes beside win-bridge, by the names of their programs in bin/windows without ".exe".
 	plugins []string
 	// firewall are further flags of `porthole.exe firewall add`, on nodes with a firewall.
@@ -40,6 +40,7 @@ var networks = map[string]network{
 	"tor":   torNetwork,
 	"bgp":   bgpNetwork,
 	"vxlan": {plugins: []string{"win-overlay"}, firewall: []string{"--vxlan"}},
+	"ovn":   ovnNetwork,
 }
 
 // network returns what the mode of this cluster needs.

@@ -84,7 +84,7 @@ func (p *planner) linuxNode(n Node) {
 	add("kubelet", p.l.Porthole(), []supervise.Condition{p.apiReady(), containerd},
 		"kubelet", "--config="+file("kubernetes", "kubelet.json"), "--kubeconfig="+file("kubernetes", "kubelet.kubeconfig"),
 		"--hostname-override="+n.Name, "--node-ip="+p.c.nodeIPs(n), "--root-dir="+file("kubelet"), "--v=2")
-	if !p.c.network().noProxy {
+	if p.c.network().services == nil {
 		add("kube-proxy", p.l.Bundled("kube"), []supervise.Condition{p.apiReady()},
 			"kube-proxy", "--config="+file("kubernetes", "kube-proxy.json"), "--hostname-override="+n.Name)
 	}
@@ -101,7 +101,7 @@ func (p *planner) routesArgs(n Node, kubeconfig string) []string {
 	args := []string{"routes", "--kubeconfig=" + kubeconfig, "--hostname-override=" + n.Name, "--node-ip=" + p.c.nodeIPs(n),
 		"--cluster-cidr=" + join(ranges.pods), "--service-cidr=" + join(ranges.services), "--mode=" + p.c.Network}
 	if more := p.c.network().routes; more != nil {
-		args = append(args, more(p.c, n, kubeconfig[:strings.LastIndexAny(kubeconfig, `/\`)])...)
+		args = append(args, more(p.l, p.c, n, kubeconfig[:strings.LastIndexAny(kubeconfig, `/\`)])...)
 	}
 	return args
 }
@@ -148,7 +148,7 @@ func (p *planner) windowsNode(n Node) {
 	program("kubelet", []supervise.Condition{cri, hns},
 		`C:\k\kubelet.exe`, `--config=C:\etc\kubernetes\kubelet.json`, `--kubeconfig=C:\etc\kubernetes\kubelet.kubeconfig`,
 		"--hostname-override="+n.Name, "--node-ip="+p.c.nodeIPs(n), `--root-dir=C:\var\lib\kubelet`, `--registry-config=C:\etc\containerd\certs.d`, "--v=2")
-	if !p.c.network().noProxy {
+	if p.c.network().services == nil {
 		program("kube-proxy", []supervise.Condition{hns},
 			`C:\k\kube-proxy.exe`, `--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override="+n.Name)
 	}

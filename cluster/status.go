@@ -90,6 +90,16 @@ func (c Counts) String() string {
 	return s
 }
 
+// shareServices notes for every node the services that one program keeps for all. What is wrong with them is said once.
+func (s *Status) shareServices(c Counts) {
+	for i := range s.Nodes {
+		s.Nodes[i].Services = c
+		if i > 0 {
+			s.Nodes[i].Services.Problems = nil
+		}
+	}
+}
+
 // countServices turns the status of our service proxy into counts.
 func countServices(s health.Status) Counts {
 	c := Counts{Wanted: s.Wanted, Present: s.Programmed, Failed: s.Services[health.Failed], Pending: s.Services[health.Pending],

@@ -48,6 +48,7 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 		s.Nodes = append(s.Nodes, nodeStatus(n, lab.Netns(n.Name), objects[n.Name]))
 	}
 	var wg sync.WaitGroup
+	services := config.network().services
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		for _, p := range processes {
@@ -55,9 +56,12 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 				n.Processes = append(n.Processes, p)
 			}
 		}
-		wg.Go(func() { askNode(ctx, n) })
+		wg.Go(func() { askNode(ctx, n, services == nil) })
 	}
 	wg.Wait()
+	if services != nil {
+		s.shareServices(services(ctx))
+	}
 
 	for _, p := range processes {
 		if p.Node == "" {
@@ -80,11 +84,14 @@ func nodeObjects(ctx context.Context, l Layout) (map[string]*v1.Node, error) {
 	return objects, err
 }
 
-// askNode asks the node's own programs over its loopback.
-func askNode(ctx context.Context, n *NodeStatus) {
+// askNode asks the node's own programs over its loopback: its routes and, if it has one, its proxy.
+func askNode(ctx context.Context, n *NodeStatus, proxy bool) {
 	client := clientInNetns(platform.NetnsPath(lab.Netns(n.Name)))
 	defer client.CloseIdleConnections()
 	askRoutes(ctx, client, n)
+	if !proxy {
+		return
+	}
 	if n.OS == "windows" {
 		n.Services = askServices(ctx, client)
 		return

@@ -54,6 +54,8 @@ const (
 	L2Bridge = "L2Bridge"
 	L2Tunnel = "L2Tunnel"
 	Overlay  = "Overlay"
+	// Transparent networks put pods into the segment of the adapter, or onto what an extension of the switch makes of it.
+	Transparent = "Transparent"
 )
 
 // Network is a virtual switch of the host with its subnets.
@@ -67,6 +69,8 @@ type Network struct {
 	// Management is the node's own address on the adapter. HNS reports it some time after the network was made.
 	Management netip.Addr
 	DNS        DNS
+	// Extension is the id of an extension of the virtual switch that forwards its packets in place of the switch; empty: none.
+	Extension string
 	// Transient networks are gone after a reboot; HNS makes others anew from its records, which interrupts the node's network.
 	Transient bool
 

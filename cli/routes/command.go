@@ -30,6 +30,7 @@ type flags struct {
 	vxlanVNI                                                                                                  uint32
 	vxlanPort                                                                                                 uint16
 	bgpConfig                                                                                                 string
+	ovn                                                                                                       ovnFlags
 	router                                                                                                    routerFlags
 	verbosity                                                                                                 int
 
@@ -78,6 +79,7 @@ func Command() *cobra.Command {
 	fs.StringVar(&f.mode, "mode", routes.DefaultMode, "how packets get to other nodes: "+strings.Join(routes.Modes(), ", "))
 	fs.Uint32Var(&f.vxlanVNI, "vxlan-vni", vxlan.Default.VNI, "mode vxlan: number of the virtual network, the same on all nodes; Windows takes 4096 and above only")
 	fs.Uint16Var(&f.vxlanPort, "vxlan-port", vxlan.Default.Port, "mode vxlan: UDP port of the encapsulated packets; Windows takes 4789 only")
+	f.ovn.register(fs)
 	fs.StringVar(&f.confDir, "cni-conf-dir", "", "folder for the CNI configuration, the one that the container runtime reads: on Windows\n`C:\\Program Files\\containerd\\cni\\conf` by containerd's defaults, C:\\etc\\cni\\net.d by sig-windows-tools; empty: none is written")
 	fs.StringVar(&f.stateDir, "state-dir", `C:\ProgramData\porthole`, "Windows: folder in which the host's routes are kept while HNS changes its networks")
 	fs.StringVar(&f.dataDir, "cni-data-dir", "", "Linux: folder in which CNI keeps the addresses in use; empty: the plugin's default, one per machine")
@@ -117,6 +119,11 @@ func (f flags) resolve(hostname func() (string, error)) (routes.Options, error) 
 	var err error
 	if o.BGP, err = f.bgp(); err != nil {
 		return o, err
+	}
+	if f.mode == routes.OVN {
+		if o.OVN, err = f.ovn.resolve(); err != nil {
+			return o, err
+		}
 	}
 	if f.mode == vxlan.BackendType {
 		if err := o.VXLAN.Validate(); err != nil {

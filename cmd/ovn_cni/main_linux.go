@@ -4,8 +4,9 @@ package main
 import (
 	"porthole.dev/porthole/cni/ovn"
 	"porthole.dev/porthole/internal/ovnet"
+	"porthole.dev/porthole/internal/platform"
 )
 
 func main() {
-	ovn.Main("ovn_cni", ovn.Plugin{Links: ovn.Veth{}, Agent: ovnet.AgentAddress, Database: "unix:/var/run/openvswitch/db.sock"})
+	ovn.Main("ovn_cni", ovn.Plugin{Links: ovn.Veth{}, Agent: ovnet.AgentAddress, Database: platform.OVSDatabase})
 }

@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !linux && !windows
 
 // Command ovn_cni is the CNI plugin for pods on OVN's integration bridge.
 package main

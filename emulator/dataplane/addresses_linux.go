@@ -77,7 +77,7 @@ func (s *IPStack) Links() ([]Link, error) {
 	var list []Link
 	for _, l := range links {
 		a := l.Attrs()
-		list = append(list, Link{Index: a.Index, Name: a.Name, Loopback: a.Flags&net.FlagLoopback != 0, Card: a.EncapType == "ether" && !ours(a.Name),
+		list = append(list, Link{Index: a.Index, Name: a.Name, Loopback: a.Flags&net.FlagLoopback != 0, Tap: l.Type() == "tuntap", Card: a.EncapType == "ether" && l.Type() != "tuntap" && !ours(a.Name),
 			Addrs: prefixes(slices.DeleteFunc(slices.Clone(addrs), func(x netlink.Addr) bool { return x.LinkIndex != a.Index }))})
 	}
 	slices.SortFunc(list, func(a, b Link) int { return cmp.Compare(a.Index, b.Index) })

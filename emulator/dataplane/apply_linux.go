@@ -128,14 +128,18 @@ func (p Port) create(d *DataPlane) error {
 	if err != nil {
 		return err
 	}
-	bridge, err := d.handle.LinkByName(p.Bridge)
-	if err != nil {
-		return fmt.Errorf("bridge %s: %w", p.Bridge, err)
+	master := 0
+	if p.Extension == "" {
+		bridge, err := d.handle.LinkByName(p.Bridge)
+		if err != nil {
+			return fmt.Errorf("bridge %s: %w", p.Bridge, err)
+		}
+		master = bridge.Attrs().Index
 	}
 
 	veth := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: p.Guest, PeerNamespace: netlink.NsFd(guest.Fd()),
 		PeerHardwareAddr: mac, PeerMTU: uint32(p.MTU)}
-	veth.Name, veth.MTU, veth.MasterIndex = p.Name, p.MTU, bridge.Attrs().Index
+	veth.Name, veth.MTU, veth.MasterIndex = p.Name, p.MTU, master
 	if err := d.handle.LinkAdd(veth); err != nil {
 		return err
 	}
@@ -152,8 +156,8 @@ func (p Port) bringUp(d *DataPlane) error {
 	if err != nil {
 		return err
 	}
-	if err := d.handle.LinkSetIsolated(link, !p.Open); err != nil {
-		return fmt.Errorf("isolating the port: %w", err)
+	if err := p.join(d, link); err != nil {
+		return err
 	}
 	h, err := handleAt(p.Netns, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -186,7 +190,11 @@ func (p Port) bringUp(d *DataPlane) error {
 	if err := d.handle.LinkSetUp(link); err != nil {
 		return err
 	}
-	if err := settle(h, p.Guest, d.handle, p.Name, p.Bridge); err != nil {
+	names := []string{p.Name}
+	if p.Bridge != "" {
+		names = append(names, p.Bridge)
+	}
+	if err := settle(h, p.Guest, d.handle, names...); err != nil {
 		return err
 	}
 	for _, gw := range []netip.Addr{p.Gateway, p.Gateway6} {

@@ -83,6 +83,9 @@ func observePort(host *netlink.Handle, link netlink.Link, want Port) Port {
 	p := Port{ID: want.ID, Name: link.Attrs().Name, Netns: "?"}
 	info, err := host.LinkGetProtinfo(link)
 	isolated := err == nil && info.Isolated != want.Open && link.Attrs().Flags&unix.IFF_UP != 0
+	if want.Extension != "" && link.Attrs().MasterIndex == 0 && slices.Contains(link.Attrs().AltNames, want.Extension) {
+		p.Extension, p.Open, isolated = want.Extension, want.Open, link.Attrs().Flags&unix.IFF_UP != 0
+	}
 	if br, err := host.LinkByIndex(link.Attrs().MasterIndex); err == nil {
 		p.Bridge = br.Attrs().Name
 	}

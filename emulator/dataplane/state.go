@@ -45,8 +45,10 @@ type Port struct {
 	Addrs            []netip.Prefix
 	Gateway          netip.Addr
 	Gateway6         netip.Addr
-	Open             bool // in the segment of a network card: not isolated from other ports
-	Up               bool // both ends up, the bridge's end isolated unless Open
+	// Extension is the name by which an extension of the switch knows the port, which then has no bridge; "": there is none.
+	Extension string
+	Open      bool // in the segment of a network card: not isolated from other ports
+	Up        bool // both ends up, the bridge's end isolated unless Open
 }
 
 func (p Port) equal(q Port) bool {
@@ -59,7 +61,7 @@ func (p Port) equal(q Port) bool {
 		}
 	}
 	return p.Name == q.Name && p.Bridge == q.Bridge && p.Netns == q.Netns && p.Guest == q.Guest && p.MAC == q.MAC &&
-		p.MTU == q.MTU && p.Gateway == q.Gateway && p.Gateway6 == q.Gateway6 && p.Open == q.Open && p.Up == q.Up
+		p.MTU == q.MTU && p.Gateway == q.Gateway && p.Gateway6 == q.Gateway6 && p.Open == q.Open && p.Up == q.Up && p.Extension == q.Extension
 }
 
 // Tunnel is the vxlan device of one VSID of an Overlay network.

@@ -51,6 +51,9 @@ func diffSwitches(want, have State) (come, gone Plan) {
 // renderTransparent renders the switch of a Transparent network. Its subnets may contain the node's address: it is the same segment.
 func renderTransparent(r *renderer, n *desired.Network) {
 	r.networks[n.ID] = n
+	if n.Extension {
+		return // Open vSwitch forwards, to its own ports
+	}
 	link := r.facts.Uplink
 	if len(cardPrefix+link) > maxLinkName {
 		r.state.Rejected[n.ID] = fmt.Errorf("carrying network %s: the name of network card %s is too long for a switch", n.ID, link)
@@ -68,6 +71,9 @@ const maxLinkName = 15
 // get one.
 func segmentPort(p Port, e *desired.Endpoint, n *desired.Network, f Facts) Port {
 	p.Bridge, p.Open, p.Gateway6 = f.Uplink, true, e.Gateway6
+	if n.Extension {
+		p.Bridge, p.Extension = "", e.Name
+	}
 	p.Addrs = nil
 	for _, a := range e.Addrs {
 		bits := a.Bits()

@@ -61,6 +61,7 @@ type Link struct {
 	Index    int
 	Name     string
 	Loopback bool
+	Tap      bool // made by a program, such as a port of Open vSwitch
 	Card     bool // a network card: Ethernet, and not made by a data plane
 	Addrs    []netip.Prefix
 }

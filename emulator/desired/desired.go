@@ -18,6 +18,8 @@ type Network struct {
 	ID      string
 	Type    string // HCN's own word: L2Bridge, Overlay, Transparent, NAT, …
 	Subnets []Subnet
+	// Extension says that an extension of the switch forwards the packets: Open vSwitch.
+	Extension bool
 
 	// Of an Overlay network.
 	Provider      netip.Addr // outer source of its packets; zero: the node's address
@@ -54,6 +56,7 @@ type Namespace struct {
 // Endpoint is a port of a network. Remote endpoints have no port here: they are only backends of load balancers.
 type Endpoint struct {
 	ID        string
+	Name      string // as its maker called it
 	Network   string // Network.ID
 	Namespace string // Namespace.ID, or "" while unattached
 	Remote    bool

@@ -91,6 +91,12 @@ func HostAdapters(s *State, cards []Card) []Adapter {
 	return list
 }
 
+// InternalAdapter returns the adapter of a port that Open vSwitch made for the host. Its name is the port's (openvswitch
+// Documentation/intro/install/windows.rst).
+func InternalAdapter(link int, name string) Adapter {
+	return Adapter{Index: link, Alias: name, Description: virtualDescription + " " + name, GUID: adapterGUID("internal", name), Link: link, Virtual: true}
+}
+
 // cardOf returns which card a network is bound to; -1: none.
 func cardOf(network *Object, cards []Card) int {
 	if !bindsAdapter(network.Doc.str("Type")) || len(cards) == 0 {

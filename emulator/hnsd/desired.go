@@ -111,6 +111,8 @@ func desiredNetwork(o *Object) desired.Network {
 	for _, p := range o.Doc.docs("Policies") {
 		s := p.doc("Settings")
 		switch p.str("Type") {
+		case "VSwitchExtension":
+			n.Extension = s.flag("Enable")
 		case "ProviderAddress":
 			n.Provider, _ = netip.ParseAddr(s.str("ProviderAddress"))
 		case "DrMacAddress":
@@ -140,7 +142,7 @@ func linuxMAC(mac string) string {
 func desiredEndpoint(o, network *Object, routes []*Object) desired.Endpoint {
 	d := o.Doc
 	e := desired.Endpoint{
-		ID: o.ID, Network: network.ID, Remote: isRemote(d),
+		ID: o.ID, Name: d.str("Name"), Network: network.ID, Remote: isRemote(d),
 		MAC: linuxMAC(d.str("MacAddress")),
 		DNS: d.doc("Dns").strs("ServerList"),
 	}

@@ -76,7 +76,16 @@ func (h Host) database() string { return filepath.Join(h.Dir, "conf.db") }
 
 // Prepare makes the folder and the database. What is there stays.
 func (h Host) Prepare(ctx context.Context) error {
-	return create(ctx, h.Dir, map[string]string{h.database(): schemaOVS})
+	_, there := os.Stat(h.database())
+	if err := create(ctx, h.Dir, map[string]string{h.database(): schemaOVS}); err != nil || there == nil {
+		return err
+	}
+	// The first row, as `ovs-vsctl init` makes it.
+	out, err := exec.CommandContext(ctx, ovsdbTool, "transact", h.database(), `["Open_vSwitch",{"op":"insert","table":"Open_vSwitch","row":{}}]`).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("preparing database %s: %w: %s", h.database(), err, out)
+	}
+	return nil
 }
 
 // Daemons returns the database server, the switch and OVN's controller, which waits in peace until the database says where OVN is.

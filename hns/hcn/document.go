@@ -134,8 +134,9 @@ func networkPolicy(n *hns.Network, p policyDoc) {
 		return
 	}
 	var s struct {
-		NetworkAdapterName, Address string
-		Port                        uint16
+		NetworkAdapterName, Address, ExtensionID string
+		Enable                                   bool
+		Port                                     uint16
 		remoteSubnetDoc
 	}
 	if json.Unmarshal(p.Settings, &s) != nil {
@@ -143,6 +144,10 @@ func networkPolicy(n *hns.Network, p policyDoc) {
 	}
 
 	switch p.Type {
+	case "VSwitchExtension":
+		if s.Enable {
+			n.Extension = s.ExtensionID
+		}
 	case "NetAdapterName":
 		n.Adapter = s.NetworkAdapterName
 	case "ProviderAddress":

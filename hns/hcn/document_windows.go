@@ -35,6 +35,11 @@ func networkTo(n hns.Network) shim.HostComputeNetwork {
 	if len(ipam.Subnets) > 0 {
 		doc.Ipams = []shim.Ipam{ipam}
 	}
+	if n.Extension != "" {
+		doc.Policies = append(doc.Policies, shim.NetworkPolicy{
+			Type: shim.VSwitchExtension, Settings: mustJSON(shim.VSwitchExtensionNetworkPolicySetting{ExtensionID: n.Extension, Enable: true}),
+		})
+	}
 	if n.Adapter != "" {
 		doc.Policies = append(doc.Policies, shim.NetworkPolicy{
 			Type: shim.NetAdapterName, Settings: mustJSON(map[string]string{"NetworkAdapterName": n.Adapter}),

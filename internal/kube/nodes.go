@@ -170,6 +170,15 @@ func conditionPatch(condition corev1.NodeCondition) ([]byte, error) {
 	return strategicpatch.CreateTwoWayMergePatch(empty, with, corev1.Node{})
 }
 
+// PodAnnotations returns the UID and the annotations of a pod, as the API server has them now.
+func PodAnnotations(ctx context.Context, client kubernetes.Interface, namespace, name string) (uid string, annotations map[string]string, err error) {
+	pod, err := client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "", nil, fmt.Errorf("reading pod %s/%s: %w", namespace, name, err)
+	}
+	return string(pod.UID), pod.Annotations, nil
+}
+
 // NodeEvents records events about one node.
 type NodeEvents struct {
 	broadcaster record.EventBroadcaster

@@ -47,7 +47,7 @@ func rules() []rule {
 			reason: "CRI is spoken by kubelet/runtime, kubelet/image and emulator/cri only, and asked by check/probe"},
 		{from: []string{"..."}, except: []string{"internal/registry", "emulator/cri/...", "emulator/host/...", "cli/images", "internal/testkit/...", "test/..."}, to: []string{"github.com/containerd/containerd/v2/..."},
 			reason: "containerd's client is used by the emulated host, and by internal/registry to read registries; a node's programs reach containerd by CRI"},
-		{from: []string{"..."}, except: []string{"emulator/dataplane/...", "emulator/lab/...", "emulator/host/...", "emulator/hnsd/...", "emulator/cri/...", "routes/...", "internal/platform/...", "internal/testkit/...", "test/..."},
+		{from: []string{"..."}, except: []string{"emulator/dataplane/...", "emulator/lab/...", "emulator/host/...", "emulator/hnsd/...", "emulator/cri/...", "emulator/openvswitch", "routes/...", "internal/platform/...", "internal/testkit/...", "test/..."},
 			to:     []string{"github.com/vishvananda/netlink/...", "github.com/google/nftables/..."},
 			reason: "kernel networking is touched by the emulator, routes and internal/platform only"},
 		{from: []string{"routes/table/..."}, to: []string{"github.com/vishvananda/..."}, throughOthers: true,

@@ -62,6 +62,8 @@ type cluster interface {
 	List() (nodes []*corev1.Node, ok bool)
 	// SetCondition writes a condition of this node.
 	SetCondition(ctx context.Context, condition corev1.NodeCondition) error
+	// Pod returns the UID and the annotations of a pod.
+	Pod(ctx context.Context, namespace, name string) (uid string, annotations map[string]string, err error)
 	// Annotate sets annotations of this node.
 	Annotate(ctx context.Context, annotations map[string]string) error
 	// Warn writes an event on this node. It does not block.
@@ -266,6 +268,7 @@ func (a *agent) makeKeeper(o podnet.Options) (keeper, error) {
 	k, err := a.modes.start(a.o.Mode, environment{
 		Node: a.o.Node, Addr: o.Node, Cluster: a.o.Cluster, Cluster6: a.o.Cluster6, Keep: keep.Options{Nodes: a.routable},
 		Annotate: a.cluster.Annotate, VXLAN: a.o.VXLAN, BGP: a.o.BGP,
+		Services: a.o.Services, OVN: a.o.OVN, Pod: a.cluster.Pod,
 	})
 	if err == nil {
 		a.made = k

@@ -61,6 +61,10 @@ func (c *fakeCluster) Annotate(_ context.Context, annotations map[string]string)
 	return nil
 }
 
+func (c *fakeCluster) Pod(context.Context, string, string) (string, map[string]string, error) {
+	return "", nil, nil
+}
+
 func (c *fakeCluster) SetCondition(_ context.Context, condition corev1.NodeCondition) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,6 +26,10 @@ func (c clusterClient) SetCondition(ctx context.Context, condition corev1.NodeCo
 	return kube.SetNodeCondition(ctx, c.client, c.node, condition)
 }
 
+func (c clusterClient) Pod(ctx context.Context, namespace, name string) (string, map[string]string, error) {
+	return kube.PodAnnotations(ctx, c.client, namespace, name)
+}
+
 func (c clusterClient) Annotate(ctx context.Context, annotations map[string]string) error {
 	return kube.AnnotateNode(ctx, c.client, c.node, annotations)
 }

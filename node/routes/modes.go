@@ -13,6 +13,7 @@ import (
 	"porthole.dev/porthole/routes/fib"
 	"porthole.dev/porthole/routes/hostgw"
 	"porthole.dev/porthole/routes/keep"
+	"porthole.dev/porthole/routes/ovn"
 	"porthole.dev/porthole/routes/podnet"
 	"porthole.dev/porthole/routes/table"
 	"porthole.dev/porthole/routes/tor"
@@ -28,6 +29,7 @@ var modes = modeTable{
 	{"tor", newTor},
 	{"vxlan", newVXLAN},
 	{"bgp", newBGP},
+	{OVN, newOVN},
 }
 
 // dualStack are the modes that carry IPv6 beside IPv4.
@@ -58,6 +60,10 @@ type environment struct {
 	Annotate func(ctx context.Context, annotations map[string]string) error
 	VXLAN    vxlan.Config
 	BGP      bgp.Config
+	Services netip.Prefix
+	OVN      ovn.Options // what its flags say
+	// Pod returns the UID and the annotations of a pod.
+	Pod func(ctx context.Context, namespace, name string) (uid string, annotations map[string]string, err error)
 }
 
 // ranges are those of all pods, one for each family.

@@ -10,6 +10,7 @@ import (
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/routes/bgp"
+	"porthole.dev/porthole/routes/ovn"
 	"porthole.dev/porthole/routes/vxlan"
 )
 
@@ -35,6 +36,7 @@ type Options struct {
 
 	VXLAN vxlan.Config // of the mode vxlan, required there
 	BGP   bgp.Config   // of the mode bgp
+	OVN   ovn.Options  // of the mode ovn: Remote, Database, EncapType and Datapath are required there; Node and ranges are taken from above
 
 	// ReplaceNetwork allows to delete an HNS network of our name that does not fit, together with its endpoints.
 	ReplaceNetwork bool

@@ -82,7 +82,9 @@ type Status struct {
 	LastSync time.Time `json:"lastSync,omitzero"`
 	Writes   int       `json:"writes"` // transactions since the start
 	Pods     int       `json:"pods"`   // with an address
-	Problems []string  `json:"problems,omitempty"`
+	// LoadBalancers are in the database: one for each protocol of a service.
+	LoadBalancers int      `json:"loadBalancers"`
+	Problems      []string `json:"problems,omitempty"`
 }
 
 // New returns a Controller that does nothing before Run.
@@ -215,6 +217,7 @@ func (c *Controller) pass(ctx context.Context, client *ovsdb.Client, cache *ovsd
 	errs = append(errs, c.annotate(ctx, wanted))
 	c.report(func(s *Status) {
 		s.LastSync, s.Pods, s.Problems = time.Now(), len(wanted.Addresses), nil
+		s.LoadBalancers = wanted.Count("Load_Balancer")
 		if len(plan.Ops) > 0 {
 			s.Writes++
 		}

@@ -39,6 +39,17 @@ type (
 
 func (w *Wanted) add(o Object) { w.Objects = append(w.Objects, o) }
 
+// Count returns how many rows of a table are wanted.
+func (w *Wanted) Count(table string) int {
+	n := 0
+	for _, o := range w.Objects {
+		if o.Table == table {
+			n++
+		}
+	}
+	return n
+}
+
 func (w *Wanted) problem(kind, key, reason, format string, args ...any) {
 	w.Problems = append(w.Problems, Problem{kind, key, reason, fmt.Sprintf(format, args...)})
 }

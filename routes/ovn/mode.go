@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 
+	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/internal/ovnet"
 	"porthole.dev/porthole/routes/podnet"
 	"porthole.dev/porthole/routes/table"
 )
@@ -20,16 +23,26 @@ type host interface {
 type Mode struct {
 	o    Options
 	host host
+	mtu  atomic.Int64 // of the pods; 0: not known yet
 }
 
 // New returns the mode, which changes host.
-func New(o Options, host host) *Mode { return &Mode{o, host} }
+func New(o Options, host host) *Mode { return &Mode{o: o, host: host} }
 
 // Network returns the pod network: on Linux the CNI configuration alone; on Windows that of ovn_cni.exe beside a Transparent network.
 func (m *Mode) Network(o podnet.Options) (podnet.Network, error) { return network(o, m.o) }
 
 // Observe implements keep.Mode.
-func (m *Mode) Observe(ctx context.Context) (Seen, error) { return m.host.Observe(ctx) }
+func (m *Mode) Observe(ctx context.Context) (Seen, error) {
+	seen, err := m.host.Observe(ctx)
+	if seen.MTU > 0 {
+		m.mtu.Store(int64(PodMTU(seen.MTU, m.o.EncapType)))
+	}
+	return seen, err
+}
+
+// MTU returns that of the pods; 0 while it is not known.
+func (m *Mode) MTU() int { return int(m.mtu.Load()) }
 
 // Plan is pure: see plan.go.
 func (m *Mode) Plan(nodes []table.Node, seen Seen) table.Plan[Change] {
@@ -46,6 +59,10 @@ func (m *Mode) Apply(ctx context.Context, c Change) error {
 
 // Watch implements keep.Mode.
 func (m *Mode) Watch(ctx context.Context, changed func()) error { return m.host.Watch(ctx, changed) }
+
+// SwitchExtension is the id of Open vSwitch's extension of Hyper-V's switch (openvswitch datapath-windows/ovsext/precomp.h and ovsext.inf;
+// Antrea names the same).
+const SwitchExtension = "583CC151-73EC-4A6A-8B47-578297AD7623"
 
 // conf is the configuration of the plugin, in the form of its first one.
 type conf struct {
@@ -87,7 +104,11 @@ func network(o podnet.Options, own Options) (podnet.Network, error) {
 	}
 	windows, err := confOf(podnet.WindowsConfName, "ovn_cni.exe", o, "")
 	outbound := Outbound(own)
-	return podnet.Network{LinuxConf: linux, WindowsConf: windows, Outbound: &outbound}, err
+	return podnet.Network{
+		HNS: hns.Network{Name: podnet.NetworkName, Type: hns.Transparent, Extension: SwitchExtension,
+			Subnets: []hns.Subnet{{Prefix: o.PodCIDR.Masked(), Gateway: ovnet.RouterAddr(o.PodCIDR)}}},
+		LinuxConf: linux, WindowsConf: windows, Outbound: &outbound, Apart: true,
+	}, err
 }
 
 // Outbound says which packets leave a Linux node with the node's address: those of all pods that are for neither a pod nor a service, because

@@ -182,6 +182,9 @@ func (h *HNS) observe(ctx context.Context, wanted Network) (Seen, error) {
 	}
 	seen.Host = hostNamespace(all)
 
+	if wanted.Host.Name == "" {
+		return seen, nil
+	}
 	adapter, err := h.Adapters.NameOf(wanted.Host.Addrs[0])
 	if err != nil {
 		return Seen{}, err
@@ -206,6 +209,9 @@ func hostNamespace(all []hns.Namespace) hns.Namespace {
 // checkAdapter returns an error while no adapter has the address of the host's endpoint, after plan was carried out. It keeps since
 // when that is so.
 func (h *HNS) checkAdapter(wanted Network, plan Plan) error {
+	if wanted.Host.Name == "" {
+		return nil
+	}
 	if plan.has(CreateHost) && !h.missing.IsZero() {
 		h.missing = time.Time{}
 		h.renewed++

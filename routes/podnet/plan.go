@@ -1,6 +1,7 @@
 package podnet
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -32,6 +33,9 @@ func (d Difference) String() string {
 // further subnets do not count, because HNS adds some by itself; nor does a gateway that HNS does not report.
 func Diff(wanted, found hns.Network) []Difference {
 	var list []Difference
+	if wanted.Extension != "" && !strings.EqualFold(wanted.Extension, found.Extension) {
+		list = append(list, Difference{"switch extension", wanted.Extension, cmp.Or(found.Extension, "none")})
+	}
 	if found.Type != wanted.Type {
 		list = append(list, Difference{"type", wanted.Type, found.Type})
 	}
@@ -189,7 +193,9 @@ func MakePlan(wanted Network, seen Seen, replace bool) (Plan, error) {
 		p.Ops = append(p.Ops, Op{Verb: AddHostRoute, Name: wanted.HNS.Name})
 	}
 
-	p.planHost(wanted, seen, endpoints)
+	if wanted.Host.Name != "" {
+		p.planHost(wanted, seen, endpoints)
+	}
 	return p, nil
 }
 

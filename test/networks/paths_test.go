@@ -1,6 +1,7 @@
 package networks
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -25,8 +26,12 @@ type promise struct {
 	mtu int // of pods, towards pods on other nodes
 	// encap is "" if packets cross the wire between nodes as they are, else "vxlan" or "geneve" with the VNI and the UDP port.
 	encap string
-	vni   uint32
-	port  uint16
+	vni   uint32 // 0: any
+	// card is the network card that packets between nodes leave by, and tunnel the address of a node there; "" and nil: eth0 and the
+	// node's own.
+	card   string
+	tunnel func(node string) netip.Addr
+	port   uint16
 	// hops returns who answers, in order, for packets of a pod on one node to a pod on another whose TTL ends on the way; "*" is anybody.
 	hops func(l *lab, from, to string) []string
 	// via returns the node or lab.Router ("tor") whose MAC address packets of the one node to pods on the other have on the wire.
@@ -325,7 +330,7 @@ func (f *fleet) servicePaths() []path {
 func (f *fleet) checkWire(want promise) {
 	f.t.Helper()
 	for _, from := range nodeNames {
-		wire := capture.Start(f.t, platform.NetnsPath("porthole-"+from), "eth0")
+		wire := capture.Start(f.t, platform.NetnsPath("porthole-"+from), cmp.Or(want.card, "eth0"))
 		for _, to := range nodeNames {
 			if to == from {
 				continue
@@ -345,7 +350,11 @@ func (f *fleet) checkWire(want promise) {
 				continue
 			}
 			p := wire.Wait(f.t, "a request in "+want.encap, func(p capture.Packet) bool { return p.Inner != nil && is(*p.Inner) })
-			if p.Src != f.nodes[from] || p.Dst != f.nodes[to] || p.Encap != want.encap || p.VNI != want.vni || p.DstPort != want.port {
+			ends := want.tunnel
+			if ends == nil {
+				ends = func(node string) netip.Addr { return f.nodes[node] }
+			}
+			if p.Src != ends(from) || p.Dst != ends(to) || p.Encap != want.encap || want.vni != 0 && p.VNI != want.vni || p.DstPort != want.port {
 				f.t.Errorf("on the wire of %s to %s: %s; want %s of VNI %d to port %d", from, to, p, want.encap, want.vni, want.port)
 			}
 		}

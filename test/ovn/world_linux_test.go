@@ -25,7 +25,6 @@ import (
 
 	"porthole.dev/porthole/emulator/openvswitch"
 	"porthole.dev/porthole/internal/ovnet"
-	"porthole.dev/porthole/internal/ovsdb"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/netspace"
 	"porthole.dev/porthole/internal/testkit/wait"
@@ -183,11 +182,8 @@ func (w *world) addNode(name string, addr, subnet string) *node {
 	n.host = openvswitch.Host{Dir: filepath.Join(w.dir, name)}
 	w.must(n.host.Prepare(w.t.Context()))
 	daemons := n.host.Daemons()
-	for i, d := range daemons {
+	for _, d := range daemons {
 		w.start(name, n.space, d)
-		if i == 0 {
-			w.initialise(n)
-		}
 	}
 
 	w.nodes[name] = n
@@ -195,16 +191,6 @@ func (w *world) addNode(name string, addr, subnet string) *node {
 	w.startAgent(n)
 	w.serve(n)
 	return n
-}
-
-// initialise makes the first row of a new database, as `ovs-vsctl init` does.
-func (w *world) initialise(n *node) {
-	w.t.Helper()
-	client, err := ovsdb.Dial(w.t.Context(), "unix:"+n.host.Socket())
-	w.must(err)
-	defer client.Close()
-	_, err = client.Transact(w.t.Context(), "Open_vSwitch", ovsdb.Insert("Open_vSwitch", "", map[string]any{}))
-	w.must(err)
 }
 
 // startAgent runs the mode of a node in its namespace.

@@ -115,6 +115,9 @@ func (s *Service) adapters(state *hnsd.State, fresh bool) (list []adapter, all [
 		}
 	}
 	for i := range all {
+		if all[i].Tap {
+			list = append(list, adapter{link: &all[i], Adapter: hnsd.InternalAdapter(all[i].Index, all[i].Name)})
+		}
 		if all[i].Loopback {
 			list = append(list, adapter{link: &all[i], Adapter: hnsd.Adapter{Index: all[i].Index, Alias: "Loopback Pseudo-Interface 1",
 				Description: "Software Loopback Interface 1", GUID: "00000000-0000-4000-8000-000000000001"}})

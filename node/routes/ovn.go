@@ -1,0 +1,74 @@
+package routes
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/httpserve"
+	"porthole.dev/porthole/internal/ovnet"
+	"porthole.dev/porthole/routes/keep"
+	"porthole.dev/porthole/routes/ovn"
+	"porthole.dev/porthole/routes/podnet"
+)
+
+// OVN is the name of the mode that programs services too.
+const OVN = "ovn"
+
+// ovnKeeper is the mode ovn with what answers its CNI plugin.
+type ovnKeeper struct {
+	keeper
+	mode *ovn.Mode
+	pod  func(ctx context.Context, namespace, name string) (uid string, annotations map[string]string, err error)
+
+	mu    sync.Mutex
+	noted map[string]bool // remarks of the plugin that were logged
+}
+
+func newOVN(e environment) (keeper, error) {
+	o := e.OVN
+	o.Node, o.Addr, o.Cluster, o.Services = e.Node, e.Addr, e.Cluster, e.Services
+	host, err := ovn.NewHost(o)
+	if err != nil {
+		return nil, err
+	}
+	mode := ovn.New(o, host)
+	return &ovnKeeper{keeper: keep.New(mode, e.Keep), mode: mode, pod: e.Pod, noted: map[string]bool{}}, nil
+}
+
+// Run keeps the node and answers the plugin until ctx ends.
+func (k *ovnKeeper) Run(ctx context.Context) {
+	listener, err := net.Listen("tcp", ovnet.AgentAddress)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Pods cannot be attached: another program has the address at which the CNI plugin asks", "address", ovnet.AgentAddress)
+		k.keeper.Run(ctx)
+		return
+	}
+	stop := httpserve.Start(listener, ovnet.Handler(k.look, func(remark string) { k.note(ctx, remark) }), func(err error) {
+		klog.FromContext(ctx).Error(err, "Answering the CNI plugin ended")
+	})
+	defer stop()
+	k.keeper.Run(ctx)
+}
+
+// look answers a question of the plugin.
+func (k *ovnKeeper) look(ctx context.Context, namespace, name string) (ovnet.Answer, error) {
+	if k.mode.MTU() == 0 {
+		return ovnet.Answer{}, fmt.Errorf("the address of the tunnels is not on this host yet, so that the MTU of pods is not known")
+	}
+	uid, annotations, err := k.pod(ctx, namespace, name)
+	return ovnet.Answer{UID: uid, Annotation: annotations[ovnet.Annotation], MTU: k.mode.MTU(), Network: podnet.NetworkName}, err
+}
+
+// note logs a remark once.
+func (k *ovnKeeper) note(ctx context.Context, remark string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.noted[remark] {
+		k.noted[remark] = true
+		klog.FromContext(ctx).Info("The configuration of the CNI plugin", "remark", remark)
+	}
+}
