@@ -18,7 +18,7 @@ func (w *walk) finish(to netip.Addr) {
 	}
 	client := w.from.addr
 	if n := w.facts.clusterNode(w.served); n != nil && w.served != w.from.node {
-		client = n.Address // the machine that chose the backend translates the answer
+		client = n.address(to) // the machine that chose the backend translates the answer
 	}
 
 	back := &walk{facts: w.facts, from: w.facts.place(to.String(), to), at: w.at}
@@ -44,28 +44,29 @@ func (w *walk) carry(to netip.Addr) bool {
 		if done, ok := w.deliver(n, to, into); done {
 			return ok
 		}
-		if !w.forwards(n, into) {
-			return false
+		if n.Mode == ovn {
+			return w.notOVN(n)
 		}
-
-		r, ok := w.choose(n, to)
+		r, next, ok := w.leave(n, to, into)
 		if !ok {
 			return false
+		}
+		if next != "" {
+			w.at, into = next, w.facts.device(next)
+			w.via = append(w.via, next)
+			continue
 		}
 		hop := r.NextHop
 		if !hop.IsValid() {
 			hop = to
 		}
-		if !w.judgeNeighbour(n, r, hop, to) {
+		if !w.judgeNeighbour(n, r, hop) {
 			return false
 		}
 
 		next, known := w.facts.owner(hop)
-		if tunnel := w.tunnelEnd(n, r, to); tunnel != "" {
-			next, known = tunnel, true
-		}
 		switch {
-		case !known && w.outside(to):
+		case !known && w.facts.outside(to):
 			w.hop(n.Name, "outside", "leaves the cluster through %s", hop)
 			return true
 		case !known:
@@ -73,16 +74,51 @@ func (w *walk) carry(to netip.Addr) bool {
 		}
 		w.at = next
 		w.via = append(w.via, next)
-		into = w.arrivesBy(next, hop)
+		into = w.facts.arrivesBy(next, hop)
 	}
 
 	return w.wrong(w.at, "route", "more than "+fmt.Sprint(longest)+" machines", Wrong{Found: "the packet goes in a circle: " + strings.Join(w.via, ", "),
 		Should: "a way to " + to.String(), Who: "those who made the routes above"})
 }
 
+// ovn is the mode whose ways cannot be followed.
+const ovn = "ovn"
+
+func (w *walk) notOVN(n *Node) bool {
+	return w.unknown(n.Name, "ovn", "OVN carries the packets of "+n.Name+", by logical flows that are not followed here: "+
+		"`ovn-trace` does so, on the machine with OVN's databases (`ovn-nbctl show` names the ports, which are NAMESPACE_POD)")
+}
+
+// leave chooses how the packet leaves a machine. next is the machine that gets it through an overlay; empty: it goes by route r.
+func (w *walk) leave(n *Node, to netip.Addr, into string) (r Route, next string, ok bool) {
+	if w.facts.overlay(n) != nil { // HNS takes packets of pods before the host's stack sees them
+		if next, ok = w.encapsulate(n, r, to); !ok || next != "" {
+			return r, next, ok
+		}
+	}
+	if !w.forwards(n, into) {
+		return r, "", false
+	}
+	if r, ok = w.choose(n, to); !ok {
+		return r, "", false
+	}
+	next, ok = w.encapsulate(n, r, to)
+	return r, next, ok
+}
+
+// device returns the interface by which packets of the overlay come to a machine; empty: HNS takes them.
+func (f *Facts) device(machine string) string {
+	if n := f.node(machine); n != nil {
+		if dev := f.vxlan(n); dev != nil {
+			return dev.Name
+		}
+	}
+	return ""
+}
+
 // arrivesBy returns the interface that has the address to which a packet was sent on the last link.
-func (w *walk) arrivesBy(machine string, addr netip.Addr) string {
-	if n := w.facts.node(machine); n != nil {
+func (f *Facts) arrivesBy(machine string, addr netip.Addr) string {
+	if n := f.node(machine); n != nil {
 		if i := n.interfaceOf(addr); i != nil {
 			return i.Name
 		}
@@ -91,8 +127,7 @@ func (w *walk) arrivesBy(machine string, addr netip.Addr) string {
 }
 
 // outside reports whether an address belongs to no node, no pod and no service.
-func (w *walk) outside(addr netip.Addr) bool {
-	f := w.facts
+func (f *Facts) outside(addr netip.Addr) bool {
 	_, owned := f.owner(addr)
 	return !owned && f.podAt(addr) == nil && f.rangeOf(addr) == nil && !f.isService(addr)
 }
@@ -134,7 +169,7 @@ func (w *walk) forwards(n *Node, into string) bool {
 		into = n.podInterface(w.facts, w.from.addr)
 	}
 	i := n.interfaceNamed(into)
-	if i == nil || i.Forwarding {
+	if i == nil || i.Forwarding || w.from.addr.Is6() { // facts have the setting of IPv4
 		return true
 	}
 	who := "porthole routes on " + n.Name
@@ -166,7 +201,7 @@ func (w *walk) choose(n *Node, to netip.Addr) (r Route, ok bool) {
 	}
 	list := n.routes(to)
 	if len(list) == 0 {
-		wrong := w.wanted(n, to)
+		wrong := w.facts.wanted(n, to)
 		wrong.Found = n.Name + " has no route to " + to.String()
 		return r, w.wrong(n.Name, "route", "none", wrong)
 	}
@@ -175,8 +210,8 @@ func (w *walk) choose(n *Node, to netip.Addr) (r Route, ok bool) {
 		among = fmt.Sprintf(", one of %d equal ones", len(list))
 	}
 	for _, r := range list {
-		if found := w.misleads(n, r, to); found != "" {
-			wrong := w.wanted(n, to)
+		if found := w.facts.misleads(n, r, to); found != "" {
+			wrong := w.facts.wanted(n, to)
 			wrong.Found = found + among
 			return r, w.wrong(n.Name, "route", r.String()+among, wrong)
 		}
@@ -186,47 +221,63 @@ func (w *walk) choose(n *Node, to netip.Addr) (r Route, ok bool) {
 }
 
 // wanted says which route should lead to an address, and who makes it.
-func (w *walk) wanted(n *Node, to netip.Addr) Wrong {
-	target := w.facts.rangeOf(to)
+func (f *Facts) wanted(n *Node, to netip.Addr) Wrong {
+	target := f.rangeOf(to)
 	if target == nil || target.Name == n.Name {
 		return Wrong{Should: "at least a default route", Who: "the administrator of " + n.Name}
 	}
 	wanted := Wrong{Who: "porthole routes on " + n.Name}
 	for _, p := range target.PodCIDRs {
 		if p.Contains(to) {
-			wanted.Should = fmt.Sprintf("route %s via %s", p, addrOr(target.Address, "the address of "+target.Name))
+			wanted.Should = fmt.Sprintf("route %s via %s", p, addrOr(target.address(to), "the address of "+target.Name))
+			if f.vxlan(n) != nil {
+				wanted.Should = fmt.Sprintf("route %s through the VXLAN device", p)
+			}
 		}
 	}
-	if w.facts.clusterNode(n.Name) == nil {
+	if f.clusterNode(n.Name) == nil {
 		wanted.Who = "the administrator of router " + n.Name + ": `porthole routes --print-router` prints it"
 	}
 	return wanted
 }
 
 // misleads says what is wrong with a route for an address, by the mode of the machine; "" if nothing is.
-func (w *walk) misleads(n *Node, r Route, to netip.Addr) string {
-	target := w.facts.rangeOf(to)
+func (f *Facts) misleads(n *Node, r Route, to netip.Addr) string {
+	target := f.rangeOf(to)
 	if target == nil || target.Name == n.Name {
 		return ""
 	}
-	direct := w.facts.clusterNode(n.Name) == nil || n.Mode == "" || n.Mode == "host-gateway"
-	if direct && r.NextHop != target.Address && !(r.NextHop.IsValid() && w.isRouter(r.NextHop) && r.Destination.Bits() > 0) {
+	if dev := n.interfaceNamed(r.Interface); f.vxlan(n) != nil && r.NextHop != target.Address && (dev == nil || dev.VXLANPort == 0) {
+		return fmt.Sprintf("packets for the pods of %s leave the overlay by %s", target.Name, r)
+	}
+	if f.direct(n) && r.NextHop != target.address(to) && !(r.NextHop.IsValid() && f.isRouter(r.NextHop) && r.Destination.Bits() > 0) {
 		return fmt.Sprintf("packets for the pods of %s go by %s", target.Name, r)
 	}
-	if owner, known := w.facts.owner(r.NextHop); known && owner != target.Name && w.facts.clusterNode(owner) != nil {
+	if owner, known := f.owner(r.NextHop); known && owner != target.Name && f.clusterNode(owner) != nil {
 		return fmt.Sprintf("packets for the pods of %s go to node %s, by %s", target.Name, owner, r)
 	}
 	return ""
 }
 
+// direct reports whether the machine's routes lead to the nodes themselves. If its agent did not say so, those to other nodes do.
+func (f *Facts) direct(n *Node) bool {
+	if f.clusterNode(n.Name) == nil || n.Mode == "host-gateway" {
+		return true
+	}
+	return n.Mode == "" && slices.ContainsFunc(n.Routes, func(r Route) bool {
+		to := f.rangeOf(r.Destination.Addr())
+		return to != nil && to.Name != n.Name && r.NextHop == to.address(r.NextHop) && slices.Contains(to.PodCIDRs, r.Destination)
+	})
+}
+
 // isRouter reports whether an address is one of a machine that reported and is no node.
-func (w *walk) isRouter(addr netip.Addr) bool {
-	owner, known := w.facts.owner(addr)
-	return known && w.facts.clusterNode(owner) == nil
+func (f *Facts) isRouter(addr netip.Addr) bool {
+	owner, known := f.owner(addr)
+	return known && f.clusterNode(owner) == nil
 }
 
 // judgeNeighbour checks the entry by which the packet gets onto the link.
-func (w *walk) judgeNeighbour(n *Node, r Route, hop, to netip.Addr) bool {
+func (w *walk) judgeNeighbour(n *Node, r Route, hop netip.Addr) bool {
 	nb := n.neighbour(hop, r.Interface)
 	if nb == nil {
 		return true // it is asked for when the first packet is sent
@@ -265,13 +316,4 @@ func orText(text, otherwise string) string {
 		return otherwise
 	}
 	return text
-}
-
-// tunnelEnd returns the node to which a route through a VXLAN device leads; empty if the route is another.
-func (w *walk) tunnelEnd(n *Node, r Route, to netip.Addr) string {
-	target := w.facts.rangeOf(to)
-	if target == nil || target.Name == n.Name || !strings.HasPrefix(r.Interface, "flannel.") {
-		return ""
-	}
-	return target.Name
 }

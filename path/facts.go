@@ -20,6 +20,7 @@ type Node struct {
 	Interfaces []Interface `json:"interfaces"`
 	Routes     []Route     `json:"routes"`
 	Neighbours []Neighbour `json:"neighbours"`
+	Forwards   []Forward   `json:"forwards,omitempty"`
 
 	// Services are the service proxy's rules on Linux; those of Windows are in HNS.
 	Services []Rule `json:"services,omitempty"`
@@ -49,6 +50,17 @@ type Interface struct {
 	MTU        int            `json:"mtu,omitempty"`
 	Addresses  []netip.Prefix `json:"addresses,omitempty"`
 	Forwarding bool           `json:"forwarding"` // of IPv4 packets that come in here
+	// Of VXLAN devices of Linux: the number of the network, the UDP port and the own end. A port of zero is that of other interfaces.
+	VNI        uint32     `json:"vni,omitempty"`
+	VXLANPort  uint16     `json:"vxlanPort,omitempty"`
+	VXLANLocal netip.Addr `json:"vxlanLocal,omitzero"`
+}
+
+// Forward says to which machine a VXLAN device sends what is for a MAC address.
+type Forward struct {
+	MAC       string     `json:"mac"` // in Go's form
+	To        netip.Addr `json:"to"`
+	Interface string     `json:"interface"`
 }
 
 // Route is a route of the host.
@@ -104,6 +116,7 @@ type ClusterNode struct {
 	Name     string
 	System   string
 	Address  netip.Addr
+	Others   []netip.Addr // of another family
 	PodCIDRs []netip.Prefix
 }
 
@@ -111,7 +124,8 @@ type ClusterNode struct {
 type Pod struct {
 	Name        string // NAMESPACE/NAME
 	Node        string
-	Address     netip.Addr // zero: it has none yet
+	Address     netip.Addr   // zero: it has none yet
+	Others      []netip.Addr // of another family
 	HostNetwork bool
 	Phase       string
 	Waiting     string // why its containers do not run
@@ -126,7 +140,24 @@ type Service struct {
 	Addresses []netip.Addr // cluster IPs, external IPs, ingress addresses
 	Local     bool         // internalTrafficPolicy or externalTrafficPolicy Local: backends of the client's node only
 	Backends  []Backend
+	// Headless services have no address: DNS answers with those of the pods. ExternalName is set for a service that is
+	// only another name.
+	Headless     bool
+	ExternalName string
 }
+
+// of returns the address of the same family as another; the first one if there is none, or if the other is zero.
+func of(family, first netip.Addr, others []netip.Addr) netip.Addr {
+	for _, a := range append([]netip.Addr{first}, others...) {
+		if family.IsValid() && a.IsValid() && a.Is4() == family.Is4() {
+			return a
+		}
+	}
+	return first
+}
+
+// address returns the node's address of a family.
+func (n *ClusterNode) address(family netip.Addr) netip.Addr { return of(family, n.Address, n.Others) }
 
 // Backend is a ready endpoint of a service.
 type Backend struct {
@@ -158,7 +189,7 @@ func (f *Facts) owner(addr netip.Addr) (name string, known bool) {
 		}
 	}
 	for _, n := range f.Cluster.Nodes {
-		if n.Address == addr {
+		if n.Address == addr || slices.Contains(n.Others, addr) {
 			return n.Name, true
 		}
 	}
@@ -168,7 +199,7 @@ func (f *Facts) owner(addr netip.Addr) (name string, known bool) {
 // podAt returns the pod with an address that does not share its node's.
 func (f *Facts) podAt(addr netip.Addr) *Pod {
 	for i := range f.Cluster.Pods {
-		if p := &f.Cluster.Pods[i]; p.Address == addr && !p.HostNetwork && addr.IsValid() {
+		if p := &f.Cluster.Pods[i]; (p.Address == addr || slices.Contains(p.Others, addr)) && !p.HostNetwork && addr.IsValid() {
 			return p
 		}
 	}

@@ -31,12 +31,18 @@ func Follow(f *Facts, r Request) (Result, error) {
 		out.To += ", service " + to.service.Name
 	}
 
+	from.addr = from.like(to.addr)
+	if to.service != nil && to.service.Headless {
+		out.Ways = f.headless(from, to)
+		return out, nil
+	}
 	first := &walk{facts: f, from: from}
 	if !first.start(to.place) {
 		out.Ways = []Way{first.way()}
 		return out, nil
 	}
 	if to.service == nil {
+		first.unserved(to)
 		first.finish(to.addr)
 		out.Ways = []Way{first.way()}
 		return out, nil
@@ -88,7 +94,9 @@ type walk struct {
 	lost    bool // it does not get further
 }
 
-func (w *walk) way() Way { return Way{Backend: w.backend, Hops: w.hops, Answer: w.answer, Via: w.via} }
+func (w *walk) way() Way {
+	return Way{Backend: w.backend, Hops: w.hops, Answer: w.answer, Via: append([]string{}, w.via...)}
+}
 
 func (w *walk) hop(at, what, decides string, args ...any) *Hop {
 	w.hops = append(w.hops, Hop{At: at, What: what, Decides: fmt.Sprintf(decides, args...)})
@@ -155,9 +163,12 @@ func (w *walk) leavePod(p place, to place) bool {
 	if n == nil {
 		return false
 	}
+	if n.Mode == ovn {
+		return w.notOVN(n)
+	}
 	if n.System == "windows" {
 		e := w.windowsPort(n, p)
-		return e != nil && w.policies(n, p, e, to)
+		return e != nil && w.policies(n, e, to)
 	}
 	return w.linuxPort(n, p)
 }
@@ -188,7 +199,7 @@ func (w *walk) windowsPort(n *Node, p place) *hns.Endpoint {
 	e := n.HNS.endpoint(p.addr)
 	if e == nil {
 		w.wrong(n.Name, "endpoint", "HNS has no endpoint with address "+p.addr.String(), Wrong{
-			Found: "no HNS endpoint has the address " + p.addr.String() + w.podText(p), Should: "an endpoint with that address in network porthole, attached to the pod",
+			Found: "no HNS endpoint has the address " + p.addr.String() + podText(p), Should: "an endpoint with that address in network porthole, attached to the pod",
 			Who: "the CNI plugin on " + n.Name + " when the pod was started (ADD); delete the pod to have it made anew"})
 		return nil
 	}
@@ -209,7 +220,7 @@ func (w *walk) windowsPort(n *Node, p place) *hns.Endpoint {
 	return e
 }
 
-func (w *walk) podText(p place) string {
+func podText(p place) string {
 	if p.pod == nil {
 		return ""
 	}
@@ -217,14 +228,14 @@ func (w *walk) podText(p place) string {
 }
 
 // policies checks what a sending endpoint needs for a destination.
-func (w *walk) policies(n *Node, p place, e *hns.Endpoint, to place) bool {
+func (w *walk) policies(n *Node, e *hns.Endpoint, to place) bool {
 	name := "endpoint " + e.Name
 	maker := "the CNI plugin on " + n.Name + ", from the policies of the CNI configuration that porthole routes writes; delete the pod to have them made anew"
 	inside := to.pod != nil || w.facts.clusterNode(to.node) != nil || w.facts.rangeOf(to.addr) != nil || w.facts.isService(to.addr)
 	nat, exceptions := outbound(e)
 	excepted := slices.ContainsFunc(exceptions, func(x netip.Prefix) bool { return x.Contains(to.addr) })
 	switch {
-	case w.facts.node(to.node) == n && to.pod == nil && to.addr.IsValid() && !routed(e, to.addr):
+	case w.facts.overlay(n) == nil && w.facts.node(to.node) == n && to.pod == nil && to.addr.IsValid() && !routed(e, to.addr):
 		return w.wrong(n.Name, "policy", name, Wrong{Found: name + " has no route policy (SDNRoute) for " + to.addr.String(),
 			Should: "SDNRoute with DestinationPrefix " + to.addr.String() + "/32, so that the host's own stack takes the packets", Who: maker})
 	case !inside && !nat:

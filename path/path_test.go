@@ -163,6 +163,10 @@ func TestFirstWrong(t *testing.T) {
 		}, "", "", ""},
 		{"interface down", "on-lin", "on-win", func(f *Facts) { f.node("lin").Interfaces[0].Up = false }, "lin", "route", "porthole routes on lin"},
 		{"router lacks a line", "on-win", "on-win2", func(f *Facts) { tor(f); drop(f.node("router"), "10.244.2.0/24") }, "router", "route", "the administrator of router"},
+		{"route deleted while the agent is down", "on-lin", "on-win", func(f *Facts) {
+			f.node("lin").Mode, f.node("lin").Unread = "", map[string]string{UnreadMode: "nobody answers"}
+			drop(f.node("lin"), "10.244.1.0/24")
+		}, "lin", "route", "porthole routes on lin"},
 		{"router spreads packets over two nodes", "on-win", "on-win2", func(f *Facts) {
 			tor(f)
 			n := f.node("router")
@@ -223,7 +227,9 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s is understood: %+v", to, r)
 		}
 	}
-	if r := follow(t, three(), "on-win", "10.96.0.99:80"); r.First() == nil {
-		t.Errorf("an address of no service: %+v", r)
+	for to, found := range map[string]string{"10.96.0.99:80": "no service has the address", "10.96.0.80:81": "service default/web has no port 81/tcp"} {
+		if h := follow(t, three(), "on-win", to).First(); h == nil || h.At != "win" || h.What != "service" || !strings.Contains(h.Wrong.Found, found) {
+			t.Errorf("%s: %+v, want %q", to, h, found)
+		}
 	}
 }

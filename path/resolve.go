@@ -14,6 +14,8 @@ type place struct {
 	addr netip.Addr
 	pod  *Pod   // nil unless it is a pod with an address of its own
 	node string // the machine that has it; empty: none that is known
+	// other is a node's address of the other family; zero: it has none.
+	other netip.Addr
 }
 
 // target is a place, or a service, with a port.
@@ -32,7 +34,7 @@ func (f *Facts) source(text string) (place, error) {
 	if p, ok := f.named(text); ok {
 		return p, nil
 	}
-	return place{}, fmt.Errorf("%q is no pod, no node and no address", text)
+	return place{}, fmt.Errorf("%q is no pod, no node and no address%s", text, f.near(text, false))
 }
 
 // target finds the destination.
@@ -75,23 +77,42 @@ func (f *Facts) serviceTarget(text, host string, t target) (target, error) {
 	var found []*Service
 	for i := range f.Cluster.Services {
 		s := &f.Cluster.Services[i]
-		if s.Name != name || len(s.Addresses) == 0 {
+		if s.Name == name && s.ExternalName != "" {
+			return t, fmt.Errorf("service %s is another name of %s, which DNS resolves outside of the cluster: give its address", name, s.ExternalName)
+		}
+		if s.Name != name || len(s.Addresses) == 0 && !s.Headless {
 			continue
 		}
 		ports = append(ports, fmt.Sprintf("%d/%s", s.Port, s.Protocol))
-		if s.Protocol == t.protocol && (t.port == 0 || s.Port == t.port) {
+		if (s.Protocol == t.protocol || s.Protocol == "") && (t.port == 0 || s.Port == t.port) {
 			found = append(found, s)
 		}
 	}
 	switch {
 	case len(ports) == 0:
-		return t, fmt.Errorf("%q is no address, and no pod, node or service with an address has this name", host)
+		return t, fmt.Errorf("%q is no address, and no pod, node or service with an address has this name%s", host, f.near(host, true))
 	case len(found) != 1:
 		return t, fmt.Errorf("service %s has the ports %s: name one with :PORT and --protocol", name, strings.Join(ports, ", "))
 	}
-	t.service, t.port = found[0], found[0].Port
+	t.service = found[0]
+	if found[0].Headless {
+		t.place = place{text: text}
+		return t, nil
+	}
+	t.port = found[0].Port
 	t.place = f.place(text, found[0].Addresses[0])
 	return t, nil
+}
+
+// like returns the place's address of the same family as another.
+func (p place) like(other netip.Addr) netip.Addr {
+	switch {
+	case p.pod != nil:
+		return of(other, p.addr, append([]netip.Addr{p.pod.Address}, p.pod.Others...))
+	case p.other.IsValid():
+		return of(other, p.addr, []netip.Addr{p.other})
+	}
+	return p.addr
 }
 
 // place describes an address.
@@ -108,7 +129,11 @@ func (f *Facts) place(text string, addr netip.Addr) place {
 // named finds a node or pod by name. A pod of the host's network is its node.
 func (f *Facts) named(name string) (place, bool) {
 	if n := f.clusterNode(name); n != nil {
-		return place{text: name, addr: n.Address, node: name}, true
+		p := place{text: name, addr: n.Address, node: name}
+		if len(n.Others) > 0 {
+			p.other = n.Others[0]
+		}
+		return p, true
 	}
 	full := name
 	if !strings.Contains(name, "/") {

@@ -25,7 +25,7 @@ func (w *walk) serve(to target) []netip.AddrPort {
 
 	s := to.service
 	wanted := s.backendsFor(n.Name)
-	label := fmt.Sprintf("service %s %s", s.Name, w.frontend(to))
+	label := fmt.Sprintf("service %s %s", s.Name, frontend(to))
 	rule, text, known := n.serving(to)
 	switch {
 	case !known:
@@ -40,7 +40,7 @@ func (w *walk) serve(to target) []netip.AddrPort {
 			Should: "a ready pod behind it", Who: "the pods that its selector matches (`kubectl get endpointslices`)"})
 		return nil
 	case text == "":
-		w.wrong(n.Name, "service", label, Wrong{Found: n.proxy() + " has no rule for " + w.frontend(to),
+		w.wrong(n.Name, "service", label, Wrong{Found: n.proxy() + " has no rule for " + frontend(to),
 			Should: "one with the backends " + join(wanted), Who: n.maker()})
 		return nil
 	}
@@ -61,7 +61,55 @@ func (w *walk) serve(to target) []netip.AddrPort {
 	return rule
 }
 
-func (w *walk) frontend(to target) string {
+// unserved ends the way of a packet to an address of services at which none is.
+func (w *walk) unserved(to target) {
+	if !w.facts.isService(to.addr) {
+		return
+	}
+	var ports []string
+	name := ""
+	for _, s := range w.facts.Cluster.Services {
+		if slices.Contains(s.Addresses, to.addr) {
+			name = s.Name
+			ports = append(ports, fmt.Sprintf("%d/%s", s.Port, s.Protocol))
+		}
+	}
+	wrong := Wrong{Found: "no service has the address " + to.addr.String(), Should: "the address of a service (`kubectl get services -A`)", Who: "whoever gave the address: the service may be gone"}
+	if name != "" {
+		wrong = Wrong{Found: fmt.Sprintf("service %s has no port %d/%s", name, to.port, to.protocol), Should: "one of its ports, " + strings.Join(ports, ", "), Who: "the client, or the service's author"}
+	}
+	w.wrong(w.at, "service", frontend(to), wrong)
+}
+
+// headless returns the ways to a service without an address: DNS answers with the addresses of its pods, and the client chooses one.
+// Nobody translates the port.
+func (f *Facts) headless(from place, to target) (ways []Way) {
+	s := to.service
+	label := "headless service " + s.Name
+	if len(s.Backends) == 0 {
+		w := &walk{facts: f, from: from, at: from.node}
+		w.wrong(from.text, "dns", label, Wrong{Found: "service " + s.Name + " has no ready backend: DNS has no address for it",
+			Should: "a ready pod behind it", Who: "the pods that its selector matches (`kubectl get endpointslices`)"})
+		return []Way{w.way()}
+	}
+
+	for _, b := range s.Backends {
+		at := f.place(b.Address.String(), b.Address.Addr())
+		from.addr = from.like(at.addr)
+		w := &walk{facts: f, from: from, backend: b.Address}
+		w.hop(from.text, "dns", "%s: DNS answers with %s, among %d", label, at.addr, len(s.Backends))
+		if to.port != 0 && to.port != b.Address.Port() && b.Address.Port() != 0 {
+			w.hops[0].Wrong = &Wrong{Found: fmt.Sprintf("%s does not translate port %d, and its pods listen at %d", label, to.port, b.Address.Port()),
+				Should: fmt.Sprintf("port %d, or a service with a cluster IP", b.Address.Port()), Who: "the client"}
+		} else if w.start(at) {
+			w.finish(at.addr)
+		}
+		ways = append(ways, w.way())
+	}
+	return ways
+}
+
+func frontend(to target) string {
 	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(to.addr, to.port), to.protocol)
 }
 
@@ -133,14 +181,9 @@ func (h *HNS) serving(to target) (backends []netip.AddrPort, rule string) {
 				backends = append(backends, netip.AddrPortFrom(e.Addrs[0], lb.Ports[i].Internal))
 			}
 		}
-		return sortedBackends(backends), fmt.Sprintf("load balancer %s (%s)", shortID(string(lb.ID)), lb.Ports[i])
+		return sortedBackends(backends), fmt.Sprintf("load balancer %s (%s)", lb.ID, lb.Ports[i])
 	}
 	return nil, ""
-}
-
-func shortID(id string) string {
-	first, _, _ := strings.Cut(id, "-")
-	return first
 }
 
 func sortedBackends(list []netip.AddrPort) []netip.AddrPort {

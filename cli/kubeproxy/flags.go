@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"porthole.dev/porthole/internal/similar"
 )
 
 // kind is the type of a flag's value, as help texts name it.
@@ -117,7 +119,7 @@ func explain(fs *pflag.FlagSet, err error) error {
 
 	best, distance := "", 4
 	fs.VisitAll(func(f *pflag.Flag) {
-		if d := edits(name, f.Name); d < distance {
+		if d := similar.Edits(name, f.Name); d < distance {
 			best, distance = f.Name, d
 		}
 	})
@@ -125,27 +127,6 @@ func explain(fs *pflag.FlagSet, err error) error {
 		return fmt.Errorf("%w; did you mean --%s?", err, best)
 	}
 	return err
-}
-
-// edits returns the Levenshtein distance of two names.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		last := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := last
-			if a[i] != b[j] {
-				cost++
-			}
-			last = row[j+1]
-			row[j+1] = min(cost, row[j]+1, last+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // Setters of the common kinds. The text was checked when the flag was given.

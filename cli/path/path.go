@@ -26,6 +26,7 @@ var wrong = program.ExitCode(1)
 
 type options struct {
 	kubeconfig, dir, protocol, output string
+	dirGiven                          bool
 	files                             []string
 }
 
@@ -38,7 +39,8 @@ func Command() *cobra.Command {
 		Long: "path prints each hop of a packet, with the endpoint, load balancer, route or neighbour that decides, and of its answer. It sends\n" +
 			"no packet. The first hop that is wrong is named, with what should be there and who makes it.\n\n" +
 			"Pods and services are NAMESPACE/NAME; without a namespace they are in \"default\". In a local cluster path asks the nodes itself.\n" +
-			"Elsewhere give the files that `porthole facts` made on the nodes with --facts, those of the source and the destination at least.\n" +
+			"Elsewhere give --kubeconfig, and with --facts the files that `porthole facts` made on the nodes: those of the source and the\n" +
+			"destination at least, and of routers between them. A machine without a file is not known, which path says; it is not wrong.\n" +
 			"Exit code 1: a hop is wrong. 2: the way could not be followed.",
 		Example: "  porthole path web-7f kube-system/kube-dns:53 --protocol=udp\n" +
 			"  porthole path lin01 10.244.1.7:80\n" +
@@ -48,12 +50,13 @@ func Command() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), limit)
 			defer cancel()
+			o.dirGiven = c.Flags().Changed("dir")
 			return o.run(ctx, path.Request{From: args[0], To: args[1], Protocol: o.protocol}, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 
 	f := c.Flags()
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of a user who may list nodes, pods, services and EndpointSlices; empty: the local cluster's")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of a user who may list nodes, pods, services and EndpointSlices; empty: that of the local cluster, whose nodes are asked")
 	f.StringVar(&o.dir, "dir", defaultDir, "state folder of the local cluster")
 	f.StringSliceVar(&o.files, "facts", nil, "files that `porthole facts` printed on nodes and routers, in place of asking a local cluster")
 	f.StringVar(&o.protocol, "protocol", "tcp", "tcp, udp or sctp")
@@ -92,7 +95,7 @@ func (o options) follow(ctx context.Context, r path.Request, errs io.Writer) (pa
 			return path.Result{}, errors.New("--kubeconfig is required with --facts")
 		}
 		all.Nodes, err = read(o.files)
-	} else {
+	} else if kubeconfig == "" || o.dirGiven {
 		if kubeconfig == "" {
 			kubeconfig = filepath.Join(o.dir, "kubeconfig")
 		}

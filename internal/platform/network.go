@@ -7,6 +7,8 @@ type NetworkState struct {
 	Interfaces []NetworkInterface
 	Routes     []NetworkRoute
 	Neighbours []NetworkNeighbour
+	// Forwards are the entries of VXLAN devices (Linux).
+	Forwards []NetworkForward
 	// NeighboursError says why Neighbours could not be read; the rest is there all the same. Wine has no such table.
 	NeighboursError error
 }
@@ -19,6 +21,17 @@ type NetworkInterface struct {
 	MTU        int
 	Addresses  []netip.Prefix
 	Forwarding bool // IPv4 packets that come in here are passed on
+	// Of VXLAN devices (Linux): the number of the network, the UDP port and the own end. A port of zero is that of other interfaces.
+	VNI        uint32
+	VXLANPort  uint16
+	VXLANLocal netip.Addr
+}
+
+// NetworkForward says to which host a VXLAN device sends what is for a MAC address.
+type NetworkForward struct {
+	MAC       string
+	To        netip.Addr
+	Interface string
 }
 
 // NetworkRoute is an entry of the host's route table.

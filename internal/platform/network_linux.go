@@ -31,6 +31,17 @@ func ReadNetwork() (s NetworkState, err error) {
 				i.Addresses = append(i.Addresses, p)
 			}
 		}
+		if v, is := l.(*netlink.Vxlan); is {
+			i.VNI, i.VXLANPort = uint32(v.VxlanId), uint16(v.Port)
+			if local, ok := netip.AddrFromSlice(v.SrcAddr); ok {
+				i.VXLANLocal = local.Unmap()
+			}
+			forwards, err := readForwards(a.Index, a.Name)
+			if err != nil {
+				return s, err
+			}
+			s.Forwards = append(s.Forwards, forwards...)
+		}
 		s.Interfaces = append(s.Interfaces, i)
 	}
 
@@ -39,6 +50,20 @@ func ReadNetwork() (s NetworkState, err error) {
 	}
 	s.Neighbours, s.NeighboursError = readNeighbours(names)
 	return s, nil
+}
+
+// readForwards reads the forwarding database of a VXLAN device.
+func readForwards(index int, name string) (out []NetworkForward, err error) {
+	list, err := netlink.NeighList(index, unix.AF_BRIDGE)
+	if err != nil {
+		return nil, fmt.Errorf("listing forwarding entries of %s: %w", name, err)
+	}
+	for _, e := range list {
+		if to, ok := netip.AddrFromSlice(e.IP); ok {
+			out = append(out, NetworkForward{MAC: e.HardwareAddr.String(), To: to.Unmap(), Interface: name})
+		}
+	}
+	return out, nil
 }
 
 // forwards reads the setting of an interface from /proc/sys, which shows that of the calling thread's network namespace.

@@ -60,8 +60,13 @@ func toNode(n *v1.Node) path.ClusterNode {
 		}
 	}
 	for _, a := range n.Status.Addresses {
-		if addr, err := netip.ParseAddr(a.Address); err == nil && a.Type == v1.NodeInternalIP && !out.Address.IsValid() {
+		addr, err := netip.ParseAddr(a.Address)
+		switch {
+		case err != nil || a.Type != v1.NodeInternalIP:
+		case !out.Address.IsValid():
 			out.Address = addr.Unmap()
+		default:
+			out.Others = append(out.Others, addr.Unmap())
 		}
 	}
 	return out
@@ -71,6 +76,11 @@ func toPod(p *v1.Pod) path.Pod {
 	out := path.Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork, Phase: string(p.Status.Phase)}
 	if p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed { // the address of an ended pod may be another's by now
 		out.Address, _ = netip.ParseAddr(p.Status.PodIP)
+		for _, ip := range p.Status.PodIPs {
+			if a, err := netip.ParseAddr(ip.IP); err == nil && a != out.Address {
+				out.Others = append(out.Others, a)
+			}
+		}
 	}
 	for _, c := range p.Status.ContainerStatuses {
 		if c.State.Waiting != nil && out.Waiting == "" {
@@ -98,9 +108,13 @@ func toServices(s *v1.Service, all []discoveryv1.EndpointSlice) (out []path.Serv
 	localInside := s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == v1.ServiceInternalTrafficPolicyLocal
 	localOutside := s.Spec.ExternalTrafficPolicy == v1.ServiceExternalTrafficPolicyLocal
 
+	headless := s.Spec.ClusterIP == v1.ClusterIPNone
+	if s.Spec.Type == v1.ServiceTypeExternalName || headless && len(s.Spec.Ports) == 0 {
+		return []path.Service{{Name: s.Namespace + "/" + s.Name, ExternalName: s.Spec.ExternalName, Headless: headless, Backends: backendsOf(s, "", all)}}
+	}
 	for _, p := range s.Spec.Ports {
 		one := path.Service{Name: s.Namespace + "/" + s.Name, Protocol: strings.ToLower(string(p.Protocol)), Port: uint16(p.Port),
-			Addresses: inside, Local: localInside, Backends: backendsOf(s, p.Name, all)}
+			Addresses: inside, Local: localInside, Headless: headless, Backends: backendsOf(s, p.Name, all)}
 		out = append(out, one)
 		if len(outside) > 0 || p.NodePort != 0 {
 			one.Addresses, one.NodePort, one.Local = outside, uint16(p.NodePort), localOutside

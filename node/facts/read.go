@@ -67,6 +67,9 @@ func convert(n *path.Node, s platform.NetworkState) {
 	for _, i := range s.Interfaces {
 		n.Interfaces = append(n.Interfaces, path.Interface(i))
 	}
+	for _, e := range s.Forwards {
+		n.Forwards = append(n.Forwards, path.Forward(e))
+	}
 	for _, r := range s.Routes {
 		n.Routes = append(n.Routes, path.Route(r))
 	}

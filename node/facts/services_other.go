@@ -21,6 +21,11 @@ func readServices(ctx context.Context, n *path.Node) (what string, err error) {
 	data, nftErr := output(ctx, "nft", "-j", "list", "table", "ip", "kube-proxy")
 	if nftErr == nil {
 		n.Services, err = parseNFT(data)
+		if data, six := output(ctx, "nft", "-j", "list", "table", "ip6", "kube-proxy"); six == nil && err == nil { // absent without IPv6
+			var more []path.Rule
+			more, err = parseNFT(data)
+			n.Services = append(n.Services, more...)
+		}
 		return path.UnreadServices, err
 	}
 	data, tablesErr := output(ctx, "iptables-save", "-t", "nat")

@@ -3,6 +3,7 @@ package networks
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -48,5 +49,13 @@ func TestBGP(t *testing.T) {
 	}
 	if err != nil {
 		t.Error(err)
+	}
+	d := drill{f}
+	d.checkPaper()
+	if os.Getenv("PORTHOLE_NETWORKS") == "long" {
+		defer d.freeze("lin01/routes", "win01/routes")()
+		win02 := d.podRange("win02")
+		d.checkFlaws(flaw{"the next hop is nobody", "a-lin01", "a-win02", ip("lin01", "route", "replace", win02, "via", "10.99.0.77", "dev", "eth0", "proto", "201"),
+			ip("lin01", "route", "replace", win02, "via", "10.99.0.22", "dev", "eth0", "proto", "201"), d.pinged("a-lin01", "a-win02"), "lin01", "route"})
 	}
 }

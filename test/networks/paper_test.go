@@ -28,6 +28,9 @@ spec:
   ports: [{name: http, port: 80, targetPort: 8080}]
 `
 
+// untraced are modes in which HNS or a device carries packets between nodes, so that no machine on the way answers when the TTL ends.
+var untraced = []string{"vxlan"}
+
 // drill is a fleet whose ways are compared with those on paper, and in which things are broken on purpose.
 type drill struct{ *fleet }
 
@@ -89,7 +92,10 @@ func (f drill) checkPaper() {
 				f.t.Errorf("%s reaches %s, and on paper:\n%s", client, server, text)
 				continue
 			}
-			if got := f.trace(all, client, f.addr[server]); from != to && !slices.Equal(got[1:], r.Ways[0].Via) {
+			if from == to || slices.Contains(untraced, f.mode) {
+				continue
+			}
+			if got := f.trace(all, client, f.addr[server]); !slices.Equal(got[1:], r.Ways[0].Via) {
 				f.t.Errorf("packets from %s to %s pass %v, and on paper:\n%s", client, server, got, text)
 			}
 		}
@@ -326,4 +332,44 @@ func (f drill) testFlaws() {
 		return f.hns("win01", "service", "running")()
 	}
 	f.checkFlaws(last)
+}
+
+// overlayFlaws are those of VXLAN; nobody must repair them meanwhile.
+func (f drill) overlayFlaws() []flaw {
+	const dev = "flannel.4096"
+	win01 := f.podRange("win01")
+	hop, _, _ := strings.Cut(win01, "/")
+	n, err := f.overlay("win01")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	mac := ""
+	if out, err := commandIn("porthole-lin01", shortly, "ip", "neigh", "show", hop, "dev", dev); err != nil {
+		f.t.Fatal(err)
+	} else if words := strings.Fields(out); slices.Contains(words, "lladdr") {
+		mac = words[slices.Index(words, "lladdr")+1]
+	}
+	fdb := func(verb, to string) func() error {
+		return func() error {
+			_, err := commandIn("porthole-lin01", shortly, "bridge", "fdb", verb, mac, "dev", dev, "dst", to, "self", "permanent")
+			return err
+		}
+	}
+	lin := f.podRange("lin01")
+	i := slices.IndexFunc(n.routes(), func(s string) bool { return strings.Contains(s, lin) })
+	if i < 0 {
+		f.t.Fatalf("win01 has no policy for %s: %v", lin, n.routes())
+	}
+	policy := func(request string) func() error {
+		return func() error { f.modify("win01", n, request, n.routes()[i]); return nil }
+	}
+	return []flaw{
+		{"a forwarding entry is stale", "a-lin01", "a-win01", fdb("replace", "10.99.0.99"), fdb("replace", "10.99.0.21"), f.pinged("a-lin01", "a-win01"), "lin01", "tunnel"},
+		{"a forwarding entry is gone", "a-lin01", "a-win01", fdb("del", "10.99.0.21"), fdb("replace", "10.99.0.21"), f.pinged("a-lin01", "a-win01"), "lin01", "forwarding"},
+		{"a neighbour entry is stale", "a-lin01", "a-win01", ip("lin01", "neigh", "replace", hop, "lladdr", "00:15:5d:00:99:99", "dev", dev, "nud", "permanent"),
+			ip("lin01", "neigh", "replace", hop, "lladdr", mac, "dev", dev, "nud", "permanent"), f.pinged("a-lin01", "a-win01"), "lin01", "forwarding"},
+		{"a route is gone", "a-lin01", "a-win01", ip("lin01", "route", "del", win01),
+			ip("lin01", "route", "add", win01, "via", hop, "dev", dev, "onlink", "proto", "201"), f.pinged("a-lin01", "a-win01"), "lin01", "route"},
+		{"the policy of the answer is gone", "a-lin01", "a-win01", policy("Remove"), policy("Add"), f.pinged("a-lin01", "a-win01"), "win01", "tunnel"},
+	}
 }

@@ -1,9 +1,19 @@
 package networks
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
-// TestVXLAN: packets between nodes travel in UDP datagrams between the nodes' own addresses. Each node has a /25.
+// TestVXLAN: packets between nodes travel in UDP datagrams between the nodes' own addresses.
 func TestVXLAN(t *testing.T) {
-	f := up(t, "vxlan", "--node-cidr-mask-size", "25").fleet()
+	f := up(t, "vxlan").fleet()
 	f.checkPaths(promise{mtu: 1450, encap: "vxlan", vni: 4096, port: 4789})
+	f.checkStatus(2, 0)
+	d := drill{f}
+	d.checkPaper()
+	if os.Getenv("PORTHOLE_NETWORKS") == "long" {
+		defer d.freeze("lin01/routes", "win01/routes")()
+		d.checkFlaws(d.overlayFlaws()...)
+	}
 }
