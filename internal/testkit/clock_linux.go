@@ -37,25 +37,31 @@ const (
 // ShiftClock adds offset, which may be negative, to the time of day that a process sees; zero undoes it. Timers are not affected, as
 // when somebody sets a machine's clock. It works for programs that use the vDSO, as Go programs do. The error is
 // errors.ErrUnsupported if this machine's vDSO cannot be changed.
-func (p *Process) ShiftClock(offset time.Duration) error {
+func ShiftClock(pid int, offset time.Duration) error {
 	if runtime.GOARCH != "amd64" {
 		return fmt.Errorf("shifting clocks on %s: %w", runtime.GOARCH, errors.ErrUnsupported)
 	}
-	if err := p.shiftClock(int32(offset / time.Second)); err != nil {
-		return fmt.Errorf("shifting the clock of %s: %w", p.Name, err)
+	if err := shifted(pid).shift(int32(offset / time.Second)); err != nil {
+		return fmt.Errorf("shifting the clock of process %d: %w", pid, err)
 	}
 	return nil
 }
 
-// shiftClock changes the vDSO that the kernel has mapped into the process: the entry of clock_gettime jumps to a stub behind the
+// ShiftClock is ShiftClock for this process.
+func (p *Process) ShiftClock(offset time.Duration) error { return ShiftClock(p.PID(), offset) }
+
+// shifted is the id of a process whose clock is shifted.
+type shifted int
+
+// shift changes the vDSO that the kernel has mapped into the process: the entry of clock_gettime jumps to a stub behind the
 // code, which adds the seconds. The process is stopped while the jump is written, so that it never executes half of it. Writing
 // the stub alone is enough if the jump is there already.
-func (p *Process) shiftClock(seconds int32) error {
+func (p shifted) shift(seconds int32) error {
 	start, size, err := p.vdso()
 	if err != nil {
 		return err
 	}
-	mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", p.PID()), os.O_RDWR, 0)
+	mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", p), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
@@ -92,8 +98,8 @@ func (p *Process) shiftClock(seconds int32) error {
 }
 
 // vdso returns where the vDSO is mapped in the process.
-func (p *Process) vdso() (start int64, size int, err error) {
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.PID()))
+func (p shifted) vdso() (start int64, size int, err error) {
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -126,17 +132,17 @@ func clockEntry(image []byte) (int, error) {
 }
 
 // stopped calls change while all threads of the process are stopped and none is in the page of that address.
-func (p *Process) stopped(address int64, change func() error) error {
+func (p shifted) stopped(address int64, change func() error) error {
 	page := address / pageSize
 	for range 100 {
-		if err := unix.Kill(p.PID(), syscall.SIGSTOP); err != nil {
+		if err := unix.Kill(int(p), syscall.SIGSTOP); err != nil {
 			return err
 		}
 		inside, err := p.threadsIn(page)
 		if err == nil && !inside {
 			err = change()
 		}
-		if e := unix.Kill(p.PID(), syscall.SIGCONT); err != nil || e != nil || !inside {
+		if e := unix.Kill(int(p), syscall.SIGCONT); err != nil || e != nil || !inside {
 			return errors.Join(err, e)
 		}
 	}
@@ -144,8 +150,8 @@ func (p *Process) stopped(address int64, change func() error) error {
 }
 
 // threadsIn reports whether a thread has not stopped yet, or is in a page.
-func (p *Process) threadsIn(page int64) (bool, error) {
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", p.PID()))
+func (p shifted) threadsIn(page int64) (bool, error) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", p))
 	for _, file := range tasks {
 		text, readErr := os.ReadFile(file)
 		fields := strings.Fields(string(text))

@@ -349,6 +349,7 @@ func (f drill) overlayFlaws() []flaw {
 	} else if words := strings.Fields(out); slices.Contains(words, "lladdr") {
 		mac = words[slices.Index(words, "lladdr")+1]
 	}
+
 	fdb := func(verb, to string) func() error {
 		return func() error {
 			_, err := commandIn("porthole-lin01", shortly, "bridge", "fdb", verb, mac, "dev", dev, "dst", to, "self", "permanent")
@@ -363,6 +364,7 @@ func (f drill) overlayFlaws() []flaw {
 	policy := func(request string) func() error {
 		return func() error { f.modify("win01", n, request, n.routes()[i]); return nil }
 	}
+
 	return []flaw{
 		{"a forwarding entry is stale", "a-lin01", "a-win01", fdb("replace", "10.99.0.99"), fdb("replace", "10.99.0.21"), f.pinged("a-lin01", "a-win01"), "lin01", "tunnel"},
 		{"a forwarding entry is gone", "a-lin01", "a-win01", fdb("del", "10.99.0.21"), fdb("replace", "10.99.0.21"), f.pinged("a-lin01", "a-win01"), "lin01", "forwarding"},

@@ -1,0 +1,372 @@
+package networks
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
+)
+
+// endpointDevice is the interface of the host's own endpoint on an emulated host, which has another name when it is made anew.
+var endpointDevice = regexp.MustCompile(`dev hns[0-9a-f]+`)
+
+// foreignRoute is a route of somebody else on every node, which no fault may touch.
+const foreignRoute = "198.51.100.0/24"
+
+// away is how long the API does not answer: longer than every period of the agents, which are 10 s (keep.DefaultPeriod), 30 s
+// (vxlan.Period) and 90 s (BGP's hold time). In five minutes they would only do the same again.
+const away = 95 * time.Second
+
+// faultDrill is a fleet to which what goes wrong in the field happens.
+type faultDrill struct{ drill }
+
+// TestFaults makes what goes wrong in the field happen in each mode. After each fault every table is as it was before, the route of
+// somebody else included, and packets pass. vxlan_faults_test.go has those of HNS's overlay network, routes/bgp those of sessions.
+func TestFaults(t *testing.T) {
+	long(t)
+	for _, mode := range []string{"host-gateway", "tor", "vxlan", "bgp"} {
+		t.Run(mode, func(t *testing.T) { faultDrill{drill{up(t, mode).fleet()}}.checkFaults() })
+	}
+}
+
+func (f faultDrill) checkFaults() {
+	f.t.Helper()
+	for _, n := range nodeNames {
+		if err := ip(n, "route", "replace", foreignRoute, "via", router, "proto", "static")(); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	var before string
+	wait.NoError(f.t, 60*time.Second, "every route to be there", func() error {
+		before = f.tables()
+		return f.healthy()
+	})
+	for _, fault := range []struct {
+		name string
+		lost bool // packets may be lost while it lasts
+		make func() error
+	}{
+		{"every agent is killed at once", false, f.agentsKilled},
+		{"a second agent is started", false, f.secondAgent},
+		{"the clock jumps", true, f.clockJumps},
+		{"everything is deleted, and the agents are killed while they put it back", true, f.deletedAndKilled},
+		{"a node's link is cut for 10 s", true, f.linkCut},
+		{"the router does not forward for 5 s", f.mode == "tor", f.routerDown},
+		{"the API is away", false, f.apiAway},
+		{"a route is deleted while the API is away", true, f.deletedWithoutAPI},
+	} {
+		started := time.Now()
+		stop := f.pings()
+		err := fault.make()
+		sent, lost := stop()
+		if err != nil {
+			f.t.Errorf("%s: %v", fault.name, err)
+		}
+		if lost > 0 && !fault.lost {
+			f.t.Errorf("%s: %d of %d packets were lost", fault.name, lost, sent)
+		}
+
+		wait.NoError(f.t, 60*time.Second, fault.name+": every table to be as before", func() error {
+			if now := f.tables(); now != before {
+				return fmt.Errorf("have\n%s\nwant\n%s", now, before)
+			}
+			return f.healthy()
+		})
+		wait.NoError(f.t, 20*time.Second, fault.name+": packets to pass", f.pinged("a-win01", "a-win02"))
+		f.t.Logf("%s: %d of %d packets lost, %.1f s", fault.name, lost, sent, time.Since(started).Seconds())
+	}
+	if f.mode == "host-gateway" {
+		f.networkMadeAnew()
+	}
+}
+
+// tables is the route tables of all machines as text, with the entries of VXLAN devices and of HNS's overlay networks. What the kernel
+// says of links is left out.
+func (f faultDrill) tables() string {
+	var all strings.Builder
+	add := func(machine, text string) {
+		text = endpointDevice.ReplaceAllString(text, "dev HOST-ENDPOINT")
+		lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(text, " linkdown", "")), "\n")
+		for i := range lines {
+			lines[i] = machine + ": " + strings.TrimSpace(lines[i])
+		}
+		slices.Sort(lines)
+		all.WriteString(strings.Join(lines, "\n") + "\n")
+	}
+
+	commands := [][]string{{"ip", "route"}}
+	if f.mode == "vxlan" {
+		commands = append(commands, []string{"ip", "neigh", "show", "nud", "permanent"}, []string{"sh", "-c", "bridge fdb | grep dst"})
+	}
+	for _, machine := range append(slices.Clone(nodeNames), "tor") {
+		for _, c := range commands {
+			if machine != "lin01" && c[1] != "route" {
+				continue
+			}
+			out, err := commandIn("porthole-"+machine, shortly, c[0], c[1:]...)
+			if err != nil {
+				return err.Error()
+			}
+			add(machine, out)
+		}
+		if f.mode == "vxlan" && strings.HasPrefix(machine, "win") {
+			n, err := f.overlay(machine)
+			if err != nil {
+				return err.Error()
+			}
+			add(machine, strings.Join(n.routes(), "\n"))
+		}
+	}
+	return all.String()
+}
+
+// healthy returns what an agent says is wrong.
+func (f faultDrill) healthy() error {
+	for _, n := range nodeNames {
+		if _, err := commandIn("porthole-"+n, shortly, "curl", "-sS", "--fail-with-body", "-m", "2", "http://127.0.0.1:10261/healthz"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pings sends packets between pods of all nodes until stop is called, and at least 1,000.
+func (f faultDrill) pings() (stop func() (sent, lost int)) {
+	done := make(chan struct{})
+	var tasks sync.WaitGroup
+	sent, lost := 0, 0
+	tasks.Go(func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for ended := false; !ended || sent < 1000; sent++ {
+			<-tick.C
+			from, to := nodeNames[sent%3], nodeNames[(sent+1)%3]
+			if f.pinged("a-"+from, "a-"+to)() != nil {
+				lost++
+				if ended {
+					return // what is broken does not get better by 1,000 packets of 2 s each
+				}
+			}
+			select {
+			case <-done:
+				ended = true
+			default:
+			}
+		}
+	})
+	return func() (int, int) { close(done); tasks.Wait(); return sent, lost }
+}
+
+// agents returns the process ids of the agents.
+func (f faultDrill) agents() (pids []int) {
+	return f.pids("lin01/routes", "win01/routes", "win02/routes")
+}
+
+// agentsKilled kills the agents and waits for the next ones. They must not write a route.
+func (f faultDrill) agentsKilled() error {
+	var monitors []func() string
+	for _, n := range nodeNames {
+		stop, err := f.monitor(n)
+		if err != nil {
+			return err
+		}
+		monitors = append(monitors, stop)
+	}
+	err := f.killAgents()
+	for i, stop := range monitors {
+		if wrote := stop(); wrote != "" {
+			f.t.Errorf("the agent of %s wrote when it started again:\n%s", nodeNames[i], wrote)
+		}
+	}
+	return err
+}
+
+// killAgents kills the agents and waits until others report every route.
+func (f faultDrill) killAgents() error {
+	old := f.agents()
+	for _, pid := range old {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			return err
+		}
+	}
+	wait.NoError(f.t, 40*time.Second, "new agents", func() error {
+		if err := f.healthy(); err != nil {
+			return err
+		}
+		if now := f.agents(); slices.ContainsFunc(now, func(pid int) bool { return slices.Contains(old, pid) }) {
+			return fmt.Errorf("agents %v of before are still among %v", old, now)
+		}
+		return nil
+	})
+	return nil
+}
+
+// monitor records the changes of a node's route table; stop returns those inside the range of pods.
+func (f faultDrill) monitor(node string) (stop func() string, err error) {
+	file := filepath.Join(f.t.TempDir(), "monitor")
+	out, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("ip", "monitor", "route")
+	cmd.Stdout = out
+	if err := platform.StartInNetns(platform.NetnsPath("porthole-"+node), cmd); err != nil {
+		out.Close()
+		return nil, err
+	}
+
+	return func() string {
+		cmd.Process.Kill()
+		cmd.Wait()
+		out.Close()
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return err.Error()
+		}
+		var changes []string
+		for line := range strings.Lines(string(data)) {
+			if strings.Contains(line, "10.244.") && strings.Contains(line, "via") {
+				changes = append(changes, line)
+			}
+		}
+		return strings.Join(changes, "")
+	}, nil
+}
+
+// secondAgent starts an agent beside the first. It must end with a message that names the place of the first.
+func (f faultDrill) secondAgent() error {
+	out, err := commandIn("porthole-lin01", 30*time.Second, porthole, "routes", "--kubeconfig", filepath.Join(dir, "hosts/lin01/kubernetes/routes.kubeconfig"),
+		"--hostname-override=lin01", "--mode="+f.mode, "--cluster-cidr=10.244.0.0/16", "--service-cidr=10.96.0.0/16")
+	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:10261") {
+		return fmt.Errorf("a second agent on lin01 says %w, %s", err, out)
+	}
+	return nil
+}
+
+// clockJumps sets the clock of the agent of Linux an hour ahead, and two hours back. Meanwhile a deleted route comes back as ever. The
+// clock of a program under Wine cannot be set for it alone.
+func (f faultDrill) clockJumps() error {
+	pid, pods := f.pids("lin01/routes")[0], f.podRange("win01")
+	for _, offset := range []time.Duration{time.Hour, -time.Hour, 0} {
+		if err := testkit.ShiftClock(pid, offset); err != nil {
+			return err
+		}
+		if err := f.comesBack(pods); err != nil {
+			return fmt.Errorf("with a clock that is %v off: %w", offset, err)
+		}
+	}
+	return nil
+}
+
+// comesBack deletes the route of lin01 to a range, if the mode has routes on nodes, and waits for it.
+func (f faultDrill) comesBack(pods string) error {
+	shown := func() (string, error) { return commandIn("porthole-lin01", shortly, "ip", "route", "show", pods) }
+	want, err := shown()
+	if err != nil || want == "" {
+		return err
+	}
+	if err := ip("lin01", "route", "del", pods)(); err != nil {
+		return err
+	}
+	deadline := time.Now().Add(5 * time.Second)
+	for time.Now().Before(deadline) {
+		if now, err := shown(); err != nil || now == want {
+			return err
+		}
+	}
+	return fmt.Errorf("route %s is not back after 5 s", pods)
+}
+
+// deletedAndKilled deletes everything that the agents made in the kernel and kills them, again and again with other times between.
+func (f faultDrill) deletedAndKilled() error {
+	for range 3 {
+		for _, n := range nodeNames {
+			if err := ip(n, "route", "flush", "proto", "201")(); err != nil {
+				return err
+			}
+		}
+		if f.mode == "vxlan" {
+			if err := ip("lin01", "link", "del", "flannel.4096")(); err != nil {
+				return err
+			}
+		}
+		if err := f.killAgents(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linkCut takes the carrier of win01 away at the switch.
+func (f faultDrill) linkCut() error {
+	if err := ip("tor", "link", "set", "win01", "down")(); err != nil {
+		return err
+	}
+	pause(10 * time.Second)
+	return ip("tor", "link", "set", "win01", "up")()
+}
+
+// routerDown lets the router forward nothing for some seconds. Only in the mode tor do packets of pods need it.
+func (f faultDrill) routerDown() error {
+	if err := setting("tor", "net/ipv4/conf/all/forwarding", "0")(); err != nil {
+		return err
+	}
+	pause(5 * time.Second)
+	return setting("tor", "net/ipv4/conf/all/forwarding", "1")()
+}
+
+// apiAway stops the control plane.
+func (f faultDrill) apiAway() error {
+	thaw := f.freeze("controlplane")
+	defer thaw()
+	pause(away)
+	return nil
+}
+
+// deletedWithoutAPI deletes a route, which comes back although nobody says what should be there.
+func (f faultDrill) deletedWithoutAPI() error {
+	pods := f.podRange("win01")
+	thaw := f.freeze("controlplane")
+	defer thaw()
+	return f.comesBack(pods)
+}
+
+// pause lets a fault last.
+func pause(d time.Duration) {
+	t := time.NewTimer(d)
+	<-t.C
+}
+
+// networkMadeAnew lets HNS of win01 lose its network, kills the agent while it makes another, and stops HNS meanwhile. Pods that are
+// started afterwards reach those of other nodes, and the tables are those of before.
+func (f faultDrill) networkMadeAnew() {
+	f.t.Helper()
+	before := f.tables()
+	f.killDuring("win01", "HcnCreateNetwork", 1)
+	f.killDuring("win01", "HcnCreateEndpoint", 1)
+	f.hnsOf("win01", "service", "stopped")
+	pid := f.kill("win01")
+	f.hnsOf("win01", "service", "running", "lose=Network")
+	f.complete("win01", pid)
+	wait.NoError(f.t, 60*time.Second, "every table to be as before", func() error {
+		if now := f.tables(); now != before {
+			return fmt.Errorf("have\n%s\nwant\n%s", now, before)
+		}
+		return f.healthy()
+	})
+	if _, err := kubectl("delete", "pod", "a-win01", "b-win01", "--grace-period=0", "--force"); err != nil {
+		f.t.Fatal(err)
+	}
+	f.lab.fleet().reach("after the network was made anew", "win01")
+}
