@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"unsafe"
@@ -20,13 +21,19 @@ const IngressTable = "porthole-switch"
 // StopChecksumOffload makes the kernel compute checksums of what the interface sends. The other end of a veth gets packets without
 // them otherwise, and a program that forwards these forwards broken ones: ping works, and TCP never connects.
 func StopChecksumOffload(name string) error {
+	_, err := checksumOffload(name, unix.ETHTOOL_STXCSUM)
+	return err
+}
+
+// checksumOffload reads (ETHTOOL_GTXCSUM) whether the kernel leaves checksums to the interface, or stops that (ETHTOOL_STXCSUM).
+func checksumOffload(name string, cmd uint32) (on bool, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("checksums of %s: %w", name, err)
+		return false, fmt.Errorf("checksums of %s: %w", name, err)
 	}
 	defer unix.Close(fd)
 
-	value := struct{ cmd, data uint32 }{cmd: unix.ETHTOOL_STXCSUM}
+	value := struct{ cmd, data uint32 }{cmd: cmd}
 	var request struct {
 		name [unix.IFNAMSIZ]byte
 		data unsafe.Pointer
@@ -35,22 +42,18 @@ func StopChecksumOffload(name string) error {
 	copy(request.name[:unix.IFNAMSIZ-1], name)
 	request.data = unsafe.Pointer(&value)
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
-		return fmt.Errorf("checksums of %s: %w", name, errno)
+		return false, fmt.Errorf("checksums of %s: %w", name, errno)
 	}
-	return nil
+	return value.data != 0, nil
 }
 
 // DropIngress keeps what comes in by the interface from the kernel's own stack. A packet socket gets its copy before; without this the
 // host answers what the switch answers too, ARP for example, with another hardware address.
 func DropIngress(name string) error {
-	kernel, err := nftables.New()
+	kernel, table, chain, err := ingress(name)
 	if err != nil {
-		return fmt.Errorf("dropping what comes in by %s: %w", name, err)
+		return err
 	}
-	table := &nftables.Table{Name: IngressTable, Family: nftables.TableFamilyNetdev}
-	policy := nftables.ChainPolicyAccept
-	chain := &nftables.Chain{Name: name, Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookIngress,
-		Priority: nftables.ChainPriorityFilter, Device: name, Policy: &policy}
 	if rules, err := kernel.GetRules(table, chain); err == nil && len(rules) > 0 {
 		return nil
 	}
@@ -62,6 +65,34 @@ func DropIngress(name string) error {
 		return fmt.Errorf("dropping what comes in by %s: %w", name, err)
 	}
 	return nil
+}
+
+// ingress returns the chain of DropIngress, which need not be there.
+func ingress(name string) (*nftables.Conn, *nftables.Table, *nftables.Chain, error) {
+	kernel, err := nftables.New()
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("dropping what comes in by %s: %w", name, err)
+	}
+	table := &nftables.Table{Name: IngressTable, Family: nftables.TableFamilyNetdev}
+	policy := nftables.ChainPolicyAccept
+	return kernel, table, &nftables.Chain{Name: name, Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookIngress,
+		Priority: nftables.ChainPriorityFilter, Device: name, Policy: &policy}, nil
+}
+
+// IsSwitchPort reports whether StopChecksumOffload and DropIngress are in force for an interface.
+func IsSwitchPort(name string) (bool, error) {
+	if on, err := checksumOffload(name, unix.ETHTOOL_GTXCSUM); err != nil || on {
+		return false, err
+	}
+	kernel, table, chain, err := ingress(name)
+	if err != nil {
+		return false, err
+	}
+	rules, err := kernel.GetRules(table, chain)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	return len(rules) > 0, err
 }
 
 // ConfigureLink sets the MTU of an interface, and its hardware address unless mac is "".

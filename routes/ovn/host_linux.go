@@ -17,14 +17,13 @@ import (
 
 // linuxHost is a Linux node. Its functions act on the network namespace of the process.
 type linuxHost struct {
-	o        Options
-	sw       *vswitch
-	prepared map[int]bool // by index: cards that this process prepared
+	o  Options
+	sw *vswitch
 }
 
 // NewHost returns this host.
 func NewHost(o Options) (host, error) {
-	return &linuxHost{o: o, sw: &vswitch{address: o.Database}, prepared: map[int]bool{}}, nil
+	return &linuxHost{o: o, sw: &vswitch{address: o.Database}}, nil
 }
 
 // Observe implements host.
@@ -44,7 +43,7 @@ func (h *linuxHost) Observe(ctx context.Context) (Seen, error) {
 		if err != nil {
 			return seen, fmt.Errorf("listing addresses of %s: %w", a.Name, err)
 		}
-		link := Link{Up: a.Flags&unix.IFF_UP != 0, MAC: a.HardwareAddr.String(), MTU: a.MTU, Prepared: h.prepared[a.Index]}
+		link := Link{Up: a.Flags&unix.IFF_UP != 0, MAC: a.HardwareAddr.String(), MTU: a.MTU}
 		for _, addr := range addrs {
 			if ip, ok := netip.AddrFromSlice(addr.IP.To4()); ok {
 				ones, _ := addr.Mask.Size()
@@ -57,6 +56,12 @@ func (h *linuxHost) Observe(ctx context.Context) (Seen, error) {
 		if slices.Contains([]string{h.o.Uplink, external, NodeLink(h.o.Node)}, a.Name) {
 			seen.Links[a.Name] = link
 		}
+	}
+	if card, ok := seen.Links[h.o.Uplink]; ok {
+		if card.Prepared, err = platform.IsSwitchPort(h.o.Uplink); err != nil {
+			return seen, err
+		}
+		seen.Links[h.o.Uplink] = card
 	}
 	seen.Routes, err = h.routes()
 	return seen, err
@@ -92,7 +97,7 @@ func (h *linuxHost) Apply(ctx context.Context, c Change) error {
 	}
 	switch c.Verb {
 	case Prepare:
-		return h.prepare(c.Name)
+		return errors.Join(platform.StopChecksumOffload(c.Name), platform.DropIngress(c.Name))
 	case MoveAddress:
 		return move(c)
 	case Configure:
@@ -110,19 +115,6 @@ func (h *linuxHost) Apply(ctx context.Context, c Change) error {
 
 func (h *linuxHost) route(c Change) *netlink.Route {
 	return &netlink.Route{Dst: platform.IPNet(c.Dst), Gw: c.Via.AsSlice(), Protocol: fib.Protocol}
-}
-
-// prepare makes a card a port of a switch that is a program.
-func (h *linuxHost) prepare(name string) error {
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(platform.StopChecksumOffload(name), platform.DropIngress(name)); err != nil {
-		return err
-	}
-	h.prepared[link.Attrs().Index] = true
-	return nil
 }
 
 // move gives br-ex the addresses of the card, and takes them from it.

@@ -84,10 +84,12 @@ type Bridge struct {
 
 // Interface is the interface of a port.
 type Interface struct {
-	Kind   string // its type
-	ID     string // external_ids:iface-id
-	Remote string // address of a tunnel's other end
-	Error  string // why Open vSwitch could not open it
+	Kind string // its type
+	MAC  string // that the database wants it to have; "": any
+	ID   string // external_ids:iface-id
+	// Chassis and Remote are name and address of a tunnel's other end.
+	Chassis, Remote string
+	Error           string // why Open vSwitch could not open it
 }
 
 // Link is an interface of the host.
@@ -215,9 +217,9 @@ func subnetOf(nodes []table.Node, self string) netip.Prefix {
 func tunnels(nodes []table.Node, self string, seen Seen) []table.Wanted {
 	wanted := table.Peers(nodes, self)
 	remotes := map[string]string{}
-	for name, i := range seen.Bridges[integration].Ports {
+	for _, i := range seen.Bridges[integration].Ports {
 		if i.Remote != "" {
-			remotes[peerOf(name)] = i.Remote
+			remotes[i.Chassis] = i.Remote
 		}
 	}
 	for i := range wanted {
@@ -225,7 +227,7 @@ func tunnels(nodes []table.Node, self string, seen Seen) []table.Wanted {
 		if w.State != table.Missing {
 			continue
 		}
-		if remote, ok := remotes[tunnelKey(w.Node)]; ok {
+		if remote, ok := remotes[w.Node]; ok {
 			w.State = table.Present
 			w.NextHop, _ = netip.ParseAddr(remote)
 			continue
@@ -236,18 +238,9 @@ func tunnels(nodes []table.Node, self string, seen Seen) []table.Wanted {
 	return wanted
 }
 
-// ovn-controller names a tunnel "ovn-", the first 6 bytes of the other chassis' name, "-" and a number (controller/encaps.c).
-const tunnelName = 6
-
-func tunnelKey(node string) string { return node[:min(len(node), tunnelName)] }
-
-func peerOf(port string) string {
-	name, _ := strings.CutPrefix(port, "ovn-")
-	if i := strings.LastIndexByte(name, '-'); i >= 0 {
-		name = name[:i]
-	}
-	return name
-}
+// settleFlows is how long, in milliseconds, a new ovn-controller leaves the flows of the one before (OVN 22.09 and newer). Without it, it
+// begins by deleting them, and packets are lost until it has made its own.
+const settleFlows = "2000"
 
 func missingKeys(o Options, seen Seen) map[string]string {
 	encap := o.EncapIP
@@ -256,7 +249,7 @@ func missingKeys(o Options, seen Seen) map[string]string {
 	}
 	keys := map[string]string{
 		"system-id": o.Node, "ovn-remote": o.Remote, "ovn-encap-type": o.EncapType, "ovn-encap-ip": encap.String(), "ovn-bridge": integration,
-		"ovn-bridge-datapath-type": o.Datapath, "hostname": o.Node,
+		"ovn-bridge-datapath-type": o.Datapath, "hostname": o.Node, "ovn-ofctrl-wait-before-clear": settleFlows,
 	}
 	maps.DeleteFunc(keys, func(k, v string) bool { return seen.Keys[k] == v || v == "" })
 	return keys
@@ -303,9 +296,9 @@ func nodePort(o Options, subnet netip.Prefix, seen Seen, p *plan) bool {
 	if !made {
 		return false // ovn-controller makes it
 	}
-	if port, ok := bridge.Ports[name]; !ok || port.ID != id {
+	if port, ok := bridge.Ports[name]; !ok || port.ID != id || port.MAC != mac {
 		if ok {
-			p.Ops = append(p.Ops, Change{Verb: DeletePort, Name: name, Why: "it is for the logical port " + port.ID})
+			p.Ops = append(p.Ops, Change{Verb: DeletePort, Name: name, Why: fmt.Sprintf("it is for the logical port %s with %s", port.ID, port.MAC)})
 		}
 		p.Ops = append(p.Ops, Change{Verb: AddPort, Name: name, Bridge: integration, Kind: "internal", MAC: mac, Keys: map[string]string{"iface-id": id}})
 		return false

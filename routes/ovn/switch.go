@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 
 	"porthole.dev/porthole/internal/ovsdb"
@@ -29,8 +30,8 @@ type vswitch struct {
 var columns = map[string][]string{
 	"Open_vSwitch": {"external_ids", "bridges"},
 	"Bridge":       {"name", "datapath_type", "ports", "external_ids"},
-	"Port":         {"name", "interfaces"},
-	"Interface":    {"name", "type", "external_ids", "options", "error"},
+	"Port":         {"name", "interfaces", "external_ids"},
+	"Interface":    {"name", "type", "mac", "external_ids", "options", "error"},
 }
 
 // open returns the connection and the copy of its tables.
@@ -105,12 +106,20 @@ func (v *vswitch) observe(ctx context.Context) (Seen, error) {
 		for _, port := range row.UUIDs("ports") {
 			for _, id := range tables["Port"][port].UUIDs("interfaces") {
 				i := tables["Interface"][id]
-				b.Ports[i.Text("name")] = Interface{Kind: i.Text("type"), ID: i.Map("external_ids")["iface-id"], Remote: i.Map("options")["remote_ip"], Error: i.Text("error")}
+				b.Ports[i.Text("name")] = Interface{Kind: i.Text("type"), MAC: i.Text("mac"), ID: i.Map("external_ids")["iface-id"], Remote: i.Map("options")["remote_ip"],
+					Chassis: chassisOf(tables["Port"][port].Map("external_ids")["ovn-chassis-id"]), Error: i.Text("error")}
 			}
 		}
 		seen.Bridges[row.Text("name")] = b
 	}
 	return seen, nil
+}
+
+// chassisOf returns the other end of a tunnel. ovn-controller writes CHASSIS@ADDRESS, with %ADDRESS behind it since 23.09
+// (controller/encaps.c). The name of the port has the first bytes of the chassis only.
+func chassisOf(id string) string {
+	chassis, _, _ := strings.Cut(id, "@")
+	return chassis
 }
 
 // apply makes the changes that are of the database; ok is false for others.

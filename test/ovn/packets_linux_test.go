@@ -43,7 +43,7 @@ func (w *world) listen(space *netspace.Space, name string, at netip.Addr) {
 				defer conn.Close()
 				conn.SetDeadline(time.Now().Add(10 * time.Second))
 				n, _ := io.Copy(io.Discard, conn)
-				fmt.Fprintf(conn, "%s got %d bytes from %s", name, n, host(conn.RemoteAddr()))
+				fmt.Fprintf(conn, "%s got %d bytes from %s", name, n, clientOf(conn.RemoteAddr()))
 			}()
 		}
 	}()
@@ -54,12 +54,12 @@ func (w *world) listen(space *netspace.Space, name string, at netip.Addr) {
 			if err != nil {
 				return
 			}
-			packets.WriteTo(fmt.Appendf(nil, "%s got %d bytes from %s", name, n, host(from)), from)
+			packets.WriteTo(fmt.Appendf(nil, "%s got %d bytes from %s", name, n, clientOf(from)), from)
 		}
 	}()
 }
 
-func host(a net.Addr) string {
+func clientOf(a net.Addr) string {
 	h, _, _ := net.SplitHostPort(a.String())
 	return h
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,11 +48,14 @@ type world struct {
 	dir     string
 	api     *api
 	rack    *netspace.Space // the switch
+	master  *netspace.Space // the host of the databases and of our controller
 	central openvswitch.Central
 	nodes   map[string]*node
 	daemons map[string]*daemon
 
-	controller *controller.Controller
+	controller     *controller.Controller
+	stopController func()
+	encap          string // kinds of tunnels of the next agents
 }
 
 // node is a host with Open vSwitch and our agent.
@@ -64,6 +68,7 @@ type node struct {
 		Sync(context.Context)
 		Status() keep.Status
 	}
+	writes atomic.Int64 // changes that the agent made
 }
 
 // newWorld starts the databases and the controller.
@@ -72,7 +77,7 @@ func newWorld(t *testing.T) *world {
 	if err := openvswitch.Check(); err != nil {
 		t.Skip(err)
 	}
-	w := &world{t: t, dir: t.TempDir(), rack: netspace.New(t, "rack"), nodes: map[string]*node{}, daemons: map[string]*daemon{}}
+	w := &world{t: t, dir: t.TempDir(), rack: netspace.New(t, "rack"), nodes: map[string]*node{}, daemons: map[string]*daemon{}, encap: "geneve"}
 	w.rack.Do(func() error {
 		if err := platform.CreateBridge("sw0"); err != nil {
 			return err
@@ -84,16 +89,16 @@ func newWorld(t *testing.T) *world {
 	})
 	w.central = openvswitch.Central{Dir: filepath.Join(w.dir, "central"), Listen: master}
 	w.must(w.central.Prepare(t.Context()))
-	space := w.host("master", master)
+	w.master = w.host("master", master)
 	for _, d := range w.central.Daemons() {
-		w.start("master", space, d)
+		w.start("master", w.master, d)
 	}
 
 	w.api = newAPI()
 	// The controller reaches the databases by their Unix sockets, as it does beside them.
 	w.controller = controller.New(controller.Options{NB: "unix:" + w.central.NB(), SB: "unix:" + w.central.SB(), Cluster: w.api})
 	w.api.changed = w.controller.Changed
-	w.background(w.controller.Run)
+	w.stopController = w.background(w.controller.Run)
 	return w
 }
 
@@ -104,12 +109,14 @@ func (w *world) must(err error) {
 	}
 }
 
-// background runs f until the test ends.
-func (w *world) background(f func(context.Context)) {
-	ctx, stop := context.WithCancel(context.Background())
+// background runs f until stop or the end of the test.
+func (w *world) background(f func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { f(ctx) })
-	w.t.Cleanup(func() { stop(); done.Wait() })
+	stop = func() { cancel(); done.Wait() }
+	w.t.Cleanup(stop)
+	return stop
 }
 
 // host makes a namespace with a card eth0 at the switch.
@@ -196,11 +203,30 @@ func (w *world) addNode(name string, addr, subnet string) *node {
 // startAgent runs the mode of a node in its namespace.
 func (w *world) startAgent(n *node) {
 	o := routes.Options{Node: n.name, Addr: n.addr, Cluster: pods, Services: services, Remote: w.central.SBAddress(), Database: "unix:" + n.host.Socket(),
-		EncapType: "geneve", Datapath: "netdev", Uplink: "eth0"}
+		EncapType: w.encap, Datapath: "netdev", Uplink: "eth0"}
 	host, err := routes.NewHost(o)
 	w.must(err)
 	n.space.Do(func() error { _, err := podnet.NAT{}.Ensure(routes.Outbound(o)); return err })
-	n.agent = keep.New(routes.New(o, host), keep.Options{Nodes: w.tableNodes})
+	n.writes.Store(0)
+	n.agent = keep.New(routes.New(o, counted{host, &n.writes}), keep.Options{Nodes: w.tableNodes})
+}
+
+// host is what an agent observes and changes.
+type host interface {
+	Observe(context.Context) (routes.Seen, error)
+	Apply(context.Context, routes.Change) error
+	Watch(context.Context, func()) error
+}
+
+// counted counts the changes.
+type counted struct {
+	host
+	writes *atomic.Int64
+}
+
+func (c counted) Apply(ctx context.Context, change routes.Change) error {
+	c.writes.Add(1)
+	return c.host.Apply(ctx, change)
 }
 
 func (w *world) tableNodes() ([]table.Node, bool) {
@@ -219,14 +245,21 @@ func (w *world) tableNodes() ([]table.Node, bool) {
 func (w *world) sync() {
 	w.t.Helper()
 	wait.NoError(w.t, 30*time.Second, "the agents", func() error {
+		w.syncAll()
 		for _, n := range w.nodes {
-			n.space.Do(func() error { n.agent.Sync(w.t.Context()); return nil })
 			if s := n.agent.Status(); !s.Complete() {
 				return fmt.Errorf("node %s: %+v; controller: %+v", n.name, s, w.controller.Status())
 			}
 		}
 		return nil
 	})
+}
+
+// syncAll makes one pass of each agent.
+func (w *world) syncAll() {
+	for _, n := range w.nodes {
+		n.space.Do(func() error { n.agent.Sync(w.t.Context()); return nil })
+	}
 }
 
 // serve answers the plugin of a node.

@@ -1,0 +1,102 @@
+package ovn
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"porthole.dev/porthole/routes/table"
+)
+
+func TestCheckEncap(t *testing.T) {
+	for list, want := range map[string]string{
+		"geneve": "", "vxlan": "", "geneve,vxlan": "",
+		"stt": "use geneve", "geneve,stt": "no packet passes", "gre": "OVN knows geneve and vxlan", "": "OVN knows",
+	} {
+		err := CheckEncap(list)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want an error that says %q", list, err, want)
+		}
+	}
+}
+
+func TestPodMTU(t *testing.T) {
+	for kinds, want := range map[string]int{"geneve": 1442, "vxlan": 1450, "vxlan,geneve": 1442} {
+		if got := PodMTU(1500, kinds); got != want {
+			t.Errorf("%s: %d, want %d", kinds, got, want)
+		}
+	}
+}
+
+var (
+	options = Options{Node: "worker-1", Addr: netip.MustParseAddr("10.99.0.11"), Cluster: netip.MustParsePrefix("10.244.0.0/16"),
+		Services: netip.MustParsePrefix("10.96.0.0/16"), Remote: "tcp:10.99.0.10:6642", EncapType: "geneve", Datapath: "system"}
+	nodes = []table.Node{
+		{Name: "worker-1", Addr: netip.MustParseAddr("10.99.0.11"), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}},
+		{Name: "worker-2", Addr: netip.MustParseAddr("10.99.0.12"), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.2.0/24")}},
+		{Name: "worker-3", Addr: netip.MustParseAddr("10.99.0.13"), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.3.0/24")}},
+	}
+)
+
+// settled is a node on which everything is right, with a tunnel to worker-2.
+func settled() Seen {
+	return Seen{
+		Keys: missingKeys(options, Seen{}), MTU: 1500,
+		Bridges: map[string]Bridge{"br-int": {Ports: map[string]Interface{
+			"k8s-worker-1": {Kind: "internal", MAC: "0a:58:0a:f4:01:02", ID: "k8s-worker-1"},
+			"ovn-worker-0": {Kind: "geneve", Chassis: "worker-2", Remote: "10.99.0.12"},
+		}}},
+		Links: map[string]Link{"k8s-worker-1": {Up: true, MAC: "0a:58:0a:f4:01:02", MTU: 1442, Addrs: []netip.Prefix{netip.MustParsePrefix("10.244.1.2/24")}}},
+		Routes: []table.Route{
+			{Dst: options.Cluster, NextHop: netip.MustParseAddr("10.244.1.1"), Ours: true},
+			{Dst: options.Services, NextHop: netip.MustParseAddr("10.244.1.1"), Ours: true},
+		},
+	}
+}
+
+// TestTunnels: nodes whose names begin alike are told apart.
+func TestTunnels(t *testing.T) {
+	p := makePlan(options, nodes, settled())
+	if len(p.Ops) > 0 {
+		t.Errorf("changes of a node that is right: %v", p.Ops)
+	}
+	states := map[string]table.State{}
+	for _, w := range p.Wanted {
+		states[w.Dst.String()] = w.State
+	}
+	for dst, want := range map[string]table.State{"10.244.2.0/24": table.Present, "10.244.3.0/24": table.Waiting, "10.244.0.0/16": table.Present} {
+		if states[dst] != want {
+			t.Errorf("%s is %q, want %q", dst, states[dst], want)
+		}
+	}
+}
+
+// TestRepairs: what differs is put back, by the change that it takes and no other.
+func TestRepairs(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*Seen)
+		want  []string
+	}{
+		"another id of the system": {func(s *Seen) { s.Keys = map[string]string{} }, []string{"set keys"}},
+		"no port of the node":      {func(s *Seen) { delete(s.Bridges["br-int"].Ports, "k8s-worker-1") }, []string{"add port k8s-worker-1"}},
+		"a port of an earlier range": {func(s *Seen) {
+			s.Bridges["br-int"].Ports["k8s-worker-1"] = Interface{Kind: "internal", MAC: "0a:58:0a:f4:07:02", ID: "k8s-worker-1"}
+		}, []string{"delete port k8s-worker-1", "add port k8s-worker-1"}},
+		"no address":                   {func(s *Seen) { s.Links["k8s-worker-1"] = Link{Up: true, MAC: "0a:58:0a:f4:01:02", MTU: 1442} }, []string{"configure k8s-worker-1"}},
+		"no route":                     {func(s *Seen) { s.Routes = s.Routes[1:] }, []string{"add route 10.244.0.0/16"}},
+		"a smaller MTU of the tunnels": {func(s *Seen) { s.MTU = 1400 }, []string{"configure k8s-worker-1 10.244.1.2/24 mtu 1342"}},
+	} {
+		seen := settled()
+		c.spoil(&seen)
+		p := makePlan(options, nodes, seen)
+
+		var got []string
+		for _, o := range p.Ops {
+			got = append(got, o.String())
+		}
+		if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
