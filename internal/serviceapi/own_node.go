@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/cache"
 
+	"porthole.dev/porthole/internal/nodeapi"
 	"porthole.dev/porthole/internal/wakeup"
 )
 
@@ -22,12 +23,17 @@ const toBeDeleted = "ToBeDeletedByClusterAutoscaler"
 type OwnNode struct {
 	state   atomic.Pointer[ownNode]
 	changed wakeup.Signal
+
+	listed     <-chan struct{} // closed when the API was asked for the node
+	programmed wakeup.Signal
 }
 
 type ownNode struct {
 	eligible  bool
 	addresses []string
 	internal  []netip.Addr
+	// programmer is the program that programs services on this node instead of a service proxy; "": none.
+	programmer string
 }
 
 // WatchOwnNode starts following a node and returns at once; it ends with ctx.
@@ -36,9 +42,9 @@ func WatchOwnNode(ctx context.Context, client *Client, name string) (*OwnNode, e
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
 	}
 	lw := listWatch(own, client.Nodes)
-	n := &OwnNode{changed: wakeup.New()}
+	n := &OwnNode{changed: wakeup.New(), programmed: wakeup.New()}
 	informer := cache.NewSharedInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), &corev1.Node{}, 0)
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { n.set(obj, name) },
 		UpdateFunc: func(_, obj any) { n.set(obj, name) },
 		DeleteFunc: func(any) { n.state.Store(&ownNode{internal: n.InternalIPs()}) },
@@ -46,6 +52,7 @@ func WatchOwnNode(ctx context.Context, client *Client, name string) (*OwnNode, e
 	if err != nil {
 		return nil, fmt.Errorf("watching node %s: %w", name, err)
 	}
+	n.listed = handler.HasSyncedChecker().Done()
 	go informer.RunWithContext(ctx)
 	return n, nil
 }
@@ -58,7 +65,7 @@ func (n *OwnNode) set(obj any, name string) {
 		return
 	}
 
-	s := &ownNode{eligible: node.DeletionTimestamp.IsZero()}
+	s := &ownNode{eligible: node.DeletionTimestamp.IsZero(), programmer: node.Annotations[nodeapi.ServiceProgrammer]}
 	for _, t := range node.Spec.Taints {
 		s.eligible = s.eligible && t.Key != toBeDeleted
 	}
@@ -71,7 +78,7 @@ func (n *OwnNode) set(obj any, name string) {
 		}
 	}
 
-	old := n.InternalIPs()
+	old, other := n.InternalIPs(), n.Programmer()
 	if len(s.internal) == 0 {
 		s.internal = old
 	}
@@ -79,7 +86,25 @@ func (n *OwnNode) set(obj any, name string) {
 	if !slices.Equal(old, s.internal) {
 		n.changed.Wake()
 	}
+	if other != s.programmer {
+		n.programmed.Wake()
+	}
 }
+
+// Listed is closed once the API has told whether the node exists and what it is. Until then nothing is known about it.
+func (n *OwnNode) Listed() <-chan struct{} { return n.listed }
+
+// Programmer returns the program that programs the services on this node instead of a service proxy; "" if there is none, or while
+// nothing is known about the node.
+func (n *OwnNode) Programmer() string {
+	if s := n.state.Load(); s != nil {
+		return s.programmer
+	}
+	return ""
+}
+
+// Programmed receives when Programmer changed. It is for one reader.
+func (n *OwnNode) Programmed() <-chan struct{} { return n.programmed }
 
 // Eligible reports whether the node may have traffic from outside: it exists, is not being deleted, and the cluster autoscaler is not
 // about to remove it. It returns true while the node has not been read yet.

@@ -87,6 +87,9 @@ func Run(ctx context.Context, given Options) error {
 	defer closeServers()
 
 	go given.watchFile(ctx, cancel)
+	if err := p.alone(ctx, cancel); err != nil {
+		return err
+	}
 	klog.FromContext(ctx).Info("Serving services", "node", given.Hostname, "mode", given.Mode)
 	if err := mode.run(ctx); err != nil {
 		return err

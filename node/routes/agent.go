@@ -204,7 +204,7 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 	if err := a.writeConf(ctx, wanted); err != nil {
 		return err
 	}
-	if err := errors.Join(a.markBoot(), a.tellBoot(ctx)); err != nil {
+	if err := errors.Join(a.markBoot(), a.tellBoot(ctx), a.tellServices(ctx, k)); err != nil {
 		return err
 	}
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/internal/httpserve"
+	"porthole.dev/porthole/internal/nodeapi"
 	"porthole.dev/porthole/internal/ovnet"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/ovn"
@@ -39,8 +40,14 @@ func newOVN(e environment) (keeper, error) {
 	return &ovnKeeper{keeper: keep.New(mode, e.Keep), mode: mode, pod: e.Pod, noted: map[string]bool{}}, nil
 }
 
-// Run keeps the node and answers the plugin until ctx ends.
+// programmer implements programmer.
+func (*ovnKeeper) programmer() string { return nodeapi.OVNProgrammer }
+
+// Run keeps the node, answers the plugin and looks for service proxies until ctx ends.
 func (k *ovnKeeper) Run(ctx context.Context) {
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	looking.Go(func() { k.mode.WatchRivals(ctx, k.Changed) })
 	listener, err := net.Listen("tcp", ovnet.AgentAddress)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Pods cannot be attached: another program has the address at which the CNI plugin asks", "address", ovnet.AgentAddress)

@@ -24,6 +24,8 @@ type Mode struct {
 	o    Options
 	host host
 	mtu  atomic.Int64 // of the pods; 0: not known yet
+	// rival is the service proxy that was seen at work on this node; nil: none.
+	rival atomic.Pointer[string]
 }
 
 // New returns the mode, which changes host.
@@ -35,6 +37,9 @@ func (m *Mode) Network(o podnet.Options) (podnet.Network, error) { return networ
 // Observe implements keep.Mode.
 func (m *Mode) Observe(ctx context.Context) (Seen, error) {
 	seen, err := m.host.Observe(ctx)
+	if rival := m.rival.Load(); rival != nil {
+		seen.Rival = *rival
+	}
 	if seen.MTU > 0 {
 		m.mtu.Store(int64(PodMTU(seen.MTU, m.o.EncapType)))
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"porthole.dev/porthole/internal/nodeapi"
 	"porthole.dev/porthole/internal/ovnet"
 	"porthole.dev/porthole/routes/table"
 )
@@ -73,6 +74,8 @@ type Seen struct {
 	// Routes are ours and those that contradict them.
 	Routes []table.Route
 	MTU    int // of the link with the tunnels' address; 0: no link has it
+	// Rival is a service proxy that is at work on this node; "": none was seen.
+	Rival string
 }
 
 // Bridge is a bridge of Open vSwitch.
@@ -184,6 +187,10 @@ type plan = table.Plan[Change]
 // makePlan plans what this node needs. Each step waits for the one before: a pass that follows makes the next.
 func makePlan(o Options, nodes []table.Node, seen Seen) plan {
 	p := plan{Wanted: tunnels(nodes, o.Node, seen)}
+	if seen.Rival != "" {
+		p.Problems = append(p.Problems, fmt.Sprintf("%s: it is at work on node %s beside the %s, and each connection to a service is translated twice. "+
+			"Stop it, and take away what it has set up with `kube-proxy --cleanup`", seen.Rival, o.Node, nodeapi.OVNProgrammer))
+	}
 	if keys := missingKeys(o, seen); len(keys) > 0 {
 		p.Ops = append(p.Ops, Change{Verb: SetKeys, Keys: keys})
 	}
