@@ -80,32 +80,16 @@ func Run(ctx context.Context, given Options) error {
 		return err
 	}
 
-	o.Meter = meter.New(meter.Options{NodeName: o.Node.Name})
-	warnOfTCP(ctx, cfg.ContainerRuntimeEndpoint)
-	conn, images, closeCRI, err := dialCRI(cfg, meter.Calls{Meter: o.Meter})
+	rt, closeCRI, err := connectRuntime(ctx, cfg, &given, o, api)
 	if err != nil {
 		return err
 	}
 	defer closeCRI()
-	rt := runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, Windows: platform.IsWindows, CPUs: o.Node.Host.CPUs,
-		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, MemoryBytes: o.Node.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration})
-
-	pulls := puller(cfg, images)
-	pulls.NodeConfigs = image.NodeConfigFolders(o.RootDir)
-	pulls.Builds = imageBuilds(&given, o, api, rt)
-	o.Runtime, o.Images = core.NewRuntime(rt), pulls
-	o.ImageGC = &image.GC{Images: pulls.Client(), Runtime: rt.Client(), Disk: diskOf, Policy: gcPolicy(cfg)}
-
-	volumes := volume.Options{RootDir: o.RootDir, NodeName: o.Node.Name,
-		Failed: func(p *v1.Pod, err error) {
-			o.API.PodEvent(p, "", v1.EventTypeWarning, "FailedMount", err.Error())
-		}}
 	if api != nil {
 		defer api.Close()
-		volumes.Objects, volumes.Tokens = api.Objects, api
 	}
 
-	manager := volume.New(volumes)
+	manager := volume.New(volumeOptions(o, api))
 	defer manager.Close()
 	o.Volumes = core.NewVolumes(manager)
 	if given.RecordFacts != "" {
@@ -126,6 +110,37 @@ func Run(ctx context.Context, given Options) error {
 
 	defer prepareShutdown(ctx, cfg, k)()
 	return ending(ctx, k.Run(ctx))
+}
+
+// connectRuntime dials the runtime, and gives o all that speaks to it. The caller calls closeCRI at the end. api may be nil.
+func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options, o *core.Options, api *kube.Kubelet) (rt *runtime.Runtime, closeCRI func(), err error) {
+	o.Meter = meter.New(meter.Options{NodeName: o.Node.Name})
+	warnOfTCP(ctx, cfg.ContainerRuntimeEndpoint)
+	conn, images, closeCRI, err := dialCRI(cfg, meter.Calls{Meter: o.Meter})
+	if err != nil {
+		return nil, nil, err
+	}
+	rt = runtime.New(conn, runtime.Options{PodLogsDir: o.PodLogsDir, Windows: platform.IsWindows, CPUs: o.Node.Host.CPUs,
+		SeccompRoot: filepath.Join(o.RootDir, "seccomp"), SeccompDefault: *cfg.SeccompDefault, MemoryBytes: o.Node.Host.MemoryBytes, CFSQuota: *cfg.CPUCFSQuota, RequestTimeout: cfg.RuntimeRequestTimeout.Duration})
+
+	pulls := puller(cfg, images)
+	pulls.NodeConfigs = image.NodeConfigFolders(o.RootDir)
+	pulls.Builds = imageBuilds(given, o, api, rt)
+	o.Runtime, o.Images = core.NewRuntime(rt), pulls
+	o.ImageGC = &image.GC{Images: pulls.Client(), Runtime: rt.Client(), Disk: diskOf, Policy: gcPolicy(cfg)}
+	return rt, closeCRI, nil
+}
+
+// volumeOptions returns what volumes need. Without api (a kubelet without a cluster) they have neither objects nor tokens.
+func volumeOptions(o *core.Options, api *kube.Kubelet) volume.Options {
+	options := volume.Options{RootDir: o.RootDir, NodeName: o.Node.Name,
+		Failed: func(p *v1.Pod, err error) {
+			o.API.PodEvent(p, "", v1.EventTypeWarning, "FailedMount", err.Error())
+		}}
+	if api != nil {
+		options.Objects, options.Tokens = api.Objects, api
+	}
+	return options
 }
 
 // dialCRI connects to the runtime and to the image service, which is the runtime unless the configuration names another one.

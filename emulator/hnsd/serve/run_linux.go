@@ -39,10 +39,7 @@ type Options struct {
 
 // Run serves until ctx ends. Only one daemon can run per host: a second one finds the address in use.
 func Run(ctx context.Context, o Options) error {
-	profile, err := hnsd.ProfileOf(o.Build)
-	if o.Profile != "" {
-		profile, err = hnsd.ProfileNamed(o.Profile)
-	}
+	profile, err := profileOf(o)
 	if err != nil {
 		return err
 	}
@@ -54,6 +51,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := takeover.finish(); err != nil {
 		return err
 	}
+
 	host := &hnsd.Host{Profile: profile, NewID: newID, Listens: listensIn(o.Netns)}
 	var listener net.Listener
 	err = platform.InNetns(o.Netns, func() (err error) {
@@ -73,11 +71,37 @@ func Run(ctx context.Context, o Options) error {
 	s.takeover = takeover
 	defer s.takeover.running.Wait()
 	s.latency.set(table)
+	if err := prepare(ctx, s, o); err != nil {
+		return err
+	}
+	server, err := controls{s}.serve(ctx, o.HostDir)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+
+	klog.FromContext(ctx).Info("HNS is running", "version", profile.Version.String(), "address", o.Listen)
+	go s.keepUp(ctx)
+	return s.accept(ctx, listener)
+}
+
+// profileOf returns the HNS that is asked for: by name, else the one of the build.
+func profileOf(o Options) (hnsd.Profile, error) {
+	if o.Profile != "" {
+		return hnsd.ProfileNamed(o.Profile)
+	}
+	return hnsd.ProfileOf(o.Build)
+}
+
+// prepare makes the host as it was when HNS ended: cards, firewall, and what HNS had in the kernel. What cannot be carried there yet is
+// tried again later.
+func prepare(ctx context.Context, s *Service, o Options) error {
 	s.uplink = o.Uplink
 	s.dns.set(o.DNS)
 	if err := s.nameCards(); err != nil {
 		return err
 	}
+
 	s.walls.path = filepath.Join(o.HostDir, "hnsd", "firewall.json")
 	s.walls.netns = o.Netns
 	if o.Firewall {
@@ -88,18 +112,20 @@ func Run(ctx context.Context, o Options) error {
 	if err := s.restore(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "carrying the state found on disk; will try again")
 	}
-	socket := control.Socket(o.HostDir)
+	return nil
+}
+
+// serve answers `porthole host hns` on a socket in the host's folder. The caller closes the server.
+func (c controls) serve(ctx context.Context, hostDir string) (*http.Server, error) {
+	socket := control.Socket(hostDir)
 	os.Remove(socket)
 	unix, err := net.Listen("unix", socket)
 	if err != nil {
-		return fmt.Errorf("serving HNS control: %w", err)
+		return nil, fmt.Errorf("serving HNS control: %w", err)
 	}
-	server := &http.Server{Handler: controls{s}.handler(ctx), BaseContext: func(net.Listener) context.Context { return ctx }}
+	server := &http.Server{Handler: c.handler(ctx), BaseContext: func(net.Listener) context.Context { return ctx }}
 	go server.Serve(unix)
-	defer server.Close()
-	klog.FromContext(ctx).Info("HNS is running", "version", profile.Version.String(), "address", o.Listen)
-	go s.keepUp(ctx)
-	return s.accept(ctx, listener)
+	return server, nil
 }
 
 // describeUplink fills in what rules need to know of the node. Without the interface it stays unknown.
