@@ -159,7 +159,7 @@ func (p Plan) String() string {
 }
 
 // MakePlan compares HNS with the wanted network. A network that fits is left alone. One that does not is replaced if replace is
-// true or if it holds no endpoint but the host's own, which we made ourselves; otherwise the result is a *DiffersError. One that
+// true or if no pod of this node has an endpoint in it; otherwise the result is a *DiffersError. One that
 // this process created is not replaced: HNS reports it differently from how it was created, and would report the next one like that.
 //
 // The host's endpoint counts as attached if HNS lists it as attached or if an adapter of the host has its address. If it is listed as
@@ -176,7 +176,7 @@ func MakePlan(wanted Network, seen Seen, replace bool) (Plan, error) {
 	case seen.Ours:
 		p.Accepts = differences
 	default:
-		if used := others(wanted.Host.Name, endpoints); len(used) > 0 && !replace {
+		if used := users(wanted.Host.Name, endpoints); len(used) > 0 && !replace {
 			return Plan{}, &DiffersError{Network: wanted.HNS.Name, Differences: differences, Endpoints: used}
 		}
 		p.Replaces, p.Ops = differences, removal(wanted.HNS.Name, seen)
@@ -242,11 +242,12 @@ func (p *Plan) planHost(wanted Network, seen Seen, endpoints []hns.Endpoint) {
 	p.Ops = append(p.Ops, Op{Verb: AttachHost, Endpoint: host.ID, Name: wanted.Host.Name})
 }
 
-// others returns the names of the endpoints that are not the host's own.
-func others(host string, endpoints []hns.Endpoint) []string {
+// users returns the names of the endpoints of pods on this node. The host's own is none of them, nor are remote ones: a service proxy makes
+// those for pods elsewhere, and makes them again.
+func users(host string, endpoints []hns.Endpoint) []string {
 	var names []string
 	for _, e := range endpoints {
-		if e.Name != host || e.Remote {
+		if e.Name != host && !e.Remote {
 			names = append(names, e.Name)
 		}
 	}

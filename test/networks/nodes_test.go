@@ -1,12 +1,17 @@
 package networks
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
+	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hosts "porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
@@ -183,4 +188,69 @@ func (f *fleet) checkNodes() {
 	for _, n := range nodeNames {
 		f.reaches("a node is removed", f.addr["b-"+n])
 	}
+}
+
+// TestHostGatewayRangeChanges: the Node of a Windows node is made anew with another pod range. While pods run there the network stays, and
+// the node says what is to be done; without them it gets the new range, and packets pass.
+func TestHostGatewayRangeChanges(t *testing.T) {
+	long(t)
+	f := drill{up(t, "host-gateway").fleet()}
+	old, changed := netip.MustParsePrefix(f.podRange("win02")), netip.MustParsePrefix("10.244.200.0/24")
+	f.newRange("win02", changed)
+
+	f.warned("NetworkDiffers", []string{"win02"}, "wanted "+changed.String()+", found "+old.String(), "--replace-network")
+	if out, err := commandIn("porthole-win02", shortly, "curl", "-sS", "--fail-with-body", "http://127.0.0.1:10261/healthz"); err == nil || !strings.Contains(out, changed.String()) {
+		t.Errorf("/healthz of win02: %v, %s", err, out)
+	}
+	if err := ping(f.netns["a-win02"], f.addr["b-win02"], probe{}).err(); err != nil {
+		t.Errorf("pods of one node: %v", err)
+	}
+
+	if _, err := kubectl("delete", "pod", "a-win02", "b-win02", "--grace-period=0", "--force"); err != nil {
+		t.Fatal(err)
+	}
+	wait.NoError(t, time.Minute, "the new range", func() error {
+		_, err := commandIn("porthole-win02", shortly, "curl", "-sS", "--fail-with-body", "http://127.0.0.1:10261/healthz")
+		return err
+	})
+	again := f.lab.fleet()
+	if addr := again.addr["a-win02"]; !changed.Contains(addr) {
+		t.Errorf("a pod on win02 has the address %s, want one of %s", addr, changed)
+	}
+	for _, n := range nodeNames {
+		again.reaches("after the range has changed", again.addr["b-"+n])
+	}
+}
+
+// newRange deletes a Node and makes it again with another pod range. The kubelet can be faster, and make one without a range.
+func (f drill) newRange(node string, to netip.Prefix) {
+	f.t.Helper()
+	var n v1.Node
+	if err := get(&n, "node", node); err != nil {
+		f.t.Fatal(err)
+	}
+	n.Spec.PodCIDR, n.Spec.PodCIDRs = to.String(), []string{to.String()}
+	n.ObjectMeta = metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations}
+	n.APIVersion, n.Kind = "v1", "Node"
+	manifest, err := json.Marshal(n)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	file := filepath.Join(f.t.TempDir(), "node.json")
+	if err := os.WriteFile(file, manifest, 0o644); err != nil {
+		f.t.Fatal(err)
+	}
+
+	wait.NoError(f.t, 30*time.Second, "another Node", func() error {
+		if _, err := kubectl("delete", "node", node, "--ignore-not-found"); err != nil {
+			return err
+		}
+		if _, err := kubectl("create", "-f", file); err != nil {
+			return err
+		}
+		if got := f.podRange(node); got != to.String() {
+			return fmt.Errorf("the range of %s is %s, want %s", node, got, to)
+		}
+		return nil
+	})
 }
