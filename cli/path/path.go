@@ -41,7 +41,7 @@ func Command() *cobra.Command {
 			"Pods and services are NAMESPACE/NAME; without a namespace they are in \"default\". In a local cluster path asks the nodes itself.\n" +
 			"Elsewhere give --kubeconfig, and with --facts the files that `porthole facts` made on the nodes: those of the source and the\n" +
 			"destination at least, and of routers between them. A machine without a file is not known, which path says; it is not wrong.\n" +
-			"Exit code 1: a hop is wrong. 2: the way could not be followed.",
+			"Exit code 1: a hop is wrong. 2: the way could not be followed. A hop that is not known is marked with ? and changes nothing.",
 		Example: "  porthole path web-7f kube-system/kube-dns:53 --protocol=udp\n" +
 			"  porthole path lin01 10.244.1.7:80\n" +
 			"  porthole path default/web-7f win02 -o json\n" +
