@@ -28,6 +28,8 @@ type network struct {
 	services func(context.Context) Counts
 	// plugins are the CNI plugins of Windows nodes beside win-bridge, by the names of their programs in bin/windows without ".exe".
 	plugins []string
+	// drivers are the services of kernel drivers that are installed on Windows nodes.
+	drivers []string
 	// firewall are further flags of `porthole.exe firewall add`, on nodes with a firewall.
 	firewall []string
 	// settle runs when all nodes are Ready, before packets are tested. It is called again until it returns nil or the time is over,

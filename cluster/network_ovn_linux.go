@@ -30,6 +30,7 @@ var ovnNetwork = network{
 	routes:   ovnRoutes,
 	services: askOVN,
 	plugins:  []string{"ovn_cni"},
+	drivers:  []string{openvswitch.Driver},
 }
 
 // tunnels is the segment of the cards for tunnels.

@@ -51,6 +51,11 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 		if err := prefix(l, n).SetMachine(n.Name); err != nil {
 			return err
 		}
+		for _, driver := range c.network().drivers {
+			if err := prefix(l, n).InstallDriver(driver); err != nil {
+				return err
+			}
+		}
 		// A template that other hosts have mounted stays as it is, and may have older DLLs.
 		if _, err := wine.InstallDLLs(prefix(l, n), dlls); err != nil {
 			return err

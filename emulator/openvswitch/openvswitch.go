@@ -29,6 +29,10 @@ const (
 	schemaSB    = "/usr/share/ovn/ovn-sb.ovsschema"
 )
 
+// Driver is the service of the switch extension on Windows (openvswitch datapath-windows/ovsext/ovsext.inf). An emulated host with Open
+// vSwitch has it in its registry.
+const Driver = "OVSExt"
+
 // Packages are those of Debian that have the programs.
 var Packages = []string{"openvswitch-switch", "ovn-central", "ovn-host"}
 

@@ -31,6 +31,28 @@ func (p Prefix) SetMachine(name string) error {
 	return nil
 }
 
+// InstallDriver registers a kernel driver with the host's services, as the installation of its package does. It changes nothing if it is
+// there already. No program of the prefix may run.
+func (p Prefix) InstallDriver(name string) error {
+	hive := filepath.Join(p.Dir, "system.reg")
+	text, err := os.ReadFile(hive)
+	if err == nil && bytes.Contains(text, []byte(`\\Services\\`+name+"]")) {
+		return nil
+	}
+	if err == nil {
+		err = appendFile(hive, driverRegistry(name))
+	}
+	if err != nil {
+		return fmt.Errorf("registering driver %s: %w", name, err)
+	}
+	return nil
+}
+
+// driverRegistry is the entry of a driver that the system starts.
+func driverRegistry(name string) string {
+	return fmt.Sprintf("\n[System\\\\CurrentControlSet\\\\Services\\\\%s]\n\"Type\"=dword:00000001\n\"Start\"=dword:00000001\n", name)
+}
+
 var bootNumber = regexp.MustCompile(`"BootId"=dword:([0-9a-f]{8})`)
 
 // NextBoot counts the number by which Windows tells its boots apart, and returns it. No program of the prefix may run.

@@ -58,8 +58,14 @@ func TestPrefix(t *testing.T) {
 		if err := p.SetMachine("host"); err != nil {
 			t.Fatal(err)
 		}
+		if err := p.InstallDriver("OVSExt"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	defer tools.StopServer(context.Background(), p)
+	if out, err := tools.Command(ctx, p, "reg", "query", `HKLM\SYSTEM\CurrentControlSet\Services\OVSExt`, "/v", "Start").Output(); err != nil || !bytes.Contains(out, []byte("0x1")) {
+		t.Fatalf("the driver: %v\n%s", err, out)
+	}
 	cmd := tools.Command(ctx, p, "reg", "query", `HKLM\Software\Microsoft\Windows NT\CurrentVersion`, "/v", "CurrentBuildNumber")
 	out, err := cmd.Output()
 	if err != nil || !bytes.Contains(out, []byte("20348")) {

@@ -22,10 +22,13 @@ type windowsHost struct {
 	sw *vswitch
 }
 
-// NewHost returns this host.
+// NewHost returns this host, and an error if the switch extension is not there: then nothing is to be changed.
 func NewHost(o Options) (host, error) {
 	if o.Uplink != "" {
 		return nil, errors.New("--ovn-uplink is for Linux: on Windows the installation of Open vSwitch joins the card to br-ex")
+	}
+	if err := checkDriver(readDriver()); err != nil {
+		return nil, err
 	}
 	return &windowsHost{o: o, sw: &vswitch{address: o.Database}}, nil
 }

@@ -67,8 +67,10 @@ func PodMTU(underlay int, kinds string) int {
 
 // Seen is what the mode observes of the host.
 type Seen struct {
-	Keys    map[string]string // external_ids of the switch
-	Bridges map[string]Bridge
+	Keys map[string]string // external_ids of the switch
+	// Datapaths are the types that ovs-vswitchd has; none: it has never run with this database.
+	Datapaths []string
+	Bridges   map[string]Bridge
 	// Links are those of this mode, by name: the uplink, br-ex and the node's own port.
 	Links map[string]Link
 	// Routes are ours and those that contradict them.
@@ -187,10 +189,7 @@ type plan = table.Plan[Change]
 // makePlan plans what this node needs. Each step waits for the one before: a pass that follows makes the next.
 func makePlan(o Options, nodes []table.Node, seen Seen) plan {
 	p := plan{Wanted: tunnels(nodes, o.Node, seen)}
-	if seen.Rival != "" {
-		p.Problems = append(p.Problems, fmt.Sprintf("%s: it is at work on node %s beside the %s, and each connection to a service is translated twice. "+
-			"Stop it, and take away what it has set up with `kube-proxy --cleanup`", seen.Rival, o.Node, nodeapi.OVNProgrammer))
-	}
+	p.Problems = problems(o, seen)
 	if keys := missingKeys(o, seen); len(keys) > 0 {
 		p.Ops = append(p.Ops, Change{Verb: SetKeys, Keys: keys})
 	}
@@ -205,6 +204,22 @@ func makePlan(o Options, nodes []table.Node, seen Seen) plan {
 	ready := nodePort(o, subnet, seen, &p)
 	routes(o, subnet, seen, ready, &p)
 	return p
+}
+
+// problems returns what no change of ours mends.
+func problems(o Options, seen Seen) []string {
+	var out []string
+	switch {
+	case len(seen.Datapaths) == 0:
+		out = append(out, fmt.Sprintf("ovs-vswitchd has never run with the database of Open vSwitch on node %s, so that no packet passes: start it", o.Node))
+	case !slices.Contains(seen.Datapaths, o.Datapath):
+		out = append(out, fmt.Sprintf("Open vSwitch on node %s has no datapath %s: choose %s with --ovn-datapath", o.Node, o.Datapath, strings.Join(seen.Datapaths, " or ")))
+	}
+	if seen.Rival != "" {
+		out = append(out, fmt.Sprintf("%s: it is at work on node %s beside the %s, and each connection to a service is translated twice. "+
+			"Stop it, and take away what it has set up with `kube-proxy --cleanup`", seen.Rival, o.Node, nodeapi.OVNProgrammer))
+	}
+	return out
 }
 
 func subnetOf(nodes []table.Node, self string) netip.Prefix {

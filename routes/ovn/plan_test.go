@@ -42,7 +42,7 @@ var (
 // settled is a node on which everything is right, with a tunnel to worker-2.
 func settled() Seen {
 	return Seen{
-		Keys: missingKeys(options, Seen{}), MTU: 1500,
+		Keys: missingKeys(options, Seen{}), MTU: 1500, Datapaths: []string{"netdev", "system"},
 		Bridges: map[string]Bridge{"br-int": {Ports: map[string]Interface{
 			"k8s-worker-1": {Kind: "internal", MAC: "0a:58:0a:f4:01:02", ID: "k8s-worker-1"},
 			"ovn-worker-0": {Kind: "geneve", Chassis: "worker-2", Remote: "10.99.0.12"},

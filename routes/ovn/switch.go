@@ -28,7 +28,7 @@ type vswitch struct {
 }
 
 var columns = map[string][]string{
-	"Open_vSwitch": {"external_ids", "bridges"},
+	"Open_vSwitch": {"external_ids", "bridges", "datapath_types"},
 	"Bridge":       {"name", "datapath_type", "ports", "external_ids"},
 	"Port":         {"name", "interfaces", "external_ids"},
 	"Interface":    {"name", "type", "mac", "external_ids", "options", "error"},
@@ -93,7 +93,7 @@ func (v *vswitch) observe(ctx context.Context) (Seen, error) {
 		return seen, errors.New("the database of Open vSwitch is empty: `ovs-vsctl init` makes its first row")
 	}
 	for _, row := range tables["Open_vSwitch"] {
-		seen.Keys = row.Map("external_ids")
+		seen.Keys, seen.Datapaths = row.Map("external_ids"), row.Texts("datapath_types")
 	}
 
 	for _, row := range tables["Bridge"] {

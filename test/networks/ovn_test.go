@@ -2,11 +2,16 @@ package networks
 
 import (
 	"encoding/json"
+	"net"
+	"net/http"
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/internal/nodeapi"
+	"porthole.dev/porthole/internal/platform"
 )
 
 // TestOVN: OVN routes between pods and balances services, in Geneve between the nodes' cards for tunnels. No kube-proxy runs.
@@ -25,6 +30,39 @@ func TestOVN(t *testing.T) {
 		},
 	})
 	f.noKubeProxy()
+	f.oneProgrammer()
+}
+
+// oneProgrammer starts our kube-proxy on both kinds of nodes, which refuses, and makes a program answer as a kube-proxy of others does,
+// which is reported.
+func (f *fleet) oneProgrammer() {
+	f.t.Helper()
+	for _, start := range []struct {
+		netns string
+		args  []string
+	}{
+		{"porthole-lin01", []string{"kube-proxy", "--proxy-mode=userspace", "--service-interface=lo", "--hostname-override=lin01",
+			"--kubeconfig=" + filepath.Join(dir, "pki", "kube-proxy.kubeconfig")}},
+		{"", []string{"host", "run", "--dir", dir, "win01", "--", `C:\k\kube-proxy.exe`, `--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override=win01"}},
+	} {
+		_, err := commandIn(start.netns, 3*shortly, porthole, start.args...)
+		if err == nil || !strings.Contains(err.Error(), nodeapi.OVNProgrammer+" program this cluster's services") {
+			f.t.Errorf("kube-proxy beside OVN: %v", err)
+		}
+	}
+
+	var listener net.Listener
+	err := platform.InNetns(platform.NetnsPath("porthole-lin01"), func() (err error) {
+		listener, err = net.Listen("tcp", "127.0.0.1:10249")
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	stranger := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("nftables")) })}
+	defer stranger.Close()
+	go func() { _ = stranger.Serve(listener) }()
+	f.warned("NetworkProblem", []string{"lin01"}, "a kube-proxy in mode nftables", nodeapi.OVNProgrammer)
 }
 
 // noKubeProxy looks at the processes of the cluster, and at what programs the services in its place.
