@@ -24,8 +24,8 @@ import (
 )
 
 // keptAnnotations are the prefixes of the annotations that Nodes keeps: those by which modes of the network tell each other what they
-// need, and what the agent has told the kubelet.
-var keptAnnotations = []string{"flannel.alpha.coreos.com/", "porthole.dev/bgp-", nodeapi.NetworkBoot}
+// need, and what the agent has told the kubelet and service proxies.
+var keptAnnotations = []string{"flannel.alpha.coreos.com/", "porthole.dev/bgp-", nodeapi.NetworkBoot, nodeapi.ServiceProgrammer}
 
 // Nodes watches all nodes of the cluster. It keeps their names, pod ranges, addresses, conditions and annotations of keptAnnotations
 // only.

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"porthole.dev/porthole/internal/nodeapi"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -47,7 +48,7 @@ func TestAnnotateNodeLeavesOthers(t *testing.T) {
 func TestNodesKeepWhatTheyPromise(t *testing.T) {
 	client := fake.NewClientset(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "win01", Labels: map[string]string{"a": "b"},
-			Annotations: map[string]string{"flannel.alpha.coreos.com/backend-type": "vxlan", "other": "c"}},
+			Annotations: map[string]string{"flannel.alpha.coreos.com/backend-type": "vxlan", nodeapi.ServiceProgrammer: "OVN", "other": "c"}},
 		Spec:   corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24"}},
 		Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{SizeBytes: 1}}, Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.99.0.21"}}},
 	})
@@ -85,7 +86,7 @@ func TestNodesKeepWhatTheyPromise(t *testing.T) {
 	if len(list[0].Status.Images) > 0 || len(list[0].Labels) > 0 {
 		t.Error("what nobody needs is kept")
 	}
-	if a := list[0].Annotations; len(a) != 1 || a["flannel.alpha.coreos.com/backend-type"] != "vxlan" {
-		t.Errorf("annotations %v, want flannel's only", a)
+	if a := list[0].Annotations; len(a) != 2 || a["flannel.alpha.coreos.com/backend-type"] != "vxlan" || a[nodeapi.ServiceProgrammer] != "OVN" {
+		t.Errorf("annotations %v, want flannel's and ours only", a)
 	}
 }
