@@ -129,7 +129,7 @@ func (f drill) clusterIP(service string) string {
 func (f drill) trace(all *onpaper.Facts, from string, to netip.Addr) (machines []string) {
 	f.t.Helper()
 	for ttl := 1; ttl <= 8; ttl++ {
-		a := ping(f.netns[from], to, probe{ttl: ttl})
+		a := hop(f.netns[from], to, ttl)
 		if a.from == to {
 			return machines
 		}

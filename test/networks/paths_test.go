@@ -401,7 +401,7 @@ func (f *fleet) checkHops(want promise) {
 			var got []string
 			target := f.addr["a-"+to]
 			for ttl := 1; ttl <= 8; ttl++ {
-				a := ping(f.netns["a-"+from], target, probe{ttl: ttl})
+				a := hop(f.netns["a-"+from], target, ttl)
 				got = append(got, a.who())
 				if a.from == target {
 					break

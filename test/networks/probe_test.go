@@ -64,6 +64,17 @@ var (
 	icmp6 = icmp{128, 129, 3, 1, 2}
 )
 
+// hop is ping with a TTL that ends on the way. Like traceroute it asks three times: a system sends one client only so many such answers
+// (Linux: icmp_ratelimit, one each second).
+func hop(netns string, to netip.Addr, ttl int) (a answer) {
+	for range 3 {
+		if a = ping(netns, to, probe{ttl: ttl}); a.from.IsValid() {
+			return a
+		}
+	}
+	return a
+}
+
 // ping sends a request from the network namespace at path, and waits 2 s for its answer.
 func ping(path string, to netip.Addr, p probe) (a answer) {
 	a.failed = platform.InNetns(path, func() error {
