@@ -10,8 +10,9 @@ import (
 // prefix begins the names of our rules. Rules of other names are never changed.
 const prefix = "Porthole: "
 
-// programs are the node's programs that others connect to: kubelet.exe at port 10250; kube-proxy.exe at 10256, at health check node
-// ports and at the ports of its relays; and porthole.exe, which can be each of them, and speaks BGP. Rules by program cover ports that are chosen later.
+// programs are the node's programs that others connect to: kubelet.exe at port 10250; kube-proxy.exe at 10256, at health check node ports
+// and at the ports of its relays; and porthole.exe, which can be each of them, and speaks BGP. Rules by program cover ports that are
+// chosen later.
 var programs = []string{"kubelet.exe", "kube-proxy.exe", "porthole.exe"}
 
 // rule is an inbound rule of Windows' firewall, with the properties that matter here.

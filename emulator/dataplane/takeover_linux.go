@@ -43,9 +43,10 @@ type CardRoute struct {
 	Protocol int          `json:"protocol,omitempty"`
 }
 
-// TakeDown takes the IP stack off a network card, as Windows does while a virtual switch takes the card over: the link is down, and
-// has neither addresses nor routes, until PutBack. Connections of the host's own programs are aborted. before is called with what PutBack will give it, while the card still has all. Routes
-// that programs of the host made do not come back; nor do those of the administrator if losesRoutes is true.
+// TakeDown takes the IP stack off a network card, as Windows does while a virtual switch takes the card over: the link is down, and has
+// neither addresses nor routes, until PutBack. Connections of the host's own programs are aborted. before is called with what PutBack will
+// give it, while the card still has all. Routes that programs of the host made do not come back; nor do those of the administrator if
+// losesRoutes is true.
 func (s *IPStack) TakeDown(index int, losesRoutes bool, before func(CardStack) error) (CardStack, error) {
 	link, err := s.handle.LinkByIndex(index)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// publish sets the node's condition and writes events about routes that must not exist and other problems of the mode. The network counts as available once it
-// is made and no route is refused. A conflict that appears later does not take that back, because pods that run here would
-// gain nothing by it.
+// publish sets the node's condition and writes events about routes that must not exist and other problems of the mode. The network counts
+// as available once it is made and no route is refused. A conflict that appears later does not take that back, because pods that run here
+// would gain nothing by it.
 func (a *agent) publish(ctx context.Context, status keep.Status) error {
 	refused := refusals(status)
 	for _, reason := range refused {

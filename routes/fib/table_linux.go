@@ -187,52 +187,9 @@ func (t *Table) route(link int, dst netip.Prefix, nextHop netip.Addr) *netlink.R
 	}
 }
 
-// watchBuffer holds the messages of some ten thousand routes that change at once: without them the subscription ends.
-const watchBuffer = 8 << 20
-
 // Watch subscribes to routes, addresses and links: a link that goes down loses its routes.
 func (t *Table) Watch(ctx context.Context, changed func()) error {
-	done := make(chan struct{})
-	defer close(done)
-	failed := make(chan error, 3)
-	report := func(err error) {
-		select {
-		case failed <- err:
-		default:
-		}
-	}
-
-	routes := make(chan netlink.RouteUpdate, 64)
-	links := make(chan netlink.LinkUpdate, 64)
-	addrs := make(chan netlink.AddrUpdate, 64)
-	err := platform.InNetns(t.netns, func() error {
-		return errors.Join(
-			netlink.RouteSubscribeWithOptions(routes, done, netlink.RouteSubscribeOptions{ErrorCallback: report, ReceiveBufferSize: watchBuffer, ReceiveBufferForceSize: true}),
-			netlink.LinkSubscribeWithOptions(links, done, netlink.LinkSubscribeOptions{ErrorCallback: report}),
-			netlink.AddrSubscribeWithOptions(addrs, done, netlink.AddrSubscribeOptions{ErrorCallback: report}),
-		)
-	})
-	if err != nil {
-		return fmt.Errorf("subscribing to the kernel's route changes: %w", err)
-	}
-
-	changed() // there may have been changes before the subscriptions were complete
-	for {
-		var open bool
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case err := <-failed:
-			return fmt.Errorf("reading the kernel's route changes: %w", err)
-		case _, open = <-routes:
-		case _, open = <-links:
-		case _, open = <-addrs:
-		}
-		if !open {
-			return errors.New("the kernel ended the subscription to route changes")
-		}
-		changed()
-	}
+	return Watch(ctx, t.netns, nil, changed)
 }
 
 func prefixOf(n *net.IPNet) netip.Prefix {

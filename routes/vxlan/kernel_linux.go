@@ -11,7 +11,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/routes/fib"
 )
 
@@ -223,10 +222,6 @@ func macOf(a net.HardwareAddr) MAC {
 	return MAC(a)
 }
 
-// watchBuffer holds what the kernel reports while the plan of a large cluster is carried out: three entries for each of some thousand
-// nodes. When it is too small the subscription ends, and the period finds the changes.
-const watchBuffer = 16 << 20
-
 // Watch subscribes to routes, links, addresses, neighbours and forwarding entries, and probes the ways to other nodes meanwhile.
 func (m *Mode) Watch(ctx context.Context, changed func()) error {
 	ctx, stop := context.WithCancel(ctx)
@@ -234,54 +229,7 @@ func (m *Mode) Watch(ctx context.Context, changed func()) error {
 	defer probing.Wait()
 	defer stop()
 	probing.Go(func() { m.paths.run(ctx, changed) })
-
-	done := make(chan struct{})
-	defer close(done)
-	failed := make(chan error, 4)
-	report := func(err error) {
-		select {
-		case failed <- err:
-		default:
-		}
-	}
-
-	routes := make(chan netlink.RouteUpdate, 64)
-	links := make(chan netlink.LinkUpdate, 64)
-	addrs := make(chan netlink.AddrUpdate, 64)
-	neighbours := make(chan netlink.NeighUpdate, 64)
-	err := platform.InNetns(m.netns, func() error {
-		return errors.Join(
-			netlink.RouteSubscribeWithOptions(routes, done, netlink.RouteSubscribeOptions{ErrorCallback: report, ReceiveBufferSize: watchBuffer, ReceiveBufferForceSize: true}),
-			netlink.LinkSubscribeWithOptions(links, done, netlink.LinkSubscribeOptions{ErrorCallback: report}),
-			netlink.AddrSubscribeWithOptions(addrs, done, netlink.AddrSubscribeOptions{ErrorCallback: report}),
-			netlink.NeighSubscribeWithOptions(neighbours, done, netlink.NeighSubscribeOptions{ErrorCallback: report, ReceiveBufferSize: watchBuffer, ReceiveBufferForceSize: true}),
-		)
-	})
-	if err != nil {
-		return fmt.Errorf("subscribing to the kernel's changes: %w", err)
-	}
-
-	changed() // there may have been changes before the subscriptions were complete
-	for {
-		open, ours := true, true
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case err := <-failed:
-			return fmt.Errorf("reading the kernel's changes: %w", err)
-		case _, open = <-routes:
-		case _, open = <-links:
-		case _, open = <-addrs:
-		case n, is := <-neighbours:
-			open, ours = is, m.concerns(n.Neigh)
-		}
-		if !open {
-			return errors.New("the kernel ended a subscription to its changes")
-		}
-		if ours {
-			changed()
-		}
-	}
+	return fib.Watch(ctx, m.netns, m.concerns, changed)
 }
 
 // concerns reports whether a neighbour or forwarding entry is one of our device: hosts change others all the time.
