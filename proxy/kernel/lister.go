@@ -116,47 +116,23 @@ func (l lister) outlines(ctx context.Context) (map[balance.GUID]uint64, error) {
 // read is the second step: documents, several at a time. An object that is gone does not count as a failure. One that HNS cannot
 // give after three attempts does, but what was read is kept.
 func (l lister) read(ctx context.Context, ids objectIDs) step {
-	out := step{second: true}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
+	r := reading{found: step{second: true}}
 	work := make(chan func(context.Context) error)
+	var wg sync.WaitGroup
 	for range l.readers {
 		wg.Go(func() {
 			for read := range work {
-				err := read(ctx)
-				for range 2 {
-					if hns.ClassOf(err) == hns.Unknown {
-						err = read(ctx)
-					}
-				}
-				if err != nil {
-					mu.Lock()
-					out.err = errors.Join(errors.New("reading what HNS listed"), err)
-					mu.Unlock()
-				}
+				r.attempt(ctx, read)
 			}
 		})
-	}
-	take := func(id balance.GUID, err error, put func()) error {
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case err == nil:
-			put()
-		case hns.IsAbsent(err):
-			out.gone = append(out.gone, id)
-		default:
-			return err
-		}
-		return nil
 	}
 
 	for _, id := range ids.balancers { // first: what is served matters more
 		work <- func(ctx context.Context) error {
 			lb, err := l.documents.LoadBalancer(ctx, hns.LoadBalancerID(id.String()))
-			return take(id, err, func() {
+			return r.take(id, err, func() {
 				if b, ok := balance.NewBalancer(lb); ok {
-					out.balancersRead = append(out.balancersRead, b)
+					r.found.balancersRead = append(r.found.balancersRead, b)
 				}
 			})
 		}
@@ -164,9 +140,9 @@ func (l lister) read(ctx context.Context, ids objectIDs) step {
 	for _, id := range ids.endpoints {
 		work <- func(ctx context.Context) error {
 			e, err := l.documents.Endpoint(ctx, hns.EndpointID(id.String()))
-			return take(id, err, func() {
+			return r.take(id, err, func() {
 				if entry, ok := balance.NewEndpoint(e); ok {
-					out.endpointsRead = append(out.endpointsRead, entry)
+					r.found.endpointsRead = append(r.found.endpointsRead, entry)
 				}
 			})
 		}
@@ -174,7 +150,43 @@ func (l lister) read(ctx context.Context, ids objectIDs) step {
 
 	close(work)
 	wg.Wait()
-	return out
+	return r.found
+}
+
+// reading collects what several goroutines read.
+type reading struct {
+	mu    sync.Mutex
+	found step // under mu
+}
+
+// attempt reads one document, and again up to twice if HNS gave no clear answer.
+func (r *reading) attempt(ctx context.Context, read func(context.Context) error) {
+	err := read(ctx)
+	for range 2 {
+		if hns.ClassOf(err) == hns.Unknown {
+			err = read(ctx)
+		}
+	}
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.found.err = errors.Join(errors.New("reading what HNS listed"), err)
+	}
+}
+
+// take keeps the document of an object by calling put, or notes that the object is gone. It returns any other err.
+func (r *reading) take(id balance.GUID, err error, put func()) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err == nil:
+		put()
+	case hns.IsAbsent(err):
+		r.found.gone = append(r.found.gone, id)
+	default:
+		return err
+	}
+	return nil
 }
 
 // everything reads all ids and documents one by one, for Proxy.Diff.
