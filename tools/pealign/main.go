@@ -66,26 +66,22 @@ func align(from []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	header, ok := f.OptionalHeader.(*pe.OptionalHeader64)
-	switch {
-	case !ok:
+	if !ok {
 		return nil, errors.New("it is no 64-bit program")
-	case header.FileAlignment >= page:
+	}
+	if header.FileAlignment >= page {
 		return from, nil
-	case header.SectionAlignment < page:
-		return nil, fmt.Errorf("sections are %d bytes apart in memory, less than a page", header.SectionAlignment)
-	case header.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_SECURITY].Size > 0, header.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_DEBUG].Size > 0:
-		return nil, errors.New("it has a signature or debug information, which hold file offsets")
-	case header.CheckSum != 0:
-		return nil, errors.New("it has a checksum, which would be wrong afterwards")
+	}
+	if err := checkMovable(header); err != nil {
+		return nil, err
 	}
 
 	le := binary.LittleEndian
 	signature := int(le.Uint32(from[peOffsetAt:]))
 	table := signature + optionalAt + int(f.SizeOfOptionalHeader)
 	end := table + len(f.Sections)*sectionSize
-	size := (end + page - 1) / page * page
+	size := wholePages(end)
 	if len(f.Sections) > 0 && uint32(size) > f.Sections[0].VirtualAddress {
 		return nil, errors.New("its headers need more than the page in front of the first section")
 	}
@@ -95,12 +91,38 @@ func align(from []byte) ([]byte, error) {
 	le.PutUint32(to[signature+fileAlignmentAt:], page)
 	le.PutUint32(to[signature+headersSizeAt:], uint32(size))
 	le.PutUint32(to[signature+symbolsAt:], 0)
+	to = appendSections(to, from, f, signature)
+
+	if f.PointerToSymbolTable != 0 && le.Uint32(to[signature+symbolsAt:]) == 0 {
+		return nil, errors.New("its symbols are in no section")
+	}
+	return to, nil
+}
+
+// checkMovable returns an error if sections cannot lie at whole pages, or if something that is not moved would hold wrong values afterwards.
+func checkMovable(header *pe.OptionalHeader64) error {
+	switch {
+	case header.SectionAlignment < page:
+		return fmt.Errorf("sections are %d bytes apart in memory, less than a page", header.SectionAlignment)
+	case header.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_SECURITY].Size > 0, header.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_DEBUG].Size > 0:
+		return errors.New("it has a signature or debug information, which hold file offsets")
+	case header.CheckSum != 0:
+		return errors.New("it has a checksum, which would be wrong afterwards")
+	}
+	return nil
+}
+
+// appendSections appends the sections of from in the order of the file, each filled up to whole pages, and returns the longer file. It
+// sets their new offsets and sizes, and that of the symbols, in the headers that to begins with.
+func appendSections(to, from []byte, f *pe.File, signature int) []byte {
+	le := binary.LittleEndian
+	table := signature + optionalAt + int(f.SizeOfOptionalHeader)
 	order := make([]int, len(f.Sections))
 	for i := range order {
 		order[i] = i
 	}
-
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(f.Sections[a].Offset, f.Sections[b].Offset) })
+
 	for _, i := range order {
 		s := f.Sections[i]
 		if s.Offset == 0 || s.Size == 0 {
@@ -113,12 +135,11 @@ func align(from []byte) ([]byte, error) {
 			le.PutUint32(to[signature+symbolsAt:], uint32(len(to))+f.PointerToSymbolTable-s.Offset)
 		}
 		to = append(to, from[s.Offset:s.Offset+s.Size]...)
-		to = append(to, make([]byte, (page-len(to)%page)%page)...)
-		le.PutUint32(to[at+rawSizeAt:], (s.Size+page-1)/page*page)
+		to = append(to, make([]byte, wholePages(len(to))-len(to))...)
+		le.PutUint32(to[at+rawSizeAt:], uint32(wholePages(int(s.Size))))
 	}
-
-	if f.PointerToSymbolTable != 0 && le.Uint32(to[signature+symbolsAt:]) == 0 {
-		return nil, errors.New("its symbols are in no section")
-	}
-	return to, nil
+	return to
 }
+
+// wholePages returns the least number of bytes that is a multiple of a page and holds size.
+func wholePages(size int) int { return (size + page - 1) / page * page }
