@@ -23,6 +23,7 @@ func Follow(f *Facts, r Request) (Result, error) {
 		return Result{}, err
 	}
 
+	from.addr = from.like(to.addr)
 	out := Result{From: describe(from), To: describe(to.place)}
 	if to.port != 0 {
 		out.To += fmt.Sprintf(", port %d/%s", to.port, to.protocol)
@@ -31,7 +32,6 @@ func Follow(f *Facts, r Request) (Result, error) {
 		out.To += ", service " + to.service.Name
 	}
 
-	from.addr = from.like(to.addr)
 	if to.service != nil && to.service.Headless {
 		out.Ways = f.headless(from, to)
 		return out, nil
@@ -237,7 +237,7 @@ func (w *walk) policies(n *Node, e *hns.Endpoint, to place) bool {
 	switch {
 	case w.facts.overlay(n) == nil && w.facts.node(to.node) == n && to.pod == nil && to.addr.IsValid() && !routed(e, to.addr):
 		return w.wrong(n.Name, "policy", name, Wrong{Found: name + " has no route policy (SDNRoute) for " + to.addr.String(),
-			Should: "SDNRoute with DestinationPrefix " + to.addr.String() + "/32, so that the host's own stack takes the packets", Who: maker})
+			Should: "SDNRoute with DestinationPrefix " + netip.PrefixFrom(to.addr, to.addr.BitLen()).String() + ", so that the host's own stack takes the packets", Who: maker})
 	case !inside && !nat:
 		return w.wrong(n.Name, "policy", name, Wrong{Found: name + " has no policy OutBoundNAT, and " + to.addr.String() + " is outside of the cluster",
 			Should: "OutBoundNAT with the cluster's ranges as exceptions", Who: maker})

@@ -187,8 +187,8 @@ func TestNodePort(t *testing.T) {
 }
 
 // TestSix: a node and a pod with both families are followed by the family of the destination.
-func TestSix(t *testing.T) {
-	f := three()
+// withSix gives lin and win, and their pods, addresses of IPv6 as well.
+func withSix(f *Facts) *Facts {
 	six := []netip.Addr{addr("fd00:10::11"), addr("fd00:10::21")}
 	pods := []netip.Prefix{prefix("fd00:244:0::/64"), prefix("fd00:244:1::/64")}
 	for i := range six {
@@ -196,18 +196,28 @@ func TestSix(t *testing.T) {
 		f.Cluster.Pods[i].Others = []netip.Addr{pods[i].Addr().Next().Next().Next()}
 		n := &f.Nodes[i]
 		n.Interfaces[0].Addresses = append(n.Interfaces[0].Addresses, netip.PrefixFrom(six[i], 64))
-		n.Routes = append(n.Routes, Route{Destination: pods[i], Interface: n.Interfaces[1].Name},
+		n.Routes = append(n.Routes, Route{Destination: prefix("fd00:10::/64"), Interface: n.Interfaces[0].Name},
+			Route{Destination: pods[i], Interface: n.Interfaces[1].Name},
 			Route{Destination: pods[1-i], NextHop: six[1-i], Interface: n.Interfaces[0].Name})
 	}
 	e := &f.node("win").HNS.Endpoints[0]
 	e.Addrs = append(e.Addrs, f.Cluster.Pods[1].Others[0])
 	e.Policies[0].Settings = []byte(`{"Exceptions":["10.244.0.0/16","fd00:244::/32"]}`)
+	e.Policies = append(e.Policies, hns.Policy{Type: "SDNRoute", Settings: []byte(`{"DestinationPrefix":"fd00:10::21/128"}`)})
+	return f
+}
 
+func TestSix(t *testing.T) {
+	f := withSix(three())
 	for from, to := range map[string]string{"on-lin": f.Cluster.Pods[1].Others[0].String(), "on-win": f.Cluster.Pods[0].Others[0].String()} {
 		r := follow(t, f, from, to)
-		if r.First() != nil || r.Unknown() || !strings.Contains(r.Ways[0].Answer[len(r.Ways[0].Answer)-1].Decides, "fd00:244:") {
+		if r.First() != nil || r.Unknown() || !strings.Contains(r.From, "fd00:244:") || !strings.Contains(r.Ways[0].Answer[len(r.Ways[0].Answer)-1].Decides, "fd00:244:") {
 			t.Errorf("%s to %s:\n%s", from, to, text(r))
 		}
+	}
+	f.node("win").HNS.Endpoints[0].Policies = nil
+	if h := follow(t, f, "on-win", "fd00:10::21").First(); h == nil || !strings.Contains(h.Wrong.Should, "fd00:10::21/128") {
+		t.Errorf("the endpoint has no policy for its node: %+v", h)
 	}
 	f.node("lin").Routes = f.node("lin").Routes[:len(f.node("lin").Routes)-1]
 	if h := follow(t, f, "on-lin", f.Cluster.Pods[1].Others[0].String()).First(); h == nil || !strings.Contains(h.Wrong.Should, "fd00:10::21") {
@@ -231,6 +241,43 @@ func TestNear(t *testing.T) {
 	} {
 		if _, err := Follow(f, Request{From: c.from, To: c.to}); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s to %s: %v, want %q", c.from, c.to, err, c.says)
+		}
+	}
+}
+
+// TestServiceOfBothFamilies: a frontend has the backends of its own family, by its address and by the node's.
+func TestServiceOfBothFamilies(t *testing.T) {
+	f := withSix(three())
+	web, vip := &f.Cluster.Services[0], addr("fd00:96::80")
+	web.Addresses, web.NodePort = append(web.Addresses, vip), 30080
+	var backends []netip.AddrPort
+	for i, node := range []string{"lin", "win"} {
+		b := netip.AddrPortFrom(f.Cluster.Pods[i].Others[0], 8080)
+		backends = append(backends, b)
+		web.Backends = append(web.Backends, Backend{Address: b, Node: node})
+	}
+	lin, h := f.node("lin"), f.node("win").HNS
+	four := lin.Services[0].Backends
+	lin.Services = append(lin.Services, Rule{Address: vip, Protocol: "tcp", Port: 80, Backends: backends, Text: "six"},
+		Rule{Protocol: "tcp", Port: 30080, Backends: four, Text: "four"}, Rule{Protocol: "tcp", Port: 30080, Backends: backends, Text: "six"})
+	h.Endpoints = append(h.Endpoints, hns.Endpoint{ID: "five6", Remote: true, Addrs: []netip.Addr{backends[0].Addr()}})
+	ports := []hns.Port{{Protocol: hns.TCP, External: 30080, Internal: 8080}}
+	h.Balancers = append(h.Balancers,
+		hns.LoadBalancer{ID: "1234-6", Endpoints: []hns.EndpointID{"five6", "pod"}, VIPs: []netip.Addr{vip}, Ports: h.Balancers[0].Ports, IPv6: true},
+		hns.LoadBalancer{ID: "1234-7", Endpoints: []hns.EndpointID{"five", "pod"}, Ports: ports},
+		hns.LoadBalancer{ID: "1234-8", Endpoints: []hns.EndpointID{"five6", "pod"}, Ports: ports, IPv6: true})
+
+	for _, from := range []string{"on-lin", "on-win"} {
+		for _, to := range []string{"10.96.0.80:80", "[fd00:96::80]:80", "10.0.0.11:30080", "[fd00:10::11]:30080", "10.0.0.21:30080", "[fd00:10::21]:30080"} {
+			r := follow(t, f, from, to)
+			if len(r.Ways) != 2 || r.First() != nil || r.Unknown() {
+				t.Errorf("%s to %s:\n%s", from, to, text(r))
+			}
+			for _, way := range r.Ways {
+				if six := strings.HasPrefix(to, "["); way.Backend.Addr().Is6() != six {
+					t.Errorf("%s to %s: backend %s of the other family", from, to, way.Backend)
+				}
+			}
 		}
 	}
 }

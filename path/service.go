@@ -24,7 +24,7 @@ func (w *walk) serve(to target) []netip.AddrPort {
 	}
 
 	s := to.service
-	wanted := s.backendsFor(n.Name)
+	wanted := s.backendsFor(n.Name, to.addr)
 	label := fmt.Sprintf("service %s %s", s.Name, frontend(to))
 	rule, text, known := n.serving(to)
 	switch {
@@ -134,10 +134,10 @@ func (n *Node) maker() string {
 	return "kube-proxy on " + n.Name
 }
 
-// backendsFor returns the ready backends that clients of a node use, sorted.
-func (s *Service) backendsFor(node string) (out []netip.AddrPort) {
+// backendsFor returns the ready backends that clients of a node use for a frontend's address, sorted: those of the address's family.
+func (s *Service) backendsFor(node string, frontend netip.Addr) (out []netip.AddrPort) {
 	for _, b := range s.Backends {
-		if !s.Local || b.Node == node {
+		if b.Address.Addr().Is4() == frontend.Is4() && (!s.Local || b.Node == node) {
 			out = append(out, b.Address)
 		}
 	}
@@ -159,17 +159,23 @@ func (n *Node) serving(to target) (backends []netip.AddrPort, rule string, known
 		return nil, "", false
 	}
 	for _, r := range n.Services {
-		if r.Port == to.port && r.Protocol == to.protocol && (r.Address == to.addr || !r.Address.IsValid() && n.has(to.addr)) {
+		if r.Port == to.port && r.Protocol == to.protocol && (r.Address == to.addr || r.servesNode(to.addr) && n.has(to.addr)) {
 			return sortedBackends(r.Backends), r.Text, true
 		}
 	}
 	return nil, "", true
 }
 
-// serving looks for the load balancer of a frontend. One without addresses serves a node port.
+// servesNode reports whether a rule without an address, that of a node port, is for addresses of a family. Each family has a rule of its
+// own, which only its backends tell apart.
+func (r *Rule) servesNode(family netip.Addr) bool {
+	return !r.Address.IsValid() && (len(r.Backends) == 0 || r.Backends[0].Addr().Is4() == family.Is4())
+}
+
+// serving looks for the load balancer of a frontend. One without addresses serves a node port, in one family.
 func (h *HNS) serving(to target) (backends []netip.AddrPort, rule string) {
 	for _, lb := range h.Balancers {
-		if !slices.Contains(lb.VIPs, to.addr) && !(len(lb.VIPs) == 0 && to.node != "") {
+		if !slices.Contains(lb.VIPs, to.addr) && !(len(lb.VIPs) == 0 && to.node != "" && lb.IPv6 == to.addr.Is6()) {
 			continue
 		}
 		i := slices.IndexFunc(lb.Ports, func(p hns.Port) bool { return p.External == to.port && p.Protocol.String() == to.protocol })
@@ -178,7 +184,7 @@ func (h *HNS) serving(to target) (backends []netip.AddrPort, rule string) {
 		}
 		for _, id := range lb.Endpoints {
 			if e := h.byID(id); e != nil && len(e.Addrs) > 0 {
-				backends = append(backends, netip.AddrPortFrom(e.Addrs[0], lb.Ports[i].Internal))
+				backends = append(backends, netip.AddrPortFrom(of(to.addr, e.Addrs[0], e.Addrs[1:]), lb.Ports[i].Internal))
 			}
 		}
 		return sortedBackends(backends), fmt.Sprintf("load balancer %s (%s)", lb.ID, lb.Ports[i])

@@ -2,6 +2,7 @@ package facts
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -67,6 +68,11 @@ func TestKubeProxyRules(t *testing.T) {
 		if got := fmt.Sprint(tables[i].Address, " ", tables[i].Protocol, " ", tables[i].Port, " ", tables[i].Backends); got != want {
 			t.Errorf("iptables: %s, want %s", got, want)
 		}
+	}
+	six, err := parseIPTables("-A KUBE-SERVICES -d fd00:96::a/128 -p udp -m udp --dport 53 -j KUBE-SVC-6\n-A KUBE-SVC-6 -j KUBE-SEP-6\n" +
+		"-A KUBE-SEP-6 -p udp -m udp -j DNAT --to-destination [fd00:244::2]:53\n")
+	if got := fmt.Sprintf("%v %v", six, err); !strings.Contains(got, "{fd00:96::a udp 53 [[fd00:244::2]:53] ") {
+		t.Errorf("ip6tables: %s", got)
 	}
 	if _, err := parseNFT([]byte(`{"nftables": [{"map": {"name": "service-ips", "elem": ["what"]}}]}`)); err == nil {
 		t.Error("an element that is not understood is taken")

@@ -31,6 +31,11 @@ func readServices(ctx context.Context, n *path.Node) (what string, err error) {
 	data, tablesErr := output(ctx, "iptables-save", "-t", "nat")
 	if tablesErr == nil && bytes.Contains(data, []byte(":KUBE-SERVICES ")) {
 		n.Services, err = parseIPTables(string(data))
+		if data, six := output(ctx, "ip6tables-save", "-t", "nat"); six == nil && err == nil { // without chains of kube-proxy if it has no IPv6
+			var more []path.Rule
+			more, err = parseIPTables(string(data))
+			n.Services = append(n.Services, more...)
+		}
 		return path.UnreadServices, err
 	}
 	return path.UnreadServices, fmt.Errorf("neither nft nor iptables shows rules of kube-proxy: %w", errors.Join(nftErr, tablesErr))
