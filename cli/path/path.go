@@ -1,4 +1,4 @@
-// Package path is the command that follows one packet on paper.
+// Package path is the command that follows one packet hop by hop, over facts that machines reported, without sending it.
 package path
 
 import (
@@ -21,8 +21,11 @@ import (
 // limit bounds the gathering of facts. A program under Wine takes some seconds to start on a busy machine.
 const limit = time.Minute
 
-// wrong sets the exit code of a way with a wrong hop; what is wrong is printed already.
-var wrong = program.ExitCode(1)
+// Exit codes. What they stand for is printed already.
+const (
+	wrong  = program.ExitCode(1) // a hop is wrong
+	failed = program.ExitCode(2) // the packet could not be followed
+)
 
 type options struct {
 	kubeconfig, dir, protocol, output string
@@ -35,13 +38,13 @@ func Command() *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "path POD|NODE|ADDRESS DESTINATION[:PORT]",
-		Short: "Follow one packet on paper, and name the first hop that is wrong",
+		Short: "Follow one packet hop by hop without sending it, and name the first hop that is wrong",
 		Long: "path prints each hop of a packet, with the endpoint, load balancer, route or neighbour that decides, and of its answer. It sends\n" +
 			"no packet. The first hop that is wrong is named, with what should be there and who makes it.\n\n" +
 			"Pods and services are NAMESPACE/NAME; without a namespace they are in \"default\". In a local cluster path asks the nodes itself.\n" +
 			"Elsewhere give --kubeconfig, and with --facts the files that `porthole facts` made on the nodes: those of the source and the\n" +
 			"destination at least, and of routers between them. A machine without a file is not known, which path says; it is not wrong.\n" +
-			"Exit code 1: a hop is wrong. 2: the way could not be followed. A hop that is not known is marked with ? and changes nothing.",
+			"Exit code 1: a hop is wrong. 2: the packet could not be followed. A hop that is not known is marked with ? and changes nothing.",
 		Example: "  porthole path web-7f kube-system/kube-dns:53 --protocol=udp\n" +
 			"  porthole path lin01 10.244.1.7:80\n" +
 			"  porthole path default/web-7f win02 -o json\n" +
@@ -58,7 +61,7 @@ func Command() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of a user who may list nodes, pods, services and EndpointSlices; empty: that of the local cluster, whose nodes are asked")
 	f.StringVar(&o.dir, "dir", defaultDir, "state folder of the local cluster")
-	f.StringSliceVar(&o.files, "facts", nil, "files that `porthole facts` printed on nodes and routers, in place of asking a local cluster")
+	f.StringSliceVar(&o.files, "facts", nil, "files that porthole facts printed on nodes and routers, in place of asking a local cluster")
 	f.StringVar(&o.protocol, "protocol", "tcp", "tcp, udp or sctp")
 	f.StringVarP(&o.output, "output", "o", "text", "text or json")
 	return c
@@ -75,7 +78,7 @@ func (o options) run(ctx context.Context, r path.Request, out, errs io.Writer) e
 	}
 	if err != nil {
 		fmt.Fprintln(errs, "porthole:", err)
-		return program.ExitCode(2)
+		return failed
 	}
 	if result.First() != nil {
 		return wrong
@@ -111,6 +114,7 @@ func (o options) follow(ctx context.Context, r path.Request, errs io.Writer) (pa
 	return path.Follow(&all, r)
 }
 
+// read reads files that `porthole facts` printed.
 func read(files []string) (nodes []path.Node, err error) {
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -118,17 +122,14 @@ func read(files []string) (nodes []path.Node, err error) {
 			return nil, err
 		}
 		var n path.Node
-		if err := json.Unmarshal(data, &n); err != nil || n.Name == "" {
-			return nil, fmt.Errorf("%s is not what `porthole facts` prints: %w", file, errors.Join(err, emptyName(n)))
+		err = json.Unmarshal(data, &n)
+		if err == nil && n.Name == "" {
+			err = errors.New("it has no name")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s is not what `porthole facts` prints: %w", file, err)
 		}
 		nodes = append(nodes, n)
 	}
 	return nodes, nil
-}
-
-func emptyName(n path.Node) error {
-	if n.Name == "" {
-		return errors.New("it has no name")
-	}
-	return nil
 }
