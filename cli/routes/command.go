@@ -80,7 +80,7 @@ func Command() *cobra.Command {
 	fs.Uint32Var(&f.vxlanVNI, "vxlan-vni", vxlan.Default.VNI, "mode vxlan: number of the virtual network, the same on all nodes; Windows takes 4096 and above only")
 	fs.Uint16Var(&f.vxlanPort, "vxlan-port", vxlan.Default.Port, "mode vxlan: UDP port of the encapsulated packets; Windows takes 4789 only")
 	f.ovn.register(fs)
-	fs.StringVar(&f.confDir, "cni-conf-dir", "", "folder for the CNI configuration, the one that the container runtime reads: on Windows\n`C:\\Program Files\\containerd\\cni\\conf` by containerd's defaults, C:\\etc\\cni\\net.d by sig-windows-tools; empty: none is written")
+	fs.StringVar(&f.confDir, "cni-conf-dir", "", "folder for the CNI configuration, the one that the container runtime reads: on Windows\n\"C:\\Program Files\\containerd\\cni\\conf\" by containerd's defaults, C:\\etc\\cni\\net.d by sig-windows-tools; empty: none is written")
 	fs.StringVar(&f.stateDir, "state-dir", `C:\ProgramData\porthole`, "Windows: folder in which the host's routes are kept while HNS changes its networks")
 	fs.StringVar(&f.dataDir, "cni-data-dir", "", "Linux: folder in which CNI keeps the addresses in use; empty: the plugin's default, one per machine")
 	fs.BoolVar(&f.replaceNetwork, "replace-network", false, "Windows: replace an HNS network of our name that does not fit (another type, range or gateway)\n"+

@@ -26,7 +26,7 @@ func (r *routerFlags) add(fs *pflag.FlagSet) {
 	known := strings.Join(tor.Formats(), ", ")
 	fs.StringVar(&r.print, "print-router", "", "print the routes that the router of a cluster with --mode tor needs, and end: "+known+"\n(needs --kubeconfig only, and runs on any machine)")
 	fs.StringVar(&r.check, "check-router", "", "compare the routes of such a router, from standard input, with those that it needs, name what is missing or wrong,\nand end: "+
-		known+"; for example `vtysh -c 'show ip route json' | porthole routes --check-router frr`\n(with --cluster-cidr also what the router has for ranges that no node has)")
+		known+"; for example vtysh -c 'show ip route json' | porthole routes --check-router frr\n(with --cluster-cidr also what the router has for ranges that no node has)")
 	fs.StringVar(&r.keep, "keep-router", "", "run on such a router: follow the nodes and keep its static routes inside --cluster-cidr as they need them: "+strings.Join(tor.Drivers(), ", ")+
 		"\n(needs --kubeconfig and --cluster-cidr; /healthz of --bind fails while something is missing)")
 	fs.StringVar(&r.command, "router-command", "", "with --keep-router: how the router's command is called, for example \"vtysh --vty_socket /run/frr\" or\n\"ip -n router\"; empty: vtysh or ip")
