@@ -19,8 +19,9 @@ import (
 // RouterName is what the cluster's router calls itself in NodeFacts.
 const RouterName = "router"
 
-// NodeFacts runs `porthole facts` on every node and on the router, as an operator would on machines of their own, and returns what each
-// printed. A machine that does not run is left out. The error says which ones did not answer; the others are returned all the same.
+// NodeFacts runs `porthole facts` on every node and on the router of a local cluster, all at once, and returns the JSON that each printed,
+// by the machine's name. A machine without a network namespace is left out, as its host does not run. If others fail, NodeFacts returns
+// what the rest printed, together with an error that names each failed machine. Only ctx limits the time.
 func NodeFacts(ctx context.Context, l Layout) (map[string][]byte, error) {
 	config, err := readConfig(l)
 	if errors.Is(err, os.ErrNotExist) {
@@ -59,6 +60,7 @@ func NodeFacts(ctx context.Context, l Layout) (map[string][]byte, error) {
 	return out, errors.Join(errs...)
 }
 
+// factsCommand returns the command that prints the facts of a node, as its own system runs it.
 func factsCommand(ctx context.Context, l Layout, n Node) (*exec.Cmd, error) {
 	if n.OS() == "windows" {
 		h, err := host.Store{Dir: l.Dir, Bin: l.Bin}.Get(n.Name)
@@ -70,6 +72,7 @@ func factsCommand(ctx context.Context, l Layout, n Node) (*exec.Cmd, error) {
 	return exec.CommandContext(ctx, l.Porthole(), "facts", "--name="+n.Name, "--cni-conf-dir="+l.NodeFile(n.Name, "cni", "net.d")), nil
 }
 
+// outputIn runs a command in a network namespace and returns what it printed; an error has what it wrote to standard error.
 func outputIn(netns string, command func() (*exec.Cmd, error)) ([]byte, error) {
 	cmd, err := command()
 	if err != nil {

@@ -5,18 +5,18 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"strings"
 
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
 )
 
-// torNetwork gives the router what `porthole routes --print-router ip` prints, as the operator of a top-of-rack router would. Nodes
-// have no routes to each other.
+// torNetwork gives the router the routes that `porthole routes --print-router ip` prints, as the operator of a top-of-rack router would
+// do. Nodes have no routes to each other's pods.
 var torNetwork = network{settle: feedRouter}
 
-// feedRouter lets the router's `ip` read what is printed, and nothing else.
+// feedRouter runs the printed lines, which are `ip` commands, as a shell script in the router's namespace. It stops at the first error.
+// Routes that the router has besides stay.
 func feedRouter(ctx context.Context, o UpOptions, _ *kube.Cluster) error {
 	var complaint bytes.Buffer
 	print := exec.CommandContext(ctx, o.Layout.Porthole(), "routes", "--print-router", "ip", "--kubeconfig", o.Layout.Kubeconfig())
@@ -28,7 +28,7 @@ func feedRouter(ctx context.Context, o UpOptions, _ *kube.Cluster) error {
 
 	var out bytes.Buffer
 	shell := exec.CommandContext(ctx, "sh", "-e")
-	shell.Stdin, shell.Stdout, shell.Stderr = strings.NewReader(string(lines)), &out, &out
+	shell.Stdin, shell.Stdout, shell.Stderr = bytes.NewReader(lines), &out, &out
 	if err := platform.StartInNetns(platform.NetnsPath(lab.RouterNetns), shell); err != nil {
 		return fmt.Errorf("giving the router its routes: %w", err)
 	}
