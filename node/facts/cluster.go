@@ -13,7 +13,8 @@ import (
 	"porthole.dev/porthole/path"
 )
 
-// ReadCluster reads nodes, pods, services and EndpointSlices.
+// ReadCluster reads the nodes, pods, Services, EndpointSlices and ServiceCIDRs of the cluster that a kubeconfig file names. Pods without a
+// node and endpoints that are not ready are left out. The ranges of Services are optional: no error if they cannot be read.
 func ReadCluster(ctx context.Context, kubeconfig string) (c path.Cluster, err error) {
 	client, err := kube.NewCluster(kubeconfig)
 	if err != nil {
@@ -31,7 +32,7 @@ func ReadCluster(ctx context.Context, kubeconfig string) (c path.Cluster, err er
 	if err != nil {
 		return c, err
 	}
-	slices, err := client.EndpointSlices(ctx, "")
+	endpointSlices, err := client.EndpointSlices(ctx, "")
 	if err != nil {
 		return c, err
 	}
@@ -47,7 +48,7 @@ func ReadCluster(ctx context.Context, kubeconfig string) (c path.Cluster, err er
 		}
 	}
 	for i := range services {
-		c.Services = append(c.Services, toServices(&services[i], slices)...)
+		c.Services = append(c.Services, toServices(&services[i], endpointSlices)...)
 	}
 	return c, nil
 }
@@ -126,15 +127,15 @@ func toServices(s *v1.Service, all []discoveryv1.EndpointSlice) (out []path.Serv
 
 // backendsOf returns the ready endpoints of a service's port.
 func backendsOf(s *v1.Service, port string, all []discoveryv1.EndpointSlice) (out []path.Backend) {
-	for _, slice := range all {
-		if slice.Namespace != s.Namespace || slice.Labels[discoveryv1.LabelServiceName] != s.Name {
+	for _, es := range all {
+		if es.Namespace != s.Namespace || es.Labels[discoveryv1.LabelServiceName] != s.Name {
 			continue
 		}
-		for _, p := range slice.Ports {
+		for _, p := range es.Ports {
 			if p.Port == nil || p.Name != nil && *p.Name != port {
 				continue
 			}
-			for _, e := range slice.Endpoints {
+			for _, e := range es.Endpoints {
 				addr, err := netip.ParseAddr(e.Addresses[0])
 				if err != nil || e.Conditions.Ready != nil && !*e.Conditions.Ready {
 					continue
