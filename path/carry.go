@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// finish carries the packet to its destination, and then the answer back. The answer of the outside is not followed, nor is one to it:
-// it comes back to an address of a node, which translates it. Within one machine the way back is the same.
+// finish follows the packet to its destination, and then the answer back to the sender. The answer is not followed if either end is outside
+// of the cluster, because a node translates one of its addresses, or if both ends are on one machine, because its hops are the same.
 func (w *walk) finish(to netip.Addr) {
 	if w.lost || !w.carry(to) || w.at == w.from.node || w.facts.node(w.at) == nil {
 		return
@@ -81,9 +81,10 @@ func (w *walk) carry(to netip.Addr) bool {
 		Should: "a way to " + to.String(), Who: "those who made the routes above"})
 }
 
-// ovn is the mode whose ways cannot be followed.
+// ovn is the mode in which OVN's logical flows decide, which are not among the facts.
 const ovn = "ovn"
 
+// notOVN ends the way at a node of the mode ovn.
 func (w *walk) notOVN(n *Node) bool {
 	return w.unknown(n.Name, "ovn", "OVN carries the packets of "+n.Name+", by logical flows that are not followed here: "+
 		"`ovn-trace` does so, on the machine with OVN's databases (`ovn-nbctl show` names the ports, which are NAMESPACE_POD)")

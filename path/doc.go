@@ -1,10 +1,10 @@
-// Package path follows one packet on paper: from a pod, node or address to another, over the facts that each node reported. It is
-// pure.
+// Package path computes which hops a packet takes from a pod, node or address to another, and where it is lost. Its input is what each
+// node reported of itself and what the API has. It sends no packet and does no I/O.
 //
 //	facts of each node (routes, neighbours, HNS, service rules) ─┐
-//	                                                             ├─ Follow ─▶ ways: hop, what decides, and the first hop that
+//	                                                             ├─ Follow ─▶ ways: each hop with what decides, and the first that
 //	nodes, pods, services, EndpointSlices of the API ────────────┘            is wrong, with what should be there and who makes it
 //
-// A packet for a service takes one of several ways, one for each backend. The way of the answer is followed as well, because a packet
-// that cannot be answered is as lost as one that does not arrive.
+// A way (type Way) is the list of hops of one packet. A service has one for each backend that the packet may be sent to. The answer is
+// followed as well, because a connection needs both directions.
 package path

@@ -9,10 +9,11 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// longest is how many machines a packet passes at most; more is a loop.
+// longest is the greatest number of machines that a packet may pass; more is taken for a routing loop.
 const longest = 8
 
-// Follow walks over the facts.
+// Follow returns the hops of the packet that r asks for. The error is for a request that cannot be resolved: an unknown name, or a
+// destination with several ports of which none is chosen. Whatever is wrong or unknown on the way is in the Result.
 func Follow(f *Facts, r Request) (Result, error) {
 	from, err := f.source(r.From)
 	if err != nil {
@@ -81,7 +82,7 @@ func addrOr(a netip.Addr, otherwise string) string {
 	return otherwise
 }
 
-// walk is a packet on its way.
+// walk is the state of one packet while it is followed.
 type walk struct {
 	facts   *Facts
 	from    place
@@ -90,8 +91,8 @@ type walk struct {
 	served  string // the machine whose service proxy chose the backend
 	hops    []Hop
 	answer  []Hop
-	via     []string
-	lost    bool // it does not get further
+	via     []string // see Way.Via
+	lost    bool     // a hop ended the walk, because it is wrong or unknown
 }
 
 func (w *walk) way() Way {

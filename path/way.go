@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Request asks for a packet's way.
+// Request names both ends of a packet.
 type Request struct {
 	From string // a pod (NAMESPACE/NAME or NAME), a node, or an address
 	To   string // the same, or a service (NAMESPACE/NAME), followed by :PORT or not
@@ -22,12 +22,12 @@ type Result struct {
 	Ways []Way  `json:"ways"`
 }
 
-// Way is one packet's way, and its answer's.
+// Way is the list of hops of one packet, and of its answer.
 type Way struct {
 	Backend netip.AddrPort `json:"backend,omitzero"` // of a service
 	Hops    []Hop          `json:"hops"`
 	Answer  []Hop          `json:"answer,omitempty"`
-	// Via are the machines that a packet passes after its source's own, as a trace of the route shows them.
+	// Via are the names of the machines that the packet passes after the one that sends it, as traceroute would show them.
 	Via []string `json:"via"`
 }
 
@@ -84,7 +84,7 @@ func (r Result) Unknown() bool {
 	return false
 }
 
-// Print writes the ways for people.
+// Print writes the ways and the first wrong hop as text.
 func (r Result) Print(out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "from %s to %s\n", r.From, r.To)
@@ -106,7 +106,7 @@ func (r Result) Print(out io.Writer) error {
 	case r.Unknown():
 		fmt.Fprintf(&b, "\nNothing is wrong as far as it is known; steps with a question mark could not be judged.\n")
 	default:
-		fmt.Fprintf(&b, "\nNothing is wrong on paper.\n")
+		fmt.Fprintf(&b, "\nNothing is wrong.\n")
 	}
 	_, err := io.WriteString(out, b.String())
 	return err

@@ -110,7 +110,7 @@ func (f drill) checkPaper() {
 	}
 
 	out, err := command(time.Minute, porthole, "path", "--dir", dir, "a-win01", "all")
-	if err != nil || !strings.Contains(out, "Nothing is wrong on paper") {
+	if err != nil || !strings.Contains(out, "Nothing is wrong.") {
 		f.t.Errorf("porthole path: %v\n%s", err, out)
 	}
 	f.t.Logf("compared with paper in %.1f s", time.Since(started).Seconds())
