@@ -28,7 +28,7 @@ func Main(name, about string, p Plugin) {
 		return serving(name, p.Fields, do)
 	}
 	if err := checkInput(); err != nil {
-		_ = err.Print() // to standard output, which is where a runtime reads it; there is nowhere else to say so
+		_ = err.Print() // to standard output, where a runtime reads it; an error of writing there can be reported nowhere
 		os.Exit(1)
 	}
 
@@ -51,9 +51,14 @@ func Main(name, about string, p Plugin) {
 	}, version.VersionsStartingFrom("0.1.0"), name+": "+about)
 }
 
-// checkInput reads the configuration and puts it back for package skel, whose error for a text that is not JSON does not say where
-// in it.
+// checkInput reads the configuration and puts it back for package skel, whose error for a text that is not JSON does not name the line.
+// It reads nothing where skel reads nothing: for VERSION, and for a person who starts the program without CNI_COMMAND to see what it is.
+// Standard input may be a terminal then, and reading it would never end.
 func checkInput() *types.Error {
+	if command := os.Getenv("CNI_COMMAND"); command == "" || command == "VERSION" {
+		return nil
+	}
+
 	data, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		return types.NewError(types.ErrIOFailure, "reading standard input: "+err.Error(), "")
