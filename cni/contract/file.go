@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -83,7 +84,7 @@ func ReadFile(path string, data []byte) (*File, error) {
 	}
 
 	for i, part := range parts {
-		p, err := readPlugin(part, whole.Name, whole.CNIVersion)
+		p, err := f.readPlugin(data, part)
 		if err != nil && whole.Plugins != nil {
 			err = fmt.Errorf("plugin %d: %w", i+1, err)
 		}
@@ -95,10 +96,10 @@ func ReadFile(path string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// readPlugin reads one plugin's part of a file. A plugin of others' is not read further than its type.
-func readPlugin(data json.RawMessage, network, version string) (FilePlugin, error) {
+// readPlugin reads one plugin's part of the file with this text. A plugin of others' is not read further than its type.
+func (f *File) readPlugin(text []byte, part json.RawMessage) (FilePlugin, error) {
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
+	if err := json.Unmarshal(part, &fields); err != nil {
 		return FilePlugin{}, err
 	}
 	kind, delegate := "", json.RawMessage(nil)
@@ -127,17 +128,33 @@ func readPlugin(data json.RawMessage, network, version string) (FilePlugin, erro
 	var err error
 	switch p.Kind {
 	case Ours:
-		p.Config, err = Parse(merged(fields, network, version))
+		if err = checkTypes(text, part); err == nil {
+			p.Config, err = Parse(merged(fields, f.Network, f.Version))
+		}
 	case Meta:
-		p.Config, err = delegated(delegate, network, version)
+		if err = checkTypes(text, delegate); err == nil {
+			p.Config, err = delegated(delegate, f.Network, f.Version)
+		}
 	case Foreign:
 		// For those who look only: what is wrong or unknown in it is the other program's business.
-		if c, unread := Parse(merged(fields, network, version)); unread == nil {
+		if c, unread := Parse(merged(fields, f.Network, f.Version)); unread == nil {
 			c.Warnings, c.Unknown = nil, nil
 			p.Config = c
 		}
 	}
 	return p, err
+}
+
+// checkTypes returns an error if a field of a part of a file is not of its type, with the line and column in the file. Parse, which
+// reads the part as a runtime rewrites it, cannot know them. Other faults of the part are left to Parse.
+func checkTypes(file []byte, part json.RawMessage) error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(json.Unmarshal(part, new(Config)), &wrong) {
+		return nil
+	}
+	inFile := *wrong
+	inFile.Offset += int64(max(0, bytes.Index(file, part)))
+	return fmt.Errorf("reading the network configuration%w", At(file, &inFile))
 }
 
 // merged returns a plugin's part of a list as a runtime gives it to the plugin: with the name and version of the list.

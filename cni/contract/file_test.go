@@ -57,15 +57,18 @@ func TestReadFileRefuses(t *testing.T) {
 	for want, text := range map[string]string{
 		// A configuration that Azure published lacks a comma in this way.
 		`10-azure.conflist, line 4, column 5: invalid character '"'`: "{\n  \"name\": \"azure\",\n    \"adapterName\": \"\"\n    \"plugins\": []}",
-		"line 2, column 16":                  "{\n \"cniVersion\": 1,\n \"name\": \"x\"}",
-		"there is no plugin in it":           `{"name":"n","plugins":[]}`,
-		"plugin 2: a plugin has no type":     `{"name":"n","plugins":[{"type":"calico"},{}]}`,
-		"Weave ended":                        `{"name":"weave","type":"weave-net"}`,
-		"use `porthole routes --mode vxlan`": `{"name":"weave","plugins":[{"type":"weave-net.exe"}]}`,
-		"flannel has no delegate":            `{"name":"n","type":"flannel"}`,
-		"which flannel sets itself":          `{"name":"n","type":"flannel","delegate":{"type":"win-bridge","ipam":{}}}`,
-		"apiVersion 3":                       `{"name":"n","type":"win-bridge","apiVersion":3}`,
-		"neither true nor false":             `{"name":"n","type":"win-bridge","loopbackDSR":"perhaps"}`,
+		"line 2, column 16": "{\n \"cniVersion\": 1,\n \"name\": \"x\"}",
+		"plugin 2: reading the network configuration, line 4, column 42": "{\"name\": \"x\",\n \"plugins\": [\n  {\"type\": \"calico\"},\n  {\"type\": \"win-bridge\", \"apiVersion\": \"2\"}]}",
+		"configuration, line 3, column 19":                               "{\"name\": \"x\",\n \"type\": \"win-bridge\",\n \"ipMasqNetwork\": 1}",
+		"configuration, line 2, column 44":                               "{\"name\": \"x\", \"type\": \"flannel\",\n \"delegate\": {\"type\": \"win-bridge\", \"dns\": 7}}",
+		"there is no plugin in it":                                       `{"name":"n","plugins":[]}`,
+		"plugin 2: a plugin has no type":                                 `{"name":"n","plugins":[{"type":"calico"},{}]}`,
+		"Weave ended":                                                    `{"name":"weave","type":"weave-net"}`,
+		"use `porthole routes --mode vxlan`":                             `{"name":"weave","plugins":[{"type":"weave-net.exe"}]}`,
+		"flannel has no delegate":                                        `{"name":"n","type":"flannel"}`,
+		"which flannel sets itself":                                      `{"name":"n","type":"flannel","delegate":{"type":"win-bridge","ipam":{}}}`,
+		"apiVersion 3":                                                   `{"name":"n","type":"win-bridge","apiVersion":3}`,
+		"neither true nor false":                                         `{"name":"n","type":"win-bridge","loopbackDSR":"perhaps"}`,
 	} {
 		f, err := ReadFile(`C:\etc\cni\net.d\10-azure.conflist`, []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "10-azure.conflist") {
