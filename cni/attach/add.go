@@ -16,8 +16,8 @@ import (
 	"porthole.dev/porthole/hns"
 )
 
-// Add gives the sandbox its endpoint, and returns when its rules are in force as far as HNS can say. If it fails, nothing that it made
-// is left, and nothing that was there is touched.
+// Add gives the sandbox its endpoint. It returns when HNS reports the endpoint's policies and no broken state. If it fails, it deletes
+// what it made, and does not touch what was there.
 func (p *Plugin) Add(ctx context.Context, c Call) (*types100.Result, error) {
 	at, err := p.place(c, true)
 	if err != nil {
@@ -62,12 +62,17 @@ func (p *Plugin) adopt(ctx context.Context, c Call, network hns.Network, at plac
 	if err != nil {
 		return err
 	}
+	return p.enter(ctx, at, wanted, found.ID)
+}
+
+// enter puts an endpoint into the namespace, if the runtime does not do so itself, and sees that it has the wanted policies.
+func (p *Plugin) enter(ctx context.Context, at place, wanted hns.Endpoint, id hns.EndpointID) error {
 	if at.namespace != "" {
-		if err := p.Writer.AddToNamespace(ctx, at.namespace, found.ID); err != nil {
+		if err := p.Writer.AddToNamespace(ctx, at.namespace, id); err != nil {
 			return err
 		}
 	}
-	return p.inForce(ctx, wanted, found.ID)
+	return p.inForce(ctx, wanted, id)
 }
 
 // network finds the network that the configuration names.
@@ -153,14 +158,7 @@ func (p *Plugin) attachNew(ctx context.Context, c Call, network hns.Network, at 
 		return nil, release(err)
 	}
 
-	err = nil
-	if at.namespace != "" {
-		err = p.Writer.AddToNamespace(ctx, at.namespace, made.ID)
-	}
-	if err == nil {
-		err = p.inForce(ctx, wanted, made.ID)
-	}
-	if err != nil {
+	if err := p.enter(ctx, at, wanted, made.ID); err != nil {
 		if gone := p.Writer.DeleteEndpoint(ctx, made.ID); gone != nil {
 			return nil, errors.Join(err, gone)
 		}
@@ -199,6 +197,7 @@ func (p *Plugin) create(ctx context.Context, wanted hns.Endpoint) (hns.Endpoint,
 	return made, portConflict(err, wanted, list)
 }
 
+// sharesAddress reports whether two endpoints have an address in common.
 func sharesAddress(e, wanted hns.Endpoint) bool {
 	for _, a := range wanted.Addrs {
 		if e.Has(a) {

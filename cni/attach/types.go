@@ -38,7 +38,7 @@ type Pod struct {
 	Addresses []ipam.Address
 	// RouteGateway is the gateway that ipam.routes names; zero if it names none.
 	RouteGateway netip.Addr
-	// Namespace is that of Kubernetes; "" if the runtime does not say.
+	// Namespace is the pod's namespace in Kubernetes; "" if the runtime does not name it.
 	Namespace string
 	// HNS is its version; zero if nothing in the configuration depends on it.
 	HNS hns.Version
@@ -67,7 +67,7 @@ type reader interface {
 	Namespace(context.Context, hns.NamespaceID) (hns.Namespace, error)
 }
 
-// lister is implemented by a reader that can list all networks, as that of the plugins can. It makes errors clearer.
+// lister is implemented by readers that can list all networks, hcn.Client for one. The names are for an error.
 type lister interface {
 	Networks(context.Context) ([]hns.Network, error)
 }
@@ -105,7 +105,7 @@ const (
 	inContainerOf = "container:"
 )
 
-// place says where the endpoint of a call belongs. An empty namespace is an error only where one is needed.
+// place returns where the endpoint of a call belongs. Needed: a CNI_NETNS that is not a GUID is an error.
 func (p *Plugin) place(c Call, needed bool) (place, error) {
 	if p.WithoutNamespace {
 		if c.Namespace == noNamespace {

@@ -5,22 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"porthole.dev/porthole/hns"
 )
 
-// rules is what is read back of an endpoint, and mended. It is the same client as reader and writer.
+// rules reads an endpoint after it was made, and adds policies to it. It is the same client as reader and writer.
 type rules interface {
 	Endpoint(context.Context, hns.EndpointID) (hns.Endpoint, error)
 	AddPolicies(context.Context, hns.EndpointID, []hns.Policy) error
 }
 
-// inForce returns nil if HNS says that the endpoint is in order and has all wanted policies. It adds once those that are missing:
-// HNS was seen to accept an endpoint and to be without a part of its rules afterwards (docs/windows-facts.md, "Rules of a pod's
-// endpoint"). Policies that were not asked for are others' and stay.
+// inForce returns nil if HNS lists the endpoint with all wanted policies, and does not report it as degraded or destroyed. Missing
+// policies are added once, because HNS sometimes accepts an endpoint and does not keep all of its policies (docs/windows-facts.md,
+// "Rules of a pod's endpoint"). Policies that were not asked for belong to other programs. They stay.
 func (p *Plugin) inForce(ctx context.Context, wanted hns.Endpoint, id hns.EndpointID) error {
 	for repaired := false; ; repaired = true {
 		now, err := p.Rules.Endpoint(ctx, id)
@@ -44,8 +44,8 @@ func (p *Plugin) inForce(ctx context.Context, wanted hns.Endpoint, id hns.Endpoi
 	}
 }
 
-// missingPolicies returns the wanted policies that are not among those that are there. Each one counts once: two equal policies need
-// two.
+// missingPolicies returns the wanted policies that are not among those that are there. One that is there stands for one wanted policy
+// only.
 func missingPolicies(wanted, there []hns.Policy) []hns.Policy {
 	there = slices.Clone(there)
 	var missing []hns.Policy
@@ -92,7 +92,15 @@ func coversValue(have, want any) bool {
 		}
 		return true
 	}
-	return reflect.DeepEqual(have, want) || strings.EqualFold(fmt.Sprint(have), fmt.Sprint(want))
+	return strings.EqualFold(text(have), text(want))
+}
+
+// text returns a value that is no object and no array as a text. Numbers have no exponent, which fmt writes from 1,000,000 on.
+func text(v any) string {
+	if n, ok := v.(float64); ok {
+		return strconv.FormatFloat(n, 'f', -1, 64)
+	}
+	return fmt.Sprint(v)
 }
 
 // field returns a field of an object whatever the case of its name.
@@ -135,8 +143,8 @@ func policyNames(list []hns.Policy) string {
 	return strings.Join(names, ", ")
 }
 
-// portConflict says who has the host port that HNS refused to the wanted endpoint, if another endpoint of the network does. Any other
-// error stays as it is.
+// portConflict adds to HNS's error about a host port in use the name of the endpoint of this network that has the port, if one does.
+// Other errors are returned as they are.
 func portConflict(err error, wanted hns.Endpoint, others []hns.Endpoint) error {
 	var e *hns.Error
 	if !errors.As(err, &e) || e.Code != hns.CodePortExists {
@@ -164,16 +172,19 @@ func portConflict(err error, wanted hns.Endpoint, others []hns.Endpoint) error {
 	return fmt.Errorf("one of the host ports %s is taken by a load balancer, an endpoint of another network or a program of the node: %w", strings.Join(ports, ", "), err)
 }
 
+// portIn reads the settings of a PortMapping policy. Of settings that cannot be read, all fields are zero.
 func portIn(settings json.RawMessage) (p portMapping) {
-	_ = json.Unmarshal(settings, &p) // what cannot be read is port 0, which equals no wanted one
+	_ = json.Unmarshal(settings, &p) // port 0 is no wanted one
 	return p
 }
 
+// samePort reports whether two PortMapping policies are for one port of the host.
 func samePort(a, b json.RawMessage) bool {
 	x, y := portIn(a), portIn(b)
 	return x.ExternalPort == y.ExternalPort && x.Protocol == y.Protocol && x.ExternalPort != 0
 }
 
+// portOf returns the host port of a PortMapping policy for an error, such as "53/udp".
 func portOf(settings json.RawMessage) string {
 	p := portIn(settings)
 	return fmt.Sprintf("%d/%s", p.ExternalPort, hns.Protocol(p.Protocol))

@@ -12,8 +12,8 @@ import (
 const withPolicies = `,"policies":[{"name":"EndpointPolicy","value":{"Type":"OutBoundNAT","ExceptionList":["10.244.0.0/16"]}},
 	{"name":"EndpointPolicy","value":{"Type":"ROUTE","DestinationPrefix":"10.96.0.0/16","NeedEncap":true}}]`
 
-// HNS accepts an endpoint and is without a part of its rules: ADD adds them once, and fails if they are not kept then. A state that
-// says nothing is no failure.
+// HNS accepts an endpoint and does not keep all of its policies: ADD adds the missing ones once, and fails if HNS does not keep them
+// then. An endpoint without a state is no failure.
 func TestRulesInForce(t *testing.T) {
 	never := func(hns.Policy) bool { return false }
 	for name, c := range map[string]struct {
@@ -61,8 +61,8 @@ func always(kind string) func(*testing.T) func(hns.Policy) bool {
 	return func(*testing.T) func(hns.Policy) bool { return func(p hns.Policy) bool { return p.Type == kind } }
 }
 
-// A rule that somebody else put on our endpoint stays at a second ADD, at CHECK and at GC. One of ours that is lost is put back by
-// ADD, and named by CHECK, which changes nothing.
+// A policy that another program put on our endpoint stays at a second ADD, at CHECK and at GC. One of ours that is lost is added again
+// by ADD. CHECK names it in its error and changes nothing.
 func TestForeignPoliciesStay(t *testing.T) {
 	ctx, dir, h := context.Background(), t.TempDir(), newHost()
 	p, c := plugin(h), config(t, dir, withPolicies)
@@ -101,6 +101,8 @@ func TestCovers(t *testing.T) {
 		{`{"destinationPrefix":"10.96.0.0/16","needEncap":true,"AutomaticEndpointMonitor":{}}`, `{"DestinationPrefix":"10.96.0.0/16","NeedEncap":true}`, true},
 		{`{"DestinationPrefix":"10.96.0.0/16"}`, `{"DestinationPrefix":"10.96.0.0/16","NeedEncap":true}`, false},
 		{`{"Protocol":"6","ExternalPort":80}`, `{"Protocol":6,"ExternalPort":80,"VIP":""}`, true},
+		{`{"MaximumOutgoingBandwidthInBytes":12500000}`, `{"MaximumOutgoingBandwidthInBytes":"12500000"}`, true},
+		{`{"MaximumOutgoingBandwidthInBytes":12500001}`, `{"MaximumOutgoingBandwidthInBytes":"12500000"}`, false},
 		{`{"Protocol":17,"ExternalPort":80}`, `{"Protocol":6,"ExternalPort":80}`, false},
 		{`{"Exceptions":["b","a"]}`, `{"Exceptions":["a"]}`, true},
 		{`{"Exceptions":["b"]}`, `{"Exceptions":["a"]}`, false},
@@ -113,7 +115,7 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-// Who has a host port is said by name.
+// The error names the endpoint that has the host port.
 func TestHostPortTaken(t *testing.T) {
 	h := newHost()
 	h.Edit(func(eps *[]hns.Endpoint, _ *[]hns.LoadBalancer, _ *[]hns.Network) {

@@ -17,7 +17,7 @@ import (
 type Kind struct{}
 
 // types of networks that wincni was used with: its configurations name the network after its type.
-var types = []string{hns.L2Bridge, hns.L2Tunnel, "Transparent", "NAT"}
+var types = []string{hns.L2Bridge, hns.L2Tunnel, hns.Transparent, "NAT"}
 
 // Accepts implements attach.Kind.
 func (Kind) Accepts(network hns.Network) error {
