@@ -49,7 +49,7 @@ func (s *Sweeper) Pass(ctx context.Context, config *contract.Config, now time.Ti
 	s.since = unknownSince(held, known, s.since, now)
 
 	var errs []error
-	for _, a := range held {
+	for _, a := range held { // one sandbox may be there with several interfaces
 		if t, unknown := s.since[a.ContainerID]; !unknown || now.Sub(t) < Grace {
 			continue
 		}
@@ -59,7 +59,10 @@ func (s *Sweeper) Pass(ctx context.Context, config *contract.Config, now time.Ti
 			continue
 		}
 		freed = append(freed, a.ContainerID)
-		delete(s.since, a.ContainerID)
+	}
+
+	for _, sandbox := range freed {
+		delete(s.since, sandbox)
 	}
 	slices.Sort(freed)
 	return slices.Compact(freed), errors.Join(errs...)

@@ -149,6 +149,17 @@ func TestNoAnswer(t *testing.T) {
 	n.after(0, "[a]", onlB)
 }
 
+// A sandbox with addresses for two interfaces loses both in one pass.
+func TestTwoInterfaces(t *testing.T) {
+	n := newNode(t, "a", "b")
+	if err := os.WriteFile(filepath.Join(n.dir, "porthole", "10.244.2.9"), []byte("a\r\nnet1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.known = []string{"b"}
+	n.after(0, "[]", both+"10.244.2.9 ")
+	n.after(Grace, "[a]", onlB)
+}
+
 // An address without an endpoint, and an endpoint without an address, are freed too.
 func TestHalves(t *testing.T) {
 	n := newNode(t, "a", "b")
