@@ -140,11 +140,11 @@ type Endpoint struct {
 	State EndpointState
 }
 
-// EndpointState is what HNS says of an endpoint. HNS need not say: the zero value tells nothing.
+// EndpointState is the state that HNS reports of an endpoint. Zero: it reported none.
 type EndpointState uint16
 
-// States of endpoints, as hcsshim and microsoft/SDN's scripts know them. An endpoint that is in no compartment yet is created; one
-// of a running pod is attached or, where it shares the compartment, attached sharing (3).
+// States of endpoints, as hcsshim and microsoft/SDN's scripts know them. An endpoint that is in no compartment yet is created. Attached is
+// hcsshim's AttachedSharing, the state of a pod's endpoint, whose compartment several containers share.
 const (
 	EndpointCreated  EndpointState = 1
 	EndpointAttached EndpointState = 3

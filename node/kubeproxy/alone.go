@@ -8,11 +8,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// sayWaiting is how often the log says what is waited for.
-const sayWaiting = 10 * time.Second
+// waitingLogged is the time between two log lines while the API does not answer.
+const waitingLogged = 10 * time.Second
 
 // refuse returns an error if another program programs the services on this node; "" is none. Each connection would be translated twice:
-// the second translation hides the first, and answers come back by another way than requests.
+// the second translation hides the first, and replies take another path than requests.
 func refuse(programmer string) error {
 	if programmer == "" {
 		return nil
@@ -21,14 +21,14 @@ func refuse(programmer string) error {
 		"has set up with `kube-proxy --cleanup`; or choose another --mode of `porthole routes`, which then says so on the Node", programmer)
 }
 
-// alone waits until the API has said whether another program programs the services on this node, and returns an error if one does. Then it
-// goes on watching, and calls end when one begins to.
+// alone waits until the Node was read from the API, and returns an error if it names another program that programs this node's services.
+// It returns nil if the context ends before. After it returned nil, a goroutine watches the Node and calls end when it names one.
 func (p *parts) alone(ctx context.Context, end context.CancelCauseFunc) error {
 	for listed := false; !listed; {
 		select {
 		case <-p.node.Listed():
 			listed = true
-		case <-time.After(sayWaiting):
+		case <-time.After(waitingLogged):
 			klog.FromContext(ctx).Info("Nothing is programmed before this node was read from the API, because another program may program its services", "node", p.Hostname)
 		case <-ctx.Done():
 			return nil

@@ -370,8 +370,8 @@ func (x *Index) findServing(key service.Key) {
 	}
 }
 
-// HostAddress returns the second address of a subnet if the node agent has an endpoint of the host there. On an overlay network that is
-// the address which the agent keeps for us: no pod gets it.
+// HostAddress returns the second address of a subnet, and whether it belongs to an endpoint that the node agent made for the host. The
+// agent gives that address to no pod.
 func (x *Index) HostAddress(s hns.Subnet) (netip.Addr, bool) {
 	e := x.locals[s.HostAddr()]
 	return s.HostAddr(), e != nil && e.host

@@ -261,8 +261,8 @@ func (e *endpoints) needs(j *endpointJob) bool {
 	return false
 }
 
-// chooseSource sets the source address of an overlay network that has none yet: the configured one, that which the node agent keeps
-// for it, or a free one.
+// chooseSource sets the source address of an overlay network that has none yet. It takes the configured one, or that of the endpoint
+// which the node agent made for the host, or a free one.
 func (e *endpoints) chooseSource() {
 	facts := &e.known.facts
 	if !facts.Overlay() || facts.SourceVIP.IsValid() {

@@ -74,8 +74,8 @@ lb node 30080/tcp->80 10.244.3.5
 	})
 }
 
-// A node joins an overlay: services may have its pods before the next full check has read the way to it.
-func TestOverlayWayToNewNode(t *testing.T) {
+// A node joins an overlay: services may have its pods before the next full check has read its remote subnet.
+func TestOverlayOfNewNode(t *testing.T) {
 	onNetwork(t, ws2022, overlay, func(b *bench) {
 		b.adjust = func(o *Options) { o.SourceVIP = netip.MustParseAddr("10.244.2.2") }
 	}, func(b *bench) {
