@@ -19,72 +19,60 @@ func (p Plan) String() string {
 	return b.String()
 }
 
-// Diff is what turns have into want. Order: ports that go, networks, rules, ports that come (so that no guest ever
+// Diff returns what turns have into want. Order: ports that go, networks, rules, ports that come (so that no guest ever
 // sends a packet past the rules), networks that go.
 func Diff(want, have State) Plan {
+	portsGone, portsCome := changes(want.Ports, have.Ports, strings.Compare, Port.equal)
+	netnsGone, netnsCome := changes(ownNamespaces(want), ownNamespaces(have), strings.Compare, always)
+	switchesGone, switchesCome := changes(want.Switches, have.Switches, strings.Compare, always)
+	tunnelsGone, tunnelsCome := diffTunnels(want, have)
+	keepsGone, keepsCome := changes(want.Keeps, have.Keeps, netip.Addr.Compare, equal)
+	bridgesGone, _ := changes(want.Bridges, have.Bridges, strings.Compare, always)
+
+	return slices.Concat(portsGone, netnsCome, switchesCome, tunnelsGone, keepsGone, diffBridges(want, have), tunnelsCome, keepsCome,
+		diffTables(want, have), portsCome, bridgesGone, switchesGone, netnsGone)
+}
+
+// changes compares resources by key. gone deletes those of have that want lacks, or for which same is false; come adds those of want that
+// have lacks, or for which same is false. Both are in the order of the keys.
+func changes[K comparable, V resource](want, have map[K]V, order func(a, b K) int, same func(w, h V) bool) (gone, come Plan) {
+	for _, key := range slices.SortedFunc(maps.Keys(have), order) {
+		if w, ok := want[key]; !ok || !same(w, have[key]) {
+			gone = append(gone, del{have[key]})
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(want), order) {
+		if h, ok := have[key]; !ok || !same(want[key], h) {
+			come = append(come, add{want[key]})
+		}
+	}
+	return gone, come
+}
+
+// equal is for changes of resources that are made anew when any field differs.
+func equal[V comparable](w, h V) bool { return w == h }
+
+// always is for changes of resources that are never made anew: they are there or not.
+func always[V any](V, V) bool { return true }
+
+func ownNamespaces(s State) map[string]ownNetns {
+	list := map[string]ownNetns{}
+	for name, id := range s.Namespaces {
+		list[name] = ownNetns{id, name}
+	}
+	return list
+}
+
+// diffTables plans the rules, one transaction for each family that differs.
+func diffTables(want, have State) Plan {
 	var plan Plan
-	for _, name := range sortedKeys(have.Ports) {
-		p := have.Ports[name]
-		if w, ok := want.Ports[name]; !ok || !w.equal(p) {
-			plan = append(plan, del{p})
-		}
-	}
-
-	for _, name := range sortedKeys(want.Namespaces) {
-		if _, ok := have.Namespaces[name]; !ok {
-			plan = append(plan, add{ownNetns{want.Namespaces[name], name}})
-		}
-	}
-
-	switches, unswitched := diffSwitches(want, have)
-	plan = append(plan, switches...)
-	gone, come := diffTunnels(want, have)
-	plan = append(plan, gone...)
-	for _, addr := range sortedAddrs(have.Keeps) {
-		if k := have.Keeps[addr]; k != want.Keeps[addr] {
-			plan = append(plan, del{k})
-		}
-	}
-
-	plan = append(plan, diffBridges(want, have)...)
-	plan = append(plan, come...)
-	for _, addr := range sortedAddrs(want.Keeps) {
-		if k := want.Keeps[addr]; k != have.Keeps[addr] {
-			plan = append(plan, add{k})
-		}
-	}
-
 	if tx := diffRules("ip", want.Rules, have.Rules); tx != nil {
 		plan = append(plan, tx)
 	}
 	if tx := diffRules("ip6", want.Rules6, have.Rules6); tx != nil {
 		plan = append(plan, tx)
 	}
-	for _, name := range sortedKeys(want.Ports) {
-		p := want.Ports[name]
-		if h, ok := have.Ports[name]; !ok || !p.equal(h) {
-			plan = append(plan, add{p})
-		}
-	}
-
-	for _, name := range sortedKeys(have.Bridges) {
-		if _, ok := want.Bridges[name]; !ok {
-			b := have.Bridges[name]
-			plan = append(plan, del{b})
-		}
-	}
-
-	plan = append(plan, unswitched...)
-	for _, name := range sortedKeys(have.Namespaces) {
-		if _, ok := want.Namespaces[name]; !ok {
-			plan = append(plan, del{ownNetns{have.Namespaces[name], name}})
-		}
-	}
 	return plan
-}
-
-func sortedAddrs(m map[netip.Addr]Keep) []netip.Addr {
-	return slices.SortedFunc(maps.Keys(m), netip.Addr.Compare)
 }
 
 // diffBridges plans new and changed bridges, and their addresses. Addresses to remove come first: a new one may overlap an old
@@ -122,62 +110,17 @@ func (b Bridge) defaultOf(addr netip.Prefix) netip.Addr {
 	return netip.Addr{}
 }
 
-// diffTunnels gives what goes before anything else, and what comes once the bridges are there. A device whose
-// parameters differ is made again, and with it its ways.
+// diffTunnels returns what goes before anything else, and what comes once the bridges are there. A device whose parameters differ is made
+// anew. The kernel deletes its peers, paths and arrivals with it, so these are not deleted one by one, and all are added.
 func diffTunnels(want, have State) (gone, come Plan) {
-	fresh := map[string]bool{}
-	for _, name := range sortedKeys(have.Tunnels) {
-		h := have.Tunnels[name]
-		if w, ok := want.Tunnels[name]; !ok || w != h {
-			gone, fresh[name] = append(gone, del{h}), true
-		}
+	gone, come = changes(want.Tunnels, have.Tunnels, strings.Compare, equal)
+	left := State{Tunnels: maps.Clone(have.Tunnels), Peers: maps.Clone(have.Peers), Paths: maps.Clone(have.Paths), Arrivals: maps.Clone(have.Arrivals)}
+	for _, op := range gone {
+		op.record(&left, want)
 	}
 
-	for _, name := range sortedKeys(want.Tunnels) {
-		w := want.Tunnels[name]
-		if _, ok := have.Tunnels[name]; !ok || fresh[name] {
-			come = append(come, add{w})
-		}
-	}
-
-	for _, key := range sortedKeys(have.Paths) {
-		h := have.Paths[key]
-		if w, ok := want.Paths[key]; !fresh[h.Tunnel] && (!ok || w.MAC != h.MAC) {
-			gone = append(gone, del{h})
-		}
-	}
-
-	for _, key := range sortedKeys(have.Peers) {
-		h := have.Peers[key]
-		if w, ok := want.Peers[key]; !fresh[h.Tunnel] && (!ok || w.Provider != h.Provider) {
-			gone = append(gone, del{h})
-		}
-	}
-
-	for _, key := range sortedKeys(want.Peers) {
-		w := want.Peers[key]
-		if h, ok := have.Peers[key]; !ok || fresh[w.Tunnel] || h.Provider != w.Provider {
-			come = append(come, add{w})
-		}
-	}
-
-	for _, key := range sortedKeys(want.Paths) {
-		w := want.Paths[key]
-		if h, ok := have.Paths[key]; !ok || fresh[w.Tunnel] || h.MAC != w.MAC {
-			come = append(come, add{w})
-		}
-	}
-
-	for _, key := range sortedKeys(have.Arrivals) {
-		if h := have.Arrivals[key]; !fresh[h.Tunnel] && want.Arrivals[key] == (Arrival{}) {
-			gone = append(gone, del{h})
-		}
-	}
-	for _, key := range sortedKeys(want.Arrivals) {
-		w := want.Arrivals[key]
-		if _, ok := have.Arrivals[key]; !ok || fresh[w.Tunnel] {
-			come = append(come, add{w})
-		}
-	}
-	return gone, come
+	peersGone, peersCome := changes(want.Peers, left.Peers, strings.Compare, func(w, h Peer) bool { return w.Provider == h.Provider })
+	pathsGone, pathsCome := changes(want.Paths, left.Paths, strings.Compare, func(w, h Path) bool { return w.MAC == h.MAC })
+	arrivalsGone, arrivalsCome := changes(want.Arrivals, left.Arrivals, strings.Compare, always)
+	return slices.Concat(gone, pathsGone, peersGone, arrivalsGone), slices.Concat(come, peersCome, pathsCome, arrivalsCome)
 }

@@ -79,6 +79,7 @@ func TestRecordLeadsToWant(t *testing.T) {
 	all.Networks = append(all.Networks, desired.Network{ID: "overlay", Type: overlayType, RouterMAC: "02:00:00:00:00:01",
 		Subnets:       []desired.Subnet{{Prefix: p("10.245.1.0/24"), VSID: 4096}},
 		RemoteSubnets: []desired.RemoteSubnet{{Prefix: p("10.245.2.0/24"), VSID: 4096, Provider: a("10.99.0.22"), MAC: "02:00:00:00:00:02"}}})
+	all.Endpoints = append(all.Endpoints, desired.Endpoint{ID: "vxlan", Network: "overlay", Addrs: []netip.Prefix{p("10.245.1.11/24")}, MAC: "02:00:00:00:01:11"})
 	all.LoadBalancers[0].Backends, all.LoadBalancers[0].Ports[0].PreserveDIP = []string{"e1"}, true
 	other := sample()
 	other.Endpoints[0].Addrs = []netip.Prefix{p("10.244.1.3/24")}
@@ -87,8 +88,11 @@ func TestRecordLeadsToWant(t *testing.T) {
 	moved := other
 	moved.Networks = slices.Clone(all.Networks)
 	moved.Networks[2].RemoteSubnets = nil
+	remade := all // its tunnel has another MAC address
+	remade.Networks = slices.Clone(all.Networks)
+	remade.Networks[2].RouterMAC = "02:00:00:00:00:03"
 
-	states := []desired.State{{}, sample(), all, other, moved}
+	states := []desired.State{{}, sample(), all, other, moved, remade}
 	for from, have := range states {
 		for to, desire := range states {
 			want, now := Render(desire, testFacts), Render(have, testFacts)
@@ -101,7 +105,7 @@ func TestRecordLeadsToWant(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"netns", "bridge", "address", "port", "tunnel", "peer", "path", "way"} {
+	for _, kind := range []string{"netns", "bridge", "address", "port", "switch", "tunnel", "peer", "path", "arrival", "way"} {
 		if !kinds["add "+kind] || !kinds["del "+kind] {
 			t.Errorf("no plan adds and deletes a %s: %v", kind, kinds)
 		}

@@ -33,21 +33,6 @@ func (s Switch) drop(state *State)  { delete(state.Switches, s.Link) }
 func (s Switch) card() string       { return cardPrefix + s.Link }
 func (s Switch) unfinished() string { return bridgePrefix + s.Link }
 
-// diffSwitches gives the switches that come before all that hangs on them, and those that go after it.
-func diffSwitches(want, have State) (come, gone Plan) {
-	for _, link := range sortedKeys(want.Switches) {
-		if _, ok := have.Switches[link]; !ok {
-			come = append(come, add{want.Switches[link]})
-		}
-	}
-	for _, link := range sortedKeys(have.Switches) {
-		if _, ok := want.Switches[link]; !ok {
-			gone = append(gone, del{have.Switches[link]})
-		}
-	}
-	return come, gone
-}
-
 // renderTransparent renders the switch of a Transparent network. Its subnets may contain the node's address: it is the same segment.
 func renderTransparent(r *renderer, n *desired.Network) {
 	r.networks[n.ID] = n
