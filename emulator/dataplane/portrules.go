@@ -192,48 +192,40 @@ func (l lister) routeTexts() []ruleText {
 	return []ruleText{{"to " + list(prefixes), "through the host's stack"}}
 }
 
-// natTexts are in the order of outboundNAT.
 func (l lister) natTexts() (texts []ruleText) {
-	var exceptions []netip.Prefix
-	general := false
-	var source netip.Addr
-	for _, o := range l.e.OutboundNAT {
-		exceptions = append(exceptions, o.Exceptions...)
-		from := l.fam.node(l.facts)
-		if l.fam.usable(o.VirtualIP) {
-			from = o.VirtualIP
+	rules, _ := l.fam.natRules(l.e, l.addr, l.facts)
+	for _, n := range rules {
+		text := ruleText{"to all else outside", "unchanged"}
+		if len(n.to) > 0 {
+			text.match = "to " + list(n.to)
 		}
-		var others []netip.Prefix
-		for _, d := range o.Destinations {
-			if !d.IsSingleIP() || d.Addr() != l.addr {
-				others = append(others, d)
-			}
+		if n.source.IsValid() {
+			text.action = "source " + n.source.String()
 		}
-		switch {
-		case len(o.Destinations) == 0:
-			general, source = true, from
-		case len(others) > 0:
-			texts = append(texts, ruleText{"to " + list(others), "source " + from.String()})
-		}
-	}
-
-	if len(exceptions) > 0 {
-		texts = append(texts, ruleText{"to " + list(exceptions), "unchanged"})
-	}
-	if general {
-		texts = append(texts, ruleText{"to all else outside", "source " + source.String()})
+		texts = append(texts, text)
 	}
 	return texts
 }
 
+// mappings lists the port mappings. One whose port another endpoint has is missing.
 func (l lister) mappings(out *PortRules) {
 	for _, m := range l.e.PortMappings {
-		set, key, vip := setHostPort, fmt.Sprintf("%d . %d", m.Protocol, m.ExternalPort), "the host"
-		if m.VIP.IsValid() && !m.VIP.IsUnspecified() {
-			set, key, vip = setHostPortVIP, m.VIP.String()+" . "+key, m.VIP.String()
+		at, value, ok := l.fam.mapping(m, l.addr)
+		if !ok {
+			continue
 		}
-		l.element(out, PortRule{Layer: "port mapping", Way: "in", Match: fmt.Sprintf("%s port %d of %s", protocolText(m.Protocol), m.ExternalPort, vip),
-			Action: fmt.Sprintf("to port %d", m.InternalPort)}, place{set, key})
+		host := "the host"
+		if at.set == setHostPortVIP {
+			host = m.VIP.String()
+		}
+		rule := PortRule{Layer: "port mapping", Way: "in", Match: fmt.Sprintf("%s port %d of %s", protocolText(m.Protocol), m.ExternalPort, host),
+			Action: fmt.Sprintf("to port %d", m.InternalPort)}
+		if l.state.Rules.Sets[at.set].Elems[at.key] != value {
+			rule.Missing = true
+			out.Rules = append(out.Rules, rule)
+			continue
+		}
+		l.element(out, rule, at)
 	}
 }
 

@@ -63,8 +63,8 @@ func (r *renderer) baseRules() {
 	chain("acloutput", "type filter hook output priority 0", slices.Concat([]string{closed}, output, local, []string{"ip daddr vmap @" + setACLIn})...)
 }
 
-// own adds a chain for one endpoint alone, so that its rules count what that endpoint does, and returns the name. The name changes with
-// the content: a change is a new chain and one element.
+// own adds a chain for one endpoint and one purpose alone, so that its rules count what that endpoint does, and returns the name. The prefix
+// names the purpose. The name changes with the content: a change is a new chain and one element.
 func (f family) own(rs Ruleset, prefix, endpoint string, rules []string) string {
 	rules = f.words(rules)
 	name := prefix + "_" + shortSum(endpoint+"\n"+strings.Join(rules, "\n"), 12)
@@ -94,19 +94,15 @@ func (r *renderer) policies(e *desired.Endpoint, addr netip.Addr) {
 		r.elem(setSDN, addr.String(), "jump "+name)
 	}
 	for _, m := range e.PortMappings {
-		key, value := fmt.Sprintf("%d . %d", m.Protocol, m.ExternalPort), fmt.Sprintf("%s . %d", addr, m.InternalPort)
-		set := setHostPort
-		if m.VIP.IsValid() && !m.VIP.IsUnspecified() {
-			if !r.fam.has(m.VIP) {
-				continue
-			}
-			set, key = setHostPortVIP, m.VIP.String()+" . "+key
+		at, value, ok := r.fam.mapping(m, addr)
+		if !ok {
+			continue
 		}
-		if other, taken := r.state.Rules.Sets[set].Elems[key]; taken && other != value {
+		if other, taken := r.state.Rules.Sets[at.set].Elems[at.key]; taken && other != value {
 			r.state.Rejected[e.ID] = fmt.Errorf("mapping port %d of endpoint %s: the port is taken", m.ExternalPort, e.ID)
 			continue
 		}
-		r.elem(set, key, value)
+		r.elem(at.set, at.key, value)
 		if m.LocalRouted {
 			r.localRouted(e.ID, m, addr)
 		}
@@ -116,8 +112,17 @@ func (r *renderer) policies(e *desired.Endpoint, addr netip.Addr) {
 	r.acls(e, addr, false)
 }
 
-// localRouted leads programs of the host to a port mapping of an endpoint's addr, at the mapping's address or the node's: HNS gives the host a route
-// for it, which makes its packets reach the switch.
+// mapping returns the element of a port mapping of an endpoint's addr. ok is false if its VIP is of another family.
+func (f family) mapping(m desired.PortMapping, addr netip.Addr) (at place, value string, ok bool) {
+	at, value = place{setHostPort, fmt.Sprintf("%d . %d", m.Protocol, m.ExternalPort)}, fmt.Sprintf("%s . %d", addr, m.InternalPort)
+	if m.VIP.IsValid() && !m.VIP.IsUnspecified() {
+		return place{setHostPortVIP, m.VIP.String() + " . " + at.key}, value, f.has(m.VIP)
+	}
+	return at, value, true
+}
+
+// localRouted leads programs of the host to a port mapping of an endpoint's addr, at the mapping's address or the node's: HNS gives the
+// host a route for it, which makes its packets reach the switch.
 func (r *renderer) localRouted(endpoint string, m desired.PortMapping, addr netip.Addr) {
 	at := m.VIP
 	if !at.IsValid() || at.IsUnspecified() {
@@ -129,46 +134,74 @@ func (r *renderer) localRouted(endpoint string, m desired.PortMapping, addr neti
 	}
 }
 
-// outboundNAT: exceptions of all policies together; a policy with destinations is an addition, and one whose
-// destination is the endpoint itself is loopback DSR.
 func (r *renderer) outboundNAT(e *desired.Endpoint, addr netip.Addr) {
+	rules, loops := r.fam.natRules(e, addr, r.facts)
+	if loops {
+		r.elem(setLoop, fmt.Sprintf("%s . %s", addr, addr), "")
+	}
+	if len(rules) == 0 {
+		return
+	}
+
+	var lines []string
+	for _, n := range rules {
+		line := ""
+		if len(n.to) > 0 {
+			line = r.fam.matchPrefixes("ip daddr", n.to)
+		}
+		if n.source.IsValid() {
+			line += "counter snat to " + n.source.String()
+		} else {
+			line += "counter return"
+		}
+		lines = append(lines, line)
+	}
+	r.elem(setNat, addr.String(), "goto "+r.fam.own(r.state.Rules, "nat", e.ID, lines))
+}
+
+// natRule is one rule of an endpoint's outbound NAT.
+type natRule struct {
+	to     []netip.Prefix // destinations; none: all
+	source netip.Addr     // what the packets get as their source; zero: they stay as they are
+}
+
+// natRules returns the rules of outbound NAT of an endpoint's addr, of which the first that matches counts, and whether the endpoint
+// reaches itself through a load balancer (loopback DSR): that is a policy whose destination is the endpoint. A policy with other
+// destinations is an addition; the exceptions are those of all policies together.
+func (f family) natRules(e *desired.Endpoint, addr netip.Addr, facts Facts) (rules []natRule, loops bool) {
 	var exceptions []netip.Prefix
+	var general netip.Addr
 	for _, o := range e.OutboundNAT {
 		exceptions = append(exceptions, o.Exceptions...)
-	}
-	var additions, general []string
-	for _, o := range e.OutboundNAT {
-		source := r.fam.node(r.facts)
-		if r.fam.usable(o.VirtualIP) {
+		source := f.node(facts)
+		if f.usable(o.VirtualIP) {
 			source = o.VirtualIP
 		}
 		if !source.IsValid() {
 			continue
 		}
 		if len(o.Destinations) == 0 {
-			general = []string{"counter snat to " + source.String()}
+			general = source
 			continue
 		}
-		var others []netip.Prefix
-		for _, d := range o.Destinations {
-			if d.IsSingleIP() && d.Addr() == addr {
-				r.elem(setLoop, fmt.Sprintf("%s . %s", addr, addr), "")
-			} else {
-				others = append(others, d)
-			}
-		}
-		if len(others) > 0 {
-			additions = append(additions, r.fam.matchPrefixes("ip daddr", others)+"counter snat to "+source.String())
+
+		self := func(p netip.Prefix) bool { return p.IsSingleIP() && p.Addr() == addr }
+		loops = loops || slices.ContainsFunc(o.Destinations, self)
+		if others := slices.DeleteFunc(slices.Clone(o.Destinations), self); len(others) > 0 {
+			rules = append(rules, natRule{to: others, source: source})
 		}
 	}
 
-	rules := additions
+	if len(rules) == 0 && !general.IsValid() {
+		return nil, loops
+	}
 	if len(exceptions) > 0 {
-		rules = append(rules, r.fam.matchPrefixes("ip daddr", exceptions)+"counter return")
+		rules = append(rules, natRule{to: exceptions})
 	}
-	if rules = append(rules, general...); len(additions)+len(general) > 0 {
-		r.elem(setNat, addr.String(), "goto "+r.fam.own(r.state.Rules, "nat", e.ID, rules))
+	if general.IsValid() {
+		rules = append(rules, natRule{source: general})
 	}
+	return rules, loops
 }
 
 // acls renders one direction: lower priority number first, and what no rule names is allowed.
@@ -185,7 +218,7 @@ func (r *renderer) acls(e *desired.Endpoint, addr netip.Addr, in bool) {
 	if in {
 		set = setACLIn
 	}
-	r.elem(set, addr.String(), "jump "+r.fam.own(r.state.Rules, "acl", e.ID, rules))
+	r.elem(set, addr.String(), "jump "+r.fam.own(r.state.Rules, set, e.ID, rules))
 }
 
 // aclRule returns the nft rule of one ACL. "Local" is the pod's side, which is the source on the way out and the destination on
