@@ -53,20 +53,10 @@ func add(args []string) error {
 
 var code = regexp.MustCompile(`0x[0-9a-f]+`)
 
-// wrong TYPE prints the codes that calls about a network of the type are answered which cannot be right, while it holds an attached
-// endpoint.
+// wrong TYPE makes calls that HNS must refuse, about a network of the type that holds an attached endpoint. It prints the code of each
+// answer.
 func wrong(args []string) error {
 	kind := args[0]
-	say := func(what string, err error) {
-		text := "no error"
-		if err != nil {
-			text = code.FindString(err.Error())
-		}
-		if hcn.IsNotFoundError(err) {
-			text = "not found"
-		}
-		fmt.Printf("%s: %s\n", what, text)
-	}
 	elsewhere := network(kind, "172.29.0.0/24", "172.29.0.1")
 	settings, err := json.Marshal(hcn.NetAdapterNameNetworkPolicySetting{NetworkAdapterName: "vEthernet (Ethernet)"})
 	if err != nil {
@@ -74,21 +64,35 @@ func wrong(args []string) error {
 	}
 	elsewhere.Policies = []hcn.NetworkPolicy{{Type: hcn.NetAdapterName, Settings: settings}}
 	_, err = elsewhere.Create()
-	say("an adapter that is none", err)
+	printCode("an adapter that is none", err)
+
 	_, err = network(kind, "172.29.0.0/99", "172.29.0.1").Create()
-	say("a subnet that is none", err)
+	printCode("a subnet that is none", err)
 	_, err = network(kind+"x", "172.29.0.0/24", "172.29.0.1").Create()
-	say("a type that is none", err)
+	printCode("a type that is none", err)
 	_, err = hcn.GetNetworkByName(kind + " of nobody")
-	say("an unknown name", err)
+	printCode("an unknown name", err)
+
 	have, err := hcn.GetNetworkByName(kind)
 	if err != nil {
 		return err
 	}
-	say("deletion with an attached endpoint", have.Delete())
+	printCode("deletion with an attached endpoint", have.Delete())
 	_, err = have.CreateEndpoint(&hcn.HostComputeEndpoint{IpConfigurations: []hcn.IpConfig{{IpAddress: "192.0.2.7"}}, SchemaVersion: hcn.V2SchemaVersion()})
-	say("an address of elsewhere", err)
+	printCode("an address of elsewhere", err)
 	return nil
+}
+
+// printCode prints how a call was answered: "not found", or the HRESULT that hcsshim's error has in its text.
+func printCode(call string, err error) {
+	text := "no error"
+	switch {
+	case hcn.IsNotFoundError(err):
+		text = "not found"
+	case err != nil:
+		text = code.FindString(err.Error())
+	}
+	fmt.Printf("%s: %s\n", call, text)
 }
 
 // remove TYPE NAMESPACE takes the endpoint out of its namespace and deletes it and the network.
