@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"porthole.dev/porthole/emulator/dataplane"
@@ -49,40 +50,48 @@ func (s controls) showRules(w http.ResponseWriter, r *http.Request) {
 	reply(w, answer, err)
 }
 
-// findEndpoint returns the only endpoint that a text names.
+// findEndpoint returns the endpoint with an id, or the only one with a name, an address or an id that begins with at least four characters.
+// The text may have braces and upper case. The error of a text that no endpoint has lists those that there are.
 func findEndpoint(state *hnsd.State, text string) (*hnsd.Object, error) {
 	var found []*hnsd.Object
-	var all []string
-
 	text = strings.ToLower(strings.Trim(text, "{}"))
 	for _, o := range state.List(hnsd.Endpoint) {
-		name := o.Doc.Text("Name")
-		addrs := hnsd.EndpointAddresses(o)
 		if o.ID == text {
 			return o, nil
 		}
-		all = append(all, fmt.Sprintf("%s (%s %s)", o.ID, name, strings.Join(addrs, " ")))
-		if strings.ToLower(name) == text || len(text) >= 4 && strings.HasPrefix(o.ID, text) || strings.Contains(" "+strings.Join(addrs, " ")+" ", " "+text+" ") {
+		if strings.EqualFold(o.Doc.Text("Name"), text) || len(text) >= 4 && strings.HasPrefix(o.ID, text) || slices.Contains(hnsd.EndpointAddresses(o), text) {
 			found = append(found, o)
 		}
 	}
 
-	const most = 20
-	if len(all) > most {
-		all = append(all[:most], fmt.Sprintf("and %d more", len(all)-most))
-	}
 	switch len(found) {
 	case 1:
 		return found[0], nil
 	case 0:
-		if len(all) == 0 {
-			return nil, fmt.Errorf("no endpoint has the id, name or address %q: HNS has no endpoints", text)
-		}
-		return nil, fmt.Errorf("no endpoint has the id, name or address %q: there are %s", text, strings.Join(all, ", "))
+		return nil, fmt.Errorf("no endpoint has the id, name or address %q: %s", text, knownEndpoints(state))
 	}
+
 	var ids []string
 	for _, o := range found {
 		ids = append(ids, o.ID)
 	}
 	return nil, fmt.Errorf("%d endpoints have the name or address %q: choose one of %s", len(found), text, strings.Join(ids, ", "))
+}
+
+// knownEndpoints lists the endpoints, at most twenty, for the error about one that was not found.
+func knownEndpoints(state *hnsd.State) string {
+	const most = 20
+	endpoints := state.List(hnsd.Endpoint)
+	if len(endpoints) == 0 {
+		return "HNS has no endpoints"
+	}
+
+	var texts []string
+	for _, o := range endpoints[:min(len(endpoints), most)] {
+		texts = append(texts, fmt.Sprintf("%s (%s %s)", o.ID, o.Doc.Text("Name"), strings.Join(hnsd.EndpointAddresses(o), " ")))
+	}
+	if more := len(endpoints) - most; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return "there are " + strings.Join(texts, ", ")
 }
