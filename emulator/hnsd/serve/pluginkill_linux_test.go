@@ -61,9 +61,7 @@ func (h pluginHost) killed(c cni, after time.Duration) bool {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), after)
 	defer cancel()
-	cmd := h.tools.Command(ctx, h.prefix, `C:\ours\`+c.exe+".exe")
-	cmd.Env = append(cmd.Env, "CNI_COMMAND="+c.command, "CNI_CONTAINERID="+c.pod.container, "CNI_NETNS="+c.pod.id, "CNI_IFNAME=eth0", `CNI_PATH=C:\ours`)
-	cmd.Stdin = strings.NewReader(c.config)
+	cmd := h.command(ctx, c)
 	must(h.t, platform.StartInNetns(h.path, cmd))
 	return cmd.Wait() != nil && ctx.Err() != nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -51,11 +52,20 @@ func (h pluginHost) pod(container string) pod {
 	return pod{container, path, bound.ID}
 }
 
-// cni is one call of a plugin of ours.
+// cni is one call of a plugin.
 type cni struct {
-	exe, command, config string
+	exe, command, config string // exe is relative to C:\ours, without ".exe"
 	pod                  pod
-	env                  []string
+	env                  []string // besides what every call has; the last of a name counts
+}
+
+// command returns the call, not started.
+func (h pluginHost) command(ctx context.Context, c cni) *exec.Cmd {
+	cmd := h.tools.Command(ctx, h.prefix, `C:\ours\`+c.exe+".exe")
+	cmd.Env = append(cmd.Env, "CNI_COMMAND="+c.command, "CNI_CONTAINERID="+c.pod.container, "CNI_NETNS="+c.pod.id, "CNI_IFNAME=eth0", `CNI_PATH=C:\ours`)
+	cmd.Env = append(cmd.Env, c.env...)
+	cmd.Stdin = strings.NewReader(c.config)
+	return cmd
 }
 
 // run makes the call. The error holds what the plugin wrote.
@@ -63,10 +73,7 @@ func (h pluginHost) run(c cni) (stdout, stderr string, err error) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
 	defer cancel()
-	cmd := h.tools.Command(ctx, h.prefix, `C:\ours\`+c.exe+".exe")
-	cmd.Env = append(cmd.Env, "CNI_COMMAND="+c.command, "CNI_CONTAINERID="+c.pod.container, "CNI_NETNS="+c.pod.id, "CNI_IFNAME=eth0", `CNI_PATH=C:\ours`)
-	cmd.Env = append(cmd.Env, c.env...)
-	cmd.Stdin = strings.NewReader(c.config)
+	cmd := h.command(ctx, c)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	must(h.t, platform.StartInNetns(h.path, cmd))

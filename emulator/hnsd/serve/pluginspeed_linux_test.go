@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -43,9 +42,12 @@ func TestPluginSpeed(t *testing.T) {
 	first.Env = append(first.Env, "CNI_COMMAND=VERSION")
 	must(t, platform.StartInNetns(h.path, first))
 	must(t, first.Wait())
-	programs := map[string]string{"ours": `C:\ours\win-bridge.exe`, "upstream": `C:\opt\cni\bin\win-bridge.exe`}
-	for _, exe := range programs { // the first start reads the program from the disk
-		h.timed(exe, "VERSION", p)
+	programs := map[string]string{"ours": "win-bridge", "upstream": `..\opt\cni\bin\win-bridge`}
+	call := func(side, verb string) cni {
+		return cni{exe: programs[side], command: verb, config: speedConfig, pod: p, env: []string{`CNI_PATH=C:\opt\cni\bin`}}
+	}
+	for side := range programs { // the first start reads the program from the disk
+		h.timed(call(side, "VERSION"))
 	}
 
 	took := map[string][]float64{} // by side and verb, ms
@@ -56,7 +58,7 @@ func TestPluginSpeed(t *testing.T) {
 			for _, verb := range []string{"VERSION", "ADD", "DEL"} {
 				h.control("POST", "/stats/reset", "", nil)
 				key := side + " " + verb
-				took[key] = append(took[key], h.timed(programs[side], verb, p))
+				took[key] = append(took[key], h.timed(call(side, verb)))
 				var s Stats
 				h.control("GET", "/stats", "", &s)
 				calls[key] = 0
@@ -84,21 +86,11 @@ func TestPluginSpeed(t *testing.T) {
 	}
 }
 
-// timed makes a call of a plugin and returns how long it took, in milliseconds.
-func (h pluginHost) timed(exe, command string, p pod) float64 {
+// timed makes a call of a plugin, which must succeed, and returns how long it took, in milliseconds.
+func (h pluginHost) timed(c cni) float64 {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
-	defer cancel()
-	cmd := h.tools.Command(ctx, h.prefix, exe)
-	cmd.Env = append(cmd.Env, "CNI_COMMAND="+command, "CNI_CONTAINERID="+p.container, "CNI_NETNS="+p.id, "CNI_IFNAME=eth0", `CNI_PATH=C:\opt\cni\bin`)
-	cmd.Stdin = strings.NewReader(speedConfig)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
 	begin := time.Now()
-	must(h.t, platform.StartInNetns(h.path, cmd))
-	if err := cmd.Wait(); err != nil {
-		h.t.Fatalf("%s %s: %v\n%s", exe, command, err, out.String())
-	}
+	h.mustRun(c)
 	return float64(time.Since(begin).Microseconds()) / 1000
 }
 
