@@ -63,7 +63,7 @@ func (r *renderer) baseRules() {
 	chain("acloutput", "type filter hook output priority 0", slices.Concat([]string{closed}, output, local, []string{"ip daddr vmap @" + setACLIn})...)
 }
 
-// own adds a chain for one endpoint and one purpose alone, so that its rules count what that endpoint does, and returns the name. The prefix
+// own adds a chain for one endpoint and one purpose alone, so that its rules count what that endpoint does, and returns the name. prefix
 // names the purpose. The name changes with the content: a change is a new chain and one element.
 func (f family) own(rs Ruleset, prefix, endpoint string, rules []string) string {
 	rules = f.words(rules)

@@ -110,20 +110,25 @@ func (s Switch) delete(d *DataPlane) error {
 	return d.handle.LinkDel(bridge)
 }
 
-// observeSwitch notes a finished switch. One that is half made is not seen, so the next plan goes on with it. Its id is not known if
-// nothing wants it.
+// observeSwitch notes the switch of a card in have. One that is wanted and half made is left out, so that the next plan makes the rest;
+// one that nothing wants is noted in any state, without an id, so that the next plan deletes it.
 func observeSwitch(h *netlink.Handle, card netlink.Link, want State, have *State) {
-	master, err := h.LinkByIndex(card.Attrs().MasterIndex)
 	link := card.Attrs().Name[len(cardPrefix):]
-	if err != nil || master.Attrs().Name != link {
-		if _, wanted := want.Switches[link]; wanted {
-			return
-		}
-	}
-	if addrs, err := h.AddrList(card, netlink.FAMILY_V4); err == nil && len(addrs) > 0 && want.Switches[link] != (Switch{}) {
+	w, wanted := want.Switches[link]
+	if wanted && !handedOver(h, card, link) {
 		return
 	}
-	have.Switches[link] = Switch{ID: want.Switches[link].ID, Link: link}
+	have.Switches[link] = Switch{ID: w.ID, Link: link}
+}
+
+// handedOver reports whether a card is a port of the bridge that has its name, and has given its IPv4 addresses to it.
+func handedOver(h *netlink.Handle, card netlink.Link, name string) bool {
+	master, err := h.LinkByIndex(card.Attrs().MasterIndex)
+	if err != nil || master.Attrs().Name != name {
+		return false
+	}
+	addrs, err := h.AddrList(card, netlink.FAMILY_V4)
+	return err != nil || len(addrs) == 0
 }
 
 // linkNamed returns nil if there is no link of that name.

@@ -19,7 +19,8 @@ var hostSettings = map[string]string{
 }
 
 // bridgeSettings: the bridge answers ARP for every pod, so that pods reach each other through it, and at once (the
-// kernel would wait up to 0.8 s before each proxy answer). That of an overlay answers for the pods of other hosts in its subnet too.
+// kernel would wait up to 0.8 s before each proxy answer). That of an overlay or a NAT network
+// also answers for addresses of its subnet that the host reaches elsewhere: in a stretched overlay, pods of other hosts.
 func bridgeSettings(b Bridge) map[string]string {
 	dir, dir6 := "net/ipv4/conf/"+b.Name+"/", "net/ipv6/conf/"+b.Name+"/"
 	settings := map[string]string{"net/ipv4/neigh/" + b.Name + "/proxy_delay": "0", dir + "proxy_arp_pvlan": "1", dir + "send_redirects": "0",

@@ -18,7 +18,8 @@ import (
 type CardStack struct {
 	Link  string         `json:"link"`
 	Addrs []netip.Prefix `json:"addresses"`
-	// Routes are those that come back with the addresses: default routes, and those that the host's administrator made unless they are lost.
+	// Routes are those that come back with the addresses: default routes, and those of the host's administrator unless a takeover loses
+	// them too.
 	Routes []CardRoute `json:"routes"`
 }
 
@@ -175,11 +176,7 @@ func cardStack(h *netlink.Handle, link netlink.Link, losesRoutes bool) (CardStac
 			continue
 		}
 		hop, _ := netip.AddrFromSlice(r.Gw)
-		family := netlink.FAMILY_V4
-		if r.Family == netlink.FAMILY_V6 {
-			family = netlink.FAMILY_V6
-		}
-		stack.Routes = append(stack.Routes, CardRoute{Prefix: prefixOf(r.Dst, family), NextHop: hop.Unmap(), Metric: r.Priority, Protocol: int(r.Protocol)})
+		stack.Routes = append(stack.Routes, CardRoute{Prefix: prefixOf(r.Dst, r.Family), NextHop: hop.Unmap(), Metric: r.Priority, Protocol: int(r.Protocol)})
 	}
 	return stack, err
 }

@@ -17,7 +17,7 @@ import (
 // A remote subnet is a route through the device, a neighbour (the subnet's first address has the remote router's MAC)
 // and a forwarding entry (that MAC is at the remote provider address): the trio that a Linux flannel peer has too.
 //
-// A remote endpoint with a provider address of its own is a way to one address, to the endpoint's own MAC. So a subnet can be on several
+// A remote endpoint with a provider address of its own is a path to one address, with the endpoint's own MAC. So a subnet can be on several
 // hosts at once. Frames to the MAC of an endpoint of this host are taken in if they carry its address (arrivals); the kernel would
 // take only those to the device's own.
 const (
@@ -95,7 +95,8 @@ func (r *renderer) way(e *desired.Endpoint) (p Path, provider netip.Addr, own bo
 	return Path{ID: e.ID, Tunnel: name, MAC: e.MAC, Prefix: netip.PrefixFrom(addr, 32)}, e.Provider, own
 }
 
-// arrival is how frames of other hosts to an endpoint's own MAC come in; ok is false for one to which none come.
+// arrival returns by which device frames of other hosts to an endpoint's own MAC come in. ok is false for an endpoint without such frames:
+// it is remote, not in an overlay, or in a subnet without a tunnel.
 func arrival(r *renderer, e *desired.Endpoint) (a Arrival, ok bool) {
 	n, addr := r.networks[e.Network], ip4.addressOf(e)
 	if n == nil || n.Type != overlayType || e.Remote || e.MAC == "" || !addr.IsValid() {
