@@ -15,7 +15,7 @@ type Cache struct {
 	tables map[string]map[UUID]Row
 }
 
-// rowUpdate is a change of one row: Old is missing for one that is new, New for one that is gone. New has all monitored columns
+// rowUpdate is a change of one row. Old is nil if the row was inserted, New is nil if it was deleted. New has all monitored columns
 // (RFC 7047, section 4.1.6).
 type rowUpdate struct {
 	Old, New Row
@@ -23,8 +23,8 @@ type rowUpdate struct {
 
 type tableUpdates map[string]map[UUID]rowUpdate
 
-// Monitor returns a copy of columns of tables; no columns: all. changed is called after each change, from the goroutine that reads the
-// connection, so it must not block; nil: nobody is.
+// Monitor returns a copy of tables. tables lists the columns of each; an empty list means all columns. changed, which may be nil, is called
+// after each update. It runs in the goroutine that reads the connection and must not block.
 func (c *Client) Monitor(ctx context.Context, database string, tables map[string][]string, changed func()) (*Cache, error) {
 	cache := &Cache{changed: changed, tables: map[string]map[UUID]Row{}}
 	requests := map[string]any{}
@@ -41,7 +41,7 @@ func (c *Client) Monitor(ctx context.Context, database string, tables map[string
 	id := fmt.Sprintf("monitor%d", len(c.caches)+1)
 	c.caches[id] = cache
 	c.mu.Unlock()
-	// An update may be read between the answer and its use here. It is kept until the answer is in place.
+	// The reader may see an update before the answer is stored below. The lock makes it wait.
 	cache.mu.Lock()
 	defer cache.mu.Unlock()
 	var all tableUpdates
@@ -76,14 +76,14 @@ func (c *Cache) put(changes tableUpdates) {
 	}
 }
 
-// Rows returns the rows of a table. They must not be changed.
+// Rows returns the rows of a table. The caller must not change them.
 func (c *Cache) Rows(table string) map[UUID]Row {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.tables[table])
 }
 
-// Tables returns all rows of all tables as they were at one moment. They must not be changed.
+// Tables returns all tables as of one moment. The caller must not change the rows.
 func (c *Cache) Tables() map[string]map[UUID]Row {
 	c.mu.Lock()
 	defer c.mu.Unlock()

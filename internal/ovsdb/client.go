@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Client is one connection to a database server. It does not connect again: after an error of the connection every call fails, and
-// Done is closed. It is safe for concurrent use.
+// Client is one connection to a database server. It never reconnects: after an error of the connection every call fails, and Done is
+// closed. It is safe for concurrent use.
 type Client struct {
 	address string
 	conn    net.Conn
@@ -41,8 +41,8 @@ type message struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// probePeriod is how often the server is asked whether it is there, and probeWait how long an answer may take. Open vSwitch's own
-// default for its clients is 5 s.
+// probePeriod is how often the client sends an echo request. probeWait is how long its answer, or a write, may take before the connection
+// counts as broken. Open vSwitch's own clients send theirs every 5 s too.
 const (
 	probePeriod = 5 * time.Second
 	probeWait   = 10 * time.Second
@@ -63,8 +63,7 @@ func Dial(ctx context.Context, addresses string) (*Client, error) {
 			errs = append(errs, fmt.Errorf("connecting to the database at %s: %w", address, err))
 			continue
 		}
-		c := newClient(address, conn)
-		return c, nil
+		return newClient(address, conn), nil
 	}
 	return nil, errors.Join(errs...)
 }
@@ -87,7 +86,8 @@ func Parse(address string) (network, at string, err error) {
 }
 
 func newClient(address string, conn net.Conn) *Client {
-	c := &Client{address: address, conn: conn, done: make(chan struct{}), waiting: map[int]chan reply{}, caches: map[string]*Cache{}, locks: map[string]func(bool){}}
+	c := &Client{address: address, conn: conn, done: make(chan struct{}),
+		waiting: map[int]chan reply{}, caches: map[string]*Cache{}, locks: map[string]func(bool){}}
 	go c.read()
 	go c.probe()
 	return c
@@ -206,7 +206,7 @@ func (c *Client) send(m map[string]any) error {
 	return err
 }
 
-// call sends a request and decodes its answer into result; nil: the answer does not matter.
+// call sends a request and decodes its answer into result. The answer is ignored if result is nil.
 func (c *Client) call(ctx context.Context, method string, params []any, result any) error {
 	w := make(chan reply, 1)
 	c.mu.Lock()
@@ -240,12 +240,6 @@ func (c *Client) call(ctx context.Context, method string, params []any, result a
 	}
 }
 
-// Databases lists what the server has.
-func (c *Client) Databases(ctx context.Context) (names []string, err error) {
-	err = c.call(ctx, "list_dbs", []any{}, &names)
-	return names, err
-}
-
 // Transact carries out all operations or none. The error of a refused transaction is an *Error.
 func (c *Client) Transact(ctx context.Context, database string, ops ...Op) ([]Result, error) {
 	params := []any{database}
@@ -265,8 +259,8 @@ func (c *Client) Transact(ctx context.Context, database string, ops ...Op) ([]Re
 	return results, nil
 }
 
-// Lock asks for a lock of the server, which one client at a time holds. changed is called with each later change of who does. It must
-// not block.
+// Lock asks for a lock of the server, which one client holds at a time, and returns whether this one holds it now. changed is called
+// when this client gets the lock later, or loses it. It runs in the goroutine that reads the connection and must not block.
 func (c *Client) Lock(ctx context.Context, name string, changed func(held bool)) (held bool, err error) {
 	c.mu.Lock()
 	c.locks[name] = changed
@@ -290,7 +284,7 @@ func (c *Client) lockChanged(params json.RawMessage, held bool) error {
 	return nil
 }
 
-// probe ends the connection when the server no longer answers, which TCP alone finds out after many minutes.
+// probe ends the connection when the server no longer answers. TCP alone notices that after many minutes.
 func (c *Client) probe() {
 	ticker := time.NewTicker(probePeriod)
 	defer ticker.Stop()

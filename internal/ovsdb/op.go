@@ -8,7 +8,7 @@ import (
 // Op is one operation of a transaction (RFC 7047, section 5.2). The functions below make them.
 type Op map[string]any
 
-// Where selects rows: all conditions must hold.
+// Where selects the rows for which all conditions hold; nil selects all rows.
 type Where []Condition
 
 // Condition compares a column with a value.
@@ -28,7 +28,7 @@ func ByUUID(id UUID) Where { return Where{{"_uuid", "==", id}} }
 // Equal selects the rows with that value in a column.
 func Equal(column string, value any) Where { return Where{{column, "==", value}} }
 
-// Includes selects the rows whose column has at least these values.
+// Includes selects the rows whose column, a set or a map, contains at least these values.
 func Includes(column string, value any) Where { return Where{{column, "includes", value}} }
 
 // Mutation changes a column in place: "insert" and "delete" of elements.
@@ -75,15 +75,6 @@ func Delete(table string, where Where) Op {
 	return Op{"op": "delete", "table": table, "where": where.orAll()}
 }
 
-// WaitFor makes the transaction fail at once unless the columns of the selected rows are as given: the database changed since it
-// was read.
-func WaitFor(table string, where Where, columns []string, rows ...map[string]any) Op {
-	if rows == nil {
-		rows = []map[string]any{}
-	}
-	return Op{"op": "wait", "timeout": 0, "table": table, "where": where.orAll(), "columns": columns, "until": "==", "rows": rows}
-}
-
 // Assert makes the transaction fail unless this client holds the lock.
 func Assert(lock string) Op { return Op{"op": "assert", "lock": lock} }
 
@@ -109,9 +100,9 @@ func (r Result) UUID() UUID {
 	return UUID(id)
 }
 
-// Error is the refusal of a transaction. No operation of it took effect.
+// Error is returned for a transaction that the database refused. None of its operations took effect.
 type Error struct {
-	Op            Op // the operation that failed; nil: the whole could not be committed
+	Op            Op // that failed; nil if all succeeded and the commit failed
 	Code, Details string
 }
 
@@ -122,7 +113,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("the database refuses to %v %v: %s (%s)", e.Op["op"], e.Op["table"], e.Code, e.Details)
 }
 
-// firstError returns the first refusal among the results of a transaction.
+// firstError returns the first error among the results of a transaction. A failed commit is one more result than there are operations
+// (RFC 7047, section 4.1.3).
 func firstError(ops []Op, results []Result) error {
 	for i, r := range results {
 		if r.Err == "" {

@@ -2,9 +2,9 @@ package ovsdb
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 )
 
 // UUID is the identity of a row that the database has.
@@ -30,7 +30,7 @@ func (s Set) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]any{"set", []any(s)})
 }
 
-// Map is a column of strings by strings.
+// Map is the value of a column that maps strings to strings, as external_ids.
 type Map map[string]string
 
 // MarshalJSON implements json.Marshaler (RFC 7047, section 5.1, <map>). The order is that of the keys.
@@ -42,11 +42,11 @@ func (m Map) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]any{"map", pairs})
 }
 
-// Row is a row as the database sends it: columns by name, each value as JSON has it. The methods below read one column. They return
-// the zero value for one that is not there or of another type.
+// Row holds the columns of a row by name, each value as decoded from JSON. The methods below read one column. They return the zero value
+// if the column is missing or has another type.
 type Row map[string]any
 
-// Text returns a column of one string, or of an optional one.
+// Text returns a column that holds one value. It returns "" for an empty set and for a set of several values.
 func (r Row) Text(column string) string {
 	if texts := r.Texts(column); len(texts) == 1 {
 		return texts[0]
@@ -54,7 +54,7 @@ func (r Row) Text(column string) string {
 	return ""
 }
 
-// Texts returns a column of strings or uuids, in the order of the database, which means nothing.
+// Texts returns the values of a column as text: strings, UUIDs, booleans or numbers. Their order has no meaning.
 func (r Row) Texts(column string) []string {
 	var out []string
 	for _, v := range elements(r[column]) {
@@ -74,7 +74,7 @@ func (r Row) UUIDs(column string) []UUID {
 	return out
 }
 
-// Map returns a column of strings by strings; it is never nil.
+// Map returns a column that maps strings to strings, as external_ids. The result is never nil.
 func (r Row) Map(column string) Map {
 	out := Map{}
 	pair, ok := r[column].([]any)
@@ -109,8 +109,10 @@ func atom(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
 		return v, true
-	case bool, float64, json.Number:
-		return fmt.Sprint(v), true
+	case bool:
+		return strconv.FormatBool(v), true
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), true // 1000000, not 1e+06
 	case []any:
 		if len(v) == 2 && (v[0] == "uuid" || v[0] == "named-uuid") {
 			t, ok := v[1].(string)
