@@ -10,7 +10,7 @@ import (
 	"porthole.dev/porthole/internal/ovsdb"
 )
 
-// Change is one change of the database, as a plan prints it.
+// Change describes an operation of a Plan for logs and tests.
 type Change struct {
 	Verb, Table, Key string
 	Detail           string
@@ -23,9 +23,9 @@ func (c Change) String() string {
 // Plan is what turns the rows into what is wanted.
 type Plan struct {
 	Changes []Change
-	// Ops belong into one transaction.
+	// Ops are carried out in one transaction.
 	Ops []ovsdb.Op
-	// Gone are the nodes whose switches are deleted. Their chassis have to be deleted before.
+	// Gone are the nodes whose switches the plan deletes. Their chassis must be deleted before Ops are carried out.
 	Gone []string
 }
 
@@ -38,10 +38,10 @@ func (p Plan) String() string {
 	return b.String()
 }
 
-// tables are those in which we have rows. A parent comes before its children.
+// tables lists the tables in which we have rows, those with references before those that they refer to.
 var tables = []string{"Logical_Router", "Logical_Switch", "Load_Balancer_Group", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Switch_Port", "Load_Balancer"}
 
-// Columns are those that a copy of the database needs.
+// Columns returns the columns of each table that Want and MakePlan read: those to monitor.
 func Columns() map[string][]string {
 	return map[string][]string{
 		"Logical_Router":              {"name", "ports", "static_routes", "external_ids"},
@@ -59,13 +59,18 @@ type planner struct {
 	Plan
 	seen Rows
 	ids  map[Parent]any        // of each object, by Parent{Table, Key}: an ovsdb.UUID, or an ovsdb.Named if it is inserted
-	rows map[Parent]ovsdb.UUID // of ours that are there
+	rows map[Parent]ovsdb.UUID // our rows in the database
+	// holders are those of our rows that refer to a row. They are gathered once per plan, because a group refers to every load balancer.
+	holders map[ovsdb.UUID][]Parent
+	inserts map[Parent]map[string]any // columns of the rows that Ops insert, which may still be changed
 }
 
 // MakePlan compares the database with what is wanted. If nothing differs the plan is empty.
 func MakePlan(w Wanted, seen Rows) Plan {
-	p := planner{seen: seen, ids: map[Parent]any{}, rows: map[Parent]ovsdb.UUID{}}
+	p := planner{seen: seen, ids: map[Parent]any{}, rows: map[Parent]ovsdb.UUID{}, holders: map[ovsdb.UUID][]Parent{}, inserts: map[Parent]map[string]any{}}
 	p.index()
+	objects := w.withGroup()
+	p.indexReferences(objects)
 
 	wanted := map[Parent]bool{}
 	for i, o := range w.Objects {
@@ -78,17 +83,17 @@ func MakePlan(w Wanted, seen Rows) Plan {
 		}
 	}
 
-	for _, o := range w.withGroup() {
+	for _, o := range objects {
 		p.object(o)
 	}
-	for _, o := range w.withGroup() {
+	for _, o := range objects {
 		p.references(o)
 	}
 	p.remove(wanted)
 	return p.Plan
 }
 
-// withGroup returns the objects, the group of load balancers as a child of every switch.
+// withGroup returns the objects, with every switch as a parent of the group of load balancers.
 func (w Wanted) withGroup() []Object {
 	objects := slices.Clone(w.Objects)
 	for i := range objects {
@@ -126,6 +131,26 @@ func (p *planner) index() {
 	}
 }
 
+// indexReferences fills holders from the columns in which objects want references.
+func (p *planner) indexReferences(objects []Object) {
+	columns := map[Parent]bool{} // without keys
+	for _, o := range objects {
+		for _, parent := range o.Parents {
+			columns[Parent{Table: parent.Table, Column: parent.Column}] = true
+		}
+	}
+	for at, id := range p.rows {
+		for c := range columns {
+			if c.Table != at.Table {
+				continue
+			}
+			for _, child := range p.seen[at.Table][id].UUIDs(c.Column) {
+				p.holders[child] = append(p.holders[child], Parent{at.Table, at.Key, c.Column})
+			}
+		}
+	}
+}
+
 func sortedIDs(rows map[ovsdb.UUID]ovsdb.Row) []ovsdb.UUID { return slices.Sorted(maps.Keys(rows)) }
 
 // object inserts the row of o or corrects its columns.
@@ -154,58 +179,51 @@ func (p *planner) object(o Object) {
 	switch {
 	case !there:
 		name, _ := p.ids[at].(ovsdb.Named)
+		p.inserts[at] = values
 		p.change(Change{"insert", o.Table, o.Key, strings.Join(details, " ")}, ovsdb.Insert(o.Table, string(name), values))
 	case len(values) > 0:
 		p.change(Change{"update", o.Table, o.Key, strings.Join(details, " ")}, ovsdb.Update(o.Table, ovsdb.ByUUID(id), values))
 	}
 }
 
-// references makes the parents of o refer to it.
+// references makes the parents of o refer to it, and takes a port away from other switches.
 func (p *planner) references(o Object) {
 	child := p.ids[Parent{Table: o.Table, Key: o.Key}]
 	for _, parent := range o.Parents {
 		at := Parent{Table: parent.Table, Key: parent.Key}
-		id, known := p.ids[at]
-		if !known {
+		if row, inserted := p.inserts[at]; inserted {
+			set, _ := row[parent.Column].(ovsdb.Set)
+			row[parent.Column] = append(set, child)
 			continue
 		}
-		have, there := id.(ovsdb.UUID)
-		if there {
-			if uuid, ok := child.(ovsdb.UUID); ok && slices.Contains(p.seen[parent.Table][have].UUIDs(parent.Column), uuid) {
-				continue
-			}
-			p.change(Change{"link", parent.Table, parent.Key, parent.Column + "+=" + o.Key},
-				ovsdb.Mutate(parent.Table, ovsdb.ByUUID(have), ovsdb.Mutation{Column: parent.Column, Mutator: "insert", Value: ovsdb.Set{child}}))
-			p.unlinkOthers(o, child, at)
+		id, there := p.rows[at]
+		if !there {
 			continue
 		}
-		p.intoInsert(parent, id, child)
+		if uuid, ok := child.(ovsdb.UUID); ok && slices.Contains(p.holders[uuid], parent) {
+			continue
+		}
+		p.change(Change{"link", parent.Table, parent.Key, parent.Column + "+=" + o.Key}, reference(parent, ovsdb.ByUUID(id), "insert", child))
+	}
+	if uuid, ok := child.(ovsdb.UUID); ok && o.Table == "Logical_Switch_Port" {
+		p.unlinkOthers(o, uuid)
 	}
 }
 
-// intoInsert adds a reference to the row that the same plan inserts.
-func (p *planner) intoInsert(parent Parent, id, child any) {
-	for _, op := range p.Ops {
-		if op["op"] != "insert" || op["table"] != parent.Table || op["uuid-name"] != string(id.(ovsdb.Named)) {
-			continue
-		}
-		row, _ := op["row"].(map[string]any)
-		set, _ := row[parent.Column].(ovsdb.Set)
-		row[parent.Column] = append(set, child)
-	}
+// reference returns the operation that inserts or deletes a reference.
+func reference(parent Parent, where ovsdb.Where, mutator string, child any) ovsdb.Op {
+	return ovsdb.Mutate(parent.Table, where, ovsdb.Mutation{Column: parent.Column, Mutator: mutator, Value: ovsdb.Set{child}})
 }
 
-// unlinkOthers takes a port away from a switch that it no longer belongs to: a pod of the same name runs on another node.
-func (p *planner) unlinkOthers(o Object, child any, keep Parent) {
-	uuid, there := child.(ovsdb.UUID)
-	if !there || o.Table != "Logical_Switch_Port" {
-		return
-	}
-	for at, id := range p.rows {
-		if at.Table == "Logical_Switch" && at != keep && slices.Contains(p.seen[at.Table][id].UUIDs("ports"), uuid) {
-			p.change(Change{"unlink", at.Table, at.Key, "ports-=" + o.Key},
-				ovsdb.Mutate(at.Table, ovsdb.ByUUID(id), ovsdb.Mutation{Column: "ports", Mutator: "delete", Value: ovsdb.Set{uuid}}))
+// unlinkOthers takes a port away from switches that it does not belong to any more: a pod of the same name runs on another node now.
+func (p *planner) unlinkOthers(o Object, port ovsdb.UUID) {
+	holders := slices.SortedFunc(slices.Values(p.holders[port]), func(a, b Parent) int { return cmp.Compare(a.Key, b.Key) })
+	for _, holder := range holders {
+		if slices.Contains(o.Parents, holder) {
+			continue
 		}
+		at := Parent{Table: holder.Table, Key: holder.Key}
+		p.change(Change{"unlink", holder.Table, holder.Key, holder.Column + "-=" + o.Key}, reference(holder, ovsdb.ByUUID(p.rows[at]), "delete", port))
 	}
 }
 
@@ -229,7 +247,8 @@ func (p *planner) remove(wanted map[Parent]bool) {
 	}
 }
 
-// parentColumns are the columns that refer to rows of a table. The database deletes ports and routes that nobody refers to.
+// parentColumns maps a table to the column of another table in which references to its rows stand. Key is empty. The database deletes a row
+// of these tables by itself once no row refers to it, except one of Load_Balancer.
 var parentColumns = map[string]Parent{
 	"Logical_Switch_Port":         {Table: "Logical_Switch", Column: "ports"},
 	"Logical_Router_Port":         {Table: "Logical_Router", Column: "ports"},
@@ -237,12 +256,12 @@ var parentColumns = map[string]Parent{
 	"Load_Balancer":               {Table: "Load_Balancer_Group", Column: "load_balancer"},
 }
 
-// drop deletes a row, or the references to it if that is how rows of its table are deleted.
+// drop deletes a row. Most rows that others refer to go with the last reference to them: see parentColumns.
 func (p *planner) drop(table string, id ovsdb.UUID, key, why string) {
 	parent, child := parentColumns[table]
 	var ops []ovsdb.Op
 	if child {
-		ops = append(ops, ovsdb.Mutate(parent.Table, ovsdb.Includes(parent.Column, ovsdb.Set{id}), ovsdb.Mutation{Column: parent.Column, Mutator: "delete", Value: ovsdb.Set{id}}))
+		ops = append(ops, reference(parent, ovsdb.Includes(parent.Column, ovsdb.Set{id}), "delete", id))
 	}
 	if !child || table == "Load_Balancer" {
 		ops = append(ops, ovsdb.Delete(table, ovsdb.ByUUID(id)))
@@ -255,8 +274,7 @@ func (p *planner) change(c Change, ops ...ovsdb.Op) {
 	p.Ops = append(p.Ops, ops...)
 }
 
-// compare returns what has to be written into a column, as the database takes it and as a plan shows it, and whether the row has it
-// already.
+// compare returns the value to write into a column, its text in a plan, and whether the row has it already.
 func compare(want any, row ovsdb.Row, column string) (value any, detail string, same bool) {
 	switch w := want.(type) {
 	case string:

@@ -208,6 +208,21 @@ update Logical_Switch_Port default_a addresses=[0a:58:0a:f4:15:04 10.244.21.4] e
 link Logical_Switch win01 ports+=default_a
 unlink Logical_Switch lin01 ports-=default_a
 `, ""},
+		"another pod of that name, on a new node": {func(f *Facts) {
+			f.Nodes = append(f.Nodes, node("lin02", "10.244.2.0/24", false))
+			f.Pods[0] = Pod{Namespace: "default", Name: "a", UID: "new", Node: "lin02"}
+		}, `
+update Logical_Router_Static_Route out-win01 nexthop=10.244.2.2 output_port=rtos-lin02
+insert Logical_Switch lin02 external_ids={gateway_ip:10.244.2.1/24 node:lin02 porthole:lin02} name=lin02 other_config={exclude_ips:10.244.2.1..10.244.2.2 subnet:10.244.2.0/24}
+insert Logical_Router_Port rtos-lin02 external_ids={porthole:rtos-lin02} mac=0a:58:0a:f4:02:01 name=rtos-lin02 networks=[10.244.2.1/24]
+insert Logical_Switch_Port stor-lin02 addresses=[router] external_ids={porthole:stor-lin02} name=stor-lin02 options={router-port:rtos-lin02} type=router
+insert Logical_Switch_Port k8s-lin02 addresses=[0a:58:0a:f4:02:02 10.244.2.2] external_ids={porthole:k8s-lin02} name=k8s-lin02 options={requested-chassis:lin02}
+insert Logical_Router_Static_Route out-lin02 external_ids={porthole:out-lin02} ip_prefix=10.244.2.0/24 nexthop=10.244.2.2 output_port=rtos-lin02 policy=src-ip
+update Logical_Switch_Port default_a addresses=[0a:58:0a:f4:02:03 10.244.2.3] external_ids={namespace:default pod:true pod-uid:new porthole:default_a} options={iface-id-ver:new requested-chassis:lin02} port_security=[0a:58:0a:f4:02:03 10.244.2.3]
+link Logical_Router porthole ports+=rtos-lin02
+link Logical_Router porthole static_routes+=out-lin02
+unlink Logical_Switch lin01 ports-=default_a
+`, ""},
 		"node gone": {func(f *Facts) { f.Nodes, f.Pods = f.Nodes[:1], f.Pods[:1] }, `
 delete Logical_Switch_Port default_b
 delete Logical_Switch_Port k8s-win01
