@@ -4,8 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"porthole.dev/porthole/internal/ovsdb"
@@ -36,10 +36,23 @@ type Port struct {
 	Container string
 }
 
-// PortName returns the name of a pod's interface on the host, which is at most 15 bytes long because Linux takes no more.
+// A name of a port is a prefix and bytes of a hash in hexadecimal. Linux takes at most 15 characters.
+const (
+	portPrefix = "ovn"
+	portHash   = 6
+)
+
+// PortName returns the name of a pod's interface on the host.
 func PortName(container, iface string) string {
 	sum := sha256.Sum256([]byte(container + "/" + iface))
-	return "ovn" + hex.EncodeToString(sum[:6])
+	return portPrefix + hex.EncodeToString(sum[:portHash])
+}
+
+// isPortName reports whether PortName could have made a name.
+func isPortName(name string) bool {
+	rest, ok := strings.CutPrefix(name, portPrefix)
+	hash, err := hex.DecodeString(rest)
+	return ok && err == nil && len(hash) == portHash
 }
 
 // Switch is the host's Open vSwitch. Close it.
@@ -69,8 +82,8 @@ func (s *Switch) Datapath(ctx context.Context, bridge string) (string, error) {
 	return results[0].Rows[0].Text("datapath_type"), nil
 }
 
-// AddPort makes the port. If it is there already nothing changes. A port with the same id, of an earlier pod of that name, is deleted:
-// two would take the logical port from each other.
+// AddPort makes the port, or does nothing if it is there. A port of an earlier pod of the same name is deleted, because it has the same
+// iface-id and ovn-controller would bind the logical port to either.
 func (s *Switch) AddPort(ctx context.Context, p Port) error {
 	results, err := s.client.Transact(ctx, database,
 		ovsdb.Select("Bridge", ovsdb.Equal("name", p.Bridge), "_uuid"),
@@ -104,7 +117,7 @@ func (s *Switch) AddPort(ctx context.Context, p Port) error {
 	return nil
 }
 
-// deletion returns what deletes the port of an interface, and with it the interface.
+// deletion returns the operations that delete the port of an interface. The database deletes the interface with it.
 func (s *Switch) deletion(ctx context.Context, iface ovsdb.UUID) ([]ovsdb.Op, error) {
 	results, err := s.client.Transact(ctx, database, ovsdb.Select("Port", ovsdb.Includes("interfaces", ovsdb.Set{iface}), "_uuid"))
 	if err != nil {
@@ -118,7 +131,7 @@ func (s *Switch) deletion(ctx context.Context, iface ovsdb.UUID) ([]ovsdb.Op, er
 	return ops, nil
 }
 
-// DeletePort deletes the port with that interface. None is success.
+// DeletePort deletes the port whose interface has that name. It is no error if there is none.
 func (s *Switch) DeletePort(ctx context.Context, name string) error {
 	results, err := s.client.Transact(ctx, database, ovsdb.Select("Interface", ovsdb.Equal("name", name), "_uuid"))
 	if err != nil {
@@ -136,22 +149,27 @@ func (s *Switch) DeletePort(ctx context.Context, name string) error {
 	return nil
 }
 
-// Sandboxes returns the ports of pods by their name, each with its container's id.
+// Sandboxes returns the containers' ids of the plugin's ports by the name of the port. Plugins of others, as that of OVN-Kubernetes, write
+// the key sandbox too: their ports are left out.
 func (s *Switch) Sandboxes(ctx context.Context) (map[string]string, error) {
 	results, err := s.client.Transact(ctx, database, ovsdb.Select("Interface", nil, "name", "external_ids"))
 	if err != nil {
 		return nil, err
 	}
+	return sandboxesOf(results[0].Rows), nil
+}
+
+func sandboxesOf(interfaces []ovsdb.Row) map[string]string {
 	ports := map[string]string{}
-	for _, row := range results[0].Rows {
-		if container := row.Map("external_ids")[sandboxKey]; container != "" {
+	for _, row := range interfaces {
+		if container := row.Map("external_ids")[sandboxKey]; container != "" && isPortName(row.Text("name")) {
 			ports[row.Text("name")] = container
 		}
 	}
-	return ports, nil
+	return ports
 }
 
-// PortSeen is what the switch says of a port.
+// PortSeen is a port as the switch has it.
 type PortSeen struct {
 	There     bool
 	Installed bool   // OVN's flows are there
@@ -174,7 +192,7 @@ func (s *Switch) monitor(ctx context.Context, changed func()) (*ovsdb.Cache, err
 	return s.client.Monitor(ctx, database, map[string][]string{"Interface": {"name", "external_ids", "error"}}, changed)
 }
 
-// Look returns what the switch says of a port now.
+// Look returns a port as the switch has it now.
 func (s *Switch) Look(ctx context.Context, name string) (PortSeen, error) {
 	cache, err := s.monitor(ctx, nil)
 	if err != nil {
@@ -183,7 +201,7 @@ func (s *Switch) Look(ctx context.Context, name string) (PortSeen, error) {
 	return s.seen(cache, name), nil
 }
 
-// AwaitInstalled waits until OVN has the flows of a port in the bridge. Before, the pod would lose its first packets.
+// AwaitInstalled waits until OVN has installed the flows of a port in the bridge. A pod that starts earlier loses its first packets.
 func (s *Switch) AwaitInstalled(ctx context.Context, name string) error {
 	changed := make(chan struct{}, 1)
 	cache, err := s.monitor(ctx, func() {
@@ -215,12 +233,12 @@ func (s *Switch) AwaitInstalled(ctx context.Context, name string) error {
 			return fmt.Errorf("OVN has not bound port %s (%s) within %s: does ovn-controller run on this node and reach the southbound database, and does the pod's logical port name this node? %w",
 				name, p.ID, time.Since(began).Round(time.Second), ctx.Err())
 		case <-s.client.Done():
-			return errors.Join(errors.New("waiting for OVN"), s.client.Err())
+			return fmt.Errorf("waiting for OVN to bind port %s: %w", name, s.client.Err())
 		case <-changed:
 		case <-time.After(openWait):
 		}
 	}
 }
 
-// openWait is how long Open vSwitch may say that it cannot open an interface, which it tries again when the interface comes.
+// openWait is how long Open vSwitch may report that it cannot open an interface: it tries again when the interface appears.
 const openWait = 3 * time.Second
