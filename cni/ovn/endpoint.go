@@ -3,7 +3,6 @@ package ovn
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -19,23 +18,24 @@ type Endpoints struct {
 	Writer writer
 }
 
-// reader is what has to be known of HNS; hns/hcn implements it, hns/hnstest in tests.
+// reader reads from HNS. hns/hcn implements it, and hns/hnstest in tests.
 type reader interface {
 	NetworkByName(ctx context.Context, name string) (hns.Network, error)
 	EndpointByName(ctx context.Context, name string) (hns.Endpoint, error)
 }
 
-// writer is what is changed in HNS. Deleting what is gone is success.
+// writer changes HNS, and is implemented by the same types. Deleting what is gone is success.
 type writer interface {
 	CreateEndpoint(context.Context, hns.Endpoint) (hns.Endpoint, error)
 	DeleteEndpoint(context.Context, hns.EndpointID) error
 	AddToNamespace(context.Context, hns.NamespaceID, hns.EndpointID) error
 }
 
-// ethernetMTU is that of HNS's endpoints, from which the policy EncapOverhead takes something away.
+// ethernetMTU is the MTU of HNS's endpoints in bytes. The policy EncapOverhead makes it smaller.
 const ethernetMTU = 1500
 
-// Make implements links. The endpoint has the name of the port: that is how the extension finds it.
+// Make implements links. The endpoint has the name of the port, by which the switch extension finds it. An endpoint of that name with
+// another network, address or MAC is replaced.
 func (e Endpoints) Make(ctx context.Context, l Link) error {
 	network, err := e.network(ctx, l)
 	if err != nil {
@@ -50,7 +50,7 @@ func (e Endpoints) Make(ctx context.Context, l Link) error {
 	found, err := e.Reader.EndpointByName(ctx, l.Name)
 	switch {
 	case err == nil && (found.Network != network.ID || !found.Has(l.Addr.Addr()) || hns.NormalMAC(found.MAC) != wanted.MAC):
-		// Of a network that was replaced since, or of an attempt before the pod's address changed.
+		// Its network was replaced, or an earlier attempt was made before the pod's address changed.
 		if err := e.Writer.DeleteEndpoint(ctx, found.ID); err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (e Endpoints) Make(ctx context.Context, l Link) error {
 	return err
 }
 
-// network finds the network of the pods, and checks that it can work.
+// network returns the HNS network of the pods. It returns an error if the network has no switch extension or no subnet for the pod.
 func (e Endpoints) network(ctx context.Context, l Link) (hns.Network, error) {
 	network, err := e.Reader.NetworkByName(ctx, l.Network)
 	if err != nil {
@@ -123,5 +123,5 @@ func (e Endpoints) Delete(ctx context.Context, l Link) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(e.Writer.DeleteEndpoint(ctx, found.ID))
+	return e.Writer.DeleteEndpoint(ctx, found.ID)
 }

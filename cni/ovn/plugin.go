@@ -18,10 +18,10 @@ import (
 	"porthole.dev/porthole/internal/ovnet"
 )
 
-// deadline of a whole call. Runtimes give up later than that.
+// deadline bounds a whole call. Runtimes wait longer than that.
 const deadline = 90 * time.Second
 
-// installWait is how long OVN may take to install a port's flows, which is milliseconds while its databases are there. While they are
+// installWait is how long OVN may take to install a port's flows. That takes milliseconds while its databases are reachable. If they are
 // not, the call fails and the runtime tries again.
 const installWait = 20 * time.Second
 
@@ -37,7 +37,7 @@ type Plugin struct {
 
 // links makes the interface of a pod; one implementation per system. Each may be repeated.
 type links interface {
-	// Make makes the pod's interface in its namespace with these settings, and returns what the switch sees of it.
+	// Make makes the pod's interface in its namespace with these settings.
 	Make(ctx context.Context, l Link) error
 	// Check returns an error if the interface differs from what Make made.
 	Check(ctx context.Context, l Link) error

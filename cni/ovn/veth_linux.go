@@ -17,16 +17,13 @@ func (Veth) Make(_ context.Context, l Link) error {
 	if err != nil {
 		return err
 	}
-	inside := func(f func() error) error { return platform.InNetns(l.Namespace, f) }
-	if there { // of an earlier attempt, which may have ended in between
-		if err := inside(func() error { _, err := platform.LinkExists(l.Guest); return err }); err != nil {
+	if !there { // else an earlier attempt made both ends, and ended before the rest
+		if err := platform.CreateVeth(l.Name, l.Guest, l.Namespace); err != nil {
 			return err
 		}
-	} else if err := platform.CreateVeth(l.Name, l.Guest, l.Namespace); err != nil {
-		return err
 	}
 
-	err = inside(func() error {
+	err = platform.InNetns(l.Namespace, func() error {
 		if l.Userspace {
 			if err := platform.StopChecksumOffload(l.Guest); err != nil {
 				return err
