@@ -24,11 +24,11 @@ import (
 // lock is the name of the lock of the northbound database that the working controller holds.
 const lock = "porthole_ovn"
 
-// period is how often everything is compared although nothing changed: a change that somebody else made is reported by the database, so
-// this is for what failed.
+// period is how often everything is compared although no change was reported. The database reports changes by others, so this only matters
+// after a failure.
 const period = 10 * time.Second
 
-// settle collects changes that come together. One transaction of many changes costs OVN less than many of one.
+// settle is how long a pass waits after a change for others. One transaction with many changes costs OVN less than many with one.
 const settle = 10 * time.Millisecond
 
 // connectWait bounds one attempt to reach a database.
@@ -76,13 +76,13 @@ type Controller struct {
 
 // Status describes the last pass.
 type Status struct {
-	// Active says that this controller holds the lock; another one works while it is false and Error is empty.
+	// Active is true while this controller holds the lock. If it is false and Error is empty, another controller holds it.
 	Active   bool      `json:"active"`
 	Error    string    `json:"error,omitempty"`
 	LastSync time.Time `json:"lastSync,omitzero"`
 	Writes   int       `json:"writes"` // transactions since the start
 	Pods     int       `json:"pods"`   // with an address
-	// LoadBalancers are in the database: one for each protocol of a service.
+	// LoadBalancers counts those in the database: one for each protocol of a service.
 	LoadBalancers int      `json:"loadBalancers"`
 	Problems      []string `json:"problems,omitempty"`
 }
@@ -177,7 +177,7 @@ func (c *Controller) session(ctx context.Context) error {
 	}
 }
 
-// lock asks for the lock and returns what tells whether it is held.
+// lock asks for the lock of the database. held returns whether the connection has it now.
 func (c *Controller) lock(ctx context.Context, client *ovsdb.Client) (held func() bool, err error) {
 	var mu sync.Mutex
 	has := false
@@ -193,16 +193,15 @@ func (c *Controller) lock(ctx context.Context, client *ovsdb.Client) (held func(
 	return func() bool { mu.Lock(); defer mu.Unlock(); return has }, err
 }
 
-// pass compares once and writes what differs.
+// pass compares the cluster with the database once, and writes the differences.
 func (c *Controller) pass(ctx context.Context, client *ovsdb.Client, cache *ovsdb.Cache) error {
 	seen := cache.Tables()
 	wanted := nb.Want(factsOf(c.o.Cluster), seen)
 	plan := nb.MakePlan(wanted, seen)
 	c.warn(wanted.Problems)
 
-	var errs []error
 	if len(plan.Gone) > 0 {
-		// Before the switches: if this fails they stay, and the next pass knows what is left to do.
+		// Chassis go before the switches. If this fails the switches stay, and the next pass finds the chassis by them.
 		if err := c.deleteChassis(ctx, plan.Gone); err != nil {
 			return err
 		}
@@ -214,7 +213,7 @@ func (c *Controller) pass(ctx context.Context, client *ovsdb.Client, cache *ovsd
 		}
 	}
 
-	errs = append(errs, c.annotate(ctx, wanted))
+	err := c.annotate(ctx, wanted)
 	c.report(func(s *Status) {
 		s.LastSync, s.Pods, s.Problems = time.Now(), len(wanted.Addresses), nil
 		s.LoadBalancers = wanted.Count("Load_Balancer")
@@ -225,10 +224,10 @@ func (c *Controller) pass(ctx context.Context, client *ovsdb.Client, cache *ovsd
 			s.Problems = append(s.Problems, p.String())
 		}
 	})
-	return errors.Join(errs...)
+	return err
 }
 
-// annotate writes the addresses of pods whose annotation does not say so. Their ports are in the database by now.
+// annotate writes the addresses of pods whose annotation is missing or differs. Their ports are in the database by now.
 func (c *Controller) annotate(ctx context.Context, wanted nb.Wanted) error {
 	var errs []error
 	for _, p := range c.o.Cluster.Pods() {
@@ -246,8 +245,8 @@ func (c *Controller) annotate(ctx context.Context, wanted nb.Wanted) error {
 	return errors.Join(errs...)
 }
 
-// deleteChassis removes nodes from the southbound database. A node that still runs registers itself again; for one that is gone nobody
-// else takes the tunnels of all others away.
+// deleteChassis removes nodes from the southbound database, whereupon the other nodes remove their tunnels to them. Nobody else does that
+// for a deleted node. A node that still runs registers itself again.
 func (c *Controller) deleteChassis(ctx context.Context, nodes []string) error {
 	ctx, cancel := context.WithTimeout(ctx, connectWait)
 	defer cancel()
@@ -267,7 +266,7 @@ func (c *Controller) deleteChassis(ctx context.Context, nodes []string) error {
 	return nil
 }
 
-// warn writes an event for each problem that is new.
+// warn writes an event for each problem that the pass before did not have.
 func (c *Controller) warn(problems []nb.Problem) {
 	objects := map[string]metav1.Object{}
 	if len(problems) > 0 {

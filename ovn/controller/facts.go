@@ -13,9 +13,8 @@ import (
 	"porthole.dev/porthole/ovn/nb"
 )
 
-// factsOf translates the objects of the API. Objects that have nothing to do with OVN are left out: pods in the host's network and those
-// that have ended, services without addresses.
-func factsOf(c cluster) nb.Facts {
+// factsOf translates the objects of the API. It leaves out pods in the host's network, pods that have ended, and services without addresses.
+func factsOf(c source) nb.Facts {
 	var f nb.Facts
 	for _, n := range c.Nodes() {
 		node := nb.Node{Name: n.Name, Windows: n.Labels[corev1.LabelOSStable] == "windows"}
@@ -33,7 +32,7 @@ func factsOf(c cluster) nb.Facts {
 		}
 		pod := nb.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName}
 		if text := p.Annotations[ovnet.Annotation]; text != "" {
-			if a, _, _, err := ovnet.ParseAnnotation(text); err == nil { // what cannot be read is written again
+			if a, _, _, err := ovnet.ParseAnnotation(text); err == nil { // an annotation that cannot be read is written again
 				pod.Given = a
 			}
 		}
