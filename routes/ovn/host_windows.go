@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/windows"
 	"golang.zx2c4.com/wireguard/windows/tunnel/winipcfg"
@@ -52,7 +52,7 @@ func (h *windowsHost) Observe(ctx context.Context) (Seen, error) {
 		return seen, err
 	}
 	for _, a := range all {
-		link := Link{Up: a.OperStatus == winipcfg.IfOperStatusUp, MAC: strings.ToLower(strings.ReplaceAll(macOf(a.PhysicalAddress()), "-", ":")), MTU: int(a.MTU)}
+		link := Link{Up: a.OperStatus == winipcfg.IfOperStatusUp, MAC: net.HardwareAddr(a.PhysicalAddress()).String(), MTU: int(a.MTU)}
 		for u := a.FirstUnicastAddress; u != nil; u = u.Next {
 			addr, ok := netip.AddrFromSlice(u.Address.IP())
 			if !ok {
@@ -80,14 +80,6 @@ func (h *windowsHost) Observe(ctx context.Context) (Seen, error) {
 		seen.Routes = append(seen.Routes, routes...)
 	}
 	return seen, nil
-}
-
-func macOf(b []byte) string {
-	parts := make([]string, len(b))
-	for i, v := range b {
-		parts[i] = fmt.Sprintf("%02x", v)
-	}
-	return strings.Join(parts, ":")
 }
 
 // fib returns the routes to dst itself. Longer ones are those of the adapter.

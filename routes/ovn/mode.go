@@ -12,7 +12,7 @@ import (
 	"porthole.dev/porthole/routes/table"
 )
 
-// host is what the mode does to this host. NewHost returns the one of this system.
+// host observes and changes this host. NewHost returns the implementation for this operating system.
 type host interface {
 	Observe(context.Context) (Seen, error)
 	Apply(context.Context, Change) error
@@ -23,12 +23,12 @@ type host interface {
 type Mode struct {
 	o    Options
 	host host
-	mtu  atomic.Int64 // of the pods; 0: not known yet
-	// rival is the service proxy that was seen at work on this node; nil: none.
+	mtu  atomic.Int64 // of the pods, in bytes; 0: not known yet
+	// rival describes another service proxy that runs on this node; "" if there is none, nil before the first look.
 	rival atomic.Pointer[string]
 }
 
-// New returns the mode, which changes host.
+// New returns the mode for a host.
 func New(o Options, host host) *Mode { return &Mode{o: o, host: host} }
 
 // Network returns the pod network: on Linux the CNI configuration alone; on Windows that of ovn_cni.exe beside a Transparent network.

@@ -26,10 +26,16 @@ type Options struct {
 	EncapIP   netip.Addr
 	// Datapath is system for the kernel's, netdev for that of ovs-vswitchd.
 	Datapath string
-	// Uplink is the card that becomes a port of br-ex with its addresses; "": none, as the kernel sends the tunnels.
+	// Uplink is the network card that becomes a port of br-ex, which gets its addresses. Empty: none, because the kernel sends the tunnels.
 	Uplink string
-	// Kind is the type of the node's own port: internal.
-	Windows bool
+}
+
+// encap returns the address of the tunnels.
+func (o Options) encap() netip.Addr {
+	if o.EncapIP.IsValid() {
+		return o.EncapIP
+	}
+	return o.Addr
 }
 
 // Bridges of a node.
@@ -56,7 +62,7 @@ func CheckEncap(list string) error {
 	return nil
 }
 
-// PodMTU returns the largest packet of a pod that fits into the underlay's with any of the kinds.
+// PodMTU returns the MTU of pods in bytes: packets of that size fit into the underlay's MTU with each kind of tunnel in the list.
 func PodMTU(underlay int, kinds string) int {
 	most := 0
 	for _, kind := range strings.Split(kinds, ",") {
@@ -68,15 +74,15 @@ func PodMTU(underlay int, kinds string) int {
 // Seen is what the mode observes of the host.
 type Seen struct {
 	Keys map[string]string // external_ids of the switch
-	// Datapaths are the types that ovs-vswitchd has; none: it has never run with this database.
+	// Datapaths are the datapath types that ovs-vswitchd supports. Empty: it has never run with this database.
 	Datapaths []string
 	Bridges   map[string]Bridge
 	// Links are those of this mode, by name: the uplink, br-ex and the node's own port.
 	Links map[string]Link
-	// Routes are ours and those that contradict them.
+	// Routes are ours, and those of others to the same destinations.
 	Routes []table.Route
 	MTU    int // of the link with the tunnels' address; 0: no link has it
-	// Rival is a service proxy that is at work on this node; "": none was seen.
+	// Rival describes another service proxy that runs on this node. Empty: none was seen.
 	Rival string
 }
 
@@ -122,20 +128,20 @@ const (
 	DeleteRoute Verb = "delete route"
 )
 
-// Change is one change of the host.
+// Change is one step of a plan. Which fields are set depends on the verb.
 type Change struct {
 	Verb   Verb
-	Name   string // bridge, port or link
-	Bridge string // of AddPort
-	Kind   string // of AddPort
-	Keys   map[string]string
-	MAC    string
-	MTU    int
-	Addrs  []netip.Prefix
-	From   string // of MoveAddress
-	Dst    netip.Prefix
-	Via    netip.Addr
-	Why    string
+	Name   string            // of the bridge, port or link that changes
+	Bridge string            // AddPort: the bridge that gets the port; AddBridge: the card that becomes a port of the new bridge
+	Kind   string            // AddPort: type of the interface; AddBridge: type of the datapath
+	Keys   map[string]string // SetKeys: external_ids of the switch; AddPort: those of the interface
+	MAC    string            // AddBridge, AddPort, Configure
+	MTU    int               // Configure: in bytes
+	Addrs  []netip.Prefix    // AddBridge: those of the card, to be remembered; MoveAddress, Configure: those that Name gets
+	From   string            // MoveAddress: the card that loses Addrs
+	Dst    netip.Prefix      // AddRoute, DeleteRoute
+	Via    netip.Addr        // AddRoute, DeleteRoute: the next hop
+	Why    string            // for logs; empty: the verb tells enough
 }
 
 // String implements table.Op.
@@ -186,7 +192,7 @@ func NodeLink(node string) string {
 
 type plan = table.Plan[Change]
 
-// makePlan plans what this node needs. Each step waits for the one before: a pass that follows makes the next.
+// makePlan plans what this node needs. Where a step needs the result of an earlier one, it is planned in the pass that sees that result.
 func makePlan(o Options, nodes []table.Node, seen Seen) plan {
 	p := plan{Wanted: tunnels(nodes, o.Node, seen)}
 	p.Problems = problems(o, seen)
@@ -206,7 +212,7 @@ func makePlan(o Options, nodes []table.Node, seen Seen) plan {
 	return p
 }
 
-// problems returns what no change of ours mends.
+// problems returns what the mode cannot repair itself.
 func problems(o Options, seen Seen) []string {
 	var out []string
 	switch {
@@ -265,26 +271,22 @@ func tunnels(nodes []table.Node, self string, seen Seen) []table.Wanted {
 const settleFlows = "2000"
 
 func missingKeys(o Options, seen Seen) map[string]string {
-	encap := o.EncapIP
-	if !encap.IsValid() {
-		encap = o.Addr
-	}
 	keys := map[string]string{
-		"system-id": o.Node, "ovn-remote": o.Remote, "ovn-encap-type": o.EncapType, "ovn-encap-ip": encap.String(), "ovn-bridge": integration,
+		"system-id": o.Node, "ovn-remote": o.Remote, "ovn-encap-type": o.EncapType, "ovn-encap-ip": o.encap().String(), "ovn-bridge": integration,
 		"ovn-bridge-datapath-type": o.Datapath, "hostname": o.Node, "ovn-ofctrl-wait-before-clear": settleFlows,
 	}
 	maps.DeleteFunc(keys, func(k, v string) bool { return seen.Keys[k] == v || v == "" })
 	return keys
 }
 
-// uplink plans br-ex. A crash between two of these steps leaves what the next pass completes: the addresses are kept in the database
-// before the card loses them.
+// uplink plans br-ex. The card's addresses are written into the database before the card loses them, so that a pass after a crash
+// completes the move.
 func uplink(o Options, seen Seen) []Change {
 	card, there := seen.Links[o.Uplink]
 	bridge, made := seen.Bridges[external]
 	if _, port := bridge.Ports[o.Uplink]; !made || !port {
 		if !there || len(card.Addrs) == 0 && !made {
-			return nil // reported by MTU: no link has the tunnels' address
+			return nil // the routes report it: no link has the tunnels' address, so the MTU is 0
 		}
 		return []Change{{Verb: AddBridge, Name: external, Bridge: o.Uplink, Kind: o.Datapath, MAC: card.MAC, Addrs: card.Addrs, Why: "the switch is a program and sends the tunnels itself"}}
 	}
@@ -309,7 +311,7 @@ func uplink(o Options, seen Seen) []Change {
 	return ops
 }
 
-// nodePort plans the port of the node itself. It reports whether the interface has its address.
+// nodePort plans the port of the node itself. It returns true once the interface is up with its address.
 func nodePort(o Options, subnet netip.Prefix, seen Seen, p *plan) bool {
 	name, id := NodeLink(o.Node), ovnet.NodePort(o.Node)
 	self := ovnet.NodeAddr(subnet)
@@ -360,7 +362,7 @@ func routes(o Options, subnet netip.Prefix, seen Seen, ready bool, p *plan) {
 	}
 }
 
-// why returns what the node's port waits for.
+// why returns the reason for which the node's port is not ready.
 func why(o Options, seen Seen) string {
 	bridge, made := seen.Bridges[integration]
 	port, there := bridge.Ports[NodeLink(o.Node)]

@@ -100,3 +100,43 @@ func TestRepairs(t *testing.T) {
 		}
 	}
 }
+
+// TestUplink: br-ex takes the card's addresses over, from any point at which an earlier pass was killed.
+func TestUplink(t *testing.T) {
+	o := options
+	o.Uplink = "eth1"
+	address := netip.MustParsePrefix("10.98.0.11/24")
+	card := Link{Up: true, MAC: "02:00:00:00:00:11", MTU: 1500, Addrs: []netip.Prefix{address}}
+	bridge := Bridge{Datapath: "netdev", Addrs: []string{address.String()}, Ports: map[string]Interface{"eth1": {}}}
+	for name, c := range map[string]struct {
+		spoil func(*Seen)
+		want  []string
+	}{
+		"nothing yet":                {func(*Seen) {}, []string{"add bridge br-ex of eth1 10.98.0.11/24: "}},
+		"no card":                    {func(s *Seen) { delete(s.Links, "eth1") }, nil},
+		"a card without an address":  {func(s *Seen) { s.Links["eth1"] = Link{Up: true} }, nil},
+		"a bridge without interface": {func(s *Seen) { s.Bridges["br-ex"] = bridge }, []string{"prepare uplink eth1"}},
+		"the address still at the card": {func(s *Seen) { s.Bridges["br-ex"], s.Links["br-ex"] = bridge, Link{Up: true} },
+			[]string{"prepare uplink eth1", "move address br-ex 10.98.0.11/24 from eth1"}},
+		"the address at both": {func(s *Seen) { s.Bridges["br-ex"], s.Links["br-ex"] = bridge, Link{Up: true, Addrs: card.Addrs} },
+			[]string{"prepare uplink eth1", "move address br-ex 10.98.0.11/24 from eth1"}},
+		"moved": {func(s *Seen) {
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: card.Addrs}, Link{Up: true, Prepared: true}
+		}, nil},
+		"an interface that is down": {func(s *Seen) {
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Addrs: card.Addrs}, Link{Up: true, Prepared: true}
+		}, []string{"move address br-ex from eth1"}},
+	} {
+		seen := settled()
+		seen.Links["eth1"] = card
+		c.spoil(&seen)
+
+		var got []string
+		for _, op := range makePlan(o, nodes, seen).Ops {
+			got = append(got, op.String())
+		}
+		if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

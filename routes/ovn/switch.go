@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"sync"
 
@@ -17,7 +16,7 @@ const database = "Open_vSwitch"
 // addressKey is the key in external_ids of br-ex with the addresses that the card had, as a list in JSON.
 const addressKey = "porthole-addresses"
 
-// vswitch is the host's Open vSwitch: one connection that is made again when it ends. It is safe for concurrent use.
+// vswitch is the host's Open vSwitch. It keeps one connection, and makes a new one when that has ended. It is safe for concurrent use.
 type vswitch struct {
 	address string
 
@@ -122,7 +121,7 @@ func chassisOf(id string) string {
 	return chassis
 }
 
-// apply makes the changes that are of the database; ok is false for others.
+// apply carries out a change of the database. ok is false if c is another kind of change.
 func (v *vswitch) apply(ctx context.Context, c Change) (ok bool, err error) {
 	var ops []ovsdb.Op
 	switch c.Verb {
@@ -131,7 +130,7 @@ func (v *vswitch) apply(ctx context.Context, c Change) (ok bool, err error) {
 		for k := range c.Keys {
 			names = append(names, k)
 		}
-		// A key that is there keeps its value at an insert, so it is deleted before.
+		// The mutator insert does not change the value of a key that is there, so the key is deleted first.
 		ops = append(ops, ovsdb.Mutate("Open_vSwitch", nil,
 			ovsdb.Mutation{Column: "external_ids", Mutator: "delete", Value: names},
 			ovsdb.Mutation{Column: "external_ids", Mutator: "insert", Value: ovsdb.Map(c.Keys)}))
@@ -153,7 +152,7 @@ func (v *vswitch) apply(ctx context.Context, c Change) (ok bool, err error) {
 	return true, err
 }
 
-// addBridge makes a bridge with its own port and the card's. It has the card's hardware address, because others know it.
+// addBridge makes a bridge with a port of its own and one for the card. It takes the card's MAC, which other hosts have in their ARP tables.
 func addBridge(c Change) []ovsdb.Op {
 	addrs := []string{}
 	for _, a := range c.Addrs {
@@ -196,12 +195,4 @@ func (v *vswitch) deletePort(ctx context.Context, name string) error {
 		}
 	}
 	return nil
-}
-
-// encap returns the address of the tunnels.
-func (o Options) encap() netip.Addr {
-	if o.EncapIP.IsValid() {
-		return o.EncapIP
-	}
-	return o.Addr
 }
