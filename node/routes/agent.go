@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -283,16 +284,15 @@ func (a *agent) setKeeper(k keeper) {
 }
 
 // routable returns the cluster's nodes as routes see them.
-func (a *agent) routable() ([]table.Node, bool) {
-	list, ok := a.cluster.List()
-	if !ok {
-		return nil, false
+func (a *agent) routable() ([]table.Node, bool) { return tableOf(a.cluster.List()) }
+
+// self returns this node as the cluster lists it; nil if it does not, or not yet.
+func (a *agent) self() *corev1.Node {
+	nodes, _ := a.cluster.List()
+	if i := slices.IndexFunc(nodes, func(n *corev1.Node) bool { return n.Name == a.o.Node }); i >= 0 {
+		return nodes[i]
 	}
-	nodes := make([]table.Node, len(list))
-	for i, n := range list {
-		nodes[i] = toTable(n)
-	}
-	return nodes, true
+	return nil
 }
 
 // facts returns what the pod network depends on: this node's range and address from the cluster, and the options.

@@ -50,11 +50,8 @@ func (a *agent) tellBoot(ctx context.Context) error {
 	if a.maker.heldBack() == "" || a.o.ConfDir == "" || a.o.BootID == "" {
 		return nil
 	}
-	nodes, _ := a.cluster.List()
-	for _, n := range nodes {
-		if n.Name == a.o.Node && n.Annotations[nodeapi.NetworkBoot] == a.o.BootID {
-			return nil
-		}
+	if n := a.self(); n != nil && n.Annotations[nodeapi.NetworkBoot] == a.o.BootID {
+		return nil
 	}
 	if err := a.cluster.Annotate(ctx, map[string]string{nodeapi.NetworkBoot: a.o.BootID}); err != nil {
 		return fmt.Errorf("telling the kubelet that the pod network is ready: %w", err)

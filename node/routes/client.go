@@ -34,9 +34,20 @@ func (c clusterClient) Annotate(ctx context.Context, annotations map[string]stri
 	return kube.AnnotateNode(ctx, c.client, c.node, annotations)
 }
 
+// tableOf converts the nodes; ok is false until they are known completely.
+func tableOf(nodes []*corev1.Node, ok bool) ([]table.Node, bool) {
+	if !ok {
+		return nil, false
+	}
+	list := make([]table.Node, len(nodes))
+	for i, n := range nodes {
+		list[i] = toTable(n)
+	}
+	return list, true
+}
+
 // toTable converts a node. Its address is the first internal one of the family of its first pod range; if that is IPv4, Addr6 is the first
-// internal one of IPv6. Ranges and addresses that
-// do not parse are left out, as if they were not assigned yet.
+// internal one of IPv6. Ranges and addresses that do not parse are left out, as if they were not assigned yet.
 func toTable(n *corev1.Node) table.Node {
 	t := table.Node{Name: n.Name, Annotations: n.Annotations}
 	ranges := n.Spec.PodCIDRs

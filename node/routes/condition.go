@@ -15,21 +15,15 @@ import (
 // as available once it is made and no route is refused. A conflict that appears later does not take that back, because pods that run here
 // would gain nothing by it.
 func (a *agent) publish(ctx context.Context, status keep.Status) error {
-	refused := refusals(status)
-	for _, reason := range refused {
-		if !slices.Contains(a.warned, reason) {
-			a.cluster.Warn("RouteRefused", reason)
-		}
-	}
-	doubts := remarks(status)
-	for _, reason := range doubts {
-		if !slices.Contains(a.warned, reason) {
-			a.cluster.Warn("RouteDoubtful", reason)
-		}
-	}
-	for _, problem := range status.Problems {
-		if !slices.Contains(a.warned, problem) {
-			a.cluster.Warn("NetworkProblem", problem)
+	refused, doubts := refusals(status), remarks(status)
+	for _, event := range []struct {
+		reason   string
+		messages []string
+	}{{"RouteRefused", refused}, {"RouteDoubtful", doubts}, {"NetworkProblem", status.Problems}} {
+		for _, message := range event.messages {
+			if !slices.Contains(a.warned, message) {
+				a.cluster.Warn(event.reason, message)
+			}
 		}
 	}
 	a.warned = slices.Concat(refused, doubts, status.Problems)
@@ -51,16 +45,10 @@ func (a *agent) publish(ctx context.Context, status keep.Status) error {
 
 // isWritten reports whether the node has the condition already.
 func (a *agent) isWritten(condition corev1.NodeCondition) bool {
-	nodes, _ := a.cluster.List()
-	for _, n := range nodes {
-		if n.Name != a.o.Node {
-			continue
-		}
-		return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == condition.Type && c.Status == condition.Status && c.Reason == condition.Reason && c.Message == condition.Message
-		})
-	}
-	return false
+	n := a.self()
+	return n != nil && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == condition.Type && c.Status == condition.Status && c.Reason == condition.Reason && c.Message == condition.Message
+	})
 }
 
 // unavailable sets the node's condition once after a reboot, if the pod network is not right at once: until then the condition that an
@@ -89,7 +77,7 @@ func refusals(status keep.Status) []string {
 	return reasons
 }
 
-// remarks returns what is doubtful about routes that are there, each once: somebody else's route to the same place, a way that
+// remarks returns what is doubtful about routes that are there, each once: somebody else's route to the same destination, or a path that
 // loses large packets.
 func remarks(status keep.Status) []string {
 	var reasons []string

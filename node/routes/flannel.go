@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/klog/v2"
 
@@ -26,10 +27,9 @@ const flannelHostGateway = "host-gw"
 // announcement returns what flanneld writes in its backend host-gw, if another node has announced that backend. Without flannel
 // in the cluster nobody needs it.
 func (hostGateway) announcement(self table.Node, nodes []table.Node) map[string]string {
-	flannel := false
-	for _, n := range nodes {
-		flannel = flannel || n.Name != self.Name && n.Annotations[vxlan.AnnotationBackendType] == flannelHostGateway
-	}
+	flannel := slices.ContainsFunc(nodes, func(n table.Node) bool {
+		return n.Name != self.Name && n.Annotations[vxlan.AnnotationBackendType] == flannelHostGateway
+	})
 	if !flannel || !self.Addr.IsValid() {
 		return nil
 	}

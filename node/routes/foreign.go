@@ -14,7 +14,7 @@ import (
 	"porthole.dev/porthole/cni/contract"
 )
 
-// runtimes read the files of these kinds in the order of their names, and take the first.
+// confKinds are the extensions of CNI configurations. A runtime reads such files in the order of their names, and takes the first.
 var confKinds = []string{".conf", ".conflist", ".json"}
 
 // beside looks at the other CNI configurations in a folder. It returns a sentence for each that matters: one before ours is the one

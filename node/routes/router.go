@@ -55,7 +55,7 @@ func KeepRouter(ctx context.Context, o RouterOptions) error {
 	if err != nil {
 		return err
 	}
-	k = keep.New(tor.NewRouter(driver, o.Pods), keep.Options{Nodes: func() ([]table.Node, bool) { return tableOf(nodes) }})
+	k = keep.New(tor.NewRouter(driver, o.Pods), keep.Options{Nodes: func() ([]table.Node, bool) { return tableOf(nodes.List()) }})
 
 	stop, err := serve(ctx, o.Bind, func() Status { return routerStatus(o, k.Status()) })
 	if err != nil {
@@ -67,15 +67,6 @@ func KeepRouter(ctx context.Context, o RouterOptions) error {
 	tasks.Go(func() { nodes.Run(ctx) })
 	k.Run(ctx)
 	return nil
-}
-
-// tableOf returns the nodes; ok is false until they are known completely.
-func tableOf(nodes *kube.Nodes) (list []table.Node, ok bool) {
-	all, ok := nodes.List()
-	for _, n := range all {
-		list = append(list, toTable(n))
-	}
-	return list, ok
 }
 
 // routerStatus describes the router as a node is described. Its routes lead to all pods.

@@ -22,15 +22,13 @@ func (a *agent) tellServices(ctx context.Context, k keeper) error {
 	if mode, is := k.(programmer); is {
 		wanted = mode.programmer()
 	}
-	nodes, _ := a.cluster.List()
-	for _, n := range nodes {
-		if n.Name != a.o.Node || n.Annotations[nodeapi.ServiceProgrammer] == wanted {
-			continue
-		}
-		if err := a.cluster.Annotate(ctx, map[string]string{nodeapi.ServiceProgrammer: wanted}); err != nil {
-			return fmt.Errorf("telling service proxies of this node whether they may run: %w", err)
-		}
-		klog.FromContext(ctx).Info("Told service proxies of this node what programs the services", "programmer", wanted)
+	n := a.self()
+	if n == nil || n.Annotations[nodeapi.ServiceProgrammer] == wanted {
+		return nil
 	}
+	if err := a.cluster.Annotate(ctx, map[string]string{nodeapi.ServiceProgrammer: wanted}); err != nil {
+		return fmt.Errorf("telling service proxies of this node whether they may run: %w", err)
+	}
+	klog.FromContext(ctx).Info("Told service proxies of this node what programs the services", "programmer", wanted)
 	return nil
 }
