@@ -14,7 +14,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// long skips a test that takes long, unless such tests are asked for.
+// long skips the test, which takes minutes, unless PORTHOLE_NETWORKS is "long".
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv("PORTHOLE_NETWORKS") != "long" {

@@ -43,7 +43,7 @@ type Neighbour struct {
 	Since       time.Time // the session was established or lost, or the peer was added
 }
 
-// Path is one way to a destination that a peer announced.
+// Path is a route to a destination as one peer announced it.
 type Path struct {
 	Dst     netip.Prefix
 	NextHop netip.Addr
@@ -148,7 +148,7 @@ func plan(c Config, cluster netip.Prefix, self table.Node, nodes []table.Node, s
 	p.strangers()
 
 	slices.SortStableFunc(p.wanted, func(a, b table.Wanted) int {
-		return cmp.Or(comparePrefix(a.Dst, b.Dst), a.NextHop.Compare(b.NextHop))
+		return cmp.Or(a.Dst.Compare(b.Dst), a.NextHop.Compare(b.NextHop))
 	})
 	return table.Plan[Change]{Wanted: p.wanted, Ops: p.ops, Problems: p.problems, Peers: p.sessions()}
 }
@@ -400,15 +400,11 @@ func joinAddrs(addrs []netip.Addr) string {
 	return strings.Join(texts, " and ")
 }
 
-func comparePrefix(a, b netip.Prefix) int {
-	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-}
-
 func sortedKeys[V any](m map[netip.Prefix]V) []netip.Prefix {
 	keys := make([]netip.Prefix, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)
 	}
-	slices.SortFunc(keys, comparePrefix)
+	slices.SortFunc(keys, netip.Prefix.Compare)
 	return keys
 }

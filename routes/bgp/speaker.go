@@ -47,7 +47,7 @@ var unicast = &api.Family{Afi: api.Family_AFI_IP, Safi: api.Family_SAFI_UNICAST}
 
 // goBGP is a speaker. Its zero value is not usable: see newGoBGP. It is safe for concurrent use.
 type goBGP struct {
-	server *server.BgpServer // nil until Start
+	server *server.BgpServer // of the last Start; nil: none
 	wake   wakeup.Signal     // something changed
 
 	mu         sync.Mutex
@@ -81,16 +81,11 @@ func newGoBGP() *goBGP { return &goBGP{wake: wakeup.New(), noPassword: passwords
 func (g *goBGP) Start(ctx context.Context, s Session) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.server == nil {
-		g.server = server.NewBgpServer(server.LoggerOption(slog.New(logr.ToSlogHandler(klog.Background().WithName("gobgp").V(2))), &slog.LevelVar{}))
-		go g.server.Serve()
-	} else {
-		g.stop()
-		if err := g.server.StopBgp(ctx, &api.StopBgpRequest{AllowGracefulRestart: true}); err != nil {
-			return err
-		}
+	if err := g.end(ctx); err != nil {
+		return fmt.Errorf("ending all sessions: %w", err)
 	}
-	g.reset()
+	g.server = server.NewBgpServer(server.LoggerOption(slog.New(logr.ToSlogHandler(klog.Background().WithName("gobgp").V(2))), &slog.LevelVar{}))
+	go g.server.Serve()
 
 	global := &api.Global{Asn: s.AS, RouterId: s.RouterID.String(), ListenPort: int32(s.ListenPort), ListenAddresses: []string{"0.0.0.0"}, UseMultiplePaths: true}
 	err := g.server.StartBgp(ctx, &api.StartBgpRequest{Global: global})
@@ -107,6 +102,23 @@ func (g *goBGP) Start(ctx context.Context, s Session) error {
 	g.session.ListenPort = int(global.ListenPort)
 	g.started = time.Now()
 	return errors.Join(g.exportOwn(ctx, s.Reflector), g.follow())
+}
+
+// end closes all sessions and gives the ports back, if there is a server: GoBGP (v4.8.0) cannot start one again that was stopped. Peers
+// with graceful restart keep their routes. Afterwards no server runs, also if there is an error.
+func (g *goBGP) end(ctx context.Context) error {
+	old := g.server
+	g.reset()
+	if old == nil {
+		return nil
+	}
+	if g.stop != nil {
+		g.stop()
+	}
+	g.server, g.stop = nil, nil
+	err := old.StopBgp(ctx, &api.StopBgpRequest{AllowGracefulRestart: true})
+	old.Stop() // its part for BFD
+	return err
 }
 
 func (g *goBGP) reset() {
@@ -126,13 +138,14 @@ func (g *goBGP) exportOwn(ctx context.Context, reflector bool) error {
 		policy.Statements = append(policy.Statements, accept("reflected", api.Conditions_ROUTE_TYPE_INTERNAL))
 	}
 
-	return g.server.SetPolicies(ctx, &api.SetPoliciesRequest{
-		Policies: []*api.Policy{policy},
-		Assignments: []*api.PolicyAssignment{{
-			Name: "global", Direction: api.PolicyDirection_POLICY_DIRECTION_EXPORT, Policies: []*api.Policy{{Name: policy.Name}},
-			DefaultAction: api.RouteAction_ROUTE_ACTION_REJECT,
-		}},
-	})
+	// SetPolicies of GoBGP v4.8.0 leaves the assignments of its request out.
+	if err := g.server.SetPolicies(ctx, &api.SetPoliciesRequest{Policies: []*api.Policy{policy}}); err != nil {
+		return err
+	}
+	return g.server.SetPolicyAssignment(ctx, &api.SetPolicyAssignmentRequest{Assignment: &api.PolicyAssignment{
+		Name: "global", Direction: api.PolicyDirection_POLICY_DIRECTION_EXPORT, Policies: []*api.Policy{{Name: policy.Name}},
+		DefaultAction: api.RouteAction_ROUTE_ACTION_REJECT,
+	}})
 }
 
 // follow marks the learnt paths as stale whenever something changed.
@@ -344,7 +357,7 @@ func (g *goBGP) State(ctx context.Context) (Speaker, error) {
 	for dst := range g.announced {
 		s.Announced = append(s.Announced, dst)
 	}
-	slices.SortFunc(s.Announced, comparePrefix)
+	slices.SortFunc(s.Announced, netip.Prefix.Compare)
 	for _, p := range g.peers {
 		s.Neighbours = append(s.Neighbours, Neighbour{Peer: p.Peer, Established: p.up, Late: !p.up && time.Since(p.since) > late, Why: p.why, Since: p.since})
 	}
