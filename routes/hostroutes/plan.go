@@ -80,7 +80,7 @@ func MakePlan(saved Saved, now time.Time, list []Adapter) Plan {
 	for _, s := range saved.Adapters {
 		at, addr := holder(s, list)
 		for _, r := range s.Routes {
-			if at >= 0 && slices.ContainsFunc(list[at].Routes, func(h Route) bool { return h.Dst == r.Dst && h.NextHop == r.NextHop }) {
+			if at >= 0 && listed(list[at].Routes, r) {
 				continue
 			}
 			p.Lost = append(p.Lost, Lost{Addr: addr, Adapter: s.Name, Route: r, Ready: at >= 0})
@@ -91,14 +91,23 @@ func MakePlan(saved Saved, now time.Time, list []Adapter) Plan {
 	return p
 }
 
-// holder returns which adapter of the list has an address of a saved one, and that address; -1: none has.
+// holder returns the index of the adapter in the list that has an address of a saved one, and that address; -1 if none has, with the saved
+// adapter's first address. A file that was edited may hold an adapter without addresses.
 func holder(saved Adapter, list []Adapter) (int, netip.Addr) {
 	for _, a := range saved.Addrs {
 		if i := slices.IndexFunc(list, func(l Adapter) bool { return l.has(a.Addr()) }); i >= 0 {
 			return i, a.Addr()
 		}
 	}
+	if len(saved.Addrs) == 0 {
+		return -1, netip.Addr{}
+	}
 	return -1, saved.Addrs[0].Addr()
+}
+
+// listed reports whether a list has a route of the same destination and next hop, whatever its metric.
+func listed(routes []Route, r Route) bool {
+	return slices.ContainsFunc(routes, func(h Route) bool { return h.Dst == r.Dst && h.NextHop == r.NextHop })
 }
 
 // Worth returns the routes that have to be saved: of adapters with an address outside the ranges of pods, what the host's stack does not
@@ -154,19 +163,14 @@ func last(p netip.Prefix) netip.Addr {
 func Merge(older Saved, list []Adapter, now time.Time) Saved {
 	out := Saved{At: now, Adapters: slices.Clone(list)}
 	for _, o := range older.Adapters {
-		i := -1
-		for _, a := range o.Addrs {
-			if i < 0 {
-				i = slices.IndexFunc(out.Adapters, func(n Adapter) bool { return n.has(a.Addr()) })
-			}
-		}
+		i, _ := holder(o, out.Adapters)
 		if i < 0 {
 			out.Adapters = append(out.Adapters, o)
 			continue
 		}
 		routes := slices.Clone(out.Adapters[i].Routes)
 		for _, r := range o.Routes {
-			if !slices.ContainsFunc(routes, func(h Route) bool { return h.Dst == r.Dst && h.NextHop == r.NextHop }) {
+			if !listed(routes, r) {
 				routes = append(routes, r)
 			}
 		}

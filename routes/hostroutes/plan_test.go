@@ -216,3 +216,12 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// A file that somebody edited may hold an adapter without addresses: its routes are lost until they are given up.
+func TestAdapterWithoutAddresses(t *testing.T) {
+	now := time.Now()
+	saved := Merge(Saved{Adapters: []Adapter{{Name: "Ethernet", Routes: []Route{{Dst: netip.MustParsePrefix("10.9.0.0/16"), NextHop: netip.MustParseAddr("10.99.0.1")}}}}}, nil, now)
+	if p := MakePlan(saved, now, nil); len(p.Lost) != 1 || p.Lost[0].Ready || p.Forget {
+		t.Errorf("%+v", p)
+	}
+}

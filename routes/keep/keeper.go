@@ -99,12 +99,12 @@ func shorten(text string) string {
 // logLines is how many routes and changes are logged in full; of more, the first changes and what is not right.
 const logLines = 50
 
-// brief returns the plan as it is logged: in a large cluster only what is not Present, and not all of that.
+// brief returns the plan as it is logged: in a large cluster the problems, and of routes and changes the first that are not Present.
 func brief[O table.Op](plan table.Plan[O]) string {
 	if len(plan.Wanted) <= logLines && len(plan.Ops) <= logLines {
 		return plan.String()
 	}
-	short := table.Plan[O]{Ops: plan.Ops[:min(len(plan.Ops), logLines)]}
+	short := table.Plan[O]{Ops: plan.Ops[:min(len(plan.Ops), logLines)], Problems: plan.Problems}
 	for _, w := range plan.Wanted {
 		if w.State != table.Present && len(short.Wanted) < logLines {
 			short.Wanted = append(short.Wanted, w)

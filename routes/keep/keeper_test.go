@@ -254,3 +254,14 @@ func TestRoutesStay(t *testing.T) {
 		}
 	})
 }
+
+// The log of a plan for a large cluster leaves out routes that are present, and no problem.
+func TestBriefKeepsProblems(t *testing.T) {
+	plan := table.Plan[table.Change]{Problems: []string{"peer 10.0.0.1 has no session"}}
+	for range logLines + 1 {
+		plan.Wanted = append(plan.Wanted, table.Wanted{Node: "a", State: table.Present})
+	}
+	if got := brief(plan); got != "problem: peer 10.0.0.1 has no session\n(shortened)\n" {
+		t.Error(got)
+	}
+}
