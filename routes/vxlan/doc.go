@@ -8,6 +8,6 @@
 //	          Linux: device flannel.VNI, and per peer a neighbour, a forwarding entry and a route
 //	          Windows: a policy RemoteSubnetRoute of the HNS network per peer
 //
-// The type Mode differs between the systems. What both share is pure: config.go, announce.go and plan.go. Both ask other nodes how large
-// packets may be on the way to them (probe.go).
+// The type Mode differs between the systems. What both share is pure: config.go, announce.go and plan.go. Both probe the path
+// MTU to other nodes (probe.go).
 package vxlan

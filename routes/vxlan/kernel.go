@@ -124,8 +124,8 @@ func (o Op) String() string {
 	return fmt.Sprintf("%s%s: %s", o.Verb, what, o.Why)
 }
 
-// firstMAC returns the MAC address of a node's first device. It is a locally administered one that depends on the node and
-// the network only, so that a plan can name it before the device exists.
+// firstMAC returns the MAC address that a node's VXLAN device gets when the node has announced none yet. It is locally administered, and
+// a hash of the node's name and the VNI, so that the plan knows it before the device exists.
 func firstMAC(node string, c Config) MAC {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", node, c.VNI))
 	m := MAC(sum[:6])

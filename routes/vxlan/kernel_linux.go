@@ -222,7 +222,7 @@ func macOf(a net.HardwareAddr) MAC {
 	return MAC(a)
 }
 
-// Watch subscribes to routes, links, addresses, neighbours and forwarding entries, and probes the ways to other nodes meanwhile.
+// Watch subscribes to routes, links, addresses, neighbours and forwarding entries, and probes the path MTU to other nodes meanwhile.
 func (m *Mode) Watch(ctx context.Context, changed func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	var probing sync.WaitGroup

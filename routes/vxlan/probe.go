@@ -30,7 +30,7 @@ type prober struct {
 	nodes map[netip.Addr]*probed
 }
 
-// probed is what is known of the way to one node.
+// probed is what is known of the path to one node.
 type probed struct {
 	at     time.Time // zero: never asked
 	size   int       // largest packet that arrives; 0: not known

@@ -54,7 +54,7 @@ func (s *hostSwitch) Network(o podnet.Options) (podnet.Network, error) {
 	return podnet.Overlay(o, s.o.Config.VNI)
 }
 
-// Observe reads the network with its policies, and what is known of the ways to other nodes. A network that is another than the last had
+// Observe reads the network with its policies, and what is known of the paths to other nodes. A network that is another than the last had
 // no policies of ours.
 func (s *hostSwitch) Observe(ctx context.Context) (seen Overlay, err error) {
 	network, err := s.o.HNS.NetworkByName(ctx, podnet.NetworkName)
@@ -77,7 +77,7 @@ func (s *hostSwitch) Observe(ctx context.Context) (seen Overlay, err error) {
 	return seen, nil
 }
 
-// observePaths adds the network card and the ways to other nodes. Policies do not wait for that: without the card nothing is probed.
+// observePaths adds the network card and the paths to other nodes. Policies do not wait for that: without the card nothing is probed.
 func (s *hostSwitch) observePaths(ctx context.Context, seen *Overlay) {
 	uplink, err := s.uplink(s.o.Addr)
 	if err != nil {
@@ -144,8 +144,8 @@ func (s *hostSwitch) add(ctx context.Context, r hns.RemoteSubnet) error {
 	return nil
 }
 
-// Watch subscribes to what HNS notifies of: networks that come and go. It does not notify of policies. It probes the ways to other nodes
-// meanwhile.
+// Watch subscribes to what HNS notifies of: networks that come and go. It does not notify of policies. It probes the path MTU to other
+// nodes meanwhile.
 func (s *hostSwitch) Watch(ctx context.Context, changed func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	var probing sync.WaitGroup
@@ -158,6 +158,7 @@ func (s *hostSwitch) Watch(ctx context.Context, changed func()) error {
 	s.mu.Unlock()
 
 	notified := s.o.HNS.Notifications(ctx)
+	changed() // there may have been changes before
 	for {
 		select {
 		case <-ctx.Done():

@@ -2,6 +2,7 @@ package vxlan
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -24,6 +25,7 @@ type switchHost struct {
 	hnstest.Overlay
 	nodes  []table.Node
 	told   map[string]string // annotations of self
+	mode   *hostSwitch
 	paths  *prober
 	writes int // to the API server
 }
@@ -58,7 +60,7 @@ func (h *switchHost) again(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.paths = s.paths
+	h.mode, h.paths = s, s.paths
 	h.Keeper = keep.New(s, keep.Options{Nodes: func() ([]table.Node, bool) { return h.nodes, true }})
 }
 
@@ -285,5 +287,17 @@ func TestSwitchNarrowPath(t *testing.T) {
 	again, _ := h.paths.due(time.Now().Add(time.Hour))
 	if _, silent := h.paths.learn(again, nil, mtu); len(again) != 2 || len(silent) > 0 {
 		t.Errorf("%v are silent for the first time again, of %v", silent, again)
+	}
+}
+
+// TestSwitchWatch: Watch reports once when it is established, so that the loop keeps its long period from the start.
+func TestSwitchWatch(t *testing.T) {
+	h := newSwitchHost(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	changes := 0
+	err := h.mode.Watch(ctx, func() { changes++; stop() })
+	if changes != 1 || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d changes, %v; want 1 and the end of the context", changes, err)
 	}
 }
