@@ -34,8 +34,8 @@ type Nodes struct {
 	informer cache.SharedIndexInformer
 }
 
-// NewNodes returns Nodes that do nothing before Run. changed is called from one goroutine, after each change of what is kept and when the first list
-// is complete, with the node, or nil if one is gone. It must not block, and must not change the node.
+// NewNodes returns Nodes that do nothing before Run. changed is called from one goroutine, after each change of what is kept and when the
+// first list is complete, with the node, or nil if one is gone. It must not block, and must not change the node.
 func NewNodes(client kubernetes.Interface, changed func(*corev1.Node)) (*Nodes, error) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	n := &Nodes{factory: factory, informer: factory.Core().V1().Nodes().Informer()}
@@ -77,8 +77,8 @@ func trimNode(obj any) (any, error) {
 	}, nil
 }
 
-// differs reports whether something changed besides the times at which a kubelet said that nothing has: in a large cluster there are
-// many such updates a second.
+// differs reports whether an update changed what is kept, the times of conditions aside: kubelets renew those though nothing has changed,
+// in a large cluster many times a second.
 func differs(old, new any) bool {
 	a, ok := old.(*corev1.Node)
 	b, ok2 := new.(*corev1.Node)

@@ -27,8 +27,8 @@ type Everything struct {
 	recorder                      record.EventRecorder
 }
 
-// NewEverything returns an Everything that does nothing before Run. changed is called after each change, and must not block. component is the
-// source of its events.
+// NewEverything returns an Everything that does nothing before Run. changed is called after each change, and must not block. component is
+// the source of its events.
 func NewEverything(ctx context.Context, client kubernetes.Interface, component string, changed func()) (*Everything, error) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	e := &Everything{client: client, factory: factory, nodes: factory.Core().V1().Nodes().Informer(), pods: factory.Core().V1().Pods().Informer(),

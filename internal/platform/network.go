@@ -34,13 +34,13 @@ type NetworkForward struct {
 	Interface string
 }
 
-// NetworkRoute is an entry of the host's route table.
+// NetworkRoute is one next hop of a route of the host's main table. A route with several next hops is there once for each.
 type NetworkRoute struct {
 	Destination netip.Prefix
 	NextHop     netip.Addr // zero: on link
 	Interface   string
 	Metric      uint32
-	Protocol    int // Linux
+	Protocol    int // Linux: who made the route (RTPROT_* of rtnetlink); Windows: 0
 }
 
 // NetworkNeighbour is an entry of the host's ARP or neighbour table. Failed: nobody answered.

@@ -90,8 +90,8 @@ func (t *Table) uplink() (netlink.Link, []netip.Prefix, error) {
 	return link, onLink, nil
 }
 
-// List returns, one for each next hop, the routes of the main table that are ours, by their protocol number, and those of others that lead into the
-// range of the pods, because ours must not replace them.
+// List returns the routes of the main table that are ours, by their protocol number, and those of others that lead into the range of the
+// pods, because ours must not replace them. A route with several next hops is listed once for each.
 func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 	link, onLink, err := t.uplink()
 	if err != nil {

@@ -84,12 +84,18 @@ func (o Options) windowsConf() (Conf, error) {
 // overlay. The gateway of pods is the network's.
 func (o Options) overlayConf() (Conf, error) {
 	conf := o.windowsPlugin("win-overlay", []netip.Prefix{o.Cluster.Masked(), o.Services.Masked()}, o.Services.Masked())
+	conf["ipam"] = object{
+		"type":       "host-local",
+		"subnet":     o.PodCIDR.Masked().String(),
+		"rangeStart": o.FirstPod().String(),
+		"routes":     []object{{"dst": "0.0.0.0/0"}},
+	}
 	conf["endpointMacPrefix"] = "0E-2A" // as flannel and Calico write it, and the plugins' default
 	return encode(WindowsConfName, conf)
 }
 
-// windowsPlugin returns what the configurations of Windows plugins have in common: pods reach exceptions with their own address, and what
-// is in toHost through the host's stack. Addresses begin behind that of the host's endpoint.
+// windowsPlugin returns what the configurations of Windows plugins have in common, all but "ipam": pods reach exceptions with their own
+// address, and what is in toHost through the host's stack.
 func (o Options) windowsPlugin(plugin string, exceptions []netip.Prefix, toHost ...netip.Prefix) object {
 	var texts []string
 	for _, e := range exceptions {
@@ -109,13 +115,7 @@ func (o Options) windowsPlugin(plugin string, exceptions []netip.Prefix, toHost 
 		"capabilities": object{"portMappings": true, "dns": true},
 		// Programs of the node reach host ports of its pods as well. Upstream's plugins do not know the field.
 		"optionalFlags": object{"localRoutedPortMapping": true},
-		"ipam": object{
-			"type":       "host-local",
-			"subnet":     o.PodCIDR.Masked().String(),
-			"rangeStart": o.FirstPod().String(),
-			"routes":     []object{{"dst": "0.0.0.0/0"}},
-		},
-		"policies": policies,
+		"policies":      policies,
 	}
 	if len(o.DNS) > 0 {
 		conf["dns"] = object{"nameservers": o.DNS, "search": o.Search}

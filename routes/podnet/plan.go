@@ -29,8 +29,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: wanted %s, found %s", d.Field, d.Wanted, d.Found)
 }
 
-// Diff returns the properties in which the found network does not fit: type, subnets, their gateways and virtual subnets. Other properties and
-// further subnets do not count, because HNS adds some by itself; nor does a gateway that HNS does not report.
+// Diff returns the properties in which the found network does not fit: type, subnets, their gateways and virtual subnets. Other properties
+// and further subnets do not count, because HNS adds some by itself; nor does a gateway that HNS does not report.
 func Diff(wanted, found hns.Network) []Difference {
 	var list []Difference
 	if wanted.Extension != "" && !strings.EqualFold(wanted.Extension, found.Extension) {

@@ -38,7 +38,7 @@ func Peers(nodes []Node, self string) []Wanted {
 	}
 
 	slices.SortFunc(peers, func(a, b Wanted) int {
-		return cmp.Or(comparePrefix(a.Dst, b.Dst), cmp.Compare(a.Node, b.Node))
+		return cmp.Or(a.Dst.Compare(b.Dst), cmp.Compare(a.Node, b.Node))
 	})
 	return peers
 }
@@ -52,7 +52,7 @@ func overlaps(nodes []Node) map[netip.Prefix]bool {
 			all = append(all, p.Masked())
 		}
 	}
-	slices.SortFunc(all, comparePrefix)
+	slices.SortFunc(all, netip.Prefix.Compare)
 
 	found := map[netip.Prefix]bool{}
 	var around []netip.Prefix // each contains the next
@@ -142,7 +142,7 @@ func unwanted(wanted []Wanted, listed []Route) []Change {
 	}
 
 	slices.SortFunc(gone, func(a, b Change) int {
-		return cmp.Or(comparePrefix(a.Dst, b.Dst), a.NextHop.Compare(b.NextHop))
+		return cmp.Or(a.Dst.Compare(b.Dst), a.NextHop.Compare(b.NextHop))
 	})
 	return gone
 }
@@ -156,8 +156,4 @@ func whyUnwanted(wanted []Wanted) string {
 		return "refused"
 	}
 	return "should go to " + hop(wanted[0].NextHop)
-}
-
-func comparePrefix(a, b netip.Prefix) int {
-	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }

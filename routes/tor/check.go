@@ -1,7 +1,6 @@
 package tor
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -34,9 +33,7 @@ func Check(wanted []table.Wanted, running []Running, pods []netip.Prefix) []stri
 	}
 
 	strays := slices.Clone(running)
-	slices.SortFunc(strays, func(a, b Running) int {
-		return cmp.Or(a.Dst.Addr().Compare(b.Dst.Addr()), cmp.Compare(a.Dst.Bits(), b.Dst.Bits()))
-	})
+	slices.SortFunc(strays, func(a, b Running) int { return a.Dst.Compare(b.Dst) })
 	for _, r := range strays {
 		if line := stray(r, wanted, pods); line != "" {
 			lines = append(lines, line)

@@ -27,7 +27,7 @@ func plan(self string, nodes []table.Node, seen []table.Route) table.Plan[table.
 		}
 	}
 	slices.SortFunc(p.Ops, func(a, b table.Change) int {
-		return cmp.Or(a.Dst.Addr().Compare(b.Dst.Addr()), cmp.Compare(a.Dst.Bits(), b.Dst.Bits()), a.NextHop.Compare(b.NextHop))
+		return cmp.Or(a.Dst.Compare(b.Dst), a.NextHop.Compare(b.NextHop))
 	})
 	return p
 }
@@ -131,9 +131,7 @@ func planRouter(nodes []table.Node, running []Running, pods []netip.Prefix) tabl
 			p.Ops = append(p.Ops, RouterChange{Dst: dst, Without: list, Why: "no node has this range, or none may have it"})
 		}
 	}
-	slices.SortFunc(p.Ops, func(a, b RouterChange) int {
-		return cmp.Or(a.Dst.Addr().Compare(b.Dst.Addr()), cmp.Compare(a.Dst.Bits(), b.Dst.Bits()))
-	})
+	slices.SortFunc(p.Ops, func(a, b RouterChange) int { return a.Dst.Compare(b.Dst) })
 	return p
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Commands are what prints, on a router, what ReadRunning reads, by format.
+// Commands holds, by format, the command whose output on a router ReadRunning reads; of "json", a description of the file.
 var Commands = map[string]string{
 	"ip":   "ip -j route; ip -j -6 route",
 	"frr":  "vtysh -c 'show ip route json' -c 'show ipv6 route json'",
