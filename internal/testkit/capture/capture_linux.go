@@ -131,7 +131,7 @@ func (w *Wire) Wait(t testing.TB, what string, match func(Packet) bool) Packet {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return fmt.Errorf("not seen on %s; the last of %d packets: %s: %w", w.what, len(w.seen), last(w.seen), w.err)
+		return fmt.Errorf("not seen on %s; the last of %d packets: %s; error %v", w.what, len(w.seen), last(w.seen), w.err)
 	})
 	return found[0]
 }
