@@ -329,7 +329,8 @@ func (c *cluster) carries(limit time.Duration, what string, members ...int) time
 
 var everybody = []int{0, 1, 2, 3}
 
-// routesTo returns the routes of a host to a range: the gateway, and "proto N".
+// routesTo returns the routes of a host to a pod range that have a gateway, each as "GATEWAY proto N", where N is the number of the program
+// that made it.
 func (c *cluster) routesTo(name, pods string) (list []string) {
 	c.Helper()
 	c.on(name, func() error {
@@ -344,7 +345,8 @@ func (c *cluster) routesTo(name, pods string) (list []string) {
 	return list
 }
 
-// keepsPackets asks 1,000 times, one question after the other, while f runs in between, and counts the answers that do not come.
+// keepsPackets sends 1,000 datagrams from one node's pod address to the echo of another's, each after the answer to the one before, while f
+// runs. It returns how many got no answer within 200 ms, and gives up after 21 of them.
 func (c *cluster) keepsPackets(from, to int, f func()) (lost int) {
 	c.Helper()
 	conn, err := c.dial(from, to)
@@ -384,7 +386,7 @@ func (c *cluster) keepsPackets(from, to int, f func()) (lost int) {
 
 func addrOf(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// complete waits until a node's agent says that it has every route.
+// complete waits until the agent of a node is ready, which it is once it has every route.
 func (c *cluster) complete(name string) {
 	c.Helper()
 	wait.NoError(c.T, 10*time.Second, name+" has every route", func() error {

@@ -2,6 +2,7 @@ package flannel
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -234,16 +235,42 @@ func (c *cluster) restarts() {
 	if now := c.node("our1").ResourceVersion; now != version {
 		c.Errorf("the node was written: version %s, then %s", version, now)
 	}
-	for {
+	c.onlyMarks(changes, routes)
+}
+
+// onlyMarks writes an entry and a route of its own on our1, waits until both are among the changes, and fails for each one before them that
+// somebody else wrote.
+func (c *cluster) onlyMarks(changes <-chan netlink.NeighUpdate, routes <-chan netlink.RouteUpdate) {
+	c.Helper()
+	neighbour, dst := net.IPv4(10, 99, 0, 200), &net.IPNet{IP: net.IPv4(192, 0, 2, 0).To4(), Mask: net.CIDRMask(24, 32)}
+	c.on("our1", func() error {
+		eth0, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		index := eth0.Attrs().Index
+		return errors.Join(
+			netlink.NeighSet(&netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, IP: neighbour, HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9}}),
+			netlink.RouteAdd(&netlink.Route{LinkIndex: index, Dst: dst, Gw: net.IPv4(10, 99, 0, 10)}))
+	})
+
+	limit := time.After(5 * time.Second)
+	for entry, route := false, false; !entry || !route; {
 		select {
 		case n := <-changes:
-			if n.State&unix.NUD_PERMANENT != 0 {
+			if n.IP.Equal(neighbour) {
+				entry = true
+			} else if n.State&unix.NUD_PERMANENT != 0 {
 				c.Errorf("an entry was written: %+v", n)
 			}
 		case r := <-routes:
-			c.Errorf("a route was written: %s", r.Route)
-		default:
-			return
+			if r.Dst != nil && r.Dst.String() == dst.String() {
+				route = true
+			} else {
+				c.Errorf("a route was written: %s", r.Route)
+			}
+		case <-limit:
+			c.Fatalf("the test's own entry was seen: %t, its own route: %t", entry, route)
 		}
 	}
 }
