@@ -35,60 +35,60 @@ type flowBench struct {
 	running []*exec.Cmd // agents of the nodes
 }
 
-// way is one of those that packets between two pods take.
-type way struct {
-	name, floor string // floor: the way made by hand that it is compared with; empty: it is one itself
+// flowPath is a way to connect the two nodes: a mode of our agents, or routes or a VXLAN device that the bench makes by hand.
+type flowPath struct {
+	name, floor string // floor: name of the path made by hand that it is compared with; empty: it is made by hand itself
 	make        func(context.Context) error
 }
 
-// ways returns those of the modes, each behind the one that it is compared with.
-func (b *flowBench) ways() []way {
-	ways := []way{{"bare", "", b.bareRoutes}, {"kernel-vxlan", "", b.bareVXLAN}}
+// paths returns the two that are made by hand, and then one for each mode.
+func (b *flowBench) paths() []flowPath {
+	paths := []flowPath{{"bare", "", b.bareRoutes}, {"kernel-vxlan", "", b.bareVXLAN}}
 	for _, mode := range b.modes() {
 		floor := "bare"
 		if mode == "vxlan" {
 			floor = "kernel-vxlan"
 		}
-		ways = append(ways, way{mode, floor, func(ctx context.Context) error { return b.agents(ctx, mode) }})
+		paths = append(paths, flowPath{mode, floor, func(ctx context.Context) error { return b.agents(ctx, mode) }})
 	}
-	return ways
+	return paths
 }
 
 // throughputs measures a TCP connection between pods on two nodes: over routes and a kernel VXLAN that are made by hand, and over those
 // of our agent. All pass the same veths.
 func (b *flowBench) throughputs(ctx context.Context) error {
 	samples := map[string][]float64{}
-	ways := b.ways()
+	paths := b.paths()
 	for range flowRounds {
-		for _, w := range ways {
-			rate, err := b.throughput(ctx, w)
+		for _, p := range paths {
+			rate, err := b.throughput(ctx, p)
 			if err != nil {
-				return fmt.Errorf("%s: %w", w.name, err)
+				return fmt.Errorf("%s: %w", p.name, err)
 			}
-			samples[w.name] = append(samples[w.name], rate)
+			samples[p.name] = append(samples[p.name], rate)
 		}
 	}
 
-	for _, w := range ways {
-		if w.floor == "" {
+	for _, p := range paths {
+		if p.floor == "" {
 			continue
 		}
-		ours, floor := median(samples[w.name]), median(samples[w.floor])
+		ours, floor := median(samples[p.name]), median(samples[p.floor])
 		good := ours >= 0.95*floor
-		print(figure{Name: "routes." + w.name + ".throughput", Unit: "Gbit/s", Ours: ours, Floor: floor, OfFloor: round(ours / floor), OK: &good,
-			Note:    "pod to pod across nodes, one TCP connection; the floor is " + w.floor + " made by hand; at least 0.95 of it",
-			Samples: map[string][]float64{"ours": samples[w.name], "floor": samples[w.floor]}})
+		print(figure{Name: "routes." + p.name + ".throughput", Unit: "Gbit/s", Ours: ours, Floor: floor, OfFloor: round(ours / floor), OK: &good,
+			Note:    "pod to pod across nodes, one TCP connection; the floor is " + p.floor + " made by hand; at least 0.95 of it",
+			Samples: map[string][]float64{"ours": samples[p.name], "floor": samples[p.floor]}})
 	}
 	return nil
 }
 
-// throughput makes a way and measures it.
-func (b *flowBench) throughput(ctx context.Context, w way) (float64, error) {
+// throughput makes a path and returns the Gbit/s of one connection over it.
+func (b *flowBench) throughput(ctx context.Context, p flowPath) (float64, error) {
 	defer b.stopAgents()
 	if err := errors.Join(b.clean("pa"), b.clean("pb")); err != nil {
 		return 0, err
 	}
-	if err := w.make(ctx); err != nil {
+	if err := p.make(ctx); err != nil {
 		return 0, err
 	}
 	return b.flow(ctx)
@@ -136,7 +136,7 @@ func (b *flowBench) makePods() error {
 	return nil
 }
 
-// setMTU is for the calling thread's namespace. Pods have the MTU of VXLAN in every mode, so that only the way differs.
+// setMTU is for the calling thread's namespace. Pods have the MTU of VXLAN in every mode, so that only the path between the nodes differs.
 func setMTU(name string, mtu int) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {

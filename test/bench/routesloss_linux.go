@@ -22,10 +22,15 @@ const (
 	lossEvery = 2 * time.Millisecond // a packet
 	lossAfter = time.Second          // how long packets are sent on after something has happened
 	lossNodes = 20                   // nodes that are added
+	lossPort  = 5002
 )
 
-// losses counts packets from pod to pod across nodes that get no answer while the agent of one node is killed and comes back, is ended
-// for an upgrade and comes back as another program, and while nodes are added.
+// lossNobody is an address in the pod range of the second node that no pod has.
+const lossNobody = "10.152.1.99"
+
+// losses prints how many packets between pods on two nodes are lost in each of three events: the agent of one node is killed and started
+// again, it is ended and started again from another file as in an upgrade, and nodes are added to the cluster. A packet counts as lost
+// if no answer to it comes back.
 func (b *flowBench) losses(ctx context.Context, mode string) error {
 	if err := errors.Join(b.clean("pa"), b.clean("pb")); err != nil {
 		return err
@@ -39,6 +44,14 @@ func (b *flowBench) losses(ctx context.Context, mode string) error {
 		return err
 	}
 
+	sent, lost, err := b.lost(ctx, lossNobody, func() error { return nil })
+	if err != nil {
+		return err
+	}
+	if sent == 0 || lost < sent {
+		return fmt.Errorf("of %d packets to an address without a pod %d count as lost, want all", sent, lost)
+	}
+
 	for _, part := range []struct {
 		name string
 		do   func() error
@@ -47,7 +60,7 @@ func (b *flowBench) losses(ctx context.Context, mode string) error {
 		{"upgrade", func() error { return b.again(ctx, mode, syscall.SIGTERM, upgraded) }},
 		{"nodes added", func() error { return b.addSome(ctx, mode) }},
 	} {
-		sent, lost, err := b.lost(ctx, part.do)
+		sent, lost, err := b.lost(ctx, flowNodes[1].podAddr, part.do)
 		if err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
@@ -57,12 +70,12 @@ func (b *flowBench) losses(ctx context.Context, mode string) error {
 	return nil
 }
 
-// again ends the agent of the first node and starts a program as the next one.
+// again ends the agent of the first node with a signal, starts program in its place, and waits until that has the routes.
 func (b *flowBench) again(ctx context.Context, mode string, signal syscall.Signal, program string) error {
 	if err := b.running[0].Process.Signal(signal); err != nil {
 		return err
 	}
-	_ = b.running[0].Wait() // it was killed
+	_ = b.running[0].Wait() // the error is the signal
 	cmd, err := b.porthole(flowNodes[0].node, program, mode)
 	if err != nil {
 		return err
@@ -84,9 +97,10 @@ func (b *flowBench) addSome(ctx context.Context, mode string) error {
 	return b.ready(ctx, flowNodes[0].node, lossNodes+1)
 }
 
-// lost sends packets from the first pod to the second and back while do runs and for a while after.
-func (b *flowBench) lost(ctx context.Context, do func() error) (sent, lost int, err error) {
-	client, stop, err := b.echo()
+// lost sends packets from the first pod to an address, where the second pod's server sends them back, while do runs and for lossAfter
+// after it. It returns how many were tried and how many of them got no answer.
+func (b *flowBench) lost(ctx context.Context, to string, do func() error) (sent, lost int, err error) {
+	client, stop, err := b.echo(to)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -95,10 +109,12 @@ func (b *flowBench) lost(ctx context.Context, do func() error) (sent, lost int, 
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		for data := make([]byte, 8); ; {
-			if _, err := client.Read(data); err != nil {
+			switch _, err := client.Read(data); {
+			case err == nil:
+				answers.Add(1)
+			case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed):
 				return
-			}
-			answers.Add(1)
+			} // other errors are ICMP's answers to single packets
 		}
 	})
 
@@ -119,24 +135,21 @@ func (b *flowBench) lost(ctx context.Context, do func() error) (sent, lost int, 
 			running = false
 		case <-tick.C:
 			sent++
-			if _, err := client.Write(binary.BigEndian.AppendUint64(nil, uint64(sent))); err != nil {
-				sent-- // counted by the kernel's answer to an earlier one: it is one more that was not sent
-				lost++
-			}
+			// A packet that the kernel refuses to send is lost like any other.
+			_, _ = client.Write(binary.BigEndian.AppendUint64(nil, uint64(sent)))
 		}
 	}
 
 	_ = client.SetReadDeadline(time.Now().Add(300 * time.Millisecond)) // for the last answers
 	reading.Wait()
-	return sent, lost + sent - int(answers.Load()), err
+	return sent, sent - int(answers.Load()), err
 }
 
-// echo opens a UDP socket in the first pod, connected to one in the second that sends each packet back.
-func (b *flowBench) echo() (client *net.UDPConn, stop func(), err error) {
-	addr := &net.UDPAddr{IP: net.ParseIP(flowNodes[1].podAddr), Port: 5002}
+// echo starts a server in the second pod that sends each packet back, and opens a UDP socket in the first pod to an address at its port.
+func (b *flowBench) echo(to string) (client *net.UDPConn, stop func(), err error) {
 	var server *net.UDPConn
 	err = platform.InNetns(platform.NetnsPath(b.netns("b")), func() (err error) {
-		server, err = net.ListenUDP("udp4", addr)
+		server, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.ParseIP(flowNodes[1].podAddr), Port: lossPort})
 		return err
 	})
 	if err != nil {
@@ -153,7 +166,7 @@ func (b *flowBench) echo() (client *net.UDPConn, stop func(), err error) {
 	}()
 
 	err = platform.InNetns(platform.NetnsPath(b.netns("a")), func() (err error) {
-		client, err = net.DialUDP("udp4", nil, addr)
+		client, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.ParseIP(to), Port: lossPort})
 		return err
 	})
 	if err != nil {
