@@ -44,6 +44,9 @@ func (l *lab) checkStatus(routes, peers int) {
 		if err != nil {
 			return err
 		}
+		if len(nodes) != len(nodeNames) {
+			return fmt.Errorf("status of %d nodes, want %d", len(nodes), len(nodeNames))
+		}
 		for _, n := range nodes {
 			if n.Network != l.mode || n.Routes.Wanted != routes || n.Routes.Present != routes || len(n.Peers) != peers || len(n.Routes.Problems) > 0 {
 				return fmt.Errorf("status of %s: %+v; want mode %s, %d routes, %d peers", n.Name, n, l.mode, routes, peers)
@@ -61,9 +64,16 @@ func (l *lab) checkStatus(routes, peers int) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	named := 0
 	for line := range strings.Lines(text) {
-		if name, _, _ := strings.Cut(line, " "); l.nodes[name].IsValid() && !strings.Contains(line, " "+l.mode+" ") {
-			l.t.Errorf("the status of %s does not name mode %s: %s", name, l.mode, line)
+		if name, _, _ := strings.Cut(line, " "); l.nodes[name].IsValid() {
+			named++
+			if !strings.Contains(line, " "+l.mode+" ") {
+				l.t.Errorf("the status of %s does not name mode %s: %s", name, l.mode, line)
+			}
 		}
+	}
+	if named == 0 {
+		l.t.Errorf("the status has no line of a node:\n%s", text)
 	}
 }
