@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/capture"
@@ -31,9 +30,8 @@ type faultyBGP struct{ *fleet }
 func TestBGPFaults(t *testing.T) {
 	long(t)
 	f := &faultyBGP{up(t, "bgp", "--windows-firewall").fleet()}
-	const foreign = "172.20.0.0/24"
 	for _, n := range nodeNames {
-		f.run("porthole-"+n, "ip", "route", "add", foreign, "via", router)
+		f.run("porthole-"+n, "ip", "route", "add", foreignRange, "via", router)
 	}
 
 	for _, step := range []struct {
@@ -54,7 +52,7 @@ func TestBGPFaults(t *testing.T) {
 			f.t = t
 			step.do()
 			for _, n := range nodeNames {
-				if out := f.run("porthole-"+n, "ip", "route", "show", foreign); !strings.Contains(out, "via "+router) {
+				if out := f.run("porthole-"+n, "ip", "route", "show", foreignRange); !strings.Contains(out, "via "+router) {
 					t.Errorf("the route of somebody else on %s is gone: %q", n, out)
 				}
 			}
@@ -154,31 +152,6 @@ func (f *faultyBGP) changesOfRoutes() (stop func() []string) {
 	return func() []string { end(); return seen }
 }
 
-// pinging sends packets between the pods of two nodes, in both directions, until stop is called, which returns how many there were.
-func (f *faultyBGP) pinging(a, b string) (stop func() (sent, lost int)) {
-	var mu sync.Mutex
-	var sending sync.WaitGroup
-	sent, lost, done := 0, 0, make(chan struct{})
-	for _, way := range [][2]string{{a, b}, {b, a}} {
-		sending.Go(func() {
-			for pace := time.Tick(2 * time.Millisecond); ; <-pace {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				err := ping(f.netns["a-"+way[0]], f.addr["a-"+way[1]], probe{}).err()
-				mu.Lock()
-				if sent++; err != nil {
-					lost++
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	return func() (int, int) { close(done); sending.Wait(); return sent, lost }
-}
-
 // killedWithoutLoss: peers keep the routes of a node whose agent is away for a short time, and the next one changes none.
 func (f *faultyBGP) killedWithoutLoss(node string) {
 	other := "lin01"
@@ -263,22 +236,12 @@ func (f *faultyBGP) vtysh(commands ...string) string {
 	return f.run("", "vtysh", args...)
 }
 
-// rangeOf returns the pod range of a node.
-func (f *faultyBGP) rangeOf(node string) string {
-	f.t.Helper()
-	var n v1.Node
-	if err := get(&n, "node", node); err != nil {
-		f.t.Fatal(err)
-	}
-	return n.Spec.PodCIDR
-}
-
 func (f *faultyBGP) routesDeleted() {
 	for _, n := range []string{"lin01", "win02"} {
-		f.run("porthole-win01", "ip", "route", "del", f.rangeOf(n))
+		f.run("porthole-win01", "ip", "route", "del", f.podRange(n))
 	}
 	for _, n := range []string{"lin01", "win02"} {
-		f.leads("win01", f.rangeOf(n), f.nodes[n].String(), 3*time.Second)
+		f.leads("win01", f.podRange(n), f.nodes[n].String(), 3*time.Second)
 	}
 	f.reach("routes deleted", "win01")
 }
@@ -306,7 +269,7 @@ func (f *faultyBGP) withdraws() {
 			f.t.Fatal(err)
 		}
 	}
-	mine := f.rangeOf("win01")
+	mine := f.podRange("win01")
 	annotate("=true")
 	f.t.Logf("withdrawn after %v", f.leads("lin01", mine, "", 3*time.Second).Round(time.Millisecond))
 	f.leads("tor", mine, "", 3*time.Second)
@@ -415,7 +378,7 @@ func (f *faultyBGP) uplink(node string, in bool) {
 
 // uplinkCut cuts win01 off until the others have no route to it, which takes at most so long, and lets it come back.
 func (f *faultyBGP) uplinkCut(most time.Duration) {
-	mine := f.rangeOf("win01")
+	mine := f.podRange("win01")
 	f.uplink("win01", false)
 	took := f.leads("lin01", mine, "", most)
 	f.uplink("win01", true)

@@ -58,10 +58,10 @@ func run(m *testing.M) (code int, err error) {
 // keeps reports whether the cluster of a test that failed stays.
 func keeps(code int) bool { return code != 0 && os.Getenv("PORTHOLE_NETWORKS_KEEP") != "" }
 
-// shortly is long enough for a command that waits for nothing.
+// shortly is the time limit of a command that waits for nothing.
 const shortly = 10 * time.Second
 
-// long skips a test that takes long, unless such tests are asked for.
+// long skips the test unless the environment has PORTHOLE_NETWORKS=long. `make test` runs without it.
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv("PORTHOLE_NETWORKS") != "long" {
@@ -189,6 +189,16 @@ func (l *lab) waitPods(label string, n int) map[string]v1.Pod {
 		return nil
 	})
 	return pods
+}
+
+// podRange returns the range of the pods of a node.
+func (l *lab) podRange(node string) string {
+	l.t.Helper()
+	var n v1.Node
+	if err := get(&n, "node", node); err != nil {
+		l.t.Fatal(err)
+	}
+	return n.Spec.PodCIDR
 }
 
 func ready(p v1.Pod) bool {

@@ -43,7 +43,7 @@ func TestVXLANUpstreamPlugin(t *testing.T) {
 	f.checkPaths(promise{mtu: 1450, encap: "vxlan", vni: 4096, port: 4789})
 }
 
-// reasonOn returns what the routes of one node say about the way to another.
+// reasonOn returns what the routes of one node say about the path to another.
 func reasonOn(node, to string) (string, error) {
 	out, err := commandIn("porthole-"+node, shortly, "curl", "-sS", "-m", "5", "http://127.0.0.1:10261/status")
 	if err != nil {
@@ -63,9 +63,9 @@ func reasonOn(node, to string) (string, error) {
 	return "", fmt.Errorf("there is no route to %s: %s", to, out)
 }
 
-// narrowWay: the switch carries no packets of ICMP and UDP of more than 1,400 bytes to lin01, without a word. Routes of win01 find that at
+// narrowPath: the switch carries no packets of ICMP and UDP of more than 1,400 bytes to lin01, without a word. Routes of win01 find that at
 // their start, and name it. TCP is left alone, so that the API server stays reachable.
-func (f *fleet) narrowWay() {
+func (f *fleet) narrowPath() {
 	f.t.Helper()
 	nft := func(args ...string) {
 		f.t.Helper()
@@ -87,10 +87,10 @@ func (f *fleet) narrowWay() {
 
 	nft("add table bridge narrow; add chain bridge narrow forward { type filter hook forward priority 0; }; " +
 		`add rule bridge narrow forward oifname "lin01" ip length > 1400 ip protocol { icmp, udp } drop`)
-	expect("the narrow way", "packets to node lin01 (10.99.0.11) of more than 1400 bytes get lost")
+	expect("the narrow path", "packets to node lin01 (10.99.0.11) of more than 1400 bytes get lost")
 	nft("delete table bridge narrow")
-	expect("the wide way", "")
-	f.reach("after the way was narrow", "win01")
+	expect("the wide path", "")
+	f.reach("after the path was narrow", "win01")
 }
 
 // otherMAC: the VXLAN device of lin01 gets another MAC address. The node announces it, and Windows nodes follow.
