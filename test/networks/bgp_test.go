@@ -50,8 +50,8 @@ func TestBGP(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	d := drill{f}
-	d.checkPaper()
+	d := pathCheck{f}
+	d.checkComputed()
 	if os.Getenv("PORTHOLE_NETWORKS") == "long" {
 		defer d.freeze("lin01/routes", "win01/routes")()
 		win02 := d.podRange("win02")

@@ -2,8 +2,6 @@ package networks
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -13,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
@@ -21,29 +18,30 @@ import (
 // endpointDevice is the interface of the host's own endpoint on an emulated host, which has another name when it is made anew.
 var endpointDevice = regexp.MustCompile(`dev hns[0-9a-f]+`)
 
-// foreignRoute is a route of somebody else on every node, which no fault may touch.
-const foreignRoute = "198.51.100.0/24"
+// foreignRange has a route of somebody else on every node, which no fault may touch.
+const foreignRange = "172.31.0.0/24"
 
 // away is how long the API does not answer: longer than every period of the agents, which are 10 s (keep.DefaultPeriod), 30 s
 // (vxlan.Period) and 90 s (BGP's hold time). In five minutes they would only do the same again.
 const away = 95 * time.Second
 
-// faultDrill is a fleet to which what goes wrong in the field happens.
-type faultDrill struct{ drill }
+// faultTest is a cluster with the pods of onePerNode in which agents, links, routes, HNS and the API fail.
+type faultTest struct{ pathCheck }
 
 // TestFaults makes what goes wrong in the field happen in each mode. After each fault every table is as it was before, the route of
-// somebody else included, and packets pass. vxlan_faults_test.go has those of HNS's overlay network, routes/bgp those of sessions.
+// somebody else included, and packets pass. TestHostGatewayFaults and TestVXLANFaults have those of HNS's networks, routes/bgp those of
+// sessions.
 func TestFaults(t *testing.T) {
 	long(t)
 	for _, mode := range []string{"host-gateway", "tor", "vxlan", "bgp"} {
-		t.Run(mode, func(t *testing.T) { faultDrill{drill{up(t, mode).fleet()}}.checkFaults() })
+		t.Run(mode, func(t *testing.T) { faultTest{pathCheck{up(t, mode).fleet()}}.checkFaults() })
 	}
 }
 
-func (f faultDrill) checkFaults() {
+func (f faultTest) checkFaults() {
 	f.t.Helper()
 	for _, n := range nodeNames {
-		if err := ip(n, "route", "replace", foreignRoute, "via", router, "proto", "static")(); err != nil {
+		if err := ip(n, "route", "replace", foreignRange, "via", router, "proto", "static")(); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -86,14 +84,11 @@ func (f faultDrill) checkFaults() {
 		wait.NoError(f.t, 20*time.Second, fault.name+": packets to pass", f.pinged("a-win01", "a-win02"))
 		f.t.Logf("%s: %d of %d packets lost, %.1f s", fault.name, lost, sent, time.Since(started).Seconds())
 	}
-	if f.mode == "host-gateway" {
-		f.networkMadeAnew()
-	}
 }
 
 // tables is the route tables of all machines as text, with the entries of VXLAN devices and of HNS's overlay networks. What the kernel
 // says of links is left out.
-func (f faultDrill) tables() string {
+func (f faultTest) tables() string {
 	var all strings.Builder
 	add := func(machine, text string) {
 		text = endpointDevice.ReplaceAllString(text, "dev HOST-ENDPOINT")
@@ -132,7 +127,7 @@ func (f faultDrill) tables() string {
 }
 
 // healthy returns what an agent says is wrong.
-func (f faultDrill) healthy() error {
+func (f faultTest) healthy() error {
 	for _, n := range nodeNames {
 		if _, err := commandIn("porthole-"+n, shortly, "curl", "-sS", "--fail-with-body", "-m", "2", "http://127.0.0.1:10261/healthz"); err != nil {
 			return err
@@ -142,7 +137,7 @@ func (f faultDrill) healthy() error {
 }
 
 // pings sends packets between pods of all nodes until stop is called, and at least 1,000.
-func (f faultDrill) pings() (stop func() (sent, lost int)) {
+func (f faultTest) pings() (stop func() (sent, lost int)) {
 	done := make(chan struct{})
 	var tasks sync.WaitGroup
 	sent, lost := 0, 0
@@ -169,19 +164,15 @@ func (f faultDrill) pings() (stop func() (sent, lost int)) {
 }
 
 // agents returns the process ids of the agents.
-func (f faultDrill) agents() (pids []int) {
+func (f faultTest) agents() (pids []int) {
 	return f.pids("lin01/routes", "win01/routes", "win02/routes")
 }
 
 // agentsKilled kills the agents and waits for the next ones. They must not write a route.
-func (f faultDrill) agentsKilled() error {
+func (f faultTest) agentsKilled() error {
 	var monitors []func() string
 	for _, n := range nodeNames {
-		stop, err := f.monitor(n)
-		if err != nil {
-			return err
-		}
-		monitors = append(monitors, stop)
+		monitors = append(monitors, f.monitor(n))
 	}
 	err := f.killAgents()
 	for i, stop := range monitors {
@@ -193,7 +184,7 @@ func (f faultDrill) agentsKilled() error {
 }
 
 // killAgents kills the agents and waits until others report every route.
-func (f faultDrill) killAgents() error {
+func (f faultTest) killAgents() error {
 	old := f.agents()
 	for _, pid := range old {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
@@ -212,51 +203,23 @@ func (f faultDrill) killAgents() error {
 	return nil
 }
 
-// monitor records the changes of a node's route table; stop returns those inside the range of pods.
-func (f faultDrill) monitor(node string) (stop func() string, err error) {
-	file := filepath.Join(f.t.TempDir(), "monitor")
-	out, err := os.Create(file)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command("ip", "monitor", "route")
-	cmd.Stdout = out
-	if err := platform.StartInNetns(platform.NetnsPath("porthole-"+node), cmd); err != nil {
-		out.Close()
-		return nil, err
-	}
-
-	return func() string {
-		cmd.Process.Kill()
-		cmd.Wait()
-		out.Close()
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return err.Error()
-		}
-		var changes []string
-		for line := range strings.Lines(string(data)) {
-			if strings.Contains(line, "10.244.") && strings.Contains(line, "via") {
-				changes = append(changes, line)
-			}
-		}
-		return strings.Join(changes, "")
-	}, nil
-}
-
-// secondAgent starts an agent beside the first. It must end with a message that names the place of the first.
-func (f faultDrill) secondAgent() error {
+// secondAgent starts an agent beside the first. It must end with a message that names the place of the first, and write no route.
+func (f faultTest) secondAgent() error {
+	changes := f.monitor("lin01")
 	out, err := commandIn("porthole-lin01", 30*time.Second, porthole, "routes", "--kubeconfig", filepath.Join(dir, "hosts/lin01/kubernetes/routes.kubeconfig"),
 		"--hostname-override=lin01", "--mode="+f.mode, "--cluster-cidr=10.244.0.0/16", "--service-cidr=10.96.0.0/16")
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:10261") {
-		return fmt.Errorf("a second agent on lin01 says %w, %s", err, out)
+		return fmt.Errorf("a second agent on lin01 says %v, %s", err, out)
+	}
+	if wrote := changes(); wrote != "" {
+		return fmt.Errorf("a second agent on lin01 wrote:\n%s", wrote)
 	}
 	return nil
 }
 
 // clockJumps sets the clock of the agent of Linux an hour ahead, and two hours back. Meanwhile a deleted route comes back as ever. The
 // clock of a program under Wine cannot be set for it alone.
-func (f faultDrill) clockJumps() error {
+func (f faultTest) clockJumps() error {
 	pid, pods := f.pids("lin01/routes")[0], f.podRange("win01")
 	for _, offset := range []time.Duration{time.Hour, -time.Hour, 0} {
 		if err := testkit.ShiftClock(pid, offset); err != nil {
@@ -270,7 +233,7 @@ func (f faultDrill) clockJumps() error {
 }
 
 // comesBack deletes the route of lin01 to a range, if the mode has routes on nodes, and waits for it.
-func (f faultDrill) comesBack(pods string) error {
+func (f faultTest) comesBack(pods string) error {
 	shown := func() (string, error) { return commandIn("porthole-lin01", shortly, "ip", "route", "show", pods) }
 	want, err := shown()
 	if err != nil || want == "" {
@@ -289,7 +252,7 @@ func (f faultDrill) comesBack(pods string) error {
 }
 
 // deletedAndKilled deletes everything that the agents made in the kernel and kills them, again and again with other times between.
-func (f faultDrill) deletedAndKilled() error {
+func (f faultTest) deletedAndKilled() error {
 	for range 3 {
 		for _, n := range nodeNames {
 			if err := ip(n, "route", "flush", "proto", "201")(); err != nil {
@@ -309,7 +272,7 @@ func (f faultDrill) deletedAndKilled() error {
 }
 
 // linkCut takes the carrier of win01 away at the switch.
-func (f faultDrill) linkCut() error {
+func (f faultTest) linkCut() error {
 	if err := ip("tor", "link", "set", "win01", "down")(); err != nil {
 		return err
 	}
@@ -318,7 +281,7 @@ func (f faultDrill) linkCut() error {
 }
 
 // routerDown lets the router forward nothing for some seconds. Only in the mode tor do packets of pods need it.
-func (f faultDrill) routerDown() error {
+func (f faultTest) routerDown() error {
 	if err := setting("tor", "net/ipv4/conf/all/forwarding", "0")(); err != nil {
 		return err
 	}
@@ -327,7 +290,7 @@ func (f faultDrill) routerDown() error {
 }
 
 // apiAway stops the control plane.
-func (f faultDrill) apiAway() error {
+func (f faultTest) apiAway() error {
 	thaw := f.freeze("controlplane")
 	defer thaw()
 	pause(away)
@@ -335,7 +298,7 @@ func (f faultDrill) apiAway() error {
 }
 
 // deletedWithoutAPI deletes a route, which comes back although nobody says what should be there.
-func (f faultDrill) deletedWithoutAPI() error {
+func (f faultTest) deletedWithoutAPI() error {
 	pods := f.podRange("win01")
 	thaw := f.freeze("controlplane")
 	defer thaw()
@@ -346,27 +309,4 @@ func (f faultDrill) deletedWithoutAPI() error {
 func pause(d time.Duration) {
 	t := time.NewTimer(d)
 	<-t.C
-}
-
-// networkMadeAnew lets HNS of win01 lose its network, kills the agent while it makes another, and stops HNS meanwhile. Pods that are
-// started afterwards reach those of other nodes, and the tables are those of before.
-func (f faultDrill) networkMadeAnew() {
-	f.t.Helper()
-	before := f.tables()
-	f.killDuring("win01", "HcnCreateNetwork", 1)
-	f.killDuring("win01", "HcnCreateEndpoint", 1)
-	f.hnsOf("win01", "service", "stopped")
-	pid := f.kill("win01")
-	f.hnsOf("win01", "service", "running", "lose=Network")
-	f.complete("win01", pid)
-	wait.NoError(f.t, 60*time.Second, "every table to be as before", func() error {
-		if now := f.tables(); now != before {
-			return fmt.Errorf("have\n%s\nwant\n%s", now, before)
-		}
-		return f.healthy()
-	})
-	if _, err := kubectl("delete", "pod", "a-win01", "b-win01", "--grace-period=0", "--force"); err != nil {
-		f.t.Fatal(err)
-	}
-	f.lab.fleet().reach("after the network was made anew", "win01")
 }

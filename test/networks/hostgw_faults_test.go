@@ -1,8 +1,6 @@
 package networks
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,29 +17,22 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
-// TestHostGatewayFaults: what happens to agents, routes, links, HNS and the API server leaves the routes of Linux and Windows nodes as they
-// should be, and routes of others alone.
+// TestHostGatewayFaults has what TestFaults does not do for every mode. After each fault the routes of Linux and Windows nodes are exactly
+// those that they need, and the route of somebody else is untouched.
 func TestHostGatewayFaults(t *testing.T) {
 	long(t)
-	f := faults{up(t, "host-gateway").fleet()}
+	f := faultTest{pathCheck{up(t, "host-gateway").fleet()}}
 	for _, n := range nodeNames {
-		f.ip(n, "route", "add", foreignRange, "via", router)
+		f.ip(n, "route", "add", foreignRange, "via", router, "proto", "static")
 	}
 	f.exact("at the start")
 
-	f.agentsKilled()
-	f.secondAgent()
+	f.eachAgentKilled()
 	f.routesTaken()
-	f.linkCut()
-	f.apiAway()
+	f.cablesCut()
+	f.startWithoutAPI()
 	f.networkLost()
 }
-
-// faults is a fleet whose nodes have disturbed networks.
-type faults struct{ *fleet }
-
-// foreignRange has a route of somebody else on every node.
-const foreignRange = "172.31.0.0/24"
 
 // ip runs `ip` on a node, as somebody else would. On an emulated Windows host the routes of its API are those of its namespace.
 func (l *lab) ip(node string, args ...string) string {
@@ -54,7 +45,7 @@ func (l *lab) ip(node string, args ...string) string {
 }
 
 // exact waits until the routes of every node are exactly those that it needs and the one of somebody else, and packets pass.
-func (f faults) exact(what string) {
+func (f faultTest) exact(what string) {
 	f.t.Helper()
 	started := time.Now()
 	for _, n := range nodeNames {
@@ -78,8 +69,8 @@ func (f faults) exact(what string) {
 	}
 }
 
-// podCIDR returns the range of a node, by the address of a pod on it.
-func (f faults) podCIDR(node string) string {
+// podCIDR returns the range of a node, by the address of a pod on it: unlike podRange also while the API is away.
+func (f faultTest) podCIDR(node string) string {
 	p, err := f.addr["a-"+node].Prefix(24)
 	if err != nil {
 		f.t.Fatal(err)
@@ -88,42 +79,65 @@ func (f faults) podCIDR(node string) string {
 }
 
 // routesOn returns the routes of a node through others, as "RANGE via ADDRESS", without the default route.
-func (l *lab) routesOn(node string) (list []string) {
-	for line := range strings.Lines(l.ip(node, "route", "show")) {
-		if w := strings.Fields(line); len(w) > 2 && w[1] == "via" && w[0] != "default" {
-			list = append(list, strings.Join(w[:3], " "))
-		}
-	}
-	slices.Sort(list)
-	return list
+func (l *lab) routesOn(node string) []string {
+	l.t.Helper()
+	return slices.DeleteFunc(l.gatewaysOn(node), func(r string) bool { return strings.HasPrefix(r, "default ") })
 }
 
-// monitor returns a function that ends the watch and returns the changes of a node's routes meanwhile.
+// markedRange has a route through which monitor tests itself.
+const markedRange = "192.0.2.0/24"
+
+// monitor records the changes of a node's routes. It returns when a route of its own is among them. The function ends the record once the
+// deletion of that route is there too, and returns the other changes of routes through gateways, one a line.
 func (l *lab) monitor(node string) (stop func() string) {
 	l.t.Helper()
-	var out bytes.Buffer
+	file := filepath.Join(l.t.TempDir(), "routes")
+	out, err := os.Create(file)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer out.Close()
 	cmd := exec.Command("ip", "-o", "-4", "monitor", "route")
-	cmd.Stdout, cmd.WaitDelay = &out, time.Second
+	cmd.Stdout = out
 	if err := platform.StartInNetns(platform.NetnsPath("porthole-"+node), cmd); err != nil {
 		l.t.Fatal(err)
 	}
-	stop = sync.OnceValue(func() string {
-		cmd.Process.Signal(syscall.SIGTERM)
-		cmd.Wait()
+	end := sync.OnceFunc(func() { cmd.Process.Kill(); cmd.Wait() })
+	l.t.Cleanup(end)
+
+	has := func(begin string) error {
+		data, err := os.ReadFile(file)
+		if err == nil && !strings.Contains("\n"+string(data), "\n"+begin+markedRange+" via ") {
+			err = fmt.Errorf("the monitor of %s has not seen %s%s: %q", node, begin, markedRange, data)
+		}
+		return err
+	}
+	wait.NoError(l.t, shortly, "the monitor of routes", func() error {
+		l.ip(node, "route", "replace", markedRange, "via", router) // until the monitor listens
+		return has("")
+	})
+
+	return func() string {
+		l.t.Helper()
+		l.ip(node, "route", "del", markedRange)
+		wait.NoError(l.t, shortly, "the monitor of routes", func() error { return has("Deleted ") })
+		end()
+		data, err := os.ReadFile(file)
+		if err != nil {
+			l.t.Fatal(err)
+		}
 		var changes strings.Builder
-		for line := range strings.Lines(out.String()) {
-			if strings.Contains(line, " via ") {
+		for line := range strings.Lines(string(data)) {
+			if strings.Contains(line, " via ") && !strings.Contains(line, markedRange) {
 				changes.WriteString(line)
 			}
 		}
 		return changes.String()
-	})
-	l.t.Cleanup(func() { stop() })
-	return stop
+	}
 }
 
 // traffic sends packets between pods of all nodes. stop ends it and fails the test for each that was lost.
-func (f faults) traffic(what string) (stop func()) {
+func (f faultTest) traffic(what string) (stop func()) {
 	var sent, lost atomic.Int64
 	var end atomic.Bool
 	var wg sync.WaitGroup
@@ -156,8 +170,9 @@ func (f faults) traffic(what string) (stop func()) {
 	}
 }
 
-// agentsKilled kills the agent of each node, which starts again as after an upgrade: no packet is lost, and nothing is written.
-func (f faults) agentsKilled() {
+// eachAgentKilled kills the agent of one node after the other, which starts again as after an upgrade: no packet is lost, and nothing is
+// written.
+func (f faultTest) eachAgentKilled() {
 	f.t.Helper()
 	stop := f.traffic("agents killed")
 	for _, n := range nodeNames {
@@ -189,22 +204,8 @@ func (l *lab) noWrites(node string) {
 	}
 }
 
-// secondAgent starts another agent on a node by mistake. It says why it ends, and changes nothing.
-func (f faults) secondAgent() {
-	f.t.Helper()
-	changes := f.monitor("lin01")
-	_, err := commandIn("porthole-lin01", 20*time.Second, porthole, "routes", "--kubeconfig", filepath.Join(dir, "kubeconfig"), "--hostname-override", "lin01",
-		"--cluster-cidr", "10.244.0.0/16", "--service-cidr", "10.96.0.0/16", "--mode", "host-gateway")
-	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:10261") {
-		f.t.Errorf("a second agent: %v, want an error that names the port of the first", err)
-	}
-	if got := changes(); got != "" {
-		f.t.Errorf("a second agent changed:\n%s", got)
-	}
-}
-
 // routesTaken deletes all routes of every node, and overwrites one with a wrong next hop.
-func (f faults) routesTaken() {
+func (f faultTest) routesTaken() {
 	f.t.Helper()
 	for _, n := range nodeNames {
 		for _, to := range nodeNames {
@@ -223,8 +224,8 @@ func (f faults) routesTaken() {
 	f.exact("wrong next hops")
 }
 
-// linkCut cuts the cable of a Linux and a Windows node for 10 s.
-func (f faults) linkCut() {
+// cablesCut cuts the cable of a Linux and a Windows node for 10 s.
+func (f faultTest) cablesCut() {
 	f.t.Helper()
 	for _, n := range []string{"lin01", "win01"} {
 		port := f.portOf(n)
@@ -260,19 +261,15 @@ func (l *lab) portOf(node string) string {
 	return ""
 }
 
-// apiAway stops the control plane for a minute. Pods reach each other, a route that somebody deletes comes back, and an agent that starts meanwhile
-// changes nothing.
-func (f faults) apiAway() {
+// startWithoutAPI stops the control plane for a minute, and kills the agent of win01. The next agent changes nothing, no packet is lost,
+// and a route that somebody deletes comes back.
+func (f faultTest) startWithoutAPI() {
 	f.t.Helper()
 	agent, err := routesOf("win01")
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	pid := f.controlPlane()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		f.t.Fatal(err)
-	}
-	defer syscall.Kill(pid, syscall.SIGCONT)
+	thaw := f.freeze("controlplane")
 
 	stop := f.traffic("API server away")
 	changes := f.monitor("win01")
@@ -288,31 +285,16 @@ func (f faults) apiAway() {
 	f.ip("lin01", "route", "del", f.podCIDR("win01"))
 	f.ip("win02", "route", "del", f.podCIDR("win01"))
 	f.exact("API server away")
-	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
-		f.t.Fatal(err)
-	}
+	thaw()
 	f.complete("win01", agent)
 	f.exact("API server back")
 }
 
-// controlPlane returns the process id of the control plane.
-func (l *lab) controlPlane() int {
-	l.t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, "run", "controlplane.json"))
-	var state struct{ PID int }
-	if err == nil {
-		err = json.Unmarshal(data, &state)
-	}
-	if err != nil || state.PID < 2 {
-		l.t.Fatalf("the control plane's process is %d: %v", state.PID, err)
-	}
-	return state.PID
-}
-
 // networkLost lets HNS lose the network of win01 again and again, and kills the agent at each step of making it anew; the last time HNS
-// stops meanwhile.
-func (f faults) networkLost() {
+// stops meanwhile. Every table is as before, and pods that are started afterwards reach those of other nodes.
+func (f faultTest) networkLost() {
 	f.t.Helper()
+	before := f.tables()
 	for _, function := range []string{"HcnCreateNetwork", "HcnCreateEndpoint", "HcnModifyNamespace"} {
 		f.killDuring("win01", function, 1)
 	}
@@ -321,11 +303,19 @@ func (f faults) networkLost() {
 	f.hnsOf("win01", "service", "running", "lose=Network")
 	f.complete("win01", pid)
 
+	wait.NoError(f.t, 60*time.Second, "every table to be as before", func() error {
+		if now := f.tables(); now != before {
+			return fmt.Errorf("have\n%s\nwant\n%s", now, before)
+		}
+		return f.healthy()
+	})
 	if n := strings.Count(f.hnsOf("win01", "dump", "-o", "json"), `"Name": "porthole"`); n != 1 {
 		f.t.Errorf("HNS of win01 has %d networks, want 1", n)
 	}
 	if _, err := kubectl("delete", "pod", "a-win01", "b-win01", "--grace-period=0", "--force"); err != nil {
 		f.t.Fatal(err)
 	}
-	faults{f.lab.fleet()}.exact("network lost and made anew")
+	again := faultTest{pathCheck{f.lab.fleet()}}
+	again.exact("network lost and made anew")
+	again.reach("network lost and made anew", "win01")
 }

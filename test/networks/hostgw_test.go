@@ -16,8 +16,8 @@ func TestHostGateway(t *testing.T) {
 	})
 	f.checkNodes()
 	f.checkStatus(2, 0)
-	d := drill{f}
-	d.checkPaper()
+	d := pathCheck{f}
+	d.checkComputed()
 	if os.Getenv("PORTHOLE_NETWORKS") == "long" {
 		d.testFlaws()
 	}

@@ -194,7 +194,7 @@ func (f *fleet) checkNodes() {
 // the node says what is to be done; without them it gets the new range, and packets pass.
 func TestHostGatewayRangeChanges(t *testing.T) {
 	long(t)
-	f := drill{up(t, "host-gateway").fleet()}
+	f := pathCheck{up(t, "host-gateway").fleet()}
 	old, changed := netip.MustParsePrefix(f.podRange("win02")), netip.MustParsePrefix("10.244.200.0/24")
 	f.newRange("win02", changed)
 
@@ -223,7 +223,7 @@ func TestHostGatewayRangeChanges(t *testing.T) {
 }
 
 // newRange deletes a Node and makes it again with another pod range. The kubelet can be faster, and make one without a range.
-func (f drill) newRange(node string, to netip.Prefix) {
+func (f pathCheck) newRange(node string, to netip.Prefix) {
 	f.t.Helper()
 	var n v1.Node
 	if err := get(&n, "node", node); err != nil {

@@ -32,7 +32,7 @@ type promise struct {
 	card   string
 	tunnel func(node string) netip.Addr
 	port   uint16
-	// hops returns who answers, in order, for packets of a pod on one node to a pod on another whose TTL ends on the way; "*" is anybody.
+	// hops returns who answers, in order, for packets of a pod on one node to a pod on another whose TTL ends earlier; "*" is anybody.
 	hops func(l *lab, from, to string) []string
 	// via returns the node or lab.Router ("tor") whose MAC address packets of the one node to pods on the other have on the wire.
 	via func(from, to string) string
@@ -152,7 +152,7 @@ func netnsOf(addr netip.Addr) (string, error) {
 	return has[0], nil
 }
 
-// path is one way that packets have to take; try returns nil if they do.
+// path is a sender and a receiver between which packets must pass; try returns nil if they do.
 type path struct {
 	name string
 	try  func() error
@@ -387,7 +387,7 @@ func macOf(t *testing.T, host string) string {
 	return mac
 }
 
-// checkHops sends packets whose TTL ends at each hop of the way, and compares who says so.
+// checkHops sends packets whose TTL ends at each hop in turn, and compares who says so.
 func (f *fleet) checkHops(want promise) {
 	f.t.Helper()
 	if want.hops == nil || f.addr["a-lin01"].Is6() { // of whom the answers come from is the same
@@ -408,7 +408,7 @@ func (f *fleet) checkHops(want promise) {
 				}
 			}
 			if hops := append(want.hops(f.lab, from, to), target.String()); !sameHops(got, hops) {
-				f.t.Errorf("the way from a pod on %s to one on %s is %v, want %v", from, to, got, hops)
+				f.t.Errorf("packets from a pod on %s to one on %s pass %v, want %v", from, to, got, hops)
 			}
 		}
 	}

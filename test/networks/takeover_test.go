@@ -30,7 +30,7 @@ func TestTakeover(t *testing.T) {
 	})
 
 	ours := f.gatewaysOn("win01")
-	thaw := drill{f}.freeze("win01/routes")
+	thaw := pathCheck{f}.freeze("win01/routes")
 	f.hnsOf("win01", "lose", "Network", "match=porthole") // the switch gives the card back
 	f.takenOver("win01", 2)
 	addr := f.nodes["lin01"].String()
@@ -100,7 +100,7 @@ func (l *lab) onceEach(node string) {
 	}
 }
 
-// gatewaysOn returns the routes of a node through other machines, in order.
+// gatewaysOn returns the routes of a node through other machines, the default route too, in order, each as "RANGE via ADDRESS".
 func (l *lab) gatewaysOn(node string) (routes []string) {
 	l.t.Helper()
 	out, err := commandIn("porthole-"+node, shortly, "ip", "route", "show")

@@ -75,14 +75,14 @@ func TestTor(t *testing.T) {
 	}
 	l.checkRouter("node win01: " + win01.Spec.PodCIDR + " goes to 10.99.0.11 (node lin01) besides 10.99.0.21")
 
-	d := drill{f}
-	if r, text := d.follow(d.paper(), "a-lin01", "a-win01"); r.First() == nil || r.First().At != cluster.RouterName || r.First().What != "route" {
-		t.Errorf("the router spreads packets for win01 over two nodes, and on paper:\n%s", text)
+	d := pathCheck{f}
+	if r, text := d.follow(d.gather(), "a-lin01", "a-win01"); r.First() == nil || r.First().At != cluster.RouterName || r.First().What != "route" {
+		t.Errorf("the router spreads packets for win01 over two nodes, and `porthole path` says:\n%s", text)
 	}
 	if err := ip("tor", "route", "replace", win01.Spec.PodCIDR, "via", "10.99.0.21")(); err != nil {
 		t.Fatal(err)
 	}
-	d.checkPaper()
+	d.checkComputed()
 	if os.Getenv("PORTHOLE_NETWORKS") == "long" {
 		pods := d.podRange("win02")
 		d.checkFlaws(flaw{"the router lacks a line", "a-win01", "a-win02", ip("tor", "route", "del", pods),

@@ -10,8 +10,8 @@ func TestVXLAN(t *testing.T) {
 	f := up(t, "vxlan").fleet()
 	f.checkPaths(promise{mtu: 1450, encap: "vxlan", vni: 4096, port: 4789})
 	f.checkStatus(2, 0)
-	d := drill{f}
-	d.checkPaper()
+	d := pathCheck{f}
+	d.checkComputed()
 	if os.Getenv("PORTHOLE_NETWORKS") == "long" {
 		defer d.freeze("lin01/routes", "win01/routes")()
 		d.checkFlaws(d.overlayFlaws()...)

@@ -15,7 +15,7 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/node/facts"
-	onpaper "porthole.dev/porthole/path"
+	pathpkg "porthole.dev/porthole/path"
 )
 
 // everyA is a service with a backend on each node.
@@ -28,14 +28,14 @@ spec:
   ports: [{name: http, port: 80, targetPort: 8080}]
 `
 
-// untraced are modes in which HNS or a device carries packets between nodes, so that no machine on the way answers when the TTL ends.
+// untraced are modes in which HNS or a device carries packets between nodes, so that no machine between them answers when the TTL ends.
 var untraced = []string{"vxlan"}
 
-// drill is a fleet whose ways are compared with those on paper, and in which things are broken on purpose.
-type drill struct{ *fleet }
+// pathCheck compares what `porthole path` computes with what happens to packets, also after something was broken on purpose.
+type pathCheck struct{ *fleet }
 
-// paper asks every machine of the cluster for its facts, as `porthole path` does.
-func (f drill) paper() *onpaper.Facts {
+// gather asks every machine of the cluster for its facts, as `porthole path` does.
+func (f pathCheck) gather() *pathpkg.Facts {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -43,9 +43,9 @@ func (f drill) paper() *onpaper.Facts {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	all := &onpaper.Facts{}
+	all := &pathpkg.Facts{}
 	for _, data := range outputs {
-		var n onpaper.Node
+		var n pathpkg.Node
 		if err := json.Unmarshal(data, &n); err != nil {
 			f.t.Fatal(err)
 		}
@@ -57,9 +57,10 @@ func (f drill) paper() *onpaper.Facts {
 	return all
 }
 
-func (f drill) follow(all *onpaper.Facts, from, to string) (onpaper.Result, string) {
+// follow computes the paths of packets from one pod to a target, as a result and as the text that `porthole path` prints.
+func (f pathCheck) follow(all *pathpkg.Facts, from, to string) (pathpkg.Result, string) {
 	f.t.Helper()
-	r, err := onpaper.Follow(all, onpaper.Request{From: from, To: to})
+	r, err := pathpkg.Follow(all, pathpkg.Request{From: from, To: to})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -68,9 +69,9 @@ func (f drill) follow(all *onpaper.Facts, from, to string) (onpaper.Result, stri
 	return r, b.String()
 }
 
-// checkPaper compares the ways of `porthole path` with those of real packets: from pods to pods through the machines that answer when
-// the TTL ends, and to a service's backends.
-func (f drill) checkPaper() {
+// checkComputed compares the paths that `porthole path` computes with those of real packets: from pods to pods through the machines that
+// answer when the TTL ends, and to a service's backends.
+func (f pathCheck) checkComputed() {
 	f.t.Helper()
 	started := time.Now()
 	f.apply(everyA)
@@ -82,21 +83,21 @@ func (f drill) checkPaper() {
 		}
 		return nil
 	})
-	all := f.paper()
+	all := f.gather()
 
 	for _, from := range nodeNames {
 		for _, to := range nodeNames {
 			client, server := "a-"+from, "b-"+to
 			r, text := f.follow(all, client, server+":8080")
 			if r.First() != nil || r.Unknown() || len(r.Ways) != 1 {
-				f.t.Errorf("%s reaches %s, and on paper:\n%s", client, server, text)
+				f.t.Errorf("%s reaches %s, and `porthole path` says:\n%s", client, server, text)
 				continue
 			}
 			if from == to || slices.Contains(untraced, f.mode) {
 				continue
 			}
 			if got := f.trace(all, client, f.addr[server]); !slices.Equal(got[1:], r.Ways[0].Via) {
-				f.t.Errorf("packets from %s to %s pass %v, and on paper:\n%s", client, server, got, text)
+				f.t.Errorf("packets from %s to %s pass %v, and `porthole path` says:\n%s", client, server, got, text)
 			}
 		}
 		if from != "win02" { // one node of each system: it takes some seconds
@@ -104,7 +105,7 @@ func (f drill) checkPaper() {
 		}
 		for _, pair := range [][2]string{{from, "a-lin01"}, {"a-" + from, "win02:10250"}, {from, "all"}, {"a-" + from, "203.0.113.1"}} {
 			if r, text := f.follow(all, pair[0], pair[1]); r.First() != nil || r.Unknown() {
-				f.t.Errorf("%s reaches %s, and on paper:\n%s", pair[0], pair[1], text)
+				f.t.Errorf("%s reaches %s, and `porthole path` says:\n%s", pair[0], pair[1], text)
 			}
 		}
 	}
@@ -113,10 +114,10 @@ func (f drill) checkPaper() {
 	if err != nil || !strings.Contains(out, "Nothing is wrong.") {
 		f.t.Errorf("porthole path: %v\n%s", err, out)
 	}
-	f.t.Logf("compared with paper in %.1f s", time.Since(started).Seconds())
+	f.t.Logf("compared with `porthole path` in %.1f s", time.Since(started).Seconds())
 }
 
-func (f drill) clusterIP(service string) string {
+func (f pathCheck) clusterIP(service string) string {
 	f.t.Helper()
 	var s struct{ Spec struct{ ClusterIP string } }
 	if err := get(&s, "service", service); err != nil {
@@ -126,7 +127,7 @@ func (f drill) clusterIP(service string) string {
 }
 
 // trace returns the machines that answer when the TTL of a packet ends, the sender's own first.
-func (f drill) trace(all *onpaper.Facts, from string, to netip.Addr) (machines []string) {
+func (f pathCheck) trace(all *pathpkg.Facts, from string, to netip.Addr) (machines []string) {
 	f.t.Helper()
 	for ttl := 1; ttl <= 8; ttl++ {
 		a := hop(f.netns[from], to, ttl)
@@ -146,8 +147,8 @@ func (f drill) trace(all *onpaper.Facts, from string, to netip.Addr) (machines [
 	return machines
 }
 
-// compareBackends makes connections until each backend on paper has answered, and fails for one that is not on paper.
-func (f drill) compareBackends(all *onpaper.Facts, client string) {
+// compareBackends makes connections to the service all until each backend that was computed has answered, and fails for another one.
+func (f pathCheck) compareBackends(all *pathpkg.Facts, client string) {
 	f.t.Helper()
 	r, text := f.follow(all, client, "all")
 	missing := map[string]bool{}
@@ -172,7 +173,7 @@ func (f drill) compareBackends(all *onpaper.Facts, client string) {
 		for name := range f.addr {
 			if strings.Contains(out, "hostname="+name+" ") {
 				if _, on := missing[name]; !on {
-					f.t.Errorf("%s answered %s, which is not on paper:\n%s", name, client, text)
+					f.t.Errorf("%s answered %s, which `porthole path` does not name:\n%s", name, client, text)
 				}
 				missing[name] = false
 			}
@@ -187,21 +188,22 @@ func (f drill) compareBackends(all *onpaper.Facts, client string) {
 			return
 		}
 	}
-	f.t.Errorf("of %d backends on paper some never answered %s: %v", known, client, missing)
+	f.t.Errorf("of %d backends that `porthole path` names some never answered %s: %v", known, client, missing)
 }
 
-// flaw is one thing that is broken on purpose, with packets that it stops, and the hop that the paper must name.
+// flaw is one thing that is broken on purpose, with packets that it stops, and the hop that `porthole path` must name.
 type flaw struct {
 	name     string
 	from, to string // pods, a node, or a service
 	breaks   func() error
 	mends    func() error
-	reaches  func() error // nil: it does
+	reaches  func() error // sends such packets; nil if they arrive
 	at, what string
 }
 
-// checkFlaws breaks one thing at a time, while nobody repairs it. Each time packets must be lost, and the paper must name that hop.
-func (f drill) checkFlaws(flaws ...flaw) {
+// checkFlaws breaks one thing at a time, while nobody repairs it. Each time packets must be lost, and `porthole path`
+// must name that hop.
+func (f pathCheck) checkFlaws(flaws ...flaw) {
 	f.t.Helper()
 	for _, flaw := range flaws {
 		if err := flaw.reaches(); err != nil {
@@ -214,7 +216,7 @@ func (f drill) checkFlaws(flaws ...flaw) {
 		if err := flaw.reaches(); err == nil {
 			f.t.Errorf("%s: packets pass all the same", flaw.name)
 		}
-		r, text := f.follow(f.paper(), flaw.from, flaw.to)
+		r, text := f.follow(f.gather(), flaw.from, flaw.to)
 		if h := r.First(); h == nil || h.At != flaw.at || h.What != flaw.what {
 			f.t.Errorf("%s: want a wrong %s at %s:\n%s", flaw.name, flaw.what, flaw.at, text)
 		}
@@ -227,7 +229,7 @@ func (f drill) checkFlaws(flaws ...flaw) {
 }
 
 // freeze stops processes of the cluster, so that nobody repairs what a test breaks. They go on when thaw is called, or the test ends.
-func (f drill) freeze(names ...string) (thaw func()) {
+func (f pathCheck) freeze(names ...string) (thaw func()) {
 	f.t.Helper()
 	pids := f.pids(names...)
 	signal := func(s syscall.Signal) {
@@ -242,7 +244,7 @@ func (f drill) freeze(names ...string) (thaw func()) {
 }
 
 // pids returns the process ids of processes of the cluster, which must run.
-func (f drill) pids(names ...string) (pids []int) {
+func (f pathCheck) pids(names ...string) (pids []int) {
 	f.t.Helper()
 	states, err := supervise.States(filepath.Join(dir, "run"))
 	if err != nil {
@@ -260,7 +262,7 @@ func (f drill) pids(names ...string) (pids []int) {
 }
 
 // pinged returns whether a pod gets an answer to ICMP from another.
-func (f drill) pinged(from, to string) func() error {
+func (f pathCheck) pinged(from, to string) func() error {
 	return func() error { return ping(f.netns[from], f.addr[to], probe{}).err() }
 }
 
@@ -281,24 +283,15 @@ func setting(node, name, value string) func() error {
 	}
 }
 
-func (f drill) hns(host string, args ...string) func() error {
+func (f pathCheck) hns(host string, args ...string) func() error {
 	return func() error {
 		_, err := command(shortly, porthole, append([]string{"host", "hns", "--dir", dir, host}, args...)...)
 		return err
 	}
 }
 
-func (f drill) podRange(node string) string {
-	f.t.Helper()
-	var n struct{ Spec struct{ PodCIDR string } }
-	if err := get(&n, "node", node); err != nil {
-		f.t.Fatal(err)
-	}
-	return n.Spec.PodCIDR
-}
-
-// paperFlaws are those of host-gateway; nobody must repair them meanwhile.
-func (f drill) paperFlaws() []flaw {
+// gatewayFlaws are those of host-gateway. The agents must be frozen, so that they do not repair them.
+func (f pathCheck) gatewayFlaws() []flaw {
 	win01, win02 := f.podRange("win01"), f.podRange("win02")
 	vip := fetch("http://" + f.clusterIP("all") + "/")
 	served := func() error {
@@ -321,10 +314,10 @@ func (f drill) paperFlaws() []flaw {
 	}
 }
 
-// testFlaws breaks what paperFlaws says. The load balancers come last: the service proxy makes them again once it goes on.
-func (f drill) testFlaws() {
+// testFlaws breaks what gatewayFlaws lists. The load balancers come last: the service proxy makes them again once it goes on.
+func (f pathCheck) testFlaws() {
 	thaw := f.freeze("lin01/routes", "win01/routes", "win02/routes", "win01/kube-proxy")
-	flaws := f.paperFlaws()
+	flaws := f.gatewayFlaws()
 	f.checkFlaws(flaws[:len(flaws)-1]...)
 	last := flaws[len(flaws)-1]
 	last.mends = func() error {
@@ -334,8 +327,8 @@ func (f drill) testFlaws() {
 	f.checkFlaws(last)
 }
 
-// overlayFlaws are those of VXLAN; nobody must repair them meanwhile.
-func (f drill) overlayFlaws() []flaw {
+// overlayFlaws are those of VXLAN. The agents must be frozen, so that they do not repair them.
+func (f pathCheck) overlayFlaws() []flaw {
 	const dev = "flannel.4096"
 	win01 := f.podRange("win01")
 	hop, _, _ := strings.Cut(win01, "/")
