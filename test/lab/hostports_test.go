@@ -22,11 +22,11 @@ func hostPortPod(t *testing.T, name string, port int) {
 func reachesHostPort(from, pod string, port int) error {
 	at := fmt.Sprintf("%s:%d", nodeAddresses["win01"], port)
 	if out, err := curl(from, "http://"+at+"/"); err != nil || !strings.Contains(out, "hostname="+pod) {
-		return fmt.Errorf("%s to %s over TCP: %w %q, want the pod %s", from, at, err, out, pod)
+		return fmt.Errorf("%s to %s over TCP: %v %q, want the pod %s", from, at, err, out, pod)
 	}
 	app := strings.TrimSuffix(porthole, "porthole") + "bundle/images/linux/testapp"
 	if out, err := inNetns(5*time.Second, from, app, "udp", at, "ping"); err != nil || !strings.Contains(out, "ping") {
-		return fmt.Errorf("%s to %s over UDP: %w %q", from, at, err, out)
+		return fmt.Errorf("%s to %s over UDP: %v %q", from, at, err, out)
 	}
 	return nil
 }

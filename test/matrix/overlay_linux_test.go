@@ -108,7 +108,7 @@ func nodePortOf(s *corev1.Service, port string, node netip.Addr) netip.AddrPort 
 	return netip.AddrPort{}
 }
 
-// asked is one of the protocols by which a want is asked.
+// asked is a want with the protocol by which it is asked, "tcp" or "udp".
 type asked struct {
 	want
 	network string

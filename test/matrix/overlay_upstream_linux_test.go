@@ -74,6 +74,11 @@ func (o *overlay) askUpstream(t *testing.T, dsr bool) {
 	for _, network := range []string{"tcp", "udp"} {
 		answers["affinity "+network] = o.affinity(network, dsr)
 	}
+	for name := range upstreamMisses {
+		if _, asked := answers[name]; !asked {
+			t.Errorf("upstreamMisses has %q, which is no question", name)
+		}
+	}
 	for name, err := range answers {
 		reason := upstreamMisses[name]
 		switch {

@@ -97,7 +97,7 @@ func (f *faultyBGP) restarted(node string, before int, is func(routesStatus) boo
 	wait.NoError(f.t, 60*time.Second, "the routes of "+node, func() error {
 		pid, err := routesOf(node)
 		if err != nil || pid == before {
-			return fmt.Errorf("process %d: %w", pid, err)
+			return fmt.Errorf("process %d, before %d: %v", pid, before, err)
 		}
 		if s, err = routesStatusOf(node); err == nil && !is(s) {
 			err = fmt.Errorf("status %+v", s)

@@ -144,7 +144,7 @@ func (l *lab) complete(node string, before int) {
 	l.t.Helper()
 	wait.NoError(l.t, 30*time.Second, "the routes of "+node, func() error {
 		if pid, err := routesOf(node); err != nil || pid == before {
-			return fmt.Errorf("process %d: %w", pid, err)
+			return fmt.Errorf("process %d, before %d: %v", pid, before, err)
 		}
 		out, err := commandIn("porthole-"+node, shortly, "curl", "-sS", "-m", "5", "http://127.0.0.1:10261/status")
 		var s struct{ Wanted, Present int }

@@ -114,13 +114,6 @@ func (w *Wire) Packets(match func(Packet) bool) []Packet {
 	return list
 }
 
-// Reset forgets what was seen.
-func (w *Wire) Reset() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.seen = nil
-}
-
 // Wait returns the first packet that matches. After 3 s without one the test fails, with the last packets that were seen.
 func (w *Wire) Wait(t testing.TB, what string, match func(Packet) bool) Packet {
 	t.Helper()

@@ -13,7 +13,6 @@ type Packet struct {
 	Src, Dst       netip.Addr
 	Length         int   // of the IP packet; one that was not cut into segments yet is longer than the MTU
 	TTL            uint8 // or hop limit
-	DontFragment   bool  // IPv4
 	Protocol       uint8 // of IP
 
 	SrcPort, DstPort uint16 // TCP, UDP
@@ -34,13 +33,8 @@ const (
 	ICMPv6 = 58
 )
 
-// Types of ICMP (RFC 792).
-const (
-	EchoReply    = 0
-	Unreachable  = 3
-	EchoRequest  = 8
-	TimeExceeded = 11
-)
+// EchoRequest is a type of ICMP (RFC 792).
+const EchoRequest = 8
 
 // tunnels are the encapsulations by their UDP port: IANA's, and flannel's default on Linux, 8472.
 var tunnels = map[uint16]string{4789: "vxlan", 8472: "vxlan", 6081: "geneve"}
@@ -86,9 +80,7 @@ func (p *Packet) ipv4(data []byte) bool {
 	p.Src, _ = netip.AddrFromSlice(data[12:16])
 	p.Dst, _ = netip.AddrFromSlice(data[16:20])
 	p.Length, p.TTL, p.Protocol = int(binary.BigEndian.Uint16(data[2:])), data[8], data[9]
-	flags := binary.BigEndian.Uint16(data[6:])
-	p.DontFragment = flags&0x4000 != 0
-	if flags&0x1fff == 0 {
+	if binary.BigEndian.Uint16(data[6:])&0x1fff == 0 { // the offset of the fragment
 		p.transport(data[int(data[0]&15)*4:])
 	}
 	return true
