@@ -266,7 +266,7 @@ func (c *cluster) onlyMarks(changes <-chan netlink.NeighUpdate, routes <-chan ne
 		case r := <-routes:
 			if r.Dst != nil && r.Dst.String() == dst.String() {
 				route = true
-			} else {
+			} else if r.Protocol != unix.RTPROT_KERNEL { // the kernel's own: an address of IPv6 that just became usable
 				c.Errorf("a route was written: %s", r.Route)
 			}
 		case <-limit:
