@@ -182,7 +182,17 @@ func makePrefix(w *world, base string) {
 
 	prefix := wine.Prefix{Dir: m.Target}
 	w.t.Cleanup(func() { must(w.t, tools.StopServer(context.Background(), prefix)) })
-	must(w.t, platform.StartInNetns(w.netns, tools.ServerCommand(prefix))) // Wine's sockets are the server's
+	server := tools.ServerCommand(prefix)
+	log, err := os.Create(filepath.Join(base, "wineserver.log"))
+	must(w.t, err)
+	server.Stderr = log
+	w.t.Cleanup(func() {
+		if said, err := os.ReadFile(log.Name()); err != nil || len(said) > 0 {
+			w.t.Logf("wineserver: %s (%v)", said, err)
+		}
+		must(w.t, log.Close())
+	})
+	must(w.t, platform.StartInNetns(w.netns, server)) // Wine's sockets are the server's
 	boot := tools.Command(w.ctx, prefix, "cmd", "/c", "ver")
 	must(w.t, platform.StartInNetns(w.netns, boot))
 	must(w.t, boot.Wait()) // services are up from now on

@@ -11,9 +11,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/emulator/cri"
 	"porthole.dev/porthole/emulator/cri/guestns"
@@ -210,20 +213,38 @@ func (c Call) network() (network, error) {
 // errNoPlugin is the cause when the plugin's program is absent.
 var errNoPlugin = errors.New(`the program is not in C:\opt\cni\bin`)
 
-// pluginError carries the answer that a failing plugin gave.
+// pluginError carries the answer that a failing plugin gave, if it gave one.
 type pluginError struct {
 	answer []byte
 	cause  error
 }
 
 func (e pluginError) Error() string {
-	return fmt.Sprintf("%v: %s", e.cause, strings.TrimSpace(string(e.answer)))
+	if len(e.answer) == 0 {
+		return e.cause.Error() + ", without an answer"
+	}
+	return fmt.Sprintf("%v: %s", e.cause, e.answer)
 }
 
 func (e pluginError) Unwrap() error { return e.cause }
 
-// exec runs one Windows plugin in the host's prefix; the network namespace is ours already, the host's.
+// exec runs one Windows plugin. A plugin that fails writes its error to standard output (CNI's specification, "Error"): one that wrote nothing
+// there was ended before it could (docs/limits.md). DEL is carried out once more then, because CNI lets it be repeated. Other commands fail.
 func (c Call) exec(ctx context.Context, p plugin, guid string, stdin []byte) ([]byte, error) {
+	answer, err := c.execOnce(ctx, p, guid, stdin)
+	var failed pluginError
+	var ended *exec.ExitError
+	silent := errors.As(err, &failed) && len(failed.answer) == 0 && errors.As(err, &ended) && ended.Exited()
+	if !silent || c.Env["CNI_COMMAND"] != "DEL" || ctx.Err() != nil {
+		return answer, err
+	}
+
+	klog.FromContext(ctx).Error(err, "DEL ended without an answer, trying once more", "container", c.Env["CNI_CONTAINERID"])
+	return c.execOnce(ctx, p, guid, stdin)
+}
+
+// execOnce runs the plugin in the host's prefix; the network namespace is ours already, the host's.
+func (c Call) execOnce(ctx context.Context, p plugin, guid string, stdin []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	prefix := wine.Prefix{Dir: filepath.Join(c.HostDir, "prefix")}
@@ -242,7 +263,7 @@ func (c Call) exec(ctx context.Context, p plugin, guid string, stdin []byte) ([]
 	var out, errOut bytes.Buffer
 	cmd := tools.Command(ctx, prefix, `C:\opt\cni\bin\`+p.kind+".exe")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &errOut
-	cmd.Env = append(cmd.Env, "CNI_NETNS="+guid, `CNI_PATH=C:\opt\cni\bin`)
+	cmd.Env = append(cmd.Env, wine.Errors, "CNI_NETNS="+guid, `CNI_PATH=C:\opt\cni\bin`)
 	for _, name := range []string{"CNI_COMMAND", "CNI_CONTAINERID", "CNI_IFNAME", "CNI_ARGS"} {
 		cmd.Env = append(cmd.Env, name+"="+c.Env[name])
 	}
