@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"porthole.dev/porthole/internal/testkit/netspace"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -143,6 +144,42 @@ func TestForeignRoutes(t *testing.T) {
 		"announces 10.99.0.0/24, which this node reaches itself"} {
 		if !strings.Contains(refused, want) {
 			t.Errorf("the status does not say %q: %s", want, refused)
+		}
+	}
+}
+
+// TestSecondCard: what a second network card of a node reaches by itself is learnt neither as a whole nor in part, not even if the card
+// gets its address after the route was learnt.
+func TestSecondCard(t *testing.T) {
+	t.Parallel()
+	r := newRack(t)
+	lan := netspace.New(t, "lan")
+	r.host[0].Connect("eth1", lan, "eth0")
+	r.host[0].Address("eth1", "192.168.50.1/24")
+	lan.Address("eth0", "192.168.50.200/24", "192.168.60.200/24")
+	frr(t, r.tor.Path, strings.Replace(frrRouter(64500, own), " timers bgp", " no bgp network import-check\n network 192.168.50.0/24\n network 192.168.50.128/25\n"+
+		" network 192.168.60.0/24\n timers bgp", 1), false)
+	r.start(func(i int) string { return "acceptPrefixes: [192.168.0.0/16]\n" + routerPeer(own(i), 64500, "") })
+	exchange := func(from, to string) {
+		t.Helper()
+		if err := netspace.Exchange(t, netspace.End{Netns: r.host[0].Path, Addr: from}, netspace.End{Netns: lan.Path, Addr: to}, 100); err != nil {
+			t.Errorf("from %s to %s on the second card: %v", from, to, err)
+		}
+	}
+
+	r.wantRoutes(0, 20*time.Second, append(direct(0), "192.168.60.0/24 via "+torAddr)...)
+	exchange("192.168.50.1", "192.168.50.200")
+	r.host[0].Address("eth1", "192.168.60.1/24")
+	r.wantRoutes(0, 5*time.Second, direct(0)...)
+	exchange("192.168.60.1", "192.168.60.200")
+
+	has, said := kernelRoutes(t, r.host[0]), fmt.Sprint(r.agents[0].status().Routes)
+	for _, segment := range []string{"192.168.50.0/24", "192.168.60.0/24"} {
+		if !strings.Contains(has, segment+" dev eth1 proto kernel scope link") {
+			t.Errorf("the connected route %s is gone:\n%s", segment, has)
+		}
+		if want := "announces " + segment + ", which this node reaches itself"; !strings.Contains(said, want) {
+			t.Errorf("the status does not say %q: %s", want, said)
 		}
 	}
 }

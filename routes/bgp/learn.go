@@ -68,12 +68,15 @@ func (p *planner) unusable(path Path, owner string) string {
 			return fmt.Sprintf("node %s (%s) announces %s, learnt from %s; that is the pod range of node %s: it is not used", announcer, from, path.Dst, path.Peer, owner)
 		}
 	}
-	for _, segment := range p.seen.OnLink {
+	if owner == p.self.Name {
+		return "" // the segment of the pods is a part of it
+	}
+	for _, segment := range p.seen.Segments {
 		if segment.Bits() <= path.Dst.Bits() && segment.Contains(path.Dst.Addr()) {
 			return fmt.Sprintf("peer %s announces %s, which this node reaches itself, on its segment %s: it is not used", path.Peer, path.Dst, segment)
 		}
 	}
-	if owner == p.self.Name || slices.ContainsFunc(p.seen.OnLink, func(l netip.Prefix) bool { return l.Contains(path.NextHop) }) {
+	if slices.ContainsFunc(p.seen.OnLink, func(l netip.Prefix) bool { return l.Contains(path.NextHop) }) {
 		return ""
 	}
 	return fmt.Sprintf("peer %s announces %s through %s, which is on no segment of this node (%s): let the router announce itself as next hop (next-hop-self)",

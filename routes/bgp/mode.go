@@ -16,7 +16,9 @@ type hostTable interface {
 	// List returns the routes inside the pod range, one for each next hop, and what the interface of the node's address reaches
 	// directly.
 	List() (routes []table.Route, onLink []netip.Prefix, err error)
-	// Set makes the route to dst go through exactly these next hops.
+	// Segments returns what all interfaces of the host reach directly.
+	Segments() ([]netip.Prefix, error)
+	// Set makes the route to dst go through exactly these next hops. It replaces no route of others.
 	Set(dst netip.Prefix, nextHops []netip.Addr) error
 	// Remove removes our route to dst. One that is gone is success.
 	Remove(dst netip.Prefix) error
@@ -65,8 +67,12 @@ func (m *Mode) Observe(ctx context.Context) (Seen, error) {
 	if err != nil {
 		return Seen{}, err
 	}
+	segments, err := m.table.Segments()
+	if err != nil {
+		return Seen{}, err
+	}
 	state, err := m.speaker.State(ctx)
-	return Seen{Routes: routes, OnLink: onLink, Speaker: state}, err
+	return Seen{Routes: routes, OnLink: onLink, Segments: segments, Speaker: state}, err
 }
 
 // Plan is pure: see plan.go.

@@ -15,6 +15,8 @@ import (
 type Seen struct {
 	Routes []table.Route  // those of our mark, and those inside the cluster's pod range
 	OnLink []netip.Prefix // what the interface of the node's address reaches without a router
+	// Segments is what all interfaces reach without a router, those of pods too.
+	Segments []netip.Prefix
 	Speaker
 }
 
@@ -331,7 +333,7 @@ func (p *planner) route(dst netip.Prefix, l learning, has []table.Route) {
 			continue
 		}
 		p.refuse(table.Wanted{Node: l.node, Dst: dst, NextHop: l.hops[0]},
-			fmt.Sprintf("somebody else's route to %s through %s is there: delete it, and ours is made", dst, r.NextHop))
+			fmt.Sprintf("somebody else's route to %s %s is there: delete it, and ours is made", dst, through(r.NextHop)))
 		return
 	}
 	slices.SortFunc(ours, netip.Addr.Compare)
@@ -352,6 +354,14 @@ func (p *planner) route(dst netip.Prefix, l learning, has []table.Route) {
 	default:
 		p.do(Change{Verb: Route, Dst: dst, Hops: l.hops, Why: "goes to " + joinAddrs(ours)})
 	}
+}
+
+// through says where a route of somebody else leads; the zero address stands for no next hop.
+func through(hop netip.Addr) string {
+	if hop.IsValid() {
+		return "through " + hop.String()
+	}
+	return "without a next hop (a segment of this host, or one that drops packets)"
 }
 
 func (p *planner) refuse(w table.Wanted, reason string) {

@@ -18,7 +18,8 @@ import (
 //	-- annotate --    NODE NAME VALUE: an annotation of porthole.dev/bgp-NAME
 //	-- speaker --     "heard", "told", "no-listener TEXT", "no-password TEXT", "no-default TEXT", "established ADDRESS", "late ADDRESS TEXT"
 //	-- paths --       DESTINATION via NEXTHOP from PEER [origin ID] [aspath LENGTH]
-//	-- routes --      one route of the host a line: "ours" or "foreign", RANGE, "via", ADDRESS
+//	-- routes --      one route of the host a line: "ours" or "foreign", RANGE, "via", ADDRESS or "nothing"
+//	-- segments --    one segment of other interfaces than the node's a line
 //	-- carry out --   the changes of the plan are made
 //	-- want plan --   the plan's text
 func TestScripts(t *testing.T) {
@@ -29,6 +30,8 @@ type player struct {
 	config Config
 	nodes  []table.Node
 	seen   Seen
+
+	segments []netip.Prefix // of other interfaces than the node's
 }
 
 func (p *player) Give(section, text string) error {
@@ -51,6 +54,12 @@ func (p *player) Give(section, text string) error {
 		p.seen.Paths, take = nil, p.path
 	case "routes":
 		p.seen.Routes, take = nil, p.route
+	case "segments":
+		p.segments, take = nil, func(words []string) error {
+			segment, err := netip.ParsePrefix(words[0])
+			p.segments = append(p.segments, segment)
+			return err
+		}
 	case "carry out":
 		p.carryOut()
 	default:
@@ -131,7 +140,11 @@ func (p *player) path(words []string) error {
 }
 
 func (p *player) route(words []string) error {
-	p.seen.Routes = append(p.seen.Routes, table.Route{Dst: netip.MustParsePrefix(words[1]), NextHop: netip.MustParseAddr(words[3]), Ours: words[0] == "ours"})
+	r := table.Route{Dst: netip.MustParsePrefix(words[1]), Ours: words[0] == "ours"}
+	if words[3] != "nothing" {
+		r.NextHop = netip.MustParseAddr(words[3])
+	}
+	p.seen.Routes = append(p.seen.Routes, r)
 	return nil
 }
 
@@ -171,6 +184,7 @@ func (p *player) carryOut() {
 func (p *player) plan() table.Plan[Change] {
 	self := table.Node{Name: "lin01", Addr: netip.MustParseAddr("10.99.0.11")}
 	p.seen.OnLink = []netip.Prefix{netip.MustParsePrefix("10.99.0.0/24")}
+	p.seen.Segments = slices.Concat(p.seen.OnLink, p.segments)
 	return plan(p.config, netip.MustParsePrefix("10.244.0.0/16"), self, p.nodes, p.seen)
 }
 

@@ -22,7 +22,8 @@ type Table struct {
 	netns  string // path of the network namespace; "": the process's own
 	self   netip.Addr
 	pods   []netip.Prefix
-	link   atomic.Int64 // index of the interface with the node's address, as List found it last; 0: not known
+	link   atomic.Int64          // index of the interface with the node's address, as List found it last; 0: not known
+	ours   map[netip.Prefix]bool // destinations of our routes, as List found them last
 }
 
 // New returns this host's route table: routes inside the ranges pods, through the interface that has the address self. The range 0.0.0.0/0
@@ -90,8 +91,28 @@ func (t *Table) uplink() (netlink.Link, []netip.Prefix, error) {
 	return link, onLink, nil
 }
 
+// Segments returns what the interfaces of this host reach without a router.
+func (t *Table) Segments() ([]netip.Prefix, error) {
+	addrs, err := t.kernel.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("listing addresses: %w", err)
+	}
+	var segments []netip.Prefix
+	for _, a := range addrs {
+		segment := a.IPNet
+		if a.Peer != nil {
+			segment = a.Peer
+		}
+		if p := prefixOf(segment); p.IsValid() {
+			segments = append(segments, p)
+		}
+	}
+	return segments, nil
+}
+
 // List returns the routes of the main table that are ours, by their protocol number, and those of others that lead into the range of the
-// pods, because ours must not replace them. A route with several next hops is listed once for each.
+// pods, because ours must not replace them. A route with several next hops is listed once for each. One of others without a next hop has
+// the zero address: it leads to a segment, or drops packets (blackhole).
 func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 	link, onLink, err := t.uplink()
 	if err != nil {
@@ -105,6 +126,7 @@ func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 	}
 
 	var routes []table.Route
+	t.ours = map[netip.Prefix]bool{}
 	for _, r := range listed {
 		if r.Dst == nil {
 			continue
@@ -114,7 +136,13 @@ func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 		if !dst.IsValid() || !ours && !slices.ContainsFunc(t.pods, func(p netip.Prefix) bool { return p == dst || p.Bits() > 0 && p.Overlaps(dst) }) {
 			continue
 		}
-		for _, hop := range nextHops(r) {
+		hops := nextHops(r)
+		if ours {
+			t.ours[dst] = true
+		} else if len(hops) == 0 {
+			hops = []netip.Addr{{}}
+		}
+		for _, hop := range hops {
 			routes = append(routes, table.Route{Dst: dst, NextHop: hop, Ours: ours})
 		}
 	}
@@ -145,21 +173,28 @@ func (t *Table) Add(dst netip.Prefix, nextHop netip.Addr) error {
 	return t.kernel.RouteReplace(t.route(index, dst, nextHop))
 }
 
-// Set makes the route to dst go through exactly these next hops, at least one, in one step. Like Add it replaces what is there.
+// Set makes the route to dst go through exactly these next hops, at least one, in one step. Unlike Add it replaces no route of somebody
+// else: if List found none of ours, one that has come meanwhile is an error.
 func (t *Table) Set(dst netip.Prefix, nextHops []netip.Addr) error {
-	if len(nextHops) == 1 {
-		return t.Add(dst, nextHops[0])
-	}
 	index, err := t.index()
 	if err != nil {
 		return err
 	}
 
-	route := t.route(0, dst, netip.Addr{})
-	for _, hop := range nextHops {
-		route.MultiPath = append(route.MultiPath, &netlink.NexthopInfo{LinkIndex: index, Gw: hop.AsSlice()})
+	route := t.route(index, dst, nextHops[0])
+	if len(nextHops) > 1 {
+		route = t.route(0, dst, netip.Addr{})
+		for _, hop := range nextHops {
+			route.MultiPath = append(route.MultiPath, &netlink.NexthopInfo{LinkIndex: index, Gw: hop.AsSlice()})
+		}
 	}
-	return t.kernel.RouteReplace(route)
+	if t.ours[dst] {
+		return t.kernel.RouteReplace(route)
+	}
+	if err := t.kernel.RouteAdd(route); !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return errors.New("somebody has made a route to the same destination in this moment")
 }
 
 // Delete removes a route of one next hop. One that is gone is success.

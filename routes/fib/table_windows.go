@@ -52,8 +52,25 @@ func (t *Table) uplink() (winipcfg.LUID, []netip.Prefix, error) {
 	return 0, nil, fmt.Errorf("no adapter of this host has the node's address %s", t.self)
 }
 
-// List returns the routes inside the range of the pods that have a next hop. Windows does not keep who made a route, so ours are
-// known by their interface and their metric of zero.
+// Segments returns what the adapters of this host reach without a router.
+func (t *Table) Segments() ([]netip.Prefix, error) {
+	adapters, err := winipcfg.GetAdaptersAddresses(windows.AF_UNSPEC, winipcfg.GAAFlagDefault)
+	if err != nil {
+		return nil, fmt.Errorf("listing adapters: %w", err)
+	}
+	var segments []netip.Prefix
+	for _, a := range adapters {
+		for u := a.FirstUnicastAddress; u != nil; u = u.Next {
+			if addr, ok := netip.AddrFromSlice(u.Address.IP()); ok {
+				segments = append(segments, netip.PrefixFrom(addr.Unmap(), int(u.OnLinkPrefixLength)).Masked())
+			}
+		}
+	}
+	return segments, nil
+}
+
+// List returns the routes inside the range of the pods. Windows does not keep who made a route, so ours are known by their interface and
+// their metric of zero. One without a next hop, to a segment, is somebody else's and has the zero address.
 func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 	luid, onLink, err := t.uplink()
 	if err != nil {
@@ -68,10 +85,13 @@ func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 	for i := range rows {
 		dst, hop := rows[i].DestinationPrefix.Prefix(), rows[i].NextHop.Addr()
 		inside := func(pods netip.Prefix) bool { return pods.Overlaps(dst) && dst.Bits() >= pods.Bits() }
-		if !dst.IsValid() || !hop.IsValid() || hop.IsUnspecified() || !slices.ContainsFunc(t.pods, inside) {
+		if !dst.IsValid() || !hop.IsValid() || !slices.ContainsFunc(t.pods, inside) {
 			continue
 		}
-		ours := rows[i].InterfaceLUID == luid && rows[i].Metric == 0
+		if hop.IsUnspecified() {
+			hop = netip.Addr{}
+		}
+		ours := hop.IsValid() && rows[i].InterfaceLUID == luid && rows[i].Metric == 0
 		routes = append(routes, table.Route{Dst: dst.Masked(), NextHop: hop, Ours: ours})
 	}
 	return routes, onLink, nil
