@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// Commands holds, by format, the command whose output on a router ReadRunning reads; of "json", a description of the file.
-var Commands = map[string]string{
-	"ip":   "ip -j route; ip -j -6 route",
-	"frr":  "vtysh -c 'show ip route json' -c 'show ipv6 route json'",
-	"bird": "birdc show route",
+// inputs says, by format, what ReadRunning reads.
+var inputs = map[string]string{
+	"ip":   "the output of `ip -j route; ip -j -6 route`",
+	"frr":  "the output of `vtysh -c 'show ip route json' -c 'show ipv6 route json'`",
+	"bird": "the output of `birdc show route`",
 	"json": "a list of {\"destination\": …, \"nextHop\": …}, as --print-router json writes it",
 }
 
@@ -26,7 +26,7 @@ func ReadRunning(format string, in io.Reader) ([]Running, error) {
 	}
 	list, err := read(in)
 	if err != nil {
-		return nil, fmt.Errorf("reading the routes of the router, as `%s` prints them: %w", Commands[format], err)
+		return nil, fmt.Errorf("reading the router's routes: %w; the format %s wants %s", err, format, inputs[format])
 	}
 	return list, nil
 }

@@ -15,6 +15,7 @@ import (
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hnstest"
 	"porthole.dev/porthole/routes/keep"
+	"porthole.dev/porthole/routes/killtest"
 	"porthole.dev/porthole/routes/podnet"
 	"porthole.dev/porthole/routes/table"
 )
@@ -223,6 +224,51 @@ func TestSwitchFailures(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestSwitchKilled ends the agent after each change of its first plan: policies that are wrong, missing, stale, and of somebody else.
+func TestSwitchKilled(t *testing.T) {
+	h := newSwitchHost(t, peerNode(2), peerNode(3), peerNode(4))
+	remote := func(prefix, provider, mac string) hns.RemoteSubnet {
+		return hns.RemoteSubnet{Prefix: netip.MustParsePrefix(prefix), Provider: netip.MustParseAddr(provider), VSID: 4096, MAC: mac}
+	}
+
+	foreign := remote("172.20.0.0/24", "10.0.0.8", "00-15-5D-00-00-08")
+	killtest.EachChange(t, killtest.Agent[Overlay, PolicyOp]{
+		InMemory: true,
+		Mode: func(string) (keep.Mode[Overlay, PolicyOp], []table.Node, error) {
+			h.again(t)
+			return h.mode, h.nodes, nil
+		},
+		Host: func(t *testing.T, _ string) killtest.Host {
+			return killtest.Host{
+				Before: func() error {
+					clear(h.told)
+					h.dropNetwork(t)
+					h.makeNetwork(t)
+					h.Provide(podnet.NetworkName, selfAddr, "00-15-5D-AA-00-01")
+					n, err := h.NetworkByName(t.Context(), podnet.NetworkName)
+					for _, r := range []hns.RemoteSubnet{
+						foreign, remote("10.1.2.0/24", "10.0.0.9", "00-15-5D-00-00-09"), remote("10.1.3.0/24", "10.0.0.3", "AA-BB-CC-DD-EE-03"),
+						remote("10.1.7.0/24", "10.0.0.7", "00-15-5D-00-00-07"),
+					} {
+						err = errors.Join(err, h.AddRemoteSubnet(t.Context(), n.ID, r))
+					}
+					return err
+				},
+				Tables: func() ([]string, error) {
+					list := sortedPairs(h.told)
+					for line := range strings.Lines(h.policies()) {
+						list = append(list, strings.TrimSpace(line))
+					}
+					return list, nil
+				},
+				Want: append(sortedPairs(announced("10.0.0.1", `{"VNI":4096,"VtepMAC":"00:15:5d:aa:00:01"}`)),
+					strings.TrimSpace(toTwo), strings.TrimSpace(toThree), "10.1.4.0/24 vsid 4096 at 10.0.0.4 AA-BB-CC-DD-EE-04"),
+				Foreign: []string{"172.20.0.0/24 vsid 4096 at 10.0.0.8 00-15-5D-00-00-08"},
+			}
+		},
+	})
 }
 
 // A policy that HNS accepts and does not list is an error that says so, not a loop.
