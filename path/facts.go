@@ -37,6 +37,7 @@ const (
 	UnreadRoutes     = "routes"
 	UnreadNeighbours = "neighbours"
 	UnreadServices   = "services"
+	UnreadServices6  = "servicesIPv6" // the rules of IPv6 alone
 	UnreadHNS        = "hns"
 	UnreadMode       = "mode"
 	UnreadConfs      = "cni"
@@ -92,8 +93,11 @@ type Rule struct {
 	Address  netip.Addr       `json:"address,omitzero"` // zero: every address of the node, as for node ports
 	Protocol string           `json:"protocol"`         // tcp, udp, sctp
 	Port     uint16           `json:"port"`
-	Backends []netip.AddrPort `json:"backends"`
-	Text     string           `json:"text"` // names the rule
+	Backends []netip.AddrPort `json:"backends"` // of every client, or if Split of pods and of the node itself
+	Text     string           `json:"text"`     // names the rule
+	// Split: other clients get Others, as with external traffic policy Local.
+	Split  bool             `json:"split,omitempty"`
+	Others []netip.AddrPort `json:"others,omitempty"`
 }
 
 // HNS is what the Host Networking Service of a Windows node has.
@@ -118,6 +122,7 @@ type ClusterNode struct {
 	Address  netip.Addr
 	Others   []netip.Addr // of another family
 	PodCIDRs []netip.Prefix
+	Zone     string // of its label topology.kubernetes.io/zone
 }
 
 // Pod is a Pod object that has a node.
@@ -131,14 +136,15 @@ type Pod struct {
 	Waiting     string // why its containers do not run
 }
 
-// Service is one port of a Service with its ready backends.
+// Service is one port of a Service with its backends, at addresses that have one traffic policy.
 type Service struct {
 	Name      string // NAMESPACE/NAME
 	Protocol  string // tcp, udp, sctp
 	Port      uint16
 	NodePort  uint16
-	Addresses []netip.Addr // cluster IPs, external IPs, ingress addresses
-	Local     bool         // internalTrafficPolicy or externalTrafficPolicy Local: backends of the client's node only
+	Addresses []netip.Addr // cluster IPs, or external IPs and ingress addresses
+	External  bool         // the addresses and NodePort are for clients outside of the cluster
+	Local     bool         // the traffic policy of these addresses is Local: backends of one node only (see backendsFor)
 	Backends  []Backend
 	// Headless services have no address: DNS answers with those of the pods. ExternalName is set for a service that is
 	// only another name.
@@ -159,10 +165,13 @@ func of(family, first netip.Addr, others []netip.Addr) netip.Addr {
 // address returns the node's address of a family.
 func (n *ClusterNode) address(family netip.Addr) netip.Addr { return of(family, n.Address, n.Others) }
 
-// Backend is a ready endpoint of a service.
+// Backend is an endpoint of a service that is ready, or that serves while it terminates.
 type Backend struct {
-	Address netip.AddrPort
-	Node    string
+	Address     netip.AddrPort
+	Node        string
+	Terminating bool     // it is used only while no other is ready
+	ForNodes    []string // the topology hints: nodes and zones whose clients it is for
+	ForZones    []string
 }
 
 // Facts is all that Follow knows.

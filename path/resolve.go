@@ -80,7 +80,7 @@ func (f *Facts) serviceTarget(text, host string, t target) (target, error) {
 		if s.Name == name && s.ExternalName != "" {
 			return t, fmt.Errorf("service %s is another name of %s, which DNS resolves outside of the cluster: give its address", name, s.ExternalName)
 		}
-		if s.Name != name || len(s.Addresses) == 0 && !s.Headless {
+		if s.Name != name || s.External || len(s.Addresses) == 0 && !s.Headless { // a name is that of the cluster IP
 			continue
 		}
 		ports = append(ports, fmt.Sprintf("%d/%s", s.Port, s.Protocol))

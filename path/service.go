@@ -24,16 +24,13 @@ func (w *walk) serve(to target) []netip.AddrPort {
 	}
 
 	s := to.service
-	wanted := s.backendsFor(n.Name, to.addr)
+	inside := w.inside(n)
+	wanted := s.backendsFor(w.facts.clusterNode(n.Name), to, inside)
 	label := fmt.Sprintf("service %s %s", s.Name, frontend(to))
-	rule, text, known := n.serving(to)
+	rule, text, unread := n.serving(to, inside)
 	switch {
-	case !known:
-		what := UnreadServices
-		if n.System == "windows" {
-			what = UnreadHNS
-		}
-		w.unknown(n.Name, "service", "the service rules of "+n.Name+" could not be read: "+n.Unread[what])
+	case unread != "":
+		w.unknown(n.Name, "service", "the service rules of "+n.Name+" could not be read: "+unread)
 		return nil
 	case len(wanted) == 0:
 		w.wrong(n.Name, "service", label, Wrong{Found: "service " + s.Name + " has no ready backend" + localText(s, n.Name),
@@ -53,7 +50,7 @@ func (w *walk) serve(to target) []netip.AddrPort {
 			found = append(found, "lacks "+join(missing))
 		}
 		if len(extra) > 0 {
-			found = append(found, "still has "+join(extra)+", which is not ready")
+			found = append(found, "has "+join(extra)+" too, which is not ready or not for these clients")
 		}
 		h.Wrong = &Wrong{Found: text + " " + strings.Join(found, " and "), Should: "the backends " + join(wanted), Who: n.maker()}
 		w.lost = true
@@ -86,18 +83,19 @@ func (w *walk) unserved(to target) {
 func (f *Facts) headless(from place, to target) (ways []Way) {
 	s := to.service
 	label := "headless service " + s.Name
-	if len(s.Backends) == 0 {
+	ready := slices.DeleteFunc(slices.Clone(s.Backends), func(b Backend) bool { return b.Terminating })
+	if len(ready) == 0 {
 		w := &walk{facts: f, from: from, at: from.node}
 		w.wrong(from.text, "dns", label, Wrong{Found: "service " + s.Name + " has no ready backend: DNS has no address for it",
 			Should: "a ready pod behind it", Who: "the pods that its selector matches (`kubectl get endpointslices`)"})
 		return []Way{w.way()}
 	}
 
-	for _, b := range s.Backends {
+	for _, b := range ready {
 		at := f.place(b.Address.String(), b.Address.Addr())
 		from.addr = from.like(at.addr)
 		w := &walk{facts: f, from: from, backend: b.Address}
-		w.hop(from.text, "dns", "%s: DNS answers with %s, among %d", label, at.addr, len(s.Backends))
+		w.hop(from.text, "dns", "%s: DNS answers with %s, among %d", label, at.addr, len(ready))
 		if to.port != 0 && to.port != b.Address.Port() && b.Address.Port() != 0 {
 			w.hops[0].Wrong = &Wrong{Found: fmt.Sprintf("%s does not translate port %d, and its pods listen at %d", label, to.port, b.Address.Port()),
 				Should: fmt.Sprintf("port %d, or a service with a cluster IP", b.Address.Port()), Who: "the client"}
@@ -134,36 +132,117 @@ func (n *Node) maker() string {
 	return "kube-proxy on " + n.Name
 }
 
-// backendsFor returns the ready backends that clients of a node use for a frontend's address, sorted: those of the address's family.
-func (s *Service) backendsFor(node string, frontend netip.Addr) (out []netip.AddrPort) {
-	for _, b := range s.Backends {
-		if b.Address.Addr().Is4() == frontend.Is4() && (!s.Local || b.Node == node) {
-			out = append(out, b.Address)
-		}
-	}
-	slices.SortFunc(out, netip.AddrPort.Compare)
-	return out
+// inside reports whether the service proxy of a machine takes the packet for one from inside the cluster: it comes from a pod, or from the
+// machine itself. Packets of other nodes come from outside, as far as kube-proxy can see.
+func (w *walk) inside(n *Node) bool {
+	return w.from.pod != nil && !w.from.pod.HostNetwork || w.from.node == n.Name || w.facts.rangeOf(w.from.addr) != nil
 }
 
-// serving returns the backends and the name of the rule for a frontend. The name is empty if there is no rule; known is false if
-// the rules were not read.
-func (n *Node) serving(to target) (backends []netip.AddrPort, rule string, known bool) {
+// backendsFor returns the backends that a node's service proxy should have for a frontend and clients from inside or outside of the
+// cluster, sorted: those of the address's family. The rules are kube-proxy's (kubernetes, pkg/proxy/topology.go). With external traffic
+// policy Local, clients inside of the cluster get the backends of all nodes; but a load balancer of HNS has one list for all clients, which
+// is that of the node's own backends if there are any, and always for node ports.
+func (s *Service) backendsFor(node *ClusterNode, to target, inside bool) []netip.AddrPort {
+	var all []Backend
+	for _, b := range s.Backends {
+		if b.Address.Addr().Is4() == to.addr.Is4() {
+			all = append(all, b)
+		}
+	}
+	here := chosen(all, func(b Backend) bool { return node != nil && b.Node == node.Name }, true)
+	everywhere := chosen(all, near(all, node), false)
+	windows := node != nil && node.System == "windows"
+
+	switch {
+	case !s.Local:
+		return everywhere
+	case s.External && windows && len(here) == 0 && to.node == "":
+		return everywhere
+	case s.External && !windows && inside:
+		return everywhere
+	}
+	return here
+}
+
+// chosen returns the addresses of the ready backends that wanted admits. Without any it returns those that serve while they terminate: all,
+// or with strict those that wanted admits.
+func chosen(all []Backend, wanted func(Backend) bool, strict bool) []netip.AddrPort {
+	var ready, terminating []netip.AddrPort
+	for _, b := range all {
+		switch {
+		case b.Terminating && (!strict || wanted(b)):
+			terminating = append(terminating, b.Address)
+		case !b.Terminating && wanted(b):
+			ready = append(ready, b.Address)
+		}
+	}
+	if len(ready) == 0 {
+		return sortedBackends(terminating)
+	}
+	return sortedBackends(ready)
+}
+
+// near returns which backends the topology hints allow for a node. They count if every ready backend has them and one names the node, or
+// else its zone.
+func near(all []Backend, node *ClusterNode) func(Backend) bool {
+	byNode, byZone := func(b Backend) []string { return b.ForNodes }, func(b Backend) []string { return b.ForZones }
+	hinted := func(place string, hints func(Backend) []string) bool {
+		found := false
+		for _, b := range all {
+			if b.Terminating {
+				continue
+			}
+			if len(hints(b)) == 0 {
+				return false
+			}
+			found = found || slices.Contains(hints(b), place)
+		}
+		return found
+	}
+
+	switch {
+	case node != nil && hinted(node.Name, byNode):
+		return func(b Backend) bool { return slices.Contains(b.ForNodes, node.Name) }
+	case node != nil && hinted(node.Zone, byZone):
+		return func(b Backend) bool { return slices.Contains(b.ForZones, node.Zone) }
+	}
+	return func(Backend) bool { return true }
+}
+
+// serving returns the backends and the name of the rule for a frontend and clients from inside or outside of the cluster. The name is empty
+// if there is no rule; unread says why the rules are not known.
+func (n *Node) serving(to target, inside bool) (backends []netip.AddrPort, rule, unread string) {
 	if n.System == "windows" {
 		if n.HNS == nil {
-			return nil, "", false
+			return nil, "", orNone(n.Unread[UnreadHNS])
 		}
 		backends, rule = n.HNS.serving(to)
-		return backends, rule, true
+		return backends, rule, ""
 	}
-	if n.Unread[UnreadServices] != "" {
-		return nil, "", false
+	unread = n.Unread[UnreadServices]
+	if unread == "" && to.addr.Is6() {
+		unread = n.Unread[UnreadServices6]
 	}
+	if unread != "" {
+		return nil, "", unread
+	}
+
 	for _, r := range n.Services {
 		if r.Port == to.port && r.Protocol == to.protocol && (r.Address == to.addr || r.servesNode(to.addr) && n.has(to.addr)) {
-			return sortedBackends(r.Backends), r.Text, true
+			if r.Split && !inside {
+				return sortedBackends(r.Others), r.Text, ""
+			}
+			return sortedBackends(r.Backends), r.Text, ""
 		}
 	}
-	return nil, "", true
+	return nil, "", ""
+}
+
+func orNone(reason string) string {
+	if reason == "" {
+		return "no reason was reported"
+	}
+	return reason
 }
 
 // servesNode reports whether a rule without an address, that of a node port, is for addresses of a family. Each family has a rule of its

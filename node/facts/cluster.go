@@ -14,7 +14,7 @@ import (
 )
 
 // ReadCluster reads the nodes, pods, Services, EndpointSlices and ServiceCIDRs of the cluster that a kubeconfig file names. Pods without a
-// node and endpoints that are not ready are left out. The ranges of Services are optional: no error if they cannot be read.
+// node and endpoints that do not serve are left out. The ranges of Services are optional: no error if they cannot be read.
 func ReadCluster(ctx context.Context, kubeconfig string) (c path.Cluster, err error) {
 	client, err := kube.NewCluster(kubeconfig)
 	if err != nil {
@@ -54,7 +54,7 @@ func ReadCluster(ctx context.Context, kubeconfig string) (c path.Cluster, err er
 }
 
 func toNode(n *v1.Node) path.ClusterNode {
-	out := path.ClusterNode{Name: n.Name, System: n.Labels[v1.LabelOSStable]}
+	out := path.ClusterNode{Name: n.Name, System: n.Labels[v1.LabelOSStable], Zone: n.Labels[v1.LabelTopologyZone]}
 	for _, text := range append(slices.Clone(n.Spec.PodCIDRs), n.Spec.PodCIDR) {
 		if p, err := netip.ParsePrefix(text); err == nil && !slices.Contains(out.PodCIDRs, p.Masked()) {
 			out.PodCIDRs = append(out.PodCIDRs, p.Masked())
@@ -118,14 +118,14 @@ func toServices(s *v1.Service, all []discoveryv1.EndpointSlice) (out []path.Serv
 			Addresses: inside, Local: localInside, Headless: headless, Backends: backendsOf(s, p.Name, all)}
 		out = append(out, one)
 		if len(outside) > 0 || p.NodePort != 0 {
-			one.Addresses, one.NodePort, one.Local = outside, uint16(p.NodePort), localOutside
+			one.Addresses, one.NodePort, one.Local, one.External = outside, uint16(p.NodePort), localOutside, true
 			out = append(out, one)
 		}
 	}
 	return out
 }
 
-// backendsOf returns the ready endpoints of a service's port.
+// backendsOf returns the endpoints of a service's port that are ready, or that serve while they terminate.
 func backendsOf(s *v1.Service, port string, all []discoveryv1.EndpointSlice) (out []path.Backend) {
 	for _, es := range all {
 		if es.Namespace != s.Namespace || es.Labels[discoveryv1.LabelServiceName] != s.Name {
@@ -135,18 +135,46 @@ func backendsOf(s *v1.Service, port string, all []discoveryv1.EndpointSlice) (ou
 			if p.Port == nil || p.Name != nil && *p.Name != port {
 				continue
 			}
-			for _, e := range es.Endpoints {
-				addr, err := netip.ParseAddr(e.Addresses[0])
-				if err != nil || e.Conditions.Ready != nil && !*e.Conditions.Ready {
-					continue
+			for i := range es.Endpoints {
+				if b, ok := toBackend(&es.Endpoints[i], uint16(*p.Port)); ok {
+					out = append(out, b)
 				}
-				b := path.Backend{Address: netip.AddrPortFrom(addr, uint16(*p.Port))}
-				if e.NodeName != nil {
-					b.Node = *e.NodeName
-				}
-				out = append(out, b)
 			}
 		}
 	}
 	return out
+}
+
+// toBackend reports false for an endpoint that gets no packets. Of conditions that are not set the API says: ready, serving, not terminating.
+func toBackend(e *discoveryv1.Endpoint, port uint16) (b path.Backend, ok bool) {
+	addr, err := netip.ParseAddr(e.Addresses[0])
+	if err != nil {
+		return b, false
+	}
+	is := func(condition *bool, unset bool) bool {
+		if condition == nil {
+			return unset
+		}
+		return *condition
+	}
+	b.Address = netip.AddrPortFrom(addr, port)
+	if !is(e.Conditions.Ready, true) {
+		b.Terminating = is(e.Conditions.Serving, true) && is(e.Conditions.Terminating, false)
+		if !b.Terminating {
+			return b, false
+		}
+	}
+	if e.NodeName != nil {
+		b.Node = *e.NodeName
+	}
+
+	if e.Hints != nil {
+		for _, z := range e.Hints.ForZones {
+			b.ForZones = append(b.ForZones, z.Name)
+		}
+		for _, n := range e.Hints.ForNodes {
+			b.ForNodes = append(b.ForNodes, n.Name)
+		}
+	}
+	return b, true
 }

@@ -9,6 +9,13 @@ import (
 	"porthole.dev/porthole/path"
 )
 
+// Chains for clients outside of the cluster begin so. With external traffic policy Local they send pods, and the node itself, to the backends
+// of all nodes: "goto" or "-j" with a condition on the source. Everybody else falls through to those of the node.
+const (
+	nftExternal      = "external-"
+	iptablesExternal = "KUBE-EXT-"
+)
+
 // The maps of kube-proxy's nft table that lead from a frontend to the chain that serves it (kubernetes, pkg/proxy/nftables/README.md).
 const (
 	serviceIPs       = "service-ips"
@@ -51,6 +58,7 @@ func parseNFT(data []byte) ([]path.Rule, error) {
 				return nil, fmt.Errorf("reading nft's output: element %s of map %s is not understood", raw, o.Map.Name)
 			}
 			r.Backends = backends(chains, chain, map[string]bool{})
+			splitNFT(&r, chains, chain)
 			r.Text = "nft chain " + chain
 			rules = append(rules, r)
 		}
@@ -85,13 +93,52 @@ func frontend(raw json.RawMessage) (r path.Rule, chain string, ok bool) {
 	return r, verdict.Goto.Target, ok1 && ok2 && verdict.Goto.Target != ""
 }
 
+// splitNFT tells the backends of different clients apart, if a chain does.
+func splitNFT(r *path.Rule, chains map[string][]any, chain string) {
+	if !strings.HasPrefix(chain, nftExternal) {
+		return
+	}
+	var inside, others []any
+	for _, rule := range chains[chain] {
+		if ofSource(rule) {
+			inside = append(inside, rule)
+		} else {
+			others = append(others, rule)
+		}
+	}
+	if len(inside) > 0 {
+		r.Split = true
+		r.Backends = backendsOfRules(chains, inside, map[string]bool{chain: true})
+		r.Others = backendsOfRules(chains, others, map[string]bool{chain: true})
+	}
+}
+
+// ofSource reports whether a rule compares the source of a packet with anything: an address, or its type (fib).
+func ofSource(rule any) bool {
+	list, _ := rule.([]any)
+	for _, e := range list {
+		statement, _ := e.(map[string]any)
+		match, _ := statement["match"].(map[string]any)
+		left, _ := match["left"].(map[string]any)
+		payload, _ := left["payload"].(map[string]any)
+		fib, _ := left["fib"].(map[string]any)
+		if payload["field"] == "saddr" || strings.Contains(fmt.Sprint(fib["flags"]), "saddr") {
+			return true
+		}
+	}
+	return false
+}
+
 // backends collects where a chain and those that it leads to send connections. seen guards against circles.
 func backends(chains map[string][]any, chain string, seen map[string]bool) (out []netip.AddrPort) {
 	if seen[chain] {
 		return nil
 	}
 	seen[chain] = true
+	return backendsOfRules(chains, chains[chain], seen)
+}
 
+func backendsOfRules(chains map[string][]any, rules []any, seen map[string]bool) (out []netip.AddrPort) {
 	var visit func(v any, translates bool)
 	visit = func(v any, translates bool) {
 		switch v := v.(type) {
@@ -115,7 +162,7 @@ func backends(chains map[string][]any, chain string, seen map[string]bool) (out 
 		}
 	}
 
-	visit(chains[chain], false)
+	visit(rules, false)
 	return out
 }
 
@@ -153,6 +200,7 @@ func parseIPTables(text string) ([]path.Rule, error) {
 				continue
 			}
 			out := path.Rule{Protocol: r["-p"], Text: "iptables chain " + target, Backends: tableBackends(chains, target, map[string]bool{})}
+			splitTables(&out, chains, target)
 			if _, err := fmt.Sscan(r["--dport"], &out.Port); err != nil {
 				return nil, fmt.Errorf("reading iptables-save: a rule of %s has no --dport", from)
 			}
@@ -165,12 +213,36 @@ func parseIPTables(text string) ([]path.Rule, error) {
 	return rules, nil
 }
 
+// splitTables is splitNFT for iptables.
+func splitTables(r *path.Rule, chains map[string][]map[string]string, chain string) {
+	if !strings.HasPrefix(chain, iptablesExternal) {
+		return
+	}
+	var inside, others []map[string]string
+	for _, rule := range chains[chain] {
+		if rule["-s"] != "" || rule["--src-type"] != "" {
+			inside = append(inside, rule)
+		} else {
+			others = append(others, rule)
+		}
+	}
+	if len(inside) > 0 {
+		r.Split = true
+		r.Backends = tableBackendsOf(chains, inside, map[string]bool{chain: true})
+		r.Others = tableBackendsOf(chains, others, map[string]bool{chain: true})
+	}
+}
+
 func tableBackends(chains map[string][]map[string]string, chain string, seen map[string]bool) (out []netip.AddrPort) {
 	if seen[chain] {
 		return nil
 	}
 	seen[chain] = true
-	for _, r := range chains[chain] {
+	return tableBackendsOf(chains, chains[chain], seen)
+}
+
+func tableBackendsOf(chains map[string][]map[string]string, rules []map[string]string, seen map[string]bool) (out []netip.AddrPort) {
+	for _, r := range rules {
 		if to, err := netip.ParseAddrPort(r["--to-destination"]); err == nil {
 			out = append(out, to)
 		}

@@ -78,3 +78,48 @@ func TestKubeProxyRules(t *testing.T) {
 		t.Error("an element that is not understood is taken")
 	}
 }
+
+// TestSplitRules reads rules for external traffic policy Local: pods and the node itself get all backends, others those of this node.
+func TestSplitRules(t *testing.T) {
+	const all, own = "[10.244.0.4:8080 10.244.1.4:8080]", "[10.244.1.4:8080]"
+	nft, err := parseNFT([]byte(`{"nftables": [
+{"map": {"name": "service-nodeports", "elem": [[{"concat": ["tcp", 30080]}, {"goto": {"target": "external-AAAA-default/web/tcp/"}}]]}},
+{"rule": {"chain": "external-AAAA-default/web/tcp/", "expr": [
+ {"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": {"prefix": {"addr": "10.244.0.0", "len": 16}}}},
+ {"goto": {"target": "service-AAAA-default/web/tcp/"}}]}},
+{"rule": {"chain": "external-AAAA-default/web/tcp/", "expr": [
+ {"match": {"op": "==", "left": {"fib": {"result": "type", "flags": ["saddr"]}}, "right": "local"}}, {"jump": {"target": "mark-for-masquerade"}}]}},
+{"rule": {"chain": "external-AAAA-default/web/tcp/", "expr": [
+ {"match": {"op": "==", "left": {"fib": {"result": "type", "flags": ["saddr"]}}, "right": "local"}}, {"goto": {"target": "service-AAAA-default/web/tcp/"}}]}},
+{"rule": {"chain": "external-AAAA-default/web/tcp/", "expr": [{"goto": {"target": "local-AAAA-default/web/tcp/"}}]}},
+{"rule": {"chain": "mark-for-masquerade", "expr": [{"mangle": {"key": {"meta": {"key": "mark"}}, "value": 16384}}]}},
+{"rule": {"chain": "service-AAAA-default/web/tcp/", "expr": [{"dnat": {"addr": "10.244.0.4", "port": 8080}}]}},
+{"rule": {"chain": "service-AAAA-default/web/tcp/", "expr": [{"dnat": {"addr": "10.244.1.4", "port": 8080}}]}},
+{"rule": {"chain": "local-AAAA-default/web/tcp/", "expr": [{"dnat": {"addr": "10.244.1.4", "port": 8080}}]}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	tables, err := parseIPTables(`-A KUBE-NODEPORTS -p tcp -m comment --comment "default/web" -m tcp --dport 30080 -j KUBE-EXT-AAAA
+-A KUBE-EXT-AAAA -s 10.244.0.0/16 -m comment --comment "pod traffic for default/web external destinations" -j KUBE-SVC-AAAA
+-A KUBE-EXT-AAAA -m comment --comment "masquerade LOCAL traffic" -m addrtype --src-type LOCAL -j KUBE-MARK-MASQ
+-A KUBE-EXT-AAAA -m comment --comment "route LOCAL traffic" -m addrtype --src-type LOCAL -j KUBE-SVC-AAAA
+-A KUBE-EXT-AAAA -j KUBE-SVL-AAAA
+-A KUBE-SVC-AAAA -j KUBE-SEP-0
+-A KUBE-SVC-AAAA -j KUBE-SEP-1
+-A KUBE-SVL-AAAA -j KUBE-SEP-1
+-A KUBE-SEP-0 -p tcp -m tcp -j DNAT --to-destination 10.244.0.4:8080
+-A KUBE-SEP-1 -p tcp -m tcp -j DNAT --to-destination 10.244.1.4:8080
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range append(nft, tables...) {
+		if !r.Split || fmt.Sprint(r.Backends) != all || fmt.Sprint(r.Others) != own {
+			t.Errorf("%+v, want %s, and %s for others", r, all, own)
+		}
+	}
+	if len(nft) != 1 || len(tables) != 1 {
+		t.Errorf("%d and %d rules, want one each", len(nft), len(tables))
+	}
+}

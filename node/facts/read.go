@@ -55,7 +55,9 @@ func Read(ctx context.Context, o Options) (path.Node, error) {
 	unread(path.UnreadRoutes, err)
 	unread(path.UnreadNeighbours, state.NeighboursError)
 	convert(&n, state)
-	unread(readServices(ctx, &n))
+	for what, err := range readServices(ctx, &n) {
+		unread(what, err)
+	}
 	n.Mode, err = mode(ctx, o.Routes)
 	unread(path.UnreadMode, err)
 	n.Confs, err = confs(o.ConfDirs)

@@ -8,22 +8,26 @@ import (
 )
 
 // readServices reads HNS, which has the services too.
-func readServices(ctx context.Context, n *path.Node) (what string, err error) {
+func readServices(ctx context.Context, n *path.Node) map[string]error {
+	return map[string]error{path.UnreadHNS: readHNS(ctx, n)}
+}
+
+func readHNS(ctx context.Context, n *path.Node) (err error) {
 	client := hcn.New(hcn.Options{})
 	h := &path.HNS{}
 	if h.Networks, err = client.Networks(ctx); err != nil {
-		return path.UnreadHNS, err
+		return err
 	}
 	for _, network := range h.Networks {
 		list, err := client.Endpoints(ctx, network.ID)
 		if err != nil {
-			return path.UnreadHNS, err
+			return err
 		}
 		h.Endpoints = append(h.Endpoints, list...)
 	}
 	if h.Balancers, err = client.LoadBalancers(ctx); err != nil {
-		return path.UnreadHNS, err
+		return err
 	}
 	n.HNS = h
-	return "", nil
+	return nil
 }
