@@ -40,7 +40,38 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 		return usageError{fmt.Errorf("%w (see `%s --help`)", err, c.CommandPath())}
 	})
 	root.AddCommand(commands...)
+	misused(root)
 	return root
+}
+
+// misused makes wrong arguments of a command, and of those below it, mistakes in the command line. A command that only groups others
+// has no arguments: it shows its help without, and knows no other name.
+func misused(c *cobra.Command) {
+	if args := c.Args; args != nil {
+		c.Args = func(c *cobra.Command, given []string) error {
+			if err := args(c, given); err != nil {
+				return usageError{fmt.Errorf("%w (see `%s --help`)", err, c.CommandPath())}
+			}
+			return nil
+		}
+	}
+	if !c.Runnable() && c.HasSubCommands() {
+		c.Args = cobra.ArbitraryArgs
+		c.RunE = func(c *cobra.Command, given []string) error {
+			if len(given) == 0 {
+				return c.Help()
+			}
+			hint := "see `" + c.CommandPath() + " --help`"
+			if similar := c.SuggestionsFor(given[0]); len(similar) > 0 {
+				hint = "did you mean " + strings.Join(similar, ", ") + "?"
+			}
+			return usageError{fmt.Errorf("%s has no command %q (%s)", c.CommandPath(), given[0], hint)}
+		}
+	}
+
+	for _, below := range c.Commands() {
+		misused(below)
+	}
 }
 
 // LogFlags adds the flags of the log file to a command that runs until it is stopped. Run reads them before flags are parsed.

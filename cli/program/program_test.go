@@ -47,3 +47,24 @@ func TestAsksForService(t *testing.T) {
 		}
 	}
 }
+
+// TestMisused: wrong arguments of any command, and names that no command has, end with exit code 2.
+func TestMisused(t *testing.T) {
+	root := func() *cobra.Command {
+		group := &cobra.Command{Use: "hosts", Args: cobra.NoArgs}
+		group.AddCommand(&cobra.Command{Use: "list", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return nil }})
+		two := &cobra.Command{Use: "path", Args: cobra.ExactArgs(2), RunE: func(*cobra.Command, []string) error { return os.ErrPermission }}
+		return Root(group, two)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+	}{
+		{nil, 0}, {[]string{"hosts"}, 0}, {[]string{"hosts", "list"}, 0}, {[]string{"path", "a", "b"}, 1},
+		{[]string{"path", "a"}, 2}, {[]string{"hosts", "list", "more"}, 2}, {[]string{"hosts", "lost"}, 2}, {[]string{"nothing"}, 2}, {[]string{"hosts", "--flag"}, 2},
+	} {
+		if code := Run(root(), c.args...); code != c.code {
+			t.Errorf("%q: exit code %d, want %d", c.args, code, c.code)
+		}
+	}
+}
