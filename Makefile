@@ -111,6 +111,10 @@ test-reboot: deps build ## a Windows node reboots, with all that HNS may lose or
 test-networks: deps build bundle-tests ## each mode of --network with a cluster of its own: what takes too long for make test
 	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 60m -v -p 1 ./routes/bgp ./test/networks
 
+.PHONY: test-ovn
+test-ovn: deps build ## OVN's programs and databases fail beside Open vSwitch's on Linux hosts, the databases for 10 minutes (17 minutes)
+	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 30m -v ./test/ovn
+
 .PHONY: bench-cni
 bench-cni: deps ## win-bridge.exe beside upstream's on an emulated host, as JSON lines: ADD, DEL, calls to HNS
 	@PORTHOLE_CNI_SPEED=20 go test -count=1 -timeout 10m -run TestPluginSpeed -v ./emulator/hnsd/serve

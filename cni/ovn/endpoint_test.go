@@ -10,6 +10,7 @@ import (
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hnstest"
+	"porthole.dev/porthole/internal/ovnet"
 )
 
 const guid = "0a1b2c3d-0000-4000-8000-000000000001"
@@ -21,7 +22,7 @@ func podNetwork() hns.Network {
 }
 
 func podLink() Link {
-	return Link{Name: PortName("c", "eth0"), Guest: "eth0", Container: "c", Namespace: "{" + strings.ToUpper(guid) + "}", Network: "porthole",
+	return Link{Name: ovnet.PodLink("c", "eth0"), Guest: "eth0", Container: "c", Namespace: "{" + strings.ToUpper(guid) + "}", Network: "porthole",
 		MAC: "0a:58:0a:f4:01:03", Addr: netip.MustParsePrefix("10.244.1.3/24"), Gateway: netip.MustParseAddr("10.244.1.1"), MTU: 1442,
 		DNS: types.DNS{Nameservers: []string{"10.96.0.10"}, Search: []string{"cluster.local"}}}
 }

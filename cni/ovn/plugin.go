@@ -47,7 +47,7 @@ type links interface {
 
 // Link is the interface of a pod.
 type Link struct {
-	Name      string // on the host; see PortName
+	Name      string // on the host; see ovnet.PodLink
 	Guest     string // in the pod
 	Container string
 	Namespace string // path, or GUID on Windows; may be empty for Delete
@@ -130,7 +130,7 @@ func (p Plugin) link(ctx context.Context, c call) (Link, ovnet.Answer, error) {
 		return Link{}, answer, fmt.Errorf("pod %s/%s has the address %s, which is outside of %s, the ipam subnet of the network configuration: it must be the node's pod range",
 			c.pod.Namespace, c.pod.Name, at.IP, c.config.Subnet)
 	}
-	return Link{Name: PortName(c.container, c.iface), Guest: c.iface, Container: c.container, Namespace: c.namespace, Network: answer.Network,
+	return Link{Name: ovnet.PodLink(c.container, c.iface), Guest: c.iface, Container: c.container, Namespace: c.namespace, Network: answer.Network,
 		MAC: at.MAC, Addr: netip.PrefixFrom(at.IP, subnet.Bits()), Gateway: gateway, MTU: answer.MTU, DNS: c.config.DNS}, answer, nil
 }
 
@@ -160,7 +160,7 @@ func (p Plugin) Add(ctx context.Context, c call) (*types100.Result, error) {
 	}
 
 	port := Port{Name: l.Name, Kind: p.Kind, Bridge: c.config.Bridge, ID: ovnet.PodPort(c.pod.Namespace, c.pod.Name), UID: answer.UID,
-		MAC: l.MAC, IP: l.Addr.String(), Container: c.container}
+		MAC: l.MAC, IP: l.Addr.String(), MTU: l.MTU, Container: c.container}
 	if err := sw.AddPort(ctx, port); err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (l Link) result() *types100.Result {
 
 // Del takes the port away, then the interface. It asks no agent: neither has to be there.
 func (p Plugin) Del(ctx context.Context, c call) error {
-	l := Link{Name: PortName(c.container, c.iface), Guest: c.iface, Container: c.container, Namespace: c.namespace}
+	l := Link{Name: ovnet.PodLink(c.container, c.iface), Guest: c.iface, Container: c.container, Namespace: c.namespace}
 	sw, err := p.open(ctx, c)
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func (p Plugin) Check(ctx context.Context, c call) error {
 func (p Plugin) GC(ctx context.Context, c call) error {
 	keep := map[string]bool{}
 	for _, a := range c.config.ValidAttachments {
-		keep[PortName(a.ContainerID, a.IfName)] = true
+		keep[ovnet.PodLink(a.ContainerID, a.IfName)] = true
 	}
 	sw, err := p.open(ctx, c)
 	if err != nil {

@@ -2,12 +2,11 @@ package ovn
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"strings"
+	"strconv"
 	"time"
 
+	"porthole.dev/porthole/internal/ovnet"
 	"porthole.dev/porthole/internal/ovsdb"
 )
 
@@ -19,40 +18,21 @@ const (
 	idKey        = "iface-id"      // of the logical port
 	versionKey   = "iface-id-ver"  // UID of the pod: the port of an earlier pod of that name is not this one
 	installedKey = "ovn-installed" // ovn-controller sets it once the flows are there
-	sandboxKey   = "sandbox"       // container's id
 	macKey       = "attached_mac"
 )
 
 // Port is the interface of a pod as a port of the bridge.
 type Port struct {
-	Name   string // of the interface; see PortName
+	Name   string // of the interface; see ovnet.PodLink
 	Kind   string // type of the interface: "" for one of the system, "internal" for one of HNS
 	Bridge string
 	ID     string // of the logical port
 	UID    string // of the pod
 	MAC    string
 	IP     string
+	MTU    int // of the pod's interface, in bytes
 	// Container is the sandbox's id.
 	Container string
-}
-
-// A name of a port is a prefix and bytes of a hash in hexadecimal. Linux takes at most 15 characters.
-const (
-	portPrefix = "ovn"
-	portHash   = 6
-)
-
-// PortName returns the name of a pod's interface on the host.
-func PortName(container, iface string) string {
-	sum := sha256.Sum256([]byte(container + "/" + iface))
-	return portPrefix + hex.EncodeToString(sum[:portHash])
-}
-
-// isPortName reports whether PortName could have made a name.
-func isPortName(name string) bool {
-	rest, ok := strings.CutPrefix(name, portPrefix)
-	hash, err := hex.DecodeString(rest)
-	return ok && err == nil && len(hash) == portHash
 }
 
 // Switch is the host's Open vSwitch. Close it.
@@ -106,11 +86,12 @@ func (s *Switch) AddPort(ctx context.Context, p Port) error {
 		}
 		ops = append(ops, drop...)
 	}
-	ids := ovsdb.Map{idKey: p.ID, versionKey: p.UID, macKey: p.MAC, "ip_address": p.IP, sandboxKey: p.Container}
+	ids := ovsdb.Map{idKey: p.ID, versionKey: p.UID, macKey: p.MAC, ovnet.AddressKey: p.IP, ovnet.SandboxKey: p.Container, ovnet.MTUKey: strconv.Itoa(p.MTU)}
 	ops = append(ops,
 		ovsdb.Insert("Interface", "iface", map[string]any{"name": p.Name, "type": p.Kind, "external_ids": ids}),
-		ovsdb.Insert("Port", "port", map[string]any{"name": p.Name, "interfaces": ovsdb.Set{ovsdb.Named("iface")}, "external_ids": ovsdb.Map{sandboxKey: p.Container}}),
-		ovsdb.Mutate("Bridge", ovsdb.Equal("name", p.Bridge), ovsdb.Mutation{Column: "ports", Mutator: "insert", Value: ovsdb.Set{ovsdb.Named("port")}}))
+		ovsdb.Insert("Port", "port", map[string]any{"name": p.Name, "interfaces": ovsdb.Set{ovsdb.Named("iface")}, "external_ids": ovsdb.Map{ovnet.SandboxKey: p.Container}}),
+		ovsdb.Mutate("Bridge", ovsdb.Equal("name", p.Bridge), ovsdb.Mutation{Column: "ports", Mutator: "insert", Value: ovsdb.Set{ovsdb.Named("port")}}),
+		ovsdb.NextConfig())
 	if _, err := s.client.Transact(ctx, database, ops...); err != nil {
 		return fmt.Errorf("adding port %s to %s: %w", p.Name, p.Bridge, err)
 	}
@@ -162,7 +143,7 @@ func (s *Switch) Sandboxes(ctx context.Context) (map[string]string, error) {
 func sandboxesOf(interfaces []ovsdb.Row) map[string]string {
 	ports := map[string]string{}
 	for _, row := range interfaces {
-		if container := row.Map("external_ids")[sandboxKey]; container != "" && isPortName(row.Text("name")) {
+		if container := row.Map("external_ids")[ovnet.SandboxKey]; container != "" && ovnet.IsPodLink(row.Text("name")) {
 			ports[row.Text("name")] = container
 		}
 	}
@@ -230,6 +211,10 @@ func (s *Switch) AwaitInstalled(ctx context.Context, name string) error {
 			if p.Problem != "" {
 				return fmt.Errorf("interface %s: Open vSwitch cannot open it: %s", name, p.Problem)
 			}
+			if s.pending(context.WithoutCancel(ctx)) {
+				return fmt.Errorf("ovs-vswitchd has not carried out the change of its database that adds port %s (%s), within %s: does it run on this node? %w",
+					name, p.ID, time.Since(began).Round(time.Second), ctx.Err())
+			}
 			return fmt.Errorf("OVN has not bound port %s (%s) within %s: does ovn-controller run on this node and reach the southbound database, and does the pod's logical port name this node? %w",
 				name, p.ID, time.Since(began).Round(time.Second), ctx.Err())
 		case <-s.client.Done():
@@ -238,6 +223,14 @@ func (s *Switch) AwaitInstalled(ctx context.Context, name string) error {
 		case <-time.After(openWait):
 		}
 	}
+}
+
+// pending reports whether ovs-vswitchd has not carried out all changes of the database, as far as the database answers.
+func (s *Switch) pending(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, openWait)
+	defer cancel()
+	results, err := s.client.Transact(ctx, database, ovsdb.Select("Open_vSwitch", nil, "next_cfg", "cur_cfg"))
+	return err == nil && len(results[0].Rows) == 1 && results[0].Rows[0].Text("next_cfg") != results[0].Rows[0].Text("cur_cfg")
 }
 
 // openWait is how long Open vSwitch may report that it cannot open an interface: it tries again when the interface appears.

@@ -4,12 +4,13 @@ import (
 	"maps"
 	"testing"
 
+	"porthole.dev/porthole/internal/ovnet"
 	"porthole.dev/porthole/internal/ovsdb"
 )
 
 // TestSandboxes: GC deletes what this returns, so that ports of others are not among it, whatever keys they have.
 func TestSandboxes(t *testing.T) {
-	ours := PortName("c1", "eth0")
+	ours := ovnet.PodLink("c1", "eth0")
 	if len(ours) != 15 {
 		t.Errorf("%s has %d characters, want the 15 that Linux takes", ours, len(ours))
 	}

@@ -1,6 +1,8 @@
 package ovnet
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -25,6 +27,32 @@ func MACOf(a netip.Addr) string {
 // NodePort and PodPort are the names of logical ports: what iface-id is on the node.
 func NodePort(node string) string           { return "k8s-" + SwitchName(node) }
 func PodPort(namespace, name string) string { return namespace + "_" + name }
+
+// The name of a pod's interface on the host is a prefix and bytes of a hash in hexadecimal. Linux takes at most 15 characters.
+const (
+	linkPrefix = "ovn"
+	linkHash   = 6
+)
+
+// PodLink returns the name of a pod's interface on the host.
+func PodLink(container, iface string) string {
+	sum := sha256.Sum256([]byte(container + "/" + iface))
+	return linkPrefix + hex.EncodeToString(sum[:linkHash])
+}
+
+// IsPodLink reports whether PodLink could have made a name.
+func IsPodLink(name string) bool {
+	rest, ok := strings.CutPrefix(name, linkPrefix)
+	hash, err := hex.DecodeString(rest)
+	return ok && err == nil && len(hash) == linkHash
+}
+
+// Keys in external_ids of a pod's interface that the plugin writes and the agent reads.
+const (
+	SandboxKey = "sandbox"    // id of the sandbox's container
+	AddressKey = "ip_address" // with the length of the prefix
+	MTUKey     = "mtu"        // of the pod's interface, in bytes
+)
 
 // Address is what a pod's interface has.
 type Address struct {

@@ -75,6 +75,12 @@ func Delete(table string, where Where) Op {
 	return Op{"op": "delete", "table": table, "where": where.orAll()}
 }
 
+// NextConfig counts a change of the database Open_vSwitch, as every writer should that wants to know when ovs-vswitchd has carried it out:
+// then the column cur_cfg has the same number (ovs-vswitchd.conf.db(5)).
+func NextConfig() Op {
+	return Mutate("Open_vSwitch", nil, Mutation{Column: "next_cfg", Mutator: "+=", Value: 1})
+}
+
 // Assert makes the transaction fail unless this client holds the lock.
 func Assert(lock string) Op { return Op{"op": "assert", "lock": lock} }
 

@@ -104,6 +104,11 @@ type adapterKeeper interface {
 	Status() adapters.Status
 }
 
+// ranged is a keeper that knows whether pods of an earlier range of the node run. Other modes find out when their network is made.
+type ranged interface {
+	checkRange(ctx context.Context, subnet netip.Prefix) error
+}
+
 func newAgent(o Options, modes modeTable, maker maker) *agent {
 	return &agent{o: o, modes: modes, maker: maker, onLink: onLink, wake: wakeup.New()}
 }
@@ -192,6 +197,11 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 		return err
 	}
 
+	if r, is := k.(ranged); is {
+		if err := r.checkRange(ctx, o.PodCIDR); err != nil {
+			return err
+		}
+	}
 	made, err := a.maker.ensure(ctx, o, wanted)
 	logMade(ctx, made, o)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 
 	"k8s.io/klog/v2"
@@ -42,6 +43,11 @@ func newOVN(e environment) (keeper, error) {
 
 // programmer implements programmer.
 func (*ovnKeeper) programmer() string { return nodeapi.OVNProgrammer }
+
+// checkRange implements ranged.
+func (k *ovnKeeper) checkRange(ctx context.Context, subnet netip.Prefix) error {
+	return k.mode.CheckRange(ctx, subnet)
+}
 
 // Run keeps the node, answers the plugin and looks for service proxies until ctx ends.
 func (k *ovnKeeper) Run(ctx context.Context) {

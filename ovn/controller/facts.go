@@ -32,8 +32,11 @@ func factsOf(c source) nb.Facts {
 		}
 		pod := nb.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName}
 		if text := p.Annotations[ovnet.Annotation]; text != "" {
-			if a, _, _, err := ovnet.ParseAnnotation(text); err == nil { // an annotation that cannot be read is written again
+			if a, subnet, _, err := ovnet.ParseAnnotation(text); err == nil { // an annotation that cannot be read is written again
 				pod.Given = a
+				if p.Status.PodIP == a.IP.String() {
+					pod.Range = subnet
+				}
 			}
 		}
 		f.Pods = append(f.Pods, pod)

@@ -263,6 +263,46 @@ delete Logical_Switch_Port default_a
 	}
 }
 
+// TestRangeInUse: a node whose range has changed keeps the one before while its pods have addresses of it, also if its switch was deleted
+// meanwhile; it goes before a node that has the range by now.
+func TestRangeInUse(t *testing.T) {
+	f := cluster()
+	rows := made(t, f)
+	before := f.Nodes[0].Subnet
+	f.Nodes[0].Subnet = netip.MustParsePrefix("10.244.9.0/24")
+	refused := func(w Wanted, rows Rows) {
+		t.Helper()
+		if w.Subnets["lin01"] != before || len(w.Problems) != 1 || !strings.HasPrefix(w.Problems[0].String(), "Node lin01: RangeInUse: the pod range of the node is 10.244.9.0/24 now, and 1 of its pods, as default/a,") {
+			t.Errorf("range %s, problems %v", w.Subnets["lin01"], w.Problems)
+		}
+		if p := MakePlan(w, rows); len(rows) > 0 && len(p.Ops) > 0 {
+			t.Errorf("changes while a pod holds the range:\n%s", p)
+		}
+	}
+	refused(Want(f, rows), rows)
+
+	running := given(f.Pods[0], "10.244.1.3")
+	running.Range = before
+	again := f
+	again.Pods = []Pod{running}
+	refused(Want(again, Rows{}), Rows{})
+	running.Range = netip.Prefix{} // it was never attached
+	again.Pods = []Pod{running}
+	if w := Want(again, Rows{}); w.Subnets["lin01"] != f.Nodes[0].Subnet {
+		t.Errorf("an annotation alone holds the range %s", w.Subnets["lin01"])
+	}
+
+	f.Nodes = append(f.Nodes, node("lin02", before.String(), false))
+	w := Want(f, rows)
+	if _, has := w.Subnets["lin02"]; has || w.Subnets["lin01"] != before || len(w.Problems) != 2 || w.Problems[1].Key != "lin02" || w.Problems[1].Reason != "RangesOverlap" {
+		t.Errorf("ranges %v, problems %v", w.Subnets, w.Problems)
+	}
+	f.Nodes, f.Pods = f.Nodes[:2], f.Pods[1:]
+	if w := Want(f, rows); w.Subnets["lin01"] != f.Nodes[0].Subnet || len(w.Problems) > 0 {
+		t.Errorf("without the pod: %v, %v", w.Subnets, w.Problems)
+	}
+}
+
 // Rows of others stay, in our switches too.
 func TestForeignRows(t *testing.T) {
 	rows := made(t, cluster())

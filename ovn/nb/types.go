@@ -25,6 +25,8 @@ type Node struct {
 	Subnet netip.Prefix // its pod range; zero: not assigned yet
 	// Windows says that the node cannot pass packets to the outside: OVN hands those of its pods to a Linux node.
 	Windows bool
+
+	kept bool // Subnet is an earlier range of the node, which pods hold
 }
 
 // Pod is a pod that has a network of its own and has not ended.
@@ -32,6 +34,8 @@ type Pod struct {
 	Namespace, Name, UID, Node string
 	// Given is the address of its annotation; zero: it has none.
 	Given ovnet.Address
+	// Range is the range of Given if the pod runs with that address; zero: it does not, as far as is known.
+	Range netip.Prefix
 }
 
 // Key names the pod as kubectl does.

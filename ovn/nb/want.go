@@ -61,7 +61,7 @@ func Want(f Facts, seen Rows) Wanted {
 	w.add(Object{Table: "Logical_Router", Key: RouterName, Columns: map[string]any{"name": RouterName}})
 	w.add(Object{Table: "Load_Balancer_Group", Key: GroupName, Columns: map[string]any{"name": GroupName}})
 
-	nodes := w.usable(f.Nodes)
+	nodes := w.usable(w.keepRanges(f.Nodes, f.Pods, seen))
 	for _, n := range nodes {
 		w.node(n, gateway(n, nodes))
 	}
@@ -73,7 +73,7 @@ func Want(f Facts, seen Rows) Wanted {
 }
 
 // usable returns the nodes with a range of their own, by name. Two whose ranges overlap get nothing: OVN accepts both and sends the
-// packets of one to the other.
+// packets of one to the other. One that keeps an earlier range, because pods hold it, goes before one that has it by now.
 func (w *Wanted) usable(all []Node) []Node {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
@@ -82,7 +82,9 @@ func (w *Wanted) usable(all []Node) []Node {
 		if !n.Subnet.IsValid() {
 			continue
 		}
-		i := slices.IndexFunc(all, func(o Node) bool { return o.Name != n.Name && o.Subnet.IsValid() && o.Subnet.Overlaps(n.Subnet) })
+		i := slices.IndexFunc(all, func(o Node) bool {
+			return o.Name != n.Name && o.Subnet.IsValid() && o.Subnet.Overlaps(n.Subnet) && (o.kept || !n.kept)
+		})
 		switch {
 		case i >= 0:
 			w.problem("Node", n.Name, "RangesOverlap", "pod range %s overlaps %s of node %s: neither gets a logical switch until one of them is changed",

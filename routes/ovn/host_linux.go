@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/internal/ovnet"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/routes/fib"
 	"porthole.dev/porthole/routes/table"
@@ -17,13 +18,14 @@ import (
 
 // linuxHost is a Linux node. Its functions act on the network namespace of the process.
 type linuxHost struct {
-	o  Options
-	sw *vswitch
+	o       Options
+	sw      *vswitch
+	switchd *switchd
 }
 
 // NewHost returns this host.
 func NewHost(o Options) (host, error) {
-	return &linuxHost{o: o, sw: &vswitch{address: o.Database}}, nil
+	return &linuxHost{o: o, sw: &vswitch{address: o.Database}, switchd: newSwitchd(o.Database)}, nil
 }
 
 // Observe implements host.
@@ -31,6 +33,9 @@ func (h *linuxHost) Observe(ctx context.Context) (Seen, error) {
 	seen, err := h.sw.observe(ctx)
 	if err != nil {
 		return seen, err
+	}
+	if _, made := seen.Bridges[integration]; made {
+		seen.Away = h.switchd.away()
 	}
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -52,6 +57,9 @@ func (h *linuxHost) Observe(ctx context.Context) (Seen, error) {
 					seen.MTU = a.MTU
 				}
 			}
+		}
+		if _, port := seen.Bridges[integration].Ports[a.Name]; !port && ovnet.IsPodLink(a.Name) {
+			seen.Loose = append(seen.Loose, a.Name)
 		}
 		if slices.Contains([]string{h.o.Uplink, external, NodeLink(h.o.Node)}, a.Name) {
 			seen.Links[a.Name] = link

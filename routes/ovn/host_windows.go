@@ -101,8 +101,11 @@ func (h *windowsHost) Apply(ctx context.Context, c Change) error {
 	case Configure:
 		return configure(c)
 	case AddRoute, DeleteRoute:
-		// The adapter is the one with the second address of the range whose first is the next hop.
-		t, err := fib.New(c.Via.Next(), c.Dst)
+		self, err := h.self()
+		if err != nil {
+			return err
+		}
+		t, err := fib.New(self, c.Dst)
 		if err != nil {
 			return err
 		}
@@ -112,6 +115,24 @@ func (h *windowsHost) Apply(ctx context.Context, c Change) error {
 		return t.Delete(c.Dst, c.Via)
 	}
 	return errors.ErrUnsupported
+}
+
+// self returns the address of the node's own adapter. It is not always of the range whose router a route goes through: one of an earlier
+// range is deleted too.
+func (h *windowsHost) self() (netip.Addr, error) {
+	all, err := adapters()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	for _, a := range all {
+		if a.FriendlyName() != NodeLink(h.o.Node) || a.FirstUnicastAddress == nil {
+			continue
+		}
+		if addr, ok := netip.AddrFromSlice(a.FirstUnicastAddress.Address.IP()); ok {
+			return addr.Unmap(), nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("adapter %s has no address", NodeLink(h.o.Node))
 }
 
 // configure gives the node's own adapter its address and MTU. Open vSwitch gave it the hardware address.

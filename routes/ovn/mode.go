@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/internal/ovnet"
@@ -26,7 +28,18 @@ type Mode struct {
 	mtu  atomic.Int64 // of the pods, in bytes; 0: not known yet
 	// rival describes another service proxy that runs on this node; "" if there is none, nil before the first look.
 	rival atomic.Pointer[string]
+	seen  atomic.Pointer[Seen] // what was observed last; nil: nothing yet
+
+	// Of Observe only.
+	pending time.Time            // since when ovs-vswitchd has not carried out a change; zero: it has
+	loose   map[string]time.Time // since when each interface of Seen.Loose is so
 }
+
+// looseWait is how long an interface of a pod may be no port: longer than the plugin takes to make one a port.
+const looseWait = 30 * time.Second
+
+// pendingWait is how long ovs-vswitchd may take to carry out a change. On a busy node with many ports that takes a second.
+const pendingWait = 10 * time.Second
 
 // New returns the mode for a host.
 func New(o Options, host host) *Mode { return &Mode{o: o, host: host} }
@@ -43,7 +56,52 @@ func (m *Mode) Observe(ctx context.Context) (Seen, error) {
 	if seen.MTU > 0 {
 		m.mtu.Store(int64(PodMTU(seen.MTU, m.o.EncapType)))
 	}
+	if err == nil {
+		m.judge(&seen, time.Now())
+		m.seen.Store(&seen)
+	}
 	return seen, err
+}
+
+// judge completes what depends on how long something is so: Away and Lost.
+func (m *Mode) judge(seen *Seen, now time.Time) {
+	since := map[string]time.Time{}
+	for _, name := range seen.Loose {
+		first, known := m.loose[name]
+		if !known {
+			first = now
+		}
+		since[name] = first
+		if now.Sub(first) >= looseWait {
+			seen.Lost = append(seen.Lost, name)
+		}
+	}
+	m.loose = since
+
+	switch {
+	case !seen.Pending:
+		m.pending = time.Time{}
+	case m.pending.IsZero():
+		m.pending = now
+	case seen.Away == "" && now.Sub(m.pending) >= pendingWait:
+		seen.Away = fmt.Sprintf("it has not carried out a change of the database since %s", m.pending.UTC().Format(time.RFC3339))
+	}
+}
+
+// CheckRange returns a *RangeInUseError if the node cannot get a pod range yet, because pods of another one are attached.
+func (m *Mode) CheckRange(ctx context.Context, subnet netip.Prefix) error {
+	seen := m.seen.Load()
+	if seen == nil {
+		now, err := m.Observe(ctx)
+		if err != nil {
+			return fmt.Errorf("whether pods of another range are attached is not known: %w", err)
+		}
+		seen = &now
+	}
+	if e := held(*seen, subnet); e != nil {
+		return e
+	}
+	return nil
 }
 
 // MTU returns that of the pods; 0 while it is not known.

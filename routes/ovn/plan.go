@@ -76,12 +76,20 @@ type Seen struct {
 	Keys map[string]string // external_ids of the switch
 	// Datapaths are the datapath types that ovs-vswitchd supports. Empty: it has never run with this database.
 	Datapaths []string
-	Bridges   map[string]Bridge
+	// Pending: ovs-vswitchd has not carried out the last change of the database yet. Away is what shows that it does not run at all; empty:
+	// it does, as far as is known.
+	Pending bool
+	Away    string
+	Bridges map[string]Bridge
 	// Links are those of this mode, by name: the uplink, br-ex and the node's own port.
 	Links map[string]Link
 	// Routes are ours, and those of others to the same destinations.
 	Routes []table.Route
 	MTU    int // of the link with the tunnels' address; 0: no link has it
+	// Loose are interfaces of pods on this host that are not ports of br-int, by name. They are there for a moment while a pod is attached.
+	Loose []string
+	// Lost are those of Loose that are so for longer.
+	Lost []string
 	// Rival describes another service proxy that runs on this node. Empty: none was seen.
 	Rival string
 }
@@ -98,6 +106,10 @@ type Interface struct {
 	Kind string // its type
 	MAC  string // that the database wants it to have; "": any
 	ID   string // external_ids:iface-id
+	// Pod is the address of a pod with the length of its range; zero: the interface is not a pod's.
+	Pod netip.Prefix
+	// PodMTU is the MTU that the pod's interface was made with, in bytes; 0: not known.
+	PodMTU int
 	// Chassis and Remote are name and address of a tunnel's other end.
 	Chassis, Remote string
 	Error           string // why Open vSwitch could not open it
@@ -207,6 +219,9 @@ func makePlan(o Options, nodes []table.Node, seen Seen) plan {
 	if !subnet.IsValid() {
 		return p
 	}
+	if e := held(seen, subnet); e != nil {
+		subnet = e.Has
+	}
 	ready := nodePort(o, subnet, seen, &p)
 	routes(o, subnet, seen, ready, &p)
 	return p
@@ -220,12 +235,43 @@ func problems(o Options, seen Seen) []string {
 		out = append(out, fmt.Sprintf("ovs-vswitchd has never run with the database of Open vSwitch on node %s, so that no packet passes: start it", o.Node))
 	case !slices.Contains(seen.Datapaths, o.Datapath):
 		out = append(out, fmt.Sprintf("Open vSwitch on node %s has no datapath %s: choose %s with --ovn-datapath", o.Node, o.Datapath, strings.Join(seen.Datapaths, " or ")))
+	case seen.Away != "":
+		out = append(out, fmt.Sprintf("ovs-vswitchd does not work on node %s (%s): packets of pods do not pass, with the kernel's datapath those of new connections. Start it again",
+			o.Node, seen.Away))
+	}
+	if large := tooLarge(o, seen); len(large) > 0 {
+		out = append(out, fmt.Sprintf("the network between the nodes carries packets of pods of at most %d bytes now (--ovn-encap-type %s over an MTU of %d), and pods on node %s were made with more (%s): "+
+			"their larger packets are lost. Give the network its MTU back, or delete these pods so that they are made again", PodMTU(seen.MTU, o.EncapType), o.EncapType, seen.MTU, o.Node, some(large)))
+	}
+	if len(seen.Lost) > 0 {
+		out = append(out, fmt.Sprintf("interfaces of pods on node %s are not ports of %s any more (%s): somebody deleted the ports or the bridge. "+
+			"These pods have no network: delete them so that they are made again", o.Node, integration, some(seen.Lost)))
 	}
 	if seen.Rival != "" {
 		out = append(out, fmt.Sprintf("%s: it is at work on node %s beside the %s, and each connection to a service is translated twice. "+
 			"Stop it, and take away what it has set up with `kube-proxy --cleanup`", seen.Rival, o.Node, nodeapi.OVNProgrammer))
 	}
 	return out
+}
+
+// tooLarge returns the logical ports of pods whose MTU is larger than what the tunnels carry, in order.
+func tooLarge(o Options, seen Seen) (list []string) {
+	for _, i := range seen.Bridges[integration].Ports {
+		if seen.MTU > 0 && i.PodMTU > PodMTU(seen.MTU, o.EncapType) {
+			list = append(list, i.ID)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// some returns the first of a list for a message.
+func some(list []string) string {
+	const most = 3
+	if len(list) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
+	}
+	return strings.Join(list, ", ")
 }
 
 func subnetOf(nodes []table.Node, self string) netip.Prefix {
@@ -240,6 +286,41 @@ func subnetOf(nodes []table.Node, self string) netip.Prefix {
 	}
 	return netip.Prefix{}
 }
+
+// held returns an error if pods of this node have addresses of another range than subnet: the range of the node has changed while they
+// run. It returns nil if there are no such pods.
+func held(seen Seen, subnet netip.Prefix) *RangeInUseError {
+	e := RangeInUseError{Wants: subnet.Masked()}
+	for _, name := range slices.Sorted(maps.Keys(seen.Bridges[integration].Ports)) {
+		port := seen.Bridges[integration].Ports[name]
+		if !port.Pod.IsValid() || port.Pod.Masked() == e.Wants {
+			continue
+		}
+		if e.Pods == 0 {
+			e.Has, e.First = port.Pod.Masked(), port.ID
+		}
+		e.Pods++
+	}
+	if e.Pods == 0 {
+		return nil
+	}
+	return &e
+}
+
+// RangeInUseError says that the node's pod range is another one now, while pods of the old one run.
+type RangeInUseError struct {
+	Has, Wants netip.Prefix
+	Pods       int    // that are attached with addresses of Has
+	First      string // logical port of one of them
+}
+
+func (e *RangeInUseError) Error() string {
+	return fmt.Sprintf("the pod range of this node is %s now, but %d pods with addresses of %s are attached to %s, as %s; nothing is changed: "+
+		"drain the node (kubectl drain), with the pods of DaemonSets, or give it its old range back", e.Wants, e.Pods, e.Has, integration, e.First)
+}
+
+// NeedsDecision marks an error about which somebody has to decide.
+func (*RangeInUseError) NeedsDecision() {}
 
 // tunnels returns a wanted route for each other node, which is present once OVN has a tunnel to it.
 func tunnels(nodes []table.Node, self string, seen Seen) []table.Wanted {

@@ -101,6 +101,39 @@ func TestRepairs(t *testing.T) {
 	}
 }
 
+// TestRangeInUse: while pods of an earlier range are attached the node keeps that; what is missing of it is put back.
+func TestRangeInUse(t *testing.T) {
+	moved := slices.Clone(nodes)
+	moved[0].PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.9.0/24")}
+	seen := settled()
+	seen.Bridges["br-int"].Ports["ovn0123456789ab"] = Interface{ID: "default_a", Pod: netip.MustParsePrefix("10.244.1.7/24")}
+	if p := makePlan(options, moved, seen); len(p.Ops) > 0 {
+		t.Errorf("changes while a pod holds the range: %v", p.Ops)
+	}
+	seen.Routes = seen.Routes[1:]
+	if p := makePlan(options, moved, seen); len(p.Ops) != 1 || p.Ops[0].Via != netip.MustParseAddr("10.244.1.1") {
+		t.Errorf("a route that is missing while a pod holds the range: %v", p.Ops)
+	}
+
+	err := held(seen, moved[0].PodCIDRs[0])
+	for _, want := range []string{"10.244.9.0/24 now", "1 pods with addresses of 10.244.1.0/24", "default_a", "kubectl drain"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %q", err, want)
+		}
+	}
+	if err := held(seen, nodes[0].PodCIDRs[0]); err != nil {
+		t.Errorf("a pod of the node's range: %v", err)
+	}
+	delete(seen.Bridges["br-int"].Ports, "ovn0123456789ab")
+	var got []string
+	for _, o := range makePlan(options, moved, seen).Ops {
+		got = append(got, o.String())
+	}
+	if want := []string{"delete port k8s-worker-1", "add port k8s-worker-1"}; !slices.EqualFunc(got, want, strings.HasPrefix) {
+		t.Errorf("without the pod: %q, want %q", got, want)
+	}
+}
+
 // TestUplink: br-ex takes the card's addresses over, from any point at which an earlier pass was killed.
 func TestUplink(t *testing.T) {
 	o := options

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 
+	"porthole.dev/porthole/internal/ovnet"
 	"porthole.dev/porthole/internal/ovsdb"
 )
 
@@ -27,7 +30,7 @@ type vswitch struct {
 }
 
 var columns = map[string][]string{
-	"Open_vSwitch": {"external_ids", "bridges", "datapath_types"},
+	"Open_vSwitch": {"external_ids", "bridges", "datapath_types", "next_cfg", "cur_cfg"},
 	"Bridge":       {"name", "datapath_type", "ports", "external_ids"},
 	"Port":         {"name", "interfaces", "external_ids"},
 	"Interface":    {"name", "type", "mac", "external_ids", "options", "error"},
@@ -93,6 +96,7 @@ func (v *vswitch) observe(ctx context.Context) (Seen, error) {
 	}
 	for _, row := range tables["Open_vSwitch"] {
 		seen.Keys, seen.Datapaths = row.Map("external_ids"), row.Texts("datapath_types")
+		seen.Pending = row.Text("next_cfg") != row.Text("cur_cfg")
 	}
 
 	for _, row := range tables["Bridge"] {
@@ -105,13 +109,31 @@ func (v *vswitch) observe(ctx context.Context) (Seen, error) {
 		for _, port := range row.UUIDs("ports") {
 			for _, id := range tables["Port"][port].UUIDs("interfaces") {
 				i := tables["Interface"][id]
-				b.Ports[i.Text("name")] = Interface{Kind: i.Text("type"), MAC: i.Text("mac"), ID: i.Map("external_ids")["iface-id"], Remote: i.Map("options")["remote_ip"],
+				b.Ports[i.Text("name")] = Interface{Pod: podOf(i.Map("external_ids")), PodMTU: mtuOf(i.Map("external_ids")), Kind: i.Text("type"), MAC: i.Text("mac"), ID: i.Map("external_ids")["iface-id"], Remote: i.Map("options")["remote_ip"],
 					Chassis: chassisOf(tables["Port"][port].Map("external_ids")["ovn-chassis-id"]), Error: i.Text("error")}
 			}
 		}
 		seen.Bridges[row.Text("name")] = b
 	}
 	return seen, nil
+}
+
+// podOf returns the address of the pod whose interface has these external_ids. The CNI plugin writes both.
+func podOf(ids map[string]string) netip.Prefix {
+	at, err := netip.ParsePrefix(ids[ovnet.AddressKey])
+	if err != nil || ids[ovnet.SandboxKey] == "" {
+		return netip.Prefix{}
+	}
+	return at
+}
+
+// mtuOf returns the MTU that a pod's interface was made with; 0: not known.
+func mtuOf(ids map[string]string) int {
+	n, err := strconv.Atoi(ids[ovnet.MTUKey])
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // chassisOf returns the other end of a tunnel. ovn-controller writes CHASSIS@ADDRESS, with %ADDRESS behind it since 23.09
@@ -148,7 +170,7 @@ func (v *vswitch) apply(ctx context.Context, c Change) (ok bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	_, err = client.Transact(ctx, database, ops...)
+	_, err = client.Transact(ctx, database, append(ops, ovsdb.NextConfig())...)
 	return true, err
 }
 
@@ -189,7 +211,8 @@ func (v *vswitch) deletePort(ctx context.Context, name string) error {
 		if row.Text("name") != name {
 			continue
 		}
-		_, err := client.Transact(ctx, database, ovsdb.Mutate("Bridge", ovsdb.Includes("ports", ovsdb.Set{id}), ovsdb.Mutation{Column: "ports", Mutator: "delete", Value: ovsdb.Set{id}}))
+		_, err := client.Transact(ctx, database, ovsdb.Mutate("Bridge", ovsdb.Includes("ports", ovsdb.Set{id}), ovsdb.Mutation{Column: "ports", Mutator: "delete", Value: ovsdb.Set{id}}),
+			ovsdb.NextConfig())
 		if err != nil {
 			return err
 		}

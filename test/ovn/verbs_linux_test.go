@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	plugin "porthole.dev/porthole/cni/ovn"
+	"porthole.dev/porthole/internal/ovnet"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -62,7 +63,7 @@ func TestVerbs(t *testing.T) {
 	sw, err := plugin.OpenSwitch(t.Context(), "unix:"+n.host.Socket())
 	w.must(err)
 	defer sw.Close()
-	port := plugin.PortName(idOf(a), "eth0")
+	port := ovnet.PodLink(idOf(a), "eth0")
 	w.must(sw.DeletePort(t.Context(), port))
 	w.does("CHECK", a, right, "bridge br-int has no port "+port+" for pod default/a")
 	if out, err := w.cni("ADD", a); err != nil { // again, over what is left of it
@@ -83,7 +84,7 @@ func TestVerbs(t *testing.T) {
 		hold()
 	}
 	n.space.Do(func() error {
-		there, err := platform.LinkExists(plugin.PortName(idOf(b), "eth0"))
+		there, err := platform.LinkExists(ovnet.PodLink(idOf(b), "eth0"))
 		if there {
 			t.Error("DEL left the pod's interface")
 		}

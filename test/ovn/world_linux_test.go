@@ -56,6 +56,7 @@ type world struct {
 	controller     *controller.Controller
 	stopController func()
 	encap          string // kinds of tunnels of the next agents
+	streams        int    // that were started
 }
 
 // node is a host with Open vSwitch and our agent.
@@ -68,6 +69,7 @@ type node struct {
 		Sync(context.Context)
 		Status() keep.Status
 	}
+	mode   *routes.Mode
 	writes atomic.Int64 // changes that the agent made
 }
 
@@ -202,13 +204,19 @@ func (w *world) addNode(name string, addr, subnet string) *node {
 
 // startAgent runs the mode of a node in its namespace.
 func (w *world) startAgent(n *node) {
+	w.startAgentOn(n, func(h host) host { return h })
+}
+
+// startAgentOn is startAgent with something between the agent and the host.
+func (w *world) startAgentOn(n *node, between func(host) host) {
 	o := routes.Options{Node: n.name, Addr: n.addr, Cluster: pods, Services: services, Remote: w.central.SBAddress(), Database: "unix:" + n.host.Socket(),
 		EncapType: w.encap, Datapath: "netdev", Uplink: "eth0"}
 	host, err := routes.NewHost(o)
 	w.must(err)
 	n.space.Do(func() error { _, err := podnet.NAT{}.Ensure(routes.Outbound(o)); return err })
 	n.writes.Store(0)
-	n.agent = keep.New(routes.New(o, counted{host, &n.writes}), keep.Options{Nodes: w.tableNodes})
+	n.mode = routes.New(o, between(counted{host, &n.writes}))
+	n.agent = keep.New(n.mode, keep.Options{Nodes: w.tableNodes})
 }
 
 // host is what an agent observes and changes.
@@ -271,7 +279,7 @@ func (w *world) serve(n *node) {
 		if p == nil {
 			return ovnet.Answer{}, fmt.Errorf("no pod %s/%s", namespace, name)
 		}
-		return ovnet.Answer{UID: string(p.UID), Annotation: p.Annotations[ovnet.Annotation], MTU: routes.PodMTU(1500, "geneve")}, nil
+		return ovnet.Answer{UID: string(p.UID), Annotation: p.Annotations[ovnet.Annotation], MTU: n.mode.MTU()}, nil
 	}, func(string) {})
 	server := &http.Server{Handler: handler}
 	go server.Serve(listener)
@@ -317,6 +325,9 @@ func (w *world) addPod(name, node string) *pod {
 	prefix, err := netip.ParsePrefix(result.IP4.IP)
 	w.must(err)
 	p.addr = prefix.Addr()
+	running := w.api.pod(p.Namespace, p.Name).DeepCopy()
+	running.Status.PodIP = p.addr.String() // as the kubelet reports it
+	w.api.put(running)
 	return p
 }
 
