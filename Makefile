@@ -17,6 +17,7 @@ GOBUILD := go build -ldflags="-s -w -buildid="
 # Programs of ours, one folder of cmd/ each. kubelet.exe is porthole.exe under the name that installers expect.
 PROGRAMS := $(notdir $(wildcard cmd/*))
 LINUX_PROGRAMS := $(filter porthole% ovn_cni,$(PROGRAMS))
+WINDOWS_PROGRAMS := $(filter-out porthole-routes,$(PROGRAMS))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # What the state folder of a local cluster is: DIR=/some/where make up
 DIR ?= /var/lib/porthole
@@ -66,8 +67,8 @@ programs-windows:
 	@mkdir -p $(BIN)/windows
 	@go build -o $(BIN)/pealign ./tools/pealign
 	@linked=$$(mktemp -d $(BIN)/linked.XXXXXX); trap "rm -rf $$linked" EXIT; \
-	GOOS=windows GOARCH=amd64 $(GOBUILD) -o $$linked/ $(addprefix ./cmd/,$(PROGRAMS)); \
-	for p in $(PROGRAMS); do exe=$(BIN)/windows/$$p.exe; echo "building $$exe"; $(BIN)/pealign $$linked/$$p.exe $$exe; done
+	GOOS=windows GOARCH=amd64 $(GOBUILD) -o $$linked/ $(addprefix ./cmd/,$(WINDOWS_PROGRAMS)); \
+	for p in $(WINDOWS_PROGRAMS); do exe=$(BIN)/windows/$$p.exe; echo "building $$exe"; $(BIN)/pealign $$linked/$$p.exe $$exe; done
 	@ln -f $(BIN)/windows/porthole.exe $(BIN)/windows/kubelet.exe
 
 # One small program for each probe of check/probe, for machines that have nothing else of ours.

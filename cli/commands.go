@@ -14,6 +14,7 @@ import (
 	"porthole.dev/porthole/cli/path"
 	"porthole.dev/porthole/cli/routes"
 	"porthole.dev/porthole/cli/service"
+	"porthole.dev/porthole/node/fit"
 )
 
 // nodeCommands are the parts of a node; they exist on Windows and on Linux.
@@ -21,7 +22,7 @@ func nodeCommands() []*cobra.Command {
 	return []*cobra.Command{
 		kubelet.Command(),
 		kubeproxy.Command(),
-		routes.Command(),
+		routes.Command(fit.Fit),
 		path.Command(),
 		facts.Command(),
 		ovncontrolplane.Command(),

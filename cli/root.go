@@ -16,5 +16,6 @@ func Main(args []string) int {
 	case "kubelet", "kube-proxy":
 		rest = append([]string{name}, rest...)
 	}
+	alone(rest)
 	return program.Run(program.Root(append(nodeCommands(), localCommands()...)...), rest...)
 }

@@ -38,8 +38,8 @@ type flags struct {
 	output      string // of fromCluster
 }
 
-// Command makes `porthole routes`.
-func Command() *cobra.Command {
+// Command makes `porthole routes`. advise is for --from-cluster; nil: this program is without.
+func Command(advise Advise) *cobra.Command {
 	f := flags{}
 	c := &cobra.Command{
 		Use:   "routes",
@@ -60,7 +60,7 @@ func Command() *cobra.Command {
 				return f.router.run(c, f)
 			}
 			if f.fromCluster {
-				return f.fit(c.Context(), c.OutOrStdout())
+				return f.fit(c.Context(), advise, c.OutOrStdout())
 			}
 			o, err := f.resolve(os.Hostname)
 			if err != nil {

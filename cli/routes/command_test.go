@@ -51,7 +51,7 @@ func TestResolveRefuses(t *testing.T) {
 
 // The help lists every mode, from the one table of them.
 func TestHelpListsModes(t *testing.T) {
-	help := Command().Flags().FlagUsages()
+	help := Command(nil).Flags().FlagUsages()
 	for _, mode := range routes.Modes() {
 		if !strings.Contains(help, mode) {
 			t.Errorf("the help does not name the mode %s:\n%s", mode, help)

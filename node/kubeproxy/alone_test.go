@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/internal/nodeapi"
-	"porthole.dev/porthole/internal/serviceapi"
 )
 
 func TestRefuse(t *testing.T) {
@@ -99,7 +99,7 @@ func (silent) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface,
 func TestAloneUnknown(t *testing.T) {
 	p, _ := bench(t, fake.NewClientset())
 	var err error
-	if p.node, err = serviceapi.WatchOwnNode(t.Context(), &serviceapi.Client{Nodes: silent{}, NoWatchLists: true}, "win01"); err != nil {
+	if p.node, err = networkapi.WatchOwnNode(t.Context(), &networkapi.Client{Nodes: silent{}, NoWatchLists: true}, "win01"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)

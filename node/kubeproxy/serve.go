@@ -16,8 +16,8 @@ import (
 
 	"porthole.dev/porthole/internal/apiconn"
 	"porthole.dev/porthole/internal/httpserve"
+	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/internal/platform"
-	"porthole.dev/porthole/internal/serviceapi"
 	"porthole.dev/porthole/proxy/balance"
 	"porthole.dev/porthole/proxy/health"
 )
@@ -25,17 +25,17 @@ import (
 // parts holds what every mode uses.
 type parts struct {
 	Options
-	client *serviceapi.Client
+	client *networkapi.Client
 	api    string // address of the API server, as the kubeconfig has it
 	server *health.Server
-	node   *serviceapi.OwnNode
-	events *serviceapi.ServiceEvents
+	node   *networkapi.OwnNode
+	events *networkapi.ServiceEvents
 	// background holds the goroutines that must end before the program does.
 	background sync.WaitGroup
 }
 
 // serviceEvents passes events on to the API.
-type serviceEvents struct{ *serviceapi.ServiceEvents }
+type serviceEvents struct{ *networkapi.ServiceEvents }
 
 // ServiceEvent writes one.
 func (e serviceEvents) ServiceEvent(event health.Event) {
@@ -51,7 +51,7 @@ func Run(ctx context.Context, given Options) error {
 		runtime.MemProfileRate = 0 // its samples would be kept for ever
 	}
 	limitGarbage(os.Getenv, startPercent[given.Mode])
-	client, server, err := serviceapi.New(apiconn.Options{Kubeconfig: given.Kubeconfig, Master: given.Master, UserAgent: "kube-proxy/" + Version,
+	client, server, err := networkapi.New(apiconn.Options{Kubeconfig: given.Kubeconfig, Master: given.Master, UserAgent: "kube-proxy/" + Version,
 		QPS: given.Config.ClientConnection.QPS, Burst: int(given.Config.ClientConnection.Burst)})
 	if err != nil {
 		return err
@@ -59,14 +59,14 @@ func Run(ctx context.Context, given Options) error {
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p := &parts{Options: given, client: client, api: server, events: serviceapi.NewServiceEvents(ctx, client, "kube-proxy", given.Hostname)}
+	p := &parts{Options: given, client: client, api: server, events: networkapi.NewServiceEvents(ctx, client, "kube-proxy", given.Hostname)}
 	defer func() {
 		cancel(nil)
 		p.background.Wait()
 		p.events.Close()
 	}()
 
-	if p.node, err = serviceapi.WatchOwnNode(ctx, client, given.Hostname); err != nil {
+	if p.node, err = networkapi.WatchOwnNode(ctx, client, given.Hostname); err != nil {
 		return err
 	}
 	p.server = health.New(health.Options{Mode: given.Mode, Node: given.Hostname, Families: []string{health.IPv4, health.IPv6},

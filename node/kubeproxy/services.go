@@ -9,28 +9,28 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/internal/serviceapi"
+	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/proxy/service"
 )
 
 // services follows services and endpoints in the API, for any mode.
 type services struct {
 	tracker *service.Tracker
-	feed    *serviceapi.ServiceFeed
+	feed    *networkapi.ServiceFeed
 	first   sync.Once
 }
 
 // watchServices starts to watch and returns at once. The watch ends with ctx. If around is not nil, it returns the sink that gets the
 // objects in place of the tracker, and passes them on to it.
-func watchServices(ctx context.Context, client *serviceapi.Client, node string, ranges service.SourceRanges,
-	around func(*service.Tracker) serviceapi.ServiceSink) *services {
+func watchServices(ctx context.Context, client *networkapi.Client, node string, ranges service.SourceRanges,
+	around func(*service.Tracker) networkapi.ServiceSink) *services {
 	s := &services{tracker: service.NewTracker(service.Node{Name: node})}
 	s.tracker.SetOptions(service.Options{SourceRanges: ranges, Since: time.Now()})
-	var sink serviceapi.ServiceSink = s.tracker
+	var sink networkapi.ServiceSink = s.tracker
 	if around != nil {
 		sink = around(s.tracker)
 	}
-	s.feed = serviceapi.FeedServices(ctx, client, node, sink, func(n *corev1.Node) {
+	s.feed = networkapi.FeedServices(ctx, client, node, sink, func(n *corev1.Node) {
 		s.tracker.SetNode(service.Node{Name: node, Zone: n.Labels[corev1.LabelTopologyZone]})
 	})
 	return s

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"porthole.dev/porthole/internal/apiconn"
-	"porthole.dev/porthole/internal/serviceapi"
+	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/proxy/service"
 )
 
@@ -136,7 +136,7 @@ func TestBigCluster(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	client, _, err := serviceapi.New(apiconn.Options{Kubeconfig: kubeconfig, UserAgent: "test", QPS: -1})
+	client, _, err := networkapi.New(apiconn.Options{Kubeconfig: kubeconfig, UserAgent: "test", QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"porthole.dev/porthole/internal/serviceapi"
+	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/healthcheck"
 	"porthole.dev/porthole/proxy/kernel"
@@ -53,7 +53,7 @@ type source struct {
 
 // source starts watching the API and answering health checks of services. It ends with ctx.
 func (p *parts) source(ctx context.Context, ranges service.SourceRanges) source {
-	all := watchServices(ctx, p.client, p.Hostname, ranges, func(t *service.Tracker) serviceapi.ServiceSink { return counted{t, p.server} })
+	all := watchServices(ctx, p.client, p.Hostname, ranges, func(t *service.Tracker) networkapi.ServiceSink { return counted{t, p.server} })
 	checks := healthcheck.New(p.checkOptions())
 	p.background.Go(func() { checks.Run(ctx) })
 	take := func() ([]service.State, bool) {

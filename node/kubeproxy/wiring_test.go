@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"porthole.dev/porthole/internal/serviceapi"
+	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/service"
@@ -28,8 +28,8 @@ import (
 
 // bench is the wiring around a fake API.
 func bench(t *testing.T, fake *fake.Clientset) (*parts, context.Context) {
-	client := &serviceapi.Client{
-		Services: func(namespace string) serviceapi.Lister[*corev1.ServiceList] {
+	client := &networkapi.Client{
+		Services: func(namespace string) networkapi.Lister[*corev1.ServiceList] {
 			return fake.CoreV1().Services(namespace)
 		},
 		Slices: fake.DiscoveryV1().EndpointSlices(""), Nodes: fake.CoreV1().Nodes(),
@@ -38,9 +38,9 @@ func bench(t *testing.T, fake *fake.Clientset) (*parts, context.Context) {
 
 	ctx, stop := context.WithCancel(context.Background())
 	given := Options{Hostname: "win01", Mode: Kernelspace, NodePortRanges: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
-	p := &parts{Options: given, client: client, events: serviceapi.NewServiceEvents(ctx, client, "kube-proxy", "win01")}
+	p := &parts{Options: given, client: client, events: networkapi.NewServiceEvents(ctx, client, "kube-proxy", "win01")}
 	var err error
-	if p.node, err = serviceapi.WatchOwnNode(ctx, client, "win01"); err != nil {
+	if p.node, err = networkapi.WatchOwnNode(ctx, client, "win01"); err != nil {
 		t.Fatal(err)
 	}
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -60,7 +60,9 @@ type networkState struct {
 // cluster is what the agent needs of the API server; client.go implements it.
 type cluster interface {
 	// List returns all nodes; ok is false until they are known completely.
-	List() (nodes []*corev1.Node, ok bool)
+	List() (nodes []table.Node, ok bool)
+	// Self returns this node with its annotations and conditions; nil if the cluster does not have it, or not yet.
+	Self() *corev1.Node
 	// SetCondition writes a condition of this node.
 	SetCondition(ctx context.Context, condition corev1.NodeCondition) error
 	// Pod returns the UID and the annotations of a pod.
@@ -115,10 +117,10 @@ func newAgent(o Options, modes modeTable, maker maker) *agent {
 
 // changed is called after each change of the cluster's nodes, with the node, or nil if one is gone. The routes come first: the network
 // depends on this node alone.
-func (a *agent) changed(n *corev1.Node) {
+func (a *agent) changed(n *table.Node) {
 	if k := a.routeKeeper(); k != nil {
 		if n != nil {
-			k.Met(toTable(n))
+			k.Met(*n)
 		}
 		k.Changed()
 	}
@@ -222,6 +224,7 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 	a.startSweep(ctx, tasks, a.maker.conf(wanted))
 	if a.routeKeeper() == nil {
 		k.Sync(ctx)
+		debug.FreeOSMemory() // the first list of a large cluster and its plan leave garbage several times the size of what is kept
 		a.setKeeper(k)
 		tasks.Go(func() { k.Run(ctx) })
 	}
@@ -277,7 +280,7 @@ func (a *agent) makeKeeper(o podnet.Options) (keeper, error) {
 	}
 
 	k, err := a.modes.start(a.o.Mode, environment{
-		Node: a.o.Node, Addr: o.Node, Cluster: a.o.Cluster, Cluster6: a.o.Cluster6, Keep: keep.Options{Nodes: a.routable},
+		Node: a.o.Node, Addr: o.Node, Cluster: a.o.Cluster, Cluster6: a.o.Cluster6, Keep: keep.Options{Nodes: a.cluster.List},
 		Annotate: a.cluster.Annotate, VXLAN: a.o.VXLAN, BGP: a.o.BGP,
 		Services: a.o.Services, OVN: a.o.OVN, Pod: a.cluster.Pod,
 	})
@@ -293,21 +296,9 @@ func (a *agent) setKeeper(k keeper) {
 	a.keeper = k
 }
 
-// routable returns the cluster's nodes as routes see them.
-func (a *agent) routable() ([]table.Node, bool) { return tableOf(a.cluster.List()) }
-
-// self returns this node as the cluster lists it; nil if it does not, or not yet.
-func (a *agent) self() *corev1.Node {
-	nodes, _ := a.cluster.List()
-	if i := slices.IndexFunc(nodes, func(n *corev1.Node) bool { return n.Name == a.o.Node }); i >= 0 {
-		return nodes[i]
-	}
-	return nil
-}
-
 // facts returns what the pod network depends on: this node's range and address from the cluster, and the options.
 func (a *agent) facts() (podnet.Options, error) {
-	nodes, ok := a.routable()
+	nodes, ok := a.cluster.List()
 	if !ok {
 		return podnet.Options{}, errors.New("the nodes of the cluster are not known yet")
 	}

@@ -37,10 +37,22 @@ type fakeCluster struct {
 	refuse      error // answer to the next writes
 }
 
-func (c *fakeCluster) List() ([]*corev1.Node, bool) {
+func (c *fakeCluster) List() (list []table.Node, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.nodes, c.nodes != nil
+	for _, n := range c.nodes {
+		list = append(list, toTable(n))
+	}
+	return list, c.nodes != nil
+}
+
+func (c *fakeCluster) Self() *corev1.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.IndexFunc(c.nodes, func(n *corev1.Node) bool { return n.Name == "win01" }); i >= 0 {
+		return c.nodes[i]
+	}
+	return nil
 }
 
 // Annotate changes win01, the node of the tests, and notes what was set.

@@ -50,7 +50,7 @@ func (a *agent) tellBoot(ctx context.Context) error {
 	if a.maker.heldBack() == "" || a.o.ConfDir == "" || a.o.BootID == "" {
 		return nil
 	}
-	if n := a.self(); n != nil && n.Annotations[nodeapi.NetworkBoot] == a.o.BootID {
+	if n := a.cluster.Self(); n != nil && n.Annotations[nodeapi.NetworkBoot] == a.o.BootID {
 		return nil
 	}
 	if err := a.cluster.Annotate(ctx, map[string]string{nodeapi.NetworkBoot: a.o.BootID}); err != nil {

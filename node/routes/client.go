@@ -3,47 +3,48 @@ package routes
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/routes/table"
 )
 
 // clusterClient is the API server, for one node's agent.
 type clusterClient struct {
-	client kube.Interface
+	client *networkapi.Client
 	node   string // this node's name
-	nodes  *kube.Nodes
-	*kube.NodeEvents
+	nodes  *networkapi.Nodes[table.Node]
+	*networkapi.NodeEvents
 }
 
-func (c clusterClient) List() ([]*corev1.Node, bool) { return c.nodes.List() }
+func (c clusterClient) List() ([]table.Node, bool) { return c.nodes.List() }
+
+func (c clusterClient) Self() *corev1.Node { return c.nodes.Own() }
 
 func (c clusterClient) SetCondition(ctx context.Context, condition corev1.NodeCondition) error {
-	return kube.SetNodeCondition(ctx, c.client, c.node, condition)
+	return networkapi.SetNodeCondition(ctx, c.client, c.node, condition)
 }
 
 func (c clusterClient) Pod(ctx context.Context, namespace, name string) (string, map[string]string, error) {
-	return kube.PodAnnotations(ctx, c.client, namespace, name)
+	return networkapi.PodAnnotations(ctx, c.client, namespace, name)
 }
 
 func (c clusterClient) Annotate(ctx context.Context, annotations map[string]string) error {
-	return kube.AnnotateNode(ctx, c.client, c.node, annotations)
+	return networkapi.AnnotateNode(ctx, c.client, c.node, annotations)
 }
 
-// tableOf converts the nodes; ok is false until they are known completely.
-func tableOf(nodes []*corev1.Node, ok bool) ([]table.Node, bool) {
-	if !ok {
-		return nil, false
-	}
-	list := make([]table.Node, len(nodes))
-	for i, n := range nodes {
-		list[i] = toTable(n)
-	}
-	return list, true
+// followNodes returns the nodes of the cluster as routes see them.
+func followNodes(client *networkapi.Client, self string, changed func(*table.Node)) *networkapi.Nodes[table.Node] {
+	return networkapi.NewNodes(client, networkapi.NodesOptions[table.Node]{Own: self, Keep: toTable, Same: sameNode, Changed: changed})
+}
+
+func sameNode(a, b table.Node) bool {
+	return a.Name == b.Name && a.Addr == b.Addr && a.Addr6 == b.Addr6 && slices.Equal(a.PodCIDRs, b.PodCIDRs) && maps.Equal(a.Annotations, b.Annotations)
 }
 
 // toTable converts a node. Its address is the first internal one of the family of its first pod range; if that is IPv4, Addr6 is the first

@@ -45,7 +45,7 @@ func (a *agent) publish(ctx context.Context, status keep.Status) error {
 
 // isWritten reports whether the node has the condition already.
 func (a *agent) isWritten(condition corev1.NodeCondition) bool {
-	n := a.self()
+	n := a.cluster.Self()
 	return n != nil && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == condition.Type && c.Status == condition.Status && c.Reason == condition.Reason && c.Message == condition.Message
 	})

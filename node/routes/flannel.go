@@ -45,7 +45,7 @@ func (hostGateway) announcement(self table.Node, nodes []table.Node) map[string]
 // announce writes the annotations that flannel on other nodes needs.
 func (a *agent) announce(ctx context.Context, k keeper, self table.Node) error {
 	mode, is := k.(announcer)
-	nodes, ok := a.routable()
+	nodes, ok := a.cluster.List()
 	if !is || !ok {
 		return nil
 	}

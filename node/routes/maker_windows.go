@@ -29,5 +29,8 @@ func newMaker(o Options) (maker, error) {
 	return m, nil
 }
 
+// perRoute is keep.Options.PerRoute: HNS does not report every change.
+const perRoute = 0
+
 // overlayHNS returns the HNS that the mode vxlan changes.
 func overlayHNS() vxlan.HNS { return hcn.Overlay{Client: hcn.New(hcn.Options{})} }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -92,7 +90,7 @@ func newHostGateway(e environment) (keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Keep.Prompt = true
+	e.Keep.Prompt, e.Keep.PerRoute = true, perRoute
 	return hostGateway{keep.New(hostgw.New(e.Node, table), e.Keep)}, nil
 }
 
@@ -110,15 +108,13 @@ func newVXLAN(e environment) (keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Keep.Period, e.Keep.Prompt = vxlan.Period, true
+	e.Keep.Period, e.Keep.Prompt, e.Keep.PerRoute = vxlan.Period, true, perRoute
 	return keep.New(mode, e.Keep), nil
 }
 
 // newBGP limits garbage unless the user decides about it.
 func newBGP(e environment) (keeper, error) {
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetGCPercent(bgp.GarbagePercent)
-	}
+	limitGarbage(bgp.GarbagePercent)
 	table, err := fib.New(e.Addr, append([]netip.Prefix{e.Cluster}, e.BGP.Accepted()...)...)
 	if err != nil {
 		return nil, err

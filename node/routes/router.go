@@ -6,9 +6,10 @@ import (
 	"net/netip"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/internal/apiconn"
+	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/table"
 	"porthole.dev/porthole/routes/tor"
@@ -16,19 +17,24 @@ import (
 
 // RouterRoutes reads the nodes once and returns the routes that their router needs in the mode tor.
 func RouterRoutes(ctx context.Context, kubeconfig string) ([]table.Wanted, error) {
-	cluster, err := kube.NewCluster(kubeconfig)
+	client, err := routerClient(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	list, err := cluster.Nodes(ctx)
+	list, err := client.Nodes.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	nodes := make([]table.Node, len(list))
-	for i := range list {
-		nodes[i] = toTable(&list[i])
+	nodes := make([]table.Node, len(list.Items))
+	for i := range list.Items {
+		nodes[i] = toTable(&list.Items[i])
 	}
 	return tor.Wanted(nodes), nil
+}
+
+func routerClient(kubeconfig string) (*networkapi.Client, error) {
+	client, _, err := networkapi.New(apiconn.Options{Kubeconfig: kubeconfig, UserAgent: "porthole-router", QPS: 20, Burst: 40})
+	return client, err
 }
 
 // RouterOptions of KeepRouter.
@@ -46,16 +52,13 @@ func KeepRouter(ctx context.Context, o RouterOptions) error {
 	if err != nil {
 		return err
 	}
-	client, _, err := kube.Load(o.Kubeconfig, "porthole-router", 20, 40)
+	client, err := routerClient(o.Kubeconfig)
 	if err != nil {
 		return err
 	}
 	var k *keep.Keeper[[]tor.Running, tor.RouterChange]
-	nodes, err := kube.NewNodes(client, func(*corev1.Node) { k.Changed() })
-	if err != nil {
-		return err
-	}
-	k = keep.New(tor.NewRouter(driver, o.Pods), keep.Options{Nodes: func() ([]table.Node, bool) { return tableOf(nodes.List()) }})
+	nodes := followNodes(client, "", func(*table.Node) { k.Changed() })
+	k = keep.New(tor.NewRouter(driver, o.Pods), keep.Options{Nodes: nodes.List})
 
 	stop, err := serve(ctx, o.Bind, func() Status { return routerStatus(o, k.Status()) })
 	if err != nil {

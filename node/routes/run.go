@@ -3,11 +3,14 @@ package routes
 import (
 	"context"
 	"net/netip"
+	"os"
+	"runtime/debug"
 	"sync"
 
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/internal/apiconn"
+	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/routes/bgp"
 	"porthole.dev/porthole/routes/ovn"
@@ -48,12 +51,22 @@ type Options struct {
 	Bind            string // address:port of /healthz, /readyz, /metrics and /status; empty: none
 }
 
+// garbagePercent is how much garbage is allowed, in percent of the live heap: the agent is idle most of the time, and runs on every node.
+const garbagePercent = 25
+
+// limitGarbage does nothing if GOGC or GOMEMLIMIT is set: then the user decides.
+func limitGarbage(percent int) {
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetGCPercent(percent)
+	}
+}
+
 // Run works until ctx ends. Network, routes and configuration stay behind.
 func Run(ctx context.Context, o Options) error {
 	if err := platform.CheckBuild(); err != nil {
 		return err
 	}
-	client, _, err := kube.Load(o.Kubeconfig, "porthole-routes", 20, 40)
+	client, _, err := networkapi.New(apiconn.Options{Kubeconfig: o.Kubeconfig, UserAgent: "porthole-routes", QPS: 20, Burst: 40})
 	if err != nil {
 		return err
 	}
@@ -61,11 +74,9 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	limitGarbage(garbagePercent)
 	a := newAgent(o, modes, maker)
-	nodes, err := kube.NewNodes(client, a.changed)
-	if err != nil {
-		return err
-	}
+	nodes := followNodes(client, o.Node, a.changed)
 
 	a.warnNoConf(ctx)
 	stopServing, err := serve(ctx, o.Bind, a.status)
@@ -73,7 +84,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer stopServing()
-	events := kube.NewNodeEvents(ctx, client, "porthole-routes", o.Node)
+	events := networkapi.NewNodeEvents(ctx, client, "porthole-routes", o.Node)
 	defer events.Close()
 	a.cluster = clusterClient{client: client, node: o.Node, nodes: nodes, NodeEvents: events}
 

@@ -22,7 +22,7 @@ func (a *agent) tellServices(ctx context.Context, k keeper) error {
 	if mode, is := k.(programmer); is {
 		wanted = mode.programmer()
 	}
-	n := a.self()
+	n := a.cluster.Self()
 	if n == nil || n.Annotations[nodeapi.ServiceProgrammer] == wanted {
 		return nil
 	}

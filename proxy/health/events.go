@@ -9,7 +9,7 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// Events writes events about services; internal/serviceapi does, through node/kubeproxy. It must not block.
+// Events writes events about services; internal/networkapi does, through node/kubeproxy. It must not block.
 type Events interface {
 	ServiceEvent(e Event)
 }

@@ -36,7 +36,8 @@ func New[Seen any, O table.Op](mode Mode[Seen, O], o Options) *Keeper[Seen, O] {
 	if o.Prompt {
 		k.prompt = &prompt[Seen]{}
 	}
-	k.Loop = NewLoop(LoopOptions[Status]{Subject: "routes", Pass: k.pass, Watch: mode.Watch, Period: o.Period, OnStatus: o.OnStatus, Between: k.receive})
+	k.Loop = NewLoop(LoopOptions[Status]{Subject: "routes", Pass: k.pass, Watch: mode.Watch, Period: o.Period, OnStatus: o.OnStatus, Between: k.receive,
+		Longer: func(s Status) time.Duration { return time.Duration(s.Wanted) * o.PerRoute }})
 	return k
 }
 

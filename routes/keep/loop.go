@@ -49,6 +49,8 @@ type LoopOptions[S any] struct {
 	// Period is how often a pass comes although no change was reported; zero means DefaultPeriod. It is at most one second while
 	// Watch is not established or the last pass was not complete.
 	Period time.Duration
+	// Longer returns what is added to the period after a pass with that status; nil: nothing is.
+	Longer func(S) time.Duration
 	// OnStatus is called after each pass; nil: nobody is. It must not block.
 	OnStatus func(S)
 	// Between is called between two passes, after hurry; nil: nothing is. A pass that was asked for comes afterwards.
@@ -146,7 +148,10 @@ func (l *Loop[S]) period() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.complete && l.watching.Load() {
-		return l.o.Period
+		if l.o.Longer == nil {
+			return l.o.Period
+		}
+		return l.o.Period + l.o.Longer(l.status)
 	}
 	return min(l.o.Period, shortPeriod)
 }

@@ -31,6 +31,9 @@ type Options struct {
 	Nodes func() (nodes []table.Node, ok bool)
 	// Period is how often everything is compared although no change was reported and nothing is missing; zero means DefaultPeriod.
 	Period time.Duration
+	// PerRoute makes the period longer by so much for each wanted route, while the host reports its changes and all is well. To compare
+	// thousands of routes costs processor time, for changes that a host which reports them rarely keeps to itself. Zero: it stays as it is.
+	PerRoute time.Duration
 	// OnStatus is called after each pass; nil: nobody is. It must not block.
 	OnStatus func(Status)
 	// Prompt: the route to a node depends on that node and the host alone, so that Plan of one node returns the changes that make

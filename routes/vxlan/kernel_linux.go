@@ -145,14 +145,15 @@ func (m *Mode) change(o Op) error {
 	if o.Verb == DeleteRoute {
 		return gone(m.kernel.RouteDel(m.route(0, o.Route)))
 	}
-	link, err := m.kernel.LinkByName(m.o.Config.Device())
+	index, err := m.deviceIndex()
 	if err != nil {
 		return err
 	}
 
-	index := link.Attrs().Index
+	link := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}}
 	switch o.Verb {
 	case DeleteDevice:
+		m.index.Store(0)
 		return m.kernel.LinkDel(link)
 	case SetMTU:
 		return m.kernel.LinkSetMTU(link, o.Device.MTU)
@@ -176,8 +177,24 @@ func (m *Mode) change(o Op) error {
 	return errors.ErrUnsupported
 }
 
+// deviceIndex returns the index of the device. To ask the kernel before each of thousands of changes would take longer than to make them,
+// so that the one counts that was seen last. The kernel gives no index twice: if there is another device now, changes fail, and the next
+// pass sees it.
+func (m *Mode) deviceIndex() (int, error) {
+	if index := m.index.Load(); index != 0 {
+		return int(index), nil
+	}
+	link, err := m.kernel.LinkByName(m.o.Config.Device())
+	if err != nil {
+		return 0, err
+	}
+	m.index.Store(int64(link.Attrs().Index))
+	return link.Attrs().Index, nil
+}
+
 // makeDevice makes the device, down. Its port is the destination of what it sends and where it receives.
 func (m *Mode) makeDevice(d Device) error {
+	m.index.Store(0)
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.HardwareAddr = m.o.Config.Device(), d.MTU, d.MAC[:]
 	err := m.kernel.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs, VxlanId: int(d.VNI), VtepDevIndex: d.Uplink, SrcAddr: d.Local.AsSlice(), Port: int(d.Port)})

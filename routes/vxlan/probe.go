@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -39,12 +38,15 @@ type probed struct {
 }
 
 const (
-	probeAgain = 10 * time.Minute // a node that answered is asked again
+	probeAgain = 30 * time.Minute // a node that answered is asked again
 	// probeSilent is when a node that did not answer is asked again. The wait doubles each time: in a large cluster whose firewalls drop
 	// ICMP the questions would cost more than all else.
 	probeSilent  = 30 * time.Second
 	probeRound   = 500 * time.Millisecond // questions wait for answers: long enough for every network that carries pods
 	probesAtOnce = 64                     // nodes in one round
+	// probesApart is how long each node that was asked makes the next round wait: what large clusters cost is spread, and the tables of
+	// neighbours of hosts and switches keep room for others.
+	probesApart = 125 * time.Millisecond
 )
 
 func newProber(open func() (net.PacketConn, error)) *prober {
@@ -79,22 +81,12 @@ func (p *prober) expect(nodes []netip.Addr, mtu int) map[netip.Addr]int {
 func (p *prober) run(ctx context.Context, changed func()) {
 	for {
 		due, mtu := p.due(time.Now())
-		for batch := range slices.Chunk(due, probesAtOnce) {
-			sizes, err := p.sizes(ctx, batch, mtu)
-			if err != nil {
-				klog.FromContext(ctx).Error(err, "Probing the path MTU to other nodes")
-			}
-			if ctx.Err() != nil {
+		p.round(ctx, due[:min(len(due), probesAtOnce)], mtu, changed)
+		if len(due) > probesAtOnce {
+			if !wakeup.Pause(ctx, probesAtOnce*probesApart) {
 				return
 			}
-			different, silent := p.learn(batch, sizes, mtu)
-			if different {
-				changed()
-			}
-			if err == nil && len(silent) > 0 {
-				klog.FromContext(ctx).Info("Nodes do not answer ICMP echo requests: whether packets as large as the network card sends reach them is not known",
-					"bytes", mtu, "nodes", len(silent), "first", silent[0])
-			}
+			continue
 		}
 
 		select {
@@ -106,6 +98,29 @@ func (p *prober) run(ctx context.Context, changed func()) {
 	}
 }
 
+// round asks nodes, no more than probesAtOnce.
+func (p *prober) round(ctx context.Context, nodes []netip.Addr, mtu int, changed func()) {
+	if len(nodes) == 0 {
+		return
+	}
+	sizes, err := p.sizes(ctx, nodes, mtu)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Probing the path MTU to other nodes")
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	different, silent := p.learn(nodes, sizes, mtu)
+	if different {
+		changed()
+	}
+	if err == nil && len(silent) > 0 {
+		klog.FromContext(ctx).Info("Nodes do not answer ICMP echo requests: whether packets as large as the network card sends reach them is not known",
+			"bytes", mtu, "nodes", len(silent), "first", silent[0])
+	}
+}
+
+// due returns the nodes that are to be asked now.
 func (p *prober) due(now time.Time) (due []netip.Addr, mtu int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,11 +175,22 @@ const smallest = 68
 
 // sizes returns the largest packet that reaches each node, up to mtu. Nodes that do not answer are left out.
 func (p *prober) sizes(ctx context.Context, nodes []netip.Addr, mtu int) (map[netip.Addr]int, error) {
-	var first []echo
-	for _, n := range nodes {
-		first = append(first, echo{n, smallest}, echo{n, mtu}, echo{n, mtu}) // one of two may be lost
+	large := make([]echo, len(nodes))
+	for i, n := range nodes {
+		large[i] = echo{n, mtu}
 	}
-	answered, err := p.ask(ctx, first)
+	answered, err := p.ask(ctx, large)
+	if err != nil {
+		return nil, err
+	}
+
+	var again []echo // one of two packets may be lost
+	for _, n := range nodes {
+		if !answered[echo{n, mtu}] {
+			again = append(again, echo{n, mtu}, echo{n, smallest})
+		}
+	}
+	late, err := p.ask(ctx, again)
 	if err != nil {
 		return nil, err
 	}
@@ -172,9 +198,9 @@ func (p *prober) sizes(ctx context.Context, nodes []netip.Addr, mtu int) (map[ne
 	found := map[netip.Addr]int{}
 	for _, n := range nodes {
 		switch {
-		case answered[echo{n, mtu}]:
+		case answered[echo{n, mtu}] || late[echo{n, mtu}]:
 			found[n] = mtu
-		case answered[echo{n, smallest}]:
+		case late[echo{n, smallest}]:
 			if found[n], err = p.search(ctx, n, mtu); err != nil {
 				return found, err
 			}
@@ -207,6 +233,9 @@ func (p *prober) search(ctx context.Context, node netip.Addr, mtu int) (int, err
 
 // ask sends all questions and returns those that were answered within a round.
 func (p *prober) ask(ctx context.Context, questions []echo) (map[echo]bool, error) {
+	if len(questions) == 0 {
+		return nil, nil
+	}
 	conn, err := p.open()
 	if err != nil {
 		return nil, fmt.Errorf("opening a socket for ICMP: %w", err)

@@ -16,7 +16,7 @@ func TestSilentNodes(t *testing.T) {
 	}
 
 	asked := []netip.Addr{node}
-	for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute} {
+	for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, probeAgain} {
 		p.learn(asked, nil, 1500)
 		if due, _ := p.due(time.Now().Add(want - time.Second)); len(due) != 0 {
 			t.Errorf("silent %d times: asked again before %s", i+1, want)

@@ -70,7 +70,7 @@ func main() {
 	flag.IntVar(&o.passes, "passes", 3, "group kubelet: passes over all sides and parts, so that other work on the machine hits each side alike")
 	flag.IntVar(&o.crowd, "crowd", 250, "group kubelet: pods of the part large")
 	flag.StringVar(&o.kubelet, "kubelet", "start,ten,fifty,end,crash,config,idle,large", "parts of the group kubelet")
-	flag.StringVar(&o.sides, "sides", strings.Join([]string{bare, ours, peer}, ","), "group kubelet: who is measured")
+	flag.StringVar(&o.sides, "sides", strings.Join([]string{bare, ours, peer}, ","), "groups kubelet and routes: who is measured")
 	flag.StringVar(&o.profiles, "profiles", "", "group kubelet: folder to keep processor profiles in: of each part, side and program")
 	flag.StringVar(&o.porthole, "porthole", "", "group kubelet: the program whose kubelet runs; empty means the one in --bin")
 	flag.StringVar(&o.routes, "routes", "added,large,throughput,loss", "parts of the group routes")

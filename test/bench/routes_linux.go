@@ -33,6 +33,7 @@ const (
 	routesApart              = 100 * time.Millisecond // one of them and the next
 	routesIdle               = 60 * time.Second
 	routesAPI                = "10.99.0.10"
+	benchPods, benchServices = "10.128.0.0/9", "10.96.0.0/16"
 	routesOurs, routesPeer   = 6000, 6001 // numbers of the pod ranges of the two nodes
 )
 
@@ -124,7 +125,7 @@ func (b *routesBench) setUp(ctx context.Context) (err error) {
 		return err
 	}
 
-	c := testkit.ControlPlane{Dir: filepath.Join(b.dir, "controlplane"), Address: routesAPI, Services: "10.96.0.0/16",
+	c := testkit.ControlPlane{Dir: filepath.Join(b.dir, "controlplane"), Address: routesAPI, Services: benchServices,
 		Users: []string{`admin,admin,admin,"system:masters"`}, APIServer: []string{"--disable-admission-plugins=ServiceAccount", "--profiling=false"}}
 	config, err := c.Write()
 	if err != nil {
@@ -277,7 +278,7 @@ func (b *routesBench) porthole(host, program, mode string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"routes", "--kubeconfig=" + kubeconfig, "--hostname-override=" + host, "--mode=" + mode, "--cluster-cidr=10.128.0.0/9", "--service-cidr=10.96.0.0/16"}
+	args := []string{"routes", "--kubeconfig=" + kubeconfig, "--hostname-override=" + host, "--mode=" + mode, "--cluster-cidr=" + benchPods, "--service-cidr=" + benchServices}
 	if mode == "bgp" {
 		args = append(args, "--bgp-config="+filepath.Join(b.dir, "bgp.yaml"))
 	}
@@ -294,7 +295,7 @@ func (b *routesBench) flanneld(s *routesSide, mode string) (*exec.Cmd, error) {
 		backend = map[string]any{"Type": "host-gw"}
 	}
 	conf := filepath.Join(b.dir, "net-conf.json")
-	if err := testkit.WriteJSON(conf, map[string]any{"Network": "10.128.0.0/9", "Backend": backend}); err != nil {
+	if err := testkit.WriteJSON(conf, map[string]any{"Network": benchPods, "Backend": backend}); err != nil {
 		return nil, err
 	}
 	return b.start(s.name, s.name, []string{"NODE_NAME=" + s.name, "PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin"}, "bundle/flanneld",

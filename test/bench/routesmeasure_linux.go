@@ -27,13 +27,16 @@ func (b *routesBench) atSize(ctx context.Context, mode string, count int, added 
 		}
 		defer b.endReflector()
 	}
-	var took []float64
-	for _, s := range sides {
+	if !named(b.o.sides, peer) {
+		sides = sides[:1]
+	}
+	var took [2]float64
+	for i, s := range sides {
 		seconds, err := b.first(ctx, s, mode, count+1)
 		if err != nil {
 			return err
 		}
-		took = append(took, seconds)
+		took[i] = seconds
 		defer close(s.routes.done)
 		defer end(s.cmd)
 	}
@@ -42,7 +45,7 @@ func (b *routesBench) atSize(ctx context.Context, mode string, count int, added 
 		return added(ctx, mode, sides)
 	}
 	print(figure{Name: fmt.Sprintf("routes.%s.start.%d", mode, count), Unit: "s", Ours: took[0], Peer: took[1], PeerIs: "flanneld",
-		Ratio: round(took[0] / took[1]), Target: 3, Note: "from the start of the agent to the last route"})
+		Ratio: ratio(took[0], took[1]), Target: 3, Note: "from the start of the agent to the last route"})
 	return b.cost(ctx, mode, count, sides)
 }
 
@@ -58,7 +61,7 @@ func (b *routesBench) first(ctx context.Context, s *routesSide, mode string, cou
 	if err := b.agent(s, mode); err != nil {
 		return 0, err
 	}
-	err = wait.For(ctx, time.Minute, s.name+" to have all routes", func(context.Context) error {
+	err = wait.For(ctx, 3*time.Minute, s.name+" to have all routes", func(context.Context) error {
 		if have, _ := s.routes.last(); have < count {
 			return fmt.Errorf("%d of %d routes", have, count)
 		}
@@ -71,9 +74,11 @@ func (b *routesBench) first(ctx context.Context, s *routesSide, mode string, cou
 // clean removes what agents made on a host.
 func (b *routesBench) clean(host string) error {
 	return platform.InNetns(platform.NetnsPath(b.netns(host)), func() error {
-		if dev, err := netlink.LinkByName("flannel.4096"); err == nil {
-			if err := netlink.LinkDel(dev); err != nil {
-				return err
+		for _, name := range []string{"flannel.4096", handDevice} {
+			if dev, err := netlink.LinkByName(name); err == nil {
+				if err := netlink.LinkDel(dev); err != nil {
+					return err
+				}
 			}
 		}
 		routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
@@ -137,9 +142,17 @@ func (b *routesBench) addNodes(ctx context.Context, mode string, sides []*routes
 	if mode == "bgp" {
 		note = "from the configuration of the route reflector (BIRD) to the route"
 	}
-	print(figure{Name: fmt.Sprintf("routes.%s.added.%d", mode, routesSmall), Unit: "ms", Ours: ours, Peer: peer, PeerIs: peerOf(mode), Ratio: round(ours / peer),
+	print(figure{Name: fmt.Sprintf("routes.%s.added.%d", mode, routesSmall), Unit: "ms", Ours: ours, Peer: peer, PeerIs: peerOf(mode), Ratio: ratio(ours, peer),
 		Target: 50, Note: note, Samples: map[string][]float64{"ours": samples[0], "peer": samples[1]}})
 	return nil
+}
+
+// ratio returns 0 if the peer was not measured.
+func ratio(ours, others float64) float64 {
+	if others == 0 {
+		return 0
+	}
+	return round(ours / others)
 }
 
 // eventOf returns when the event of a node came.
@@ -200,7 +213,7 @@ func (b *routesBench) cost(ctx context.Context, mode string, count int, sides []
 	}
 
 	share := func(i int) float64 { return (after[i] - before[i]) / routesIdle.Seconds() * 100 }
-	print(figure{Name: fmt.Sprintf("routes.%s.rss.%d", mode, count), Unit: "MB", Ours: round(mb[0]), Peer: round(mb[1]), PeerIs: "flanneld", Ratio: round(mb[0] / mb[1]), Target: 40,
+	print(figure{Name: fmt.Sprintf("routes.%s.rss.%d", mode, count), Unit: "MB", Ours: round(mb[0]), Peer: round(mb[1]), PeerIs: "flanneld", Ratio: ratio(mb[0], mb[1]), Target: 40,
 		Note: fmt.Sprintf("of ours %.0f MB are pages of the program's file", file)})
 	print(figure{Name: fmt.Sprintf("routes.%s.idle.%d", mode, count), Unit: "%", Ours: share(0), Peer: share(1), PeerIs: "flanneld", Target: 0.1,
 		Note: fmt.Sprintf("of one processor, over %s", routesIdle)})

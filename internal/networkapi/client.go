@@ -1,4 +1,4 @@
-package serviceapi
+package networkapi
 
 import (
 	"cmp"
@@ -28,13 +28,16 @@ type Lister[L runtime.Object] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// Client has the calls that a service proxy makes.
+// Client has the calls that a service proxy and the agent of the pod network make.
 type Client struct {
 	// Services of one namespace; "" means all.
 	Services func(namespace string) Lister[*corev1.ServiceList]
 	Slices   Lister[*discoveryv1.EndpointSliceList] // of all namespaces
 	Nodes    Lister[*corev1.NodeList]
 	Events   record.EventSink
+	// PatchNodeStatus changes a node through its status, with a strategic merge patch.
+	PatchNodeStatus func(ctx context.Context, name string, patch []byte) error
+	Pod             func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	// NoWatchLists says that a watch cannot begin with the list. Fakes of client-go need it.
 	NoWatchLists bool
 }
@@ -45,7 +48,7 @@ func (c *Client) IsWatchListSemanticsUnSupported() bool { return c.NoWatchLists 
 // scheme knows the kinds that this package uses.
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	s.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Node{}, &corev1.NodeList{}, &corev1.Event{}, &corev1.EventList{})
+	s.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.Event{}, &corev1.EventList{})
 	s.AddKnownTypes(discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
 	metav1.AddToGroupVersion(s, corev1.SchemeGroupVersion)
 	metav1.AddToGroupVersion(s, discoveryv1.SchemeGroupVersion)
@@ -80,6 +83,14 @@ func New(o apiconn.Options) (client *Client, server string, err error) {
 		Slices:   kind[*discoveryv1.EndpointSliceList]{discovery, "endpointslices", "", func() *discoveryv1.EndpointSliceList { return &discoveryv1.EndpointSliceList{} }},
 		Nodes:    kind[*corev1.NodeList]{core, "nodes", "", func() *corev1.NodeList { return &corev1.NodeList{} }},
 		Events:   eventSink{core},
+		PatchNodeStatus: func(ctx context.Context, name string, patch []byte) error {
+			return core.Patch(types.StrategicMergePatchType).Resource("nodes").Name(name).SubResource("status").Body(patch).Do(ctx).Error()
+		},
+		Pod: func(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+			pod := &corev1.Pod{}
+			err := core.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Into(pod)
+			return pod, err
+		},
 	}, cfg.Host, nil
 }
 

@@ -1,4 +1,4 @@
-package serviceapi
+package networkapi
 
 import (
 	"context"
@@ -24,6 +24,10 @@ func api(client *fake.Clientset) *Client {
 		Services: func(namespace string) Lister[*corev1.ServiceList] { return client.CoreV1().Services(namespace) },
 		Slices:   client.DiscoveryV1().EndpointSlices(""), Nodes: client.CoreV1().Nodes(),
 		Events: &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, NoWatchLists: true,
+		PatchNodeStatus: func(ctx context.Context, name string, patch []byte) error {
+			_, err := client.CoreV1().Nodes().PatchStatus(ctx, name, patch)
+			return err
+		},
 	}
 }
 

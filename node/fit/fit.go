@@ -1,4 +1,5 @@
-package routes
+// Package fit reads a cluster for `porthole routes --from-cluster`. It is apart from the agent, whose program stays small.
+package fit
 
 import (
 	"context"
@@ -13,8 +14,8 @@ import (
 )
 
 // Fit reads a cluster that has a network and says which of our modes fits it. It changes nothing. A part of the cluster that cannot
-// be read is in the advice; only nodes have to be readable.
-func Fit(ctx context.Context, kubeconfig string) (fit.Advice, error) {
+// be read is in the advice; only nodes have to be readable. modes are those that there are.
+func Fit(ctx context.Context, kubeconfig string, modes []string) (fit.Advice, error) {
 	client, err := kube.NewCluster(kubeconfig)
 	if err != nil {
 		return fit.Advice{}, err
@@ -23,7 +24,7 @@ func Fit(ctx context.Context, kubeconfig string) (fit.Advice, error) {
 	if err != nil {
 		return fit.Advice{}, err
 	}
-	return fit.Advise(c, Modes()), nil
+	return fit.Advise(c, modes), nil
 }
 
 func readCluster(ctx context.Context, client *kube.Cluster) (c fit.Cluster, err error) {

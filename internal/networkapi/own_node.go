@@ -1,4 +1,4 @@
-package serviceapi
+package networkapi
 
 import (
 	"context"
