@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -32,6 +33,10 @@ type Config struct {
 	WindowsFirewall bool `json:"windowsFirewall,omitempty"`
 	// WindowsNICFlap is how long the network card of a Windows node is away when a virtual switch takes it over (host.Host.NICFlap).
 	WindowsNICFlap time.Duration `json:"windowsNICFlap,omitempty"`
+	// WindowsNIC gives each Windows node a second network card, "Ethernet 2", in this subnet: SUBNET[,gateway=ADDRESS[,metric=N]] (lab.ParseCard).
+	WindowsNIC string `json:"windowsNIC,omitempty"`
+	// WindowsAdapter is --adapter of `porthole routes` on Windows nodes. Empty: the network is bound to the card with the node's address.
+	WindowsAdapter string `json:"windowsAdapter,omitempty"`
 	// APIPort and RegistryPort are on 127.0.0.1 of the machine.
 	APIPort      int `json:"apiPort"`
 	RegistryPort int `json:"registryPort"`
@@ -68,7 +73,7 @@ func (c Config) Validate() error {
 		}
 		return fmt.Errorf("--network %s is not known; known: %s", c.Network, strings.Join(routes.Modes(), ", "))
 	}
-	return c.checkFamilies()
+	return errors.Join(c.checkFamilies(), c.checkCards())
 }
 
 // checkFamilies returns an error if something of the cluster has no IPv6 and its pods have a range of it.

@@ -24,7 +24,11 @@ func PrintPlan(out io.Writer, l Layout, c Config) error {
 	if err != nil {
 		tools = wine.Debian // Wine need not be there to be planned for
 	}
-	for _, p := range Processes(l, c, tools) {
+	processes, err := Processes(l, c, tools)
+	if err != nil {
+		return err
+	}
+	for _, p := range processes {
 		where := p.Netns
 		if where == "" {
 			where = "this machine's own network"

@@ -30,6 +30,8 @@ type network struct {
 	plugins []string
 	// drivers are names of Windows services, for kernel drivers that are to be registered on Windows nodes.
 	drivers []string
+	// secondCard: prepare gives the nodes a second network card.
+	secondCard bool
 	// firewall are additional flags of `porthole.exe firewall add`, for nodes with --windows-firewall.
 	firewall []string
 	// settle completes the network when all nodes are Ready, before connections between pods are tested. It is called again until it

@@ -25,7 +25,7 @@ var ovnNetwork = network{
 		}
 		return nil
 	},
-	prepare:  prepareOVN,
+	prepare: prepareOVN, secondCard: true,
 	node:     ovnNode,
 	routes:   ovnRoutes,
 	services: askOVN,

@@ -15,6 +15,9 @@ func ensureNetwork(l Layout, c Config) error {
 		if err := lab.EnsureHost(n.Name, n.Address); err != nil {
 			return err
 		}
+		if err := lab.EnsureCards(n.Name, c.cards(n)); err != nil {
+			return err
+		}
 		if c.dual() {
 			if err := lab.EnsureSix(n.Name, n.Address); err != nil {
 				return fmt.Errorf("addresses of IPv6: %w", err)

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"net/netip"
 	"path/filepath"
 	"strings"
 
@@ -13,9 +12,14 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// Processes is the whole cluster as a list of programs; a pure function of layout, configuration and where Wine is.
-func Processes(l Layout, c Config, tools wine.Tools) []supervise.Process {
-	p := planner{l: l, c: c, tools: tools}
+// Processes is the whole cluster as a list of programs; a pure function of layout, configuration and where Wine is. The error is for a
+// configuration whose ranges of addresses are not valid.
+func Processes(l Layout, c Config, tools wine.Tools) ([]supervise.Process, error) {
+	ranges, err := c.ranges()
+	if err != nil {
+		return nil, err
+	}
+	p := planner{l: l, c: c, tools: tools, ranges: ranges}
 	p.cluster()
 	if c.network().router != nil {
 		c.network().router(&p)
@@ -30,14 +34,15 @@ func Processes(l Layout, c Config, tools wine.Tools) []supervise.Process {
 			c.network().node(&p, n)
 		}
 	}
-	return p.list
+	return p.list, nil
 }
 
 type planner struct {
-	l     Layout
-	c     Config
-	tools wine.Tools
-	list  []supervise.Process
+	l      Layout
+	c      Config
+	tools  wine.Tools
+	ranges ranges
+	list   []supervise.Process
 }
 
 func (p *planner) add(proc supervise.Process) { p.list = append(p.list, proc) }
@@ -94,12 +99,11 @@ func (p *planner) linuxNode(n Node) {
 
 // routesArgs returns the arguments of `porthole routes`, which are the same on Linux and Windows but for their paths.
 func (p *planner) routesArgs(n Node, kubeconfig string) []string {
-	ranges, err := p.c.ranges()
-	if err != nil {
-		ranges.pods, ranges.services = []netip.Prefix{lab.PodRange}, []netip.Prefix{lab.ServiceIPs} // Validate reports it
-	}
 	args := []string{"routes", "--kubeconfig=" + kubeconfig, "--hostname-override=" + n.Name, "--node-ip=" + p.c.nodeIPs(n),
-		"--cluster-cidr=" + join(ranges.pods), "--service-cidr=" + join(ranges.services), "--mode=" + p.c.Network}
+		"--cluster-cidr=" + join(p.ranges.pods), "--service-cidr=" + join(p.ranges.services), "--mode=" + p.c.Network}
+	if n.Windows && p.c.WindowsAdapter != "" {
+		args = append(args, "--adapter="+p.c.WindowsAdapter)
+	}
 	if more := p.c.network().routes; more != nil {
 		args = append(args, more(p.l, p.c, n, kubeconfig[:strings.LastIndexAny(kubeconfig, `/\`)])...)
 	}
@@ -167,5 +171,5 @@ func (p *planner) follows(n Node, path string) string {
 // hostOf describes a node as the emulator knows it.
 func hostOf(l Layout, c Config, n Node) host.Host {
 	return host.Host{Name: n.Name, OS: n.OS(), Build: n.Build, Address: n.Address, Netns: lab.Netns(n.Name), Dir: l.Host(n.Name),
-		Firewall: n.Windows && c.WindowsFirewall, NICFlap: c.WindowsNICFlap}
+		Firewall: n.Windows && c.WindowsFirewall, NICFlap: c.WindowsNICFlap, Cards: c.cards(n)}
 }

@@ -56,6 +56,13 @@ func TestConfigValidate(t *testing.T) {
 		"both families":   {func(c *Config) { c.PodCIDR = both }, ""},
 		"overlay of IPv6": {func(c *Config) { c.PodCIDR, c.Network = both, "vxlan" }, "mode vxlan carries IPv4 only: give ranges of IPv4 alone, or choose one of host-gateway, tor"},
 		"Windows of old":  {func(c *Config) { c.PodCIDR, c.WindowsBuild = both, "20348,17763" }, "Windows of build 17763 has no networks with IPv6"},
+		"two cards":       {func(c *Config) { c.WindowsNIC = "10.98.0.0/24,gateway=10.98.0.1,metric=10" }, ""},
+		"a host, no net":  {func(c *Config) { c.WindowsNIC = "10.98.0.5/24" }, "--windows-nic 10.98.0.5/24: give a subnet"},
+		"a small net":     {func(c *Config) { c.WindowsNIC = "10.98.0.0/28" }, "room for all nodes"},
+		"no net":          {func(c *Config) { c.WindowsNIC = "storage" }, "--windows-nic: \"storage\" is not an address"},
+		"the nodes' net":  {func(c *Config) { c.WindowsNIC = "10.99.0.0/24" }, "overlaps with 10.99.0.0/24"},
+		"the pods' net":   {func(c *Config) { c.WindowsNIC, c.PodCIDR = "10.98.0.0/24", "10.98.0.0/16" }, "overlaps with the range of the pods, 10.98.0.0/16"},
+		"cards of OVN":    {func(c *Config) { c.WindowsNIC, c.Network = "10.98.0.0/24", "ovn" }, "have a second network card already"},
 		"too many":        {func(c *Config) { c.WindowsNodes = 41 }, "--windows-nodes 41"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,12 +77,25 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
+// TestProcessesRefuse: ranges that are not valid, as in a cluster.json that somebody has written, are not replaced by others.
+func TestProcessesRefuse(t *testing.T) {
+	c := DefaultConfig()
+	c.PodCIDR = "10.244.0.0"
+	if list, err := Processes(Layout{Dir: "/d", Bin: "/b"}, c, wine.Debian); err == nil || !strings.Contains(err.Error(), "--pod-cidr 10.244.0.0") {
+		t.Errorf("%d processes, %v", len(list), err)
+	}
+}
+
 // TestProcessesArePure: the same input gives the same list, names are unique, and every process of a node names its node.
 func TestProcessesArePure(t *testing.T) {
 	l, c := Layout{Dir: "/d", Bin: "/b"}, DefaultConfig()
-	first, second := Processes(l, c, wine.Debian), Processes(l, c, wine.Debian)
-	if len(first) != len(second) {
-		t.Fatal("two calls give different lists")
+	first, err := Processes(l, c, wine.Debian)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Processes(l, c, wine.Debian)
+	if err != nil || len(first) != len(second) {
+		t.Fatalf("two calls give different lists: %v", err)
 	}
 
 	seen := map[string]bool{}

@@ -179,7 +179,11 @@ func startProcesses(l Layout, c Config) error {
 	if err != nil && c.WindowsNodes > 0 {
 		return err
 	}
-	if err := supervise.WriteProcesses(l.RunDir(), Processes(l, c, tools)); err != nil {
+	processes, err := Processes(l, c, tools)
+	if err != nil {
+		return err
+	}
+	if err := supervise.WriteProcesses(l.RunDir(), processes); err != nil {
 		return err
 	}
 	_, err = supervise.Spawn(SupervisorOptions(l))
