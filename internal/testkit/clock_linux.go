@@ -18,24 +18,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clockStub replaces the vDSO's clock_gettime: it calls the kernel, and adds seconds if the clock is CLOCK_REALTIME.
-// The four zeros are the seconds.
-var clockStub = []byte{
-	0xb8, 0xe4, 0, 0, 0, // mov eax, 228 (clock_gettime)
-	0x0f, 0x05, // syscall
-	0x85, 0xff, // test edi, edi
-	0x75, 0x07, // jnz to the ret
-	0x48, 0x81, 0x06, 0, 0, 0, 0, // add qword [rsi], seconds
-	0xc3, // ret
+// vdsoStub replaces a function of the vDSO that tells the time of day. It calls the kernel, and then adds the four zeros at seconds.
+type vdsoStub struct {
+	symbol  string
+	code    []byte
+	seconds int
 }
 
-const (
-	secondsInStub = 14
-	pageSize      = 4096
-)
+// vdsoStubs are the functions that programs ask: Go and most others the first, wineserver the second.
+var vdsoStubs = []vdsoStub{
+	{"__vdso_clock_gettime", []byte{
+		0xb8, 0xe4, 0, 0, 0, // mov eax, 228 (clock_gettime)
+		0x0f, 0x05, // syscall
+		0x85, 0xff, // test edi, edi (CLOCK_REALTIME)
+		0x74, 0x05, // jz to the add
+		0x83, 0xff, 0x05, // cmp edi, 5 (CLOCK_REALTIME_COARSE)
+		0x75, 0x07, // jnz to the ret
+		0x48, 0x81, 0x06, 0, 0, 0, 0, // add qword [rsi], seconds
+		0xc3, // ret
+	}, 19},
+	{"__vdso_gettimeofday", []byte{
+		0xb8, 0x60, 0, 0, 0, // mov eax, 96 (gettimeofday)
+		0x0f, 0x05, // syscall
+		0x48, 0x85, 0xff, // test rdi, rdi
+		0x74, 0x07, // jz to the ret
+		0x48, 0x81, 0x07, 0, 0, 0, 0, // add qword [rdi], seconds
+		0xc3, // ret
+	}, 15},
+}
+
+const pageSize = 4096
 
 // ShiftClock adds offset, which may be negative, to the time of day that a process sees; zero undoes it. Timers are not affected, as
-// when somebody sets a machine's clock. It works for programs that use the vDSO, as Go programs do. The error is
+// when somebody sets a machine's clock. It works for programs that use the vDSO, as Go programs do. Windows programs under Wine read the
+// time of day from a page that wineserver writes: the clock of an emulated host is that of its wineserver. The error is
 // errors.ErrUnsupported if this machine's vDSO cannot be changed.
 func ShiftClock(pid int, offset time.Duration) error {
 	if runtime.GOARCH != "amd64" {
@@ -53,9 +69,9 @@ func (p *Process) ShiftClock(offset time.Duration) error { return ShiftClock(p.P
 // shifted is the id of a process whose clock is shifted.
 type shifted int
 
-// shift changes the vDSO that the kernel has mapped into the process: the entry of clock_gettime jumps to a stub behind the
-// code, which adds the seconds. The process is stopped while the jump is written, so that it never executes half of it. Writing
-// the stub alone is enough if the jump is there already.
+// shift changes the vDSO that the kernel has mapped into the process: the entry of each function jumps to a stub behind the code, which
+// adds the seconds. The process is stopped while a jump is written, so that it never executes half of it. Writing the stub alone is enough
+// if the jump is there already.
 func (p shifted) shift(seconds int32) error {
 	start, size, err := p.vdso()
 	if err != nil {
@@ -66,35 +82,44 @@ func (p shifted) shift(seconds int32) error {
 		return err
 	}
 	defer mem.Close()
-
 	image := make([]byte, size)
 	if _, err := mem.ReadAt(image, start); err != nil {
 		return err
 	}
-	entry, err := clockEntry(image)
-	if err != nil {
-		return err
-	}
-	stub := slices.Clone(clockStub)
 
-	binary.LittleEndian.PutUint32(stub[secondsInStub:], uint32(seconds))
-	room := image[size-len(stub):] // the rest of the last page, behind the image, is empty
-	if bytes.Equal(room[:secondsInStub], stub[:secondsInStub]) {
-		_, err := mem.WriteAt(stub, start+int64(size-len(stub)))
-		return err
-	}
-	if slices.ContainsFunc(room, func(b byte) bool { return b != 0 }) {
-		return fmt.Errorf("the vDSO has no room at its end: %w", errors.ErrUnsupported)
-	}
-
-	jump := binary.LittleEndian.AppendUint32([]byte{0xe9}, uint32(size-len(stub)-(entry+5)))
-	return p.stopped(start+int64(entry), func() error {
-		_, err := mem.WriteAt(stub, start+int64(size-len(stub)))
-		if err == nil {
-			_, err = mem.WriteAt(jump, start+int64(entry))
+	at := size // stubs are at the end, in the order of the list
+	for _, stub := range vdsoStubs {
+		at -= len(stub.code)
+		entry, err := entryOf(image, stub.symbol)
+		if err != nil {
+			return err
 		}
-		return err
-	})
+		code := slices.Clone(stub.code)
+		binary.LittleEndian.PutUint32(code[stub.seconds:], uint32(seconds))
+		room := image[at : at+len(code)] // the rest of the last page, behind the image, is empty
+		if bytes.Equal(room[:stub.seconds], code[:stub.seconds]) {
+			if _, err := mem.WriteAt(code, start+int64(at)); err != nil {
+				return err
+			}
+			continue
+		}
+		if slices.ContainsFunc(room, func(b byte) bool { return b != 0 }) {
+			return fmt.Errorf("the vDSO has no room at its end: %w", errors.ErrUnsupported)
+		}
+
+		jump := binary.LittleEndian.AppendUint32([]byte{0xe9}, uint32(at-(entry+5)))
+		err = p.stopped(start+int64(entry), func() error {
+			_, err := mem.WriteAt(code, start+int64(at))
+			if err == nil {
+				_, err = mem.WriteAt(jump, start+int64(entry))
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // vdso returns where the vDSO is mapped in the process.
@@ -113,8 +138,8 @@ func (p shifted) vdso() (start int64, size int, err error) {
 	return 0, 0, errors.New("it has no vDSO")
 }
 
-// clockEntry returns the address of clock_gettime.
-func clockEntry(image []byte) (int, error) {
+// entryOf returns the address of a function.
+func entryOf(image []byte, symbol string) (int, error) {
 	file, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {
 		return 0, err
@@ -124,11 +149,11 @@ func clockEntry(image []byte) (int, error) {
 		return 0, err
 	}
 	for _, s := range symbols {
-		if s.Name == "__vdso_clock_gettime" {
+		if s.Name == symbol {
 			return int(s.Value), nil
 		}
 	}
-	return 0, fmt.Errorf("the vDSO has no clock_gettime: %w", errors.ErrUnsupported)
+	return 0, fmt.Errorf("the vDSO has no %s: %w", symbol, errors.ErrUnsupported)
 }
 
 // stopped calls change while all threads of the process are stopped and none is in the page of that address.

@@ -1,7 +1,9 @@
 package networks
 
 import (
+	"bufio"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -217,29 +219,58 @@ func (f faultTest) secondAgent() error {
 	return nil
 }
 
-// clockJumps sets the clock of the agent of Linux an hour ahead, and two hours back. Meanwhile a deleted route comes back as ever. The
-// clock of a program under Wine cannot be set for it alone.
+// clockJumps sets the clocks of the agent of Linux and of the emulated Windows hosts an hour ahead, and two hours back. The agents follow.
+// Meanwhile a deleted route comes back as ever.
 func (f faultTest) clockJumps() error {
-	pid, pods := f.pids("lin01/routes")[0], f.podRange("win01")
+	clocks := f.pids("lin01/routes", "win01/wineserver", "win02/wineserver")
 	for _, offset := range []time.Duration{time.Hour, -time.Hour, 0} {
-		if err := testkit.ShiftClock(pid, offset); err != nil {
-			return err
+		for _, pid := range clocks {
+			if err := testkit.ShiftClock(pid, offset); err != nil {
+				return err
+			}
 		}
-		if err := f.comesBack(pods); err != nil {
-			return fmt.Errorf("with a clock that is %v off: %w", offset, err)
+		for node, other := range map[string]string{"lin01": "win01", "win01": "lin01"} {
+			if err := f.comesBack(node, f.podRange(other)); err != nil {
+				return fmt.Errorf("with a clock that is %v off: %w", offset, err)
+			}
+		}
+		for _, n := range nodeNames {
+			if err := f.clockIs(n, offset); err != nil {
+				return fmt.Errorf("the clock of %s: %w", n, err)
+			}
 		}
 	}
 	return nil
 }
 
-// comesBack deletes the route of lin01 to a range, if the mode has routes on nodes, and waits for it.
-func (f faultTest) comesBack(pods string) error {
-	shown := func() (string, error) { return commandIn("porthole-lin01", shortly, "ip", "route", "show", pods) }
-	want, err := shown()
-	if err != nil || want == "" {
+// clockIs returns an error unless the agent of a node, which dates its answers, has a clock that is off by so much.
+func (f faultTest) clockIs(node string, offset time.Duration) error {
+	header, err := commandIn("porthole-"+node, shortly, "curl", "-sS", "-m", "2", "-o", "/dev/null", "-D", "-", "http://127.0.0.1:10261/status")
+	if err != nil {
 		return err
 	}
-	if err := ip("lin01", "route", "del", pods)(); err != nil {
+	answer, err := http.ReadResponse(bufio.NewReader(strings.NewReader(header)), nil)
+	if err != nil {
+		return err
+	}
+	date, err := http.ParseTime(answer.Header.Get("Date"))
+	if off := time.Until(date) - offset; err == nil && off.Abs() > 5*time.Minute {
+		err = fmt.Errorf("it is %v, which is not %v off", date, offset)
+	}
+	return err
+}
+
+// comesBack deletes the route of a node to a range, if the mode has routes on nodes, and waits for it. Those of a Windows node in the mode
+// vxlan are the emulator's.
+func (f faultTest) comesBack(node, pods string) error {
+	shown := func() (string, error) {
+		return commandIn("porthole-"+node, shortly, "ip", "route", "show", pods)
+	}
+	want, err := shown()
+	if err != nil || want == "" || f.mode == "vxlan" && node != "lin01" {
+		return err
+	}
+	if err := ip(node, "route", "del", pods)(); err != nil {
 		return err
 	}
 	deadline := time.Now().Add(5 * time.Second)
@@ -248,7 +279,7 @@ func (f faultTest) comesBack(pods string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("route %s is not back after 5 s", pods)
+	return fmt.Errorf("route %s of %s is not back after 5 s", pods, node)
 }
 
 // deletedAndKilled deletes everything that the agents made in the kernel and kills them, again and again with other times between.
@@ -302,7 +333,7 @@ func (f faultTest) deletedWithoutAPI() error {
 	pods := f.podRange("win01")
 	thaw := f.freeze("controlplane")
 	defer thaw()
-	return f.comesBack(pods)
+	return f.comesBack("lin01", pods)
 }
 
 // pause lets a fault last.
