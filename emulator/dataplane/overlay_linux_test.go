@@ -145,6 +145,31 @@ func TestOverlayServices(t *testing.T) { // D-1, D-2, D-10 on an overlay
 	w.expect(client, "10.96.0.2:80", "far 10.244.1.11")
 }
 
+// TestOverlayOutsideBackends: a node port whose backend is another node itself. As upstream's proxy makes it, the load balancer sends from
+// the node's own address. Pods and the node reach the backend. Packets of clients outside of the cluster pass the network card in and out,
+// which needs forwarding on it.
+func TestOverlayOutsideBackends(t *testing.T) {
+	w := newOverlay(t)
+	client := w.a.pod(11)
+	backend := w.a.remote(w.b.addr.String(), func(e *desired.Endpoint) { e.Provider, e.MAC = w.a.addr, "02:11:0a:63:00:16" })
+	for _, l := range []desired.LoadBalancer{lb("cluster", "10.96.0.1", 80, 8080, false, backend), lb("np", "", 30001, 8080, false, backend)} {
+		l.SourceVIP = w.a.addr
+		w.a.desired.LoadBalancers = append(w.a.desired.LoadBalancers, l)
+	}
+	w.applyBoth()
+	w.serve("b", "node b", 8080)
+	w.expect(client, "10.96.0.1:80", "node b "+w.a.addr.String())
+	w.expect("a", "10.96.0.1:80", "node b "+w.a.addr.String())
+
+	address := netip.AddrPortFrom(w.a.addr, 30001).String()
+	w.a.forward(false)
+	if got := w.get("out", "tcp", address); strings.HasPrefix(got, "node") {
+		t.Errorf("without forwarding on the card a client outside is served: %s", got)
+	}
+	w.a.forward(true)
+	w.expect("out", address, "node b "+w.a.addr.String())
+}
+
 func TestOverlayIsolation(t *testing.T) { // D-13
 	w := newOverlay(t)
 	const other = "11111111-0000-0000-0000-000000000002"
