@@ -10,7 +10,7 @@ import (
 // finish follows the packet to its destination, and then the answer back to the sender. The answer is not followed if either end is outside
 // of the cluster, because a node translates one of its addresses, or if both ends are on one machine, because its hops are the same.
 func (w *walk) finish(to netip.Addr) {
-	if w.lost || !w.carry(to) || w.at == w.from.node || w.facts.node(w.at) == nil {
+	if w.lost || !w.carry(to) || w.bypassed() || w.at == w.from.node || w.facts.node(w.at) == nil {
 		return
 	}
 	if w.facts.clusterNode(w.at) == nil || w.facts.clusterNode(w.from.node) == nil {

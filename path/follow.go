@@ -89,6 +89,7 @@ type walk struct {
 	at      string // the machine that it is on
 	backend netip.AddrPort
 	served  string // the machine whose service proxy chose the backend
+	bare    bool   // it left the client's address as it is, though the client is on another machine
 	hops    []Hop
 	answer  []Hop
 	via     []string // see Way.Via

@@ -43,6 +43,7 @@ func (w *walk) serve(to target) []netip.AddrPort {
 	}
 
 	w.served = n.Name
+	w.bare = n.System != "windows" && s.External && s.Local && inside && w.from.node != n.Name
 	h := w.hop(n.Name, "service", "%s -> %s", text, join(rule))
 	if missing, extra := difference(wanted, rule); len(missing)+len(extra) > 0 {
 		var found []string
@@ -56,6 +57,19 @@ func (w *walk) serve(to target) []netip.AddrPort {
 		w.lost = true
 	}
 	return rule
+}
+
+// bypassed names what becomes of an answer that does not pass the machine which chose the backend, and is left to itself: kube-proxy on
+// Linux sends pods, of whichever node, to the backends of all nodes although the policy is Local, and keeps their addresses.
+func (w *walk) bypassed() bool {
+	if !w.bare || w.at == w.served {
+		return false
+	}
+	w.wrong(w.at, "answer", "goes from "+w.backend.String()+" straight to "+w.from.addr.String(), Wrong{
+		Found:  fmt.Sprintf("%s knows the packet as one to another address: it has asked %s, whose kube-proxy would have to translate the answer", w.from.text, w.served),
+		Should: "the cluster IP of the service, or a client that is not a pod of another node",
+		Who:    "the client: with external traffic policy Local kube-proxy keeps the address of pods also where it sends them to other nodes"})
+	return true
 }
 
 // unserved ends the way of a packet to an address of services at which none is.

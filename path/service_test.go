@@ -46,7 +46,6 @@ func TestTrafficPolicyLocal(t *testing.T) {
 		{"on-lin", "203.0.113.80:80", both}, // a pod on Linux
 		{"lin", "203.0.113.80:80", both},    // the node itself
 		{"on-lin", "10.0.0.11:30080", both},
-		{"on-win2", "10.0.0.11:30080", both}, // a pod of another node
 		{"win", "10.0.0.11:30080", "10.244.0.5:8080"},
 		{"203.0.113.1", "10.0.0.11:30080", "10.244.0.5:8080"},
 		{"on-win", "203.0.113.80:80", "10.244.1.5:8080"}, // HNS has one list for all clients
@@ -74,6 +73,11 @@ func TestTrafficPolicyLocal(t *testing.T) {
 
 	f := three()
 	policyLocal(f)
+	r := follow(t, f, "on-win2", "10.0.0.11:30080") // a pod of another node: the answer from a third one does not pass kube-proxy
+	if len(r.Ways) != 2 || r.Ways[0].First() != nil || r.Ways[1].First() == nil || r.Ways[1].First().What != "answer" || r.Ways[1].First().At != "win" {
+		t.Errorf("a pod of another node: %+v", r)
+	}
+
 	f.node("lin").Services[1].Others = f.node("lin").Services[1].Backends
 	if h := follow(t, f, "203.0.113.1", "10.0.0.11:30080").First(); h == nil || h.At != "lin" || !strings.Contains(h.Wrong.Found, "10.244.1.5:8080") {
 		t.Errorf("a rule that sends clients from outside to another node: %+v", h)
