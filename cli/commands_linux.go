@@ -6,6 +6,7 @@ import (
 	"porthole.dev/porthole/cli/down"
 	"porthole.dev/porthole/cli/host"
 	"porthole.dev/porthole/cli/hostcri"
+	"porthole.dev/porthole/cli/hosthcsd"
 	"porthole.dev/porthole/cli/hosthnsd"
 	"porthole.dev/porthole/cli/hostovs"
 	"porthole.dev/porthole/cli/hostscm"
@@ -21,6 +22,6 @@ func localCommands() []*cobra.Command {
 	return []*cobra.Command{
 		up.Command(), down.Command(), status.Command(), kubectl.Command(),
 		host.Command(), relay.Command(), supervise.Command(),
-		hostcri.Command(), hostcri.CNICommand(), hosthnsd.Command(), hostscm.Command(), hostovs.Command(),
+		hostcri.Command(), hostcri.CNICommand(), hosthnsd.Command(), hosthcsd.Command(), hostscm.Command(), hostovs.Command(),
 	}
 }

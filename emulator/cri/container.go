@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/wine"
 )
 
@@ -51,8 +52,8 @@ func (s *Server) refused(f folder, rec record, id string) string {
 	switch {
 	case rec.Mismatch:
 		return "failed to create containerd task: failed to create shim task: " + fmt.Sprintf(mismatch, id)
-	case !knownUser(rec.User):
-		return process(wrongUser)
+	case !guest.KnownUser(rec.User):
+		return process(guest.WrongUser)
 	case !s.programExists(f, rec):
 		return process("The system cannot find the file specified.")
 	}
@@ -94,7 +95,7 @@ func (s *Server) lateFailure(ctx context.Context) error {
 
 // findProgram returns the path of a container's program on C:, or "" if it is not there.
 func findProgram(f folder, command []string, dir, path string) string {
-	for _, candidate := range programCandidates(command[0], dir, path) {
+	for _, candidate := range guest.ProgramCandidates(command[0], dir, path) {
 		if linux, err := wine.LinuxPath(f.driveC(), candidate); err == nil {
 			if info, err := os.Stat(linux); err == nil && !info.IsDir() {
 				return candidate
@@ -109,7 +110,7 @@ func (s *Server) programExists(f folder, rec record) bool {
 	if findProgram(f, rec.Command, rec.Dir, rec.Path) != "" {
 		return true
 	}
-	for _, candidate := range programCandidates(rec.Command[0], rec.Dir, rec.Path) {
+	for _, candidate := range guest.ProgramCandidates(rec.Command[0], rec.Dir, rec.Path) {
 		for _, m := range rec.Mounts {
 			at := strings.ReplaceAll(strings.TrimPrefix(strings.ToLower(candidate), "c:"), `\`, "/")
 			under := strings.ReplaceAll(strings.TrimPrefix(strings.ToLower(m.ContainerPath), "c:"), `\`, "/")
@@ -258,5 +259,5 @@ func (s service) Exec(ctx context.Context, r *runtimeapi.ExecRequest) (*runtimea
 }
 
 func (s *Server) byWine(command []string) []string {
-	return append([]string{s.o.Wine}, rooted(command)...)
+	return append([]string{s.o.Wine}, guest.Rooted(command)...)
 }

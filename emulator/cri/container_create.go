@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/wine"
 )
 
@@ -115,11 +116,11 @@ func (n *creation) makeC(ctx context.Context, s service) error {
 	}
 	hostname := n.r.GetSandboxConfig().GetHostname()
 	if hostname != "" {
-		n.env = append(n.env, &runtimeapi.KeyValue{Key: "COMPUTERNAME", Value: []byte(computerName(hostname))})
+		n.env = append(n.env, &runtimeapi.KeyValue{Key: "COMPUTERNAME", Value: []byte(guest.ComputerName(hostname))})
 	}
 	system, user := registryAdditions(hostname, n.r.GetSandboxConfig().GetDnsConfig(), n.env)
 	if domain := domainOf(n.c.GetWindows().GetSecurityContext().GetCredentialSpec()); domain != "" {
-		system += registryKey(domainKey, "CredentialSpecDomain", domain)
+		system += guest.RegistryKey(domainKey, "CredentialSpecDomain", domain)
 	}
 	lower = append(lower, filepath.Join(s.o.Template, "drive_c"))
 	if err := n.f.create(s.o.Template, lower, map[string]string{"system.reg": system, "user.reg": user}); err != nil {
@@ -143,7 +144,7 @@ func (n *creation) placeFolders(s service) (err error) {
 	if n.linuxDir, err = s.inContainer(n.f, n.dir); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(n.f.driveC(), strings.TrimPrefix(n.linuxDir, driveInContainer)), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(n.f.driveC(), strings.TrimPrefix(n.linuxDir, guest.DriveC)), 0o755); err != nil {
 		return fmt.Errorf("making the working folder: %w", err)
 	}
 	return nil
@@ -156,7 +157,7 @@ func (n *creation) linuxConfig(s service, sandbox *runtimeapi.PodSandboxConfig) 
 		Metadata: c.Metadata, Image: c.Image, LogPath: strings.ReplaceAll(c.LogPath, `\`, "/"),
 		Labels: c.Labels, Annotations: merge(c.Annotations, map[string]string{keyAnnotation: filepath.Base(n.f.dir)}),
 		Stdin: c.Stdin, StdinOnce: c.StdinOnce, Tty: c.Tty,
-		Command: []string{s.o.Wine}, Args: launched(n.command, findProgram(n.f, n.command, n.dir, value(n.env, "WINEPATH"))),
+		Command: []string{s.o.Wine}, Args: guest.Launched(n.command, findProgram(n.f, n.command, n.dir, value(n.env, "WINEPATH"))),
 		WorkingDir: n.linuxDir, Envs: n.env, Mounts: n.mounts,
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       linuxResources(c.GetWindows().GetResources(), s.o.CPUs),
@@ -207,11 +208,11 @@ func (s *Server) mounts(f folder, of []*runtimeapi.Mount) ([]*runtimeapi.Mount, 
 		if err != nil {
 			return nil, fmt.Errorf("mount of %s: %w", m.GetHostPath(), err)
 		}
-		if target == driveInContainer {
+		if target == guest.DriveC {
 			return nil, fmt.Errorf("%w: mount of %s: C:\\ itself cannot be mounted over", errRefused, m.GetHostPath())
 		}
 		out = append(out, &runtimeapi.Mount{ContainerPath: target, HostPath: source, Readonly: m.GetReadonly()})
-		if strings.EqualFold(target, driveInContainer+"/"+hostsFile) {
+		if strings.EqualFold(target, guest.DriveC+"/"+guest.HostsFile) {
 			out = append(out, &runtimeapi.Mount{ContainerPath: "/etc/hosts", HostPath: source, Readonly: true})
 		}
 	}
@@ -249,7 +250,7 @@ func (s *Server) inContainer(f folder, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return driveInContainer + strings.TrimPrefix(linux, f.driveC()), nil
+	return guest.DriveC + strings.TrimPrefix(linux, f.driveC()), nil
 }
 
 // windowsPath translates a path on C:. Going up is refused outright: what it means would depend on links.

@@ -8,12 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/guest"
 )
 
 // folder holds what belongs to one container:
@@ -42,10 +43,6 @@ type record struct {
 	Mismatch bool `json:"mismatch,omitempty"`
 }
 
-// noFonts keeps fontconfig, which Wine loads for a console, from complaining on the user's terminal that there are none.
-const noFonts = `<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig><cachedir>/prefix</cachedir></fontconfig>
-`
-
 var validKey = regexp.MustCompile(`^[0-9a-f-]{36}$`)
 
 // folder of the container with this key. A key that is not one of ours gives a folder that never exists.
@@ -63,37 +60,13 @@ func (f folder) driveC() string { return f.path("c/merged") }
 // create makes the folder of a new container: an empty upper layer for C:, and a registry of its own, of which add says
 // what is appended to which file.
 func (f folder) create(template string, lower []string, add map[string]string) error {
-	for _, dir := range []string{"c/upper", "c/work", "c/merged", "tmp", "prefix/dosdevices", "prefix/drive_c"} {
+	for _, dir := range []string{"c/upper", "c/work", "c/merged"} {
 		if err := os.MkdirAll(f.path(dir), 0o755); err != nil {
 			return err
 		}
 	}
 
-	for _, name := range []string{"system.reg", "user.reg", "userdef.reg", ".update-timestamp"} {
-		data, err := os.ReadFile(filepath.Join(template, name))
-		if errors.Is(err, os.ErrNotExist) && name == ".update-timestamp" {
-			data, err = []byte("disable\n"), nil
-		}
-		if err != nil {
-			return fmt.Errorf("reading the Wine template: %w", err)
-		}
-		if err := os.WriteFile(f.path("prefix/"+name), append(data, add[name]...), 0o644); err != nil {
-			return err
-		}
-	}
-
-	if err := os.Symlink("../drive_c", f.path("prefix/dosdevices/c:")); err != nil {
-		return err
-	}
-	// Wine wants a drive for its own files. It must not be the Linux root: Wine would then take a path like /etc/hosts for
-	// a Linux one, while on Windows it is C:\etc\hosts (ntdll looks for the drive whose folder such a path begins with).
-	if err := os.Symlink("/usr", f.path("prefix/dosdevices/z:")); err != nil {
-		return err
-	}
-	if err := os.WriteFile(f.path("nsswitch.conf"), []byte("hosts: files dns\n"), 0o644); err != nil {
-		return err
-	}
-	if err := os.WriteFile(f.path("prefix/fonts.conf"), []byte(noFonts), 0o644); err != nil {
+	if err := guest.MakePrefix(f.dir, template, add); err != nil {
 		return err
 	}
 	return os.WriteFile(f.path("lower"), []byte(strings.Join(lower, "\n")), 0o644)
@@ -118,12 +91,8 @@ func (f folder) load() (record, error) {
 
 // exitCode returns the exit code of the container's program. ok is false if the launcher ended before it could write the code.
 func (f folder) exitCode() (code int32, ok bool) {
-	data, err := os.ReadFile(f.path("prefix/exit-code"))
-	if err != nil {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 32)
-	return int32(uint32(n)), err == nil
+	n, ok := guest.ExitCode(f.path("prefix/exit-code"))
+	return int32(n), ok
 }
 
 // mount makes C: if it is not there already; after the machine was started again it is not.
@@ -132,7 +101,7 @@ func (f folder) mount() error {
 	if err != nil {
 		return fmt.Errorf("mounting C: of a container: %w", err)
 	}
-	return mountOverlay(f.driveC(), strings.Split(string(lower), "\n"), f.path("c/upper"), f.path("c/work"))
+	return guest.Mount(f.driveC(), strings.Split(string(lower), "\n"), f.path("c/upper"), f.path("c/work"))
 }
 
 // imageOfHostProcess is where a HostProcess container finds the files of its image (kubernetes.io, Create a Windows HostProcess Pod;
@@ -151,7 +120,7 @@ func (f folder) showImage() error {
 
 // remove unmounts C: and deletes the folder. Absent is success.
 func (f folder) remove() error {
-	if err := unmount(f.driveC()); err != nil {
+	if err := guest.Unmount(f.driveC()); err != nil {
 		return fmt.Errorf("unmounting C: of a container: %w", err)
 	}
 	if err := os.RemoveAll(f.dir); err != nil {
@@ -204,7 +173,7 @@ func Unmount(hostDir string) error {
 	}
 	var all []error
 	for _, e := range entries {
-		all = append(all, unmount(filepath.Join(Options{HostDir: hostDir}.containersDir(), e.Name(), "c/merged")))
+		all = append(all, guest.Unmount(filepath.Join(Options{HostDir: hostDir}.containersDir(), e.Name(), "c/merged")))
 	}
 	return errors.Join(all...)
 }

@@ -127,22 +127,6 @@ func TestRegistryAdditions(t *testing.T) {
 	}
 }
 
-func TestProgramCandidates(t *testing.T) {
-	cases := map[string]struct{ program, want string }{
-		"full path":     {`C:\app.exe`, `C:\app.exe`},
-		"no extension":  {`C:\app`, `C:\app.exe`},
-		"on the path":   {"app", `C:\tools\app.exe`},
-		"system folder": {"cmd", `C:\windows\system32\cmd.exe`},
-		"relative":      {`bin\app.exe`, `C:\work\bin\app.exe`},
-		"with slashes":  {"/app.exe", "/app.exe"},
-	}
-	for name, c := range cases {
-		if got := programCandidates(c.program, `C:\work`, `C:\tools;`); !slices.Contains(got, c.want) {
-			t.Errorf("%s: %q", name, got)
-		}
-	}
-}
-
 func TestWindowsPath(t *testing.T) {
 	for _, path := range []string{`C:\a\..\b`, "..", `C:/..`, `D:\x`, `\\server\share`, `\\.\pipe\x`, "C:\\a\x00b"} {
 		if got, err := windowsPath("/c", path); err == nil {

@@ -3,12 +3,13 @@ package cri
 import (
 	"context"
 	"errors"
-	"strings"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/emulator/guest"
 )
 
 // hostProcessAnnotation marks the sandbox of a HostProcess pod.
@@ -34,22 +35,6 @@ func (s *Server) checkHostProcess(ctx context.Context, r *runtimeapi.CreateConta
 	return nil
 }
 
-// wrongUser is Windows' error for a user that a container does not have (ERROR_LOGON_FAILURE).
-const wrongUser = "The user name or password is incorrect."
-
-// knownUser reports whether Windows lets a program run as a user: none, one of the two that every container has, or one of the
-// services' accounts. Users that an image has made are not known here, unless the image itself names one as its user.
-func knownUser(name string) bool {
-	if domain, account, ok := strings.Cut(name, `\`); ok && strings.EqualFold(domain, "NT AUTHORITY") {
-		name = account
-	}
-	switch strings.ToLower(name) {
-	case "", "containeruser", "containeradministrator", "system", "local service", "network service", "localservice", "networkservice":
-		return true
-	}
-	return false
-}
-
 // userOf returns the user name that a container's programs see: the one that was asked for, else the image's, else the default. It is ""
 // for a HostProcess container, whose programs see the host's user.
 func userOf(c *runtimeapi.ContainerConfig, image v1.ImageConfig) string {
@@ -67,9 +52,9 @@ func userOf(c *runtimeapi.ContainerConfig, image v1.ImageConfig) string {
 
 // checkSandboxUser returns containerd's error if the program of a sandbox cannot run as the pod's user.
 func checkSandboxUser(w *runtimeapi.PodSandboxConfig) error {
-	if knownUser(w.GetWindows().GetSecurityContext().GetRunAsUsername()) {
+	if guest.KnownUser(w.GetWindows().GetSecurityContext().GetRunAsUsername()) {
 		return nil
 	}
 	return status.Errorf(codes.Unknown, "failed to start sandbox %q: failed to create containerd task: failed to start shim task: hcs::System::CreateProcess: %s: unknown",
-		w.GetMetadata().GetName(), wrongUser)
+		w.GetMetadata().GetName(), guest.WrongUser)
 }

@@ -5,6 +5,8 @@ import (
 	"net"
 	"path/filepath"
 	"time"
+
+	"porthole.dev/porthole/emulator/wine"
 )
 
 // Options say what host a Server works for.
@@ -30,12 +32,6 @@ const namespace = "k8s.io"
 // keyAnnotation ties a container to its folder.
 const keyAnnotation = "porthole.dev/key"
 
-// Places in a container, as Linux sees them.
-const (
-	prefixInContainer = "/prefix"
-	driveInContainer  = prefixInContainer + "/drive_c"
-)
-
 // Address is where the CRI of a host listens, on the loopback of the host.
 const Address = "127.0.0.1:10091"
 
@@ -60,6 +56,9 @@ func (o Options) withDefaults() Options {
 	}
 	return o
 }
+
+// tools are the programs of Wine.
+func (o Options) tools() wine.Tools { return wine.Tools{Loader: o.Wine, Server: o.WineServer} }
 
 // driveC is C: of the host.
 func (o Options) driveC() string { return filepath.Join(o.HostDir, "prefix", "drive_c") }

@@ -3,6 +3,8 @@
  *
  *     porthole-launch.exe PROGRAM COMMANDLINE...     PROGRAM is a full path, in quotes if it has spaces; if it is "", Windows finds the program
  *
+ *     porthole-launch.exe /run N                     what files named N in the container's folder for programs say (hosted)
+ *
  * It lives as long as the program, passes an interruption on, writes the program's exit code to a file that the container's
  * runtime reads, and ends with it: Linux keeps the lowest 8 bits only. As long as it lives, other programs of the container
  * begin at once, see booted. */
@@ -18,7 +20,10 @@ NTSTATUS NTAPI NtSetEvent(HANDLE event, LONG *before);
 
 #define CODE_FILE L"\\\\?\\unix\\prefix\\exit-code" /* the Linux path /prefix/exit-code */
 
+#define RUN L"\\\\?\\unix\\prefix\\run\\" /* the Linux folder /prefix/run, for programs that the Host Compute Service starts */
+
 static HANDLE child;
+static const WCHAR *number; /* of the program that it starts for the Host Compute Service; NULL: for another */
 
 /* rest skips one word of a command line and the spaces after it; *length is the word's without its quotes. */
 static WCHAR *rest(WCHAR *line, WCHAR **word, size_t *length)
@@ -36,6 +41,39 @@ static WCHAR *rest(WCHAR *line, WCHAR **word, size_t *length)
 	return line;
 }
 
+/* path_of names one of the files of the program: RUN, the number and what. */
+static void path_of(WCHAR *path, const WCHAR *what)
+{
+	lstrcpyW(path, RUN);
+	lstrcatW(path, number);
+	lstrcatW(path, what);
+}
+
+/* read_run reads a file of the program into text and returns its bytes; 0: there is none, or it is empty. */
+static DWORD read_run(const WCHAR *what, void *text, DWORD size)
+{
+	WCHAR path[MAX_PATH];
+	DWORD n = 0;
+	HANDLE file;
+
+	path_of(path, what);
+	file = CreateFileW(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE, NULL, OPEN_EXISTING, 0, NULL);
+	if (file == INVALID_HANDLE_VALUE)
+		return 0;
+	if (!ReadFile(file, text, size, &n, NULL))
+		n = 0;
+	CloseHandle(file);
+	return n;
+}
+
+/* asked_event is the console event that the Host Compute Service wants, which has written its number and then sent a signal. */
+static DWORD asked_event(DWORD event)
+{
+	char digit = 0;
+
+	return read_run(L".event", &digit, 1) == 1 && digit >= '0' && digit <= '9' ? (DWORD)(digit - '0') : event;
+}
+
 /* A console tells all its programs of an event. Without one, Wine makes the event of a signal, which comes to the
  * container's first process alone; then a thread is made in the other that begins where the console's would: in kernelbase,
  * which lies at one address in all processes. Observed with Wine 8.0. */
@@ -44,6 +82,8 @@ static BOOL WINAPI pass_on(DWORD event)
 	void *routine = (void *)GetProcAddress(GetModuleHandleW(L"kernelbase.dll"), "CtrlRoutine");
 	HANDLE thread;
 
+	if (number)
+		event = asked_event(event);
 	if (!GetConsoleCP() && routine && child) {
 		thread = CreateRemoteThread(child, NULL, 0, (LPTHREAD_START_ROUTINE)routine, (void *)(UINT_PTR)event, 0, NULL);
 		if (thread)
@@ -52,16 +92,17 @@ static BOOL WINAPI pass_on(DWORD event)
 	return TRUE;
 }
 
-/* keep writes the exit code as a decimal number without a sign. Without the file the container's runtime knows only the lowest 8 bits. */
-static void keep(DWORD code)
+/* write_number writes a decimal number without a sign, and the end of a line. */
+static void write_number(const WCHAR *path, DWORD code)
 {
-	char digits[10];
+	char digits[11];
 	int at = sizeof digits;
 	DWORD written;
-	HANDLE file = CreateFileW(CODE_FILE, GENERIC_WRITE, 0, NULL, CREATE_ALWAYS, 0, NULL);
+	HANDLE file = CreateFileW(path, GENERIC_WRITE, 0, NULL, CREATE_ALWAYS, 0, NULL);
 
 	if (file == INVALID_HANDLE_VALUE)
 		return;
+	digits[--at] = '\n';
 	do
 		digits[--at] = '0' + code % 10;
 	while (code /= 10);
@@ -84,6 +125,88 @@ static void booted(void)
 		NtSetEvent(event, NULL); /* one that another program has made is not set */
 }
 
+/* keep writes the exit code. Without the file the container's runtime knows only the lowest 8 bits. */
+static void keep(DWORD code)
+{
+	WCHAR path[MAX_PATH] = CODE_FILE;
+
+	if (number)
+		path_of(path, L".exit");
+	write_number(path, code);
+}
+
+/* say tells the Host Compute Service that the program runs (0), or why it does not (an error of Windows). */
+static void say(DWORD error)
+{
+	WCHAR path[MAX_PATH];
+
+	path_of(path, L".started");
+	write_number(path, error);
+}
+
+/* set_variables sets the variables whose names begin with PORTHOLE_SET_: those that Wine takes from the registry. */
+static void set_variables(void)
+{
+	static const WCHAR mark[] = L"PORTHOLE_SET_";
+	const int length = sizeof mark / sizeof *mark - 1;
+	WCHAR *all = GetEnvironmentStringsW(), *p, *value, name[256];
+
+	for (p = all; p && *p; p += lstrlenW(p) + 1) {
+		if (CompareStringOrdinal(p, length, mark, length, TRUE) != CSTR_EQUAL)
+			continue;
+		for (value = p; *value && *value != '='; value++)
+			;
+		if (!*value || value - p >= 256)
+			continue;
+		lstrcpynW(name, p, value - p + 1);
+		SetEnvironmentVariableW(name, NULL);
+		SetEnvironmentVariableW(name + length, value + 1);
+	}
+	if (all)
+		FreeEnvironmentStringsW(all);
+}
+
+/* end_with_us makes the program end with the launcher, but not what the program starts. */
+static void end_with_us(HANDLE process)
+{
+	JOBOBJECT_EXTENDED_LIMIT_INFORMATION limits = { .BasicLimitInformation.LimitFlags = JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK };
+	HANDLE job = CreateJobObjectW(NULL, NULL); /* not closed: it goes with the launcher */
+
+	if (job && SetInformationJobObject(job, JobObjectExtendedLimitInformation, &limits, sizeof limits))
+		AssignProcessToJobObject(job, process);
+}
+
+#define LINE 40000 /* characters: a command line of Windows has at most 32767 */
+
+/* hosted starts the program that N.line describes: program, command line and folder, each ended by a zero. */
+static BOOL hosted(PROCESS_INFORMATION *made)
+{
+	static WCHAR text[LINE];
+	STARTUPINFOW start = { sizeof start };
+	WCHAR *program = text, *line, *folder;
+	DWORD attributes;
+
+	if (read_run(L".line", text, sizeof text - 3 * sizeof *text) == 0)
+		return FALSE;
+	line = program + lstrlenW(program) + 1;
+	folder = line + lstrlenW(line) + 1;
+	set_variables();
+	attributes = GetFileAttributesW(folder); /* Wine does not look */
+	if (attributes == INVALID_FILE_ATTRIBUTES || !(attributes & FILE_ATTRIBUTE_DIRECTORY)) {
+		say(ERROR_DIRECTORY);
+		return FALSE;
+	}
+	if (!CreateProcessW(*program ? program : NULL, line, NULL, NULL, TRUE, CREATE_SUSPENDED, NULL, folder, &start, made)) {
+		say(GetLastError());
+		return FALSE;
+	}
+	end_with_us(made->hProcess);
+	child = made->hProcess;
+	ResumeThread(made->hThread);
+	say(0);
+	return TRUE;
+}
+
 int main(void)
 {
 	STARTUPINFOW start = { sizeof start };
@@ -96,7 +219,11 @@ int main(void)
 	line = rest(rest(GetCommandLineW(), &self, &length), &program, &length);
 	program[length] = 0;
 	SetConsoleCtrlHandler(pass_on, TRUE);
-	if (!CreateProcessW(length ? program : NULL, line, NULL, NULL, TRUE, 0, NULL, NULL, &start, &made))
+	if (lstrcmpW(program, L"/run") == 0) {
+		number = line;
+		if (!hosted(&made))
+			return NOT_FOUND;
+	} else if (!CreateProcessW(length ? program : NULL, line, NULL, NULL, TRUE, 0, NULL, NULL, &start, &made))
 		return NOT_FOUND;
 	child = made.hProcess;
 	CloseHandle(made.hThread);

@@ -4,6 +4,7 @@
 
 #define HNSD_PORT 10090
 #define SCM_PORT 10092
+#define HCSD_PORT 10093
 #define MAX_FRAME 67108864u
 #define NULL_TEXT 0xffffffffu
 
@@ -39,6 +40,9 @@ enum {
 	OP_SCM = 200,
 	OP_SCM_DISPATCH = 201,
 	OP_SCM_DONE = 202,
+	OP_HCS = 300,
+	OP_HCS_NOTIFY = 301,
+	OP_HCS_STREAM = 302,
 };
 
 #define FLAG_FORWARDING 1
@@ -50,6 +54,7 @@ enum { SCM_START = 1, SCM_CONTROL = 2, SCM_END = 3 };
 #define RPC_SERVER_UNAVAILABLE ((HRESULT)0x800706baL)
 #define RPC_CALL_FAILED ((HRESULT)0x800706beL)
 
+#define HCS_DRAIN 1
 #define SERVICE_DISCONNECT 0x01000000 /* HcnNotificationServiceDisconnect */
 
 #endif

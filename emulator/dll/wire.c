@@ -73,7 +73,7 @@ static void drop_connection(void)
 
 #define PIECE (1u << 20) /* at most, in one call */
 
-static int send_all(int fd, const char *data, size_t size)
+int wire_send_bytes(int fd, const char *data, size_t size)
 {
 	while (size > 0) {
 		int n = again(SYS_SENDTO, fd, (intptr_t)data, size > PIECE ? PIECE : size, LINUX_MSG_NOSIGNAL, 0);
@@ -85,7 +85,7 @@ static int send_all(int fd, const char *data, size_t size)
 	return 0;
 }
 
-static int recv_all(int fd, char *data, size_t size)
+int wire_receive_bytes(int fd, char *data, size_t size)
 {
 	while (size > 0) {
 		int n = again(SYS_RECVFROM, fd, (intptr_t)data, size > PIECE ? PIECE : size, 0, 0);
@@ -103,12 +103,12 @@ static int recv_all(int fd, char *data, size_t size)
 #define WIRE_VARIABLE "HNSD_ADDR"
 #endif
 
-/* The address of hnsd: HNSD_ADDR as a.b.c.d:port, else 127.0.0.1 and the default port. */
-static void server_address(struct linux_address *to)
+/* The address of a service: the variable as a.b.c.d:port, else 127.0.0.1 and the port. */
+static void server_address(struct linux_address *to, uint16_t port, const char *variable)
 {
 	char text[64], *p = text;
-	unsigned long part[5] = { 127, 0, 0, 1, WIRE_PORT };
-	DWORD n = GetEnvironmentVariableA(WIRE_VARIABLE, text, sizeof text);
+	unsigned long part[5] = { 127, 0, 0, 1, port };
+	DWORD n = GetEnvironmentVariableA(variable, text, sizeof text);
 	int i;
 
 	for (i = 0; i < 5 && n > 0 && n < sizeof text; i++) {
@@ -176,7 +176,7 @@ int wire_send(int fd, const struct call *c)
 	p += 24;
 	for (i = 0; i < 3; i++)
 		p = put_text(p, c->text[i], size[i]);
-	result = send_all(fd, frame, 4 + total);
+	result = wire_send_bytes(fd, frame, 4 + total);
 	free(frame);
 	return result;
 }
@@ -196,12 +196,17 @@ static int say_hello(int fd)
 
 int wire_open(void)
 {
+	return wire_open_at(WIRE_PORT, WIRE_VARIABLE);
+}
+
+int wire_open_at(uint16_t port, const char *variable)
+{
 	struct linux_address to;
 	int on = 1, fd = linux_call(SYS_SOCKET, LINUX_AF_INET, LINUX_SOCK_STREAM | LINUX_SOCK_NONBLOCK | LINUX_SOCK_CLOEXEC, 0, 0, 0);
 
 	if (fd < 0)
 		return NO_WIRE;
-	server_address(&to);
+	server_address(&to, port, variable);
 	if (connect_within(fd, &to, CONNECT_MS) != 0) {
 		wire_close(fd);
 		return NO_WIRE;
@@ -244,12 +249,12 @@ int wire_receive(int fd, struct call *c, HRESULT *result)
 	const char *p, *end;
 	int failed;
 
-	if (recv_all(fd, (char *)&total, 4) != 0 || total < 4 + 8 + 8 || total > MAX_FRAME)
+	if (wire_receive_bytes(fd, (char *)&total, 4) != 0 || total < 4 + 8 + 8 || total > MAX_FRAME)
 		return -1;
 	frame = malloc(total);
 	if (!frame)
 		return -1;
-	failed = recv_all(fd, frame, total);
+	failed = wire_receive_bytes(fd, frame, total);
 	if (!failed) {
 		memcpy(result, frame, 4);
 		memcpy(&c->handle, frame + 4, 8);

@@ -36,8 +36,11 @@ HRESULT wire_call(struct call *c);
 #define NO_WIRE (-1)
 
 int wire_open(void);
+int wire_open_at(uint16_t port, const char *variable); /* of another service: its port, and the variable with its address */
 int wire_send(int fd, const struct call *c);
 int wire_receive(int fd, struct call *c, HRESULT *result);
+int wire_send_bytes(int fd, const char *data, size_t size);
+int wire_receive_bytes(int fd, char *data, size_t size);
 void wire_shutdown(int fd);
 void wire_close(int fd);
 

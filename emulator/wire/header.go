@@ -20,6 +20,7 @@ func Header() string {
 	line("")
 	line("#define HNSD_PORT %d", Port)
 	line("#define SCM_PORT %d", SCMPort)
+	line("#define HCSD_PORT %d", HCSPort)
 	line("#define MAX_FRAME %du", MaxFrame)
 	line("#define NULL_TEXT 0x%xu", uint32(noText))
 	line("")
@@ -41,7 +42,7 @@ func Header() string {
 		name string
 		op   Op
 	}{{"HNSCALL", HNSCall}, {"ROUTE", Route}, {"EVENTS", Events}, {"NOTIFY", Notify}, {"ADDRESS", Address}, {"INTERFACE", Interface}, {"FIREWALL", Firewall}, {"ADAPTERS", Adapters}, {"HELLO", Hello},
-		{"SCM", SCM}, {"SCM_DISPATCH", SCMDispatch}, {"SCM_DONE", SCMDone}} {
+		{"SCM", SCM}, {"SCM_DISPATCH", SCMDispatch}, {"SCM_DONE", SCMDone}, {"HCS", HCS}, {"HCS_NOTIFY", HCSNotify}, {"HCS_STREAM", HCSStream}} {
 		line("\tOP_%s = %d,", op.name, op.op)
 	}
 	line("};")
@@ -55,6 +56,7 @@ func Header() string {
 	line("#define RPC_SERVER_UNAVAILABLE ((HRESULT)0x%08xL)", hnsd.ErrServerUnavailable.Code)
 	line("#define RPC_CALL_FAILED ((HRESULT)0x%08xL)", hnsd.ErrCallFailed.Code)
 	line("")
+	line("#define HCS_DRAIN %d", HCSDrain)
 	line("#define SERVICE_DISCONNECT 0x%08x /* HcnNotificationServiceDisconnect */", ServiceDisconnect)
 	line("")
 	line("#endif")

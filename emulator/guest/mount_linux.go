@@ -1,4 +1,4 @@
-package cri
+package guest
 
 import (
 	"errors"
@@ -13,8 +13,12 @@ import (
 // overlayMagic is what statfs says of an overlay (linux/magic.h).
 const overlayMagic = 0x794c7630
 
-// mountOverlay mounts an overlay at target, or does nothing if there is one. lower is top first.
-func mountOverlay(target string, lower []string, upper, work string) error {
+// escape writes a path for the options of an overlay (Documentation/filesystems/overlayfs.rst).
+var escape = strings.NewReplacer(`\`, `\\`, ":", `\:`, ",", `\,`)
+
+// Mount mounts an overlay at target, or does nothing if there is one. lower is top first. A path in it may have
+// any characters.
+func Mount(target string, lower []string, upper, work string) error {
 	var st, parent unix.Stat_t
 	var fs unix.Statfs_t
 	if err := errors.Join(unix.Stat(target, &st), unix.Stat(filepath.Dir(target), &parent), unix.Statfs(target, &fs)); err != nil {
@@ -23,12 +27,17 @@ func mountOverlay(target string, lower []string, upper, work string) error {
 	if st.Dev != parent.Dev && fs.Type == overlayMagic {
 		return nil
 	}
+
 	// Without "volatile" each unmount writes the whole file system to disk. The mark it leaves forbids the next mount if
 	// the machine went down; a container's own layer need not survive that.
 	if err := os.RemoveAll(filepath.Join(work, "work", "incompat")); err != nil {
 		return fmt.Errorf("mounting %s: %w", target, err)
 	}
-	options := fmt.Sprintf("volatile,lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(lower, ":"), upper, work)
+	escaped := make([]string, len(lower))
+	for i, dir := range lower {
+		escaped[i] = escape.Replace(dir)
+	}
+	options := fmt.Sprintf("volatile,lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(escaped, ":"), escape.Replace(upper), escape.Replace(work))
 	if len(options) >= os.Getpagesize() {
 		return fmt.Errorf("mounting %s: the image has too many layers (%d) for one overlay", target, len(lower))
 	}
@@ -38,8 +47,8 @@ func mountOverlay(target string, lower []string, upper, work string) error {
 	return nil
 }
 
-// unmount takes the mount at target away; none is success.
-func unmount(target string) error {
+// Unmount takes the mount at target away; none is success.
+func Unmount(target string) error {
 	err := unix.Unmount(target, unix.MNT_DETACH)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unmounting %s: %w", target, err)

@@ -1,0 +1,65 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// noFonts keeps fontconfig, which Wine loads for a console, from complaining on the user's terminal that there are none.
+const noFonts = `<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig><cachedir>/prefix</cachedir></fontconfig>
+`
+
+// MakePrefix makes what a container needs beside its C: in the folder dir, which exists:
+//
+//	prefix/           registry files and drive letters; drive_c is where C: is mounted
+//	tmp/              for the wineserver's socket
+//	nsswitch.conf     for its /etc
+//
+// The registry is the template's; add says what is appended to which file of it.
+func MakePrefix(dir, template string, add map[string]string) error {
+	for _, name := range []string{"tmp", "prefix/dosdevices", "prefix/drive_c"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			return err
+		}
+	}
+
+	for _, name := range []string{"system.reg", "user.reg", "userdef.reg", ".update-timestamp"} {
+		data, err := os.ReadFile(filepath.Join(template, name))
+		if errors.Is(err, os.ErrNotExist) && name == ".update-timestamp" {
+			data, err = []byte("disable\n"), nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the Wine template: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "prefix", name), append(data, add[name]...), 0o644); err != nil {
+			return err
+		}
+	}
+
+	if err := os.Symlink("../drive_c", filepath.Join(dir, "prefix/dosdevices/c:")); err != nil {
+		return err
+	}
+	// Wine wants a drive for its own files. It must not be the Linux root: Wine would then take a path like /etc/hosts for
+	// a Linux one, while on Windows it is C:\etc\hosts (ntdll looks for the drive whose folder such a path begins with).
+	if err := os.Symlink("/usr", filepath.Join(dir, "prefix/dosdevices/z:")); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "nsswitch.conf"), []byte("hosts: files dns\n"), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "prefix/fonts.conf"), []byte(noFonts), 0o644)
+}
+
+// ExitCode reads the exit code that the launcher of a program wrote. ok is false if it ended before it could write the code.
+func ExitCode(path string) (code uint32, ok bool) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 32)
+	return uint32(n), err == nil
+}

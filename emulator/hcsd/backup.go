@@ -1,0 +1,92 @@
+package hcsd
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+)
+
+// The streams of a backup (WIN32_STREAM_ID: learn.microsoft.com/windows/win32/api/winbase/ns-winbase-win32_stream_id).
+const (
+	backupData    = 1
+	backupReparse = 8
+	backupSparse  = 9
+)
+
+const (
+	attributesSize = 4       // of the file's attributes, which come before its streams
+	streamHeader   = 20      // of one stream, without its name
+	maxStreamName  = 1 << 16 // bytes
+	maxReparse     = 16 << 10
+)
+
+// Entry is what the file of a layer's import folder says of a file or folder of the layer.
+type Entry struct {
+	Attributes uint32
+	Reparse    []byte // its reparse point; nil: it has none
+}
+
+// ReadEntry reads a file of an import folder as hcsshim writes it (internal/wclayer/legacy.go): the attributes, then the streams of a
+// backup. What the file contains goes to content. Security, extended attributes and other streams are left out.
+func ReadEntry(r io.Reader, content io.WriterAt) (Entry, error) {
+	var e Entry
+	if err := binary.Read(r, binary.LittleEndian, &e.Attributes); err != nil {
+		if errors.Is(err, io.EOF) {
+			return e, nil // a file without attributes is an empty one
+		}
+		return e, ErrInvalidData.WithText("the file's attributes: %v", err)
+	}
+
+	for {
+		var head struct {
+			ID, Attributes uint32
+			Size           int64
+			NameSize       uint32
+		}
+		err := binary.Read(r, binary.LittleEndian, &head)
+		if errors.Is(err, io.EOF) {
+			return e, nil
+		}
+		if err != nil || head.Size < 0 || head.NameSize > maxStreamName {
+			return e, ErrInvalidData.WithText("the header of a stream is broken")
+		}
+		if _, err := io.CopyN(io.Discard, r, int64(head.NameSize)); err != nil {
+			return e, ErrInvalidData.WithText("the name of a stream is cut short")
+		}
+		if err := e.readStream(io.LimitReader(r, head.Size), head.ID, head.Size, content); err != nil {
+			return e, err
+		}
+	}
+}
+
+// readStream reads one stream whole.
+func (e *Entry) readStream(r io.Reader, id uint32, size int64, content io.WriterAt) error {
+	var err error
+	n := int64(0)
+	switch {
+	case id == backupData:
+		n, err = io.Copy(io.NewOffsetWriter(content, 0), r)
+	case id == backupSparse && size >= 8:
+		var offset int64
+		if err := binary.Read(r, binary.LittleEndian, &offset); err != nil || offset < 0 {
+			return ErrInvalidData.WithText("a sparse block has no place")
+		}
+		n, err = io.Copy(io.NewOffsetWriter(content, offset), r)
+		n += 8
+	case id == backupReparse && size <= maxReparse:
+		e.Reparse, err = io.ReadAll(r)
+		n = int64(len(e.Reparse))
+	case id == backupReparse:
+		return ErrInvalidData.WithText("a reparse point of %d bytes", size)
+	default:
+		n, err = io.Copy(io.Discard, r)
+	}
+
+	if err != nil {
+		return err
+	}
+	if n != size {
+		return ErrInvalidData.WithText("a stream is cut short")
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/hcsd"
+	"porthole.dev/porthole/emulator/wire"
+)
+
+// call is one call of a program.
+type call struct {
+	wire.Request
+	process uint64 // of the caller
+	program string // file name of the caller
+	opens   func(id string, pid uint32)
+}
+
+// function, subject and document are what the texts of a call are.
+func (c call) function() string { return c.Text[0] }
+func (c call) subject() string  { return c.Text[1] }
+func (c call) document() string { return c.Text[2] }
+func (c call) pid() uint32      { return uint32(c.Handle) }
+
+// result is what a call that succeeds answers.
+type result struct {
+	text   string
+	handle uint64
+}
+
+// operation carries out one function.
+type operation = func(context.Context, call) (result, error)
+
+// functions are those of vmcompute.dll that are carried out; any other is not implemented.
+func (s *Service) functions() map[string]operation {
+	systems, programs, layers := systemCalls{s}, programCalls{s}, layerCalls{s}
+	return map[string]operation{
+		"HcsCreateComputeSystem":        systems.createSystem,
+		"HcsOpenComputeSystem":          systems.openSystem,
+		"HcsStartComputeSystem":         systems.startSystem,
+		"HcsShutdownComputeSystem":      systems.stopSystem,
+		"HcsTerminateComputeSystem":     systems.stopSystem,
+		"HcsGetComputeSystemProperties": systems.systemProperties,
+		"HcsModifyComputeSystem":        systems.modifySystem,
+		"HcsEnumerateComputeSystems":    systems.enumerate,
+		"HcsGetServiceProperties":       systems.serviceProperties,
+
+		"HcsCreateProcess":        programs.createProcess,
+		"HcsOpenProcess":          programs.openProcess,
+		"HcsTerminateProcess":     programs.terminateProcess,
+		"HcsSignalProcess":        programs.signalProcess,
+		"HcsModifyProcess":        programs.modifyProcess,
+		"HcsGetProcessProperties": programs.processProperties,
+
+		"NameToGuid":        layers.nameToGUID,
+		"ProcessBaseImage":  layers.processBaseImage,
+		"ImportLayer":       layers.importLayer,
+		"ActivateLayer":     layers.activateLayer,
+		"PrepareLayer":      layers.prepareLayer,
+		"UnprepareLayer":    layers.unprepareLayer,
+		"DeactivateLayer":   layers.deactivateLayer,
+		"DestroyLayer":      layers.destroyLayer,
+		"GetLayerMountPath": layers.layerMountPath,
+		"LayerExists":       layers.layerExists,
+		"ExpandSandboxSize": layers.expandSandbox,
+	}
+}
+
+// serveConn answers the calls of one connection until it ends; then what they opened is closed.
+func (s *Service) serveConn(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	r := bufio.NewReader(conn)
+	hello, err := wire.ReadRequest(r)
+	if err != nil || hello.Op != wire.Hello {
+		return
+	}
+
+	c := call{process: hello.Handle, program: hello.Text[0]}
+	var open []opened
+	c.opens = func(id string, pid uint32) { open = append(open, opened{id, pid}) }
+	defer func() {
+		if ctx.Err() == nil { // the end of the daemon closes no handle
+			s.closed(ctx, open)
+		}
+	}()
+	for {
+		if c.Request, err = wire.ReadRequest(r); err != nil {
+			return
+		}
+		switch c.Op {
+		case wire.HCS:
+			if _, err := conn.Write(s.answer(ctx, c).Frame()); err != nil {
+				return
+			}
+		case wire.HCSNotify:
+			s.notify(ctx, conn, r, c)
+			return
+		case wire.HCSStream:
+			s.stream(ctx, conn, r, c)
+			return
+		default:
+			return
+		}
+	}
+}
+
+// answer runs one call, counts and logs it.
+func (s *Service) answer(ctx context.Context, c call) wire.Answer {
+	begin := time.Now()
+	a, ok := s.respond(ctx, c)
+	took := time.Since(begin)
+	s.stats.count(c.program, c.function(), a.Failed(), took)
+	klog.FromContext(ctx).V(4).Info("call", "function", c.function(), "program", c.program, "subject", c.subject(), "pid", c.pid(),
+		"document", c.document(), "result", a.Result, "output", a.Text[0], "took", took, "answered", ok)
+	return a
+}
+
+func (s *Service) respond(ctx context.Context, c call) (wire.Answer, bool) {
+	run := s.operations[c.function()]
+	if run == nil {
+		return failure(hcsd.ErrNotImplemented), true
+	}
+	r, err := run(ctx, c)
+	if err != nil {
+		var known *hcsd.Error
+		if !errors.As(err, &known) {
+			klog.FromContext(ctx).Error(err, "HCS failed", "function", c.function(), "program", c.program, "subject", c.subject())
+		}
+		return failure(err), true
+	}
+	a := wire.Answer{Handle: r.handle}
+	if r.text != "" {
+		a.Text[0] = &r.text
+	}
+	return a, true
+}
+
+// failure is the answer of a call that failed. What is under way is no failure for its caller and has no record.
+func failure(err error) wire.Answer {
+	var e *hcsd.Error
+	if !errors.As(err, &e) {
+		e = hcsd.ErrFailed.WithText("%v", err)
+	}
+	a := wire.Answer{Result: e.Code}
+	if e.Text != "" && e.Code != hcsd.ErrPending.Code {
+		record := e.Record()
+		a.Text[1] = &record
+	}
+	return a
+}
+
+// poll waits for what has no event of its own, such as a file that a program in a container writes. It returns ctx's error.
+func poll(ctx context.Context, every time.Duration, done func() bool) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// keyOf names the folder of a system, and its container of runc.
+func keyOf(id string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_'
+	}
+	if len(id) <= 80 && strings.IndexFunc(id, func(r rune) bool { return !plain(r) }) < 0 {
+		return id
+	}
+	return hcsd.NameToGUID(id)
+}

@@ -1,0 +1,340 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/guest"
+	"porthole.dev/porthole/emulator/hcsd"
+)
+
+const (
+	startLimit  = 30 * time.Second     // for the wineserver of a container to listen
+	programWait = 60 * time.Second     // for a program to be loaded
+	every       = 5 * time.Millisecond // how often files that a container writes are looked for
+	killed      = 1067                 // exit code of a program that was terminated (ERROR_PROCESS_ABORTED): unverified, no. 92
+)
+
+// systemCalls answers the calls about systems, and about the service.
+type systemCalls struct{ *Service }
+
+func (s systemCalls) createSystem(_ context.Context, c call) (result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old := s.systems[c.subject()]; old != nil && old.State == hcsd.Stopped {
+		return result{}, hcsd.ErrSystemExists // somebody has it open
+	}
+	if _, err := s.systems.Create(c.subject(), c.document(), now()); err != nil {
+		return result{}, err
+	}
+	s.live[c.subject()] = newContainer(c.subject())
+	if err := s.save(); err != nil {
+		return result{}, err
+	}
+	s.hold(c, 0)
+	return result{}, nil
+}
+
+func (s systemCalls) openSystem(_ context.Context, c call) (result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.systems.Open(c.subject()); err != nil {
+		return result{}, err
+	}
+	s.hold(c, 0)
+	return result{}, nil
+}
+
+// hold counts a handle of the caller's connection; under mu.
+func (s *Service) hold(c call, pid uint32) {
+	live := s.live[c.subject()]
+	if pid == 0 {
+		live.handles++
+	} else {
+		live.Programs[pid].handles++
+	}
+	c.opens(c.subject(), pid)
+}
+
+// get finds the system of a call and its container; under mu.
+func (s *Service) get(c call) (*hcsd.System, *container, error) {
+	sys, err := s.systems.Get(c.subject())
+	if err != nil {
+		return nil, nil, err
+	}
+	return sys, s.live[c.subject()], nil
+}
+
+// startSystem makes the container and starts it. Until it runs, other calls see it as created.
+func (s systemCalls) startSystem(ctx context.Context, c call) (result, error) {
+	s.mu.Lock()
+	sys, live, err := s.get(c)
+	if err == nil {
+		err = sys.Begin()
+	}
+	if err != nil {
+		s.mu.Unlock()
+		return result{}, err
+	}
+	doc := *sys.Doc.Container
+	s.mu.Unlock()
+	live.launching <- struct{}{}
+	defer func() { <-live.launching }()
+
+	init, err := s.startContainer(ctx, live, doc)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		err = sys.Begin() // it may have been started or ended by another call meanwhile
+	}
+	if err != nil {
+		return result{}, errors.Join(err, s.rt.delete(ctx, live.key))
+	}
+	live.Init = &init
+	s.tell([]hcsd.Notification{sys.Run(now())})
+	go s.watchContainer(ctx, live, init)
+	return result{}, s.save()
+}
+
+// startContainer makes the bundle of a container and starts it. It returns when programs can be started in it.
+func (s systemCalls) startContainer(ctx context.Context, c *container, doc hcsd.Container) (process, error) {
+	dir := s.o.systemDir(c.key)
+	w := specOptions{dir: dir, cgroup: filepath.Join("/porthole", s.o.Host, "hcs", c.key), container: &doc}
+	var err error
+	if w.driveC, err = s.mountedLayer(doc.Storage.Path); err != nil {
+		return process{}, err
+	}
+	net, err := s.networkOf(ctx, doc.Networking)
+	if err != nil {
+		return process{}, err
+	}
+	w.netns = net.path
+	if err := os.RemoveAll(dir); err != nil {
+		return process{}, err
+	}
+	if w.mounts, err = s.mountsOf(w.driveC, doc.MappedDirectories); err != nil {
+		return process{}, err
+	}
+	if err := s.makeBundle(w, net); err != nil {
+		return process{}, fmt.Errorf("making the container of %s: %w", c.id, err)
+	}
+
+	init, err := s.rt.run(ctx, c.key, dir)
+	if err != nil {
+		return process{}, err
+	}
+	limited, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	err = poll(limited, every, func() bool { return listens(dir) || !init.alive() })
+	if err == nil && !init.alive() {
+		err = hcsd.ErrUnexpectedExit
+	}
+	if err != nil {
+		return process{}, errors.Join(fmt.Errorf("waiting for the wineserver of %s: %w", c.id, err), s.rt.delete(ctx, c.key))
+	}
+	return init, nil
+}
+
+// listens reports whether the wineserver of the container in dir has made its socket.
+func listens(dir string) bool {
+	found, err := filepath.Glob(filepath.Join(dir, "tmp", "*wine-*", "server-*", "socket"))
+	return err == nil && len(found) > 0
+}
+
+// makeBundle makes the folder of a container: registry, names, and runc's description.
+func (s systemCalls) makeBundle(w specOptions, net network) error {
+	for _, d := range []string{"rootfs", "run", "prefix/run"} {
+		if err := os.MkdirAll(filepath.Join(w.dir, d), 0o755); err != nil {
+			return err
+		}
+	}
+	names := guest.Names{Searches: net.searches, Servers: net.servers}
+	if w.container.GuestOs != nil {
+		names.Hostname = w.container.GuestOs.HostName
+	}
+	system := names.Registry() + w.container.RegistryChanges.RegistryText(guest.RegistryKey)
+	if err := guest.MakePrefix(w.dir, s.o.Template, map[string]string{"system.reg": system}); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(w.dir, "resolv.conf"), []byte(net.resolvConf()), 0o644); err != nil {
+		return err
+	}
+	return s.o.spec(w).write(w.dir)
+}
+
+// mountsOf are the mounts of folders and files of the host. The hosts file is also the one that Wine reads.
+func (s systemCalls) mountsOf(driveC string, of []hcsd.MappedDirectory) ([]runtimeMount, error) {
+	var list []runtimeMount
+	for _, m := range of {
+		source, err := s.onHost(m.HostPath)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(source); err != nil {
+			return nil, hcsd.ErrFileNotFound.WithText("mapped directory %s: the host has no such file", m.HostPath)
+		}
+		target, err := inContainer(driveC, m.ContainerPath)
+		if err != nil {
+			return nil, err
+		}
+		mode := "rw"
+		if m.ReadOnly {
+			mode = "ro"
+		}
+		list = append(list, runtimeMount{target, "bind", source, []string{"rbind", mode}})
+		if strings.EqualFold(target, guest.DriveC+"/"+guest.HostsFile) {
+			list = append(list, runtimeMount{"/etc/hosts", "bind", source, []string{"rbind", "ro"}})
+		}
+	}
+	return list, nil
+}
+
+// watchContainer waits until a container has ended.
+func (s systemCalls) watchContainer(ctx context.Context, c *container, init process) {
+	if err := init.wait(ctx); err != nil {
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Watching a container", "system", c.id)
+		}
+		return
+	}
+	if err := s.rt.delete(ctx, c.key); err != nil {
+		klog.FromContext(ctx).Error(err, "Removing a container that has ended", "system", c.id)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sys := s.systems[c.id]
+	if sys == nil || s.live[c.id] != c {
+		return
+	}
+	status := uint32(0)
+	if !c.stopping {
+		status = hcsd.ErrUnexpectedExit.Code
+	}
+	s.tell(sys.End(status, killed))
+	close(c.ended)
+	if c.handles <= 0 {
+		s.forget(ctx, c)
+		return
+	}
+	if err := s.save(); err != nil {
+		klog.FromContext(ctx).Error(err, "A container has ended", "system", c.id)
+	}
+}
+
+// stopSystem is shutdown and termination, which differ on Windows in what programs can do before. Here both end them.
+func (s systemCalls) stopSystem(ctx context.Context, c call) (result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sys, live, err := s.get(c)
+	if err != nil {
+		return result{}, err
+	}
+	err = sys.Stop()
+	if errors.Is(err, hcsd.ErrPending) {
+		s.terminate(ctx, live)
+	}
+	return result{}, err
+}
+
+// terminate begins the end of a system; under mu.
+func (s systemCalls) terminate(ctx context.Context, c *container) {
+	if c.stopping {
+		return
+	}
+	c.stopping = true
+	if c.Init == nil {
+		s.tell(s.systems[c.id].End(0, killed))
+		return
+	}
+	init := *c.Init
+	go func() {
+		if err := init.signal(9); err != nil {
+			klog.FromContext(ctx).Error(err, "Ending a container", "system", c.id)
+		}
+	}()
+}
+
+func (s systemCalls) systemProperties(ctx context.Context, c call) (result, error) {
+	types, measure, err := hcsd.ParseQuery(c.document())
+	if err != nil {
+		return result{}, err
+	}
+	s.mu.Lock()
+	sys, live, err := s.get(c)
+	running := err == nil && sys.Running() == nil
+	s.mu.Unlock()
+	if err != nil {
+		return result{}, err
+	}
+	if measure && !running {
+		return result{}, hcsd.ErrInvalidState
+	}
+
+	var m hcsd.Measured
+	if measure {
+		if m, err = s.measure(ctx, live); err != nil {
+			return result{}, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return result{text: sys.Properties(types, m, now())}, nil
+}
+
+// measure reads the counters of a container and lists its programs.
+func (s systemCalls) measure(ctx context.Context, c *container) (hcsd.Measured, error) {
+	m, err := s.rt.measure(ctx, c.key)
+	if err != nil {
+		return m, err
+	}
+	pids, err := s.rt.pids(ctx, c.key)
+	if err != nil {
+		return m, err
+	}
+	for _, pid := range pids {
+		if p, ok := programOf(pid); ok {
+			m.Programs = append(m.Programs, p)
+		}
+	}
+	return m, nil
+}
+
+func (s systemCalls) modifySystem(ctx context.Context, c call) (result, error) {
+	s.mu.Lock()
+	sys, live, err := s.get(c)
+	if err == nil {
+		err = sys.Running()
+	}
+	var doc hcsd.Container
+	if err == nil {
+		doc, err = sys.Modify(c.document())
+	}
+	if err == nil {
+		err = s.save()
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return result{}, err
+	}
+	return result{}, s.rt.update(ctx, live.key, s.o.resources(&doc))
+}
+
+func (s systemCalls) enumerate(_ context.Context, c call) (result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, err := s.systems.Enumerate(c.document())
+	return result{text: text}, err
+}
+
+func (s systemCalls) serviceProperties(_ context.Context, c call) (result, error) {
+	text, err := hcsd.ServiceProperties(c.document())
+	return result{text: text}, err
+}

@@ -1,0 +1,214 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/emulator/guest"
+	"porthole.dev/porthole/emulator/hcsd"
+)
+
+// folderSuffix ends the name of the file that describes the folder beside it.
+const folderSuffix = ".$wcidirs$"
+
+// importLayer makes a layer of what a program has written into a folder: its files, in the form of backups.
+//
+// The layer's folder shows all files then, those of the layers below too, as on Windows: programs delete there what the image deletes, and
+// make hard links. It is an overlay mount until the layer is used as one below others; what was changed by then, whiteouts too, is the layer.
+func (s layerCalls) importLayer(_ context.Context, c call) (result, error) {
+	folder, rest, _ := strings.Cut(c.document(), "\n")
+	parents, err := parentsOf(rest)
+	if err != nil {
+		return result{}, err
+	}
+	return s.withLayer(c, func(l *layer) (result, error) {
+		if len(parents) == 0 {
+			return result{}, hcsd.ErrInvalidArgument.WithText("layer %s has no layers below it", l.path)
+		}
+
+		source, err := s.onHost(folder)
+		if err != nil {
+			return result{}, err
+		}
+		lower, err := s.lowerDirs(parents)
+		if err != nil {
+			return result{}, err
+		}
+		if err := s.ensure(l); err != nil {
+			return result{}, err
+		}
+		dir := s.o.layerDir(l.id)
+		if err := importInto(filepath.Join(dir, "upper"), source, l.root); err != nil {
+			return result{}, fmt.Errorf("importing layer %s: %w", l.path, err)
+		}
+		if err := l.root.Mkdir(filesOf, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return result{}, err
+		}
+		if info, err := l.root.Lstat(filesOf); err != nil || !info.IsDir() {
+			return result{}, hcsd.ErrInvalidData.WithText("layer %s: %s is no folder", l.path, filesOf)
+		}
+		return result{}, guest.Mount(filepath.Join(l.dir, filesOf), lower, filepath.Join(dir, "upper"), filepath.Join(dir, "work"))
+	})
+}
+
+// importInto writes the files of an import folder to the folder files, and its hives into the layer. Nothing is written outside of the two.
+func importInto(files, source string, layer *os.Root) error {
+	from, err := os.OpenRoot(source)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := os.OpenRoot(files)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+
+	i := importer{from, to}
+	if err := i.tree(filesOf, "."); err != nil {
+		return err
+	}
+	return copyHives(from, layer)
+}
+
+// importer copies between two folders, neither of which it can leave.
+type importer struct{ from, to *os.Root }
+
+// tree imports the folder name of the source as the folder as.
+func (i importer) tree(name, as string) error {
+	dir, err := i.from.Open(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	entries, err := dir.ReadDir(-1)
+	dir.Close()
+	if err != nil {
+		return err
+	}
+
+	for _, e := range entries {
+		from, to := path.Join(name, e.Name()), path.Join(as, e.Name())
+		switch folder, described := strings.CutSuffix(to, folderSuffix); {
+		case e.IsDir():
+			err = i.folder(from, to)
+		case !e.Type().IsRegular():
+			err = hcsd.ErrInvalidData.WithText("%s is neither a file nor a folder", from)
+		case described:
+			err = i.link(from, folder)
+		default:
+			err = i.file(from, to)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// folder imports one folder with what is in it. One that is described as a link has been made as such, or will be.
+func (i importer) folder(from, to string) error {
+	if err := i.to.Mkdir(to, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if info, err := i.to.Lstat(to); err != nil || !info.IsDir() {
+		return err
+	}
+	return i.tree(from, to)
+}
+
+// link makes a link of a folder whose description has a reparse point.
+func (i importer) link(from, to string) error {
+	e, err := i.entry(from, discard{})
+	if err != nil || e.Reparse == nil {
+		return err
+	}
+	target, err := hcsd.LinkTarget(to, e.Reparse)
+	if err != nil {
+		return err
+	}
+	if err := i.to.RemoveAll(to); err != nil {
+		return err
+	}
+	return i.to.Symlink(target, to)
+}
+
+// file imports a file, or a link to one.
+func (i importer) file(from, to string) error {
+	f, err := i.to.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	e, err := i.entry(from, f)
+	err = errors.Join(err, f.Close())
+	if err != nil || e.Reparse == nil {
+		return err
+	}
+	target, err := hcsd.LinkTarget(to, e.Reparse)
+	if err != nil {
+		return err
+	}
+	if err := i.to.Remove(to); err != nil {
+		return err
+	}
+	return i.to.Symlink(target, to)
+}
+
+// entry reads one file of the import folder.
+func (i importer) entry(name string, content interface {
+	WriteAt([]byte, int64) (int, error)
+}) (hcsd.Entry, error) {
+	f, err := i.from.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return hcsd.Entry{}, err
+	}
+	defer f.Close()
+	e, err := hcsd.ReadEntry(bufio.NewReader(f), content)
+	if err != nil {
+		return e, fmt.Errorf("%s: %w", name, err)
+	}
+	return e, nil
+}
+
+// discard takes what a folder's description contains.
+type discard struct{}
+
+func (discard) WriteAt(b []byte, _ int64) (int, error) { return len(b), nil }
+
+// copyHives copies the folder of registry hives, which are plain files there.
+func copyHives(from, layer *os.Root) error {
+	entries, err := fs.ReadDir(from.FS(), "Hives")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := layer.Mkdir("Hives", 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		data, err := from.ReadFile("Hives/" + e.Name())
+		if err == nil {
+			err = layer.WriteFile("Hives/"+e.Name(), data, 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,371 @@
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/emulator/guest"
+	"porthole.dev/porthole/emulator/hcsd"
+	"porthole.dev/porthole/emulator/wine"
+)
+
+// A layer is a folder on C: of the host, which programs rename and remove as they like. What the kernel needs of it is in a folder of ours,
+// whose name is a GUID; the file marker in the layer's folder names it.
+const (
+	marker  = "hcs-layer"
+	filesOf = "Files" // the files of a layer, in its folder
+)
+
+// layerCalls answers the calls about layers.
+type layerCalls struct{ *Service }
+
+// layer is one layer folder, opened. Nothing outside of it can be reached by its root.
+type layer struct {
+	path string // Windows' path, as the caller named it
+	dir  string // on this machine, on the host's C:
+	root *os.Root
+	id   string // of our folder; "" if there is none
+}
+
+// openLayer opens a layer's folder. The caller closes the root.
+func (s layerCalls) openLayer(path string) (*layer, error) {
+	dir, err := s.onHost(path)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, hcsd.ErrPathNotFound.WithText("layer %s: %v", path, err)
+	}
+	l := &layer{path: path, dir: dir, root: root}
+	data, err := root.ReadFile(marker)
+	if err == nil {
+		id, ok := hcsd.LayerOfVolume(hcsd.Volume(strings.TrimSpace(string(data))))
+		if _, err := os.Stat(s.o.layerDir(id)); ok && err == nil {
+			l.id = id
+		}
+	}
+	return l, nil
+}
+
+// ensure makes the folder of ours for a layer that has none.
+func (s layerCalls) ensure(l *layer) error {
+	if l.id != "" {
+		return nil
+	}
+	id := hcsd.NameToGUID(rand.Text())
+	for _, d := range []string{"upper", "work", "merged"} {
+		if err := os.MkdirAll(filepath.Join(s.o.layerDir(id), d), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := l.root.WriteFile(marker, []byte(id+"\n"), 0o644); err != nil {
+		return fmt.Errorf("marking layer %s: %w", l.path, err)
+	}
+	l.id = id
+	return nil
+}
+
+// withLayer runs f on the layer that a call names.
+func (s layerCalls) withLayer(c call, f func(*layer) (result, error)) (result, error) {
+	s.layers.Lock()
+	defer s.layers.Unlock()
+	l, err := s.openLayer(c.subject())
+	if err != nil {
+		return result{}, err
+	}
+	defer l.root.Close()
+	return f(l)
+}
+
+func (s layerCalls) nameToGUID(_ context.Context, c call) (result, error) {
+	return result{text: hcsd.NameToGUID(c.subject())}, nil
+}
+
+// processBaseImage makes of a base layer what programs copy as the disk of a container. Nothing reads what is in it.
+func (s layerCalls) processBaseImage(_ context.Context, c call) (result, error) {
+	return s.withLayer(c, func(l *layer) (result, error) {
+		if info, err := l.root.Lstat(filesOf); err != nil || !info.IsDir() {
+			return result{}, hcsd.ErrPathNotFound.WithText("layer %s has no folder %s", l.path, filesOf)
+		}
+		for _, name := range []string{"blank-base.vhdx", "blank.vhdx"} {
+			if err := l.root.WriteFile(name, []byte("vhdxfile"), 0o644); err != nil {
+				return result{}, err
+			}
+		}
+		return result{}, nil
+	})
+}
+
+// layerState is what is kept of a container's own layer.
+type layerState struct {
+	Active bool
+	Size   uint64 // of the disk, in bytes; 0: the default
+}
+
+func (s layerCalls) readLayer(id string) (st layerState, err error) {
+	data, err := os.ReadFile(filepath.Join(s.o.layerDir(id), "layer.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return st, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &st)
+	}
+	return st, err
+}
+
+func (s layerCalls) writeLayer(id string, st layerState) error {
+	data, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(s.o.layerDir(id), "layer.json"), data, 0o600)
+}
+
+// change reads, changes and writes what is kept of a layer.
+func (s layerCalls) change(l *layer, f func(*layerState)) error {
+	if err := s.ensure(l); err != nil {
+		return err
+	}
+	st, err := s.readLayer(l.id)
+	if err != nil {
+		return err
+	}
+	f(&st)
+	return s.writeLayer(l.id, st)
+}
+
+// activateLayer attaches the disk of a container's own layer.
+func (s layerCalls) activateLayer(_ context.Context, c call) (result, error) {
+	return s.withLayer(c, func(l *layer) (result, error) {
+		if _, err := l.root.Lstat("sandbox.vhdx"); err != nil {
+			return result{}, hcsd.ErrFileNotFound.WithText("layer %s has no sandbox.vhdx", l.path)
+		}
+		return result{}, s.change(l, func(st *layerState) { st.Active = true })
+	})
+}
+
+// prepareLayer mounts a container's own layer over those below: an overlay that is the C: of the container.
+func (s layerCalls) prepareLayer(_ context.Context, c call) (result, error) {
+	return s.withLayer(c, func(l *layer) (result, error) {
+		if l.id == "" {
+			return result{}, hcsd.ErrNotReady.WithText("layer %s is not active", l.path)
+		}
+		if st, err := s.readLayer(l.id); err != nil || !st.Active {
+			return result{}, errors.Join(err, hcsd.ErrNotReady.WithText("layer %s is not active", l.path))
+		}
+		parents, err := parentsOf(c.document())
+		if err != nil {
+			return result{}, err
+		}
+		if len(parents) == 0 {
+			return result{}, hcsd.ErrInvalidArgument.WithText("layer %s has no layers below it", l.path)
+		}
+		lower, err := s.lowerDirs(parents)
+		if err != nil {
+			return result{}, err
+		}
+
+		dir := s.o.layerDir(l.id)
+		lower = append(lower, filepath.Join(s.o.Template, "drive_c"))
+		if err := guest.Mount(filepath.Join(dir, "merged"), lower, filepath.Join(dir, "upper"), filepath.Join(dir, "work")); err != nil {
+			return result{}, err
+		}
+		return result{}, s.showVolume(l.id)
+	})
+}
+
+// volumes is the folder on C: where the host's programs find volumes that have no drive letter (emulator/dll/mend_file.c).
+const volumes = "System Volume Information"
+
+// showVolume makes the mounted layer a volume of the host.
+func (s layerCalls) showVolume(id string) error {
+	link := s.volumeLink(id)
+	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+		return err
+	}
+	err := os.Symlink(filepath.Join(s.o.layerDir(id), "merged"), link)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// hideLayer unmounts a layer, which is no volume then.
+func (s layerCalls) hideLayer(id string) error {
+	if err := os.Remove(s.volumeLink(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return guest.Unmount(filepath.Join(s.o.layerDir(id), "merged"))
+}
+
+func (s layerCalls) volumeLink(id string) string {
+	return filepath.Join(s.o.driveC(), volumes, "{"+id+"}")
+}
+
+// parentsOf reads the paths of layer descriptors, topmost first, which vmcompute.dll sends one a line.
+func parentsOf(text string) ([]string, error) {
+	parents := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if parents[0] == "" {
+		return nil, nil
+	}
+	return parents, nil
+}
+
+// lowerDirs are the folders on this machine with the files of layers. A layer that was imported is finished with its first use as one.
+func (s layerCalls) lowerDirs(paths []string) ([]string, error) {
+	var dirs []string
+	for _, path := range paths {
+		l, err := s.openLayer(path)
+		if err != nil {
+			return nil, err
+		}
+		dir, err := s.filesOf(l)
+		l.root.Close()
+		if err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, dir)
+	}
+	return dirs, nil
+}
+
+// filesOf is the folder with a layer's files: for an imported one what it changes, in our folder.
+func (s layerCalls) filesOf(l *layer) (string, error) {
+	if l.id != "" {
+		if err := guest.Unmount(filepath.Join(l.dir, filesOf)); err != nil {
+			return "", err
+		}
+		return filepath.Join(s.o.layerDir(l.id), "upper"), nil
+	}
+	info, err := l.root.Lstat(filesOf)
+	if err != nil || !info.IsDir() {
+		return "", hcsd.ErrPathNotFound.WithText("layer %s has no folder %s", l.path, filesOf)
+	}
+	return filepath.Join(l.dir, filesOf), nil
+}
+
+// mountedLayer is the folder where the layer of a volume is mounted.
+func (s *Service) mountedLayer(volume string) (string, error) {
+	id, ok := hcsd.LayerOfVolume(volume)
+	if !ok {
+		return "", hcsd.ErrPathNotFound.WithText("Container.Storage.Path %q is no volume of a layer", volume)
+	}
+	dir := filepath.Join(s.o.layerDir(id), "merged")
+	if mounted, err := wine.IsMounted(dir); err != nil || !mounted {
+		return "", errors.Join(err, hcsd.ErrNotReady.WithText("the layer of volume %s is not prepared", volume))
+	}
+	return dir, nil
+}
+
+func (s layerCalls) layerMountPath(_ context.Context, c call) (result, error) {
+	return s.withLayer(c, func(l *layer) (result, error) {
+		if l.id == "" {
+			return result{text: l.path}, nil
+		}
+		if _, err := s.mountedLayer(hcsd.Volume(l.id)); err != nil {
+			return result{}, err
+		}
+		return result{text: hcsd.Volume(l.id)}, nil
+	})
+}
+
+// unprepareLayer unmounts a container's own layer; what is in it stays. While a system uses it, it fails.
+func (s layerCalls) unprepareLayer(_ context.Context, c call) (result, error) {
+	return s.withLayer(c, func(l *layer) (result, error) {
+		if l.id == "" {
+			return result{}, nil
+		}
+		if by := s.userOf(l.id); by != "" {
+			return result{}, hcsd.ErrInUse.WithText("layer %s is the C: of system %s, which runs", l.path, by)
+		}
+		return result{}, s.hideLayer(l.id)
+	})
+}
+
+// userOf is the system that runs on a layer, "" if there is none.
+func (s layerCalls) userOf(layer string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, sys := range s.systems {
+		used, _ := hcsd.LayerOfVolume(sys.Doc.Container.Storage.Path)
+		if used == layer && sys.State == hcsd.Running {
+			return id
+		}
+	}
+	return ""
+}
+
+func (s layerCalls) deactivateLayer(_ context.Context, c call) (result, error) {
+	return s.withLayer(c, func(l *layer) (result, error) {
+		if l.id == "" {
+			return result{}, nil
+		}
+		return result{}, s.change(l, func(st *layerState) { st.Active = false })
+	})
+}
+
+func (s layerCalls) expandSandbox(_ context.Context, c call) (result, error) {
+	size, err := strconv.ParseUint(c.document(), 10, 64)
+	if err != nil {
+		return result{}, hcsd.ErrInvalidArgument
+	}
+	return s.withLayer(c, func(l *layer) (result, error) {
+		return result{}, s.change(l, func(st *layerState) { st.Size = size })
+	})
+}
+
+func (s layerCalls) layerExists(_ context.Context, c call) (result, error) {
+	s.layers.Lock()
+	defer s.layers.Unlock()
+	l, err := s.openLayer(c.subject())
+	if errors.Is(err, hcsd.ErrPathNotFound) {
+		return result{}, nil
+	}
+	if err != nil {
+		return result{}, err
+	}
+	l.root.Close()
+	return result{handle: 1}, nil
+}
+
+// destroyLayer removes a layer with all that is in it. A layer that is not there is success.
+func (s layerCalls) destroyLayer(_ context.Context, c call) (result, error) {
+	if _, err := s.onHost(c.subject()); errors.Is(err, hcsd.ErrPathNotFound) {
+		return result{}, nil
+	}
+	return s.withLayer(c, func(l *layer) (result, error) {
+		if l.dir == filepath.Clean(s.o.driveC()) {
+			return result{}, hcsd.ErrAccessDenied
+		}
+		if l.id != "" {
+			if by := s.userOf(l.id); by != "" {
+				return result{}, hcsd.ErrInUse.WithText("layer %s is the C: of system %s, which runs", l.path, by)
+			}
+			dir := s.o.layerDir(l.id)
+			if err := errors.Join(s.hideLayer(l.id), guest.Unmount(filepath.Join(l.dir, filesOf)), os.RemoveAll(dir)); err != nil {
+				return result{}, err
+			}
+		}
+
+		parent, err := os.OpenRoot(filepath.Dir(l.dir))
+		if err != nil {
+			return result{}, err
+		}
+		defer parent.Close()
+		err = parent.RemoveAll(filepath.Base(l.dir))
+		if errors.Is(err, unix.EBUSY) {
+			err = hcsd.ErrInUse.WithText("layer %s: something is mounted in it", l.path)
+		}
+		return result{}, err
+	})
+}

@@ -1,0 +1,33 @@
+package serve
+
+import (
+	"path/filepath"
+
+	"porthole.dev/porthole/emulator/wine"
+)
+
+// Options of the daemon.
+type Options struct {
+	Host     string // name of the host; its containers' cgroups are below /porthole/<Host>; required
+	HostDir  string // the host's folder; required
+	Template string // Wine prefix that containers start from; required
+	Tools    wine.Tools
+	Listen   string // TCP address for vmcompute.dll; required
+	Runc     string // the runc program; required
+	CPUs     int    // of the machine; required: limits are shares of all
+}
+
+// driveC is C: of the host.
+func (o Options) driveC() string { return filepath.Join(o.HostDir, "prefix", "drive_c") }
+
+// path is below the daemon's own folder.
+func (o Options) path(parts ...string) string {
+	return filepath.Join(append([]string{o.HostDir, "hcs"}, parts...)...)
+}
+
+func (o Options) layerDir(id string) string { return o.path("layers", id) }
+
+func (o Options) systemDir(key string) string { return o.path("systems", key) }
+
+// Socket is where the daemon of the host in hostDir answers its control interface.
+func Socket(hostDir string) string { return filepath.Join(hostDir, "hcsd.sock") }

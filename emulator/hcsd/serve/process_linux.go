@@ -1,0 +1,97 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a process of Linux. Its start time tells it from a later one with the same pid.
+type process struct {
+	Pid   int
+	Start uint64 // in clock ticks since the machine's start
+}
+
+// processOf describes a process that runs.
+func processOf(pid int) (process, error) {
+	start, err := startTime(pid)
+	return process{pid, start}, err
+}
+
+// startTime reads field 22 of proc_pid_stat(5). The name of the program, field 2, may contain anything.
+func startTime(pid int) (uint64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	if len(fields) < 20 {
+		return 0, fmt.Errorf("process %d: its stat has %d fields", pid, len(fields))
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}
+
+// alive reports whether the process runs. A nil one does not.
+func (p *process) alive() bool {
+	if p == nil {
+		return false
+	}
+	start, err := startTime(p.Pid)
+	return err == nil && start == p.Start
+}
+
+// wait returns when the process has ended, or with ctx's error.
+func (p *process) wait(ctx context.Context) error {
+	fd, err := unix.PidfdOpen(p.Pid, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("watching process %d: %w", p.Pid, err)
+	}
+	file := os.NewFile(uintptr(fd), "pidfd")
+	defer file.Close()
+	if !p.alive() {
+		return nil
+	}
+
+	stop := context.AfterFunc(ctx, func() { file.Close() })
+	defer stop()
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	err = raw.Read(func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return err == nil && n > 0
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// signal sends a signal. A process that has ended is success.
+func (p *process) signal(sig unix.Signal) error {
+	fd, err := unix.PidfdOpen(p.Pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if !p.alive() {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return err
+	}
+	return nil
+}

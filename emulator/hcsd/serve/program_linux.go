@@ -1,0 +1,327 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/guest"
+	"porthole.dev/porthole/emulator/hcsd"
+	"porthole.dev/porthole/emulator/wire"
+)
+
+// programCalls answers the calls about processes.
+type programCalls struct{ *Service }
+
+// createProcess starts a program. The pid that it answers is that of the program's launcher on this machine, so that it is the same in no
+// other system.
+func (s programCalls) createProcess(ctx context.Context, c call) (result, error) {
+	var doc hcsd.Process
+	if err := hcsd.Decode(c.document(), &doc); err != nil {
+		return result{}, err
+	}
+	if err := doc.Check(); err != nil {
+		return result{}, err
+	}
+	if !guest.KnownUser(doc.User) {
+		return result{}, hcsd.ErrLogonFailure
+	}
+	if doc.EmulateConsole {
+		return result{}, hcsd.ErrNotSupported.WithText("EmulateConsole: an emulated Host Compute Service has no consoles")
+	}
+	s.mu.Lock()
+	sys, live, err := s.get(c)
+	if err == nil {
+		err = sys.Running()
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return result{}, err
+	}
+
+	live.launching <- struct{}{} // of two that begin at once the second would wait for the first one's event: emulator/dll/launch.c
+	defer func() { <-live.launching }()
+	p, err := s.launch(ctx, sys, live, doc)
+	if err != nil {
+		return result{}, err
+	}
+	p.io.own(c.process) // it gets the streams
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := sys.Running(); err != nil {
+		p.io.close()
+		return result{}, err
+	}
+	pid := uint32(p.Process.Pid)
+	live.Programs[pid] = p
+	sys.AddProcess(pid, doc, now())
+	s.hold(c, pid)
+	go s.watchProgram(ctx, live, p)
+	return result{text: p.io.numbers(), handle: uint64(pid)}, s.save()
+}
+
+// launch starts the launcher of a program and returns when the program runs, or with Windows' error for its start.
+func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container, doc hcsd.Process) (*program, error) {
+	s.mu.Lock()
+	c.Last++
+	n := c.Last
+	hostname := ""
+	if sys.Doc.Container.GuestOs != nil {
+		hostname = sys.Doc.Container.GuestOs.HostName
+	}
+	s.mu.Unlock()
+	if doc.WorkingDirectory == "" {
+		doc.WorkingDirectory = `C:\`
+	}
+
+	dir := s.o.systemDir(c.key)
+	shared := filepath.Join(dir, "prefix", "run", strconv.Itoa(n))
+	if err := os.WriteFile(shared+".line", launchText(doc), 0o600); err != nil {
+		return nil, err
+	}
+	io, theirs, err := makeStreams(dir, n, doc)
+	if err != nil {
+		return nil, err
+	}
+	defer closeFiles(theirs)
+	spec := s.o.linuxProcess([]string{s.o.Tools.Loader, guest.Launcher, "/run", strconv.Itoa(n)}, environmentOf(doc, hostname), guest.DriveC)
+	first, err := s.rt.exec(ctx, c.key, spec, theirs, filepath.Join(dir, "run", fmt.Sprintf("%d.pid", n)))
+	if err != nil {
+		io.close()
+		return nil, err
+	}
+	p := &program{Number: n, Process: first, io: io}
+	if err := s.untilStarted(ctx, p, shared+".started"); err != nil {
+		io.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// untilStarted waits for what the launcher says of the program: 0, or the error of Windows with which it could not be started.
+func (s programCalls) untilStarted(ctx context.Context, p *program, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, programWait)
+	defer cancel()
+	var said []byte
+	err := poll(ctx, every, func() bool {
+		gone := !p.Process.alive()  // before the look at the file, which the launcher writes while it lives
+		said, _ = os.ReadFile(path) // a file that is not there yet says nothing
+		return bytes.HasSuffix(said, []byte("\n")) || gone
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for a program to be loaded: %w", err)
+	}
+
+	code, err := strconv.ParseUint(strings.TrimSpace(string(said)), 10, 32)
+	if err != nil {
+		return hcsd.ErrFailed.WithText("the launcher of the program ended without a word: %q", said)
+	}
+	if code == 0 {
+		return nil
+	}
+	text := ""
+	for _, known := range []*hcsd.Error{hcsd.ErrFileNotFound, hcsd.ErrPathNotFound, hcsd.ErrAccessDenied, hcsd.ErrDirectoryName} {
+		if known.Code == hcsd.Win32(uint32(code)).Code {
+			text = known.Text
+		}
+	}
+	return hcsd.Win32(uint32(code)).WithText("%s", text)
+}
+
+// launchText is what the launcher reads: the program, or nothing for the first word of the command line, the command line and the folder,
+// each of UTF-16 and ended by a zero.
+func launchText(doc hcsd.Process) []byte {
+	line := doc.CommandLine
+	if line == "" {
+		line = `"` + doc.ApplicationName + `"`
+	}
+	var out []byte
+	for _, text := range []string{doc.ApplicationName, line, doc.WorkingDirectory} {
+		for _, u := range utf16.Encode([]rune(text + "\x00")) {
+			out = binary.LittleEndian.AppendUint16(out, u)
+		}
+	}
+	return out
+}
+
+// setByLauncher marks variables that Wine takes from the registry and not from its environment: the launcher sets them.
+const setByLauncher = "PORTHOLE_SET_"
+
+// environmentOf is the environment of a program: what was asked for, and what Windows adds.
+func environmentOf(doc hcsd.Process, hostname string) []guest.Variable {
+	env := []guest.Variable{}
+	for name, value := range doc.Environment {
+		if guest.FromRegistry(name) {
+			name = setByLauncher + strings.ToUpper(name)
+		}
+		env = append(env, guest.Variable{Name: name, Value: value})
+	}
+	user := doc.User
+	if user == "" {
+		user = "ContainerAdministrator"
+	}
+	if i := strings.LastIndex(user, `\`); i >= 0 {
+		user = user[i+1:]
+	}
+	env = append(env, guest.Variable{Name: setByLauncher + "USERNAME", Value: user})
+	if hostname != "" {
+		env = append(env, guest.Variable{Name: "COMPUTERNAME", Value: guest.ComputerName(hostname)})
+	}
+	return env
+}
+
+// watchProgram waits until a program has ended.
+func (s programCalls) watchProgram(ctx context.Context, c *container, p *program) {
+	if err := p.Process.wait(ctx); err != nil {
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Watching a program", "system", c.id, "pid", p.Process.Pid)
+		}
+		return
+	}
+	code, ok := guest.ExitCode(filepath.Join(s.o.systemDir(c.key), "prefix", "run", fmt.Sprintf("%d.exit", p.Number)))
+	if !ok {
+		code = killed
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sys, pid := s.systems[c.id], uint32(p.Process.Pid)
+	if sys == nil || s.live[c.id] != c {
+		return
+	}
+	s.tell(sys.EndProcess(pid, code))
+	if p.handles <= 0 && c.Programs[pid] == p {
+		s.forgetProgram(c, sys, pid)
+	}
+	if err := s.save(); err != nil {
+		klog.FromContext(ctx).Error(err, "A program has ended", "system", c.id, "pid", pid)
+	}
+}
+
+// process finds the process of a call; under mu.
+func (s programCalls) process(c call) (*hcsd.Started, *program, error) {
+	sys, live, err := s.get(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	rec, err := sys.Process(c.pid())
+	if err != nil {
+		return nil, nil, err
+	}
+	return rec, live.Programs[c.pid()], nil
+}
+
+func (s programCalls) openProcess(_ context.Context, c call) (result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sys, _, err := s.get(c)
+	if err != nil {
+		return result{}, err
+	}
+	if _, err := sys.OpenProcess(c.pid()); err != nil {
+		return result{}, err
+	}
+	s.hold(c, c.pid())
+	return result{handle: uint64(c.pid())}, nil
+}
+
+// terminateProcess ends the launcher, with which the program ends.
+func (s programCalls) terminateProcess(_ context.Context, c call) (result, error) {
+	return result{}, s.signalTo(c, unix.SIGKILL, nil)
+}
+
+func (s programCalls) signalProcess(_ context.Context, c call) (result, error) {
+	var signal hcsd.Signal
+	if err := hcsd.Decode(c.document(), &signal); err != nil {
+		return result{}, err
+	}
+	event, err := signal.Event()
+	if err != nil {
+		return result{}, err
+	}
+	return result{}, s.signalTo(c, unix.SIGINT, &event)
+}
+
+// signalTo sends a signal to the launcher, which reads there which console event it passes on.
+func (s programCalls) signalTo(c call, sig unix.Signal, event *int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec, p, err := s.process(c)
+	if err != nil {
+		return err
+	}
+	if rec.Exited {
+		return hcsd.ErrProcessStopped
+	}
+	if event != nil {
+		path := filepath.Join(s.o.systemDir(s.live[c.subject()].key), "prefix", "run", fmt.Sprintf("%d.event", p.Number))
+		if err := os.WriteFile(path, []byte(strconv.Itoa(*event)), 0o644); err != nil {
+			return err
+		}
+	}
+	return p.Process.signal(sig)
+}
+
+func (s programCalls) modifyProcess(_ context.Context, c call) (result, error) {
+	var change hcsd.ProcessChange
+	if err := hcsd.Decode(c.document(), &change); err != nil {
+		return result{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec, p, err := s.process(c)
+	if err != nil {
+		return result{}, err
+	}
+	if rec.Exited {
+		return result{}, hcsd.ErrProcessStopped
+	}
+	if change.Operation != "CloseHandle" || change.CloseHandle == nil || change.CloseHandle.Handle != "StdIn" {
+		return result{}, hcsd.ErrNotSupported.WithText("operation %q on a process", change.Operation)
+	}
+	if p.io.closeInput(c.process) {
+		return result{handle: wire.HCSDrain}, nil
+	}
+	return result{}, nil
+}
+
+func (s programCalls) processProperties(_ context.Context, c call) (result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec, _, err := s.process(c)
+	if err != nil {
+		return result{}, err
+	}
+	return result{text: rec.Status()}, nil
+}
+
+// programOf describes a process of a container. ok is false for one that has ended, and for those of the emulation itself.
+func programOf(pid int) (p hcsd.Program, ok bool) {
+	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return p, false
+	}
+	p = hcsd.Program{Pid: uint32(pid), Image: strings.TrimSpace(string(comm))}
+	if strings.HasPrefix(p.Image, "wineserver") || strings.HasPrefix(p.Image, "porthole-launch") {
+		return p, false
+	}
+	if statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid)); err == nil {
+		if f := strings.Fields(string(statm)); len(f) > 1 {
+			pages, _ := strconv.ParseUint(f[1], 10, 64) // the kernel writes numbers
+			p.MemoryBytes = pages * uint64(os.Getpagesize())
+		}
+	}
+	if info, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
+		p.Begun = info.ModTime()
+	}
+	return p, true
+}

@@ -1,0 +1,101 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/guest"
+)
+
+// Run serves until ctx ends; containers go on then, and the next hcsd finds them. It must be started in the host's network namespace. Only
+// one daemon can run per host: a second one finds the address in use.
+func Run(ctx context.Context, o Options) error {
+	listener, err := net.Listen("tcp4", o.Listen)
+	if err != nil {
+		return fmt.Errorf("serving HCS: %w", err)
+	}
+	defer listener.Close()
+	for _, dir := range []string{"systems", "layers", "runc"} {
+		if err := os.MkdirAll(o.path(dir), 0o700); err != nil {
+			return fmt.Errorf("serving HCS: %w", err)
+		}
+	}
+	s := newService(o)
+	if err := s.restore(ctx); err != nil {
+		return err
+	}
+	server, err := s.serveControl(ctx)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+
+	klog.FromContext(ctx).Info("HCS is running", "address", o.Listen, "systems", len(s.systems))
+	return s.accept(ctx, listener)
+}
+
+// accept serves each connection in a goroutine of its own, until ctx ends.
+func (s *Service) accept(ctx context.Context, listener net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	defer stop()
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	for {
+		conn, err := listener.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("serving HCS: %w", err)
+		}
+		calls.Go(func() { s.serveConn(ctx, conn) })
+	}
+}
+
+// serveControl answers the interface that is not part of HCS, on a socket in the host's folder. The caller closes the server.
+func (s *Service) serveControl(ctx context.Context) (*http.Server, error) {
+	socket := Socket(s.o.HostDir)
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("serving HCS control: %w", err)
+	}
+	unix, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("serving HCS control: %w", err)
+	}
+	server := &http.Server{Handler: s.controls(), BaseContext: func(net.Listener) context.Context { return ctx }}
+	go server.Serve(unix)
+	return server, nil
+}
+
+// Clean ends the containers of the host in hostDir and takes away the mounts of their layers, for when the host is removed. hcsd must have
+// ended. Nothing there is success.
+func Clean(ctx context.Context, hostDir, runcPath string) error {
+	o := Options{HostDir: hostDir, Runc: runcPath}
+	r := runc{runcPath, o.path("runc")}
+	systems, err := os.ReadDir(o.path("runc"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	var all []error
+	for _, e := range systems {
+		if e.IsDir() {
+			all = append(all, r.delete(ctx, e.Name()))
+		}
+	}
+	layers, err := filepath.Glob(o.layerDir("*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range layers {
+		all = append(all, guest.Unmount(filepath.Join(dir, "merged")))
+	}
+	return errors.Join(all...)
+}

@@ -1,0 +1,232 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/emulator/hcsd"
+	"porthole.dev/porthole/emulator/wire"
+)
+
+// The names of a program's standard streams, by number.
+var streamNames = [3]string{"in", "out", "err"}
+
+// streams are our ends of a program's standard streams: pipes with names, so that the next hcsd finds them.
+type streams struct {
+	mu    sync.Mutex
+	ours  [3]*os.File // nil: there is none
+	owner uint64      // process of the caller that has the input; 0: none has it
+}
+
+// makeStreams makes the pipes that a program was made with. theirs are the program's ends, which the caller closes; a stream without a
+// pipe is the null device. The program holds both ends of its output, so that it is not ended by that of hcsd.
+func makeStreams(dir string, n int, doc hcsd.Process) (s *streams, theirs [3]*os.File, err error) {
+	s = &streams{}
+	wanted := [3]bool{doc.CreateStdInPipe, doc.CreateStdOutPipe, doc.CreateStdErrPipe && !doc.EmulateConsole}
+	defer func() {
+		if err != nil {
+			s.close()
+			closeFiles(theirs)
+		}
+	}()
+	for i, name := range streamNames {
+		if !wanted[i] {
+			if theirs[i], err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+				return s, theirs, err
+			}
+			continue
+		}
+
+		path := streamPath(dir, n, name)
+		if err = unix.Mkfifo(path, 0o600); err != nil {
+			return s, theirs, fmt.Errorf("making the pipe %s: %w", path, err)
+		}
+		ours, its := os.O_RDONLY, os.O_RDWR
+		if i == 0 {
+			ours, its = os.O_WRONLY, os.O_RDONLY
+		}
+
+		// The end that need not wait for the other comes first.
+		if theirs[i], err = openPipe(path, its); err != nil {
+			return s, theirs, err
+		}
+		if s.ours[i], err = openPipe(path, ours); err != nil {
+			return s, theirs, err
+		}
+		if err = unix.SetNonblock(int(theirs[i].Fd()), false); err != nil {
+			return s, theirs, err
+		}
+	}
+	return s, theirs, nil
+}
+
+// reopenStreams opens the pipes of a program that an earlier hcsd made. Its input was closed with that one.
+func reopenStreams(dir string, n int) *streams {
+	s := &streams{}
+	for i, name := range streamNames[1:] {
+		if f, err := openPipe(streamPath(dir, n, name), os.O_RDONLY); err == nil {
+			s.ours[i+1] = f
+		}
+	}
+	return s
+}
+
+func streamPath(dir string, n int, name string) string {
+	return filepath.Join(dir, "run", strconv.Itoa(n)+"."+name)
+}
+
+// openPipe opens one end of a pipe without waiting for the other.
+func openPipe(path string, mode int) (*os.File, error) {
+	f, err := os.OpenFile(path, mode|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening the pipe of a program: %w", err)
+	}
+	return f, nil
+}
+
+func closeFiles(files [3]*os.File) {
+	for _, f := range files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// numbers has a digit for each stream that there is.
+func (s *streams) numbers() (digits string) {
+	for i, f := range s.ours {
+		if f != nil {
+			digits += strconv.Itoa(i)
+		}
+	}
+	return digits
+}
+
+// close closes our ends. A nil receiver has none.
+func (s *streams) close() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	closeFiles(s.ours)
+	s.ours = [3]*os.File{}
+}
+
+// get returns our end of a stream.
+func (s *streams) get(i int) (*os.File, error) {
+	if s == nil {
+		return nil, hcsd.ErrInvalidHandle
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ours[i] == nil {
+		return nil, hcsd.ErrInvalidHandle
+	}
+	return s.ours[i], nil
+}
+
+// closeInput ends the program's input. If the caller has it, drain is true: it ends it itself when everything is sent.
+func (s *streams) closeInput(caller uint64) (drain bool) {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ours[0] == nil {
+		return false
+	}
+	if s.owner == caller {
+		return true
+	}
+	s.ours[0].Close()
+	s.ours[0] = nil
+	return false
+}
+
+func (s *streams) own(caller uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owner = caller
+}
+
+// stream makes a connection one of a program's standard streams.
+func (s *Service) stream(ctx context.Context, conn net.Conn, r *bufio.Reader, c call) {
+	number, err := strconv.Atoi(c.Text[1])
+	if err != nil || number < 0 || number > 2 {
+		_, _ = conn.Write(failure(hcsd.ErrInvalidArgument).Frame())
+		return
+	}
+	s.mu.Lock()
+	var io *streams
+	if live := s.live[c.Text[0]]; live != nil && live.Programs[c.pid()] != nil {
+		io = live.Programs[c.pid()].io
+	}
+	s.mu.Unlock()
+	file, err := io.get(number)
+	if err != nil {
+		_, _ = conn.Write(failure(err).Frame())
+		return
+	}
+
+	if _, err := conn.Write(wire.Answer{}.Frame()); err != nil {
+		return
+	}
+	if number == 0 {
+		io.own(c.process)
+		receiveInput(r, file)
+		io.own(0)
+		io.closeInput(1)
+		return
+	}
+	sendOutput(ctx, conn, file)
+}
+
+const piece = 32 << 10 // bytes of a stream that are sent at once
+
+// sendOutput sends what a program writes until its last handle is closed. After the caller has gone the rest is read and dropped, so that
+// the program does not wait for ever.
+func sendOutput(ctx context.Context, conn net.Conn, file *os.File) {
+	var failed error
+	buffer := make([]byte, 4+piece)
+	for ctx.Err() == nil {
+		n, err := file.Read(buffer[4:])
+		if n > 0 && failed == nil {
+			binary.LittleEndian.PutUint32(buffer, uint32(n))
+			_, failed = conn.Write(buffer[:4+n])
+		}
+		if err != nil {
+			break
+		}
+	}
+	if failed == nil && ctx.Err() == nil {
+		_, _ = conn.Write(make([]byte, 4)) // the connection ends in any case
+	}
+}
+
+// receiveInput gives a program what its caller sends, until the caller or the program ends it.
+func receiveInput(r *bufio.Reader, file *os.File) {
+	for {
+		var size uint32
+		if err := binary.Read(r, binary.LittleEndian, &size); err != nil || size == 0 || size > wire.MaxFrame {
+			return
+		}
+		if _, err := io.CopyN(file, r, int64(size)); err != nil {
+			if errors.Is(err, unix.EPIPE) {
+				_, _ = io.Copy(io.Discard, r) // as a pipe that nobody reads any more: the caller is not held up
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/testkit/wait"
+)
+
+// host is an emulated host without a network, with a running hcsd.
+type host struct {
+	t      *testing.T
+	o      Options
+	prefix wine.Prefix
+	stop   func() // ends hcsd
+}
+
+// startHost makes a host in a folder of its own.
+func startHost(t *testing.T) *host {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("mounts and containers need root")
+	}
+	tools, err := wine.Find()
+	if err != nil {
+		t.Skip(err)
+	}
+	runcPath, err := exec.LookPath("runc")
+	if err != nil {
+		t.Skip("containers need runc: ", err)
+	}
+	dlls := filepath.Join("..", "..", "..", "bin", "windows", "dll")
+	if _, err := os.Stat(filepath.Join(dlls, "vmcompute.dll")); err != nil {
+		t.Skip("run `make dll` first: ", err)
+	}
+	build, err := wine.LookupBuild(20348)
+	check(t, err)
+
+	dir := t.TempDir()
+	name := filepath.Base(filepath.Dir(dir)) // so that two tests have cgroups of their own
+	h := &host{t: t, o: Options{Host: "test-" + name, HostDir: filepath.Join(dir, "hosts", "h"), Template: wine.TemplateDir(dir, 20348), Tools: tools, Runc: runcPath, CPUs: runtime.NumCPU()}}
+	h.prefix = wine.Prefix{Dir: filepath.Join(h.o.HostDir, "prefix")}
+	check(t, tools.EnsureTemplate(t.Context(), wine.TemplateOptions{Dir: h.o.Template, Build: build, DLLDir: dlls}))
+	check(t, os.MkdirAll(h.o.HostDir, 0o755))
+	mount := wine.PrefixMount(h.o.Template, h.o.HostDir)
+	check(t, mount.Ensure())
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if h.stop != nil {
+			h.stop()
+		}
+		if err := errors.Join(tools.StopServer(ctx, h.prefix), Clean(ctx, h.o.HostDir, runcPath), mount.Unmount()); err != nil {
+			t.Error(err)
+		}
+	})
+	h.o.Listen = freeAddress(t)
+	h.start()
+	return h
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// freeAddress is a TCP address that nobody listens at.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	check(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// start starts hcsd.
+func (h *host) start() {
+	h.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, h.o) }()
+	h.stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			h.t.Error(err)
+		}
+		h.stop = nil
+	}
+	wait.True(h.t, 20*time.Second, "hcsd listens", func() bool {
+		conn, err := net.Dial("tcp4", h.o.Listen)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+}
+
+// built makes a program of testdata for Windows at a path below C:.
+func (h *host) built(name, at string) {
+	h.t.Helper()
+	cmd := exec.Command("go", "build", "-o", filepath.Join(h.prefix.DriveC(), at), "./testdata/"+name)
+	cmd.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		h.t.Fatalf("building %s: %v\n%s", name, err, out)
+	}
+}
+
+// write makes a file on C: of the host.
+func (h *host) write(name, text string) {
+	h.t.Helper()
+	path := filepath.Join(h.prefix.DriveC(), name)
+	check(h.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	check(h.t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+// program runs a program of the host and returns what it prints.
+func (h *host) program(exe string, args ...string) string {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	defer cancel()
+	cmd := h.o.Tools.Command(ctx, h.prefix, exe, args...)
+	cmd.Env = append(cmd.Env, "HCSD_ADDR="+h.o.Listen)
+	out, err := cmd.Output()
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		h.t.Errorf("%s: %v", exe, err)
+	}
+	return strings.ReplaceAll(string(out), "\r\n", "\n")
+}
+
+// TestSystems has a program make layers and a system, and run programs in it, as hcsshim does.
+func TestSystems(t *testing.T) {
+	h := startHost(t)
+	h.write("layers/base/Files/hello.txt", "hello")
+	h.write("layers/scratch/note", "")
+	h.built("client", "client.exe")
+	h.built("app", "layers/base/Files/app.exe")
+
+	got := strings.Split(h.program(`C:\client.exe`), "\n")
+	for _, want := range []string{
+		"early 0x80070015", "told 0x3 1 0x0", `output "helloblue green POD-A ContainerAdministrator \r\n"`,
+		`status {"ProcessId":PID,"Exited":true,"ExitCode":300,"LastWaitResult":0}`, "absent 0x80070002", "folder 0x8007010b",
+		`echo "one\ntwo\n8 <nil>\n"`, "listed true", "statistics <nil> Running true true", "killed true", `handled "ready\nterminated\n"`, "stopped true",
+		"again 0xc037010f", "busy 0x80070020", "terminate 0xc0370103", "told 0x1 1 0x0", "terminate again 0xc0370110", "gone 0xc037010e",
+	} {
+		if !slices.Contains(got, want) {
+			t.Errorf("the program does not say %s", want)
+		}
+	}
+	if t.Failed() {
+		t.Logf("it says:\n%s", strings.Join(got, "\n"))
+	}
+	for _, dir := range []string{"systems", "layers"} {
+		if left, err := os.ReadDir(h.o.path(dir)); err != nil || len(left) > 0 {
+			t.Errorf("left in %s: %v, %v", dir, left, err)
+		}
+	}
+}

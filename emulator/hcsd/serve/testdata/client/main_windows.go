@@ -1,0 +1,294 @@
+// Client calls vmcompute.dll as hcsshim does, and prints what it is answered. It has layers of Microsoft's kind in C:\layers: base with its
+// files, and scratch, the container's own.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+var dll = syscall.NewLazyDLL("vmcompute.dll")
+
+// call makes one call and returns its HRESULT.
+//
+//go:uintptrescapes
+func call(function string, args ...uintptr) uint32 {
+	r, _, _ := dll.NewProc(function).Call(args...)
+	return uint32(r)
+}
+
+// kept keeps the texts of calls in memory: the collector does not see them in an uintptr.
+var kept []*uint16
+
+func text(s string) uintptr {
+	p, err := syscall.UTF16PtrFromString(s)
+	if err != nil {
+		panic(err)
+	}
+	kept = append(kept, p)
+	return uintptr(unsafe.Pointer(p))
+}
+
+// taken is a text that a call has answered.
+func taken(p *uint16) string {
+	if p == nil {
+		return ""
+	}
+	n := 0
+	for ; *(*uint16)(unsafe.Add(unsafe.Pointer(p), 2*n)) != 0; n++ {
+	}
+	return syscall.UTF16ToString(unsafe.Slice(p, n))
+}
+
+// must ends the program for a call that failed.
+func must(what string, hr uint32) {
+	if hr&0x80000000 != 0 {
+		fmt.Printf("%s: %#x\n", what, hr)
+		os.Exit(1)
+	}
+}
+
+type driver struct {
+	flavour int
+	home    *uint16
+}
+
+type descriptor struct {
+	id    [16]byte
+	flags uint32
+	path  *uint16
+}
+
+// notices are what callbacks were told.
+type notices struct {
+	mu   sync.Mutex
+	seen []string
+	more chan struct{}
+}
+
+var heard = notices{more: make(chan struct{}, 100)}
+
+var callback = syscall.NewCallback(func(kind, context, status uintptr, data *uint16) uintptr {
+	heard.mu.Lock()
+	heard.seen = append(heard.seen, fmt.Sprintf("%#x %d %#x", uint32(kind), context, uint32(status)))
+	heard.mu.Unlock()
+	heard.more <- struct{}{}
+	return 0
+})
+
+// wait returns when a callback was told so.
+func (n *notices) wait(want string) {
+	limit := time.After(time.Minute)
+	for {
+		n.mu.Lock()
+		all := strings.Join(n.seen, "; ")
+		n.mu.Unlock()
+		if strings.Contains("; "+all+"; ", "; "+want+"; ") {
+			fmt.Println("told", want)
+			return
+		}
+		select {
+		case <-n.more:
+		case <-limit:
+			fmt.Printf("never told %q, but: %s\n", want, all)
+			os.Exit(1)
+		}
+	}
+}
+
+// makeLayers does what the snapshotter does: a base layer, a disk for the container, and its C:.
+func makeLayers(driverInfo uintptr) (volume string) {
+	must("ProcessBaseImage", call("ProcessBaseImage", text(`C:\layers\base`)))
+	disk, err := os.ReadFile(`C:\layers\base\blank.vhdx`)
+	if err == nil {
+		err = os.WriteFile(`C:\layers\scratch\sandbox.vhdx`, disk, 0o644)
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	scratch := text(`C:\layers\scratch`)
+	path, _ := syscall.UTF16PtrFromString(`C:\layers\base`)
+	parent := descriptor{path: path}
+	fmt.Printf("early %#x\n", call("PrepareLayer", driverInfo, scratch, uintptr(unsafe.Pointer(&parent)), 1))
+	must("ActivateLayer", call("ActivateLayer", driverInfo, scratch))
+	must("PrepareLayer", call("PrepareLayer", driverInfo, scratch, uintptr(unsafe.Pointer(&parent)), 1))
+
+	length := uintptr(0)
+	must("GetLayerMountPath", call("GetLayerMountPath", driverInfo, scratch, uintptr(unsafe.Pointer(&length)), 0))
+	buffer := make([]uint16, length)
+	must("GetLayerMountPath", call("GetLayerMountPath", driverInfo, scratch, uintptr(unsafe.Pointer(&length)), uintptr(unsafe.Pointer(&buffer[0]))))
+	return syscall.UTF16ToString(buffer)
+}
+
+func document(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+// makeSystem makes a system on the volume; its callback has the number 1.
+func makeSystem(id, volume string) (system uintptr) {
+	var record *uint16
+	doc := map[string]any{"Owner": "test", "SchemaVersion": map[string]int{"Major": 2, "Minor": 1}, "ShouldTerminateOnLastHandleClosed": true,
+		"Container": map[string]any{
+			"GuestOs": map[string]string{"HostName": "pod-a"}, "Storage": map[string]any{"Path": volume + `\`},
+			"Memory": map[string]int{"SizeInMB": 512}, "Processor": map[string]int{"Maximum": 5000},
+			"RegistryChanges": map[string]any{"AddValues": []any{map[string]any{"Key": map[string]string{"Hive": "System", "Name": `ControlSet001\Control`},
+				"Name": "WaitToKillServiceTimeout", "StringValue": "2147483647", "Type": "String"}}},
+		}}
+	must("HcsCreateComputeSystem", call("HcsCreateComputeSystem", text(id), text(document(doc)), 0, uintptr(unsafe.Pointer(&system)), uintptr(unsafe.Pointer(&record))))
+	var handle uintptr
+	must("HcsRegisterComputeSystemCallback", call("HcsRegisterComputeSystemCallback", system, callback, 1, uintptr(unsafe.Pointer(&handle))))
+	must("HcsStartComputeSystem", call("HcsStartComputeSystem", system, text(""), uintptr(unsafe.Pointer(&record))))
+	return system
+}
+
+type information struct {
+	pid, reserved uint32
+	pipes         [3]syscall.Handle
+}
+
+// process is one that was started; out is its output.
+type process struct {
+	handle uintptr
+	info   information
+	first  chan string // the first line of it
+	out    chan string
+}
+
+// start starts a program; its callback has the number n.
+func start(system uintptr, n uintptr, doc map[string]any) (*process, uint32) {
+	p := &process{first: make(chan string, 2), out: make(chan string, 2)}
+	var record *uint16
+	hr := call("HcsCreateProcess", system, text(document(doc)), uintptr(unsafe.Pointer(&p.info)), uintptr(unsafe.Pointer(&p.handle)), uintptr(unsafe.Pointer(&record)))
+	if hr != 0 {
+		return nil, hr
+	}
+	var handle uintptr
+	must("HcsRegisterProcessCallback", call("HcsRegisterProcessCallback", p.handle, callback, n, uintptr(unsafe.Pointer(&handle))))
+	for _, pipe := range p.info.pipes[1:] {
+		if pipe == 0 {
+			continue
+		}
+		go func() {
+			r := bufio.NewReader(os.NewFile(uintptr(pipe), "output"))
+			first, err := r.ReadString('\n')
+			p.first <- first
+			if err == nil {
+				var rest []byte
+				rest, err = io.ReadAll(r)
+				first += string(rest)
+			}
+			if err != nil && err != io.EOF {
+				first += err.Error()
+			}
+			p.out <- first
+		}()
+	}
+	return p, 0
+}
+
+// answer and record are where properties gets texts: memory that does not move.
+var answer, record *uint16
+
+// properties are what the last function answers.
+func properties(function string, handle uintptr, query ...string) string {
+	answer, record = nil, nil
+	args := []uintptr{handle}
+	for _, q := range query {
+		args = append(args, text(q))
+	}
+	must(function, call(function, append(args, uintptr(unsafe.Pointer(&answer)), uintptr(unsafe.Pointer(&record)))...))
+	return taken(answer)
+}
+
+func line(command string, more ...string) map[string]any {
+	doc := map[string]any{"CommandLine": command, "WorkingDirectory": `C:\`, "CreateStdOutPipe": true, "Environment": map[string]string{"COLOUR": "blue green"}}
+	for _, m := range more {
+		doc[m] = true
+	}
+	return doc
+}
+
+func main() {
+	home := uint16(0)
+	info := driver{1, &home}
+	driverInfo := uintptr(unsafe.Pointer(&info))
+	volume := makeLayers(driverInfo)
+	fmt.Println("volume", volume)
+	system := makeSystem("test-1", volume)
+	heard.wait("0x3 1 0x0")
+
+	p, hr := start(system, 2, line(`cmd /c "type C:\hello.txt & echo %COLOUR% %COMPUTERNAME% %USERNAME% & exit 300"`))
+	must("HcsCreateProcess", hr)
+	fmt.Printf("output %q\n", <-p.out)
+	heard.wait("0x10000 2 0x0")
+	fmt.Println("status", strings.ReplaceAll(properties("HcsGetProcessProperties", p.handle), fmt.Sprint(p.info.pid), "PID"))
+	_, hr = start(system, 3, line(`C:\absent.exe`))
+	fmt.Printf("absent %#x\n", hr)
+	bad := line("cmd")
+	bad["WorkingDirectory"] = `C:\nowhere`
+	_, hr = start(system, 3, bad)
+	fmt.Printf("folder %#x\n", hr)
+
+	life(system)
+	var record *uint16
+	fmt.Printf("again %#x\n", call("HcsCreateComputeSystem", text("test-1"), text("{}"), 0, uintptr(unsafe.Pointer(new(uintptr))), uintptr(unsafe.Pointer(&record))))
+	fmt.Printf("busy %#x\n", call("UnprepareLayer", driverInfo, text(`C:\layers\scratch`)))
+	fmt.Printf("terminate %#x\n", call("HcsTerminateComputeSystem", system, text(""), uintptr(unsafe.Pointer(&record))))
+	heard.wait("0x1 1 0x0")
+	fmt.Printf("terminate again %#x\n", call("HcsTerminateComputeSystem", system, text(""), uintptr(unsafe.Pointer(&record))))
+	must("HcsCloseComputeSystem", call("HcsCloseComputeSystem", system))
+	fmt.Printf("gone %#x\n", call("HcsOpenComputeSystem", text("test-1"), uintptr(unsafe.Pointer(&system)), uintptr(unsafe.Pointer(&record))))
+	for _, f := range []string{"UnprepareLayer", "DeactivateLayer", "DestroyLayer"} {
+		must(f, call(f, driverInfo, text(`C:\layers\scratch`)))
+	}
+}
+
+// life has programs that are ended in the ways there are.
+func life(system uintptr) {
+	var record *uint16
+	p, hr := start(system, 4, line(`C:\app.exe copy`, "CreateStdInPipe"))
+	must("HcsCreateProcess", hr)
+	in := os.NewFile(uintptr(p.info.pipes[0]), "input")
+	fmt.Fprint(in, "one\ntwo\n")
+	must("HcsModifyProcess", call("HcsModifyProcess", p.handle, text(`{"Operation":"CloseHandle","CloseHandle":{"Handle":"StdIn"}}`), uintptr(unsafe.Pointer(&record))))
+	in.Close()
+	fmt.Printf("echo %q\n", <-p.out)
+	heard.wait("0x10000 4 0x0")
+
+	p, hr = start(system, 5, line("cmd", "CreateStdInPipe"))
+	must("HcsCreateProcess", hr)
+	all := properties("HcsGetComputeSystemProperties", system, `{"PropertyTypes":["Statistics","ProcessList"]}`)
+	fmt.Println("listed", strings.Contains(all, fmt.Sprintf(`"ProcessId":%d,"ImageName":"cmd.exe"`, p.info.pid)))
+	var seen struct {
+		State      string
+		Statistics struct {
+			Memory    struct{ MemoryUsageCommitBytes uint64 }
+			Processor struct{ TotalRuntime100ns uint64 }
+		}
+	}
+	fmt.Println("statistics", json.Unmarshal([]byte(all), &seen), seen.State, seen.Statistics.Memory.MemoryUsageCommitBytes > 1<<20, seen.Statistics.Processor.TotalRuntime100ns > 0)
+	must("HcsTerminateProcess", call("HcsTerminateProcess", p.handle, uintptr(unsafe.Pointer(&record))))
+	heard.wait("0x10000 5 0x0")
+	fmt.Println("killed", strings.Contains(properties("HcsGetProcessProperties", p.handle), `"Exited":true,"ExitCode":1067,`))
+
+	p, hr = start(system, 6, line(`C:\app.exe`))
+	must("HcsCreateProcess", hr)
+	<-p.first
+	must("HcsSignalProcess", call("HcsSignalProcess", p.handle, text(`{"Signal":"CtrlShutdown"}`), uintptr(unsafe.Pointer(&record))))
+	fmt.Printf("handled %q\n", <-p.out)
+	heard.wait("0x10000 6 0x0")
+	fmt.Println("stopped", strings.Contains(properties("HcsGetProcessProperties", p.handle), `"Exited":true,"ExitCode":3221225786,`))
+}
