@@ -10,13 +10,16 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 flags="-shared -s -O2 -Wall -Wextra -Wno-missing-field-initializers -static-libgcc -Wl,--no-insert-timestamp"
 cd "$here"
-$cc $flags -o "$out/computenetwork.dll" computenetwork.c wire.c -lole32
-$cc $flags -o "$out/vmcompute.dll" vmcompute.c wire.c -lole32
+$cc $flags -o "$out/computenetwork.dll" computenetwork.c wire.c
+$cc $flags -o "$out/vmcompute.dll" vmcompute.c wire.c
+sed -n 's/^.* = thunk_\(.*\)$/FUNCTION(\1)/p' combase.def >"$out/combase_functions.h"
+$cc $flags -I "$out" -o "$out/combase.dll" combase.c combase.def
+rm "$out/combase_functions.h"
 $cc $flags -o "$out/bcryptprimitives.dll" bcryptprimitives.c stack.c mend.c mend_*.c -ladvapi32 -lntdll
-$cc $flags -DWIRE_WITHOUT_COM -DKEPT_MS=0 -o "$out/iphlpapi.dll" iphlpapi.c servers.c adapters.c wire.c iphlpapi.def -lws2_32
-$cc $flags -DWIRE_WITHOUT_COM -DWIRE_PORT=SCM_PORT '-DWIRE_VARIABLE="SCM_ADDR"' -o "$out/sechost.dll" sechost.c wire.c sechost.def
+$cc $flags -DKEPT_MS=0 -o "$out/iphlpapi.dll" iphlpapi.c servers.c adapters.c wire.c iphlpapi.def -lws2_32
+$cc $flags -DWIRE_PORT=SCM_PORT '-DWIRE_VARIABLE="SCM_ADDR"' -o "$out/sechost.dll" sechost.c wire.c sechost.def
 $cc $flags -o "$out/ws2_32.dll" ws2_32.c builtin.c ws2_32.def
-$cc $flags -DWIRE_WITHOUT_COM -DWIRE_WITHOUT_MAIN -o "$out/nsi.dll" nsi.c show.c adapters.c wire.c builtin.c nsi.def
+$cc $flags -DWIRE_WITHOUT_MAIN -o "$out/nsi.dll" nsi.c show.c adapters.c wire.c builtin.c nsi.def
 $cc ${flags#-shared} -o "$out/porthole-launch.exe" launch.c -lntdll
 $cc ${flags#-shared} -o "$out/ipconfig.exe" ipconfig.c -liphlpapi -lws2_32
 $cc ${flags#-shared} -o "$out/nltest.exe" nltest.c -ladvapi32

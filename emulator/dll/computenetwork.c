@@ -13,7 +13,7 @@ static void give(WCHAR **to, WCHAR *text)
 	if (to)
 		*to = text;
 	else
-		CoTaskMemFree(text);
+		wire_free(text);
 }
 
 /* Answers: out[0] is the result (ids, properties), out[1] the error record. */

@@ -19,11 +19,11 @@ API HNSCall(const WCHAR *method, const WCHAR *path, const WCHAR *body, WCHAR **r
 		*response = NULL;
 	hr = wire_call(&c);
 	forget_adapters();
-	CoTaskMemFree(c.out[1]);
+	wire_free(c.out[1]);
 	if (response)
 		*response = c.out[0];
 	else
-		CoTaskMemFree(c.out[0]);
+		wire_free(c.out[0]);
 	return hr;
 }
 

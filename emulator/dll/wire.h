@@ -7,18 +7,13 @@
 
 #include <winsock2.h>
 #include <windows.h>
-#include <objbase.h>
 
 #include "ops.h"
 
-/* Strings of an answer are the caller's. iphlpapi.dll is loaded by nearly everybody and does not bring COM along. */
-#ifdef WIRE_WITHOUT_COM
-#define wire_alloc(size) LocalAlloc(LMEM_FIXED, (size))
-#define wire_free(p) LocalFree(p)
-#else
-#define wire_alloc(size) CoTaskMemAlloc(size)
-#define wire_free(p) CoTaskMemFree(p)
-#endif
+/* Strings of an answer are the caller's, to free with LocalFree or CoTaskMemFree: with Wine's libraries and our combase.dll both free
+ * memory of the process' heap. ole32.dll, which has CoTaskMemAlloc too, would take 40 ms to load. */
+#define wire_alloc(size) HeapAlloc(GetProcessHeap(), 0, (size))
+#define wire_free(p) ((void)((p) && HeapFree(GetProcessHeap(), 0, (p))))
 
 /* One call. in: op, handle, guid, text; out: handle, out[2] (wire_alloc strings or NULL). Returns the HRESULT. */
 struct call {

@@ -80,6 +80,7 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 		func() error { return replaceLinks(filepath.Join(temp.DriveC(), "users")) },
 		func() error { return keepBuiltin(temp, "iphlpapi.dll", "wineiphl.dll") },
 		func() error { return keepBuiltin(temp, "sechost.dll", "winesech.dll") },
+		func() error { return keepBuiltin(temp, "combase.dll", "winecomb.dll") },
 		func() error { return keepBuiltin(temp, "nsi.dll", "builtin/nsi.dll") },
 		func() error { return keepBuiltin(temp, "ws2_32.dll", "builtin/ws2_32.dll") },
 		func() error { _, err := InstallDLLs(temp, o.DLLDir); return err },

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/Microsoft/go-winio/pkg/guid"
 	"golang.org/x/sys/windows"
 
 	"porthole.dev/porthole/hns"
@@ -103,12 +104,13 @@ func taken(s *uint16) string {
 	return text
 }
 
+// guidOf reads an id. windows.GUIDFromString does too, and would have ole32.dll and the window system loaded for it, into each CNI plugin.
 func guidOf[T ~string](id T) (windows.GUID, error) {
-	g, err := windows.GUIDFromString("{" + string(id) + "}")
+	g, err := guid.FromString(string(id))
 	if err != nil {
-		return g, fmt.Errorf("%q is no id", id)
+		return windows.GUID{}, fmt.Errorf("%q is no id", id)
 	}
-	return g, nil
+	return windows.GUID(g), nil
 }
 
 // ids lists ids as HNS writes them.
