@@ -3,6 +3,7 @@
 package hostcri
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,6 +53,7 @@ func Command() *cobra.Command {
 			if err := cnishim.Install(o.HostDir, self); err != nil {
 				return err
 			}
+			o.CNIStatus = func(ctx context.Context) error { return cnishim.Status(ctx, o.HostDir) }
 			return cri.Run(c.Context(), o)
 		},
 	}

@@ -107,6 +107,7 @@ func TestUpstreamWinBridgePods(t *testing.T) {
 	podWithoutHNS(w)
 	namespaceFaults(w)
 	removePodAlone(w, "after")
+	pluginStatus(w)
 	othersPlugins(w)
 	wait.NoError(t, 20*time.Second, "HNS to have what it had before the pods", func() error {
 		if after := hnsObjects(w); after != before {
@@ -126,6 +127,39 @@ func removePodAlone(w *world, name string) {
 	must(w.t, err)
 	_, err = w.runtime.RemovePodSandbox(w.ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.id})
 	must(w.t, err)
+}
+
+// pluginStatus takes host-local.exe away, which win-bridge asks at STATUS: the network is ready as far as a configuration of version 1.0.0
+// knows, and not ready, with the plugin's words, by one of version 1.1.0.
+func pluginStatus(w *world) {
+	w.t.Helper()
+	conf, ipam := filepath.Join(w.driveC(), "etc/cni/net.d/10-porthole.conf"), filepath.Join(w.driveC(), "opt/cni/bin/host-local.exe")
+	for _, c := range []struct {
+		version string
+		away    bool
+		want    string // the reason why the network is not ready
+	}{
+		{"1.1.0", false, ""},
+		{"1.1.0", true, "host-local"},
+		{"1.0.0", true, ""},
+	} {
+		must(w.t, os.WriteFile(conf, []byte(strings.Replace(winBridge, `"1.0.0"`, `"`+c.version+`"`, 1)), 0o644))
+		if c.away {
+			must(w.t, os.Rename(ipam, ipam+".away"))
+		}
+		r, err := w.runtime.Status(w.ctx, &runtimeapi.StatusRequest{})
+		must(w.t, err)
+		if c.away {
+			must(w.t, os.Rename(ipam+".away", ipam))
+		}
+
+		for _, condition := range r.GetStatus().GetConditions() {
+			if condition.Type == runtimeapi.NetworkReady && (condition.Status != (c.want == "") || !strings.Contains(condition.Message, c.want)) {
+				w.t.Errorf("version %s, host-local away: %v: %v", c.version, c.away, condition)
+			}
+		}
+	}
+	must(w.t, os.WriteFile(conf, []byte(winBridge), 0o644))
 }
 
 // namespaceFaults: calls for the HCN namespace of a pod fail, on the way in and on the way out. A pod without network is refused, a

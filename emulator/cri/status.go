@@ -9,7 +9,7 @@ import (
 )
 
 // Status is containerd's, with the handlers of a Windows host without Hyper-V. The network is ready when there is a CNI configuration on
-// C:, because the Linux one, which names our shim, always exists.
+// C:, because the Linux one, which names our shim, always exists, and its plugins do not say otherwise.
 func (s service) Status(ctx context.Context, r *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	answer, err := s.runtime.Status(ctx, r)
 	if err != nil {
@@ -19,7 +19,11 @@ func (s service) Status(ctx context.Context, r *runtimeapi.StatusRequest) (*runt
 	if answer.Features != nil {
 		answer.Features.UserNamespacesHostNetwork = false // containerd 2.3.6 has it on Linux only
 	}
-	if _, err := WindowsCNIConfig(s.o.HostDir); err != nil {
+	_, err = WindowsCNIConfig(s.o.HostDir)
+	if err == nil && s.o.CNIStatus != nil {
+		err = s.o.CNIStatus(ctx)
+	}
+	if err != nil {
 		for _, c := range answer.GetStatus().GetConditions() {
 			if c.Type == runtimeapi.NetworkReady {
 				c.Status, c.Reason = false, "NetworkPluginNotReady"

@@ -23,7 +23,10 @@ type Options struct {
 	CertsDir   string // registry configuration; empty: <HostDir>/containerd/certs.d
 	// DialHNS connects to the host's HNS. nil connects to its address; the caller must be in the host's network namespace then.
 	DialHNS func(context.Context) (net.Conn, error)
-	CPUs    int // of the machine; required: Windows gives CPU limits as a share of all
+	// CNIStatus asks the plugins of the host's CNI configuration whether they can attach pods, as containerd on Windows does at each Status.
+	// It is called when there is a configuration. nil asks nobody.
+	CNIStatus func(context.Context) error
+	CPUs      int // of the machine; required: Windows gives CPU limits as a share of all
 }
 
 // namespace is where containerd's CRI plugin keeps what it makes.

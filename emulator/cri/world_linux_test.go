@@ -116,6 +116,9 @@ func newWorld(t *testing.T, realHNS bool) *world {
 		DialHNS: func(ctx context.Context) (net.Conn, error) {
 			return testkit.DialIn(w.netns)(ctx, "tcp4", wire.HNSAddress)
 		},
+		CNIStatus: func(ctx context.Context) error {
+			return platform.InNetns(w.netns, func() error { return cnishim.Status(ctx, w.dir) })
+		},
 	}
 	w.serve()
 	t.Cleanup(func() { w.stop() })

@@ -2,6 +2,7 @@ package cnishim
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,22 +30,9 @@ func TestSilentPlugin(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
 			count := filepath.Join(dir, "count")
-			loader := filepath.Join(dir, "wine64")
 			script := "#!/bin/sh\necho run >> " + count + "\nif [ $(wc -l < " + count + ") = 1 ]; then " + tc.first + "; fi\n" + tc.second + "\n"
-			if err := os.WriteFile(loader, []byte(script), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			exe := filepath.Join(dir, "prefix", "drive_c", "opt", "cni", "bin", "p.exe")
-			if err := os.MkdirAll(filepath.Dir(exe), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(exe, nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			fakeWine(t, dir, script, "p")
 
-			installed := wine.Debian
-			wine.Debian = wine.Tools{Loader: loader, Server: "/bin/true"}
-			defer func() { wine.Debian = installed }()
 			_, err := Call{HostDir: dir, Env: map[string]string{"CNI_COMMAND": tc.command}, Timeout: time.Minute}.exec(context.Background(), plugin{kind: "p"}, "", nil)
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("error %v, want %q", err, tc.want)
@@ -55,4 +43,70 @@ func TestSilentPlugin(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStatusAndGC has plugins write down what they are called with: they get STATUS and GC if the configuration's version knows these
+// commands, GC with containerd's list of attachments.
+func TestStatusAndGC(t *testing.T) {
+	for _, tc := range []struct {
+		command, version, input string
+		fails                   bool
+		want                    []string // parts of what the plugins got
+	}{
+		{"STATUS", "1.1.0", "", false, []string{"STATUS", `"name":"n"`, `"type":"p"`, `"type":"q"`}},
+		{"STATUS", "1.1.0", "", true, []string{"STATUS", `"type":"p"`}},
+		{"STATUS", "1.0.0", "", true, nil},
+		{"GC", "1.1.0", `{"cni.dev/valid-attachments":[{"containerID":"c","ifname":"eth0"}]}`, false, []string{"GC", `"cni.dev/valid-attachments":[{"containerID":"c"`}},
+		{"GC", "0.4.0", `{}`, true, nil},
+	} {
+		t.Run(tc.command+" "+tc.version, func(t *testing.T) {
+			dir := t.TempDir()
+			calls := filepath.Join(dir, "calls")
+			script := "#!/bin/sh\necho $CNI_COMMAND >> " + calls + "; cat >> " + calls + "\n"
+			if tc.fails {
+				script += `echo '{"code":50,"msg":"not now"}'; exit 1` + "\n"
+			}
+			fakeWine(t, dir, script, "p", "q")
+			conf := filepath.Join(dir, "prefix", "drive_c", "etc", "cni", "net.d", "1.conflist")
+			if err := os.MkdirAll(filepath.Dir(conf), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(conf, []byte(`{"cniVersion":"`+tc.version+`","name":"n","plugins":[{"type":"p"},{"type":"q"}]}`), 0o644); err != nil {
+				t.Fatal(err)
+			}
+
+			var answer strings.Builder
+			err := Run(context.Background(), Call{HostDir: dir, Env: map[string]string{"CNI_COMMAND": tc.command}, Stdin: []byte(tc.input), Stdout: &answer})
+			asked := tc.want != nil
+			if (err != nil) != (asked && tc.fails) || err != nil && !strings.Contains(answer.String(), `"code":50`) {
+				t.Errorf("error %v, answer %q", err, answer.String())
+			}
+			got, _ := os.ReadFile(calls) // there is none if nobody was called
+			for _, want := range tc.want {
+				if !strings.Contains(string(got), want) {
+					t.Errorf("plugins got %s, want %s", got, want)
+				}
+			}
+			if !asked && len(got) > 0 || tc.fails && strings.Contains(string(got), `"type":"q"`) {
+				t.Errorf("plugins got %s", got)
+			}
+		})
+	}
+}
+
+// fakeWine puts a shell script in place of Wine's loader, and programs of these names where the host has its plugins.
+func fakeWine(t *testing.T, dir, script string, plugins ...string) {
+	t.Helper()
+	loader, bin := filepath.Join(dir, "wine64"), filepath.Join(dir, "prefix", "drive_c", "opt", "cni", "bin")
+	if err := errors.Join(os.WriteFile(loader, []byte(script), 0o755), os.MkdirAll(bin, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range plugins {
+		if err := os.WriteFile(filepath.Join(bin, name+".exe"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	installed := wine.Debian
+	wine.Debian = wine.Tools{Loader: loader, Server: "/bin/true"}
+	t.Cleanup(func() { wine.Debian = installed })
 }

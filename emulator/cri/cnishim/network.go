@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+
+	"github.com/containernetworking/cni/pkg/version"
 )
 
 // network is a Windows CNI configuration, of one plugin (.conf) or several (.conflist).
@@ -51,6 +53,31 @@ func parseNetwork(data []byte) (network, error) {
 		return network{}, errors.New("there is no plugin in it")
 	}
 	return n, nil
+}
+
+// knowsStatus reports whether the configuration has a version with STATUS and GC, 1.1.0 or later.
+func (n network) knowsStatus() bool {
+	var text string
+	if json.Unmarshal(n.version, &text) != nil {
+		return false
+	}
+	known, err := version.GreaterThanOrEqualTo(text, "1.1.0")
+	return err == nil && known
+}
+
+// withAttachments adds to the input of GC what containerd said of the attachments that are in use, under the name of the specification and
+// under the one that its first edition had by mistake.
+func withAttachments(stdin []byte, outer map[string]json.RawMessage) ([]byte, error) {
+	var conf map[string]json.RawMessage
+	if err := json.Unmarshal(stdin, &conf); err != nil {
+		return nil, err
+	}
+	for _, key := range []string{"cni.dev/valid-attachments", "cni.dev/attachments"} {
+		if list := outer[key]; list != nil {
+			conf[key] = list
+		}
+	}
+	return json.Marshal(conf)
 }
 
 // stdin is what one plugin reads: its part of the configuration, the network's name, the result so far, and of what

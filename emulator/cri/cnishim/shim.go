@@ -96,14 +96,19 @@ func Run(ctx context.Context, c Call) error {
 	return err
 }
 
-// run carries out the command of CNI_COMMAND. STATUS and GC only check that the Windows host has a CNI configuration.
+// Status carries out STATUS for the host's configuration. The caller is in the host's network namespace. The error is the first plugin's.
+func Status(ctx context.Context, hostDir string) error {
+	c := Call{HostDir: hostDir, Env: map[string]string{"CNI_COMMAND": "STATUS"}, Timeout: time.Minute}
+	return c.ask(ctx)
+}
+
+// run carries out the command of CNI_COMMAND.
 func (c Call) run(ctx context.Context) error {
 	switch command := c.Env["CNI_COMMAND"]; command {
 	case "VERSION":
 		return json.NewEncoder(c.Stdout).Encode(map[string]any{"cniVersion": cniVersion, "supportedVersions": supported})
 	case "STATUS", "GC":
-		_, err := c.network()
-		return err
+		return c.ask(ctx)
 	case "ADD", "CHECK":
 		return c.add(ctx, command)
 	case "DEL":
@@ -149,6 +154,28 @@ func (c Call) add(ctx context.Context, command string) error {
 	}
 	_, err = c.Stdout.Write(result)
 	return err
+}
+
+// ask carries out STATUS and GC, which are about all pods. As with other runtimes only plugins get them whose configuration has a version
+// that knows these commands; without a configuration both fail. The list of attachments for GC goes on as it came.
+func (c Call) ask(ctx context.Context) error {
+	n, err := c.network()
+	if err != nil || !n.knowsStatus() {
+		return err
+	}
+	for _, p := range n.plugins {
+		stdin, err := n.stdin(p, nil, nil)
+		if err == nil && c.Env["CNI_COMMAND"] == "GC" {
+			stdin, err = withAttachments(stdin, c.outer())
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := c.exec(ctx, p, "", stdin); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // del calls the plugins in reverse order, as CNI prescribes, and deletes the pod's HCN namespace. A configuration or plugin that
