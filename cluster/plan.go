@@ -94,7 +94,7 @@ func (p *planner) linuxNode(n Node) {
 			"kube-proxy", "--config="+file("kubernetes", "kube-proxy.json"), "--hostname-override="+n.Name)
 	}
 	add("routes", p.l.Porthole(), []supervise.Condition{p.apiReady()},
-		append(p.routesArgs(n, file("kubernetes", "routes.kubeconfig")), "--cni-conf-dir="+file("cni", "net.d"), "--cni-data-dir="+file("cni", "data"))...)
+		append(p.routesArgs(n, file("kubernetes", "routes.kubeconfig")), "--cni-conf-dir="+file("cni", "net.d"), "--cni-data-dir="+file("cni", "data"), "--state-dir="+file("routes"))...)
 }
 
 // routesArgs returns the arguments of `porthole routes`, which are the same on Linux and Windows but for their paths.

@@ -81,7 +81,7 @@ func Command(advise Advise) *cobra.Command {
 	fs.Uint16Var(&f.vxlanPort, "vxlan-port", vxlan.Default.Port, "mode vxlan: UDP port of the encapsulated packets; Windows takes 4789 only")
 	f.ovn.register(fs)
 	fs.StringVar(&f.confDir, "cni-conf-dir", "", "folder for the CNI configuration, the one that the container runtime reads: on Windows\n\"C:\\Program Files\\containerd\\cni\\conf\" by containerd's defaults, C:\\etc\\cni\\net.d by sig-windows-tools; empty: none is written")
-	fs.StringVar(&f.stateDir, "state-dir", `C:\ProgramData\porthole`, "Windows: folder in which the host's routes are kept while HNS changes its networks")
+	fs.StringVar(&f.stateDir, "state-dir", stateDir(), "folder for what has to outlive this program: on Windows the host's routes while HNS changes its networks,\nin the mode bgp the nodes of the cluster")
 	fs.StringVar(&f.dataDir, "cni-data-dir", "", "Linux: folder in which CNI keeps the addresses in use; empty: the plugin's default, one per machine")
 	fs.BoolVar(&f.replaceNetwork, "replace-network", false, "Windows: replace an HNS network of our name that does not fit (another type, range or gateway)\n"+
 		"although it holds endpoints, which are deleted with it; without this flag it is reported and left alone")
@@ -198,6 +198,14 @@ func runtimeEndpoint() string {
 		return "npipe:////./pipe/containerd-containerd"
 	}
 	return ""
+}
+
+// stateDir is the default of --state-dir.
+func stateDir() string {
+	if runtime.GOOS == "windows" {
+		return `C:\ProgramData\porthole`
+	}
+	return "/var/lib/porthole"
 }
 
 // parseRanges reads a range of IPv4 and, behind a comma, one of IPv6.

@@ -34,6 +34,7 @@ type Client struct {
 	Services func(namespace string) Lister[*corev1.ServiceList]
 	Slices   Lister[*discoveryv1.EndpointSliceList] // of all namespaces
 	Nodes    Lister[*corev1.NodeList]
+	Pods     Lister[*corev1.PodList] // of all namespaces
 	Events   record.EventSink
 	// PatchNodeStatus changes a node through its status, with a strategic merge patch.
 	PatchNodeStatus func(ctx context.Context, name string, patch []byte) error
@@ -48,7 +49,7 @@ func (c *Client) IsWatchListSemanticsUnSupported() bool { return c.NoWatchLists 
 // scheme knows the kinds that this package uses.
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	s.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.Event{}, &corev1.EventList{})
+	s.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{}, &corev1.Event{}, &corev1.EventList{})
 	s.AddKnownTypes(discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
 	metav1.AddToGroupVersion(s, corev1.SchemeGroupVersion)
 	metav1.AddToGroupVersion(s, discoveryv1.SchemeGroupVersion)
@@ -82,6 +83,7 @@ func New(o apiconn.Options) (client *Client, server string, err error) {
 		Services: func(namespace string) Lister[*corev1.ServiceList] { return services.in(namespace) },
 		Slices:   kind[*discoveryv1.EndpointSliceList]{discovery, "endpointslices", "", func() *discoveryv1.EndpointSliceList { return &discoveryv1.EndpointSliceList{} }},
 		Nodes:    kind[*corev1.NodeList]{core, "nodes", "", func() *corev1.NodeList { return &corev1.NodeList{} }},
+		Pods:     kind[*corev1.PodList]{core, "pods", "", func() *corev1.PodList { return &corev1.PodList{} }},
 		Events:   eventSink{core},
 		PatchNodeStatus: func(ctx context.Context, name string, patch []byte) error {
 			return core.Patch(types.StrategicMergePatchType).Resource("nodes").Name(name).SubResource("status").Body(patch).Do(ctx).Error()

@@ -22,7 +22,7 @@ import (
 func api(client *fake.Clientset) *Client {
 	return &Client{
 		Services: func(namespace string) Lister[*corev1.ServiceList] { return client.CoreV1().Services(namespace) },
-		Slices:   client.DiscoveryV1().EndpointSlices(""), Nodes: client.CoreV1().Nodes(),
+		Slices:   client.DiscoveryV1().EndpointSlices(""), Nodes: client.CoreV1().Nodes(), Pods: client.CoreV1().Pods(""),
 		Events: &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, NoWatchLists: true,
 		PatchNodeStatus: func(ctx context.Context, name string, patch []byte) error {
 			_, err := client.CoreV1().Nodes().PatchStatus(ctx, name, patch)

@@ -35,6 +35,8 @@ type agent struct {
 	maker   maker
 	onLink  func(netip.Addr) ([]netip.Prefix, error)
 	wake    wakeup.Signal // something changed: check the network again
+	saving  wakeup.Signal // the same, for memory
+	drain   drain
 
 	// Of the loop only.
 	made    keeper   // the chosen mode, once the node's address is known
@@ -69,6 +71,8 @@ type cluster interface {
 	Pod(ctx context.Context, namespace, name string) (uid string, annotations map[string]string, err error)
 	// Annotate sets annotations of this node.
 	Annotate(ctx context.Context, annotations map[string]string) error
+	// FollowPods returns the pods of this node. changed is called after each change, from any goroutine.
+	FollowPods(changed func()) podList
 	// Warn writes an event on this node. It does not block.
 	Warn(reason, message string)
 }
@@ -112,7 +116,7 @@ type ranged interface {
 }
 
 func newAgent(o Options, modes modeTable, maker maker) *agent {
-	return &agent{o: o, modes: modes, maker: maker, onLink: onLink, wake: wakeup.New()}
+	return &agent{o: o, modes: modes, maker: maker, onLink: onLink, wake: wakeup.New(), saving: wakeup.New()}
 }
 
 // changed is called after each change of the cluster's nodes, with the node, or nil if one is gone. The routes come first: the network
@@ -124,6 +128,7 @@ func (a *agent) changed(n *table.Node) {
 		}
 		k.Changed()
 	}
+	a.saving.Wake()
 	a.wake.Wake()
 }
 
@@ -194,6 +199,7 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 	if err != nil {
 		return err
 	}
+	a.followDrain(ctx, tasks)
 	wanted, err := k.Network(o)
 	if err != nil {
 		return err
@@ -223,6 +229,7 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 
 	a.startSweep(ctx, tasks, a.maker.conf(wanted))
 	if a.routeKeeper() == nil {
+		a.drain.await(ctx)
 		k.Sync(ctx)
 		debug.FreeOSMemory() // the first list of a large cluster and its plan leave garbage several times the size of what is kept
 		a.setKeeper(k)
@@ -282,7 +289,7 @@ func (a *agent) makeKeeper(o podnet.Options) (keeper, error) {
 	k, err := a.modes.start(a.o.Mode, environment{
 		Node: a.o.Node, Addr: o.Node, Cluster: a.o.Cluster, Cluster6: a.o.Cluster6, Keep: keep.Options{Nodes: a.cluster.List},
 		Annotate: a.cluster.Annotate, VXLAN: a.o.VXLAN, BGP: a.o.BGP,
-		Services: a.o.Services, OVN: a.o.OVN, Pod: a.cluster.Pod,
+		Services: a.o.Services, OVN: a.o.OVN, Pod: a.cluster.Pod, Pods: a.drain.pods,
 	})
 	if err == nil {
 		a.made = k

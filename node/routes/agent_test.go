@@ -20,6 +20,7 @@ import (
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hnstest"
+	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/routes/adapters"
 	"porthole.dev/porthole/routes/hostgw"
 	"porthole.dev/porthole/routes/keep"
@@ -34,7 +35,8 @@ type fakeCluster struct {
 	conditions  []string
 	warnings    []string
 	annotations []string
-	refuse      error // answer to the next writes
+	refuse      error     // answer to the next writes
+	pods        *fakePods // those that somebody follows; nil: nobody has
 }
 
 func (c *fakeCluster) List() (list []table.Node, ok bool) {
@@ -75,6 +77,13 @@ func (c *fakeCluster) Annotate(_ context.Context, annotations map[string]string)
 
 func (c *fakeCluster) Pod(context.Context, string, string) (string, map[string]string, error) {
 	return "", nil, nil
+}
+
+func (c *fakeCluster) FollowPods(changed func()) podList {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pods = &fakePods{changed: changed, err: networkapi.ErrPodsUnknown}
+	return c.pods
 }
 
 func (c *fakeCluster) SetCondition(_ context.Context, condition corev1.NodeCondition) error {
@@ -265,10 +274,11 @@ func newTestNode(t *testing.T, o Options) *testNode {
 	if o.Mode == "" {
 		o.Mode = DefaultMode
 	}
-	onFake := modeTable{{DefaultMode, func(e environment) (keeper, error) {
+	onFakeHost := func(e environment) (keeper, error) {
 		w.modesMade++
 		return keep.New(hostgw.New(e.Node, w.table), e.Keep), nil
-	}}}
+	}
+	onFake := modeTable{{DefaultMode, onFakeHost}, {BGP, onFakeHost}}
 	w.adapters = &fakeAdapters{hns: w.hns, list: []adapters.Adapter{{ID: 1, Name: "Ethernet", Addrs: []netip.Addr{netip.MustParseAddr("10.99.0.21")}}}}
 	keeper := adapters.New(w.adapters)
 	maker := hnsMaker{hns: &podnet.HNS{Reader: w.hns, Writer: hnstest.Host{Fake: w.hns}, Balancers: w.hns, Adapters: keeper}, keeper: keeper, replace: o.ReplaceNetwork, adapter: o.Adapter}

@@ -38,19 +38,24 @@ func (c clusterClient) Annotate(ctx context.Context, annotations map[string]stri
 	return networkapi.AnnotateNode(ctx, c.client, c.node, annotations)
 }
 
+// FollowPods returns the pods of this node, which nobody follows before Run.
+func (c clusterClient) FollowPods(changed func()) podList {
+	return networkapi.NewPods(c.client, c.node, changed)
+}
+
 // followNodes returns the nodes of the cluster as routes see them.
 func followNodes(client *networkapi.Client, self string, changed func(*table.Node)) *networkapi.Nodes[table.Node] {
 	return networkapi.NewNodes(client, networkapi.NodesOptions[table.Node]{Own: self, Keep: toTable, Same: sameNode, Changed: changed})
 }
 
 func sameNode(a, b table.Node) bool {
-	return a.Name == b.Name && a.Addr == b.Addr && a.Addr6 == b.Addr6 && slices.Equal(a.PodCIDRs, b.PodCIDRs) && maps.Equal(a.Annotations, b.Annotations)
+	return a.Name == b.Name && a.Addr == b.Addr && a.Addr6 == b.Addr6 && a.Cordoned == b.Cordoned && slices.Equal(a.PodCIDRs, b.PodCIDRs) && maps.Equal(a.Annotations, b.Annotations)
 }
 
 // toTable converts a node. Its address is the first internal one of the family of its first pod range; if that is IPv4, Addr6 is the first
 // internal one of IPv6. Ranges and addresses that do not parse are left out, as if they were not assigned yet.
 func toTable(n *corev1.Node) table.Node {
-	t := table.Node{Name: n.Name, Annotations: n.Annotations}
+	t := table.Node{Name: n.Name, Cordoned: n.Spec.Unschedulable, Annotations: n.Annotations}
 	ranges := n.Spec.PodCIDRs
 	if len(ranges) == 0 && n.Spec.PodCIDR != "" {
 		ranges = []string{n.Spec.PodCIDR}

@@ -26,9 +26,12 @@ var modes = modeTable{
 	{"host-gateway", newHostGateway},
 	{"tor", newTor},
 	{"vxlan", newVXLAN},
-	{"bgp", newBGP},
+	{BGP, newBGP},
 	{OVN, newOVN},
 }
+
+// BGP is the name of the mode bgp.
+const BGP = "bgp"
 
 // dualStack are the modes that carry IPv6 beside IPv4.
 var dualStack = []string{"host-gateway", "tor"}
@@ -62,6 +65,8 @@ type environment struct {
 	OVN      ovn.Options // what its flags say
 	// Pod returns the UID and the annotations of a pod.
 	Pod func(ctx context.Context, namespace, name string) (uid string, annotations map[string]string, err error)
+	// Pods returns what is known of the pods of this node while it is cordoned.
+	Pods func() bgp.Pods
 }
 
 // ranges are those of all pods, one for each family.
@@ -119,7 +124,7 @@ func newBGP(e environment) (keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return keep.New(bgp.New(bgp.Options{Node: e.Node, Addr: e.Addr, Cluster: e.Cluster, Config: e.BGP}, table), e.Keep), nil
+	return keep.New(bgp.New(bgp.Options{Node: e.Node, Addr: e.Addr, Cluster: e.Cluster, Config: e.BGP, Pods: e.Pods}, table), e.Keep), nil
 }
 
 func (t modeTable) names() []string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"sync"
 
@@ -31,7 +32,8 @@ type Options struct {
 
 	ConfDir string // where the CNI configuration goes; empty: none is written
 	BootID  string // of this boot of the host; empty: not known (see holdBack)
-	// StateDir is the folder in which a Windows node keeps the host's routes while HNS changes its networks. Required there.
+	// StateDir is the folder in which a Windows node keeps the host's routes while HNS changes its networks, and any node in the mode bgp
+	// the nodes of the cluster; empty: it keeps nothing. Required on Windows.
 	StateDir string
 	DataDir  string   // where CNI keeps addresses on a Linux node; empty: the plugin's default
 	DNS      []string // name servers for the CNI configuration (Windows)
@@ -91,6 +93,11 @@ func Run(ctx context.Context, o Options) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	tasks.Go(func() { nodes.Run(ctx) })
+	if o.Mode == BGP && o.StateDir != "" {
+		m := newMemory(a.cluster, filepath.Join(o.StateDir, nodesFile))
+		a.cluster = m
+		tasks.Go(func() { m.run(ctx, a.saving) })
+	}
 	if routes := maker.hostRoutes(); routes != nil {
 		tasks.Go(func() { routes.Run(ctx) })
 	}

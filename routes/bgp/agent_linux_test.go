@@ -43,7 +43,8 @@ type agentNode struct {
 	Cluster netip.Prefix
 }
 
-// runAgent keeps the routes of one node until SIGTERM. It reads nodes.json before each pass, and writes each status to status.json.
+// runAgent keeps the routes of one node until SIGTERM. It reads nodes.json, and pods.json if it is there, before each pass, and writes each
+// status to status.json.
 func runAgent(dir string) error {
 	debug.SetGCPercent(GarbagePercent)
 	var node agentNode
@@ -63,7 +64,11 @@ func runAgent(dir string) error {
 		return err
 	}
 
-	mode := &mortal{Mode: New(Options{Node: node.Name, Addr: node.Addr, Cluster: node.Cluster, Config: config}, host)}
+	pods := func() (p Pods) {
+		readJSON(dir, "pods.json", &p)
+		return p
+	}
+	mode := &mortal{Mode: New(Options{Node: node.Name, Addr: node.Addr, Cluster: node.Cluster, Config: config, Pods: pods}, host)}
 	mode.left, _ = strconv.Atoi(os.Getenv(dieAfter))
 	k := keep.New(mode, keep.Options{
 		Nodes: func() (nodes []table.Node, ok bool) { return nodes, readJSON(dir, "nodes.json", &nodes) == nil },

@@ -45,6 +45,7 @@ func TestFaults(t *testing.T) {
 		{"an agent is upgraded", f.upgraded},
 		{"all routes are deleted", f.deleted},
 		{"a node's range changes", f.rangeChanged},
+		{"a node is told to withdraw, and comes back", f.withdrawn},
 		{"a node is drained, and comes back", f.drained},
 		{"a node announces another's range", f.duplicate},
 		{"a second agent by mistake", f.second},
@@ -149,7 +150,7 @@ func (f *faulty) tell(list []table.Node) {
 	}
 }
 
-func (f *faulty) drained() {
+func (f *faulty) withdrawn() {
 	list := nodes()
 	list[2].Annotations = map[string]string{AnnotationWithdraw: "true"}
 	began := time.Now()
@@ -162,6 +163,38 @@ func (f *faulty) drained() {
 	f.tell(nodes())
 	f.wantRoutes(0, 2*time.Second, direct(0)...)
 	f.complete(5 * time.Second)
+}
+
+// drained: a node that is cordoned announces its range until its last pod is gone, and again when it takes pods.
+func (f *faulty) drained() {
+	list := nodes()
+	list[2].Cordoned = true
+	changes := f.writes(f.host[0].Path)
+	for left := 2; left > 0; left-- {
+		f.agents[2].write("pods.json", Pods{Known: true, Left: left})
+		f.passes(2, list)
+	}
+	if w := changes(); len(w) > 0 {
+		f.t.Errorf("routes were changed while there were pods:\n%s", strings.Join(w, "\n"))
+	}
+
+	f.agents[2].write("pods.json", Pods{Known: true})
+	f.passes(2, list)
+	f.wantRoutes(0, 2*time.Second, direct(0)[0])
+	if problems := f.agents[2].status().Problems; len(problems) != 1 || !strings.Contains(problems[0], "the node is drained") {
+		f.t.Errorf("problems of the drained node: %q", problems)
+	}
+	f.passes(2, nodes())
+	f.wantRoutes(0, 2*time.Second, direct(0)...)
+	f.complete(5 * time.Second)
+}
+
+// passes tells an agent of these nodes, and waits until it has made a pass on them.
+func (f *faulty) passes(i int, list []table.Node) {
+	f.t.Helper()
+	before := time.Now()
+	f.agents[i].nodes(list)
+	wait.True(f.t, 5*time.Second, "a pass", func() bool { return f.agents[i].status().LastSync.After(before) })
 }
 
 // duplicate: the third node believes that the second one's range is its own.

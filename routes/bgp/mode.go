@@ -46,6 +46,8 @@ type Options struct {
 	Addr    netip.Addr   // its address, the next hop of its range, required
 	Cluster netip.Prefix // the range of all pods, required
 	Config  Config
+	// Pods returns what is known of the pods of this node while it is cordoned; nil: nothing ever is.
+	Pods func() Pods
 }
 
 // Mode is BGP on one node. It implements keep.Mode.
@@ -71,8 +73,12 @@ func (m *Mode) Observe(ctx context.Context) (Seen, error) {
 	if err != nil {
 		return Seen{}, err
 	}
-	state, err := m.speaker.State(ctx)
-	return Seen{Routes: routes, OnLink: onLink, Segments: segments, Speaker: state}, err
+	seen := Seen{Routes: routes, OnLink: onLink, Segments: segments}
+	if m.o.Pods != nil {
+		seen.Pods = m.o.Pods()
+	}
+	seen.Speaker, err = m.speaker.State(ctx)
+	return seen, err
 }
 
 // Plan is pure: see plan.go.

@@ -17,7 +17,15 @@ type Seen struct {
 	OnLink []netip.Prefix // what the interface of the node's address reaches without a router
 	// Segments is what all interfaces reach without a router, those of pods too.
 	Segments []netip.Prefix
+	Pods     Pods
 	Speaker
+}
+
+// Pods are the pods of the pod network of this node that go when it is drained: neither those of a DaemonSet nor static ones, which stay.
+type Pods struct {
+	Known bool
+	Left  int
+	Why   string // they are not known, if that is worth a word
 }
 
 // Speaker is the state of the BGP speaker.
@@ -122,6 +130,7 @@ type planner struct {
 	cluster netip.Prefix
 	seen    Seen
 	owners  owners
+	silent  string // why the node's range is not announced
 
 	wanted   []table.Wanted
 	ops      []Change
@@ -137,7 +146,7 @@ func plan(c Config, cluster netip.Prefix, self table.Node, nodes []table.Node, s
 		p.withdrawBut(netip.Prefix{}, "the node was deleted")
 		return table.Plan[Change]{Ops: p.ops, Problems: p.problems}
 	}
-	p.self.PodCIDRs, p.self.Annotations = nodes[known].PodCIDRs, nodes[known].Annotations
+	p.self.PodCIDRs, p.self.Annotations, p.self.Cordoned = nodes[known].PodCIDRs, nodes[known].Annotations, nodes[known].Cordoned
 	p.settings = c.settle(p.self, nodes)
 	p.problems = append(p.problems, p.settings.Problems...)
 	p.noDefault()
@@ -212,8 +221,8 @@ func (p *planner) announce() netip.Prefix {
 		return netip.Prefix{}
 	}
 	own := p.self.PodCIDRs[i].Masked()
-	if p.settings.Withdraw {
-		p.problems = append(p.problems, fmt.Sprintf("range %s of node %s is not announced: annotation %s is true", own, p.self.Name, AnnotationWithdraw))
+	if p.silent = p.whySilent(); p.silent != "" {
+		p.problems = append(p.problems, fmt.Sprintf("range %s of node %s is not announced: %s", own, p.self.Name, p.silent))
 		return netip.Prefix{}
 	}
 
@@ -239,6 +248,22 @@ func (p *planner) announce() netip.Prefix {
 	return own
 }
 
+// whySilent returns why the node's range must not be announced, or "". A cordoned node has pods that others have to reach, until it is
+// drained; while its pods are not known, it may have some.
+func (p *planner) whySilent() string {
+	switch pods := p.seen.Pods; {
+	case p.settings.Withdraw:
+		return "annotation " + AnnotationWithdraw + " is true"
+	case !p.self.Cordoned || p.settings.Stay:
+	case pods.Known && pods.Left == 0:
+		return "the node is drained (cordoned, and no pods are left but those of DaemonSets): uncordon it, or set annotation " + AnnotationWithdraw + " to false"
+	case !pods.Known && pods.Why != "":
+		p.problems = append(p.problems, fmt.Sprintf("node %s is cordoned, and whether pods are left is not known: %s; its range stays announced (set annotation %s to true to withdraw it)",
+			p.self.Name, pods.Why, AnnotationWithdraw))
+	}
+	return ""
+}
+
 func (p *planner) established() bool {
 	return slices.ContainsFunc(p.seen.Neighbours, func(n Neighbour) bool { return n.Established })
 }
@@ -255,10 +280,7 @@ func (p *planner) withdrawBut(own netip.Prefix, why string) {
 }
 
 func (p *planner) whyWithdrawn() string {
-	if p.settings.Withdraw {
-		return "annotation " + AnnotationWithdraw
-	}
-	return "not the range of this node"
+	return cmp.Or(p.silent, "not the range of this node")
 }
 
 // peers plans the sessions. Peers with a password are left out on a host that cannot protect a session.

@@ -19,6 +19,8 @@ import (
 //	-- speaker --     "heard", "told", "no-listener TEXT", "no-password TEXT", "no-default TEXT", "established ADDRESS", "late ADDRESS TEXT"
 //	-- paths --       DESTINATION via NEXTHOP from PEER [origin ID] [aspath LENGTH]
 //	-- routes --      one route of the host a line: "ours" or "foreign", RANGE, "via", ADDRESS or "nothing"
+//	-- cordoned --    names of nodes
+//	-- pods --        "none", "left NUMBER", or "unknown REASON": what is known of the pods of this host
 //	-- segments --    one segment of other interfaces than the node's a line
 //	-- carry out --   the changes of the plan are made
 //	-- want plan --   the plan's text
@@ -45,6 +47,12 @@ func (p *player) Give(section, text string) error {
 		p.nodes, take = nil, p.node
 	case "annotate":
 		take = p.annotate
+	case "cordoned":
+		for i := range p.nodes {
+			p.nodes[i].Cordoned = slices.Contains(strings.Fields(text), p.nodes[i].Name)
+		}
+	case "pods":
+		p.seen.Pods, take = Pods{}, p.pods
 	case "speaker":
 		p.seen.Heard, p.seen.Told, p.seen.NoListener, p.seen.NoPassword, p.seen.NoDefault, take = false, false, "", "", "", p.speaker
 		for i := range p.seen.Neighbours {
@@ -95,6 +103,20 @@ func (p *player) annotate(words []string) error {
 		}
 	}
 	return fmt.Errorf("no such node")
+}
+
+func (p *player) pods(words []string) error {
+	switch words[0] {
+	case "none":
+		p.seen.Pods.Known = true
+	case "left":
+		p.seen.Pods.Known = true
+		_, err := fmt.Sscan(words[1], &p.seen.Pods.Left)
+		return err
+	default:
+		p.seen.Pods.Why = strings.Join(words[1:], " ")
+	}
+	return nil
 }
 
 func (p *player) speaker(words []string) error {

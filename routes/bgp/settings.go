@@ -16,7 +16,8 @@ const (
 	AnnotationAS       = "porthole.dev/bgp-as-number" // AS of the node
 	AnnotationRouterID = "porthole.dev/bgp-router-id" // an IPv4 address
 	AnnotationPeers    = "porthole.dev/bgp-peers"     // more peers of the node: a list as in the configuration, YAML or JSON
-	AnnotationWithdraw = "porthole.dev/bgp-withdraw"  // "true": the node announces nothing, because it is drained
+	// AnnotationWithdraw decides whether the node announces its range, drained or not: "true" for nothing, "false" for always.
+	AnnotationWithdraw = "porthole.dev/bgp-withdraw"
 )
 
 // Session is what all peers of a node have in common. To change it all sessions are closed.
@@ -93,6 +94,7 @@ type settings struct {
 	Accept   []netip.Prefix
 	Learn    bool
 	Withdraw bool     // announce nothing
+	Stay     bool     // announce the range although the node is drained
 	Problems []string // annotations that were left out, with the reason
 }
 
@@ -162,11 +164,13 @@ func (c Config) asOf(n table.Node, s *settings) ASNumber {
 
 func (s *settings) withdraw(self table.Node) {
 	switch text := self.Annotations[AnnotationWithdraw]; text {
-	case "", "false":
+	case "":
+	case "false":
+		s.Stay = true
 	case "true":
 		s.Withdraw = true
 	default:
-		s.Problems = append(s.Problems, fmt.Sprintf("annotation %s of node %s: %q is neither true nor false; the node announces its range", AnnotationWithdraw, self.Name, text))
+		s.Problems = append(s.Problems, fmt.Sprintf("annotation %s of node %s: %q is neither true nor false: it is left out", AnnotationWithdraw, self.Name, text))
 	}
 }
 

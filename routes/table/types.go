@@ -13,6 +13,8 @@ type Node struct {
 	Addr     netip.Addr     // its own address on the segment that nodes share; zero: not known yet
 	Addr6    netip.Addr     // its address of IPv6 beside an Addr of IPv4; zero: it has none
 	PodCIDRs []netip.Prefix // its pod ranges; none: not assigned yet
+	// Cordoned nodes take no new pods (spec.unschedulable); those that they have go on.
+	Cordoned bool
 	// Annotations are those of the Node that modes read (internal/kube keeps them). They must not be changed.
 	Annotations map[string]string
 }

@@ -40,6 +40,9 @@ func TestBGPFaults(t *testing.T) {
 	}{
 		{"the agent of win01 is killed", func() { f.killedWithoutLoss("win01") }},
 		{"the agent of lin01 is killed", func() { f.killedWithoutLoss("lin01") }},
+		{"the agent of win01 is killed while the API is away", func() { f.killedWithoutAPI("win01") }},
+		{"the agent of lin01 is killed while the API is away", func() { f.killedWithoutAPI("lin01") }},
+		{"the agent of win01 is killed at each step", f.killedAtEachStep},
 		{"the router's bgpd is killed", f.bgpdKilled},
 		{"the router ends the session of win01", f.peerDown},
 		{"routes of win01 are deleted", f.routesDeleted},
@@ -47,6 +50,9 @@ func TestBGPFaults(t *testing.T) {
 		{"somebody else listens on port 179 of win01", f.portTaken},
 		{"a peer of win01 has a password", f.password},
 		{"the uplink of win01 is cut, with BFD", f.uplinkCutBFD},
+		{"the uplink of win01 is cut for 7 s", f.uplinkCutShort},
+		{"HNS loses the network of win01 and stops", f.networkLost},
+		{"win01 is drained and comes back", f.drained},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			f.t = t
@@ -169,6 +175,78 @@ func (f *faultyBGP) killedWithoutLoss(node string) {
 	}
 	if changes := stop(); len(changes) > 0 {
 		f.t.Errorf("routes were changed:\n%s", strings.Join(changes, "\n"))
+	}
+}
+
+// killedWithoutAPI: an agent that starts while the API server is away works with the nodes that an earlier one knew, so that its session is
+// back before the router drops its routes.
+func (f *faultyBGP) killedWithoutAPI(node string) {
+	other := "lin01"
+	if node == other {
+		other = "win02"
+	}
+	before := pathCheck{f.fleet}.pids(node + "/routes")[0]
+	thaw := pathCheck{f.fleet}.freeze("controlplane")
+	defer thaw()
+
+	stop, pings, began := f.changesOfRoutes(), f.pinging(node, other), time.Now()
+	if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
+		f.t.Fatal(err)
+	}
+	wait.NoError(f.t, 25*time.Second, "the session of the next agent of "+node, func() error {
+		s, err := routesStatusOf(node)
+		if err == nil && (!allThere(s) || !s.Peers[0].Since.After(began)) {
+			err = fmt.Errorf("status %+v", s)
+		}
+		return err
+	})
+	took := time.Since(began)
+	pause(35*time.Second - took) // longer than peers keep the routes of a node without a session
+	sent, lost := pings()
+	f.t.Logf("killed without the API server; session and all routes after %v; %d of %d packets lost", took.Round(time.Millisecond), lost, sent)
+	if lost > 0 || sent < 1000 {
+		f.t.Errorf("%d of %d packets were lost", lost, sent)
+	}
+	if changes := stop(); len(changes) > 0 {
+		f.t.Errorf("routes were changed:\n%s", strings.Join(changes, "\n"))
+	}
+	thaw()
+	f.whole()
+}
+
+// killedAtEachStep lets the agent of win01 begin without routes, holds it at each step by what the router tells it, and kills it there. The
+// next one has everything.
+func (f *faultyBGP) killedAtEachStep() {
+	win01 := "neighbor " + f.nodes["win01"].String()
+	f.vtysh("conf t", "ip prefix-list none seq 5 deny any", "ip prefix-list one seq 5 permit "+f.podRange("lin01"))
+	family := func(line string) []string {
+		return []string{"conf t", "router bgp 64500", "address-family ipv4 unicast", line}
+	}
+
+	for _, step := range []struct {
+		name       string
+		hold, free []string
+		is         func(routesStatus) bool
+	}{
+		{"its peer is set, and has no session", []string{"conf t", "router bgp 64500", win01 + " shutdown"}, []string{"conf t", "router bgp 64500", "no " + win01 + " shutdown"},
+			func(s routesStatus) bool { return len(s.Peers) == 1 && !s.Peers[0].Up }},
+		{"it has a session, and has learnt nothing", family(win01 + " prefix-list none out"), family("no " + win01 + " prefix-list none out"),
+			func(s routesStatus) bool { return len(s.Peers) == 1 && s.Peers[0].Up && s.Present == 1 }},
+		{"it has one of two routes", family(win01 + " prefix-list one out"), family("no " + win01 + " prefix-list one out"),
+			func(s routesStatus) bool { return len(s.Peers) == 1 && s.Peers[0].Up && s.Present == 2 }},
+	} {
+		f.vtysh(step.hold...)
+		first := f.kill("win01")
+		for _, n := range []string{"lin01", "win02"} { // as after a reboot, so that there is something to do
+			f.run("porthole-win01", "sh", "-c", "ip route del "+f.podRange(n)+" 2>/dev/null; true")
+		}
+		f.restarted("win01", first, step.is)
+
+		second := f.kill("win01")
+		f.vtysh(step.free...)
+		f.restarted("win01", second, allThere)
+		f.whole()
+		f.reach("killed when "+step.name, "win01")
 	}
 }
 
@@ -412,4 +490,66 @@ func (f *faultyBGP) uplinkCutBFD() {
 		return nil
 	})
 	f.uplinkCut(3 * time.Second)
+}
+
+// uplinkCutShort cuts the uplink of win01 for less than the hold time. The session may end or not; afterwards all is as before.
+func (f *faultyBGP) uplinkCutShort() {
+	f.uplink("win01", false)
+	pause(7 * time.Second)
+	f.uplink("win01", true)
+	began := time.Now()
+	f.reach("uplink back", "win01")
+	f.t.Logf("packets pass again %v after the link is back", time.Since(began).Round(time.Millisecond))
+	f.whole()
+}
+
+// networkLost is that of faultTest. Pods of win01 are made anew.
+func (f *faultyBGP) networkLost() { f.fleet = faultTest{pathCheck{f.fleet}}.networkLost().fleet }
+
+// drained: win01 is drained with kubectl. Its range stays announced as long as there is a pod, which others reach, and is withdrawn with the
+// last one. When it takes pods again it announces its range.
+func (f *faultyBGP) drained() {
+	mine := f.podRange("win01")
+	drain := func(more ...string) {
+		f.t.Helper()
+		if out, err := kubectl(append([]string{"drain", "win01", "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=50s"}, more...)...); err != nil {
+			f.t.Fatalf("%v\n%s", err, out)
+		}
+	}
+
+	changes, pings := f.changesOfRoutes(), f.pinging("win01", "lin01")
+	if _, err := kubectl("cordon", "win01"); err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := kubectl("delete", "pod", "b-win01"); err != nil {
+		f.t.Fatal(err)
+	}
+	if sent, lost := pings(); lost > 0 || sent == 0 {
+		f.t.Errorf("%d of %d packets were lost with a pod that the cordoned node still has", lost, sent)
+	}
+	if changed := changes(); len(changed) > 0 {
+		f.t.Errorf("a node that is only cordoned changed routes:\n%s", strings.Join(changed, "\n"))
+	}
+
+	drain()
+	f.t.Logf("withdrawn %v after kubectl drain", f.leads("lin01", mine, "", 5*time.Second).Round(time.Millisecond))
+	f.leads("tor", mine, "", 5*time.Second)
+	f.leads("win01", f.podRange("lin01"), f.nodes["lin01"].String(), 5*time.Second)
+	f.warned("NetworkProblem", []string{"win01"}, mine, "the node is drained")
+
+	again := f.changesOfRoutes()
+	f.restarted("win01", f.kill("win01"), func(s routesStatus) bool {
+		return len(s.Peers) == 1 && s.Peers[0].Up && s.Wanted == len(nodeNames)-1 && s.Present == s.Wanted
+	})
+	if changed := again(); len(changed) > 0 {
+		f.t.Errorf("the agent of a drained node started again, and changed routes:\n%s", strings.Join(changed, "\n"))
+	}
+
+	if _, err := kubectl("uncordon", "win01"); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Logf("announced %v after kubectl uncordon", f.leads("lin01", mine, f.nodes["win01"].String(), 5*time.Second).Round(time.Millisecond))
+	f.fleet = f.lab.fleet()
+	f.whole()
+	f.reach("uncordoned", "win01")
 }

@@ -291,8 +291,8 @@ func (f faultTest) startWithoutAPI() {
 }
 
 // networkLost lets HNS lose the network of win01 again and again, and kills the agent at each step of making it anew; the last time HNS
-// stops meanwhile. Every table is as before, and pods that are started afterwards reach those of other nodes.
-func (f faultTest) networkLost() {
+// stops meanwhile. Every table is as before, and pods that are started afterwards reach those of other nodes. It returns the pods of then.
+func (f faultTest) networkLost() faultTest {
 	f.t.Helper()
 	before := f.tables()
 	for _, function := range []string{"HcnCreateNetwork", "HcnCreateEndpoint", "HcnModifyNamespace"} {
@@ -318,4 +318,5 @@ func (f faultTest) networkLost() {
 	again := faultTest{pathCheck{f.lab.fleet()}}
 	again.exact("network lost and made anew")
 	again.reach("network lost and made anew", "win01")
+	return again
 }

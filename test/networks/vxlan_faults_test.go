@@ -142,6 +142,10 @@ func routesOf(node string) (int, error) {
 // complete waits until the routes of a node, in another process than before, say that every route is there.
 func (l *lab) complete(node string, before int) {
 	l.t.Helper()
+	want := len(nodeNames) - 1
+	if l.mode == "bgp" {
+		want++ // its own range, which it announces
+	}
 	wait.NoError(l.t, 30*time.Second, "the routes of "+node, func() error {
 		if pid, err := routesOf(node); err != nil || pid == before {
 			return fmt.Errorf("process %d, before %d: %v", pid, before, err)
@@ -151,7 +155,7 @@ func (l *lab) complete(node string, before int) {
 		if err == nil {
 			err = json.Unmarshal([]byte(out), &s)
 		}
-		if err == nil && (s.Wanted != 2 || s.Present != 2) {
+		if err == nil && (s.Wanted != want || s.Present != want) {
 			err = fmt.Errorf("not complete: %s", out)
 		}
 		return err

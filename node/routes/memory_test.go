@@ -1,0 +1,86 @@
+package routes
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// remembering returns a node of the mode bgp whose memory is in a file.
+func remembering(t *testing.T, file string, nodes ...*corev1.Node) *testNode {
+	t.Helper()
+	w := newTestNode(t, Options{Mode: BGP})
+	w.cluster.set(nodes...)
+	m := newMemory(w.cluster, file)
+	w.agent.cluster = m
+	go m.run(t.Context(), w.saving)
+	w.start(t)
+	return w
+}
+
+// TestStartsWithoutTheAPIServer: an agent that starts while the API server is away makes what an earlier one made, and does what the API
+// server says as soon as it answers.
+func TestStartsWithoutTheAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "state", nodesFile)
+		one, two := node("win01", "10.99.0.21", "10.244.1.0/24"), node("lin01", "10.99.0.11", "10.244.0.0/24")
+		one.Annotations = map[string]string{"porthole.dev/bgp-peers": "[]"}
+		one.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		first := remembering(t, file, one, two)
+		first.changed(nil)
+		synctest.Wait()
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Fatalf("the file of the nodes: %v, %v", info, err)
+		}
+
+		next := remembering(t, file)
+		later(patience - 2*time.Second)
+		if got := next.table.dump(); got != "" {
+			t.Errorf("routes before the API server had time to answer: %s", got)
+		}
+		later(4 * time.Second)
+		if got := next.table.dump(); got != "10.244.0.0/24 via 10.99.0.11" {
+			t.Errorf("routes %q", got)
+		}
+		if self := next.agent.cluster.Self(); self == nil || self.Annotations["porthole.dev/bgp-peers"] != "[]" || len(self.Status.Conditions) != 1 {
+			t.Errorf("this node is remembered as %+v", self)
+		}
+
+		next.cluster.set(one, node("lin01", "10.99.0.12", "10.244.0.0/24"))
+		next.changed(nil)
+		later(time.Second)
+		if got := next.table.dump(); got != "10.244.0.0/24 via 10.99.0.12" {
+			t.Errorf("routes when the API server answers: %q", got)
+		}
+		later(saveInterval)
+		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "10.99.0.12") {
+			t.Errorf("the file: %s, %v", text, err)
+		}
+	})
+}
+
+// TestRemembersNothing: without a file, or with one that was cut short, the agent waits for the API server.
+func TestRemembersNothing(t *testing.T) {
+	for name, content := range map[string]string{"no file": "", "half a file": `[{"metadata":{"name":"win01"`} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), nodesFile)
+				if content != "" {
+					if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w := remembering(t, file)
+				later(time.Minute)
+				if got := w.table.dump(); got != "" || !strings.Contains(w.status().Network, "not known yet") {
+					t.Errorf("routes %q, status %+v", got, w.status())
+				}
+			})
+		})
+	}
+}
