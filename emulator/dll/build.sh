@@ -11,7 +11,7 @@ out=$(cd "$out" && pwd)
 flags="-shared -s -O2 -Wall -Wextra -Wno-missing-field-initializers -static-libgcc -Wl,--no-insert-timestamp"
 cd "$here"
 $cc $flags -o "$out/computenetwork.dll" computenetwork.c wire.c
-$cc $flags -o "$out/vmcompute.dll" vmcompute.c wire.c
+$cc $flags -o "$out/vmcompute.dll" vmcompute.c wire.c -lntdll
 sed -n 's/^.* = thunk_\(.*\)$/FUNCTION(\1)/p' combase.def >"$out/combase_functions.h"
 $cc $flags -I "$out" -o "$out/combase.dll" combase.c combase.def
 rm "$out/combase_functions.h"

@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <winternl.h>
+
+NTSTATUS NTAPI RtlGUIDFromString(const UNICODE_STRING *text, GUID *guid);
 
 #define API __declspec(dllexport) HRESULT WINAPI
 
@@ -739,6 +742,7 @@ API NameToGuid(const WCHAR *name, GUID *guid)
 {
 	struct call c = { 0 };
 	WCHAR *text = NULL, braces[40];
+	UNICODE_STRING id;
 	HRESULT hr;
 
 	if (!guid)
@@ -748,7 +752,8 @@ API NameToGuid(const WCHAR *name, GUID *guid)
 		return hr;
 	_snwprintf(braces, 40, L"{%ls}", text);
 	wire_free(text);
-	return CLSIDFromString(braces, guid);
+	RtlInitUnicodeString(&id, braces);
+	return RtlGUIDFromString(&id, guid) >= 0 ? S_OK : CO_E_CLASSSTRING; /* CLSIDFromString would load ole32.dll */
 }
 
 API ProcessBaseImage(const WCHAR *path)
