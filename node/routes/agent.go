@@ -140,7 +140,7 @@ func (a *agent) routeKeeper() keeper {
 
 // loop makes the pod network, then starts the routes, and comes back when something changed.
 func (a *agent) loop(ctx context.Context, tasks *sync.WaitGroup) {
-	failures, held := 0, false
+	failures, held, calm := 0, false, false
 	for {
 		wait := networkPeriod
 		var err error
@@ -162,6 +162,10 @@ func (a *agent) loop(ctx context.Context, tasks *sync.WaitGroup) {
 			return
 		case <-a.wake:
 		case <-time.After(wait):
+			if !calm {
+				calm = true
+				debug.FreeOSMemory() // the first passes leave garbage several times the size of what is kept
+			}
 		}
 	}
 }
@@ -231,7 +235,6 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 	if a.routeKeeper() == nil {
 		a.drain.await(ctx)
 		k.Sync(ctx)
-		debug.FreeOSMemory() // the first list of a large cluster and its plan leave garbage several times the size of what is kept
 		a.setKeeper(k)
 		tasks.Go(func() { k.Run(ctx) })
 	}

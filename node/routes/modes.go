@@ -117,6 +117,9 @@ func newVXLAN(e environment) (keeper, error) {
 	return keep.New(mode, e.Keep), nil
 }
 
+// bgpBurst is for a node that comes: its object, the node's own session, its path and the kernel's route are four changes.
+const bgpBurst = 4
+
 // newBGP limits garbage unless the user decides about it.
 func newBGP(e environment) (keeper, error) {
 	limitGarbage(bgp.GarbagePercent)
@@ -124,6 +127,7 @@ func newBGP(e environment) (keeper, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.Keep.Burst = bgpBurst
 	return keep.New(bgp.New(bgp.Options{Node: e.Node, Addr: e.Addr, Cluster: e.Cluster, Config: e.BGP, Pods: e.Pods}, table), e.Keep), nil
 }
 

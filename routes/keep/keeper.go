@@ -37,6 +37,7 @@ func New[Seen any, O table.Op](mode Mode[Seen, O], o Options) *Keeper[Seen, O] {
 		k.prompt = &prompt[Seen]{}
 	}
 	k.Loop = NewLoop(LoopOptions[Status]{Subject: "routes", Pass: k.pass, Watch: mode.Watch, Period: o.Period, OnStatus: o.OnStatus, Between: k.receive,
+		Burst:  o.Burst,
 		Longer: func(s Status) time.Duration { return time.Duration(s.Wanted) * o.PerRoute }})
 	return k
 }

@@ -51,6 +51,8 @@ type LoopOptions[S any] struct {
 	Period time.Duration
 	// Longer returns what is added to the period after a pass with that status; nil: nothing is.
 	Longer func(S) time.Duration
+	// Burst is how many passes in a fifth of a second do not wait until changes have settled.
+	Burst int
 	// OnStatus is called after each pass; nil: nobody is. It must not block.
 	OnStatus func(S)
 	// Between is called between two passes, after hurry; nil: nothing is. A pass that was asked for comes afterwards.
@@ -99,17 +101,38 @@ func (l *Loop[S]) Run(ctx context.Context) {
 	defer watching.Wait()
 	watching.Go(func() { l.watch(ctx) })
 
+	p := pace{burst: l.o.Burst}
 	for {
 		began := time.Now()
 		l.Sync(ctx)
 		ended := time.Now()
-
-		// One change after a quiet time is worked on at once. While changes follow each other, passes take half of the time at most: in
-		// large clusters they are long.
-		if !l.rest(ctx, ended.Add(max(settle, ended.Sub(began)))) {
+		if !l.rest(ctx, ended.Add(p.gap(ended, ended.Sub(began)))) {
 			return
 		}
 	}
+}
+
+// pace decides how soon one pass follows another. One change after a quiet time is worked on at once. While changes follow each other,
+// passes take half of the time at most: in large clusters they are long.
+type pace struct {
+	burst  int
+	passes int // since then
+	since  time.Time
+}
+
+// burstPeriod is the time in which a burst of passes need not settle.
+const burstPeriod = 10 * settle
+
+// gap returns how long the next pass waits, after one that ended now and took so long.
+func (p *pace) gap(now time.Time, took time.Duration) time.Duration {
+	if now.Sub(p.since) > burstPeriod {
+		p.since, p.passes = now, 0
+	}
+	p.passes++
+	if p.passes <= p.burst {
+		return took
+	}
+	return max(settle, took)
 }
 
 // rest waits until the next pass: for the period, or if a change is reported until the time soonest. It reports false if ctx has ended.

@@ -86,8 +86,7 @@ func (k *Keeper[Seen, O]) receive(ctx context.Context) {
 		if !p.alone(n) {
 			continue
 		}
-		plan := k.mode.Plan([]table.Node{n}, p.seen)
-		ops := slices.DeleteFunc(plan.Ops, func(o O) bool { return !o.Makes().IsValid() || p.wanted[o.Makes()] })
+		ops := slices.DeleteFunc(k.planNew(n), func(o O) bool { return !o.Makes().IsValid() || p.wanted[o.Makes()] })
 		if failed, _ := k.apply(ctx, ops); len(failed) > 0 {
 			return // the pass tries again
 		}
@@ -99,6 +98,14 @@ func (k *Keeper[Seen, O]) receive(ctx context.Context) {
 			klog.FromContext(ctx).V(1).Info("Made the routes of a new node", "node", n.Name)
 		}
 	}
+}
+
+// planNew plans for a node that has come, on what the last pass saw.
+func (k *Keeper[Seen, O]) planNew(n table.Node) []O {
+	if mode, is := k.mode.(PromptMode[Seen, O]); is {
+		return mode.PlanNew(n, k.prompt.seen)
+	}
+	return k.mode.Plan([]table.Node{n}, k.prompt.seen).Ops
 }
 
 // atOnce is how many nodes are worked on one by one. The work for each grows with the cluster, and that of a pass does not grow with

@@ -25,6 +25,12 @@ type Mode[Seen any, O table.Op] interface {
 	Watch(ctx context.Context, changed func()) error
 }
 
+// PromptMode is a Mode that plans the routes of one node for less than a whole plan costs. See Options.Prompt.
+type PromptMode[Seen any, O table.Op] interface {
+	// PlanNew returns the changes that make the routes of a node that has come; none if they need a whole plan. It is pure.
+	PlanNew(n table.Node, seen Seen) []O
+}
+
 // Options of a Keeper.
 type Options struct {
 	// Nodes lists the nodes of the cluster; ok is false while they are not known completely. Required.
@@ -34,6 +40,9 @@ type Options struct {
 	// PerRoute makes the period longer by so much for each wanted route, while the host reports its changes and all is well. To compare
 	// thousands of routes costs processor time, for changes that a host which reports them rarely keeps to itself. Zero: it stays as it is.
 	PerRoute time.Duration
+	// Burst is how many passes in a fifth of a second do not wait until changes have settled: for a mode that hears of one change in
+	// several ways, one soon after the other, and is to act on the last.
+	Burst int
 	// OnStatus is called after each pass; nil: nobody is. It must not block.
 	OnStatus func(Status)
 	// Prompt: the route to a node depends on that node and the host alone, so that Plan of one node returns the changes that make

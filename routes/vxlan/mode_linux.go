@@ -72,6 +72,9 @@ func (m *Mode) Plan(nodes []table.Node, seen Kernel) table.Plan[Op] {
 	return PlanKernel(m.o, nodes, seen)
 }
 
+// PlanNew is pure: see kernel.go.
+func (m *Mode) PlanNew(n table.Node, seen Kernel) []Op { return PlanNew(m.o, n, seen) }
+
 // announceLimit bounds how long routes wait for an API server that does not answer.
 const announceLimit = 5 * time.Second
 

@@ -37,6 +37,14 @@ type probed struct {
 	asked  bool      // false: answers are to questions from before it was new, and do not count
 }
 
+// narrow returns the largest packet that arrives if it is smaller than mtu, else 0.
+func (n *probed) narrow(mtu int) int {
+	if n.size < mtu {
+		return n.size
+	}
+	return 0
+}
+
 const (
 	probeAgain = 30 * time.Minute // a node that answered is asked again
 	// probeSilent is when a node that did not answer is asked again. The wait doubles each time: in a large cluster whose firewalls drop
@@ -46,7 +54,7 @@ const (
 	probesAtOnce = 64                     // nodes in one round
 	// probesApart is how long each node that was asked makes the next round wait: what large clusters cost is spread, and the tables of
 	// neighbours of hosts and switches keep room for others.
-	probesApart = 125 * time.Millisecond
+	probesApart = 250 * time.Millisecond
 )
 
 func newProber(open func() (net.PacketConn, error)) *prober {
@@ -69,15 +77,15 @@ func (p *prober) expect(nodes []netip.Addr, mtu int) map[netip.Addr]int {
 			p.wake.Wake()
 		}
 		fresh[addr] = n
-		if n.size > 0 && n.size < mtu {
-			narrow[addr] = n.size
+		if size := n.narrow(mtu); size > 0 {
+			narrow[addr] = size
 		}
 	}
 	p.nodes = fresh
 	return narrow
 }
 
-// run asks until ctx ends, and calls changed when an answer is another one.
+// run asks until ctx ends, and calls changed when an answer says something new.
 func (p *prober) run(ctx context.Context, changed func()) {
 	for {
 		due, mtu := p.due(time.Now())
@@ -137,8 +145,9 @@ func (p *prober) due(now time.Time) (due []netip.Addr, mtu int) {
 	return due, p.mtu
 }
 
-// learn keeps the answers. It reports whether the size of one is another than before, and returns the nodes that did not answer when they
-// were asked for the first time.
+// learn keeps the answers. It reports whether expect would return something else than before, and returns the nodes that did not answer
+// when they were asked for the first time. That all packets get to a node is no news: a pass for each such answer would be most of
+// what a large cluster costs.
 func (p *prober) learn(asked []netip.Addr, sizes map[netip.Addr]int, mtu int) (different bool, silent []netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,9 +166,9 @@ func (p *prober) learn(asked []netip.Addr, sizes map[netip.Addr]int, mtu int) (d
 		if sizes[addr] > 0 {
 			n.silent = 0
 		}
-		if size := sizes[addr]; size != n.size {
-			n.size, different = size, true
-		}
+		before := n.narrow(mtu)
+		n.size = sizes[addr]
+		different = different || n.narrow(mtu) != before
 	}
 	return different, silent
 }

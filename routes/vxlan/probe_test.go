@@ -32,3 +32,19 @@ func TestSilentNodes(t *testing.T) {
 		t.Error("a node that had answered meanwhile counts as silent for long")
 	}
 }
+
+// TestNews: it is news that packets of the uplink's size do not get to a node, or do again; that they do from the beginning is none.
+func TestNews(t *testing.T) {
+	node := netip.MustParseAddr("10.99.0.12")
+	p := newProber(nil)
+	p.expect([]netip.Addr{node}, 1500)
+	for _, c := range []struct {
+		size int
+		want bool
+	}{{1500, false}, {0, false}, {1500, false}, {1400, true}, {1400, false}, {1300, true}, {0, true}, {1400, true}, {1500, true}} {
+		p.due(time.Now().Add(time.Hour))
+		if news, _ := p.learn([]netip.Addr{node}, map[netip.Addr]int{node: c.size}, 1500); news != c.want {
+			t.Errorf("packets of %d bytes arrive: news is %t", c.size, news)
+		}
+	}
+}

@@ -14,18 +14,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/wait"
-	"porthole.dev/porthole/routes/podnet"
 )
 
 // What throughputs does.
@@ -130,15 +129,18 @@ func printFlows(mode string, samples map[string][]float64) {
 // paths returns the ways between the pods, of which the agents of a mode have made the first, and makes those by hand.
 func (b *flowBench) paths(mode string) ([]flowPath, error) {
 	var ours, hand [2]netlink.Route
-	var nat [2]podnet.Options
+	var rules [2]string // that the agents made
 	for i, n := range flowNodes {
-		err := platform.InNetns(platform.NetnsPath(b.netns(n.node)), func() (err error) {
+		var err error
+		if rules[i], err = b.nft(n.node, "", "list", "ruleset"); err != nil {
+			return nil, err
+		}
+		if !strings.Contains(rules[i], "masquerade") {
+			return nil, fmt.Errorf("node %s has no outbound NAT: %s", n.node, rules[i])
+		}
+		err = platform.InNetns(platform.NetnsPath(b.netns(n.node)), func() (err error) {
 			if ours[i], err = podRoute(flowNodes[1-i].number); err != nil {
 				return err
-			}
-			nat[i] = outboundNAT(n.number, n.addr)
-			if changed, err := (podnet.NAT{}).Ensure(nat[i]); err != nil || changed {
-				return fmt.Errorf("the outbound NAT that the agent made is not the one expected: %w", err)
 			}
 			hand[i], err = byHand(mode, i)
 			return err
@@ -151,10 +153,14 @@ func (b *flowBench) paths(mode string) ([]flowPath, error) {
 	take := func(routes [2]netlink.Route, tracked bool) func() error {
 		return func() error {
 			for i, n := range flowNodes {
-				err := platform.InNetns(platform.NetnsPath(b.netns(n.node)), func() error {
-					return errors.Join(takeRoute(routes[i]), track(nat[i], tracked))
-				})
-				if err != nil {
+				text := "flush ruleset\n"
+				if tracked {
+					text += rules[i]
+				}
+				if _, err := b.nft(n.node, text, "-f", "-"); err != nil {
+					return err
+				}
+				if err := platform.InNetns(platform.NetnsPath(b.netns(n.node)), func() error { return takeRoute(routes[i]) }); err != nil {
 					return err
 				}
 			}
@@ -162,12 +168,6 @@ func (b *flowBench) paths(mode string) ([]flowPath, error) {
 		}
 	}
 	return []flowPath{{flowOurs, take(ours, true)}, {flowHand, take(hand, false)}, {flowTracked, take(hand, true)}, {flowAgain, take(hand, false)}}, nil
-}
-
-// outboundNAT returns the options by which an agent makes the outbound NAT of a node.
-func outboundNAT(number int, addr string) podnet.Options {
-	return podnet.Options{PodCIDR: netip.MustParsePrefix(podRange(number)), Cluster: netip.MustParsePrefix(benchPods), Services: netip.MustParsePrefix(benchServices),
-		Node: netip.MustParseAddr(addr), Underlay: []netip.Prefix{netip.MustParsePrefix("10.99.0.0/16")}}
 }
 
 // podRoute returns the route to the pod range of a node in the calling thread's namespace.
@@ -197,15 +197,19 @@ func takeRoute(r netlink.Route) error {
 	}
 }
 
-// track makes the outbound NAT, for which the kernel tracks connections, or removes it.
-func track(o podnet.Options, tracked bool) error {
-	if tracked {
-		_, err := podnet.NAT{}.Ensure(o)
-		return err
+// nft runs the program of that name on a host with an input, and returns what it prints.
+func (b *flowBench) nft(host, input string, args ...string) (string, error) {
+	cmd := exec.Command("nft", args...)
+	var out, problems strings.Builder
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &problems
+	err := platform.StartInNetns(platform.NetnsPath(b.netns(host)), cmd)
+	if err == nil {
+		err = cmd.Wait()
 	}
-	kernel := nftables.Conn{}
-	kernel.FlushRuleset()
-	return kernel.Flush()
+	if err != nil {
+		return "", fmt.Errorf("nft %s: %w: %s", strings.Join(args, " "), err, problems.String())
+	}
+	return out.String(), nil
 }
 
 // Nodes and pods of throughputs.
