@@ -3,13 +3,13 @@ package bgp
 import (
 	"fmt"
 	"net/netip"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/internal/testkit/routers"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -65,7 +65,7 @@ func TestTwoPeers(t *testing.T) {
 	other := r.secondRouter(second)
 	one := frr(t, r.tor.Path, fmt.Sprintf("router bgp 64500\n bgp router-id %[1]s\n no bgp ebgp-requires-policy\n no bgp network import-check\n timers bgp 3 9\n"+
 		" network %[2]s\n neighbor %[3]s remote-as external\n neighbor %[3]s timers connect 1\n", torAddr, ofFRR, hosts[0].addr), false)
-	two := bird(t, other.Path, fmt.Sprintf("router id %[1]s;\nlog stderr all;\nprotocol device {}\nprotocol static { ipv4; route %[2]s blackhole; }\n"+
+	two := routers.BIRD(t, other.Path, fmt.Sprintf("router id %[1]s;\nlog stderr all;\nprotocol device {}\nprotocol static { ipv4; route %[2]s blackhole; }\n"+
 		"protocol bgp n { local %[1]s as 64600; neighbor %[3]s external; connect retry time 1; error wait time 1, 2; hold time 9; graceful restart on; ipv4 { import all; export all; }; }\n", second, ofBIRD, hosts[0].addr))
 	list := nodes()[:1]
 	a := newAgent(t, r.host[0].Path, agentNode{Name: hosts[0].name, Addr: netip.MustParseAddr(hosts[0].addr), Cluster: cluster},
@@ -79,9 +79,9 @@ func TestTwoPeers(t *testing.T) {
 			list[0].Annotations = map[string]string{AnnotationAS: as}
 			a.nodes(list)
 		}
-		for _, router := range []*router{one, two} {
+		for _, router := range []*routers.Router{one, two} {
 			wait.NoError(t, 20*time.Second, "the session of AS "+as, func() error {
-				if has := router.bgpTable(); !strings.Contains(has, as) {
+				if has := bgpTable(router); !strings.Contains(has, as) {
 					return fmt.Errorf("status %+v; the router has %s", a.status(), has)
 				}
 				return nil
@@ -94,10 +94,10 @@ func TestTwoPeers(t *testing.T) {
 		list = slices.Clone(list)
 		list[0].PodCIDRs = []netip.Prefix{netip.MustParsePrefix(mark)}
 		a.nodes(list)
-		for router, strange := range map[*router]string{one: ofBIRD, two: ofFRR} {
+		for router, strange := range map[*routers.Router]string{one: ofBIRD, two: ofFRR} {
 			var has string
 			wait.NoError(t, 10*time.Second, mark, func() error {
-				if has = router.bgpTable(); !strings.Contains(has, mark) {
+				if has = bgpTable(router); !strings.Contains(has, mark) {
 					return fmt.Errorf("status %+v; the router has %s", a.status(), has)
 				}
 				return nil
@@ -110,14 +110,14 @@ func TestTwoPeers(t *testing.T) {
 }
 
 // bgpTable returns what a router has learnt.
-func (r *router) bgpTable() string {
-	r.t.Helper()
-	if r.daemons["bird"] == nil {
-		return r.do("show bgp ipv4 unicast")
+func bgpTable(r *routers.Router) string {
+	r.T.Helper()
+	if !r.Runs("bird") {
+		return vtysh(r, "show bgp ipv4 unicast")
 	}
-	out, err := exec.Command("birdc", "-s", r.dir+"/bird.ctl", "show", "route", "all").CombinedOutput()
+	out, err := r.Birdc("show", "route", "all")
 	if err != nil {
-		r.t.Fatalf("birdc: %v: %s", err, out)
+		r.T.Fatal(err)
 	}
-	return string(out)
+	return out
 }

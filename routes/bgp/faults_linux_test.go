@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/netspace"
+	"porthole.dev/porthole/internal/testkit/routers"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/routes/table"
 )
@@ -21,7 +23,7 @@ import (
 // faulty is a rack behind FRR, each node of an AS of its own, that has all its routes.
 type faulty struct {
 	*rack
-	frr *router
+	frr *routers.Router
 }
 
 func newFaulty(t *testing.T) *faulty {
@@ -56,12 +58,12 @@ func TestFaults(t *testing.T) {
 			for _, a := range f.agents {
 				a.t = t
 			}
-			f.rack.t, f.frr.t = t, t
+			f.rack.t, f.frr.T = t, t
 			step.do()
 		})
 	}
 
-	f.rack.t, f.frr.t = t, t
+	f.rack.t, f.frr.T = t, t
 }
 
 // killed: peers keep the routes of a node whose agent is away for less than its restart time, and the node keeps its own.
@@ -205,7 +207,7 @@ func (f *faulty) duplicate() {
 	f.agents[2].nodes(list)
 
 	// The router prefers one of both. If it is the wrong one, the first node learns only that, and has to refuse it.
-	f.frr.do("conf t", "router bgp 64500", "neighbor "+hosts[1].addr+" shutdown")
+	vtysh(f.frr, "conf t", "router bgp 64500", "neighbor "+hosts[1].addr+" shutdown")
 	wait.NoError(f.t, 5*time.Second, "the refusal", func() error {
 		s := f.agents[0].status()
 		for _, r := range s.Routes {
@@ -221,7 +223,7 @@ func (f *faulty) duplicate() {
 		}
 	}
 	f.agents[2].nodes(nodes())
-	f.frr.do("conf t", "router bgp 64500", "no neighbor "+hosts[1].addr+" shutdown")
+	vtysh(f.frr, "conf t", "router bgp 64500", "no neighbor "+hosts[1].addr+" shutdown")
 	f.complete(20 * time.Second)
 }
 
@@ -248,7 +250,7 @@ func (f *faulty) second() {
 // flap: a session that the router closes with a reason is no graceful restart.
 func (f *faulty) flap() {
 	began := time.Now()
-	f.frr.do("clear bgp " + hosts[0].addr)
+	vtysh(f.frr, "clear bgp "+hosts[0].addr)
 	wait.NoError(f.t, 5*time.Second, "the session to end", func() error {
 		if f.agents[0].status().Complete() {
 			return fmt.Errorf("it is complete")
@@ -342,7 +344,7 @@ func TestTwoRouters(t *testing.T) {
 		r.wantRoutes(i, 20*time.Second, both(i, torAddr+" and 10.99.0.2")...)
 	}
 	r.reach()
-	one.kill("bgpd")
+	one.End("bgpd", syscall.SIGKILL)
 	for i := range hosts {
 		took := r.wantRoutes(i, 5*time.Second, both(i, "10.99.0.2")...)
 		t.Logf("%s without the first router after %v", hosts[i].name, took.Round(time.Millisecond))
@@ -379,7 +381,7 @@ func TestThousands(t *testing.T) {
 		fmt.Fprintf(&config, "route 10.244.%d.%d/29 via %s;\n", 64+i/32, i%32*8, "10.99.0.254")
 	}
 	config.WriteString("}\n")
-	bird(t, r.tor.Path, strings.ReplaceAll(config.String(), "export where source = RTS_BGP", "export all"))
+	routers.BIRD(t, r.tor.Path, strings.ReplaceAll(config.String(), "export where source = RTS_BGP", "export all"))
 
 	a := newAgent(t, r.host[0].Path, agentNode{Name: hosts[0].name, Addr: netip.MustParseAddr(hosts[0].addr), Cluster: cluster}, routerPeer(own(0), 64500, ""))
 	a.nodes(nodes()[:1])
@@ -441,7 +443,7 @@ func TestBFD(t *testing.T) {
 	})
 	r.complete(20 * time.Second)
 	wait.NoError(t, 20*time.Second, "BFD with all nodes", func() error {
-		if out := router.do("show bfd peers"); strings.Count(out, "Status: up") != len(hosts) {
+		if out := vtysh(router, "show bfd peers"); strings.Count(out, "Status: up") != len(hosts) {
 			return fmt.Errorf("%s", out)
 		}
 		return nil
@@ -460,7 +462,7 @@ func TestBFD(t *testing.T) {
 	stop := r.writes(r.host[0].Path)
 	r.agents[1].kill()
 	wait.NoError(t, 10*time.Second, "BFD to notice", func() error {
-		if out := router.do("show bfd peers"); strings.Count(out, "Status: up") != len(hosts)-1 {
+		if out := vtysh(router, "show bfd peers"); strings.Count(out, "Status: up") != len(hosts)-1 {
 			return fmt.Errorf("%s", out)
 		}
 		return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"porthole.dev/porthole/internal/testkit/netspace"
+	"porthole.dev/porthole/internal/testkit/routers"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -45,9 +46,9 @@ func TestRouters(t *testing.T) {
 		{"FRR, one AS for each node, next-hop-self", func(t *testing.T, r *rack) {
 			frr(t, r.tor.Path, frrRouter(64500, own, "next-hop-self force"), false)
 		}, func(i int) string { return routerPeer(own(i), 64500, "") }, torAddr},
-		{"BIRD, one AS for each node", func(t *testing.T, r *rack) { bird(t, r.tor.Path, birdRouter(64500, own, "")) },
+		{"BIRD, one AS for each node", func(t *testing.T, r *rack) { routers.BIRD(t, r.tor.Path, birdRouter(64500, own, "")) },
 			func(i int) string { return routerPeer(own(i), 64500, "") }, ""},
-		{"BIRD, route reflector", func(t *testing.T, r *rack) { bird(t, r.tor.Path, birdRouter(64500, inner, "rr client;")) },
+		{"BIRD, route reflector", func(t *testing.T, r *rack) { routers.BIRD(t, r.tor.Path, birdRouter(64500, inner, "rr client;")) },
 			func(i int) string { return routerPeer(64500, 64500, "") }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -55,7 +56,7 @@ func TestCutLink(t *testing.T) {
 func TestRouterRestart(t *testing.T) {
 	long(t)
 	f := newFaulty(t)
-	for _, end := range []func(){func() { f.frr.kill("bgpd") }, func() { f.frr.do("conf t", "no router bgp 64500") }} {
+	for _, end := range []func(){func() { f.frr.End("bgpd", syscall.SIGKILL) }, func() { vtysh(f.frr, "conf t", "no router bgp 64500") }} {
 		end()
 		for i := range hosts {
 			wait.NoError(t, 10*time.Second, "the loss of the session to be seen", func() error {
@@ -65,8 +66,8 @@ func TestRouterRestart(t *testing.T) {
 				return nil
 			})
 		}
-		f.frr.kill("bgpd")
-		f.frr.daemon("bgpd")
+		f.frr.End("bgpd", syscall.SIGKILL)
+		f.frr.Again("bgpd")
 		began := time.Now()
 		f.complete(20 * time.Second)
 		took := time.Since(began)

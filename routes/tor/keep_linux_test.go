@@ -3,14 +3,13 @@ package tor
 import (
 	"context"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/internal/testkit/routers"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/table"
@@ -94,7 +93,7 @@ func (k *kept) repairs(change func(add bool, dst, hop string)) {
 
 // TestKeepIP keeps the routes of a router that is a Linux kernel.
 func TestKeepIP(t *testing.T) {
-	r := newRack(t, "/sbin/ip", "")
+	r := newRack(t)
 	k := r.keep("ip", "nsenter --net="+r.tor.Path+" ip")
 	k.repairs(func(add bool, dst, hop string) {
 		args := []string{"ip", "route", "del", dst}
@@ -110,27 +109,26 @@ func TestKeepIP(t *testing.T) {
 
 // TestKeepFRR keeps those of FRR. While zebra is stopped the status says so.
 func TestKeepFRR(t *testing.T) {
-	r := newRack(t, frrFolder+"staticd", "frr")
-	vtysh := "vtysh --vty_socket " + r.dir
+	r := newRack(t)
+	r.router = routers.FRR(t, r.tor.Path)
 	r.wanted = nil // the daemons start with nothing
-	stopZebra, stopStatic := r.frr()
-	k := r.keep("frr", vtysh)
+	r.frr()
+	k := r.keep("frr", "vtysh --vty_socket "+r.router.Dir)
 	k.repairs(func(add bool, dst, hop string) {
 		line := "ip route " + dst + " " + hop
 		if !add {
 			line = "no " + line
 		}
-		r.must(r.run(append(strings.Fields(vtysh), "-c", "configure terminal", "-c", line)...))
+		r.must(r.router.Vtysh("configure terminal", line))
 	})
 
-	stopZebra(syscall.SIGTERM)
-	stopStatic(syscall.SIGTERM)
+	r.router.End("zebra", syscall.SIGTERM)
+	r.router.End("staticd", syscall.SIGTERM)
 	wait.True(t, 10*time.Second, "a status that is not right", func() bool { return !k.keeper.Status().Complete() })
 	t.Logf("FRR stopped: %s", k.keeper.Status().Error)
 	if why := k.keeper.Status().Error; !strings.Contains(why, "vtysh") {
 		t.Errorf("FRR stopped: %q, want an error that names vtysh", why)
 	}
-	os.Remove(filepath.Join(r.dir, "zserv.api"))
 	k.wanted = nil
 	r.frr()
 	k.wanted = Wanted(k.nodes)

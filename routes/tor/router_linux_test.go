@@ -6,11 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
-	"os/user"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +14,7 @@ import (
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/netspace"
+	"porthole.dev/porthole/internal/testkit/routers"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/routes/table"
 )
@@ -26,10 +23,10 @@ import (
 type rack struct {
 	*testing.T
 	tor, one *netspace.Space
-	dir      string
+	router   *routers.Router
 	wanted   []table.Wanted
-	format   string // of what show prints
-	show     []string
+	format   string                 // of what show prints
+	show     func() (string, error) // what the router's program has
 }
 
 const (
@@ -37,13 +34,10 @@ const (
 	secondPod = "10.244.2.7"
 )
 
-// newRack makes the rack for a program that runs as a user, to whom its folder belongs.
-func newRack(t *testing.T, program, owner string) *rack {
+// newRack makes the rack. The caller sets router.
+func newRack(t *testing.T) *rack {
 	t.Helper()
-	if _, err := os.Stat(program); err != nil {
-		t.Skipf("%s is missing: make deps", program)
-	}
-	r := &rack{T: t, tor: netspace.New(t, "tor"), one: netspace.New(t, "n1"), dir: t.TempDir()}
+	r := &rack{T: t, tor: netspace.New(t, "tor"), one: netspace.New(t, "n1")}
 	two := netspace.New(t, "n2")
 	r.one.Connect("eth0", r.tor, "n1")
 	two.Connect("eth0", r.tor, "n2")
@@ -66,57 +60,7 @@ func newRack(t *testing.T, program, owner string) *rack {
 		return err
 	})
 	r.wanted = Wanted([]table.Node{node("one", "10.99.0.11", "10.244.1.0/24"), node("two", "10.99.0.12", "10.244.2.0/24")})
-	if owner != "" {
-		u, err := user.Lookup(owner)
-		if err != nil {
-			t.Fatal(err)
-		}
-		uid, _ := strconv.Atoi(u.Uid)
-		gid, _ := strconv.Atoi(u.Gid)
-		for d := r.dir; len(d) > len(os.TempDir()); d = filepath.Dir(d) { // whoever it belongs to may pass
-			if err := os.Chmod(d, 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := os.Chown(r.dir, uid, gid); err != nil {
-			t.Fatal(err)
-		}
-	}
 	return r
-}
-
-// start runs a program on the router until stop is called with the signal that ends it, at the latest when the test ends.
-func (r *rack) start(name string, args ...string) (stop func(syscall.Signal)) {
-	r.Helper()
-	var out bytes.Buffer
-	cmd := exec.Command(name, args...)
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, time.Second
-	if err := platform.StartInNetns(r.tor.Path, cmd); err != nil {
-		r.Fatal(err)
-	}
-
-	done := make(chan struct{})
-	go func() {
-		cmd.Wait()
-		close(done)
-	}()
-	stop = func(s syscall.Signal) {
-		cmd.Process.Signal(s)
-		select {
-		case <-done:
-		case <-time.After(5 * time.Second):
-			cmd.Process.Kill()
-			<-done
-		}
-	}
-
-	r.Cleanup(func() {
-		stop(syscall.SIGKILL)
-		if r.Failed() {
-			r.Logf("%s: %s", name, out.String())
-		}
-	})
-	return stop
 }
 
 // run runs a program on the router to its end and returns what it printed.
@@ -141,10 +85,10 @@ func (r *rack) sees(what string, kernel bool, want ...string) {
 	r.Helper()
 	format, show := r.format, r.show
 	if kernel {
-		format, show = "ip", []string{"ip", "-j", "route"}
+		format, show = "ip", func() (string, error) { return r.run("ip", "-j", "route") }
 	}
 	wait.NoError(r, 10*time.Second, what, func() error {
-		text, err := r.run(show...)
+		text, err := show()
 		if err != nil {
 			return err
 		}
@@ -177,15 +121,6 @@ func (r *rack) dial() error {
 	})
 }
 
-func (r *rack) write(name, text string) string {
-	r.Helper()
-	path := filepath.Join(r.dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		r.Fatal(err)
-	}
-	return path
-}
-
 func (r *rack) must(_ string, err error) {
 	r.Helper()
 	if err != nil {
@@ -193,36 +128,28 @@ func (r *rack) must(_ string, err error) {
 	}
 }
 
-const frrFolder = "/usr/lib/frr/"
-
 // frr starts zebra and staticd with what Export prints as staticd's whole configuration.
-func (r *rack) frr() (stopZebra, stopStatic func(syscall.Signal)) {
+func (r *rack) frr() {
 	r.Helper()
 	text, err := Export("frr", r.wanted)
 	if err != nil {
 		r.Fatal(err)
 	}
-	common := []string{"--vty_socket", r.dir, "-z", filepath.Join(r.dir, "zserv.api"), "-P", "0"}
-	stopZebra = r.start(frrFolder+"zebra", append(common, "-i", filepath.Join(r.dir, "zebra.pid"), "-f", r.write("zebra.conf", ""))...)
-	wait.NoError(r, 10*time.Second, "zebra", func() error { _, err := os.Stat(filepath.Join(r.dir, "zserv.api")); return err })
-	stopStatic = r.start(frrFolder+"staticd", append(common, "-i", filepath.Join(r.dir, "staticd.pid"), "-f", r.write("staticd.conf", text))...)
-	return stopZebra, stopStatic
+	r.router.Daemon("zebra", "")
+	r.router.Daemon("staticd", text)
 }
 
 // TestFRR: FRR's staticd works with what is printed. A line that is missing or wrong, a second next hop and a stale route are named by
 // node and range; zebra killed leaves the routes, zebra stopped takes them away, and the check tells.
 func TestFRR(t *testing.T) {
-	r := newRack(t, frrFolder+"staticd", "frr")
+	r := newRack(t)
+	r.router = routers.FRR(t, r.tor.Path)
 	vtysh := func(commands ...string) {
 		t.Helper()
-		args := []string{"vtysh", "--vty_socket", r.dir, "-c", "conf t"}
-		for _, c := range commands {
-			args = append(args, "-c", c)
-		}
-		r.must(r.run(args...))
+		r.must(r.router.Vtysh(append([]string{"conf t"}, commands...)...))
 	}
-	r.format, r.show = "frr", []string{"vtysh", "--vty_socket", r.dir, "-c", "show ip route json"}
-	stopZebra, stopStatic := r.frr()
+	r.format, r.show = "frr", func() (string, error) { return r.router.Vtysh("show ip route json") }
+	r.frr()
 	r.sees("printed routes", false)
 	r.sees("printed routes in the kernel", true)
 	r.carries("printed routes")
@@ -240,20 +167,16 @@ func TestFRR(t *testing.T) {
 	vtysh("no ip route 10.244.2.0/24 10.99.0.11", "no ip route 10.244.9.0/24 10.99.0.12")
 	r.sees("the cure", false)
 
-	stopZebra(syscall.SIGKILL)
+	r.router.End("zebra", syscall.SIGKILL)
 	r.sees("zebra killed", true)
 	r.carries("zebra killed")
-	stopStatic(syscall.SIGKILL)
-	if err := os.Remove(filepath.Join(r.dir, "zserv.api")); err != nil {
-		t.Fatal(err)
-	}
-	stopZebra, stopStatic = r.frr()
+	r.router.End("staticd", syscall.SIGKILL)
+	r.frr()
 	r.sees("both started again", false)
 
-	stopZebra(syscall.SIGTERM)
+	r.router.End("zebra", syscall.SIGTERM)
 	r.sees("zebra stopped", true, noFirst, noSecond)
-	stopStatic(syscall.SIGTERM)
-	os.Remove(filepath.Join(r.dir, "zserv.api"))
+	r.router.End("staticd", syscall.SIGTERM)
 	started := time.Now()
 	r.frr()
 	r.sees("started once more", true)
@@ -263,25 +186,20 @@ func TestFRR(t *testing.T) {
 
 // TestBIRD is the same with BIRD.
 func TestBIRD(t *testing.T) {
-	r := newRack(t, "/usr/sbin/bird", "")
-	control := filepath.Join(r.dir, "ctl")
+	r := newRack(t)
 	const base = "router id 10.99.0.1;\nprotocol device {}\nprotocol kernel { ipv4 { export all; }; }\n"
 	printed, err := Export("bird", r.wanted)
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf := r.write("bird.conf", base+printed)
+	r.router = routers.BIRD(t, r.tor.Path, base+printed)
 	configure := func(text string) {
 		t.Helper()
-		r.write("bird.conf", base+text)
-		r.must(r.run("/usr/sbin/birdc", "-s", control, "configure"))
+		r.router.File("bird.conf", base+text)
+		r.must(r.router.Birdc("configure"))
 	}
+	r.format, r.show = "bird", func() (string, error) { return r.router.Birdc("show", "route") }
 
-	r.format, r.show = "bird", []string{"/usr/sbin/birdc", "-s", control, "show", "route"}
-	run := func() func(syscall.Signal) {
-		return r.start("/usr/sbin/bird", "-f", "-c", conf, "-s", control, "-P", filepath.Join(r.dir, "pid"))
-	}
-	stop := run()
 	r.sees("printed routes", false)
 	r.sees("printed routes in the kernel", true)
 	r.carries("printed routes")
@@ -297,10 +215,9 @@ func TestBIRD(t *testing.T) {
 	configure(printed)
 	r.sees("the cure", false)
 
-	stop(syscall.SIGKILL)
+	r.router.End("bird", syscall.SIGKILL)
 	r.sees("BIRD killed", true)
 	r.carries("BIRD killed")
-	os.Remove(control)
-	run()
+	r.router.StartBIRD()
 	r.sees("BIRD started again", false)
 }
