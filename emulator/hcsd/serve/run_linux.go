@@ -39,7 +39,19 @@ func Run(ctx context.Context, o Options) error {
 	defer server.Close()
 
 	klog.FromContext(ctx).Info("HCS is running", "address", o.Listen, "systems", len(s.systems))
+	defer s.closeStreams()
 	return s.accept(ctx, listener)
+}
+
+// closeStreams closes our ends of all standard streams. Programs go on: what they write waits for the next hcsd.
+func (s *Service) closeStreams() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.live {
+		for _, p := range c.Programs {
+			p.io.close()
+		}
+	}
 }
 
 // accept serves each connection in a goroutine of its own, until ctx ends.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -183,6 +184,8 @@ func (s *Service) stream(ctx context.Context, conn net.Conn, r *bufio.Reader, c 
 	if _, err := conn.Write(wire.Answer{}.Frame()); err != nil {
 		return
 	}
+	stop := context.AfterFunc(ctx, func() { _ = file.SetDeadline(time.Unix(1, 0)) }) // one that is closed needs none
+	defer stop()
 	if number == 0 {
 		io.own(c.process)
 		receiveInput(r, file)

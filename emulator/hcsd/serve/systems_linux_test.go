@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -125,18 +126,34 @@ func (h *host) write(name, text string) {
 	check(h.t, os.WriteFile(path, []byte(text), 0o644))
 }
 
-// program runs a program of the host and returns what it prints.
-func (h *host) program(exe string, args ...string) string {
-	h.t.Helper()
+// command is a program of the host, which is ended after a minute.
+func (h *host) command(exe string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
-	defer cancel()
+	h.t.Cleanup(cancel)
 	cmd := h.o.Tools.Command(ctx, h.prefix, exe, args...)
 	cmd.Env = append(cmd.Env, "HCSD_ADDR="+h.o.Listen)
-	out, err := cmd.Output()
-	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		h.t.Errorf("%s: %v", exe, err)
+	return cmd
+}
+
+// says fails the test if the output of a program lacks a line.
+func (h *host) says(out string, want ...string) {
+	h.t.Helper()
+	lines := strings.Split(strings.ReplaceAll(out, "\r\n", "\n"), "\n")
+	for _, w := range want {
+		if !slices.Contains(lines, w) {
+			h.t.Errorf("the program does not say %s:\n%s", w, out)
+		}
 	}
-	return strings.ReplaceAll(string(out), "\r\n", "\n")
+}
+
+// empty fails the test if something of systems or layers is left.
+func (h *host) empty(dirs ...string) {
+	h.t.Helper()
+	for _, dir := range dirs {
+		if left, err := os.ReadDir(h.o.path(dir)); err != nil || len(left) > 0 {
+			h.t.Errorf("left in %s: %v, %v", dir, left, err)
+		}
+	}
 }
 
 // TestSystems has a program make layers and a system, and run programs in it, as hcsshim does.
@@ -147,23 +164,37 @@ func TestSystems(t *testing.T) {
 	h.built("client", "client.exe")
 	h.built("app", "layers/base/Files/app.exe")
 
-	got := strings.Split(h.program(`C:\client.exe`), "\n")
-	for _, want := range []string{
+	out, err := h.command(`C:\client.exe`).Output()
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		t.Error(err)
+	}
+	h.says(string(out),
 		"early 0x80070015", "told 0x3 1 0x0", `output "helloblue green POD-A ContainerAdministrator \r\n"`,
 		`status {"ProcessId":PID,"Exited":true,"ExitCode":300,"LastWaitResult":0}`, "absent 0x80070002", "folder 0x8007010b",
 		`echo "one\ntwo\n8 <nil>\n"`, "listed true", "statistics <nil> Running true true", "killed true", `handled "ready\nterminated\n"`, "stopped true",
-		"again 0xc037010f", "busy 0x80070020", "terminate 0xc0370103", "told 0x1 1 0x0", "terminate again 0xc0370110", "gone 0xc037010e",
-	} {
-		if !slices.Contains(got, want) {
-			t.Errorf("the program does not say %s", want)
-		}
+		"again 0xc037010f", "busy 0x80070020", "terminate 0xc0370103", "told 0x1 1 0x0", "terminate again 0xc0370110", "gone 0xc037010e")
+	h.empty("systems", "layers")
+
+	t.Run("restart", h.testRestart)
+}
+
+// testRestart starts hcsd again while a program runs: containers go on, and whoever opens them again finds them as they were.
+func (h *host) testRestart(t *testing.T) {
+	h.write("layers/scratch/note", "")
+	cmd := h.command(`C:\client.exe`, "hold")
+	out := &testkit.Buffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	check(t, cmd.Start())
+	wait.True(t, time.Minute, "a program runs", func() bool { return strings.Contains(out.String(), "holding") })
+	h.stop()
+	h.start()
+
+	if err := cmd.Wait(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		t.Error(err)
 	}
-	if t.Failed() {
-		t.Logf("it says:\n%s", strings.Join(got, "\n"))
-	}
-	for _, dir := range []string{"systems", "layers"} {
-		if left, err := os.ReadDir(h.o.path(dir)); err != nil || len(left) > 0 {
-			t.Errorf("left in %s: %v, %v", dir, left, err)
-		}
-	}
+	h.says(out.String(), `holding "ready\n"`, "told 0x1000000 1 0x0", "properties true", `handled "ready\nterminated\n"`, "stopped true", "terminate 0xc0370103", "told 0x1 8 0x0")
+	wait.True(t, 20*time.Second, "the system is forgotten with its last handle", func() bool {
+		left, err := os.ReadDir(h.o.path("systems"))
+		return err == nil && len(left) == 0
+	})
 }

@@ -227,6 +227,10 @@ func main() {
 	driverInfo := uintptr(unsafe.Pointer(&info))
 	volume := makeLayers(driverInfo)
 	fmt.Println("volume", volume)
+	if len(os.Args) > 1 {
+		hold(volume)
+		return
+	}
 	system := makeSystem("test-1", volume)
 	heard.wait("0x3 1 0x0")
 
@@ -291,4 +295,28 @@ func life(system uintptr) {
 	fmt.Printf("handled %q\n", <-p.out)
 	heard.wait("0x10000 6 0x0")
 	fmt.Println("stopped", strings.Contains(properties("HcsGetProcessProperties", p.handle), `"Exited":true,"ExitCode":3221225786,`))
+}
+
+// hold has a program that goes on while hcsd is started again, and what a client does then: it opens everything once more.
+func hold(volume string) {
+	var record *uint16
+	system := makeSystem("test-2", volume)
+	p, hr := start(system, 2, line(`C:\app.exe`))
+	must("HcsCreateProcess", hr)
+	fmt.Printf("holding %q\n", <-p.first)
+	heard.wait("0x1000000 1 0x0")
+
+	again, process := new(uintptr), new(uintptr)
+	must("HcsOpenComputeSystem", call("HcsOpenComputeSystem", text("test-2"), uintptr(unsafe.Pointer(again)), uintptr(unsafe.Pointer(&record))))
+	fmt.Println("properties", strings.Contains(properties("HcsGetComputeSystemProperties", *again, "{}"), `"State":"Running"`))
+	must("HcsOpenProcess", call("HcsOpenProcess", *again, uintptr(p.info.pid), uintptr(unsafe.Pointer(process)), uintptr(unsafe.Pointer(&record))))
+	var handle uintptr
+	must("HcsRegisterProcessCallback", call("HcsRegisterProcessCallback", *process, callback, 7, uintptr(unsafe.Pointer(&handle))))
+	must("HcsRegisterComputeSystemCallback", call("HcsRegisterComputeSystemCallback", *again, callback, 8, uintptr(unsafe.Pointer(&handle))))
+	must("HcsSignalProcess", call("HcsSignalProcess", *process, text(`{"Signal":"CtrlShutdown"}`), uintptr(unsafe.Pointer(&record))))
+	heard.wait("0x10000 7 0x0")
+	fmt.Printf("handled %q\n", <-p.out)
+	fmt.Println("stopped", strings.Contains(properties("HcsGetProcessProperties", *process), `"Exited":true,"ExitCode":3221225786,`))
+	fmt.Printf("terminate %#x\n", call("HcsTerminateComputeSystem", *again, text(""), uintptr(unsafe.Pointer(&record))))
+	heard.wait("0x1 8 0x0")
 }
