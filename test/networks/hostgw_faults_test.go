@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -112,8 +113,10 @@ func (l *lab) monitor(node string) (stop func() string) {
 		}
 		return err
 	}
+	mtu := 1400
 	wait.NoError(l.t, shortly, "the monitor of routes", func() error {
-		l.ip(node, "route", "replace", markedRange, "via", router) // until the monitor listens
+		mtu++ // until the monitor listens: the kernel does not report a route that is replaced by the same one
+		l.ip(node, "route", "replace", markedRange, "via", router, "mtu", strconv.Itoa(mtu))
 		return has("")
 	})
 
