@@ -37,7 +37,7 @@ func TestHostRoutes(t *testing.T) {
 	}
 	h := startHostWith(t, 20348, func(o *Options) { o.Profile, o.DNS, o.Flap = "ws2022-unkind", DNSServers{}, 1500*time.Millisecond })
 	t.Run("table", func(t *testing.T) { testWindowsTable(t, h) })
-	t.Run("killed", func(t *testing.T) { testKilled(t, h) })
+	t.Run("killed", func(t *testing.T) { testKilled(t, h, "TestHostGateway", "TestTor") })
 	h.card("eth1", "10.98.7.21/24")
 	h.build(".", "go", "build", "-o", filepath.Join(h.prefix.DriveC(), "adapters.exe"), "./testdata/adapters")
 	h.adaptersAre(adaptersBefore)
@@ -73,13 +73,17 @@ func testWindowsTable(t *testing.T, h *bridgeHost) {
 	}
 }
 
-// testKilled kills agents of the modes that make routes after each of their changes (routes/killtest). Each is a program of its own.
-func testKilled(t *testing.T, h *bridgeHost) {
+// testKilled kills agents of modes after each of their changes, by the tests of routes/killtest. Each agent is a program of its own.
+func testKilled(t *testing.T, h *bridgeHost, tests ...string) {
+	t.Helper()
 	exe := filepath.Join(h.prefix.DriveC(), "killtest.exe")
 	h.build(".", "go", "test", "-c", "-o", exe, "porthole.dev/porthole/routes/killtest")
-	out, exit := h.start(`C:\killtest.exe`, "-test.v")
-	if err := <-exit; err != nil || !strings.Contains(out.String(), "--- PASS: TestHostGateway") || !strings.Contains(out.String(), "--- PASS: TestTor") {
-		t.Errorf("%v\n%s", err, out)
+	out, exit := h.start(`C:\killtest.exe`, "-test.v", "-test.run=^("+strings.Join(tests, "|")+")$")
+	err := <-exit
+	for _, name := range tests {
+		if err != nil || !strings.Contains(out.String(), "--- PASS: "+name+" ") {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
 	}
 }
 

@@ -114,6 +114,7 @@ func TestWinOverlay(t *testing.T) {
 		t.Skip("network namespaces and mounts need root")
 	}
 	h := startPluginHost(t, 20348)
+	t.Run("agent killed", func(t *testing.T) { testKilled(t, h.bridgeHost, "TestVXLAN") })
 	h.joinOverlay()
 	before := h.counts()
 	ours := cni{exe: "win-overlay", config: overlayConfig, pod: h.pod("ours")}
