@@ -12,6 +12,7 @@ import (
 
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/wire"
+	"porthole.dev/porthole/internal/wakeup"
 )
 
 // call is one call of a program.
@@ -97,7 +98,11 @@ func (s *Service) serveConn(ctx context.Context, conn net.Conn) {
 		}
 		switch c.Op {
 		case wire.HCS:
-			if _, err := conn.Write(s.answer(ctx, c).Frame()); err != nil {
+			a, ok := s.answer(ctx, c)
+			if !ok {
+				return
+			}
+			if _, err := conn.Write(a.Frame()); err != nil {
 				return
 			}
 		case wire.HCSNotify:
@@ -112,35 +117,64 @@ func (s *Service) serveConn(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// answer runs one call, counts and logs it.
-func (s *Service) answer(ctx context.Context, c call) wire.Answer {
+// answer runs one call, counts and logs it. false: the connection is to be dropped.
+func (s *Service) answer(ctx context.Context, c call) (wire.Answer, bool) {
 	begin := time.Now()
 	a, ok := s.respond(ctx, c)
 	took := time.Since(begin)
-	s.stats.count(c.program, c.function(), a.Failed(), took)
+	s.stats.count(c.program, c.function(), !ok || a.Failed() && a.Result != hcsd.ErrPending.Code, took)
 	klog.FromContext(ctx).V(4).Info("call", "function", c.function(), "program", c.program, "subject", c.subject(), "pid", c.pid(),
 		"document", c.document(), "result", a.Result, "output", a.Text[0], "took", took, "answered", ok)
-	return a
+	return a, ok
 }
 
+// respond answers one call as the faults that are set say, and by running it if none says otherwise. It returns false if the caller is to get
+// no answer.
 func (s *Service) respond(ctx context.Context, c call) (wire.Answer, bool) {
-	run := s.operations[c.function()]
-	if run == nil {
-		return failure(hcsd.ErrNotImplemented), true
+	rule := s.faults.Match(c.program, c.function(), func() string { return c.subject() + "\n" + c.document() })
+	if rule.Delay > 0 && !wakeup.Pause(ctx, time.Duration(rule.Delay)*time.Millisecond) {
+		return wire.Answer{}, false
 	}
-	r, err := run(ctx, c)
+	injected := failure(&hcsd.Error{Code: rule.Code, Text: rule.Text})
+	switch rule.Action {
+	case "drop":
+		return wire.Answer{}, false
+	case "fail":
+		return injected, true
+	case "hang":
+		select {
+		case <-s.faults.UntilReplaced():
+		case <-ctx.Done():
+			return wire.Answer{}, false
+		}
+	}
+
+	a := s.run(ctx, c)
+	if rule.Action == "after" {
+		return injected, true
+	}
+	return a, true
+}
+
+// run carries out a call without faults.
+func (s *Service) run(ctx context.Context, c call) wire.Answer {
+	carryOut := s.operations[c.function()]
+	if carryOut == nil {
+		return failure(hcsd.ErrNotImplemented)
+	}
+	r, err := carryOut(ctx, c)
 	if err != nil {
 		var known *hcsd.Error
 		if !errors.As(err, &known) {
 			klog.FromContext(ctx).Error(err, "HCS failed", "function", c.function(), "program", c.program, "subject", c.subject())
 		}
-		return failure(err), true
+		return failure(err)
 	}
 	a := wire.Answer{Handle: r.handle}
 	if r.text != "" {
 		a.Text[0] = &r.text
 	}
-	return a, true
+	return a
 }
 
 // failure is the answer of a call that failed. What is under way is no failure for its caller and has no record.

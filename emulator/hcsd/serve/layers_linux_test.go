@@ -4,25 +4,30 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/wire"
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // layerHost is hcsd on a C: that is a plain folder, and a connection to it.
 type layerHost struct {
 	t    *testing.T
 	o    Options
+	s    *Service
 	conn *wire.Conn
 }
 
@@ -38,6 +43,7 @@ func startLayerHost(t *testing.T) *layerHost {
 	}
 
 	s := newService(h.o)
+	h.s = s
 	ctx, cancel := context.WithCancel(context.Background())
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	check(t, err)
@@ -189,6 +195,49 @@ func TestLayers(t *testing.T) {
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 			t.Errorf("left in %s: %v, %v", dir, left, err)
 		}
+	}
+}
+
+// TestFaults: calls go wrong as the rules say, and are counted.
+func TestFaults(t *testing.T) {
+	h := startLayerHost(t)
+	set := func(rules string) int {
+		w := httptest.NewRecorder()
+		h.s.controls().ServeHTTP(w, httptest.NewRequest("POST", "/faults", strings.NewReader(rules)))
+		return w.Code
+	}
+	for _, bad := range []string{`[{"action":"explode"}]`, `[{"action":"empty"}]`, `[{"action":"fail"}]`, `[null]`, `{}`, `[{"x":1}]`} {
+		if code := set(bad); code != 400 {
+			t.Errorf("%s: %d", bad, code)
+		}
+	}
+
+	set(`[{"function":"Activate*","match":"layers.1","action":"fail","code":2147942421},{"function":"LayerExists","delayMs":1,"action":"after","code":2147942405}]`)
+	h.write("layers/1/sandbox.vhdx", "")
+	h.write("layers/2/sandbox.vhdx", "")
+	h.refused(hcsd.ErrNotReady, "ActivateLayer", `C:\layers\1`)
+	h.must("ActivateLayer", `C:\layers\2`)
+	h.refused(hcsd.ErrAccessDenied, "LayerExists", `C:\layers\2`)
+	if st := h.s.stats.get(); st.Calls["ActivateLayer"] != 2 || st.Errors["ActivateLayer"] != 1 || st.Programs["test"]["LayerExists"] != 1 {
+		t.Errorf("%+v", st)
+	}
+
+	set(`[{"function":"LayerExists","action":"hang"}]`)
+	answered := make(chan error, 1)
+	go func() { _, err := h.call("LayerExists", `C:\layers\2`, ""); answered <- err }()
+	wait.True(t, 10*time.Second, "the call hangs", func() bool { return h.s.faults.List()[0].Hits == 1 })
+	select {
+	case err := <-answered:
+		t.Errorf("a call that hangs is answered: %v", err)
+	default:
+	}
+	set(`[]`)
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	set(`[{"function":"LayerExists","action":"drop"}]`)
+	if _, err := h.call("LayerExists", `C:\layers\2`, ""); !errors.Is(err, io.EOF) {
+		t.Errorf("a call whose connection is dropped: %v", err)
 	}
 }
 

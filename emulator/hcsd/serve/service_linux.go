@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/emulator/hcsd"
+	"porthole.dev/porthole/emulator/hnsd/fault"
 	"porthole.dev/porthole/internal/atomicfile"
 )
 
@@ -29,7 +30,8 @@ type Service struct {
 
 	layers sync.Mutex // one change of layers at a time
 
-	stats stats
+	stats  stats
+	faults fault.Rules
 }
 
 // container is what belongs to a system besides what is decided of it.

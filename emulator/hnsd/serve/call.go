@@ -107,8 +107,8 @@ func (s programs) respond(ctx context.Context, who caller, q wire.Request, watch
 	if e := s.life.refusal(); e != nil && !q.Op.OnStack() {
 		return failure(e), true
 	}
-	fault := s.faults.match(who.program, functionName(q), func() string { return s.subject(who, q) })
-	fault.wait(ctx)
+	fault := s.faults.Match(who.program, functionName(q), func() string { return s.subject(who, q) })
+	delay(ctx, fault)
 	var withheld []any
 	switch fault.Action {
 	case "drop":
@@ -156,7 +156,7 @@ func (s programs) hang(ctx context.Context, watch func() (<-chan struct{}, func(
 	gone, stop := watch()
 	defer stop()
 	select {
-	case <-s.faults.untilReplaced():
+	case <-s.faults.UntilReplaced():
 		return nil
 	case <-gone:
 	case <-s.life.untilDown():

@@ -50,7 +50,7 @@ func (s controls) handler(ctx context.Context) http.Handler {
 	})
 
 	mux.HandleFunc("GET /rules/{id}", s.showRules)
-	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.faults.list(), nil) })
+	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.faults.List(), nil) })
 	mux.HandleFunc("POST /faults", s.setFaults)
 	mux.HandleFunc("POST /lose", s.loseObjects)
 	mux.HandleFunc("POST /reboot", s.rebootHost)
@@ -127,11 +127,11 @@ func (s controls) setFaults(w http.ResponseWriter, r *http.Request) {
 	if !decode(w, r, &rules, "a list of fault rules") {
 		return
 	}
-	if err := s.faults.set(rules); err != nil {
+	if err := s.faults.Set(rules); err != nil {
 		refuse(w, err)
 		return
 	}
-	reply(w, s.faults.list(), nil)
+	reply(w, s.faults.List(), nil)
 }
 
 func (s controls) loseObjects(w http.ResponseWriter, r *http.Request) {

@@ -3,189 +3,21 @@ package serve
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"math/rand/v2"
-	"path"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"porthole.dev/porthole/emulator/hnsd/fault"
 )
 
-// Fault is a rule that makes calls go wrong. The first that matches a call, and whose turn it is, is used.
-type Fault struct {
-	// Function is the call's name as in Stats; * stands for anything: HcnCreate*, "HNSCall GET /networks*". Empty: all.
-	Function string `json:"function"`
-	Program  string `json:"program,omitempty"` // file name of the caller, any case; empty: any
-	// Match is a regular expression looked for in the call's documents and GUID, and in the document of the object
-	// that the call opens, reads, changes or deletes. Empty: any call.
-	Match string `json:"match,omitempty"`
-
-	// Nth: only the n-th call that matches so far is meant. 0: each.
-	Nth int `json:"nth,omitempty"`
-	// Probability of a call to be meant, above 0 and below 1; 0: always. Seed makes the choice repeatable.
-	Probability float64 `json:"probability,omitempty"`
-	Seed        uint64  `json:"seed,omitempty"`
-	ForMs       int     `json:"forMs,omitempty"` // how long from its setting on; 0: until it is removed
-	Times       int     `json:"times,omitempty"` // how often it is used; 0: until it is removed
-
-	// Action is one of Actions. Empty: only the delay.
-	Action string   `json:"action,omitempty"`
-	Code   uint32   `json:"code,omitempty"`   // HRESULT
-	Text   string   `json:"text,omitempty"`   // of the error record; empty: no record
-	Fields []string `json:"fields,omitempty"` // of the answer, for strip; types of policies, for forget and late
-	Delay  int      `json:"delayMs,omitempty"`
-	LateMs int      `json:"lateMs,omitempty"` // for late: how long after its answer a call takes its whole effect
-
-	Seen int `json:"seen"` // calls that matched function, program and match
-	Hits int `json:"hits"` // of those, the ones it was used on
-
-	pattern *regexp.Regexp
-	random  *rand.Rand
-	until   time.Time // zero: no end
-}
+// Fault is a rule that makes calls go wrong.
+type Fault = fault.Rule
 
 // Actions of faults with what they do.
-var Actions = map[string]string{
-	"fail":    "answer code, do nothing",
-	"skip":    "answer success, do nothing",
-	"after":   "do it, then answer code",
-	"drop":    "close the connection, do nothing",
-	"hang":    "answer when the rules are replaced, HNS stops or the caller ends",
-	"empty":   "a listing answers [] and success",
-	"strip":   "leave the named fields out of the properties that are given",
-	"forget":  "do it without the policies of the named types, and answer success",
-	"late":    "as forget, for an endpoint; it gets them lateMs after the answer",
-	"degrade": "do it, and call the endpoint degraded (state 5) in properties that are given",
-}
+var Actions = fault.Actions
 
-// prepare checks a rule and readies it.
-func (f *Fault) prepare(now time.Time) (err error) {
-	if f.Function == "" {
-		f.Function = "*"
-	}
-	if _, known := Actions[f.Action]; f.Action != "" && !known {
-		return fmt.Errorf("unknown action %q", f.Action)
-	}
-	if _, err := path.Match(f.Function, ""); err != nil {
-		return fmt.Errorf("function %q: %w", f.Function, err)
-	}
-	if f.Probability < 0 || f.Probability > 1 {
-		return fmt.Errorf("probability %v is not between 0 and 1", f.Probability)
-	}
-	if f.Nth < 0 || f.ForMs < 0 || f.Times < 0 || f.Delay < 0 || f.LateMs < 0 {
-		return fmt.Errorf("nth, forMs, times, delayMs and lateMs cannot be negative")
-	}
-	if (f.Action == "fail" || f.Action == "after") && f.Code&0x80000000 == 0 {
-		return fmt.Errorf("action %s needs a code that is a failure (0x80000000 and above)", f.Action)
-	}
-	if (f.Action == "strip" || f.Action == "forget" || f.Action == "late") && len(f.Fields) == 0 {
-		return fmt.Errorf("action %s needs fields", f.Action)
-	}
-	if f.pattern, err = regexp.Compile(f.Match); err != nil {
-		return fmt.Errorf("match: %w", err)
-	}
-
-	f.random = rand.New(rand.NewPCG(f.Seed, 0))
-	f.until = time.Time{}
-	if f.ForMs > 0 {
-		f.until = now.Add(time.Duration(f.ForMs) * time.Millisecond)
-	}
-	f.Seen, f.Hits = 0, 0
-	return nil
-}
-
-// fits reports whether the rule is for such calls. subject gives what Match is looked for in.
-func (f *Fault) fits(program, function string, now time.Time, subject func() string) bool {
-	if !f.until.IsZero() && now.After(f.until) {
-		return false
-	}
-	if f.Program != "" && !strings.EqualFold(f.Program, program) {
-		return false
-	}
-	// A slash is a letter like any other here.
-	ok, err := path.Match(strings.ReplaceAll(f.Function, "/", "\x00"), strings.ReplaceAll(function, "/", "\x00"))
-	return err == nil && ok && (f.Match == "" || f.pattern.MatchString(subject()))
-}
-
-// turn counts a call that fits and reports whether the rule is used on it.
-func (f *Fault) turn() bool {
-	f.Seen++
-	if f.Nth > 0 && f.Seen != f.Nth || f.Times > 0 && f.Hits >= f.Times {
-		return false
-	}
-	if f.Probability > 0 && f.random.Float64() >= f.Probability {
-		return false
-	}
-	f.Hits++
-	return true
-}
-
-type faults struct {
-	mu       sync.Mutex
-	rules    []*Fault
-	replaced chan struct{} // closed when the rules are; hanging calls wait for it
-}
-
-// match uses up one turn of the first rule that fits.
-func (f *faults) match(program, function string, subject func() string) Fault {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.rules) == 0 {
-		return Fault{}
-	}
-	now, subject := time.Now(), sync.OnceValue(subject)
-	for _, r := range f.rules {
-		if r.fits(program, function, now, subject) && r.turn() {
-			return *r
-		}
-	}
-	return Fault{}
-}
-
-// set replaces all rules, or none if one of them is wrong.
-func (f *faults) set(rules []*Fault) error {
-	now := time.Now()
-	for i, r := range rules {
-		if r == nil {
-			return fmt.Errorf("rule %d is empty", i+1)
-		}
-		if err := r.prepare(now); err != nil {
-			return fmt.Errorf("rule %d: %w", i+1, err)
-		}
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.rules = rules
-	if f.replaced != nil {
-		close(f.replaced)
-		f.replaced = nil
-	}
-	return nil
-}
-
-// untilReplaced is closed when the rules are replaced.
-func (f *faults) untilReplaced() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.replaced == nil {
-		f.replaced = make(chan struct{})
-	}
-	return f.replaced
-}
-
-func (f *faults) list() []Fault {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	out := []Fault{}
-	for _, r := range f.rules {
-		out = append(out, *r)
-	}
-	return out
-}
-
-func (f Fault) wait(ctx context.Context) {
+// delay waits as long as a rule says.
+func delay(ctx context.Context, f Fault) {
 	if f.Delay > 0 {
 		sleepUntil(ctx, time.Now().Add(time.Duration(f.Delay)*time.Millisecond))
 	}

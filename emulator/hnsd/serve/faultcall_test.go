@@ -141,7 +141,7 @@ func TestFaultHang(t *testing.T) {
 	}
 	hit := func(n int) {
 		t.Helper()
-		wait.True(t, 20*time.Second, fmt.Sprintf("%d calls hang", n), func() bool { return s.s.faults.list()[0].Hits == n })
+		wait.True(t, 20*time.Second, fmt.Sprintf("%d calls hang", n), func() bool { return s.s.faults.List()[0].Hits == n })
 	}
 	hang()
 	c := s.connect("kube-proxy.exe", 100)

@@ -116,7 +116,7 @@ func (s programs) streamNotifications(ctx context.Context, who caller, conn net.
 		conn.Write(failure(e).Frame())
 		return
 	}
-	fault := s.faults.match(who.program, "HcnRegisterServiceCallback", func() string { return "" })
+	fault := s.faults.Match(who.program, "HcnRegisterServiceCallback", func() string { return "" })
 	if fault.Action == "fail" {
 		conn.Write(failure(&hnsd.Error{Code: fault.Code, Text: fault.Text}).Frame())
 		return

@@ -109,7 +109,7 @@ func (s *Service) play(ctx context.Context, row ScenarioRow) error {
 	for _, f := range row.Faults {
 		rules = append(rules, &f)
 	}
-	if err := s.faults.set(rules); err != nil {
+	if err := s.faults.Set(rules); err != nil {
 		return err
 	}
 	if row.Latency != "" {

@@ -44,7 +44,7 @@ func TestScenarios(t *testing.T) {
 			}
 			if len(row.Faults) > 0 {
 				scenarioCalls(s, network)
-				for _, f := range s.s.faults.list() {
+				for _, f := range s.s.faults.List() {
 					if f.Hits == 0 {
 						t.Errorf("no call was hit by %+v", f)
 					}
@@ -94,7 +94,7 @@ func scenarioCalls(s *server, network uint64) {
 	}
 
 	var slow Fault
-	for _, f := range s.s.faults.list() {
+	for _, f := range s.s.faults.List() {
 		if f.Action == "hang" || f.Delay > 0 {
 			slow = f
 		}
@@ -109,7 +109,7 @@ func scenarioCalls(s *server, network uint64) {
 	}
 
 	if slow.Function != "" {
-		wait.True(s.t, 20*time.Second, "a call is held up", func() bool { return s.s.faults.list()[0].Hits > 0 })
+		wait.True(s.t, 20*time.Second, "a call is held up", func() bool { return s.s.faults.List()[0].Hits > 0 })
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/emulator/hnsd"
+	"porthole.dev/porthole/emulator/hnsd/fault"
 )
 
 // DataPlane carries packets for a state; emulator/dataplane does it. Apply makes the kernel as desired and gives the
@@ -57,7 +58,7 @@ type Service struct {
 	planeLost map[string]bool // objects by id that the data plane lost; under writing
 
 	stats   stats
-	faults  faults
+	faults  fault.Rules
 	latency latency
 	life    lifecycle
 	pool    pool
