@@ -26,6 +26,12 @@ var hostFacts = []Fact{
 		Source: "POSIX semantics of Windows 10 1809; `kubelet/volume`", holds: oneOf("ok"), Changes: true},
 	{Number: 44, Line: "firewall.inbound", Fact: "Is inbound traffic blocked by default?", Assume: "nothing: rules by program are made by the installer",
 		Source: "kubernetes-sigs/sig-windows-tools PrepareNode.ps1", holds: anything},
+	{Number: 51, Line: "ovs.driver", Fact: "Is Open vSwitch's extension of the virtual switch installed as a driver, and which file is it?",
+		Assume: "nothing: only --mode ovn needs it", Source: "openvswitch/ovs `datapath-windows/ovsext/ovsext.inf`", holds: not(oneOf("failed"))},
+	{Number: 51, Line: "ovs.driver.version", Fact: "Which version has that file?", Assume: "nothing", Source: "openvswitch/ovs", holds: anything},
+	{Number: 51, Line: "ovs.driver.signature", Fact: "Does Windows trust the signature in that file? (A catalog is not looked for)",
+		Assume: "nothing: without one the driver loads only with test signing", Source: "openvswitch/ovs `Documentation/intro/install/windows.rst`", holds: anything},
+	{Number: 51, Line: "boot.testsigning", Fact: "Did this Windows start with test signing?", Assume: "nothing", Source: "`bcdedit /set TESTSIGNING ON`", holds: anything},
 }
 
 func not(f func(string) bool) func(string) bool { return func(v string) bool { return !f(v) } }

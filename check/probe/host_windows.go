@@ -42,6 +42,7 @@ func RunHost(ctx context.Context, o Options) (check.Report, error) {
 		return cmp.Or(strings.Join(servers, ", "), "none"), err
 	})
 	_, _ = r.ask("firewall.inbound", func() (string, error) { return inbound() })
+	r.driver()
 	if o.Changes {
 		r.guarded("files", func() { r.files(ctx) })
 	}

@@ -133,6 +133,7 @@ const (
 	AddBridge   Verb = "add bridge"
 	AddPort     Verb = "add port"
 	DeletePort  Verb = "delete port"
+	SetMAC      Verb = "set MAC"
 	Prepare     Verb = "prepare uplink"
 	Configure   Verb = "configure"
 	MoveAddress Verb = "move address"
@@ -147,7 +148,7 @@ type Change struct {
 	Bridge string            // AddPort: the bridge that gets the port; AddBridge: the card that becomes a port of the new bridge
 	Kind   string            // AddPort: type of the interface; AddBridge: type of the datapath
 	Keys   map[string]string // SetKeys: external_ids of the switch; AddPort: those of the interface
-	MAC    string            // AddBridge, AddPort, Configure
+	MAC    string            // AddBridge, AddPort, SetMAC, Configure
 	MTU    int               // Configure: in bytes
 	Addrs  []netip.Prefix    // AddBridge: those of the card, to be remembered; MoveAddress, Configure: those that Name gets
 	From   string            // MoveAddress: the card that loses Addrs
@@ -401,11 +402,16 @@ func nodePort(o Options, subnet netip.Prefix, seen Seen, p *plan) bool {
 	if !made {
 		return false // ovn-controller makes it
 	}
-	if port, ok := bridge.Ports[name]; !ok || port.ID != id || port.MAC != mac {
-		if ok {
-			p.Ops = append(p.Ops, Change{Verb: DeletePort, Name: name, Why: fmt.Sprintf("it is for the logical port %s with %s", port.ID, port.MAC)})
-		}
+	port, ok := bridge.Ports[name]
+	switch {
+	case ok && port.ID != id:
+		p.Ops = append(p.Ops, Change{Verb: DeletePort, Name: name, Why: fmt.Sprintf("it is for the logical port %s", port.ID)})
+		fallthrough
+	case !ok:
 		p.Ops = append(p.Ops, Change{Verb: AddPort, Name: name, Bridge: integration, Kind: "internal", MAC: mac, Keys: map[string]string{"iface-id": id}})
+		return false
+	case port.MAC != mac: // of an earlier range; another interface would be another adapter
+		p.Ops = append(p.Ops, Change{Verb: SetMAC, Name: name, MAC: mac, Why: "it has " + port.MAC})
 		return false
 	}
 

@@ -160,6 +160,8 @@ func (v *vswitch) apply(ctx context.Context, c Change) (ok bool, err error) {
 		ops = addBridge(c)
 	case AddPort:
 		ops = addPort(c)
+	case SetMAC:
+		ops = append(ops, ovsdb.Update("Interface", ovsdb.Equal("name", c.Name), map[string]any{"mac": c.MAC}))
 	case DeletePort:
 		return true, v.deletePort(ctx, c.Name)
 	default:

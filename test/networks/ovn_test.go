@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"porthole.dev/porthole/check"
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/internal/nodeapi"
 	"porthole.dev/porthole/internal/platform"
@@ -31,6 +32,26 @@ func TestOVN(t *testing.T) {
 	})
 	f.noKubeProxy()
 	f.oneProgrammer()
+	f.checkPlugin()
+	f.checkDriver()
+}
+
+// checkDriver asks a Windows node about Open vSwitch's driver, as before a cluster is made. An emulated host has its service and no file.
+func (f *fleet) checkDriver() {
+	f.t.Helper()
+	out, err := command(6*shortly, porthole, "check", "--dir", dir, "--host", "win01", "--probe", "host", "-o", "json")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var got struct{ Reports []check.Report }
+	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Reports) != 1 {
+		f.t.Fatalf("%v: %s", err, out)
+	}
+	for line, want := range map[string]string{"ovs.driver": "start 1, ", "ovs.driver.version": "no file", "ovs.driver.signature": "no file", "boot.testsigning": ""} {
+		if l, there := got.Reports[0].Get(line); !there || !strings.HasPrefix(l.Value, want) || l.Error != "" {
+			f.t.Errorf("%s: %+v, want %q", line, l, want)
+		}
+	}
 }
 
 // oneProgrammer starts our kube-proxy on both kinds of nodes, which refuses, and makes a program answer as a kube-proxy of others does,

@@ -152,7 +152,7 @@ func TestKilledAtEachStep(t *testing.T) {
 	w.must(second(w.cni("DEL", a)))
 	w.api.remove(a.Pod)
 	w.setRange("n1", "10.244.9.0/24", false)
-	expect("another range", w.killedEachStep(n1), routes.DeletePort, routes.AddPort, routes.Configure, routes.AddRoute)
+	expect("another range", w.killedEachStep(n1), routes.SetMAC, routes.Configure, routes.AddRoute)
 	b := w.addPod("b", "n1")
 	w.listen(b.space, "b", b.addr)
 	w.reach(n1.space, b.addr, 8080, "b")
