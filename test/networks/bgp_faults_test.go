@@ -50,6 +50,7 @@ func TestBGPFaults(t *testing.T) {
 		{"somebody else listens on port 179 of win01", f.portTaken},
 		{"a peer of win01 has a password", f.password},
 		{"the uplink of win01 is cut, with BFD", f.uplinkCutBFD},
+		{"the uplink of win01 is cut until its session ends", func() { f.uplinkCut(15 * time.Second) }},
 		{"the uplink of win01 is cut for 7 s", f.uplinkCutShort},
 		{"HNS loses the network of win01 and stops", f.networkLost},
 		{"win01 is drained and comes back", f.drained},
@@ -492,7 +493,8 @@ func (f *faultyBGP) uplinkCutBFD() {
 	f.uplinkCut(3 * time.Second)
 }
 
-// uplinkCutShort cuts the uplink of win01 for less than the hold time. The session may end or not; afterwards all is as before.
+// uplinkCutShort cuts the uplink of win01 for less than the hold time. The session may end after the link is back, because TCP waits ever
+// longer before it sends again; then the routes of win01 are gone until the next session.
 func (f *faultyBGP) uplinkCutShort() {
 	f.uplink("win01", false)
 	pause(7 * time.Second)
@@ -500,7 +502,10 @@ func (f *faultyBGP) uplinkCutShort() {
 	began := time.Now()
 	f.reach("uplink back", "win01")
 	f.t.Logf("packets pass again %v after the link is back", time.Since(began).Round(time.Millisecond))
+	pause(9*time.Second - time.Since(began)) // the hold time
 	f.whole()
+	f.t.Logf("all sessions and routes %v after the link is back", time.Since(began).Round(time.Millisecond))
+	f.reach("uplink back for long", "win01")
 }
 
 // networkLost is that of faultTest. Pods of win01 are made anew.
