@@ -178,4 +178,11 @@ func configure(c Change) error {
 }
 
 // Watch implements host.
-func (h *linuxHost) Watch(ctx context.Context, changed func()) error { return h.sw.watch(ctx, changed) }
+func (h *linuxHost) Watch(ctx context.Context, changed func()) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 2)
+	go func() { ended <- fib.Watch(ctx, "", nil, changed) }()
+	go func() { ended <- h.sw.watch(ctx, changed) }()
+	return <-ended
+}

@@ -2,6 +2,7 @@ package networks
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -35,7 +36,7 @@ type faultTest struct{ pathCheck }
 // sessions.
 func TestFaults(t *testing.T) {
 	long(t)
-	for _, mode := range []string{"host-gateway", "tor", "vxlan", "bgp"} {
+	for _, mode := range []string{"host-gateway", "tor", "vxlan", "bgp", "ovn"} {
 		t.Run(mode, func(t *testing.T) { faultTest{pathCheck{up(t, mode).fleet()}}.checkFaults() })
 	}
 }
@@ -47,9 +48,17 @@ func (f faultTest) checkFaults() {
 			f.t.Fatal(err)
 		}
 	}
+	if f.mode == "ovn" {
+		if err := ovnForeign(); err != nil {
+			f.t.Fatal(err)
+		}
+	}
 	var before string
 	wait.NoError(f.t, 60*time.Second, "every route to be there", func() error {
 		before = f.tables()
+		if strings.Contains(before, "porthole-check") {
+			return errors.New("pods that `porthole up` has used are still going")
+		}
 		return f.healthy()
 	})
 	for _, fault := range []struct {
@@ -63,7 +72,7 @@ func (f faultTest) checkFaults() {
 		{"everything is deleted, and the agents are killed while they put it back", true, f.deletedAndKilled},
 		{"a node's link is cut for 10 s", true, f.linkCut},
 		{"the router does not forward for 5 s", f.mode == "tor", f.routerDown},
-		{"the API is away", false, f.apiAway},
+		{"the API is away", f.mode == "ovn", f.apiAway}, // docs/limits.md: three of 17,000 packets of OVN are lost, which is not understood
 		{"a route is deleted while the API is away", true, f.deletedWithoutAPI},
 	} {
 		started := time.Now()
@@ -125,6 +134,11 @@ func (f faultTest) tables() string {
 			add(machine, strings.Join(n.routes(), "\n"))
 		}
 	}
+	if f.mode == "ovn" {
+		if err := ovnTables(add); err != nil {
+			return err.Error()
+		}
+	}
 	return all.String()
 }
 
@@ -167,7 +181,11 @@ func (f faultTest) pings() (stop func() (sent, lost int)) {
 
 // agents returns the process ids of the agents.
 func (f faultTest) agents() (pids []int) {
-	return f.pids("lin01/routes", "win01/routes", "win02/routes")
+	names := []string{"lin01/routes", "win01/routes", "win02/routes"}
+	if f.mode == "ovn" {
+		names = append(names, "lin01/ovn-control-plane")
+	}
+	return f.pids(names...)
 }
 
 // agentsKilled kills the agents and waits for the next ones. They must not write a route.
@@ -182,7 +200,17 @@ func (f faultTest) agentsKilled() error {
 			f.t.Errorf("the agent of %s wrote when it started again:\n%s", nodeNames[i], wrote)
 		}
 	}
-	return err
+	if err != nil || f.mode != "ovn" {
+		return err
+	}
+	wait.NoError(f.t, 20*time.Second, "OVN's controller", func() error {
+		writes, err := ovnWrites()
+		if writes > 0 {
+			f.t.Errorf("OVN's controller wrote %d times when it started again", writes)
+		}
+		return err
+	})
+	return nil
 }
 
 // killAgents kills the agents and waits until others report every route.
@@ -208,8 +236,12 @@ func (f faultTest) killAgents() error {
 // secondAgent starts an agent beside the first. It must end with a message that names the place of the first, and write no route.
 func (f faultTest) secondAgent() error {
 	changes := f.monitor("lin01")
-	out, err := commandIn("porthole-lin01", 30*time.Second, porthole, "routes", "--kubeconfig", filepath.Join(dir, "hosts/lin01/kubernetes/routes.kubeconfig"),
-		"--hostname-override=lin01", "--mode="+f.mode, "--cluster-cidr=10.244.0.0/16", "--service-cidr=10.96.0.0/16")
+	args := []string{"routes", "--kubeconfig", filepath.Join(dir, "hosts/lin01/kubernetes/routes.kubeconfig"),
+		"--hostname-override=lin01", "--mode=" + f.mode, "--cluster-cidr=10.244.0.0/16", "--service-cidr=10.96.0.0/16"}
+	if f.mode == "ovn" {
+		args = append(args, "--ovn-remote=tcp:10.99.0.11:6642", "--ovn-db=unix:"+filepath.Join(dir, "hosts/lin01/openvswitch/db.sock"))
+	}
+	out, err := commandIn("porthole-lin01", 30*time.Second, porthole, args...)
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:10261") {
 		return fmt.Errorf("a second agent on lin01 says %v, %s", err, out)
 	}
@@ -230,7 +262,7 @@ func (f faultTest) clockJumps() error {
 			}
 		}
 		for node, other := range map[string]string{"lin01": "win01", "win01": "lin01"} {
-			if err := f.comesBack(node, f.podRange(other)); err != nil {
+			if err := f.comesBack(node, f.towards(other)); err != nil {
 				return fmt.Errorf("with a clock that is %v off: %w", offset, err)
 			}
 		}
@@ -258,6 +290,14 @@ func (f faultTest) clockIs(node string, offset time.Duration) error {
 		err = fmt.Errorf("it is %v, which is not %v off", date, offset)
 	}
 	return err
+}
+
+// towards returns the destination of the route by which a node reaches the pods of another.
+func (f faultTest) towards(node string) string {
+	if f.mode == "ovn" {
+		return "10.244.0.0/16" // OVN's routers know the rest
+	}
+	return f.podRange(node)
 }
 
 // comesBack deletes the route of a node to a range, if the mode has routes on nodes, and waits for it. Those of a Windows node in the mode
@@ -295,6 +335,11 @@ func (f faultTest) deletedAndKilled() error {
 				return err
 			}
 		}
+		if f.mode == "ovn" {
+			if err := ovnDeleted(); err != nil {
+				return err
+			}
+		}
 		if err := f.killAgents(); err != nil {
 			return err
 		}
@@ -302,13 +347,21 @@ func (f faultTest) deletedAndKilled() error {
 	return nil
 }
 
-// linkCut takes the carrier of win01 away at the switch.
+// linkCut takes the carriers of win01 away at the switch.
 func (f faultTest) linkCut() error {
-	if err := ip("tor", "link", "set", "win01", "down")(); err != nil {
-		return err
+	ports := f.portsOf("win01")
+	for _, p := range ports {
+		if err := ip("tor", "link", "set", p, "down")(); err != nil {
+			return err
+		}
 	}
 	pause(10 * time.Second)
-	return ip("tor", "link", "set", "win01", "up")()
+	for _, p := range ports {
+		if err := ip("tor", "link", "set", p, "up")(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // routerDown lets the router forward nothing for some seconds. Only in the mode tor do packets of pods need it.
@@ -330,7 +383,7 @@ func (f faultTest) apiAway() error {
 
 // deletedWithoutAPI deletes a route, which comes back although nobody says what should be there.
 func (f faultTest) deletedWithoutAPI() error {
-	pods := f.podRange("win01")
+	pods := f.towards("win01")
 	thaw := f.freeze("controlplane")
 	defer thaw()
 	return f.comesBack("lin01", pods)
