@@ -12,6 +12,8 @@ bundle-sources = $(shell find bundle/$(1) -type f -not -name '*_test.go' -not -n
 
 BUNDLE_KUBE := $(BUNDLE_OUT)/kube
 BUNDLE_CONTAINERD := $(BUNDLE_OUT)/containerd $(BUNDLE_OUT)/containerd-shim-runc-v2
+BUNDLE_RUNTIME_WINDOWS := $(addprefix $(BUNDLE_OUT)/windows/,containerd.exe ctr.exe)
+BUNDLE_RUNHCS := $(BUNDLE_OUT)/windows/containerd-shim-runhcs-v1.exe
 BUNDLE_CNI := $(addprefix $(BUNDLE_OUT)/cni/,bridge host-local loopback portmap)
 BUNDLE_CNI_WINDOWS := $(addprefix $(BUNDLE_OUT)/cni-windows/,host-local.exe win-bridge.exe win-overlay.exe)
 BUNDLE_COREDNS := $(BUNDLE_OUT)/coredns
@@ -32,7 +34,11 @@ bundle-others: $(BUNDLE_CONTAINERD) $(BUNDLE_CNI) $(BUNDLE_COREDNS) $(BUNDLE_REG
 
 # Programs that no cluster runs, but tests: upstream's CNI plugins for Windows, upstream's choice of backends, and flanneld.
 .PHONY: bundle-tests
-bundle-tests: $(BUNDLE_CNI_WINDOWS) $(BUNDLE_PROXYORACLE) $(BUNDLE_FLANNELD)
+bundle-tests: $(BUNDLE_CNI_WINDOWS) $(BUNDLE_PROXYORACLE) $(BUNDLE_FLANNELD) $(BUNDLE_RUNTIME_WINDOWS) $(BUNDLE_RUNHCS)
+
+# The container runtime of a Windows node as it ships, for hosts made with --runtime containerd.exe.
+.PHONY: windows-runtime
+windows-runtime: $(BUNDLE_RUNTIME_WINDOWS) $(BUNDLE_RUNHCS)
 
 $(BUNDLE_KUBE): $(call bundle-sources,controlplane)
 	cd bundle/controlplane && $(BUNDLE_BUILD) -ldflags "$(BUNDLE_KUBE_LD)" -o ../../$@
@@ -42,6 +48,17 @@ $(BUNDLE_CONTAINERD) &: $(call bundle-sources,containerd)
 		-ldflags "-s -w -X github.com/containerd/containerd/v2/version.Version=$(BUNDLE_CONTAINERD_VERSION)" -o ../../$(BUNDLE_OUT)/ \
 		github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2
 	@touch $(BUNDLE_CONTAINERD)
+
+$(BUNDLE_RUNTIME_WINDOWS) &: $(call bundle-sources,containerd)
+	@mkdir -p $(BUNDLE_OUT)/windows
+	cd bundle/containerd && GOOS=windows $(BUNDLE_BUILD) \
+		-ldflags "-s -w -X github.com/containerd/containerd/v2/version.Version=$(BUNDLE_CONTAINERD_VERSION)" -o ../../$(BUNDLE_OUT)/windows/ \
+		github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/ctr
+	@touch $(BUNDLE_RUNTIME_WINDOWS)
+
+$(BUNDLE_RUNHCS): $(call bundle-sources,runhcs)
+	@mkdir -p $(BUNDLE_OUT)/windows
+	cd bundle/runhcs && GOOS=windows $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$@ github.com/Microsoft/hcsshim/cmd/containerd-shim-runhcs-v1
 
 CNI_PLUGINS := github.com/containernetworking/plugins/plugins
 

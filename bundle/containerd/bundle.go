@@ -7,5 +7,6 @@ import (
 	_ "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task/plugin"
 	_ "github.com/containerd/containerd/v2/cmd/containerd/builtins"
 	_ "github.com/containerd/containerd/v2/cmd/containerd/command"
+	_ "github.com/containerd/containerd/v2/cmd/ctr/app"
 	_ "github.com/containerd/containerd/v2/pkg/shim"
 )

@@ -16,15 +16,19 @@ import (
 
 // apart are the modules that may differ, with the reason.
 var apart = map[string]string{
-	"github.com/onsi/ginkgo/v2":           "the conformance suite is built with the version that Kubernetes tests it with; ours only names it",
-	"github.com/onsi/gomega":              "as ginkgo",
-	"github.com/prometheus/client_golang": "CoreDNS needs a newer one; few packages depend on it",
-	"github.com/prometheus/common":        "as client_golang",
-	"github.com/prometheus/procfs":        "as client_golang",
-	"go.etcd.io/etcd/api/v3":              "flannel asks for a newer one than the etcd that stores the cluster's data; flanneld uses it only without an API server",
-	"go.etcd.io/etcd/client/pkg/v3":       "as etcd/api",
-	"go.etcd.io/etcd/client/v3":           "as etcd/api",
-	"go.etcd.io/bbolt":                    "etcd keeps the version that it was released with: it stores the cluster's data",
+	"github.com/Microsoft/hcsshim":         "containerd, ctr.exe and runhcs are built with the version that containerd asks for: ctr.exe does not compile with 0.15.0, and a dependency of its runhcs is not served",
+	"github.com/containerd/containerd/api": "runhcs of that version does not compile with a newer one",
+	"github.com/containerd/containerd/v2":  "as containerd/api",
+	"github.com/golang/groupcache":         "hcsshim asks for a newer one than the conformance suite; one small package",
+	"github.com/onsi/ginkgo/v2":            "the conformance suite is built with the version that Kubernetes tests it with; ours only names it",
+	"github.com/onsi/gomega":               "as ginkgo",
+	"github.com/prometheus/client_golang":  "CoreDNS needs a newer one; few packages depend on it",
+	"github.com/prometheus/common":         "as client_golang",
+	"github.com/prometheus/procfs":         "as client_golang",
+	"go.etcd.io/etcd/api/v3":               "flannel asks for a newer one than the etcd that stores the cluster's data; flanneld uses it only without an API server",
+	"go.etcd.io/etcd/client/pkg/v3":        "as etcd/api",
+	"go.etcd.io/etcd/client/v3":            "as etcd/api",
+	"go.etcd.io/bbolt":                     "etcd keeps the version that it was released with: it stores the cluster's data",
 }
 
 func main() {
