@@ -16,6 +16,7 @@ sed -n 's/^.* = thunk_\(.*\)$/FUNCTION(\1)/p' combase.def >"$out/combase_functio
 $cc $flags -I "$out" -o "$out/combase.dll" combase.c combase.def
 rm "$out/combase_functions.h"
 $cc $flags -o "$out/bcryptprimitives.dll" bcryptprimitives.c stack.c mend.c mend_*.c -ladvapi32 -lntdll
+$cc $flags -o "$out/bindfltapi.dll" bindfltapi.c
 $cc $flags -DKEPT_MS=0 -o "$out/iphlpapi.dll" iphlpapi.c servers.c adapters.c wire.c iphlpapi.def -lws2_32
 $cc $flags -DWIRE_PORT=SCM_PORT '-DWIRE_VARIABLE="SCM_ADDR"' -o "$out/sechost.dll" sechost.c wire.c sechost.def
 $cc $flags -o "$out/ws2_32.dll" ws2_32.c builtin.c ws2_32.def

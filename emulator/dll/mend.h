@@ -17,7 +17,8 @@ struct mend {
 };
 
 /* One list for each file mend_*.c; the last has no name. */
-extern struct mend pipe_mends[], file_mends[], link_mends[], registry_mends[], job_mends[], backup_mends[], text_mends[];
+extern struct mend pipe_mends[], file_mends[], link_mends[], registry_mends[], job_mends[], backup_mends[], text_mends[], volume_mends[],
+	console_mends[];
 
 /* Mends what it knows how to. Where Wine's code is not the one that it knows, it changes nothing there. Only once. */
 void mend_all(void);

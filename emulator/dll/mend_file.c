@@ -1,5 +1,6 @@
 /* Files: deletion and renaming as Windows 10 knows them, and paths that name a volume by its GUID. */
 #include "mend_link.h"
+#include "mend_volume.h"
 
 #include <string.h>
 #include <wchar.h>
@@ -90,9 +91,12 @@ static NTSTATUS NTAPI set_information_file(HANDLE file, IO_STATUS_BLOCK *io, voi
 	return ((set_file)set_original)(file, io, info, size, class);
 }
 
-/* The beginning of Wine's name for the volume of a drive; the code of the drive's letter follows. GetFinalPathNameByHandle, for
- * instance, returns paths with it, and Wine does not find files by them. */
-static const WCHAR volume[] = L"\\??\\Volume{00000000-0000-0000-0000-0000000000";
+/* The names of volumes: \??\Volume{GUID}, and what follows. Wine names the volume of a drive by a GUID that ends in the code of the
+ * drive's letter: GetFinalPathNameByHandle, for instance, returns paths with it, and Wine does not find files by them. Every other
+ * volume is that of a layer of an image or container. It lies in a folder of C: that has the GUID as its name. */
+static const WCHAR volume[] = L"\\??\\Volume{", drive[] = L"00000000-0000-0000-0000-0000000000";
+
+enum { GUID_LENGTH = 36, LETTER = COUNT(drive) - 1, HEAD = COUNT(volume) - 1 };
 
 /* A path that is passed to Wine in place of another. */
 struct path {
@@ -100,35 +104,41 @@ struct path {
 	UNICODE_STRING name;
 };
 
-/* Returns the name of the same file with the drive's letter, or given itself if that has no name of a volume. The caller must call
- * release. */
+/* Writes the beginning of the path that takes the place of \??\Volume{GUID} to to, of START characters at least, and returns its
+ * length. */
+static size_t volume_start(WCHAR *to, const WCHAR *guid)
+{
+	WCHAR letter[3] = { guid[LETTER], guid[LETTER + 1] };
+
+	if (_wcsnicmp(guid, drive, LETTER))
+		return (size_t)swprintf(to, START, L"%ls\\{%.*ls}", L"\\??\\" VOLUMES_FOLDER, GUID_LENGTH, guid);
+	return (size_t)swprintf(to, START, L"\\??\\%lc:", (WCHAR)wcstoul(letter, NULL, 16));
+}
+
+/* Returns the name of the same file without the name of a volume, or given itself if that has none. The caller must call release. */
 static OBJECT_ATTRIBUTES *by_letter(OBJECT_ATTRIBUTES *given, struct path *p)
 {
-	const size_t head = COUNT(volume) - 1;
 	const WCHAR *from;
-	size_t length, rest;
-	WCHAR *to, letter[3] = { 0 };
+	size_t length, begin, rest;
+	WCHAR *to;
 
 	p->name.Buffer = NULL;
 	if (!given || given->RootDirectory || !given->ObjectName)
 		return given;
 	from = given->ObjectName->Buffer;
 	length = given->ObjectName->Length / sizeof(WCHAR);
-	if (length < head + 3 || _wcsnicmp(from, volume, head) || from[head + 2] != '}')
+	if (length < HEAD + GUID_LENGTH + 1 || _wcsnicmp(from, volume, HEAD) || from[HEAD + GUID_LENGTH] != '}')
 		return given;
-	letter[0] = from[head];
-	letter[1] = from[head + 1];
-	rest = length - head - 3;
-	to = HeapAlloc(GetProcessHeap(), 0, (6 + rest) * sizeof(WCHAR));
+	from += HEAD;
+	rest = length - HEAD - GUID_LENGTH - 1;
+	to = HeapAlloc(GetProcessHeap(), 0, (START + rest) * sizeof(WCHAR));
 	if (!to)
 		return given;
 
-	memcpy(to, L"\\??\\", 4 * sizeof(WCHAR));
-	to[4] = (WCHAR)wcstoul(letter, NULL, 16);
-	to[5] = ':';
-	memcpy(to + 6, from + head + 3, rest * sizeof(WCHAR));
+	begin = volume_start(to, from);
+	memcpy(to + begin, from + GUID_LENGTH + 1, rest * sizeof(WCHAR));
 	p->name.Buffer = to;
-	p->name.Length = p->name.MaximumLength = (USHORT)((6 + rest) * sizeof(WCHAR));
+	p->name.Length = p->name.MaximumLength = (USHORT)((begin + rest) * sizeof(WCHAR));
 	p->attributes = *given;
 	p->attributes.ObjectName = &p->name;
 	return &p->attributes;

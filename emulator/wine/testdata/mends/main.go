@@ -25,7 +25,7 @@ var checks = []struct {
 	name string
 	do   func() error
 }{
-	{"pipe", pipe}, {"remove", remove}, {"rename", rename}, {"volume", volume}, {"job", job}, {"backup", backup},
+	{"pipe", pipe}, {"remove", remove}, {"rename", rename}, {"volume", volume}, {"mount-point", mountPoint}, {"bindings", bindings}, {"console", console}, {"job", job}, {"backup", backup},
 	{"links", links}, {"link-names", linkNames}, {"link-roots", linkRoots}, {"version", version}, {"registry", currentVersion}, {"texts", texts}, {"unmended", unmended},
 }
 

@@ -1,0 +1,93 @@
+/* Mount points of volumes, which Wine does not have: hcsshim mounts the volume of a HostProcess container's layers on a folder. Here a
+ * mount point is a link to the folder in which the volume lies. */
+#include "mend.h"
+#include "mend_volume.h"
+
+#include <string.h>
+#include <wchar.h>
+
+enum { LONGEST = 1024 }; /* characters of a path */
+
+/* Copies the path of a mount point without its last backslash to to. Returns FALSE, with an error, if it has none: Windows wants it. */
+static BOOL point_of(const WCHAR *point, WCHAR *to)
+{
+	size_t n = point ? wcslen(point) : 0;
+
+	if (n < 2 || n >= LONGEST || point[n - 1] != '\\') {
+		SetLastError(ERROR_INVALID_NAME);
+		return FALSE;
+	}
+	memcpy(to, point, n * sizeof(WCHAR));
+	to[n - 1] = 0;
+	return TRUE;
+}
+
+static BOOL is_link(const WCHAR *path)
+{
+	DWORD attributes = GetFileAttributesW(path);
+
+	return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_REPARSE_POINT);
+}
+
+/* Copies the path of the folder that is a volume to to. Returns FALSE, with an error, if there is no such volume. */
+static BOOL folder_of(const WCHAR *volume, WCHAR *to)
+{
+	static const WCHAR head[] = L"\\\\?\\Volume{";
+	const size_t n = COUNT(head) - 1, guid = 36;
+
+	if (!volume || wcslen(volume) != n + guid + 2 || _wcsnicmp(volume, head, n) || wcscmp(volume + n + guid, L"}\\")) {
+		SetLastError(ERROR_INVALID_NAME);
+		return FALSE;
+	}
+	swprintf(to, START, L"%ls\\{%.*ls}", VOLUMES_FOLDER, (int)guid, volume + n);
+	if (GetFileAttributesW(to) == INVALID_FILE_ATTRIBUTES) {
+		SetLastError(ERROR_INVALID_PARAMETER);
+		return FALSE;
+	}
+	return TRUE;
+}
+
+static BOOL WINAPI set_mount_point(const WCHAR *point, const WCHAR *volume)
+{
+	WCHAR path[LONGEST], target[START];
+	DWORD error;
+
+	if (!point_of(point, path) || !folder_of(volume, target))
+		return FALSE;
+	if (is_link(path)) {
+		SetLastError(ERROR_DIR_NOT_EMPTY); /* a mount point already */
+		return FALSE;
+	}
+	if (!RemoveDirectoryW(path))
+		return FALSE;
+	if (CreateSymbolicLinkW(path, target, SYMBOLIC_LINK_FLAG_DIRECTORY))
+		return TRUE;
+	error = GetLastError();
+	CreateDirectoryW(path, NULL);
+	SetLastError(error);
+	return FALSE;
+}
+
+static BOOL WINAPI delete_mount_point(const WCHAR *point)
+{
+	WCHAR path[LONGEST];
+
+	if (!point_of(point, path))
+		return FALSE;
+	if (!is_link(path)) {
+		SetLastError(GetFileAttributesW(path) == INVALID_FILE_ATTRIBUTES ? ERROR_FILE_NOT_FOUND : ERROR_NOT_A_REPARSE_POINT);
+		return FALSE;
+	}
+	return RemoveDirectoryW(path) && CreateDirectoryW(path, NULL);
+}
+
+/* Wine's functions do nothing, whatever they are asked. */
+static BOOL always(void) { return TRUE; }
+
+#define POINTS "volumes cannot be mounted on folders"
+
+struct mend volume_mends[] = {
+	{ "SetVolumeMountPointW", POINTS, (void *)set_mount_point, NULL, always, FALSE },
+	{ "DeleteVolumeMountPointW", POINTS, (void *)delete_mount_point, NULL, always, FALSE },
+	{ 0 },
+};
