@@ -116,6 +116,10 @@ test-networks: deps build bundle-tests ## each mode of --network with a cluster 
 test-ovn: deps build ## OVN's programs and databases fail beside Open vSwitch's on Linux hosts, the databases for 10 minutes (17 minutes)
 	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 30m -v ./test/ovn
 
+.PHONY: test-runtime
+test-runtime: deps windows-runtime ## containerd.exe and runhcs, unmodified, on emulated hosts of each Windows build
+	@PORTHOLE_RUNTIME=long go test -count=1 -timeout 15m -v ./test/runtime
+
 .PHONY: bench-cni
 bench-cni: deps ## win-bridge.exe beside upstream's on an emulated host, as JSON lines: ADD, DEL, calls to HNS
 	@PORTHOLE_CNI_SPEED=20 go test -count=1 -timeout 10m -run TestPluginSpeed -v ./emulator/hnsd/serve

@@ -16,6 +16,7 @@ import (
 
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/cluster/supervise"
+	"porthole.dev/porthole/emulator/cri"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/emulator/hnsd/serve"
@@ -35,6 +36,7 @@ type createFlags struct {
 	profile      string
 	nics         []string
 	flap         time.Duration
+	runtime      string
 }
 
 func createCommand() *cobra.Command {
@@ -51,6 +53,8 @@ With --dns the host gets DNS servers together with the address of "Ethernet", as
 fec0:0:0:ffff::1 to ::3, as Windows' do. 'porthole host hns NAME dns' changes them while the host runs. They are what ipconfig and the
 programs that ask for them see: names are still resolved as on this machine.
 
+With --runtime containerd.exe the host runs the container runtime of a Windows node as it ships, containerd.exe and runhcs. It listens at \\.\pipe\containerd-containerd; its configuration is C:\Program Files\containerd\config.toml.
+
 Profiles of HNS (--hns-profile):
   ` + strings.Join(hnsd.ProfileTexts(), "\n  "),
 		Example: `  porthole host create h1
@@ -58,7 +62,8 @@ Profiles of HNS (--hns-profile):
   porthole host create h3 --nic 10.98.0.5/24                                  # a storage network without a way out
   porthole host create h4 --nic 10.98.0.6/24,gateway=10.98.0.1,metric=10      # and a second default route
   porthole host create h5 --hns-profile ws2022-unkind
-  porthole host create h6 --dns none && porthole host hns h6 dns 10.99.0.53   # a DNS server that comes late`,
+  porthole host create h6 --dns none && porthole host hns h6 dns 10.99.0.53   # a DNS server that comes late
+  porthole host create h7 --runtime containerd.exe && porthole host run h7 -- 'C:\Program Files\containerd\ctr.exe' version`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return f.create(c.Context(), args[0], c.OutOrStdout()) },
 	}
@@ -69,6 +74,7 @@ Profiles of HNS (--hns-profile):
 	c.Flags().StringArrayVar(&f.nics, "nic", nil, "another network card: ADDRESS/LENGTH[,gateway=ADDRESS[,metric=N]]; with a gateway it has a default route; may be repeated")
 	c.Flags().DurationVar(&f.flap, "nic-flap", 0, "how long a network card has no link and no addresses when the first HNS network on it is made, or the last one deleted; Windows takes 1 to 10 s")
 	c.Flags().StringVar(&f.dns, "dns", serve.DNSServers(nil).String(), "DNS servers that the host gets with its address: addresses separated by commas, none, or machine for those of this machine's resolv.conf")
+	c.Flags().StringVar(&f.runtime, "runtime", "", "container runtime that runs on the host itself: "+host.ContainerdExe+" (default: none)")
 	c.Flags().BoolVar(&f.firewall, "firewall", false, "drop connections to the host that no firewall rule allows, as Windows Server does (\"porthole.exe firewall add\" makes rules)")
 	c.Flags().StringVar(&f.profile, "hns-profile", "", "HNS to be, by name, instead of the build's (see above)")
 	return c
@@ -93,7 +99,11 @@ func (f *createFlags) create(ctx context.Context, name string, out io.Writer) er
 	if err != nil {
 		return err
 	}
-	if err := start(ctx, s, h); err != nil {
+	err = start(ctx, s, h)
+	if err == nil {
+		err = awaitRuntime(ctx, h, out)
+	}
+	if err != nil {
 		return errors.Join(err, remove(s, h))
 	}
 	return printReady(out, h)
@@ -101,7 +111,7 @@ func (f *createFlags) create(ctx context.Context, name string, out io.Writer) er
 
 // options returns what the flags ask for. An error names the flag.
 func (f *createFlags) options(name string) (o host.CreateOptions, err error) {
-	o = host.CreateOptions{Name: name, Build: f.build, Firewall: f.firewall, HNSProfile: f.profile, NICFlap: f.flap}
+	o = host.CreateOptions{Name: name, Build: f.build, Firewall: f.firewall, HNSProfile: f.profile, NICFlap: f.flap, Runtime: f.runtime}
 	if f.address != "" {
 		if o.Address, err = netip.ParseAddr(f.address); err != nil {
 			return o, fmt.Errorf("--address %s: not an IP address", f.address)
@@ -139,6 +149,9 @@ func startCommand() *cobra.Command {
 				return fmt.Errorf("starting host %s: %w", h.Name, err)
 			}
 			if err := start(c.Context(), s, h); err != nil {
+				return err
+			}
+			if err := awaitRuntime(c.Context(), h, c.OutOrStdout()); err != nil {
 				return err
 			}
 			return printReady(c.OutOrStdout(), h)
@@ -233,6 +246,23 @@ func start(ctx context.Context, s host.Store, h host.Host) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// runtimeLimit is how long a host's container runtime may take until it answers: two seconds alone.
+const runtimeLimit = time.Minute
+
+// awaitRuntime returns when the host's container runtime answers, if it has one.
+func awaitRuntime(ctx context.Context, h host.Host, out io.Writer) error {
+	if h.Runtime == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, runtimeLimit)
+	defer cancel()
+	if err := h.AwaitRuntime(ctx); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "%s serves %s\n", h.Runtime, cri.Pipe)
+	return err
 }
 
 // remove stops the processes of a host on its own and removes it.

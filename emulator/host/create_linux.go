@@ -29,6 +29,7 @@ type CreateOptions struct {
 	NICFlap    time.Duration
 	Cards      []lab.Card
 	DNS        serve.DNSServers // Host.DNS
+	Runtime    string           // Host.Runtime
 	// Progress is called before something that takes seconds; may be nil.
 	Progress func(what string)
 }
@@ -39,7 +40,7 @@ var firstAddress = netip.MustParseAddr("10.99.0.101")
 // Create makes a host on its own: folder, network, C:. Its processes are not started. If it fails, nothing is left.
 func (s Store) Create(ctx context.Context, o CreateOptions) (Host, error) {
 	h := Host{Name: o.Name, OS: "windows", Build: o.Build, Netns: lab.Netns(o.Name), Standalone: true, Firewall: o.Firewall,
-		HNSProfile: o.HNSProfile, Cards: o.Cards, NICFlap: o.NICFlap, DNS: o.DNS, Dir: s.Folder(o.Name)}
+		HNSProfile: o.HNSProfile, Cards: o.Cards, NICFlap: o.NICFlap, DNS: o.DNS, Runtime: o.Runtime, Dir: s.Folder(o.Name)}
 	if err := s.checkNew(o); err != nil {
 		return h, err
 	}
@@ -79,6 +80,9 @@ func (s Store) checkNew(o CreateOptions) error {
 		return err
 	}
 	if _, err := wine.Find(); err != nil {
+		return err
+	}
+	if err := CheckRuntime(o.Runtime); err != nil {
 		return err
 	}
 	if _, err := hnsd.ProfileNamed(o.HNSProfile); o.HNSProfile != "" && err != nil {
@@ -130,8 +134,20 @@ func (s Store) Prepare(ctx context.Context, h Host, progress func(string)) error
 		return err
 	}
 	m := wine.PrefixMount(template, h.Dir)
+	if h.Runtime == ContainerdExe {
+		layer, err := s.runtimeLayer()
+		if err != nil {
+			return err
+		}
+		m = wine.PrefixMount(template, h.Dir, layer)
+	}
 	if err := m.Ensure(); err != nil {
 		return err
+	}
+	if h.Runtime == ContainerdExe {
+		if err := h.writeRuntimeFiles(); err != nil {
+			return err
+		}
 	}
 	if err := (wine.Prefix{Dir: m.Target}).SetMachine(h.Name); err != nil {
 		return err

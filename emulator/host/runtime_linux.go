@@ -1,0 +1,151 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/atomicfile"
+	"porthole.dev/porthole/internal/platform"
+)
+
+// ContainerdExe is the runtime of a host that runs what a Windows node does: containerd.exe and runhcs, unmodified.
+const ContainerdExe = "containerd.exe"
+
+// CheckRuntime reports whether a host can have the runtime of that name. "" is none, or that of the host's cluster.
+func CheckRuntime(name string) error {
+	if name != "" && name != ContainerdExe {
+		return fmt.Errorf("runtime %q: only %s is known", name, ContainerdExe)
+	}
+	return nil
+}
+
+// runtimeFolder is where the runtime lies on C:, as the scripts of sig-windows-tools and cloud images install it.
+const runtimeFolder = `C:\Program Files\containerd`
+
+// runtimePrograms are in bin/bundle/windows.
+var runtimePrograms = []string{"containerd.exe", "containerd-shim-runhcs-v1.exe", "ctr.exe"}
+
+// runtimeConfig is what an administrator changes of containerd's configuration: where CNI is, and where the registries' mirrors are.
+// All else has containerd's defaults, and conf.d beside this file is read too.
+const runtimeConfig = `version = 4
+imports = ['C:\Program Files\containerd\conf.d\*.toml']
+
+[plugins.'io.containerd.cri.v1.images'.registry]
+  config_path = 'C:\etc\containerd\certs.d'
+
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+  bin_dirs = ['C:\opt\cni\bin']
+  conf_dir = 'C:\etc\cni\net.d'
+`
+
+// runtimeLayer returns a folder with the runtime's programs that lies below the C: of all hosts that have it, so that they are on the disk
+// and in memory once. While a host is mounted over it the folder stays as it is.
+func (s Store) runtimeLayer() (dir string, err error) {
+	dir = filepath.Join(s.Dir, "wine", "runtime")
+	if wine.IsLower(dir) {
+		return dir, nil
+	}
+	to := onC(filepath.Join(dir, "drive_c"), runtimeFolder)
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return "", fmt.Errorf("installing %s: %w", ContainerdExe, err)
+	}
+	for _, name := range runtimePrograms {
+		err := copyProgram(filepath.Join(s.Bin, "bundle", "windows", name), filepath.Join(to, name))
+		if errors.Is(err, os.ErrNotExist) {
+			err = fmt.Errorf("%w (make windows-runtime builds it)", err)
+		}
+		if err != nil {
+			return "", fmt.Errorf("installing %s: %w", ContainerdExe, err)
+		}
+	}
+	return dir, nil
+}
+
+// onC returns the Linux path of a C:\ path whose case is that of the files.
+func onC(driveC, path string) string {
+	return filepath.Join(driveC, strings.ReplaceAll(strings.TrimPrefix(path, `C:\`), `\`, "/"))
+}
+
+// copyProgram copies a file, or does nothing if to has its size and time already.
+func copyProgram(from, to string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	st, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	if have, err := os.Stat(to); err == nil && have.Size() == st.Size() && have.ModTime().Equal(st.ModTime()) {
+		return nil
+	}
+
+	dst, err := os.OpenFile(to+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	if err := errors.Join(err, dst.Close()); err != nil {
+		return err
+	}
+	return errors.Join(os.Chtimes(to+".new", st.ModTime(), st.ModTime()), os.Rename(to+".new", to))
+}
+
+// writeRuntimeFiles makes the folders and files that an administrator makes for containerd. A configuration that is there stays.
+func (h Host) writeRuntimeFiles() error {
+	c := h.Prefix().DriveC()
+	for _, dir := range []string{runtimeFolder + `\conf.d`, `C:\opt\cni\bin`, `C:\etc\cni\net.d`, `C:\etc\containerd\certs.d`} {
+		if err := os.MkdirAll(onC(c, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	config := onC(c, runtimeFolder+`\config.toml`)
+	if _, err := os.Stat(config); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return atomicfile.Write(config, []byte(runtimeConfig), 0o644)
+}
+
+// AwaitRuntime returns when the runtime of a host that has just been started answers on its named pipe. It returns nil at once for a host
+// without one.
+func (h Host) AwaitRuntime(ctx context.Context) error {
+	if h.Runtime == "" {
+		return nil
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		out, err := h.output(ctx, runtimeFolder+`\ctr.exe`, "--connect-timeout", "5s", "version")
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s of host %s does not answer (see %s): %w: %s", h.Runtime, h.Name, filepath.Join(h.Dir, "logs", "containerd.log"), err, out)
+		case <-tick.C:
+		}
+	}
+}
+
+// output runs a program of the host to its end and returns what it printed.
+func (h Host) output(ctx context.Context, name string, args ...string) (string, error) {
+	cmd, err := h.Program(ctx, name, args...)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, time.Second
+	if err := platform.StartInNetns(platform.NetnsPath(h.Netns), cmd); err != nil {
+		return "", err
+	}
+	err = cmd.Wait()
+	return strings.TrimSpace(out.String()), err
+}

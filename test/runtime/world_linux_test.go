@@ -1,0 +1,151 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
+)
+
+const (
+	relayAddress = "127.0.0.1:10091"
+	pipe         = `\\.\pipe\containerd-containerd`
+)
+
+// world is an emulated host with containerd.exe, and clients of its CRI.
+type world struct {
+	t              *testing.T
+	porthole, name string
+	dir            string // state folder
+	runtime        runtimeapi.RuntimeServiceClient
+	images         runtimeapi.ImageServiceClient
+}
+
+// programs are the porthole, its DLLs and its bundle, made once for all tests, and the state folder with their Wine templates.
+type programs struct{ dir, porthole, relay, state string }
+
+func buildPrograms(t *testing.T) programs {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("namespaces and mounts need root")
+	}
+	dir := t.TempDir()
+	p := programs{dir: dir, porthole: filepath.Join(dir, "bin", "porthole"), relay: filepath.Join(dir, "relay.exe"), state: filepath.Join(dir, "state")}
+	command(t, nil, "go", "build", "-o", p.porthole, "../../cmd/porthole")
+	command(t, []string{"GOOS=windows", "GOARCH=amd64"}, "go", "build", "-o", p.relay, "./testdata/relay")
+	command(t, nil, "sh", "../../emulator/dll/build.sh", filepath.Join(dir, "bin", "windows", "dll"))
+	bundle, err := filepath.Abs("../../bin/bundle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"containerd.exe", "containerd-shim-runhcs-v1.exe", "ctr.exe"} {
+		if _, err := os.Stat(filepath.Join(bundle, "windows", name)); err != nil {
+			t.Fatalf("%v (run `make windows-runtime`)", err)
+		}
+	}
+	if err := os.Symlink(bundle, filepath.Join(dir, "bin", "bundle")); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func command(t *testing.T, env []string, name string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+}
+
+// newWorld makes a host of a Windows build; the test's end removes it.
+func (p programs) newWorld(t *testing.T, build string) *world {
+	t.Helper()
+	w := &world{t: t, porthole: p.porthole, dir: p.state, name: fmt.Sprintf("t%d", os.Getpid())}
+	begin := time.Now()
+	out := w.must("create", w.name, "--build", build, "--runtime", "containerd.exe")
+	t.Logf("made in %v: %s", time.Since(begin).Round(100*time.Millisecond), strings.TrimSpace(out))
+	t.Cleanup(func() {
+		if t.Failed() {
+			w.showLog()
+		}
+		w.must("delete", w.name)
+	})
+	w.relay(p.relay)
+	return w
+}
+
+// relay runs the relay on the host until the test ends, and connects the clients.
+func (w *world) relay(program string) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, w.porthole, "host", "run", "--dir", w.dir, w.name, "--", program, relayAddress, pipe)
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	dial := testkit.DialIn(platform.NetnsPath("porthole-" + w.name))
+	conn, err := grpc.NewClient("passthrough:///containerd", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx, "tcp4", relayAddress) }))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		conn.Close()
+		cancel()
+		_ = cmd.Wait() // killed
+	})
+	w.runtime, w.images = runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn)
+}
+
+// must runs `porthole host` and returns what it printed.
+func (w *world) must(args ...string) string {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, w.porthole, append([]string{"host", args[0], "--dir", w.dir}, args[1:]...)...)
+	cmd.WaitDelay = time.Second
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		w.t.Fatalf("porthole host %v: %v\n%s%s", args, err, out.String(), errs.String())
+	}
+	return out.String()
+}
+
+func (w *world) driveC() string { return filepath.Join(w.dir, "hosts", w.name, "prefix", "drive_c") }
+
+// log returns what containerd has logged.
+func (w *world) log() string {
+	data, _ := os.ReadFile(filepath.Join(w.dir, "hosts", w.name, "logs", "containerd.log")) // none yet is an empty one
+	return string(data)
+}
+
+func (w *world) showLog() {
+	for line := range strings.Lines(w.log()) {
+		if !strings.Contains(line, "level=info") {
+			w.t.Log(line)
+		}
+	}
+}
+
+// call bounds one call of CRI.
+func call(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
