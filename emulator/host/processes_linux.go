@@ -13,7 +13,7 @@ import (
 // Process is one of the programs that an emulated Windows host consists of while it runs. It must be started in the host's
 // network namespace and started again if it ends. One that Wine runs must be started again also if the wineserver ends.
 type Process struct {
-	Name string // wineserver, hnsd, scm, containerd, cri or cri-pipe
+	Name string // wineserver, hnsd, hcsd, containerd, scm, cri or cri-pipe
 	Path string
 	Args []string
 	Env  []string // beside what the caller gives every program
@@ -31,7 +31,7 @@ type Process struct {
 //     runs under Wine must be started again after it.
 //   - hnsd is the Host Networking Service.
 //   - scm, only without containers, is the service manager. In a cluster the supervisor starts the host's programs.
-//   - containerd is containerd.exe, on a host with that runtime. Wine runs it.
+//   - hcsd, on a host with containerd.exe, is the Host Compute Service. containerd is containerd.exe itself.
 //   - cri, only with containers, is the container runtime. It needs a Linux containerd on the socket that containerd.sock in the
 //     host's folder containerd is; the caller starts that one.
 //   - cri-pipe is a Windows program that listens where containerd does on Windows, on a named pipe, and forwards to cri: named
@@ -57,7 +57,9 @@ func (h Host) Processes(tools wine.Tools, porthole string, containers bool) []Pr
 		{Name: "hnsd", Path: porthole, Args: hnsd, Listens: wire.HNSAddress},
 	}
 	if h.Runtime == ContainerdExe {
-		list = append(list, Process{Name: "containerd", Path: tools.Loader, Args: []string{runtimeFolder + `\containerd.exe`}, Env: tools.Env(h.Prefix()), Follows: "wineserver"})
+		list = append(list,
+			Process{Name: "hcsd", Path: porthole, Args: append([]string{"host-hcsd"}, host...), Listens: wire.HCSAddress},
+			Process{Name: "containerd", Path: tools.Loader, Args: []string{runtimeFolder + `\containerd.exe`}, Env: tools.Env(h.Prefix()), Follows: "wineserver"})
 	}
 	if !containers {
 		list = append(list, Process{Name: "scm", Path: porthole, Args: []string{"host-scm", "--host-dir", h.Dir}, Follows: "wineserver"})

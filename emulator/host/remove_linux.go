@@ -1,12 +1,16 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
+	hcs "porthole.dev/porthole/emulator/hcsd/serve"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
@@ -25,6 +29,7 @@ func (s Store) Remove(h Host) error {
 	}
 	steps := []func() error{
 		func() error { return killInNetns(append([]string{h.Netns}, own...)) },
+		h.removeContainers,
 		func() error { return wine.PrefixMount("", h.Dir).Unmount() },
 		func() error { return lab.RemoveHost(h.Name) },
 		func() error { return deleteNetns(own) },
@@ -37,6 +42,20 @@ func (s Store) Remove(h Host) error {
 		}
 	}
 	return nil
+}
+
+// removeContainers ends what the host's Host Compute Service has left, and takes its mounts away.
+func (h Host) removeContainers() error {
+	if h.Runtime != ContainerdExe {
+		return nil
+	}
+	runc, err := exec.LookPath("runc")
+	if err != nil {
+		return fmt.Errorf("ending containers: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return hcs.Clean(ctx, h.Dir, runc)
 }
 
 func deleteNetns(names []string) error {

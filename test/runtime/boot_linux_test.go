@@ -27,6 +27,9 @@ func TestContainerdExe(t *testing.T) {
 			t.Run("status", w.testStatus)
 			t.Run("images", w.testNoImages)
 			t.Run("ctr.exe", w.testCtr)
+			t.Run("pull", w.testPull)
+			t.Run("pod", w.testPod)
+			t.Run("remove image", w.testRemoveImage)
 		})
 	}
 }
