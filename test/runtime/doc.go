@@ -5,5 +5,5 @@
 //
 //	test ──TCP, in the host's network namespace──▶ relay.exe ──\\.\pipe\containerd-containerd──▶ containerd.exe
 //
-// PORTHOLE_RUNTIME=long adds what takes longer: the other Windows builds, and recovery after containerd.exe was killed.
+// PORTHOLE_RUNTIME=long adds the other Windows builds.
 package runtime
