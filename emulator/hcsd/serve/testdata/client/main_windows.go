@@ -61,6 +61,13 @@ type driver struct {
 	home    *uint16
 }
 
+// info is the first argument of the calls about layers: layers are named by full paths. It is here because memory of a function could be
+// moved or freed while only its address is kept.
+var (
+	home uint16
+	info = driver{1, &home}
+)
+
 type descriptor struct {
 	id    [16]byte
 	flags uint32
@@ -222,8 +229,6 @@ func line(command string, more ...string) map[string]any {
 }
 
 func main() {
-	home := uint16(0)
-	info := driver{1, &home}
 	driverInfo := uintptr(unsafe.Pointer(&info))
 	volume := makeLayers(driverInfo)
 	fmt.Println("volume", volume)
