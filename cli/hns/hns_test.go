@@ -84,7 +84,7 @@ func run(t *testing.T, args ...string) (int, string, string) {
 	var coded program.ExitCode
 	switch {
 	case errors.As(err, &coded):
-		return coded.ExitCode(), out.String(), errs.String()
+		return int(coded), out.String(), errs.String()
 	case err != nil:
 		return -1, out.String(), errs.String()
 	}

@@ -86,9 +86,6 @@ type ExitCode int
 
 func (e ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// ExitCode returns the code, as os/exec's ExitError does, which a command may return as well.
-func (e ExitCode) ExitCode() int { return int(e) }
-
 // Beside returns the path of a file in the folder of this program; "" if there is no regular file of that name.
 func Beside(name string) (path string, err error) {
 	self, err := os.Executable()
@@ -173,9 +170,9 @@ func report(err error, logged bool) int {
 	if err == nil {
 		return 0
 	}
-	var coded interface{ ExitCode() int }
-	if errors.As(err, &coded) {
-		return coded.ExitCode()
+	var code ExitCode
+	if errors.As(err, &code) {
+		return int(code)
 	}
 	if logged {
 		klog.Background().Error(err, "Ending with an error")

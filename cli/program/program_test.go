@@ -1,7 +1,10 @@
 package program
 
 import (
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -66,5 +69,38 @@ func TestMisused(t *testing.T) {
 		if code := Run(root(), c.args...); code != c.code {
 			t.Errorf("%q: exit code %d, want %d", c.args, code, c.code)
 		}
+	}
+}
+
+// TestExitCode: an error is printed, unless the command has printed all. The exit code of a program that caused it is not porthole's.
+func TestExitCode(t *testing.T) {
+	ended := exec.Command("sh", "-c", "exit 7").Run()
+
+	for _, c := range []struct {
+		name string
+		err  error
+		want int
+		says string
+	}{
+		{"none", nil, 0, ""},
+		{"a code", fmt.Errorf("checking: %w", ExitCode(3)), 3, ""},
+		{"a cause", fmt.Errorf("stopping wineserver: %w", ended), 1, "porthole: stopping wineserver: exit status 7\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			old := os.Stderr
+			os.Stderr = w
+			got := report(c.err, false)
+			os.Stderr = old
+			w.Close()
+
+			says, err := io.ReadAll(r)
+			if got != c.want || string(says) != c.says || err != nil {
+				t.Errorf("exit code %d, %q, %v", got, says, err)
+			}
+		})
 	}
 }
