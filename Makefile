@@ -117,7 +117,7 @@ test-ovn: deps build ## OVN's programs and databases fail beside Open vSwitch's 
 	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 30m -v ./test/ovn
 
 .PHONY: test-runtime
-test-runtime: deps bundle bundle-tests ## containerd.exe and runhcs, unmodified, on emulated hosts of each Windows build
+test-runtime: deps bundle bundle-tests windows-runtime ## containerd.exe and runhcs, unmodified, on emulated hosts of each Windows build
 	@PORTHOLE_RUNTIME=long go test -count=1 -timeout 15m -v ./test/runtime
 
 .PHONY: bench-cni

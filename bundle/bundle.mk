@@ -34,7 +34,7 @@ bundle-others: $(BUNDLE_CONTAINERD) $(BUNDLE_CNI) $(BUNDLE_COREDNS) $(BUNDLE_REG
 
 # Programs that no cluster runs, but tests: upstream's CNI plugins for Windows, upstream's choice of backends, and flanneld.
 .PHONY: bundle-tests
-bundle-tests: $(BUNDLE_CNI_WINDOWS) $(BUNDLE_PROXYORACLE) $(BUNDLE_FLANNELD) $(BUNDLE_RUNTIME_WINDOWS) $(BUNDLE_RUNHCS)
+bundle-tests: $(BUNDLE_CNI_WINDOWS) $(BUNDLE_PROXYORACLE) $(BUNDLE_FLANNELD)
 
 # The container runtime of a Windows node as it ships, for hosts made with --runtime containerd.exe.
 .PHONY: windows-runtime

@@ -114,6 +114,9 @@ func (h Host) writeRuntimeFiles() error {
 	return atomicfile.Write(config, []byte(runtimeConfig), 0o644)
 }
 
+// logTail is how many bytes of containerd's log an error shows: a host that was not finished is removed with its logs.
+const logTail = 2000
+
 // AwaitRuntime returns when the runtime of a host that has just been started answers on its named pipe. It returns nil at once for a host
 // without one.
 func (h Host) AwaitRuntime(ctx context.Context) error {
@@ -129,7 +132,8 @@ func (h Host) AwaitRuntime(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s of host %s does not answer (see %s): %w: %s", h.Runtime, h.Name, filepath.Join(h.Dir, "logs", "containerd.log"), err, out)
+			log, _ := os.ReadFile(filepath.Join(h.Dir, "logs", "containerd.log")) // none says that it has not started
+			return fmt.Errorf("%s of host %s does not answer: %w: %s\nIts log ends with:\n%s", h.Runtime, h.Name, err, out, log[max(0, len(log)-logTail):])
 		case <-tick.C:
 		}
 	}

@@ -5,5 +5,5 @@
 //
 //	test ──TCP, in the host's network namespace──▶ relay.exe ──\\.\pipe\containerd-containerd──▶ containerd.exe
 //
-// PORTHOLE_RUNTIME=long adds the other Windows builds.
+// They run with PORTHOLE_RUNTIME=long only (`make test-runtime`).
 package runtime
