@@ -37,7 +37,8 @@ type Credentials struct {
 	// Bootstrap is a kubeconfig whose credentials may only request a certificate. It is used if Kubeconfig does not exist or its
 	// certificate has expired. May be empty.
 	Bootstrap string
-	// CertDir is where certificates are kept: kubelet-client-<time>.pem, and kubelet-client-current.pem as a link to the newest.
+	// CertDir is where certificates are kept: on Linux kubelet-client-<time>.pem and kubelet-client-current.pem, a link to the newest; on
+	// Windows the newest is the file kubelet-client-current.pem itself.
 	CertDir string
 	// Rotate requests a new certificate after 70 to 90 % of the old one's lifetime.
 	Rotate    bool
@@ -48,6 +49,8 @@ type Credentials struct {
 	// Lost is called once, after certificateGrace without a valid certificate although the server answers. Required.
 	Lost func(error)
 
+	// oneFile keeps the certificate as on Windows, on any system. Only tests set it.
+	oneFile bool
 	// check is how often the current certificate is compared with the one in use; zero means certificateCheck. Only tests set it.
 	check time.Duration
 }
@@ -103,9 +106,9 @@ func (c Credentials) load() (asker, user *rest.Config, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("loading bootstrap kubeconfig %s: %w", c.Bootstrap, err)
 	}
-	store, err := certificate.NewFileStore(clientPair, c.CertDir, c.CertDir, "", "")
+	store, err := newStore(clientPair, c.CertDir, [2]string{}, c.oneFile)
 	if err != nil {
-		return nil, nil, fmt.Errorf("opening the store of client certificates: %w", err)
+		return nil, nil, err
 	}
 	user = rest.AnonymousClientConfig(asker)
 	user.CertFile, user.KeyFile = store.CurrentPath(), store.CurrentPath()
@@ -120,9 +123,9 @@ const clientPair = "kubelet-client"
 // manager makes what requests and renews the client certificate. The first request is sent as asker, which holds the bootstrap
 // token; later ones as user, which has the certificate that is replaced.
 func (c Credentials) manager(asker, user *rest.Config) (certificate.Manager, error) {
-	store, err := certificate.NewFileStore(clientPair, c.CertDir, c.CertDir, user.CertFile, user.KeyFile)
+	store, err := newStore(clientPair, c.CertDir, [2]string{user.CertFile, user.KeyFile}, c.oneFile)
 	if err != nil {
-		return nil, fmt.Errorf("opening the store of client certificates: %w", err)
+		return nil, err
 	}
 	m, err := certificate.NewManager(&certificate.Config{
 		ClientsetFn: func(current *tls.Certificate) (kubernetes.Interface, error) {
@@ -251,9 +254,9 @@ func writeKubeconfig(path string, cfg *rest.Config) error {
 // change, and after 70 to 90 % of its lifetime, until ctx ends. The certificates are kept in dir. The returned function fails until
 // there is a certificate: an administrator has to approve the request.
 func (k *Kubelet) ServingCertificate(ctx context.Context, dir string, addresses func() []v1.NodeAddress) (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), err error) {
-	store, err := certificate.NewFileStore("kubelet-server", dir, dir, "", "")
+	store, err := newStore("kubelet-server", dir, [2]string{}, false)
 	if err != nil {
-		return nil, fmt.Errorf("opening the store of serving certificates: %w", err)
+		return nil, err
 	}
 	m, err := certificate.NewManager(&certificate.Config{
 		ClientsetFn:      func(*tls.Certificate) (kubernetes.Interface, error) { return k.client, nil },

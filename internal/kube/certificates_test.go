@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -181,10 +182,15 @@ func (a *authority) rootBase64() string {
 // TestClientCertificate: a node that has only a bootstrap token gets a certificate, works with it, and writes a kubeconfig that a
 // later start uses without the token.
 func TestClientCertificate(t *testing.T) {
+	t.Run("links", func(t *testing.T) { testClientCertificate(t, false) })
+	t.Run("one file, as on Windows", func(t *testing.T) { testClientCertificate(t, true) })
+}
+
+func testClientCertificate(t *testing.T, oneFile bool) {
 	a := newAuthority(t, time.Hour)
 	dir := t.TempDir()
 	c := Credentials{Node: "n1", Kubeconfig: filepath.Join(dir, "kubeconfig"), Bootstrap: a.bootstrapFile(t, dir), CertDir: filepath.Join(dir, "pki"),
-		Rotate: true, UserAgent: "test", QPS: -1, Lost: func(err error) { t.Error(err) }}
+		Rotate: true, UserAgent: "test", QPS: -1, Lost: func(err error) { t.Error(err) }, oneFile: oneFile}
 	connect := func(ctx context.Context) {
 		cfg, err := c.Connect(ctx)
 		must(t, err)
@@ -201,12 +207,17 @@ func TestClientCertificate(t *testing.T) {
 	if asked, seen := a.history(); !slices.Equal(asked, []string{"bootstrap for kubernetes.io/kube-apiserver-client-kubelet"}) || len(seen) != 1 {
 		t.Fatalf("asked %v, presented %v", asked, seen)
 	}
-	link, err := os.Readlink(filepath.Join(c.CertDir, "kubelet-client-current.pem"))
+	current := filepath.Join(c.CertDir, "kubelet-client-current.pem")
+	if link, err := os.Readlink(current); oneFile == (err == nil) {
+		t.Errorf("the current certificate is a link to %q: %v", link, err)
+	}
+	info, err := os.Stat(current)
 	must(t, err)
-	info, err := os.Stat(link)
-	must(t, err)
-	if info.Mode().Perm() != 0o600 {
+	if info.Mode().Perm() != 0o600 && !platform.IsWindows {
 		t.Errorf("the key has permissions %v", info.Mode().Perm())
+	}
+	if entries, err := os.ReadDir(c.CertDir); oneFile && (err != nil || len(entries) != 1) {
+		t.Errorf("the folder of certificates has %v, %v", entries, err)
 	}
 
 	// The next start needs no token.
@@ -222,10 +233,19 @@ func TestClientCertificate(t *testing.T) {
 // TestClientRotation: a certificate that expires within seconds is replaced in time, and the new one is used over new
 // connections.
 func TestClientRotation(t *testing.T) {
+	for name, oneFile := range map[string]bool{"links": false, "one file, as on Windows": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testClientRotation(t, oneFile)
+		})
+	}
+}
+
+func testClientRotation(t *testing.T, oneFile bool) {
 	a := newAuthority(t, 5*time.Second)
 	dir := t.TempDir()
 	c := Credentials{Node: "n1", Kubeconfig: filepath.Join(dir, "kubeconfig"), Bootstrap: a.bootstrapFile(t, dir), CertDir: filepath.Join(dir, "pki"),
-		Rotate: true, UserAgent: "test", QPS: -1, Lost: func(err error) { t.Error(err) }, check: 50 * time.Millisecond}
+		Rotate: true, UserAgent: "test", QPS: -1, Lost: func(err error) { t.Error(err) }, check: 50 * time.Millisecond, oneFile: oneFile}
 	cfg, err := c.Connect(t.Context())
 	must(t, err)
 	client, err := typed(cfg)

@@ -28,6 +28,15 @@ func (c *Cluster) ConfigMap(ctx context.Context, name types.NamespacedName) (*v1
 	return m, nil
 }
 
+// Object returns the object at a path of the API as JSON, and nil if there is none.
+func (c *Cluster) Object(ctx context.Context, path string) ([]byte, error) {
+	data, err := c.client.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return data, err
+}
+
 // DaemonSets lists the DaemonSets of all namespaces.
 func (c *Cluster) DaemonSets(ctx context.Context) ([]appsv1.DaemonSet, error) {
 	list, err := c.client.AppsV1().DaemonSets("").List(ctx, metav1.ListOptions{})

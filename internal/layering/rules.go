@@ -23,7 +23,7 @@ type rule struct {
 var products = []string{"kubelet", "proxy", "routes", "ovn", "cni", "join"}
 
 // pure folders compute; they do not act.
-var pure = []string{"kubelet/pod/...", "kubelet/admit", "proxy/balance", "proxy/service/...", "routes/table/...", "routes/fit", "path", "cni/contract", "hns", "internal/winbuild", "emulator/hnsd", "emulator/hcsd", "emulator/desired", "emulator/wire"}
+var pure = []string{"kubelet/pod/...", "kubelet/admit", "proxy/balance", "proxy/service/...", "routes/table/...", "routes/fit", "path", "cni/contract", "hns", "internal/winbuild", "emulator/hnsd", "emulator/hcsd", "emulator/desired", "emulator/wire", "join/step", "join/preflight"}
 
 // effects are packages through which code acts on, or depends on, more than its arguments.
 var effects = []string{"os/exec", "net/http", "syscall", "golang.org/x/sys/...", "k8s.io/client-go/...",
@@ -68,18 +68,25 @@ func rules() []rule {
 			reason: "arrows point down: the local cluster (cluster) is used by cli only"},
 		{from: []string{"..."}, except: []string{"cmd/...", "cli/...", "cluster/...", "node/...", "test/..."}, to: []string{"node/..."},
 			reason: "arrows point down: the wiring of a node's programs (node) is used by cli and cluster only"},
-		{from: []string{"cmd/..."}, except: []string{"cmd/porthole", "cmd/kube-proxy", "cmd/porthole-routes"}, to: []string{"cli/...", "node/..."},
+		{from: []string{"cmd/..."}, except: []string{"cmd/porthole", "cmd/kube-proxy", "cmd/porthole-routes", "cmd/porthole-host"}, to: []string{"cli/...", "node/..."},
 			reason: "CNI plugins are started for every pod and stay small"},
 		{from: []string{"cmd/kube-proxy"}, to: []string{"k8s.io/client-go/kubernetes/...", "kubelet/...", "cluster/...", "node/..."}, allow: []string{"node/kubeproxy"}, throughOthers: true,
 			reason: "the service proxy stays small: every megabyte of its file is one of memory (ADR 2)"},
 		{from: []string{"cmd/porthole-routes"}, to: []string{"k8s.io/client-go/kubernetes/...", "internal/kube", "kubelet/...", "cluster/...", "node/..."}, allow: []string{"node/routes"}, throughOthers: true,
 			reason: "the agent of the pod network stays small: every megabyte of its file is one of memory (ADR 2)"},
+		{from: []string{"cmd/porthole-host"}, to: []string{"k8s.io/client-go/...", "github.com/containerd/...", "google.golang.org/grpc/...", "kubelet/...", "cluster/...", "node/..."}, throughOthers: true,
+			reason: "the daemons of an emulated host stay small: a machine has them for each host (ADR 2)"},
 		{from: []string{"..."}, except: []string{"cmd/...", "cli/...", "emulator/...", "test/...", "cluster/..."}, to: []string{"emulator/..."},
 			reason: "no product knows the emulator: it must work the same on real Windows (cluster, the local cluster, is made of emulated hosts)"},
 		{from: []string{"kubelet/...", "proxy/...", "routes/...", "join/..."}, to: []string{"hns/hcn/..."}, throughOthers: true,
 			reason: "products talk to Windows networking through interfaces that node or cli connects to hns/hcn"},
 	}
 
+	return append(list, productRules()...)
+}
+
+// productRules keep the products apart from each other and from the emulator.
+func productRules() (list []rule) {
 	for _, p := range products {
 		others := []string{"emulator/..."}
 		for _, o := range products {
@@ -93,7 +100,6 @@ func rules() []rule {
 			rule{from: []string{"emulator/..."}, to: []string{p + "/..."}, throughOthers: true,
 				reason: "the emulator judges the products; it must not contain their code"})
 	}
-
 	return list
 }
 

@@ -38,7 +38,8 @@ type Client struct {
 	Events   record.EventSink
 	// PatchNodeStatus changes a node through its status, with a strategic merge patch.
 	PatchNodeStatus func(ctx context.Context, name string, patch []byte) error
-	Pod             func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+	// Pod reads one pod, from the API server and not from a cache.
+	Pod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	// NoWatchLists says that a watch cannot begin with the list. Fakes of client-go need it.
 	NoWatchLists bool
 }

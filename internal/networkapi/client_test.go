@@ -17,6 +17,29 @@ import (
 	"porthole.dev/porthole/internal/apiconn"
 )
 
+// ofAgent are answers to the calls that only the agent of the pod network makes, by path.
+var ofAgent = map[string]string{
+	"/api/v1/pods":                   `{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"p"}}]}`,
+	"/api/v1/namespaces/shop/pods/p": `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","uid":"u","annotations":{"a":"b"}}}`,
+	"/api/v1/nodes/win01/status":     `{"kind":"Node","apiVersion":"v1"}`,
+}
+
+// callsOfAgent makes them.
+func callsOfAgent(t *testing.T, c *Client) {
+	t.Helper()
+	pods, err := c.Pods.List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=win01"})
+	if err != nil || len(pods.Items) != 1 {
+		t.Errorf("%+v, %v", pods, err)
+	}
+	uid, annotations, err := PodAnnotations(t.Context(), c, "shop", "p")
+	if err != nil || uid != "u" || annotations["a"] != "b" {
+		t.Errorf("uid %q, annotations %v, %v", uid, annotations, err)
+	}
+	if err := AnnotateNode(t.Context(), c, "win01", map[string]string{"a": "b"}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestClient: each call has the right path and protobuf as content type, and the server's answer is decoded.
 func TestClient(t *testing.T) {
 	var asked []string
@@ -29,6 +52,10 @@ func TestClient(t *testing.T) {
 
 		asked = append(asked, fmt.Sprintf("%s %s %s", r.Method, r.URL.RequestURI(), content))
 		w.Header().Set("Content-Type", "application/json")
+		if answer := ofAgent[r.URL.Path]; answer != "" {
+			_, _ = io.WriteString(w, answer)
+			return
+		}
 		if strings.HasSuffix(r.URL.Path, "/nodes") {
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"not you","code":403}`)
@@ -76,9 +103,12 @@ func TestClient(t *testing.T) {
 		}
 	}
 
+	callsOfAgent(t, c)
+
 	const protobuf = "application/vnd.kubernetes.protobuf"
-	want := []string{"GET /api/v1/namespaces/shop/services?fieldSelector=metadata.name%3Dweb ", "GET /api/v1/nodes ",
-		"GET /apis/discovery.k8s.io/v1/endpointslices?limit=5 ", "PATCH /api/v1/namespaces/shop/events/e application/strategic-merge-patch+json",
+	want := []string{"GET /api/v1/namespaces/shop/pods/p ", "GET /api/v1/namespaces/shop/services?fieldSelector=metadata.name%3Dweb ", "GET /api/v1/nodes ",
+		"GET /api/v1/pods?fieldSelector=spec.nodeName%3Dwin01 ", "GET /apis/discovery.k8s.io/v1/endpointslices?limit=5 ",
+		"PATCH /api/v1/namespaces/shop/events/e application/strategic-merge-patch+json", "PATCH /api/v1/nodes/win01/status application/strategic-merge-patch+json",
 		"POST /api/v1/namespaces/shop/events " + protobuf, "PUT /api/v1/namespaces/shop/events/e " + protobuf}
 	if slices.Sort(asked); !slices.Equal(asked, want) {
 		t.Errorf("asked\n%s\nwant\n%s", strings.Join(asked, "\n"), strings.Join(want, "\n"))

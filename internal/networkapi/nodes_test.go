@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 
 	"porthole.dev/porthole/internal/nodeapi"
 )
@@ -149,5 +150,42 @@ func TestOwnNodeIsKept(t *testing.T) {
 	}
 	if next(t, changed); nodes.Own() != nil {
 		t.Error("the own node is there after it was deleted")
+	}
+}
+
+// TestListAsWatch: a list that comes as a watch is trimmed while it is received (client-go's reflector calls the Transformer), and is the same
+// as one that comes as a whole.
+func TestListAsWatch(t *testing.T) {
+	var changed []*keptNode
+	nodes := NewNodes(nil, NodesOptions[keptNode]{Own: "win01", Changed: func(n *keptNode) { changed = append(changed, n) },
+		Keep: func(n *corev1.Node) keptNode { return keptNode{n.Name, n.Spec.PodCIDR, n.Annotations} },
+		Same: func(a, b keptNode) bool { return a.pods == b.pods && maps.Equal(a.annotations, b.annotations) }})
+	store := nodeStore[keptNode]{nodes}
+	temporary := cache.NewStore(cache.DeletionHandlingMetaNamespaceKeyFunc, cache.WithTransformer(store.Transformer()))
+	for name, pods := range map[string]string{"win02": "10.244.2.0/24", "win01": "10.244.1.0/24", "lin01": "10.244.0.0/24"} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{nodeapi.ServiceProgrammer: "OVN", "other": "c"}}, Spec: corev1.NodeSpec{PodCIDR: pods}}
+		if err := temporary.Add(node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := temporary.Delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "lin01"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Replace(temporary.List(), "7"); err != nil {
+		t.Fatal(err)
+	}
+
+	list, ok := nodes.List()
+	if !ok || len(list) != 2 || list[0].name != "win01" || list[1].pods != "10.244.2.0/24" || len(list[1].annotations) != 1 {
+		t.Errorf("%v, %+v", ok, list)
+	}
+	if own := nodes.Own(); own == nil || own.Name != "win01" || len(own.Annotations) != 1 {
+		t.Errorf("the own node is %+v", own)
+	}
+	if len(changed) != 1 || changed[0] != nil {
+		t.Errorf("changed is called with %v, want nil once", changed)
+	}
+	if err := store.Replace([]any{"a node"}, "8"); err == nil || len(nodes.kept) != 2 {
+		t.Errorf("a list of something else: %v, and %d nodes are left", err, len(nodes.kept))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -101,24 +102,31 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 // podStore is what the reflector writes to. It has one goroutine.
 type podStore struct{ p *Pods }
 
-// change changes what is kept, and tells.
-func (s podStore) change(do func()) {
+// change changes what is kept. If do returns true, it calls changed.
+func (s podStore) change(do func() (different bool)) {
 	s.p.mu.Lock()
-	do()
+	different := do()
 	s.p.mu.Unlock()
-	s.p.changed()
+	if different {
+		s.p.changed()
+	}
 }
 
 // Add takes in a new pod.
 func (s podStore) Add(obj any) error { return s.Update(obj) }
 
-// Update takes in a changed pod.
+// Update takes in a changed pod. Kubelets write the status of pods that end several times; most of that is not kept.
 func (s podStore) Update(obj any) error {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return fmt.Errorf("%T is no pod", obj)
 	}
-	s.change(func() { s.p.pods[pod.Namespace+"/"+pod.Name] = trimPod(pod) })
+	name, kept := pod.Namespace+"/"+pod.Name, trimPod(pod)
+	s.change(func() bool {
+		before := s.p.pods[name]
+		s.p.pods[name] = kept
+		return !reflect.DeepEqual(before, kept)
+	})
 	return nil
 }
 
@@ -126,7 +134,7 @@ func (s podStore) Update(obj any) error {
 func (s podStore) Delete(obj any) error {
 	name, err := cache.DeletionHandlingObjectToName(obj)
 	if err == nil {
-		s.change(func() { delete(s.p.pods, name.Namespace+"/"+name.Name) })
+		s.change(func() bool { delete(s.p.pods, name.Namespace+"/"+name.Name); return true })
 	}
 	return err
 }
@@ -141,7 +149,7 @@ func (s podStore) Replace(list []any, _ string) error {
 		}
 		all[pod.Namespace+"/"+pod.Name] = trimPod(pod)
 	}
-	s.change(func() { s.p.pods, s.p.err = all, nil })
+	s.change(func() bool { s.p.pods, s.p.err = all, nil; return true })
 	return nil
 }
 

@@ -73,3 +73,27 @@ func TestPods(t *testing.T) {
 	}
 	wait.True(t, 10*time.Second, "the pod to be gone", func() bool { list, _ = pods.List(); return len(list) == 0 })
 }
+
+// TestPodsTellChanges: what is not kept of a pod is no change.
+func TestPodsTellChanges(t *testing.T) {
+	changes := 0
+	store := podStore{NewPods(nil, "win01", func() { changes++ })}
+	pod := func(phase corev1.PodPhase, address string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"}, Status: corev1.PodStatus{Phase: phase, PodIP: address}}
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+		want int
+	}{
+		{"the first list", func() error { return store.Replace(nil, "") }, 1},
+		{"a new pod", func() error { return store.Add(pod(corev1.PodPending, "")) }, 2},
+		{"another phase", func() error { return store.Update(pod(corev1.PodRunning, "")) }, 3},
+		{"an address", func() error { return store.Update(pod(corev1.PodRunning, "10.244.1.3")) }, 3},
+		{"gone", func() error { return store.Delete(pod(corev1.PodRunning, "10.244.1.3")) }, 4},
+	} {
+		if err := step.do(); err != nil || changes != step.want {
+			t.Errorf("%s: %d changes, %v; want %d", step.name, changes, err, step.want)
+		}
+	}
+}

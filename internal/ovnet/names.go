@@ -28,19 +28,21 @@ func MACOf(a netip.Addr) string {
 func NodePort(node string) string           { return "k8s-" + SwitchName(node) }
 func PodPort(namespace, name string) string { return namespace + "_" + name }
 
-// The name of a pod's interface on the host is a prefix and bytes of a hash in hexadecimal. Linux takes at most 15 characters.
+// The name of a pod's interface on the host is linkPrefix and the first linkHash bytes of a SHA-256 sum in hexadecimal. That makes 15
+// characters, the most that Linux accepts.
 const (
 	linkPrefix = "ovn"
 	linkHash   = 6
 )
 
-// PodLink returns the name of a pod's interface on the host.
+// PodLink returns the name of a pod's interface on the host. container is the id of the sandbox, iface the interface's name in the pod.
 func PodLink(container, iface string) string {
 	sum := sha256.Sum256([]byte(container + "/" + iface))
 	return linkPrefix + hex.EncodeToString(sum[:linkHash])
 }
 
-// IsPodLink reports whether PodLink could have made a name.
+// IsPodLink reports whether a name has the form of those that PodLink returns: the prefix and 12 hexadecimal digits. It cannot know whether
+// the interface was made by our plugin.
 func IsPodLink(name string) bool {
 	rest, ok := strings.CutPrefix(name, linkPrefix)
 	hash, err := hex.DecodeString(rest)

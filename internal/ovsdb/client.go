@@ -259,8 +259,9 @@ func (c *Client) Transact(ctx context.Context, database string, ops ...Op) ([]Re
 	return results, nil
 }
 
-// Lock asks for a lock of the server, which one client holds at a time, and returns whether this one holds it now. changed is called
-// when this client gets the lock later, or loses it. It runs in the goroutine that reads the connection and must not block.
+// Lock requests the lock with that name (RFC 7047, section 4.1.8). The server gives a lock to one client at a time. held is true if this
+// client has it now; if not, the server keeps the request. changed is called with true when the server gives the lock to this client
+// later, and with false when another client takes it. It runs in the goroutine that reads the connection and must not block.
 func (c *Client) Lock(ctx context.Context, name string, changed func(held bool)) (held bool, err error) {
 	c.mu.Lock()
 	c.locks[name] = changed

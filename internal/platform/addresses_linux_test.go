@@ -36,3 +36,21 @@ func TestNewAddressIsReached(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSetAddressTwice: giving an interface what it has is no change that the kernel reports. Reports about IPv6 come late, those about IPv4
+// in order.
+func TestSetAddressTwice(t *testing.T) {
+	host := netspace.New(t, "twice")
+	host.Bridge("br0")
+	first, other := netip.MustParsePrefix("10.1.0.1/24"), netip.MustParsePrefix("10.1.0.2/24")
+	set := func(p netip.Prefix) { host.Do(func() error { return platform.SetAddress("br0", p) }) }
+	set(first)
+	updates, done := make(chan netlink.AddrUpdate, 8), make(chan struct{})
+	defer close(done)
+	host.Do(func() error { return netlink.AddrSubscribe(updates, done) })
+	set(first)
+	set(other)
+	if u := <-updates; !u.LinkAddress.IP.Equal(other.Addr().AsSlice()) {
+		t.Errorf("%s again: the kernel reports %+v", first, u)
+	}
+}

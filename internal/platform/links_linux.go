@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -80,8 +81,12 @@ func JoinBridge(name, bridge string) error {
 	return nil
 }
 
-// SetAddress gives an interface an address beside those that it has. An IPv6 address can be used at once: nobody is asked first
-// whether it is in use already (duplicate address detection, RFC 4862, would take a second).
+// unlimited is the lifetime of an address that does not end (Linux include/net/addrconf.h, INFINITY_LIFE_TIME).
+const unlimited = 1<<32 - 1
+
+// SetAddress gives an interface an address beside those that it has. It writes nothing if the interface has the address already: the kernel
+// would report that as a change, and Open vSwitch would make the ends of its tunnels anew. An IPv6 address can be used at once: nobody is
+// asked first whether it is in use already (duplicate address detection, RFC 4862, would take a second).
 func SetAddress(name string, prefix netip.Prefix) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -91,6 +96,14 @@ func SetAddress(name string, prefix netip.Prefix) error {
 	if prefix.Addr().Is6() {
 		addr.Flags = unix.IFA_F_NODAD
 	}
+	have, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return fmt.Errorf("listing the addresses of %s: %w", name, err)
+	}
+	if slices.ContainsFunc(have, func(a netlink.Addr) bool { return a.Equal(*addr) && uint32(a.ValidLft) == unlimited }) {
+		return nil
+	}
+
 	if err := netlink.AddrReplace(link, addr); err != nil {
 		return fmt.Errorf("address %s on %s: %w", prefix, name, err)
 	}

@@ -34,6 +34,29 @@ func Protect(dir string) error {
 	})
 }
 
+// Protected reports whether a folder keeps everybody out but SYSTEM, the administrators and the owner. What is made in such a folder
+// inherits that. A folder that does not exist is fs.ErrNotExist.
+func Protected(dir string) (closed bool, err error) {
+	others, err := open(dir)
+	if err != nil {
+		return false, fmt.Errorf("reading who has access to %s: %w", dir, err)
+	}
+	return !others, nil
+}
+
+// open reports whether a file or folder lets others in.
+func open(path string) (bool, error) {
+	now, err := windows.GetNamedSecurityInfo(path, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
+	if err != nil {
+		return false, err
+	}
+	owner, _, err := now.Owner()
+	if err != nil {
+		return false, err
+	}
+	return letsOthersIn(now, owner)
+}
+
 // protectOne gives a file or folder the access control list of Protect: always, or only if its present list lets others in.
 func protectOne(path string, always bool) (err error) {
 	name, err := windows.UTF16PtrFromString(path)

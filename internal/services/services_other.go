@@ -39,3 +39,15 @@ func RemoveEventSource(string) error { return ErrOtherSystem }
 
 // PrepareShutdown returns ErrOtherSystem.
 func PrepareShutdown(string, time.Duration) error { return ErrOtherSystem }
+
+// HasEventSource returns ErrOtherSystem.
+func HasEventSource(string) (bool, error) { return false, ErrOtherSystem }
+
+// ShutdownOrdered returns ErrOtherSystem.
+func ShutdownOrdered(string) (bool, error) { return false, ErrOtherSystem }
+
+// OrderShutdown returns ErrOtherSystem.
+func OrderShutdown(string) error { return ErrOtherSystem }
+
+// ForgetShutdown returns ErrOtherSystem.
+func ForgetShutdown(string) error { return ErrOtherSystem }

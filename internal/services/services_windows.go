@@ -242,6 +242,18 @@ func await(ctx context.Context, s *mgr.Service, wanted svc.State) error {
 
 const sources = `SYSTEM\CurrentControlSet\Services\EventLog\Application\`
 
+// HasEventSource reports whether a name is registered with the event log.
+func HasEventSource(name string) (bool, error) {
+	k, err := registry.OpenKey(registry.LOCAL_MACHINE, sources+name, registry.QUERY_VALUE)
+	if errors.Is(err, registry.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for %s in the event log's sources: %w", name, err)
+	}
+	return true, k.Close()
+}
+
 // AddEventSource registers a name under which programs write to the Windows event log. Without it the Event Viewer adds to each entry
 // that its description cannot be found. It returns nil if the name is registered already.
 func AddEventSource(name string) error {
@@ -281,14 +293,62 @@ func PrepareShutdown(name string, least time.Duration) error {
 	if err := setPreshutdownTime(s, least); err != nil {
 		return fmt.Errorf("setting the pre-shutdown time of service %s to %v: %w", name, least, err)
 	}
-	c, err := s.Config()
-	if err == nil {
-		err = setShutdownOrder(name, c.Dependencies)
+	return OrderShutdown(name)
+}
+
+// OrderShutdown puts the service before those that it depends on, in the order in which Windows announces a shutdown. It returns nil for a
+// service without dependencies, which needs no place.
+func OrderShutdown(name string) error {
+	have, want, err := orders(name)
+	if err == nil && !slices.Equal(want, have) {
+		err = writeOrder(want)
 	}
 	if err != nil {
 		return fmt.Errorf("ordering service %s at shutdown: %w", name, err)
 	}
 	return nil
+}
+
+// ShutdownOrdered reports whether OrderShutdown would change nothing. A service that does not exist needs no place.
+func ShutdownOrdered(name string) (bool, error) {
+	have, want, err := orders(name)
+	if err != nil {
+		return false, fmt.Errorf("reading the order of services at shutdown: %w", err)
+	}
+	return slices.Equal(want, have), nil
+}
+
+// ForgetShutdown takes the service out of the order. Its dependencies stay in it: they may have been there before.
+func ForgetShutdown(name string) error {
+	have, err := readOrder()
+	if err != nil {
+		return fmt.Errorf("reading the order of services at shutdown: %w", err)
+	}
+	want := slices.DeleteFunc(slices.Clone(have), func(s string) bool { return strings.EqualFold(s, name) })
+	if len(want) == len(have) {
+		return nil
+	}
+	if err := writeOrder(want); err != nil {
+		return fmt.Errorf("removing service %s from the order at shutdown: %w", name, err)
+	}
+	return nil
+}
+
+// orders returns the order of services at shutdown as it is, and with the service at its place.
+func orders(name string) (have, want []string, err error) {
+	if have, err = readOrder(); err != nil {
+		return nil, nil, err
+	}
+	m, err := Connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer m.Close()
+	st, err := m.Get(name)
+	if err != nil || st == nil {
+		return have, have, err
+	}
+	return have, shutdownOrder(have, name, st.Dependencies), nil
 }
 
 // setPreshutdownTime sets how long Windows waits for the service when it shuts down, unless that is longer already.
@@ -304,19 +364,26 @@ func setPreshutdownTime(s *mgr.Service, least time.Duration) error {
 	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&want)))
 }
 
-// setShutdownOrder puts the service into Windows' list of services that are told of a shutdown, at the place that shutdownOrder gives it.
-func setShutdownOrder(name string, dependencies []string) error {
-	key, err := registry.OpenKey(registry.LOCAL_MACHINE, control, registry.QUERY_VALUE|registry.SET_VALUE)
+// readOrder returns Windows' list of services that are told of a shutdown one after the other, before all others.
+func readOrder() ([]string, error) {
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, control, registry.QUERY_VALUE)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer key.Close()
 	have, _, err := key.GetStringsValue(orderValue)
 	if err != nil && !errors.Is(err, registry.ErrNotExist) {
+		return nil, err
+	}
+	return have, nil
+}
+
+// writeOrder replaces that list.
+func writeOrder(list []string) error {
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, control, registry.SET_VALUE)
+	if err != nil {
 		return err
 	}
-	if want := shutdownOrder(have, name, dependencies); !slices.Equal(want, have) {
-		return key.SetStringsValue(orderValue, want)
-	}
-	return nil
+	defer key.Close()
+	return key.SetStringsValue(orderValue, list)
 }
