@@ -25,6 +25,9 @@ type Options struct {
 	ConfDirs []string
 	// Routes is the address of the status of `porthole routes`. Empty: it is not asked for its mode.
 	Routes string
+	// OVS is the database of this host's Open vSwitch, NB and SB are OVN's databases, as Open vSwitch writes addresses. Empty: not read. The
+	// first is read on nodes of the mode ovn only.
+	OVS, NB, SB string
 }
 
 // DefaultConfDirs are the folders that container runtimes read for CNI configurations.
@@ -60,6 +63,9 @@ func Read(ctx context.Context, o Options) (path.Node, error) {
 	}
 	n.Mode, err = mode(ctx, o.Routes)
 	unread(path.UnreadMode, err)
+	ovs, ovn := readOVN(ctx, &n, o)
+	unread(path.UnreadOVS, ovs)
+	unread(path.UnreadOVN, ovn)
 	n.Confs, err = confs(o.ConfDirs)
 	unread(path.UnreadConfs, err)
 	return n, nil

@@ -290,7 +290,7 @@ func (a *agent) makeKeeper(o podnet.Options) (keeper, error) {
 	}
 
 	k, err := a.modes.start(a.o.Mode, environment{
-		Node: a.o.Node, Addr: o.Node, Cluster: a.o.Cluster, Cluster6: a.o.Cluster6, Keep: keep.Options{Nodes: a.cluster.List},
+		Node: a.o.Node, Addr: o.Node, NodeIP: a.o.NodeIP, Cluster: a.o.Cluster, Cluster6: a.o.Cluster6, Keep: keep.Options{Nodes: a.cluster.List},
 		Annotate: a.cluster.Annotate, VXLAN: a.o.VXLAN, BGP: a.o.BGP,
 		Services: a.o.Services, OVN: a.o.OVN, Pod: a.cluster.Pod, Pods: a.drain.pods,
 	})
@@ -326,7 +326,7 @@ func (a *agent) facts() (podnet.Options, error) {
 		self.Addr = a.o.NodeIP
 	}
 	if len(self.PodCIDRs) == 0 {
-		return podnet.Options{}, fmt.Errorf("node %s has no pod range yet: the controller manager assigns it (--allocate-node-cidrs)", self.Name)
+		return podnet.Options{}, fmt.Errorf("node %s has no pod range yet: %s", self.Name, a.o.rangeGiver())
 	}
 	if !self.Addr.IsValid() {
 		return podnet.Options{}, fmt.Errorf("node %s has no internal address yet, and --node-ip is not given", self.Name)
@@ -345,6 +345,14 @@ func (a *agent) facts() (podnet.Options, error) {
 		DNS: a.o.DNS, Search: a.o.Search, DataDir: a.o.DataDir,
 	}
 	return o, o.Validate()
+}
+
+// rangeGiver tells who gives pod ranges to nodes.
+func (o Options) rangeGiver() string {
+	if o.VXLAN.Hybrid {
+		return "OVN-Kubernetes gives it to nodes that --no-hostsubnet-nodes chooses, of --hybrid-overlay-cluster-subnets (annotation k8s.ovn.org/hybrid-overlay-node-subnet)"
+	}
+	return "the controller manager assigns it (--allocate-node-cidrs)"
 }
 
 // second returns what the node has of IPv6: its second pod range, if the cluster has one for services too.

@@ -9,9 +9,11 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/routes/table"
+	"porthole.dev/porthole/routes/vxlan"
 )
 
 // clusterClient is the API server, for one node's agent.
@@ -19,6 +21,8 @@ type clusterClient struct {
 	client *networkapi.Client
 	node   string // this node's name
 	nodes  *networkapi.Nodes[table.Node]
+	// readOnly: the node is something else's, which says itself whether its network is there.
+	readOnly bool
 	*networkapi.NodeEvents
 }
 
@@ -27,6 +31,9 @@ func (c clusterClient) List() ([]table.Node, bool) { return c.nodes.List() }
 func (c clusterClient) Self() *corev1.Node { return c.nodes.Own() }
 
 func (c clusterClient) SetCondition(ctx context.Context, condition corev1.NodeCondition) error {
+	if c.readOnly {
+		return nil
+	}
 	return networkapi.SetNodeCondition(ctx, c.client, c.node, condition)
 }
 
@@ -35,6 +42,9 @@ func (c clusterClient) Pod(ctx context.Context, namespace, name string) (string,
 }
 
 func (c clusterClient) Annotate(ctx context.Context, annotations map[string]string) error {
+	if c.readOnly {
+		return nil
+	}
 	return networkapi.AnnotateNode(ctx, c.client, c.node, annotations)
 }
 
@@ -43,9 +53,21 @@ func (c clusterClient) FollowPods(changed func()) podList {
 	return networkapi.NewPods(c.client, c.node, changed)
 }
 
-// followNodes returns the nodes of the cluster as routes see them.
-func followNodes(client *networkapi.Client, self string, changed func(*table.Node)) *networkapi.Nodes[table.Node] {
-	return networkapi.NewNodes(client, networkapi.NodesOptions[table.Node]{Own: self, Keep: toTable, Same: sameNode, Changed: changed})
+// followNodes returns the nodes of the cluster as keep makes them: toTable, or toHybrid.
+func followNodes(client *networkapi.Client, self string, keep func(*corev1.Node) table.Node, changed func(*table.Node)) *networkapi.Nodes[table.Node] {
+	return networkapi.NewNodes(client, networkapi.NodesOptions[table.Node]{Own: self, Keep: keep, Same: sameNode, Changed: changed})
+}
+
+// toHybrid converts a node of a cluster with OVN-Kubernetes, which gives pod ranges by annotations. A range that does not parse is left out,
+// as in toTable.
+func toHybrid(n *corev1.Node) table.Node {
+	ranges, err := vxlan.HybridRanges(n.Annotations)
+	if err != nil {
+		klog.Background().WithName("routes").Error(err, "A node's pod range cannot be read", "node", n.Name)
+	}
+	copied := *n
+	copied.Spec.PodCIDR, copied.Spec.PodCIDRs = "", ranges
+	return toTable(&copied)
 }
 
 func sameNode(a, b table.Node) bool {

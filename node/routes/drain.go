@@ -27,6 +27,8 @@ type podList interface {
 // drain knows the pods of this node while it is cordoned, for the mode bgp, which withdraws the range of a node that is drained. While the
 // node takes pods, the API server is not asked for them. It is safe for concurrent use.
 type drain struct {
+	memory *memory // keeps over a restart whether the node is drained; nil: nothing does
+
 	mu    sync.Mutex
 	list  podList            // nil: not followed
 	end   context.CancelFunc // of list
@@ -92,22 +94,28 @@ func (d *drain) await(ctx context.Context) {
 	}
 }
 
-// pods returns what is known of the pods that a drain evicts.
+// pods returns what is known of the pods that a drain evicts. As long as nothing is, an agent takes a node for drained that an earlier one
+// saw drained. What it sees itself is kept before anything is done about it.
 func (d *drain) pods() bgp.Pods {
 	d.mu.Lock()
 	list := d.list
 	d.mu.Unlock()
 	if list == nil {
+		d.memory.setDrained(false)
 		return bgp.Pods{}
 	}
+
 	pods, err := list.List()
-	switch {
-	case errors.Is(err, networkapi.ErrPodsUnknown):
-		return bgp.Pods{}
-	case err != nil:
-		return bgp.Pods{Why: err.Error()}
+	if err == nil {
+		left := evictable(pods)
+		d.memory.setDrained(left == 0)
+		return bgp.Pods{Known: true, Left: left}
 	}
-	return bgp.Pods{Known: true, Left: evictable(pods)}
+	seen := bgp.Pods{Known: d.memory.wasDrained()}
+	if !errors.Is(err, networkapi.ErrPodsUnknown) {
+		seen.Why = err.Error()
+	}
+	return seen
 }
 
 // evictable counts the pods that `kubectl drain` evicts or waits for and that have an address of the pod network. A pod that is being

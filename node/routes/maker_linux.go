@@ -45,5 +45,8 @@ func (m linuxMaker) conf(wanted podnet.Network) podnet.Conf { return wanted.Linu
 // minutes, which takes about 50 ms.
 const perRoute = 20 * time.Millisecond
 
+// inline is keep.Options.Inline: the kernel makes a route in some microseconds.
+const inline = true
+
 // overlayHNS returns nil: on Linux the kernel carries the packets.
 func overlayHNS() vxlan.HNS { return nil }

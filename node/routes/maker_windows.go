@@ -32,5 +32,8 @@ func newMaker(o Options) (maker, error) {
 // perRoute is keep.Options.PerRoute: HNS does not report every change.
 const perRoute = 0
 
+// inline is keep.Options.Inline: a call of HNS takes milliseconds, or waits.
+const inline = false
+
 // overlayHNS returns the HNS that the mode vxlan changes.
 func overlayHNS() vxlan.HNS { return hcn.Overlay{Client: hcn.New(hcn.Options{})} }

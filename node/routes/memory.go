@@ -38,16 +38,22 @@ type memory struct {
 	file string
 	from time.Time // when the nodes of the file are good enough
 
-	mu    sync.Mutex
-	read  bool
-	saved remembered // the file, as an earlier process left it
-	has   []byte     // content of the file; nil: not known. Of run only
+	mu      sync.Mutex
+	read    bool       // the file was read
+	told    bool       // it was said that the nodes of the file are used
+	saved   remembered // the file, as an earlier process left it
+	drained bool       // what the file is to have
+
+	saving sync.Mutex // held while the file is written
+	has    []byte     // content of the file; nil: not known
 }
 
 // remembered is the content of the file.
 type remembered struct {
 	Nodes []table.Node
 	Self  *corev1.Node // this node, as cluster.Self returns it
+	// Drained: the node was cordoned, and no pods were left that a drain evicts.
+	Drained bool
 }
 
 func newMemory(c cluster, file string) *memory {
@@ -78,19 +84,50 @@ func (m *memory) recall() remembered {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.read {
-		return m.saved
-	}
-
-	m.read = true
-	logger := klog.Background().WithName("routes")
-	if err := m.load(); err != nil {
-		logger.Error(err, "The nodes that were known before cannot be read: nothing is done before the API server answers")
-	}
-	if len(m.saved.Nodes) > 0 {
-		logger.Info("The API server does not answer; working with the nodes that were known before", "file", m.file, "nodes", len(m.saved.Nodes))
+	m.readOnce()
+	if len(m.saved.Nodes) > 0 && !m.told {
+		m.told = true
+		memoryLog().Info("The API server does not answer; working with the nodes that were known before", "file", m.file, "nodes", len(m.saved.Nodes))
 	}
 	return m.saved
+}
+
+func memoryLog() klog.Logger { return klog.Background().WithName("routes") }
+
+// readOnce reads the file, if that has not been done. The caller holds mu.
+func (m *memory) readOnce() {
+	if m.read {
+		return
+	}
+	m.read = true
+	if err := m.load(); err != nil {
+		memoryLog().Error(err, "The nodes that were known before cannot be read: nothing is done before the API server answers")
+	}
+	m.drained = m.saved.Drained
+}
+
+// wasDrained reports whether this node was drained when its pods were known last. A nil memory knows of nothing.
+func (m *memory) wasDrained() bool {
+	if m == nil {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.readOnce()
+	return m.drained
+}
+
+// setDrained keeps whether this node is drained, before it returns if that is new. A nil memory keeps nothing.
+func (m *memory) setDrained(drained bool) {
+	if m == nil || m.wasDrained() == drained {
+		return
+	}
+	m.mu.Lock()
+	m.drained = drained
+	m.mu.Unlock()
+	if err := m.save(); err != nil {
+		memoryLog().Error(err, "Keeping whether the node is drained for the next start", "drained", drained)
+	}
 }
 
 func (m *memory) load() error {
@@ -127,11 +164,13 @@ func (m *memory) run(ctx context.Context, changed wakeup.Signal) {
 
 // save writes the nodes if the API server has told them and the file has others.
 func (m *memory) save() error {
+	m.saving.Lock()
+	defer m.saving.Unlock()
 	nodes, ok := m.cluster.List()
 	if !ok {
 		return nil
 	}
-	data, err := json.Marshal(remembered{nodes, m.cluster.Self()})
+	data, err := json.Marshal(remembered{nodes, m.cluster.Self(), m.wasDrained()})
 	if err != nil || bytes.Equal(data, m.has) {
 		return err
 	}

@@ -1,6 +1,7 @@
 package routes
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/routes/bgp"
 )
 
 // remembering returns a node of the mode bgp whose memory is in a file.
@@ -17,7 +20,7 @@ func remembering(t *testing.T, file string, nodes ...*corev1.Node) *testNode {
 	w := newTestNode(t, Options{Mode: BGP})
 	w.cluster.set(nodes...)
 	m := newMemory(w.cluster, file)
-	w.agent.cluster = m
+	w.agent.cluster, w.drain.memory = m, m
 	go m.run(t.Context(), w.saving)
 	w.start(t)
 	return w
@@ -61,6 +64,61 @@ func TestStartsWithoutTheAPIServer(t *testing.T) {
 		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "10.99.0.12") {
 			t.Errorf("the file: %s, %v", text, err)
 		}
+	})
+}
+
+// TestRemembersADrain starts an agent that cannot read the pods of its node. If the agent before it saw the node drained, the new one treats
+// the node as drained until it has read the pods itself. A node that is not cordoned is never treated so.
+func TestRemembersADrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), nodesFile)
+		free := node("win01", "10.99.0.21", "10.244.1.0/24")
+		cordoned := free.DeepCopy()
+		cordoned.Spec.Unschedulable = true
+		start := func(after time.Duration, nodes ...*corev1.Node) *testNode {
+			t.Helper()
+			w := remembering(t, file, nodes...)
+			w.changed(nil)
+			later(after)
+			return w
+		}
+		want := func(when string, w *testNode, pods bgp.Pods) {
+			t.Helper()
+			if got := w.drain.pods(); got != pods {
+				t.Errorf("%s: %+v, want %+v", when, got, pods)
+			}
+		}
+
+		first := start(awaited, cordoned)
+		want("before the first answer", first, bgp.Pods{})
+		pods := first.cluster.pods
+		pods.set(func() { pods.list, pods.err = []*corev1.Pod{{}}, nil })
+		want("with a pod", first, bgp.Pods{Known: true, Left: 1})
+		pods.set(func() { pods.list = nil })
+		want("drained", first, bgp.Pods{Known: true})
+
+		const refused = "connection refused"
+		away := start(patience + awaited + time.Second) // at once: what was decided is in the file
+		want("the API server is away", away, bgp.Pods{Known: true})
+		pods = away.cluster.pods
+		pods.set(func() { pods.err = errors.New(refused) })
+		want("it says why", away, bgp.Pods{Known: true, Why: refused})
+		pods.set(func() { pods.list, pods.err = []*corev1.Pod{{}}, nil })
+		want("it is back, and there is a pod", away, bgp.Pods{Known: true, Left: 1})
+
+		away.cluster.set(cordoned)
+		pods.set(func() { pods.list = nil })
+		want("it is back, and there is none", away, bgp.Pods{Known: true})
+		slow := start(awaited+time.Second, cordoned)
+		want("the nodes are known and the pods are not", slow, bgp.Pods{Known: true})
+		slow.cluster.set(free)
+		slow.changed(nil)
+		later(time.Second)
+		want("uncordoned", slow, bgp.Pods{})
+		slow.cluster.set(cordoned)
+		slow.changed(nil)
+		later(time.Second)
+		want("cordoned again, and the pods are not known", slow, bgp.Pods{})
 	})
 }
 

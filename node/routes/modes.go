@@ -51,8 +51,10 @@ type modeTable []struct {
 
 // environment is what a mode can know when it is made.
 type environment struct {
-	Node    string       // this node's name
-	Addr    netip.Addr   // its address on the segment that nodes share
+	Node string     // this node's name
+	Addr netip.Addr // its address on the segment that nodes share
+	// NodeIP is Addr if it was chosen by --node-ip. Zero: Addr is that of the Node object, which may change.
+	NodeIP  netip.Addr
 	Cluster netip.Prefix // the range of all pods
 	// Cluster6 is that of IPv6; zero: there is none.
 	Cluster6 netip.Prefix
@@ -95,7 +97,7 @@ func newHostGateway(e environment) (keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Keep.Prompt, e.Keep.PerRoute = true, perRoute
+	e.Keep.Prompt, e.Keep.Inline, e.Keep.PerRoute = true, inline, perRoute
 	return hostGateway{keep.New(hostgw.New(e.Node, table), e.Keep)}, nil
 }
 
@@ -113,7 +115,7 @@ func newVXLAN(e environment) (keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Keep.Period, e.Keep.Prompt, e.Keep.PerRoute = vxlan.Period, true, perRoute
+	e.Keep.Period, e.Keep.Prompt, e.Keep.Inline, e.Keep.PerRoute = vxlan.Period, true, inline, perRoute
 	return keep.New(mode, e.Keep), nil
 }
 
@@ -127,7 +129,7 @@ func newBGP(e environment) (keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Keep.Burst = bgpBurst
+	e.Keep.Burst, e.Keep.Inline = bgpBurst, inline
 	return keep.New(bgp.New(bgp.Options{Node: e.Node, Addr: e.Addr, Cluster: e.Cluster, Config: e.BGP, Pods: e.Pods}, table), e.Keep), nil
 }
 

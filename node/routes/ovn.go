@@ -33,6 +33,9 @@ type ovnKeeper struct {
 func newOVN(e environment) (keeper, error) {
 	o := e.OVN
 	o.Node, o.Addr, o.Cluster, o.Services = e.Node, e.Addr, e.Cluster, e.Services
+	if !o.EncapIP.IsValid() {
+		o.EncapIP = e.NodeIP
+	}
 	host, err := ovn.NewHost(o)
 	if err != nil {
 		return nil, err

@@ -57,7 +57,7 @@ func KeepRouter(ctx context.Context, o RouterOptions) error {
 		return err
 	}
 	var k *keep.Keeper[[]tor.Running, tor.RouterChange]
-	nodes := followNodes(client, "", func(*table.Node) { k.Changed() })
+	nodes := followNodes(client, "", toTable, func(*table.Node) { k.Changed() })
 	k = keep.New(tor.NewRouter(driver, o.Pods), keep.Options{Nodes: nodes.List})
 
 	stop, err := serve(ctx, o.Bind, func() Status { return routerStatus(o, k.Status()) })

@@ -50,6 +50,7 @@ type Options struct {
 	// RuntimeEndpoint is the container runtime's CRI on a Windows node, which says whose networks are to be kept (see cni/sweep);
 	// empty: nothing is freed.
 	RuntimeEndpoint string
+	ReadOnly        bool   // this node's object is not written: neither its condition nor its annotations
 	Bind            string // address:port of /healthz, /readyz, /metrics and /status; empty: none
 }
 
@@ -78,7 +79,11 @@ func Run(ctx context.Context, o Options) error {
 	}
 	limitGarbage(garbagePercent)
 	a := newAgent(o, modes, maker)
-	nodes := followNodes(client, o.Node, a.changed)
+	keep := toTable
+	if o.VXLAN.Hybrid {
+		keep = toHybrid
+	}
+	nodes := followNodes(client, o.Node, keep, a.changed)
 
 	a.warnNoConf(ctx)
 	stopServing, err := serve(ctx, o.Bind, a.status)
@@ -88,14 +93,14 @@ func Run(ctx context.Context, o Options) error {
 	defer stopServing()
 	events := networkapi.NewNodeEvents(ctx, client, "porthole-routes", o.Node)
 	defer events.Close()
-	a.cluster = clusterClient{client: client, node: o.Node, nodes: nodes, NodeEvents: events}
+	a.cluster = clusterClient{client: client, node: o.Node, nodes: nodes, readOnly: o.ReadOnly, NodeEvents: events}
 
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	tasks.Go(func() { nodes.Run(ctx) })
 	if o.Mode == BGP && o.StateDir != "" {
 		m := newMemory(a.cluster, filepath.Join(o.StateDir, nodesFile))
-		a.cluster = m
+		a.cluster, a.drain.memory = m, m
 		tasks.Go(func() { m.run(ctx, a.saving) })
 	}
 	if routes := maker.hostRoutes(); routes != nil {

@@ -68,6 +68,8 @@ type Controller struct {
 	o    Options
 	wake wakeup.Signal
 
+	rivals rivals
+
 	warned map[nb.Problem]bool // problems for which an event was written
 
 	mu     sync.Mutex
@@ -110,6 +112,9 @@ func (c *Controller) report(change func(*Status)) {
 
 // Run works until ctx ends. What it made stays.
 func (c *Controller) Run(ctx context.Context) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { c.watchChassis(ctx) })
 	for failures := 0; ctx.Err() == nil; {
 		began := time.Now()
 		err := c.session(ctx)
@@ -197,6 +202,7 @@ func (c *Controller) lock(ctx context.Context, client *ovsdb.Client) (held func(
 func (c *Controller) pass(ctx context.Context, client *ovsdb.Client, cache *ovsdb.Cache) error {
 	seen := cache.Tables()
 	wanted := nb.Want(factsOf(c.o.Cluster), seen)
+	wanted.Problems = append(wanted.Problems, c.rivals.problems(time.Now())...)
 	plan := nb.MakePlan(wanted, seen)
 	c.warn(wanted.Problems)
 

@@ -40,6 +40,14 @@ type speaker interface {
 	Watch(ctx context.Context, changed func()) error
 }
 
+// listener hears of single destinations. goBGP implements it.
+type listener interface {
+	// Hear sets what is called, from any goroutine, when there is something new for News. It is called before all others.
+	Hear(heard func())
+	// News returns the paths to destinations that have been told or changed since the last call; ok is false if there are none, or many.
+	News() (paths []Path, ok bool)
+}
+
 // Options of New.
 type Options struct {
 	Node    string       // this node's name, required
@@ -55,10 +63,14 @@ type Mode struct {
 	o       Options
 	table   hostTable
 	speaker speaker
+	heard   listener
 }
 
 // New returns the mode, which keeps its routes in host. No session is opened before the first Apply.
-func New(o Options, host hostTable) *Mode { return &Mode{o: o, table: host, speaker: newGoBGP()} }
+func New(o Options, host hostTable) *Mode {
+	g := newGoBGP()
+	return &Mode{o: o, table: host, speaker: g, heard: g}
+}
 
 // Network returns a bridged pod network: packets leave it as they are.
 func (m *Mode) Network(o podnet.Options) (podnet.Network, error) { return podnet.Bridged(o) }
@@ -84,6 +96,20 @@ func (m *Mode) Observe(ctx context.Context) (Seen, error) {
 // Plan is pure: see plan.go.
 func (m *Mode) Plan(nodes []table.Node, seen Seen) table.Plan[Change] {
 	return plan(m.o.Config, m.o.Cluster, table.Node{Name: m.o.Node, Addr: m.o.Addr}, nodes, seen)
+}
+
+// Hear implements keep.HearingMode.
+func (m *Mode) Hear(heard func()) { m.heard.Hear(heard) }
+
+// Heard returns what was seen with the paths to destinations that have come since, and no others.
+func (m *Mode) Heard(seen Seen) (news Seen, ok bool) {
+	seen.Paths, ok = m.heard.News()
+	return seen, ok
+}
+
+// PlanHeard is pure: see plan.go.
+func (m *Mode) PlanHeard(nodes []table.Node, news Seen) []Change {
+	return planHeard(m.o.Config, m.o.Cluster, table.Node{Name: m.o.Node, Addr: m.o.Addr}, nodes, news)
 }
 
 // Apply carries out one change.

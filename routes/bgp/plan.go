@@ -23,9 +23,10 @@ type Seen struct {
 
 // Pods are the pods of the pod network of this node that go when it is drained: neither those of a DaemonSet nor static ones, which stay.
 type Pods struct {
+	// Known: Left holds, now or, if there is a Why, when an earlier agent of this node knew them.
 	Known bool
 	Left  int
-	Why   string // they are not known, if that is worth a word
+	Why   string // they are not known now, if that is worth a word
 }
 
 // Speaker is the state of the BGP speaker.
@@ -137,19 +138,43 @@ type planner struct {
 	problems []string
 }
 
+// newPlanner returns a planner with the settings of node self. known is false if the node is not in the cluster, and then it has none.
+func newPlanner(c Config, cluster netip.Prefix, self table.Node, nodes []table.Node, seen Seen) (p *planner, known bool) {
+	p = &planner{self: self, cluster: cluster.Masked(), seen: seen, owners: ownersOf(nodes)}
+	i := slices.IndexFunc(nodes, func(n table.Node) bool { return n.Name == self.Name })
+	if i < 0 {
+		return p, false
+	}
+	p.self.PodCIDRs, p.self.Annotations, p.self.Cordoned = nodes[i].PodCIDRs, nodes[i].Annotations, nodes[i].Cordoned
+	p.settings = c.settle(p.self, nodes)
+	p.problems = append(p.problems, p.settings.Problems...)
+	p.noDefault()
+	return p, true
+}
+
+// planHeard plans routes through the paths of seen to destinations to which the host has none. Everything else is left to plan.
+func planHeard(c Config, cluster netip.Prefix, self table.Node, nodes []table.Node, seen Seen) []Change {
+	p, known := newPlanner(c, cluster, self, nodes, seen)
+	if !known || !p.Learn {
+		return nil
+	}
+	learnt := p.learn()
+	for _, dst := range sortedKeys(learnt) {
+		if !slices.ContainsFunc(seen.Routes, func(r table.Route) bool { return r.Dst == dst }) {
+			p.do(Change{Verb: Route, Dst: dst, Hops: learnt[dst].hops, Why: "just heard of"})
+		}
+	}
+	return p.ops
+}
+
 // plan plans the sessions, the announced range and the routes of node self.
 func plan(c Config, cluster netip.Prefix, self table.Node, nodes []table.Node, seen Seen) table.Plan[Change] {
-	p := &planner{self: self, cluster: cluster.Masked(), seen: seen, owners: ownersOf(nodes)}
-	known := slices.IndexFunc(nodes, func(n table.Node) bool { return n.Name == self.Name })
-	if known < 0 { // the node was deleted: it announces nothing more, and its pods go on as long as there are any
+	p, known := newPlanner(c, cluster, self, nodes, seen)
+	if !known { // the node was deleted: it announces nothing more, and its pods go on as long as there are any
 		p.problems = append(p.problems, fmt.Sprintf("node %s is not in the cluster: its range is not announced", self.Name))
 		p.withdrawBut(netip.Prefix{}, "the node was deleted")
 		return table.Plan[Change]{Ops: p.ops, Problems: p.problems}
 	}
-	p.self.PodCIDRs, p.self.Annotations, p.self.Cordoned = nodes[known].PodCIDRs, nodes[known].Annotations, nodes[known].Cordoned
-	p.settings = c.settle(p.self, nodes)
-	p.problems = append(p.problems, p.settings.Problems...)
-	p.noDefault()
 
 	p.session()
 	own := p.announce()
@@ -256,6 +281,9 @@ func (p *planner) whySilent() string {
 		return "annotation " + AnnotationWithdraw + " is true"
 	case !p.self.Cordoned || p.settings.Stay:
 	case pods.Known && pods.Left == 0:
+		if pods.Why != "" {
+			p.problems = append(p.problems, fmt.Sprintf("node %s is taken for drained, as it was before, and whether it has pods now is not known: %s", p.self.Name, pods.Why))
+		}
 		return "the node is drained (cordoned, and no pods are left but those of DaemonSets): uncordon it, or set annotation " + AnnotationWithdraw + " to false"
 	case !pods.Known && pods.Why != "":
 		p.problems = append(p.problems, fmt.Sprintf("node %s is cordoned, and whether pods are left is not known: %s; its range stays announced (set annotation %s to true to withdraw it)",

@@ -20,7 +20,8 @@ import (
 //	-- paths --       DESTINATION via NEXTHOP from PEER [origin ID] [aspath LENGTH]
 //	-- routes --      one route of the host a line: "ours" or "foreign", RANGE, "via", ADDRESS or "nothing"
 //	-- cordoned --    names of nodes
-//	-- pods --        "none", "left NUMBER", or "unknown REASON": what is known of the pods of this host
+//	-- want heard --  what is planned at once, if the paths have just come
+//	-- pods --        "none", "left NUMBER", "unknown REASON", or "none REASON", of before and not known now: the pods of this host
 //	-- segments --    one segment of other interfaces than the node's a line
 //	-- carry out --   the changes of the plan are made
 //	-- want plan --   the plan's text
@@ -108,7 +109,7 @@ func (p *player) annotate(words []string) error {
 func (p *player) pods(words []string) error {
 	switch words[0] {
 	case "none":
-		p.seen.Pods.Known = true
+		p.seen.Pods.Known, p.seen.Pods.Why = true, strings.Join(words[1:], " ")
 	case "left":
 		p.seen.Pods.Known = true
 		_, err := fmt.Sscan(words[1], &p.seen.Pods.Left)
@@ -204,13 +205,31 @@ func (p *player) carryOut() {
 }
 
 func (p *player) plan() table.Plan[Change] {
-	self := table.Node{Name: "lin01", Addr: netip.MustParseAddr("10.99.0.11")}
+	p.segment()
+	return plan(p.config, cluster16, lin01, p.nodes, p.seen)
+}
+
+var cluster16, lin01 = netip.MustParsePrefix("10.244.0.0/16"), table.Node{Name: "lin01", Addr: netip.MustParseAddr("10.99.0.11")}
+
+func (p *player) segment() {
 	p.seen.OnLink = []netip.Prefix{netip.MustParsePrefix("10.99.0.0/24")}
 	p.seen.Segments = slices.Concat(p.seen.OnLink, p.segments)
-	return plan(p.config, netip.MustParsePrefix("10.244.0.0/16"), self, p.nodes, p.seen)
+}
+
+// heard shows what is planned at once if the paths have just come.
+func (p *player) heard() string {
+	p.segment()
+	var b strings.Builder
+	for _, c := range planHeard(p.config, cluster16, lin01, p.nodes, p.seen) {
+		fmt.Fprintln(&b, c)
+	}
+	return b.String()
 }
 
 func (p *player) Show(section string) (string, error) {
+	if section == "want heard" {
+		return p.heard(), nil
+	}
 	if section != "want plan" {
 		return "", fmt.Errorf("no section is called %q", section)
 	}

@@ -25,9 +25,9 @@ const (
 	// deferral is how long a node that restarts waits for the routes of all peers before it announces anything (RFC 4724, 4.1).
 	// Peers keep its routes meanwhile.
 	deferral = 5 * time.Second
-	// quiet is how long a session without graceful restart must exist before its peer is thought to have told all its routes. Such
-	// a peer does not mark their end.
-	quiet = 3 * time.Second
+	// quiet is how long a peer without graceful restart must have told nothing new before it is thought to have told all its routes. Such a peer
+	// does not mark their end. BIRD 2.0.12 begins up to 3 s after the session (its main loop sleeps so long).
+	quiet = 5 * time.Second
 	// late is how long a peer may have no session before that is a problem.
 	late = 10 * time.Second
 	// listAgain is how often the learnt paths are listed although no change was reported.
@@ -64,12 +64,15 @@ type goBGP struct {
 	paths      []Path
 	stale      int // passes for which paths must be listed again
 	listed     time.Time
+	news       news
+	settling   *time.Timer        // wakes when paths were told; nil: none were
 	stop       context.CancelFunc // ends the watching of the running speaker
 }
 
 type peerState struct {
 	Peer
 	since time.Time // its session was established or lost, or it was added
+	news  time.Time // it told something
 	up    bool
 	ended bool // it has marked the end of its routes
 	why   string
@@ -125,6 +128,7 @@ func (g *goBGP) reset() {
 	g.session, g.noListener, g.restart, g.started = Session{}, "", 0, time.Time{}
 	g.peers, g.announced = map[netip.Addr]*peerState{}, map[netip.Prefix]netip.Addr{}
 	g.heard, g.told, g.paths, g.stale = false, false, nil, 1
+	g.news.take()
 }
 
 // exportOwn makes the speaker announce what this node announces and nothing else: a node with two routers must not carry packets
@@ -148,20 +152,21 @@ func (g *goBGP) exportOwn(ctx context.Context, reflector bool) error {
 	}})
 }
 
-// follow marks the learnt paths as stale whenever something changed.
+// follow marks the learnt paths as stale whenever something changed. A path is reported twice, the second time when the table has it and it is
+// among the best; therefore nobody is woken at once by the first report.
 func (g *goBGP) follow() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	g.stop = cancel
-	changed := func() {
+	mark := func() {
 		g.mu.Lock()
+		defer g.mu.Unlock()
 		g.stale = 2 // the change may be reported before the table has it
-		g.mu.Unlock()
-		g.wake.Wake()
 	}
+	changed := func() { mark(); g.wake.Wake() }
 
 	return g.server.WatchEvent(ctx, server.WatchEventMessageCallbacks{
-		OnPathUpdate: func([]*apiutil.Path, time.Time) { changed() },
-		OnBestPath:   func([]*apiutil.Path, time.Time) { changed() },
+		OnPathUpdate: func(paths []*apiutil.Path, _ time.Time) { g.hasNews(paths); mark(); g.wakeLater() },
+		OnBestPath:   func(paths []*apiutil.Path, _ time.Time) { g.news.hear(paths); changed() },
 		OnPathEor:    func(end *apiutil.Path, _ time.Time) { g.ended(end.PeerAddress); changed() },
 		OnPeerUpdate: func(e *apiutil.WatchEventMessage_PeerEvent, _ time.Time) { g.peerChanged(e); changed() },
 	}, server.WatchPostUpdate(false, "", ""), server.WatchBestPath(false), server.WatchEor(false), server.WatchPeer())
@@ -187,6 +192,18 @@ func (g *goBGP) peerChanged(e *apiutil.WatchEventMessage_PeerEvent) {
 		g.heard, p.why = true, ""
 	} else if e.Peer.State.DisconnectMessage != "" {
 		p.why = e.Peer.State.DisconnectMessage
+	}
+}
+
+// hasNews notes that a peer tells something. The paths are all of one peer.
+func (g *goBGP) hasNews(paths []*apiutil.Path) {
+	if len(paths) == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p := g.peers[paths[0].PeerAddress]; p != nil {
+		p.news = time.Now()
 	}
 }
 
@@ -413,13 +430,20 @@ func (g *goBGP) sessions(ctx context.Context) error {
 func (g *goBGP) hasTold(p *api.Peer) bool {
 	addr, _ := netip.ParseAddr(p.GetState().GetNeighborAddress())
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	state := g.peers[addr]
-	g.mu.Unlock()
 	if state == nil || !state.up {
 		return false
 	}
-	marks := slices.ContainsFunc(p.AfiSafis, func(a *api.AfiSafi) bool { return a.GetMpGracefulRestart().GetState().GetReceived() })
-	return state.ended || !marks && time.Since(state.since) > quiet
+
+	// A peer marks the end of its routes if it has the capability, also without any address family: then it does not keep routes over a restart
+	// of its own (RFC 4724, 3), like BIRD by default.
+	marks := state.Restart > 0 && slices.ContainsFunc(p.GetState().GetRemoteCap(), func(c *api.Capability) bool { return c.GetGracefulRestart() != nil })
+	last := state.since
+	if state.news.After(last) {
+		last = state.news
+	}
+	return state.ended || !marks && time.Since(last) > quiet
 }
 
 // refresh lists the learnt paths, in the speaker's order of preference, if they may have changed.
@@ -432,15 +456,7 @@ func (g *goBGP) refresh() error {
 		return nil
 	}
 
-	var learnt []Path
-	err := g.server.ListPath(apiutil.ListPathRequest{TableType: api.TableType_TABLE_TYPE_GLOBAL, Family: bgp.RF_IPv4_UC},
-		func(_ bgp.NLRI, paths []*apiutil.Path) {
-			for _, p := range paths {
-				if path, ok := toPath(p); ok {
-					learnt = append(learnt, path)
-				}
-			}
-		})
+	learnt, err := g.list(nil)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -93,6 +94,30 @@ func (k *Keeper) Save(ctx context.Context) error {
 	klog.FromContext(ctx).Info("Saved the host's routes before a change of HNS networks", "file", k.file, "routes", count(next))
 	k.loop.Changed()
 	return nil
+}
+
+// settlePeriod is how often Settle looks. An adapter takes up to ten seconds until it has its addresses back.
+const settlePeriod = 200 * time.Millisecond
+
+// Settle puts lost routes back and returns when none is missing, with the file removed. Call it in place of Run, after the last change
+// of HNS networks. If ctx ends before, the error names what is missing, and the file stays.
+func (k *Keeper) Settle(ctx context.Context) error {
+	tick := time.NewTicker(settlePeriod)
+	defer tick.Stop()
+	for {
+		status := k.restore(ctx, Status{})
+		if len(status.Problems) == 0 {
+			if err := os.Remove(k.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("removing the saved routes of the host: %w", err)
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New(strings.Join(status.Problems, "; "))
+		case <-tick.C:
+		}
+	}
 }
 
 func count(s Saved) (n int) {

@@ -20,7 +20,9 @@ type Keeper[Seen any, O table.Op] struct {
 
 	made   map[route]bool // of the pass that runs
 	logged string         // the plan that was logged last
-	prompt *prompt[Seen]  // see Met; nil: the mode is not prompt
+	prompt *prompt[Seen]  // see Met and HearingMode; nil: the mode is neither
+	meets  bool           // Options.Prompt
+	inline bool           // Options.Inline
 }
 
 // route identifies a wanted route. Keeper.made holds those that have been there: making one of them again is a repair.
@@ -33,12 +35,17 @@ type route struct {
 // Run ends, the routes stay.
 func New[Seen any, O table.Op](mode Mode[Seen, O], o Options) *Keeper[Seen, O] {
 	k := &Keeper[Seen, O]{mode: mode, nodes: o.Nodes, made: map[route]bool{}}
-	if o.Prompt {
-		k.prompt = &prompt[Seen]{}
+	hearing, hears := mode.(HearingMode[Seen, O])
+	k.meets, k.inline = o.Prompt, o.Inline
+	if o.Prompt || hears {
+		k.prompt = &prompt[Seen]{pace: pace{burst: inlineBurst}}
 	}
 	k.Loop = NewLoop(LoopOptions[Status]{Subject: "routes", Pass: k.pass, Watch: mode.Watch, Period: o.Period, OnStatus: o.OnStatus, Between: k.receive,
 		Burst:  o.Burst,
 		Longer: func(s Status) time.Duration { return time.Duration(s.Wanted) * o.PerRoute }})
+	if hears {
+		hearing.Hear(k.promptly)
+	}
 	return k
 }
 
@@ -129,7 +136,9 @@ func (k *Keeper[Seen, O]) apply(ctx context.Context, ops []O) (failed map[netip.
 			klog.FromContext(ctx).Error(err, "Changing a route", "op", op.String())
 			continue
 		}
-		klog.FromContext(ctx).V(1).Info("Changed a route", "op", op.String())
+		if logger := klog.FromContext(ctx).V(1); logger.Enabled() {
+			logger.Info("Changed a route", "op", op.String())
+		}
 	}
 	return failed, tried
 }

@@ -105,7 +105,7 @@ func nodes() []table.Node {
 }
 
 // running starts a keeper in a bubble and ends it with the test.
-func running(t *testing.T, m *memory, o Options) *Keeper[map[netip.Prefix]netip.Addr, table.Change] {
+func running(t *testing.T, m Mode[map[netip.Prefix]netip.Addr, table.Change], o Options) *Keeper[map[netip.Prefix]netip.Addr, table.Change] {
 	k := New(m, o)
 	ctx, stop := context.WithCancel(t.Context())
 	var done sync.WaitGroup

@@ -55,7 +55,7 @@ type LoopOptions[S any] struct {
 	Burst int
 	// OnStatus is called after each pass; nil: nobody is. It must not block.
 	OnStatus func(S)
-	// Between is called between two passes, after hurry; nil: nothing is. A pass that was asked for comes afterwards.
+	// Between is called between two passes, after hurry or by tryBetween; nil: nothing is. A pass that was asked for comes afterwards.
 	Between func(ctx context.Context)
 }
 
@@ -158,6 +158,16 @@ func (l *Loop[S]) rest(ctx context.Context, soonest time.Time) bool {
 			return true
 		}
 	}
+}
+
+// tryBetween calls Between in this goroutine and returns true, unless a pass over all nodes is running. Then it returns false at once.
+func (l *Loop[S]) tryBetween(ctx context.Context) bool {
+	if !l.passing.TryLock() {
+		return false
+	}
+	defer l.passing.Unlock()
+	l.o.Between(ctx)
+	return true
 }
 
 func (l *Loop[S]) between(ctx context.Context) {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -14,8 +15,9 @@ import (
 // prompt is what a Keeper needs to make the routes of a node that has just come without a pass: what the last one saw and wanted. A nil
 // prompt keeps nothing.
 type prompt[Seen any] struct {
-	mu  sync.Mutex
-	met []table.Node // that are not worked on yet
+	mu   sync.Mutex
+	met  []table.Node // that are not worked on yet
+	pace pace         // of work in the goroutine of who tells
 
 	// Of the last pass, under Loop.passing. known is false if there was none or it failed.
 	known  bool
@@ -63,41 +65,83 @@ func (p *prompt[Seen]) alone(n table.Node) bool {
 
 // Met tells of a node that came or changed. If the mode is Prompt, routes that it needs and that are new are made before the next pass,
 // on what the last one saw. Everything else, and everything that is wrong with the node, is left to the pass: call Changed afterwards.
-// It never blocks.
+// It never blocks, except for the changes themselves with Options.Inline.
 func (k *Keeper[Seen, O]) Met(n table.Node) {
-	if k.prompt == nil {
+	if !k.meets {
 		return
 	}
 	k.prompt.mu.Lock()
 	k.prompt.met = append(k.prompt.met, n)
 	k.prompt.mu.Unlock()
-	k.hurry()
+	k.promptly()
 }
 
-// receive makes new routes of the nodes that were met.
-func (k *Keeper[Seen, O]) receive(ctx context.Context) {
+// promptly makes receive run as soon as no pass is running. A single change is made in this goroutine if Options.Inline says so: to wake
+// another one takes longer than the change. Of a burst the rest is left to the loop.
+func (k *Keeper[Seen, O]) promptly() {
 	p := k.prompt
-	met := p.take()
-	if !p.known || len(met) > atOnce {
-		return
+	p.mu.Lock()
+	single := k.inline && p.pace.gap(time.Now(), 0) == 0
+	p.mu.Unlock()
+	if !single || !k.tryBetween(context.Background()) {
+		k.hurry()
 	}
+}
 
+// receive makes new routes of the nodes that were met and of what the mode heard.
+func (k *Keeper[Seen, O]) receive(ctx context.Context) {
+	met := k.prompt.take()
+	if !k.prompt.known {
+		return // the pass does it all
+	}
+	if len(met) <= atOnce {
+		k.meet(ctx, met)
+	}
+	if mode, hears := k.mode.(HearingMode[Seen, O]); hears {
+		k.listen(ctx, mode)
+	}
+}
+
+func (k *Keeper[Seen, O]) meet(ctx context.Context, met []table.Node) {
 	for _, n := range met {
-		if !p.alone(n) {
+		if !k.prompt.alone(n) {
 			continue
 		}
-		ops := slices.DeleteFunc(k.planNew(n), func(o O) bool { return !o.Makes().IsValid() || p.wanted[o.Makes()] })
-		if failed, _ := k.apply(ctx, ops); len(failed) > 0 {
-			return // the pass tries again
+		made, ok := k.makeNew(ctx, k.planNew(n))
+		if !ok {
+			return
 		}
-		for _, o := range ops {
-			p.wanted[o.Makes()] = true
-		}
-		if len(ops) > 0 {
-			p.nodes = append(p.nodes, n)
+		if made > 0 {
+			k.prompt.nodes = append(k.prompt.nodes, n)
 			klog.FromContext(ctx).V(1).Info("Made the routes of a new node", "node", n.Name)
 		}
 	}
+}
+
+func (k *Keeper[Seen, O]) listen(ctx context.Context, mode HearingMode[Seen, O]) {
+	nodes, known := k.nodes()
+	if !known {
+		return
+	}
+	if news, ok := mode.Heard(k.prompt.seen); ok {
+		if made, _ := k.makeNew(ctx, mode.PlanHeard(nodes, news)); made > 0 {
+			klog.FromContext(ctx).V(1).Info("Made routes that were just heard of", "changes", made)
+		}
+	}
+}
+
+// makeNew makes the changes that make routes to destinations to which there is none, and returns how many those were. If one fails, ok is
+// false, and the pass tries again.
+func (k *Keeper[Seen, O]) makeNew(ctx context.Context, ops []O) (made int, ok bool) {
+	wanted := k.prompt.wanted
+	ops = slices.DeleteFunc(ops, func(o O) bool { return !o.Makes().IsValid() || wanted[o.Makes()] })
+	if failed, _ := k.apply(ctx, ops); len(failed) > 0 {
+		return 0, false
+	}
+	for _, o := range ops {
+		wanted[o.Makes()] = true
+	}
+	return len(ops), true
 }
 
 // planNew plans for a node that has come, on what the last pass saw.
@@ -111,3 +155,6 @@ func (k *Keeper[Seen, O]) planNew(n table.Node) []O {
 // atOnce is how many nodes are worked on one by one. The work for each grows with the cluster, and that of a pass does not grow with
 // the changes.
 const atOnce = 20
+
+// inlineBurst is how many changes in burstPeriod are made in the goroutine of who tells.
+const inlineBurst = 5

@@ -1,8 +1,10 @@
 package keep
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -64,6 +66,95 @@ func TestMet(t *testing.T) {
 			})
 		})
 	}
+}
+
+// hearing is a memory that hears of nodes.
+type hearing struct {
+	*memory
+	tell  func()
+	worth bool // Heard returns something
+}
+
+func (h *hearing) Hear(heard func()) { h.tell = heard }
+
+func (h *hearing) Heard(seen map[netip.Prefix]netip.Addr) (map[netip.Prefix]netip.Addr, bool) {
+	return seen, h.worth
+}
+
+func (h *hearing) PlanHeard(nodes []table.Node, news map[netip.Prefix]netip.Addr) []table.Change {
+	return h.Plan(nodes, news).Ops
+}
+
+// TestHeard makes routes of which a mode has heard although the last pass has only just been, if the mode thinks that it is worth it, and
+// leaves what was there before to the next one.
+func TestHeard(t *testing.T) {
+	const more = both + " 10.3.0.0/24"
+	for worth, soon := range map[bool]string{true: more, false: both} {
+		synctest.Test(t, func(t *testing.T) {
+			m, cluster := &hearing{memory: newMemory(), worth: worth}, &members{list: nodes()}
+			k := running(t, m, Options{Nodes: cluster.all, Period: time.Hour})
+			k.Changed() // so that the next pass waits until this one has settled
+			synctest.Wait()
+
+			cluster.add(table.Node{Name: "c", Addr: netip.MustParseAddr("10.0.0.3"), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.3.0.0/24")}})
+			m.tell()
+			k.Changed()
+			synctest.Wait()
+			if got := m.has(); got != soon {
+				t.Errorf("worth it: %t; at once: %s, want %s", worth, got, soon)
+			}
+			time.Sleep(settle + 1)
+			synctest.Wait()
+			if got := m.has(); got != more || k.Status().Repairs != 0 {
+				t.Errorf("worth it: %t; after a pass: %s with %d repairs, want %s with none", worth, got, k.Status().Repairs, more)
+			}
+
+			m.drop("10.1.0.0/24")
+			m.tell()
+			synctest.Wait()
+			if got := m.has(); got == more {
+				t.Error("a route that was there before is made without a pass")
+			}
+		})
+	}
+}
+
+// TestInline: single changes are made before Met returns, those of a burst and those during a pass soon after it.
+func TestInline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, cluster := newMemory(), &members{list: nodes()}
+		k := running(t, m, Options{Nodes: cluster.all, Period: time.Hour, Prompt: true, Inline: true})
+		made := 0
+		for i := range 3 * inlineBurst {
+			n := table.Node{Name: fmt.Sprint("c", i), Addr: netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), PodCIDRs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 3, byte(i), 0}), 24)}}
+			cluster.add(n)
+			k.Met(n)
+			if strings.Contains(m.has(), n.PodCIDRs[0].String()) {
+				made++
+			}
+		}
+		if made != inlineBurst {
+			t.Errorf("%d of a burst were made at once, want %d", made, inlineBurst)
+		}
+		synctest.Wait()
+		if got := len(strings.Fields(m.has())); got != 2+3*inlineBurst {
+			t.Errorf("then there are %d routes: %s", got, m.has())
+		}
+
+		time.Sleep(burstPeriod + 1)
+		n := table.Node{Name: "d", Addr: netip.MustParseAddr("10.0.2.1"), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.4.0.0/24")}}
+		cluster.add(n)
+		k.passing.Lock() // as a pass does
+		k.Met(n)
+		if strings.Contains(m.has(), "10.4.0.0/24") {
+			t.Error("a route was made during a pass")
+		}
+		k.passing.Unlock()
+		synctest.Wait()
+		if !strings.Contains(m.has(), "10.4.0.0/24") {
+			t.Errorf("after the pass: %s", m.has())
+		}
+	})
 }
 
 // TestMetLeavesRepairs leaves a route that was lost to the pass, which counts it.

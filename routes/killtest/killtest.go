@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/table"
@@ -33,6 +34,12 @@ type Agent[Seen any, O table.Op] struct {
 	Host func(t *testing.T, dir string) Host
 	// InMemory: the host is in this process's memory. Then the agent is a call, which does not return after its last change.
 	InMemory bool
+	// Settled reports, after a pass on what Observe returned, that nobody else has to tell the agent anything. nil: the agent works alone. Otherwise
+	// it waits for those who do, and as they do so when they like, it may make the changes in another order each time.
+	Settled func(Seen) bool
+	// Lasts reports whether a change outlives the process that makes it; nil: every one does. An agent that starts on a host that is right
+	// makes only others.
+	Lasts func(O) bool
 }
 
 // Host is where an agent runs.
@@ -58,12 +65,16 @@ const (
 // never is the number of changes after which an agent that is not killed ends.
 const never = -1
 
-// passes bounds how often an agent looks at its host until every route is there.
-const passes = 5
+// passes bounds how often an agent looks at its host until every route is there, and patience how long one waits that does not work alone.
+const (
+	passes   = 5
+	patience = 40 * time.Second
+)
 
 // report is what an agent's process leaves.
 type report struct {
 	Changes  []string // that it made
+	Lasting  int      // how many of them outlive the process
 	Killed   bool
 	Complete bool
 	Status   keep.Status
@@ -95,12 +106,13 @@ func EachChange[Seen any, O table.Op](t *testing.T, a Agent[Seen, O]) {
 	for n := 1; n <= len(first.Changes); n++ {
 		what := fmt.Sprintf("killed after %q", first.Changes[n-1])
 		r.before()
-		if killed := r.start(n); !killed.Killed || !slices.Equal(killed.Changes, first.Changes[:n]) {
+		killed := r.start(n)
+		if !killed.Killed || len(killed.Changes) != n || a.Settled == nil && !slices.Equal(killed.Changes, first.Changes[:n]) {
 			t.Fatalf("%s: the agent reports %+v", what, killed)
 		}
 		r.foreign(what)
 		r.completes(what)
-		if again := r.completes(what + ", second start"); len(again.Changes) > 0 {
+		if again := r.completes(what + ", second start"); again.Lasting > 0 {
 			t.Errorf("%s: an agent that starts on a host that is right changes %q", what, again.Changes)
 		}
 	}
@@ -243,33 +255,62 @@ func (a Agent[Seen, O]) passes(dir string, after int, kill func(report)) (report
 	if err != nil {
 		return report{}, err
 	}
-	counted := &counting[Seen, O]{Mode: mode}
+	counted := &counting[Seen, O]{Mode: mode, lasts: a.Lasts}
 	counted.made = func() {
 		if len(counted.changes) == after {
-			kill(report{Changes: counted.changes, Killed: true})
+			kill(report{Changes: counted.changes, Lasting: counted.lasting, Killed: true})
 		}
 	}
 
-	k := keep.New(counted, keep.Options{Nodes: func() ([]table.Node, bool) { return nodes, true }})
-	for range passes {
-		if k.Sync(context.Background()); k.Status().Complete() {
-			break
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	complete := func(s keep.Status) bool { return s.Complete() && (a.Settled == nil || a.Settled(counted.seen)) }
+	o := keep.Options{Nodes: func() ([]table.Node, bool) { return nodes, true }}
+	if a.Settled != nil {
+		o.OnStatus = func(s keep.Status) {
+			if complete(s) {
+				cancel()
+			}
 		}
 	}
-	return report{Changes: counted.changes, Complete: k.Status().Complete(), Status: k.Status()}, nil
+	k := keep.New(counted, o)
+	if a.Settled != nil {
+		k.Run(ctx)
+	} else {
+		for range passes {
+			if k.Sync(ctx); complete(k.Status()) {
+				break
+			}
+		}
+	}
+	return report{Changes: counted.changes, Lasting: counted.lasting, Complete: complete(k.Status()), Status: k.Status()}, nil
 }
 
 // counting is a mode whose changes are counted.
 type counting[Seen any, O table.Op] struct {
 	keep.Mode[Seen, O]
+	lasts func(O) bool // nil: every one does
+	made  func()       // called after each
+
+	seen    Seen // by the last Observe
 	changes []string
-	made    func() // called after each
+	lasting int // how many of them outlive the process
+}
+
+// Observe implements keep.Mode.
+func (c *counting[Seen, O]) Observe(ctx context.Context) (Seen, error) {
+	seen, err := c.Mode.Observe(ctx)
+	c.seen = seen
+	return seen, err
 }
 
 // Apply implements keep.Mode.
 func (c *counting[Seen, O]) Apply(ctx context.Context, o O) error {
 	err := c.Mode.Apply(ctx, o)
 	c.changes = append(c.changes, o.String())
+	if c.lasts == nil || c.lasts(o) {
+		c.lasting++
+	}
 	c.made()
 	return err
 }

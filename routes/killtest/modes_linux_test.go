@@ -36,10 +36,17 @@ type space struct{ *netspace.Space }
 
 func newSpace(t *testing.T) space {
 	t.Helper()
-	s := space{netspace.New(t, "lin01")}
-	s.Connect("eth0", netspace.New(t, "segment"), "lin01")
-	s.Address("eth0", self.String()+"/24")
+	s, _ := newSegment(t)
 	return s
+}
+
+// newSegment also returns what the host's uplink leads to, its interface lin01.
+func newSegment(t *testing.T) (space, *netspace.Space) {
+	t.Helper()
+	s, segment := space{netspace.New(t, "lin01")}, netspace.New(t, "segment")
+	s.Connect("eth0", segment, "lin01")
+	s.Address("eth0", self.String()+"/24")
+	return s, segment
 }
 
 // ip runs the lines in order as arguments of ip, or of bridge if the line begins so.

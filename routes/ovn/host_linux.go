@@ -53,9 +53,7 @@ func (h *linuxHost) Observe(ctx context.Context) (Seen, error) {
 			if ip, ok := netip.AddrFromSlice(addr.IP.To4()); ok {
 				ones, _ := addr.Mask.Size()
 				link.Addrs = append(link.Addrs, netip.PrefixFrom(ip, ones))
-				if ip == h.o.encap() {
-					seen.MTU = a.MTU
-				}
+				seen.Addrs[ip] = a.MTU
 			}
 		}
 		if _, port := seen.Bridges[integration].Ports[a.Name]; !port && ovnet.IsPodLink(a.Name) {

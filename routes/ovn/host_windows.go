@@ -59,9 +59,7 @@ func (h *windowsHost) Observe(ctx context.Context) (Seen, error) {
 				continue
 			}
 			link.Addrs = append(link.Addrs, netip.PrefixFrom(addr.Unmap(), int(u.OnLinkPrefixLength)))
-			if addr.Unmap() == h.o.encap() {
-				seen.MTU = int(a.MTU)
-			}
+			seen.Addrs[addr.Unmap()] = int(a.MTU)
 		}
 		if a.FriendlyName() == NodeLink(h.o.Node) {
 			seen.Links[a.FriendlyName()] = link
@@ -117,8 +115,8 @@ func (h *windowsHost) Apply(ctx context.Context, c Change) error {
 	return errors.ErrUnsupported
 }
 
-// self returns the address of the node's own adapter. It is not always of the range whose router a route goes through: one of an earlier
-// range is deleted too.
+// self returns the address of the node's own adapter. It cannot be computed from the next hop of a route, because that of a route
+// that is to be deleted may be in an earlier pod range of the node.
 func (h *windowsHost) self() (netip.Addr, error) {
 	all, err := adapters()
 	if err != nil {

@@ -30,16 +30,22 @@ type Mode struct {
 	rival atomic.Pointer[string]
 	seen  atomic.Pointer[Seen] // what was observed last; nil: nothing yet
 
-	// Of Observe only.
-	pending time.Time            // since when ovs-vswitchd has not carried out a change; zero: it has
-	loose   map[string]time.Time // since when each interface of Seen.Loose is so
+	// Used by judgeEnd only, which Plan calls in one goroutine: time of the first of the last plans for which no link had the address of the
+	// tunnels; zero: one has it.
+	endless time.Time
+	// Used by judge only, which Observe calls in one goroutine.
+	pending time.Time            // of the first observation in which a change of the database was pending; zero: none is
+	loose   map[string]time.Time // of the first observation in which each interface of Seen.Loose was there
 }
 
-// looseWait is how long an interface of a pod may be no port: longer than the plugin takes to make one a port.
+// looseWait is the time after which an interface in Seen.Loose counts as lost. The plugin makes an interface a port in less time.
 const looseWait = 30 * time.Second
 
 // pendingWait is how long ovs-vswitchd may take to carry out a change. On a busy node with many ports that takes a second.
 const pendingWait = 10 * time.Second
+
+// endWait is how long no interface may have the address of the tunnels. It takes less to move the address to br-ex.
+const endWait = 10 * time.Second
 
 // New returns the mode for a host.
 func New(o Options, host host) *Mode { return &Mode{o: o, host: host} }
@@ -53,9 +59,6 @@ func (m *Mode) Observe(ctx context.Context) (Seen, error) {
 	if rival := m.rival.Load(); rival != nil {
 		seen.Rival = *rival
 	}
-	if seen.MTU > 0 {
-		m.mtu.Store(int64(PodMTU(seen.MTU, m.o.EncapType)))
-	}
 	if err == nil {
 		m.judge(&seen, time.Now())
 		m.seen.Store(&seen)
@@ -63,7 +66,8 @@ func (m *Mode) Observe(ctx context.Context) (Seen, error) {
 	return seen, err
 }
 
-// judge completes what depends on how long something is so: Away and Lost.
+// judge sets Lost and Away of what was observed at the time now, from how long interfaces have been in Loose and how long a change of the
+// database has been pending.
 func (m *Mode) judge(seen *Seen, now time.Time) {
 	since := map[string]time.Time{}
 	for _, name := range seen.Loose {
@@ -88,7 +92,8 @@ func (m *Mode) judge(seen *Seen, now time.Time) {
 	}
 }
 
-// CheckRange returns a *RangeInUseError if the node cannot get a pod range yet, because pods of another one are attached.
+// CheckRange returns a *RangeInUseError if pods with addresses of another range than subnet are attached to this node, so that it cannot
+// get the range subnet yet.
 func (m *Mode) CheckRange(ctx context.Context, subnet netip.Prefix) error {
 	seen := m.seen.Load()
 	if seen == nil {
@@ -107,9 +112,26 @@ func (m *Mode) CheckRange(ctx context.Context, subnet netip.Prefix) error {
 // MTU returns that of the pods; 0 while it is not known.
 func (m *Mode) MTU() int { return int(m.mtu.Load()) }
 
-// Plan is pure: see plan.go.
+// Plan completes what was observed by the address of the tunnels, which the nodes tell, and plans: see plan.go.
 func (m *Mode) Plan(nodes []table.Node, seen Seen) table.Plan[Change] {
+	seen.End = m.o.encap(nodes)
+	seen.MTU = seen.Addrs[seen.End]
+	m.judgeEnd(&seen, time.Now())
+	if seen.MTU > 0 {
+		m.mtu.Store(int64(PodMTU(seen.MTU, m.o.EncapType)))
+	}
 	return makePlan(m.o, nodes, seen)
+}
+
+// judgeEnd sets Endless of what was observed, from how long no link has had the address of the tunnels at the time now.
+func (m *Mode) judgeEnd(seen *Seen, now time.Time) {
+	switch {
+	case seen.MTU > 0:
+		m.endless = time.Time{}
+	case m.endless.IsZero():
+		m.endless = now
+	}
+	seen.Endless = seen.MTU == 0 && now.Sub(m.endless) >= endWait
 }
 
 // Apply implements keep.Mode.
@@ -138,6 +160,8 @@ type conf struct {
 	IPAM       ipam     `json:"ipam"`
 	Database   string   `json:"ovsdb,omitempty"`
 	DNS        *confDNS `json:"dns,omitempty"`
+	// Capabilities are what the runtime tells the plugin of a pod in runtimeConfig.
+	Capabilities map[string]bool `json:"capabilities,omitempty"`
 }
 
 type ipam struct {
@@ -150,9 +174,9 @@ type confDNS struct {
 	Search      []string `json:"search,omitempty"`
 }
 
-func confOf(file, plugin string, o podnet.Options, database string) (podnet.Conf, error) {
+func confOf(file, plugin string, o podnet.Options, database string, capabilities map[string]bool) (podnet.Conf, error) {
 	c := conf{CNIVersion: "1.0.0", Name: podnet.NetworkName, Type: plugin, Bridge: integration, IsGateway: "true", IPMasq: "false",
-		IPAM: ipam{"host-local", o.PodCIDR.Masked().String()}, Database: database}
+		IPAM: ipam{"host-local", o.PodCIDR.Masked().String()}, Database: database, Capabilities: capabilities}
 	if len(o.DNS) > 0 {
 		c.DNS = &confDNS{o.DNS, o.Search}
 	}
@@ -161,11 +185,12 @@ func confOf(file, plugin string, o podnet.Options, database string) (podnet.Conf
 }
 
 func network(o podnet.Options, own Options) (podnet.Network, error) {
-	linux, err := confOf("10-porthole.conf", "ovn_cni", o, own.Database)
+	linux, err := confOf("10-porthole.conf", "ovn_cni", o, own.Database, nil)
 	if err != nil {
 		return podnet.Network{}, err
 	}
-	windows, err := confOf(podnet.WindowsConfName, "ovn_cni.exe", o, "")
+	// On Windows a pod has the DNS servers of its endpoint and no others: the kubelet's choice of them comes by way of the plugin.
+	windows, err := confOf(podnet.WindowsConfName, "ovn_cni.exe", o, "", map[string]bool{"dns": true})
 	outbound := Outbound(own)
 	return podnet.Network{
 		HNS: hns.Network{Name: podnet.NetworkName, Type: hns.Transparent, Extension: SwitchExtension,

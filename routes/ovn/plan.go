@@ -15,13 +15,13 @@ import (
 // Options of the mode on one node.
 type Options struct {
 	Node     string
-	Addr     netip.Addr   // of the node
+	Addr     netip.Addr   // of the node, if its Node object does not tell
 	Cluster  netip.Prefix // all pods
 	Services netip.Prefix // all services
 
 	Remote   string // OVN's southbound database, as Open vSwitch takes it: tcp:HOST:6642
 	Database string // of the host's Open vSwitch, as ovsdb.Dial takes it
-	// EncapType is geneve, vxlan or both in order; EncapIP the tunnels' address, zero: Addr.
+	// EncapType is geneve, vxlan or both in order; EncapIP the tunnels' address. Zero: that of the Node object, also when it changes.
 	EncapType string
 	EncapIP   netip.Addr
 	// Datapath is system for the kernel's, netdev for that of ovs-vswitchd.
@@ -31,9 +31,14 @@ type Options struct {
 }
 
 // encap returns the address of the tunnels.
-func (o Options) encap() netip.Addr {
+func (o Options) encap(nodes []table.Node) netip.Addr {
 	if o.EncapIP.IsValid() {
 		return o.EncapIP
+	}
+	for _, n := range nodes {
+		if n.Name == o.Node && n.Addr.Is4() {
+			return n.Addr
+		}
 	}
 	return o.Addr
 }
@@ -76,8 +81,8 @@ type Seen struct {
 	Keys map[string]string // external_ids of the switch
 	// Datapaths are the datapath types that ovs-vswitchd supports. Empty: it has never run with this database.
 	Datapaths []string
-	// Pending: ovs-vswitchd has not carried out the last change of the database yet. Away is what shows that it does not run at all; empty:
-	// it does, as far as is known.
+	// Pending is true while ovs-vswitchd has not carried out the last change of the database. Away is the reason for which it seems not to
+	// run; empty if it runs or that is not known.
 	Pending bool
 	Away    string
 	Bridges map[string]Bridge
@@ -85,10 +90,16 @@ type Seen struct {
 	Links map[string]Link
 	// Routes are ours, and those of others to the same destinations.
 	Routes []table.Route
-	MTU    int // of the link with the tunnels' address; 0: no link has it
-	// Loose are interfaces of pods on this host that are not ports of br-int, by name. They are there for a moment while a pod is attached.
+	// Addrs are the IPv4 addresses of this host, each with the MTU of its link in bytes. Mode.Plan takes End, the address of the tunnels, and
+	// MTU from them; an MTU of 0: no link has it.
+	Addrs map[netip.Addr]int
+	End   netip.Addr
+	MTU   int
+	// Endless: no link has had the address of the tunnels for some time.
+	Endless bool
+	// Loose are the names of interfaces of pods on this host that are not ports of br-int. While a pod is attached its interface is one.
 	Loose []string
-	// Lost are those of Loose that are so for longer.
+	// Lost are those that have been in Loose for looseWait.
 	Lost []string
 	// Rival describes another service proxy that runs on this node. Empty: none was seen.
 	Rival string
@@ -106,7 +117,7 @@ type Interface struct {
 	Kind string // its type
 	MAC  string // that the database wants it to have; "": any
 	ID   string // external_ids:iface-id
-	// Pod is the address of a pod with the length of its range; zero: the interface is not a pod's.
+	// Pod is the address of a pod with the prefix length of its range; zero: the interface is not a pod's.
 	Pod netip.Prefix
 	// PodMTU is the MTU that the pod's interface was made with, in bytes; 0: not known.
 	PodMTU int
@@ -137,6 +148,8 @@ const (
 	Prepare     Verb = "prepare uplink"
 	Configure   Verb = "configure"
 	MoveAddress Verb = "move address"
+	// Remember makes br-ex keep Addrs in place of those that it has had.
+	Remember    Verb = "remember addresses"
 	AddRoute    Verb = "add route"
 	DeleteRoute Verb = "delete route"
 )
@@ -209,7 +222,7 @@ type plan = table.Plan[Change]
 func makePlan(o Options, nodes []table.Node, seen Seen) plan {
 	p := plan{Wanted: tunnels(nodes, o.Node, seen)}
 	p.Problems = problems(o, seen)
-	if keys := missingKeys(o, seen); len(keys) > 0 {
+	if keys := missingKeys(o, nodes, seen); len(keys) > 0 {
 		p.Ops = append(p.Ops, Change{Verb: SetKeys, Keys: keys})
 	}
 	if o.Uplink != "" {
@@ -240,6 +253,10 @@ func problems(o Options, seen Seen) []string {
 		out = append(out, fmt.Sprintf("ovs-vswitchd does not work on node %s (%s): packets of pods do not pass, with the kernel's datapath those of new connections. Start it again",
 			o.Node, seen.Away))
 	}
+
+	if seen.Endless {
+		out = append(out, endless(o, seen))
+	}
 	if large := tooLarge(o, seen); len(large) > 0 {
 		out = append(out, fmt.Sprintf("the network between the nodes carries packets of pods of at most %d bytes now (--ovn-encap-type %s over an MTU of %d), and pods on node %s were made with more (%s): "+
 			"their larger packets are lost. Give the network its MTU back, or delete these pods so that they are made again", PodMTU(seen.MTU, o.EncapType), o.EncapType, seen.MTU, o.Node, some(large)))
@@ -253,6 +270,16 @@ func problems(o Options, seen Seen) []string {
 			"Stop it, and take away what it has set up with `kube-proxy --cleanup`", seen.Rival, o.Node, nodeapi.OVNProgrammer))
 	}
 	return out
+}
+
+// endless says that the host does not have the address of the tunnels.
+func endless(o Options, seen Seen) string {
+	source, cure := "the address of its Node object", "let the kubelet report an address that the node has (its --node-ip): the tunnels follow"
+	if o.EncapIP.IsValid() {
+		source, cure = "--ovn-encap-ip, or --node-ip", "start porthole routes with another one, or without: then the tunnels follow the address of the Node object"
+	}
+	return fmt.Sprintf("no interface of node %s has %s, the address of its tunnels (%s): packets between its pods and other nodes are lost. "+
+		"Give an interface this address back, or %s", o.Node, seen.End, source, cure)
 }
 
 // tooLarge returns the logical ports of pods whose MTU is larger than what the tunnels carry, in order.
@@ -288,8 +315,8 @@ func subnetOf(nodes []table.Node, self string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// held returns an error if pods of this node have addresses of another range than subnet: the range of the node has changed while they
-// run. It returns nil if there are no such pods.
+// held returns an error if attached pods have addresses of another range than subnet, because the range of the node has changed since. It
+// returns nil if there are no such pods.
 func held(seen Seen, subnet netip.Prefix) *RangeInUseError {
 	e := RangeInUseError{Wants: subnet.Masked()}
 	for _, name := range slices.Sorted(maps.Keys(seen.Bridges[integration].Ports)) {
@@ -308,10 +335,10 @@ func held(seen Seen, subnet netip.Prefix) *RangeInUseError {
 	return &e
 }
 
-// RangeInUseError says that the node's pod range is another one now, while pods of the old one run.
+// RangeInUseError reports that the node's pod range has changed from Has to Wants while pods with addresses of Has are attached.
 type RangeInUseError struct {
 	Has, Wants netip.Prefix
-	Pods       int    // that are attached with addresses of Has
+	Pods       int    // attached pods with addresses outside of Wants
 	First      string // logical port of one of them
 }
 
@@ -352,9 +379,9 @@ func tunnels(nodes []table.Node, self string, seen Seen) []table.Wanted {
 // begins by deleting them, and packets are lost until it has made its own.
 const settleFlows = "2000"
 
-func missingKeys(o Options, seen Seen) map[string]string {
+func missingKeys(o Options, nodes []table.Node, seen Seen) map[string]string {
 	keys := map[string]string{
-		"system-id": o.Node, "ovn-remote": o.Remote, "ovn-encap-type": o.EncapType, "ovn-encap-ip": o.encap().String(), "ovn-bridge": integration,
+		"system-id": o.Node, "ovn-remote": o.Remote, "ovn-encap-type": o.EncapType, "ovn-encap-ip": o.encap(nodes).String(), "ovn-bridge": integration,
 		"ovn-bridge-datapath-type": o.Datapath, "hostname": o.Node, "ovn-ofctrl-wait-before-clear": settleFlows,
 	}
 	maps.DeleteFunc(keys, func(k, v string) bool { return seen.Keys[k] == v || v == "" })
@@ -362,7 +389,8 @@ func missingKeys(o Options, seen Seen) map[string]string {
 }
 
 // uplink plans br-ex. The card's addresses are written into the database before the card loses them, so that a pass after a crash
-// completes the move.
+// completes the move, and so that they are put back after a restart of ovs-vswitchd. If somebody replaces one of them on br-ex, or gives the
+// card another one, those are remembered.
 func uplink(o Options, seen Seen) []Change {
 	card, there := seen.Links[o.Uplink]
 	bridge, made := seen.Bridges[external]
@@ -381,11 +409,23 @@ func uplink(o Options, seen Seen) []Change {
 	if !up {
 		return ops // ovs-vswitchd makes it
 	}
-	var missing []netip.Prefix
+	var known, missing []netip.Prefix
 	for _, text := range bridge.Addrs {
-		if a, err := netip.ParsePrefix(text); err == nil && (!slices.Contains(link.Addrs, a) || slices.Contains(card.Addrs, a)) {
+		a, err := netip.ParsePrefix(text)
+		if err != nil {
+			continue
+		}
+		known = append(known, a)
+		if !slices.Contains(link.Addrs, a) || slices.Contains(card.Addrs, a) {
 			missing = append(missing, a)
 		}
+	}
+	isNew := func(a netip.Prefix) bool { return !slices.Contains(known, a) }
+	switch {
+	case slices.ContainsFunc(card.Addrs, isNew):
+		return append(ops, Change{Verb: Remember, Name: external, Addrs: slices.Concat(known, slices.DeleteFunc(slices.Clone(card.Addrs), func(a netip.Prefix) bool { return !isNew(a) })), Why: o.Uplink + " was given others"})
+	case len(missing) > 0 && len(card.Addrs) == 0 && slices.ContainsFunc(link.Addrs, isNew):
+		return append(ops, Change{Verb: Remember, Name: external, Addrs: link.Addrs, Why: "it was given others"})
 	}
 	if len(missing) > 0 || !link.Up {
 		ops = append(ops, Change{Verb: MoveAddress, Name: external, From: o.Uplink, Addrs: missing})

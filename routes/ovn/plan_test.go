@@ -1,11 +1,13 @@
 package ovn
 
 import (
+	"encoding/json"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
+	"porthole.dev/porthole/routes/podnet"
 	"porthole.dev/porthole/routes/table"
 )
 
@@ -42,7 +44,7 @@ var (
 // settled is a node on which everything is right, with a tunnel to worker-2.
 func settled() Seen {
 	return Seen{
-		Keys: missingKeys(options, Seen{}), MTU: 1500, Datapaths: []string{"netdev", "system"},
+		Keys: missingKeys(options, nodes, Seen{}), MTU: 1500, Datapaths: []string{"netdev", "system"},
 		Bridges: map[string]Bridge{"br-int": {Ports: map[string]Interface{
 			"k8s-worker-1": {Kind: "internal", MAC: "0a:58:0a:f4:01:02", ID: "k8s-worker-1"},
 			"ovn-worker-0": {Kind: "geneve", Chassis: "worker-2", Remote: "10.99.0.12"},
@@ -141,7 +143,7 @@ func TestRangeInUse(t *testing.T) {
 func TestUplink(t *testing.T) {
 	o := options
 	o.Uplink = "eth1"
-	address := netip.MustParsePrefix("10.98.0.11/24")
+	address, other := netip.MustParsePrefix("10.98.0.11/24"), netip.MustParsePrefix("10.98.0.99/24")
 	card := Link{Up: true, MAC: "02:00:00:00:00:11", MTU: 1500, Addrs: []netip.Prefix{address}}
 	bridge := Bridge{Datapath: "netdev", Addrs: []string{address.String()}, Ports: map[string]Interface{"eth1": {}}}
 	for name, c := range map[string]struct {
@@ -162,6 +164,18 @@ func TestUplink(t *testing.T) {
 		"an interface that is down": {func(s *Seen) {
 			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Addrs: card.Addrs}, Link{Up: true, Prepared: true}
 		}, []string{"move address br-ex from eth1"}},
+		"an address that somebody replaced": {func(s *Seen) {
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: []netip.Prefix{other}}, Link{Up: true, Prepared: true}
+		}, []string{"remember addresses br-ex 10.98.0.99/24: "}},
+		"an address that somebody added": {func(s *Seen) {
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: []netip.Prefix{address, other}}, Link{Up: true, Prepared: true}
+		}, nil},
+		"a restarted ovs-vswitchd": {func(s *Seen) {
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{}, Link{Up: true, Prepared: true}
+		}, []string{"move address br-ex 10.98.0.11/24 from eth1"}},
+		"an address that the card was given": {func(s *Seen) {
+			s.Bridges["br-ex"], s.Links["br-ex"], s.Links["eth1"] = bridge, Link{Up: true, Addrs: card.Addrs}, Link{Up: true, Prepared: true, Addrs: []netip.Prefix{other}}
+		}, []string{"remember addresses br-ex 10.98.0.11/24 10.98.0.99/24: "}},
 	} {
 		seen := settled()
 		seen.Links["eth1"] = card
@@ -173,6 +187,59 @@ func TestUplink(t *testing.T) {
 		}
 		if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestAddressChanges: the tunnels follow the address of the Node object, unless another one was chosen. A host that does not have it says so,
+// not at once.
+func TestAddressChanges(t *testing.T) {
+	moved := slices.Clone(nodes)
+	moved[0].Addr = netip.MustParseAddr("10.99.0.31")
+	seen := settled()
+	seen.Addrs = map[netip.Addr]int{moved[0].Addr: 1400}
+	m := New(options, nil)
+	p := m.Plan(moved, seen)
+	if len(p.Ops) != 2 || !strings.HasPrefix(p.Ops[0].String(), "set keys ovn-encap-ip=10.99.0.31") || p.Ops[1].MTU != 1342 || m.MTU() != 1342 {
+		t.Errorf("%v, MTU %d", p.Ops, m.MTU())
+	}
+
+	for _, c := range []struct {
+		name   string
+		chosen netip.Addr
+		says   string
+	}{
+		{"the address of the Node object", netip.Addr{}, "10.99.0.11, the address of its tunnels (the address of its Node object)"},
+		{"a chosen one", netip.MustParseAddr("10.98.0.11"), "10.98.0.11, the address of its tunnels (--ovn-encap-ip, or --node-ip)"},
+	} {
+		o := options
+		o.EncapIP = c.chosen
+		m := New(o, nil)
+		if p := m.Plan(nodes, seen); len(p.Problems) > 0 {
+			t.Errorf("%s: %q at once", c.name, p.Problems)
+		}
+		m.endless = m.endless.Add(-endWait)
+		if p := m.Plan(nodes, seen); len(p.Problems) != 1 || !strings.Contains(p.Problems[0], c.says) {
+			t.Errorf("%s: %q, want %q", c.name, p.Problems, c.says)
+		}
+		seen := seen
+		seen.Addrs = map[netip.Addr]int{o.encap(nodes): 1500}
+		if p := m.Plan(nodes, seen); len(p.Problems) > 0 {
+			t.Errorf("%s: %q although the host has the address", c.name, p.Problems)
+		}
+	}
+}
+
+// TestConfigurations: on Windows the runtime hands the plugin a pod's DNS, since a pod has that of its endpoint only.
+func TestConfigurations(t *testing.T) {
+	n, err := network(podnet.Options{PodCIDR: netip.MustParsePrefix("10.244.1.0/24"), Cluster: netip.MustParsePrefix("10.244.0.0/16")}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for conf, want := range map[*podnet.Conf]bool{&n.WindowsConf: true, &n.LinuxConf: false} {
+		var got struct{ Capabilities map[string]bool }
+		if err := json.Unmarshal(conf.Data, &got); err != nil || got.Capabilities["dns"] != want {
+			t.Errorf("%s: %v, capabilities %v", conf.Name, err, got.Capabilities)
 		}
 	}
 }

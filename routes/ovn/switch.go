@@ -90,7 +90,7 @@ func (v *vswitch) observe(ctx context.Context) (Seen, error) {
 		return Seen{}, err
 	}
 	tables := cache.Tables()
-	seen := Seen{Keys: map[string]string{}, Bridges: map[string]Bridge{}, Links: map[string]Link{}}
+	seen := Seen{Keys: map[string]string{}, Bridges: map[string]Bridge{}, Links: map[string]Link{}, Addrs: map[netip.Addr]int{}}
 	if len(tables["Open_vSwitch"]) == 0 {
 		return seen, errors.New("the database of Open vSwitch is empty: `ovs-vsctl init` makes its first row")
 	}
@@ -162,6 +162,10 @@ func (v *vswitch) apply(ctx context.Context, c Change) (ok bool, err error) {
 		ops = addPort(c)
 	case SetMAC:
 		ops = append(ops, ovsdb.Update("Interface", ovsdb.Equal("name", c.Name), map[string]any{"mac": c.MAC}))
+	case Remember:
+		ops = append(ops, ovsdb.Mutate("Bridge", ovsdb.Equal("name", c.Name),
+			ovsdb.Mutation{Column: "external_ids", Mutator: "delete", Value: ovsdb.Set{addressKey}},
+			ovsdb.Mutation{Column: "external_ids", Mutator: "insert", Value: ovsdb.Map{addressKey: addressText(c.Addrs)}}))
 	case DeletePort:
 		return true, v.deletePort(ctx, c.Name)
 	default:
@@ -176,13 +180,18 @@ func (v *vswitch) apply(ctx context.Context, c Change) (ok bool, err error) {
 	return true, err
 }
 
-// addBridge makes a bridge with a port of its own and one for the card. It takes the card's MAC, which other hosts have in their ARP tables.
-func addBridge(c Change) []ovsdb.Op {
+// addressText is the value of addressKey.
+func addressText(list []netip.Prefix) string {
 	addrs := []string{}
-	for _, a := range c.Addrs {
+	for _, a := range list {
 		addrs = append(addrs, a.String())
 	}
 	data, _ := json.Marshal(addrs) // strings cannot fail
+	return string(data)
+}
+
+// addBridge makes a bridge with a port of its own and one for the card. It takes the card's MAC, which other hosts have in their ARP tables.
+func addBridge(c Change) []ovsdb.Op {
 	port := func(name, kind, id string) []ovsdb.Op {
 		return []ovsdb.Op{
 			ovsdb.Insert("Interface", "i"+id, map[string]any{"name": name, "type": kind}),
@@ -192,7 +201,7 @@ func addBridge(c Change) []ovsdb.Op {
 	ops := append(port(c.Name, "internal", "0"), port(c.Bridge, "", "1")...)
 	return append(ops,
 		ovsdb.Insert("Bridge", "b", map[string]any{"name": c.Name, "datapath_type": c.Kind, "fail_mode": "standalone",
-			"ports": ovsdb.Set{ovsdb.Named("p0"), ovsdb.Named("p1")}, "other_config": ovsdb.Map{"hwaddr": c.MAC}, "external_ids": ovsdb.Map{addressKey: string(data)}}),
+			"ports": ovsdb.Set{ovsdb.Named("p0"), ovsdb.Named("p1")}, "other_config": ovsdb.Map{"hwaddr": c.MAC}, "external_ids": ovsdb.Map{addressKey: addressText(c.Addrs)}}),
 		ovsdb.Mutate("Open_vSwitch", nil, ovsdb.Mutation{Column: "bridges", Mutator: "insert", Value: ovsdb.Set{ovsdb.Named("b")}}))
 }
 

@@ -187,6 +187,38 @@ func TestEnsureAnotherRange(t *testing.T) {
 	}
 }
 
+// TestEnsureExtension: a network on whose switch the wanted extension is not enabled is made anew, unless pods use it: then it is named.
+func TestEnsureExtension(t *testing.T) {
+	ctx, f := context.Background(), hnstest.New(hns.Version{Major: 13, Minor: 3})
+	h, wanted := on(f), wantedNetwork(t)
+	if _, err := h.Ensure(ctx, wanted, false); err != nil {
+		t.Fatal(err)
+	}
+	plain, err := f.NetworkByName(ctx, NetworkName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.AddNamespace("guest")
+	addEndpoint(t, f, plain, "abc_porthole", "guest")
+
+	wanted.HNS.Extension = "583CC151-73EC-4A6A-8B47-578297AD7623"
+	_, err = h.Ensure(ctx, wanted, false)
+	for _, want := range []string{"switch extension: wanted 583CC151-73EC-4A6A-8B47-578297AD7623, found none", "abc_porthole", "--replace-network"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q in it", err, want)
+		}
+	}
+	if made, err := h.Ensure(ctx, wanted, true); err != nil || len(made.Replaced) != 1 {
+		t.Errorf("asked to replace it: %+v, %v", made, err)
+	}
+	if now, err := f.NetworkByName(ctx, NetworkName); err != nil || now.Extension != wanted.HNS.Extension {
+		t.Errorf("%+v, %v", now, err)
+	}
+	if made, err := h.Ensure(ctx, wanted, false); err != nil || made.Changed {
+		t.Errorf("with the extension: %+v, %v", made, err)
+	}
+}
+
 func TestRefusalNamesDifferencesAndCure(t *testing.T) {
 	f := host(t, "differs and is used")
 	_, err := on(f).Ensure(context.Background(), wantedNetwork(t), false)

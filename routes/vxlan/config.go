@@ -10,6 +10,8 @@ import (
 type Config struct {
 	VNI  uint32 // number of the virtual network, MinVNI to MaxVNI
 	Port uint16 // UDP port of the encapsulated packets, always Port
+	// Hybrid joins the hybrid overlay of OVN-Kubernetes in place of an overlay like flannel's. Its VNI is HybridVNI.
+	Hybrid bool
 }
 
 // What Windows allows: HNS takes no VNI below 4096 for an overlay network, and its virtual switch sends to UDP port 4789, the one
@@ -40,6 +42,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("VNI %d: Windows takes 4096 and above only (flannel's default on Linux is 1: set \"VNI\": 4096 in its net-conf.json)", c.VNI)
 	case c.VNI > MaxVNI:
 		return fmt.Errorf("VNI %d: a VNI has 24 bits, so that %d is the greatest", c.VNI, MaxVNI)
+	case c.Hybrid && c.VNI != HybridVNI:
+		return fmt.Errorf("VNI %d: the hybrid overlay of OVN-Kubernetes has %d", c.VNI, HybridVNI)
 	case c.Port != Port:
 		return fmt.Errorf("UDP port %d: Windows sends VXLAN to port 4789 only (flannel's default on Linux is 8472: set \"Port\": 4789 in its net-conf.json)", c.Port)
 	}

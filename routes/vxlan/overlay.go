@@ -129,7 +129,7 @@ func tell(o Options, nodes []table.Node, network hns.Network) []PolicyOp {
 	if err != nil || i < 0 {
 		return nil
 	}
-	left := Announcement{VNI: o.Config.VNI, MAC: mac, Public: o.Addr}.Unwritten(nodes[i].Annotations)
+	left := o.Config.unwritten(Announcement{VNI: o.Config.VNI, MAC: mac, Public: o.Addr}, nodes[i].Annotations)
 	if left == nil {
 		return nil
 	}

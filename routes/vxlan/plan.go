@@ -26,10 +26,10 @@ func Peers(c Config, self string, nodes []table.Node) []Peer {
 	peers := make([]Peer, len(wanted))
 	for i, w := range wanted {
 		peers[i] = Peer{Wanted: w}
-		if w.State == table.Refused {
+		if w.State == table.Refused || c.Hybrid && w.State == table.Waiting {
 			continue
 		}
-		a, announced, err := Read(annotations[w.Node])
+		a, announced, err := c.read(annotations[w.Node], w.NextHop)
 		peers[i].join(c, a, announced, err)
 	}
 	refuseTwins(peers)
@@ -47,7 +47,7 @@ func (p *Peer) join(c Config, a Announcement, announced bool, err error) {
 	case !p.Dst.Addr().Is4():
 		refuse("pod range %s of node %s: the VXLAN overlay carries IPv4 only, because Windows knows no other", p.Dst, p.Node)
 	case !announced:
-		wait("node %s has not announced its VXLAN endpoint yet (annotation %s, which porthole routes --mode vxlan or flanneld writes there)", p.Node, AnnotationBackendData)
+		wait("%s", c.silent(p.Node))
 	case err != nil:
 		refuse("node %s %v: this node uses VXLAN with VNI %d", p.Node, err, c.VNI)
 	case a.VNI != 0 && a.VNI != c.VNI:

@@ -28,6 +28,7 @@ type switchHost struct {
 	told   map[string]string // annotations of self
 	mode   *hostSwitch
 	paths  *prober
+	config Config
 	writes int // to the API server
 }
 
@@ -37,7 +38,7 @@ var selfAddr = netip.MustParseAddr("10.0.0.1")
 
 func newSwitchHost(t *testing.T, others ...table.Node) *switchHost {
 	t.Helper()
-	h := &switchHost{Overlay: hnstest.Overlay{Fake: hnstest.New(hns.Version{Major: 13, Minor: 3})}, told: map[string]string{}}
+	h := &switchHost{Overlay: hnstest.Overlay{Fake: hnstest.New(hns.Version{Major: 13, Minor: 3})}, told: map[string]string{}, config: Default}
 	h.Provider = selfAddr
 	h.nodes = append([]table.Node{node("self", "10.0.0.1", "10.1.1.0/24", h.told)}, others...)
 	h.again(t)
@@ -48,7 +49,7 @@ func newSwitchHost(t *testing.T, others ...table.Node) *switchHost {
 // again starts the program anew.
 func (h *switchHost) again(t *testing.T) {
 	t.Helper()
-	s, err := newSwitch(Options{Node: "self", Addr: selfAddr, Config: Default, Cluster: netip.MustParsePrefix("10.1.0.0/16"), HNS: h,
+	s, err := newSwitch(Options{Node: "self", Addr: selfAddr, Config: h.config, Cluster: netip.MustParsePrefix("10.1.0.0/16"), HNS: h,
 		Annotate: func(_ context.Context, annotations map[string]string) error {
 			h.writes++
 			for k, v := range annotations {

@@ -1,0 +1,30 @@
+package routes
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"porthole.dev/porthole/routes/podnet"
+)
+
+func TestRemoveConf(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{podnet.WindowsConfName, bootMark, "20-other.conf"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := removeConf(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 || left[0].Name() != "20-other.conf" {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if err := removeConf(""); err != nil {
+		t.Error(err)
+	}
+}
