@@ -17,11 +17,17 @@ func (w *walk) finish(to netip.Addr) {
 		return
 	}
 	client := w.from.addr
+	if n := w.facts.clusterNode(w.masked); n != nil {
+		client = n.address(to)
+	}
 	if n := w.facts.clusterNode(w.served); n != nil && w.served != w.from.node {
 		client = n.address(to) // the machine that chose the backend translates the answer
 	}
 
-	back := &walk{facts: w.facts, from: w.facts.place(to.String(), to), at: w.at}
+	back := &walk{facts: w.facts, from: w.facts.place(to.String(), to), at: w.at, isAnswer: true}
+	if n := w.facts.node(w.at); n.ovn() && back.from.pod != nil {
+		back.port = portName(back.from.pod)
+	}
 	back.carry(client)
 	w.answer = back.hops
 }
@@ -37,15 +43,22 @@ func (w *walk) carry(to netip.Addr) bool {
 		if n == nil {
 			return false
 		}
+		if n.ovn() {
+			port, done, ok := inOVN{w}.logical(n, to)
+			if done {
+				return ok
+			}
+			if port != "" {
+				into = port
+				continue
+			}
+		}
 		if n.has(to) {
 			w.hop(n.Name, "host", "%s is an address of its own", to)
 			return true
 		}
 		if done, ok := w.deliver(n, to, into); done {
 			return ok
-		}
-		if n.Mode == ovn {
-			return w.notOVN(n)
 		}
 		r, next, ok := w.leave(n, to, into)
 		if !ok {
@@ -79,15 +92,6 @@ func (w *walk) carry(to netip.Addr) bool {
 
 	return w.wrong(w.at, "route", "more than "+fmt.Sprint(longest)+" machines", Wrong{Found: "the packet goes in a circle: " + strings.Join(w.via, ", "),
 		Should: "a way to " + to.String(), Who: "those who made the routes above"})
-}
-
-// ovn is the mode in which OVN's logical flows decide, which are not among the facts.
-const ovn = "ovn"
-
-// notOVN ends the way at a node of the mode ovn.
-func (w *walk) notOVN(n *Node) bool {
-	return w.unknown(n.Name, "ovn", "OVN carries the packets of "+n.Name+", by logical flows that are not followed here: "+
-		"`ovn-trace` does so, on the machine with OVN's databases (`ovn-nbctl show` names the ports, which are NAMESPACE_POD)")
 }
 
 // leave chooses how the packet leaves a machine. next is the machine that gets it through an overlay; empty: it goes by route r.

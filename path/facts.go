@@ -25,6 +25,8 @@ type Node struct {
 	// Services are the service proxy's rules on Linux; those of Windows are in HNS.
 	Services []Rule `json:"services,omitempty"`
 	HNS      *HNS   `json:"hns,omitempty"`
+	OVS      *OVS   `json:"ovs,omitempty"` // mode ovn
+	OVN      *OVN   `json:"ovn,omitempty"` // of the machine with its databases
 	// Confs are the CNI configurations of the node, by path.
 	Confs []string `json:"cniConfs,omitempty"`
 
@@ -41,6 +43,8 @@ const (
 	UnreadHNS        = "hns"
 	UnreadMode       = "mode"
 	UnreadConfs      = "cni"
+	UnreadOVS        = "openvswitch"
+	UnreadOVN        = "ovn"
 )
 
 // Interface is a network interface, or an adapter of Windows.

@@ -37,7 +37,7 @@ func Follow(f *Facts, r Request) (Result, error) {
 		out.Ways = f.headless(from, to)
 		return out, nil
 	}
-	first := &walk{facts: f, from: from}
+	first := &walk{facts: f, from: from, protocol: to.protocol, number: to.port}
 	if !first.start(to.place) {
 		out.Ways = []Way{first.way()}
 		return out, nil
@@ -56,7 +56,7 @@ func Follow(f *Facts, r Request) (Result, error) {
 	for _, b := range backends {
 		w := *first
 		w.hops, w.via = slices.Clone(first.hops), slices.Clone(first.via)
-		w.backend = b
+		w.backend, w.number = b, b.Port()
 		w.finish(b.Addr())
 		out.Ways = append(out.Ways, w.way())
 	}
@@ -94,6 +94,16 @@ type walk struct {
 	answer  []Hop
 	via     []string // see Way.Via
 	lost    bool     // a hop ended the walk, because it is wrong or unknown
+
+	protocol string
+	number   uint16 // the port at the destination; 0: any
+	isAnswer bool
+
+	// Of the mode ovn: the logical port by which the packet came into OVN, empty if it is not there; whether ACLs have judged it there
+	// before a load balancer; and the node that gave it its own address when it left OVN.
+	port   string
+	judged bool
+	masked string
 }
 
 func (w *walk) way() Way {
@@ -165,8 +175,8 @@ func (w *walk) leavePod(p place, to place) bool {
 	if n == nil {
 		return false
 	}
-	if n.Mode == ovn {
-		return w.notOVN(n)
+	if n.ovn() {
+		return inOVN{w}.leaveLogical(n, p)
 	}
 	if n.System == "windows" {
 		e := w.windowsPort(n, p)

@@ -111,7 +111,7 @@ func TestNotKnown(t *testing.T) {
 	}{
 		{"no machine reported", "on-win", "on-lin", func(f *Facts) { f.Nodes = nil }, "run `porthole facts`"},
 		{"the far node did not report", "on-win", "on-lin", func(f *Facts) { f.Nodes = f.Nodes[1:] }, "machine lin did not report"},
-		{"OVN", "on-win", "on-lin", func(f *Facts) { f.node("win").Mode = "ovn" }, "ovn-trace"},
+		{"OVN", "on-win", "on-lin", func(f *Facts) { f.node("win").Mode = "ovn" }, "porthole facts --ovn-nb"},
 		{"another's network, by a router that did not report", "on-lin", "on-win", func(f *Facts) {
 			tor(f)
 			f.Nodes = f.Nodes[:3]

@@ -23,6 +23,9 @@ func (w *walk) serve(to target) []netip.AddrPort {
 		return nil
 	}
 
+	if n.ovn() {
+		return inOVN{w}.balance(n, to)
+	}
 	s := to.service
 	inside := w.inside(n)
 	wanted := s.backendsFor(w.facts.clusterNode(n.Name), to, inside)
@@ -33,8 +36,7 @@ func (w *walk) serve(to target) []netip.AddrPort {
 		w.unknown(n.Name, "service", "the service rules of "+n.Name+" could not be read: "+unread)
 		return nil
 	case len(wanted) == 0:
-		w.wrong(n.Name, "service", label, Wrong{Found: "service " + s.Name + " has no ready backend" + localText(s, n.Name),
-			Should: "a ready pod behind it", Who: "the pods that its selector matches (`kubectl get endpointslices`)"})
+		w.noBackend(n, label, s)
 		return nil
 	case text == "":
 		w.wrong(n.Name, "service", label, Wrong{Found: n.proxy() + " has no rule for " + frontend(to),
@@ -44,6 +46,17 @@ func (w *walk) serve(to target) []netip.AddrPort {
 
 	w.served = n.Name
 	w.bare = n.System != "windows" && s.External && s.Local && inside && w.from.node != n.Name
+	w.judgeBackends(n, text, rule, wanted, n.maker())
+	return rule
+}
+
+func (w *walk) noBackend(n *Node, label string, s *Service) {
+	w.wrong(n.Name, "service", label, Wrong{Found: "service " + s.Name + " has no ready backend" + localText(s, n.Name),
+		Should: "a ready pod behind it", Who: "the pods that its selector matches (`kubectl get endpointslices`)"})
+}
+
+// judgeBackends adds the hop of a load balancer, and compares its backends with those that it should have.
+func (w *walk) judgeBackends(n *Node, text string, rule, wanted []netip.AddrPort, who string) {
 	h := w.hop(n.Name, "service", "%s -> %s", text, join(rule))
 	if missing, extra := difference(wanted, rule); len(missing)+len(extra) > 0 {
 		var found []string
@@ -53,10 +66,9 @@ func (w *walk) serve(to target) []netip.AddrPort {
 		if len(extra) > 0 {
 			found = append(found, "has "+join(extra)+" too, which is not ready or not for these clients")
 		}
-		h.Wrong = &Wrong{Found: text + " " + strings.Join(found, " and "), Should: "the backends " + join(wanted), Who: n.maker()}
+		h.Wrong = &Wrong{Found: text + " " + strings.Join(found, " and "), Should: "the backends " + join(wanted), Who: who}
 		w.lost = true
 	}
-	return rule
 }
 
 // bypassed names what becomes of an answer that does not pass the machine which chose the backend, and is left to itself: kube-proxy on
