@@ -38,7 +38,7 @@ func TestHost(t *testing.T) {
 		t.Skip("namespaces and mounts need root")
 	}
 	w := newWorld(t)
-	w.must("create", w.name)
+	w.must("create", w.name, "--runtime", "none")
 	t.Cleanup(func() {
 		if _, err := os.Stat(filepath.Join(w.dir, "hosts", w.name)); err == nil {
 			w.must("delete", w.name)
@@ -143,7 +143,7 @@ func (w *world) testErrors(t *testing.T) {
 // testUnkind makes a host with two more network cards and another HNS.
 func (w *world) testUnkind(t *testing.T) {
 	name := w.name + "u"
-	w.must("create", name, "--hns-profile", "ws2022-fresh", "--nic", "10.98.0.5/24", "--nic", "10.97.0.5/24,gateway=10.97.0.1,metric=10", "--dns", "none")
+	w.must("create", name, "--runtime", "none", "--hns-profile", "ws2022-fresh", "--nic", "10.98.0.5/24", "--nic", "10.97.0.5/24,gateway=10.97.0.1,metric=10", "--dns", "none")
 	defer w.must("delete", name)
 	shown := w.must("run", name, "--", "ipconfig")
 	for _, want := range []string{"Ethernet adapter Ethernet:", "Ethernet adapter Ethernet 2:", ": 10.98.0.5", "Ethernet adapter Ethernet 3:", ": 10.97.0.1"} {

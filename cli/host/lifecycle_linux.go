@@ -39,6 +39,9 @@ type createFlags struct {
 	runtime      string
 }
 
+// noRuntime is the value of --runtime for a host without a container runtime.
+const noRuntime = "none"
+
 func createCommand() *cobra.Command {
 	var f createFlags
 	c := &cobra.Command{
@@ -53,7 +56,9 @@ With --dns the host gets DNS servers together with the address of "Ethernet", as
 fec0:0:0:ffff::1 to ::3, as Windows' do. 'porthole host hns NAME dns' changes them while the host runs. They are what ipconfig and the
 programs that ask for them see: names are still resolved as on this machine.
 
-With --runtime containerd.exe the host runs the container runtime of a Windows node as it ships, containerd.exe and runhcs. It listens at \\.\pipe\containerd-containerd; its configuration is C:\Program Files\containerd\config.toml.
+The host runs the container runtime of a Windows node as it ships, containerd.exe and runhcs, unless --runtime is none. It
+listens at \\.\pipe\containerd-containerd; its configuration is C:\Program Files\containerd\config.toml. It is the service
+"containerd" of the host (sc.exe, 'porthole host services NAME') and logs to C:\var\log\containerd.log.
 
 Profiles of HNS (--hns-profile):
   ` + strings.Join(hnsd.ProfileTexts(), "\n  "),
@@ -63,7 +68,8 @@ Profiles of HNS (--hns-profile):
   porthole host create h4 --nic 10.98.0.6/24,gateway=10.98.0.1,metric=10      # and a second default route
   porthole host create h5 --hns-profile ws2022-unkind
   porthole host create h6 --dns none && porthole host hns h6 dns 10.99.0.53   # a DNS server that comes late
-  porthole host create h7 --runtime containerd.exe && porthole host run h7 -- 'C:\Program Files\containerd\ctr.exe' version`,
+  porthole host create h7 --runtime none                                      # without containers it is up sooner
+  porthole host create h8 && porthole host run h8 -- 'C:\Program Files\containerd\ctr.exe' version`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return f.create(c.Context(), args[0], c.OutOrStdout()) },
 	}
@@ -74,7 +80,7 @@ Profiles of HNS (--hns-profile):
 	c.Flags().StringArrayVar(&f.nics, "nic", nil, "another network card: ADDRESS/LENGTH[,gateway=ADDRESS[,metric=N]]; with a gateway it has a default route; may be repeated")
 	c.Flags().DurationVar(&f.flap, "nic-flap", 0, "how long a network card has no link and no addresses when the first HNS network on it is made, or the last one deleted; Windows takes 1 to 10 s")
 	c.Flags().StringVar(&f.dns, "dns", serve.DNSServers(nil).String(), "DNS servers that the host gets with its address: addresses separated by commas, none, or machine for those of this machine's resolv.conf")
-	c.Flags().StringVar(&f.runtime, "runtime", "", "container runtime that runs on the host itself: "+host.ContainerdExe+" (default: none)")
+	c.Flags().StringVar(&f.runtime, "runtime", host.ContainerdExe, "container runtime of the host: "+host.ContainerdExe+", or "+noRuntime)
 	c.Flags().BoolVar(&f.firewall, "firewall", false, "drop connections to the host that no firewall rule allows, as Windows Server does (\"porthole.exe firewall add\" makes rules)")
 	c.Flags().StringVar(&f.profile, "hns-profile", "", "HNS to be, by name, instead of the build's (see above)")
 	return c
@@ -112,6 +118,9 @@ func (f *createFlags) create(ctx context.Context, name string, out io.Writer) er
 // options returns what the flags ask for. An error names the flag.
 func (f *createFlags) options(name string) (o host.CreateOptions, err error) {
 	o = host.CreateOptions{Name: name, Build: f.build, Firewall: f.firewall, HNSProfile: f.profile, NICFlap: f.flap, Runtime: f.runtime}
+	if f.runtime == noRuntime {
+		o.Runtime = ""
+	}
 	if f.address != "" {
 		if o.Address, err = netip.ParseAddr(f.address); err != nil {
 			return o, fmt.Errorf("--address %s: not an IP address", f.address)
@@ -196,10 +205,15 @@ func printReady(out io.Writer, h host.Host) error {
 // processes of a host on its own; a pure function of its arguments.
 func processes(s host.Store, h host.Host, tools wine.Tools) []supervise.Process {
 	var list []supervise.Process
-	for _, p := range h.Processes(tools, filepath.Join(s.Bin, "porthole"), false) {
-		list = append(list, supervise.Process{Name: p.Name, Path: p.Path, Args: p.Args, Env: p.Env,
-			Follows: p.Follows,
-			Netns:   platform.NetnsPath(h.Netns), Log: filepath.Join(h.Dir, "logs", p.Name+".log")})
+	listens := map[string]supervise.Condition{}
+	for _, p := range h.Processes(tools, filepath.Join(s.Bin, "porthole")) {
+		made := supervise.Process{Name: p.Name, Path: p.Path, Args: p.Args, Env: p.Env, Follows: p.Follows,
+			Netns: platform.NetnsPath(h.Netns), Log: filepath.Join(h.Dir, "logs", p.Name+".log")}
+		if p.After != "" {
+			made.WaitFor = []supervise.Condition{listens[p.After]}
+		}
+		list = append(list, made)
+		listens[p.Name] = supervise.Condition{TCP: p.Listens, Netns: platform.NetnsPath(h.Netns)}
 	}
 	return list
 }
@@ -258,6 +272,9 @@ func awaitRuntime(ctx context.Context, h host.Host, out io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, runtimeLimit)
 	defer cancel()
+	if err := h.RegisterRuntime(ctx); err != nil {
+		return err
+	}
 	if err := h.AwaitRuntime(ctx); err != nil {
 		return err
 	}

@@ -6,8 +6,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"porthole.dev/porthole/emulator/cri"
+	"porthole.dev/porthole/emulator/host"
 )
 
 func runtimeCommand() *cobra.Command {
@@ -37,28 +39,12 @@ func runtimeCommand() *cobra.Command {
 			if h.OS != "windows" {
 				return fmt.Errorf("host %s runs %s: only emulated Windows hosts have this runtime", h.Name, h.OS)
 			}
-			now, err := cri.ReadProfile(h.Dir)
-			if err != nil && !reset {
-				return fmt.Errorf("%w (--reset writes a new one)", err)
+			if h.Runtime != host.Light {
+				return fmt.Errorf("host %s runs no runtime that can be changed: only nodes of `porthole up --windows-runtime %s` do", h.Name, host.Light)
 			}
-
-			changed := reset
-			if reset {
-				now = cri.Profile{}
-			}
-			if c.Flags().Changed("late-ends") {
-				now.LateEnds, changed = want.LateEnds, true
-			}
-			if c.Flags().Changed("no-stats") {
-				now.NoStats, changed = want.NoStats, true
-			}
-			if err := checkPods(now.NoStats); err != nil {
+			now, err := changeRuntime(h.Dir, c.Flags(), want, reset)
+			if err != nil {
 				return err
-			}
-			if changed {
-				if err := now.Write(h.Dir); err != nil {
-					return err
-				}
 			}
 			return printRuntime(c.OutOrStdout(), now, o.output == "json")
 		},
@@ -69,6 +55,28 @@ func runtimeCommand() *cobra.Command {
 	c.Flags().StringSliceVar(&want.NoStats, "no-stats", nil, "pods whose sandboxes have no statistics, by namespace/name; * for all, \"\" for none")
 	c.Flags().BoolVar(&reset, "reset", false, "behave as after the host's creation")
 	return c
+}
+
+// changeRuntime writes the profile of the host in dir if a flag asks for another, and returns the one that holds then. want has the values of
+// the flags; with reset what was there before does not count.
+func changeRuntime(dir string, given *pflag.FlagSet, want cri.Profile, reset bool) (now cri.Profile, err error) {
+	if !reset {
+		if now, err = cri.ReadProfile(dir); err != nil {
+			return now, fmt.Errorf("%w (--reset writes a new one)", err)
+		}
+	}
+	changed := reset
+	if given.Changed("late-ends") {
+		now.LateEnds, changed = want.LateEnds, true
+	}
+	if given.Changed("no-stats") {
+		now.NoStats, changed = want.NoStats, true
+	}
+
+	if err := checkPods(now.NoStats); err != nil || !changed {
+		return now, err
+	}
+	return now, now.Write(dir)
 }
 
 // checkPods returns an error for an element that is neither namespace/name nor *.

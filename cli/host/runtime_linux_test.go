@@ -14,7 +14,10 @@ import (
 func TestRuntimeCommand(t *testing.T) {
 	dir := t.TempDir()
 	host := filepath.Join(dir, "hosts", "h1")
-	if err := os.MkdirAll(filepath.Join(host, "prefix"), 0o755); err != nil {
+	if err := os.MkdirAll(host, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(host, "host.json"), []byte(`{"name": "h1", "os": "windows", "runtime": "light"}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 

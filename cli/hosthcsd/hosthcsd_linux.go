@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/emulator/daemon"
 	"porthole.dev/porthole/emulator/hcsd/serve"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/emulator/wire"
@@ -23,6 +24,7 @@ func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "host-hcsd", Short: "Be the Host Compute Service of an emulated Windows host", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			daemon.Lean()
 			if o.HostDir == "" {
 				return errors.New("--host-dir is needed")
 			}

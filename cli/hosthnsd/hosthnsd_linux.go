@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/emulator/daemon"
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/wire"
@@ -24,6 +25,7 @@ func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "host-hnsd", Short: "Be the Host Networking Service of an emulated Windows host", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			daemon.Lean()
 			if o.HostDir == "" {
 				return errors.New("--host-dir is needed")
 			}

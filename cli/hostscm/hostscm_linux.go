@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"porthole.dev/porthole/emulator/host"
+	"porthole.dev/porthole/emulator/daemon"
 	"porthole.dev/porthole/emulator/scm"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/emulator/wire"
@@ -23,6 +23,7 @@ func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "host-scm", Short: "Be the service manager of an emulated Windows host", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			daemon.Lean()
 			if dir == "" {
 				return errors.New("--host-dir is needed")
 			}
@@ -30,8 +31,8 @@ func Command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			h := host.Host{Dir: dir}
-			m, err := scm.New(scm.Options{Dir: filepath.Join(dir, "scm"), Delayed: delayed, Launcher: scm.Windows{Tools: tools, Prefix: h.Prefix()}})
+			prefix := wine.Prefix{Dir: filepath.Join(dir, "prefix")} // Host.Prefix of emulator/host, which would bring containerd's client into a small program
+			m, err := scm.New(scm.Options{Dir: filepath.Join(dir, "scm"), Delayed: delayed, Launcher: scm.Windows{Tools: tools, Prefix: prefix}})
 			if err != nil {
 				return err
 			}

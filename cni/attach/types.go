@@ -105,7 +105,7 @@ const (
 	inContainerOf = "container:"
 )
 
-// place returns where the endpoint of a call belongs. Needed: a CNI_NETNS that is not a GUID is an error.
+// place returns where the endpoint of a call belongs. If needed is true, a CNI_NETNS that is not a GUID is an error.
 func (p *Plugin) place(c Call, needed bool) (place, error) {
 	if p.WithoutNamespace {
 		if c.Namespace == noNamespace {

@@ -70,6 +70,9 @@ type world struct {
 // newWorld starts everything that a host needs below its kubelet; the test's end takes it all away and looks for rests.
 func newWorld(t *testing.T, realHNS bool) *world {
 	t.Helper()
+	if os.Getenv("PORTHOLE_LIGHT") != "long" {
+		t.Skip("takes minutes, and no cluster has this runtime by itself: PORTHOLE_LIGHT=long, or `make test-light`")
+	}
 	if os.Getuid() != 0 {
 		t.Skip("containers need root")
 	}

@@ -48,6 +48,18 @@ func (d *DataPlane) PortRules(ctx context.Context, all desired.State, id string)
 	return rules, ok, nil
 }
 
+// Traffic returns what an endpoint has sent and received since its port was made. One without a port has none.
+func (s *IPStack) Traffic(endpoint string) (t desired.Traffic) {
+	link, err := s.linkNamed(portName(endpoint))
+	if err != nil || link == nil || link.Attrs().Statistics == nil {
+		return t
+	}
+	c := link.Attrs().Statistics // of the switch's side, which receives what the endpoint sends
+	t.BytesSent, t.PacketsSent, t.DroppedOutgoing = c.RxBytes, c.RxPackets, c.RxDropped
+	t.BytesReceived, t.PacketsReceived, t.DroppedIncoming = c.TxBytes, c.TxPackets, c.TxDropped
+	return t
+}
+
 // parseCounts reads the counters of a table from nft's JSON.
 func parseCounts(data []byte) (counts, error) {
 	c := counts{rules: map[string][]Count{}, elems: map[place]Count{}}

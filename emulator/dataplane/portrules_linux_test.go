@@ -56,6 +56,12 @@ acl in priority 300 protocol 17: block 0
 	if got := w.a.rulesText(w.a.epID(12)); !strings.Contains(got, "load balancer in tcp 10.96.0.1:80: to port 8080 of this backend 4\n") {
 		t.Errorf("the server's rules are\n%s", got)
 	}
+	if sent := w.a.dp.Traffic(w.a.epID(11)); sent.PacketsSent < 30 || sent.BytesSent < 1000 || sent.PacketsReceived < 30 || sent.BytesReceived < 1000 {
+		t.Errorf("the client's traffic is %+v", sent)
+	}
+	if none := w.a.dp.Traffic("nobody"); none != (desired.Traffic{}) {
+		t.Errorf("the traffic of nobody is %+v", none)
+	}
 	if drift, err := w.a.dp.Verify(w.ctx, w.a.desired); err != nil || len(drift) > 0 {
 		t.Errorf("counting is a drift: %v, %v", drift, err)
 	}

@@ -145,3 +145,9 @@ type Change struct {
 func (c Change) Empty() bool {
 	return len(c.Endpoints)+len(c.LoadBalancers)+len(c.GoneEndpoints)+len(c.GoneLoadBalancers) == 0
 }
+
+// Traffic counts what an endpoint sends and receives, as it sees it. The data plane counts it.
+type Traffic struct {
+	BytesSent, PacketsSent, BytesReceived, PacketsReceived uint64
+	DroppedIncoming, DroppedOutgoing                       uint64 // packets
+}

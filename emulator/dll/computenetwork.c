@@ -1,8 +1,6 @@
 /* computenetwork.dll: the HCN functions, each one call to hnsd. */
 #include "forget.h"
-#include "wire.h"
-
-#include <stdlib.h>
+#include "notify.h"
 
 typedef uint64_t handle_t64;
 
@@ -101,91 +99,16 @@ API HcnCreateEndpoint(handle_t64 network, const GUID *id, const WCHAR *settings,
 	return with_handle(&c, handle, record);
 }
 
-/* One registration: a thread with its own connection. The handle that the program holds is the structure's address. */
-struct registration {
-	void (CALLBACK *callback)(DWORD type, void *context, HRESULT status, const WCHAR *data);
-	void *context;
-	int wire; /* closed after the thread's end only */
-	HANDLE thread;
-	DWORD id;
-	volatile LONG stopping;
-};
-
-/* Receives one answer; the first reports whether the registration stands. Not 0: no more come. */
-static int next_notification(struct registration *r, HRESULT *result, BOOL first)
-{
-	struct call c = { OP_NOTIFY };
-	int failed = wire_receive(r->wire, &c, result);
-
-	if (!failed && !first && !r->stopping)
-		r->callback((DWORD)*result, r->context, S_OK, c.out[0]);
-	wire_free(c.out[0]);
-	wire_free(c.out[1]);
-	return failed;
-}
-
-/* Ends with the service: then the program is told, and has to register again (unverified, no. 49). */
-static DWORD WINAPI notify_thread(void *argument)
-{
-	struct registration *r = argument;
-	HRESULT result;
-
-	while (next_notification(r, &result, FALSE) == 0)
-		;
-	if (!r->stopping)
-		r->callback(SERVICE_DISCONNECT, r->context, S_OK, NULL);
-	return 0;
-}
-
-static void free_registration(struct registration *r)
-{
-	wire_close(r->wire);
-	if (r->thread)
-		CloseHandle(r->thread);
-	free(r);
-}
-
 API HcnRegisterServiceCallback(void *callback, void *context, void **handle)
 {
 	struct call c = { OP_NOTIFY };
-	HRESULT result = RPC_SERVER_UNAVAILABLE;
-	struct registration *r;
 
-	if (!callback || !handle)
-		return E_POINTER;
-	*handle = NULL;
-	r = calloc(1, sizeof *r);
-	if (!r)
-		return E_OUTOFMEMORY;
-	r->callback = callback;
-	r->context = context;
-	r->wire = wire_open();
-	if (r->wire != NO_WIRE && wire_send(r->wire, &c) == 0 && next_notification(r, &result, TRUE) == 0 && SUCCEEDED(result)) {
-		r->thread = CreateThread(NULL, 0, notify_thread, r, 0, &r->id);
-		if (r->thread) {
-			*handle = r;
-			return S_OK;
-		}
-		result = E_OUTOFMEMORY;
-	}
-	free_registration(r);
-	return result;
+	return notify_add(wire_open(), &c, callback, context, handle);
 }
 
-/* Returns when no callback runs any more. It must not be called from one. */
 API HcnUnregisterServiceCallback(void *handle)
 {
-	struct registration *r = handle;
-
-	if (!r)
-		return E_HANDLE;
-	if (GetCurrentThreadId() == r->id)
-		return E_UNEXPECTED;
-	InterlockedExchange(&r->stopping, 1);
-	wire_shutdown(r->wire);
-	WaitForSingleObject(r->thread, INFINITE);
-	free_registration(r);
-	return S_OK;
+	return notify_remove(handle);
 }
 
 /* Present on Windows, used by no program in scope: they say that they are not implemented. */

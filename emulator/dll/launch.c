@@ -4,10 +4,13 @@
  *     porthole-launch.exe PROGRAM COMMANDLINE...     PROGRAM is a full path, in quotes if it has spaces; if it is "", Windows finds the program
  *
  *     porthole-launch.exe /run N                     what files named N in the container's folder for programs say (hosted)
+ *     porthole-launch.exe /console N                 the same, on the console that the former has made for it (on_console)
  *
  * It lives as long as the program, passes an interruption on, writes the program's exit code to a file that the container's
  * runtime reads, and ends with it: Linux keeps the lowest 8 bits only. As long as it lives, other programs of the container
  * begin at once, see booted. */
+#define NTDDI_VERSION 0x0a000006 /* Windows 10 1809: consoles of one's own making */
+#define _WIN32_WINNT 0x0a00
 #include <windows.h>
 #include <winternl.h>
 
@@ -20,10 +23,14 @@ NTSTATUS NTAPI NtSetEvent(HANDLE event, LONG *before);
 
 #define CODE_FILE L"\\\\?\\unix\\prefix\\exit-code" /* the Linux path /prefix/exit-code */
 
+#define CLOSE_MS 5000 /* that a program of a closed console has to end by itself: HungAppTimeout of Windows */
+
 #define RUN L"\\\\?\\unix\\prefix\\run\\" /* the Linux folder /prefix/run, for programs that the Host Compute Service starts */
 
 static HANDLE child;
 static const WCHAR *number; /* of the program that it starts for the Host Compute Service; NULL: for another */
+static HPCON console;	    /* that it has made; NULL: none */
+static CRITICAL_SECTION taking;
 
 /* rest skips one word of a command line and the spaces after it; *length is the word's without its quotes. */
 static WCHAR *rest(WCHAR *line, WCHAR **word, size_t *length)
@@ -66,25 +73,116 @@ static DWORD read_run(const WCHAR *what, void *text, DWORD size)
 	return n;
 }
 
-/* asked_event is the console event that the Host Compute Service wants, which has written its number and then sent a signal. */
-static DWORD asked_event(DWORD event)
+/* take reads a file of the program that holds size bytes, and removes it. FALSE: there is none. Each file is taken once: it is renamed first,
+ * so that none is lost that is written meanwhile. */
+static BOOL take(const WCHAR *what, void *text, DWORD size)
 {
-	char digit = 0;
+	WCHAR path[MAX_PATH], taken[MAX_PATH];
+	BOOL ok;
 
-	return read_run(L".event", &digit, 1) == 1 && digit >= '0' && digit <= '9' ? (DWORD)(digit - '0') : event;
+	path_of(path, what);
+	path_of(taken, L".taken");
+	EnterCriticalSection(&taking);
+	ok = MoveFileExW(path, taken, MOVEFILE_REPLACE_EXISTING) && read_run(L".taken", text, size) == size;
+	LeaveCriticalSection(&taking);
+	return ok;
+}
+
+/* asked_event is the console event that the Host Compute Service wants, which has written its number and then sent a signal. */
+static BOOL asked_event(DWORD *event)
+{
+	char digit;
+
+	if (!take(L".event", &digit, 1) || digit < '0' || digit > '9')
+		return FALSE;
+	*event = digit - '0';
+	return TRUE;
+}
+
+/* open_console opens one side of our console. */
+static HANDLE open_console(const WCHAR *side)
+{
+	SECURITY_ATTRIBUTES inherited = { sizeof inherited, NULL, TRUE };
+
+	return CreateFileW(side, GENERIC_READ | GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE, &inherited, OPEN_EXISTING, 0, NULL);
+}
+
+/* resize gives our console the size that the Host Compute Service wants, if it wants another. ResizePseudoConsole is not implemented in
+ * Wine 8.0. A buffer cannot be smaller than its window, so that the window shrinks first. */
+static void resize(void)
+{
+	CONSOLE_SCREEN_BUFFER_INFO now;
+	SMALL_RECT window = { 0 };
+	HANDLE screen;
+	COORD size;
+
+	if (!take(L".size", &size, sizeof size))
+		return;
+	screen = open_console(L"CONOUT$");
+	if (screen == INVALID_HANDLE_VALUE)
+		return;
+	if (GetConsoleScreenBufferInfo(screen, &now)) {
+		window.Right = min(now.dwSize.X, size.X) - 1;
+		window.Bottom = min(now.dwSize.Y, size.Y) - 1;
+		SetConsoleWindowInfo(screen, TRUE, &window);
+		SetConsoleScreenBufferSize(screen, size);
+		window.Right = size.X - 1;
+		window.Bottom = size.Y - 1;
+		SetConsoleWindowInfo(screen, TRUE, &window);
+	}
+	CloseHandle(screen);
+}
+
+/* interrupt types an interruption on our console, if its user has: at one that comes from a terminal conhost.exe of Wine 8.0 ends. What an
+ * interruption does is up to the mode of the console. */
+static void interrupt(void)
+{
+	INPUT_RECORD key = { KEY_EVENT, .Event.KeyEvent = { TRUE, 1, 'C', 0, { 3 }, LEFT_CTRL_PRESSED } };
+	HANDLE keyboard;
+	DWORD n;
+	char byte;
+
+	if (!take(L".typed", &byte, 1))
+		return;
+	keyboard = open_console(L"CONIN$");
+	if (keyboard == INVALID_HANDLE_VALUE)
+		return;
+	WriteConsoleInputW(keyboard, &key, 1, &n);
+	key.Event.KeyEvent.bKeyDown = FALSE;
+	WriteConsoleInputW(keyboard, &key, 1, &n);
+	CloseHandle(keyboard);
+}
+
+/* closed outlives the end of our console, with which all its programs end: main keeps the exit code. */
+static void closed(void)
+{
+	if (WaitForSingleObject(child, CLOSE_MS) == WAIT_TIMEOUT)
+		TerminateProcess(child, (UINT)STATUS_CONTROL_C_EXIT);
+	Sleep(INFINITE);
 }
 
 /* A console tells all its programs of an event. Without one, Wine makes the event of a signal, which comes to the
  * container's first process alone; then a thread is made in the other that begins where the console's would: in kernelbase,
- * which lies at one address in all processes. Observed with Wine 8.0. */
+ * which lies at one address in all processes. Observed with Wine 8.0.
+ *
+ * A signal of the Host Compute Service means what its files say. What a user types on our console comes here too, without a file: all
+ * programs of the console are told of it in any case. */
 static BOOL WINAPI pass_on(DWORD event)
 {
 	void *routine = (void *)GetProcAddress(GetModuleHandleW(L"kernelbase.dll"), "CtrlRoutine");
 	HANDLE thread;
 
-	if (number)
-		event = asked_event(event);
-	if (!GetConsoleCP() && routine && child) {
+	if (number && !console) {
+		resize();
+		interrupt();
+		if (!asked_event(&event)) {
+			if (event == CTRL_CLOSE_EVENT)
+				closed();
+			return TRUE;
+		}
+	} else if (!number && GetConsoleCP())
+		return TRUE;
+	if (routine && child) {
 		thread = CreateRemoteThread(child, NULL, 0, (LPTHREAD_START_ROUTINE)routine, (void *)(UINT_PTR)event, 0, NULL);
 		if (thread)
 			CloseHandle(thread);
@@ -176,6 +274,43 @@ static void end_with_us(HANDLE process)
 		AssignProcessToJobObject(job, process);
 }
 
+/* on_console starts the launcher once more, on a console of the wanted size whose terminal are our standard streams. That one starts the
+ * program: only what is on a console can open it and change its size. */
+static BOOL on_console(COORD size, PROCESS_INFORMATION *made)
+{
+	char attributes[256];
+	SIZE_T bytes = sizeof attributes;
+	STARTUPINFOEXW start = { .StartupInfo.cb = sizeof start, .lpAttributeList = (void *)attributes };
+	WCHAR self[MAX_PATH], line[64] = L"porthole-launch.exe /console ";
+	HRESULT hr = CreatePseudoConsole(size, GetStdHandle(STD_INPUT_HANDLE), GetStdHandle(STD_OUTPUT_HANDLE), 0, &console);
+
+	if (FAILED(hr)) {
+		say(HRESULT_CODE(hr));
+		return FALSE;
+	}
+	lstrcatW(line, number);
+	if (!GetModuleFileNameW(NULL, self, MAX_PATH) || !InitializeProcThreadAttributeList(start.lpAttributeList, 1, 0, &bytes) ||
+	    !UpdateProcThreadAttribute(start.lpAttributeList, 0, PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE, console, sizeof console, NULL, NULL) ||
+	    !CreateProcessW(self, line, NULL, NULL, FALSE, EXTENDED_STARTUPINFO_PRESENT, NULL, NULL, &start.StartupInfo, made)) {
+		say(GetLastError());
+		return FALSE;
+	}
+	end_with_us(made->hProcess);
+	return TRUE;
+}
+
+/* use_console makes our console our standard streams, which the program inherits. */
+static void use_console(void)
+{
+	static const DWORD streams[] = { STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, STD_ERROR_HANDLE };
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		CloseHandle(GetStdHandle(streams[i]));
+		SetStdHandle(streams[i], open_console(i == 0 ? L"CONIN$" : L"CONOUT$"));
+	}
+}
+
 #define LINE 40000 /* characters: a command line of Windows has at most 32767 */
 
 /* hosted starts the program that N.line describes: program, command line and folder, each ended by a zero. */
@@ -207,27 +342,45 @@ static BOOL hosted(PROCESS_INFORMATION *made)
 	return TRUE;
 }
 
-int main(void)
+/* begin starts what the command line of the launcher says; FALSE: it could not be started. */
+static BOOL begin(PROCESS_INFORMATION *made)
 {
 	STARTUPINFOW start = { sizeof start };
-	PROCESS_INFORMATION made;
 	WCHAR *self, *program, *line;
 	size_t length;
-	DWORD code;
+	COORD size;
 
-	booted(); /* before there is a program, which the container's runtime takes as the sign */
 	line = rest(rest(GetCommandLineW(), &self, &length), &program, &length);
 	program[length] = 0;
-	SetConsoleCtrlHandler(pass_on, TRUE);
 	if (lstrcmpW(program, L"/run") == 0) {
 		number = line;
-		if (!hosted(&made))
-			return NOT_FOUND;
-	} else if (!CreateProcessW(length ? program : NULL, line, NULL, NULL, TRUE, 0, NULL, NULL, &start, &made))
+		return read_run(L".console", &size, sizeof size) == sizeof size ? on_console(size, made) : hosted(made);
+	}
+	if (lstrcmpW(program, L"/console") == 0) {
+		number = line;
+		use_console();
+		return hosted(made);
+	}
+	return CreateProcessW(length ? program : NULL, line, NULL, NULL, TRUE, 0, NULL, NULL, &start, made);
+}
+
+int main(void)
+{
+	PROCESS_INFORMATION made;
+	DWORD code;
+
+	InitializeCriticalSection(&taking);
+	booted(); /* before there is a program, which the container's runtime takes as the sign */
+	SetConsoleCtrlHandler(pass_on, TRUE);
+	if (!begin(&made))
 		return NOT_FOUND;
 	child = made.hProcess;
 	CloseHandle(made.hThread);
 	WaitForSingleObject(child, INFINITE);
+	if (console) {
+		ClosePseudoConsole(console); /* returns when everything is written */
+		return 0;		     /* the one on the console has kept the code */
+	}
 	if (!GetExitCodeProcess(child, &code))
 		return NOT_FOUND;
 	keep(code);

@@ -14,7 +14,7 @@ static const BYTE stub[] = { STUB_FIRST, 0x8b, 0xd1, 0xb8, 0, 0, 0, 0, 0xf6, 0x0
 #define JUMP 12 /* bytes */
 
 static struct mend *const lists[] = { pipe_mends, file_mends, link_mends, registry_mends, job_mends, backup_mends, text_mends, volume_mends,
-				    console_mends };
+				    console_mends, service_mends, process_mends, user_mends };
 
 static BOOL is_stub(const BYTE *code)
 {
@@ -74,6 +74,27 @@ static BOOL replace_call(struct mend *m, BYTE *code, BYTE **place)
 	return jump(code, m->replacement);
 }
 
+/* Replaces a function of another library. Where the original is wanted, a copy of its first code goes to *place, with a jump to the rest. */
+static BOOL replace_function(struct mend *m, BYTE **place)
+{
+	HMODULE library = GetModuleHandleW(m->library);
+	BYTE *code = library ? (BYTE *)(void *)GetProcAddress(library, m->name) : NULL;
+	BYTE rest[JUMP] = { 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0 }, *after = code + JUMP;
+
+	if (!code)
+		return FALSE;
+	if (m->original) {
+		if (memcmp(code, m->prologue, JUMP) || !*place)
+			return FALSE;
+		memcpy(*place, code, JUMP);
+		memcpy(rest + 2, &after, sizeof after);
+		memcpy(*place + JUMP, rest, JUMP);
+		*m->original = *place;
+		*place += 2 * JUMP;
+	}
+	return jump(code, m->replacement);
+}
+
 void mend_all(void)
 {
 	static LONG begun;
@@ -85,17 +106,20 @@ void mend_all(void)
 
 	if (InterlockedExchange(&begun, 1))
 		return;
+	service_begin();
 	copies = place = VirtualAlloc(NULL, 0x1000, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE);
 	for (i = 0; i < COUNT(lists); i++)
 		for (m = lists[i]; m->name; m++)
-			if (m->original && !m->missing)
+			if (m->original && !m->missing && !m->library)
 				*m->original = (void *)GetProcAddress(ntdll, m->name);
 	if (copies)
 		VirtualProtect(copies, 0x1000, PAGE_EXECUTE_READWRITE, &before);
 
 	for (i = 0; i < COUNT(lists); i++)
 		for (m = lists[i]; m->name; m++) {
-			if (m->original && !m->missing)
+			if (m->library)
+				m->done = replace_function(m, &place);
+			else if (m->original && !m->missing)
 				m->done = replace_call(m, (BYTE *)*m->original, &place);
 			else if (m->original)
 				m->done = !m->missing() || replace_passed(m, kernel);

@@ -14,14 +14,23 @@ struct mend {
 	void **original;     /* gets the function as Wine has it; NULL for a function whose code is overwritten */
 	BOOL (*missing)(void); /* only for kernel32: reports whether the function is not as on Windows */
 	BOOL done;
+	const WCHAR *library;  /* that has the function, if not ntdll or kernel32; its code is overwritten */
+	const char *prologue; /* with original: the code that is overwritten, which works at another place too */
 };
 
 /* One list for each file mend_*.c; the last has no name. */
 extern struct mend pipe_mends[], file_mends[], link_mends[], registry_mends[], job_mends[], backup_mends[], text_mends[], volume_mends[],
-	console_mends[];
+	console_mends[], service_mends[], process_mends[], user_mends[];
 
 /* Mends what it knows how to. Where Wine's code is not the one that it knows, it changes nothing there. Only once. */
 void mend_all(void);
+
+/* Notes whether the process is a service (mend_service.c). */
+void service_begin(void);
+
+/* NtQueryInformationProcess(ProcessVmCounters) with the room of VM_COUNTERS_EX2, of which Wine's function does not know all. original is
+ * Wine's. Returns FALSE if it is asked for something else. */
+BOOL memory_counters(void *original, HANDLE process, ULONG class, void *info, ULONG size, ULONG *length, NTSTATUS *status);
 
 #define STATUS_OK(status) ((NTSTATUS)(status) >= 0)
 #define COUNT(array) (sizeof(array) / sizeof *(array))

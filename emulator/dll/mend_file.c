@@ -1,4 +1,5 @@
 /* Files: deletion and renaming as Windows 10 knows them, and paths that name a volume by its GUID. */
+#include "mend_layer.h"
 #include "mend_link.h"
 #include "mend_volume.h"
 
@@ -11,6 +12,7 @@ enum { BASIC = 4, RENAME = 10, LINK = 11, DISPOSITION = 13, DISPOSITION_EX = 64,
 /* Flags of FILE_DISPOSITION_INFORMATION_EX, and of the other two. */
 enum { DELETE_FILE = 1, IGNORE_READONLY = 0x10, REPLACE_IF_EXISTS = 1 };
 
+#define FOLDER_NOT_EMPTY ((NTSTATUS)0xC0000101) /* STATUS_DIRECTORY_NOT_EMPTY */
 #define CANNOT_DELETE ((NTSTATUS)0xC0000121) /* STATUS_CANNOT_DELETE: the file is read-only */
 
 typedef NTSTATUS(NTAPI *set_file)(HANDLE, IO_STATUS_BLOCK *, void *, ULONG, ULONG);
@@ -54,6 +56,8 @@ static NTSTATUS dispose(HANDLE file, IO_STATUS_BLOCK *io, ULONG flags)
 		make_writable(file);
 		status = ((set_file)set_original)(file, io, &gone, sizeof gone, DISPOSITION);
 	}
+	if (status == FOLDER_NOT_EMPTY && gone && layer_empty(file))
+		status = ((set_file)set_original)(file, io, &gone, sizeof gone, DISPOSITION);
 	return status;
 }
 

@@ -2,7 +2,7 @@
  * containers, each function one call to hcsd (package emulator/hcsd), which decides everything. Here are only the handles, the
  * threads that wait for notifications, and those that carry the standard streams of programs. */
 #include "forget.h"
-#include "wire.h"
+#include "notify.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -504,91 +504,13 @@ API HcsModifyProcess(struct object *process, const WCHAR *settings, WCHAR **reco
 	return hr;
 }
 
-/* Callbacks. A registration is a thread with its own connection; its handle is the structure's address. */
-struct registration {
-	void (CALLBACK *callback)(DWORD type, void *context, HRESULT status, const WCHAR *data);
-	void *context;
-	int wire; /* closed after the thread's end only */
-	HANDLE thread;
-	DWORD id;
-	volatile LONG stopping;
-};
-
-/* Receives one answer; the first reports whether the registration stands. Not 0: no more come. */
-static int next_notification(struct registration *r, HRESULT *result, BOOL first)
-{
-	struct call c = { OP_HCS_NOTIFY };
-	int failed = wire_receive(r->wire, &c, result);
-
-	if (!failed && !first && !r->stopping)
-		r->callback((DWORD)*result, r->context, (HRESULT)c.handle, c.out[0]);
-	if (!failed) {
-		wire_free(c.out[0]);
-		wire_free(c.out[1]);
-	}
-	return failed;
-}
-
-/* Ends with the service: then the program is told. */
-static DWORD WINAPI notify_thread(void *argument)
-{
-	struct registration *r = argument;
-	HRESULT result;
-
-	while (next_notification(r, &result, FALSE) == 0)
-		;
-	if (!r->stopping)
-		r->callback(SERVICE_DISCONNECT, r->context, S_OK, NULL);
-	return 0;
-}
-
-static void free_registration(struct registration *r)
-{
-	wire_close(r->wire);
-	if (r->thread)
-		CloseHandle(r->thread);
-	free(r);
-}
+/* Callbacks */
 
 static HRESULT add_callback(const struct object *o, void *callback, void *context, void **handle)
 {
 	struct call c = { OP_HCS_NOTIFY, o->pid, NULL, { o->id, NULL, NULL } };
-	HRESULT result = RPC_SERVER_UNAVAILABLE;
-	struct registration *r;
 
-	if (!callback || !handle)
-		return E_POINTER;
-	*handle = NULL;
-	r = calloc(1, sizeof *r);
-	if (!r)
-		return E_OUTOFMEMORY;
-	r->callback = callback;
-	r->context = context;
-	r->wire = hcs_open();
-	if (r->wire != NO_WIRE && wire_send(r->wire, &c) == 0 && next_notification(r, &result, TRUE) == 0 && SUCCEEDED(result)) {
-		r->thread = CreateThread(NULL, 0, notify_thread, r, 0, &r->id);
-		if (r->thread) {
-			*handle = r;
-			return S_OK;
-		}
-		result = E_OUTOFMEMORY;
-	}
-	free_registration(r);
-	return result;
-}
-
-/* Returns when no callback runs any more. It must not be called from one. */
-static HRESULT remove_callback(struct registration *r)
-{
-	if (!r)
-		return E_HANDLE;
-	if (GetCurrentThreadId() == r->id)
-		return E_UNEXPECTED;
-	InterlockedExchange(&r->stopping, 1);
-	wire_shutdown(r->wire);
-	WaitForSingleObject(r->thread, INFINITE);
-	free_registration(r);
-	return S_OK;
+	return notify_add(hcs_open(), &c, callback, context, handle);
 }
 
 API HcsRegisterComputeSystemCallback(struct object *system, void *callback, void *context, void **handle)
@@ -603,12 +525,12 @@ API HcsRegisterProcessCallback(struct object *process, void *callback, void *con
 
 API HcsUnregisterComputeSystemCallback(void *handle)
 {
-	return remove_callback(handle);
+	return notify_remove(handle);
 }
 
 API HcsUnregisterProcessCallback(void *handle)
 {
-	return remove_callback(handle);
+	return notify_remove(handle);
 }
 
 /* Layers */

@@ -1,10 +1,11 @@
 /* ws2_32.dll: Wine's own behind a WSAIoctl that knows what Wine 8.0 does not, and a bind that does for UDP what Windows
- * does, and marks sockets for the host's firewall. Everything else goes on (ws2_32.def). */
+ * does, and marks sockets for the host's firewall; sockets of AF_UNIX are in unix.c. Everything else goes on (ws2_32.def). */
 #define WINSOCK_API_LINKAGE /* these functions are not imported here but made */
 #include <winsock2.h>
 
 #include "builtin.h"
 #include "linux.h"
+#include "unix.h"
 
 #define UDP_CONNRESET _WSAIOW(IOC_VENDOR, 12)
 #define UDP_NETRESET _WSAIOW(IOC_VENDOR, 15)
@@ -140,6 +141,8 @@ int WINAPI bind(SOCKET s, const struct sockaddr *name, int size)
 	struct sockaddr_in any_port;
 	int fd, result;
 
+	if (unix_bind(s, name, size, &result))
+		return result;
 	if (!bound_to_interface(s, name, size))
 		return marked(s, wine_bind(s, name, size));
 	any_port = *(const struct sockaddr_in *)name;
@@ -161,8 +164,11 @@ int WINAPI getsockname(SOCKET s, struct sockaddr *name, int *size)
 	name_function wine_getsockname = (name_function)(void *)builtin_function[GETSOCKNAME_ORDINAL];
 	struct sockaddr_in is;
 	unsigned int is_size = sizeof is;
-	int fd, result = wine_getsockname(s, name, size);
+	int fd, result;
 
+	if (unix_name(s, FALSE, name, size, &result))
+		return result;
+	result = wine_getsockname(s, name, size);
 	if (result || !bound_to_interface(s, name, *size))
 		return result;
 	fd = linux_socket(s);
@@ -180,6 +186,7 @@ BOOL WINAPI DllMain(HINSTANCE self, DWORD reason, void *reserved)
 	if (reason != DLL_PROCESS_ATTACH)
 		return TRUE;
 	DisableThreadLibraryCalls(self);
+	unix_start();
 	LoadLibraryW(L"bcryptprimitives.dll"); /* for programs that are not Go's: mend.h */
 	return builtin_load(L"ws2_32.dll");
 }

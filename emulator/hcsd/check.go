@@ -80,6 +80,30 @@ func (c *Container) checkValues() error {
 	return nil
 }
 
+// Consoles: the size of one for which none is asked, that of conhost.exe (unverified, no. 94), and the largest side of one, that of a
+// COORD of Windows.
+const (
+	defaultHeight, defaultWidth = 25, 80
+	maxCells                    = 32767
+)
+
+// Console is the size of the console that the process is to have. ok is false if it has none.
+func (p *Process) Console() (size ConsoleSize, ok bool) {
+	size = ConsoleSize{defaultHeight, defaultWidth}
+	if len(p.ConsoleSize) == 2 && p.ConsoleSize[0] > 0 && p.ConsoleSize[1] > 0 {
+		size = ConsoleSize{uint16(p.ConsoleSize[0]), uint16(p.ConsoleSize[1])}
+	}
+	return size, p.EmulateConsole
+}
+
+// Check returns why a console cannot have the size, or nil.
+func (s ConsoleSize) Check() error {
+	if s.Height == 0 || s.Width == 0 || s.Height > maxCells || s.Width > maxCells {
+		return ErrInvalidArgument.WithText("ConsoleSize %+v: height and width are from 1 to %d", s, maxCells)
+	}
+	return nil
+}
+
 // isSet reports whether a field that is not decoded is there.
 func isSet(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
@@ -90,6 +114,8 @@ func (p *Process) Check() error {
 		return ErrInvalidArgument.WithText("CommandLine is missing")
 	case len(p.CommandArgs) > 0:
 		return ErrNotSupported.WithText("CommandArgs are for Linux containers")
+	case len(p.ConsoleSize) != 0 && (len(p.ConsoleSize) != 2 || slices.Min(p.ConsoleSize) < 0 || slices.Max(p.ConsoleSize) > maxCells):
+		return ErrInvalidArgument.WithText("ConsoleSize %v: height and width are from 0 to %d", p.ConsoleSize, maxCells)
 	case p.RestrictedToken:
 		return ErrNotSupported.WithText("RestrictedToken: all programs of an emulated container are one user")
 	case strings.ContainsRune(p.CommandLine+p.ApplicationName+p.WorkingDirectory, 0):

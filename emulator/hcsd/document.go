@@ -127,7 +127,7 @@ type Process struct {
 	CreateStdInPipe  bool              `json:",omitempty"`
 	CreateStdOutPipe bool              `json:",omitempty"`
 	CreateStdErrPipe bool              `json:",omitempty"`
-	ConsoleSize      []int32           `json:",omitempty"` // height, width
+	ConsoleSize      []int32           `json:",omitempty"` // height, width; 0 is the default
 	UseExistingLogin bool              `json:",omitempty"`
 	UseLegacyConsole bool              `json:",omitempty"`
 }

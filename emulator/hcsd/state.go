@@ -105,7 +105,8 @@ func (s *System) Begin() error {
 	return ErrInvalidState
 }
 
-// Run notes that the system has started.
+// Run records that the compute system was started at the time now. It returns the notification that has to be sent to the callbacks that
+// are registered for the system.
 func (s *System) Run(now time.Time) Notification {
 	s.State, s.Started = Running, now
 	return Notification{System: s.ID, Type: SystemStartCompleted}

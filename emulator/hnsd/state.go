@@ -5,6 +5,8 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+
+	"porthole.dev/porthole/emulator/desired"
 )
 
 // Kind of an object. The numbers are those of the wire.
@@ -157,6 +159,8 @@ type Host struct {
 	// Listens reports whether a process of the host listens on a port, at that address or at all of them. An invalid
 	// address stands for any of the host's but loopback. nil: nobody does.
 	Listens func(protocol uint8, addr netip.Addr, port uint16) bool
+	// Traffic returns what an endpoint has sent and received so far; nil: nothing is counted.
+	Traffic func(endpoint string) desired.Traffic
 }
 
 // edit copies an object's document for a change.

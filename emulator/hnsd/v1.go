@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"porthole.dev/porthole/emulator/desired"
 )
 
 // HNSCall is the older interface: a method, a path and a JSON body; the answer is {"Success","Error","Output"}. The
@@ -222,14 +224,18 @@ func hostNamespace(s *State) string {
 	return ""
 }
 
-// endpointStats answers zeros: the data plane counts nothing per endpoint.
+// endpointStats answers what the data plane has counted for an endpoint; one without a port has sent and received nothing.
 func (c *v1Call) endpointStats() (any, error) {
 	o, ok := c.state.Get(Endpoint, c.id())
 	if !ok {
 		return nil, ErrEndpointNotFound
 	}
-	return Doc{"EndpointId": strings.ToUpper(o.ID), "InstanceId": strings.ToUpper(o.ID), "BytesReceived": 0, "BytesSent": 0,
-		"PacketsReceived": 0, "PacketsSent": 0, "DroppedPacketsIncoming": 0, "DroppedPacketsOutgoing": 0}, nil
+	var t desired.Traffic
+	if c.h.Traffic != nil {
+		t = c.h.Traffic(o.ID)
+	}
+	return Doc{"EndpointId": strings.ToUpper(o.ID), "InstanceId": strings.ToUpper(o.ID), "BytesReceived": t.BytesReceived, "BytesSent": t.BytesSent,
+		"PacketsReceived": t.PacketsReceived, "PacketsSent": t.PacketsSent, "DroppedPacketsIncoming": t.DroppedIncoming, "DroppedPacketsOutgoing": t.DroppedOutgoing}, nil
 }
 
 // policyLists are the load balancers and SDN routes.

@@ -23,8 +23,12 @@ type Item struct {
 // InventoryKinds are the words that Inventory knows.
 var InventoryKinds = []string{"containers", "tasks", "images", "snapshots"}
 
-// Inventory lists what the containerd of a cluster's node has for Kubernetes, sorted by id. The node may be a Linux one.
+// Inventory lists what the containerd of a cluster's node, or of a host with containerd.exe, has for Kubernetes, sorted by id. The node
+// may be a Linux one.
 func (h Host) Inventory(ctx context.Context, kind string) ([]Item, error) {
+	if h.Runtime == ContainerdExe {
+		return h.inventoryOfWindows(ctx, kind)
+	}
 	socket := filepath.Join(h.Dir, "containerd", "containerd.sock")
 	if _, err := os.Stat(socket); err != nil {
 		return nil, fmt.Errorf("host %s has no container runtime; nodes of a running cluster have one", h.Name)

@@ -135,7 +135,7 @@ func (s Store) Prepare(ctx context.Context, h Host, progress func(string)) error
 	}
 	m := wine.PrefixMount(template, h.Dir)
 	if h.Runtime == ContainerdExe {
-		layer, err := s.runtimeLayer()
+		layer, err := s.RuntimeLayer()
 		if err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func (s Store) Prepare(ctx context.Context, h Host, progress func(string)) error
 		return err
 	}
 	if h.Runtime == ContainerdExe {
-		if err := h.writeRuntimeFiles(); err != nil {
+		if err := errors.Join(h.WriteRuntimeFiles(""), h.linkRuntimeLog()); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/emulator/hnsd/control"
+	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
 )
@@ -38,7 +39,7 @@ func (h Host) powerOff(ctx context.Context) error {
 		return fmt.Errorf("finding the host's HNS: %w", err)
 	}
 	err = killWhile(h.Name, func() ([]int, error) {
-		pods, err := filepath.Glob(filepath.Join(h.containerdState(), "io.containerd.grpc.v1.cri", "netns", "*"))
+		pods, err := h.podNetworks()
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +56,20 @@ func (h Host) powerOff(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.forgetContainers()
+	return errors.Join(h.removeContainers(), h.forgetContainers())
+}
+
+// podNetworks are the paths of the network namespaces of pods: those that a Linux containerd made, and those of the host's HNS.
+func (h Host) podNetworks() ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(h.containerdState(), "io.containerd.grpc.v1.cri", "netns", "*"))
+	if err != nil {
+		return nil, err
+	}
+	own, err := serve.OwnNetns(h.Dir)
+	for _, name := range own {
+		paths = append(paths, platform.NetnsPath(name))
+	}
+	return paths, err
 }
 
 // containerdState is the folder of what containerd keeps for as long as the machine runs.

@@ -30,13 +30,14 @@ type Process struct {
 //   - wineserver is what the kernel is to Windows programs, for all programs of the host. They hang if it is killed, so what
 //     runs under Wine must be started again after it.
 //   - hnsd is the Host Networking Service.
-//   - scm, only without containers, is the service manager. In a cluster the supervisor starts the host's programs.
-//   - hcsd, on a host with containerd.exe, is the Host Compute Service. containerd is containerd.exe itself.
-//   - cri, only with containers, is the container runtime. It needs a Linux containerd on the socket that containerd.sock in the
-//     host's folder containerd is; the caller starts that one.
+//   - scm, only of a host on its own, is the service manager. In a cluster the supervisor starts the host's programs.
+//   - hcsd, on a host with containerd.exe, is the Host Compute Service. containerd is containerd.exe itself, in a cluster; on a host on
+//     its own it is a Windows service (RegisterRuntime).
+//   - cri is the container runtime Light. It needs a Linux containerd, which the caller starts, at
+//     the socket containerd/containerd.sock in the host's folder.
 //   - cri-pipe is a Windows program that listens where containerd does on Windows, on a named pipe, and forwards to cri: named
 //     pipes exist between Windows programs only.
-func (h Host) Processes(tools wine.Tools, porthole string, containers bool) []Process {
+func (h Host) Processes(tools wine.Tools, porthole string) []Process {
 	host := []string{"--host-dir", h.Dir, "--build", strconv.Itoa(h.Build)}
 	hnsd := append([]string{"host-hnsd"}, host...)
 	if h.Firewall {
@@ -57,14 +58,20 @@ func (h Host) Processes(tools wine.Tools, porthole string, containers bool) []Pr
 		{Name: "hnsd", Path: porthole, Args: hnsd, Listens: wire.HNSAddress},
 	}
 	if h.Runtime == ContainerdExe {
+		list = append(list, Process{Name: "hcsd", Path: porthole, Args: append([]string{"host-hcsd"}, host...), Listens: wire.HCSAddress})
+	}
+	if h.Runtime == ContainerdExe && !h.Standalone {
 		list = append(list,
-			Process{Name: "hcsd", Path: porthole, Args: append([]string{"host-hcsd"}, host...), Listens: wire.HCSAddress},
-			Process{Name: "containerd", Path: tools.Loader, Args: []string{runtimeFolder + `\containerd.exe`}, Env: tools.Env(h.Prefix()), Follows: "wineserver"})
+			Process{Name: "containerd", Path: tools.Loader, Args: []string{runtimeFolder + `\containerd.exe`}, Env: tools.Env(h.Prefix()), After: "hcsd", Follows: "wineserver"})
 	}
-	if !containers {
-		list = append(list, Process{Name: "scm", Path: porthole, Args: []string{"host-scm", "--host-dir", h.Dir}, Follows: "wineserver"})
+	if h.Standalone {
+		scm := Process{Name: "scm", Path: porthole, Args: []string{"host-scm", "--host-dir", h.Dir}, Follows: "wineserver"}
+		if h.Runtime == ContainerdExe {
+			scm.After = "hcsd" // the service containerd needs it
+		}
+		list = append(list, scm)
 	}
-	if containers {
+	if !h.Standalone && h.Runtime == Light {
 		_, port, _ := strings.Cut(cri.Address, ":")
 		list = append(list,
 			Process{Name: "cri", Path: porthole, Args: append([]string{"host-cri"}, host...), Listens: cri.Address},

@@ -12,16 +12,33 @@ import (
 
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/atomicfile"
+	"porthole.dev/porthole/internal/pealign"
 	"porthole.dev/porthole/internal/platform"
 )
 
-// ContainerdExe is the runtime of a host that runs what a Windows node does: containerd.exe and runhcs, unmodified.
-const ContainerdExe = "containerd.exe"
+// The container runtimes of a host.
+const (
+	// ContainerdExe is what a Windows node runs: containerd.exe and runhcs, unmodified.
+	ContainerdExe = "containerd.exe"
+	// Light, which only nodes of a cluster have, is a CRI of ours in front of a Linux containerd (emulator/cri). It takes less memory.
+	Light = "light"
+)
 
-// CheckRuntime reports whether a host can have the runtime of that name. "" is none, or that of the host's cluster.
+// CheckRuntime reports whether a host on its own can have the runtime of that name. "" is none.
 func CheckRuntime(name string) error {
-	if name != "" && name != ContainerdExe {
-		return fmt.Errorf("runtime %q: only %s is known", name, ContainerdExe)
+	switch name {
+	case "", ContainerdExe:
+		return nil
+	case Light:
+		return fmt.Errorf("runtime %s: only nodes of a cluster have it (porthole up --windows-runtime %[1]s)", Light)
+	}
+	return fmt.Errorf("runtime %q is not known: only %s", name, ContainerdExe)
+}
+
+// CheckNodeRuntime reports whether the Windows nodes of a cluster can have the runtime of that name.
+func CheckNodeRuntime(name string) error {
+	if name != ContainerdExe && name != Light {
+		return fmt.Errorf("runtime %q is not known: %s or %s", name, ContainerdExe, Light)
 	}
 	return nil
 }
@@ -29,8 +46,8 @@ func CheckRuntime(name string) error {
 // runtimeFolder is where the runtime lies on C:, as the scripts of sig-windows-tools and cloud images install it.
 const runtimeFolder = `C:\Program Files\containerd`
 
-// runtimePrograms are in bin/bundle/windows.
-var runtimePrograms = []string{"containerd.exe", "containerd-shim-runhcs-v1.exe", "ctr.exe"}
+// RuntimePrograms are the files of the runtime; they are in bin/bundle/windows.
+var RuntimePrograms = []string{"containerd.exe", "containerd-shim-runhcs-v1.exe", "ctr.exe"}
 
 // runtimeConfig is what an administrator changes of containerd's configuration: where CNI is, and where the registries' mirrors are.
 // All else has containerd's defaults, and conf.d beside this file is read too.
@@ -45,9 +62,15 @@ imports = ['C:\Program Files\containerd\conf.d\*.toml']
   conf_dir = 'C:\etc\cni\net.d'
 `
 
-// runtimeLayer returns a folder with the runtime's programs that lies below the C: of all hosts that have it, so that they are on the disk
+// sandboxConfig is added where the image of sandboxes is not containerd's default.
+const sandboxConfig = `
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = '%s'
+`
+
+// RuntimeLayer returns a folder with the runtime's programs that lies below the C: of all hosts that have it, so that they are on the disk
 // and in memory once. While a host is mounted over it the folder stays as it is.
-func (s Store) runtimeLayer() (dir string, err error) {
+func (s Store) RuntimeLayer() (dir string, err error) {
 	dir = filepath.Join(s.Dir, "wine", "runtime")
 	if wine.IsLower(dir) {
 		return dir, nil
@@ -56,7 +79,7 @@ func (s Store) runtimeLayer() (dir string, err error) {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return "", fmt.Errorf("installing %s: %w", ContainerdExe, err)
 	}
-	for _, name := range runtimePrograms {
+	for _, name := range RuntimePrograms {
 		err := copyProgram(filepath.Join(s.Bin, "bundle", "windows", name), filepath.Join(to, name))
 		if errors.Is(err, os.ErrNotExist) {
 			err = fmt.Errorf("%w (make windows-runtime builds it)", err)
@@ -73,21 +96,30 @@ func onC(driveC, path string) string {
 	return filepath.Join(driveC, strings.ReplaceAll(strings.TrimPrefix(path, `C:\`), `\`, "/"))
 }
 
-// copyProgram copies a file, or does nothing if to has its size and time already.
+// copyProgram copies a Windows program, or does nothing if to has its time already. In the copy the sections lie at whole pages, so that
+// Wine maps them and all processes of it have them in memory once; what is loaded is the same. A program that cannot be laid out so, such
+// as a signed one, is copied as it is.
 func copyProgram(from, to string) error {
+	st, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if have, err := os.Stat(to); err == nil && have.ModTime().Equal(st.ModTime()) {
+		return nil
+	}
+	err = pealign.File(from, to)
+	if err == nil {
+		return os.Chtimes(to, st.ModTime(), st.ModTime())
+	}
+	if !errors.Is(err, pealign.ErrRefused) {
+		return err
+	}
+
 	src, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	st, err := src.Stat()
-	if err != nil {
-		return err
-	}
-	if have, err := os.Stat(to); err == nil && have.Size() == st.Size() && have.ModTime().Equal(st.ModTime()) {
-		return nil
-	}
-
 	dst, err := os.OpenFile(to+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
 	if err != nil {
 		return err
@@ -99,8 +131,9 @@ func copyProgram(from, to string) error {
 	return errors.Join(os.Chtimes(to+".new", st.ModTime(), st.ModTime()), os.Rename(to+".new", to))
 }
 
-// writeRuntimeFiles makes the folders and files that an administrator makes for containerd. A configuration that is there stays.
-func (h Host) writeRuntimeFiles() error {
+// WriteRuntimeFiles makes the folders and files that an administrator makes for containerd. A configuration that is there stays.
+// sandboxImage is the image of pods' sandboxes; "" is containerd's default.
+func (h Host) WriteRuntimeFiles(sandboxImage string) error {
 	c := h.Prefix().DriveC()
 	for _, dir := range []string{runtimeFolder + `\conf.d`, `C:\opt\cni\bin`, `C:\etc\cni\net.d`, `C:\etc\containerd\certs.d`} {
 		if err := os.MkdirAll(onC(c, dir), 0o755); err != nil {
@@ -111,7 +144,11 @@ func (h Host) writeRuntimeFiles() error {
 	if _, err := os.Stat(config); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return atomicfile.Write(config, []byte(runtimeConfig), 0o644)
+	text := runtimeConfig
+	if sandboxImage != "" {
+		text += fmt.Sprintf(sandboxConfig, sandboxImage)
+	}
+	return atomicfile.Write(config, []byte(text), 0o644)
 }
 
 // logTail is how many bytes of containerd's log an error shows: a host that was not finished is removed with its logs.
@@ -120,7 +157,7 @@ const logTail = 2000
 // AwaitRuntime returns when the runtime of a host that has just been started answers on its named pipe. It returns nil at once for a host
 // without one.
 func (h Host) AwaitRuntime(ctx context.Context) error {
-	if h.Runtime == "" {
+	if h.Runtime != ContainerdExe {
 		return nil
 	}
 	tick := time.NewTicker(50 * time.Millisecond)

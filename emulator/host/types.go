@@ -33,7 +33,7 @@ type Host struct {
 	Cards []lab.Card `json:"cards,omitempty"`
 	// DNS are the DNS servers that it gets with its address. Nil: those of this machine's resolv.conf.
 	DNS serve.DNSServers `json:"dns,omitzero"`
-	// Runtime is the container runtime that the host runs itself: ContainerdExe or "" for none.
+	// Runtime is the host's container runtime: ContainerdExe, Light on a cluster's node, or "" for none.
 	Runtime string `json:"runtime,omitempty"`
 	// Standalone hosts were made one by one; the others belong to a cluster.
 	Standalone bool `json:"standalone"`

@@ -42,9 +42,13 @@ func (w Windows) Launch(commandLine string) (Process, error) {
 	return nil, FileNotFound
 }
 
+// mark tells a process that the service manager has started it: it sees services.exe as its parent (emulator/dll/mend_service.c).
+const mark = "PORTHOLE_SERVICE=1"
+
 func (w Windows) start(program string, args []string) (Process, error) {
 	cmd := w.Tools.Command(context.Background(), w.Prefix, program, args...)
 	cmd.Dir = filepath.Join(w.Prefix.DriveC(), "windows", "system32")
+	cmd.Env = append(cmd.Env, mark)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", program, err)

@@ -23,7 +23,7 @@ func TestBootThatHangs(t *testing.T) {
 	if !errors.Is(err, errBootHangs) || time.Since(begin) > 30*time.Second {
 		t.Errorf("after %v: %v", time.Since(begin), err)
 	}
-	if left, err := p.processes(); err != nil || len(left) > 0 {
+	if left, err := p.Processes(); err != nil || len(left) > 0 {
 		t.Errorf("processes left: %v, %v", left, err)
 	}
 }

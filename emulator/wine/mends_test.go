@@ -27,6 +27,12 @@ func testMends(ctx context.Context, t *testing.T, tools Tools, p Prefix, mends s
 		t.Error(err)
 	}
 
+	asService := tools.Command(ctx, p, mends, "service")
+	asService.Env = append(asService.Env, "PORTHOLE_SERVICE=1")
+	if out, err := asService.CombinedOutput(); err != nil {
+		t.Errorf("a service: %v\n%s", err, out)
+	}
+
 	// Every program is told the version, also one that does not load our DLL.
 	if out, err := tools.Command(ctx, p, "cmd", "/c", "ver").Output(); err != nil || !bytes.Contains(out, []byte("10.0.20348")) {
 		t.Errorf("ver: %v\n%s", err, out)
@@ -70,7 +76,7 @@ func testUnknownWine(ctx context.Context, t *testing.T, tools Tools, p Prefix, m
 		t.Error("nothing fails")
 	}
 	for _, want := range []string{
-		"unmended: 12: NtCreateNamedPipeFile: the first client of a named pipe of Go is never answered; NtSetInformationFile: os.RemoveAll of Go fails; ",
+		"unmended: 19: NtCreateNamedPipeFile: the first client of a named pipe of Go is never answered; NtSetInformationFile: os.RemoveAll of Go fails; ",
 		"ok version",
 		"remove: unlinkat",
 	} {

@@ -22,6 +22,8 @@ func TestLinuxPath(t *testing.T) {
 		{`C:\PROGRAM FILES\app\New.TXT`, "Program Files/App/New.TXT"},
 		{`C:\a\..\b`, "b"},
 		{`\\?\C:\b`, "b"},
+		{`\\?\Volume{00000000-0000-0000-0000-000000000043}\b`, "b"},
+		{`\\?\volume{00000000-0000-0000-0000-000000000043}\`, ""},
 		{`C:\..`, "!"},
 		{`C:\a\..\..\b`, "!"},
 		{`D:\a`, "!"},

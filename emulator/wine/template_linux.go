@@ -72,6 +72,7 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 	}
 
 	steps := []func() error{
+		func() error { return trimFile(filepath.Join(temp.Dir, "system.reg")) },
 		func() error { return appendFile(filepath.Join(temp.Dir, "system.reg"), o.Build.registry()) },
 		func() error { return appendFile(filepath.Join(temp.Dir, "user.reg"), userRegistry) },
 		func() error {
@@ -81,6 +82,8 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 		func() error { return keepBuiltin(temp, "iphlpapi.dll", "wineiphl.dll") },
 		func() error { return keepBuiltin(temp, "sechost.dll", "winesech.dll") },
 		func() error { return keepBuiltin(temp, "combase.dll", "winecomb.dll") },
+		func() error { return keepBuiltin(temp, "net.exe", "builtin/net.exe") },
+		func() error { return keepBuiltin(temp, "netapi32.dll", "builtin/netapi32.dll") },
 		func() error { return keepBuiltin(temp, "nsi.dll", "builtin/nsi.dll") },
 		func() error { return keepBuiltin(temp, "ws2_32.dll", "builtin/ws2_32.dll") },
 		func() error { _, err := InstallDLLs(temp, o.DLLDir); return err },
@@ -96,6 +99,15 @@ func (t Tools) makeTemplate(ctx context.Context, o TemplateOptions, stamp string
 		}
 	}
 	return nil
+}
+
+// trimFile takes what Server Core does not have out of a system hive.
+func trimFile(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(trim(string(text))), 0o644)
 }
 
 // bootLimit is how long Wine may take to make a prefix: ten seconds alone, thirty on a machine with much to do.
@@ -143,7 +155,7 @@ func (t Tools) templateStamp(o TemplateOptions) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprintf(h, "%s %d %d\n%s\n", t.Server, server.Size(), server.ModTime().Unix(), o.Build.registry()+userRegistry)
+	fmt.Fprintf(h, "%s %d %d\n%s\n", t.Server, server.Size(), server.ModTime().Unix(), o.Build.registry()+userRegistry+trimVersion)
 	dlls, err := dllFiles(o.DLLDir)
 	if err != nil {
 		return "", err

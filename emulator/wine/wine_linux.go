@@ -67,7 +67,7 @@ func (t Tools) Env(p Prefix) []string {
 		"WINEDEBUG=-all",
 		"WINESERVER=" + t.Server,
 		"WINELOADER=" + t.Loader,
-		"WINEDLLOVERRIDES=mscoree,mshtml,winemenubuilder.exe=;combase,iphlpapi,ipconfig.exe,netsh.exe,nsi,sechost,ws2_32=n,b",
+		"WINEDLLOVERRIDES=mscoree,mshtml,winemenubuilder.exe=;combase,iphlpapi,ipconfig.exe,net.exe,netapi32,netsh.exe,nsi,pdh,sechost,whoami.exe,ws2_32=n,b",
 		"LC_ALL=C.UTF-8",
 	}
 	if addr, ok := os.LookupEnv("HNSD_ADDR"); ok {
@@ -110,8 +110,8 @@ func (t Tools) StopServer(ctx context.Context, p Prefix) error {
 	return nil
 }
 
-// processes are those of the prefix, its wineserver among them.
-func (p Prefix) processes() (pids []int, err error) {
+// Processes are those of the prefix, its wineserver among them.
+func (p Prefix) Processes() (pids []int, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
 	own := []byte("\x00WINEPREFIX=" + p.Dir + "\x00")
 	for _, file := range files {
@@ -129,7 +129,7 @@ func (p Prefix) processes() (pids []int, err error) {
 // kill ends every process of the prefix by a signal: those that StopServer does not reach, because their wineserver is
 // gone or does not answer.
 func (p Prefix) kill() error {
-	pids, err := p.processes()
+	pids, err := p.Processes()
 	errs := []error{err}
 	for _, pid := range pids {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {

@@ -21,6 +21,7 @@ type call struct {
 	process uint64 // of the caller
 	program string // file name of the caller
 	opens   func(id string, pid uint32)
+	holds   func(job string) // a silo ends with the connection that made it
 }
 
 // function, subject and document are what the texts of a call are.
@@ -38,9 +39,9 @@ type result struct {
 // operation carries out one function.
 type operation = func(context.Context, call) (result, error)
 
-// functions are those of vmcompute.dll that are carried out; any other is not implemented.
+// functions are those of vmcompute.dll and bindfltapi.dll that are carried out; any other is not implemented.
 func (s *Service) functions() map[string]operation {
-	systems, programs, layers := systemCalls{s}, programCalls{s}, layerCalls{s}
+	systems, programs, layers, silos := systemCalls{s}, programCalls{s}, layerCalls{s}, siloCalls{s}
 	return map[string]operation{
 		"HcsCreateComputeSystem":        systems.createSystem,
 		"HcsOpenComputeSystem":          systems.openSystem,
@@ -70,6 +71,10 @@ func (s *Service) functions() map[string]operation {
 		"GetLayerMountPath": layers.layerMountPath,
 		"LayerExists":       layers.layerExists,
 		"ExpandSandboxSize": layers.expandSandbox,
+
+		"BfSetupFilter":   silos.bind,
+		"BfRemoveMapping": silos.unbind,
+		"BfGetMappings":   silos.mappings,
 	}
 }
 
@@ -87,9 +92,12 @@ func (s *Service) serveConn(ctx context.Context, conn net.Conn) {
 	c := call{process: hello.Handle, program: hello.Text[0]}
 	var open []opened
 	c.opens = func(id string, pid uint32) { open = append(open, opened{id, pid}) }
+	var jobs []string
+	c.holds = func(job string) { jobs = append(jobs, job) }
 	defer func() {
 		if ctx.Err() == nil { // the end of the daemon closes no handle
 			s.closed(ctx, open)
+			siloCalls{s}.dropSilos(jobs)
 		}
 	}()
 	for {
@@ -122,15 +130,15 @@ func (s *Service) answer(ctx context.Context, c call) (wire.Answer, bool) {
 	begin := time.Now()
 	a, ok := s.respond(ctx, c)
 	took := time.Since(begin)
-	s.stats.count(c.program, c.function(), !ok || a.Failed() && a.Result != hcsd.ErrPending.Code, took)
+	s.calls.Add(c.program, c.function(), !ok || a.Failed() && a.Result != hcsd.ErrPending.Code, took)
 	klog.FromContext(ctx).V(4).Info("call", "function", c.function(), "program", c.program, "subject", c.subject(), "pid", c.pid(),
 		"document", c.document(), "result", a.Result, "output", a.Text[0], "took", took, "answered", ok)
 	return a, ok
 }
 
-// respond answers one call as the faults that are set say, and by running it if none says otherwise. It returns false if the caller is to get
-// no answer.
-func (s *Service) respond(ctx context.Context, c call) (wire.Answer, bool) {
+// respond runs one call and returns its answer, unless a fault rule delays it, fails it or leaves it unanswered. ok is false if the caller
+// gets no answer.
+func (s *Service) respond(ctx context.Context, c call) (a wire.Answer, ok bool) {
 	rule := s.faults.Match(c.program, c.function(), func() string { return c.subject() + "\n" + c.document() })
 	if rule.Delay > 0 && !wakeup.Pause(ctx, time.Duration(rule.Delay)*time.Millisecond) {
 		return wire.Answer{}, false
@@ -142,18 +150,29 @@ func (s *Service) respond(ctx context.Context, c call) (wire.Answer, bool) {
 	case "fail":
 		return injected, true
 	case "hang":
-		select {
-		case <-s.faults.UntilReplaced():
-		case <-ctx.Done():
+		if !s.released(ctx) {
 			return wire.Answer{}, false
 		}
 	}
 
-	a := s.run(ctx, c)
-	if rule.Action == "after" {
+	a = s.run(ctx, c)
+	switch rule.Action {
+	case "after":
 		return injected, true
+	case "mute":
+		return a, s.released(ctx)
 	}
 	return a, true
+}
+
+// released waits until the rules are replaced; false: the daemon ends before.
+func (s *Service) released(ctx context.Context) bool {
+	select {
+	case <-s.faults.UntilReplaced():
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // run carries out a call without faults.

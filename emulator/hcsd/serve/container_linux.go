@@ -289,7 +289,7 @@ func (s systemCalls) systemProperties(ctx context.Context, c call) (result, erro
 	return result{text: sys.Properties(types, m, now())}, nil
 }
 
-// measure reads the counters of a container and lists its programs.
+// measure returns what a container uses, and the programs that run in it.
 func (s systemCalls) measure(ctx context.Context, c *container) (hcsd.Measured, error) {
 	m, err := s.rt.measure(ctx, c.key)
 	if err != nil {

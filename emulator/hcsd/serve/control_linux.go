@@ -17,9 +17,9 @@ func (s *Service) controls() http.Handler {
 		defer s.mu.Unlock()
 		reply(w, s.systems, nil)
 	})
-	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.stats.get(), nil) })
+	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.calls.Get(), nil) })
 	mux.HandleFunc("POST /stats/reset", func(w http.ResponseWriter, _ *http.Request) {
-		s.stats.reset()
+		s.calls.Reset()
 		reply(w, struct{}{}, nil)
 	})
 	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.faults.List(), nil) })
@@ -29,7 +29,7 @@ func (s *Service) controls() http.Handler {
 }
 
 // actions of fault rules that calls of HCS have.
-var actions = []string{"", "fail", "after", "drop", "hang"}
+var actions = []string{"", "fail", "after", "drop", "hang", "mute"}
 
 // setFaults replaces all rules by the list in the body; an empty list ends every fault.
 func (s *Service) setFaults(w http.ResponseWriter, r *http.Request) {

@@ -20,7 +20,8 @@ import (
 // folderSuffix ends the name of the file that describes the folder beside it.
 const folderSuffix = ".$wcidirs$"
 
-// importLayer makes a layer of what a program has written into a folder: its files, in the form of backups.
+// importLayer implements ImportLayer: it makes a layer of the files that hcsshim has written into a folder, each in the form of a backup
+// stream (BackupWrite).
 //
 // The layer's folder shows all files then, those of the layers below too, as on Windows: programs delete there what the image deletes, and
 // make hard links. It is an overlay mount until the layer is used as one below others; what was changed by then, whiteouts too, is the layer.

@@ -288,6 +288,7 @@ func (s layerCalls) unprepareLayer(_ context.Context, c call) (result, error) {
 		if by := s.userOf(l.id); by != "" {
 			return result{}, hcsd.ErrInUse.WithText("layer %s is the C: of system %s, which runs", l.path, by)
 		}
+		siloCalls(s).dropSilosOn(l.id)
 		return result{}, s.hideLayer(l.id)
 	})
 }

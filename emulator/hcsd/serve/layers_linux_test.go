@@ -218,7 +218,7 @@ func TestFaults(t *testing.T) {
 	h.refused(hcsd.ErrNotReady, "ActivateLayer", `C:\layers\1`)
 	h.must("ActivateLayer", `C:\layers\2`)
 	h.refused(hcsd.ErrAccessDenied, "LayerExists", `C:\layers\2`)
-	if st := h.s.stats.get(); st.Calls["ActivateLayer"] != 2 || st.Errors["ActivateLayer"] != 1 || st.Programs["test"]["LayerExists"] != 1 {
+	if st := h.s.calls.Get(); st.Calls["ActivateLayer"] != 2 || st.Errors["ActivateLayer"] != 1 || st.Programs["test"]["LayerExists"] != 1 {
 		t.Errorf("%+v", st)
 	}
 
@@ -229,6 +229,18 @@ func TestFaults(t *testing.T) {
 	select {
 	case err := <-answered:
 		t.Errorf("a call that hangs is answered: %v", err)
+	default:
+	}
+	set(`[]`)
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	set(`[{"function":"DestroyLayer","action":"mute"}]`)
+	go func() { _, err := h.call("DestroyLayer", `C:\layers\1`, ""); answered <- err }()
+	wait.True(t, 10*time.Second, "the layer is gone", func() bool { _, err := os.Lstat(filepath.Join(h.o.driveC(), "layers", "1")); return err != nil })
+	select {
+	case err := <-answered:
+		t.Errorf("a call that is mute is answered: %v", err)
 	default:
 	}
 	set(`[]`)

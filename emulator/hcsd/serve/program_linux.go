@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"porthole.dev/porthole/emulator/guest"
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/wire"
+	"porthole.dev/porthole/internal/atomicfile"
 )
 
 // programCalls answers the calls about processes.
@@ -34,9 +36,6 @@ func (s programCalls) createProcess(ctx context.Context, c call) (result, error)
 	}
 	if !guest.KnownUser(doc.User) {
 		return result{}, hcsd.ErrLogonFailure
-	}
-	if doc.EmulateConsole {
-		return result{}, hcsd.ErrNotSupported.WithText("EmulateConsole: an emulated Host Compute Service has no consoles")
 	}
 	s.mu.Lock()
 	sys, live, err := s.get(c)
@@ -88,6 +87,11 @@ func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container
 	if err := os.WriteFile(shared+".line", launchText(doc), 0o600); err != nil {
 		return nil, err
 	}
+	if size, ok := doc.Console(); ok {
+		if err := writeSize(shared+".console", size); err != nil {
+			return nil, err
+		}
+	}
 	io, theirs, err := makeStreams(dir, n, doc)
 	if err != nil {
 		return nil, err
@@ -100,6 +104,11 @@ func (s programCalls) launch(ctx context.Context, sys *hcsd.System, c *container
 		return nil, err
 	}
 	p := &program{Number: n, Process: first, io: io}
+	if doc.EmulateConsole {
+		io.interrupt = func() error {
+			return errors.Join(atomicfile.Write(shared+".typed", []byte{interruption}, 0o644), p.Process.signal(unix.SIGINT))
+		}
+	}
 	if err := s.untilStarted(ctx, p, shared+".started"); err != nil {
 		io.close()
 		return nil, err
@@ -192,12 +201,18 @@ func (s programCalls) watchProgram(ctx context.Context, c *container, p *program
 		code = killed
 	}
 
+	kills := memoryKills(c.Init.Pid)
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sys, pid := s.systems[c.id], uint32(p.Process.Pid)
 	if sys == nil || s.live[c.id] != c {
 		return
 	}
+	if code == 0 && kills > c.kills {
+		code = noMemory // Wine says 0 of a program that was killed
+	}
+	c.kills = max(c.kills, kills)
 	s.tell(sys.EndProcess(pid, code))
 	if p.handles <= 0 && c.Programs[pid] == p {
 		s.forgetProgram(c, sys, pid)
@@ -263,12 +278,33 @@ func (s programCalls) signalTo(c call, sig unix.Signal, event *int) error {
 		return hcsd.ErrProcessStopped
 	}
 	if event != nil {
-		path := filepath.Join(s.o.systemDir(s.live[c.subject()].key), "prefix", "run", fmt.Sprintf("%d.event", p.Number))
-		if err := os.WriteFile(path, []byte(strconv.Itoa(*event)), 0o644); err != nil {
+		if err := atomicfile.Write(s.shared(c, p, "event"), []byte(strconv.Itoa(*event)), 0o644); err != nil {
 			return err
 		}
 	}
 	return p.Process.signal(sig)
+}
+
+// shared is a file of a program that its launcher reads.
+func (s programCalls) shared(c call, p *program, name string) string {
+	return filepath.Join(s.o.systemDir(s.live[c.subject()].key), "prefix", "run", fmt.Sprintf("%d.%s", p.Number, name))
+}
+
+// writeSize writes the size of a console as the launcher reads it, a COORD: width and height.
+func writeSize(path string, size hcsd.ConsoleSize) error {
+	data := binary.LittleEndian.AppendUint16(nil, size.Width)
+	return atomicfile.Write(path, binary.LittleEndian.AppendUint16(data, size.Height), 0o644)
+}
+
+// resize has the launcher give the console of a program another size; under mu.
+func (s programCalls) resize(c call, p *program, size hcsd.ConsoleSize) error {
+	if err := size.Check(); err != nil {
+		return err
+	}
+	if err := writeSize(s.shared(c, p, "size"), size); err != nil {
+		return err
+	}
+	return p.Process.signal(unix.SIGINT)
 }
 
 func (s programCalls) modifyProcess(_ context.Context, c call) (result, error) {
@@ -284,6 +320,9 @@ func (s programCalls) modifyProcess(_ context.Context, c call) (result, error) {
 	}
 	if rec.Exited {
 		return result{}, hcsd.ErrProcessStopped
+	}
+	if change.Operation == "ConsoleSize" && change.ConsoleSize != nil && rec.Doc.EmulateConsole {
+		return result{}, s.resize(c, p, *change.ConsoleSize)
 	}
 	if change.Operation != "CloseHandle" || change.CloseHandle == nil || change.CloseHandle.Handle != "StdIn" {
 		return result{}, hcsd.ErrNotSupported.WithText("operation %q on a process", change.Operation)

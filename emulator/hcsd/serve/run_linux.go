@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/emulator/daemon"
 	"porthole.dev/porthole/emulator/guest"
 )
 
@@ -54,24 +54,6 @@ func (s *Service) closeStreams() {
 	}
 }
 
-// accept serves each connection in a goroutine of its own, until ctx ends.
-func (s *Service) accept(ctx context.Context, listener net.Listener) error {
-	stop := context.AfterFunc(ctx, func() { listener.Close() })
-	defer stop()
-	var calls sync.WaitGroup
-	defer calls.Wait()
-	for {
-		conn, err := listener.Accept()
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("serving HCS: %w", err)
-		}
-		calls.Go(func() { s.serveConn(ctx, conn) })
-	}
-}
-
 // serveControl answers the interface that is not part of HCS, on a socket in the host's folder. The caller closes the server.
 func (s *Service) serveControl(ctx context.Context) (*http.Server, error) {
 	socket := Socket(s.o.HostDir)
@@ -102,6 +84,7 @@ func Clean(ctx context.Context, hostDir, runcPath string) error {
 			all = append(all, r.delete(ctx, e.Name()))
 		}
 	}
+	all = append(all, unmountSilos(hostDir))
 	layers, err := filepath.Glob(o.layerDir("*"))
 	if err != nil {
 		return err
@@ -110,4 +93,9 @@ func Clean(ctx context.Context, hostDir, runcPath string) error {
 		all = append(all, guest.Unmount(filepath.Join(dir, "merged")))
 	}
 	return errors.Join(all...)
+}
+
+// accept serves connections until ctx ends.
+func (s *Service) accept(ctx context.Context, listener net.Listener) error {
+	return daemon.Serve(ctx, listener, func(conn net.Conn) { s.serveConn(ctx, conn) })
 }

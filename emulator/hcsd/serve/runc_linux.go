@@ -142,7 +142,7 @@ type counter struct {
 	Value uint64
 }
 
-// measure reads the counters of a container.
+// measure returns the processor time, memory and disk traffic of a container, as its cgroup counts them. key is its id in runc.
 func (r runc) measure(ctx context.Context, key string) (hcsd.Measured, error) {
 	out, err := r.command(ctx, nil, "events", "--stats", key)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/emulator/daemon"
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/hnsd/fault"
 	"porthole.dev/porthole/internal/atomicfile"
@@ -28,9 +29,10 @@ type Service struct {
 	live        map[string]*container // by id; under mu
 	subscribers map[*subscriber]bool  // under mu
 
-	layers sync.Mutex // one change of layers at a time
+	layers sync.Mutex       // one change of layers and silos at a time
+	silos  map[string]*silo // by the name of the job, "" for mappings without one; under layers
 
-	stats  stats
+	calls  daemon.Counter
 	faults fault.Rules
 }
 
@@ -51,6 +53,7 @@ type container struct {
 	launching chan struct{} // holds one token: programs are started one after another
 	ended     chan struct{} // closed when Init has ended
 	stopping  bool
+	kills     uint64 // memoryKills that are taken for the end of a program
 }
 
 // program is one of a container's processes.
@@ -74,7 +77,7 @@ type saved struct {
 }
 
 func newService(o Options) *Service {
-	s := &Service{o: o, rt: runc{o.Runc, o.path("runc")}, systems: hcsd.Systems{}, live: map[string]*container{}, subscribers: map[*subscriber]bool{}}
+	s := &Service{o: o, rt: runc{o.Runc, o.path("runc")}, systems: hcsd.Systems{}, live: map[string]*container{}, subscribers: map[*subscriber]bool{}, silos: map[string]*silo{}}
 	s.operations = s.functions()
 	return s
 }
@@ -114,6 +117,9 @@ func (s *Service) restore(ctx context.Context) error {
 		}
 	}
 
+	if err := (siloCalls{s}).restoreSilos(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := map[string]bool{}
@@ -140,6 +146,7 @@ func (s *Service) adopt(ctx context.Context, sys *hcsd.System, c *container) {
 		return
 	}
 	go systemCalls{s}.watchContainer(ctx, c, *c.Init)
+	c.kills = memoryKills(c.Init.Pid)
 	for pid, p := range c.Programs {
 		p.io = reopenStreams(s.o.systemDir(c.key), p.Number)
 		if rec := sys.Processes[pid]; rec != nil && !rec.Exited {

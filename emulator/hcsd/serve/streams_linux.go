@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -28,10 +29,54 @@ type streams struct {
 	mu    sync.Mutex
 	ours  [3]*os.File // nil: there is none
 	owner uint64      // process of the caller that has the input; 0: none has it
+
+	interrupt func() error // types an interruption on the program's console; nil: it has none
+}
+
+// keyboard is the input of a console. An interruption does not go to its terminal, which is Wine's conhost.exe and would end (emulator/dll/launch.c).
+type keyboard struct {
+	terminal  io.Writer
+	interrupt func() error
+}
+
+// interruption is what a terminal sends for Ctrl+C.
+const interruption = 3
+
+func (k keyboard) Write(data []byte) (n int, err error) {
+	for len(data) > 0 {
+		at := bytes.IndexByte(data, interruption)
+		if at == 0 {
+			if err := k.interrupt(); err != nil {
+				return n, err
+			}
+			n, data = n+1, data[1:]
+			continue
+		}
+		if at < 0 {
+			at = len(data)
+		}
+
+		wrote, err := k.terminal.Write(data[:at])
+		n += wrote
+		if err != nil {
+			return n, err
+		}
+		data = data[at:]
+	}
+	return n, nil
+}
+
+// input is what the caller's input is written to.
+func (s *streams) input(file *os.File) io.Writer {
+	if s.interrupt == nil {
+		return file
+	}
+	return keyboard{file, s.interrupt}
 }
 
 // makeStreams makes the pipes that a program was made with. theirs are the program's ends, which the caller closes; a stream without a
-// pipe is the null device. The program holds both ends of its output, so that it is not ended by that of hcsd.
+// pipe is the null device. The program holds both ends of its output, so that it is not ended by that of hcsd; and of the input of a console
+// that nobody types on, because the end of its input is the end of a console.
 func makeStreams(dir string, n int, doc hcsd.Process) (s *streams, theirs [3]*os.File, err error) {
 	s = &streams{}
 	wanted := [3]bool{doc.CreateStdInPipe, doc.CreateStdOutPipe, doc.CreateStdErrPipe && !doc.EmulateConsole}
@@ -42,7 +87,8 @@ func makeStreams(dir string, n int, doc hcsd.Process) (s *streams, theirs [3]*os
 		}
 	}()
 	for i, name := range streamNames {
-		if !wanted[i] {
+		silent := i == 0 && doc.EmulateConsole && !wanted[0]
+		if !wanted[i] && !silent {
 			if theirs[i], err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
 				return s, theirs, err
 			}
@@ -54,7 +100,7 @@ func makeStreams(dir string, n int, doc hcsd.Process) (s *streams, theirs [3]*os
 			return s, theirs, fmt.Errorf("making the pipe %s: %w", path, err)
 		}
 		ours, its := os.O_RDONLY, os.O_RDWR
-		if i == 0 {
+		if i == 0 && !silent {
 			ours, its = os.O_WRONLY, os.O_RDONLY
 		}
 
@@ -62,10 +108,13 @@ func makeStreams(dir string, n int, doc hcsd.Process) (s *streams, theirs [3]*os
 		if theirs[i], err = openPipe(path, its); err != nil {
 			return s, theirs, err
 		}
-		if s.ours[i], err = openPipe(path, ours); err != nil {
+		if err = unix.SetNonblock(int(theirs[i].Fd()), false); err != nil {
 			return s, theirs, err
 		}
-		if err = unix.SetNonblock(int(theirs[i].Fd()), false); err != nil {
+		if silent {
+			continue
+		}
+		if s.ours[i], err = openPipe(path, ours); err != nil {
 			return s, theirs, err
 		}
 	}
@@ -170,12 +219,12 @@ func (s *Service) stream(ctx context.Context, conn net.Conn, r *bufio.Reader, c 
 		return
 	}
 	s.mu.Lock()
-	var io *streams
+	var std *streams
 	if live := s.live[c.Text[0]]; live != nil && live.Programs[c.pid()] != nil {
-		io = live.Programs[c.pid()].io
+		std = live.Programs[c.pid()].io
 	}
 	s.mu.Unlock()
-	file, err := io.get(number)
+	file, err := std.get(number)
 	if err != nil {
 		_, _ = conn.Write(failure(err).Frame())
 		return
@@ -187,10 +236,10 @@ func (s *Service) stream(ctx context.Context, conn net.Conn, r *bufio.Reader, c 
 	stop := context.AfterFunc(ctx, func() { _ = file.SetDeadline(time.Unix(1, 0)) }) // one that is closed needs none
 	defer stop()
 	if number == 0 {
-		io.own(c.process)
-		receiveInput(r, file)
-		io.own(0)
-		io.closeInput(1)
+		std.own(c.process)
+		receiveInput(r, std.input(file))
+		std.own(0)
+		std.closeInput(1)
 		return
 	}
 	sendOutput(ctx, conn, file)
@@ -219,7 +268,7 @@ func sendOutput(ctx context.Context, conn net.Conn, file *os.File) {
 }
 
 // receiveInput gives a program what its caller sends, until the caller or the program ends it.
-func receiveInput(r *bufio.Reader, file *os.File) {
+func receiveInput(r *bufio.Reader, file io.Writer) {
 	for {
 		var size uint32
 		if err := binary.Read(r, binary.LittleEndian, &size); err != nil || size == 0 || size > wire.MaxFrame {

@@ -14,7 +14,8 @@ import (
 
 // Rule is a rule that makes calls go wrong. The first that matches a call, and whose turn it is, is used.
 type Rule struct {
-	// Function is the call's name as in Stats; * stands for anything: HcnCreate*, "HNSCall GET /networks*". Empty: all.
+	// Function selects calls by name, as the service's /stats lists them. A * stands for any characters: HcnCreate*,
+	// "HNSCall GET /networks*". Empty: all calls.
 	Function string `json:"function"`
 	Program  string `json:"program,omitempty"` // file name of the caller, any case; empty: any
 	// Match is a regular expression looked for in the call's documents and GUID, and in the document of the object
@@ -51,7 +52,8 @@ var Actions = map[string]string{
 	"skip":    "answer success, do nothing",
 	"after":   "do it, then answer code",
 	"drop":    "close the connection, do nothing",
-	"hang":    "answer when the rules are replaced, HNS stops or the caller ends",
+	"hang":    "do nothing until the rules are replaced, HNS stops or the caller ends",
+	"mute":    "do it, but answer only when the rules are replaced",
 	"empty":   "a listing answers [] and success",
 	"strip":   "leave the named fields out of the properties that are given",
 	"forget":  "do it without the policies of the named types, and answer success",

@@ -92,7 +92,7 @@ func (s programs) answer(ctx context.Context, who caller, q wire.Request, watch 
 	name := functionName(q)
 	a, ok := s.respond(ctx, who, q, watch)
 	took := time.Since(begin)
-	s.stats.count(who.program, name, !ok || a.Failed(), took)
+	s.calls.Add(who.program, name, !ok || a.Failed(), took)
 	if log := klog.FromContext(ctx).V(4); log.Enabled() {
 		log.Info("call", "function", name, "program", who.program, "process", who.process, "guid", q.GUID, "input", q.Text[:],
 			"result", a.Result, "output", a.Text[0], "took", took)
@@ -136,6 +136,10 @@ func (s programs) respond(ctx context.Context, who caller, q wire.Request, watch
 	switch {
 	case fault.Action == "late":
 		s.catchUp(ctx, who, q, a, lateness{withheld, time.Duration(fault.LateMs) * time.Millisecond})
+	case fault.Action == "mute":
+		if e := s.hang(ctx, watch); e != nil {
+			return wire.Answer{}, false // nobody is there for the answer
+		}
 	case fault.Action == "after":
 		return failure(&hnsd.Error{Code: fault.Code, Text: fault.Text}), true
 	case fault.Action == "strip" && a.Text[0] != nil:

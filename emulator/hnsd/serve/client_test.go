@@ -59,7 +59,7 @@ func startServer(t *testing.T, build int) *server {
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); s.accept(ctx, l) }()
+	go func() { defer close(done); programs{s}.accept(ctx, l) }()
 	t.Cleanup(func() { cancel(); <-done })
 	return &server{t: t, s: s, plane: plane, addr: l.Addr().String(), handler: controls{s}.handler(ctx)}
 }

@@ -33,13 +33,11 @@ func (s controls) handler(ctx context.Context) http.Handler {
 	mux.HandleFunc("DELETE /netns/{id}", s.unbindNetns)
 	mux.HandleFunc("GET /dump", func(w http.ResponseWriter, _ *http.Request) { reply(w, s.dump(), nil) })
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
-		st := s.stats.get()
-		st.Handles = s.handles.count()
-		reply(w, st, nil)
+		reply(w, s.stats(), nil)
 	})
 
 	mux.HandleFunc("POST /stats/reset", func(w http.ResponseWriter, _ *http.Request) {
-		s.stats.reset()
+		s.calls.Reset()
 		s.latency.reset()
 		reply(w, struct{}{}, nil)
 	})

@@ -133,6 +133,31 @@ func TestFaultLate(t *testing.T) {
 	must(t, (programs{s.s}).addMissing(t.Context(), "00000000-0000-0000-0000-000000000001", []any{late})) // the endpoint is gone
 }
 
+// TestFaultMute: a call takes effect at once and is answered when the rules are replaced. Without its caller it has its effect still.
+func TestFaultMute(t *testing.T) {
+	s := startServer(t, 20348)
+	other := s.connect("test", 1)
+	for _, answered := range []bool{true, false} {
+		before := len(other.ids(hnsd.Namespace))
+		s.control("POST", "/faults", `[{"function":"HcnCreateNamespace","action":"mute"}]`, nil)
+		c := s.connect("containerd.exe", 100)
+		c.send(wire.On(hnsd.Namespace, wire.Create), 0, "", `{"Type":"Host","SchemaVersion":{"Major":2,"Minor":0}}`)
+		wait.True(t, 20*time.Second, "the namespace is made", func() bool { return len(other.ids(hnsd.Namespace)) == before+1 })
+		if !answered {
+			c.conn.Close()
+		}
+		s.control("POST", "/faults", `[]`, nil)
+		if answered {
+			if a, err := c.receive(); err != nil || a.result != 0 {
+				t.Errorf("%#x, %v", a.result, err)
+			}
+		}
+		if n := len(other.ids(hnsd.Namespace)); n != before+1 {
+			t.Errorf("%d namespaces, %d before", n, before)
+		}
+	}
+}
+
 // TestFaultHang: a hanging call holds up nobody else, and ends in each of its three ways.
 func TestFaultHang(t *testing.T) {
 	s := startServer(t, 20348)

@@ -2,22 +2,20 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/emulator/daemon"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/internal/platform"
-	"porthole.dev/porthole/internal/wakeup"
 )
 
 // Options of the daemon.
@@ -82,7 +80,7 @@ func Run(ctx context.Context, o Options) error {
 
 	klog.FromContext(ctx).Info("HNS is running", "version", profile.Version.String(), "address", o.Listen)
 	go s.keepUp(ctx)
-	return s.accept(ctx, listener)
+	return programs{s}.accept(ctx, listener)
 }
 
 // profileOf returns the HNS that is asked for: by name, else the one of the build.
@@ -147,34 +145,6 @@ func describeUplink(host *hnsd.Host, name string) {
 	}
 }
 
-// acceptPause is the wait after a connection that could not be accepted, which happens while the process has no free file descriptor.
-const acceptPause = 50 * time.Millisecond
-
-// accept serves each connection in a goroutine of its own, until ctx ends, and returns when the calls under way have ended.
-func (s *Service) accept(ctx context.Context, listener net.Listener) error {
-	stop := context.AfterFunc(ctx, func() { listener.Close() })
-	defer stop()
-	var calls sync.WaitGroup
-	defer calls.Wait()
-	for {
-		conn, err := listener.Accept()
-		if ctx.Err() != nil {
-			return nil
-		}
-		if errors.Is(err, net.ErrClosed) {
-			return err
-		}
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "Accepting a connection")
-			if !wakeup.Pause(ctx, acceptPause) {
-				return nil
-			}
-			continue
-		}
-		calls.Go(func() { programs{s}.serveConn(ctx, conn) })
-	}
-}
-
 // keepUp repeats every two seconds what the data plane could not do.
 func (s *Service) keepUp(ctx context.Context) {
 	log := klog.FromContext(ctx)
@@ -190,4 +160,9 @@ func (s *Service) keepUp(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// accept serves connections of programs until ctx ends.
+func (p programs) accept(ctx context.Context, listener net.Listener) error {
+	return daemon.Serve(ctx, listener, func(conn net.Conn) { p.serveConn(ctx, conn) })
 }

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/emulator/daemon"
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/emulator/hnsd"
@@ -30,6 +31,19 @@ type verifier interface {
 // updater is what a DataPlane has if it can carry a small change alone.
 type updater interface {
 	Update(ctx context.Context, c desired.Change, all func() desired.State) (map[string]error, error)
+}
+
+// counter is what a DataPlane has if it counts the traffic of endpoints.
+type counter interface {
+	Traffic(endpoint string) desired.Traffic
+}
+
+// trafficOf is what counts the traffic of endpoints; nil: nothing does.
+func trafficOf(plane DataPlane) func(endpoint string) desired.Traffic {
+	if c, ok := plane.(counter); ok {
+		return c.Traffic
+	}
+	return nil
 }
 
 // NoDataPlane keeps state only.
@@ -57,7 +71,7 @@ type Service struct {
 
 	planeLost map[string]bool // objects by id that the data plane lost; under writing
 
-	stats   stats
+	calls   daemon.Counter
 	faults  fault.Rules
 	latency latency
 	life    lifecycle
@@ -97,6 +111,7 @@ func newService(host *hnsd.Host, plane DataPlane, journalPath string) (*Service,
 	}
 	s := &Service{host: host, plane: plane, journal: j, planeLost: lost}
 	s.pool.size.Store(endlessPool)
+	host.Traffic = trafficOf(plane)
 	host.PortBlocks = func() int { return int(s.pool.size.Load()) }
 	s.state.Store(state.Settled())
 	return s, nil

@@ -26,10 +26,14 @@ var checks = []struct {
 	do   func() error
 }{
 	{"pipe", pipe}, {"remove", remove}, {"rename", rename}, {"volume", volume}, {"mount-point", mountPoint}, {"bindings", bindings}, {"console", console}, {"job", job}, {"backup", backup},
-	{"links", links}, {"link-names", linkNames}, {"link-roots", linkRoots}, {"version", version}, {"registry", currentVersion}, {"texts", texts}, {"unmended", unmended},
+	{"links", links}, {"link-names", linkNames}, {"link-roots", linkRoots}, {"version", version}, {"registry", currentVersion}, {"texts", texts}, {"service", service}, {"no-service", service}, {"unix-sockets", unixSockets}, {"counters", counters}, {"users", users}, {"user-programs", userPrograms}, {"unmended", unmended},
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "who" {
+		who()
+		return
+	}
 	failed := 0
 	for _, c := range checks {
 		if len(os.Args) > 1 && !slices.Contains(os.Args[1:], c.name) {

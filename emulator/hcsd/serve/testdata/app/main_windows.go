@@ -1,4 +1,5 @@
-// App copies its input to its output, if it has an argument. Else it waits for the end that a signal brings, says which signal it was, and ends with a code of 32 bits.
+// App copies its input to its output, if it has an argument, or runs on a console (onConsole). Else it waits for the end that a signal brings,
+// says which signal it was, and ends with a code of 32 bits.
 package main
 
 import (
@@ -10,13 +11,16 @@ import (
 )
 
 func main() {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
+	if len(os.Args) > 1 && os.Args[1] == "console" {
+		os.Exit(onConsole(asked, len(os.Args) > 2))
+	}
 	if len(os.Args) > 1 {
 		n, err := io.Copy(os.Stdout, os.Stdin)
 		fmt.Println(n, err)
 		return
 	}
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
 	fmt.Println("ready")
 	fmt.Println(<-asked)
 	os.Exit(0xc000013a)

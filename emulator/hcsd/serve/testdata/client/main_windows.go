@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -182,11 +183,13 @@ func start(system uintptr, n uintptr, doc map[string]any) (*process, uint32) {
 	if hr != 0 {
 		return nil, hr
 	}
+
 	var handle uintptr
 	must("HcsRegisterProcessCallback", call("HcsRegisterProcessCallback", p.handle, callback, n, uintptr(unsafe.Pointer(&handle))))
+
 	for _, pipe := range p.info.pipes[1:] {
-		if pipe == 0 {
-			continue
+		if pipe == 0 || doc["EmulateConsole"] != nil {
+			continue // a console has no lines
 		}
 		go func() {
 			r := bufio.NewReader(os.NewFile(uintptr(pipe), "output"))
@@ -293,6 +296,8 @@ func life(system uintptr) {
 	heard.wait("0x10000 5 0x0")
 	fmt.Println("killed", strings.Contains(properties("HcsGetProcessProperties", p.handle), `"Exited":true,"ExitCode":1067,`))
 
+	consoles(system)
+
 	p, hr = start(system, 6, line(`C:\app.exe`))
 	must("HcsCreateProcess", hr)
 	<-p.first
@@ -300,6 +305,61 @@ func life(system uintptr) {
 	fmt.Printf("handled %q\n", <-p.out)
 	heard.wait("0x10000 6 0x0")
 	fmt.Println("stopped", strings.Contains(properties("HcsGetProcessProperties", p.handle), `"Exited":true,"ExitCode":3221225786,`))
+}
+
+// screen is what has come from a console so far.
+type screen struct {
+	out  *os.File
+	text string
+}
+
+// until reads until the console has shown the text, and reports whether it did.
+func (s *screen) until(want string) bool {
+	buffer := make([]byte, 4096)
+	for !strings.Contains(s.text, want) {
+		n, err := s.out.Read(buffer)
+		s.text += string(buffer[:n])
+		if err != nil {
+			fmt.Printf("the console ended: %v %q\n", err, s.text)
+			return false
+		}
+	}
+	return true
+}
+
+// consoles has programs on consoles: one whose size is changed, one that an event ends, and one whose user goes away.
+func consoles(system uintptr) {
+	var record *uint16
+	begin := func(n uintptr, arguments string, size ...int) (*process, *os.File, *screen) {
+		doc := line(`C:\app.exe `+arguments, "CreateStdInPipe", "EmulateConsole")
+		doc["ConsoleSize"] = size
+		p, hr := start(system, n, doc)
+		must("HcsCreateProcess on a console", hr)
+		return p, os.NewFile(uintptr(p.info.pipes[0]), "input"), &screen{out: os.NewFile(uintptr(p.info.pipes[1]), "output")}
+	}
+
+	p, in, s := begin(20, "console", 20, 60)
+	fmt.Println("console", s.until("columns=60,lines=20,"), p.info.pipes[2] == 0)
+	must("HcsModifyProcess", call("HcsModifyProcess", p.handle, text(`{"Operation":"ConsoleSize","ConsoleSize":{"Height":31,"Width":101}}`), uintptr(unsafe.Pointer(&record))))
+	fmt.Println("resized", s.until("columns=101,lines=31,"))
+	fmt.Printf("no size %#x\n", call("HcsModifyProcess", p.handle, text(`{"Operation":"ConsoleSize","ConsoleSize":{"Width":101}}`), uintptr(unsafe.Pointer(&record))))
+	fmt.Fprint(in, "300\r")
+	heard.wait("0x10000 20 0x0")
+	fmt.Println("typed", strings.Contains(properties("HcsGetProcessProperties", p.handle), `"Exited":true,"ExitCode":300,`))
+
+	p, in, s = begin(21, "console deaf")
+	fmt.Println("default", s.until("columns=80,lines=25,"))
+	fmt.Fprint(in, "\x03")
+	fmt.Println("interrupted", s.until("interrupted"))
+	runtime.KeepAlive(in)
+	heard.wait("0x10000 21 0x0")
+
+	p, in, s = begin(22, "console")
+	s.until("columns=80,lines=25,")
+	in.Close()
+	heard.wait("0x10000 22 0x0")
+	status := properties("HcsGetProcessProperties", p.handle) // it sees the end of its input first, or that of its console
+	fmt.Println("left", strings.Contains(status, `"ExitCode":5,`) || strings.Contains(status, `"ExitCode":7,`), status)
 }
 
 // hold has a program that goes on while hcsd is started again, and what a client does then: it opens everything once more.

@@ -1,0 +1,113 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fullListener is a listener of a process without a free file descriptor. It is closed after 1,000 calls.
+type fullListener struct{ calls int }
+
+func (l *fullListener) Accept() (net.Conn, error) {
+	if l.calls++; l.calls > 1000 {
+		return nil, net.ErrClosed
+	}
+	return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+}
+
+func (*fullListener) Close() error   { return nil }
+func (*fullListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestServeWithoutFiles: the daemon waits between attempts and does not use a processor up, and it ends with its context.
+func TestServeWithoutFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		l := &fullListener{}
+		if err := Serve(ctx, l, func(net.Conn) {}); err != nil || l.calls > 30 {
+			t.Errorf("%d attempts in a second: %v", l.calls, err)
+		}
+	})
+}
+
+// late is a listener with one connection, which comes when the context has ended.
+type late struct {
+	net.Listener
+	end  context.CancelFunc
+	conn net.Conn
+}
+
+func (l late) Accept() (net.Conn, error) { l.end(); return l.conn, nil }
+func (late) Close() error                { return nil }
+
+// TestServeAtTheEnd: a connection that is accepted while the daemon ends is closed, so that its client asks the next daemon.
+func TestServeAtTheEnd(t *testing.T) {
+	client, conn := net.Pipe()
+	ctx, end := context.WithCancel(t.Context())
+	if err := Serve(ctx, late{end: end, conn: conn}, func(net.Conn) { t.Error("the connection is served") }); err != nil {
+		t.Error(err)
+	}
+	client.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the client reads %v", err)
+	}
+}
+
+// full is a listener whose first connections cannot be accepted.
+type full struct {
+	net.Listener
+	refuse int
+}
+
+func (f *full) Accept() (net.Conn, error) {
+	if f.refuse > 0 {
+		f.refuse--
+		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+	}
+	return f.Listener.Accept()
+}
+
+// TestServe: connections that cannot be accepted end nothing, and the end of the context is success.
+func TestServe(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served, ended := make(chan bool), make(chan error, 1)
+	go func() {
+		ended <- Serve(ctx, &full{listener, 3}, func(conn net.Conn) {
+			conn.Close()
+			served <- true
+		})
+	}()
+
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	<-served
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestServeClosed: a listener that somebody else closed is an error, not a reason to go on for ever.
+func TestServeClosed(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+	if err := Serve(t.Context(), listener, func(net.Conn) {}); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,348 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/emulator/guest"
+	"porthole.dev/porthole/emulator/hcsd"
+	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/atomicfile"
+)
+
+// A silo is a job whose programs see files of their own: those of the bind filter (bindfltapi.dll). It is a second mount of the host's
+// Wine prefix, with the mappings mounted on its C:. Wine takes both for one prefix, since device and inode are the same, so that the silo's
+// programs have the host's wineserver, registry, pipes and network. A program that is made in the job gets the second mount as its prefix
+// (emulator/dll/mend_process.c), and so do those that it makes.
+//
+// Without a silo a mapping is mounted on the C: of the host itself.
+
+// silo is what is kept of one.
+type silo struct {
+	Dir    string   // where the prefix is mounted once more; that of the host for mappings without a silo
+	Points []string // mount points that were made for mappings, which others see as empty
+	Maps   []mapping
+}
+
+// mapping shows a folder or file at another path.
+type mapping struct {
+	Root, Target string // Windows' paths, as the caller named them
+	Point        string // mount point
+	Layer        string // id of the layer whose volume Target is on; "" if it is none
+	ReadOnly     bool
+}
+
+// Flags of BfSetupFilter (hcsshim, internal/winapi/bindflt.go).
+const (
+	bindReadOnly = 1
+	bindMerged   = 2
+)
+
+// siloCalls answers bindfltapi.dll.
+type siloCalls struct{ *Service }
+
+// siloDir is where the prefix of a silo is mounted. It is as long as that of the host's prefix, since it takes its place in the
+// environment of programs; emulator/dll/mend_process.c computes the same.
+func siloDir(hostDir, job string) string {
+	h := fnv.New32a()
+	h.Write([]byte(strings.ToLower(job)))
+	return filepath.Join(hostDir, fmt.Sprintf("s%05x", h.Sum32()&0xfffff))
+}
+
+// bind makes one mapping. The document has its flags, where it is seen, and what is seen there, each on a line of its own.
+func (s siloCalls) bind(ctx context.Context, c call) (result, error) {
+	lines := strings.Split(c.document(), "\n")
+	if len(lines) != 3 {
+		return result{}, hcsd.ErrInvalidArgument
+	}
+	flags, err := strconv.ParseUint(lines[0], 10, 32)
+	if err != nil {
+		return result{}, hcsd.ErrInvalidArgument
+	}
+	if flags&bindMerged != 0 {
+		return result{}, hcsd.ErrNotSupported.WithText("mapping %s: contents cannot be merged", lines[1])
+	}
+
+	s.layers.Lock()
+	defer s.layers.Unlock()
+	m := mapping{Root: lines[1], Target: lines[2], ReadOnly: flags&bindReadOnly != 0}
+	from, err := s.targetOf(&m)
+	if err != nil {
+		return result{}, err
+	}
+	sl, err := s.openSilo(c)
+	if err != nil {
+		return result{}, err
+	}
+	return result{}, errors.Join(s.mountMapping(sl, m, from), s.saveSilos())
+}
+
+// targetOf is the folder or file on this machine that a mapping shows.
+func (s siloCalls) targetOf(m *mapping) (string, error) {
+	volume, rest := cutVolume(m.Target)
+	id, ok := hcsd.LayerOfVolume(volume)
+	if _, err := os.Stat(s.o.layerDir(id)); !ok || err != nil { // C:, by its own volume too
+		return s.onHost(m.Target)
+	}
+	dir, err := s.mountedLayer(volume)
+	if err != nil {
+		return "", err
+	}
+	m.Layer = id
+	name, err := below(dir, `C:\`+rest)
+	return filepath.Join(dir, name), err
+}
+
+// cutVolume cuts a path at the end of the name of a volume; without one the volume is "".
+func cutVolume(path string) (volume, rest string) {
+	i := strings.Index(path, "}")
+	if !strings.HasPrefix(strings.ToLower(path), `\\?\volume{`) || i < 0 {
+		return "", path
+	}
+	return path[:i+1], strings.Trim(path[i+1:], `\`)
+}
+
+// openSilo finds the silo of a job, or makes it; under layers. The connection of the call holds it.
+func (s siloCalls) openSilo(c call) (*silo, error) {
+	job := c.subject()
+	if sl := s.silos[job]; sl != nil {
+		return sl, nil
+	}
+	sl := &silo{Dir: filepath.Join(s.o.HostDir, "prefix")}
+	if job != "" {
+		sl.Dir = siloDir(s.o.HostDir, job)
+		for _, other := range s.silos {
+			if other.Dir == sl.Dir {
+				return nil, hcsd.ErrInUse.WithText("silo %s: another one has its folder", job)
+			}
+		}
+		if err := mountAgain(filepath.Join(s.o.HostDir, "prefix"), sl.Dir); err != nil {
+			return nil, err
+		}
+		c.holds(job)
+	}
+	s.silos[job] = sl
+	return sl, nil
+}
+
+// mountAgain mounts a folder at dir too. Later mounts in one are not seen in the other.
+func mountAgain(from, dir string) error {
+	if err := errors.Join(guest.Unmount(dir), os.MkdirAll(dir, 0o755)); err != nil {
+		return err
+	}
+	if err := unix.Mount(from, dir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("mounting %s at %s: %w", from, dir, err)
+	}
+	if err := unix.Mount("", dir, "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+		return errors.Join(fmt.Errorf("mounting %s at %s: %w", from, dir, err), guest.Unmount(dir))
+	}
+	return nil
+}
+
+// mountMapping mounts from at the root of a mapping. A later mapping of the same root hides the earlier one.
+func (s siloCalls) mountMapping(sl *silo, m mapping, from string) error {
+	var err error
+	if m.Point, err = s.pointOf(sl, m.Root, from); err != nil {
+		return err
+	}
+	if err := unix.Mount(from, m.Point, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("mapping %s to %s: %w", m.Root, m.Target, err)
+	}
+	if m.ReadOnly {
+		if err := unix.Mount("", m.Point, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+			return errors.Join(fmt.Errorf("mapping %s read-only: %w", m.Root, err), guest.Unmount(m.Point))
+		}
+	}
+	sl.Maps = append(sl.Maps, m)
+	return nil
+}
+
+// pointOf is the file or folder over which a mapping is mounted. Its parent must be there; it is made if it is not.
+func (s siloCalls) pointOf(sl *silo, root, from string) (string, error) {
+	driveC := filepath.Join(sl.Dir, "drive_c")
+	name, err := below(driveC, root)
+	if err != nil {
+		return "", err
+	}
+	if name == "" {
+		return "", hcsd.ErrNotSupported.WithText(`C:\ itself cannot be mapped`)
+	}
+	real, err := filepath.EvalSymlinks(filepath.Dir(filepath.Join(driveC, name)))
+	if err != nil {
+		return "", hcsd.ErrPathNotFound.WithText("the folder of %s: %v", root, err)
+	}
+	if !within(driveC, real) && !s.inLayer(sl, real) {
+		return "", hcsd.ErrAccessDenied.WithText("%s leads out of the C: drive of the host", root)
+	}
+
+	point := filepath.Join(real, filepath.Base(name))
+	switch st, err := os.Lstat(point); {
+	case err == nil && st.Mode()&os.ModeSymlink != 0:
+		return "", hcsd.ErrNotSupported.WithText("%s is a link", root)
+	case err == nil:
+		return point, nil
+	case !errors.Is(err, os.ErrNotExist):
+		return "", err
+	}
+	st, err := os.Stat(from)
+	if err == nil && st.IsDir() {
+		err = os.Mkdir(point, 0o755)
+	} else if err == nil {
+		err = os.WriteFile(point, nil, 0o644)
+	}
+	sl.Points = append(sl.Points, point)
+	return point, err
+}
+
+func within(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+// inLayer reports whether a path is on a volume that the silo shows.
+func (s siloCalls) inLayer(sl *silo, path string) bool {
+	for _, m := range sl.Maps {
+		if m.Layer != "" && within(filepath.Join(s.o.layerDir(m.Layer), "merged"), path) {
+			return true
+		}
+	}
+	return false
+}
+
+// unbind takes one mapping away.
+func (s siloCalls) unbind(_ context.Context, c call) (result, error) {
+	s.layers.Lock()
+	defer s.layers.Unlock()
+	sl := s.silos[c.subject()]
+	if sl == nil {
+		return result{}, hcsd.ErrElementNotFound.WithText("%s is not mapped", c.document())
+	}
+	for i, m := range sl.Maps {
+		if strings.EqualFold(strings.TrimSuffix(m.Root, `\`), strings.TrimSuffix(c.document(), `\`)) {
+			sl.Maps = append(sl.Maps[:i:i], sl.Maps[i+1:]...)
+			err := guest.Unmount(m.Point)
+			for j, p := range sl.Points {
+				if p == m.Point {
+					os.Remove(p) // what is not empty meanwhile stays
+					sl.Points = append(sl.Points[:j:j], sl.Points[j+1:]...)
+					break
+				}
+			}
+			return result{}, errors.Join(err, s.saveSilos())
+		}
+	}
+	return result{}, hcsd.ErrElementNotFound.WithText("%s is not mapped", c.document())
+}
+
+// mappings lists the mappings of a silo, or without one those that all programs see: where each is seen and what, a line each.
+func (s siloCalls) mappings(_ context.Context, c call) (result, error) {
+	s.layers.Lock()
+	defer s.layers.Unlock()
+	var text strings.Builder
+	if sl := s.silos[c.subject()]; sl != nil {
+		for _, m := range sl.Maps {
+			flags := 0
+			if m.ReadOnly {
+				flags = bindReadOnly
+			}
+			fmt.Fprintf(&text, "%d\n%s\n%s\n", flags, m.Root, m.Target)
+		}
+	}
+	return result{text: text.String()}, nil
+}
+
+// dropSilo ends a silo: nothing of it is mounted any more; under layers.
+func (s siloCalls) dropSilo(job string) {
+	sl := s.silos[job]
+	if sl == nil || job == "" {
+		return
+	}
+	delete(s.silos, job)
+	err := guest.Unmount(sl.Dir)
+	if err == nil {
+		err = os.Remove(sl.Dir)
+	}
+	if err != nil {
+		klog.Background().Error(err, "Removing a silo", "job", job)
+	}
+	for _, p := range sl.Points {
+		if rel, err := filepath.Rel(sl.Dir, p); err == nil && !strings.HasPrefix(rel, "..") {
+			p = filepath.Join(s.o.HostDir, "prefix", rel)
+		}
+		os.Remove(p) // what is not empty meanwhile stays
+	}
+	if err := s.saveSilos(); err != nil {
+		klog.Background().Error(err, "Removing a silo", "job", job)
+	}
+}
+
+// dropSilos ends silos.
+func (s siloCalls) dropSilos(jobs []string) {
+	s.layers.Lock()
+	defer s.layers.Unlock()
+	for _, job := range jobs {
+		s.dropSilo(job)
+	}
+}
+
+// saveSilos writes the silos for the next hcsd; under layers.
+func (s siloCalls) saveSilos() error {
+	data, err := json.Marshal(s.silos)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(s.o.path("silos.json"), data, 0o600)
+}
+
+// restoreSilos takes over the silos of an earlier hcsd, which go on while programs run in them. The next change of their layer ends them.
+func (s siloCalls) restoreSilos() error {
+	s.layers.Lock()
+	defer s.layers.Unlock()
+	data, err := os.ReadFile(s.o.path("silos.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &s.silos)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the silos of HCS: %w", err)
+	}
+	for job, sl := range s.silos {
+		if pids, err := (wine.Prefix{Dir: sl.Dir}).Processes(); err == nil && len(pids) == 0 {
+			s.dropSilo(job)
+		}
+	}
+	return nil
+}
+
+// dropSilosOn ends the silos that show a layer's volume; under layers.
+func (s siloCalls) dropSilosOn(layer string) {
+	for job, sl := range s.silos {
+		for _, m := range sl.Maps {
+			if m.Layer == layer {
+				s.dropSilo(job)
+				break
+			}
+		}
+	}
+}
+
+// unmountSilos takes away what silos of an earlier hcsd have mounted in a host's folder.
+func unmountSilos(hostDir string) error {
+	dirs, err := filepath.Glob(filepath.Join(hostDir, "s[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]"))
+	for _, dir := range dirs {
+		if mounted, e := wine.IsMounted(dir); e != nil || mounted {
+			err = errors.Join(err, e, guest.Unmount(dir))
+		}
+		err = errors.Join(err, os.Remove(dir))
+	}
+	return err
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+var (
+	netapi    = windows.NewLazySystemDLL("netapi32.dll")
+	logonUser = windows.NewLazySystemDLL("advapi32.dll").NewProc("LogonUserW")
+)
+
+// Errors of the network management functions (lmerr.h).
+const (
+	groupNotFound = syscall.Errno(2220)
+	userNotFound  = syscall.Errno(2221)
+	userExists    = syscall.Errno(2224)
+)
+
+func utf16(s string) *uint16 {
+	p, err := windows.UTF16PtrFromString(s)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// manage calls a function of netapi32.dll on this host.
+func manage(function string, args ...uintptr) error {
+	if status, _, _ := netapi.NewProc(function).Call(append([]uintptr{0}, args...)...); status != 0 {
+		return syscall.Errno(status)
+	}
+	return nil
+}
+
+func ptr[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
+
+func logon(name, domain, password string, kind uintptr) (token windows.Token, err error) {
+	ok, _, err := logonUser.Call(ptr(utf16(name)), ptr(utf16(domain)), ptr(utf16(password)), kind, 0, ptr(&token))
+	if ok == 0 {
+		return 0, err
+	}
+	return token, nil
+}
+
+// users makes a local user and a group, as hcsshim does for a HostProcess container that runs as a group, and runs programs as users.
+func users() error {
+	const interactive, service = 2, 5
+	account := struct {
+		name, password *uint16
+		age, priv      uint32
+		home, comment  *uint16
+		flags          uint32
+		script         *uint16
+	}{name: utf16("mends-user"), password: utf16("secret"), priv: 1, flags: 0x200}
+	group := struct{ name, comment *uint16 }{utf16("mends group"), utf16("a comment")}
+	var info *byte
+
+	if err := manage("NetLocalGroupGetInfo", ptr(group.name), 1, ptr(&info)); err != groupNotFound {
+		return fmt.Errorf("a group that is not there: %w", err)
+	}
+	if err := manage("NetLocalGroupGetInfo", ptr(utf16("administrators")), 1, ptr(&info)); err != nil {
+		return fmt.Errorf("Windows' own group: %w", err)
+	}
+	if _, _, _, err := windows.LookupSID("", "mends-user"); !errors.Is(err, windows.ERROR_NONE_MAPPED) {
+		return fmt.Errorf("a user that is not there: %w", err)
+	}
+	if err := errors.Join(manage("NetUserAdd", 1, ptr(&account), 0), manage("NetLocalGroupAdd", 1, ptr(&group), 0), manage("NetLocalGroupGetInfo", ptr(group.name), 1, ptr(&info))); err != nil {
+		return err
+	}
+	if err := manage("NetUserAdd", 1, ptr(&account), 0); err != userExists {
+		return fmt.Errorf("a user that is there: %w", err)
+	}
+	sid, domain, kind, err := windows.LookupSID("", "mends-user")
+	if err != nil || kind != windows.SidTypeUser || domain == "" {
+		return fmt.Errorf("the user's SID: %v of %q, %d, %w", sid, domain, kind, err)
+	}
+	if name, _, _, err := sid.LookupAccount(""); err != nil || name != "mends-user" {
+		return fmt.Errorf("%v is %q, %w", sid, name, err)
+	}
+	if err := manage("NetLocalGroupAddMembers", ptr(group.name), 0, ptr(&sid), 1); err != nil {
+		return fmt.Errorf("a member: %w", err)
+	}
+
+	for _, refused := range []struct {
+		name, domain, password string
+		kind                   uintptr
+	}{{"mends-user", "", "wrong", interactive}, {"nobody", "", "", interactive}, {"SYSTEM", "NT AUTHORITY", "", interactive}, {"nobody", "NT AUTHORITY", "", service}} {
+		if _, err := logon(refused.name, refused.domain, refused.password, refused.kind); !errors.Is(err, windows.ERROR_LOGON_FAILURE) {
+			return fmt.Errorf("%+v: %w", refused, err)
+		}
+	}
+	for _, as := range []struct {
+		name, domain, password string
+		kind                   uintptr
+		want                   string
+	}{
+		{"mends-user", "", "secret", interactive, domain + `\mends-user ` + sid.String() + " mends-user " + `C:\Users\mends-user`},
+		{"SYSTEM", "NT AUTHORITY", "", service, `NT AUTHORITY\SYSTEM S-1-5-18 ` + domain + `$ C:\Windows\system32\config\systemprofile`},
+		{"LocalService", "NT AUTHORITY", "", service, `NT AUTHORITY\LOCAL SERVICE S-1-5-19 LOCAL SERVICE C:\Windows\ServiceProfiles\LocalService`},
+		{"NETWORK SERVICE", "NT AUTHORITY", "", service, `NT AUTHORITY\NETWORK SERVICE S-1-5-20 ` + domain + `$ C:\Windows\ServiceProfiles\NetworkService`},
+	} {
+		token, err := logon(as.name, as.domain, as.password, as.kind)
+		if err != nil {
+			return fmt.Errorf("%s: %w", as.name, err)
+		}
+		defer token.Close()
+		cmd := exec.Command(os.Args[0], "who")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Token: syscall.Token(token)}
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.EqualFold(strings.TrimSpace(string(out)), as.want) {
+			return fmt.Errorf("as %s: %s, want %s, %w", as.name, out, as.want, err)
+		}
+	}
+
+	if err := errors.Join(manage("NetUserDel", ptr(account.name)), manage("NetLocalGroupDel", ptr(group.name))); err != nil {
+		return err
+	}
+	if err := manage("NetUserDel", ptr(account.name)); err != userNotFound {
+		return fmt.Errorf("a user that is gone: %w", err)
+	}
+	return nil
+}
+
+// who prints who runs the program.
+func who() {
+	u, err := windows.GetCurrentProcessToken().GetTokenUser()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	name, domain, _, err := u.User.Sid.LookupAccount("")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(domain+`\`+name, u.User.Sid, os.Getenv("USERNAME"), os.Getenv("USERPROFILE"))
+}
+
+// userPrograms uses `net` and `whoami`, as pods do.
+func userPrograms() error {
+	for _, c := range []struct{ command, want string }{
+		{"net user mends-other secret /add", "The command completed successfully."},
+		{"net localgroup mends-group /add", "The command completed successfully."},
+		{"net localgroup mends-group mends-other /add", "The command completed successfully."},
+		{"net localgroup mends-group mends-other /add", "System error 1378 has occurred."},
+		{"net localgroup none", "The group name could not be found."},
+		{"net user mends-other /delete", "The command completed successfully."},
+		{"net localgroup mends-group /delete", "The command completed successfully."},
+		{"net user mends-other", "The user name could not be found."},
+		{"whoami /nothing", "ERROR: Invalid argument/option - '/nothing'."},
+	} {
+		out, _ := exec.Command("cmd", "/c", c.command).CombinedOutput() // some fail
+		if !strings.Contains(string(out), c.want) {
+			return fmt.Errorf("%s: %s, want %s", c.command, out, c.want)
+		}
+	}
+	out, err := exec.Command("whoami").Output()
+	if u, e := user.Current(); err != nil || e != nil || strings.TrimSpace(string(out)) != strings.ToLower(u.Username) {
+		return fmt.Errorf("whoami: %s, %w, %w", out, err, e)
+	}
+	return nil
+}
