@@ -3,12 +3,21 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"porthole.dev/porthole/emulator/lab"
 )
 
-// roomInCards is the greatest length of WindowsNIC's subnet: nodes have the same last byte there as in the network of the nodes.
+// roomInCards is the greatest length of WindowsNIC's subnet: see addressIn.
 const roomInCards = 24
+
+// addressIn returns the node's address in a subnet of second network cards, with the subnet's length. Its last byte is that of the node's
+// own address.
+func (n Node) addressIn(subnet netip.Prefix) netip.Prefix {
+	b := subnet.Addr().As4()
+	b[3] = n.Address.As4()[3]
+	return netip.PrefixFrom(netip.AddrFrom4(b), subnet.Bits())
+}
 
 // card returns the second network card of a Windows node; ok is false if it has one only.
 func (c Config) card(n Node) (card lab.Card, ok bool, err error) {
@@ -21,9 +30,7 @@ func (c Config) card(n Node) (card lab.Card, ok bool, err error) {
 	if !card.Address.Addr().Is4() || card.Address.Bits() > roomInCards || card.Address != card.Address.Masked() {
 		return card, false, fmt.Errorf("--windows-nic %s: give a subnet of IPv4 with room for all nodes, such as 10.98.0.0/%d", c.WindowsNIC, roomInCards)
 	}
-	b := card.Address.Addr().As4()
-	b[3] = n.Address.As4()[3]
-	card.Address = netip.PrefixFrom(netip.AddrFrom4(b), card.Address.Bits())
+	card.Address = n.addressIn(card.Address)
 	return card, true, nil
 }
 
@@ -35,22 +42,40 @@ func (c Config) cards(n Node) []lab.Card {
 	return nil
 }
 
-// checkCards returns an error that names the flag if Windows nodes cannot have the second card, or cannot use the adapter.
+// checkCards returns an error that names the flag if Windows nodes cannot have the second card, or do not have the adapter.
 func (c Config) checkCards() error {
+	adapters := []string{"Ethernet"}
+	if c.WindowsNIC != "" || c.network().secondCard {
+		adapters = append(adapters, "Ethernet 2")
+	}
+	if c.WindowsAdapter != "" && !slices.Contains(adapters, c.WindowsAdapter) {
+		return fmt.Errorf("--windows-adapter %q: Windows nodes of this cluster have %q only (--windows-nic gives them another)", c.WindowsAdapter, adapters)
+	}
 	if c.WindowsNIC == "" {
 		return nil
 	}
 	if c.network().secondCard {
 		return fmt.Errorf("--windows-nic: in the mode %s nodes have a second network card already", c.Network)
 	}
-	ranges, err := c.ranges()
-	if err != nil {
-		return err
+
+	for last := firstWindows; last < firstWindows+max(c.WindowsNodes, 1); last++ {
+		if err := c.checkCard(Node{Windows: true, Address: address(last)}); err != nil {
+			return err
+		}
 	}
-	card, _, err := c.card(Node{Windows: true, Address: address(21)})
+	return nil
+}
+
+// checkCard returns an error if a Windows node cannot have the second card.
+func (c Config) checkCard(n Node) error {
+	card, _, err := c.card(n)
 	if err == nil {
 		err = lab.CheckCards([]lab.Card{card})
 	}
+	if err != nil {
+		return err
+	}
+	ranges, err := c.ranges()
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/cni/contract"
+	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/winbuild"
@@ -29,6 +30,8 @@ type Config struct {
 	PodCIDR string `json:"podCIDR,omitempty"`
 	// NodeMask is the length of a node's pod range of IPv4; 0: 24, or longer where PodCIDR is too small for that.
 	NodeMask int `json:"nodeCIDRMask,omitempty"`
+	// WindowsRuntime is the container runtime of the Windows nodes: host.ContainerdExe or host.Light.
+	WindowsRuntime string `json:"windowsRuntime"`
 	// WindowsFirewall drops what comes in to the Windows nodes themselves, but for the programs that rules allow, as Windows Server does.
 	WindowsFirewall bool `json:"windowsFirewall,omitempty"`
 	// WindowsNICFlap is how long the network card of a Windows node is away when a virtual switch takes it over (host.Host.NICFlap).
@@ -44,7 +47,8 @@ type Config struct {
 
 // DefaultConfig is one Linux node and two Windows Server 2022 nodes.
 func DefaultConfig() Config {
-	return Config{LinuxNodes: 1, WindowsNodes: 2, WindowsBuild: "20348", Network: routes.DefaultMode, PodCIDR: lab.PodRange.String(), APIPort: 6443, RegistryPort: 5000}
+	return Config{LinuxNodes: 1, WindowsNodes: 2, WindowsBuild: "20348", WindowsRuntime: host.ContainerdExe, Network: routes.DefaultMode,
+		PodCIDR: lab.PodRange.String(), APIPort: 6443, RegistryPort: 5000}
 }
 
 // Nodes have the lab's addresses .11 to .19 and .21 to .60; hosts on their own begin at .101.
@@ -63,6 +67,9 @@ func (c Config) Validate() error {
 	}
 	if _, err := c.builds(); err != nil {
 		return fmt.Errorf("--windows-build %s: %w", c.WindowsBuild, err)
+	}
+	if err := host.CheckNodeRuntime(c.WindowsRuntime); err != nil {
+		return fmt.Errorf("--windows-runtime: %w", err)
 	}
 	if _, err := c.ranges(); err != nil {
 		return err
@@ -135,10 +142,13 @@ func (c Config) Nodes() []Node {
 		builds = []int{0}
 	}
 	for i := 1; i <= c.WindowsNodes; i++ {
-		nodes = append(nodes, Node{Name: fmt.Sprintf("win%02d", i), Windows: true, Build: builds[(i-1)%len(builds)], Address: address(20 + i)})
+		nodes = append(nodes, Node{Name: fmt.Sprintf("win%02d", i), Windows: true, Build: builds[(i-1)%len(builds)], Address: address(firstWindows + i - 1)})
 	}
 	return nodes
 }
+
+// firstWindows is the last byte of the address of win01; the other Windows nodes follow.
+const firstWindows = 21
 
 func address(last int) netip.Addr {
 	b := lab.Underlay.Addr().As4()

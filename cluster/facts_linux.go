@@ -54,22 +54,26 @@ func NodeFacts(ctx context.Context, l Layout) (map[string][]byte, error) {
 		return exec.CommandContext(ctx, l.Porthole(), "facts", "--name="+RouterName, "--routes=", "--cni-conf-dir="), nil
 	})
 	for _, n := range config.Nodes() {
-		run(n.Name, lab.Netns(n.Name), func() (*exec.Cmd, error) { return factsCommand(ctx, l, n) })
+		run(n.Name, lab.Netns(n.Name), func() (*exec.Cmd, error) { return factsCommand(ctx, l, config, n) })
 	}
 	tasks.Wait()
 	return out, errors.Join(errs...)
 }
 
 // factsCommand returns the command that prints the facts of a node, as its own system runs it.
-func factsCommand(ctx context.Context, l Layout, n Node) (*exec.Cmd, error) {
+func factsCommand(ctx context.Context, l Layout, c Config, n Node) (*exec.Cmd, error) {
+	args := []string{"facts", "--name=" + n.Name}
+	if more := c.network().facts; more != nil {
+		args = append(args, more(l, n)...)
+	}
 	if n.OS() == "windows" {
 		h, err := host.Store{Dir: l.Dir, Bin: l.Bin}.Get(n.Name)
 		if err != nil {
 			return nil, err
 		}
-		return h.Program(ctx, l.WindowsExe("porthole"), "facts", "--name="+n.Name)
+		return h.Program(ctx, l.WindowsExe("porthole"), args...)
 	}
-	return exec.CommandContext(ctx, l.Porthole(), "facts", "--name="+n.Name, "--cni-conf-dir="+l.NodeFile(n.Name, "cni", "net.d")), nil
+	return exec.CommandContext(ctx, l.Porthole(), append(args, "--cni-conf-dir="+l.NodeFile(n.Name, "cni", "net.d"))...), nil
 }
 
 // outputIn runs a command in a network namespace and returns what it printed; an error has what it wrote to standard error.

@@ -32,6 +32,8 @@ type network struct {
 	drivers []string
 	// secondCard: prepare gives the nodes a second network card.
 	secondCard bool
+	// facts returns additional flags of `porthole facts` on a node.
+	facts func(Layout, Node) []string
 	// firewall are additional flags of `porthole.exe firewall add`, for nodes with --windows-firewall.
 	firewall []string
 	// settle completes the network when all nodes are Ready, before connections between pods are tested. It is called again until it

@@ -25,23 +25,21 @@ var ovnNetwork = network{
 		}
 		return nil
 	},
-	prepare: prepareOVN, secondCard: true,
-	node:     ovnNode,
-	routes:   ovnRoutes,
-	services: askOVN,
-	plugins:  []string{"ovn_cni"},
-	drivers:  []string{openvswitch.Driver},
+	prepare:    prepareOVN,
+	node:       ovnNode,
+	routes:     ovnRoutes,
+	facts:      ovnFacts,
+	services:   askOVN,
+	plugins:    []string{"ovn_cni"},
+	drivers:    []string{openvswitch.Driver},
+	secondCard: true,
 }
 
 // tunnels is the segment of the cards for tunnels.
 var tunnels = netip.MustParsePrefix("10.98.0.0/24")
 
-// tunnelCard returns the card for tunnels of a node; the last byte of its address is that of the node's own.
-func tunnelCard(n Node) lab.Card {
-	b := tunnels.Addr().As4()
-	b[3] = n.Address.As4()[3]
-	return lab.Card{Address: netip.PrefixFrom(netip.AddrFrom4(b), tunnels.Bits())}
-}
+// tunnelCard returns the card for tunnels of a node.
+func tunnelCard(n Node) lab.Card { return lab.Card{Address: n.addressIn(tunnels)} }
 
 func ovnCentral(l Layout) openvswitch.Central {
 	return openvswitch.Central{Dir: l.at("ovn"), Listen: address(11)}
@@ -104,6 +102,18 @@ func ovnRoutes(l Layout, _ Config, n Node, _ string) []string {
 		return append(args, "--ovn-db=tcp:"+openvswitch.LocalAddress)
 	}
 	return append(args, "--ovn-db=unix:"+ovnHost(l, n).Socket(), "--ovn-uplink=eth1")
+}
+
+// ovnFacts returns where the databases are: those of OVN on the first node.
+func ovnFacts(l Layout, n Node) []string {
+	if n.Windows {
+		return []string{"--ovn-db=tcp:" + openvswitch.LocalAddress}
+	}
+	args := []string{"--ovn-db=unix:" + ovnHost(l, n).Socket()}
+	if n.Address == address(11) {
+		args = append(args, "--ovn-nb=unix:"+ovnCentral(l).NB(), "--ovn-sb=unix:"+ovnCentral(l).SB())
+	}
+	return args
 }
 
 // askOVN asks the controller, which works for all nodes, about the load balancers.

@@ -128,7 +128,7 @@ func (p *planner) windowsNode(n Node) {
 
 	windowsHost := hostOf(p.l, p.c, n)
 	listens := map[string]supervise.Condition{}
-	for _, part := range windowsHost.Processes(p.tools, p.l.Porthole(), true) {
+	for _, part := range windowsHost.Processes(p.tools, p.l.Porthole()) {
 		var wait []supervise.Condition
 		if part.After != "" {
 			wait = []supervise.Condition{listens[part.After]}
@@ -147,9 +147,12 @@ func (p *planner) windowsNode(n Node) {
 		made.WaitOnce = []supervise.Condition{p.apiReady()}
 		p.add(made)
 	}
-	hns, cri := listens["hnsd"], listens["cri"]
+	hns, runtime := listens["hnsd"], listens["cri"]
+	if p.c.WindowsRuntime == host.ContainerdExe {
+		runtime = listens["hcsd"] // containerd.exe listens on a named pipe, which Linux does not see: the kubelet waits for that
+	}
 
-	program("kubelet", []supervise.Condition{cri, hns},
+	program("kubelet", []supervise.Condition{runtime, hns},
 		`C:\k\kubelet.exe`, `--config=C:\etc\kubernetes\kubelet.json`, `--kubeconfig=C:\etc\kubernetes\kubelet.kubeconfig`,
 		"--hostname-override="+n.Name, "--node-ip="+p.c.nodeIPs(n), `--root-dir=C:\var\lib\kubelet`, `--registry-config=C:\etc\containerd\certs.d`, "--v=2")
 	if p.c.network().services == nil {
@@ -170,6 +173,10 @@ func (p *planner) follows(n Node, path string) string {
 
 // hostOf describes a node as the emulator knows it.
 func hostOf(l Layout, c Config, n Node) host.Host {
-	return host.Host{Name: n.Name, OS: n.OS(), Build: n.Build, Address: n.Address, Netns: lab.Netns(n.Name), Dir: l.Host(n.Name),
+	h := host.Host{Name: n.Name, OS: n.OS(), Build: n.Build, Address: n.Address, Netns: lab.Netns(n.Name), Dir: l.Host(n.Name),
 		Firewall: n.Windows && c.WindowsFirewall, NICFlap: c.WindowsNICFlap, Cards: c.cards(n)}
+	if n.Windows {
+		h.Runtime = c.WindowsRuntime
+	}
+	return h
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/cluster/supervise"
+	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
@@ -40,6 +41,14 @@ func Preflight(l Layout, c Config) error {
 		for _, name := range append([]string{"kubelet", "kube-proxy", "porthole", "win-bridge"}, c.network().plugins...) {
 			if _, err := os.Stat(l.WindowsExe(name)); err != nil {
 				errs = append(errs, fmt.Errorf("%s is missing: `make build` makes it", l.WindowsExe(name)))
+			}
+		}
+	}
+
+	if c.WindowsNodes > 0 && c.WindowsRuntime == host.ContainerdExe {
+		for _, name := range host.RuntimePrograms {
+			if _, err := os.Stat(l.Bundled("windows/" + name)); err != nil {
+				errs = append(errs, fmt.Errorf("%s is missing: `make windows-runtime` makes it", l.Bundled("windows/"+name)))
 			}
 		}
 	}

@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"porthole.dev/porthole/cluster/supervise"
+	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/emulator/wire"
 )
 
 // TestPreflightNamesThingAndCure: where nothing is built or installed, each message names what is missing and how to get it.
@@ -63,6 +66,9 @@ func TestConfigValidate(t *testing.T) {
 		"the nodes' net":  {func(c *Config) { c.WindowsNIC = "10.99.0.0/24" }, "overlaps with 10.99.0.0/24"},
 		"the pods' net":   {func(c *Config) { c.WindowsNIC, c.PodCIDR = "10.98.0.0/24", "10.98.0.0/16" }, "overlaps with the range of the pods, 10.98.0.0/16"},
 		"cards of OVN":    {func(c *Config) { c.WindowsNIC, c.Network = "10.98.0.0/24", "ovn" }, "have a second network card already"},
+		"a node's own":    {func(c *Config) { c.WindowsNIC, c.WindowsNodes = "10.98.0.0/24,gateway=10.98.0.22", 2 }, "its gateway 10.98.0.22 must be another address"},
+		"other adapter":   {func(c *Config) { c.WindowsNIC, c.WindowsAdapter = "10.98.0.0/24", "Ethernet 2" }, ""},
+		"no such adapter": {func(c *Config) { c.WindowsAdapter = "Ethernet 2" }, "--windows-adapter \"Ethernet 2\": Windows nodes of this cluster have [\"Ethernet\"] only"},
 		"too many":        {func(c *Config) { c.WindowsNodes = 41 }, "--windows-nodes 41"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,6 +125,54 @@ func TestProcessesArePure(t *testing.T) {
 		if !seen[want] {
 			t.Errorf("no process %s", want)
 		}
+	}
+}
+
+// TestProcessesOfContainerdExe: Windows nodes have containerd.exe and the Host Compute Service, and nothing of the other runtime.
+func TestProcessesOfContainerdExe(t *testing.T) {
+	c := DefaultConfig()
+	list, err := Processes(Layout{Dir: "/d", Bin: "/b"}, c, wine.Debian)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]supervise.Process{}
+	for _, p := range list {
+		found[p.Name] = p
+	}
+	for _, name := range []string{"win01/cri", "win01/cri-pipe", "win01/scm", "lin01/hcsd"} {
+		if _, ok := found[name]; ok {
+			t.Errorf("there is a process %s", name)
+		}
+	}
+	runtime := found["win02/containerd"]
+	if runtime.Path != wine.Debian.Loader || runtime.Follows != "win02/wineserver" || len(runtime.WaitFor) != 1 || runtime.WaitFor[0].TCP != wire.HCSAddress {
+		t.Errorf("containerd of win02: %+v", runtime)
+	}
+	if kubelet := found["win02/kubelet"]; len(kubelet.WaitFor) != 2 || kubelet.WaitFor[0].TCP != wire.HCSAddress {
+		t.Errorf("the kubelet of win02 waits for %+v", kubelet.WaitFor)
+	}
+}
+
+// TestProcessesOfLight: with --windows-runtime light Windows nodes have a Linux containerd, and nothing of containerd.exe.
+func TestProcessesOfLight(t *testing.T) {
+	c := DefaultConfig()
+	c.WindowsRuntime = host.Light
+	list, err := Processes(Layout{Dir: "/d", Bin: "/b"}, c, wine.Debian)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]supervise.Process{}
+	for _, p := range list {
+		found[p.Name] = p
+	}
+	if _, ok := found["win01/hcsd"]; ok {
+		t.Error("there is a process win01/hcsd")
+	}
+	if runtime := found["win02/containerd"]; runtime.Path != "/b/bundle/containerd" {
+		t.Errorf("containerd of win02: %+v", runtime)
+	}
+	if kubelet := found["win02/kubelet"]; len(kubelet.WaitFor) != 2 || kubelet.WaitFor[0].TCP == wire.HCSAddress {
+		t.Errorf("the kubelet of win02 waits for %+v", kubelet.WaitFor)
 	}
 }
 

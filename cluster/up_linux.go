@@ -159,7 +159,7 @@ func start(ctx context.Context, o UpOptions, p *progress) error {
 		p.done(s.what)
 	}
 	for _, n := range c.Nodes() {
-		if why := tcpReason(l, n); why != "" {
+		if why := tcpReason(l, c, n); why != "" {
 			p.done("the kubelet of " + n.Name + " reaches its CRI over TCP: " + why)
 		}
 	}
@@ -207,6 +207,9 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 	}
 
 	if err := wait(ctx, controlPlaneWait, func(ctx context.Context) error { return apply(ctx, o.Layout, baseManifest) }); err != nil {
+		return err
+	}
+	if err := wait(ctx, controlPlaneWait, func(ctx context.Context) error { return prepareJoins(ctx, o) }); err != nil {
 		return err
 	}
 	if err := nodesSettle(ctx, o, client, p); err != nil {

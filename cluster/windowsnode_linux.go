@@ -30,6 +30,14 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 	if err != nil {
 		return err
 	}
+	lower := []string{programs}
+	if c.WindowsRuntime == host.ContainerdExe {
+		layer, err := host.Store{Dir: l.Dir, Bin: l.Bin}.RuntimeLayer()
+		if err != nil {
+			return err
+		}
+		lower = append(lower, layer)
+	}
 	dlls := filepath.Join(l.Bin, "windows", "dll")
 	for _, n := range c.Nodes() {
 		if !n.Windows {
@@ -45,8 +53,11 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 		if err != nil {
 			return err
 		}
-		if err := wine.PrefixMount(template, l.Host(n.Name), programs).Ensure(); err != nil {
+		if err := wine.PrefixMount(template, l.Host(n.Name), lower...).Ensure(); err != nil {
 			return err
+		}
+		if why := prefix(l, n).PipeProblem(); why != "" && c.WindowsRuntime == host.ContainerdExe {
+			return fmt.Errorf("%s listens on a named pipe, and %s: --windows-runtime %s needs none", host.ContainerdExe, why, host.Light)
 		}
 		if err := prefix(l, n).SetMachine(n.Name); err != nil {
 			return err
@@ -66,9 +77,10 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 
 func prefix(l Layout, n Node) wine.Prefix { return wine.Prefix{Dir: l.NodeFile(n.Name, "prefix")} }
 
-// tcpReason returns why the node's kubelet reaches its CRI over TCP; "" if it uses the named pipe, as on Windows.
-func tcpReason(l Layout, n Node) string {
-	if !n.Windows {
+// tcpReason returns why the node's kubelet connects to the container runtime by TCP. It returns "" if the kubelet uses the named pipe, the
+// only place where containerd.exe listens.
+func tcpReason(l Layout, c Config, n Node) string {
+	if !n.Windows || c.WindowsRuntime != host.Light {
 		return ""
 	}
 	return prefix(l, n).PipeProblem()
@@ -114,11 +126,21 @@ func writeWindowsNode(l Layout, cfg Config, n Node) error {
 	errs := []error{
 		installPrograms(l, c),
 		installPlugins(l, cfg, c),
-		cnishim.Install(l.Host(n.Name), l.Porthole()),
-		writeContainerd(l, n),
+		writeWindowsRuntime(l, cfg, n),
 		writeFile(filepath.Join(c, "etc", "containerd", "certs.d", "_default", "hosts.toml"), containerdconf.RegistryHosts("http://"+registryAddress()), 0o644),
 	}
 	return errors.Join(errs...)
+}
+
+// pauseImage is the image of sandboxes on Windows nodes with containerd.exe; it has a variant for each build.
+const pauseImage = "docker.io/porthole/pause:1"
+
+// writeWindowsRuntime writes what the node's container runtime reads.
+func writeWindowsRuntime(l Layout, cfg Config, n Node) error {
+	if h := hostOf(l, cfg, n); h.Runtime == host.ContainerdExe {
+		return h.WriteRuntimeFiles(pauseImage)
+	}
+	return errors.Join(cnishim.Install(l.Host(n.Name), l.Porthole()), writeContainerd(l, n))
 }
 
 // openFirewalls has each Windows node with a firewall make the rules for our programs, as an administrator would. It runs when the nodes

@@ -45,6 +45,8 @@ type Options struct {
 	NoProbes   bool       // believe what HNS lists
 	NodeAccess bool       // programs of the node reach node ports and load balancer addresses, where HNS lets them
 	SourceVIP  netip.Addr // not valid: the mode chooses one
+	// OverlayRelay: see kernel.RelayOptions
+	OverlayRelay bool
 
 	// StateFile remembers which addresses are ours (Userspace), or in which boot HNS was written (Kernelspace); empty: a file in
 	// /var/lib/kube-proxy.

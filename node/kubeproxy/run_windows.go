@@ -49,7 +49,7 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	}
 
 	mixed := newMixedPorts()
-	o.Relay = mixed
+	o.Relay = kernel.RelayOptions{Relay: mixed, Overlay: p.OverlayRelay}
 	o.HostMAC = nodeMAC(apiAddresses(p.api))
 	p.renewAfterReboot(ctx, &o)
 	proxy := kernel.New(o)

@@ -1,0 +1,244 @@
+package join
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+	v1 "k8s.io/api/core/v1"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// joinConfiguration is kubeadm's, as far as it concerns a worker. Both versions are read into it: v1beta3 has kubeletExtraArgs as a map.
+type joinConfiguration struct {
+	APIVersion       string `json:"apiVersion"`
+	Kind             string `json:"kind"`
+	DryRun           bool   `json:"dryRun"`
+	CACertPath       string `json:"caCertPath"`
+	NodeRegistration struct {
+		Name                  string     `json:"name"`
+		CRISocket             string     `json:"criSocket"`
+		Taints                []v1.Taint `json:"taints"`
+		KubeletExtraArgs      any        `json:"kubeletExtraArgs"`
+		IgnorePreflightErrors []string   `json:"ignorePreflightErrors"`
+		ImagePullPolicy       string     `json:"imagePullPolicy"`
+		ImagePullSerial       *bool      `json:"imagePullSerial"`
+	} `json:"nodeRegistration"`
+	Discovery struct {
+		BootstrapToken *struct {
+			Token                    string   `json:"token"`
+			APIServerEndpoint        string   `json:"apiServerEndpoint"`
+			CACertHashes             []string `json:"caCertHashes"`
+			UnsafeSkipCAVerification bool     `json:"unsafeSkipCAVerification"`
+		} `json:"bootstrapToken"`
+		File *struct {
+			KubeConfigPath string `json:"kubeConfigPath"`
+		} `json:"file"`
+		TLSBootstrapToken string `json:"tlsBootstrapToken"`
+		Timeout           string `json:"timeout"` // v1beta3
+	} `json:"discovery"`
+	ControlPlane any      `json:"controlPlane"`
+	SkipPhases   []string `json:"skipPhases"`
+	Patches      *struct {
+		Directory string `json:"directory"`
+	} `json:"patches"`
+	Timeouts map[string]string `json:"timeouts"`
+}
+
+// nodeConfiguration is ours: what kubeadm's document has no place for.
+type nodeConfiguration struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Network    struct {
+		Mode          string `json:"mode"`
+		NIC           string `json:"nic"`
+		PodSubnet     string `json:"podSubnet"`
+		ServiceSubnet string `json:"serviceSubnet"`
+	} `json:"network"`
+	Containerd struct {
+		Mode         string `json:"mode"`
+		SandboxImage string `json:"sandboxImage"`
+	} `json:"containerd"`
+	Services struct {
+		Environment map[string]string `json:"environment"`
+	} `json:"services"`
+}
+
+// readConfig reads --config into the flags. Unknown fields are errors with their line and column.
+func (f *flags) readConfig(fs *pflag.FlagSet, args []string) error {
+	var mixed error
+	fs.Visit(func(g *pflag.Flag) {
+		if !slices.Contains(besideConfig, g.Name) {
+			mixed = fmt.Errorf("--config and --%s cannot both be given: write it into the file", g.Name)
+		}
+	})
+	if mixed != nil {
+		return mixed
+	}
+	if len(args) > 0 {
+		return errors.New("--config names the API server: give one of both")
+	}
+	text, err := os.ReadFile(f.config)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+
+	found := false
+	for n, doc := range strings.Split("\n"+string(text), "\n---") {
+		var kind struct{ APIVersion, Kind string }
+		if err := sigsyaml.Unmarshal([]byte(doc), &kind); err != nil {
+			return fmt.Errorf("--config %s, document %d: %w", f.config, n+1, err)
+		}
+		switch {
+		case strings.TrimSpace(doc) == "":
+			continue
+		case kind.Kind == "JoinConfiguration" && (kind.APIVersion == "kubeadm.k8s.io/v1beta4" || kind.APIVersion == "kubeadm.k8s.io/v1beta3"):
+			found = true
+			err = f.kubeadm(doc)
+		case kind.Kind == "NodeConfiguration" && kind.APIVersion == "porthole.dev/v1alpha1":
+			err = f.own(doc)
+		default:
+			err = fmt.Errorf("%s %s is not known: JoinConfiguration of kubeadm.k8s.io/v1beta4 or v1beta3, NodeConfiguration of porthole.dev/v1alpha1", kind.APIVersion, kind.Kind)
+		}
+		if err != nil {
+			return fmt.Errorf("--config %s: %w", f.config, err)
+		}
+	}
+
+	if !found {
+		return fmt.Errorf("--config %s has no JoinConfiguration", f.config)
+	}
+	return nil
+}
+
+// strict reads a document. If a field is unknown the error says where it stands.
+func strict(doc string, into any) error {
+	err := sigsyaml.UnmarshalStrict([]byte(doc), into)
+	if err == nil {
+		return nil
+	}
+	_, after, found := strings.Cut(err.Error(), `unknown field "`)
+	name, _, closed := strings.Cut(after, `"`)
+	var root yaml.Node
+	if !found || !closed || yaml.Unmarshal([]byte(doc), &root) != nil {
+		return err
+	}
+	name = name[strings.LastIndex(name, ".")+1:]
+	if line, column := position(&root, name); line > 0 {
+		return fmt.Errorf("line %d, column %d: there is no field %s", line-1, column, name) // the document begins with a line break of ours
+	}
+	return fmt.Errorf("there is no field %s", name)
+}
+
+// position returns where a key stands first.
+func position(n *yaml.Node, key string) (line, column int) {
+	for i, below := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 && below.Value == key {
+			return below.Line, below.Column
+		}
+		if line, column = position(below, key); line > 0 {
+			return line, column
+		}
+	}
+	return 0, 0
+}
+
+func (f *flags) kubeadm(doc string) error {
+	var c joinConfiguration
+	if err := strict(doc, &c); err != nil {
+		return err
+	}
+	if c.ControlPlane != nil {
+		return errors.New("controlPlane: Porthole joins workers only; use kubeadm on the control plane")
+	}
+	set := func(into *string, value string) {
+		if *into == "" {
+			*into = value
+		}
+	}
+
+	r := c.NodeRegistration
+	set(&f.Node, r.Name)
+	set(&f.CRISocket, r.CRISocket)
+	f.Ignore = append(f.Ignore, r.IgnorePreflightErrors...)
+	f.DryRun = f.DryRun || c.DryRun
+	var taints []string
+	for _, t := range r.Taints {
+		taints = append(taints, t.ToString())
+	}
+	f.Taints = strings.Join(taints, ",")
+	if c.Patches != nil {
+		set(&f.PatchesDir, c.Patches.Directory)
+	}
+	if err := f.extraArgs(r.KubeletExtraArgs); err != nil {
+		return err
+	}
+
+	d := c.Discovery
+	set(&f.tlsToken, d.TLSBootstrapToken)
+	if b := d.BootstrapToken; b != nil {
+		f.token, f.hashes, f.SkipCA = b.Token, b.CACertHashes, b.UnsafeSkipCAVerification
+		f.Endpoint = b.APIServerEndpoint
+	}
+	if d.File != nil {
+		f.file = d.File.KubeConfigPath
+	}
+	return nil
+}
+
+// extraArgs reads kubeletExtraArgs: a list of name and value (v1beta4), or a map (v1beta3). Those that are flags of ours are taken as such.
+func (f *flags) extraArgs(value any) error {
+	type arg struct{ name, value string }
+	var list []arg
+	switch v := value.(type) {
+	case nil:
+	case map[string]any:
+		for name, value := range v {
+			list = append(list, arg{name, fmt.Sprint(value)})
+		}
+		slices.SortFunc(list, func(a, b arg) int { return strings.Compare(a.name, b.name) })
+	case []any:
+		for _, item := range v {
+			m, ok := item.(map[string]any)
+			if !ok {
+				return errors.New("kubeletExtraArgs must be a list of name and value")
+			}
+			list = append(list, arg{fmt.Sprint(m["name"]), fmt.Sprint(m["value"])})
+		}
+	default:
+		return errors.New("kubeletExtraArgs must be a list of name and value")
+	}
+
+	for _, a := range list {
+		switch a.name {
+		case "node-ip":
+			f.NodeIP = a.value
+		case "node-labels":
+			f.Labels = a.value
+		case "register-with-taints":
+			f.Taints = a.value
+		case "hostname-override":
+			f.Node = a.value
+		default:
+			f.KubeletArgs = append(f.KubeletArgs, "--"+a.name+"="+a.value)
+		}
+	}
+	return nil
+}
+
+func (f *flags) own(doc string) error {
+	var c nodeConfiguration
+	if err := strict(doc, &c); err != nil {
+		return err
+	}
+	if c.Network.Mode != "" {
+		f.Network = c.Network.Mode
+	}
+	f.NIC, f.PodCIDR, f.ServiceCIDR = c.Network.NIC, c.Network.PodSubnet, c.Network.ServiceSubnet
+	f.Containerd, f.SandboxImage, f.Environment = c.Containerd.Mode, c.Containerd.SandboxImage, c.Services.Environment
+	return nil
+}

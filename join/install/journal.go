@@ -1,0 +1,25 @@
+package install
+
+import (
+	"errors"
+	"path/filepath"
+
+	"porthole.dev/porthole/join/step"
+)
+
+// SaveJournal writes node.json.
+func SaveJournal(path string, j step.Journal) error {
+	text, err := j.Text()
+	if err != nil {
+		return err
+	}
+	if err := private(filepath.Dir(path)); err != nil {
+		return err
+	}
+	return write(path, text, 0o600)
+}
+
+// DropJournal removes node.json: the machine is no node any more.
+func DropJournal(path string) error {
+	return errors.Join(remove(path), prune(filepath.Dir(path)))
+}

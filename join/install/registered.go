@@ -1,0 +1,130 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/join/credential"
+)
+
+// Registered is the step of the Node object: it must be this machine's, not that of another one with the same name.
+type Registered struct{ *Node }
+
+type registeredValue struct {
+	Node string `json:"node"`
+	UUID string `json:"systemUUID"`
+}
+
+// ID returns the step's name.
+func (Registered) ID() string { return "registered" }
+
+// Wanted returns the node with the UUID of this machine.
+func (r Registered) Wanted() any { return registeredValue{r.Name, strings.ToLower(r.UUID)} }
+
+// Observe reads the Node.
+func (r Registered) Observe(ctx context.Context) (any, error) {
+	n, err := r.read(ctx)
+	if n == nil || err != nil {
+		return nil, err
+	}
+	return registeredValue{n.Name, strings.ToLower(n.Status.NodeInfo.SystemUUID)}, nil
+}
+
+// read returns the Node object; nil if there is none.
+func (n *Node) read(ctx context.Context) (*v1.Node, error) {
+	api, err := n.Client()
+	if err != nil {
+		return nil, err
+	}
+	defer api.Close()
+	node, err := api.NodeOf(ctx, n.Name)
+	if credential.Code(err) == http.StatusUnauthorized {
+		return nil, fmt.Errorf("the API server refuses the node's certificate: %w", err)
+	}
+	return node, err
+}
+
+// Apply waits until the kubelet has registered the node.
+func (r Registered) Apply(ctx context.Context) error {
+	return wait(ctx, func() (bool, error) {
+		n, err := r.read(ctx)
+		if err != nil {
+			return false, err
+		}
+		if n == nil || n.Status.NodeInfo.SystemUUID == "" {
+			return false, fmt.Errorf("the kubelet has not registered node %s yet", r.Name)
+		}
+		if uuid := n.Status.NodeInfo.SystemUUID; !strings.EqualFold(uuid, r.UUID) {
+			return false, errors.Join(errFinal, fmt.Errorf("node name %s is used by another machine (systemUUID %s)", r.Name, uuid))
+		}
+		return true, nil
+	})
+}
+
+// Undo does nothing: a node may not delete its own Node object. `porthole leave` says who can.
+func (Registered) Undo(context.Context, []byte) error { return nil }
+
+// Ready is the step of the condition Ready of the Node.
+type Ready struct{ *Node }
+
+// ID returns the step's name.
+func (Ready) ID() string { return "ready" }
+
+// Wanted returns that it is Ready.
+func (Ready) Wanted() any { return map[string]bool{"ready": true} }
+
+// Observe reads the condition.
+func (r Ready) Observe(ctx context.Context) (any, error) {
+	n, err := r.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ready, _ := condition(n)
+	return map[string]bool{"ready": ready}, nil
+}
+
+// condition returns whether a node is Ready, and its kubelet's words.
+func condition(n *v1.Node) (ready bool, message string) {
+	if n == nil {
+		return false, "the node is not registered"
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == v1.NodeReady {
+			return c.Status == v1.ConditionTrue, c.Message
+		}
+	}
+	return false, "the kubelet has not reported yet"
+}
+
+// Apply waits until the node is Ready.
+func (r Ready) Apply(ctx context.Context) error {
+	return wait(ctx, func() (bool, error) {
+		n, err := r.read(ctx)
+		if err != nil {
+			return false, err
+		}
+		ready, message := condition(n)
+		if !ready {
+			return false, fmt.Errorf("node %s is not Ready: %s", r.Name, message)
+		}
+		return true, nil
+	})
+}
+
+// Undo does nothing.
+func (Ready) Undo(context.Context, []byte) error { return nil }
+
+// Describe words the node for the last line of a join.
+func (n *Node) Describe(ctx context.Context) string {
+	node, err := n.read(ctx)
+	if err != nil || node == nil {
+		return ""
+	}
+	i := node.Status.NodeInfo
+	return fmt.Sprintf("kubelet %s, %s, %s", i.KubeletVersion, i.ContainerRuntimeVersion, i.OSImage)
+}

@@ -1,0 +1,67 @@
+package step
+
+import "encoding/json"
+
+// Outcome is how a run ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Joined         Outcome = "joined"
+	Unchanged      Outcome = "unchanged"
+	Planned        Outcome = "planned" // a dry run
+	Refused        Outcome = "refused" // a check failed; nothing was changed
+	RebootRequired Outcome = "rebootRequired"
+	Failed         Outcome = "failed"
+	TimedOut       Outcome = "timedOut" // installed, not Ready in time; the services go on trying
+	RolledBack     Outcome = "rolledBack"
+	Left           Outcome = "left"
+)
+
+// exitCodes by outcome; those that are not listed are 0.
+var exitCodes = map[Outcome]int{Failed: 1, RebootRequired: 3, Refused: 4, RolledBack: 5, TimedOut: 6}
+
+// ExitCode returns the exit code of the program that ends so.
+func (o Outcome) ExitCode() int { return exitCodes[o] }
+
+// Check is the result of one check before anything is changed.
+type Check struct {
+	Name    string `json:"name"`
+	Result  string `json:"result"` // pass, warning, error, reboot, ignored
+	Message string `json:"message,omitempty"`
+	Cure    string `json:"cure,omitempty"`
+}
+
+// Result is what became of one step.
+type Result struct {
+	Op
+	Result  string  `json:"result"` // done, unchanged, planned, failed
+	Error   string  `json:"error,omitempty"`
+	Seconds float64 `json:"seconds"`
+	// Undo is what `porthole leave` does about the step: delete, restore, keep.
+	Undo string `json:"undo,omitempty"`
+}
+
+// Report is the whole of a run, which `-o json` prints.
+type Report struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Node       string   `json:"node"`
+	Server     string   `json:"server"`
+	Outcome    Outcome  `json:"outcome"`
+	Error      string   `json:"error,omitempty"`
+	Checks     []Check  `json:"checks"`
+	Steps      []Result `json:"steps"`
+	Seconds    float64  `json:"seconds"`
+}
+
+// NewReport returns an empty report of a kind, JoinReport or LeaveReport.
+func NewReport(kind string) Report {
+	return Report{APIVersion: "porthole.dev/v1alpha1", Kind: kind, Checks: []Check{}, Steps: []Result{}}
+}
+
+// JSON returns the report as one document, indented.
+func (r Report) JSON() ([]byte, error) {
+	text, err := json.MarshalIndent(r, "", "  ")
+	return append(text, '\n'), err
+}

@@ -1,0 +1,62 @@
+package windows
+
+import (
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"porthole.dev/porthole/join/kubeletconfig"
+)
+
+// networkName is that of the HNS network that `porthole routes` makes.
+const networkName = "porthole"
+
+type object = map[string]any
+
+// kubeletPaths are the files of kubeletFiles, and proxyPaths those of proxyFiles.
+func (o *Options) kubeletPaths() []string {
+	return []string{o.kubelet("config.yaml"), o.kubelet("instance-config.yaml"), o.kubelet("kubeadm-flags.env")}
+}
+
+func (o *Options) proxyPaths() []string { return []string{o.kubernetes("kube-proxy.yaml")} }
+
+// kubeletFiles returns what the kubelet and `kubeadm upgrade node` read.
+func (o *Options) kubeletFiles() (map[string][]byte, error) {
+	config, _, err := kubeletconfig.ForWindows(o.KubeletConfig, kubeletconfig.Node{Root: o.Root, RuntimeEndpoint: o.RuntimeEndpoint})
+	if err != nil {
+		return nil, err
+	}
+	instance, err := yaml.Marshal(object{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "containerRuntimeEndpoint": o.RuntimeEndpoint})
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{
+		o.kubelet("config.yaml"):          config,
+		o.kubelet("instance-config.yaml"): instance,
+		o.kubelet("kubeadm-flags.env"):    fmt.Appendf(nil, "KUBELET_KUBEADM_ARGS=%q\n", strings.Join(o.machineArgs(), " ")),
+	}, nil
+}
+
+// KubeletYAML returns the kubelet's configuration of this node.
+func (o *Options) KubeletYAML() ([]byte, error) {
+	files, err := o.kubeletFiles()
+	return files[o.kubelet("config.yaml")], err
+}
+
+// KubeletChanges returns how the kubelet's configuration of this node differs from the cluster's.
+func (o *Options) KubeletChanges() ([]kubeletconfig.Change, error) {
+	_, changes, err := kubeletconfig.ForWindows(o.KubeletConfig, kubeletconfig.Node{Root: o.Root, RuntimeEndpoint: o.RuntimeEndpoint})
+	return changes, err
+}
+
+// proxyFiles returns the configuration of kube-proxy. It does not come from the cluster's, which is for Linux.
+func (o *Options) proxyFiles() (map[string][]byte, error) {
+	text, err := yaml.Marshal(object{
+		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration", "mode": "kernelspace",
+		"clusterCIDR": o.PodCIDR, "hostnameOverride": o.Node, "clientConnection": object{"kubeconfig": o.Kubeconfig()},
+		"healthzBindAddress": "0.0.0.0:10256", "metricsBindAddress": "127.0.0.1:10249",
+		"winkernel": object{"networkName": networkName, "enableDSR": true},
+	})
+	return map[string][]byte{o.kubernetes("kube-proxy.yaml"): text}, err
+}

@@ -1,0 +1,57 @@
+package windows
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/services"
+	"porthole.dev/porthole/join/step"
+)
+
+// Steps returns the steps that make a machine with the node's certificate a node, in their order. m is the service manager of Windows.
+func Steps(o Options, m *services.Manager) ([]step.Step, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	from, err := readSource(o.Source, o.Version)
+	if err != nil {
+		return nil, err
+	}
+	return steps(&o, from, m)
+}
+
+// UndoSteps returns the same steps for undoing them. Of the options it needs Install, Data and Root. No step can be applied.
+func UndoSteps(o Options, m *services.Manager) ([]step.Step, error) { return steps(&o, source{}, m) }
+
+func steps(o *Options, from source, m manager) ([]step.Step, error) {
+	if o.RuntimeEndpoint == "" {
+		o.RuntimeEndpoint = Pipe
+	}
+	containerd, err := m.Get(containerdService)
+	if err != nil {
+		return nil, err
+	}
+	specs, err := o.specs(from.id, containerd != nil)
+	if err != nil {
+		return nil, fmt.Errorf("describing the services: %w", err)
+	}
+
+	list := []step.Step{
+		installed{id: "programs", dir: o.program(from.id, ""), from: from.programs, sums: from.sums, tree: filepath.Join(o.Install, "versions")},
+		installed{id: "cni-programs", dir: o.plugins(), from: from.plugins, sums: from.sums, all: pluginNames},
+		files{id: "kubelet-config", paths: o.kubeletPaths(), contents: o.kubeletFiles},
+		files{id: "proxy-config", paths: o.proxyPaths(), contents: o.proxyFiles},
+		access{dirs: []string{o.Data, o.logs(), o.kubernetes(), o.kubelet("pki")}},
+		eventSource{platform.EventSource},
+	}
+	for _, s := range specs {
+		list = append(list, service{spec: s, manager: m})
+	}
+	list = append(list, shutdownOrder{"kubelet"})
+	read := map[string][]string{"kubelet": {o.kubelet("config.yaml")}} // kube-proxy ends by itself when its file changes
+	for _, s := range specs {
+		list = append(list, running{name: s.Name, files: read[s.Name], manager: m, started: platform.ProcessStarted})
+	}
+	return list, nil
+}

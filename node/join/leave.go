@@ -1,0 +1,196 @@
+package join
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"porthole.dev/porthole/join/credential"
+	"porthole.dev/porthole/join/install"
+	"porthole.dev/porthole/join/step"
+)
+
+// LeaveOptions are what a user says to `porthole leave`.
+type LeaveOptions struct {
+	Drain      bool
+	KeepLogs   bool
+	Force      bool   // goes on when the node cannot be drained
+	Kubeconfig string // of an administrator: the Node object is deleted too
+	DryRun     bool
+	Timeout    time.Duration
+}
+
+// Leave makes this machine no node any more. It undoes all that can be undone also if parts fail, and then looks for what is left.
+func Leave(ctx context.Context, o LeaveOptions, p Progress) step.Report {
+	start := time.Now()
+	l := &leave{LeaveOptions: o, progress: p, report: step.NewReport("LeaveReport")}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	l.report.Outcome = step.Left
+	if err := l.all(ctx); err != nil {
+		l.report.Error, l.report.Outcome = err.Error(), step.Failed
+	}
+	l.report.Seconds = time.Since(start).Seconds()
+	return l.report
+}
+
+type leave struct {
+	LeaveOptions
+	progress Progress
+	report   step.Report
+	setup    *Setup
+}
+
+func (l *leave) all(ctx context.Context) error {
+	joined, err := l.prepare()
+	if err != nil {
+		return err
+	}
+	if !joined {
+		l.report.Outcome = step.Unchanged
+		return nil
+	}
+	if l.DryRun {
+		l.report.Outcome = step.Planned
+		return l.plan()
+	}
+
+	unlock, err := lock(l.setup.State)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := l.drain(ctx); err != nil {
+		if !l.Force {
+			return fmt.Errorf("%w (--force leaves all the same)", err)
+		}
+		l.progress.Say("warning: " + err.Error())
+	}
+	return l.undo(ctx)
+}
+
+// prepare reads the journal, and reports whether there is one.
+func (l *leave) prepare() (bool, error) {
+	s, err := newSetup(Options{InstallDir: DefaultInstallDir, Network: Networks[0]})
+	if err != nil {
+		return false, err
+	}
+	l.setup = s
+	text, err := os.ReadFile(s.Node.Journal())
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the journal: %w", err)
+	}
+	j, err := step.ParseJournal(text)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", s.Node.Journal(), err)
+	}
+
+	s.Journal, s.Name = &j, j.Node
+	s.Cluster = &credential.Cluster{Server: j.Server, CAHash: j.CAHash}
+	if text, err := os.ReadFile(s.Kubeconfig()); err == nil {
+		if f, err := credential.ParseKubeconfig(text); err == nil {
+			s.Cluster = &f.Cluster
+		}
+	}
+	r := run{setup: s, Options: s.Options}
+	if err := r.recall(); err != nil {
+		return false, err
+	}
+	s.Settings = &credential.Settings{PodSubnet: j.Facts["podSubnet"], ServiceSubnet: j.Facts["serviceSubnet"]}
+	l.report.Node, l.report.Server = j.Node, j.Server
+	return true, nil
+}
+
+// plan lists the steps that would be undone, the last first.
+func (l *leave) plan() error {
+	steps := l.setup.Journal.Steps
+	for i := len(steps) - 1; i >= 0; i-- {
+		r := step.Result{Op: step.Op{ID: steps[i].ID, Action: step.Delete, Wanted: steps[i].Before, Observed: []byte("null")}, Result: "planned"}
+		l.report.Steps = append(l.report.Steps, r)
+		l.progress.Step(r)
+	}
+	return nil
+}
+
+// drain cordons the node and evicts its pods, with the node's own certificate.
+func (l *leave) drain(ctx context.Context) error {
+	if !l.Drain {
+		return nil
+	}
+	api, err := l.setup.Client()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	return api.Drain(ctx, l.setup.Name, func(text string) { l.progress.Say(text) })
+}
+
+// undo takes the steps back, removes what the node's programs made, and looks again.
+func (l *leave) undo(ctx context.Context) error {
+	s := l.setup
+	s.Journal.State = step.StateLeaving
+	runner := &step.Runner{Journal: s.Journal, Now: time.Now, Progress: l.progress.Step,
+		Save:   func(j step.Journal) error { return install.SaveJournal(s.Node.Journal(), j) },
+		Before: func(id string) { testPoint("undo " + id + "/before") }, After: func(id string) { testPoint("undo " + id + "/after") }}
+	if err := runner.Save(*s.Journal); err != nil {
+		return err
+	}
+	steps, err := undoSteps(s)
+	if err != nil {
+		return err
+	}
+	err = beforeUndo(ctx, s)
+	results, failed := runner.Undo(ctx, append([]step.Step{install.Key{Node: &s.Node}, install.Certificate{Node: &s.Node}}, steps...))
+	l.report.Steps = results
+	err = errors.Join(err, failed, afterUndo(ctx, s, l.KeepLogs))
+	if err != nil {
+		return err
+	}
+
+	l.deleteNode(ctx)
+	left, err := leftovers(ctx, s)
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		for _, what := range left {
+			l.progress.Say("left: " + what)
+		}
+		return fmt.Errorf("%d things of Porthole are left", len(left))
+	}
+	return install.DropJournal(s.Node.Journal())
+}
+
+// deleteNode deletes the Node object with an administrator's credentials, or says who can. A node may not do that itself.
+func (l *leave) deleteNode(ctx context.Context) {
+	command := "kubectl delete node " + l.setup.Name
+	if l.Kubeconfig == "" {
+		l.progress.Say("the Node object stays in the cluster: " + command)
+		return
+	}
+	err := func() error {
+		text, err := os.ReadFile(l.Kubeconfig)
+		if err != nil {
+			return err
+		}
+		f, err := credential.ParseKubeconfig(text)
+		if err != nil {
+			return err
+		}
+		api, err := f.API()
+		if err != nil {
+			return err
+		}
+		defer api.Close()
+		return api.DeleteNode(ctx, l.setup.Name)
+	}()
+
+	if err != nil {
+		l.progress.Say(fmt.Sprintf("the Node object stays in the cluster (%v): %s", err, command))
+	}
+}

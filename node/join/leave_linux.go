@@ -1,0 +1,179 @@
+package join
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/join/install"
+	"porthole.dev/porthole/join/step"
+	"porthole.dev/porthole/kubelet/runtime"
+	"porthole.dev/porthole/routes/podnet"
+)
+
+// undoSteps returns the steps of a Linux node that the journal can name, with what they need to be undone: paths, no content.
+func undoSteps(s *Setup) ([]step.Step, error) {
+	var list []step.Step
+	none := func() []byte { return nil }
+	file := func(name, path string) { list = append(list, install.File{Name: name, Path: path, Content: none}) }
+
+	for _, name := range []string{"porthole", "porthole-routes"} {
+		list = append(list, install.Program{Name: "program/" + name, To: filepath.Join(s.InstallDir, name)})
+	}
+	for _, f := range install.KubeconfigSteps(&s.Node) {
+		file(f.Name, f.Path)
+	}
+	for _, f := range install.KubeletSteps(&s.Node, nil, install.KubeletOptions{}) {
+		file(f.Name, f.Path)
+	}
+	for _, f := range unitSteps("") {
+		file(f.Name, f.Path)
+	}
+	for _, name := range cniPlugins {
+		list = append(list, install.Program{Name: "cni/" + name, To: filepath.Join(cniBin, name)})
+	}
+	file("routes-config", routesEnv)
+	m := manager()
+	for _, unit := range []string{"porthole-routes", "kubelet"} {
+		list = append(list, install.Start{Unit: unit, Manager: m, Facts: s.Journal.Facts})
+	}
+	return append(list, install.Registered{Node: &s.Node}, install.Ready{Node: &s.Node}, install.Record{Journal: s.Journal}), nil
+}
+
+// beforeUndo does nothing: the programs are stopped by their steps.
+func beforeUndo(context.Context, *Setup) error { return nil }
+
+// afterUndo removes what the node's programs made: pods, their network, volumes and logs. The programs must have ended.
+func afterUndo(ctx context.Context, s *Setup, keepLogs bool) error {
+	if err := ended(ctx); err != nil {
+		return err
+	}
+	err := errors.Join(removeSandboxes(ctx, runtimeEndpoint(s.Options)), podnet.Remove(cniConf), unmountBelow(s.Kubelet))
+	if err != nil { // volumes of pods that run are not deleted
+		return err
+	}
+	dirs := []string{s.Kubelet, filepath.Join(s.State, "routes"), "/var/lib/cni/networks/porthole"}
+	if !keepLogs {
+		dirs = append(dirs, "/var/log/pods", "/var/log/containers")
+	}
+	for _, dir := range dirs {
+		err = errors.Join(err, emptyFolder(dir))
+	}
+	return err
+}
+
+// ended waits until nobody listens on the ports of our programs. Where no service manager ended them, they end because their files are gone.
+func ended(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		busy := 0
+		for _, port := range []int{10248, 10261} {
+			if c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), time.Second); err == nil {
+				c.Close()
+				busy = port
+			}
+		}
+		if busy == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the program on port %d still runs: end it, then leave again", busy)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// mountsBelow returns the mount points below a folder, the deepest first.
+func mountsBelow(dir string) (list []string, err error) {
+	text, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return nil, fmt.Errorf("listing mounts: %w", err)
+	}
+	for _, line := range strings.Split(string(text), "\n") {
+		if w := strings.Fields(line); len(w) > 1 && strings.HasPrefix(w[1], dir+"/") {
+			list = append(list, strings.ReplaceAll(w[1], `\040`, " "))
+		}
+	}
+	slices.Sort(list)
+	slices.Reverse(list)
+	return list, nil
+}
+
+func unmountBelow(dir string) error {
+	list, err := mountsBelow(dir)
+	for _, m := range list {
+		if e := unix.Unmount(m, unix.MNT_DETACH); e != nil && !errors.Is(e, unix.EINVAL) {
+			err = errors.Join(err, fmt.Errorf("unmounting %s: %w", m, e))
+		}
+	}
+	return err
+}
+
+// emptyFolder removes what is in a folder, and the folder if it is no mount.
+func emptyFolder(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	if err != nil {
+		return fmt.Errorf("emptying %s: %w", dir, err)
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("removing a folder: %w", err)
+	}
+	return nil
+}
+
+// leftovers looks for everything that join, and the programs of a node, make.
+func leftovers(ctx context.Context, s *Setup) (list []string, err error) {
+	steps, err := undoSteps(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range s.Journal.Steps {
+		list = append(list, "step "+e.ID)
+	}
+	for _, st := range steps {
+		f, ok := st.(install.File)
+		if !ok {
+			continue
+		}
+		if _, err := os.Stat(f.Path); err == nil {
+			list = append(list, "file "+f.Path)
+		}
+	}
+	for _, path := range []string{s.Pair(), s.PendingKey()} {
+		if _, err := os.Lstat(path); err == nil {
+			list = append(list, "file "+path)
+		}
+	}
+
+	network, err := podnet.Leftovers(cniConf)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, network...)
+	for _, p := range usedPorts() {
+		if p.Ours && (p.Number == 10250 || p.Number == 10261) {
+			list = append(list, fmt.Sprintf("process %s (pid %d)", p.Program, p.PID))
+		}
+	}
+	ids, err := runtime.SandboxIDs(ctx, runtimeEndpoint(s.Options))
+	for _, id := range ids {
+		list = append(list, "sandbox "+id)
+	}
+	return list, err
+}

@@ -1,0 +1,92 @@
+package join
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"porthole.dev/porthole/join/preflight"
+	"porthole.dev/porthole/kubelet/runtime"
+)
+
+// strangersConfig reads a kubelet.conf that another program wrote.
+func strangersConfig(path string) *preflight.Joined {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	var k struct {
+		Clusters []struct{ Cluster struct{ Server string } }
+		Users    []struct{ Name string }
+	}
+	if yaml.Unmarshal(text, &k) != nil || len(k.Clusters) == 0 {
+		return &preflight.Joined{Node: "?", Server: "another cluster (" + path + ")"}
+	}
+	j := &preflight.Joined{Node: "?", Server: k.Clusters[0].Cluster.Server}
+	if len(k.Users) > 0 {
+		j.Node = strings.TrimPrefix(k.Users[0].Name, "system:node:")
+	}
+	return j
+}
+
+// links returns the ranges of addresses that this machine reaches without a router.
+func links() (list []netip.Prefix) {
+	addrs, _ := net.InterfaceAddrs() // none: nothing is said about other nodes
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && !p.Addr().IsLoopback() {
+			list = append(list, p.Masked())
+		}
+	}
+	return list
+}
+
+const runtimeTime = 5 * time.Second
+
+func askRuntime(ctx context.Context, endpoint string) preflight.Runtime {
+	r := preflight.Runtime{Endpoint: endpoint}
+	conn, err := runtime.Dial(endpoint)
+	if err != nil {
+		r.Err = err
+		return r
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, runtimeTime)
+	defer cancel()
+	v, err := runtime.New(conn, runtime.Options{RequestTimeout: runtimeTime}).Version(ctx)
+	if err != nil {
+		r.Err = err
+		return r
+	}
+	r.Version = v.Name + "://" + strings.TrimPrefix(v.Version, "v")
+	return r
+}
+
+func (s *Setup) podCIDR() string {
+	return first(s.PodCIDR, s.Settings.PodSubnet, s.Journal.Facts["podSubnet"])
+}
+func (s *Setup) serviceCIDR() string {
+	return first(s.ServiceCIDR, s.Settings.ServiceSubnet, s.Journal.Facts["serviceSubnet"])
+}
+
+func removeSandboxes(ctx context.Context, endpoint string) error {
+	ids, err := runtime.SandboxIDs(ctx, endpoint)
+	if err != nil {
+		return err
+	}
+	conn, err := runtime.Dial(endpoint)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	r := runtime.New(conn, runtime.Options{})
+	for _, id := range ids {
+		err = errors.Join(err, r.StopSandbox(ctx, id), r.RemoveSandbox(ctx, id))
+	}
+	return err
+}

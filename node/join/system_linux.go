@@ -1,0 +1,236 @@
+package join
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/join/install"
+	"porthole.dev/porthole/join/preflight"
+	"porthole.dev/porthole/join/step"
+	"porthole.dev/porthole/kubelet/config"
+)
+
+// Folders of a Linux node are kubeadm's; node.json has its own.
+const (
+	stateFolder = "/var/lib/porthole-node"
+	lockFile    = "/run/porthole-join.lock"
+	unitFolder  = "/etc/systemd/system"
+	cniBin      = "/opt/cni/bin"
+	cniConf     = "/etc/cni/net.d"
+	routesEnv   = "/etc/kubernetes/porthole-routes.env"
+)
+
+// packageUnits are where packages put their units.
+var packageUnits = []string{"/usr/lib/systemd/system", "/lib/systemd/system"}
+
+func rootFolder(Options) string { return "/" }
+
+func paths(s *Setup) {
+	s.Kubernetes, s.Kubelet, s.State = "/etc/kubernetes", "/var/lib/kubelet", stateFolder
+}
+
+// DefaultInstallDir is where programs go that no package installed.
+const DefaultInstallDir = "/usr/lib/porthole"
+
+// lock makes this the only join or leave of the machine until unlock is called, or the process ends.
+func lock(string) (unlock func(), err error) {
+	f, err := os.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		pid, _ := os.ReadFile(lockFile) // only for the text
+		f.Close()
+		return nil, fmt.Errorf("another porthole join or leave runs (pid %s)", strings.TrimSpace(string(pid)))
+	}
+	if err := f.Truncate(0); err == nil {
+		_, err = fmt.Fprintf(f, "%d\n", os.Getpid())
+		if err != nil {
+			f.Close()
+			return nil, fmt.Errorf("locking: %w", err)
+		}
+	}
+	return func() { f.Close() }, nil
+}
+
+// needs are what the certificate of a node must allow: verb, group, resource. porthole-routes lists the nodes. kube-proxy of a Linux node
+// is kubeadm's, which has an account of its own.
+func needs() [][3]string { return [][3]string{{"list", "", "nodes"}} }
+
+// manager returns what runs programs on this machine.
+func manager() install.Manager {
+	if install.HasSystemd() {
+		return install.Systemd{}
+	}
+	return install.Unmanaged{}
+}
+
+// systemSteps returns the steps of a Linux node between its certificate and its registration.
+func systemSteps(s *Setup) ([]step.Step, error) {
+	o, err := kubeletOptions(s)
+	if err != nil {
+		return nil, err
+	}
+	text, err := install.KubeletConfig(s.Settings.Kubelet, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkKubeletConfig(text); err != nil {
+		return nil, err
+	}
+
+	var list []step.Step
+	files := func(more ...install.File) []byte {
+		var content []byte
+		for _, f := range more {
+			list = append(list, f)
+			content = append(content, f.Content()...)
+		}
+		return content
+	}
+	program := programs(s, &list)
+	identity := files(install.KubeconfigSteps(&s.Node)...)
+	kubelet := files(install.KubeletSteps(&s.Node, text, o)...)
+	m := manager()
+	if m.Name() == "systemd" && !packaged() {
+		files(unitSteps(program)...)
+	}
+	start := func(unit, health string, config []byte) {
+		list = append(list, install.Start{Unit: unit, Health: health, Manager: m, Facts: s.Journal.Facts, Config: func() []byte { return config }})
+	}
+	if s.Network == "host-gateway" {
+		cniSteps(s, &list)
+		routes := files(routesStep(s))
+		if s.Wait != WaitNone {
+			start("porthole-routes", "http://127.0.0.1:10261/healthz", append(routes, identity...))
+		}
+	}
+	if s.Wait != WaitNone {
+		start("kubelet", "http://127.0.0.1:10248/healthz", append(kubelet, identity...))
+	}
+	return list, nil
+}
+
+func kubeletOptions(s *Setup) (install.KubeletOptions, error) {
+	o := install.KubeletOptions{Runtime: runtimeEndpoint(s.Options), Labels: s.Labels, Taints: s.Taints, Extra: s.KubeletArgs}
+	if s.Network == "host-gateway" { // the DaemonSet of `porthole manifests` leaves such nodes out
+		o.Labels = strings.TrimPrefix(o.Labels+",porthole.dev/routes=service", ",")
+	}
+	if s.PatchesDir == "" {
+		return o, nil
+	}
+	found, err := filepath.Glob(filepath.Join(s.PatchesDir, "kubeletconfiguration*"))
+	if err != nil || len(found) == 0 {
+		return o, fmt.Errorf("--patches %s: there is no file kubeletconfiguration*.yaml or .json", s.PatchesDir)
+	}
+	for _, path := range found {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return o, fmt.Errorf("--patches: %w", err)
+		}
+		o.Patches = append(o.Patches, text)
+	}
+	return o, nil
+}
+
+// checkKubeletConfig has the kubelet's own loader read the configuration before anything depends on it. The loader reads a file: one in
+// memory.
+func checkKubeletConfig(text []byte) error {
+	fd, err := unix.MemfdCreate("config.yaml", unix.MFD_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("checking the kubelet's configuration: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "config.yaml")
+	defer f.Close()
+	if _, err := f.Write(text); err != nil {
+		return fmt.Errorf("checking the kubelet's configuration: %w", err)
+	}
+	path := fmt.Sprintf("/proc/self/fd/%d", fd)
+	if _, _, err := config.Load(config.Source{File: path}); err != nil {
+		return fmt.Errorf("the kubelet would not take the cluster's kubelet-config: %s", strings.ReplaceAll(err.Error(), path, "config.yaml"))
+	}
+	return nil
+}
+
+// packaged reports whether a package brought the units.
+func packaged() bool {
+	for _, dir := range packageUnits {
+		if _, err := os.Stat(filepath.Join(dir, "porthole-routes.service")); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// programs adds the steps that copy the programs, unless they are installed already, and returns the path of porthole.
+func programs(s *Setup, list *[]step.Step) string {
+	dir := s.InstallDir
+	if s.Bundled == dir || strings.HasPrefix(s.Bundled, dir+"/") {
+		return filepath.Join(s.Bundled, "porthole")
+	}
+	for _, name := range []string{"porthole", "porthole-routes"} {
+		from := filepath.Join(s.Bundled, name)
+		if _, err := os.Stat(from); err == nil {
+			*list = append(*list, install.Program{Name: "program/" + name, From: from, To: filepath.Join(dir, name)})
+		}
+	}
+	return filepath.Join(dir, "porthole")
+}
+
+// cniPlugins are those that the CNI configuration of porthole-routes names.
+var cniPlugins = []string{"bridge", "host-local", "loopback", "portmap"}
+
+// cniSteps add the CNI plugins of the pod network that are missing. Those that are there stay.
+func cniSteps(s *Setup, list *[]step.Step) {
+	for _, name := range cniPlugins {
+		from := filepath.Join(s.Bundled, "bundle", "cni", name)
+		if _, err := os.Stat(from); err == nil {
+			*list = append(*list, install.Program{Name: "cni/" + name, From: from, To: filepath.Join(cniBin, name), OnlyNew: true})
+		}
+	}
+}
+
+// routesStep is the file that the unit of porthole-routes reads.
+func routesStep(s *Setup) install.File {
+	args := []string{"--hostname-override=" + s.Name, "--cluster-cidr=" + s.podCIDR(), "--service-cidr=" + s.serviceCIDR(),
+		"--cni-conf-dir=" + cniConf, "--state-dir=" + filepath.Join(s.State, "routes")}
+	if s.IP != "" {
+		args = append(args, "--node-ip="+s.IP)
+	}
+	content := fmt.Appendf(nil, "PORTHOLE_ROUTES_ARGS=%q\n", strings.Join(args, " "))
+	return install.File{Name: "routes-config", Path: routesEnv, Perm: 0o644, Content: func() []byte { return content }}
+}
+
+func unitSteps(program string) (list []install.File) {
+	units := install.Units(program)
+	for _, name := range []string{"kubelet.service", "kubelet.service.d/20-porthole.conf", "porthole-routes.service"} {
+		list = append(list, install.File{Name: "unit/" + name, Path: filepath.Join(unitFolder, name), Perm: 0o644,
+			Content: func() []byte { return units[name] }})
+	}
+	return list
+}
+
+// runtimeEndpoint returns the socket of the container runtime: the one that was given, or the first that is there, in kubeadm's order.
+func runtimeEndpoint(o Options) string {
+	if o.CRISocket != "" {
+		if strings.HasPrefix(o.CRISocket, "/") {
+			return "unix://" + o.CRISocket
+		}
+		return o.CRISocket
+	}
+	for _, path := range []string{"/var/run/containerd/containerd.sock", "/var/run/crio/crio.sock", "/var/run/cri-dockerd.sock"} {
+		if _, err := os.Stat(path); err == nil {
+			return "unix://" + path
+		}
+	}
+	return "unix:///var/run/containerd/containerd.sock"
+}
+
+// linuxSettings notes what kubelet-config says about the machine.
+func linuxSettings(f *preflight.Facts, kubelet string) {
+	f.Linux.FailSwapOn, f.Linux.FailV1 = failsOn(kubelet)
+}

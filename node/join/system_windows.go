@@ -1,0 +1,153 @@
+package join
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/windows"
+
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/services"
+	"porthole.dev/porthole/join/install"
+	"porthole.dev/porthole/join/preflight"
+	"porthole.dev/porthole/join/step"
+	steps "porthole.dev/porthole/join/windows"
+	"porthole.dev/porthole/kubelet/config"
+)
+
+// DefaultInstallDir is where the programs go.
+const DefaultInstallDir = `C:\Program Files\Porthole`
+
+// dataFolder is where node.json, the logs and what routes keeps are.
+const dataFolder = `C:\ProgramData\Porthole`
+
+func rootFolder(o Options) string { return first(o.Root, `C:\`) }
+
+func paths(s *Setup) {
+	root := rootFolder(s.Options)
+	s.Kubernetes, s.Kubelet, s.State = filepath.Join(root, "etc", "kubernetes"), filepath.Join(root, "var", "lib", "kubelet"), dataFolder
+}
+
+// lock makes this the only join or leave of the machine until unlock is called, or the process ends.
+func lock(string) (unlock func(), err error) {
+	name, err := windows.UTF16PtrFromString(`Global\porthole-join`)
+	if err != nil {
+		return nil, err
+	}
+	h, err := windows.CreateMutex(nil, false, name)
+	switch {
+	case errors.Is(err, windows.ERROR_ALREADY_EXISTS):
+		return nil, errors.Join(errors.New("another porthole join or leave runs: wait for its end"), windows.CloseHandle(h))
+	case err != nil:
+		return nil, fmt.Errorf("locking: %w", err)
+	}
+	return func() { _ = windows.CloseHandle(h) }, nil
+}
+
+// needs are what the certificate of a node must allow: verb, group, resource. kube-proxy and porthole-routes use it.
+func needs() [][3]string {
+	return [][3]string{{"list", "", "nodes"}, {"list", "", "services"}, {"list", "discovery.k8s.io", "endpointslices"}}
+}
+
+// systemSteps returns the steps of a Windows node between its certificate and its registration.
+func systemSteps(s *Setup) ([]step.Step, error) {
+	o, err := windowsOptions(s)
+	if err != nil {
+		return nil, err
+	}
+	text, err := o.KubeletYAML()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkKubeletConfig(text); err != nil {
+		return nil, err
+	}
+
+	m, err := services.Connect()
+	if err != nil {
+		return nil, err
+	}
+	more, err := steps.Steps(o, m)
+	if err != nil {
+		return nil, err
+	}
+	var list []step.Step
+	for _, f := range install.KubeconfigSteps(&s.Node) {
+		list = append(list, f)
+	}
+	return append(list, more...), nil
+}
+
+// windowsOptions are what the steps of a Windows node depend on.
+func windowsOptions(s *Setup) (steps.Options, error) {
+	o := steps.Options{Node: s.Name, Source: s.Bundled, Install: s.InstallDir, Data: s.State, Root: rootFolder(s.Options), Version: "devel",
+		PodCIDR: s.podCIDR(), ServiceCIDR: s.serviceCIDR(), RuntimeEndpoint: runtimeEndpoint(s.Options), Labels: s.Labels, Taints: s.Taints,
+		KubeletArgs: s.KubeletArgs, Mode: s.Network, Verbosity: 2}
+	if s.Network != "host-gateway" {
+		return o, fmt.Errorf("--network %s: Windows nodes join with host-gateway only", s.Network)
+	}
+	if s.Settings != nil {
+		o.KubeletConfig = []byte(s.Settings.Kubelet)
+	}
+	var err error
+	o.NodeIP, err = nodeIP(s)
+	return o, err
+}
+
+// nodeIP returns the address of the node: the one that was given, or that of the chosen adapter.
+func nodeIP(s *Setup) (string, error) {
+	if s.IP != "" {
+		return s.IP, nil
+	}
+	list, err := defaultAdapters()
+	if err != nil {
+		return "", err
+	}
+	for _, a := range list {
+		if s.NIC == "" || strings.EqualFold(a.Name, s.NIC) {
+			return a.Address, nil
+		}
+	}
+	return "", errors.New("no adapter has a default route: name the node's address with --node-ip")
+}
+
+// defaultAdapters returns the network cards with a default route of IPv4, with their address.
+func defaultAdapters() (list []preflight.Adapter, err error) {
+	all, err := platform.Uplinks()
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range all {
+		if u.Default && u.Addr.Is4() && !u.Endpoint {
+			name := strings.TrimSuffix(strings.TrimPrefix(u.Interface, "vEthernet ("), ")")
+			list = append(list, preflight.Adapter{Name: name, Address: u.Addr.String()})
+		}
+	}
+	return list, nil
+}
+
+// checkKubeletConfig has the kubelet's own loader read the configuration before anything depends on it.
+func checkKubeletConfig(text []byte) (err error) {
+	f, err := os.CreateTemp("", "kubelet-config")
+	if err != nil {
+		return fmt.Errorf("checking the kubelet's configuration: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("checking the kubelet's configuration: %w", err)
+	}
+	if _, _, err := config.Load(config.Source{File: f.Name(), Windows: true}); err != nil {
+		return fmt.Errorf("the kubelet would not take the cluster's kubelet-config: %s", strings.ReplaceAll(err.Error(), f.Name(), "config.yaml"))
+	}
+	return nil
+}
+
+// runtimeEndpoint returns the pipe of the container runtime.
+func runtimeEndpoint(o Options) string { return first(o.CRISocket, steps.Pipe) }
+
+// linuxSettings does nothing: the settings are of Linux.
+func linuxSettings(*preflight.Facts, string) {}

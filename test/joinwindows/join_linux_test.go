@@ -1,0 +1,359 @@
+package joinwindows
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/emulator/scm"
+	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
+	"porthole.dev/porthole/internal/testkit/wait"
+	"porthole.dev/porthole/join/step"
+)
+
+// builds are those on which the whole test runs. `make test-join` runs all.
+func builds() []string {
+	if os.Getenv("PORTHOLE_JOIN") == "long" {
+		return []string{"20348", "17763", "26100"}
+	}
+	return []string{"20348"}
+}
+
+// TestJoinWindows is the life of a node: it joins by the line that was printed, runs a pod, is found right by a second join, mended by
+// a third, comes back after kills and a reboot, and leaves nothing.
+func TestJoinWindows(t *testing.T) {
+	if os.Getenv("PORTHOLE_JOIN") == "" {
+		t.Skip("takes minutes: PORTHOLE_JOIN=20348, PORTHOLE_JOIN=long for all builds, or `make test-join`")
+	}
+	for _, build := range builds() {
+		t.Run(build, func(t *testing.T) {
+			h := newHost(t, "win"+build[:3], build)
+			before, routes := h.files(), h.routes()
+			h.refusals()
+			h.dryRun(before)
+			h.joins()
+			h.podWorks("first")
+			h.joinsAgain()
+			h.closed()
+			h.mends()
+			h.comesBack()
+			h.reboots()
+			h.leaves(before, routes)
+		})
+	}
+}
+
+// refusals: what cannot be a node is refused with a cure, and nothing is changed.
+func (h *host) refusals() {
+	h.t.Helper()
+	before := h.files()
+	_, line := h.token()
+	refused := func(what, check, text string, args []string) {
+		h.t.Helper()
+		r, code := h.report(args...)
+		found := ""
+		for _, c := range r.Checks {
+			if c.Name == check {
+				found = c.Message
+			}
+		}
+		if code != 4 || !strings.Contains(found, text) {
+			h.t.Errorf("%s: exit code %d, %s says %q", what, code, check, found)
+		}
+	}
+
+	named := slices.Clone(line)
+	named[len(named)-1] = "WIN_07"
+	refused("a name that Kubernetes does not take", "Hostname", "win_07", named)
+	wrong := slices.Clone(line)
+	wrong[5] = "sha256:" + strings.Repeat("0", 64)
+	refused("another authority", "Discovery", "sha256:", wrong)
+
+	h.must(shortly, "host", "run", "--dir", state, h.name, "--", "sc", "create", "kubelet", "binPath=", `C:\nssm.exe`)
+	refused("a kubelet of somebody else", "ExistingKubelet", "nssm.exe", line)
+	h.must(shortly, "host", "run", "--dir", state, h.name, "--", "sc", "delete", "kubelet")
+	if after := h.files(); !slices.Equal(after, before) {
+		h.t.Errorf("refused joins left files: %v, before %v", after, before)
+	}
+}
+
+// dryRun: a dry run names all steps and writes nothing.
+func (h *host) dryRun(before []string) {
+	h.t.Helper()
+	_, line := h.token()
+	r, code := h.report(append(line, "--dry-run")...)
+	if code != 0 || r.Outcome != step.Planned || !slices.Contains(done(r), "service/kubelet") {
+		h.t.Errorf("dry run: exit code %d, %s %s, steps %v", code, r.Outcome, r.Error, done(r))
+	}
+	if after := h.files(); !slices.Equal(after, before) {
+		h.t.Errorf("a dry run left files: %v, before %v", after, before)
+	}
+	if s := h.service("kubelet"); s.Name != "" {
+		h.t.Errorf("a dry run made the service %+v", s)
+	}
+}
+
+// joins joins the host. The token must be nowhere afterwards.
+func (h *host) joins() {
+	h.t.Helper()
+	secret, line := h.token()
+	start := time.Now()
+	out, code := h.exe(program, line...)
+	if code != 0 || !strings.Contains(out, "node "+h.name+" is Ready") {
+		h.t.Fatalf("exit code %d\n%s", code, out)
+	}
+	h.t.Logf("join took %.1f s\n%s", time.Since(start).Seconds(), out)
+	for _, name := range []string{"porthole-routes", "kube-proxy", "kubelet"} {
+		if s := h.service(name); s.Status.State != scm.Running || s.Start != scm.StartAutomatic || !s.Failure.NonCrash {
+			h.t.Errorf("service %s: %+v", name, s)
+		}
+	}
+
+	err := filepath.WalkDir(filepath.Join(state, "hosts", h.name), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || filepath.Ext(path) == ".exe" || filepath.Ext(path) == ".dll" {
+			return nil // gone meanwhile, or a program
+		}
+		if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), secret) {
+			h.t.Errorf("the token is in %s", path)
+		}
+		return nil
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, l := range lines {
+		if text, err := os.ReadFile(l); err == nil && strings.Contains(string(text), secret) {
+			h.t.Errorf("the token is in the command line %q", text)
+		}
+	}
+}
+
+// pod is a web server with a service, on this node.
+const pod = `{"apiVersion": "v1", "kind": "List", "items": [
+{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-%[1]s", "labels": {"app": "web-%[1]s"}}, "spec": {"nodeName": "%[1]s", "containers": [
+  {"name": "web", "image": "porthole/testapp:1", "args": ["serve", "--http", ":8080"]}]}},
+{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web-%[1]s"}, "spec": {"selector": {"app": "web-%[1]s"}, "ports": [{"port": 80, "targetPort": 8080}]}}]}`
+
+// podWorks makes the pod if it is not there, and asks it: by its service, for its log, and by a program in it.
+func (h *host) podWorks(when string) {
+	h.t.Helper()
+	file := filepath.Join(h.t.TempDir(), "pod.json")
+	if err := os.WriteFile(file, fmt.Appendf(nil, pod, h.name), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+	if out, err := h.kubectl("apply", "-f", file); err != nil {
+		h.t.Fatalf("%v: %s", err, out)
+	}
+	name := "web-" + h.name
+	h.answers(when)
+	for what, args := range map[string][]string{"serving HTTP": {"logs", name}, "Microsoft Windows": {"exec", name, "--", "cmd", "/c", "ver"}} {
+		wait.NoError(h.t, shortly, when+": "+args[0], func() error {
+			out, err := h.kubectl(args...)
+			if err == nil && !strings.Contains(out, what) {
+				err = fmt.Errorf("it printed %q", out)
+			}
+			return err
+		})
+	}
+}
+
+// answers waits until the pod answers by its service, from the Linux node.
+func (h *host) answers(when string) {
+	h.t.Helper()
+	wait.NoError(h.t, 2*time.Minute, when+": an answer of the service", func() error {
+		ip, err := h.kubectl("get", "service", "web-"+h.name, "-o", "jsonpath={.spec.clusterIP}")
+		if err != nil {
+			return err
+		}
+		return h.get("http://" + ip + "/")
+	})
+}
+
+// get asks the pod from the Linux node.
+func (h *host) get(url string) error {
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: testkit.DialIn(platform.NetnsPath("porthole-lin01")), DisableKeepAlives: true}}
+	answer, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && !strings.Contains(string(text), "os=windows") {
+		err = fmt.Errorf("it answered %q", text)
+	}
+	return err
+}
+
+// restarts is how often the pod's container was started again.
+func (h *host) restarts() string {
+	h.t.Helper()
+	out, err := h.kubectl("get", "pod", "web-"+h.name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}")
+	if err != nil {
+		h.t.Fatalf("%v: %s", err, out)
+	}
+	return out
+}
+
+// joinsAgain: a second join needs no token, finds all right and writes nothing.
+func (h *host) joinsAgain() {
+	h.t.Helper()
+	old := h.times()
+	r, code := h.report("join")
+	if code != 0 || r.Outcome != step.Unchanged || len(done(r)) > 0 {
+		h.t.Errorf("a second join: exit code %d, %s %s, steps %v", code, r.Outcome, r.Error, done(r))
+	}
+	h.t.Logf("a second join took %.2f s", r.Seconds)
+	if now := h.times(); now != old {
+		h.t.Errorf("a second join wrote files:\n%s\nbefore\n%s", now, old)
+	}
+}
+
+// times are the files that join makes, with the times of their last change.
+func (h *host) times() string {
+	var all strings.Builder
+	for _, file := range h.files() {
+		if st, err := os.Stat(h.path(file)); err == nil && !strings.Contains(file, "/logs/") && !strings.Contains(file, "/log/") && !strings.Contains(file, "/pods/") {
+			fmt.Fprintln(&all, file, st.ModTime().UnixNano())
+		}
+	}
+	return all.String()
+}
+
+// closed: folders with secrets are closed to others. Wine shows access lists as permission bits.
+func (h *host) closed() {
+	h.t.Helper()
+	for _, dir := range []string{"ProgramData/Porthole", "ProgramData/Porthole/logs", "etc/kubernetes", "var/lib/kubelet/pki"} {
+		st, err := os.Stat(h.path(dir))
+		if err != nil || st.Mode().Perm()&0o007 != 0 {
+			h.t.Errorf("%s is open to others: %v, %v", dir, st.Mode(), err)
+		}
+	}
+}
+
+// mends: after each change the next join carries out exactly the steps of what was changed.
+func (h *host) mends() {
+	h.t.Helper()
+	for what, c := range map[string]struct {
+		change func() error
+		want   []string
+	}{
+		"a plugin is gone": {func() error { return os.Remove(h.path("opt/cni/bin/win-bridge.exe")) }, []string{"cni-programs"}},
+		"a folder is open": {func() error { return os.Chmod(h.path("etc/kubernetes"), 0o755) }, []string{"access"}},
+		"a service is gone": {func() error {
+			h.exe("sc", "stop", "kube-proxy")
+			wait.True(h.t, shortly, "kube-proxy to stop", func() bool { return h.service("kube-proxy").Status.State == scm.Stopped })
+			h.exe("sc", "delete", "kube-proxy")
+			return nil
+		}, []string{"service/kube-proxy", "running/kube-proxy"}},
+		"a configuration is another": {func() error { return os.WriteFile(h.path("etc/kubernetes/kube-proxy.yaml"), []byte("x"), 0o600) }, []string{"proxy-config"}},
+	} {
+
+		if err := c.change(); err != nil {
+			h.t.Fatalf("%s: %v", what, err)
+		}
+		r, code := h.report("join")
+		if got := done(r); code != 0 || !subset(c.want, got) || !subset(got, append(c.want, "running/kube-proxy")) {
+			h.t.Errorf("%s: exit code %d, %s, steps %v, want %v", what, code, r.Error, got, c.want)
+		}
+	}
+	h.answers("after repairs")
+}
+
+func subset(part, all []string) bool {
+	return !slices.ContainsFunc(part, func(s string) bool { return !slices.Contains(all, s) })
+}
+
+// comesBack: a killed service is another process soon, and the pod goes on.
+func (h *host) comesBack() {
+	h.t.Helper()
+	before := h.restarts()
+	for name, log := range map[string]string{"porthole-routes": `logs\routes.log`, "kube-proxy": `logs\kube-proxy.log`, "kubelet": `logs\kubelet.log`} {
+		old := h.service(name).Status.PID
+
+		pids, err := platform.NetnsPids(platform.NetnsPath("porthole-" + h.name))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		for _, pid := range pids {
+			if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(args), log) { // gone meanwhile: not the program
+				if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+					h.t.Fatal(err)
+				}
+			}
+		}
+		wait.True(h.t, shortly, name+" to run again", func() bool {
+			s := h.service(name)
+			return s.Status.State == scm.Running && s.Status.PID != old
+		})
+	}
+	h.answers("after kills")
+	if now := h.restarts(); now != before {
+		h.t.Errorf("the pod was restarted: %s, before %s", now, before)
+	}
+}
+
+// reboots: the node comes back by itself.
+func (h *host) reboots() {
+	h.t.Helper()
+	boot := func() string {
+		out, err := h.kubectl("get", "node", h.name, "-o", `jsonpath={.status.nodeInfo.bootID} {.metadata.annotations.porthole\.dev/network-boot} {.status.conditions[?(@.type=="Ready")].status}`)
+		if err != nil {
+			return err.Error()
+		}
+		return out
+	}
+	if got := boot(); got != "1 1 True" {
+		h.t.Errorf("before the reboot the node has %q", got)
+	}
+	out := h.must(3*time.Minute, "host", "reboot", h.name, "--dir", state)
+	start := time.Now()
+	wait.True(h.t, 2*time.Minute, "the node to be Ready in its second boot", func() bool { return boot() == "2 2 True" })
+	h.t.Logf("%sReady %.1f s after the boot", out, time.Since(start).Seconds())
+	h.podWorks("after the reboot")
+
+	if r, code := h.report("join"); code != 0 || r.Outcome != step.Unchanged {
+		h.t.Errorf("after a reboot a join changes %v: %s", done(r), r.Error)
+	}
+}
+
+// leaves: nothing is left but what was there before the join.
+func (h *host) leaves(before, routes []string) {
+	h.t.Helper()
+	out, code := h.exe(program, "leave")
+	if code != 0 || !strings.Contains(out, "nothing of Porthole is left") || !strings.Contains(out, "kubectl delete node "+h.name) {
+		h.t.Errorf("leave: exit code %d\n%s", code, out)
+	}
+	if after := h.files(); !slices.Equal(after, before) {
+		h.t.Errorf("files: %v, before %v", after, before)
+	}
+	if after := h.routes(); !slices.Equal(after, routes) {
+		h.t.Errorf("routes: %v, before %v", after, routes)
+	}
+
+	for _, s := range h.services() {
+		if s.Name != "containerd" {
+			h.t.Errorf("service %s is left", s.Name)
+		}
+	}
+	if dump := h.must(shortly, "host", "hns", h.name, "dump", "--dir", state); strings.Contains(dump, "porthole") || strings.Contains(dump, "LoadBalancer") {
+		h.t.Errorf("HNS has\n%s", dump)
+	}
+	if out, code := h.exe(program, "leave"); code != 0 || !strings.Contains(out, "nothing to do") {
+		h.t.Errorf("a second leave: exit code %d\n%s", code, out)
+	}
+
+	if out, err := h.kubectl("delete", "node/"+h.name, "pod/web-"+h.name, "service/web-"+h.name, "--force"); err != nil {
+		h.t.Errorf("%v: %s", err, out)
+	}
+}
