@@ -13,11 +13,13 @@ include tools/go.env
 export CGO_ENABLED GOFLAGS
 # How many builds run at once where they share little: one links, on one processor, while another compiles.
 JOBS ?= 2
-GOBUILD := go build -ldflags="-s -w -buildid="
+# What `porthole version` prints: make release sets it.
+VERSION ?=
+GOBUILD := go build -ldflags="-s -w -buildid=$(if $(VERSION), -X porthole.dev/porthole/cli/version.release=$(VERSION))"
 # Programs of ours, one folder of cmd/ each. kubelet.exe is porthole.exe under the name that installers expect.
 PROGRAMS := $(notdir $(wildcard cmd/*))
 LINUX_PROGRAMS := $(filter porthole% ovn_cni,$(PROGRAMS))
-WINDOWS_PROGRAMS := $(filter-out porthole-routes,$(PROGRAMS))
+WINDOWS_PROGRAMS := $(filter-out porthole-routes porthole-host,$(PROGRAMS))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # What the state folder of a local cluster is: DIR=/some/where make up
 DIR ?= /var/lib/porthole
@@ -110,15 +112,25 @@ test-reboot: deps build ## a Windows node reboots, with all that HNS may lose or
 
 .PHONY: test-networks
 test-networks: deps build bundle-tests ## each mode of --network with a cluster of its own: what takes too long for make test
-	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 60m -v -p 1 ./routes/bgp ./test/networks
+	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 60m -v -p 1 ./routes/bgp ./routes/killtest ./test/networks
+	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 15m -v -run '^TestBGPKilled$$' ./emulator/hnsd/serve
 
 .PHONY: test-ovn
 test-ovn: deps build ## OVN's programs and databases fail beside Open vSwitch's on Linux hosts, the databases for 10 minutes (17 minutes)
 	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 30m -v ./test/ovn
 
 .PHONY: test-runtime
-test-runtime: deps bundle bundle-tests windows-runtime ## containerd.exe and runhcs, unmodified, on emulated hosts of each Windows build
-	@PORTHOLE_RUNTIME=long go test -count=1 -timeout 15m -v ./test/runtime
+test-runtime: deps bundle bundle-tests cri-suite upstream-kubelet $(CONFORMANCE_OUT)/windows/sh.exe ## containerd.exe and runhcs, unmodified, on emulated hosts of each Windows build
+	@PORTHOLE_RUNTIME=long go test -count=1 -timeout 40m -v ./test/runtime
+
+.PHONY: test-light
+test-light: deps build bundle-tests ## the emulated hosts' own container runtime, and the tests of the local cluster on it (10 minutes)
+	@PORTHOLE_LIGHT=long go test -count=1 -timeout 10m -v ./emulator/cri
+	@PORTHOLE_LAB_RUNTIME=light go test -count=1 -timeout 20m -v ./test/lab
+
+.PHONY: test-join
+test-join: deps build kubeadm windows-runtime ## porthole join and leave: machines in namespaces and a control plane of kubeadm, emulated Windows hosts and the local cluster
+	@PORTHOLE_JOIN=long go test -count=1 -timeout 40m -v -p 1 ./test/join ./test/joinwindows
 
 .PHONY: bench-cni
 bench-cni: deps ## win-bridge.exe beside upstream's on an emulated host, as JSON lines: ADD, DEL, calls to HNS
@@ -141,8 +153,12 @@ bench: deps build ## figures of ours beside those of peers, as JSON lines
 	@if [ -d test/bench ]; then go run ./test/bench $(BENCH_FLAGS); else echo "no benchmarks yet" >&2; exit 1; fi
 
 .PHONY: bench-kubelet
-bench-kubelet: deps build ## our kubelet beside upstream's and beside the bare CRI calls, on Linux and on an emulated Windows node, as JSON lines (20 minutes at most)
+bench-kubelet: deps build bundle-tests upstream-kubelet ## our kubelet beside upstream's and beside the bare CRI calls, on Linux and on an emulated Windows host with containerd.exe, as JSON lines (25 minutes at most)
 	go run ./test/bench -only kubelet,windows $(BENCH_FLAGS)
+
+.PHONY: bench-runtime
+bench-runtime: deps build bundle-tests ## containerd.exe and runhcs beside the other runtime of emulated Windows nodes, and their memory, as JSON lines (6 minutes)
+	go run ./test/bench -only runtime $(BENCH_FLAGS)
 
 .PHONY: bench-nodes
 bench-nodes: deps build ## 20 emulated Windows nodes with 5 pods each: time and memory beside the targets, as JSON lines (5 minutes)
@@ -151,6 +167,10 @@ bench-nodes: deps build ## 20 emulated Windows nodes with 5 pods each: time and 
 .PHONY: bench-routes
 bench-routes: deps build bundle-tests ## host-gateway, vxlan and bgp beside flanneld and BIRD: routes to added nodes, large clusters, throughput, lost packets, as JSON lines (7 minutes)
 	go run ./test/bench -only routes $(BENCH_FLAGS)
+
+.PHONY: release
+release: deps build ## dist/: archives for Windows nodes and for a local cluster without Go, with sums, SBOM and licenses: VERSION=v0.1.0
+	@go run ./tools/release -version "$(VERSION)" -out dist
 
 .PHONY: clean
 clean: ## remove what was built (not the local cluster: that is `make down`)

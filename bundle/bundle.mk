@@ -11,9 +11,11 @@ BUNDLE_CONTAINERD_VERSION := v2.3.6
 bundle-sources = $(shell find bundle/$(1) -type f -not -name '*_test.go' -not -name README.md)
 
 BUNDLE_KUBE := $(BUNDLE_OUT)/kube
+BUNDLE_KUBEADM := $(BUNDLE_OUT)/kubeadm
 BUNDLE_CONTAINERD := $(BUNDLE_OUT)/containerd $(BUNDLE_OUT)/containerd-shim-runc-v2
 BUNDLE_RUNTIME_WINDOWS := $(addprefix $(BUNDLE_OUT)/windows/,containerd.exe ctr.exe)
 BUNDLE_RUNHCS := $(BUNDLE_OUT)/windows/containerd-shim-runhcs-v1.exe
+BUNDLE_CRISUITE := $(addprefix $(BUNDLE_OUT)/windows/,cri-integration.test.exe get_owner.exe)
 BUNDLE_CNI := $(addprefix $(BUNDLE_OUT)/cni/,bridge host-local loopback portmap)
 BUNDLE_CNI_WINDOWS := $(addprefix $(BUNDLE_OUT)/cni-windows/,host-local.exe win-bridge.exe win-overlay.exe)
 BUNDLE_COREDNS := $(BUNDLE_OUT)/coredns
@@ -30,18 +32,25 @@ bundle: $(BUNDLE_KUBE) ## build the third-party programs of a local cluster
 	@$(MAKE) --no-print-directory -j$(JOBS) bundle-others
 
 .PHONY: bundle-others
-bundle-others: $(BUNDLE_CONTAINERD) $(BUNDLE_CNI) $(BUNDLE_COREDNS) $(BUNDLE_REGISTRY) $(BUNDLE_IMAGES)
+bundle-others: windows-runtime $(BUNDLE_CONTAINERD) $(BUNDLE_CNI) $(BUNDLE_COREDNS) $(BUNDLE_REGISTRY) $(BUNDLE_IMAGES)
 
 # Programs that no cluster runs, but tests: upstream's CNI plugins for Windows, upstream's choice of backends, and flanneld.
 .PHONY: bundle-tests
 bundle-tests: $(BUNDLE_CNI_WINDOWS) $(BUNDLE_PROXYORACLE) $(BUNDLE_FLANNELD)
 
-# The container runtime of a Windows node as it ships, for hosts made with --runtime containerd.exe.
+# The container runtime of a Windows node as it ships.
 .PHONY: windows-runtime
 windows-runtime: $(BUNDLE_RUNTIME_WINDOWS) $(BUNDLE_RUNHCS)
 
 $(BUNDLE_KUBE): $(call bundle-sources,controlplane)
 	cd bundle/controlplane && $(BUNDLE_BUILD) -ldflags "$(BUNDLE_KUBE_LD)" -o ../../$@
+
+# kubeadm, and the programs of a control plane that it makes, under their own names. Tests join such a cluster.
+.PHONY: kubeadm
+kubeadm: $(BUNDLE_KUBEADM)
+
+$(BUNDLE_KUBEADM): $(call bundle-sources,controlplane)
+	cd bundle/controlplane && $(BUNDLE_BUILD) -ldflags "$(BUNDLE_KUBE_LD)" -o ../../$@ ./kubeadm
 
 $(BUNDLE_CONTAINERD) &: $(call bundle-sources,containerd)
 	cd bundle/containerd && $(BUNDLE_BUILD) -tags no_btrfs,no_devmapper,no_zfs,grpcnotrace \
@@ -59,6 +68,18 @@ $(BUNDLE_RUNTIME_WINDOWS) &: $(call bundle-sources,containerd)
 $(BUNDLE_RUNHCS): $(call bundle-sources,runhcs)
 	@mkdir -p $(BUNDLE_OUT)/windows
 	cd bundle/runhcs && GOOS=windows $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$@ github.com/Microsoft/hcsshim/cmd/containerd-shim-runhcs-v1
+
+# containerd's own tests of its CRI, and the program that one of its images has.
+.PHONY: cri-suite
+cri-suite: $(BUNDLE_CRISUITE)
+
+$(BUNDLE_CRISUITE) &: $(call bundle-sources,crisuite)
+	@mkdir -p $(BUNDLE_OUT)/windows
+	cd bundle/crisuite && GOOS=windows go test -c -ldflags "-s -w" -o ../../$(BUNDLE_OUT)/windows/cri-integration.test.exe \
+		github.com/containerd/containerd/v2/integration
+	cd bundle/crisuite && GOOS=windows $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$(BUNDLE_OUT)/windows/get_owner.exe \
+		github.com/containerd/containerd/v2/integration/images/volume-ownership/tools
+	@touch $(BUNDLE_CRISUITE)
 
 CNI_PLUGINS := github.com/containernetworking/plugins/plugins
 
@@ -110,3 +131,13 @@ upstream-proxy: $(BUNDLE_PEER)
 $(BUNDLE_PEER): bundle/controlplane/go.mod bundle/controlplane/go.sum
 	@mkdir -p $(BUNDLE_OUT)/windows
 	cd bundle/controlplane && GOOS=windows $(BUNDLE_BUILD) -ldflags "$(BUNDLE_KUBE_LD)" -o ../../$@ k8s.io/kubernetes/cmd/kube-proxy
+
+# Upstream's kubelet for Windows, for tests on hosts with containerd.exe.
+BUNDLE_KUBELET := $(BUNDLE_OUT)/windows/kubelet.exe
+
+.PHONY: upstream-kubelet
+upstream-kubelet: $(BUNDLE_KUBELET)
+
+$(BUNDLE_KUBELET): bundle/controlplane/go.mod bundle/controlplane/go.sum
+	@mkdir -p $(BUNDLE_OUT)/windows
+	cd bundle/controlplane && GOOS=windows $(BUNDLE_BUILD) -ldflags "$(BUNDLE_KUBE_LD)" -o ../../$@ k8s.io/kubernetes/cmd/kubelet

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// entry is one file of an archive: of the disk, or with data of its own.
+type entry struct {
+	name string // in the archive, with slashes
+	path string // on the disk; "": data
+	data []byte
+	exec bool
+}
+
+func (e entry) read() ([]byte, error) {
+	if e.path == "" {
+		return e.data, nil
+	}
+	return os.ReadFile(e.path)
+}
+
+// make writes an archive into the folder of the release and returns its path. A file of that name is replaced.
+func (r *release) make(ctx context.Context, a archive) (string, error) {
+	entries, err := r.entries(a)
+	if err != nil {
+		return "", err
+	}
+	if strings.HasSuffix(a.file, ".zip") {
+		signed, err := os.MkdirTemp("", "porthole-release")
+		if err != nil {
+			return "", err
+		}
+		defer os.RemoveAll(signed)
+		if entries, err = signedPrograms(ctx, entries, signed); err != nil {
+			return "", err
+		}
+	}
+	more, err := r.described(entries)
+	if err != nil {
+		return "", err
+	}
+	entries = append(entries, more...)
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
+
+	target := filepath.Join(r.out, a.file)
+	f, err := os.Create(target)
+	if err != nil {
+		return "", err
+	}
+	if strings.HasSuffix(a.file, ".zip") {
+		err = writeZip(f, entries, r.at)
+	} else {
+		err = r.writeTar(f, a.top, entries)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(target) // half an archive
+		return "", err
+	}
+	return target, nil
+}
+
+// entries lists the files of the archive's parts. A part that is not there is an error that names the make target for it.
+func (r *release) entries(a archive) (list []entry, err error) {
+	for _, p := range a.parts {
+		from := filepath.Join(r.root, p.from)
+		err := filepath.WalkDir(from, func(at string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			rel, err := filepath.Rel(from, at)
+			list = append(list, entry{name: path.Join(p.to, filepath.ToSlash(rel)), path: at, exec: p.program})
+			return err
+		})
+		if errors.Is(err, fs.ErrNotExist) && p.cure != "" {
+			return nil, fmt.Errorf("%s is missing: `make %s` builds it", p.from, p.cure)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// described returns the files that describe the others: the modules in the programs, their licenses, and the sums of everything.
+func (r *release) described(entries []entry) ([]entry, error) {
+	modules, err := modulesOf(entries)
+	if err != nil {
+		return nil, err
+	}
+	list, err := licenses(modules, r.modules)
+	if err != nil {
+		return nil, err
+	}
+	bill, err := billOf(entries, r.version, r.at)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, entry{name: "sbom.cdx.json", data: bill})
+
+	all := slices.Concat(entries, list)
+	slices.SortFunc(all, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
+	var sums bytes.Buffer
+	for _, e := range all {
+		data, err := e.read()
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(data), e.name)
+	}
+	return append(list, entry{name: "SHA256SUMS", data: sums.Bytes()}), nil
+}
+
+// writeTar writes files below a folder. A file with the content of an earlier one becomes a hard link to it.
+func (r *release) writeTar(w io.Writer, top string, entries []entry) error {
+	zipped, err := gzip.NewWriterLevel(w, r.level)
+	if err != nil {
+		return err
+	}
+	out := tar.NewWriter(zipped)
+	first := map[[sha256.Size]byte]string{}
+	for _, e := range entries {
+		data, err := e.read()
+		if err != nil {
+			return err
+		}
+		h := tar.Header{Name: path.Join(top, e.name), Mode: 0o644, ModTime: r.at, Size: int64(len(data)), Format: tar.FormatPAX}
+		if e.exec {
+			h.Mode = 0o755
+		}
+
+		sum := sha256.Sum256(data)
+		if same := first[sum]; same != "" && len(data) > 0 {
+			h.Typeflag, h.Linkname, h.Size, data = tar.TypeLink, same, 0, nil
+		} else {
+			first[sum] = h.Name
+		}
+		if err := out.WriteHeader(&h); err != nil {
+			return err
+		}
+		if _, err := out.Write(data); err != nil {
+			return err
+		}
+	}
+	return errors.Join(out.Close(), zipped.Close())
+}
+
+func writeZip(w io.Writer, entries []entry, at time.Time) error {
+	out := zip.NewWriter(w)
+	for _, e := range entries {
+		data, err := e.read()
+		if err != nil {
+			return err
+		}
+		h := zip.FileHeader{Name: e.name, Method: zip.Deflate, Modified: at}
+		h.SetMode(0o644)
+		f, err := out.CreateHeader(&h)
+		if err != nil {
+			return err
+		}
+		if _, err := f.Write(data); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+// sumsOf returns the sums of files in the form of sha256sum, by name without folder.
+func sumsOf(files []string) ([]byte, error) {
+	var out bytes.Buffer
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&out, "%x  %s\n", sha256.Sum256(data), filepath.Base(f))
+	}
+	return out.Bytes(), nil
+}
