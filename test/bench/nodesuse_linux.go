@@ -44,6 +44,12 @@ func clusterUse(dir string) (by map[string]programUse, total programUse, err err
 	if err != nil {
 		return nil, total, err
 	}
+	by, total = programUses(pids, all)
+	return by, total, nil
+}
+
+// programUses returns what processes use, by program and altogether. all are the processes of the machine.
+func programUses(pids []int, all map[int]processStat) (by map[string]programUse, total programUse) {
 	by = map[string]programUse{}
 	for _, pid := range pids {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -57,14 +63,14 @@ func clusterUse(dir string) (by map[string]programUse, total programUse, err err
 		by[name] = programUse{Processes: u.Processes + 1, MB: round(u.MB + pss), CPU: round(u.CPU + cpu)}
 		total = programUse{Processes: total.Processes + 1, MB: total.MB + pss, CPU: total.CPU + cpu}
 	}
-	return by, total, nil
+	return by, total
 }
 
 // programName is the program of a command line, with its subcommand if it is ours.
 func programName(args []string) string {
 	path := strings.ReplaceAll(args[0], `\`, "/")
 	name := filepath.Base(path)
-	if len(args) > 1 && (name == "porthole" || name == "porthole.exe" || name == "kube") {
+	if len(args) > 1 && (name == "porthole" || name == "porthole-host" || name == "porthole.exe" || name == "kube") {
 		name += " " + args[1]
 	}
 	return name

@@ -29,7 +29,7 @@ import (
 // The cluster of the group routes: an API server, one node with porthole routes, one with flanneld, and Node objects of as many others.
 const (
 	routesSmall, routesLarge = 500, 5000
-	routesAdded              = 15                     // nodes added one after the other, each a sample
+	routesAdded              = 60                     // nodes added one after the other, each a sample
 	routesApart              = 100 * time.Millisecond // one of them and the next
 	routesIdle               = 60 * time.Second
 	routesAPI                = "10.99.0.10"
@@ -278,7 +278,8 @@ func (b *routesBench) porthole(host, program, mode string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"routes", "--kubeconfig=" + kubeconfig, "--hostname-override=" + host, "--mode=" + mode, "--cluster-cidr=" + benchPods, "--service-cidr=" + benchServices}
+	args := []string{"routes", "--kubeconfig=" + kubeconfig, "--hostname-override=" + host, "--mode=" + mode, "--cluster-cidr=" + benchPods, "--service-cidr=" + benchServices,
+		"--state-dir=" + filepath.Join(b.dir, "state-"+host)}
 	if mode == "bgp" {
 		args = append(args, "--bgp-config="+filepath.Join(b.dir, "bgp.yaml"))
 	}

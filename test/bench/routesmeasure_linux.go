@@ -144,7 +144,28 @@ func (b *routesBench) addNodes(ctx context.Context, mode string, sides []*routes
 	}
 	print(figure{Name: fmt.Sprintf("routes.%s.added.%d", mode, routesSmall), Unit: "ms", Ours: ours, Peer: peer, PeerIs: peerOf(mode), Ratio: ratio(ours, peer),
 		Target: 50, Note: note, Samples: map[string][]float64{"ours": samples[0], "peer": samples[1]}})
+	if len(sides) > 1 {
+		printLater(mode, samples)
+	}
 	return nil
+}
+
+// printLater prints by how much later ours has the route to a node than the peer. Both hear of the node at the same time, so that what
+// delays both, above all the API server, is in none of the differences.
+func printLater(mode string, samples [2][]float64) {
+	var later []float64
+	sooner := 0
+	for i, at := range samples[0] {
+		later = append(later, round(at-samples[1][i]))
+		if at <= samples[1][i] {
+			sooner++
+		}
+	}
+	middle := median(later)
+	good := middle <= 0
+	print(figure{Name: fmt.Sprintf("routes.%s.later.%d", mode, routesSmall), Unit: "ms", Ours: middle, PeerIs: peerOf(mode), OK: &good,
+		Note: fmt.Sprintf("median of %d differences, half of them from %.2f to %.2f; ours is sooner for %d nodes; 0 or less is the target", len(later),
+			percentile(later, 0.25), percentile(later, 0.75), sooner), Samples: map[string][]float64{"later": later}})
 }
 
 // ratio returns 0 if the peer was not measured.

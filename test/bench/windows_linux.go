@@ -4,251 +4,192 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"os"
 	"path/filepath"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	hostcri "porthole.dev/porthole/emulator/cri"
-	"porthole.dev/porthole/emulator/lab"
-	"porthole.dev/porthole/internal/kube"
-	"porthole.dev/porthole/internal/platform"
-	"porthole.dev/porthole/internal/testkit/wait"
+	"porthole.dev/porthole/internal/testkit/winhost"
 )
 
-// The pods of the group windows, and the node that they run on.
 const (
-	windowsNode  = "win01"
-	windowsImage = "porthole/testapp:1"
-	windowsLimit = 12 * time.Minute // for the whole group
+	windowsBuild = "20348"
+	windowsLimit = 25 * time.Minute // for the whole group
 )
 
-// windowsSizes are how many pods start at once, how often that is measured, and what ours must not exceed.
-var windowsSizes = []struct {
-	pods, rounds int
-	target       func(floor, peer float64) float64
-}{
-	{1, 9, ofFloor(1, 0.1)},
-	{10, 4, ofFloor(1.15, 0)},
-	{30, 2, ofFloor(1.15, 0)},
+// windowsPart is something that is measured with each side in turn, as a kubeletPart.
+type windowsPart struct {
+	kubeletPart
+	measure func(context.Context, *windowsSide) error
+	floor   func(context.Context, *windowsSide) error
 }
 
-// windowsBench starts pods on an emulated Windows node of a local cluster: through the API, or with the node's runtime alone.
-type windowsBench struct {
-	pods    corev1.PodInterface
-	runtime cri.RuntimeServiceClient
-	serial  int
-}
-
-// benchWindows measures how long pods need to start on an emulated Windows node, beside the calls of the node's runtime that
-// every kubelet must make. Both go on in turn in one local cluster, which it brings up and removes.
-func benchWindows(ctx context.Context, o options) (err error) {
-	if platform.NetnsExists(lab.RouterNetns) {
-		return errors.New("a local cluster runs already (`porthole down` ends it)")
+// windowsParts are the parts, with as many rounds as those of Linux.
+func windowsParts(rounds int) []windowsPart {
+	return []windowsPart{
+		windowsStart("start", 1, rounds, ofFloor(1, 0.1)),
+		windowsStart("ten", 10, max(1, rounds/3), ofFloor(1.15, 0)),
+		windowsStart("thirty", 30, max(1, rounds/4), ofFloor(1.15, 0)),
+		{kubeletPart: kubeletPart{name: "end", rounds: max(1, rounds/2), lines: []line{{key: "end", name: "windows-delete-to-gone", unit: "s", target: ofPeer(1),
+			note: "a container that has run for 6 s and ends when Windows tells it to shut down; floor: StopContainer, StopPodSandbox"}}},
+			measure: windowsEnds, floor: bareWindowsEnds},
+		{kubeletPart: kubeletPart{name: "crash", rounds: max(1, rounds/2), lines: []line{{key: "crash", name: "windows-crash-to-restarted", unit: "s", target: ofPeer(1),
+			note: "the program of a container that has run for 6 s is killed: until the API says that the next one runs; floor: the runtime's event, CreateContainer, StartContainer, ContainerStatus"}}},
+			measure: windowsCrashes, floor: bareWindowsCrashes},
+		{kubeletPart: kubeletPart{name: "idle", lines: []line{
+			{key: "idle-cpu", name: "windows-idle-10-cpu", unit: "CPUs", target: ofPeer(1. / 3), note: "of kubelet.exe while nothing happens to 10 pods"},
+			{key: "idle-cpu-all", name: "windows-idle-10-cpu-of-the-host", unit: "CPUs", note: "of all processes of the host, those of the pods and the control plane among them"},
+			{key: "idle-pss", name: "windows-idle-10-memory", unit: "MB", target: ofPeer(1), note: "proportional set size of kubelet.exe"}}},
+			measure: windowsIdles},
 	}
+}
+
+// windowsSide is one of those that are compared, while its kubelet runs.
+type windowsSide struct {
+	*windowsPods
+	name    string
+	host    *winhost.Host
+	kubelet *winhost.Process
+	samples samples
+}
+
+func (s *windowsSide) add(key string, values ...float64) { s.samples.add(key, s.name, values...) }
+
+// benchWindows measures our kubelet.exe and upstream's, one after the other on one emulated host with containerd.exe, and the calls of
+// containerd.exe that both must make.
+func benchWindows(ctx context.Context, o options) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, windowsLimit)
 	defer cancel()
-	dir, remove, err := clusterFolder(o)
+	var parts []windowsPart
+	for _, p := range windowsParts(o.rounds) {
+		if named(o.windows, p.name) {
+			parts = append(parts, p)
+		}
+	}
+	for _, name := range strings.Split(o.sides, ",") {
+		if !slices.Contains([]string{bare, ours, peer}, name) {
+			return fmt.Errorf("--sides: no side %q", name)
+		}
+	}
+
+	h, remove, err := windowsHost(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	if _, err := up(ctx, filepath.Join(o.bin, "porthole"), dir); err != nil {
+	if err := h.StartControlPlane(ctx, namespace); err != nil {
 		return err
 	}
-
-	client, _, err := kube.Load(filepath.Join(dir, "kubeconfig"), "porthole-bench", -1, 0)
-	if err != nil {
-		return err
-	}
-	if err := checkGone(ctx, client); err != nil {
-		return err
-	}
-	name := metav1.ObjectMeta{Name: namespace}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: name}, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	conn, err := dialIn(lab.Netns(windowsNode), hostcri.Address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-
-	b := &windowsBench{pods: client.CoreV1().Pods(namespace), runtime: cri.NewRuntimeServiceClient(conn)}
-	return b.run(ctx)
-}
-
-// dialIn connects to a TCP address of a network namespace.
-func dialIn(netns, address string) (*grpc.ClientConn, error) {
-	dial := func(ctx context.Context, _ string) (conn net.Conn, err error) {
-		err = platform.InNetns(platform.NetnsPath(netns), func() error {
-			var d net.Dialer
-			conn, err = d.DialContext(ctx, "tcp", address)
-			return err
-		})
-		return conn, err
-	}
-	return grpc.NewClient("passthrough:///cri", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial))
-}
-
-// run measures each size in turn with the runtime alone, so that other work on the machine hits both alike.
-func (b *windowsBench) run(ctx context.Context) error {
-	if _, err := b.batch(ctx, 1); err != nil { // pulls the image, and fills caches
-		return err
-	}
-	if _, err := b.bareBatch(ctx, 1); err != nil {
-		return err
-	}
-
-	for _, size := range windowsSizes {
-		found := samples{}
-		for round := range size.rounds {
-			say("windows: %d at once, round %d of %d", size.pods, round+1, size.rounds)
-			floor, err := b.bareBatch(ctx, size.pods)
-			if err != nil {
-				return fmt.Errorf("%d at once, the runtime alone: %w", size.pods, err)
-			}
-			took, err := b.batch(ctx, size.pods)
-			if err != nil {
-				return fmt.Errorf("%d at once: %w", size.pods, err)
-			}
-			found.add("ready", bare, floor)
-			found.add("ready", ours, took)
+	found := samples{}
+	defer func() { // what was measured, if the run is cut short too
+		for _, p := range parts {
+			p.print(found, calls{})
 		}
+	}()
 
-		kubeletPart{lines: []line{{key: "ready", name: fmt.Sprintf("windows-bind-to-ready-%d-at-once", size.pods), unit: "s", target: size.target,
-			note: "emulated Windows node; floor: RunPodSandbox, CreateContainer, StartContainer and ContainerStatus of its runtime"}}}.print(found, calls{})
+	for pass := range o.passes {
+		for _, name := range strings.Split(o.sides, ",") {
+			s := &windowsSide{name: name, host: h, samples: found, windowsPods: &windowsPods{api: h.Client.CoreV1().Pods(namespace), runtime: h.Runtime,
+				node: name, driveC: h.DriveC(), lazy: name == peer, serial: pass * 10000}}
+			if err := s.pass(ctx, parts, pass, o.passes); err != nil {
+				return fmt.Errorf("%s: %w\n%s", name, err, h.KubeletLog(name))
+			}
+		}
 	}
 	return nil
 }
 
-func (b *windowsBench) name() string {
-	b.serial++
-	return fmt.Sprintf("pod-%d", b.serial)
+// windowsHost makes a host with containerd.exe, on which pods can run, and returns what removes it.
+func windowsHost(ctx context.Context, o options) (h *winhost.Host, remove func() error, err error) {
+	dir, own := o.dir, o.dir == ""
+	if own {
+		if dir, err = os.MkdirTemp("/var/lib", "porthole-bench-"); err != nil {
+			return nil, nil, err
+		}
+	}
+	say("windows: making a host")
+	made := winhost.Host{Porthole: filepath.Join(o.bin, "porthole"), Dir: dir, Name: fmt.Sprintf("bench%d", os.Getpid())}
+	h, err = winhost.Create(ctx, made, windowsBuild)
+	remove = func() (err error) {
+		if h != nil {
+			err = h.Delete()
+		}
+		if own {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+		return err
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, remove())
+	}
+
+	for _, step := range []func(context.Context) error{h.ConnectRuntime, h.ServeImages, h.JoinNetwork} {
+		if err := step(ctx); err != nil {
+			return nil, nil, errors.Join(err, remove())
+		}
+	}
+	return h, remove, nil
 }
 
-// batch makes n pods on the node, waits until all are Ready, and deletes them. It returns the seconds from the first answer of
-// the API server until the last is Ready.
-func (b *windowsBench) batch(ctx context.Context, n int) (float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*patience(n))
-	defer cancel()
-	seen := newWatcher()
-	if err := seen.follow(ctx, b.pods); err != nil {
-		return 0, err
-	}
-
-	names, bound, errs := make([]string, n), make([]time.Time, n), make([]error, n)
-	var all sync.WaitGroup
-	for i := range n {
-		names[i] = b.name()
-		all.Go(func() {
-			p := benchPod(names[i], windowsNode)
-			p.Spec.Containers[0].Image, p.Spec.Containers[0].Args = windowsImage, []string{"serve"}
-			p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
-			_, errs[i] = b.pods.Create(ctx, p, metav1.CreateOptions{})
-			bound[i] = time.Now()
-		})
-	}
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return 0, err
-	}
-
-	var last time.Time
-	for _, name := range names {
-		at, err := seen.wait(ctx, "to be Ready", name, isReady)
-		if err != nil {
-			return 0, err
-		}
-		if at.After(last) {
-			last = at
-		}
-	}
-	took := last.Sub(slices.MinFunc(bound, time.Time.Compare)).Seconds()
-
-	if err := b.pods.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		return 0, err
-	}
-	for _, name := range names {
-		if _, err := seen.wait(ctx, "to be gone", name, isGone); err != nil {
-			return 0, err
-		}
-	}
-	return took, b.quiet(ctx)
-}
-
-// quiet waits until the runtime has no sandbox of the bench, so that no clean-up runs into the next sample.
-func (b *windowsBench) quiet(ctx context.Context) error {
-	return wait.For(ctx, 2*time.Minute, "sandboxes to be removed", func(ctx context.Context) error {
-		list, err := b.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+// pass does one pass over all parts with one side.
+func (s *windowsSide) pass(ctx context.Context, parts []windowsPart, pass, passes int) error {
+	if s.name != bare {
+		k, err := s.host.StartKubelet(ctx, s.name)
 		if err != nil {
 			return err
 		}
-		ours := slices.DeleteFunc(list.Items, func(s *cri.PodSandbox) bool { return s.GetMetadata().GetNamespace() != namespace })
-		if len(ours) > 0 {
-			return fmt.Errorf("%d sandboxes are there", len(ours))
+		defer k.Kill()
+		s.kubelet = k
+	}
+	if err := s.warm(ctx); err != nil {
+		return err
+	}
+
+	for _, p := range parts {
+		do := p.measure
+		if s.name == bare {
+			do = p.floor
 		}
-		return nil
-	})
-}
-
-// bareBatch makes n pods with the runtime alone and removes them. It returns the seconds until the last has started.
-func (b *windowsBench) bareBatch(ctx context.Context, n int) (float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*patience(n))
-	defer cancel()
-	boxes, errs := make([]string, n), make([]error, n)
-	var all sync.WaitGroup
-	began := time.Now()
-	for i := range n {
-		name := b.name()
-		all.Go(func() { boxes[i], errs[i] = b.bareStart(ctx, name) })
-	}
-	all.Wait()
-	took := time.Since(began).Seconds()
-
-	for i, box := range boxes {
-		all.Go(func() {
-			if box == "" {
-				return
+		if do == nil {
+			continue
+		}
+		rounds := p.share(pass, passes)
+		say("windows, %s: %s, %d rounds", s.name, p.name, rounds)
+		for range rounds {
+			if err := do(ctx, s); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
 			}
-			_, stopErr := b.runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: box})
-			_, removeErr := b.runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: box})
-			errs[i] = errors.Join(errs[i], stopErr, removeErr)
-		})
+		}
 	}
-	all.Wait()
-	return took, errors.Join(errs...)
+	return nil
 }
 
-// bareStart runs a sandbox with one container and returns the sandbox's id. The sandbox has no UID of a pod, or the node's
-// kubelet would remove it as an orphan.
-func (b *windowsBench) bareStart(ctx context.Context, name string) (string, error) {
-	config := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: name, Namespace: namespace}, Hostname: name,
-		LogDirectory: `C:\var\log\floor\` + name, DnsConfig: &cri.DNSConfig{Servers: []string{"10.96.0.10"}}, Windows: &cri.WindowsPodSandboxConfig{}}
-	box, err := b.runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
-	if err != nil {
-		return "", fmt.Errorf("running a sandbox: %w", err)
+// warm pays for caches with one pod that does not count.
+func (s *windowsSide) warm(ctx context.Context) (err error) {
+	if s.name == bare {
+		_, _, err = s.bareBatch(ctx, 1)
+		return err
 	}
+	_, err = s.batch(ctx, 1)
+	return err
+}
 
-	made, err := b.runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: box.PodSandboxId, SandboxConfig: config,
-		Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "app"}, Image: &cri.ImageSpec{Image: windowsImage},
-			Args: []string{"serve"}, LogPath: "app.log", Windows: &cri.WindowsContainerConfig{}}})
-	if err != nil {
-		return box.PodSandboxId, fmt.Errorf("creating a container: %w", err)
+// windowsStart measures n pods at once: from the first bind until all are Ready.
+func windowsStart(name string, n, rounds int, target func(float64, float64) float64) windowsPart {
+	key := fmt.Sprintf("start-%d", n)
+	return windowsPart{
+		kubeletPart: kubeletPart{name: name, rounds: rounds, lines: []line{{key: key, name: fmt.Sprintf("windows-bind-to-ready-%d-at-once", n), unit: "s", target: target,
+			note: "floor: RunPodSandbox, CreateContainer, StartContainer and ContainerStatus of containerd.exe"}}},
+		measure: func(ctx context.Context, s *windowsSide) error {
+			took, err := s.batch(ctx, n)
+			s.add(key, took)
+			return err
+		},
+		floor: func(ctx context.Context, s *windowsSide) error {
+			took, _, err := s.bareBatch(ctx, n)
+			s.add(key, took)
+			return err
+		},
 	}
-	if _, err := b.runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
-		return box.PodSandboxId, fmt.Errorf("starting a container: %w", err)
-	}
-	if _, err := b.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: made.ContainerId}); err != nil {
-		return box.PodSandboxId, fmt.Errorf("reading a container's status: %w", err)
-	}
-	return box.PodSandboxId, nil
 }

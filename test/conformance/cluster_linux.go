@@ -15,6 +15,7 @@ import (
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/test/images"
 )
 
 // suiteCluster is the local cluster under test.
@@ -52,12 +53,12 @@ func show(cmd *exec.Cmd) error {
 }
 
 func (c *suiteCluster) pushImages(ctx context.Context) error {
-	p := &pusher{
-		registry: "http://" + lab.Router.String() + ":5000",
-		client:   clientIn(platform.NetnsPath(lab.RouterNetns)),
-		parts:    parts(c.program("conformance"), c.program("bundle")), made: map[string]madeLayer{},
+	p := &images.Pusher{
+		Registry: "http://" + lab.Router.String() + ":5000",
+		Client:   clientIn(platform.NetnsPath(lab.RouterNetns)),
+		Parts:    parts(c.program("conformance"), c.program("bundle")),
 	}
-	return p.pushAll(ctx, images())
+	return p.PushAll(ctx, suiteImages())
 }
 
 // clientIn makes connections in another network namespace.

@@ -1,98 +1,73 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+
+	"porthole.dev/porthole/test/images"
 )
-
-// image is one that the tests name. Its layers are shared with other images where they are equal.
-type image struct {
-	repository string // below registry.k8s.io, which the nodes' mirror serves
-	tags       []string
-	linux      *variant
-	windows    *variant
-}
-
-// variant is an image for one system.
-type variant struct {
-	layers     []string // names of layers, lowest first
-	entrypoint []string
-	args       []string
-	env        []string
-	user       string
-	dir        string
-}
 
 // Paths of a Linux container: what the tests' own images have.
 const linuxPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-func linux(layers ...string) *variant {
-	return &variant{layers: append([]string{"base"}, layers...), env: []string{linuxPath}, dir: "/"}
+func linux(layers ...string) *images.Variant {
+	return &images.Variant{Layers: append([]string{"base"}, layers...), Env: []string{linuxPath}, Dir: "/"}
 }
 
-func windows(layers ...string) *variant {
-	return &variant{
-		layers: append([]string{"windows-base"}, layers...), dir: `C:\`, user: "ContainerAdministrator",
-		env: []string{`PATH=C:\bin;C:\;C:\Windows\system32;C:\Windows`},
+func windows(layers ...string) *images.Variant {
+	return &images.Variant{
+		Layers: append([]string{"windows-base"}, layers...), Dir: `C:\`, User: "ContainerAdministrator",
+		Env: []string{`PATH=C:\bin;C:\;C:\Windows\system32;C:\Windows`},
 	}
 }
 
-// starting is v with a program to start and its arguments.
-func (v *variant) starting(entrypoint []string, args ...string) *variant {
-	v.entrypoint, v.args = entrypoint, args
-	return v
-}
-
-// as is v for another user.
-func (v *variant) as(user string) *variant {
-	v.user = user
-	return v
-}
-
-// images is what the suite of Kubernetes 1.36.3 names in its conformance tests (test/utils/image/manifest.go there). Tags
+// suiteImages is what the suite of Kubernetes 1.36.3 names in its conformance tests (test/utils/image/manifest.go there). Tags
 // of one row differ in their configuration, because tests tell them apart.
-func images() []image {
-	agnhost := func(extra ...string) *variant {
-		return linux(append([]string{"tools", "agnhost"}, extra...)...).starting([]string{"/agnhost"}, "pause")
+func suiteImages() []images.Image {
+	agnhost := func(extra ...string) *images.Variant {
+		return linux(append([]string{"tools", "agnhost"}, extra...)...).Starting([]string{"/agnhost"}, "pause")
 	}
-	agnhostWindows := func(extra ...string) *variant {
-		v := windows(append([]string{"windows-agnhost"}, extra...)...).starting([]string{"/agnhost"}, "pause")
-		v.env = append(v.env, "COPYCMD=/Y") // a test copies agnhost to agnhost.exe, which upstream's image lacks and ours has
+	agnhostWindows := func(extra ...string) *images.Variant {
+		v := windows(append([]string{"windows-agnhost"}, extra...)...).Starting([]string{"/agnhost"}, "pause")
+		v.Env = append(v.Env, "COPYCMD=/Y") // a test copies agnhost to agnhost.exe, which upstream's image lacks and ours has
 		return v
 	}
-	shell := windows().starting([]string{"cmd.exe", "/s", "/c"})
+	shell := windows().Starting([]string{"cmd.exe", "/s", "/c"})
 
-	return []image{
-		{repository: "e2e-test-images/agnhost", tags: []string{"2.63.0", "2.55"}, linux: agnhost(), windows: agnhostWindows()},
-		{repository: "e2e-test-images/busybox", tags: []string{"1.37.0-1"}, linux: linux().starting(nil, "sh"), windows: shell},
-		{repository: "e2e-test-images/nginx", tags: []string{"1.15-4", "1.27-0"},
-			linux:   agnhost().starting([]string{"/agnhost"}, "test-webserver"),
-			windows: agnhostWindows().starting([]string{"/agnhost"}, "test-webserver")},
-		{repository: "e2e-test-images/nautilus", tags: []string{"1.8"},
-			linux: agnhost("nautilus").starting([]string{"/agnhost"}, "test-webserver"), windows: agnhostWindows("windows-nautilus").starting([]string{"/agnhost"}, "test-webserver")},
-		{repository: "e2e-test-images/kitten", tags: []string{"1.8"},
-			linux: agnhost("kitten").starting([]string{"/agnhost"}, "test-webserver"), windows: agnhostWindows("windows-kitten").starting([]string{"/agnhost"}, "test-webserver")},
-		{repository: "e2e-test-images/glibc-dns-testing", tags: []string{"2.0.0"}, linux: linux("tools").starting(nil, "sh"), windows: shell},
-		{repository: "e2e-test-images/ipc-utils", tags: []string{"1.4"}, linux: linux("tools").starting(nil, "sh")},
-		{repository: "e2e-test-images/nonroot", tags: []string{"1.5"}, linux: linux().starting(nil, "sh").as("1234"), windows: windows().starting([]string{"cmd.exe", "/s", "/c"}).as("ContainerUser")},
-		{repository: "e2e-test-images/nonewprivs", tags: []string{"1.4"}, linux: linux("nonewprivs").starting(nil, "nnp")},
-		{repository: "e2e-test-images/sample-apiserver", tags: []string{"1.29.2"}, linux: linux("sample-apiserver").starting([]string{"/sample-apiserver"})},
-		{repository: "etcd", tags: []string{"3.6.8-0"}, linux: linux("etcd").starting(nil, "etcd")},
-		{repository: "pause", tags: []string{"3.10.2"},
-			linux:   &variant{layers: []string{"pause"}, entrypoint: []string{"/pause"}, env: []string{linuxPath}, dir: "/", user: "65535:65535"},
-			windows: windows("windows-pause").starting([]string{`C:\pause.exe`})},
+	return []images.Image{
+		{Repository: "e2e-test-images/agnhost", Tags: []string{"2.63.0", "2.55"}, Linux: agnhost(), Windows: agnhostWindows()},
+		{Repository: "e2e-test-images/busybox", Tags: []string{"1.37.0-1"}, Linux: linux().Starting(nil, "sh"), Windows: shell},
+		{Repository: "e2e-test-images/nginx", Tags: []string{"1.15-4", "1.27-0"},
+			Linux:   agnhost().Starting([]string{"/agnhost"}, "test-webserver"),
+			Windows: agnhostWindows().Starting([]string{"/agnhost"}, "test-webserver")},
+		{Repository: "e2e-test-images/nautilus", Tags: []string{"1.8"},
+			Linux: agnhost("nautilus").Starting([]string{"/agnhost"}, "test-webserver"), Windows: agnhostWindows("windows-nautilus").Starting([]string{"/agnhost"}, "test-webserver")},
+		{Repository: "e2e-test-images/kitten", Tags: []string{"1.8"},
+			Linux: agnhost("kitten").Starting([]string{"/agnhost"}, "test-webserver"), Windows: agnhostWindows("windows-kitten").Starting([]string{"/agnhost"}, "test-webserver")},
+		{Repository: "e2e-test-images/glibc-dns-testing", Tags: []string{"2.0.0"}, Linux: linux("tools").Starting(nil, "sh"), Windows: shell},
+		{Repository: "e2e-test-images/ipc-utils", Tags: []string{"1.4"}, Linux: linux("tools").Starting(nil, "sh")},
+		{Repository: "e2e-test-images/nonroot", Tags: []string{"1.5"}, Linux: linux().Starting(nil, "sh").As("1234"), Windows: windows().Starting([]string{"cmd.exe", "/s", "/c"}).As("ContainerUser")},
+		{Repository: "e2e-test-images/nonewprivs", Tags: []string{"1.4"}, Linux: linux("nonewprivs").Starting(nil, "nnp")},
+		{Repository: "e2e-test-images/sample-apiserver", Tags: []string{"1.29.2"}, Linux: linux("sample-apiserver").Starting([]string{"/sample-apiserver"})},
+		{Repository: "etcd", Tags: []string{"3.6.8-0"}, Linux: linux("etcd").Starting(nil, "etcd")},
+		{Repository: "pause", Tags: []string{"3.10.2"},
+			Linux:   &images.Variant{Layers: []string{"pause"}, Entrypoint: []string{"/pause"}, Env: []string{linuxPath}, Dir: "/", User: "65535:65535"},
+			Windows: windows("windows-pause").Starting([]string{`C:\pause.exe`})},
 	}
 }
 
 // parts of the layers, by name. Programs come from dir, which `make conformance-build` fills, from bundle, the programs of a
 // local cluster, and from the machine.
-func parts(dir, bundle string) map[string]func(*layer) error {
+func parts(dir, bundle string) map[string]func(*images.Layer) error {
 	at := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
-	files := func(pairs ...string) func(*layer) error {
-		return func(l *layer) error {
+	files := func(pairs ...string) func(*images.Layer) error {
+		return func(l *images.Layer) error {
 			for pair := range slices.Chunk(pairs, 2) {
-				if err := l.file(pair[0], pair[1], 0o755); err != nil {
+				if err := l.File(pair[0], pair[1], 0o755); err != nil {
 					return err
 				}
 			}
@@ -100,35 +75,26 @@ func parts(dir, bundle string) map[string]func(*layer) error {
 		}
 	}
 
-	return map[string]func(*layer) error{
-		"base":  func(l *layer) error { return addBase(l, at("sh")) },
+	return map[string]func(*images.Layer) error{
+		"base":  func(l *images.Layer) error { return addBase(l, at("sh")) },
 		"tools": addTools,
-		"agnhost": func(l *layer) error {
-			l.link("agnhost", "agnhost-2")
-			l.dir("uploads", 0o777)
+		"agnhost": func(l *images.Layer) error {
+			l.Link("agnhost", "agnhost-2")
+			l.Dir("uploads", 0o777)
 			return files("agnhost", at("agnhost"), "localhost.crt", at("data", "localhost.crt"), "localhost.key", at("data", "localhost.key"))(l)
 		},
 		"nautilus": files("nautilus.jpg", at("data", "nautilus.jpg"), "data.json", at("data", "nautilus.json")),
 		"kitten":   files("kitten.jpg", at("data", "kitten.jpg"), "data.json", at("data", "kitten.json")),
-		"nonewprivs": func(l *layer) error {
-			return l.file("usr/local/bin/nnp", at("nonewprivs"), 0o6755)
+		"nonewprivs": func(l *images.Layer) error {
+			return l.File("usr/local/bin/nnp", at("nonewprivs"), 0o6755)
 		},
 		"sample-apiserver": files("sample-apiserver", at("sample-apiserver")),
 		"etcd":             files("usr/local/bin/etcd", at("etcd")),
 		"pause":            files("pause", filepath.Join(bundle, "images", "linux", "pause")),
-		"windows-base": func(l *layer) error {
-			l.dir("Files", 0o755)
-			l.dir("Hives", 0o755)
-			l.dir("Files/tmp", 0o777)
-			l.dir("Files/bin", 0o755)
-			for _, name := range windowsCommands {
-				l.same("Files/bin/busybox.exe", "Files/bin/"+name+".exe")
-			}
-			return l.file("Files/bin/busybox.exe", at("windows", "sh.exe"), 0o755)
-		},
-		"windows-agnhost": func(l *layer) error {
-			l.dir("Files/uploads", 0o777)
-			l.same("Files/agnhost.exe", "Files/agnhost") // the name in upstream's image
+		"windows-base":     func(l *images.Layer) error { return l.WindowsShell(at("windows", "sh.exe")) },
+		"windows-agnhost": func(l *images.Layer) error {
+			l.Dir("Files/uploads", 0o777)
+			l.Same("Files/agnhost.exe", "Files/agnhost") // the name in upstream's image
 			return files("Files/agnhost.exe", at("windows", "agnhost.exe"), "Files/agnhost-2.exe", at("windows", "agnhost.exe"),
 				"Files/localhost.crt", at("data", "localhost.crt"), "Files/localhost.key", at("data", "localhost.key"))(l)
 		},
@@ -152,15 +118,15 @@ var etc = map[string]string{
 const busybox = "/bin/busybox"
 
 // addBase makes a small userland of Debian's static busybox, with our choice of shells (shell/).
-func addBase(l *layer, shell string) error {
+func addBase(l *images.Layer, shell string) error {
 	for _, d := range []string{"bin", "etc", "home", "root", "usr", "usr/bin", "usr/local", "usr/local/bin", "usr/sbin", "var", "sbin", "lib", "lib64", "mnt"} {
-		l.dir(d, 0o755)
+		l.Dir(d, 0o755)
 	}
-	l.dir("tmp", 0o1777)
+	l.Dir("tmp", 0o1777)
 	for name, content := range etc {
-		l.text(name, content)
+		l.Text(name, content)
 	}
-	if err := l.file("bin/busybox", busybox, 0o755); err != nil {
+	if err := l.File("bin/busybox", busybox, 0o755); err != nil {
 		return fmt.Errorf("%w (Debian's package busybox-static has it)", err)
 	}
 
@@ -171,21 +137,28 @@ func addBase(l *layer, shell string) error {
 
 	for _, name := range applets {
 		if name != "busybox" && name != "sh" {
-			l.link("/bin/busybox", "bin/"+name)
+			l.Link("/bin/busybox", "bin/"+name)
 		}
 	}
 
-	if err := l.file("bin/sh", shell, 0o755); err != nil {
+	if err := l.File("bin/sh", shell, 0o755); err != nil {
 		return err
 	}
-	l.link("/usr/bin/bash", "bin/bash")
-	return l.program("usr/bin/bash", "/bin/bash")
+	l.Link("/usr/bin/bash", "bin/bash")
+	return l.Program("usr/bin/bash", "/bin/bash")
 }
 
-// windowsCommands are the names that the shell for Windows (shell/) knows.
-var windowsCommands = []string{
-	"awk", "cat", "chmod", "chown", "cp", "curl", "date", "dig", "echo", "env", "expr", "false", "find", "grep", "head", "hexdump", "hostname", "id", "ls", "mkdir",
-	"mv", "nc", "nslookup", "powershell", "printf", "pwd", "rm", "seq", "sh", "sleep", "sync", "tail", "test", "touch", "true", "uname", "wc", "wget", "xargs",
+// appletsOf asks busybox for the commands that it is.
+func appletsOf(busybox string) ([]string, error) {
+	out, err := exec.Command(busybox, "--list").Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing the applets of %s: %w", busybox, err)
+	}
+	names := strings.Fields(string(out))
+	if len(names) == 0 {
+		return nil, errors.New("busybox lists no applets")
+	}
+	return names, nil
 }
 
 // tools that the tests call by name and that busybox lacks or does another way, with Debian's package of each.
@@ -195,16 +168,16 @@ var tools = map[string]string{
 }
 
 // addTools copies the programs of this machine with the libraries that they load.
-func addTools(l *layer) error {
+func addTools(l *images.Layer) error {
 	for program, from := range tools {
 		name := filepath.Base(program)
 		if name == "nc.openbsd" {
 			name = "nc"
 		}
-		if err := l.program("usr/bin/"+name, program); err != nil {
+		if err := l.Program("usr/bin/"+name, program); err != nil {
 			return fmt.Errorf("%w (Debian's package %s has it)", err, from)
 		}
 	}
-	l.link("/usr/bin/bash", "bin/sh") // the shell of busybox would take its own nc
+	l.Link("/usr/bin/bash", "bin/sh") // the shell of busybox would take its own nc
 	return nil
 }

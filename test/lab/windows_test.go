@@ -53,15 +53,11 @@ func TestExitCodesOfWindows(t *testing.T) {
 // the node's network without being such a pod shows the address that it really has; a user that Windows does not know is told in an
 // event; a read-only volume cannot be written.
 func TestHostProcessAndHostNetwork(t *testing.T) {
-	windowsPod(t, "hpc", "[id]", "  hostNetwork: true", `    securityContext: {windowsOptions: {hostProcess: true, runAsUserName: 'NT AUTHORITY\SYSTEM'}}`)
+	testHostProcess(t)
 	windowsPod(t, "hostnet", "[serve, --http, ':8080']", "  hostNetwork: true", "")
 	windowsPod(t, "foolish", "[id]", "  securityContext: {windowsOptions: {runAsUserName: FooLish}}", "")
 	windowsPod(t, "readonly", `[write, 'C:\data\file', text]`, "  volumes: [{name: data, emptyDir: {}}]", `    volumeMounts: [{name: data, mountPath: 'C:\data', readOnly: true}]`)
 
-	hpc := waitPod(t, "hpc", podWait, succeeded)
-	if hpc.Status.PodIP != hpc.Status.HostIP {
-		t.Errorf("a HostProcess pod has the address %s on the node %s", hpc.Status.PodIP, hpc.Status.HostIP)
-	}
 	pods := netip.MustParsePrefix("10.244.0.0/16")
 	p := waitPod(t, "hostnet", podWait, isReady)
 	if ip, err := netip.ParseAddr(p.Status.PodIP); err != nil || !pods.Contains(ip) {
@@ -83,4 +79,16 @@ func TestHostProcessAndHostNetwork(t *testing.T) {
 		}
 		return fmt.Errorf("was not refused the write")
 	})
+}
+
+// testHostProcess runs a pod of which only the container says that it is a HostProcess container. C: is the node's there, and the image is
+// at C:\hpc.
+func testHostProcess(t *testing.T) {
+	t.Helper()
+	windowsPod(t, "hpc", "[id]", "  hostNetwork: true", `    command: ['C:\hpc\testapp.exe']
+    securityContext: {windowsOptions: {hostProcess: true, runAsUserName: 'NT AUTHORITY\SYSTEM'}}`)
+	hpc := waitPod(t, "hpc", podWait, succeeded)
+	if hpc.Status.PodIP != hpc.Status.HostIP {
+		t.Errorf("a HostProcess pod has the address %s on the node %s", hpc.Status.PodIP, hpc.Status.HostIP)
+	}
 }

@@ -40,16 +40,9 @@ func l2bridgeKnown() []known {
 	})
 }
 
-// overlayKnown is what differs on an overlay network: as on L2Bridge, but for the relay, which only that has, and for what passes the
-// host's network card twice.
+// overlayKnown is what differs on an overlay network: as on L2Bridge, and what passes the host's network card twice.
 func overlayKnown() []known {
-	list := slices.DeleteFunc(l2bridgeKnown(), func(k known) bool { return strings.Contains(k.reason, "a relay on the node") })
-	return append(list, known{
-		reason: "an HNS load balancer has one port for all its backends; an overlay network has no relay, so that backends which listen on others are left out",
-		fits: func(d difference) bool {
-			return strings.HasPrefix(d.entry, "target-ports-differ") && len(d.windows.backends) < len(d.linux.backends)
-		},
-	}, known{
+	return append(l2bridgeKnown(), known{
 		reason: "clients and backends outside the overlay: the packets pass the host's network card in and out, on which nobody has switched forwarding on",
 		fits: func(d difference) bool {
 			return slices.Contains([]string{"backend-is-other-node", "backend-is-outside", "backends-of-all-sorts"}, d.entry) && d.client == fromOutside

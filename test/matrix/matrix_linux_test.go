@@ -44,7 +44,7 @@ func TestMatrixOverlay(t *testing.T) {
 		t.Skip("takes long: -args -upstream, or `make test-peers`")
 	}
 	p := newPair(t, "Overlay")
-	p.compare(t, overlayKnown(), "--enable-dsr=true", "--node-access", "--source-vip=10.244.1.2")
+	p.compare(t, overlayKnown(), "--enable-dsr=true", "--node-access", "--overlay-relay", "--source-vip=10.244.1.2")
 }
 
 // newPair starts everything and waits until the Linux node serves. network is the type of the Windows node's; "" is L2Bridge.

@@ -186,22 +186,10 @@ func (f *faultyBGP) killedWithoutAPI(node string) {
 	if node == other {
 		other = "win02"
 	}
-	before := pathCheck{f.fleet}.pids(node + "/routes")[0]
 	thaw := pathCheck{f.fleet}.freeze("controlplane")
 	defer thaw()
-
-	stop, pings, began := f.changesOfRoutes(), f.pinging(node, other), time.Now()
-	if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
-		f.t.Fatal(err)
-	}
-	wait.NoError(f.t, 25*time.Second, "the session of the next agent of "+node, func() error {
-		s, err := routesStatusOf(node)
-		if err == nil && (!allThere(s) || !s.Peers[0].Since.After(began)) {
-			err = fmt.Errorf("status %+v", s)
-		}
-		return err
-	})
-	took := time.Since(began)
+	stop, pings := f.changesOfRoutes(), f.pinging(node, other)
+	took := f.nextWithoutAPI(node, allThere)
 	pause(35*time.Second - took) // longer than peers keep the routes of a node without a session
 	sent, lost := pings()
 	f.t.Logf("killed without the API server; session and all routes after %v; %d of %d packets lost", took.Round(time.Millisecond), lost, sent)
@@ -213,6 +201,24 @@ func (f *faultyBGP) killedWithoutAPI(node string) {
 	}
 	thaw()
 	f.whole()
+}
+
+// nextWithoutAPI kills the agent of a node while the API server is away, and returns after which time the next one has a session and says
+// what is asked for.
+func (f *faultyBGP) nextWithoutAPI(node string, is func(routesStatus) bool) time.Duration {
+	f.t.Helper()
+	before, began := (pathCheck{f.fleet}).pids(node + "/routes")[0], time.Now()
+	if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
+		f.t.Fatal(err)
+	}
+	wait.NoError(f.t, 25*time.Second, "the session of the next agent of "+node, func() error {
+		s, err := routesStatusOf(node)
+		if err == nil && (!is(s) || !s.Peers[0].Since.After(began)) {
+			err = fmt.Errorf("status %+v", s)
+		}
+		return err
+	})
+	return time.Since(began)
 }
 
 // killedAtEachStep lets the agent of win01 begin without routes, holds it at each step by what the router tells it, and kills it there. The
@@ -455,9 +461,12 @@ func (f *faultyBGP) uplink(node string, in bool) {
 	f.run("porthole-tor", "ip", append([]string{"link", "set", node}, change...)...)
 }
 
-// uplinkCut cuts win01 off until the others have no route to it, which takes at most so long, and lets it come back.
+// uplinkCut cuts win01 off until the others have no route to it, which takes at most so long, and lets it come back. The session is not new
+// then: both sides connect, and FRR takes a second connection of a peer for a restart, after which it keeps the peer's routes for 30 s.
 func (f *faultyBGP) uplinkCut(most time.Duration) {
 	mine := f.podRange("win01")
+	f.restarted("win01", 0, func(s routesStatus) bool { return allThere(s) && time.Since(s.Peers[0].Since) > 5*time.Second })
+	f.t.Cleanup(func() { f.uplink("win01", true) })
 	f.uplink("win01", false)
 	took := f.leads("lin01", mine, "", most)
 	f.uplink("win01", true)
@@ -542,14 +551,7 @@ func (f *faultyBGP) drained() {
 	f.leads("win01", f.podRange("lin01"), f.nodes["lin01"].String(), 5*time.Second)
 	f.warned("NetworkProblem", []string{"win01"}, mine, "the node is drained")
 
-	again := f.changesOfRoutes()
-	f.restarted("win01", f.kill("win01"), func(s routesStatus) bool {
-		return len(s.Peers) == 1 && s.Peers[0].Up && s.Wanted == len(nodeNames)-1 && s.Present == s.Wanted
-	})
-	if changed := again(); len(changed) > 0 {
-		f.t.Errorf("the agent of a drained node started again, and changed routes:\n%s", strings.Join(changed, "\n"))
-	}
-
+	f.drainedAgain()
 	if _, err := kubectl("uncordon", "win01"); err != nil {
 		f.t.Fatal(err)
 	}
@@ -557,4 +559,23 @@ func (f *faultyBGP) drained() {
 	f.fleet = f.lab.fleet()
 	f.whole()
 	f.reach("uncordoned", "win01")
+}
+
+// drainedAgain starts the agent of win01, which is drained, again: with the API server, and while that is away.
+func (f *faultyBGP) drainedAgain() {
+	silent := func(s routesStatus) bool {
+		return len(s.Peers) == 1 && s.Peers[0].Up && s.Wanted == len(nodeNames)-1 && s.Present == s.Wanted &&
+			slices.ContainsFunc(s.Problems, func(p string) bool { return strings.Contains(p, "the node is drained") })
+	}
+	changes := f.changesOfRoutes()
+	f.restarted("win01", f.kill("win01"), silent)
+	thaw := pathCheck{f.fleet}.freeze("controlplane")
+	defer thaw()
+	f.t.Logf("killed without the API server; session and all routes after %v", f.nextWithoutAPI("win01", silent).Round(time.Millisecond))
+	pause(5 * time.Second) // for a range that is announced late
+	if changed := changes(); len(changed) > 0 {
+		f.t.Errorf("the agent of a drained node started again, and changed routes:\n%s", strings.Join(changed, "\n"))
+	}
+	thaw()
+	f.restarted("win01", 0, silent)
 }

@@ -28,8 +28,8 @@ spec:
   ports: [{name: http, port: 80, targetPort: 8080}]
 `
 
-// untraced are modes in which HNS or a device carries packets between nodes, so that no machine between them answers when the TTL ends.
-var untraced = []string{"vxlan"}
+// untraced are the modes of --network in which traceroute shows no hop between two nodes: the packets go through a tunnel.
+var untraced = []string{"vxlan", "ovn"}
 
 // pathCheck compares what `porthole path` computes with what happens to packets, also after something was broken on purpose.
 type pathCheck struct{ *fleet }

@@ -30,13 +30,15 @@ func TestOVN(t *testing.T) {
 			return []string{netip.AddrFrom4([4]byte{b[0], b[1], b[2], 1}).String()}
 		},
 	})
+	pathCheck{f}.checkOVNPaths()
 	f.noKubeProxy()
 	f.oneProgrammer()
 	f.checkPlugin()
 	f.checkDriver()
 }
 
-// checkDriver asks a Windows node about Open vSwitch's driver, as before a cluster is made. An emulated host has its service and no file.
+// checkDriver runs `porthole check --probe host` on win01 and compares what it reports about Open vSwitch's driver. On an emulated host the
+// driver's service is in the registry, and its file does not exist.
 func (f *fleet) checkDriver() {
 	f.t.Helper()
 	out, err := command(6*shortly, porthole, "check", "--dir", dir, "--host", "win01", "--probe", "host", "-o", "json")

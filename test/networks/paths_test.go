@@ -127,13 +127,19 @@ func (f *fleet) addSix(put func(*fleet), has bool) {
 	put(f.six)
 }
 
-// netnsOf returns the path of the network namespace on this machine in which a pod's address is. The containerd of each node keeps
-// those of its pods in its own folder. That of a pod that is being deleted can have the address too, for a moment: an error.
+// netnsOf returns the path of the network namespace on this machine in which a pod's address is. The containerd of a Linux node keeps
+// those of its pods in its own folder, the HNS of a Windows node where all named ones are. That of a pod that is being deleted can have the address too, for a moment: an error.
 func netnsOf(addr netip.Addr) (string, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "hosts", "*", "containerd", "*", "*", "netns", "*"))
 	if err != nil {
 		return "", err
 	}
+	windows, err := filepath.Glob(platform.NetnsPath("hns-*"))
+	if err != nil {
+		return "", err
+	}
+	paths = append(paths, windows...)
+
 	var has []string
 	for _, path := range paths {
 		found := false

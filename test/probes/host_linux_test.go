@@ -33,7 +33,7 @@ func TestCheckOnEmulatedHost(t *testing.T) {
 
 	dir := filepath.Join(t.TempDir(), "state")
 	const name = "tcheck"
-	run(t, program, "host", "create", "--dir", dir, name)
+	run(t, program, "host", "create", "--dir", dir, "--runtime", "none", name)
 	t.Cleanup(func() { run(t, program, "host", "delete", "--dir", dir, name) })
 
 	out, errs, code := run(t, program, "check", "--dir", dir, "--host", name, "--probe", "hns", "--allow-changes", "-o", "json")

@@ -29,6 +29,7 @@ func TestContainerdExe(t *testing.T) {
 			t.Run("pull", w.testPull)
 			t.Run("pod", w.testPod)
 			t.Run("remove image", w.testRemoveImage)
+			t.Run("service", w.testService)
 		})
 	}
 }

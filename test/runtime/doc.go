@@ -5,5 +5,11 @@
 //
 //	test ──TCP, in the host's network namespace──▶ relay.exe ──\\.\pipe\containerd-containerd──▶ containerd.exe
 //
-// They run with PORTHOLE_RUNTIME=long only (`make test-runtime`).
+// TestCRISuite runs containerd's own tests of its CRI, a Windows program of the host, and compares its results with docs/cri-tests.md.
+//
+// TestUpstreamKubelet runs upstream's kubelet.exe beside containerd.exe. TestKubeletsAgree has it and ours run the same pods, one kubelet after
+// the other, and compares what came of each: ours must do what it does.
+//
+// They run with PORTHOLE_RUNTIME=long only (`make test-runtime`). With PORTHOLE_RUNTIME_BIN=FOLDER they take the programs that `make build` put
+// there, an absolute path, and build none.
 package runtime

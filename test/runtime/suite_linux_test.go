@@ -1,0 +1,129 @@
+package runtime
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/internal/testkit/wait"
+)
+
+// suiteConfig is what the suite wants of containerd: its sandbox image, and the time that upstream's script sets.
+const suiteConfig = `version = 4
+
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = '127.0.0.1:5000/pause:3.10.2'
+
+[plugins.'io.containerd.cri.v1.runtime']
+  drain_exec_sync_io_timeout = '10s'
+`
+
+// suiteTable is where the result of each test is written down: "| name | result | reason |".
+const suiteTable = "../../docs/cri-tests.md"
+
+var suiteRow = regexp.MustCompile(`(?m)^\| (Test\w+) \| (PASS|FAIL|SKIP) \|`)
+
+// TestCRISuite runs containerd's own tests of its CRI on a host, and compares what each says with docs/cri-tests.md.
+func TestCRISuite(t *testing.T) {
+	if os.Getenv("PORTHOLE_RUNTIME") != "long" {
+		t.Skip("takes minutes: PORTHOLE_RUNTIME=long, or `make test-runtime`")
+	}
+	focus := cmp.Or(os.Getenv("PORTHOLE_CRI_FOCUS"), ".")
+	w := buildPrograms(t).newWorld(t, "20348")
+	w.useRegistry()
+	w.pushSuiteImages()
+	w.write("Program Files/containerd/conf.d/suite.toml", suiteConfig)
+	w.write("suite/images.toml", suiteList)
+	w.restartContainerd()
+	w.useNetwork()
+
+	output := w.runSuite(focus)
+	got := suiteResults(output)
+	if len(got) == 0 {
+		t.Fatalf("no test ran:\n%s", output)
+	}
+	table, err := os.ReadFile(suiteTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareResults(t, rows(table), got, focus == ".")
+	if t.Failed() {
+		t.Logf("the suite says:\n%s", output)
+	}
+}
+
+// runSuite runs the tests that match focus, and returns what they print.
+func (w *world) runSuite(focus string) string {
+	w.t.Helper()
+	exe, err := filepath.Abs("../../bin/bundle/windows/cri-integration.test.exe")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), 12*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, w.porthole, "host", "run", "--dir", w.dir, w.name, "--", exe, "-test.v", "-test.timeout=11m", "-test.run="+focus,
+		"-cri-endpoint=npipe://./pipe/containerd-containerd", "-runtime-handler=runhcs-wcow-process", "-containerd-bin=containerd.exe", `-image-list=C:\suite\images.toml`)
+	cmd.WaitDelay = time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	begin := time.Now()
+	err = cmd.Run() // also an error if a test fails: the results say which
+	w.t.Logf("the suite ran for %v: %v", time.Since(begin).Round(time.Second), err)
+	return out.String()
+}
+
+// restartContainerd kills containerd.exe, and waits for the one that the host starts then.
+func (w *world) restartContainerd() {
+	w.t.Helper()
+	w.must("run", w.name, "--", "taskkill", "/IM", "containerd.exe", "/F")
+	wait.True(w.t, time.Minute, "containerd.exe is back", func() bool {
+		ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := w.runtime.Version(ctx, &runtimeapi.VersionRequest{})
+		return err == nil
+	})
+}
+
+// suiteResults are the results of the tests by name.
+func suiteResults(output string) map[string]string {
+	results := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\w+)`).FindAllStringSubmatch(output, -1) {
+		results[m[2]] = m[1]
+	}
+	return results
+}
+
+func rows(table []byte) map[string]string {
+	results := map[string]string{}
+	for _, m := range suiteRow.FindAllSubmatch(table, -1) {
+		results[string(m[1])] = string(m[2])
+	}
+	return results
+}
+
+// compareResults fails the test for each result that is not the wanted one. If all tests ran, a wanted one that is missing is an error too.
+func compareResults(t *testing.T, want, got map[string]string, all bool) {
+	t.Helper()
+	count := map[string]int{}
+	for name, result := range got {
+		count[result]++
+		if want[name] != result {
+			t.Errorf("%s: %s, and %s says %s", name, result, suiteTable, cmp.Or(want[name], "nothing"))
+		}
+	}
+	for name := range want {
+		if all && got[name] == "" {
+			t.Errorf("%s of %s did not run", name, suiteTable)
+		}
+	}
+	t.Log(fmt.Sprint(len(got), " tests: ", count))
+}
