@@ -8,12 +8,17 @@ import (
 	"porthole.dev/porthole/cli/firewall"
 	"porthole.dev/porthole/cli/hns"
 	"porthole.dev/porthole/cli/images"
+	"porthole.dev/porthole/cli/importer"
+	"porthole.dev/porthole/cli/join"
 	"porthole.dev/porthole/cli/kubelet"
 	"porthole.dev/porthole/cli/kubeproxy"
+	"porthole.dev/porthole/cli/leave"
+	"porthole.dev/porthole/cli/manifests"
 	"porthole.dev/porthole/cli/ovncontrolplane"
 	"porthole.dev/porthole/cli/path"
 	"porthole.dev/porthole/cli/routes"
 	"porthole.dev/porthole/cli/service"
+	"porthole.dev/porthole/cli/version"
 	"porthole.dev/porthole/node/fit"
 )
 
@@ -26,10 +31,15 @@ func nodeCommands() []*cobra.Command {
 		path.Command(),
 		facts.Command(),
 		ovncontrolplane.Command(),
+		join.Command(),
+		leave.Command(),
 		service.Command(),
 		hns.Command(),
 		firewall.Command(),
 		check.Command(),
 		images.Command(),
+		manifests.Command(),
+		importer.Command(),
+		version.Command(),
 	}
 }

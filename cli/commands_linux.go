@@ -14,13 +14,14 @@ import (
 	"porthole.dev/porthole/cli/relay"
 	"porthole.dev/porthole/cli/status"
 	"porthole.dev/porthole/cli/supervise"
+	"porthole.dev/porthole/cli/token"
 	"porthole.dev/porthole/cli/up"
 )
 
 // localCommands make and show clusters and emulated Windows hosts on this machine.
 func localCommands() []*cobra.Command {
 	return []*cobra.Command{
-		up.Command(), down.Command(), status.Command(), kubectl.Command(),
+		up.Command(), down.Command(), status.Command(), kubectl.Command(), token.Command(),
 		host.Command(), relay.Command(), supervise.Command(),
 		hostcri.Command(), hostcri.CNICommand(), hosthnsd.Command(), hosthcsd.Command(), hostscm.Command(), hostovs.Command(),
 	}

@@ -51,7 +51,7 @@ func onNode(f importFlags, path string) error {
 
 	if f.endpoint == "" {
 		f.endpoint = windowsEndpoint
-		if h.Prefix().PipeProblem() != "" {
+		if h.Runtime == host.Light && h.Prefix().PipeProblem() != "" {
 			f.endpoint = "tcp://" + cri.Address
 		}
 	}

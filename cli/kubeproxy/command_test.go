@@ -78,7 +78,7 @@ func TestEveryUpstreamFlag(t *testing.T) {
 		t.Errorf("warnings, want one for Linux and one for gates:\n%s", warnings)
 	}
 
-	ours := []string{"config", "write-config-to", "service-interface", "state-file", "probe-services", "node-access",
+	ours := []string{"config", "write-config-to", "service-interface", "state-file", "probe-services", "node-access", "overlay-relay",
 		"log-file", "log-file-max-size", "log-file-max-files"}
 	for _, o := range options() {
 		if _, listed := flags[o.name]; !listed && !slices.Contains(ours, o.name) {

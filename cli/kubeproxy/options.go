@@ -86,6 +86,8 @@ func modeOptions() []option {
 			}},
 		{"node-access", "make node ports and load balancer addresses reachable for programs of this node itself, by load balancers that upstream's proxy does not make; services for which HNS refuses them do without", boolean, false,
 			toBool(func(s *settings) *bool { return &s.NodeAccess })},
+		{"overlay-relay", "on overlay networks too, serve services whose pods listen on different ports by a relay in this program, at the node's address; not tried on Windows", boolean, false,
+			toBool(func(s *settings) *bool { return &s.OverlayRelay })},
 		{"cluster-cidr", "ranges of pod addresses in the cluster, with commas", text, false,
 			toText(func(s *settings) *string { return &s.Config.ClusterCIDR })},
 

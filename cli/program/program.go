@@ -37,7 +37,11 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w (see `%s --help`)", err, c.CommandPath())}
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) {
+			return usageError{fmt.Errorf("%w (%s)", err, hint(c, flagsLike(c, unknown.GetSpecifiedName())))}
+		}
+		return usageError{fmt.Errorf("%w (%s)", err, hint(c, nil))}
 	})
 	root.AddCommand(commands...)
 	misused(root)
@@ -61,17 +65,40 @@ func misused(c *cobra.Command) {
 			if len(given) == 0 {
 				return c.Help()
 			}
-			hint := "see `" + c.CommandPath() + " --help`"
-			if similar := c.SuggestionsFor(given[0]); len(similar) > 0 {
-				hint = "did you mean " + strings.Join(similar, ", ") + "?"
-			}
-			return usageError{fmt.Errorf("%s has no command %q (%s)", c.CommandPath(), given[0], hint)}
+			c.SuggestionsMinimumDistance = distance
+			return usageError{fmt.Errorf("%s has no command %q (%s)", c.CommandPath(), given[0], hint(c, c.SuggestionsFor(given[0])))}
 		}
 	}
 
 	for _, below := range c.Commands() {
 		misused(below)
 	}
+}
+
+// distance is how many letters of a similar name may differ; two letters in the wrong order are two.
+const distance = 2
+
+// hint returns what to do about a name that a command does not know.
+func hint(c *cobra.Command, similar []string) string {
+	if len(similar) > 0 {
+		return "did you mean " + strings.Join(similar, ", ") + "?"
+	}
+	return "see `" + c.CommandPath() + " --help`"
+}
+
+// flagsLike returns the flags of a command whose names are similar to one. Cobra compares names of commands only, so the flags stand for
+// commands here.
+func flagsLike(c *cobra.Command, name string) (similar []string) {
+	names := cobra.Command{SuggestionsMinimumDistance: distance}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	for _, s := range names.SuggestionsFor(name) {
+		similar = append(similar, "--"+s)
+	}
+	return similar
 }
 
 // LogFlags adds the flags of the log file to a command that runs until it is stopped. Run reads them before flags are parsed.
@@ -101,6 +128,9 @@ func Beside(name string) (path string, err error) {
 
 // usageError marks mistakes in the command line itself.
 type usageError struct{ error }
+
+// Misused marks an error as a mistake in the command line: the program ends with 2.
+func Misused(err error) error { return usageError{err} }
 
 // Run runs a command line until it ends or is interrupted. It returns the exit code: 0 done, 1 failed, 2 misused.
 //

@@ -72,6 +72,31 @@ func TestMisused(t *testing.T) {
 	}
 }
 
+// TestHints: the error for a wrong name of a command or flag has those that are similar.
+func TestHints(t *testing.T) {
+	root := func() *cobra.Command {
+		status := &cobra.Command{Use: "status", RunE: func(*cobra.Command, []string) error { return nil }}
+		status.Flags().String("network", "", "")
+		group := &cobra.Command{Use: "host"}
+		group.AddCommand(&cobra.Command{Use: "hns", Run: func(*cobra.Command, []string) {}})
+		return Root(status, group)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"statsu", "did you mean status?"},
+		{"host hsn", "did you mean hns?"},
+		{"other", "see `porthole --help`"},
+		{"status --netwrok a", "did you mean --network?"},
+		{"status --other", "see `porthole status --help`"},
+		{"status --network", "flag needs an argument"},
+	} {
+		r := root()
+		r.SetArgs(strings.Fields(c.args))
+		if err := r.Execute(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.args, err, c.want)
+		}
+	}
+}
+
 // TestExitCode: an error is printed, unless the command has printed all. The exit code of a program that caused it is not porthole's.
 func TestExitCode(t *testing.T) {
 	ended := exec.Command("sh", "-c", "exit 7").Run()

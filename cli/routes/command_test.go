@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"porthole.dev/porthole/node/routes"
+	"porthole.dev/porthole/routes/vxlan"
 )
 
 func valid() flags {
@@ -37,14 +38,40 @@ func TestResolveRefuses(t *testing.T) {
 		"--cluster-cidr 10.244.0.0/16,fd00:10:244::/48: mode bgp carries IPv4 only": func(f *flags) {
 			f.mode, f.cluster, f.services = "bgp", "10.244.0.0/16,fd00:10:244::/48", "10.96.0.0/16,fd00:10:96::/112"
 		},
-		"must both have a range of IPv6":           func(f *flags) { f.cluster = "10.244.0.0/16,fd00:10:244::/48" },
-		"Weave ended":                              func(f *flags) { f.mode = "weave" },
-		"--mode kubenet: kubenet is no CNI plugin": func(f *flags) { f.mode = "kubenet" },
+		"must both have a range of IPv6":            func(f *flags) { f.cluster = "10.244.0.0/16,fd00:10:244::/48" },
+		"Weave ended":                               func(f *flags) { f.mode = "weave" },
+		"--mode kubenet: kubenet is no CNI plugin":  func(f *flags) { f.mode = "kubenet" },
+		"--vxlan-hybrid-overlay needs --mode vxlan": func(f *flags) { f.vxlanHybrid = true },
 	} {
 		f := valid()
 		change(&f)
 		if _, err := f.resolve(hostname); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestHybridOverlay: the VNI is OVN-Kubernetes' own, and Linux nodes are none of ours.
+func TestHybridOverlay(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		vni     uint32
+		windows bool
+		want    string // of the error
+	}{
+		{"no VNI chosen", vxlan.Default.VNI, true, ""},
+		{"its VNI chosen", 4097, true, ""},
+		{"another VNI", 5000, true, "VNI 5000: the hybrid overlay of OVN-Kubernetes has 4097"},
+		{"Linux", vxlan.Default.VNI, false, "is for Windows nodes"},
+	} {
+		f := valid()
+		f.mode, f.vxlanHybrid, f.vxlanVNI, f.vxlanPort = vxlan.BackendType, true, c.vni, vxlan.Port
+		o, err := f.overlay(c.windows)
+		if err == nil {
+			err = o.Validate()
+		}
+		if c.want == "" && (err != nil || o.VNI != 4097 || !o.Hybrid) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %+v, %v; want %q", c.name, o, err, c.want)
 		}
 	}
 }

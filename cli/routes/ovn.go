@@ -19,7 +19,7 @@ func (f *ovnFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.remote, "ovn-remote", "", "mode ovn: OVN's southbound database, for example tcp:10.99.0.11:6642 (required there)")
 	fs.StringVar(&f.database, "ovn-db", platform.OVSDatabase, "mode ovn: database of this node's Open vSwitch, unix:PATH or tcp:HOST:PORT")
 	fs.StringVar(&f.encapType, "ovn-encap-type", "geneve", "mode ovn: tunnels between nodes: geneve, vxlan, or both separated by a comma; two nodes need one in common")
-	fs.StringVar(&f.encapIP, "ovn-encap-ip", "", "mode ovn: this node's address for tunnels; empty: --node-ip")
+	fs.StringVar(&f.encapIP, "ovn-encap-ip", "", "mode ovn: this node's address for tunnels; empty: --node-ip, or the address of the Node object, also when it changes")
 	fs.StringVar(&f.datapath, "ovn-datapath", "system", "mode ovn: datapath of br-int: system is the kernel's (on Windows the extension's), netdev that of ovs-vswitchd")
 	fs.StringVar(&f.uplink, "ovn-uplink", "", "mode ovn, Linux, with --ovn-datapath=netdev: network card that becomes a port of the bridge br-ex, which takes over its addresses, because ovs-vswitchd\n"+
 		"sends the tunnels itself; best one that only carries tunnels. Empty: the kernel sends them")
