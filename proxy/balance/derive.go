@@ -84,6 +84,17 @@ func HealthChecksOf(s *service.State, port uint16, facts *Facts) []service.Front
 	return out
 }
 
+// RelayAddrOf returns facts.RelayAddr, for a HostAddr that is up to date. An overlay network has no endpoint in the host's compartment.
+func RelayAddrOf(facts *Facts) netip.Addr {
+	switch {
+	case !facts.Overlay():
+		return facts.HostAddr
+	case facts.OverlayRelay:
+		return facts.Network.Management
+	}
+	return netip.Addr{}
+}
+
 // HostAddrOf returns the IPv4 address of the host's own endpoint (hns.Subnet.HostAddr), or the zero address if there is none. It
 // does not distinguish the host's endpoint from a pod that has this address; then the relay fails to listen and reports it.
 func HostAddrOf(facts *Facts, x *Index) netip.Addr {

@@ -48,20 +48,21 @@ func document(f *service.Frontend, internal uint16, facts *Facts) hns.LoadBalanc
 		port.Distribution = hns.PerSource
 	}
 	// The relay is not a pod: its answers go through the host, as those of upstream's forwarded health checks do.
-	toHost := len(f.Backends) == 1 && f.Backends[0].Addr == facts.HostAddr && facts.HostAddr.IsValid()
+	toHost := len(f.Backends) == 1 && (f.Backends[0].Addr == facts.HostAddr || f.Backends[0].Addr == facts.RelayAddr)
 	lb.DSR = lb.DSR && facts.Version.HasDSR() && !toHost
 	lb.Ports = []hns.Port{port}
 	return lb
 }
 
 // sourceOf is the address that a load balancer of an overlay network uses towards its backends: the source VIP, or the node's
-// address if a backend is the node or outside the overlay. Upstream's proxy does the same.
+// address if a backend is another node or outside the overlay. Upstream's proxy does the same: for the node itself it takes the source VIP
+// (pkg/proxy/winkernel/proxier.go, "Node IP of current node").
 func sourceOf(backends []service.Backend, x *Index, facts *Facts) netip.Addr {
 	if !facts.Overlay() {
 		return netip.Addr{}
 	}
 	for _, b := range backends {
-		if b.Local || x.locals[b.Addr] != nil {
+		if b.Local || x.locals[b.Addr] != nil || b.Addr == facts.RelayAddr {
 			continue
 		}
 		if _, covered := facts.Provider(b.Addr); !covered {
@@ -79,7 +80,7 @@ func EndpointFor(addr netip.Addr, clusterIP bool, facts *Facts) (e hns.Endpoint,
 		return remoteDocument(addr, facts), false
 	case addr == facts.SourceVIP:
 		return sourceDocument(facts), false
-	case clusterIP:
+	case clusterIP, addr == facts.RelayAddr:
 		return vipDocument(addr, facts), false
 	}
 	_, covered := facts.Provider(addr)
@@ -99,7 +100,7 @@ func remoteDocument(addr netip.Addr, facts *Facts) hns.Endpoint {
 	return e
 }
 
-// vipDocument is the remote endpoint by which an overlay network finds a cluster IP: at the node itself. Upstream's proxy also
+// vipDocument is the remote endpoint by which an overlay network finds a cluster IP, or the relay: at the node itself. Upstream's proxy also
 // has one per cluster IP, with the node's address and hardware address.
 func vipDocument(vip netip.Addr, facts *Facts) hns.Endpoint {
 	e := remoteDocument(vip, facts)

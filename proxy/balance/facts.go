@@ -22,6 +22,10 @@ type Facts struct {
 	HostMAC string
 	// HostAddr is the address of the host's own endpoint in the network; zero if it has none.
 	HostAddr netip.Addr
+	// RelayAddr is where the relay of the proxy listens: HostAddr, or on an overlay network the node's address if OverlayRelay allows that;
+	// zero: nowhere.
+	RelayAddr    netip.Addr
+	OverlayRelay bool
 	// NodeAccess makes load balancer addresses work for programs of the node.
 	NodeAccess bool
 	// AccessRefused has the frontends that do without node access because HNS refused it, each with HNS's error.

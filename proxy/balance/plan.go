@@ -244,7 +244,7 @@ func (p Planner) usable(f *service.Frontend, plan *Plan) []service.Backend {
 	backends, left := onePort(f.Backends)
 	if left > 0 {
 		plan.Limits = append(plan.Limits, problem(f, ReasonMixedPorts,
-			"its pods listen on different ports; HNS can serve one (%d), %d pods are left out", backends[0].Port, left))
+			"its pods listen on different ports; HNS can serve one (%d), %d pods are left out%s", backends[0].Port, left, p.cureMixed(f)))
 	}
 	if len(backends) > MaxBackends {
 		plan.Limits = append(plan.Limits, problem(f, ReasonBackendLimit,
@@ -287,6 +287,14 @@ func (p Planner) usable(f *service.Frontend, plan *Plan) []service.Backend {
 		plan.Blocked = problem(f, ReasonEndpointFailed, "%s", refusal)
 	}
 	return out
+}
+
+// cureMixed says what serves pods of different ports.
+func (p Planner) cureMixed(f *service.Frontend) string {
+	if p.Facts.Overlay() && !p.Facts.OverlayRelay && !f.IPv6 {
+		return "; start kube-proxy with --overlay-relay to serve them all"
+	}
+	return ""
 }
 
 // missingEndpoints plans the creation of endpoints that the frontend lacks.

@@ -12,9 +12,9 @@ import (
 // deriver turns what services ask into frontends that load balancers of HNS can serve.
 //
 // A load balancer of HNS has one port for all of its backends. A frontend whose backends listen on different ports is served by a
-// relay in this process: the load balancer leads to the host's own endpoint, where the relay listens, and the relay leads to the
-// backends. They see the node's address, and connections end with this process. Without a relay the backends of the most common
-// port are served.
+// relay in this process: the load balancer leads to the host's own endpoint, on overlay networks to the node's address (see
+// RelayOptions.Overlay), where the relay listens, and the relay leads to the backends. They see the node's address, and connections end
+// with this process. Without a relay the backends of the most common port are served.
 type deriver struct {
 	*session
 	facts *balance.Facts
@@ -51,7 +51,8 @@ func (d *deriver) frontends(s *service.State, put func(f *service.Frontend, deri
 // relay that can listen; otherwise f itself.
 func (d *deriver) throughRelay(f *service.Frontend) *service.Frontend {
 	mixed := slices.ContainsFunc(f.Backends, func(b service.Backend) bool { return b.Port != f.Backends[0].Port })
-	if !mixed || d.relay == nil || !d.facts.HostAddr.IsValid() || f.IPv6 {
+	at := d.facts.RelayAddr
+	if !mixed || d.relay == nil || !at.IsValid() || f.IPv6 {
 		return f
 	}
 
@@ -63,14 +64,14 @@ func (d *deriver) throughRelay(f *service.Frontend) *service.Frontend {
 	if f.Affinity {
 		affinity = f.AffinityTimeout
 	}
-	port, err := d.relay.Ensure(f.Key, d.facts.HostAddr, to, affinity)
+	port, err := d.relay.Ensure(f.Key, at, to, affinity)
 	if err != nil {
-		d.logger.Error(err, "No relay for backends of different ports", "frontend", f.Key.String(), "at", d.facts.HostAddr)
+		d.logger.Error(err, "No relay for backends of different ports", "frontend", f.Key.String(), "at", at)
 		return f
 	}
 
 	g := *f
-	g.Backends, g.InternalBackends = []service.Backend{{Addr: d.facts.HostAddr, Port: port, Local: true}}, nil
+	g.Backends, g.InternalBackends = []service.Backend{{Addr: at, Port: port, Local: !d.facts.Overlay()}}, nil
 	g.Affinity, g.LocalOnly, g.PreserveDestination = false, false, false
 	d.relayed[f.Key] = &g
 	return &g
@@ -84,18 +85,19 @@ func (d *deriver) releaseRelay(t *target) {
 	}
 }
 
-// findHost looks for the host's own endpoint. It returns true if its address changed, so that everything is to be derived again.
+// findHost looks for the host's own endpoint, and for where the relay listens. It returns true if an address changed, so that everything is
+// to be derived again.
 func (d *deriver) findHost(index *balance.Index) (changed bool) {
 	addr := balance.HostAddrOf(d.facts, index)
 	if d.forwardHealthChecks && !addr.IsValid() && !d.noHostReported {
 		d.noHostReported = true
 		d.logger.Info("The host has no endpoint of its own in the network (its second address): health checks are not forwarded from load balancer addresses")
 	}
-	if addr == d.facts.HostAddr {
-		return false
+	before := [2]netip.Addr{d.facts.HostAddr, d.facts.RelayAddr}
+	if addr != d.facts.HostAddr {
+		d.noHostReported = false
+		d.facts.HostAddr = addr
 	}
-
-	d.noHostReported = false
-	d.facts.HostAddr = addr
-	return true
+	d.facts.RelayAddr = balance.RelayAddrOf(d.facts)
+	return before != [2]netip.Addr{d.facts.HostAddr, d.facts.RelayAddr}
 }

@@ -52,7 +52,7 @@ func New(opts Options) *Proxy {
 	r := &report{session: s, to: opts.Reporter, touched: map[string]bool{}}
 	w := &work{session: s, report: r, answers: make(chan func()), minWriters: opts.Writers}
 	d := &deriver{
-		session: s, facts: &k.facts, relay: opts.Relay, relayed: map[service.Key]*service.Frontend{},
+		session: s, facts: &k.facts, relay: opts.Relay.Relay, relayed: map[service.Key]*service.Frontend{},
 		forwardHealthChecks: opts.ForwardHealthChecks, healthPort: opts.HealthPort,
 	}
 
@@ -307,7 +307,7 @@ func (p *Proxy) updateFacts(s *step) {
 	facts := &p.known.facts
 	old := *facts
 	facts.Version, facts.Network = s.version, s.network
-	facts.DSR, facts.HostMAC, facts.NodeAccess = p.opts.EnableDSR, p.opts.HostMAC, p.opts.NodeAccess
+	facts.DSR, facts.HostMAC, facts.NodeAccess, facts.OverlayRelay = p.opts.EnableDSR, p.opts.HostMAC, p.opts.NodeAccess, p.opts.Relay.Overlay
 	if old.Version != s.version {
 		facts.ModifyLies = false
 	}

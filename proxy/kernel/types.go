@@ -86,6 +86,14 @@ type Relay interface {
 	Release(key service.Key)
 }
 
+// RelayOptions say where a relay is used.
+type RelayOptions struct {
+	Relay Relay // nil: backends of the most common port are served
+	// Overlay lets load balancers of an overlay network lead to the relay at the node's address. Upstream's proxy foresees such a backend
+	// and never makes one, so that it is unverified, no. 96 (docs/windows-facts.md).
+	Overlay bool
+}
+
 // Options of a Proxy.
 type Options struct {
 	// NetworkName of the pods' HNS network; required.
@@ -130,8 +138,8 @@ type Options struct {
 	Dial   func(context.Context, netip.AddrPort) error
 	Probed func(result string)
 
-	// Relay serves what HNS cannot: backends of different ports behind one frontend; nil: those of the most common port are served.
-	Relay Relay
+	// Relay serves what HNS cannot: backends of different ports behind one frontend.
+	Relay RelayOptions
 
 	// Settle is the least time between two calls of Take; the first change after it is taken at once. 0: 8 ms.
 	Settle time.Duration
