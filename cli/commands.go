@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"porthole.dev/porthole/cli/check"
+	"porthole.dev/porthole/cli/completion"
 	"porthole.dev/porthole/cli/facts"
 	"porthole.dev/porthole/cli/firewall"
 	"porthole.dev/porthole/cli/hns"
@@ -41,5 +42,6 @@ func nodeCommands() []*cobra.Command {
 		manifests.Command(),
 		importer.Command(),
 		version.Command(),
+		completion.Command(),
 	}
 }

@@ -18,12 +18,12 @@ func Command() *cobra.Command {
 		Short: "Print this machine's routes, neighbours, service rules and HNS objects as JSON, for `porthole path`",
 		Long: "facts reads and prints. It changes nothing, opens no port and needs none of our programs to run. It runs on Windows nodes, on\n" +
 			"Linux nodes and on Linux routers between them. What it could not read is under \"unread\", with the reason.",
-		Example: "  porthole.exe facts > win01.json                    on a Windows node, as an administrator\n" +
-			"  porthole facts > lin01.json                        on a Linux node, as root\n" +
-			"  porthole facts --name=rack1 --routes= > rack1.json on a router\n" +
-			"  porthole path --facts=win01.json,lin01.json …      on any machine with a kubeconfig\n" +
+		Example: "  porthole.exe facts > win01.json                    # on a Windows node, as an administrator\n" +
+			"  porthole facts > lin01.json                        # on a Linux node, as root\n" +
+			"  porthole facts --name=rack1 --routes= > rack1.json # on a router\n" +
+			"  porthole path --facts=win01.json,lin01.json web-7f db-0:5432    # on any machine with a kubeconfig\n" +
 			"  porthole facts --ovn-nb=unix:/var/run/ovn/ovnnb_db.sock --ovn-sb=unix:/var/run/ovn/ovnsb_db.sock > lin01.json\n" +
-			"                                                     mode ovn: on the machine with OVN's databases",
+			"                                                     # mode ovn: on the machine with OVN's databases",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			n, err := facts.Read(c.Context(), o)

@@ -33,7 +33,8 @@ func Command() *cobra.Command {
 time out (kubelet.exe, port 10250), and so do the health checks of a load balancer (kube-proxy.exe, port 10256 and each service's
 healthCheckNodePort). These commands make one rule for each program, because some ports are chosen later. The rules are called
 "` + strings.TrimSpace(prefix) + ` PROGRAM"; rules of other names are left alone.`,
-		Args: cobra.NoArgs,
+		Example: "  porthole firewall show\n  porthole firewall add --dry-run\n  porthole firewall add",
+		Args:    cobra.NoArgs,
 	}
 	c.AddCommand(command("show", "List our rules and the programs that lack one", false), command("add", "Make the missing rules", true),
 		command("remove", "Delete our rules", true))

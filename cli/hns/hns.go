@@ -19,9 +19,10 @@ import (
 // Command is `porthole hns`.
 func Command() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "hns",
-		Short: "Look at the Host Networking Service of a node",
-		Args:  cobra.NoArgs,
+		Use:     "hns",
+		Short:   "Look at the Host Networking Service of a node",
+		Example: "  porthole hns diff --node win01",
+		Args:    cobra.NoArgs,
 	}
 	c.AddCommand(diffCommand())
 	return c
@@ -46,8 +47,8 @@ are the operations that would make both equal, each with the service that needs 
 what HNS answered and since when: none means that every service is served as wanted.
 
 Exit code: 0 equal, 1 different, 2 nothing was compared: the proxy could not be asked or could not list HNS.`,
-		Example: "  porthole hns diff                 on the node itself\n" +
-			"  porthole hns diff --node win01    a node of the local cluster",
+		Example: "  porthole hns diff                 # on the node itself\n" +
+			"  porthole hns diff --node win01    # a node of the local cluster",
 		RunE: func(c *cobra.Command, args []string) error {
 			to := streams{c.OutOrStdout(), c.ErrOrStderr()}
 			if len(args) > 0 {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,6 +32,11 @@ cluster. A host is a network namespace porthole-NAME, a C: and a Host Networking
 	}
 	c.AddCommand(createCommand(), startCommand(), runCommand(), deleteCommand(), listCommand(), servicesCommand(), eventsCommand(), rebootCommand(),
 		hnsCommand(), runtimeCommand(), ctrCommand(), superviseCommand())
+	for _, sub := range c.Commands() {
+		if strings.Contains(sub.Use, "NAME") {
+			sub.ValidArgsFunction = completeHosts
+		}
+	}
 	return c
 }
 
@@ -121,10 +127,11 @@ bits. It starts in C:\.`,
 func ctrCommand() *cobra.Command {
 	var o common
 	c := &cobra.Command{
-		Use:   "ctr NAME containers|tasks|images|snapshots",
-		Short: "List what the container runtime of a cluster's node has",
-		Long:  "Lists the ids of what the containerd of a cluster's node, Windows or Linux, has for Kubernetes: one per line.",
-		Args:  cobra.ExactArgs(2), ValidArgs: host.InventoryKinds,
+		Use:     "ctr NAME containers|tasks|images|snapshots",
+		Short:   "List what the container runtime of a cluster's node has",
+		Long:    "Lists the ids of what the containerd of a cluster's node, Windows or Linux, has for Kubernetes: one per line.",
+		Example: "  porthole host ctr win01 containers\n  porthole host ctr lin01 images -o json",
+		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			h, err := o.find(args[0])
 			if err != nil {

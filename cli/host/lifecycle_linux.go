@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/cri"
@@ -83,6 +84,9 @@ Profiles of HNS (--hns-profile):
 	c.Flags().StringVar(&f.runtime, "runtime", host.ContainerdExe, "container runtime of the host: "+host.ContainerdExe+", or "+noRuntime)
 	c.Flags().BoolVar(&f.firewall, "firewall", false, "drop connections to the host that no firewall rule allows, as Windows Server does (\"porthole.exe firewall add\" makes rules)")
 	c.Flags().StringVar(&f.profile, "hns-profile", "", "HNS to be, by name, instead of the build's (see above)")
+	program.Values(c, "build", "17763", "20348", "26100")
+	program.Values(c, "hns-profile", hnsd.ProfileNames()...)
+	program.Values(c, "runtime", host.ContainerdExe, noRuntime)
 	return c
 }
 
@@ -142,10 +146,11 @@ func (f *createFlags) options(name string) (o host.CreateOptions, err error) {
 func startCommand() *cobra.Command {
 	var o common
 	c := &cobra.Command{
-		Use:   "start NAME",
-		Short: "Start a host again, for example after the machine was",
-		Long:  "Starts a host that was made with `porthole host create` again. On a running host it changes nothing.",
-		Args:  cobra.ExactArgs(1),
+		Use:     "start NAME",
+		Short:   "Start a host again, for example after the machine was",
+		Long:    "Starts a host that was made with `porthole host create` again. On a running host it changes nothing.",
+		Example: "  porthole host start h1",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, h, err := o.change("starting a host", args[0])
 			if err != nil {
@@ -174,9 +179,10 @@ func startCommand() *cobra.Command {
 func deleteCommand() *cobra.Command {
 	var o common
 	c := &cobra.Command{
-		Use:   "delete NAME",
-		Short: "Stop a host and remove everything of it",
-		Args:  cobra.ExactArgs(1),
+		Use:     "delete NAME",
+		Short:   "Stop a host and remove everything of it",
+		Example: "  porthole host delete h1",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, h, err := o.change("removing a host", args[0])
 			if err != nil {
@@ -322,9 +328,10 @@ type listed struct {
 func listCommand() *cobra.Command {
 	var o common
 	c := &cobra.Command{
-		Use:   "list",
-		Short: "List hosts, those of a cluster included",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List hosts, those of a cluster included",
+		Example: "  porthole host list\n  porthole host list -o json",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := o.store()
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/hnsd/serve"
@@ -80,6 +81,9 @@ places of endpoints in them, the rules behind load balancers, and that interface
 	c.Flags().StringSliceVar(&r.HNS.Lose, "lose", nil, "what HNS loses although the profile keeps it")
 	c.Flags().BoolVar(&r.PowerCut, "power-cut", false, "end all programs at once, without stopping services first")
 	c.Flags().DurationVar(&late, "dhcp-late", 0, "how long after its programs start the host gets its address")
+	program.Values(c, "profile", slices.Sorted(maps.Keys(profiles))...)
+	program.Values(c, "keep", serve.RebootThings()...)
+	program.Values(c, "lose", serve.RebootThings()...)
 	return c
 }
 

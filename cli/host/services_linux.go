@@ -64,7 +64,8 @@ func eventsCommand() *cobra.Command {
 		Short: "Print the Windows event log of a host",
 		Long: `Prints the Windows event log of a host, oldest entry first: the entries of its service manager (log System) and of its services
 (log Application). They are kept when the host reboots.`,
-		Args: cobra.ExactArgs(1),
+		Example: "  porthole host events h1\n  porthole host events win01 -o json",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			h, err := o.find(args[0])
 			if err != nil {

@@ -24,7 +24,10 @@ func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "images",
 		Short: "Show on which Windows nodes images run, and bring images to nodes without a registry",
-		Args:  cobra.NoArgs,
+		Example: `  porthole images check mcr.microsoft.com/windows/nanoserver:ltsc2022
+  porthole images export mcr.microsoft.com/windows/nanoserver:ltsc2022 --build 20348 --output nanoserver.tar
+  porthole images import nanoserver.tar --node win01`,
+		Args: cobra.NoArgs,
 	}
 	c.AddCommand(checkCommand(), exportCommand(), importCommand())
 	return c

@@ -38,7 +38,7 @@ build, that is an error and nothing is imported. Images of the same names on the
 
 It runs on the node itself. With --node it is started on a node of the local cluster: there, too, it reaches the runtime at the node's
 named pipe.`,
-		Example: `  porthole images import shop.tar                            on a Windows node
+		Example: `  porthole images import shop.tar                            # on a Windows node
   porthole images import shop.tar --dry-run
   porthole images import shop.tar --node win01               # a node of the local cluster`,
 		Args: cobra.ExactArgs(1),

@@ -79,6 +79,8 @@ not Ready in time (its programs go on trying).`,
 	}
 
 	f.register(c.Flags())
+	program.Values(c, "network", node.Networks...)
+	program.Values(c, "wait", node.WaitReady, node.WaitRegistered, node.WaitNone)
 	return c
 }
 

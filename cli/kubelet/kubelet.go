@@ -30,7 +30,12 @@ func Command() *cobra.Command {
 	var o node.Options
 	var verbosity int32
 	var version bool
-	c := &cobra.Command{Use: "kubelet", Short: "run the pods of this node", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "kubelet", Short: "Run the pods of this node", Args: cobra.NoArgs,
+		Long: "kubelet runs the pods of this node, on Windows and Linux. It takes upstream's flags and KubeletConfiguration files; a flag that is\n" +
+			"given wins over the file. A copy of this program with the name kubelet or kubelet.exe is this command.",
+		Example: "  porthole kubelet --config=/var/lib/kubelet/config.yaml --kubeconfig=/etc/kubernetes/kubelet.conf\n" +
+			`  kubelet.exe --config=C:\k\kubelet.yaml --kubeconfig=C:\k\config --log-file=C:\k\logs\kubelet.log` + "\n" +
+			"  porthole kubelet --pod-manifest-path=/etc/kubernetes/manifests    # static pods only, without an API server",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if version { // installers read it so; cobra's own would need a template
 				_, err := fmt.Fprintln(c.OutOrStdout(), "Kubernetes "+node.Version)

@@ -21,6 +21,9 @@ func Command() *cobra.Command {
 		Long: "kube-proxy programs cluster IPs, node ports and load balancer addresses as HNS load balancers of a Windows node\n" +
 			"(mode kernelspace), or relays them itself on a host without HNS (mode userspace). It takes upstream's flags and\n" +
 			"KubeProxyConfiguration files; a flag that is given wins over the file.",
+		Example: `  kube-proxy.exe --kubeconfig=C:\k\config --cluster-cidr=10.244.0.0/16 --proxy-mode=kernelspace
+  porthole.exe kube-proxy --config=C:\etc\kubernetes\kube-proxy.yaml
+  porthole.exe kube-proxy --config=C:\etc\kubernetes\kube-proxy.yaml --cleanup    # removes its load balancers and ends`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := resolve(given(c.Flags(), values), host{getenv: os.Getenv, hostname: os.Hostname, readFile: os.ReadFile})

@@ -75,6 +75,7 @@ operating system. It changes nothing. Exit code: 0 all is there, 1 something is 
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "administrator's kubeconfig: read the ranges from the cluster; required with --check")
 	f.BoolVar(&o.check, "check", false, "compare the cluster with the objects and change nothing")
 	f.StringVarP(&o.output, "output", "o", "", "yaml or json; with --check text or json")
+	program.Values(c, "mode", routes.Modes()...)
 	return c
 }
 

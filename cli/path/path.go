@@ -64,6 +64,7 @@ func Command() *cobra.Command {
 	f.StringSliceVar(&o.files, "facts", nil, "files that porthole facts printed on nodes and routers, in place of asking a local cluster")
 	f.StringVar(&o.protocol, "protocol", "tcp", "tcp, udp or sctp")
 	f.StringVarP(&o.output, "output", "o", "text", "text or json")
+	program.Values(c, "protocol", "tcp", "udp", "sctp")
 	return c
 }
 

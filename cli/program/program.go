@@ -30,12 +30,15 @@ const ServiceFlag = "windows-service"
 // Root returns the command that has all others as subcommands. It prints nothing itself.
 func Root(commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "porthole",
-		Short:         "Windows Server containers on Kubernetes: every part that a node needs",
+		Use:   "porthole",
+		Short: "Windows Server containers on Kubernetes: every part that a node needs",
+		Example: "  porthole up                              # a cluster with emulated Windows nodes, on this machine\n" +
+			"  porthole join 10.0.0.1:6443 --token …    # this machine becomes a node of a cluster that kubeadm made\n" +
+			"  porthole status",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.CompletionOptions.DisableDefaultCmd = true // cli/completion is in its place
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		var unknown *pflag.NotExistError
 		if errors.As(err, &unknown) {
@@ -44,6 +47,9 @@ func Root(commands ...*cobra.Command) *cobra.Command {
 		return usageError{fmt.Errorf("%w (%s)", err, hint(c, nil))}
 	})
 	root.AddCommand(commands...)
+	root.SetHelpCommand(helpCommand())
+	root.InitDefaultHelpCmd()
+	completed(root)
 	misused(root)
 	return root
 }

@@ -85,6 +85,8 @@ func TestHints(t *testing.T) {
 		{"statsu", "did you mean status?"},
 		{"host hsn", "did you mean hns?"},
 		{"other", "see `porthole --help`"},
+		{"help statsu", "did you mean status?"},
+		{"help host hsn", "did you mean hns?"},
 		{"status --netwrok a", "did you mean --network?"},
 		{"status --other", "see `porthole status --help`"},
 		{"status --network", "flag needs an argument"},

@@ -73,6 +73,7 @@ func Command(advise Advise) *cobra.Command {
 	}
 
 	f.register(c.Flags())
+	program.Values(c, "mode", routes.Modes()...)
 	return c
 }
 

@@ -39,6 +39,11 @@ one after 15 s.`,
 		Args: cobra.NoArgs,
 	}
 	c.AddCommand(installCommand(), uninstallCommand(), statusCommand(), startCommand(), stopCommand())
+	for _, sub := range c.Commands() {
+		for _, p := range services.Programs {
+			sub.ValidArgs = append(sub.ValidArgs, p.Command)
+		}
+	}
 	return c
 }
 
@@ -264,6 +269,7 @@ func uninstallCommand() *cobra.Command {
 		Short: "Stop services and remove them",
 		Long: `Stops and removes the services of the named programs, or of all three. Log files stay. A service that runs another program than ours
 is left alone, and an error is returned. It is no error if a service does not exist.`,
+		Example: "  porthole service uninstall --dry-run\n  porthole service uninstall kubelet",
 		RunE: o.withPrograms(func(c *cobra.Command, m *services.Manager, list []services.Program) error {
 			changes, left, err := uninstall(c.Context(), m, list, o)
 			if err == nil && left == 0 && !o.dryRun {
@@ -313,8 +319,9 @@ func uninstall(ctx context.Context, m *services.Manager, list []services.Program
 func statusCommand() *cobra.Command {
 	var o common
 	c := &cobra.Command{
-		Use:   "status [kubelet] [kube-proxy] [routes]",
-		Short: "Show services: whether they run, and the last error of their logs",
+		Use:     "status [kubelet] [kube-proxy] [routes]",
+		Short:   "Show services: whether they run, and the last error of their logs",
+		Example: "  porthole service status\n  porthole service status kubelet -o json",
 		RunE: o.withPrograms(func(c *cobra.Command, m *services.Manager, list []services.Program) error {
 			found := []*services.Status{}
 			for _, p := range list {

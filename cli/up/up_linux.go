@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/node/routes"
 )
 
@@ -60,5 +62,9 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	f.IntVar(&config.APIPort, "api-port", config.APIPort, "port of the API server on 127.0.0.1")
 	f.IntVar(&config.RegistryPort, "registry-port", config.RegistryPort, "port of the image registry on 127.0.0.1")
 	f.BoolVar(&dryRun, "dry-run", false, "print what would be made and run, and change nothing")
+
+	program.Values(cmd, "network", routes.Modes()...)
+	program.Values(cmd, "windows-build", "17763", "20348", "26100")
+	program.Values(cmd, "windows-runtime", host.ContainerdExe, host.Light)
 	return cmd
 }
