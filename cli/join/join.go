@@ -56,6 +56,7 @@ not Ready in time (its programs go on trying).`,
   porthole join 10.0.0.1:6443 --token-file - --discovery-token-ca-cert-hash sha256:1b00…9579 < token
   porthole join --discovery-file cluster.conf --tls-bootstrap-token abcdef.0123456789abcdef
   porthole join --config join.yaml --dry-run
+  porthole join --discovery-file admin.conf --plan   # which networks this machine can have in that cluster
   porthole join                                  # again on a node: finds what is not right any more`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -97,6 +98,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.config, "config", "", "file with kubeadm's JoinConfiguration (v1beta4, v1beta3) and, as another document, NodeConfiguration (porthole.dev/v1alpha1)")
 	fs.StringSliceVar(&f.Ignore, "ignore-preflight-errors", nil, "names of checks whose errors are shown and ignored; all stands for all")
 	fs.BoolVar(&f.DryRun, "dry-run", false, "check and plan, and change nothing")
+	fs.BoolVar(&f.Plan, "plan", false, "say which topologies of the pod network this machine can have in the cluster, which not and why, and change nothing")
 	fs.StringVar(&f.PatchesDir, "patches", "", "folder with merge patches for the kubelet's configuration, kubeletconfiguration*.yaml or .json")
 
 	fs.StringVar(&f.NodeIP, "node-ip", "", "address of the node; empty: that of the adapter with the default route")
@@ -126,7 +128,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 var controlPlaneFlags = []string{"control-plane", "certificate-key", "apiserver-advertise-address", "apiserver-bind-port"}
 
 // besideConfig are the flags that kubeadm, and so we, take beside --config. The others are in the file.
-var besideConfig = []string{"config", "dry-run", "node-name", "ignore-preflight-errors", "cri-socket", "patches", "output", "v", "timeout", "wait", "token-file"}
+var besideConfig = []string{"config", "dry-run", "plan", "node-name", "ignore-preflight-errors", "cri-socket", "patches", "output", "v", "timeout", "wait", "token-file"}
 
 // resolve checks the flags and turns them into options. Errors never repeat a token.
 func (f *flags) resolve(fs *pflag.FlagSet, args []string, stdin io.Reader) (node.Options, error) {

@@ -62,6 +62,23 @@ func plural(word string, n int) string {
 	return word + "s"
 }
 
+// planned shows what this node can do in the cluster's network, and how.
+func (p *printer) planned(network string, list []step.Topology) {
+	if len(list) == 0 {
+		return
+	}
+	if network == "" {
+		network = "none that is known by name"
+	}
+	p.line("the cluster's network: %s. This machine can have:", network)
+	for _, t := range list {
+		p.more("%-7s %-12s  %s", t.Result, t.Name, t.Why)
+		if t.Do != "" {
+			p.more("%-7s %-12s  → %s", "", "", t.Do)
+		}
+	}
+}
+
 // Step shows a step that changed something.
 func (p *printer) Step(r step.Result) {
 	switch {
@@ -91,6 +108,7 @@ func (p *printer) end(ctx context.Context, r step.Report, o node.Options) error 
 		return err
 	}
 
+	p.planned(r.Network, r.Topologies)
 	switch r.Outcome {
 	case step.Joined:
 		text := fmt.Sprintf("node %s is Ready", r.Node)
@@ -104,7 +122,7 @@ func (p *printer) end(ctx context.Context, r step.Report, o node.Options) error 
 	case step.Unchanged:
 		p.line("nothing to do: this machine is node %s of %s", r.Node, r.Server)
 	case step.Planned:
-		p.line("nothing was changed (--dry-run)")
+		p.line("nothing was changed")
 	default:
 		fmt.Fprintf(p.problems, "porthole: %s\n", r.Error)
 	}

@@ -18,6 +18,8 @@ type Settings struct {
 	Own     string // porthole: cluster.yaml
 
 	PodSubnet, ServiceSubnet, DNSDomain string
+	// Mode is how pods of different nodes reach each other, as the ConfigMap porthole says it; "" if it does not.
+	Mode string
 	// Version is that of the API server, such as v1.36.3.
 	Version string
 }
@@ -75,12 +77,14 @@ func (s *Settings) parse() error {
 	s.PodSubnet, s.ServiceSubnet, s.DNSDomain = doc.Networking.PodSubnet, doc.Networking.ServiceSubnet, doc.Networking.DNSDomain
 
 	var own struct {
+		Mode          string `json:"mode"`
 		PodSubnet     string `json:"podSubnet"`
 		ServiceSubnet string `json:"serviceSubnet"`
 	}
 	if err := yaml.Unmarshal([]byte(s.Own), &own); err != nil {
 		return fmt.Errorf("reading ConfigMap porthole: %w", err)
 	}
+	s.Mode = own.Mode
 	if own.PodSubnet != "" {
 		s.PodSubnet = own.PodSubnet
 	}

@@ -25,6 +25,7 @@ const (
 	namespace   = "kube-system"
 	proxier     = "porthole:node-proxier"
 	config      = "porthole:config"
+	joining     = "porthole:joining"
 	configMap   = "porthole"
 	linuxRoutes = "porthole-routes"
 	rbac        = "rbac.authorization.k8s.io"
@@ -78,6 +79,10 @@ func Objects(o Options) []Object {
 		object(rbac+"/v1", "RoleBinding", config, namespace, Object{
 			"roleRef": roleRef("Role", config), "subjects": []Object{subject("Group", nodes), subject("Group", bootstrappers)},
 		}),
+		// Whoever has a token can become a node, and then list all nodes. Before that join reads which network they have, and refuses a
+		// machine that cannot have it before anything is changed.
+		object(rbac+"/v1", "ClusterRole", joining, "", Object{"rules": []Object{{"apiGroups": []string{""}, "resources": []string{"nodes"}, "verbs": []string{"list"}}}}),
+		object(rbac+"/v1", "ClusterRoleBinding", joining, "", Object{"roleRef": roleRef("ClusterRole", joining), "subjects": []Object{subject("Group", bootstrappers)}}),
 		object("v1", "ConfigMap", configMap, namespace, Object{"data": Object{"cluster.yaml": o.facts()}}),
 	}
 	if o.WithDaemonSet() {

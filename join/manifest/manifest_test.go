@@ -112,20 +112,20 @@ func TestChart(t *testing.T) {
 		values string
 		count  int
 	}{
-		"defaults":     {Options{Mode: HostGateway, Image: "porthole/node:devel"}, "", 4},
-		"ranges":       {ranges, inRanges, 8},
-		"no daemonset": {with(func(o *Options) { o.NoDaemonSet = true }), inRanges + "linuxRoutes: {enabled: false}", 4},
-		"mode":         {with(func(o *Options) { o.Mode = "vxlan" }), "network: {mode: vxlan, podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/12}", 4},
+		"defaults":     {Options{Mode: HostGateway, Image: "porthole/node:devel"}, "", 6},
+		"ranges":       {ranges, inRanges, 10},
+		"no daemonset": {with(func(o *Options) { o.NoDaemonSet = true }), inRanges + "linuxRoutes: {enabled: false}", 6},
+		"mode":         {with(func(o *Options) { o.Mode = "vxlan" }), "network: {mode: vxlan, podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/12}", 6},
 		"two families": {with(func(o *Options) {
 			o.Pods, o.Services = "10.244.0.0/16,fd00:10:244::/48", "10.96.0.0/12,fd00:10:96::/112"
-		}), `network: {podSubnet: "10.244.0.0/16,fd00:10:244::/48", serviceSubnet: "10.96.0.0/12,fd00:10:96::/112"}`, 8},
-		"nodes": {with(func(o *Options) { o.Nodes = []string{"win01", "win02"} }), inRanges + "nodes: [win01, win02]", 8},
+		}), `network: {podSubnet: "10.244.0.0/16,fd00:10:244::/48", serviceSubnet: "10.96.0.0/12,fd00:10:96::/112"}`, 10},
+		"nodes": {with(func(o *Options) { o.Nodes = []string{"win01", "win02"} }), inRanges + "nodes: [win01, win02]", 10},
 		"registry": {with(func(o *Options) {
 			o.Image, o.PullSecrets = "registry.example.com/team/porthole/node:v1.2.3", []string{"key"}
-		}), inRanges + "image: {registry: registry.example.com/team/, tag: v1.2.3, pullSecrets: [key]}", 8},
+		}), inRanges + "image: {registry: registry.example.com/team/, tag: v1.2.3, pullSecrets: [key]}", 10},
 		"tolerations": {with(func(o *Options) {
 			o.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpEqual, Value: "yes", Effect: corev1.TaintEffectNoSchedule}, {Key: "edge", Operator: corev1.TolerationOpExists}}
-		}), inRanges + `linuxRoutes: {tolerations: [{key: gpu, operator: Equal, value: "yes", effect: NoSchedule}, {key: edge, operator: Exists}]}`, 8},
+		}), inRanges + `linuxRoutes: {tolerations: [{key: gpu, operator: Equal, value: "yes", effect: NoSchedule}, {key: edge, operator: Exists}]}`, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := c.o.Validate(); err != nil {

@@ -99,15 +99,15 @@ func nodeName(f *Facts) finding {
 func clusterNetwork(f *Facts) finding {
 	c := f.Cluster
 	switch {
-	case unknown(f) || c.Network.Wanted == "none":
+	case unknown(f) || c.Network.Wanted == none:
 		return finding{}
 	case c.PodSubnet == "":
 		return fail("kubeadm-config has no networking.podSubnet: nodes get no pod range", "kubeadm init --pod-network-cidr")
 	case c.ServiceSubnet == "":
 		return fail("kubeadm-config has no networking.serviceSubnet", "--service-cidr")
-	case c.Network.Kind != "" && !fits(c.Network):
-		return fail(fmt.Sprintf("the cluster's network is %s; this node would speak %s", c.Network.Kind, c.Network.Wanted), "--network none, and let that network's own DaemonSet serve this node")
-	case len(c.Network.Remote) > 0 && c.Network.Wanted == "host-gateway":
+	case c.Network.foreign(c.Network.Wanted, f.System) != "":
+		return fail(fmt.Sprintf("%s; this node would speak %s", c.Network.foreign(c.Network.Wanted, f.System), c.Network.Wanted), "porthole join --plan says what this node can do")
+	case len(c.Network.Remote) > 0 && c.Network.Wanted == hostGateway:
 		return fail("host-gateway needs all nodes in one segment; these are not: "+strings.Join(c.Network.Remote, ", "), "--network none, with a network that makes tunnels")
 	}
 	return finding{}
@@ -125,9 +125,4 @@ func pauseImage(f *Facts) finding {
 		return finding{}
 	}
 	return warn(f.Windows.PauseImage, "sandboxImage in NodeConfiguration")
-}
-
-// fits reports whether a node with the wanted network can be one of the cluster's. flannel's own program serves the node then.
-func fits(n Network) bool {
-	return n.Kind == n.Wanted || n.Wanted == "flannel" && strings.HasPrefix(n.Kind, "flannel ")
 }

@@ -127,9 +127,24 @@ type ExistingNode struct {
 	UUID  string
 }
 
-// Network is what the annotations of other nodes tell about the cluster's network; Kind "" if nothing.
+// Network is what the cluster tells about its network.
 type Network struct {
-	Kind   string // such as flannel vxlan, Calico
 	Wanted string // --network
-	Remote []string
+	// Declared is the mode of the ConfigMap kube-system/porthole, which `porthole manifests` makes; "" if there is none.
+	Declared string
+	// Known: the nodes could be listed, so that Kind and Remote count. A token may do so only after `porthole manifests`.
+	Known  bool
+	Kind   string   // by the annotations of other nodes, such as flannel vxlan, Calico; "" if they have none
+	Remote []string // nodes that are in no segment of this machine
+	Advice *Advice  // nil: the cluster's own configuration was not read
+}
+
+// Advice is what the configuration of the cluster's network says about our modes; routes/fit finds it out.
+type Advice struct {
+	Plugin string   // such as flannel, calico; "" if none is known by name
+	Mode   string   // of `porthole routes` that fits; "" if none does
+	Flags  []string // of `porthole routes` for that mode
+	Why    string
+	Change []string // what to change so that a mode fits
+	Unread []string // what could not be read: then no plugin is not "there is none"
 }

@@ -32,6 +32,16 @@ type Check struct {
 	Cure    string `json:"cure,omitempty"`
 }
 
+// Topology is one way in which pods of this node may reach those of the others, and whether the node and the cluster are made for it.
+type Topology struct {
+	Name string `json:"name"` // as --network takes it, or --mode of `porthole routes`
+	// Result is yes (join sets it up), manual (the node can, and join does not set it up), no or unknown.
+	Result string `json:"result"`
+	Why    string `json:"why"`
+	// Do is the command that sets it up, or what has to change so that it can be.
+	Do string `json:"do,omitempty"`
+}
+
 // Result is what became of one step.
 type Result struct {
 	Op
@@ -52,7 +62,10 @@ type Report struct {
 	Error      string   `json:"error,omitempty"`
 	Checks     []Check  `json:"checks"`
 	Steps      []Result `json:"steps"`
-	Seconds    float64  `json:"seconds"`
+	// Network is the one that the cluster was found to have, and Topologies are what this node can do in it; only with --plan.
+	Network    string     `json:"network,omitempty"`
+	Topologies []Topology `json:"topologies,omitempty"`
+	Seconds    float64    `json:"seconds"`
 }
 
 // NewReport returns an empty report of a kind, JoinReport or LeaveReport.

@@ -1,11 +1,14 @@
-// Package fit reads a cluster for `porthole routes --from-cluster`. It is apart from the agent, whose program stays small.
+// Package fit reads a cluster for `porthole routes --from-cluster` and `porthole join --plan`. It is apart from the agent, whose program
+// stays small.
 package fit
 
 import (
 	"context"
 	"encoding/json"
+	"net/netip"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -20,14 +23,24 @@ func Fit(ctx context.Context, kubeconfig string, modes []string) (fit.Advice, er
 	if err != nil {
 		return fit.Advice{}, err
 	}
-	c, err := readCluster(ctx, client)
+	c, err := Read(ctx, client)
 	if err != nil {
 		return fit.Advice{}, err
 	}
 	return fit.Advise(c, modes), nil
 }
 
-func readCluster(ctx context.Context, client *kube.Cluster) (c fit.Cluster, err error) {
+// reader asks an API server. *kube.Cluster implements it, and the client of package join. What does not exist is no error.
+type reader interface {
+	Nodes(ctx context.Context) ([]v1.Node, error)
+	DaemonSets(ctx context.Context) ([]appsv1.DaemonSet, error)
+	ConfigMap(ctx context.Context, name types.NamespacedName) (*v1.ConfigMap, error)
+	ServiceRanges(ctx context.Context) ([]netip.Prefix, error)
+	Custom(ctx context.Context, group, version, resource string) ([]json.RawMessage, error)
+}
+
+// Read reads what fit.Advise wants to know. It returns an error if the nodes cannot be read; what else cannot be read is in Unread.
+func Read(ctx context.Context, client reader) (c fit.Cluster, err error) {
 	if c.Nodes, err = client.Nodes(ctx); err != nil {
 		return c, err
 	}

@@ -33,6 +33,7 @@ type Options struct {
 	Timeout time.Duration
 	Wait    string // ready, registered or none
 	DryRun  bool
+	Plan    bool // says which topologies this node can have, and changes nothing
 }
 
 // Discovery is what a user says about the cluster.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,7 +54,7 @@ func (r *run) all(ctx context.Context) error {
 	if err := r.prepare(); err != nil {
 		return err
 	}
-	if !r.DryRun {
+	if !r.DryRun && !r.Plan {
 		unlock, err := lock(r.setup.State)
 		if err != nil {
 			return err
@@ -69,7 +68,11 @@ func (r *run) all(ctx context.Context) error {
 		defer api.Close()
 	}
 	if err := r.check(); err != nil {
-		return err
+		return errors.Join(err, r.topologies(ctx, api))
+	}
+	if r.Plan {
+		r.report.Outcome = step.Planned
+		return r.topologies(ctx, api)
 	}
 	return r.carryOut(ctx, api)
 }
@@ -220,9 +223,15 @@ func (r *run) read(ctx context.Context, api *credential.API) (err error) {
 	c.Version = settings.Version
 	c.PodSubnet, c.ServiceSubnet = first(r.PodCIDR, settings.PodSubnet, s.Journal.Facts["podSubnet"]), first(r.ServiceCIDR, settings.ServiceSubnet, s.Journal.Facts["serviceSubnet"])
 	linuxSettings(&r.facts, settings.Kubelet)
+
 	node, err := api.NodeOf(ctx, s.Name)
 	if err != nil {
 		return err
+	}
+	if c.Network.Declared = settings.Mode; !r.joined {
+		if err := readNodes(ctx, api, s.Name, &c.Network); err != nil {
+			return err
+		}
 	}
 	if node != nil {
 		c.Existing = &preflight.ExistingNode{Ready: preflight.IsReady(node), UUID: node.Status.NodeInfo.SystemUUID}
@@ -351,31 +360,6 @@ func (r *run) checkAsNode(ctx context.Context, runner *step.Runner, done []step.
 	results, err := runner.Undo(ctx, done)
 	r.report.Steps = append(r.report.Steps, results...)
 	return errors.Join(errRefused, err, install.DropJournal(s.Node.Journal()))
-}
-
-// networkFacts reads what other nodes tell about the cluster's network.
-func networkFacts(ctx context.Context, api *credential.API, s *Setup, f *preflight.Facts) error {
-	if s.Network == "none" {
-		return nil
-	}
-	for _, need := range needs() {
-		may, err := api.May(ctx, need[0], need[1], need[2])
-		if err != nil {
-			return err
-		}
-		if !may {
-			f.Cluster.Forbidden = append(f.Cluster.Forbidden, need[0]+" "+need[2])
-		}
-	}
-	if len(f.Cluster.Forbidden) > 0 {
-		return nil
-	}
-	nodes, err := api.Nodes(ctx)
-	if err != nil && credential.Code(err) != http.StatusForbidden {
-		return err
-	}
-	f.Cluster.Network.Kind, f.Cluster.Network.Remote = preflight.NetworkOf(nodes, s.Name, links())
-	return nil
 }
 
 // outcome tells what a run that came to its end did.

@@ -50,6 +50,12 @@ const runtimeTime = 5 * time.Second
 
 func askRuntime(ctx context.Context, endpoint string) preflight.Runtime {
 	r := preflight.Runtime{Endpoint: endpoint}
+	if path, isUnix := strings.CutPrefix(endpoint, "unix://"); isUnix { // gRPC would try for all of the time
+		if _, err := os.Stat(path); err != nil {
+			r.Err = err
+			return r
+		}
+	}
 	conn, err := runtime.Dial(endpoint)
 	if err != nil {
 		r.Err = err

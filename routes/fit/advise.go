@@ -23,11 +23,13 @@ const (
 func Advise(c Cluster, known []string) Advice {
 	a := Advice{Unread: c.Unread}
 	pods := c.podRange()
-	switch plugin, w := c.plugin(); {
+	plugin, w := c.plugin()
+	a.Plugin = plugin
+	switch {
 	case c.hasFlannel():
-		pods = a.flannel(c, pods)
+		a.Plugin, pods = "flannel", a.flannel(c, pods)
 	case len(c.pools()) > 0 || plugin == "calico":
-		pods = a.calico(c, pods)
+		a.Plugin, pods = "calico", a.calico(c, pods)
 	case plugin != "":
 		a.found(fmt.Sprintf("%s: DaemonSet %s/%s", plugin, w.Namespace, w.Name))
 		a.other(c, plugin, w)

@@ -73,6 +73,8 @@ const (
 type Advice struct {
 	// Found has a line for each fact that the advice rests on.
 	Found []string `json:"found"`
+	// Plugin is the network plugin that the cluster has, such as calico; empty: none is known by name.
+	Plugin string `json:"-"`
 	// Mode is the mode that fits; empty: none does.
 	Mode string `json:"mode,omitempty"`
 	// Flags are those of `porthole routes` for the mode, without --kubeconfig.
