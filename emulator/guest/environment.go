@@ -13,6 +13,11 @@ const (
 	DriveC = Prefix + "/drive_c"
 )
 
+// Drive is the root of a drive: the folder that AddDrive makes, or DriveC.
+func Drive(letter byte) string { return Prefix + "/" + driveFolder(letter) }
+
+func driveFolder(letter byte) string { return "drive_" + string(letter) }
+
 // HostsFile is where Windows programs have their hosts file, below C:. Wine resolves names with the Linux one.
 const HostsFile = "windows/system32/drivers/etc/hosts"
 
@@ -64,7 +69,7 @@ func wineEnvironment(tools wine.Tools) []Variable {
 		{"WINEARCH", "win64"},
 		{"WINEDEBUG", "-all"},
 		{"FONTCONFIG_FILE", Prefix + "/fonts.conf"},
-		{"WINEDLLOVERRIDES", "mscoree,mshtml,winemenubuilder.exe,wineboot.exe=;ipconfig.exe,nsi,ws2_32=n,b"},
+		{"WINEDLLOVERRIDES", "mscoree,mshtml,winemenubuilder.exe,wineboot.exe=;ipconfig.exe,nsi,ping.exe,ws2_32=n,b"},
 		{"WINELOADER", tools.Loader},
 		{"WINEPREFIX", Prefix},
 		{"WINESERVER", tools.Server},

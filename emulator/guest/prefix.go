@@ -54,6 +54,18 @@ func MakePrefix(dir, template string, add map[string]string) error {
 	return os.WriteFile(filepath.Join(dir, "prefix/fonts.conf"), []byte(noFonts), 0o644)
 }
 
+// AddDrive gives the prefix that MakePrefix made in dir another drive, which is empty: a letter from d to y.
+func AddDrive(dir string, letter byte) error {
+	if err := os.MkdirAll(filepath.Join(dir, "prefix", driveFolder(letter)), 0o755); err != nil {
+		return err
+	}
+	err := os.Symlink("../"+driveFolder(letter), filepath.Join(dir, "prefix/dosdevices", string(letter)+":"))
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	return err
+}
+
 // ExitCode reads the exit code that the launcher of a program wrote. ok is false if it ended before it could write the code.
 func ExitCode(path string) (code uint32, ok bool) {
 	data, err := os.ReadFile(path)

@@ -163,6 +163,14 @@ func (s systemCalls) makeBundle(w specOptions, net network) error {
 	if err := guest.MakePrefix(w.dir, s.o.Template, map[string]string{"system.reg": system}); err != nil {
 		return err
 	}
+
+	for _, d := range w.container.MappedDirectories {
+		if drive, _, err := splitDrive(d.ContainerPath); err == nil && drive != 'c' {
+			if err := guest.AddDrive(w.dir, drive); err != nil {
+				return err
+			}
+		}
+	}
 	if err := os.WriteFile(filepath.Join(w.dir, "resolv.conf"), []byte(net.resolvConf()), 0o644); err != nil {
 		return err
 	}

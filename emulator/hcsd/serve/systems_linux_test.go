@@ -161,6 +161,7 @@ func TestSystems(t *testing.T) {
 	h := startHost(t)
 	h.write("layers/base/Files/hello.txt", "hello")
 	h.write("layers/scratch/note", "")
+	h.write("shared/colour.txt", "red ")
 	h.built("client", "client.exe")
 	h.built("app", "layers/base/Files/app.exe")
 
@@ -169,7 +170,7 @@ func TestSystems(t *testing.T) {
 		t.Error(err)
 	}
 	h.says(string(out),
-		"early 0x80070015", "told 0x3 1 0x0", `output "helloblue green POD-A ContainerAdministrator \r\n"`,
+		"early 0x80070015", "told 0x3 1 0x0", `output "hellored blue green POD-A ContainerAdministrator \r\n"`,
 		`status {"ProcessId":PID,"Exited":true,"ExitCode":300,"LastWaitResult":0}`, "absent 0x80070002", "folder 0x8007010b",
 		`echo "one\ntwo\n8 <nil>\n"`, "listed true", "statistics <nil> Running true true", "killed true", "console true true", "resized true", "no size 0x80070057", "typed true", "default true", "interrupted true", `handled "ready\nterminated\n"`, "stopped true",
 		"again 0xc037010f", "busy 0x80070020", "terminate 0xc0370103", "told 0x1 1 0x0", "terminate again 0xc0370110", "gone 0xc037010e")

@@ -152,6 +152,7 @@ func makeSystem(id, volume string) (system uintptr) {
 		"Container": map[string]any{
 			"GuestOs": map[string]string{"HostName": "pod-a"}, "Storage": map[string]any{"Path": volume + `\`},
 			"Memory": map[string]int{"SizeInMB": 512}, "Processor": map[string]int{"Maximum": 5000},
+			"MappedDirectories": []any{map[string]string{"HostPath": `C:\shared`, "ContainerPath": "D:"}},
 			"RegistryChanges": map[string]any{"AddValues": []any{map[string]any{"Key": map[string]string{"Hive": "System", "Name": `ControlSet001\Control`},
 				"Name": "WaitToKillServiceTimeout", "StringValue": "2147483647", "Type": "String"}}},
 		}}
@@ -242,7 +243,7 @@ func main() {
 	system := makeSystem("test-1", volume)
 	heard.wait("0x3 1 0x0")
 
-	p, hr := start(system, 2, line(`cmd /c "type C:\hello.txt & echo %COLOUR% %COMPUTERNAME% %USERNAME% & exit 300"`))
+	p, hr := start(system, 2, line(`cmd /c "type C:\hello.txt & type D:\colour.txt & echo %COLOUR% %COMPUTERNAME% %USERNAME% & exit 300"`))
 	must("HcsCreateProcess", hr)
 	fmt.Printf("output %q\n", <-p.out)
 	heard.wait("0x10000 2 0x0")
