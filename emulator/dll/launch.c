@@ -311,13 +311,26 @@ static void use_console(void)
 	}
 }
 
+/* start_program starts a program, and again if its Linux process ended before the program's first instruction: see mend_process.c. */
+static BOOL start_program(const WCHAR *program, WCHAR *line, DWORD flags, const WCHAR *folder, PROCESS_INFORMATION *made)
+{
+	STARTUPINFOW start = { sizeof start };
+	int tries;
+
+	for (tries = 0; tries < 3; tries++)
+		if (CreateProcessW(program, line, NULL, NULL, TRUE, flags, NULL, folder, &start, made))
+			return TRUE;
+		else if (GetLastError() != ERROR_INTERNAL_ERROR)
+			break;
+	return FALSE;
+}
+
 #define LINE 40000 /* characters: a command line of Windows has at most 32767 */
 
 /* hosted starts the program that N.line describes: program, command line and folder, each ended by a zero. */
 static BOOL hosted(PROCESS_INFORMATION *made)
 {
 	static WCHAR text[LINE];
-	STARTUPINFOW start = { sizeof start };
 	WCHAR *program = text, *line, *folder;
 	DWORD attributes;
 
@@ -331,7 +344,7 @@ static BOOL hosted(PROCESS_INFORMATION *made)
 		say(ERROR_DIRECTORY);
 		return FALSE;
 	}
-	if (!CreateProcessW(*program ? program : NULL, line, NULL, NULL, TRUE, CREATE_SUSPENDED, NULL, folder, &start, made)) {
+	if (!start_program(*program ? program : NULL, line, CREATE_SUSPENDED, folder, made)) {
 		say(GetLastError());
 		return FALSE;
 	}
@@ -345,7 +358,6 @@ static BOOL hosted(PROCESS_INFORMATION *made)
 /* begin starts what the command line of the launcher says; FALSE: it could not be started. */
 static BOOL begin(PROCESS_INFORMATION *made)
 {
-	STARTUPINFOW start = { sizeof start };
 	WCHAR *self, *program, *line;
 	size_t length;
 	COORD size;
@@ -361,7 +373,7 @@ static BOOL begin(PROCESS_INFORMATION *made)
 		use_console();
 		return hosted(made);
 	}
-	return CreateProcessW(length ? program : NULL, line, NULL, NULL, TRUE, 0, NULL, NULL, &start, made);
+	return start_program(length ? program : NULL, line, 0, NULL, made);
 }
 
 int main(void)

@@ -17,6 +17,11 @@ enum { ENVIRONMENT_BEGIN = 50, ENVIRONMENT_END = 51 }; /* fields of /proc/PID/st
 #define JOB_LIST 0x20013u /* PS_ATTRIBUTE_JOB_LIST (Wine 8.0, include/winternl.h) */
 #define TOKEN 0x60002u	  /* PS_ATTRIBUTE_TOKEN */
 
+/* STATUS_INTERNAL_ERROR: Wine's answer if the Linux process of the new program ends before the program's first instruction (Wine 8.0,
+ * dlls/ntdll/unix/process.c). Seen rarely on a busy machine, never twice in a row; Windows does not know it. */
+#define DIED_EARLY ((NTSTATUS)0xc00000e5)
+#define TRIES 3
+
 struct attribute {
 	ULONG_PTR attribute;
 	SIZE_T size;
@@ -127,7 +132,7 @@ static NTSTATUS NTAPI create_user_process(HANDLE *process, HANDLE *thread, ULONG
 	size_t count = 0, i, n = attributes ? (attributes->size - sizeof attributes->size) / sizeof(struct attribute) : 0;
 	char *entered, before[6];
 	void *environment = NULL;
-	NTSTATUS status;
+	NTSTATUS status = DIED_EARLY;
 
 	for (i = 0; i < n; i++)
 		if (attributes->list[i].attribute == JOB_LIST) {
@@ -139,8 +144,12 @@ static NTSTATUS NTAPI create_user_process(HANDLE *process, HANDLE *thread, ULONG
 
 	AcquireSRWLockExclusive(&lock);
 	entered = enter_silo(jobs, count, before);
-	status = ((create_process)original)(process, thread, process_access, thread_access, process_attr, thread_attr, process_flags, thread_flags, params,
-					    info, attributes);
+	for (i = 0; i < TRIES; i++) {
+		status = ((create_process)original)(process, thread, process_access, thread_access, process_attr, thread_attr, process_flags,
+						    thread_flags, params, info, attributes);
+		if (status != DIED_EARLY)
+			break;
+	}
 	if (entered)
 		memcpy(entered, before, sizeof before);
 	ReleaseSRWLockExclusive(&lock);
