@@ -32,6 +32,8 @@ type Config struct {
 	NodeMask int `json:"nodeCIDRMask,omitempty"`
 	// WindowsRuntime is the container runtime of the Windows nodes: host.ContainerdExe or host.Light.
 	WindowsRuntime string `json:"windowsRuntime"`
+	// WindowsKubeletOnly leaves Windows nodes with a kubelet and containerd.exe: their network and kube-proxy are to come as HostProcess pods.
+	WindowsKubeletOnly bool `json:"windowsKubeletOnly,omitempty"`
 	// WindowsFirewall drops what comes in to the Windows nodes themselves, but for the programs that rules allow, as Windows Server does.
 	WindowsFirewall bool `json:"windowsFirewall,omitempty"`
 	// WindowsNICFlap is how long the network card of a Windows node is away when a virtual switch takes it over (host.Host.NICFlap).
@@ -65,11 +67,15 @@ func (c Config) Validate() error {
 	if c.WindowsNodes < 0 || c.WindowsNodes > maxWindowsNodes {
 		return fmt.Errorf("--windows-nodes %d: must be 0 to %d", c.WindowsNodes, maxWindowsNodes)
 	}
+
 	if _, err := c.builds(); err != nil {
 		return fmt.Errorf("--windows-build %s: %w", c.WindowsBuild, err)
 	}
 	if err := host.CheckNodeRuntime(c.WindowsRuntime); err != nil {
 		return fmt.Errorf("--windows-runtime: %w", err)
+	}
+	if c.WindowsKubeletOnly && c.WindowsRuntime != host.ContainerdExe {
+		return fmt.Errorf("--windows-kubelet-only: HostProcess pods of the runtime %s do not see the host; --windows-runtime %s does", c.WindowsRuntime, host.ContainerdExe)
 	}
 	if _, err := c.ranges(); err != nil {
 		return err
@@ -145,6 +151,11 @@ func (c Config) Nodes() []Node {
 		nodes = append(nodes, Node{Name: fmt.Sprintf("win%02d", i), Windows: true, Build: builds[(i-1)%len(builds)], Address: address(firstWindows + i - 1)})
 	}
 	return nodes
+}
+
+// networked are the nodes that `porthole up` gives a pod network.
+func (c Config) networked() []Node {
+	return slices.DeleteFunc(c.Nodes(), func(n Node) bool { return n.Windows && c.WindowsKubeletOnly })
 }
 
 // firstWindows is the last byte of the address of win01; the other Windows nodes follow.

@@ -155,6 +155,9 @@ func (p *planner) windowsNode(n Node) {
 	program("kubelet", []supervise.Condition{runtime, hns},
 		`C:\k\kubelet.exe`, `--config=C:\etc\kubernetes\kubelet.json`, `--kubeconfig=C:\etc\kubernetes\kubelet.kubeconfig`,
 		"--hostname-override="+n.Name, "--node-ip="+p.c.nodeIPs(n), `--root-dir=C:\var\lib\kubelet`, `--registry-config=C:\etc\containerd\certs.d`, "--v=2")
+	if p.c.WindowsKubeletOnly {
+		return
+	}
 	if p.c.network().services == nil {
 		program("kube-proxy", []supervise.Condition{hns},
 			`C:\k\kube-proxy.exe`, `--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override="+n.Name)

@@ -69,6 +69,8 @@ func TestConfigValidate(t *testing.T) {
 		"a node's own":    {func(c *Config) { c.WindowsNIC, c.WindowsNodes = "10.98.0.0/24,gateway=10.98.0.22", 2 }, "its gateway 10.98.0.22 must be another address"},
 		"other adapter":   {func(c *Config) { c.WindowsNIC, c.WindowsAdapter = "10.98.0.0/24", "Ethernet 2" }, ""},
 		"no such adapter": {func(c *Config) { c.WindowsAdapter = "Ethernet 2" }, "--windows-adapter \"Ethernet 2\": Windows nodes of this cluster have [\"Ethernet\"] only"},
+		"kubelets alone":  {func(c *Config) { c.WindowsKubeletOnly = true }, ""},
+		"light kubelets":  {func(c *Config) { c.WindowsKubeletOnly, c.WindowsRuntime = true, host.Light }, "HostProcess pods of the runtime light do not see the host"},
 		"too many":        {func(c *Config) { c.WindowsNodes = 41 }, "--windows-nodes 41"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,6 +175,28 @@ func TestProcessesOfLight(t *testing.T) {
 	}
 	if kubelet := found["win02/kubelet"]; len(kubelet.WaitFor) != 2 || kubelet.WaitFor[0].TCP == wire.HCSAddress {
 		t.Errorf("the kubelet of win02 waits for %+v", kubelet.WaitFor)
+	}
+}
+
+// TestProcessesOfKubeletsOnly: Windows nodes have neither a service proxy nor routes of ours, and nobody waits for their network.
+func TestProcessesOfKubeletsOnly(t *testing.T) {
+	c := DefaultConfig()
+	c.WindowsKubeletOnly = true
+	list, err := Processes(Layout{Dir: "/d", Bin: "/b"}, c, wine.Debian)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, p := range list {
+		found[p.Name] = true
+	}
+	for name, want := range map[string]bool{"win01/kubelet": true, "win02/containerd": true, "lin01/routes": true, "win01/routes": false, "win02/kube-proxy": false} {
+		if found[name] != want {
+			t.Errorf("process %s: %t, want %t", name, found[name], want)
+		}
+	}
+	if nodes := c.networked(); len(nodes) != 1 || nodes[0].Name != "lin01" {
+		t.Errorf("nodes with a network: %v", nodes)
 	}
 }
 

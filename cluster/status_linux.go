@@ -56,6 +56,9 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 				n.Processes = append(n.Processes, p)
 			}
 		}
+		if n.OS == "windows" && config.WindowsKubeletOnly {
+			continue // nobody of ours to ask
+		}
 		wg.Go(func() { askNode(ctx, n, services == nil) })
 	}
 	wg.Wait()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -230,7 +231,7 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 // checkedFile exists once the data path of this run has been tested, so that Up on a running cluster creates no pods.
 func checkedFile(l Layout) string { return filepath.Join(l.RunDir(), "checked") }
 
-// nodesSettle waits until every node is Ready.
+// nodesSettle waits until every node is Ready, or has registered if its network is left to others.
 func nodesSettle(ctx context.Context, o UpOptions, client *kube.Cluster, p *progress) error {
 	seen := map[string]bool{}
 	err := wait(ctx, nodesWait, func(ctx context.Context) error {
@@ -238,12 +239,13 @@ func nodesSettle(ctx context.Context, o UpOptions, client *kube.Cluster, p *prog
 		if err != nil {
 			return err
 		}
-		return nodesReady(o.Config.Nodes(), nodes, func(name string) {
+		ready := nodesReady(o.Config.networked(), nodes, func(name string) {
 			if !seen[name] {
 				seen[name] = true
 				p.done("node " + name + " is Ready")
 			}
 		})
+		return errors.Join(ready, nodesRegistered(o.Config.Nodes(), nodes))
 	})
 	if err != nil {
 		return fmt.Errorf("%w (`porthole status` tells more; logs are in %s)", err, o.Layout.Hosts())
@@ -289,6 +291,20 @@ func nodesReady(want []Node, have []v1.Node, ready func(name string)) error {
 
 	if len(missing) > 0 {
 		return fmt.Errorf("nodes are not Ready: %s", strings.Join(missing, "; "))
+	}
+	return nil
+}
+
+// nodesRegistered returns an error that names the wanted nodes which the API does not know.
+func nodesRegistered(want []Node, have []v1.Node) error {
+	var missing []string
+	for _, n := range want {
+		if !slices.ContainsFunc(have, func(h v1.Node) bool { return h.Name == n.Name }) {
+			missing = append(missing, n.Name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("nodes have not registered: %s", strings.Join(missing, ", "))
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ it changes nothing; after an interrupted run it finishes the work.`,
   porthole up --windows-nodes 3 --windows-build 26100
   porthole up --windows-build 20348,26100        # win01 is Windows Server 2022, win02 is 2025
   porthole up --windows-runtime light            # Windows nodes take less memory, and do not run the containerd.exe and runhcs of real ones
+  porthole up --network vxlan --windows-kubelet-only   # flannel's and kube-proxy's DaemonSets of HostProcess pods do the rest
   porthole up --windows-firewall                 # with the inbound firewall of Windows Server, and rules for our programs
   porthole up --network tor --pod-cidr 10.244.0.0/16,fd00:10:244::/48
   porthole up --dry-run`,
@@ -52,6 +53,7 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	f.IntVar(&config.WindowsNodes, "windows-nodes", config.WindowsNodes, "emulated Windows nodes, 0 to 40")
 	f.StringVar(&config.WindowsBuild, "windows-build", config.WindowsBuild, "Windows build of those nodes: 17763 (Server 2019), 20348 (2022), 26100 (2025); several with commas are taken in turn")
 	f.StringVar(&config.WindowsRuntime, "windows-runtime", config.WindowsRuntime, "container runtime of those nodes: containerd.exe, with runhcs, as on Windows, unmodified; light: the emulated host's own, which takes less memory")
+	f.BoolVar(&config.WindowsKubeletOnly, "windows-kubelet-only", false, "Windows nodes run a kubelet and containerd.exe only, and are not Ready until HostProcess pods bring the pod network and kube-proxy")
 	f.BoolVar(&config.WindowsFirewall, "windows-firewall", false, "Windows nodes drop what comes in, but for programs with a rule, as Windows Server does; makes the rules for our programs")
 	f.DurationVar(&config.WindowsNICFlap, "windows-nic-flap", 0, "how long a Windows node has no link and no address when its first HNS network is made; Windows takes 1 to 10 s")
 	f.StringVar(&config.WindowsNIC, "windows-nic", "", "second network card of Windows nodes, \"Ethernet 2\": SUBNET[,gateway=ADDRESS[,metric=N]], for example 10.98.0.0/24; with a gateway it has a default route")
