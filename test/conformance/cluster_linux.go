@@ -112,9 +112,32 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 		}
 	}
 
+	if c.o.suite == sigWindows {
+		if err := c.installShell(); err != nil {
+			return err
+		}
+	}
 	if c.o.node != "win" || c.o.suite == sigWindows { // that suite says of each pod where it belongs, and has pods for Linux nodes too
 		return nil
 	}
 	return show(exec.CommandContext(ctx, kubectl, "--kubeconfig", filepath.Join(c.o.dir, "kubeconfig"),
 		"taint", "nodes", "--overwrite", "-l", "kubernetes.io/os=linux", "node-role.kubernetes.io/control-plane=:NoSchedule"))
+}
+
+// installShell puts our stand-in for PowerShell where Windows has it, on the Windows nodes: HostProcess containers start that of the host.
+func (c *suiteCluster) installShell() error {
+	shell, err := os.ReadFile(c.program("conformance", "windows", "sh.exe"))
+	if err != nil {
+		return err
+	}
+	for _, n := range cluster.DefaultConfig().Nodes() {
+		path := filepath.Join(c.o.dir, "hosts", n.Name, "prefix", "drive_c", "windows", "system32", "WindowsPowerShell", "v1.0", "powershell.exe")
+		if !n.Windows {
+			continue
+		}
+		if err := os.WriteFile(path, shell, 0o755); err != nil {
+			return fmt.Errorf("installing a stand-in for PowerShell on %s: %w", n.Name, err)
+		}
+	}
+	return nil
 }

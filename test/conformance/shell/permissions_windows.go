@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -16,8 +17,8 @@ import (
 )
 
 // powershell does what the scripts do that tests run: sleep -Seconds N (also Start-Sleep N, and after Write-Host 'TEXT';); a loop in eight jobs, which uses all the
-// time of the processors that it gets; and filePermissions.ps1 -FileName FILE, by which mounttest of agnhost reads a file's permissions
-// as an octal number.
+// time of the processors that it gets; filePermissions.ps1 -FileName FILE, by which mounttest of agnhost reads a file's permissions
+// as an octal number; and what script knows.
 func powershell(ctx context.Context, c interp.HandlerContext, args []string) error {
 	script, file := "", ""
 	if text := strings.Join(args, " "); sleeps.MatchString(text) {
@@ -40,7 +41,7 @@ func powershell(ctx context.Context, c interp.HandlerContext, args []string) err
 		}
 	}
 	if script != "filePermissions.ps1" || file == "" {
-		return fmt.Errorf("%q is not known here: only sleep, a loop in eight jobs, and filePermissions.ps1 -FileName FILE", args)
+		return ownScript(c, args)
 	}
 	acl, err := accessOf(file)
 	if err != nil {
@@ -48,6 +49,29 @@ func powershell(ctx context.Context, c interp.HandlerContext, args []string) err
 	}
 	fmt.Fprintf(c.Stdout, "0%o\n", acl.mode())
 	return nil
+}
+
+// ownScript runs a script that is given with -Command, or in a file.
+func ownScript(c interp.HandlerContext, args []string) error {
+	env := func(name string) string { return c.Env.Get(name).String() }
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		option := strings.ToLower(args[0])
+		args = args[1:]
+		if option == "-c" || option == "-command" {
+			return runScript(strings.Join(args, " "), c.Stdout, env)
+		}
+		if option == "-file" {
+			break
+		}
+	}
+	if len(args) == 0 || !strings.EqualFold(filepath.Ext(args[0]), ".ps1") {
+		return runScript(strings.Join(args, " "), c.Stdout, env)
+	}
+	text, err := os.ReadFile(args[0])
+	if err != nil {
+		return err
+	}
+	return runScript(string(text), c.Stdout, env)
 }
 
 var (
