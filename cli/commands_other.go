@@ -2,6 +2,11 @@
 
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
 
-func localCommands() []*cobra.Command { return nil }
+	"porthole.dev/porthole/cli/status"
+)
+
+// localCommands are about this machine.
+func localCommands() []*cobra.Command { return []*cobra.Command{status.Command()} }

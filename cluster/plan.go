@@ -9,6 +9,7 @@ import (
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
+	"porthole.dev/porthole/internal/bootrecord"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -152,12 +153,13 @@ func (p *planner) windowsNode(n Node) {
 		runtime = listens["hcsd"] // containerd.exe listens on a named pipe, which Linux does not see: the kubelet waits for that
 	}
 
-	program("kubelet", []supervise.Condition{runtime, hns},
-		`C:\k\kubelet.exe`, `--config=C:\etc\kubernetes\kubelet.json`, `--kubeconfig=C:\etc\kubernetes\kubelet.kubeconfig`,
-		"--hostname-override="+n.Name, "--node-ip="+p.c.nodeIPs(n), `--root-dir=C:\var\lib\kubelet`, `--registry-config=C:\etc\containerd\certs.d`, "--v=2")
-	if p.c.WindowsKubeletOnly {
+	kubelet := []string{`C:\k\kubelet.exe`, `--config=C:\etc\kubernetes\kubelet.json`, `--kubeconfig=C:\etc\kubernetes\kubelet.kubeconfig`,
+		"--hostname-override=" + n.Name, "--node-ip=" + p.c.nodeIPs(n), `--root-dir=C:\var\lib\kubelet`, `--registry-config=C:\etc\containerd\certs.d`, "--v=2"}
+	if p.c.WindowsKubeletOnly { // others make the pod network, and write no boot record
+		program("kubelet", []supervise.Condition{runtime, hns}, kubelet[0], kubelet[1:]...)
 		return
 	}
+	program("kubelet", []supervise.Condition{runtime, hns}, kubelet[0], append(kubelet[1:], "--network-boot-record="+bootrecord.Folder+`\`+bootrecord.Network)...)
 	if p.c.network().services == nil {
 		program("kube-proxy", []supervise.Condition{hns},
 			`C:\k\kube-proxy.exe`, `--config=C:\etc\kubernetes\kube-proxy.json`, "--hostname-override="+n.Name)

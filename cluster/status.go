@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/cluster/supervise"
+	"porthole.dev/porthole/internal/bootrecord"
 	"porthole.dev/porthole/proxy/health"
 )
 
@@ -44,6 +45,8 @@ type NodeStatus struct {
 	Processes []supervise.State `json:"processes"`
 	Services  Counts            `json:"services"`
 	Routes    Counts            `json:"routes"`
+	// Boot is what a Windows node's programs have recorded of its boot.
+	Boot *bootrecord.Boot `json:"boot,omitempty"`
 	// Peers are those with whom `porthole routes` exchanges routes; only of modes that do so.
 	Peers []Peer `json:"peers,omitempty"`
 }
@@ -190,6 +193,13 @@ func (s *Status) Print(out io.Writer) error {
 	}
 
 	first := "\n"
+	for _, n := range s.Nodes {
+		if n.Boot != nil {
+			fmt.Fprintf(w, "%s%s: %s\n", first, n.Name, n.Boot)
+			first = ""
+		}
+	}
+	first = "\n"
 	for _, n := range s.Nodes {
 		for _, p := range n.problems() {
 			fmt.Fprintf(w, "%s%s: %s\n", first, n.Name, p)

@@ -15,6 +15,7 @@ import (
 
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/lab"
+	"porthole.dev/porthole/internal/bootrecord"
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/proxy/health"
@@ -59,6 +60,7 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 		if n.OS == "windows" && config.WindowsKubeletOnly {
 			continue // nobody of ours to ask
 		}
+		n.Boot = bootOf(l, n, objects[n.Name])
 		wg.Go(func() { askNode(ctx, n, services == nil) })
 	}
 	wg.Wait()
@@ -72,6 +74,18 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 		}
 	}
 	return s, nil
+}
+
+// bootOf reads the boot record of a Windows node; nil if there is none, or if the API does not tell which boot the node is in.
+func bootOf(l Layout, n *NodeStatus, object *v1.Node) *bootrecord.Boot {
+	if object == nil || n.OS != "windows" {
+		return nil
+	}
+	boot, err := bootrecord.ReadBoot(l.NodeFile(n.Name, "prefix", "drive_c", "ProgramData", "Porthole"), object.Status.NodeInfo.BootID)
+	if err != nil || boot.Empty() { // half a record is none
+		return nil
+	}
+	return &boot
 }
 
 func nodeObjects(ctx context.Context, l Layout) (map[string]*v1.Node, error) {

@@ -102,7 +102,7 @@ func (k *Kubelet) newAdmission() *admission {
 func (k *Kubelet) nodeLinks() nodestatus.Links {
 	links := nodestatus.Links{API: k.o.API, Event: k.o.API.NodeEvent, ShuttingDown: k.shuttingDown.Load,
 		Runtime: func() (runtime.Version, runtime.Health) { return *k.runtime.version.Load(), *k.runtime.health.Load() },
-		PodCIDR: k.passPodCIDR, NetworkMade: func() { k.each(func(a *actor) { a.wake.Wake() }) }}
+		PodCIDR: k.passPodCIDR}
 	if k.o.ImageGC != nil {
 		links.ImageFolder = k.o.ImageGC.Path
 	}
@@ -122,8 +122,12 @@ func (k *Kubelet) passPodCIDR(cidr string) {
 	})
 }
 
-// ReportNode reports the node at once, after a change of its addresses. It does not block.
-func (k *Kubelet) ReportNode() { k.node.ReportSoon() }
+// ReportNode reports the node at once, and lets pods that waited for the network try again: after a change of the node's addresses, or
+// when what NetworkAwaited of the node's options says has become "". It does not block.
+func (k *Kubelet) ReportNode() {
+	k.node.ReportSoon()
+	k.each(func(a *actor) { a.wake.Wake() })
+}
 
 // runtimeChanged reports the node at once, and lets pods that waited for the network try again.
 func (k *Kubelet) runtimeChanged(h runtime.Health) {

@@ -61,6 +61,8 @@ func Command() *cobra.Command {
 	fs.StringVar(&o.CertDir, "cert-dir", "", "folder of certificates; pki below --root-dir if empty")
 	fs.StringVar(&o.RegistryConfig, "registry-config", "", "Windows: folder of hosts.toml files, the same as containerd's config_path. The kubelet needs it to find\n"+
 		"registries and mirrors when it checks, before a pull, for which builds of Windows an image is")
+	fs.StringVar(&o.BootRecord, "network-boot-record", "", "Windows: file in which porthole routes says that the pod network of this boot is made (boot.json in its --state-dir);\n"+
+		"pods wait for it. Empty: they start as soon as the runtime calls its network ready")
 	fs.StringVar(&o.Labels, "node-labels", "", "labels to register with: key=value,…")
 	fs.StringVar(&o.CloudProvider, "cloud-provider", "", "external: the node's addresses come from a cloud controller")
 	fs.StringVar(&o.PriorityClass, "windows-priorityclass", "NORMAL_PRIORITY_CLASS", "priority class of the process on Windows")

@@ -93,7 +93,7 @@ func modeOptions() []option {
 
 		{"service-interface", "mode userspace: interface that gets the services' addresses; also from INTERFACE_TO_ADD_SERVICE_IP", text, false,
 			toText(func(s *settings) *string { return &s.ServiceInterface })},
-		{"state-file", "file that keeps which addresses are ours (mode userspace), or in which boot HNS was written, so that load balancers are replaced once after a reboot (mode kernelspace); default: a file in C:\\var\\lib\\kube-proxy", text, false,
+		{"state-file", "file that keeps which addresses are ours (mode userspace), or in which boot HNS was written, so that load balancers are replaced once after a reboot (mode kernelspace); default: a file in C:\\var\\lib\\kube-proxy, and C:\\ProgramData\\Porthole\\boot-services.json", text, false,
 			toText(func(s *settings) *string { return &s.StateFile })},
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cni/contract"
+	"porthole.dev/porthole/internal/bootrecord"
 	"porthole.dev/porthole/internal/logging"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/node/routes"
@@ -93,7 +94,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	f.ovn.register(fs)
 
 	fs.StringVar(&f.confDir, "cni-conf-dir", "", "folder for the CNI configuration, the one that the container runtime reads: on Windows\n\"C:\\Program Files\\containerd\\cni\\conf\" by containerd's defaults, C:\\etc\\cni\\net.d by sig-windows-tools; empty: none is written")
-	fs.StringVar(&f.stateDir, "state-dir", stateDir(), "folder for what has to outlive this program: on Windows the host's routes while HNS changes its networks,\nin the mode bgp the nodes of the cluster")
+	fs.StringVar(&f.stateDir, "state-dir", stateDir(), "folder for what has to outlive this program: on Windows the boot record (boot.json), and the host's routes while HNS changes\nits networks; in the mode bgp the nodes of the cluster")
 	fs.StringVar(&f.dataDir, "cni-data-dir", "", "Linux: folder in which CNI keeps the addresses in use; empty: the plugin's default, one per machine")
 	fs.BoolVar(&f.replaceNetwork, "replace-network", false, "Windows: replace an HNS network of our name that does not fit (another type, range or gateway)\n"+
 		"although it holds endpoints, which are deleted with it; without this flag it is reported and left alone")
@@ -235,7 +236,7 @@ func runtimeEndpoint() string {
 // stateDir is the default of --state-dir.
 func stateDir() string {
 	if runtime.GOOS == "windows" {
-		return `C:\ProgramData\porthole`
+		return bootrecord.Folder
 	}
 	return "/var/lib/porthole"
 }

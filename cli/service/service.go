@@ -323,30 +323,39 @@ func statusCommand() *cobra.Command {
 		Short:   "Show services: whether they run, and the last error of their logs",
 		Example: "  porthole service status\n  porthole service status kubelet -o json",
 		RunE: o.withPrograms(func(c *cobra.Command, m *services.Manager, list []services.Program) error {
-			found := []*services.Status{}
-			for _, p := range list {
-				s, err := m.Get(p.Name)
-				if err != nil {
-					return err
-				}
-				if s != nil {
-					found = append(found, s)
-				}
+			found, err := Found(m, list)
+			if err != nil {
+				return err
 			}
-			return printStatus(c.OutOrStdout(), found, o.output)
+			if o.output == "json" {
+				enc := json.NewEncoder(c.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(found)
+			}
+			return Print(c.OutOrStdout(), found)
 		}),
 	}
 	o.flags(c, false, false)
 	return c
 }
 
-// printStatus prints the services and, of those that have failed, the last error of their logs.
-func printStatus(out io.Writer, list []*services.Status, output string) error {
-	if output == "json" {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(list)
+// Found returns the services of those programs that have one; never nil.
+func Found(m *services.Manager, list []services.Program) ([]*services.Status, error) {
+	found := []*services.Status{}
+	for _, p := range list {
+		s, err := m.Get(p.Name)
+		if err != nil {
+			return nil, err
+		}
+		if s != nil {
+			found = append(found, s)
+		}
 	}
+	return found, nil
+}
+
+// Print prints the services and, of those that have failed, the last error of their logs.
+func Print(out io.Writer, list []*services.Status) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(out, "no services: `porthole service install` makes them")
 		return err

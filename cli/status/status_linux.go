@@ -1,4 +1,4 @@
-// Package status is the command that shows a local cluster.
+// Package status is the command that shows a node, on Windows, and a local cluster, on Linux.
 package status
 
 import (

@@ -17,8 +17,8 @@ import (
 )
 
 // keptAnnotations are the prefixes of the annotations of nodes that Nodes hands out: those by which modes of the network tell each other
-// what they need, and what the agent has told the kubelet and service proxies.
-var keptAnnotations = []string{"flannel.alpha.coreos.com/", "porthole.dev/bgp-", "k8s.ovn.org/hybrid-overlay-", "k8s.ovn.org/node-subnets", nodeapi.NetworkBoot, nodeapi.ServiceProgrammer}
+// what they need, and what the agent has told service proxies.
+var keptAnnotations = []string{"flannel.alpha.coreos.com/", "porthole.dev/bgp-", "k8s.ovn.org/hybrid-overlay-", "k8s.ovn.org/node-subnets", nodeapi.ServiceProgrammer}
 
 // NodesOptions say what Nodes keeps.
 type NodesOptions[T any] struct {

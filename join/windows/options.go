@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"porthole.dev/porthole/internal/bootrecord"
 )
 
 // Options say what node the machine becomes.
@@ -70,7 +72,7 @@ func (o *Options) program(id, name string) string {
 // kubeletArgs returns the flags of the service kubelet.
 func (o *Options) kubeletArgs() []string {
 	args := append([]string{"--config=" + o.kubelet("config.yaml"), "--kubeconfig=" + o.Kubeconfig(), "--root-dir=" + o.kubelet(), "--cert-dir=" + o.kubelet("pki"),
-		"--registry-config=" + o.registries()}, o.machineArgs()...)
+		"--registry-config=" + o.registries(), "--network-boot-record=" + filepath.Join(o.Data, bootrecord.Network)}, o.machineArgs()...)
 	return append(append(args, o.verbosity()...), o.KubeletArgs...)
 }
 
@@ -88,7 +90,8 @@ func (o *Options) machineArgs() []string {
 
 // proxyArgs and routesArgs return the flags of the services kube-proxy and porthole-routes.
 func (o *Options) proxyArgs() []string {
-	return append([]string{"--config=" + o.kubernetes("kube-proxy.yaml"), "--hostname-override=" + o.Node}, o.verbosity()...)
+	return append([]string{"--config=" + o.kubernetes("kube-proxy.yaml"), "--hostname-override=" + o.Node, "--state-file=" + filepath.Join(o.Data, bootrecord.Services)},
+		o.verbosity()...)
 }
 
 func (o *Options) routesArgs() []string {

@@ -111,7 +111,7 @@ func (n *Node) Run(ctx context.Context) {
 
 // seen takes a version of the node from the watch.
 func (n *Node) seen(obj *v1.Node) {
-	before := n.store(obj)
+	before := n.object.Swap(obj)
 	if before == nil || before.UID != obj.UID || before.Spec.Unschedulable == obj.Spec.Unschedulable {
 		return
 	}

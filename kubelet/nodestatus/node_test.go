@@ -169,11 +169,6 @@ func newWorld(change func(*Options)) (*world, *Node) {
 			defer w.mu.Unlock()
 			return runtime.Version{Name: "containerd", Version: "v2.1.0"}, w.health
 		},
-		NetworkMade: func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.events = append(w.events, "network made")
-		},
 		PodCIDR: func(cidr string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -52,13 +52,13 @@ func (n *Node) registerOnce(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reading node %s, which others register: %w", n.o.Name, err)
 		}
-		n.store(have)
+		n.object.Store(have)
 		return nil
 	}
 
 	made, err := n.links.API.CreateNode(ctx, n.newObject())
 	if err == nil {
-		n.store(made)
+		n.object.Store(made)
 		return nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
@@ -74,7 +74,7 @@ func (n *Node) registerOnce(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("updating the labels of node %s: %w", n.o.Name, err)
 	}
-	n.store(have)
+	n.object.Store(have)
 	return nil
 }
 

@@ -29,7 +29,7 @@ func (n *Node) report(ctx context.Context) error {
 			if gone != nil {
 				return gone // the server cannot be reached, so a second try would fail too
 			}
-			n.store(obj)
+			n.object.Store(obj)
 		}
 		if err = n.reportOnce(ctx); err == nil || ctx.Err() != nil {
 			return err
@@ -65,7 +65,7 @@ func (n *Node) reportOnce(ctx context.Context) error {
 		})
 	}
 
-	n.store(got)
+	n.object.Store(got)
 	n.due = now.Add(n.o.ReportPeriod)
 	if changed { // spread, so that nodes which changed together do not report together from then on
 		n.due = now.Add(time.Duration((0.5 + rand.Float64()) * float64(n.o.ReportPeriod)))

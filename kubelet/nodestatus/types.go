@@ -40,6 +40,9 @@ type Options struct {
 
 	// StatusPeriod is how often the status is worked out, ReportPeriod how often it is sent if nothing has changed.
 	StatusPeriod, ReportPeriod time.Duration
+	// NetworkAwaited returns why pods must wait although the runtime calls its network ready: the pod network of this boot is not made yet.
+	// It returns "" if they need not, and must not block. nil: they never wait. Call ReportSoon when it has become "".
+	NetworkAwaited func() string
 	// Pressure is what the pressure conditions are about.
 	Pressure PressureOptions
 }
@@ -79,8 +82,6 @@ type Links struct {
 	ShuttingDown func() bool
 	// PodCIDR is called when the node gets a pod range, and when that changes. It must not block.
 	PodCIDR func(cidr string)
-	// NetworkMade is called when a pod network of an earlier boot has become one of this boot (see Node.Health). It must not block.
-	NetworkMade func()
 	// ImageFolder asks where the runtime keeps images (imagefs); nil if nobody can be asked.
 	ImageFolder func(ctx context.Context) (string, error)
 }

@@ -15,6 +15,7 @@ import (
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hcn"
+	"porthole.dev/porthole/internal/bootrecord"
 	"porthole.dev/porthole/internal/services"
 	"porthole.dev/porthole/join/install"
 	"porthole.dev/porthole/join/step"
@@ -60,8 +61,8 @@ func beforeUndo(ctx context.Context, s *Setup) error {
 		}
 	}
 
-	errs := []error{removeSandboxes(ctx, runtimeEndpoint(s.Options))}
-	proxy := kubeproxy.Options{Mode: kubeproxy.Kernelspace}
+	errs := []error{bootrecord.Remove(filepath.Join(s.State, bootrecord.Pods)), removeSandboxes(ctx, runtimeEndpoint(s.Options))}
+	proxy := kubeproxy.Options{Mode: kubeproxy.Kernelspace, StateFile: filepath.Join(s.State, bootrecord.Services)}
 	proxy.Config.Winkernel = kubeproxyconfig.KubeProxyWinkernelConfiguration{NetworkName: podnet.NetworkName, EnableDSR: true}
 	errs = append(errs, kubeproxy.Cleanup(ctx, proxy))
 	pods, _ := netip.ParsePrefix(s.podCIDR()) // not valid: no route counts as one of pods
@@ -144,6 +145,9 @@ func leftovers(ctx context.Context, s *Setup) (list []string, err error) {
 	}
 
 	files := []string{s.Kubeconfig(), s.CAFile(), s.Pair(), s.PendingKey(), filepath.Join(s.Kubernetes, "kube-proxy.yaml"), filepath.Join(cniConf(s), podnet.WindowsConfName)}
+	for _, name := range []string{bootrecord.Network, bootrecord.Services, bootrecord.Pods} {
+		files = append(files, filepath.Join(s.State, name))
+	}
 	for _, path := range append(files, made(s, false)...) {
 		if strings.HasSuffix(path, "logs") || filepath.Base(path) == "pods" || filepath.Base(path) == "containers" {
 			continue // --keep-logs

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
+	"porthole.dev/porthole/internal/bootrecord"
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
 	core "porthole.dev/porthole/kubelet"
@@ -47,6 +48,10 @@ type Options struct {
 	RegistryConfig string
 	Labels         string // labels to register the node with: key=value, separated by commas
 
+	// BootRecord is the file in which `porthole routes` says that the pod network of this boot is made; pods wait for it. Empty: they do
+	// not.
+	BootRecord string
+
 	CloudProvider string // empty or external
 	PriorityClass string // priority class of the process on Windows
 
@@ -69,6 +74,11 @@ func Run(ctx context.Context, given Options) error {
 	if err != nil {
 		return err
 	}
+	gate, err := bootrecord.NewGate(given.BootRecord, o.Node.Host.BootID)
+	if err != nil {
+		return err
+	}
+	o.Node.NetworkAwaited = gate.Why
 
 	ctx, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
@@ -100,6 +110,7 @@ func Run(ctx context.Context, given Options) error {
 
 	k := core.New(*o)
 	go addresses.keep(ctx, k.ReportNode)
+	go awaitNetwork(ctx, gate, k.ReportNode)
 	if *cfg.EnableServer {
 		stop, err := serveHTTP(ctx, servedBy{k: k, cfg: cfg, api: api, o: o, runtime: rt, volumes: manager, certDir: given.CertDir, flags: given.Flags})
 		if err != nil {
@@ -110,6 +121,16 @@ func Run(ctx context.Context, given Options) error {
 
 	defer prepareShutdown(ctx, cfg, k)()
 	return ending(ctx, k.Run(ctx))
+}
+
+// awaitNetwork lets pods start when the pod network of this boot is made.
+func awaitNetwork(ctx context.Context, gate *bootrecord.Gate, made func()) {
+	if why := gate.Why(); why != "" {
+		klog.FromContext(ctx).Info("Pods wait", "cause", why)
+	}
+	if err := gate.Run(ctx, made); err != nil {
+		klog.FromContext(ctx).Error(err, "Recording whether pods may start failed")
+	}
 }
 
 // connectRuntime dials the runtime, and gives o all that speaks to it. The caller calls closeCRI at the end. api may be nil.

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"porthole.dev/porthole/internal/bootrecord"
 )
 
 func TestRebooted(t *testing.T) {
@@ -15,8 +17,11 @@ func TestRebooted(t *testing.T) {
 		}
 	}
 	ask("7", true) // no record
-	if err := recordBoot(file, "7"); err != nil {
-		t.Fatal(err)
+	for _, phase := range []bootrecord.Phase{bootrecord.Waiting, bootrecord.Ready} {
+		if err := recordBoot(file, "7", phase); err != nil {
+			t.Fatal(err)
+		}
+		ask("7", phase == bootrecord.Waiting) // a run that began and did not complete its work
 	}
 
 	ask("7", false)

@@ -48,8 +48,8 @@ type Options struct {
 	// OverlayRelay: see kernel.RelayOptions
 	OverlayRelay bool
 
-	// StateFile remembers which addresses are ours (Userspace), or in which boot HNS was written (Kernelspace); empty: a file in
-	// /var/lib/kube-proxy.
+	// StateFile remembers which addresses are ours (Userspace; empty: a file in /var/lib/kube-proxy), or in which boot HNS was written
+	// (Kernelspace; empty: that of the boot record).
 	StateFile string
 
 	// Userspace

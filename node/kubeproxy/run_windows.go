@@ -13,6 +13,7 @@ import (
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hcn"
+	"porthole.dev/porthole/internal/bootrecord"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/kernel"
@@ -78,8 +79,11 @@ func (p *parts) renewAfterReboot(ctx context.Context, o *kernel.Options) {
 		return
 	}
 	logger.V(2).Info("Existing load balancers of ours may be of an earlier boot", "reason", why)
+	if err := recordBoot(file, boot, bootrecord.Waiting); err != nil {
+		logger.Error(err, "Recording the boot failed")
+	}
 	o.Renewed = func() {
-		if err := recordBoot(file, boot); err != nil {
+		if err := recordBoot(file, boot, bootrecord.Ready); err != nil {
 			logger.Error(err, "Recording the boot failed; the next start will replace the load balancers again")
 		}
 	}
@@ -115,6 +119,9 @@ func Cleanup(ctx context.Context, given Options) error {
 	o.Host = kernel.HostOf(newHost(health.New(health.Options{})))
 	if err := kernel.Cleanup(ctx, o); err != nil {
 		return fmt.Errorf("cleaning up: %w", err)
+	}
+	if err := bootrecord.Remove(given.stateFile(Kernelspace)); err != nil {
+		return err
 	}
 	klog.FromContext(ctx).Info("Nothing of ours is left in HNS", "network", given.Config.Winkernel.NetworkName)
 	return nil

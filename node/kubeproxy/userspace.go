@@ -3,8 +3,8 @@ package kubeproxy
 import (
 	"cmp"
 	"context"
-	"path/filepath"
 
+	"porthole.dev/porthole/internal/bootrecord"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/proxy/service"
 	proxy "porthole.dev/porthole/proxy/userspace"
@@ -28,13 +28,16 @@ func (p *parts) servingOptions() proxy.Options {
 	return o
 }
 
-// stateFile returns the file in which a mode remembers something between runs.
+// stateFile returns the file in which a mode remembers something between runs; that of mode kernelspace is part of the boot record.
 func (given Options) stateFile(mode string) string {
-	folder := "/var/lib/kube-proxy"
-	if platform.IsWindows {
-		folder = `C:\var\lib\kube-proxy`
+	file := "/var/lib/kube-proxy/" + mode + ".json"
+	switch {
+	case mode == Kernelspace:
+		file = bootrecord.Folder + `\` + bootrecord.Services
+	case platform.IsWindows:
+		file = `C:\var\lib\kube-proxy\` + mode + ".json"
 	}
-	return cmp.Or(given.StateFile, filepath.Join(folder, mode+".json"))
+	return cmp.Or(given.StateFile, file)
 }
 
 func (given Options) userspaceOptions() proxy.Options {

@@ -227,7 +227,7 @@ func (a *agent) step(ctx context.Context, tasks *sync.WaitGroup) error {
 	if err := a.writeConf(ctx, wanted); err != nil {
 		return err
 	}
-	if err := errors.Join(a.markBoot(), a.tellBoot(ctx), a.tellServices(ctx, k)); err != nil {
+	if err := errors.Join(a.recordBoot(o.PodCIDR), a.tellServices(ctx, k)); err != nil {
 		return err
 	}
 

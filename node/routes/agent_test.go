@@ -269,7 +269,7 @@ func newTestNode(t *testing.T, o Options) *testNode {
 	w := &testNode{cluster: &fakeCluster{}, table: &fakeTable{}, hns: hnstest.New(hns.Version{Major: 13, Minor: 3}), conf: t.TempDir()}
 	w.cluster.set(node("win01", "10.99.0.21", "10.244.1.0/24"), node("win02", "10.99.0.22", "10.244.2.0/24"), node("lin01", "10.99.0.11", "10.244.0.0/24"))
 
-	o.Node, o.ConfDir = "win01", w.conf
+	o.Node, o.ConfDir, o.StateDir = "win01", w.conf, t.TempDir()
 	o.Cluster, o.Services = netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("10.96.0.0/16")
 	if o.Mode == "" {
 		o.Mode = DefaultMode

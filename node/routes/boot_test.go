@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"porthole.dev/porthole/hns"
+	"porthole.dev/porthole/internal/bootrecord"
 	"porthole.dev/porthole/routes/adapters"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/podnet"
@@ -32,13 +33,23 @@ func (w *testNode) mustHaveConf(t *testing.T, want bool) {
 	}
 }
 
+// bootRecord returns the agent's file of the boot record.
+func (w *testNode) bootRecord() string { return filepath.Join(w.o.StateDir, bootrecord.Network) }
+
+// mustSay fails the test unless the boot record is of boot 7 and of that phase.
+func (w *testNode) mustSay(t *testing.T, phase bootrecord.Phase, podCIDR string) {
+	t.Helper()
+	if r, err := bootrecord.Read(w.bootRecord()); err != nil || r.BootID != "7" || r.Phase != phase || r.PodCIDR != podCIDR {
+		t.Errorf("the boot record is %+v, %v; want %s", r, err, phase)
+	}
+}
+
 // bootsAgain makes the node's folder look as an earlier run of that boot left it.
 func (w *testNode) bootsAgain(t *testing.T, boot string) {
 	t.Helper()
-	for name, data := range map[string]string{podnet.WindowsConfName: "{}", bootMark: boot + "\n"} {
-		if err := os.WriteFile(filepath.Join(w.conf, name), []byte(data), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	err := os.WriteFile(filepath.Join(w.conf, podnet.WindowsConfName), []byte("{}"), 0o644)
+	if err = errors.Join(err, bootrecord.Write(w.bootRecord(), bootrecord.Record{BootID: boot, Phase: bootrecord.Ready})); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -51,6 +62,7 @@ func TestConfOfAnEarlierBoot(t *testing.T) {
 		w.start(t)
 		later(20 * time.Second)
 		w.mustHaveConf(t, false)
+		w.mustSay(t, bootrecord.Waiting, "")
 		if conditions, _ := w.cluster.written(); conditions != "True NotMadeInThisBoot" {
 			t.Errorf("conditions %q", conditions)
 		}
@@ -61,34 +73,43 @@ func TestConfOfAnEarlierBoot(t *testing.T) {
 		if conditions, _ := w.cluster.written(); !strings.HasSuffix(conditions, "False RoutesReady") {
 			t.Errorf("conditions %q", conditions)
 		}
-		mark, err := os.ReadFile(filepath.Join(w.conf, bootMark))
-		if err != nil || string(mark) != "7\n" {
-			t.Errorf("the mark is %q, %v", mark, err)
-		}
-		if got := w.cluster.annotated(); got != "map[porthole.dev/network-boot:7]" {
-			t.Errorf("the kubelet is told %q", got)
-		}
+		w.mustSay(t, bootrecord.Ready, "10.244.1.0/24")
 	})
 }
 
-// The kubelet is told of the boot only when the pod network is right, again until the API server takes it, and once.
+// The kubelet is told of the boot when the pod network is right, not before; also while the API server takes no writes, and once.
 func TestKubeletIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{BootID: "7"})
 		w.hns.NoAdapters = true
 		w.start(t)
 		later(20 * time.Second)
-		if got := w.cluster.annotated(); got != "" {
-			t.Errorf("without an adapter for pods: %q", got)
-		}
+		w.mustSay(t, bootrecord.Waiting, "")
 
 		w.cluster.refuseAll(errors.New("away"))
 		w.hns.NoAdapters = false
 		later(time.Minute)
+		w.mustSay(t, bootrecord.Ready, "10.244.1.0/24")
+		before, err := os.Stat(w.bootRecord())
 		w.cluster.refuseAll(nil)
 		later(10 * time.Minute)
-		if got := w.cluster.annotated(); got != "map[porthole.dev/network-boot:7]" {
-			t.Errorf("when the API server is back: %q", got)
+		if after, again := os.Stat(w.bootRecord()); errors.Join(err, again) != nil || !os.SameFile(before, after) {
+			t.Errorf("the record was written again: %v", errors.Join(err, again))
+		}
+	})
+}
+
+// A boot record that cannot be written keeps the kubelet waiting, and is a problem that the status names.
+func TestNoBootRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestNode(t, Options{BootID: "7"})
+		if err := os.Mkdir(w.bootRecord(), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		w.start(t)
+		later(20 * time.Second)
+		if got := w.status().Network; !strings.Contains(got, "writing the boot record") {
+			t.Errorf("the status says %q", got)
 		}
 	})
 }

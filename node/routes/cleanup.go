@@ -6,19 +6,22 @@ import (
 	"os"
 	"path/filepath"
 
+	"porthole.dev/porthole/internal/bootrecord"
 	"porthole.dev/porthole/routes/podnet"
 )
 
-// removeConf removes the CNI configuration that this agent writes on Windows, and what belongs to it.
-func removeConf(dir string) error {
-	if dir == "" {
-		return nil
-	}
+// removeConf removes the CNI configuration that this agent writes on Windows, and its file of the boot record.
+func removeConf(o Options) error {
 	var errs []error
-	for _, name := range []string{podnet.WindowsConfName, podnet.WindowsConfName + ".new", bootMark, bootMark + ".new"} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
+	if o.ConfDir != "" {
+		for _, name := range []string{podnet.WindowsConfName, podnet.WindowsConfName + ".new"} {
+			if err := os.Remove(filepath.Join(o.ConfDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
 		}
+	}
+	if o.StateDir != "" {
+		errs = append(errs, bootrecord.Remove(filepath.Join(o.StateDir, bootrecord.Network)))
 	}
 	return errors.Join(errs...)
 }

@@ -19,8 +19,8 @@ const settleLimit = 30 * time.Second
 // other nodes' pods. The host's own routes are put back. Stop the agent and the node's pods before. Of the options it needs ConfDir,
 // StateDir and Cluster.
 func Cleanup(ctx context.Context, o Options) error {
-	if err := removeConf(o.ConfDir); err != nil {
-		return fmt.Errorf("removing the CNI configuration: %w", err)
+	if err := removeConf(o); err != nil {
+		return fmt.Errorf("removing the CNI configuration and the boot record: %w", err)
 	}
 	client := hcn.New(hcn.Options{})
 	routes := hostroutes.New(hostroutes.NewHost(), o.StateDir, o.Cluster, o.Cluster6)

@@ -32,8 +32,8 @@ type Options struct {
 
 	ConfDir string // where the CNI configuration goes; empty: none is written
 	BootID  string // of this boot of the host; empty: not known (see holdBack)
-	// StateDir is the folder in which a Windows node keeps the host's routes while HNS changes its networks, and any node in the mode bgp
-	// the nodes of the cluster; empty: it keeps nothing. Required on Windows.
+	// StateDir is the folder in which a Windows node keeps the boot record and, while HNS changes its networks, the host's routes, and any
+	// node in the mode bgp the nodes of the cluster; empty: it keeps nothing. Required on Windows.
 	StateDir string
 	DataDir  string   // where CNI keeps addresses on a Linux node; empty: the plugin's default
 	DNS      []string // name servers for the CNI configuration (Windows)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"porthole.dev/porthole/emulator/scm"
+	"porthole.dev/porthole/internal/bootrecord"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
@@ -307,23 +308,48 @@ func (h *host) comesBack() {
 func (h *host) reboots() {
 	h.t.Helper()
 	boot := func() string {
-		out, err := h.kubectl("get", "node", h.name, "-o", `jsonpath={.status.nodeInfo.bootID} {.metadata.annotations.porthole\.dev/network-boot} {.status.conditions[?(@.type=="Ready")].status}`)
+		out, err := h.kubectl("get", "node", h.name, "-o", `jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].status}`)
 		if err != nil {
 			return err.Error()
 		}
 		return out
 	}
-	if got := boot(); got != "1 1 True" {
+	if got := boot(); got != "1 True" {
 		h.t.Errorf("before the reboot the node has %q", got)
 	}
+	h.ordered("1")
 	out := h.must(3*time.Minute, "host", "reboot", h.name, "--dir", state)
 	start := time.Now()
-	wait.True(h.t, 2*time.Minute, "the node to be Ready in its second boot", func() bool { return boot() == "2 2 True" })
+	wait.True(h.t, 2*time.Minute, "the node to be Ready in its second boot", func() bool { return boot() == "2 True" })
 	h.t.Logf("%sReady %.1f s after the boot", out, time.Since(start).Seconds())
 	h.podWorks("after the reboot")
+	h.ordered("2")
 
 	if r, code := h.report("join"); code != 0 || r.Outcome != step.Unchanged {
 		h.t.Errorf("after a reboot a join changes %v: %s", done(r), r.Error)
+	}
+}
+
+// ordered: by the node's boot record the network was right, and then pods could start; and so the node tells its administrator.
+func (h *host) ordered(boot string) {
+	h.t.Helper()
+	var b bootrecord.Boot
+	wait.NoError(h.t, shortly, "the boot record of boot "+boot, func() (err error) {
+		if b, err = bootrecord.ReadBoot(h.path("ProgramData/Porthole"), boot); err != nil {
+			return err
+		}
+		for _, r := range []*bootrecord.Record{b.Network, b.Services, b.Pods} {
+			if r == nil || r.BootID != boot || r.Phase != bootrecord.Ready {
+				return fmt.Errorf("%s", b)
+			}
+		}
+		return nil
+	})
+	if b.Pods.Since.Before(b.Network.Since) {
+		h.t.Errorf("pods were let in before there was a network: %s", b)
+	}
+	if out, _ := h.exe(program, "status"); !strings.Contains(out, "boot "+boot+": pod network 10.244.") || !strings.Contains(out, ", pods ready since ") {
+		h.t.Errorf("porthole status:\n%s", out)
 	}
 }
 
