@@ -4,7 +4,7 @@ import (
 	"errors"
 	"os"
 
-	"porthole.dev/porthole/emulator/cri/containerdconf"
+	"porthole.dev/porthole/cluster/containerdconf"
 )
 
 // writeLinuxNode writes what only a Linux node has.

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"porthole.dev/porthole/cluster/containerdconf"
 	"porthole.dev/porthole/emulator/cri/cnishim"
-	"porthole.dev/porthole/emulator/cri/containerdconf"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"

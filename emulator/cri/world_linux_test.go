@@ -20,9 +20,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"porthole.dev/porthole/cluster/containerdconf"
 	"porthole.dev/porthole/emulator/cri"
 	"porthole.dev/porthole/emulator/cri/cnishim"
-	"porthole.dev/porthole/emulator/cri/containerdconf"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/platform"
@@ -206,7 +206,7 @@ func makePrefix(w *world, base string) {
 	bin := filepath.Join(prefix.DriveC(), "opt/cni/bin")
 	conf := filepath.Join(prefix.DriveC(), "etc/cni/net.d")
 	must(w.t, errors.Join(os.MkdirAll(bin, 0o755), os.MkdirAll(conf, 0o755)))
-	cmd := exec.Command("go", "build", "-o", bin+"/", "./testdata/nullcni", "./testdata/hcnnetwork")
+	cmd := exec.Command("go", "build", "-o", bin+"/", "./testdata/nullcni", "../../test/runtime/testdata/hcnnetwork")
 	cmd.Env = append(os.Environ(), "GOOS=windows")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		w.t.Fatalf("building test programs: %v\n%s", err, out)

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"porthole.dev/porthole/emulator/cri/containerdconf"
+	"porthole.dev/porthole/cluster/containerdconf"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/testkit/wait"
 )

@@ -68,7 +68,7 @@ func (h *Host) JoinNetwork(ctx context.Context) error {
 			return err
 		}
 	}
-	program, err := h.buildProgram(ctx, "emulator/cri/testdata/hcnnetwork")
+	program, err := h.buildProgram(ctx, "test/runtime/testdata/hcnnetwork")
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 // TestContainerdReadsIt has the real containerd read our file and print what it understood.
 func TestContainerdReadsIt(t *testing.T) {
-	containerd, err := filepath.Abs("../../../bin/bundle/containerd")
+	containerd, err := filepath.Abs("../../bin/bundle/containerd")
 	if err != nil {
 		t.Fatal(err)
 	}
