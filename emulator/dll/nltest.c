@@ -1,5 +1,5 @@
 /* nltest.exe: the part of Windows' nltest that asks which domain a machine is joined to. A container is joined to the one of its
- * credential spec: the emulated runtime writes its name into the registry (emulator/cri/credential.go). No domain controller answers.
+ * credential spec: hcsd writes its name into the registry (emulator/hcsd/credential.go). No domain controller answers.
  * The words are those of kubernetes.io, Configure GMSA for Windows Pods and containers. */
 #include <windows.h>
 

@@ -161,18 +161,28 @@ func (p *Started) Status() string {
 	}{p.Pid, p.Exited, p.Code, 0})
 }
 
-// ServiceProperties are what HcsGetServiceProperties answers: the versions of the schema that are known.
-func ServiceProperties(query string) (string, error) {
+// ServiceProperties are what HcsGetServiceProperties answers: the versions of the schema that are known, or the instances of Container
+// Credential Guard.
+func ServiceProperties(query string, credentials Credentials) (string, error) {
 	var q PropertyQuery
 	if err := Decode(query, &q); err != nil {
 		return "", err
 	}
+	if len(q.PropertyTypes) == 0 {
+		q.PropertyTypes = []string{"Basic"}
+	}
+	var list []any
 	for _, t := range q.PropertyTypes {
-		if t != "Basic" {
+		switch t {
+		case "Basic":
+			list = append(list, map[string]any{"SupportedSchemaVersions": []Version{{2, 1}}})
+		case credentialGuard:
+			list = append(list, credentials.instances())
+		default:
 			return "", ErrNotSupported.WithText("property %q of the service", t)
 		}
 	}
-	return text(map[string]any{"Properties": []any{map[string]any{"SupportedSchemaVersions": []Version{{2, 1}}}}}), nil
+	return text(map[string]any{"Properties": list}), nil
 }
 
 // Enumerate lists the systems that a query matches, by id. A stopped system is not listed.

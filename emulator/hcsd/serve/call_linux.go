@@ -52,6 +52,7 @@ func (s *Service) functions() map[string]operation {
 		"HcsModifyComputeSystem":        systems.modifySystem,
 		"HcsEnumerateComputeSystems":    systems.enumerate,
 		"HcsGetServiceProperties":       systems.serviceProperties,
+		"HcsModifyServiceSettings":      systems.modifyService,
 
 		"HcsCreateProcess":        programs.createProcess,
 		"HcsOpenProcess":          programs.openProcess,

@@ -148,6 +148,9 @@ func listens(dir string) bool {
 	return err == nil && len(found) > 0
 }
 
+// domainKey is where nltest of an emulated host looks for the domain that its container is joined to (emulator/dll/nltest.c).
+const domainKey = `System\CurrentControlSet\Services\Netlogon\Parameters`
+
 // makeBundle makes the folder of a container: registry, names, and runc's description.
 func (s systemCalls) makeBundle(w specOptions, net network) error {
 	for _, d := range []string{"rootfs", "run", "prefix/run"} {
@@ -159,7 +162,16 @@ func (s systemCalls) makeBundle(w specOptions, net network) error {
 	if w.container.GuestOs != nil {
 		names.Hostname = w.container.GuestOs.HostName
 	}
+	s.mu.Lock()
+	domain, err := s.credentials.Domain(w.container.ContainerCredentialGuard)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	system := names.Registry() + w.container.RegistryChanges.RegistryText(guest.RegistryKey)
+	if domain != "" {
+		system += guest.RegistryKey(domainKey, "CredentialSpecDomain", domain)
+	}
 	if err := guest.MakePrefix(w.dir, s.o.Template, map[string]string{"system.reg": system}); err != nil {
 		return err
 	}
@@ -343,6 +355,17 @@ func (s systemCalls) enumerate(_ context.Context, c call) (result, error) {
 }
 
 func (s systemCalls) serviceProperties(_ context.Context, c call) (result, error) {
-	text, err := hcsd.ServiceProperties(c.document())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, err := hcsd.ServiceProperties(c.document(), s.credentials)
 	return result{text: text}, err
+}
+
+func (s systemCalls) modifyService(_ context.Context, c call) (result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.credentials.Modify(c.document()); err != nil {
+		return result{}, err
+	}
+	return result{}, s.save()
 }

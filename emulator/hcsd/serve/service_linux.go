@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -28,6 +29,7 @@ type Service struct {
 	systems     hcsd.Systems          // under mu
 	live        map[string]*container // by id; under mu
 	subscribers map[*subscriber]bool  // under mu
+	credentials hcsd.Credentials      // under mu
 
 	layers sync.Mutex       // one change of layers and silos at a time
 	silos  map[string]*silo // by the name of the job, "" for mappings without one; under layers
@@ -72,12 +74,14 @@ type opened struct {
 
 // saved is the state on disk.
 type saved struct {
-	Systems    hcsd.Systems
-	Containers map[string]*container
+	Systems     hcsd.Systems
+	Containers  map[string]*container
+	Credentials hcsd.Credentials
 }
 
 func newService(o Options) *Service {
-	s := &Service{o: o, rt: runc{o.Runc, o.path("runc")}, systems: hcsd.Systems{}, live: map[string]*container{}, subscribers: map[*subscriber]bool{}, silos: map[string]*silo{}}
+	s := &Service{o: o, rt: runc{o.Runc, o.path("runc")}, systems: hcsd.Systems{}, live: map[string]*container{}, subscribers: map[*subscriber]bool{}, silos: map[string]*silo{},
+		credentials: hcsd.Credentials{}}
 	s.operations = s.functions()
 	return s
 }
@@ -94,7 +98,7 @@ func (c *container) prepare() {
 
 // save writes the state; under mu.
 func (s *Service) save() error {
-	data, err := json.Marshal(saved{s.systems, s.live})
+	data, err := json.Marshal(saved{s.systems, s.live, s.credentials})
 	if err != nil {
 		return err
 	}
@@ -122,6 +126,7 @@ func (s *Service) restore(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	maps.Copy(s.credentials, have.Credentials)
 	known := map[string]bool{}
 	for id, sys := range have.Systems {
 		c := have.Containers[id]
