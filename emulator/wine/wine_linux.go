@@ -1,7 +1,6 @@
 package wine
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/platform"
 )
 
 // ErrNotInstalled is the cause when no 64-bit Wine is found.
@@ -112,14 +113,10 @@ func (t Tools) StopServer(ctx context.Context, p Prefix) error {
 
 // Processes are those of the prefix, its wineserver among them.
 func (p Prefix) Processes() (pids []int, err error) {
-	files, err := filepath.Glob("/proc/[0-9]*/environ")
-	own := []byte("\x00WINEPREFIX=" + p.Dir + "\x00")
-	for _, file := range files {
-		env, err := os.ReadFile(file)
-		if err != nil || !bytes.Contains(append([]byte{0}, env...), own) { // an error says that it has ended
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err == nil && strings.Contains("\x00"+platform.ProcessEnviron(pid), "\x00WINEPREFIX="+p.Dir+"\x00") {
 			pids = append(pids, pid)
 		}
 	}

@@ -184,10 +184,38 @@ func NetnsPids(path string) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		own, err := os.Readlink(filepath.Join("/proc", e.Name(), "ns/net"))
-		if err == nil && slices.Contains(namespaces, own) {
+		own := filesOfProcess(pid, "ns/net", os.Readlink)
+		if own != "" && slices.Contains(namespaces, own) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids, nil
+}
+
+// ProcessEnviron is the environment that a process was started with, as /proc has it: each variable is ended by a zero. It is empty for a
+// process that has ended.
+func ProcessEnviron(pid int) string {
+	return filesOfProcess(pid, "environ", func(path string) (string, error) {
+		data, err := os.ReadFile(path)
+		return string(data), err
+	})
+}
+
+// filesOfProcess reads a file of a process in /proc, or that of one of its threads if the first thread has ended: such a process goes on, and
+// its own files are empty. Wine makes some of a program that is killed in the middle of something. "" is the answer if the process has ended.
+func filesOfProcess(pid int, name string, read func(string) (string, error)) string {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	if text, err := read(filepath.Join(dir, name)); err == nil && text != "" {
+		return text
+	}
+	threads, err := filepath.Glob(filepath.Join(dir, "task", "*", name))
+	if err != nil {
+		return ""
+	}
+	for _, file := range threads {
+		if text, err := read(file); err == nil && text != "" {
+			return text
+		}
+	}
+	return ""
 }

@@ -2,14 +2,20 @@ package platform
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/internal/testkit/wait"
 )
 
 // privateRun is set in the process that has a mount namespace and a /run of its own, where nothing reaches the machine. Its value
@@ -166,6 +172,56 @@ func TestMountedBefore(t *testing.T) {
 	must(t, DeleteNetns("old"))
 	must(t, DeleteNetns("new"))
 	nothingMounted(t)
+}
+
+// withoutMain makes a process of this program whose first thread has ended while another goes on, until its input ends.
+const withoutMain = "PORTHOLE_TEST_WITHOUT_MAIN"
+
+func init() {
+	if os.Getenv(withoutMain) == "" {
+		return
+	}
+	runtime.LockOSThread() // to the first thread, in init
+	runs := make(chan bool)
+	go func() {
+		runtime.LockOSThread()
+		close(runs)
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	<-runs
+	for {
+		_, _, _ = unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0) // of this thread alone
+	}
+}
+
+// TestWithoutMainThread: a process whose first thread has ended is found in its namespace, and its environment is known.
+func TestWithoutMainThread(t *testing.T) {
+	if !inPrivateRun(t) {
+		return
+	}
+	must(t, CreateNetns("ours"))
+	inside := exec.CommandContext(t.Context(), "/proc/self/exe")
+	inside.Env = []string{withoutMain + "=yes", "GOMAXPROCS=4"}
+	stdin, err := inside.StdinPipe()
+	must(t, err)
+	must(t, StartInNetns(NetnsPath("ours"), inside))
+	defer inside.Wait()
+	defer stdin.Close()
+
+	wait.True(t, 10*time.Second, "its first thread to end", func() bool {
+		link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", inside.Process.Pid))
+		return err != nil || link == ""
+	})
+	if pids, err := NetnsPids(NetnsPath("ours")); err != nil || len(pids) != 1 || pids[0] != inside.Process.Pid {
+		t.Errorf("processes inside: %v, %v, want %d", pids, err, inside.Process.Pid)
+	}
+	if env := ProcessEnviron(inside.Process.Pid); !strings.Contains(env, withoutMain+"=yes\x00") {
+		t.Errorf("its environment: %q", env)
+	}
+	stdin.Close()
+	must(t, inside.Wait())
+	must(t, DeleteNetns("ours"))
 }
 
 func TestNetnsPidsOfNothing(t *testing.T) {
