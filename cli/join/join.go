@@ -15,6 +15,7 @@ import (
 
 	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/internal/logging"
+	"porthole.dev/porthole/internal/services"
 	"porthole.dev/porthole/join/credential"
 	node "porthole.dev/porthole/node/join"
 )
@@ -23,7 +24,7 @@ import (
 type flags struct {
 	node.Options
 	token, discoveryToken, tlsToken, tokenFile, file, config string
-	hashes                                                   []string
+	hashes, env                                              []string
 	output                                                   string
 	controlPlane                                             controlPlane
 	verbosity                                                int
@@ -110,6 +111,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Labels, "node-labels", "", "labels to register with: key=value,…")
 	fs.StringVar(&f.Taints, "register-with-taints", "", "taints to register with: key=value:effect,…")
 	fs.StringSliceVar(&f.KubeletArgs, "kubelet-extra-args", nil, "further arguments of the kubelet, such as --max-pods=50; may be given several times")
+	fs.StringArrayVar(&f.env, "env", nil, "NAME=VALUE: variable of the node's programs, such as HTTPS_PROXY; may be given several times")
 	fs.StringVar(&f.tokenFile, "token-file", "", "file with the token, - for standard input: it is then in no list of processes")
 	fs.DurationVar(&f.Timeout, "timeout", f.Timeout, "how long all of it may take")
 	fs.StringVar(&f.Wait, "wait", node.WaitReady, "what to wait for: ready, registered or none (programs are not started)")
@@ -148,11 +150,16 @@ func (f *flags) resolve(fs *pflag.FlagSet, args []string, stdin io.Reader) (node
 	if !slices.Contains([]string{node.WaitReady, node.WaitRegistered, node.WaitNone}, f.Wait) {
 		return f.Options, fmt.Errorf("--wait %s: ready, registered or none", f.Wait)
 	}
+
 	if !slices.Contains(node.Networks, f.Network) {
 		return f.Options, fmt.Errorf("--network %s: %s", f.Network, strings.Join(node.Networks, ", "))
 	}
 	if err := checkLabels(f.Labels, f.Node); err != nil {
 		return f.Options, err
+	}
+	var err error
+	if f.Environment, err = services.ParseVariables(append(services.Variables(f.Environment), f.env...)); err != nil {
+		return f.Options, fmt.Errorf("--env: %w", err)
 	}
 	return f.discovery(args, stdin)
 }

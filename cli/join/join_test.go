@@ -56,11 +56,14 @@ func TestMisused(t *testing.T) {
 		"--token is missing":                    {"10.0.0.1", "--discovery-token-ca-cert-hash", hash},
 		"kubectl label node win07":              {"--node-name", "win07", "--node-labels", "node-role.kubernetes.io/worker="},
 		"--network tor: host-gateway":           {"--network", "tor"},
+		`"HTTPS_PROXY" is not NAME=VALUE`:       {"--env", "HTTPS_PROXY"},
+		"PATH of a service stays":               {"--env", `Path=C:\\x`},
 		"--wait yes":                            {"--wait", "yes"},
 		"is not the address of an API server":   {"http://x/y"},
 		"--config and --token cannot both":      {"--config", "f", "--token", token},
 		"--config: open /nowhere: no such file": {"--config", "/nowhere"},
 	} {
+
 		_, err := resolve(t, line...)
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v: %v, want %q", line, err, text)

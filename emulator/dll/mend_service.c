@@ -2,12 +2,17 @@
  * svc.IsWindowsService of golang.org/x/sys, on which containerd.exe decides whether to answer the service manager. The service manager of
  * an emulated host is a program of Linux, which Wine does not list, and sets MARK for the processes that it starts. They see Wine's own
  * services.exe as their parent, and session 0 in the list of processes. ProcessIdToSessionId goes on to say 1, by which Wine finds named
- * objects. Their children have a parent anyway. */
+ * objects. Their children have a parent anyway.
+ *
+ * MARK is the service's name. On Windows the service manager adds the strings of the value Environment in the service's registry key to the
+ * environment of its process; here the process does so itself, before the program's own code runs. */
 #include "mend.h"
 
 #include <wchar.h>
 
-static const WCHAR mark[] = L"PORTHOLE_SERVICE", manager[] = L"services.exe";
+static const WCHAR mark[] = L"PORTHOLE_SERVICE", manager[] = L"services.exe", services[] = L"SYSTEM\\CurrentControlSet\\Services\\";
+
+enum { NAME_ROOM = 257 }; /* for a service's name, of 256 characters at most */
 
 enum { PROCESSES = 5, BASIC = 0 }; /* SYSTEM_INFORMATION_CLASS; PROCESSINFOCLASS */
 enum { ROOM = 0x100000 };		      /* for the list of all processes */
@@ -33,15 +38,50 @@ typedef NTSTATUS(NTAPI *query_process)(HANDLE, ULONG, void *, ULONG, ULONG *);
 
 static void *system_original, *process_original;
 
+/* Adds a list of NAME=VALUE to the environment. A name may begin with an equals sign. */
+static void add_strings(WCHAR *list)
+{
+	for (; *list; list += lstrlenW(list) + 1) {
+		WCHAR *equals = wcschr(list + 1, L'=');
+
+		if (!equals)
+			continue;
+		*equals = 0;
+		SetEnvironmentVariableW(list, equals + 1);
+		*equals = L'=';
+	}
+}
+
+static void add_environment(const WCHAR *service)
+{
+	WCHAR key[COUNT(services) + NAME_ROOM], *list;
+	DWORD size = 0;
+
+	lstrcpyW(key, services);
+	lstrcatW(key, service);
+	if (RegGetValueW(HKEY_LOCAL_MACHINE, key, L"Environment", RRF_RT_REG_MULTI_SZ, NULL, NULL, &size) || !size)
+		return;
+	list = VirtualAlloc(NULL, size, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE);
+	if (list && !RegGetValueW(HKEY_LOCAL_MACHINE, key, L"Environment", RRF_RT_REG_MULTI_SZ, NULL, list, &size))
+		add_strings(list);
+	if (list)
+		VirtualFree(list, 0, MEM_RELEASE);
+}
+
 /* Reports whether the service manager has started this process. The first call, in the process's first thread, takes the mark away, so that
  * neither the program nor its children see it. */
 static BOOL is_service(void)
 {
 	static int known;
+	WCHAR name[NAME_ROOM];
+	DWORD length;
 
 	if (!known) {
-		known = GetEnvironmentVariableW(mark, NULL, 0) ? 2 : 1;
+		length = GetEnvironmentVariableW(mark, name, COUNT(name));
+		known = length ? 2 : 1;
 		SetEnvironmentVariableW(mark, NULL);
+		if (length && length < COUNT(name))
+			add_environment(name);
 	}
 	return known == 2;
 }

@@ -193,6 +193,42 @@ SC_HANDLE WINAPI OpenServiceW(SC_HANDLE manager, const WCHAR *name, DWORD access
 	return NULL;
 }
 
+/* registry returns a function of the registry, which no library may import that advapi32.dll imports. */
+static FARPROC registry(const char *name)
+{
+	return GetProcAddress(GetModuleHandleW(L"kernelbase.dll"), name);
+}
+
+#define REGISTRY(function, ...) (((typeof(function) *)(void *)registry(#function))(__VA_ARGS__))
+
+/* The key of a service, with its parameters and its Environment, is there as long as the service. What scmd keeps of the service is not in
+ * it: Wine's own manager takes a key with Type for a service of its own. */
+static void key_of(const WCHAR *service, WCHAR *key)
+{
+	lstrcpyW(key, L"SYSTEM\\CurrentControlSet\\Services\\");
+	lstrcatW(key, service);
+}
+
+enum { KEY_ROOM = 300 };
+
+static void make_key(const WCHAR *service)
+{
+	WCHAR name[KEY_ROOM];
+	HKEY key;
+
+	key_of(service, name);
+	if (!REGISTRY(RegCreateKeyExW, HKEY_LOCAL_MACHINE, name, 0, NULL, 0, KEY_WRITE, NULL, &key, NULL))
+		REGISTRY(RegCloseKey, key);
+}
+
+static void remove_key(const WCHAR *service)
+{
+	WCHAR name[KEY_ROOM];
+
+	key_of(service, name);
+	REGISTRY(RegDeleteTreeW, HKEY_LOCAL_MACHINE, name);
+}
+
 SC_HANDLE WINAPI CreateServiceW(SC_HANDLE manager, const WCHAR *name, const WCHAR *display, DWORD access, DWORD type, DWORD start,
 				DWORD severity, const WCHAR *path, const WCHAR *group, DWORD *tag, const WCHAR *dependencies,
 				const WCHAR *account, const WCHAR *password)
@@ -213,8 +249,10 @@ SC_HANDLE WINAPI CreateServiceW(SC_HANDLE manager, const WCHAR *name, const WCHA
 	put_field(&t, account);
 	put_field(&t, display);
 	error = ask(L"create", name, &t, NULL);
-	if (error == ERROR_SUCCESS)
+	if (error == ERROR_SUCCESS) {
+		make_key(name);
 		return new_handle(name, access);
+	}
 	SetLastError(error);
 	return NULL;
 }
@@ -238,7 +276,14 @@ BOOL WINAPI DeleteService(SC_HANDLE service)
 {
 	struct handle *p = ours(service);
 
-	return p ? result(ask(L"delete", p->name, NULL, NULL)) : WINE(DeleteService, service);
+	DWORD error;
+
+	if (!p)
+		return WINE(DeleteService, service);
+	error = ask(L"delete", p->name, NULL, NULL);
+	if (error == ERROR_SUCCESS)
+		remove_key(p->name);
+	return result(error);
 }
 
 /* ---- configuration ---- */

@@ -2,6 +2,7 @@ package scm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,9 +23,9 @@ type Windows struct {
 	Prefix wine.Prefix
 }
 
-// Launch starts a program as Windows starts that of a service: its working folder is System32, and it has no standard input, output
-// or error. It ends with this process.
-func (w Windows) Launch(commandLine string) (Process, error) {
+// Launch starts a program as Windows starts that of a service: its working folder is System32, it has no standard input, output or error,
+// and its environment has what the value Environment of the service's registry key says. It ends with this process.
+func (w Windows) Launch(service, commandLine string) (Process, error) {
 	for _, candidate := range programs(commandLine) {
 		if !wine.IsWindowsPath(candidate[0]) {
 			candidate[0] = `C:\windows\system32\` + candidate[0]
@@ -35,20 +36,24 @@ func (w Windows) Launch(commandLine string) (Process, error) {
 				continue
 			}
 			if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() {
-				return w.start(name, splitArgs(candidate[1]))
+				return w.start(service, name, splitArgs(candidate[1]))
 			}
 		}
 	}
 	return nil, FileNotFound
 }
 
-// mark tells a process that the service manager has started it: it sees services.exe as its parent (emulator/dll/mend_service.c).
-const mark = "PORTHOLE_SERVICE=1"
+// mark tells a process that the service manager has started it, and as which service: it sees services.exe as its parent, and reads its
+// environment in the registry (emulator/dll/mend_service.c). noService stands for a program of a recovery action.
+const (
+	mark      = "PORTHOLE_SERVICE="
+	noService = "-"
+)
 
-func (w Windows) start(program string, args []string) (Process, error) {
+func (w Windows) start(service, program string, args []string) (Process, error) {
 	cmd := w.Tools.Command(context.Background(), w.Prefix, program, args...)
 	cmd.Dir = filepath.Join(w.Prefix.DriveC(), "windows", "system32")
-	cmd.Env = append(cmd.Env, mark)
+	cmd.Env = append(cmd.Env, mark+cmp.Or(service, noService))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", program, err)

@@ -99,7 +99,7 @@ func (m *Manager) launch(s *service, args []string) Code {
 	d := &dispatcher{events: make(chan dispatched), gone: make(chan struct{})}
 	m.mu.Lock()
 	line, display := s.Path, s.DisplayName
-	p, err := m.o.Launcher.Launch(line) // under the lock, because the process may call Dispatch at once
+	p, err := m.o.Launcher.Launch(s.Name, line) // under the lock, because the process may call Dispatch at once
 	if err == nil {
 		s.process, s.dispatch = p, d
 	}
@@ -218,7 +218,7 @@ func (m *Manager) recover(s *service, how string) {
 		case restartAction:
 			m.Start(name, nil) // the log has what goes wrong
 		case commandAction:
-			if _, err := m.o.Launcher.Launch(command); err != nil {
+			if _, err := m.o.Launcher.Launch("", command); err != nil {
 				m.events.event(7000, "Error", "The recovery program %s failed to start: %v", command, err)
 			}
 		}

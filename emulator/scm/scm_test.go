@@ -38,7 +38,7 @@ func (p *fakeProcess) Kill()                 { p.once.Do(func() { close(p.done) 
 
 func (f *fake) PreshutdownOrder() []string { return f.order }
 
-func (f *fake) Launch(line string) (Process, error) {
+func (f *fake) Launch(_, line string) (Process, error) {
 	how, name, _ := strings.Cut(line, " ")
 	if how == "missing" {
 		return nil, FileNotFound

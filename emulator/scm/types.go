@@ -131,8 +131,9 @@ type Process interface {
 
 // Launcher starts the processes of services. Windows implements it; tests have their own.
 type Launcher interface {
-	// Launch returns FileNotFound as its error if the program is not there.
-	Launch(commandLine string) (Process, error)
+	// Launch starts the process of a service, or for "" one that a recovery action names. It returns FileNotFound as its error if the
+	// program is not there.
+	Launch(service, commandLine string) (Process, error)
 	// PreshutdownOrder returns the names of the services that get the pre-shutdown notice first, in this order. Windows keeps the list
 	// in its registry under this name.
 	PreshutdownOrder() []string

@@ -5,6 +5,7 @@ package services
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,8 @@ type Spec struct {
 	Reset   Duration   `json:"reset"` // time without a failure after which the count of failures begins at 0 again
 	// OnError: a service that reports that it stopped because of an error has failed too, as with `sc failureflag NAME 1`.
 	OnError bool `json:"onError"`
+	// Environment are variables, as NAME=VALUE, that the service's process has beside those of the machine, sorted.
+	Environment []string `json:"environment,omitempty"`
 }
 
 // Duration is a time.Duration that JSON has as text, such as "10m0s".
@@ -83,6 +86,8 @@ type Options struct {
 	LogDir    string   // full path of the folder of log files; required
 	DependsOn []string // services
 	Args      []string // of the program
+	// Environment are variables of the process beside those of the machine.
+	Environment map[string]string
 }
 
 // Wanted returns the configuration of the service. It starts with the machine, and again 1 s after its first failure, 5 s after the
@@ -102,8 +107,32 @@ func (p Program) Wanted(o Options) Spec {
 		Name: p.Name, DisplayName: p.display, Description: p.text, Command: append(command, o.Args...), Dependencies: o.DependsOn,
 		Start: "automatic", Account: "LocalSystem",
 		Restart: []Duration{Duration(time.Second), Duration(5 * time.Second), Duration(15 * time.Second)},
-		Reset:   Duration(10 * time.Minute), OnError: true,
+		Reset:   Duration(10 * time.Minute), OnError: true, Environment: Variables(o.Environment),
 	}
+}
+
+// Variables returns the list of NAME=VALUE, sorted; nil for none.
+func Variables(env map[string]string) (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, name+"="+env[name])
+	}
+	return list
+}
+
+// ParseVariables reads NAME=VALUE. A name is refused that Windows would not take, and PATH, by which Windows finds libraries.
+func ParseVariables(list []string) (map[string]string, error) {
+	env := map[string]string{}
+	for _, text := range list {
+		name, value, ok := strings.Cut(text, "=")
+		switch {
+		case !ok || name == "" || strings.ContainsAny(text, "\x00\n"):
+			return nil, fmt.Errorf("%q is not NAME=VALUE", text)
+		case strings.EqualFold(name, "PATH"):
+			return nil, errors.New("PATH of a service stays that of the machine")
+		}
+		env[name] = value
+	}
+	return env, nil
 }
 
 // Change is one difference between what is and what shall be.
@@ -149,7 +178,7 @@ func (s Spec) fields() [][2]string {
 		{"display name", s.DisplayName}, {"description", s.Description}, {"command", strings.Join(s.Command, " ")},
 		{"dependencies", or(strings.Join(s.Dependencies, ", "), "none")}, {"start", s.Start}, {"account", s.Account},
 		{"restart after failures", or(strings.Join(restart, ", "), "never")}, {"time after which failures are forgotten", time.Duration(s.Reset).String()},
-		{"restart after errors", fmt.Sprint(s.OnError)},
+		{"restart after errors", fmt.Sprint(s.OnError)}, {"environment", or(strings.Join(s.Environment, ", "), "none")},
 	}
 }
 

@@ -48,14 +48,31 @@ func TestDiff(t *testing.T) {
 	}
 
 	same.Restart, same.OnError, same.Dependencies, same.Start = nil, false, []string{"hns"}, "delayed"
+	same.Environment = []string{"A=1"}
 	var got []string
 	for _, c := range Diff(s, &same) {
 		got = append(got, c.String())
 	}
 	want := []string{"change service kubelet: dependencies from hns to none", "change service kubelet: start from delayed to automatic",
-		"change service kubelet: restart after failures from never to 1s, 5s, 15s", "change service kubelet: restart after errors from false to true"}
+		"change service kubelet: restart after failures from never to 1s, 5s, 15s", "change service kubelet: restart after errors from false to true", "change service kubelet: environment from A=1 to none"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
+func TestVariables(t *testing.T) {
+	env, err := ParseVariables([]string{"HTTPS_PROXY=http://10.0.0.1:3128?a=b", "GOMEMLIMIT=1GiB", "EMPTY="})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"EMPTY=", "GOMEMLIMIT=1GiB", "HTTPS_PROXY=http://10.0.0.1:3128?a=b"}
+	if got := wanted(t, "kubelet", Options{Program: `C:\k\kubelet.exe`, LogDir: `C:\logs`, Environment: env}).Environment; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, bad := range []string{"GOMEMLIMIT", "=x", `Path=C:\k`, "A=1\nB=2"} {
+		if _, err := ParseVariables([]string{bad}); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
 	}
 }
 

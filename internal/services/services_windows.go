@@ -95,6 +95,9 @@ func get(s *mgr.Service) (*Status, error) {
 		return nil, err
 	}
 
+	if spec.Environment, err = readEnvironment(s.Name); err != nil {
+		return nil, err
+	}
 	q, err := s.Query()
 	if err != nil {
 		return nil, err
@@ -150,6 +153,9 @@ func (m *Manager) Apply(wanted Spec) error {
 	}
 	if err := s.SetRecoveryActionsOnNonCrashFailures(wanted.OnError); err != nil {
 		return fmt.Errorf("setting the failure flag of service %s: %w", wanted.Name, err)
+	}
+	if err := setEnvironment(wanted.Name, wanted.Environment); err != nil {
+		return fmt.Errorf("setting the environment of service %s: %w", wanted.Name, err)
 	}
 	return nil
 }

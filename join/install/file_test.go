@@ -1,7 +1,6 @@
 package install
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -79,14 +78,13 @@ func TestKubelet(t *testing.T) {
 	}
 }
 
-// TestUnits: each unit starts a program below the folder that is given.
-func TestUnits(t *testing.T) {
-	units := Units("/usr/lib/porthole/porthole")
-	for name, program := range map[string]string{"kubelet.service": "ExecStart=/usr/lib/porthole/porthole kubelet\n", "kubelet.service.d/20-porthole.conf": "ExecStart=/usr/lib/porthole/porthole kubelet $KUBELET_KUBECONFIG_ARGS",
-		"porthole-routes.service": "ExecStart=/usr/lib/porthole/porthole routes --kubeconfig=/etc/kubernetes/kubelet.conf"} {
-		if !bytes.Contains(units[name], []byte(program)) {
-			t.Errorf("%s has no %q:\n%s", name, program, units[name])
-		}
+func TestEnvironmentFile(t *testing.T) {
+	got := string(EnvironmentFile(map[string]string{"HTTPS_PROXY": `http://u:p"$\@10.0.0.1:3128`, "A": "b c"}))
+	if want := "A=\"b c\"\nHTTPS_PROXY=\"http://u:p\\\"\\$\\\\@10.0.0.1:3128\"\n"; got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if got := EnvironmentFile(nil); len(got) > 0 {
+		t.Errorf("%q for nothing", got)
 	}
 }
 

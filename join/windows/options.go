@@ -31,6 +31,8 @@ type Options struct {
 	Labels, Taints  string // that the kubelet registers with; as its flags have them
 	// KubeletArgs are further flags of the kubelet.
 	KubeletArgs []string
+	// Environment are variables of the services beside those of the machine.
+	Environment map[string]string
 	Verbosity   int
 }
 

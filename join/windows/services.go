@@ -47,20 +47,21 @@ func (s service) Observe(context.Context) (any, error) {
 
 // plain returns the configuration with empty lists in place of missing ones, so that the two are equal.
 func plain(s services.Spec) services.Spec {
-	s.Dependencies = append([]string{}, s.Dependencies...)
+	s.Dependencies, s.Environment = append([]string{}, s.Dependencies...), append([]string{}, s.Environment...)
 	return s
 }
 
 // stopLimit is how long a service may take to stop. The kubelet waits for its pods when the machine shuts down only.
 const stopLimit = time.Minute
 
-// Apply makes or changes the service. One that runs with another program or other arguments is stopped; the step running starts it again.
+// Apply makes or changes the service. One that runs with another program, other arguments or another environment is stopped; the step
+// running starts it again.
 func (s service) Apply(ctx context.Context) error {
 	have, err := s.manager.Get(s.spec.Name)
 	if err != nil {
 		return err
 	}
-	if have != nil && !slices.Equal(have.Command, s.spec.Command) {
+	if have != nil && (!slices.Equal(have.Command, s.spec.Command) || !slices.Equal(have.Environment, s.spec.Environment)) {
 		if err := stop(ctx, s.manager, s.spec.Name); err != nil {
 			return err
 		}
@@ -178,7 +179,7 @@ func (s running) Undo(ctx context.Context, _ []byte) error {
 func (o *Options) specs(id string, containerd bool) ([]services.Spec, error) {
 	var out []services.Spec
 	for _, p := range services.Programs {
-		options := services.Options{LogDir: o.logs()}
+		options := services.Options{LogDir: o.logs(), Environment: o.Environment}
 		switch p.Command {
 		case "routes":
 			options.Program, options.Args = o.program(id, portholeExe), o.routesArgs()

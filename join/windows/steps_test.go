@@ -279,6 +279,20 @@ func TestForeignService(t *testing.T) {
 	}
 }
 
+// Variables of the services are part of their configuration: another one is set, and restarts them.
+func TestEnvironment(t *testing.T) {
+	m := newMachine(t)
+	m.join()
+	m.manager.calls = nil
+	m.o.Environment = map[string]string{"HTTPS_PROXY": "http://10.0.0.1:3128"}
+	m.same("a variable", m.join(), []string{"service/porthole-routes", "service/kube-proxy", "service/kubelet",
+		"running/porthole-routes", "running/kube-proxy", "running/kubelet"})
+	m.same("calls", m.manager.calls, []string{"stop porthole-routes", "apply porthole-routes", "stop kube-proxy", "apply kube-proxy", "stop kubelet", "apply kubelet",
+		"start porthole-routes", "start kube-proxy", "start kubelet"})
+	m.same("kubelet", m.manager.list["kubelet"].Environment, []string{"HTTPS_PROXY=http://10.0.0.1:3128"})
+	m.same("again", m.join(), nil)
+}
+
 // TestStartFails: the error has what the program logged.
 func TestStartFails(t *testing.T) {
 	m := newMachine(t)

@@ -16,6 +16,7 @@ import (
 	"porthole.dev/porthole/join/install"
 	"porthole.dev/porthole/join/step"
 	"porthole.dev/porthole/kubelet/runtime"
+	"porthole.dev/porthole/packaging/systemd"
 	"porthole.dev/porthole/routes/podnet"
 )
 
@@ -41,6 +42,7 @@ func undoSteps(s *Setup) ([]step.Step, error) {
 		list = append(list, install.Program{Name: "cni/" + name, To: filepath.Join(cniBin, name)})
 	}
 	file("routes-config", routesEnv)
+	file("environment", systemd.Environment)
 	m := manager()
 	for _, unit := range []string{"porthole-routes", "kubelet"} {
 		list = append(list, install.Start{Unit: unit, Manager: m, Facts: s.Journal.Facts})

@@ -377,18 +377,19 @@ func (r *run) outcome() step.Outcome {
 
 // choices are the options that a later run without arguments takes over. None is a secret.
 type choices struct {
-	NodeIP      string   `json:"nodeIP,omitempty"`
-	NIC         string   `json:"nic,omitempty"`
-	CRISocket   string   `json:"criSocket,omitempty"`
-	Network     string   `json:"network"`
-	PodCIDR     string   `json:"podCIDR,omitempty"`
-	ServiceCIDR string   `json:"serviceCIDR,omitempty"`
-	Labels      string   `json:"labels,omitempty"`
-	Taints      string   `json:"taints,omitempty"`
-	KubeletArgs []string `json:"kubeletArgs,omitempty"`
-	PatchesDir  string   `json:"patchesDir,omitempty"`
-	Ignore      []string `json:"ignore,omitempty"`
-	InstallDir  string   `json:"installDir"`
+	NodeIP      string            `json:"nodeIP,omitempty"`
+	NIC         string            `json:"nic,omitempty"`
+	CRISocket   string            `json:"criSocket,omitempty"`
+	Network     string            `json:"network"`
+	PodCIDR     string            `json:"podCIDR,omitempty"`
+	ServiceCIDR string            `json:"serviceCIDR,omitempty"`
+	Labels      string            `json:"labels,omitempty"`
+	Taints      string            `json:"taints,omitempty"`
+	KubeletArgs []string          `json:"kubeletArgs,omitempty"`
+	Environment map[string]string `json:"environment,omitempty"`
+	PatchesDir  string            `json:"patchesDir,omitempty"`
+	Ignore      []string          `json:"ignore,omitempty"`
+	InstallDir  string            `json:"installDir"`
 }
 
 // remember notes in the journal what the cluster and the user said. It is on the disk with the next change.
@@ -400,7 +401,7 @@ func remember(s *Setup, c preflight.Cluster) error {
 			return fmt.Errorf("finding --patches: %w", err)
 		}
 	}
-	text, err := json.Marshal(choices{o.NodeIP, o.NIC, o.CRISocket, o.Network, o.PodCIDR, o.ServiceCIDR, o.Labels, o.Taints, o.KubeletArgs, o.PatchesDir, o.Ignore, o.InstallDir})
+	text, err := json.Marshal(choices{o.NodeIP, o.NIC, o.CRISocket, o.Network, o.PodCIDR, o.ServiceCIDR, o.Labels, o.Taints, o.KubeletArgs, o.Environment, o.PatchesDir, o.Ignore, o.InstallDir})
 	if err != nil {
 		return fmt.Errorf("encoding the journal: %w", err)
 	}
@@ -421,6 +422,7 @@ func (r *run) recall() error {
 	o := &r.Options
 	o.NodeIP, o.NIC, o.CRISocket, o.Network, o.PodCIDR, o.ServiceCIDR = c.NodeIP, c.NIC, c.CRISocket, c.Network, c.PodCIDR, c.ServiceCIDR
 	o.Labels, o.Taints, o.KubeletArgs, o.PatchesDir, o.InstallDir = c.Labels, c.Taints, c.KubeletArgs, c.PatchesDir, c.InstallDir
+	o.Environment = c.Environment
 	o.Ignore = append(o.Ignore, c.Ignore...)
 	r.setup.Options, r.setup.IP = r.Options, o.NodeIP
 	return nil

@@ -12,6 +12,7 @@ import (
 	"porthole.dev/porthole/join/preflight"
 	"porthole.dev/porthole/join/step"
 	"porthole.dev/porthole/kubelet/config"
+	"porthole.dev/porthole/packaging/systemd"
 )
 
 // Folders of a Linux node are kubeadm's; node.json has its own.
@@ -93,7 +94,7 @@ func systemSteps(s *Setup) ([]step.Step, error) {
 		return content
 	}
 	program := programs(s, &list)
-	identity := files(install.KubeconfigSteps(&s.Node)...)
+	identity := append(files(install.KubeconfigSteps(&s.Node)...), files(environmentSteps(s)...)...)
 	kubelet := files(install.KubeletSteps(&s.Node, text, o)...)
 	m := manager()
 	if m.Name() == "systemd" && !packaged() {
@@ -205,9 +206,22 @@ func routesStep(s *Setup) install.File {
 	return install.File{Name: "routes-config", Path: routesEnv, Perm: 0o644, Content: func() []byte { return content }}
 }
 
+// environmentSteps is the file with the variables of --env; there is none without them.
+func environmentSteps(s *Setup) []install.File {
+	content := install.EnvironmentFile(s.Environment)
+	if len(content) == 0 {
+		return nil
+	}
+	return []install.File{{Name: "environment", Path: systemd.Environment, Perm: 0o600, Content: func() []byte { return content }}}
+}
+
 func unitSteps(program string) (list []install.File) {
-	units := install.Units(program)
-	for _, name := range []string{"kubelet.service", "kubelet.service.d/20-porthole.conf", "porthole-routes.service"} {
+	defaults := systemd.DefaultsDebian
+	if st, err := os.Stat(systemd.DefaultsRPM); err == nil && st.IsDir() {
+		defaults = systemd.DefaultsRPM
+	}
+	units := systemd.Units(program, defaults)
+	for _, name := range []string{systemd.Kubelet, systemd.DropIn, systemd.Routes} {
 		list = append(list, install.File{Name: "unit/" + name, Path: filepath.Join(unitFolder, name), Perm: 0o644,
 			Content: func() []byte { return units[name] }})
 	}

@@ -1,6 +1,7 @@
 package joinwindows
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -109,7 +110,7 @@ func (h *host) joins() {
 	h.t.Helper()
 	secret, line := h.token()
 	start := time.Now()
-	out, code := h.exe(program, line...)
+	out, code := h.exe(program, append(line, "--env", "GOMEMLIMIT=777MiB")...)
 	if code != 0 || !strings.Contains(out, "node "+h.name+" is Ready") {
 		h.t.Fatalf("exit code %d\n%s", code, out)
 	}
@@ -119,6 +120,8 @@ func (h *host) joins() {
 			h.t.Errorf("service %s: %+v", name, s)
 		}
 	}
+
+	h.hasEnvironment()
 
 	err := filepath.WalkDir(filepath.Join(state, "hosts", h.name), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() || filepath.Ext(path) == ".exe" || filepath.Ext(path) == ".dll" {
@@ -137,6 +140,26 @@ func (h *host) joins() {
 		if text, err := os.ReadFile(l); err == nil && strings.Contains(string(text), secret) {
 			h.t.Errorf("the token is in the command line %q", text)
 		}
+	}
+}
+
+// hasEnvironment: the services have the variable of --env, as Go's runtime in them shows.
+func (h *host) hasEnvironment() {
+	h.t.Helper()
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: testkit.DialIn(platform.NetnsPath("porthole-" + h.name)), DisableKeepAlives: true}}
+	for name, url := range map[string]string{"porthole-routes": "http://127.0.0.1:10261/metrics", "kube-proxy": "http://127.0.0.1:10249/metrics"} {
+		wait.NoError(h.t, shortly, name+" to have its environment", func() error {
+			answer, err := client.Get(url)
+			if err != nil {
+				return err
+			}
+			defer answer.Body.Close()
+			text, err := io.ReadAll(answer.Body)
+			if err == nil && !strings.Contains(string(text), "go_gc_gomemlimit_bytes 8.14743552e+08") {
+				err = errors.New("GOMEMLIMIT is another")
+			}
+			return err
+		})
 	}
 }
 

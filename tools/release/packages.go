@@ -11,16 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"porthole.dev/porthole/packaging/systemd"
 )
 
-// The units and scripts of the packages. @DEFAULTS@ in them is the folder of files with variables of units.
+// A file and a script of the packages.
 var (
-	//go:embed files/kubelet.service
-	kubeletUnit string
-	//go:embed files/20-porthole.conf
-	kubeletDropIn string
-	//go:embed files/porthole-routes.service
-	routesUnit string
 	//go:embed files/porthole-routes.default
 	routesDefault string
 	//go:embed files/changed.sh
@@ -106,13 +102,10 @@ func (r *release) nodePackage(defaults string) (software, error) {
 	for _, command := range []string{"porthole", "kubelet"} {
 		s.files = append(s.files, installed{path: "/usr/bin/" + command, link: "../lib/porthole/" + r.version + "/porthole"})
 	}
-	text := func(at, content string, config bool) {
-		s.files = append(s.files, installed{path: at, data: []byte(strings.ReplaceAll(content, "@DEFAULTS@", defaults)), config: config})
+	for name, text := range systemd.Units("", defaults) {
+		s.files = append(s.files, installed{path: units + name, data: text})
 	}
-	text(units+"kubelet.service", kubeletUnit, false)
-	text(units+"kubelet.service.d/20-porthole.conf", kubeletDropIn, false)
-	text(units+"porthole-routes.service", routesUnit, false)
-	text(defaults+"/porthole-routes", routesDefault, true)
+	s.files = append(s.files, installed{path: defaults + "/porthole-routes", data: []byte(routesDefault), config: true})
 	s.complete("/usr/lib/porthole", units+"kubelet.service.d")
 	return s, nil
 }
