@@ -102,12 +102,6 @@ static const WCHAR volume[] = L"\\??\\Volume{", drive[] = L"00000000-0000-0000-0
 
 enum { GUID_LENGTH = 36, LETTER = COUNT(drive) - 1, HEAD = COUNT(volume) - 1 };
 
-/* A path that is passed to Wine in place of another. */
-struct path {
-	OBJECT_ATTRIBUTES attributes;
-	UNICODE_STRING name;
-};
-
 /* Writes the beginning of the path that takes the place of \??\Volume{GUID} to to, of START characters at least, and returns its
  * length. */
 static size_t volume_start(WCHAR *to, const WCHAR *guid)
@@ -119,8 +113,7 @@ static size_t volume_start(WCHAR *to, const WCHAR *guid)
 	return (size_t)swprintf(to, START, L"\\??\\%lc:", (WCHAR)wcstoul(letter, NULL, 16));
 }
 
-/* Returns the name of the same file without the name of a volume, or given itself if that has none. The caller must call release. */
-static OBJECT_ATTRIBUTES *by_letter(OBJECT_ATTRIBUTES *given, struct path *p)
+OBJECT_ATTRIBUTES *by_letter(OBJECT_ATTRIBUTES *given, struct path *p)
 {
 	const WCHAR *from;
 	size_t length, begin, rest;
@@ -148,7 +141,7 @@ static OBJECT_ATTRIBUTES *by_letter(OBJECT_ATTRIBUTES *given, struct path *p)
 	return &p->attributes;
 }
 
-static void release(struct path *p)
+void path_release(struct path *p)
 {
 	if (p->name.Buffer)
 		HeapFree(GetProcessHeap(), 0, p->name.Buffer);
@@ -163,7 +156,7 @@ static NTSTATUS NTAPI nt_create_file(HANDLE *file, ULONG access, OBJECT_ATTRIBUT
 	name = by_letter(name, &p);
 	if (!link_open(file, access, name, io, disposition, options, &status))
 		status = ((create_file)create_original)(file, access, name, io, size, attributes, share, disposition, options, ea, ea_size);
-	release(&p);
+	path_release(&p);
 	return status;
 }
 
@@ -175,7 +168,7 @@ static NTSTATUS NTAPI nt_open_file(HANDLE *file, ULONG access, OBJECT_ATTRIBUTES
 	name = by_letter(name, &p);
 	if (!link_open(file, access, name, io, FILE_OPEN, options, &status))
 		status = ((open_file)open_original)(file, access, name, io, share, options);
-	release(&p);
+	path_release(&p);
 	return status;
 }
 
@@ -187,7 +180,7 @@ static NTSTATUS query(OBJECT_ATTRIBUTES *name, void *info, query_name original, 
 	name = by_letter(name, &p);
 	if (!link_query(name, info, full))
 		status = original(name, info);
-	release(&p);
+	path_release(&p);
 	return status;
 }
 

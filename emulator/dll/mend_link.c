@@ -4,6 +4,7 @@
  * with O_PATH, so that the handle alone shows what it is and where. There are no junctions. A link is one to a folder if its target
  * is a folder. */
 #include "mend_link.h"
+#include "mend_volume.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -242,6 +243,8 @@ static BOOL linux_target(const struct reparse *r, ULONG size, char *target)
 	OBJECT_ATTRIBUTES name;
 	UNICODE_STRING text;
 	ULONG room = PATH_BYTES;
+	struct path p;
+	BOOL found;
 	char *c;
 	int n;
 
@@ -251,7 +254,9 @@ static BOOL linux_target(const struct reparse *r, ULONG size, char *target)
 	text.Length = text.MaximumLength = r->target_size;
 	if (!(r->relative & 1)) {
 		InitializeObjectAttributes(&name, &text, OBJ_CASE_INSENSITIVE, NULL, NULL);
-		return STATUS_OK(wine_nt_to_unix_file_name(&name, target, &room, FILE_OPEN_IF)) || target[0] == '/';
+		found = STATUS_OK(wine_nt_to_unix_file_name(by_letter(&name, &p), target, &room, FILE_OPEN_IF)) || target[0] == '/';
+		path_release(&p);
+		return found;
 	}
 	n = WideCharToMultiByte(CP_UTF8, 0, text.Buffer, text.Length / sizeof(WCHAR), target, PATH_BYTES - 1, NULL, NULL);
 	if (n <= 0)
@@ -734,7 +739,7 @@ static BOOLEAN WINAPI create_link(const WCHAR *path, const WCHAR *target, DWORD 
 	r->tag = TAG_SYMLINK;
 	r->relative = relative;
 	wcscpy(r->text, relative || !wcsncmp(target, L"\\??\\", 4) ? L"" : L"\\??\\");
-	wcscat(r->text, target);
+	wcscat(r->text, wcsncmp(target, L"\\\\?\\", 4) ? target : target + 4); /* a path without the length of MAX_PATH, or one of a volume */
 	r->target_size = (USHORT)(wcslen(r->text) * sizeof(WCHAR));
 	p.folder = AT_FDCWD;
 	if (RtlDosPathNameToNtPathName_U(path, &text, NULL, NULL)) {
