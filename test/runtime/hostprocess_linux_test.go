@@ -24,7 +24,7 @@ func TestHostProcess(t *testing.T) {
 		t.Skip("takes a minute: PORTHOLE_RUNTIME=long, or `make test-runtime`")
 	}
 	p := buildPrograms(t)
-	for _, build := range []string{"20348"} {
+	for _, build := range []string{"17763", "20348", "26100"} {
 		t.Run(build, func(t *testing.T) {
 			w := p.newWorld(t, build)
 			w.useRegistry()
@@ -37,6 +37,9 @@ func TestHostProcess(t *testing.T) {
 			t.Run("users", h.testUsers)
 			t.Run("mounts", h.testMounts)
 			t.Run("life", h.testLife)
+			if build == "17763" {
+				t.Run("no bind filter", h.testWithoutBindFilter)
+			}
 			t.Run("end", h.testEnd)
 		})
 	}
@@ -138,36 +141,71 @@ func (h *hostProcess) testProgram(t *testing.T) {
 // testUsers starts HostProcess containers with each runAsUserName that Windows allows there, and asks whoami in them.
 func (h *hostProcess) testUsers(t *testing.T) {
 	for user, want := range map[string]string{
-		system: `nt authority\system`, `NT AUTHORITY\LocalService`: `nt authority\local service`, `NT AUTHORITY\NetworkService`: `nt authority\network service`,
+		system: `nt authority\system`, `NT AUTHORITY\system`: `nt authority\system`, `NT AUTHORITY\LocalService`: `nt authority\local service`,
+		`NT AUTHORITY\Local Service`: `nt authority\local service`, `NT AUTHORITY\NetworkService`: `nt authority\network service`,
 	} {
 		if log, code := h.run(t, containerOf("whoami", "whoami"), user); code != 0 || strings.TrimSpace(log) != want {
 			t.Errorf("as %s: %d %q, want %q", user, code, log, want)
 		}
 	}
 	h.must("run", h.name, "--", "net", "localgroup", "operators", "/add")
-	log, code := h.run(t, containerOf("group", "whoami"), "operators") // a user of its own, which ends with the container
-	if code != 0 || !regexp.MustCompile(`^[^\\]+\\[0-9a-f]{20}$`).MatchString(strings.TrimSpace(log)) {
-		t.Errorf("as a member of a group: %d %q", code, log)
+	for _, group := range []string{"operators", "Administrators"} {
+		log, code := h.run(t, containerOf("group", "whoami"), group) // a user of its own, which ends with the container
+		if code != 0 || !regexp.MustCompile(`^[^\\]+\\[0-9a-f]{20}$`).MatchString(strings.TrimSpace(log)) {
+			t.Errorf("as a member of %s: %d %q", group, code, log)
+		}
 	}
 	const want = "failed to logon user: The user name or password is incorrect."
-	for _, nobody := range []string{"nobody", `NT AUTHORITY\nobody`} {
+	for _, nobody := range []string{"nobody", `NT AUTHORITY\nobody`, `elsewhere\Administrator`} {
 		if _, err := h.create(t, containerOf("nobody", "whoami"), nobody); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("as %s: %v, want %s", nobody, err, want)
 		}
 	}
 }
 
-// testMounts mounts a folder and a file of the host into a container, at the paths that are asked for.
+// testMounts mounts a folder of the host into a container, at the path that is asked for, and at that path below the image's files.
 func (h *hostProcess) testMounts(t *testing.T) {
 	h.write("data/file.txt", "of the host")
 	h.write("data/only.txt", "a file")
-	config := containerOf("mounts", "cmd", "/c", `type C:\data\only.txt&& type C:\mnt\data\file.txt&& echo new> C:\mnt\data\new.txt`)
+	config := containerOf("mounts", "cmd", "/c", `type C:\data\only.txt&& type C:\mnt\data\file.txt&& type C:\hpc\mnt\data\only.txt&& echo new> C:\mnt\data\new.txt`)
 	config.Mounts = []*runtimeapi.Mount{{HostPath: `C:\data`, ContainerPath: `C:\mnt\data`}}
-	if log, code := h.run(t, config, ""); code != 0 || !strings.Contains(log, "of the host") || !strings.Contains(log, "a file") {
+	if log, code := h.run(t, config, ""); code != 0 || !strings.Contains(log, "of the host") || strings.Count(log, "a file") != 2 {
 		t.Errorf("%d %s", code, log)
 	}
 	if data, err := os.ReadFile(filepath.Join(h.driveC(), "data", "new.txt")); err != nil || strings.TrimSpace(string(data)) != "new" {
 		t.Errorf("what the container wrote: %q, %v", data, err)
+	}
+}
+
+// testWithoutBindFilter: Windows Server 2019 has no bind filter before the update of July 2022 (KEP-1981). There the image lies in a folder
+// that has the container's name, which the whole host sees, and mounts are below it.
+func (h *hostProcess) testWithoutBindFilter(t *testing.T) {
+	dll := filepath.Join(h.driveC(), "windows", "system32", "bindfltapi.dll")
+	if err := os.Rename(dll, dll+".away"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := os.Rename(dll+".away", dll); err != nil {
+			t.Error(err)
+		}
+	}()
+	pod := h.pod
+	h.pod = h.runHostProcessPod(t, "old") // the pod's shim has looked for the filter at its start
+	defer func() {
+		if err := h.removePod(h.pod); err != nil {
+			t.Error(err)
+		}
+		h.pod = pod
+	}()
+
+	config := containerOf("old", "cmd", "/c", `set&& type %CONTAINER_SANDBOX_MOUNT_POINT%\mnt\data\only.txt&& if exist %CONTAINER_SANDBOX_MOUNT_POINT%\testapp.exe echo image seen`)
+	config.Mounts = []*runtimeapi.Mount{{HostPath: `C:\data`, ContainerPath: `C:\mnt\data`}}
+	log, code := h.run(t, config, "")
+	if code != 0 || !regexp.MustCompile(`CONTAINER_SANDBOX_MOUNT_POINT=C:\\hpc\\[0-9a-f]{64}\\`).MatchString(log) || !strings.Contains(log, "a file") || !strings.Contains(log, "image seen") {
+		t.Errorf("%d %s", code, log)
+	}
+	if left, err := filepath.Glob(filepath.Join(h.driveC(), "hpc", "*")); err != nil || len(left) > 0 {
+		t.Errorf("left at C:\\hpc: %v, %v", left, err)
 	}
 }
 
