@@ -73,12 +73,13 @@ type job struct {
 // preStopRun is the preStop hook of one container instance. It runs once, however often the container is told to stop,
 // and ends early when the container does.
 type preStopRun struct {
-	once   sync.Once
-	done   chan struct{}
-	ctx    context.Context
-	cancel context.CancelFunc
-	podIP  string
-	tasks  *group
+	once      sync.Once
+	done      chan struct{}
+	ctx       context.Context
+	cancel    context.CancelFunc
+	container *v1.Container
+	podIP     string
+	tasks     *group
 }
 
 // dropped is the outcome of an action for which there was nothing to do.

@@ -40,7 +40,7 @@ const minStop = 2 * time.Second
 func (e *effects) runPreStop(j job) time.Duration {
 	began, h := time.Now(), j.preStop
 	h.once.Do(func() {
-		c := pod.FindContainer(j.pod, j.Name)
+		c := h.container
 		h.tasks.Go(func() {
 			defer close(h.done)
 			err := guarded(h.ctx, e.uid, "preStop hook", func() error {

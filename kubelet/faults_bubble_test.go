@@ -309,7 +309,7 @@ func TestVolumeFailures(t *testing.T) {
 	})
 }
 
-// TestOrphansWait: a sandbox that no source knows ends only when every source has delivered its pods.
+// TestOrphansWait: a sandbox that no source knows ends only when every source has delivered its pods; its containers' preStop hooks run.
 func TestOrphansWait(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		time.Sleep(20 * time.Second) // the API server has not delivered yet
@@ -324,12 +324,16 @@ func TestOrphansWait(t *testing.T) {
 			}
 			return nil
 		})
+		if n := b.runtime.Count("ExecSync"); n != 1 { // its annotations keep it
+			t.Errorf("the preStop hook of the orphan ran %d times", n)
+		}
 		b.removeAll("known")
 		b.nothingLeft()
 	}, func(b *bubble) {
 		b.cluster.slow = 25 * time.Second
 		orphan := aPod("orphan", "sleep")
 		orphan.UID = "orphan-uid"
+		orphan.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: execHook("exit", "0")}
 		rt := runtime.New(b.runtime.Dial(), runtime.Options{PodLogsDir: filepath.Join(b.dir, "log", "pods")})
 		box, err := rt.CreateSandbox(context.Background(), runtime.SandboxSpec{Pod: orphan})
 		if err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/kubelet/pod"
@@ -196,20 +197,22 @@ func (a *actor) end() {
 	a.finished(a)
 }
 
-// preStopOf returns the preStop hook of the container that an action stops, or nil if it has none.
+// preStopOf returns the preStop hook of the container that an action stops, or nil if it has none. Of a pod that only the runtime knows,
+// the container's annotations tell the hook, as for upstream's kubelet.
 func (a *actor) preStopOf(ctx context.Context, action pod.Action) *preStopRun {
-	p := a.state.Pod()
-	if p == nil {
-		return nil
+	var c *v1.Container
+	if p := a.state.Pod(); p != nil {
+		c = pod.FindContainer(p, action.Name)
+	} else if made, ok := a.state.Runtime().Find(action.ID); ok {
+		c = made.Restored
 	}
-	c := pod.FindContainer(p, action.Name)
 	if c == nil || c.Lifecycle == nil || c.Lifecycle.PreStop == nil {
 		return nil
 	}
 
 	h := a.preStops[action.ID]
 	if h == nil {
-		h = &preStopRun{done: make(chan struct{}), podIP: a.podIP(), tasks: a.tasks}
+		h = &preStopRun{done: make(chan struct{}), container: c, podIP: a.podIP(), tasks: a.tasks}
 		h.ctx, h.cancel = context.WithCancel(ctx)
 		a.preStops[action.ID] = h
 	}

@@ -59,6 +59,9 @@ type Container struct {
 	// resources that it has now, as the runtime reports them.
 	MadeWith *v1.ResourceRequirements
 	Given    Given
+	// Restored is what its annotations keep of its spec for its end, if it has a preStop hook: name, hook and ports. Nil without one.
+	// A hook's command is not for a log of facts.
+	Restored *v1.Container `json:"-"`
 }
 
 // Given are the limits of a container as the runtime reports them, in the units of cgroups and bytes. Zero means no limit.

@@ -18,8 +18,10 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/kubelet/pod"
@@ -253,6 +255,28 @@ func TestLastWords(t *testing.T) {
 			Annotations: map[string]string{annTerminationPath: "/dev/termination-log", annTerminationPolicy: c.policy}}).Message
 		if len(got) != c.length || !strings.HasSuffix(got, c.want) {
 			t.Errorf("%s: %d bytes %.60q, want %d that end in %q", c.name, len(got), got, c.length, c.want)
+		}
+	}
+}
+
+// TestRestored: what a container's annotations keep for its end is what was written; broken annotations are none.
+func TestRestored(t *testing.T) {
+	c := &v1.Container{Name: "app", Ports: []v1.ContainerPort{{Name: "http", ContainerPort: 8080}},
+		Lifecycle: &v1.Lifecycle{PreStop: &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Path: "/bye", Port: intstr.FromString("http")}}}}
+	kept := containerAnnotations(&v1.Pod{}, c, 0)
+	labels := map[string]string{labelContainerName: "app"}
+	if got := toContainer(&cri.ContainerStatus{Labels: labels, Annotations: kept}).Restored; !equality.Semantic.DeepEqual(got, c) {
+		t.Errorf("restored %+v, want %+v", got, c)
+	}
+
+	kept[annPorts] = "{"
+	if got := toContainer(&cri.ContainerStatus{Labels: labels, Annotations: kept}).Restored; got == nil || got.Ports != nil || got.Lifecycle.PreStop.HTTPGet.Path != "/bye" {
+		t.Errorf("with broken ports: %+v", got)
+	}
+	for _, text := range []string{"", "{", "7"} {
+		kept[annPreStop] = text
+		if got := toContainer(&cri.ContainerStatus{Labels: labels, Annotations: kept}).Restored; got != nil {
+			t.Errorf("hook %q: %+v", text, got)
 		}
 	}
 }

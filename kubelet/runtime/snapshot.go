@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -201,7 +202,7 @@ func toContainer(c *cri.ContainerStatus) pod.Container {
 		out.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: l.Uid, GID: l.Gid, SupplementalGroups: l.SupplementalGroups}}
 	}
 
-	out.MadeWith, out.Given = madeWith(c), given(c)
+	out.MadeWith, out.Given, out.Restored = madeWith(c), given(c), restored(c)
 	if out.State = stateOf(c.State); out.State == pod.Exited {
 		if m := terminationMessage(c); m != "" {
 			if out.Message != "" {
@@ -212,6 +213,19 @@ func toContainer(c *cri.ContainerStatus) pod.Container {
 		if out.StartedAt.IsZero() && out.FinishedAt.IsZero() { // it never started; its end is used to order instances
 			out.FinishedAt = out.CreatedAt
 		}
+	}
+	return out
+}
+
+// restored returns what the annotations keep of a container's spec for its end, or nil if it has no preStop hook.
+func restored(c *cri.ContainerStatus) *v1.Container {
+	var hook v1.LifecycleHandler
+	if text := c.Annotations[annPreStop]; text == "" || json.Unmarshal([]byte(text), &hook) != nil {
+		return nil
+	}
+	out := &v1.Container{Name: c.Labels[labelContainerName], Lifecycle: &v1.Lifecycle{PreStop: &hook}}
+	if json.Unmarshal([]byte(c.Annotations[annPorts]), &out.Ports) != nil {
+		out.Ports = nil // the hook may do without
 	}
 	return out
 }
