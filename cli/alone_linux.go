@@ -35,7 +35,7 @@ func aloneFor(args []string) (name string, rest []string) {
 			return "", nil
 		}
 		return "porthole-routes", args[1:]
-	case "host-hnsd", "host-hcsd", "host-scm":
+	case "host-hnsd", "host-hcsd", "host-scm", "host-clear":
 		return "porthole-host", args
 	}
 	return "", nil

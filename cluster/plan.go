@@ -138,7 +138,9 @@ func (p *planner) windowsNode(n Node) {
 			p.add(p.containerd(n))
 			wait = []supervise.Condition{{Path: containerdSocket(p.l, n), Dial: true}}
 		}
-		p.add(node(part.Name, part.Path, part.Env, wait, part.Args...))
+		made := node(part.Name, part.Path, part.Env, wait, part.Args...)
+		made.Before = part.Before
+		p.add(made)
 		listens[part.Name] = supervise.Condition{TCP: part.Listens, Netns: p.netns(n.Name)}
 	}
 

@@ -223,13 +223,16 @@ func (k *keeper) start() error {
 		return err
 	}
 	defer log.Close()
+	if err := p.prepare(log); err != nil {
+		return err
+	}
+
 	cmd := exec.Command(p.Path, p.Args...)
 	cmd.Dir = p.Dir
 	if cmd.Dir == "" {
 		cmd.Dir = "/"
 	}
-
-	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}, p.Env...)
+	cmd.Env = append(slices.Clone(environment), p.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := platform.StartInNetns(p.Netns, cmd); err != nil {
@@ -239,6 +242,31 @@ func (k *keeper) start() error {
 	k.state.PID = cmd.Process.Pid
 	k.state.StartTicks, _ = startTicks(cmd.Process.Pid)
 	go func() { _ = cmd.Wait() }() // reaps it; its end is seen through the pidfd
+	return nil
+}
+
+// environment is what every program has.
+var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
+
+// prepareLimit bounds what runs before a process.
+const prepareLimit = 30 * time.Second
+
+// prepare runs what must succeed before the process starts.
+func (p Process) prepare(log *os.File) error {
+	if len(p.Before) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), prepareLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, p.Before[0], p.Before[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "/", environment, log, log
+	err := platform.StartInNetns(p.Netns, cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		return fmt.Errorf("before starting %s: %s: %w", p.Name, strings.Join(p.Before, " "), err)
+	}
 	return nil
 }
 

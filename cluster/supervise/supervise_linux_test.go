@@ -127,6 +127,25 @@ func TestWaitsForItsCondition(t *testing.T) {
 	w.state("a", running)
 }
 
+// What runs before a process must succeed before it, and what follows it, starts.
+func TestBefore(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "there")
+	p, follower := sleeper("a"), sleeper("b")
+	p.Before, follower.Follows = []string{"/bin/sh", "-c", "test -e " + file}, "a"
+	w := newWorld(t, p, follower)
+	if s := w.state("a", func(s State) bool { return s.Restarts > 0 && s.Phase == "backoff" }); s.PID != 0 || s.LastExit == "" {
+		t.Errorf("started all the same, or without a reason: %+v", s)
+	}
+	w.state("b", func(s State) bool { return s.Phase == "waiting" && s.PID == 0 })
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	a := w.state("a", running)
+	if b := w.state("b", running); b.Leader != a.PID {
+		t.Errorf("b follows pid %d, want %d", b.Leader, a.PID)
+	}
+}
+
 func TestFollowerIsStartedAnew(t *testing.T) {
 	follower := sleeper("b")
 	follower.Follows = "a"

@@ -22,6 +22,9 @@ type Process struct {
 	WaitFor []Condition `json:"waitFor,omitempty"`
 	// WaitOnce must hold before the first start only.
 	WaitOnce []Condition `json:"waitOnce,omitempty"`
+	// Before is a program with its arguments that must succeed before each start, in the process's namespace and with its log; it may
+	// take half a minute. Until it has, the process does not count as started. Nil for none.
+	Before []string `json:"before,omitempty"`
 	// Removes are files that must not exist when the process starts, such as sockets of an earlier one.
 	Removes []string `json:"removes,omitempty"`
 	// Follows names a process that this one needs without noticing its end: this one starts once that one runs, and is killed

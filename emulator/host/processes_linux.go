@@ -21,6 +21,8 @@ type Process struct {
 	Listens string
 	// After is the name of the process that must listen before this one starts; "" for none.
 	After string
+	// Before is a program with its arguments that must succeed before each start; nil for none.
+	Before []string
 	// Follows names the process with which this one is started again; "" if there is none.
 	Follows string
 }
@@ -28,7 +30,7 @@ type Process struct {
 // Processes returns what the host consists of. tools are Wine's programs, porthole the path of ours. It is a pure function.
 //
 //   - wineserver is what the kernel is to Windows programs, for all programs of the host. They hang if it is killed, so what
-//     runs under Wine must be started again after it.
+//     runs under Wine must be started again after it. Whatever an earlier one left is ended before it starts: its end is a reboot.
 //   - hnsd is the Host Networking Service.
 //   - scm, only of a host on its own, is the service manager. In a cluster the supervisor starts the host's programs.
 //   - hcsd, on a host with containerd.exe, is the Host Compute Service. containerd is containerd.exe itself, in a cluster; on a host on
@@ -54,7 +56,8 @@ func (h Host) Processes(tools wine.Tools, porthole string) []Process {
 	}
 
 	list := []Process{
-		{Name: "wineserver", Path: tools.Server, Args: []string{"-f", "-p"}, Env: tools.Env(h.Prefix())},
+		{Name: "wineserver", Path: tools.Server, Args: []string{"-f", "-p"}, Env: tools.Env(h.Prefix()),
+			Before: []string{porthole, "host-clear", "--host-dir", h.Dir}},
 		{Name: "hnsd", Path: porthole, Args: hnsd, Listens: wire.HNSAddress},
 	}
 	if h.Runtime == ContainerdExe {

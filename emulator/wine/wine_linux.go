@@ -1,12 +1,14 @@
 package wine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -123,11 +125,57 @@ func (p Prefix) Processes() (pids []int, err error) {
 	return pids, err
 }
 
+// EndAll ends every process of the prefix by its id and waits until they are gone: what StopServer does not reach, because the wineserver
+// was killed. Programs do not notice its end and would hang for ever. Those whose prefix is another mount of the same folder belong to it.
+func (p Prefix) EndAll(limit time.Duration) error {
+	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+		pids, err := p.served()
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("ending the programs of %s: %v do not end", p.Dir, pids)
+		}
+		if err := end(pids); err != nil {
+			return fmt.Errorf("ending the programs of %s: %w", p.Dir, err)
+		}
+	}
+}
+
+// served are the processes of the prefix, and those that share memory with its wineserver, under whatever name they know the prefix. The
+// wineserver keeps that memory in a folder named by device and inode of the prefix (seen with Wine 8.0 in /proc/PID/maps).
+func (p Prefix) served() ([]int, error) {
+	folder, err := p.serverFolder()
+	if err != nil {
+		return nil, err
+	}
+	pids, err := p.Processes()
+	if err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob("/proc/[0-9]*/maps")
+	for _, file := range files {
+		maps, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(maps, []byte("/"+folder+"/")) { // an error says that it has ended
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && !slices.Contains(pids, pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, err
+}
+
 // kill ends every process of the prefix by a signal: those that StopServer does not reach, because their wineserver is
 // gone or does not answer.
 func (p Prefix) kill() error {
 	pids, err := p.Processes()
-	errs := []error{err}
+	return errors.Join(err, end(pids))
+}
+
+// end kills processes. One that is gone is success.
+func end(pids []int) error {
+	var errs []error
 	for _, pid := range pids {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 			errs = append(errs, err)
@@ -138,9 +186,15 @@ func (p Prefix) kill() error {
 
 // socketDir is where the prefix's wineserver keeps its socket: named by device and inode of the prefix folder.
 func (p Prefix) socketDir() (string, error) {
+	folder, err := p.serverFolder()
+	return fmt.Sprintf("/tmp/.wine-%d/%s", os.Getuid(), folder), err
+}
+
+// serverFolder is the name of the folder that the prefix's wineserver works in.
+func (p Prefix) serverFolder() (string, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(p.Dir, &st); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("/tmp/.wine-%d/server-%x-%x", os.Getuid(), st.Dev, st.Ino), nil
+	return fmt.Sprintf("server-%x-%x", st.Dev, st.Ino), nil
 }

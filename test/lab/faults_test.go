@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -83,6 +84,10 @@ func TestKillHost(t *testing.T) {
 	for _, name := range []string{"win01/hcsd", "win01/wineserver"} {
 		t.Run(strings.ReplaceAll(name, "/", "-"), func(t *testing.T) {
 			victim, before, inventory := current(t, name), pods["win01"], settledHNS(t)
+			programs, err := testkit.WineProcesses(filepath.Join(dir, "hosts", "win01"))
+			if err != nil {
+				t.Fatal(err)
+			}
 			started := time.Now()
 			kill(t, victim.PID)
 
@@ -103,6 +108,11 @@ func TestKillHost(t *testing.T) {
 			})
 			t.Logf("%s: right again after %.1f s", name, time.Since(started).Seconds())
 
+			if name == "win01/wineserver" { // a reboot
+				if err := testkit.StillRunning(filepath.Join(dir, "hosts", "win01"), programs); err != nil {
+					t.Error("of before ", err)
+				}
+			}
 			wait.NoError(t, 30*time.Second, "HNS to have what it had", func() error {
 				if now := inventoryHNS(t); now != inventory {
 					return fmt.Errorf("before:\n%s\nafter:\n%s", inventory, now)

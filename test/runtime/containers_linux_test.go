@@ -45,6 +45,7 @@ func TestContainers(t *testing.T) {
 	t.Run("layers", w.testLayers)
 	t.Run("pod", w.testContainersOfPod)
 	t.Run("kills", w.testKills)
+	t.Run("reboot", w.testReboot)
 }
 
 // asked is a container to start: what is not set is the test image's.

@@ -14,6 +14,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -85,6 +86,44 @@ func (w containers) testKills(t *testing.T) {
 			w.endPod(t, p)
 		})
 	}
+}
+
+// testReboot kills the host's wineserver, which is its kernel, while a pod runs. No program of before is left, and once containerd answers
+// again the pod's container has ended, the pod can be removed without a trace, and the next one runs.
+func (w containers) testReboot(t *testing.T) {
+	w.write("var/log/pods/reboot/.keep", "")
+	p := w.runPod(t, "reboot")
+	id := w.run(t, p, asked{name: "a"}, "serving HTTP")
+
+	home := filepath.Join(w.dir, "hosts", w.name)
+	before, err := testkit.WineProcesses(home)
+	check(t, err)
+	contained := 0
+	for pid, program := range before {
+		if program.Container {
+			contained++
+		}
+		if program.Kernel && !program.Container {
+			check(t, syscall.Kill(pid, syscall.SIGKILL))
+		}
+	}
+	if contained < 3 || len(before) < contained+5 { // of two containers; wineserver, services.exe, containerd.exe, a shim and the relay
+		t.Errorf("only %d programs run, %d of them in containers", len(before), contained)
+	}
+	wait.NoError(t, 30*time.Second, "all programs of before have ended", func() error { return testkit.StillRunning(home, before) })
+
+	w.connect()
+	w.answers(t)
+	wait.True(t, time.Minute, "the container has ended", func() bool {
+		s, err := w.runtime.ContainerStatus(call(t), &runtimeapi.ContainerStatusRequest{ContainerId: id})
+		return err == nil && s.Status.State == runtimeapi.ContainerState_CONTAINER_EXITED
+	})
+	w.endPod(t, p)
+	w.testNothingLeft(t)
+
+	p = w.runPod(t, "reboot")
+	w.run(t, p, asked{name: "a"}, "serving HTTP")
+	w.endPod(t, p)
 }
 
 // endPod removes a pod, as the kubelet does it until it succeeds, and finds nothing left of it.

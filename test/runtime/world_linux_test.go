@@ -30,6 +30,7 @@ type world struct {
 	t              *testing.T
 	porthole, name string
 	dir            string // state folder
+	relay          string // program that serves the named pipe at relayAddress
 	runtime        runtimeapi.RuntimeServiceClient
 	images         runtimeapi.ImageServiceClient
 }
@@ -92,15 +93,16 @@ func (p programs) newWorld(t *testing.T, build string) *world {
 		}
 		w.must("delete", w.name)
 	})
-	w.relay(p.relay)
+	w.relay = p.relay
+	w.connect()
 	return w
 }
 
-// relay runs the relay on the host until the test ends, and connects the clients.
-func (w *world) relay(program string) {
+// connect runs the relay on the host until the test ends, and connects the clients. After a reboot of the host it must be called again.
+func (w *world) connect() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, w.porthole, "host", "run", "--dir", w.dir, w.name, "--", program, relayAddress, pipe)
+	cmd := exec.CommandContext(ctx, w.porthole, "host", "run", "--dir", w.dir, w.name, "--", w.relay, relayAddress, pipe)
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
