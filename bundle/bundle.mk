@@ -16,6 +16,7 @@ BUNDLE_CONTAINERD := $(BUNDLE_OUT)/containerd $(BUNDLE_OUT)/containerd-shim-runc
 BUNDLE_RUNTIME_WINDOWS := $(addprefix $(BUNDLE_OUT)/windows/,containerd.exe ctr.exe)
 BUNDLE_RUNHCS := $(BUNDLE_OUT)/windows/containerd-shim-runhcs-v1.exe
 BUNDLE_CRISUITE := $(addprefix $(BUNDLE_OUT)/windows/,cri-integration.test.exe get_owner.exe)
+BUNDLE_NERDCTL := $(BUNDLE_OUT)/windows/nerdctl.exe
 BUNDLE_CNI := $(addprefix $(BUNDLE_OUT)/cni/,bridge host-local loopback portmap)
 BUNDLE_CNI_WINDOWS := $(addprefix $(BUNDLE_OUT)/cni-windows/,host-local.exe win-bridge.exe win-overlay.exe)
 BUNDLE_COREDNS := $(BUNDLE_OUT)/coredns
@@ -80,6 +81,14 @@ $(BUNDLE_CRISUITE) &: $(call bundle-sources,crisuite)
 	cd bundle/crisuite && GOOS=windows $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$(BUNDLE_OUT)/windows/get_owner.exe \
 		github.com/containerd/containerd/v2/integration/images/volume-ownership/tools
 	@touch $(BUNDLE_CRISUITE)
+
+# nerdctl for Windows, for a test on hosts with containerd.exe.
+.PHONY: nerdctl
+nerdctl: $(BUNDLE_NERDCTL)
+
+$(BUNDLE_NERDCTL): $(call bundle-sources,nerdctl)
+	@mkdir -p $(BUNDLE_OUT)/windows
+	cd bundle/nerdctl && GOOS=windows $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$@ github.com/containerd/nerdctl/cmd/nerdctl
 
 CNI_PLUGINS := github.com/containernetworking/plugins/plugins
 

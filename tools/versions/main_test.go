@@ -38,6 +38,7 @@ func TestRun(t *testing.T) {
 	for name, text := range map[string]string{
 		"go.mod":                        "module m\nrequire example.com/a v1.0.0\nrequire go.etcd.io/bbolt v1.4.3\n",
 		"bundle/x/go.mod":               "module x\nrequire example.com/a v1.1.0\nrequire go.etcd.io/bbolt v1.5.0\n",
+		"bundle/nerdctl/go.mod":         "module n\nrequire example.com/b v0.9.0\n",
 		"test/conformance/suite/go.mod": "module y\nrequire example.com/b v1.1.0\n",
 	} {
 		full := filepath.Join(root, filepath.FromSlash(name))
