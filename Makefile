@@ -123,11 +123,6 @@ test-ovn: deps build ## OVN's programs and databases fail beside Open vSwitch's 
 test-runtime: deps bundle bundle-tests cri-suite nerdctl upstream-kubelet $(CONFORMANCE_OUT)/windows/sh.exe ## containerd.exe and runhcs, unmodified, on emulated hosts of each Windows build
 	@PORTHOLE_RUNTIME=long go test -count=1 -timeout 40m -v ./test/runtime
 
-.PHONY: test-light
-test-light: deps build bundle-tests ## the emulated hosts' own container runtime, and the tests of the local cluster on it (10 minutes)
-	@PORTHOLE_LIGHT=long go test -count=1 -timeout 10m -v ./emulator/cri
-	@PORTHOLE_LAB_RUNTIME=light go test -count=1 -timeout 20m -v ./test/lab
-
 .PHONY: test-join
 test-join: deps build kubeadm windows-runtime ## porthole join and leave: machines in namespaces and a control plane of kubeadm, emulated Windows hosts and the local cluster
 	@PORTHOLE_JOIN=long go test -count=1 -timeout 40m -v -p 1 ./test/join ./test/joinwindows
@@ -157,7 +152,7 @@ bench-kubelet: deps build bundle-tests upstream-kubelet ## our kubelet beside up
 	go run ./test/bench -only kubelet,windows $(BENCH_FLAGS)
 
 .PHONY: bench-runtime
-bench-runtime: deps build bundle-tests ## containerd.exe and runhcs beside the other runtime of emulated Windows nodes, and their memory, as JSON lines (6 minutes)
+bench-runtime: deps build bundle-tests ## containerd.exe and runhcs of emulated Windows nodes: calls, pods, memory and processor time, as JSON lines (4 minutes)
 	go run ./test/bench -only runtime $(BENCH_FLAGS)
 
 .PHONY: bench-nodes

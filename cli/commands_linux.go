@@ -6,7 +6,6 @@ import (
 	"porthole.dev/porthole/cli/down"
 	"porthole.dev/porthole/cli/host"
 	"porthole.dev/porthole/cli/hostclear"
-	"porthole.dev/porthole/cli/hostcri"
 	"porthole.dev/porthole/cli/hosthcsd"
 	"porthole.dev/porthole/cli/hosthnsd"
 	"porthole.dev/porthole/cli/hostovs"
@@ -24,6 +23,6 @@ func localCommands() []*cobra.Command {
 	return []*cobra.Command{
 		up.Command(), down.Command(), status.Command(), kubectl.Command(), token.Command(),
 		host.Command(), relay.Command(), supervise.Command(),
-		hostcri.Command(), hostcri.CNICommand(), hosthnsd.Command(), hosthcsd.Command(), hostscm.Command(), hostclear.Command(), hostovs.Command(),
+		hosthnsd.Command(), hosthcsd.Command(), hostscm.Command(), hostclear.Command(), hostovs.Command(),
 	}
 }

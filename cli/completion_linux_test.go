@@ -53,7 +53,6 @@ func TestCompletion(t *testing.T) {
 		"service start kubel":                "kubelet",
 		"up --network o":                     "ovn",
 		"up --windows-build 2":               "20348 26100",
-		"up --windows-runtime ":              "containerd.exe light",
 		"host create --build 1":              "17763",
 		"host create --runtime n":            "none",
 		"host create --hns-profile ws2022-u": "ws2022-unkind",

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"porthole.dev/porthole/cni/contract"
-	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/winbuild"
@@ -30,8 +29,6 @@ type Config struct {
 	PodCIDR string `json:"podCIDR,omitempty"`
 	// NodeMask is the length of a node's pod range of IPv4; 0: 24, or longer where PodCIDR is too small for that.
 	NodeMask int `json:"nodeCIDRMask,omitempty"`
-	// WindowsRuntime is the container runtime of the Windows nodes: host.ContainerdExe or host.Light.
-	WindowsRuntime string `json:"windowsRuntime"`
 	// WindowsKubeletOnly leaves Windows nodes with a kubelet and containerd.exe: their network and kube-proxy are to come as HostProcess pods.
 	WindowsKubeletOnly bool `json:"windowsKubeletOnly,omitempty"`
 	// WindowsFirewall drops what comes in to the Windows nodes themselves, but for the programs that rules allow, as Windows Server does.
@@ -49,7 +46,7 @@ type Config struct {
 
 // DefaultConfig is one Linux node and two Windows Server 2022 nodes.
 func DefaultConfig() Config {
-	return Config{LinuxNodes: 1, WindowsNodes: 2, WindowsBuild: "20348", WindowsRuntime: host.ContainerdExe, Network: routes.DefaultMode,
+	return Config{LinuxNodes: 1, WindowsNodes: 2, WindowsBuild: "20348", Network: routes.DefaultMode,
 		PodCIDR: lab.PodRange.String(), APIPort: 6443, RegistryPort: 5000}
 }
 
@@ -70,12 +67,6 @@ func (c Config) Validate() error {
 
 	if _, err := c.builds(); err != nil {
 		return fmt.Errorf("--windows-build %s: %w", c.WindowsBuild, err)
-	}
-	if err := host.CheckNodeRuntime(c.WindowsRuntime); err != nil {
-		return fmt.Errorf("--windows-runtime: %w", err)
-	}
-	if c.WindowsKubeletOnly && c.WindowsRuntime != host.ContainerdExe {
-		return fmt.Errorf("--windows-kubelet-only: HostProcess pods of the runtime %s do not see the host; --windows-runtime %s does", c.WindowsRuntime, host.ContainerdExe)
 	}
 	if _, err := c.ranges(); err != nil {
 		return err

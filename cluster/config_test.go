@@ -5,14 +5,6 @@ import (
 	"testing"
 )
 
-func TestRuntimeRefused(t *testing.T) {
-	c := DefaultConfig()
-	c.WindowsRuntime = "docker"
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), `--windows-runtime: runtime "docker" is not known: containerd.exe or light`) {
-		t.Errorf("--windows-runtime docker: %v", err)
-	}
-}
-
 func TestNetworkRefused(t *testing.T) {
 	for network, want := range map[string]string{"ipip": "Windows has no IP-in-IP", "weave": "Weave ended", "kubenet": "kubenet is no CNI plugin", "vpn": "is not known"} {
 		c := DefaultConfig()

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"porthole.dev/porthole/emulator/cri"
+	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/lab"
 )
 
@@ -59,8 +59,8 @@ func controlPlaneConfig(l Layout, c Config) ([]byte, error) {
 }
 
 // kubeletConfig returns the KubeletConfiguration of a node. On a Windows node every path is the node's own C: path, and its CRI is
-// the named pipe of containerd, or a TCP address if pipes is false.
-func kubeletConfig(l Layout, n Node, pipes bool) ([]byte, error) {
+// the named pipe of containerd.
+func kubeletConfig(l Layout, n Node) ([]byte, error) {
 	doc := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"authentication":              map[string]any{"anonymous": map[string]bool{"enabled": false}, "webhook": map[string]bool{"enabled": true}, "x509": map[string]string{"clientCAFile": kubeletFile(l, n, "ca.crt")}},
@@ -80,10 +80,7 @@ func kubeletConfig(l Layout, n Node, pipes bool) ([]byte, error) {
 	}
 
 	if n.Windows {
-		doc["containerRuntimeEndpoint"] = "npipe:" + strings.ReplaceAll(cri.Pipe, `\`, "/")
-		if !pipes {
-			doc["containerRuntimeEndpoint"] = "tcp://" + cri.Address
-		}
+		doc["containerRuntimeEndpoint"] = "npipe:" + strings.ReplaceAll(host.RuntimePipe, `\`, "/")
 		delete(doc, "cgroupRoot")
 		doc["evictionHard"] = map[string]string{"memory.available": "500Mi"}
 		doc["resolvConf"] = kubeletFile(l, n, "resolv.conf")

@@ -22,8 +22,5 @@ func writeContainerd(l Layout, n Node) error {
 		CNIConfDir: l.NodeFile(n.Name, "cni", "net.d"), CNIBinDir: l.Bundled("cni"),
 		InternalLoopback: true,
 	}
-	if n.Windows {
-		o.CNIBinDir = l.NodeFile(n.Name, "cni", "bin")
-	}
 	return containerdconf.Write(o)
 }

@@ -71,7 +71,7 @@ func kubernetesDir(l Layout, n Node) string {
 // because a Windows node sees its own folder only, as its drive C:.
 func writeKubernetesFiles(l Layout, c Config, n Node) error {
 	dir := kubernetesDir(l, n)
-	kubelet, err := kubeletConfig(l, n, tcpReason(l, c, n) == "")
+	kubelet, err := kubeletConfig(l, n)
 	if err != nil {
 		return err
 	}

@@ -134,10 +134,6 @@ func (p *planner) windowsNode(n Node) {
 		if part.After != "" {
 			wait = []supervise.Condition{listens[part.After]}
 		}
-		if part.Name == "cri" {
-			p.add(p.containerd(n))
-			wait = []supervise.Condition{{Path: containerdSocket(p.l, n), Dial: true}}
-		}
 		made := node(part.Name, part.Path, part.Env, wait, part.Args...)
 		made.Before = part.Before
 		p.add(made)
@@ -150,10 +146,7 @@ func (p *planner) windowsNode(n Node) {
 		made.WaitOnce = []supervise.Condition{p.apiReady()}
 		p.add(made)
 	}
-	hns, runtime := listens["hnsd"], listens["cri"]
-	if p.c.WindowsRuntime == host.ContainerdExe {
-		runtime = listens["hcsd"] // containerd.exe listens on a named pipe, which Linux does not see: the kubelet waits for that
-	}
+	hns, runtime := listens["hnsd"], listens["hcsd"] // containerd.exe listens on a named pipe, which Linux does not see: the kubelet waits for that
 
 	kubelet := []string{`C:\k\kubelet.exe`, `--config=C:\etc\kubernetes\kubelet.json`, `--kubeconfig=C:\etc\kubernetes\kubelet.kubeconfig`,
 		"--hostname-override=" + n.Name, "--node-ip=" + p.c.nodeIPs(n), `--root-dir=C:\var\lib\kubelet`, `--registry-config=C:\etc\containerd\certs.d`, "--v=2"}
@@ -183,7 +176,7 @@ func hostOf(l Layout, c Config, n Node) host.Host {
 	h := host.Host{Name: n.Name, OS: n.OS(), Build: n.Build, Address: n.Address, Netns: lab.Netns(n.Name), Dir: l.Host(n.Name),
 		Firewall: n.Windows && c.WindowsFirewall, NICFlap: c.WindowsNICFlap, Cards: c.cards(n)}
 	if n.Windows {
-		h.Runtime = c.WindowsRuntime
+		h.Runtime = host.ContainerdExe
 	}
 	return h
 }

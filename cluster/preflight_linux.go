@@ -45,7 +45,7 @@ func Preflight(l Layout, c Config) error {
 		}
 	}
 
-	if c.WindowsNodes > 0 && c.WindowsRuntime == host.ContainerdExe {
+	if c.WindowsNodes > 0 {
 		for _, name := range host.RuntimePrograms {
 			if _, err := os.Stat(l.Bundled("windows/" + name)); err != nil {
 				errs = append(errs, fmt.Errorf("%s is missing: `make windows-runtime` makes it", l.Bundled("windows/"+name)))

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"porthole.dev/porthole/cluster/supervise"
-	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/emulator/wire"
 )
@@ -70,7 +69,6 @@ func TestConfigValidate(t *testing.T) {
 		"other adapter":   {func(c *Config) { c.WindowsNIC, c.WindowsAdapter = "10.98.0.0/24", "Ethernet 2" }, ""},
 		"no such adapter": {func(c *Config) { c.WindowsAdapter = "Ethernet 2" }, "--windows-adapter \"Ethernet 2\": Windows nodes of this cluster have [\"Ethernet\"] only"},
 		"kubelets alone":  {func(c *Config) { c.WindowsKubeletOnly = true }, ""},
-		"light kubelets":  {func(c *Config) { c.WindowsKubeletOnly, c.WindowsRuntime = true, host.Light }, "HostProcess pods of the runtime light do not see the host"},
 		"too many":        {func(c *Config) { c.WindowsNodes = 41 }, "--windows-nodes 41"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +128,7 @@ func TestProcessesArePure(t *testing.T) {
 	}
 }
 
-// TestProcessesOfContainerdExe: Windows nodes have containerd.exe and the Host Compute Service, and nothing of the other runtime.
+// TestProcessesOfContainerdExe: Windows nodes have containerd.exe and the Host Compute Service, and no service manager; Linux nodes have neither.
 func TestProcessesOfContainerdExe(t *testing.T) {
 	c := DefaultConfig()
 	list, err := Processes(Layout{Dir: "/d", Bin: "/b"}, c, wine.Debian)
@@ -141,7 +139,7 @@ func TestProcessesOfContainerdExe(t *testing.T) {
 	for _, p := range list {
 		found[p.Name] = p
 	}
-	for _, name := range []string{"win01/cri", "win01/cri-pipe", "win01/scm", "lin01/hcsd"} {
+	for _, name := range []string{"win01/scm", "lin01/hcsd"} {
 		if _, ok := found[name]; ok {
 			t.Errorf("there is a process %s", name)
 		}
@@ -151,29 +149,6 @@ func TestProcessesOfContainerdExe(t *testing.T) {
 		t.Errorf("containerd of win02: %+v", runtime)
 	}
 	if kubelet := found["win02/kubelet"]; len(kubelet.WaitFor) != 2 || kubelet.WaitFor[0].TCP != wire.HCSAddress {
-		t.Errorf("the kubelet of win02 waits for %+v", kubelet.WaitFor)
-	}
-}
-
-// TestProcessesOfLight: with --windows-runtime light Windows nodes have a Linux containerd, and nothing of containerd.exe.
-func TestProcessesOfLight(t *testing.T) {
-	c := DefaultConfig()
-	c.WindowsRuntime = host.Light
-	list, err := Processes(Layout{Dir: "/d", Bin: "/b"}, c, wine.Debian)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]supervise.Process{}
-	for _, p := range list {
-		found[p.Name] = p
-	}
-	if _, ok := found["win01/hcsd"]; ok {
-		t.Error("there is a process win01/hcsd")
-	}
-	if runtime := found["win02/containerd"]; runtime.Path != "/b/bundle/containerd" {
-		t.Errorf("containerd of win02: %+v", runtime)
-	}
-	if kubelet := found["win02/kubelet"]; len(kubelet.WaitFor) != 2 || kubelet.WaitFor[0].TCP == wire.HCSAddress {
 		t.Errorf("the kubelet of win02 waits for %+v", kubelet.WaitFor)
 	}
 }

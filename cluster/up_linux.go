@@ -159,11 +159,6 @@ func start(ctx context.Context, o UpOptions, p *progress) error {
 		}
 		p.done(s.what)
 	}
-	for _, n := range c.Nodes() {
-		if why := tcpReason(l, c, n); why != "" {
-			p.done("the kubelet of " + n.Name + " reaches its CRI over TCP: " + why)
-		}
-	}
 	return nil
 }
 

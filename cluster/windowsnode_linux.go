@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"porthole.dev/porthole/cluster/containerdconf"
-	"porthole.dev/porthole/emulator/cri/cnishim"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
@@ -30,13 +29,9 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 	if err != nil {
 		return err
 	}
-	lower := []string{programs}
-	if c.WindowsRuntime == host.ContainerdExe {
-		layer, err := host.Store{Dir: l.Dir, Bin: l.Bin}.RuntimeLayer()
-		if err != nil {
-			return err
-		}
-		lower = append(lower, layer)
+	runtime, err := host.Store{Dir: l.Dir, Bin: l.Bin}.RuntimeLayer()
+	if err != nil {
+		return err
 	}
 	dlls := filepath.Join(l.Bin, "windows", "dll")
 	for _, n := range c.Nodes() {
@@ -53,11 +48,11 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 		if err != nil {
 			return err
 		}
-		if err := wine.PrefixMount(template, l.Host(n.Name), lower...).Ensure(); err != nil {
+		if err := wine.PrefixMount(template, l.Host(n.Name), programs, runtime).Ensure(); err != nil {
 			return err
 		}
-		if why := prefix(l, n).PipeProblem(); why != "" && c.WindowsRuntime == host.ContainerdExe {
-			return fmt.Errorf("%s listens on a named pipe, and %s: --windows-runtime %s needs none", host.ContainerdExe, why, host.Light)
+		if why := prefix(l, n).PipeProblem(); why != "" {
+			return fmt.Errorf("%s listens on a named pipe, and %s", host.ContainerdExe, why)
 		}
 		if err := prefix(l, n).SetMachine(n.Name); err != nil {
 			return err
@@ -76,15 +71,6 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 }
 
 func prefix(l Layout, n Node) wine.Prefix { return wine.Prefix{Dir: l.NodeFile(n.Name, "prefix")} }
-
-// tcpReason returns why the node's kubelet connects to the container runtime by TCP. It returns "" if the kubelet uses the named pipe, the
-// only place where containerd.exe listens.
-func tcpReason(l Layout, c Config, n Node) string {
-	if !n.Windows || c.WindowsRuntime != host.Light {
-		return ""
-	}
-	return prefix(l, n).PipeProblem()
-}
 
 // ensurePrograms puts the programs that an administrator would install on every Windows node into a folder that lies below the C: of
 // all of them, and returns the folder. So 20 nodes have them on the disk and in memory once, not 20 times (1.4 GB). While a node is
@@ -126,22 +112,14 @@ func writeWindowsNode(l Layout, cfg Config, n Node) error {
 	errs := []error{
 		installPrograms(l, c),
 		installPlugins(l, cfg, c),
-		writeWindowsRuntime(l, cfg, n),
+		hostOf(l, cfg, n).WriteRuntimeFiles(pauseImage),
 		writeFile(filepath.Join(c, "etc", "containerd", "certs.d", "_default", "hosts.toml"), containerdconf.RegistryHosts("http://"+registryAddress()), 0o644),
 	}
 	return errors.Join(errs...)
 }
 
-// pauseImage is the image of sandboxes on Windows nodes with containerd.exe; it has a variant for each build.
+// pauseImage is the image of sandboxes on Windows nodes; it has a variant for each build.
 const pauseImage = "docker.io/porthole/pause:1"
-
-// writeWindowsRuntime writes what the node's container runtime reads.
-func writeWindowsRuntime(l Layout, cfg Config, n Node) error {
-	if h := hostOf(l, cfg, n); h.Runtime == host.ContainerdExe {
-		return h.WriteRuntimeFiles(pauseImage)
-	}
-	return errors.Join(cnishim.Install(l.Host(n.Name), l.Porthole()), writeContainerd(l, n))
-}
 
 // openFirewalls has each Windows node with a firewall make the rules for our programs, as an administrator would. It runs when the nodes
 // are Ready: the programs make none by themselves, and need none to reach others.

@@ -31,7 +31,7 @@ cluster. A host is a network namespace porthole-NAME, a C: and a Host Networking
 		Args: cobra.NoArgs,
 	}
 	c.AddCommand(createCommand(), startCommand(), runCommand(), deleteCommand(), listCommand(), servicesCommand(), eventsCommand(), rebootCommand(),
-		hnsCommand(), runtimeCommand(), ctrCommand(), superviseCommand())
+		hnsCommand(), ctrCommand(), superviseCommand())
 	for _, sub := range c.Commands() {
 		if strings.Contains(sub.Use, "NAME") {
 			sub.ValidArgsFunction = completeHosts

@@ -17,7 +17,6 @@ import (
 	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cluster"
 	"porthole.dev/porthole/cluster/supervise"
-	"porthole.dev/porthole/emulator/cri"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/emulator/hnsd/serve"
@@ -284,7 +283,7 @@ func awaitRuntime(ctx context.Context, h host.Host, out io.Writer) error {
 	if err := h.AwaitRuntime(ctx); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%s serves %s\n", h.Runtime, cri.Pipe)
+	_, err := fmt.Fprintf(out, "%s serves %s\n", h.Runtime, host.RuntimePipe)
 	return err
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"porthole.dev/porthole/cluster"
-	"porthole.dev/porthole/emulator/cri"
 	"porthole.dev/porthole/emulator/host"
 )
 
@@ -51,9 +50,6 @@ func onNode(f importFlags, path string) error {
 
 	if f.endpoint == "" {
 		f.endpoint = windowsEndpoint
-		if h.Runtime == host.Light && h.Prefix().PipeProblem() != "" {
-			f.endpoint = "tcp://" + cri.Address
-		}
 	}
 	// Programs under Wine see this machine's files on drive Z:.
 	return h.Exec(nil, l.WindowsExe("porthole"), f.arguments(`Z:`+strings.ReplaceAll(full, "/", `\`))...)

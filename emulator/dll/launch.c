@@ -1,8 +1,6 @@
 /* Starts the program of a container with its command line as it was given. Wine's loader gives a program that it starts
  * itself the full path as its first argument, CreateProcess does not.
  *
- *     porthole-launch.exe PROGRAM COMMANDLINE...     PROGRAM is a full path, in quotes if it has spaces; if it is "", Windows finds the program
- *
  *     porthole-launch.exe /run N                     what files named N in the container's folder for programs say (hosted)
  *     porthole-launch.exe /console N                 the same, on the console that the former has made for it (on_console)
  *
@@ -21,14 +19,12 @@ NTSTATUS NTAPI NtSetEvent(HANDLE event, LONG *before);
 
 #define NOT_FOUND 127 /* as a shell says it */
 
-#define CODE_FILE L"\\\\?\\unix\\prefix\\exit-code" /* the Linux path /prefix/exit-code */
-
 #define CLOSE_MS 5000 /* that a program of a closed console has to end by itself: HungAppTimeout of Windows */
 
 #define RUN L"\\\\?\\unix\\prefix\\run\\" /* the Linux folder /prefix/run, for programs that the Host Compute Service starts */
 
 static HANDLE child;
-static const WCHAR *number; /* of the program that it starts for the Host Compute Service; NULL: for another */
+static const WCHAR *number; /* of the program that it starts for the Host Compute Service */
 static HPCON console;	    /* that it has made; NULL: none */
 static CRITICAL_SECTION taking;
 
@@ -180,8 +176,7 @@ static BOOL WINAPI pass_on(DWORD event)
 				closed();
 			return TRUE;
 		}
-	} else if (!number && GetConsoleCP())
-		return TRUE;
+	}
 	if (routine && child) {
 		thread = CreateRemoteThread(child, NULL, 0, (LPTHREAD_START_ROUTINE)routine, (void *)(UINT_PTR)event, 0, NULL);
 		if (thread)
@@ -226,10 +221,9 @@ static void booted(void)
 /* keep writes the exit code. Without the file the container's runtime knows only the lowest 8 bits. */
 static void keep(DWORD code)
 {
-	WCHAR path[MAX_PATH] = CODE_FILE;
+	WCHAR path[MAX_PATH];
 
-	if (number)
-		path_of(path, L".exit");
+	path_of(path, L".exit");
 	write_number(path, code);
 }
 
@@ -358,22 +352,18 @@ static BOOL hosted(PROCESS_INFORMATION *made)
 /* begin starts what the command line of the launcher says; FALSE: it could not be started. */
 static BOOL begin(PROCESS_INFORMATION *made)
 {
-	WCHAR *self, *program, *line;
+	WCHAR *word;
 	size_t length;
 	COORD size;
 
-	line = rest(rest(GetCommandLineW(), &self, &length), &program, &length);
-	program[length] = 0;
-	if (lstrcmpW(program, L"/run") == 0) {
-		number = line;
+	number = rest(rest(GetCommandLineW(), &word, &length), &word, &length);
+	word[length] = 0;
+	if (lstrcmpW(word, L"/run") == 0)
 		return read_run(L".console", &size, sizeof size) == sizeof size ? on_console(size, made) : hosted(made);
-	}
-	if (lstrcmpW(program, L"/console") == 0) {
-		number = line;
-		use_console();
-		return hosted(made);
-	}
-	return start_program(length ? program : NULL, line, 0, NULL, made);
+	if (lstrcmpW(word, L"/console") != 0)
+		return FALSE;
+	use_console();
+	return hosted(made);
 }
 
 int main(void)

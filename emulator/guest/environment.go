@@ -27,11 +27,11 @@ type Variable struct{ Name, Value string }
 // takenByWine are variables that Wine keeps from the Linux side unless they are written with WINE in front.
 var takenByWine = map[string]bool{"PATH": true, "PWD": true, "HOME": true}
 
-// fromRegistry has the variables that Wine takes from the user's registry and not from the Linux environment, with the key of each.
-var fromRegistry = map[string]string{"TEMP": "Environment", "TMP": "Environment", "USERNAME": "Volatile Environment"}
+// fromRegistry has the variables that Wine takes from the user's registry and not from the Linux environment.
+var fromRegistry = map[string]bool{"TEMP": true, "TMP": true, "USERNAME": true}
 
 // FromRegistry reports whether Wine takes a variable from the user's registry, so that a program does not get it by its environment.
-func FromRegistry(name string) bool { return fromRegistry[strings.ToUpper(name)] != "" }
+func FromRegistry(name string) bool { return fromRegistry[strings.ToUpper(name)] }
 
 // Environment is what the Linux process of a container's program gets: Wine's own settings, and the given variables, of which the last
 // one wins; names are compared as on Windows, without case. It is sorted by name.

@@ -25,16 +25,6 @@ func (n Names) Registry() (system string) {
 		RegistryKey(adapterKey, "NameServer", strings.Join(n.Servers, ","))
 }
 
-// RegistryOf is what variables add to the user's hive: those that only the registry can set.
-func RegistryOf(env []Variable) (user string) {
-	for _, v := range env {
-		if name := strings.ToUpper(v.Name); fromRegistry[name] != "" {
-			user += RegistryKey(fromRegistry[name], name, v.Value)
-		}
-	}
-	return user
-}
-
 // adapterKey is where an adapter's settings are. Programs look through all adapters there; Wine has no GUID of its own for
 // the one that a pod has.
 const adapterKey = `System\CurrentControlSet\Services\Tcpip\Parameters\Interfaces\{8e1d5c2a-6f5b-4a0e-9a57-706f7274686f}`

@@ -2,9 +2,6 @@ package guest
 
 import "strings"
 
-// WrongUser is Windows' error for a user that a container does not have (ERROR_LOGON_FAILURE).
-const WrongUser = "The user name or password is incorrect."
-
 // KnownUser reports whether Windows lets a program run as a user: none, one of the two that every container has, or one of the
 // services' accounts. Users that an image has made are not known here, unless the image itself names one as its user.
 func KnownUser(name string) bool {

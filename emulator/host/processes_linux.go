@@ -3,9 +3,7 @@ package host
 import (
 	"path/filepath"
 	"strconv"
-	"strings"
 
-	"porthole.dev/porthole/emulator/cri"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/emulator/wire"
 )
@@ -13,7 +11,7 @@ import (
 // Process is one of the programs that an emulated Windows host consists of while it runs. It must be started in the host's
 // network namespace and started again if it ends. One that Wine runs must be started again also if the wineserver ends.
 type Process struct {
-	Name string // wineserver, hnsd, hcsd, containerd, scm, cri or cri-pipe
+	Name string // wineserver, hnsd, hcsd, containerd or scm
 	Path string
 	Args []string
 	Env  []string // beside what the caller gives every program
@@ -35,10 +33,6 @@ type Process struct {
 //   - scm, only of a host on its own, is the service manager. In a cluster the supervisor starts the host's programs.
 //   - hcsd, on a host with containerd.exe, is the Host Compute Service. containerd is containerd.exe itself, in a cluster; on a host on
 //     its own it is a Windows service (RegisterRuntime).
-//   - cri is the container runtime Light. It needs a Linux containerd, which the caller starts, at
-//     the socket containerd/containerd.sock in the host's folder.
-//   - cri-pipe is a Windows program that listens where containerd does on Windows, on a named pipe, and forwards to cri: named
-//     pipes exist between Windows programs only.
 func (h Host) Processes(tools wine.Tools, porthole string) []Process {
 	host := []string{"--host-dir", h.Dir, "--build", strconv.Itoa(h.Build)}
 	hnsd := append([]string{"host-hnsd"}, host...)
@@ -73,12 +67,6 @@ func (h Host) Processes(tools wine.Tools, porthole string) []Process {
 			scm.After = "hcsd" // the service containerd needs it
 		}
 		list = append(list, scm)
-	}
-	if !h.Standalone && h.Runtime == Light {
-		_, port, _ := strings.Cut(cri.Address, ":")
-		list = append(list,
-			Process{Name: "cri", Path: porthole, Args: append([]string{"host-cri"}, host...), Listens: cri.Address},
-			Process{Name: "cri-pipe", Path: tools.Loader, Args: []string{wine.PipeProgram, cri.Pipe, port}, Env: tools.Env(h.Prefix()), After: "cri"})
 	}
 	return list
 }

@@ -16,29 +16,16 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// The container runtimes of a host.
-const (
-	// ContainerdExe is what a Windows node runs: containerd.exe and runhcs, unmodified.
-	ContainerdExe = "containerd.exe"
-	// Light, which only nodes of a cluster have, is a CRI of ours in front of a Linux containerd (emulator/cri). It takes less memory.
-	Light = "light"
-)
+// ContainerdExe is the container runtime of a host, and of each Windows node of a cluster: containerd.exe and runhcs, unmodified.
+const ContainerdExe = "containerd.exe"
+
+// RuntimePipe is the named pipe at which it serves CRI, containerd's default on Windows.
+const RuntimePipe = `\\.\pipe\containerd-containerd`
 
 // CheckRuntime reports whether a host on its own can have the runtime of that name. "" is none.
 func CheckRuntime(name string) error {
-	switch name {
-	case "", ContainerdExe:
-		return nil
-	case Light:
-		return fmt.Errorf("runtime %s: only nodes of a cluster have it (porthole up --windows-runtime %[1]s)", Light)
-	}
-	return fmt.Errorf("runtime %q is not known: only %s", name, ContainerdExe)
-}
-
-// CheckNodeRuntime reports whether the Windows nodes of a cluster can have the runtime of that name.
-func CheckNodeRuntime(name string) error {
-	if name != ContainerdExe && name != Light {
-		return fmt.Errorf("runtime %q is not known: %s or %s", name, ContainerdExe, Light)
+	if name != "" && name != ContainerdExe {
+		return fmt.Errorf("runtime %q is not known: only %s", name, ContainerdExe)
 	}
 	return nil
 }

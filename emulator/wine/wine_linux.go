@@ -55,10 +55,6 @@ type Prefix struct{ Dir string }
 // DriveC is the folder that programs see as C:\.
 func (p Prefix) DriveC() string { return filepath.Join(p.Dir, "drive_c") }
 
-// Errors is a variable for the environment of a program whose standard error somebody reads: Wine's own errors are written there too, such
-// as why it cannot start the program, which ends with a code and without a word otherwise. It has to come after Env's variable of this name.
-const Errors = "WINEDEBUG=fixme-all"
-
 // Env is the environment that Wine needs for a program of the prefix; nothing is taken from the caller's environment
 // but HNSD_ADDR. The Windows environment (Path, SystemRoot, …) comes from the prefix's registry.
 func (t Tools) Env(p Prefix) []string {

@@ -43,11 +43,11 @@ func rules() []rule {
 			reason: "hcsshim is used by hns/hcn only: everybody else speaks our vocabulary of Windows networking"},
 		{from: []string{"..."}, except: []string{"routes/bgp/..."}, to: []string{"github.com/osrg/gobgp/..."},
 			reason: "GoBGP is used by routes/bgp only"},
-		{from: []string{"..."}, except: []string{"kubelet/runtime/...", "kubelet/image/...", "emulator/cri/...", "check/probe", "internal/testkit/...", "test/..."}, to: []string{"k8s.io/cri-api/..."},
-			reason: "CRI is spoken by kubelet/runtime, kubelet/image and emulator/cri only, and asked by check/probe"},
-		{from: []string{"..."}, except: []string{"internal/registry", "emulator/cri/...", "emulator/host/...", "cli/images", "internal/testkit/...", "test/..."}, to: []string{"github.com/containerd/containerd/v2/..."},
+		{from: []string{"..."}, except: []string{"kubelet/runtime/...", "kubelet/image/...", "check/probe", "internal/testkit/...", "test/..."}, to: []string{"k8s.io/cri-api/..."},
+			reason: "CRI is spoken by kubelet/runtime and kubelet/image only, and asked by check/probe"},
+		{from: []string{"..."}, except: []string{"internal/registry", "emulator/host/...", "cli/images", "internal/testkit/...", "test/..."}, to: []string{"github.com/containerd/containerd/v2/..."},
 			reason: "containerd's client is used by the emulated host, and by internal/registry to read registries; a node's programs reach containerd by CRI"},
-		{from: []string{"..."}, except: []string{"emulator/dataplane/...", "emulator/lab/...", "emulator/host/...", "emulator/hnsd/...", "emulator/cri/...", "emulator/openvswitch", "routes/...", "internal/platform/...", "internal/testkit/...", "test/..."},
+		{from: []string{"..."}, except: []string{"emulator/dataplane/...", "emulator/lab/...", "emulator/host/...", "emulator/hnsd/...", "emulator/openvswitch", "routes/...", "internal/platform/...", "internal/testkit/...", "test/..."},
 			to:     []string{"github.com/vishvananda/netlink/...", "github.com/google/nftables/..."},
 			reason: "kernel networking is touched by the emulator, routes and internal/platform only"},
 		{from: []string{"routes/table/..."}, to: []string{"github.com/vishvananda/..."}, throughOthers: true,
@@ -144,7 +144,7 @@ func violations(pkgs []packageInfo, rules []rule) []string {
 
 // deepFolder names the folders that have a third level.
 func deepFolder(p string) bool {
-	return matchesAny(p, []string{"bundle/...", "test/...", "tools/...", "emulator/dll/...", "emulator/cri/...", "emulator/hnsd/...", "emulator/hcsd/...", "hns/hnstest/...", "internal/testkit/...", "kubelet/runtime/..."})
+	return matchesAny(p, []string{"bundle/...", "test/...", "tools/...", "emulator/dll/...", "emulator/hnsd/...", "emulator/hcsd/...", "hns/hnstest/...", "internal/testkit/...", "kubelet/runtime/..."})
 }
 
 func matchesAny(p string, patterns []string) bool {

@@ -64,7 +64,7 @@ func benchNodes(ctx context.Context, o options) (err error) {
 	}
 
 	b := &nodesBench{o: o, dir: dir, http: clientIn(lab.Netns("lin01"))}
-	came, err := up(ctx, filepath.Join(o.bin, "porthole"), dir, "--windows-nodes", strconv.Itoa(o.nodes), "--windows-runtime", "light")
+	came, err := up(ctx, filepath.Join(o.bin, "porthole"), dir, "--windows-nodes", strconv.Itoa(o.nodes))
 	if err != nil {
 		return err
 	}

@@ -4,33 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	hostcri "porthole.dev/porthole/emulator/cri"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
-	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/winhost"
 )
 
 const (
 	runtimeLimit = 15 * time.Minute // for the whole group
 	windowsNode  = "win01"          // of a local cluster
-	lightIs      = "emulator/cri, the runtime of our own"
 )
-
-// runtimeFlags are the runtimes of emulated Windows nodes that are compared, by side: flags of `porthole up`.
-var runtimeFlags = map[string][]string{ours: {"--windows-runtime", "containerd.exe"}, peer: {"--windows-runtime", "light"}}
 
 // Parts of the group runtime.
 const (
@@ -44,15 +36,17 @@ const (
 	podMemoryTarget  = 45.0
 )
 
-// runtimeLines are the figures of the part calls. The peer is the other runtime.
+// runtimeLines are the figures of the part calls: the floor, which is the calls of containerd.exe alone, and a pod through the kubelet.
 var runtimeLines = []line{
 	{key: "sandbox", name: "runtime-run-pod-sandbox", unit: "s", note: "RunPodSandbox alone, the CNI plugin included"},
 	{key: "create", name: "runtime-create-container", unit: "s"},
 	{key: "start", name: "runtime-start-container", unit: "s"},
-	{key: "ready", name: "runtime-bind-to-ready", unit: "s", target: func(_, peer float64) float64 { return round(1.5 * peer) }, note: "of a pod, through our kubelet.exe"},
+	{key: "ready", name: "runtime-bind-to-ready", unit: "s", note: "of a pod, through our kubelet.exe"},
+	{key: "start-cpu", name: "runtime-start-processor", unit: "s", note: "processor time of the machine, or of this program's container, from the pod's creation until it is Ready: means something if nothing else runs there"},
+	{key: "end-cpu", name: "runtime-end-processor", unit: "s", note: "likewise, from its deletion until its sandbox is gone"},
 }
 
-// benchRuntime measures the runtimes of emulated Windows nodes: containerd.exe with runhcs beside the one of our own.
+// benchRuntime measures the runtime of emulated Windows nodes, containerd.exe with runhcs: its memory, its calls and pods on it.
 func benchRuntime(ctx context.Context, o options) error {
 	ctx, cancel := context.WithTimeout(ctx, runtimeLimit)
 	defer cancel()
@@ -69,56 +63,47 @@ func benchRuntime(ctx context.Context, o options) error {
 	}
 
 	found := samples{}
-	for _, side := range []string{peer, ours} {
-		if err := benchRuntimeSide(ctx, o, side, found); err != nil {
-			return err
-		}
+	if err := benchRuntimeCalls(ctx, o, found); err != nil {
+		return err
 	}
 	for _, l := range runtimeLines {
-		f := figure{Name: l.name, Unit: l.unit, Note: l.note, Ours: median(found[l.key][ours]), Peer: median(found[l.key][peer]), PeerIs: lightIs,
-			Samples: map[string][]float64{"ours": found[l.key][ours], "peer": found[l.key][peer]}}
-		f.P99 = map[string]float64{"ours": percentile(found[l.key][ours], 0.99), "peer": percentile(found[l.key][peer], 0.99)}
-		if p := median(found[l.key][peer]); p > 0 {
-			f.Ratio = round(median(found[l.key][ours]) / p)
-		}
-		if l.target != nil {
-			f.Target = l.target(0, median(found[l.key][peer]))
-		}
-		print(f)
+		print(figure{Name: l.name, Unit: l.unit, Note: l.note, Ours: median(found[l.key][ours]),
+			Samples: map[string][]float64{"ours": found[l.key][ours]}, P99: map[string]float64{"ours": percentile(found[l.key][ours], 0.99)}})
 	}
 	return nil
 }
 
-// benchRuntimeSide measures one runtime on a node of a local cluster, which it brings up and removes.
-func benchRuntimeSide(ctx context.Context, o options, side string, found samples) (err error) {
+// benchRuntimeCalls measures the runtime on a node of a local cluster, which it brings up and removes.
+func benchRuntimeCalls(ctx context.Context, o options, found samples) (err error) {
 	dir, remove, err := clusterFolder(o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	porthole := filepath.Join(o.bin, "porthole")
-	came, err := up(ctx, porthole, dir, runtimeFlags[side]...)
-	if err == nil && side == ours {
-		if err = down(ctx, porthole, dir); err == nil {
-			came, err = up(ctx, porthole, dir, runtimeFlags[side]...)
-		}
-		print(figure{Name: "runtime-up-warm", Unit: "s", Ours: came.total(), Target: 60, Steps: came.lines,
-			Note: "one Linux node and two Windows nodes with containerd.exe Ready, and the data path tested; images and the Wine template are cached"})
+	if _, err := up(ctx, porthole, dir); err != nil {
+		return err
 	}
+	if err := down(ctx, porthole, dir); err != nil {
+		return err
+	}
+	came, err := up(ctx, porthole, dir)
 	if err != nil {
 		return err
 	}
+	print(figure{Name: "runtime-up-warm", Unit: "s", Ours: came.total(), Target: 60, Steps: came.lines,
+		Note: "one Linux node and two Windows nodes Ready, and the data path tested; images and the Wine template are cached"})
 
-	b, stop, err := runtimePods(ctx, o, dir, side)
+	b, stop, err := runtimePods(ctx, o, dir)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	return b.measureRuntime(ctx, o.runtimeRounds, side, found)
+	return b.measureRuntime(ctx, o.runtimeRounds, found)
 }
 
 // runtimePods connects to the node's runtime and to the API server.
-func runtimePods(ctx context.Context, o options, dir, side string) (*windowsPods, func(), error) {
+func runtimePods(ctx context.Context, o options, dir string) (*windowsPods, func(), error) {
 	client, _, err := kube.Load(filepath.Join(dir, "kubeconfig"), "porthole-bench", -1, 0)
 	if err != nil {
 		return nil, nil, err
@@ -129,52 +114,77 @@ func runtimePods(ctx context.Context, o options, dir, side string) (*windowsPods
 	}
 
 	h := &winhost.Host{Porthole: filepath.Join(o.bin, "porthole"), Dir: dir, Name: windowsNode}
-	b := &windowsPods{api: client.CoreV1().Pods(namespace), node: windowsNode, driveC: h.DriveC()}
-	if side == ours {
-		if err := h.ConnectRuntime(ctx); err != nil {
-			h.Close()
-			return nil, nil, err
-		}
-		b.runtime = h.Runtime
-		return b, h.Close, nil
-	}
-
-	conn, err := dialIn(lab.Netns(windowsNode), hostcri.Address)
-	if err != nil {
+	if err := h.ConnectRuntime(ctx); err != nil {
+		h.Close()
 		return nil, nil, err
 	}
-	b.runtime = cri.NewRuntimeServiceClient(conn)
-	return b, func() { conn.Close() }, nil
-}
-
-// dialIn connects to a TCP address of a network namespace.
-func dialIn(netns, address string) (*grpc.ClientConn, error) {
-	dial := testkit.DialIn(platform.NetnsPath(netns))
-	return grpc.NewClient("passthrough:///cri", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx, "tcp4", address) }))
+	return &windowsPods{api: client.CoreV1().Pods(namespace), node: windowsNode, driveC: h.DriveC(), runtime: h.Runtime}, h.Close, nil
 }
 
 // measureRuntime makes pods with the runtime alone and through the kubelet, in turn, one at a time.
-func (b *windowsPods) measureRuntime(ctx context.Context, rounds int, side string, found samples) error {
+func (b *windowsPods) measureRuntime(ctx context.Context, rounds int, found samples) error {
 	if _, err := b.batch(ctx, 1); err != nil { // pulls the image, and fills caches
 		return err
 	}
 	for round := range rounds {
-		say("runtime, %s: round %d of %d", strings.Join(append([]string{"porthole up"}, runtimeFlags[side]...), " "), round+1, rounds)
+		say("runtime: round %d of %d", round+1, rounds)
 		_, pods, err := b.bareBatch(ctx, 1)
 		if err != nil {
 			return err
 		}
-		found.add("sandbox", side, pods[0].ran)
-		found.add("create", side, pods[0].created)
-		found.add("start", side, pods[0].started)
-		took, err := b.batch(ctx, 1)
-		if err != nil {
+		found.add("sandbox", ours, pods[0].ran)
+		found.add("create", ours, pods[0].created)
+		found.add("start", ours, pods[0].started)
+		if err := b.measurePod(ctx, found); err != nil {
 			return err
 		}
-		found.add("ready", side, took)
 	}
 	return nil
+}
+
+// measurePod makes a pod through the kubelet and deletes it.
+func (b *windowsPods) measurePod(ctx context.Context, found samples) error {
+	before, err := processorTime()
+	if err != nil {
+		return err
+	}
+	r, err := b.start(ctx, 1, nil)
+	if err != nil {
+		return err
+	}
+	ready, err := processorTime()
+	if err != nil {
+		return err
+	}
+	if _, err := b.end(ctx, r); err != nil {
+		return err
+	}
+	gone, err := processorTime()
+	if err != nil {
+		return err
+	}
+	found.add("ready", ours, r.took)
+	found.add("start-cpu", ours, (ready - before).Seconds())
+	found.add("end-cpu", ours, (gone - ready).Seconds())
+	return nil
+}
+
+// processorTime is what all processes below the root of the control groups that this program sees have used so far: those of a container
+// if it runs in one, else of the machine. It reads cgroups of version 2 or 1 (cgroups(7)).
+func processorTime() (time.Duration, error) {
+	if data, err := os.ReadFile("/sys/fs/cgroup/cpu.stat"); err == nil {
+		var micros int64
+		if _, err := fmt.Sscanf(string(data), "usage_usec %d", &micros); err != nil {
+			return 0, fmt.Errorf("reading the processor time of the root control group: %w", err)
+		}
+		return time.Duration(micros) * time.Microsecond, nil
+	}
+	data, err := os.ReadFile("/sys/fs/cgroup/cpuacct/cpuacct.usage")
+	if err != nil {
+		return 0, fmt.Errorf("reading the processor time of the root control group: %w", err)
+	}
+	nanos, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+	return time.Duration(nanos), err
 }
 
 const memoryPods = 5

@@ -16,7 +16,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"porthole.dev/porthole/emulator/cri"
+	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
@@ -60,7 +60,7 @@ func (h *windowsHost) program(exe string, args ...string) *osexec.Cmd {
 }
 
 func (h *windowsHost) startPipe() (kill func()) {
-	return h.start(h.program(wine.PipeProgram, cri.Pipe, strconv.Itoa(h.port)))
+	return h.start(h.program(wine.PipeProgram, host.RuntimePipe, strconv.Itoa(h.port)))
 }
 
 // path is the Linux path of what is below C:.

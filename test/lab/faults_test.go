@@ -72,14 +72,11 @@ func TestKillEachProcess(t *testing.T) {
 // endsContainers reports whether the containers of a node end with a process: on Windows with the kernel, which is wineserver here, and
 // with the Host Compute Service, whose end hcsshim takes for that of all containers.
 func endsContainers(name string) bool {
-	return onContainerdExe() && (name == "win01/hcsd" || name == "win01/wineserver")
+	return name == "win01/hcsd" || name == "win01/wineserver"
 }
 
 // TestKillHost kills what the containers of a Windows node end with. Its pods come back by themselves, and nothing of before is left.
 func TestKillHost(t *testing.T) {
-	if !onContainerdExe() {
-		t.Skip("containers of the emulated host's own runtime outlive its processes: TestKillEachProcess")
-	}
 	pods, clusterIP := echoPods(t)
 	for _, name := range []string{"win01/hcsd", "win01/wineserver"} {
 		t.Run(strings.ReplaceAll(name, "/", "-"), func(t *testing.T) {

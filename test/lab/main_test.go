@@ -18,9 +18,6 @@ var (
 	dir      string // its state folder
 )
 
-// onContainerdExe reports whether the Windows nodes run containerd.exe, as they do by default (`make test-light` takes the other runtime).
-func onContainerdExe() bool { return os.Getenv("PORTHOLE_LAB_RUNTIME") != "light" }
-
 func TestMain(m *testing.M) {
 	code, err := run(m)
 	if err != nil {
@@ -57,9 +54,6 @@ func run(m *testing.M) (int, error) {
 	up := []string{"up", "--dir", dir}
 	if builds := os.Getenv("PORTHOLE_LAB_BUILDS"); builds != "" {
 		up = append(up, "--windows-build", builds)
-	}
-	if runtime := os.Getenv("PORTHOLE_LAB_RUNTIME"); runtime != "" {
-		up = append(up, "--windows-runtime", runtime)
 	}
 	out, err := command(8*time.Minute, porthole, up...)
 	fmt.Printf("porthole up took %.1f s\n%s", time.Since(started).Seconds(), out)

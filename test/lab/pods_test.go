@@ -400,7 +400,7 @@ spec:
 `, system))
 
 		ended := func(s *v1.ContainerStateTerminated) bool { return s.Reason == "OOMKilled" }
-		if system == "windows" && onContainerdExe() {
+		if system == "windows" {
 			ended = func(s *v1.ContainerStateTerminated) bool {
 				return s.Reason == "Error" && uint32(s.ExitCode) == statusCommitmentLimit
 			}
