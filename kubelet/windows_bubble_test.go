@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -154,6 +155,65 @@ func TestLateEnds(t *testing.T) {
 		b.removeAll("setup", "once", "absent")
 		b.nothingLeft()
 	}, onWindowsNode, func(b *bubble) { b.runtime.LateEnds = true })
+}
+
+// TestLateEndsOfRestarts: on such a runtime back-off, hooks, probes and the end of a job's pod are as on any other, but for the 5 s.
+func TestLateEndsOfRestarts(t *testing.T) {
+	var mu sync.Mutex
+	var starts []time.Time // of the container that crashes
+	inBubble(t, func(b *bubble) {
+		b.cluster.create(aPod("crash", "exit", "3"))
+		job := aPod("job", "exit", "0")
+		job.Spec.RestartPolicy = v1.RestartPolicyOnFailure
+		b.cluster.create(job)
+		started := aPod("started", "sleep")
+		started.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: execHook("exit", "3")}
+		b.cluster.create(started)
+		hooked := aPod("hooked", "sleep")
+		hooked.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: execHook("sleep", "1")}
+		b.cluster.create(hooked)
+		probed := aPod("probed", "sleep")
+		probed.Spec.Containers[0].LivenessProbe = &v1.Probe{PeriodSeconds: 1, FailureThreshold: 2, SuccessThreshold: 1, TimeoutSeconds: 1,
+			ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"/testapp", "exit", "1"}}}}
+		b.cluster.create(probed)
+
+		b.untilPod(20*time.Second, "job", "Succeeded", phase(v1.PodSucceeded))
+		b.untilReady(20*time.Second, "hooked")
+		begun, execs := time.Now(), b.runtime.Count("ExecSync")
+		b.removeAll("hooked")
+		b.untilGone(20*time.Second, "hooked")
+		if took := time.Since(begun); took > 10*time.Second || b.runtime.Count("ExecSync") == execs {
+			t.Errorf("its end took %v; its hook: %d commands before, %d after", took, execs, b.runtime.Count("ExecSync"))
+		}
+		b.untilPod(time.Minute, "started", "started again", restarts(1))
+		b.hasEvents("started", "FailedPostStartHook: PostStartHook failed", "Killing: FailedPostStartHook")
+		b.untilPod(time.Minute, "probed", "started again", restarts(1))
+		b.hasEvents("probed", "Killing: Container app failed liveness probe, will be restarted")
+
+		crashed := b.untilPod(5*time.Minute, "crash", "restarted four times", restarts(4))
+		if end := crashed.Status.ContainerStatuses[0].LastTerminationState.Terminated; end.ExitCode != 3 || end.FinishedAt.Sub(end.StartedAt.Time) > time.Second {
+			t.Errorf("the last end is %+v", end)
+		}
+		b.removeAll("crash", "job", "started", "probed")
+		b.nothingLeft()
+		mu.Lock()
+		defer mu.Unlock()
+		for i, want := range []time.Duration{5, 10, 20, 40} { // TestRestartPauses has 0 in place of the first
+			if pause := starts[i+1].Sub(starts[i]); pause < want*time.Second || pause > (want+2)*time.Second {
+				t.Errorf("restart %d came %v after the start before it, want %d s", i+1, pause, want)
+			}
+		}
+	}, onWindowsNode, func(b *bubble) {
+		b.runtime.LateEnds = true
+		b.runtime.Program = func(c *cri.ContainerConfig) runtimetest.Process {
+			mu.Lock()
+			defer mu.Unlock()
+			if slices.Contains(c.Args, "3") {
+				starts = append(starts, time.Now())
+			}
+			return runtimetest.TestProgram(c)
+		}
+	})
 }
 
 // TestHostNetworkOnWindows: a pod that asks for the node's network and has no HostProcess containers gets a pod network from a

@@ -24,9 +24,12 @@ type Stats struct {
 
 // PodStats lists the usage of all sandboxes and their containers. If the runtime has no statistics of sandboxes
 // (containerd 1.6), it reads those of the containers. If the list fails, it asks for each sandbox by itself: containerd on Windows
-// answers the whole list with an error as soon as one sandbox has none, which happens while pods start and stop.
+// answers the whole list with an error as soon as one sandbox has none, which happens while pods start and stop, and not at all while
+// the statistics of one sandbox hang.
 func (s Stats) PodStats(ctx context.Context) ([]statsapi.PodStats, error) {
-	resp, err := s.Runtime.ListPodSandboxStats(ctx, &cri.ListPodSandboxStatsRequest{})
+	short, cancel := context.WithTimeout(ctx, statsTimeout)
+	defer cancel()
+	resp, err := s.Runtime.ListPodSandboxStats(short, &cri.ListPodSandboxStatsRequest{})
 	if status.Code(err) == codes.Unimplemented {
 		return s.byContainer(ctx)
 	}
@@ -40,9 +43,9 @@ func (s Stats) PodStats(ctx context.Context) ([]statsapi.PodStats, error) {
 	return pods, nil
 }
 
-// Bounds of the calls about single sandboxes.
+// Bounds of the calls: how many are made about single sandboxes at the same time, and how long each call, and the list, may take.
 const (
-	statsParallel = 8 // calls at the same time
+	statsParallel = 8
 	statsTimeout  = 10 * time.Second
 )
 

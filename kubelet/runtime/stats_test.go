@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -74,9 +76,14 @@ func TestPodStats(t *testing.T) {
 type spoilt struct {
 	cri.RuntimeServiceClient
 	failing []string
+	hanging string // its statistics hang, and the list with them
 }
 
-func (s spoilt) ListPodSandboxStats(context.Context, *cri.ListPodSandboxStatsRequest, ...grpc.CallOption) (*cri.ListPodSandboxStatsResponse, error) {
+func (s spoilt) ListPodSandboxStats(ctx context.Context, _ *cri.ListPodSandboxStatsRequest, _ ...grpc.CallOption) (*cri.ListPodSandboxStatsResponse, error) {
+	if s.hanging != "" {
+		<-ctx.Done()
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
 	return nil, status.Errorf(codes.Unknown, "failed to decode sandbox container metrics for sandbox %q: failed to fetch metrics for tasks: hcs::System::Properties: The requested operation is not valid in the current state. (0xc0370105)", s.failing)
 }
 
@@ -87,7 +94,11 @@ func (s spoilt) ListPodSandbox(_ context.Context, r *cri.ListPodSandboxRequest, 
 	return &cri.ListPodSandboxResponse{Items: []*cri.PodSandbox{{Id: "a"}, {Id: "b"}, {Id: "c"}}}, nil
 }
 
-func (s spoilt) PodSandboxStats(_ context.Context, r *cri.PodSandboxStatsRequest, _ ...grpc.CallOption) (*cri.PodSandboxStatsResponse, error) {
+func (s spoilt) PodSandboxStats(ctx context.Context, r *cri.PodSandboxStatsRequest, _ ...grpc.CallOption) (*cri.PodSandboxStatsResponse, error) {
+	if r.PodSandboxId == s.hanging {
+		<-ctx.Done()
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
 	if slices.Contains(s.failing, r.PodSandboxId) {
 		return nil, status.Error(codes.Unknown, "access denied")
 	}
@@ -113,4 +124,20 @@ func TestPodStatsOfTheOthers(t *testing.T) {
 	if pods, err := (Stats{Runtime: spoilt{failing: []string{"a", "b", "c"}}}).PodStats(context.Background()); err == nil {
 		t.Errorf("no sandbox has statistics, and the answer is %v", pods)
 	}
+}
+
+// TestPodStatsWhileOneHangs: a sandbox whose statistics hang takes the others neither their statistics nor more than two deadlines.
+func TestPodStatsWhileOneHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // as kubelet/serve asks
+		defer cancel()
+		begun := time.Now()
+		pods, err := Stats{Runtime: spoilt{hanging: "b"}}.PodStats(ctx)
+		if err != nil || len(pods) != 2 {
+			t.Errorf("statistics of %d pods, want 2: %v", len(pods), err)
+		}
+		if took := time.Since(begun); took > 2*statsTimeout {
+			t.Errorf("they took %v", took)
+		}
+	})
 }
