@@ -114,13 +114,6 @@ func (c *fakeCluster) written() (conditions, warnings string) {
 	return strings.Join(c.conditions, ", "), strings.Join(c.warnings, "\n")
 }
 
-// annotated returns the annotations that were set.
-func (c *fakeCluster) annotated() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return strings.Join(c.annotations, ", ")
-}
-
 // refuseAll makes writes fail; nil: they succeed again.
 func (c *fakeCluster) refuseAll(err error) {
 	c.mu.Lock()
