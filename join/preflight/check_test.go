@@ -3,6 +3,7 @@ package preflight
 import (
 	"errors"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -71,6 +72,22 @@ func TestChecks(t *testing.T) {
 		}, Error, "Docker is no container runtime of Kubernetes since 1.24"},
 		{"linux", "CRI", func(f *Facts) { f.Runtime.Err = errors.New("no such file") }, Error, "does not answer: no such file → start containerd"},
 		{"windows", "ExistingKubelet", func(f *Facts) { f.Kubelet.Program = `C:\nssm\nssm.exe` }, Error, `service kubelet belongs to C:\nssm\nssm.exe → sc.exe delete kubelet`},
+		{"linux", "ExistingKubelet", func(f *Facts) { f.Kubelet.Program = "/usr/bin/kubelet" }, Error,
+			"service kubelet belongs to /usr/bin/kubelet → systemctl disable --now kubelet, and remove its package"},
+		{"windows", "Firewall", func(f *Facts) {
+			f.Windows.Firewall = "a group policy ignores the firewall rules of this host (DomainProfile)"
+		}, Warning,
+			"→ allow TCP 10250 and 10256 by the policy that forbids local rules"},
+		{"windows", "TestSigning", func(f *Facts) { f.Windows.TestSigning = true }, Warning, "test signing is on"},
+		{"windows", "Rras", func(f *Facts) { f.Windows.RemoteAccess = true }, Warning, "the pod network does not need it"},
+		{"linux", "Conntrack", func(f *Facts) { f.Linux.Conntrack = false }, Warning, "→ modprobe nf_conntrack"},
+		{"linux", "ServiceManager", func(f *Facts) { f.Linux.Systemd = false }, Warning, "no supported init system detected"},
+		{"linux", "HTTPProxy", func(f *Facts) { f.Proxies = []string{"http://10.9.9.9:3128"} }, Warning, "Connection to the API server uses proxy http://10.9.9.9:3128"},
+		{"linux", "CloudMetadata", func(f *Facts) { f.Cloud = CloudOf("Amazon EC2", "m5.large", "") }, Warning, "the source/destination check of this instance must be off"},
+		{"windows", "CloudMetadata", func(f *Facts) {
+			f.Cloud = CloudOf("Microsoft Corporation", "Virtual Machine", "7783-7084-3265-9085-8269-3286-77")
+		}, Warning, "this is a machine of azure"},
+		{"windows", "PauseImage", func(f *Facts) { f.Windows.PauseImage = "pause:3.9 has no image for build 26100" }, Warning, "pause:3.9 has no image for build 26100 → sandboxImage"},
 		{"linux", "FileAvailable--etc-kubernetes-kubelet.conf", func(f *Facts) { f.Joined = &Joined{Node: "win07", Server: "https://10.9.9.9:6443"} }, Error,
 			"this machine is already node win07 of https://10.9.9.9:6443 → porthole leave"},
 		{"linux", "Port-10250", func(f *Facts) { f.Ports = []Port{{Number: 10250, PID: 812, Program: "/usr/bin/nc"}} }, Error, "port 10250 is in use by /usr/bin/nc (pid 812)"},
@@ -150,5 +167,39 @@ func TestNetworkOf(t *testing.T) {
 	}, "win07", links)
 	if kind != "flannel vxlan" || !slices.Equal(remote, []string{"lin02 (10.1.0.2)"}) {
 		t.Errorf("network %q, remote %v", kind, remote)
+	}
+}
+
+// TestEachCheckCanFail: a check that is added here has a case in TestChecks.
+func TestEachCheckCanFail(t *testing.T) {
+	source, err := os.ReadFile("check_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, system := range []string{"windows", "linux"} {
+		for _, name := range Names(system) {
+			if strings.HasPrefix(name, "Port-") { // one function for all
+				name = "Port-10250"
+			}
+			if !strings.Contains(string(source), `", "`+name+`", func(f *Facts)`) {
+				t.Errorf("no case of TestChecks spoils what %s looks at", name)
+			}
+		}
+	}
+}
+
+func TestUnitProgram(t *testing.T) {
+	unit := "[Service]\nExecStart=/usr/bin/kubelet\nRestart=always\n"
+	for want, texts := range map[string][]string{
+		"":                 {"[Unit]\n"},
+		"/usr/bin/kubelet": {unit, "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS\n"},
+		"/opt/k":           {unit, "[Service]\nExecStart=\nExecStart=-/opt/k --x\n"},
+	} {
+		if got := UnitProgram(texts...); got != want {
+			t.Errorf("%q: %q, want %q", texts, got, want)
+		}
+	}
+	if got := CloudOf("Microsoft Corporation", "Virtual Machine", "1234"); got != "" { // any Hyper-V
+		t.Errorf("a Hyper-V is a machine of %s", got)
 	}
 }

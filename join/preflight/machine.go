@@ -273,6 +273,35 @@ func proxies(f *Facts) finding {
 	return warn(fmt.Sprintf("Connection to the API server uses proxy %s. If that is not intended, adjust your proxy settings", strings.Join(f.Proxies, ", ")), "NO_PROXY with the address of the API server")
 }
 
+// clouds are providers by what the firmware of their machines says: vendor and product of the system, and on Azure, whose vendor and
+// product are those of every Hyper-V, the chassis' asset tag (as cloud-init's ds-identify tells them apart).
+var clouds = []struct{ name, vendor, product, tag string }{
+	{"aws", "Amazon EC2", "", ""},
+	{"azure", "Microsoft Corporation", "Virtual Machine", "7783-7084-3265-9085-8269-3286-77"},
+	{"gcp", "Google", "Google Compute Engine", ""},
+}
+
+// CloudOf returns the provider of a machine by its firmware; "" if it is none that is known.
+func CloudOf(vendor, product, tag string) string {
+	for _, c := range clouds {
+		if c.vendor == vendor && (c.product == "" || c.product == product) && (c.tag == "" || c.tag == tag) {
+			return c.name
+		}
+	}
+	return ""
+}
+
+// UnitProgram returns the program that a unit of systemd starts, by the last ExecStart that is not empty in the unit and its drop-ins, which
+// come after it. "" if there is none.
+func UnitProgram(texts ...string) (program string) {
+	for line := range strings.Lines(strings.Join(texts, "\n")) {
+		if value, is := strings.CutPrefix(strings.TrimSpace(line), "ExecStart="); is && value != "" {
+			program, _, _ = strings.Cut(strings.TrimLeft(value, "-@:+!"), " ")
+		}
+	}
+	return program
+}
+
 func cloud(f *Facts) finding {
 	switch f.Cloud {
 	case "":

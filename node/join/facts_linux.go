@@ -47,6 +47,33 @@ func gather(ctx context.Context, s *Setup, f *preflight.Facts) {
 	if f.Joined == nil {
 		f.Joined = strangersConfig(s.Kubeconfig())
 	}
+	f.Kubelet = existingKubelet(s.InstallDir)
+	dmi := func(name string) string {
+		text, _ := os.ReadFile("/sys/class/dmi/id/" + name) // of a machine without firmware tables: it is no cloud's
+		return strings.TrimSpace(string(text))
+	}
+	f.Cloud = preflight.CloudOf(dmi("sys_vendor"), dmi("product_name"), dmi("chassis_asset_tag"))
+}
+
+// existingKubelet returns the program of the unit kubelet that this machine has, with kubeadm's drop-in. One that a link makes a program of
+// ours is ours: the packages have /usr/bin/kubelet.
+func existingKubelet(installed string) (k preflight.ExistingKubelet) {
+	var texts []string
+	for _, dir := range append(slices.Clone(packageUnits), unitFolder) { // the last counts
+		drops, _ := filepath.Glob(filepath.Join(dir, "kubelet.service.d", "*.conf")) // none
+		for _, path := range append([]string{filepath.Join(dir, "kubelet.service")}, drops...) {
+			if text, err := os.ReadFile(path); err == nil {
+				texts = append(texts, string(text))
+			}
+		}
+	}
+	k.Program = preflight.UnitProgram(texts...)
+	target, err := filepath.EvalSymlinks(k.Program)
+	if err != nil {
+		target = k.Program
+	}
+	k.Ours = filepath.Base(target) == "porthole" || strings.HasPrefix(target, installed+"/")
+	return k
 }
 
 // controllers returns whether cgroups are of version 2, and which controllers the kernel has.

@@ -51,11 +51,13 @@ func gather(ctx context.Context, s *Setup, f *preflight.Facts) {
 		f.Joined = strangersConfig(s.Kubeconfig())
 	}
 	gatherServices(f)
+	f.Cloud = preflight.CloudOf(regText(biosKey, "SystemManufacturer"), regText(biosKey, "SystemProductName"), regText(biosKey, "ChassisAssetTag"))
 }
 
 const (
 	controlKey = `SYSTEM\CurrentControlSet\Control`
 	sessionKey = controlKey + `\Session Manager`
+	biosKey    = `HARDWARE\DESCRIPTION\System\BIOS`
 )
 
 // gatherServices notes what the service manager knows.

@@ -1,0 +1,62 @@
+package install
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"porthole.dev/porthole/join/credential"
+)
+
+// nodeOf returns a node with a certificate, and an API server that has one Node object.
+func nodeOf(t *testing.T, object string) *Node {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, object) }))
+	t.Cleanup(server.Close)
+	n := &Node{Name: "win07", UUID: "AAAA-1", Kubelet: t.TempDir(),
+		Cluster: &credential.Cluster{Server: server.URL, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}}
+
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "system:node:win07"}, NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})...)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(n.Pair()), 0o755), os.WriteFile(n.Pair(), pair, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestSameName: of two machines with one name, the one whose kubelet did not register the Node ends at once and says who has the name.
+func TestSameName(t *testing.T) {
+	const object = `{"metadata": {"name": "win07"}, "status": {"nodeInfo": {"systemUUID": "%s"}}}`
+	err := Registered{nodeOf(t, fmt.Sprintf(object, "bbbb-2"))}.Apply(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "node name win07 is used by another machine (systemUUID bbbb-2)") {
+		t.Errorf("the other's Node: %v", err)
+	}
+	if err := (Registered{nodeOf(t, fmt.Sprintf(object, "aaaa-1"))}).Apply(t.Context()); err != nil {
+		t.Errorf("our own Node: %v", err)
+	}
+}
