@@ -19,6 +19,7 @@ import (
 	"porthole.dev/porthole/cli/path"
 	"porthole.dev/porthole/cli/routes"
 	"porthole.dev/porthole/cli/service"
+	"porthole.dev/porthole/cli/upgrade"
 	"porthole.dev/porthole/cli/version"
 	"porthole.dev/porthole/node/fit"
 )
@@ -34,6 +35,8 @@ func nodeCommands() []*cobra.Command {
 		ovncontrolplane.Command(),
 		join.Command(),
 		leave.Command(),
+		upgrade.Command(),
+		upgrade.RollbackCommand(),
 		service.Command(),
 		hns.Command(),
 		firewall.Command(),

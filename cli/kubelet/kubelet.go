@@ -3,6 +3,7 @@ package kubelet
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"porthole.dev/porthole/cni/contract"
 	"porthole.dev/porthole/internal/logging"
 	"porthole.dev/porthole/kubelet/config"
+	"porthole.dev/porthole/node/join"
 	node "porthole.dev/porthole/node/kubelet"
 )
 
@@ -45,7 +47,7 @@ func Command() *cobra.Command {
 				return err
 			}
 			o.WithoutEffect, o.Flags = withoutEffect(c.Flags()), flagValues(c.Flags())
-			return node.Run(c.Context(), o)
+			return kept(c.Context(), o)
 		}}
 
 	fs := c.Flags()
@@ -81,6 +83,23 @@ func Command() *cobra.Command {
 	}
 	o.Settings = config.AddFlags(fs)
 	return c
+}
+
+// kept runs the kubelet, and beside it what takes an interrupted upgrade of this node back. That can end the kubelet, with an error, so that
+// it is started again.
+func kept(ctx context.Context, o node.Options) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		if err := join.Keep(ctx, o.Kubeconfig); err != nil {
+			stop(err)
+		}
+	}()
+	err := node.Run(ctx, o)
+	if cause := context.Cause(ctx); errors.Is(cause, join.ErrRestart) {
+		return cause
+	}
+	return err
 }
 
 // networkPlugin is a flag that upstream's kubelet had until 1.23. Command lines for Windows nodes from that time give it.

@@ -13,11 +13,19 @@ func SaveJournal(path string, j step.Journal) error {
 	if err != nil {
 		return err
 	}
+	return SaveState(path, text)
+}
+
+// SaveState replaces a file of the folder of node.json, flushed to the disk.
+func SaveState(path string, text []byte) error {
 	if err := private(filepath.Dir(path)); err != nil {
 		return err
 	}
 	return write(path, text, 0o600)
 }
+
+// DropState removes files of that folder.
+func DropState(paths ...string) error { return remove(paths...) }
 
 // DropJournal removes node.json: the machine is no node any more.
 func DropJournal(path string) error {

@@ -104,16 +104,21 @@ func condition(n *v1.Node) (ready bool, message string) {
 // Apply waits until the node is Ready.
 func (r Ready) Apply(ctx context.Context) error {
 	return wait(ctx, func() (bool, error) {
-		n, err := r.read(ctx)
-		if err != nil {
-			return false, err
-		}
-		ready, message := condition(n)
-		if !ready {
-			return false, fmt.Errorf("node %s is not Ready: %s", r.Name, message)
-		}
-		return true, nil
+		err := r.Now(ctx)
+		return err == nil, err
 	})
+}
+
+// Now returns nil if the node is Ready, else why it is not.
+func (r Ready) Now(ctx context.Context) error {
+	n, err := r.read(ctx)
+	if err != nil {
+		return err
+	}
+	if ready, message := condition(n); !ready {
+		return fmt.Errorf("node %s is not Ready: %s", r.Name, message)
+	}
+	return nil
 }
 
 // Undo does nothing.

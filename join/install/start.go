@@ -55,7 +55,7 @@ func (s Start) Observe(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking %s for %s: %w", s.Manager.Name(), s.Unit, err)
 	}
-	healthy := running && healthy(ctx, s.Health) == nil
+	healthy := running && Healthy(ctx, s.Health) == nil
 	if !healthy && s.Facts[s.fact()] == "" {
 		return nil, nil
 	}
@@ -65,14 +65,14 @@ func (s Start) Observe(ctx context.Context) (any, error) {
 // Apply starts the program and waits until it is healthy.
 func (s Start) Apply(ctx context.Context) error {
 	config := hash(s.Config())
-	if s.Manager.Name() == "none" && s.Facts[s.fact()] != "" && s.Facts[s.fact()] != config && healthy(ctx, s.Health) == nil {
+	if s.Manager.Name() == "none" && s.Facts[s.fact()] != "" && s.Facts[s.fact()] != config && Healthy(ctx, s.Health) == nil {
 		return fmt.Errorf("the configuration of %s has changed, and no service manager is here to restart it: end it, and join again when it runs", s.Unit)
 	}
 	if err := s.Manager.Start(ctx, s.Unit); err != nil {
 		return fmt.Errorf("starting %s: %w", s.Unit, err)
 	}
 	if err := wait(ctx, func() (bool, error) {
-		err := healthy(ctx, s.Health)
+		err := Healthy(ctx, s.Health)
 		return err == nil, err
 	}); err != nil {
 		return fmt.Errorf("%s was started and is not healthy: %w", s.Unit, err)
@@ -92,7 +92,8 @@ func (s Start) Undo(ctx context.Context, _ []byte) error {
 
 var healthClient = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-func healthy(ctx context.Context, url string) error {
+// Healthy returns nil if a URL answers 200, else what it answers.
+func Healthy(ctx context.Context, url string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

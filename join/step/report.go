@@ -16,6 +16,7 @@ const (
 	TimedOut       Outcome = "timedOut" // installed, not Ready in time; the services go on trying
 	RolledBack     Outcome = "rolledBack"
 	Left           Outcome = "left"
+	Upgraded       Outcome = "upgraded"
 )
 
 // exitCodes by outcome; those that are not listed are 0.
@@ -62,6 +63,9 @@ type Report struct {
 	Error      string   `json:"error,omitempty"`
 	Checks     []Check  `json:"checks"`
 	Steps      []Result `json:"steps"`
+	// From and To are versions; only of an upgrade or a rollback.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
 	// Network is the one that the cluster was found to have, and Topologies are what this node can do in it; only with --plan.
 	Network    string     `json:"network,omitempty"`
 	Topologies []Topology `json:"topologies,omitempty"`

@@ -72,22 +72,30 @@ func (l *leave) all(ctx context.Context) error {
 }
 
 // prepare reads the journal, and reports whether there is one.
-func (l *leave) prepare() (bool, error) {
-	s, err := newSetup(Options{InstallDir: DefaultInstallDir, Network: Networks[0]})
-	if err != nil {
-		return false, err
+func (l *leave) prepare() (joined bool, err error) {
+	l.setup, joined, err = recalled()
+	if joined {
+		l.report.Node, l.report.Server = l.setup.Name, l.setup.Journal.Server
 	}
-	l.setup = s
+	return joined, err
+}
+
+// recalled returns what this machine remembers of its join, and reports whether there is something.
+func recalled() (s *Setup, joined bool, err error) {
+	s, err = newSetup(Options{InstallDir: DefaultInstallDir, Network: Networks[0]})
+	if err != nil {
+		return nil, false, err
+	}
 	text, err := os.ReadFile(s.Node.Journal())
 	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
+		return s, false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading the journal: %w", err)
+		return nil, false, fmt.Errorf("reading the journal: %w", err)
 	}
 	j, err := step.ParseJournal(text)
 	if err != nil {
-		return false, fmt.Errorf("%s: %w", s.Node.Journal(), err)
+		return nil, false, fmt.Errorf("%s: %w", s.Node.Journal(), err)
 	}
 
 	s.Journal, s.Name = &j, j.Node
@@ -99,11 +107,10 @@ func (l *leave) prepare() (bool, error) {
 	}
 	r := run{setup: s, Options: s.Options}
 	if err := r.recall(); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	s.Settings = &credential.Settings{PodSubnet: j.Facts["podSubnet"], ServiceSubnet: j.Facts["serviceSubnet"]}
-	l.report.Node, l.report.Server = j.Node, j.Server
-	return true, nil
+	return s, true, nil
 }
 
 // plan lists the steps that would be undone, the last first.
@@ -163,7 +170,7 @@ func (l *leave) undo(ctx context.Context) error {
 		}
 		return fmt.Errorf("%d things of Porthole are left", len(left))
 	}
-	return install.DropJournal(s.Node.Journal())
+	return errors.Join(install.DropState(upgradeFile(s)), install.DropJournal(s.Node.Journal()))
 }
 
 // deleteNode deletes the Node object with an administrator's credentials, or says who can. A node may not do that itself.

@@ -62,7 +62,7 @@ func afterUndo(ctx context.Context, s *Setup, keepLogs bool) error {
 	if err != nil { // volumes of pods that run are not deleted
 		return err
 	}
-	dirs := []string{s.Kubelet, filepath.Join(s.State, "routes"), "/var/lib/cni/networks/porthole"}
+	dirs := []string{s.Kubelet, filepath.Join(s.State, "routes"), "/var/lib/cni/networks/porthole", versionsFolder(s)}
 	if !keepLogs {
 		dirs = append(dirs, "/var/log/pods", "/var/log/containers")
 	}

@@ -21,7 +21,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("PORTHOLE_JOIN") == "" {
+	if os.Getenv("PORTHOLE_JOIN")+os.Getenv("PORTHOLE_JOIN_SPEED") == "" {
 		fmt.Println("a control plane by kubeadm takes minutes: `make test-join`")
 		return
 	}

@@ -12,8 +12,11 @@ import (
 )
 
 // TestJoin follows one machine: refused joins, a dry run, the join by the line that kubeadm prints, a second one, one after a file is
-// gone, and leaving.
+// gone, exchanges of the programs, and leaving.
 func TestJoin(t *testing.T) {
+	if os.Getenv("PORTHOLE_JOIN") == "" {
+		t.Skip("PORTHOLE_JOIN=long, or `make test-join`")
+	}
 	cp := newControlPlane(t, "cp01", "10.99.0.21")
 	m := newMachine(t, "lin11", "10.99.0.31")
 	m.importImage(filepath.Join(bin, "bundle", "images", "linux", "pause"), []string{"pause"}, []string{pauseImage})
@@ -27,6 +30,7 @@ func TestJoin(t *testing.T) {
 	t.Run("join", func(t *testing.T) { m.at(t).join(cp.at(t).machine, line) })
 	t.Run("again", func(t *testing.T) { m.at(t).again(line) })
 	t.Run("file gone", func(t *testing.T) { m.at(t).fileGone(line) })
+	t.Run("upgrade", func(t *testing.T) { m.at(t).upgrades() })
 	t.Run("leave", func(t *testing.T) { m.at(t).leave(fresh) })
 	t.Run("killed", func(t *testing.T) { m.at(t).killed(cp.at(t).machine, line, fresh) })
 }

@@ -28,6 +28,7 @@ type machine struct {
 	init       string // pid of the machine's first process; with it all others end
 	containerd *exec.Cmd
 	supervisor *exec.Cmd
+	kubelet    string // command line of another kubelet than ours; "": ours
 }
 
 // own are the folders that each machine has for itself.
@@ -153,27 +154,28 @@ func (m *machine) startContainerd() {
 }
 
 // supervise starts the supervisor: it runs the kubelet, and porthole-routes, as soon as their files are there, again when they end, and
-// no longer than these files are there.
+// no longer than these files are there. Programs that join installed count.
 func (m *machine) supervise() {
 	m.t.Helper()
 	script := `
+p() { [ -x /usr/lib/porthole/porthole ] && echo /usr/lib/porthole/porthole || echo $P; }
 kubelet() { while sleep 0.05; do
   if [ -e /var/lib/kubelet/config.yaml ] && [ -e /var/lib/kubelet/kubeadm-flags.env ] && { [ -e /etc/kubernetes/kubelet.conf ] || [ -e /etc/kubernetes/bootstrap-kubelet.conf ]; }; then
     . /var/lib/kubelet/kubeadm-flags.env
-    $P kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml $KUBELET_KUBEADM_ARGS &
+    ${K:-$(p) kubelet} --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml $KUBELET_KUBEADM_ARGS &
     follow $! /var/lib/kubelet/config.yaml
   fi
 done; }
 routes() { while sleep 0.05; do
   if [ -e /etc/kubernetes/kubelet.conf ] && [ -e /etc/kubernetes/porthole-routes.env ]; then
     . /etc/kubernetes/porthole-routes.env
-    $P routes --kubeconfig=/etc/kubernetes/kubelet.conf $PORTHOLE_ROUTES_ARGS &
+    $(p) routes --kubeconfig=/etc/kubernetes/kubelet.conf $PORTHOLE_ROUTES_ARGS &
     follow $! /etc/kubernetes/porthole-routes.env
   fi
 done; }
 follow() { while kill -0 $1 2>/dev/null; do [ -e $2 ] || kill $1; sleep 0.1; done; }
 kubelet & routes & wait`
-	m.supervisor = m.inside("bash", "-c", "P="+filepath.Join(bin, "porthole")+script)
+	m.supervisor = m.inside("bash", "-c", "P="+filepath.Join(bin, "porthole")+"\nK='"+m.kubelet+"'\n"+script)
 	m.start(m.supervisor, "supervisor")
 }
 

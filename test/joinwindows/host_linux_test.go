@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 
 // run brings a cluster of one Linux node up, and takes it down at the end.
 func run(m *testing.M) (code int, err error) {
-	if os.Getenv("PORTHOLE_JOIN") == "" {
+	if os.Getenv("PORTHOLE_JOIN")+os.Getenv("PORTHOLE_JOIN_SPEED") == "" {
 		return m.Run(), nil // which says why it skips
 	}
 	if os.Geteuid() != 0 {

@@ -49,6 +49,7 @@ func TestJoinWindows(t *testing.T) {
 			h.closed()
 			h.mends()
 			h.comesBack()
+			upgrader{h}.upgrades()
 			h.reboots()
 			h.leaves(before, routes)
 		})
@@ -166,8 +167,9 @@ func (h *host) hasEnvironment() {
 // pod is a web server with a service, on this node.
 const pod = `{"apiVersion": "v1", "kind": "List", "items": [
 {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-%[1]s", "labels": {"app": "web-%[1]s"}}, "spec": {"nodeName": "%[1]s", "containers": [
-  {"name": "web", "image": "porthole/testapp:1", "args": ["serve", "--http", ":8080"]}]}},
-{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web-%[1]s"}, "spec": {"selector": {"app": "web-%[1]s"}, "ports": [{"port": 80, "targetPort": 8080}]}}]}`
+  {"name": "web", "image": "porthole/testapp:1", "args": ["serve", "--http", ":8080", "--tcp", ":7"]}]}},
+{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web-%[1]s"}, "spec": {"type": "NodePort", "selector": {"app": "web-%[1]s"},
+  "ports": [{"name": "http", "port": 80, "targetPort": 8080}, {"name": "echo", "port": 7, "targetPort": 7, "nodePort": 30007}]}}]}`
 
 // podWorks makes the pod if it is not there, and asks it: by its service, for its log, and by a program in it.
 func (h *host) podWorks(when string) {

@@ -1,0 +1,235 @@
+package join
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"porthole.dev/porthole/join/install"
+	"porthole.dev/porthole/join/step"
+	"porthole.dev/porthole/join/upgrade"
+)
+
+// UpgradeOptions are what a user says to `porthole upgrade` and `porthole rollback`.
+type UpgradeOptions struct {
+	Force  bool // tries a version again that was not healthy before
+	DryRun bool
+	Source string // folder of the new programs; "": that of the program that runs
+	// Health is how long the node may take to be Ready with the new programs.
+	Health time.Duration
+}
+
+// gateTime is how long one program may take to be healthy, and lookPeriod the time between two looks.
+const (
+	gateTime   = 30 * time.Second
+	lookPeriod = 200 * time.Millisecond
+)
+
+// exchange is one run of upgrade or rollback.
+type exchange struct {
+	UpgradeOptions
+	say     func(string)
+	report  step.Report
+	setup   *Setup
+	journal *upgrade.Journal
+	// self is the process of the node's kubelet if this runs in it; 0: it does not. It cannot be stopped by itself.
+	self int
+}
+
+// version is a version of the programs, as the system of this machine has it.
+type version struct {
+	from, to string
+	parts    []upgrade.Part
+	machine  upgrade.Machine
+}
+
+// Upgrade exchanges the node's programs for those that lie beside this one. If the node is not healthy with them it goes back.
+func Upgrade(ctx context.Context, o UpgradeOptions, say func(string)) step.Report {
+	return runExchange(o, say, func(x *exchange) error { return x.upgrade(ctx) })
+}
+
+// Rollback takes the last upgrade back: one that was interrupted, or one that was finished.
+func Rollback(ctx context.Context, o UpgradeOptions, say func(string)) step.Report {
+	return runExchange(o, say, func(x *exchange) error { return x.rollback(ctx) })
+}
+
+func runExchange(o UpgradeOptions, say func(string), run func(*exchange) error) step.Report {
+	start := time.Now()
+	x := &exchange{UpgradeOptions: o, say: say, report: step.NewReport("UpgradeReport")}
+	err := x.locked(run)
+	x.report.Outcome = outcomeOf(err, x.report.Outcome)
+	if err != nil {
+		x.report.Error = err.Error()
+	}
+	x.report.Seconds = time.Since(start).Seconds()
+	return x.report
+}
+
+// outcomeOf returns the outcome of a run that ended with err; outcome is that of one without an error.
+func outcomeOf(err error, outcome step.Outcome) step.Outcome {
+	switch {
+	case err == nil:
+		return outcome
+	case errors.Is(err, upgrade.ErrWentBack):
+		return step.RolledBack
+	case errors.Is(err, upgrade.ErrRefused):
+		return step.Refused
+	}
+	return step.Failed
+}
+
+// locked reads what this machine remembers and makes sure that nobody else changes it.
+func (x *exchange) locked(run func(*exchange) error) error {
+	s, joined, err := recalled()
+	if err != nil {
+		return err
+	}
+	if !joined || s.Journal.State != step.StateJoined {
+		return fmt.Errorf("this machine is no node, or its join was not finished: porthole join: %w", upgrade.ErrRefused)
+	}
+
+	if x.Source != "" {
+		if s.Bundled, err = filepath.Abs(x.Source); err != nil {
+			return fmt.Errorf("finding --source: %w", err)
+		}
+	}
+	x.setup, x.report.Node, x.report.Server = s, s.Name, s.Journal.Server
+	if x.journal, err = readUpgrade(s); err != nil {
+		return err
+	}
+	if !x.DryRun {
+		unlock, err := lock(s.State)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	return run(x)
+}
+
+func (x *exchange) upgrade(ctx context.Context) error {
+	if x.journal.Interrupted() && !x.DryRun {
+		x.say(fmt.Sprintf("an upgrade to %s was interrupted", x.journal.To))
+		if err := x.back(ctx, "it was interrupted"); err != nil {
+			return err
+		}
+	}
+	v, err := newVersion(x.setup)
+	if err != nil {
+		return err
+	}
+	x.report.From, x.report.To = v.from, v.to
+	switch {
+	case v.from == v.to:
+		x.report.Outcome = step.Unchanged
+		return nil
+	case x.DryRun:
+		x.report.Outcome = step.Planned
+		return nil
+	}
+	x.report.Outcome = step.Upgraded
+	return x.runner(v.machine).Run(ctx, x.journal, v.from, v.to, v.parts, x.Force)
+}
+
+func (x *exchange) rollback(ctx context.Context) error {
+	j := x.journal
+	switch {
+	case j == nil:
+		return fmt.Errorf("this machine was never upgraded: %w", upgrade.ErrRefused)
+	case j.Phase == upgrade.WentBack:
+		x.report.From, x.report.To, x.report.Outcome = j.From, j.From, step.Unchanged
+		return nil
+	}
+	x.report.From, x.report.To, x.report.Outcome = j.To, j.From, step.Upgraded
+	if x.DryRun {
+		x.report.Outcome = step.Planned
+		return nil
+	}
+	if j.Interrupted() {
+		return x.back(ctx, "it was interrupted")
+	}
+
+	machine, err := knownVersion(x.setup, j.From, x.self)
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, upgrade.ErrRefused)
+	}
+	var parts []upgrade.Part
+	for _, p := range j.Parts {
+		parts = append(parts, upgrade.Part{Name: p.Name, Old: p.New, New: p.Old})
+	}
+	return x.runner(machine).Run(ctx, j, j.To, j.From, parts, true)
+}
+
+// back takes an exchange back that was begun.
+func (x *exchange) back(ctx context.Context, reason string) error {
+	machine, err := knownVersion(x.setup, x.journal.From, x.self)
+	if err != nil && slices.ContainsFunc(x.journal.Parts, func(p upgrade.Part) bool { return p.Begun }) { // else there is nothing to go back to
+		return err
+	}
+	return x.runner(machine).Back(ctx, x.journal, reason)
+}
+
+func (x *exchange) runner(m upgrade.Machine) *upgrade.Runner {
+	return &upgrade.Runner{Machine: m, Gate: gateTime, Soak: x.Health, Point: func(p string) { testPoint("upgrade " + p) },
+		Save: func(j *upgrade.Journal) error {
+			x.journal = j
+			text, err := j.Text()
+			if err != nil {
+				return err
+			}
+			return install.SaveState(upgradeFile(x.setup), text)
+		},
+		Say: func(format string, args ...any) { x.say(fmt.Sprintf(format, args...)) },
+		Wait: func(ctx context.Context) error {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(lookPeriod):
+				return nil
+			}
+		}}
+}
+
+func upgradeFile(s *Setup) string { return filepath.Join(s.State, "upgrade.json") }
+
+// readUpgrade returns the journal of the last exchange; nil if there was none.
+func readUpgrade(s *Setup) (*upgrade.Journal, error) {
+	text, err := os.ReadFile(upgradeFile(s))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the journal of the upgrade: %w", err)
+	}
+	return upgrade.ParseJournal(text)
+}
+
+// healthURLs are what the programs answer at when they are well.
+var healthURLs = map[string]string{"porthole-routes": "http://127.0.0.1:10261/healthz", "kube-proxy": "http://127.0.0.1:10256/healthz", "kubelet": "http://127.0.0.1:10248/healthz"}
+
+// nodeReady returns nil if the Node is Ready. The sign is the time of its lease, which its kubelet renews.
+func nodeReady(ctx context.Context, s *Setup) (sign string, err error) {
+	api, err := s.Client()
+	if err != nil {
+		return "", err
+	}
+	defer api.Close()
+	if err := (install.Ready{Node: &s.Node}).Now(ctx); err != nil {
+		return "", err
+	}
+	var lease struct {
+		Spec struct {
+			RenewTime json.RawMessage `json:"renewTime"`
+		} `json:"spec"`
+	}
+	if err := api.Do(ctx, http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"+s.Name, nil, &lease); err != nil {
+		return "", fmt.Errorf("reading the node's lease: %w", err)
+	}
+	return string(lease.Spec.RenewTime), nil
+}
