@@ -127,6 +127,10 @@ test-runtime: deps bundle bundle-tests cri-suite nerdctl upstream-kubelet $(CONF
 test-join: deps build kubeadm windows-runtime ## porthole join and leave: machines in namespaces and a control plane of kubeadm, emulated Windows hosts and the local cluster
 	@PORTHOLE_JOIN=long go test -count=1 -timeout 40m -v -p 1 ./test/join ./test/joinwindows
 
+.PHONY: bench-join
+bench-join: deps build kubeadm windows-runtime ## porthole join beside kubeadm join with upstream's kubelet, join on emulated Windows hosts, a second join, a reboot, sizes, as JSON lines (10 minutes)
+	@PORTHOLE_JOIN_SPEED=3 go test -count=1 -timeout 20m -p 1 -v -run TestJoinSpeed ./test/join ./test/joinwindows
+
 .PHONY: bench-cni
 bench-cni: deps ## win-bridge.exe beside upstream's on an emulated host, as JSON lines: ADD, DEL, calls to HNS
 	@PORTHOLE_CNI_SPEED=20 go test -count=1 -timeout 10m -run TestPluginSpeed -v ./emulator/hnsd/serve

@@ -1,0 +1,99 @@
+package join
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/testkit/figure"
+	"porthole.dev/porthole/internal/testkit/wait"
+)
+
+// Targets in seconds, on a machine of two processors with the images there.
+const (
+	joinTarget  = 8
+	againTarget = 1
+)
+
+// bridgeConf is the pod network of a node that kubeadm joins: it is there before, so that the node is Ready as soon as its kubelet is.
+const bridgeConf = `{"cniVersion": "1.0.0", "name": "speed", "plugins": [{"type": "bridge", "bridge": "speed0", "isGateway": true,
+  "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.200.0/24"}]]}}]}`
+
+// TestJoinSpeed measures how long a machine takes from the line that kubeadm printed until its node is Ready: `porthole join`, which also
+// makes the pod network, beside `kubeadm join` with upstream's kubelet, whose pod network is there already.
+func TestJoinSpeed(t *testing.T) {
+	rounds, _ := strconv.Atoi(os.Getenv("PORTHOLE_JOIN_SPEED")) // none is 0
+	if rounds == 0 {
+		t.Skip("measures for minutes: PORTHOLE_JOIN_SPEED=3, or `make bench-join`")
+	}
+	cp := newControlPlane(t, "cp01", "10.99.0.21")
+	var ours, again, peer []float64
+	for i := range rounds {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			first, second := cp.at(t).joinSpeed(i)
+			ours, again = append(ours, first), append(again, second)
+			peer = append(peer, cp.at(t).peerSpeed(i))
+		})
+	}
+	figure.Print(figure.Figure{Name: "linux-join-to-ready", Unit: "s", Ours: figure.Median(ours), Peer: figure.Median(peer), PeerIs: "kubeadm join with upstream's kubelet, whose CNI plugins and configuration are there before",
+		Target: joinTarget, Samples: map[string][]float64{"ours": ours, "peer": peer}, Note: "images present; ours makes the pod network too"})
+	figure.Print(figure.Figure{Name: "linux-join-again", Unit: "s", Ours: figure.Median(again), Target: againTarget, Samples: map[string][]float64{"ours": again}, Note: "0 writes: TestJoin/again"})
+}
+
+// fresh is a machine with the sandbox's image.
+func (cp follower) fresh(name, address string) *machine {
+	m := newMachine(cp.t, name, address)
+	m.importImage(filepath.Join(bin, "bundle", "images", "linux", "pause"), []string{"pause"}, []string{pauseImage})
+	return m
+}
+
+// joinSpeed joins a machine, and joins it again.
+func (cp follower) joinSpeed(round int) (first, second float64) {
+	m := cp.fresh(fmt.Sprintf("lin4%d", round), fmt.Sprintf("10.99.0.4%d", round))
+	m.supervise()
+	line := append(cp.joinLine(), "--patches", m.patches())
+	r := m.porthole(line...)
+	if r.code != 0 {
+		cp.t.Fatalf("code %d: %s%s", r.code, r.out, r.err)
+	}
+	cp.t.Log(r.out)
+	again := m.porthole("join")
+	if again.code != 0 {
+		cp.t.Fatalf("again: code %d: %s%s", again.code, again.out, again.err)
+	}
+	return r.took.Seconds(), again.took.Seconds()
+}
+
+// peerSpeed has kubeadm join a machine with upstream's kubelet.
+func (cp follower) peerSpeed(round int) float64 {
+	name := fmt.Sprintf("lin5%d", round)
+	m := cp.fresh(name, fmt.Sprintf("10.99.0.5%d", round))
+	for _, plugin := range []string{"bridge", "host-local", "loopback"} {
+		m.ok("cp", filepath.Join(bin, "bundle", "cni", plugin), "/opt/cni/bin/")
+	}
+	m.ok("bash", "-c", "mkdir -p /etc/cni/net.d && cat > /etc/cni/net.d/10-speed.conflist <<'E'\n"+bridgeConf+"\nE\n")
+	m.kubelet = filepath.Join(bin, "bundle", "kube") + " kubelet"
+	m.supervise()
+
+	line := append(cp.joinLine(), "--patches", m.patches(), "--ignore-preflight-errors=all")
+	start := time.Now()
+	r := m.run(filepath.Join(bin, "bundle", "kubeadm"), append([]string{"kubeadm"}, line...)...)
+	if r.code != 0 {
+		cp.t.Fatalf("kubeadm join: code %d: %s%s\nsupervisor:\n%s", r.code, r.out, r.err, tail(m.log("supervisor")))
+	}
+	wait.True(cp.t, time.Minute, "node "+name+" Ready", func() bool {
+		n := cp.node(name)
+		for i := 0; n != nil && i < len(n.Status.Conditions); i++ {
+			if c := n.Status.Conditions[i]; c.Type == v1.NodeReady && c.Status == v1.ConditionTrue {
+				return true
+			}
+		}
+		return false
+	})
+	return time.Since(start).Seconds()
+}
