@@ -131,6 +131,10 @@ test-join: deps build kubeadm windows-runtime ## porthole join and leave: machin
 bench-join: deps build kubeadm windows-runtime ## porthole join beside kubeadm join with upstream's kubelet, join on emulated Windows hosts, a second join, a reboot, sizes, as JSON lines (10 minutes)
 	@PORTHOLE_JOIN_SPEED=3 go test -count=1 -timeout 20m -p 1 -v -run TestJoinSpeed ./test/join ./test/joinwindows
 
+.PHONY: test-daemonsets
+test-daemonsets: deps build bundle-tests windows-agents ## flanneld.exe and upstream's kube-proxy.exe as DaemonSets of HostProcess pods, on Windows nodes with a kubelet and containerd.exe only (5 minutes)
+	@PORTHOLE_DAEMONSETS=long go test -count=1 -timeout 20m -v -run TestDaemonSets ./test/networks
+
 .PHONY: bench-cni
 bench-cni: deps ## win-bridge.exe beside upstream's on an emulated host, as JSON lines: ADD, DEL, calls to HNS
 	@PORTHOLE_CNI_SPEED=20 go test -count=1 -timeout 10m -run TestPluginSpeed -v ./emulator/hnsd/serve

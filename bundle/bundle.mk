@@ -23,6 +23,7 @@ BUNDLE_COREDNS := $(BUNDLE_OUT)/coredns
 BUNDLE_REGISTRY := $(BUNDLE_OUT)/registry
 BUNDLE_PROXYORACLE := $(BUNDLE_OUT)/proxy-oracle
 BUNDLE_FLANNELD := $(BUNDLE_OUT)/flanneld
+BUNDLE_FLANNELD_WINDOWS := $(BUNDLE_OUT)/windows/flanneld.exe
 BUNDLE_FLANNEL_VERSION := v0.28.4
 BUNDLE_IMAGES := $(foreach p,pause testapp,$(BUNDLE_OUT)/images/linux/$(p) $(BUNDLE_OUT)/images/windows/$(p).exe)
 
@@ -118,12 +119,23 @@ $(BUNDLE_PROXYORACLE): $(call bundle-sources,proxyoracle)
 # go.sum covers it.
 FLANNEL := github.com/flannel-io/flannel
 
-$(BUNDLE_FLANNELD): $(call bundle-sources,flanneld)
-	@mkdir -p $(BUNDLE_OUT)/flanneld.src
+define BUNDLE_FLANNEL_BUILD
+	@mkdir -p $(@D) $@.src
 	cd bundle/flanneld && go mod download $(FLANNEL) && main="$$(go list -m -f '{{.Dir}}' $(FLANNEL))/main.go" && \
-		sed -e '/_ ".*\/backend\/tencentvpc"/d' -e '/_ ".*\/backend\/udp"/d' "$$main" > ../../$(BUNDLE_OUT)/flanneld.src/main.go && \
-		$(BUNDLE_BUILD) -ldflags "-s -w -X $(FLANNEL)/pkg/version.Version=$(BUNDLE_FLANNEL_VERSION)" -o ../../$@ ../../$(BUNDLE_OUT)/flanneld.src/main.go
-	@rm -r $(BUNDLE_OUT)/flanneld.src
+		sed -e '/_ ".*\/backend\/tencentvpc"/d' -e '/_ ".*\/backend\/udp"/d' "$$main" > $(CURDIR)/$@.src/main.go && \
+		$(1) $(BUNDLE_BUILD) -ldflags "-s -w -X $(FLANNEL)/pkg/version.Version=$(BUNDLE_FLANNEL_VERSION)" -o $(CURDIR)/$@ $(CURDIR)/$@.src/main.go
+	@rm -r $@.src
+endef
+
+$(BUNDLE_FLANNELD): $(call bundle-sources,flanneld)
+	$(call BUNDLE_FLANNEL_BUILD)
+
+# The agents that Windows nodes get as pods: flanneld.exe and upstream's kube-proxy.exe.
+.PHONY: windows-agents
+windows-agents: $(BUNDLE_FLANNELD_WINDOWS) upstream-proxy
+
+$(BUNDLE_FLANNELD_WINDOWS): $(call bundle-sources,flanneld)
+	$(call BUNDLE_FLANNEL_BUILD,GOOS=windows)
 
 $(BUNDLE_OUT)/images/linux/%: $(call bundle-sources,registry)
 	cd bundle/registry && $(BUNDLE_BUILD) -ldflags "-s -w -buildid=" -o ../../$@ ./images/$*

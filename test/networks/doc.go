@@ -3,5 +3,6 @@
 // services, by ICMP, TCP and UDP, with the routers that they pass and what the wire between the nodes carries.
 //
 // Tests that take long run only with PORTHOLE_NETWORKS=long (`make test-networks`). PORTHOLE_NETWORKS_KEEP=1 leaves the cluster of
-// a test that failed running.
+// a test that failed running. TestDaemonSets, where others than we make the Windows nodes' network, runs only with
+// PORTHOLE_DAEMONSETS=long (`make test-daemonsets`).
 package networks
