@@ -31,6 +31,8 @@ type Config struct {
 	NodeMask int `json:"nodeCIDRMask,omitempty"`
 	// WindowsKubeletOnly leaves Windows nodes with a kubelet and containerd.exe: their network and kube-proxy are to come as HostProcess pods.
 	WindowsKubeletOnly bool `json:"windowsKubeletOnly,omitempty"`
+	// Supervisor starts the programs of Windows nodes: SuperviseProcesses or SuperviseServices.
+	Supervisor string `json:"supervisor"`
 	// WindowsFirewall drops what comes in to the Windows nodes themselves, but for the programs that rules allow, as Windows Server does.
 	WindowsFirewall bool `json:"windowsFirewall,omitempty"`
 	// WindowsNICFlap is how long the network card of a Windows node is away when a virtual switch takes it over (host.Host.NICFlap).
@@ -44,9 +46,16 @@ type Config struct {
 	RegistryPort int `json:"registryPort"`
 }
 
+// Values of Config.Supervisor. With SuperviseProcesses the cluster's supervisor starts the programs of Windows nodes, and this package writes their
+// files. With SuperviseServices each Windows node has a service manager, and `porthole.exe join` on the node does all of it, as on Windows.
+const (
+	SuperviseProcesses = "processes"
+	SuperviseServices  = "services"
+)
+
 // DefaultConfig is one Linux node and two Windows Server 2022 nodes.
 func DefaultConfig() Config {
-	return Config{LinuxNodes: 1, WindowsNodes: 2, WindowsBuild: "20348", Network: routes.DefaultMode,
+	return Config{LinuxNodes: 1, WindowsNodes: 2, WindowsBuild: "20348", Supervisor: SuperviseProcesses, Network: routes.DefaultMode,
 		PodCIDR: lab.PodRange.String(), APIPort: 6443, RegistryPort: 5000}
 }
 
@@ -68,6 +77,9 @@ func (c Config) Validate() error {
 	if _, err := c.builds(); err != nil {
 		return fmt.Errorf("--windows-build %s: %w", c.WindowsBuild, err)
 	}
+	if err := c.checkSupervisor(); err != nil {
+		return err
+	}
 	if _, err := c.ranges(); err != nil {
 		return err
 	}
@@ -78,6 +90,28 @@ func (c Config) Validate() error {
 		return fmt.Errorf("--network %s is not known; known: %s", c.Network, strings.Join(routes.Modes(), ", "))
 	}
 	return errors.Join(c.checkFamilies(), c.checkCards())
+}
+
+// checkSupervisor returns an error if Windows nodes are to be set up by `porthole.exe join`, and it does not do what else is asked for.
+func (c Config) checkSupervisor() error {
+	if c.Supervisor == SuperviseProcesses {
+		return nil
+	}
+	if c.Supervisor != SuperviseServices {
+		return fmt.Errorf("--supervisor %s: %s or %s", c.Supervisor, SuperviseProcesses, SuperviseServices)
+	}
+	for flag, given := range map[string]bool{
+		"--network " + c.Network: c.Network != routes.DefaultMode,
+		"--windows-kubelet-only": c.WindowsKubeletOnly,
+		"--windows-firewall":     c.WindowsFirewall,
+		"--windows-adapter":      c.WindowsAdapter != "",
+		"--pod-cidr with IPv6":   c.dual(),
+	} {
+		if given {
+			return fmt.Errorf("%s: not with --supervisor %s, by which Windows nodes are set up by `porthole join`", flag, SuperviseServices)
+		}
+	}
+	return nil
 }
 
 // checkFamilies returns an error if something of the cluster has no IPv6 and its pods have a range of it.

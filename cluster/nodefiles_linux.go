@@ -44,7 +44,12 @@ func writeNodeFiles(l Layout, c Config) error {
 		if n.Windows {
 			write = writeWindowsNode
 		}
-		if err := errors.Join(describeHost(l, c, n), writeKubernetesFiles(l, c, n), write(l, c, n)); err != nil {
+		if !n.Windows || c.Supervisor == SuperviseProcesses { // else `porthole join` writes its own
+			if err := writeKubernetesFiles(l, c, n); err != nil {
+				return fmt.Errorf("node %s: %w", n.Name, err)
+			}
+		}
+		if err := errors.Join(describeHost(l, c, n), write(l, c, n)); err != nil {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
 	}

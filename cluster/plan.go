@@ -140,6 +140,9 @@ func (p *planner) windowsNode(n Node) {
 		listens[part.Name] = supervise.Condition{TCP: part.Listens, Netns: p.netns(n.Name)}
 	}
 
+	if p.c.Supervisor == SuperviseServices {
+		return // the node's service manager starts its programs
+	}
 	// A node is installed when its cluster is there. From then on its programs start with Windows, whatever can be reached then.
 	program := func(name string, wait []supervise.Condition, exe string, args ...string) {
 		made := node(name, p.tools.Loader, p.tools.Env(windowsHost.Prefix()), wait, append([]string{exe}, args...)...)
@@ -176,7 +179,7 @@ func hostOf(l Layout, c Config, n Node) host.Host {
 	h := host.Host{Name: n.Name, OS: n.OS(), Build: n.Build, Address: n.Address, Netns: lab.Netns(n.Name), Dir: l.Host(n.Name),
 		Firewall: n.Windows && c.WindowsFirewall, NICFlap: c.WindowsNICFlap, Cards: c.cards(n)}
 	if n.Windows {
-		h.Runtime = host.ContainerdExe
+		h.Runtime, h.ServiceManager = host.ContainerdExe, c.Supervisor == SuperviseServices
 	}
 	return h
 }

@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,6 +151,45 @@ func TestProcessesOfContainerdExe(t *testing.T) {
 	}
 	if kubelet := found["win02/kubelet"]; len(kubelet.WaitFor) != 2 || kubelet.WaitFor[0].TCP != wire.HCSAddress {
 		t.Errorf("the kubelet of win02 waits for %+v", kubelet.WaitFor)
+	}
+}
+
+// TestProcessesOfServices: with --supervisor services Windows nodes have a service manager, which starts all that is not part of the host.
+func TestProcessesOfServices(t *testing.T) {
+	c := DefaultConfig()
+	c.Supervisor = SuperviseServices
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	list, err := Processes(Layout{Dir: "/d", Bin: "/b"}, c, wine.Debian)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range list {
+		if p.Node == "win01" {
+			names = append(names, p.Name)
+		}
+	}
+	if want := []string{"win01/wineserver", "win01/hnsd", "win01/hcsd", "win01/scm"}; !slices.Equal(names, want) {
+		t.Errorf("processes %q, want %q", names, want)
+	}
+}
+
+// TestSupervisorRefuses: what `porthole join` does not do on Windows is refused by its flag.
+func TestSupervisorRefuses(t *testing.T) {
+	for flag, change := range map[string]func(*Config){
+		"--supervisor systemd": func(c *Config) { c.Supervisor = "systemd" },
+		"--network vxlan":      func(c *Config) { c.Network = "vxlan" },
+		"--windows-firewall":   func(c *Config) { c.WindowsFirewall = true },
+		"--pod-cidr with IPv6": func(c *Config) { c.PodCIDR = "10.244.0.0/16,fd00:10:244::/48" },
+	} {
+		c := DefaultConfig()
+		c.Supervisor = SuperviseServices
+		change(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), flag) {
+			t.Errorf("%s: %v", flag, err)
+		}
 	}
 }
 

@@ -61,6 +61,7 @@ func ReadStatus(ctx context.Context, l Layout) (*Status, error) {
 			continue // nobody of ours to ask
 		}
 		n.Boot = bootOf(l, n, objects[n.Name])
+		n.Processes = append(n.Processes, servicesOf(l, config, n.Name)...)
 		wg.Go(func() { askNode(ctx, n, services == nil) })
 	}
 	wg.Wait()

@@ -208,6 +208,9 @@ func settle(ctx context.Context, o UpOptions, p *progress) error {
 	if err := wait(ctx, controlPlaneWait, func(ctx context.Context) error { return prepareJoins(ctx, o) }); err != nil {
 		return err
 	}
+	if err := joinNodes(ctx, o, p); err != nil {
+		return err
+	}
 	if err := nodesSettle(ctx, o, client, p); err != nil {
 		return err
 	}

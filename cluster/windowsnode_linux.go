@@ -33,6 +33,10 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 	if err != nil {
 		return err
 	}
+	lower := []string{programs, runtime}
+	if c.Supervisor == SuperviseServices {
+		lower = lower[1:] // `porthole join` installs the programs
+	}
 	dlls := filepath.Join(l.Bin, "windows", "dll")
 	for _, n := range c.Nodes() {
 		if !n.Windows {
@@ -48,7 +52,7 @@ func ensureWindowsHosts(ctx context.Context, l Layout, c Config) error {
 		if err != nil {
 			return err
 		}
-		if err := wine.PrefixMount(template, l.Host(n.Name), programs, runtime).Ensure(); err != nil {
+		if err := wine.PrefixMount(template, l.Host(n.Name), lower...).Ensure(); err != nil {
 			return err
 		}
 		if why := prefix(l, n).PipeProblem(); why != "" {
@@ -104,16 +108,21 @@ func installPlugins(l Layout, cfg Config, c string) (err error) {
 // writeWindowsNode installs what an administrator would install on a Windows host, and what the emulated host needs.
 func writeWindowsNode(l Layout, cfg Config, n Node) error {
 	c := l.NodeFile(n.Name, "prefix", "drive_c")
-	for _, dir := range []string{"k", "opt/cni/bin", "etc/cni/net.d", "var/log/pods", "var/lib/kubelet"} {
-		if err := os.MkdirAll(filepath.Join(c, dir), 0o755); err != nil {
-			return err
+	if cfg.Supervisor == SuperviseProcesses {
+		for _, dir := range []string{"k", "opt/cni/bin", "etc/cni/net.d", "var/log/pods", "var/lib/kubelet"} {
+			if err := os.MkdirAll(filepath.Join(c, dir), 0o755); err != nil {
+				return err
+			}
 		}
 	}
 	errs := []error{
-		installPrograms(l, c),
-		installPlugins(l, cfg, c),
 		hostOf(l, cfg, n).WriteRuntimeFiles(pauseImage),
 		writeFile(filepath.Join(c, "etc", "containerd", "certs.d", "_default", "hosts.toml"), containerdconf.RegistryHosts("http://"+registryAddress()), 0o644),
+	}
+	if cfg.Supervisor == SuperviseServices {
+		errs = append(errs, unpackArchive(l, cfg, n))
+	} else {
+		errs = append(errs, installPrograms(l, c), installPlugins(l, cfg, c))
 	}
 	return errors.Join(errs...)
 }

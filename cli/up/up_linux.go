@@ -26,6 +26,7 @@ it changes nothing; after an interrupted run it finishes the work.`,
   porthole up --windows-nodes 3 --windows-build 26100
   porthole up --windows-build 20348,26100        # win01 is Windows Server 2022, win02 is 2025
   porthole up --network vxlan --windows-kubelet-only   # flannel's and kube-proxy's DaemonSets of HostProcess pods do the rest
+  porthole up --supervisor services              # Windows nodes are set up by porthole.exe join, and come back by themselves after a reboot
   porthole up --windows-firewall                 # with the inbound firewall of Windows Server, and rules for our programs
   porthole up --network tor --pod-cidr 10.244.0.0/16,fd00:10:244::/48
   porthole up --dry-run`,
@@ -50,6 +51,7 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	f.IntVar(&config.LinuxNodes, "linux-nodes", config.LinuxNodes, "Linux nodes, 1 to 9")
 	f.IntVar(&config.WindowsNodes, "windows-nodes", config.WindowsNodes, "emulated Windows nodes, 0 to 40")
 	f.StringVar(&config.WindowsBuild, "windows-build", config.WindowsBuild, "Windows build of those nodes: 17763 (Server 2019), 20348 (2022), 26100 (2025); several with commas are taken in turn")
+	f.StringVar(&config.Supervisor, "supervisor", config.Supervisor, "who starts the programs of Windows nodes: processes, the cluster's supervisor; services: the node's service manager, after porthole.exe join has set the node up, as on Windows")
 	f.BoolVar(&config.WindowsKubeletOnly, "windows-kubelet-only", false, "Windows nodes run a kubelet and containerd.exe only, and are not Ready until HostProcess pods bring the pod network and kube-proxy")
 	f.BoolVar(&config.WindowsFirewall, "windows-firewall", false, "Windows nodes drop what comes in, but for programs with a rule, as Windows Server does; makes the rules for our programs")
 	f.DurationVar(&config.WindowsNICFlap, "windows-nic-flap", 0, "how long a Windows node has no link and no address when its first HNS network is made; Windows takes 1 to 10 s")
@@ -63,6 +65,7 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	f.BoolVar(&dryRun, "dry-run", false, "print what would be made and run, and change nothing")
 
 	program.Values(cmd, "network", routes.Modes()...)
+	program.Values(cmd, "supervisor", cluster.SuperviseProcesses, cluster.SuperviseServices)
 	program.Values(cmd, "windows-build", "17763", "20348", "26100")
 	return cmd
 }

@@ -30,9 +30,9 @@ type Process struct {
 //   - wineserver is what the kernel is to Windows programs, for all programs of the host. They hang if it is killed, so what
 //     runs under Wine must be started again after it. Whatever an earlier one left is ended before it starts: its end is a reboot.
 //   - hnsd is the Host Networking Service.
-//   - scm, only of a host on its own, is the service manager. In a cluster the supervisor starts the host's programs.
-//   - hcsd, on a host with containerd.exe, is the Host Compute Service. containerd is containerd.exe itself, in a cluster; on a host on
-//     its own it is a Windows service (RegisterRuntime).
+//   - scm, only of a managed host, is the service manager. The programs of other hosts are started by the supervisor of their cluster.
+//   - hcsd, on a host with containerd.exe, is the Host Compute Service. containerd is containerd.exe itself; on a managed host it is a
+//     Windows service (RegisterRuntime).
 func (h Host) Processes(tools wine.Tools, porthole string) []Process {
 	host := []string{"--host-dir", h.Dir, "--build", strconv.Itoa(h.Build)}
 	hnsd := append([]string{"host-hnsd"}, host...)
@@ -57,11 +57,11 @@ func (h Host) Processes(tools wine.Tools, porthole string) []Process {
 	if h.Runtime == ContainerdExe {
 		list = append(list, Process{Name: "hcsd", Path: porthole, Args: append([]string{"host-hcsd"}, host...), Listens: wire.HCSAddress})
 	}
-	if h.Runtime == ContainerdExe && !h.Standalone {
+	if h.Runtime == ContainerdExe && !h.Managed() {
 		list = append(list,
 			Process{Name: "containerd", Path: tools.Loader, Args: []string{runtimeFolder + `\containerd.exe`}, Env: tools.Env(h.Prefix()), After: "hcsd", Follows: "wineserver"})
 	}
-	if h.Standalone {
+	if h.Managed() {
 		scm := Process{Name: "scm", Path: porthole, Args: []string{"host-scm", "--host-dir", h.Dir}, Follows: "wineserver"}
 		if h.Runtime == ContainerdExe {
 			scm.After = "hcsd" // the service containerd needs it

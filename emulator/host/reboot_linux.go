@@ -19,7 +19,7 @@ import (
 type RebootOptions struct {
 	// HNS is what its Host Networking Service keeps and loses.
 	HNS      serve.RebootRequest
-	PowerCut bool // no service is told; always so on a node of a cluster
+	PowerCut bool // no service is told; always so on a host without a service manager
 	// Late: the host's address is not there yet when its programs start. Rebooted.Arrive brings it.
 	Late bool
 }
@@ -36,13 +36,13 @@ type Rebooted struct {
 // Reboot plays the reboot of a running host up to the moment at which its processes start again: services are told, all programs and
 // containers end, the registry has the number of the next boot, HNS loses what it loses, and routes and settings of interfaces that
 // programs made are gone. Whoever keeps the host's processes running must not do so meanwhile, and starts them again afterwards.
-// A node of a cluster has no service manager: there everything ends as if the power were cut.
+// On a host without a service manager everything ends as if the power were cut.
 //
 // The machine's clock and processor times go on, because they are Linux's.
 func (h Host) Reboot(ctx context.Context, o RebootOptions) (r Rebooted, err error) {
 	steps := []func() error{
 		func() error {
-			if h.Standalone && !o.PowerCut {
+			if h.Managed() && !o.PowerCut {
 				r.Services, err = h.stopServices()
 			}
 			return err

@@ -19,11 +19,11 @@ const (
 	runtimeLog = `C:\var\log\containerd.log`
 )
 
-// RegisterRuntime makes containerd.exe a Windows service of a host on its own that has just been started, and starts it, as an
+// RegisterRuntime makes containerd.exe a Windows service of a managed host that has just been started, and starts it, as an
 // administrator does: containerd.exe registers itself. A host without that runtime, or with that service, is left alone: its service
 // manager starts the service.
 func (h Host) RegisterRuntime(ctx context.Context) error {
-	if h.Runtime != ContainerdExe || !h.Standalone {
+	if h.Runtime != ContainerdExe || !h.Managed() {
 		return nil
 	}
 	services, err := h.awaitServices(ctx)
@@ -69,11 +69,16 @@ func (h Host) awaitServices(ctx context.Context) ([]scm.Listed, error) {
 
 // linkRuntimeLog shows the log of the service beside those of the host's processes.
 func (h Host) linkRuntimeLog() error {
-	log := onC(h.Prefix().DriveC(), runtimeLog)
+	return h.ShowLog("containerd", runtimeLog)
+}
+
+// ShowLog shows the log file of a Windows service beside the logs of the host's processes, as NAME.log.
+func (h Host) ShowLog(name, windowsPath string) error {
+	log := onC(h.Prefix().DriveC(), windowsPath)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(log), 0o755), os.MkdirAll(filepath.Join(h.Dir, "logs"), 0o755)); err != nil {
 		return err
 	}
-	err := os.Symlink(log, filepath.Join(h.Dir, "logs", "containerd.log"))
+	err := os.Symlink(log, filepath.Join(h.Dir, "logs", name+".log"))
 	if errors.Is(err, os.ErrExist) {
 		return nil
 	}

@@ -37,9 +37,14 @@ type Host struct {
 	Runtime string `json:"runtime,omitempty"`
 	// Standalone hosts were made one by one; the others belong to a cluster.
 	Standalone bool `json:"standalone"`
+	// ServiceManager: a cluster's node has one, which starts the node's programs. A host on its own always has one.
+	ServiceManager bool `json:"serviceManager,omitempty"`
 
 	Dir string `json:"-"` // its folder
 }
+
+// Managed reports whether the host's programs are Windows services.
+func (h Host) Managed() bool { return h.Standalone || h.ServiceManager }
 
 // Store is all hosts of one state folder.
 type Store struct {

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// run brings a cluster of one Linux node up, and takes it down at the end.
+// run brings a cluster of one Linux node and one Windows node up, and takes it down at the end.
 func run(m *testing.M) (code int, err error) {
 	if os.Getenv("PORTHOLE_JOIN")+os.Getenv("PORTHOLE_JOIN_SPEED") == "" {
 		return m.Run(), nil // which says why it skips
@@ -61,7 +61,7 @@ func run(m *testing.M) (code int, err error) {
 		}
 		err = errors.Join(err, os.RemoveAll(state))
 	}()
-	if out, err := porthole(5*time.Minute, "up", "--linux-nodes", "1", "--windows-nodes", "0", "--dir", state); err != nil {
+	if out, err := porthole(5*time.Minute, "up", "--linux-nodes", "1", "--windows-nodes", "1", "--supervisor", "services", "--dir", state); err != nil {
 		return 1, fmt.Errorf("%w: %s", err, out)
 	}
 	return m.Run(), nil
@@ -81,7 +81,7 @@ func porthole(limit time.Duration, args ...string) (out string, err error) {
 // shortly is the limit of commands that wait for nothing, on a machine that does much else.
 const shortly = time.Minute
 
-// host is an emulated Windows host with containerd.exe, and with our archive unpacked in C:\p.
+// host is an emulated Windows host with containerd.exe, and with our archive unpacked in C:\porthole.
 type host struct {
 	t    *testing.T
 	name string
@@ -106,7 +106,7 @@ func newHost(t *testing.T, name, build string) *host {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.write("p/"+program, string(data))
+		h.write("porthole/"+program, string(data))
 	}
 	// What an administrator of a cluster with a registry of its own configures.
 	h.write("etc/containerd/certs.d/_default/hosts.toml", "server = \"http://10.99.0.1:5000\"\n[host.\"http://10.99.0.1:5000\"]\n  capabilities = [\"pull\", \"resolve\"]\n")
@@ -144,7 +144,7 @@ func (h *host) exe(program string, args ...string) (out string, code int) {
 	return out, 0
 }
 
-const program = `C:\p\porthole.exe`
+const program = `C:\porthole\porthole.exe`
 
 // token makes a bootstrap token, and returns its secret part and the arguments of the printed join command.
 func (h *host) token() (secret string, args []string) {

@@ -56,6 +56,41 @@ func TestJoinWindows(t *testing.T) {
 	}
 }
 
+// TestServices: `porthole up --supervisor services` makes its Windows node by the same join. The node comes back by itself after kills and a
+// reboot, with its pod, and no pod starts before there is a network.
+func TestServices(t *testing.T) {
+	if os.Getenv("PORTHOLE_JOIN") == "" {
+		t.Skip("takes minutes: PORTHOLE_JOIN=20348 or `make test-join`")
+	}
+	h := &host{t, "win01"}
+	t.Cleanup(func() {
+		if t.Failed() {
+			h.logs()
+		}
+	})
+	h.podWorks("first")
+	h.joinsAgain()
+	h.comesBack()
+	before := h.container()
+	h.reboots()
+	if now := h.container(); now == before {
+		t.Errorf("the pod's container outlived the reboot: %s", now)
+	}
+	if out := h.must(shortly, "status", "--dir", state); !strings.Contains(out, "win01/kubelet") || !strings.Contains(out, "win01: boot 2: pod network 10.244.") {
+		t.Errorf("porthole status:\n%s", out)
+	}
+}
+
+// container is the pod's container.
+func (h *host) container() string {
+	h.t.Helper()
+	out, err := h.kubectl("get", "pod", "web-"+h.name, "-o", "jsonpath={.status.containerStatuses[0].containerID}")
+	if err != nil {
+		h.t.Fatalf("%v: %s", err, out)
+	}
+	return out
+}
+
 // refusals: what cannot be a node is refused with a cure, and nothing is changed.
 func (h *host) refusals() {
 	h.t.Helper()
