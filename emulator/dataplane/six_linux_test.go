@@ -188,18 +188,23 @@ func (w *world) dial6(where, proto, addr string) (c net.Conn, err error) {
 	return c, err
 }
 
+// get6 is get over IPv6.
+func (w *world) get6(where, proto, addr string) string {
+	c, err := w.dial6(where, proto, addr)
+	if err == nil {
+		defer c.Close()
+		var answer string
+		if answer, err = ask(c); err == nil {
+			return answer
+		}
+	}
+	return outcome(err)
+}
+
 func (w *world) expect6(where, addr, want string) {
 	w.t.Helper()
 	for _, proto := range []string{"tcp", "udp"} {
-		got := ""
-		c, err := w.dial6(where, proto, addr)
-		if err == nil {
-			got, err = ask(c)
-			c.Close()
-		}
-		if err != nil {
-			got = outcome(err)
-		}
+		got := patiently(want, func() string { return w.get6(where, proto, addr) })
 		if got != want {
 			w.t.Errorf("%s from %s to %s: got %q, want %q", proto, where, addr, got, want)
 		}
