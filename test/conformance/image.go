@@ -74,6 +74,12 @@ func parts(dir, bundle string) map[string]func(*images.Layer) error {
 			return nil
 		}
 	}
+	windowsFiles := func(pairs ...string) func(*images.Layer) error {
+		return func(l *images.Layer) error {
+			l.Dir("Files", 0o755) // hcsshim does not make the folder of a file for itself
+			return files(pairs...)(l)
+		}
+	}
 
 	return map[string]func(*images.Layer) error{
 		"base":  func(l *images.Layer) error { return addBase(l, at("sh")) },
@@ -95,12 +101,12 @@ func parts(dir, bundle string) map[string]func(*images.Layer) error {
 		"windows-agnhost": func(l *images.Layer) error {
 			l.Dir("Files/uploads", 0o777)
 			l.Same("Files/agnhost.exe", "Files/agnhost") // the name in upstream's image
-			return files("Files/agnhost.exe", at("windows", "agnhost.exe"), "Files/agnhost-2.exe", at("windows", "agnhost.exe"),
+			return windowsFiles("Files/agnhost.exe", at("windows", "agnhost.exe"), "Files/agnhost-2.exe", at("windows", "agnhost.exe"),
 				"Files/localhost.crt", at("data", "localhost.crt"), "Files/localhost.key", at("data", "localhost.key"))(l)
 		},
-		"windows-nautilus": files("Files/nautilus.jpg", at("data", "nautilus.jpg"), "Files/data.json", at("data", "nautilus.json")),
-		"windows-kitten":   files("Files/kitten.jpg", at("data", "kitten.jpg"), "Files/data.json", at("data", "kitten.json")),
-		"windows-pause":    files("Files/pause.exe", filepath.Join(bundle, "images", "windows", "pause.exe")),
+		"windows-nautilus": windowsFiles("Files/nautilus.jpg", at("data", "nautilus.jpg"), "Files/data.json", at("data", "nautilus.json")),
+		"windows-kitten":   windowsFiles("Files/kitten.jpg", at("data", "kitten.jpg"), "Files/data.json", at("data", "kitten.json")),
+		"windows-pause":    windowsFiles("Files/pause.exe", filepath.Join(bundle, "images", "windows", "pause.exe")),
 	}
 }
 

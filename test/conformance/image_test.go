@@ -1,6 +1,14 @@
 package main
 
 import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"porthole.dev/porthole/test/images"
@@ -25,6 +33,46 @@ func TestImagesNameLayers(t *testing.T) {
 			if len(v.Entrypoint)+len(v.Args) == 0 {
 				t.Errorf("%s starts nothing", i.Repository)
 			}
+		}
+	}
+}
+
+// TestWindowsLayersHaveFolders: in a layer of a Windows image each folder comes before what is in it, since hcsshim makes none by itself.
+func TestWindowsLayersHaveFolders(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"windows/agnhost.exe", "data/localhost.crt", "data/localhost.key", "data/nautilus.jpg", "data/nautilus.json",
+		"data/kitten.jpg", "data/kitten.json", "images/windows/pause.exe"} {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	for name, fill := range parts(dir, dir) {
+		if !strings.HasPrefix(name, "windows-") || name == "windows-base" {
+			continue
+		}
+		layer := images.NewLayer()
+		if err := fill(layer); err != nil {
+			t.Fatal(err)
+		}
+		content, err := layer.Tar()
+		if err != nil {
+			t.Fatal(err)
+		}
+		have := map[string]bool{".": true}
+		for r := tar.NewReader(bytes.NewReader(content)); ; {
+			h, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !have[path.Dir(strings.TrimSuffix(h.Name, "/"))] {
+				t.Errorf("%s: %s comes before its folder", name, h.Name)
+			}
+			have[strings.TrimSuffix(h.Name, "/")] = true
 		}
 	}
 }
