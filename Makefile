@@ -45,7 +45,7 @@ help: ## list the targets
 		while IFS=$$'\t' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
 
 .PHONY: up
-up: deps build ## from nothing to a running cluster with the sample on it (root; safe to repeat)
+up: deps-up build ## from nothing to a running cluster with the sample on it (root; safe to repeat)
 	$(BIN)/porthole up --dir $(DIR) $(UP_FLAGS)
 	tools/sample $(DIR)
 
@@ -54,7 +54,9 @@ down: ## stop the local cluster and remove everything it made
 	@if [ -x $(BIN)/porthole ]; then $(BIN)/porthole down --dir $(DIR); else echo "nothing to stop: $(BIN)/porthole is not built"; fi
 
 .PHONY: build
-build: programs $(PARTS) ## bin/porthole, bin/windows/*.exe and the third-party programs
+# The C compiler, which works on one processor, goes on beside the bundle, whose longest parts (a chain of packages, a link) do too.
+build: programs ## bin/porthole, bin/windows/*.exe and the third-party programs
+	@$(MAKE) --no-print-directory -j$(JOBS) $(PARTS)
 
 # Both systems at once: they share no package, and one links while the other compiles.
 .PHONY: programs programs-linux programs-windows
@@ -78,6 +80,10 @@ programs-windows:
 probes: ## bin/windows/probe-*.exe: ask a Windows host what docs/windows-facts.md wants to know, as JSON
 	@mkdir -p $(BIN)/windows
 	GOOS=windows GOARCH=amd64 $(GOBUILD) -o $(BIN)/windows/ ./test/probes/probe-...
+
+.PHONY: deps-up
+deps-up:
+	@tools/deps up
 
 .PHONY: deps
 deps: ## install the distribution's packages that are missing (root)
@@ -172,7 +178,7 @@ bench-routes: deps build bundle-tests ## host-gateway, vxlan and bgp beside flan
 	go run ./test/bench -only routes $(BENCH_FLAGS)
 
 .PHONY: release
-release: deps build ## dist/: archives for Windows nodes and for a local cluster without Go, with sums, SBOM and licenses: VERSION=v0.1.0
+release: deps-up build ## dist/: archives for Windows nodes and for a local cluster without Go, with sums, SBOM and licenses: VERSION=v0.1.0
 	@go run ./tools/release -version "$(VERSION)" -out dist
 
 .PHONY: clean

@@ -31,7 +31,7 @@ BUNDLE_IMAGES := $(foreach p,pause testapp,$(BUNDLE_OUT)/images/linux/$(p) $(BUN
 # checks it). The first family compiles most of what the others share; those are then built side by side.
 .PHONY: bundle
 bundle: $(BUNDLE_KUBE) ## build the third-party programs of a local cluster
-	@$(MAKE) --no-print-directory -j$(JOBS) bundle-others
+	@$(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS)) bundle-others
 
 .PHONY: bundle-others
 bundle-others: windows-runtime $(BUNDLE_CONTAINERD) $(BUNDLE_CNI) $(BUNDLE_COREDNS) $(BUNDLE_REGISTRY) $(BUNDLE_IMAGES)
