@@ -141,6 +141,10 @@ bench-join: deps build kubeadm windows-runtime ## porthole join beside kubeadm j
 test-daemonsets: deps build bundle-tests windows-agents ## flanneld.exe and upstream's kube-proxy.exe as DaemonSets of HostProcess pods, on Windows nodes with a kubelet and containerd.exe only (5 minutes)
 	@PORTHOLE_DAEMONSETS=long go test -count=1 -timeout 20m -v -run TestDaemonSets ./test/networks
 
+.PHONY: test-tutorial
+test-tutorial: deps build ## the commands of docs/tutorial.md, one after the other, with what they print (5 minutes)
+	@PORTHOLE_TUTORIAL=1 go test -count=1 -timeout 40m -v -run TestTutorial ./test/tutorial
+
 .PHONY: bench-cni
 bench-cni: deps ## win-bridge.exe beside upstream's on an emulated host, as JSON lines: ADD, DEL, calls to HNS
 	@PORTHOLE_CNI_SPEED=20 go test -count=1 -timeout 10m -run TestPluginSpeed -v ./emulator/hnsd/serve

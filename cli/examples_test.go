@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -131,4 +133,38 @@ func commands(line string) (list [][]string) {
 
 	end()
 	return append(list, words)
+}
+
+// TestDocuments: the commands in the documents for users are ones that the program takes.
+func TestDocuments(t *testing.T) {
+	seen := 0
+	for _, name := range []string{"README.md", "docs/tutorial.md", "docs/from-upstream.md", "docs/bgp.md", "tools/release/linux.md"} {
+		text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := strings.HasSuffix(name, "linux.md") // which indents its commands
+		for _, line := range strings.Split(string(text), "\n") {
+			if strings.HasPrefix(line, "```") {
+				code = !code
+			}
+			if !code || strings.Contains(line, "${") { // a command line that a shell completes
+				continue
+			}
+
+			line = strings.TrimPrefix(strings.TrimPrefix(line, "    "), "# ")
+			if strings.HasPrefix(line, " ") { // a drawing
+				continue
+			}
+			for _, words := range calls(line) {
+				if _, err := parse(words); err != nil {
+					t.Errorf("%s: %q: %v", name, line, err)
+				}
+				seen++
+			}
+		}
+	}
+	if seen < 40 {
+		t.Errorf("only %d commands were seen", seen)
+	}
 }
