@@ -1,7 +1,6 @@
 package wine
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -149,13 +148,10 @@ func (p Prefix) served() ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := filepath.Glob("/proc/[0-9]*/maps")
-	for _, file := range files {
-		maps, err := os.ReadFile(file)
-		if err != nil || !bytes.Contains(maps, []byte("/"+folder+"/")) { // an error says that it has ended
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && !slices.Contains(pids, pid) {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err == nil && strings.Contains(platform.ProcessMaps(pid), "/"+folder+"/") && !slices.Contains(pids, pid) {
 			pids = append(pids, pid)
 		}
 	}

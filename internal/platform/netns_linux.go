@@ -194,11 +194,14 @@ func NetnsPids(path string) ([]int, error) {
 
 // ProcessEnviron is the environment that a process was started with, as /proc has it: each variable is ended by a zero. It is empty for a
 // process that has ended.
-func ProcessEnviron(pid int) string {
-	return filesOfProcess(pid, "environ", func(path string) (string, error) {
-		data, err := os.ReadFile(path)
-		return string(data), err
-	})
+func ProcessEnviron(pid int) string { return filesOfProcess(pid, "environ", readText) }
+
+// ProcessMaps returns what a process has in memory, as proc_pid_maps(5) shows it, "" of one that has ended.
+func ProcessMaps(pid int) string { return filesOfProcess(pid, "maps", readText) }
+
+func readText(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	return string(data), err
 }
 
 // filesOfProcess reads a file of a process in /proc, or that of one of its threads if the first thread has ended: such a process goes on, and

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"porthole.dev/porthole/internal/platform"
 )
 
 // WineProcess is one process of Wine as it was seen: a later process may get its number, but not its time too.
@@ -24,16 +26,19 @@ func WineProcesses(hostDir string) (map[int]WineProcess, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
 	all := map[int]WineProcess{}
 	for _, file := range files {
-		environment, _ := os.ReadFile(file) // a process that has ended has none
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err != nil || !bytes.Contains(environment, []byte("WINEPREFIX=")) {
+		if err != nil {
+			continue
+		}
+		environment := platform.ProcessEnviron(pid) // "" of one that has ended
+		if !strings.Contains(environment, "WINEPREFIX=") {
 			continue
 		}
 
 		p := WineProcess{PID: pid}
 		groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 		p.Container = bytes.Contains(groups, []byte("/porthole/"+filepath.Base(hostDir)+"/hcs/"))
-		if !p.Container && !bytes.Contains(environment, []byte("WINEPREFIX="+hostDir+"/")) {
+		if !p.Container && !strings.Contains(environment, "WINEPREFIX="+hostDir+"/") {
 			continue
 		}
 
