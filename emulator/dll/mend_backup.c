@@ -37,10 +37,26 @@ static void begin_stream(struct backup *s)
 
 static DWORD smaller(unsigned long long a, DWORD b) { return a < b ? (DWORD)a : b; }
 
+/* A disk that becomes full takes what it has room for; the next write says that it is full. */
+static BOOL write_all(HANDLE file, BYTE *data, DWORD size)
+{
+	DWORD wrote;
+
+	for (; size; data += wrote, size -= wrote) {
+		if (!WriteFile(file, data, size, &wrote, NULL))
+			return FALSE;
+		if (!wrote) {
+			SetLastError(ERROR_DISK_FULL);
+			return FALSE;
+		}
+	}
+	return TRUE;
+}
+
 static BOOL WINAPI backup_write(HANDLE file, BYTE *data, DWORD size, DWORD *done, BOOL end, BOOL security, void **context)
 {
 	struct backup *s = backup_of(context, end);
-	DWORD part, wrote;
+	DWORD part;
 
 	(void)security;
 	if (!s)
@@ -61,7 +77,7 @@ static BOOL WINAPI backup_write(HANDLE file, BYTE *data, DWORD size, DWORD *done
 			s->name -= part;
 		} else {
 			part = smaller(s->left, rest);
-			if (s->id == CONTENT && (!WriteFile(file, at, part, &wrote, NULL) || wrote != part))
+			if (s->id == CONTENT && !write_all(file, at, part))
 				return FALSE;
 			s->left -= part;
 		}
