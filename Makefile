@@ -127,7 +127,7 @@ test-ovn: deps build ## OVN's programs and databases fail beside Open vSwitch's 
 
 .PHONY: test-runtime
 test-runtime: deps bundle bundle-tests cri-suite nerdctl upstream-kubelet $(CONFORMANCE_OUT)/windows/sh.exe ## containerd.exe and runhcs, unmodified, on emulated hosts of each Windows build
-	@PORTHOLE_RUNTIME=long go test -count=1 -timeout 40m -v ./test/runtime
+	@PORTHOLE_RUNTIME=long go test -count=1 -timeout 55m -v ./test/runtime
 
 .PHONY: test-join
 test-join: deps build kubeadm windows-runtime ## porthole join and leave: machines in namespaces and a control plane of kubeadm, emulated Windows hosts and the local cluster

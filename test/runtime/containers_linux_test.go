@@ -47,6 +47,10 @@ func TestContainers(t *testing.T) {
 	t.Run("programs", startCases{w}.testPrograms)
 	t.Run("network", networkCases{w}.testNetwork)
 	t.Run("kills", w.testKills)
+	t.Run("full disk", faultCases{w}.testFullDisk)
+	t.Run("bad layers", faultCases{w}.testBadLayers)
+	t.Run("one hangs", faultCases{w}.testOneHangs)
+	t.Run("steps", faultCases{w}.testSteps)
 	t.Run("reboot", w.testReboot)
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -339,11 +340,46 @@ func (s layerCalls) layerExists(_ context.Context, c call) (result, error) {
 	return result{handle: 1}, nil
 }
 
+// endLimit is how long the removal of a layer waits for the end of the system on it.
+const endLimit = 30 * time.Second
+
+// awaitEnd waits until no system runs on a layer that containerd has renamed to remove it. Windows refuses to rename the folder of a disk
+// that is attached, and containerd's snapshotter tries again later (plugins/snapshots/windows/common.go). Wine renames it, and then nobody
+// tries again: its system, whose shim was killed, may be about to end.
+func (s layerCalls) awaitEnd(ctx context.Context, path string) {
+	if !strings.HasPrefix(strings.ToLower(path[strings.LastIndex(path, `\`)+1:]), "rm-") {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, endLimit)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+
+	for {
+		s.layers.Lock()
+		l, err := s.openLayer(path)
+		s.layers.Unlock()
+		if err != nil {
+			return
+		}
+		l.root.Close()
+		if l.id == "" || s.userOf(l.id) == "" {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // destroyLayer removes a layer with all that is in it. A layer that is not there is success.
-func (s layerCalls) destroyLayer(_ context.Context, c call) (result, error) {
+func (s layerCalls) destroyLayer(ctx context.Context, c call) (result, error) {
 	if _, err := s.onHost(c.subject()); errors.Is(err, hcsd.ErrPathNotFound) {
 		return result{}, nil
 	}
+	s.awaitEnd(ctx, c.subject())
 	return s.withLayer(c, func(l *layer) (result, error) {
 		if l.dir == filepath.Clean(s.o.driveC()) {
 			return result{}, hcsd.ErrAccessDenied

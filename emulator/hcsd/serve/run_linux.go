@@ -28,6 +28,9 @@ func Run(ctx context.Context, o Options) error {
 			return fmt.Errorf("serving HCS: %w", err)
 		}
 	}
+	if err := removeLogs(o.path("runc")); err != nil {
+		return fmt.Errorf("serving HCS: %w", err)
+	}
 	s := newService(o)
 	if err := s.restore(ctx); err != nil {
 		return err

@@ -48,6 +48,15 @@ func (r runc) command(ctx context.Context, files *[3]*os.File, args ...string) (
 	return out.Bytes(), nil
 }
 
+// removeLogs removes the logs of calls that ended with an earlier hcsd.
+func removeLogs(root string) error {
+	logs, err := filepath.Glob(filepath.Join(root, "log-*"))
+	for _, log := range logs {
+		err = errors.Join(err, os.Remove(log))
+	}
+	return err
+}
+
 // run makes and starts the container of a bundle, and returns its first process.
 func (r runc) run(ctx context.Context, key, bundle string) (process, error) {
 	pidFile := filepath.Join(bundle, "pid")
