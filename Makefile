@@ -126,7 +126,7 @@ test-ovn: deps build ## OVN's programs and databases fail beside Open vSwitch's 
 	@PORTHOLE_NETWORKS=long go test -count=1 -timeout 30m -v ./test/ovn
 
 .PHONY: test-runtime
-test-runtime: deps bundle bundle-tests cri-suite nerdctl upstream-kubelet $(CONFORMANCE_OUT)/windows/sh.exe ## containerd.exe and runhcs, unmodified, on emulated hosts of each Windows build
+test-runtime: deps bundle bundle-tests cri-suite hcsshim-suite nerdctl upstream-kubelet $(CONFORMANCE_OUT)/windows/sh.exe ## containerd.exe and runhcs, unmodified, on emulated hosts of each Windows build
 	@PORTHOLE_RUNTIME=long go test -count=1 -timeout 55m -v ./test/runtime
 
 .PHONY: test-join

@@ -91,6 +91,20 @@ $(BUNDLE_NERDCTL): $(call bundle-sources,nerdctl)
 	@mkdir -p $(BUNDLE_OUT)/windows
 	cd bundle/nerdctl && GOOS=windows $(BUNDLE_BUILD) -ldflags "-s -w" -o ../../$@ github.com/containerd/nerdctl/cmd/nerdctl
 
+# hcsshim's own tests of the packages that runhcs consists of, but for those about virtual machines.
+HCSSHIM := github.com/Microsoft/hcsshim
+HCSSHIM_TESTED := $(addprefix $(HCSSHIM)/internal/,cmd cni cpugroup exec hcs jobcontainers jobobject memory oci queue regstate runhcs safefile security signals \
+	wclayer/cim winapi) $(addprefix $(HCSSHIM)/,cmd/containerd-shim-runhcs-v1 osversion pkg/cimfs pkg/octtrpc)
+BUNDLE_HCSSHIM := $(BUNDLE_OUT)/windows/hcsshim/containerd-shim-runhcs-v1.test.exe
+
+.PHONY: hcsshim-suite
+hcsshim-suite: $(BUNDLE_HCSSHIM)
+
+$(BUNDLE_HCSSHIM): $(call bundle-sources,runhcs)
+	@mkdir -p $(@D)
+	cd bundle/runhcs && GOOS=windows go test -c -tags admin,grpcnotrace -ldflags "-s -w" -o ../../$(@D)/ $(HCSSHIM_TESTED)
+	@touch $@
+
 CNI_PLUGINS := github.com/containernetworking/plugins/plugins
 
 $(BUNDLE_CNI) &: $(call bundle-sources,cni)

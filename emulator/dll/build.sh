@@ -26,6 +26,7 @@ $cc $flags -DWIRE_WITHOUT_MAIN -o "$out/nsi.dll" nsi.c show.c adapters.c wire.c 
 $cc ${flags#-shared} -o "$out/porthole-launch.exe" launch.c -lntdll
 $cc ${flags#-shared} -o "$out/ipconfig.exe" ipconfig.c -liphlpapi -lws2_32
 $cc ${flags#-shared} -o "$out/nltest.exe" nltest.c -ladvapi32
+$cc ${flags#-shared} -o "$out/findstr.exe" findstr.c
 $cc ${flags#-shared} -o "$out/ping.exe" ping.c -liphlpapi -lws2_32
 $cc ${flags#-shared} -o "$out/porthole-pipe.exe" pipe.c
 $cc ${flags#-shared} -municode -o "$out/whoami.exe" whoami.c -ladvapi32

@@ -7,6 +7,24 @@
 enum { SYS_CLOSE = 3, SYS_POLL = 7, SYS_MADVISE = 28, SYS_GETPID = 39, SYS_SOCKET = 41, SYS_CONNECT = 42, SYS_SENDTO = 44, SYS_RECVFROM = 45, SYS_SHUTDOWN = 48,
        SYS_BIND = 49, SYS_GETSOCKNAME = 51, SYS_SETSOCKOPT = 54, SYS_GETSOCKOPT = 55, SYS_FCNTL = 72 };
 
+/* struct stat of Linux on x86-64 (arch/x86/include/uapi/asm/stat.h). */
+struct linux_stat {
+	uint64_t dev, ino, nlink;
+	uint32_t mode, uid, gid, pad;
+	uint64_t rdev;
+	int64_t size, blksize, blocks;
+	int64_t atime, atime_ns, mtime, mtime_ns, ctime, ctime_ns;
+	int64_t reserved[3];
+};
+
+struct entry64 { /* linux_dirent64 (include/linux/dirent.h) */
+	uint64_t ino;
+	int64_t offset;
+	uint16_t size;
+	uint8_t type;
+	char name[];
+};
+
 /* linux_call returns what the kernel does: a negative error, or the result. */
 static inline intptr_t linux_call(int number, intptr_t first, intptr_t a, intptr_t b, intptr_t c, intptr_t d)
 {

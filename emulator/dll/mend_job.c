@@ -69,6 +69,17 @@ static struct job *job_of(HANDLE handle, BOOL new_one)
 	return j;
 }
 
+/* Reports whether a job is a silo, which it may have become by another handle of this process; under lock. */
+static BOOL is_silo(struct job *j)
+{
+	NTSTATUS(NTAPI * same)(HANDLE, HANDLE) = (void *)GetProcAddress(GetModuleHandleW(L"ntdll.dll"), "NtCompareObjects");
+	unsigned i;
+
+	for (i = 0; i < JOBS && same && !j->silo; i++)
+		j->silo = jobs[i] && jobs[i]->silo && same(jobs[i]->handle, j->handle) == 0;
+	return j->silo;
+}
+
 static NTSTATUS NTAPI create_job_object(HANDLE *handle, ULONG access, const OBJECT_ATTRIBUTES *attributes)
 {
 	NTSTATUS status = ((create_job)create_original)(handle, access, attributes);
@@ -189,7 +200,7 @@ static NTSTATUS answer(struct job *j, ULONG class, void *info, ULONG size, ULONG
 		needed = 2 * sizeof(ULONGLONG);
 		break;
 	case SILO_BASIC:
-		if (!j->silo)
+		if (!is_silo(j))
 			return BAD_PARAMETER;
 		needed = size;
 		break;

@@ -13,14 +13,6 @@ enum { AT_REMOVEDIR = 0x200, O_DIRECTORY_ = 0x10000, O_NOFOLLOW = 0x20000, O_CLO
 enum { DT_DIR = 4 };
 enum { DEEPEST = 100 /* folders in one another, for the stack */, PATH_BYTES = 4096, LIST_BYTES = 2048 };
 
-struct entry64 { /* linux_dirent64 (include/linux/dirent.h) */
-	uint64_t ino;
-	int64_t offset;
-	USHORT size;
-	BYTE type;
-	char name[];
-};
-
 /* Reports whether a path is below the folder Files of an imported layer, which has the file hcs-layer beside it. */
 static BOOL in_layer(char *path)
 {

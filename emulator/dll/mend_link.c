@@ -19,16 +19,6 @@ enum { AT_FDCWD = -100, AT_SYMLINK_NOFOLLOW = 0x100, AT_REMOVEDIR = 0x200, O_DIR
 enum { ENOENT_ = 2, EACCES_ = 13, EEXIST_ = 17, ENOTEMPTY_ = 39 };
 enum { S_IFMT_ = 0170000, S_IFDIR_ = 0040000, S_IFLNK_ = 0120000 };
 
-/* struct stat of Linux on x86-64 (arch/x86/include/uapi/asm/stat.h). */
-struct linux_stat {
-	uint64_t dev, ino, nlink;
-	uint32_t mode, uid, gid, pad;
-	uint64_t rdev;
-	int64_t size, blksize, blocks;
-	int64_t atime, atime_ns, mtime, mtime_ns, ctime, ctime_ns;
-	int64_t reserved[3];
-};
-
 /* What Windows answers (ntstatus.h), and its names for what is asked (ntifs.h, winioctl.h). */
 #define NOT_FOUND ((NTSTATUS)0xC0000034)
 #define NO_SUCH_FILE ((NTSTATUS)0xC000000F)
@@ -183,6 +173,25 @@ static BOOL handle_link(HANDLE file, char *path, struct linux_stat *link)
 
 /* Opening. */
 
+/* Reports whether a name below an open folder leads through a link. */
+static BOOL through_link(const OBJECT_ATTRIBUTES *name)
+{
+	struct linux_stat s = { 0 };
+	struct place p;
+	char *c;
+
+	if (!name->RootDirectory || !place_of(name, &p))
+		return FALSE;
+	for (c = strchr(p.path, '/'); c && (s.mode & S_IFMT_) != S_IFLNK_; c = strchr(c + 1, '/')) {
+		*c = 0;
+		linux_call(SYS_NEWFSTATAT, p.folder, (intptr_t)p.path, (intptr_t)&s, AT_SYMLINK_NOFOLLOW, 0);
+		*c = '/';
+	}
+	c = p.path[0] == '/' ? NULL : p.path; /* a whole path is that of another folder than the open one */
+	place_close(&p);
+	return c && (s.mode & S_IFMT_) == S_IFLNK_;
+}
+
 BOOL link_open(HANDLE *file, ULONG access, const OBJECT_ATTRIBUTES *name, IO_STATUS_BLOCK *io, ULONG disposition, ULONG options, NTSTATUS *status)
 {
 	const ULONG by_kernel32 = SYNCHRONIZE | DELETE; /* DeleteFileW and others, which mean the link: Wine's do not say so */
@@ -194,6 +203,10 @@ BOOL link_open(HANDLE *file, ULONG access, const OBJECT_ATTRIBUTES *name, IO_STA
 	BOOL folder, absent;
 	intptr_t fd;
 
+	if (stay && through_link(name)) {
+		*status = io->Status = LINK_ON_THE_WAY;
+		return TRUE;
+	}
 	if ((!itself && !stay) || !find_link(name, &p, &link))
 		return FALSE;
 	folder = to_folder(p.folder, p.path, &absent);
@@ -628,14 +641,6 @@ static void list_ends(HANDLE folder)
 		lists[i].folder = NULL;
 	ReleaseSRWLockExclusive(&lists_lock);
 }
-
-struct entry64 { /* linux_dirent64 (include/linux/dirent.h) */
-	uint64_t ino;
-	int64_t offset;
-	USHORT size;
-	BYTE type;
-	char name[];
-};
 
 /* Finds the nth link of a folder whose target is absent. */
 static BOOL absent_link(int folder, int n, char *name, struct linux_stat *link)

@@ -335,14 +335,35 @@ static BOOL account_of(const WCHAR *folder, DWORD number, WCHAR *name)
 	return found;
 }
 
-/* Returns the name of an account of Windows itself, NULL if the SID is of another. */
-static const WCHAR *own_account(PSID sid)
+/* Returns the name of an account that only containers have, S-1-5-93-2-1 and -2 (containerd, integration/volume_copy_up_test.go), or NULL.
+ * A container is known by a value of its registry (emulator/guest). */
+static const WCHAR *container_account(PSID sid)
+{
+	static const WCHAR *const names[] = { L"ContainerAdministrator", L"ContainerUser" };
+	const DWORD container = 93, users = 2;
+	DWORD type, size = sizeof type, number = *GetSidSubAuthority(sid, 2) - 1;
+
+	if (*GetSidSubAuthority(sid, 0) != container || *GetSidSubAuthority(sid, 1) != users || number >= COUNT(names))
+		return NULL;
+	if (RegGetValueW(HKEY_LOCAL_MACHINE, L"System\\CurrentControlSet\\Control", L"ContainerType", RRF_RT_REG_DWORD, NULL, &type, &size))
+		return NULL;
+	return names[number];
+}
+
+/* Returns the name of an account of Windows itself and its domain, NULL if the SID is of another. */
+static const WCHAR *own_account(PSID sid, const WCHAR **domain)
 {
 	static const DWORD first = 18; /* S-1-5-18 */
 	SID_IDENTIFIER_AUTHORITY nt = { SECURITY_NT_AUTHORITY };
 	DWORD number;
 
-	if (*GetSidSubAuthorityCount(sid) != 1 || memcmp(GetSidIdentifierAuthority(sid), &nt, sizeof nt))
+	if (memcmp(GetSidIdentifierAuthority(sid), &nt, sizeof nt))
+		return NULL;
+	*domain = L"User Manager";
+	if (*GetSidSubAuthorityCount(sid) == 3)
+		return container_account(sid);
+	*domain = L"NT AUTHORITY";
+	if (*GetSidSubAuthorityCount(sid) != 1)
 		return NULL;
 	number = *GetSidSubAuthority(sid, 0) - first;
 	return number < COUNT(accounts) ? accounts[number].name : NULL;
@@ -352,13 +373,13 @@ static BOOL WINAPI lookup_account_sid(const WCHAR *system, PSID sid, WCHAR *name
 {
 	WCHAR found[SAM_NAME], host[MAX_COMPUTERNAME_LENGTH + 1] = L"";
 	DWORD host_size = COUNT(host), number;
-	const WCHAR *own = IsValidSid(sid) ? own_account(sid) : NULL;
+	const WCHAR *own_domain, *own = IsValidSid(sid) ? own_account(sid, &own_domain) : NULL;
 	BYTE ours[SAM_SID];
 	BOOL enough, user;
 
 	if (own) {
 		enough = give(own, name, name_size);
-		if (!give(L"NT AUTHORITY", domain, domain_size) || !enough)
+		if (!give(own_domain, domain, domain_size) || !enough)
 			goto too_small;
 		*use = SidTypeWellKnownGroup;
 		return TRUE;

@@ -21,9 +21,13 @@ func (n Names) Registry() (system string) {
 			RegistryKey(`System\CurrentControlSet\Control\ComputerName\ComputerName`, "ComputerName", short) +
 			RegistryKey(`System\CurrentControlSet\Control\ComputerName\ActiveComputerName`, "ComputerName", short)
 	}
-	return system + RegistryKey(adapterKey, "SearchList", strings.Join(n.Searches, ",")) +
+	return system + isContainer + RegistryKey(adapterKey, "SearchList", strings.Join(n.Searches, ",")) +
 		RegistryKey(adapterKey, "NameServer", strings.Join(n.Servers, ","))
 }
+
+// isContainer is the value by which programs see that they run in a container; 2 is process isolation. Our bcryptprimitives.dll
+// knows ContainerUser in a container only.
+const isContainer = "\n[System\\\\CurrentControlSet\\\\Control]\n\"ContainerType\"=dword:00000002\n"
 
 // adapterKey is where an adapter's settings are. Programs look through all adapters there; Wine has no GUID of its own for
 // the one that a pod has.

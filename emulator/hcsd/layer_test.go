@@ -70,6 +70,29 @@ func TestReadEntry(t *testing.T) {
 	}
 }
 
+// TestOwner reads the owner of a file from descriptors, which may say that it is anywhere.
+func TestOwner(t *testing.T) {
+	sid := []byte{1, 1, 0, 0, 0, 0, 0, 5, 18, 0, 0, 0}
+	descriptor := func(place byte, rest ...byte) []byte {
+		return append([]byte{1, 0, 0, 0x80, place, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, rest...)
+	}
+	for name, c := range map[string]struct{ descriptor, owner []byte }{
+		"an owner":             {descriptor(20, sid...), sid},
+		"one behind a group":   {descriptor(24, append([]byte{9, 9, 9, 9}, sid...)...), sid},
+		"none":                 {descriptor(0, sid...), nil},
+		"in the head":          {descriptor(4, sid...), nil},
+		"behind the end":       {descriptor(200, sid...), nil},
+		"cut short":            {descriptor(20, sid[:9]...), nil},
+		"with too many parts":  {descriptor(20, append([]byte{1, 16}, make([]byte, 80)...)...), nil},
+		"no descriptor at all": {[]byte("acl"), nil},
+	} {
+		e, err := ReadEntry(bytes.NewReader(append([]byte{0x20, 0, 0, 0}, stream(3, "", c.descriptor)...)), &memory{})
+		if err != nil || !bytes.Equal(e.Owner, c.owner) {
+			t.Errorf("%s: owner %v, %v", name, e.Owner, err)
+		}
+	}
+}
+
 // TestLinkTarget: a link stays on C:, whatever it says.
 func TestLinkTarget(t *testing.T) {
 	relative, absolute := []byte{1, 0, 0, 0}, []byte{0, 0, 0, 0}
@@ -99,6 +122,7 @@ func TestLinkTarget(t *testing.T) {
 
 func FuzzReadEntry(f *testing.F) {
 	f.Add(append([]byte{0, 0, 0, 0}, stream(1, "", []byte("content"))...))
+	f.Add(append([]byte{0, 0, 0, 0}, stream(3, "", []byte{1, 0, 0, 0x80, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 5, 18, 0, 0, 0})...))
 	f.Add(append([]byte{0, 0, 0, 0}, stream(8, "", reparse(symlinkTag, []byte{1, 0, 0, 0}, `..\..\x`))...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		e, err := ReadEntry(bytes.NewReader(data), &memory{})

@@ -74,6 +74,7 @@ func TestPrefix(t *testing.T) {
 	t.Run("products", func(t *testing.T) { testProducts(ctx, t, tools, p) })
 	t.Run("a Windows that is too old", func(t *testing.T) { testTooOld(ctx, t, tools, p) })
 	t.Run("ipconfig", func(t *testing.T) { testIPConfig(ctx, t, tools, p) })
+	t.Run("findstr", func(t *testing.T) { testFindstr(ctx, t, tools, p) })
 	t.Run("ping", func(t *testing.T) { testPing(ctx, t, tools, p) })
 	t.Run("cmd", func(t *testing.T) { testCmd(ctx, t, tools, p) })
 	t.Run("stacks", func(t *testing.T) { testStacks(ctx, t, tools, p) })

@@ -42,7 +42,7 @@ func TestZPages(t *testing.T) {
 		code                      int
 	}{
 		{"/statusz", "", "text/plain; charset=utf-8",
-			`^\nkubelet statusz\nWarning: This endpoint is not meant to be machine parseable.*\n\nStarted: .* 20\d\d\nUp: 0 hr 00 min \d\d sec\nGo version: go1\.\S+\nBinary version: 1\.36\.3\nEmulation version: 1\.36\nPaths: .*/checkpoint.* /pods .*\n$`, 200},
+			`^\nkubelet statusz\nWarning: This endpoint is not meant to be machine parseable.*\n\nStarted: .* 20\d\d\nUp: 0 hr \d\d min \d\d sec\nGo version: go1\.\S+\nBinary version: 1\.36\.3\nEmulation version: 1\.36\nPaths: .*/checkpoint.* /pods .*\n$`, 200},
 		{"/flagz", "text/plain", "text/plain; charset=utf-8", `^\nkubelet flagz\nWarning: .*\nnode-ip=10\.0\.0\.1\nv=2\n$`, 200},
 		{"/flagz", "application/json, */*", "text/plain; charset=utf-8", `\nv=2\n$`, 200},
 		{"/flagz", "application/json;v=v1beta1;g=config.k8s.io;as=Flagz", "application/json",

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"debug/elf"
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"os"
@@ -33,6 +34,19 @@ func (l *Layer) add(h tar.Header, content []byte) {
 // Dir adds an empty folder.
 func (l *Layer) Dir(name string, mode int64) {
 	l.add(tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: mode}, nil)
+}
+
+// ContainerUser is the SID of that user in every Windows container.
+var ContainerUser = []byte{1, 3, 0, 0, 0, 0, 0, 5, 93, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0} // S-1-5-93-2-2
+
+// Owner gives what is there under the name an owner of Windows, by his SID. A layer has a security descriptor for that (go-winio, backuptar).
+func (l *Layer) Owner(name string, sid []byte) {
+	const selfRelative, head = 0x80, 20 // of SECURITY_DESCRIPTOR_RELATIVE (winnt.h)
+	descriptor := make([]byte, head, head+len(sid))
+	descriptor[0], descriptor[3], descriptor[4] = 1, selfRelative, head
+	e := l.entries[name]
+	e.header.PAXRecords = map[string]string{"MSWINDOWS.rawsd": base64.StdEncoding.EncodeToString(append(descriptor, sid...))}
+	l.entries[name] = e
 }
 
 // Link adds a symbolic link called name to target.

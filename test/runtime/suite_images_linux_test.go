@@ -79,6 +79,7 @@ func suiteLayers(bin, testlimit string) map[string]func(*images.Layer) error {
 			l.Dir("Files/bin", 0o755)
 			l.Dir("Files/volumes", 0o777)
 			l.Dir("Files/volumes/test_dir", 0o777)
+			l.Owner("Files/volumes/test_dir/", images.ContainerUser)
 			l.Text("Files/volumes/test_dir/test_file", "test_content\n")
 			return l.File("Files/bin/get_owner.exe", filepath.Join(bin, "bundle", "windows", "get_owner.exe"), 0o755)
 		},

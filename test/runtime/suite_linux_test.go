@@ -56,7 +56,7 @@ func TestCRISuite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareResults(t, rows(table), got, focus == ".")
+	compareResults(t, comparison{suiteTable, rows(suiteRow, table), got, focus == "."})
 	if t.Failed() {
 		t.Logf("the suite says:\n%s", output)
 	}
@@ -70,21 +70,26 @@ func usePowershell(w *world) {
 
 // runSuite runs the tests that match focus, and returns what they print.
 func (w *world) runSuite(focus string) string {
+	return runTests(w, 12*time.Minute, "../../bin/bundle/windows/cri-integration.test.exe", "-test.timeout=11m", "-test.run="+focus,
+		"-cri-endpoint=npipe://./pipe/containerd-containerd", "-runtime-handler=runhcs-wcow-process", "-containerd-bin=containerd.exe", `-image-list=C:\suite\images.toml`)
+}
+
+// runTests runs a program of tests on the host for no longer than limit, and returns what it prints.
+func runTests(w *world, limit time.Duration, program string, args ...string) string {
 	w.t.Helper()
-	exe, err := filepath.Abs("../../bin/bundle/windows/cri-integration.test.exe")
+	exe, err := filepath.Abs(program)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), 12*time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, w.porthole, "host", "run", "--dir", w.dir, w.name, "--", exe, "-test.v", "-test.timeout=11m", "-test.run="+focus,
-		"-cri-endpoint=npipe://./pipe/containerd-containerd", "-runtime-handler=runhcs-wcow-process", "-containerd-bin=containerd.exe", `-image-list=C:\suite\images.toml`)
+	cmd := exec.CommandContext(ctx, w.porthole, append([]string{"host", "run", "--dir", w.dir, w.name, "--", exe, "-test.v"}, args...)...)
 	cmd.WaitDelay = time.Second
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	begin := time.Now()
 	err = cmd.Run() // also an error if a test fails: the results say which
-	w.t.Logf("the suite ran for %v: %v", time.Since(begin).Round(time.Second), err)
+	w.t.Logf("%s ran for %v: %v", filepath.Base(program), time.Since(begin).Round(time.Second), err)
 	return out.String()
 }
 
@@ -109,28 +114,36 @@ func suiteResults(output string) map[string]string {
 	return results
 }
 
-func rows(table []byte) map[string]string {
+// rows are the results that a table has, by what the first group of form matches.
+func rows(form *regexp.Regexp, table []byte) map[string]string {
 	results := map[string]string{}
-	for _, m := range suiteRow.FindAllSubmatch(table, -1) {
+	for _, m := range form.FindAllSubmatch(table, -1) {
 		results[string(m[1])] = string(m[2])
 	}
 	return results
 }
 
+// comparison is of results with those of a table.
+type comparison struct {
+	table     string // file
+	want, got map[string]string
+	all       bool // all tests ran
+}
+
 // compareResults fails the test for each result that is not the wanted one. If all tests ran, a wanted one that is missing is an error too.
-func compareResults(t *testing.T, want, got map[string]string, all bool) {
+func compareResults(t *testing.T, c comparison) {
 	t.Helper()
 	count := map[string]int{}
-	for name, result := range got {
+	for name, result := range c.got {
 		count[result]++
-		if want[name] != result {
-			t.Errorf("%s: %s, and %s says %s", name, result, suiteTable, cmp.Or(want[name], "nothing"))
+		if c.want[name] != result {
+			t.Errorf("%s: %s, and %s says %s", name, result, c.table, cmp.Or(c.want[name], "nothing"))
 		}
 	}
-	for name := range want {
-		if all && got[name] == "" {
-			t.Errorf("%s of %s did not run", name, suiteTable)
+	for name := range c.want {
+		if c.all && c.got[name] == "" {
+			t.Errorf("%s of %s did not run", name, c.table)
 		}
 	}
-	t.Log(fmt.Sprint(len(got), " tests: ", count))
+	t.Log(fmt.Sprint(len(c.got), " results: ", count))
 }

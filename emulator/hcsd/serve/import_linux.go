@@ -107,7 +107,7 @@ func (i importer) tree(name, as string) error {
 		case !e.Type().IsRegular():
 			err = hcsd.ErrInvalidData.WithText("%s is neither a file nor a folder", from)
 		case described:
-			err = i.link(from, folder)
+			err = i.described(from, folder)
 		default:
 			err = i.file(from, to)
 		}
@@ -129,11 +129,14 @@ func (i importer) folder(from, to string) error {
 	return i.tree(from, to)
 }
 
-// link makes a link of a folder whose description has a reparse point.
-func (i importer) link(from, to string) error {
+// described imports what is said of a folder: it is a link, or it has an owner.
+func (i importer) described(from, to string) error {
 	e, err := i.entry(from, discard{})
-	if err != nil || e.Reparse == nil {
+	if err != nil {
 		return err
+	}
+	if e.Reparse == nil {
+		return i.owned(to, e.Owner)
 	}
 	target, err := hcsd.LinkTarget(to, e.Reparse)
 	if err != nil {
@@ -152,7 +155,7 @@ func (i importer) file(from, to string) error {
 		return err
 	}
 	e, err := i.entry(from, f)
-	err = errors.Join(err, f.Close())
+	err = errors.Join(err, own(f, e.Owner), f.Close())
 	if err != nil || e.Reparse == nil {
 		return err
 	}
@@ -164,6 +167,36 @@ func (i importer) file(from, to string) error {
 		return err
 	}
 	return i.to.Symlink(target, to)
+}
+
+// owned gives a folder its owner. It may come before the folder.
+func (i importer) owned(to string, owner []byte) error {
+	if owner == nil {
+		return nil
+	}
+	if err := i.to.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	f, err := i.to.Open(to)
+	if err != nil {
+		return err
+	}
+	return errors.Join(own(f, owner), f.Close())
+}
+
+// ownerAttribute is the extended attribute with the SID of a file's owner (emulator/dll/mend_owner.c).
+const ownerAttribute = "user.porthole.owner"
+
+// own keeps the owner of a file, nil for none. A file system without extended attributes loses it.
+func own(f *os.File, owner []byte) error {
+	if owner == nil {
+		return nil
+	}
+	err := unix.Fsetxattr(int(f.Fd()), ownerAttribute, owner, 0)
+	if errors.Is(err, unix.ENOTSUP) {
+		return nil
+	}
+	return err
 }
 
 // entry reads one file of the import folder.

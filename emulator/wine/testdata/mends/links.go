@@ -18,7 +18,7 @@ func linksIn() (dir string, err error) {
 		os.WriteFile(filepath.Join(dir, "folder", "inner"), []byte("inner"), 0o600),
 		os.WriteFile(filepath.Join(dir, "file"), []byte("file"), 0o600),
 		os.Symlink(`folder\inner`, filepath.Join(dir, "to-file")),
-		os.Symlink(filepath.Join(dir, "folder"), filepath.Join(dir, "to-folder")))
+		os.Symlink(`\\?\`+filepath.Join(dir, "folder"), filepath.Join(dir, "to-folder")))
 }
 
 // expect returns an error unless the condition holds.

@@ -26,7 +26,7 @@ var checks = []struct {
 	do   func() error
 }{
 	{"pipe", pipe}, {"remove", remove}, {"rename", rename}, {"volume", volume}, {"mount-point", mountPoint}, {"bindings", bindings}, {"console", console}, {"job", job}, {"backup", backup},
-	{"links", links}, {"link-names", linkNames}, {"link-roots", linkRoots}, {"version", version}, {"registry", currentVersion}, {"texts", texts}, {"service", service}, {"no-service", service}, {"unix-sockets", unixSockets}, {"counters", counters}, {"users", users}, {"user-programs", userPrograms}, {"unmended", unmended},
+	{"links", links}, {"link-names", linkNames}, {"link-roots", linkRoots}, {"version", version}, {"registry", currentVersion}, {"texts", texts}, {"service", service}, {"no-service", service}, {"unix-sockets", unixSockets}, {"counters", counters}, {"users", users}, {"owners", owners}, {"user-programs", userPrograms}, {"unmended", unmended},
 }
 
 func main() {
@@ -204,14 +204,15 @@ func volume() error {
 	return nil
 }
 
-// job makes a job a silo, as hcsshim does for HostProcess containers.
+// job makes a job a silo, as hcsshim does for HostProcess containers, and opens it again.
 func job() error {
-	h, err := windows.CreateJobObject(nil, nil)
+	name := windows.StringToUTF16Ptr("porthole-mends")
+	h, err := windows.CreateJobObject(nil, name)
 	if err != nil {
 		return err
 	}
 	defer windows.CloseHandle(h)
-	const createSilo, ioAttribution = 35, 42 // JOBOBJECTINFOCLASS
+	const createSilo, siloBasic, ioAttribution = 35, 36, 42 // JOBOBJECTINFOCLASS
 	var control [24]byte
 	if _, err := windows.SetInformationJobObject(h, ioAttribution, uintptr(unsafe.Pointer(&control)), uint32(len(control))); err != nil {
 		return fmt.Errorf("I/O attribution: %w", err)
@@ -221,6 +222,14 @@ func job() error {
 	}
 	if _, err := windows.SetInformationJobObject(h, 9999, uintptr(unsafe.Pointer(&control)), uint32(len(control))); err == nil {
 		return errors.New("a class that does not exist is accepted")
+	}
+	again, err := windows.CreateJobObject(nil, name)
+	if err != nil {
+		return fmt.Errorf("opening it again: %w", err)
+	}
+	defer windows.CloseHandle(again)
+	if err := windows.QueryInformationJobObject(again, siloBasic, uintptr(unsafe.Pointer(&control)), uint32(len(control)), nil); err != nil {
+		return fmt.Errorf("what is opened again is no silo: %w", err)
 	}
 	return nil
 }
