@@ -142,7 +142,7 @@ test-daemonsets: deps build bundle-tests windows-agents ## flanneld.exe and upst
 	@PORTHOLE_DAEMONSETS=long go test -count=1 -timeout 20m -v -run TestDaemonSets ./test/networks
 
 .PHONY: test-tutorial
-test-tutorial: deps build ## the commands of docs/tutorial.md, one after the other, with what they print (5 minutes)
+test-tutorial: deps build ## the commands of docs/tutorial.md, one after the other, with what they print (2 minutes)
 	@PORTHOLE_TUTORIAL=1 go test -count=1 -timeout 40m -v -run TestTutorial ./test/tutorial
 
 .PHONY: bench-cni
