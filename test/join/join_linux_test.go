@@ -11,7 +11,7 @@ import (
 	"porthole.dev/porthole/join/step"
 )
 
-// TestJoin follows one machine: refused joins, a dry run, the join by the line that kubeadm prints, a second one, one after a file is
+// TestJoin has kubeadm join a machine with our kubelet, and follows another one: refused joins, a dry run, the join by the line that kubeadm prints, a second one, one after a file is
 // gone, exchanges of the programs, and leaving.
 func TestJoin(t *testing.T) {
 	if os.Getenv("PORTHOLE_JOIN") == "" {
@@ -24,6 +24,9 @@ func TestJoin(t *testing.T) {
 	line := append(cp.joinLine(), "--patches", m.patches(), "--timeout", "3m")
 	fresh := m.snapshot()
 
+	t.Run("kubeadm join", func(t *testing.T) {
+		t.Logf("kubeadm join with our kubelet: Ready after %.1f s", cp.at(t).kubeadmJoins("lin12", "10.99.0.32", ""))
+	})
 	t.Run("refused", func(t *testing.T) { m.at(t).refused(line, fresh) })
 	t.Run("two at once", func(t *testing.T) { m.at(t).twoAtOnce(line) })
 	t.Run("dry run", func(t *testing.T) { m.at(t).dryRun(cp.at(t).machine, line, fresh) })

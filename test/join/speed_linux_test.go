@@ -3,6 +3,7 @@ package join
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -37,7 +38,7 @@ func TestJoinSpeed(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			first, second := cp.at(t).joinSpeed(i)
 			ours, again = append(ours, first), append(again, second)
-			peer = append(peer, cp.at(t).peerSpeed(i))
+			peer = append(peer, cp.at(t).kubeadmJoins(fmt.Sprintf("lin5%d", i), fmt.Sprintf("10.99.0.5%d", i), filepath.Join(bin, "bundle", "kube")+" kubelet"))
 		})
 	}
 	figure.Print(figure.Figure{Name: "linux-join-to-ready", Unit: "s", Ours: figure.Median(ours), Peer: figure.Median(peer), PeerIs: "kubeadm join with upstream's kubelet, whose CNI plugins and configuration are there before",
@@ -69,15 +70,16 @@ func (cp follower) joinSpeed(round int) (first, second float64) {
 	return r.took.Seconds(), again.took.Seconds()
 }
 
-// peerSpeed has kubeadm join a machine with upstream's kubelet.
-func (cp follower) peerSpeed(round int) float64 {
-	name := fmt.Sprintf("lin5%d", round)
-	m := cp.fresh(name, fmt.Sprintf("10.99.0.5%d", round))
+// kubeadmJoins has kubeadm join a machine with a kubelet, "" for ours, and returns how many seconds it took until the node was Ready.
+func (cp follower) kubeadmJoins(name, address, kubelet string) float64 {
+	m := cp.fresh(name, address)
+	m.cgroups()
+	m.ok("mkdir", "-p", "/opt/cni/bin")
 	for _, plugin := range []string{"bridge", "host-local", "loopback"} {
 		m.ok("cp", filepath.Join(bin, "bundle", "cni", plugin), "/opt/cni/bin/")
 	}
 	m.ok("bash", "-c", "mkdir -p /etc/cni/net.d && cat > /etc/cni/net.d/10-speed.conflist <<'E'\n"+bridgeConf+"\nE\n")
-	m.kubelet = filepath.Join(bin, "bundle", "kube") + " kubelet"
+	m.kubelet = kubelet
 	m.supervise()
 
 	line := append(cp.joinLine(), "--patches", m.patches(), "--ignore-preflight-errors=all")
@@ -96,4 +98,22 @@ func (cp follower) peerSpeed(round int) float64 {
 		return false
 	})
 	return time.Since(start).Seconds()
+}
+
+// cgroups makes the root of the kubelet's cgroups, which upstream's kubelet does not make. On cgroup v1 the new one needs the processors
+// and memory of the one above it.
+func (m *machine) cgroups() {
+	m.t.Helper()
+	run := func(script string) {
+		m.t.Helper()
+		if out, err := exec.Command("bash", "-c", "N="+m.name+"\n"+script).CombinedOutput(); err != nil {
+			m.t.Errorf("making or removing cgroups: %v: %s", err, out)
+		}
+	}
+	run(`[ -e /sys/fs/cgroup/cgroup.controllers ] && { mkdir -p /sys/fs/cgroup/porthole/$N; exit; }
+for d in /sys/fs/cgroup/*/; do mkdir -p $d/porthole/$N
+  for p in porthole porthole/$N; do for f in cpuset.cpus cpuset.mems; do [ ! -e $d/$f ] || cat $d/$f > $d/$p/$f; done; done; done`)
+	m.t.Cleanup(func() {
+		run(`find /sys/fs/cgroup -path "*/porthole/$N*" -depth -type d -exec rmdir {} \; 2>/dev/null; true`)
+	})
 }

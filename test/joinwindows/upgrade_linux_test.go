@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,7 +63,17 @@ func (h upgrader) upgrades() {
 	streams, first := h.streams(50), h.versions()
 	second := h.unpack("p2", nil)
 	start := time.Now()
+	h.must(shortly, "host", "hns", h.name, "stats", "reset", "--dir", state)
+	gap := h.proxyGap()
 	r := h.exchange(0, step.Upgraded, second, "upgrade")
+	if longest := gap(); longest > maxGap {
+		h.t.Errorf("the service proxy did not answer for %v, more than %v", longest, maxGap)
+	} else {
+		h.t.Logf("the service proxy did not answer for %v", longest.Round(time.Millisecond))
+	}
+	if n := h.writes(); n > 0 {
+		h.t.Errorf("the upgrade wrote to HNS %d times", n)
+	}
 	if now := h.versions(); now != r.To || r.From != first || now == first {
 		h.t.Errorf("the services are of %s, before %s; the report says %s to %s", now, first, r.From, r.To)
 	}
@@ -97,6 +108,55 @@ func (h upgrader) upgrades() {
 	if r, code := h.report("join"); code != 0 || r.Outcome != step.Unchanged {
 		h.t.Errorf("after upgrades a join changes %v: %s", done(r), r.Error)
 	}
+}
+
+// maxGap is how long no process may follow Services while the programs are exchanged.
+const maxGap = 2 * time.Second
+
+// writes returns how often HNS was told to change something since the count was reset.
+func (h upgrader) writes() int {
+	h.t.Helper()
+	var stats struct{ Writes int }
+	if err := json.Unmarshal([]byte(h.must(shortly, "host", "hns", h.name, "stats", "-o", "json", "--dir", state)), &stats); err != nil {
+		h.t.Fatal(err)
+	}
+	return stats.Writes
+}
+
+// proxyGap asks the service proxy's health port from the Linux node all the time. The function that it returns ends that, and returns the
+// longest time between two answers.
+func (h upgrader) proxyGap() func() time.Duration {
+	ip, done, longest := h.ip(), make(chan struct{}), make(chan time.Duration)
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DialContext: testkit.DialIn(platform.NetnsPath("porthole-lin01")), DisableKeepAlives: true}}
+	go func() {
+		most, last := time.Duration(0), time.Now()
+		for {
+			if answer, err := client.Get("http://" + net.JoinHostPort(ip, "10256") + "/livez"); err == nil {
+				answer.Body.Close()
+				most, last = max(most, time.Since(last)), time.Now()
+			}
+			select {
+			case <-done:
+				longest <- max(most, time.Since(last))
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(done)
+		return <-longest
+	}
+}
+
+// ip is the address of the node.
+func (h upgrader) ip() string {
+	h.t.Helper()
+	ip, err := h.kubectl("get", "node", h.name, "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return strings.TrimSpace(ip)
 }
 
 // exchange runs upgrade or rollback.
@@ -176,16 +236,12 @@ type streams struct {
 
 func (h upgrader) streams(n int) *streams {
 	h.t.Helper()
-	ip, err := h.kubectl("get", "node", h.name, "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	s := &streams{t: h.t}
+	ip, s := h.ip(), &streams{t: h.t}
 	dial := testkit.DialIn(platform.NetnsPath("porthole-lin01"))
 	for range n {
 		var c net.Conn
 		wait.NoError(h.t, shortly, "a stream", func() (err error) {
-			c, err = dial(h.t.Context(), "tcp", net.JoinHostPort(strings.TrimSpace(ip), "30007"))
+			c, err = dial(h.t.Context(), "tcp", net.JoinHostPort(ip, "30007"))
 			return err
 		})
 		h.t.Cleanup(func() { c.Close() })
