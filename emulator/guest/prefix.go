@@ -40,18 +40,20 @@ func MakePrefix(dir, template string, add map[string]string) error {
 		}
 	}
 
-	if err := os.Symlink("../drive_c", filepath.Join(dir, "prefix/dosdevices/c:")); err != nil {
-		return err
-	}
-	// Wine wants a drive for its own files. It must not be the Linux root: Wine would then take a path like /etc/hosts for
-	// a Linux one, while on Windows it is C:\etc\hosts (ntdll looks for the drive whose folder such a path begins with).
-	if err := os.Symlink("/usr", filepath.Join(dir, "prefix/dosdevices/z:")); err != nil {
+	if err := MakeDrives(filepath.Join(dir, "prefix/dosdevices")); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "nsswitch.conf"), []byte("hosts: files dns\n"), 0o644); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, "prefix/fonts.conf"), []byte(noFonts), 0o644)
+}
+
+// MakeDrives makes the drive letters of a prefix in its folder dosdevices, which has none.
+func MakeDrives(dosdevices string) error {
+	// Wine wants a drive for its own files. It must not be the Linux root: Wine would then take a path like /etc/hosts for
+	// a Linux one, while on Windows it is C:\etc\hosts (ntdll looks for the drive whose folder such a path begins with).
+	return errors.Join(os.Symlink("../drive_c", filepath.Join(dosdevices, "c:")), os.Symlink("/usr", filepath.Join(dosdevices, "z:")))
 }
 
 // AddDrive gives the prefix that MakePrefix made in dir another drive, which is empty: a letter from d to y.

@@ -129,10 +129,30 @@ func (s siloCalls) openSilo(c call) (*silo, error) {
 		if err := mountAgain(filepath.Join(s.o.HostDir, "prefix"), sl.Dir); err != nil {
 			return nil, err
 		}
+		if err := s.mountDrives(sl.Dir); err != nil {
+			return nil, errors.Join(err, guest.Unmount(sl.Dir))
+		}
 		c.holds(job)
 	}
 	s.silos[job] = sl
 	return sl, nil
+}
+
+// mountDrives gives a silo drives of its own, like those of a container: with the host's, a path like /etc/hosts would be one of Linux. The
+// host's own programs may be started from anywhere on this machine, for which they need it all as a drive.
+func (s siloCalls) mountDrives(dir string) error {
+	drives := s.o.path("drives")
+	err := os.Mkdir(drives, 0o755)
+	if err == nil {
+		err = guest.MakeDrives(drives)
+	}
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := unix.Mount(drives, filepath.Join(dir, "dosdevices"), "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mounting the drives of a silo: %w", err)
+	}
+	return nil
 }
 
 // mountAgain mounts a folder at dir too. Later mounts in one are not seen in the other.

@@ -28,7 +28,7 @@ func TestSilos(t *testing.T) {
 	}
 	h.says(string(out),
 		"silo false, then true", "rootfs 0x0 0x0", "mount 0x0 0x0", "absent 0x80070003 0x80070003",
-		"one one", "other other", "child data<nil> data<nil>", `host C:\hpc\name.txt false`, `host C:\layers\one\new.txt true`, `host C:\data\new.txt false`,
+		"one one", "other other", "child data<nil> data<nil>", "slash data<nil>", `host C:\hpc\name.txt false`, `host C:\layers\one\new.txt true`, `host C:\data\new.txt false`,
 		"pids true times true active 1 memory true true", "in job 1", "terminated 5",
 		`global "data" <nil> [{MountPoint:C:\bound Flags:1 Targets:[C:\data]}] <nil>`, "removed true true")
 	t.Logf("%s", out)

@@ -105,6 +105,7 @@ func main() {
 	fmt.Println("one", run(one, `cmd /c type C:\hpc\name.txt`))
 	fmt.Println("other", run(other, `cmd /c type C:\HPC\name.txt`))
 	fmt.Println("child", run(one, `cmd /c cmd /c C:\windows\silo.exe file C:\etc\mount\file.txt C:\etc\file.txt`))
+	fmt.Println("slash", run(one, `cmd /c C:\windows\silo.exe file /etc/file.txt`))
 	fmt.Println("written", run(one, `cmd /c echo more> C:\hpc\new.txt&& echo more> C:\etc\mount\new.txt`))
 	for _, path := range []string{`C:\hpc\name.txt`, `C:\layers\one\new.txt`, `C:\data\new.txt`} {
 		_, err := os.Stat(path)
