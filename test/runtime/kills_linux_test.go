@@ -14,6 +14,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
@@ -134,7 +135,7 @@ func (w containers) endPod(t *testing.T, p pod) {
 	wait.True(t, time.Minute, "nothing is left", func() bool { return w.left(t) == "" })
 }
 
-// left names the systems, cgroups and shims that there are of any container.
+// left names the systems, cgroups, mounted layers and shims that there are of any container.
 func (w containers) left(t *testing.T) string {
 	t.Helper()
 	var all []string
@@ -146,6 +147,9 @@ func (w containers) left(t *testing.T) string {
 		check(t, err)
 		all = append(all, found...)
 	}
+	mounts, err := platform.MountPointsBelow(filepath.Join(w.dir, "hosts", w.name, "hcs")) // containerd's garbage collection removes layers later
+	check(t, err)
+	all = append(all, mounts...)
 	for _, pid := range w.processes(t, shimProgram) {
 		all = append(all, fmt.Sprint("shim ", pid))
 	}
