@@ -71,18 +71,60 @@ func TestServices(t *testing.T) {
 	h.podWorks("first")
 	h.joinsAgain()
 	h.comesBack()
-	before := h.container()
+	before := containerOf(h)
 	h.reboots()
-	if now := h.container(); now == before {
+	if now := containerOf(h); now == before {
 		t.Errorf("the pod's container outlived the reboot: %s", now)
 	}
-	if out := h.must(shortly, "status", "--dir", state); !strings.Contains(out, "win01/kubelet") || !strings.Contains(out, "win01: boot 2: pod network 10.244.") {
+	h.waitsForNetwork()
+	if out := h.must(shortly, "status", "--dir", state); !strings.Contains(out, "win01/kubelet") || !strings.Contains(out, "win01: boot 3: pod network 10.244.") {
 		t.Errorf("porthole status:\n%s", out)
 	}
 }
 
-// container is the pod's container.
-func (h *host) container() string {
+// waitsForNetwork: no pod starts while porthole-routes has not made the pod network of this boot, although containerd's CNI configuration
+// of the boot before is there and containerd calls its network ready.
+func (h *host) waitsForNetwork() {
+	h.t.Helper()
+	before := containerOf(h)
+	found, _ := filepath.Glob(h.path("Program Files/Porthole/versions/*/porthole.exe")) // the pattern is right
+	if len(found) != 1 {
+		h.t.Fatalf("programs of the service porthole-routes: %q", found)
+	}
+	away := found[0] + ".away"
+	if err := os.Rename(found[0], away); err != nil {
+		h.t.Fatal(err)
+	}
+	h.must(3*time.Minute, "host", "reboot", h.name, "--dir", state)
+	wait.NoError(h.t, shortly, "the node to say why it is not Ready", func() error {
+		out, err := h.kubectl("get", "node", h.name, "-o", `jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type=="Ready")].message}`)
+		if err == nil && (!strings.HasPrefix(out, "3 ") || !strings.Contains(out, "the pod network of this boot is not made yet")) {
+			err = errors.New(out)
+		}
+		return err
+	})
+	if _, err := os.Stat(h.path("etc/cni/net.d/10-porthole.conf")); err != nil {
+		h.t.Errorf("the configuration of the boot before: %v", err)
+	}
+	if b, err := bootrecord.ReadBoot(h.path("ProgramData/Porthole"), "3"); err != nil || b.Pods.BootID != "3" || b.Pods.Phase != bootrecord.Waiting {
+		h.t.Errorf("the boot record: %s, %v", b, err)
+	}
+	if out := h.must(shortly, "host", "ctr", h.name, "tasks", "--dir", state); strings.TrimSpace(out) != "" || containerOf(h) != before {
+		h.t.Errorf("tasks without a pod network:\n%s", out)
+	}
+
+	if err := os.Rename(away, found[0]); err != nil {
+		h.t.Fatal(err)
+	}
+	if out, code := h.exe("sc", "start", "porthole-routes"); code != 0 {
+		h.t.Fatalf("starting porthole-routes: exit code %d: %s", code, out)
+	}
+	h.answers("when porthole-routes runs")
+	h.ordered("3")
+}
+
+// containerOf returns the container of the host's pod.
+func containerOf(h *host) string {
 	h.t.Helper()
 	out, err := h.kubectl("get", "pod", "web-"+h.name, "-o", "jsonpath={.status.containerStatuses[0].containerID}")
 	if err != nil {
