@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// sleepCount is how often the check sleeps one time after another.
+const sleepCount = 5000
+
+const (
+	highResolution = 2                                                            // CREATE_WAITABLE_TIMER_HIGH_RESOLUTION
+	ofRuntime      = windows.SYNCHRONIZE | 0x1 | 0x2                              // TIMER_QUERY_STATE and TIMER_MODIFY_STATE: runtime/os_windows.go, createHighResTimer
+	ofOthers       = windows.STANDARD_RIGHTS_REQUIRED | windows.SYNCHRONIZE | 0x3 // TIMER_ALL_ACCESS
+)
+
+var (
+	kernel      = windows.NewLazySystemDLL("kernel32.dll")
+	createTimer = kernel.NewProc("CreateWaitableTimerExW")
+	setTimer    = kernel.NewProc("SetWaitableTimer")
+	waitFor     = kernel.NewProc("WaitForSingleObject")
+)
+
+// sleep waits for a timer as Go's runtime does.
+func sleep(timer uintptr, d time.Duration) error {
+	due := -int64(d / 100)
+	if ok, _, err := setTimer.Call(timer, uintptr(unsafe.Pointer(&due)), 0, 0, 0, 0); ok == 0 {
+		return err
+	}
+	if result, _, err := waitFor.Call(timer, windows.INFINITE); result != windows.WAIT_OBJECT_0 {
+		return fmt.Errorf("waiting: %d, %v", result, err)
+	}
+	return nil
+}
+
+// sleeps sleeps by a timer of the kind that the runtime has, and by another, which is set in one thread and waited for in another.
+func sleeps() error {
+	mine, _, err := createTimer.Call(0, 0, highResolution, ofRuntime)
+	if mine == 0 {
+		return err
+	}
+	begin := time.Now()
+	if err := sleep(mine, 30*time.Millisecond); err != nil || time.Since(begin) < 30*time.Millisecond {
+		return fmt.Errorf("30 ms took %v: %w", time.Since(begin), err)
+	}
+	for range sleepCount {
+		if err := sleep(mine, 100*time.Nanosecond); err != nil {
+			return err
+		}
+	}
+	if ok, _, err := kernel.NewProc("CloseHandle").Call(mine); ok == 0 {
+		return err
+	}
+
+	other, _, err := createTimer.Call(0, 0, highResolution, ofOthers) // it has the number of the one that was closed
+	if other == 0 {
+		return err
+	}
+	due := -int64(30 * time.Millisecond / 100)
+	if ok, _, err := setTimer.Call(other, uintptr(unsafe.Pointer(&due)), 0, 0, 0, 0); ok == 0 {
+		return err
+	}
+	waited := make(chan uintptr)
+	go func() {
+		result, _, _ := waitFor.Call(other, 5000)
+		waited <- result
+	}()
+	if result := <-waited; result != windows.WAIT_OBJECT_0 {
+		return fmt.Errorf("a timer that another thread has set: %d", result)
+	}
+	return nil
+}
