@@ -91,17 +91,13 @@ func Code(err error) int {
 // maxAnswer bounds what is read of an answer. A ConfigMap holds at most 1 MiB.
 const maxAnswer = 4 << 20
 
-// Do sends a request with in as its body, nil for none, and reads the answer into out, nil for nobody.
-func (a *API) Do(ctx context.Context, method, path string, in, out any) error {
-	return a.send(ctx, method, path, "application/json", in, out)
-}
-
 // Patch sends a merge patch.
 func (a *API) Patch(ctx context.Context, path string, patch any) error {
-	return a.send(ctx, http.MethodPatch, path, "application/merge-patch+json", patch, nil)
+	return a.Do(ctx, http.MethodPatch, path, patch, nil)
 }
 
-func (a *API) send(ctx context.Context, method, path, kind string, in, out any) error {
+// Do sends a request with in as its body, nil for none, and reads the answer into out, nil for nobody. The body of a PATCH is a merge patch.
+func (a *API) Do(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
 		text, err := json.Marshal(in)
@@ -117,7 +113,10 @@ func (a *API) send(ctx context.Context, method, path, kind string, in, out any) 
 	r.Header.Set("Accept", "application/json")
 	r.Header.Set("User-Agent", "porthole-join")
 	if in != nil {
-		r.Header.Set("Content-Type", kind)
+		r.Header.Set("Content-Type", "application/json")
+		if method == http.MethodPatch {
+			r.Header.Set("Content-Type", "application/merge-patch+json")
+		}
 	}
 	if a.token != "" {
 		r.Header.Set("Authorization", "Bearer "+a.token)
