@@ -141,7 +141,7 @@ func (t Tools) boot(ctx context.Context, p Prefix, limit time.Duration) error {
 	}
 
 	// What hangs would keep the files open, and its wineserver the socket.
-	err = errors.Join(err, p.kill())
+	err = errors.Join(err, p.EndAll(10*time.Second))
 	if dir, e := p.socketDir(); e == nil {
 		os.RemoveAll(dir)
 	}

@@ -158,13 +158,6 @@ func (p Prefix) served() ([]int, error) {
 	return pids, err
 }
 
-// kill ends every process of the prefix by a signal: those that StopServer does not reach, because their wineserver is
-// gone or does not answer.
-func (p Prefix) kill() error {
-	pids, err := p.Processes()
-	return errors.Join(err, end(pids))
-}
-
 // end kills processes. One that is gone is success.
 func end(pids []int) error {
 	var errs []error
